@@ -1,0 +1,43 @@
+/*
+ * fs.h - files without surprises: write-fsync-rename, names from outside resolved beneath a
+ * directory handle (openat2 RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS), trees removed without
+ * following a link, free space.
+ */
+#ifndef FS_H
+#define FS_H
+
+#include "base/buf.h"
+
+#define FS_PATH_MAX 4096
+
+int fs_open_dir(const char *path, struct err *err) MUST_CHECK; /* fd or -1 */
+/* mkdir -p of `path` below dirfd (AT_FDCWD for absolute ones), new parts get `mode`. */
+int fs_mkdirs(int dirfd, const char *path, mode_t mode, struct err *err) MUST_CHECK;
+/* Opens `path` strictly beneath dirfd; symbolic links may not lead out. fd or -1. */
+int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode, struct err *err) MUST_CHECK;
+/* A relative path of plain parts: no empty, ".", ".." part, no NUL, bounded. */
+bool fs_path_is_plain(struct str path);
+
+/* Whole file, up to out's limit (ERR_TOO_BIG). */
+int fs_read(int dirfd, const char *path, struct buf *out, struct err *err) MUST_CHECK;
+/* All or nothing: temporary name, write, fsync, rename, fsync of the directory. */
+int fs_write_atomic(int dirfd, const char *path, struct str body, mode_t mode,
+                    struct err *err) MUST_CHECK;
+int fs_write_all(int fd, const void *p, size_t n, struct err *err) MUST_CHECK;
+int fs_pwrite_all(int fd, const void *p, size_t n, uint64_t at, struct err *err) MUST_CHECK;
+int fs_pread_all(int fd, void *p, size_t n, uint64_t at, struct err *err) MUST_CHECK; /* short = error */
+int fs_sync_dir(int dirfd, const char *path, struct err *err) MUST_CHECK; /* fsync of a directory */
+/* rename + fsync of the target's directory. */
+int fs_rename(int from_dirfd, const char *from, int to_dirfd, const char *to,
+              struct err *err) MUST_CHECK;
+/* rm -rf below dirfd; links are removed, not followed; makes what it may not enter writable first.
+ * Not there is success. Stays on one file system. */
+int fs_remove_tree(int dirfd, const char *path, struct err *err) MUST_CHECK;
+/* Exclusive, non-blocking flock on a file that is made when missing. fd or -1; ERR_BUSY if held. */
+int fs_lock(const char *path, struct err *err) MUST_CHECK;
+int fs_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *total_bytes,
+                  struct err *err) MUST_CHECK;
+/* True for NFS, Lustre, CIFS, FUSE...: where locks and SQLite are not to be trusted. */
+bool fs_is_network(const char *path);
+
+#endif

@@ -1,0 +1,44 @@
+/* unit.h - cmocka and the few words of ours. */
+#ifndef UNIT_H
+#define UNIT_H
+
+#include "base/err.h"
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+/* A failure prints the error's own words. */
+#define assert_ok(call, e)                                                                         \
+	do {                                                                                       \
+		if ((call) < 0)                                                                    \
+			fail_msg("%s", (e)->msg);                                                  \
+	} while (0)
+
+/* The call fails with this code, and the message holds `words`; then the error is cleared. */
+#define assert_err(call, e, want, words)                                                           \
+	do {                                                                                       \
+		if ((call) >= 0)                                                                   \
+			fail_msg("%s succeeded", #call);                                           \
+		if ((e)->code != (want) || strstr((e)->msg, (words)) == NULL)                      \
+			fail_msg("%s: code %d: %s", #call, (int)(e)->code, (e)->msg);              \
+		err_clear(e);                                                                      \
+	} while (0)
+
+/* In a table test: say which row. */
+#define assert_row(cond, name)                                                                     \
+	do {                                                                                       \
+		if (!(cond))                                                                       \
+			fail_msg("row \"%s\": %s", name, #cond);                                   \
+	} while (0)
+
+/* One name on the command line runs that test only. */
+#define UNIT_MAIN(tests)                                                                           \
+	int main(int argc, char **argv)                                                            \
+	{                                                                                          \
+		if (argc > 1)                                                                      \
+			cmocka_set_test_filter(argv[1]);                                           \
+		return cmocka_run_group_tests(tests, NULL, NULL);                                  \
+	}
+
+#endif

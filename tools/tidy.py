@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Hold the layering, and report what is over the house's habits.
+
+tidy.py --layers   includes against the table in src/meson.build, third-party headers against their owner; fails
+tidy.py            also sizes, columns and uninitialised cleanups; reports, exit status of --layers
+"""
+import ast
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
+
+# Third-party header: the files that may include it.
+OWNER = {
+    "microhttpd.h": {"io/httpd.c"},
+    "curl/curl.h": {"io/client.c"},
+    "jansson.h": {"base/json.c"},
+    "yaml.h": {"base/yaml.c"},
+    "uthash.h": {"base/map.c"},
+    "openssl/": {"base/hash.c"},
+    "sodium.h": {"base/seal.c"},
+    "archive.h": {"io/tar.c"},
+    "archive_entry.h": {"io/tar.c"},
+    "zstd.h": {"io/compress.c"},
+    "expat.h": {"store/s3xml.c"},
+    "sqlite3.h": {"meta/db_sqlite.c"},
+    "libpq-fe.h": {"meta/db_pg.c"},
+}
+
+
+def may_use():
+    text = (SRC / "meson.build").read_text()
+    body = re.search(r"may_use = (\{.*?\n\})", text, re.S).group(1)
+    return ast.literal_eval(body)
+
+
+def layer_faults():
+    table = may_use()
+    faults = []
+    for path in sorted(SRC.rglob("*.[ch]")):
+        rel = path.relative_to(SRC)
+        layer = rel.parts[0] if len(rel.parts) > 1 else None
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            found = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+            if not found:
+                continue
+            kind, name = found.groups()
+            where = f"src/{rel}:{number}"
+            if kind == '"':
+                target = name.split("/")[0]
+                if "/" not in name:
+                    faults.append(f'{where}: include "{name}" by its layer, as "layer/{name}"')
+                elif target not in table:
+                    faults.append(f"{where}: no layer named {target}")
+                elif layer and target != layer and target not in table[layer]:
+                    faults.append(f"{where}: {layer} may not include {target} (src/meson.build, may_use)")
+            else:
+                for header, owners in OWNER.items():
+                    if (name == header or (header.endswith("/") and name.startswith(header))) and str(rel) not in owners:
+                        faults.append(f"{where}: <{name}> belongs to {', '.join(sorted(owners))}")
+    return faults
+
+
+def habits():
+    notes = []
+    for path in sorted(SRC.rglob("*.[ch]")):
+        rel = path.relative_to(ROOT)
+        lines = path.read_text(errors="replace").splitlines()
+        if len(lines) > 700:
+            notes.append(f"{rel}: {len(lines)} lines; is there a seam?")
+        if lines and not lines[0].startswith("/*"):
+            notes.append(f"{rel}:1: open with a comment that says what the file is for")
+        start = None
+        for number, line in enumerate(lines, 1):
+            if len(line.expandtabs(8)) > 100:
+                notes.append(f"{rel}:{number}: {len(line.expandtabs(8))} columns")
+            if re.search(r"\bAUTO_[A-Z]+\b[^=;]*;", line) and not line.startswith("#"):
+                notes.append(f"{rel}:{number}: AUTO_ variable without an initial value")
+            if line == "{":
+                start = number
+            elif line == "}" and start:
+                if number - start > 71:
+                    notes.append(f"{rel}:{start}: function of {number - start - 1} lines")
+                start = None
+    return notes
+
+
+def main():
+    faults = layer_faults()
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    if "--layers" not in sys.argv:
+        for note in habits():
+            print(note)
+    if faults:
+        return 1
+    print("layers: ok")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
