@@ -23,7 +23,6 @@ OWNER = {
     "sodium.h": {"base/seal.c"},
     "archive.h": {"io/tar.c"},
     "archive_entry.h": {"io/tar.c"},
-    "zstd.h": {"io/compress.c"},
     "expat.h": {"store/s3xml.c"},
     "sqlite3.h": {"meta/db_sqlite.c"},
     "libpq-fe.h": {"meta/db_pg.c"},

@@ -1,0 +1,120 @@
+/*
+ * httpd.h - the listener: limits, deadlines, a bounded pool of workers, over libmicrohttpd; its only
+ * user. libmicrohttpd's epoll thread owns the sockets. A request whose head is complete is
+ * suspended and handed to a worker, which runs the route's handler to the end with blocking calls.
+ * Bodies pass through a bounded ring, so a slow disk slows the sender. A handler that has nothing to
+ * say yet parks its request on a channel (reply_wait) and is called again when the channel is
+ * notified or the deadline passes: a log follower costs no thread.
+ *
+ * Paths are used as sent (percent-encoded, SigV4 needs them so); absolute-form targets lose scheme
+ * and authority, double slashes are folded for routing, dot segments (also encoded) are refused.
+ */
+#ifndef HTTPD_H
+#define HTTPD_H
+
+#include "io/client.h" /* enum http_method */
+
+#define ROUTE_ARGS_MAX  6
+#define ROUTE_BODY_STREAM ((size_t)-1) /* the handler reads the body itself with request_read */
+
+/* What a caller must be. The authorize hook decides and fills request->who. */
+enum scope {
+	SCOPE_OPEN,   /* the handler checks the caller itself (health, signed URLs, SigV4, GraphQL) */
+	SCOPE_RUNNER, /* the token of one attempt */
+	SCOPE_VIEWER,
+	SCOPE_MEMBER,
+	SCOPE_ADMIN,
+};
+
+struct request;
+
+struct route {
+	enum http_method method; /* a GET route also answers HEAD */
+	enum scope scope;
+	size_t body_max;         /* bytes kept in memory, or ROUTE_BODY_STREAM */
+	const char *pattern;     /* "/v1/jobs/{job}/stop"; "{rest...}" at the end takes what follows */
+	int (*handler)(struct request *rq, struct err *err);
+	const char *help;        /* one line for docs and OpenAPI */
+};
+
+struct face {
+	const char *name;
+	const struct route *routes;
+	size_t n_routes;
+	/* How this protocol says an error; NULL = JSON {"message": ...}. */
+	void (*error)(struct request *rq, const struct err *err);
+};
+
+struct request {
+	struct arena *arena;       /* of this request */
+	enum http_method method;
+	struct str target;         /* path and query exactly as sent, without scheme and authority */
+	struct str path, query;    /* undecoded; query without '?' */
+	struct str arg[ROUTE_ARGS_MAX]; /* decoded captures of the pattern, in order */
+	size_t n_arg;
+	int64_t body_len;          /* -1: chunked */
+	const struct route *route; /* NULL until matched */
+	const struct face *face;
+	void *ctx;                 /* httpd_options.ctx */
+	void *who;                 /* set by authorize */
+	unsigned wakes;            /* how often this request was parked and woken */
+	bool timed_out;            /* the last park ended by its deadline */
+	char id[16];               /* for logs and X-Request-Id */
+	char peer[64];             /* address of the client */
+};
+
+struct httpd_options {
+	const char *address; /* "127.0.0.1:8000"; port 0 = any free one */
+	const struct face *const *faces;
+	size_t n_faces;
+	void *ctx;
+	/* Before a handler of any scope but SCOPE_OPEN: sets rq->who, or fails (ERR_AUTH, ERR_DENIED). */
+	int (*authorize)(struct request *rq, enum scope scope, struct err *err);
+	unsigned workers, queue_max, connections_max; /* 0 = 16, 1024, 4096 */
+	const char *tls_cert, *tls_key;               /* PEM files, or NULL */
+	int64_t idle_s;                               /* of a connection; 0 = 120 */
+};
+
+struct httpd;
+/* ERR_CONFLICT "port 8000 of 127.0.0.1 is taken ..." when it is. */
+int httpd_start(const struct httpd_options *o, struct httpd **out, struct err *err) MUST_CHECK;
+uint16_t httpd_port(const struct httpd *h);
+void httpd_drain(struct httpd *h, int64_t grace_ms); /* no new connections; wakes the parked ones */
+void httpd_stop(struct httpd *h);                    /* NULL is fine; joins all threads */
+/* Wakes every request parked on this channel. Any thread. */
+void httpd_notify(struct httpd *h, uint64_t channel);
+struct httpd *request_httpd(struct request *rq);
+/* Every route of every face, in order. For docs, OpenAPI and tests. */
+void httpd_each_route(const struct face *const *faces, size_t n,
+                      void (*fn)(const struct face *f, const struct route *r, void *arg), void *arg);
+
+/* The request */
+struct str request_header(const struct request *rq, const char *name); /* empty if absent */
+void request_each_header(const struct request *rq,
+                         void (*fn)(struct str name, struct str value, void *arg), void *arg);
+bool request_query(struct request *rq, const char *name, struct str *out); /* decoded */
+int64_t request_query_int(struct request *rq, const char *name, int64_t dflt, struct err *err);
+/* The whole body: for routes with a body_max. ERR_TOO_BIG above it, ERR_INVALID when cut short. */
+int request_body(struct request *rq, struct str *out, struct err *err) MUST_CHECK;
+int request_json(struct request *rq, const struct doc **out, struct err *err) MUST_CHECK;
+/* Next bytes of a ROUTE_BODY_STREAM body; *n = 0 at the end. Less than declared: ERR_INVALID. */
+int request_read(struct request *rq, void *p, size_t cap, size_t *n, struct err *err) MUST_CHECK;
+
+/* The reply: exactly one of these per handler call that returns 0. */
+void reply_header(struct request *rq, const char *name, const char *value); /* before the body */
+int reply_bytes(struct request *rq, int status, const char *type, struct str body); /* copied */
+int reply_json(struct request *rq, int status, const struct buf *json);
+/* `count` bytes of fd from `first`, by sendfile; fd is closed by httpd. */
+int reply_fd(struct request *rq, int status, const char *type, int fd, uint64_t first,
+             uint64_t count);
+/* Range and If-None-Match handled, 200, 206, 304 or 416; etag without quotes, NULL = none. */
+int reply_file(struct request *rq, const char *type, int fd, uint64_t size, const char *etag);
+/* Park until httpd_notify(channel) or deadline_mono_ms; then the handler runs again from its start,
+ * with rq->wakes counted up. To lose no wake-up: read the channel's sequence first (notify_seq). */
+int reply_wait(struct request *rq, uint64_t channel, uint64_t seen_seq, int64_t deadline_mono_ms);
+uint64_t httpd_channel_seq(struct httpd *h, uint64_t channel);
+uint64_t httpd_channel(const char *kind, struct str id); /* a channel's number from a name */
+/* The error as this face says it. Used by httpd for handlers that fail. */
+void reply_error(struct request *rq, const struct err *err);
+
+#endif

@@ -1,0 +1,40 @@
+/*
+ * tar.h - job archives over libarchive; its only user. Packs a folder, and unpacks into one that
+ * nothing can escape.
+ */
+#ifndef TAR_H
+#define TAR_H
+
+#include "base/arena.h"
+
+#define TAR_ENTRIES_MAX 1000000
+#define TAR_BYTES_MAX   ((uint64_t)5 << 30) /* the truss client's own cap on an archive */
+#define TAR_UNPACK_MAX  ((uint64_t)50 << 30)
+#define TAR_RATIO_MAX   1000                /* unpacked / packed, once above 64 MiB: a bomb */
+
+struct tar_report {
+	uint64_t entries, bytes; /* packed or unpacked content */
+	uint64_t skipped;        /* files that ignore rules left out */
+};
+
+/* Packs what is below root_dirfd as zstd-compressed pax tar into fd: sorted names, mtime and mode
+ * kept, owner 0:0, symbolic links kept as they are, sockets and devices skipped. `skip` (may be
+ * NULL) decides for each path relative to the root; a skipped folder is not entered.
+ * ERR_TOO_BIG above bytes_max, naming the five largest entries. */
+int tar_pack(int root_dirfd, bool (*skip)(const char *path, bool is_dir, void *arg), void *arg,
+             int fd, uint64_t bytes_max, struct tar_report *report, struct err *err) MUST_CHECK;
+
+struct tar_limits {
+	uint64_t entries_max, bytes_max; /* 0 = the constants above */
+};
+
+/* Unpacks a tar (plain, gzip, zstd, xz, bzip2; pax, gnu, ustar) below root_dirfd. Refused with
+ * ERR_INVALID "archive entry <name>: <reason>": absolute paths, "..", devices, fifos, sockets,
+ * symbolic links whose target leads out of the root (absolute ones too), hard links to what is not
+ * an earlier entry, writing through a link, names with NUL or over 4096 bytes; ERR_TOO_BIG for
+ * bombs. setuid, setgid and sticky bits and owners are dropped. Hard links may come in any order of
+ * names. On failure what was unpacked stays; the caller removes the root. */
+int tar_unpack(int fd, int root_dirfd, const struct tar_limits *limits, struct tar_report *report,
+               struct err *err) MUST_CHECK;
+
+#endif
