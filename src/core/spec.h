@@ -1,0 +1,139 @@
+/*
+ * spec.h - a job's specification: read from a doc tree (YAML file or JSON body), validated whole,
+ * every mistake with its place and path. Field names are those of truss; the fields that are ours
+ * alone are marked. One table of fields a block; help and docs are printed from it.
+ */
+#ifndef SPEC_H
+#define SPEC_H
+
+#include "base/json.h"
+
+#define SPEC_PROBLEMS_MAX 100
+#define SPEC_COMMANDS_MAX 256
+#define SPEC_ENV_MAX      1000
+#define SPEC_WEIGHTS_MAX  64
+#define SPEC_PATTERNS_MAX 256
+#define SPEC_NODES_MAX    1024
+#define SPEC_NAME_MAX     200
+
+struct spec_env {
+	const char *name;
+	const char *value;  /* NULL when it is a secret */
+	const char *secret; /* the secret's name, or NULL */
+};
+
+struct spec_weights {
+	const char *source;         /* hf://owner/repo@rev, s3://bucket/path, https://..., file:///... */
+	const char *mount_location; /* absolute, unique, not below /proc /sys /dev /etc /run */
+	const char *secret;         /* auth_secret_name of either place, or NULL */
+	const char **allow, **ignore;
+	size_t n_allow, n_ignore;
+};
+
+struct spec_load {
+	bool latest;         /* else named */
+	const char *project; /* name, or NULL = this project (or what job says) */
+	const char *job;     /* id, or NULL */
+	const char *name;    /* checkpoint name, when named */
+};
+
+struct spec_artifact {
+	const char *bucket, *key;
+};
+
+enum spec_registry_auth { SPEC_AUTH_NONE, SPEC_AUTH_REGISTRY_SECRET, SPEC_AUTH_AWS_IAM, SPEC_AUTH_GCP_JSON };
+
+struct spec_retry {
+	bool on_lost;      /* node_fail */
+	int exit_codes[16];
+	size_t n_exit_codes;
+	uint32_t max_attempts; /* 1 = never again */
+};
+
+struct job_spec {
+	const char *project, *team; /* of the file form; NULL in the API form */
+	const char *name;           /* NULL: the server makes job-N */
+	const char *base_image;     /* NULL: the host's root (ours; truss always names one) */
+	enum spec_registry_auth registry_auth;
+	const char *registry, *registry_secret, *registry_secret2;
+	uint32_t node_count;
+	double cpu_count;
+	uint64_t memory_bytes;      /* per node */
+	const char *gpu_type;       /* NULL: none */
+	uint32_t gpu_count;         /* per node */
+	bool spot;
+	int64_t priority;
+	const char **commands;
+	size_t n_commands;
+	struct spec_env *env;
+	size_t n_env;
+	struct {
+		bool enabled, legacy_hf_mount, require_affinity;
+		const char *base_path;
+	} cache;
+	struct {
+		bool enabled;
+		const char *path; /* /mnt/ckpts unless set */
+		uint64_t volume_bytes; /* 0 = not limited but by the disk */
+		uint32_t keep_last;    /* ours: synced checkpoints kept in the store, 0 = all */
+		uint32_t settle_s;     /* ours: 10 */
+	} ckpt;
+	struct {
+		bool enabled;
+		struct spec_load *refs;
+		size_t n_refs;
+		const char *folder;
+	} load;
+	struct spec_artifact *artifacts;
+	size_t n_artifacts;
+	struct spec_weights *weights;
+	size_t n_weights;
+	bool workdir;               /* enable_baseten_workdir: code in /b10/workspace */
+	uint64_t max_duration_s;    /* ours: limits.max_duration, 0 = none */
+	uint64_t grace_s;           /* ours: limits.stop_grace, 30 */
+	struct spec_retry retry;    /* ours */
+};
+
+struct spec_problem {
+	unsigned line, col; /* 0 when the source has no places */
+	char path[160];
+	char text[300];
+};
+
+struct spec_problems {
+	struct spec_problem item[SPEC_PROBLEMS_MAX];
+	size_t n, dropped;
+};
+
+enum spec_form {
+	SPEC_FILE, /* train.yaml: project, team, job; stray keys refused with "did you mean" */
+	SPEC_API,  /* the value of training_job; the same rules, plus what only clients send */
+};
+
+/* Reads and validates. Fills *out as far as it goes; 0 only when there is no problem. The strings
+ * live in `a` (or the doc's arena). `problems` may be large: not for the stack of a deep call. */
+int spec_read(struct arena *a, const struct doc *d, enum spec_form form, struct job_spec *out,
+              struct spec_problems *problems);
+/* "train.yaml:3:9: job.compute.memory: ..." a line each (file NULL: no place), at most 1.9 KB. */
+void spec_problems_text(const struct spec_problems *p, const char *file, struct err *err);
+void spec_problems_json(const struct spec_problems *p, struct js *js); /* list of objects */
+void spec_problem_add(struct spec_problems *p, const struct doc *at, const char *path,
+                      const char *fmt, ...) PRINTF(4, 5);
+
+/* The training_job object as the API takes and stores it (no project, no team). */
+void spec_write(const struct job_spec *s, struct js *js);
+/* `--set job.compute.node_count=2`: a copy of the tree with one value replaced or added; the value
+ * is typed like a YAML scalar. */
+int spec_set(struct arena *a, const struct doc **root, struct str path, struct str value,
+             struct err *err) MUST_CHECK;
+
+extern const char *const spec_gpu_types[]; /* NULL-terminated, sorted */
+/* "H200:2" -> type and count. */
+int spec_accelerator(struct arena *a, struct str text, const char **type, uint32_t *count,
+                     struct err *err) MUST_CHECK;
+bool spec_name_ok(struct str name); /* project, job, team, secret names: see spec.c */
+/* The source of a weight: scheme is supported, form is right. ERR_INVALID says what is expected. */
+int spec_source_check(struct str source, struct err *err) MUST_CHECK;
+void spec_reference(struct buf *out); /* Markdown, printed from the tables of fields */
+
+#endif
