@@ -1,0 +1,101 @@
+/*
+ * objstore.h - named blobs of bytes behind one small interface.
+ *
+ * A driver is one .c file that defines one `const struct objstore_ops`, listed in the table of
+ * objstore.c; it has no header. Callers use the objstore_*() functions, never ops: they check
+ * arguments, count, and put the store and key in front of every error. Thread-safe.
+ *
+ *   dir:/path                      a directory; keys are paths below it
+ *   s3:https://host[:port]/bucket  any S3-compatible store, path style; keys from objstore_env
+ *   mem:                           for tests
+ *   fault:<n>:<url>                fails the n-th call of <url>'s store
+ */
+#ifndef OBJSTORE_H
+#define OBJSTORE_H
+
+#include "base/hash.h"
+#include "io/client.h"
+#include "io/sigv4.h"
+
+#define OBJSTORE_KEY_MAX   1024
+#define OBJSTORE_BODY_MAX  ((size_t)64 << 20) /* larger objects travel from a file, or as parts */
+#define OBJSTORE_PARTS_MAX 10000
+#define OBJSTORE_PART_MIN  ((uint64_t)5 << 20)
+
+struct objstore; /* opaque to callers; drivers see objstore_impl.h */
+
+struct objstore_env { /* what s3 needs; zeroed for the others */
+	struct http_client *client;
+	struct sigv4_key key; /* access_key NULL: unsigned requests */
+};
+
+struct objstore_info {
+	uint64_t size;
+	int64_t modified_ms;
+	char etag[80]; /* without quotes; "" = none */
+};
+
+int objstore_open(struct objstore **out, const char *url, const struct objstore_env *env,
+                  struct err *err) MUST_CHECK;
+void objstore_close(struct objstore *os); /* NULL is fine */
+DEFINE_CLEANUP(struct objstore, objstore_close)
+#define AUTO_OBJSTORE CLEANUP(objstore_close_p)
+
+/* A key: 1 to 1024 bytes, plain parts between '/', no control characters. */
+int objstore_check_key(struct str key, struct err *err) MUST_CHECK;
+
+/* Append the object to out. ERR_NOT_FOUND if there is none. */
+int objstore_get(struct objstore *os, const char *key, struct buf *out, struct err *err) MUST_CHECK;
+/* All or nothing and durable: a reader sees the old object or the new one. */
+int objstore_put(struct objstore *os, const char *key, struct str body, struct err *err) MUST_CHECK;
+/* `size` bytes of fd from its start; sha256 (may be NULL) is what they must hash to, ERR_CORRUPT
+ * otherwise and nothing is stored. *sha256_out (may be NULL) is what was stored. Large files go in
+ * parallel parts. progress (may be NULL) gets bytes stored so far. */
+int objstore_put_file(struct objstore *os, const char *key, int fd, uint64_t size,
+                      const struct digest *sha256, struct digest *sha256_out,
+                      void (*progress)(void *arg, uint64_t bytes), void *arg,
+                      const atomic_bool *cancel, struct err *err) MUST_CHECK;
+/* Same content, new key, without moving bytes where the store can (hard link, server-side copy). */
+int objstore_copy(struct objstore *os, const char *from, const char *to, struct err *err) MUST_CHECK;
+int objstore_stat(struct objstore *os, const char *key, struct objstore_info *out,
+                  struct err *err) MUST_CHECK;
+/* `count` bytes from `first` to the sink. */
+int objstore_read(struct objstore *os, const char *key, uint64_t first, uint64_t count,
+                  int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
+                  const atomic_bool *cancel, struct err *err) MUST_CHECK;
+/* A descriptor to read the object from, for sendfile. ERR_UNSUPPORTED where there is none. */
+int objstore_fd(struct objstore *os, const char *key, int *fd, struct objstore_info *info,
+                struct err *err) MUST_CHECK;
+/* Keys that start with prefix, after `after` (may be NULL), in order, at most max (<= 1000).
+ * *more: there are further ones. */
+int objstore_list(struct objstore *os, const char *prefix, const char *after, size_t max,
+                  void (*each)(void *arg, const char *key, const struct objstore_info *info),
+                  void *arg, bool *more, struct err *err) MUST_CHECK;
+/* Deleting what is not there succeeds. */
+int objstore_del(struct objstore *os, const char *key, struct err *err) MUST_CHECK;
+
+/* Parts: for what arrives in pieces, in any order. An upload that is neither completed nor aborted
+ * is invisible; objstore_sweep removes those older than max_age_s. */
+#define OBJSTORE_UPLOAD_CAP 64
+int objstore_parts_begin(struct objstore *os, const char *key, char id[OBJSTORE_UPLOAD_CAP],
+                         struct err *err) MUST_CHECK;
+/* Bytes come from `read` (as http_call.read); size UINT64_MAX = until its end. Putting a number
+ * again replaces it. etag: MD5 hex of the part. */
+int objstore_parts_put(struct objstore *os, const char *key, const char *id, uint32_t number,
+                       uint64_t size,
+                       int (*read)(void *arg, void *p, size_t cap, size_t *n, struct err *err),
+                       void *arg, char etag[80], struct err *err) MUST_CHECK;
+struct objstore_part {
+	uint32_t number;
+	char etag[80];
+};
+/* Parts in ascending order. ERR_INVALID "InvalidPart: ..." / "InvalidPartOrder: ..." */
+int objstore_parts_end(struct objstore *os, const char *key, const char *id,
+                       const struct objstore_part *parts, size_t n, struct objstore_info *info,
+                       struct err *err) MUST_CHECK;
+int objstore_parts_abort(struct objstore *os, const char *key, const char *id,
+                         struct err *err) MUST_CHECK;
+int objstore_sweep(struct objstore *os, int64_t max_age_s, uint64_t *removed,
+                   struct err *err) MUST_CHECK;
+
+#endif

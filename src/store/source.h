@@ -1,0 +1,61 @@
+/*
+ * source.h - where weights come from: resolve the revision, list the files, read a range.
+ *
+ *   hf://[datasets/]owner/repo[@rev][/folder]   any Hub endpoint (spec of the Hub protocol)
+ *   s3://bucket/prefix                          any endpoint
+ *   https://host/path                           one file
+ *   file:///path                                only below folders that the administrator allows
+ *
+ * A driver is one .c file with one const struct source_ops in the table of source.c.
+ */
+#ifndef SOURCE_H
+#define SOURCE_H
+
+#include "base/hash.h"
+#include "core/glob.h"
+#include "io/client.h"
+
+#define SOURCE_FILES_MAX 200000
+
+struct source_options {
+	struct http_client *client;   /* guarded: see client.h */
+	const char *hf_endpoint;      /* https://huggingface.co unless set */
+	const char *s3_endpoint;      /* NULL: AWS, https://s3.<region>.amazonaws.com */
+	const char *const *file_roots;/* folders that file:// may read */
+	size_t n_file_roots;
+	struct str secret;            /* token (hf, https) or JSON of keys (s3); empty = anonymous */
+};
+
+struct source_file {
+	const char *path;             /* plain, relative */
+	uint64_t size;
+	enum hash_kind kind;          /* of `id` */
+	uint8_t id[32];               /* digest that the source promises */
+	bool has_id;
+	const char *etag;             /* pins the ranges of one file; NULL = none */
+};
+
+struct source_listing {
+	const char *revision;         /* commit SHA, or a digest over paths, sizes and etags */
+	struct source_file *file;     /* after the filter, sorted by path */
+	size_t n;
+	uint64_t bytes;
+};
+
+struct source; /* opaque; drivers see source_impl.h */
+
+int source_open(struct source **out, const char *url, const struct source_options *o,
+                struct err *err) MUST_CHECK;
+void source_close(struct source *s);
+DEFINE_CLEANUP(struct source, source_close)
+#define AUTO_SOURCE CLEANUP(source_close_p)
+/* Resolves and lists; `revision` (may be NULL) asks for one that was frozen before. Errors name the
+ * source and say what to do: ERR_AUTH "401 ... set auth_secret_name", ERR_NOT_FOUND, ERR_INVALID
+ * when the filter leaves nothing. */
+int source_list(struct source *s, struct arena *a, const struct glob_filter *filter,
+                const char *revision, struct source_listing *out, struct err *err) MUST_CHECK;
+int source_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
+                int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
+                const atomic_bool *cancel, struct err *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * xfer.h - a file in parallel ranges: few big parts written at their offset, hashed in order behind
+ * the write front by a thread of its own, finished parts journalled so that a killed fetch resumes.
+ * Memory is bounded by streams x 1 MiB.
+ */
+#ifndef XFER_H
+#define XFER_H
+
+#include "base/hash.h"
+#include "io/client.h"
+
+#define XFER_STREAMS_MAX 16
+#define XFER_PART_MIN    ((uint64_t)8 << 20)
+#define XFER_PART_MAX    ((uint64_t)64 << 20)
+
+struct xfer_job {
+	/* Reads `count` bytes from `first` into the sink, exactly; retryable errors are tried again. */
+	int (*read)(void *of, uint64_t first, uint64_t count,
+	            int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
+	            const atomic_bool *cancel, struct err *err);
+	void *of;
+	uint64_t size;
+	const char *identity;  /* etag, digest or revision: a journal with another one is not resumed */
+	int fd;                /* target, read-write; space is allocated ahead */
+	const char *journal;   /* path, or NULL: not resumable */
+	enum hash_kind kind;   /* of the content id that the source promises */
+	const uint8_t *expect; /* its bytes, or NULL: unknown */
+	struct str prefix;     /* hashed before the content (git's "blob N\0"); may be empty */
+	unsigned streams;      /* 0 = 4 */
+	void (*progress)(void *arg, uint64_t done); /* from one thread at a time */
+	void *arg;
+	const atomic_bool *cancel;
+};
+
+struct xfer_result {
+	struct digest sha256;  /* of the content, always */
+	uint64_t fetched;      /* bytes that travelled; less than size when resumed */
+};
+
+/* ERR_CORRUPT when the content is not what was promised; the journal is dropped then. */
+int xfer_fetch(const struct xfer_job *job, struct xfer_result *out, struct err *err) MUST_CHECK;
+
+#endif
