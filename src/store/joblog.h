@@ -1,0 +1,63 @@
+/*
+ * joblog.h - the logs and metrics of jobs at rest, as they survive the job and the server:
+ *
+ *   <dir>/<job>/node-<rank>.log       records of core/loglines.h
+ *   <dir>/<job>/metrics-<rank>.jsonl  one wire_sample a line
+ *
+ * Appends carry the offset they belong at, so a runner that sends again after a lost answer doubles
+ * nothing. System lines of the server itself go to node-0's log. Reading by time bisects the file.
+ */
+#ifndef JOBLOG_H
+#define JOBLOG_H
+
+#include "core/loglines.h"
+#include "base/fs.h"
+
+#define JOBLOG_BYTES_MAX ((uint64_t)4 << 30) /* per node; then one line says so and no more is kept */
+
+struct joblogs;
+
+int joblogs_open(struct joblogs **out, const char *dir, struct err *err) MUST_CHECK;
+void joblogs_close(struct joblogs *l);
+DEFINE_CLEANUP(struct joblogs, joblogs_close)
+/* Whole records from a runner. `seq` counts the runner's own bytes sent so far for (attempt, rank):
+ * bytes below what was already taken are skipped; a gap is ERR_CONFLICT with the expected value.
+ * *next is what the runner must send from. Record times are raised where needed so that the file's
+ * order holds. */
+int joblogs_append(struct joblogs *l, const char *job_id, const char *attempt_id, uint32_t rank,
+                   uint64_t seq, struct str records, uint64_t *next, struct err *err) MUST_CHECK;
+/* A line of the platform itself ('s'), at now; to node 0's file. */
+int joblogs_say(struct joblogs *l, const char *job_id, int64_t now_ns, const char *text,
+                struct err *err) MUST_CHECK;
+
+struct joblog_line {
+	int64_t ns;
+	uint32_t rank;
+	char stream;
+	const char *text; /* raw record text (CR kept), continuing records joined up to 64 KiB */
+};
+/* Lines of all nodes with from_ns <= time < to_ns (0 = open), merged by time; first `limit` from the
+ * start or, when `newest`, the last ones (still in rising order). A page never splits one
+ * millisecond: it may exceed limit for that. rank -1 = all. */
+int joblogs_range(struct joblogs *l, struct arena *a, const char *job_id, int rank, int64_t from_ns,
+                  int64_t to_ns, size_t limit, bool newest, struct joblog_line **out, size_t *n,
+                  struct err *err) MUST_CHECK;
+/* Raw records of one node's file from a byte offset (always at a record's start), at most max bytes,
+ * whole records; *next = offset after them; *size = file size now. Offset past the end gives none. */
+int joblogs_read(struct joblogs *l, const char *job_id, uint32_t rank, uint64_t offset, size_t max,
+                 struct buf *out, uint64_t *next, uint64_t *size, struct err *err) MUST_CHECK;
+/* Offset at which the last `lines` lines of the file begin. */
+int joblogs_tail_offset(struct joblogs *l, const char *job_id, uint32_t rank, uint64_t lines,
+                        uint64_t *offset, struct err *err) MUST_CHECK;
+/* Ranks that have a log, as a count (ranks are 0..n-1). */
+int joblogs_ranks(struct joblogs *l, const char *job_id, uint32_t *n, struct err *err) MUST_CHECK;
+
+int joblogs_add_sample(struct joblogs *l, const char *job_id, uint32_t rank, struct str json_line,
+                       struct err *err) MUST_CHECK;
+/* Samples (JSON lines) between from_ms and to_ms (0 = open), thinned to at most `points`. */
+int joblogs_samples(struct joblogs *l, struct arena *a, const char *job_id, uint32_t rank,
+                    int64_t from_ms, int64_t to_ms, size_t points, struct str **lines, size_t *n,
+                    struct err *err) MUST_CHECK;
+int joblogs_delete(struct joblogs *l, const char *job_id, struct err *err) MUST_CHECK;
+
+#endif
