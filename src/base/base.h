@@ -88,6 +88,7 @@ static inline void close_fd_p(const int *fd)
 #define AUTO_FREE CLEANUP(free_p)     /* AUTO_FREE char *s = NULL; */
 #define AUTO_FD   CLEANUP(close_fd_p) /* AUTO_FD int fd = -1; */
 
+#undef alloca /* a macro of <stdlib.h>: it could not be poisoned */
 #pragma GCC poison strcpy strcat strncpy strtok atoi atol system popen alloca gets
 
 #endif

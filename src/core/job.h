@@ -13,7 +13,7 @@
 #ifndef JOB_H
 #define JOB_H
 
-#include "base/err.h"
+#include "base/buf.h"
 
 enum job_state {
 	JOB_PENDING,
