@@ -52,9 +52,12 @@ struct http_call {
 	uint64_t body_at, body_len;
 	/* Fills up to cap bytes, *n = 0 at the end; used when not NULL. body_len UINT64_MAX = chunked. */
 	int (*read)(void *arg, void *p, size_t cap, size_t *n, struct err *err);
+	/* Called once, before the first byte of a 2xx body: the reply's status, headers and length are
+	 * there (a reader of ranges must know 200 from 206). An error ends the call. May be NULL. */
+	int (*head)(void *arg, const struct http_reply *reply, struct err *err);
 	/* Where a 2xx body goes as it arrives; NULL keeps it in reply->body. An error ends the call. */
 	int (*sink)(void *arg, const void *p, size_t n, struct err *err);
-	void *arg; /* of read, sink and progress */
+	void *arg; /* of read, head, sink and progress */
 	/* Called at most twice a second with bytes moved so far. */
 	void (*progress)(void *arg, uint64_t sent, uint64_t received);
 	int64_t connect_ms;    /* 0 = 10 s */

@@ -24,6 +24,7 @@ DEFINE_CLEANUP(struct blobs, blobs_close)
 bool blobs_has(struct blobs *b, const struct digest *d, uint64_t size); /* stat only */
 int blobs_fd(struct blobs *b, const struct digest *d, int *fd, uint64_t *size, struct err *err) MUST_CHECK;
 char *blobs_path(struct blobs *b, const struct digest *d, struct arena *a); /* absolute */
+int blobs_dirfd(const struct blobs *b); /* of the store's folder; it stays the store's */
 /* A temporary file for `name` ([a-z0-9-]), opened read-write, kept from earlier tries; and the path
  * of its journal. One user at a time: it is locked (ERR_BUSY). */
 int blobs_tmp(struct blobs *b, const char *name, int *fd, char journal[FS_PATH_MAX], struct err *err) MUST_CHECK;

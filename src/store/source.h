@@ -24,12 +24,13 @@ struct source_options {
 	const char *const *file_roots;/* folders that file:// may read */
 	size_t n_file_roots;
 	struct str secret;            /* token (hf, https) or JSON of keys (s3); empty = anonymous */
+	int64_t stall_ms;             /* a body that stands still this long is given up; 0 = 30 s */
 };
 
 struct source_file {
 	const char *path;             /* plain, relative */
 	uint64_t size;
-	enum hash_kind kind;          /* of `id` */
+	enum hash_kind kind;          /* of `id`; HASH_SHA1 = git's blob id: over "blob <size>\0" and the content */
 	uint8_t id[32];               /* digest that the source promises */
 	bool has_id;
 	const char *etag;             /* pins the ranges of one file; NULL = none */
@@ -54,6 +55,9 @@ DEFINE_CLEANUP(struct source, source_close)
  * when the filter leaves nothing. */
 int source_list(struct source *s, struct arena *a, const struct glob_filter *filter,
                 const char *revision, struct source_listing *out, struct err *err) MUST_CHECK;
+/* One try: exactly `count` bytes from `first` (xfer.h does the trying again). Needs a listing before.
+ * ERR_UNSUPPORTED: the server has no ranges, ask for the whole file. ERR_CONFLICT: it is not the file
+ * that was listed. ERR_RANGE, ERR_AUTH... as the server said. */
 int source_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
                 int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
                 const atomic_bool *cancel, struct err *err) MUST_CHECK;

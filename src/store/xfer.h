@@ -22,11 +22,13 @@ struct xfer_job {
 	uint64_t size;
 	const char *identity;  /* etag, digest or revision: a journal with another one is not resumed */
 	int fd;                /* target, read-write; space is allocated ahead */
+	uint8_t *mem;          /* not NULL: the target instead of fd, `size` bytes, one stream */
 	const char *journal;   /* path, or NULL: not resumable */
 	enum hash_kind kind;   /* of the content id that the source promises */
 	const uint8_t *expect; /* its bytes, or NULL: unknown */
 	struct str prefix;     /* hashed before the content (git's "blob N\0"); may be empty */
-	unsigned streams;      /* 0 = 4 */
+	unsigned streams;      /* to start with; 0 = 4 */
+	unsigned streams_max;  /* more are tried while they make it faster; 0 = XFER_STREAMS_MAX */
 	void (*progress)(void *arg, uint64_t done); /* from one thread at a time */
 	void *arg;
 	const atomic_bool *cancel;
