@@ -26,12 +26,12 @@
 #error "assertions stay on: NDEBUG is not supported"
 #endif
 
-#define MUST_CHECK   __attribute__((warn_unused_result))
+#define MUST_CHECK __attribute__((warn_unused_result))
 #define PRINTF(f, a) __attribute__((format(printf, f, a)))
-#define CLEANUP(fn)  __attribute__((cleanup(fn)))
-#define UNUSED       __attribute__((unused))
-#define NORETURN     __attribute__((noreturn))
-#define COUNT(a)     (sizeof(a) / sizeof((a)[0]))
+#define CLEANUP(fn) __attribute__((cleanup(fn)))
+#define UNUSED __attribute__((unused))
+#define NORETURN __attribute__((noreturn))
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* Name the cleanup of a heap object after its free function: job_free -> job_free_p. */
 #define DEFINE_CLEANUP(type, fn)                                                                   \
@@ -85,8 +85,8 @@ static inline void close_fd_p(const int *fd)
 		(void)close(*fd);
 }
 
-#define AUTO_FREE CLEANUP(free_p)     /* AUTO_FREE char *s = NULL; */
-#define AUTO_FD   CLEANUP(close_fd_p) /* AUTO_FD int fd = -1; */
+#define AUTO_FREE CLEANUP(free_p)   /* AUTO_FREE char *s = NULL; */
+#define AUTO_FD CLEANUP(close_fd_p) /* AUTO_FD int fd = -1; */
 
 #undef alloca /* a macro of <stdlib.h>: it could not be poisoned */
 #pragma GCC poison strcpy strcat strncpy strtok atoi atol system popen alloca gets

@@ -24,7 +24,7 @@ bool str_eq(struct str a, const char *b);
 bool str_same(struct str a, struct str b);
 bool str_starts(struct str s, const char *prefix);
 bool str_ends(struct str s, const char *suffix);
-bool str_ieq(struct str a, const char *b); /* ASCII case ignored */
+bool str_ieq(struct str a, const char *b);   /* ASCII case ignored */
 struct str str_skip(struct str s, size_t n); /* n is cut to s.n */
 struct str str_trim(struct str s);           /* spaces, tabs, CR, LF at both ends */
 /* Cuts s at the first `sep`: *head is before it, *s what follows; false when s is used up. */
@@ -42,7 +42,10 @@ struct buf {
 	bool full;
 };
 
-#define BUF_INIT(limit) {.max = (limit)}
+#define BUF_INIT(limit)                                                                            \
+	{                                                                                          \
+		.max = (limit)                                                                     \
+	}
 
 void buf_done(struct buf *b);  /* frees, back to empty */
 void buf_clear(struct buf *b); /* keeps the memory */
@@ -54,7 +57,8 @@ void buf_puts(struct buf *b, const char *s);
 void buf_putc(struct buf *b, char c);
 void buf_printf(struct buf *b, const char *fmt, ...) PRINTF(2, 3);
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) PRINTF(2, 0);
-/* Room for n more bytes at the end, to be filled and then counted with b->n += used; NULL = full. */
+/* Room for n more bytes at the end, to be filled and then counted with b->n += used; NULL = full.
+ */
 char *buf_room(struct buf *b, size_t n);
 void buf_drop(struct buf *b, size_t n); /* the first n bytes go */
 struct str buf_view(const struct buf *b);

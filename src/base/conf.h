@@ -27,10 +27,11 @@ struct conf_row {
 };
 
 /* Fills *out (a struct described by the rows). argv holds only flags: anything else is
- * ERR_INVALID with a "did you mean". Every mistake names its flag, variable, or file:line:column. */
+ * ERR_INVALID with a "did you mean". Every mistake names its flag, variable, or file:line:column.
+ */
 int conf_load(struct arena *a, const struct conf_row *rows, size_t n, int argc, char **argv,
               void *out, struct err *err) MUST_CHECK;
-void conf_help(const struct conf_row *rows, size_t n, struct buf *out);     /* for --help */
+void conf_help(const struct conf_row *rows, size_t n, struct buf *out);      /* for --help */
 void conf_reference(const struct conf_row *rows, size_t n, struct buf *out); /* Markdown table */
 
 /* The word of `words` (n of them) nearest to `word`, or NULL when none is near. */

@@ -1,6 +1,7 @@
 /*
- * err.h - the one error type. Made once where the cause is known (err_set), given context on the way
- * up (err_wrap), and turned into an HTTP status, an exit code and a retry decision by one table.
+ * err.h - the one error type. Made once where the cause is known (err_set), given context on the
+ * way up (err_wrap), and turned into an HTTP status, an exit code and a retry decision by one
+ * table.
  *
  * A fallible function returns int 0/-1, is MUST_CHECK, and takes struct err * last. On success *err
  * is untouched; on failure every output is. The first cause wins: it is wrapped, never replaced.
@@ -34,7 +35,7 @@ enum err_code {
 #define X(code, word, http, exit, retry) ERR_##code,
 	ERR_TABLE(X)
 #undef X
-	ERR_COUNT,
+		ERR_COUNT,
 };
 
 #define ERR_MSG_MAX 2000 /* a spec may have many mistakes, each a line */

@@ -14,7 +14,8 @@ int fs_open_dir(const char *path, struct err *err) MUST_CHECK; /* fd or -1 */
 /* mkdir -p of `path` below dirfd (AT_FDCWD for absolute ones), new parts get `mode`. */
 int fs_mkdirs(int dirfd, const char *path, mode_t mode, struct err *err) MUST_CHECK;
 /* Opens `path` strictly beneath dirfd; symbolic links may not lead out. fd or -1. */
-int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode, struct err *err) MUST_CHECK;
+int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode,
+                    struct err *err) MUST_CHECK;
 /* A relative path of plain parts: no empty, ".", ".." part, no NUL, bounded. */
 bool fs_path_is_plain(struct str path);
 
@@ -25,7 +26,8 @@ int fs_write_atomic(int dirfd, const char *path, struct str body, mode_t mode,
                     struct err *err) MUST_CHECK;
 int fs_write_all(int fd, const void *p, size_t n, struct err *err) MUST_CHECK;
 int fs_pwrite_all(int fd, const void *p, size_t n, uint64_t at, struct err *err) MUST_CHECK;
-int fs_pread_all(int fd, void *p, size_t n, uint64_t at, struct err *err) MUST_CHECK; /* short = error */
+int fs_pread_all(int fd, void *p, size_t n, uint64_t at,
+                 struct err *err) MUST_CHECK;                             /* short = error */
 int fs_sync_dir(int dirfd, const char *path, struct err *err) MUST_CHECK; /* fsync of a directory */
 /* rename + fsync of the target's directory. */
 int fs_rename(int from_dirfd, const char *from, int to_dirfd, const char *to,

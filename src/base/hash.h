@@ -8,7 +8,7 @@
 #include "base/buf.h"
 
 #define HASH_SHA256_LEN 32
-#define HASH_HEX_CAP    65 /* 64 hex digits and NUL */
+#define HASH_HEX_CAP 65 /* 64 hex digits and NUL */
 
 struct digest {
 	uint8_t b[HASH_SHA256_LEN];

@@ -6,7 +6,7 @@
 
 #include "base/doc.h"
 
-#define JS_TEXT_MAX  ((size_t)64 << 20) /* no document of ours is larger */
+#define JS_TEXT_MAX ((size_t)64 << 20) /* no document of ours is larger */
 #define JS_DEPTH_MAX 64
 
 /* Parses one document. Refuses duplicate keys, bad UTF-8, trailing text and deep nesting:

@@ -1,6 +1,6 @@
 /*
- * log.h - the program's own log: one line an event to stderr, logfmt or JSON. Only server/, run/ and
- * cli/ log above debug. Text passes through the redaction hook, when one is set.
+ * log.h - the program's own log: one line an event to stderr, logfmt or JSON. Only server/, run/
+ * and cli/ log above debug. Text passes through the redaction hook, when one is set.
  */
 #ifndef LOG_H
 #define LOG_H
@@ -15,8 +15,8 @@ void log_set_redact(void (*fn)(struct buf *line)); /* called before a line is wr
 /* A printf-like message; put ids in it as key=value. Thread-safe, one write a line. */
 void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 #define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)
-#define log_info(...)  log_write(LOG_INFO, __VA_ARGS__)
-#define log_warn(...)  log_write(LOG_WARN, __VA_ARGS__)
+#define log_info(...) log_write(LOG_INFO, __VA_ARGS__)
+#define log_warn(...) log_write(LOG_WARN, __VA_ARGS__)
 #define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
 
 #endif

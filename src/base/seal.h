@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 
-#define SEAL_KEY_LEN   32
+#define SEAL_KEY_LEN 32
 #define SEAL_VALUE_MAX ((size_t)1 << 20) /* a service-account file fits many times over */
 
 struct seal_key {
@@ -27,7 +27,7 @@ int seal_open(const struct seal_key *master, struct str about, struct str sealed
 
 void seal_random(void *p, size_t n);
 void seal_wipe(void *p, size_t n);
-void seal_wipe_buf(struct buf *b); /* wipes, then frees */
+void seal_wipe_buf(struct buf *b);                      /* wipes, then frees */
 bool seal_same(const void *a, const void *b, size_t n); /* constant time */
 /* n characters of [a-z0-9] without look-alikes; NUL-terminated, out holds n + 1. */
 void seal_id(char *out, size_t n);

@@ -3,12 +3,12 @@
  * depth and size are bounded; plain scalars are typed here (int, real, true/false, null/~/empty),
  * so `no` and `on` stay text. The only user of libyaml. Its functions own yaml_, ours are yml_.
  */
-#ifndef YAML_H
-#define YAML_H
+#ifndef BASE_YAML_H
+#define BASE_YAML_H
 
 #include "base/doc.h"
 
-#define YML_TEXT_MAX  ((size_t)1 << 20)
+#define YML_TEXT_MAX ((size_t)1 << 20)
 #define YML_DEPTH_MAX 32
 #define YML_NODES_MAX 20000
 

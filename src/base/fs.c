@@ -1,0 +1,362 @@
+/* fs.c - files without surprises. */
+#include "base/fs.h"
+
+#include "base/seal.h"
+
+#include <dirent.h>
+#include <linux/openat2.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+
+#define FS_DEPTH_MAX 200 /* of a tree that is removed */
+
+int fs_open_dir(const char *path, struct err *err)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd >= 0 ? fd : err_errno(err, errno, "folder %s", path);
+}
+
+bool fs_path_is_plain(struct str path)
+{
+	struct str rest = path, part;
+
+	if (path.n == 0 || path.n >= FS_PATH_MAX || path.p[0] == '/' || path.p[path.n - 1] == '/' ||
+	    memchr(path.p, '\0', path.n) != NULL)
+		return false;
+	while (str_cut(&rest, '/', &part))
+		if (part.n == 0 || part.n > NAME_MAX || str_eq(part, ".") || str_eq(part, ".."))
+			return false;
+	return true;
+}
+
+int fs_mkdirs(int dirfd, const char *path, mode_t mode, struct err *err)
+{
+	char copy[FS_PATH_MAX];
+	size_t n = strlen(path);
+
+	if (n == 0 || n >= sizeof(copy))
+		return err_set(err, ERR_INVALID, "folder name of %zu bytes", n);
+	memcpy(copy, path, n + 1);
+	for (size_t i = 1; i <= n; i++) {
+		if (copy[i] != '/' && copy[i] != '\0')
+			continue;
+		copy[i] = '\0';
+		if (mkdirat(dirfd, copy, mode) < 0 && errno != EEXIST) {
+			struct stat st;
+			int e = errno;
+
+			/* a read-only or foreign parent may say EROFS or EACCES for what is there
+			 */
+			if (fstatat(dirfd, copy, &st, 0) < 0 || !S_ISDIR(st.st_mode))
+				return err_errno(err, e, "making folder %s", copy);
+		}
+		if (i < n)
+			copy[i] = '/';
+	}
+	return 0;
+}
+
+int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode, struct err *err)
+{
+	struct open_how how = {
+		.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC),
+		.mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? mode & 07777 : 0,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+	};
+	long fd;
+
+	do
+		fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+	while (fd < 0 && (errno == EAGAIN || errno == EINTR)); /* a rename raced with the look-up */
+	if (fd < 0 && errno == ENOSYS)
+		return err_set(err, ERR_UNSUPPORTED,
+		               "this kernel has no openat2: Linux 5.6 or newer is needed");
+	if (fd < 0 && (errno == EXDEV || errno == ELOOP))
+		return err_set(err, ERR_DENIED, "%s leads out of its folder", path);
+	return fd >= 0 ? (int)fd : err_errno(err, errno, "%s", path);
+}
+
+int fs_read(int dirfd, const char *path, struct buf *out, struct err *err)
+{
+	AUTO_FD int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	struct stat st;
+
+	if (fd < 0)
+		return err_errno(err, errno, "reading %s", path);
+	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
+		return err_set(err, ERR_INVALID, "%s is a folder", path);
+	for (;;) {
+		size_t left = out->max - out->n;
+		char *to = buf_room(out, MIN(MAX(left, (size_t)1), (size_t)65536));
+		ssize_t n;
+
+		if (to == NULL)
+			return err_set(err, ERR_TOO_BIG, "%s is larger than %zu bytes", path,
+			               out->max);
+		n = read(fd, to, MIN(MAX(left, (size_t)1), (size_t)65536));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return err_errno(err, errno, "reading %s", path);
+		if (n == 0)
+			return 0;
+		out->n += (size_t)n;
+		if (out->n == out->max) { /* full to the brim: is there more? */
+			char more;
+
+			if (read(fd, &more, 1) != 0)
+				return err_set(err, ERR_TOO_BIG, "%s is larger than %zu bytes",
+				               path, out->max);
+			return 0;
+		}
+	}
+}
+
+int fs_write_all(int fd, const void *p, size_t n, struct err *err)
+{
+	const char *at = p;
+
+	while (n > 0) {
+		ssize_t w = write(fd, at, n);
+
+		if (w < 0 && errno == EINTR)
+			continue;
+		if (w < 0)
+			return err_errno(err, errno, "writing");
+		at += w;
+		n -= (size_t)w;
+	}
+	return 0;
+}
+
+int fs_pwrite_all(int fd, const void *p, size_t n, uint64_t at, struct err *err)
+{
+	const char *from = p;
+
+	while (n > 0) {
+		ssize_t w = pwrite(fd, from, n, (off_t)at);
+
+		if (w < 0 && errno == EINTR)
+			continue;
+		if (w < 0)
+			return err_errno(err, errno, "writing");
+		from += w;
+		n -= (size_t)w;
+		at += (uint64_t)w;
+	}
+	return 0;
+}
+
+int fs_pread_all(int fd, void *p, size_t n, uint64_t at, struct err *err)
+{
+	char *to = p;
+
+	while (n > 0) {
+		ssize_t r = pread(fd, to, n, (off_t)at);
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return err_errno(err, errno, "reading");
+		if (r == 0)
+			return err_set(err, ERR_IO,
+			               "the file ends at byte %" PRIu64 ", %zu more expected", at,
+			               n);
+		to += r;
+		n -= (size_t)r;
+		at += (uint64_t)r;
+	}
+	return 0;
+}
+
+int fs_sync_dir(int dirfd, const char *path, struct err *err)
+{
+	AUTO_FD int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || fsync(fd) < 0)
+		return err_errno(err, errno, "syncing folder %s", path);
+	return 0;
+}
+
+/* The folder part of a path, "." when it has none. */
+static void parent_of(const char *path, char out[FS_PATH_MAX])
+{
+	const char *slash = strrchr(path, '/');
+
+	if (slash == NULL)
+		fmt_fixed(out, FS_PATH_MAX, ".");
+	else if (slash == path)
+		fmt_fixed(out, FS_PATH_MAX, "/");
+	else
+		fmt_fixed(out, FS_PATH_MAX, "%.*s", (int)(slash - path), path);
+}
+
+int fs_rename(int from_dirfd, const char *from, int to_dirfd, const char *to, struct err *err)
+{
+	char parent[FS_PATH_MAX];
+
+	if (strlen(to) >= FS_PATH_MAX)
+		return err_set(err, ERR_INVALID, "file name of %zu bytes", strlen(to));
+	if (renameat(from_dirfd, from, to_dirfd, to) < 0)
+		return err_errno(err, errno, "renaming %s to %s", from, to);
+	parent_of(to, parent);
+	return fs_sync_dir(to_dirfd, parent, err);
+}
+
+int fs_write_atomic(int dirfd, const char *path, struct str body, mode_t mode, struct err *err)
+{
+	char temp[FS_PATH_MAX], id[13];
+	AUTO_FD int fd = -1;
+
+	if (strlen(path) + 20 >= sizeof(temp))
+		return err_set(err, ERR_INVALID, "file name of %zu bytes", strlen(path));
+	seal_id(id, sizeof(id) - 1);
+	FMT(temp, "%s.%s.tmp", path, id);
+	fd = openat(dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+	if (fd < 0)
+		return err_errno(err, errno, "writing %s", path);
+	if (fchmod(fd, mode) < 0 || fs_write_all(fd, body.p, body.n, err) < 0 || fsync(fd) < 0) {
+		if (err->code == ERR_NONE)
+			(void)err_errno(err, errno, "writing");
+		(void)unlinkat(dirfd, temp, 0); /* what is there is not whole */
+		return err_wrap(err, "%s", path);
+	}
+	if (fs_rename(dirfd, temp, dirfd, path, err) < 0) {
+		(void)unlinkat(dirfd, temp, 0); /* it may be the rename that failed */
+		return -1;
+	}
+	return 0;
+}
+
+/* Everything in the folder `fd` (taken over), on its own device only. */
+static int empty_folder(int fd, dev_t dev, unsigned depth, struct err *err)
+{
+	DIR *d = fdopendir(fd);
+	int r = 0;
+
+	if (d == NULL) {
+		(void)close(fd);
+		return err_errno(err, errno, "listing a folder");
+	}
+	while (r == 0) {
+		struct dirent *e;
+		struct stat st;
+		int sub;
+
+		errno = 0;
+		e = readdir(d);
+		if (e == NULL) {
+			if (errno != 0)
+				r = err_errno(err, errno, "listing a folder");
+			break;
+		}
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		if (unlinkat(fd, e->d_name, 0) == 0 || errno == ENOENT)
+			continue;
+		if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode)) {
+			r = err_errno(err, errno, "removing %s", e->d_name);
+			break;
+		}
+		if (st.st_dev != dev) {
+			r = err_set(err, ERR_BUSY,
+			            "removing %s: another file system is mounted there", e->d_name);
+			break;
+		}
+		if (depth >= FS_DEPTH_MAX) {
+			r = err_set(err, ERR_TOO_BIG, "removing %s: nested deeper than %d folders",
+			            e->d_name, FS_DEPTH_MAX);
+			break;
+		}
+		(void)fchmodat(fd, e->d_name, (st.st_mode & 07777) | 0700,
+		               0); /* else the open says why */
+		sub = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (sub < 0) {
+			r = err_errno(err, errno, "removing %s", e->d_name);
+			break;
+		}
+		r = empty_folder(sub, dev, depth + 1, err);
+		if (r == 0 && unlinkat(fd, e->d_name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+			r = err_errno(err, errno, "removing %s", e->d_name);
+	}
+	(void)closedir(d);
+	return r;
+}
+
+int fs_remove_tree(int dirfd, const char *path, struct err *err)
+{
+	struct stat st;
+	int fd;
+
+	if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : err_errno(err, errno, "removing %s", path);
+	if (!S_ISDIR(st.st_mode)) {
+		if (unlinkat(dirfd, path, 0) < 0 && errno != ENOENT)
+			return err_errno(err, errno, "removing %s", path);
+		return 0;
+	}
+	(void)fchmodat(dirfd, path, (st.st_mode & 07777) | 0700, 0); /* else the open says why */
+	fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return err_errno(err, errno, "removing %s", path);
+	if (empty_folder(fd, st.st_dev, 0, err) < 0)
+		return err_wrap(err, "removing %s", path);
+	if (unlinkat(dirfd, path, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return err_errno(err, errno, "removing %s", path);
+	return 0;
+}
+
+int fs_lock(const char *path, struct err *err)
+{
+	AUTO_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return err_errno(err, errno, "lock file %s", path);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno == EWOULDBLOCK)
+			return err_set(err, ERR_BUSY, "%s is locked by another process", path);
+		return err_errno(err, errno, "locking %s", path);
+	}
+	return TAKE_FD(fd);
+}
+
+int fs_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *total_bytes, struct err *err)
+{
+	struct statvfs v;
+
+	if (statvfs(path, &v) < 0)
+		return err_errno(err, errno, "free space of %s", path);
+	if (free_bytes != NULL)
+		*free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
+	if (total_bytes != NULL)
+		*total_bytes = (uint64_t)v.f_blocks * v.f_frsize;
+	return 0;
+}
+
+bool fs_is_network(const char *path)
+{
+	static const uint32_t magics[] = {
+		0x6969,     /* NFS */
+		0x0bd00bd0, /* Lustre */
+		0xff534d42, /* CIFS */
+		0xfe534d42, /* SMB2 */
+		0x517b,     /* SMB */
+		0x65735546, /* FUSE */
+		0x47504653, /* GPFS */
+		0x01021997, /* 9p */
+		0x00c36400, /* Ceph */
+		0x19830326, /* BeeGFS */
+		0x5346414f, /* AFS */
+	};
+	struct statfs s;
+
+	if (statfs(path, &s) < 0)
+		return false;
+	for (size_t i = 0; i < COUNT(magics); i++)
+		if ((uint32_t)s.f_type == magics[i])
+			return true;
+	return false;
+}

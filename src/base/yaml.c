@@ -1,0 +1,248 @@
+/* yaml.c - libyaml's events to a doc tree, strictly. */
+#include "base/yaml.h"
+
+#include <math.h>
+#include <yaml.h>
+
+struct reader {
+	yaml_parser_t parser;
+	struct arena *a;
+	unsigned depth;
+	size_t nodes;
+	struct err *err;
+};
+
+static int fail(struct reader *r, const yaml_mark_t *at, const char *what)
+{
+	return err_set(r->err, ERR_INVALID, "line %zu, column %zu: %s", at->line + 1,
+	               at->column + 1, what);
+}
+
+static int next_event(struct reader *r, yaml_event_t *ev)
+{
+	const yaml_parser_t *p = &r->parser;
+
+	if (yaml_parser_parse(&r->parser, ev) == 1)
+		return 0;
+	if (p->error == YAML_MEMORY_ERROR)
+		abort();
+	if (p->error == YAML_READER_ERROR)
+		return err_set(r->err, ERR_INVALID, "byte %zu: %s", p->problem_offset,
+		               p->problem != NULL ? p->problem : "cannot be read");
+	return err_set(r->err, ERR_INVALID, "line %zu, column %zu: %s%s%s",
+	               p->problem_mark.line + 1, p->problem_mark.column + 1,
+	               p->problem != NULL ? p->problem : "bad YAML", p->context != NULL ? ", " : "",
+	               p->context != NULL ? p->context : "");
+}
+
+static bool any_of(struct str s, const char *const *words)
+{
+	for (; *words != NULL; words++)
+		if (str_eq(s, *words))
+			return true;
+	return false;
+}
+
+static bool looks_real(struct str s)
+{
+	size_t digits = 0;
+
+	for (size_t i = 0; i < s.n; i++) {
+		if (s.p[i] >= '0' && s.p[i] <= '9')
+			digits++;
+		else if (strchr("+-.eE", s.p[i]) == NULL)
+			return false;
+	}
+	return digits > 0;
+}
+
+/* A plain scalar's type: the core schema, without its many spellings of booleans. */
+static void type_plain(struct doc *d)
+{
+	static const char *const nulls[] = {"", "~", "null", NULL};
+	static const char *const trues[] = {"true", "True", "TRUE", NULL};
+	static const char *const falses[] = {"false", "False", "FALSE", NULL};
+	struct err ignored = {0};
+	int64_t n;
+
+	if (any_of(d->text, nulls)) {
+		d->kind = DOC_NULL;
+	} else if (any_of(d->text, trues) || any_of(d->text, falses)) {
+		d->kind = DOC_BOOL;
+		d->flag = any_of(d->text, trues);
+	} else if (str_i64(d->text, INT64_MIN + 1, INT64_MAX, &n, &ignored) == 0) {
+		d->kind = DOC_INT;
+		d->num = n;
+		d->real = (double)n;
+	} else if (looks_real(d->text)) {
+		char *end = NULL;
+		double v = strtod(d->text.p, &end);
+
+		if (end == d->text.p + d->text.n && isfinite(v)) {
+			d->kind = DOC_REAL;
+			d->real = v;
+		}
+	}
+}
+
+static int scalar(struct reader *r, const yaml_event_t *ev, struct doc *d)
+{
+	const char *tag = (const char *)ev->data.scalar.tag;
+
+	if (ev->data.scalar.anchor != NULL)
+		return fail(r, &ev->start_mark, "anchors and aliases are not supported");
+	if (tag != NULL)
+		return fail(r, &ev->start_mark, "tags (!...) are not supported");
+	if (memchr(ev->data.scalar.value, '\0', ev->data.scalar.length) != NULL)
+		return fail(r, &ev->start_mark, "a NUL character is not allowed");
+	d->kind = DOC_TEXT;
+	d->text =
+		arena_str(r->a, str_n((const char *)ev->data.scalar.value, ev->data.scalar.length));
+	if (ev->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
+		type_plain(d);
+	return 0;
+}
+
+static int node(struct reader *r, const yaml_event_t *ev, struct doc *d);
+
+static struct doc *append(struct reader *r, struct doc *parent, struct doc **last)
+{
+	struct doc *d = ARENA_NEW(r->a, struct doc);
+
+	if (*last == NULL)
+		parent->first = d;
+	else
+		(*last)->next = d;
+	*last = d;
+	parent->count++;
+	return d;
+}
+
+static int key_of(struct reader *r, const yaml_event_t *ev, const struct doc *parent, struct doc *d)
+{
+	const struct doc *twin;
+	struct doc key = {0};
+
+	if (ev->type != YAML_SCALAR_EVENT)
+		return fail(r, &ev->start_mark, "a key must be plain text");
+	if (scalar(r, ev, &key) < 0)
+		return -1;
+	if (key.text.n == 0)
+		return fail(r, &ev->start_mark, "a key must not be empty");
+	twin = doc_get(parent, key.text.p);
+	if (twin != NULL)
+		return err_set(r->err, ERR_INVALID,
+		               "line %zu, column %zu: key \"%.100s\" was given before, in line %u",
+		               ev->start_mark.line + 1, ev->start_mark.column + 1, key.text.p,
+		               twin->key_line);
+	d->key = key.text;
+	d->key_line = (unsigned)ev->start_mark.line + 1;
+	d->key_col = (unsigned)ev->start_mark.column + 1;
+	return 0;
+}
+
+/* The children of a mapping or sequence, up to its end event. */
+static int children(struct reader *r, struct doc *d, yaml_event_type_t end)
+{
+	struct doc *last = NULL;
+
+	for (;;) {
+		yaml_event_t ev;
+		struct doc *c;
+		int rc = 0;
+
+		if (next_event(r, &ev) < 0)
+			return -1;
+		if (ev.type == end) {
+			yaml_event_delete(&ev);
+			return 0;
+		}
+		c = ARENA_NEW(r->a, struct doc);
+		if (d->kind == DOC_MAP) {
+			rc = key_of(r, &ev, d, c);
+			yaml_event_delete(&ev);
+			if (rc < 0 || next_event(r, &ev) < 0)
+				return -1;
+		}
+		rc = node(r, &ev, c);
+		yaml_event_delete(&ev);
+		if (rc < 0)
+			return -1;
+		*append(r, d, &last) = *c;
+	}
+}
+
+static int node(struct reader *r, const yaml_event_t *ev, struct doc *d)
+{
+	bool map = ev->type == YAML_MAPPING_START_EVENT;
+	const yaml_char_t *anchor, *tag;
+	int rc;
+
+	d->line = (unsigned)ev->start_mark.line + 1;
+	d->col = (unsigned)ev->start_mark.column + 1;
+	if (++r->nodes > YML_NODES_MAX)
+		return fail(r, &ev->start_mark, "the document has too many values");
+	if (ev->type == YAML_SCALAR_EVENT)
+		return scalar(r, ev, d);
+	if (ev->type == YAML_ALIAS_EVENT)
+		return fail(r, &ev->start_mark, "anchors and aliases are not supported");
+	assert(map || ev->type == YAML_SEQUENCE_START_EVENT);
+	anchor = map ? ev->data.mapping_start.anchor : ev->data.sequence_start.anchor;
+	tag = map ? ev->data.mapping_start.tag : ev->data.sequence_start.tag;
+	if (anchor != NULL)
+		return fail(r, &ev->start_mark, "anchors and aliases are not supported");
+	if (tag != NULL)
+		return fail(r, &ev->start_mark, "tags (!...) are not supported");
+	if (r->depth >= YML_DEPTH_MAX)
+		return fail(r, &ev->start_mark, "the document is nested too deeply");
+	d->kind = map ? DOC_MAP : DOC_LIST;
+	r->depth++;
+	rc = children(r, d, map ? YAML_MAPPING_END_EVENT : YAML_SEQUENCE_END_EVENT);
+	r->depth--;
+	return rc;
+}
+
+static int document(struct reader *r, struct doc *root)
+{
+	bool seen = false;
+
+	for (;;) {
+		yaml_event_t ev;
+		yaml_event_type_t type;
+		int rc = 0;
+
+		if (next_event(r, &ev) < 0)
+			return -1;
+		type = ev.type;
+		if (type == YAML_DOCUMENT_START_EVENT && seen)
+			rc = fail(r, &ev.start_mark, "only one document is allowed in a file");
+		else if (type == YAML_SCALAR_EVENT || type == YAML_ALIAS_EVENT ||
+		         type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT)
+			rc = node(r, &ev, root);
+		seen = seen || type == YAML_DOCUMENT_END_EVENT;
+		yaml_event_delete(&ev);
+		if (rc < 0)
+			return -1;
+		if (type == YAML_STREAM_END_EVENT)
+			return 0;
+	}
+}
+
+int yml_parse(struct arena *a, struct str text, const struct doc **out, struct err *err)
+{
+	struct reader r = {.a = a, .err = err};
+	struct doc *root = ARENA_NEW(a, struct doc);
+	int rc;
+
+	if (text.n > YML_TEXT_MAX)
+		return err_set(err, ERR_TOO_BIG, "YAML text of %zu bytes: the limit is %zu", text.n,
+		               YML_TEXT_MAX);
+	if (yaml_parser_initialize(&r.parser) != 1)
+		abort();
+	yaml_parser_set_input_string(&r.parser, (const unsigned char *)text.p, text.n);
+	rc = document(&r, root);
+	yaml_parser_delete(&r.parser);
+	if (rc == 0)
+		*out = root;
+	return rc;
+}
