@@ -14,13 +14,13 @@ struct proc_fd {
 };
 
 struct proc_spec {
-	const char *const *argv;   /* argv[0] is a path, or a name looked up in our PATH */
+	const char *const *argv;   /* argv[0] is a path (as seen from cwd), or a name in our PATH */
 	const char *const *envp;   /* NULL: ours */
 	const char *cwd;           /* NULL: ours */
 	const struct proc_fd *fds; /* all others are closed; 0, 1, 2 not named are /dev/null */
 	size_t n_fds;
 	bool new_session;          /* setsid: it outlives us and our terminal */
-	bool die_with_parent;      /* PR_SET_PDEATHSIG KILL */
+	bool die_with_parent;      /* PR_SET_PDEATHSIG KILL: when the thread that spawned it ends */
 	bool detach;               /* forked twice: not our child, no zombie (pidfd is still given) */
 	int umask_bits;            /* -1: ours */
 	uint64_t nofile_max;       /* RLIMIT_NOFILE, 0 = ours */
@@ -31,12 +31,15 @@ struct proc {
 	int pidfd; /* close it */
 };
 
-/* exec failures are reported here ("<argv0>: No such file..."), not as exit code 127. */
+/* exec failures are reported here ("<argv0>: No such file..."), not as exit code 127. Any thread.
+ * Signals start at their defaults, none blocked. */
 int proc_spawn(const struct proc_spec *spec, struct proc *out, struct err *err) MUST_CHECK;
-/* 0 = ended (*status as of waitpid), 1 = still runs at the deadline. deadline_ms -1 = for ever. */
+/* 0 = ended (*status as of waitpid; -1 = not our child, so not known), 1 = still runs at the
+ * deadline. deadline_ms counts from now, -1 = for ever. */
 int proc_wait(struct proc *p, int64_t deadline_ms, int *status, struct err *err) MUST_CHECK;
-/* Runs a helper program to its end: stdin from `in`, stdout and stderr into out (limited), killed at
- * the deadline. *exit_code: 0-255, or 128 + signal. */
+/* Runs a helper program to its end: stdin from `in`, stdout and stderr into out (cut at its limit,
+ * `full` says so). ERR_TIMEOUT at the deadline (from now, -1 = for ever): it is killed, and in any
+ * case so is what it left in its process group. *exit_code: 0-255, or 128 + signal. */
 int proc_run(const char *const *argv, struct str in, int64_t deadline_ms, struct buf *out,
              int *exit_code, struct err *err) MUST_CHECK;
 const char *proc_find(const char *name, char out[4096]); /* in PATH; NULL = not there */
