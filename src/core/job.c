@@ -1,0 +1,238 @@
+/* job.c - the job's states: one table of words, one table of transitions, one function that steps.
+ */
+#include "core/job.h"
+
+/* clang-format off */
+static const struct {
+	const char *name; /* what clients see */
+	const char *word; /* what is stored */
+	bool placed;      /* holds CPUs, memory, GPUs */
+	bool final;
+} states[JOB_STATE_COUNT] = {
+	[JOB_PENDING]            = {"TRAINING_JOB_PENDING",       "pending",            false, false},
+	[JOB_CREATED]            = {"TRAINING_JOB_CREATED",       "created",            true,  false},
+	[JOB_DEPLOYING]          = {"TRAINING_JOB_DEPLOYING",     "deploying",          true,  false},
+	[JOB_RUNNING]            = {"TRAINING_JOB_RUNNING",       "running",            true,  false},
+	[JOB_STOPPING_DEPLOYING] = {"TRAINING_JOB_DEPLOYING",     "stopping-deploying", true,  false},
+	[JOB_STOPPING]           = {"TRAINING_JOB_RUNNING",       "stopping",           true,  false},
+	[JOB_COMPLETED]          = {"TRAINING_JOB_COMPLETED",     "completed",          false, true},
+	[JOB_DEPLOY_FAILED]      = {"TRAINING_JOB_DEPLOY_FAILED", "deploy-failed",      false, true},
+	[JOB_FAILED]             = {"TRAINING_JOB_FAILED",        "failed",             false, true},
+	[JOB_STOPPED]            = {"TRAINING_JOB_STOPPED",       "stopped",            false, true},
+};
+
+static const struct {
+	const char *name;
+	const char *done; /* "a job that is ... cannot be ..." */
+} events[JOB_EVENT_COUNT] = {
+	[JOB_EV_PLACE]    = {"place",    "placed"},
+	[JOB_EV_FREEZE]   = {"freeze",   "frozen"},
+	[JOB_EV_READY]    = {"ready",    "started"},
+	[JOB_EV_EXIT_OK]  = {"exit-ok",  "completed"},
+	[JOB_EV_EXIT_BAD] = {"exit-bad", "failed"},
+	[JOB_EV_RETRY]    = {"retry",    "tried again"},
+	[JOB_EV_STOP]     = {"stop",     "stopped"},
+	[JOB_EV_LOST]     = {"lost",     "lost"},
+};
+
+static const struct {
+	const char *word;
+	const char *text; /* without code and detail */
+} ends[JOB_END_COUNT] = {
+	[JOB_END_NONE]          = {"none",          "has not ended"},
+	[JOB_END_EXIT]          = {"exit",          "exit code"},
+	[JOB_END_SIGNAL]        = {"signal",        "killed by"},
+	[JOB_END_OOM]           = {"oom",           "out of memory"},
+	[JOB_END_OOM_CUDA]      = {"oom-cuda",      "out of GPU memory"},
+	[JOB_END_TIMEOUT]       = {"timeout",       "ran longer than limits.max_duration"},
+	[JOB_END_STOPPED]       = {"stopped",       "stopped"},
+	[JOB_END_DEPLOY_FAILED] = {"deploy-failed", "failed before user code ran"},
+	[JOB_END_LOST]          = {"lost",          "the runner or its machine is gone"},
+	[JOB_END_RUNNER]        = {"runner",        "a fault of the platform, not of the job"},
+};
+
+/* Next state + 1; 0 is "not legal here". Every transition of the product is on this page.
+ *
+ * A pending job fails when it could never be placed. A placed job may lose its node while it is
+ * still mirroring. A stopping gang may still report ready: the stop overtook it. */
+#define TO(s) ((s) + 1)
+static const uint8_t next[JOB_STATE_COUNT][JOB_EVENT_COUNT] = {
+	[JOB_PENDING] = {
+		[JOB_EV_PLACE]    = TO(JOB_CREATED),
+		[JOB_EV_EXIT_BAD] = TO(JOB_DEPLOY_FAILED),
+		[JOB_EV_STOP]     = TO(JOB_STOPPED),
+	},
+	[JOB_CREATED] = {
+		[JOB_EV_FREEZE]   = TO(JOB_DEPLOYING),
+		[JOB_EV_EXIT_BAD] = TO(JOB_DEPLOY_FAILED),
+		[JOB_EV_STOP]     = TO(JOB_STOPPED),
+		[JOB_EV_LOST]     = TO(JOB_PENDING),
+	},
+	[JOB_DEPLOYING] = {
+		[JOB_EV_READY]    = TO(JOB_RUNNING),
+		[JOB_EV_EXIT_BAD] = TO(JOB_DEPLOY_FAILED),
+		[JOB_EV_RETRY]    = TO(JOB_PENDING),
+		[JOB_EV_STOP]     = TO(JOB_STOPPING_DEPLOYING),
+		[JOB_EV_LOST]     = TO(JOB_PENDING),
+	},
+	[JOB_RUNNING] = {
+		[JOB_EV_EXIT_OK]  = TO(JOB_COMPLETED),
+		[JOB_EV_EXIT_BAD] = TO(JOB_FAILED),
+		[JOB_EV_RETRY]    = TO(JOB_PENDING),
+		[JOB_EV_STOP]     = TO(JOB_STOPPING),
+		[JOB_EV_LOST]     = TO(JOB_PENDING),
+	},
+	[JOB_STOPPING_DEPLOYING] = {
+		[JOB_EV_READY]    = TO(JOB_STOPPING_DEPLOYING),
+		[JOB_EV_EXIT_OK]  = TO(JOB_STOPPED),
+		[JOB_EV_EXIT_BAD] = TO(JOB_STOPPED),
+		[JOB_EV_RETRY]    = TO(JOB_STOPPED),
+		[JOB_EV_STOP]     = TO(JOB_STOPPING_DEPLOYING),
+		[JOB_EV_LOST]     = TO(JOB_STOPPED),
+	},
+	[JOB_STOPPING] = {
+		[JOB_EV_EXIT_OK]  = TO(JOB_STOPPED),
+		[JOB_EV_EXIT_BAD] = TO(JOB_STOPPED),
+		[JOB_EV_RETRY]    = TO(JOB_STOPPED),
+		[JOB_EV_STOP]     = TO(JOB_STOPPING),
+		[JOB_EV_LOST]     = TO(JOB_STOPPED),
+	},
+};
+/* clang-format on */
+
+/* Statuses that clients know and no state of ours has. */
+static const char *const foreign[] = {"TRAINING_JOB_QUEUED", "TRAINING_JOB_PREEMPTED"};
+
+#define STATUS_PREFIX "TRAINING_JOB_"
+
+const char *job_state_name(enum job_state s)
+{
+	assert(s < JOB_STATE_COUNT);
+	return states[s].name;
+}
+
+const char *job_state_word(enum job_state s)
+{
+	assert(s < JOB_STATE_COUNT);
+	return states[s].word;
+}
+
+int job_state_parse(struct str word, enum job_state *out, struct err *err)
+{
+	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
+		if (str_eq(word, states[s].word)) {
+			*out = (enum job_state)s;
+			return 0;
+		}
+	}
+	return err_set(err, ERR_CORRUPT, "\"%.*s\" is not a state of a job",
+	               (int)MIN(word.n, (size_t)40), word.p);
+}
+
+/* "running" and "TRAINING_JOB_RUNNING" both name the status. */
+static bool is_status(struct str status, const char *name)
+{
+	return str_ieq(status, name) || str_ieq(status, name + sizeof(STATUS_PREFIX) - 1);
+}
+
+uint32_t job_states_of_status(struct str status, bool *known)
+{
+	uint32_t set = 0;
+
+	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
+		if (is_status(status, states[s].name))
+			set |= UINT32_C(1) << s;
+	}
+	*known = set != 0;
+	for (size_t i = 0; i < COUNT(foreign); i++)
+		*known = *known || is_status(status, foreign[i]);
+	return set;
+}
+
+bool job_state_is_final(enum job_state s)
+{
+	assert(s < JOB_STATE_COUNT);
+	return states[s].final;
+}
+
+bool job_state_is_placed(enum job_state s)
+{
+	assert(s < JOB_STATE_COUNT);
+	return states[s].placed;
+}
+
+const char *job_event_name(enum job_event e)
+{
+	assert(e < JOB_EVENT_COUNT);
+	return events[e].name;
+}
+
+const char *job_end_word(enum job_end e)
+{
+	assert(e < JOB_END_COUNT);
+	return ends[e].word;
+}
+
+int job_end_parse(struct str word, enum job_end *out, struct err *err)
+{
+	for (unsigned e = 0; e < JOB_END_COUNT; e++) {
+		if (str_eq(word, ends[e].word)) {
+			*out = (enum job_end)e;
+			return 0;
+		}
+	}
+	return err_set(err, ERR_CORRUPT, "\"%.*s\" is not an end of an attempt",
+	               (int)MIN(word.n, (size_t)40), word.p);
+}
+
+void job_end_describe(enum job_end end, int code, const char *detail, char *out, size_t cap)
+{
+	bool more = detail != NULL && detail[0] != '\0';
+	const char *signal_name = end == JOB_END_SIGNAL ? sigabbrev_np(code) : NULL;
+	char what[100];
+
+	assert(end < JOB_END_COUNT);
+	if (end == JOB_END_EXIT)
+		FMT(what, "%s %d", ends[end].text, code);
+	else if (signal_name != NULL)
+		FMT(what, "%s SIG%s", ends[end].text, signal_name);
+	else if (end == JOB_END_SIGNAL)
+		FMT(what, "%s signal %d", ends[end].text, code);
+	else
+		FMT(what, "%s", ends[end].text);
+	/* Shown to people only: what does not fit is cut. */
+	(void)snprintf(out, cap, "%s%s%s", what, more ? ": " : "", more ? detail : "");
+}
+
+void job_check(const struct job_core *j)
+{
+	assert(j->state < JOB_STATE_COUNT);
+	assert(j->attempt_max > 0);
+	assert(j->attempt <= j->attempt_max);
+	if (states[j->state].placed)
+		assert(j->attempt > 0);
+	if (j->state == JOB_PENDING)
+		assert(j->attempt < j->attempt_max);
+}
+
+int job_step(struct job_core *j, enum job_event ev, int64_t now_ms, struct err *err)
+{
+	enum job_state to;
+
+	job_check(j);
+	assert(ev < JOB_EVENT_COUNT);
+
+	if (next[j->state][ev] == 0)
+		return err_set(err, ERR_CONFLICT, "a job that is %s cannot be %s",
+		               states[j->state].word, events[ev].done);
+	to = (enum job_state)(next[j->state][ev] - 1);
+	if (to == JOB_PENDING && j->attempt == j->attempt_max) /* no attempt left */
+		to = j->state == JOB_RUNNING ? JOB_FAILED : JOB_DEPLOY_FAILED;
+
+	j->attempt += ev == JOB_EV_PLACE;
+	if (to != j->state)
+		j->changed_ms = now_ms;
+	j->state = to;
+	job_check(j);
+	return 0;
+}

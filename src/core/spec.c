@@ -1,0 +1,305 @@
+/* spec.c - reading a specification as a whole, its problems, and the small words in it. */
+#include "core/spec.h"
+
+#include "core/spec_table.h"
+
+#include "base/conf.h"
+#include "base/fs.h"
+
+#define PROBLEMS_TEXT_MAX 1900
+
+/* Sorted by bytes. What truss knows, and what people have at home and in their racks. */
+const char *const spec_gpu_types[] = {
+	"A10",       "A100",      "A100_40GB",    "A10G",     "A2",       "A30",       "A40",
+	"B10",       "B200",      "B300",         "GB200",    "GB300",    "GH200",     "H100",
+	"H100_40GB", "H20",       "H200",         "INF2",     "L4",       "L40",       "L40S",
+	"MI210",     "MI250X",    "MI300X",       "MI325X",   "MI355X",   "P100",      "P40",
+	"RTX_2080",  "RTX_3060",  "RTX_3070",     "RTX_3080", "RTX_3090", "RTX_4070",  "RTX_4080",
+	"RTX_4090",  "RTX_5070",  "RTX_5080",     "RTX_5090", "RTX_6000", "RTX_A2000", "RTX_A4000",
+	"RTX_A5000", "RTX_A6000", "RTX_PRO_6000", "T4",       "TRN1",     "TRN2",      "V100",
+	NULL,
+};
+
+void spec_problem_add(struct spec_problems *p, const struct doc *at, const char *path,
+                      const char *fmt, ...)
+{
+	struct spec_problem *one;
+	va_list ap;
+
+	if (p->n == SPEC_PROBLEMS_MAX) {
+		p->dropped++;
+		return;
+	}
+	one = &p->item[p->n++];
+	*one = (struct spec_problem){
+		.line = at != NULL ? at->line : 0,
+		.col = at != NULL ? at->col : 0,
+	};
+	copy_cut(one->path, sizeof(one->path), path);
+	va_start(ap, fmt);
+	(void)vsnprintf(one->text, sizeof(one->text), fmt, ap); /* shown only: cut to fit */
+	va_end(ap);
+}
+
+void spec_problems_text(const struct spec_problems *p, const char *file, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(ERR_MSG_MAX);
+	size_t shown = 0;
+
+	assert(p->n > 0);
+	for (; shown < p->n; shown++) {
+		const struct spec_problem *one = &p->item[shown];
+		AUTO_BUF struct buf line = BUF_INIT(PROBLEMS_TEXT_MAX);
+
+		if (file != NULL && one->line > 0)
+			buf_printf(&line, "%.200s:%u:%u: ", file, one->line, one->col);
+		else if (file != NULL)
+			buf_printf(&line, "%.200s: ", file);
+		buf_printf(&line, "%s%s%s", one->path, one->path[0] != '\0' ? ": " : "", one->text);
+		if (text.n + line.n + 1 > PROBLEMS_TEXT_MAX - 40)
+			break; /* the rest is counted */
+		buf_printf(&text, "%s%s", shown > 0 ? "\n" : "", buf_cstr(&line));
+	}
+	if (p->n + p->dropped > shown)
+		buf_printf(&text, "\n... and %zu more", p->n + p->dropped - shown);
+	err_set(err, ERR_INVALID, "%s", buf_cstr(&text));
+}
+
+void spec_problems_json(const struct spec_problems *p, struct js *js)
+{
+	js_list(js);
+	for (size_t i = 0; i < p->n; i++) {
+		const struct spec_problem *one = &p->item[i];
+
+		js_open(js);
+		js_kv(js, "path", one->path);
+		js_kv(js, "message", one->text);
+		if (one->line > 0) {
+			js_kv_u64(js, "line", one->line);
+			js_kv_u64(js, "column", one->col);
+		}
+		js_close(js);
+	}
+	js_end(js);
+}
+
+static bool utf8_ok(struct str s)
+{
+	for (size_t i = 0; i < s.n;) {
+		unsigned char c = (unsigned char)s.p[i];
+		size_t more = c < 0x80                ? 0
+		              : c >= 0xc2 && c < 0xe0 ? 1
+		              : c >= 0xe0 && c < 0xf0 ? 2
+		                                      : 3;
+
+		if ((c >= 0x80 && c < 0xc2) || c > 0xf4 || s.n - i <= more)
+			return false;
+		for (size_t k = 1; k <= more; k++) {
+			if (((unsigned char)s.p[i + k] & 0xc0) != 0x80)
+				return false;
+		}
+		i += more + 1;
+	}
+	return true;
+}
+
+/* Names are for people: any text of one line that shows where it starts and ends. Ids, not names,
+ * go into paths and keys, so a slash is as good as any ("demo/qwen3-0.6b"). */
+bool spec_name_ok(struct str name)
+{
+	if (name.n == 0 || name.n > SPEC_NAME_MAX || str_trim(name).n != name.n || !utf8_ok(name))
+		return false;
+	for (size_t i = 0; i < name.n; i++) {
+		unsigned char c = (unsigned char)name.p[i];
+
+		if (c < ' ' || c == 127)
+			return false;
+	}
+	return true;
+}
+
+static const char *gpu_type(struct str word)
+{
+	for (size_t i = 0; spec_gpu_types[i] != NULL; i++) {
+		if (str_ieq(word, spec_gpu_types[i]))
+			return spec_gpu_types[i];
+	}
+	return NULL;
+}
+
+int spec_accelerator(struct arena *a, struct str text, const char **type, uint32_t *count,
+                     struct err *err)
+{
+	const char *colon = text.n > 0 ? memchr(text.p, ':', text.n) : NULL;
+	struct str word = colon != NULL ? str_n(text.p, (size_t)(colon - text.p)) : text;
+	const char *known = gpu_type(word), *near;
+	struct err bad = {0};
+	uint64_t n = 1;
+
+	(void)a; /* types are constants */
+	if (known == NULL) {
+		near = conf_nearest(word, spec_gpu_types, COUNT(spec_gpu_types) - 1);
+		return err_set(
+			err, ERR_INVALID,
+			"there is no GPU type \"%.*s\"%s%s%s; known are A10G A100 A100_40GB "
+			"B200 B300 GB300 H100 H100_40GB H200 L4 L40S RTX_4090 RTX_PRO_6000 T4 "
+			"V100 and %zu more",
+			(int)MIN(word.n, (size_t)40), word.p,
+			near != NULL ? ": did you mean \"" : "", near != NULL ? near : "",
+			near != NULL ? "\"?" : "", COUNT(spec_gpu_types) - 1 - 15);
+	}
+	if (colon != NULL && str_u64(str_skip(text, word.n + 1), 1, SPEC_GPUS_MAX, &n, &bad) < 0)
+		return err_set(err, ERR_INVALID,
+		               "\"%.*s\": the count should be from 1 to %d, as in "
+		               "\"%s:8\"",
+		               (int)MIN(text.n, (size_t)60), text.p, SPEC_GPUS_MAX, known);
+	*type = known;
+	*count = (uint32_t)n;
+	return 0;
+}
+
+/* --- sources of weights --- */
+
+static bool all_of(struct str s, const char *extra)
+{
+	for (size_t i = 0; i < s.n; i++) {
+		char c = s.p[i];
+
+		if (!((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+		      (c != '\0' && strchr(extra, c) != NULL)))
+			return false;
+	}
+	return s.n > 0;
+}
+
+/* What is before the first `sep`; *s is what follows it, p NULL when there is no `sep`. */
+static struct str split(struct str *s, char sep)
+{
+	const char *at = s->n > 0 ? memchr(s->p, sep, s->n) : NULL;
+	struct str head = *s;
+
+	if (at == NULL) {
+		*s = (struct str){0};
+		return head;
+	}
+	head.n = (size_t)(at - s->p);
+	*s = str_skip(*s, head.n + 1);
+	return head;
+}
+
+/* owner/repo or datasets/owner/repo, then @revision. */
+static bool hf_ok(struct str rest)
+{
+	struct str id = split(&rest, '@'), owner;
+
+	if (rest.p != NULL && !all_of(rest, "._-/%"))
+		return false;
+	if (str_starts(id, "datasets/"))
+		id = str_skip(id, sizeof("datasets/") - 1);
+	else if (str_starts(id, "models/"))
+		id = str_skip(id, sizeof("models/") - 1);
+	owner = split(&id, '/');
+	return all_of(owner, "._-") && all_of(id, "._-") && owner.p[0] != '.' && id.p[0] != '.';
+}
+
+static bool s3_ok(struct str rest)
+{
+	struct str bucket;
+
+	if (rest.n == 0 || memchr(rest.p, '@', rest.n) != NULL)
+		return false;
+	bucket = split(&rest, '/');
+	return all_of(bucket, "._-") && bucket.n <= 63 && (rest.n == 0 || rest.p[0] != '/');
+}
+
+static bool https_ok(struct str rest)
+{
+	struct str host = split(&rest, '/');
+
+	return all_of(host, "._-:[]") && rest.n > 0;
+}
+
+static bool file_ok(struct str rest)
+{
+	struct str plain = str_skip(rest, 1);
+
+	while (plain.n > 0 && plain.p[plain.n - 1] == '/')
+		plain.n--;
+	return rest.n > 0 && rest.p[0] == '/' && fs_path_is_plain(plain);
+}
+
+/* clang-format off */
+static const struct {
+	const char *scheme, *form;
+	bool (*ok)(struct str rest); /* NULL: not offered, `form` is what to do instead */
+} schemes[] = {
+	{"hf://",    "hf://owner/repo or hf://owner/repo@revision", hf_ok},
+	{"s3://",    "s3://bucket/path",                            s3_ok},
+	{"https://", "https://host/path",                           https_ok},
+	{"file://",  "file:///absolute/path",                       file_ok},
+	{"gs://",    "mirror it to an s3:// bucket", NULL},
+	{"azure://", "mirror it to an s3:// bucket", NULL},
+	{"r2://",    "mirror it to an s3:// bucket", NULL},
+	{"cw://",    "mirror it to an s3:// bucket", NULL},
+	{"bt://",    "name the checkpoint in load_checkpoint_config", NULL},
+	{"http://",  "use https://", NULL},
+};
+/* clang-format on */
+
+#define SCHEMES_SHOWN "file://, hf://, https://, s3://"
+
+int spec_source_check(struct str source, struct err *err)
+{
+	for (size_t i = 0; i < COUNT(schemes); i++) {
+		struct str rest;
+
+		if (!str_starts(source, schemes[i].scheme))
+			continue;
+		if (schemes[i].ok == NULL)
+			return err_set(err, ERR_INVALID, "%s is not offered by this server yet: %s",
+			               schemes[i].scheme, schemes[i].form);
+		rest = str_skip(source, strlen(schemes[i].scheme));
+		for (size_t k = 0; k < rest.n; k++) {
+			if ((unsigned char)rest.p[k] <= ' ' || rest.p[k] == 127)
+				return err_set(err, ERR_INVALID,
+				               "holds a blank or a control character");
+		}
+		if (!schemes[i].ok(rest))
+			return err_set(err, ERR_INVALID, "should have the form %s",
+			               schemes[i].form);
+		return 0;
+	}
+	return err_set(err, ERR_INVALID, "\"%.*s\" does not start with one of " SCHEMES_SHOWN,
+	               (int)MIN(source.n, (size_t)60), source.p);
+}
+
+/* --- the whole --- */
+
+int spec_read(struct arena *a, const struct doc *d, enum spec_form form, struct job_spec *out,
+              struct spec_problems *problems)
+{
+	struct spec_reader r = {.a = a, .form = form, .problems = problems};
+	bool file = form == SPEC_FILE;
+	size_t before = problems->n + problems->dropped;
+
+	*out = (struct job_spec){0};
+	if (!spec_given(d)) {
+		spec_problem_add(problems, d, file ? "" : "training_job",
+		                 "is empty: there is no job");
+		return -1;
+	}
+	if (!file)
+		(void)spec_push(&r, "training_job");
+	spec_read_block(&r, file ? &spec_file_block : &spec_job_block, d, out);
+	if (file)
+		(void)spec_push(&r, "job");
+	spec_rules(&r, file ? doc_get(d, "job") : d, out);
+	return problems->n + problems->dropped > before ? -1 : 0;
+}
+
+void spec_reference(struct buf *out)
+{
+	buf_puts(out, "Paths are those of a file. In a request the value of `training_job` has the "
+	              "fields of `job`.\n");
+	spec_reference_block(&spec_file_block, out, 0);
+}
