@@ -40,8 +40,6 @@ struct http_header {
 	const char *name, *value;
 };
 
-struct http_reply;
-
 struct http_call {
 	enum http_method method;
 	const char *url;

@@ -1,0 +1,341 @@
+/* ckpt.c - which file belongs to which checkpoint, when it is ready, what kind it is; its manifest.
+ */
+#include "core/ckpt.h"
+
+#define CKPT_FORMAT 1 /* "version" of the manifest object */
+
+/* Words that frameworks put before a number: checkpoint-500 (Trainer), global_step10 (DeepSpeed),
+ * iter_0000100 (Megatron), epoch=2-step=300 (Lightning), step-3 (torchtitan). */
+static const char *const counted[] = {
+	"checkpoint", "ckpt", "global_step", "global-step", "step", "epoch", "iteration", "iter",
+};
+
+static size_t digits(struct str s)
+{
+	size_t n = 0;
+
+	while (n < s.n && s.p[n] >= '0' && s.p[n] <= '9')
+		n++;
+	return n;
+}
+
+/* Cuts "<word>[-_=]<digits>" off the front. */
+static bool cut_counted(struct str *s)
+{
+	for (size_t i = 0; i < COUNT(counted); i++) {
+		struct str rest = *s;
+		size_t n = 0;
+
+		if (!str_starts(rest, counted[i]))
+			continue;
+		rest = str_skip(rest, strlen(counted[i]));
+		if (rest.n > 0 && strchr("-_=", rest.p[0]) != NULL)
+			rest = str_skip(rest, 1);
+		n = digits(rest);
+		if (n == 0)
+			continue;
+		*s = str_skip(rest, n);
+		return true;
+	}
+	return false;
+}
+
+/* ".*checkpoint-\d+(-\d+)?$", as the stock client tells them. */
+static bool ends_as_checkpoint(struct str name)
+{
+	static const char word[] = "checkpoint-";
+	const size_t len = sizeof(word) - 1;
+
+	for (size_t at = 0; at + len < name.n; at++) {
+		struct str rest = str_skip(name, at);
+		size_t n = 0;
+
+		if (!str_starts(rest, word))
+			continue;
+		rest = str_skip(rest, len);
+		n = digits(rest);
+		rest = str_skip(rest, n);
+		if (n > 0 && rest.n > 1 && rest.p[0] == '-' && digits(str_skip(rest, 1)) > 0)
+			rest = str_skip(rest, 1 + digits(str_skip(rest, 1)));
+		if (n > 0 && rest.n == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool looks_like_one(struct str name)
+{
+	struct str rest = name;
+
+	if (ends_as_checkpoint(name))
+		return true;
+	if (!cut_counted(&rest))
+		return false;
+	while (rest.n > 1 && strchr("-_", rest.p[0]) != NULL) {
+		rest = str_skip(rest, 1);
+		if (!cut_counted(&rest))
+			return false;
+	}
+	return rest.n == 0;
+}
+
+void ckpt_name_of(struct str path, char out[CKPT_NAME_MAX])
+{
+	struct str rest = path, part, found = {0};
+
+	for (struct str left = rest; str_cut(&left, '/', &part) && left.p != NULL && left.n > 0;) {
+		size_t upto = (size_t)(part.p - path.p) + part.n;
+
+		if (found.n == 0)
+			found = part; /* the top folder, unless a better one follows */
+		if (upto >= CKPT_NAME_MAX)
+			break;
+		if (looks_like_one(part)) {
+			found = str_n(path.p, upto);
+			break;
+		}
+	}
+	if (found.n == 0 || found.n >= CKPT_NAME_MAX || memchr(found.p, 0, found.n) != NULL)
+		found = STR_LIT(".");
+	memcpy(out, found.p, found.n);
+	out[found.n] = '\0';
+}
+
+bool ckpt_is_temporary(struct str path)
+{
+	static const char *const fronts[] = {"tmp-checkpoint-", ".nfs"};
+	static const char *const ends[] = {".tmp", ".incomplete", ".partial"};
+	struct str part;
+
+	while (str_cut(&path, '/', &part)) {
+		for (size_t i = 0; i < COUNT(fronts); i++)
+			if (str_starts(part, fronts[i]))
+				return true;
+		for (size_t i = 0; i < COUNT(ends); i++)
+			if (str_ends(part, ends[i]))
+				return true;
+	}
+	return false;
+}
+
+bool ckpt_file_ready(const struct ckpt_fact *f, int64_t now_mono_ms, int64_t settle_ms)
+{
+	return f->closed || now_mono_ms - f->changed_mono_ms >= settle_ms;
+}
+
+static const char *const states[] = {
+	[CKPT_SYNCING] = "SYNCING",
+	[CKPT_COMPLETE] = "COMPLETE",
+	[CKPT_INCOMPLETE] = "INCOMPLETE",
+};
+
+static const char *const kinds[] = {
+	[CKPT_OTHER] = "other",         [CKPT_FULL] = "full", [CKPT_LORA] = "lora",
+	[CKPT_WHISPER] = "whisper",     [CKPT_GGUF] = "gguf", [CKPT_DCP] = "dcp",
+	[CKPT_DEEPSPEED] = "deepspeed",
+};
+
+const char *ckpt_state_word(enum ckpt_state s)
+{
+	assert(s < COUNT(states));
+	return states[s];
+}
+
+int ckpt_state_parse(struct str word, enum ckpt_state *out, struct err *err)
+{
+	for (size_t i = 0; i < COUNT(states); i++) {
+		if (str_eq(word, states[i])) {
+			*out = (enum ckpt_state)i;
+			return 0;
+		}
+	}
+	return err_set(err, ERR_INVALID, "no state of a checkpoint is called \"%.*s\"",
+	               (int)MIN(word.n, 40), word.p == NULL ? "" : word.p);
+}
+
+const char *ckpt_kind_word(enum ckpt_kind k)
+{
+	assert(k < COUNT(kinds));
+	return kinds[k];
+}
+
+static int kind_parse(struct str word, enum ckpt_kind *out, struct err *err)
+{
+	for (size_t i = 0; i < COUNT(kinds); i++) {
+		if (str_eq(word, kinds[i])) {
+			*out = (enum ckpt_kind)i;
+			return 0;
+		}
+	}
+	return err_set(err, ERR_INVALID, "no kind of checkpoint is called \"%.*s\"",
+	               (int)MIN(word.n, 40), word.p == NULL ? "" : word.p);
+}
+
+/* First row that some file matches wins: an adapter beside a full model is an adapter. */
+static const struct sign {
+	const char *start, *end; /* of the file's own name; "" = any */
+	enum ckpt_kind kind;
+} signs[] = {
+	{"adapter_config.json", "", CKPT_LORA},
+	{"adapter_model.", "", CKPT_LORA},
+	{"model", ".safetensors", CKPT_FULL},
+	{"model", ".safetensors.index.json", CKPT_FULL},
+	{"pytorch_model", ".bin", CKPT_FULL},
+	{"consolidated", ".safetensors", CKPT_FULL},
+	{"", ".gguf", CKPT_GGUF},
+	{"", ".distcp", CKPT_DCP},
+	{"mp_rank_", "_model_states.pt", CKPT_DEEPSPEED},
+	{"zero_pp_rank_", ".pt", CKPT_DEEPSPEED},
+	{"bf16_zero_pp_rank_", ".pt", CKPT_DEEPSPEED},
+};
+
+static struct str base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return str_of(slash == NULL ? path : slash + 1);
+}
+
+void ckpt_classify(struct ckpt *c, struct arena *a, const struct doc *config)
+{
+	struct str model = {0};
+
+	c->kind = CKPT_OTHER;
+	for (size_t i = 0; i < COUNT(signs) && c->kind == CKPT_OTHER; i++) {
+		for (size_t f = 0; f < c->files.n && c->kind == CKPT_OTHER; f++) {
+			struct str name = base_name(c->files.file[f].path);
+
+			if (str_starts(name, signs[i].start) && str_ends(name, signs[i].end))
+				c->kind = signs[i].kind;
+		}
+	}
+	if (config == NULL)
+		return;
+	if (c->kind == CKPT_LORA) {
+		model = doc_text(doc_get(config, "base_model_name_or_path"));
+		c->lora_r = MAX(doc_int(doc_get(config, "r"), 0), 0);
+	} else {
+		model = doc_text(doc_get(config, "_name_or_path"));
+		if (c->kind == CKPT_FULL &&
+		    str_eq(doc_text(doc_get(config, "model_type")), "whisper"))
+			c->kind = CKPT_WHISPER;
+	}
+	if (model.n > 0)
+		c->base_model = arena_strz(a, model);
+}
+
+void ckpt_write(const struct ckpt *c, struct buf *out)
+{
+	struct js js;
+
+	js_init(&js, out);
+	js_open(&js);
+	js_kv_int(&js, "version", CKPT_FORMAT);
+	js_kv(&js, "name", c->name);
+	js_kv(&js, "job_id", c->job_id);
+	js_kv_u64(&js, "rank", c->rank);
+	js_kv(&js, "state", ckpt_state_word(c->state));
+	js_kv(&js, "kind", ckpt_kind_word(c->kind));
+	js_kv(&js, "base_model", c->base_model);
+	js_kv_int(&js, "lora_r", c->lora_r);
+	js_kv_int(&js, "created_ms", c->created_ms);
+	js_kv_u64(&js, "bytes", c->files.bytes);
+	js_key(&js, "files");
+	js_list(&js);
+	for (size_t i = 0; i < c->files.n; i++) {
+		char hex[HASH_HEX_CAP];
+
+		digest_hex(&c->files.file[i].sha256, hex);
+		js_open(&js);
+		js_kv(&js, "path", c->files.file[i].path);
+		js_kv_u64(&js, "size", c->files.file[i].size);
+		js_kv(&js, "sha256", hex);
+		js_close(&js);
+	}
+	js_end(&js);
+	js_close(&js);
+}
+
+static int parse_files(struct ckpt *out, struct arena *a, const struct doc *d, struct err *err)
+{
+	if (!doc_is(d, DOC_LIST))
+		return err_set(err, ERR_INVALID, "files: a list is expected");
+	if (d->count > CKPT_FILES_MAX)
+		return err_set(err, ERR_TOO_BIG, "files: %zu, at most %d", d->count,
+		               CKPT_FILES_MAX);
+	manifest_init(&out->files, a);
+	DOC_EACH (f, d) {
+		const struct doc *size = doc_get(f, "size");
+		struct digest sha;
+
+		if (!doc_is(size, DOC_INT) || size->num < 0)
+			return err_set(err, ERR_INVALID, "files: size: a number is expected");
+		if (digest_parse(doc_text(doc_get(f, "sha256")), &sha, err) < 0)
+			return err_wrap(err, "files: sha256");
+		if (manifest_add(&out->files, doc_text(doc_get(f, "path")), (uint64_t)size->num,
+		                 &sha, err) < 0)
+			return err_wrap(err, "files");
+	}
+	return manifest_finish(&out->files, err);
+}
+
+static int parse_head(struct ckpt *out, struct arena *a, const struct doc *d, struct err *err)
+{
+	int64_t rank = doc_int(doc_get(d, "rank"), -1);
+	struct str model = doc_text(doc_get(d, "base_model"));
+
+	if (doc_int(doc_get(d, "version"), 0) != CKPT_FORMAT)
+		return err_set(err, ERR_UNSUPPORTED, "version: %d is expected", CKPT_FORMAT);
+	out->name = arena_strz(a, doc_text(doc_get(d, "name")));
+	out->job_id = arena_strz(a, doc_text(doc_get(d, "job_id")));
+	if (out->name[0] == '\0' || strlen(out->name) >= CKPT_NAME_MAX)
+		return err_set(err, ERR_INVALID, "name: missing or too long");
+	if (rank < 0 || rank > UINT32_MAX)
+		return err_set(err, ERR_INVALID, "rank: a number from 0 is expected");
+	out->rank = (uint32_t)rank;
+	if (ckpt_state_parse(doc_text(doc_get(d, "state")), &out->state, err) < 0)
+		return -1;
+	if (kind_parse(doc_text(doc_get(d, "kind")), &out->kind, err) < 0)
+		return -1;
+	out->base_model = model.n > 0 ? arena_strz(a, model) : NULL;
+	out->lora_r = doc_int(doc_get(d, "lora_r"), 0);
+	out->created_ms = doc_int(doc_get(d, "created_ms"), 0);
+	return 0;
+}
+
+int ckpt_parse(struct ckpt *out, struct arena *a, struct str json, struct err *err)
+{
+	const struct doc *d = NULL;
+
+	memset(out, 0, sizeof(*out));
+	if (js_parse(a, json, &d, err) < 0 || parse_head(out, a, d, err) < 0 ||
+	    parse_files(out, a, doc_get(d, "files"), err) < 0)
+		return err_wrap(err, "checkpoint manifest");
+	return 0;
+}
+
+char *ckpt_prefix(struct arena *a, const char *project_id, const char *job_id)
+{
+	return arena_printf(a, "training_projects/%s/jobs/%s", project_id, job_id);
+}
+
+char *ckpt_object_key(struct arena *a, const char *prefix, uint32_t rank, const char *path)
+{
+	return arena_printf(a, "%s/rank-%" PRIu32 "/%s", prefix, rank, path);
+}
+
+char *ckpt_manifest_key(struct arena *a, const char *prefix, uint32_t rank, const char *name)
+{
+	AUTO_BUF struct buf flat = BUF_INIT((size_t)3 * CKPT_NAME_MAX);
+
+	for (const char *p = name; *p != '\0'; p++) {
+		if (*p == '/')
+			buf_puts(&flat, "%2F");
+		else if (*p == '%')
+			buf_puts(&flat, "%25");
+		else
+			buf_putc(&flat, *p);
+	}
+	return arena_printf(a, "%s/rank-%" PRIu32 "/.stoker/%s.json", prefix, rank,
+	                    buf_cstr(&flat));
+}

@@ -1,0 +1,26 @@
+/* fuzz_ckpt.c - checkpoint manifests from any bytes, and names from any path. */
+#include "core/ckpt.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf out = BUF_INIT((size_t)64 << 20);
+	struct str text = str_n((const char *)data, n);
+	char name[CKPT_NAME_MAX];
+	struct ckpt c, again;
+	struct err err = {0};
+
+	ckpt_name_of(text, name);
+	if (name[0] == '\0')
+		abort();
+	(void)ckpt_is_temporary(text);
+	if (ckpt_parse(&c, a, text, &err) < 0)
+		return 0;
+	ckpt_classify(&c, a, NULL);
+	ckpt_write(&c, &out);
+	if (!out.full && ckpt_parse(&again, a, buf_view(&out), &err) < 0)
+		abort();
+	return 0;
+}

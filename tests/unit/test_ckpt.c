@@ -1,0 +1,209 @@
+/* test_ckpt.c - tables of paths, facts and file names; the manifest there and back. */
+#include "core/ckpt.h"
+#include "unit.h"
+
+static const struct {
+	const char *path, *name;
+} names[] = {
+	{"model.bin", "."},
+	{"", "."},
+	{"merged/model.safetensors", "merged"},
+	{"checkpoint-12/model.safetensors", "checkpoint-12"},
+	{"checkpoint-12/global_step12/mp_rank_00_model_states.pt", "checkpoint-12"},
+	{"run/checkpoint-12/a", "run/checkpoint-12"},
+	{"run/x/my-checkpoint-12-3/a/b", "run/x/my-checkpoint-12-3"},
+	{"run/checkpoint-12", "run"},
+	{"checkpoint-/a", "checkpoint-"},
+	{"a/checkpoint-x/b", "a"},
+	{"a/checkpoint-12-/b", "a"},
+	{"a/checkpoint-12x/b", "a"},
+	{"a/step-3/b", "a/step-3"},
+	{"a/step_3/b", "a/step_3"},
+	{"a/global_step10/b", "a/global_step10"},
+	{"a/epoch=2-step=300/b", "a/epoch=2-step=300"},
+	{"a/iter_0000100/b", "a/iter_0000100"},
+	{"a/ckpt7/b", "a/ckpt7"},
+	{"a/stepping/b", "a"},
+	{"a/steps-3/b", "a"},
+	{"logs/events.out", "logs"},
+};
+
+static void names_by_path(void **state UNUSED)
+{
+	char out[CKPT_NAME_MAX];
+
+	for (size_t i = 0; i < COUNT(names); i++) {
+		ckpt_name_of(str_of(names[i].path), out);
+		if (strcmp(out, names[i].name) != 0)
+			fail_msg("%s: %s", names[i].path, out);
+	}
+}
+
+static void long_paths_fall_back(void **state UNUSED)
+{
+	AUTO_BUF struct buf path = BUF_INIT(10000);
+	char out[CKPT_NAME_MAX];
+
+	for (int i = 0; i < 600; i++)
+		buf_putc(&path, 'x');
+	buf_puts(&path, "/checkpoint-1/a");
+	ckpt_name_of(buf_view(&path), out);
+	assert_string_equal(out, ".");
+	buf_clear(&path);
+	buf_puts(&path, "top/");
+	for (int i = 0; i < 600; i++)
+		buf_putc(&path, 'x');
+	buf_puts(&path, "/checkpoint-1/a");
+	ckpt_name_of(buf_view(&path), out);
+	assert_string_equal(out, "top");
+}
+
+static void knows_temporary(void **state UNUSED)
+{
+	static const char *const yes[] = {"tmp-checkpoint-3/model.bin", "a/b.tmp", "a.incomplete/b",
+	                                  "a/.nfs0001", "x.partial"};
+	static const char *const no[] = {"checkpoint-3/model.bin", "tmp/a", "a.tmpl", "nfs", ""};
+
+	for (size_t i = 0; i < COUNT(yes); i++)
+		assert_row(ckpt_is_temporary(str_of(yes[i])), yes[i]);
+	for (size_t i = 0; i < COUNT(no); i++)
+		assert_row(!ckpt_is_temporary(str_of(no[i])), no[i]);
+}
+
+static void settles(void **state UNUSED)
+{
+	struct ckpt_fact f = {.size = 5, .changed_mono_ms = 1000};
+
+	assert_false(ckpt_file_ready(&f, 1000, 500));
+	assert_false(ckpt_file_ready(&f, 1499, 500));
+	assert_true(ckpt_file_ready(&f, 1500, 500));
+	f.closed = true;
+	assert_true(ckpt_file_ready(&f, 1000, 500));
+}
+
+static const struct {
+	const char *files, *config, *kind, *model;
+	int64_t r;
+} kinds[] = {
+	{"a/optimizer.pt", NULL, "other", NULL, 0},
+	{"a/adapter_config.json a/adapter_model.safetensors a/optimizer.pt",
+         "{\"base_model_name_or_path\":\"Qwen/Q\",\"r\":16}", "lora", "Qwen/Q", 16},
+	{"a/model.safetensors a/adapter_model.safetensors", NULL, "lora", NULL, 0},
+	{"a/model-00001-of-00002.safetensors", "{\"_name_or_path\":\"x/y\",\"r\":3}", "full", "x/y",
+         0},
+	{"a/pytorch_model.bin", "{\"model_type\":\"whisper\"}", "whisper", NULL, 0},
+	{"a/q4.gguf", NULL, "gguf", NULL, 0},
+	{"a/.metadata a/__0_0.distcp", NULL, "dcp", NULL, 0},
+	{"a/global_step3/mp_rank_00_model_states.pt", NULL, "deepspeed", NULL, 0},
+	{"a/global_step3/mp_rank_00_model_states.pt a/model.safetensors", NULL, "full", NULL, 0},
+};
+
+static void tells_kinds(void **state UNUSED)
+{
+	for (size_t i = 0; i < COUNT(kinds); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct str rest = str_of(kinds[i].files), one;
+		const struct doc *config = NULL;
+		struct digest d = {{0}};
+		struct ckpt c = {.name = "a"};
+		struct err err = {0};
+
+		manifest_init(&c.files, a);
+		while (str_cut(&rest, ' ', &one))
+			assert_ok(manifest_add(&c.files, one, 1, &d, &err), &err);
+		assert_ok(manifest_finish(&c.files, &err), &err);
+		if (kinds[i].config != NULL)
+			assert_ok(js_parse(a, str_of(kinds[i].config), &config, &err), &err);
+		ckpt_classify(&c, a, config);
+		assert_row(strcmp(ckpt_kind_word(c.kind), kinds[i].kind) == 0, kinds[i].files);
+		assert_row(c.lora_r == kinds[i].r, kinds[i].files);
+		assert_row((c.base_model == NULL) == (kinds[i].model == NULL), kinds[i].files);
+		if (kinds[i].model != NULL)
+			assert_string_equal(c.base_model, kinds[i].model);
+	}
+}
+
+static void manifest_round_trip(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf out = BUF_INIT(100000);
+	struct digest d = hash_sha256("x", 1);
+	struct ckpt back, c = {.name = "run/checkpoint-1",
+	                       .job_id = "j",
+	                       .rank = 2,
+	                       .state = CKPT_INCOMPLETE,
+	                       .kind = CKPT_LORA,
+	                       .base_model = "b",
+	                       .lora_r = 8,
+	                       .created_ms = 5};
+	struct err err = {0};
+
+	manifest_init(&c.files, a);
+	assert_ok(manifest_add(&c.files, STR_LIT("run/checkpoint-1/z"), 3, &d, &err), &err);
+	assert_ok(manifest_add(&c.files, STR_LIT("run/checkpoint-1/a \"b\""), 4, &d, &err), &err);
+	assert_ok(manifest_finish(&c.files, &err), &err);
+	ckpt_write(&c, &out);
+	assert_ok(ckpt_parse(&back, a, buf_view(&out), &err), &err);
+	assert_string_equal(back.name, c.name);
+	assert_int_equal(back.rank, 2);
+	assert_int_equal(back.state, CKPT_INCOMPLETE);
+	assert_int_equal(back.kind, CKPT_LORA);
+	assert_int_equal(back.files.n, 2);
+	assert_int_equal(back.files.bytes, 7);
+	assert_string_equal(back.files.file[0].path, "run/checkpoint-1/a \"b\"");
+	assert_true(digest_same(&back.files.file[1].sha256, &d));
+}
+
+static const struct {
+	const char *json, *words;
+} bad[] = {
+	{"[]", "version"},
+	{"{\"version\":2}", "version"},
+	{"{\"version\":1,\"rank\":0}", "name"},
+	{"{\"version\":1,\"name\":\"a\",\"job_id\":\"j\",\"rank\":-1}", "rank"},
+	{"{\"version\":1,\"name\":\"a\",\"rank\":0,\"state\":\"DONE\"}", "DONE"},
+	{"{\"version\":1,\"name\":\"a\",\"rank\":0,\"state\":\"COMPLETE\",\"kind\":\"odd\"}",
+         "odd"},
+	{"{\"version\":1,\"name\":\"a\",\"rank\":0,\"state\":\"COMPLETE\",\"kind\":\"full\"}",
+         "files"},
+	{"{\"version\":1,\"name\":\"a\",\"rank\":0,\"state\":\"COMPLETE\",\"kind\":\"full\","
+         "\"files\":[{\"path\":\"../x\",\"size\":1,\"sha256\":\"00\"}]}",
+         "sha256"},
+	{"{\"version\":1,\"name\":\"a\",\"rank\":0,\"state\":\"COMPLETE\",\"kind\":\"full\","
+         "\"files\":[{\"path\":\"../x\",\"size\":1,\"sha256\":"
+         "\"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\"}]}",
+         "files"},
+};
+
+static void refuses_manifests(void **state UNUSED)
+{
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct ckpt c;
+		struct err err = {0};
+
+		assert_row(ckpt_parse(&c, a, str_of(bad[i].json), &err) < 0, bad[i].json);
+		assert_row(strstr(err.msg, bad[i].words) != NULL, bad[i].json);
+	}
+}
+
+static void keys(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	char *p = ckpt_prefix(a, "p1", "j1");
+
+	assert_string_equal(p, "training_projects/p1/jobs/j1");
+	assert_string_equal(ckpt_object_key(a, p, 3, "checkpoint-1/a"),
+	                    "training_projects/p1/jobs/j1/rank-3/checkpoint-1/a");
+	assert_string_equal(
+		ckpt_manifest_key(a, p, 0, "run%/checkpoint-1"),
+		"training_projects/p1/jobs/j1/rank-0/.stoker/run%25%2Fcheckpoint-1.json");
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(names_by_path),     cmocka_unit_test(long_paths_fall_back),
+	cmocka_unit_test(knows_temporary),   cmocka_unit_test(settles),
+	cmocka_unit_test(tells_kinds),       cmocka_unit_test(manifest_round_trip),
+	cmocka_unit_test(refuses_manifests), cmocka_unit_test(keys),
+};
+UNIT_MAIN(tests)

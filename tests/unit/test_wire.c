@@ -1,0 +1,205 @@
+/* test_wire.c - what is written is read back the same; what is wrong is refused by name. */
+#include "core/wire.h"
+#include "unit.h"
+
+static const struct {
+	const char *name, *json, *words;
+} bad_exits[] = {
+	{"not JSON", "{", ""},
+	{"not an object", "[]", "object"},
+	{"missing", "{}", "end: missing"},
+	{"unknown end", "{\"end\":\"tired\"}", "end"},
+	{"wrong kind", "{\"end\":\"exit\",\"code\":\"3\"}", "code: a whole number, not"},
+	{"too large", "{\"end\":\"exit\",\"code\":3000000000}", "out of range"},
+	{"not a bool",
+         "{\"end\":\"exit\",\"code\":3,\"detail\":null,\"stage\":null,\"user_code_ran\":1}",
+         "user_code_ran: true or false"},
+	{"NUL", "{\"end\":\"exit\",\"code\":3,\"detail\":\"a\\u0000b\"}", ""},
+};
+
+static void refuses(void **state UNUSED)
+{
+	for (size_t i = 0; i < COUNT(bad_exits); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct wire_exit x;
+		struct err err = {0};
+		int r = wire_exit_parse(&x, a, str_of(bad_exits[i].json), &err);
+
+		assert_row(r < 0, bad_exits[i].name);
+		assert_row(strstr(err.msg, bad_exits[i].words) != NULL, bad_exits[i].name);
+	}
+}
+
+static void keeps_start(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf out = BUF_INIT(10000);
+	struct wire_start back;
+	struct wire_start m = {.server = "http://127.0.0.1:8000",
+	                       .token = "stoker_x",
+	                       .attempt_id = "abcdefg",
+	                       .node_rank = 3};
+	struct err err = {0};
+
+	wire_start_write(&m, &out);
+	assert_ok(wire_start_parse(&back, a, buf_view(&out), &err), &err);
+	assert_string_equal(back.server, m.server);
+	assert_null(back.ca_file);
+	assert_string_equal(back.token, m.token);
+	assert_int_equal(back.node_rank, 3);
+}
+
+static void keeps_launch(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf out = BUF_INIT(100000), again = BUF_INIT(100000);
+	const char *share[] = {"/root/venv", "/opt/x y"};
+	struct wire_env env[] = {{"A", "1", false}, {"TOKEN", "s3cr\"et\n", true}};
+	struct wire_weights w[] = {{"hf://a/b", "c0ffee", "/models/b", "00ff", 5000000000U, 7}};
+	struct wire_code code[] = {{"uploads/x.tgz", 12}};
+	struct wire_gpu gpus[] = {{0, "GPU-1"}, {3, "GPU-2"}};
+	struct wire_load load[] = {
+		{"checkpoint-1", "j1", "training_projects/p/jobs/j1", 0, "rank-0"}};
+	struct wire_launch m = {.attempt_id = "a",
+	                        .job_id = "j",
+	                        .job_name = "job-1",
+	                        .project_id = "p",
+	                        .project_name = "proj",
+	                        .team_id = "t",
+	                        .node_rank = 1,
+	                        .node_count = 2,
+	                        .retry_count = 4,
+	                        .leader_addr = "10.0.0.1",
+	                        .spec_json = "{\"image\":null}",
+	                        .code = code,
+	                        .n_code = 1,
+	                        .weights = w,
+	                        .n_weights = 1,
+	                        .load = load,
+	                        .n_load = 1,
+	                        .env = env,
+	                        .n_env = 2,
+	                        .gpus = gpus,
+	                        .n_gpus = 2,
+	                        .store_dir = "/d/store",
+	                        .node_dir = "/d/node",
+	                        .node_budget_bytes = 1U << 30,
+	                        .objstore = "dir:/d/objects",
+	                        .cache_quota_bytes = 9,
+	                        .ckpt_prefix = "x/y",
+	                        .images = "auto",
+	                        .sandbox = "bwrap",
+	                        .share = share,
+	                        .n_share = 2};
+	struct wire_launch back;
+	struct err err = {0};
+
+	wire_launch_write(&m, &out);
+	assert_ok(wire_launch_parse(&back, a, buf_view(&out), &err), &err);
+	wire_launch_write(&back, &again);
+	assert_string_equal(buf_cstr(&again), buf_cstr(&out));
+	assert_int_equal(back.n_env, 2);
+	assert_string_equal(back.env[1].value, "s3cr\"et\n");
+	assert_true(back.env[1].secret);
+	assert_true(back.weights[0].bytes == 5000000000U);
+	assert_string_equal(back.share[1], "/opt/x y");
+	assert_null(back.cache_team_dir);
+	assert_int_equal(back.n_hide, 0);
+	assert_int_equal(back.gpus[1].index, 3);
+}
+
+static void keeps_heartbeat(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf out = BUF_INIT(10000);
+	struct wire_heartbeat back, m = {.seq = 12,
+	                                 .stage = STAGE_WEIGHTS,
+	                                 .note = "1 of 2",
+	                                 .done_bytes = UINT64_MAX,
+	                                 .rate_bytes_s = 2.5};
+	struct err err = {0};
+
+	wire_heartbeat_write(&m, &out);
+	assert_ok(wire_heartbeat_parse(&back, a, buf_view(&out), &err), &err);
+	assert_false(back.has_sample);
+	assert_true(back.done_bytes == (uint64_t)INT64_MAX); /* as much as JSON readers hold */
+	m.has_sample = true;
+	m.sample.n_gpus = 16;
+	m.sample.gpu[15].utilization = 0.5;
+	m.sample.memory_bytes = 77;
+	buf_clear(&out);
+	wire_heartbeat_write(&m, &out);
+	assert_ok(wire_heartbeat_parse(&back, a, buf_view(&out), &err), &err);
+	assert_true(back.has_sample && back.sample.gpu[15].utilization > 0.49);
+	assert_int_equal(back.sample.memory_bytes, 77);
+	assert_int_equal(back.stage, STAGE_WEIGHTS);
+}
+
+static void bounds_fixed_lists(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf out = BUF_INIT(10000);
+	const struct doc *d = NULL;
+	struct wire_sample m;
+	struct err err = {0};
+
+	buf_puts(&out, "{\"wall_ms\":1,\"cpu_cores\":1,\"memory_bytes\":1,\"memory_limit\":1,"
+	               "\"scratch_bytes\":1,\"scratch_total\":1,\"cache_bytes\":1,"
+	               "\"cache_quota\":1,\"ckpt_bytes\":1,\"gpu\":[");
+	for (int i = 0; i < 17; i++)
+		buf_printf(&out, "%s{\"index\":%d,\"utilization\":0,\"memory_bytes\":0}",
+		           i > 0 ? "," : "", i);
+	buf_puts(&out, "]}");
+	assert_ok(js_parse(a, buf_view(&out), &d, &err), &err);
+	assert_err(wire_sample_parse(&m, d, &err), &err, ERR_TOO_BIG,
+	           "gpu: 17 entries, at most 16");
+}
+
+static void keeps_orders(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf out = BUF_INIT(10000);
+	const char *argv[] = {"sh", "-c", ""};
+	struct wire_exec exec[] = {{"e1", argv, 3}, {"e2", NULL, 0}};
+	struct wire_orders back, m = {.go = true, .seq = 5, .exec = exec, .n_exec = 2};
+	struct err err = {0};
+
+	wire_orders_write(&m, &out);
+	assert_ok(wire_orders_parse(&back, a, buf_view(&out), &err), &err);
+	assert_true(back.go && !back.stop && !back.now);
+	assert_int_equal(back.n_exec, 2);
+	assert_string_equal(back.exec[0].argv[2], "");
+	assert_int_equal(back.exec[1].n_argv, 0);
+}
+
+static void keeps_exit(void **state UNUSED)
+{
+	for (int e = JOB_END_NONE; e < JOB_END_COUNT; e++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		AUTO_BUF struct buf out = BUF_INIT(10000);
+		struct wire_exit back, m = {.end = (enum job_end)e,
+		                            .code = -1,
+		                            .detail = "d",
+		                            .synced = true,
+		                            .started_ms = 5};
+		struct err err = {0};
+
+		wire_exit_write(&m, &out);
+		assert_ok(wire_exit_parse(&back, a, buf_view(&out), &err), &err);
+		assert_int_equal(back.end, e);
+		assert_int_equal(back.code, -1);
+		assert_null(back.stage);
+		assert_true(back.synced && !back.user_code_ran && back.started_ms == 5);
+	}
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(refuses),
+	cmocka_unit_test(keeps_start),
+	cmocka_unit_test(keeps_launch),
+	cmocka_unit_test(keeps_heartbeat),
+	cmocka_unit_test(bounds_fixed_lists),
+	cmocka_unit_test(keeps_orders),
+	cmocka_unit_test(keeps_exit),
+};
+UNIT_MAIN(tests)
