@@ -13,7 +13,8 @@
 #include "core/loglines.h"
 #include "base/fs.h"
 
-#define JOBLOG_BYTES_MAX ((uint64_t)4 << 30) /* per node; then one line says so and no more is kept */
+#define JOBLOG_BYTES_MAX                                                                           \
+	((uint64_t)4 << 30) /* per node; then one line says so and no more is kept */
 
 struct joblogs;
 
@@ -36,14 +37,15 @@ struct joblog_line {
 	char stream;
 	const char *text; /* raw record text (CR kept), continuing records joined up to 64 KiB */
 };
-/* Lines of all nodes with from_ns <= time < to_ns (0 = open), merged by time; first `limit` from the
- * start or, when `newest`, the last ones (still in rising order). A page never splits one
+/* Lines of all nodes with from_ns <= time < to_ns (0 = open), merged by time; first `limit` from
+ * the start or, when `newest`, the last ones (still in rising order). A page never splits one
  * millisecond: it may exceed limit for that. rank -1 = all. */
 int joblogs_range(struct joblogs *l, struct arena *a, const char *job_id, int rank, int64_t from_ns,
                   int64_t to_ns, size_t limit, bool newest, struct joblog_line **out, size_t *n,
                   struct err *err) MUST_CHECK;
-/* Raw records of one node's file from a byte offset (always at a record's start), at most max bytes,
- * whole records; *next = offset after them; *size = file size now. Offset past the end gives none. */
+/* Raw records of one node's file from a byte offset (always at a record's start), at most max
+ * bytes, whole records; *next = offset after them; *size = file size now. Offset past the end gives
+ * none. */
 int joblogs_read(struct joblogs *l, const char *job_id, uint32_t rank, uint64_t offset, size_t max,
                  struct buf *out, uint64_t *next, uint64_t *size, struct err *err) MUST_CHECK;
 /* Offset at which the last `lines` lines of the file begin. */
