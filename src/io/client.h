@@ -40,6 +40,8 @@ struct http_header {
 	const char *name, *value;
 };
 
+struct http_reply;
+
 struct http_call {
 	enum http_method method;
 	const char *url;

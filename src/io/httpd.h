@@ -12,6 +12,7 @@
 #ifndef HTTPD_H
 #define HTTPD_H
 
+#include "base/doc.h"
 #include "io/client.h" /* enum http_method */
 
 #define ROUTE_ARGS_MAX  6
@@ -73,6 +74,7 @@ struct httpd_options {
 	unsigned workers, queue_max, connections_max; /* 0 = 16, 1024, 4096 */
 	const char *tls_cert, *tls_key;               /* PEM files, or NULL */
 	int64_t idle_s;                               /* of a connection; 0 = 120 */
+	int64_t stall_s;                              /* request_read waits so long for a byte; 0 = 60 */
 };
 
 struct httpd;

@@ -1,0 +1,788 @@
+/*
+ * httpd.c - the listener, over libmicrohttpd; see httpd.h for what it promises and httpd_impl.h for
+ * how an exchange lives.
+ *
+ * libmicrohttpd calls on_access() several times for one request: when the head is complete, for
+ * each piece of the body, when all of it came, and again after each resume. Which call it is
+ * follows from the exchange's own state. A reply can be queued when the body is complete, or before
+ * its first byte (which ends the connection); in between it has to be read and thrown away.
+ */
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/seal.h"
+#include "io/httpd_impl.h"
+
+#include <arpa/inet.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#define WORKERS 16
+#define QUEUE_MAX 1024
+#define CONNECTIONS_MAX 4096
+#define IDLE_S 120
+#define LOOPS 2                             /* threads that own sockets */
+#define CONNECTION_BYTES ((size_t)64 << 10) /* of libmicrohttpd: the head, and pieces of the body  \
+	                                     */
+#define HEAD_MAX ((size_t)32 << 10)
+#define BACKLOG 1024
+#define PEM_MAX ((size_t)1 << 20)
+/* An unwanted body up to here is read, so that the connection can be kept... */
+#define DISCARD_SMALL ((int64_t)256 << 10)
+/* ...and one whose reading has begun up to here, so that its sender hears the reason. */
+#define DISCARD_MAX ((uint64_t)1 << 30)
+
+static void exchange_free(struct exchange *x)
+{
+	struct httpd *h = x->h;
+
+	assert(!x->held && x->conn == NULL);
+	(void)pthread_mutex_lock(&h->lock);
+	if (x->prev != NULL)
+		x->prev->next = x->next;
+	else
+		h->live = x->next;
+	if (x->next != NULL)
+		x->next->prev = x->prev;
+	if (--h->n_live == 0)
+		(void)pthread_cond_broadcast(&h->none);
+	(void)pthread_mutex_unlock(&h->lock);
+
+	if (x->reply.fd >= 0)
+		(void)close(x->reply.fd);
+	(void)pthread_cond_destroy(&x->moved);
+	(void)pthread_mutex_destroy(&x->lock);
+	buf_done(&x->kept);
+	free(x->ring);
+	arena_free(x->rq.arena);
+	free(x);
+}
+
+static void cond_init(pthread_cond_t *c)
+{
+	pthread_condattr_t attr;
+
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(c, &attr);
+	(void)pthread_condattr_destroy(&attr);
+}
+
+static struct exchange *exchange_new(struct httpd *h, struct MHD_Connection *conn, const char *uri)
+{
+	struct exchange *x = xcalloc(1, sizeof(*x));
+
+	x->magic = EXCHANGE_MAGIC;
+	x->h = h;
+	x->conn = conn;
+	x->headers_end = &x->headers;
+	x->reply.fd = -1;
+	x->fd = -1;
+	x->rq.arena = arena_new();
+	x->rq.ctx = h->o.ctx;
+	x->rq.target = str_of(arena_cstr(x->rq.arena, uri));
+	seal_id(x->rq.id, 12);
+	(void)pthread_mutex_init(&x->lock, NULL);
+	cond_init(&x->moved);
+
+	(void)pthread_mutex_lock(&h->lock);
+	x->next = h->live;
+	if (h->live != NULL)
+		h->live->prev = x;
+	h->live = x;
+	h->n_live++;
+	(void)pthread_mutex_unlock(&h->lock);
+	return x;
+}
+
+/* A worker's side */
+
+/* False when the server goes down: nobody may begin to hold an exchange any more. */
+static bool hold(struct exchange *x)
+{
+	struct httpd *h = x->h;
+	bool may;
+
+	(void)pthread_mutex_lock(&h->lock);
+	may = !atomic_load(&h->aborting);
+	if (may)
+		h->n_held++;
+	(void)pthread_mutex_unlock(&h->lock);
+	x->held = may;
+	return may;
+}
+
+/* After the last use of what was held: the server may be freed once nothing is. */
+static void let_go(struct httpd *h)
+{
+	(void)pthread_mutex_lock(&h->lock);
+	assert(h->n_held > 0);
+	if (--h->n_held == 0)
+		(void)pthread_cond_broadcast(&h->none);
+	(void)pthread_mutex_unlock(&h->lock);
+}
+
+void exchange_resume(struct exchange *x)
+{
+	if (!x->suspended || x->conn == NULL)
+		return;
+	x->suspended = false;
+	MHD_resume_connection(x->conn);
+}
+
+void exchange_finish(struct exchange *x, bool cut)
+{
+	struct httpd *h = x->h;
+	bool last;
+
+	(void)pthread_mutex_lock(&x->lock);
+	assert(x->held);
+	x->done = !cut;
+	x->gone = cut;
+	if (x->body == BODY_STREAM && !x->body_ended)
+		x->body = BODY_DISCARD;
+	/* libmicrohttpd waits for a silent sender: it shall see the end of the connection */
+	if (cut && x->conn != NULL && !x->suspended)
+		(void)shutdown(x->fd, SHUT_RDWR);
+	exchange_resume(x);
+	last = x->conn == NULL;
+	x->held = false;
+	(void)pthread_mutex_unlock(&x->lock); /* libmicrohttpd may free it from here on */
+	if (last)
+		exchange_free(x);
+	let_go(h);
+}
+
+/* The caller may be here; now libmicrohttpd collects the body, and needs no worker for that. */
+static void collect_body(struct exchange *x)
+{
+	struct httpd *h = x->h;
+
+	(void)pthread_mutex_lock(&x->lock);
+	assert(x->suspended && x->conn != NULL);
+	x->body = BODY_COLLECT;
+	x->kept.max = MAX(x->rq.route->body_max, 1);
+	exchange_resume(x);
+	x->held = false;
+	(void)pthread_mutex_unlock(&x->lock);
+	let_go(h);
+}
+
+static int authorize(struct exchange *x, struct err *err)
+{
+	enum scope scope = x->rq.route->scope;
+
+	x->authorized = true;
+	if (scope == SCOPE_OPEN)
+		return 0;
+	if (x->h->o.authorize == NULL)
+		return err_set(err, ERR_DENIED, "nobody may do this: the server knows no callers");
+	return x->h->o.authorize(&x->rq, scope, err);
+}
+
+/* 1: collecting the body, x is no longer ours */
+static int handle(struct exchange *x, struct err *err)
+{
+	struct request *rq = &x->rq;
+	int r;
+
+	if (atomic_load(&x->h->aborting))
+		return err_set(err, ERR_UNAVAILABLE, "the server is going down");
+	if (!x->authorized) {
+		if (authorize(x, err) < 0)
+			return -1;
+		if (x->body == BODY_WAITING && rq->route->body_max != ROUTE_BODY_STREAM) {
+			collect_body(x);
+			return 1;
+		}
+	}
+	r = rq->route->handler(rq, err);
+	assert((r == 0) == (err->code == ERR_NONE));
+	assert(r < 0 || x->parking || x->reply.status != 0); /* a handler that succeeds replies */
+	return r;
+}
+
+void exchange_work(void *arg)
+{
+	struct exchange *x = arg;
+	struct err err = {0};
+	int r;
+
+	x->parking = false;
+	x->reply.headers = NULL;
+	r = handle(x, &err);
+	if (r > 0)
+		return;
+	if (r < 0)
+		reply_error(&x->rq, &err);
+	if (x->parking)
+		park_enter(x);
+	else
+		exchange_finish(x, x->stalled);
+}
+
+/* libmicrohttpd's side: on_access() and what it calls run in its threads, with x->lock held */
+
+static void refuse(struct exchange *x, int status, enum err_code code, const char *why)
+{
+	struct err err = {0};
+
+	(void)err_set(&err, code, "%s", why);
+	err.retry_after_s = status == 503 ? 1 : 0;
+	reply_fail(&x->rq, status, &err);
+	x->done = true;
+}
+
+static enum MHD_Result add_header(void *arg, enum MHD_ValueKind kind UNUSED, const char *name,
+                                  const char *value)
+{
+	struct exchange *x = arg;
+
+	request_add_header(x, name, value == NULL ? "" : value);
+	return MHD_YES;
+}
+
+static void read_peer(struct exchange *x)
+{
+	const union MHD_ConnectionInfo *info;
+	char host[INET6_ADDRSTRLEN + 16] = "";
+
+	info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	if (info != NULL)
+		x->fd = info->connect_fd;
+	info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	if (info == NULL || info->client_addr == NULL)
+		return;
+	if (getnameinfo(info->client_addr,
+	                info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+	                                                         : sizeof(struct sockaddr_in),
+	                host, sizeof(host), NULL, 0, NI_NUMERICHOST) == 0)
+		copy_cut(x->rq.peer, sizeof(x->rq.peer), host);
+}
+
+/* How long the body is. False: two readers of this head could disagree, which is how requests are
+ * smuggled past proxies. */
+static bool read_framing(struct exchange *x)
+{
+	struct str length = {0}, coding = {0};
+	unsigned lengths = 0, codings = 0;
+	struct err err = {0};
+
+	for (const struct header *h = x->headers; h != NULL; h = h->next) {
+		if (str_ieq(h->name, "content-length")) {
+			length = h->value;
+			lengths++;
+		} else if (str_ieq(h->name, "transfer-encoding")) {
+			coding = h->value;
+			codings++;
+		}
+	}
+	if (lengths + codings > 1)
+		return false;
+	if (lengths == 1 && str_i64(length, 0, INT64_MAX, &x->rq.body_len, &err) < 0)
+		return false;
+	if (codings == 1) {
+		if (!str_ieq(coding, "chunked"))
+			return false;
+		x->rq.body_len = -1;
+	}
+	if (x->rq.body_len != 0)
+		x->body = BODY_WAITING;
+	x->expects = str_ieq(request_header(&x->rq, "expect"), "100-continue");
+	return true;
+}
+
+static bool is_too_large(const struct exchange *x)
+{
+	size_t max = x->rq.route->body_max;
+
+	return max != ROUTE_BODY_STREAM && x->rq.body_len >= 0 && (uint64_t)x->rq.body_len > max;
+}
+
+static void find_route(struct exchange *x, const char *method)
+{
+	AUTO_BUF struct buf allow = BUF_INIT(256);
+	struct request *rq = &x->rq;
+	struct httpd *h = x->h;
+	struct err err = {0};
+
+	if (route_target(rq, rq->target, &err) < 0 ||
+	    route_find(rq, method, h->faces, h->o.n_faces, &allow, &err) < 0) {
+		if (allow.n > 0)
+			reply_header(rq, "Allow", buf_cstr(&allow));
+		reply_fail(rq, allow.n > 0 ? 405 : 0, &err);
+		x->done = true;
+	} else if (is_too_large(x)) {
+		(void)err_set(&err, ERR_TOO_BIG,
+		              "the body has %" PRId64 " bytes, at most %zu are taken", rq->body_len,
+		              rq->route->body_max);
+		reply_fail(rq, 0, &err);
+		x->done = true;
+	}
+}
+
+static void read_head(struct exchange *x, const char *method)
+{
+	const union MHD_ConnectionInfo *info;
+	int n = MHD_get_connection_values(x->conn, MHD_HEADER_KIND, NULL, NULL);
+
+	x->seen = true;
+	read_peer(x);
+	info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+	if (n > HEADER_COUNT_MAX || (info != NULL && info->header_size > HEAD_MAX)) {
+		x->rq.body_len = -1; /* unread, so unknown: the reply ends the connection */
+		x->body = BODY_WAITING;
+		refuse(x, 431, ERR_INVALID, "the head of the request is too large");
+		return;
+	}
+	(void)MHD_get_connection_values(x->conn, MHD_HEADER_KIND, add_header, x);
+	if (!read_framing(x)) {
+		x->rq.body_len = -1;
+		x->body = BODY_WAITING;
+		refuse(x, 400, ERR_INVALID, "Content-Length or Transfer-Encoding is not clear");
+		return;
+	}
+	find_route(x, method);
+}
+
+static struct MHD_Response *make_response(struct exchange *x)
+{
+	struct reply *r = &x->reply;
+	union {
+		const char *in;
+		void *out;
+	} text = {.in = r->body.n > 0 ? r->body.p : ""}; /* PERSISTENT is only read */
+
+	if (r->fd < 0)
+		return MHD_create_response_from_buffer(r->body.n, text.out, MHD_RESPMEM_PERSISTENT);
+	if (r->count == 0)
+		return MHD_create_response_from_buffer(0, text.out, MHD_RESPMEM_PERSISTENT);
+	return MHD_create_response_from_fd_at_offset64(r->count, TAKE_FD(r->fd), r->first);
+}
+
+static enum MHD_Result send_reply(struct exchange *x)
+{
+	const struct reply *r = &x->reply;
+	struct MHD_Response *m = make_response(x);
+	enum MHD_Result sent;
+
+	if (m == NULL)
+		return MHD_NO;
+	for (const struct header *h = r->headers; h != NULL; h = h->next)
+		(void)MHD_add_response_header(m, h->name.p, h->value.p);
+	if (r->type != NULL)
+		(void)MHD_add_response_header(m, MHD_HTTP_HEADER_CONTENT_TYPE, r->type);
+	(void)MHD_add_response_header(m, "X-Request-Id", x->rq.id);
+	if (atomic_load(&x->h->draining))
+		(void)MHD_add_response_header(m, MHD_HTTP_HEADER_CONNECTION, "close");
+	sent = MHD_queue_response(x->conn, (unsigned)r->status, m);
+	MHD_destroy_response(m);
+	log_debug("request id=%s peer=%s method=%s path=%.*s status=%d", x->rq.id, x->rq.peer,
+	          http_method_name[x->rq.method], (int)MIN(x->rq.path.n, 200), x->rq.path.p,
+	          r->status);
+	return sent;
+}
+
+/* Nothing of the body was read yet: read it if that is cheap, else answer and hang up. */
+static enum MHD_Result send_early(struct exchange *x)
+{
+	if (!x->expects && x->rq.body_len >= 0 && x->rq.body_len <= DISCARD_SMALL) {
+		x->body = BODY_DISCARD;
+		x->body_started = true;
+		return MHD_YES;
+	}
+	x->refused = true;
+	return send_reply(x);
+}
+
+/* Suspended under the lock that the worker needs to resume it, so it cannot be too early. */
+static void suspend(struct exchange *x)
+{
+	assert(!x->suspended);
+	x->suspended = true;
+	MHD_suspend_connection(x->conn);
+}
+
+static enum MHD_Result start_work(struct exchange *x)
+{
+	struct err err = {0};
+
+	if (atomic_load(&x->h->draining) || !hold(x)) {
+		refuse(x, 503, ERR_UNAVAILABLE, "the server is going down");
+	} else if (workers_submit(x->h->workers, exchange_work, x, &err) < 0) {
+		x->held = false;
+		let_go(x->h);
+		refuse(x, 503, ERR_UNAVAILABLE, "the server is busy: too many requests wait");
+	} else {
+		suspend(x);
+		return MHD_YES;
+	}
+	return x->body_started ? send_reply(x) : send_early(x);
+}
+
+/* A call without bytes of the body. */
+static enum MHD_Result on_turn(struct exchange *x)
+{
+	bool wanted = x->body == BODY_COLLECT || x->body == BODY_STREAM;
+
+	if (x->gone || (atomic_load(&x->h->aborting) && !x->done))
+		return MHD_NO;
+	if (!x->body_started && (x->body == BODY_NONE || wanted)) {
+		x->body_started = true; /* libmicrohttpd reads on, and calls when all came */
+		return MHD_YES;
+	}
+	if (x->body_started && !x->body_ended) {
+		x->body_ended = true;
+		(void)pthread_cond_broadcast(&x->moved);
+	}
+	if (x->done)
+		return x->body_started ? send_reply(x) : send_early(x);
+	if (!x->held)
+		return start_work(x);
+	suspend(x); /* until the handler has replied */
+	return MHD_YES;
+}
+
+static size_t put_in_ring(struct exchange *x, const char *p, size_t n)
+{
+	size_t at = (x->ring_head + x->ring_n) % RING_BYTES, to_end;
+
+	n = MIN(n, RING_BYTES - x->ring_n);
+	to_end = MIN(n, RING_BYTES - at);
+	memcpy(x->ring + at, p, to_end);
+	memcpy(x->ring, p + to_end, n - to_end);
+	x->ring_n += n;
+	(void)pthread_cond_broadcast(&x->moved);
+	return n;
+}
+
+static void keep(struct exchange *x, const char *p, size_t n)
+{
+	struct err err = {0};
+
+	buf_add(&x->kept, p, n);
+	if (!x->kept.full && x->kept.n <= x->rq.route->body_max)
+		return;
+	buf_done(&x->kept);
+	(void)err_set(&err, ERR_TOO_BIG, "the body has more than the %zu bytes that are taken",
+	              x->rq.route->body_max);
+	reply_fail(&x->rq, 0, &err);
+	x->body = BODY_DISCARD;
+	x->done = true;
+}
+
+static enum MHD_Result on_body(struct exchange *x, const char *p, size_t *n)
+{
+	size_t used = *n;
+
+	if (x->gone || (atomic_load(&x->h->aborting) && !x->done))
+		return MHD_NO;
+	switch (x->body) {
+	case BODY_COLLECT:
+		keep(x, p, *n);
+		break;
+	case BODY_STREAM:
+		used = put_in_ring(x, p, *n);
+		if (used < *n)
+			suspend(x); /* until the handler has made room */
+		break;
+	case BODY_NONE:
+	case BODY_WAITING:
+	case BODY_DISCARD:
+		x->discarded += *n;
+		if (x->discarded > DISCARD_MAX)
+			return MHD_NO;
+		break;
+	}
+	x->body_got += used;
+	*n -= used;
+	return MHD_YES;
+}
+
+static enum MHD_Result on_access(void *cls UNUSED, struct MHD_Connection *conn UNUSED,
+                                 const char *url UNUSED, const char *method,
+                                 const char *version UNUSED, const char *data, size_t *n,
+                                 void **ctx)
+{
+	struct exchange *x = *ctx;
+	enum MHD_Result r;
+
+	assert(x != NULL && x->magic == EXCHANGE_MAGIC);
+	(void)pthread_mutex_lock(&x->lock);
+	if (!x->seen)
+		read_head(x, method);
+	r = data != NULL ? on_body(x, data, n) : on_turn(x);
+	(void)pthread_mutex_unlock(&x->lock);
+	return r;
+}
+
+static void *on_uri(void *cls, const char *uri, struct MHD_Connection *conn)
+{
+	return exchange_new(cls, conn, uri);
+}
+
+static void on_completed(void *cls UNUSED, struct MHD_Connection *conn UNUSED, void **ctx,
+                         enum MHD_RequestTerminationCode why)
+{
+	struct exchange *x = *ctx;
+	bool last;
+
+	*ctx = NULL;
+	if (x == NULL)
+		return;
+	if (x->refused && why == MHD_REQUEST_TERMINATED_COMPLETED_OK && x->h->tls_key == NULL) {
+		int fd = fcntl(x->fd, F_DUPFD_CLOEXEC, 3);
+
+		if (fd >= 0)
+			park_linger(x->h, fd);
+	}
+	(void)pthread_mutex_lock(&x->lock);
+	x->conn = NULL;
+	last = !x->held;
+	(void)pthread_cond_broadcast(&x->moved);
+	(void)pthread_mutex_unlock(&x->lock);
+	if (last)
+		exchange_free(x);
+}
+
+/* Paths are routed as they were sent: its own decoding would only hide what came. */
+static size_t on_unescape(void *cls UNUSED, struct MHD_Connection *conn UNUSED, char *s)
+{
+	return strlen(s);
+}
+
+static void __attribute__((format(printf, 2, 0)))
+on_log(void *cls UNUSED, const char *fmt, va_list ap)
+{
+	char line[512];
+
+	(void)vsnprintf(line, sizeof(line), fmt, ap);
+	line[strcspn(line, "\n")] = '\0';
+	log_debug("libmicrohttpd: %s", line);
+}
+
+/* Start and stop */
+
+static int parse_address(const char *address, char host[256], char port[8], struct err *err)
+{
+	const char *colon = strrchr(address, ':');
+	struct str name;
+	uint64_t n;
+
+	if (colon == NULL || str_u64(str_of(colon + 1), 0, UINT16_MAX, &n, err) < 0) {
+		err_clear(err);
+		return err_set(err, ERR_INVALID,
+		               "address %s: want HOST:PORT, such as 127.0.0.1:8000", address);
+	}
+	fmt_fixed(port, 8, "%u", (unsigned)n);
+	name = str_n(address, (size_t)(colon - address));
+	if (str_starts(name, "[") && str_ends(name, "]"))
+		name = str_n(name.p + 1, name.n - 2);
+	return str_copy(name, host, 256, "host of the address", err);
+}
+
+static int bind_one(struct httpd *h, const struct addrinfo *ai, const char *host, const char *port,
+                    struct err *err)
+{
+	struct sockaddr_storage at = {0};
+	socklen_t n = sizeof(at);
+	int one = 1;
+
+	h->listen_fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (h->listen_fd < 0)
+		return err_errno(err, errno, "socket for %s", host);
+	(void)setsockopt(h->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(h->listen_fd, ai->ai_addr, ai->ai_addrlen) < 0 ||
+	    listen(h->listen_fd, BACKLOG) < 0) {
+		if (errno == EADDRINUSE)
+			return err_set(err, ERR_CONFLICT,
+			               "port %s of %s is taken: another server runs there (see `ss "
+			               "-ltnp`); stop it, or listen on another port",
+			               port, host);
+		return err_errno(err, errno, "listen on %s port %s", host, port);
+	}
+	if (getsockname(h->listen_fd, (struct sockaddr *)&at, &n) < 0)
+		return err_errno(err, errno, "address of the listener");
+	h->port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
+	                                         : ((struct sockaddr_in *)&at)->sin_port);
+	return 0;
+}
+
+static int bind_socket(struct httpd *h, const char *address, struct err *err)
+{
+	struct addrinfo hints = {.ai_family = AF_UNSPEC,
+	                         .ai_socktype = SOCK_STREAM,
+	                         .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+	struct addrinfo *list = NULL;
+	char host[256], port[8];
+	int r;
+
+	if (parse_address(address, host, port, err) < 0)
+		return -1;
+	if (strcmp(host, "localhost") == 0)
+		hints.ai_family = AF_INET; /* where every client tries in the end */
+	r = getaddrinfo(host[0] == '\0' ? NULL : host, port, &hints, &list);
+	if (r != 0)
+		return err_set(err, ERR_INVALID, "address %s: %s", address, gai_strerror(r));
+	r = bind_one(h, list, host[0] == '\0' ? "all addresses" : host, port, err);
+	freeaddrinfo(list);
+	return r;
+}
+
+static int read_pem(const char *path, char **out, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(PEM_MAX);
+
+	if (fs_read(AT_FDCWD, path, &text, err) < 0)
+		return err_wrap(err, "TLS");
+	*out = str_dup(buf_view(&text));
+	seal_wipe(text.p, text.n);
+	return 0;
+}
+
+static int start_daemon(struct httpd *h, struct err *err)
+{
+	const struct httpd_options *o = &h->o;
+	struct MHD_OptionItem tls[] = {
+		{MHD_OPTION_HTTPS_MEM_CERT, 0, h->tls_cert},
+		{MHD_OPTION_HTTPS_MEM_KEY, 0, h->tls_key},
+		{MHD_OPTION_END, 0, NULL},
+	};
+	struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+	bool with_tls = h->tls_cert != NULL;
+	sigset_t all, old;
+
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &old); /* its threads take no signals */
+	h->daemon = MHD_start_daemon(
+		MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
+			MHD_USE_ERROR_LOG | (with_tls ? MHD_USE_TLS : 0U),
+		0, NULL, NULL, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+		MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_THREAD_POOL_SIZE,
+		MIN(LOOPS, o->connections_max), MHD_OPTION_CONNECTION_LIMIT, o->connections_max,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
+		(unsigned)o->idle_s, MHD_OPTION_URI_LOG_CALLBACK, on_uri, h,
+		MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_UNESCAPE_CALLBACK,
+		on_unescape, NULL, MHD_OPTION_ARRAY, with_tls ? tls : none, MHD_OPTION_END);
+	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (h->daemon == NULL)
+		return err_set(err, ERR_INVALID, "the HTTP listener does not start%s",
+		               with_tls ? ": is this a PEM certificate with its key?" : "");
+	return 0;
+}
+
+static void httpd_free(struct httpd *h)
+{
+	assert(h->n_live == 0 && h->n_held == 0);
+	workers_stop(h->workers);
+	park_stop(h);
+	if (h->listen_fd >= 0)
+		(void)close(h->listen_fd);
+	if (h->tls_key != NULL)
+		seal_wipe(h->tls_key, strlen(h->tls_key));
+	free(h->tls_key);
+	free(h->tls_cert);
+	free(h->faces);
+	(void)pthread_cond_destroy(&h->none);
+	(void)pthread_mutex_destroy(&h->park.lock);
+	(void)pthread_mutex_destroy(&h->lock);
+	free(h);
+}
+
+static struct httpd *httpd_new(const struct httpd_options *o)
+{
+	struct httpd *h = xcalloc(1, sizeof(*h));
+
+	h->o = *o;
+	h->o.address = h->o.tls_cert = h->o.tls_key = NULL; /* read now, not kept */
+	h->o.faces = NULL;
+	h->o.workers = o->workers == 0 ? WORKERS : o->workers;
+	h->o.queue_max = o->queue_max == 0 ? QUEUE_MAX : o->queue_max;
+	h->o.connections_max = o->connections_max == 0 ? CONNECTIONS_MAX : o->connections_max;
+	h->o.idle_s = o->idle_s == 0 ? IDLE_S : o->idle_s;
+	h->faces = xcalloc(o->n_faces + 1, sizeof(struct face *));
+	memcpy(h->faces, o->faces, o->n_faces * sizeof(struct face *));
+	h->listen_fd = h->park.wake_fd = -1;
+	(void)pthread_mutex_init(&h->lock, NULL);
+	(void)pthread_mutex_init(&h->park.lock, NULL);
+	cond_init(&h->none);
+	return h;
+}
+
+int httpd_start(const struct httpd_options *o, struct httpd **out, struct err *err)
+{
+	struct httpd *h = httpd_new(o);
+
+	assert((o->tls_cert == NULL) == (o->tls_key == NULL));
+	if ((o->tls_cert != NULL && (read_pem(o->tls_cert, &h->tls_cert, err) < 0 ||
+	                             read_pem(o->tls_key, &h->tls_key, err) < 0)) ||
+	    bind_socket(h, o->address, err) < 0 || park_start(h, err) < 0) {
+		httpd_free(h);
+		return -1;
+	}
+	h->workers = workers_new(h->o.workers, h->o.queue_max, "http");
+	if (start_daemon(h, err) < 0) {
+		httpd_free(h);
+		return -1;
+	}
+	*out = h;
+	return 0;
+}
+
+uint16_t httpd_port(const struct httpd *h)
+{
+	return h->port;
+}
+
+/* With h->lock held: until *n is 0, or the time is up. */
+static void await_none(struct httpd *h, const unsigned *n, int64_t ms)
+{
+	struct timespec until;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += ms / 1000;
+	until.tv_nsec += (ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	while (*n > 0) {
+		if (pthread_cond_timedwait(&h->none, &h->lock, &until) == ETIMEDOUT)
+			return;
+	}
+}
+
+void httpd_drain(struct httpd *h, int64_t grace_ms)
+{
+	if (!atomic_exchange(&h->draining, true)) {
+		h->listen_fd = MHD_quiesce_daemon(h->daemon);
+		if (h->listen_fd >= 0)
+			(void)close(h->listen_fd);
+		h->listen_fd = -1;
+		park_close(h);
+	}
+	(void)pthread_mutex_lock(&h->lock);
+	await_none(h, &h->n_live, grace_ms);
+	(void)pthread_mutex_unlock(&h->lock);
+}
+
+void httpd_stop(struct httpd *h)
+{
+	if (h == NULL)
+		return;
+	httpd_drain(h, 0);
+	(void)pthread_mutex_lock(&h->lock);
+	atomic_store(&h->aborting, true);
+	(void)pthread_mutex_unlock(&h->lock);
+	park_cut(h);
+	/* Handlers have deadlines of their own; libmicrohttpd may not be stopped before the last
+	 * one has let its connection go on. */
+	(void)pthread_mutex_lock(&h->lock);
+	while (h->n_held > 0)
+		(void)pthread_cond_wait(&h->none, &h->lock);
+	(void)pthread_mutex_unlock(&h->lock);
+	MHD_stop_daemon(h->daemon);
+	httpd_free(h);
+}

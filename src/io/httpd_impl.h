@@ -1,0 +1,160 @@
+/*
+ * httpd_impl.h - what httpd.c, route.c, request.c and park.c share; nobody else includes it.
+ *
+ * An exchange is one request and its reply. Two sides hold it: libmicrohttpd (`conn` is set) and a
+ * worker (`held`: queued, running or parked). Either may leave first: the client hangs up while a
+ * handler runs, or a handler has replied while the bytes are still being sent. Who leaves last
+ * frees it. While `suspended` is set libmicrohttpd does not look at the connection, so it cannot
+ * leave.
+ *
+ * The body's way:  NONE                        there is none
+ *                  WAITING -> COLLECT -> NONE   a route with a body_max: kept, then the handler
+ * runs WAITING -> STREAM  -> NONE   the handler has asked for its first byte any     -> DISCARD
+ * nobody wants it (any more), the reply is ready In WAITING no byte was taken and "100 Continue"
+ * was not sent: a refusal costs the sender nothing.
+ *
+ * Locks, in this order: park.lock, exchange.lock. httpd.lock is a leaf, as are those of others.
+ */
+#ifndef HTTPD_IMPL_H
+#define HTTPD_IMPL_H
+
+#include "io/httpd.h"
+#include "io/workers.h"
+
+#include <pthread.h>
+
+#define HEADER_COUNT_MAX 100
+#define RING_BYTES ((size_t)512 << 10) /* of a body between socket and handler */
+#define LINGER_MAX 64                  /* refused senders whose bytes are still swallowed */
+#define CHANNEL_SLOTS 4096             /* channels share a sequence when they share a slot */
+
+enum body_state { BODY_NONE, BODY_WAITING, BODY_COLLECT, BODY_STREAM, BODY_DISCARD };
+
+struct MHD_Connection;
+struct MHD_Daemon;
+
+struct header {
+	struct str name, value;
+	struct header *next;
+};
+
+struct reply {
+	int status; /* 0 = none yet */
+	const char *type;
+	struct header *headers; /* newest first */
+	struct str body;        /* in the arena */
+	int fd;                 /* or `count` bytes of this from `first`, when not -1 */
+	uint64_t first, count;
+};
+
+struct exchange {
+	struct request rq;
+	unsigned magic;
+#define EXCHANGE_MAGIC 0x48545831U
+	struct httpd *h;
+	struct header *headers, **headers_end;
+	struct reply reply;
+	bool seen;    /* the head was looked at; only libmicrohttpd's thread reads it */
+	bool expects; /* the sender waits for "100 Continue" */
+	bool refused; /* answered before its body: the connection ends */
+	bool authorized;
+	int fd; /* the socket, for what libmicrohttpd does not watch */
+	uint64_t discarded;
+
+	/* of the worker that holds it */
+	bool stalled; /* its sender is silent: cut it off */
+	bool parking; /* the handler asked to be parked, see park.c */
+	uint64_t channel, seen_seq;
+	int64_t deadline_ms;
+
+	pthread_mutex_t lock; /* everything below */
+	pthread_cond_t moved; /* the ring, the body's state or the connection changed */
+	struct MHD_Connection *conn;
+	bool held, suspended, done /* reply is ready */, gone /* cut it off */;
+	enum body_state body;
+	bool body_started, body_ended;
+	uint64_t body_got;
+	struct buf kept; /* BODY_COLLECT */
+	char *ring;      /* BODY_STREAM: RING_BYTES, made with the first byte */
+	size_t ring_head, ring_n;
+
+	struct exchange *prev, *next;               /* httpd.live, under httpd.lock */
+	struct exchange *parked_prev, *parked_next; /* park.list, under park.lock */
+	bool woken;                                 /* under park.lock: waits for a free worker */
+};
+
+/* The requests that wait for news, and the thread that looks after them; park.c. */
+struct park {
+	struct httpd *h;
+	pthread_mutex_t lock;
+	struct exchange *list; /* circular would save nothing: order does not matter */
+	unsigned n;
+	uint64_t seq[CHANNEL_SLOTS];
+	bool closed; /* draining: nobody may wait any more */
+	bool stop;
+	int wake_fd; /* eventfd: deadlines changed, or stop */
+	pthread_t thread;
+	bool running;
+	struct {
+		int fd;
+		int64_t until_ms;
+		uint64_t left; /* bytes that are still swallowed */
+	} linger[LINGER_MAX];
+	unsigned n_linger;
+};
+
+struct httpd {
+	struct httpd_options o; /* strings are not kept */
+	const struct face **faces;
+	struct MHD_Daemon *daemon;
+	struct workers *workers;
+	char *tls_cert, *tls_key; /* PEM texts */
+	uint16_t port;
+	int listen_fd; /* ours again once the daemon is quiesced */
+	atomic_bool draining, aborting;
+	struct park park;
+	pthread_mutex_t lock; /* live */
+	pthread_cond_t none;  /* live became empty, or n_held 0 */
+	struct exchange *live;
+	unsigned n_live, n_held;
+};
+
+static inline struct exchange *exchange_of(const struct request *rq)
+{
+	struct exchange *x = (struct exchange *)(uintptr_t)rq;
+
+	assert(x->magic == EXCHANGE_MAGIC);
+	return x;
+}
+
+/* httpd.c */
+/* A worker's turn with an exchange: authorize, then the handler. */
+void exchange_work(void *arg);
+/* The holder is through: the reply is sent, or the connection cut off when `cut`. */
+void exchange_finish(struct exchange *x, bool cut);
+/* The handler wants bytes: lets libmicrohttpd go on. With x->lock held. */
+void exchange_resume(struct exchange *x);
+
+/* route.c */
+/* Cuts scheme and authority off and splits at '?'. ERR_INVALID: no path, dot segments, bad escapes.
+ */
+int route_target(struct request *rq, struct str sent, struct err *err) MUST_CHECK;
+/* Sets route, face and args. ERR_NOT_FOUND; `allow` is filled when only the method is wrong. */
+int route_find(struct request *rq, const char *method, const struct face *const *faces, size_t n,
+               struct buf *allow, struct err *err) MUST_CHECK;
+bool route_method(const char *text, enum http_method *out);
+
+/* request.c */
+void request_add_header(struct exchange *x, const char *name, const char *value);
+void reply_fail(struct request *rq, int status, const struct err *err); /* 0 = the error's status */
+
+/* park.c */
+int park_start(struct httpd *h, struct err *err) MUST_CHECK;
+void park_stop(struct httpd *h);  /* joins the thread; nobody is parked any more */
+void park_close(struct httpd *h); /* wakes all as timed out, and lets nobody in */
+void park_cut(struct httpd *h);   /* drops all that are still parked */
+/* After a handler that called reply_wait: parks x, or runs it again when the channel has moved. */
+void park_enter(struct exchange *x);
+void park_linger(struct httpd *h, int fd); /* takes the fd */
+
+#endif

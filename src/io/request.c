@@ -1,0 +1,333 @@
+/* request.c - what a handler asks of its request and says as its reply; see httpd.h. */
+#include "base/clock.h"
+#include "base/json.h"
+#include "io/httpd_impl.h"
+
+#define STALL_S 60
+#define WAIT_SLICE_MS 250 /* how soon a waiting handler sees that the server goes down */
+
+/* The request */
+
+struct httpd *request_httpd(struct request *rq)
+{
+	return exchange_of(rq)->h;
+}
+
+void request_add_header(struct exchange *x, const char *name, const char *value)
+{
+	struct header *h = ARENA_NEW(x->rq.arena, struct header);
+
+	h->name = str_of(arena_cstr(x->rq.arena, name));
+	h->value = str_of(arena_cstr(x->rq.arena, value));
+	*x->headers_end = h;
+	x->headers_end = &h->next;
+}
+
+struct str request_header(const struct request *rq, const char *name)
+{
+	for (const struct header *h = exchange_of(rq)->headers; h != NULL; h = h->next) {
+		if (str_ieq(h->name, name))
+			return h->value;
+	}
+	return (struct str){0};
+}
+
+void request_each_header(const struct request *rq,
+                         void (*fn)(struct str name, struct str value, void *arg), void *arg)
+{
+	for (const struct header *h = exchange_of(rq)->headers; h != NULL; h = h->next)
+		fn(h->name, h->value, arg);
+}
+
+bool request_query(struct request *rq, const char *name, struct str *out)
+{
+	return url_query(rq->arena, rq->query, name, out);
+}
+
+int64_t request_query_int(struct request *rq, const char *name, int64_t dflt, struct err *err)
+{
+	struct str text;
+	int64_t n = dflt;
+
+	if (!request_query(rq, name, &text) || text.n == 0)
+		return dflt;
+	if (str_i64(text, INT64_MIN, INT64_MAX, &n, err) < 0) {
+		(void)err_wrap(err, "parameter %s", name);
+		return dflt;
+	}
+	return n;
+}
+
+int request_body(struct request *rq, struct str *out, struct err *err UNUSED)
+{
+	const struct exchange *x = exchange_of(rq);
+
+	/* A handler of such a route runs when the body is whole, within its limit: see httpd.c. */
+	assert(rq->route->body_max != ROUTE_BODY_STREAM);
+	*out = buf_view(&x->kept);
+	return 0;
+}
+
+int request_json(struct request *rq, const struct doc **out, struct err *err)
+{
+	struct str body;
+
+	if (request_body(rq, &body, err) < 0)
+		return -1;
+	if (str_trim(body).n == 0)
+		return err_set(err, ERR_INVALID, "the body is empty, and should be JSON");
+	if (js_parse(rq->arena, body, out, err) < 0)
+		return err_wrap(err, "body");
+	return 0;
+}
+
+static size_t take_from_ring(struct exchange *x, char *p, size_t cap)
+{
+	size_t n = MIN(cap, x->ring_n), to_end = MIN(n, RING_BYTES - x->ring_head);
+
+	memcpy(p, x->ring + x->ring_head, to_end);
+	memcpy(p + to_end, x->ring, n - to_end);
+	x->ring_head = (x->ring_head + n) % RING_BYTES;
+	x->ring_n -= n;
+	/* A sender that was held back goes on when there is room for a good piece. */
+	if (x->suspended && !x->body_ended && x->ring_n <= RING_BYTES / 2)
+		exchange_resume(x);
+	return n;
+}
+
+static int lost(const struct exchange *x, struct err *err)
+{
+	if (atomic_load(&x->h->aborting))
+		return err_set(err, ERR_CANCELED, "the server is going down");
+	if (x->rq.body_len < 0)
+		return err_set(err, ERR_INVALID,
+		               "the body was cut short after %" PRIu64 " bytes: the sender is gone",
+		               x->body_got);
+	return err_set(err, ERR_INVALID,
+	               "the body was cut short: %" PRIu64 " of %" PRId64 " bytes came", x->body_got,
+	               x->rq.body_len);
+}
+
+/* Not clock.h: a test that stops those clocks still wants its bytes. */
+static struct timespec real_ms_ahead(int64_t ms)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	ts.tv_sec += ms / 1000;
+	ts.tv_nsec += (ms % 1000) * 1000000;
+	if (ts.tv_nsec >= 1000000000) {
+		ts.tv_nsec -= 1000000000;
+		ts.tv_sec++;
+	}
+	return ts;
+}
+
+/* With x->lock held. 0: there are bytes, or the end was reached. */
+static int await_bytes(struct exchange *x, struct err *err)
+{
+	int64_t left_ms = (x->h->o.stall_s > 0 ? x->h->o.stall_s : STALL_S) * 1000;
+
+	while (x->ring_n == 0 && !x->body_ended && x->body == BODY_STREAM) {
+		struct timespec until = real_ms_ahead(WAIT_SLICE_MS);
+		int r;
+
+		if (x->conn == NULL || atomic_load(&x->h->aborting))
+			return lost(x, err);
+		if (left_ms <= 0) {
+			x->stalled = true;
+			return err_set(err, ERR_TIMEOUT,
+			               "no byte of the body came for %" PRId64 " s, %" PRIu64
+			               " bytes after its start",
+			               x->h->o.stall_s > 0 ? x->h->o.stall_s : STALL_S,
+			               x->body_got);
+		}
+		r = pthread_cond_timedwait(&x->moved, &x->lock, &until);
+		if (r == ETIMEDOUT)
+			left_ms -= WAIT_SLICE_MS;
+	}
+	return 0;
+}
+
+int request_read(struct request *rq, void *p, size_t cap, size_t *n, struct err *err)
+{
+	struct exchange *x = exchange_of(rq);
+	int r;
+
+	assert(rq->route->body_max == ROUTE_BODY_STREAM && cap > 0);
+	(void)pthread_mutex_lock(&x->lock);
+	if (x->body == BODY_WAITING) {
+		x->ring = xmalloc(RING_BYTES);
+		x->body = BODY_STREAM;
+		exchange_resume(x);
+	}
+	r = await_bytes(x, err);
+	if (r == 0)
+		*n = x->ring_n == 0 ? 0 : take_from_ring(x, p, cap);
+	(void)pthread_mutex_unlock(&x->lock);
+	return r;
+}
+
+/* The reply */
+
+void reply_header(struct request *rq, const char *name, const char *value)
+{
+	struct exchange *x = exchange_of(rq);
+	struct header *h = ARENA_NEW(rq->arena, struct header);
+	char *text = arena_cstr(rq->arena, value);
+
+	for (char *c = text; *c != '\0'; c++) { /* a line break would start another header */
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = ' ';
+	}
+	h->name = str_of(arena_cstr(rq->arena, name));
+	h->value = str_of(text);
+	h->next = x->reply.headers;
+	x->reply.headers = h;
+}
+
+static void set_status(struct exchange *x, int status, const char *type)
+{
+	assert(x->reply.status == 0 && !x->parking); /* exactly one reply */
+	assert(status >= 200 && status <= 999);
+	x->reply.status = status;
+	x->reply.type = type == NULL ? NULL : arena_cstr(x->rq.arena, type);
+}
+
+int reply_bytes(struct request *rq, int status, const char *type, struct str body)
+{
+	struct exchange *x = exchange_of(rq);
+
+	set_status(x, status, type);
+	x->reply.body = arena_str(rq->arena, body);
+	return 0;
+}
+
+int reply_json(struct request *rq, int status, const struct buf *json)
+{
+	assert(!json->full);
+	return reply_bytes(rq, status, "application/json", buf_view(json));
+}
+
+int reply_fd(struct request *rq, int status, const char *type, int fd, uint64_t first,
+             uint64_t count)
+{
+	struct exchange *x = exchange_of(rq);
+
+	assert(fd >= 0);
+	set_status(x, status, type);
+	x->reply.fd = fd;
+	x->reply.first = first;
+	x->reply.count = count;
+	return 0;
+}
+
+/* Is `etag` one of the entity tags of this header? Weak and strong ones are alike here. */
+static bool names_etag(struct str header, const char *etag)
+{
+	struct str tag;
+
+	while (str_cut(&header, ',', &tag)) {
+		tag = str_trim(tag);
+		if (str_eq(tag, "*"))
+			return true;
+		if (str_starts(tag, "W/"))
+			tag = str_skip(tag, 2);
+		if (tag.n >= 2 && tag.p[0] == '"' && str_eq(str_n(tag.p + 1, tag.n - 2), etag))
+			return true;
+	}
+	return false;
+}
+
+/* If-Range: a range of another version would be mixed with the caller's: give it the whole. */
+static struct str range_asked(const struct request *rq, const char *etag)
+{
+	struct str only_if = request_header(rq, "if-range");
+
+	if (rq->method == HTTP_HEAD)
+		return (struct str){0};
+	if (only_if.n > 0 && (etag == NULL || !names_etag(only_if, etag)))
+		return (struct str){0};
+	return request_header(rq, "range");
+}
+
+int reply_file(struct request *rq, const char *type, int fd, uint64_t size, const char *etag)
+{
+	uint64_t first, count;
+	struct err err = {0};
+	bool whole;
+
+	reply_header(rq, "Accept-Ranges", "bytes");
+	if (etag != NULL) {
+		reply_header(rq, "ETag", arena_printf(rq->arena, "\"%s\"", etag));
+		if (names_etag(request_header(rq, "if-none-match"), etag)) {
+			(void)close(fd);
+			return reply_bytes(rq, 304, NULL, (struct str){0});
+		}
+	}
+	if (url_range(range_asked(rq, etag), size, &first, &count, &whole, &err) < 0) {
+		(void)close(fd);
+		reply_header(rq, "Content-Range",
+		             arena_printf(rq->arena, "bytes */%" PRIu64, size));
+		reply_error(rq, &err);
+		return 0;
+	}
+	if (whole)
+		return reply_fd(rq, 200, type, fd, 0, size);
+	reply_header(rq, "Content-Range",
+	             arena_printf(rq->arena, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, first,
+	                          first + count - 1, size));
+	return reply_fd(rq, 206, type, fd, first, count);
+}
+
+int reply_wait(struct request *rq, uint64_t channel, uint64_t seen_seq, int64_t deadline_mono_ms)
+{
+	struct exchange *x = exchange_of(rq);
+
+	assert(x->reply.status == 0 && !x->parking);
+	x->parking = true;
+	x->channel = channel;
+	x->seen_seq = seen_seq;
+	x->deadline_ms = deadline_mono_ms;
+	return 0;
+}
+
+static void error_as_json(struct request *rq, const struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(ERR_MSG_MAX * 8);
+	struct js js;
+
+	js_init(&js, &body);
+	js_open(&js);
+	js_kv(&js, "message", err->msg);
+	js_close(&js);
+	(void)reply_json(rq, err_info(err)->http, &body);
+}
+
+void reply_error(struct request *rq, const struct err *err)
+{
+	struct exchange *x = exchange_of(rq);
+	char after[16];
+
+	if (x->reply.fd >= 0)
+		(void)close(x->reply.fd);
+	x->reply.fd = -1;
+	x->reply.status = 0;
+	x->parking = false;
+	if (err->retry_after_s > 0) {
+		FMT(after, "%d", err->retry_after_s);
+		reply_header(rq, "Retry-After", after);
+	}
+	if (rq->face != NULL && rq->face->error != NULL)
+		rq->face->error(rq, err);
+	else
+		error_as_json(rq, err);
+	assert(x->reply.status != 0);
+}
+
+void reply_fail(struct request *rq, int status, const struct err *err)
+{
+	reply_error(rq, err);
+	if (status != 0)
+		exchange_of(rq)->reply.status = status;
+}

@@ -1,0 +1,123 @@
+/* workers.c - a bounded queue and a few threads; see the header. */
+#include "io/workers.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+struct task {
+	void (*fn)(void *arg);
+	void *arg;
+};
+
+struct workers {
+	pthread_mutex_t lock; /* everything below; never held while a task runs */
+	pthread_cond_t some;  /* a task was queued, or stop was set */
+	struct task *queue;   /* a ring of `cap` */
+	unsigned cap, head, n;
+	bool stop;
+	char name[16]; /* what the kernel shows for a thread */
+	unsigned n_threads;
+	pthread_t threads[];
+};
+
+static void workers_check(const struct workers *w)
+{
+	assert(w->n <= w->cap);
+	assert(w->head < w->cap);
+}
+
+static void *work(void *arg)
+{
+	struct workers *w = arg;
+
+	(void)pthread_mutex_lock(&w->lock);
+	for (;;) {
+		struct task t;
+
+		while (w->n == 0 && !w->stop)
+			(void)pthread_cond_wait(&w->some, &w->lock);
+		if (w->n == 0)
+			break; /* stopped, and all that was queued is done */
+		t = w->queue[w->head];
+		w->head = (w->head + 1) % w->cap;
+		w->n--;
+		workers_check(w);
+		(void)pthread_mutex_unlock(&w->lock);
+		t.fn(t.arg);
+		(void)pthread_mutex_lock(&w->lock);
+	}
+	(void)pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+struct workers *workers_new(unsigned threads, unsigned queue_max, const char *name)
+{
+	struct workers *w = xcalloc(1, sizeof(*w) + threads * sizeof(w->threads[0]));
+	sigset_t all, old;
+
+	assert(threads > 0 && queue_max > 0);
+	(void)pthread_mutex_init(&w->lock, NULL);
+	(void)pthread_cond_init(&w->some, NULL);
+	w->cap = queue_max;
+	w->queue = xcalloc(queue_max, sizeof(*w->queue));
+	copy_cut(w->name, sizeof(w->name), name);
+
+	/* Signals belong to the main thread: workers are born with all of them blocked. */
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
+	for (; w->n_threads < threads; w->n_threads++) {
+		if (pthread_create(&w->threads[w->n_threads], NULL, work, w) != 0)
+			break;
+		(void)pthread_setname_np(w->threads[w->n_threads], w->name);
+	}
+	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+	assert(w->n_threads > 0); /* fewer than asked for still work; none is like no memory */
+	return w;
+}
+
+int workers_submit(struct workers *w, void (*fn)(void *arg), void *arg, struct err *err)
+{
+	bool full;
+
+	(void)pthread_mutex_lock(&w->lock);
+	assert(!w->stop);
+	full = w->n == w->cap;
+	if (!full) {
+		w->queue[(w->head + w->n) % w->cap] = (struct task){fn, arg};
+		w->n++;
+		(void)pthread_cond_signal(&w->some);
+	}
+	workers_check(w);
+	(void)pthread_mutex_unlock(&w->lock);
+	if (full)
+		return err_set(err, ERR_BUSY, "all %u %s threads are busy and %u more wait",
+		               w->n_threads, w->name, w->cap);
+	return 0;
+}
+
+unsigned workers_queued(struct workers *w)
+{
+	unsigned n;
+
+	(void)pthread_mutex_lock(&w->lock);
+	n = w->n;
+	(void)pthread_mutex_unlock(&w->lock);
+	return n;
+}
+
+void workers_stop(struct workers *w)
+{
+	if (w == NULL)
+		return;
+	(void)pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	(void)pthread_cond_broadcast(&w->some);
+	(void)pthread_mutex_unlock(&w->lock);
+	for (unsigned i = 0; i < w->n_threads; i++)
+		(void)pthread_join(w->threads[i], NULL);
+	assert(w->n == 0);
+	(void)pthread_cond_destroy(&w->some);
+	(void)pthread_mutex_destroy(&w->lock);
+	free(w->queue);
+	free(w);
+}
