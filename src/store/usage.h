@@ -21,6 +21,7 @@ struct usage_entry {
 	uint64_t size;
 	int64_t mtime_ns;
 	mode_t mode;
+	bool again; /* one more name of a file that is counted already */
 };
 
 /* Sums what is below `dir`. each (may be NULL) is called from several threads, one at a time for

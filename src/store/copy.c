@@ -1,0 +1,241 @@
+/* copy.c - see copy.h: clone, copy_file_range, or a ring of buffers between a reader and a hasher.
+ */
+#include "store/copy.h"
+
+#include <linux/fs.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+
+#define COPY_CHUNK ((size_t)1 << 20)
+#define COPY_RING 8                   /* chunks that the hasher may lag behind: bounds memory */
+#define COPY_STEP ((uint64_t)8 << 20) /* between write-back hints, progress and looks at cancel */
+#define COPY_ODD_MAX 64               /* interrupted or short calls in a row before we give up */
+
+struct ring {
+	pthread_mutex_t lock;
+	pthread_cond_t moved;
+	uint64_t filled, hashed; /* chunks, ever; filled - hashed <= COPY_RING */
+	bool done;
+	struct hash *hash;
+	size_t n[COPY_RING];
+	char *chunk[COPY_RING];
+};
+
+static void *hasher(void *arg)
+{
+	struct ring *r = arg;
+
+	(void)pthread_mutex_lock(&r->lock);
+	for (;;) {
+		size_t i;
+
+		while (r->filled == r->hashed && !r->done)
+			(void)pthread_cond_wait(&r->moved, &r->lock);
+		if (r->filled == r->hashed)
+			break;
+		i = r->hashed % COPY_RING;
+		(void)pthread_mutex_unlock(&r->lock);
+		hash_add(r->hash, r->chunk[i], r->n[i]);
+		(void)pthread_mutex_lock(&r->lock);
+		r->hashed++;
+		(void)pthread_cond_signal(&r->moved);
+	}
+	(void)pthread_mutex_unlock(&r->lock);
+	return NULL;
+}
+
+static bool canceled(const struct copy_job *job)
+{
+	return job->cancel != NULL && atomic_load(job->cancel);
+}
+
+/* Every few MiB: start write-back, so that the fsync at the end is short; let pages go; tell. */
+static int step(const struct copy_job *job, uint64_t *last, uint64_t done, struct err *err)
+{
+	if (done - *last < COPY_STEP && done < job->size)
+		return 0;
+	/* hints: a file system that cannot take them loses nothing */
+	(void)sync_file_range(job->to, (off_t)(job->to_at + *last), (off_t)(done - *last),
+	                      SYNC_FILE_RANGE_WRITE);
+	if (job->drop_from)
+		(void)posix_fadvise(job->from, (off_t)(job->from_at + *last), (off_t)(done - *last),
+		                    POSIX_FADV_DONTNEED);
+	*last = done;
+	if (job->progress != NULL)
+		job->progress(job->arg, done);
+	if (canceled(job))
+		return err_set(err, ERR_CANCELED, "canceled");
+	return 0;
+}
+
+static int read_chunk(const struct copy_job *job, char *p, size_t n, uint64_t at, struct err *err)
+{
+	size_t got = 0;
+
+	for (unsigned odd = 0; got < n && odd < COPY_ODD_MAX;) {
+		ssize_t r = pread(job->from, p + got, n - got, (off_t)(job->from_at + at + got));
+
+		if (r == 0)
+			return err_set(err, ERR_CONFLICT,
+			               "the file became shorter while it was read");
+		if (r < 0 && errno != EINTR)
+			return err_errno(err, errno, "read");
+		if (r < 0)
+			odd++;
+		else
+			got += (size_t)r;
+	}
+	return got == n ? 0 : err_set(err, ERR_IO, "read: interrupted too often");
+}
+
+static char *ring_take(struct ring *r, size_t *i)
+{
+	(void)pthread_mutex_lock(&r->lock);
+	while (r->filled - r->hashed == COPY_RING)
+		(void)pthread_cond_wait(&r->moved, &r->lock);
+	*i = r->filled % COPY_RING;
+	(void)pthread_mutex_unlock(&r->lock);
+	if (r->chunk[*i] == NULL)
+		r->chunk[*i] = xmalloc(COPY_CHUNK);
+	return r->chunk[*i];
+}
+
+static void ring_give(struct ring *r, size_t i, size_t n)
+{
+	(void)pthread_mutex_lock(&r->lock);
+	r->n[i] = n;
+	r->filled++;
+	(void)pthread_cond_signal(&r->moved);
+	(void)pthread_mutex_unlock(&r->lock);
+}
+
+static int hash_and_write(const struct copy_job *job, struct ring *r, struct err *err)
+{
+	uint64_t last = 0;
+
+	for (uint64_t done = 0; done < job->size;) {
+		size_t n = (size_t)MIN((uint64_t)COPY_CHUNK, job->size - done);
+		size_t i;
+		char *p = ring_take(r, &i);
+
+		if (read_chunk(job, p, n, done, err) < 0)
+			return -1;
+		ring_give(r, i, n); /* it is hashed while it is written; both only read it */
+		if (fs_pwrite_all(job->to, p, n, job->to_at + done, err) < 0)
+			return -1;
+		done += n;
+		if (step(job, &last, done, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int copy_hashed(const struct copy_job *job, struct err *err)
+{
+	AUTO_HASH struct hash *h = hash_new(HASH_SHA256);
+	struct ring r = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
+	pthread_t thread;
+	int rc;
+
+	if (job->size <= COPY_CHUNK) { /* a thread would cost more than it saves */
+		AUTO_FREE char *p = xmalloc(COPY_CHUNK);
+
+		if (read_chunk(job, p, (size_t)job->size, 0, err) < 0)
+			return -1;
+		hash_add(h, p, (size_t)job->size);
+		if (fs_pwrite_all(job->to, p, (size_t)job->size, job->to_at, err) < 0)
+			return -1;
+		(void)hash_end(h, job->sha256->b);
+		return step(job, &(uint64_t){0}, job->size, err);
+	}
+	r.hash = h;
+	rc = pthread_create(&thread, NULL, hasher, &r);
+	if (rc != 0)
+		return err_errno(err, rc, "cannot start a thread to hash with");
+	rc = hash_and_write(job, &r, err);
+	(void)pthread_mutex_lock(&r.lock);
+	r.done = true;
+	(void)pthread_cond_signal(&r.moved);
+	(void)pthread_mutex_unlock(&r.lock);
+	(void)pthread_join(thread, NULL);
+	for (size_t i = 0; i < COPY_RING; i++)
+		free(r.chunk[i]);
+	if (rc == 0)
+		(void)hash_end(h, job->sha256->b);
+	return rc;
+}
+
+/* True when the whole file now shares its extents. */
+static bool cloned(const struct copy_job *job)
+{
+	struct stat st;
+
+	if (job->from_at != 0 || job->to_at != 0 || fstat(job->from, &st) < 0 ||
+	    (uint64_t)st.st_size != job->size)
+		return false;
+	return ioctl(job->to, FICLONE, job->from) == 0;
+}
+
+/* What the kernel cannot do between these two (another file system, an old kernel): by hand. */
+static int copy_by_hand(const struct copy_job *job, uint64_t done, struct err *err)
+{
+	AUTO_FREE char *p = xmalloc(COPY_CHUNK);
+	uint64_t last = done;
+
+	while (done < job->size) {
+		size_t n = (size_t)MIN((uint64_t)COPY_CHUNK, job->size - done);
+
+		if (read_chunk(job, p, n, done, err) < 0 ||
+		    fs_pwrite_all(job->to, p, n, job->to_at + done, err) < 0)
+			return -1;
+		done += n;
+		if (step(job, &last, done, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int copy_plain(const struct copy_job *job, struct err *err)
+{
+	uint64_t done = 0, last = 0;
+
+	if (cloned(job)) {
+		if (job->progress != NULL)
+			job->progress(job->arg, job->size);
+		return 0;
+	}
+	for (unsigned odd = 0; done < job->size && odd < COPY_ODD_MAX;) {
+		loff_t in = (loff_t)(job->from_at + done), out = (loff_t)(job->to_at + done);
+		size_t want = (size_t)MIN(COPY_STEP, job->size - done);
+		ssize_t n = copy_file_range(job->from, &in, job->to, &out, want, 0);
+
+		if (n < 0 && errno == EINTR) {
+			odd++;
+			continue;
+		}
+		if (n < 0 && errno == ENOSPC)
+			return err_errno(err, errno, "write");
+		if (n <= 0) /* not here, or the end came early: reading tells which */
+			return copy_by_hand(job, done, err);
+		done += (uint64_t)n;
+		if (step(job, &last, done, err) < 0)
+			return -1;
+	}
+	return done == job->size ? 0 : err_set(err, ERR_IO, "copy: interrupted too often");
+}
+
+int copy_run(const struct copy_job *job, struct err *err)
+{
+	assert(job->from >= 0 && job->to >= 0 && job->from != job->to);
+
+	if (canceled(job))
+		return err_set(err, ERR_CANCELED, "canceled");
+	if (job->sha256 != NULL)
+		return copy_hashed(job, err);
+	return copy_plain(job, err);
+}
+
+void copy_drop(int fd)
+{
+	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* a hint */
+}
