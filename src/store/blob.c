@@ -1,0 +1,540 @@
+/*
+ * blob.c - see blob.h. One lock file (gc.lock) keeps the collector and those who publish a manifest
+ * apart: a manifest is written only while all its blobs are seen to be there, so collecting can
+ * never leave one that names a missing blob.
+ */
+#include "store/blob.h"
+
+#include "base/clock.h"
+#include "base/seal.h"
+
+#include <dirent.h>
+#include <sys/file.h>
+
+#define BLOB_PATH_CAP 128                 /* "blobs/sha256/ab/<64>" and kin */
+#define BLOB_NAME_MAX 128                 /* of a temporary file */
+#define BLOB_SMALL_MAX ((size_t)64 << 20) /* what blobs_put takes */
+#define BLOB_TMP_TRIES 16                 /* the name moved away between open and lock */
+#define BLOB_LOCK_STEP_MS 20
+#define BLOB_LOCK_MS (120 * 1000) /* a collector that holds the lock longer is stuck */
+
+struct blobs {
+	char *dir; /* absolute or as given; only for paths that are shown and handed out */
+	int fd;
+};
+
+int blobs_open(struct blobs **out, const char *dir, struct err *err)
+{
+	static const char *const folders[] = {"blobs/sha256", "manifests", "tmp"};
+	AUTO_FD int fd = -1;
+	struct blobs *b = NULL;
+
+	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0)
+		return err_wrap(err, "blob store %s", dir);
+	fd = fs_open_dir(dir, err);
+	if (fd < 0)
+		return err_wrap(err, "blob store %s", dir);
+	for (size_t i = 0; i < COUNT(folders); i++)
+		if (fs_mkdirs(fd, folders[i], 0755, err) < 0)
+			return err_wrap(err, "blob store %s", dir);
+	b = xcalloc(1, sizeof(*b));
+	b->dir = xstrdup(dir);
+	b->fd = TAKE_FD(fd);
+	*out = b;
+	return 0;
+}
+
+void blobs_close(struct blobs *b)
+{
+	if (b == NULL)
+		return;
+	(void)close(b->fd);
+	free(b->dir);
+	free(b);
+}
+
+static void blob_path(const struct digest *d, char out[BLOB_PATH_CAP])
+{
+	char hex[HASH_HEX_CAP];
+
+	digest_hex(d, hex);
+	fmt_fixed(out, BLOB_PATH_CAP, "blobs/sha256/%.2s/%s", hex, hex);
+}
+
+static void manifest_path(const struct digest *d, char out[BLOB_PATH_CAP])
+{
+	char hex[HASH_HEX_CAP];
+
+	digest_hex(d, hex);
+	fmt_fixed(out, BLOB_PATH_CAP, "manifests/%s", hex);
+}
+
+bool blobs_has(struct blobs *b, const struct digest *d, uint64_t size)
+{
+	char path[BLOB_PATH_CAP];
+	struct stat st;
+
+	blob_path(d, path);
+	return fstatat(b->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+	       (uint64_t)st.st_size == size;
+}
+
+int blobs_fd(struct blobs *b, const struct digest *d, int *fd, uint64_t *size, struct err *err)
+{
+	AUTO_FD int got = -1;
+	char path[BLOB_PATH_CAP];
+	struct stat st;
+
+	blob_path(d, path);
+	got = openat(b->fd, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (got < 0 || fstat(got, &st) < 0)
+		return err_errno(err, errno, "blob %s/%s", b->dir, path);
+	*size = (uint64_t)st.st_size;
+	*fd = TAKE_FD(got);
+	return 0;
+}
+
+char *blobs_path(struct blobs *b, const struct digest *d, struct arena *a)
+{
+	char path[BLOB_PATH_CAP];
+
+	blob_path(d, path);
+	return arena_printf(a, "%s/%s", b->dir, path);
+}
+
+int blobs_dirfd(const struct blobs *b)
+{
+	return b->fd;
+}
+
+static int check_name(const char *name, struct err *err)
+{
+	size_t n = strlen(name);
+
+	if (n == 0 || n > BLOB_NAME_MAX ||
+	    strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != n)
+		return err_set(err, ERR_INVALID, "\"%.*s\" is no name for a temporary file",
+		               BLOB_NAME_MAX, name);
+	return 0;
+}
+
+/* Opened and locked, and still under its name: a fetch that ended meanwhile has renamed its file.
+ */
+static int lock_tmp(struct blobs *b, const char *path, struct err *err)
+{
+	for (int i = 0; i < BLOB_TMP_TRIES; i++) {
+		AUTO_FD int fd =
+			openat(b->fd, path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+		struct stat held, named;
+
+		if (fd < 0)
+			return err_errno(err, errno, "%s/%s", b->dir, path);
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+			if (errno == EWOULDBLOCK)
+				return err_set(err, ERR_BUSY, "%s/%s is being fetched by another",
+				               b->dir, path);
+			return err_errno(err, errno, "lock %s/%s", b->dir, path);
+		}
+		if (fstat(fd, &held) == 0 &&
+		    fstatat(b->fd, path, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    held.st_ino == named.st_ino)
+			return TAKE_FD(fd);
+	}
+	return err_set(err, ERR_BUSY, "%s/%s is being fetched by another", b->dir, path);
+}
+
+int blobs_tmp(struct blobs *b, const char *name, int *fd, char journal[FS_PATH_MAX],
+              struct err *err)
+{
+	char path[BLOB_PATH_CAP + BLOB_NAME_MAX];
+	int got;
+
+	if (check_name(name, err) < 0)
+		return -1;
+	if (strlen(b->dir) + sizeof(path) + 16 > FS_PATH_MAX)
+		return err_set(err, ERR_INVALID, "the path %s is too long", b->dir);
+	FMT(path, "tmp/%s", name);
+	got = lock_tmp(b, path, err);
+	if (got < 0)
+		return -1;
+	*fd = got;
+	fmt_fixed(journal, FS_PATH_MAX, "%s/tmp/%s.journal", b->dir, name);
+	return 0;
+}
+
+static int drop(struct blobs *b, const char *path, struct err *err)
+{
+	if (unlinkat(b->fd, path, 0) < 0 && errno != ENOENT)
+		return err_errno(err, errno, "remove %s/%s", b->dir, path);
+	return 0;
+}
+
+/* From a temporary name to the final one, durable. What is there already stays: trees link to it.
+ */
+static int publish(struct blobs *b, const char *from, int fd, const char *to, struct err *err)
+{
+	AUTO_FREE char *folder = xstrdup(to);
+	struct stat have, want;
+
+	if (fstat(fd, &want) < 0)
+		return err_errno(err, errno, "%s/%s", b->dir, from);
+	if (fstatat(b->fd, to, &have, AT_SYMLINK_NOFOLLOW) == 0 && have.st_size == want.st_size &&
+	    S_ISREG(have.st_mode))
+		return drop(b, from, err);
+	if (fchmod(fd, 0444) < 0 || fsync(fd) < 0)
+		return err_errno(err, errno, "%s/%s", b->dir, from);
+	*strrchr(folder, '/') = '\0';
+	if (mkdirat(b->fd, folder, 0755) == 0) {
+		*strrchr(folder, '/') = '\0';
+		if (fs_sync_dir(b->fd, folder, err) < 0)
+			return -1;
+	} else if (errno != EEXIST) {
+		return err_errno(err, errno, "%s/%s", b->dir, folder);
+	}
+	return fs_rename(b->fd, from, b->fd, to, err);
+}
+
+int blobs_commit(struct blobs *b, const char *name, int fd, const struct digest *d, struct err *err)
+{
+	char from[BLOB_PATH_CAP + BLOB_NAME_MAX], to[BLOB_PATH_CAP];
+
+	if (check_name(name, err) < 0)
+		return -1;
+	FMT(from, "tmp/%s", name);
+	blob_path(d, to);
+	if (publish(b, from, fd, to, err) < 0)
+		return err_wrap(err, "blob %s", strrchr(to, '/') + 1);
+	FMT(from, "tmp/%s.journal", name);
+	return drop(b, from, err);
+}
+
+int blobs_drop_tmp(struct blobs *b, const char *name, struct err *err)
+{
+	char path[BLOB_PATH_CAP + BLOB_NAME_MAX];
+
+	if (check_name(name, err) < 0)
+		return -1;
+	/* the journal first: one without its file would tell a later try of bytes that are gone */
+	FMT(path, "tmp/%s.journal", name);
+	if (drop(b, path, err) < 0)
+		return -1;
+	FMT(path, "tmp/%s", name);
+	return drop(b, path, err);
+}
+
+static int put_small(struct blobs *b, struct str body, const char *to, struct err *err)
+{
+	AUTO_FD int fd = -1;
+	char id[25], tmp[64];
+	int rc;
+
+	seal_id(id, 24);
+	FMT(tmp, "tmp/put-%s", id);
+	fd = openat(b->fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return err_errno(err, errno, "%s/%s", b->dir, tmp);
+	rc = fs_write_all(fd, body.p, body.n, err);
+	if (rc == 0)
+		rc = publish(b, tmp, fd, to, err);
+	if (rc < 0)
+		(void)unlinkat(b->fd, tmp, 0); /* else it is swept by age */
+	return rc;
+}
+
+int blobs_put(struct blobs *b, struct str body, struct digest *out, struct err *err)
+{
+	struct digest d = hash_sha256(body.p, body.n);
+	char to[BLOB_PATH_CAP];
+
+	if (body.n > BLOB_SMALL_MAX)
+		return err_set(err, ERR_TOO_BIG, "a blob of %zu bytes is not written at once",
+		               body.n);
+	blob_path(&d, to);
+	if (!blobs_has(b, &d, body.n) && put_small(b, body, to, err) < 0)
+		return err_wrap(err, "blob %s", strrchr(to, '/') + 1);
+	*out = d;
+	return 0;
+}
+
+int blobs_verify(struct blobs *b, const struct digest *d, struct err *err)
+{
+	AUTO_FD int fd = -1;
+	char path[BLOB_PATH_CAP], aside[BLOB_PATH_CAP];
+	struct digest got;
+	uint64_t size;
+
+	if (blobs_fd(b, d, &fd, &size, err) < 0)
+		return -1;
+	blob_path(d, path);
+	if (hash_fd(fd, &got, &size, err) < 0)
+		return err_wrap(err, "blob %s", strrchr(path, '/') + 1);
+	if (digest_same(d, &got))
+		return 0;
+	FMT(aside, "tmp/corrupt-%s", strrchr(path, '/') + 1);
+	if (renameat(b->fd, path, b->fd, aside) < 0)
+		return err_errno(err, errno, "blob %s/%s is corrupt and cannot be moved aside",
+		                 b->dir, path);
+	return err_set(
+		err, ERR_CORRUPT,
+		"blob %s/%s does not hold what its name says; it is now %s/%s, fetch it again",
+		b->dir, path, b->dir, aside);
+}
+
+/* Exclusive, waited for: publishing takes milliseconds, collecting seconds. fd or -1. */
+static int gc_lock(struct blobs *b, struct err *err)
+{
+	AUTO_FD int fd = openat(b->fd, "gc.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int64_t until = clock_mono_ms() + BLOB_LOCK_MS;
+
+	if (fd < 0)
+		return err_errno(err, errno, "%s/gc.lock", b->dir);
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return err_errno(err, errno, "lock %s/gc.lock", b->dir);
+		if (clock_mono_ms() > until)
+			return err_set(err, ERR_BUSY, "%s/gc.lock has been held for %d s", b->dir,
+			               BLOB_LOCK_MS / 1000);
+		clock_sleep_ms(BLOB_LOCK_STEP_MS);
+	}
+	return TAKE_FD(fd);
+}
+
+int blobs_put_manifest(struct blobs *b, const struct manifest *m, struct digest *name,
+                       struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(MANIFEST_BYTES_MAX);
+	AUTO_FD int lock = -1;
+	char to[BLOB_PATH_CAP];
+	struct digest d;
+
+	manifest_write(m, &text, &d);
+	if (buf_check(&text, "the manifest", err) < 0)
+		return -1;
+	lock = gc_lock(b, err);
+	if (lock < 0)
+		return -1;
+	for (size_t i = 0; i < m->n; i++)
+		if (!blobs_has(b, &m->file[i].sha256, m->file[i].size))
+			return err_set(err, ERR_CONFLICT,
+			               "the blob of %s is not in %s: fetch it first",
+			               m->file[i].path, b->dir);
+	manifest_path(&d, to);
+	if (put_small(b, buf_view(&text), to, err) < 0)
+		return err_wrap(err, "%s", to);
+	*name = d;
+	return 0;
+}
+
+int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *name,
+                       struct manifest *m, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(MANIFEST_BYTES_MAX);
+	char path[BLOB_PATH_CAP];
+	struct digest d;
+
+	manifest_path(name, path);
+	if (fs_read(b->fd, path, &text, err) < 0)
+		return err_wrap(err, "%s/%s", b->dir, path);
+	d = hash_sha256(text.p, text.n);
+	if (!digest_same(&d, name))
+		return err_set(err, ERR_CORRUPT, "%s/%s does not hold what its name says", b->dir,
+		               path);
+	if (manifest_parse(m, a, buf_view(&text), err) < 0)
+		return err_wrap(err, "%s/%s", b->dir, path);
+	return 0;
+}
+
+int blobs_del_manifest(struct blobs *b, const struct digest *name, struct err *err)
+{
+	char path[BLOB_PATH_CAP];
+
+	manifest_path(name, path);
+	if (drop(b, path, err) < 0)
+		return -1;
+	return fs_sync_dir(b->fd, "manifests", err);
+}
+
+/* Calls fn for each name in a folder of the store; -1 of fn ends it. */
+static int each_name(struct blobs *b, const char *path,
+                     int (*fn)(void *arg, int dirfd, const char *name, struct err *err), void *arg,
+                     struct err *err)
+{
+	AUTO_FD int fd = fs_open_beneath(b->fd, path, O_RDONLY | O_DIRECTORY, 0, err);
+	DIR *d = NULL;
+	int rc = 0;
+
+	if (fd < 0)
+		return -1;
+	d = fdopendir(fd);
+	if (d == NULL)
+		return err_errno(err, errno, "%s/%s", b->dir, path);
+	fd = -1; /* it is d's now */
+	for (struct dirent *e = readdir(d); e != NULL && rc == 0; e = readdir(d))
+		if (e->d_name[0] != '.')
+			rc = fn(arg, dirfd(d), e->d_name, err);
+	(void)closedir(d);
+	return rc;
+}
+
+struct named { /* the digests that manifests name */
+	struct blobs *b;
+	struct digest *d;
+	size_t n, cap;
+};
+
+static int note_manifest(void *arg, int dirfd UNUSED, const char *name, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct named *set = arg;
+	struct manifest m;
+	struct digest d;
+
+	if (digest_parse(str_of(name), &d, err) < 0) {
+		err_clear(err); /* not one of ours; it names nothing */
+		return 0;
+	}
+	/* one that cannot be read ends the collection: what it names is not known */
+	if (blobs_get_manifest(set->b, a, &d, &m, err) < 0)
+		return -1;
+	if (set->n + m.n > set->cap) {
+		set->cap = MAX(set->cap * 2, set->n + m.n);
+		set->d = xrealloc(set->d, set->cap * sizeof(*set->d));
+	}
+	for (size_t i = 0; i < m.n; i++)
+		set->d[set->n++] = m.file[i].sha256;
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(struct digest));
+}
+
+struct sweep {
+	struct named *named; /* NULL: everything old goes (temporary files) */
+	int64_t before_s;
+	bool dry_run;
+	uint64_t files, bytes;
+};
+
+static int sweep_file(void *arg, int dirfd, const char *name, struct err *err)
+{
+	struct sweep *s = arg;
+	struct digest d;
+	struct stat st;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		return 0; /* gone, or not ours */
+	/* ctime: a blob that was just renamed into place is young whatever its content's time */
+	if (st.st_ctim.tv_sec > s->before_s)
+		return 0;
+	if (s->named != NULL) {
+		if (digest_parse(str_of(name), &d, err) < 0) {
+			err_clear(err);
+			return 0;
+		}
+		if (s->named->n > 0 &&
+		    bsearch(&d, s->named->d, s->named->n, sizeof(d), compare) != NULL)
+			return 0;
+	}
+	if (!s->dry_run && unlinkat(dirfd, name, 0) < 0)
+		return errno == ENOENT ? 0 : err_errno(err, errno, "remove %s", name);
+	s->files++;
+	s->bytes += (uint64_t)st.st_size;
+	return 0;
+}
+
+/* Temporary files: a fetch that is going on holds its file locked, and that covers its journal. */
+static int sweep_tmp(void *arg, int dirfd, const char *name, struct err *err)
+{
+	AUTO_FREE char *held = xstrdup(name);
+	AUTO_FD int fd = -1;
+
+	if (str_ends(str_of(name), ".journal"))
+		held[strlen(held) - strlen(".journal")] = '\0';
+	fd = openat(dirfd, held, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return 0;
+	return sweep_file(arg, dirfd, name, err);
+}
+
+struct fan { /* of blobs/sha256: two digits each */
+	struct blobs *b;
+	struct sweep *sweep;
+};
+
+static int sweep_fan(void *arg, int dirfd UNUSED, const char *name, struct err *err)
+{
+	struct fan *f = arg;
+	char path[BLOB_PATH_CAP];
+
+	if (strlen(name) != 2)
+		return 0;
+	FMT(path, "blobs/sha256/%s", name);
+	return each_name(f->b, path, sweep_file, f->sweep, err);
+}
+
+int blobs_gc(struct blobs *b, int64_t max_age_s, bool dry_run, uint64_t *files, uint64_t *bytes,
+             struct err *err)
+{
+	AUTO_FD int lock = gc_lock(b, err);
+	struct named named = {.b = b};
+	struct sweep s = {.before_s = clock_wall_ms() / 1000 - max_age_s, .dry_run = dry_run};
+	struct fan fan = {.b = b, .sweep = &s};
+	int rc;
+
+	if (lock < 0)
+		return -1;
+	rc = each_name(b, "manifests", note_manifest, &named, err);
+	if (rc == 0) {
+		if (named.n > 0)
+			qsort(named.d, named.n, sizeof(*named.d), compare);
+		s.named = &named;
+		rc = each_name(b, "blobs/sha256", sweep_fan, &fan, err);
+	}
+	if (rc == 0) {
+		s.named = NULL;
+		rc = each_name(b, "tmp", sweep_tmp, &s, err);
+	}
+	free(named.d);
+	if (rc < 0)
+		return err_wrap(err, "collect %s", b->dir);
+	*files = s.files;
+	*bytes = s.bytes;
+	return 0;
+}
+
+static int add_usage(void *arg, int dirfd, const char *name, struct err *err UNUSED)
+{
+	struct sweep *s = arg;
+	struct stat st;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)) {
+		s->files++;
+		s->bytes += (uint64_t)st.st_size;
+	}
+	return 0;
+}
+
+static int usage_fan(void *arg, int dirfd UNUSED, const char *name, struct err *err)
+{
+	struct fan *f = arg;
+	char path[BLOB_PATH_CAP];
+
+	if (strlen(name) != 2)
+		return 0;
+	FMT(path, "blobs/sha256/%s", name);
+	return each_name(f->b, path, add_usage, f->sweep, err);
+}
+
+int blobs_usage(struct blobs *b, uint64_t *files, uint64_t *bytes, struct err *err)
+{
+	struct sweep s = {0};
+	struct fan fan = {.b = b, .sweep = &s};
+
+	if (each_name(b, "blobs/sha256", usage_fan, &fan, err) < 0)
+		return err_wrap(err, "usage of %s", b->dir);
+	*files = s.files;
+	*bytes = s.bytes;
+	return 0;
+}
