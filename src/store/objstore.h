@@ -13,6 +13,7 @@
 #ifndef OBJSTORE_H
 #define OBJSTORE_H
 
+#include "base/fs.h"
 #include "base/hash.h"
 #include "io/client.h"
 #include "io/sigv4.h"
@@ -55,6 +56,12 @@ int objstore_put_file(struct objstore *os, const char *key, int fd, uint64_t siz
                       const struct digest *sha256, struct digest *sha256_out,
                       void (*progress)(void *arg, uint64_t bytes), void *arg,
                       const atomic_bool *cancel, struct err *err) MUST_CHECK;
+/* The same from a reader (as http_call.read), which is read to its end and must give `size` bytes
+ * (UINT64_MAX = until its end): what it refuses, even with its last call, is not stored. *info
+ * (may be NULL) is the new object; its etag is the MD5. */
+int objstore_put_stream(struct objstore *os, const char *key, uint64_t size,
+                        int (*read)(void *arg, void *p, size_t cap, size_t *n, struct err *err),
+                        void *arg, struct objstore_info *info, struct err *err) MUST_CHECK;
 /* Same content, new key, without moving bytes where the store can (hard link, server-side copy). */
 int objstore_copy(struct objstore *os, const char *from, const char *to, struct err *err) MUST_CHECK;
 int objstore_stat(struct objstore *os, const char *key, struct objstore_info *out,
@@ -79,8 +86,8 @@ int objstore_del(struct objstore *os, const char *key, struct err *err) MUST_CHE
 #define OBJSTORE_UPLOAD_CAP 64
 int objstore_parts_begin(struct objstore *os, const char *key, char id[OBJSTORE_UPLOAD_CAP],
                          struct err *err) MUST_CHECK;
-/* Bytes come from `read` (as http_call.read); size UINT64_MAX = until its end. Putting a number
- * again replaces it. etag: MD5 hex of the part. */
+/* Bytes come from `read` as in objstore_put_stream. Putting a number again replaces it; what fails
+ * leaves the one before. etag: MD5 hex of the part. */
 int objstore_parts_put(struct objstore *os, const char *key, const char *id, uint32_t number,
                        uint64_t size,
                        int (*read)(void *arg, void *p, size_t cap, size_t *n, struct err *err),

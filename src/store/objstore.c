@@ -1,0 +1,375 @@
+/* objstore.c - see objstore.h: the list of drivers, and what is checked for all of them. */
+#include "store/objstore_impl.h"
+
+static const struct objstore_ops *const drivers[] = {
+	&objstore_dir,
+
+	&objstore_mem, &objstore_fault, /* fault:<n>:<url> fails the n-th call of <url>'s store */
+};
+
+int objstore_open(struct objstore **out, const char *url, const struct objstore_env *env,
+                  struct err *err)
+{
+	static const struct objstore_env none;
+
+	for (size_t i = 0; i < COUNT(drivers); i++) {
+		size_t n = strlen(drivers[i]->scheme);
+		struct objstore *os = NULL;
+
+		if (strncmp(url, drivers[i]->scheme, n) != 0 || url[n] != ':')
+			continue;
+		if (drivers[i]->open(&os, url + n + 1, env == NULL ? &none : env, err) < 0)
+			return err_wrap(err, "object store %s", url);
+		assert(os != NULL && err->code == ERR_NONE);
+		os->ops = drivers[i];
+		os->url = xstrdup(url);
+		*out = os;
+		return 0;
+	}
+	return err_set(err, ERR_INVALID,
+	               "\"%s\" is no object store: write dir:/path or s3:https://host/bucket", url);
+}
+
+void objstore_close(struct objstore *os)
+{
+	if (os == NULL)
+		return;
+	free(os->url);
+	os->url = NULL;
+	os->ops->close(os);
+}
+
+int objstore_check_key(struct str key, struct err *err)
+{
+	if (key.n == 0 || key.n > OBJSTORE_KEY_MAX)
+		return err_set(err, ERR_INVALID, "a key has 1 to %d bytes, this one has %zu",
+		               OBJSTORE_KEY_MAX, key.n);
+	for (size_t i = 0; i < key.n; i++)
+		if ((unsigned char)key.p[i] < 0x20 || key.p[i] == 0x7f)
+			return err_set(err, ERR_INVALID, "a key has no control characters");
+	if (!fs_path_is_plain(key))
+		return err_set(
+			err, ERR_INVALID,
+			"\"%.*s\" is no key: its parts between '/' may not be empty, \".\" or "
+			"\"..\"",
+			STR_ARG(key));
+	return 0;
+}
+
+/* The contract of every driver, and the store and key in front of every error. */
+static int finish(struct objstore *os, int rc, const char *verb, const char *key, struct err *err)
+{
+	assert(rc == 0 || rc == -1);
+	assert((rc == 0) == (err->code == ERR_NONE));
+	if (rc == 0)
+		return 0;
+	atomic_fetch_add(&os->n_errors, 1);
+	return err_wrap(err, "%s %s in %s", verb, key, os->url);
+}
+
+static int begin(struct objstore *os, const char *verb, const char *key, struct err *err)
+{
+	assert(err->code == ERR_NONE);
+	atomic_fetch_add(&os->n_calls, 1);
+	if (objstore_check_key(str_of(key), err) < 0)
+		return finish(os, -1, verb, key, err);
+	return 0;
+}
+
+int objstore_get(struct objstore *os, const char *key, struct buf *out, struct err *err)
+{
+	if (begin(os, "get", key, err) < 0)
+		return -1;
+	return finish(os, os->ops->get(os, key, out, err), "get", key, err);
+}
+
+int objstore_put(struct objstore *os, const char *key, struct str body, struct err *err)
+{
+	int rc;
+
+	if (begin(os, "put", key, err) < 0)
+		return -1;
+	if (body.n > OBJSTORE_BODY_MAX)
+		rc = err_set(err, ERR_TOO_BIG, "%zu bytes at once, more than %zu", body.n,
+		             OBJSTORE_BODY_MAX);
+	else
+		rc = os->ops->put(os, key, body, err);
+	return finish(os, rc, "put", key, err);
+}
+
+int objstore_put_file(struct objstore *os, const char *key, int fd, uint64_t size,
+                      const struct digest *sha256, struct digest *sha256_out,
+                      void (*progress)(void *arg, uint64_t bytes), void *arg,
+                      const atomic_bool *cancel, struct err *err)
+{
+	struct objstore_file f = {
+		.fd = fd,
+		.size = size,
+		.want_sha256 = sha256 != NULL || sha256_out != NULL,
+		.expect = sha256,
+		.progress = progress,
+		.arg = arg,
+		.cancel = cancel,
+	};
+	struct digest got = {0};
+	int rc;
+
+	assert(fd >= 0 && size <= INT64_MAX);
+	if (begin(os, "put", key, err) < 0)
+		return -1;
+	rc = os->ops->put_file(os, key, &f, &got, err);
+	assert(rc < 0 || sha256 == NULL || digest_same(sha256, &got));
+	if (rc == 0 && sha256_out != NULL)
+		*sha256_out = got;
+	return finish(os, rc, "put", key, err);
+}
+
+int objstore_put_stream(struct objstore *os, const char *key, uint64_t size, objstore_read_fn *read,
+                        void *arg, struct objstore_info *info, struct err *err)
+{
+	struct objstore_info got = {0};
+	int rc;
+
+	if (begin(os, "put", key, err) < 0)
+		return -1;
+	rc = os->ops->put_stream(os, key, size, read, arg, &got, err);
+	assert(rc < 0 || size == UINT64_MAX || got.size == size);
+	if (rc == 0 && info != NULL)
+		*info = got;
+	return finish(os, rc, "put", key, err);
+}
+
+int objstore_copy(struct objstore *os, const char *from, const char *to, struct err *err)
+{
+	if (begin(os, "copy", from, err) < 0 || begin(os, "copy to", to, err) < 0)
+		return -1;
+	if (strcmp(from, to) == 0)
+		return 0;
+	return finish(os, os->ops->copy(os, from, to, err), "copy", from, err);
+}
+
+int objstore_stat(struct objstore *os, const char *key, struct objstore_info *out, struct err *err)
+{
+	struct objstore_info got = {0};
+	int rc;
+
+	if (begin(os, "stat", key, err) < 0)
+		return -1;
+	rc = os->ops->stat(os, key, &got, err);
+	if (rc == 0)
+		*out = got;
+	return finish(os, rc, "stat", key, err);
+}
+
+int objstore_read(struct objstore *os, const char *key, uint64_t first, uint64_t count,
+                  objstore_sink_fn *sink, void *arg, const atomic_bool *cancel, struct err *err)
+{
+	if (begin(os, "read", key, err) < 0)
+		return -1;
+	return finish(os, os->ops->read(os, key, first, count, sink, arg, cancel, err), "read", key,
+	              err);
+}
+
+int objstore_fd(struct objstore *os, const char *key, int *fd, struct objstore_info *info,
+                struct err *err)
+{
+	struct objstore_info got = {0};
+	int got_fd = -1, rc;
+
+	if (begin(os, "open", key, err) < 0)
+		return -1;
+	if (os->ops->fd == NULL)
+		rc = err_set(err, ERR_UNSUPPORTED, "this store has no files to be opened");
+	else
+		rc = os->ops->fd(os, key, &got_fd, &got, err);
+	if (rc == 0) {
+		*fd = got_fd;
+		*info = got;
+	}
+	return finish(os, rc, "open", key, err);
+}
+
+struct ordered { /* keys come in order, start with the prefix, after `after`: checked for all */
+	objstore_each_fn *each;
+	void *arg;
+	const char *prefix;
+	char last[OBJSTORE_KEY_MAX + 1];
+	size_t n;
+};
+
+static void check_order(void *arg, const char *key, const struct objstore_info *info)
+{
+	struct ordered *o = arg;
+
+	assert(str_starts(str_of(key), o->prefix) && strcmp(o->last, key) < 0);
+	copy_cut(o->last, sizeof(o->last), key);
+	o->n++;
+	o->each(o->arg, key, info);
+}
+
+int objstore_list(struct objstore *os, const char *prefix, const char *after, size_t max,
+                  objstore_each_fn *each, void *arg, bool *more, struct err *err)
+{
+	struct ordered o = {.each = each, .arg = arg, .prefix = prefix};
+	bool got = false;
+	int rc;
+
+	assert(max <= 1000 && err->code == ERR_NONE);
+	atomic_fetch_add(&os->n_calls, 1);
+	if (strlen(prefix) > OBJSTORE_KEY_MAX ||
+	    (after != NULL && strlen(after) > OBJSTORE_KEY_MAX)) {
+		rc = err_set(err, ERR_INVALID, "a prefix has at most %d bytes", OBJSTORE_KEY_MAX);
+	} else if (max == 0) {
+		rc = 0;
+	} else {
+		copy_cut(o.last, sizeof(o.last), after == NULL ? "" : after);
+		rc = os->ops->list(os, prefix, after, max, check_order, &o, &got, err);
+		assert(rc < 0 || o.n <= max);
+	}
+	if (rc == 0)
+		*more = got;
+	return finish(os, rc, "list", prefix, err);
+}
+
+int objstore_del(struct objstore *os, const char *key, struct err *err)
+{
+	if (begin(os, "delete", key, err) < 0)
+		return -1;
+	return finish(os, os->ops->del(os, key, err), "delete", key, err);
+}
+
+/* ---- parts -------------------------------------------------------------------------------------
+ */
+
+static int check_id(const char *id, struct err *err)
+{
+	size_t n = strlen(id);
+
+	if (n == 0 || n >= OBJSTORE_UPLOAD_CAP)
+		return err_set(err, ERR_NOT_FOUND, "there is no such upload");
+	return 0;
+}
+
+int objstore_parts_begin(struct objstore *os, const char *key, char id[OBJSTORE_UPLOAD_CAP],
+                         struct err *err)
+{
+	if (begin(os, "upload", key, err) < 0)
+		return -1;
+	return finish(os, os->ops->parts_begin(os, key, id, err), "upload", key, err);
+}
+
+int objstore_parts_put(struct objstore *os, const char *key, const char *id, uint32_t number,
+                       uint64_t size, objstore_read_fn *read, void *arg, char etag[80],
+                       struct err *err)
+{
+	int rc;
+
+	if (begin(os, "upload", key, err) < 0)
+		return -1;
+	if (number < 1 || number > OBJSTORE_PARTS_MAX)
+		rc = err_set(err, ERR_INVALID, "a part's number is 1 to %d", OBJSTORE_PARTS_MAX);
+	else if (check_id(id, err) < 0)
+		rc = -1;
+	else
+		rc = os->ops->parts_put(os, key, id, number, size, read, arg, etag, err);
+	return finish(os, rc, "upload", key, err);
+}
+
+int objstore_parts_end(struct objstore *os, const char *key, const char *id,
+                       const struct objstore_part *parts, size_t n, struct objstore_info *info,
+                       struct err *err)
+{
+	struct objstore_info got = {0};
+	int rc = 0;
+
+	if (begin(os, "complete", key, err) < 0)
+		return -1;
+	if (n == 0 || n > OBJSTORE_PARTS_MAX)
+		rc = err_set(err, ERR_INVALID, "InvalidPart: an object has 1 to %d parts",
+		             OBJSTORE_PARTS_MAX);
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		if (parts[i].number < 1 || parts[i].number > OBJSTORE_PARTS_MAX)
+			rc = err_set(err, ERR_INVALID, "InvalidPart: there is no part %" PRIu32,
+			             parts[i].number);
+		else if (i > 0 && parts[i].number <= parts[i - 1].number)
+			rc = err_set(err, ERR_INVALID,
+			             "InvalidPartOrder: part %" PRIu32
+			             " stands after part %" PRIu32,
+			             parts[i].number, parts[i - 1].number);
+	}
+	if (rc == 0)
+		rc = check_id(id, err);
+	if (rc == 0)
+		rc = os->ops->parts_end(os, key, id, parts, n, &got, err);
+	if (rc == 0 && info != NULL)
+		*info = got;
+	return finish(os, rc, "complete", key, err);
+}
+
+int objstore_parts_abort(struct objstore *os, const char *key, const char *id, struct err *err)
+{
+	int rc;
+
+	if (begin(os, "abort", key, err) < 0)
+		return -1;
+	rc = check_id(id, err) < 0 ? -1 : os->ops->parts_abort(os, key, id, err);
+	return finish(os, rc, "abort", key, err);
+}
+
+int objstore_sweep(struct objstore *os, int64_t max_age_s, uint64_t *removed, struct err *err)
+{
+	uint64_t n = 0;
+	int rc;
+
+	assert(max_age_s >= 0 && err->code == ERR_NONE);
+	rc = os->ops->sweep(os, max_age_s, &n, err);
+	if (rc == 0)
+		*removed = n;
+	return finish(os, rc, "sweep", "uploads", err);
+}
+
+void objstore_etag_begin(struct objstore_etag *e)
+{
+	e->md5 = hash_new(HASH_MD5);
+	e->n = 0;
+}
+
+int objstore_etag_add(struct objstore_etag *e, const char *etag, struct err *err)
+{
+	uint8_t md5[16];
+	struct err bad = {0};
+
+	if (hex_decode(str_of(etag), md5, sizeof(md5), &bad) < 0)
+		return err_set(err, ERR_INVALID, "InvalidPart: \"%.40s\" is no part's ETag", etag);
+	hash_add(e->md5, md5, sizeof(md5));
+	e->n++;
+	return 0;
+}
+
+void objstore_etag_end(struct objstore_etag *e, char out[80])
+{
+	uint8_t md5[HASH_SHA256_LEN];
+	char hex[33];
+
+	(void)hash_end(e->md5, md5);
+	hash_free(TAKE(e->md5));
+	hex_encode(md5, 16, hex);
+	fmt_fixed(out, 80, "%s-%zu", hex, e->n);
+}
+
+int objstore_counted_read(struct objstore_counted *c, void *p, size_t cap, size_t *n,
+                          struct err *err)
+{
+	if (c->read(c->arg, p, cap, n, err) < 0)
+		return -1;
+	assert(*n <= cap);
+	c->seen += *n;
+	if (c->size == UINT64_MAX)
+		return 0;
+	if (c->seen > c->size || (*n == 0 && c->seen < c->size))
+		return err_set(err, ERR_INVALID,
+		               "IncompleteBody: %" PRIu64 " bytes were announced, %s%" PRIu64
+		               " came",
+		               c->size, c->seen > c->size ? "at least " : "", c->seen);
+	return 0;
+}

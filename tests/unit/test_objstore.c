@@ -1,0 +1,640 @@
+/*
+ * test_objstore.c - one suite over every driver: mem, dir (on disk and without xattrs in tmpfs
+ * where it is there), fault around both, and a real S3 when STOKER_TEST_S3 names one.
+ */
+#include "unit.h"
+
+#include "base/clock.h"
+#include "store/objstore_impl.h"
+
+#include <dirent.h>
+#include <sys/xattr.h>
+
+#define KEYS_MAX 64
+
+static char folder[64];
+
+struct source { /* a reader over bytes that can be told to misbehave */
+	struct str left;
+	size_t step;
+	bool fail_at_end;
+};
+
+static int pull(void *arg, void *p, size_t cap, size_t *n, struct err *err)
+{
+	struct source *s = arg;
+
+	*n = MIN(MIN(cap, s->step), s->left.n);
+	if (*n == 0 && s->fail_at_end)
+		return err_set(err, ERR_INVALID, "BadDigest: refused at the end");
+	memcpy(p, s->left.p, *n);
+	s->left = str_skip(s->left, *n);
+	return 0;
+}
+
+static int gather(void *arg, const void *p, size_t n, struct err *err UNUSED)
+{
+	buf_add(arg, p, n);
+	return 0;
+}
+
+static char *pattern(size_t n, unsigned seed)
+{
+	char *p = xmalloc(n + 1);
+
+	for (size_t i = 0; i < n; i++) {
+		seed = seed * 1664525U + 1013904223U;
+		p[i] = (char)(seed >> 24);
+	}
+	p[n] = '\0';
+	return p;
+}
+
+static int make_file(const void *p, size_t n)
+{
+	char path[] = "/tmp/stoker-objstore-file-XXXXXX";
+	int fd = mkostemp(path, O_CLOEXEC);
+	struct err err = {0};
+
+	assert_true(fd >= 0);
+	(void)unlink(path);
+	assert_ok(fs_write_all(fd, p, n, &err), &err);
+	return fd;
+}
+
+static void same_object(struct objstore *os, const char *key, const char *want, size_t n)
+{
+	AUTO_BUF struct buf got = BUF_INIT((size_t)64 << 20);
+	struct objstore_info info;
+	struct err err = {0};
+
+	assert_ok(objstore_get(os, key, &got, &err), &err);
+	assert_int_equal(got.n, n);
+	assert_memory_equal(got.p == NULL ? "" : got.p, want, n);
+	assert_ok(objstore_stat(os, key, &info, &err), &err);
+	assert_int_equal(info.size, n);
+	assert_true(info.etag[0] != '\0' && info.modified_ms > 0);
+}
+
+/* ---- the suite ---------------------------------------------------------------------------------
+ */
+
+static void suite_missing(struct objstore *os)
+{
+	AUTO_BUF struct buf b = BUF_INIT(100);
+	struct objstore_info info;
+	struct err err = {0};
+	bool more = true;
+
+	assert_err(objstore_get(os, "s/none", &b, &err), &err, ERR_NOT_FOUND, "get s/none in ");
+	assert_err(objstore_stat(os, "s/none", &info, &err), &err, ERR_NOT_FOUND, "s/none");
+	assert_err(objstore_read(os, "s/none", 0, 1, gather, &b, NULL, &err), &err, ERR_NOT_FOUND,
+	           "");
+	assert_err(objstore_copy(os, "s/none", "s/new", &err), &err, ERR_NOT_FOUND, "s/none");
+	assert_ok(objstore_del(os, "s/none", &err), &err);
+	assert_ok(objstore_del(os, "s/none/deeper", &err), &err);
+	assert_ok(objstore_list(os, "s/", NULL, 10, NULL, NULL, &more, &err), &err);
+	assert_false(more);
+	assert_int_equal(b.n, 0);
+}
+
+static void suite_put_get(struct objstore *os)
+{
+	AUTO_BUF struct buf b = BUF_INIT(100), small = BUF_INIT(2);
+	struct objstore_info info;
+	struct err err = {0};
+
+	assert_ok(objstore_put(os, "s/a", STR_LIT("hello"), &err), &err);
+	same_object(os, "s/a", "hello", 5);
+	assert_ok(objstore_stat(os, "s/a", &info, &err), &err);
+	assert_string_equal(info.etag, "5d41402abc4b2a76b9719d911017c592");
+	assert_ok(objstore_put(os, "s/a", STR_LIT("other"), &err), &err);
+	same_object(os, "s/a", "other", 5);
+	assert_err(objstore_get(os, "s/a", &small, &err), &err, ERR_TOO_BIG, "");
+	assert_ok(objstore_put(os, "s/empty", STR_LIT(""), &err), &err);
+	same_object(os, "s/empty", "", 0);
+
+	assert_ok(objstore_read(os, "s/a", 1, 3, gather, &b, NULL, &err), &err);
+	assert_true(str_eq(buf_view(&b), "the"));
+	assert_ok(objstore_read(os, "s/a", 5, 0, gather, &b, NULL, &err), &err);
+	assert_err(objstore_read(os, "s/a", 4, 2, gather, &b, NULL, &err), &err, ERR_RANGE, "s/a");
+	assert_err(objstore_read(os, "s/a", 6, 1, gather, &b, NULL, &err), &err, ERR_RANGE, "s/a");
+
+	assert_ok(objstore_copy(os, "s/a", "s/deep/er/copy", &err), &err);
+	assert_ok(objstore_copy(os, "s/a", "s/deep/er/copy", &err), &err);
+	assert_ok(objstore_del(os, "s/a", &err), &err);
+	same_object(os, "s/deep/er/copy", "other", 5);
+	assert_ok(objstore_del(os, "s/deep/er/copy", &err), &err);
+	assert_ok(objstore_del(os, "s/empty", &err), &err);
+	assert_err(objstore_stat(os, "s/a", &info, &err), &err, ERR_NOT_FOUND, "");
+}
+
+static void suite_keys(struct objstore *os)
+{
+	static const char *const bad[] = {"",   "/a",     "a/",   "a//b", ".",
+	                                  "..", "a/../b", "a\nb", "a\x7f"};
+	AUTO_FREE char *longest = pattern(OBJSTORE_KEY_MAX + 1, 1);
+	struct err err = {0};
+
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		if (objstore_put(os, bad[i], STR_LIT("x"), &err) == 0)
+			fail_msg("key \"%s\" was taken", bad[i]);
+		assert_int_equal(err.code, ERR_INVALID);
+		err_clear(&err);
+	}
+	memset(longest, 'k', OBJSTORE_KEY_MAX + 1);
+	for (size_t i = 100; i < OBJSTORE_KEY_MAX; i += 100)
+		longest[i] = '/';
+	assert_err(objstore_put(os, longest, STR_LIT("x"), &err), &err, ERR_INVALID, "1024");
+	longest[OBJSTORE_KEY_MAX] = '\0';
+	assert_ok(objstore_put(os, longest, STR_LIT("x"), &err), &err);
+	same_object(os, longest, "x", 1);
+	assert_ok(objstore_del(os, longest, &err), &err);
+	assert_ok(objstore_put(os, "s/\xc3\xa9 +%&?#=\"<>", STR_LIT("odd"), &err), &err);
+	same_object(os, "s/\xc3\xa9 +%&?#=\"<>", "odd", 3);
+	assert_ok(objstore_del(os, "s/\xc3\xa9 +%&?#=\"<>", &err), &err);
+}
+
+struct progress {
+	uint64_t last;
+	unsigned calls;
+};
+
+static void on_progress(void *arg, uint64_t bytes)
+{
+	struct progress *p = arg;
+
+	assert_true(bytes >= p->last);
+	p->last = bytes;
+	p->calls++;
+}
+
+static void suite_put_file(struct objstore *os, size_t n)
+{
+	AUTO_FREE char *body = pattern(n, 7);
+	AUTO_FD int fd = make_file(body, n);
+	struct digest want = hash_sha256(body, n), got = {0}, wrong = want;
+	atomic_bool cancel = true;
+	struct progress p = {0};
+	struct objstore_info info;
+	struct err err = {0};
+
+	wrong.b[0] ^= 1;
+	assert_err(objstore_put_file(os, "s/f", fd, n, &wrong, &got, NULL, NULL, NULL, &err), &err,
+	           ERR_CORRUPT, "s/f");
+	assert_err(objstore_put_file(os, "s/f", fd, n, NULL, NULL, NULL, NULL, &cancel, &err), &err,
+	           ERR_CANCELED, "");
+	if (objstore_put_file(os, "s/f", fd, n + 1, &want, NULL, NULL, NULL, NULL, &err) == 0)
+		fail_msg("a file that is too short was stored");
+	err_clear(&err);
+	assert_err(objstore_stat(os, "s/f", &info, &err), &err, ERR_NOT_FOUND, "");
+
+	assert_ok(objstore_put_file(os, "s/f", fd, n, &want, &got, on_progress, &p, NULL, &err),
+	          &err);
+	assert_true(digest_same(&want, &got));
+	assert_true(n == 0 || (p.calls > 0 && p.last == n));
+	same_object(os, "s/f", body, n);
+	assert_ok(objstore_put_file(os, "s/f", fd, n, NULL, NULL, NULL, NULL, NULL, &err), &err);
+	same_object(os, "s/f", body, n);
+	assert_ok(objstore_del(os, "s/f", &err), &err);
+}
+
+static void suite_stream(struct objstore *os)
+{
+	AUTO_FREE char *body = pattern(3 << 20, 9);
+	struct str whole = str_n(body, 3 << 20);
+	struct objstore_info info;
+	struct err err = {0};
+	struct source s = {.left = whole, .step = 70001};
+	char hex[33];
+	uint8_t md5[16];
+
+	assert_ok(objstore_put_stream(os, "s/st", whole.n, pull, &s, &info, &err), &err);
+	hash_md5(whole.p, whole.n, md5);
+	hex_encode(md5, 16, hex);
+	assert_string_equal(info.etag, hex);
+	same_object(os, "s/st", body, whole.n);
+
+	s = (struct source){.left = whole, .step = 100000};
+	assert_err(objstore_put_stream(os, "s/st2", whole.n + 1, pull, &s, NULL, &err), &err,
+	           ERR_INVALID, "IncompleteBody");
+	s = (struct source){.left = whole, .step = 100000};
+	assert_err(objstore_put_stream(os, "s/st2", whole.n - 1, pull, &s, NULL, &err), &err,
+	           ERR_INVALID, "IncompleteBody");
+	s = (struct source){.left = whole, .step = 100000, .fail_at_end = true};
+	assert_err(objstore_put_stream(os, "s/st2", whole.n, pull, &s, NULL, &err), &err,
+	           ERR_INVALID, "BadDigest");
+	assert_err(objstore_stat(os, "s/st2", &info, &err), &err, ERR_NOT_FOUND, "");
+	assert_ok(objstore_del(os, "s/st", &err), &err);
+}
+
+struct keys {
+	char key[KEYS_MAX][80];
+	size_t n;
+};
+
+static void note(void *arg, const char *key, const struct objstore_info *info)
+{
+	struct keys *k = arg;
+
+	assert_true(k->n < KEYS_MAX && info->size == 1 && info->etag[0] != '\0');
+	FMT(k->key[k->n++], "%s", key);
+}
+
+static void list_all(struct objstore *os, const char *prefix, size_t page, struct keys *out)
+{
+	struct err err = {0};
+	bool more = true;
+
+	out->n = 0;
+	while (more) {
+		size_t before = out->n;
+		char after[80];
+
+		FMT(after, "%s", before == 0 ? "" : out->key[before - 1]);
+		assert_ok(objstore_list(os, prefix, before == 0 ? NULL : after, page, note, out,
+		                        &more, &err),
+		          &err);
+		assert_true(!more || out->n == before + page);
+	}
+}
+
+static void suite_list(struct objstore *os)
+{
+	/* in the order of bytes: '-' '.' '/' '0' */
+	static const char *const keys[] = {
+		"l/a-b", "l/a.b",  "l/a/1", "l/a/b/c",    "l/a/b/d",
+		"l/a0",  "l/ab/x", "l/b",   "l/\xc3\xa9", "l2/x",
+	};
+	struct err err = {0};
+	struct keys got;
+	bool more = true;
+
+	for (size_t i = COUNT(keys); i-- > 0;)
+		assert_ok(objstore_put(os, keys[i], STR_LIT("1"), &err), &err);
+	for (size_t page = 1; page <= COUNT(keys) + 1; page++) {
+		list_all(os, "l", page, &got);
+		assert_int_equal(got.n, COUNT(keys));
+		for (size_t i = 0; i < got.n; i++)
+			assert_string_equal(got.key[i], keys[i]);
+	}
+	list_all(os, "l/a", 2, &got);
+	assert_int_equal(got.n, 7);
+	list_all(os, "l/a/", 2, &got);
+	assert_int_equal(got.n, 3);
+	list_all(os, "l/a/b/c", 2, &got);
+	assert_int_equal(got.n, 1);
+	list_all(os, "l/a/b/cc", 2, &got);
+	assert_int_equal(got.n, 0);
+	list_all(os, "l//", 2, &got);
+	assert_int_equal(got.n, 0);
+	got.n = 0; /* after: a name that is no key, and one inside a folder */
+	assert_ok(objstore_list(os, "l/", "l/a/b", 1, note, &got, &more, &err), &err);
+	assert_string_equal(got.key[0], "l/a/b/c");
+	assert_true(more);
+	got.n = 0;
+	assert_ok(objstore_list(os, "l/", "l/a/zz", 1, note, &got, &more, &err), &err);
+	assert_string_equal(got.key[0], "l/a0");
+	for (size_t i = 0; i < COUNT(keys); i++)
+		assert_ok(objstore_del(os, keys[i], &err), &err);
+	list_all(os, "l", 5, &got);
+	assert_int_equal(got.n, 0);
+}
+
+static void put_part(struct objstore *os, const char *key, const char *id, uint32_t number,
+                     struct str body, bool sized, struct objstore_part *out)
+{
+	struct source s = {.left = body, .step = 1 << 20};
+	struct err err = {0};
+
+	out->number = number;
+	assert_ok(objstore_parts_put(os, key, id, number, sized ? body.n : UINT64_MAX, pull, &s,
+	                             out->etag, &err),
+	          &err);
+}
+
+static void suite_parts(struct objstore *os, bool sized)
+{
+	enum { PART = 5 << 20, TAIL = 1234 };
+	AUTO_FREE char *body = pattern(2 * PART + TAIL, 3);
+	struct objstore_part part[3], wrong[3];
+	struct objstore_info info;
+	struct source bad = {.left = str_n(body, PART), .step = 1 << 20, .fail_at_end = true};
+	char id[OBJSTORE_UPLOAD_CAP], etag[80];
+	struct err err = {0};
+	struct keys got;
+
+	assert_ok(objstore_parts_begin(os, "p/x", id, &err), &err);
+	/* out of order, the second twice, and once in vain */
+	put_part(os, "p/x", id, 3, str_n(body + 2 * PART, TAIL), sized, &part[2]);
+	put_part(os, "p/x", id, 2, str_n(body, PART), sized, &part[1]);
+	put_part(os, "p/x", id, 1, str_n(body, PART), sized, &part[0]);
+	put_part(os, "p/x", id, 2, str_n(body + PART, PART), sized, &part[1]);
+	if (objstore_parts_put(os, "p/x", id, 1, PART, pull, &bad, etag, &err) == 0)
+		fail_msg("a refused part was stored");
+	err_clear(&err);
+	list_all(os, "p", 10, &got);
+	assert_int_equal(got.n, 0); /* invisible */
+	memcpy(wrong, part, sizeof(part));
+	memset(wrong[1].etag, '0', 32);
+	assert_err(objstore_parts_end(os, "p/x", id, wrong, 3, &info, &err), &err, ERR_INVALID,
+	           "InvalidPart");
+	wrong[1] = part[0];
+	assert_err(objstore_parts_end(os, "p/x", id, wrong, 3, &info, &err), &err, ERR_INVALID,
+	           "InvalidPartOrder");
+	assert_ok(objstore_parts_end(os, "p/x", id, part, 3, &info, &err), &err);
+	assert_int_equal(info.size, 2 * PART + TAIL);
+	assert_true(str_ends(str_of(info.etag), "-3"));
+	same_object(os, "p/x", body, 2 * PART + TAIL);
+	assert_ok(objstore_del(os, "p/x", &err), &err);
+
+	assert_ok(objstore_parts_begin(os, "p/x", id, &err), &err);
+	put_part(os, "p/x", id, 1, str_n(body, PART), sized, &part[0]);
+	assert_ok(objstore_parts_abort(os, "p/x", id, &err), &err);
+	assert_err(objstore_parts_end(os, "p/x", id, part, 1, &info, &err), &err, ERR_NOT_FOUND,
+	           "");
+	assert_err(objstore_stat(os, "p/x", &info, &err), &err, ERR_NOT_FOUND, "");
+}
+
+static void suite(struct objstore *os)
+{
+	suite_missing(os);
+	suite_put_get(os);
+	suite_keys(os);
+	suite_put_file(os, 0);
+	suite_put_file(os, 1000);
+	suite_put_file(os, ((size_t)20 << 20) + 17);
+	suite_stream(os);
+	suite_list(os);
+	suite_parts(os, true);
+	suite_parts(os, false);
+}
+
+/* ---- drivers -----------------------------------------------------------------------------------
+ */
+
+static struct objstore *open_url(const char *url)
+{
+	struct objstore *os = NULL;
+	struct err err = {0};
+
+	assert_ok(objstore_open(&os, url, NULL, &err), &err);
+	return os;
+}
+
+static void objstore_mem_conforms(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *os = open_url("mem:");
+
+	suite(os);
+}
+
+static void dir_url(const char *prefix, const char *name, char url[256])
+{
+	fmt_fixed(url, 256, "%sdir:%s/%s", prefix, folder, name);
+}
+
+static void objstore_dir_conforms(void **state UNUSED)
+{
+	char url[256];
+
+	dir_url("", "conforms", url);
+	{
+		AUTO_OBJSTORE struct objstore *os = open_url(url);
+
+		suite(os);
+	}
+	{ /* nothing was left: neither folders nor temporary files */
+		char path[256];
+		DIR *d;
+		int n = 0;
+
+		FMT(path, "%s/conforms", folder);
+		d = opendir(path);
+		assert_non_null(d);
+		for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+			n += e->d_name[0] != '.';
+		(void)closedir(d);
+		assert_int_equal(n, 0);
+		FMT(path, "%s/conforms/.tmp", folder);
+		assert_int_equal(rmdir(path), 0);
+	}
+}
+
+static void objstore_fault_conforms(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *os = open_url("fault:0:mem:");
+
+	suite(os);
+}
+
+static void objstore_dir_excludes_file_and_folder(void **state UNUSED)
+{
+	char url[256];
+	AUTO_OBJSTORE struct objstore *os = NULL;
+	struct err err = {0};
+	struct objstore_info info;
+
+	dir_url("", "both", url);
+	os = open_url(url);
+	assert_ok(objstore_put(os, "a/b", STR_LIT("1"), &err), &err);
+	assert_err(objstore_put(os, "a", STR_LIT("1"), &err), &err, ERR_CONFLICT, "below \"a/\"");
+	assert_err(objstore_put(os, "a/b/c", STR_LIT("1"), &err), &err, ERR_CONFLICT, "\"b\"");
+	assert_err(objstore_stat(os, "a", &info, &err), &err, ERR_NOT_FOUND, "");
+	assert_err(objstore_stat(os, "a/b/c", &info, &err), &err, ERR_NOT_FOUND, "");
+	assert_ok(objstore_del(os, "a", &err), &err);
+	assert_ok(objstore_del(os, "a/b/c", &err), &err);
+	assert_ok(objstore_del(os, "a/b", &err), &err);
+	assert_ok(objstore_put(os, "a", STR_LIT("1"), &err),
+	          &err); /* the folder went with its last key */
+	assert_err(objstore_put(os, ".tmp/x", STR_LIT("1"), &err), &err, ERR_INVALID, ".tmp");
+	assert_err(objstore_put(os, ".tmp", STR_LIT("1"), &err), &err, ERR_INVALID, ".tmp");
+	assert_ok(objstore_put(os, ".tmpx", STR_LIT("1"), &err), &err);
+}
+
+static void objstore_dir_follows_no_link(void **state UNUSED)
+{
+	AUTO_BUF struct buf b = BUF_INIT(100);
+	char url[256], path[256];
+	AUTO_OBJSTORE struct objstore *os = NULL;
+	struct err err = {0};
+	struct keys got;
+
+	dir_url("", "links", url);
+	os = open_url(url);
+	FMT(path, "%s/links/out", folder);
+	assert_int_equal(symlink("/etc", path), 0);
+	FMT(path, "%s/links/file", folder);
+	assert_int_equal(symlink("/etc/passwd", path), 0);
+	if (objstore_get(os, "out/passwd", &b, &err) == 0 ||
+	    objstore_get(os, "file", &b, &(struct err){0}) == 0)
+		fail_msg("a link was followed");
+	err_clear(&err);
+	assert_err(objstore_put(os, "out/x", STR_LIT("1"), &err), &err, ERR_CONFLICT, "out");
+	list_all(os, "", 10, &got);
+	assert_int_equal(got.n, 0);
+}
+
+/* An ETag lives as long as the content that it was made for. */
+static void objstore_dir_etag_of_changed_file(void **state UNUSED)
+{
+	char url[256], path[256];
+	AUTO_OBJSTORE struct objstore *os = NULL;
+	struct objstore_info before, after;
+	struct err err = {0};
+
+	dir_url("", "etag", url);
+	os = open_url(url);
+	assert_ok(objstore_put(os, "k", STR_LIT("hello"), &err), &err);
+	assert_ok(objstore_stat(os, "k", &before, &err), &err);
+	FMT(path, "%s/etag/k", folder);
+	{
+		AUTO_FD int fd = open(path, O_WRONLY | O_CLOEXEC);
+		struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000}};
+
+		assert_ok(fs_write_all(fd, "jello", 5, &err), &err);
+		assert_int_equal(futimens(fd, t), 0);
+	}
+	assert_ok(objstore_stat(os, "k", &after, &err), &err);
+	assert_string_not_equal(before.etag, after.etag);
+	(void)setxattr(path, "user.stoker.etag", "\"><script> 5 1000000000000", 25, 0);
+	assert_ok(objstore_stat(os, "k", &after, &err), &err);
+	assert_null(strchr(after.etag, '<'));
+}
+
+static void objstore_dir_sweeps(void **state UNUSED)
+{
+	char url[256], id[OBJSTORE_UPLOAD_CAP];
+	AUTO_OBJSTORE struct objstore *os = NULL;
+	struct objstore_part part;
+	struct objstore_info info;
+	struct err err = {0};
+	uint64_t removed = 9;
+
+	dir_url("", "sweep", url);
+	os = open_url(url);
+	assert_ok(objstore_parts_begin(os, "k", id, &err), &err);
+	put_part(os, "k", id, 1, STR_LIT("x"), true, &part);
+	assert_ok(objstore_sweep(os, 3600, &removed, &err), &err);
+	assert_int_equal(removed, 0);
+	assert_ok(objstore_sweep(os, 0, &removed, &err), &err);
+	assert_int_equal(removed, 1);
+	assert_err(objstore_parts_end(os, "k", id, &part, 1, &info, &err), &err, ERR_NOT_FOUND,
+	           "NoSuchUpload");
+	assert_err(objstore_parts_abort(os, "k", "../../x", &err), &err, ERR_NOT_FOUND,
+	           "NoSuchUpload");
+	assert_err(objstore_parts_abort(os, "k", "", &err), &err, ERR_NOT_FOUND, "upload");
+}
+
+/* Clients that cut a file as all do: no byte is written twice. Others: copied together. */
+static void objstore_dir_parts_of_other_sizes(void **state UNUSED)
+{
+	enum { A = 6 << 20, B = 5 << 20 };
+	AUTO_FREE char *body = pattern(A + B + A, 5);
+	char url[256], id[OBJSTORE_UPLOAD_CAP];
+	AUTO_OBJSTORE struct objstore *os = NULL;
+	struct objstore_part part[3];
+	struct objstore_info info;
+	struct err err = {0};
+
+	dir_url("", "sizes", url);
+	os = open_url(url);
+	assert_ok(objstore_parts_begin(os, "k", id, &err), &err);
+	put_part(os, "k", id, 10, str_n(body, A), true, &part[0]);
+	put_part(os, "k", id, 20, str_n(body + A, B), true, &part[1]);
+	put_part(os, "k", id, 21, str_n(body + A + B, A), true, &part[2]);
+	assert_ok(objstore_parts_end(os, "k", id, part, 3, &info, &err), &err);
+	same_object(os, "k", body, A + B + A);
+	/* more parts than are wanted */
+	assert_ok(objstore_parts_begin(os, "k2", id, &err), &err);
+	put_part(os, "k2", id, 1, str_n(body, A), true, &part[0]);
+	put_part(os, "k2", id, 2, str_n(body, A), true, &part[1]);
+	assert_ok(objstore_parts_end(os, "k2", id, part, 1, &info, &err), &err);
+	same_object(os, "k2", body, A);
+}
+
+static void objstore_bad_urls(void **state UNUSED)
+{
+	static const char *const bad[] = {
+		"",       "dir",    "dir:",         "dir:relative", "mem:x",
+		"ftp:/x", "fault:", "fault:x:mem:", "fault:1:no:",
+	};
+
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		struct objstore *os = NULL;
+		struct err err = {0};
+
+		assert_row(objstore_open(&os, bad[i], NULL, &err) < 0, bad[i]);
+		assert_row(err.code == ERR_INVALID && os == NULL, bad[i]);
+	}
+}
+
+static int some_calls(struct objstore *os, struct err *err)
+{
+	AUTO_BUF struct buf b = BUF_INIT(100);
+	struct source s = {.left = STR_LIT("abc"), .step = 2};
+	struct objstore_part part = {.number = 1};
+	char id[OBJSTORE_UPLOAD_CAP];
+	struct objstore_info info;
+
+	if (objstore_put(os, "from", STR_LIT("x"), err) < 0 ||
+	    objstore_get(os, "from", &b, err) < 0 || objstore_copy(os, "from", "to", err) < 0 ||
+	    objstore_del(os, "from", err) < 0 || objstore_stat(os, "to", &info, err) < 0 ||
+	    objstore_read(os, "to", 0, 1, gather, &b, NULL, err) < 0 ||
+	    objstore_parts_begin(os, "up", id, err) < 0 ||
+	    objstore_parts_put(os, "up", id, 1, 3, pull, &s, part.etag, err) < 0)
+		return -1;
+	return objstore_parts_end(os, "up", id, &part, 1, &info, err);
+}
+
+static void objstore_every_call_can_fail(void **state UNUSED)
+{
+	for (int n = 1;; n++) {
+		AUTO_OBJSTORE struct objstore *os = NULL;
+		struct err err = {0};
+		char url[256], front[32];
+
+		FMT(front, "fault:%d:", n);
+		dir_url(front, "fails", url);
+		os = open_url(url);
+		if (some_calls(os, &err) == 0) {
+			assert_int_equal(n, 10); /* nine calls, nine failures, then success */
+			return;
+		}
+		assert_true(err_info(&err)->retry);
+		assert_non_null(strstr(err.msg, "fault:")); /* the message says where */
+	}
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(objstore_bad_urls),
+	cmocka_unit_test(objstore_mem_conforms),
+	cmocka_unit_test(objstore_dir_conforms),
+	cmocka_unit_test(objstore_fault_conforms),
+	cmocka_unit_test(objstore_dir_excludes_file_and_folder),
+	cmocka_unit_test(objstore_dir_follows_no_link),
+	cmocka_unit_test(objstore_dir_etag_of_changed_file),
+	cmocka_unit_test(objstore_dir_sweeps),
+	cmocka_unit_test(objstore_dir_parts_of_other_sizes),
+	cmocka_unit_test(objstore_every_call_can_fail),
+};
+
+static int set_up(void **state UNUSED)
+{
+	FMT(folder, "/tmp/stoker-objstore-XXXXXX");
+	return mkdtemp(folder) == NULL ? -1 : 0;
+}
+
+static int tear_down(void **state UNUSED)
+{
+	struct err err = {0};
+
+	return fs_remove_tree(AT_FDCWD, folder, &err);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
