@@ -50,6 +50,7 @@ int source_open(struct source **out, const char *url, const struct source_option
 void source_close(struct source *s);
 DEFINE_CLEANUP(struct source, source_close)
 #define AUTO_SOURCE CLEANUP(source_close_p)
+const char *source_name(const struct source *s); /* its URL without query, for messages */
 /* Resolves and lists; `revision` (may be NULL) asks for one that was frozen before. Errors name the
  * source and say what to do: ERR_AUTH "401 ... set auth_secret_name", ERR_NOT_FOUND, ERR_INVALID
  * when the filter leaves nothing. */

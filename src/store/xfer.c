@@ -1,0 +1,693 @@
+/*
+ * xfer.c - one file over several streams.
+ *
+ * Small files, files in memory and sources without ranges go over one stream that hashes what it
+ * writes. Others are cut into parts: stream threads take the lowest part that is wanted and write
+ * at its offset; the hasher reads back behind the contiguous front, so hashing overlaps fetching
+ * and covers what an earlier try had written; the syncer makes finished parts durable now and then;
+ * the caller's thread waits, reports progress and decides how many streams there shall be.
+ *
+ * One lock (struct xfer.lock) guards the part table; it is never held across I/O, except for the
+ * 20 bytes that note a part in the journal.
+ */
+#include "store/xfer_impl.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+
+#include <linux/magic.h>
+#include <pthread.h>
+#include <sys/vfs.h>
+
+#define STREAMS_DEFAULT 4
+#define PARTS_WANTED 96 /* so many parts, if their limits allow: a short tail for the hasher */
+#define PLAIN_MAX (2 * XFER_PART_MIN)
+#define HASH_CHUNK ((size_t)256 << 10) /* stays in the second-level cache */
+#define SYNC_BYTES ((uint64_t)512 << 20)
+#define TRIES 6
+#define GAIN_BYTES ((uint64_t)1 << 20) /* a try that brought so much does not count */
+#define RESTARTS_MAX 3                 /* from the beginning, where there are no ranges */
+#define RETRY_AFTER_MAX 600            /* seconds; a source that wants more is given up */
+#define TICK_MS 100
+#define WINDOW_MS 1000  /* between two looks at the rate */
+#define HOLD_WINDOWS 10 /* after more streams did not help */
+
+/* --- content digests ------------------------------------------------------------------------- */
+
+struct content {
+	struct hash *sha256, *promised; /* promised: of another kind or with a prefix, else NULL */
+};
+
+static void content_begin(struct content *c, const struct xfer_job *job)
+{
+	bool own = job->expect != NULL && (job->kind != HASH_SHA256 || job->prefix.n > 0);
+
+	hash_free(c->promised);
+	hash_free(c->sha256);
+	c->sha256 = hash_new(HASH_SHA256);
+	c->promised = own ? hash_new(job->kind) : NULL;
+	if (own)
+		hash_add(c->promised, job->prefix.p, job->prefix.n);
+}
+
+static void content_done(struct content *c)
+{
+	hash_free(c->sha256);
+	hash_free(c->promised);
+}
+
+static void content_add(struct content *c, const void *p, size_t n)
+{
+	hash_add(c->sha256, p, n);
+	if (c->promised != NULL)
+		hash_add(c->promised, p, n);
+}
+
+static int content_end(struct content *c, const struct xfer_job *job, struct digest *sha256,
+                       struct err *err)
+{
+	static const char *const kind[] = {
+		[HASH_SHA256] = "sha256", [HASH_SHA1] = "sha1", [HASH_MD5] = "md5"};
+	char want[HASH_HEX_CAP], have[HASH_HEX_CAP];
+	uint8_t other[HASH_SHA256_LEN];
+	size_t n = HASH_SHA256_LEN;
+	struct digest d;
+
+	(void)hash_end(c->sha256, d.b);
+	memcpy(other, d.b, sizeof(other));
+	if (c->promised != NULL)
+		n = hash_end(c->promised, other);
+	if (job->expect != NULL && memcmp(other, job->expect, n) != 0) {
+		hex_encode(job->expect, n, want);
+		hex_encode(other, n, have);
+		return err_set(err, ERR_CORRUPT,
+		               "wrong digest: the source promises %s %s, what it sent has %s",
+		               kind[job->kind], want, have);
+	}
+	*sha256 = d;
+	return 0;
+}
+
+/* --- one stream ------------------------------------------------------------------------------ */
+
+/* True after a pause when the read may be tried again. gained: bytes that this try brought. */
+static bool read_again(struct retry *r, uint64_t gained, const atomic_bool *cancel, struct err *err)
+{
+	if (err->retry_after_s > RETRY_AFTER_MAX)
+		return false;
+	if (gained >= GAIN_BYTES)
+		*r = (struct retry)RETRY_INIT(TRIES);
+	r->cancel = cancel;
+	return retry_again(r, err);
+}
+
+struct plain {
+	const struct xfer_job *job;
+	struct content content;
+	uint64_t at, told, fetched;
+};
+
+static int plain_sink(void *arg, const void *p, size_t n, struct err *err)
+{
+	struct plain *pl = arg;
+	const struct xfer_job *job = pl->job;
+
+	if (n > job->size - pl->at)
+		return err_set(err, ERR_CORRUPT,
+		               "the source sent more than the %" PRIu64 " bytes that it had listed",
+		               job->size);
+	if (job->mem != NULL)
+		memcpy(job->mem + pl->at, p, n);
+	else if (fs_pwrite_all(job->fd, p, n, pl->at, err) < 0)
+		return -1;
+	content_add(&pl->content, p, n);
+	pl->at += n;
+	pl->fetched += n;
+	if (job->progress != NULL && pl->at - pl->told >= GAIN_BYTES) {
+		pl->told = pl->at;
+		job->progress(job->arg, pl->at);
+	}
+	return 0;
+}
+
+static int plain_read_all(struct plain *pl, struct err *err)
+{
+	const struct xfer_job *job = pl->job;
+	struct retry r = RETRY_INIT(TRIES);
+	int restarts = 0;
+
+	while (pl->at < job->size) {
+		uint64_t before = pl->at;
+
+		if (job->read(job->of, pl->at, job->size - pl->at, plain_sink, pl, job->cancel,
+		              err) == 0) {
+			if (pl->at == job->size)
+				return 0;
+			(void)err_set(err, ERR_UNAVAILABLE,
+			              "the source sent %" PRIu64 " of %" PRIu64 " bytes", pl->at,
+			              job->size);
+		}
+		if (err->code == ERR_UNSUPPORTED && before > 0 && restarts++ < RESTARTS_MAX) {
+			err_clear(err);
+			content_begin(&pl->content, job);
+			pl->at = pl->told = 0;
+			continue;
+		}
+		if (!read_again(&r, pl->at - before, job->cancel, err))
+			return -1;
+	}
+	return 0;
+}
+
+static int fetch_plain(const struct xfer_job *job, struct xfer_result *out, struct err *err)
+{
+	struct plain pl = {.job = job};
+	struct digest sha256;
+	int r = -1;
+
+	content_begin(&pl.content, job);
+	if (job->mem == NULL && ftruncate(job->fd, 0) < 0)
+		(void)err_errno(err, errno, "the temporary file of a fetch");
+	else if (plain_read_all(&pl, err) == 0)
+		r = content_end(&pl.content, job, &sha256, err);
+	content_done(&pl.content);
+	if (r < 0)
+		return -1;
+	if (job->progress != NULL)
+		job->progress(job->arg, job->size);
+	*out = (struct xfer_result){.sha256 = sha256, .fetched = pl.fetched};
+	return 0;
+}
+
+/* --- many streams ---------------------------------------------------------------------------- */
+
+enum part_state { PART_WANTED, PART_TAKEN, PART_DONE };
+
+struct part {
+	_Atomic uint64_t written; /* from its start */
+	enum part_state state;
+};
+
+struct xfer {
+	const struct xfer_job *job;
+	uint64_t part_bytes;
+	struct part *part;
+	size_t parts;
+	_Atomic uint64_t fetched;
+	atomic_bool stop; /* somebody failed, or the caller gave up */
+
+	pthread_mutex_t lock;
+	pthread_cond_t moved; /* any of what follows has changed */
+	size_t first_wanted;  /* none below is PART_WANTED */
+	size_t n_done;
+	unsigned target; /* streams with a lower number work, the others wait */
+	bool hashed, failed, backed_off;
+	uint64_t unsynced;
+	struct xfer_journal journal;
+	struct err err;
+	struct digest sha256;
+};
+
+struct stream {
+	struct xfer *x;
+	unsigned number;
+};
+
+static uint64_t part_size(const struct xfer *x, size_t part)
+{
+	uint64_t first = part * x->part_bytes;
+
+	assert(first < x->job->size);
+	return MIN(x->part_bytes, x->job->size - first);
+}
+
+static void fail(struct xfer *x, const struct err *err)
+{
+	pthread_mutex_lock(&x->lock);
+	if (!x->failed)
+		x->err = *err;
+	x->failed = true;
+	atomic_store(&x->stop, true);
+	pthread_cond_broadcast(&x->moved);
+	pthread_mutex_unlock(&x->lock);
+}
+
+/* The lowest part that is wanted; waits while this stream is one too many. */
+static bool take_part(struct stream *s, size_t *part)
+{
+	struct xfer *x = s->x;
+	bool found = false;
+
+	pthread_mutex_lock(&x->lock);
+	while (!x->failed && s->number >= x->target && x->n_done < x->parts)
+		pthread_cond_wait(&x->moved, &x->lock);
+	while (x->first_wanted < x->parts && x->part[x->first_wanted].state != PART_WANTED)
+		x->first_wanted++;
+	if (!x->failed && x->first_wanted < x->parts) {
+		*part = x->first_wanted;
+		x->part[*part].state = PART_TAKEN;
+		found = true;
+	}
+	pthread_mutex_unlock(&x->lock);
+	return found;
+}
+
+static int finish_part(struct xfer *x, size_t part, struct err *err)
+{
+	int r;
+
+	pthread_mutex_lock(&x->lock);
+	assert(x->part[part].state == PART_TAKEN);
+	r = xfer_journal_part(&x->journal, part, err);
+	x->part[part].state = PART_DONE;
+	x->n_done++;
+	x->unsynced += part_size(x, part);
+	pthread_cond_broadcast(&x->moved);
+	pthread_mutex_unlock(&x->lock);
+	return r;
+}
+
+struct part_sink {
+	struct xfer *x;
+	struct part *part;
+	uint64_t first, size;
+};
+
+static int part_write(void *arg, const void *p, size_t n, struct err *err)
+{
+	struct part_sink *s = arg;
+	uint64_t at = atomic_load_explicit(&s->part->written, memory_order_relaxed);
+
+	if (n > s->size - at)
+		return err_set(err, ERR_CORRUPT, "the source sent more than the asked range");
+	if (fs_pwrite_all(s->x->job->fd, p, n, s->first + at, err) < 0)
+		return -1;
+	atomic_store_explicit(&s->part->written, at + n, memory_order_release);
+	atomic_fetch_add_explicit(&s->x->fetched, n, memory_order_relaxed);
+	return 0;
+}
+
+static int fetch_part(struct xfer *x, size_t part, struct err *err)
+{
+	const struct xfer_job *job = x->job;
+	struct part *p = &x->part[part];
+	struct part_sink s = {x, p, part * x->part_bytes, part_size(x, part)};
+	struct retry r = RETRY_INIT(TRIES);
+	uint64_t at = 0;
+
+	while (at < s.size) {
+		uint64_t before = at;
+		int got = job->read(job->of, s.first + at, s.size - at, part_write, &s, &x->stop,
+		                    err);
+
+		at = atomic_load(&p->written);
+		if (at == s.size && got == 0)
+			break;
+		if (got == 0)
+			(void)err_set(err, ERR_UNAVAILABLE,
+			              "the source ended %" PRIu64 " bytes early", s.size - at);
+		if (err->code == ERR_BUSY || err->code == ERR_UNAVAILABLE) {
+			pthread_mutex_lock(&x->lock);
+			x->target = MAX(1U, x->target / 2);
+			x->backed_off = true;
+			pthread_mutex_unlock(&x->lock);
+		}
+		if (!read_again(&r, at - before, &x->stop, err))
+			return -1;
+	}
+	return finish_part(x, part, err);
+}
+
+static void *stream_main(void *arg)
+{
+	struct stream *s = arg;
+	struct err err = {0};
+	size_t part;
+
+	while (take_part(s, &part)) {
+		if (fetch_part(s->x, part, &err) < 0) {
+			fail(s->x, &err);
+			break;
+		}
+	}
+	return NULL;
+}
+
+/* How far the file is there without a hole, when it is known to be there up to `from`. */
+static uint64_t front_after(struct xfer *x, uint64_t from)
+{
+	uint64_t front = from;
+
+	while (front < x->job->size) {
+		size_t part = (size_t)(front / x->part_bytes);
+		uint64_t first = part * x->part_bytes;
+		uint64_t written =
+			atomic_load_explicit(&x->part[part].written, memory_order_acquire);
+
+		front = first + written;
+		if (written < part_size(x, part))
+			break;
+	}
+	return front;
+}
+
+/* Waits until a chunk can be hashed. The end of what can be, or `at` when all is over. */
+static uint64_t wait_front(struct xfer *x, uint64_t at)
+{
+	struct timespec until;
+	uint64_t front = front_after(x, at);
+
+	while (front - at < HASH_CHUNK && front < x->job->size && !atomic_load(&x->stop)) {
+		(void)clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += 5000000;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		pthread_mutex_lock(&x->lock);
+		(void)pthread_cond_timedwait(&x->moved, &x->lock, &until);
+		pthread_mutex_unlock(&x->lock);
+		front = front_after(x, at);
+	}
+	return atomic_load(&x->stop) ? at : front;
+}
+
+static void *hasher_main(void *arg)
+{
+	struct xfer *x = arg;
+	AUTO_FREE uint8_t *chunk = xmalloc(HASH_CHUNK);
+	struct content content = {0};
+	struct err err = {0};
+	uint64_t at = 0;
+	int r = 0;
+
+	content_begin(&content, x->job);
+	while (r == 0 && at < x->job->size) {
+		uint64_t front = wait_front(x, at);
+
+		if (front == at)
+			break;
+		while (r == 0 && at < front && !atomic_load(&x->stop)) {
+			size_t n = (size_t)MIN(front - at, (uint64_t)HASH_CHUNK);
+
+			r = fs_pread_all(x->job->fd, chunk, n, at, &err);
+			if (r == 0)
+				content_add(&content, chunk, n);
+			at += n;
+		}
+	}
+	if (r == 0 && at == x->job->size)
+		r = content_end(&content, x->job, &x->sha256, &err);
+	content_done(&content);
+	if (r < 0) {
+		fail(x, &err);
+		return NULL;
+	}
+	pthread_mutex_lock(&x->lock);
+	x->hashed = at == x->job->size;
+	pthread_cond_broadcast(&x->moved);
+	pthread_mutex_unlock(&x->lock);
+	return NULL;
+}
+
+/* Now and then the parts that are there go to the disk, so that a lost machine loses few of them
+ * and the sync at the end is short. After a failed sync the kernel may have dropped the pages: the
+ * whole fetch fails, and its journal is not believed again. */
+static void *syncer_main(void *arg)
+{
+	struct xfer *x = arg;
+	struct err err = {0};
+
+	pthread_mutex_lock(&x->lock);
+	while (!x->failed && x->n_done < x->parts) {
+		uint32_t noted = x->journal.noted;
+		int r;
+
+		if (x->unsynced < SYNC_BYTES) {
+			pthread_cond_wait(&x->moved, &x->lock);
+			continue;
+		}
+		x->unsynced = 0;
+		pthread_mutex_unlock(&x->lock);
+		r = fdatasync(x->job->fd) < 0 ? err_errno(&err, errno, "sync of a fetched file")
+		                              : 0;
+		if (r < 0)
+			(void)unlink(x->job->journal);
+		pthread_mutex_lock(&x->lock);
+		if (r == 0)
+			r = xfer_journal_synced(&x->journal, noted, &err);
+		if (r < 0) {
+			pthread_mutex_unlock(&x->lock);
+			fail(x, &err);
+			pthread_mutex_lock(&x->lock);
+		}
+	}
+	pthread_mutex_unlock(&x->lock);
+	return NULL;
+}
+
+/* --- the caller's thread --------------------------------------------------------------------- */
+
+struct pace { /* how many streams: more while that makes it faster */
+	int64_t since_ms;
+	uint64_t since_bytes;
+	double rate_before; /* of the last window */
+	unsigned before;    /* streams before the last raise, 0 = not raised */
+	int hold;
+};
+
+static unsigned pace_next(struct pace *p, double rate, unsigned now, unsigned most)
+{
+	unsigned next = now;
+
+	if (p->before != 0 && rate < p->rate_before * 1.1) {
+		next = p->before;
+		p->hold = HOLD_WINDOWS;
+	} else if (p->hold > 0) {
+		p->hold--;
+	} else {
+		next = MIN(most, now + MAX(1U, now / 2));
+	}
+	p->before = next > now ? now : 0;
+	p->rate_before = rate;
+	return next;
+}
+
+struct crew {
+	struct stream stream[XFER_STREAMS_MAX];
+	pthread_t thread[XFER_STREAMS_MAX + 2];
+	unsigned streams, threads;
+};
+
+static int crew_add(struct crew *c, void *(*fn)(void *), void *arg, struct err *err)
+{
+	int e;
+
+	assert(c->threads < COUNT(c->thread));
+	e = pthread_create(&c->thread[c->threads], NULL, fn, arg);
+	if (e != 0)
+		return err_errno(err, e, "a thread to fetch with");
+	c->threads++;
+	return 0;
+}
+
+static int crew_grow(struct crew *c, struct xfer *x, unsigned target, struct err *err)
+{
+	while (c->streams < MIN(target, (unsigned)XFER_STREAMS_MAX)) {
+		struct stream *s = &c->stream[c->streams];
+
+		*s = (struct stream){x, c->streams};
+		if (crew_add(c, stream_main, s, err) < 0)
+			return -1;
+		c->streams++;
+	}
+	return 0;
+}
+
+/* Called about once a window: how many streams from now on. */
+static void look_at_rate(struct xfer *x, struct pace *p, struct crew *c, unsigned most)
+{
+	int64_t now = clock_mono_ms(), took = now - p->since_ms;
+	uint64_t bytes = atomic_load(&x->fetched);
+	struct err ignored = {0};
+	unsigned target;
+
+	if (took < WINDOW_MS)
+		return;
+	pthread_mutex_lock(&x->lock);
+	if (x->backed_off)
+		p->hold = HOLD_WINDOWS;
+	if (x->backed_off)
+		p->before = 0;
+	x->backed_off = false;
+	target = x->target;
+	if (x->parts - x->n_done > target)
+		target =
+			pace_next(p, (double)(bytes - p->since_bytes) / (double)took, target, most);
+	x->target = target;
+	pthread_cond_broadcast(&x->moved);
+	pthread_mutex_unlock(&x->lock);
+	p->since_ms = now;
+	p->since_bytes = bytes;
+	(void)crew_grow(c, x, target, &ignored); /* goes on with those that there are */
+}
+
+static uint64_t bytes_there(struct xfer *x)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < x->parts; i++)
+		sum += atomic_load_explicit(&x->part[i].written, memory_order_relaxed);
+	return sum;
+}
+
+/* Until everything is fetched and hashed, or somebody failed. */
+static void oversee(struct xfer *x, struct crew *c, unsigned most)
+{
+	struct pace pace = {.since_ms = clock_mono_ms()};
+	struct err err = {0};
+	bool over = false;
+
+	while (!over) {
+		struct timespec until;
+
+		(void)clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += TICK_MS * 1000000L;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		pthread_mutex_lock(&x->lock);
+		if (!x->hashed && !x->failed)
+			(void)pthread_cond_timedwait(&x->moved, &x->lock, &until);
+		over = x->hashed || x->failed;
+		pthread_mutex_unlock(&x->lock);
+		if (over)
+			break;
+		if (x->job->cancel != NULL && atomic_load(x->job->cancel)) {
+			(void)err_set(&err, ERR_CANCELED, "canceled");
+			fail(x, &err);
+			break;
+		}
+		look_at_rate(x, &pace, c, most);
+		if (x->job->progress != NULL)
+			x->job->progress(x->job->arg, bytes_there(x));
+	}
+}
+
+static int run_crew(struct xfer *x, struct err *err)
+{
+	unsigned most = x->job->streams_max != 0 ? x->job->streams_max : XFER_STREAMS_MAX;
+	struct crew crew = {0};
+	struct err own = {0};
+
+	most = MIN(most, (unsigned)XFER_STREAMS_MAX);
+	x->target = MIN(x->job->streams != 0 ? x->job->streams : STREAMS_DEFAULT, most);
+	if (crew_add(&crew, hasher_main, x, &own) < 0 ||
+	    (x->journal.fd >= 0 && crew_add(&crew, syncer_main, x, &own) < 0) ||
+	    crew_grow(&crew, x, x->target, &own) < 0)
+		fail(x, &own);
+	oversee(x, &crew, most);
+	for (unsigned i = 0; i < crew.threads; i++)
+		(void)pthread_join(crew.thread[i], NULL);
+	if (x->failed) {
+		*err = x->err;
+		return -1;
+	}
+	assert(x->n_done == x->parts);
+	return 0;
+}
+
+/* --- entry ----------------------------------------------------------------------------------- */
+
+static int reserve(int fd, uint64_t size, struct err *err)
+{
+	struct statfs fs;
+
+	/* On tmpfs it would allocate all pages in this thread before the first byte is asked for.
+	 */
+	if (fstatfs(fd, &fs) == 0 && fs.f_type != TMPFS_MAGIC &&
+	    fallocate(fd, 0, 0, (off_t)size) < 0 && errno != EOPNOTSUPP && errno != EINTR)
+		return err_errno(err, errno, "%" PRIu64 " bytes for a fetched file", size);
+	if (ftruncate(fd, (off_t)size) < 0)
+		return err_errno(err, errno, "%" PRIu64 " bytes for a fetched file", size);
+	return 0;
+}
+
+static uint64_t choose_part_bytes(uint64_t size)
+{
+	uint64_t part = size / PARTS_WANTED & ~(XFER_PART_MIN / 8 - 1);
+
+	return MIN(MAX(part, XFER_PART_MIN), XFER_PART_MAX);
+}
+
+static int fetch_ranged(const struct xfer_job *job, struct xfer_result *out, bool *resumed,
+                        struct err *err)
+{
+	struct xfer x = {.job = job, .part_bytes = choose_part_bytes(job->size)};
+	AUTO_FREE bool *done = NULL;
+	pthread_condattr_t attr;
+	int r;
+
+	x.parts = (size_t)((job->size + x.part_bytes - 1) / x.part_bytes);
+	if (x.parts > XFER_PARTS_MAX)
+		return err_set(err, ERR_TOO_BIG, "a file of %" PRIu64 " bytes", job->size);
+	done = xcalloc(x.parts, sizeof(*done));
+	if (xfer_journal_open(&x.journal, job, x.part_bytes, done, x.parts, err) < 0)
+		return -1;
+	if (reserve(job->fd, job->size, err) < 0) {
+		xfer_journal_close(&x.journal);
+		return -1;
+	}
+	x.part = xcalloc(x.parts, sizeof(*x.part));
+	for (size_t i = 0; i < x.parts; i++) {
+		x.n_done += done[i];
+		*resumed = *resumed || done[i];
+		x.part[i].state = done[i] ? PART_DONE : PART_WANTED;
+		atomic_init(&x.part[i].written, done[i] ? part_size(&x, i) : 0);
+	}
+	pthread_mutex_init(&x.lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&x.moved, &attr);
+	pthread_condattr_destroy(&attr);
+
+	r = run_crew(&x, err);
+	if (r == 0)
+		*out = (struct xfer_result){.sha256 = x.sha256, .fetched = atomic_load(&x.fetched)};
+	if (r == 0 && job->progress != NULL)
+		job->progress(job->arg, job->size);
+
+	pthread_cond_destroy(&x.moved);
+	pthread_mutex_destroy(&x.lock);
+	free(x.part);
+	xfer_journal_close(&x.journal);
+	return r;
+}
+
+int xfer_fetch(const struct xfer_job *job, struct xfer_result *out, struct err *err)
+{
+	bool resumed = false, again = false;
+
+	assert(job->mem != NULL || job->fd >= 0);
+	assert(err->code == ERR_NONE);
+	if (job->mem != NULL || job->size < PLAIN_MAX)
+		return fetch_plain(job, out, err);
+	if (fetch_ranged(job, out, &resumed, err) == 0)
+		return 0;
+	if (job->journal != NULL && (err->code == ERR_CORRUPT || err->code == ERR_UNSUPPORTED))
+		(void)unlink(job->journal);
+	/* What an earlier try left on this disk may be what is wrong. */
+	if (err->code == ERR_CORRUPT && resumed) {
+		err_clear(err);
+		if (fetch_ranged(job, out, &again, err) == 0)
+			return 0;
+		if (err->code == ERR_CORRUPT && job->journal != NULL)
+			(void)unlink(job->journal);
+	}
+	/* A source without ranges: what it answered to them is worth nothing. */
+	if (err->code != ERR_UNSUPPORTED)
+		return -1;
+	err_clear(err);
+	return fetch_plain(job, out, err);
+}

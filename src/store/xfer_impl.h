@@ -1,0 +1,32 @@
+/*
+ * xfer_impl.h - the journal of a fetch, between xfer.c and xfer_journal.c.
+ *
+ *   stoker-xfer 1 <size> <part bytes> <boot id> <sha256 of the identity>\n
+ *   p <part, 8 hex> <crc32 of what is before>\n       its bytes have all been written to the file
+ *   s <count, 8 hex> <crc32 of what is before>\n      the first <count> such parts are on the disk
+ *
+ * A killed process leaves its pages behind, a lost machine does not: under the same boot id every
+ * line counts, under another one only what an `s` line covers. A torn last line is cut off.
+ */
+#ifndef XFER_IMPL_H
+#define XFER_IMPL_H
+
+#include "store/xfer.h"
+
+#define XFER_PARTS_MAX ((size_t)1 << 20) /* 64 TiB in the largest parts */
+
+struct xfer_journal {
+	int fd; /* -1: this fetch cannot be resumed */
+	uint32_t noted;
+};
+
+/* Opens or begins the journal of job. done[parts] is set for what need not be fetched again. */
+int xfer_journal_open(struct xfer_journal *j, const struct xfer_job *job, uint64_t part_bytes,
+                      bool *done, size_t parts, struct err *err) MUST_CHECK;
+void xfer_journal_close(struct xfer_journal *j);
+/* One writer at a time. */
+int xfer_journal_part(struct xfer_journal *j, size_t part, struct err *err) MUST_CHECK;
+/* The caller has synced the file after the first `count` parts had been noted. */
+int xfer_journal_synced(struct xfer_journal *j, uint32_t count, struct err *err) MUST_CHECK;
+
+#endif
