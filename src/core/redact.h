@@ -8,8 +8,9 @@
 
 #include "base/buf.h"
 
-#define REDACT_MIN         8
-#define REDACT_VALUES_MAX  1000
+#define REDACT_MIN 8
+#define REDACT_VALUES_MAX 1000
+#define REDACT_TOTAL_MAX ((size_t)256 << 10) /* bytes of all values */
 #define REDACT_REPLACEMENT "[redacted]"
 
 struct redact; /* the patterns: immutable once built, shared by threads */
@@ -29,7 +30,11 @@ void redact_text(const struct redact *r, struct str text, struct buf *out);
 /* A stream: what may still become a secret is held back until the next bytes or the flush. */
 struct redact_stream {
 	const struct redact *r;
-	struct buf held;
+	struct buf held;   /* bytes that are not out yet */
+	struct buf marks;  /* one a byte of held: is it part of a secret, and the first of it? */
+	uint32_t at;       /* node of the automaton */
+	size_t start, end; /* last secret seen, in held */
+	bool covered;      /* the last byte that left held was part of a secret */
 };
 void redact_stream_init(struct redact_stream *s, const struct redact *r);
 void redact_stream_done(struct redact_stream *s);

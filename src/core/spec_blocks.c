@@ -459,15 +459,19 @@ static const struct spec_field weights_fields[] = {
 static const struct spec_block weights_block = BLOCK(
 	"job.weights[]", "Inputs that are on local disk before user code starts.", weights_fields);
 
-static void check_patterns(struct spec_reader *r, const struct doc *list, const char *name,
-                           const char *const *pattern, size_t n)
+static void check_patterns(struct spec_reader *r, const struct doc *weights, const char *name)
 {
-	for (size_t i = 0; i < n; i++) {
+	size_t list = spec_push(r, name), i = 0;
+
+	DOC_EACH (item, doc_get(weights, name)) {
+		size_t mark = spec_push_index(r, i++);
 		struct err err = {0};
 
-		if (glob_check(str_of(pattern[i]), &err) < 0)
-			spec_fault_at(r, list, name, "%.250s", err.msg);
+		if (doc_text(item).n > 0 && glob_check(doc_text(item), &err) < 0)
+			spec_fault(r, item, "%.250s", err.msg);
+		spec_pop(r, mark);
 	}
+	spec_pop(r, list);
 }
 
 static void read_weights(struct spec_reader *r, const struct doc *d, void *base)
@@ -488,10 +492,8 @@ static void read_weights(struct spec_reader *r, const struct doc *d, void *base)
 		spec_read_block(r, &weights_block, item, w);
 		if (w->source != NULL && spec_source_check(str_of(w->source), &err) < 0)
 			spec_fault_at(r, doc_get(item, "source"), "source", "%.250s", err.msg);
-		check_patterns(r, doc_get(item, "allow_patterns"), "allow_patterns", w->allow,
-		               w->n_allow);
-		check_patterns(r, doc_get(item, "ignore_patterns"), "ignore_patterns", w->ignore,
-		               w->n_ignore);
+		check_patterns(r, item, "allow_patterns");
+		check_patterns(r, item, "ignore_patterns");
 		spec_pop(r, mark);
 	}
 }

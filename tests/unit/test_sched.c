@@ -1,0 +1,195 @@
+/* test_sched.c - who starts, who waits and for what, who never will. */
+#include "unit.h"
+
+#include "core/sched.h"
+
+#define GIB (UINT64_C(1) << 30)
+
+/* clang-format off */
+static const struct sched_node local[] = {
+	{.name = "n0", .cluster = "local", .cpu_milli = 16000, .memory_bytes = 64 * GIB,
+	 .gpu_type = "H200", .gpus = 8, .gpus_used = 0xf},
+};
+static const struct sched_node rack[] = {
+	{.name = "a0", .cluster = "a", .cpu_milli = 8000, .memory_bytes = 32 * GIB, .gpu_type = "H100", .gpus = 4},
+	{.name = "a1", .cluster = "a", .cpu_milli = 8000, .memory_bytes = 32 * GIB, .gpu_type = "H100", .gpus = 4},
+	{.name = "a2", .cluster = "a", .cpu_milli = 8000, .memory_bytes = 32 * GIB},
+	{.name = "b0", .cluster = "b", .cpu_milli = 4000, .memory_bytes = 16 * GIB, .gpu_type = "L4", .gpus = 2},
+	{.name = "b1", .cluster = "b", .cpu_milli = 4000, .memory_bytes = 16 * GIB, .gpu_type = "L4", .gpus = 2, .down = true},
+};
+
+#define JOB .id = "j", .nodes = 1, .cpu_milli = 1000, .memory_bytes = GIB, .project = "p"
+
+/* One job alone. */
+static const struct {
+	const char *name;
+	const struct sched_node *nodes;
+	size_t n;
+	struct sched_job job;
+	enum sched_verdict want;
+	const char *reason;
+} rows[] = {
+	{"no node at all", NULL, 0, {JOB}, SCHED_WAITS, "there is none"},
+	{"memory", local, 1, {JOB, .memory_bytes = 100 * GIB}, SCHED_NEVER,
+	 "asks for 100 GiB of memory per node; the largest node has 64 GiB"},
+	{"fraction", local, 1, {JOB, .memory_bytes = 64 * GIB + GIB / 2}, SCHED_NEVER,
+	 "asks for 64.5 GiB of memory per node; the largest node has 64 GiB"},
+	{"cores", local, 1, {JOB, .cpu_milli = 16500}, SCHED_NEVER,
+	 "asks for 16.5 CPUs per node; the largest node has 16"},
+	{"GPU type", rack, 5, {JOB, .gpus = 1, .gpu_type = "H200"}, SCHED_NEVER,
+	 "asks for 1 x H200 per node; there are H100, L4"},
+	{"no GPUs", rack + 2, 1, {JOB, .gpus = 1, .gpu_type = "H200"}, SCHED_NEVER, "there are no GPUs"},
+	{"GPU count", rack, 5, {JOB, .gpus = 8, .gpu_type = "H100"}, SCHED_NEVER,
+	 "asks for 8 x H100 per node; the largest node has 4"},
+	{"nodes", rack, 5, {JOB, .nodes = 3, .gpus = 1, .gpu_type = "H100"}, SCHED_NEVER,
+	 "asks for 3 nodes; the largest cluster is large enough for 2"},
+	{"clusters do not mix", rack, 5, {JOB, .nodes = 4}, SCHED_NEVER, "asks for 4 nodes"},
+	{"ranks on one node", local, 1, {JOB, .nodes = 9, .gpus = 1, .gpu_type = "H200", .many_per_node = true},
+	 SCHED_NEVER, "asks for 9 nodes; there is room for 8"},
+	{"affinity", rack, 5, {JOB, .gpus = 1, .gpu_type = "H100", .cache = true, .require_affinity = true,
+	 .pinned_cluster = "b"}, SCHED_NEVER,
+	 "the cache of project \"p\" is on cluster \"b\" (L4), which cannot hold this job (1 x H100)"},
+	{"affinity to what is gone", rack, 5, {JOB, .cache = true, .require_affinity = true, .pinned_cluster = "c"},
+	 SCHED_NEVER, "cluster \"c\" (no GPUs)"},
+	{"GPUs in use", local, 1, {JOB, .gpus = 6, .gpu_type = "H200"}, SCHED_WAITS,
+	 "waits for 6 x H200 (4 free of 8), 1st in line"},
+	{"node down", rack, 5, {JOB, .nodes = 2, .gpus = 1, .gpu_type = "L4"}, SCHED_WAITS,
+	 "waits for node \"b1\", which is down, 1st in line"},
+	{"no affinity, elsewhere", rack, 5, {JOB, .gpus = 1, .gpu_type = "H100", .cache = true,
+	 .pinned_cluster = "b"}, SCHED_PLACED, ""},
+	{"gang on one node", local, 1, {JOB, .nodes = 4, .gpus = 1, .gpu_type = "H200", .many_per_node = true},
+	 SCHED_PLACED, ""},
+	{"gang on two", rack, 5, {JOB, .nodes = 2, .gpus = 4, .gpu_type = "H100"}, SCHED_PLACED, ""},
+};
+/* clang-format on */
+
+static void sched_one_job(void **state UNUSED)
+{
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct sched_answer got = {0};
+		char reason[SCHED_REASON];
+		enum sched_verdict fits = sched_fits(rows[i].nodes, rows[i].n, &rows[i].job, reason);
+
+		sched_run(a, rows[i].nodes, rows[i].n, &rows[i].job, 1, false, &got);
+		if (got.verdict != rows[i].want || strstr(got.reason, rows[i].reason) == NULL)
+			fail_msg("row \"%s\": %d: %s", rows[i].name, (int)got.verdict, got.reason);
+		assert_row((fits == SCHED_NEVER) == (got.verdict == SCHED_NEVER), rows[i].name);
+	}
+}
+
+static void sched_gives_gpus(void **state UNUSED)
+{
+	struct sched_job job = {JOB, .gpus = 1, .gpu_type = "H200", .many_per_node = true};
+	AUTO_ARENA struct arena *a = arena_new();
+	struct sched_answer got;
+
+	job.nodes = 3;
+	sched_run(a, local, 1, &job, 1, false, &got);
+	assert_int_equal(got.verdict, SCHED_PLACED);
+	assert_int_equal(got.shares[0].gpus, 0x10);
+	assert_int_equal(got.shares[1].gpus, 0x20);
+	assert_int_equal(got.shares[2].gpus, 0x40);
+}
+
+/* Jobs without GPUs keep off the nodes with some; a cold cache is said. */
+static void sched_chooses(void **state UNUSED)
+{
+	struct sched_job job = {JOB};
+	AUTO_ARENA struct arena *a = arena_new();
+	struct sched_answer got;
+
+	sched_run(a, rack, 5, &job, 1, false, &got);
+	assert_int_equal(got.shares[0].node, 2);
+	assert_false(got.cold_cache);
+	job.cache = true;
+	job.pinned_cluster = "b";
+	sched_run(a, rack, 5, &job, 1, false, &got);
+	assert_int_equal(got.shares[0].node, 3);
+	assert_false(got.cold_cache);
+	job.gpus = 1;
+	job.gpu_type = "H100";
+	sched_run(a, rack, 5, &job, 1, false, &got);
+	assert_int_equal(got.shares[0].node, 0);
+	assert_true(got.cold_cache);
+	job.pinned_cluster = "a";
+	job.gpu_type = "L4";
+	job.require_affinity = true;
+	sched_run(a, rack, 5, &job, 1, false, &got);
+	assert_int_equal(got.verdict, SCHED_NEVER);
+}
+
+/* clang-format off */
+static const struct sched_job line[] = {
+	{JOB, .id = "young", .created_ms = 3, .gpus = 1, .gpu_type = "H200"},
+	{JOB, .id = "big", .created_ms = 2, .gpus = 8, .gpu_type = "H200"},
+	{JOB, .id = "old", .created_ms = 1, .gpus = 3, .gpu_type = "H200"},
+	{JOB, .id = "urgent", .created_ms = 9, .priority = 5, .gpus = 1, .gpu_type = "H200"},
+	{JOB, .id = "never", .created_ms = 0, .gpus = 9, .gpu_type = "H200"},
+};
+/* clang-format on */
+
+static void sched_order(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct sched_answer got[COUNT(line)];
+
+	sched_run(a, local, 1, line, COUNT(line), false, got);
+	assert_int_equal(got[3].verdict, SCHED_PLACED); /* urgent: 1 of 4 */
+	assert_int_equal(got[2].verdict, SCHED_PLACED); /* old: the other 3 */
+	assert_int_equal(got[1].verdict, SCHED_WAITS);
+	assert_int_equal(got[1].place, 1);
+	assert_int_equal(got[0].place, 2);
+	assert_string_equal(got[0].reason, "waits for 1 x H200 (0 free of 8), 2nd in line");
+	assert_int_equal(got[4].verdict, SCHED_NEVER);
+	assert_int_equal(got[4].place, 0);
+}
+
+/* Without backfill nothing overtakes on the nodes that the one ahead could use; others are free. */
+static void sched_backfill(void **state UNUSED)
+{
+	/* clang-format off */
+	static const struct sched_job queue[] = {
+		{JOB, .id = "1", .created_ms = 1, .nodes = 2, .gpus = 2, .gpu_type = "L4"},
+		{JOB, .id = "2", .created_ms = 2, .gpus = 1, .gpu_type = "L4"},
+		{JOB, .id = "3", .created_ms = 3, .gpus = 1, .gpu_type = "H100"},
+	};
+	/* clang-format on */
+	AUTO_ARENA struct arena *a = arena_new();
+	struct sched_answer got[COUNT(queue)];
+
+	sched_run(a, rack, 5, queue, COUNT(queue), false, got);
+	assert_int_equal(got[0].verdict, SCHED_WAITS);
+	assert_int_equal(got[1].verdict, SCHED_WAITS);
+	assert_string_equal(got[1].reason, "waits for the jobs ahead of it, 2nd in line");
+	assert_int_equal(got[2].verdict, SCHED_PLACED);
+	sched_run(a, rack, 5, queue, COUNT(queue), true, got);
+	assert_int_equal(got[1].verdict, SCHED_PLACED);
+}
+
+/* The same facts in another order give the same answers. */
+static void sched_is_stable(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct sched_answer one[COUNT(line)], two[COUNT(line)];
+	struct sched_job turned[COUNT(line)];
+
+	for (size_t i = 0; i < COUNT(line); i++)
+		turned[i] = line[COUNT(line) - 1 - i];
+	sched_run(a, local, 1, line, COUNT(line), true, one);
+	sched_run(a, local, 1, turned, COUNT(line), true, two);
+	for (size_t i = 0; i < COUNT(line); i++) {
+		assert_int_equal(one[i].verdict, two[COUNT(line) - 1 - i].verdict);
+		assert_string_equal(one[i].reason, two[COUNT(line) - 1 - i].reason);
+	}
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(sched_one_job),
+	cmocka_unit_test(sched_gives_gpus),
+	cmocka_unit_test(sched_chooses),
+	cmocka_unit_test(sched_order),
+	cmocka_unit_test(sched_backfill),
+	cmocka_unit_test(sched_is_stable),
+};
+UNIT_MAIN(tests)

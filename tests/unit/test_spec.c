@@ -1,0 +1,564 @@
+/* test_spec.c - specifications: mistakes first, then what a file and a client mean, then the way
+ * back. */
+#include "unit.h"
+
+#include "base/fs.h"
+#include "base/yaml.h"
+#include "core/spec.h"
+
+#define JOB(more) "project: p\njob:\n  runtime: { start_commands: [x] }\n" more
+#define RUN(more) "project: p\njob:\n  runtime:\n    start_commands: [x]\n" more
+
+/* A file, and the one problem that it should have. */
+static const struct {
+	const char *name, *yaml, *path, *words;
+	unsigned line, col;
+} bad_files[] = {
+	{"nothing", "", "", "is empty", 0, 0},
+	{"a list", "[1]", "", "should be a map, not a list", 1, 1},
+	{"no job", "project: p\n", "job", "is missing", 1, 1},
+	{"no runtime", "project: p\njob: { name: x }\n", "job.runtime", "is missing", 2, 6},
+	{"no commands", "project: p\njob: { runtime: {} }\n", "job.runtime.start_commands",
+         "is missing", 2, 17},
+	{"stray key", JOB("  wieghts: []\n"), "job.wieghts", "did you mean \"weights\"", 4, 3},
+	{"stray, far from all", JOB("  zzzzzzzz: []\n"), "job.zzzzzzzz", "is unknown", 4, 3},
+	{"stray, at home elsewhere", JOB("  node_count: 2\n"), "job.node_count",
+         "did you mean job.compute.node_count?", 4, 3},
+	{"key of clients", JOB("  truss_user_env: {a: 1}\n"), "job.truss_user_env",
+         "is not for a file", 4, 19},
+	{"workspace in a file", JOB("  workspace: {exclude_dirs: [x]}\n"), "job.workspace",
+         ".stokerignore", 4, 14},
+	{"name with a newline", JOB("  name: \"a\\nb\"\n"), "job.name", "is not a name", 4, 9},
+	{"number as a name", JOB("  name: 12\n"), "job.name", "put it in quotes", 4, 9},
+	{"memory", JOB("  compute: { memory: lots }\n"), "job.compute.memory", "lots", 4, 22},
+	{"memory too small", JOB("  compute: { memory: 1Ki }\n"), "job.compute.memory",
+         "should be from", 4, 22},
+	{"no node", JOB("  compute: { node_count: 0 }\n"), "job.compute.node_count",
+         "from 1 to 1024", 4, 26},
+	{"text for a number", JOB("  compute: { node_count: two }\n"), "job.compute.node_count",
+         "should be a whole number", 4, 26},
+	{"no core", JOB("  compute: { cpu_count: 0 }\n"), "job.compute.cpu_count", "more than 0", 4,
+         25},
+	{"GPU type", JOB("  compute: { accelerator: H300 }\n"), "job.compute.accelerator", "H300",
+         4, 27},
+	{"no GPU", JOB("  compute: { accelerator: \"H200:0\" }\n"), "job.compute.accelerator",
+         "from 1 to 64", 4, 27},
+	{"GPU map", JOB("  compute: { accelerator: {accelerator: T4, cuont: 2} }\n"),
+         "job.compute.accelerator", "not \"cuont\"", 4, 52},
+	{"availability", JOB("  compute: { availability_model: cheap }\n"),
+         "job.compute.availability_model", "dedicated", 4, 34},
+	{"session", JOB("  interactive_session: { trigger: on_startup }\n"),
+         "job.interactive_session", "stoker exec", 4, 24},
+	{"notify", JOB("  notify: [{ webhook: ops }]\n"), "job.notify", "not offered", 4, 11},
+	{"idle_gpu", JOB("  limits: { idle_gpu: 30m }\n"), "job.limits.idle_gpu",
+         "use limits.max_duration", 4, 23},
+	{"compile_cache", RUN("    compile_cache: { enabled: true }\n"),
+         "job.runtime.compile_cache", "not offered", 5, 20},
+	{"empty command", "project: p\njob: { runtime: { start_commands: [\"\"] } }\n",
+         "job.runtime.start_commands[0]", "is empty", 2, 36},
+	{"variable that is a number", RUN("    environment_variables: { LR: 2e-5 }\n"),
+         "job.runtime.environment_variables.LR", "put it in quotes", 5, 34},
+	{"variable's name", RUN("    environment_variables: { \"A=B\": x }\n"),
+         "job.runtime.environment_variables.A=B", "is not the name of a variable", 5, 30},
+	{"secret of two keys", RUN("    environment_variables: { A: { name: x, secret: y } }\n"),
+         "job.runtime.environment_variables.A", "{ secret: NAME }", 5, 33},
+	{"artifacts in a file", RUN("    artifacts: [{ s3_bucket: a, s3_key: b }]\n"),
+         "job.runtime.artifacts", "is not for a file", 5, 16},
+	{"both caches", RUN("    enable_cache: true\n    cache_config: { enabled: true }\n"),
+         "job.runtime.enable_cache", "is deprecated", 5, 19},
+	{"relative path", RUN("    checkpointing_config: { checkpoint_path: out }\n"),
+         "job.runtime.checkpointing_config.checkpoint_path", "absolute path", 5, 46},
+	{"dots in a path", RUN("    cache_config: { mount_base_path: /a/../b }\n"),
+         "job.runtime.cache_config.mount_base_path", "absolute path", 5, 38},
+	{"unknown reference",
+         RUN("    load_checkpoint_config: { checkpoints: [{ newest: {} }] }\n"),
+         "job.runtime.load_checkpoint_config.checkpoints[0]", "{ latest: { project: NAME } }", 5,
+         45},
+	{"named without a name",
+         RUN("    load_checkpoint_config: { checkpoints: [{ named: { job: j } }] }\n"),
+         "job.runtime.load_checkpoint_config.checkpoints[0].named.name", "is missing", 5, 54},
+	{"loops",
+         RUN("    load_checkpoint_config: { checkpoints: [{ typ: loops_checkpoint, run_id: r }] "
+             "}\n"),
+         "job.runtime.load_checkpoint_config.checkpoints[0]", "loops_checkpoint is not offered", 5,
+         45},
+	{"nothing to load", RUN("    load_checkpoint_config: { enabled: true, checkpoints: [] }\n"),
+         "job.runtime.load_checkpoint_config.checkpoints", "is empty", 5, 59},
+	{"no source", JOB("  weights: [{ mount_location: /a }]\n"), "job.weights[0].source",
+         "is missing", 4, 13},
+	{"scheme to come", JOB("  weights: [{ source: \"gs://b/p\", mount_location: /a }]\n"),
+         "job.weights[0].source", "mirror it to an s3:// bucket", 4, 23},
+	{"no scheme", JOB("  weights: [{ source: Qwen/Qwen3, mount_location: /a }]\n"),
+         "job.weights[0].source", "does not start with one of", 4, 23},
+	{"pattern",
+         JOB("  weights: [{ source: \"hf://a/b\", mount_location: /a, allow_patterns: [\"[a\"] "
+             "}]\n"),
+         "job.weights[0].allow_patterns[0]", "never closed", 4, 72},
+	{"mount of the system",
+         JOB("  weights: [{ source: \"hf://a/b\", mount_location: /etc/x }]\n"),
+         "job.weights[0].mount_location", "belongs to the system", 4, 51},
+	{"mount of the root", JOB("  weights: [{ source: \"hf://a/b\", mount_location: / }]\n"),
+         "job.weights[0].mount_location", "root folder", 4, 51},
+	{"mount on the code",
+         JOB("  weights: [{ source: \"hf://a/b\", mount_location: /b10/workspace/m }]\n"),
+         "job.weights[0].mount_location", "the place of the code", 4, 51},
+	{"mount on the scratch",
+         JOB("  weights: [{ source: \"hf://a/b\", mount_location: /mnt }]\n"),
+         "job.weights[0].mount_location", "scratch", 4, 51},
+	{"mounted twice",
+         JOB("  weights: [{ source: \"hf://a/b\", mount_location: /m },\n"
+             "            { source: \"hf://a/c\", mount_location: /m }]\n"),
+         "job.weights[0].mount_location", "is also job.weights[1].mount_location", 4, 51},
+	{"one in another",
+         JOB("  weights: [{ source: \"hf://a/b\", mount_location: /m/n },\n"
+             "            { source: \"hf://a/c\", mount_location: /m }]\n"),
+         "job.weights[0].mount_location", "clashes with", 4, 51},
+	{"mount on the checkpoints",
+         RUN("    checkpointing_config: { enabled: true }\n"
+             "  weights: [{ source: \"hf://a/b\", mount_location: /mnt/ckpts }]\n"),
+         "job.weights[0].mount_location", "checkpoint_path", 6, 51},
+	{"auth by OIDC",
+         JOB("  weights: [{ source: \"s3://a/b\", mount_location: /m, auth: { auth_method: "
+             "AWS_OIDC } }]\n"),
+         "job.weights[0].auth.auth_method", "not offered", 4, 76},
+	{"two secrets",
+         JOB("  weights: [{ source: \"s3://a/b\", mount_location: /m, auth_secret_name: a,\n"
+             "    auth: { auth_secret_name: b } }]\n"),
+         "job.weights[0].auth.auth_secret_name", "leave one out", 5, 11},
+	{"docker method", JOB("  image: { docker_auth: { auth_method: GCP_OIDC, registry: r } }\n"),
+         "job.image.docker_auth.auth_method", "GCP_OIDC is not offered", 4, 40},
+	{"docker part missing",
+         JOB("  image: { docker_auth: { auth_method: AWS_IAM, registry: r } }\n"),
+         "job.image.docker_auth.aws_iam_docker_auth", "is missing", 4, 25},
+	{"docker part of another",
+         JOB("  image: { docker_auth: { auth_method: REGISTRY_SECRET, registry: r,\n"
+             "    registry_secret_docker_auth: { secret_ref: { secret: s } },\n"
+             "    gcp_service_account_json_docker_auth: { service_account_json_secret_ref: { "
+             "secret: s } } } }\n"),
+         "job.image.docker_auth.gcp_service_account_json_docker_auth", "does not go with", 6, 43},
+	{"retry on", JOB("  retry: { on: [sunday] }\n"), "job.retry.on[0]", "exit:N", 4, 17},
+	{"retry without on", JOB("  retry: { max_attempts: 2 }\n"), "job.retry.on", "is missing", 4,
+         10},
+};
+
+static const struct doc *yaml(struct arena *a, const char *text)
+{
+	const struct doc *d = NULL;
+	struct err err = {0};
+
+	assert_ok(yml_parse(a, str_of(text), &d, &err), &err);
+	return d;
+}
+
+static void spec_says_what_is_wrong(void **state UNUSED)
+{
+	unsigned wrong = 0;
+
+	for (size_t i = 0; i < COUNT(bad_files); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		AUTO_FREE struct spec_problems *p = xcalloc(1, sizeof(*p));
+		const struct spec_problem *one = &p->item[0];
+		struct job_spec s;
+
+		assert_row(spec_read(a, yaml(a, bad_files[i].yaml), SPEC_FILE, &s, p) == -1,
+		           bad_files[i].name);
+		if (p->n != 1 || strcmp(one->path, bad_files[i].path) != 0 ||
+		    strstr(one->text, bad_files[i].words) == NULL ||
+		    one->line != bad_files[i].line || one->col != bad_files[i].col) {
+			wrong++;
+			print_error("row \"%s\": %zu problems, first %u:%u: %s: %s\n",
+			            bad_files[i].name, p->n, one->line, one->col, one->path,
+			            one->text);
+		}
+	}
+	assert_int_equal(wrong, 0);
+}
+
+static void spec_reports_all_at_once(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_FREE struct spec_problems *p = xcalloc(1, sizeof(*p));
+	AUTO_BUF struct buf text = BUF_INIT(100000);
+	AUTO_BUF struct buf json = BUF_INIT(100000);
+	struct err err = {0};
+	struct job_spec s;
+	struct js js;
+
+	buf_puts(&text, "project: p\nstray: 1\njob:\n  runtime:\n    start_commands: [x]\n"
+	                "    environment_variables:\n");
+	for (int i = 0; i < SPEC_PROBLEMS_MAX + 20; i++)
+		buf_printf(&text, "      A%d: %d\n", i, i);
+	assert_int_equal(spec_read(a, yaml(a, buf_cstr(&text)), SPEC_FILE, &s, p), -1);
+	assert_int_equal(p->n, SPEC_PROBLEMS_MAX);
+	assert_int_equal(p->dropped, 21);
+	spec_problems_text(p, "train.yaml", &err);
+	assert_true(strlen(err.msg) <= 1900);
+	assert_true(str_starts(str_of(err.msg), "train.yaml:2:1: stray: is unknown\n"));
+	assert_non_null(strstr(err.msg, "\n... and "));
+	err_clear(&err);
+	js_init(&js, &json);
+	spec_problems_json(p, &js);
+	assert_non_null(strstr(buf_cstr(&json), "{\"path\":\"stray\",\"message\":\"is unknown\","
+	                                        "\"line\":2,\"column\":1}"));
+}
+
+static void read_corpus(const char *name, struct buf *out)
+{
+	const char *root = getenv("SOURCE_DIR");
+	AUTO_FREE char *path =
+		xasprintf("%s/tests/fuzz/corpus/spec/%s", root != NULL ? root : ".", name);
+	struct err err = {0};
+
+	assert_ok(fs_read(AT_FDCWD, path, out, &err), &err);
+}
+
+static void no_problem(int rc, const struct spec_problems *p)
+{
+	if (rc < 0)
+		fail_msg("%zu problems, first %u:%u: %s: %s", p->n, p->item[0].line, p->item[0].col,
+		         p->item[0].path, p->item[0].text);
+	assert_int_equal(p->n, 0);
+}
+
+static void spec_reads_a_file(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_FREE struct spec_problems *p = xcalloc(1, sizeof(*p));
+	AUTO_BUF struct buf text = BUF_INIT(100000);
+	struct job_spec s;
+
+	read_corpus("full.yaml", &text);
+	no_problem(spec_read(a, yaml(a, buf_cstr(&text)), SPEC_FILE, &s, p), p);
+	assert_string_equal(s.project, "qwen3-finetune");
+	assert_string_equal(s.team, "research");
+	assert_string_equal(s.name, "lr-2e-5");
+	assert_string_equal(s.gpu_type, "H200");
+	assert_int_equal(s.gpu_count, 1);
+	assert_true(s.cpu_count == 8.0);
+	assert_true(s.memory_bytes == UINT64_C(64) << 30);
+	assert_int_equal(s.n_commands, 1);
+	assert_int_equal(s.n_env, 3);
+	assert_string_equal(s.env[0].secret, "hf_access_token");
+	assert_null(s.env[0].value);
+	assert_string_equal(s.env[1].value, "2e-5");
+	assert_string_equal(s.env[2].value, "");
+	assert_true(s.cache.enabled && s.cache.require_affinity && !s.cache.legacy_hf_mount);
+	assert_string_equal(s.cache.base_path, "/root/.cache");
+	assert_true(s.ckpt.enabled);
+	assert_string_equal(s.ckpt.path, "/mnt/ckpts");
+	assert_int_equal(s.ckpt.keep_last, 3);
+	assert_int_equal(s.ckpt.settle_s, 5);
+	assert_true(s.ckpt.volume_bytes == UINT64_C(500) << 30);
+	assert_int_equal(s.load.n_refs, 2);
+	assert_true(s.load.refs[0].latest && !s.load.refs[1].latest);
+	assert_string_equal(s.load.refs[0].project, "qwen3-finetune");
+	assert_string_equal(s.load.refs[1].name, "checkpoint-24");
+	assert_string_equal(s.load.folder, "/tmp/loaded_checkpoints");
+	assert_int_equal(s.n_weights, 3);
+	assert_int_equal(s.weights[0].n_allow, 3);
+	assert_string_equal(s.weights[1].secret, "aws");
+	assert_string_equal(s.weights[2].mount_location, "/app/set");
+	assert_true(s.workdir);
+	assert_int_equal(s.max_duration_s, 86400);
+	assert_int_equal(s.grace_s, 60);
+	assert_true(s.retry.on_lost);
+	assert_int_equal(s.retry.n_exit_codes, 1);
+	assert_int_equal(s.retry.exit_codes[0], 75);
+	assert_int_equal(s.retry.max_attempts, 3);
+}
+
+static int read_json(struct arena *a, const char *text, struct job_spec *s, struct spec_problems *p)
+{
+	const struct doc *d = NULL;
+	struct err err = {0};
+
+	assert_ok(js_parse(a, str_of(text), &d, &err), &err);
+	return spec_read(a, d, SPEC_API, s, p);
+}
+
+static void spec_reads_what_truss_sends(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_FREE struct spec_problems *p = xcalloc(1, sizeof(*p));
+	AUTO_BUF struct buf text = BUF_INIT(100000);
+	struct job_spec s;
+
+	read_corpus("truss.json", &text);
+	no_problem(read_json(a, buf_cstr(&text), &s, p), p);
+	assert_int_equal(s.registry_auth, SPEC_AUTH_REGISTRY_SECRET);
+	assert_string_equal(s.registry_secret, "s");
+	assert_int_equal(s.gpu_count, 8);
+	assert_int_equal(s.node_count, 2);
+	assert_int_equal(s.priority, 3);
+	assert_int_equal(s.n_artifacts, 1);
+	assert_string_equal(s.artifacts[0].key, "training/k.tgz");
+	assert_string_equal(s.weights[1].secret, "x");
+	assert_string_equal(s.ckpt.path, "/mnt/ckpts");
+	assert_true(s.load.refs[0].latest);
+	assert_null(s.load.refs[0].job);
+	assert_true(s.workdir);
+}
+
+/* An old client leaves most keys out. */
+static void spec_defaults_of_the_api(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_FREE struct spec_problems *p = xcalloc(1, sizeof(*p));
+	struct job_spec s;
+
+	no_problem(read_json(a,
+	                     "{\"image\":{\"base_image\":\"x\"},\"runtime\":{\"enable_cache\":true,"
+	                     "\"load_checkpoint_config\":{\"enabled\":true}}}",
+	                     &s, p),
+	           p);
+	assert_false(s.workdir);
+	assert_int_equal(s.node_count, 1);
+	assert_true(s.cpu_count == 1.0);
+	assert_true(s.memory_bytes == UINT64_C(2) << 30);
+	assert_null(s.gpu_type);
+	assert_int_equal(s.gpu_count, 0);
+	assert_true(s.cache.enabled && s.cache.legacy_hf_mount && s.cache.require_affinity);
+	assert_int_equal(s.load.n_refs, 1);
+	assert_true(s.load.refs[0].latest);
+	assert_int_equal(s.retry.max_attempts, 1);
+	assert_int_equal(s.grace_s, 30);
+}
+
+static void spec_problems_of_the_api(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_FREE struct spec_problems *p = xcalloc(1, sizeof(*p));
+	struct job_spec s;
+
+	assert_int_equal(read_json(a,
+	                           "{\"compute\":{\"memroy\":\"2Gi\"},\"interactive_session\":"
+	                           "{\"trigger\":\"on_demand\",\"timeout_minutes\":480}}",
+	                           &s, p),
+	                 -1);
+	assert_int_equal(p->n, 2);
+	assert_string_equal(p->item[0].path, "training_job.compute.memroy");
+	assert_non_null(strstr(p->item[0].text, "did you mean \"memory\""));
+	assert_string_equal(p->item[1].path, "training_job.interactive_session");
+	assert_int_equal(p->item[0].line, 0);
+}
+
+/* spec_read(spec_write(x)) == x, shown by writing it once more. */
+static void spec_comes_back(void **state UNUSED)
+{
+	static const char *const files[] = {"full.yaml", "truss.json"};
+
+	for (size_t i = 0; i < COUNT(files); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		AUTO_FREE struct spec_problems *p = xcalloc(1, sizeof(*p));
+		AUTO_BUF struct buf text = BUF_INIT(100000);
+		AUTO_BUF struct buf once = BUF_INIT(100000);
+		AUTO_BUF struct buf again = BUF_INIT(100000);
+		struct job_spec s, back;
+		struct js js;
+
+		read_corpus(files[i], &text);
+		if (str_ends(str_of(files[i]), ".yaml"))
+			no_problem(spec_read(a, yaml(a, buf_cstr(&text)), SPEC_FILE, &s, p), p);
+		else
+			no_problem(read_json(a, buf_cstr(&text), &s, p), p);
+		js_init(&js, &once);
+		spec_write(&s, &js);
+		no_problem(read_json(a, buf_cstr(&once), &back, p), p);
+		js_init(&js, &again);
+		spec_write(&back, &js);
+		assert_string_equal(buf_cstr(&once), buf_cstr(&again));
+		assert_int_equal(back.n_weights, s.n_weights);
+		assert_int_equal(back.retry.max_attempts, s.retry.max_attempts);
+		assert_true(back.memory_bytes == s.memory_bytes);
+		assert_true(back.ckpt.volume_bytes == s.ckpt.volume_bytes);
+		assert_int_equal(back.grace_s, s.grace_s);
+	}
+}
+
+static const struct {
+	const char *path, *value, *err;
+	const char *where; /* NULL: see value */
+} sets[] = {
+	{"job.compute.node_count", "2", NULL, NULL},
+	{"job.runtime.start_commands[0]", "python x.py", NULL, NULL},
+	{"job.runtime.start_commands[1]", "y", NULL, NULL},
+	{"job.weights", "[{source: \"hf://a/b\", mount_location: /m}]", NULL, NULL},
+	{"", "2", "is empty", NULL},
+	{"job..x", "2", "part of the path is empty", NULL},
+	{"job.", "2", "ends in a dot", NULL},
+	{"job.runtime.start_commands[7]", "y", "behind the end", NULL},
+	{"job.runtime.start_commands.x", "y", "a list stands where the path needs", NULL},
+	{"job.runtime.start_commands[x]", "y", "like [0]", NULL},
+	{"job.name", "[", "the value of job.name", NULL},
+};
+
+static void spec_set_changes_one_value(void **state UNUSED)
+{
+	for (size_t i = 0; i < COUNT(sets); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		const struct doc *old = yaml(a, JOB("")), *d = old;
+		struct err err = {0};
+
+		if (sets[i].err != NULL) {
+			assert_err(
+				spec_set(a, &d, str_of(sets[i].path), str_of(sets[i].value), &err),
+				&err, ERR_INVALID, sets[i].err);
+			assert_ptr_equal(d, old);
+			continue;
+		}
+		assert_ok(spec_set(a, &d, str_of(sets[i].path), str_of(sets[i].value), &err), &err);
+		assert_ptr_not_equal(d, old);
+	}
+}
+
+static void spec_set_is_typed_and_read(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_FREE struct spec_problems *p = xcalloc(1, sizeof(*p));
+	const struct doc *d = yaml(a, JOB(""));
+	struct err err = {0};
+	struct job_spec s;
+
+	assert_ok(spec_set(a, &d, STR_LIT("job.compute.node_count"), STR_LIT("3"), &err), &err);
+	assert_ok(
+		spec_set(a, &d, STR_LIT("job.runtime.start_commands[1]"), STR_LIT("echo b"), &err),
+		&err);
+	assert_ok(spec_set(a, &d, STR_LIT("project"), STR_LIT("other"), &err), &err);
+	no_problem(spec_read(a, d, SPEC_FILE, &s, p), p);
+	assert_int_equal(s.node_count, 3);
+	assert_string_equal(s.project, "other");
+	assert_int_equal(s.n_commands, 2);
+	assert_string_equal(s.commands[1], "echo b");
+}
+
+static const struct {
+	const char *text, *type;
+	uint32_t count;
+	const char *err;
+} accelerators[] = {
+	{"", NULL, 0, "there is no GPU type"}, {"H300", NULL, 0, "did you mean"},
+	{"H200:", NULL, 0, "from 1 to 64"},    {"H200:65", NULL, 0, "from 1 to 64"},
+	{"H200:-1", NULL, 0, "from 1 to 64"},  {"H200", "H200", 1, NULL},
+	{"h200:8", "H200", 8, NULL},           {"A100_40GB:2", "A100_40GB", 2, NULL},
+};
+
+static void spec_accelerators(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+
+	for (size_t i = 0; spec_gpu_types[i + 1] != NULL; i++)
+		assert_row(strcmp(spec_gpu_types[i], spec_gpu_types[i + 1]) < 0, spec_gpu_types[i]);
+	for (size_t i = 0; i < COUNT(accelerators); i++) {
+		const char *type = NULL;
+		struct err err = {0};
+		uint32_t count = 0;
+
+		if (accelerators[i].err != NULL) {
+			assert_err(spec_accelerator(a, str_of(accelerators[i].text), &type, &count,
+			                            &err),
+			           &err, ERR_INVALID, accelerators[i].err);
+			continue;
+		}
+		assert_ok(spec_accelerator(a, str_of(accelerators[i].text), &type, &count, &err),
+		          &err);
+		assert_string_equal(type, accelerators[i].type);
+		assert_int_equal(count, accelerators[i].count);
+	}
+}
+
+static const struct {
+	const char *source, *err; /* NULL: fine */
+} sources[] = {
+	{"", "does not start with"},
+	{"hf:/a/b", "does not start with"},
+	{"hf://", "hf://owner/repo"},
+	{"hf://gpt2", "hf://owner/repo"},
+	{"hf:///a", "hf://owner/repo"},
+	{"hf://a/b@", "hf://owner/repo"},
+	{"hf://a/b@x@y", "hf://owner/repo"},
+	{"hf://a/b/c", "hf://owner/repo"},
+	{"hf://a/..", "hf://owner/repo"},
+	{"s3://", "s3://bucket/path"},
+	{"s3:///x", "s3://bucket/path"},
+	{"s3://b//x", "s3://bucket/path"},
+	{"s3://b/x@1", "s3://bucket/path"},
+	{"s3://b/a b", "blank"},
+	{"https://", "https://host/path"},
+	{"https://host", "https://host/path"},
+	{"https://u@host/x", "https://host/path"},
+	{"file://x", "file:///"},
+	{"file:///", "file:///"},
+	{"file:///a/../b", "file:///"},
+	{"http://h/x", "use https"},
+	{"r2://acc.bucket/x", "not offered"},
+	{"azure://a/b/c", "not offered"},
+	{"cw://a/b", "not offered"},
+	{"bt://p", "load_checkpoint_config"},
+	{"hf://Qwen/Qwen3-0.6B", NULL},
+	{"hf://Qwen/Qwen3-0.6B@refs/pr/3", NULL},
+	{"hf://datasets/a/b@main", NULL},
+	{"s3://b", NULL},
+	{"s3://b/p/q/", NULL},
+	{"https://host:8443/a/b.tar?x=1", NULL},
+	{"file:///srv/data", NULL},
+	{"file:///srv/data/", NULL},
+};
+
+static void spec_sources(void **state UNUSED)
+{
+	for (size_t i = 0; i < COUNT(sources); i++) {
+		struct err err = {0};
+
+		if (sources[i].err == NULL)
+			assert_ok(spec_source_check(str_of(sources[i].source), &err), &err);
+		else if (spec_source_check(str_of(sources[i].source), &err) == 0 ||
+		         strstr(err.msg, sources[i].err) == NULL)
+			fail_msg("\"%s\": %s", sources[i].source, err.msg);
+	}
+}
+
+static void spec_names(void **state UNUSED)
+{
+	char longest[SPEC_NAME_MAX + 2];
+
+	memset(longest, 'x', sizeof(longest));
+	assert_false(spec_name_ok(STR_LIT("")));
+	assert_false(spec_name_ok(STR_LIT(" a")));
+	assert_false(spec_name_ok(STR_LIT("a\n")));
+	assert_false(spec_name_ok(STR_LIT("a\x1b[1m")));
+	assert_false(spec_name_ok(STR_LIT("a\xc3")));
+	assert_false(spec_name_ok(STR_LIT("\xc0\xaf")));
+	assert_false(spec_name_ok(str_n(longest, SPEC_NAME_MAX + 1)));
+	assert_true(spec_name_ok(str_n(longest, SPEC_NAME_MAX)));
+	assert_true(spec_name_ok(STR_LIT("demo/qwen3-0.6b")));
+	assert_true(spec_name_ok(STR_LIT("Versuch 3 \xc3\xbc")));
+}
+
+static void spec_reference_names_every_block(void **state UNUSED)
+{
+	AUTO_BUF struct buf out = BUF_INIT(100000);
+	struct err err = {0};
+
+	spec_reference(&out);
+	assert_ok(buf_check(&out, "reference", &err), &err);
+	assert_non_null(strstr(buf_cstr(&out), "### `job.runtime.checkpointing_config`"));
+	assert_non_null(strstr(buf_cstr(&out), "| `mount_location` | path | required |"));
+	assert_non_null(strstr(buf_cstr(&out), "| `memory` | size | `2Gi` |"));
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(spec_says_what_is_wrong),
+	cmocka_unit_test(spec_reports_all_at_once),
+	cmocka_unit_test(spec_reads_a_file),
+	cmocka_unit_test(spec_reads_what_truss_sends),
+	cmocka_unit_test(spec_defaults_of_the_api),
+	cmocka_unit_test(spec_problems_of_the_api),
+	cmocka_unit_test(spec_comes_back),
+	cmocka_unit_test(spec_set_changes_one_value),
+	cmocka_unit_test(spec_set_is_typed_and_read),
+	cmocka_unit_test(spec_accelerators),
+	cmocka_unit_test(spec_sources),
+	cmocka_unit_test(spec_names),
+	cmocka_unit_test(spec_reference_names_every_block),
+};
+UNIT_MAIN(tests)
