@@ -18,7 +18,7 @@ static const struct sched_node rack[] = {
 	{.name = "b1", .cluster = "b", .cpu_milli = 4000, .memory_bytes = 16 * GIB, .gpu_type = "L4", .gpus = 2, .down = true},
 };
 
-#define JOB .id = "j", .nodes = 1, .cpu_milli = 1000, .memory_bytes = GIB, .project = "p"
+#define JOB(i, n, cpu, mem) .id = (i), .nodes = (n), .cpu_milli = (cpu), .memory_bytes = (mem), .project = "p"
 
 /* One job alone. */
 static const struct {
@@ -29,37 +29,37 @@ static const struct {
 	enum sched_verdict want;
 	const char *reason;
 } rows[] = {
-	{"no node at all", NULL, 0, {JOB}, SCHED_WAITS, "there is none"},
-	{"memory", local, 1, {JOB, .memory_bytes = 100 * GIB}, SCHED_NEVER,
+	{"no node at all", NULL, 0, {JOB("j", 1, 1000, GIB)}, SCHED_WAITS, "there is none"},
+	{"memory", local, 1, {JOB("j", 1, 1000, 100 * GIB)}, SCHED_NEVER,
 	 "asks for 100 GiB of memory per node; the largest node has 64 GiB"},
-	{"fraction", local, 1, {JOB, .memory_bytes = 64 * GIB + GIB / 2}, SCHED_NEVER,
+	{"fraction", local, 1, {JOB("j", 1, 1000, 64 * GIB + GIB / 2)}, SCHED_NEVER,
 	 "asks for 64.5 GiB of memory per node; the largest node has 64 GiB"},
-	{"cores", local, 1, {JOB, .cpu_milli = 16500}, SCHED_NEVER,
+	{"cores", local, 1, {JOB("j", 1, 16500, GIB)}, SCHED_NEVER,
 	 "asks for 16.5 CPUs per node; the largest node has 16"},
-	{"GPU type", rack, 5, {JOB, .gpus = 1, .gpu_type = "H200"}, SCHED_NEVER,
+	{"GPU type", rack, 5, {JOB("j", 1, 1000, GIB), .gpus = 1, .gpu_type = "H200"}, SCHED_NEVER,
 	 "asks for 1 x H200 per node; there are H100, L4"},
-	{"no GPUs", rack + 2, 1, {JOB, .gpus = 1, .gpu_type = "H200"}, SCHED_NEVER, "there are no GPUs"},
-	{"GPU count", rack, 5, {JOB, .gpus = 8, .gpu_type = "H100"}, SCHED_NEVER,
+	{"no GPUs", rack + 2, 1, {JOB("j", 1, 1000, GIB), .gpus = 1, .gpu_type = "H200"}, SCHED_NEVER, "there are no GPUs"},
+	{"GPU count", rack, 5, {JOB("j", 1, 1000, GIB), .gpus = 8, .gpu_type = "H100"}, SCHED_NEVER,
 	 "asks for 8 x H100 per node; the largest node has 4"},
-	{"nodes", rack, 5, {JOB, .nodes = 3, .gpus = 1, .gpu_type = "H100"}, SCHED_NEVER,
+	{"nodes", rack, 5, {JOB("j", 3, 1000, GIB), .gpus = 1, .gpu_type = "H100"}, SCHED_NEVER,
 	 "asks for 3 nodes; the largest cluster is large enough for 2"},
-	{"clusters do not mix", rack, 5, {JOB, .nodes = 4}, SCHED_NEVER, "asks for 4 nodes"},
-	{"ranks on one node", local, 1, {JOB, .nodes = 9, .gpus = 1, .gpu_type = "H200", .many_per_node = true},
+	{"clusters do not mix", rack, 5, {JOB("j", 4, 1000, GIB)}, SCHED_NEVER, "asks for 4 nodes"},
+	{"ranks on one node", local, 1, {JOB("j", 9, 1000, GIB), .gpus = 1, .gpu_type = "H200", .many_per_node = true},
 	 SCHED_NEVER, "asks for 9 nodes; there is room for 8"},
-	{"affinity", rack, 5, {JOB, .gpus = 1, .gpu_type = "H100", .cache = true, .require_affinity = true,
+	{"affinity", rack, 5, {JOB("j", 1, 1000, GIB), .gpus = 1, .gpu_type = "H100", .cache = true, .require_affinity = true,
 	 .pinned_cluster = "b"}, SCHED_NEVER,
 	 "the cache of project \"p\" is on cluster \"b\" (L4), which cannot hold this job (1 x H100)"},
-	{"affinity to what is gone", rack, 5, {JOB, .cache = true, .require_affinity = true, .pinned_cluster = "c"},
+	{"affinity to what is gone", rack, 5, {JOB("j", 1, 1000, GIB), .cache = true, .require_affinity = true, .pinned_cluster = "c"},
 	 SCHED_NEVER, "cluster \"c\" (no GPUs)"},
-	{"GPUs in use", local, 1, {JOB, .gpus = 6, .gpu_type = "H200"}, SCHED_WAITS,
+	{"GPUs in use", local, 1, {JOB("j", 1, 1000, GIB), .gpus = 6, .gpu_type = "H200"}, SCHED_WAITS,
 	 "waits for 6 x H200 (4 free of 8), 1st in line"},
-	{"node down", rack, 5, {JOB, .nodes = 2, .gpus = 1, .gpu_type = "L4"}, SCHED_WAITS,
+	{"node down", rack, 5, {JOB("j", 2, 1000, GIB), .gpus = 1, .gpu_type = "L4"}, SCHED_WAITS,
 	 "waits for node \"b1\", which is down, 1st in line"},
-	{"no affinity, elsewhere", rack, 5, {JOB, .gpus = 1, .gpu_type = "H100", .cache = true,
+	{"no affinity, elsewhere", rack, 5, {JOB("j", 1, 1000, GIB), .gpus = 1, .gpu_type = "H100", .cache = true,
 	 .pinned_cluster = "b"}, SCHED_PLACED, ""},
-	{"gang on one node", local, 1, {JOB, .nodes = 4, .gpus = 1, .gpu_type = "H200", .many_per_node = true},
+	{"gang on one node", local, 1, {JOB("j", 4, 1000, GIB), .gpus = 1, .gpu_type = "H200", .many_per_node = true},
 	 SCHED_PLACED, ""},
-	{"gang on two", rack, 5, {JOB, .nodes = 2, .gpus = 4, .gpu_type = "H100"}, SCHED_PLACED, ""},
+	{"gang on two", rack, 5, {JOB("j", 2, 1000, GIB), .gpus = 4, .gpu_type = "H100"}, SCHED_PLACED, ""},
 };
 /* clang-format on */
 
@@ -69,7 +69,8 @@ static void sched_one_job(void **state UNUSED)
 		AUTO_ARENA struct arena *a = arena_new();
 		struct sched_answer got = {0};
 		char reason[SCHED_REASON];
-		enum sched_verdict fits = sched_fits(rows[i].nodes, rows[i].n, &rows[i].job, reason);
+		enum sched_verdict fits =
+			sched_fits(rows[i].nodes, rows[i].n, &rows[i].job, reason);
 
 		sched_run(a, rows[i].nodes, rows[i].n, &rows[i].job, 1, false, &got);
 		if (got.verdict != rows[i].want || strstr(got.reason, rows[i].reason) == NULL)
@@ -80,7 +81,8 @@ static void sched_one_job(void **state UNUSED)
 
 static void sched_gives_gpus(void **state UNUSED)
 {
-	struct sched_job job = {JOB, .gpus = 1, .gpu_type = "H200", .many_per_node = true};
+	struct sched_job job = {JOB("j", 1, 1000, GIB), .gpus = 1, .gpu_type = "H200",
+	                        .many_per_node = true};
 	AUTO_ARENA struct arena *a = arena_new();
 	struct sched_answer got;
 
@@ -95,7 +97,7 @@ static void sched_gives_gpus(void **state UNUSED)
 /* Jobs without GPUs keep off the nodes with some; a cold cache is said. */
 static void sched_chooses(void **state UNUSED)
 {
-	struct sched_job job = {JOB};
+	struct sched_job job = {JOB("j", 1, 1000, GIB)};
 	AUTO_ARENA struct arena *a = arena_new();
 	struct sched_answer got;
 
@@ -121,11 +123,11 @@ static void sched_chooses(void **state UNUSED)
 
 /* clang-format off */
 static const struct sched_job line[] = {
-	{JOB, .id = "young", .created_ms = 3, .gpus = 1, .gpu_type = "H200"},
-	{JOB, .id = "big", .created_ms = 2, .gpus = 8, .gpu_type = "H200"},
-	{JOB, .id = "old", .created_ms = 1, .gpus = 3, .gpu_type = "H200"},
-	{JOB, .id = "urgent", .created_ms = 9, .priority = 5, .gpus = 1, .gpu_type = "H200"},
-	{JOB, .id = "never", .created_ms = 0, .gpus = 9, .gpu_type = "H200"},
+	{JOB("young", 1, 1000, GIB), .created_ms = 3, .gpus = 1, .gpu_type = "H200"},
+	{JOB("big", 1, 1000, GIB), .created_ms = 2, .gpus = 8, .gpu_type = "H200"},
+	{JOB("old", 1, 1000, GIB), .created_ms = 1, .gpus = 3, .gpu_type = "H200"},
+	{JOB("urgent", 1, 1000, GIB), .created_ms = 9, .priority = 5, .gpus = 1, .gpu_type = "H200"},
+	{JOB("never", 1, 1000, GIB), .created_ms = 0, .gpus = 9, .gpu_type = "H200"},
 };
 /* clang-format on */
 
@@ -150,9 +152,9 @@ static void sched_backfill(void **state UNUSED)
 {
 	/* clang-format off */
 	static const struct sched_job queue[] = {
-		{JOB, .id = "1", .created_ms = 1, .nodes = 2, .gpus = 2, .gpu_type = "L4"},
-		{JOB, .id = "2", .created_ms = 2, .gpus = 1, .gpu_type = "L4"},
-		{JOB, .id = "3", .created_ms = 3, .gpus = 1, .gpu_type = "H100"},
+		{JOB("1", 2, 1000, GIB), .created_ms = 1, .gpus = 2, .gpu_type = "L4"},
+		{JOB("2", 1, 1000, GIB), .created_ms = 2, .gpus = 1, .gpu_type = "L4"},
+		{JOB("3", 1, 1000, GIB), .created_ms = 3, .gpus = 1, .gpu_type = "H100"},
 	};
 	/* clang-format on */
 	AUTO_ARENA struct arena *a = arena_new();
@@ -185,11 +187,8 @@ static void sched_is_stable(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(sched_one_job),
-	cmocka_unit_test(sched_gives_gpus),
-	cmocka_unit_test(sched_chooses),
-	cmocka_unit_test(sched_order),
-	cmocka_unit_test(sched_backfill),
-	cmocka_unit_test(sched_is_stable),
+	cmocka_unit_test(sched_one_job),  cmocka_unit_test(sched_gives_gpus),
+	cmocka_unit_test(sched_chooses),  cmocka_unit_test(sched_order),
+	cmocka_unit_test(sched_backfill), cmocka_unit_test(sched_is_stable),
 };
 UNIT_MAIN(tests)
