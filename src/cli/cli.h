@@ -1,0 +1,178 @@
+/*
+ * cli.h - what the verbs share: the parsed command line, the server behind it, and output.
+ *
+ * A command is a row of the table in commands.c: its words, arguments, options and help. Usage, man
+ * page and bash completion are printed from the same rows. A verb returns an exit code, or -1 with
+ * *err set, whose code chooses the exit status.
+ */
+#ifndef CLI_H
+#define CLI_H
+
+#include "base/json.h"
+#include "base/log.h"
+#include "io/client.h"
+
+#define CLI_ARGS_MAX 256
+#define CLI_EXIT_FAILED 10  /* the job failed */
+#define CLI_EXIT_STOPPED 11 /* the job was stopped */
+
+enum opt_kind { OPT_FLAG, OPT_TEXT, OPT_INT, OPT_LIST };
+
+struct opt {
+	const char *name; /* without dashes */
+	char letter;      /* short form, 0 = none */
+	enum opt_kind kind;
+	const char *arg; /* what stands after it in help */
+	const char *help;
+};
+
+struct cli;
+
+struct command {
+	const char *words; /* "push", "cache du" */
+	const char *args;  /* "JOB [DIR]" */
+	const char *help;  /* one line */
+	const char *more;  /* a paragraph, or NULL */
+	const struct opt *opts;
+	size_t n_opts;
+	unsigned least, most; /* positional arguments */
+	bool lists;           /* takes -o table|json|jsonl|csv */
+	int (*run)(struct cli *c, struct err *err);
+};
+
+extern const struct command commands[];
+extern const size_t n_commands;
+
+struct cli {
+	struct arena *arena;
+	const struct command *command;
+	const char *arg[CLI_ARGS_MAX];
+	unsigned n_arg;
+	const char **rest; /* what follows "--" */
+	size_t n_rest;
+	struct {
+		const struct opt *opt;
+		const char *value;
+	} given[CLI_ARGS_MAX];
+	size_t n_given;
+	bool tty_out, tty_err, colour, quiet;
+	/* the server; see remote.h */
+	struct http_client *http;
+	const char *url, *token;
+};
+
+bool opt_flag(const struct cli *c, const char *name);
+const char *opt_text(const struct cli *c, const char *name, const char *dflt);
+int64_t opt_int(const struct cli *c, const char *name, int64_t dflt); /* checked while parsing */
+size_t opt_list(const struct cli *c, const char *name, const char **out, size_t cap);
+
+/* usage.c */
+void usage_all(FILE *to);
+void usage_command(const struct command *cmd, FILE *to);
+void usage_man(struct buf *out);
+void usage_completion(struct buf *out);
+void usage_reference(struct buf *out); /* Markdown */
+
+/* out.c: data to stdout, everything else to stderr. */
+enum out_form { OUT_TABLE, OUT_JSON, OUT_JSONL, OUT_CSV };
+int out_form(const struct cli *c, enum out_form *form, struct err *err) MUST_CHECK;
+
+struct out_col {
+	const char *title;
+	bool right; /* numbers */
+	void (*cell)(const struct doc *row, struct buf *out);
+};
+/* A JSON array of the API, in the form asked for with -o. */
+int out_list(const struct cli *c, const struct doc *list, const struct out_col *cols, size_t n,
+             const char *empty, struct err *err) MUST_CHECK;
+void out_json(const struct doc *d); /* indented, to stdout */
+void out_say(const struct cli *c, const char *fmt, ...)
+	PRINTF(2, 3); /* a line to stderr unless quiet */
+void out_next(const struct cli *c, const char *const *lines, size_t n);    /* what to type next */
+void out_progress(const struct cli *c, const char *fmt, ...) PRINTF(2, 3); /* replaced in place */
+void out_progress_end(const struct cli *c);
+int out_confirm(const struct cli *c, const char *question, const char *must_type,
+                struct err *err) MUST_CHECK;
+const char *out_status(const struct cli *c, const char *status); /* short and coloured, in arena */
+/* Ready-made cells */
+void cell_age(const struct doc *iso, struct buf *out);
+void cell_bytes(const struct doc *n, struct buf *out);
+void cell_text(const struct doc *d, struct buf *out); /* "-" for null */
+int columns_of_terminal(void);
+
+/* remote.c */
+int remote_login(struct cli *c,
+                 struct err *err) MUST_CHECK; /* STOKER_URL, STOKER_TOKEN, login.json */
+int remote_save_login(struct cli *c, const char *url, const char *token,
+                      struct err *err) MUST_CHECK;
+const char *remote_login_path(struct arena *a);
+/* Body and reply are JSON; body NULL = none. Path is printf-like; encode parts with remote_part. */
+int remote_call(struct cli *c, enum http_method method, const char *path, const struct buf *body,
+                const struct doc **out, struct err *err) MUST_CHECK;
+int remote_get(struct cli *c, const struct doc **out, struct err *err, const char *fmt,
+               ...) MUST_CHECK PRINTF(4, 5);
+const char *remote_part(struct cli *c, const char *text); /* percent-encoded, in arena */
+extern atomic_bool interrupted;                           /* Ctrl-C: calls end with ERR_CANCELED */
+void catch_interrupt(void);
+
+/* resolve.c: names as people type them */
+/* An id, a unique prefix of one, a name, or "@" for the newest: the job object. */
+int resolve_job(struct cli *c, const char *word, const struct doc **job,
+                struct err *err) MUST_CHECK;
+int resolve_project(struct cli *c, const char *word, const struct doc **project,
+                    struct err *err) MUST_CHECK;
+int resolve_team(struct cli *c, const char *word, const struct doc **team,
+                 struct err *err) MUST_CHECK;
+const char *job_path(struct cli *c, const struct doc *job,
+                     const char *tail); /* "/v1/training_projects/.../jobs/...<tail>" */
+
+/* Verbs */
+int cmd_init(struct cli *c, struct err *err);
+int cmd_push(struct cli *c, struct err *err);
+int cmd_ps(struct cli *c, struct err *err);
+int cmd_view(struct cli *c, struct err *err);
+int cmd_logs(struct cli *c, struct err *err);
+int cmd_stop(struct cli *c, struct err *err);
+int cmd_recreate(struct cli *c, struct err *err);
+int cmd_update(struct cli *c, struct err *err);
+int cmd_events(struct cli *c, struct err *err);
+int cmd_exec(struct cli *c, struct err *err);
+int cmd_metrics(struct cli *c, struct err *err);
+int cmd_checkpoints_ls(struct cli *c, struct err *err);
+int cmd_checkpoints_show(struct cli *c, struct err *err);
+int cmd_checkpoints_pull(struct cli *c, struct err *err);
+int cmd_checkpoints_rm(struct cli *c, struct err *err);
+int cmd_cache_summarize(struct cli *c, struct err *err);
+int cmd_cache_du(struct cli *c, struct err *err);
+int cmd_cache_rm(struct cli *c, struct err *err);
+int cmd_weights_ls(struct cli *c, struct err *err);
+int cmd_weights_prefetch(struct cli *c, struct err *err);
+int cmd_weights_rm(struct cli *c, struct err *err);
+int cmd_secrets_ls(struct cli *c, struct err *err);
+int cmd_secrets_set(struct cli *c, struct err *err);
+int cmd_secrets_rm(struct cli *c, struct err *err);
+int cmd_projects_ls(struct cli *c, struct err *err);
+int cmd_projects_rm(struct cli *c, struct err *err);
+int cmd_teams_ls(struct cli *c, struct err *err);
+int cmd_teams_create(struct cli *c, struct err *err);
+int cmd_teams_rm(struct cli *c, struct err *err);
+int cmd_tokens_ls(struct cli *c, struct err *err);
+int cmd_tokens_create(struct cli *c, struct err *err);
+int cmd_tokens_rm(struct cli *c, struct err *err);
+int cmd_login(struct cli *c, struct err *err);
+int cmd_doctor(struct cli *c, struct err *err);
+int cmd_version(struct cli *c, struct err *err);
+int cmd_completion(struct cli *c, struct err *err);
+int cmd_man(struct cli *c, struct err *err);
+int cmd_print_cli(struct cli *c, struct err *err);
+
+/* Shared between verbs */
+/* Follows a job's log to its end; *job_out is its last state. Ctrl-C: ERR_CANCELED. */
+int follow_job(struct cli *c, const struct doc *job, const struct doc **job_out,
+               struct err *err) MUST_CHECK;
+/* The exit code of a job's outcome, with a last line to stderr. */
+int job_outcome(struct cli *c, const struct doc *job);
+int upload_folder(struct cli *c, const char *root, const char **bucket, const char **key,
+                  struct err *err) MUST_CHECK;
+
+#endif

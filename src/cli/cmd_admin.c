@@ -1,0 +1,461 @@
+/* cmd_admin.c - secrets, projects, teams, tokens, login, doctor, version. */
+#include "cli/cli.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/seal.h"
+#include "base/units.h"
+
+#include <termios.h>
+
+#define SKEW_WARN_S 120
+#define DISK_LOW 0.10 /* free share below which doctor warns */
+
+static void id_cell(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "id"), b);
+}
+static void name_cell(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "name"), b);
+}
+static void team_cell(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "team_name"), b);
+}
+static void created_cell(const struct doc *d, struct buf *b)
+{
+	cell_age(doc_get(d, "created_at"), b);
+}
+static void updated_cell(const struct doc *d, struct buf *b)
+{
+	cell_age(doc_get(d, "updated_at"), b);
+}
+static void role_cell(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "role"), b);
+}
+static void used_cell(const struct doc *d, struct buf *b)
+{
+	cell_age(doc_get(d, "last_used_at"), b);
+}
+static void default_cell(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "default"), b);
+}
+static void latest_cell(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_path(d, "latest_job", "id", NULL), b);
+}
+static void latest_status_cell(const struct doc *d, struct buf *b)
+{
+	struct str s = doc_text(doc_path(d, "latest_job", "current_status", NULL));
+
+	buf_str(b, s.n == 0 ? str_of("-") : str_starts(s, "TRAINING_JOB_") ? str_skip(s, 13) : s);
+}
+
+/* "/v1/secrets", or that of --team. */
+static int secrets_path(struct cli *c, const char **path, struct err *err)
+{
+	const struct doc *team;
+
+	*path = "/v1/secrets";
+	if (!opt_flag(c, "team"))
+		return 0;
+	if (resolve_team(c, opt_text(c, "team", ""), &team, err) < 0)
+		return -1;
+	*path = arena_printf(c->arena, "/v1/teams/%s/secrets", doc_cstr(doc_get(team, "id"), ""));
+	return 0;
+}
+
+int cmd_secrets_ls(struct cli *c, struct err *err)
+{
+	static const struct out_col cols[] = {{"NAME", false, name_cell},
+	                                      {"TEAM", false, team_cell},
+	                                      {"CREATED", true, created_cell},
+	                                      {"CHANGED", true, updated_cell}};
+	const struct doc *reply;
+	const char *path;
+
+	if (secrets_path(c, &path, err) < 0 || remote_get(c, &reply, err, "%s", path) < 0)
+		return -1;
+	return out_list(c, doc_get(reply, "secrets"), cols, COUNT(cols),
+	                "no secrets: stoker secrets set NAME", err);
+}
+
+/* From a terminal without echo, else all of stdin without its last newline. */
+static int read_value(const char *prompt, struct buf *out, struct err *err)
+{
+	struct termios old, quiet;
+	bool tty = isatty(0) == 1 && tcgetattr(0, &old) == 0;
+	int r = 0;
+
+	if (tty) {
+		quiet = old;
+		quiet.c_lflag &= ~(tcflag_t)ECHO;
+		(void)fprintf(stderr, "%s", prompt);
+		(void)fflush(stderr);
+		(void)tcsetattr(0, TCSAFLUSH, &quiet); /* an echo is a nuisance, not a failure */
+	}
+	for (;;) {
+		char chunk[4096];
+		ssize_t n = read(0, chunk, sizeof(chunk));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			r = err_errno(err, errno, "reading the value");
+		if (n <= 0)
+			break;
+		buf_add(out, chunk, (size_t)n);
+		seal_wipe(chunk, sizeof(chunk));
+		if (tty && out->n > 0 && out->p[out->n - 1] == '\n')
+			break;
+	}
+	if (tty) {
+		(void)tcsetattr(0, TCSAFLUSH, &old); /* see above */
+		(void)fputc('\n', stderr);
+	}
+	if (r == 0 && out->n > 0 && out->p[out->n - 1] == '\n')
+		out->n--;
+	if (r == 0 && out->n > 0 && out->p[out->n - 1] == '\r')
+		out->n--;
+	if (r == 0 && buf_check(out, "the value", err) < 0)
+		return -1;
+	if (r == 0 && out->n == 0)
+		return err_set(err, ERR_INVALID,
+		               "the value is empty: type it, or pipe it in: stoker secrets set "
+		               "NAME < FILE");
+	return r;
+}
+
+int cmd_secrets_set(struct cli *c, struct err *err)
+{
+	struct buf value = BUF_INIT(SEAL_VALUE_MAX), body = BUF_INIT(SEAL_VALUE_MAX * 6 + 4096);
+	const struct doc *reply;
+	const char *path;
+	struct js js;
+	int r = -1;
+
+	if (secrets_path(c, &path, err) < 0)
+		return -1;
+	if (read_value(arena_printf(c->arena, "Value of %s (not shown): ", c->arg[0]), &value,
+	               err) == 0) {
+		js_init(&js, &body);
+		js_open(&js);
+		js_kv(&js, "name", c->arg[0]);
+		js_kv_str(&js, "value", buf_view(&value));
+		js_close(&js);
+		r = remote_call(c, HTTP_POST, path, &body, &reply, err);
+	}
+	seal_wipe_buf(&value);
+	seal_wipe_buf(&body);
+	if (r == 0)
+		out_say(c, "secret %s is set; jobs started from now on get it", c->arg[0]);
+	return r;
+}
+
+static int delete_at(struct cli *c, const char *path, const char *question, const char *must_type,
+                     struct err *err)
+{
+	const struct doc *reply;
+
+	if (out_confirm(c, question, must_type, err) < 0)
+		return -1;
+	if (remote_call(c, HTTP_DELETE, path, NULL, &reply, err) < 0)
+		return -1;
+	out_say(c, "deleted");
+	return 0;
+}
+
+int cmd_secrets_rm(struct cli *c, struct err *err)
+{
+	const char *path;
+
+	if (secrets_path(c, &path, err) < 0)
+		return -1;
+	return delete_at(c, arena_printf(c->arena, "%s/%s", path, remote_part(c, c->arg[0])),
+	                 arena_printf(c->arena, "Delete secret %s?", c->arg[0]), NULL, err);
+}
+
+int cmd_projects_ls(struct cli *c, struct err *err)
+{
+	static const struct out_col cols[] = {{"ID", false, id_cell},
+	                                      {"NAME", false, name_cell},
+	                                      {"TEAM", false, team_cell},
+	                                      {"LATEST JOB", false, latest_cell},
+	                                      {"LATEST STATUS", false, latest_status_cell},
+	                                      {"CREATED", true, created_cell}};
+	const struct doc *reply;
+
+	if (remote_get(c, &reply, err, "/v1/training_projects") < 0)
+		return -1;
+	return out_list(c, doc_get(reply, "training_projects"), cols, COUNT(cols),
+	                "no projects yet: stoker push", err);
+}
+
+int cmd_projects_rm(struct cli *c, struct err *err)
+{
+	const struct doc *project, *reply;
+	const char *name, *typed = opt_text(c, "confirm", NULL);
+	const char *path;
+
+	if (resolve_project(c, c->arg[0], &project, err) < 0)
+		return -1;
+	name = doc_cstr(doc_get(project, "name"), "");
+	path = arena_printf(c->arena, "/v1/training_projects/%s",
+	                    doc_cstr(doc_get(project, "id"), ""));
+	if (typed != NULL) {
+		if (strcmp(typed, name) != 0)
+			return err_set(err, ERR_INVALID, "--confirm %s: the project's name is %s",
+			               typed, name);
+		if (remote_call(c, HTTP_DELETE, path, NULL, &reply, err) < 0)
+			return -1;
+		out_say(c, "deleted");
+		return 0;
+	}
+	return delete_at(
+		c, path,
+		arena_printf(c->arena,
+	                     "Project %s, its jobs, checkpoints and cache are deleted for good.",
+	                     name),
+		name, err);
+}
+
+int cmd_teams_ls(struct cli *c, struct err *err)
+{
+	static const struct out_col cols[] = {{"ID", false, id_cell},
+	                                      {"NAME", false, name_cell},
+	                                      {"DEFAULT", false, default_cell},
+	                                      {"CREATED", true, created_cell}};
+	const struct doc *reply;
+
+	if (remote_get(c, &reply, err, "/v1/teams") < 0)
+		return -1;
+	return out_list(c, doc_get(reply, "teams"), cols, COUNT(cols), "no teams", err);
+}
+
+int cmd_teams_create(struct cli *c, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(65536);
+	const struct doc *reply;
+	struct js js;
+
+	js_init(&js, &body);
+	js_open(&js);
+	js_kv(&js, "name", c->arg[0]);
+	js_close(&js);
+	if (remote_call(c, HTTP_POST, "/v1/teams", &body, &reply, err) < 0)
+		return -1;
+	out_say(c, "team %s made (%s); `stoker tokens create NAME --team %s` lets somebody in",
+	        c->arg[0], doc_cstr(doc_path(reply, "team", "id", NULL), "?"), c->arg[0]);
+	return 0;
+}
+
+int cmd_teams_rm(struct cli *c, struct err *err)
+{
+	const struct doc *team;
+
+	if (resolve_team(c, c->arg[0], &team, err) < 0)
+		return -1;
+	return delete_at(
+		c, arena_printf(c->arena, "/v1/teams/%s", doc_cstr(doc_get(team, "id"), "")),
+		arena_printf(c->arena, "Delete team %s?", doc_cstr(doc_get(team, "name"), "?")),
+		NULL, err);
+}
+
+int cmd_tokens_ls(struct cli *c, struct err *err)
+{
+	static const struct out_col cols[] = {
+		{"ID", false, id_cell},          {"NAME", false, name_cell},
+		{"ROLE", false, role_cell},      {"TEAM", false, team_cell},
+		{"CREATED", true, created_cell}, {"USED", true, used_cell}};
+	const struct doc *reply;
+
+	if (remote_get(c, &reply, err, "/v1/api_keys") < 0)
+		return -1;
+	return out_list(c, doc_get(reply, "api_keys"), cols, COUNT(cols), "no tokens", err);
+}
+
+int cmd_tokens_create(struct cli *c, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(65536);
+	const struct doc *reply, *team;
+	enum out_form form;
+	struct js js;
+
+	if (out_form(c, &form, err) < 0)
+		return -1;
+	js_init(&js, &body);
+	js_open(&js);
+	js_kv(&js, "name", c->arg[0]);
+	js_kv(&js, "role", opt_text(c, "role", "member"));
+	if (opt_flag(c, "expires-days"))
+		js_kv_int(&js, "expires_in_days", opt_int(c, "expires-days", 0));
+	if (opt_flag(c, "team")) {
+		if (resolve_team(c, opt_text(c, "team", ""), &team, err) < 0)
+			return -1;
+		js_kv(&js, "team_id", doc_cstr(doc_get(team, "id"), ""));
+	}
+	js_close(&js);
+	if (remote_call(c, HTTP_POST, "/v1/api_keys", &body, &reply, err) < 0)
+		return -1;
+	if (form != OUT_TABLE)
+		out_json(reply);
+	else
+		(void)printf("%s\n", doc_cstr(doc_get(reply, "api_key"), ""));
+	out_say(c, "this is shown once: keep it in a safe place");
+	return 0;
+}
+
+int cmd_tokens_rm(struct cli *c, struct err *err)
+{
+	return delete_at(c, arena_printf(c->arena, "/v1/api_keys/%s", remote_part(c, c->arg[0])),
+	                 arena_printf(c->arena, "Revoke token %s?", c->arg[0]), NULL, err);
+}
+
+/* The section that the truss client reads; see the trap in the docs about other remote URLs. */
+static int print_trussrc(struct cli *c, struct err *err)
+{
+	struct url u;
+
+	if (remote_login(c, err) < 0 || url_parse(c->arena, str_of(c->url), &u, err) < 0)
+		return -1;
+	(void)printf("[baseten]\nremote_provider = baseten\nremote_url = "
+	             "http://localhost:8000\napi_key = %s\n",
+	             c->token);
+	if (u.port != 8000 ||
+	    (strcmp(u.host, "127.0.0.1") != 0 && strcmp(u.host, "localhost") != 0))
+		out_say(c,
+		        "note: the client knows its own server only at http://localhost:8000. "
+		        "Yours is %s: set "
+		        "http_proxy=%s for truss, never another remote_url (the key would be sent "
+		        "elsewhere)",
+		        c->url, c->url);
+	return 0;
+}
+
+int cmd_login(struct cli *c, struct err *err)
+{
+	struct buf token = BUF_INIT(4096);
+	const struct doc *me;
+	const char *url = opt_text(c, "url", getenv("STOKER_URL"));
+	int r;
+
+	if (opt_flag(c, "print-trussrc"))
+		return print_trussrc(c, err);
+	if (url == NULL)
+		return err_set(err, ERR_INVALID,
+		               "say which server: stoker login --url http://127.0.0.1:8000");
+	r = read_value("Token (not shown): ", &token, err);
+	if (r == 0) {
+		c->url = arena_cstr(c->arena, url);
+		c->token = arena_strz(c->arena, str_trim(buf_view(&token)));
+		(void)unsetenv(
+			"STOKER_URL"); /* what was typed wins over the environment, here only */
+		(void)unsetenv("STOKER_TOKEN");
+		r = remote_get(c, &me, err, "/v1/users/me");
+	}
+	seal_wipe_buf(&token);
+	if (r < 0 || remote_save_login(c, c->url, c->token, err) < 0)
+		return -1;
+	out_say(c, "logged in to %s as %s (%s); saved in %s", c->url,
+	        doc_cstr(doc_get(me, "name"), "?"), doc_cstr(doc_get(me, "role"), "?"),
+	        remote_login_path(c->arena));
+	return 0;
+}
+
+struct doctor {
+	unsigned bad, warned;
+};
+
+static void verdict(struct doctor *d, char kind, const char *fmt, ...) PRINTF(3, 4);
+static void verdict(struct doctor *d, char kind, const char *fmt, ...)
+{
+	va_list ap;
+
+	d->bad += kind == 'x';
+	d->warned += kind == '!';
+	(void)fputs(kind == 'x' ? "fail  " : kind == '!' ? "warn  " : "ok    ", stdout);
+	va_start(ap, fmt);
+	(void)vprintf(fmt, ap);
+	va_end(ap);
+	(void)putchar('\n');
+}
+
+static void check_nodes(struct doctor *d, const struct doc *status)
+{
+	DOC_EACH (n, doc_get(status, "nodes")) {
+		char mem[UNITS_CAP];
+		int64_t gpus = doc_int(doc_get(n, "gpus"), 0);
+
+		verdict(d, ' ', "node %s: %.1f CPUs, %s of memory, %" PRId64 " GPUs %s%s",
+		        doc_cstr(doc_get(n, "name"), "?"),
+		        (double)doc_int(doc_get(n, "cpu_milli"), 0) / 1000.0,
+		        units_show_bytes((uint64_t)doc_int(doc_get(n, "memory_bytes"), 0), mem),
+		        gpus, doc_cstr(doc_get(n, "gpu_type"), ""),
+		        doc_bool(doc_get(n, "declared"), false) ? " (declared)" : "");
+	}
+}
+
+static void check_disk(struct doctor *d, const struct doc *status)
+{
+	double left = doc_real(doc_path(status, "disk", "free", NULL), 0),
+	       all = doc_real(doc_path(status, "disk", "total", NULL), 1);
+	char text[UNITS_CAP];
+
+	verdict(d, left < all * DISK_LOW ? '!' : ' ', "data folder: %s free%s",
+	        units_show_bytes((uint64_t)left, text),
+	        left < all * DISK_LOW
+	                ? ": stoker weights rm, stoker cache rm and stoker checkpoints rm make room"
+	                : "");
+}
+
+static void check_server(struct cli *c, struct doctor *d, const struct doc *status)
+{
+	const char *version = doc_cstr(doc_get(status, "version"), "?");
+	struct err ignored = {0};
+	int64_t server_ms = 0;
+
+	verdict(d, strcmp(version, STOKER_VERSION) == 0 ? ' ' : '!',
+	        "server %s answers, version %s (this program: %s)", c->url, version,
+	        STOKER_VERSION);
+	if (clock_parse(doc_text(doc_get(status, "now")), &server_ms, &ignored) == 0) {
+		int64_t skew = (clock_wall_ms() - server_ms) / 1000;
+
+		verdict(d, skew > SKEW_WARN_S || skew < -SKEW_WARN_S ? '!' : ' ',
+		        "clocks differ by %" PRId64 " s", skew);
+	}
+	verdict(d, ' ', "sandbox: %s", doc_cstr(doc_get(status, "sandbox"), "unknown"));
+	check_nodes(d, status);
+	check_disk(d, status);
+}
+
+int cmd_doctor(struct cli *c, struct err *err UNUSED)
+{
+	struct doctor d = {0};
+	struct err e = {0};
+	const struct doc *reply;
+
+	verdict(&d, ' ', "stoker %s", STOKER_VERSION);
+	if (remote_login(c, &e) < 0)
+		verdict(&d, 'x', "login: %s", e.msg);
+	else if (remote_get(c, &reply, &e, "/v1/users/me") < 0)
+		verdict(&d, 'x', "server: %s", e.msg);
+	else {
+		verdict(&d, ' ', "logged in as %s, role %s", doc_cstr(doc_get(reply, "name"), "?"),
+		        doc_cstr(doc_get(reply, "role"), "?"));
+		if (remote_get(c, &reply, &e, "/v1/status") < 0)
+			verdict(&d, 'x', "server: %s", e.msg);
+		else
+			check_server(c, &d, reply);
+	}
+	(void)printf("%u failed, %u warned\n", d.bad, d.warned);
+	return d.bad > 0 ? 1 : 0;
+}
+
+int cmd_version(struct cli *c UNUSED, struct err *err UNUSED)
+{
+	(void)printf("stoker %s\n", STOKER_VERSION);
+	return 0;
+}

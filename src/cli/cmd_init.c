@@ -1,0 +1,97 @@
+/* cmd_init.c - init: an example's files into a folder; completion, man page and reference. */
+#include "cli/cli.h"
+
+#include "base/fs.h"
+#include "cli/examples.h"
+
+#define PRINT_MAX ((size_t)4 << 20)
+
+static int list_examples(struct cli *c)
+{
+	for (size_t i = 0; i < n_example_files; i++) {
+		const struct example_file *f = &example_files[i];
+		struct str rest = f->body, first;
+
+		if (strcmp(f->path, "train.yaml") != 0)
+			continue;
+		(void)str_cut(&rest, '\n', &first); /* its first line says what it is */
+		(void)printf("%-14s %.*s\n", f->example,
+		             STR_ARG(str_trim(str_skip(first, str_starts(first, "#") ? 1 : 0))));
+	}
+	out_say(c, "stoker init --example NAME");
+	return 0;
+}
+
+static bool exists(const char *dir, const char *path, char *full, size_t cap)
+{
+	struct stat st;
+
+	(void)snprintf(full, cap, "%s/%s", dir, path);
+	return lstat(full, &st) == 0;
+}
+
+int cmd_init(struct cli *c, struct err *err)
+{
+	const char *want = opt_text(c, "example", "hello"), *dir = c->n_arg > 0 ? c->arg[0] : ".";
+	char full[FS_PATH_MAX];
+	size_t found = 0;
+
+	if (opt_flag(c, "list-examples"))
+		return list_examples(c);
+	for (size_t i = 0; i < n_example_files; i++) {
+		if (strcmp(example_files[i].example, want) != 0)
+			continue;
+		found++;
+		if (!opt_flag(c, "force") && exists(dir, example_files[i].path, full, sizeof(full)))
+			return err_set(err, ERR_CONFLICT,
+			               "%s is there already: --force replaces it", full);
+	}
+	if (found == 0)
+		return err_set(err, ERR_NOT_FOUND,
+		               "there is no example \"%s\": stoker init --list-examples", want);
+	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n_example_files; i++) {
+		const struct example_file *f = &example_files[i];
+
+		if (strcmp(f->example, want) != 0)
+			continue;
+		(void)exists(dir, f->path, full, sizeof(full));
+		if (fs_write_atomic(AT_FDCWD, full, f->body, f->executable ? 0755 : 0644, err) < 0)
+			return -1;
+		out_say(c, "wrote %s", full);
+	}
+	out_next(c,
+	         (const char *const[]){"edit train.yaml and run.sh",
+	                               "stoker push -f           # push it and follow the log"},
+	         2);
+	return 0;
+}
+
+static int print(void (*fn)(struct buf *out), struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(PRINT_MAX);
+
+	fn(&out);
+	if (buf_check(&out, "the page", err) < 0)
+		return -1;
+	(void)fwrite(buf_cstr(&out), 1, out.n, stdout);
+	return 0;
+}
+
+int cmd_completion(struct cli *c, struct err *err)
+{
+	if (c->n_arg > 0 && strcmp(c->arg[0], "bash") != 0)
+		return err_set(err, ERR_INVALID, "completion is printed for bash only");
+	return print(usage_completion, err);
+}
+
+int cmd_man(struct cli *c UNUSED, struct err *err)
+{
+	return print(usage_man, err);
+}
+
+int cmd_print_cli(struct cli *c UNUSED, struct err *err)
+{
+	return print(usage_reference, err);
+}

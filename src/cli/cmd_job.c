@@ -1,0 +1,510 @@
+/* cmd_job.c - ps, view, stop, recreate, update, events, exec, metrics. */
+#include "cli/cli.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/units.h"
+
+#define JOBS_MAX 256
+
+/* One page of text about a job is built here, then printed. */
+static const char *short_status(const struct doc *job)
+{
+	const char *s = doc_cstr(doc_get(job, "current_status"), "?");
+
+	return strncmp(s, "TRAINING_JOB_", 13) == 0 ? s + 13 : s;
+}
+
+static void ps_id(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "id"), b);
+}
+static void ps_name(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "name"), b);
+}
+static void ps_project(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_path(d, "training_project", "name", NULL), b);
+}
+static void ps_status(const struct doc *d, struct buf *b)
+{
+	const struct doc *end = doc_get(d, "end");
+
+	buf_puts(b, short_status(d));
+	if (str_eq(doc_text(doc_get(end, "kind")), "exit") && doc_int(doc_get(end, "code"), 0) != 0)
+		buf_printf(b, "(%" PRId64 ")", doc_int(doc_get(end, "code"), 0));
+}
+static void ps_gpu(const struct doc *d, struct buf *b)
+{
+	const struct doc *it = doc_get(d, "instance_type");
+
+	if (doc_int(doc_get(it, "gpu_count"), 0) > 0)
+		buf_printf(b, "%" PRId64 "x%s",
+		           doc_int(doc_get(it, "gpu_count"), 0) *
+		                   doc_int(doc_get(d, "node_count"), 1),
+		           doc_cstr(doc_get(it, "gpu_type"), "?"));
+	else
+		buf_putc(b, '-');
+}
+static void ps_age(const struct doc *d, struct buf *b)
+{
+	cell_age(doc_get(d, "created_at"), b);
+}
+static void ps_run(const struct doc *d, struct buf *b)
+{
+	struct err ignored = {0};
+	int64_t from, to = clock_wall_ms();
+	char text[UNITS_CAP];
+
+	if (!doc_is(doc_get(d, "started_at"), DOC_TEXT) ||
+	    clock_parse(doc_text(doc_get(d, "started_at")), &from, &ignored) < 0) {
+		buf_putc(b, '-');
+		return;
+	}
+	if (doc_is(doc_get(d, "ended_at"), DOC_TEXT) &&
+	    clock_parse(doc_text(doc_get(d, "ended_at")), &to, &ignored) < 0)
+		to = clock_wall_ms();
+	buf_puts(b, units_show_seconds((uint64_t)MAX((to - from) / 1000, (int64_t)0), text));
+}
+static void ps_sync(const struct doc *d, struct buf *b)
+{
+	struct str s = doc_text(doc_get(d, "checkpoint_sync_status"));
+
+	buf_puts(b, str_eq(s, "COMPLETED") ? "synced" : str_eq(s, "SYNCING") ? "syncing" : "-");
+}
+static void ps_reason(const struct doc *d, struct buf *b)
+{
+	const struct doc *why = doc_get(d, "error_message");
+
+	cell_text(doc_is(why, DOC_TEXT) ? why : doc_get(d, "reason"), b);
+}
+
+static const struct out_col ps_cols[] = {
+	{"JOB", false, ps_id},        {"NAME", false, ps_name}, {"PROJECT", false, ps_project},
+	{"STATUS", false, ps_status}, {"GPU", false, ps_gpu},   {"AGE", true, ps_age},
+	{"RUN", true, ps_run},        {"CKPT", false, ps_sync}, {"REASON", false, ps_reason},
+};
+
+static const char *const active[] = {"TRAINING_JOB_PENDING", "TRAINING_JOB_CREATED",
+                                     "TRAINING_JOB_DEPLOYING", "TRAINING_JOB_RUNNING"};
+
+static int search(struct cli *c, const char *project_id, bool all, const struct doc **list,
+                  struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(65536);
+	const struct doc *reply;
+	struct js js;
+
+	js_init(&js, &body);
+	js_open(&js);
+	js_kv(&js, "project_id", project_id);
+	js_key(&js, "statuses");
+	if (all) {
+		js_null(&js);
+	} else {
+		js_list(&js);
+		for (size_t i = 0; i < COUNT(active); i++)
+			js_cstr(&js, active[i]);
+		js_end(&js);
+	}
+	js_close(&js);
+	if (remote_call(c, HTTP_POST, "/v1/training_jobs/search", &body, &reply, err) < 0)
+		return -1;
+	*list = doc_get(reply, "training_jobs");
+	return 0;
+}
+
+int cmd_ps(struct cli *c, struct err *err)
+{
+	const struct doc *list, *project = NULL;
+	const char *name = opt_text(c, "project", NULL);
+
+	if (name != NULL && resolve_project(c, name, &project, err) < 0)
+		return -1;
+	if (search(c, doc_cstr(doc_get(project, "id"), NULL), opt_flag(c, "all"), &list, err) < 0)
+		return -1;
+	return out_list(c, list, ps_cols, COUNT(ps_cols),
+	                opt_flag(c, "all") ? "no jobs yet: stoker push"
+	                                   : "no job is active (stoker ps -a shows all)",
+	                err);
+}
+
+static void line(const char *label, const char *fmt, ...) PRINTF(2, 3);
+static void line(const char *label, const char *fmt, ...)
+{
+	va_list ap;
+
+	(void)printf("%-12s ", label);
+	va_start(ap, fmt);
+	(void)vprintf(fmt, ap);
+	va_end(ap);
+	(void)putchar('\n');
+}
+
+static const char *cell_of(struct cli *c, void (*cell)(const struct doc *, struct buf *),
+                           const struct doc *d)
+{
+	AUTO_BUF struct buf b = BUF_INIT(65536);
+
+	cell(d, &b);
+	return arena_strz(c->arena, buf_view(&b));
+}
+
+static void view_weights(struct cli *c, const struct doc *job)
+{
+	DOC_EACH (w, doc_get(job, "weights")) {
+		const char *rev = doc_cstr(doc_get(w, "revision"), "");
+
+		line("weights", "%s%s%.12s -> %s (%s)", doc_cstr(doc_get(w, "source"), "?"),
+		     rev[0] != '\0' ? " @ " : "", rev, doc_cstr(doc_get(w, "mount_location"), "?"),
+		     cell_of(c, cell_bytes, doc_get(w, "bytes")));
+	}
+}
+
+static void view_progress(const struct doc *job)
+{
+	const struct doc *p = doc_get(job, "progress");
+	char done[UNITS_CAP], total[UNITS_CAP], rate[UNITS_CAP];
+
+	if (!doc_is(p, DOC_MAP))
+		return;
+	line("progress", "%s (%s of %s, %s)", doc_cstr(doc_get(p, "note"), ""),
+	     units_show_bytes((uint64_t)doc_int(doc_get(p, "done_bytes"), 0), done),
+	     units_show_bytes((uint64_t)doc_int(doc_get(p, "total_bytes"), 0), total),
+	     units_show_rate(doc_real(doc_get(p, "rate_bytes_per_second"), 0), rate));
+}
+
+static int view_more(struct cli *c, const struct doc *job, struct err *err)
+{
+	const struct doc *events, *ckpts;
+
+	if (remote_get(c, &ckpts, err, "%s", job_path(c, job, "/checkpoints?all=true")) < 0 ||
+	    remote_get(c, &events, err, "%s", job_path(c, job, "/events")) < 0)
+		return -1;
+	(void)printf("\ncheckpoints\n");
+	DOC_EACH (k, doc_get(ckpts, "checkpoints")) {
+		(void)printf("  %-28s rank %" PRId64 "  %-10s %10s  %s\n",
+		             doc_cstr(doc_get(k, "checkpoint_id"), "?"),
+		             doc_int(doc_get(k, "node_rank"), 0),
+		             doc_cstr(doc_get(k, "state"), "?"),
+		             cell_of(c, cell_bytes, doc_get(k, "size_bytes")),
+		             doc_cstr(doc_get(k, "created_at"), ""));
+	}
+	if (doc_get(ckpts, "checkpoints") == NULL || doc_get(ckpts, "checkpoints")->count == 0)
+		(void)printf("  none\n");
+	(void)printf("\nevents\n");
+	DOC_EACH (e, doc_get(events, "events")) {
+		(void)printf("  %.19s  %-10s %s\n", doc_cstr(doc_get(e, "timestamp"), ""),
+		             doc_cstr(doc_get(e, "kind"), ""), doc_cstr(doc_get(e, "message"), ""));
+	}
+	return 0;
+}
+
+int cmd_view(struct cli *c, struct err *err)
+{
+	const struct doc *job, *reply, *it;
+	enum out_form form;
+
+	if (out_form(c, &form, err) < 0 ||
+	    resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0 ||
+	    remote_get(c, &reply, err, "%s", job_path(c, job, "")) < 0)
+		return -1;
+	job = doc_get(reply, "training_job");
+	if (form != OUT_TABLE) {
+		out_json(job);
+		return 0;
+	}
+	it = doc_get(job, "instance_type");
+	line("job", "%s  %s", doc_cstr(doc_get(job, "id"), "?"),
+	     doc_cstr(doc_get(job, "name"), ""));
+	line("project", "%s", doc_cstr(doc_path(job, "training_project", "name", NULL), "?"));
+	line("status", "%s%s%s", out_status(c, doc_cstr(doc_get(job, "current_status"), "?")),
+	     doc_is(doc_get(job, "stage"), DOC_TEXT) ? ", stage " : "",
+	     doc_cstr(doc_get(job, "stage"), ""));
+	if (doc_is(doc_get(job, "error_message"), DOC_TEXT))
+		line("error", "%s", doc_cstr(doc_get(job, "error_message"), ""));
+	else if (doc_is(doc_get(job, "reason"), DOC_TEXT))
+		line("reason", "%s", doc_cstr(doc_get(job, "reason"), ""));
+	view_progress(job);
+	line("asks for", "%s", doc_cstr(doc_get(it, "name"), "?"));
+	line("priority", "%" PRId64, doc_int(doc_get(job, "priority"), 0));
+	line("created", "%s", doc_cstr(doc_get(job, "created_at"), "?"));
+	line("run time", "%s", cell_of(c, ps_run, job));
+	line("attempts", "%" PRId64, doc_int(doc_get(job, "attempt"), 0));
+	line("ckpt sync", "%s", cell_of(c, ps_sync, job));
+	view_weights(c, job);
+	return view_more(c, job, err);
+}
+
+static int post(struct cli *c, const struct doc *job, const char *tail, const char *json,
+                const struct doc **out, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(65536);
+	const struct doc *reply;
+
+	buf_puts(&body, json);
+	if (remote_call(c, HTTP_POST, job_path(c, job, tail), &body, &reply, err) < 0)
+		return -1;
+	*out = doc_get(reply, "training_job");
+	return 0;
+}
+
+static int stop_one(struct cli *c, const struct doc *job, struct err *err)
+{
+	const struct doc *after;
+
+	if (post(c, job, "/stop", opt_flag(c, "now") ? "{\"now\":true}" : "{}", &after, err) < 0)
+		return err_wrap(err, "job %s", doc_cstr(doc_get(job, "id"), "?"));
+	out_say(c, "job %s: stop asked for%s", doc_cstr(doc_get(job, "id"), "?"),
+	        opt_flag(c, "now") ? "" : "; it has its grace time to end by itself");
+	return 0;
+}
+
+int cmd_stop(struct cli *c, struct err *err)
+{
+	const struct doc *jobs[JOBS_MAX], *list;
+	size_t n = 0;
+
+	if (opt_flag(c, "all")) {
+		char question[80];
+
+		if (search(c, NULL, false, &list, err) < 0)
+			return -1;
+		DOC_EACH (job, list) {
+			if (n < COUNT(jobs))
+				jobs[n++] = job;
+		}
+		if (n == 0) {
+			out_say(c, "no job is active");
+			return 0;
+		}
+		FMT(question, "Stop %zu job%s?", n, n == 1 ? "" : "s");
+		if (out_confirm(c, question, NULL, err) < 0)
+			return -1;
+	} else {
+		if (c->n_arg == 0)
+			return err_set(err, ERR_INVALID,
+			               "name the job to stop (@ is the newest), or --all");
+		for (unsigned i = 0; i < c->n_arg; i++)
+			if (resolve_job(c, c->arg[i], &jobs[n++], err) < 0)
+				return -1;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (stop_one(c, jobs[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+int cmd_recreate(struct cli *c, struct err *err)
+{
+	const struct doc *job, *made, *last;
+	enum out_form form;
+
+	catch_interrupt();
+	if (out_form(c, &form, err) < 0 || resolve_job(c, c->arg[0], &job, err) < 0 ||
+	    post(c, job, "/recreate", "{}", &made, err) < 0)
+		return -1;
+	out_say(c, "job %s is job %s again: same code, same revisions",
+	        doc_cstr(doc_get(made, "id"), "?"), doc_cstr(doc_get(job, "id"), "?"));
+	if (form != OUT_TABLE)
+		out_json(made);
+	else if (!opt_flag(c, "follow"))
+		(void)printf("%s\n", doc_cstr(doc_get(made, "id"), ""));
+	if (!opt_flag(c, "follow"))
+		return 0;
+	return follow_job(c, made, &last, err) < 0 ? -1 : job_outcome(c, last);
+}
+
+int cmd_update(struct cli *c, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(1000);
+	const struct doc *job, *reply;
+
+	if (!opt_flag(c, "priority"))
+		return err_set(err, ERR_INVALID, "say what to change: --priority N");
+	if (resolve_job(c, c->arg[0], &job, err) < 0)
+		return -1;
+	buf_printf(&body, "{\"priority\":%" PRId64 "}", opt_int(c, "priority", 0));
+	if (remote_call(c, HTTP_PATCH, job_path(c, job, ""), &body, &reply, err) < 0)
+		return -1;
+	out_say(c, "job %s: priority %" PRId64, doc_cstr(doc_get(job, "id"), "?"),
+	        opt_int(c, "priority", 0));
+	return 0;
+}
+
+static void ev_time(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "timestamp"), b);
+}
+static void ev_kind(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "kind"), b);
+}
+static void ev_actor(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "actor"), b);
+}
+static void ev_message(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "message"), b);
+}
+
+int cmd_events(struct cli *c, struct err *err)
+{
+	static const struct out_col cols[] = {{"TIME", false, ev_time},
+	                                      {"KIND", false, ev_kind},
+	                                      {"BY", false, ev_actor},
+	                                      {"WHAT", false, ev_message}};
+	const struct doc *job, *reply;
+
+	if (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0 ||
+	    remote_get(c, &reply, err, "%s", job_path(c, job, "/events")) < 0)
+		return -1;
+	return out_list(c, doc_get(reply, "events"), cols, COUNT(cols), "no events", err);
+}
+
+static int start_exec(struct cli *c, const struct doc *job, const char **id, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT((size_t)1 << 20);
+	const struct doc *reply;
+	struct js js;
+
+	js_init(&js, &body);
+	js_open(&js);
+	js_kv_int(&js, "node_rank", opt_int(c, "node", 0));
+	js_key(&js, "command");
+	js_list(&js);
+	for (size_t i = 0; i < c->n_rest; i++)
+		js_cstr(&js, c->rest[i]);
+	js_end(&js);
+	js_close(&js);
+	if (remote_call(c, HTTP_POST, job_path(c, job, "/exec"), &body, &reply, err) < 0)
+		return -1;
+	*id = doc_cstr(doc_get(reply, "exec_id"), "");
+	return 0;
+}
+
+int cmd_exec(struct cli *c, struct err *err)
+{
+	const struct doc *job, *reply;
+	const char *id;
+	int64_t offset = 0;
+
+	catch_interrupt();
+	if (c->n_rest == 0)
+		return err_set(err, ERR_INVALID, "say what to run: stoker exec %s -- nvidia-smi",
+		               c->n_arg > 0 ? c->arg[0] : "@");
+	if (resolve_job(c, c->arg[0], &job, err) < 0 || start_exec(c, job, &id, err) < 0)
+		return -1;
+	for (;;) {
+		AUTO_BUF struct buf out = BUF_INIT((size_t)16 << 20);
+
+		if (remote_get(c, &reply, err, "%s/exec/%s?offset=%" PRId64 "&wait_ms=15000",
+		               job_path(c, job, ""), id, offset) < 0)
+			return -1;
+		if (base64_decode(doc_text(doc_get(reply, "output_base64")), false, &out, err) < 0)
+			return -1;
+		(void)fwrite(buf_cstr(&out), 1, out.n, stdout);
+		(void)fflush(stdout);
+		offset = doc_int(doc_get(reply, "next_offset"), offset);
+		if (doc_bool(doc_get(reply, "done"), false) && out.n == 0)
+			return (int)doc_int(doc_get(reply, "exit_code"), 1);
+	}
+}
+
+/* The newest value of a series, or NULL. */
+static const struct doc *last_of(const struct doc *series)
+{
+	const struct doc *last = NULL;
+
+	DOC_EACH (p, series) {
+		last = p;
+	}
+	return doc_get(last, "value");
+}
+
+static void sparkline(const struct doc *series, double top, struct buf *out)
+{
+	static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+	size_t skip = series != NULL && series->count > 40 ? series->count - 40 : 0;
+
+	DOC_EACH (p, series) {
+		double v = doc_real(doc_get(p, "value"), 0);
+
+		if (skip > 0) {
+			skip--;
+			continue;
+		}
+		buf_puts(out, bars[top > 0 ? (size_t)(MIN(MAX(v / top, 0.0), 1.0) * 7) : 0]);
+	}
+}
+
+static double top_of(const struct doc *series)
+{
+	double top = 0;
+
+	DOC_EACH (p, series) {
+		top = MAX(top, doc_real(doc_get(p, "value"), 0));
+	}
+	return top;
+}
+
+static void metric_line(struct cli *c, const char *label, const struct doc *series, bool bytes,
+                        double top)
+{
+	AUTO_BUF struct buf bars = BUF_INIT(1000);
+	const struct doc *last = last_of(series);
+
+	if (last == NULL)
+		return;
+	sparkline(series, top > 0 ? top : top_of(series), &bars);
+	if (bytes)
+		line(label, "%-12s %s", cell_of(c, cell_bytes, last), buf_cstr(&bars));
+	else
+		line(label, "%-12.2f %s", doc_real(last, 0), buf_cstr(&bars));
+}
+
+int cmd_metrics(struct cli *c, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(10);
+	const struct doc *job, *reply;
+	enum out_form form;
+
+	if (out_form(c, &form, err) < 0 ||
+	    resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0)
+		return -1;
+	buf_puts(&body, "{}");
+	if (remote_call(c, HTTP_POST, job_path(c, job, "/metrics"), &body, &reply, err) < 0)
+		return -1;
+	if (form != OUT_TABLE) {
+		out_json(reply);
+		return 0;
+	}
+	DOC_EACH (node, doc_get(reply, "per_node_metrics")) {
+		const struct doc *m = doc_get(node, "metrics");
+
+		(void)printf("node %s\n", doc_cstr(doc_get(node, "node_id"), "?"));
+		metric_line(c, "  cpu cores", doc_get(m, "cpu_usage"), false, 0);
+		metric_line(c, "  memory", doc_get(m, "cpu_memory_usage_bytes"), true, 0);
+		metric_line(c, "  scratch", doc_path(m, "ephemeral_storage", "usage_bytes", NULL),
+		            true, 0);
+		DOC_EACH (gpu, doc_get(m, "gpu_utilization")) {
+			char label[40];
+
+			(void)snprintf(label, sizeof(label), "  gpu %.8s", gpu->key.p);
+			metric_line(c, label, gpu, false, 1);
+		}
+		DOC_EACH (gpu, doc_get(m, "gpu_memory_usage_bytes")) {
+			char label[40];
+
+			(void)snprintf(label, sizeof(label), "  vram %.8s", gpu->key.p);
+			metric_line(c, label, gpu, true, 0);
+		}
+	}
+	metric_line(c, "cache", doc_path(reply, "cache", "usage_bytes", NULL), true, 0);
+	if (doc_get(reply, "per_node_metrics") == NULL ||
+	    doc_get(reply, "per_node_metrics")->count == 0)
+		out_say(c, "no samples yet");
+	return 0;
+}

@@ -1,0 +1,271 @@
+/* cmd_logs.c - logs: what a job printed, from any offset, followed to its end. */
+#include "cli/cli.h"
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "core/loglines.h"
+
+#define CHUNK ((size_t)4 << 20)
+#define WAIT_MS 20000 /* one node: the server answers as soon as there is a line */
+#define WAIT_MANY 250 /* several nodes take turns */
+#define OUTAGE_S 600  /* how long a follower waits for a server that went away */
+
+struct tail {
+	struct cli *c;
+	const struct doc *job;
+	uint32_t rank, ranks;
+	bool raw, times, system_only, own_lines;
+	int64_t since_ns;
+	uint64_t *offset; /* per rank */
+	bool *final;
+	bool opened; /* the record before goes on */
+};
+
+static int fetch(struct tail *t, uint32_t rank, const char *query, struct http_reply *reply,
+                 struct err *err)
+{
+	struct cli *c = t->c;
+	char *auth = arena_printf(c->arena, "Bearer %s", c->token);
+	struct http_header header = {"Authorization", auth};
+	struct http_call call = {.method = HTTP_GET,
+	                         .headers = &header,
+	                         .n_headers = 1,
+	                         .body_max = 4 * CHUNK,
+	                         .total_ms = WAIT_MS + 60000,
+	                         .stall_ms = WAIT_MS + 40000,
+	                         .connect_ms = 5000,
+	                         .cancel = &interrupted};
+
+	call.url = arena_printf(c->arena, "%s%s?rank=%u&max=%zu%s", c->url,
+	                        job_path(c, t->job, "/logs/raw"), rank, CHUNK, query);
+	if (http_do(c->http, &call, reply, err) < 0)
+		return -1;
+	return http_expect(&call, reply, err);
+}
+
+static void print_record(struct tail *t, uint32_t rank, const struct logline *l)
+{
+	AUTO_BUF struct buf text = BUF_INIT(LOGLINE_TEXT_MAX * 2);
+	bool own = l->stream == 's';
+
+	if (l->ns < t->since_ns || (t->system_only && !own) || (own && !t->own_lines))
+		return;
+	out_progress_end(t->c);
+	if (t->raw)
+		buf_str(&text, l->text);
+	else
+		logline_fold(l->text, &text);
+	if (!t->opened) {
+		if (t->times) {
+			char when[CLOCK_ISO_CAP];
+
+			clock_iso(l->ns / 1000000, when);
+			(void)printf("%s ", when);
+		}
+		if (t->ranks > 1)
+			(void)printf("[%u] ", rank);
+		if (own)
+			(void)fputs(t->c->colour ? "\033[2mstoker:\033[0m " : "stoker: ", stdout);
+	}
+	(void)fwrite(buf_cstr(&text), 1, text.n, stdout);
+	t->opened = l->continues;
+	if (!l->continues)
+		(void)fputc('\n', stdout);
+}
+
+static uint64_t header_u64(const struct http_reply *r, const char *name, uint64_t dflt)
+{
+	struct err ignored = {0};
+	uint64_t v = dflt;
+
+	(void)!str_u64(http_header_of(r, name), 0, UINT64_MAX, &v,
+	               &ignored); /* absent: the default */
+	return v;
+}
+
+/* One page of one node. *moved: something came. */
+static int page(struct tail *t, uint32_t rank, const char *more, bool *moved, struct err *err)
+{
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	char query[160];
+	struct str bytes;
+	struct logline line;
+
+	FMT(query, "&offset=%" PRIu64 "%s", t->offset[rank], more);
+	if (fetch(t, rank, query, &reply, err) < 0)
+		return -1;
+	bytes = buf_view(&reply.body);
+	while (logline_next(&bytes, &line))
+		print_record(t, rank, &line);
+	(void)fflush(stdout);
+	*moved = reply.body.n > 0;
+	t->offset[rank] = header_u64(&reply, "X-Stoker-Next-Offset", t->offset[rank]);
+	t->final[rank] =
+		str_eq(http_header_of(&reply, "X-Stoker-Final"), "true") && reply.body.n == 0;
+	t->ranks =
+		(uint32_t)MAX(header_u64(&reply, "X-Stoker-Ranks", t->ranks), (uint64_t)t->ranks);
+	return 0;
+}
+
+/* Where each node's last `lines` lines begin. */
+static int seek_tail(struct tail *t, int64_t lines, struct err *err)
+{
+	for (uint32_t r = 0; r < t->ranks; r++) {
+		AUTO_HTTP_REPLY struct http_reply reply = {0};
+		char query[64];
+
+		FMT(query, "&tail=%" PRId64, lines);
+		if (fetch(t, r, query, &reply, err) < 0)
+			return -1;
+		t->offset[r] = header_u64(&reply, "X-Stoker-Offset", 0);
+	}
+	return 0;
+}
+
+static void show_waiting(struct tail *t)
+{
+	const struct doc *reply, *job;
+	struct err ignored = {0};
+	const char *status;
+
+	if (t->c->quiet || remote_get(t->c, &reply, &ignored, "%s", job_path(t->c, t->job, "")) < 0)
+		return;
+	job = doc_get(reply, "training_job");
+	status = doc_cstr(doc_get(job, "current_status"), "?");
+	if (doc_is(doc_get(job, "progress"), DOC_MAP))
+		out_progress(t->c, "%s: %s", out_status(t->c, status),
+		             doc_cstr(doc_path(job, "progress", "note", NULL), ""));
+	else if (doc_is(doc_get(job, "reason"), DOC_TEXT))
+		out_progress(t->c, "%s: %s", out_status(t->c, status),
+		             doc_cstr(doc_get(job, "reason"), ""));
+}
+
+/* Until every node's log is final; an outage of the server is waited out. */
+static int follow(struct tail *t, struct err *err)
+{
+	int64_t lost_since = 0;
+
+	for (;;) {
+		bool all = true;
+
+		for (uint32_t r = 0; r < t->ranks; r++) {
+			bool moved = false;
+			bool one = t->ranks == 1 || t->rank != UINT32_MAX;
+			char more[40];
+
+			if ((t->rank != UINT32_MAX && r != t->rank) || t->final[r])
+				continue;
+			FMT(more, "&wait_ms=%d",
+			    one ? (t->c->tty_err ? 1500 : WAIT_MS) : WAIT_MANY);
+			if (page(t, r, more, &moved, err) < 0) {
+				if (!err_info(err)->retry || err->code == ERR_CANCELED)
+					return -1;
+				if (lost_since == 0)
+					lost_since = clock_mono_ms();
+				if (clock_mono_ms() - lost_since > OUTAGE_S * 1000)
+					return -1;
+				out_progress(t->c, "the server is away, waiting: %s", err->msg);
+				err_clear(err);
+				clock_sleep_ms(500);
+				all = false;
+				continue;
+			}
+			lost_since = 0;
+			if (!moved && t->c->tty_err)
+				show_waiting(t);
+			all = all && t->final[r];
+		}
+		if (all) {
+			out_progress_end(t->c);
+			return 0;
+		}
+	}
+}
+
+static int everything(struct tail *t, struct err *err)
+{
+	for (uint32_t r = 0; r < t->ranks; r++) {
+		bool moved = true;
+
+		while (moved && (t->rank == UINT32_MAX || t->rank == r))
+			if (page(t, r, "", &moved, err) < 0)
+				return -1;
+	}
+	return 0;
+}
+
+static void tail_init(struct tail *t, struct cli *c, const struct doc *job)
+{
+	uint32_t n = (uint32_t)MAX(doc_int(doc_get(job, "node_count"), 1), (int64_t)1);
+
+	*t = (struct tail){.c = c, .job = job, .rank = UINT32_MAX, .ranks = n, .own_lines = true};
+	t->offset = ARENA_ARRAY(c->arena, uint64_t, n);
+	t->final = ARENA_ARRAY(c->arena, bool, n);
+}
+
+int follow_job(struct cli *c, const struct doc *job, const struct doc **job_out, struct err *err)
+{
+	struct tail t;
+	const struct doc *reply;
+
+	tail_init(&t, c, job);
+	if (follow(&t, err) < 0)
+		return -1;
+	if (remote_get(c, &reply, err, "%s", job_path(c, job, "")) < 0)
+		return -1;
+	*job_out = doc_get(reply, "training_job");
+	return 0;
+}
+
+int job_outcome(struct cli *c, const struct doc *job)
+{
+	const char *status = doc_cstr(doc_get(job, "current_status"), "?");
+	const char *why =
+		doc_cstr(doc_get(job, "error_message"), doc_cstr(doc_get(job, "reason"), NULL));
+
+	out_say(c, "job %s: %s%s%s", doc_cstr(doc_get(job, "id"), "?"), out_status(c, status),
+	        why != NULL ? ": " : "", why != NULL ? why : "");
+	if (strcmp(status, "TRAINING_JOB_COMPLETED") == 0)
+		return 0;
+	return strcmp(status, "TRAINING_JOB_STOPPED") == 0 ? CLI_EXIT_STOPPED : CLI_EXIT_FAILED;
+}
+
+int cmd_logs(struct cli *c, struct err *err)
+{
+	const struct doc *job;
+	const char *since = opt_text(c, "since", NULL);
+	struct tail t;
+	uint64_t seconds;
+
+	if (opt_flag(c, "follow"))
+		catch_interrupt();
+	if (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0)
+		return -1;
+	tail_init(&t, c, job);
+	t.raw = opt_flag(c, "raw");
+	t.times = opt_flag(c, "timestamps");
+	t.system_only = opt_flag(c, "system");
+	if (opt_flag(c, "node")) {
+		t.rank = (uint32_t)opt_int(c, "node", 0);
+		if (t.rank >= t.ranks)
+			return err_set(err, ERR_NOT_FOUND, "the job has %u node%s: --node 0 to %u",
+			               t.ranks, t.ranks == 1 ? "" : "s", t.ranks - 1);
+	}
+	if (since != NULL) {
+		if (units_seconds(str_of(since), &seconds, err) < 0)
+			return err_wrap(err, "--since");
+		t.since_ns = clock_wall_ns() - (int64_t)seconds * 1000000000;
+	}
+	if (opt_flag(c, "tail") && seek_tail(&t, MAX(opt_int(c, "tail", 0), (int64_t)0), err) < 0)
+		return -1;
+	if (!opt_flag(c, "follow"))
+		return everything(&t, err);
+	if (follow(&t, err) < 0) {
+		if (err->code != ERR_CANCELED)
+			return -1;
+		err_clear(err);
+		out_say(c, "\ndetached: the job goes on");
+		return 130;
+	}
+	return 0;
+}

@@ -1,0 +1,153 @@
+/* commands.c - the table of commands. Usage, man page, completion and reference are printed from
+ * it. */
+#include "cli/cli.h"
+
+/* clang-format off */
+static const struct opt o_init[] = {
+	{"example", 'e', OPT_TEXT, "NAME", "start from this example [hello]"},
+	{"list-examples", 0, OPT_FLAG, NULL, "list the examples"},
+	{"force", 'f', OPT_FLAG, NULL, "replace files that are there"},
+};
+static const struct opt o_push[] = {
+	{"follow", 'f', OPT_FLAG, NULL, "follow the log to the end; the exit code is the job's outcome"},
+	{"dry-run", 0, OPT_FLAG, NULL, "check everything, push nothing"},
+	{"name", 'n', OPT_TEXT, "NAME", "name of the job"},
+	{"priority", 0, OPT_INT, "N", "place in the queue: higher first"},
+	{"set", 's', OPT_LIST, "PATH=VALUE", "change a field, as in job.compute.node_count=2"},
+	{"env", 'e', OPT_LIST, "NAME=VALUE", "set an environment variable"},
+	{"idempotency-key", 0, OPT_TEXT, "KEY", "the same key gives the same job"},
+};
+static const struct opt o_ps[] = {
+	{"all", 'a', OPT_FLAG, NULL, "also jobs that ended"},
+	{"project", 'p', OPT_TEXT, "PROJECT", "only this project's"},
+};
+static const struct opt o_logs[] = {
+	{"follow", 'f', OPT_FLAG, NULL, "go on until the job ends; Ctrl-C detaches"},
+	{"tail", 'n', OPT_INT, "LINES", "only the last lines"},
+	{"since", 0, OPT_TEXT, "TIME", "only what is newer than 10m, 2h, ..."},
+	{"node", 0, OPT_INT, "RANK", "only this node's"},
+	{"system", 0, OPT_FLAG, NULL, "only the platform's own lines"},
+	{"timestamps", 't', OPT_FLAG, NULL, "the time in front of each line"},
+	{"raw", 0, OPT_FLAG, NULL, "do not fold carriage returns"},
+};
+static const struct opt o_stop[] = {
+	{"now", 0, OPT_FLAG, NULL, "without the grace time"},
+	{"all", 'a', OPT_FLAG, NULL, "every active job"},
+	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
+};
+static const struct opt o_follow[] = {{"follow", 'f', OPT_FLAG, NULL, "follow the new job's log"}};
+static const struct opt o_update[] = {{"priority", 0, OPT_INT, "N", "place in the queue: higher first"}};
+static const struct opt o_exec[] = {{"node", 0, OPT_INT, "RANK", "on this node [0]"}};
+static const struct opt o_ck_ls[] = {{"all", 'a', OPT_FLAG, NULL, "also incomplete ones"}};
+static const struct opt o_ck_show[] = {{"job", 'j', OPT_TEXT, "JOB", "of this job [@]"}};
+static const struct opt o_ck_pull[] = {
+	{"job", 'j', OPT_TEXT, "JOB", "of this job [@]"},
+	{"include", 0, OPT_TEXT, "GLOB", "only files whose path matches"},
+	{"incomplete", 0, OPT_FLAG, NULL, "also when it is not complete"},
+};
+static const struct opt o_ck_rm[] = {
+	{"job", 'j', OPT_TEXT, "JOB", "of this job [@]"},
+	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
+};
+static const struct opt o_summarize[] = {
+	{"project", 'p', OPT_TEXT, "PROJECT", "this project's cache [@]"},
+	{"team", 0, OPT_TEXT, "TEAM", "this team's cache"},
+	{"sort", 0, OPT_TEXT, "BY", "filepath, size, modified, type or permissions [filepath]"},
+	{"order", 0, OPT_TEXT, "ORDER", "asc or desc [asc]"},
+	{"last", 0, OPT_FLAG, NULL, "the last snapshot, without walking again"},
+};
+static const struct opt o_du[] = {
+	{"project", 'p', OPT_TEXT, "PROJECT", "this project's cache [@]"},
+	{"team", 0, OPT_TEXT, "TEAM", "this team's cache"},
+	{"depth", 'd', OPT_INT, "N", "sum by this many folders [1]"},
+};
+static const struct opt o_cache_rm[] = {
+	{"project", 'p', OPT_TEXT, "PROJECT", "in this project's cache [@]"},
+	{"team", 0, OPT_TEXT, "TEAM", "in this team's cache"},
+	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
+};
+static const struct opt o_prefetch[] = {
+	{"allow", 0, OPT_LIST, "GLOB", "only these files"},
+	{"ignore", 0, OPT_LIST, "GLOB", "not these files"},
+	{"secret", 0, OPT_TEXT, "NAME", "secret to authenticate with"},
+};
+static const struct opt o_yes[] = {{"yes", 'y', OPT_FLAG, NULL, "do not ask"}};
+static const struct opt o_team[] = {{"team", 0, OPT_TEXT, "TEAM", "of this team [the default one]"}};
+static const struct opt o_team_yes[] = {
+	{"team", 0, OPT_TEXT, "TEAM", "of this team [the default one]"},
+	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
+};
+static const struct opt o_confirm[] = {{"confirm", 0, OPT_TEXT, "NAME", "the project's name, instead of typing it"}};
+static const struct opt o_token[] = {
+	{"role", 0, OPT_TEXT, "ROLE", "viewer, member or admin [member]"},
+	{"team", 0, OPT_TEXT, "TEAM", "only for this team"},
+	{"expires-days", 0, OPT_INT, "N", "valid for so many days [for ever]"},
+};
+static const struct opt o_login[] = {
+	{"url", 0, OPT_TEXT, "URL", "the server [STOKER_URL]"},
+	{"print-trussrc", 0, OPT_FLAG, NULL, "print the section for ~/.trussrc instead"},
+};
+
+#define OPTS(o) (o), COUNT(o)
+#define NO_OPTS NULL, 0
+
+const struct command commands[] = {
+	/* words, args, help, more, options, least, most, lists, run */
+	{"init", "[DIR]", "write a job file to start from",
+	 "Writes train.yaml, run.sh and .stokerignore (or an example's files) into DIR, this folder by default.",
+	 OPTS(o_init), 0, 1, false, cmd_init},
+	{"push", "[FILE]", "push a job: train.yaml and the folder it is in",
+	 "Reads FILE (train.yaml), uploads its folder without what .stokerignore names, and creates a job. "
+	 "Prints the job's id. With -f it follows the log and exits 0 when the job completed, 10 when it failed, "
+	 "11 when it was stopped; Ctrl-C detaches and the job goes on.",
+	 OPTS(o_push), 0, 1, true, cmd_push},
+	{"ps", "", "list jobs", NULL, OPTS(o_ps), 0, 0, true, cmd_ps},
+	{"view", "[JOB]", "one page about a job: state, inputs, checkpoints, events", NULL, NO_OPTS, 0, 1, true, cmd_view},
+	{"logs", "[JOB]", "what a job printed", NULL, OPTS(o_logs), 0, 1, false, cmd_logs},
+	{"stop", "[JOB]...", "stop jobs", "SIGTERM, the grace time, then the whole process tree. Checkpoints that "
+	 "are complete are still shipped.", OPTS(o_stop), 0, CLI_ARGS_MAX, false, cmd_stop},
+	{"recreate", "JOB", "run a job again as it was: same code, same revisions", NULL, OPTS(o_follow), 1, 1, true, cmd_recreate},
+	{"update", "JOB", "change a waiting job", NULL, OPTS(o_update), 1, 1, false, cmd_update},
+	{"events", "[JOB]", "what happened to a job, and who asked", NULL, NO_OPTS, 0, 1, true, cmd_events},
+	{"exec", "JOB -- COMMAND...", "run a command inside a running job", NULL, OPTS(o_exec), 1, 1, false, cmd_exec},
+	{"metrics", "[JOB]", "CPU, memory, GPU, scratch and cache use of a job", NULL, NO_OPTS, 0, 1, true, cmd_metrics},
+
+	{"checkpoints ls", "[JOB]", "list a job's checkpoints", NULL, OPTS(o_ck_ls), 0, 1, true, cmd_checkpoints_ls},
+	{"checkpoints show", "CHECKPOINT", "one checkpoint and its files",
+	 "CHECKPOINT is JOB/NAME, or NAME with --job; NAME latest is the newest complete one.",
+	 OPTS(o_ck_show), 1, 1, true, cmd_checkpoints_show},
+	{"checkpoints pull", "CHECKPOINT [DIR]", "download a checkpoint, verified",
+	 "Files arrive as DIR/rank-N/PATH; each is hashed and compared with what was stored.",
+	 OPTS(o_ck_pull), 1, 2, false, cmd_checkpoints_pull},
+	{"checkpoints rm", "CHECKPOINT", "delete a checkpoint for good", NULL, OPTS(o_ck_rm), 1, 1, false, cmd_checkpoints_rm},
+	{"cache summarize", "[PROJECT]", "list what is in the training cache", NULL, OPTS(o_summarize), 0, 1, true, cmd_cache_summarize},
+	{"cache du", "[PROJECT]", "what takes the space in the training cache", NULL, OPTS(o_du), 0, 1, true, cmd_cache_du},
+	{"cache rm", "PATH", "delete a file or folder from the training cache", NULL, OPTS(o_cache_rm), 1, 1, false, cmd_cache_rm},
+	{"weights ls", "", "list mirrored sources", NULL, NO_OPTS, 0, 0, true, cmd_weights_ls},
+	{"weights prefetch", "SOURCE", "mirror a source before a job asks for it", NULL, OPTS(o_prefetch), 1, 1, false, cmd_weights_prefetch},
+	{"weights rm", "ID", "remove a mirrored source", NULL, OPTS(o_yes), 1, 1, false, cmd_weights_rm},
+
+	{"secrets ls", "", "list the names of secrets", NULL, OPTS(o_team), 0, 0, true, cmd_secrets_ls},
+	{"secrets set", "NAME", "set a secret from the terminal or stdin", "The value is never shown again, by nobody.",
+	 OPTS(o_team), 1, 1, false, cmd_secrets_set},
+	{"secrets rm", "NAME", "delete a secret", NULL, OPTS(o_team_yes), 1, 1, false, cmd_secrets_rm},
+	{"projects ls", "", "list projects", NULL, NO_OPTS, 0, 0, true, cmd_projects_ls},
+	{"projects rm", "PROJECT", "delete a project, its jobs, checkpoints and cache", NULL, OPTS(o_confirm), 1, 1, false, cmd_projects_rm},
+	{"teams ls", "", "list teams", NULL, NO_OPTS, 0, 0, true, cmd_teams_ls},
+	{"teams create", "NAME", "make a team", NULL, NO_OPTS, 1, 1, false, cmd_teams_create},
+	{"teams rm", "TEAM", "delete an empty team", NULL, OPTS(o_yes), 1, 1, false, cmd_teams_rm},
+	{"tokens ls", "", "list tokens", NULL, NO_OPTS, 0, 0, true, cmd_tokens_ls},
+	{"tokens create", "NAME", "make a token; it is shown once", NULL, OPTS(o_token), 1, 1, true, cmd_tokens_create},
+	{"tokens rm", "ID", "revoke a token", NULL, OPTS(o_yes), 1, 1, false, cmd_tokens_rm},
+
+	{"login", "", "save the server and token for this user", "The token is read from the terminal or stdin.",
+	 OPTS(o_login), 0, 0, false, cmd_login},
+	{"doctor", "", "check login, server, sandbox, disk and clocks", NULL, NO_OPTS, 0, 0, false, cmd_doctor},
+	{"completion", "bash", "print the bash completion", NULL, NO_OPTS, 0, 1, false, cmd_completion},
+	{"man", "", "print the man page", "stoker man | man -l -", NO_OPTS, 0, 0, false, cmd_man},
+	{"print-cli", "", NULL, NULL, NO_OPTS, 0, 0, false, cmd_print_cli},
+	{"version", "", "print the version", NULL, NO_OPTS, 0, 0, false, cmd_version},
+};
+/* clang-format on */
+
+const size_t n_commands = COUNT(commands);

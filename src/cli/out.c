@@ -1,0 +1,355 @@
+/* out.c - data to stdout as table, JSON, JSON lines or CSV; everything else to stderr. */
+#include "cli/cli.h"
+
+#include "base/clock.h"
+#include "base/units.h"
+
+#include <sys/ioctl.h>
+
+#define OUT_MAX ((size_t)64 << 20)
+#define OUT_COLS_MAX 16
+#define CELL_MIN 6 /* a column is not cut narrower than this */
+
+int out_form(const struct cli *c, enum out_form *form, struct err *err)
+{
+	static const char *const words[] = {"table", "json", "jsonl", "csv"};
+	const char *want = opt_text(c, "output", "table");
+
+	for (size_t i = 0; i < COUNT(words); i++) {
+		if (strcmp(words[i], want) == 0) {
+			*form = (enum out_form)i;
+			return 0;
+		}
+	}
+	return err_set(err, ERR_INVALID, "--output is table, json, jsonl or csv, not \"%s\"", want);
+}
+
+static void print_buf(const struct buf *b)
+{
+	(void)fwrite(buf_cstr(b), 1, b->n, stdout); /* cli_main checks at the end */
+}
+
+void out_json(const struct doc *d)
+{
+	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
+	struct js js;
+
+	js_init(&js, &out);
+	js.indent = true;
+	js_doc(&js, d);
+	buf_putc(&out, '\n');
+	print_buf(&out);
+}
+
+static void print_lines(const struct doc *list)
+{
+	DOC_EACH (row, list) {
+		AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
+		struct js js;
+
+		js_init(&js, &out);
+		js_doc(&js, row);
+		buf_putc(&out, '\n');
+		print_buf(&out);
+	}
+}
+
+/* RFC 4180. */
+static void csv_cell(struct buf *out, struct str s)
+{
+	bool quote = false;
+
+	for (size_t i = 0; i < s.n; i++)
+		quote = quote || strchr(",\"\r\n", s.p[i]) != NULL;
+	if (!quote) {
+		buf_str(out, s);
+		return;
+	}
+	buf_putc(out, '"');
+	for (size_t i = 0; i < s.n; i++) {
+		if (s.p[i] == '"')
+			buf_putc(out, '"');
+		buf_putc(out, s.p[i]);
+	}
+	buf_putc(out, '"');
+}
+
+static void print_csv(const struct doc *list, const struct out_col *cols, size_t n)
+{
+	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
+
+	for (size_t i = 0; i < n; i++) {
+		csv_cell(&out, str_of(cols[i].title));
+		buf_putc(&out, i + 1 < n ? ',' : '\n');
+	}
+	DOC_EACH (row, list) {
+		for (size_t i = 0; i < n; i++) {
+			AUTO_BUF struct buf cell = BUF_INIT(OUT_MAX);
+
+			cols[i].cell(row, &cell);
+			csv_cell(&out, str_eq(buf_view(&cell), "-") ? str_of("") : buf_view(&cell));
+			buf_putc(&out, i + 1 < n ? ',' : '\n');
+		}
+	}
+	print_buf(&out);
+}
+
+int columns_of_terminal(void)
+{
+	const char *env = getenv("COLUMNS");
+	struct winsize w;
+	struct err ignored = {0};
+	uint64_t n;
+
+	if (env != NULL && str_u64(str_of(env), 20, 10000, &n, &ignored) == 0)
+		return (int)n;
+	if (ioctl(1, TIOCGWINSZ, &w) == 0 && w.ws_col > 0)
+		return w.ws_col;
+	return 0; /* not a terminal: do not cut */
+}
+
+/* Columns as seen: bytes that continue a UTF-8 character take no place. */
+static size_t width_of(struct str s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s.n; i++)
+		n += ((unsigned char)s.p[i] & 0xc0) != 0x80;
+	return n;
+}
+
+/* Takes from the widest column until the table fits. */
+static void fit(size_t *width, size_t n, size_t have)
+{
+	for (;;) {
+		size_t sum = 2 * (n - 1), widest = 0;
+
+		for (size_t i = 0; i < n; i++) {
+			sum += width[i];
+			if (width[i] > width[widest])
+				widest = i;
+		}
+		if (sum <= have || width[widest] <= CELL_MIN)
+			return;
+		width[widest]--;
+	}
+}
+
+static void print_cell(struct str s, size_t width, bool right, bool last)
+{
+	size_t w = width_of(s);
+	size_t pad = w < width ? width - w : 0;
+
+	if (right)
+		(void)printf("%*s", (int)pad, "");
+	if (w <= width) {
+		(void)fwrite(s.p, 1, s.n, stdout);
+	} else { /* cut at a character's border, with an ellipsis */
+		size_t i = 0, seen = 0;
+
+		while (i < s.n && (seen < width - 1 || ((unsigned char)s.p[i] & 0xc0) == 0x80)) {
+			seen += ((unsigned char)s.p[i] & 0xc0) != 0x80;
+			if (seen > width - 1)
+				break;
+			i++;
+		}
+		(void)fwrite(s.p, 1, i, stdout);
+		(void)fputs("\xe2\x80\xa6", stdout);
+	}
+	if (!right && !last)
+		(void)printf("%*s", (int)pad, "");
+	(void)fputs(last ? "\n" : "  ", stdout);
+}
+
+static void print_table(const struct doc *list, const struct out_col *cols, size_t n)
+{
+	struct arena *a = arena_new();
+	struct str *cell = ARENA_ARRAY(a, struct str, (list->count + 1) * n);
+	size_t width[OUT_COLS_MAX] = {0};
+	size_t r = 1;
+	int have = columns_of_terminal();
+
+	assert(n <= OUT_COLS_MAX);
+	for (size_t i = 0; i < n; i++)
+		cell[i] = str_of(cols[i].title);
+	DOC_EACH (row, list) {
+		for (size_t i = 0; i < n; i++) {
+			AUTO_BUF struct buf text = BUF_INIT(OUT_MAX);
+
+			cols[i].cell(row, &text);
+			for (size_t k = 0; k < text.n; k++) /* a cell is one line */
+				if (text.p[k] == '\n' || text.p[k] == '\r' || text.p[k] == '\t')
+					text.p[k] = ' ';
+			cell[r * n + i] = arena_str(a, buf_view(&text));
+		}
+		r++;
+	}
+	for (size_t k = 0; k < r * n; k++)
+		width[k % n] = MAX(width[k % n], width_of(cell[k]));
+	if (have > 0)
+		fit(width, n, (size_t)have);
+	for (size_t k = 0; k < r * n; k++)
+		print_cell(cell[k], width[k % n], cols[k % n].right, k % n == n - 1);
+	arena_free(a);
+}
+
+int out_list(const struct cli *c, const struct doc *list, const struct out_col *cols, size_t n,
+             const char *empty, struct err *err)
+{
+	enum out_form form;
+
+	if (out_form(c, &form, err) < 0)
+		return -1;
+	if (!doc_is(list, DOC_LIST))
+		return err_set(err, ERR_CORRUPT,
+		               "the server's answer holds no list; is it another version?");
+	switch (form) {
+	case OUT_JSON:
+		out_json(list);
+		break;
+	case OUT_JSONL:
+		print_lines(list);
+		break;
+	case OUT_CSV:
+		print_csv(list, cols, n);
+		break;
+	case OUT_TABLE:
+		if (list->count == 0)
+			out_say(c, "%s", empty);
+		else
+			print_table(list, cols, n);
+		break;
+	}
+	return 0;
+}
+
+void out_say(const struct cli *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (c->quiet)
+		return;
+	va_start(ap, fmt);
+	(void)vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	(void)fputc('\n', stderr);
+}
+
+void out_next(const struct cli *c, const char *const *lines, size_t n)
+{
+	if (c->quiet)
+		return;
+	(void)fputs("next:\n", stderr);
+	for (size_t i = 0; i < n; i++)
+		(void)fprintf(stderr, "  %s\n", lines[i]);
+}
+
+static int64_t progress_last_ms;
+static bool progress_open;
+
+void out_progress(const struct cli *c, const char *fmt, ...)
+{
+	int64_t now = clock_mono_ms();
+	va_list ap;
+
+	/* on a terminal the line is replaced; in a file, one every ten seconds is enough */
+	if (c->quiet || now - progress_last_ms < (c->tty_err ? 100 : 10000))
+		return;
+	progress_last_ms = now;
+	if (c->tty_err)
+		(void)fputs("\r\033[K", stderr);
+	va_start(ap, fmt);
+	(void)vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	if (!c->tty_err)
+		(void)fputc('\n', stderr);
+	progress_open = c->tty_err;
+	(void)fflush(stderr);
+}
+
+void out_progress_end(const struct cli *c)
+{
+	if (progress_open && c->tty_err)
+		(void)fputs("\r\033[K", stderr);
+	progress_open = false;
+	progress_last_ms = 0;
+}
+
+int out_confirm(const struct cli *c, const char *question, const char *must_type, struct err *err)
+{
+	char line[512];
+	struct str got;
+
+	if (opt_flag(c, "yes") && must_type == NULL)
+		return 0;
+	if (isatty(0) != 1)
+		return err_set(err, ERR_INVALID, "%s Nobody is there to answer: %s", question,
+		               must_type != NULL ? "name it with --confirm" : "add --yes");
+	(void)fprintf(stderr, "%s %s ", question,
+	              must_type != NULL ? "Type its name to go on:" : "[y/N]");
+	(void)fflush(stderr);
+	if (fgets(line, sizeof(line), stdin) == NULL)
+		return err_set(err, ERR_CANCELED, "nothing done");
+	got = str_trim(str_of(line));
+	if (must_type != NULL ? !str_eq(got, must_type)
+	                      : !(str_ieq(got, "y") || str_ieq(got, "yes")))
+		return err_set(err, ERR_CANCELED, "nothing done");
+	return 0;
+}
+
+const char *out_status(const struct cli *c, const char *status)
+{
+	static const struct {
+		const char *word, *colour;
+	} colours[] = {{"RUNNING", "32"},       {"COMPLETED", "32"}, {"FAILED", "31"},
+	               {"DEPLOY_FAILED", "31"}, {"STOPPED", "33"},   {"PENDING", "33"},
+	               {"CREATED", "36"},       {"DEPLOYING", "36"}};
+	const char *word = strncmp(status, "TRAINING_JOB_", 13) == 0 ? status + 13 : status;
+
+	for (size_t i = 0; i < COUNT(colours); i++)
+		if (c->colour && strcmp(colours[i].word, word) == 0)
+			return arena_printf(c->arena, "\033[%sm%s\033[0m", colours[i].colour, word);
+	return word;
+}
+
+void cell_text(const struct doc *d, struct buf *out)
+{
+	if (d == NULL || d->kind == DOC_NULL)
+		buf_putc(out, '-');
+	else if (d->kind == DOC_TEXT)
+		buf_str(out, d->text.n > 0 ? d->text : str_of("-"));
+	else if (d->kind == DOC_INT)
+		buf_printf(out, "%" PRId64, d->num);
+	else if (d->kind == DOC_REAL)
+		buf_printf(out, "%.6g", d->real);
+	else if (d->kind == DOC_BOOL)
+		buf_puts(out, d->flag ? "yes" : "no");
+}
+
+void cell_bytes(const struct doc *d, struct buf *out)
+{
+	char text[UNITS_CAP];
+
+	if (!doc_is(d, DOC_INT))
+		buf_putc(out, '-');
+	else
+		buf_puts(out, units_show_bytes((uint64_t)MAX(d->num, (int64_t)0), text));
+}
+
+void cell_age(const struct doc *iso, struct buf *out)
+{
+	struct err ignored = {0};
+	char text[UNITS_CAP];
+	int64_t ms;
+	char *space;
+
+	if (!doc_is(iso, DOC_TEXT) || clock_parse(iso->text, &ms, &ignored) < 0) {
+		buf_putc(out, '-');
+		return;
+	}
+	(void)units_show_seconds((uint64_t)MAX((clock_wall_ms() - ms) / 1000, (int64_t)0), text);
+	space = strchr(text, ' '); /* "2h 13m" -> "2h": an age need not be exact */
+	if (space != NULL)
+		*space = '\0';
+	buf_puts(out, text);
+}

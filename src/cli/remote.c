@@ -1,0 +1,191 @@
+/* remote.c - the server behind the command line: login, one JSON exchange, Ctrl-C. */
+#include "cli/cli.h"
+
+#include "base/fs.h"
+
+#include <signal.h>
+
+#define REPLY_MAX ((size_t)256 << 20)
+#define TRIES 4
+#define TOTAL_MS 120000
+
+atomic_bool interrupted;
+
+static void on_interrupt(int sig UNUSED)
+{
+	if (atomic_exchange(&interrupted, true))
+		_exit(130); /* a second Ctrl-C does not wait */
+}
+
+void catch_interrupt(void)
+{
+	struct sigaction sa = {.sa_handler = on_interrupt};
+
+	(void)sigaction(SIGINT, &sa, NULL);
+	(void)sigaction(SIGTERM, &sa, NULL);
+}
+
+const char *remote_login_path(struct arena *a)
+{
+	const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+
+	if (xdg != NULL && xdg[0] == '/')
+		return arena_printf(a, "%s/stoker/login.json", xdg);
+	return arena_printf(a, "%s/.config/stoker/login.json", home != NULL ? home : "/root");
+}
+
+static int read_login(struct cli *c, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(65536);
+	const char *path = remote_login_path(c->arena);
+	const struct doc *d;
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return err_set(
+			err, ERR_AUTH,
+			"not logged in: set STOKER_URL and STOKER_TOKEN, or run `stoker login "
+			"--url URL`; the server's user is logged in by the server's first start");
+	if ((st.st_mode & 077) != 0)
+		return err_set(err, ERR_DENIED,
+		               "%s can be read by others (mode %03o): chmod 600 it", path,
+		               st.st_mode & 0777U);
+	if (fs_read(AT_FDCWD, path, &text, err) < 0)
+		return -1;
+	if (js_parse(c->arena, buf_view(&text), &d, err) < 0)
+		return err_wrap(err, "%s: run `stoker login` again", path);
+	if (c->url == NULL)
+		c->url = doc_cstr(doc_get(d, "url"), NULL);
+	if (c->token == NULL)
+		c->token = doc_cstr(doc_get(d, "token"), NULL);
+	if (c->url == NULL || c->token == NULL)
+		return err_set(err, ERR_INVALID, "%s lacks url or token: run `stoker login` again",
+		               path);
+	return 0;
+}
+
+int remote_login(struct cli *c, struct err *err)
+{
+	struct http_policy policy = {.ca_file = getenv("STOKER_CA_FILE")};
+	const char *url = getenv("STOKER_URL"), *token = getenv("STOKER_TOKEN");
+	struct url parsed;
+
+	if (c->http != NULL)
+		return 0;
+	if (url != NULL && url[0] != '\0')
+		c->url = url;
+	if (token != NULL && token[0] != '\0')
+		c->token = token;
+	if ((c->url == NULL || c->token == NULL) && read_login(c, err) < 0)
+		return -1;
+	if (url_parse(c->arena, str_of(c->url), &parsed, err) < 0)
+		return err_wrap(err, "the server's URL");
+	while (str_ends(str_of(c->url), "/"))
+		c->url = arena_strz(c->arena, str_n(c->url, strlen(c->url) - 1));
+	c->http = http_client_new(&policy);
+	return 0;
+}
+
+int remote_save_login(struct cli *c, const char *url, const char *token, struct err *err)
+{
+	const char *path = remote_login_path(c->arena);
+	AUTO_BUF struct buf text = BUF_INIT(65536);
+	char *folder = arena_cstr(c->arena, path);
+	struct js js;
+
+	*strrchr(folder, '/') = '\0';
+	if (fs_mkdirs(AT_FDCWD, folder, 0700, err) < 0)
+		return -1;
+	js_init(&js, &text);
+	js_open(&js);
+	js_kv(&js, "url", url);
+	js_kv(&js, "token", token);
+	js_close(&js);
+	buf_putc(&text, '\n');
+	return fs_write_atomic(AT_FDCWD, path, buf_view(&text), 0600, err);
+}
+
+const char *remote_part(struct cli *c, const char *text)
+{
+	AUTO_BUF struct buf out = BUF_INIT(URL_MAX);
+
+	url_encode(str_of(text), false, &out);
+	return arena_strz(c->arena, buf_view(&out));
+}
+
+/* GETs are tried again while the server restarts; what changes something only when it never got
+ * there is not known here, so it is tried once. */
+static int exchange(struct cli *c, const struct http_call *call, struct http_reply *reply,
+                    struct err *err)
+{
+	struct retry r = RETRY_INIT(call->method == HTTP_GET ? TRIES : 1);
+
+	r.cancel = &interrupted;
+	for (;;) {
+		if (http_do(c->http, call, reply, err) == 0 && http_expect(call, reply, err) == 0)
+			return 0;
+		if (err->code == ERR_CANCELED || !retry_again(&r, err))
+			return -1;
+		http_reply_done(reply);
+		memset(reply, 0, sizeof(*reply));
+	}
+}
+
+/* What a person can do about it. */
+static int advise(const struct cli *c, struct err *err)
+{
+	size_t n = strlen(err->msg);
+	const char *more = NULL;
+
+	if (err->code == ERR_UNAVAILABLE)
+		more = "; is the server running? `stoker server` starts it, STOKER_URL or `stoker "
+		       "login` name another";
+	else if (err->code == ERR_AUTH)
+		more = "; the token is wrong or expired: `stoker login --url URL` saves a new one";
+	if (more != NULL)
+		(void)snprintf(err->msg + n, sizeof(err->msg) - n, "%s (%s)", more, c->url);
+	return -1;
+}
+
+int remote_call(struct cli *c, enum http_method method, const char *path, const struct buf *body,
+                const struct doc **out, struct err *err)
+{
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	char *auth;
+	struct http_header headers[2];
+	struct http_call call = {.method = method,
+	                         .headers = headers,
+	                         .body_max = REPLY_MAX,
+	                         .total_ms = TOTAL_MS,
+	                         .connect_ms = 5000,
+	                         .cancel = &interrupted};
+
+	if (remote_login(c, err) < 0)
+		return -1;
+	auth = arena_printf(c->arena, "Bearer %s", c->token);
+	headers[call.n_headers++] = (struct http_header){"Authorization", auth};
+	if (body != NULL) {
+		headers[call.n_headers++] =
+			(struct http_header){"Content-Type", "application/json"};
+		call.body = buf_view(body);
+	}
+	call.url = arena_printf(c->arena, "%s%s", c->url, path);
+	if (exchange(c, &call, &reply, err) < 0)
+		return advise(c, err);
+	if (js_parse(c->arena, buf_view(&reply.body), out, err) < 0)
+		return err_wrap(err, "the answer of %s is not Stoker's", c->url);
+	return 0;
+}
+
+int remote_get(struct cli *c, const struct doc **out, struct err *err, const char *fmt, ...)
+{
+	va_list ap;
+	AUTO_BUF struct buf path = BUF_INIT(URL_MAX);
+
+	va_start(ap, fmt);
+	buf_vprintf(&path, fmt, ap);
+	va_end(ap);
+	if (buf_check(&path, "the request's path", err) < 0)
+		return -1;
+	return remote_call(c, HTTP_GET, buf_cstr(&path), NULL, out, err);
+}

@@ -1,0 +1,214 @@
+/* usage.c - help, man page, bash completion and reference, all printed from the table of commands.
+ */
+#include "cli/cli.h"
+
+static const char intro[] =
+	"Stoker runs training jobs on your own machines: inputs on local disk before the first "
+        "line\n"
+	"runs, caches that survive jobs, checkpoints shipped while you train.\n";
+
+static const struct {
+	const char *title, *first; /* the first command of the group */
+} groups[] = {
+	{"Every day", "init"},
+	{"Data", "checkpoints ls"},
+	{"Administration", "secrets ls"},
+	{"This machine", "login"},
+};
+
+static const char *group_at(const char *words)
+{
+	for (size_t i = 0; i < COUNT(groups); i++)
+		if (strcmp(groups[i].first, words) == 0)
+			return groups[i].title;
+	return NULL;
+}
+
+void usage_all(FILE *to)
+{
+	(void)fprintf(to, "usage: stoker COMMAND [ARGUMENT]...\n\n%s", intro);
+	for (size_t i = 0; i < n_commands; i++) {
+		const struct command *cmd = &commands[i];
+		char left[80];
+
+		if (cmd->help == NULL)
+			continue;
+		if (group_at(cmd->words) != NULL)
+			(void)fprintf(to, "\n%s\n", group_at(cmd->words));
+		(void)snprintf(left, sizeof(left), "%s %s", cmd->words, cmd->args);
+		(void)fprintf(to, "  %-36s %s\n", left, cmd->help);
+	}
+	(void)fprintf(to, "  %-36s %s\n", "server [--setting VALUE]...",
+	              "run the control plane (stoker server --help)");
+	(void)fprintf(to, "\nJOB is an id, the start of one, a name, or @ for the newest.\n"
+	                  "More: stoker COMMAND --help\n");
+}
+
+static void one_option(const struct opt *o, FILE *to)
+{
+	char left[64];
+
+	(void)snprintf(left, sizeof(left), "%s%c%s--%s%s%s", o->letter != 0 ? "-" : " ",
+	               o->letter != 0 ? o->letter : ' ', o->letter != 0 ? ", " : "  ", o->name,
+	               o->kind == OPT_FLAG ? "" : " ", o->kind == OPT_FLAG ? "" : o->arg);
+	(void)fprintf(to, "  %-28s %s%s\n", left, o->help,
+	              o->kind == OPT_LIST ? " (repeat for several)" : "");
+}
+
+void usage_command(const struct command *cmd, FILE *to)
+{
+	(void)fprintf(to, "usage: stoker %s%s%s%s\n\n%s.\n", cmd->words,
+	              cmd->n_opts > 0 ? " [OPTION]..." : "", cmd->args[0] != '\0' ? " " : "",
+	              cmd->args, cmd->help);
+	if (cmd->more != NULL)
+		(void)fprintf(to, "\n%s\n", cmd->more);
+	(void)fprintf(to, "\noptions:\n");
+	for (size_t i = 0; i < cmd->n_opts; i++)
+		one_option(&cmd->opts[i], to);
+	if (cmd->lists)
+		(void)fprintf(to,
+		              "  -o, --output FORM            table, json, jsonl or csv [table]\n");
+	(void)fprintf(to, "  -q, --quiet                  no progress and no hints\n"
+	                  "  -h, --help                   show this help\n");
+}
+
+/* Text with roff's special characters made plain. */
+static void roff(struct buf *out, const char *s)
+{
+	bool start = true;
+
+	for (; *s != '\0'; s++) {
+		if (start && (*s == '.' || *s == '\''))
+			buf_puts(out, "\\&");
+		start = *s == '\n';
+		if (*s == '-' || *s == '\\')
+			buf_putc(out, '\\');
+		buf_putc(out, *s);
+	}
+}
+
+void usage_man(struct buf *out)
+{
+	buf_puts(out,
+	         ".TH STOKER 1 \"\" \"stoker " STOKER_VERSION "\" \"User commands\"\n"
+	         ".SH NAME\nstoker \\- training jobs on your own machines\n"
+	         ".SH SYNOPSIS\n.B stoker\n.I COMMAND\n[\\fIARGUMENT\\fR]...\n.SH DESCRIPTION\n");
+	roff(out, intro);
+	buf_puts(out, ".SH COMMANDS\n");
+	for (size_t i = 0; i < n_commands; i++) {
+		const struct command *cmd = &commands[i];
+
+		if (cmd->help == NULL)
+			continue;
+		buf_puts(out, ".TP\n.B stoker ");
+		roff(out, cmd->words);
+		buf_putc(out, ' ');
+		roff(out, cmd->args);
+		buf_putc(out, '\n');
+		roff(out, cmd->help);
+		buf_puts(out, ".\n");
+		if (cmd->more != NULL) {
+			buf_puts(out, ".br\n");
+			roff(out, cmd->more);
+			buf_putc(out, '\n');
+		}
+		for (size_t k = 0; k < cmd->n_opts; k++) {
+			buf_puts(out, ".br\n\\fB");
+			buf_printf(out, "\\-\\-");
+			roff(out, cmd->opts[k].name);
+			buf_puts(out, "\\fR ");
+			roff(out, cmd->opts[k].kind == OPT_FLAG ? "" : cmd->opts[k].arg);
+			buf_puts(out, ": ");
+			roff(out, cmd->opts[k].help);
+			buf_putc(out, '\n');
+		}
+	}
+	buf_puts(out,
+	         ".SH EXIT STATUS\n0 success; 1 error; 2 wrong usage; 3 not found; 4 not allowed; "
+	         "5 conflict or limit; 10 the job failed; 11 the job was stopped; 124 timeout.\n"
+	         ".SH ENVIRONMENT\n.TP\n.B STOKER_URL, STOKER_TOKEN\nthe server and the token; "
+	         "else the "
+	         "saved login is used.\n.TP\n.B NO_COLOR\nno colours.\n"
+	         ".SH FILES\n.TP\n.I ~/.config/stoker/login.json\nthe saved login.\n");
+}
+
+void usage_completion(struct buf *out)
+{
+	buf_puts(out,
+	         "# bash completion of stoker: source <(stoker completion bash)\n_stoker()\n{\n"
+	         "\tlocal cur=${COMP_WORDS[COMP_CWORD]} line=\"${COMP_WORDS[*]:1:COMP_CWORD-1}\" "
+	         "words=\n"
+	         "\tcase \"$line \" in\n");
+	for (size_t i = 0; i < n_commands; i++) {
+		const struct command *cmd = &commands[i];
+
+		if (cmd->help == NULL)
+			continue;
+		buf_printf(out, "\t\"%s \"*) words='", cmd->words);
+		for (size_t k = 0; k < cmd->n_opts; k++)
+			buf_printf(out, "--%s ", cmd->opts[k].name);
+		buf_printf(out, "%s--quiet --help';;\n", cmd->lists ? "--output " : "");
+	}
+	for (size_t i = 0; i < n_commands; i++) { /* "stoker cache <TAB>": once a group */
+		const char *space = strchr(commands[i].words, ' ');
+		size_t len = space != NULL ? (size_t)(space - commands[i].words) : 0;
+
+		if (len == 0 ||
+		    (i > 0 && strncmp(commands[i - 1].words, commands[i].words, len + 1) == 0))
+			continue;
+		buf_printf(out, "\t\"%.*s \") words='", (int)len, commands[i].words);
+		for (size_t k = i;
+		     k < n_commands && strncmp(commands[k].words, commands[i].words, len + 1) == 0;
+		     k++)
+			buf_printf(out, "%s ", commands[k].words + len + 1);
+		buf_puts(out, "';;\n");
+	}
+	buf_puts(out, "\t\" \") words='server help ");
+	for (size_t i = 0; i < n_commands; i++) {
+		size_t len = strcspn(commands[i].words, " ");
+
+		if (commands[i].help == NULL ||
+		    (i > 0 && strncmp(commands[i - 1].words, commands[i].words, len) == 0))
+			continue;
+		buf_printf(out, "%.*s ", (int)len, commands[i].words);
+	}
+	buf_puts(out, "';;\n\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+	              "\t[[ ${#COMPREPLY[@]} -gt 0 || $cur == -* ]] || COMPREPLY=($(compgen -f -- "
+	              "\"$cur\"))\n}\n"
+	              "complete -F _stoker stoker\n");
+}
+
+void usage_reference(struct buf *out)
+{
+	buf_puts(out, "# The command line\n\nPrinted by `make docs` from the table of commands.\n");
+	for (size_t i = 0; i < n_commands; i++) {
+		const struct command *cmd = &commands[i];
+
+		if (cmd->help == NULL)
+			continue;
+		if (group_at(cmd->words) != NULL)
+			buf_printf(out, "\n## %s\n", group_at(cmd->words));
+		buf_printf(out, "\n### `stoker %s%s%s`\n\n%s.\n", cmd->words,
+		           cmd->args[0] != '\0' ? " " : "", cmd->args, cmd->help);
+		if (cmd->more != NULL)
+			buf_printf(out, "\n%s\n", cmd->more);
+		if (cmd->n_opts > 0)
+			buf_puts(out, "\n| option | what it does |\n|---|---|\n");
+		for (size_t k = 0; k < cmd->n_opts; k++) {
+			const struct opt *o = &cmd->opts[k];
+
+			buf_puts(out, "| `");
+			if (o->letter != 0)
+				buf_printf(out, "-%c, ", o->letter);
+			buf_printf(out, "--%s%s%s` | %s |\n", o->name,
+			           o->kind == OPT_FLAG ? "" : " ",
+			           o->kind == OPT_FLAG ? "" : o->arg, o->help);
+		}
+	}
+	buf_puts(out, "\nLists also take `-o table|json|jsonl|csv`.\n\n## Exit status\n\n"
+	              "| code | meaning |\n|---|---|\n| 0 | success |\n| 1 | error |\n| 2 | wrong "
+	              "usage or input |\n"
+	              "| 3 | not found |\n| 4 | not allowed |\n| 5 | conflict or limit |\n| 10 | "
+	              "the job failed |\n"
+	              "| 11 | the job was stopped |\n| 124 | timeout |\n");
+}
