@@ -1,11 +1,12 @@
 /*
- * beneath.h - makes files, folders and links out of names and targets that a stranger chose, beneath
- * a folder that nothing may leave. For unpacking; no handle of it is shared between threads.
+ * beneath.h - makes files, folders and links out of names and targets that a stranger chose,
+ * beneath a folder that nothing may leave. For unpacking; no handle of it is shared between
+ * threads.
  *
- * Paths are walked part by part from the root's handle and never through a link. A symbolic link may
- * climb to the root at most and then only go down, so following it later stays beneath the root too.
- * What is made replaces what had the name before (a folder only when it is empty): nothing is ever
- * written through an old name.
+ * Paths are walked part by part from the root's handle and never through a link. A symbolic link
+ * may climb to the root at most and then only go down, so following it later stays beneath the root
+ * too. What is made replaces what had the name before (a folder only when it is empty): nothing is
+ * ever written through an old name.
  *
  * Refusals are ERR_INVALID with the bare reason ("an absolute path"); the caller puts the name in
  * front.
@@ -15,8 +16,8 @@
 
 #include "base/buf.h"
 
-#define BENEATH_PATH_MAX  4096
-#define BENEATH_PART_MAX  255
+#define BENEATH_PATH_MAX 4096
+#define BENEATH_PART_MAX 255
 #define BENEATH_SHOWN_CAP 256
 
 /* A name from outside, fit for a message: valid UTF-8 without control characters, cut. */
@@ -31,13 +32,13 @@ void beneath_free(struct beneath *b);
 DEFINE_CLEANUP(struct beneath, beneath_free)
 #define AUTO_BENEATH CLEANUP(beneath_free_p)
 
-/* `path` is clean and not "". Parents are made with mode 0755. A time is that of the last change, as
- * utimensat() takes it; permissions are cut to 0777. */
+/* `path` is clean and not "". Parents are made with mode 0755. A time is that of the last change,
+ * as utimensat() takes it; permissions are cut to 0777. */
 
 /* A new empty file, open for writing; fd or -1. */
 int beneath_file(struct beneath *b, const char *path, struct err *err) MUST_CHECK;
-/* The folder stays when there is one. Its owner may always read, write and enter it, or what follows
- * could neither be put into it nor removed. */
+/* The folder stays when there is one. Its owner may always read, write and enter it, or what
+ * follows could neither be put into it nor removed. */
 int beneath_dir(struct beneath *b, const char *path, mode_t mode, struct err *err) MUST_CHECK;
 int beneath_symlink(struct beneath *b, const char *path, const char *target,
                     struct timespec changed, struct err *err) MUST_CHECK;

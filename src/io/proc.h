@@ -21,7 +21,7 @@ struct proc_spec {
 	size_t n_fds;
 	bool new_session;          /* setsid: it outlives us and our terminal */
 	bool die_with_parent;      /* PR_SET_PDEATHSIG KILL: when the thread that spawned it ends */
-	bool detach;               /* forked twice: not our child, no zombie (pidfd is still given) */
+	bool detach;               /* forked twice: not our child, no zombie; pidfd still given */
 	int umask_bits;            /* -1: ours */
 	uint64_t nofile_max;       /* RLIMIT_NOFILE, 0 = ours */
 };

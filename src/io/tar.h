@@ -19,10 +19,10 @@ struct tar_report {
 
 /* Packs what is below root_dirfd as zstd-compressed pax tar into fd: sorted names, mtime and mode
  * kept, owner 0:0, symbolic links kept as they are, holes kept, sockets and devices left out; each
- * name of a file with several gets its own copy. `skip` (may be NULL) decides for each path relative
- * to the root (it is asked twice: first all is summed up); a skipped folder is not entered.
- * ERR_TOO_BIG above bytes_max (0 = TAR_BYTES_MAX), naming the five largest files; nothing is written
- * then. report may be NULL. */
+ * name of a file with several gets its own copy. `skip` (may be NULL) decides for each path
+ * relative to the root (asked twice: first all is summed up); a skipped folder is not entered.
+ * ERR_TOO_BIG above bytes_max (0 = TAR_BYTES_MAX), naming the five largest files; nothing is
+ * written then. report may be NULL. */
 int tar_pack(int root_dirfd, bool (*skip)(const char *path, bool is_dir, void *arg), void *arg,
              int fd, uint64_t bytes_max, struct tar_report *report, struct err *err) MUST_CHECK;
 
@@ -34,11 +34,11 @@ struct tar_limits {
  * ERR_INVALID "archive entry <name>: <reason>": absolute paths, "..", devices, fifos, sockets,
  * symbolic links whose target leads out of the root (absolute ones too, and those with ".." after a
  * name, see beneath.h), hard links to what is not an earlier entry, writing through a link, names
- * over 4096 bytes (a NUL ends a name, as the formats have it); ERR_TOO_BIG for bombs. setuid, setgid
- * and sticky bits and owners are dropped; folders are always open to their owner, and their times
- * are not kept. Hard links may come in any order of names. A later entry replaces an earlier one of
- * the same name. On failure what was unpacked stays; the caller removes the root. report may be
- * NULL. */
+ * over 4096 bytes (a NUL ends a name, as the formats have it); ERR_TOO_BIG for bombs. setuid,
+ * setgid and sticky bits and owners are dropped; folders are always open to their owner, and their
+ * times are not kept. Hard links may come in any order of names. A later entry replaces an earlier
+ * one of the same name. On failure what was unpacked stays; the caller removes the root. report may
+ * be NULL. */
 int tar_unpack(int fd, int root_dirfd, const struct tar_limits *limits, struct tar_report *report,
                struct err *err) MUST_CHECK;
 
