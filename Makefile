@@ -1,5 +1,12 @@
-# The front door; the build is meson.build. Any target in another flavour: make B=asan
-#   make   make run   make test   make unit   make lint   make bench   make docs
+# The front door; the build is meson.build. Any target in another flavour: make B=dev
+#   make         build build/stoker
+#   make run     install what is missing, start a server, run the quickstart
+#   make stop    stop the server that `make run` left running
+#   make test    install what the tests need and run them all, under the sanitizers
+#   make unit    the unit tests and the replayed fuzz corpora only
+#   make lint    layering, formatting, static analysis
+#   make docs    print docs/ from the tables
+#   make bench   compare with named peers; prints ratios
 B ?= rel
 O := build/$(B)
 
@@ -16,4 +23,36 @@ all: $(O)/build.ninja
 $(O)/build.ninja:
 	$(if $(filter fuzz,$(B)),CC=clang) meson setup $(O) $($(B))
 
-.PHONY: all
+run:
+	@tools/parts.sh build run trainer model
+	@$(MAKE) --no-print-directory B=rel all
+	@tools/run.sh
+
+stop:
+	@tools/run.sh stop
+
+test:
+	@tools/parts.sh build run trainer model clients minio
+	@$(MAKE) --no-print-directory B=asan all
+	@tools/test.sh
+
+unit:
+	@tools/parts.sh build
+	@$(MAKE) --no-print-directory B=asan all
+	@tools/test.sh unit
+
+lint: all
+	@tools/parts.sh lint
+	tools/tidy.py
+	clang-format --dry-run -Werror $$(git ls-files 'src/*.[ch]' 'tests/*.[ch]')
+	cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 -Isrc src
+
+docs: all
+	@tools/print_docs.sh
+
+bench:
+	@tools/parts.sh build run minio
+	@$(MAKE) --no-print-directory B=rel all
+	@python3 tests/bench/bench.py
+
+.PHONY: all run stop test unit lint docs bench
