@@ -25,19 +25,19 @@ bool str_starts(struct str s, const char *prefix)
 {
 	size_t n = strlen(prefix);
 
-	return s.n >= n && memcmp(s.p, prefix, n) == 0;
+	return n == 0 || (s.n >= n && memcmp(s.p, prefix, n) == 0);
 }
 
 bool str_ends(struct str s, const char *suffix)
 {
 	size_t n = strlen(suffix);
 
-	return s.n >= n && memcmp(s.p + s.n - n, suffix, n) == 0;
+	return n == 0 || (s.n >= n && memcmp(s.p + s.n - n, suffix, n) == 0);
 }
 
 bool str_ieq(struct str a, const char *b)
 {
-	return a.n == strlen(b) && strncasecmp(a.p, b, a.n) == 0;
+	return a.n == strlen(b) && (a.n == 0 || strncasecmp(a.p, b, a.n) == 0);
 }
 
 struct str str_skip(struct str s, size_t n)

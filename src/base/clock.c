@@ -106,11 +106,14 @@ int clock_parse(struct str text, int64_t *wall_ms, struct err *err)
 	char copy[64];
 	struct tm tm = {0};
 	const char *p;
-	int ms = 0, zone = 0;
+	int ms = 0, zone = 0, day;
+	bool leap;
+	int64_t s;
 
 	if (text.n >= sizeof(copy))
 		return err_set(err, ERR_INVALID, "\"%.40s...\" is not a date", text.p);
-	memcpy(copy, text.p, text.n);
+	if (text.n > 0)
+		memcpy(copy, text.p, text.n);
 	copy[text.n] = '\0';
 	p = strptime(copy, "%Y-%m-%dT%H:%M:%S", &tm);
 	if (p == NULL)
@@ -124,9 +127,13 @@ int clock_parse(struct str text, int64_t *wall_ms, struct err *err)
 		if (p != NULL && *p != '\0')
 			p = NULL;
 	}
-	if (p == NULL)
+	day = tm.tm_mday;
+	leap = tm.tm_sec >= 60;
+	s = p != NULL ? timegm(&tm) : 0;
+	/* a 31st of February would have become another day */
+	if (p == NULL || strlen(copy) != text.n || (tm.tm_mday != day && !leap))
 		return err_set(err, ERR_INVALID,
 		               "\"%s\" is not a date: write it as 2026-11-21T10:11:12Z", copy);
-	*wall_ms = ((int64_t)timegm(&tm) - zone) * 1000 + ms;
+	*wall_ms = (s - zone) * 1000 + ms;
 	return 0;
 }

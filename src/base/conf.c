@@ -178,10 +178,8 @@ static int file_value(struct arena *a, const struct conf_row *row, const struct 
 		text = d->flag ? "true" : "false";
 		break;
 	case DOC_INT:
-		text = arena_printf(a, "%" PRId64, d->num);
-		break;
 	case DOC_REAL:
-		text = arena_printf(a, "%g", d->real);
+		text = d->text.p; /* as it was written: 007 may be a name */
 		break;
 	case DOC_NULL:
 	case DOC_LIST:

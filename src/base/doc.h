@@ -15,7 +15,7 @@ struct doc {
 	unsigned line, col; /* 1-based place in the file; 0 where the format has none (JSON) */
 	struct str key;     /* name inside a map, else empty */
 	unsigned key_line, key_col;
-	struct str text; /* DOC_TEXT */
+	struct str text; /* DOC_TEXT; of YAML also what a number was written as */
 	int64_t num;     /* DOC_INT */
 	double real;     /* DOC_REAL, and DOC_INT as a double */
 	bool flag;       /* DOC_BOOL */

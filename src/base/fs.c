@@ -44,12 +44,12 @@ int fs_mkdirs(int dirfd, const char *path, mode_t mode, struct err *err)
 		if (copy[i] != '/' && copy[i] != '\0')
 			continue;
 		copy[i] = '\0';
-		if (mkdirat(dirfd, copy, mode) < 0 && errno != EEXIST) {
+		if (mkdirat(dirfd, copy, mode) < 0) {
 			struct stat st;
 			int e = errno;
 
-			/* a read-only or foreign parent may say EROFS or EACCES for what is there
-			 */
+			/* a read-only or foreign parent may say EROFS or EACCES for what is there,
+			 * and EEXIST is also said of a file */
 			if (fstatat(dirfd, copy, &st, 0) < 0 || !S_ISDIR(st.st_mode))
 				return err_errno(err, e, "making folder %s", copy);
 		}
@@ -61,9 +61,11 @@ int fs_mkdirs(int dirfd, const char *path, mode_t mode, struct err *err)
 
 int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode, struct err *err)
 {
+	/* O_TMPFILE has the bits of O_DIRECTORY in it */
+	bool creates = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
 	struct open_how how = {
 		.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC),
-		.mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? mode & 07777 : 0,
+		.mode = creates ? mode & 07777 : 0, /* openat2 refuses one that is not used */
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
 	};
 	long fd;
@@ -231,6 +233,23 @@ int fs_write_atomic(int dirfd, const char *path, struct str body, mode_t mode, s
 	return 0;
 }
 
+/* A folder that is to be emptied: made enterable first, never through a link. fd or -1 with errno.
+ */
+static int open_to_empty(int dirfd, const char *name, mode_t mode)
+{
+	if ((mode & 0700) != 0700) {
+		AUTO_FD int path_fd =
+			openat(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		char self[40];
+
+		if (path_fd < 0)
+			return -1;
+		FMT(self, "/proc/self/fd/%d", path_fd);
+		(void)chmod(self, (mode & 07777) | 0700); /* else the open says why */
+	}
+	return openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
 /* Everything in the folder `fd` (taken over), on its own device only. */
 static int empty_folder(int fd, dev_t dev, unsigned depth, struct err *err)
 {
@@ -271,9 +290,7 @@ static int empty_folder(int fd, dev_t dev, unsigned depth, struct err *err)
 			            e->d_name, FS_DEPTH_MAX);
 			break;
 		}
-		(void)fchmodat(fd, e->d_name, (st.st_mode & 07777) | 0700,
-		               0); /* else the open says why */
-		sub = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		sub = open_to_empty(fd, e->d_name, st.st_mode);
 		if (sub < 0) {
 			r = err_errno(err, errno, "removing %s", e->d_name);
 			break;
@@ -298,8 +315,7 @@ int fs_remove_tree(int dirfd, const char *path, struct err *err)
 			return err_errno(err, errno, "removing %s", path);
 		return 0;
 	}
-	(void)fchmodat(dirfd, path, (st.st_mode & 07777) | 0700, 0); /* else the open says why */
-	fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	fd = open_to_empty(dirfd, path, st.st_mode);
 	if (fd < 0)
 		return err_errno(err, errno, "removing %s", path);
 	if (empty_folder(fd, st.st_dev, 0, err) < 0)

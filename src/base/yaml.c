@@ -63,6 +63,7 @@ static void type_plain(struct doc *d)
 	static const char *const trues[] = {"true", "True", "TRUE", NULL};
 	static const char *const falses[] = {"false", "False", "FALSE", NULL};
 	struct err ignored = {0};
+	bool plus = str_starts(d->text, "+") && !str_starts(d->text, "+-");
 	int64_t n;
 
 	if (any_of(d->text, nulls)) {
@@ -70,7 +71,7 @@ static void type_plain(struct doc *d)
 	} else if (any_of(d->text, trues) || any_of(d->text, falses)) {
 		d->kind = DOC_BOOL;
 		d->flag = any_of(d->text, trues);
-	} else if (str_i64(d->text, INT64_MIN + 1, INT64_MAX, &n, &ignored) == 0) {
+	} else if (str_i64(str_skip(d->text, plus), INT64_MIN + 1, INT64_MAX, &n, &ignored) == 0) {
 		d->kind = DOC_INT;
 		d->num = n;
 		d->real = (double)n;

@@ -1,0 +1,76 @@
+/* test_err.c - errors: first cause, wrapping, classes of errno and HTTP. */
+#include "base/err.h"
+
+#include "unit.h"
+
+static void test_set_and_wrap(void **state)
+{
+	struct err err = {0};
+
+	(void)state;
+	assert_int_equal(err_set(&err, ERR_NOT_FOUND, "no job %d", 7), -1);
+	assert_int_equal(err_wrap(&err, "stop %s", "it"), -1);
+	assert_string_equal(err.msg, "stop it: no job 7");
+	assert_int_equal(err.code, ERR_NOT_FOUND);
+	assert_int_equal(err_info(&err)->http, 404);
+	err.retry_after_s = 3;
+	err_clear(&err);
+	assert_int_equal(err.code, ERR_NONE);
+	assert_int_equal(err.retry_after_s, 0);
+	assert_int_equal(err_info(&err)->http, 200);
+}
+
+static void test_long_texts_are_cut(void **state)
+{
+	struct err err = {0};
+	char text[3 * ERR_MSG_MAX];
+
+	(void)state;
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	(void)err_set(&err, ERR_IO, "%s", text);
+	assert_int_equal(strlen(err.msg), ERR_MSG_MAX - 1);
+	(void)err_wrap(&err, "front");
+	assert_int_equal(strncmp(err.msg, "front: xxx", 10), 0);
+	assert_int_equal(strlen(err.msg), ERR_MSG_MAX - 1);
+	(void)err_wrap(&err, "%s", text);
+	assert_int_equal(strlen(err.msg), ERR_MSG_MAX - 1);
+	err_clear(&err);
+	(void)err_errno(&err, ENOENT, "%s", text);
+	assert_int_equal(strlen(err.msg), ERR_MSG_MAX - 1);
+}
+
+static void test_classes(void **state)
+{
+	static const struct {
+		int errnum;
+		enum err_code code;
+	} nums[] = {{ENOENT, ERR_NOT_FOUND}, {EACCES, ERR_DENIED},   {ENOSPC, ERR_NO_SPACE},
+	            {EEXIST, ERR_CONFLICT},  {EDQUOT, ERR_NO_SPACE}, {EIO, ERR_IO}};
+	static const struct {
+		int status;
+		enum err_code code;
+	} statuses[] = {{400, ERR_INVALID},     {401, ERR_AUTH},        {404, ERR_NOT_FOUND},
+	                {410, ERR_NOT_FOUND},   {412, ERR_CONFLICT},    {418, ERR_INVALID},
+	                {429, ERR_BUSY},        {500, ERR_UNAVAILABLE}, {502, ERR_UNAVAILABLE},
+	                {503, ERR_UNAVAILABLE}, {504, ERR_TIMEOUT},     {599, ERR_UNAVAILABLE}};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(nums); i++) {
+		struct err err = {0};
+
+		(void)err_errno(&err, nums[i].errnum, "file x");
+		assert_int_equal(err.code, nums[i].code);
+		assert_non_null(strstr(err.msg, "file x: "));
+	}
+	for (size_t i = 0; i < COUNT(statuses); i++)
+		assert_int_equal(err_from_http(statuses[i].status), statuses[i].code);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_set_and_wrap),
+	cmocka_unit_test(test_long_texts_are_cut),
+	cmocka_unit_test(test_classes),
+};
+
+UNIT_MAIN(tests)
