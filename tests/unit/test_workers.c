@@ -1,0 +1,129 @@
+/* test_workers.c - the bounded pool: refuses when full, runs all it took, in order for one thread.
+ */
+#include "base/clock.h"
+#include "io/workers.h"
+#include "unit.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct gate {
+	atomic_uint in, out;
+	atomic_bool open;
+};
+
+static void pass_gate(void *arg)
+{
+	struct gate *g = arg;
+
+	atomic_fetch_add(&g->in, 1);
+	while (!atomic_load(&g->open))
+		clock_sleep_ms(1);
+	atomic_fetch_add(&g->out, 1);
+}
+
+static void workers_refuse_when_full(void **state UNUSED)
+{
+	struct gate g = {0};
+	struct workers *w = workers_new(2, 3, "test");
+	struct err err = {0};
+
+	for (unsigned i = 0; i < 2; i++) {
+		assert_ok(workers_submit(w, pass_gate, &g, &err), &err);
+		while (atomic_load(&g.in) < i + 1)
+			clock_sleep_ms(1);
+	}
+	for (int i = 0; i < 3; i++)
+		assert_ok(workers_submit(w, pass_gate, &g, &err), &err);
+	assert_int_equal(workers_queued(w), 3);
+	assert_err(workers_submit(w, pass_gate, &g, &err), &err, ERR_BUSY, "busy");
+	atomic_store(&g.open, true);
+	workers_stop(w); /* what was taken is done */
+	assert_int_equal(g.out, 5);
+}
+
+struct order {
+	unsigned next, bad;
+	struct place {
+		struct order *o;
+		unsigned i;
+	} place[1000];
+};
+
+static void in_order(void *arg)
+{
+	struct place *p = arg;
+
+	p->o->bad += p->o->next != p->i;
+	p->o->next = p->i + 1;
+}
+
+static void workers_keep_order(void **state UNUSED)
+{
+	static struct order o;
+	struct workers *w = workers_new(1, 1000, "test");
+	struct err err = {0};
+
+	for (unsigned i = 0; i < COUNT(o.place); i++) {
+		o.place[i] = (struct place){&o, i};
+		assert_ok(workers_submit(w, in_order, &o.place[i], &err), &err);
+	}
+	workers_stop(w);
+	assert_int_equal(o.bad, 0);
+	assert_int_equal(o.next, COUNT(o.place));
+}
+
+struct feed {
+	struct workers *w;
+	atomic_uint *ran;
+	unsigned taken, refused;
+};
+
+static void tick(void *arg)
+{
+	atomic_fetch_add((atomic_uint *)arg, 1);
+}
+
+static void *feed_thread(void *arg)
+{
+	struct feed *f = arg;
+
+	for (int i = 0; i < 2000; i++) {
+		struct err err = {0};
+
+		if (workers_submit(f->w, tick, f->ran, &err) == 0)
+			f->taken++;
+		else
+			f->refused++;
+	}
+	return NULL;
+}
+
+static void workers_lose_nothing(void **state UNUSED)
+{
+	struct workers *w = workers_new(4, 16, "test");
+	struct feed feeds[4];
+	pthread_t threads[4];
+	atomic_uint ran = 0;
+	unsigned taken = 0;
+
+	for (size_t i = 0; i < COUNT(threads); i++) {
+		feeds[i] = (struct feed){w, &ran, 0, 0};
+		assert_int_equal(pthread_create(&threads[i], NULL, feed_thread, &feeds[i]), 0);
+	}
+	for (size_t i = 0; i < COUNT(threads); i++) {
+		(void)pthread_join(threads[i], NULL);
+		taken += feeds[i].taken;
+		assert_int_equal(feeds[i].taken + feeds[i].refused, 2000);
+	}
+	workers_stop(w);
+	assert_int_equal(ran, taken);
+	workers_stop(NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(workers_refuse_when_full),
+	cmocka_unit_test(workers_keep_order),
+	cmocka_unit_test(workers_lose_nothing),
+};
+UNIT_MAIN(tests)
