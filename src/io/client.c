@@ -54,10 +54,11 @@ struct transfer {
 	uint64_t body_len;       /* UINT64_MAX = chunked */
 	uint64_t sent;           /* body bytes handed to libcurl */
 	bool refused;            /* by the guard */
-	bool headed;             /* call->head has run */
-	bool enough;             /* of an error's body: the rest is not wanted */
-	int64_t shown_ms;        /* when progress was last told */
-	struct err cause;        /* of a callback that ended the transfer */
+	bool head_ended;  /* its empty line came: libcurl takes a head that was cut for whole */
+	bool headed;      /* call->head has run */
+	bool enough;      /* of an error's body: the rest is not wanted */
+	int64_t shown_ms; /* when progress was last told */
+	struct err cause; /* of a callback that ended the transfer */
 	char words[CURL_ERROR_SIZE];
 };
 
@@ -161,7 +162,10 @@ static size_t on_header(char *p, size_t size, size_t n, void *arg)
 	struct str line = str_trim(str_n(p, size * n)), name;
 	struct err err = {0};
 
-	if (str_starts(line, "HTTP/")) {
+	if (line.n == 0) {
+		t->head_ended = true;
+	} else if (str_starts(line, "HTTP/")) {
+		t->head_ended = false;
 		parse_status(r, line);
 	} else if (str_cut(&line, ':', &name) && r->n_headers < REPLY_HEADERS_MAX) {
 		struct str value = str_trim(line);
@@ -435,7 +439,6 @@ static enum err_code code_of(CURLcode code)
 		enum err_code ours;
 	} table[] = {
 		{CURLE_OPERATION_TIMEDOUT, ERR_TIMEOUT}, {CURLE_ABORTED_BY_CALLBACK, ERR_CANCELED},
-		{CURLE_URL_MALFORMAT, ERR_INVALID},      {CURLE_UNSUPPORTED_PROTOCOL, ERR_INVALID},
 		{CURLE_SSL_CACERT_BADFILE, ERR_INVALID}, {CURLE_OUT_OF_MEMORY, ERR_IO},
 	};
 
@@ -454,6 +457,8 @@ static int explain(const struct transfer *t, CURLcode code, struct err *err)
 		*err = t->cause;
 		return -1;
 	}
+	if (code == CURLE_OK && !t->head_ended)
+		return err_set(err, ERR_UNAVAILABLE, "the head of the reply was cut short");
 	if (code == CURLE_OK || t->enough)
 		return 0;
 	if (t->refused && code == CURLE_COULDNT_CONNECT)
@@ -613,7 +618,7 @@ static int run(struct transfer *t, struct url *u, struct err *err)
 		if (follow(t, u, &with_credentials, err) < 0)
 			return -1;
 		t->sent = 0;
-		t->refused = t->enough = false;
+		t->refused = t->enough = t->head_ended = false;
 		t->words[0] = '\0';
 	}
 	r->retry_after_s = retry_after(r);
