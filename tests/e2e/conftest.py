@@ -1,0 +1,198 @@
+"""One fixture, `cluster`: a server from the built binary in a folder of its own, on a private port.
+
+It fails the test on a sanitizer's report, on a process or a mount that is left behind.
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+STOKER = os.environ.get("STOKER", str(pathlib.Path(__file__).parents[2] / "build/asan/src/stoker"))
+PARTS = pathlib.Path(os.environ.get("STOKER_PARTS", pathlib.Path.home() / ".cache/stoker-parts"))
+ROOT = pathlib.Path(__file__).parents[2]
+FINAL = {"TRAINING_JOB_COMPLETED", "TRAINING_JOB_FAILED", "TRAINING_JOB_STOPPED", "TRAINING_JOB_DEPLOY_FAILED"}
+DEADLINE_S = 90
+
+
+def until(what, deadline=DEADLINE_S, pause=0.1):
+    """The first true value of what(), within the deadline."""
+    end = time.monotonic() + deadline
+    while True:
+        value = what()
+        if value:
+            return value
+        assert time.monotonic() < end, f"not true after {deadline} s"
+        time.sleep(pause)
+
+
+class Result:
+    def __init__(self, done):
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+    def __repr__(self):
+        return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+class Cluster:
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.data = self.folder / "data"
+        self.home = self.folder / "home"
+        self.home.mkdir()
+        self.process = None
+        self.url = None
+        self.flags = []
+        self.log = self.folder / "server.log"
+
+    def environment(self, **more):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("STOKER_", "AWS_"))}
+        env.update(HOME=str(self.home), NO_COLOR="1", XDG_CONFIG_HOME=str(self.home / ".config"),
+                   ASAN_OPTIONS=f"detect_leaks=1:log_path={self.folder}/asan",
+                   UBSAN_OPTIONS=f"print_stacktrace=1:log_path={self.folder}/ubsan")
+        env.update(more)
+        return env
+
+    def start(self, *flags, listen="127.0.0.1:0"):
+        self.flags = list(flags) or self.flags
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [STOKER, "server", "--data", str(self.data), "--listen", listen, *self.flags],
+                stdout=subprocess.PIPE, stderr=log, env=self.environment(), text=True)
+        line = self.process.stdout.readline()
+        assert line.startswith("listening on http://"), f"{line!r}\n{self.log.read_text()}"
+        self.url = line.split()[-1]
+        return self
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(20)
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            assert self.process.wait(30) == 0, self.log.read_text()[-4000:]
+
+    def restart(self):
+        """Again on the same port, as a supervisor would."""
+        return self.start(listen=self.url.split("//")[1])
+
+    @property
+    def token(self):
+        return (self.data / "admin-token").read_text().strip()
+
+    def cli_environment(self, token=None, **more):
+        return self.environment(STOKER_URL=self.url, STOKER_TOKEN=token or self.token, **more)
+
+    def cli(self, *args, code=0, stdin=None, cwd=None, env=None, token=None, timeout=120):
+        done = subprocess.run([STOKER, *map(str, args)], env=self.cli_environment(token, **(env or {})), input=stdin,
+                              cwd=cwd, capture_output=True, text=True, timeout=timeout, errors="replace")
+        result = Result(done)
+        if code is not None:
+            assert result.code == code, result
+        return result
+
+    def json(self, *args, **kw):
+        return json.loads(self.cli(*args, "-o", "json", **kw).out)
+
+    def api(self, method, path, body=None, token=None, headers=None, raw=False):
+        """(status, JSON or bytes). token "" sends none."""
+        data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+        rq = urllib.request.Request(self.url + path, data=data, method=method)
+        if token != "":
+            rq.add_header("Authorization", f"Bearer {token or self.token}")
+        if data is not None:
+            rq.add_header("Content-Type", "application/json")
+        for k, v in (headers or {}).items():
+            rq.add_header(k, v)
+        try:
+            with urllib.request.urlopen(rq, timeout=60) as reply:
+                content, status = reply.read(), reply.status
+        except urllib.error.HTTPError as e:
+            content, status = e.read(), e.code
+        return status, content if raw else json.loads(content or b"null")
+
+    def job_folder(self, commands, project="p", files=None, **job):
+        """A folder with a train.yaml (JSON is YAML) and files to push."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder, prefix="job-"))
+        runtime = {"start_commands": commands, **job.pop("runtime", {})}
+        doc = {"project": project, "job": {"compute": {"cpu_count": 1, "memory": "256Mi"}, "runtime": runtime, **job}}
+        (folder / "train.yaml").write_text(json.dumps(doc, indent=1))
+        for path, content in (files or {}).items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(content)
+        return folder
+
+    def push(self, commands, *flags, **kw):
+        """Pushes and returns the job as the API shows it."""
+        folder = self.job_folder(commands, **kw)
+        return json.loads(self.cli("push", folder / "train.yaml", *flags, "-o", "json").out)
+
+    def job(self, job):
+        return self.json("view", job["id"])
+
+    def wait(self, job, *statuses, deadline=DEADLINE_S):
+        wanted = set(statuses) or FINAL
+        last = {}
+
+        def there():
+            last.update(self.job(job))
+            status = last["current_status"]
+            assert status in wanted or status not in FINAL, f"{status}: {last}\n{self.logs(job)}"
+            return status in wanted
+
+        until(there, deadline)
+        return last
+
+    def logs(self, job, *flags):
+        return self.cli("logs", job["id"], *flags).out
+
+    def user_lines(self, job):
+        return [line for line in self.logs(job).splitlines() if not line.startswith("stoker:")]
+
+    def processes(self):
+        """Processes that belong to this cluster's data folder."""
+        mark, found = str(self.data), []
+        for entry in pathlib.Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                except OSError:
+                    continue
+                if mark in line:
+                    found.append(f"{entry.name} {line}")
+        return found
+
+    def mounts(self):
+        return [m for m in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if str(self.data) in m]
+
+
+@pytest.fixture
+def empty_cluster():
+    """A cluster that is not started yet."""
+    folder = tempfile.mkdtemp(prefix="stoker-e2e-", dir="/var/tmp")
+    c = Cluster(folder)
+    yield c
+    try:
+        c.stop()
+        until(lambda: not c.processes(), 45)
+        assert not c.mounts()
+        reports = [p for pattern in ("asan*", "ubsan*") for p in pathlib.Path(folder).glob(pattern)]
+        assert not reports, "\n".join(p.read_text() for p in reports)
+    finally:
+        for line in c.processes():
+            os.kill(int(line.split()[0]), signal.SIGKILL)
+        subprocess.run(["chmod", "-R", "u+rwX", folder], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def cluster(empty_cluster):
+    return empty_cluster.start("--cpus", "4", "--memory", "4Gi")

@@ -1,0 +1,246 @@
+"""The thin line through every layer: push, run, log, state, exit; and what survives kill -9."""
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import STOKER, until
+
+
+def test_hello(cluster):
+    job = cluster.push(["echo hello; echo oops >&2; pwd"])
+    assert job["current_status"] in ("TRAINING_JOB_CREATED", "TRAINING_JOB_DEPLOYING", "TRAINING_JOB_RUNNING")
+    done = cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert done["end"]["kind"] == "exit" and done["end"]["code"] == 0
+    assert sorted(cluster.user_lines(job)) == ["/b10/workspace", "hello", "oops"]
+    assert "sandbox:" in cluster.logs(job, "--system")
+
+
+def test_push_follow_exits_with_the_outcome(cluster):
+    ok = cluster.job_folder(["echo fine"])
+    assert "fine" in cluster.cli("push", "-f", ok / "train.yaml").out
+    bad = cluster.job_folder(["echo before", "exit 3", "echo never"])
+    result = cluster.cli("push", "-f", bad / "train.yaml", code=10)
+    assert "before" in result.out and "never" not in result.out
+    assert "exit code 3" in result.err
+
+
+def test_commands_stop_at_the_first_failure(cluster):
+    job = cluster.push(["echo one", "false", "echo three"])
+    done = cluster.wait(job, "TRAINING_JOB_FAILED")
+    assert cluster.user_lines(job) == ["one"]
+    assert done["end"]["code"] == 1
+
+
+@pytest.mark.parametrize("moment", ["created", "running", "ended"])
+def test_server_killed(cluster, moment):
+    """kill -9 of the server loses no state and no running job, and user code starts once."""
+    job = cluster.push(["echo start $BT_TRAINING_JOB_ID; for i in 1 2 3 4 5 6; do echo tick $i; sleep 0.5; done; echo end"])
+    if moment == "running":
+        until(lambda: "tick 2" in cluster.logs(job))
+    elif moment == "ended":
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    cluster.kill()
+    time.sleep(1)
+    cluster.restart()
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job) == [f"start {job['id']}"] + [f"tick {i}" for i in range(1, 7)] + ["end"]
+
+
+def test_server_killed_again_and_again(cluster):
+    job = cluster.push(["for i in $(seq 1 40); do echo line $i; sleep 0.1; done"])
+    for _ in range(4):
+        time.sleep(0.7)
+        cluster.kill()
+        cluster.restart()
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job) == [f"line {i}" for i in range(1, 41)]
+
+
+def test_sigterm_drains_and_the_job_goes_on(cluster):
+    job = cluster.push(["sleep 3; echo survived"])
+    cluster.wait(job, "TRAINING_JOB_RUNNING")
+    cluster.stop()
+    cluster.restart()
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert "survived" in cluster.logs(job)
+
+
+def test_stop_gives_grace(cluster):
+    job = cluster.push(["trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.1; done"])
+    until(lambda: "up" in cluster.logs(job))
+    cluster.cli("stop", job["id"])
+    done = cluster.wait(job, "TRAINING_JOB_STOPPED")
+    assert "asked" in cluster.logs(job)
+    assert done["end"]["kind"] == "stopped"
+
+
+def test_stop_kills_the_whole_tree(cluster):
+    job = cluster.push(["trap '' TERM; setsid sleep 98765 & echo up; while :; do sleep 0.1; done"],
+                       limits={"stop_grace": "1s"})
+    until(lambda: "up" in cluster.logs(job))
+    cluster.cli("stop", job["id"])
+    cluster.wait(job, "TRAINING_JOB_STOPPED")
+    listing = subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
+    assert "sleep 98765" not in listing
+
+
+def test_runner_killed_is_lost_not_silent(cluster):
+    job = cluster.push(["echo up; sleep 1000"])
+    until(lambda: "up" in cluster.logs(job))
+    runner = [p for p in cluster.processes() if " runner " in p]
+    assert runner
+    for line in runner:
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+    done = cluster.wait(job, "TRAINING_JOB_FAILED")
+    assert done["end"]["kind"] == "lost"
+    until(lambda: not [p for p in cluster.processes() if " server " not in p], 30)
+
+
+def test_terminal_states_are_final(cluster):
+    job = cluster.push(["true"])
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert "COMPLETED" in cluster.cli("stop", job["id"], code=5).err
+    assert cluster.job(job)["current_status"] == "TRAINING_JOB_COMPLETED"
+
+
+def test_idempotent_push(cluster):
+    folder = cluster.job_folder(["true"])
+    one = cluster.json("push", folder / "train.yaml", "--idempotency-key", "k1")
+    two = cluster.json("push", folder / "train.yaml", "--idempotency-key", "k1")
+    other = cluster.json("push", folder / "train.yaml", "--idempotency-key", "k2")
+    assert one["id"] == two["id"] != other["id"]
+
+
+def test_recreate_runs_the_same_code(cluster):
+    job = cluster.push(["cat note.txt"], files={"note.txt": "kept\n"})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    again = cluster.json("recreate", job["id"])
+    assert again["id"] != job["id"]
+    cluster.wait(again, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(again) == ["kept"]
+
+
+def test_names_prefixes_and_the_newest(cluster):
+    job = cluster.push(["true"], "--name", "my-job")
+    assert cluster.json("view", "my-job")["id"] == job["id"]
+    assert cluster.json("view", job["id"][:4])["id"] == job["id"]
+    assert cluster.json("view", "@")["id"] == job["id"]
+    assert "no job" in cluster.cli("view", "nothing-like-it", code=3).err
+
+
+def test_exec_runs_inside_the_job(cluster):
+    job = cluster.push(["echo inner > /tmp/inside; echo up; sleep 60"])
+    until(lambda: "up" in cluster.logs(job))
+    assert cluster.cli("exec", job["id"], "--", "cat", "/tmp/inside").out == "inner\n"
+    cluster.cli("exec", job["id"], "--", "sh", "-c", "exit 7", code=7)
+    cluster.cli("stop", job["id"], "--now")
+    cluster.wait(job, "TRAINING_JOB_STOPPED")
+
+
+def test_exit_evidence(cluster):
+    timeout = cluster.push(["sleep 100"], limits={"max_duration": "1s", "stop_grace": "1s"})
+    assert cluster.wait(timeout, "TRAINING_JOB_FAILED")["end"]["kind"] == "timeout"
+    signaled = cluster.push(["kill -SEGV $$"])
+    end = cluster.wait(signaled, "TRAINING_JOB_FAILED")["end"]
+    assert (end["kind"], end["code"]) in (("signal", 11), ("exit", 139))
+
+
+def test_out_of_memory_is_told_apart(cluster):
+    job = cluster.push(["python3 -c 'x = bytearray(900 << 20)'"])
+    done = cluster.wait(job, "TRAINING_JOB_FAILED")
+    assert done["end"]["kind"] == "oom", cluster.logs(job, "--system")
+    assert "memory" in done["error_message"]
+
+
+def test_every_line_once_and_in_order(cluster):
+    job = cluster.push(["seq 1 100000"])
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job) == [str(i) for i in range(1, 100001)]
+
+
+def test_a_follower_sees_a_line_while_the_job_runs(cluster):
+    job = cluster.push(["sleep 1; echo now; sleep 5"])
+    follower = subprocess.Popen([STOKER, "logs", job["id"], "-f"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                text=True, env=cluster.cli_environment())
+    for line in follower.stdout:
+        if line.startswith("now"):
+            break
+    assert cluster.job(job)["current_status"] == "TRAINING_JOB_RUNNING"
+    follower.communicate(timeout=60)
+    assert follower.returncode == 0
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+
+
+def test_interrupt_detaches_and_the_job_goes_on(cluster):
+    folder = cluster.job_folder(["echo up; sleep 3; echo end"])
+    push = subprocess.Popen([STOKER, "push", "-f", str(folder / "train.yaml")], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, env=cluster.cli_environment())
+    for line in push.stdout:
+        if line.startswith("up"):
+            break
+    push.send_signal(signal.SIGINT)
+    _, words = push.communicate(timeout=30)
+    assert push.returncode == 130 and "detached" in words and "stoker stop" in words
+    job = cluster.json("view", "@")
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert "end" in cluster.user_lines(job)
+
+
+def test_carriage_returns_are_folded_when_shown(cluster):
+    job = cluster.push([r"printf '10%%\r50%%\r100%%\n'"])
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job) == ["100%"]
+    raw = subprocess.run([STOKER, "logs", job["id"], "--raw"], capture_output=True, check=True,
+                         env=cluster.cli_environment()).stdout
+    assert b"10%\r50%\r100%" in raw
+
+
+def test_queue_says_why_and_where(cluster):
+    big = {"cpu_count": 4, "memory": "1Gi"}
+    first = cluster.push(["sleep 100"], compute=big)
+    cluster.wait(first, "TRAINING_JOB_RUNNING")
+    second = cluster.push(["true"], compute=big)
+    third = cluster.push(["true"], "--priority", "5", compute=big)
+    assert second["current_status"] == "TRAINING_JOB_PENDING"
+    until(lambda: "1st" in (cluster.job(third)["reason"] or ""))
+    until(lambda: "2nd" in (cluster.job(second)["reason"] or ""))
+    cluster.cli("update", second["id"], "--priority", "9")
+    until(lambda: "1st" in (cluster.job(second)["reason"] or ""))
+    cluster.cli("stop", second["id"])
+    cluster.wait(second, "TRAINING_JOB_STOPPED")
+    cluster.cli("stop", first["id"], "--now")
+    cluster.wait(third, "TRAINING_JOB_COMPLETED")
+
+
+def test_a_gang_on_one_machine(cluster):
+    job = cluster.push(["echo rank $BT_NODE_RANK of $BT_GROUP_SIZE leader $BT_LEADER_ADDR"],
+                       compute={"cpu_count": 1, "memory": "256Mi", "node_count": 2})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    lines = cluster.logs(job)
+    assert "[0] rank 0 of 2" in lines and "[1] rank 1 of 2" in lines
+
+
+def test_every_variable(cluster):
+    job = cluster.push(["env | grep ^BT_ | sort"], "--name", "vars",
+                       runtime={"cache_config": {"enabled": True}, "checkpointing_config": {"enabled": True}})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    got = dict(line.split("=", 1) for line in cluster.user_lines(job))
+    want = {"BT_TRAINING_JOB_ID": job["id"], "BT_TRAINING_JOB_NAME": "vars", "BT_TRAINING_PROJECT_NAME": "p",
+            "BT_TRAINING_PROJECT_ID": job["training_project"]["id"], "BT_NUM_GPUS": "0", "BT_RETRY_COUNT": "0",
+            "BT_WORKING_DIR": "/b10/workspace", "BT_SCRATCH_DIR": "/mnt/bt-scratch", "BT_CHECKPOINT_DIR": "/mnt/ckpts",
+            "BT_PROJECT_CACHE_DIR": "/root/.cache/user_artifacts", "BT_TEAM_CACHE_DIR": "/root/.cache/team_artifacts",
+            "BT_GROUP_SIZE": "1", "BT_NODE_RANK": "0"}
+    assert {k: got.get(k) for k in want} == want
+    assert got["BT_RW_CACHE_DIR"] and got["BT_LEADER_ADDR"]
+
+
+def test_metrics_are_sampled_and_kept(cluster):
+    job = cluster.push(["python3 -c 'import time; x = bytearray(64 << 20); time.sleep(6)'"])
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    path = f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/metrics"
+    status, reply = cluster.api("POST", path, {})
+    assert status == 200
+    node = reply["per_node_metrics"][0]["metrics"]
+    assert max(p["value"] for p in node["cpu_memory_usage_bytes"]) > 0
