@@ -206,7 +206,7 @@ static void read_corpus(const char *name, struct buf *out)
 {
 	const char *root = getenv("SOURCE_DIR");
 	AUTO_FREE char *path =
-		xasprintf("%s/tests/fuzz/corpus/spec/%s", root != NULL ? root : ".", name);
+		xasprintf("%s/tests/fuzz/corpus/%s", root != NULL ? root : ".", name);
 	struct err err = {0};
 
 	assert_ok(fs_read(AT_FDCWD, path, out, &err), &err);
@@ -227,7 +227,7 @@ static void spec_reads_a_file(void **state UNUSED)
 	AUTO_BUF struct buf text = BUF_INIT(100000);
 	struct job_spec s;
 
-	read_corpus("full.yaml", &text);
+	read_corpus("spec_yaml/full.yaml", &text);
 	no_problem(spec_read(a, yaml(a, buf_cstr(&text)), SPEC_FILE, &s, p), p);
 	assert_string_equal(s.project, "qwen3-finetune");
 	assert_string_equal(s.team, "research");
@@ -283,7 +283,7 @@ static void spec_reads_what_truss_sends(void **state UNUSED)
 	AUTO_BUF struct buf text = BUF_INIT(100000);
 	struct job_spec s;
 
-	read_corpus("truss.json", &text);
+	read_corpus("spec_json/truss.json", &text);
 	no_problem(read_json(a, buf_cstr(&text), &s, p), p);
 	assert_int_equal(s.registry_auth, SPEC_AUTH_REGISTRY_SECRET);
 	assert_string_equal(s.registry_secret, "s");
@@ -345,7 +345,7 @@ static void spec_problems_of_the_api(void **state UNUSED)
 /* spec_read(spec_write(x)) == x, shown by writing it once more. */
 static void spec_comes_back(void **state UNUSED)
 {
-	static const char *const files[] = {"full.yaml", "truss.json"};
+	static const char *const files[] = {"spec_yaml/full.yaml", "spec_json/truss.json"};
 
 	for (size_t i = 0; i < COUNT(files); i++) {
 		AUTO_ARENA struct arena *a = arena_new();
