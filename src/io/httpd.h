@@ -60,6 +60,8 @@ struct request {
 	void *who;                 /* set by authorize */
 	unsigned wakes;            /* how often this request was parked and woken */
 	bool timed_out;            /* the last park ended by its deadline */
+	int64_t wait_until_ms;     /* deadline of the last park, 0 = never parked: a handler that */
+	                           /* is woken for nothing parks again until then */
 	char id[16];               /* for logs and X-Request-Id */
 	char peer[64];             /* address of the client */
 };

@@ -289,6 +289,7 @@ int reply_wait(struct request *rq, uint64_t channel, uint64_t seen_seq, int64_t 
 	x->channel = channel;
 	x->seen_seq = seen_seq;
 	x->deadline_ms = deadline_mono_ms;
+	rq->wait_until_ms = deadline_mono_ms;
 	return 0;
 }
 
