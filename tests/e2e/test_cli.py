@@ -1,0 +1,93 @@
+"""The command line: help, completion, man page, output forms, exit codes."""
+import csv
+import io
+import json
+import subprocess
+
+import pytest
+from conftest import ROOT, STOKER
+
+COMMANDS = ["init", "push", "ps", "view", "logs", "stop", "recreate", "update", "events", "exec", "metrics", "checkpoints ls",
+            "checkpoints show", "checkpoints pull", "cache summarize", "cache du", "cache rm", "weights ls", "secrets set",
+            "secrets ls", "secrets rm", "projects ls", "projects rm", "teams ls", "teams create", "tokens ls", "tokens create",
+            "tokens rm", "login", "doctor", "version"]
+
+
+def run(*args, **kw):
+    return subprocess.run([STOKER, *args], capture_output=True, text=True, timeout=30, **kw)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command):
+    done = run(*command.split(), "--help")
+    assert done.returncode == 0 and done.stdout.startswith(f"usage: stoker {command}")
+
+
+def test_help_completion_and_man_come_from_one_table():
+    everything = run("--help").stdout
+    completion, man = run("completion", "bash").stdout, run("man").stdout
+    for command in COMMANDS:
+        assert command in everything
+        assert command in completion
+        assert command.replace("-", "\\-") in man
+    assert subprocess.run(["bash", "-n"], input=completion, text=True).returncode == 0
+    script = completion + '\nCOMP_WORDS=(stoker ca); COMP_CWORD=1; _stoker; echo "${COMPREPLY[@]}"'
+    assert "cache" in subprocess.run(["bash"], input=script, text=True, capture_output=True).stdout.split()
+
+
+def test_docs_are_what_the_tables_print(tmp_path):
+    """The checked-in reference is a print of the tables."""
+    for page in ("settings", "api", "cli", "job-file"):
+        printed = run(f"print-{page}").stdout
+        assert printed == (ROOT / "docs" / f"{page}.md").read_text(), f"docs/{page}.md is stale: make docs"
+
+
+@pytest.mark.parametrize("args, words", [
+    (["pus"], 'did you mean "push"'),
+    (["push", "--folow"], "did you mean --follow"),
+    (["cache"], "summarize"),
+    (["ps", "-o", "xml"], "table, json, jsonl or csv"),
+    (["view", "a", "b"], "too many"),
+    (["recreate"], "missing"),
+    (["logs", "-n", "few"], "whole number"),
+])
+def test_wrong_usage(cluster, args, words):
+    assert words in cluster.cli(*args, code=2).err
+
+
+def test_output_forms(cluster):
+    job = cluster.push(["true"], "--name", "a,b")
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert [j["id"] for j in cluster.json("ps", "-a")] == [job["id"]]
+    lines = cluster.cli("ps", "-a", "-o", "jsonl").out.splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["a,b"]
+    rows = list(csv.DictReader(io.StringIO(cluster.cli("ps", "-a", "-o", "csv").out)))
+    assert rows[0]["NAME"] == "a,b"
+    table = cluster.cli("ps", "-a").out
+    assert table.split()[:3] == ["JOB", "NAME", "PROJECT"] and "\033" not in table
+    wide = cluster.cli("ps", "-a", env={"COLUMNS": "60"}).out
+    assert all(len(line) <= 60 for line in wide.splitlines())
+
+
+def test_no_server(empty_cluster):
+    env = empty_cluster.environment(STOKER_URL="http://127.0.0.1:1", STOKER_TOKEN="x")
+    done = run("ps", env=env)
+    assert done.returncode == 1 and "stoker server" in done.stderr
+    done = run("ps", env=empty_cluster.environment())
+    assert done.returncode == 4 and "not logged in" in done.stderr
+
+
+def test_next_steps_go_to_stderr(cluster):
+    folder = cluster.job_folder(["true"])
+    result = cluster.cli("push", folder / "train.yaml")
+    assert "stoker logs" in result.err and len(result.out.split()) == 1
+    assert cluster.cli("push", folder / "train.yaml", "-q").err == ""
+
+
+def test_events_tell_the_story(cluster):
+    job = cluster.push(["true"])
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    kinds = [(e["kind"], e["to"]) for e in cluster.json("events", job["id"])]
+    reached = [to for kind, to in kinds if kind == "state"]
+    assert reached[-1] and [s for s in reached if s]
+    assert any("COMPLETED" in (to or "").upper() for _, to in kinds)

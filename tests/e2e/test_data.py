@@ -1,0 +1,229 @@
+"""Weights, cache, checkpoints and secrets, from push to what is left afterwards."""
+import base64
+import hashlib
+import io
+import json
+import os
+import pathlib
+import subprocess
+import tarfile
+import time
+
+import pytest
+from conftest import STOKER, until
+
+CKPT = {"checkpointing_config": {"enabled": True, "settle": "1s"}}
+CACHE = {"cache_config": {"enabled": True}}
+
+
+@pytest.fixture
+def files(empty_cluster):
+    """A cluster that may read a folder with a small model in it."""
+    root = empty_cluster.folder / "sources"
+    (root / "model/sub").mkdir(parents=True)
+    (root / "model/config.json").write_text('{"a": 1}')
+    (root / "model/sub/w.bin").write_bytes(os.urandom(3 << 20))
+    (root / "model/notes.txt").write_text("not wanted")
+    empty_cluster.sources = root
+    return empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--allow-file-root", str(root))
+
+
+def weights(cluster, **more):
+    return [{"source": f"file://{cluster.sources}/model", "mount_location": "/app/model", **more}]
+
+
+def test_weights_are_there_before_the_first_line(files):
+    digest = hashlib.sha256((files.sources / "model/sub/w.bin").read_bytes()).hexdigest()
+    job = files.push(["cd /app/model && find . -type f | sort", "sha256sum < /app/model/sub/w.bin",
+                      "touch /app/model/x 2>&1 || echo read-only"], weights=weights(files, ignore_patterns=["*.txt"]))
+    files.wait(job, "TRAINING_JOB_COMPLETED")
+    lines = files.user_lines(job)
+    assert lines[:2] == ["./config.json", "./sub/w.bin"] and lines[2].startswith(digest) and lines[-1] == "read-only"
+    mirrored = files.json("weights", "ls")
+    assert len(mirrored) == 1 and mirrored[0]["state"] == "READY" and mirrored[0]["files"] == 2
+
+
+def test_the_second_job_finds_them_warm(files):
+    first = files.push(["true"], weights=weights(files))
+    files.wait(first, "TRAINING_JOB_COMPLETED")
+    blob = next((files.data / "store/blobs").rglob("*/" + hashlib.sha256((files.sources / "model/sub/w.bin").read_bytes()).hexdigest()))
+    before = blob.stat().st_mtime_ns, blob.stat().st_ino
+    second = files.push(["cat /app/model/config.json"], weights=weights(files))
+    files.wait(second, "TRAINING_JOB_COMPLETED")
+    assert (blob.stat().st_mtime_ns, blob.stat().st_ino) == before
+    assert len(files.json("weights", "ls")) == 1
+    assert blob.stat().st_nlink >= 2, "the tree is hard links: one machine keeps one copy"
+
+
+@pytest.mark.parametrize("source, words", [
+    ("file:///etc/passwd", "allow-file-root"),
+    ("file://{root}/../outside", "allow-file-root"),
+    ("file://{root}/nothing", "nothing"),
+    ("https://127.0.0.1:1/x", "allow-source-network"),
+])
+def test_bad_sources(files, source, words):
+    job = files.push(["echo never"], weights=[{"source": source.format(root=files.sources), "mount_location": "/w"}])
+    done = files.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
+    assert words in done["error_message"] and "never" not in files.user_lines(job)
+
+
+def test_cache_outlives_jobs(cluster):
+    one = cluster.push(["mkdir $BT_PROJECT_CACHE_DIR/d && echo kept > $BT_PROJECT_CACHE_DIR/d/f && echo team > $BT_TEAM_CACHE_DIR/t"],
+                       runtime=CACHE)
+    cluster.wait(one, "TRAINING_JOB_COMPLETED")
+    two = cluster.push(["cat $BT_PROJECT_CACHE_DIR/d/f $BT_TEAM_CACHE_DIR/t"], runtime=CACHE)
+    cluster.wait(two, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(two) == ["kept", "team"]
+    other = cluster.push(["ls -A $BT_PROJECT_CACHE_DIR; cat $BT_TEAM_CACHE_DIR/t"], project="other", runtime=CACHE)
+    cluster.wait(other, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(other) == ["team"]
+
+
+def test_cache_commands(cluster):
+    job = cluster.push(["mkdir -p $BT_PROJECT_CACHE_DIR/big && head -c 5000 /dev/zero > $BT_PROJECT_CACHE_DIR/big/a && echo x > $BT_PROJECT_CACHE_DIR/b"],
+                       runtime=CACHE)
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    until(lambda: cluster.api("GET", f"/v1/training_projects/{job['training_project']['id']}/cache/summary")[1].get("file_summaries"))
+    summary = cluster.json("cache", "summarize", "p")
+    sizes = {f["path"]: f["size_bytes"] for f in summary["file_summaries"]}
+    assert sizes["big/a"] == 5000 and sizes["b"] == 2 and sizes.get("big", 0) == 0
+    assert cluster.json("cache", "du", "p")[0]["path"] == "big"
+    assert "path,size" in cluster.cli("cache", "summarize", "p", "-o", "csv").out.lower()
+    cluster.cli("cache", "rm", "big", "-p", "p", "--yes")
+    assert [f["path"] for f in cluster.json("cache", "summarize", "p")["file_summaries"]] == ["b"]
+    cluster.cli("cache", "rm", "../../..", "-p", "p", "--yes", code=None).code != 0
+    assert (cluster.data / "cache").exists()
+
+
+def test_deleting_a_project_deletes_its_cache(cluster):
+    job = cluster.push(["echo x > $BT_PROJECT_CACHE_DIR/f"], project="gone/soon", runtime=CACHE)
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    cluster.cli("projects", "rm", "gone/soon", code=2)
+    cluster.cli("projects", "rm", "gone/soon", "--confirm", "wrong", code=2)
+    cluster.cli("projects", "rm", "gone/soon", "--confirm", "gone/soon")
+    assert cluster.json("projects", "ls") == []
+    assert not list((cluster.data / "cache/projects").glob("*/f"))
+
+
+def test_checkpoints_are_shipped_while_it_runs(cluster):
+    job = cluster.push(["mkdir $BT_CHECKPOINT_DIR/checkpoint-1; head -c 3000000 /dev/urandom > $BT_CHECKPOINT_DIR/checkpoint-1/w",
+                        "sha256sum < $BT_CHECKPOINT_DIR/checkpoint-1/w; sleep 8"], runtime=CKPT)
+    until(lambda: [c for c in cluster.json("checkpoints", "ls", job["id"]) if c["state"] == "COMPLETE"])
+    assert cluster.job(job)["current_status"] == "TRAINING_JOB_RUNNING"
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    out = cluster.folder / "out"
+    cluster.cli("checkpoints", "pull", f"{job['id']}/latest", out)
+    got = hashlib.sha256((out / "rank-0/checkpoint-1/w").read_bytes()).hexdigest()
+    assert any(line.startswith(got) for line in cluster.user_lines(job))
+    assert cluster.job(job)["checkpoint_sync_status"] == "COMPLETED"
+
+
+def test_rotation_never_takes_a_checkpoint_away(cluster):
+    script = "for i in 1 2 3; do mkdir $BT_CHECKPOINT_DIR/checkpoint-$i; head -c 2000000 /dev/urandom > $BT_CHECKPOINT_DIR/checkpoint-$i/w; " \
+             "sleep 3; rm -r $BT_CHECKPOINT_DIR/checkpoint-$i; done"
+    job = cluster.push([script], runtime=CKPT)
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    found = {c["checkpoint_id"]: c["state"] for c in cluster.json("checkpoints", "ls", job["id"])}
+    assert {f"checkpoint-{i}": "COMPLETE" for i in (1, 2, 3)}.items() <= found.items()
+
+
+def test_what_was_being_written_at_death_is_kept_apart(cluster):
+    job = cluster.push(["mkdir $BT_CHECKPOINT_DIR/checkpoint-1 $BT_CHECKPOINT_DIR/checkpoint-2; echo whole > $BT_CHECKPOINT_DIR/checkpoint-1/w; sleep 4; "
+                        "(while :; do echo more; sleep 0.05; done) > $BT_CHECKPOINT_DIR/checkpoint-2/w & sleep 1; kill -9 $$"], runtime=CKPT)
+    cluster.wait(job, "TRAINING_JOB_FAILED")
+    listed = {c["checkpoint_id"]: c["state"] for c in cluster.json("checkpoints", "ls", job["id"])}
+    assert listed == {"checkpoint-1": "COMPLETE"}
+    everything = {c["checkpoint_id"]: c["state"] for c in cluster.json("checkpoints", "ls", job["id"], "--all")}
+    assert everything["checkpoint-2"] == "INCOMPLETE"
+    resumed = cluster.push(["ls $BT_LOAD_CHECKPOINT_DIR/rank-0; cat $BT_LOAD_CHECKPOINT_DIR/rank-0/checkpoint-1/w"],
+                           runtime={"load_checkpoint_config": {"enabled": True, "checkpoints": [{"latest": {"job": job["id"]}}]}})
+    cluster.wait(resumed, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(resumed) == ["checkpoint-1", "whole"]
+
+
+def test_a_missing_checkpoint_is_refused_by_name(cluster):
+    done = cluster.push(["true"])
+    cluster.wait(done, "TRAINING_JOB_COMPLETED")
+    load = {"enabled": True, "checkpoints": [{"named": {"job": done["id"], "name": "checkpoint-77"}}]}
+    job = cluster.push(["echo never"], runtime={"load_checkpoint_config": load})
+    assert "checkpoint-77" in cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_message"]
+
+
+def test_shipping_survives_the_runner_server_outage(cluster):
+    job = cluster.push(["sleep 2; mkdir $BT_CHECKPOINT_DIR/checkpoint-1; head -c 9000000 /dev/urandom > $BT_CHECKPOINT_DIR/checkpoint-1/w; sleep 2"],
+                       runtime=CKPT)
+    cluster.wait(job, "TRAINING_JOB_RUNNING")
+    cluster.kill()
+    time.sleep(5)
+    cluster.restart()
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert [c["state"] for c in cluster.json("checkpoints", "ls", job["id"])] == ["COMPLETE"]
+
+
+def test_secrets_reach_only_the_process(cluster):
+    value = "correct-horse-battery-staple+/9"
+    cluster.cli("secrets", "set", "hf_access_token", stdin=value + "\n")
+    job = cluster.push(["test \"$TOKEN\" = '" + value + "' && echo matched", "echo leak: $TOKEN",
+                        "printf %s \"$TOKEN\" | base64", "echo \"${TOKEN%??}\"", "printf '%s' \"$TOKEN\" | head -c 9; sleep 1; printf '%s\\n' \"$TOKEN\" | tail -c +10"],
+                       runtime={"environment_variables": {"TOKEN": {"secret": "hf-access-token"}}})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    lines = cluster.logs(job)
+    assert "matched" in lines and value not in lines and base64.b64encode(value.encode()).decode() not in lines
+    assert "leak: [redacted]" in lines
+    needle = value.encode()
+    for path in cluster.data.rglob("*"):
+        if path.is_file():
+            assert needle not in path.read_bytes(), path
+    assert needle not in cluster.log.read_bytes()
+    assert all("value" not in s for s in cluster.json("secrets", "ls"))
+
+
+def test_secret_removed_before_the_start(cluster):
+    cluster.cli("secrets", "set", "s", stdin="some-long-value")
+    blocker = cluster.push(["sleep 30"], compute={"cpu_count": 4, "memory": "1Gi"})
+    job = cluster.push(["echo never"], runtime={"environment_variables": {"X": {"secret": "s"}}}, compute={"cpu_count": 4, "memory": "1Gi"})
+    cluster.cli("secrets", "rm", "s", "--yes")
+    cluster.cli("stop", blocker["id"], "--now")
+    assert '"s"' in cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_message"]
+
+
+def test_the_sandbox(cluster):
+    job = cluster.push([f"ls {cluster.data} 2>&1; cat {cluster.data}/master.key 2>&1; cat /etc/shadow 2>&1 | head -1; ls -A /home | wc -l",
+                        "echo mine > /usr/local/hello && cat /usr/local/hello", "id -u; ps ax | wc -l", f"ls -d {cluster.home} 2>&1"])
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    lines = cluster.logs(job)
+    assert "master.key" not in [line.strip() for line in lines.splitlines()] and "root:" not in lines and "mine" in lines
+    assert not os.path.exists("/usr/local/hello")
+
+
+def hostile(kind):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        info = tarfile.TarInfo({"absolute": "/tmp/evil", "dotdot": "../evil"}.get(kind, "link"))
+        if kind == "device":
+            info.type = tarfile.CHRTYPE
+        elif kind == "link out":
+            info.type, info.linkname = tarfile.SYMTYPE, "/etc"
+        elif kind == "hard link out":
+            info.type, info.linkname = tarfile.LNKTYPE, "../../etc/passwd"
+        tar.addfile(info, io.BytesIO(b""))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["absolute", "dotdot", "device", "link out", "hard link out", "not a tar"])
+def test_hostile_archives(cluster, kind):
+    _, made = cluster.api("POST", "/v1/training_projects", {"training_project": {"name": "evil"}})
+    _, creds = cluster.api("GET", "/v1/blobs/credentials/train")
+    body = hostile(kind) if kind != "not a tar" else b"this is no archive" * 100
+    sent = subprocess.run(["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user",
+                           f"{creds['creds']['aws_access_key_id']}:{creds['creds']['aws_secret_access_key']}", "-H",
+                           f"x-amz-security-token: {creds['creds']['aws_session_token']}", "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD",
+                           "-X", "PUT", "--data-binary", "@-", f"{creds['creds']['endpoint_url']}/{creds['s3_bucket']}/{creds['s3_key']}"],
+                          input=body, capture_output=True, check=True)
+    assert sent.stdout == b"200", sent
+    job = {"runtime": {"start_commands": ["echo never"], "artifacts": [{"s3_bucket": creds["s3_bucket"], "s3_key": creds["s3_key"]}]},
+           "compute": {"memory": "256Mi"}, "enable_baseten_workdir": True}
+    status, reply = cluster.api("POST", f"/v1/training_projects/{made['training_project']['id']}/jobs", {"training_job": job})
+    assert status == 200, reply
+    done = cluster.wait(reply["training_job"], "TRAINING_JOB_DEPLOY_FAILED")
+    assert "archive" in done["error_message"] and "never" not in cluster.user_lines(reply["training_job"])

@@ -1,0 +1,153 @@
+"""The server: first start, settings, who may come in, what it refuses to start with."""
+import json
+import os
+import re
+import socket
+import stat
+import subprocess
+
+import pytest
+from conftest import STOKER
+
+
+def server(cluster, *flags, env=None, data=None):
+    """Runs a server that is expected to give up."""
+    done = subprocess.run([STOKER, "server", "--data", str(data or cluster.data), *flags], capture_output=True, text=True,
+                          env=cluster.environment(**(env or {})), timeout=30)
+    return done.returncode, done.stderr
+
+
+def test_first_start_leaves_everything_ready(cluster):
+    mode = {name: stat.S_IMODE(os.stat(cluster.data / name).st_mode) for name in ("master.key", "admin-token", "stoker.db")}
+    assert mode["master.key"] == mode["admin-token"] == 0o600
+    assert stat.S_IMODE(os.stat(cluster.data).st_mode) == 0o700
+    login = cluster.home / ".config/stoker/login.json"
+    assert stat.S_IMODE(login.stat().st_mode) == 0o600
+    saved = json.loads(login.read_text())
+    assert saved["url"] == cluster.url and saved["token"] == cluster.token
+    done = subprocess.run([STOKER, "doctor"], capture_output=True, text=True, env=cluster.environment())
+    assert done.returncode == 0 and "0 failed" in done.stdout, done.stdout
+
+
+def test_help_prints_every_setting(cluster):
+    text = subprocess.run([STOKER, "server", "--help"], capture_output=True, text=True, check=True).stdout
+    for name in ("data", "listen", "allow-file-root", "allow-source-network", "hf-endpoint", "s3-endpoint", "cpus",
+                 "memory", "gpus", "images", "config", "tls-cert", "insecure"):
+        assert f"--{name}" in text
+
+
+def test_port_taken(empty_cluster):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        code, words = server(empty_cluster, "--listen", f"127.0.0.1:{s.getsockname()[1]}")
+    assert code != 0 and "taken" in words and "--listen" in words
+
+
+def test_second_server_on_the_same_data_folder(cluster):
+    code, words = server(cluster, "--listen", "127.0.0.1:0")
+    assert code != 0 and str(cluster.process.pid) in words and str(cluster.data) in words
+
+
+def test_not_loopback_without_tls_is_refused(empty_cluster):
+    code, words = server(empty_cluster, "--listen", "0.0.0.0:0")
+    assert code != 0 and "--insecure" in words and "--tls-cert" in words
+
+
+@pytest.mark.parametrize("text, words", [
+    ("listen: [1, 2]\n", "listen"),
+    ("lisen: 127.0.0.1:0\n", 'did you mean "listen"'),
+    ("cpus: &x 4\n", "anchors"),
+    ("cpus: many\n", "cpus"),
+    ("a: b: c\n", "line 1"),
+])
+def test_bad_config_file(empty_cluster, text, words):
+    path = empty_cluster.folder / "conf.yaml"
+    path.write_text(text)
+    code, said = server(empty_cluster, "--config", str(path), "--listen", "127.0.0.1:0")
+    assert code == 2 and words in said and "conf.yaml" in said
+
+
+def test_missing_config_file(empty_cluster):
+    code, said = server(empty_cluster, "--config", "/nonexistent/conf.yaml")
+    assert code != 0 and "/nonexistent/conf.yaml" in said
+
+
+def test_config_environment_and_flags_in_this_order(empty_cluster):
+    path = empty_cluster.folder / "conf.yaml"
+    path.write_text("cpus: 3\nmemory: 3Gi\n")
+    empty_cluster.start("--config", str(path), "--memory", "2Gi")
+    status, reply = empty_cluster.api("GET", "/v1/status")
+    assert status == 200
+    node = reply["nodes"][0]
+    assert node["cpu_milli"] == 3000 and node["memory_bytes"] == 2 << 30
+
+
+def test_nothing_without_a_token(cluster):
+    for path in ("/v1/training_projects", "/v1/users/me", "/v1/status", "/v1/secrets", "/v1/weights", "/metrics"):
+        status, reply = cluster.api("GET", path, token="", raw=True)
+        assert status == 401, path
+        assert b"message" in reply
+        assert cluster.api("GET", path, token="stoker_wrong", raw=True)[0] == 401
+    assert "token" in cluster.cli("ps", code=4, token="stoker_wrong").err
+
+
+def test_both_header_schemes(cluster):
+    status, me = cluster.api("GET", "/v1/users/me", token="", headers={"Authorization": f"Api-Key {cluster.token}"})
+    assert status == 200 and me["role"] == "admin"
+
+
+def test_roles(cluster):
+    viewer = cluster.cli("tokens", "create", "v", "--role", "viewer").out.strip()
+    member = cluster.cli("tokens", "create", "m", "--role", "member").out.strip()
+    folder = cluster.job_folder(["true"])
+    assert cluster.cli("ps", token=viewer).code == 0
+    cluster.cli("push", folder / "train.yaml", token=viewer, code=4)
+    cluster.cli("push", folder / "train.yaml", token=member)
+    cluster.cli("tokens", "create", "x", token=member, code=4)
+
+
+def test_revoked_and_expired_tokens(cluster):
+    made = json.loads(cluster.cli("tokens", "create", "t", "-o", "json").out)
+    assert cluster.cli("ps", token=made["api_key"]).code == 0
+    listed = {t["name"]: t for t in cluster.json("tokens", "ls")}
+    cluster.cli("tokens", "rm", listed["t"]["id"], "--yes")
+    cluster.cli("ps", token=made["api_key"], code=4)
+
+
+def test_teams_do_not_see_each_other(cluster):
+    cluster.cli("teams", "create", "red")
+    token = cluster.cli("tokens", "create", "r", "--team", "red").out.strip()
+    mine = cluster.push(["true"])
+    folder = cluster.job_folder(["true"], project="theirs")
+    theirs = json.loads(cluster.cli("push", folder / "train.yaml", "-o", "json", token=token).out)
+    cluster.cli("view", mine["id"], token=token, code=3)
+    assert [j["id"] for j in json.loads(cluster.cli("ps", "-a", "-o", "json", token=token).out)] == [theirs["id"]]
+    status, _ = cluster.api("GET", f"/v1/training_projects/{mine['training_project']['id']}/jobs/{mine['id']}", token=token)
+    assert status == 404
+
+
+def test_bad_requests(cluster):
+    for body in (b"{", b"[]", b"{\"training_project\": 3}", b"{\"a\": 1, \"a\": 2}", b"\xff\xfe"):
+        status, reply = cluster.api("POST", "/v1/training_projects", body)
+        assert status == 400 and reply["message"], body
+    assert cluster.api("GET", "/v1/nothing/here")[0] == 404
+    assert cluster.api("PUT", "/v1/training_projects", b"{}")[0] == 405
+    status, reply = cluster.api("POST", "/v1/training_projects", b"{\"x\": \"" + b"a" * (40 << 20) + b"\"}")
+    assert status == 413 and re.search(r"\d+ bytes", reply["message"])
+
+
+def test_dot_segments_are_refused(cluster):
+    for path in ("/v1/../v1/status", "/v1/%2e%2e/v1/status", "/v1/training_projects/%2e%2e/jobs"):
+        with socket.create_connection(("127.0.0.1", int(cluster.url.split(":")[-1]))) as s:
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {cluster.token}\r\nConnection: close\r\n\r\n".encode())
+            reply = b""
+            while chunk := s.recv(65536):
+                reply += chunk
+        assert b" 400 " in reply.split(b"\r\n")[0] or b" 404 " in reply.split(b"\r\n")[0], reply[:200]
+
+
+def test_openapi_describes_every_route(cluster):
+    status, doc = cluster.api("GET", "/openapi.json", token="")
+    assert status == 200 and doc["openapi"].startswith("3.1")
+    assert "/v1/training_projects/{project}/jobs/{job}/stop" in doc["paths"]
