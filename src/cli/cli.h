@@ -165,6 +165,7 @@ int cmd_version(struct cli *c, struct err *err);
 int cmd_completion(struct cli *c, struct err *err);
 int cmd_man(struct cli *c, struct err *err);
 int cmd_print_cli(struct cli *c, struct err *err);
+int cmd_print_job_file(struct cli *c, struct err *err);
 
 /* Shared between verbs */
 /* Follows a job's log to its end; *job_out is its last state. Ctrl-C: ERR_CANCELED. */

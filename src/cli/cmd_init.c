@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "cli/examples.h"
+#include "core/spec.h"
 
 #define PRINT_MAX ((size_t)4 << 20)
 
@@ -94,4 +95,9 @@ int cmd_man(struct cli *c UNUSED, struct err *err)
 int cmd_print_cli(struct cli *c UNUSED, struct err *err)
 {
 	return print(usage_reference, err);
+}
+
+int cmd_print_job_file(struct cli *c UNUSED, struct err *err)
+{
+	return print(spec_reference, err);
 }
