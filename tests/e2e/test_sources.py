@@ -65,3 +65,88 @@ def test_s3_source(empty_cluster, minio):
     s3.put_object(Bucket="data", Key="train/new", Body=b"1")
     denied = cluster.push(["true"], weights=[{**source[0], "allow_patterns": ["new"]}])
     assert "s3://data/train" in cluster.wait(denied, "TRAINING_JOB_DEPLOY_FAILED")["error_message"]
+
+
+@pytest.fixture
+def faulty(empty_cluster):
+    """The server of tests/mock/faulty.py over a small repository; yields its port."""
+    root = empty_cluster.folder / "hub"
+    (root / "sub").mkdir(parents=True)
+    (root / "config.json").write_text('{"hidden_size": 8}')
+    (root / "sub/model.safetensors").write_bytes(os.urandom(20 << 20))
+    empty_cluster.repository = root
+    process = subprocess.Popen([sys.executable, ROOT / "tests/mock/faulty.py", "--root", str(root)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    ports = dict(part.split("=") for part in process.stdout.readline().split())
+    yield int(ports["port"])
+    process.kill()
+    process.wait(10)
+
+
+def start(cluster, port, fault=""):
+    return cluster.start("--cpus", "4", "--memory", "4Gi", "--hf-endpoint", f"http://127.0.0.1:{port}{fault}",
+                         "--allow-source-network", "127.0.0.0/8")
+
+
+HUB = [{"source": "hf://team/model@main", "mount_location": "/w"}]
+
+
+def test_hub_source(empty_cluster, faulty):
+    cluster = start(empty_cluster, faulty)
+    job = cluster.push(["sha256sum < /w/sub/model.safetensors; cat /w/config.json"], weights=HUB)
+    done = cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    digest = hashlib.sha256((cluster.repository / "sub/model.safetensors").read_bytes()).hexdigest()
+    assert cluster.user_lines(job)[0].startswith(digest)
+    assert len(done["weights"][0]["revision"]) == 40, "the branch was resolved to a commit and frozen"
+
+
+@pytest.mark.parametrize("fault", ["status=503:2", "cut=1000:2", "reset:1", "norange", "status=429:1,retry-after=1", "list.status=503:2"])
+def test_passing_faults_are_waited_out(empty_cluster, faulty, fault):
+    cluster = start(empty_cluster, faulty, f"/f/{fault}")
+    job = cluster.push(["sha256sum < /w/sub/model.safetensors"], weights=HUB)
+    cluster.wait(job, "TRAINING_JOB_COMPLETED", deadline=180)
+    assert cluster.user_lines(job)[0].split()[0] == hashlib.sha256((cluster.repository / "sub/model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("fault, words", [
+    ("corrupt", "digest"), ("lie", "digest"), ("length=-5", ""), ("loop", "redirect"), ("auth=token", "auth_secret_name"),
+    ("gated", "gated"), ("garbage", ""), ("gzip", ""),
+])
+def test_lying_sources_fail_before_user_code(empty_cluster, faulty, fault, words):
+    fault = "list.garbage" if fault == "garbage" else fault
+    cluster = start(empty_cluster, faulty, f"/f/{fault}")
+    job = cluster.push(["echo never"], weights=HUB)
+    done = cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED", deadline=240)
+    assert "hf://team/model" in done["error_message"] and words in done["error_message"].lower(), done["error_message"]
+    assert "never" not in cluster.user_lines(job)
+    assert all(w["state"] != "READY" for w in cluster.json("weights", "ls"))
+
+
+def test_missing_repository_and_revision(empty_cluster, faulty):
+    cluster = start(empty_cluster, faulty)
+    for source, words in (("hf://team/missing-one", "missing-one"), ("hf://team/model@nothing", "nothing")):
+        job = cluster.push(["true"], weights=[{"source": source, "mount_location": "/w"}])
+        assert words in cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_message"]
+
+
+def test_a_killed_server_resumes_the_fetch(empty_cluster, faulty):
+    cluster = start(empty_cluster, faulty, "/f/slow=4000000")
+    job = cluster.push(["sha256sum < /w/sub/model.safetensors"], weights=HUB)
+    until(lambda: (cluster.job(job).get("progress") or {}).get("done_bytes", 0) > 1 << 20)
+    cluster.kill()
+    cluster.restart()
+    cluster.wait(job, "TRAINING_JOB_COMPLETED", deadline=180)
+    assert cluster.user_lines(job)[0].split()[0] == hashlib.sha256((cluster.repository / "sub/model.safetensors").read_bytes()).hexdigest()
+
+
+def test_jobs_that_ask_together_share_one_fetch(empty_cluster, faulty):
+    cluster = start(empty_cluster, faulty)
+    jobs = [cluster.push(["true"], weights=HUB) for _ in range(4)]
+    for job in jobs:
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    import urllib.request
+    stats = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{faulty}/stats").read())
+    size = (cluster.repository / "sub/model.safetensors").stat().st_size
+    sent = sum(v["bytes"] for path, v in stats["paths"].items() if path.endswith("model.safetensors"))
+    assert sent == size, "an object is fetched from its origin once, whoever asks"
+    assert len(cluster.json("weights", "ls")) == 1
