@@ -2,6 +2,8 @@
  */
 #include "core/job.h"
 
+#define STATUS "TRAINING_JOB_" /* before what clients see */
+
 /* clang-format off */
 static const struct {
 	const char *name; /* what clients see */
@@ -9,16 +11,16 @@ static const struct {
 	bool placed;      /* holds CPUs, memory, GPUs */
 	bool final;
 } states[JOB_STATE_COUNT] = {
-	[JOB_PENDING]            = {"TRAINING_JOB_PENDING",       "pending",            false, false},
-	[JOB_CREATED]            = {"TRAINING_JOB_CREATED",       "created",            true,  false},
-	[JOB_DEPLOYING]          = {"TRAINING_JOB_DEPLOYING",     "deploying",          true,  false},
-	[JOB_RUNNING]            = {"TRAINING_JOB_RUNNING",       "running",            true,  false},
-	[JOB_STOPPING_DEPLOYING] = {"TRAINING_JOB_DEPLOYING",     "stopping-deploying", true,  false},
-	[JOB_STOPPING]           = {"TRAINING_JOB_RUNNING",       "stopping",           true,  false},
-	[JOB_COMPLETED]          = {"TRAINING_JOB_COMPLETED",     "completed",          false, true},
-	[JOB_DEPLOY_FAILED]      = {"TRAINING_JOB_DEPLOY_FAILED", "deploy-failed",      false, true},
-	[JOB_FAILED]             = {"TRAINING_JOB_FAILED",        "failed",             false, true},
-	[JOB_STOPPED]            = {"TRAINING_JOB_STOPPED",       "stopped",            false, true},
+	[JOB_PENDING]            = {STATUS "PENDING",       "pending",            false, false},
+	[JOB_CREATED]            = {STATUS "CREATED",       "created",            true,  false},
+	[JOB_DEPLOYING]          = {STATUS "DEPLOYING",     "deploying",          true,  false},
+	[JOB_RUNNING]            = {STATUS "RUNNING",       "running",            true,  false},
+	[JOB_STOPPING_DEPLOYING] = {STATUS "DEPLOYING",     "stopping-deploying", true,  false},
+	[JOB_STOPPING]           = {STATUS "RUNNING",       "stopping",           true,  false},
+	[JOB_COMPLETED]          = {STATUS "COMPLETED",     "completed",          false, true},
+	[JOB_DEPLOY_FAILED]      = {STATUS "DEPLOY_FAILED", "deploy-failed",      false, true},
+	[JOB_FAILED]             = {STATUS "FAILED",        "failed",             false, true},
+	[JOB_STOPPED]            = {STATUS "STOPPED",       "stopped",            false, true},
 };
 
 static const struct {
@@ -101,9 +103,7 @@ static const uint8_t next[JOB_STATE_COUNT][JOB_EVENT_COUNT] = {
 /* clang-format on */
 
 /* Statuses that clients know and no state of ours has. */
-static const char *const foreign[] = {"TRAINING_JOB_QUEUED", "TRAINING_JOB_PREEMPTED"};
-
-#define STATUS_PREFIX "TRAINING_JOB_"
+static const char *const foreign[] = {STATUS "QUEUED", STATUS "PREEMPTED"};
 
 const char *job_state_name(enum job_state s)
 {
@@ -132,7 +132,7 @@ int job_state_parse(struct str word, enum job_state *out, struct err *err)
 /* "running" and "TRAINING_JOB_RUNNING" both name the status. */
 static bool is_status(struct str status, const char *name)
 {
-	return str_ieq(status, name) || str_ieq(status, name + sizeof(STATUS_PREFIX) - 1);
+	return str_ieq(status, name) || str_ieq(status, name + sizeof(STATUS) - 1);
 }
 
 uint32_t job_states_of_status(struct str status, bool *known)

@@ -10,6 +10,7 @@ static const char *const system_places[] = {"/proc", "/sys", "/dev", "/etc", "/r
 /* Places of our own. */
 #define WORKSPACE "/b10/workspace"
 #define SCRATCH "/mnt/bt-scratch"
+#define LEGACY_HF "/root/.cache/huggingface"
 
 #define PLACES_MAX (SPEC_WEIGHTS_MAX + 8)
 
@@ -103,6 +104,11 @@ static void check_places(struct spec_reader *r, const struct doc *job, const str
 		add_place(&all, s->cache.base_path,
 		          doc_path(runtime, "cache_config", "mount_base_path", NULL), name);
 	}
+	if (s->cache.enabled && s->cache.legacy_hf_mount) {
+		FMT(name, "%s.runtime.cache_config.enable_legacy_hf_mount", r->path);
+		add_place(&all, LEGACY_HF,
+		          doc_path(runtime, "cache_config", "enable_legacy_hf_mount", NULL), name);
+	}
 	for (size_t i = 0; i < s->n_weights && item != NULL; i++, item = item->next) {
 		FMT(name, "%s.weights[%zu].mount_location", r->path, i);
 		add_place(&all, s->weights[i].mount_location, doc_get(item, "mount_location"),
@@ -158,12 +164,26 @@ static void rule_load(struct spec_reader *r, const struct doc *runtime, struct j
 void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s)
 {
 	const struct doc *runtime = doc_get(job, "runtime"), *retry = doc_get(job, "retry");
+	const struct doc *commands = doc_get(runtime, "start_commands");
 
 	rule_cache(r, runtime, s);
 	rule_load(r, runtime, s);
 	if (!spec_given(doc_get(job, "enable_baseten_workdir")))
 		s->workdir = r->form == SPEC_FILE;
-	if (spec_given(retry) && !spec_given(doc_get(retry, "max_attempts")))
-		s->retry.max_attempts = RETRY_ATTEMPTS;
+	if (s->registry_auth != SPEC_AUTH_NONE && s->base_image == NULL) {
+		size_t mark = spec_push(r, "image");
+
+		spec_fault_at(r, doc_path(job, "image", "docker_auth", NULL), "docker_auth",
+		              "is there, but no base_image to fetch with it");
+		spec_pop(r, mark);
+	}
+	if (s->retry.max_attempts == 0)
+		s->retry.max_attempts = spec_given(retry) ? RETRY_ATTEMPTS : 1;
+	if (r->form == SPEC_FILE && doc_is(commands, DOC_LIST) && commands->count == 0) {
+		size_t mark = spec_push(r, "runtime");
+
+		spec_fault_at(r, commands, "start_commands", "is empty: there is nothing to run");
+		spec_pop(r, mark);
+	}
 	check_places(r, job, s);
 }

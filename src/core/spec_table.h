@@ -67,6 +67,11 @@ struct spec_block {
 	size_t n;
 };
 
+#define SPEC_MAP(t, h, f)                                                                     \
+	{                                                                                          \
+		.title = (t), .help = (h), .field = (f), .n = COUNT(f)                             \
+	}
+
 /* The path of the field being read, for messages: push returns what pop needs. */
 size_t spec_push(struct spec_reader *r, const char *name);
 size_t spec_push_index(struct spec_reader *r, size_t i);
@@ -92,6 +97,19 @@ bool spec_path_ok(const char *path); /* absolute, plain parts, no slash at the e
 
 extern const struct spec_block spec_file_block; /* project, team, job */
 extern const struct spec_block spec_job_block;  /* the value of job, of training_job */
+/* In spec_items.c: what is more than a value in a place. */
+extern const struct spec_block spec_docker_auth_block, spec_artifact_block, spec_ref_block,
+	spec_weights_block;
+void spec_read_docker_auth(struct spec_reader *r, const struct doc *d, void *base);
+void spec_read_accelerator(struct spec_reader *r, const struct doc *d, void *base);
+void spec_read_availability(struct spec_reader *r, const struct doc *d, void *base);
+void spec_read_env(struct spec_reader *r, const struct doc *d, void *base);
+void spec_read_enable_cache(struct spec_reader *r, const struct doc *d, void *base);
+void spec_read_artifacts(struct spec_reader *r, const struct doc *d, void *base);
+void spec_read_refs(struct spec_reader *r, const struct doc *d, void *base);
+void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base);
+void spec_read_retry_on(struct spec_reader *r, const struct doc *d, void *base);
+
 /* What no single field can say: places that clash, fields that exclude each other. */
 void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s);
 

@@ -20,6 +20,8 @@ static const struct {
 	{"no runtime", "project: p\njob: { name: x }\n", "job.runtime", "is missing", 2, 6},
 	{"no commands", "project: p\njob: { runtime: {} }\n", "job.runtime.start_commands",
          "is missing", 2, 17},
+	{"no command", "project: p\njob: { runtime: { start_commands: [] } }\n",
+         "job.runtime.start_commands", "nothing to run", 2, 35},
 	{"stray key", JOB("  wieghts: []\n"), "job.wieghts", "did you mean \"weights\"", 4, 3},
 	{"stray, far from all", JOB("  zzzzzzzz: []\n"), "job.zzzzzzzz", "is unknown", 4, 3},
 	{"stray, at home elsewhere", JOB("  node_count: 2\n"), "job.node_count",
@@ -127,14 +129,24 @@ static const struct {
          "job.weights[0].auth.auth_secret_name", "leave one out", 5, 11},
 	{"docker method", JOB("  image: { docker_auth: { auth_method: GCP_OIDC, registry: r } }\n"),
          "job.image.docker_auth.auth_method", "GCP_OIDC is not offered", 4, 40},
+	{"credentials for no image",
+         JOB("  image: { docker_auth: { auth_method: REGISTRY_SECRET, registry: r,\n"
+             "    registry_secret_docker_auth: { secret_ref: { secret: s } } } }\n"),
+         "job.image.docker_auth", "no base_image", 4, 25},
+	{"mount in the old cache",
+         RUN("    cache_config: { enabled: true, enable_legacy_hf_mount: true, mount_base_path: /c "
+             "}\n"
+             "  weights: [{ source: \"hf://a/b\", mount_location: /root/.cache/huggingface/m },\n"
+             "            { source: \"hf://a/b\", mount_location: /m }]\n"),
+         "job.weights[0].mount_location", "enable_legacy_hf_mount", 6, 51},
 	{"docker part missing",
-         JOB("  image: { docker_auth: { auth_method: AWS_IAM, registry: r } }\n"),
+         JOB("  image: { docker_auth: { auth_method: AWS_IAM, registry: r }, base_image: i }\n"),
          "job.image.docker_auth.aws_iam_docker_auth", "is missing", 4, 25},
 	{"docker part of another",
          JOB("  image: { docker_auth: { auth_method: REGISTRY_SECRET, registry: r,\n"
              "    registry_secret_docker_auth: { secret_ref: { secret: s } },\n"
              "    gcp_service_account_json_docker_auth: { service_account_json_secret_ref: { "
-             "secret: s } } } }\n"),
+             "secret: s } } }, base_image: i }\n"),
          "job.image.docker_auth.gcp_service_account_json_docker_auth", "does not go with", 6, 43},
 	{"retry on", JOB("  retry: { on: [sunday] }\n"), "job.retry.on[0]", "exit:N", 4, 17},
 	{"retry without on", JOB("  retry: { max_attempts: 2 }\n"), "job.retry.on", "is missing", 4,

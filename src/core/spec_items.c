@@ -1,0 +1,551 @@
+/* spec_items.c - the parts of a specification that are more than a value in a place: credentials,
+ * accelerators, variables, and the lists of maps. */
+#include "core/spec_table.h"
+
+#include "core/glob.h"
+
+#define ENV_VALUE_MAX SPEC_COMMAND_MAX
+#define EXIT_PREFIX "exit:"
+
+/* --- image.docker_auth --- */
+
+struct docker_auth {
+	const char *method, *registry;
+	const char *key_id, *key, *gcp_json, *user_password;
+};
+
+#define NOT_HERE "give the registry a name and password by REGISTRY_SECRET"
+
+/* clang-format off */
+static const struct spec_field aws_iam_fields[] = {
+	{.name = "access_key_secret_ref", .kind = SPEC_SECRET, .flags = SPEC_REQUIRED,
+	 .at = offsetof(struct docker_auth, key_id),
+	 .help = "the secret that holds the access key id"},
+	{.name = "secret_access_key_secret_ref", .kind = SPEC_SECRET, .flags = SPEC_REQUIRED,
+	 .at = offsetof(struct docker_auth, key),
+	 .help = "the secret that holds the secret access key"},
+};
+static const struct spec_block aws_iam_block =
+	SPEC_MAP("job.image.docker_auth.aws_iam_docker_auth", "Of `AWS_IAM`.", aws_iam_fields);
+
+static const struct spec_field gcp_json_fields[] = {
+	{.name = "service_account_json_secret_ref", .kind = SPEC_SECRET, .flags = SPEC_REQUIRED,
+	 .at = offsetof(struct docker_auth, gcp_json),
+	 .help = "the secret that holds the JSON file"},
+};
+static const struct spec_block gcp_json_block =
+	SPEC_MAP("job.image.docker_auth.gcp_service_account_json_docker_auth",
+	      "Of `GCP_SERVICE_ACCOUNT_JSON`.", gcp_json_fields);
+
+static const struct spec_field registry_secret_fields[] = {
+	{.name = "secret_ref", .kind = SPEC_SECRET, .flags = SPEC_REQUIRED,
+	 .at = offsetof(struct docker_auth, user_password),
+	 .help = "the secret that holds `username:password`, plain"},
+};
+static const struct spec_block registry_secret_block =
+	SPEC_MAP("job.image.docker_auth.registry_secret_docker_auth", "Of `REGISTRY_SECRET`.",
+	      registry_secret_fields);
+
+static const struct spec_field docker_auth_fields[] = {
+	{.name = "auth_method", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 40,
+	 .at = offsetof(struct docker_auth, method),
+	 .help = "REGISTRY_SECRET, AWS_IAM or GCP_SERVICE_ACCOUNT_JSON"},
+	{.name = "registry", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 300,
+	 .at = offsetof(struct docker_auth, registry), .help = "host of the registry"},
+	{.name = "registry_secret_docker_auth", .kind = SPEC_BLOCK, .block = &registry_secret_block,
+	 .help = "with REGISTRY_SECRET"},
+	{.name = "aws_iam_docker_auth", .kind = SPEC_BLOCK, .block = &aws_iam_block,
+	 .help = "with AWS_IAM"},
+	{.name = "gcp_service_account_json_docker_auth", .kind = SPEC_BLOCK,
+	 .block = &gcp_json_block,
+	 .help = "with GCP_SERVICE_ACCOUNT_JSON"},
+	{.name = "aws_oidc_docker_auth", .kind = SPEC_REFUSED, .help = NOT_HERE},
+	{.name = "aws_assume_role_docker_auth", .kind = SPEC_REFUSED, .help = NOT_HERE},
+	{.name = "gcp_oidc_docker_auth", .kind = SPEC_REFUSED, .help = NOT_HERE},
+};
+const struct spec_block spec_docker_auth_block =
+	SPEC_MAP("job.image.docker_auth", "Credentials of a private registry.", docker_auth_fields);
+
+/* The one object that goes with each method. */
+static const struct {
+	enum spec_registry_auth auth;
+	const char *method, *part;
+} docker_methods[] = {
+	{SPEC_AUTH_REGISTRY_SECRET, "REGISTRY_SECRET", "registry_secret_docker_auth"},
+	{SPEC_AUTH_AWS_IAM,         "AWS_IAM",         "aws_iam_docker_auth"},
+	{SPEC_AUTH_GCP_JSON, "GCP_SERVICE_ACCOUNT_JSON", "gcp_service_account_json_docker_auth"},
+};
+/* clang-format on */
+
+static const char *const oidc_methods[] = {"AWS_OIDC", "GCP_OIDC", "AWS_ASSUME_ROLE", NULL};
+
+static bool is_oidc(const char *method)
+{
+	for (size_t i = 0; oidc_methods[i] != NULL; i++) {
+		if (str_ieq(str_of(method), oidc_methods[i]))
+			return true;
+	}
+	return false;
+}
+
+void spec_read_docker_auth(struct spec_reader *r, const struct doc *d, void *base)
+{
+	struct docker_auth got = {0};
+	struct job_spec *s = base;
+
+	spec_read_block(r, &spec_docker_auth_block, d, &got);
+	if (got.method == NULL)
+		return;
+	for (size_t i = 0; i < COUNT(docker_methods); i++) {
+		const struct doc *part = doc_get(d, docker_methods[i].part);
+
+		if (!str_ieq(str_of(got.method), docker_methods[i].method)) {
+			if (spec_given(part))
+				spec_fault_at(r, part, docker_methods[i].part,
+				              "does not go with auth_method %.40s", got.method);
+			continue;
+		}
+		s->registry_auth = docker_methods[i].auth;
+		if (!spec_given(part))
+			spec_fault_at(r, d, docker_methods[i].part,
+			              "is missing: auth_method %s needs it",
+			              docker_methods[i].method);
+	}
+	s->registry = got.registry;
+	if (s->registry_auth == SPEC_AUTH_REGISTRY_SECRET)
+		s->registry_secret = got.user_password;
+	else if (s->registry_auth == SPEC_AUTH_GCP_JSON)
+		s->registry_secret = got.gcp_json;
+	else if (s->registry_auth == SPEC_AUTH_AWS_IAM) {
+		s->registry_secret = got.key_id;
+		s->registry_secret2 = got.key;
+	} else if (is_oidc(got.method)) {
+		spec_fault_at(r, doc_get(d, "auth_method"), "auth_method",
+		              "%.40s is not offered by this server: " NOT_HERE, got.method);
+	} else {
+		spec_fault_at(r, doc_get(d, "auth_method"), "auth_method",
+		              "should be REGISTRY_SECRET, AWS_IAM or GCP_SERVICE_ACCOUNT_JSON");
+	}
+}
+
+/* --- compute --- */
+
+void spec_read_accelerator(struct spec_reader *r, const struct doc *d, void *base)
+{
+	const struct doc *type = doc_get(d, "accelerator"), *count = doc_get(d, "count");
+	struct job_spec *s = base;
+	struct err err = {0};
+
+	if (d->kind == DOC_TEXT) {
+		if (spec_accelerator(r->a, d->text, &s->gpu_type, &s->gpu_count, &err) < 0)
+			spec_fault(r, d, "%.250s", err.msg);
+		return;
+	}
+	if (d->kind != DOC_MAP) {
+		spec_fault(r, d, "should be text like \"H200:8\", not %s", doc_kind_name(d->kind));
+		return;
+	}
+	DOC_EACH (child, d) {
+		if (!str_eq(child->key, "accelerator") && !str_eq(child->key, "count"))
+			spec_fault(
+				r, child,
+				"takes only the keys \"accelerator\" and \"count\", not \"%.*s\"",
+				(int)MIN(child->key.n, (size_t)60), child->key.p);
+	}
+	if (!spec_given(type))
+		return; /* none: what clients send for "no GPU" */
+	if (type->kind != DOC_TEXT) {
+		spec_fault_at(r, type, "accelerator", "should be text, not %s",
+		              doc_kind_name(type->kind));
+		return;
+	}
+	if (memchr(type->text.p, ':', type->text.n) != NULL && spec_given(count)) {
+		spec_fault_at(r, type, "accelerator", "holds a count, and \"count\" is there too");
+		return;
+	}
+	if (spec_accelerator(r->a, type->text, &s->gpu_type, &s->gpu_count, &err) < 0) {
+		spec_fault_at(r, type, "accelerator", "%.250s", err.msg);
+		return;
+	}
+	if (!spec_given(count))
+		return;
+	if (count->kind != DOC_INT || count->num < 1 || count->num > SPEC_GPUS_MAX)
+		spec_fault_at(r, count, "count", "should be a whole number from 1 to %d",
+		              SPEC_GPUS_MAX);
+	else
+		s->gpu_count = (uint32_t)count->num;
+}
+
+void spec_read_availability(struct spec_reader *r, const struct doc *d, void *base)
+{
+	struct job_spec *s = base;
+
+	if (str_ieq(doc_text(d), "spot"))
+		s->spot = true;
+	else if (!str_ieq(doc_text(d), "dedicated"))
+		spec_fault(r, d, "should be \"dedicated\" or \"spot\"");
+}
+
+/* --- runtime --- */
+
+static bool env_name_ok(struct str name)
+{
+	if (name.n == 0 || name.n > SPEC_NAME_MAX || (name.p[0] >= '0' && name.p[0] <= '9'))
+		return false;
+	for (size_t i = 0; i < name.n; i++) {
+		char c = name.p[i];
+
+		if (!((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+		      c == '_' || c == '-' || c == '.'))
+			return false;
+	}
+	return true;
+}
+
+/* A variable may be empty, which no other text may. */
+static void read_variable(struct spec_reader *r, const struct doc *d, struct spec_env *out)
+{
+	out->name = arena_strz(r->a, d->key);
+	if (d->kind == DOC_MAP)
+		out->secret = spec_read_secret(r, d);
+	else if (d->kind == DOC_TEXT && d->text.n == 0)
+		out->value = "";
+	else if (d->kind == DOC_TEXT)
+		out->value = spec_read_text(r, d, ENV_VALUE_MAX);
+	else
+		spec_fault(r, d, "should be text or { secret: NAME }, not %s%s",
+		           doc_kind_name(d->kind), d->kind == DOC_LIST ? "" : ": put it in quotes");
+}
+
+void spec_read_env(struct spec_reader *r, const struct doc *d, void *base)
+{
+	struct job_spec *s = base;
+
+	if (d->kind != DOC_MAP) {
+		spec_fault(r, d, "should be a map of names to values, not %s",
+		           doc_kind_name(d->kind));
+		return;
+	}
+	if (d->count > SPEC_ENV_MAX) {
+		spec_fault(r, d, "has %zu variables; the limit is %d", d->count, SPEC_ENV_MAX);
+		return;
+	}
+	s->env = ARENA_ARRAY(r->a, struct spec_env, d->count);
+	DOC_EACH (child, d) {
+		struct spec_env *e = &s->env[s->n_env];
+		struct doc at = {.line = child->key_line, .col = child->key_col};
+		char *name = arena_printf(r->a, "%.*s", (int)MIN(child->key.n, (size_t)80),
+		                          child->key.p);
+		size_t mark = spec_push(r, name);
+
+		if (!env_name_ok(child->key))
+			spec_fault(r, &at,
+			           "is not the name of a variable: letters, digits, _ . -, "
+			           "no digit first");
+		else
+			read_variable(r, child, e);
+		if (e->value != NULL || e->secret != NULL)
+			s->n_env++;
+		spec_pop(r, mark);
+	}
+}
+
+/* Deprecated: alone it stands for a cache_config, beside one it is a mistake. The rules see to
+ * that, when both have been read. */
+void spec_read_enable_cache(struct spec_reader *r, const struct doc *d, void *base)
+{
+	(void)base;
+	if (d->kind != DOC_BOOL)
+		spec_fault(r, d, "should be true or false, not %s", doc_kind_name(d->kind));
+}
+
+/* clang-format off */
+static const struct spec_field artifact_fields[] = {
+	{.name = "s3_bucket", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 255,
+	 .at = offsetof(struct spec_artifact, bucket), .help = "bucket that the code was sent to"},
+	{.name = "s3_key", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 1024,
+	 .at = offsetof(struct spec_artifact, key), .help = "its key there"},
+};
+/* clang-format on */
+const struct spec_block spec_artifact_block =
+	SPEC_MAP("job.runtime.artifacts[]", "Code that a client has sent.", artifact_fields);
+
+void spec_read_artifacts(struct spec_reader *r, const struct doc *d, void *base)
+{
+	const struct doc *list = spec_read_list(r, d, SPEC_ARTIFACT_MAX);
+	struct job_spec *s = base;
+
+	if (list == NULL)
+		return;
+	s->artifacts = ARENA_ARRAY(r->a, struct spec_artifact, list->count);
+	DOC_EACH (item, list) {
+		size_t mark = spec_push_index(r, s->n_artifacts);
+
+		if (item->kind == DOC_NULL)
+			spec_fault(r, item, "should be a map, not null");
+		spec_read_block(r, &spec_artifact_block, item, &s->artifacts[s->n_artifacts++]);
+		spec_pop(r, mark);
+	}
+}
+
+/* --- runtime.load_checkpoint_config.checkpoints --- */
+
+/* clang-format off */
+#define LOAD(member) offsetof(struct spec_load, member)
+static const struct spec_field latest_fields[] = {
+	{.name = "project", .kind = SPEC_NAME, .at = LOAD(project),
+	 .help = "newest job of this project"},
+	{.name = "job", .kind = SPEC_NAME, .at = LOAD(job), .help = "this job, by its id"},
+};
+static const struct spec_field named_fields[] = {
+	{.name = "job", .kind = SPEC_NAME, .flags = SPEC_REQUIRED, .at = LOAD(job),
+	 .help = "id of the job"},
+	{.name = "name", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 500, .at = LOAD(name),
+	 .help = "name of the checkpoint: checkpoint-100"},
+	{.name = "project", .kind = SPEC_NAME, .at = LOAD(project),
+	 .help = "the project of the job"},
+};
+static const struct spec_field latest_typ_fields[] = {
+	{.name = "typ", .kind = SPEC_IGNORED, .help = "baseten_latest_checkpoint"},
+	{.name = "project_name", .kind = SPEC_NAME, .at = LOAD(project),
+	 .help = "newest job of this project"},
+	{.name = "job_id", .kind = SPEC_NAME, .at = LOAD(job), .help = "this job"},
+};
+static const struct spec_field named_typ_fields[] = {
+	{.name = "typ", .kind = SPEC_IGNORED, .help = "baseten_named_checkpoint"},
+	{.name = "job_id", .kind = SPEC_NAME, .flags = SPEC_REQUIRED, .at = LOAD(job),
+	 .help = "id of the job"},
+	{.name = "checkpoint_name", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 500,
+	 .at = LOAD(name), .help = "name of the checkpoint"},
+	{.name = "project_name", .kind = SPEC_NAME, .at = LOAD(project),
+	 .help = "the project of the job"},
+};
+#undef LOAD
+static const struct spec_block latest_block =
+	SPEC_MAP("job.runtime.load_checkpoint_config.checkpoints[].latest",
+	         "The newest complete checkpoint.", latest_fields);
+static const struct spec_block named_block =
+	SPEC_MAP("job.runtime.load_checkpoint_config.checkpoints[].named",
+	         "One checkpoint of a job.", named_fields);
+static const struct spec_block latest_typ_block =
+	SPEC_MAP("baseten_latest_checkpoint", "As clients write it.", latest_typ_fields);
+static const struct spec_block named_typ_block =
+	SPEC_MAP("baseten_named_checkpoint", "As clients write it.", named_typ_fields);
+
+static const struct spec_field ref_fields[] = {
+	{.name = "latest", .kind = SPEC_BLOCK, .block = &latest_block,
+	 .help = "`{ latest: { project, job } }`: the newest complete checkpoint; of this "
+	         "project when empty"},
+	{.name = "named", .kind = SPEC_BLOCK, .block = &named_block,
+	 .help = "`{ named: { job, name } }`: one checkpoint of a job"},
+	{.name = "typ", .kind = SPEC_IGNORED,
+	 .help = "the clients' form: `baseten_latest_checkpoint` with project_name and job_id, "
+	         "`baseten_named_checkpoint` with job_id and checkpoint_name"},
+};
+/* clang-format on */
+const struct spec_block spec_ref_block =
+	SPEC_MAP("job.runtime.load_checkpoint_config.checkpoints[]",
+                 "What is fetched before user code starts; one of:", ref_fields);
+
+static void read_ref(struct spec_reader *r, const struct doc *d, struct spec_load *out)
+{
+	const struct doc *typ = doc_get(d, "typ"), *latest = doc_get(d, "latest");
+	const struct doc *named = doc_get(d, "named");
+
+	*out = (struct spec_load){0};
+	if (spec_given(typ) && str_eq(doc_text(typ), "baseten_latest_checkpoint")) {
+		out->latest = true;
+		spec_read_block(r, &latest_typ_block, d, out);
+	} else if (spec_given(typ) && str_eq(doc_text(typ), "baseten_named_checkpoint")) {
+		spec_read_block(r, &named_typ_block, d, out);
+	} else if (spec_given(typ) && str_eq(doc_text(typ), "loops_checkpoint")) {
+		spec_fault(r, d,
+		           "loops_checkpoint is not offered by this server: load from a job, "
+		           "by baseten_latest_checkpoint or baseten_named_checkpoint");
+	} else if (spec_given(typ)) {
+		spec_fault_at(r, typ, "typ",
+		              "should be baseten_latest_checkpoint or "
+		              "baseten_named_checkpoint");
+	} else if (d->kind == DOC_MAP && d->count == 1 && (latest != NULL || named != NULL)) {
+		size_t mark = spec_push(r, latest != NULL ? "latest" : "named");
+
+		out->latest = latest != NULL;
+		if (latest == NULL && !spec_given(named))
+			spec_fault(r, named, "should be { job: ID, name: CHECKPOINT }");
+		else
+			spec_read_block(r, latest != NULL ? &latest_block : &named_block,
+			                latest != NULL ? latest : named, out);
+		spec_pop(r, mark);
+	} else {
+		spec_fault(r, d,
+		           "should be { latest: { project: NAME } } or "
+		           "{ named: { job: ID, name: CHECKPOINT } }");
+	}
+}
+
+void spec_read_refs(struct spec_reader *r, const struct doc *d, void *base)
+{
+	const struct doc *list = spec_read_list(r, d, SPEC_REFS_MAX);
+	struct job_spec *s = base;
+
+	if (list == NULL)
+		return;
+	s->load.refs = ARENA_ARRAY(r->a, struct spec_load, list->count);
+	DOC_EACH (item, list) {
+		size_t mark = spec_push_index(r, s->load.n_refs);
+
+		read_ref(r, item, &s->load.refs[s->load.n_refs++]);
+		spec_pop(r, mark);
+	}
+}
+
+/* --- weights --- */
+
+struct weights_auth {
+	const char *method, *secret;
+};
+
+#define NO_OIDC "put the credentials into a secret and name it in auth_secret_name"
+
+/* clang-format off */
+static const struct spec_field auth_fields[] = {
+	{.name = "auth_method", .kind = SPEC_TEXT, .max = 40,
+	 .at = offsetof(struct weights_auth, method),
+	 .help = "CUSTOM_SECRET"},
+	{.name = "auth_secret_name", .kind = SPEC_NAME, .at = offsetof(struct weights_auth, secret),
+	 .help = "the secret that holds the credentials of the source"},
+	{.name = "aws_oidc_role_arn", .kind = SPEC_REFUSED, .help = NO_OIDC},
+	{.name = "aws_oidc_region", .kind = SPEC_REFUSED, .help = NO_OIDC},
+	{.name = "aws_assume_role_arn", .kind = SPEC_REFUSED, .help = NO_OIDC},
+	{.name = "aws_assume_role_region", .kind = SPEC_REFUSED, .help = NO_OIDC},
+	{.name = "gcp_oidc_service_account", .kind = SPEC_REFUSED, .help = NO_OIDC},
+	{.name = "gcp_oidc_workload_id_provider", .kind = SPEC_REFUSED, .help = NO_OIDC},
+};
+/* clang-format on */
+static const struct spec_block auth_block =
+	SPEC_MAP("job.weights[].auth", "How to read a private source.", auth_fields);
+
+static void read_weights_auth(struct spec_reader *r, const struct doc *d, void *base)
+{
+	const struct doc *method = doc_get(d, "auth_method");
+	struct weights_auth got = {0};
+	struct spec_weights *w = base;
+
+	spec_read_block(r, &auth_block, d, &got);
+	if (d->kind != DOC_MAP)
+		return;
+	if (got.method != NULL && is_oidc(got.method))
+		spec_fault_at(r, method, "auth_method",
+		              "%.40s is not offered by this server: " NO_OIDC, got.method);
+	else if (got.method != NULL && !str_ieq(str_of(got.method), "CUSTOM_SECRET"))
+		spec_fault_at(r, method, "auth_method", "should be CUSTOM_SECRET");
+	else if (got.secret == NULL && !spec_given(doc_get(d, "auth_secret_name")))
+		spec_fault_at(r, d, "auth_secret_name", "is missing: CUSTOM_SECRET needs it");
+	else if (got.secret != NULL && w->secret != NULL)
+		spec_fault_at(r, d, "auth_secret_name",
+		              "is given both here and beside \"auth\": leave one out");
+	else if (got.secret != NULL)
+		w->secret = got.secret;
+}
+
+/* clang-format off */
+#define WEIGHTS(member) offsetof(struct spec_weights, member)
+static const struct spec_field weights_fields[] = {
+	{.name = "source", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 4000,
+	 .at = WEIGHTS(source),
+	 .help = "`hf://owner/repo@revision`, `s3://bucket/path`, `https://host/path` or "
+	         "`file:///path`"},
+	{.name = "mount_location", .kind = SPEC_PATH, .flags = SPEC_REQUIRED,
+	 .at = WEIGHTS(mount_location),
+	 .help = "absolute path where the job finds it, read-only"},
+	/* Before auth: a secret named in both places is found there. */
+	{.name = "auth_secret_name", .kind = SPEC_NAME, .at = WEIGHTS(secret),
+	 .help = "short for `auth: { auth_secret_name: ... }`"},
+	{.name = "auth", .kind = SPEC_CUSTOM, .read = read_weights_auth, .block = &auth_block,
+	 .type = "map", .help = "credentials of a private source"},
+	{.name = "allow_patterns", .kind = SPEC_TEXTS, .max = SPEC_PATTERNS_MAX,
+	 .at = WEIGHTS(allow), .at_n = WEIGHTS(n_allow),
+	 .help = "only files that match one of these; `*` stops at `/`, `**` crosses it"},
+	{.name = "ignore_patterns", .kind = SPEC_TEXTS, .max = SPEC_PATTERNS_MAX,
+	 .at = WEIGHTS(ignore), .at_n = WEIGHTS(n_ignore),
+	 .help = "no files that match one of these; wins over allow_patterns"},
+};
+#undef WEIGHTS
+/* clang-format on */
+const struct spec_block spec_weights_block = SPEC_MAP(
+	"job.weights[]", "Inputs that are on local disk before user code starts.", weights_fields);
+
+static void check_patterns(struct spec_reader *r, const struct doc *weights, const char *name)
+{
+	size_t list = spec_push(r, name), i = 0;
+
+	DOC_EACH (item, doc_get(weights, name)) {
+		size_t mark = spec_push_index(r, i++);
+		struct err err = {0};
+
+		if (doc_text(item).n > 0 && glob_check(doc_text(item), &err) < 0)
+			spec_fault(r, item, "%.250s", err.msg);
+		spec_pop(r, mark);
+	}
+	spec_pop(r, list);
+}
+
+void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base)
+{
+	const struct doc *list = spec_read_list(r, d, SPEC_WEIGHTS_MAX);
+	struct job_spec *s = base;
+
+	if (list == NULL)
+		return;
+	s->weights = ARENA_ARRAY(r->a, struct spec_weights, list->count);
+	DOC_EACH (item, list) {
+		struct spec_weights *w = &s->weights[s->n_weights];
+		size_t mark = spec_push_index(r, s->n_weights++);
+		struct err err = {0};
+
+		if (item->kind == DOC_NULL)
+			spec_fault(r, item, "should be a map, not null");
+		spec_read_block(r, &spec_weights_block, item, w);
+		if (w->source != NULL && spec_source_check(str_of(w->source), &err) < 0)
+			spec_fault_at(r, doc_get(item, "source"), "source", "%.250s", err.msg);
+		check_patterns(r, item, "allow_patterns");
+		check_patterns(r, item, "ignore_patterns");
+		spec_pop(r, mark);
+	}
+}
+
+/* --- retry --- */
+
+void spec_read_retry_on(struct spec_reader *r, const struct doc *d, void *base)
+{
+	struct spec_retry *retry = &((struct job_spec *)base)->retry;
+	const struct doc *list = spec_read_list(r, d, 2 * COUNT(retry->exit_codes));
+	size_t i = 0;
+
+	if (list != NULL && list->count == 0)
+		spec_fault(r, list, "is empty: leave \"retry\" out");
+	DOC_EACH (item, list) {
+		size_t mark = spec_push_index(r, i++);
+		struct str word = doc_text(item);
+		struct err err = {0};
+		uint64_t code = 0;
+
+		if (str_eq(word, "node_fail")) {
+			retry->on_lost = true;
+		} else if (str_eq(word, "preempted")) {
+			/* Nothing is preempted here: true of every job that there is. */
+		} else if (!str_starts(word, EXIT_PREFIX) ||
+		           str_u64(str_skip(word, sizeof(EXIT_PREFIX) - 1), 1, 255, &code, &err) <
+		                   0) {
+			spec_fault(r, item,
+			           "should be node_fail, preempted or \"exit:N\" with N "
+			           "from 1 to 255");
+		} else if (retry->n_exit_codes == COUNT(retry->exit_codes)) {
+			spec_fault(r, item, "is one exit code too many; the limit is %zu",
+			           COUNT(retry->exit_codes));
+		} else {
+			retry->exit_codes[retry->n_exit_codes++] = (int)code;
+		}
+		spec_pop(r, mark);
+	}
+}
