@@ -1,0 +1,293 @@
+/* db.c - connections, transactions, rows; the drivers do the rest. */
+#include "meta/db.h"
+
+#include <pthread.h>
+
+static const struct db_ops *const drivers[] = {&db_sqlite, &db_fault};
+
+struct db {
+	const struct db_ops *ops;
+	pthread_mutex_t write_lock; /* held by the open write transaction */
+	struct db_conn *writer;
+	pthread_mutex_t read_lock; /* of idle[] */
+	pthread_cond_t read_free;
+	struct db_conn *readers[DB_READERS], *idle[DB_READERS];
+	size_t n_idle;
+};
+
+struct db_val db_int(int64_t n)
+{
+	return (struct db_val){.kind = DB_INT, .num = n};
+}
+
+struct db_val db_u64(uint64_t n)
+{
+	assert(n <= INT64_MAX);
+	return db_int((int64_t)n);
+}
+
+struct db_val db_bits(uint64_t n)
+{
+	int64_t as;
+
+	memcpy(&as, &n, sizeof(as));
+	return db_int(as);
+}
+
+struct db_val db_real(double d)
+{
+	return (struct db_val){.kind = DB_REAL, .real = d};
+}
+
+struct db_val db_text(const char *s)
+{
+	if (s == NULL)
+		return (struct db_val){.kind = DB_NULL};
+	return (struct db_val){.kind = DB_TEXT, .text = str_of(s)};
+}
+
+struct db_val db_blob(struct str s)
+{
+	return (struct db_val){.kind = DB_BLOB, .text = s};
+}
+
+const struct db_ops *db_driver(const char *url, const char **where)
+{
+	for (size_t i = 0; i < COUNT(drivers); i++) {
+		size_t n = strlen(drivers[i]->scheme);
+
+		if (strncmp(url, drivers[i]->scheme, n) == 0 && url[n] == ':') {
+			*where = url + n + 1;
+			return drivers[i];
+		}
+	}
+	return NULL;
+}
+
+int db_open(struct db **out, const char *url, struct err *err)
+{
+	AUTO_DB struct db *db = xcalloc(1, sizeof(*db));
+	const char *where = NULL;
+
+	(void)pthread_mutex_init(&db->write_lock, NULL);
+	(void)pthread_mutex_init(&db->read_lock, NULL);
+	(void)pthread_cond_init(&db->read_free, NULL);
+	db->ops = db_driver(url, &where);
+	if (db->ops == NULL)
+		return err_set(err, ERR_INVALID, "no database driver for \"%s\"", url);
+	/* The writer first: it makes the file and sets its journal mode. */
+	if (db->ops->open(&db->writer, where, true, err) < 0)
+		return err_wrap(err, "open database %s", where);
+	for (size_t i = 0; i < DB_READERS; i++) {
+		if (db->ops->open(&db->readers[i], where, false, err) < 0)
+			return err_wrap(err, "open database %s", where);
+		db->idle[db->n_idle++] = db->readers[i];
+	}
+	*out = TAKE(db);
+	return 0;
+}
+
+void db_close(struct db *db)
+{
+	if (db == NULL)
+		return;
+	for (size_t i = 0; i < DB_READERS; i++) {
+		if (db->readers[i] != NULL)
+			db->ops->close(db->readers[i]);
+	}
+	if (db->writer != NULL) /* last: it folds the log into the file */
+		db->ops->close(db->writer);
+	(void)pthread_mutex_destroy(&db->write_lock);
+	(void)pthread_mutex_destroy(&db->read_lock);
+	(void)pthread_cond_destroy(&db->read_free);
+	free(db);
+}
+
+static struct db_conn *take(struct db *db, enum db_mode mode)
+{
+	struct db_conn *c;
+
+	if (mode == DB_WRITE) {
+		(void)pthread_mutex_lock(&db->write_lock);
+		return db->writer;
+	}
+	(void)pthread_mutex_lock(&db->read_lock);
+	while (db->n_idle == 0)
+		(void)pthread_cond_wait(&db->read_free, &db->read_lock);
+	c = db->idle[--db->n_idle];
+	(void)pthread_mutex_unlock(&db->read_lock);
+	return c;
+}
+
+static void give_back(struct db_tx *tx)
+{
+	struct db *db = tx->db;
+
+	if (tx->mode == DB_WRITE) {
+		tx->conn = NULL;
+		(void)pthread_mutex_unlock(&db->write_lock);
+		return;
+	}
+	(void)pthread_mutex_lock(&db->read_lock);
+	assert(db->n_idle < DB_READERS);
+	db->idle[db->n_idle++] = tx->conn;
+	tx->conn = NULL;
+	(void)pthread_cond_signal(&db->read_free);
+	(void)pthread_mutex_unlock(&db->read_lock);
+}
+
+int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err)
+{
+	assert(tx->conn == NULL);
+	tx->db = db;
+	tx->mode = mode;
+	tx->conn = take(db, mode);
+	if (db->ops->script(tx->conn, mode == DB_WRITE ? "BEGIN IMMEDIATE" : "BEGIN", err) < 0) {
+		give_back(tx);
+		return err_wrap(err, "begin");
+	}
+	return 0;
+}
+
+int db_commit(struct db_tx *tx, struct err *err)
+{
+	assert(tx->conn != NULL);
+	if (tx->db->ops->script(tx->conn, "COMMIT", err) < 0) {
+		err_wrap(err, "commit");
+		db_end(tx);
+		return -1;
+	}
+	give_back(tx);
+	return 0;
+}
+
+void db_end(struct db_tx *tx)
+{
+	struct err ignored = {0};
+
+	if (tx->conn == NULL)
+		return;
+	/* SQLite may have rolled back by itself (disk full): then there is nothing left to undo. */
+	(void)tx->db->ops->script(tx->conn, "ROLLBACK", &ignored);
+	give_back(tx);
+}
+
+int db_exec(struct db_tx *tx, const char *sql, const struct db_val *v, size_t n, uint64_t *changed,
+            struct err *err)
+{
+	const struct db_ops *ops = tx->db->ops;
+	struct db_stmt *s = NULL;
+	bool row = true;
+	int r = 0;
+
+	assert(tx->conn != NULL && tx->mode == DB_WRITE);
+	if (ops->start(tx->conn, sql, v, n, &s, err) < 0)
+		return -1;
+	while (r == 0 && row)
+		r = ops->step(tx->conn, s, &row, err);
+	if (r == 0 && changed != NULL)
+		*changed = ops->changes(tx->conn);
+	ops->finish(tx->conn, s);
+	return r;
+}
+
+int db_script(struct db_tx *tx, const char *sql, struct err *err)
+{
+	assert(tx->conn != NULL);
+	return tx->db->ops->script(tx->conn, sql, err);
+}
+
+int db_query(struct db_tx *tx, struct arena *a, const char *sql, const struct db_val *v, size_t n,
+             struct db_rows *out, struct err *err)
+{
+	struct db_stmt *s = NULL;
+
+	assert(tx->conn != NULL);
+	if (tx->db->ops->start(tx->conn, sql, v, n, &s, err) < 0)
+		return -1;
+	*out = (struct db_rows){.conn = tx->conn, .stmt = s, .arena = a};
+	return 0;
+}
+
+int db_next(struct db_rows *r, bool *row, struct err *err)
+{
+	assert(r->stmt != NULL);
+	r->at = 0;
+	return r->conn->ops->step(r->conn, r->stmt, row, err);
+}
+
+void db_rows_done(struct db_rows *r)
+{
+	if (r->stmt != NULL)
+		r->conn->ops->finish(r->conn, r->stmt);
+	r->stmt = NULL;
+}
+
+static struct db_val column(struct db_rows *r)
+{
+	struct db_val v = {0};
+
+	r->conn->ops->column(r->conn, r->stmt, r->at++, &v);
+	return v;
+}
+
+int64_t db_get_int(struct db_rows *r)
+{
+	struct db_val v = column(r);
+
+	return v.kind == DB_INT ? v.num : 0;
+}
+
+uint64_t db_get_u64(struct db_rows *r)
+{
+	int64_t n = db_get_int(r);
+	uint64_t as;
+
+	memcpy(&as, &n, sizeof(as));
+	return as;
+}
+
+uint32_t db_get_u32(struct db_rows *r)
+{
+	uint64_t n = db_get_u64(r);
+
+	return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+bool db_get_bool(struct db_rows *r)
+{
+	return db_get_int(r) != 0;
+}
+
+double db_get_real(struct db_rows *r)
+{
+	struct db_val v = column(r);
+
+	return v.kind == DB_REAL ? v.real : (double)v.num;
+}
+
+const char *db_get_text(struct db_rows *r)
+{
+	struct db_val v = column(r);
+
+	return v.kind == DB_TEXT ? arena_strz(r->arena, v.text) : NULL;
+}
+
+struct str db_get_blob(struct db_rows *r)
+{
+	struct db_val v = column(r);
+
+	return v.kind == DB_BLOB ? arena_str(r->arena, v.text) : (struct str){0};
+}
+
+int db_number(struct db_tx *tx, const char *sql, const struct db_val *v, size_t n, int64_t dflt,
+              int64_t *out, struct err *err)
+{
+	AUTO_DB_ROWS struct db_rows r = {0};
+	bool row = false;
+
+	if (db_query(tx, NULL, sql, v, n, &r, err) < 0 || db_next(&r, &row, err) < 0)
+		return -1;
+	*out = row ? db_get_int(&r) : dflt;
+	return 0;
+}

@@ -1,0 +1,131 @@
+/*
+ * db.h - SQL behind one small interface: values in, rows out, transactions that roll back unless
+ * they were committed. A driver is one .c file with one const struct db_ops in the table of db.c.
+ *
+ *   sqlite:/path             WAL, synchronous=FULL; one writer connection, a few readers
+ *   fault:<n>:sqlite:/path   fails the n-th statement, for tests
+ *
+ * A write transaction holds the one writer from its begin (BEGIN IMMEDIATE), so what it reads
+ * cannot change under it. A read transaction sees one snapshot. Both are short: no I/O but the
+ * database's own happens inside. Statements are prepared once a connection and kept.
+ *
+ *   AUTO_DB_TX struct db_tx tx = {0};
+ *
+ *   if (db_begin(db, DB_WRITE, &tx, err) < 0 ||
+ *       db_exec(&tx, "UPDATE jobs SET name = ? WHERE id = ?", DB_ARGS(db_text(name), db_text(id)),
+ *               &changed, err) < 0)
+ *           return -1;
+ *   return db_commit(&tx, err);
+ */
+#ifndef DB_H
+#define DB_H
+
+#include "base/arena.h"
+
+#define DB_READERS 4     /* snapshots at once; more readers wait for one */
+#define DB_BUSY_MS 10000 /* another process (a backup) may hold the lock this long */
+#define DB_SQL_MAX 8192
+#define DB_VALUE_MAX ((size_t)64 << 20) /* one column; the largest is a job's document */
+#define DB_CACHED_MAX 256               /* prepared statements kept a connection */
+
+enum db_kind { DB_NULL, DB_INT, DB_REAL, DB_TEXT, DB_BLOB };
+
+struct db_val {
+	enum db_kind kind;
+	int64_t num;
+	double real;
+	struct str text; /* DB_TEXT, DB_BLOB */
+};
+
+struct db_val db_int(int64_t n);
+struct db_val db_u64(uint64_t n);  /* asserts that it fits 63 bits */
+struct db_val db_bits(uint64_t n); /* any 64 bits, stored as they are */
+struct db_val db_real(double d);
+struct db_val db_text(const char *s); /* NULL is SQL's NULL */
+struct db_val db_blob(struct str s);
+#define DB_ARGS(...)                                                                               \
+	(const struct db_val[]){__VA_ARGS__},                                                      \
+		sizeof((const struct db_val[]){__VA_ARGS__}) / sizeof(struct db_val)
+#define DB_NONE NULL, 0
+
+struct db_conn;
+struct db_stmt; /* a driver's own */
+
+struct db_ops {
+	const char *scheme;
+	int (*open)(struct db_conn **out, const char *where, bool writer, struct err *err);
+	void (*close)(struct db_conn *c);
+	/* Statements without parameters and rows: BEGIN, COMMIT, a migration. */
+	int (*script)(struct db_conn *c, const char *sql, struct err *err);
+	/* Prepared (or taken from the cache) and bound; `finish` follows always. */
+	int (*start)(struct db_conn *c, const char *sql, const struct db_val *v, size_t n,
+	             struct db_stmt **out, struct err *err);
+	/* *row: there is one to read. */
+	int (*step)(struct db_conn *c, struct db_stmt *s, bool *row, struct err *err);
+	/* Bytes stay valid until the next step or finish. */
+	void (*column)(struct db_conn *c, struct db_stmt *s, int i, struct db_val *out);
+	void (*finish)(struct db_conn *c, struct db_stmt *s);
+	uint64_t (*changes)(struct db_conn *c); /* rows of the last INSERT, UPDATE, DELETE */
+};
+
+/* First member of every driver's connection. */
+struct db_conn {
+	const struct db_ops *ops;
+};
+
+extern const struct db_ops db_sqlite, db_fault;
+
+struct db;
+int db_open(struct db **out, const char *url, struct err *err) MUST_CHECK;
+void db_close(struct db *db); /* NULL is fine; no transaction may be open */
+DEFINE_CLEANUP(struct db, db_close)
+#define AUTO_DB CLEANUP(db_close_p)
+/* For wrappers: the driver that a URL names, and what follows its scheme. */
+const struct db_ops *db_driver(const char *url, const char **where);
+
+enum db_mode { DB_READ, DB_WRITE };
+
+struct db_tx {
+	struct db *db;
+	struct db_conn *conn; /* NULL: not begun, or over */
+	enum db_mode mode;
+};
+
+int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err) MUST_CHECK;
+int db_commit(struct db_tx *tx, struct err *err) MUST_CHECK; /* of a reader: just its end */
+void db_end(struct db_tx *tx);                               /* rolls back what was not committed */
+#define AUTO_DB_TX CLEANUP(db_end)
+
+/* `changed` may be NULL. A constraint (unique, foreign key) that refuses is ERR_CONFLICT. */
+int db_exec(struct db_tx *tx, const char *sql, const struct db_val *v, size_t n, uint64_t *changed,
+            struct err *err) MUST_CHECK;
+int db_script(struct db_tx *tx, const char *sql, struct err *err) MUST_CHECK;
+
+/* Rows: start, then db_next until it says no; db_rows_done any time. One at a time per statement.
+ */
+struct db_rows {
+	struct db_conn *conn;
+	struct db_stmt *stmt;
+	struct arena *arena; /* of the texts */
+	int at;              /* next column */
+};
+int db_query(struct db_tx *tx, struct arena *a, const char *sql, const struct db_val *v, size_t n,
+             struct db_rows *out, struct err *err) MUST_CHECK;
+int db_next(struct db_rows *r, bool *row, struct err *err) MUST_CHECK;
+void db_rows_done(struct db_rows *r);
+#define AUTO_DB_ROWS CLEANUP(db_rows_done)
+
+/* The next column of the current row; a NULL gives 0, NULL or empty. */
+int64_t db_get_int(struct db_rows *r);
+uint64_t db_get_u64(struct db_rows *r);
+uint32_t db_get_u32(struct db_rows *r);
+bool db_get_bool(struct db_rows *r);
+double db_get_real(struct db_rows *r);
+const char *db_get_text(struct db_rows *r); /* copied into the arena */
+struct str db_get_blob(struct db_rows *r);  /* same */
+
+/* One number: the first column of the first row, `dflt` when there is none. */
+int db_number(struct db_tx *tx, const char *sql, const struct db_val *v, size_t n, int64_t dflt,
+              int64_t *out, struct err *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,103 @@
+/* db_fault.c - fault:<n>:<url>: another driver whose n-th statement fails, counted over all
+ * connections of the process since the last open of a writer. For tests. */
+#include "meta/db.h"
+
+#include <stdatomic.h>
+
+static atomic_long left; /* statements until the failing one */
+
+struct fault {
+	struct db_conn base;
+	struct db_conn *under;
+};
+
+static struct db_conn *under(struct db_conn *c)
+{
+	return ((struct fault *)c)->under;
+}
+
+static int trip(struct err *err)
+{
+	if (atomic_fetch_sub(&left, 1) != 1)
+		return 0;
+	return err_set(err, ERR_IO, "injected fault");
+}
+
+static int fault_open(struct db_conn **out, const char *where, bool writer, struct err *err)
+{
+	const struct db_ops *ops;
+	struct str rest = str_of(where), head;
+	uint64_t n = 0;
+	struct fault *f;
+
+	if (!str_cut(&rest, ':', &head) || str_u64(head, 0, INT32_MAX, &n, err) < 0)
+		return err->code != ERR_NONE ? -1 : err_set(err, ERR_INVALID, "fault:<n>:<url>");
+	where = rest.p;
+	ops = db_driver(rest.p, &where);
+	if (ops == NULL)
+		return err_set(err, ERR_INVALID, "no database driver for \"%s\"", rest.p);
+	f = xcalloc(1, sizeof(*f));
+	f->base.ops = &db_fault;
+	if (ops->open(&f->under, where, writer, err) < 0) {
+		free(f);
+		return -1;
+	}
+	if (writer)
+		atomic_store(&left, (long)n);
+	*out = &f->base;
+	return 0;
+}
+
+static void fault_close(struct db_conn *c)
+{
+	under(c)->ops->close(under(c));
+	free(c);
+}
+
+static int fault_script(struct db_conn *c, const char *sql, struct err *err)
+{
+	/* Undoing is not made to fail: the tests look at what is left afterwards. */
+	if (strcmp(sql, "ROLLBACK") != 0 && trip(err) < 0)
+		return -1;
+	return under(c)->ops->script(under(c), sql, err);
+}
+
+static int fault_start(struct db_conn *c, const char *sql, const struct db_val *v, size_t n,
+                       struct db_stmt **out, struct err *err)
+{
+	if (trip(err) < 0)
+		return -1;
+	return under(c)->ops->start(under(c), sql, v, n, out, err);
+}
+
+static int fault_step(struct db_conn *c, struct db_stmt *s, bool *row, struct err *err)
+{
+	return under(c)->ops->step(under(c), s, row, err);
+}
+
+static void fault_column(struct db_conn *c, struct db_stmt *s, int i, struct db_val *out)
+{
+	under(c)->ops->column(under(c), s, i, out);
+}
+
+static void fault_finish(struct db_conn *c, struct db_stmt *s)
+{
+	under(c)->ops->finish(under(c), s);
+}
+
+static uint64_t fault_changes(struct db_conn *c)
+{
+	return under(c)->ops->changes(under(c));
+}
+
+const struct db_ops db_fault = {
+	.scheme = "fault",
+	.open = fault_open,
+	.close = fault_close,
+	.script = fault_script,
+	.start = fault_start,
+	.step = fault_step,
+	.column = fault_column,
+	.finish = fault_finish,
+	.changes = fault_changes,
+};

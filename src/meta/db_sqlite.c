@@ -1,0 +1,213 @@
+/*
+ * db_sqlite.c - the embedded database: WAL, so readers never wait for the writer; synchronous=FULL,
+ * so a commit that returned survives the loss of power. The only user of sqlite3.h.
+ */
+#include "meta/db.h"
+#include "base/map.h"
+
+#include <sqlite3.h>
+
+#define LOG_PAGES 4000 /* 16 MB of write-ahead log before it is folded into the file */
+
+struct conn {
+	struct db_conn base;
+	sqlite3 *db;
+	struct map *cached; /* SQL text -> sqlite3_stmt */
+};
+
+static int fail(struct conn *c, int rc, const char *sql, struct err *err)
+{
+	enum err_code code = ERR_IO;
+
+	switch (rc & 0xff) {
+	case SQLITE_CONSTRAINT:
+		code = ERR_CONFLICT;
+		break;
+	case SQLITE_BUSY:
+	case SQLITE_LOCKED:
+		code = ERR_BUSY;
+		break;
+	case SQLITE_FULL:
+		code = ERR_NO_SPACE;
+		break;
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+		code = ERR_CORRUPT;
+		break;
+	case SQLITE_TOOBIG:
+		code = ERR_TOO_BIG;
+		break;
+	default:
+		break;
+	}
+	return err_set(err, code, "database: %s (%.60s)", sqlite3_errmsg(c->db), sql);
+}
+
+static int sq_script(struct db_conn *dc, const char *sql, struct err *err)
+{
+	struct conn *c = (struct conn *)dc;
+	int rc = sqlite3_exec(c->db, sql, NULL, NULL, NULL);
+
+	return rc == SQLITE_OK ? 0 : fail(c, rc, sql, err);
+}
+
+static void drop(struct str key UNUSED, void *value, void *arg UNUSED)
+{
+	(void)sqlite3_finalize(value);
+}
+
+static void sq_close(struct db_conn *dc)
+{
+	struct conn *c = (struct conn *)dc;
+
+	map_each(c->cached, drop, NULL);
+	map_free(c->cached);
+	(void)sqlite3_close(c->db);
+	free(c);
+}
+
+static int sq_open(struct db_conn **out, const char *where, bool writer, struct err *err)
+{
+	static const char setup[] = "PRAGMA journal_mode=WAL;"
+				    "PRAGMA synchronous=FULL;"
+				    "PRAGMA foreign_keys=ON;"
+				    "PRAGMA trusted_schema=OFF;"
+				    "PRAGMA temp_store=MEMORY;";
+	int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_READWRITE | (writer ? SQLITE_OPEN_CREATE : 0);
+	struct conn *c = xcalloc(1, sizeof(*c));
+	int rc = sqlite3_open_v2(where, &c->db, flags, NULL);
+
+	c->base.ops = &db_sqlite;
+	c->cached = map_new();
+	if (rc != SQLITE_OK) {
+		fail(c, rc, where, err);
+		sq_close(&c->base);
+		return -1;
+	}
+	(void)sqlite3_busy_timeout(c->db, DB_BUSY_MS);
+	(void)sqlite3_limit(c->db, SQLITE_LIMIT_LENGTH, (int)DB_VALUE_MAX);
+	(void)sqlite3_wal_autocheckpoint(c->db, LOG_PAGES);
+	if (sq_script(&c->base, setup, err) < 0 ||
+	    (!writer && sq_script(&c->base, "PRAGMA query_only=ON", err) < 0)) {
+		sq_close(&c->base);
+		return -1;
+	}
+	*out = &c->base;
+	return 0;
+}
+
+static int bind(struct conn *c, sqlite3_stmt *s, int i, const struct db_val *v)
+{
+	assert(c != NULL);
+	switch (v->kind) {
+	case DB_NULL:
+		return sqlite3_bind_null(s, i);
+	case DB_INT:
+		return sqlite3_bind_int64(s, i, v->num);
+	case DB_REAL:
+		return sqlite3_bind_double(s, i, v->real);
+	case DB_TEXT:
+		return sqlite3_bind_text64(s, i, v->text.p, v->text.n, SQLITE_STATIC, SQLITE_UTF8);
+	case DB_BLOB:
+		return sqlite3_bind_blob64(s, i, v->text.n > 0 ? v->text.p : "", v->text.n,
+		                           SQLITE_STATIC);
+	}
+	return SQLITE_MISUSE;
+}
+
+static int sq_start(struct db_conn *dc, const char *sql, const struct db_val *v, size_t n,
+                    struct db_stmt **out, struct err *err)
+{
+	struct conn *c = (struct conn *)dc;
+	struct str key = str_of(sql);
+	sqlite3_stmt *s = map_del(c->cached, key); /* out of the cache while it is in use */
+	int rc;
+
+	assert(key.n < DB_SQL_MAX);
+	if (s == NULL) {
+		rc = sqlite3_prepare_v3(c->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s, NULL);
+		if (rc != SQLITE_OK)
+			return fail(c, rc, sql, err);
+	}
+	assert((size_t)sqlite3_bind_parameter_count(s) == n);
+	for (size_t i = 0; i < n; i++) {
+		rc = bind(c, s, (int)i + 1, &v[i]);
+		if (rc != SQLITE_OK) {
+			fail(c, rc, sql, err);
+			(void)sqlite3_finalize(s);
+			return -1;
+		}
+	}
+	*out = (struct db_stmt *)s;
+	return 0;
+}
+
+static int sq_step(struct db_conn *dc, struct db_stmt *ds, bool *row, struct err *err)
+{
+	struct conn *c = (struct conn *)dc;
+	sqlite3_stmt *s = (sqlite3_stmt *)ds;
+	int rc = sqlite3_step(s);
+
+	if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+		return fail(c, rc, sqlite3_sql(s), err);
+	*row = rc == SQLITE_ROW;
+	return 0;
+}
+
+static void sq_column(struct db_conn *dc UNUSED, struct db_stmt *ds, int i, struct db_val *out)
+{
+	sqlite3_stmt *s = (sqlite3_stmt *)ds;
+
+	assert(i < sqlite3_column_count(s));
+	switch (sqlite3_column_type(s, i)) {
+	case SQLITE_INTEGER:
+		*out = db_int(sqlite3_column_int64(s, i));
+		break;
+	case SQLITE_FLOAT:
+		*out = db_real(sqlite3_column_double(s, i));
+		break;
+	case SQLITE_TEXT:
+		*out = (struct db_val){.kind = DB_TEXT};
+		out->text.p = (const char *)sqlite3_column_text(s, i);
+		out->text.n = (size_t)sqlite3_column_bytes(s, i);
+		break;
+	case SQLITE_BLOB:
+		*out = (struct db_val){.kind = DB_BLOB};
+		out->text.p = sqlite3_column_blob(s, i);
+		out->text.n = (size_t)sqlite3_column_bytes(s, i);
+		break;
+	default:
+		*out = (struct db_val){.kind = DB_NULL};
+		break;
+	}
+}
+
+static void sq_finish(struct db_conn *dc, struct db_stmt *ds)
+{
+	struct conn *c = (struct conn *)dc;
+	sqlite3_stmt *s = (sqlite3_stmt *)ds;
+
+	(void)sqlite3_reset(s);
+	(void)sqlite3_clear_bindings(s);
+	if (map_count(c->cached) < DB_CACHED_MAX)
+		s = map_set(c->cached, str_of(sqlite3_sql(s)),
+		            s); /* its twin, if one ran beside it */
+	(void)sqlite3_finalize(s);
+}
+
+static uint64_t sq_changes(struct db_conn *dc)
+{
+	return (uint64_t)sqlite3_changes64(((struct conn *)dc)->db);
+}
+
+const struct db_ops db_sqlite = {
+	.scheme = "sqlite",
+	.open = sq_open,
+	.close = sq_close,
+	.script = sq_script,
+	.start = sq_start,
+	.step = sq_step,
+	.column = sq_column,
+	.finish = sq_finish,
+	.changes = sq_changes,
+};

@@ -1,0 +1,205 @@
+/* meta.c - opening, checking, and the shapes that all the queries share. */
+#include "meta/meta_impl.h"
+#include "meta/schema.h"
+
+int meta_open(struct meta **out, const char *url, struct err *err)
+{
+	AUTO_META struct meta *m = xcalloc(1, sizeof(*m));
+
+	if (db_open(&m->db, url, err) < 0 || schema_migrate(m->db, err) < 0)
+		return -1;
+	*out = TAKE(m);
+	return 0;
+}
+
+void meta_close(struct meta *m)
+{
+	if (m == NULL)
+		return;
+	db_close(m->db);
+	free(m);
+}
+
+int meta_list_in(struct db_tx *tx, struct arena *a, const char *sql, const struct db_val *v,
+                 size_t n, size_t each, void (*row)(struct db_rows *r, void *item), void *out,
+                 size_t *count, struct err *err)
+{
+	AUTO_DB_ROWS struct db_rows r = {0};
+	char *items = NULL;
+	size_t used = 0, cap = 0;
+	bool more = true;
+
+	if (db_query(tx, a, sql, v, n, &r, err) < 0)
+		return -1;
+	while (used < META_LIST_MAX) {
+		if (db_next(&r, &more, err) < 0)
+			return -1;
+		if (!more)
+			break;
+		if (used == cap) {
+			char *larger = arena_array(a, MAX(cap * 2, (size_t)16), each);
+
+			if (used > 0)
+				memcpy(larger, items, used * each);
+			items = larger;
+			cap = MAX(cap * 2, (size_t)16);
+		}
+		row(&r, items + used * each);
+		used++;
+	}
+	*(void **)out = items;
+	*count = used;
+	return 0;
+}
+
+int meta_list(struct meta *m, struct arena *a, const char *sql, const struct db_val *v, size_t n,
+              size_t each, void (*row)(struct db_rows *r, void *item), void *out, size_t *count,
+              struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(m->db, DB_READ, &tx, err) < 0)
+		return -1;
+	return meta_list_in(&tx, a, sql, v, n, each, row, out, count, err);
+}
+
+int meta_one_in(struct db_tx *tx, struct arena *a, const char *sql, const struct db_val *v,
+                size_t n, void (*row)(struct db_rows *r, void *item), void *item, const char *none,
+                struct err *err)
+{
+	AUTO_DB_ROWS struct db_rows r = {0};
+	bool there = false;
+
+	if (db_query(tx, a, sql, v, n, &r, err) < 0 || db_next(&r, &there, err) < 0)
+		return -1;
+	if (!there)
+		return err_set(err, ERR_NOT_FOUND, "%s", none);
+	row(&r, item);
+	return 0;
+}
+
+int meta_one(struct meta *m, struct arena *a, const char *sql, const struct db_val *v, size_t n,
+             void (*row)(struct db_rows *r, void *item), void *item, const char *none,
+             struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(m->db, DB_READ, &tx, err) < 0)
+		return -1;
+	return meta_one_in(&tx, a, sql, v, n, row, item, none, err);
+}
+
+int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n, const char *none,
+              struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	uint64_t changed = 0;
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 || db_exec(&tx, sql, v, n, &changed, err) < 0)
+		return -1;
+	if (none != NULL && changed == 0)
+		return err_set(err, ERR_NOT_FOUND, "%s", none);
+	return db_commit(&tx, err);
+}
+
+int meta_trash_add(struct db_tx *tx, const char *kind, const char *what, struct err *err)
+{
+	return db_exec(tx, "INSERT INTO trash (kind, what) VALUES (?, ?)",
+	               DB_ARGS(db_text(kind), db_text(what)), NULL, err);
+}
+
+static void trash_row(struct db_rows *r, void *item)
+{
+	struct meta_trash *t = item;
+
+	t->id = db_get_int(r);
+	t->kind = db_get_text(r);
+	t->what = db_get_text(r);
+}
+
+int meta_trash(struct meta *m, struct arena *a, struct meta_trash **out, size_t *n, struct err *err)
+{
+	return meta_list(m, a, "SELECT id, kind, what FROM trash ORDER BY id LIMIT 1000", DB_NONE,
+	                 sizeof(**out), trash_row, out, n, err);
+}
+
+int meta_trash_done(struct meta *m, int64_t id, struct err *err)
+{
+	return meta_exec(m, "DELETE FROM trash WHERE id = ?", DB_ARGS(db_int(id)), NULL, err);
+}
+
+void meta_states(uint32_t set, char out[META_STATES_CAP])
+{
+	size_t n = 0;
+
+	assert(set != 0);
+	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
+		if ((set & (UINT32_C(1) << s)) == 0)
+			continue;
+		fmt_fixed(out + n, META_STATES_CAP - n, "%s'%s'", n > 0 ? "," : "",
+		          job_state_word((enum job_state)s));
+		n += strlen(out + n);
+	}
+}
+
+uint32_t meta_active_states(void)
+{
+	uint32_t set = 0;
+
+	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
+		if (!job_state_is_final((enum job_state)s))
+			set |= UINT32_C(1) << s;
+	}
+	return set;
+}
+
+static void text_row(struct db_rows *r, void *item)
+{
+	*(const char **)item = db_get_text(r);
+}
+
+int meta_check(struct meta *m, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct meta_query all = {0};
+	const char **line = NULL;
+	struct model_job *jobs = NULL;
+	size_t n = 0;
+
+	if (meta_list(m, a, "PRAGMA integrity_check(10)", DB_NONE, sizeof(*line), text_row, &line,
+	              &n, err) < 0)
+		return -1;
+	if (n != 1 || line[0] == NULL || strcmp(line[0], "ok") != 0)
+		return err_set(err, ERR_CORRUPT, "database: %s", n > 0 && line[0] ? line[0] : "?");
+	if (meta_list(m, a, "PRAGMA foreign_key_check", DB_NONE, sizeof(*line), text_row, &line, &n,
+	              err) < 0)
+		return -1;
+	if (n > 0)
+		return err_set(err, ERR_CORRUPT,
+		               "database: a row of %s names one that is not there",
+		               line[0] ? line[0] : "?");
+	if (meta_jobs(m, a, &all, &jobs, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		job_check(&jobs[i].core);
+	return 0;
+}
+
+static void kv_row(struct db_rows *r, void *item)
+{
+	*(struct str *)item = db_get_blob(r);
+}
+
+int meta_kv_get(struct meta *m, struct arena *a, const char *key, struct str *out, struct err *err)
+{
+	return meta_one(m, a, "SELECT value FROM kv WHERE key = ?", DB_ARGS(db_text(key)), kv_row,
+	                out, "no such value", err);
+}
+
+int meta_kv_put(struct meta *m, const char *key, struct str value, struct err *err)
+{
+	return meta_exec(m,
+	                 "INSERT INTO kv (key, value) VALUES (?, ?)"
+	                 " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+	                 DB_ARGS(db_text(key), db_blob(value)), NULL, err);
+}

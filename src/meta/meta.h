@@ -1,0 +1,255 @@
+/*
+ * meta.h - the rows that must survive: teams, tokens, secrets, projects, jobs, events, attempts,
+ * checkpoints, mirrors. The meta_*.c files are the only ones with SQL; rows are core/model.h.
+ *
+ * Each function is one transaction, durable when it returns 0. Strings of a row live in the arena
+ * given. "Not there" is ERR_NOT_FOUND, what is there already ERR_CONFLICT. A list that is empty is
+ * n = 0. Thread-safe.
+ *
+ * A job's state changes only in meta_job_step: it reads the row, lets job_step() decide, stores
+ * with UPDATE ... WHERE state = <the state it read>, and writes the event, all in one transaction.
+ * Final states are never left: first writer wins.
+ */
+#ifndef META_H
+#define META_H
+
+#include "core/model.h"
+
+#define META_LIST_MAX 100000  /* rows of one list */
+#define META_EVENTS_MAX 10000 /* events of one answer */
+
+struct meta;
+
+int meta_open(struct meta **out, const char *url, struct err *err) MUST_CHECK; /* migrates */
+void meta_close(struct meta *m);                                               /* NULL is fine */
+DEFINE_CLEANUP(struct meta, meta_close)
+#define AUTO_META CLEANUP(meta_close_p)
+/* SQLite's own integrity check, foreign keys, and job_check() of every row. */
+int meta_check(struct meta *m, struct err *err) MUST_CHECK;
+
+/* The server's own small values. */
+int meta_kv_get(struct meta *m, struct arena *a, const char *key, struct str *out,
+                struct err *err) MUST_CHECK;
+int meta_kv_put(struct meta *m, const char *key, struct str value, struct err *err) MUST_CHECK;
+
+/* clusters, teams, tokens */
+int meta_cluster_put(struct meta *m, const char *name, const char *engine, int64_t now_ms,
+                     struct err *err) MUST_CHECK; /* there already is fine */
+int meta_teams(struct meta *m, struct arena *a, struct model_team **out, size_t *n,
+               struct err *err) MUST_CHECK;
+/* id NULL: the default team. */
+int meta_team(struct meta *m, struct arena *a, const char *id, struct model_team *out,
+              struct err *err) MUST_CHECK;
+int meta_team_add(struct meta *m, const struct model_team *t, struct err *err) MUST_CHECK;
+/* ERR_CONFLICT for the default team and one that has projects. */
+int meta_team_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
+
+/* team_id NULL: of all teams. */
+int meta_tokens(struct meta *m, struct arena *a, const char *team_id, struct model_token **out,
+                size_t *n, struct err *err) MUST_CHECK;
+int meta_token(struct meta *m, struct arena *a, const char *id, struct model_token *out,
+               struct err *err) MUST_CHECK;
+int meta_token_by_hash(struct meta *m, struct arena *a, const char *hash, struct model_token *out,
+                       struct err *err) MUST_CHECK;
+int meta_token_add(struct meta *m, const struct model_token *t, struct err *err) MUST_CHECK;
+int meta_token_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
+int meta_token_used(struct meta *m, const char *id, int64_t now_ms, struct err *err) MUST_CHECK;
+
+/* Secrets: `key` is the name with every non-alphanumeric as '-'. The sealed bytes are bound to
+ * (team, key, version); the value is never here in clear. */
+struct meta_secret {
+	struct model_secret row;
+	const char *key, *version;
+	struct str sealed;
+};
+int meta_secrets(struct meta *m, struct arena *a, const char *team_id, struct model_secret **out,
+                 size_t *n, struct err *err) MUST_CHECK;
+int meta_secret(struct meta *m, struct arena *a, const char *team_id, const char *key,
+                struct meta_secret *out, struct err *err) MUST_CHECK;
+/* Replaces the value of the same key; the id and the time of creation stay. */
+int meta_secret_put(struct meta *m, struct arena *a, const struct meta_secret *s,
+                    struct model_secret *out, struct err *err) MUST_CHECK;
+int meta_secret_del(struct meta *m, const char *team_id, const char *key,
+                    struct err *err) MUST_CHECK;
+int meta_secret_used(struct meta *m, const char *id, int64_t now_ms, struct err *err) MUST_CHECK;
+
+/* projects: last used first; team_id NULL: of all teams */
+int meta_projects(struct meta *m, struct arena *a, const char *team_id, struct model_project **out,
+                  size_t *n, struct err *err) MUST_CHECK;
+int meta_project(struct meta *m, struct arena *a, const char *id, struct model_project *out,
+                 struct err *err) MUST_CHECK;
+int meta_project_by_name(struct meta *m, struct arena *a, const char *team_id, const char *name,
+                         struct model_project *out, struct err *err) MUST_CHECK;
+/* Makes it with this id unless (team, name) is there. */
+int meta_project_upsert(struct meta *m, struct arena *a, const struct model_project *p,
+                        struct model_project *out, struct err *err) MUST_CHECK;
+int meta_project_quota(struct meta *m, const char *id, uint64_t bytes, struct err *err) MUST_CHECK;
+/* ERR_CONFLICT while a job is active. Its cache, objects and logs become trash. */
+int meta_project_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
+
+/* jobs */
+struct meta_query {
+	const char *team_id, *project_id, *job_id; /* NULL: any */
+	uint32_t states;                           /* bit set of enum job_state; 0 = any */
+	bool ascending;                            /* by creation; newest first otherwise */
+	size_t limit;                              /* 0 = META_LIST_MAX */
+};
+/* spec_json and document_json are left out of lists. */
+int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struct model_job **out,
+              size_t *n, struct err *err) MUST_CHECK;
+int meta_job(struct meta *m, struct arena *a, const char *id, struct model_job *out,
+             struct err *err) MUST_CHECK;
+struct meta_new_job {
+	const struct model_job *row;  /* name NULL: job-<n>, n counted by the project */
+	const char *idempotency_key;  /* NULL: none */
+	const char *const *code_keys; /* uploads that it names */
+	size_t n_code_keys;
+	const char *message; /* of its first event */
+};
+/* Stores job and first event. *existing: the key was used before; *out is that job then. */
+int meta_job_add(struct meta *m, struct arena *a, const struct meta_new_job *j,
+                 struct model_job *out, bool *existing, struct err *err) MUST_CHECK;
+/* The job that this key made, ERR_NOT_FOUND if none. */
+int meta_job_by_key(struct meta *m, struct arena *a, const char *project_id, const char *key,
+                    struct model_job *out, struct err *err) MUST_CHECK;
+
+struct meta_step {
+	const char *job_id;
+	enum job_event event;
+	int64_t now_ms;
+	const char *attempt_id; /* NULL, or: only while this is its attempt, else ERR_CONFLICT */
+	const char *actor, *message;
+	/* columns set with it; NULL leaves them */
+	const char *reason, *error_message, *frozen_json;
+	enum job_end end; /* JOB_END_NONE leaves it */
+	int end_code;
+	int64_t started_ms, ended_ms; /* of user code; 0 leaves them */
+	bool stop_now;                /* of a stop: without grace */
+	/* of a place: the new attempt's rows (id, node_rank, node, cluster, gpus, dir) */
+	const struct model_attempt *attempts;
+	size_t n_attempts;
+	const char *pin_cluster; /* for the project, unless it is pinned; NULL: not cache-enabled */
+};
+/* ERR_CONFLICT where the event is not legal in the job's state. */
+int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *from,
+                  enum job_state *to, struct err *err) MUST_CHECK;
+/* What a pending job waits for; no row changes when it says so already. */
+int meta_job_reason(struct meta *m, const char *id, const char *reason, struct err *err) MUST_CHECK;
+int meta_job_priority(struct meta *m, const char *id, int64_t priority, int64_t now_ms,
+                      const char *actor, struct err *err) MUST_CHECK; /* PENDING only */
+struct meta_progress {
+	const char *stage, *words; /* words NULL: none */
+	uint64_t done, total;
+	double rate;
+	int64_t now_ms;
+	bool heartbeat; /* it came from the runner */
+};
+int meta_job_progress(struct meta *m, const char *id, const struct meta_progress *p,
+                      struct err *err) MUST_CHECK;
+int meta_job_sync(struct meta *m, const char *id, const char *status, struct err *err) MUST_CHECK;
+int meta_job_stop_now(struct meta *m, const char *id, bool *now, struct err *err) MUST_CHECK;
+/* ERR_CONFLICT while it is active. Its objects and log become trash. */
+int meta_job_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
+int meta_job_exists(struct meta *m, const char *id, bool *there, struct err *err) MUST_CHECK;
+
+int meta_event_add(struct meta *m, const char *job_id, const struct model_event *e,
+                   struct err *err) MUST_CHECK;
+int meta_events(struct meta *m, struct arena *a, const char *job_id, int64_t after_seq,
+                struct model_event **out, size_t *n, struct err *err) MUST_CHECK;
+
+/* attempts: of one job (job_id) or all that are not done with (NULL); by number, rank */
+int meta_attempts(struct meta *m, struct arena *a, const char *job_id, struct model_attempt **out,
+                  size_t *n, struct err *err) MUST_CHECK;
+/* All ranks of one attempt. */
+int meta_attempt(struct meta *m, struct arena *a, const char *id, struct model_attempt **out,
+                 size_t *n, struct err *err) MUST_CHECK;
+int meta_attempt_by_token(struct meta *m, struct arena *a, const char *hash,
+                          struct model_attempt *out, struct err *err) MUST_CHECK;
+/* The intent, before the engine is asked: a new token, so that a runner started earlier can never
+ * claim. ERR_CONFLICT once it is claimed or over. */
+int meta_attempt_launching(struct meta *m, const char *id, uint32_t rank, const char *token_hash,
+                           int64_t now_ms, struct err *err) MUST_CHECK;
+int meta_attempt_launched(struct meta *m, const char *id, uint32_t rank, const char *engine_ref,
+                          struct err *err) MUST_CHECK;
+/* One guarded UPDATE: nobody claimed it, or the same nonce did; it is the job's current attempt;
+ * the job is being deployed (or, for the same nonce, runs). ERR_CONFLICT otherwise. */
+int meta_attempt_claim(struct meta *m, const char *id, uint32_t rank, const char *nonce,
+                       int64_t now_ms, struct err *err) MUST_CHECK;
+int meta_attempt_ready(struct meta *m, const char *id, uint32_t rank, bool *all,
+                       struct err *err) MUST_CHECK;
+int meta_attempt_heartbeat(struct meta *m, const char *id, uint32_t rank, int64_t now_ms,
+                           struct err *err) MUST_CHECK;
+/* First writer wins: *first is false when there was an exit already. exit_json NULL: it ended
+ * without one (stopped before it was launched). */
+int meta_attempt_exit(struct meta *m, const char *id, uint32_t rank, const char *exit_json,
+                      int64_t now_ms, bool *first, struct err *err) MUST_CHECK;
+/* Its folder is gone. The row goes too when its job was deleted. */
+int meta_attempt_done(struct meta *m, const char *id, uint32_t rank, int64_t now_ms,
+                      struct err *err) MUST_CHECK;
+
+/* checkpoints: by creation */
+int meta_checkpoint_put(struct meta *m, const struct model_checkpoint *c,
+                        struct err *err) MUST_CHECK;
+int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
+                     struct model_checkpoint **out, size_t *n, struct err *err) MUST_CHECK;
+int meta_checkpoint_del(struct meta *m, const char *job_id, const char *name,
+                        struct err *err) MUST_CHECK;
+
+/* mirrors */
+int meta_mirrors(struct meta *m, struct arena *a, const char *team_id, struct model_mirror **out,
+                 size_t *n, struct err *err) MUST_CHECK;
+int meta_mirror(struct meta *m, struct arena *a, const char *id, struct model_mirror *out,
+                struct err *err) MUST_CHECK;
+/* By (team, source, revision, filter): made with row->id, or found; state and counts as in row. */
+int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *row,
+                    struct model_mirror *out, struct err *err) MUST_CHECK;
+int meta_mirror_used(struct meta *m, const char *id, int64_t now_ms, struct err *err) MUST_CHECK;
+/* ERR_CONFLICT while an active job has its manifest frozen. */
+int meta_mirror_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
+/* After a restart nothing is being fetched. */
+int meta_mirrors_interrupted(struct meta *m, int64_t now_ms, struct err *err) MUST_CHECK;
+int meta_manifest_used(struct meta *m, const char *manifest, bool *used,
+                       struct err *err) MUST_CHECK; /* by a mirror or an active job */
+
+/* uploads: `sealed` holds secret key and session token; row's own two are ignored, left NULL */
+int meta_upload_add(struct meta *m, const struct model_upload *u, struct str sealed,
+                    struct err *err) MUST_CHECK;
+int meta_upload(struct meta *m, struct arena *a, const char *access_key, struct model_upload *out,
+                struct str *sealed, struct err *err) MUST_CHECK;
+int meta_upload_by_key(struct meta *m, struct arena *a, const char *key, struct model_upload *out,
+                       struct err *err) MUST_CHECK;
+/* Uploads made before created_ms that no job names: rows go, keys become trash. */
+int meta_uploads_sweep(struct meta *m, int64_t created_ms, uint64_t *n, struct err *err) MUST_CHECK;
+int meta_idempotency_sweep(struct meta *m, int64_t created_ms, struct err *err) MUST_CHECK;
+
+int meta_snapshot_put(struct meta *m, const struct model_cache_snapshot *s,
+                      struct err *err) MUST_CHECK;
+int meta_snapshot(struct meta *m, struct arena *a, const char *scope, const char *id,
+                  struct model_cache_snapshot *out, struct err *err) MUST_CHECK;
+
+struct meta_capacity {
+	const char *team_id, *team_name, *gpu_type;
+	int64_t max_gpus;
+};
+int meta_capacity(struct meta *m, struct arena *a, struct meta_capacity **out, size_t *n,
+                  struct err *err) MUST_CHECK;
+/* max_gpus -1: no limit. */
+int meta_capacity_put(struct meta *m, const char *team_id, const char *gpu_type, int64_t max_gpus,
+                      struct err *err) MUST_CHECK;
+
+/* What deleted rows left behind: kind "objects" (key prefix), "object", "log" (job), "cache"
+ * ("projects/<id>"), "summary" (file). */
+struct meta_trash {
+	int64_t id;
+	const char *kind, *what;
+};
+int meta_trash(struct meta *m, struct arena *a, struct meta_trash **out, size_t *n,
+               struct err *err) MUST_CHECK;
+int meta_trash_done(struct meta *m, int64_t id, struct err *err) MUST_CHECK;
+
+struct meta_counts {
+	uint64_t by_state[JOB_STATE_COUNT];
+};
+int meta_counts(struct meta *m, struct meta_counts *out, struct err *err) MUST_CHECK;
+
+#endif

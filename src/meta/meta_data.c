@@ -1,0 +1,326 @@
+/* meta_data.c - rows about bytes: checkpoints, mirrors, uploads, snapshots of caches. */
+#include "meta/meta_impl.h"
+
+static void ckpt_row(struct db_rows *r, void *item)
+{
+	struct model_checkpoint *c = item;
+	const char *state;
+
+	c->job_id = db_get_text(r);
+	c->project_id = db_get_text(r);
+	c->name = db_get_text(r);
+	c->rank = db_get_u32(r);
+	state = db_get_text(r);
+	c->state = strcmp(state, ckpt_state_word(CKPT_COMPLETE)) == 0  ? CKPT_COMPLETE
+	           : strcmp(state, ckpt_state_word(CKPT_SYNCING)) == 0 ? CKPT_SYNCING
+	                                                               : CKPT_INCOMPLETE;
+	c->kind = db_get_text(r);
+	c->base_model = db_get_text(r);
+	c->lora_r = db_get_int(r);
+	c->created_ms = db_get_int(r);
+	c->synced_ms = db_get_int(r);
+	c->bytes = db_get_u64(r);
+	c->bytes_sent = db_get_u64(r);
+	c->files = db_get_u64(r);
+	c->manifest_key = db_get_text(r);
+}
+
+int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
+                     struct model_checkpoint **out, size_t *n, struct err *err)
+{
+	return meta_list(
+		m, a,
+		"SELECT c.job_id, j.project_id, c.name, c.rank, c.state, c.kind,"
+		" c.base_model, c.lora_r, c.created_ms, c.synced_ms, c.bytes, c.bytes_sent,"
+		" c.files, c.manifest_key FROM checkpoints c JOIN jobs j ON j.id = c.job_id"
+		" WHERE c.job_id = ? ORDER BY c.created_ms, c.name, c.rank",
+		DB_ARGS(db_text(job_id)), sizeof(**out), ckpt_row, out, n, err);
+}
+
+int meta_checkpoint_put(struct meta *m, const struct model_checkpoint *c, struct err *err)
+{
+	return meta_exec(m,
+	                 "INSERT INTO checkpoints (job_id, name, rank, state, kind, base_model,"
+	                 " lora_r, created_ms, synced_ms, bytes, bytes_sent, files, manifest_key)"
+	                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	                 " ON CONFLICT (job_id, name, rank) DO UPDATE SET state = excluded.state,"
+	                 " kind = excluded.kind, base_model = excluded.base_model,"
+	                 " lora_r = excluded.lora_r, created_ms = excluded.created_ms,"
+	                 " synced_ms = max(synced_ms, excluded.synced_ms), bytes = excluded.bytes,"
+	                 " bytes_sent = excluded.bytes_sent, files = excluded.files,"
+	                 " manifest_key = coalesce(excluded.manifest_key, manifest_key)",
+	                 DB_ARGS(db_text(c->job_id), db_text(c->name), db_int(c->rank),
+	                         db_text(ckpt_state_word(c->state)), db_text(c->kind),
+	                         db_text(c->base_model), db_int(c->lora_r), db_int(c->created_ms),
+	                         db_int(c->synced_ms), db_u64(c->bytes), db_u64(c->bytes_sent),
+	                         db_u64(c->files), db_text(c->manifest_key)),
+	                 NULL, err);
+}
+
+int meta_checkpoint_del(struct meta *m, const char *job_id, const char *name, struct err *err)
+{
+	return meta_exec(m, "DELETE FROM checkpoints WHERE job_id = ? AND name = ?",
+	                 DB_ARGS(db_text(job_id), db_text(name)), "no such checkpoint", err);
+}
+
+#define MIRROR                                                                                     \
+	"SELECT id, team_id, source, revision, filter_json, manifest, state, error, bytes_total,"  \
+	" bytes_done, files_total, files_done, rate, created_ms, updated_ms, used_ms FROM "        \
+	"mirrors "
+
+static const char *const mirror_words[] = {
+	[MIRROR_FETCHING] = "fetching",
+	[MIRROR_READY] = "ready",
+	[MIRROR_FAILED] = "failed",
+};
+
+static void mirror_row(struct db_rows *r, void *item)
+{
+	struct model_mirror *x = item;
+	const char *state;
+
+	x->id = db_get_text(r);
+	x->team_id = db_get_text(r);
+	x->source = db_get_text(r);
+	x->revision = db_get_text(r);
+	x->filter_json = db_get_text(r);
+	x->manifest = db_get_text(r);
+	state = db_get_text(r);
+	x->state = MIRROR_FAILED;
+	for (unsigned i = 0; i < COUNT(mirror_words); i++) {
+		if (strcmp(state, mirror_words[i]) == 0)
+			x->state = (enum mirror_state)i;
+	}
+	x->error = db_get_text(r);
+	x->bytes_total = db_get_u64(r);
+	x->bytes_done = db_get_u64(r);
+	x->files_total = db_get_u64(r);
+	x->files_done = db_get_u64(r);
+	x->rate_bytes_s = db_get_real(r);
+	x->created_ms = db_get_int(r);
+	x->updated_ms = db_get_int(r);
+	x->used_ms = db_get_int(r);
+}
+
+int meta_mirrors(struct meta *m, struct arena *a, const char *team_id, struct model_mirror **out,
+                 size_t *n, struct err *err)
+{
+	if (team_id == NULL)
+		return meta_list(m, a, MIRROR "ORDER BY created_ms, id", DB_NONE, sizeof(**out),
+		                 mirror_row, out, n, err);
+	return meta_list(m, a, MIRROR "WHERE team_id = ? ORDER BY created_ms, id",
+	                 DB_ARGS(db_text(team_id)), sizeof(**out), mirror_row, out, n, err);
+}
+
+int meta_mirror(struct meta *m, struct arena *a, const char *id, struct model_mirror *out,
+                struct err *err)
+{
+	return meta_one(m, a, MIRROR "WHERE id = ?", DB_ARGS(db_text(id)), mirror_row, out,
+	                "no such weights", err);
+}
+
+int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *x,
+                    struct model_mirror *out, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    db_exec(&tx,
+	            "INSERT INTO mirrors (id, team_id, source, revision, filter_json, manifest, "
+	            "state,"
+	            " error, bytes_total, bytes_done, files_total, files_done, rate, created_ms,"
+	            " updated_ms, used_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	            " ON CONFLICT (team_id, source, revision, filter_json) DO UPDATE SET"
+	            " manifest = coalesce(excluded.manifest, manifest), state = excluded.state,"
+	            " error = excluded.error, bytes_total = excluded.bytes_total,"
+	            " bytes_done = excluded.bytes_done, files_total = excluded.files_total,"
+	            " files_done = excluded.files_done, rate = excluded.rate,"
+	            " updated_ms = excluded.updated_ms, used_ms = max(used_ms, excluded.used_ms)",
+	            DB_ARGS(db_text(x->id), db_text(x->team_id), db_text(x->source),
+	                    db_text(x->revision), db_text(x->filter_json), db_text(x->manifest),
+	                    db_text(mirror_words[x->state]), db_text(x->error),
+	                    db_u64(x->bytes_total), db_u64(x->bytes_done), db_u64(x->files_total),
+	                    db_u64(x->files_done), db_real(x->rate_bytes_s), db_int(x->created_ms),
+	                    db_int(x->updated_ms), db_int(x->used_ms)),
+	            NULL, err) < 0 ||
+	    meta_one_in(&tx, a,
+	                MIRROR "WHERE team_id = ? AND source = ? AND revision = ?"
+	                       " AND filter_json = ?",
+	                DB_ARGS(db_text(x->team_id), db_text(x->source), db_text(x->revision),
+	                        db_text(x->filter_json)),
+	                mirror_row, out, "no such weights", err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
+int meta_mirror_used(struct meta *m, const char *id, int64_t now_ms, struct err *err)
+{
+	return meta_exec(m, "UPDATE mirrors SET used_ms = ? WHERE id = ?",
+	                 DB_ARGS(db_int(now_ms), db_text(id)), NULL, err);
+}
+
+/* Active jobs whose frozen record names the manifest: 64 hex digits occur nowhere else by chance.
+ */
+static int active_users(struct db_tx *tx, const char *manifest, int64_t *n, struct err *err)
+{
+	char states[META_STATES_CAP], sql[400];
+
+	meta_states(meta_active_states(), states);
+	FMT(sql, "SELECT count(*) FROM jobs WHERE state IN (%s) AND instr(frozen_json, ?) > 0",
+	    states);
+	return db_number(tx, sql, DB_ARGS(db_text(manifest)), 0, n, err);
+}
+
+int meta_mirror_del(struct meta *m, const char *id, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_mirror x = {0};
+	int64_t users = 0;
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    meta_one_in(&tx, a, MIRROR "WHERE id = ?", DB_ARGS(db_text(id)), mirror_row, &x,
+	                "no such weights", err) < 0)
+		return -1;
+	if (x.state == MIRROR_FETCHING)
+		return err_set(err, ERR_CONFLICT, "%s is being fetched", x.source);
+	if (x.manifest != NULL && active_users(&tx, x.manifest, &users, err) < 0)
+		return -1;
+	if (users > 0)
+		return err_set(err, ERR_CONFLICT, "%s is in use by %lld active jobs", x.source,
+		               (long long)users);
+	if (db_exec(&tx, "DELETE FROM mirrors WHERE id = ?", DB_ARGS(db_text(id)), NULL, err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
+int meta_mirrors_interrupted(struct meta *m, int64_t now_ms, struct err *err)
+{
+	return meta_exec(m,
+	                 "UPDATE mirrors SET state = 'failed', rate = 0.0, updated_ms = ?,"
+	                 " error = 'the server was stopped: what was fetched is kept'"
+	                 " WHERE state = 'fetching'",
+	                 DB_ARGS(db_int(now_ms)), NULL, err);
+}
+
+int meta_manifest_used(struct meta *m, const char *manifest, bool *used, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	int64_t mirrors = 0, jobs = 0;
+
+	if (db_begin(m->db, DB_READ, &tx, err) < 0 ||
+	    db_number(&tx, "SELECT count(*) FROM mirrors WHERE manifest = ?",
+	              DB_ARGS(db_text(manifest)), 0, &mirrors, err) < 0 ||
+	    active_users(&tx, manifest, &jobs, err) < 0)
+		return -1;
+	*used = mirrors > 0 || jobs > 0;
+	return 0;
+}
+
+#define UPLOAD "SELECT access_key, sealed, key, team_id, created_ms, expires_ms FROM uploads "
+
+struct upload_item {
+	struct model_upload row;
+	struct str sealed;
+};
+
+static void upload_row(struct db_rows *r, void *item)
+{
+	struct upload_item *u = item;
+
+	u->row = (struct model_upload){0};
+	u->row.access_key = db_get_text(r);
+	u->sealed = db_get_blob(r);
+	u->row.key = db_get_text(r);
+	u->row.team_id = db_get_text(r);
+	u->row.created_ms = db_get_int(r);
+	u->row.expires_ms = db_get_int(r);
+}
+
+int meta_upload_add(struct meta *m, const struct model_upload *u, struct str sealed,
+                    struct err *err)
+{
+	return meta_exec(m,
+	                 "INSERT INTO uploads (access_key, sealed, key, team_id, created_ms,"
+	                 " expires_ms) VALUES (?, ?, ?, ?, ?, ?)",
+	                 DB_ARGS(db_text(u->access_key), db_blob(sealed), db_text(u->key),
+	                         db_text(u->team_id), db_int(u->created_ms), db_int(u->expires_ms)),
+	                 NULL, err);
+}
+
+int meta_upload(struct meta *m, struct arena *a, const char *access_key, struct model_upload *out,
+                struct str *sealed, struct err *err)
+{
+	struct upload_item u = {0};
+
+	if (meta_one(m, a, UPLOAD "WHERE access_key = ?", DB_ARGS(db_text(access_key)), upload_row,
+	             &u, "no such upload", err) < 0)
+		return -1;
+	*out = u.row;
+	*sealed = u.sealed;
+	return 0;
+}
+
+int meta_upload_by_key(struct meta *m, struct arena *a, const char *key, struct model_upload *out,
+                       struct err *err)
+{
+	struct upload_item u = {0};
+
+	if (meta_one(m, a, UPLOAD "WHERE key = ?", DB_ARGS(db_text(key)), upload_row, &u,
+	             "no such upload", err) < 0)
+		return -1;
+	*out = u.row;
+	return 0;
+}
+
+int meta_uploads_sweep(struct meta *m, int64_t created_ms, uint64_t *n, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    db_exec(&tx,
+	            "INSERT INTO trash (kind, what) SELECT 'object', key FROM uploads"
+	            " WHERE created_ms < ?1 AND expires_ms < ?1"
+	            " AND NOT EXISTS (SELECT 1 FROM job_code c WHERE c.key = uploads.key)",
+	            DB_ARGS(db_int(created_ms)), n, err) < 0 ||
+	    db_exec(&tx,
+	            "DELETE FROM uploads WHERE created_ms < ?1 AND expires_ms < ?1"
+	            " AND NOT EXISTS (SELECT 1 FROM job_code c WHERE c.key = uploads.key)",
+	            DB_ARGS(db_int(created_ms)), NULL, err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
+static void snapshot_row(struct db_rows *r, void *item)
+{
+	struct model_cache_snapshot *s = item;
+
+	s->scope = db_get_text(r);
+	s->scope_id = db_get_text(r);
+	s->ms = db_get_int(r);
+	s->bytes = db_get_u64(r);
+	s->files = db_get_u64(r);
+	s->summary_file = db_get_text(r);
+}
+
+int meta_snapshot(struct meta *m, struct arena *a, const char *scope, const char *id,
+                  struct model_cache_snapshot *out, struct err *err)
+{
+	return meta_one(m, a,
+	                "SELECT scope, scope_id, ms, bytes, files, summary_file FROM snapshots"
+	                " WHERE scope = ? AND scope_id = ?",
+	                DB_ARGS(db_text(scope), db_text(id)), snapshot_row, out,
+	                "the cache was never summarized", err);
+}
+
+int meta_snapshot_put(struct meta *m, const struct model_cache_snapshot *s, struct err *err)
+{
+	return meta_exec(m,
+	                 "INSERT INTO snapshots (scope, scope_id, ms, bytes, files, summary_file)"
+	                 " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (scope, scope_id) DO UPDATE SET"
+	                 " ms = excluded.ms, bytes = excluded.bytes, files = excluded.files,"
+	                 " summary_file = excluded.summary_file",
+	                 DB_ARGS(db_text(s->scope), db_text(s->scope_id), db_int(s->ms),
+	                         db_u64(s->bytes), db_u64(s->files), db_text(s->summary_file)),
+	                 NULL, err);
+}

@@ -1,0 +1,43 @@
+/* meta_impl.h - what the meta_*.c files share: the handle, lists that grow, one-statement calls. */
+#ifndef META_IMPL_H
+#define META_IMPL_H
+
+#include "meta/db.h"
+#include "meta/meta.h"
+
+struct meta {
+	struct db *db;
+};
+
+/* Runs `row` for each row of the query and gathers what it fills, `each` bytes apiece. */
+int meta_list(struct meta *m, struct arena *a, const char *sql, const struct db_val *v, size_t n,
+              size_t each, void (*row)(struct db_rows *r, void *item), void *out, size_t *count,
+              struct err *err) MUST_CHECK;
+/* The same inside a transaction. */
+int meta_list_in(struct db_tx *tx, struct arena *a, const char *sql, const struct db_val *v,
+                 size_t n, size_t each, void (*row)(struct db_rows *r, void *item), void *out,
+                 size_t *count, struct err *err) MUST_CHECK;
+/* The first row, ERR_NOT_FOUND with these words when there is none. */
+int meta_one(struct meta *m, struct arena *a, const char *sql, const struct db_val *v, size_t n,
+             void (*row)(struct db_rows *r, void *item), void *item, const char *none,
+             struct err *err) MUST_CHECK;
+int meta_one_in(struct db_tx *tx, struct arena *a, const char *sql, const struct db_val *v,
+                size_t n, void (*row)(struct db_rows *r, void *item), void *item, const char *none,
+                struct err *err) MUST_CHECK;
+/* One statement in a transaction of its own. `none` (may be NULL): ERR_NOT_FOUND when no row
+ * changed. */
+int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n, const char *none,
+              struct err *err) MUST_CHECK;
+int meta_trash_add(struct db_tx *tx, const char *kind, const char *what,
+                   struct err *err) MUST_CHECK;
+/* Trash of one job: objects, log. */
+int meta_job_trash(struct db_tx *tx, const char *project_id, const char *job_id,
+                   struct err *err) MUST_CHECK;
+
+/* A list of states in SQL, of the bit set: "'pending','created'". Asserts that the set is not
+ * empty. */
+#define META_STATES_CAP 200
+void meta_states(uint32_t set, char out[META_STATES_CAP]);
+uint32_t meta_active_states(void);
+
+#endif

@@ -1,0 +1,539 @@
+/* meta_job.c - jobs: added with their first event, stepped by compare-and-set, listed, deleted. */
+#include "meta/meta_impl.h"
+
+#define COLUMNS                                                                                    \
+	"j.id, j.name, j.project_id, p.name, j.team_id, t.name, j.state, j.attempt, "              \
+	"j.attempt_max,"                                                                           \
+	" j.changed_ms, j.priority, j.frozen_json, j.reason, j.error_message, j.end, j.end_code,"  \
+	" j.attempt_id, j.user, j.recreated_from, j.sync_status, j.created_ms, j.updated_ms,"      \
+	" j.started_ms, j.ended_ms, j.node_count, j.cpu_milli, j.gpu_count, j.memory_bytes,"       \
+	" j.gpu_type, j.stage, j.progress, j.progress_done, j.progress_total, j.progress_rate,"    \
+	" j.heartbeat_ms"
+#define FROM " FROM jobs j JOIN projects p ON p.id = j.project_id JOIN teams t ON t.id = j.team_id "
+#define JOB "SELECT " COLUMNS ", j.spec_json, j.document_json" FROM
+#define LIST "SELECT " COLUMNS FROM
+
+static enum job_state state_of(const char *word)
+{
+	enum job_state s = JOB_FAILED;
+	struct err err = {0};
+
+	/* Only job_state_word() ever wrote it. */
+	if (job_state_parse(str_of(word), &s, &err) < 0)
+		assert(!"a job's stored state is a state");
+	return s;
+}
+
+static void core_row(struct db_rows *r, struct job_core *c)
+{
+	c->state = state_of(db_get_text(r));
+	c->attempt = db_get_u32(r);
+	c->attempt_max = db_get_u32(r);
+	c->changed_ms = db_get_int(r);
+}
+
+static void list_row(struct db_rows *r, void *item)
+{
+	struct model_job *j = item;
+	struct err err = {0};
+	const char *end;
+
+	j->id = db_get_text(r);
+	j->name = db_get_text(r);
+	j->project_id = db_get_text(r);
+	j->project_name = db_get_text(r);
+	j->team_id = db_get_text(r);
+	j->team_name = db_get_text(r);
+	core_row(r, &j->core);
+	j->priority = db_get_int(r);
+	j->frozen_json = db_get_text(r);
+	j->reason = db_get_text(r);
+	j->error_message = db_get_text(r);
+	end = db_get_text(r);
+	if (job_end_parse(str_of(end), &j->end, &err) < 0)
+		j->end = JOB_END_RUNNER;
+	j->end_code = (int)db_get_int(r);
+	j->attempt_id = db_get_text(r);
+	j->user = db_get_text(r);
+	j->recreated_from = db_get_text(r);
+	j->sync_status = db_get_text(r);
+	j->created_ms = db_get_int(r);
+	j->updated_ms = db_get_int(r);
+	j->started_ms = db_get_int(r);
+	j->ended_ms = db_get_int(r);
+	j->node_count = db_get_u32(r);
+	j->cpu_milli = db_get_u32(r);
+	j->gpu_count = db_get_u32(r);
+	j->memory_bytes = db_get_u64(r);
+	j->gpu_type = db_get_text(r);
+	j->stage = db_get_text(r);
+	j->progress = db_get_text(r);
+	j->progress_done = db_get_u64(r);
+	j->progress_total = db_get_u64(r);
+	j->progress_rate = db_get_real(r);
+	j->heartbeat_ms = db_get_int(r);
+	j->spec_json = NULL;
+	j->document_json = NULL;
+}
+
+static void job_row(struct db_rows *r, void *item)
+{
+	struct model_job *j = item;
+
+	list_row(r, j);
+	j->spec_json = db_get_text(r);
+	j->document_json = db_get_text(r);
+}
+
+int meta_job(struct meta *m, struct arena *a, const char *id, struct model_job *out,
+             struct err *err)
+{
+	return meta_one(m, a, JOB "WHERE j.id = ?", DB_ARGS(db_text(id)), job_row, out,
+	                "no such job", err);
+}
+
+int meta_job_exists(struct meta *m, const char *id, bool *there, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	int64_t n = 0;
+
+	if (db_begin(m->db, DB_READ, &tx, err) < 0 ||
+	    db_number(&tx, "SELECT count(*) FROM jobs WHERE id = ?", DB_ARGS(db_text(id)), 0, &n,
+	              err) < 0)
+		return -1;
+	*there = n > 0;
+	return 0;
+}
+
+int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struct model_job **out,
+              size_t *n, struct err *err)
+{
+	char states[META_STATES_CAP] = "";
+	struct db_val v[4];
+	size_t n_v = 0;
+	char sql[2000];
+
+	if (q->states != 0)
+		meta_states(q->states, states);
+	/* A handful of shapes, so the statements are found prepared. */
+	FMT(sql, "%sWHERE 1 = 1%s%s%s%s%s%s ORDER BY j.created_ms %s, j.rowid %s LIMIT ?", LIST,
+	    q->team_id ? " AND j.team_id = ?" : "", q->project_id ? " AND j.project_id = ?" : "",
+	    q->job_id ? " AND j.id = ?" : "", q->states ? " AND j.state IN (" : "", states,
+	    q->states ? ")" : "", q->ascending ? "ASC" : "DESC", q->ascending ? "ASC" : "DESC");
+	if (q->team_id != NULL)
+		v[n_v++] = db_text(q->team_id);
+	if (q->project_id != NULL)
+		v[n_v++] = db_text(q->project_id);
+	if (q->job_id != NULL)
+		v[n_v++] = db_text(q->job_id);
+	v[n_v++] = db_u64(q->limit > 0 ? q->limit : META_LIST_MAX);
+	return meta_list(m, a, sql, v, n_v, sizeof(**out), list_row, out, n, err);
+}
+
+static int event_in(struct db_tx *tx, const char *job_id, const struct model_event *e,
+                    struct err *err)
+{
+	return db_exec(tx,
+	               "INSERT INTO events (job_id, ms, kind, from_state, to_state, actor, message)"
+	               " VALUES (?, ?, ?, ?, ?, ?, ?)",
+	               DB_ARGS(db_text(job_id), db_int(e->ms), db_text(e->kind), db_text(e->from),
+	                       db_text(e->to), db_text(e->actor),
+	                       db_text(e->message != NULL ? e->message : "")),
+	               NULL, err);
+}
+
+#define BY_KEY JOB "JOIN idempotency i ON i.job_id = j.id WHERE i.project_id = ? AND i.key = ?"
+
+int meta_job_by_key(struct meta *m, struct arena *a, const char *project_id, const char *key,
+                    struct model_job *out, struct err *err)
+{
+	return meta_one(m, a, BY_KEY, DB_ARGS(db_text(project_id), db_text(key)), job_row, out,
+	                "no job with this idempotency key", err);
+}
+
+static int insert_job(struct db_tx *tx, const struct model_job *j, const char *name,
+                      struct err *err)
+{
+	return db_exec(tx,
+	               "INSERT INTO jobs (id, name, project_id, team_id, state, attempt,"
+	               " attempt_max, changed_ms, priority, spec_json, document_json, frozen_json,"
+	               " user, recreated_from, created_ms, updated_ms, node_count, cpu_milli,"
+	               " gpu_count, memory_bytes, gpu_type)"
+	               " VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	               DB_ARGS(db_text(j->id), db_text(name), db_text(j->project_id),
+	                       db_text(j->team_id), db_text(job_state_word(j->core.state)),
+	                       db_int(j->core.attempt_max), db_int(j->created_ms),
+	                       db_int(j->priority), db_text(j->spec_json),
+	                       db_text(j->document_json), db_text(j->frozen_json), db_text(j->user),
+	                       db_text(j->recreated_from), db_int(j->created_ms),
+	                       db_int(j->created_ms), db_int(j->node_count), db_int(j->cpu_milli),
+	                       db_int(j->gpu_count), db_u64(j->memory_bytes), db_text(j->gpu_type)),
+	               NULL, err);
+}
+
+static int add_names(struct db_tx *tx, const struct meta_new_job *n, struct err *err)
+{
+	const struct model_job *j = n->row;
+
+	if (n->idempotency_key != NULL &&
+	    db_exec(tx,
+	            "INSERT INTO idempotency (project_id, key, job_id, created_ms)"
+	            " VALUES (?, ?, ?, ?)",
+	            DB_ARGS(db_text(j->project_id), db_text(n->idempotency_key), db_text(j->id),
+	                    db_int(j->created_ms)),
+	            NULL, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n->n_code_keys; i++) {
+		if (db_exec(tx, "INSERT OR IGNORE INTO job_code (job_id, key) VALUES (?, ?)",
+		            DB_ARGS(db_text(j->id), db_text(n->code_keys[i])), NULL, err) < 0 ||
+		    db_exec(tx, "UPDATE uploads SET expires_ms = min(expires_ms, ?) WHERE key = ?",
+		            DB_ARGS(db_int(j->created_ms), db_text(n->code_keys[i])), NULL,
+		            err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int meta_job_add(struct meta *m, struct arena *a, const struct meta_new_job *n,
+                 struct model_job *out, bool *existing, struct err *err)
+{
+	const struct model_job *j = n->row;
+	struct model_event first = {
+		.ms = j->created_ms,
+		.kind = "state",
+		.to = job_state_word(j->core.state),
+		.actor = j->user,
+		.message = n->message,
+	};
+	AUTO_DB_TX struct db_tx tx = {0};
+	const char *name = j->name;
+	int64_t count = 0;
+
+	assert(j->core.state == JOB_PENDING && j->core.attempt == 0);
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0)
+		return -1;
+	if (n->idempotency_key != NULL) {
+		int r = meta_one_in(&tx, a, BY_KEY,
+		                    DB_ARGS(db_text(j->project_id), db_text(n->idempotency_key)),
+		                    job_row, out, "", err);
+
+		if (r == 0)
+			*existing = true;
+		if (r == 0 || err->code != ERR_NOT_FOUND)
+			return r;
+		err_clear(err);
+	}
+	if (db_number(&tx,
+	              "UPDATE projects SET job_count = job_count + 1, updated_ms = ? WHERE id = ?"
+	              " RETURNING job_count",
+	              DB_ARGS(db_int(j->created_ms), db_text(j->project_id)), 0, &count, err) < 0)
+		return -1;
+	if (count == 0)
+		return err_set(err, ERR_NOT_FOUND, "no such project");
+	if (name == NULL)
+		name = arena_printf(a, "job-%lld", (long long)count);
+	if (insert_job(&tx, j, name, err) < 0 || add_names(&tx, n, err) < 0 ||
+	    event_in(&tx, j->id, &first, err) < 0 ||
+	    meta_one_in(&tx, a, JOB "WHERE j.id = ?", DB_ARGS(db_text(j->id)), job_row, out,
+	                "no such job", err) < 0)
+		return -1;
+	*existing = false;
+	return db_commit(&tx, err);
+}
+
+/* What a step reads before it decides. */
+struct now {
+	struct job_core core;
+	const char *attempt_id, *project_id;
+	int64_t started_ms;
+};
+
+static void now_row(struct db_rows *r, void *item)
+{
+	struct now *n = item;
+
+	core_row(r, &n->core);
+	n->attempt_id = db_get_text(r);
+	n->project_id = db_get_text(r);
+}
+
+static int add_attempts(struct db_tx *tx, const struct meta_step *s, uint32_t number,
+                        struct err *err)
+{
+	for (size_t i = 0; i < s->n_attempts; i++) {
+		const struct model_attempt *t = &s->attempts[i];
+
+		if (db_exec(tx,
+		            "INSERT INTO attempts (id, job_id, number, node_rank, node, cluster,"
+		            " gpus, dir) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		            DB_ARGS(db_text(t->id), db_text(s->job_id), db_int(number),
+		                    db_int(t->node_rank), db_text(t->node), db_text(t->cluster),
+		                    db_bits(t->gpus), db_text(t->dir)),
+		            NULL, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Everything but the decision: the row, guarded by the state that was read. */
+static int store_step(struct db_tx *tx, const struct meta_step *s, enum job_state from,
+                      const struct job_core *c, struct err *err)
+{
+	bool waits = c->state == JOB_PENDING, over = job_state_is_final(c->state);
+	bool clear = waits || over; /* progress belongs to the attempt that is over */
+	const char *attempt = s->n_attempts > 0 ? s->attempts[0].id : NULL;
+	uint64_t changed = 0;
+
+	if (db_exec(tx,
+	            "UPDATE jobs SET state = ?1, attempt = ?2, changed_ms = ?3, updated_ms = ?4,"
+	            " reason = CASE WHEN ?5 IS NOT NULL OR ?1 <> ?6 THEN ?5 ELSE reason END,"
+	            " error_message = coalesce(?7, error_message),"
+	            " frozen_json = coalesce(?8, frozen_json),"
+	            " end = CASE WHEN ?9 = 'none' THEN end ELSE ?9 END,"
+	            " end_code = CASE WHEN ?9 = 'none' THEN end_code ELSE ?10 END,"
+	            " started_ms = CASE WHEN ?11 = 0 THEN started_ms ELSE ?11 END,"
+	            " ended_ms = CASE WHEN ?12 = 0 THEN ended_ms ELSE ?12 END,"
+	            " stop_now = max(stop_now, ?13), attempt_id = coalesce(?14, attempt_id),"
+	            " stage = CASE WHEN ?15 THEN NULL ELSE stage END,"
+	            " progress = CASE WHEN ?15 THEN NULL ELSE progress END,"
+	            " progress_done = CASE WHEN ?15 THEN 0 ELSE progress_done END,"
+	            " progress_total = CASE WHEN ?15 THEN 0 ELSE progress_total END,"
+	            " progress_rate = CASE WHEN ?15 THEN 0.0 ELSE progress_rate END"
+	            " WHERE id = ?16 AND state = ?6",
+	            DB_ARGS(db_text(job_state_word(c->state)), db_int(c->attempt),
+	                    db_int(c->changed_ms), db_int(s->now_ms), db_text(s->reason),
+	                    db_text(job_state_word(from)), db_text(s->error_message),
+	                    db_text(s->frozen_json), db_text(job_end_word(s->end)),
+	                    db_int(s->end_code), db_int(s->started_ms), db_int(s->ended_ms),
+	                    db_int(s->stop_now), db_text(attempt), db_int(clear),
+	                    db_text(s->job_id)),
+	            &changed, err) < 0)
+		return -1;
+	assert(changed == 1); /* the writer is ours alone since BEGIN IMMEDIATE */
+	return 0;
+}
+
+int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *from,
+                  enum job_state *to, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	AUTO_ARENA struct arena *a = arena_new();
+	struct now now = {0};
+	struct job_core next;
+	struct model_event e;
+
+	assert((s->event == JOB_EV_PLACE) == (s->n_attempts > 0));
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    meta_one_in(&tx, a,
+	                "SELECT state, attempt, attempt_max, changed_ms, attempt_id, project_id"
+	                " FROM jobs WHERE id = ?",
+	                DB_ARGS(db_text(s->job_id)), now_row, &now, "no such job", err) < 0)
+		return -1;
+	if (s->attempt_id != NULL &&
+	    (now.attempt_id == NULL || strcmp(now.attempt_id, s->attempt_id) != 0))
+		return err_set(err, ERR_CONFLICT, "attempt %s is not the current one",
+		               s->attempt_id);
+	next = now.core;
+	if (job_step(&next, s->event, s->now_ms, err) < 0)
+		return -1;
+	if (store_step(&tx, s, now.core.state, &next, err) < 0)
+		return -1;
+	if (s->n_attempts > 0 && add_attempts(&tx, s, next.attempt - 1, err) < 0)
+		return -1;
+	if (s->pin_cluster != NULL &&
+	    db_exec(&tx,
+	            "UPDATE projects SET pinned_cluster = ? WHERE id = ? AND pinned_cluster IS "
+	            "NULL",
+	            DB_ARGS(db_text(s->pin_cluster), db_text(now.project_id)), NULL, err) < 0)
+		return -1;
+	e = (struct model_event){
+		.ms = s->now_ms,
+		.kind = s->event == JOB_EV_STOP ? "stop" : "state",
+		.from = job_state_word(now.core.state),
+		.to = job_state_word(next.state),
+		.actor = s->actor,
+		.message = s->message,
+	};
+	if (event_in(&tx, s->job_id, &e, err) < 0 || db_commit(&tx, err) < 0)
+		return -1;
+	*from = now.core.state;
+	*to = next.state;
+	return 0;
+}
+
+int meta_job_reason(struct meta *m, const char *id, const char *reason, struct err *err)
+{
+	return meta_exec(m,
+	                 "UPDATE jobs SET reason = ? WHERE id = ? AND state = 'pending'"
+	                 " AND reason IS NOT ?",
+	                 DB_ARGS(db_text(reason), db_text(id), db_text(reason)), NULL, err);
+}
+
+int meta_job_priority(struct meta *m, const char *id, int64_t priority, int64_t now_ms,
+                      const char *actor, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	struct model_event e = {.ms = now_ms, .kind = "priority", .actor = actor};
+	uint64_t changed = 0;
+	char text[60];
+
+	FMT(text, "priority is %lld now", (long long)priority);
+	e.message = text;
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    db_exec(&tx,
+	            "UPDATE jobs SET priority = ?, updated_ms = ? WHERE id = ? AND state = "
+	            "'pending'",
+	            DB_ARGS(db_int(priority), db_int(now_ms), db_text(id)), &changed, err) < 0)
+		return -1;
+	if (changed == 0)
+		return err_set(err, ERR_CONFLICT,
+		               "only the priority of a pending job can be changed");
+	if (event_in(&tx, id, &e, err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
+int meta_job_progress(struct meta *m, const char *id, const struct meta_progress *p,
+                      struct err *err)
+{
+	char states[META_STATES_CAP], sql[700];
+
+	meta_states(meta_active_states(), states);
+	FMT(sql,
+	    "UPDATE jobs SET stage = ?, progress = ?, progress_done = ?, progress_total = ?,"
+	    " progress_rate = ?, updated_ms = ?,"
+	    " heartbeat_ms = CASE WHEN ? THEN ? ELSE heartbeat_ms END"
+	    " WHERE id = ? AND state IN (%s)",
+	    states);
+	return meta_exec(m, sql,
+	                 DB_ARGS(db_text(p->stage), db_text(p->words), db_u64(p->done),
+	                         db_u64(p->total), db_real(p->rate), db_int(p->now_ms),
+	                         db_int(p->heartbeat), db_int(p->now_ms), db_text(id)),
+	                 NULL, err);
+}
+
+int meta_job_sync(struct meta *m, const char *id, const char *status, struct err *err)
+{
+	return meta_exec(m, "UPDATE jobs SET sync_status = ? WHERE id = ? AND sync_status IS NOT ?",
+	                 DB_ARGS(db_text(status), db_text(id), db_text(status)), NULL, err);
+}
+
+int meta_job_stop_now(struct meta *m, const char *id, bool *now, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	int64_t flag = 0;
+
+	if (db_begin(m->db, DB_READ, &tx, err) < 0 ||
+	    db_number(&tx, "SELECT stop_now FROM jobs WHERE id = ?", DB_ARGS(db_text(id)), 0, &flag,
+	              err) < 0)
+		return -1;
+	*now = flag != 0;
+	return 0;
+}
+
+int meta_job_trash(struct db_tx *tx, const char *project_id, const char *job_id, struct err *err)
+{
+	char prefix[200];
+
+	FMT(prefix, "training_projects/%s/jobs/%s/", project_id, job_id);
+	if (meta_trash_add(tx, "objects", prefix, err) < 0 ||
+	    meta_trash_add(tx, "log", job_id, err) < 0)
+		return -1;
+	/* Rows of attempts whose folder is still there stay until reconcile has removed it. */
+	return db_exec(tx, "DELETE FROM attempts WHERE job_id = ? AND done_ms <> 0",
+	               DB_ARGS(db_text(job_id)), NULL, err);
+}
+
+static void del_row(struct db_rows *r, void *item)
+{
+	struct now *n = item;
+
+	core_row(r, &n->core);
+	n->project_id = db_get_text(r);
+}
+
+int meta_job_del(struct meta *m, const char *id, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	AUTO_ARENA struct arena *a = arena_new();
+	struct now now = {0};
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    meta_one_in(&tx, a,
+	                "SELECT state, attempt, attempt_max, changed_ms, project_id FROM jobs"
+	                " WHERE id = ?",
+	                DB_ARGS(db_text(id)), del_row, &now, "no such job", err) < 0)
+		return -1;
+	if (!job_state_is_final(now.core.state))
+		return err_set(err, ERR_CONFLICT, "job %s is active: stop it first", id);
+	if (meta_job_trash(&tx, now.project_id, id, err) < 0 ||
+	    db_exec(&tx, "DELETE FROM jobs WHERE id = ?", DB_ARGS(db_text(id)), NULL, err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
+int meta_event_add(struct meta *m, const char *job_id, const struct model_event *e, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 || event_in(&tx, job_id, e, err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
+static void event_row(struct db_rows *r, void *item)
+{
+	struct model_event *e = item;
+
+	e->seq = db_get_int(r);
+	e->ms = db_get_int(r);
+	e->kind = db_get_text(r);
+	e->from = db_get_text(r);
+	e->to = db_get_text(r);
+	e->actor = db_get_text(r);
+	e->message = db_get_text(r);
+}
+
+int meta_events(struct meta *m, struct arena *a, const char *job_id, int64_t after_seq,
+                struct model_event **out, size_t *n, struct err *err)
+{
+	return meta_list(m, a,
+	                 "SELECT seq, ms, kind, from_state, to_state, actor, message FROM events"
+	                 " WHERE job_id = ? AND seq > ? ORDER BY seq LIMIT ?",
+	                 DB_ARGS(db_text(job_id), db_int(after_seq), db_int(META_EVENTS_MAX)),
+	                 sizeof(**out), event_row, out, n, err);
+}
+
+struct counted {
+	enum job_state s;
+	uint64_t n;
+};
+
+static void count_row(struct db_rows *r, void *item)
+{
+	struct counted *c = item;
+
+	c->s = state_of(db_get_text(r));
+	c->n = db_get_u64(r);
+}
+
+int meta_counts(struct meta *m, struct meta_counts *out, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct counted *c = NULL;
+	size_t n = 0;
+
+	if (meta_list(m, a, "SELECT state, count(*) FROM jobs GROUP BY state", DB_NONE, sizeof(*c),
+	              count_row, &c, &n, err) < 0)
+		return -1;
+	*out = (struct meta_counts){0};
+	for (size_t i = 0; i < n; i++)
+		out->by_state[c[i].s] = c[i].n;
+	return 0;
+}
+
+int meta_idempotency_sweep(struct meta *m, int64_t created_ms, struct err *err)
+{
+	return meta_exec(m, "DELETE FROM idempotency WHERE created_ms < ?",
+	                 DB_ARGS(db_int(created_ms)), NULL, err);
+}

@@ -1,0 +1,161 @@
+/*
+ * schema.c - the tables, as migrations that are only ever added to. STRICT: a column holds the type
+ * it says. Times are wall milliseconds with 0 for never; states are the stored words of core/.
+ */
+#include "meta/schema.h"
+
+static const char version_1[] =
+	/* the server's own small values, sealed where they are secret */
+	"CREATE TABLE kv (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;"
+
+	"CREATE TABLE clusters ("
+	" name TEXT PRIMARY KEY, engine TEXT NOT NULL, created_ms INTEGER NOT NULL) STRICT;"
+
+	"CREATE TABLE teams ("
+	" id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, is_default INTEGER NOT NULL,"
+	" created_ms INTEGER NOT NULL) STRICT;"
+	"CREATE UNIQUE INDEX teams_default ON teams(is_default) WHERE is_default = 1;"
+
+	"CREATE TABLE tokens ("
+	" id TEXT PRIMARY KEY, name TEXT NOT NULL, team_id TEXT REFERENCES teams(id) ON DELETE "
+        "CASCADE,"
+	" hash TEXT NOT NULL UNIQUE, role INTEGER NOT NULL, created_ms INTEGER NOT NULL,"
+	" expires_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL) STRICT;"
+
+	/* name_key: the name with every non-alphanumeric as '-': those are equal in names of
+           secrets */
+	"CREATE TABLE secrets ("
+	" id TEXT PRIMARY KEY, team_id TEXT NOT NULL REFERENCES teams(id) ON DELETE CASCADE,"
+	" name TEXT NOT NULL, name_key TEXT NOT NULL, version TEXT NOT NULL, sealed BLOB NOT NULL,"
+	" created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL,"
+	" UNIQUE (team_id, name_key)) STRICT;"
+
+	"CREATE TABLE projects ("
+	" id TEXT PRIMARY KEY, name TEXT NOT NULL, team_id TEXT NOT NULL REFERENCES teams(id),"
+	" pinned_cluster TEXT, cache_quota INTEGER NOT NULL, job_count INTEGER NOT NULL DEFAULT 0,"
+	" created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, UNIQUE (team_id, name)) STRICT;"
+
+	"CREATE TABLE jobs ("
+	" id TEXT PRIMARY KEY, name TEXT NOT NULL,"
+	" project_id TEXT NOT NULL REFERENCES projects(id) ON DELETE CASCADE, team_id TEXT NOT "
+        "NULL,"
+	" state TEXT NOT NULL, attempt INTEGER NOT NULL, attempt_max INTEGER NOT NULL,"
+	" changed_ms INTEGER NOT NULL, priority INTEGER NOT NULL,"
+	" spec_json TEXT NOT NULL, document_json TEXT NOT NULL, frozen_json TEXT,"
+	" reason TEXT, error_message TEXT, end TEXT NOT NULL DEFAULT 'none',"
+	" end_code INTEGER NOT NULL DEFAULT 0, attempt_id TEXT, user TEXT NOT NULL,"
+	" recreated_from TEXT, sync_status TEXT, stop_now INTEGER NOT NULL DEFAULT 0,"
+	" created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
+	" started_ms INTEGER NOT NULL DEFAULT 0, ended_ms INTEGER NOT NULL DEFAULT 0,"
+	" node_count INTEGER NOT NULL, cpu_milli INTEGER NOT NULL, gpu_count INTEGER NOT NULL,"
+	" memory_bytes INTEGER NOT NULL, gpu_type TEXT,"
+	" stage TEXT, progress TEXT, progress_done INTEGER NOT NULL DEFAULT 0,"
+	" progress_total INTEGER NOT NULL DEFAULT 0, progress_rate REAL NOT NULL DEFAULT 0,"
+	" heartbeat_ms INTEGER NOT NULL DEFAULT 0) STRICT;"
+	"CREATE INDEX jobs_project ON jobs(project_id, created_ms);"
+	"CREATE INDEX jobs_state ON jobs(state, created_ms);"
+	"CREATE INDEX jobs_created ON jobs(created_ms);"
+
+	"CREATE TABLE idempotency ("
+	" project_id TEXT NOT NULL REFERENCES projects(id) ON DELETE CASCADE, key TEXT NOT NULL,"
+	" job_id TEXT NOT NULL, created_ms INTEGER NOT NULL,"
+	" PRIMARY KEY (project_id, key)) STRICT;"
+
+	"CREATE TABLE events ("
+	" seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+	" job_id TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, ms INTEGER NOT NULL,"
+	" kind TEXT NOT NULL, from_state TEXT, to_state TEXT, actor TEXT NOT NULL,"
+	" message TEXT NOT NULL) STRICT;"
+	"CREATE INDEX events_job ON events(job_id, seq);"
+
+	/* A row is one node's part of one attempt; done_ms: its folder is gone, nothing is left of
+           it. */
+	"CREATE TABLE attempts ("
+	" id TEXT NOT NULL, job_id TEXT NOT NULL, number INTEGER NOT NULL,"
+	" node_rank INTEGER NOT NULL, node TEXT NOT NULL, cluster TEXT NOT NULL, gpus INTEGER NOT "
+        "NULL,"
+	" token_hash TEXT UNIQUE, claim TEXT, dir TEXT NOT NULL, engine_ref TEXT,"
+	" ready INTEGER NOT NULL DEFAULT 0, exit_json TEXT, launched_ms INTEGER NOT NULL DEFAULT 0,"
+	" claimed_ms INTEGER NOT NULL DEFAULT 0, ended_ms INTEGER NOT NULL DEFAULT 0,"
+	" heartbeat_ms INTEGER NOT NULL DEFAULT 0, done_ms INTEGER NOT NULL DEFAULT 0,"
+	" PRIMARY KEY (id, node_rank)) STRICT;"
+	"CREATE INDEX attempts_job ON attempts(job_id, number, node_rank);"
+	"CREATE INDEX attempts_open ON attempts(done_ms) WHERE done_ms = 0;"
+
+	"CREATE TABLE checkpoints ("
+	" job_id TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, name TEXT NOT NULL,"
+	" rank INTEGER NOT NULL, state TEXT NOT NULL, kind TEXT NOT NULL, base_model TEXT,"
+	" lora_r INTEGER NOT NULL, created_ms INTEGER NOT NULL, synced_ms INTEGER NOT NULL,"
+	" bytes INTEGER NOT NULL, bytes_sent INTEGER NOT NULL, files INTEGER NOT NULL,"
+	" manifest_key TEXT, PRIMARY KEY (job_id, name, rank)) STRICT;"
+
+	"CREATE TABLE mirrors ("
+	" id TEXT PRIMARY KEY, team_id TEXT NOT NULL REFERENCES teams(id) ON DELETE CASCADE,"
+	" source TEXT NOT NULL, revision TEXT NOT NULL, filter_json TEXT NOT NULL, manifest TEXT,"
+	" state TEXT NOT NULL, error TEXT, bytes_total INTEGER NOT NULL, bytes_done INTEGER NOT "
+        "NULL,"
+	" files_total INTEGER NOT NULL, files_done INTEGER NOT NULL, rate REAL NOT NULL,"
+	" created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL,"
+	" UNIQUE (team_id, source, revision, filter_json)) STRICT;"
+
+	/* job_code: which jobs were pushed with an upload; none and old: the janitor takes the
+           object */
+	"CREATE TABLE uploads ("
+	" access_key TEXT PRIMARY KEY, sealed BLOB NOT NULL, key TEXT NOT NULL UNIQUE,"
+	" team_id TEXT NOT NULL, created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL) STRICT;"
+	"CREATE TABLE job_code ("
+	" job_id TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, key TEXT NOT NULL,"
+	" PRIMARY KEY (job_id, key)) STRICT;"
+	"CREATE INDEX job_code_key ON job_code(key);"
+
+	"CREATE TABLE snapshots ("
+	" scope TEXT NOT NULL, scope_id TEXT NOT NULL, ms INTEGER NOT NULL, bytes INTEGER NOT NULL,"
+	" files INTEGER NOT NULL, summary_file TEXT NOT NULL, PRIMARY KEY (scope, scope_id)) "
+        "STRICT;"
+
+	"CREATE TABLE capacity ("
+	" team_id TEXT NOT NULL REFERENCES teams(id) ON DELETE CASCADE, gpu_type TEXT NOT NULL,"
+	" max_gpus INTEGER NOT NULL, PRIMARY KEY (team_id, gpu_type)) STRICT;"
+
+	/* what a deleted row has left on disk; emptied after the commit, and again after a crash */
+	"CREATE TABLE trash ("
+	" id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, what TEXT NOT NULL) STRICT;";
+
+static const char *const migrations[SCHEMA_VERSION] = {version_1};
+
+static int apply(struct db *db, bool *more, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	int64_t at = 0;
+	char sql[60];
+
+	if (db_begin(db, DB_WRITE, &tx, err) < 0 ||
+	    db_number(&tx, "PRAGMA user_version", DB_NONE, 0, &at, err) < 0)
+		return -1;
+	if (at > SCHEMA_VERSION)
+		return err_set(
+			err, ERR_CONFLICT,
+			"the database is of a newer Stoker (schema %lld, this program knows %d):"
+			" start that version, or restore a backup",
+			(long long)at, SCHEMA_VERSION);
+	*more = at < SCHEMA_VERSION;
+	if (!*more)
+		return 0;
+	if (db_script(&tx, migrations[at], err) < 0)
+		return err_wrap(err, "schema %lld", (long long)at + 1);
+	FMT(sql, "PRAGMA user_version = %lld", (long long)at + 1);
+	if (db_script(&tx, sql, err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
+int schema_migrate(struct db *db, struct err *err)
+{
+	bool more = true;
+
+	while (more) {
+		if (apply(db, &more, err) < 0)
+			return -1;
+	}
+	return 0;
+}

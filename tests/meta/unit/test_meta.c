@@ -1,0 +1,485 @@
+/* test_meta.c - the rows over a real SQLite file: every noun, the guards that keep jobs honest, and
+ * one life of a job with every statement made to fail in turn. */
+#include "unit.h"
+
+#include "base/fs.h"
+#include "meta/db.h"
+#include "meta/meta.h"
+#include "meta/schema.h"
+
+struct place {
+	char dir[64], url[128];
+	struct arena *a;
+	struct meta *m;
+	struct err err;
+};
+
+static int setup(void **state)
+{
+	struct place *p = xcalloc(1, sizeof(*p));
+
+	FMT(p->dir, "/tmp/test_meta.XXXXXX");
+	if (mkdtemp(p->dir) == NULL)
+		return -1;
+	FMT(p->url, "sqlite:%s/stoker.db", p->dir);
+	p->a = arena_new();
+	*state = p;
+	return meta_open(&p->m, p->url, &p->err);
+}
+
+static int teardown(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0};
+
+	meta_close(p->m);
+	arena_free(p->a);
+	(void)fs_remove_tree(AT_FDCWD, p->dir, &err);
+	free(p);
+	return 0;
+}
+
+static int add_team(struct meta *m, struct err *err)
+{
+	struct model_team t = {.id = "team001", .name = "Default", .is_default = true};
+
+	return meta_team_add(m, &t, err);
+}
+
+static int add_project(struct meta *m, struct arena *a, struct model_project *out, struct err *err)
+{
+	struct model_project p = {.id = "proj001",
+	                          .name = "demo",
+	                          .team_id = "team001",
+	                          .cache_quota_bytes = 1000,
+	                          .created_ms = 5,
+	                          .updated_ms = 5};
+
+	return meta_project_upsert(m, a, &p, out, err);
+}
+
+static struct model_job a_job(const char *id)
+{
+	return (struct model_job){
+		.id = id,
+		.project_id = "proj001",
+		.team_id = "team001",
+		.core = {.state = JOB_PENDING, .attempt_max = 1},
+		.spec_json = "{}",
+		.document_json = "{\"as\":\"received\"}",
+		.user = "tester",
+		.created_ms = 100,
+		.node_count = 1,
+		.cpu_milli = 1000,
+		.memory_bytes = 1 << 20,
+	};
+}
+
+static int add_job(struct meta *m, struct arena *a, const char *id, const char *key,
+                   struct model_job *out, struct err *err)
+{
+	struct model_job row = a_job(id);
+	const char *code = "uploads/x.tgz";
+	struct meta_new_job n = {.row = &row,
+	                         .idempotency_key = key,
+	                         .code_keys = &code,
+	                         .n_code_keys = 1,
+	                         .message = "pushed"};
+	bool existing = false;
+
+	return meta_job_add(m, a, &n, out, &existing, err);
+}
+
+static int step(struct meta *m, const char *job, enum job_event ev, struct err *err)
+{
+	struct model_attempt t = {.id = "att0001",
+	                          .node = "n",
+	                          .cluster = "local",
+	                          .gpus = 1,
+	                          .dir = "runs/att0001-0"};
+	struct meta_step s = {
+		.job_id = job, .event = ev, .now_ms = 200, .actor = "server", .message = "step"};
+	enum job_state from, to;
+
+	if (ev == JOB_EV_PLACE) {
+		s.attempts = &t;
+		s.n_attempts = 1;
+		s.pin_cluster = "local";
+	}
+	if (ev == JOB_EV_FREEZE)
+		s.frozen_json = "{\"weights\":[]}";
+	return meta_job_step(m, &s, &from, &to, err);
+}
+
+static void teams_and_tokens(void **state)
+{
+	struct place *p = *state;
+	struct model_team t = {0}, *ts = NULL;
+	struct model_token k = {.id = "tok0001",
+	                        .name = "ci",
+	                        .hash = "aa",
+	                        .role = ROLE_MEMBER,
+	                        .team_id = "team001",
+	                        .created_ms = 1},
+			   back = {0}, *ks = NULL;
+	size_t n = 0;
+
+	assert_err(meta_team(p->m, p->a, NULL, &t, &p->err), &p->err, ERR_NOT_FOUND, "default");
+	assert_err(meta_token_add(p->m, &k, &p->err), &p->err, ERR_CONFLICT, "FOREIGN");
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_err(add_team(p->m, &p->err), &p->err, ERR_CONFLICT, "already");
+	assert_ok(meta_team(p->m, p->a, NULL, &t, &p->err), &p->err);
+	assert_string_equal(t.name, "Default");
+	assert_ok(meta_token_add(p->m, &k, &p->err), &p->err);
+	assert_ok(meta_token_used(p->m, "tok0001", 77, &p->err), &p->err);
+	assert_ok(meta_token_by_hash(p->m, p->a, "aa", &back, &p->err), &p->err);
+	assert_true(back.used_ms == 77 && back.role == ROLE_MEMBER);
+	assert_err(meta_token_by_hash(p->m, p->a, "ab", &back, &p->err), &p->err, ERR_NOT_FOUND,
+	           "");
+	assert_ok(meta_tokens(p->m, p->a, "team001", &ks, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	assert_ok(meta_tokens(p->m, p->a, "other", &ks, &n, &p->err), &p->err);
+	assert_int_equal(n, 0);
+	assert_ok(meta_token_del(p->m, "tok0001", &p->err), &p->err);
+	assert_err(meta_token_del(p->m, "tok0001", &p->err), &p->err, ERR_NOT_FOUND, "token");
+	assert_err(meta_team_del(p->m, "team001", &p->err), &p->err, ERR_CONFLICT, "default");
+	t = (struct model_team){.id = "team002", .name = "vision"};
+	assert_ok(meta_team_add(p->m, &t, &p->err), &p->err);
+	assert_ok(meta_teams(p->m, p->a, &ts, &n, &p->err), &p->err);
+	assert_int_equal(n, 2);
+	assert_true(ts[0].is_default);
+	assert_ok(meta_capacity_put(p->m, "team002", "H100", 4, &p->err), &p->err);
+	assert_ok(meta_team_del(p->m, "team002", &p->err), &p->err);
+}
+
+static void secrets_keep_their_id(void **state)
+{
+	struct place *p = *state;
+	struct meta_secret s = {.row = {.id = "sec0001",
+	                                .name = "hf_token",
+	                                .team_id = "team001",
+	                                .created_ms = 1,
+	                                .updated_ms = 1},
+	                        .key = "hf-token",
+	                        .version = "v1",
+	                        .sealed = STR_LIT("\0sealed")};
+	struct meta_secret got = {0};
+	struct model_secret row = {0}, *rows = NULL;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(meta_secret_put(p->m, p->a, &s, &row, &p->err), &p->err);
+	s.row.id = "sec0002";
+	s.row.name = "hf-token";
+	s.row.updated_ms = 9;
+	s.version = "v2";
+	assert_ok(meta_secret_put(p->m, p->a, &s, &row, &p->err), &p->err);
+	assert_string_equal(row.id, "sec0001");
+	assert_string_equal(row.name, "hf-token");
+	assert_int_equal(row.updated_ms, 9);
+	assert_ok(meta_secret(p->m, p->a, "team001", "hf-token", &got, &p->err), &p->err);
+	assert_string_equal(got.version, "v2");
+	assert_int_equal(got.sealed.n, 7);
+	assert_err(meta_secret(p->m, p->a, "team002", "hf-token", &got, &p->err), &p->err,
+	           ERR_NOT_FOUND, "secret");
+	assert_ok(meta_secrets(p->m, p->a, "team001", &rows, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	assert_ok(meta_secret_del(p->m, "team001", "hf-token", &p->err), &p->err);
+	assert_err(meta_secret_del(p->m, "team001", "hf-token", &p->err), &p->err, ERR_NOT_FOUND,
+	           "secret");
+}
+
+static void jobs_are_named_and_keyed(void **state)
+{
+	struct place *p = *state;
+	struct model_project pr = {0};
+	struct model_job j = {0}, *list = NULL;
+	struct meta_query q = {.project_id = "proj001", .states = 1U << JOB_PENDING};
+	struct model_event *ev = NULL;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_err(add_job(p->m, p->a, "job0001", NULL, &j, &p->err), &p->err, ERR_NOT_FOUND,
+	           "project");
+	assert_ok(add_project(p->m, p->a, &pr, &p->err), &p->err);
+	assert_null(pr.latest_job_id);
+	assert_ok(add_job(p->m, p->a, "job0001", "k1", &j, &p->err), &p->err);
+	assert_string_equal(j.name, "job-1");
+	assert_string_equal(j.project_name, "demo");
+	/* the same key again is the same job, and counts no name */
+	assert_ok(add_job(p->m, p->a, "job0002", "k1", &j, &p->err), &p->err);
+	assert_string_equal(j.id, "job0001");
+	assert_ok(add_job(p->m, p->a, "job0003", "k2", &j, &p->err), &p->err);
+	assert_string_equal(j.name, "job-2");
+	assert_ok(meta_jobs(p->m, p->a, &q, &list, &n, &p->err), &p->err);
+	assert_int_equal(n, 2);
+	assert_string_equal(list[0].id, "job0003");
+	q = (struct meta_query){.states = 1U << JOB_RUNNING};
+	assert_ok(meta_jobs(p->m, p->a, &q, &list, &n, &p->err), &p->err);
+	assert_int_equal(n, 0);
+	assert_ok(meta_events(p->m, p->a, "job0001", 0, &ev, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	assert_string_equal(ev[0].to, "pending");
+	assert_ok(meta_project(p->m, p->a, "proj001", &pr, &p->err), &p->err);
+	assert_string_equal(pr.latest_job_id, "job0003");
+}
+
+static void a_job_is_stepped_once(void **state)
+{
+	struct place *p = *state;
+	struct model_project pr = {0};
+	struct model_job j = {0};
+	struct model_attempt *t = NULL;
+	size_t n = 0;
+	bool all = false, first = false;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(add_project(p->m, p->a, &pr, &p->err), &p->err);
+	assert_ok(add_job(p->m, p->a, "job0001", NULL, &j, &p->err), &p->err);
+	assert_err(step(p->m, "job0001", JOB_EV_READY, &p->err), &p->err, ERR_CONFLICT, "pending");
+	assert_err(step(p->m, "nothere", JOB_EV_STOP, &p->err), &p->err, ERR_NOT_FOUND, "job");
+	assert_ok(step(p->m, "job0001", JOB_EV_PLACE, &p->err), &p->err);
+	assert_err(step(p->m, "job0001", JOB_EV_PLACE, &p->err), &p->err, ERR_CONFLICT, "created");
+	assert_ok(meta_project(p->m, p->a, "proj001", &pr, &p->err), &p->err);
+	assert_string_equal(pr.pinned_cluster, "local");
+
+	assert_ok(meta_attempt_launching(p->m, "att0001", 0, "hash1", 210, &p->err), &p->err);
+	assert_err(meta_attempt_claim(p->m, "att0001", 0, "n1", 220, &p->err), &p->err,
+	           ERR_CONFLICT, "over"); /* not deploying yet */
+	assert_ok(step(p->m, "job0001", JOB_EV_FREEZE, &p->err), &p->err);
+	assert_ok(meta_attempt_claim(p->m, "att0001", 0, "n1", 220, &p->err), &p->err);
+	assert_ok(meta_attempt_claim(p->m, "att0001", 0, "n1", 230, &p->err), &p->err);
+	assert_err(meta_attempt_claim(p->m, "att0001", 0, "n2", 230, &p->err), &p->err,
+	           ERR_CONFLICT, "another");
+	assert_err(meta_attempt_launching(p->m, "att0001", 0, "hash2", 231, &p->err), &p->err,
+	           ERR_CONFLICT, "claimed");
+	assert_ok(meta_attempt_ready(p->m, "att0001", 0, &all, &p->err), &p->err);
+	assert_true(all);
+	assert_ok(step(p->m, "job0001", JOB_EV_READY, &p->err), &p->err);
+	assert_ok(meta_attempt_claim(p->m, "att0001", 0, "n1", 240, &p->err), &p->err);
+	assert_ok(meta_attempt_exit(p->m, "att0001", 0, "{}", 250, &first, &p->err), &p->err);
+	assert_true(first);
+	assert_ok(meta_attempt_exit(p->m, "att0001", 0, "{\"late\":1}", 260, &first, &p->err),
+	          &p->err);
+	assert_false(first);
+	assert_err(meta_attempt_claim(p->m, "att0001", 0, "n1", 270, &p->err), &p->err,
+	           ERR_CONFLICT, "over");
+	assert_err(meta_job_del(p->m, "job0001", &p->err), &p->err, ERR_CONFLICT, "active");
+	assert_ok(step(p->m, "job0001", JOB_EV_EXIT_OK, &p->err), &p->err);
+	assert_err(step(p->m, "job0001", JOB_EV_STOP, &p->err), &p->err, ERR_CONFLICT, "completed");
+
+	assert_ok(meta_attempts(p->m, p->a, NULL, &t, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	assert_string_equal(t[0].exit_json, "{}");
+	assert_int_equal(t[0].claimed_ms, 220);
+	assert_ok(meta_attempt_done(p->m, "att0001", 0, 300, &p->err), &p->err);
+	assert_ok(meta_attempts(p->m, p->a, NULL, &t, &n, &p->err), &p->err);
+	assert_int_equal(n, 0);
+	assert_ok(meta_attempts(p->m, p->a, "job0001", &t, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	assert_ok(meta_check(p->m, &p->err), &p->err);
+}
+
+static void a_late_attempt_changes_nothing(void **state)
+{
+	struct place *p = *state;
+	struct model_project pr = {0};
+	struct model_job j = {0};
+	struct meta_step s = {.job_id = "job0001",
+	                      .event = JOB_EV_EXIT_BAD,
+	                      .now_ms = 300,
+	                      .attempt_id = "older",
+	                      .actor = "runner",
+	                      .message = "late"};
+	enum job_state from, to;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(add_project(p->m, p->a, &pr, &p->err), &p->err);
+	assert_ok(add_job(p->m, p->a, "job0001", NULL, &j, &p->err), &p->err);
+	assert_ok(step(p->m, "job0001", JOB_EV_PLACE, &p->err), &p->err);
+	assert_err(meta_job_step(p->m, &s, &from, &to, &p->err), &p->err, ERR_CONFLICT, "current");
+	s.attempt_id = "att0001";
+	s.end = JOB_END_DEPLOY_FAILED;
+	s.error_message = "no such repository";
+	assert_ok(meta_job_step(p->m, &s, &from, &to, &p->err), &p->err);
+	assert_int_equal(to, JOB_DEPLOY_FAILED);
+	assert_ok(meta_job(p->m, p->a, "job0001", &j, &p->err), &p->err);
+	assert_string_equal(j.error_message, "no such repository");
+	assert_int_equal(j.end, JOB_END_DEPLOY_FAILED);
+}
+
+static void deleting_leaves_trash(void **state)
+{
+	struct place *p = *state;
+	struct model_project pr = {0};
+	struct model_job j = {0};
+	struct model_checkpoint c = {.job_id = "job0001",
+	                             .name = "checkpoint-1",
+	                             .kind = "full",
+	                             .state = CKPT_COMPLETE,
+	                             .bytes = 5},
+				*cs = NULL;
+	struct meta_trash *t = NULL;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(add_project(p->m, p->a, &pr, &p->err), &p->err);
+	assert_ok(add_job(p->m, p->a, "job0001", NULL, &j, &p->err), &p->err);
+	assert_ok(meta_checkpoint_put(p->m, &c, &p->err), &p->err);
+	c.bytes = 6;
+	assert_ok(meta_checkpoint_put(p->m, &c, &p->err), &p->err);
+	assert_ok(meta_checkpoints(p->m, p->a, "job0001", &cs, &n, &p->err), &p->err);
+	assert_true(n == 1 && cs[0].bytes == 6 && cs[0].state == CKPT_COMPLETE);
+	assert_err(meta_project_del(p->m, "proj001", &p->err), &p->err, ERR_CONFLICT, "active");
+	assert_ok(step(p->m, "job0001", JOB_EV_STOP, &p->err), &p->err);
+	assert_ok(meta_project_del(p->m, "proj001", &p->err), &p->err);
+	assert_err(meta_job(p->m, p->a, "job0001", &j, &p->err), &p->err, ERR_NOT_FOUND, "job");
+	assert_ok(meta_trash(p->m, p->a, &t, &n, &p->err), &p->err);
+	assert_int_equal(n, 4);
+	assert_string_equal(t[0].what, "training_projects/proj001/jobs/job0001/");
+	assert_ok(meta_trash_done(p->m, t[0].id, &p->err), &p->err);
+	assert_ok(meta_trash(p->m, p->a, &t, &n, &p->err), &p->err);
+	assert_int_equal(n, 3);
+}
+
+static void mirrors_uploads_snapshots(void **state)
+{
+	struct place *p = *state;
+	struct model_mirror x = {.id = "mir0001",
+	                         .team_id = "team001",
+	                         .source = "hf://a/b",
+	                         .revision = "abc",
+	                         .filter_json = "{}",
+	                         .created_ms = 1},
+			    y = {0};
+	struct model_upload u = {.access_key = "AK",
+	                         .key = "uploads/y.tgz",
+	                         .team_id = "team001",
+	                         .created_ms = 10,
+	                         .expires_ms = 20},
+			    v = {0};
+	struct model_cache_snapshot s = {.scope = "project",
+	                                 .scope_id = "proj001",
+	                                 .ms = 3,
+	                                 .bytes = 4,
+	                                 .files = 1,
+	                                 .summary_file = "f"},
+				    w = {0};
+	struct str sealed = {0};
+	uint64_t swept = 0;
+	bool used = true;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(meta_mirror_put(p->m, p->a, &x, &y, &p->err), &p->err);
+	assert_err(meta_mirror_del(p->m, "mir0001", &p->err), &p->err, ERR_CONFLICT, "fetched");
+	x.id = "mir0002";
+	x.state = MIRROR_READY;
+	x.manifest = "ff";
+	assert_ok(meta_mirror_put(p->m, p->a, &x, &y, &p->err), &p->err);
+	assert_string_equal(y.id, "mir0001");
+	assert_ok(meta_manifest_used(p->m, "ff", &used, &p->err), &p->err);
+	assert_true(used);
+	assert_ok(meta_mirror_del(p->m, "mir0001", &p->err), &p->err);
+	assert_ok(meta_manifest_used(p->m, "ff", &used, &p->err), &p->err);
+	assert_false(used);
+	assert_ok(meta_upload_add(p->m, &u, STR_LIT("x"), &p->err), &p->err);
+	assert_ok(meta_upload(p->m, p->a, "AK", &v, &sealed, &p->err), &p->err);
+	assert_string_equal(v.key, "uploads/y.tgz");
+	assert_int_equal(sealed.n, 1);
+	assert_ok(meta_uploads_sweep(p->m, 15, &swept, &p->err), &p->err);
+	assert_int_equal(swept, 0);
+	assert_ok(meta_uploads_sweep(p->m, 25, &swept, &p->err), &p->err);
+	assert_int_equal(swept, 1);
+	assert_err(meta_snapshot(p->m, p->a, "project", "proj001", &w, &p->err), &p->err,
+	           ERR_NOT_FOUND, "never");
+	assert_ok(meta_snapshot_put(p->m, &s, &p->err), &p->err);
+	s.bytes = 8;
+	assert_ok(meta_snapshot_put(p->m, &s, &p->err), &p->err);
+	assert_ok(meta_snapshot(p->m, p->a, "project", "proj001", &w, &p->err), &p->err);
+	assert_int_equal(w.bytes, 8);
+}
+
+/* What every failing statement must leave: the state before, or the state after. */
+static int life(struct meta *m, struct arena *a, struct err *err)
+{
+	struct model_project pr = {0};
+	struct model_job j = {0};
+	struct model_attempt *t = NULL;
+	bool flag = false;
+	size_t n = 0;
+
+	if (add_team(m, err) < 0 || add_project(m, a, &pr, err) < 0 ||
+	    add_job(m, a, "job0001", "key", &j, err) < 0 ||
+	    step(m, "job0001", JOB_EV_PLACE, err) < 0 ||
+	    meta_attempt_launching(m, "att0001", 0, "hash", 1, err) < 0 ||
+	    step(m, "job0001", JOB_EV_FREEZE, err) < 0 ||
+	    meta_attempt_launched(m, "att0001", 0, "ref", err) < 0 ||
+	    meta_attempt_claim(m, "att0001", 0, "n", 2, err) < 0 ||
+	    meta_attempt_ready(m, "att0001", 0, &flag, err) < 0 ||
+	    step(m, "job0001", JOB_EV_READY, err) < 0 ||
+	    meta_attempt_exit(m, "att0001", 0, "{}", 3, &flag, err) < 0 ||
+	    step(m, "job0001", JOB_EV_EXIT_OK, err) < 0 ||
+	    meta_attempt_done(m, "att0001", 0, 4, err) < 0 || meta_job_del(m, "job0001", err) < 0 ||
+	    meta_project_del(m, "proj001", err) < 0)
+		return -1;
+	return meta_attempts(m, a, NULL, &t, &n, err);
+}
+
+static void every_statement_can_fail(void **state)
+{
+	struct place *p = *state;
+
+	for (int n = 1; n < 500; n++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		AUTO_META struct meta *m = NULL;
+		struct err err = {0};
+		char url[200];
+
+		FMT(url, "fault:%d:sqlite:%s/fault-%d.db", n, p->dir, n);
+		if (meta_open(&m, url, &err) == 0 && life(m, a, &err) == 0) {
+			assert_true(n > 30);
+			return;
+		}
+		assert_non_null(strstr(err.msg, "injected fault"));
+		meta_close(TAKE(m));
+		err_clear(&err);
+		FMT(url, "sqlite:%s/fault-%d.db", p->dir, n);
+		assert_ok(meta_open(&m, url, &err), &err);
+		assert_ok(meta_check(m, &err), &err);
+	}
+	fail_msg("it never succeeded");
+}
+
+static void a_newer_database_is_refused(void **state)
+{
+	struct place *p = *state;
+	AUTO_META struct meta *again = NULL;
+
+	assert_ok(meta_open(&again, p->url, &p->err), &p->err); /* migrating twice is fine */
+	{
+		AUTO_DB struct db *db = NULL;
+		AUTO_DB_TX struct db_tx tx = {0};
+
+		assert_ok(db_open(&db, p->url, &p->err), &p->err);
+		assert_ok(db_begin(db, DB_WRITE, &tx, &p->err), &p->err);
+		assert_ok(db_script(&tx, "PRAGMA user_version = 9999", &p->err), &p->err);
+		assert_ok(db_commit(&tx, &p->err), &p->err);
+	}
+	meta_close(TAKE(again));
+	assert_err(meta_open(&again, p->url, &p->err), &p->err, ERR_CONFLICT, "newer");
+	assert_err(meta_open(&again, "oracle:x", &p->err), &p->err, ERR_INVALID, "driver");
+	assert_err(meta_open(&again, "sqlite:/nowhere/x.db", &p->err), &p->err, ERR_IO, "open");
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test_setup_teardown(teams_and_tokens, setup, teardown),
+	cmocka_unit_test_setup_teardown(secrets_keep_their_id, setup, teardown),
+	cmocka_unit_test_setup_teardown(jobs_are_named_and_keyed, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_job_is_stepped_once, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_late_attempt_changes_nothing, setup, teardown),
+	cmocka_unit_test_setup_teardown(deleting_leaves_trash, setup, teardown),
+	cmocka_unit_test_setup_teardown(mirrors_uploads_snapshots, setup, teardown),
+	cmocka_unit_test_setup_teardown(every_statement_can_fail, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_newer_database_is_refused, setup, teardown),
+};
+UNIT_MAIN(tests)
