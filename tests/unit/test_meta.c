@@ -34,7 +34,7 @@ static int teardown(void **state)
 
 	meta_close(p->m);
 	arena_free(p->a);
-	(void)fs_remove_tree(AT_FDCWD, p->dir, &err);
+	assert_ok(fs_remove_tree(AT_FDCWD, p->dir, &err), &err);
 	free(p);
 	return 0;
 }
