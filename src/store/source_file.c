@@ -162,7 +162,7 @@ static int visit(const struct file_source *f, int dirfd, const char *name, struc
 static int walk(const struct file_source *f, int dirfd, struct buf *rel, int depth,
                 struct source_found *to, struct err *err)
 {
-	int fd = fcntl(dirfd, F_DUPFD_CLOEXEC, 0);
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* an offset of its own */
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	size_t at = rel->n;
 	int r = 0;
@@ -208,7 +208,8 @@ static int file_list(struct source *s, struct arena *a UNUSED, const char *froze
 	const char *slash = strrchr(f->path, '/');
 	struct stat st;
 
-	fd = f->path[0] != '\0' ? open_below(f, f->path, err) : fcntl(f->root, F_DUPFD_CLOEXEC, 0);
+	fd = f->path[0] != '\0' ? open_below(f, f->path, err)
+	                        : openat(f->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return err->code == ERR_NONE ? err_errno(err, errno, "its folder") : -1;
 	if (fstat(fd, &st) < 0)

@@ -1,0 +1,442 @@
+/* test_mirror.c - a source becomes blobs: faults, twins, resuming after kill -9, sharing a fetch.
+ */
+#include "faulty.h"
+
+#include "store/mirror.h"
+#include "store/xfer.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sys/wait.h>
+
+#define MIB ((size_t)1 << 20)
+#define LARGE_SIZE (40 * MIB + 777)
+#define N_SMALL 300
+
+static struct faulty server;
+
+static int setup(void **state UNUSED)
+{
+	char path[40];
+
+	faulty_folder(&server);
+	for (unsigned i = 0; i < N_SMALL; i++) {
+		FMT(path, "small/%u/f%u.json", i % 7, i);
+		faulty_fill(&server, path, 500 + i * 31, (uint8_t)i);
+	}
+	faulty_fill(&server, "mid.bin", 3 * MIB, 5);
+	faulty_fill(&server, "twin.bin", 3 * MIB, 5);
+	faulty_fill(&server, "large.safetensors", LARGE_SIZE, 2);
+	faulty_fill(&server, "empty", 0, 0);
+	faulty_start(&server);
+	return 0;
+}
+
+static int teardown(void **state UNUSED)
+{
+	faulty_stop(&server);
+	return 0;
+}
+
+/* --- one mirror ------------------------------------------------------------------------------ */
+
+struct store {
+	char dir[64];
+	struct blobs *blobs;
+};
+
+static void store_open(struct store *st)
+{
+	struct err err = {0};
+
+	FMT(st->dir, "/tmp/test-mirror-XXXXXX");
+	assert_non_null(mkdtemp(st->dir));
+	assert_ok(blobs_open(&st->blobs, st->dir, &err), &err);
+}
+
+static void store_done(struct store *st)
+{
+	struct err err = {0};
+
+	blobs_close(st->blobs);
+	assert_ok(fs_remove_tree(AT_FDCWD, st->dir, &err), &err);
+}
+
+static size_t count_names(const struct store *st, const char *folder)
+{
+	AUTO_FREE char *path = xasprintf("%s/%s", st->dir, folder);
+	DIR *d = opendir(path);
+	size_t n = 0;
+
+	assert_non_null(d);
+	for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+		n += e->d_name[0] != '.';
+	(void)closedir(d);
+	return n;
+}
+
+struct run {
+	const char *url; /* '@name' = a plain file of the server */
+	const char *faults;
+	const char *allow; /* one pattern, NULL = all */
+	const atomic_bool *cancel;
+	struct http_client *client; /* NULL = the server's */
+	struct digest manifest;
+	struct mirror_progress done;
+};
+
+static int run_mirror(struct store *st, struct run *run, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_SOURCE struct source *s = NULL;
+	const char *faults = run->faults != NULL ? run->faults : "";
+	char *at = arena_printf(a, "%s%s%s", server.base, *faults != '\0' ? "/f/" : "", faults);
+	char *url = run->url[0] == '@'   ? arena_printf(a, "%s/plain/%s", at, run->url + 1)
+	            : run->url[0] == '/' ? arena_printf(a, "file://%s%s", server.root, run->url)
+	                                 : arena_cstr(a, run->url);
+	const char *roots[] = {server.root};
+	struct source_options o = {.client = run->client != NULL ? run->client : server.client,
+	                           .hf_endpoint = at,
+	                           .s3_endpoint = at,
+	                           .file_roots = roots,
+	                           .n_file_roots = 1,
+	                           .stall_ms = 2000};
+	struct glob_filter filter = {.allow = &run->allow, .n_allow = run->allow != NULL};
+	struct source_listing l;
+	struct mirror_job job = {.blobs = st->blobs, .listing = &l, .cancel = run->cancel};
+
+	if (source_open(&s, url, &o, err) < 0 || source_list(s, a, &filter, NULL, &l, err) < 0)
+		return -1;
+	job.source = s;
+	return mirror_fetch(&job, &run->manifest, &run->done, err);
+}
+
+/* Every file of the manifest is there and has the server's content. */
+static void assert_mirrored(struct store *st, const struct digest *name, size_t n)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct manifest m;
+	struct err err = {0};
+
+	assert_ok(blobs_get_manifest(st->blobs, a, name, &m, &err), &err);
+	assert_int_equal(m.n, n);
+	for (size_t i = 0; i < m.n; i++) {
+		AUTO_FREE char *path = xasprintf("%s/%s", server.root, m.file[i].path);
+		AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+		struct digest d;
+		uint64_t size;
+
+		assert_ok(blobs_verify(st->blobs, &m.file[i].sha256, &err), &err);
+		assert_ok(hash_fd(fd, &d, &size, &err), &err);
+		assert_true(digest_same(&d, &m.file[i].sha256));
+		assert_int_equal(size, m.file[i].size);
+	}
+}
+
+/* --- what goes well -------------------------------------------------------------------------- */
+
+static void mirror_whole_repository(void **state UNUSED)
+{
+	struct run run = {.url = "hf://me/repo"};
+	struct err err = {0};
+	struct store st;
+	uint64_t total = 0;
+
+	store_open(&st);
+	(void)faulty_stat(&server, "bytes");
+	assert_ok(run_mirror(&st, &run, &err), &err);
+	assert_mirrored(&st, &run.manifest, N_SMALL + 4);
+	assert_int_equal(count_names(&st, "tmp"), 0);
+	assert_int_equal(count_names(&st, "manifests"), 1);
+	assert_int_equal(run.done.files_done, N_SMALL + 4);
+	assert_int_equal(run.done.bytes_done, run.done.bytes_total);
+	/* twins travel once */
+	total = run.done.bytes_total - 3 * MIB;
+	assert_int_equal(run.done.fetched, total);
+	assert_int_equal(faulty_stat(&server, "bytes"), total);
+
+	/* Again: what the Hub promises by SHA-256 is not asked for, nor is anything doubled. */
+	run.allow = "*.*";
+	assert_ok(run_mirror(&st, &run, &err), &err);
+	assert_int_equal(run.done.fetched, 0);
+	assert_int_equal(faulty_stat(&server, "bytes"), 0);
+	assert_mirrored(&st, &run.manifest, 3);
+	store_done(&st);
+}
+
+static void mirror_stays_within_its_streams(void **state UNUSED)
+{
+	struct run run = {.url = "hf://me/repo", .faults = "slow=40000000"};
+	struct err err = {0};
+	struct store st;
+	uint64_t most;
+
+	store_open(&st);
+	(void)faulty_stat(&server, "at_once_max");
+	assert_ok(run_mirror(&st, &run, &err), &err);
+	most = faulty_stat(&server, "at_once_max");
+	assert_true(most > 2);
+	assert_true(most <= 16 + 4); /* the server counts some that are just ending */
+	store_done(&st);
+}
+
+/* Faults that pass: each row ends in the whole, right content. */
+static void mirror_gets_through(void **state UNUSED)
+{
+	static const struct {
+		const char *url, *faults, *allow;
+	} rows[] = {
+		{"hf://me/repo", "cut=6000000", "large*"},
+		{"hf://me/repo", "norange", "large*"},
+		{"hf://me/repo", "expire=1", "large*"},
+		{"hf://me/repo", "status=503:1", "large*"},
+		{"hf://me/repo", "reset:1", "mid*"},
+		{"hf://me/repo", "status=429:1,retry-after=1", "mid*"},
+		{"hf://me/repo", "stall=100000:1", "mid*"},
+		{"hf://me/repo", "cut=2000000:2", "mid*"},
+		{"hf://me/repo", "norange,cut=1000000:2", "mid*"},
+		{"hf://me/repo", "status=503:2", "small/1/*"},
+		{"hf://me/repo", "cut=100:2", "small/2/*"},
+		{"@large.safetensors", "digest", NULL},
+		{"@large.safetensors", "norange,nohead", NULL},
+		{"@large.safetensors", "cut=9000000", NULL},
+		{"/", NULL, "large*"},
+		{"/", NULL, "small/**"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct run run = {
+			.url = rows[i].url, .faults = rows[i].faults, .allow = rows[i].allow};
+		struct err err = {0};
+		struct store st;
+
+		store_open(&st);
+		if (run_mirror(&st, &run, &err) < 0)
+			fail_msg("row %zu: %s", i, err.msg);
+		assert_mirrored(&st, &run.manifest, run.done.files_total);
+		assert_int_equal(count_names(&st, "tmp"), 0);
+		store_done(&st);
+	}
+}
+
+/* --- what goes wrong ------------------------------------------------------------------------- */
+
+static void mirror_failures(void **state UNUSED)
+{
+	static const struct {
+		const char *url, *faults, *allow;
+		enum err_code code;
+		const char *words;
+	} rows[] = {
+		{"hf://me/repo", "lie", "large*", ERR_CORRUPT,
+	         "wrong digest: the source promises sha256 ffff"},
+		{"hf://me/repo", "lie", "small/1/f1.json", ERR_CORRUPT,
+	         "wrong digest: the source promises sha1 ffff"},
+		{"hf://me/repo", "corrupt=30000000", "large*", ERR_CORRUPT, "wrong digest"},
+		{"hf://me/repo", "corrupt=7", "small/3/*", ERR_CORRUPT, "wrong digest"},
+		{"@large.safetensors", "digest,corrupt=123", NULL, ERR_CORRUPT, "wrong digest"},
+		{"hf://me/repo", "length=+1", "large*", ERR_CONFLICT, "wrong length"},
+		{"hf://me/repo", "length=-1", "mid*", ERR_CONFLICT, "wrong length"},
+		{"hf://me/repo", "cut=0", "mid*", ERR_UNAVAILABLE, "mid.bin"},
+		{"hf://me/repo", "loop", "large*", ERR_IO, "endless redirect"},
+		{"hf://me/repo", "status=404", "large*", ERR_NOT_FOUND, "404"},
+		{"hf://me/repo", "status=416", "large*", ERR_RANGE, "416"},
+		{"hf://me/repo", "status=429,retry-after=4000", "mid*", ERR_BUSY,
+	         "come back in 4000 s"},
+		{"hf://me/repo", "gzip", "large*", ERR_CORRUPT, "Content-Encoding gzip"},
+		{"@large.safetensors", "etag=3", NULL, ERR_CONFLICT,
+	         "changed while it was being fetched"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct run run = {
+			.url = rows[i].url, .faults = rows[i].faults, .allow = rows[i].allow};
+		struct err err = {0};
+		struct store st;
+
+		store_open(&st);
+		if (run_mirror(&st, &run, &err) == 0 || err.code != rows[i].code ||
+		    strstr(err.msg, rows[i].words) == NULL)
+			fail_msg("row %zu: code %d: %s", i, (int)err.code, err.msg);
+		assert_true(str_starts(str_of(err.msg),
+		                       rows[i].url[0] == '@' ? server.base : "hf://me/repo: "));
+		assert_int_equal(count_names(&st, "manifests"), 0);
+		store_done(&st);
+	}
+}
+
+static void mirror_checks_space_first(void **state UNUSED)
+{
+	AUTO_SOURCE struct source *s = NULL;
+	struct source_options o = {.client = server.client, .hf_endpoint = server.base};
+	struct source_file huge = {.path = "huge", .size = (uint64_t)1 << 60};
+	struct source_listing l = {.revision = "x", .file = &huge, .n = 1, .bytes = huge.size};
+	struct mirror_progress done;
+	struct digest manifest;
+	struct err err = {0};
+	struct store st;
+	struct mirror_job job = {.listing = &l};
+
+	store_open(&st);
+	assert_ok(source_open(&s, "hf://me/repo", &o, &err), &err);
+	job.blobs = st.blobs;
+	job.source = s;
+	assert_err(mirror_fetch(&job, &manifest, &done, &err), &err, ERR_NO_SPACE,
+	           "1.15 EB are missing");
+	assert_int_equal(count_names(&st, "tmp"), 0);
+	store_done(&st);
+}
+
+static void *cancel_soon(void *arg)
+{
+	(void)usleep(300000);
+	atomic_store((atomic_bool *)arg, true);
+	return NULL;
+}
+
+static void mirror_can_be_canceled(void **state UNUSED)
+{
+	atomic_bool cancel = false;
+	struct run run = {.url = "hf://me/repo",
+	                  .faults = "slow=2000000",
+	                  .allow = "large*",
+	                  .cancel = &cancel};
+	struct err err = {0};
+	struct store st;
+	pthread_t t;
+
+	store_open(&st);
+	assert_int_equal(pthread_create(&t, NULL, cancel_soon, &cancel), 0);
+	assert_err(run_mirror(&st, &run, &err), &err, ERR_CANCELED, "hf://me/repo: canceled");
+	(void)pthread_join(t, NULL);
+	/* What came so far is kept. */
+	run.cancel = NULL;
+	run.faults = NULL;
+	assert_ok(run_mirror(&st, &run, &err), &err);
+	assert_mirrored(&st, &run.manifest, 1);
+	store_done(&st);
+}
+
+/* --- resuming and sharing -------------------------------------------------------------------- */
+
+/* Bytes of the parts that the journal vouches for. */
+static uint64_t noted_bytes(const struct store *st)
+{
+	AUTO_FREE char *tmp = xasprintf("%s/tmp", st->dir);
+	AUTO_BUF struct buf b = BUF_INIT(1 << 20);
+	DIR *d = opendir(tmp);
+	struct err err = {0};
+	struct str rest, line;
+	uint64_t sum = 0;
+	unsigned part;
+
+	assert_non_null(d);
+	for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+		if (str_ends(str_of(e->d_name), ".journal"))
+			assert_ok(fs_read(dirfd(d), e->d_name, &b, &err), &err);
+	}
+	(void)closedir(d);
+	rest = buf_view(&b);
+	while (str_cut(&rest, '\n', &line)) {
+		if (line.n == 19 && sscanf(line.p, "p %8x", &part) == 1)
+			sum += MIN(XFER_PART_MIN, LARGE_SIZE - part * XFER_PART_MIN);
+	}
+	return sum;
+}
+
+static void mirror_resumes_after_kill(void **state UNUSED)
+{
+	struct run run = {.url = "hf://me/repo", .faults = "slow=4000000", .allow = "large*"};
+	struct run again = {.url = "hf://me/repo", .allow = "large*"};
+	struct err err = {0};
+	struct store st;
+	uint64_t noted = 0;
+	pid_t pid;
+	int status;
+
+	store_open(&st);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		run.client = http_client_new(&(struct http_policy){0});
+		_exit(run_mirror(&st, &run, &err) == 0 ? 0 : 1);
+	}
+	for (int i = 0; i < 3000 && noted < 2 * XFER_PART_MIN; i++) {
+		(void)usleep(10000);
+		noted = noted_bytes(&st);
+	}
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	(void)usleep(300000); /* the server notices, and counts no more */
+	noted = noted_bytes(&st);
+	assert_true(noted >= 2 * XFER_PART_MIN && noted < LARGE_SIZE);
+	(void)faulty_stat(&server, "bytes");
+	assert_ok(run_mirror(&st, &again, &err), &err);
+	assert_mirrored(&st, &again.manifest, 1);
+	assert_int_equal(again.done.fetched, LARGE_SIZE - noted);
+	assert_int_equal(faulty_stat(&server, "bytes"), LARGE_SIZE - noted);
+	assert_int_equal(count_names(&st, "tmp"), 0);
+	store_done(&st);
+}
+
+struct twin {
+	struct store *st;
+	struct run run;
+	struct err err;
+	int r;
+};
+
+static void *run_twin(void *arg)
+{
+	struct twin *t = arg;
+
+	t->r = run_mirror(t->st, &t->run, &t->err);
+	return NULL;
+}
+
+/* Two jobs want the same blob at the same time: it travels once. */
+static void mirror_shares_a_fetch(void **state UNUSED)
+{
+	struct twin twin[2] = {0};
+	pthread_t thread[2];
+	struct store st;
+
+	store_open(&st);
+	(void)faulty_stat(&server, "bytes");
+	for (size_t i = 0; i < COUNT(twin); i++) {
+		twin[i].st = &st;
+		twin[i].run = (struct run){.url = i == 0 ? "hf://me/repo" : "hf://you/fork",
+		                           .allow = "large*",
+		                           .faults = "slow=30000000"};
+		assert_int_equal(pthread_create(&thread[i], NULL, run_twin, &twin[i]), 0);
+	}
+	for (size_t i = 0; i < COUNT(twin); i++)
+		(void)pthread_join(thread[i], NULL);
+	for (size_t i = 0; i < COUNT(twin); i++) {
+		if (twin[i].r < 0)
+			fail_msg("%s", twin[i].err.msg);
+		assert_mirrored(&st, &twin[i].run.manifest, 1);
+	}
+	assert_true(digest_same(&twin[0].run.manifest, &twin[1].run.manifest));
+	assert_int_equal(faulty_stat(&server, "bytes"), LARGE_SIZE);
+	store_done(&st);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(mirror_whole_repository),
+	cmocka_unit_test(mirror_stays_within_its_streams),
+	cmocka_unit_test(mirror_gets_through),
+	cmocka_unit_test(mirror_failures),
+	cmocka_unit_test(mirror_checks_space_first),
+	cmocka_unit_test(mirror_can_be_canceled),
+	cmocka_unit_test(mirror_resumes_after_kill),
+	cmocka_unit_test(mirror_shares_a_fetch),
+};
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
