@@ -8,8 +8,6 @@
 #include "io/client.h"
 #include "base/clock.h"
 #include "base/fs.h"
-#include "base/json.h"
-#include "base/seal.h"
 
 #include <curl/curl.h>
 #include <pthread.h>
@@ -28,11 +26,6 @@
 #define PROGRESS_MS 500
 #define RETRY_WAIT_MAX_MS 20000
 #define RETRY_ASKED_MAX_S 300 /* a server may ask for more, and gets this */
-
-const char *const http_method_name[HTTP_METHODS] = {
-	[HTTP_GET] = "GET",   [HTTP_HEAD] = "HEAD",   [HTTP_PUT] = "PUT",
-	[HTTP_POST] = "POST", [HTTP_PATCH] = "PATCH", [HTTP_DELETE] = "DELETE",
-};
 
 struct http_client {
 	bool guard;
@@ -438,8 +431,10 @@ static enum err_code code_of(CURLcode code)
 		CURLcode theirs;
 		enum err_code ours;
 	} table[] = {
-		{CURLE_OPERATION_TIMEDOUT, ERR_TIMEOUT}, {CURLE_ABORTED_BY_CALLBACK, ERR_CANCELED},
-		{CURLE_SSL_CACERT_BADFILE, ERR_INVALID}, {CURLE_OUT_OF_MEMORY, ERR_IO},
+		{CURLE_OPERATION_TIMEDOUT, ERR_TIMEOUT},
+		{CURLE_ABORTED_BY_CALLBACK, ERR_CANCELED},
+		{CURLE_SSL_CACERT_BADFILE, ERR_INVALID},
+		{CURLE_OUT_OF_MEMORY, ERR_IO},
 	};
 
 	for (size_t i = 0; i < COUNT(table); i++) {
@@ -625,21 +620,6 @@ static int run(struct transfer *t, struct url *u, struct err *err)
 	return 0;
 }
 
-/* "GET https://host/path", without what may be secret. */
-static void name_call(enum http_method method, const char *url, char *out, size_t cap)
-{
-	size_t n = strcspn(url, "?#"), start = strcspn(url, ":"), at;
-	const char *slash;
-
-	start = MIN(n, start + 3);
-	slash = memchr(url + start, '/', n - start);
-	at = slash == NULL ? n : (size_t)(slash - url);
-	while (at > start && url[at - 1] != '@')
-		at--;
-	(void)snprintf(out, cap, "%s %.*s%.*s", http_method_name[method], (int)start, url,
-	               (int)MIN(n - at, 512), url + at);
-}
-
 static bool headers_are_sane(const struct http_call *call)
 {
 	for (size_t i = 0; i < call->n_headers; i++) {
@@ -656,7 +636,7 @@ int http_do(struct http_client *c, const struct http_call *call, struct http_rep
 	struct http_reply r = {.length = -1};
 	struct transfer t = {.c = c, .call = call, .reply = &r, .method = call->method};
 	struct url u;
-	char name[640];
+	char name[HTTP_NAME_CAP];
 	int rc;
 
 	assert(call->method < HTTP_METHODS && call->n_headers <= HTTP_HEADERS_MAX);
@@ -675,7 +655,7 @@ int http_do(struct http_client *c, const struct http_call *call, struct http_rep
 	else
 		rc = run(&t, &u, err);
 	if (rc < 0) {
-		name_call(call->method, call->url, name, sizeof(name));
+		http_call_name(call, name);
 		http_reply_done(&r);
 		return err_wrap(err, "%s", name);
 	}
@@ -688,94 +668,4 @@ void http_reply_done(struct http_reply *r)
 	buf_done(&r->body);
 	arena_free(r->arena);
 	*r = (struct http_reply){.length = -1};
-}
-
-struct str http_header_of(const struct http_reply *reply, const char *name)
-{
-	for (size_t i = 0; i < reply->n_headers; i++) {
-		if (str_ieq(str_of(reply->headers[i].name), name))
-			return str_of(reply->headers[i].value);
-	}
-	return (struct str){0};
-}
-
-static struct str between(struct str s, const char *open, const char *close)
-{
-	const char *from = memmem(s.p, s.n, open, strlen(open)), *to;
-
-	if (from == NULL)
-		return (struct str){0};
-	from += strlen(open);
-	to = memmem(from, s.n - (size_t)(from - s.p), close, strlen(close));
-	return to == NULL ? (struct str){0} : str_n(from, (size_t)(to - from));
-}
-
-/* What an error's body says, in the words of its protocol. */
-static struct str words_of(struct arena *a, const struct http_reply *r)
-{
-	struct str body = str_trim(buf_view(&r->body)), text;
-	const struct doc *d = NULL;
-	struct err err = {0};
-
-	if (http_header_of(r, "x-error-message").n > 0)
-		return http_header_of(r, "x-error-message");
-	if (body.n == 0)
-		return (struct str){0};
-	if (body.p[0] == '{' && js_parse(a, body, &d, &err) == 0) {
-		text = doc_text(doc_get(d, "message"));
-		if (text.n == 0)
-			text = doc_text(doc_get(d, "error"));
-		if (text.n == 0)
-			text = doc_text(doc_path(d, "error", "message", NULL));
-		if (text.n == 0)
-			text = doc_text(doc_get(d, "detail"));
-		return text;
-	}
-	if (body.p[0] != '<')
-		return str_n(body.p, MIN(body.n, 200));
-	text = between(body, "<Message>", "</Message>");
-	if (text.n > 0 && between(body, "<Code>", "</Code>").n > 0)
-		text = str_of(arena_printf(a, "%.*s: %.*s",
-		                           STR_ARG(between(body, "<Code>", "</Code>")),
-		                           STR_ARG(text)));
-	return text;
-}
-
-int http_expect(const struct http_call *call, const struct http_reply *reply, struct err *err)
-{
-	AUTO_ARENA struct arena *a = NULL;
-	struct str words;
-	char name[640];
-
-	if (reply->status / 100 == 2)
-		return 0;
-	a = arena_new();
-	words = words_of(a, reply);
-	name_call(call->method, call->url, name, sizeof(name));
-	(void)err_set(err, err_from_http(reply->status), "%s: %d%s%.*s", name, reply->status,
-	              words.n > 0 ? " " : "", (int)MIN(words.n, 1000), words.n > 0 ? words.p : "");
-	err->retry_after_s = reply->retry_after_s;
-	return -1;
-}
-
-bool retry_again(struct retry *r, struct err *err)
-{
-	int64_t wait, until;
-	uint64_t dice;
-
-	if (err->code == ERR_NONE || !err_info(err)->retry || --r->left <= 0)
-		return false;
-	seal_random(&dice, sizeof(dice));
-	wait = err->retry_after_s > 0 ? MIN(err->retry_after_s, RETRY_ASKED_MAX_S) * INT64_C(1000)
-	                              : (int64_t)(dice % (uint64_t)(r->wait_ms + 1));
-	r->wait_ms = MIN(r->wait_ms * 2, RETRY_WAIT_MAX_MS);
-	until = clock_mono_ms() + wait;
-	while (wait > 0) {
-		if (r->cancel != NULL && atomic_load(r->cancel))
-			return false;
-		clock_sleep_ms(MIN(wait, 100));
-		wait = until - clock_mono_ms();
-	}
-	err_clear(err);
-	return true;
 }

@@ -90,6 +90,9 @@ void http_reply_done(struct http_reply *r);
  * ERR_TIMEOUT, ERR_DENIED (guard), ERR_CANCELED, what sink and read say. */
 int http_do(struct http_client *c, const struct http_call *call, struct http_reply *reply,
             struct err *err) MUST_CHECK;
+#define HTTP_NAME_CAP 640
+/* "GET https://host/path": without user, query and fragment, which may be secret. */
+void http_call_name(const struct http_call *call, char out[HTTP_NAME_CAP]);
 /* Error unless 2xx: code from the status, words from a JSON "message"/"error" or an S3 <Message>,
  * "GET https://host/path: 404 ...": the query is left out, it may hold a signature. */
 int http_expect(const struct http_call *call, const struct http_reply *reply,

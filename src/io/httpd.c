@@ -13,7 +13,6 @@
 #include "base/seal.h"
 #include "io/httpd_impl.h"
 
-#include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <signal.h>
@@ -23,9 +22,10 @@
 #define QUEUE_MAX 1024
 #define CONNECTIONS_MAX 4096
 #define IDLE_S 120
-#define LOOPS 2                             /* threads that own sockets */
-#define CONNECTION_BYTES ((size_t)64 << 10) /* of libmicrohttpd: the head, and pieces of the body  \
-	                                     */
+#define LOOPS 2 /* threads that own sockets */
+#define CONNECTION_BYTES                                                                           \
+	((size_t)64 << 10) /* of libmicrohttpd: the head, and pieces of the body                   \
+	                    */
 #define HEAD_MAX ((size_t)32 << 10)
 #define BACKLOG 1024
 #define PEM_MAX ((size_t)1 << 20)
@@ -34,193 +34,12 @@
 /* ...and one whose reading has begun up to here, so that its sender hears the reason. */
 #define DISCARD_MAX ((uint64_t)1 << 30)
 
-static void exchange_free(struct exchange *x)
-{
-	struct httpd *h = x->h;
-
-	assert(!x->held && x->conn == NULL);
-	(void)pthread_mutex_lock(&h->lock);
-	if (x->prev != NULL)
-		x->prev->next = x->next;
-	else
-		h->live = x->next;
-	if (x->next != NULL)
-		x->next->prev = x->prev;
-	if (--h->n_live == 0)
-		(void)pthread_cond_broadcast(&h->none);
-	(void)pthread_mutex_unlock(&h->lock);
-
-	if (x->reply.fd >= 0)
-		(void)close(x->reply.fd);
-	(void)pthread_cond_destroy(&x->moved);
-	(void)pthread_mutex_destroy(&x->lock);
-	buf_done(&x->kept);
-	free(x->ring);
-	arena_free(x->rq.arena);
-	free(x);
-}
-
-static void cond_init(pthread_cond_t *c)
-{
-	pthread_condattr_t attr;
-
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(c, &attr);
-	(void)pthread_condattr_destroy(&attr);
-}
-
-static struct exchange *exchange_new(struct httpd *h, struct MHD_Connection *conn, const char *uri)
-{
-	struct exchange *x = xcalloc(1, sizeof(*x));
-
-	x->magic = EXCHANGE_MAGIC;
-	x->h = h;
-	x->conn = conn;
-	x->headers_end = &x->headers;
-	x->reply.fd = -1;
-	x->fd = -1;
-	x->rq.arena = arena_new();
-	x->rq.ctx = h->o.ctx;
-	x->rq.target = str_of(arena_cstr(x->rq.arena, uri));
-	seal_id(x->rq.id, 12);
-	(void)pthread_mutex_init(&x->lock, NULL);
-	cond_init(&x->moved);
-
-	(void)pthread_mutex_lock(&h->lock);
-	x->next = h->live;
-	if (h->live != NULL)
-		h->live->prev = x;
-	h->live = x;
-	h->n_live++;
-	(void)pthread_mutex_unlock(&h->lock);
-	return x;
-}
-
-/* A worker's side */
-
-/* False when the server goes down: nobody may begin to hold an exchange any more. */
-static bool hold(struct exchange *x)
-{
-	struct httpd *h = x->h;
-	bool may;
-
-	(void)pthread_mutex_lock(&h->lock);
-	may = !atomic_load(&h->aborting);
-	if (may)
-		h->n_held++;
-	(void)pthread_mutex_unlock(&h->lock);
-	x->held = may;
-	return may;
-}
-
-/* After the last use of what was held: the server may be freed once nothing is. */
-static void let_go(struct httpd *h)
-{
-	(void)pthread_mutex_lock(&h->lock);
-	assert(h->n_held > 0);
-	if (--h->n_held == 0)
-		(void)pthread_cond_broadcast(&h->none);
-	(void)pthread_mutex_unlock(&h->lock);
-}
-
 void exchange_resume(struct exchange *x)
 {
 	if (!x->suspended || x->conn == NULL)
 		return;
 	x->suspended = false;
 	MHD_resume_connection(x->conn);
-}
-
-void exchange_finish(struct exchange *x, bool cut)
-{
-	struct httpd *h = x->h;
-	bool last;
-
-	(void)pthread_mutex_lock(&x->lock);
-	assert(x->held);
-	x->done = !cut;
-	x->gone = cut;
-	if (x->body == BODY_STREAM && !x->body_ended)
-		x->body = BODY_DISCARD;
-	/* libmicrohttpd waits for a silent sender: it shall see the end of the connection */
-	if (cut && x->conn != NULL && !x->suspended)
-		(void)shutdown(x->fd, SHUT_RDWR);
-	exchange_resume(x);
-	last = x->conn == NULL;
-	x->held = false;
-	(void)pthread_mutex_unlock(&x->lock); /* libmicrohttpd may free it from here on */
-	if (last)
-		exchange_free(x);
-	let_go(h);
-}
-
-/* The caller may be here; now libmicrohttpd collects the body, and needs no worker for that. */
-static void collect_body(struct exchange *x)
-{
-	struct httpd *h = x->h;
-
-	(void)pthread_mutex_lock(&x->lock);
-	assert(x->suspended && x->conn != NULL);
-	x->body = BODY_COLLECT;
-	x->kept.max = MAX(x->rq.route->body_max, 1);
-	exchange_resume(x);
-	x->held = false;
-	(void)pthread_mutex_unlock(&x->lock);
-	let_go(h);
-}
-
-static int authorize(struct exchange *x, struct err *err)
-{
-	enum scope scope = x->rq.route->scope;
-
-	x->authorized = true;
-	if (scope == SCOPE_OPEN)
-		return 0;
-	if (x->h->o.authorize == NULL)
-		return err_set(err, ERR_DENIED, "nobody may do this: the server knows no callers");
-	return x->h->o.authorize(&x->rq, scope, err);
-}
-
-/* 1: collecting the body, x is no longer ours */
-static int handle(struct exchange *x, struct err *err)
-{
-	struct request *rq = &x->rq;
-	int r;
-
-	if (atomic_load(&x->h->aborting))
-		return err_set(err, ERR_UNAVAILABLE, "the server is going down");
-	if (!x->authorized) {
-		if (authorize(x, err) < 0)
-			return -1;
-		if (x->body == BODY_WAITING && rq->route->body_max != ROUTE_BODY_STREAM) {
-			collect_body(x);
-			return 1;
-		}
-	}
-	r = rq->route->handler(rq, err);
-	assert((r == 0) == (err->code == ERR_NONE));
-	assert(r < 0 || x->parking || x->reply.status != 0); /* a handler that succeeds replies */
-	return r;
-}
-
-void exchange_work(void *arg)
-{
-	struct exchange *x = arg;
-	struct err err = {0};
-	int r;
-
-	x->parking = false;
-	x->reply.headers = NULL;
-	r = handle(x, &err);
-	if (r > 0)
-		return;
-	if (r < 0)
-		reply_error(&x->rq, &err);
-	if (x->parking)
-		park_enter(x);
-	else
-		exchange_finish(x, x->stalled);
 }
 
 /* libmicrohttpd's side: on_access() and what it calls run in its threads, with x->lock held */
@@ -379,9 +198,8 @@ static enum MHD_Result send_reply(struct exchange *x)
 		(void)MHD_add_response_header(m, MHD_HTTP_HEADER_CONNECTION, "close");
 	sent = MHD_queue_response(x->conn, (unsigned)r->status, m);
 	MHD_destroy_response(m);
-	log_debug("request id=%s peer=%s method=%s path=%.*s status=%d", x->rq.id, x->rq.peer,
-	          http_method_name[x->rq.method], (int)MIN(x->rq.path.n, 200), x->rq.path.p,
-	          r->status);
+	if (x->h->o.note != NULL)
+		x->h->o.note(&x->rq, r->status, x->failure, clock_mono_ms() - x->start_ms);
 	return sent;
 }
 
@@ -409,11 +227,11 @@ static enum MHD_Result start_work(struct exchange *x)
 {
 	struct err err = {0};
 
-	if (atomic_load(&x->h->draining) || !hold(x)) {
+	if (atomic_load(&x->h->draining) || !exchange_hold(x)) {
 		refuse(x, 503, ERR_UNAVAILABLE, "the server is going down");
 	} else if (workers_submit(x->h->workers, exchange_work, x, &err) < 0) {
 		x->held = false;
-		let_go(x->h);
+		exchange_let_go(x->h);
 		refuse(x, 503, ERR_UNAVAILABLE, "the server is busy: too many requests wait");
 	} else {
 		suspend(x);
@@ -445,29 +263,12 @@ static enum MHD_Result on_turn(struct exchange *x)
 	return MHD_YES;
 }
 
-static size_t put_in_ring(struct exchange *x, const char *p, size_t n)
-{
-	size_t at = (x->ring_head + x->ring_n) % RING_BYTES, to_end;
-
-	n = MIN(n, RING_BYTES - x->ring_n);
-	to_end = MIN(n, RING_BYTES - at);
-	memcpy(x->ring + at, p, to_end);
-	memcpy(x->ring, p + to_end, n - to_end);
-	x->ring_n += n;
-	(void)pthread_cond_broadcast(&x->moved);
-	return n;
-}
-
 static void keep(struct exchange *x, const char *p, size_t n)
 {
 	struct err err = {0};
 
-	buf_add(&x->kept, p, n);
-	if (!x->kept.full && x->kept.n <= x->rq.route->body_max)
+	if (exchange_keep(x, p, n, &err) == 0)
 		return;
-	buf_done(&x->kept);
-	(void)err_set(&err, ERR_TOO_BIG, "the body has more than the %zu bytes that are taken",
-	              x->rq.route->body_max);
 	reply_fail(&x->rq, 0, &err);
 	x->body = BODY_DISCARD;
 	x->done = true;
@@ -484,7 +285,7 @@ static enum MHD_Result on_body(struct exchange *x, const char *p, size_t *n)
 		keep(x, p, *n);
 		break;
 	case BODY_STREAM:
-		used = put_in_ring(x, p, *n);
+		used = exchange_put(x, p, *n);
 		if (used < *n)
 			suspend(x); /* until the handler has made room */
 		break;
@@ -565,72 +366,6 @@ on_log(void *cls UNUSED, const char *fmt, va_list ap)
 
 /* Start and stop */
 
-static int parse_address(const char *address, char host[256], char port[8], struct err *err)
-{
-	const char *colon = strrchr(address, ':');
-	struct str name;
-	uint64_t n;
-
-	if (colon == NULL || str_u64(str_of(colon + 1), 0, UINT16_MAX, &n, err) < 0) {
-		err_clear(err);
-		return err_set(err, ERR_INVALID,
-		               "address %s: want HOST:PORT, such as 127.0.0.1:8000", address);
-	}
-	fmt_fixed(port, 8, "%u", (unsigned)n);
-	name = str_n(address, (size_t)(colon - address));
-	if (str_starts(name, "[") && str_ends(name, "]"))
-		name = str_n(name.p + 1, name.n - 2);
-	return str_copy(name, host, 256, "host of the address", err);
-}
-
-static int bind_one(struct httpd *h, const struct addrinfo *ai, const char *host, const char *port,
-                    struct err *err)
-{
-	struct sockaddr_storage at = {0};
-	socklen_t n = sizeof(at);
-	int one = 1;
-
-	h->listen_fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (h->listen_fd < 0)
-		return err_errno(err, errno, "socket for %s", host);
-	(void)setsockopt(h->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(h->listen_fd, ai->ai_addr, ai->ai_addrlen) < 0 ||
-	    listen(h->listen_fd, BACKLOG) < 0) {
-		if (errno == EADDRINUSE)
-			return err_set(err, ERR_CONFLICT,
-			               "port %s of %s is taken: another server runs there (see `ss "
-			               "-ltnp`); stop it, or listen on another port",
-			               port, host);
-		return err_errno(err, errno, "listen on %s port %s", host, port);
-	}
-	if (getsockname(h->listen_fd, (struct sockaddr *)&at, &n) < 0)
-		return err_errno(err, errno, "address of the listener");
-	h->port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
-	                                         : ((struct sockaddr_in *)&at)->sin_port);
-	return 0;
-}
-
-static int bind_socket(struct httpd *h, const char *address, struct err *err)
-{
-	struct addrinfo hints = {.ai_family = AF_UNSPEC,
-	                         .ai_socktype = SOCK_STREAM,
-	                         .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
-	struct addrinfo *list = NULL;
-	char host[256], port[8];
-	int r;
-
-	if (parse_address(address, host, port, err) < 0)
-		return -1;
-	if (strcmp(host, "localhost") == 0)
-		hints.ai_family = AF_INET; /* where every client tries in the end */
-	r = getaddrinfo(host[0] == '\0' ? NULL : host, port, &hints, &list);
-	if (r != 0)
-		return err_set(err, ERR_INVALID, "address %s: %s", address, gai_strerror(r));
-	r = bind_one(h, list, host[0] == '\0' ? "all addresses" : host, port, err);
-	freeaddrinfo(list);
-	return r;
-}
-
 static int read_pem(const char *path, char **out, struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(PEM_MAX);
@@ -707,7 +442,7 @@ static struct httpd *httpd_new(const struct httpd_options *o)
 	h->listen_fd = h->park.wake_fd = -1;
 	(void)pthread_mutex_init(&h->lock, NULL);
 	(void)pthread_mutex_init(&h->park.lock, NULL);
-	cond_init(&h->none);
+	exchange_cond(&h->none);
 	return h;
 }
 
@@ -718,7 +453,7 @@ int httpd_start(const struct httpd_options *o, struct httpd **out, struct err *e
 	assert((o->tls_cert == NULL) == (o->tls_key == NULL));
 	if ((o->tls_cert != NULL && (read_pem(o->tls_cert, &h->tls_cert, err) < 0 ||
 	                             read_pem(o->tls_key, &h->tls_key, err) < 0)) ||
-	    bind_socket(h, o->address, err) < 0 || park_start(h, err) < 0) {
+	    listen_open(o->address, &h->listen_fd, &h->port, err) < 0 || park_start(h, err) < 0) {
 		httpd_free(h);
 		return -1;
 	}

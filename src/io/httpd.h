@@ -73,6 +73,9 @@ struct httpd_options {
 	void *ctx;
 	/* Before a handler of any scope but SCOPE_OPEN: sets rq->who, or fails (ERR_AUTH, ERR_DENIED). */
 	int (*authorize)(struct request *rq, enum scope scope, struct err *err);
+	/* Each reply as it goes out, for logs and counters; `failure` is NULL or the error's words. May
+	 * be NULL; runs in a thread that serves all connections, so it must not block. */
+	void (*note)(const struct request *rq, int status, const char *failure, int64_t took_ms);
 	unsigned workers, queue_max, connections_max; /* 0 = 16, 1024, 4096 */
 	const char *tls_cert, *tls_key;               /* PEM files, or NULL */
 	int64_t idle_s;                               /* of a connection; 0 = 120 */

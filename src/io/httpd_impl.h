@@ -1,5 +1,6 @@
 /*
- * httpd_impl.h - what httpd.c, route.c, request.c and park.c share; nobody else includes it.
+ * httpd_impl.h - what httpd.c, exchange.c, listen.c, park.c, request.c and route.c share; nobody
+ * else includes it.
  *
  * An exchange is one request and its reply. Two sides hold it: libmicrohttpd (`conn` is set) and a
  * worker (`held`: queued, running or parked). Either may leave first: the client hangs up while a
@@ -25,6 +26,7 @@
 
 #define HEADER_COUNT_MAX 100
 #define RING_BYTES ((size_t)512 << 10) /* of a body between socket and handler */
+#define KEPT_MAX ((size_t)512 << 20)   /* of all bodies that are kept in memory */
 #define LINGER_MAX 64                  /* refused senders whose bytes are still swallowed */
 #define CHANNEL_SLOTS 4096             /* channels share a sequence when they share a slot */
 
@@ -54,6 +56,8 @@ struct exchange {
 	struct httpd *h;
 	struct header *headers, **headers_end;
 	struct reply reply;
+	char *failure; /* the words of the error that was replied, or NULL */
+	int64_t start_ms;
 	bool seen;    /* the head was looked at; only libmicrohttpd's thread reads it */
 	bool expects; /* the sender waits for "100 Continue" */
 	bool refused; /* answered before its body: the connection ends */
@@ -117,6 +121,7 @@ struct httpd {
 	pthread_cond_t none;  /* live became empty, or n_held 0 */
 	struct exchange *live;
 	unsigned n_live, n_held;
+	atomic_size_t kept; /* bytes of all exchanges' kept bodies */
 };
 
 static inline struct exchange *exchange_of(const struct request *rq)
@@ -128,12 +133,31 @@ static inline struct exchange *exchange_of(const struct request *rq)
 }
 
 /* httpd.c */
-/* A worker's turn with an exchange: authorize, then the handler. */
+/* Lets libmicrohttpd look at a suspended connection again. With x->lock held. */
+void exchange_resume(struct exchange *x);
+
+/* exchange.c */
+struct exchange *exchange_new(struct httpd *h, struct MHD_Connection *conn, const char *uri);
+void exchange_free(struct exchange *x); /* when neither side holds it */
+/* Begins to hold it for a worker; false when the server goes down. */
+bool exchange_hold(struct exchange *x);
+/* Ends it: after the last use of the exchange, because the server is freed once nothing is held. */
+void exchange_let_go(struct httpd *h);
+/* A worker's turn: authorize, then the handler. */
 void exchange_work(void *arg);
 /* The holder is through: the reply is sent, or the connection cut off when `cut`. */
 void exchange_finish(struct exchange *x, bool cut);
-/* The handler wants bytes: lets libmicrohttpd go on. With x->lock held. */
-void exchange_resume(struct exchange *x);
+/* Into the ring and out of it, with x->lock held; returns how many bytes went. */
+size_t exchange_put(struct exchange *x, const char *p, size_t n);
+size_t exchange_take(struct exchange *x, char *p, size_t cap);
+/* Adds to x->kept. ERR_TOO_BIG over the route's limit, ERR_UNAVAILABLE when all bodies together
+ * are. */
+int exchange_keep(struct exchange *x, const char *p, size_t n, struct err *err) MUST_CHECK;
+void exchange_cond(pthread_cond_t *c); /* one that waits by the monotonic clock */
+
+/* listen.c */
+/* ERR_CONFLICT when the port is taken. *port is the one that was bound. */
+int listen_open(const char *address, int *fd, uint16_t *port, struct err *err) MUST_CHECK;
 
 /* route.c */
 /* Cuts scheme and authority off and splits at '?'. ERR_INVALID: no path, dot segments, bad escapes.

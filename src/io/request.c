@@ -81,20 +81,6 @@ int request_json(struct request *rq, const struct doc **out, struct err *err)
 	return 0;
 }
 
-static size_t take_from_ring(struct exchange *x, char *p, size_t cap)
-{
-	size_t n = MIN(cap, x->ring_n), to_end = MIN(n, RING_BYTES - x->ring_head);
-
-	memcpy(p, x->ring + x->ring_head, to_end);
-	memcpy(p + to_end, x->ring, n - to_end);
-	x->ring_head = (x->ring_head + n) % RING_BYTES;
-	x->ring_n -= n;
-	/* A sender that was held back goes on when there is room for a good piece. */
-	if (x->suspended && !x->body_ended && x->ring_n <= RING_BYTES / 2)
-		exchange_resume(x);
-	return n;
-}
-
 static int lost(const struct exchange *x, struct err *err)
 {
 	if (atomic_load(&x->h->aborting))
@@ -163,7 +149,7 @@ int request_read(struct request *rq, void *p, size_t cap, size_t *n, struct err 
 	}
 	r = await_bytes(x, err);
 	if (r == 0)
-		*n = x->ring_n == 0 ? 0 : take_from_ring(x, p, cap);
+		*n = x->ring_n == 0 ? 0 : exchange_take(x, p, cap);
 	(void)pthread_mutex_unlock(&x->lock);
 	return r;
 }
@@ -315,6 +301,9 @@ void reply_error(struct request *rq, const struct err *err)
 	x->reply.fd = -1;
 	x->reply.status = 0;
 	x->parking = false;
+	x->failure = arena_cstr(rq->arena, err->msg);
+	if (err->code == ERR_AUTH)
+		reply_header(rq, "WWW-Authenticate", "Bearer");
 	if (err->retry_after_s > 0) {
 		FMT(after, "%d", err->retry_after_s);
 		reply_header(rq, "Retry-After", after);

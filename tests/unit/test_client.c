@@ -389,7 +389,17 @@ static int redirect(struct request *rq, struct err *err)
 	return reply_bytes(rq, (int)status, NULL, STR_LIT("moved"));
 }
 
+static int file(struct request *rq, struct err *err UNUSED)
+{
+	int fd = memfd_create("file", MFD_CLOEXEC);
+	ssize_t n = write(fd, "0123456789", 10);
+
+	assert(fd >= 0 && n == 10);
+	return reply_file(rq, "text/plain", fd, 10, NULL);
+}
+
 static const struct route routes[] = {
+	{HTTP_GET, SCOPE_OPEN, 0, "/file", file, ""},
 	{HTTP_GET, SCOPE_OPEN, 0, "/mirror", mirror, ""},
 	{HTTP_PUT, SCOPE_OPEN, 100, "/mirror", mirror, ""},
 	{HTTP_POST, SCOPE_OPEN, 100, "/mirror", mirror, ""},
@@ -649,7 +659,7 @@ static void client_tls(void **state UNUSED)
 	AUTO_HTTP_CLIENT struct http_client *sure = NULL;
 	AUTO_HTTP_REPLY struct http_reply r = {0};
 	AUTO_BUF struct buf out = BUF_INIT(65536);
-	AUTO_FREE char *url = NULL, *down = NULL, *other = NULL;
+	AUTO_FREE char *url = NULL, *down = NULL, *other = NULL, *whole = NULL;
 	struct httpd *h, *plain;
 	struct err err = {0};
 	int code = -1;
@@ -689,6 +699,7 @@ static void client_tls(void **state UNUSED)
 	plain = serve(NULL, NULL);
 	sure = http_client_new(&(struct http_policy){.ca_file = cert});
 	url = xasprintf("https://127.0.0.1:%u/mirror", httpd_port(h));
+	whole = xasprintf("https://127.0.0.1:%u/file", httpd_port(h));
 	other = xasprintf("https://localhost:%u/mirror", httpd_port(h));
 	down = xasprintf("https://127.0.0.1:%u/redirect?to=http://127.0.0.1:%u/mirror",
 	                 httpd_port(h), httpd_port(plain));
@@ -698,6 +709,9 @@ static void client_tls(void **state UNUSED)
 	           ERR_UNAVAILABLE, "GET");
 	assert_ok(http_do(sure, &(struct http_call){.url = url}, &r, &err), &err);
 	assert_true(str_eq(buf_view(&r.body), "GET [] [] [] []"));
+	http_reply_done(&r);
+	assert_ok(http_do(sure, &(struct http_call){.url = whole}, &r, &err), &err);
+	assert_true(str_eq(buf_view(&r.body), "0123456789"));
 	http_reply_done(&r);
 	assert_err(http_do(sure, &(struct http_call){.url = down, .redirects_max = 1}, &r, &err),
 	           &err, ERR_DENIED, "https to http");

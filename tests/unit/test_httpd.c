@@ -27,6 +27,7 @@ struct world {
 	atomic_uint parked, news;
 	atomic_uint body_calls;
 	_Atomic(enum err_code) read_failed;
+	atomic_uint notes, failures;
 };
 
 /* Handlers */
@@ -233,6 +234,15 @@ static int authorize(struct request *rq, enum scope scope UNUSED, struct err *er
 	return 0;
 }
 
+static void note(const struct request *rq, int status, const char *failure, int64_t took_ms)
+{
+	struct world *w = rq->ctx;
+
+	assert((status >= 400) == (failure != NULL) && took_ms >= 0);
+	atomic_fetch_add(&w->notes, 1);
+	atomic_fetch_add(&w->failures, failure != NULL);
+}
+
 /* The world around a test */
 
 static void start(struct world *w, struct httpd_options *o)
@@ -247,6 +257,7 @@ static void start(struct world *w, struct httpd_options *o)
 	o->n_faces = COUNT(faces);
 	o->ctx = w;
 	o->authorize = authorize;
+	o->note = note;
 	assert_ok(httpd_start(o, &w->h, &err), &err);
 	w->c = http_client_new(&(struct http_policy){0});
 }
@@ -356,6 +367,7 @@ static void httpd_bad_requests(void **state UNUSED)
 		{"too large at once",
 		 "POST /echo" HOST "Content-Length: 100001\r\nExpect: 100-continue\r\n", " 413 "},
 		{"no token", "POST /secret" HOST "Content-Length: 5\r\nExpect: 100-continue\r\n", " 401 "},
+		{"how to sign in", "POST /secret" HOST "Content-Length: 0\r\n", "WWW-Authenticate: "},
 		{"the face's own words", "GET /other" HOST, "text/x-plain"},
 		{"the face's own words for a method", "PUT /other" HOST, "text/x-plain"},
 		{"request id", "GET /nowhere" HOST, "X-Request-Id: "},
@@ -508,6 +520,51 @@ static void httpd_head(void **state UNUSED)
 	assert_int_equal(r.length, 77);
 	assert_int_equal(r.body.n, 0);
 	stop(&w);
+}
+
+static void httpd_notes_every_reply(void **state UNUSED)
+{
+	static const char *const paths[] = {"/", "/missing", "/v1/jobs/7", "/other", "/v1/../x"};
+	struct world w = {0};
+	struct err err = {0};
+
+	start(&w, NULL);
+	for (size_t i = 0; i < COUNT(paths); i++) {
+		AUTO_HTTP_REPLY struct http_reply r = {0};
+
+		assert_ok(get(&w, paths[i], &r, &err), &err);
+	}
+	assert_int_equal(w.notes, COUNT(paths));
+	assert_int_equal(w.failures, 3);
+	stop(&w);
+}
+
+static void httpd_other_addresses(void **state UNUSED)
+{
+	static const struct {
+		const char *address, *host;
+	} cases[] = {{"[::1]:0", "[::1]"}, {"localhost:0", "127.0.0.1"}, {":0", "127.0.0.1"}};
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		AUTO_HTTP_CLIENT struct http_client *c = http_client_new(&(struct http_policy){0});
+		struct httpd_options o = {
+			.address = cases[i].address, .faces = faces, .n_faces = COUNT(faces)};
+		AUTO_HTTP_REPLY struct http_reply r = {0};
+		AUTO_FREE char *url = NULL;
+		struct http_call call = {0};
+		struct httpd *h = NULL;
+		struct err err = {0};
+
+		if (httpd_start(&o, &h, &err) < 0) { /* a machine without IPv6 */
+			assert_true(i == 0 && strstr(err.msg, "::1") != NULL);
+			continue;
+		}
+		url = xasprintf("http://%s:%u/", cases[i].host, httpd_port(h));
+		call.url = url;
+		assert_ok(http_do(c, &call, &r, &err), &err);
+		assert_int_equal(r.status, 200);
+		httpd_stop(h);
+	}
 }
 
 static void httpd_no_header_injection(void **state UNUSED)
@@ -759,6 +816,28 @@ static void httpd_refused_uploads(void **state UNUSED)
 		assert_row(r.status == cases[i / 2].status, cases[i / 2].path);
 		assert_row(strstr(buf_cstr(&r.body), cases[i / 2].words) != NULL,
 		           cases[i / 2].path);
+	}
+	stop(&w);
+}
+
+/* One that sends all before it listens: a reset would take the reply from it. */
+static void httpd_refused_deaf_sender(void **state UNUSED)
+{
+	static char piece[65536];
+	struct world w = {0};
+
+	start(&w, NULL);
+	for (int i = 0; i < 5; i++) {
+		AUTO_BUF struct buf out = BUF_INIT(1 << 16);
+		AUTO_FD int fd = dial(&w);
+
+		send_text(fd, "PUT /unread" HOST "Content-Length: 16777216\r\n\r\n");
+		for (int k = 0; k < 256; k++)
+			assert_int_equal(send(fd, piece, sizeof(piece), MSG_NOSIGNAL),
+			                 sizeof(piece));
+		read_until(fd, NULL, &out);
+		assert_non_null(strstr(buf_cstr(&out), " 409 "));
+		assert_non_null(strstr(buf_cstr(&out), "not now"));
 	}
 	stop(&w);
 }
@@ -1063,6 +1142,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(httpd_routes),
 	cmocka_unit_test(httpd_lists_its_routes),
 	cmocka_unit_test(httpd_head),
+	cmocka_unit_test(httpd_notes_every_reply),
+	cmocka_unit_test(httpd_other_addresses),
 	cmocka_unit_test(httpd_no_header_injection),
 	cmocka_unit_test(httpd_small_bodies),
 	cmocka_unit_test(httpd_too_large_chunked),
@@ -1072,6 +1153,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(httpd_if_range),
 	cmocka_unit_test(httpd_expect),
 	cmocka_unit_test(httpd_refused_uploads),
+	cmocka_unit_test(httpd_refused_deaf_sender),
 	cmocka_unit_test(httpd_cut_short),
 	cmocka_unit_test(httpd_silent_sender),
 	cmocka_unit_test(httpd_slow_sender),

@@ -1,0 +1,237 @@
+/*
+ * exchange.c - a request and its reply between the two that hold it, and a worker's turn with it;
+ * see httpd_impl.h for the rules.
+ */
+#include "base/clock.h"
+#include "base/seal.h"
+#include "io/httpd_impl.h"
+
+#include <sys/socket.h>
+
+void exchange_free(struct exchange *x)
+{
+	struct httpd *h = x->h;
+
+	assert(!x->held && x->conn == NULL);
+	(void)atomic_fetch_sub(&h->kept, x->kept.n);
+	(void)pthread_mutex_lock(&h->lock);
+	if (x->prev != NULL)
+		x->prev->next = x->next;
+	else
+		h->live = x->next;
+	if (x->next != NULL)
+		x->next->prev = x->prev;
+	if (--h->n_live == 0)
+		(void)pthread_cond_broadcast(&h->none);
+	(void)pthread_mutex_unlock(&h->lock);
+
+	if (x->reply.fd >= 0)
+		(void)close(x->reply.fd);
+	(void)pthread_cond_destroy(&x->moved);
+	(void)pthread_mutex_destroy(&x->lock);
+	buf_done(&x->kept);
+	free(x->ring);
+	arena_free(x->rq.arena);
+	free(x);
+}
+
+void exchange_cond(pthread_cond_t *c)
+{
+	pthread_condattr_t attr;
+
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(c, &attr);
+	(void)pthread_condattr_destroy(&attr);
+}
+
+struct exchange *exchange_new(struct httpd *h, struct MHD_Connection *conn, const char *uri)
+{
+	struct exchange *x = xcalloc(1, sizeof(*x));
+
+	x->magic = EXCHANGE_MAGIC;
+	x->h = h;
+	x->conn = conn;
+	x->headers_end = &x->headers;
+	x->reply.fd = -1;
+	x->fd = -1;
+	x->start_ms = clock_mono_ms();
+	x->rq.arena = arena_new();
+	x->rq.ctx = h->o.ctx;
+	x->rq.target = str_of(arena_cstr(x->rq.arena, uri));
+	seal_id(x->rq.id, 12);
+	(void)pthread_mutex_init(&x->lock, NULL);
+	exchange_cond(&x->moved);
+
+	(void)pthread_mutex_lock(&h->lock);
+	x->next = h->live;
+	if (h->live != NULL)
+		h->live->prev = x;
+	h->live = x;
+	h->n_live++;
+	(void)pthread_mutex_unlock(&h->lock);
+	return x;
+}
+
+/* The ring */
+
+size_t exchange_put(struct exchange *x, const char *p, size_t n)
+{
+	size_t at = (x->ring_head + x->ring_n) % RING_BYTES, to_end;
+
+	n = MIN(n, RING_BYTES - x->ring_n);
+	to_end = MIN(n, RING_BYTES - at);
+	memcpy(x->ring + at, p, to_end);
+	memcpy(x->ring, p + to_end, n - to_end);
+	x->ring_n += n;
+	(void)pthread_cond_broadcast(&x->moved);
+	return n;
+}
+
+size_t exchange_take(struct exchange *x, char *p, size_t cap)
+{
+	size_t n = MIN(cap, x->ring_n), to_end = MIN(n, RING_BYTES - x->ring_head);
+
+	memcpy(p, x->ring + x->ring_head, to_end);
+	memcpy(p + to_end, x->ring, n - to_end);
+	x->ring_head = (x->ring_head + n) % RING_BYTES;
+	x->ring_n -= n;
+	/* A sender that was held back goes on when there is room for a good piece. */
+	if (x->suspended && !x->body_ended && x->ring_n <= RING_BYTES / 2)
+		exchange_resume(x);
+	return n;
+}
+
+int exchange_keep(struct exchange *x, const char *p, size_t n, struct err *err)
+{
+	size_t max = x->rq.route->body_max;
+
+	if (n > max - MIN(x->kept.n, max))
+		return err_set(err, ERR_TOO_BIG,
+		               "the body has more than the %zu bytes that are taken", max);
+	if (atomic_fetch_add(&x->h->kept, n) > KEPT_MAX - n) {
+		(void)atomic_fetch_sub(&x->h->kept, n);
+		err->retry_after_s = 1;
+		return err_set(err, ERR_UNAVAILABLE, "the server is busy: too many bodies arrive");
+	}
+	buf_add(&x->kept, p, n);
+	return buf_check(&x->kept, "body", err);
+}
+
+/* A worker's side */
+
+/* False when the server goes down: nobody may begin to hold an exchange any more. */
+bool exchange_hold(struct exchange *x)
+{
+	struct httpd *h = x->h;
+	bool may;
+
+	(void)pthread_mutex_lock(&h->lock);
+	may = !atomic_load(&h->aborting);
+	if (may)
+		h->n_held++;
+	(void)pthread_mutex_unlock(&h->lock);
+	x->held = may;
+	return may;
+}
+
+/* After the last use of what was held: the server may be freed once nothing is. */
+void exchange_let_go(struct httpd *h)
+{
+	(void)pthread_mutex_lock(&h->lock);
+	assert(h->n_held > 0);
+	if (--h->n_held == 0)
+		(void)pthread_cond_broadcast(&h->none);
+	(void)pthread_mutex_unlock(&h->lock);
+}
+
+void exchange_finish(struct exchange *x, bool cut)
+{
+	struct httpd *h = x->h;
+	bool last;
+
+	(void)pthread_mutex_lock(&x->lock);
+	assert(x->held);
+	x->done = !cut;
+	x->gone = cut;
+	if (x->body == BODY_STREAM && !x->body_ended)
+		x->body = BODY_DISCARD;
+	/* libmicrohttpd waits for a silent sender: it shall see the end of the connection */
+	if (cut && x->conn != NULL && !x->suspended)
+		(void)shutdown(x->fd, SHUT_RDWR);
+	exchange_resume(x);
+	last = x->conn == NULL;
+	x->held = false;
+	(void)pthread_mutex_unlock(&x->lock); /* libmicrohttpd may free it from here on */
+	if (last)
+		exchange_free(x);
+	exchange_let_go(h);
+}
+
+/* The caller may be here; now libmicrohttpd collects the body, and needs no worker for that. */
+static void collect_body(struct exchange *x)
+{
+	struct httpd *h = x->h;
+
+	(void)pthread_mutex_lock(&x->lock);
+	assert(x->suspended && x->conn != NULL);
+	x->body = BODY_COLLECT;
+	x->kept.max = MAX(x->rq.route->body_max, 1);
+	exchange_resume(x);
+	x->held = false;
+	(void)pthread_mutex_unlock(&x->lock);
+	exchange_let_go(h);
+}
+
+static int authorize(struct exchange *x, struct err *err)
+{
+	enum scope scope = x->rq.route->scope;
+
+	x->authorized = true;
+	if (scope == SCOPE_OPEN)
+		return 0;
+	if (x->h->o.authorize == NULL)
+		return err_set(err, ERR_DENIED, "nobody may do this: the server knows no callers");
+	return x->h->o.authorize(&x->rq, scope, err);
+}
+
+/* 1: collecting the body, x is no longer ours */
+static int handle(struct exchange *x, struct err *err)
+{
+	struct request *rq = &x->rq;
+	int r;
+
+	if (atomic_load(&x->h->aborting))
+		return err_set(err, ERR_UNAVAILABLE, "the server is going down");
+	if (!x->authorized) {
+		if (authorize(x, err) < 0)
+			return -1;
+		if (x->body == BODY_WAITING && rq->route->body_max != ROUTE_BODY_STREAM) {
+			collect_body(x);
+			return 1;
+		}
+	}
+	r = rq->route->handler(rq, err);
+	assert((r == 0) == (err->code == ERR_NONE));
+	assert(r < 0 || x->parking || x->reply.status != 0); /* a handler that succeeds replies */
+	return r;
+}
+
+void exchange_work(void *arg)
+{
+	struct exchange *x = arg;
+	struct err err = {0};
+	int r;
+
+	x->parking = false;
+	x->reply.headers = NULL;
+	r = handle(x, &err);
+	if (r > 0)
+		return;
+	if (r < 0)
+		reply_error(&x->rq, &err);
+	if (x->parking)
+		park_enter(x);
+	else
+		exchange_finish(x, x->stalled);
+}
