@@ -1,0 +1,219 @@
+/*
+ * checkpoints.c - checkpoints and their files, the uploaded code, and credentials for uploads.
+ *
+ * Files come from the manifests in the object store. Their URLs are presigned for seven days on
+ * this server's own S3 face, so a plain GET, with ranges, is all that a reader needs.
+ */
+#include "base/clock.h"
+#include "face/handlers.h"
+#include "face/show.h"
+
+#define PAGE_DEFAULT 100
+#define PAGE_MAX 1000
+#define MANIFEST_MAX ((size_t)64 << 20)
+#define ARTIFACTS_MAX 64
+#define REGION "us-east-1"
+
+int checkpoints_list(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_checkpoint *c;
+	struct model_job j = {0};
+	bool all = false;
+	size_t n;
+
+	if (query_bool(rq, "all", &all, err) < 0 || handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->checkpoints(ctx->of, face_who(rq), rq->arena, j.id, all, &c, &n, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_key(&an.js, "checkpoints");
+	js_list(&an.js);
+	for (size_t i = 0; i < n; i++)
+		show_checkpoint(&an.js, rq->arena, &c[i]);
+	js_end(&an.js);
+	return answer_send(rq, &an, 200, err);
+}
+
+/* A URL of this server that reads one object without any header. */
+static int signed_url(struct request *rq, const char *key, char **out, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_BUF struct buf path = BUF_INIT(4 * OBJSTORE_KEY_MAX);
+	struct sigv4_key signer = {.region = REGION, .service = "s3"};
+
+	if (ctx->ops->url_key(ctx->of, rq->arena, &signer.access_key, &signer.secret_key, err) < 0)
+		return -1;
+	url_encode(str_of(key), true, &path);
+	return sigv4_presign(
+		rq->arena, &signer, HTTP_GET,
+		arena_printf(rq->arena, "%s/s3/%s/%s", ctx->base_url, ctx->bucket, buf_cstr(&path)),
+		SIGV4_PRESIGN_MAX_S, clock_wall_ms(), out, err);
+}
+
+static int load_manifest(struct request *rq, const struct model_checkpoint *row, struct ckpt *out,
+                         struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_BUF struct buf json = BUF_INIT(MANIFEST_MAX);
+
+	if (objstore_get(ctx->objects, row->manifest_key, &json, err) < 0)
+		return -1;
+	return ckpt_parse(out, rq->arena, buf_view(&json), err);
+}
+
+struct file_page {
+	uint64_t offset, size, total; /* total: files of all checkpoints asked for */
+	uint64_t shown;
+};
+
+static int show_file(struct request *rq, struct js *js, const struct model_job *j,
+                     const struct ckpt *c, const struct manifest_file *f, struct err *err)
+{
+	const char *prefix = ckpt_prefix(rq->arena, j->project_id, j->id);
+	char hex[HASH_HEX_CAP], when[CLOCK_ISO_CAP], *url = NULL;
+
+	if (signed_url(rq, ckpt_object_key(rq->arena, prefix, c->rank, f->path), &url, err) < 0)
+		return -1;
+	digest_hex(&f->sha256, hex);
+	clock_iso(c->created_ms, when);
+	js_open(js);
+	js_kv(js, "url", url);
+	js_kv(js, "relative_file_name", f->path);
+	js_kv_u64(js, "node_rank", c->rank);
+	js_kv_u64(js, "size_bytes", f->size);
+	js_kv(js, "last_modified", when);
+	js_kv(js, "sha256", hex);
+	js_close(js);
+	return 0;
+}
+
+/* The part of one checkpoint that is on the page. Manifests that are off it are not read. */
+static int show_files_of(struct request *rq, struct js *js, const struct model_job *j,
+                         const struct model_checkpoint *row, struct file_page *p, struct err *err)
+{
+	uint64_t first = p->total; /* number of this checkpoint's first file */
+	struct ckpt c = {0};
+
+	p->total += row->files;
+	if (p->total <= p->offset || p->shown == p->size || row->files == 0)
+		return 0;
+	if (load_manifest(rq, row, &c, err) < 0)
+		return err_wrap(err, "checkpoint %s", row->name);
+	for (size_t i = 0; i < c.files.n && p->shown < p->size; i++) {
+		if (first + i < p->offset)
+			continue;
+		if (show_file(rq, js, j, &c, &c.files.file[i], err) < 0)
+			return -1;
+		p->shown++;
+	}
+	return 0;
+}
+
+int checkpoint_files(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	const char *name = query_text(rq, "checkpoint");
+	AUTO_ANSWER struct answer an = {0};
+	int64_t size = PAGE_DEFAULT, offset = 0;
+	struct file_page page = {0};
+	struct model_checkpoint *c;
+	struct model_job j = {0};
+	size_t n;
+
+	if (query_int(rq, "page_size", 1, PAGE_MAX, &size, err) < 0 ||
+	    query_int(rq, "page_token", 0, INT64_MAX, &offset, err) < 0 ||
+	    handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->checkpoints(ctx->of, face_who(rq), rq->arena, j.id, true, &c, &n, err) < 0)
+		return -1;
+	page.offset = (uint64_t)offset;
+	page.size = (uint64_t)size;
+	answer_open(&an);
+	js_key(&an.js, "presigned_urls");
+	js_list(&an.js);
+	for (size_t i = 0; i < n; i++) {
+		if (c[i].manifest_key == NULL || (name != NULL && strcmp(name, c[i].name) != 0))
+			continue;
+		if (show_files_of(rq, &an.js, &j, &c[i], &page, err) < 0)
+			return -1;
+	}
+	js_end(&an.js);
+	js_key(&an.js, "next_page_token"); /* the client stops at a false one: 0 must not happen */
+	if (page.shown > 0 && page.offset + page.shown < page.total)
+		js_u64(&an.js, page.offset + page.shown);
+	else
+		js_null(&an.js);
+	js_kv_u64(&an.js, "total_count", page.total);
+	return answer_send(rq, &an, 200, err);
+}
+
+int checkpoint_remove(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	const char *name = arg_text(rq, 2);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_job j = {0};
+
+	if (handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->checkpoint_delete(ctx->of, face_who(rq), j.id, name, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_kv(&an.js, "checkpoint_id", name);
+	js_kv_bool(&an.js, "deleted", true);
+	return answer_send(rq, &an, 200, err);
+}
+
+/* The stock client takes the first URL without asking whether there is one. */
+int job_download(struct request *rq, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+	const struct doc *spec, *list;
+	struct model_job j = {0};
+	size_t shown = 0;
+
+	if (handler_job(rq, &j, err) < 0 ||
+	    js_parse(rq->arena, str_of(j.spec_json), &spec, err) < 0)
+		return -1;
+	list = doc_path(spec, "runtime", "artifacts", NULL);
+	if (doc_first(list) == NULL)
+		return err_set(err, ERR_NOT_FOUND, "job %s was pushed without code", j.id);
+	answer_open(&an);
+	js_key(&an.js, "artifact_presigned_urls");
+	js_list(&an.js);
+	DOC_EACH (artifact, list) {
+		const char *key = doc_cstr(doc_get(artifact, "s3_key"), NULL);
+		char *url = NULL;
+
+		if (key == NULL || shown++ == ARTIFACTS_MAX)
+			break;
+		if (signed_url(rq, key, &url, err) < 0)
+			return -1;
+		js_cstr(&an.js, url);
+	}
+	js_end(&an.js);
+	return answer_send(rq, &an, 200, err);
+}
+
+/* What stands in creds becomes keyword arguments of boto3.resource("s3", ...): no other keys. */
+int upload_credentials(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_upload u = {0};
+
+	if (ctx->ops->upload_create(ctx->of, face_who(rq), rq->arena, &u, err) < 0)
+		return -1;
+	reply_header(rq, "Cache-Control", "no-store");
+	answer_open(&an);
+	js_kv(&an.js, "s3_bucket", ctx->bucket);
+	js_kv(&an.js, "s3_key", u.key);
+	js_key(&an.js, "creds");
+	js_open(&an.js);
+	js_kv(&an.js, "aws_access_key_id", u.access_key);
+	js_kv(&an.js, "aws_secret_access_key", u.secret_key);
+	js_kv(&an.js, "aws_session_token", u.session_token);
+	js_kv(&an.js, "endpoint_url", arena_printf(rq->arena, "%s/s3", ctx->base_url));
+	js_kv(&an.js, "region_name", REGION);
+	js_close(&an.js);
+	return answer_send(rq, &an, 200, err);
+}

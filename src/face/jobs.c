@@ -1,0 +1,351 @@
+/* jobs.c - jobs: pushed, found, shown, changed, and commands run inside them. */
+#include "face/handlers.h"
+#include "face/show.h"
+
+#define SEARCH_MAX 1000
+#define STATUSES_MAX 32
+#define WAIT_MS_MAX 30000
+#define EXEC_ARGS_MAX 256
+#define KEY_MAX 200
+
+int handler_job(struct request *rq, struct model_job *out, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+
+	return ctx->ops->job_get(ctx->of, face_who(rq), rq->arena, arg_text(rq, 0), arg_text(rq, 1),
+	                         out, err);
+}
+
+static int send_job(struct request *rq, const struct model_job *j, bool whole, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+
+	answer_open(&an);
+	js_key(&an.js, "training_job");
+	show_job(&an.js, rq->arena, j, whole);
+	if (whole) { /* as the upstream API shows one job */
+		js_key(&an.js, "training_project");
+		js_open(&an.js);
+		js_kv(&an.js, "id", j->project_id);
+		js_kv(&an.js, "name", j->project_name);
+		js_close(&an.js);
+	}
+	return answer_send(rq, &an, 200, err);
+}
+
+static int send_jobs(struct request *rq, const struct job_query *q, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_job *j;
+	size_t n;
+
+	if (ctx->ops->job_search(ctx->of, face_who(rq), rq->arena, q, &j, &n, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_key(&an.js, "training_jobs");
+	js_list(&an.js);
+	for (size_t i = 0; i < n; i++)
+		show_job(&an.js, rq->arena, &j[i], false);
+	js_end(&an.js);
+	return answer_send(rq, &an, 200, err);
+}
+
+int jobs_of_project(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct job_query q = {.project_id = arg_text(rq, 0), .limit = SEARCH_MAX};
+	struct model_project p;
+
+	if (ctx->ops->project_get(ctx->of, face_who(rq), rq->arena, q.project_id, &p, err) < 0)
+		return -1;
+	return send_jobs(rq, &q, err);
+}
+
+static int read_order(const struct doc *body, bool *ascending, struct err *err)
+{
+	const struct doc *by = doc_get(body, "order_by");
+	const char *field = NULL, *order = NULL;
+
+	if (by == NULL || by->kind == DOC_NULL)
+		return 0;
+	if (by->kind != DOC_LIST)
+		return err_set(err, ERR_INVALID, "order_by: a list is wanted");
+	DOC_EACH (one, by) {
+		if (one->kind != DOC_MAP)
+			return err_set(err, ERR_INVALID, "order_by: objects are wanted");
+		if (body_text(one, "field", false, &field, err) < 0 ||
+		    body_text(one, "order", false, &order, err) < 0)
+			return err_wrap(err, "order_by");
+		if (field != NULL && strcmp(field, "created_at") != 0)
+			return err_set(err, ERR_INVALID,
+			               "order_by: jobs are ordered by created_at only, not \"%s\"",
+			               field);
+		if (order != NULL && strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
+			return err_set(err, ERR_INVALID, "order_by: \"%s\" is neither asc nor desc",
+			               order);
+		*ascending = order != NULL && strcmp(order, "asc") == 0;
+	}
+	return 0;
+}
+
+int jobs_search(struct request *rq, struct err *err)
+{
+	struct job_query q = {.limit = SEARCH_MAX};
+	const char **status;
+	const struct doc *body;
+	bool unmatched;
+	size_t n;
+
+	if (body_read(rq, true, &body, err) < 0 ||
+	    body_text(body, "project_id", false, &q.project_id, err) < 0 ||
+	    body_text(body, "job_id", false, &q.job_id, err) < 0 ||
+	    body_texts(rq->arena, body, "statuses", STATUSES_MAX, &status, &n, err) < 0 ||
+	    read_order(body, &q.ascending, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		bool known;
+
+		q.states |= job_states_of_status(str_of(status[i]), &known);
+		if (!known)
+			return err_set(err, ERR_INVALID, "statuses: there is no status \"%.100s\"",
+			               status[i]);
+	}
+	unmatched = n > 0 && q.states == 0; /* only statuses that no job of ours can have */
+	if (unmatched) {
+		AUTO_ANSWER struct answer an = {0};
+
+		answer_open(&an);
+		js_key(&an.js, "training_jobs");
+		js_list(&an.js);
+		js_end(&an.js);
+		return answer_send(rq, &an, 200, err);
+	}
+	return send_jobs(rq, &q, err);
+}
+
+/* Every mistake at once, with its path: {"message", "problems": [...]}. */
+static int send_problems(struct request *rq, const struct spec_problems *p, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+	struct err words = {0};
+
+	spec_problems_text(p, NULL, &words);
+	answer_open(&an);
+	js_kv(&an.js, "message", words.msg);
+	js_key(&an.js, "problems");
+	spec_problems_json(p, &an.js);
+	return answer_send(rq, &an, 400, err);
+}
+
+int job_push(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct spec_problems *problems = ARENA_NEW(rq->arena, struct spec_problems);
+	struct job_spec *spec = ARENA_NEW(rq->arena, struct job_spec);
+	struct str key = request_header(rq, "Idempotency-Key");
+	const struct doc *body, *doc;
+	struct model_project p;
+	struct model_job j = {0};
+	bool dry = false;
+
+	if (key.n > KEY_MAX)
+		return err_set(err, ERR_INVALID, "Idempotency-Key: at most %d characters", KEY_MAX);
+	if (query_bool(rq, "dry_run", &dry, err) < 0 || body_read(rq, false, &body, err) < 0)
+		return -1;
+	if (ctx->ops->project_get(ctx->of, face_who(rq), rq->arena, arg_text(rq, 0), &p, err) < 0)
+		return -1;
+	doc = doc_get(body, "training_job");
+	if (!doc_is(doc, DOC_MAP))
+		return err_set(err, ERR_INVALID, "training_job: an object is wanted");
+	if (spec_read(rq->arena, doc, SPEC_API, spec, problems) < 0)
+		return send_problems(rq, problems, err);
+	if (ctx->ops->job_push(ctx->of, face_who(rq), rq->arena, p.id, doc,
+	                       key.n > 0 ? arena_strz(rq->arena, key) : NULL, dry, &j, err) < 0)
+		return -1;
+	return send_job(rq, &j, false, err);
+}
+
+int job_show(struct request *rq, struct err *err)
+{
+	struct model_job j = {0};
+
+	if (handler_job(rq, &j, err) < 0)
+		return -1;
+	return send_job(rq, &j, true, err);
+}
+
+int job_change(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	int64_t priority = INT64_MIN;
+	struct model_job j = {0};
+	const struct doc *body;
+
+	if (body_read(rq, false, &body, err) < 0 ||
+	    body_int(body, "priority", INT32_MIN, INT32_MAX, &priority, err) < 0)
+		return -1;
+	if (priority == INT64_MIN)
+		return err_set(err, ERR_INVALID, "priority: missing");
+	if (handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->job_priority(ctx->of, face_who(rq), rq->arena, j.id, priority, &j, err) < 0)
+		return -1;
+	return send_job(rq, &j, false, err);
+}
+
+int job_remove(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_job j = {0};
+
+	if (handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->job_delete(ctx->of, face_who(rq), j.id, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_kv(&an.js, "id", j.id);
+	js_kv_bool(&an.js, "deleted", true);
+	return answer_send(rq, &an, 200, err);
+}
+
+int job_stop(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct model_job j = {0};
+	const struct doc *body;
+	bool now = false;
+
+	if (body_read(rq, true, &body, err) < 0 || body_bool(body, "now", &now, err) < 0)
+		return -1;
+	if (handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->job_stop(ctx->of, face_who(rq), rq->arena, j.id, now, &j, err) < 0)
+		return -1;
+	return send_job(rq, &j, false, err);
+}
+
+int job_recreate(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct model_job j = {0}, again = {0};
+
+	if (handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->job_recreate(ctx->of, face_who(rq), rq->arena, j.id, &again, err) < 0)
+		return -1;
+	return send_job(rq, &again, false, err);
+}
+
+int job_events(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_job j = {0};
+	struct model_event *e;
+	int64_t after = 0;
+	size_t n;
+
+	if (query_int(rq, "after", 0, INT64_MAX, &after, err) < 0 || handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->job_events(ctx->of, face_who(rq), rq->arena, j.id, after, &e, &n, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_key(&an.js, "events");
+	js_list(&an.js);
+	for (size_t i = 0; i < n; i++)
+		show_event(&an.js, &e[i]);
+	js_end(&an.js);
+	return answer_send(rq, &an, 200, err);
+}
+
+int job_attempts(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_job j = {0};
+	struct model_attempt *at;
+	size_t n;
+
+	if (handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->job_attempts(ctx->of, face_who(rq), rq->arena, j.id, &at, &n, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_key(&an.js, "attempts");
+	js_list(&an.js);
+	for (size_t i = 0; i < n; i++)
+		show_attempt(&an.js, &at[i]);
+	js_end(&an.js);
+	return answer_send(rq, &an, 200, err);
+}
+
+/* Interactive sessions are not offered: a job has none, and clients ask for the list. */
+int job_auth_codes(struct request *rq, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+	struct model_job j = {0};
+
+	if (handler_job(rq, &j, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_key(&an.js, "auth_codes");
+	js_list(&an.js);
+	js_end(&an.js);
+	return answer_send(rq, &an, 200, err);
+}
+
+int job_exec(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_job j = {0};
+	const struct doc *body;
+	const char **argv;
+	int64_t rank = 0;
+	char *id = NULL;
+	size_t n;
+
+	if (body_read(rq, false, &body, err) < 0 ||
+	    body_texts(rq->arena, body, "command", EXEC_ARGS_MAX, &argv, &n, err) < 0 ||
+	    body_int(body, "node_rank", 0, SPEC_NODES_MAX - 1, &rank, err) < 0)
+		return -1;
+	if (n == 0 || argv[0][0] == '\0')
+		return err_set(err, ERR_INVALID, "command: a program and its arguments are wanted");
+	if (handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->exec_start(ctx->of, face_who(rq), rq->arena, j.id, (uint32_t)rank, argv, n,
+	                         &id, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_kv(&an.js, "exec_id", id);
+	return answer_send(rq, &an, 200, err);
+}
+
+int job_exec_poll(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct httpd *h = request_httpd(rq);
+	uint64_t channel = httpd_channel(CHANNEL_EXEC, rq->arg[2]);
+	uint64_t seq = httpd_channel_seq(h, channel); /* before the look: no wake-up is lost */
+	AUTO_BUF struct buf coded = BUF_INIT(ANSWER_MAX);
+	AUTO_ANSWER struct answer an = {0};
+	struct exec_state x = {0};
+	struct model_job j = {0};
+	int64_t offset = 0, wait_ms = 0;
+
+	if (query_int(rq, "offset", 0, INT64_MAX, &offset, err) < 0 ||
+	    query_int(rq, "wait_ms", 0, WAIT_MS_MAX, &wait_ms, err) < 0 ||
+	    handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->exec_poll(ctx->of, face_who(rq), rq->arena, j.id, arg_text(rq, 2),
+	                        (uint64_t)offset, &x, err) < 0)
+		return -1;
+	if (!x.done && x.output.n == 0 && wait_ms > 0 && !rq->timed_out)
+		return reply_wait(rq, channel, seq,
+		                  rq->wakes > 0 ? rq->wait_until_ms : clock_mono_ms() + wait_ms);
+	base64_encode(x.output.p, x.output.n, false, &coded);
+	answer_open(&an);
+	js_kv_bool(&an.js, "done", x.done);
+	js_key(&an.js, "exit_code");
+	if (x.done)
+		js_int(&an.js, x.exit_code);
+	else
+		js_null(&an.js);
+	js_kv_str(&an.js, "output_base64", buf_view(&coded));
+	js_kv_u64(&an.js, "next_offset", x.next_offset);
+	return answer_send(rq, &an, 200, err);
+}

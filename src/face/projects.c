@@ -1,0 +1,131 @@
+/* projects.c - projects: listed, made by name, shown, removed. */
+#include "face/handlers.h"
+#include "face/show.h"
+
+static int show_with_latest(struct request *rq, struct js *js, const struct model_project *p,
+                            struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct model_job latest = {0};
+	bool has = p->latest_job_id != NULL;
+
+	if (has && ctx->ops->job_get(ctx->of, face_who(rq), rq->arena, p->id, p->latest_job_id,
+	                             &latest, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err); /* deleted since */
+		has = false;
+	}
+	show_project(js, rq->arena, p, has ? &latest : NULL);
+	return 0;
+}
+
+static int send_project(struct request *rq, const struct model_project *p, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+
+	answer_open(&an);
+	js_key(&an.js, "training_project");
+	if (show_with_latest(rq, &an.js, p, err) < 0)
+		return -1;
+	return answer_send(rq, &an, 200, err);
+}
+
+int projects_list(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_project *p;
+	size_t n;
+
+	if (ctx->ops->projects(ctx->of, face_who(rq), rq->arena, &p, &n, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_key(&an.js, "training_projects");
+	js_list(&an.js);
+	for (size_t i = 0; i < n; i++)
+		if (show_with_latest(rq, &an.js, &p[i], err) < 0)
+			return -1;
+	js_end(&an.js);
+	return answer_send(rq, &an, 200, err);
+}
+
+/* The name of a team to its id; the default of the caller when there is no name. */
+static int team_by_name(struct request *rq, const char *name, const char **id, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct model_team *t;
+	size_t n;
+
+	*id = NULL;
+	if (name == NULL)
+		return 0;
+	if (ctx->ops->teams(ctx->of, face_who(rq), rq->arena, &t, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(t[i].name, name) == 0) {
+			*id = t[i].id;
+			return 0;
+		}
+	}
+	return err_set(err, ERR_NOT_FOUND, "team_name: there is no team named \"%s\"", name);
+}
+
+static int put(struct request *rq, const char *team_id, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	const char *name = NULL, *team_name = NULL;
+	const struct doc *body, *d;
+	struct model_project p = {0};
+
+	if (body_read(rq, false, &body, err) < 0)
+		return -1;
+	d = doc_get(body, "training_project");
+	if (!doc_is(d, DOC_MAP))
+		return err_set(err, ERR_INVALID, "training_project: an object is wanted");
+	if (body_text(d, "name", true, &name, err) < 0 ||
+	    body_text(d, "team_name", false, &team_name, err) < 0)
+		return -1;
+	if (!spec_name_ok(str_of(name)))
+		return err_set(err, ERR_INVALID, "training_project.name: \"%s\" is not a name",
+		               name);
+	if (team_id == NULL && team_by_name(rq, team_name, &team_id, err) < 0)
+		return -1;
+	if (ctx->ops->project_upsert(ctx->of, face_who(rq), rq->arena, team_id, name, &p, err) < 0)
+		return -1;
+	return send_project(rq, &p, err);
+}
+
+int project_put(struct request *rq, struct err *err)
+{
+	return put(rq, NULL, err);
+}
+
+int project_put_in_team(struct request *rq, struct err *err)
+{
+	return put(rq, arg_text(rq, 0), err);
+}
+
+int project_show(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct model_project p = {0};
+
+	if (ctx->ops->project_get(ctx->of, face_who(rq), rq->arena, arg_text(rq, 0), &p, err) < 0)
+		return -1;
+	return send_project(rq, &p, err);
+}
+
+int project_remove(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	const char *id = arg_text(rq, 0);
+
+	if (ctx->ops->project_delete(ctx->of, face_who(rq), id, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_kv(&an.js, "id", id);
+	js_kv_bool(&an.js, "deleted", true);
+	return answer_send(rq, &an, 200, err);
+}

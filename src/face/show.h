@@ -1,0 +1,41 @@
+/*
+ * show.h - rows as the JSON objects that clients read. The stock client indexes what it expects and
+ * crashes on what is absent or null where it must not be: never "user": null, no empty dates, ids
+ * and types always text.
+ */
+#ifndef FACE_SHOW_H
+#define FACE_SHOW_H
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "core/model.h"
+
+/* What a job or a node offers, as clients name it: "H100:8 4x64" and the like. */
+struct instance {
+	const char *gpu_type; /* NULL = none */
+	uint32_t gpu_count, cpu_milli;
+	uint64_t memory_bytes;
+};
+
+const char *show_role(enum model_role role);
+bool show_role_parse(struct str word, enum model_role *out);
+const char *show_instance_name(struct arena *a, const struct instance *in);
+const char *show_instance_id(struct arena *a, const struct instance *in);
+int64_t show_gpu_memory_mib(const char *gpu_type); /* 0 = unknown */
+
+/* "key": ISO 8601, or null for 0 (never). */
+void show_time(struct js *js, const char *key, int64_t ms);
+void show_team(struct js *js, const struct model_team *t);
+void show_token(struct js *js, const struct model_token *t);
+void show_secret(struct js *js, const struct model_secret *s, const char *team_name);
+/* latest: its newest job, NULL = none. */
+void show_project(struct js *js, struct arena *a, const struct model_project *p,
+                  const struct model_job *latest);
+/* whole: with its normalized specification, as one job is shown and lists are not. */
+void show_job(struct js *js, struct arena *a, const struct model_job *j, bool whole);
+void show_event(struct js *js, const struct model_event *e);
+void show_attempt(struct js *js, const struct model_attempt *at);
+void show_checkpoint(struct js *js, struct arena *a, const struct model_checkpoint *c);
+void show_mirror(struct js *js, struct arena *a, const struct model_mirror *m);
+
+#endif
