@@ -238,8 +238,7 @@ int objstore_del(struct objstore *os, const char *key, struct err *err)
 	return finish(os, os->ops->del(os, key, err), "delete", key, err);
 }
 
-/* ---- parts -------------------------------------------------------------------------------------
- */
+/* ---- parts ------------------------------------------------------------------------------- */
 
 static int check_id(const char *id, struct err *err)
 {

@@ -15,8 +15,7 @@
 #define DIR_RACES_MAX 32 /* a folder that is pruned while an object moves into it */
 #define DIR_WRITEBACK ((uint64_t)8 << 20)
 
-/* ---- names -------------------------------------------------------------------------------------
- */
+/* ---- names ------------------------------------------------------------------------------- */
 
 int dir_check_key(const char *key, struct err *err)
 {
@@ -75,8 +74,7 @@ int dir_tmp(struct dirstore *d, char name[DIR_TMP_CAP], struct err *err)
 	return fd >= 0 ? fd : err_errno(err, errno, "%s/%s", DIR_TMP, name);
 }
 
-/* ---- facts -------------------------------------------------------------------------------------
- */
+/* ---- facts ------------------------------------------------------------------------------- */
 
 static int64_t mtime_ns(const struct stat *st)
 {
@@ -123,8 +121,7 @@ static void keep_etag(int fd, const char *etag)
 	(void)fsetxattr(fd, DIR_XATTR, value, strlen(value), 0);
 }
 
-/* ---- writing -----------------------------------------------------------------------------------
- */
+/* ---- writing ----------------------------------------------------------------------------- */
 
 static int move_in(struct dirstore *d, const char *name, const char *key, struct err *err)
 {
@@ -293,8 +290,7 @@ static int dir_put_stream(struct objstore *os, const char *key, uint64_t size,
 	return end_tmp(d, fd, name, key, etag, rc, info, err);
 }
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------- */
 
 static int dir_fd(struct objstore *os, const char *key, int *fd, struct objstore_info *info,
                   struct err *err)
@@ -407,8 +403,7 @@ static int dir_list(struct objstore *os, const char *prefix, const char *after, 
 	return dirlist(d->root, prefix, after, max, DIR_TMP, list_one, &l, more, err);
 }
 
-/* ---- copy, delete ------------------------------------------------------------------------------
- */
+/* ---- copy, delete ------------------------------------------------------------------------ */
 
 static int copy_bytes(struct dirstore *d, const char *from, const char *to, struct err *err)
 {
@@ -492,8 +487,7 @@ static int dir_del(struct objstore *os, const char *key, struct err *err)
 	return 0;
 }
 
-/* ---- life --------------------------------------------------------------------------------------
- */
+/* ---- life -------------------------------------------------------------------------------- */
 
 /* Temporary files and uploads that nobody has touched for so long. */
 static int dir_sweep(struct objstore *os, int64_t max_age_s, uint64_t *removed, struct err *err)

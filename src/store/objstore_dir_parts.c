@@ -127,8 +127,7 @@ static int record_write(const struct upload *up, uint32_t number, const struct r
 	return 0;
 }
 
-/* ---- where a part is written -------------------------------------------------------------------
- */
+/* ---- where a part is written ------------------------------------------------------------- */
 
 static int range_lock(int fd, uint64_t from, uint64_t n)
 {
@@ -243,8 +242,7 @@ int dir_parts_put(struct objstore *os, const char *key, const char *id, uint32_t
 	return rc;
 }
 
-/* ---- completing --------------------------------------------------------------------------------
- */
+/* ---- completing -------------------------------------------------------------------------- */
 
 /* All parts, checked, and the object's ETag. *whole: they lie in `data` as they should. */
 static int gather(const struct upload *up, const struct objstore_part *parts, size_t n,

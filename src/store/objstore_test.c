@@ -257,8 +257,7 @@ static int mem_del(struct objstore *os, const char *key, struct err *err UNUSED)
 	return mem_unlock(m, 0);
 }
 
-/* ---- parts -------------------------------------------------------------------------------------
- */
+/* ---- parts ------------------------------------------------------------------------------- */
 
 static void free_object(struct str key UNUSED, void *value, void *arg UNUSED)
 {
@@ -456,8 +455,7 @@ const struct objstore_ops objstore_mem = {
 	.sweep = mem_sweep,
 };
 
-/* ---- fault -------------------------------------------------------------------------------------
- */
+/* ---- fault ------------------------------------------------------------------------------- */
 
 struct fault {
 	struct objstore base;

@@ -76,8 +76,7 @@ static void same_object(struct objstore *os, const char *key, const char *want, 
 	assert_true(info.etag[0] != '\0' && info.modified_ms > 0);
 }
 
-/* ---- the suite ---------------------------------------------------------------------------------
- */
+/* ---- the suite --------------------------------------------------------------------------- */
 
 static void suite_missing(struct objstore *os)
 {
@@ -370,8 +369,7 @@ static void suite(struct objstore *os)
 	suite_parts(os, false);
 }
 
-/* ---- drivers -----------------------------------------------------------------------------------
- */
+/* ---- drivers ----------------------------------------------------------------------------- */
 
 static struct objstore *open_url(const char *url)
 {
