@@ -1,0 +1,722 @@
+/*
+ * tree.c - see tree.h. Everything is on disk, so that any number of runners share one cache: a
+ * lease file's lock says who uses or makes a tree, its text how large the tree is and how often it
+ * was asked for, its mtime when last. The file `lock` is held while room is reserved, never while a
+ * tree is made. Order: a tree's lease, then `lock`; whoever evicts only tries other leases.
+ */
+#include "store/tree.h"
+
+#include "base/clock.h"
+#include "core/lru.h"
+#include "store/copy.h"
+#include "store/lease.h"
+#include "store/usage.h"
+
+#include <dirent.h>
+#include <sys/file.h>
+
+#define TREE_PATH_CAP 256 /* "leases/<64>.lease" and kin, with room for a file's folder marks */
+#define TREE_WAIT_STEP_MS 20
+#define TREE_LOCK_MS (120 * 1000) /* `lock` is held for one pass over the leases */
+#define TREE_LEASES_MAX 100000
+#define TREE_RACES_MAX 1000            /* lost to an evictor between two locks */
+#define TREE_STEP ((uint64_t)64 << 20) /* bytes between two words of progress, when linking */
+
+struct node_cache {
+	char *dir;
+	int fd;
+	uint64_t budget;
+};
+
+static void path_of(const char *folder, const char *hex, const char *end, char out[TREE_PATH_CAP])
+{
+	fmt_fixed(out, TREE_PATH_CAP, "%s/%s%s", folder, hex, end);
+}
+
+static bool exists(struct node_cache *c, const char *folder, const char *hex)
+{
+	char path[TREE_PATH_CAP];
+	struct stat st;
+
+	path_of(folder, hex, "", path);
+	return fstatat(c->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* ---- open, remove ------------------------------------------------------------------------ */
+
+/* With the tree's lease held exclusively. The name goes first: what is half removed is not found.
+ */
+static int remove_tree(struct node_cache *c, const char *hex, struct err *err)
+{
+	char tree[TREE_PATH_CAP], aside[TREE_PATH_CAP], lease[TREE_PATH_CAP];
+
+	path_of("trees", hex, "", tree);
+	path_of("tmp", hex, "", aside);
+	path_of("leases", hex, ".lease", lease);
+	if (fs_remove_tree(c->fd, aside, err) < 0) /* what a killed maker left */
+		return -1;
+	if (exists(c, "trees", hex)) {
+		/* moving a folder rewrites its "..": it has to be writable */
+		if (fchmodat(c->fd, tree, 0755, 0) < 0 || renameat(c->fd, tree, c->fd, aside) < 0)
+			return err_errno(err, errno, "%s/%s", c->dir, tree);
+		if (fs_remove_tree(c->fd, aside, err) < 0)
+			return -1;
+	}
+	if (unlinkat(c->fd, lease, 0) < 0 && errno != ENOENT)
+		return err_errno(err, errno, "%s/%s", c->dir, lease);
+	return 0;
+}
+
+/* Calls fn with each name (64 hex) in a folder whose entries end in `end`. */
+static int each_hex(struct node_cache *c, const char *folder, const char *end,
+                    int (*fn)(void *arg, const char *hex, struct err *err), void *arg,
+                    struct err *err)
+{
+	AUTO_FD int fd = fs_open_beneath(c->fd, folder, O_RDONLY | O_DIRECTORY, 0, err);
+	DIR *d = NULL;
+	int rc = 0;
+
+	if (fd < 0)
+		return err_wrap(err, "node cache %s", c->dir);
+	d = fdopendir(fd);
+	if (d == NULL)
+		return err_errno(err, errno, "%s/%s", c->dir, folder);
+	fd = -1; /* d's */
+	for (struct dirent *e = readdir(d); e != NULL && rc == 0; e = readdir(d)) {
+		struct str name = str_of(e->d_name);
+		char hex[HASH_HEX_CAP];
+		struct digest ignored;
+		struct err bad = {0};
+
+		if (name.n != 64 + strlen(end) || !str_ends(name, end))
+			continue;
+		FMT(hex, "%.64s", name.p);
+		if (digest_parse(str_n(hex, 64), &ignored, &bad) == 0)
+			rc = fn(arg, hex, err);
+	}
+	(void)closedir(d);
+	return rc;
+}
+
+static int sweep_one(void *arg, const char *hex, struct err *err)
+{
+	struct node_cache *c = arg;
+	char path[TREE_PATH_CAP];
+	AUTO_FD int lease = lease_try(c->fd, hex, LOCK_EX, err);
+
+	if (lease < 0) { /* being made right now */
+		err_clear(err);
+		return 0;
+	}
+	path_of("tmp", hex, "", path);
+	return fs_remove_tree(c->fd, path, err);
+}
+
+int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_bytes,
+                    struct err *err)
+{
+	static const char *const folders[] = {"trees", "leases", "tmp"};
+	struct node_cache *c = NULL;
+	int fd;
+
+	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0)
+		return err_wrap(err, "node cache %s", dir);
+	fd = fs_open_dir(dir, err);
+	if (fd < 0)
+		return err_wrap(err, "node cache %s", dir);
+	c = xcalloc(1, sizeof(*c));
+	c->dir = xstrdup(dir);
+	c->fd = fd;
+	c->budget = budget_bytes;
+	for (size_t i = 0; i < COUNT(folders); i++) {
+		if (fs_mkdirs(fd, folders[i], 0755, err) < 0) {
+			node_cache_close(c);
+			return err_wrap(err, "node cache %s", dir);
+		}
+	}
+	if (strlen(dir) + TREE_PATH_CAP > FS_PATH_MAX)
+		(void)err_set(err, ERR_INVALID, "the path of the node cache is too long: %s", dir);
+	else if (each_hex(c, "tmp", "", sweep_one, c, err) == 0) {
+		*out = c;
+		return 0;
+	}
+	node_cache_close(c);
+	return -1;
+}
+
+void node_cache_close(struct node_cache *c)
+{
+	if (c == NULL)
+		return;
+	(void)close(c->fd);
+	free(c->dir);
+	free(c);
+}
+
+/* ---- room -------------------------------------------------------------------------------- */
+
+struct held { /* a lease as the one who looks for room sees it */
+	char hex[HASH_HEX_CAP];
+	struct lease_text text;
+	int64_t used_ms;
+	int fd; /* >= 0: ours, exclusively, until the pass ends */
+};
+
+struct room {
+	struct node_cache *c;
+	const char *mine; /* the tree that room is wanted for */
+	struct held *held;
+	size_t n, cap;
+	uint64_t leased;
+	struct map *by_hex;
+	struct lru *lru;
+	struct err *err;
+	bool failed;
+};
+
+static int note_lease(void *arg, const char *hex, struct err *err)
+{
+	struct room *r = arg;
+	char path[TREE_PATH_CAP];
+	AUTO_FD int fd = -1;
+	struct held h = {.fd = -1};
+	struct stat st;
+
+	if (r->mine != NULL && strcmp(hex, r->mine) == 0)
+		return 0;
+	if (r->n >= TREE_LEASES_MAX)
+		return err_set(err, ERR_TOO_BIG, "more than %d leases in %s", TREE_LEASES_MAX,
+		               r->c->dir);
+	path_of("leases", hex, ".lease", path);
+	fd = openat(r->c->fd, path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return 0; /* evicted meanwhile */
+	FMT(h.hex, "%s", hex);
+	h.text = lease_read(fd);
+	h.used_ms = st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+		if (!lease_is_named(r->c->fd, fd, h.hex))
+			return 0;                /* made anew by one who has yet to ask for room */
+		if (!exists(r->c, "trees", hex)) /* a maker was killed */
+			return remove_tree(r->c, hex, err);
+		(void)flock(fd, LOCK_UN);
+	} else {
+		r->leased++;
+	}
+	if (r->n == r->cap) {
+		r->cap = r->cap == 0 ? 64 : r->cap * 2;
+		r->held = xrealloc(r->held, r->cap * sizeof(*r->held));
+	}
+	r->held[r->n++] = h;
+	return 0;
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct held *x = a, *y = b;
+
+	return x->used_ms < y->used_ms ? -1 : x->used_ms > y->used_ms;
+}
+
+static bool pinned(struct str key, void *arg)
+{
+	struct room *r = arg;
+	struct held *h = map_get(r->by_hex, key);
+	struct err busy = {0};
+
+	assert(h != NULL);
+	if (h->fd < 0)
+		h->fd = lease_try(r->c->fd, h->hex, LOCK_EX, &busy);
+	return h->fd < 0;
+}
+
+static void victim(struct str key, uint64_t bytes UNUSED, void *arg)
+{
+	struct room *r = arg;
+	struct held *h = map_get(r->by_hex, key);
+
+	assert(h != NULL && h->fd >= 0);
+	if (r->failed)
+		return;
+	if (remove_tree(r->c, h->hex, r->err) < 0)
+		r->failed = true;
+	else
+		lru_remove(r->lru, str_of(h->hex));
+}
+
+static int room_lock(struct node_cache *c, struct err *err)
+{
+	AUTO_FD int fd = openat(c->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	int64_t until = clock_mono_ms() + TREE_LOCK_MS;
+
+	if (fd < 0)
+		return err_errno(err, errno, "%s/lock", c->dir);
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return err_errno(err, errno, "lock %s/lock", c->dir);
+		if (clock_mono_ms() > until)
+			return err_set(err, ERR_BUSY, "%s/lock has been held for %d s", c->dir,
+			               TREE_LOCK_MS / 1000);
+		clock_sleep_ms(TREE_WAIT_STEP_MS);
+	}
+	return TAKE_FD(fd);
+}
+
+static int make_room(struct room *r, uint64_t need, struct err *err)
+{
+	uint64_t budget = r->c->budget;
+
+	if (r->n > 1)
+		qsort(r->held, r->n, sizeof(*r->held), by_use);
+	for (size_t i = 0; i < r->n; i++) {
+		struct held *h = &r->held[i];
+
+		(void)map_set(r->by_hex, str_of(h->hex), h);
+		lru_add(r->lru, str_of(h->hex), h->text.bytes, h->used_ms);
+		if (h->text.uses > 1) /* used again: past probation */
+			lru_touch(r->lru, str_of(h->hex), h->used_ms);
+	}
+	if (lru_bytes(r->lru) + need > budget)
+		(void)lru_victims(r->lru, need, INT64_MAX, pinned, victim, r);
+	if (r->failed)
+		return -1;
+	if (lru_bytes(r->lru) + need > budget)
+		return err_set(
+			err, ERR_NO_SPACE,
+			"the tree needs %" PRIu64 " bytes, but %" PRIu64 " of the %" PRIu64
+			" bytes of the node cache %s are in use by running jobs: wait for them, or "
+			"give the node cache a larger budget",
+			need, lru_bytes(r->lru), budget, r->c->dir);
+	return 0;
+}
+
+/* Makes room for this tree and counts it, in one step for all processes. */
+static int reserve(struct node_cache *c, const char *hex, int lease, const struct lease_text *text,
+                   struct err *err)
+{
+	AUTO_FD int lock = -1;
+	struct room r = {.c = c, .mine = hex, .err = err};
+	int rc;
+
+	if (text->bytes > c->budget)
+		return err_set(err, ERR_NO_SPACE,
+		               "the tree needs %" PRIu64
+		               " bytes, the node cache %s may hold %" PRIu64
+		               ": give it a larger budget",
+		               text->bytes, c->dir, c->budget);
+	lock = room_lock(c, err);
+	if (lock < 0)
+		return -1;
+	r.by_hex = map_new();
+	r.lru = lru_new(c->budget);
+	rc = each_hex(c, "leases", ".lease", note_lease, &r, err);
+	if (rc == 0)
+		rc = make_room(&r, text->bytes, err);
+	if (rc == 0)
+		rc = lease_write(lease, text, err);
+	for (size_t i = 0; i < r.n; i++)
+		if (r.held[i].fd >= 0)
+			(void)close(r.held[i].fd);
+	free(r.held);
+	lru_free(r.lru);
+	map_free(r.by_hex);
+	return rc;
+}
+
+/* ---- making ------------------------------------------------------------------------------ */
+
+struct making {
+	struct node_cache *c;
+	struct blobs *from;
+	int root; /* tmp/<manifest> */
+	void (*progress)(void *arg, uint64_t done, uint64_t total);
+	void *arg;
+	const atomic_bool *cancel;
+	uint64_t done, total, told;
+};
+
+static void on_copy(void *arg, uint64_t bytes)
+{
+	struct making *m = arg;
+
+	if (m->progress != NULL)
+		m->progress(m->arg, m->done + bytes, m->total);
+}
+
+/* Another file system, or no more links to be had: bytes, and what they hash to. */
+static int copy_blob(struct making *m, const struct manifest_file *f, struct err *err)
+{
+	AUTO_FD int from = -1, to = -1;
+	struct digest got;
+	uint64_t size;
+	struct copy_job job = {
+		.size = f->size,
+		.sha256 = &got,
+		.drop_from = true, /* what will be read again is the copy */
+		.progress = on_copy,
+		.arg = m,
+		.cancel = m->cancel,
+	};
+
+	if (blobs_fd(m->from, &f->sha256, &from, &size, err) < 0)
+		return -1;
+	to = openat(m->root, f->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
+	if (to < 0)
+		return err_errno(err, errno, "%s", f->path);
+	job.from = from;
+	job.to = to;
+	if (copy_run(&job, err) < 0)
+		return err_wrap(err, "%s", f->path);
+	if (size != f->size || !digest_same(&got, &f->sha256))
+		return err_set(err, ERR_CORRUPT, "the blob of %s is not what its name says",
+		               f->path);
+	if (fsync(to) < 0)
+		return err_errno(err, errno, "%s", f->path);
+	return 0;
+}
+
+static int place(struct making *m, struct arena *a, const struct manifest_file *f, struct err *err)
+{
+	char *blob = blobs_path(m->from, &f->sha256, a);
+
+	if (m->cancel != NULL && atomic_load(m->cancel))
+		return err_set(err, ERR_CANCELED, "canceled");
+	if (linkat(AT_FDCWD, blob, m->root, f->path, 0) < 0) {
+		if (errno != EXDEV && errno != EMLINK && errno != EPERM)
+			return err_errno(err, errno, "link %s to %s", f->path, blob);
+		if (copy_blob(m, f, err) < 0)
+			return -1;
+	}
+	m->done += f->size;
+	if (m->progress != NULL && (m->done - m->told >= TREE_STEP || m->done == m->total)) {
+		m->told = m->done;
+		m->progress(m->arg, m->done, m->total);
+	}
+	return 0;
+}
+
+/* Read-only and on disk. Files come in order, so a folder's files stand together. */
+static int seal_folder(struct making *m, const char *path, struct err *err)
+{
+	AUTO_FD int fd = openat(m->root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 || fchmod(fd, 0555) < 0 || fsync(fd) < 0)
+		return err_errno(err, errno, "%s", path);
+	return 0;
+}
+
+/* The folders above `path`, made or (when `seal`) sealed; `last` is the path before it. */
+static int folders(struct making *m, const char *last, const char *path, bool seal, struct err *err)
+{
+	for (const char *s = strchr(path, '/'); s != NULL; s = strchr(s + 1, '/')) {
+		size_t n = (size_t)(s - path) + 1;
+		AUTO_FREE char *folder = NULL;
+
+		if (last != NULL && strncmp(last, path, n) == 0)
+			continue; /* seen with the file before */
+		folder = xstrndup(path, n - 1);
+		if (seal) {
+			if (seal_folder(m, folder, err) < 0)
+				return -1;
+		} else if (mkdirat(m->root, folder, 0755) < 0 && errno != EEXIST) {
+			return err_errno(err, errno, "%s", folder);
+		}
+	}
+	return 0;
+}
+
+static int fill(struct making *m, const struct manifest *list, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const char *last = NULL;
+
+	for (size_t i = 0; i < list->n; i++) {
+		if (folders(m, last, list->file[i].path, false, err) < 0 ||
+		    place(m, a, &list->file[i], err) < 0)
+			return -1;
+		last = list->file[i].path;
+		arena_reset(a);
+	}
+	last = NULL;
+	for (size_t i = 0; i < list->n; i++) {
+		if (folders(m, last, list->file[i].path, true, err) < 0)
+			return -1;
+		last = list->file[i].path;
+	}
+	return fsync(m->root) < 0 ? err_errno(err, errno, "fsync") : 0;
+}
+
+static int make(struct making *m, const char *hex, const struct manifest *list, struct err *err)
+{
+	char tmp[TREE_PATH_CAP], tree[TREE_PATH_CAP];
+	AUTO_FD int root = -1;
+
+	path_of("tmp", hex, "", tmp);
+	path_of("trees", hex, "", tree);
+	if (fs_remove_tree(m->c->fd, tmp, err) < 0) /* what a killed maker left */
+		return -1;
+	if (mkdirat(m->c->fd, tmp, 0755) < 0)
+		return err_errno(err, errno, "%s/%s", m->c->dir, tmp);
+	root = openat(m->c->fd, tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (root < 0)
+		return err_errno(err, errno, "%s/%s", m->c->dir, tmp);
+	m->root = root;
+	if (fill(m, list, err) < 0 || fs_rename(m->c->fd, tmp, m->c->fd, tree, err) < 0) {
+		struct err later = {0};
+
+		if (fs_remove_tree(m->c->fd, tmp, &later) < 0)
+			err_clear(&later); /* it is swept at the next open */
+		return -1;
+	}
+	if (fchmod(root, 0555) < 0) /* only now: moving a folder needs it writable */
+		return err_errno(err, errno, "%s/%s", m->c->dir, tree);
+	return 0;
+}
+
+/* ---- the calls --------------------------------------------------------------------------- */
+
+/* With a shared lock on the lease of a tree that is there. */
+static int hand_out(struct node_cache *c, const char *hex, int lease, bool hit,
+                    struct node_lease *out, struct err *err)
+{
+	struct lease_text text = lease_read(lease);
+
+	if (hit) {
+		text.uses++;
+		if (lease_write(lease, &text, err) < 0)
+			return -1;
+	}
+	*out = (struct node_lease){.hit = hit, .bytes = text.bytes, .files = text.files};
+	FMT(out->path, "%s/trees/%s", c->dir, hex);
+	out->fd = lease;
+	return 0;
+}
+
+/* Where blobs are linked a tree takes no space; where they are copied it must be there. */
+static int check_disk(struct making *m, struct err *err)
+{
+	struct stat here, there;
+	uint64_t left, all;
+
+	if (fstat(m->c->fd, &here) < 0 || fstat(blobs_dirfd(m->from), &there) < 0)
+		return err_errno(err, errno, "%s", m->c->dir);
+	if (here.st_dev == there.st_dev)
+		return 0;
+	if (fs_free_bytes(m->c->dir, &left, &all, err) < 0)
+		return -1;
+	if (left >= m->total)
+		return 0;
+	return err_set(
+		err, ERR_NO_SPACE,
+		"the tree needs %" PRIu64 " bytes, the disk of the node cache %s has %" PRIu64
+		" left: free some, or give the node cache a smaller budget so that it evicts",
+		m->total, m->c->dir, left);
+}
+
+/* 1: somebody else was faster. */
+static int make_once(struct making *m, const char *hex, const struct digest *manifest,
+                     struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_FD int lease = lease_wait(m->c->fd, hex, LOCK_EX, m->cancel, err);
+	struct manifest list;
+	struct lease_text text;
+	int rc;
+
+	if (lease < 0)
+		return -1;
+	if (exists(m->c, "trees", hex))
+		return 1;
+	if (blobs_get_manifest(m->from, a, manifest, &list, err) < 0)
+		return -1;
+	text = (struct lease_text){.bytes = list.bytes, .files = list.n, .uses = 1};
+	m->total = list.bytes;
+	rc = reserve(m->c, hex, lease, &text, err);
+	if (rc == 0)
+		rc = check_disk(m, err);
+	if (rc == 0)
+		rc = make(m, hex, &list, err);
+	if (rc < 0) {
+		struct err later = {0};
+
+		if (remove_tree(m->c, hex, &later) < 0)
+			err_clear(&later); /* the next one who looks for room does it */
+	}
+	return rc;
+}
+
+int node_cache_tree(struct node_cache *c, struct blobs *from, const struct digest *manifest,
+                    void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg,
+                    const atomic_bool *cancel, struct node_lease *out, struct err *err)
+{
+	struct making m = {.c = c,
+	                   .from = from,
+	                   .root = -1,
+	                   .progress = progress,
+	                   .arg = arg,
+	                   .cancel = cancel};
+	char hex[HASH_HEX_CAP];
+	bool made = false;
+
+	digest_hex(manifest, hex);
+	for (int i = 0; i < TREE_RACES_MAX; i++) {
+		AUTO_FD int lease = lease_wait(c->fd, hex, LOCK_SH, cancel, err);
+		int rc;
+
+		if (lease < 0)
+			return err_wrap(err, "tree %s", hex);
+		if (exists(c, "trees", hex)) {
+			if (hand_out(c, hex, lease, !made, out, err) < 0)
+				return err_wrap(err, "tree %s", hex);
+			lease = -1; /* the caller's */
+			return 0;
+		}
+		/* flock cannot trade a lock for another in one step: let go, take, look again */
+		(void)close(TAKE_FD(lease));
+		rc = make_once(&m, hex, manifest, err);
+		if (rc < 0)
+			return err_wrap(err, "tree %s", hex);
+		made = made || rc == 0;
+	}
+	return err_set(err, ERR_BUSY,
+	               "tree %s is evicted as fast as it is made: the node cache is too "
+	               "small for the jobs that run",
+	               hex);
+}
+
+int node_cache_drop(struct node_cache *c, const struct digest *manifest, struct err *err)
+{
+	char hex[HASH_HEX_CAP];
+	AUTO_FD int lease = -1;
+
+	digest_hex(manifest, hex);
+	if (!exists(c, "trees", hex))
+		return 0;
+	lease = lease_try(c->fd, hex, LOCK_EX, err);
+	if (lease < 0 || remove_tree(c, hex, err) < 0)
+		return err_wrap(err, "drop");
+	return 0;
+}
+
+int node_cache_usage(struct node_cache *c, uint64_t *trees, uint64_t *bytes, uint64_t *leased,
+                     struct err *err)
+{
+	AUTO_FD int lock = room_lock(c, err);
+	struct room r = {.c = c};
+	uint64_t sum = 0;
+
+	if (lock < 0)
+		return -1;
+	if (each_hex(c, "leases", ".lease", note_lease, &r, err) < 0) {
+		free(r.held);
+		return -1;
+	}
+	for (size_t i = 0; i < r.n; i++)
+		sum += r.held[i].text.bytes;
+	*trees = r.n;
+	*bytes = sum;
+	*leased = r.leased;
+	free(r.held);
+	return 0;
+}
+
+struct checking {
+	struct node_cache *c;
+	struct blobs *from;
+	bool deep;
+};
+
+struct names {
+	uint64_t files[USAGE_THREADS_MAX];
+};
+
+static void count_name(void *arg, unsigned slot, const struct usage_entry *e)
+{
+	struct names *n = arg;
+
+	n->files[slot] += S_ISREG(e->mode);
+}
+
+static int check_file(int root, const struct manifest_file *f, bool deep, struct err *err)
+{
+	AUTO_FD int fd = fs_open_beneath(root, f->path, O_RDONLY | O_NOFOLLOW, 0, err);
+	struct digest got;
+	uint64_t bytes;
+	struct stat st;
+
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return err_errno(err, errno, "%s", f->path);
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != f->size)
+		return err_set(err, ERR_CORRUPT, "%s is not a file of %" PRIu64 " bytes", f->path,
+		               f->size);
+	if (!deep)
+		return 0;
+	if (hash_fd(fd, &got, &bytes, err) < 0)
+		return err_wrap(err, "%s", f->path);
+	if (!digest_same(&got, &f->sha256))
+		return err_set(err, ERR_CORRUPT, "%s does not hold what the manifest says",
+		               f->path);
+	return 0;
+}
+
+static int check_tree(struct checking *k, struct arena *a, const char *hex, struct err *err)
+{
+	AUTO_FREE char *dir = xasprintf("%s/trees/%s", k->c->dir, hex);
+	AUTO_FD int root = -1;
+	struct names names = {0};
+	struct usage_total total;
+	struct manifest list;
+	struct digest d;
+	uint64_t files = 0;
+
+	if (digest_parse(str_of(hex), &d, err) < 0)
+		return -1;
+	if (blobs_get_manifest(k->from, a, &d, &list, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err); /* its source was deleted: the tree goes when room is needed */
+		return 0;
+	}
+	root = fs_open_dir(dir, err);
+	if (root < 0)
+		return -1;
+	for (size_t i = 0; i < list.n; i++)
+		if (check_file(root, &list.file[i], k->deep, err) < 0)
+			return -1;
+	if (usage_walk(dir, 0, count_name, &names, NULL, &total, err) < 0)
+		return -1;
+	for (size_t i = 0; i < COUNT(names.files); i++)
+		files += names.files[i];
+	if (files != list.n)
+		return err_set(err, ERR_CORRUPT, "%" PRIu64 " files where the manifest has %zu",
+		               files, list.n);
+	return 0;
+}
+
+static int check_one(void *arg, const char *hex, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct checking *k = arg;
+	AUTO_FD int lease = lease_try(k->c->fd, hex, LOCK_SH, err);
+
+	if (lease < 0) {
+		if (err->code != ERR_BUSY)
+			return -1;
+		err_clear(err); /* it is being evicted */
+		return 0;
+	}
+	if (!exists(k->c, "trees", hex))
+		return 0;
+	if (check_tree(k, a, hex, err) < 0)
+		return err_wrap(err, "tree %s", hex);
+	return 0;
+}
+
+int node_cache_check(struct node_cache *c, struct blobs *from, bool deep, struct err *err)
+{
+	struct checking k = {.c = c, .from = from, .deep = deep};
+
+	return each_hex(c, "trees", "", check_one, &k, err);
+}

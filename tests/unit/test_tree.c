@@ -1,0 +1,426 @@
+/* test_tree.c - the node cache: whole trees or none, leases that crashes release, a budget that
+ * holds. */
+#include "unit.h"
+
+#include "base/clock.h"
+#include "store/tree.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#define MAKERS 6
+
+static char folder[64];
+
+static struct blobs *open_blobs(void)
+{
+	AUTO_FREE char *dir = xasprintf("%s/mirror", folder);
+	struct blobs *b = NULL;
+	struct err err = {0};
+
+	assert_ok(blobs_open(&b, dir, &err), &err);
+	return b;
+}
+
+static struct node_cache *open_at(const char *dir, uint64_t budget)
+{
+	struct node_cache *c = NULL;
+	struct err err = {0};
+
+	assert_ok(node_cache_open(&c, dir, budget, &err), &err);
+	return c;
+}
+
+static struct node_cache *open_cache(const char *name, uint64_t budget)
+{
+	AUTO_FREE char *dir = xasprintf("%s/%s", folder, name);
+
+	return open_at(dir, budget);
+}
+
+/* A manifest of `n` files of `size` bytes that are like no other seed's; some in folders. */
+static struct digest make_manifest(struct blobs *b, unsigned seed, unsigned n, size_t size)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_FREE char *body = xmalloc(size);
+	struct manifest m;
+	struct digest d;
+	struct err err = {0};
+
+	manifest_init(&m, a);
+	for (unsigned i = 0; i < n; i++) {
+		char path[64];
+
+		memset(body, (int)(seed * 31 + i), size);
+		assert_ok(blobs_put(b, str_n(body, size), &d, &err), &err);
+		FMT(path, i % 3 == 0 ? "f%u" : i % 3 == 1 ? "one/f%u" : "one/two/f%u", i);
+		assert_ok(manifest_add(&m, str_of(path), size, &d, &err), &err);
+	}
+	assert_ok(manifest_finish(&m, &err), &err);
+	assert_ok(blobs_put_manifest(b, &m, &d, &err), &err);
+	return d;
+}
+
+/* Leases are large: tests that hold two keep them here. */
+static struct node_lease lease_a, lease_b;
+
+static void take(struct node_cache *c, struct blobs *b, const struct digest *m,
+                 struct node_lease *out)
+{
+	struct err err = {0};
+
+	assert_ok(node_cache_tree(c, b, m, NULL, NULL, NULL, out, &err), &err);
+	assert_true(out->fd >= 0);
+}
+
+static void take_and_give(struct node_cache *c, struct blobs *b, const struct digest *m)
+{
+	struct node_lease lease;
+
+	take(c, b, m, &lease);
+	(void)close(lease.fd);
+}
+
+static bool has_tree(const char *cache, const struct digest *m)
+{
+	char hex[HASH_HEX_CAP], path[256];
+	struct stat st;
+
+	digest_hex(m, hex);
+	FMT(path, "%s/%s/trees/%s", folder, cache, hex);
+	return stat(path, &st) == 0;
+}
+
+struct told {
+	uint64_t done, total;
+	unsigned calls;
+};
+
+static void on_progress(void *arg, uint64_t done, uint64_t total)
+{
+	struct told *t = arg;
+
+	assert_true(done >= t->done && done <= total);
+	*t = (struct told){done, total, t->calls + 1};
+}
+
+static void tree_is_made_once_and_read_only(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("once", 1 << 20);
+	struct digest m = make_manifest(b, 1, 7, 1000), none = {{7}};
+	struct told told = {0};
+	struct err err = {0};
+	uint64_t trees, bytes, leased;
+	char path[FS_PATH_MAX + 16];
+	struct stat st;
+
+	assert_err(node_cache_tree(c, b, &none, NULL, NULL, NULL, &lease_a, &err), &err,
+	           ERR_NOT_FOUND, "tree 07");
+	assert_ok(node_cache_tree(c, b, &m, on_progress, &told, NULL, &lease_a, &err), &err);
+	assert_false(lease_a.hit);
+	assert_int_equal(lease_a.bytes, 7000);
+	assert_int_equal(lease_a.files, 7);
+	assert_true(told.calls > 0 && told.done == 7000 && told.total == 7000);
+	take(c, b, &m, &lease_b);
+	assert_true(lease_b.hit && lease_b.bytes == 7000 && lease_b.files == 7);
+	assert_string_equal(lease_a.path, lease_b.path);
+
+	FMT(path, "%s/one/two/f2", lease_a.path);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0444);
+	assert_int_equal(st.st_nlink, 2); /* linked to its blob, not copied */
+	FMT(path, "%s/one/two", lease_a.path);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0555);
+	assert_int_equal(stat(lease_a.path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0555);
+
+	assert_ok(node_cache_usage(c, &trees, &bytes, &leased, &err), &err);
+	assert_true(trees == 1 && bytes == 7000 && leased == 1);
+	assert_ok(node_cache_check(c, b, true, &err), &err);
+	assert_err(node_cache_drop(c, &m, &err), &err, ERR_BUSY, "in use");
+	(void)close(lease_a.fd);
+	assert_err(node_cache_drop(c, &m, &err), &err, ERR_BUSY, "in use");
+	(void)close(lease_b.fd);
+	assert_ok(node_cache_drop(c, &m, &err), &err);
+	assert_ok(node_cache_drop(c, &m, &err), &err);
+	assert_false(has_tree("once", &m));
+	assert_ok(node_cache_usage(c, &trees, &bytes, &leased, &err), &err);
+	assert_true(trees == 0 && bytes == 0 && leased == 0);
+}
+
+static void tree_budget_holds(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("budget", 10000);
+	struct digest m[4], large = make_manifest(b, 9, 11, 1000);
+	uint64_t trees, bytes, leased;
+	struct err err = {0};
+
+	for (unsigned i = 0; i < 4; i++)
+		m[i] = make_manifest(b, 10 + i, 4, 1000);
+	assert_err(node_cache_tree(c, b, &large, NULL, NULL, NULL, &lease_a, &err), &err,
+	           ERR_NO_SPACE, "11000 bytes");
+	take(c, b, &m[0], &lease_b); /* leased all the time */
+	clock_sleep_ms(15);
+	take_and_give(c, b, &m[1]);
+	clock_sleep_ms(15);
+	take_and_give(c, b, &m[2]); /* takes the place of 1: 0 is in use */
+	assert_true(has_tree("budget", &m[0]) && !has_tree("budget", &m[1]) &&
+	            has_tree("budget", &m[2]));
+	assert_ok(node_cache_usage(c, &trees, &bytes, &leased, &err), &err);
+	assert_true(trees == 2 && bytes == 8000 && leased == 1);
+	take(c, b, &m[2], &lease_a);
+	assert_true(lease_a.hit);
+	assert_err(node_cache_tree(c, b, &m[3], NULL, NULL, NULL, &lease_a, &err), &err,
+	           ERR_NO_SPACE, "in use by running jobs");
+	(void)close(lease_b.fd); /* the job has ended, or was killed */
+	take(c, b, &m[3], &lease_b);
+	assert_false(has_tree("budget", &m[0]));
+	assert_true(has_tree("budget", &m[2]));
+	(void)close(lease_b.fd);
+	(void)close(lease_a.fd);
+}
+
+static void tree_of_a_dead_holder_is_free(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("dead", 10000);
+	struct digest m = make_manifest(b, 30, 4, 1000);
+	struct err err = {0};
+	int ready[2], status;
+	char word;
+	pid_t pid;
+
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		struct node_lease lease;
+
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the test fail */
+		take(c, b, &m, &lease);
+		(void)!write(ready[1], "x", 1);
+		for (;;)
+			(void)pause();
+	}
+	assert_int_equal(read(ready[0], &word, 1), 1);
+	assert_err(node_cache_drop(c, &m, &err), &err, ERR_BUSY, "in use");
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_ok(node_cache_drop(c, &m, &err), &err);
+	(void)close(ready[0]);
+	(void)close(ready[1]);
+}
+
+/* What a killed maker left is not a tree, costs no budget, and goes. */
+static void tree_half_made_is_swept(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	struct digest m = make_manifest(b, 40, 4, 1000), other = make_manifest(b, 41, 9, 1000);
+	char hex[HASH_HEX_CAP], path[256];
+	struct stat st;
+
+	digest_hex(&m, hex);
+	{
+		AUTO_NODE_CACHE struct node_cache *c = open_cache("half", 10000);
+		struct err err = {0};
+
+		FMT(path, "%s/half/tmp/%s", folder, hex);
+		assert_ok(fs_mkdirs(AT_FDCWD, path, 0755, &err), &err);
+		FMT(path, "%s/half/leases/%s.lease", folder, hex);
+		assert_ok(fs_write_atomic(AT_FDCWD, path,
+		                          STR_LIT("00000000000000004000 00000000000000000004 "
+		                                  "00000000000000000001\n"),
+		                          0644, &err),
+		          &err);
+		take_and_give(c, b, &other); /* needs 9000 of 10000 */
+		assert_int_not_equal(stat(path, &st), 0);
+		FMT(path, "%s/half/tmp/%s", folder, hex);
+		assert_int_not_equal(stat(path, &st), 0);
+		assert_ok(fs_mkdirs(AT_FDCWD, path, 0755, &err), &err);
+	}
+	{
+		AUTO_NODE_CACHE struct node_cache *c = open_cache("half", 10000);
+
+		assert_int_not_equal(stat(path, &st), 0); /* opening sweeps */
+		take_and_give(c, b, &m);
+	}
+}
+
+static void tree_faults_are_found(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("faults", 100000);
+	struct digest m = make_manifest(b, 50, 4, 1000);
+	struct node_lease lease;
+	struct err err = {0};
+	char path[FS_PATH_MAX + 16];
+
+	take(c, b, &m, &lease);
+	FMT(path, "%s/f0", lease.path);
+	assert_int_equal(chmod(path, 0644), 0);
+	{
+		AUTO_FD int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+		assert_ok(fs_pwrite_all(fd, "!", 1, 10, &err), &err);
+	}
+	assert_ok(node_cache_check(c, b, false, &err), &err);
+	assert_err(node_cache_check(c, b, true, &err), &err, ERR_CORRUPT, "f0");
+	assert_int_equal(truncate(path, 10), 0);
+	assert_err(node_cache_check(c, b, false, &err), &err, ERR_CORRUPT, "f0");
+	(void)close(lease.fd);
+	assert_ok(node_cache_drop(c, &m, &err), &err);
+}
+
+struct maker {
+	struct blobs *blobs;
+	struct node_cache *cache;
+	const struct digest *m;
+	bool hit, ok;
+};
+
+static void *maker(void *arg)
+{
+	struct maker *k = arg;
+	struct node_lease lease;
+	struct err err = {0};
+
+	k->ok = node_cache_tree(k->cache, k->blobs, k->m, NULL, NULL, NULL, &lease, &err) == 0;
+	if (k->ok) {
+		k->hit = lease.hit;
+		(void)close(lease.fd);
+	}
+	return NULL;
+}
+
+static void tree_asked_for_at_once_is_made_once(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("many", 1 << 20);
+	struct digest m = make_manifest(b, 60, 60, 100);
+	struct maker all[MAKERS];
+	pthread_t thread[MAKERS];
+	unsigned misses = 0;
+
+	for (size_t i = 0; i < MAKERS; i++) {
+		all[i] = (struct maker){.blobs = b, .cache = c, .m = &m};
+		assert_int_equal(pthread_create(&thread[i], NULL, maker, &all[i]), 0);
+	}
+	for (size_t i = 0; i < MAKERS; i++) {
+		(void)pthread_join(thread[i], NULL);
+		assert_true(all[i].ok);
+		misses += !all[i].hit;
+	}
+	assert_int_equal(misses, 1);
+}
+
+/* More trees than the budget holds, asked for by all: nothing is lost or counted twice. */
+static void tree_eviction_under_load(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("load", 100000);
+	struct digest m[5];
+	uint64_t trees, bytes, leased;
+	struct err err = {0};
+
+	for (unsigned i = 0; i < COUNT(m); i++)
+		m[i] = make_manifest(b, 70 + i, 4, 4000); /* 16000 each; six may be in flight */
+	for (unsigned round = 0; round < 10; round++) {
+		struct maker all[MAKERS];
+		pthread_t thread[MAKERS];
+
+		for (size_t i = 0; i < MAKERS; i++) {
+			all[i] = (struct maker){
+				.blobs = b, .cache = c, .m = &m[(round + i) % COUNT(m)]};
+			assert_int_equal(pthread_create(&thread[i], NULL, maker, &all[i]), 0);
+		}
+		for (size_t i = 0; i < MAKERS; i++) {
+			(void)pthread_join(thread[i], NULL);
+			assert_true(all[i].ok);
+		}
+		assert_ok(node_cache_usage(c, &trees, &bytes, &leased, &err), &err);
+		assert_true(bytes <= 100000 && bytes == trees * 16000 && leased == 0);
+		if (round % 2 == 0)
+			assert_ok(node_cache_drop(c, &m[round % COUNT(m)], &err), &err);
+	}
+	assert_ok(node_cache_check(c, b, true, &err), &err);
+}
+
+/* Another file system: copied and verified, and a blob that lies is not published. */
+static void tree_is_copied_where_links_cannot_go(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	AUTO_ARENA struct arena *a = arena_new();
+	char dir[] = "/dev/shm/stoker-tree-XXXXXX";
+	struct digest m = make_manifest(b, 80, 4, 3 << 20), bad, blob = {{0}};
+	struct manifest list;
+	struct err err = {0};
+	struct node_lease lease;
+	struct stat here, there;
+
+	if (mkdtemp(dir) == NULL || stat(dir, &there) < 0 || stat(folder, &here) < 0 ||
+	    here.st_dev == there.st_dev) {
+		print_message("# no second file system here\n");
+		(void)rmdir(dir);
+		return;
+	}
+	{
+		AUTO_NODE_CACHE struct node_cache *c = open_at(dir, 100 << 20);
+		atomic_bool cancel = true;
+		struct told told = {0};
+
+		assert_err(node_cache_tree(c, b, &m, NULL, NULL, &cancel, &lease, &err), &err,
+		           ERR_CANCELED, "");
+		assert_ok(node_cache_tree(c, b, &m, on_progress, &told, NULL, &lease, &err), &err);
+		assert_int_equal(told.done, told.total);
+		assert_ok(node_cache_check(c, b, true, &err), &err);
+		(void)close(lease.fd);
+
+		bad = make_manifest(b, 90, 2, 5000);
+		assert_ok(blobs_get_manifest(b, a, &bad, &list, &err), &err);
+		blob = list.file[1].sha256;
+		assert_int_equal(chmod(blobs_path(b, &blob, a), 0644), 0);
+		{
+			AUTO_FD int fd = open(blobs_path(b, &blob, a), O_WRONLY | O_CLOEXEC);
+
+			assert_ok(fs_write_all(fd, "?", 1, &err), &err);
+		}
+		assert_err(node_cache_tree(c, b, &bad, NULL, NULL, NULL, &lease, &err), &err,
+		           ERR_CORRUPT, "not what its name says");
+	}
+	assert_ok(fs_remove_tree(AT_FDCWD, dir, &err), &err);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(tree_is_made_once_and_read_only),
+	cmocka_unit_test(tree_budget_holds),
+	cmocka_unit_test(tree_of_a_dead_holder_is_free),
+	cmocka_unit_test(tree_half_made_is_swept),
+	cmocka_unit_test(tree_faults_are_found),
+	cmocka_unit_test(tree_asked_for_at_once_is_made_once),
+	cmocka_unit_test(tree_eviction_under_load),
+	cmocka_unit_test(tree_is_copied_where_links_cannot_go),
+};
+
+static int set_up(void **state UNUSED)
+{
+	FMT(folder, "/tmp/stoker-tree-XXXXXX");
+	return mkdtemp(folder) == NULL ? -1 : 0;
+}
+
+static int tear_down(void **state UNUSED)
+{
+	struct err err = {0};
+
+	return fs_remove_tree(AT_FDCWD, folder, &err);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
