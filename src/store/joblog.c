@@ -300,7 +300,8 @@ static int commit(struct logfile *f, const struct buf *text, int64_t last_ns, st
 		return 0;
 	}
 	f->size = size;
-	(void)ftruncate(f->fd, (off_t)size); /* else the next append overwrites it */
+	if (ftruncate(f->fd, (off_t)size) < 0)
+		log_debug("log=%s cannot be cut back: the next append overwrites it", f->name);
 	return -1;
 }
 

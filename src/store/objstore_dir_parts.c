@@ -156,7 +156,9 @@ static uint64_t base_of(const struct upload *up, uint64_t size)
 		FMT(text, "%" PRIu64, size);
 		if (fd < 0 || small_write(up->fd, temp, text, &err) < 0)
 			return 0;
-		(void)linkat(up->fd, temp, up->fd, "base", 0); /* somebody else's is as good */
+		/* somebody else's is as good; without any it stays unknown */
+		if (linkat(up->fd, temp, up->fd, "base", 0) < 0 && errno != EEXIST)
+			text[0] = '\0';
 		(void)unlinkat(up->fd, temp, 0);
 		small_read(up->fd, "base", text, sizeof(text));
 	}
