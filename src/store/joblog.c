@@ -1,6 +1,8 @@
 /* joblog.c - the logs of jobs: opened, recovered, appended to and deleted; joblog_read.c reads. */
 #include "store/joblog_impl.h"
 
+#include "base/log.h"
+
 #include <dirent.h>
 
 #define STATE_HEAD "stoker-joblog 1"
