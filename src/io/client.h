@@ -14,11 +14,19 @@
 
 #include <stdatomic.h>
 
-#define HTTP_HEADERS_MAX   32
-#define HTTP_BODY_MAX      ((size_t)64 << 20) /* a reply kept in memory */
+#define HTTP_HEADERS_MAX 32
+#define HTTP_BODY_MAX ((size_t)64 << 20) /* a reply kept in memory */
 #define HTTP_REDIRECTS_MAX 5
 
-enum http_method { HTTP_GET, HTTP_HEAD, HTTP_PUT, HTTP_POST, HTTP_PATCH, HTTP_DELETE, HTTP_METHODS };
+enum http_method {
+	HTTP_GET,
+	HTTP_HEAD,
+	HTTP_PUT,
+	HTTP_POST,
+	HTTP_PATCH,
+	HTTP_DELETE,
+	HTTP_METHODS
+};
 extern const char *const http_method_name[HTTP_METHODS];
 
 struct http_policy {
@@ -52,21 +60,24 @@ struct http_call {
 	int body_fd; /* used when has_body_fd */
 	bool has_body_fd;
 	uint64_t body_at, body_len;
-	/* Fills up to cap bytes, *n = 0 at the end; used when not NULL. body_len UINT64_MAX = chunked. */
+	/* Fills up to cap bytes, *n = 0 at the end; used when not NULL. body_len UINT64_MAX =
+	 * chunked. */
 	int (*read)(void *arg, void *p, size_t cap, size_t *n, struct err *err);
-	/* Called once, before the first byte of a 2xx body: the reply's status, headers and length are
-	 * there (a reader of ranges must know 200 from 206). An error ends the call. May be NULL. */
+	/* Called once, before the first byte of a 2xx body: the reply's status, headers and length
+	 * are there (a reader of ranges must know 200 from 206). An error ends the call. May be
+	 * NULL. */
 	int (*head)(void *arg, const struct http_reply *reply, struct err *err);
-	/* Where a 2xx body goes as it arrives; NULL keeps it in reply->body. An error ends the call. */
+	/* Where a 2xx body goes as it arrives; NULL keeps it in reply->body. An error ends the
+	 * call. */
 	int (*sink)(void *arg, const void *p, size_t n, struct err *err);
 	void *arg; /* of read, head, sink and progress */
 	/* Called at most twice a second with bytes moved so far. */
 	void (*progress)(void *arg, uint64_t sent, uint64_t received);
-	int64_t connect_ms;    /* 0 = 10 s */
-	int64_t total_ms;      /* 0 = no limit but stall_ms */
-	int64_t stall_ms;      /* less than 1 KiB/s for this long ends the call; 0 = 30 s */
-	int redirects_max;     /* 0 = none followed: a 3xx is handed to the caller */
-	size_t body_max;       /* of reply->body; 0 = HTTP_BODY_MAX */
+	int64_t connect_ms;        /* 0 = 10 s */
+	int64_t total_ms;          /* 0 = no limit but stall_ms */
+	int64_t stall_ms;          /* less than 1 KiB/s for this long ends the call; 0 = 30 s */
+	int redirects_max;         /* 0 = none followed: a 3xx is handed to the caller */
+	size_t body_max;           /* of reply->body; 0 = HTTP_BODY_MAX */
 	const atomic_bool *cancel; /* set by another thread: ERR_CANCELED within a second */
 };
 
@@ -76,10 +87,10 @@ struct http_reply {
 	struct arena *arena; /* owns the headers */
 	struct http_header *headers;
 	size_t n_headers;
-	char *url;           /* after redirects */
-	int64_t length;      /* Content-Length, -1 when not given */
-	uint64_t received;   /* body bytes */
-	int retry_after_s;   /* from Retry-After or RateLimit, 0 = none */
+	char *url;         /* after redirects */
+	int64_t length;    /* Content-Length, -1 when not given */
+	uint64_t received; /* body bytes */
+	int retry_after_s; /* from Retry-After or RateLimit, 0 = none */
 };
 
 void http_reply_done(struct http_reply *r);
@@ -99,13 +110,16 @@ int http_expect(const struct http_call *call, const struct http_reply *reply,
                 struct err *err) MUST_CHECK;
 struct str http_header_of(const struct http_reply *reply, const char *name); /* empty if absent */
 
-/* Retry with full jitter: for (struct retry r = RETRY_INIT(6); ; ) { ...; if (!retry_again(&r, &err)) } */
+/* Retry with full jitter:
+ * for (struct retry r = RETRY_INIT(6);;) { ...; if (!retry_again(&r, &err)) break; } */
 struct retry {
 	int left;
 	int64_t wait_ms;
 	const atomic_bool *cancel;
 };
+/* clang-format off */
 #define RETRY_INIT(tries) {.left = (tries), .wait_ms = 200}
+/* clang-format on */
 /* True after a pause (err's retry_after_s, else jitter up to 200 ms doubling to 20 s), with *err
  * cleared, when the kind of error may be retried and tries are left. False leaves *err. */
 bool retry_again(struct retry *r, struct err *err);

@@ -1,9 +1,9 @@
 /*
- * httpd.h - the listener: limits, deadlines, a bounded pool of workers, over libmicrohttpd; its only
- * user. libmicrohttpd's epoll thread owns the sockets. A request whose head is complete is
+ * httpd.h - the listener: limits, deadlines, a bounded pool of workers, over libmicrohttpd; its
+ * only user. libmicrohttpd's epoll thread owns the sockets. A request whose head is complete is
  * suspended and handed to a worker, which runs the route's handler to the end with blocking calls.
- * Bodies pass through a bounded ring, so a slow disk slows the sender. A handler that has nothing to
- * say yet parks its request on a channel (reply_wait) and is called again when the channel is
+ * Bodies pass through a bounded ring, so a slow disk slows the sender. A handler that has nothing
+ * to say yet parks its request on a channel (reply_wait) and is called again when the channel is
  * notified or the deadline passes: a log follower costs no thread.
  *
  * Paths are used as sent (percent-encoded, SigV4 needs them so); absolute-form targets lose scheme
@@ -15,12 +15,12 @@
 #include "base/doc.h"
 #include "io/client.h" /* enum http_method */
 
-#define ROUTE_ARGS_MAX  6
+#define ROUTE_ARGS_MAX 6
 #define ROUTE_BODY_STREAM ((size_t)-1) /* the handler reads the body itself with request_read */
 
 /* What a caller must be. The authorize hook decides and fills request->who. */
 enum scope {
-	SCOPE_OPEN,   /* the handler checks the caller itself (health, signed URLs, SigV4, GraphQL) */
+	SCOPE_OPEN, /* the handler checks the caller itself (health, signed URLs, SigV4, GraphQL) */
 	SCOPE_RUNNER, /* the token of one attempt */
 	SCOPE_VIEWER,
 	SCOPE_MEMBER,
@@ -32,10 +32,10 @@ struct request;
 struct route {
 	enum http_method method; /* a GET route also answers HEAD */
 	enum scope scope;
-	size_t body_max;         /* bytes kept in memory, or ROUTE_BODY_STREAM */
-	const char *pattern;     /* "/v1/jobs/{job}/stop"; "{rest...}" at the end takes what follows */
+	size_t body_max;     /* bytes kept in memory, or ROUTE_BODY_STREAM */
+	const char *pattern; /* "/v1/jobs/{job}/stop"; "{rest...}" at the end takes what follows */
 	int (*handler)(struct request *rq, struct err *err);
-	const char *help;        /* one line for docs and OpenAPI */
+	const char *help; /* one line for docs and OpenAPI */
 };
 
 struct face {
@@ -47,23 +47,24 @@ struct face {
 };
 
 struct request {
-	struct arena *arena;       /* of this request */
+	struct arena *arena; /* of this request */
 	enum http_method method;
-	struct str target;         /* path and query exactly as sent, without scheme and authority */
-	struct str path, query;    /* undecoded; query without '?' */
+	struct str target;      /* path and query exactly as sent, without scheme and authority */
+	struct str path, query; /* undecoded; query without '?' */
 	struct str arg[ROUTE_ARGS_MAX]; /* decoded captures of the pattern, in order */
 	size_t n_arg;
 	int64_t body_len;          /* -1: chunked */
 	const struct route *route; /* NULL until matched */
 	const struct face *face;
-	void *ctx;                 /* httpd_options.ctx */
-	void *who;                 /* set by authorize */
-	unsigned wakes;            /* how often this request was parked and woken */
-	bool timed_out;            /* the last park ended by its deadline */
-	int64_t wait_until_ms;     /* deadline of the last park, 0 = never parked: a handler that */
-	                           /* is woken for nothing parks again until then */
-	char id[16];               /* for logs and X-Request-Id */
-	char peer[64];             /* address of the client */
+	void *ctx;      /* httpd_options.ctx */
+	void *who;      /* set by authorize */
+	unsigned wakes; /* how often this request was parked and woken */
+	bool timed_out; /* the last park ended by its deadline */
+	/* Deadline of the last park, 0 = never parked: who is woken for nothing parks until then.
+	 */
+	int64_t wait_until_ms;
+	char id[16];   /* for logs and X-Request-Id */
+	char peer[64]; /* address of the client */
 };
 
 struct httpd_options {
@@ -71,15 +72,16 @@ struct httpd_options {
 	const struct face *const *faces;
 	size_t n_faces;
 	void *ctx;
-	/* Before a handler of any scope but SCOPE_OPEN: sets rq->who, or fails (ERR_AUTH, ERR_DENIED). */
+	/* Before a handler of any scope but SCOPE_OPEN: sets rq->who, or fails (ERR_AUTH,
+	 * ERR_DENIED). */
 	int (*authorize)(struct request *rq, enum scope scope, struct err *err);
-	/* Each reply as it goes out, for logs and counters; `failure` is NULL or the error's words. May
-	 * be NULL; runs in a thread that serves all connections, so it must not block. */
+	/* Each reply as it goes out, for logs and counters; `failure` is NULL or the error's words.
+	 * May be NULL; runs in a thread that serves all connections, so it must not block. */
 	void (*note)(const struct request *rq, int status, const char *failure, int64_t took_ms);
 	unsigned workers, queue_max, connections_max; /* 0 = 16, 1024, 4096 */
 	const char *tls_cert, *tls_key;               /* PEM files, or NULL */
 	int64_t idle_s;                               /* of a connection; 0 = 120 */
-	int64_t stall_s;                              /* request_read waits so long for a byte; 0 = 60 */
+	int64_t stall_s; /* request_read waits so long for a byte; 0 = 60 */
 };
 
 struct httpd;
@@ -93,7 +95,8 @@ void httpd_notify(struct httpd *h, uint64_t channel);
 struct httpd *request_httpd(struct request *rq);
 /* Every route of every face, in order. For docs, OpenAPI and tests. */
 void httpd_each_route(const struct face *const *faces, size_t n,
-                      void (*fn)(const struct face *f, const struct route *r, void *arg), void *arg);
+                      void (*fn)(const struct face *f, const struct route *r, void *arg),
+                      void *arg);
 
 /* The request */
 struct str request_header(const struct request *rq, const char *name); /* empty if absent */

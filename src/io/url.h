@@ -7,10 +7,11 @@
 #define URL_MAX 8192
 
 struct url {
-	char *scheme, *host, *path; /* path starts with '/', still encoded; scheme and host lower case */
-	char *query;                /* after '?', NULL when there is none */
-	char *user, *password;      /* decoded, NULL when there are none */
-	uint16_t port;              /* the scheme's default when not given */
+	char *scheme, *host,
+		*path;         /* path starts with '/', still encoded; scheme and host lower case */
+	char *query;           /* after '?', NULL when there is none */
+	char *user, *password; /* decoded, NULL when there are none */
+	uint16_t port;         /* the scheme's default when not given */
 };
 
 /* http and https only. ERR_INVALID names what is wrong. Everything lives in `a`. */
@@ -38,7 +39,8 @@ struct url_net {
 };
 struct sockaddr;
 int url_net_parse(struct str text, struct url_net *out, struct err *err) MUST_CHECK;
-bool url_net_has(const struct url_net *net, const struct sockaddr *sa); /* v4-mapped v6 counts as v4 */
+bool url_net_has(const struct url_net *net,
+                 const struct sockaddr *sa); /* v4-mapped v6 counts as v4 */
 /* Loopback, private, link-local, shared, multicast, unspecified, documentation, metadata... */
 bool url_addr_is_internal(const struct sockaddr *sa);
 
