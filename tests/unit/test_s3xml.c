@@ -1,0 +1,197 @@
+/* test_s3xml.c - S3's documents as servers and clients write them, and as nobody should. */
+#include "unit.h"
+
+#include "store/s3xml.h"
+
+#define HEAD "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+#define NS " xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\""
+
+static void s3xml_refuses(void **state UNUSED)
+{
+	static const struct {
+		const char *name, *xml, *words;
+	} rows[] = {
+		{"empty", "", "MalformedXML"},
+		{"no xml", "hello", "MalformedXML"},
+		{"cut", "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber>",
+	         "MalformedXML"},
+		{"other root", "<Other/>", "not <CompleteMultipartUpload>"},
+		{"like the root", "<CompleteMultipartUploads/>", "not <CompleteMultipartUpload>"},
+		{"no parts", "<CompleteMultipartUpload/>", "no part"},
+		{"no etag",
+	         "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber></Part>"
+	         "</CompleteMultipartUpload>",
+	         "without PartNumber or ETag"},
+		{"no number",
+	         "<CompleteMultipartUpload><Part><ETag>a</ETag></Part></CompleteMultipartUpload>",
+	         "without PartNumber or ETag"},
+		{"number 0",
+	         "<CompleteMultipartUpload><Part><PartNumber>0</PartNumber></Part>"
+	         "</CompleteMultipartUpload>",
+	         "InvalidPart"},
+		{"number 10001",
+	         "<CompleteMultipartUpload><Part><PartNumber>10001</PartNumber></Part>"
+	         "</CompleteMultipartUpload>",
+	         "InvalidPart"},
+		{"doctype",
+	         "<!DOCTYPE a [<!ENTITY b \"c\">]><CompleteMultipartUpload>&b;"
+	         "</CompleteMultipartUpload>",
+	         "DOCTYPE"},
+		{"entity", "<CompleteMultipartUpload>&nbsp;</CompleteMultipartUpload>",
+	         "MalformedXML"},
+		{"deep", "<a><a><a><a><a><a><a><a><a><a/></a></a></a></a></a></a></a></a></a>", ""},
+		{"two roots", "<CompleteMultipartUpload/><CompleteMultipartUpload/>",
+	         "MalformedXML"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct objstore_part *parts = NULL;
+		struct err err = {0};
+		size_t n = 99;
+
+		assert_row(s3xml_parts(a, str_of(rows[i].xml), &parts, &n, &err) < 0, rows[i].name);
+		assert_row(err.code == ERR_INVALID, rows[i].name);
+		assert_row(strstr(err.msg, rows[i].words) != NULL, rows[i].name);
+		assert_row(parts == NULL && n == 99, rows[i].name);
+	}
+}
+
+static void s3xml_reads_parts(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf many = BUF_INIT(S3XML_MAX);
+	struct objstore_part *parts;
+	struct err err = {0};
+	size_t n;
+
+	assert_ok(
+		s3xml_parts(a,
+	                    STR_LIT("<CompleteMultipartUpload" NS "><Part><ETag>\"abc\"</ETag>"
+	                            "<ChecksumCRC32>AAAA</ChecksumCRC32><PartNumber>1</PartNumber>"
+	                            "</Part>\n <Part><PartNumber> 12 </PartNumber><ETag>&quot;def"
+	                            "&quot;</ETag></Part></CompleteMultipartUpload>"),
+	                    &parts, &n, &err),
+		&err);
+	assert_int_equal(n, 2);
+	assert_int_equal(parts[0].number, 1);
+	assert_string_equal(parts[0].etag, "abc");
+	assert_int_equal(parts[1].number, 12);
+	assert_string_equal(parts[1].etag, "def");
+
+	buf_puts(&many, "<CompleteMultipartUpload>");
+	for (int i = 1; i <= OBJSTORE_PARTS_MAX; i++)
+		buf_printf(&many, "<Part><PartNumber>%d</PartNumber><ETag>e%d</ETag></Part>", i, i);
+	assert_ok(buf_check(&many, "parts", &err), &err);
+	{
+		size_t at = many.n;
+
+		buf_puts(&many, "</CompleteMultipartUpload>");
+		assert_ok(s3xml_parts(a, buf_view(&many), &parts, &n, &err), &err);
+		assert_int_equal(n, OBJSTORE_PARTS_MAX);
+		assert_string_equal(parts[n - 1].etag, "e10000");
+		many.n = at;
+	}
+	buf_puts(&many, "<Part><PartNumber>1</PartNumber><ETag>e</ETag></Part>"
+	                "</CompleteMultipartUpload>");
+	assert_err(s3xml_parts(a, buf_view(&many), &parts, &n, &err), &err, ERR_INVALID,
+	           "more than");
+}
+
+static void s3xml_reads_listings(void **state UNUSED)
+{
+	static const char page[] = HEAD
+		"<ListBucketResult" NS "><Name>b</Name><Prefix>p/</Prefix><KeyCount>2</KeyCount>"
+		"<IsTruncated>true</IsTruncated><NextContinuationToken>1/x+=</"
+	        "NextContinuationToken>"
+		"<Contents><Key>p/a &amp; b</Key><LastModified>2026-11-21T10:00:00.000Z"
+		"</LastModified><ETag>&quot;d41d8cd98f00b204e9800998ecf8427e&quot;</ETag>"
+		"<Size>12</Size><Owner><ID>x</ID></Owner></Contents>"
+		"<Contents><Key>p/\xc3\xa9</Key><Size>0</Size></Contents></ListBucketResult>";
+	AUTO_ARENA struct arena *a = arena_new();
+	struct s3xml_listing l;
+	struct err err = {0};
+
+	assert_ok(s3xml_listing(a, STR_LIT(page), &l, &err), &err);
+	assert_int_equal(l.n, 2);
+	assert_true(l.truncated);
+	assert_string_equal(l.next, "1/x+=");
+	assert_string_equal(l.entry[0].key, "p/a & b");
+	assert_int_equal(l.entry[0].info.size, 12);
+	assert_int_equal(l.entry[0].info.modified_ms, 1795255200000);
+	assert_string_equal(l.entry[0].info.etag, "d41d8cd98f00b204e9800998ecf8427e");
+	assert_string_equal(l.entry[1].key, "p/\xc3\xa9");
+
+	assert_ok(
+		s3xml_listing(a,
+	                      STR_LIT("<ListBucketResult><EncodingType>url</EncodingType><Contents>"
+	                              "<Key>a+b%2Bc%0A</Key></Contents></ListBucketResult>"),
+	                      &l, &err),
+		&err);
+	assert_string_equal(l.entry[0].key, "a b+c\n");
+	assert_ok(s3xml_listing(a, STR_LIT("<ListBucketResult/>"), &l, &err), &err);
+	assert_true(l.n == 0 && !l.truncated && l.next == NULL);
+	assert_err(s3xml_listing(a,
+	                         STR_LIT("<ListBucketResult><IsTruncated>true</IsTruncated>"
+	                                 "</ListBucketResult>"),
+	                         &l, &err),
+	           &err, ERR_INVALID, "where to go on");
+	assert_err(s3xml_listing(a,
+	                         STR_LIT("<ListBucketResult><Contents><Size>-1</Size></Contents>"
+	                                 "</ListBucketResult>"),
+	                         &l, &err),
+	           &err, ERR_INVALID, "");
+}
+
+static void s3xml_reads_small_replies(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const char *code, *message, *id;
+	struct err err = {0};
+
+	s3xml_error(a,
+	            STR_LIT(HEAD "<Error><Code>NoSuchKey</Code><Message>The key &lt;x&gt; is not "
+	                         "there.</Message><Resource>/b/x</Resource></Error>"),
+	            &code, &message);
+	assert_string_equal(code, "NoSuchKey");
+	assert_string_equal(message, "The key <x> is not there.");
+	s3xml_error(a, STR_LIT("<Error><Code>Cut</Code><Mess"), &code, &message);
+	assert_string_equal(code, "Cut");
+	assert_string_equal(message, "");
+	s3xml_error(a, STR_LIT("<html><p>Bad gateway"), &code, &message);
+	assert_string_equal(code, "");
+	s3xml_error(a, STR_LIT(""), &code, &message);
+	assert_string_equal(message, "");
+
+	assert_ok(s3xml_upload_id(
+			  a,
+			  STR_LIT("<InitiateMultipartUploadResult><Bucket>b</Bucket><Key>k</Key>"
+	                          "<UploadId>Up/1=</UploadId></InitiateMultipartUploadResult>"),
+			  &id, &err),
+	          &err);
+	assert_string_equal(id, "Up/1=");
+	assert_ok(s3xml_upload_id(a,
+	                          STR_LIT("<CompleteMultipartUploadResult><ETag>\"e-3\"</ETag>"
+	                                  "</CompleteMultipartUploadResult>"),
+	                          &id, &err),
+	          &err);
+	assert_string_equal(id, "e-3");
+	assert_err(
+		s3xml_upload_id(a, STR_LIT("<Error><Code>InternalError</Code></Error>"), &id, &err),
+		&err, ERR_INVALID, "UploadId");
+}
+
+static void s3xml_writes_text(void **state UNUSED)
+{
+	AUTO_BUF struct buf b = BUF_INIT(200);
+
+	s3xml_text(&b, STR_LIT("a<b>&\"c'\n\x01\xc3\xa9"));
+	assert_string_equal(buf_cstr(&b), "a&lt;b&gt;&amp;&quot;c'&#10;\xef\xbf\xbd\xc3\xa9");
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(s3xml_refuses),        cmocka_unit_test(s3xml_reads_parts),
+	cmocka_unit_test(s3xml_reads_listings), cmocka_unit_test(s3xml_reads_small_replies),
+	cmocka_unit_test(s3xml_writes_text),
+};
+UNIT_MAIN(tests)
