@@ -57,6 +57,23 @@ int meta_checkpoint_put(struct meta *m, const struct model_checkpoint *c, struct
 	                 NULL, err);
 }
 
+int meta_checkpoints_abandon(struct meta *m, const char *job_id, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    db_exec(&tx, "UPDATE checkpoints SET state = ? WHERE job_id = ? AND state = ?",
+	            DB_ARGS(db_text(ckpt_state_word(CKPT_INCOMPLETE)), db_text(job_id),
+	                    db_text(ckpt_state_word(CKPT_SYNCING))),
+	            NULL, err) < 0 ||
+	    db_exec(&tx,
+	            "UPDATE jobs SET sync_status = 'COMPLETED' WHERE id = ?"
+	            " AND sync_status IS NOT NULL",
+	            DB_ARGS(db_text(job_id)), NULL, err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
 int meta_checkpoint_del(struct meta *m, const char *job_id, const char *name, struct err *err)
 {
 	return meta_exec(m, "DELETE FROM checkpoints WHERE job_id = ? AND name = ?",

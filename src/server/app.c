@@ -1,0 +1,179 @@
+/* app.c - the few words that all parts of the server use. */
+#include "server/app.h"
+
+void app_say(struct app *app, const char *job_id, const char *fmt, ...)
+{
+	AUTO_BUF struct buf line = BUF_INIT(APP_LINE_MAX * 4);
+	struct err err = {0};
+	va_list ap;
+
+	va_start(ap, fmt);
+	buf_vprintf(&line, fmt, ap);
+	va_end(ap);
+	if (joblogs_say(app->logs, job_id, clock_wall_ns(), buf_cstr(&line), &err) < 0)
+		log_error("log of a job: job=%s %s", job_id, err.msg);
+	app_notify(app, CHANNEL_JOB, job_id);
+}
+
+void app_notify(struct app *app, const char *kind, const char *id)
+{
+	struct httpd *h = atomic_load(&app->httpd);
+
+	if (h != NULL)
+		httpd_notify(h, httpd_channel(kind, str_of(id)));
+}
+
+void app_event(struct app *app, const char *job_id, const char *kind, const char *actor,
+               const char *fmt, ...)
+{
+	AUTO_BUF struct buf text = BUF_INIT(APP_LINE_MAX * 4);
+	struct model_event e = {.ms = clock_wall_ms(), .kind = kind, .actor = actor};
+	struct err err = {0};
+	va_list ap;
+
+	va_start(ap, fmt);
+	buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	e.message = buf_cstr(&text);
+	if (meta_event_add(app->meta, job_id, &e, &err) < 0)
+		log_error("event: job=%s %s", job_id, err.msg);
+	app_notify(app, CHANNEL_JOB, job_id);
+}
+
+void app_crash_at(const char *label)
+{
+	const char *at = getenv("STOKER_CRASH_AT");
+
+	if (at != NULL && strcmp(at, label) == 0)
+		_exit(9);
+}
+
+char *app_path(struct app *app, struct arena *a, const char *below)
+{
+	return arena_printf(a, "%s/%s", app->data, below);
+}
+
+int app_spec(struct arena *a, const char *spec_json, struct job_spec *out, struct err *err)
+{
+	struct spec_problems *problems = ARENA_NEW(a, struct spec_problems);
+	const struct doc *d = NULL;
+
+	if (js_parse(a, str_of(spec_json), &d, err) < 0)
+		return err_wrap(err, "stored specification");
+	if (spec_read(a, d, SPEC_API, out, problems) < 0) {
+		spec_problems_text(problems, NULL, err);
+		return err_wrap(err, "stored specification");
+	}
+	return 0;
+}
+
+char *app_id(struct arena *a, size_t n)
+{
+	char *id = arena_alloc(a, n + 1);
+
+	seal_id(id, n);
+	return id;
+}
+
+bool app_same(const char *a, const char *b)
+{
+	if (a == NULL || b == NULL)
+		return a == b;
+	return strcmp(a, b) == 0;
+}
+
+struct loop {
+	struct app *app;
+	void (*fn)(struct app *app);
+	int64_t period_ms;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	bool kicked, stop, runs;
+};
+
+static void *loop_thread(void *arg)
+{
+	struct loop *l = arg;
+
+	(void)pthread_mutex_lock(&l->lock);
+	while (!l->stop) {
+		struct timespec until;
+
+		l->kicked = false;
+		(void)pthread_mutex_unlock(&l->lock);
+		l->fn(l->app);
+		(void)clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_sec += l->period_ms / 1000;
+		until.tv_nsec += l->period_ms % 1000 * 1000000;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		(void)pthread_mutex_lock(&l->lock);
+		while (!l->kicked && !l->stop) {
+			if (pthread_cond_timedwait(&l->wake, &l->lock, &until) != 0)
+				break;
+		}
+	}
+	(void)pthread_mutex_unlock(&l->lock);
+	return NULL;
+}
+
+struct loop *loop_new(struct app *app, void (*fn)(struct app *app), int64_t period_ms)
+{
+	struct loop *l = xcalloc(1, sizeof(*l));
+	pthread_condattr_t attr;
+
+	l->app = app;
+	l->fn = fn;
+	l->period_ms = period_ms;
+	(void)pthread_mutex_init(&l->lock, NULL);
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&l->wake, &attr);
+	(void)pthread_condattr_destroy(&attr);
+	return l;
+}
+
+void loop_run(struct loop *l)
+{
+	if (l == NULL)
+		return;
+	assert(!l->runs);
+	l->runs = true;
+	if (pthread_create(&l->thread, NULL, loop_thread, l) != 0)
+		abort(); /* at start, and out of threads: there is no server without its loops */
+}
+
+void loop_kick(struct loop *l)
+{
+	if (l == NULL)
+		return;
+	(void)pthread_mutex_lock(&l->lock);
+	l->kicked = true;
+	(void)pthread_cond_signal(&l->wake);
+	(void)pthread_mutex_unlock(&l->lock);
+}
+
+void loop_stop(struct loop *l)
+{
+	if (l == NULL || !l->runs)
+		return;
+	(void)pthread_mutex_lock(&l->lock);
+	l->stop = true;
+	(void)pthread_cond_signal(&l->wake);
+	(void)pthread_mutex_unlock(&l->lock);
+	(void)pthread_join(l->thread, NULL);
+	l->runs = false;
+}
+
+void loop_free(struct loop *l)
+{
+	if (l == NULL)
+		return;
+	loop_stop(l);
+	(void)pthread_mutex_destroy(&l->lock);
+	(void)pthread_cond_destroy(&l->wake);
+	free(l);
+}

@@ -1,0 +1,115 @@
+/*
+ * app.h - the server's parts as one struct, and the few words that all of them use.
+ *
+ * Threads: httpd's workers run the operations of ctx_*.c; one queue thread places jobs; prepare and
+ * fetch pools mirror sources and launch; one reconcile thread compares rows with evidence; one
+ * janitor thread does all periodic work. They meet in the database, never in each other's data.
+ *
+ * Locks, in the order in which they are taken. The first three order whole pieces of work and are
+ * held across the database's I/O; the others guard lists in memory only.
+ *   app->gc          fetches share it; collecting blobs has it alone
+ *   queue            one pass of the scheduler at a time
+ *   app->steps[]     one of a few, by job: the words in a job's log and the step they announce
+ *   prepare, fetch, execs, watch, loops   lists in memory
+ */
+#ifndef APP_H
+#define APP_H
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/seal.h"
+#include "engine/engine.h"
+#include "face/face.h"
+#include "io/workers.h"
+#include "meta/meta.h"
+#include "server/settings.h"
+#include "store/mirror.h"
+#include "store/tree.h"
+#include "store/usage.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define APP_CLUSTER "local"
+#define APP_BUCKET "stoker"
+#define APP_JSON_MAX ((size_t)64 << 20)
+#define APP_STEPS 64
+#define APP_LINE_MAX 2000 /* bytes of one line of the server in a job's log */
+#define APP_TOKEN "stoker"
+#define APP_RUN_TOKEN "stokerrun"
+#define APP_UPLOAD_S (12 * 3600)
+
+struct queue;
+struct prepare;
+struct fetches;
+struct execs;
+struct watch;
+struct loop;
+
+struct app {
+	struct arena *arena; /* of what lives as long as the server; filled at start only */
+	struct settings set;
+	const char *data; /* absolute */
+	int lock_fd;
+	const char *program;              /* this binary, for the engine */
+	const char *base_url, *local_url; /* for clients, for runners of this machine */
+	const char *node_name;
+	const char *sandbox; /* what probing found, in words */
+	bool podman;         /* there is one */
+	int64_t started_ms;
+	struct seal_key master;
+	const char *url_access_key, *url_secret_key;
+
+	struct meta *meta;
+	struct objstore *objects;
+	struct blobs *blobs;
+	struct node_cache *node;
+	struct joblogs *logs;
+	struct url_net *allow;
+	struct http_client *upstream; /* guarded: to sources */
+	struct engine *engine;
+	struct inventory inv; /* with the settings applied */
+
+	struct httpd *_Atomic httpd; /* NULL before it listens and while it is being stopped */
+	struct face_ctx face;
+	atomic_bool stopping;
+	pthread_mutex_t steps[APP_STEPS];
+	pthread_rwlock_t gc; /* shared: a fetch makes blobs that no manifest names yet; else: gc */
+	struct queue *queue;
+	struct prepare *prepare;
+	struct fetches *fetches;
+	struct execs *execs;
+	struct watch *watch;
+	struct loop *reconcile, *janitor;
+
+	atomic_uint_least64_t mirror_bytes, node_bytes; /* as last measured by the janitor */
+};
+
+extern const struct face_ops ctx_ops; /* of = the app */
+
+/* A line of the platform in the job's log. A log that cannot be written stops nothing: it is said
+ * in the server's own log. */
+void app_say(struct app *app, const char *job_id, const char *fmt, ...) PRINTF(3, 4);
+void app_notify(struct app *app, const char *kind, const char *id);
+void app_event(struct app *app, const char *job_id, const char *kind, const char *actor,
+               const char *fmt, ...) PRINTF(5, 6);
+/* Ends the process where STOKER_CRASH_AT says so, as kill -9 would: for the crash tests. */
+void app_crash_at(const char *label);
+char *app_path(struct app *app, struct arena *a, const char *below);
+/* A normalized training_job as stored: it was validated when it was pushed. */
+int app_spec(struct arena *a, const char *spec_json, struct job_spec *out,
+             struct err *err) MUST_CHECK;
+/* An id of `n` characters in the arena. */
+char *app_id(struct arena *a, size_t n);
+bool app_same(const char *a, const char *b); /* both may be NULL */
+
+/* A thread that runs fn every period, and at once when kicked. It may be kicked before it runs and
+ * after it was stopped: nothing happens then. All but loop_new accept NULL. */
+struct loop *loop_new(struct app *app, void (*fn)(struct app *app), int64_t period_ms) MUST_CHECK;
+void loop_run(struct loop *l);
+void loop_kick(struct loop *l);
+void loop_stop(struct loop *l); /* joins */
+void loop_free(struct loop *l); /* stops it first */
+
+#endif

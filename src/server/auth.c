@@ -1,0 +1,122 @@
+/* auth.c - who is asking. */
+#include "server/auth.h"
+#include "server/ctx.h"
+
+#define TOKEN_MAX 200
+#define USED_EVERY_MS 60000 /* "last used" is written at most this often */
+
+static char *hash_of(struct arena *a, struct str token)
+{
+	struct digest d = hash_sha256(token.p, token.n);
+	char *hex = arena_alloc(a, HASH_HEX_CAP);
+
+	digest_hex(&d, hex);
+	return hex;
+}
+
+char *auth_new_token(struct arena *a, const char *prefix, char **hash)
+{
+	AUTO_BUF struct buf b = BUF_INIT(TOKEN_MAX);
+
+	seal_token(prefix, &b);
+	*hash = hash_of(a, buf_view(&b));
+	return arena_strz(a, buf_view(&b));
+}
+
+static int refuse(struct err *err)
+{
+	return err_set(err, ERR_AUTH,
+	               "the token is not valid here: `stoker tokens` makes new ones");
+}
+
+static int runner_who(struct app *app, struct arena *a, const char *hash, struct who *w,
+                      struct err *err)
+{
+	struct model_attempt t = {0};
+
+	if (meta_attempt_by_token(app->meta, a, hash, &t, err) < 0)
+		return -1;
+	w->name = "runner";
+	w->token_id = t.id;
+	w->attempt_id = t.id;
+	w->node_rank = t.node_rank;
+	w->role = ROLE_VIEWER;
+	return 0;
+}
+
+static int person_who(struct app *app, struct arena *a, const char *hash, struct who *w,
+                      struct err *err)
+{
+	int64_t now = clock_wall_ms();
+	struct err ignored = {0};
+	struct model_token t = {0};
+
+	if (meta_token_by_hash(app->meta, a, hash, &t, err) < 0)
+		return -1;
+	if (t.expires_ms != 0 && t.expires_ms <= now)
+		return err_set(err, ERR_AUTH, "token \"%s\" has expired", t.name);
+	if (now - t.used_ms >= USED_EVERY_MS && meta_token_used(app->meta, t.id, now, &ignored) < 0)
+		log_warn("token: %s", ignored.msg); /* only shown to people */
+	w->name = t.name;
+	w->token_id = t.id;
+	w->team_id = t.team_id;
+	w->role = t.role;
+	return 0;
+}
+
+int ctx_authenticate(void *of, struct arena *a, struct str token, struct who **out, struct err *err)
+{
+	struct who *w = ARENA_NEW(a, struct who);
+	const char *hash;
+	int r;
+
+	if (token.n == 0 || token.n > TOKEN_MAX)
+		return refuse(err);
+	hash = hash_of(a, token);
+	w->magic = WHO_MAGIC;
+	r = str_starts(token, APP_RUN_TOKEN "_") ? runner_who(of, a, hash, w, err)
+	                                         : person_who(of, a, hash, w, err);
+	if (r < 0 && err->code == ERR_NOT_FOUND) {
+		err_clear(err);
+		return refuse(err);
+	}
+	if (r == 0)
+		*out = w;
+	return r;
+}
+
+static enum model_role role_of(enum scope scope)
+{
+	switch (scope) {
+	case SCOPE_ADMIN:
+		return ROLE_ADMIN;
+	case SCOPE_MEMBER:
+		return ROLE_MEMBER;
+	case SCOPE_VIEWER:
+	case SCOPE_RUNNER:
+	case SCOPE_OPEN:
+		break;
+	}
+	return ROLE_VIEWER;
+}
+
+int auth_request(struct request *rq, enum scope scope, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct str header = str_trim(request_header(rq, "Authorization")), scheme;
+	struct who *w = NULL;
+
+	if (header.n == 0)
+		return err_set(err, ERR_AUTH, "a token is needed: Authorization: Bearer <token>");
+	if (!str_cut(&header, ' ', &scheme) ||
+	    (!str_ieq(scheme, "Bearer") && !str_ieq(scheme, "Api-Key")))
+		return err_set(err, ERR_AUTH, "Authorization: Bearer <token> is expected");
+	if (ctx_authenticate(ctx->of, rq->arena, str_trim(header), &w, err) < 0)
+		return -1;
+	if (scope == SCOPE_RUNNER && w->attempt_id == NULL)
+		return err_set(err, ERR_DENIED, "only runners may ask this");
+	if (scope != SCOPE_RUNNER && ctx_need(w, role_of(scope), err) < 0)
+		return -1;
+	rq->who = w;
+	return 0;
+}

@@ -1,0 +1,103 @@
+/* ctx.c - the table of operations that faces may ask for, and who may see what. */
+#include "server/ctx.h"
+
+static const char *const role_words[] = {
+	[ROLE_VIEWER] = "viewer", [ROLE_MEMBER] = "member", [ROLE_ADMIN] = "admin"};
+
+int ctx_need(const struct who *who, enum model_role role, struct err *err)
+{
+	if (who->attempt_id == NULL && who->role >= role)
+		return 0;
+	return err_set(err, ERR_DENIED, "token \"%s\" is a %s's: this needs the role %s", who->name,
+	               who->attempt_id != NULL ? "runner" : role_words[who->role],
+	               role_words[role]);
+}
+
+int ctx_sees(const struct who *who, const char *team_id, const char *what, struct err *err)
+{
+	if (who->team_id == NULL || strcmp(who->team_id, team_id) == 0)
+		return 0;
+	return err_set(err, ERR_NOT_FOUND, "no such %s", what);
+}
+
+int ctx_team(struct app *app, const struct who *who, struct arena *a, const char *asked,
+             const char **team_id, struct err *err)
+{
+	struct model_team t = {0};
+	const char *id = asked != NULL ? asked : who->team_id;
+
+	if (asked != NULL && ctx_sees(who, asked, "team", err) < 0)
+		return -1;
+	if (meta_team(app->meta, a, id, &t, err) < 0)
+		return -1;
+	*team_id = t.id;
+	return 0;
+}
+
+int ctx_project(struct app *app, const struct who *who, struct arena *a, const char *id,
+                struct model_project *out, struct err *err)
+{
+	if (meta_project(app->meta, a, id, out, err) < 0)
+		return -1;
+	return ctx_sees(who, out->team_id, "project", err);
+}
+
+int ctx_job(struct app *app, const struct who *who, struct arena *a, const char *id,
+            struct model_job *out, struct err *err)
+{
+	if (meta_job(app->meta, a, id, out, err) < 0)
+		return -1;
+	return ctx_sees(who, out->team_id, "job", err);
+}
+
+const struct face_ops ctx_ops = {
+	.teams = ctx_teams,
+	.team_create = ctx_team_create,
+	.team_delete = ctx_team_delete,
+	.tokens = ctx_tokens,
+	.token_create = ctx_token_create,
+	.token_delete = ctx_token_delete,
+	.secrets = ctx_secrets,
+	.secret_set = ctx_secret_set,
+	.secret_delete = ctx_secret_delete,
+	.authenticate = ctx_authenticate,
+	.projects = ctx_projects,
+	.project_get = ctx_project_get,
+	.project_upsert = ctx_project_upsert,
+	.project_delete = ctx_project_delete,
+	.job_push = ctx_job_push,
+	.job_search = ctx_job_search,
+	.job_get = ctx_job_get,
+	.job_stop = ctx_job_stop,
+	.job_recreate = ctx_job_recreate,
+	.job_priority = ctx_job_priority,
+	.job_delete = ctx_job_delete,
+	.job_events = ctx_job_events,
+	.job_attempts = ctx_job_attempts,
+	.exec_start = ctx_exec_start,
+	.exec_poll = ctx_exec_poll,
+	.checkpoints = ctx_checkpoints,
+	.checkpoint_delete = ctx_checkpoint_delete,
+	.cache_snapshot = ctx_cache_snapshot,
+	.cache_summarize = ctx_cache_summarize,
+	.cache_remove = ctx_cache_remove,
+	.cache_quota = ctx_cache_quota,
+	.mirrors = ctx_mirrors,
+	.mirror_prefetch = ctx_mirror_prefetch,
+	.mirror_delete = ctx_mirror_delete,
+	.upload_create = ctx_upload_create,
+	.upload_find = ctx_upload_find,
+	.url_key = ctx_url_key,
+	.capacity = ctx_capacity,
+	.capacity_set = ctx_capacity_set,
+	.status = ctx_status,
+	.runner_claim = ctx_runner_claim,
+	.runner_heartbeat = ctx_runner_heartbeat,
+	.runner_orders = ctx_runner_orders,
+	.runner_ready = ctx_runner_ready,
+	.runner_event = ctx_runner_event,
+	.runner_checkpoint = ctx_runner_checkpoint,
+	.runner_exit = ctx_runner_exit,
+	.runner_exec_output = ctx_runner_exec_output,
+	.runner_job = ctx_runner_job,
+};

@@ -1,0 +1,114 @@
+/* ctx_job.c - operations on jobs that exist: look, stop, reorder, delete. */
+#include "server/ctx.h"
+#include "server/janitor.h"
+#include "server/jobs.h"
+#include "server/queue.h"
+
+#define SEARCH_DEFAULT 1000
+
+int ctx_job_search(void *of, const struct who *who, struct arena *a, const struct job_query *q,
+                   struct model_job **out, size_t *n, struct err *err)
+{
+	struct app *app = of;
+	struct meta_query m = {
+		.team_id = who->team_id,
+		.project_id = q->project_id,
+		.job_id = q->job_id,
+		.states = q->states,
+		.ascending = q->ascending,
+		.limit = q->limit > 0 ? q->limit : SEARCH_DEFAULT,
+	};
+
+	return meta_jobs(app->meta, a, &m, out, n, err);
+}
+
+int ctx_job_get(void *of, const struct who *who, struct arena *a, const char *project_id,
+                const char *job_id, struct model_job *out, struct err *err)
+{
+	if (ctx_job(of, who, a, job_id, out, err) < 0)
+		return -1;
+	if (project_id != NULL && !app_same(project_id, out->project_id))
+		return err_set(err, ERR_NOT_FOUND, "no such job");
+	return 0;
+}
+
+int ctx_job_stop(void *of, const struct who *who, struct arena *a, const char *job_id, bool now,
+                 struct model_job *out, struct err *err)
+{
+	struct app *app = of;
+	struct model_job job = {0};
+	struct meta_step s = {.event = JOB_EV_STOP, .actor = who->name, .stop_now = now};
+	bool again;
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
+		return -1;
+	again = job.core.state == JOB_STOPPING || job.core.state == JOB_STOPPING_DEPLOYING;
+	s.job_id = job.id;
+	s.now_ms = clock_wall_ms();
+	s.end = job_state_is_placed(job.core.state) && job.core.state != JOB_CREATED
+	                ? JOB_END_NONE /* the runners say */
+	                : JOB_END_STOPPED;
+	s.message = arena_printf(a, "%s asked for a stop%s%s", who->name, again ? " again" : "",
+	                         now ? ", without grace" : "");
+	if (s.end == JOB_END_STOPPED)
+		s.reason = s.message;
+	if (jobs_step(app, &s,
+	              s.end == JOB_END_STOPPED ? arena_printf(a, "job stopped: %s", s.message)
+	                                       : NULL,
+	              NULL, err) < 0)
+		return -1;
+	if (job.attempt_id != NULL)
+		app_notify(app, CHANNEL_ORDERS, job.attempt_id);
+	loop_kick(app->reconcile);
+	return meta_job(app->meta, a, job.id, out, err);
+}
+
+int ctx_job_priority(void *of, const struct who *who, struct arena *a, const char *job_id,
+                     int64_t priority, struct model_job *out, struct err *err)
+{
+	struct app *app = of;
+	struct model_job job = {0};
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0 ||
+	    meta_job_priority(app->meta, job.id, priority, clock_wall_ms(), who->name, err) < 0)
+		return -1;
+	queue_kick(app);
+	return meta_job(app->meta, a, job.id, out, err);
+}
+
+int ctx_job_delete(void *of, const struct who *who, const char *job_id, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct model_job job = {0};
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0 ||
+	    meta_job_del(app->meta, job.id, err) < 0)
+		return -1;
+	log_info("deleted: job=%s by=%s", job.id, who->name);
+	loop_kick(app->janitor); /* its files */
+	loop_kick(app->reconcile);
+	return 0;
+}
+
+int ctx_job_events(void *of, const struct who *who, struct arena *a, const char *job_id,
+                   int64_t after_seq, struct model_event **out, size_t *n, struct err *err)
+{
+	struct app *app = of;
+	struct model_job job = {0};
+
+	if (ctx_job(app, who, a, job_id, &job, err) < 0)
+		return -1;
+	return meta_events(app->meta, a, job.id, after_seq, out, n, err);
+}
+
+int ctx_job_attempts(void *of, const struct who *who, struct arena *a, const char *job_id,
+                     struct model_attempt **out, size_t *n, struct err *err)
+{
+	struct app *app = of;
+	struct model_job job = {0};
+
+	if (ctx_job(app, who, a, job_id, &job, err) < 0)
+		return -1;
+	return meta_attempts(app->meta, a, job.id, out, n, err);
+}

@@ -1,0 +1,239 @@
+/* ctx_project.c - operations on projects, checkpoints and uploads. */
+#include "server/ctx.h"
+#include "server/queue.h"
+
+int ctx_projects(void *of, const struct who *who, struct arena *a, struct model_project **out,
+                 size_t *n, struct err *err)
+{
+	struct app *app = of;
+
+	return meta_projects(app->meta, a, who->team_id, out, n, err);
+}
+
+int ctx_project_get(void *of, const struct who *who, struct arena *a, const char *id,
+                    struct model_project *out, struct err *err)
+{
+	return ctx_project(of, who, a, id, out, err);
+}
+
+int ctx_project_upsert(void *of, const struct who *who, struct arena *a, const char *team_id,
+                       const char *name, struct model_project *out, struct err *err)
+{
+	struct app *app = of;
+	int64_t now = clock_wall_ms();
+	struct model_project p = {.name = name,
+	                          .created_ms = now,
+	                          .updated_ms = now,
+	                          .cache_quota_bytes = app->set.cache_quota};
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 ||
+	    ctx_team(app, who, a, team_id, &p.team_id, err) < 0)
+		return -1;
+	if (name == NULL || !spec_name_ok(str_of(name)))
+		return err_set(err, ERR_INVALID, "\"%.60s\" is not a name for a project",
+		               name != NULL ? name : "");
+	p.id = app_id(a, MODEL_ID_LEN);
+	return meta_project_upsert(app->meta, a, &p, out, err);
+}
+
+int ctx_project_delete(void *of, const struct who *who, const char *id, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct model_project p = {0};
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_project(app, who, a, id, &p, err) < 0 ||
+	    meta_project_del(app->meta, id, err) < 0)
+		return -1;
+	log_info("deleted: project=%s name=%s by=%s", id, p.name, who->name);
+	loop_kick(app->janitor);
+	loop_kick(app->reconcile);
+	return 0;
+}
+
+/* A checkpoint is complete when every rank's part of it is. */
+static bool is_complete(const struct model_checkpoint *c, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(c[i].name, name) == 0 && c[i].state != CKPT_COMPLETE)
+			return false;
+	}
+	return true;
+}
+
+int ctx_checkpoints(void *of, const struct who *who, struct arena *a, const char *job_id, bool all,
+                    struct model_checkpoint **out, size_t *n, struct err *err)
+{
+	struct app *app = of;
+	struct model_job job = {0};
+	struct model_checkpoint *rows = NULL;
+	size_t n_rows = 0;
+
+	if (ctx_job(app, who, a, job_id, &job, err) < 0 ||
+	    meta_checkpoints(app->meta, a, job.id, &rows, &n_rows, err) < 0)
+		return -1;
+	*out = ARENA_ARRAY(a, struct model_checkpoint, n_rows + 1);
+	*n = 0;
+	for (size_t i = 0; i < n_rows; i++) {
+		/* What is still on its way shows while the job is alive. */
+		bool coming =
+			rows[i].state != CKPT_INCOMPLETE && job_state_is_placed(job.core.state);
+
+		if (all || coming || is_complete(rows, n_rows, rows[i].name))
+			(*out)[(*n)++] = rows[i];
+	}
+	return 0;
+}
+
+struct keys {
+	struct arena *a;
+	const char *key[1000];
+	size_t n;
+};
+
+static void take_key(void *arg, const char *key, const struct objstore_info *info UNUSED)
+{
+	struct keys *k = arg;
+
+	if (k->n < COUNT(k->key))
+		k->key[k->n++] = arena_cstr(k->a, key);
+}
+
+/* The manifest first: then the checkpoint is gone for everybody; its files after. */
+static int delete_part(struct app *app, struct arena *a, const struct model_checkpoint *c,
+                       struct err *err)
+{
+	const char *prefix = ckpt_prefix(a, c->project_id, c->job_id), *manifest;
+	struct keys *k = ARENA_NEW(a, struct keys);
+	AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
+	struct ckpt parsed = {0};
+
+	k->a = a;
+	manifest = c->manifest_key != NULL ? c->manifest_key
+	                                   : ckpt_manifest_key(a, prefix, c->rank, c->name);
+	if (objstore_get(app->objects, manifest, &body, err) == 0) {
+		if (ckpt_parse(&parsed, a, buf_view(&body), err) < 0 ||
+		    objstore_del(app->objects, manifest, err) < 0)
+			return -1;
+		for (size_t i = 0; i < parsed.files.n; i++) {
+			if (objstore_del(
+				    app->objects,
+				    ckpt_object_key(a, prefix, c->rank, parsed.files.file[i].path),
+				    err) < 0)
+				return -1;
+		}
+		return 0;
+	}
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	/* Never completed: whatever lies below its name. "." without a manifest names no folder. */
+	for (bool more = strcmp(c->name, ".") != 0; more;) {
+		k->n = 0;
+		if (objstore_list(
+			    app->objects,
+			    arena_printf(a, "%s/", ckpt_object_key(a, prefix, c->rank, c->name)),
+			    NULL, 1000, take_key, k, &more, err) < 0)
+			return -1;
+		for (size_t i = 0; i < k->n; i++) {
+			if (objstore_del(app->objects, k->key[i], err) < 0)
+				return -1;
+		}
+		more = more && k->n > 0;
+	}
+	return 0;
+}
+
+int ctx_checkpoint_delete(void *of, const struct who *who, const char *job_id, const char *name,
+                          struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct model_job job = {0};
+	struct model_checkpoint *rows = NULL;
+	size_t n = 0, mine = 0;
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0 ||
+	    meta_checkpoints(app->meta, a, job.id, &rows, &n, err) < 0)
+		return -1;
+	if (job_state_is_placed(job.core.state))
+		return err_set(err, ERR_CONFLICT, "job %s still writes checkpoints", job_id);
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(rows[i].name, name) != 0)
+			continue;
+		mine++;
+		if (delete_part(app, a, &rows[i], err) < 0)
+			return -1;
+	}
+	if (mine == 0)
+		return err_set(err, ERR_NOT_FOUND, "job %s has no checkpoint \"%.200s\"", job_id,
+		               name);
+	app_event(app, job.id, "checkpoint", who->name, "checkpoint %s deleted", name);
+	return meta_checkpoint_del(app->meta, job.id, name, err);
+}
+
+static struct str about_upload(struct arena *a, const char *access_key)
+{
+	return str_of(arena_printf(a, "upload/%s", access_key));
+}
+
+static char *random_hex(struct arena *a, size_t bytes)
+{
+	uint8_t raw[64];
+	char *hex = arena_alloc(a, bytes * 2 + 1);
+
+	assert(bytes <= sizeof(raw));
+	seal_random(raw, bytes);
+	hex_encode(raw, bytes, hex);
+	return hex;
+}
+
+int ctx_upload_create(void *of, const struct who *who, struct arena *a, struct model_upload *out,
+                      struct err *err)
+{
+	AUTO_BUF struct buf sealed = BUF_INIT(4096);
+	struct app *app = of;
+	int64_t now = clock_wall_ms();
+	struct model_upload u = {.created_ms = now, .expires_ms = now + APP_UPLOAD_S * 1000LL};
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_team(app, who, a, NULL, &u.team_id, err) < 0)
+		return -1;
+	u.access_key = arena_printf(a, "STKU%s", random_hex(a, 8));
+	u.secret_key = random_hex(a, 20);
+	u.session_token = random_hex(a, 32);
+	u.key = arena_printf(a, "uploads/%s.tgz", app_id(a, 20));
+	seal_close(&app->master, about_upload(a, u.access_key),
+	           str_of(arena_printf(a, "%s\n%s", u.secret_key, u.session_token)), &sealed);
+	if (meta_upload_add(app->meta, &u, buf_view(&sealed), err) < 0)
+		return -1;
+	*out = u;
+	return 0;
+}
+
+int ctx_upload_find(void *of, struct arena *a, struct str access_key, struct model_upload *out,
+                    struct err *err)
+{
+	AUTO_BUF struct buf plain = BUF_INIT(4096);
+	struct app *app = of;
+	const char *key = arena_strz(a, access_key);
+	struct str sealed = {0}, rest, secret;
+
+	if (meta_upload(app->meta, a, key, out, &sealed, err) < 0 ||
+	    seal_open(&app->master, about_upload(a, key), sealed, &plain, err) < 0)
+		return -1;
+	rest = buf_view(&plain);
+	(void)str_cut(&rest, '\n', &secret); /* both halves were written by us */
+	out->secret_key = arena_strz(a, secret);
+	out->session_token = arena_strz(a, rest);
+	return 0;
+}
+
+int ctx_url_key(void *of, struct arena *a UNUSED, const char **access_key, const char **secret_key,
+                struct err *err UNUSED)
+{
+	struct app *app = of;
+
+	*access_key = app->url_access_key;
+	*secret_key = app->url_secret_key;
+	return 0;
+}

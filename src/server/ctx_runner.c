@@ -1,0 +1,352 @@
+/* ctx_runner.c - what runners say and ask: claim, heartbeat, orders, ready, events, exit. */
+#include "base/units.h"
+#include "server/cache.h"
+#include "server/ctx.h"
+#include "server/exec.h"
+#include "server/frozen.h"
+#include "server/jobs.h"
+#include "server/secrets.h"
+
+/* The runner's own row and its job. */
+struct mine {
+	struct model_attempt row;
+	struct model_job job;
+	struct model_attempt *all; /* every rank */
+	size_t n;
+};
+
+static int find(struct app *app, const struct who *who, struct arena *a, struct mine *m,
+                struct err *err)
+{
+	if (meta_attempt(app->meta, a, who->attempt_id, &m->all, &m->n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < m->n; i++) {
+		if (m->all[i].node_rank == who->node_rank) {
+			m->row = m->all[i];
+			return meta_job(app->meta, a, m->row.job_id, &m->job, err);
+		}
+	}
+	return err_set(err, ERR_NOT_FOUND, "no such attempt");
+}
+
+int ctx_runner_job(void *of, const struct who *who, struct arena *a, struct model_job *out,
+                   struct err *err)
+{
+	struct mine m = {0};
+
+	if (find(of, who, a, &m, err) < 0)
+		return -1;
+	*out = m.job;
+	return 0;
+}
+
+static int fill_env(struct app *app, struct arena *a, const struct mine *m,
+                    const struct job_spec *spec, struct wire_launch *out, struct err *err)
+{
+	out->env = ARENA_ARRAY(a, struct wire_env, spec->n_env + 1);
+	for (size_t i = 0; i < spec->n_env; i++) {
+		const struct spec_env *e = &spec->env[i];
+		struct buf value = BUF_INIT(SEAL_VALUE_MAX);
+		int r = 0;
+
+		out->env[i] = (struct wire_env){e->name, e->value, e->secret != NULL};
+		if (e->secret == NULL)
+			continue;
+		r = secret_open(app, m->job.team_id, e->secret, &value, err);
+		out->env[i].value = r == 0 ? arena_strz(a, buf_view(&value)) : NULL;
+		seal_wipe_buf(&value);
+		if (r < 0)
+			return -1;
+	}
+	out->n_env = spec->n_env;
+	return 0;
+}
+
+static void fill_gpus(struct app *app, struct arena *a, const struct mine *m,
+                      struct wire_launch *out)
+{
+	out->gpus = ARENA_ARRAY(a, struct wire_gpu, INVENTORY_GPUS_MAX);
+	for (uint32_t i = 0; i < app->inv.n_gpus; i++) {
+		if ((m->row.gpus & (UINT64_C(1) << i)) == 0)
+			continue;
+		out->gpus[out->n_gpus++] = (struct wire_gpu){i, app->inv.gpu[i].uuid};
+	}
+}
+
+/* The part of a checkpoint that this rank gets: its own, else the lowest there is. */
+static uint32_t rank_for(const struct frozen_load *l, uint32_t rank)
+{
+	uint32_t best = l->n_ranks > 0 ? l->rank[0] : 0;
+
+	for (size_t i = 0; i < l->n_ranks; i++) {
+		if (l->rank[i] == rank)
+			return rank;
+		best = MIN(best, l->rank[i]);
+	}
+	return best;
+}
+
+static int fill_frozen(struct arena *a, const struct mine *m, struct wire_launch *out,
+                       struct err *err)
+{
+	struct frozen f = {0};
+
+	if (frozen_read(a, m->job.frozen_json, &f, err) < 0)
+		return -1;
+	out->weights = ARENA_ARRAY(a, struct wire_weights, f.n_weights + 1);
+	for (size_t i = 0; i < f.n_weights; i++) {
+		const struct frozen_weights *w = &f.weights[i];
+
+		out->weights[out->n_weights++] = (struct wire_weights){
+			w->source, w->revision, w->mount_location, w->manifest, w->bytes, w->files};
+	}
+	out->load = ARENA_ARRAY(a, struct wire_load, f.n_load + 1);
+	for (size_t i = 0; i < f.n_load; i++) {
+		const struct frozen_load *l = &f.load[i];
+
+		out->load[out->n_load++] = (struct wire_load){
+			.name = l->name,
+			.job_id = l->job_id,
+			.prefix = ckpt_prefix(a, l->project_id, l->job_id),
+			.rank_from = rank_for(l, m->row.node_rank),
+			.dir = arena_printf(a, "rank-%u", m->row.node_rank),
+		};
+	}
+	out->code = ARENA_ARRAY(a, struct wire_code, f.n_code + 1);
+	for (size_t i = 0; i < f.n_code; i++)
+		out->code[out->n_code++] = (struct wire_code){f.code[i].key, f.code[i].bytes};
+	return 0;
+}
+
+/* What a job must not see of this machine: our data, and the login of who runs the server. */
+static void fill_hide(struct app *app, struct arena *a, struct wire_launch *out)
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+
+	out->hide = ARENA_ARRAY(a, const char *, 4);
+	out->hide[out->n_hide++] = app->data;
+	if (config != NULL && config[0] == '/')
+		out->hide[out->n_hide++] = arena_printf(a, "%s/stoker", config);
+	else if (home != NULL && home[0] == '/')
+		out->hide[out->n_hide++] = arena_printf(a, "%s/.config/stoker", home);
+	if (app->set.tls_key != NULL)
+		out->hide[out->n_hide++] = app->set.tls_key;
+}
+
+static int fill_places(struct app *app, struct arena *a, const struct mine *m,
+                       const struct job_spec *spec, struct wire_launch *out, struct err *err)
+{
+	struct model_project p = {0};
+
+	out->store_dir = app_path(app, a, "store");
+	out->node_dir = app_path(app, a, "node");
+	out->node_budget_bytes = app->set.node_cache_bytes;
+	out->objstore = arena_printf(a, "dir:%s/objects", app->data);
+	if (spec->cache.enabled) {
+		if (meta_project(app->meta, a, m->job.project_id, &p, err) < 0)
+			return -1;
+		out->cache_project_dir =
+			app_path(app, a, arena_printf(a, "cache/projects/%s", p.id));
+		out->cache_team_dir =
+			app_path(app, a, arena_printf(a, "cache/teams/%s", m->job.team_id));
+		out->cache_quota_bytes = p.cache_quota_bytes;
+	}
+	if (spec->ckpt.enabled)
+		out->ckpt_prefix = ckpt_prefix(a, m->job.project_id, m->job.id);
+	out->images = app->set.images;
+	out->sandbox = app->set.sandbox;
+	out->share = app->set.share.item;
+	out->n_share = app->set.share.n;
+	fill_hide(app, a, out);
+	return 0;
+}
+
+int ctx_runner_claim(void *of, const struct who *who, struct arena *a, const char *nonce,
+                     struct wire_launch *out, struct err *err)
+{
+	struct app *app = of;
+	struct mine m = {0};
+	struct job_spec spec = {0};
+	struct wire_launch w = {0};
+
+	if (nonce == NULL || nonce[0] == '\0' || strlen(nonce) > 100)
+		return err_set(err, ERR_INVALID, "nonce: 1 to 100 characters");
+	app_crash_at("claim:before");
+	if (meta_attempt_claim(app->meta, who->attempt_id, who->node_rank, nonce, clock_wall_ms(),
+	                       err) < 0)
+		return -1;
+	app_crash_at("claim:after");
+	if (find(app, who, a, &m, err) < 0 || app_spec(a, m.job.spec_json, &spec, err) < 0 ||
+	    fill_env(app, a, &m, &spec, &w, err) < 0 || fill_frozen(a, &m, &w, err) < 0 ||
+	    fill_places(app, a, &m, &spec, &w, err) < 0)
+		return -1;
+	fill_gpus(app, a, &m, &w);
+	w.attempt_id = m.row.id;
+	w.job_id = m.job.id;
+	w.job_name = m.job.name;
+	w.project_id = m.job.project_id;
+	w.project_name = m.job.project_name;
+	w.team_id = m.job.team_id;
+	w.node_rank = m.row.node_rank;
+	w.node_count = m.job.node_count;
+	w.retry_count = m.row.number;
+	w.leader_addr = "127.0.0.1"; /* the local cluster is this machine */
+	w.spec_json = m.job.spec_json;
+	*out = w;
+	log_info("claimed: job=%s attempt=%s rank=%u", m.job.id, m.row.id, m.row.node_rank);
+	return 0;
+}
+
+int ctx_runner_heartbeat(void *of, const struct who *who, const struct wire_heartbeat *hb,
+                         struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct mine m = {0};
+	struct meta_progress p = {
+		.stage = wire_stage_word(hb->stage),
+		.words = hb->note,
+		.done = MIN(hb->done_bytes, (uint64_t)INT64_MAX),
+		.total = MIN(hb->total_bytes, (uint64_t)INT64_MAX),
+		.rate = hb->rate_bytes_s,
+		.now_ms = clock_wall_ms(),
+		.heartbeat = true,
+	};
+
+	if (find(app, who, a, &m, err) < 0 ||
+	    meta_attempt_heartbeat(app->meta, m.row.id, m.row.node_rank, p.now_ms, err) < 0)
+		return -1;
+	if (!app_same(m.job.attempt_id, m.row.id))
+		return 0; /* its orders say that it is over */
+	/* Rank 0 speaks for the job; the others' own view is in their log and metrics. */
+	if (m.row.node_rank != 0)
+		return 0;
+	if (hb->has_sample && hb->sample.cache_quota > 0)
+		cache_watch(app, m.job.id, hb->sample.cache_bytes, hb->sample.cache_quota);
+	if (meta_job_progress(app->meta, m.job.id, &p, err) < 0)
+		return -1;
+	if (!app_same(m.job.stage, p.stage) || !app_same(m.job.progress, p.words))
+		app_notify(app, CHANNEL_JOB, m.job.id);
+	return 0;
+}
+
+/* Is the attempt still the one whose user code may run? */
+static bool is_over(const struct mine *m)
+{
+	return !job_state_is_placed(m->job.core.state) || !app_same(m->job.attempt_id, m->row.id) ||
+	       m->row.ended_ms != 0;
+}
+
+int ctx_runner_orders(void *of, const struct who *who, struct arena *a, struct wire_orders *out,
+                      struct err *err)
+{
+	struct app *app = of;
+	struct mine m = {0};
+	uint64_t generation = 0;
+	bool stopping;
+
+	*out = (struct wire_orders){0};
+	if (find(app, who, a, &m, err) < 0)
+		return -1;
+	stopping = m.job.core.state == JOB_STOPPING || m.job.core.state == JOB_STOPPING_DEPLOYING;
+	out->go = m.job.core.state == JOB_RUNNING && !is_over(&m);
+	out->stop = stopping || is_over(&m);
+	out->now = is_over(&m) && m.row.ended_ms == 0;
+	if (stopping && !out->now && meta_job_stop_now(app->meta, m.job.id, &out->now, err) < 0)
+		return -1;
+	for (size_t i = 0; i < m.n; i++)
+		out->stop = out->stop || jobs_bad_end(m.all[i].exit_json);
+	exec_orders(app, a, m.row.id, m.row.node_rank, out, &generation);
+	/* Changes exactly when an order does. */
+	out->seq = generation * 8 + (out->go ? 1 : 0) + (out->stop ? 2 : 0) + (out->now ? 4 : 0);
+	return 0;
+}
+
+int ctx_runner_ready(void *of, const struct who *who, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct mine m = {0};
+	struct meta_step s = {.event = JOB_EV_READY, .actor = "runner", .message = "running"};
+	bool all = false;
+
+	if (find(app, who, a, &m, err) < 0 ||
+	    meta_attempt_ready(app->meta, m.row.id, m.row.node_rank, &all, err) < 0)
+		return -1;
+	if (!all)
+		return 0;
+	s.job_id = m.job.id;
+	s.attempt_id = m.row.id;
+	s.now_ms = clock_wall_ms();
+	app_crash_at("ready:before");
+	if (jobs_step(app, &s, NULL, NULL, err) < 0) {
+		if (err->code != ERR_CONFLICT) /* stopped, or it runs already: the orders say so */
+			return -1;
+		err_clear(err);
+	}
+	return 0;
+}
+
+int ctx_runner_event(void *of, const struct who *who, const char *kind, const char *message,
+                     struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct mine m = {0};
+	struct model_event e = {.ms = clock_wall_ms(), .kind = kind, .message = message};
+
+	if (find(app, who, a, &m, err) < 0)
+		return -1;
+	if (kind == NULL || kind[0] == '\0' || strlen(kind) > 40 || message == NULL ||
+	    strlen(message) > APP_LINE_MAX)
+		return err_set(err, ERR_INVALID,
+		               "an event has a kind and a message of bounded length");
+	e.actor = m.n > 1 ? arena_printf(a, "runner %u", m.row.node_rank) : "runner";
+	if (meta_event_add(app->meta, m.job.id, &e, err) < 0)
+		return -1;
+	app_notify(app, CHANNEL_JOB, m.job.id);
+	return 0;
+}
+
+int ctx_runner_checkpoint(void *of, const struct who *who, const struct model_checkpoint *row,
+                          struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct mine m = {0};
+	struct model_checkpoint c = *row, *rows = NULL;
+	char bytes[UNITS_CAP];
+	size_t n = 0;
+	bool all = true;
+
+	if (find(app, who, a, &m, err) < 0)
+		return -1;
+	c.job_id = m.job.id;
+	c.project_id = m.job.project_id;
+	c.rank = m.row.node_rank;
+	c.synced_ms = c.state == CKPT_COMPLETE ? clock_wall_ms() : 0;
+	if (meta_checkpoint_put(app->meta, &c, err) < 0 ||
+	    meta_checkpoints(app->meta, a, m.job.id, &rows, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		all = all && rows[i].state != CKPT_SYNCING;
+	if (meta_job_sync(app->meta, m.job.id, all ? "COMPLETED" : "SYNCING", err) < 0)
+		return -1;
+	if (c.state == CKPT_COMPLETE)
+		app_event(app, m.job.id, "checkpoint", "runner",
+		          "checkpoint %s is in the store (%s)", c.name,
+		          units_show_bytes(c.bytes, bytes));
+	app_notify(app, CHANNEL_JOB, m.job.id);
+	return 0;
+}
+
+int ctx_runner_exit(void *of, const struct who *who, const struct wire_exit *x, struct err *err)
+{
+	struct app *app = of;
+
+	if (jobs_node_ended(app, who->attempt_id, who->node_rank, x, err) < 0)
+		return -1;
+	exec_attempt_over(app, who->attempt_id);
+	loop_kick(app->reconcile); /* its folder */
+	return 0;
+}

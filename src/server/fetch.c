@@ -1,0 +1,517 @@
+/* fetch.c - single flight over store/mirror.c, its row, and the operations on mirrors. */
+#include "server/fetch.h"
+#include "base/units.h"
+#include "core/redact.h"
+#include "server/ctx.h"
+#include "server/secrets.h"
+
+#include <sys/queue.h>
+
+#define ROW_EVERY_MS 2000
+
+struct fetch {
+	struct app *app;
+	struct arena
+		*a; /* of everything below; filled before the fetch is shared, or by its thread */
+	const char *key, *team_id, *source, *secret, *asked_revision, *asked_manifest, *filter_json;
+	struct glob_filter filter;
+	unsigned refs; /* waiters, and one for its thread */
+	bool keep;
+	atomic_bool cancel;
+	struct fetch_view view; /* under the lock of the list */
+	struct model_mirror row;
+	int64_t row_mono_ms;
+	LIST_ENTRY(fetch) in;
+};
+
+struct fetches {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	LIST_HEAD(, fetch) all;
+	struct workers *pool;
+};
+
+void fetch_words(const struct mirror_progress *p, char *out, size_t cap)
+{
+	char done[UNITS_CAP], total[UNITS_CAP], rate[UNITS_CAP], left[UNITS_CAP];
+	uint64_t rest = p->bytes_total > p->bytes_done ? p->bytes_total - p->bytes_done : 0;
+
+	units_show_bytes(p->bytes_done, done);
+	units_show_bytes(p->bytes_total, total);
+	if (p->rate_bytes_s < 1) {
+		(void)snprintf(out, cap, "%s of %s", done, total);
+		return;
+	}
+	units_show_rate(p->rate_bytes_s, rate);
+	units_show_seconds((uint64_t)((double)rest / p->rate_bytes_s), left);
+	(void)snprintf(out, cap, "%s of %s, %s, %s left", done, total, rate, left);
+}
+
+static void put_row(struct fetch *f, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_mirror back = {0};
+
+	f->row.updated_ms = clock_wall_ms();
+	if (meta_mirror_put(f->app->meta, a, &f->row, &back, err) < 0)
+		return;
+	(void)pthread_mutex_lock(&f->app->fetches->lock);
+	copy_cut(f->view.mirror_id, sizeof(f->view.mirror_id), back.id);
+	(void)pthread_mutex_unlock(&f->app->fetches->lock);
+}
+
+static void on_progress(void *arg, const struct mirror_progress *p)
+{
+	struct fetch *f = arg;
+	struct fetches *all = f->app->fetches;
+	int64_t now = clock_mono_ms();
+	struct err err = {0};
+
+	(void)pthread_mutex_lock(&all->lock);
+	f->view.progress = *p;
+	(void)pthread_mutex_unlock(&all->lock);
+	if (now - f->row_mono_ms < ROW_EVERY_MS)
+		return;
+	f->row_mono_ms = now;
+	f->row.bytes_total = p->bytes_total;
+	f->row.bytes_done = p->bytes_done;
+	f->row.files_total = p->files_total;
+	f->row.files_done = p->files_done;
+	f->row.rate_bytes_s = p->rate_bytes_s;
+	put_row(f, &err);
+	if (err.code != ERR_NONE)
+		log_warn("mirror row: %s", err.msg); /* the next one, or the end, writes it again */
+}
+
+/* Everything that a manifest names is here: then upstream is not asked. */
+static bool complete(struct fetch *f, const char *hex, struct mirror_progress *p)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct digest name;
+	struct manifest m = {0};
+	struct err err = {0};
+
+	if (hex == NULL || digest_parse(str_of(hex), &name, &err) < 0 ||
+	    blobs_get_manifest(f->app->blobs, a, &name, &m, &err) < 0)
+		return false;
+	for (size_t i = 0; i < m.n; i++) {
+		if (!blobs_has(f->app->blobs, &m.file[i].sha256, m.file[i].size))
+			return false;
+	}
+	*p = (struct mirror_progress){.bytes_total = m.bytes,
+	                              .bytes_done = m.bytes,
+	                              .files_total = m.n,
+	                              .files_done = m.n};
+	return true;
+}
+
+static void listed(struct fetch *f, const struct source_listing *l)
+{
+	struct fetches *all = f->app->fetches;
+	int64_t now = clock_wall_ms();
+
+	f->row = (struct model_mirror){
+		.id = app_id(f->a, MODEL_ID_LEN),
+		.team_id = f->team_id,
+		.source = f->source,
+		.revision = l->revision,
+		.filter_json = f->filter_json,
+		.state = MIRROR_FETCHING,
+		.bytes_total = l->bytes,
+		.files_total = l->n,
+		.created_ms = now,
+		.used_ms = now,
+	};
+	(void)pthread_mutex_lock(&all->lock);
+	f->view.revision = l->revision;
+	f->view.progress.bytes_total = l->bytes;
+	f->view.progress.files_total = l->n;
+	(void)pthread_mutex_unlock(&all->lock);
+}
+
+static void announce(struct fetch *f)
+{
+	struct fetches *all = f->app->fetches;
+
+	(void)pthread_mutex_lock(&all->lock);
+	f->view.listed = true;
+	(void)pthread_cond_broadcast(&all->changed);
+	(void)pthread_mutex_unlock(&all->lock);
+}
+
+static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress *done,
+                      struct digest *manifest, struct err *err)
+{
+	struct app *app = f->app;
+	struct source_options o = {
+		.client = app->upstream,
+		.hf_endpoint = app->set.hf_endpoint,
+		.s3_endpoint = app->set.s3_endpoint,
+		.file_roots = (const char *const *)app->set.allow_file_root.item,
+		.n_file_roots = app->set.allow_file_root.n,
+		.secret = secret,
+	};
+	AUTO_SOURCE struct source *s = NULL;
+	struct source_listing listing = {0};
+	struct mirror_job job = {.blobs = app->blobs,
+	                         .listing = &listing,
+	                         .progress = on_progress,
+	                         .arg = f,
+	                         .cancel = &f->cancel};
+	int r;
+
+	if (source_open(&s, f->source, &o, err) < 0 ||
+	    source_list(s, f->a, &f->filter, f->asked_revision, &listing, err) < 0)
+		return -1;
+	listed(f, &listing);
+	put_row(f, err);
+	if (err->code != ERR_NONE)
+		return -1;
+	announce(f);
+	job.source = s;
+	(void)pthread_rwlock_rdlock(&app->gc);
+	r = mirror_fetch(&job, manifest, done, err);
+	(void)pthread_rwlock_unlock(&app->gc);
+	return r;
+}
+
+static int fetch_retried(struct fetch *f, struct str secret, struct mirror_progress *done,
+                         struct digest *manifest, struct err *err)
+{
+	struct retry r = RETRY_INIT(FETCH_TRIES);
+
+	r.cancel = &f->cancel;
+	for (;;) {
+		if (fetch_once(f, secret, done, manifest, err) == 0)
+			return 0;
+		log_info("fetch: source=%s %s", f->source, err->msg);
+		if (!retry_again(&r, err))
+			return -1;
+	}
+}
+
+/* A source may say our secret back to us; it goes no further. */
+static void redact_err(struct str secret, struct err *err)
+{
+	AUTO_REDACT struct redact *r = redact_new();
+	AUTO_BUF struct buf clean = BUF_INIT(ERR_MSG_MAX * 2);
+	struct err ignored = {0};
+
+	if (secret.n == 0 || redact_add(r, secret, &ignored) < 0)
+		return;
+	redact_build(r);
+	redact_text(r, str_of(err->msg), &clean);
+	copy_cut(err->msg, sizeof(err->msg), buf_cstr(&clean));
+}
+
+static int fetch_all(struct fetch *f, struct err *err)
+{
+	struct buf secret = BUF_INIT(SEAL_VALUE_MAX);
+	struct mirror_progress done = {0};
+	struct digest manifest = {0};
+	struct fetches *all = f->app->fetches;
+	char hex[HASH_HEX_CAP] = "";
+	bool warm = complete(f, f->asked_manifest, &done);
+	int r = 0;
+
+	if (!warm) {
+		if (f->secret != NULL)
+			r = secret_open(f->app, f->team_id, f->secret, &secret, err);
+		if (r == 0)
+			r = fetch_retried(f, buf_view(&secret), &done, &manifest, err);
+		if (r < 0)
+			redact_err(buf_view(&secret), err);
+		seal_wipe_buf(&secret);
+		digest_hex(&manifest, hex);
+	} else {
+		copy_cut(hex, sizeof(hex), f->asked_manifest);
+	}
+	if (f->row.id != NULL) {
+		struct err ignored = {0};
+
+		f->row.state = r == 0 ? MIRROR_READY : MIRROR_FAILED;
+		f->row.error = r == 0 ? NULL : err->msg;
+		f->row.manifest = r == 0 ? hex : NULL;
+		f->row.bytes_done = r == 0 ? f->row.bytes_total : done.bytes_done;
+		f->row.files_done = r == 0 ? f->row.files_total : done.files_done;
+		f->row.rate_bytes_s = 0;
+		put_row(f, r == 0 ? err : &ignored);
+		if (err->code != ERR_NONE)
+			r = -1;
+	}
+	if (r < 0)
+		return -1;
+	(void)pthread_mutex_lock(&all->lock);
+	f->view.progress = done;
+	f->view.warm = warm || done.fetched == 0;
+	if (f->view.revision == NULL)
+		f->view.revision = f->asked_revision;
+	copy_cut(f->view.manifest, sizeof(f->view.manifest), hex);
+	(void)pthread_mutex_unlock(&all->lock);
+	return 0;
+}
+
+/* Under the lock. The last one frees. */
+static void drop(struct fetch *f)
+{
+	assert(f->refs > 0);
+	if (--f->refs > 0) {
+		if (f->refs == 1 && !f->view.done && !f->keep)
+			atomic_store(&f->cancel, true); /* only its thread is left */
+		return;
+	}
+	arena_free(f->a);
+	free(f);
+}
+
+static void fetch_run(void *arg)
+{
+	struct fetch *f = arg;
+	struct fetches *all = f->app->fetches;
+	struct err err = {0};
+	int r = fetch_all(f, &err);
+
+	(void)pthread_mutex_lock(&all->lock);
+	f->view.result = r;
+	f->view.err = err;
+	f->view.done = true;
+	LIST_REMOVE(f, in); /* who comes later begins anew: it is quick when all is here */
+	(void)pthread_cond_broadcast(&all->changed);
+	drop(f);
+	(void)pthread_mutex_unlock(&all->lock);
+}
+
+static const char **copy_patterns(struct arena *a, const char **from, size_t n)
+{
+	const char **to = ARENA_ARRAY(a, const char *, n + 1);
+
+	for (size_t i = 0; i < n; i++)
+		to[i] = arena_cstr(a, from[i]);
+	return to;
+}
+
+static char *filter_text(struct arena *a, const struct spec_weights *w)
+{
+	AUTO_BUF struct buf b = BUF_INIT(APP_JSON_MAX);
+	struct js js;
+
+	js_init(&js, &b);
+	js_open(&js);
+	js_key(&js, "allow");
+	js_list(&js);
+	for (size_t i = 0; i < w->n_allow; i++)
+		js_cstr(&js, w->allow[i]);
+	js_end(&js);
+	js_key(&js, "ignore");
+	js_list(&js);
+	for (size_t i = 0; i < w->n_ignore; i++)
+		js_cstr(&js, w->ignore[i]);
+	js_end(&js);
+	js_close(&js);
+	return arena_strz(a, buf_view(&b));
+}
+
+static struct fetch *make(struct app *app, const struct fetch_want *want)
+{
+	const struct spec_weights *w = want->weights;
+	struct fetch *f = xcalloc(1, sizeof(*f));
+
+	f->app = app;
+	f->a = arena_new();
+	f->team_id = arena_cstr(f->a, want->team_id);
+	f->source = arena_cstr(f->a, w->source);
+	f->secret = arena_cstr(f->a, w->secret);
+	f->asked_revision = arena_cstr(f->a, want->revision);
+	f->asked_manifest = arena_cstr(f->a, want->manifest);
+	f->filter_json = filter_text(f->a, w);
+	f->filter = (struct glob_filter){
+		.allow = copy_patterns(f->a, w->allow, w->n_allow),
+		.ignore = copy_patterns(f->a, w->ignore, w->n_ignore),
+		.n_allow = w->n_allow,
+		.n_ignore = w->n_ignore,
+	};
+	f->key = arena_printf(f->a, "%s\n%s\n%s\n%s\n%s\n%s", f->team_id, f->source,
+	                      want->revision ? want->revision : "",
+	                      want->manifest ? want->manifest : "", f->filter_json,
+	                      w->secret ? secret_key(f->a, w->secret) : "");
+	f->refs = 2; /* the caller and the thread */
+	return f;
+}
+
+int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **out, struct err *err)
+{
+	struct fetches *all = app->fetches;
+	struct fetch *f = make(app, want), *same;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&all->lock);
+	LIST_FOREACH(same, &all->all, in)
+	{
+		if (strcmp(same->key, f->key) == 0 && !atomic_load(&same->cancel))
+			break;
+	}
+	if (same != NULL) {
+		same->refs++;
+		arena_free(f->a);
+		free(f);
+		f = same;
+	} else if (atomic_load(&app->stopping)) {
+		r = err_set(err, ERR_CANCELED, "the server is being stopped");
+	} else {
+		r = workers_submit(all->pool, fetch_run, f, err);
+		if (r == 0)
+			LIST_INSERT_HEAD(&all->all, f, in);
+	}
+	if (r < 0) {
+		arena_free(f->a);
+		free(f);
+	} else {
+		*out = f;
+	}
+	(void)pthread_mutex_unlock(&all->lock);
+	return r;
+}
+
+void fetch_look(struct app *app, struct fetch *f, int64_t wait_ms, bool listing,
+                struct fetch_view *out)
+{
+	struct fetches *all = app->fetches;
+	struct timespec until;
+
+	(void)clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += wait_ms / 1000;
+	until.tv_nsec += wait_ms % 1000 * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	(void)pthread_mutex_lock(&all->lock);
+	while (!f->view.done && !(listing && f->view.listed)) {
+		if (pthread_cond_timedwait(&all->changed, &all->lock, &until) != 0)
+			break;
+	}
+	*out = f->view;
+	(void)pthread_mutex_unlock(&all->lock);
+}
+
+void fetch_keep(struct app *app, struct fetch *f)
+{
+	(void)pthread_mutex_lock(&app->fetches->lock);
+	f->keep = true;
+	(void)pthread_mutex_unlock(&app->fetches->lock);
+}
+
+void fetch_leave(struct app *app, struct fetch *f)
+{
+	(void)pthread_mutex_lock(&app->fetches->lock);
+	drop(f);
+	(void)pthread_mutex_unlock(&app->fetches->lock);
+}
+
+void fetch_start(struct app *app)
+{
+	struct fetches *all = xcalloc(1, sizeof(*all));
+
+	(void)pthread_mutex_init(&all->lock, NULL);
+	(void)pthread_cond_init(&all->changed, NULL);
+	LIST_INIT(&all->all);
+	all->pool = workers_new(FETCH_THREADS, FETCH_QUEUE_MAX, "fetch");
+	app->fetches = all;
+}
+
+void fetch_stop(struct app *app)
+{
+	struct fetches *all = app->fetches;
+	struct fetch *f;
+
+	assert(atomic_load(&app->stopping)); /* nobody begins another one */
+	(void)pthread_mutex_lock(&all->lock);
+	LIST_FOREACH(f, &all->all, in)
+	atomic_store(&f->cancel, true);
+	(void)pthread_mutex_unlock(&all->lock);
+	workers_stop(all->pool);
+	all->pool = NULL;
+}
+
+void fetch_free(struct app *app)
+{
+	struct fetches *all = app->fetches;
+
+	if (all == NULL)
+		return;
+	workers_stop(all->pool);
+	(void)pthread_mutex_destroy(&all->lock);
+	(void)pthread_cond_destroy(&all->changed);
+	free(all);
+	app->fetches = NULL;
+}
+
+int ctx_mirrors(void *of, const struct who *who, struct arena *a, struct model_mirror **out,
+                size_t *n, struct err *err)
+{
+	struct app *app = of;
+
+	return meta_mirrors(app->meta, a, who->team_id, out, n, err);
+}
+
+int ctx_mirror_prefetch(void *of, const struct who *who, struct arena *a, const char *team_id,
+                        const struct spec_weights *w, struct model_mirror *out, struct err *err)
+{
+	struct app *app = of;
+	struct fetch_want want = {.weights = w};
+	struct fetch *f = NULL;
+	struct fetch_view v;
+	int r;
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 ||
+	    ctx_team(app, who, a, team_id, &want.team_id, err) < 0 ||
+	    spec_source_check(str_of(w->source), err) < 0 || fetch_begin(app, &want, &f, err) < 0)
+		return -1;
+	fetch_keep(app, f);
+	fetch_look(app, f, FETCH_LIST_MS, true, &v);
+	if (v.done && v.result < 0)
+		r = err_set(err, v.err.code, "%s", v.err.msg);
+	else if (!v.listed && !v.done)
+		r = err_set(err, ERR_TIMEOUT, "%s: no listing yet: ask again", w->source);
+	else
+		r = meta_mirror(app->meta, a, v.mirror_id, out, err);
+	fetch_leave(app, f);
+	return r;
+}
+
+int ctx_mirror_delete(void *of, const struct who *who, const char *id, uint64_t *freed_bytes,
+                      struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct model_mirror x = {0};
+	struct digest name;
+	uint64_t files = 0;
+	bool used = false;
+	int r;
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || meta_mirror(app->meta, a, id, &x, err) < 0 ||
+	    ctx_sees(who, x.team_id, "weights", err) < 0 || meta_mirror_del(app->meta, id, err) < 0)
+		return -1;
+	*freed_bytes = 0;
+	log_info("weights deleted: id=%s source=%s by=%s", id, x.source, who->name);
+	if (x.manifest == NULL)
+		return 0;
+	/* Row, tree, manifest, blobs: each only when nothing above names it any more. */
+	if (meta_manifest_used(app->meta, x.manifest, &used, err) < 0)
+		return -1;
+	if (used || digest_parse(str_of(x.manifest), &name, err) < 0)
+		return used ? 0 : -1;
+	if (node_cache_drop(app->node, &name, err) < 0) {
+		if (err->code != ERR_BUSY) /* a tree in use keeps its bytes until it is evicted */
+			return -1;
+		err_clear(err);
+	}
+	if (blobs_del_manifest(app->blobs, &name, err) < 0)
+		return -1;
+	if (pthread_rwlock_trywrlock(&app->gc) != 0)
+		return 0; /* a fetch runs: the janitor collects later */
+	r = blobs_gc(app->blobs, INT64_MAX, false, &files, freed_bytes, err);
+	(void)pthread_rwlock_unlock(&app->gc);
+	return r;
+}

@@ -1,0 +1,160 @@
+/* janitor.c - trash, expired rows, forgotten uploads, figures that are expensive to measure. */
+#include "server/janitor.h"
+#include "server/exec.h"
+
+#define KEYS_A_PAGE 1000
+
+struct page {
+	struct arena *a;
+	const char *key[KEYS_A_PAGE];
+	size_t n;
+};
+
+static void take_key(void *arg, const char *key, const struct objstore_info *info UNUSED)
+{
+	struct page *p = arg;
+
+	if (p->n < COUNT(p->key))
+		p->key[p->n++] = arena_cstr(p->a, key);
+}
+
+static int empty_objects(struct app *app, struct arena *a, const char *prefix, struct err *err)
+{
+	bool more = true;
+
+	while (more && !atomic_load(&app->stopping)) {
+		struct page *p = ARENA_NEW(a, struct page);
+
+		p->a = a;
+		if (objstore_list(app->objects, prefix, NULL, KEYS_A_PAGE, take_key, p, &more,
+		                  err) < 0)
+			return -1;
+		for (size_t i = 0; i < p->n; i++) {
+			if (objstore_del(app->objects, p->key[i], err) < 0)
+				return -1;
+		}
+		more = more && p->n > 0;
+	}
+	return 0;
+}
+
+static int empty_cache(struct app *app, struct arena *a, const char *what, struct err *err)
+{
+	return fs_remove_tree(AT_FDCWD, app_path(app, a, arena_printf(a, "cache/%s", what)), err);
+}
+
+static int empty_summary(struct app *app, struct arena *a, const char *what, struct err *err)
+{
+	return fs_remove_tree(AT_FDCWD,
+	                      app_path(app, a, arena_printf(a, "cache-summaries/%s", what)), err);
+}
+
+static int empty_log(struct app *app, struct arena *a UNUSED, const char *what, struct err *err)
+{
+	return joblogs_delete(app->logs, what, err);
+}
+
+static int empty_object(struct app *app, struct arena *a UNUSED, const char *what, struct err *err)
+{
+	return objstore_del(app->objects, what, err);
+}
+
+static const struct {
+	const char *kind;
+	int (*empty)(struct app *app, struct arena *a, const char *what, struct err *err);
+} kinds[] = {
+	{"objects", empty_objects}, {"object", empty_object},   {"log", empty_log},
+	{"cache", empty_cache},     {"summary", empty_summary},
+};
+
+static void trash(struct app *app)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct meta_trash *t = NULL;
+	struct err err = {0};
+	size_t n = 0;
+
+	if (meta_trash(app->meta, a, &t, &n, &err) < 0) {
+		log_error("trash: %s", err.msg);
+		return;
+	}
+	for (size_t i = 0; i < n && !atomic_load(&app->stopping); i++) {
+		for (size_t k = 0; k < COUNT(kinds); k++) {
+			if (strcmp(kinds[k].kind, t[i].kind) != 0)
+				continue;
+			err_clear(&err);
+			if (kinds[k].empty(app, a, t[i].what, &err) < 0 ||
+			    meta_trash_done(app->meta, t[i].id, &err) < 0)
+				log_warn("trash: %s %s: %s", t[i].kind, t[i].what, err.msg);
+		}
+	}
+}
+
+static void sweep_rows(struct app *app)
+{
+	int64_t now = clock_wall_ms();
+	struct err err = {0};
+	uint64_t n = 0;
+
+	if (meta_uploads_sweep(app->meta, now - JANITOR_UPLOAD_MS, &n, &err) < 0 ||
+	    meta_idempotency_sweep(app->meta, now - JANITOR_IDEMPOTENCY_MS, &err) < 0)
+		log_warn("janitor: %s", err.msg);
+	if (n > 0)
+		log_info("uploads that no job named: %llu", (unsigned long long)n);
+}
+
+static void sweep_bytes(struct app *app)
+{
+	uint64_t removed = 0, files = 0, bytes = 0;
+	struct err err = {0};
+
+	if (objstore_sweep(app->objects, JANITOR_PARTS_S, &removed, &err) < 0) {
+		log_warn("janitor: %s", err.msg);
+		err_clear(&err);
+	}
+	if (pthread_rwlock_trywrlock(&app->gc) != 0)
+		return; /* a fetch runs: next time */
+	if (blobs_gc(app->blobs, JANITOR_TMP_S, false, &files, &bytes, &err) < 0)
+		log_warn("janitor: %s", err.msg);
+	(void)pthread_rwlock_unlock(&app->gc);
+	if (files > 0)
+		log_info("blobs that nothing names: files=%llu bytes=%llu",
+		         (unsigned long long)files, (unsigned long long)bytes);
+}
+
+static void measure(struct app *app)
+{
+	uint64_t files = 0, bytes = 0, trees = 0, leased = 0;
+	struct err err = {0};
+
+	if (blobs_usage(app->blobs, &files, &bytes, &err) == 0)
+		atomic_store(&app->mirror_bytes, bytes);
+	err_clear(&err);
+	if (node_cache_usage(app->node, &trees, &bytes, &leased, &err) == 0)
+		atomic_store(&app->node_bytes, bytes);
+}
+
+/* fn of each row, once its period has passed; the first pass runs all of them. */
+static const struct {
+	void (*fn)(struct app *app);
+	int64_t every_ms;
+} chores[] = {
+	{trash, 0},
+	{exec_sweep, 60000},
+	{measure, 60000},
+	{sweep_rows, 10 * 60000},
+	{sweep_bytes, 60 * 60000},
+};
+
+void janitor_pass(struct app *app)
+{
+	static int64_t due[COUNT(chores)]; /* the janitor is one thread */
+	int64_t now = clock_mono_ms();
+
+	for (size_t i = 0; i < COUNT(chores) && !atomic_load(&app->stopping); i++) {
+		if (now < due[i])
+			continue;
+		due[i] = now + chores[i].every_ms;
+		chores[i].fn(app);
+	}
+}

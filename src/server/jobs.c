@@ -1,0 +1,274 @@
+/* jobs.c - steps of jobs: said, stored, told. */
+#include "server/jobs.h"
+#include "base/units.h"
+#include "server/queue.h"
+
+static pthread_mutex_t *step_lock(struct app *app, const char *job_id)
+{
+	uint32_t h = hash_crc32(0, job_id, strlen(job_id));
+
+	return &app->steps[h % APP_STEPS];
+}
+
+static int step_locked(struct app *app, const struct meta_step *s, const char *line,
+                       enum job_state *from, enum job_state *to, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_job job = {0};
+	struct job_core guess;
+	bool final;
+
+	if (meta_job(app->meta, a, s->job_id, &job, err) < 0)
+		return -1;
+	if (s->attempt_id != NULL && !app_same(s->attempt_id, job.attempt_id))
+		return err_set(err, ERR_CONFLICT, "attempt %s is not the current one",
+		               s->attempt_id);
+	guess = job.core;
+	if (job_step(&guess, s->event, s->now_ms, err) < 0)
+		return -1;
+	final = job_state_is_final(guess.state);
+	if (final)
+		app_say(app, s->job_id, "%s", line);
+	if (meta_job_step(app->meta, s, from, to, err) < 0)
+		return -1;
+	assert(*to == guess.state); /* steps of one job are taken under its lock */
+	if (!final)
+		app_say(app, s->job_id, "%s", line);
+	return 0;
+}
+
+int jobs_step(struct app *app, const struct meta_step *s, const char *line, enum job_state *to,
+              struct err *err)
+{
+	pthread_mutex_t *lock = step_lock(app, s->job_id);
+	enum job_state from = JOB_PENDING, next = JOB_PENDING;
+	int r;
+
+	(void)pthread_mutex_lock(lock);
+	r = step_locked(app, s, line != NULL ? line : s->message, &from, &next, err);
+	(void)pthread_mutex_unlock(lock);
+	if (r < 0)
+		return -1;
+	log_info("job %s: job=%s %s -> %s: %s", job_event_name(s->event), s->job_id,
+	         job_state_word(from), job_state_word(next), s->message);
+	app_notify(app, CHANNEL_JOB, s->job_id);
+	if (s->attempt_id != NULL)
+		app_notify(app, CHANNEL_ORDERS, s->attempt_id);
+	if (!job_state_is_placed(next)) {
+		queue_kick(app); /* something is free, or waits */
+		loop_kick(app->reconcile);
+	}
+	if (to != NULL)
+		*to = next;
+	return 0;
+}
+
+void jobs_deploy_failed(struct app *app, const struct model_job *job, const char *stage,
+                        const struct err *cause)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const char *words = arena_printf(a, "%s: %s", stage, cause->msg);
+	struct meta_step s = {
+		.job_id = job->id,
+		.event = JOB_EV_EXIT_BAD,
+		.now_ms = clock_wall_ms(),
+		.attempt_id = job->attempt_id,
+		.actor = "server",
+		.message = words,
+		.reason = words,
+		.error_message = words,
+		.end = JOB_END_DEPLOY_FAILED,
+	};
+	struct err err = {0};
+
+	if (jobs_step(app, &s, arena_printf(a, "job could not be deployed: %s", words), NULL,
+	              &err) < 0)
+		log_info("job not failed: job=%s %s (%s)", job->id, err.msg, words);
+}
+
+bool jobs_bad_end(const char *exit_json)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct wire_exit x = {0};
+	struct err err = {0};
+
+	if (exit_json == NULL)
+		return false;
+	if (wire_exit_parse(&x, a, str_of(exit_json), &err) < 0)
+		return true;
+	return x.end != JOB_END_EXIT || x.code != 0;
+}
+
+/* What all parts together amount to: the first bad end that is a cause and not a consequence (parts
+ * that were stopped because another one failed), else success. */
+static void combine(struct arena *a, const struct model_attempt *t, size_t n, struct wire_exit *out,
+                    uint32_t *rank)
+{
+	int64_t first = INT64_MAX;
+	bool cause = false;
+
+	*out = (struct wire_exit){.end = JOB_END_EXIT, .synced = true};
+	*rank = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct wire_exit x = {0};
+		struct err err = {0};
+		bool bad, better;
+
+		if (t[i].exit_json == NULL ||
+		    wire_exit_parse(&x, a, str_of(t[i].exit_json), &err) < 0)
+			x = (struct wire_exit){.end = JOB_END_LOST, .synced = true};
+		bad = x.end != JOB_END_EXIT || x.code != 0;
+		better = bad && ((x.end != JOB_END_STOPPED && !cause) ||
+		                 ((x.end != JOB_END_STOPPED) == cause && t[i].ended_ms < first));
+		if (better) {
+			int64_t started = out->started_ms, ended = out->ended_ms;
+			bool synced = out->synced;
+
+			*out = x;
+			out->synced = x.synced && synced;
+			out->started_ms = started;
+			out->ended_ms = ended;
+			first = t[i].ended_ms;
+			cause = x.end != JOB_END_STOPPED;
+			*rank = t[i].node_rank;
+		}
+		out->synced = out->synced && x.synced;
+		out->user_code_ran = out->user_code_ran || x.user_code_ran;
+		if (x.started_ms != 0 && (out->started_ms == 0 || x.started_ms < out->started_ms))
+			out->started_ms = x.started_ms;
+		out->ended_ms = MAX(out->ended_ms, x.ended_ms);
+	}
+}
+
+static bool retry_names(const struct job_spec *spec, int code)
+{
+	for (size_t i = 0; i < spec->retry.n_exit_codes; i++) {
+		if (spec->retry.exit_codes[i] == code)
+			return true;
+	}
+	return false;
+}
+
+static enum job_event event_of(const struct job_spec *spec, const struct wire_exit *x)
+{
+	if (x->end == JOB_END_EXIT && x->code == 0)
+		return x->synced || !spec->ckpt.enabled ? JOB_EV_EXIT_OK : JOB_EV_EXIT_BAD;
+	if (x->end == JOB_END_LOST && spec->retry.on_lost)
+		return JOB_EV_LOST;
+	if (x->end == JOB_END_EXIT && retry_names(spec, x->code))
+		return JOB_EV_RETRY;
+	return JOB_EV_EXIT_BAD;
+}
+
+/* "completed in 12s", "failed: exit code 3: python train.py" */
+static char *outcome(struct arena *a, const struct model_job *job, const struct wire_exit *x,
+                     enum job_event ev, uint32_t rank)
+{
+	char what[600], span[UNITS_CAP];
+	bool stopping =
+		job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING;
+
+	job_end_describe(x->end, x->code, x->detail, what, sizeof(what));
+	if (stopping)
+		return arena_printf(a, "job stopped (%s)", what);
+	if (ev == JOB_EV_EXIT_OK && x->ended_ms > x->started_ms && x->started_ms > 0)
+		return arena_printf(
+			a, "job completed in %s",
+			units_show_seconds((uint64_t)(x->ended_ms - x->started_ms) / 1000, span));
+	if (ev == JOB_EV_EXIT_OK)
+		return arena_printf(a, "job completed");
+	if (x->end == JOB_END_EXIT && x->code == 0)
+		return arena_printf(a, "job failed: its last checkpoint did not reach the store");
+	if (job->core.state == JOB_DEPLOYING)
+		return arena_printf(a, "job could not be deployed: %s%s%s",
+		                    x->stage ? x->stage : "", x->stage ? ": " : "",
+		                    x->detail ? x->detail : what);
+	if (job->node_count > 1)
+		return arena_printf(a, "job failed: node %u: %s", rank, what);
+	return arena_printf(a, "job failed: %s", what);
+}
+
+static int settle(struct app *app, struct arena *a, const struct model_job *job,
+                  const struct model_attempt *t, size_t n, struct err *err)
+{
+	struct meta_step s = {.job_id = job->id,
+	                      .now_ms = clock_wall_ms(),
+	                      .actor = "runner",
+	                      .attempt_id = t[0].id};
+	struct job_spec spec = {0};
+	struct wire_exit x;
+	uint32_t rank = 0;
+	char *words;
+
+	if (app_spec(a, job->spec_json, &spec, err) < 0)
+		return -1;
+	combine(a, t, n, &x, &rank);
+	s.event = event_of(&spec, &x);
+	words = outcome(a, job, &x, s.event, rank);
+	s.message = words;
+	s.end = x.end;
+	s.end_code = x.code;
+	s.started_ms = x.started_ms;
+	s.ended_ms = x.ended_ms;
+	if (s.event == JOB_EV_LOST || s.event == JOB_EV_RETRY) {
+		if (job->core.attempt < job->core.attempt_max)
+			words = arena_printf(a, "attempt %u of %u ended (%s): trying again",
+			                     job->core.attempt, job->core.attempt_max, words);
+		s.message = words;
+	}
+	if (s.event != JOB_EV_EXIT_OK) {
+		s.reason = words;
+		s.error_message = strncmp(words, "job ", 4) == 0 && strchr(words, ':') != NULL
+		                          ? strchr(words, ':') + 2
+		                          : words;
+	}
+	if (meta_checkpoints_abandon(app->meta, job->id, err) < 0)
+		return -1;
+	app_crash_at("exit:before-step");
+	if (jobs_step(app, &s, NULL, NULL, err) < 0) {
+		if (err->code != ERR_CONFLICT) /* somebody else was first: that is the outcome */
+			return -1;
+		err_clear(err);
+	}
+	app_crash_at("exit:after-step");
+	return 0;
+}
+
+int jobs_settle(struct app *app, const char *attempt_id, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_attempt *t = NULL;
+	struct model_job job = {0};
+	size_t n = 0;
+
+	if (meta_attempt(app->meta, a, attempt_id, &t, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (t[i].ended_ms == 0)
+			return 0;
+	}
+	if (n == 0)
+		return 0;
+	if (meta_job(app->meta, a, t[0].job_id, &job, err) < 0)
+		return -1;
+	if (!job_state_is_placed(job.core.state) || !app_same(job.attempt_id, attempt_id))
+		return 0;
+	return settle(app, a, &job, t, n, err);
+}
+
+int jobs_node_ended(struct app *app, const char *attempt_id, uint32_t rank,
+                    const struct wire_exit *x, struct err *err)
+{
+	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	bool first = false;
+
+	wire_exit_write(x, &json);
+	app_crash_at("exit:before-record");
+	if (meta_attempt_exit(app->meta, attempt_id, rank, buf_cstr(&json), clock_wall_ms(), &first,
+	                      err) < 0)
+		return -1;
+	app_crash_at("exit:after-record");
+	if (first)
+		app_notify(app, CHANNEL_ORDERS, attempt_id); /* a bad end stops the other parts */
+	return jobs_settle(app, attempt_id, err);
+}

@@ -1,0 +1,327 @@
+/* prepare.c - resolve, mirror, freeze, launch. */
+#include "server/prepare.h"
+#include "base/units.h"
+#include "server/cache.h"
+#include "server/fetch.h"
+#include "server/frozen.h"
+#include "server/jobs.h"
+#include "server/launch.h"
+#include "server/loads.h"
+#include "server/secrets.h"
+
+struct prepare {
+	pthread_mutex_t lock;
+	struct map *busy; /* job ids being prepared */
+	struct workers *pool;
+};
+
+struct task {
+	struct app *app;
+	char job_id[MODEL_ID_CAP * 2];
+};
+
+/* What one preparation works on. */
+struct prep {
+	struct app *app;
+	struct arena *a;
+	struct model_job job;
+	struct job_spec spec;
+	struct frozen before, now;
+	struct fetch *fetch[SPEC_WEIGHTS_MAX];
+	int64_t said_ms;
+	uint64_t said_bytes;
+	bool over; /* stopped, or the server is: leave without a word */
+};
+
+static bool still_created(struct prep *p, struct err *err)
+{
+	struct model_job now = {0};
+
+	if (atomic_load(&p->app->stopping))
+		return false;
+	if (meta_job(p->app->meta, p->a, p->job.id, &now, err) < 0)
+		return false;
+	return now.core.state == JOB_CREATED && app_same(now.attempt_id, p->job.attempt_id);
+}
+
+static int freeze_code(struct prep *p, struct err *err)
+{
+	p->now.code = ARENA_ARRAY(p->a, struct frozen_code, p->spec.n_artifacts + 1);
+	for (size_t i = 0; i < p->spec.n_artifacts; i++) {
+		struct objstore_info info = {0};
+		const char *key = p->spec.artifacts[i].key;
+
+		if (objstore_stat(p->app->objects, key, &info, err) < 0)
+			return -1;
+		p->now.code[p->now.n_code++] = (struct frozen_code){key, info.size};
+	}
+	return 0;
+}
+
+/* Sums over all sources, into the row and, when due, the log. */
+static void show(struct prep *p, const struct fetch_view *v, size_t n)
+{
+	struct meta_progress row = {.stage = "weights", .now_ms = clock_wall_ms()};
+	struct mirror_progress sum = {0};
+	struct err err = {0};
+	char words[200], line[400];
+
+	if (row.now_ms - p->said_ms < PREPARE_SAY_MS)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		sum.bytes_total += v[i].progress.bytes_total;
+		sum.bytes_done += v[i].progress.bytes_done;
+		sum.rate_bytes_s += v[i].done ? 0 : v[i].progress.rate_bytes_s;
+		if (v[i].done || !v[i].listed || sum.bytes_done == p->said_bytes)
+			continue;
+		fetch_words(&v[i].progress, words, sizeof(words));
+		(void)snprintf(line, sizeof(line), "weights %s: %s", p->spec.weights[i].source,
+		               words);
+		app_say(p->app, p->job.id, "%s", line);
+	}
+	p->said_ms = row.now_ms;
+	p->said_bytes = sum.bytes_done;
+	fetch_words(&sum, words, sizeof(words));
+	row.words = words;
+	row.done = sum.bytes_done;
+	row.total = sum.bytes_total;
+	row.rate = sum.rate_bytes_s;
+	if (meta_job_progress(p->app->meta, p->job.id, &row, &err) < 0)
+		log_warn("progress: job=%s %s", p->job.id, err.msg);
+	app_notify(p->app, CHANNEL_JOB, p->job.id);
+}
+
+static int keep_weights(struct prep *p, size_t i, const struct fetch_view *v, struct err *err)
+{
+	const struct spec_weights *w = &p->spec.weights[i];
+	char bytes[UNITS_CAP], short_rev[20];
+
+	if (v->result < 0)
+		return err_set(err, v->err.code, "%s", v->err.msg);
+	p->now.weights[i] = (struct frozen_weights){
+		.source = w->source,
+		.revision = arena_cstr(p->a, v->revision),
+		.mount_location = w->mount_location,
+		.manifest = arena_cstr(p->a, v->manifest),
+		.bytes = v->progress.bytes_total,
+		.files = v->progress.files_total,
+	};
+	copy_cut(short_rev, 13, v->revision != NULL ? v->revision : "");
+	app_event(p->app, p->job.id, "weights", "server", "%s at %s: %llu files, %s%s", w->source,
+	          short_rev, (unsigned long long)v->progress.files_total,
+	          units_show_bytes(v->progress.bytes_total, bytes),
+	          v->warm ? ", mirrored before" : "");
+	app_say(p->app, p->job.id, "weights %s at %s: %llu files, %s%s -> %s", w->source, short_rev,
+	        (unsigned long long)v->progress.files_total, bytes,
+	        v->warm ? ", mirrored before" : ", mirrored and verified", w->mount_location);
+	return 0;
+}
+
+/* Waits for all of them; the first failure ends it. */
+static int wait_weights(struct prep *p, struct err *err)
+{
+	struct fetch_view *v = ARENA_ARRAY(p->a, struct fetch_view, p->spec.n_weights);
+	bool kept[SPEC_WEIGHTS_MAX] = {0};
+	size_t left = p->spec.n_weights;
+
+	while (left > 0) {
+		for (size_t i = 0; i < p->spec.n_weights; i++) {
+			if (kept[i])
+				continue;
+			fetch_look(p->app, p->fetch[i], 500 / (int64_t)left, false, &v[i]);
+			if (!v[i].done)
+				continue;
+			if (v[i].result < 0 && !still_created(p, err)) {
+				p->over = err->code == ERR_NONE;
+				return -1;
+			}
+			if (keep_weights(p, i, &v[i], err) < 0)
+				return -1;
+			kept[i] = true;
+			left--;
+		}
+		if (left > 0 && !still_created(p, err)) {
+			p->over = err->code == ERR_NONE;
+			return -1;
+		}
+		show(p, v, p->spec.n_weights);
+	}
+	return 0;
+}
+
+static int weights(struct prep *p, struct err *err)
+{
+	int r = 0;
+
+	p->now.weights = ARENA_ARRAY(p->a, struct frozen_weights, p->spec.n_weights + 1);
+	p->now.n_weights = p->spec.n_weights;
+	for (size_t i = 0; r == 0 && i < p->spec.n_weights; i++) {
+		const struct frozen_weights *old = frozen_find(&p->before, &p->spec.weights[i]);
+		struct fetch_want want = {
+			.team_id = p->job.team_id,
+			.weights = &p->spec.weights[i],
+			.revision = old != NULL ? old->revision : NULL,
+			.manifest = old != NULL ? old->manifest : NULL,
+		};
+
+		r = fetch_begin(p->app, &want, &p->fetch[i], err);
+	}
+	if (r == 0)
+		r = wait_weights(p, err);
+	for (size_t i = 0; i < p->spec.n_weights; i++) {
+		if (p->fetch[i] != NULL)
+			fetch_leave(p->app, p->fetch[i]);
+	}
+	return r;
+}
+
+static int freeze(struct prep *p, struct err *err)
+{
+	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	struct meta_step s = {
+		.job_id = p->job.id,
+		.event = JOB_EV_FREEZE,
+		.now_ms = clock_wall_ms(),
+		.attempt_id = p->job.attempt_id,
+		.actor = "server",
+		.message = "inputs are ready: launching",
+	};
+
+	frozen_write(&p->now, &json);
+	if (buf_check(&json, "frozen record", err) < 0)
+		return -1;
+	s.frozen_json = buf_cstr(&json);
+	app_crash_at("freeze:before");
+	if (jobs_step(p->app, &s, NULL, NULL, err) < 0)
+		return -1;
+	app_crash_at("freeze:after");
+	return 0;
+}
+
+static int check_secrets(struct prep *p, struct err *err)
+{
+	return secrets_check(p->app, p->job.team_id, &p->spec, err);
+}
+
+static int check_cache(struct prep *p, struct err *err)
+{
+	return cache_ready(p->app, &p->job, &p->spec, err);
+}
+
+static int choose_loads(struct prep *p, struct err *err)
+{
+	return loads_choose(p->app, p->a, &p->job, &p->spec, &p->before, &p->now, err);
+}
+
+static void created(struct prep *p)
+{
+	static const struct {
+		const char *stage; /* what an error message begins with */
+		int (*run)(struct prep *p, struct err *err);
+	} steps[] = {
+		{"secrets", check_secrets},    {"code", freeze_code}, {"cache", check_cache},
+		{"checkpoints", choose_loads}, {"weights", weights},  {"freeze", freeze},
+	};
+	struct err err = {0};
+
+	for (size_t i = 0; i < COUNT(steps); i++) {
+		if (steps[i].run(p, &err) == 0)
+			continue;
+		if (p->over || atomic_load(&p->app->stopping))
+			return;
+		jobs_deploy_failed(p->app, &p->job, steps[i].stage, &err);
+		return;
+	}
+}
+
+static int prepare_job(struct app *app, const char *job_id, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct prep p = {.app = app, .a = a};
+
+	if (meta_job(app->meta, a, job_id, &p.job, err) < 0)
+		return -1;
+	if (p.job.core.state == JOB_CREATED) {
+		if (app_spec(a, p.job.spec_json, &p.spec, err) < 0 ||
+		    frozen_read(a, p.job.frozen_json, &p.before, err) < 0)
+			return -1;
+		created(&p);
+		if (meta_job(app->meta, a, job_id, &p.job, err) < 0)
+			return -1;
+	}
+	if (p.job.core.state == JOB_DEPLOYING && !atomic_load(&app->stopping))
+		launch_job(app, &p.job);
+	return 0;
+}
+
+static void task_run(void *arg)
+{
+	struct task *t = arg;
+	struct prepare *all = t->app->prepare;
+	struct err err = {0};
+
+	if (!atomic_load(&t->app->stopping) && prepare_job(t->app, t->job_id, &err) < 0)
+		log_error("prepare: job=%s %s", t->job_id, err.msg);
+	(void)pthread_mutex_lock(&all->lock);
+	(void)map_del(all->busy, str_of(t->job_id));
+	(void)pthread_mutex_unlock(&all->lock);
+	free(t);
+}
+
+void prepare_submit(struct app *app, const char *job_id)
+{
+	struct prepare *all = app->prepare;
+	struct task *t = xcalloc(1, sizeof(*t));
+	struct err err = {0};
+
+	t->app = app;
+	copy_cut(t->job_id, sizeof(t->job_id), job_id);
+	(void)pthread_mutex_lock(&all->lock);
+	if (atomic_load(&app->stopping) || map_get(all->busy, str_of(job_id)) != NULL ||
+	    workers_submit(all->pool, task_run, t, &err) < 0)
+		free(t);
+	else
+		(void)map_set(all->busy, str_of(job_id), all);
+	(void)pthread_mutex_unlock(&all->lock);
+}
+
+void prepare_start(struct app *app)
+{
+	struct prepare *all = xcalloc(1, sizeof(*all));
+
+	(void)pthread_mutex_init(&all->lock, NULL);
+	all->busy = map_new();
+	all->pool = workers_new(PREPARE_THREADS, PREPARE_QUEUE_MAX, "prepare");
+	app->prepare = all;
+}
+
+void prepare_stop(struct app *app)
+{
+	assert(atomic_load(&app->stopping)); /* nobody submits another one */
+	workers_stop(app->prepare->pool);
+	app->prepare->pool = NULL;
+}
+
+void prepare_free(struct app *app)
+{
+	struct prepare *all = app->prepare;
+
+	if (all == NULL)
+		return;
+	workers_stop(all->pool);
+	map_free(all->busy);
+	(void)pthread_mutex_destroy(&all->lock);
+	free(all);
+	app->prepare = NULL;
+}
+
+bool prepare_busy(struct app *app, const char *job_id)
+{
+	struct prepare *all = app->prepare;
+	bool busy;
+
+	(void)pthread_mutex_lock(&all->lock);
+	busy = map_get(all->busy, str_of(job_id)) != NULL;
+	(void)pthread_mutex_unlock(&all->lock);
+	return busy;
+}

@@ -1,0 +1,223 @@
+/*
+ * push.c - a new job: validated whole, checked against this machine, its secrets and its code, and
+ * stored before the reply; then placed at once when there is room.
+ */
+#include "server/ctx.h"
+#include "server/queue.h"
+#include "server/secrets.h"
+
+#define KEY_MAX 200 /* of an idempotency key */
+
+static int read_spec(struct arena *a, const struct doc *doc, struct job_spec *spec, struct err *err)
+{
+	struct spec_problems *problems = ARENA_NEW(a, struct spec_problems);
+
+	if (spec_read(a, doc, SPEC_API, spec, problems) == 0)
+		return 0;
+	spec_problems_text(problems, NULL, err);
+	assert(err->code != ERR_NONE);
+	return -1;
+}
+
+static uint32_t to_milli(double cpus)
+{
+	return cpus >= UINT32_MAX / 1000 ? UINT32_MAX : (uint32_t)(cpus * 1000 + 0.5);
+}
+
+static void fill_row(struct arena *a, const struct who *who, const struct model_project *p,
+                     const struct job_spec *spec, struct model_job *out)
+{
+	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	struct js js;
+
+	js_init(&js, &json);
+	spec_write(spec, &js);
+	*out = (struct model_job){
+		.name = spec->name,
+		.project_id = p->id,
+		.project_name = p->name,
+		.team_id = p->team_id,
+		.team_name = p->team_name,
+		.core = {.state = JOB_PENDING, .attempt_max = MAX(spec->retry.max_attempts, 1U)},
+		.priority = spec->priority,
+		.spec_json = arena_strz(a, buf_view(&json)),
+		.user = who->name,
+		.created_ms = clock_wall_ms(),
+		.node_count = spec->node_count,
+		.cpu_milli = to_milli(spec->cpu_count),
+		.gpu_count = spec->gpu_count,
+		.memory_bytes = spec->memory_bytes,
+		.gpu_type = spec->gpu_count > 0 ? spec->gpu_type : NULL,
+	};
+	out->core.changed_ms = out->updated_ms = out->created_ms;
+}
+
+static int check_fits(struct app *app, struct arena *a, const struct model_job *row,
+                      const struct job_spec *spec, const char *pinned, struct err *err)
+{
+	char reason[SCHED_REASON] = "";
+	struct sched_node node;
+	struct sched_job ask;
+
+	queue_node_empty(app, &node);
+	queue_ask(a, row, spec, pinned, &ask);
+	if (sched_fits(&node, 1, &ask, reason) == SCHED_NEVER)
+		return err_set(err, ERR_QUOTA, "the job can never run here: %s", reason);
+	return 0;
+}
+
+static int check_image(struct app *app, const struct job_spec *spec, struct err *err)
+{
+	if (spec->base_image == NULL || strcmp(app->set.images, "host") == 0 || app->podman)
+		return 0;
+	return err_set(err, ERR_QUOTA,
+	               "image %s needs podman, which this machine lacks: install it, or start the"
+	               " server with --images host to run every job on the machine's own root",
+	               spec->base_image);
+}
+
+/* Each archive was uploaded with this team's credentials and has arrived. */
+static int check_code(struct app *app, struct arena *a, const struct model_project *p,
+                      const struct job_spec *spec, const char ***keys, struct err *err)
+{
+	*keys = ARENA_ARRAY(a, const char *, spec->n_artifacts + 1);
+	for (size_t i = 0; i < spec->n_artifacts; i++) {
+		const struct spec_artifact *code = &spec->artifacts[i];
+		struct model_upload u = {0};
+		struct objstore_info info = {0};
+
+		if (strcmp(code->bucket, APP_BUCKET) != 0)
+			return err_set(
+				err, ERR_INVALID,
+				"runtime.artifacts[%zu]: bucket \"%.60s\": code is uploaded to"
+				" bucket \"" APP_BUCKET "\"",
+				i, code->bucket);
+		if (meta_upload_by_key(app->meta, a, code->key, &u, err) < 0 ||
+		    !app_same(u.team_id, p->team_id) ||
+		    objstore_stat(app->objects, code->key, &info, err) < 0) {
+			if (err->code != ERR_NONE && err->code != ERR_NOT_FOUND)
+				return -1;
+			err_clear(err);
+			return err_set(err, ERR_INVALID,
+			               "runtime.artifacts[%zu]: nothing was uploaded as \"%.200s\"",
+			               i, code->key);
+		}
+		(*keys)[i] = code->key;
+	}
+	return 0;
+}
+
+static int add(struct app *app, struct arena *a, struct model_job *row, const char *key,
+               const char *const *code, size_t n_code, const char *message, struct model_job *out,
+               struct err *err)
+{
+	struct meta_new_job n = {.row = row,
+	                         .idempotency_key = key,
+	                         .code_keys = code,
+	                         .n_code_keys = n_code,
+	                         .message = message};
+	bool existing = false;
+
+	row->id = app_id(a, MODEL_ID_LEN);
+	app_crash_at("push:before");
+	if (meta_job_add(app->meta, a, &n, out, &existing, err) < 0)
+		return -1;
+	app_crash_at("push:after");
+	if (existing)
+		return 0;
+	app_say(app, out->id, "job %s (%s) of project %s: %s", out->name, out->id,
+	        out->project_name, message);
+	log_info("pushed: job=%s name=%s project=%s by=%s", out->id, out->name, out->project_name,
+	         out->user);
+	queue_pass(app); /* a job with room for it is CREATED in the reply */
+	return meta_job(app->meta, a, out->id, out, err);
+}
+
+static int check_key(const char *key, struct err *err)
+{
+	if (key == NULL)
+		return 0;
+	if (key[0] == '\0' || strlen(key) > KEY_MAX)
+		return err_set(err, ERR_INVALID, "Idempotency-Key: 1 to %d characters", KEY_MAX);
+	return 0;
+}
+
+/* 0 and *found when this key has made a job. */
+static int by_key(struct app *app, struct arena *a, const char *project, const char *key,
+                  struct model_job *out, bool *found, struct err *err)
+{
+	*found = false;
+	if (key == NULL)
+		return 0;
+	*found = meta_job_by_key(app->meta, a, project, key, out, err) == 0;
+	if (!*found && err->code != ERR_NOT_FOUND)
+		return -1;
+	if (!*found)
+		err_clear(err);
+	return 0;
+}
+
+int ctx_job_push(void *of, const struct who *who, struct arena *a, const char *project_id,
+                 const struct doc *doc, const char *idempotency_key, bool dry_run,
+                 struct model_job *out, struct err *err)
+{
+	AUTO_BUF struct buf document = BUF_INIT(APP_JSON_MAX);
+	struct app *app = of;
+	struct model_project p = {0};
+	struct job_spec spec = {0};
+	struct model_job row;
+	const char **keys = NULL;
+	bool found = false;
+	struct js js;
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 ||
+	    ctx_project(app, who, a, project_id, &p, err) < 0 ||
+	    check_key(idempotency_key, err) < 0 ||
+	    by_key(app, a, p.id, idempotency_key, out, &found, err) < 0)
+		return -1;
+	if (found)
+		return 0;
+	if (read_spec(a, doc, &spec, err) < 0)
+		return -1;
+	fill_row(a, who, &p, &spec, &row);
+	if (secrets_check(app, p.team_id, &spec, err) < 0 ||
+	    check_fits(app, a, &row, &spec, p.pinned_cluster, err) < 0 ||
+	    check_image(app, &spec, err) < 0 || check_code(app, a, &p, &spec, &keys, err) < 0)
+		return -1;
+	js_init(&js, &document);
+	js_doc(&js, doc);
+	if (buf_check(&document, "job", err) < 0)
+		return -1;
+	row.document_json = arena_strz(a, buf_view(&document));
+	if (dry_run) {
+		*out = row;
+		return 0;
+	}
+	return add(app, a, &row, idempotency_key, keys, spec.n_artifacts,
+	           arena_printf(a, "pushed by %s", who->name), out, err);
+}
+
+int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const char *job_id,
+                     struct model_job *out, struct err *err)
+{
+	struct app *app = of;
+	struct model_project p = {0};
+	struct model_job old = {0}, row;
+	struct job_spec spec = {0};
+	const char **keys = NULL;
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &old, err) < 0 ||
+	    app_spec(a, old.spec_json, &spec, err) < 0 ||
+	    meta_project(app->meta, a, old.project_id, &p, err) < 0)
+		return -1;
+	fill_row(a, who, &p, &spec, &row);
+	row.document_json = old.document_json;
+	row.frozen_json = old.frozen_json; /* the same revisions, manifests and checkpoints */
+	row.recreated_from = old.id;
+	if (secrets_check(app, p.team_id, &spec, err) < 0 ||
+	    check_fits(app, a, &row, &spec, p.pinned_cluster, err) < 0 ||
+	    check_image(app, &spec, err) < 0 || check_code(app, a, &p, &spec, &keys, err) < 0)
+		return -1;
+	return add(app, a, &row, NULL, keys, spec.n_artifacts,
+	           arena_printf(a, "recreated from %s by %s", old.id, who->name), out, err);
+}

@@ -1,0 +1,29 @@
+/*
+ * queue.h - who is placed when: one pass reads the pending jobs and what the placed ones hold, lets
+ * core/sched.c decide, and stores each placement by compare-and-set. It runs when something changed
+ * and every second.
+ */
+#ifndef QUEUE_H
+#define QUEUE_H
+
+#include "core/sched.h"
+#include "server/app.h"
+
+#define QUEUE_PERIOD_MS 1000
+#define QUEUE_LOOK_MAX 1000 /* pending jobs that one pass considers */
+
+void queue_start(struct app *app); /* passes can be asked for from now on */
+void queue_run(struct app *app);   /* and are made by themselves */
+void queue_stop(struct app *app);
+void queue_free(struct app *app);
+void queue_kick(struct app *app);
+/* One pass now, in the caller's thread. Errors are logged: the next pass tries again. */
+void queue_pass(struct app *app);
+/* This machine as the scheduler sees it, empty or with what placed jobs hold. */
+void queue_node_empty(struct app *app, struct sched_node *out);
+int queue_node(struct app *app, struct arena *a, struct sched_node *out,
+               struct err *err) MUST_CHECK;
+void queue_ask(struct arena *a, const struct model_job *j, const struct job_spec *spec,
+               const char *pinned, struct sched_job *out);
+
+#endif

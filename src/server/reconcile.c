@@ -1,0 +1,311 @@
+/* reconcile.c - after a crash, a lost runner or a stop that overtook a launch: what is true now. */
+#include "server/reconcile.h"
+#include "server/cache.h"
+#include "server/exec.h"
+#include "server/jobs.h"
+#include "server/launch.h"
+#include "server/prepare.h"
+
+#include <dirent.h>
+
+#define FOLDERS_MAX 100000
+#define TAIL_MAX 400 /* of a dead runner's own words, for people */
+#define LOG_PIECE ((size_t)1 << 20)
+#define LOG_FILE_MAX ((size_t)4 << 30)
+
+/* One node's part with its job; job.id NULL: the job was deleted. */
+struct part {
+	struct app *app;
+	struct arena *a;
+	const struct model_attempt *t;
+	struct model_job job;
+	const char *dir;
+	bool current; /* it is the attempt that its job holds now */
+};
+
+static int look(const struct part *p, enum engine_sight *out, struct err *err)
+{
+	return engine_look(p->app->engine, p->t->engine_ref != NULL ? p->t->engine_ref : "", p->dir,
+	                   out, err);
+}
+
+static int end(const struct part *p, const struct wire_exit *x, struct err *err)
+{
+	if (jobs_node_ended(p->app, p->t->id, p->t->node_rank, x, err) < 0)
+		return -1;
+	exec_attempt_over(p->app, p->t->id);
+	return 0;
+}
+
+/* What a dead runner had written to its log and not sent any more. */
+static void salvage_log(const struct part *p)
+{
+	AUTO_FD int fd =
+		open(arena_printf(p->a, "%s/log", p->dir), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	AUTO_FREE char *piece = xmalloc(LOG_PIECE);
+	uint64_t at = 0, next = 0;
+
+	if (fd < 0)
+		return;
+	while (at < LOG_FILE_MAX) {
+		struct err err = {0};
+		ssize_t got = pread(fd, piece, LOG_PIECE, (off_t)at);
+		const char *last = got > 0 ? memrchr(piece, '\n', (size_t)got) : NULL;
+		size_t n = last != NULL ? (size_t)(last - piece) + 1 : 0;
+
+		if (n == 0) /* the end, or a record that was cut by the death */
+			return;
+		if (joblogs_append(p->app->logs, p->t->job_id, p->t->id, p->t->node_rank, at,
+		                   str_n(piece, n), &next, &err) < 0) {
+			log_warn("log of a dead runner: job=%s %s", p->t->job_id, err.msg);
+			return;
+		}
+		at += n;
+	}
+}
+
+/* The last words of the runner itself. */
+static const char *last_words(const struct part *p)
+{
+	AUTO_BUF struct buf text = BUF_INIT((size_t)16 << 20);
+	struct err ignored = {0};
+	struct str s;
+
+	if (fs_read(AT_FDCWD, arena_printf(p->a, "%s/runner.log", p->dir), &text, &ignored) < 0)
+		return "";
+	s = str_trim(buf_view(&text));
+	s = str_skip(s, s.n > TAIL_MAX ? s.n - TAIL_MAX : 0);
+	return s.n > 0 ? arena_printf(p->a, ": its last words: %.*s", STR_ARG(s)) : "";
+}
+
+/* The exit record on disk, when the runner got as far as writing it. */
+static bool exit_record(const struct part *p, struct wire_exit *x)
+{
+	AUTO_BUF struct buf text = BUF_INIT((size_t)1 << 20);
+	struct err ignored = {0};
+
+	return fs_read(AT_FDCWD, arena_printf(p->a, "%s/exit.json", p->dir), &text, &ignored) ==
+	               0 &&
+	       wire_exit_parse(x, p->a, buf_view(&text), &ignored) == 0;
+}
+
+/* The runner is proven gone and has not told us its end. */
+static int gone(const struct part *p, struct err *err)
+{
+	enum job_state s = p->job.core.state;
+	struct wire_exit x = {0};
+
+	if (exit_record(p, &x)) {
+		salvage_log(p);
+		return end(p, &x, err);
+	}
+	if (s == JOB_STOPPING_DEPLOYING && p->t->claim == NULL) {
+		x = (struct wire_exit){.end = JOB_END_STOPPED, .synced = true};
+		return end(p, &x, err);
+	}
+	if (p->t->claim == NULL && p->t->engine_ref == NULL) {
+		/* The server died between intent and launch, or before it stored the launch. */
+		log_info("launching again: attempt=%s rank=%u", p->t->id, p->t->node_rank);
+		return launch_node(p->app, p->t, err);
+	}
+	salvage_log(p);
+	x = (struct wire_exit){.end = p->t->claim != NULL ? JOB_END_LOST : JOB_END_RUNNER};
+	x.detail = arena_printf(p->a, "the runner on %s ended without an exit record%s", p->t->node,
+	                        last_words(p));
+	x.stage = "runner";
+	x.user_code_ran = s == JOB_RUNNING || s == JOB_STOPPING;
+	return end(p, &x, err);
+}
+
+static int look_at_current(const struct part *p, struct err *err)
+{
+	enum job_state s = p->job.core.state;
+	const struct model_attempt *t = p->t;
+	int64_t now = clock_wall_ms();
+	int64_t heard = MAX(t->heartbeat_ms, MAX(t->claimed_ms, t->launched_ms));
+	enum engine_sight sight = ENGINE_UNKNOWN;
+
+	if (t->ended_ms != 0)
+		return jobs_settle(p->app, t->id, err);
+	if (prepare_busy(p->app, p->job.id))
+		return 0;
+	if (s == JOB_CREATED || (s == JOB_DEPLOYING && t->launched_ms == 0)) {
+		prepare_submit(p->app, p->job.id);
+		return 0;
+	}
+	if (t->launched_ms == 0) { /* stopped before it was launched: nothing ever will */
+		struct wire_exit x = {.end = JOB_END_STOPPED, .synced = true};
+
+		return end(p, &x, err);
+	}
+	if (now - t->launched_ms < RECONCILE_YOUNG_MS && s != JOB_STOPPING_DEPLOYING)
+		return 0;
+	if (t->claim != NULL && now - heard < RECONCILE_SILENT_MS &&
+	    heard >= p->app->started_ms) /* at start everybody is looked at once */
+		return 0;
+	if (look(p, &sight, err) < 0)
+		return -1;
+	return sight == ENGINE_GONE ? gone(p, err) : 0;
+}
+
+static int clean(const struct part *p, struct err *err)
+{
+	if (fs_remove_tree(AT_FDCWD, p->dir, err) < 0)
+		return -1;
+	if (meta_attempt_done(p->app->meta, p->t->id, p->t->node_rank, clock_wall_ms(), err) < 0)
+		return -1;
+	if (p->job.id != NULL && p->t->node_rank == 0 && p->t->claim != NULL)
+		cache_job_over(p->app, &p->job);
+	return 0;
+}
+
+/* The attempt is over: its runner ends by itself, else it is ended; then its folder goes. */
+static int look_at_past(const struct part *p, struct err *err)
+{
+	int64_t now = clock_wall_ms(), over = MAX(p->t->ended_ms, p->job.core.changed_ms);
+	enum engine_sight sight = ENGINE_GONE;
+
+	if (p->job.id != NULL && prepare_busy(p->app, p->job.id))
+		return 0;
+	if (p->t->launched_ms != 0 && look(p, &sight, err) < 0)
+		return -1;
+	switch (sight) {
+	case ENGINE_GONE:
+		return clean(p, err);
+	case ENGINE_RUNS:
+		if (now - over < RECONCILE_ORPHAN_MS)
+			return 0;
+		log_warn("ending a runner whose attempt is over: attempt=%s rank=%u", p->t->id,
+		         p->t->node_rank);
+		return engine_kill(p->app->engine, p->t->engine_ref != NULL ? p->t->engine_ref : "",
+		                   p->dir, err);
+	case ENGINE_UNKNOWN:
+		break;
+	}
+	return 0;
+}
+
+static int look_at(struct app *app, const struct model_attempt *t, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct part p = {.app = app, .a = a, .t = t, .dir = app_path(app, a, t->dir)};
+
+	if (meta_job(app->meta, a, t->job_id, &p.job, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		p.job = (struct model_job){0};
+		return look_at_past(&p, err);
+	}
+	p.current = job_state_is_placed(p.job.core.state) && app_same(p.job.attempt_id, t->id);
+	return p.current ? look_at_current(&p, err) : look_at_past(&p, err);
+}
+
+void reconcile_pass(struct app *app)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_attempt *t = NULL;
+	struct err err = {0};
+	size_t n = 0;
+
+	if (meta_attempts(app->meta, a, NULL, &t, &n, &err) < 0) {
+		log_error("reconcile: %s", err.msg);
+		return;
+	}
+	for (size_t i = 0; i < n && !atomic_load(&app->stopping); i++) {
+		err_clear(&err);
+		if (look_at(app, &t[i], &err) < 0)
+			log_warn("reconcile: attempt=%s rank=%u %s", t[i].id, t[i].node_rank,
+			         err.msg);
+	}
+}
+
+/* A runner that outlived us looks here when it cannot reach us: the port may be another one. */
+static void tell_address(struct app *app, struct arena *a, const struct model_attempt *t)
+{
+	AUTO_BUF struct buf text = BUF_INIT((size_t)1 << 20), out = BUF_INIT((size_t)1 << 20);
+	const char *path = arena_printf(a, "%s/launch.json", app_path(app, a, t->dir));
+	struct wire_start start = {0};
+	struct err err = {0};
+
+	if (fs_read(AT_FDCWD, path, &text, &err) < 0 ||
+	    wire_start_parse(&start, a, buf_view(&text), &err) < 0 ||
+	    app_same(start.server, app->local_url))
+		return;
+	start.server = app->local_url;
+	wire_start_write(&start, &out);
+	if (fs_write_atomic(AT_FDCWD, path, buf_view(&out), 0600, &err) < 0)
+		log_warn("launch.json: attempt=%s %s", t->id, err.msg);
+	seal_wipe_buf(&out);
+}
+
+/* The first line of a job is written after its row: a crash between leaves it without one. */
+static void first_lines(struct app *app, struct arena *a)
+{
+	struct meta_query q = {.states = 1U << JOB_PENDING | 1U << JOB_CREATED};
+	struct model_job *job = NULL;
+	struct err err = {0};
+	size_t n = 0;
+
+	if (meta_jobs(app->meta, a, &q, &job, &n, &err) < 0) {
+		log_error("reconcile: %s", err.msg);
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		uint64_t next = 0, size = 0;
+		AUTO_BUF struct buf none = BUF_INIT(1);
+
+		err_clear(&err);
+		if (joblogs_read(app->logs, job[i].id, 0, 0, 0, &none, &next, &size, &err) < 0 ||
+		    size == 0)
+			app_say(app, job[i].id, "job %s (%s) of project %s: pushed by %s",
+			        job[i].name, job[i].id, job[i].project_name, job[i].user);
+	}
+}
+
+/* Folders that no row knows: their runners are ended, then they go. */
+static void unknown_folders(struct app *app, struct arena *a, const struct model_attempt *t,
+                            size_t n)
+{
+	AUTO_MAP struct map *known = map_new();
+	const char *runs = app_path(app, a, "runs");
+	DIR *d = opendir(runs);
+	const struct dirent *e;
+	size_t seen = 0;
+
+	for (size_t i = 0; i < n; i++)
+		(void)map_set(known, str_of(t[i].dir), known);
+	while (d != NULL && seen++ < FOLDERS_MAX && (e = readdir(d)) != NULL) {
+		const char *name = arena_printf(a, "runs/%s", e->d_name), *dir;
+		struct err err = {0};
+
+		if (e->d_name[0] == '.' || map_get(known, str_of(name)) != NULL)
+			continue;
+		dir = app_path(app, a, name);
+		log_warn("removing a folder that belongs to no attempt: %s", name);
+		if (engine_kill(app->engine, "", dir, &err) < 0 ||
+		    fs_remove_tree(AT_FDCWD, dir, &err) < 0)
+			log_warn("%s: %s", name, err.msg);
+	}
+	if (d != NULL)
+		(void)closedir(d);
+}
+
+void reconcile_start(struct app *app)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_attempt *t = NULL;
+	struct err err = {0};
+	size_t n = 0;
+
+	if (meta_mirrors_interrupted(app->meta, clock_wall_ms(), &err) < 0 ||
+	    meta_attempts(app->meta, a, NULL, &t, &n, &err) < 0) {
+		log_error("reconcile: %s", err.msg);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		tell_address(app, a, &t[i]);
+	unknown_folders(app, a, t, n);
+	first_lines(app, a);
+	reconcile_pass(app);
+}

@@ -1,0 +1,20 @@
+/*
+ * reconcile.h - rows against evidence, both ways. Only evidence ends an attempt: an exit record in
+ * its folder, or the engine's word that the runner is gone. A runner that is merely silent is left
+ * alone. What is over is cleaned; what is ours but belongs to nothing is ended.
+ */
+#ifndef RECONCILE_H
+#define RECONCILE_H
+
+#include "server/app.h"
+
+#define RECONCILE_PERIOD_MS 3000
+#define RECONCILE_SILENT_MS 10000 /* no heartbeat for this long: look */
+#define RECONCILE_YOUNG_MS 5000   /* a launch this fresh is not looked at */
+#define RECONCILE_ORPHAN_MS 60000 /* a runner whose attempt is over has this long to end */
+
+/* Once, before the loops: what an earlier life of the server left half done. */
+void reconcile_start(struct app *app);
+void reconcile_pass(struct app *app);
+
+#endif

@@ -1,0 +1,161 @@
+/* secrets.c - opening and checking secrets; and the operations on them. */
+#include "server/secrets.h"
+#include "server/ctx.h"
+
+#include <ctype.h>
+
+#define SECRET_NAME_MAX 200
+
+char *secret_key(struct arena *a, const char *name)
+{
+	char *key = arena_cstr(a, name);
+
+	for (char *p = key; *p != '\0'; p++) {
+		if (!isalnum((unsigned char)*p))
+			*p = '-';
+	}
+	return key;
+}
+
+/* What binds the sealed bytes to their place: a row copied elsewhere does not open. */
+static struct str about(struct arena *a, const char *team_id, const char *key, const char *version)
+{
+	return str_of(arena_printf(a, "%s/%s/%s", team_id, key, version));
+}
+
+int secret_open(struct app *app, const char *team_id, const char *name, struct buf *out,
+                struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const char *key = secret_key(a, name);
+	struct meta_secret s = {0};
+	struct err ignored = {0};
+
+	if (meta_secret(app->meta, a, team_id, key, &s, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		return err_set(err, ERR_NOT_FOUND,
+		               "secret \"%s\" is not set: `stoker secrets set %s`", name, name);
+	}
+	if (seal_open(&app->master, about(a, team_id, key, s.version), s.sealed, out, err) < 0)
+		return err_wrap(err, "secret \"%s\"", name);
+	/* Only shown to people: failing to note it is no reason to fail. */
+	if (meta_secret_used(app->meta, s.row.id, clock_wall_ms(), &ignored) < 0)
+		log_warn("secret: %s", ignored.msg);
+	return 0;
+}
+
+struct missing {
+	struct app *app;
+	const char *team_id;
+	struct arena *a;
+	struct map *seen;
+	struct buf list;
+	size_t n;
+};
+
+static int look(struct missing *m, const char *name, struct err *err)
+{
+	struct meta_secret s = {0};
+	char *key;
+
+	if (name == NULL)
+		return 0;
+	key = secret_key(m->a, name);
+	if (map_set(m->seen, str_of(key), key) != NULL)
+		return 0;
+	if (meta_secret(m->app->meta, m->a, m->team_id, key, &s, err) == 0)
+		return 0;
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	buf_printf(&m->list, "%s%s", m->n++ > 0 ? ", " : "", name);
+	return 0;
+}
+
+int secrets_check(struct app *app, const char *team_id, const struct job_spec *spec,
+                  struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_MAP struct map *seen = map_new();
+	struct missing m = {app, team_id, a, seen, BUF_INIT(1000), 0};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < spec->n_env; i++)
+		r = look(&m, spec->env[i].secret, err);
+	for (size_t i = 0; r == 0 && i < spec->n_weights; i++)
+		r = look(&m, spec->weights[i].secret, err);
+	if (r == 0)
+		r = look(&m, spec->registry_secret, err);
+	if (r == 0)
+		r = look(&m, spec->registry_secret2, err);
+	if (r == 0 && m.n > 0)
+		r = err_set(err, ERR_INVALID,
+		            "%s not set in this team: %s%s (`stoker secrets set NAME`)",
+		            m.n == 1 ? "a secret is" : "secrets are", buf_cstr(&m.list),
+		            m.list.full ? ", ..." : "");
+	buf_done(&m.list);
+	return r;
+}
+
+int ctx_secrets(void *of, const struct who *who, struct arena *a, const char *team_id,
+                struct model_secret **out, size_t *n, struct err *err)
+{
+	struct app *app = of;
+	const char *team = NULL;
+
+	if (ctx_team(app, who, a, team_id, &team, err) < 0)
+		return -1;
+	return meta_secrets(app->meta, a, team, out, n, err);
+}
+
+int ctx_secret_set(void *of, const struct who *who, struct arena *a, const char *team_id,
+                   const char *name, struct str value, struct model_secret *out, struct err *err)
+{
+	AUTO_BUF struct buf sealed = BUF_INIT(SEAL_VALUE_MAX + 4096);
+	struct app *app = of;
+	int64_t now = clock_wall_ms();
+	struct meta_secret s = {0};
+	const char *team = NULL;
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_team(app, who, a, team_id, &team, err) < 0)
+		return -1;
+	if (name == NULL || strlen(name) > SECRET_NAME_MAX || !spec_name_ok(str_of(name)))
+		return err_set(err, ERR_INVALID, "\"%.60s\" is not a name for a secret",
+		               name != NULL ? name : "");
+	if (value.n == 0)
+		return err_set(err, ERR_INVALID, "secret \"%s\": the value is empty", name);
+	if (value.n > SEAL_VALUE_MAX)
+		return err_set(err, ERR_TOO_BIG, "secret \"%s\": more than 1 MiB", name);
+	s.row = (struct model_secret){.id = app_id(a, MODEL_ID_LEN),
+	                              .name = name,
+	                              .team_id = team,
+	                              .created_ms = now,
+	                              .updated_ms = now};
+	s.key = secret_key(a, name);
+	s.version = app_id(a, 16);
+	seal_close(&app->master, about(a, team, s.key, s.version), value, &sealed);
+	if (buf_check(&sealed, "sealed secret", err) < 0)
+		return -1;
+	s.sealed = buf_view(&sealed);
+	if (meta_secret_put(app->meta, a, &s, out, err) < 0)
+		return -1;
+	log_info("secret set: name=%s team=%s by=%s", name, team, who->name);
+	return 0;
+}
+
+int ctx_secret_delete(void *of, const struct who *who, const char *team_id, const char *name,
+                      struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	const char *team = NULL;
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_team(app, who, a, team_id, &team, err) < 0)
+		return -1;
+	if (meta_secret_del(app->meta, team, secret_key(a, name), err) < 0)
+		return -1;
+	log_info("secret deleted: name=%s team=%s by=%s", name, team, who->name);
+	return 0;
+}

@@ -1,0 +1,193 @@
+/* server.c - `stoker server`: start, listen, wait for a signal, drain. */
+#include "server/server.h"
+#include "server/auth.h"
+#include "server/cache.h"
+#include "server/check.h"
+#include "server/exec.h"
+#include "server/fetch.h"
+#include "server/janitor.h"
+#include "server/prepare.h"
+#include "server/probe.h"
+#include "server/queue.h"
+#include "server/reconcile.h"
+#include "server/start.h"
+
+#include <signal.h>
+
+static const struct face *const faces[] = {
+	&face_training, &face_admin, &face_graphql, &face_runner, &face_s3, &face_meta,
+};
+
+void server_settings_reference(struct buf *out)
+{
+	settings_reference(out);
+}
+
+static const char *const scope_words[] = {
+	[SCOPE_OPEN] = "open",     [SCOPE_RUNNER] = "runner", [SCOPE_VIEWER] = "viewer",
+	[SCOPE_MEMBER] = "member", [SCOPE_ADMIN] = "admin",
+};
+
+struct reference {
+	struct buf *out;
+	const struct face *face; /* of the last row */
+};
+
+static void route_row(const struct face *f, const struct route *r, void *arg)
+{
+	struct reference *ref = arg;
+
+	if (ref->face != f)
+		buf_printf(ref->out,
+		           "\n## %s\n\n| method | path | who | what |\n|---|---|---|---|\n",
+		           f->name);
+	ref->face = f;
+	buf_printf(ref->out, "| %s | `%s` | %s | %s |\n", http_method_name[r->method], r->pattern,
+	           scope_words[r->scope], r->help);
+}
+
+void server_api_reference(struct buf *out)
+{
+	struct reference ref = {out, NULL};
+
+	buf_puts(out,
+	         "# The HTTP interface\n\nPrinted from the routes of the program. Every error is"
+	         " `{\"message\": ...}`; what a role may do, a higher one may too.\n");
+	httpd_each_route(faces, COUNT(faces), route_row, &ref);
+}
+
+/* Blocked in every thread; the main one waits for them. */
+static void block_signals(sigset_t *set)
+{
+	(void)sigemptyset(set);
+	(void)sigaddset(set, SIGTERM);
+	(void)sigaddset(set, SIGINT);
+	(void)pthread_sigmask(SIG_BLOCK, set, NULL);
+	(void)signal(SIGPIPE, SIG_IGN);
+}
+
+static int listen_http(struct app *app, struct httpd **out, struct err *err)
+{
+	struct httpd_options o = {
+		.address = app->set.listen,
+		.faces = faces,
+		.n_faces = COUNT(faces),
+		.ctx = &app->face,
+		.authorize = auth_request,
+		.workers = (unsigned)app->set.workers,
+		.tls_cert = app->set.tls_cert,
+		.tls_key = app->set.tls_key,
+	};
+
+	app->face = (struct face_ctx){
+		.magic = FACE_CTX_MAGIC,
+		.ops = &ctx_ops,
+		.of = app,
+		.objects = app->objects,
+		.blobs = app->blobs,
+		.logs = app->logs,
+		.bucket = APP_BUCKET,
+		.base_url = app->base_url,
+	};
+	return httpd_start(&o, out, err);
+}
+
+/* From the listener to the last thread's end. */
+static int serve(struct app *app, const sigset_t *signals, struct err *err)
+{
+	const char *host = NULL;
+	struct httpd *h = NULL;
+	bool loopback = false;
+	uint16_t port = 0;
+	int sig = 0;
+
+	if (settings_address(app->arena, app->set.listen, &host, &port, &loopback, err) < 0 ||
+	    start_announce(app, host, port, err) < 0 || listen_http(app, &h, err) < 0)
+		return -1;
+	if (start_announce(app, host, httpd_port(h), err) < 0) { /* port 0 is a number now */
+		httpd_stop(h);
+		return -1;
+	}
+	app->face.base_url = app->base_url;
+	atomic_store(&app->httpd, h);
+	reconcile_start(app);
+	queue_run(app);
+	loop_run(app->reconcile);
+	loop_run(app->janitor);
+	(void)printf("listening on %s\n", app->local_url);
+	(void)fflush(stdout);
+	log_info("listening: url=%s data=%s pid=%d", app->base_url, app->data, (int)getpid());
+	while (sigwait(signals, &sig) != 0)
+		;
+	log_info("%s: draining; jobs go on without the server", strsignal(sig));
+	httpd_drain(h, (int64_t)app->set.grace * 1000);
+	atomic_store(&app->stopping, true);
+	loop_stop(app->reconcile);
+	loop_stop(app->janitor);
+	queue_stop(app);
+	fetch_stop(app);
+	prepare_stop(app);
+	cache_stop(app);
+	atomic_store(&app->httpd, NULL);
+	httpd_stop(h);
+	log_info("stopped");
+	return 0;
+}
+
+static int run(struct app *app, const sigset_t *signals, struct err *err)
+{
+	if (start_open(app, err) < 0)
+		return -1;
+	if (app->set.check)
+		return check_all(app, err);
+	probe_sandbox(app);
+	exec_start(app);
+	cache_start(app);
+	fetch_start(app);
+	prepare_start(app);
+	queue_start(app);
+	app->reconcile = loop_new(app, reconcile_pass, RECONCILE_PERIOD_MS);
+	app->janitor = loop_new(app, janitor_pass, JANITOR_PERIOD_MS);
+	return serve(app, signals, err);
+}
+
+static bool asks_help(int argc, char **argv)
+{
+	for (int i = 0; i < argc; i++) {
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+			return true;
+	}
+	return false;
+}
+
+int server_main(int argc, char **argv, struct err *err)
+{
+	AUTO_BUF struct buf help = BUF_INIT((size_t)1 << 20);
+	AUTO_ARENA struct arena *a = arena_new();
+	enum log_level level = LOG_INFO;
+	struct app *app;
+	sigset_t signals;
+	int r;
+
+	if (asks_help(argc, argv)) {
+		settings_help(&help);
+		return fputs(buf_cstr(&help), stdout) < 0 ? 1 : 0;
+	}
+	app = ARENA_NEW(a, struct app);
+	app->arena = a;
+	if (settings_load(a, argc, argv, &app->set, err) < 0 ||
+	    log_level_parse(str_of(app->set.log_level), &level, err) < 0)
+		return -1;
+	log_init(level, app->set.log_json);
+	block_signals(&signals);
+	r = run(app, &signals, err);
+	loop_free(app->reconcile);
+	loop_free(app->janitor);
+	queue_free(app);
+	prepare_free(app);
+	fetch_free(app);
+	cache_free(app);
+	exec_stop(app);
+	start_close(app);
+	return r;
+}

@@ -1,0 +1,155 @@
+/* settings.c - the settings of `stoker server`, a row each; help and docs are printed from it. */
+#include "server/settings.h"
+
+#include <arpa/inet.h>
+
+#define AT(member) offsetof(struct settings, member)
+/* clang-format off */
+static const struct conf_row rows[] = {
+	{"data", CONF_TEXT, AT(data), NULL, "DIR", "Basics",
+	 "Folder of the database, the mirror, checkpoints, caches and logs, on a local disk. Unset: $XDG_DATA_HOME/stoker, ~/.local/share/stoker"},
+	{"listen", CONF_TEXT, AT(listen), "127.0.0.1:8000", "ADDRESS:PORT", "Basics",
+	 "Where to listen; port 0 takes any free one"},
+	{"base-url", CONF_TEXT, AT(base_url), NULL, "URL", "Basics",
+	 "What clients are told to come back to, behind a proxy. Unset: the listen address"},
+	{"tls-cert", CONF_TEXT, AT(tls_cert), NULL, "FILE", "Safety",
+	 "Certificate chain (PEM): serve HTTPS"},
+	{"tls-key", CONF_TEXT, AT(tls_key), NULL, "FILE", "Safety", "Its private key (PEM)"},
+	{"insecure", CONF_BOOL, AT(insecure), "false", NULL, "Safety",
+	 "Serve plain HTTP on an address that other machines reach: tokens travel readable"},
+	{"allow-file-root", CONF_LIST, AT(allow_file_root), NULL, "DIR", "Sources",
+	 "Folder that file:// weights may be read from; none unless given"},
+	{"allow-source-network", CONF_LIST, AT(allow_source_network), NULL, "CIDR", "Sources",
+	 "Private addresses that sources may live on; loopback and private ones are refused otherwise"},
+	{"hf-endpoint", CONF_TEXT, AT(hf_endpoint), "https://huggingface.co", "URL", "Sources",
+	 "Hub that hf:// weights come from"},
+	{"s3-endpoint", CONF_TEXT, AT(s3_endpoint), NULL, "URL", "Sources",
+	 "Store that s3:// weights come from. Unset: AWS"},
+	{"cpus", CONF_INT, AT(cpus), NULL, "N", "Machine",
+	 "CPU cores that jobs may use together. Unset: all"},
+	{"memory", CONF_BYTES, AT(memory), NULL, "BYTES", "Machine",
+	 "Memory that jobs may use together. Unset: all"},
+	{"gpus", CONF_TEXT, AT(gpus), NULL, "TYPE:N", "Machine",
+	 "Declared GPUs, in place of what NVML finds, such as H100:2"},
+	{"images", CONF_CHOICE, AT(images), "auto", "auto|podman|host", "Jobs",
+	 "auto: a job that names a base_image runs it under podman, and is refused where that is missing; host: every job runs on this machine's root, its log says so"},
+	{"sandbox", CONF_CHOICE, AT(sandbox), "auto", "auto|bwrap|podman|plain", "Jobs",
+	 "How jobs are kept apart; auto takes the best that works"},
+	{"share", CONF_LIST, AT(share), NULL, "DIR", "Jobs",
+	 "Folder of this machine that jobs see read-only at its own place"},
+	{"backfill", CONF_BOOL, AT(backfill), "false", NULL, "Jobs",
+	 "Let a small job start before a larger one that waits"},
+	{"grace", CONF_SECONDS, AT(grace), "30s", "TIME", "Jobs",
+	 "At shutdown, how long open requests may take; jobs go on without the server"},
+	{"node-cache-bytes", CONF_BYTES, AT(node_cache_bytes), "200G", "BYTES", "Storage",
+	 "Budget of the node cache: weights laid out for jobs, hard links to the mirror where they can be"},
+	{"cache-quota", CONF_BYTES, AT(cache_quota), "1TB", "BYTES", "Storage",
+	 "Training cache of a new project"},
+	{"workers", CONF_INT, AT(workers), "16", "N", "Server", "Threads that answer requests"},
+	{"log-level", CONF_CHOICE, AT(log_level), "info", "debug|info|warn|error", "Server",
+	 "Least level written to stderr"},
+	{"log-json", CONF_BOOL, AT(log_json), "false", NULL, "Server", "Log JSON objects, one a line"},
+	{"check", CONF_BOOL, AT(check), "false", NULL, "Server",
+	 "Compare database, manifests and blobs, print what is wrong, and end"},
+};
+/* clang-format on */
+#undef AT
+
+static const char usage[] =
+	"usage: stoker server [--setting VALUE]...\n"
+	"\n"
+	"Runs the control plane and every HTTP face in the foreground. Each setting is a flag\n"
+	"--some-name, a variable STOKER_SOME_NAME and a key some_name in --config FILE (YAML);\n"
+	"flags win over variables, variables over the file. Lists repeat the flag.\n"
+	"\n";
+
+void settings_help(struct buf *out)
+{
+	buf_puts(out, usage);
+	conf_help(rows, COUNT(rows), out);
+}
+
+void settings_reference(struct buf *out)
+{
+	buf_puts(out, "# Settings of `stoker server`\n\n"
+	              "Each is a flag `--some-name`, a variable `STOKER_SOME_NAME` and a key\n"
+	              "`some_name` in the YAML file that `--config` names.\n\n");
+	conf_reference(rows, COUNT(rows), out);
+}
+
+static bool is_loopback(const char *host)
+{
+	struct in6_addr six;
+	struct in_addr four;
+
+	if (strcmp(host, "localhost") == 0)
+		return true;
+	if (inet_pton(AF_INET, host, &four) == 1)
+		return (ntohl(four.s_addr) >> 24) == 127;
+	return inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+int settings_address(struct arena *a, const char *listen, const char **host, uint16_t *port,
+                     bool *loopback, struct err *err)
+{
+	const char *colon = strrchr(listen, ':');
+	struct str h;
+	uint64_t n = 0;
+
+	if (colon == NULL)
+		return err_set(err, ERR_INVALID,
+		               "--listen \"%s\": ADDRESS:PORT is expected, such as"
+		               " 127.0.0.1:8000",
+		               listen);
+	h = str_n(listen, (size_t)(colon - listen));
+	if (h.n >= 2 && h.p[0] == '[' && h.p[h.n - 1] == ']')
+		h = str_n(h.p + 1, h.n - 2);
+	if (h.n == 0)
+		return err_set(err, ERR_INVALID, "--listen \"%s\": the address is missing", listen);
+	if (str_u64(str_of(colon + 1), 0, 65535, &n, err) < 0)
+		return err_wrap(err, "--listen \"%s\": port", listen);
+	*host = arena_strz(a, h);
+	*port = (uint16_t)n;
+	*loopback = is_loopback(*host);
+	return 0;
+}
+
+static const char *default_data(struct arena *a)
+{
+	const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+
+	if (xdg != NULL && xdg[0] == '/')
+		return arena_printf(a, "%s/stoker", xdg);
+	return home != NULL && home[0] == '/' ? arena_printf(a, "%s/.local/share/stoker", home)
+	                                      : NULL;
+}
+
+int settings_load(struct arena *a, int argc, char **argv, struct settings *out, struct err *err)
+{
+	struct settings s = {0};
+	const char *host = NULL;
+	uint16_t port = 0;
+	bool loopback = false;
+
+	if (conf_load(a, rows, COUNT(rows), argc, argv, &s, err) < 0)
+		return -1;
+	if (s.data == NULL)
+		s.data = default_data(a);
+	if (s.data == NULL)
+		return err_set(err, ERR_INVALID, "--data DIR is missing, and HOME is not set");
+	if (settings_address(a, s.listen, &host, &port, &loopback, err) < 0)
+		return -1;
+	if ((s.tls_cert == NULL) != (s.tls_key == NULL))
+		return err_set(err, ERR_INVALID, "--tls-cert and --tls-key belong together");
+	if (!loopback && s.tls_cert == NULL && !s.insecure)
+		return err_set(
+			err, ERR_INVALID,
+			"--listen %s is reached by other machines, and without TLS every token"
+			" travels readable: give --tls-cert and --tls-key, listen on 127.0.0.1"
+			" behind a proxy, or insist with --insecure",
+			s.listen);
+	if (s.cpus < 0 || s.workers < 1 || s.workers > 256)
+		return err_set(err, ERR_INVALID, "--cpus from 0, --workers from 1 to 256");
+	*out = s;
+	return 0;
+}

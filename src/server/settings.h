@@ -1,0 +1,33 @@
+/* settings.h - the table of the server's settings, and what follows from them. */
+#ifndef SETTINGS_H
+#define SETTINGS_H
+
+#include "base/conf.h"
+
+struct settings {
+	const char *data, *listen, *base_url;
+	struct conf_list allow_file_root, allow_source_network, share;
+	const char *hf_endpoint, *s3_endpoint;
+	int64_t cpus;
+	uint64_t memory;
+	const char *gpus, *images, *sandbox;
+	const char *tls_cert, *tls_key;
+	bool insecure, log_json, backfill, check;
+	const char *log_level;
+	uint64_t node_cache_bytes, cache_quota, grace;
+	int64_t workers;
+};
+
+/* argv without the program's and the role's name. Checks what can be checked without touching
+ * anything: address, TLS pair, networks. */
+int settings_load(struct arena *a, int argc, char **argv, struct settings *out,
+                  struct err *err) MUST_CHECK;
+void settings_help(struct buf *out);
+void settings_reference(struct buf *out);
+
+/* "127.0.0.1:8000", "[::1]:0", "localhost:8000": host without brackets, and whether only this
+ * machine reaches it. */
+int settings_address(struct arena *a, const char *listen, const char **host, uint16_t *port,
+                     bool *loopback, struct err *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,340 @@
+/*
+ * start.c - the data folder: locked, made when missing, opened. The first start makes the master
+ * key, the database and the first token, and leaves this user's CLI logged in.
+ */
+#include "server/start.h"
+#include "server/auth.h"
+
+#include <sys/file.h>
+
+#define SMALL_FILE ((size_t)64 << 10)
+
+static const char *const folders[] = {
+	"objects",     "store", "node", "cache/projects",
+	"cache/teams", "runs",  "logs", "cache-summaries",
+};
+
+/* The nearest folder on the way to `path` that exists: what kind of file system will it be on? */
+static const char *existing(struct arena *a, const char *path)
+{
+	char *at = arena_cstr(a, path);
+
+	while (at[0] != '\0' && access(at, F_OK) != 0) {
+		char *slash = strrchr(at, '/');
+
+		if (slash == NULL)
+			return ".";
+		*slash = '\0';
+	}
+	return at[0] != '\0' ? at : "/";
+}
+
+static int make_folder(struct app *app, struct err *err)
+{
+	struct arena *a = app->arena;
+	uint64_t free_bytes = 0, total = 0;
+	char real[PATH_MAX];
+
+	if (fs_is_network(existing(a, app->set.data)))
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"--data %s is on a network file system, where SQLite and locks cannot"
+			" be trusted: choose a folder on a local disk",
+			app->set.data);
+	if (fs_mkdirs(AT_FDCWD, app->set.data, 0700, err) < 0)
+		return err_wrap(err, "--data");
+	if (realpath(app->set.data, real) == NULL)
+		return err_errno(err, errno, "--data %s", app->set.data);
+	app->data = arena_cstr(a, real);
+	if (chmod(app->data, 0700) < 0) /* secrets and everybody's code lie here */
+		return err_errno(err, errno, "--data %s: chmod 0700", app->data);
+	if (fs_free_bytes(app->data, &free_bytes, &total, err) < 0)
+		return -1;
+	if (free_bytes < START_FREE_MIN)
+		return err_set(
+			err, ERR_NO_SPACE,
+			"--data %s: %llu MiB free, the server needs at least %llu MiB to start",
+			app->data, (unsigned long long)(free_bytes >> 20),
+			(unsigned long long)(START_FREE_MIN >> 20));
+	return 0;
+}
+
+static int take_lock(struct app *app, struct err *err)
+{
+	AUTO_BUF struct buf who = BUF_INIT(SMALL_FILE);
+	const char *path = app_path(app, app->arena, "lock");
+	struct err ignored = {0};
+	struct str pid, rest;
+
+	app->lock_fd = fs_lock(path, err);
+	if (app->lock_fd >= 0)
+		return 0;
+	if (err->code != ERR_BUSY)
+		return -1;
+	err_clear(err);
+	(void)(fs_read(AT_FDCWD, path, &who, &ignored) < 0); /* it is only for the message */
+	rest = str_trim(buf_view(&who));
+	(void)str_cut(&rest, ' ', &pid);
+	return err_set(err, ERR_CONFLICT,
+	               "another server uses the data folder %s (pid %.*s, %.*s): stop it, or give"
+	               " this one a --data of its own",
+	               app->data, STR_ARG(pid.n > 0 ? pid : STR_LIT("unknown")),
+	               STR_ARG(rest.n > 0 ? rest : STR_LIT("address unknown")));
+}
+
+static int make_default_team(struct app *app, struct err *err)
+{
+	struct model_team t = {0};
+
+	if (meta_team(app->meta, app->arena, NULL, &t, err) == 0)
+		return 0;
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	t = (struct model_team){.id = app_id(app->arena, MODEL_ID_LEN),
+	                        .name = "Default",
+	                        .is_default = true,
+	                        .created_ms = clock_wall_ms()};
+	return meta_team_add(app->meta, &t, err);
+}
+
+/* File first, row second: a crash between leaves a file whose token gets its row at the next start.
+ */
+static int make_admin(struct app *app, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(SMALL_FILE);
+	const char *path = app_path(app, app->arena, "admin-token");
+	struct model_token *all = NULL, t = {.name = "admin", .role = ROLE_ADMIN};
+	char *hash = NULL;
+	struct digest d;
+	struct str token;
+	size_t n = 0;
+
+	if (meta_tokens(app->meta, app->arena, NULL, &all, &n, err) < 0)
+		return -1;
+	if (n > 0)
+		return 0;
+	if (fs_read(AT_FDCWD, path, &text, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		buf_puts(&text, auth_new_token(app->arena, APP_TOKEN, &hash));
+		buf_putc(&text, '\n');
+		if (fs_write_atomic(AT_FDCWD, path, buf_view(&text), 0600, err) < 0)
+			return -1;
+	}
+	token = str_trim(buf_view(&text));
+	d = hash_sha256(token.p, token.n);
+	hash = arena_alloc(app->arena, HASH_HEX_CAP);
+	digest_hex(&d, hash);
+	t.id = app_id(app->arena, MODEL_ID_LEN);
+	t.hash = hash;
+	t.created_ms = clock_wall_ms();
+	return meta_token_add(app->meta, &t, err);
+}
+
+/* The key pair that signs download URLs: "access\nsecret", sealed. */
+static int make_url_key(struct app *app, struct err *err)
+{
+	AUTO_BUF struct buf plain = BUF_INIT(SMALL_FILE), sealed = BUF_INIT(SMALL_FILE);
+	const struct str about = STR_LIT("url-key");
+	struct str stored = {0}, rest, access;
+	uint8_t raw[32];
+	char hex[65];
+
+	if (meta_kv_get(app->meta, app->arena, "url-key", &stored, err) == 0) {
+		if (seal_open(&app->master, about, stored, &plain, err) < 0)
+			return err_wrap(err, "the master key is not the one of this database");
+	} else {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		seal_random(raw, sizeof(raw));
+		hex_encode(raw, sizeof(raw), hex);
+		buf_printf(&plain, "STKR%.16s\n%s", hex, hex + 16);
+		seal_close(&app->master, about, buf_view(&plain), &sealed);
+		if (meta_kv_put(app->meta, "url-key", buf_view(&sealed), err) < 0)
+			return -1;
+	}
+	rest = buf_view(&plain);
+	(void)str_cut(&rest, '\n', &access);
+	app->url_access_key = arena_strz(app->arena, access);
+	app->url_secret_key = arena_strz(app->arena, rest);
+	return 0;
+}
+
+static int open_meta(struct app *app, struct err *err)
+{
+	const char *db = app_path(app, app->arena, "stoker.db");
+	const char *key = app_path(app, app->arena, "master.key");
+	bool first = access(db, F_OK) != 0;
+
+	/* A new key beside an old database would open none of its secrets. */
+	if (seal_load_key(key, first, &app->master, err) < 0)
+		return err_wrap(err, first ? "master key" : "master key of an existing database");
+	if (meta_open(&app->meta, arena_printf(app->arena, "sqlite:%s", db), err) < 0 ||
+	    meta_cluster_put(app->meta, APP_CLUSTER, "local", clock_wall_ms(), err) < 0 ||
+	    make_default_team(app, err) < 0 || make_admin(app, err) < 0)
+		return -1;
+	return make_url_key(app, err);
+}
+
+static int open_stores(struct app *app, struct err *err)
+{
+	struct objstore_env env = {0};
+	struct arena *a = app->arena;
+
+	if (objstore_open(&app->objects, arena_printf(a, "dir:%s/objects", app->data), &env, err) <
+	            0 ||
+	    blobs_open(&app->blobs, app_path(app, a, "store"), err) < 0 ||
+	    node_cache_open(&app->node, app_path(app, a, "node"), app->set.node_cache_bytes, err) <
+	            0)
+		return -1;
+	return joblogs_open(&app->logs, app_path(app, a, "logs"), err);
+}
+
+static int open_upstream(struct app *app, struct err *err)
+{
+	const struct conf_list *l = &app->set.allow_source_network;
+	struct http_policy policy = {.guard = true, .n_allow = l->n};
+
+	app->allow = ARENA_ARRAY(app->arena, struct url_net, l->n + 1);
+	for (size_t i = 0; i < l->n; i++) {
+		if (url_net_parse(str_of(l->item[i]), &app->allow[i], err) < 0)
+			return err_wrap(err, "--allow-source-network");
+	}
+	policy.allow = app->allow;
+	app->upstream = http_client_new(&policy);
+	return 0;
+}
+
+static int open_engine(struct app *app, struct err *err)
+{
+	char self[PATH_MAX], host[256] = "";
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n < 0)
+		return err_errno(err, errno, "/proc/self/exe");
+	self[n] = '\0';
+	app->program = arena_cstr(app->arena, self);
+	if (gethostname(host, sizeof(host) - 1) < 0)
+		return err_errno(err, errno, "hostname");
+	app->node_name = arena_cstr(app->arena, host[0] != '\0' ? host : "localhost");
+	if (engine_open(&app->engine, "local", "", err) < 0 ||
+	    inventory_read(&app->inv, app->set.gpus, err) < 0)
+		return -1;
+	if (app->set.cpus > 0)
+		app->inv.cpu_milli = (uint32_t)MIN(app->set.cpus, 1000000) * 1000;
+	if (app->set.memory > 0)
+		app->inv.memory_bytes = app->set.memory;
+	return 0;
+}
+
+int start_open(struct app *app, struct err *err)
+{
+	app->lock_fd = -1;
+	app->started_ms = clock_wall_ms();
+	for (size_t i = 0; i < APP_STEPS; i++)
+		(void)pthread_mutex_init(&app->steps[i], NULL);
+	(void)pthread_rwlock_init(&app->gc, NULL);
+	if (make_folder(app, err) < 0 || take_lock(app, err) < 0)
+		return -1;
+	for (size_t i = 0; i < COUNT(folders); i++) {
+		if (fs_mkdirs(AT_FDCWD, app_path(app, app->arena, folders[i]), 0700, err) < 0)
+			return -1;
+	}
+	if (open_meta(app, err) < 0 || open_stores(app, err) < 0 || open_upstream(app, err) < 0)
+		return -1;
+	return open_engine(app, err);
+}
+
+void start_close(struct app *app)
+{
+	engine_close(app->engine);
+	http_client_free(app->upstream);
+	joblogs_close(app->logs);
+	node_cache_close(app->node);
+	blobs_close(app->blobs);
+	objstore_close(app->objects);
+	meta_close(app->meta);
+	seal_wipe(&app->master, sizeof(app->master));
+	if (app->lock_fd >= 0)
+		(void)close(app->lock_fd);
+	for (size_t i = 0; i < APP_STEPS; i++)
+		(void)pthread_mutex_destroy(&app->steps[i]);
+	(void)pthread_rwlock_destroy(&app->gc);
+}
+
+static const char *login_path(struct arena *a, const char **folder)
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+
+	if (config != NULL && config[0] == '/')
+		*folder = arena_printf(a, "%s/stoker", config);
+	else if (home != NULL && home[0] == '/')
+		*folder = arena_printf(a, "%s/.config/stoker", home);
+	else
+		return NULL;
+	return arena_printf(a, "%s/login.json", *folder);
+}
+
+/* Absent, or of this data folder (the same token): written with the address of now. A login to
+ * another server is left alone. */
+static int write_login(struct app *app, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf old = BUF_INIT(SMALL_FILE), out = BUF_INIT(SMALL_FILE),
+			    token = BUF_INIT(SMALL_FILE);
+	const char *folder = NULL, *path = login_path(a, &folder);
+	const struct doc *d = NULL;
+	struct str mine;
+	struct js js;
+
+	if (path == NULL || fs_read(AT_FDCWD, app_path(app, a, "admin-token"), &token, err) < 0) {
+		err_clear(err); /* no home, or the token was taken elsewhere */
+		return 0;
+	}
+	mine = str_trim(buf_view(&token));
+	if (fs_read(AT_FDCWD, path, &old, err) == 0) {
+		if (js_parse(a, buf_view(&old), &d, err) < 0) {
+			err_clear(err);
+			return 0; /* not ours to repair */
+		}
+		if (!str_same(doc_text(doc_get(d, "token")), mine))
+			return 0;
+	}
+	err_clear(err);
+	js_init(&js, &out);
+	js_open(&js);
+	js_kv(&js, "url", app->base_url);
+	js_kv_str(&js, "token", mine);
+	js_close(&js);
+	if (fs_mkdirs(AT_FDCWD, folder, 0700, err) < 0)
+		return -1;
+	return fs_write_atomic(AT_FDCWD, path, buf_view(&out), 0600, err);
+}
+
+int start_announce(struct app *app, const char *host, uint16_t port, struct err *err)
+{
+	const char *scheme = app->set.tls_cert != NULL ? "https" : "http";
+	bool six = strchr(host, ':') != NULL;
+	bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+	const char *shown = six ? arena_printf(app->arena, "[%s]", host) : host;
+	const char *local = any ? (six ? "[::1]" : "127.0.0.1") : shown;
+	char line[300];
+
+	app->local_url = arena_printf(app->arena, "%s://%s:%u", scheme, local, port);
+	app->base_url = app->set.base_url != NULL ? app->set.base_url
+	                                          : arena_printf(app->arena, "%s://%s:%u", scheme,
+	                                                         any ? local : shown, port);
+	(void)snprintf(line, sizeof(line), "%d %s:%u\n", (int)getpid(), shown, port);
+	if (ftruncate(app->lock_fd, 0) < 0)
+		return err_errno(err, errno, "lock file");
+	if (fs_pwrite_all(app->lock_fd, line, strlen(line), 0, err) < 0)
+		return -1;
+	if (write_login(app, err) < 0) { /* a convenience: the server works without it */
+		log_warn("login of this user: %s", err->msg);
+		err_clear(err);
+	}
+	return 0;
+}
