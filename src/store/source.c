@@ -7,10 +7,7 @@
 #define GROW_MIN 64
 
 static const struct source_ops *const drivers[] = {
-	&source_file_ops,
-	&source_hf_ops,
-	&source_http_ops,
-	&source_https_ops,
+	&source_file_ops, &source_hf_ops, &source_http_ops, &source_https_ops, &source_s3_ops,
 };
 
 /* --- open and close -------------------------------------------------------------------------- */
