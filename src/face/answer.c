@@ -129,7 +129,7 @@ const char *query_text(struct request *rq, const char *name)
 {
 	struct str s;
 
-	if (!request_query(rq, name, &s) || s.n == 0)
+	if (!request_query(rq, name, &s))
 		return NULL;
 	return arena_strz(rq->arena, s);
 }

@@ -39,7 +39,7 @@ int body_bool(const struct doc *body, const char *key, bool *out, struct err *er
 int body_texts(struct arena *a, const struct doc *body, const char *key, size_t max,
                const char ***out, size_t *n, struct err *err) MUST_CHECK;
 
-/* NULL when there is none, or it is empty. */
+/* NULL when there is none. */
 const char *query_text(struct request *rq, const char *name);
 int query_int(struct request *rq, const char *name, int64_t min, int64_t max, int64_t *out,
               struct err *err) MUST_CHECK;

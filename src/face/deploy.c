@@ -1,0 +1,347 @@
+/*
+ * deploy.c - checkpoints as the configuration of a vLLM server, in the form that the stock client
+ * writes to a file. What it must know beyond the request (the kind of a checkpoint, its base model,
+ * its LoRA rank, whether it brings a chat template) comes from the checkpoints themselves.
+ */
+#include "face/deploy.h"
+
+#include "face/answer.h"
+#include "face/instances.h"
+
+#define SOURCES_MAX 16
+#define ENV_MAX 100
+#define CONFIG_MAX ((size_t)256 << 10)
+#define MANIFEST_MAX ((size_t)64 << 20)
+#define FOLDER "/tmp/training_checkpoints"
+#define IMAGE "vllm/vllm-openai:latest"
+
+struct plan {
+	const char *name;
+	struct instance size;
+	const struct doc *env; /* list of {name, value, is_secret_reference} */
+	const char *hf_secret; /* of HF_TOKEN; NULL = none */
+	struct model_checkpoint c[SOURCES_MAX];
+	bool chat_template; /* of the one full checkpoint */
+	size_t n;
+};
+
+/* Words that go into a shell's command line: nothing that a shell would read as more than a word.
+ */
+static int check_word(const char *what, const char *word, struct err *err)
+{
+	if (word == NULL || word[0] == '\0' || word[0] == '-' ||
+	    strspn(word,
+	           "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/@+:=-") !=
+	            strlen(word))
+		return err_set(err, ERR_INVALID, "%s \"%.200s\" cannot stand in a command line",
+		               what, word != NULL ? word : "");
+	return 0;
+}
+
+/* The leader's part of a complete checkpoint. */
+static int find_checkpoint(struct request *rq, const struct who *who, const char *job_id,
+                           const char *name, struct model_checkpoint *out, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct model_checkpoint *c;
+	struct model_job j = {0};
+	size_t n;
+
+	if (ctx->ops->job_get(ctx->of, who, rq->arena, NULL, job_id, &j, err) < 0 ||
+	    ctx->ops->checkpoints(ctx->of, who, rq->arena, j.id, true, &c, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(c[i].name, name) != 0 || c[i].rank != 0)
+			continue;
+		if (c[i].state != CKPT_COMPLETE)
+			return err_set(err, ERR_CONFLICT, "checkpoint %s of job %s is %s", name,
+			               job_id, ckpt_state_word(c[i].state));
+		*out = c[i];
+		return 0;
+	}
+	return err_set(err, ERR_NOT_FOUND, "job %s has no checkpoint \"%.200s\"", job_id, name);
+}
+
+static int read_sources(struct request *rq, const struct who *who, const struct doc *list,
+                        struct plan *p, struct err *err)
+{
+	DOC_EACH (source, list) {
+		const struct doc *d = doc_path(source, "b10_training_checkpoint_weights_source",
+		                               "checkpoint", NULL);
+		const char *job_id = NULL, *name = NULL;
+
+		if (p->n == SOURCES_MAX)
+			return err_set(err, ERR_INVALID, "weights_sources: at most %d",
+			               SOURCES_MAX);
+		if (!doc_is(d, DOC_MAP))
+			return err_set(err, ERR_UNSUPPORTED,
+			               "weights_sources: only checkpoints of training jobs");
+		if (body_text(d, "training_job_id", true, &job_id, err) < 0 ||
+		    body_text(d, "checkpoint_name", true, &name, err) < 0 ||
+		    find_checkpoint(rq, who, job_id, name, &p->c[p->n], err) < 0 ||
+		    check_word("checkpoint", name, err) < 0)
+			return -1;
+		p->n++;
+	}
+	if (p->n == 0)
+		return err_set(err, ERR_INVALID, "weights_sources: a checkpoint is wanted");
+	return 0;
+}
+
+static bool is_kind(const struct model_checkpoint *c, const char *word)
+{
+	return c->kind != NULL && strcmp(c->kind, word) == 0;
+}
+
+/* Several LoRA adapters share one base model; of anything else there is one. */
+static int check_kinds(struct plan *p, struct err *err)
+{
+	const struct model_checkpoint *first = &p->c[0];
+
+	if (!is_kind(first, "lora")) {
+		if (p->n > 1)
+			return err_set(err, ERR_INVALID,
+			               "only LoRA checkpoints can be served together");
+		if (!is_kind(first, "full") && !is_kind(first, "whisper"))
+			return err_set(err, ERR_UNSUPPORTED,
+			               "checkpoint %s is of kind %s: vLLM serves full, lora and"
+			               " whisper ones",
+			               first->name, first->kind != NULL ? first->kind : "other");
+		return 0;
+	}
+	for (size_t i = 0; i < p->n; i++) {
+		if (!is_kind(&p->c[i], "lora"))
+			return err_set(err, ERR_INVALID,
+			               "only LoRA checkpoints can be served together");
+		if (check_word("base model", p->c[i].base_model, err) < 0)
+			return err_wrap(err, "checkpoint %s", p->c[i].name);
+		if (strcmp(p->c[i].base_model, first->base_model) != 0)
+			return err_set(err, ERR_INVALID,
+			               "checkpoints %s and %s have different base models",
+			               first->name, p->c[i].name);
+	}
+	return 0;
+}
+
+static int find_size(struct request *rq, const struct who *who, const char *id, struct plan *p,
+                     struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct instance list[INSTANCES_MAX];
+	struct server_status st = {0};
+	size_t n;
+
+	if (ctx->ops->status(ctx->of, who, rq->arena, &st, err) < 0)
+		return -1;
+	n = instances_of(st.nodes, st.n_nodes, list);
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(show_instance_id(rq->arena, &list[i]), id) == 0) {
+			p->size = list[i];
+			return 0;
+		}
+	}
+	return err_set(err, ERR_NOT_FOUND, "instance_type_id: there is no \"%.100s\"", id);
+}
+
+static int find_template(struct request *rq, struct plan *p, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_BUF struct buf json = BUF_INIT(MANIFEST_MAX);
+	const char *path = arena_printf(rq->arena, "%s/chat_template.jinja", p->c[0].name);
+	struct ckpt c = {0};
+
+	if (!is_kind(&p->c[0], "full") || p->c[0].manifest_key == NULL)
+		return 0;
+	if (objstore_get(ctx->objects, p->c[0].manifest_key, &json, err) < 0 ||
+	    ckpt_parse(&c, rq->arena, buf_view(&json), err) < 0)
+		return err_wrap(err, "checkpoint %s", p->c[0].name);
+	p->chat_template = manifest_find(&c.files, str_of(path)) != NULL;
+	return 0;
+}
+
+static int read_env(const struct doc *list, struct plan *p, struct err *err)
+{
+	if (list != NULL && list->count > ENV_MAX)
+		return err_set(err, ERR_INVALID, "environment_variables: at most %d", ENV_MAX);
+	p->env = list;
+	DOC_EACH (var, list) {
+		const char *name = NULL, *value = NULL;
+		bool secret = false;
+
+		if (body_text(var, "name", true, &name, err) < 0 ||
+		    body_text(var, "value", true, &value, err) < 0 ||
+		    body_bool(var, "is_secret_reference", &secret, err) < 0)
+			return err_wrap(err, "environment_variables");
+		if (!secret || strcmp(name, "HF_TOKEN") != 0)
+			continue;
+		if (check_word("secret", value, err) < 0)
+			return -1;
+		p->hf_secret = value;
+	}
+	return 0;
+}
+
+/* vLLM takes these ranks only. */
+static int64_t lora_rank(const struct plan *p)
+{
+	static const int64_t allowed[] = {8, 16, 32, 64, 128, 256, 320, 512};
+	int64_t most = 16; /* of a checkpoint that does not say */
+
+	for (size_t i = 0; i < p->n; i++)
+		most = MAX(most, p->c[i].lora_r);
+	for (size_t i = 0; i < COUNT(allowed); i++)
+		if (allowed[i] >= most)
+			return allowed[i];
+	return most;
+}
+
+static const char *folder_of(struct arena *a, const struct model_checkpoint *c)
+{
+	return arena_printf(a, FOLDER "/%s/rank-0/%s", c->job_id, c->name);
+}
+
+static const char *start_command(struct arena *a, const struct plan *p)
+{
+	AUTO_BUF struct buf b = BUF_INIT(CONFIG_MAX);
+	bool lora = is_kind(&p->c[0], "lora");
+	const char *path = folder_of(a, &p->c[0]);
+
+	buf_puts(&b, "sh -c \"");
+	if (p->hf_secret != NULL)
+		buf_printf(&b, "HF_TOKEN=$(cat /secrets/%s) ", p->hf_secret);
+	buf_printf(&b, "vllm serve %s --port 8000 --tensor-parallel-size %u --dtype bfloat16",
+	           lora ? p->c[0].base_model : path, MAX(p->size.gpu_count, 1U));
+	if (lora) {
+		buf_printf(&b, " --enable-lora --max-lora-rank %" PRId64 " --lora-modules",
+		           lora_rank(p));
+		for (size_t i = 0; i < p->n; i++)
+			buf_printf(&b, " %s=%s", p->c[i].name, folder_of(a, &p->c[i]));
+	} else {
+		buf_printf(&b, " --served-model-name %s", p->c[0].name);
+		if (p->chat_template)
+			buf_printf(&b, " --chat-template %s/chat_template.jinja", path);
+	}
+	buf_putc(&b, '"');
+	return arena_strz(a, buf_view(&b));
+}
+
+static void show_env(struct js *js, struct arena *a, const struct plan *p)
+{
+	js_key(js, "environment_variables");
+	js_open(js);
+	js_kv(js, "VLLM_LOGGING_LEVEL", "WARNING");
+	js_kv(js, "HF_HUB_ENABLE_HF_TRANSFER", "1");
+	js_kv(js, "BT_DOCKER_SERVER_START_CMD", start_command(a, p));
+	DOC_EACH (var, p->env) {
+		if (!doc_bool(doc_get(var, "is_secret_reference"), false))
+			js_kv_str(js, doc_cstr(doc_get(var, "name"), ""),
+			          doc_text(doc_get(var, "value")));
+	}
+	js_close(js);
+	js_key(js, "secrets");
+	js_open(js);
+	DOC_EACH (var, p->env) {
+		if (doc_bool(doc_get(var, "is_secret_reference"), false))
+			js_kv_null(js, doc_cstr(doc_get(var, "value"), ""));
+	}
+	js_close(js);
+}
+
+static void show_config(struct js *js, struct arena *a, const struct plan *p)
+{
+	bool whisper = is_kind(&p->c[0], "whisper");
+
+	js_open(js);
+	js_kv(js, "model_name", p->name);
+	js_key(js, "base_image");
+	js_open(js);
+	js_kv(js, "image", IMAGE);
+	js_close(js);
+	js_key(js, "docker_server");
+	js_open(js);
+	js_kv(js, "start_command", "%(ENV_BT_DOCKER_SERVER_START_CMD)s");
+	js_kv(js, "readiness_endpoint", "/health");
+	js_kv(js, "liveness_endpoint", "/health");
+	js_kv(js, "predict_endpoint",
+	      whisper ? "/v1/audio/transcriptions" : "/v1/chat/completions");
+	js_kv_int(js, "server_port", 8000);
+	js_close(js);
+	if (whisper) {
+		js_key(js, "requirements");
+		js_list(js);
+		js_cstr(js, "vllm[audio]");
+		js_end(js);
+	}
+	js_key(js, "resources");
+	js_open(js);
+	js_kv(js, "cpu", arena_printf(a, "%um", p->size.cpu_milli));
+	js_kv(js, "memory", arena_printf(a, "%" PRIu64 "Mi", p->size.memory_bytes >> 20));
+	if (p->size.gpu_type != NULL)
+		js_kv(js, "accelerator",
+		      arena_printf(a, "%s:%u", p->size.gpu_type, p->size.gpu_count));
+	js_kv_bool(js, "use_gpu", p->size.gpu_type != NULL);
+	js_close(js);
+	js_key(js, "runtime");
+	js_open(js);
+	js_kv_int(js, "predict_concurrency", 256);
+	js_close(js);
+	show_env(js, a, p);
+	js_key(js, "training_checkpoints");
+	js_open(js);
+	js_kv(js, "download_folder", FOLDER);
+	js_key(js, "artifact_references");
+	js_list(js);
+	for (size_t i = 0; i < p->n; i++) {
+		js_open(js);
+		js_kv(js, "training_job_id", p->c[i].job_id);
+		js_key(js, "paths");
+		js_list(js);
+		js_fmt(js, "rank-0/%s/", p->c[i].name);
+		js_end(js);
+		js_close(js);
+	}
+	js_end(js);
+	js_close(js);
+	js_close(js);
+}
+
+int deploy_checkpoints(struct request *rq, const struct who *who, const struct doc *variables,
+                       struct js *js, struct err *err)
+{
+	const struct doc *asked = doc_get(variables, "request");
+	AUTO_BUF struct buf config = BUF_INIT(CONFIG_MAX);
+	struct plan *p = ARENA_NEW(rq->arena, struct plan);
+	const char *stack = NULL, *size = NULL;
+	struct js out;
+	bool dry = false;
+
+	if (!doc_is(asked, DOC_MAP))
+		return err_set(err, ERR_INVALID, "request: an object is wanted");
+	if (body_bool(asked, "dry_run", &dry, err) < 0 ||
+	    body_text(asked, "instance_type_id", true, &size, err) < 0 ||
+	    body_text(doc_get(asked, "inference_stack"), "stack_type", true, &stack, err) < 0 ||
+	    body_text(doc_get(asked, "metadata"), "oracle_name", true, &p->name, err) < 0)
+		return -1;
+	if (!dry)
+		return err_set(err, ERR_UNSUPPORTED,
+		               "this server deploys no models: use --dry-run to get the"
+		               " configuration, and serve the checkpoint with it");
+	if (strcmp(stack, "VLLM") != 0)
+		return err_set(err, ERR_UNSUPPORTED, "inference stack \"%.50s\": only VLLM", stack);
+	if (read_env(doc_path(asked, "inference_stack", "environment_variables", NULL), p, err) <
+	            0 ||
+	    read_sources(rq, who, doc_get(asked, "weights_sources"), p, err) < 0 ||
+	    check_kinds(p, err) < 0 || find_size(rq, who, size, p, err) < 0 ||
+	    find_template(rq, p, err) < 0)
+		return -1;
+	js_init(&out, &config);
+	show_config(&out, rq->arena, p);
+	if (buf_check(&config, "the configuration", err) < 0)
+		return -1;
+	js_key(js, "create_model_version_from_inference_template");
+	js_open(js);
+	js_kv_null(js, "model_version");
+	js_kv_str(js, "truss_config", buf_view(&config));
+	js_close(js);
+	return 0;
+}
