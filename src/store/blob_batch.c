@@ -2,6 +2,8 @@
  */
 #include "store/blob_batch.h"
 
+#include "base/seal.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -24,27 +26,24 @@ struct blob_batch {
 	struct blobs *blobs;
 	pthread_mutex_t lock;
 	struct group *group;
-	bool dirty[SHARDS]; /* folders with names that may not be on the disk yet */
+	_Atomic uint64_t number; /* of the next file; begins at random, others write there, too */
+	bool dirty[SHARDS];      /* folders with names that may not be on the disk yet */
 	_Atomic uint64_t files;
 };
 
 static void tmp_name(uint64_t number, char out[64])
 {
-	fmt_fixed(out, 64, "tmp/batch-%ld-%" PRIu64, (long)getpid(), number);
-}
-
-static uint64_t next_number(void)
-{
-	static _Atomic uint64_t last;
-
-	return atomic_fetch_add(&last, 1);
+	fmt_fixed(out, 64, "tmp/batch-%016" PRIx64, number);
 }
 
 struct blob_batch *blob_batch_new(struct blobs *b)
 {
 	struct blob_batch *bb = xcalloc(1, sizeof(*bb));
+	uint64_t start;
 
 	bb->blobs = b;
+	seal_random(&start, sizeof(start));
+	atomic_init(&bb->number, start);
 	bb->group = xcalloc(1, sizeof(*bb->group));
 	pthread_mutex_init(&bb->lock, NULL);
 	return bb;
@@ -177,7 +176,7 @@ static int write_tmp(struct blob_batch *bb, uint64_t number, const void *p, size
 int blob_batch_add(struct blob_batch *bb, const void *p, size_t n, const struct digest *d,
                    struct err *err)
 {
-	uint64_t number = next_number();
+	uint64_t number = atomic_fetch_add(&bb->number, 1);
 	struct group *full = NULL, *g;
 
 	if (write_tmp(bb, number, p, n, err) < 0)

@@ -49,9 +49,10 @@ struct mirror {
 	_Atomic uint64_t bytes_done, files_done, fetched;
 
 	pthread_mutex_t lock;
-	pthread_cond_t moved;
+	pthread_cond_t freed; /* tickets, or it is over */
+	pthread_cond_t ended; /* a worker, or all is over */
 	size_t next;
-	unsigned tickets, share, running, large_waiting;
+	unsigned tickets, share, running, waiting, large_waiting;
 	bool failed;
 	struct err err;
 };
@@ -361,15 +362,18 @@ static bool take(struct mirror *m, size_t *i, unsigned *streams)
 		large = m->item[*i].f->size >= RANGED_MIN;
 		want = large ? m->share : 1;
 		m->large_waiting += large;
+		m->waiting++;
 		while (!m->failed && (m->tickets < want || (!large && m->large_waiting > 0)))
-			pthread_cond_wait(&m->moved, &m->lock);
+			pthread_cond_wait(&m->freed, &m->lock);
+		m->waiting--;
 		m->large_waiting -= large;
 		if (!m->failed) {
 			m->tickets -= want;
 			*streams = want;
 			got = true;
 		}
-		pthread_cond_broadcast(&m->moved);
+		if (large && m->waiting > 0)
+			pthread_cond_broadcast(&m->freed);
 	}
 	pthread_mutex_unlock(&m->lock);
 	return got;
@@ -379,7 +383,8 @@ static void give_back(struct mirror *m, unsigned streams)
 {
 	pthread_mutex_lock(&m->lock);
 	m->tickets += streams;
-	pthread_cond_broadcast(&m->moved);
+	if (m->waiting > 0)
+		pthread_cond_broadcast(&m->freed);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -390,7 +395,8 @@ static void fail(struct mirror *m, const struct err *err)
 		m->err = *err;
 	m->failed = true;
 	atomic_store(&m->stop, true);
-	pthread_cond_broadcast(&m->moved);
+	pthread_cond_broadcast(&m->freed);
+	pthread_cond_signal(&m->ended);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -414,7 +420,7 @@ static void *worker_main(void *arg)
 	}
 	pthread_mutex_lock(&m->lock);
 	m->running--;
-	pthread_cond_broadcast(&m->moved);
+	pthread_cond_signal(&m->ended);
 	pthread_mutex_unlock(&m->lock);
 	return NULL;
 }
@@ -477,7 +483,7 @@ static void oversee(struct mirror *m, struct rate *rate)
 			until.tv_nsec -= 1000000000;
 			until.tv_sec++;
 		}
-		(void)pthread_cond_timedwait(&m->moved, &m->lock, &until);
+		(void)pthread_cond_timedwait(&m->ended, &m->lock, &until);
 		pthread_mutex_unlock(&m->lock);
 		if (!canceled && m->job->cancel != NULL && atomic_load(m->job->cancel)) {
 			canceled = true;
@@ -563,7 +569,8 @@ int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
 	plan(&m);
 	m.batch = blob_batch_new(job->blobs);
 	pthread_mutex_init(&m.lock, NULL);
-	pthread_cond_init(&m.moved, NULL);
+	pthread_cond_init(&m.freed, NULL);
+	pthread_cond_init(&m.ended, NULL);
 	(void)rate_now(&rate, 0);
 	r = check_space(&m, err);
 	if (r == 0 && m.n_order > 0)
@@ -576,7 +583,8 @@ int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
 		if (job->progress != NULL)
 			job->progress(job->arg, done);
 	}
-	pthread_cond_destroy(&m.moved);
+	pthread_cond_destroy(&m.ended);
+	pthread_cond_destroy(&m.freed);
 	pthread_mutex_destroy(&m.lock);
 	blob_batch_free(m.batch);
 	free(m.item);
