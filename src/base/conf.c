@@ -130,7 +130,7 @@ static int set(struct arena *a, const struct conf_row *row, struct str text, voi
 	case CONF_LIST:
 		return list_add(a, (struct conf_list *)(void *)at, text, err);
 	}
-	assert(!"seven kinds of settings");
+	abort(); /* seven kinds of settings */
 	return -1;
 }
 

@@ -20,7 +20,7 @@ static enum job_state state_of(const char *word)
 
 	/* Only job_state_word() ever wrote it. */
 	if (job_state_parse(str_of(word), &s, &err) < 0)
-		assert(!"a job's stored state is a state");
+		abort(); /* a job's stored state is a state */
 	return s;
 }
 
