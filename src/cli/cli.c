@@ -279,7 +279,8 @@ int cli_main(int argc, char **argv, const struct cli_role *roles, size_t n_roles
 	c.tty_err = isatty(2) == 1;
 	c.colour = c.tty_out && getenv("NO_COLOR") == NULL;
 	r = run_command(&c, argc - 1, argv + 1, &err);
-	if (fflush(stdout) == EOF && r >= 0)
+	/* a reader that has seen enough (`| head`) is no error */
+	if (fflush(stdout) == EOF && errno != EPIPE && r >= 0)
 		r = err_errno(&err, errno, "writing the output");
 	if (r < 0) {
 		(void)fprintf(stderr, "stoker: %s\n", err.msg);

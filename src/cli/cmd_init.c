@@ -97,7 +97,13 @@ int cmd_print_cli(struct cli *c UNUSED, struct err *err)
 	return print(usage_reference, err);
 }
 
+static void job_file_page(struct buf *out)
+{
+	buf_puts(out, "# The job file\n\nPrinted by `make docs` from the tables that check it. ");
+	spec_reference(out);
+}
+
 int cmd_print_job_file(struct cli *c UNUSED, struct err *err)
 {
-	return print(spec_reference, err);
+	return print(job_file_page, err);
 }

@@ -2,9 +2,11 @@
  */
 #include "cli/cli.h"
 
+#include <ctype.h>
+
 static const char intro[] =
 	"Stoker runs training jobs on your own machines: inputs on local disk before the first "
-        "line\n"
+	"line\n"
 	"runs, caches that survive jobs, checkpoints shipped while you train.\n";
 
 static const struct {
@@ -44,6 +46,26 @@ void usage_all(FILE *to)
 	                  "More: stoker COMMAND --help\n");
 }
 
+/* Paragraphs for a terminal, wrapped at 96 columns. */
+static void wrapped(const char *text, FILE *to)
+{
+	struct str rest = str_of(text), word;
+	size_t col = 0;
+
+	while (str_cut(&rest, ' ', &word)) {
+		bool first = col == 0;
+
+		if (!first && col + 1 + word.n > 96) {
+			(void)fputc('\n', to);
+			col = 0;
+			first = true;
+		}
+		(void)fprintf(to, "%s%.*s", first ? "" : " ", STR_ARG(word));
+		col += word.n + !first;
+	}
+	(void)fputc('\n', to);
+}
+
 static void one_option(const struct opt *o, FILE *to)
 {
 	char left[64];
@@ -57,11 +79,13 @@ static void one_option(const struct opt *o, FILE *to)
 
 void usage_command(const struct command *cmd, FILE *to)
 {
-	(void)fprintf(to, "usage: stoker %s%s%s%s\n\n%s.\n", cmd->words,
+	(void)fprintf(to, "usage: stoker %s%s%s%s\n\n%c%s.\n", cmd->words,
 	              cmd->n_opts > 0 ? " [OPTION]..." : "", cmd->args[0] != '\0' ? " " : "",
-	              cmd->args, cmd->help);
-	if (cmd->more != NULL)
-		(void)fprintf(to, "\n%s\n", cmd->more);
+	              cmd->args, toupper((unsigned char)cmd->help[0]), cmd->help + 1);
+	if (cmd->more != NULL) {
+		(void)fputc('\n', to);
+		wrapped(cmd->more, to);
+	}
 	(void)fprintf(to, "\noptions:\n");
 	for (size_t i = 0; i < cmd->n_opts; i++)
 		one_option(&cmd->opts[i], to);
