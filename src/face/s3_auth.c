@@ -1,0 +1,158 @@
+/*
+ * s3_auth.c - who may do what at the S3 face:
+ *
+ *   credentials of an upload      write its one key, until they expire
+ *   a URL that this server signed  read exactly what it was signed for
+ *   a token (Bearer, Api-Key)      read and list the projects of its team
+ */
+#include "face/s3_impl.h"
+
+#include "base/clock.h"
+#include "base/seal.h"
+#include "io/sigv4.h"
+
+#define S3_HEADERS_MAX 200 /* more than the listener lets through */
+#define S3_PROJECTS "training_projects/"
+
+struct headers {
+	struct arena *arena;
+	struct http_header *header;
+	size_t n;
+};
+
+static void add_header(struct str name, struct str value, void *arg)
+{
+	struct headers *h = arg;
+
+	if (h->n < S3_HEADERS_MAX)
+		h->header[h->n++] = (struct http_header){
+			arena_strz(h->arena, name),
+			arena_strz(h->arena, value),
+		};
+}
+
+static struct sigv4_request signed_part(struct request *rq)
+{
+	struct headers h = {.arena = rq->arena};
+
+	h.header = ARENA_ARRAY(rq->arena, struct http_header, S3_HEADERS_MAX);
+	request_each_header(rq, add_header, &h);
+	return (struct sigv4_request){
+		.method = rq->method,
+		.path = rq->path,
+		.query = rq->query,
+		.headers = h.header,
+		.n_headers = h.n,
+	};
+}
+
+/* A URL of ours. It was signed for GET; HEAD of the same is as good. */
+static int check_url(struct request *rq, struct sigv4_request *sig, const struct sigv4_key *key,
+                     enum s3_need need, struct err *err)
+{
+	if (need != S3_READ)
+		return err_set(err, ERR_DENIED, "AccessDenied: this URL is for downloading only");
+	sig->method = HTTP_GET;
+	return sigv4_verify(rq->arena, key, sig, clock_wall_ms(), err);
+}
+
+static int check_upload(struct request *rq, const struct sigv4_request *sig, struct str access,
+                        enum s3_need need, const char *key, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct sigv4_key pair = {.service = "s3"};
+	struct model_upload u = {0};
+
+	if (ctx->ops->upload_find(ctx->of, rq->arena, access, &u, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		return err_set(err, ERR_DENIED,
+		               "InvalidAccessKeyId: the access key is not known here, or has "
+		               "expired: ask for new credentials");
+	}
+	pair.access_key = u.access_key;
+	pair.secret_key = u.secret_key;
+	pair.session_token = u.session_token;
+	if (sigv4_verify(rq->arena, &pair, sig, clock_wall_ms(), err) < 0)
+		return -1;
+	if (u.expires_ms != 0 && u.expires_ms <= clock_wall_ms())
+		return err_set(err, ERR_DENIED,
+		               "ExpiredToken: these upload credentials have expired: ask for new "
+		               "ones");
+	if (need != S3_WRITE || strcmp(u.key, key) != 0)
+		return err_set(err, ERR_DENIED,
+		               "AccessDenied: these credentials are for uploading %s only", u.key);
+	return 0;
+}
+
+/* "Bearer X", "Api-Key X"; empty when the header is another one. */
+static struct str token_of(const struct request *rq)
+{
+	static const char *const schemes[] = {"Bearer ", "Api-Key "};
+	struct str header = request_header(rq, "authorization");
+
+	for (size_t i = 0; i < COUNT(schemes); i++) {
+		size_t n = strlen(schemes[i]);
+
+		if (header.n > n && str_ieq(str_n(header.p, n), schemes[i]))
+			return str_trim(str_skip(header, n));
+	}
+	return (struct str){0};
+}
+
+static int check_token(struct request *rq, struct str token, enum s3_need need, const char *key,
+                       struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct str rest = str_of(key), project;
+	struct model_project row = {0};
+	struct who *who = NULL;
+
+	if (ctx->ops->authenticate(ctx->of, rq->arena, token, &who, err) < 0)
+		return -1;
+	if (who->role < ROLE_MEMBER)
+		return err_set(err, ERR_DENIED, "AccessDenied: this needs a member's token");
+	if (need == S3_WRITE)
+		return err_set(err, ERR_DENIED,
+		               "AccessDenied: a token cannot write here: ask for upload "
+		               "credentials (GET /v1/blobs/credentials/train)");
+	if (!str_starts(rest, S3_PROJECTS))
+		return err_set(err, ERR_DENIED,
+		               "AccessDenied: a token reads what is below " S3_PROJECTS
+		               "<project>/ only");
+	rest = str_skip(rest, strlen(S3_PROJECTS));
+	project = rest;
+	if (memchr(rest.p, '/', rest.n) == NULL || !str_cut(&rest, '/', &project) || project.n == 0)
+		return err_set(err, ERR_DENIED,
+		               "AccessDenied: name the project: " S3_PROJECTS "<project>/");
+	if (ctx->ops->project_get(ctx->of, who, rq->arena, arena_strz(rq->arena, project), &row,
+	                          err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		return err_set(err, ERR_NOT_FOUND, "NoSuchKey: there is no object %s", key);
+	}
+	return 0;
+}
+
+int s3_authorize(struct request *rq, enum s3_need need, const char *key, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct str token = token_of(rq), access;
+	struct sigv4_key ours = {.service = "s3"};
+	struct sigv4_request sig;
+
+	if (token.n > 0)
+		return check_token(rq, token, need, key, err);
+	sig = signed_part(rq);
+	access = sigv4_access_key(rq->arena, &sig);
+	if (access.n == 0)
+		return err_set(err, ERR_DENIED,
+		               "AccessDenied: sign the request, use a signed URL, or send a token");
+	if (ctx->ops->url_key(ctx->of, rq->arena, &ours.access_key, &ours.secret_key, err) < 0)
+		return -1;
+	if (str_eq(access, ours.access_key))
+		return check_url(rq, &sig, &ours, need, err);
+	return check_upload(rq, &sig, access, need, key, err);
+}
