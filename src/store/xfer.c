@@ -8,7 +8,7 @@
  * the caller's thread waits, reports progress and decides how many streams there shall be.
  *
  * One lock (struct xfer.lock) guards the part table; it is never held across I/O, except for the
- * 20 bytes that note a part in the journal.
+ * 20 bytes that note a part in the journal. Another one (writing) lets one stream at a time write.
  */
 #include "store/xfer_impl.h"
 
@@ -23,6 +23,7 @@
 #define PARTS_WANTED 96 /* so many parts, if their limits allow: a short tail for the hasher */
 #define PLAIN_MAX (2 * XFER_PART_MIN)
 #define HASH_CHUNK ((size_t)256 << 10) /* stays in the second-level cache */
+#define WRITE_CHUNK ((size_t)256 << 10)
 #define SYNC_BYTES ((uint64_t)512 << 20)
 #define TRIES 6
 #define GAIN_BYTES ((uint64_t)1 << 20) /* a try that brought so much does not count */
@@ -196,6 +197,10 @@ struct xfer {
 	_Atomic uint64_t fetched;
 	atomic_bool stop; /* somebody failed, or the caller gave up */
 
+	/* One writer at a time: the kernel lets no two write one file, and those that wait for its
+	 * lock spin. Held across a write and nothing else; never together with `lock`. */
+	pthread_mutex_t writing;
+
 	pthread_mutex_t lock;
 	pthread_cond_t moved; /* any of what follows has changed */
 	size_t first_wanted;  /* none below is PART_WANTED */
@@ -267,31 +272,62 @@ static int finish_part(struct xfer *x, size_t part, struct err *err)
 	return r;
 }
 
+/* Gathers what arrives in small pieces, so that the file is written in few large ones. */
 struct part_sink {
 	struct xfer *x;
 	struct part *part;
 	uint64_t first, size;
+	uint8_t *chunk; /* WRITE_CHUNK */
+	size_t held;
 };
+
+static int part_flush(struct part_sink *s, struct err *err)
+{
+	uint64_t at = atomic_load_explicit(&s->part->written, memory_order_relaxed);
+	int r;
+
+	if (s->held == 0)
+		return 0;
+	pthread_mutex_lock(&s->x->writing);
+	r = fs_pwrite_all(s->x->job->fd, s->chunk, s->held, s->first + at, err);
+	pthread_mutex_unlock(&s->x->writing);
+	if (r < 0)
+		return -1;
+	atomic_store_explicit(&s->part->written, at + s->held, memory_order_release);
+	atomic_fetch_add_explicit(&s->x->fetched, s->held, memory_order_relaxed);
+	s->held = 0;
+	return 0;
+}
 
 static int part_write(void *arg, const void *p, size_t n, struct err *err)
 {
 	struct part_sink *s = arg;
-	uint64_t at = atomic_load_explicit(&s->part->written, memory_order_relaxed);
+	const uint8_t *from = p;
 
-	if (n > s->size - at)
+	if (n > s->size - atomic_load(&s->part->written) - s->held)
 		return err_set(err, ERR_CORRUPT, "the source sent more than the asked range");
-	if (fs_pwrite_all(s->x->job->fd, p, n, s->first + at, err) < 0)
-		return -1;
-	atomic_store_explicit(&s->part->written, at + n, memory_order_release);
-	atomic_fetch_add_explicit(&s->x->fetched, n, memory_order_relaxed);
+	while (n > 0) {
+		size_t k = MIN(n, WRITE_CHUNK - s->held);
+
+		memcpy(s->chunk + s->held, from, k);
+		s->held += k;
+		from += k;
+		n -= k;
+		if (s->held == WRITE_CHUNK && part_flush(s, err) < 0)
+			return -1;
+	}
 	return 0;
 }
 
-static int fetch_part(struct xfer *x, size_t part, struct err *err)
+static int fetch_part(struct xfer *x, size_t part, uint8_t *chunk, struct err *err)
 {
 	const struct xfer_job *job = x->job;
 	struct part *p = &x->part[part];
-	struct part_sink s = {x, p, part * x->part_bytes, part_size(x, part)};
+	struct part_sink s = {.x = x,
+	                      .part = p,
+	                      .first = part * x->part_bytes,
+	                      .size = part_size(x, part),
+	                      .chunk = chunk};
 	struct retry r = RETRY_INIT(TRIES);
 	uint64_t at = 0;
 
@@ -299,7 +335,13 @@ static int fetch_part(struct xfer *x, size_t part, struct err *err)
 		uint64_t before = at;
 		int got = job->read(job->of, s.first + at, s.size - at, part_write, &s, &x->stop,
 		                    err);
+		struct err own = {0};
 
+		/* What came before a failure is kept, too. */
+		if (part_flush(&s, &own) < 0) {
+			*err = own;
+			return -1;
+		}
 		at = atomic_load(&p->written);
 		if (at == s.size && got == 0)
 			break;
@@ -321,11 +363,12 @@ static int fetch_part(struct xfer *x, size_t part, struct err *err)
 static void *stream_main(void *arg)
 {
 	struct stream *s = arg;
+	AUTO_FREE uint8_t *chunk = xmalloc(WRITE_CHUNK);
 	struct err err = {0};
 	size_t part;
 
 	while (take_part(s, &part)) {
-		if (fetch_part(s->x, part, &err) < 0) {
+		if (fetch_part(s->x, part, chunk, &err) < 0) {
 			fail(s->x, &err);
 			break;
 		}
@@ -647,6 +690,7 @@ static int fetch_ranged(const struct xfer_job *job, struct xfer_result *out, boo
 		atomic_init(&x.part[i].written, done[i] ? part_size(&x, i) : 0);
 	}
 	pthread_mutex_init(&x.lock, NULL);
+	pthread_mutex_init(&x.writing, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&x.moved, &attr);
@@ -659,6 +703,7 @@ static int fetch_ranged(const struct xfer_job *job, struct xfer_result *out, boo
 		job->progress(job->arg, job->size);
 
 	pthread_cond_destroy(&x.moved);
+	pthread_mutex_destroy(&x.writing);
 	pthread_mutex_destroy(&x.lock);
 	free(x.part);
 	xfer_journal_close(&x.journal);
