@@ -138,7 +138,8 @@ static int look_at_current(const struct part *p, struct err *err)
 
 		return end(p, &x, err);
 	}
-	if (now - t->launched_ms < RECONCILE_YOUNG_MS && s != JOB_STOPPING_DEPLOYING)
+	if (t->launched_ms >= p->app->started_ms && now - t->launched_ms < RECONCILE_YOUNG_MS &&
+	    s != JOB_STOPPING_DEPLOYING)
 		return 0;
 	if (t->claim != NULL && now - heard < RECONCILE_SILENT_MS &&
 	    heard >= p->app->started_ms) /* at start everybody is looked at once */

@@ -101,14 +101,20 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	uint16_t port = 0;
 	int sig = 0;
 
-	if (settings_address(app->arena, app->set.listen, &host, &port, &loopback, err) < 0 ||
-	    start_announce(app, host, port, err) < 0 || listen_http(app, &h, err) < 0)
+	if (settings_address(app->arena, app->set.listen, &host, &port, &loopback, err) < 0)
 		return -1;
-	if (start_announce(app, host, httpd_port(h), err) < 0) { /* port 0 is a number now */
+	start_urls(app, host, port);
+	if (listen_http(app, &h, err) < 0)
+		return -1;
+	if (port == 0) { /* it is a number now; nobody can have asked yet */
+		port = httpd_port(h);
+		start_urls(app, host, port);
+		app->face.base_url = app->base_url;
+	}
+	if (start_announce(app, host, port, err) < 0) {
 		httpd_stop(h);
 		return -1;
 	}
-	app->face.base_url = app->base_url;
 	atomic_store(&app->httpd, h);
 	reconcile_start(app);
 	queue_run(app);
@@ -179,6 +185,7 @@ int server_main(int argc, char **argv, struct err *err)
 	    log_level_parse(str_of(app->set.log_level), &level, err) < 0)
 		return -1;
 	log_init(level, app->set.log_json);
+	(void)umask(077); /* what lies in the data folder is this user's alone */
 	block_signals(&signals);
 	r = run(app, &signals, err);
 	loop_free(app->reconcile);

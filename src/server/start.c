@@ -314,20 +314,23 @@ static int write_login(struct app *app, struct err *err)
 	return fs_write_atomic(AT_FDCWD, path, buf_view(&out), 0600, err);
 }
 
-int start_announce(struct app *app, const char *host, uint16_t port, struct err *err)
+void start_urls(struct app *app, const char *host, uint16_t port)
 {
 	const char *scheme = app->set.tls_cert != NULL ? "https" : "http";
 	bool six = strchr(host, ':') != NULL;
 	bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
-	const char *shown = six ? arena_printf(app->arena, "[%s]", host) : host;
-	const char *local = any ? (six ? "[::1]" : "127.0.0.1") : shown;
+	const char *local = any ? (six ? "::1" : "127.0.0.1") : host;
+
+	app->local_url =
+		arena_printf(app->arena, six ? "%s://[%s]:%u" : "%s://%s:%u", scheme, local, port);
+	app->base_url = app->set.base_url != NULL ? app->set.base_url : app->local_url;
+}
+
+int start_announce(struct app *app, const char *host, uint16_t port, struct err *err)
+{
 	char line[300];
 
-	app->local_url = arena_printf(app->arena, "%s://%s:%u", scheme, local, port);
-	app->base_url = app->set.base_url != NULL ? app->set.base_url
-	                                          : arena_printf(app->arena, "%s://%s:%u", scheme,
-	                                                         any ? local : shown, port);
-	(void)snprintf(line, sizeof(line), "%d %s:%u\n", (int)getpid(), shown, port);
+	(void)snprintf(line, sizeof(line), "%d %s:%u\n", (int)getpid(), host, port);
 	if (ftruncate(app->lock_fd, 0) < 0)
 		return err_errno(err, errno, "lock file");
 	if (fs_pwrite_all(app->lock_fd, line, strlen(line), 0, err) < 0)

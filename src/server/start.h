@@ -9,7 +9,9 @@
 /* Everything but the listener and the threads. On failure the app can still be closed. */
 int start_open(struct app *app, struct err *err) MUST_CHECK;
 void start_close(struct app *app);
-/* The address is known now: the lock file names it, the login of this user points to it. */
+/* base_url and local_url. */
+void start_urls(struct app *app, const char *host, uint16_t port);
+/* It listens there: the lock file names the address, the login of this user points to it. */
 int start_announce(struct app *app, const char *host, uint16_t port, struct err *err) MUST_CHECK;
 
 #endif

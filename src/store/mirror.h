@@ -1,8 +1,8 @@
 /*
- * mirror.h - a source at a revision becomes blobs and a manifest: what is missing is fetched (several
- * files at once, large ones in ranges), verified, and published; resumable after kill -9. Two jobs
- * that ask for the same blob share one fetch: the server runs one mirror_fetch per source, and a
- * blob being fetched is locked.
+ * mirror.h - a source at a revision becomes blobs and a manifest: what is missing is fetched
+ * (several files at once, large ones in ranges), verified, and published; resumable after kill -9.
+ * Two jobs that ask for the same blob share one fetch: the server runs one mirror_fetch per source,
+ * and a blob being fetched is locked.
  */
 #ifndef MIRROR_H
 #define MIRROR_H
@@ -12,8 +12,8 @@
 
 struct mirror_progress {
 	uint64_t bytes_total, bytes_done, files_total, files_done;
-	uint64_t fetched;     /* bytes that travelled in this call */
-	double rate_bytes_s;  /* over the last seconds */
+	uint64_t fetched;    /* bytes that travelled in this call */
+	double rate_bytes_s; /* over the last seconds */
 };
 
 struct mirror_job {
@@ -21,14 +21,15 @@ struct mirror_job {
 	struct source *source;
 	const struct source_listing *listing;
 	unsigned files_at_once; /* 0 = 16 */
-	void (*progress)(void *arg, const struct mirror_progress *p); /* about once a second, and at the end */
+	void (*progress)(void *arg,
+	                 const struct mirror_progress *p); /* about once a second, and at the end */
 	void *arg;
 	const atomic_bool *cancel;
 };
 
 /* Checks free space first: ERR_NO_SPACE with both sizes. On failure nothing is published; what was
  * fetched stays for the next try. */
-int mirror_fetch(const struct mirror_job *job, struct digest *manifest, struct mirror_progress *done,
-                 struct err *err) MUST_CHECK;
+int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
+                 struct mirror_progress *done, struct err *err) MUST_CHECK;
 
 #endif

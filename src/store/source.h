@@ -3,7 +3,7 @@
  *
  *   hf://[datasets/]owner/repo[@rev][/folder]   any Hub endpoint (spec of the Hub protocol)
  *   s3://bucket/prefix                          any endpoint
- *   https://host/path                           one file
+ *   https://host/path                           one file (http:// too; job specs do not take it)
  *   file:///path                                only below folders that the administrator allows
  *
  * A driver is one .c file with one const struct source_ops in the table of source.c.
@@ -18,27 +18,29 @@
 #define SOURCE_FILES_MAX 200000
 
 struct source_options {
-	struct http_client *client;   /* guarded: see client.h */
-	const char *hf_endpoint;      /* https://huggingface.co unless set */
-	const char *s3_endpoint;      /* NULL: AWS, https://s3.<region>.amazonaws.com */
-	const char *const *file_roots;/* folders that file:// may read */
+	struct http_client *client;    /* guarded: see client.h */
+	const char *hf_endpoint;       /* https://huggingface.co unless set */
+	const char *s3_endpoint;       /* NULL: AWS, https://s3.<region>.amazonaws.com */
+	const char *const *file_roots; /* folders that file:// may read */
 	size_t n_file_roots;
-	struct str secret;            /* token (hf, https) or JSON of keys (s3); empty = anonymous */
-	int64_t stall_ms;             /* a body that stands still this long is given up; 0 = 30 s */
+	struct str secret; /* token (hf, https) or JSON of keys (s3, needed); empty = anonymous */
+	int64_t stall_ms;  /* a body that stands still this long is given up; 0 = 30 s */
 };
 
 struct source_file {
-	const char *path;             /* plain, relative */
+	const char *path; /* plain, relative */
 	uint64_t size;
-	enum hash_kind kind;          /* of `id`; HASH_SHA1 = git's blob id: over "blob <size>\0" and the content */
-	uint8_t id[32];               /* digest that the source promises */
+	/* The digest that the source promises. HASH_SHA1 is git's blob id, that is over
+	 * "blob <size>\0" and the content. */
+	enum hash_kind kind;
+	uint8_t id[32];
 	bool has_id;
-	const char *etag;             /* pins the ranges of one file; NULL = none */
+	const char *etag; /* pins the ranges of one file; NULL = none */
 };
 
 struct source_listing {
-	const char *revision;         /* commit SHA, or a digest over paths, sizes and etags */
-	struct source_file *file;     /* after the filter, sorted by path */
+	const char *revision;     /* commit SHA, or a digest over paths, sizes and etags */
+	struct source_file *file; /* after the filter, sorted by path */
 	size_t n;
 	uint64_t bytes;
 };
@@ -56,9 +58,9 @@ const char *source_name(const struct source *s); /* its URL without query, for m
  * when the filter leaves nothing. */
 int source_list(struct source *s, struct arena *a, const struct glob_filter *filter,
                 const char *revision, struct source_listing *out, struct err *err) MUST_CHECK;
-/* One try: exactly `count` bytes from `first` (xfer.h does the trying again). Needs a listing before.
- * ERR_UNSUPPORTED: the server has no ranges, ask for the whole file. ERR_CONFLICT: it is not the file
- * that was listed. ERR_RANGE, ERR_AUTH... as the server said. */
+/* One try: exactly `count` bytes from `first` (xfer.h does the trying again). Needs a listing
+ * before. ERR_UNSUPPORTED: the server has no ranges, ask for the whole file. ERR_CONFLICT: it is
+ * not the file that was listed. ERR_RANGE, ERR_AUTH... as the server said. */
 int source_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
                 int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
                 const atomic_bool *cancel, struct err *err) MUST_CHECK;

@@ -1,14 +1,14 @@
 /*
  * xfer.c - one file over several streams.
  *
- * Small files, files in memory and sources without ranges go over one stream that hashes what it
- * writes. Others are cut into parts: stream threads take the lowest part that is wanted and write
- * at its offset; the hasher reads back behind the contiguous front, so hashing overlaps fetching
- * and covers what an earlier try had written; the syncer makes finished parts durable now and then;
- * the caller's thread waits, reports progress and decides how many streams there shall be.
+ * What xfer_plain.c does not take is cut into parts: stream threads take the lowest part that is
+ * wanted and write at its offset; the hasher reads back behind the contiguous front, so hashing
+ * overlaps fetching and covers what an earlier try had written; the syncer makes finished parts
+ * durable now and then; the caller's thread waits, reports progress and decides how many streams
+ * there shall be.
  *
  * One lock (struct xfer.lock) guards the part table; it is never held across I/O, except for the
- * 20 bytes that note a part in the journal.
+ * 20 bytes that note a part in the journal. Another one (writing) lets one stream at a time write.
  */
 #include "store/xfer_impl.h"
 
@@ -23,161 +23,11 @@
 #define PARTS_WANTED 96 /* so many parts, if their limits allow: a short tail for the hasher */
 #define PLAIN_MAX (2 * XFER_PART_MIN)
 #define HASH_CHUNK ((size_t)256 << 10) /* stays in the second-level cache */
+#define WRITE_CHUNK ((size_t)256 << 10)
 #define SYNC_BYTES ((uint64_t)512 << 20)
-#define TRIES 6
-#define GAIN_BYTES ((uint64_t)1 << 20) /* a try that brought so much does not count */
-#define RESTARTS_MAX 3                 /* from the beginning, where there are no ranges */
-#define RETRY_AFTER_MAX 600            /* seconds; a source that wants more is given up */
 #define TICK_MS 100
 #define WINDOW_MS 1000  /* between two looks at the rate */
 #define HOLD_WINDOWS 10 /* after more streams did not help */
-
-/* --- content digests ------------------------------------------------------------------------- */
-
-struct content {
-	struct hash *sha256, *promised; /* promised: of another kind or with a prefix, else NULL */
-};
-
-static void content_begin(struct content *c, const struct xfer_job *job)
-{
-	bool own = job->expect != NULL && (job->kind != HASH_SHA256 || job->prefix.n > 0);
-
-	hash_free(c->promised);
-	hash_free(c->sha256);
-	c->sha256 = hash_new(HASH_SHA256);
-	c->promised = own ? hash_new(job->kind) : NULL;
-	if (own)
-		hash_add(c->promised, job->prefix.p, job->prefix.n);
-}
-
-static void content_done(struct content *c)
-{
-	hash_free(c->sha256);
-	hash_free(c->promised);
-}
-
-static void content_add(struct content *c, const void *p, size_t n)
-{
-	hash_add(c->sha256, p, n);
-	if (c->promised != NULL)
-		hash_add(c->promised, p, n);
-}
-
-static int content_end(struct content *c, const struct xfer_job *job, struct digest *sha256,
-                       struct err *err)
-{
-	static const char *const kind[] = {
-		[HASH_SHA256] = "sha256", [HASH_SHA1] = "sha1", [HASH_MD5] = "md5"};
-	char want[HASH_HEX_CAP], have[HASH_HEX_CAP];
-	uint8_t other[HASH_SHA256_LEN];
-	size_t n = HASH_SHA256_LEN;
-	struct digest d;
-
-	(void)hash_end(c->sha256, d.b);
-	memcpy(other, d.b, sizeof(other));
-	if (c->promised != NULL)
-		n = hash_end(c->promised, other);
-	if (job->expect != NULL && memcmp(other, job->expect, n) != 0) {
-		hex_encode(job->expect, n, want);
-		hex_encode(other, n, have);
-		return err_set(err, ERR_CORRUPT,
-		               "wrong digest: the source promises %s %s, what it sent has %s",
-		               kind[job->kind], want, have);
-	}
-	*sha256 = d;
-	return 0;
-}
-
-/* --- one stream ------------------------------------------------------------------------------ */
-
-/* True after a pause when the read may be tried again. gained: bytes that this try brought. */
-static bool read_again(struct retry *r, uint64_t gained, const atomic_bool *cancel, struct err *err)
-{
-	if (err->retry_after_s > RETRY_AFTER_MAX)
-		return false;
-	if (gained >= GAIN_BYTES)
-		*r = (struct retry)RETRY_INIT(TRIES);
-	r->cancel = cancel;
-	return retry_again(r, err);
-}
-
-struct plain {
-	const struct xfer_job *job;
-	struct content content;
-	uint64_t at, told, fetched;
-};
-
-static int plain_sink(void *arg, const void *p, size_t n, struct err *err)
-{
-	struct plain *pl = arg;
-	const struct xfer_job *job = pl->job;
-
-	if (n > job->size - pl->at)
-		return err_set(err, ERR_CORRUPT,
-		               "the source sent more than the %" PRIu64 " bytes that it had listed",
-		               job->size);
-	if (job->mem != NULL)
-		memcpy(job->mem + pl->at, p, n);
-	else if (fs_pwrite_all(job->fd, p, n, pl->at, err) < 0)
-		return -1;
-	content_add(&pl->content, p, n);
-	pl->at += n;
-	pl->fetched += n;
-	if (job->progress != NULL && pl->at - pl->told >= GAIN_BYTES) {
-		pl->told = pl->at;
-		job->progress(job->arg, pl->at);
-	}
-	return 0;
-}
-
-static int plain_read_all(struct plain *pl, struct err *err)
-{
-	const struct xfer_job *job = pl->job;
-	struct retry r = RETRY_INIT(TRIES);
-	int restarts = 0;
-
-	while (pl->at < job->size) {
-		uint64_t before = pl->at;
-
-		if (job->read(job->of, pl->at, job->size - pl->at, plain_sink, pl, job->cancel,
-		              err) == 0) {
-			if (pl->at == job->size)
-				return 0;
-			(void)err_set(err, ERR_UNAVAILABLE,
-			              "the source sent %" PRIu64 " of %" PRIu64 " bytes", pl->at,
-			              job->size);
-		}
-		if (err->code == ERR_UNSUPPORTED && before > 0 && restarts++ < RESTARTS_MAX) {
-			err_clear(err);
-			content_begin(&pl->content, job);
-			pl->at = pl->told = 0;
-			continue;
-		}
-		if (!read_again(&r, pl->at - before, job->cancel, err))
-			return -1;
-	}
-	return 0;
-}
-
-static int fetch_plain(const struct xfer_job *job, struct xfer_result *out, struct err *err)
-{
-	struct plain pl = {.job = job};
-	struct digest sha256;
-	int r = -1;
-
-	content_begin(&pl.content, job);
-	if (job->mem == NULL && ftruncate(job->fd, 0) < 0)
-		(void)err_errno(err, errno, "the temporary file of a fetch");
-	else if (plain_read_all(&pl, err) == 0)
-		r = content_end(&pl.content, job, &sha256, err);
-	content_done(&pl.content);
-	if (r < 0)
-		return -1;
-	if (job->progress != NULL)
-		job->progress(job->arg, job->size);
-	*out = (struct xfer_result){.sha256 = sha256, .fetched = pl.fetched};
-	return 0;
-}
 
 /* --- many streams ---------------------------------------------------------------------------- */
 
@@ -195,6 +45,10 @@ struct xfer {
 	size_t parts;
 	_Atomic uint64_t fetched;
 	atomic_bool stop; /* somebody failed, or the caller gave up */
+
+	/* One writer at a time: the kernel lets no two write one file, and those that wait for its
+	 * lock spin. Held across a write and nothing else; never together with `lock`. */
+	pthread_mutex_t writing;
 
 	pthread_mutex_t lock;
 	pthread_cond_t moved; /* any of what follows has changed */
@@ -267,39 +121,76 @@ static int finish_part(struct xfer *x, size_t part, struct err *err)
 	return r;
 }
 
+/* Gathers what arrives in small pieces, so that the file is written in few large ones. */
 struct part_sink {
 	struct xfer *x;
 	struct part *part;
 	uint64_t first, size;
+	uint8_t *chunk; /* WRITE_CHUNK */
+	size_t held;
 };
+
+static int part_flush(struct part_sink *s, struct err *err)
+{
+	uint64_t at = atomic_load_explicit(&s->part->written, memory_order_relaxed);
+	int r;
+
+	if (s->held == 0)
+		return 0;
+	pthread_mutex_lock(&s->x->writing);
+	r = fs_pwrite_all(s->x->job->fd, s->chunk, s->held, s->first + at, err);
+	pthread_mutex_unlock(&s->x->writing);
+	if (r < 0)
+		return -1;
+	atomic_store_explicit(&s->part->written, at + s->held, memory_order_release);
+	atomic_fetch_add_explicit(&s->x->fetched, s->held, memory_order_relaxed);
+	s->held = 0;
+	return 0;
+}
 
 static int part_write(void *arg, const void *p, size_t n, struct err *err)
 {
 	struct part_sink *s = arg;
-	uint64_t at = atomic_load_explicit(&s->part->written, memory_order_relaxed);
+	const uint8_t *from = p;
 
-	if (n > s->size - at)
+	if (n > s->size - atomic_load(&s->part->written) - s->held)
 		return err_set(err, ERR_CORRUPT, "the source sent more than the asked range");
-	if (fs_pwrite_all(s->x->job->fd, p, n, s->first + at, err) < 0)
-		return -1;
-	atomic_store_explicit(&s->part->written, at + n, memory_order_release);
-	atomic_fetch_add_explicit(&s->x->fetched, n, memory_order_relaxed);
+	while (n > 0) {
+		size_t k = MIN(n, WRITE_CHUNK - s->held);
+
+		memcpy(s->chunk + s->held, from, k);
+		s->held += k;
+		from += k;
+		n -= k;
+		if (s->held == WRITE_CHUNK && part_flush(s, err) < 0)
+			return -1;
+	}
 	return 0;
 }
 
-static int fetch_part(struct xfer *x, size_t part, struct err *err)
+static int fetch_part(struct xfer *x, size_t part, uint8_t *chunk, struct err *err)
 {
 	const struct xfer_job *job = x->job;
 	struct part *p = &x->part[part];
-	struct part_sink s = {x, p, part * x->part_bytes, part_size(x, part)};
-	struct retry r = RETRY_INIT(TRIES);
+	struct part_sink s = {.x = x,
+	                      .part = p,
+	                      .first = part * x->part_bytes,
+	                      .size = part_size(x, part),
+	                      .chunk = chunk};
+	struct retry r = RETRY_INIT(XFER_TRIES);
 	uint64_t at = 0;
 
 	while (at < s.size) {
 		uint64_t before = at;
 		int got = job->read(job->of, s.first + at, s.size - at, part_write, &s, &x->stop,
 		                    err);
+		struct err own = {0};
 
+		/* What came before a failure is kept, too. */
+		if (part_flush(&s, &own) < 0) {
+			*err = own;
+			return -1;
+		}
 		at = atomic_load(&p->written);
 		if (at == s.size && got == 0)
 			break;
@@ -312,7 +203,7 @@ static int fetch_part(struct xfer *x, size_t part, struct err *err)
 			x->backed_off = true;
 			pthread_mutex_unlock(&x->lock);
 		}
-		if (!read_again(&r, at - before, &x->stop, err))
+		if (!xfer_read_again(&r, at - before, &x->stop, err))
 			return -1;
 	}
 	return finish_part(x, part, err);
@@ -321,11 +212,12 @@ static int fetch_part(struct xfer *x, size_t part, struct err *err)
 static void *stream_main(void *arg)
 {
 	struct stream *s = arg;
+	AUTO_FREE uint8_t *chunk = xmalloc(WRITE_CHUNK);
 	struct err err = {0};
 	size_t part;
 
 	while (take_part(s, &part)) {
-		if (fetch_part(s->x, part, &err) < 0) {
+		if (fetch_part(s->x, part, chunk, &err) < 0) {
 			fail(s->x, &err);
 			break;
 		}
@@ -376,12 +268,12 @@ static void *hasher_main(void *arg)
 {
 	struct xfer *x = arg;
 	AUTO_FREE uint8_t *chunk = xmalloc(HASH_CHUNK);
-	struct content content = {0};
+	struct xfer_content content = {0};
 	struct err err = {0};
 	uint64_t at = 0;
 	int r = 0;
 
-	content_begin(&content, x->job);
+	xfer_content_begin(&content, x->job);
 	while (r == 0 && at < x->job->size) {
 		uint64_t front = wait_front(x, at);
 
@@ -392,13 +284,13 @@ static void *hasher_main(void *arg)
 
 			r = fs_pread_all(x->job->fd, chunk, n, at, &err);
 			if (r == 0)
-				content_add(&content, chunk, n);
+				xfer_content_add(&content, chunk, n);
 			at += n;
 		}
 	}
 	if (r == 0 && at == x->job->size)
-		r = content_end(&content, x->job, &x->sha256, &err);
-	content_done(&content);
+		r = xfer_content_end(&content, x->job, &x->sha256, &err);
+	xfer_content_done(&content);
 	if (r < 0) {
 		fail(x, &err);
 		return NULL;
@@ -647,6 +539,7 @@ static int fetch_ranged(const struct xfer_job *job, struct xfer_result *out, boo
 		atomic_init(&x.part[i].written, done[i] ? part_size(&x, i) : 0);
 	}
 	pthread_mutex_init(&x.lock, NULL);
+	pthread_mutex_init(&x.writing, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&x.moved, &attr);
@@ -659,6 +552,7 @@ static int fetch_ranged(const struct xfer_job *job, struct xfer_result *out, boo
 		job->progress(job->arg, job->size);
 
 	pthread_cond_destroy(&x.moved);
+	pthread_mutex_destroy(&x.writing);
 	pthread_mutex_destroy(&x.lock);
 	free(x.part);
 	xfer_journal_close(&x.journal);
@@ -672,7 +566,7 @@ int xfer_fetch(const struct xfer_job *job, struct xfer_result *out, struct err *
 	assert(job->mem != NULL || job->fd >= 0);
 	assert(err->code == ERR_NONE);
 	if (job->mem != NULL || job->size < PLAIN_MAX)
-		return fetch_plain(job, out, err);
+		return xfer_plain(job, out, err);
 	if (fetch_ranged(job, out, &resumed, err) == 0)
 		return 0;
 	if (job->journal != NULL && (err->code == ERR_CORRUPT || err->code == ERR_UNSUPPORTED))
@@ -689,5 +583,5 @@ int xfer_fetch(const struct xfer_job *job, struct xfer_result *out, struct err *
 	if (err->code != ERR_UNSUPPORTED)
 		return -1;
 	err_clear(err);
-	return fetch_plain(job, out, err);
+	return xfer_plain(job, out, err);
 }

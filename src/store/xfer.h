@@ -10,17 +10,19 @@
 #include "io/client.h"
 
 #define XFER_STREAMS_MAX 16
-#define XFER_PART_MIN    ((uint64_t)8 << 20)
-#define XFER_PART_MAX    ((uint64_t)64 << 20)
+#define XFER_PART_MIN ((uint64_t)8 << 20)
+#define XFER_PART_MAX ((uint64_t)64 << 20)
 
 struct xfer_job {
-	/* Reads `count` bytes from `first` into the sink, exactly; retryable errors are tried again. */
+	/* Reads `count` bytes from `first` into the sink, exactly; retryable errors are tried
+	 * again. */
 	int (*read)(void *of, uint64_t first, uint64_t count,
 	            int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
 	            const atomic_bool *cancel, struct err *err);
 	void *of;
 	uint64_t size;
-	const char *identity;  /* etag, digest or revision: a journal with another one is not resumed */
+	/* etag, digest or revision: a journal with another one is not resumed */
+	const char *identity;
 	int fd;                /* target, read-write; space is allocated ahead */
 	uint8_t *mem;          /* not NULL: the target instead of fd, `size` bytes, one stream */
 	const char *journal;   /* path, or NULL: not resumable */
@@ -35,8 +37,8 @@ struct xfer_job {
 };
 
 struct xfer_result {
-	struct digest sha256;  /* of the content, always */
-	uint64_t fetched;      /* bytes that travelled; less than size when resumed */
+	struct digest sha256; /* of the content, always */
+	uint64_t fetched;     /* bytes that travelled; less than size when resumed */
 };
 
 /* ERR_CORRUPT when the content is not what was promised; the journal is dropped then. */

@@ -1,5 +1,5 @@
 /*
- * xfer_impl.h - the journal of a fetch, between xfer.c and xfer_journal.c.
+ * xfer_impl.h - what the files of xfer.h share: digests of a content, one stream, and the journal:
  *
  *   stoker-xfer 1 <size> <part bytes> <boot id> <sha256 of the identity>\n
  *   p <part, 8 hex> <crc32 of what is before>\n       its bytes have all been written to the file
@@ -14,6 +14,23 @@
 #include "store/xfer.h"
 
 #define XFER_PARTS_MAX ((size_t)1 << 20) /* 64 TiB in the largest parts */
+
+#define XFER_TRIES 6
+
+struct xfer_content {                   /* a running digest, or two */
+	struct hash *sha256, *promised; /* promised: of another kind or with a prefix, else NULL */
+};
+void xfer_content_begin(struct xfer_content *c, const struct xfer_job *job); /* also anew */
+void xfer_content_add(struct xfer_content *c, const void *p, size_t n);
+/* ERR_CORRUPT when it is not what job expects. */
+int xfer_content_end(struct xfer_content *c, const struct xfer_job *job, struct digest *sha256,
+                     struct err *err) MUST_CHECK;
+void xfer_content_done(struct xfer_content *c);
+
+/* True after a pause when the read may be tried again. gained: bytes that this try brought. */
+bool xfer_read_again(struct retry *r, uint64_t gained, const atomic_bool *cancel, struct err *err);
+/* All of job over one stream. */
+int xfer_plain(const struct xfer_job *job, struct xfer_result *out, struct err *err) MUST_CHECK;
 
 struct xfer_journal {
 	int fd; /* -1: this fetch cannot be resumed */

@@ -1,0 +1,242 @@
+/* server_fixture.h - a control plane without a listener, over a real folder: opened, closed and
+ * opened again as a restart would; the test itself plays the runners. */
+#ifndef SERVER_FIXTURE_H
+#define SERVER_FIXTURE_H
+
+#include "unit.h"
+
+#include "server/cache.h"
+#include "server/ctx.h"
+#include "server/exec.h"
+#include "server/fetch.h"
+#include "server/prepare.h"
+#include "server/queue.h"
+#include "server/reconcile.h"
+#include "server/start.h"
+
+#define FIXTURE_FLAGS_MAX 16
+#define FIXTURE_WAIT_MS 20000 /* for what other threads do; never waited out when all is well */
+
+struct fixture {
+	char dir[64];
+	const char *flags[FIXTURE_FLAGS_MAX];
+	int n_flags;
+	struct arena *a; /* of the test */
+	struct app *app; /* NULL while the server is down */
+	struct err err;
+	struct who *admin;
+	struct model_project project;
+};
+
+static void fixture_up(struct fixture *f)
+{
+	struct arena *a = arena_new();
+	struct app *app = ARENA_NEW(a, struct app);
+	char script[200];
+	char *argv[FIXTURE_FLAGS_MAX + 2] = {arena_cstr(a, "--data"), f->dir};
+	AUTO_BUF struct buf token = BUF_INIT(1000);
+	int argc = 2;
+
+	for (int i = 0; i < f->n_flags; i++)
+		argv[argc++] = arena_cstr(a, f->flags[i]);
+	app->arena = a;
+	assert_ok(settings_load(a, argc, argv, &app->set, &f->err), &f->err);
+	assert_ok(start_open(app, &f->err), &f->err);
+	start_urls(app, "127.0.0.1", 9);
+	FMT(script, "%s/runner.sh", f->dir);
+	app->program = arena_cstr(a, script);
+	app->sandbox = "none";
+	exec_start(app);
+	cache_start(app);
+	fetch_start(app);
+	prepare_start(app);
+	queue_start(app);
+	app->reconcile = loop_new(app, reconcile_pass, 1000);
+	app->janitor = loop_new(app, reconcile_pass, 1000);
+	f->app = app;
+	assert_ok(fs_read(AT_FDCWD, app_path(app, a, "admin-token"), &token, &f->err), &f->err);
+	assert_ok(ctx_authenticate(app, f->a, str_trim(buf_view(&token)), &f->admin, &f->err),
+	          &f->err);
+}
+
+static void fixture_down(struct fixture *f)
+{
+	struct app *app = f->app;
+
+	atomic_store(&app->stopping, true);
+	fetch_stop(app);
+	prepare_stop(app);
+	cache_stop(app);
+	loop_free(app->reconcile);
+	loop_free(app->janitor);
+	queue_free(app);
+	prepare_free(app);
+	fetch_free(app);
+	cache_free(app);
+	exec_stop(app);
+	start_close(app);
+	arena_free(app->arena);
+	f->app = NULL;
+}
+
+static void fixture_restart(struct fixture *f)
+{
+	fixture_down(f);
+	fixture_up(f);
+	reconcile_start(f->app);
+}
+
+static int fixture_setup(void **state)
+{
+	static const char script[] = "#!/bin/sh\n[ \"$2\" = --sweep ] || exec sleep 600\n";
+	struct fixture *f = xcalloc(1, sizeof(*f));
+	char path[200];
+
+	FMT(f->dir, "/tmp/test_server.XXXXXX");
+	if (mkdtemp(f->dir) == NULL)
+		return -1;
+	(void)setenv("XDG_CONFIG_HOME", f->dir, 1);
+	FMT(path, "%s/runner.sh", f->dir);
+	assert_ok(fs_write_atomic(AT_FDCWD, path, STR_LIT(script), 0755, &f->err), &f->err);
+	f->a = arena_new();
+	f->flags[f->n_flags++] = "--cpus";
+	f->flags[f->n_flags++] = "4";
+	f->flags[f->n_flags++] = "--memory";
+	f->flags[f->n_flags++] = "8GiB";
+	f->flags[f->n_flags++] = "--gpus";
+	f->flags[f->n_flags++] = "H100:2";
+	f->flags[f->n_flags++] = "--allow-file-root";
+	f->flags[f->n_flags++] = arena_printf(f->a, "%s/sources", f->dir);
+	log_init(LOG_ERROR, false);
+	fixture_up(f);
+	assert_ok(ctx_project_upsert(f->app, f->admin, f->a, NULL, "demo", &f->project, &f->err),
+	          &f->err);
+	*state = f;
+	return 0;
+}
+
+static void fixture_kill_runners(struct fixture *f)
+{
+	struct model_attempt *t = NULL;
+	size_t n = 0;
+
+	if (meta_attempts(f->app->meta, f->a, NULL, &t, &n, &f->err) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct err ignored = {0};
+
+		if (t[i].launched_ms != 0 && t[i].engine_ref != NULL &&
+		    engine_kill(f->app->engine, t[i].engine_ref, app_path(f->app, f->a, t[i].dir),
+		                &ignored) < 0)
+			print_message("kill: %s\n", ignored.msg);
+	}
+}
+
+static int fixture_teardown(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = {0};
+
+	if (f->app != NULL) {
+		fixture_kill_runners(f);
+		fixture_down(f);
+	}
+	assert_ok(fs_remove_tree(AT_FDCWD, f->dir, &err), &err);
+	arena_free(f->a);
+	free(f);
+	return 0;
+}
+
+/* `extra` is put into the training_job object: "\"weights\":[...]", or "". */
+static int fixture_push(struct fixture *f, const char *runtime, const char *extra,
+                        struct model_job *out)
+{
+	const struct doc *d = NULL;
+	const char *json = arena_printf(f->a,
+	                                "{\"compute\":{\"cpu_count\":1,\"memory\":\"1Gi\"},"
+	                                "\"runtime\":{\"start_commands\":[\"true\"]%s}%s%s}",
+	                                runtime, extra[0] != '\0' ? "," : "", extra);
+
+	assert_ok(js_parse(f->a, str_of(json), &d, &f->err), &f->err);
+	return ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, false, out, &f->err);
+}
+
+static struct model_job fixture_job(struct fixture *f, const char *id)
+{
+	struct model_job j = {0};
+
+	assert_ok(meta_job(f->app->meta, f->a, id, &j, &f->err), &f->err);
+	return j;
+}
+
+static void fixture_await(struct fixture *f, const char *id, enum job_state want)
+{
+	struct model_job j = {0};
+
+	for (int waited = 0; waited < FIXTURE_WAIT_MS; waited += 20) {
+		j = fixture_job(f, id);
+		if (j.core.state == want && !prepare_busy(f->app, id))
+			return;
+		clock_sleep_ms(20);
+	}
+	fail_msg("job is %s, not %s: %s", job_state_word(j.core.state), job_state_word(want),
+	         j.error_message ? j.error_message : "");
+}
+
+/* The identity that the runner of this node got in its launch.json. */
+static struct who *fixture_runner(struct fixture *f, const char *job_id, uint32_t rank)
+{
+	struct model_job j = fixture_job(f, job_id);
+	AUTO_BUF struct buf text = BUF_INIT(10000);
+	struct wire_start start = {0};
+	struct who *w = NULL;
+
+	assert_ok(
+		fs_read(AT_FDCWD,
+	                app_path(f->app, f->a,
+	                         arena_printf(f->a, "runs/%s-%u/launch.json", j.attempt_id, rank)),
+	                &text, &f->err),
+		&f->err);
+	assert_ok(wire_start_parse(&start, f->a, buf_view(&text), &f->err), &f->err);
+	assert_ok(ctx_authenticate(f->app, f->a, str_of(start.token), &w, &f->err), &f->err);
+	return w;
+}
+
+static struct wire_launch fixture_claim(struct fixture *f, const struct who *w, const char *nonce)
+{
+	struct wire_launch l = {0};
+
+	assert_ok(ctx_runner_claim(f->app, w, f->a, nonce, &l, &f->err), &f->err);
+	return l;
+}
+
+static void fixture_exit(struct fixture *f, const struct who *w, enum job_end end, int code)
+{
+	struct wire_exit x = {.end = end,
+	                      .code = code,
+	                      .synced = true,
+	                      .user_code_ran = true,
+	                      .started_ms = 1000,
+	                      .ended_ms = 3000};
+
+	assert_ok(ctx_runner_exit(f->app, w, &x, &f->err), &f->err);
+}
+
+/* Pushed, launched, claimed, ready: running. */
+static struct who *fixture_running(struct fixture *f, const char *runtime, const char *extra,
+                                   struct model_job *out)
+{
+	struct who *w;
+
+	assert_ok(fixture_push(f, runtime, extra, out), &f->err);
+	fixture_await(f, out->id, JOB_DEPLOYING);
+	w = fixture_runner(f, out->id, 0);
+	(void)fixture_claim(f, w, "n1");
+	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err);
+	fixture_await(f, out->id, JOB_RUNNING);
+	return w;
+}
+
+#define FIXTURE_TEST(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
+
+#endif

@@ -1,0 +1,437 @@
+/* test_life.c - lives of jobs over the real control plane: restarts between all steps, lost and
+ * late runners, stops in every state, gangs, retries, weights, checkpoints that are loaded. */
+#include "server_fixture.h"
+
+static void every_step_survives_a_restart(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct wire_orders o = {0};
+	struct wire_launch l, again;
+	struct who *w;
+
+	assert_ok(fixture_push(f, "", "", &j), &f->err);
+	assert_string_equal(j.name, "job-1");
+	assert_int_equal(j.core.state, JOB_CREATED); /* there is room: placed in the reply */
+	fixture_restart(f);
+	fixture_await(f, j.id, JOB_DEPLOYING);
+	fixture_restart(f);
+	w = fixture_runner(f, j.id, 0);
+	l = fixture_claim(f, w, "nonce-1");
+	assert_string_equal(l.job_id, j.id);
+	assert_int_equal(l.retry_count, 0);
+	fixture_restart(f);
+	again = fixture_claim(f, w, "nonce-1"); /* the answer was lost: the same one */
+	assert_string_equal(again.spec_json, l.spec_json);
+	assert_err(ctx_runner_claim(f->app, w, f->a, "nonce-2", &again, &f->err), &f->err,
+	           ERR_CONFLICT, "another");
+	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_true(!o.go && !o.stop);
+	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err);
+	fixture_restart(f);
+	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err); /* said again: nothing happens */
+	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_true(o.go && !o.stop);
+	fixture_exit(f, w, JOB_END_EXIT, 0);
+	fixture_restart(f);
+	fixture_exit(f, w, JOB_END_EXIT, 7); /* late, and another story: the first one holds */
+	j = fixture_job(f, j.id);
+	assert_int_equal(j.core.state, JOB_COMPLETED);
+	assert_int_equal(j.started_ms, 1000);
+	assert_err(ctx_job_stop(f->app, f->admin, f->a, j.id, false, &j, &f->err), &f->err,
+	           ERR_CONFLICT, "completed");
+}
+
+static void a_crash_between_intent_and_launch(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct model_attempt *t = NULL;
+	struct timespec past[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+	struct who *early = NULL, *w;
+	size_t n = 0;
+
+	assert_ok(fixture_push(f, "", "", &j), &f->err);
+	fixture_await(f, j.id, JOB_DEPLOYING);
+	/* as if the engine had been asked, and nothing stored */
+	early = fixture_runner(f, j.id, 0);
+	fixture_kill_runners(f);
+	assert_ok(meta_attempt(f->app->meta, f->a, early->attempt_id, &t, &n, &f->err), &f->err);
+	assert_ok(meta_attempt_launching(f->app->meta, t[0].id, 0, "x", 1, &f->err), &f->err);
+	/* ten seconds later: a runner could have been on its way until then */
+	assert_int_equal(
+		utimensat(AT_FDCWD,
+	                  app_path(f->app, f->a, arena_printf(f->a, "%s/launch.json", t[0].dir)),
+	                  past, 0),
+		0);
+	fixture_restart(f);
+	w = fixture_runner(f, j.id, 0);
+	(void)fixture_claim(f, w, "n");
+	assert_int_equal(fixture_job(f, j.id).core.state, JOB_DEPLOYING);
+	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err);
+	fixture_exit(f, w, JOB_END_EXIT, 0);
+	assert_int_equal(fixture_job(f, j.id).core.state, JOB_COMPLETED);
+}
+
+static void a_lost_runner_is_tried_again(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct who *w = fixture_running(
+			   f, "", "\"retry\":{\"max_attempts\":2,\"on\":[\"node_fail\"]}", &j),
+		   *second;
+	struct wire_orders o = {0};
+	struct wire_launch l;
+
+	fixture_kill_runners(f);
+	fixture_restart(f); /* looks at everybody */
+	queue_pass(f->app);
+	fixture_await(f, j.id, JOB_DEPLOYING);
+	second = fixture_runner(f, j.id, 0);
+	assert_string_not_equal(second->attempt_id, w->attempt_id);
+	l = fixture_claim(f, second, "n2");
+	assert_int_equal(l.retry_count, 1);
+	/* the first one speaks up after all: it is told to end, and its exit changes nothing */
+	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_true(o.stop && !o.go);
+	fixture_exit(f, w, JOB_END_EXIT, 0);
+	assert_int_equal(fixture_job(f, j.id).core.state, JOB_DEPLOYING);
+	fixture_kill_runners(f);
+	fixture_restart(f);
+	j = fixture_job(f, j.id);
+	assert_int_equal(j.core.state, JOB_DEPLOY_FAILED); /* no attempt is left */
+	assert_int_equal(j.end, JOB_END_LOST);
+}
+
+static void an_exit_record_on_disk_is_used(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct who *w = fixture_running(f, "", "", &j);
+	struct wire_exit x = {.end = JOB_END_EXIT,
+	                      .code = 3,
+	                      .synced = true,
+	                      .detail = "start_commands[0] \"false\"",
+	                      .user_code_ran = true};
+	AUTO_BUF struct buf json = BUF_INIT(10000);
+
+	wire_exit_write(&x, &json);
+	assert_ok(
+		fs_write_atomic(AT_FDCWD,
+	                        app_path(f->app, f->a,
+	                                 arena_printf(f->a, "runs/%s-0/exit.json", w->attempt_id)),
+	                        buf_view(&json), 0600, &f->err),
+		&f->err);
+	fixture_kill_runners(f);
+	fixture_restart(f);
+	j = fixture_job(f, j.id);
+	assert_int_equal(j.core.state, JOB_FAILED);
+	assert_int_equal(j.end_code, 3);
+	assert_non_null(strstr(j.error_message, "exit code 3"));
+	reconcile_pass(f->app);
+	assert_int_equal(
+		access(app_path(f->app, f->a, arena_printf(f->a, "runs/%s-0", w->attempt_id)),
+	               F_OK),
+		-1);
+}
+
+static void exits_decide(void **state)
+{
+	static const struct {
+		const char *name, *retry;
+		enum job_end end;
+		int code;
+		enum job_state want;
+	} rows[] = {
+		{"a signal", "", JOB_END_SIGNAL, 11, JOB_FAILED},
+		{"out of memory", "", JOB_END_OOM, 0, JOB_FAILED},
+		{"a code that is not named", "\"retry\":{\"max_attempts\":3,\"on\":[\"exit:75\"]}",
+	         JOB_END_EXIT, 1, JOB_FAILED},
+		{"a code that is named", "\"retry\":{\"max_attempts\":3,\"on\":[\"exit:75\"]}",
+	         JOB_END_EXIT, 75, JOB_PENDING},
+	};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct model_job j = {0};
+		struct who *w = fixture_running(f, "", rows[i].retry, &j);
+
+		fixture_exit(f, w, rows[i].end, rows[i].code);
+		assert_row(fixture_job(f, j.id).core.state == rows[i].want, rows[i].name);
+		if (rows[i].want == JOB_PENDING)
+			assert_ok(ctx_job_stop(f->app, f->admin, f->a, j.id, false, &j, &f->err),
+			          &f->err);
+	}
+}
+
+static void stops_in_every_state(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job a = {0}, b = {0}, c = {0};
+	struct wire_orders o = {0};
+	struct wire_launch l = {0};
+	struct who *w;
+
+	/* RUNNING: the runner is told, its end is STOPPED whatever it is */
+	w = fixture_running(f, "", "", &a);
+	assert_ok(ctx_job_stop(f->app, f->admin, f->a, a.id, false, &a, &f->err), &f->err);
+	assert_int_equal(a.core.state, JOB_STOPPING);
+	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_true(o.stop && !o.now);
+	assert_ok(ctx_job_stop(f->app, f->admin, f->a, a.id, true, &a, &f->err), &f->err);
+	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_true(o.stop && o.now);
+	fixture_exit(f, w, JOB_END_EXIT, 0);
+	assert_int_equal(fixture_job(f, a.id).core.state, JOB_STOPPED);
+
+	/* DEPLOYING and unclaimed: the claim is refused, and the end needs no runner's word */
+	assert_ok(fixture_push(f, "", "", &b), &f->err);
+	fixture_await(f, b.id, JOB_DEPLOYING);
+	w = fixture_runner(f, b.id, 0);
+	assert_ok(ctx_job_stop(f->app, f->admin, f->a, b.id, false, &b, &f->err), &f->err);
+	assert_err(ctx_runner_claim(f->app, w, f->a, "n", &l, &f->err), &f->err, ERR_CONFLICT,
+	           "over");
+	fixture_kill_runners(f);
+	reconcile_pass(f->app);
+	assert_int_equal(fixture_job(f, b.id).core.state, JOB_STOPPED);
+
+	/* PENDING: at once. The machine is full: 4 CPUs */
+	assert_ok(fixture_push(f, "", "\"name\":\"big\"", &b), &f->err);
+	assert_ok(fixture_push(f, "", "", &b), &f->err);
+	assert_ok(fixture_push(f, "", "", &b), &f->err);
+	assert_ok(fixture_push(f, "", "", &b), &f->err);
+	assert_ok(fixture_push(f, "", "", &c), &f->err);
+	assert_int_equal(c.core.state, JOB_PENDING);
+	assert_non_null(strstr(c.reason, "waits"));
+	assert_ok(ctx_job_priority(f->app, f->admin, f->a, c.id, 5, &c, &f->err), &f->err);
+	assert_int_equal(c.priority, 5);
+	assert_ok(ctx_job_stop(f->app, f->admin, f->a, c.id, false, &c, &f->err), &f->err);
+	assert_int_equal(c.core.state, JOB_STOPPED);
+	assert_err(ctx_job_priority(f->app, f->admin, f->a, c.id, 6, &c, &f->err), &f->err,
+	           ERR_CONFLICT, "pending");
+	assert_ok(ctx_job_delete(f->app, f->admin, c.id, &f->err), &f->err);
+	assert_err(ctx_job_get(f->app, f->admin, f->a, NULL, c.id, &c, &f->err), &f->err,
+	           ERR_NOT_FOUND, "job");
+}
+
+static void a_gang_starts_and_ends_together(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	const struct doc *d = NULL;
+	struct who *r0, *r1;
+	struct wire_orders o = {0};
+
+	assert_ok(js_parse(f->a,
+	                   STR_LIT("{\"compute\":{\"cpu_count\":1,\"memory\":\"1Gi\","
+	                           "\"node_count\":2,\"accelerator\":\"H100:1\"},"
+	                           "\"runtime\":{\"start_commands\":[\"true\"]}}"),
+	                   &d, &f->err),
+	          &f->err);
+	assert_ok(ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, false, &j, &f->err),
+	          &f->err);
+	fixture_await(f, j.id, JOB_DEPLOYING);
+	r0 = fixture_runner(f, j.id, 0);
+	r1 = fixture_runner(f, j.id, 1);
+	assert_int_equal(fixture_claim(f, r0, "a").n_gpus, 1);
+	assert_int_equal(fixture_claim(f, r1, "b").node_rank, 1);
+	assert_ok(ctx_runner_ready(f->app, r0, &f->err), &f->err);
+	assert_ok(ctx_runner_orders(f->app, r0, f->a, &o, &f->err), &f->err);
+	assert_false(o.go);
+	assert_ok(ctx_runner_ready(f->app, r1, &f->err), &f->err);
+	assert_ok(ctx_runner_orders(f->app, r0, f->a, &o, &f->err), &f->err);
+	assert_true(o.go);
+	fixture_exit(f, r1, JOB_END_EXIT, 9);
+	assert_int_equal(fixture_job(f, j.id).core.state, JOB_RUNNING);
+	assert_ok(ctx_runner_orders(f->app, r0, f->a, &o, &f->err), &f->err);
+	assert_true(o.stop);
+	fixture_exit(f, r0, JOB_END_STOPPED, 0);
+	j = fixture_job(f, j.id);
+	assert_int_equal(j.core.state, JOB_FAILED);
+	assert_int_equal(j.end_code, 9); /* the cause, not the consequence */
+}
+
+static void make_source(struct fixture *f)
+{
+	const char *dir = arena_printf(f->a, "%s/sources/model", f->dir);
+
+	assert_ok(fs_mkdirs(AT_FDCWD, dir, 0755, &f->err), &f->err);
+	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f->a, "%s/config.json", dir),
+	                          STR_LIT("{}"), 0644, &f->err),
+	          &f->err);
+	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f->a, "%s/weights.bin", dir),
+	                          STR_LIT("0123456789"), 0644, &f->err),
+	          &f->err);
+}
+
+static void weights_are_frozen_and_shared(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0}, k = {0};
+	struct model_mirror *x = NULL;
+	struct wire_launch l, m;
+	const char *weights;
+	uint64_t freed = 0;
+	size_t n = 0;
+
+	make_source(f);
+	weights = arena_printf(f->a,
+	                       "\"weights\":[{\"source\":\"file://%s/sources/model\","
+	                       "\"mount_location\":\"/models/m\"}]",
+	                       f->dir);
+	assert_ok(fixture_push(f, "", weights, &j), &f->err);
+	fixture_await(f, j.id, JOB_DEPLOYING);
+	l = fixture_claim(f, fixture_runner(f, j.id, 0), "a");
+	assert_int_equal(l.n_weights, 1);
+	assert_int_equal(l.weights[0].files, 2);
+	assert_int_equal(l.weights[0].bytes, 12);
+	assert_ok(ctx_mirrors(f->app, f->admin, f->a, &x, &n, &f->err), &f->err);
+	assert_int_equal(n, 1);
+	assert_int_equal(x[0].state, MIRROR_READY);
+	assert_err(ctx_mirror_delete(f->app, f->admin, x[0].id, &freed, &f->err), &f->err,
+	           ERR_CONFLICT, "in use");
+	fixture_exit(f, fixture_runner(f, j.id, 0), JOB_END_DEPLOY_FAILED, 0);
+
+	/* the source changes; a recreated job has the bytes of the first */
+	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f->a, "%s/sources/model/new.txt", f->dir),
+	                          STR_LIT("x"), 0644, &f->err),
+	          &f->err);
+	assert_ok(ctx_job_recreate(f->app, f->admin, f->a, j.id, &k, &f->err), &f->err);
+	assert_string_equal(k.recreated_from, j.id);
+	fixture_await(f, k.id, JOB_DEPLOYING);
+	m = fixture_claim(f, fixture_runner(f, k.id, 0), "a");
+	assert_string_equal(m.weights[0].manifest, l.weights[0].manifest);
+	fixture_exit(f, fixture_runner(f, k.id, 0), JOB_END_DEPLOY_FAILED, 0);
+	/* a new one has the new bytes */
+	assert_ok(fixture_push(f, "", weights, &k), &f->err);
+	fixture_await(f, k.id, JOB_DEPLOYING);
+	m = fixture_claim(f, fixture_runner(f, k.id, 0), "a");
+	assert_string_not_equal(m.weights[0].manifest, l.weights[0].manifest);
+	fixture_exit(f, fixture_runner(f, k.id, 0), JOB_END_DEPLOY_FAILED, 0);
+	assert_ok(ctx_mirror_delete(f->app, f->admin, x[0].id, &freed, &f->err), &f->err);
+}
+
+static void bad_inputs_fail_by_name(void **state)
+{
+	static const struct {
+		const char *name, *runtime, *extra, *words;
+	} rows[] = {
+		{"a folder that is not allowed", "",
+	         "\"weights\":[{\"source\":\"file:///etc\",\"mount_location\":\"/m\"}]", "/etc"},
+		{"a source that is not there", "",
+	         "\"weights\":[{\"source\":\"https://127.0.0.1:1/x\",\"mount_location\":\"/m\"}]",
+	         "weights"},
+		{"no checkpoint to load",
+	         ",\"load_checkpoint_config\":{\"enabled\":true,\"checkpoints\":["
+	         "{\"typ\":\"baseten_latest_checkpoint\"}]}",
+	         "", "no complete checkpoint"},
+		{"a job that is not there",
+	         ",\"load_checkpoint_config\":{\"enabled\":true,\"checkpoints\":["
+	         "{\"typ\":\"baseten_named_checkpoint\",\"checkpoint_name\":\"c\",\"job_id\":\"x\"}"
+	         "]}",
+	         "", "no such job"},
+	};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct model_job j = {0};
+
+		assert_ok(fixture_push(f, rows[i].runtime, rows[i].extra, &j), &f->err);
+		fixture_await(f, j.id, JOB_DEPLOY_FAILED);
+		j = fixture_job(f, j.id);
+		if (strstr(j.error_message, rows[i].words) == NULL)
+			fail_msg("row \"%s\": %s", rows[i].name, j.error_message);
+	}
+}
+
+static void checkpoints_are_chosen(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0}, k = {0};
+	struct who *w = fixture_running(f, ",\"checkpointing_config\":{\"enabled\":true}", "", &j);
+	struct model_checkpoint c = {.name = "checkpoint-1",
+	                             .state = CKPT_COMPLETE,
+	                             .kind = "full",
+	                             .created_ms = 10,
+	                             .bytes = 5,
+	                             .files = 1},
+				*rows = NULL;
+	struct wire_launch l;
+	size_t n = 0;
+
+	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	c.name = "checkpoint-2";
+	c.state = CKPT_SYNCING;
+	c.created_ms = 20;
+	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	assert_string_equal(fixture_job(f, j.id).sync_status, "SYNCING");
+	fixture_exit(f, w, JOB_END_EXIT, 1);
+	assert_string_equal(fixture_job(f, j.id).sync_status, "COMPLETED");
+	assert_ok(ctx_checkpoints(f->app, f->admin, f->a, j.id, false, &rows, &n, &f->err),
+	          &f->err);
+	assert_int_equal(n, 1);
+	assert_ok(ctx_checkpoints(f->app, f->admin, f->a, j.id, true, &rows, &n, &f->err), &f->err);
+	assert_int_equal(n, 2);
+	assert_int_equal(rows[1].state, CKPT_INCOMPLETE);
+	assert_ok(
+		fixture_push(f,
+	                     ",\"load_checkpoint_config\":{\"enabled\":true,\"checkpoints\":["
+	                     "{\"typ\":\"baseten_latest_checkpoint\",\"project_name\":\"demo\"}]}",
+	                     "", &k),
+		&f->err);
+	fixture_await(f, k.id, JOB_DEPLOYING);
+	l = fixture_claim(f, fixture_runner(f, k.id, 0), "a");
+	assert_int_equal(l.n_load, 1);
+	assert_string_equal(l.load[0].name, "checkpoint-1"); /* the newer one is incomplete */
+	assert_string_equal(l.load[0].dir, "rank-0");
+	assert_ok(ctx_checkpoint_delete(f->app, f->admin, j.id, "checkpoint-1", &f->err), &f->err);
+	assert_err(ctx_checkpoint_delete(f->app, f->admin, j.id, "checkpoint-1", &f->err), &f->err,
+	           ERR_NOT_FOUND, "no checkpoint");
+}
+
+static void commands_inside_a_job(void **state)
+{
+	static const char *const argv[] = {"ls", "-l"};
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct who *w = fixture_running(f, "", "", &j);
+	struct wire_orders before = {0}, o = {0};
+	struct exec_state s = {0};
+	char *id = NULL;
+
+	assert_ok(ctx_runner_orders(f->app, w, f->a, &before, &f->err), &f->err);
+	assert_err(ctx_exec_start(f->app, f->admin, f->a, j.id, 3, argv, 2, &id, &f->err), &f->err,
+	           ERR_INVALID, "no node");
+	assert_ok(ctx_exec_start(f->app, f->admin, f->a, j.id, 0, argv, 2, &id, &f->err), &f->err);
+	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_true(o.seq != before.seq && o.n_exec == 1);
+	assert_string_equal(o.exec[0].argv[1], "-l");
+	assert_ok(ctx_runner_exec_output(f->app, w, id, STR_LIT("total 0\n"), false, 0, &f->err),
+	          &f->err);
+	assert_ok(ctx_runner_exec_output(f->app, w, id, STR_LIT("end\n"), true, 4, &f->err),
+	          &f->err);
+	assert_ok(ctx_exec_poll(f->app, f->admin, f->a, j.id, id, 6, &s, &f->err), &f->err);
+	assert_true(s.done && s.exit_code == 4 && s.next_offset == 12);
+	assert_true(str_eq(s.output, "0\nend\n"));
+	assert_ok(ctx_exec_start(f->app, f->admin, f->a, j.id, 0, argv, 2, &id, &f->err), &f->err);
+	fixture_exit(f, w, JOB_END_EXIT, 0);
+	assert_ok(ctx_exec_poll(f->app, f->admin, f->a, j.id, id, 0, &s, &f->err), &f->err);
+	assert_true(s.done && s.exit_code == 255);
+	assert_err(ctx_exec_start(f->app, f->admin, f->a, j.id, 0, argv, 2, &id, &f->err), &f->err,
+	           ERR_CONFLICT, "not running");
+}
+
+static const struct CMUnitTest tests[] = {
+	FIXTURE_TEST(every_step_survives_a_restart),
+	FIXTURE_TEST(a_crash_between_intent_and_launch),
+	FIXTURE_TEST(a_lost_runner_is_tried_again),
+	FIXTURE_TEST(an_exit_record_on_disk_is_used),
+	FIXTURE_TEST(exits_decide),
+	FIXTURE_TEST(stops_in_every_state),
+	FIXTURE_TEST(a_gang_starts_and_ends_together),
+	FIXTURE_TEST(weights_are_frozen_and_shared),
+	FIXTURE_TEST(bad_inputs_fail_by_name),
+	FIXTURE_TEST(checkpoints_are_chosen),
+	FIXTURE_TEST(commands_inside_a_job),
+};
+UNIT_MAIN(tests)
