@@ -324,6 +324,12 @@ static int lock_tmp(struct one *o, const char *name, int *fd, char journal[FS_PA
 	return blobs_drop_tmp(b, name, err);
 }
 
+/* Later, what is there must be known to be of the same file: a date is too weak for that. */
+static bool resumable(const struct source_file *f)
+{
+	return f->has_id || (f->etag != NULL && strncmp(f->etag, "W/", 2) != 0);
+}
+
 static int fetch_large(struct one *o, unsigned streams, struct err *err)
 {
 	AUTO_FD int fd = -1;
@@ -338,7 +344,7 @@ static int fetch_large(struct one *o, unsigned streams, struct err *err)
 	if (fd < 0)
 		return 0;
 	x.fd = fd;
-	x.journal = journal;
+	x.journal = resumable(o->it->f) ? journal : NULL;
 	x.streams_max = streams;
 	if (xfer_fetch(&x, &res, err) < 0)
 		return name_it(o, err);

@@ -200,6 +200,9 @@ static void mirror_gets_through(void **state UNUSED)
 		{"@large.safetensors", "digest", NULL},
 		{"@large.safetensors", "norange,nohead", NULL},
 		{"@large.safetensors", "cut=9000000", NULL},
+		{"@large.safetensors", "noetag,cut=9000000", NULL},
+		{"@large.safetensors", "noetag,nodate", NULL},
+		{"@large.safetensors", "noetag,nodate,cut=20000000:1", NULL},
 		{"/", NULL, "large*"},
 		{"/", NULL, "small/**"},
 	};
@@ -237,6 +240,8 @@ static void mirror_failures(void **state UNUSED)
 		{"@large.safetensors", "digest,corrupt=123", NULL, ERR_CORRUPT, "wrong digest"},
 		{"hf://me/repo", "length=+1", "large*", ERR_CONFLICT, "wrong length"},
 		{"hf://me/repo", "length=-1", "mid*", ERR_CONFLICT, "wrong length"},
+		{"@large.safetensors", "noetag,nodate,cut=20000000", NULL, ERR_UNAVAILABLE,
+	         "cut short: 20000000 of 41943817"},
 		{"hf://me/repo", "cut=0", "mid*", ERR_UNAVAILABLE, "mid.bin"},
 		{"hf://me/repo", "loop", "large*", ERR_IO, "endless redirect"},
 		{"hf://me/repo", "status=404", "large*", ERR_NOT_FOUND, "404"},
