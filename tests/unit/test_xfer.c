@@ -336,6 +336,7 @@ static void xfer_failures_of_many_streams(void **state UNUSED)
 
 	/* What came before a failure is kept; the next try fetches the rest. */
 	job.of = &broken;
+	job.streams = job.streams_max = 1;
 	assert_err(xfer_fetch(&job, &res, &err), &err, ERR_NOT_FOUND, "as you wished");
 	sent = right.sent;
 	job.of = &right;
