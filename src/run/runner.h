@@ -1,13 +1,22 @@
-/* runner.h - the runner: one process per (attempt, node), all that touches user code. */
+/*
+ * runner.h - the runner: one process per (attempt, node), all that touches user code.
+ *
+ * `stoker runner DIR`          claims, stages, runs, ships, reports; ends when the server has the
+ * end `stoker runner --sweep DIR`  after a runner was killed: its processes, groups and containers
+ * go, and what it had not shipped yet is shipped `stoker runner --probe`      which sandboxes work
+ * here, as JSON {"words", "bwrap", "overlay", ...} `stoker runner --box ...`    box.h
+ *
+ * STOKER_CRASH_AT=<label> ends the process at that step, for tests: claimed, staged, ready,
+ * started, exited, recorded, synced, reported.
+ */
 #ifndef RUNNER_H
 #define RUNNER_H
 
 #include "base/err.h"
 
-/* `stoker runner DIR`: claims, stages, runs, ships, reports. Returns the exit code of the process. */
+/* Returns the exit code of the process, or -1 with *err set. */
 int runner_main(int argc, char **argv, struct err *err);
 
-/* Which sandboxes work on this machine, in words ("bwrap 0.8.0, overlay, memory cgroup v1"). Used by
- * the server through `stoker runner --probe`, which prints it as JSON. */
+#define RUNNER_EXIT_NOT_OURS 3 /* the claim was refused: nothing was run */
 
 #endif

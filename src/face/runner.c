@@ -1,0 +1,271 @@
+/*
+ * runner.c - what runners speak: claim, heartbeat, orders, log, checkpoints, the end. The token
+ * names the attempt and node; nothing here takes an id of a job from the caller.
+ */
+#include "base/clock.h"
+#include "face/answer.h"
+#include "face/face.h"
+
+#define BODY_SMALL ((size_t)256 << 10)
+#define BODY_LOG ((size_t)4 << 20)
+#define ORDERS_MAX_MS 30000
+#define NONCE_MIN 8
+
+static int empty(struct request *rq, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+
+	answer_open(&an);
+	return answer_send(rq, &an, 200, err);
+}
+
+static void notify_job(struct request *rq, const char *job_id)
+{
+	httpd_notify(request_httpd(rq), httpd_channel(CHANNEL_JOB, str_of(job_id)));
+}
+
+static int own_job(struct request *rq, struct model_job *out, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+
+	return ctx->ops->runner_job(ctx->of, face_who(rq), rq->arena, out, err);
+}
+
+static int claim(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_BUF struct buf out = BUF_INIT(ANSWER_MAX);
+	const struct doc *d = NULL;
+	const char *nonce = NULL;
+	struct wire_launch launch = {0};
+
+	if (request_json(rq, &d, err) < 0)
+		return -1;
+	nonce = doc_cstr(doc_get(d, "nonce"), "");
+	if (strlen(nonce) < NONCE_MIN)
+		return err_set(err, ERR_INVALID, "nonce: a text of at least %d characters",
+		               NONCE_MIN);
+	if (ctx->ops->runner_claim(ctx->of, face_who(rq), rq->arena, nonce, &launch, err) < 0)
+		return -1;
+	wire_launch_write(&launch, &out);
+	if (buf_check(&out, "the launch", err) < 0)
+		return -1;
+	return reply_json(rq, 200, &out);
+}
+
+static int send_orders(struct request *rq, const struct wire_orders *o, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(ANSWER_MAX);
+
+	wire_orders_write(o, &out);
+	if (buf_check(&out, "the orders", err) < 0)
+		return -1;
+	return reply_json(rq, 200, &out);
+}
+
+static int keep_sample(struct request *rq, const struct wire_sample *sample, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_BUF struct buf line = BUF_INIT(BODY_SMALL);
+	struct model_job job;
+	struct js js;
+
+	if (own_job(rq, &job, err) < 0)
+		return -1;
+	js_init(&js, &line);
+	wire_sample_write(sample, &js);
+	return joblogs_add_sample(ctx->logs, job.id, face_who(rq)->node_rank, buf_view(&line), err);
+}
+
+static int heartbeat(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct wire_heartbeat hb;
+	struct wire_orders orders = {0};
+	struct str body;
+
+	if (request_body(rq, &body, err) < 0 || wire_heartbeat_parse(&hb, rq->arena, body, err) < 0)
+		return -1;
+	if (ctx->ops->runner_heartbeat(ctx->of, face_who(rq), &hb, err) < 0)
+		return -1;
+	if (hb.has_sample && keep_sample(rq, &hb.sample, err) < 0)
+		return -1;
+	if (ctx->ops->runner_orders(ctx->of, face_who(rq), rq->arena, &orders, err) < 0)
+		return -1;
+	return send_orders(rq, &orders, err);
+}
+
+/* Answers at once when the orders are not those of `seq`; else when they change. */
+static int orders(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	uint64_t channel = httpd_channel(CHANNEL_ORDERS, str_of(face_who(rq)->attempt_id));
+	uint64_t seen = httpd_channel_seq(request_httpd(rq), channel);
+	struct wire_orders o = {0};
+	int64_t seq = request_query_int(rq, "seq", -1, err);
+	int64_t wait_ms = request_query_int(rq, "wait_ms", 0, err);
+
+	if (err->code != ERR_NONE)
+		return -1;
+	if (ctx->ops->runner_orders(ctx->of, face_who(rq), rq->arena, &o, err) < 0)
+		return -1;
+	wait_ms = MIN(MAX(wait_ms, 0), ORDERS_MAX_MS);
+	if (seq >= 0 && (uint64_t)seq == o.seq && wait_ms > 0 && !rq->timed_out)
+		return reply_wait(rq, channel, seen,
+		                  rq->wakes > 0 ? rq->wait_until_ms : clock_mono_ms() + wait_ms);
+	return send_orders(rq, &o, err);
+}
+
+static int ready(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+
+	if (ctx->ops->runner_ready(ctx->of, face_who(rq), err) < 0)
+		return -1;
+	return empty(rq, err);
+}
+
+/* A gap is 409 with what to go on from; so is a repetition that was taken already a plain 200. */
+static int log_append(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	const struct who *who = face_who(rq);
+	AUTO_ANSWER struct answer an = {0};
+	int64_t seq = request_query_int(rq, "seq", -1, err);
+	struct model_job job;
+	struct str body;
+	uint64_t next = 0;
+	int r = 0;
+
+	if (err->code != ERR_NONE)
+		return -1;
+	if (seq < 0)
+		return err_set(err, ERR_INVALID, "seq: how many bytes were sent before is missing");
+	if (request_body(rq, &body, err) < 0 || own_job(rq, &job, err) < 0)
+		return -1;
+	r = joblogs_append(ctx->logs, job.id, who->attempt_id, who->node_rank, (uint64_t)seq, body,
+	                   &next, err);
+	if (r < 0 && err->code != ERR_CONFLICT)
+		return -1;
+	answer_open(&an);
+	if (r < 0)
+		js_kv(&an.js, "message", err->msg);
+	js_kv_u64(&an.js, "next", next);
+	if (r < 0) {
+		err_clear(err);
+		return answer_send(rq, &an, 409, err);
+	}
+	notify_job(rq, job.id);
+	return answer_send(rq, &an, 200, err);
+}
+
+static int event(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	const struct doc *d = NULL;
+	const char *kind = NULL;
+	struct model_job job;
+
+	if (request_json(rq, &d, err) < 0)
+		return -1;
+	kind = doc_cstr(doc_get(d, "kind"), "");
+	if (kind[0] == '\0')
+		return err_set(err, ERR_INVALID, "kind: a word is missing");
+	if (ctx->ops->runner_event(ctx->of, face_who(rq), kind, doc_cstr(doc_get(d, "message"), ""),
+	                           err) < 0 ||
+	    own_job(rq, &job, err) < 0)
+		return -1;
+	notify_job(rq, job.id);
+	return empty(rq, err);
+}
+
+static uint64_t number(const struct doc *d, const char *key)
+{
+	return (uint64_t)MAX(doc_int(doc_get(d, key), 0), 0);
+}
+
+static int checkpoint(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	const struct who *who = face_who(rq);
+	const struct doc *d = NULL;
+	struct model_checkpoint row = {.rank = who->node_rank};
+	struct model_job job;
+
+	if (request_json(rq, &d, err) < 0 || own_job(rq, &job, err) < 0)
+		return -1;
+	row.job_id = job.id;
+	row.project_id = job.project_id;
+	row.name = doc_cstr(doc_get(d, "name"), "");
+	if (row.name[0] == '\0' || strlen(row.name) >= CKPT_NAME_MAX)
+		return err_set(err, ERR_INVALID, "name: missing or over %d characters",
+		               CKPT_NAME_MAX - 1);
+	if (ckpt_state_parse(doc_text(doc_get(d, "state")), &row.state, err) < 0)
+		return -1;
+	row.kind = doc_cstr(doc_get(d, "kind"), ckpt_kind_word(CKPT_OTHER));
+	row.base_model = doc_cstr(doc_get(d, "base_model"), NULL);
+	row.lora_r = doc_int(doc_get(d, "lora_r"), 0);
+	row.created_ms = doc_int(doc_get(d, "created_ms"), 0);
+	row.bytes = number(d, "bytes");
+	row.bytes_sent = number(d, "bytes_sent");
+	row.files = number(d, "files");
+	row.manifest_key = doc_cstr(doc_get(d, "manifest_key"), NULL);
+	if (ctx->ops->runner_checkpoint(ctx->of, who, &row, err) < 0)
+		return -1;
+	notify_job(rq, job.id);
+	return empty(rq, err);
+}
+
+static int exec_output(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	int64_t done = request_query_int(rq, "done", 0, err);
+	int64_t code = request_query_int(rq, "exit_code", 0, err);
+	struct str id, body;
+	char *name = NULL;
+
+	if (err->code != ERR_NONE)
+		return -1;
+	if (!request_query(rq, "id", &id) || id.n == 0)
+		return err_set(err, ERR_INVALID, "id: missing");
+	if (code < 0 || code > 255)
+		return err_set(err, ERR_INVALID, "exit_code: 0 to 255");
+	if (request_body(rq, &body, err) < 0)
+		return -1;
+	name = arena_strz(rq->arena, id);
+	if (ctx->ops->runner_exec_output(ctx->of, face_who(rq), name, body, done != 0, (int)code,
+	                                 err) < 0)
+		return -1;
+	httpd_notify(request_httpd(rq), httpd_channel(CHANNEL_EXEC, id));
+	return empty(rq, err);
+}
+
+static int exit_record(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct wire_exit x;
+	struct str body;
+
+	if (request_body(rq, &body, err) < 0 || wire_exit_parse(&x, rq->arena, body, err) < 0)
+		return -1;
+	if (ctx->ops->runner_exit(ctx->of, face_who(rq), &x, err) < 0)
+		return -1;
+	return empty(rq, err);
+}
+
+#define R "/runner/v1/"
+/* clang-format off */
+static const struct route routes[] = {
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "claim",       claim,       "The attempt becomes this runner's; what to run"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "heartbeat",   heartbeat,   "Stage, progress, a sample; orders come back"},
+	{HTTP_GET,  SCOPE_RUNNER, 0,          R "orders",      orders,      "Go, stop, commands: parks until they change"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "ready",       ready,       "Staged; user code may start"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_LOG,   R "log",         log_append,  "Records of the log, from byte seq on"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "event",       event,       "An event of the job"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "checkpoint",  checkpoint,  "How far a checkpoint is"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_LOG,   R "exec_output", exec_output, "What a command prints, and its exit code"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "exit",        exit_record, "The exit record"},
+};
+/* clang-format on */
+
+const struct face face_runner = {.name = "runner", .routes = routes, .n_routes = COUNT(routes)};

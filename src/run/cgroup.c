@@ -1,0 +1,434 @@
+/* cgroup.c - making, reading, emptying and removing a job's groups; see cgroup.h. */
+#include "run/cgroup.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+#include <dirent.h>
+#include <signal.h>
+
+#define TEXT_MAX ((size_t)1 << 20) /* cgroup.procs of many processes */
+#define DEPTH_MAX 8                /* groups that the job made below its own */
+#define REMOVE_MS 2000
+#define POLL_MS 5
+#define PERIOD_US 100000
+
+static const char *const v1_names[CGROUP_PARTS] = {
+	[CGROUP_MEMORY] = "memory",
+	[CGROUP_CPU] = "cpu",
+	[CGROUP_CPUACCT] = "cpuacct",
+	[CGROUP_PIDS] = "pids",
+};
+
+/* A line of /proc/self/cgroup: "4:memory:/a/b", or "0::/a/b" of version 2. */
+static bool own_path(struct str self, const char *controller, struct str *path)
+{
+	struct str line, id, names, name;
+
+	while (str_cut(&self, '\n', &line)) {
+		if (!str_cut(&line, ':', &id) || !str_cut(&line, ':', &names))
+			continue;
+		*path = line;
+		if (controller == NULL && names.n == 0)
+			return true;
+		while (controller != NULL && str_cut(&names, ',', &name)) {
+			if (str_eq(name, controller))
+				return true;
+		}
+	}
+	return false;
+}
+
+static bool has_option(struct str options, const char *word)
+{
+	struct str one;
+
+	while (str_cut(&options, ',', &one)) {
+		if (str_eq(one, word))
+			return true;
+	}
+	return false;
+}
+
+/* "36 35 98:0 /root /mount/point opts optional... - fstype source superopts" */
+static bool mount_of(struct str mountinfo, const char *controller, struct str *point)
+{
+	struct str line, word;
+
+	while (str_cut(&mountinfo, '\n', &line)) {
+		struct str at = {0}, type, source;
+
+		for (int i = 0; i < 5 && str_cut(&line, ' ', &word); i++)
+			at = word;
+		while (str_cut(&line, ' ', &word) && !str_eq(word, "-"))
+			;
+		if (!str_cut(&line, ' ', &type) || !str_cut(&line, ' ', &source))
+			continue;
+		*point = at;
+		if (controller == NULL ? str_eq(type, "cgroup2")
+		                       : str_eq(type, "cgroup") && has_option(line, controller))
+			return true;
+	}
+	return false;
+}
+
+static void place_of(struct str self, struct str mountinfo, const char *controller,
+                     char out[CGROUP_PATH_MAX])
+{
+	struct str path, point;
+
+	out[0] = '\0';
+	if (!mount_of(mountinfo, controller, &point) || !own_path(self, controller, &path))
+		return;
+	if (point.n + path.n >= CGROUP_PATH_MAX)
+		return;
+	fmt_fixed(out, CGROUP_PATH_MAX, "%.*s%.*s", STR_ARG(point),
+	          str_eq(path, "/") ? 0 : (int)path.n, path.p);
+	if (access(out, F_OK) < 0)
+		fmt_fixed(out, CGROUP_PATH_MAX, "%.*s", STR_ARG(point));
+}
+
+void cgroup_find(struct str self, struct str mountinfo, struct cgroup_places *out)
+{
+	memset(out, 0, sizeof(*out));
+	for (int i = 0; i < CGROUP_PARTS; i++)
+		place_of(self, mountinfo, v1_names[i], out->dir[i]);
+}
+
+static bool read_file(const char *dir, const char *name, struct buf *out)
+{
+	char path[CGROUP_PATH_MAX + 64];
+	struct err err = {0};
+
+	buf_clear(out);
+	FMT(path, "%s/%s", dir, name);
+	return fs_read(AT_FDCWD, path, out, &err) == 0;
+}
+
+static bool read_number(const char *dir, const char *name, uint64_t *out)
+{
+	AUTO_BUF struct buf body = BUF_INIT(TEXT_MAX);
+	struct err err = {0};
+
+	return read_file(dir, name, &body) &&
+	       str_u64(str_trim(buf_view(&body)), 0, UINT64_MAX, out, &err) == 0;
+}
+
+/* "word number" lines, as in memory.events and cpu.stat. */
+static bool read_key(const char *dir, const char *name, const char *key, uint64_t *out)
+{
+	AUTO_BUF struct buf body = BUF_INIT(TEXT_MAX);
+	struct str rest, line, word;
+	struct err err = {0};
+
+	if (!read_file(dir, name, &body))
+		return false;
+	rest = buf_view(&body);
+	while (str_cut(&rest, '\n', &line)) {
+		if (str_cut(&line, ' ', &word) && str_eq(word, key))
+			return str_u64(str_trim(line), 0, UINT64_MAX, out, &err) == 0;
+	}
+	return false;
+}
+
+static bool write_file(const char *dir, const char *name, const char *value)
+{
+	char path[CGROUP_PATH_MAX + 64];
+	AUTO_FD int fd = -1;
+
+	FMT(path, "%s/%s", dir, name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	return fd >= 0 && write(fd, value, strlen(value)) == (ssize_t)strlen(value);
+}
+
+static bool write_u64(const char *dir, const char *name, uint64_t value)
+{
+	char text[32];
+
+	FMT(text, "%" PRIu64, value);
+	return write_file(dir, name, text);
+}
+
+static void read_places(struct cgroup_places *out)
+{
+	AUTO_BUF struct buf self = BUF_INIT(TEXT_MAX), mounts = BUF_INIT(TEXT_MAX);
+	AUTO_BUF struct buf controllers = BUF_INIT(TEXT_MAX);
+
+	memset(out, 0, sizeof(*out));
+	if (!read_file("/proc/self", "cgroup", &self) ||
+	    !read_file("/proc/self", "mountinfo", &mounts))
+		return;
+	cgroup_find(buf_view(&self), buf_view(&mounts), out);
+	if (out->dir[CGROUP_UNIFIED][0] != '\0' &&
+	    read_file(out->dir[CGROUP_UNIFIED], "cgroup.controllers", &controllers)) {
+		struct str rest = str_trim(buf_view(&controllers)), word;
+
+		while (str_cut(&rest, ' ', &word))
+			out->v2_memory = out->v2_memory || str_eq(word, "memory");
+	}
+}
+
+void cgroup_name(const char *runs_dir, const char *attempt_id, uint32_t rank, char out[128])
+{
+	struct digest d = hash_sha256(runs_dir, strlen(runs_dir));
+
+	fmt_fixed(out, 128, "stoker-%02x%02x%02x%02x-%.60s-%" PRIu32, d.b[0], d.b[1], d.b[2],
+	          d.b[3], attempt_id, rank);
+}
+
+static bool make_dir(const char *place, const char *name, char out[CGROUP_PATH_MAX])
+{
+	if (place[0] == '\0' || strlen(place) + strlen(name) + 2 > CGROUP_PATH_MAX)
+		return false;
+	fmt_fixed(out, CGROUP_PATH_MAX, "%s/%s", place, name);
+	if (mkdir(out, 0755) == 0 || errno == EEXIST)
+		return true;
+	out[0] = '\0';
+	return false;
+}
+
+/* The leaf rule of version 2: a group with processes cannot hand controllers down. In a delegated
+ * subtree we are alone, so we step aside into a leaf of our own. */
+static bool hand_down(const char *place)
+{
+	AUTO_BUF struct buf procs = BUF_INIT(TEXT_MAX);
+	char leaf[CGROUP_PATH_MAX];
+	struct str rest, pid;
+
+	if (write_file(place, "cgroup.subtree_control", "+memory +cpu +pids"))
+		return true;
+	if (errno != EBUSY || !make_dir(place, "stoker-leaf", leaf) ||
+	    !read_file(place, "cgroup.procs", &procs))
+		return false;
+	rest = buf_view(&procs);
+	while (str_cut(&rest, '\n', &pid)) {
+		char text[32];
+
+		FMT(text, "%.*s", (int)MIN(pid.n, 20U), pid.p == NULL ? "" : pid.p);
+		(void)write_file(leaf, "cgroup.procs", text); /* gone meanwhile is fine */
+	}
+	return write_file(place, "cgroup.subtree_control", "+memory +cpu +pids");
+}
+
+static bool make_v2(struct cgroup *g, const struct cgroup_places *p, const char *name,
+                    const struct cgroup_limits *l)
+{
+	const char *place = p->dir[CGROUP_UNIFIED];
+	char *dir = g->dir[CGROUP_UNIFIED];
+	char text[64];
+
+	if (!p->v2_memory || !hand_down(place) || !make_dir(place, name, dir))
+		return false;
+	g->v2 = true;
+	if (l->memory_bytes > 0) {
+		g->memory = write_u64(dir, "memory.max", l->memory_bytes);
+		(void)write_file(dir, "memory.swap.max", "0");  /* no swap: nothing to limit */
+		(void)write_file(dir, "memory.oom.group", "1"); /* older kernels kill one by one */
+	}
+	if (l->cpu_milli > 0) {
+		FMT(text, "%" PRIu64 " %d", (uint64_t)l->cpu_milli * PERIOD_US / 1000, PERIOD_US);
+		g->cpu = write_file(dir, "cpu.max", text);
+	}
+	g->pids = write_u64(dir, "pids.max", CGROUP_PIDS_MAX);
+	return true;
+}
+
+static void make_v1(struct cgroup *g, const struct cgroup_places *p, const char *name,
+                    const struct cgroup_limits *l)
+{
+	char *memory = g->dir[CGROUP_MEMORY], *cpu = g->dir[CGROUP_CPU];
+
+	if (make_dir(p->dir[CGROUP_MEMORY], name, memory) && l->memory_bytes > 0) {
+		g->memory = write_u64(memory, "memory.limit_in_bytes", l->memory_bytes);
+		/* where swap is counted */
+		(void)write_u64(memory, "memory.memsw.limit_in_bytes", l->memory_bytes);
+	}
+	if (make_dir(p->dir[CGROUP_CPU], name, cpu) && l->cpu_milli > 0) {
+		(void)write_u64(cpu, "cpu.cfs_period_us", PERIOD_US); /* it is the default */
+		g->cpu = write_u64(cpu, "cpu.cfs_quota_us",
+		                   (uint64_t)l->cpu_milli * PERIOD_US / 1000);
+	}
+	(void)make_dir(p->dir[CGROUP_CPUACCT], name, g->dir[CGROUP_CPUACCT]);
+	if (make_dir(p->dir[CGROUP_PIDS], name, g->dir[CGROUP_PIDS]))
+		g->pids = write_u64(g->dir[CGROUP_PIDS], "pids.max", CGROUP_PIDS_MAX);
+	/* without controllers it still knows which processes are the job's, and kills them at once
+	 */
+	(void)make_dir(p->dir[CGROUP_UNIFIED], name, g->dir[CGROUP_UNIFIED]);
+}
+
+static uint64_t oom_counter(const struct cgroup *g)
+{
+	uint64_t n = 0;
+
+	if (g->v2)
+		(void)read_key(g->dir[CGROUP_UNIFIED], "memory.events", "oom_kill", &n);
+	else if (g->dir[CGROUP_MEMORY][0] != '\0')
+		(void)read_key(g->dir[CGROUP_MEMORY], "memory.oom_control", "oom_kill", &n);
+	return n;
+}
+
+void cgroup_make(struct cgroup *g, const char *name, const struct cgroup_limits *limits)
+{
+	struct cgroup_places places;
+
+	memset(g, 0, sizeof(*g));
+	g->memory_limit = limits->memory_bytes;
+	read_places(&places);
+	if (!make_v2(g, &places, name, limits))
+		make_v1(g, &places, name, limits);
+	g->oom_before = oom_counter(g);
+}
+
+void cgroup_adopt(struct cgroup *g, const char *name)
+{
+	struct cgroup_places places;
+
+	memset(g, 0, sizeof(*g));
+	read_places(&places);
+	g->v2 = places.v2_memory;
+	for (int i = 0; i < CGROUP_PARTS; i++) {
+		if (places.dir[i][0] == '\0' ||
+		    strlen(places.dir[i]) + strlen(name) + 2 > CGROUP_PATH_MAX)
+			continue;
+		FMT(g->dir[i], "%s/%s", places.dir[i], name);
+		if (access(g->dir[i], F_OK) < 0)
+			g->dir[i][0] = '\0';
+	}
+}
+
+bool cgroup_tracks(const struct cgroup *g)
+{
+	for (int i = 0; i < CGROUP_PARTS; i++) {
+		if (g->dir[i][0] != '\0')
+			return true;
+	}
+	return false;
+}
+
+uint64_t cgroup_oom_kills(const struct cgroup *g)
+{
+	uint64_t n = oom_counter(g);
+
+	return n > g->oom_before ? n - g->oom_before : 0;
+}
+
+uint64_t cgroup_peak(const struct cgroup *g)
+{
+	uint64_t n = 0;
+
+	if (g->v2)
+		(void)read_number(g->dir[CGROUP_UNIFIED], "memory.peak", &n); /* from 5.19 on */
+	else if (g->dir[CGROUP_MEMORY][0] != '\0')
+		(void)read_number(g->dir[CGROUP_MEMORY], "memory.max_usage_in_bytes", &n);
+	return n;
+}
+
+/* What could be given back at once (clean file pages) is not counted, as in `docker stats`. */
+bool cgroup_usage(const struct cgroup *g, uint64_t *memory_bytes, uint64_t *cpu_ns)
+{
+	uint64_t idle = 0, usec = 0;
+
+	*memory_bytes = *cpu_ns = 0;
+	if (g->v2) {
+		const char *dir = g->dir[CGROUP_UNIFIED];
+
+		if (!read_number(dir, "memory.current", memory_bytes) ||
+		    !read_key(dir, "cpu.stat", "usage_usec", &usec))
+			return false;
+		(void)read_key(dir, "memory.stat", "inactive_file", &idle);
+		*cpu_ns = usec * 1000;
+	} else {
+		if (g->dir[CGROUP_MEMORY][0] == '\0' || g->dir[CGROUP_CPUACCT][0] == '\0' ||
+		    !read_number(g->dir[CGROUP_MEMORY], "memory.usage_in_bytes", memory_bytes) ||
+		    !read_number(g->dir[CGROUP_CPUACCT], "cpuacct.usage", cpu_ns))
+			return false;
+		(void)read_key(g->dir[CGROUP_MEMORY], "memory.stat", "total_inactive_file", &idle);
+	}
+	*memory_bytes -= MIN(*memory_bytes, idle);
+	return true;
+}
+
+/* Sends KILL to all in a group and those below; returns how many there were, -1 = cannot tell. */
+static int kill_all(const char *dir, int depth)
+{
+	AUTO_BUF struct buf procs = BUF_INIT(TEXT_MAX);
+	struct str rest, line;
+	int n = 0;
+	DIR *d = NULL;
+
+	if (!read_file(dir, "cgroup.procs", &procs))
+		return access(dir, F_OK) < 0 ? 0 : -1;
+	rest = buf_view(&procs);
+	while (str_cut(&rest, '\n', &line)) {
+		uint64_t pid = 0;
+		struct err err = {0};
+
+		if (str_u64(line, 1, INT_MAX, &pid, &err) == 0) {
+			(void)kill((pid_t)pid, SIGKILL); /* gone meanwhile is fine */
+			n++;
+		}
+	}
+	d = depth < DEPTH_MAX ? opendir(dir) : NULL;
+	for (struct dirent *e = d == NULL ? NULL : readdir(d); e != NULL; e = readdir(d)) {
+		char sub[CGROUP_PATH_MAX + 260];
+
+		if (e->d_type != DT_DIR || e->d_name[0] == '.')
+			continue;
+		FMT(sub, "%s/%s", dir, e->d_name);
+		n += MAX(kill_all(sub, depth + 1), 0);
+	}
+	if (d != NULL)
+		(void)closedir(d);
+	return n;
+}
+
+bool cgroup_kill(const struct cgroup *g, int64_t limit_ms)
+{
+	for (int64_t until = clock_mono_ms() + limit_ms;; clock_sleep_ms(POLL_MS)) {
+		bool empty = true;
+
+		if (g->dir[CGROUP_UNIFIED][0] != '\0') /* from 5.14 on: all at once, no race */
+			(void)write_file(g->dir[CGROUP_UNIFIED], "cgroup.kill", "1");
+		for (int i = 0; i < CGROUP_PARTS; i++) {
+			if (g->dir[i][0] != '\0' && kill_all(g->dir[i], 0) != 0)
+				empty = false;
+		}
+		if (empty)
+			return cgroup_tracks(g);
+		if (clock_mono_ms() >= until)
+			return false;
+	}
+}
+
+static bool remove_group(const char *dir, int depth)
+{
+	DIR *d = depth < DEPTH_MAX ? opendir(dir) : NULL;
+
+	for (struct dirent *e = d == NULL ? NULL : readdir(d); e != NULL; e = readdir(d)) {
+		char sub[CGROUP_PATH_MAX + 260];
+
+		if (e->d_type != DT_DIR || e->d_name[0] == '.')
+			continue;
+		FMT(sub, "%s/%s", dir, e->d_name);
+		(void)remove_group(sub, depth + 1); /* the parent's rmdir says so */
+	}
+	if (d != NULL)
+		(void)closedir(d);
+	return rmdir(dir) == 0 || errno == ENOENT;
+}
+
+void cgroup_remove(struct cgroup *g)
+{
+	/* the last exit is seen a moment before the group counts as empty */
+	for (int64_t until = clock_mono_ms() + REMOVE_MS;; clock_sleep_ms(POLL_MS)) {
+		bool all = true;
+
+		for (int i = 0; i < CGROUP_PARTS; i++) {
+			if (g->dir[i][0] != '\0' && remove_group(g->dir[i], 0))
+				g->dir[i][0] = '\0';
+			all = all && g->dir[i][0] == '\0';
+		}
+		if (all || clock_mono_ms() >= until)
+			return;
+	}
+}

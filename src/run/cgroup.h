@@ -1,0 +1,61 @@
+/*
+ * cgroup.h - limits on memory, CPU and number of processes, by whatever this machine lets us have:
+ * version 2, version 1 (memory, cpu, cpuacct, pids), or nothing. Chosen when it is made; what is
+ * not enforced is said, not pretended.
+ *
+ * A group is named stoker-<8 hex of the runs folder>-<attempt>-<rank>, below the group that the
+ * runner itself is in, so that its own limits hold too. Nothing here fails a job: a machine without
+ * writable cgroups runs it without these limits.
+ */
+#ifndef CGROUP_H
+#define CGROUP_H
+
+#include "base/fs.h"
+
+#define CGROUP_PATH_MAX 1024
+#define CGROUP_PIDS_MAX 32768 /* processes and threads of one job and node */
+
+enum cgroup_part {
+	CGROUP_MEMORY,
+	CGROUP_CPU,
+	CGROUP_CPUACCT,
+	CGROUP_PIDS,
+	CGROUP_UNIFIED,
+	CGROUP_PARTS
+};
+
+/* Where the groups of this process are: folder of each hierarchy, "" = there is none. */
+struct cgroup_places {
+	char dir[CGROUP_PARTS][CGROUP_PATH_MAX];
+	bool v2_memory; /* the unified hierarchy has the memory controller */
+};
+/* From the texts of /proc/self/cgroup, /proc/self/mountinfo: pure, for tests. Folders that do not
+ * exist fall back to the mount itself (inside a container the path is the host's). */
+void cgroup_find(struct str self, struct str mountinfo, struct cgroup_places *out);
+
+struct cgroup {
+	char dir[CGROUP_PARTS][CGROUP_PATH_MAX]; /* of this job's groups, "" = none */
+	bool memory, cpu, pids, v2;          /* what is enforced */
+	uint64_t memory_limit;
+	uint64_t oom_before; /* counters that were there when it was made */
+};
+
+struct cgroup_limits {
+	uint64_t memory_bytes; /* 0 = none */
+	uint32_t cpu_milli;    /* 0 = none */
+};
+
+void cgroup_name(const char *runs_dir, const char *attempt_id, uint32_t rank, char out[128]);
+void cgroup_make(struct cgroup *g, const char *name, const struct cgroup_limits *limits);
+/* Processes that the kernel killed for this group's memory limit, since it was made. */
+uint64_t cgroup_oom_kills(const struct cgroup *g);
+uint64_t cgroup_peak(const struct cgroup *g); /* bytes, 0 = not known */
+bool cgroup_usage(const struct cgroup *g, uint64_t *memory_bytes, uint64_t *cpu_ns);
+bool cgroup_tracks(const struct cgroup *g); /* there is at least one group */
+/* Kills all that is in it until it is empty, for at most limit_ms. True: proven empty. */
+bool cgroup_kill(const struct cgroup *g, int64_t limit_ms);
+void cgroup_remove(struct cgroup *g);
+/* Finds the groups of that name again, for the sweeper. */
+void cgroup_adopt(struct cgroup *g, const char *name);
+
+#endif

@@ -1,0 +1,119 @@
+/* env.c - one table of the platform's variables (spec of the platform, section 17). */
+#include "run/env.h"
+
+#define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+struct env_list {
+	struct arena *a;
+	struct wire_env *item;
+	size_t n, cap;
+};
+
+static void put(struct env_list *e, const char *name, const char *value, bool secret)
+{
+	if (value == NULL)
+		return;
+	for (size_t i = 0; i < e->n; i++) {
+		if (strcmp(e->item[i].name, name) == 0) {
+			e->item[i].value = value;
+			e->item[i].secret = secret;
+			return;
+		}
+	}
+	assert(e->n < e->cap);
+	e->item[e->n++] = (struct wire_env){name, value, secret};
+}
+
+/* "GPU-a,GPU-b"; a declared inventory has no device to be seen. */
+static const char *visible_gpus(struct arena *a, const struct wire_launch *l)
+{
+	AUTO_BUF struct buf out = BUF_INIT((size_t)64 << 10);
+
+	for (size_t i = 0; i < l->n_gpus; i++) {
+		if (strncmp(l->gpus[i].uuid, "declared-", strlen("declared-")) == 0)
+			continue;
+		buf_printf(&out, "%s%s", out.n > 0 ? "," : "", l->gpus[i].uuid);
+	}
+	return arena_cstr(a, buf_cstr(&out));
+}
+
+void env_make(struct arena *a, const struct wire_launch *l, const struct job_spec *spec,
+              const struct env_places *at, struct wire_env **out, size_t *n)
+{
+	struct env_list e = {.a = a, .cap = 40 + l->n_env};
+	const char *gpus = visible_gpus(a, l);
+	bool cache = spec->cache.enabled;
+
+	e.item = ARENA_ARRAY(a, struct wire_env, e.cap);
+	/* clang-format off */
+	const struct {
+		const char *name, *value; /* NULL: not set */
+	} rows[] = {
+		{"PATH",                     at->image ? NULL : PATH_DEFAULT},
+		{"LANG",                     at->image ? NULL : "C.UTF-8"},
+		{"HOME",                     at->home},
+		{"USER",                     "root"},
+		{"LOGNAME",                  "root"},
+		{"PYTHONUNBUFFERED",         "1"},
+		{"BT_TRAINING_JOB_ID",       l->job_id},
+		{"BT_TRAINING_JOB_NAME",     l->job_name},
+		{"BT_TRAINING_PROJECT_ID",   l->project_id},
+		{"BT_TRAINING_PROJECT_NAME", l->project_name},
+		{"BT_NUM_GPUS",              arena_printf(a, "%zu", l->n_gpus)},
+		{"BT_RETRY_COUNT",           arena_printf(a, "%" PRIu32, l->retry_count)},
+		{"BT_WORKING_DIR",           spec->workdir ? at->workspace : NULL},
+		{"BT_SCRATCH_DIR",           at->scratch},
+		{"BT_CHECKPOINT_DIR",        spec->ckpt.enabled ? at->ckpt : NULL},
+		{"BT_LOAD_CHECKPOINT_DIR",   spec->load.enabled ? at->load : NULL},
+		{"BT_PROJECT_CACHE_DIR",     cache ? at->project_cache : NULL},
+		{"BT_TEAM_CACHE_DIR",        cache ? at->team_cache : NULL},
+		{"BT_RW_CACHE_DIR",          cache ? at->cache : NULL},
+		{"BT_GROUP_SIZE",            arena_printf(a, "%" PRIu32, l->node_count)},
+		{"BT_LEADER_ADDR",           l->leader_addr},
+		{"BT_NODE_RANK",             arena_printf(a, "%" PRIu32, l->node_rank)},
+		{"CUDA_VISIBLE_DEVICES",     gpus}, /* empty: none of the host's */
+		{"NVIDIA_VISIBLE_DEVICES",   gpus[0] == '\0' ? "void" : gpus},
+	};
+	/* clang-format on */
+	for (size_t i = 0; i < COUNT(rows); i++)
+		put(&e, rows[i].name, rows[i].value, false);
+	for (size_t i = 0; i < l->n_env; i++)
+		put(&e, l->env[i].name, l->env[i].value, l->env[i].secret);
+	*out = e.item;
+	*n = e.n;
+}
+
+void env_quote(const char *text, struct buf *out)
+{
+	buf_putc(out, '\'');
+	for (const char *p = text; *p != '\0'; p++) {
+		if (*p == '\'')
+			buf_puts(out, "'\\''");
+		else
+			buf_putc(out, *p);
+	}
+	buf_putc(out, '\'');
+}
+
+/* What is no name for a shell cannot be exported by one; spec.c refuses such names. */
+static bool is_name(const char *name)
+{
+	for (const char *p = name; *p != '\0'; p++) {
+		bool letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || *p == '_';
+
+		if (!letter && (p == name || *p < '0' || *p > '9'))
+			return false;
+	}
+	return name[0] != '\0';
+}
+
+void env_script(const struct wire_env *env, size_t n, struct buf *out)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!is_name(env[i].name))
+			continue;
+		buf_printf(out, "export %s=", env[i].name);
+		env_quote(env[i].value, out);
+		buf_putc(out, '\n');
+	}
+}

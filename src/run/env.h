@@ -1,0 +1,25 @@
+/* env.h - the environment of a job's commands: the platform's variables, then the user's own. */
+#ifndef ENV_H
+#define ENV_H
+
+#include "core/spec.h"
+#include "core/wire.h"
+
+/* Where things are, as the job sees them (under the plain sandbox they are not at their places). */
+struct env_places {
+	const char *workspace, *scratch, *ckpt, *load, *cache; /* cache: base of both */
+	const char *project_cache, *team_cache;
+	const char *home;
+	bool image; /* PATH and locale are the image's own */
+};
+
+/* In order; a name that comes again replaces the earlier one. Values that are secrets stay marked.
+ */
+void env_make(struct arena *a, const struct wire_launch *l, const struct job_spec *spec,
+              const struct env_places *at, struct wire_env **out, size_t *n);
+/* export NAME='value' lines for a POSIX shell. */
+void env_script(const struct wire_env *env, size_t n, struct buf *out);
+/* 'text' for a POSIX shell. */
+void env_quote(const char *text, struct buf *out);
+
+#endif

@@ -1,0 +1,235 @@
+/* mounts.c - the list of mounts; see mounts.h. */
+#include "run/mounts.h"
+
+#include "base/fs.h"
+
+#include <dirent.h>
+
+#define PERSON_UID_MIN 1000
+#define PERSON_UID_MAX 60000
+
+/* Secrets of the host that root could read. */
+static const char *const secret_files[] = {
+	"/etc/shadow",
+	"/etc/shadow-",
+	"/etc/gshadow",
+	"/etc/gshadow-",
+	"/etc/ssh/ssh_host_rsa_key",
+	"/etc/ssh/ssh_host_ecdsa_key",
+	"/etc/ssh/ssh_host_ed25519_key",
+	"/etc/krb5.keytab",
+};
+
+/* Folders that a passwd entry may name as home although they are the system's. */
+static const char *const not_homes[] = {"/",        "/bin", "/dev", "/etc", "/usr", "/var",
+                                        "/var/lib", "/srv", "/opt", "/tmp", "/run", "/nonexistent"};
+
+int mounts_add(struct mounts *m, enum mount_kind kind, const char *from, const char *at,
+               struct err *err)
+{
+	struct stat st;
+	struct mount *one = &m->item[m->n];
+
+	assert(at[0] == '/');
+	if (m->n == MOUNTS_MAX)
+		return err_set(err, ERR_TOO_BIG, "more than %d mounts", MOUNTS_MAX);
+	*one = (struct mount){.kind = kind, .at = at, .from = from};
+	if (kind == MOUNT_RO || kind == MOUNT_RW) {
+		if (stat(from, &st) < 0)
+			return err_errno(err, errno, "%s, to be mounted at %s", from, at);
+		one->is_file = !S_ISDIR(st.st_mode);
+	}
+	m->n++;
+	return 0;
+}
+
+/* By length of the place: what covers comes after what is covered. Stable. */
+static void sort_from(struct mounts *m, size_t first)
+{
+	for (size_t i = first + 1; i < m->n; i++) {
+		struct mount one = m->item[i];
+		size_t at = i;
+
+		while (at > first && strlen(m->item[at - 1].at) > strlen(one.at)) {
+			m->item[at] = m->item[at - 1];
+			at--;
+		}
+		m->item[at] = one;
+	}
+}
+
+/* A path as the kernel sees it, with what does not exist yet kept as it is. */
+static const char *resolve(struct arena *a, const char *path)
+{
+	char *cut = arena_cstr(a, path);
+	const char *rest = "";
+
+	for (;;) {
+		AUTO_FREE char *real = realpath(cut, NULL);
+		char *slash = NULL;
+
+		if (real != NULL)
+			return arena_printf(a, "%s%s%s", strcmp(real, "/") == 0 ? "" : real,
+			                    rest[0] == '\0' && strcmp(real, "/") != 0 ? "" : "/",
+			                    rest);
+		slash = strrchr(cut, '/');
+		if (slash == NULL || slash == cut)
+			return path;
+		rest = path + (slash - cut) + 1;
+		*slash = '\0';
+	}
+}
+
+static int hide(struct mounts *m, const char *path, struct err *err)
+{
+	AUTO_FREE char *real = realpath(path, NULL);
+	struct stat st;
+
+	if (real == NULL || stat(real, &st) < 0)
+		return 0; /* nothing to hide */
+	return mounts_add(m, S_ISDIR(st.st_mode) ? MOUNT_EMPTY : MOUNT_NULL, NULL,
+	                  arena_cstr(m->a, real), err);
+}
+
+static bool is_home(struct str home)
+{
+	if (home.n == 0 || home.p[0] != '/')
+		return false;
+	for (size_t i = 0; i < COUNT(not_homes); i++) {
+		if (str_eq(home, not_homes[i]))
+			return false;
+	}
+	/* /home and /root are empty anyway */
+	return !str_starts(home, "/home/") && !str_starts(home, "/root");
+}
+
+/* Homes of people that lie elsewhere. */
+static int hide_homes(struct mounts *m, struct str passwd, struct err *err)
+{
+	struct str line;
+
+	while (str_cut(&passwd, '\n', &line)) {
+		struct str field[6] = {{0}};
+		uint64_t uid = 0;
+		struct err no = {0};
+		size_t n = 0;
+
+		while (n < COUNT(field) && str_cut(&line, ':', &field[n]))
+			n++;
+		if (n < COUNT(field) ||
+		    str_u64(field[2], PERSON_UID_MIN, PERSON_UID_MAX, &uid, &no) < 0 ||
+		    !is_home(field[5]))
+			continue;
+		if (hide(m, arena_strz(m->a, field[5]), err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int mounts_host(struct mounts *m, const struct wire_launch *l, const struct buf *passwd, bool root,
+                struct err *err)
+{
+	size_t first = m->n;
+
+	for (size_t i = 0; i < l->n_share; i++) {
+		const char *path = resolve(m->a, l->share[i]);
+
+		if (mounts_add(m, MOUNT_RO, path, path, err) < 0)
+			return err_wrap(err, "shared folder");
+	}
+	for (size_t i = 0; i < l->n_hide; i++) {
+		if (hide(m, l->hide[i], err) < 0)
+			return -1;
+	}
+	if (passwd != NULL && hide_homes(m, buf_view(passwd), err) < 0)
+		return -1;
+	for (size_t i = 0; root && i < COUNT(secret_files); i++) {
+		if (hide(m, secret_files[i], err) < 0)
+			return -1;
+	}
+	sort_from(m, first);
+	return 0;
+}
+
+static int add_cache(struct mounts *m, const struct wire_launch *l, const struct job_spec *spec,
+                     const char *base, struct err *err)
+{
+	struct arena *a = m->a;
+
+	if (l->cache_project_dir != NULL &&
+	    mounts_add(m, MOUNT_RW, l->cache_project_dir,
+	               arena_printf(a, "%s/user_artifacts", base), err) < 0)
+		return -1;
+	if (l->cache_team_dir != NULL &&
+	    mounts_add(m, MOUNT_RW, l->cache_team_dir, arena_printf(a, "%s/team_artifacts", base),
+	               err) < 0)
+		return -1;
+	if (l->cache_project_dir != NULL && spec->cache.legacy_hf_mount)
+		return mounts_add(m, MOUNT_RW,
+		                  arena_printf(a, "%s/huggingface", l->cache_project_dir),
+		                  arena_printf(a, "%s/huggingface", base), err);
+	return 0;
+}
+
+/* Code without a workspace lies in the working directory itself, entry by entry. */
+static int add_code_entries(struct mounts *m, const char *code, const char *at, bool on_host,
+                            struct err *err)
+{
+	DIR *d = opendir(code);
+	int r = 0;
+
+	if (d == NULL)
+		return err_errno(err, errno, "%s", code);
+	for (struct dirent *e = readdir(d); e != NULL && r == 0; e = readdir(d)) {
+		char *to = NULL;
+
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		to = arena_printf(m->a, "%s/%s", strcmp(at, "/") == 0 ? "" : at, e->d_name);
+		if (on_host && access(to, F_OK) == 0)
+			r = err_set(err, ERR_INVALID,
+			            "the job's \"%s\" would cover the system's %s: set "
+			            "enable_baseten_workdir: true",
+			            e->d_name, to);
+		else if (e->d_type != DT_LNK) /* a link cannot be mounted */
+			r = mounts_add(m, MOUNT_RW, arena_printf(m->a, "%s/%s", code, e->d_name),
+			               to, err);
+	}
+	(void)closedir(d);
+	return r;
+}
+
+int mounts_job(struct mounts *m, const struct wire_launch *l, const struct job_spec *spec,
+               const char *dir, const char *const *trees, const char *code_at, bool on_host,
+               struct err *err)
+{
+	struct arena *a = m->a;
+	size_t first = m->n;
+	const char *code = arena_printf(a, "%s/" ATTEMPT_CODE, dir);
+
+	if (mounts_add(m, MOUNT_RW, arena_printf(a, "%s/" ATTEMPT_SCRATCH, dir), MOUNT_BT_SCRATCH,
+	               err) < 0)
+		return -1;
+	if (spec->ckpt.enabled && mounts_add(m, MOUNT_RW, arena_printf(a, "%s/" ATTEMPT_CKPT, dir),
+	                                     spec->ckpt.path, err) < 0)
+		return -1;
+	if (spec->load.enabled && mounts_add(m, MOUNT_RW, arena_printf(a, "%s/" ATTEMPT_LOAD, dir),
+	                                     spec->load.folder, err) < 0)
+		return -1;
+	if (spec->cache.enabled && add_cache(m, l, spec, spec->cache.base_path, err) < 0)
+		return -1;
+	for (size_t i = 0; i < l->n_weights; i++) {
+		if (mounts_add(m, MOUNT_RO, trees[i], l->weights[i].mount_location, err) < 0)
+			return err_wrap(err, "weights %s", l->weights[i].source);
+	}
+	if (spec->workdir) {
+		if (mounts_add(m, MOUNT_RW, code, MOUNT_WORKSPACE, err) < 0)
+			return -1;
+	} else if (l->n_code > 0 && add_code_entries(m, code, code_at, on_host, err) < 0) {
+		return -1;
+	}
+	for (size_t i = first; on_host && i < m->n; i++)
+		m->item[i].at = resolve(a, m->item[i].at);
+	sort_from(m, first);
+	return 0;
+}

@@ -1,0 +1,57 @@
+/*
+ * mounts.h - what a job sees where: the list of mounts, from its specification and the launch. The
+ * sandbox drivers execute it in order; a later one covers an earlier one.
+ */
+#ifndef MOUNTS_H
+#define MOUNTS_H
+
+#include "core/spec.h"
+#include "core/wire.h"
+
+#define MOUNTS_MAX 2048 /* the entries of a job's code may each be one */
+
+enum mount_kind {
+	MOUNT_RO, /* `from` read-only at `at` */
+	MOUNT_RW,
+	MOUNT_EMPTY, /* an empty folder over what must not be seen */
+	MOUNT_NULL,  /* the same for a file */
+};
+
+struct mount {
+	enum mount_kind kind;
+	bool is_file;
+	const char *from, *at;
+};
+
+struct mounts {
+	struct mount item[MOUNTS_MAX];
+	size_t n;
+	struct arena *a;
+};
+
+/* Folders of an attempt, all below its folder. */
+#define ATTEMPT_CODE "ws"
+#define ATTEMPT_SCRATCH "scratch"
+#define ATTEMPT_CKPT "ckpt"
+#define ATTEMPT_LOAD "load"
+#define ATTEMPT_BOX "upper" /* the sandbox's view of "/" and what is written there */
+#define ATTEMPT_VARTMP "vartmp"
+#define ATTEMPT_SPOOL "spool"
+
+#define MOUNT_WORKSPACE "/b10/workspace"
+#define MOUNT_BT_SCRATCH "/mnt/bt-scratch"
+
+/* What must not be seen of this host, and what the administrator shows: sorted, deeper ones later.
+ */
+int mounts_host(struct mounts *m, const struct wire_launch *l, const struct buf *passwd, bool root,
+                struct err *err) MUST_CHECK;
+/* The job's own. trees: one path a weights entry of the launch. code_at: where code without a
+ * workspace of its own goes ("/" on the host's root, the image's working directory). on_host:
+ * places are on the host's root, whose symbolic links are resolved. */
+int mounts_job(struct mounts *m, const struct wire_launch *l, const struct job_spec *spec,
+               const char *dir, const char *const *trees, const char *code_at, bool on_host,
+               struct err *err) MUST_CHECK;
+int mounts_add(struct mounts *m, enum mount_kind kind, const char *from, const char *at,
+               struct err *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,65 @@
+/*
+ * report.h - what a runner says to the server and hears from it, in threads of its own: heartbeats,
+ * the long poll for orders, the log by offset, and everything else as letters that are sent in
+ * order. The server may be away as long as it likes: all of it waits and goes on.
+ *
+ * Only when the server is there and says, several times over, that it does not know this attempt
+ * any more (it was given up, or its token is gone), the runner is fenced: it must end its job.
+ */
+#ifndef REPORT_H
+#define REPORT_H
+
+#include "core/model.h"
+#include "core/wire.h"
+#include "run/logs.h"
+
+#include <stdatomic.h>
+
+#define REPORT_BEAT_MS 2000
+#define REPORT_ORDERS_MS 20000 /* how long the server may hold the long poll */
+#define REPORT_PAUSE_MS 5000   /* the longest between two tries */
+#define REPORT_LETTERS_MAX                                                                         \
+	4096 /* checkpoints replace their older letter; of others the oldest go */
+#define REPORT_LOG_CHUNK ((size_t)512 << 10)
+#define REPORT_REFUSALS 5 /* in a row, at heartbeats: fenced */
+
+struct report;
+
+struct report_orders {
+	bool go, stop, now;
+};
+
+int report_open(struct report **out, const struct wire_start *start, const char *dir,
+                struct err *err) MUST_CHECK;
+/* Tries until the server answers. ERR_CONFLICT, ERR_AUTH, ...: this attempt is not ours. */
+int report_claim(struct report *r, struct arena *a, struct wire_launch *out,
+                 struct err *err) MUST_CHECK;
+/* Starts the threads. sample (may be NULL) fills what a heartbeat carries; false = none now. */
+int report_start(struct report *r, struct logs *logs,
+                 bool (*sample)(void *arg, struct wire_sample *out), void *arg,
+                 struct err *err) MUST_CHECK;
+void report_logs_changed(void *report); /* for logs_on_write */
+
+void report_stage(struct report *r, enum wire_stage stage);
+/* Of the stage; the rate is worked out here. note NULL = none. */
+void report_progress(struct report *r, const char *note, uint64_t done, uint64_t total);
+void report_ready(struct report *r);
+void report_event(struct report *r, const char *kind, const char *fmt, ...) PRINTF(3, 4);
+void report_checkpoint(struct report *r, const struct model_checkpoint *row);
+void report_exec_output(struct report *r, const char *id, struct str bytes, bool done, int code);
+
+int report_fd(
+	const struct report *r); /* readable when orders have changed; read with report_orders */
+void report_orders(struct report *r, struct report_orders *out);
+bool report_fenced(struct report *r);
+const atomic_bool *report_cancel(struct report *r); /* set by a stop or fencing: staging gives up */
+/* The next command to run inside, in `a`; false = none. */
+bool report_exec(struct report *r, struct arena *a, struct wire_exec *out);
+
+/* Until the log and all letters have arrived; false when fenced. */
+bool report_flush(struct report *r);
+/* Until the server has it, or is fenced. */
+void report_exit(struct report *r, const struct wire_exit *x);
+void report_close(struct report *r); /* stops the threads; NULL is fine */
+
+#endif

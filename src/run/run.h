@@ -1,0 +1,51 @@
+/* run.h - one attempt on one node, as the runner's own files see it. */
+#ifndef RUN_H
+#define RUN_H
+
+#include "run/exec.h"
+#include "run/sampler.h"
+#include "run/ship.h"
+#include "run/stage.h"
+
+struct run {
+	struct arena *a;
+	const char *dir, *program;
+	char name[128]; /* of groups and containers */
+	struct wire_start start;
+	struct wire_launch launch;
+	struct job_spec spec;
+	struct redact *redact;
+	struct report *report;
+	struct logs *logs;
+	struct stage stage;
+	struct mounts *mounts;
+	struct sandbox_spec sandbox_spec;
+	struct sandbox *sandbox;
+	struct sampler *sampler;
+	struct ship *ship;
+	struct execs *execs;
+	struct wire_env *env;
+	size_t n_env;
+	const char *workdir;
+	int signal_fd;
+	atomic_bool fenced; /* cancels the shipper */
+
+	/* the end */
+	bool ran, stopping, timed_out, terminated;
+	int64_t kill_at_ms;                        /* monotonic, 0 = not yet asked to stop */
+	int64_t started_ms, ended_ms, deadline_ms; /* wall, wall, monotonic */
+	int code;
+	struct wire_exit end;
+};
+
+void run_crash_at(const char *label);
+/* run_job.c: from staged to ended; fills r->end. */
+void run_job(struct run *r);
+/* run_end.c */
+void run_verdict(struct run *r);
+int run_write_exit(struct run *r, struct err *err) MUST_CHECK;
+void run_deploy_failed(struct run *r, enum wire_stage stage, const struct err *why);
+int run_sweep(const char *dir, struct err *err);
+int run_ship_file(struct run *r, struct err *err) MUST_CHECK; /* ship.json, for the sweeper */
+
+#endif

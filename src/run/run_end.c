@@ -1,0 +1,265 @@
+/* run_end.c - why an attempt ended, its exit record, and what a sweeper does after a killed runner.
+ */
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "run/run.h"
+
+#include <libgen.h>
+#include <signal.h>
+
+#define RECORD_MAX ((size_t)1 << 20)
+#define DETAIL_MAX 600
+#define COMMAND_MAX 120
+#define SWEEP_SHIP_MS 40000 /* of one sweep; the next one goes on where it was */
+
+/* What frameworks say when a GPU's memory is out; a cgroup knows nothing of it. */
+static const char *const cuda_oom[] = {
+	"torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError", "CUDA out of memory",
+	"CUDA_ERROR_OUT_OF_MEMORY", "RESOURCE_EXHAUSTED: Out of memory while trying to allocate"};
+
+static bool says_cuda_oom(struct run *r)
+{
+	for (size_t i = 0; i < COUNT(cuda_oom); i++) {
+		if (logs_tail_has(r->logs, cuda_oom[i]))
+			return true;
+	}
+	return false;
+}
+
+/* start_commands[1] "python train.py" */
+static const char *command_words(struct run *r)
+{
+	int i = r->sandbox->command;
+
+	if (i < 0 || (size_t)i >= r->spec.n_commands)
+		return "";
+	return arena_printf(r->a, "start_commands[%d] \"%.*s%s\"", i, COMMAND_MAX,
+	                    r->spec.commands[i],
+	                    strlen(r->spec.commands[i]) > COMMAND_MAX ? "..." : "");
+}
+
+static const char *memory_words(struct run *r)
+{
+	char peak[UNITS_CAP], limit[UNITS_CAP];
+
+	return arena_printf(r->a, "%s of %s, %s", units_show_bytes(r->end.peak_memory_bytes, peak),
+	                    units_show_bytes(r->spec.memory_bytes, limit), command_words(r));
+}
+
+void run_verdict(struct run *r)
+{
+	struct sandbox *s = r->sandbox;
+	struct wire_exit *x = &r->end;
+	uint64_t oom = cgroup_oom_kills(&s->cgroup) + s->oom;
+	int code = s->ended ? s->code : r->code;
+
+	*x = (struct wire_exit){.end = JOB_END_EXIT,
+	                        .code = code,
+	                        .user_code_ran = r->ran,
+	                        .synced = r->ship == NULL,
+	                        .started_ms = r->started_ms,
+	                        .ended_ms = r->ended_ms,
+	                        .peak_memory_bytes = cgroup_peak(&s->cgroup)};
+	r->code = code;
+	x->detail = command_words(r);
+	if (r->stopping) {
+		x->end = JOB_END_STOPPED;
+	} else if (r->timed_out) {
+		x->end = JOB_END_TIMEOUT;
+	} else if (r->terminated) {
+		x->end = JOB_END_RUNNER;
+		x->detail = "the runner was told to end: is the machine shutting down?";
+	} else if (code != 0 && oom > 0) {
+		x->end = JOB_END_OOM;
+		x->detail = memory_words(r);
+	} else if (code != 0 && says_cuda_oom(r)) {
+		x->end = JOB_END_OOM_CUDA;
+	} else if (code > 128 && code <= 128 + SIGRTMAX) {
+		x->end = JOB_END_SIGNAL;
+		x->code = code - 128;
+	} else if (code == 0) {
+		x->detail = NULL;
+	}
+	if (code == 0 && oom > 0)
+		logs_say(r->logs,
+		         "%" PRIu64 " process(es) of the job were killed for its memory limit",
+		         oom);
+}
+
+int run_write_exit(struct run *r, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(RECORD_MAX);
+
+	wire_exit_write(&r->end, &out);
+	return fs_write_atomic(AT_FDCWD, arena_printf(r->a, "%s/exit.json", r->dir), buf_view(&out),
+	                       0600, err);
+}
+
+void run_deploy_failed(struct run *r, enum wire_stage stage, const struct err *why)
+{
+	AUTO_BUF struct buf clean = BUF_INIT(RECORD_MAX);
+	bool stopped = why->code == ERR_CANCELED;
+
+	redact_text(r->redact, str_of(why->msg), &clean);
+	r->end = (struct wire_exit){
+		.end = stopped ? JOB_END_STOPPED : JOB_END_DEPLOY_FAILED,
+		.detail = arena_cstr(r->a, buf_cstr(&clean)),
+		.stage = wire_stage_word(stage),
+		.user_code_ran = false,
+		.synced = true,
+	};
+	logs_say(r->logs, "%s: %s", wire_stage_word(stage), why->msg);
+}
+
+/* All that shipping needs, and no secret: should we be killed, a sweeper goes on with it. */
+int run_ship_file(struct run *r, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(RECORD_MAX);
+	struct js js;
+
+	js_init(&js, &out);
+	js_open(&js);
+	js_kv(&js, "objstore", r->launch.objstore);
+	js_kv(&js, "prefix", r->launch.ckpt_prefix);
+	js_kv(&js, "job_id", r->launch.job_id);
+	js_kv_u64(&js, "rank", r->launch.node_rank);
+	js_kv_u64(&js, "settle_s", r->spec.ckpt.settle_s);
+	js_close(&js);
+	return fs_write_atomic(AT_FDCWD, arena_printf(r->a, "%s/ship.json", r->dir), buf_view(&out),
+	                       0600, err);
+}
+
+static int read_doc(struct arena *a, const char *path, const struct doc **out, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(RECORD_MAX);
+
+	if (fs_read(AT_FDCWD, path, &body, err) < 0)
+		return -1;
+	return js_parse(a, arena_str(a, buf_view(&body)), out, err);
+}
+
+struct sweep {
+	struct report *report; /* NULL: the server cannot be told */
+	atomic_bool cancel;
+};
+
+static void on_swept(void *arg, const struct model_checkpoint *row)
+{
+	struct sweep *s = arg;
+
+	log_info("checkpoint %s: %s", row->name, ckpt_state_word(row->state));
+	if (s->report != NULL)
+		report_checkpoint(s->report, row);
+}
+
+static void on_sweep_event(void *arg UNUSED, const char *kind, const char *text)
+{
+	log_warn("%s: %s", kind, text);
+}
+
+static const char *text_of(const struct doc *d, const char *key)
+{
+	const char *text = doc_cstr(doc_get(d, key), NULL);
+
+	return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
+static int ship_rest(struct arena *a, const char *dir, const struct doc *d, bool ok,
+                     struct sweep *sweep, bool *all, struct err *err)
+{
+	AUTO_OBJSTORE struct objstore *objects = NULL;
+	struct ship_options o = {
+		.dir = arena_printf(a, "%s/" ATTEMPT_CKPT, dir),
+		.spool = arena_printf(a, "%s/" ATTEMPT_SPOOL, dir),
+		.prefix = text_of(d, "prefix"),
+		.job_id = text_of(d, "job_id"),
+		.rank = (uint32_t)MAX(doc_int(doc_get(d, "rank"), 0), 0),
+		.settle_ms = MAX(doc_int(doc_get(d, "settle_s"), 10), 0) * 1000,
+		.cancel = &sweep->cancel,
+		.checkpoint = on_swept,
+		.event = on_sweep_event,
+		.arg = sweep,
+	};
+	struct ship *ship = NULL;
+
+	if (o.prefix == NULL || o.job_id == NULL || text_of(d, "objstore") == NULL)
+		return err_set(err, ERR_CORRUPT, "ship.json lacks a field");
+	if (objstore_open(&objects, text_of(d, "objstore"), &(struct objstore_env){0}, err) < 0)
+		return -1;
+	o.objects = objects;
+	if (ship_start(&ship, &o, err) < 0)
+		return -1;
+	*all = ship_finish(ship, ok);
+	ship_close(ship);
+	return 0;
+}
+
+static void on_alarm(int sig UNUSED)
+{
+	_exit(0); /* the journal holds how far it is; the server asks again */
+}
+
+/* The checkpoints of a killed runner. Its exit record, if it wrote one, learns of it. */
+static int sweep_checkpoints(struct arena *a, const char *dir, struct err *err)
+{
+	struct sweep sweep = {0};
+	struct wire_start start;
+	struct wire_exit x = {0};
+	AUTO_BUF struct buf body = BUF_INIT(RECORD_MAX), out = BUF_INIT(RECORD_MAX);
+	const struct doc *d = NULL;
+	struct err no = {0};
+	bool record = false, all = false;
+	int r = 0;
+
+	if (read_doc(a, arena_printf(a, "%s/ship.json", dir), &d, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		return 0; /* it had none */
+	}
+	if (fs_read(AT_FDCWD, arena_printf(a, "%s/exit.json", dir), &body, &no) == 0)
+		record = wire_exit_parse(&x, a, buf_view(&body), &no) == 0;
+	if (record && x.synced)
+		return 0;
+	err_clear(&no);
+	buf_clear(&body);
+	if (fs_read(AT_FDCWD, arena_printf(a, "%s/launch.json", dir), &body, &no) < 0 ||
+	    wire_start_parse(&start, a, buf_view(&body), &no) < 0 ||
+	    report_open(&sweep.report, &start, dir, &no) < 0)
+		log_warn("the server cannot be told of checkpoints: %s", no.msg);
+	(void)signal(SIGALRM, on_alarm);
+	(void)alarm(SWEEP_SHIP_MS / 1000);
+	r = ship_rest(a, dir, d, record && x.end == JOB_END_EXIT && x.code == 0, &sweep, &all, err);
+	report_close(sweep.report);
+	if (r == 0 && record && all) {
+		x.synced = true;
+		wire_exit_write(&x, &out);
+		r = fs_write_atomic(AT_FDCWD, arena_printf(a, "%s/exit.json", dir), buf_view(&out),
+		                    0600, err);
+	}
+	return r;
+}
+
+int run_sweep(const char *dir, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf body = BUF_INIT(RECORD_MAX);
+	AUTO_FREE char *copy = xstrdup(dir);
+	struct wire_start start;
+	char name[128];
+
+	if (fs_read(AT_FDCWD, arena_printf(a, "%s/launch.json", dir), &body, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		return 0; /* nothing was ever started from here */
+	}
+	if (wire_start_parse(&start, a, buf_view(&body), err) < 0)
+		return -1;
+	cgroup_name(dirname(copy), start.attempt_id, start.node_rank, name);
+	if (sandbox_sweep(name, err) < 0)
+		return -1;
+	return sweep_checkpoints(a, dir, err);
+}

@@ -1,0 +1,329 @@
+/* run_job.c - from staged to ended: sandbox, go, one poll loop, the last sync. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "run/env.h"
+#include "run/run.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+
+#define PASSWD_MAX ((size_t)16 << 20)
+#define DRAIN_MS 2000     /* of the log, after the end: a grandchild may hold the pipe */
+#define SHUTDOWN_MS 10000 /* grace when it is the runner itself that is told to end */
+#define POLL_MAX_MS 1000
+
+static int make_mounts(struct run *r, struct err *err)
+{
+	AUTO_BUF struct buf passwd = BUF_INIT(PASSWD_MAX);
+	bool host = r->stage.image == NULL;
+	struct err no = {0};
+
+	if (fs_read(AT_FDCWD, "/etc/passwd", &passwd, &no) < 0)
+		log_warn("homes outside of /home are not hidden: %s", no.msg);
+	if (host && mounts_host(r->mounts, &r->launch, &passwd, geteuid() == 0, err) < 0)
+		return -1;
+	return mounts_job(r->mounts, &r->launch, &r->spec, r->dir, r->stage.tree,
+	                  r->stage.image_workdir, host, err);
+}
+
+static int make_sandbox(struct run *r, struct err *err)
+{
+	if (make_mounts(r, err) < 0)
+		return -1;
+	r->sandbox_spec = (struct sandbox_spec){
+		.dir = r->dir,
+		.name = r->name,
+		.want = r->launch.sandbox,
+		.image = r->stage.image,
+		.program = r->program,
+		.mounts = r->mounts,
+		.gpus = r->launch.gpus,
+		.n_gpus = r->launch.n_gpus,
+		.limits = {.memory_bytes = r->spec.memory_bytes,
+	                   .cpu_milli = (uint32_t)(r->spec.cpu_count * 1000)},
+		.need_places = r->launch.n_weights > 0,
+	};
+	if (sandbox_start(&r->sandbox, &r->sandbox_spec, err) < 0)
+		return -1;
+	if (r->sandbox->notes[0] != '\0')
+		logs_say(r->logs, "sandbox: %s", r->sandbox->notes);
+	logs_say(r->logs, "%s", r->sandbox->says);
+	return 0;
+}
+
+/* Where things are for the job: at their places, or where they really are. */
+static void make_env(struct run *r)
+{
+	const struct job_spec *s = &r->spec;
+	bool real = !r->sandbox->ops->makes_places;
+	const char *cache = s->cache.enabled ? s->cache.base_path : "";
+	struct env_places at = {
+		.workspace =
+			real ? arena_printf(r->a, "%s/" ATTEMPT_CODE, r->dir) : MOUNT_WORKSPACE,
+		.scratch =
+			real ? arena_printf(r->a, "%s/" ATTEMPT_SCRATCH, r->dir) : MOUNT_BT_SCRATCH,
+		.ckpt = real ? arena_printf(r->a, "%s/" ATTEMPT_CKPT, r->dir) : s->ckpt.path,
+		.load = real ? arena_printf(r->a, "%s/" ATTEMPT_LOAD, r->dir) : s->load.folder,
+		.cache = cache,
+		.project_cache = real ? r->launch.cache_project_dir
+	                              : arena_printf(r->a, "%s/user_artifacts", cache),
+		.team_cache = real ? r->launch.cache_team_dir
+	                           : arena_printf(r->a, "%s/team_artifacts", cache),
+		.home = real ? arena_printf(r->a, "%s/" ATTEMPT_SCRATCH, r->dir) : "/root",
+		.image = r->stage.image != NULL,
+	};
+
+	env_make(r->a, &r->launch, s, &at, &r->env, &r->n_env);
+	if (s->workdir || real)
+		r->workdir = at.workspace;
+	else
+		r->workdir = r->stage.image_workdir;
+}
+
+static int start_ship(struct run *r, struct err *err);
+
+static void on_checkpoint(void *arg, const struct model_checkpoint *row)
+{
+	struct run *r = arg;
+
+	report_checkpoint(r->report, row);
+	if (row->state == CKPT_COMPLETE)
+		logs_say(r->logs,
+		         "checkpoint %s is in the store: %" PRIu64 " files, %" PRIu64 " bytes",
+		         row->name, row->files, row->bytes);
+	else if (row->state == CKPT_INCOMPLETE)
+		logs_say(r->logs, "checkpoint %s was still being written: kept, but incomplete",
+		         row->name);
+}
+
+static void on_ship_event(void *arg, const char *kind, const char *text)
+{
+	struct run *r = arg;
+
+	report_event(r->report, kind, "%s", text);
+	logs_say(r->logs, "%s", text);
+}
+
+static int start_ship(struct run *r, struct err *err)
+{
+	struct ship_options o = {
+		.dir = arena_printf(r->a, "%s/" ATTEMPT_CKPT, r->dir),
+		.spool = arena_printf(r->a, "%s/" ATTEMPT_SPOOL, r->dir),
+		.objects = r->stage.objects,
+		.prefix = r->launch.ckpt_prefix,
+		.job_id = r->launch.job_id,
+		.rank = r->launch.node_rank,
+		.settle_ms = (int64_t)r->spec.ckpt.settle_s * 1000,
+		.volume_bytes = r->spec.ckpt.volume_bytes,
+		.cancel = &r->fenced,
+		.checkpoint = on_checkpoint,
+		.event = on_ship_event,
+		.arg = r,
+	};
+
+	if (!r->spec.ckpt.enabled || r->launch.ckpt_prefix == NULL)
+		return 0;
+	if (run_ship_file(r, err) < 0)
+		return -1;
+	return ship_start(&r->ship, &o, err);
+}
+
+static void note_signals(struct run *r)
+{
+	struct signalfd_siginfo si;
+
+	while (read(r->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+		log_warn("signal %u: the runner is told to end", si.ssi_signo);
+		r->terminated = true;
+	}
+}
+
+/* Waits for a go; false: stopped, fenced or told to end before user code. */
+static bool wait_go(struct run *r)
+{
+	report_stage(r->report, STAGE_READY);
+	report_ready(r->report);
+	for (;;) {
+		struct pollfd p[] = {{.fd = report_fd(r->report), .events = POLLIN},
+		                     {.fd = r->signal_fd, .events = POLLIN},
+		                     {.fd = r->sandbox->proc.pidfd, .events = POLLIN}};
+		struct report_orders o;
+
+		(void)poll(p, COUNT(p), POLL_MAX_MS);
+		note_signals(r);
+		report_orders(r->report, &o);
+		r->stopping = o.stop;
+		if (o.stop || r->terminated || report_fenced(r->report) || p[2].revents != 0)
+			return false;
+		if (o.go)
+			return true;
+	}
+}
+
+static int go(struct run *r, struct err *err)
+{
+	AUTO_BUF struct buf script = BUF_INIT(SANDBOX_SCRIPT_MAX);
+	struct sandbox *s = r->sandbox;
+	struct exec_options x = {.sandbox = s, .report = r->report, .redact = r->redact};
+	int out = TAKE_FD(s->out_fd), err_fd = TAKE_FD(s->err_fd);
+	int rc = 0;
+
+	make_env(r);
+	x.env = r->env;
+	x.n_env = r->n_env;
+	x.workdir = r->workdir;
+	sandbox_script(s, r->env, r->n_env, r->workdir, r->spec.commands, r->spec.n_commands,
+	               &script);
+	if (buf_check(&script, "commands and environment", err) < 0 ||
+	    logs_pump(r->logs, out, err_fd, err) < 0 || start_ship(r, err) < 0)
+		return -1;
+	r->execs = execs_new(&x);
+	r->started_ms = clock_wall_ms();
+	if (r->spec.max_duration_s > 0)
+		r->deadline_ms = clock_mono_ms() + (int64_t)r->spec.max_duration_s * 1000;
+	report_stage(r->report, STAGE_RUNNING);
+	sampler_watch(r->sampler, cgroup_tracks(&s->cgroup) ? &s->cgroup : NULL, s->init, r->ship);
+	r->ran = true;
+	rc = sandbox_go(s, buf_view(&script), err);
+	run_crash_at("started");
+	return rc;
+}
+
+static void ask_to_end(struct run *r, int64_t grace_ms, const char *why)
+{
+	int64_t at = clock_mono_ms() + grace_ms;
+
+	if (r->kill_at_ms == 0) {
+		logs_say(r->logs, "%s: SIGTERM, then %" PRId64 " s until the rest is killed", why,
+		         grace_ms / 1000);
+		sandbox_signal(r->sandbox, SIGTERM);
+		r->kill_at_ms = MAX(at, 1);
+	} else {
+		r->kill_at_ms = MIN(r->kill_at_ms, at);
+	}
+}
+
+static void obey(struct run *r)
+{
+	struct report_orders o;
+	struct wire_exec x;
+	int64_t grace_ms = (int64_t)r->spec.grace_s * 1000;
+
+	report_orders(r->report, &o);
+	if (o.stop && !r->stopping) {
+		r->stopping = true;
+		ask_to_end(r, o.now ? 0 : grace_ms, "stop was asked for");
+	}
+	if (o.now && r->kill_at_ms != 0)
+		r->kill_at_ms = MIN(r->kill_at_ms, clock_mono_ms());
+	if (report_fenced(r->report)) {
+		r->fenced = true;
+		ask_to_end(r, 0, "the server has given this attempt up");
+	}
+	if (r->terminated)
+		ask_to_end(r, MIN(grace_ms, (int64_t)SHUTDOWN_MS), "the runner is told to end");
+	if (r->deadline_ms > 0 && !r->timed_out && clock_mono_ms() >= r->deadline_ms) {
+		r->timed_out = true;
+		ask_to_end(r, grace_ms, "max_duration is over");
+	}
+	while (report_exec(r->report, r->a, &x))
+		execs_run(r->execs, &x);
+}
+
+static int next_ms(const struct run *r)
+{
+	int64_t now = clock_mono_ms(), next = POLL_MAX_MS;
+
+	if (r->kill_at_ms > 0)
+		next = MIN(next, r->kill_at_ms - now);
+	if (r->deadline_ms > 0 && !r->timed_out)
+		next = MIN(next, r->deadline_ms - now);
+	return (int)MAX(next, 0);
+}
+
+static void wait_end(struct run *r)
+{
+	struct sandbox *s = r->sandbox;
+	bool killed = false;
+
+	while (!sandbox_ended(s, &r->code)) {
+		struct pollfd p[] = {{.fd = s->proc.pidfd, .events = POLLIN},
+		                     {.fd = report_fd(r->report), .events = POLLIN},
+		                     {.fd = r->signal_fd, .events = POLLIN},
+		                     {.fd = s->status_fd, .events = POLLIN}};
+
+		(void)poll(p, COUNT(p), next_ms(r));
+		note_signals(r);
+		sandbox_poll(s);
+		obey(r);
+		if (!killed && r->kill_at_ms > 0 && clock_mono_ms() >= r->kill_at_ms) {
+			logs_say(r->logs, "the grace is over: killing what is left");
+			(void)sandbox_kill(s);
+			r->kill_at_ms = INT64_MAX;
+			killed = true;
+		}
+	}
+	r->ended_ms = clock_wall_ms();
+	sandbox_poll(s);
+}
+
+static void sync_checkpoints(struct run *r)
+{
+	bool ok = r->code == 0 && r->end.end == JOB_END_EXIT;
+
+	if (r->ship == NULL)
+		return;
+	logs_say(r->logs, "Job has exited. Syncing checkpoints...");
+	report_stage(r->report, STAGE_SYNC);
+	r->end.synced = ship_finish(r->ship, ok);
+	if (!r->end.synced)
+		logs_say(r->logs, "not every checkpoint file is in the store");
+}
+
+static void run_commands(struct run *r)
+{
+	struct err err = {0};
+
+	if (go(r, &err) < 0) {
+		logs_say(r->logs, "the commands could not be started: %s", err.msg);
+		log_error("%s", err.msg);
+	}
+	wait_end(r);
+	if (!sandbox_kill(r->sandbox))
+		report_event(r->report, "warning", "processes of the job could not be killed");
+	logs_finish(r->logs, DRAIN_MS);
+	run_crash_at("exited");
+	run_verdict(r);
+	sampler_watch(r->sampler, NULL, 0, NULL);
+	if (err.code != ERR_NONE)
+		run_deploy_failed(r, STAGE_SANDBOX, &err);
+	err_clear(&err);
+	if (run_write_exit(r, &err) < 0) /* before the sync: it may take long */
+		log_error("exit record: %s", err.msg);
+	run_crash_at("recorded");
+	sync_checkpoints(r);
+}
+
+void run_job(struct run *r)
+{
+	struct err err = {0};
+
+	report_stage(r->report, STAGE_SANDBOX);
+	if (make_sandbox(r, &err) < 0) {
+		run_deploy_failed(r, STAGE_SANDBOX, &err);
+		return;
+	}
+	run_crash_at("ready");
+	if (wait_go(r)) {
+		run_commands(r);
+		return;
+	}
+	if (!r->stopping && !r->terminated && !report_fenced(r->report)) {
+		(void)err_set(&err, ERR_UNAVAILABLE, "the sandbox ended before the job began");
+		run_deploy_failed(r, STAGE_READY, &err);
+		return;
+	}
+	(void)err_set(&err, ERR_CANCELED, "stopped before its first command");
+	run_deploy_failed(r, STAGE_READY, &err);
+}

@@ -1,0 +1,237 @@
+/* runner.c - the roles of `stoker runner`, and an attempt from its claim to its exit record. */
+#include "run/runner.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/seal.h"
+#include "run/box.h"
+#include "run/run.h"
+
+#include <libgen.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+
+#define START_MAX ((size_t)64 << 10)
+#define SPEC_MAX ((size_t)4 << 20)
+
+void run_crash_at(const char *label)
+{
+	const char *at = getenv("STOKER_CRASH_AT");
+
+	if (at != NULL && strcmp(at, label) == 0)
+		_exit(86);
+}
+
+/* Before the claim: whoever finds this file knows the process that may own the attempt. */
+static int write_identity(const char *dir, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(START_MAX);
+	AUTO_ARENA struct arena *a = arena_new();
+	struct proc_id id;
+	struct js js;
+
+	if (proc_identify(getpid(), &id, err) < 0)
+		return -1;
+	js_init(&js, &out);
+	js_open(&js);
+	js_kv_int(&js, "pid", id.pid);
+	js_kv_u64(&js, "start", id.start_ticks);
+	js_kv(&js, "boot", id.boot);
+	js_close(&js);
+	return fs_write_atomic(AT_FDCWD, arena_printf(a, "%s/runner.json", dir), buf_view(&out),
+	                       0600, err);
+}
+
+static int read_start(struct run *r, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(START_MAX);
+	int rc = fs_read(AT_FDCWD, arena_printf(r->a, "%s/launch.json", r->dir), &body, err);
+
+	if (rc == 0)
+		rc = wire_start_parse(&r->start, r->a, buf_view(&body), err);
+	seal_wipe_buf(&body);
+	return rc;
+}
+
+/* All secrets, and the token of the attempt: nothing that we write may hold them. */
+static int make_redactor(struct run *r, struct err *err)
+{
+	r->redact = redact_new();
+	for (size_t i = 0; i < r->launch.n_env; i++) {
+		if (r->launch.env[i].secret &&
+		    redact_add(r->redact, str_of(r->launch.env[i].value), err) < 0)
+			return -1;
+	}
+	if (redact_add(r->redact, str_of(r->start.token), err) < 0)
+		return -1;
+	redact_build(r->redact);
+	return 0;
+}
+
+static int read_spec(struct run *r, struct err *err)
+{
+	struct spec_problems *problems = arena_alloc(r->a, sizeof(*problems));
+	const struct doc *d = NULL;
+
+	if (js_parse(r->a, str_of(r->launch.spec_json), &d, err) < 0)
+		return err_wrap(err, "the job's specification");
+	if (spec_read(r->a, d, SPEC_API, &r->spec, problems) < 0) {
+		spec_problems_text(problems, NULL, err);
+		return err_wrap(err, "the job's specification");
+	}
+	return 0;
+}
+
+static int open_signals(struct run *r, struct err *err)
+{
+	sigset_t set;
+
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGTERM);
+	(void)sigaddset(&set, SIGINT);
+	(void)sigaddset(&set, SIGHUP);
+	(void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+	r->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (r->signal_fd < 0)
+		return err_errno(err, errno, "signalfd");
+	(void)signal(SIGPIPE, SIG_IGN);
+	return 0;
+}
+
+static int start_sampler(struct run *r, struct err *err)
+{
+	struct sampler_options o = {
+		.scratch = arena_printf(r->a, "%s/" ATTEMPT_SCRATCH, r->dir),
+		.cache_dir = r->spec.cache.enabled ? r->launch.cache_project_dir : NULL,
+		.cache_quota = r->launch.cache_quota_bytes,
+		.memory_limit = r->spec.memory_bytes,
+		.gpus = r->launch.gpus,
+		.n_gpus = r->launch.n_gpus,
+	};
+
+	if (o.cache_dir != NULL && fs_mkdirs(AT_FDCWD, o.cache_dir, 0755, err) < 0)
+		return -1;
+	return sampler_start(&r->sampler, &o, err);
+}
+
+/* What any attempt needs before its first stage. */
+static int begin(struct run *r, struct err *err)
+{
+	AUTO_FREE char *copy = xstrdup(r->dir);
+
+	cgroup_name(dirname(copy), r->start.attempt_id, r->start.node_rank, r->name);
+	if (make_redactor(r, err) < 0 ||
+	    logs_open(&r->logs, arena_printf(r->a, "%s/log", r->dir), r->redact, err) < 0)
+		return -1;
+	return report_start(r->report, r->logs, NULL, NULL, err);
+}
+
+static void finish(struct run *r)
+{
+	struct err err = {0};
+
+	if (run_write_exit(r, &err) < 0)
+		log_error("exit record: %s", err.msg);
+	run_crash_at("synced");
+	report_stage(r->report, STAGE_DONE);
+	(void)report_flush(r->report);
+	report_exit(r->report, &r->end);
+	run_crash_at("reported");
+}
+
+static void attempt(struct run *r)
+{
+	struct err err = {0};
+
+	r->stage = (struct stage){.a = r->a,
+	                          .dir = r->dir,
+	                          .launch = &r->launch,
+	                          .spec = &r->spec,
+	                          .report = r->report,
+	                          .logs = r->logs};
+	if (read_spec(r, &err) < 0 || start_sampler(r, &err) < 0)
+		run_deploy_failed(r, STAGE_CLAIM, &err);
+	else if (stage_run(&r->stage, &err) < 0)
+		run_deploy_failed(r, r->stage.at, &err);
+	else {
+		run_crash_at("staged");
+		run_job(r);
+	}
+	finish(r);
+}
+
+static void run_close(struct run *r)
+{
+	execs_free(r->execs);
+	report_close(r->report);
+	sampler_stop(r->sampler);
+	ship_close(r->ship);
+	sandbox_close(r->sandbox);
+	stage_done(&r->stage);
+	logs_close(r->logs);
+	redact_free(r->redact);
+	if (r->signal_fd >= 0)
+		(void)close(r->signal_fd);
+}
+
+static int run_dir(const char *dir, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct run *r = arena_alloc(a, sizeof(*r));
+	AUTO_FREE char *program = realpath("/proc/self/exe", NULL);
+	int code = 0;
+
+	r->a = a;
+	r->dir = arena_cstr(a, dir);
+	r->program = program != NULL ? program : "/proc/self/exe";
+	r->signal_fd = -1;
+	r->mounts = arena_alloc(a, sizeof(*r->mounts));
+	r->mounts->a = a;
+	/* no core dump, no ptrace by others of our user: secrets are in here */
+	(void)prctl(PR_SET_DUMPABLE, 0);
+	(void)umask(077);
+	if (open_signals(r, err) < 0 || read_start(r, err) < 0 || write_identity(dir, err) < 0 ||
+	    report_open(&r->report, &r->start, r->dir, err) < 0) {
+		code = -1;
+	} else if (report_claim(r->report, a, &r->launch, err) < 0) {
+		log_error("claim: %s", err->msg);
+		err_clear(err);
+		code = RUNNER_EXIT_NOT_OURS;
+	} else {
+		run_crash_at("claimed");
+		code = begin(r, err);
+		if (code == 0)
+			attempt(r);
+	}
+	run_close(r);
+	return code;
+}
+
+static int probe(void)
+{
+	AUTO_BUF struct buf out = BUF_INIT(START_MAX);
+	AUTO_FREE char *program = realpath("/proc/self/exe", NULL);
+
+	sandbox_probe(program != NULL ? program : "/proc/self/exe", &out);
+	return printf("%s\n", buf_cstr(&out)) < 0 ? 1 : 0;
+}
+
+int runner_main(int argc, char **argv, struct err *err)
+{
+	log_init(LOG_INFO, false);
+	if (argc > 0 && strcmp(argv[0], "runner") == 0) {
+		argc--;
+		argv++;
+	}
+	if (argc > 0 && strcmp(argv[0], "--box") == 0)
+		return box_main(argc - 1, argv + 1, err);
+	if (argc == 1 && strcmp(argv[0], "--probe") == 0)
+		return probe();
+	if (argc == 2 && strcmp(argv[0], "--sweep") == 0)
+		return run_sweep(argv[1], err);
+	if (argc != 1 || argv[0][0] != '/')
+		return err_set(err, ERR_INVALID, "usage: stoker runner DIR (an absolute path)");
+	return run_dir(argv[0], err);
+}

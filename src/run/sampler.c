@@ -1,0 +1,217 @@
+/* sampler.c - see sampler.h. What cannot be measured here is 0. */
+#include "run/sampler.h"
+
+#include "base/clock.h"
+#include "io/nvml.h"
+#include "store/usage.h"
+
+#include <pthread.h>
+
+#define TREE_MAX 4096 /* processes that are summed where there is no cgroup */
+#define TREE_DEEP 64
+#define TEXT_MAX ((size_t)1 << 20)
+
+struct sampler {
+	struct sampler_options o;
+	struct nvml *nvml;
+	pthread_mutex_t lock; /* of all below */
+	pthread_cond_t changed;
+	const struct cgroup *group;
+	pid_t init;
+	struct ship *ship;
+	uint64_t cache_bytes, last_cpu_ns;
+	int64_t last_ms, due_ms;
+	bool done;
+	atomic_bool cancel;
+	pthread_t thread; /* sums the cache, when there is one */
+	bool summing;
+};
+
+static void wait_ms(struct sampler *s, int64_t ms)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += ms / 1000;
+	(void)pthread_cond_timedwait(&s->changed, &s->lock, &t);
+}
+
+static void *sum_cache(void *arg)
+{
+	struct sampler *s = arg;
+
+	(void)pthread_mutex_lock(&s->lock);
+	while (!s->done) {
+		struct usage_total total = {0};
+		struct err err = {0};
+		int64_t begun = clock_mono_ms(), until = 0;
+		bool ok = false;
+
+		(void)pthread_mutex_unlock(&s->lock);
+		ok = usage_walk(s->o.cache_dir, 1, NULL, NULL, &s->cancel, &total, &err) == 0;
+		until = clock_mono_ms() +
+		        MAX((int64_t)SAMPLER_CACHE_MS, 20 * (clock_mono_ms() - begun));
+		(void)pthread_mutex_lock(&s->lock);
+		if (ok)
+			s->cache_bytes = total.bytes;
+		while (!s->done && clock_mono_ms() < until)
+			wait_ms(s, until - clock_mono_ms() + 1000);
+	}
+	(void)pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+int sampler_start(struct sampler **out, const struct sampler_options *o, struct err *err)
+{
+	struct sampler *s = xcalloc(1, sizeof(*s));
+	struct err none = {0};
+	pthread_condattr_t attr;
+
+	s->o = *o;
+	(void)pthread_mutex_init(&s->lock, NULL);
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&s->changed, &attr);
+	(void)pthread_condattr_destroy(&attr);
+	if (o->n_gpus > 0 && nvml_open(&s->nvml, &none) < 0)
+		s->nvml = NULL; /* declared ones */
+	if (o->cache_dir != NULL) {
+		int rc = pthread_create(&s->thread, NULL, sum_cache, s);
+
+		if (rc != 0) {
+			sampler_stop(s);
+			return err_errno(err, rc, "thread for the cache's size");
+		}
+		s->summing = true;
+	}
+	*out = s;
+	return 0;
+}
+
+void sampler_watch(struct sampler *s, const struct cgroup *g, pid_t init, struct ship *ship)
+{
+	(void)pthread_mutex_lock(&s->lock);
+	s->group = g;
+	s->init = init;
+	s->ship = ship;
+	(void)pthread_mutex_unlock(&s->lock);
+}
+
+/* utime + stime and resident pages of one process: fields 14, 15 and 24 of its stat. */
+static void add_process(pid_t pid, uint64_t *cpu_ns, uint64_t *memory)
+{
+	AUTO_BUF struct buf body = BUF_INIT(TEXT_MAX);
+	char path[64];
+	const char *at = NULL;
+	unsigned long long utime = 0, stime = 0;
+	long long rss = 0;
+	struct err err = {0};
+
+	FMT(path, "/proc/%d/stat", (int)pid);
+	if (fs_read(AT_FDCWD, path, &body, &err) < 0)
+		return;
+	at = memrchr(buf_cstr(&body), ')', body.n);
+	if (at == NULL || sscanf(at + 1,
+	                         " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d "
+	                         "%*d %*d %*d %*d %*u %*u %lld",
+	                         &utime, &stime, &rss) != 3)
+		return;
+	*cpu_ns += (utime + stime) * (1000000000ULL / (unsigned long long)sysconf(_SC_CLK_TCK));
+	*memory += (uint64_t)MAX(rss, 0LL) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void add_tree(pid_t pid, int depth, int *left, uint64_t *cpu_ns, uint64_t *memory)
+{
+	AUTO_BUF struct buf body = BUF_INIT(TEXT_MAX);
+	char path[64];
+	struct str rest, word;
+	struct err err = {0};
+
+	if (depth > TREE_DEEP || (*left)-- <= 0)
+		return;
+	add_process(pid, cpu_ns, memory);
+	FMT(path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	if (fs_read(AT_FDCWD, path, &body, &err) < 0)
+		return;
+	rest = str_trim(buf_view(&body));
+	while (str_cut(&rest, ' ', &word)) {
+		uint64_t child = 0;
+
+		if (str_u64(word, 1, INT_MAX, &child, &err) == 0)
+			add_tree((pid_t)child, depth + 1, left, cpu_ns, memory);
+		err_clear(&err);
+	}
+}
+
+static void read_gpus(struct sampler *s, struct wire_sample *out)
+{
+	for (size_t i = 0; i < s->o.n_gpus && i < COUNT(out->gpu); i++) {
+		struct nvml_usage u = {0};
+		struct err err = {0};
+
+		if (s->nvml != NULL && nvml_read(s->nvml, s->o.gpus[i].uuid, &u, &err) < 0)
+			continue;
+		out->gpu[out->n_gpus].index = s->o.gpus[i].index;
+		out->gpu[out->n_gpus].utilization = u.utilization;
+		out->gpu[out->n_gpus].memory_bytes = u.memory_bytes;
+		out->n_gpus++;
+	}
+}
+
+bool sampler_read(void *sampler, struct wire_sample *out)
+{
+	struct sampler *s = sampler;
+	int64_t now = clock_mono_ms();
+	uint64_t cpu_ns = 0, free_bytes = 0;
+	struct err err = {0};
+
+	(void)pthread_mutex_lock(&s->lock);
+	if (s->init == 0 || now < s->due_ms) {
+		(void)pthread_mutex_unlock(&s->lock);
+		return false;
+	}
+	memset(out, 0, sizeof(*out));
+	s->due_ms = now + SAMPLER_EVERY_MS;
+	out->wall_ms = clock_wall_ms();
+	if (s->group == NULL || !cgroup_usage(s->group, &out->memory_bytes, &cpu_ns)) {
+		int left = TREE_MAX;
+
+		add_tree(s->init, 0, &left, &cpu_ns, &out->memory_bytes);
+	}
+	if (s->last_ms > 0 && now > s->last_ms && cpu_ns > s->last_cpu_ns)
+		out->cpu_cores =
+			(double)(cpu_ns - s->last_cpu_ns) / 1e6 / (double)(now - s->last_ms);
+	s->last_ms = now;
+	s->last_cpu_ns = cpu_ns;
+	out->memory_limit = s->o.memory_limit;
+	out->cache_bytes = s->cache_bytes;
+	out->cache_quota = s->o.cache_dir == NULL ? 0 : s->o.cache_quota;
+	if (s->ship != NULL) {
+		struct ship_totals t;
+
+		ship_totals(s->ship, &t);
+		out->ckpt_bytes = t.bytes;
+	}
+	read_gpus(s, out);
+	(void)pthread_mutex_unlock(&s->lock);
+	if (fs_free_bytes(s->o.scratch, &free_bytes, &out->scratch_total, &err) == 0)
+		out->scratch_bytes = out->scratch_total - MIN(free_bytes, out->scratch_total);
+	return true;
+}
+
+void sampler_stop(struct sampler *s)
+{
+	if (s == NULL)
+		return;
+	s->cancel = true;
+	(void)pthread_mutex_lock(&s->lock);
+	s->done = true;
+	(void)pthread_cond_broadcast(&s->changed);
+	(void)pthread_mutex_unlock(&s->lock);
+	if (s->summing)
+		(void)pthread_join(s->thread, NULL);
+	nvml_close(s->nvml);
+	(void)pthread_cond_destroy(&s->changed);
+	(void)pthread_mutex_destroy(&s->lock);
+	free(s);
+}

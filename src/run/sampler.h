@@ -1,0 +1,32 @@
+/* sampler.h - one moment of a node: cgroup, /proc, disks and GPUs, for the heartbeats. */
+#ifndef SAMPLER_H
+#define SAMPLER_H
+
+#include "core/wire.h"
+#include "run/cgroup.h"
+#include "run/ship.h"
+
+#define SAMPLER_EVERY_MS 5000
+#define SAMPLER_CACHE_MS 60000 /* between two sums of the cache, and 20 times what one takes */
+
+struct sampler;
+
+struct sampler_options {
+	const char *scratch;   /* whose file system is told */
+	const char *cache_dir; /* NULL = none */
+	uint64_t cache_quota;
+	uint64_t memory_limit;
+	const struct wire_gpu *gpus;
+	size_t n_gpus;
+};
+
+int sampler_start(struct sampler **out, const struct sampler_options *o,
+                  struct err *err) MUST_CHECK;
+/* From now on (NULL: no more) these are measured: the job's group, its first process where there is
+ * no group, its checkpoints. They must live until the next call. */
+void sampler_watch(struct sampler *s, const struct cgroup *g, pid_t init, struct ship *ship);
+/* Fills *out when a sample is due; for report_start. */
+bool sampler_read(void *sampler, struct wire_sample *out);
+void sampler_stop(struct sampler *s); /* NULL is fine */
+
+#endif

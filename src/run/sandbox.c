@@ -1,0 +1,484 @@
+/* sandbox.c - the ladder of drivers, the init's script and reports; see sandbox.h. */
+#include "run/sandbox.h"
+
+#include "base/clock.h"
+#include "run/env.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+
+#define PIPE_BYTES (1 << 20) /* fewer switches when a job prints a lot */
+#define KILL_MS 10000
+#define NOTE_MAX ((size_t)4096)
+
+static const struct sandbox_ops *const ladder[] = {&sandbox_podman, &sandbox_bwrap, &sandbox_plain};
+
+/* Reads its length, then itself: stdin stays open behind it. bash where there is one. */
+#define INIT_BODY "printf 'ready\\n' >&3; read -r n && s=$(head -c \"$n\") && eval \"$s\""
+#define INIT_SHELL                                                                                 \
+	"if command -v bash >/dev/null 2>&1; then exec bash -c \"$1\" stoker; fi; eval \"$1\""
+
+const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_front)
+{
+	static const char *const init[] = {"/bin/sh", "-c", INIT_SHELL, "stoker", INIT_BODY};
+	const char **argv = ARENA_ARRAY(a, const char *, n_front + COUNT(init) + 1);
+
+	memcpy(argv, front, n_front * sizeof(*argv));
+	memcpy(argv + n_front, init, sizeof(init));
+	return argv;
+}
+
+int sandbox_spawn(struct sandbox *s, const char *const *argv, const struct proc_fd *fds, size_t n,
+                  struct err *err)
+{
+	struct proc_spec spec = {.argv = argv,
+	                         .cwd = "/",
+	                         .fds = fds,
+	                         .n_fds = n,
+	                         .new_session = true,
+	                         .die_with_parent = true,
+	                         .umask_bits = 022};
+
+	return proc_spawn(&spec, &s->proc, err);
+}
+
+static void close_fd(int *fd)
+{
+	close_fd_p(fd);
+	*fd = -1;
+}
+
+static void forget(struct sandbox *s)
+{
+	int *all[] = {&s->in_fd,   &s->status_fd, &s->out_fd,    &s->err_fd,
+	              &s->info_fd, &s->init_fd,   &s->proc.pidfd};
+
+	for (size_t i = 0; i < COUNT(all); i++)
+		close_fd(all[i]);
+	s->init = s->shell = 0;
+	s->proc.pid = 0;
+	buf_clear(&s->status);
+}
+
+static void take_line(struct sandbox *s, struct str line, bool *ready)
+{
+	struct str word;
+	uint64_t n = 0;
+	struct err err = {0};
+
+	(void)str_cut(&line, ' ', &word);
+	if (str_eq(word, "ready"))
+		*ready = true;
+	else if (str_eq(word, "run") && str_u64(line, 0, INT_MAX, &n, &err) == 0)
+		s->command = (int)n;
+	else if (str_eq(word, "end") && str_u64(line, 0, 255, &n, &err) == 0) {
+		s->ended = true;
+		s->code = (int)n;
+	}
+}
+
+/* One read of the status pipe; false at its end. */
+static bool read_status(struct sandbox *s, bool *ready)
+{
+	char *room = buf_room(&s->status, 256);
+	ssize_t n = room == NULL ? 0 : read(s->status_fd, room, 256);
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	if (n == 0)
+		return false;
+	s->status.n += (size_t)n;
+	for (const char *nl;
+	     s->status.n > 0 && (nl = memchr(s->status.p, '\n', s->status.n)) != NULL;) {
+		take_line(s, str_n(s->status.p, (size_t)(nl - s->status.p)), ready);
+		buf_drop(&s->status, (size_t)(nl - s->status.p) + 1);
+	}
+	return true;
+}
+
+void sandbox_poll(struct sandbox *s)
+{
+	struct pollfd p = {.fd = s->status_fd, .events = POLLIN};
+	bool ready = false;
+
+	while (s->status_fd >= 0 && poll(&p, 1, 0) > 0) {
+		if (!read_status(s, &ready))
+			close_fd(&s->status_fd);
+	}
+}
+
+/* What a start that fails says on its stderr; the job's own stderr later. */
+static void read_note(struct sandbox *s, struct buf *note)
+{
+	char chunk[512];
+	ssize_t n = read(s->err_fd, chunk, sizeof(chunk));
+
+	if (n > 0)
+		buf_add(note, chunk, (size_t)n);
+}
+
+static int wait_ready(struct sandbox *s, struct buf *note, struct err *err)
+{
+	int64_t until = clock_mono_ms() + SANDBOX_READY_MS;
+	bool ready = false;
+
+	for (;;) {
+		struct pollfd p[] = {{.fd = s->status_fd, .events = POLLIN},
+		                     {.fd = s->err_fd, .events = POLLIN},
+		                     {.fd = s->proc.pidfd, .events = POLLIN}};
+		int64_t left = until - clock_mono_ms();
+
+		if (left <= 0)
+			return err_set(err, ERR_TIMEOUT, "not ready within %d s",
+			               SANDBOX_READY_MS / 1000);
+		if (poll(p, COUNT(p), (int)left) < 0 && errno != EINTR)
+			return err_errno(err, errno, "poll");
+		if (p[1].revents & POLLIN)
+			read_note(s, note);
+		if (p[0].revents != 0 && !read_status(s, &ready) && p[2].revents == 0)
+			continue; /* it closed the pipe: it is about to end */
+		if (ready)
+			return 0;
+		if (p[2].revents != 0 && (p[1].revents & POLLIN) == 0)
+			return err_set(err, ERR_UNAVAILABLE, "ended before it was ready");
+	}
+}
+
+static void say_note(struct sandbox *s, const char *what, const char *why)
+{
+	size_t n = strlen(s->notes);
+
+	(void)snprintf(s->notes + n, sizeof(s->notes) - n, "%s%s does not work here: %s",
+	               n > 0 ? "; " : "", what, why);
+}
+
+struct ends {
+	int in[2], out[2], err[2], status[2];
+};
+
+static void ends_done(struct ends *e)
+{
+	int *all[] = {e->in, e->out, e->err, e->status};
+
+	for (size_t i = 0; i < COUNT(all); i++) {
+		close_fd_p(&all[i][0]);
+		close_fd_p(&all[i][1]);
+	}
+}
+
+static int make_ends(struct ends *e, struct err *err)
+{
+	int *all[] = {e->in, e->out, e->err, e->status};
+
+	for (size_t i = 0; i < COUNT(all); i++) {
+		if (pipe2(all[i], O_CLOEXEC) < 0)
+			return err_errno(err, errno, "pipe");
+	}
+	(void)fcntl(e->out[1], F_SETPIPE_SZ, PIPE_BYTES); /* over the user's quota: stays small */
+	(void)fcntl(e->err[1], F_SETPIPE_SZ, PIPE_BYTES);
+	return 0;
+}
+
+/* True: it is gone. */
+static bool kill_proc(struct proc *p)
+{
+	int status = 0;
+	struct err err = {0};
+
+	(void)pidfd_send_signal(p->pidfd, SIGKILL, NULL, 0);
+	return proc_wait(p, KILL_MS, &status, &err) == 0;
+}
+
+static bool end_child(struct sandbox *s)
+{
+	bool gone = s->proc.pid <= 0 || kill_proc(&s->proc);
+
+	s->proc.pid = 0;
+	return gone;
+}
+
+static void first_line(struct buf *note, const struct err *why, char out[200])
+{
+	struct str text = str_trim(buf_view(note)), line = {0};
+
+	/* the last line says it best: helpers warn first */
+	while (str_cut(&text, '\n', &line))
+		;
+	if (line.n > 0)
+		fmt_fixed(out, 200, "%.*s", (int)MIN(line.n, 199U), line.p);
+	else
+		copy_cut(out, 200, why->msg);
+}
+
+/* One rung. */
+static int try_start(struct sandbox *s, const struct sandbox_ops *ops, int level, struct err *err)
+{
+	struct ends e CLEANUP(ends_done) = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+	AUTO_BUF struct buf note = BUF_INIT(NOTE_MAX);
+	char why[200];
+
+	s->ops = ops;
+	if (make_ends(&e, err) < 0)
+		return -1;
+	s->in_fd = TAKE_FD(e.in[1]);
+	s->out_fd = TAKE_FD(e.out[0]);
+	s->err_fd = TAKE_FD(e.err[0]);
+	s->status_fd = TAKE_FD(e.status[0]);
+	(void)fcntl(s->status_fd, F_SETFL, O_NONBLOCK);
+	if (ops->start(s, level, e.in[0], e.out[1], e.err[1], e.status[1], err) == 0) {
+		struct err first = {0};
+
+		ends_done(&e);
+		e = (struct ends){{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+		s->init = s->shell = s->proc.pid;
+		if (wait_ready(s, &note, &first) == 0 &&
+		    (ops->find == NULL || ops->find(s, &first) == 0)) {
+			s->init_fd = pidfd_open(s->init, 0);
+			if (note.n > 0 && strstr(buf_cstr(&note), "in memory") == NULL &&
+			    strstr(buf_cstr(&note), "to memory") != NULL)
+				say_note(s, "overlay on the data folder's file system",
+				         "writes go to memory");
+			return 0;
+		}
+		first_line(&note, &first, why);
+		(void)end_child(s); /* what is left of it is in the cgroup */
+		if (ops->clean != NULL)
+			ops->clean(s);
+		(void)err_set(err, first.code, "%s", why);
+	}
+	forget(s);
+	return -1;
+}
+
+static bool wanted(const struct sandbox_spec *spec, const struct sandbox_ops *ops)
+{
+	if (spec->image != NULL)
+		return ops->images;
+	return ops->host && (strcmp(spec->want, "auto") == 0 || strcmp(spec->want, ops->name) == 0);
+}
+
+static int climb(struct sandbox *s, struct err *err)
+{
+	struct err last = {0};
+
+	for (size_t i = 0; i < COUNT(ladder); i++) {
+		const struct sandbox_ops *ops = ladder[i];
+
+		if (!wanted(s->spec, ops))
+			continue;
+		if (s->spec->need_places && !ops->makes_places) {
+			err_clear(&last);
+			(void)err_set(&last, ERR_UNSUPPORTED,
+			              "%s%sthe %s sandbox cannot mount weights at their "
+			              "mount_location: install bubblewrap (apt install bubblewrap) "
+			              "and allow user namespaces",
+			              s->notes, s->notes[0] != '\0' ? "; " : "", ops->name);
+			continue;
+		}
+		for (int level = 0; level < ops->levels; level++) {
+			err_clear(&last);
+			if (try_start(s, ops, level, &last) == 0)
+				return 0;
+			say_note(s, level == 0 && ops->levels > 1 ? "overlay" : ops->name,
+			         last.msg);
+		}
+	}
+	if (last.code == ERR_NONE)
+		return err_set(err, ERR_INVALID, "no sandbox is called \"%s\"", s->spec->want);
+	return err_set(err, last.code, "%s", last.msg);
+}
+
+int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec, struct err *err)
+{
+	struct sandbox *s = xcalloc(1, sizeof(*s));
+
+	s->spec = spec;
+	s->a = arena_new();
+	s->in_fd = s->status_fd = s->out_fd = s->err_fd = s->info_fd = s->init_fd = -1;
+	s->proc.pidfd = -1;
+	s->command = -1;
+	s->status = (struct buf)BUF_INIT(4096);
+	cgroup_make(&s->cgroup, spec->name, &spec->limits);
+	if (climb(s, err) < 0) {
+		sandbox_close(s);
+		return err_wrap(err, "sandbox");
+	}
+	*out = s;
+	return 0;
+}
+
+void sandbox_script(struct sandbox *s, const struct wire_env *env, size_t n_env,
+                    const char *workdir, const char *const *commands, size_t n, struct buf *out)
+{
+	bool image = s->ops->images;
+
+	if (image) /* a killed runner closes stdin: nothing else would end a container then */
+		buf_puts(out,
+		         "exec 4<&0\n(trap '' TERM INT HUP; cat <&4 >/dev/null; kill -KILL -1) "
+		         ">/dev/null 2>&1 3>&- &\nexec 4<&-\n");
+	buf_puts(out, "exec </dev/null\n");
+	if (image &&
+	    workdir != NULL) { /* the image's own working directory's content comes along */
+		buf_puts(out, "if [ \"$PWD\" != / ] && [ \"$PWD\" != ");
+		env_quote(workdir, out);
+		buf_puts(out, " ]; then cp -R -n \"$PWD/.\" ");
+		env_quote(workdir, out);
+		buf_puts(out, "/ 2>/dev/null; fi\n");
+	}
+	env_script(env, n_env, out);
+	if (workdir != NULL) {
+		buf_puts(out, "cd ");
+		env_quote(workdir, out);
+		buf_puts(out, " || exit 1\n");
+	}
+	buf_puts(out, "unset n s\ntrap 'stoker_stop=1' TERM INT\n");
+	for (size_t i = 0; i < n; i++) {
+		buf_printf(out, "printf 'run %zu\\n' >&3\neval ", i);
+		env_quote(commands[i], out);
+		buf_puts(out,
+		         " 3>&-\nstoker_code=$?\n"
+		         "[ -z \"$stoker_stop\" ] || [ $stoker_code -ne 0 ] || stoker_code=143\n"
+		         "if [ $stoker_code -ne 0 ]; then printf 'end %d\\n' $stoker_code >&3; "
+		         "exit $stoker_code; fi\n");
+	}
+	buf_puts(out, "printf 'end 0\\n' >&3\nexit 0\n");
+}
+
+int sandbox_go(struct sandbox *s, struct str script, struct err *err)
+{
+	char head[32];
+
+	FMT(head, "%zu\n", script.n);
+	if (fs_write_all(s->in_fd, head, strlen(head), err) < 0 ||
+	    fs_write_all(s->in_fd, script.p, script.n, err) < 0)
+		return err_wrap(err, "starting the commands");
+	return 0;
+}
+
+bool sandbox_ended(struct sandbox *s, int *code)
+{
+	int status = 0;
+	struct err err = {0};
+
+	if (s->proc.pid <= 0)
+		return true;
+	if (proc_wait(&s->proc, 0, &status, &err) != 0)
+		return false;
+	s->proc.pid = 0;
+	*code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	return true;
+}
+
+void sandbox_signal(struct sandbox *s, int sig)
+{
+	if (s->shell > 0)
+		(void)kill(-s->shell, sig); /* gone meanwhile is fine */
+}
+
+static bool wait_fd(int fd, int64_t limit_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return fd < 0 || poll(&p, 1, (int)limit_ms) > 0;
+}
+
+bool sandbox_kill(struct sandbox *s)
+{
+	bool empty = true;
+
+	if (s->init_fd >= 0) /* init of a pid namespace: the kernel kills all in it */
+		(void)pidfd_send_signal(s->init_fd, SIGKILL, NULL, 0);
+	if (s->shell > 0 && s->shell == s->init)
+		(void)kill(-s->shell, SIGKILL); /* plain: at least its group */
+	if (s->init_fd >= 0 && !wait_fd(s->init_fd, KILL_MS))
+		empty = false;
+	empty = end_child(s) && empty;
+	if (s->ops != NULL && s->ops->clean != NULL)
+		s->ops->clean(s);
+	if (cgroup_tracks(&s->cgroup))
+		empty = cgroup_kill(&s->cgroup, KILL_MS) && empty;
+	s->killed = true;
+	return empty && !s->clean_failed;
+}
+
+int sandbox_enter(struct sandbox *s, const struct wire_env *env, size_t n_env, const char *workdir,
+                  const char *const *argv, size_t n_argv, int out_fd, struct proc *out,
+                  struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf script = BUF_INIT(SANDBOX_SCRIPT_MAX),
+			    body = BUF_INIT(SANDBOX_SCRIPT_MAX);
+	const char **front = s->ops->enter(s, a);
+	AUTO_FD int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int in[2] = {-1, -1};
+	size_t n = 0;
+	int r = 0;
+
+	env_script(env, n_env, &script);
+	if (workdir != NULL) {
+		buf_puts(&script, "cd ");
+		env_quote(workdir, &script);
+		buf_puts(&script, " || exit 1\n");
+	}
+	buf_puts(&script, "exec </dev/null 3>&-\nexec");
+	for (size_t i = 0; i < n_argv; i++) {
+		buf_putc(&script, ' ');
+		env_quote(argv[i], &script);
+	}
+	buf_putc(&script, '\n');
+	while (front[n] != NULL)
+		n++;
+	if (pipe2(in, O_CLOEXEC) < 0)
+		return err_errno(err, errno, "pipe");
+	{
+		struct proc_fd fds[] = {{in[0], 0}, {out_fd, 1}, {out_fd, 2}, {null_fd, 3}};
+		struct proc_spec spec = {.argv = sandbox_init_argv(a, front, n),
+		                         .cwd = "/",
+		                         .fds = fds,
+		                         .n_fds = COUNT(fds),
+		                         .new_session = true,
+		                         .umask_bits = 022};
+
+		r = proc_spawn(&spec, out, err);
+	}
+	(void)close(in[0]);
+	if (r == 0) {
+		buf_printf(&body, "%zu\n", script.n);
+		buf_str(&body, buf_view(&script));
+		if (fs_write_all(in[1], body.p, body.n, err) < 0) {
+			(void)kill_proc(out);
+			(void)close(out->pidfd);
+			r = -1;
+		}
+	}
+	(void)close(in[1]);
+	return r < 0 ? err_wrap(err, "entering the sandbox") : 0;
+}
+
+void sandbox_close(struct sandbox *s)
+{
+	if (s == NULL)
+		return;
+	if (!s->killed)
+		(void)sandbox_kill(s);
+	cgroup_remove(&s->cgroup);
+	forget(s);
+	buf_done(&s->status);
+	arena_free(s->a);
+	free(s);
+}
+
+int sandbox_sweep(const char *name, struct err *err)
+{
+	struct cgroup g;
+
+	cgroup_adopt(&g, name);
+	if (cgroup_tracks(&g)) {
+		if (!cgroup_kill(&g, KILL_MS))
+			return err_set(err, ERR_TIMEOUT, "processes of %s do not die", name);
+		cgroup_remove(&g);
+	}
+	return sandbox_sweep_podman(name, err);
+}

@@ -1,0 +1,119 @@
+/*
+ * sandbox.h - where a job's commands run: probe, start, signal, wait, kill, enter. Three drivers, a
+ * ladder: bwrap (with an overlay of the host's root, else with the root read-only), podman for jobs
+ * that name an image, plain where nothing works. What each one enforces, and what not, it says.
+ *
+ * Starting makes everything and leaves a small shell, the init, waiting for its script on stdin, so
+ * that a sandbox which does not work is found out before the job is ready. The script comes by
+ * pipe: secrets are in no argument list. The init reports on descriptor 3: "ready", "run N", "end
+ * CODE".
+ *
+ * sandbox_start() must be called by a thread that lives as long as the sandbox: when it ends (or
+ * the runner is killed), the kernel kills the tree.
+ */
+#ifndef SANDBOX_H
+#define SANDBOX_H
+
+#include "io/proc.h"
+#include "run/cgroup.h"
+#include "run/mounts.h"
+
+#define SANDBOX_SAYS_MAX 1000
+#define SANDBOX_READY_MS 60000 /* from start to "ready" */
+#define SANDBOX_SCRIPT_MAX ((size_t)64 << 20)
+
+struct sandbox_spec {
+	const char *dir;     /* attempt folder */
+	const char *name;    /* unique on this machine, of groups and containers */
+	const char *want;    /* "auto", "bwrap", "podman", "plain" */
+	const char *image;   /* NULL: the host's root */
+	const char *program; /* this binary, for `runner --box` */
+	const struct mounts *mounts;
+	const struct wire_gpu *gpus;
+	size_t n_gpus;
+	struct cgroup_limits limits;
+	bool need_places; /* there are mounts that plain cannot make */
+};
+
+struct sandbox;
+
+struct sandbox_ops {
+	const char *name;
+	bool images, host; /* what it can show as "/" */
+	bool makes_places; /* mounts are where the job wants them */
+	/* Spawns s->proc with the given ends as 0..3. `level` counts a driver's own rungs from 0.
+	 */
+	int (*start)(struct sandbox *s, int level, int in, int out, int err_fd, int status,
+	             struct err *err);
+	int levels;
+	/* After "ready": finds s->init, s->shell. May be NULL: both are s->proc. */
+	int (*find)(struct sandbox *s, struct err *err);
+	/* What comes before "sh -c ..." to run inside. In `a`, NULL-terminated. */
+	const char **(*enter)(struct sandbox *s, struct arena *a);
+	/* Ends what killing processes does not. May be NULL. */
+	void (*clean)(struct sandbox *s);
+};
+
+struct sandbox {
+	const struct sandbox_ops *ops;
+	const struct sandbox_spec *spec;
+	struct arena *a;
+	struct proc proc;   /* our child */
+	pid_t init, shell;  /* on the host: whose death ends all; leader of the commands' group */
+	int init_fd;        /* pidfd of init, -1 = none */
+	int in_fd;          /* script, then open as long as the runner lives */
+	int status_fd;      /* what the init reports */
+	int out_fd, err_fd; /* the commands' output */
+	int info_fd;        /* bwrap's, -1 = none */
+	struct buf status;  /* of an unfinished line */
+	int command;        /* index of the one that runs, -1 = none yet */
+	bool ended;         /* the init said "end" */
+	int code;           /* what it said */
+	bool killed;
+	bool clean_failed;      /* a driver could not remove what it made */
+	bool oom; /* podman said so; the cgroup's counter says it elsewhere */
+	struct cgroup cgroup;
+	char says[SANDBOX_SAYS_MAX];  /* one line for the job's log */
+	char notes[SANDBOX_SAYS_MAX]; /* why better ones were not taken; "" = nothing */
+};
+
+int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec,
+                  struct err *err) MUST_CHECK;
+/* The script, once: its commands start. */
+int sandbox_go(struct sandbox *s, struct str script, struct err *err) MUST_CHECK;
+/* The script of an environment and commands: one shell, in order, stops at the first failure. */
+void sandbox_script(struct sandbox *s, const struct wire_env *env, size_t n_env,
+                    const char *workdir, const char *const *commands, size_t n, struct buf *out);
+/* Reads what the init reported, without waiting. */
+void sandbox_poll(struct sandbox *s);
+/* Our child has ended: 0 = not yet. *code: 0-255, 128 + signal when it was killed. */
+bool sandbox_ended(struct sandbox *s, int *code);
+/* To the commands' process group, not to the init. */
+void sandbox_signal(struct sandbox *s, int sig);
+/* The whole tree; true when it is proven that nothing is left. */
+bool sandbox_kill(struct sandbox *s);
+/* Runs a command inside, beside the job's own; its output goes to out_fd. */
+int sandbox_enter(struct sandbox *s, const struct wire_env *env, size_t n_env, const char *workdir,
+                  const char *const *argv, size_t n_argv, int out_fd, struct proc *out,
+                  struct err *err) MUST_CHECK;
+void sandbox_close(struct sandbox *s); /* kills what is left, removes groups; NULL is fine */
+
+/* Removes what a killed runner left behind: its group, its container. */
+int sandbox_sweep(const char *name, struct err *err) MUST_CHECK;
+/* What works here, as JSON. */
+void sandbox_probe(const char *program, struct buf *out);
+
+#define SANDBOX_PULL_MS (60 * 60 * 1000)
+/* Is the image here, else can it be pulled? *workdir: its working directory. The error says how to
+ * bring it. */
+int sandbox_image(struct arena *a, const char *image, const char **workdir,
+                  struct err *err) MUST_CHECK;
+
+/* For drivers. */
+int sandbox_sweep_podman(const char *name, struct err *err) MUST_CHECK;
+extern const struct sandbox_ops sandbox_bwrap, sandbox_podman, sandbox_plain;
+const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_front);
+int sandbox_spawn(struct sandbox *s, const char *const *argv, const struct proc_fd *fds, size_t n,
+                  struct err *err) MUST_CHECK;
+
+#endif

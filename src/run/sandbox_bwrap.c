@@ -1,0 +1,436 @@
+/*
+ * sandbox_bwrap.c - bubblewrap: the host's root with everything written there thrown away, in
+ * namespaces of its own. Rung 0 shows an overlay that `runner --box` makes (box.h); rung 1, where
+ * the kernel gives none, the root read-only with empty folders where the job's places need one.
+ *
+ * The user is root inside by a user namespace that maps that one id; no capability over the host
+ * comes with it. bwrap's arguments travel by pipe (--args), as they can be many.
+ */
+#include "run/sandbox.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+
+#include <dirent.h>
+#include <sys/sysmacros.h>
+
+#define ARGS_MAX ((size_t)4 << 20)
+#define INFO_MAX ((size_t)4096)
+#define ENTRIES_MAX 256 /* of one folder that is shown entry by entry */
+
+/* NUL-terminated arguments, one after the other. */
+static void arg(struct buf *b, const char *text)
+{
+	buf_add(b, text, strlen(text) + 1);
+}
+
+static void arg2(struct buf *b, const char *x, const char *y)
+{
+	arg(b, x);
+	arg(b, y);
+}
+
+static void arg3(struct buf *b, const char *x, const char *y, const char *z)
+{
+	arg2(b, x, y);
+	arg(b, z);
+}
+
+static void add_namespaces(struct buf *b)
+{
+	static const char *const flags[] = {"--unshare-user", "--unshare-pid",     "--unshare-ipc",
+	                                    "--unshare-uts",  "--die-with-parent", "--new-session"};
+	/* enough to be root in a home of one's own: owners, modes, users of the namespace. Nothing
+	 * that could undo a mount. */
+	static const char *const caps[] = {"CAP_CHOWN",  "CAP_DAC_OVERRIDE", "CAP_FOWNER",
+	                                   "CAP_FSETID", "CAP_SETUID",       "CAP_SETGID",
+	                                   "CAP_KILL"};
+
+	for (size_t i = 0; i < COUNT(flags); i++)
+		arg(b, flags[i]);
+	arg2(b, "--uid", "0");
+	arg2(b, "--gid", "0");
+	arg2(b, "--cap-drop", "ALL");
+	for (size_t i = 0; i < COUNT(caps); i++)
+		arg2(b, "--cap-add", caps[i]);
+}
+
+/* A resolver's file that lies in /run (systemd-resolved) would be hidden with it. */
+static void add_resolver(struct buf *b)
+{
+	AUTO_FREE char *real = realpath("/etc/resolv.conf", NULL);
+
+	if (real != NULL && strncmp(real, "/run/", 5) == 0)
+		arg3(b, "--ro-bind", real, real);
+}
+
+/* Which /dev/nvidia<n> is this one? Index order and device order may differ. */
+static int gpu_minor(const char *uuid, uint32_t index)
+{
+	DIR *d = opendir("/proc/driver/nvidia/gpus");
+	int found = -1;
+
+	for (struct dirent *e = d == NULL ? NULL : readdir(d); e != NULL; e = readdir(d)) {
+		AUTO_BUF struct buf body = BUF_INIT(65536);
+		char path[400];
+		struct err err = {0};
+		const char *at = NULL;
+
+		FMT(path, "/proc/driver/nvidia/gpus/%s/information", e->d_name);
+		if (e->d_name[0] == '.' || fs_read(AT_FDCWD, path, &body, &err) < 0 ||
+		    strstr(buf_cstr(&body), uuid) == NULL)
+			continue;
+		at = strstr(buf_cstr(&body), "Device Minor:");
+		if (at != NULL)
+			found = (int)strtol(at + strlen("Device Minor:"), NULL, 10);
+	}
+	if (d != NULL)
+		(void)closedir(d);
+	return found >= 0 ? found : (int)index;
+}
+
+static void add_devices(struct buf *b, const struct sandbox_spec *spec)
+{
+	static const char *const shared[] = {"/dev/nvidiactl",        "/dev/nvidia-uvm",
+	                                     "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset",
+	                                     "/dev/nvidia-caps",      "/dev/infiniband"};
+	bool any = false;
+
+	for (size_t i = 0; i < spec->n_gpus; i++) {
+		char path[64];
+
+		if (strncmp(spec->gpus[i].uuid, "declared-", 9) == 0)
+			continue;
+		any = true;
+		FMT(path, "/dev/nvidia%d", gpu_minor(spec->gpus[i].uuid, spec->gpus[i].index));
+		arg3(b, "--dev-bind-try", path, path);
+	}
+	for (size_t i = 0; any && i < COUNT(shared); i++)
+		arg3(b, "--dev-bind-try", shared[i], shared[i]);
+}
+
+static void add_mounts(struct buf *b, const struct mounts *m)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		const struct mount *one = &m->item[i];
+
+		switch (one->kind) {
+		case MOUNT_RO:
+			arg3(b, "--ro-bind", one->from, one->at);
+			break;
+		case MOUNT_RW:
+			arg3(b, "--bind", one->from, one->at);
+			break;
+		case MOUNT_EMPTY:
+			arg2(b, "--tmpfs", one->at);
+			break;
+		case MOUNT_NULL:
+			arg3(b, "--ro-bind", "/dev/null", one->at);
+			break;
+		}
+	}
+}
+
+static void add_fresh(struct buf *b)
+{
+	arg2(b, "--proc", "/proc");
+	arg2(b, "--dev", "/dev");
+	arg3(b, "--ro-bind", "/sys", "/sys");
+	arg2(b, "--tmpfs", "/run");
+	add_resolver(b);
+}
+
+/* Rung 1: one entry of a folder as it is, read-only. */
+static void show_one(struct sandbox *s, struct buf *b, const char *path)
+{
+	char *target = arena_alloc(s->a, FS_PATH_MAX);
+	ssize_t n = readlink(path, target, FS_PATH_MAX - 1);
+
+	if (n >= 0)
+		arg3(b, "--symlink", target, path);
+	else
+		arg3(b, "--ro-bind-try", path, path);
+}
+
+/* A folder shown entry by entry, so that mount points can be made in it. */
+static void show_entries(struct sandbox *s, struct buf *b, const char *dir)
+{
+	DIR *d = opendir(dir);
+	size_t n = 0;
+
+	arg2(b, "--tmpfs", dir);
+	for (struct dirent *e = d == NULL ? NULL : readdir(d); e != NULL && n < ENTRIES_MAX;
+	     e = readdir(d)) {
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		show_one(s, b, arena_printf(s->a, "%s/%s", dir, e->d_name));
+		n++;
+	}
+	if (d != NULL)
+		(void)closedir(d);
+}
+
+static bool is_fresh(const char *path)
+{
+	static const char *const fresh[] = {"/proc", "/sys",  "/dev", "/run",
+	                                    "/tmp",  "/home", "/root"};
+
+	for (size_t i = 0; i < COUNT(fresh); i++) {
+		if (strcmp(fresh[i], path) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The nearest folder of the host that holds this place; "" = "/" or one that is fresh anyway. */
+static const char *nearest(struct sandbox *s, const char *place)
+{
+	char *cut = arena_cstr(s->a, place);
+
+	while (access(cut, F_OK) < 0) {
+		char *slash = strrchr(cut, '/');
+
+		if (slash == NULL || slash == cut)
+			return "";
+		*slash = '\0';
+	}
+	return is_fresh(cut) ? "" : cut;
+}
+
+static void show_root(struct sandbox *s, struct buf *b)
+{
+	const struct mounts *m = s->spec->mounts;
+	const char *shown[ENTRIES_MAX];
+	DIR *d = opendir("/");
+	size_t n = 0;
+
+	for (struct dirent *e = d == NULL ? NULL : readdir(d); e != NULL; e = readdir(d)) {
+		char *path = arena_printf(s->a, "/%s", e->d_name);
+
+		if (e->d_name[0] != '.' && !is_fresh(path))
+			show_one(s, b, path);
+	}
+	if (d != NULL)
+		(void)closedir(d);
+	arg2(b, "--dir", "/root");
+	arg2(b, "--dir", "/home");
+	for (size_t i = 0; i < m->n && n < ENTRIES_MAX; i++) {
+		const char *give =
+			access(m->item[i].at, F_OK) == 0 ? "" : nearest(s, m->item[i].at);
+		bool again = give[0] == '\0';
+
+		for (size_t k = 0; k < n; k++)
+			again = again || strcmp(shown[k], give) == 0;
+		if (again)
+			continue;
+		shown[n++] = give;
+		show_entries(s, b, give);
+	}
+}
+
+static void bwrap_args(struct sandbox *s, int level, struct buf *b)
+{
+	const struct sandbox_spec *spec = s->spec;
+	const char *dir = spec->dir;
+
+	add_namespaces(b);
+	if (level == 0) {
+		arg3(b, "--bind", arena_printf(s->a, "%s/" ATTEMPT_BOX "/root", dir), "/");
+	} else {
+		show_root(s, b);
+		arg3(b, "--bind", arena_printf(s->a, "%s/" ATTEMPT_BOX, dir), "/tmp");
+	}
+	add_fresh(b);
+	arg3(b, "--bind", arena_printf(s->a, "%s/" ATTEMPT_VARTMP, dir), "/var/tmp");
+	add_devices(b, spec);
+	add_mounts(b, spec->mounts);
+	arg2(b, "--chdir", "/");
+}
+
+/* "runner --box ...", up to bwrap's own arguments. */
+static const char **box_argv(struct sandbox *s, int level, const char *args_fd, const char *info_fd,
+                             size_t *n)
+{
+	const struct sandbox_spec *spec = s->spec;
+	size_t cap = 40 + 2 * (size_t)CGROUP_PARTS + 2 * spec->mounts->n;
+	const char **v = ARENA_ARRAY(s->a, const char *, cap);
+	size_t i = 0;
+
+	v[i++] = spec->program;
+	v[i++] = "runner";
+	v[i++] = "--box";
+	for (int p = 0; p < CGROUP_PARTS; p++) {
+		if (s->cgroup.dir[p][0] == '\0')
+			continue;
+		v[i++] = "--cgroup";
+		v[i++] = s->cgroup.dir[p];
+	}
+	if (level == 0) {
+		v[i++] = "--scratch";
+		v[i++] = arena_printf(s->a, "%s/" ATTEMPT_BOX, spec->dir);
+		if (geteuid() != 0)
+			v[i++] = "--userns";
+		v[i++] = "--point";
+		v[i++] = "/var/tmp";
+		for (size_t m = 0; m < spec->mounts->n; m++) {
+			v[i++] = spec->mounts->item[m].is_file ? "--point-file" : "--point";
+			v[i++] = spec->mounts->item[m].at;
+		}
+	}
+	v[i++] = "--";
+	v[i++] = "bwrap";
+	v[i++] = "--args";
+	v[i++] = args_fd;
+	v[i++] = "--info-fd";
+	v[i++] = info_fd;
+	v[i++] = "--";
+	assert(i <= cap);
+	*n = i;
+	return v;
+}
+
+static void say(struct sandbox *s, int level)
+{
+	const struct cgroup *g = &s->cgroup;
+	AUTO_BUF struct buf b = BUF_INIT(sizeof(s->says) - 1), not = BUF_INIT(500);
+	double cpus = s->spec->limits.cpu_milli / 1000.0;
+	const char *version = g->v2 ? "cgroup v2" : "cgroup v1";
+
+	buf_printf(&b, "sandbox: bwrap %s userns pidns ipcns ro-weights net=host",
+	           level == 0 ? "overlay" : "ro-root");
+	if (g->memory)
+		buf_printf(&b, " mem=%.4gGi(%s)",
+		           (double)s->spec->limits.memory_bytes / (double)((uint64_t)1 << 30),
+		           version);
+	else
+		buf_puts(&not, " memory");
+	if (g->cpu)
+		buf_printf(&b, " cpu=%.4g", cpus);
+	else
+		buf_puts(&not, " cpu");
+	if (!g->pids)
+		buf_puts(&not, " pids");
+	buf_printf(&b, " gpus=%zu", s->spec->n_gpus);
+	buf_puts(&not, " network disk");
+	buf_printf(&b, "; not enforced:%s", buf_cstr(&not ));
+	copy_cut(s->says, sizeof(s->says), buf_cstr(&b));
+}
+
+static int bwrap_start(struct sandbox *s, int level, int in, int out, int err_fd, int status,
+                       struct err *err)
+{
+	AUTO_BUF struct buf args = BUF_INIT(ARGS_MAX);
+	char found[4096];
+	int args_pipe[2] = {-1, -1}, info_pipe[2] = {-1, -1};
+	const char **front = NULL;
+	size_t n = 0;
+	int r = 0;
+
+	if (proc_find("bwrap", found) == NULL)
+		return err_set(err, ERR_NOT_FOUND, "no bwrap here (apt install bubblewrap)");
+	bwrap_args(s, level, &args);
+	if (buf_check(&args, "bwrap's arguments", err) < 0)
+		return -1;
+	if (pipe2(args_pipe, O_CLOEXEC) < 0)
+		return err_errno(err, errno, "pipe");
+	if (pipe2(info_pipe, O_CLOEXEC) < 0) {
+		r = err_errno(err, errno, "pipe");
+	} else {
+		struct proc_fd fds[] = {{in, 0},     {out, 1},          {err_fd, 2},
+		                        {status, 3}, {args_pipe[0], 4}, {info_pipe[1], 5}};
+
+		front = box_argv(s, level, "4", "5", &n);
+		r = sandbox_spawn(s, sandbox_init_argv(s->a, front, n), fds, COUNT(fds), err);
+		(void)close(info_pipe[1]);
+		s->info_fd = info_pipe[0];
+	}
+	(void)close(args_pipe[0]);
+	if (r == 0) {
+		struct err gone = {0};
+
+		/* should it fail, bwrap has ended: its stderr says why */
+		if (fs_write_all(args_pipe[1], args.p, args.n, &gone) < 0)
+			args.full = true;
+		say(s, level);
+	}
+	(void)close(args_pipe[1]);
+	return r;
+}
+
+/* The first child of a process; 0 = none. */
+static pid_t child_of(pid_t pid)
+{
+	AUTO_BUF struct buf body = BUF_INIT(65536);
+	char path[64];
+	struct str rest, word;
+	uint64_t child = 0;
+	struct err err = {0};
+
+	FMT(path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	if (fs_read(AT_FDCWD, path, &body, &err) < 0)
+		return 0;
+	rest = str_trim(buf_view(&body));
+	if (!str_cut(&rest, ' ', &word) || str_u64(word, 1, INT_MAX, &child, &err) < 0)
+		return 0;
+	return (pid_t)child;
+}
+
+/* bwrap's own init is its child-pid; the shell that leads the commands is that one's child. */
+static int bwrap_find(struct sandbox *s, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf info = BUF_INIT(INFO_MAX);
+	const struct doc *d = NULL;
+	int64_t pid = 0;
+
+	for (;;) {
+		char *room = buf_room(&info, 512);
+		ssize_t n = room == NULL ? 0 : read(s->info_fd, room, 512);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		info.n += (size_t)n;
+	}
+	if (js_parse(a, buf_view(&info), &d, err) < 0)
+		return err_wrap(err, "what bwrap says of itself");
+	pid = doc_int(doc_get(d, "child-pid"), 0);
+	if (pid <= 0 || pid > INT_MAX)
+		return err_set(err, ERR_UNSUPPORTED, "bwrap does not name its child");
+	s->init = (pid_t)pid;
+	s->shell = child_of(s->init);
+	if (s->shell == 0)
+		return err_set(err, ERR_UNAVAILABLE, "the sandbox has no shell: it ended");
+	return 0;
+}
+
+static const char **bwrap_enter(struct sandbox *s, struct arena *a)
+{
+	const char **v = ARENA_ARRAY(a, const char *, 10 + 2 * (size_t)CGROUP_PARTS);
+	size_t i = 0;
+
+	v[i++] = s->spec->program;
+	v[i++] = "runner";
+	v[i++] = "--box";
+	for (int p = 0; p < CGROUP_PARTS; p++) {
+		if (s->cgroup.dir[p][0] == '\0')
+			continue;
+		v[i++] = "--cgroup";
+		v[i++] = s->cgroup.dir[p];
+	}
+	v[i++] = "--enter";
+	v[i++] = arena_printf(a, "%d", (int)s->shell);
+	v[i++] = "--";
+	return v;
+}
+
+const struct sandbox_ops sandbox_bwrap = {
+	.name = "bwrap",
+	.host = true,
+	.makes_places = true,
+	.levels = 2,
+	.start = bwrap_start,
+	.find = bwrap_find,
+	.enter = bwrap_enter,
+};

@@ -1,0 +1,266 @@
+/*
+ * sandbox_podman.c - containers for jobs that name an image, by the podman command (root or
+ * rootless). The container is named after the attempt, so that a sweeper finds it again.
+ *
+ * A killed runner takes `podman run` with it but not the container: the init's watcher in it sees
+ * its stdin close and kills everything inside (sandbox_script), and the sweeper removes the rest.
+ */
+#include "run/sandbox.h"
+
+#include "base/json.h"
+
+#include <sys/prctl.h>
+#include <linux/capability.h>
+
+#define PODMAN_MS 120000
+#define PODMAN_OUT ((size_t)256 << 10)
+#define PODMAN_ARGS (200 + 2 * (size_t)MOUNTS_MAX)
+
+struct args {
+	const char **v;
+	size_t n, cap;
+};
+
+static void put(struct args *a, const char *text)
+{
+	assert(a->n + 1 < a->cap);
+	a->v[a->n++] = text;
+}
+
+static void put2(struct args *a, const char *x, const char *y)
+{
+	put(a, x);
+	put(a, y);
+}
+
+/* crun 1.8 refuses machines whose controllers are on version 1 while version 2 is mounted too. */
+static void add_runtime(struct args *a)
+{
+	char found[4096];
+
+	if (access("/sys/fs/cgroup/unified", F_OK) == 0 && proc_find("runc", found) != NULL)
+		put2(a, "--runtime", "runc");
+}
+
+/* Limits that podman would raise for the container, but may not without CAP_SYS_RESOURCE. */
+static void add_ulimits(struct args *a)
+{
+	if (geteuid() != 0 || prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE, 0, 0, 0) == 1)
+		return;
+	put2(a, "--ulimit", "nofile=1000:1000");
+	put2(a, "--ulimit", "nproc=1000:1000");
+}
+
+static void add_limits(struct sandbox *s, struct args *a)
+{
+	const struct cgroup_limits *l = &s->spec->limits;
+	bool v1 = !s->cgroup.v2;
+
+	if (geteuid() != 0 && v1)
+		return; /* rootless podman cannot, and says so on every start */
+	if (l->memory_bytes > 0)
+		put2(a, "--memory", arena_printf(s->a, "%" PRIu64, l->memory_bytes));
+	if (l->cpu_milli > 0)
+		put2(a, "--cpus", arena_printf(s->a, "%g", l->cpu_milli / 1000.0));
+	put2(a, "--pids-limit", arena_printf(s->a, "%d", CGROUP_PIDS_MAX));
+}
+
+static int add_mounts(struct sandbox *s, struct args *a, struct err *err)
+{
+	const struct mounts *m = s->spec->mounts;
+
+	for (size_t i = 0; i < m->n; i++) {
+		const struct mount *one = &m->item[i];
+
+		if (one->kind != MOUNT_RO && one->kind != MOUNT_RW)
+			continue; /* there is nothing of the host to hide */
+		if (strpbrk(one->from, ",\"") != NULL || strpbrk(one->at, ",\"") != NULL)
+			return err_set(err, ERR_UNSUPPORTED,
+			               "podman cannot mount %s: a comma or a quote in its name",
+			               one->at);
+		put2(a, "--mount",
+		     arena_printf(s->a, "type=bind,source=%s,destination=%s%s", one->from, one->at,
+		                  one->kind == MOUNT_RO ? ",ro" : ""));
+	}
+	return 0;
+}
+
+static void add_gpus(struct sandbox *s, struct args *a)
+{
+	for (size_t i = 0; i < s->spec->n_gpus; i++) {
+		if (strncmp(s->spec->gpus[i].uuid, "declared-", 9) != 0)
+			put2(a, "--device",
+			     arena_printf(s->a, "nvidia.com/gpu=%s", s->spec->gpus[i].uuid));
+	}
+}
+
+static void say(struct sandbox *s)
+{
+	bool limits = geteuid() == 0 || s->cgroup.v2;
+	char mem[64] = "", cpu[64] = "";
+
+	if (limits && s->spec->limits.memory_bytes > 0)
+		FMT(mem, " mem=%.4gGi",
+		    (double)s->spec->limits.memory_bytes / (double)((uint64_t)1 << 30));
+	if (limits && s->spec->limits.cpu_milli > 0)
+		FMT(cpu, " cpu=%.4g", s->spec->limits.cpu_milli / 1000.0);
+	(void)snprintf(s->says, sizeof(s->says),
+	               "sandbox: podman image %s pidns ipcns ro-weights net=host%s%s gpus=%zu; not "
+	               "enforced:%s network disk",
+	               s->spec->image, mem, cpu, s->spec->n_gpus, limits ? "" : " memory cpu pids");
+}
+
+static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, int err_fd,
+                        int status, struct err *err)
+{
+	struct proc_fd fds[] = {{in, 0}, {out, 1}, {err_fd, 2}, {status, 3}};
+	struct args a = {.v = ARENA_ARRAY(s->a, const char *, PODMAN_ARGS), .cap = PODMAN_ARGS};
+	static const char *const fixed[] = {"--replace",
+	                                    "--interactive",
+	                                    "--network=host",
+	                                    "--log-driver=none",
+	                                    "--preserve-fds=1",
+	                                    "--pull=never",
+	                                    "--user=0:0",
+	                                    "--security-opt=no-new-privileges",
+	                                    "--cap-drop=MKNOD,NET_RAW,AUDIT_WRITE,SYS_CHROOT",
+	                                    "--entrypoint="};
+
+	put(&a, "podman");
+	add_runtime(&a);
+	put2(&a, "run", "--name");
+	put(&a, s->spec->name);
+	for (size_t i = 0; i < COUNT(fixed); i++)
+		put(&a, fixed[i]);
+	add_ulimits(&a);
+	add_limits(s, &a);
+	add_gpus(s, &a);
+	if (add_mounts(s, &a, err) < 0)
+		return -1;
+	put(&a, s->spec->image);
+	say(s);
+	return sandbox_spawn(s, sandbox_init_argv(s->a, a.v, a.n), fds, COUNT(fds), err);
+}
+
+static int podman(const char *const *argv, struct buf *out, struct err *err)
+{
+	int code = 0;
+
+	if (proc_run(argv, (struct str){0}, PODMAN_MS, out, &code, err) < 0)
+		return -1;
+	if (code != 0)
+		return err_set(err, ERR_IO, "podman %s: exit code %d: %.*s", argv[1], code,
+		               (int)MIN(out->n, 300U), buf_cstr(out));
+	return 0;
+}
+
+static int podman_find(struct sandbox *s, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(PODMAN_OUT);
+	const char *argv[] = {"podman",         "inspect",     "--format",
+	                      "{{.State.Pid}}", s->spec->name, NULL};
+	uint64_t pid = 0;
+
+	if (podman(argv, &out, err) < 0 ||
+	    str_u64(str_trim(buf_view(&out)), 1, INT_MAX, &pid, err) < 0)
+		return err_wrap(err, "the container's process");
+	s->init = s->shell = (pid_t)pid;
+	return 0;
+}
+
+static const char **podman_enter(struct sandbox *s, struct arena *a)
+{
+	const char **v = ARENA_ARRAY(a, const char *, 8);
+	size_t n = 0;
+
+	v[n++] = "podman";
+	v[n++] = "exec";
+	v[n++] = "--interactive";
+	v[n++] = "--preserve-fds=1";
+	v[n++] = s->spec->name;
+	return v;
+}
+
+/* Before the container goes: did the kernel kill something for its memory limit? */
+static void podman_clean(struct sandbox *s)
+{
+	AUTO_BUF struct buf out = BUF_INIT(PODMAN_OUT);
+	const char *ask[] = {"podman",      "inspect", "--format", "{{.State.OOMKilled}}",
+	                     s->spec->name, NULL};
+	struct err err = {0};
+
+	if (podman(ask, &out, &err) == 0 && str_starts(buf_view(&out), "true"))
+		s->oom = true;
+	err_clear(&err);
+	if (sandbox_sweep_podman(s->spec->name, &err) < 0)
+		s->clean_failed = true;
+}
+
+int sandbox_sweep_podman(const char *name, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(PODMAN_OUT);
+	const char *exists[] = {"podman", "container", "exists", name, NULL};
+	const char *rm[] = {"podman", "rm", "--force", "--time=0", name, NULL};
+	char found[4096];
+	int code = 0;
+
+	if (proc_find("podman", found) == NULL)
+		return 0;
+	if (proc_run(exists, (struct str){0}, PODMAN_MS, &out, &code, err) < 0)
+		return -1;
+	if (code != 0)
+		return 0;
+	buf_clear(&out);
+	return podman(rm, &out, err);
+}
+
+int sandbox_image(struct arena *a, const char *image, const char **workdir, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(PODMAN_OUT);
+	const char *look[] = {"podman", "image", "inspect", "--format", "{{.Config.WorkingDir}}",
+	                      image,    NULL};
+	const char *pull[] = {"podman", "pull", "--quiet", image, NULL};
+	char found[4096];
+	struct str text = {0}, line = {0};
+	int code = 0;
+
+	if (proc_find("podman", found) == NULL)
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"image %s: this machine has no podman (apt install podman); or start "
+			"the server with --images host, or leave base_image out",
+			image);
+	if (proc_run(look, (struct str){0}, PODMAN_MS, &out, &code, err) < 0)
+		return -1;
+	if (code != 0) {
+		buf_clear(&out);
+		if (proc_run(pull, (struct str){0}, SANDBOX_PULL_MS, &out, &code, err) < 0)
+			return err_wrap(err, "image %s", image);
+		text = str_trim(buf_view(&out));
+		while (str_cut(&text, '\n', &line))
+			;
+		if (code != 0)
+			return err_set(
+				err, ERR_NOT_FOUND,
+				"image %s: not on this machine, and it cannot be pulled: %.*s. "
+				"Bring it by `podman pull`, `podman load` or `podman import`",
+				image, (int)MIN(line.n, 300U), line.n > 0 ? line.p : "");
+		buf_clear(&out);
+		if (podman(look, &out, err) < 0)
+			return err_wrap(err, "image %s", image);
+	}
+	text = str_trim(buf_view(&out));
+	*workdir = text.n > 0 ? arena_strz(a, text) : "/";
+	return 0;
+}
+
+const struct sandbox_ops sandbox_podman = {
+	.name = "podman",
+	.images = true,
+	.makes_places = true,
+	.levels = 1,
+	.start = podman_start,
+	.find = podman_find,
+	.enter = podman_enter,
+	.clean = podman_clean,
+};

@@ -1,0 +1,204 @@
+/* ship.c - the walker's loop, and the life of a shipper; see ship.h. */
+#include "run/ship.h"
+
+#include "base/clock.h"
+#include "base/map.h"
+#include "run/ship_table.h"
+
+#define NAP_MS 20 /* between two looks at the cancel flag */
+
+static void wait_ms(struct ship *s, int64_t ms)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_nsec += ms % 1000 * 1000000;
+	t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000;
+	t.tv_nsec %= 1000000000;
+	(void)pthread_cond_timedwait(&s->changed, &s->lock, &t);
+}
+
+static bool unfinished(struct ship *s)
+{
+	struct ship_group *g = NULL;
+
+	TAILQ_FOREACH(g, &s->list, link)
+	{
+		if (!g->manifest && !TAILQ_EMPTY(&g->entries))
+			return true;
+	}
+	return false;
+}
+
+static void *walker(void *ship)
+{
+	struct ship *s = ship;
+	bool walked_final = false;
+
+	(void)pthread_mutex_lock(&s->lock);
+	while (!s->done) {
+		int64_t begun = clock_mono_ms(), next = 0, cost = 0;
+		bool final = s->final;
+
+		if (!walked_final) { /* nobody writes any more: one look is enough */
+			bool changed = ship_walk(s);
+
+			cost = clock_mono_ms() - begun;
+			next = changed || unfinished(s) ? MAX((int64_t)SHIP_WALK_MS, cost * 20)
+			                                : MAX((int64_t)SHIP_IDLE_MS, cost * 20);
+			walked_final = final;
+		} else {
+			next = SHIP_WALK_MS;
+		}
+		ship_groups_step(s);
+		if (final && walked_final && ship_all_done(s))
+			s->finished = true;
+		(void)pthread_cond_broadcast(&s->changed);
+		(void)pthread_mutex_unlock(&s->lock);
+		if (!final)
+			ship_check_space(s);
+		(void)pthread_mutex_lock(&s->lock);
+		for (int64_t until = begun + next, left = until - clock_mono_ms();
+		     left > 0 && !s->done && (walked_final || !s->final) && !s->finished;
+		     left = until - clock_mono_ms()) {
+			wait_ms(s, left);
+			if (walked_final)
+				break; /* a sender has news */
+		}
+		while (s->finished && !s->done)
+			(void)pthread_cond_wait(&s->changed, &s->lock);
+	}
+	(void)pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+static int open_places(struct ship *s, struct err *err)
+{
+	s->dir_fd = fs_open_dir(s->o.dir, err);
+	if (s->dir_fd < 0)
+		return -1;
+	s->spool_fd = fs_open_dir(s->o.spool, err);
+	if (s->spool_fd < 0 || ship_journal_read(s, err) < 0)
+		return -1;
+	s->journal_fd =
+		openat(s->spool_fd, "journal", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (s->journal_fd < 0)
+		return err_errno(err, errno, "%s/journal", s->o.spool);
+	return 0;
+}
+
+static void ship_free(struct ship *s)
+{
+	while (!TAILQ_EMPTY(&s->all)) {
+		struct ship_entry *e = TAILQ_FIRST(&s->all);
+
+		TAILQ_REMOVE(&s->all, e, link);
+		free(e->path);
+		free(e);
+	}
+	while (!TAILQ_EMPTY(&s->list)) {
+		struct ship_group *g = TAILQ_FIRST(&s->list);
+
+		TAILQ_REMOVE(&s->list, g, link);
+		free(g->name);
+		free(g);
+	}
+	map_free(s->entries);
+	map_free(s->groups);
+	close_fd_p(&s->dir_fd);
+	close_fd_p(&s->spool_fd);
+	close_fd_p(&s->journal_fd);
+	(void)pthread_cond_destroy(&s->changed);
+	(void)pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
+{
+	struct ship *s = xcalloc(1, sizeof(*s));
+	pthread_condattr_t attr;
+
+	s->o = *o;
+	s->dir_fd = s->spool_fd = s->journal_fd = -1;
+	s->next_id = 1;
+	s->entries = map_new();
+	s->groups = map_new();
+	TAILQ_INIT(&s->all);
+	TAILQ_INIT(&s->queued);
+	TAILQ_INIT(&s->list);
+	(void)pthread_mutex_init(&s->lock, NULL);
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&s->changed, &attr);
+	(void)pthread_condattr_destroy(&attr);
+	if (open_places(s, err) < 0) {
+		ship_free(s);
+		return err_wrap(err, "checkpoint shipping");
+	}
+	/* threads that cannot be had: the process has no memory left, as xmalloc says */
+	for (size_t i = 0; i < SHIP_SENDERS; i++) {
+		if (pthread_create(&s->sender[i], NULL, ship_sender, s) != 0)
+			abort();
+	}
+	if (pthread_create(&s->walker, NULL, walker, s) != 0)
+		abort();
+	*out = s;
+	return 0;
+}
+
+void ship_totals(struct ship *s, struct ship_totals *out)
+{
+	struct ship_entry *e = NULL;
+	struct ship_group *g = NULL;
+
+	memset(out, 0, sizeof(*out));
+	(void)pthread_mutex_lock(&s->lock);
+	out->files = s->dropped_files;
+	out->bytes_sent = s->dropped_bytes;
+	TAILQ_FOREACH(e, &s->all, link)
+	{
+		out->files++;
+		out->bytes += e->fact.size;
+		out->bytes_sent += e->state == SHIP_SENT ? e->sent.size : e->progress;
+	}
+	TAILQ_FOREACH(g, &s->list, link)
+	{
+		out->complete += g->manifest && g->state == CKPT_COMPLETE;
+		out->incomplete += g->manifest && g->state == CKPT_INCOMPLETE;
+	}
+	(void)pthread_mutex_unlock(&s->lock);
+}
+
+bool ship_finish(struct ship *s, bool ok)
+{
+	bool all = false;
+
+	(void)pthread_mutex_lock(&s->lock);
+	s->died_ms = clock_mono_ms();
+	s->ok = ok;
+	s->final = true;
+	(void)pthread_cond_broadcast(&s->changed);
+	while (!s->finished) {
+		if (s->o.cancel != NULL && *s->o.cancel)
+			break;
+		wait_ms(s, NAP_MS);
+	}
+	all = s->finished && !s->lost && !s->too_many;
+	(void)pthread_mutex_unlock(&s->lock);
+	return all;
+}
+
+void ship_close(struct ship *s)
+{
+	if (s == NULL)
+		return;
+	s->halt = true;
+	(void)pthread_mutex_lock(&s->lock);
+	s->done = true;
+	(void)pthread_cond_broadcast(&s->changed);
+	(void)pthread_mutex_unlock(&s->lock);
+	(void)pthread_join(s->walker, NULL);
+	for (size_t i = 0; i < SHIP_SENDERS; i++)
+		(void)pthread_join(s->sender[i], NULL);
+	ship_free(s);
+}

@@ -1,0 +1,58 @@
+/*
+ * ship.h - checkpoints to the object store while the trainer runs: a walker that looks at the
+ * checkpoint folder and decides (rules of core/ckpt.h), and a few senders.
+ *
+ * A file is hard-linked into the spool when it is first seen, so the trainer's rotation cannot take
+ * it away; it is sent when it has settled, re-sent when it was changed afterwards; a checkpoint's
+ * manifest is written last. What was linked and sent is journalled in the spool, so that a shipper
+ * that was killed goes on where it was. Errors of the store are tried again for ever: an outage
+ * pauses, it loses nothing.
+ *
+ * A folder that vanishes before it is shipped (rotation) is shipped from the spool. A file that
+ * vanishes while the rest of its checkpoint stays was the trainer's own temporary one: it is left
+ * out. Locks: one, of the tables; never held across a call of the store or of the host.
+ */
+#ifndef SHIP_H
+#define SHIP_H
+
+#include "core/model.h"
+#include "store/objstore.h"
+
+#define SHIP_SENDERS 2   /* files at once; the store sends a large one in parts of its own */
+#define SHIP_WALK_MS 250 /* at least, between two looks while something changes */
+#define SHIP_IDLE_MS 1000
+#define SHIP_RETRY_MS 5000
+#define SHIP_CONFIG_MAX ((size_t)1 << 20)
+#define SHIP_JOURNAL_MAX ((size_t)256 << 20)
+
+struct ship;
+
+struct ship_options {
+	const char *dir;   /* checkpoint folder, on this host */
+	const char *spool; /* on the same file system, else files are sent from their place */
+	struct objstore *objects;
+	const char *prefix; /* training_projects/<p>/jobs/<j> */
+	const char *job_id;
+	uint32_t rank;
+	int64_t settle_ms;
+	uint64_t volume_bytes;     /* what the job may write there, 0 = what the disk has */
+	const atomic_bool *cancel; /* gives up; may be NULL */
+	void (*checkpoint)(void *arg, const struct model_checkpoint *row); /* news of one */
+	void (*event)(void *arg, const char *kind, const char *text); /* "checkpoint", "warning" */
+	void *arg;
+};
+
+struct ship_totals {
+	uint64_t files, bytes, bytes_sent; /* in the folder and spool; verified in the store */
+	uint64_t complete, incomplete;     /* checkpoints */
+};
+
+int ship_start(struct ship **out, const struct ship_options *o, struct err *err) MUST_CHECK;
+void ship_totals(struct ship *s, struct ship_totals *out);
+/* The trainer has ended (ok: with exit code 0): sends all the rest, however long the store is away.
+ * True: everything is in the store. False: cancelled, or a file could not be read. */
+bool ship_finish(struct ship *s, bool ok);
+void ship_close(
+	struct ship *s); /* without finishing: as if killed, the journal stays; NULL is fine */
+
+#endif

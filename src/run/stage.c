@@ -1,0 +1,307 @@
+/* stage.c - the stages before user code, in order; see stage.h. */
+#include "run/stage.h"
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "io/tar.h"
+#include "run/mounts.h"
+#include "run/sandbox.h"
+
+static bool canceled(struct stage *st, struct err *err)
+{
+	if (!*report_cancel(st->report))
+		return false;
+	(void)err_set(err, ERR_CANCELED, "stopped while staging");
+	return true;
+}
+
+static int folders(struct stage *st, struct err *err)
+{
+	static const char *const names[] = {ATTEMPT_CODE, ATTEMPT_SCRATCH, ATTEMPT_CKPT,
+	                                    ATTEMPT_LOAD, ATTEMPT_BOX,     ATTEMPT_VARTMP,
+	                                    ATTEMPT_SPOOL};
+
+	for (size_t i = 0; i < COUNT(names); i++) {
+		char *path = arena_printf(st->a, "%s/%s", st->dir, names[i]);
+
+		if (fs_mkdirs(AT_FDCWD, path, 0755, err) < 0)
+			return -1;
+	}
+	if (chmod(arena_printf(st->a, "%s/" ATTEMPT_VARTMP, st->dir), 01777) < 0)
+		return err_errno(err, errno, "%s/" ATTEMPT_VARTMP, st->dir);
+	return 0;
+}
+
+static int to_fd(void *arg, const void *p, size_t n, struct err *err)
+{
+	return fs_write_all(*(int *)arg, p, n, err);
+}
+
+/* The archive as a descriptor: the store's own file where it has one, else a copy that has no name.
+ */
+static int open_object(struct stage *st, const char *key, int *fd, struct err *err)
+{
+	struct objstore_info info;
+
+	if (objstore_fd(st->objects, key, fd, &info, err) == 0)
+		return 0;
+	if (err->code != ERR_UNSUPPORTED)
+		return -1;
+	err_clear(err);
+	if (objstore_stat(st->objects, key, &info, err) < 0)
+		return -1;
+	*fd = open(st->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (*fd < 0)
+		return err_errno(err, errno, "%s", st->dir);
+	if (objstore_read(st->objects, key, 0, info.size, to_fd, fd, report_cancel(st->report),
+	                  err) < 0 ||
+	    lseek(*fd, 0, SEEK_SET) < 0) {
+		(void)close(*fd);
+		*fd = -1;
+		return -1;
+	}
+	return 0;
+}
+
+static int stage_code(struct stage *st, struct err *err)
+{
+	const struct wire_launch *l = st->launch;
+	AUTO_FD int root = fs_open_dir(arena_printf(st->a, "%s/" ATTEMPT_CODE, st->dir), err);
+
+	if (root < 0)
+		return -1;
+	for (size_t i = 0; i < l->n_code; i++) {
+		struct tar_report report = {0};
+		AUTO_FD int fd = -1;
+		char size[UNITS_CAP];
+
+		if (canceled(st, err))
+			return -1;
+		if (open_object(st, l->code[i].key, &fd, err) < 0 ||
+		    tar_unpack(fd, root, NULL, &report, err) < 0)
+			return -1;
+		logs_say(st->logs, "code: %" PRIu64 " entries, %s", report.entries,
+		         units_show_bytes(report.bytes, size));
+	}
+	return 0;
+}
+
+struct weights_progress {
+	struct stage *st;
+	const struct wire_weights *w;
+};
+
+static void on_weights(void *arg, uint64_t done, uint64_t total)
+{
+	struct weights_progress *p = arg;
+	char note[300], have[UNITS_CAP], all[UNITS_CAP];
+
+	(void)snprintf(note, sizeof(note), "weights %s: %s of %s", p->w->source,
+	               units_show_bytes(done, have), units_show_bytes(total, all));
+	report_progress(p->st->report, note, done, total);
+}
+
+static int one_weight(struct stage *st, size_t i, struct err *err)
+{
+	const struct wire_weights *w = &st->launch->weights[i];
+	struct weights_progress progress = {st, w};
+	struct node_lease *lease = &st->lease[st->n_leases];
+	int64_t begun = clock_mono_ms();
+	char size[UNITS_CAP];
+	struct digest d;
+
+	lease->fd = -1;
+	if (digest_parse(str_of(w->manifest), &d, err) < 0 ||
+	    node_cache_tree(st->cache, st->blobs, &d, on_weights, &progress,
+	                    report_cancel(st->report), lease, err) < 0)
+		return err_wrap(err, "weights %s", w->source);
+	st->tree[i] = lease->path;
+	st->n_leases++;
+	logs_say(st->logs, "weights %s at %s: %s, %" PRIu64 " files, %s", w->source,
+	         w->mount_location, units_show_bytes(lease->bytes, size), lease->files,
+	         lease->hit ? "already on this node" : "brought to this node");
+	if (!lease->hit)
+		logs_say(st->logs, "weights %s took %" PRId64 " ms", w->source,
+		         clock_mono_ms() - begun);
+	return 0;
+}
+
+static int stage_weights(struct stage *st, struct err *err)
+{
+	const struct wire_launch *l = st->launch;
+
+	if (l->n_weights == 0)
+		return 0;
+	if (l->n_weights > SPEC_WEIGHTS_MAX)
+		return err_set(err, ERR_TOO_BIG, "more than %d weights", SPEC_WEIGHTS_MAX);
+	if (blobs_open(&st->blobs, l->store_dir, err) < 0 ||
+	    node_cache_open(&st->cache, l->node_dir, l->node_budget_bytes, err) < 0)
+		return -1;
+	for (size_t i = 0; i < l->n_weights; i++) {
+		if (canceled(st, err) || one_weight(st, i, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+struct load_file {
+	int fd;
+	struct hash *hash;
+	uint64_t n;
+	struct stage *st;
+	uint64_t *done, total;
+	const char *name;
+};
+
+static int load_sink(void *arg, const void *p, size_t n, struct err *err)
+{
+	struct load_file *f = arg;
+	char note[300];
+
+	hash_add(f->hash, p, n);
+	f->n += n;
+	*f->done += n;
+	(void)snprintf(note, sizeof(note), "checkpoint %s", f->name);
+	report_progress(f->st->report, note, *f->done, f->total);
+	return fs_write_all(f->fd, p, n, err);
+}
+
+static int load_one(struct stage *st, const struct wire_load *load, const struct ckpt *c,
+                    const struct manifest_file *file, int root, uint64_t *done, struct err *err)
+{
+	AUTO_HASH struct hash *hash = hash_new(HASH_SHA256);
+	const char *key = ckpt_object_key(st->a, load->prefix, load->rank_from, file->path);
+	char *path = arena_printf(st->a, "%s/%s", load->dir, file->path);
+	char *slash = strrchr(path, '/');
+	AUTO_FD int fd = -1;
+	struct load_file f = {
+		.hash = hash, .st = st, .done = done, .total = c->files.bytes, .name = c->name};
+	struct digest got;
+
+	*slash = '\0';
+	if (fs_mkdirs(root, path, 0755, err) < 0)
+		return -1;
+	*slash = '/';
+	fd = fs_open_beneath(root, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644, err);
+	if (fd < 0)
+		return -1;
+	f.fd = fd;
+	if (file->size > 0 && objstore_read(st->objects, key, 0, file->size, load_sink, &f,
+	                                    report_cancel(st->report), err) < 0)
+		return -1;
+	(void)hash_end(hash, got.b);
+	if (f.n != file->size || !digest_same(&got, &file->sha256))
+		return err_set(err, ERR_CORRUPT, "%s is not what its manifest says", key);
+	return 0;
+}
+
+static int load_checkpoint(struct stage *st, const struct wire_load *load, int root,
+                           struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(OBJSTORE_BODY_MAX);
+	const char *key = ckpt_manifest_key(st->a, load->prefix, load->rank_from, load->name);
+	struct ckpt c;
+	uint64_t done = 0;
+	char size[UNITS_CAP];
+
+	if (objstore_get(st->objects, key, &body, err) < 0 ||
+	    ckpt_parse(&c, st->a, buf_view(&body), err) < 0)
+		return -1;
+	if (c.state == CKPT_INCOMPLETE)
+		return err_set(err, ERR_CONFLICT,
+		               "it is incomplete: its trainer ended while it was written");
+	for (size_t i = 0; i < c.files.n; i++) {
+		if (canceled(st, err) ||
+		    load_one(st, load, &c, &c.files.file[i], root, &done, err) < 0)
+			return -1;
+	}
+	logs_say(st->logs, "checkpoint %s of job %s (rank %" PRIu32 "): %s, %zu files, verified",
+	         load->name, load->job_id, load->rank_from, units_show_bytes(done, size),
+	         c.files.n);
+	return 0;
+}
+
+static int stage_checkpoints(struct stage *st, struct err *err)
+{
+	const struct wire_launch *l = st->launch;
+	AUTO_FD int root = fs_open_dir(arena_printf(st->a, "%s/" ATTEMPT_LOAD, st->dir), err);
+
+	if (root < 0)
+		return -1;
+	for (size_t i = 0; i < l->n_load; i++) {
+		const struct wire_load *load = &l->load[i];
+
+		if (!fs_path_is_plain(str_of(load->dir)))
+			return err_set(err, ERR_INVALID, "checkpoint %s: bad folder", load->name);
+		if (load_checkpoint(st, load, root, err) < 0)
+			return err_wrap(err, "checkpoint %s of job %s", load->name, load->job_id);
+	}
+	return 0;
+}
+
+static int stage_places(struct stage *st, struct err *err)
+{
+	const struct wire_launch *l = st->launch;
+	const struct job_spec *s = st->spec;
+
+	if (s->cache.enabled && l->cache_project_dir != NULL &&
+	    (fs_mkdirs(AT_FDCWD, l->cache_project_dir, 0755, err) < 0 ||
+	     (s->cache.legacy_hf_mount &&
+	      fs_mkdirs(AT_FDCWD, arena_printf(st->a, "%s/huggingface", l->cache_project_dir), 0755,
+	                err) < 0)))
+		return -1;
+	if (s->cache.enabled && l->cache_team_dir != NULL &&
+	    fs_mkdirs(AT_FDCWD, l->cache_team_dir, 0755, err) < 0)
+		return -1;
+	st->image_workdir = "/";
+	if (s->base_image == NULL)
+		return 0;
+	if (strcmp(l->images, "host") == 0) {
+		logs_say(st->logs,
+		         "image %s was not used: this server runs every job on the host's root "
+		         "(--images host)",
+		         s->base_image);
+		return 0;
+	}
+	report_progress(st->report, "image", 0, 0);
+	if (sandbox_image(st->a, s->base_image, &st->image_workdir, err) < 0)
+		return -1;
+	st->image = s->base_image;
+	return 0;
+}
+
+int stage_run(struct stage *st, struct err *err)
+{
+	static const struct {
+		enum wire_stage stage;
+		int (*run)(struct stage *st, struct err *err);
+	} stages[] = {
+		{STAGE_CODE, folders},          {STAGE_CODE, stage_code},
+		{STAGE_WEIGHTS, stage_weights}, {STAGE_CHECKPOINTS, stage_checkpoints},
+		{STAGE_SANDBOX, stage_places},
+	};
+
+	st->at = STAGE_CODE;
+	if (objstore_open(&st->objects, st->launch->objstore, &(struct objstore_env){0}, err) < 0)
+		return -1;
+	for (size_t i = 0; i < COUNT(stages); i++) {
+		st->at = stages[i].stage;
+		report_stage(st->report, st->at);
+		if (canceled(st, err) || stages[i].run(st, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+void stage_done(struct stage *st)
+{
+	for (size_t i = 0; i < st->n_leases; i++)
+		(void)close(st->lease[i].fd);
+	st->n_leases = 0;
+	node_cache_close(st->cache);
+	blobs_close(st->blobs);
+	objstore_close(st->objects);
+	st->cache = NULL;
+	st->blobs = NULL;
+	st->objects = NULL;
+}

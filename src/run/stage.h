@@ -1,0 +1,38 @@
+/*
+ * stage.h - everything a job needs on this node before its first command: code, weights,
+ * checkpoints to load, cache folders, its image. In that order; a failure names its stage, and user
+ * code has not run.
+ */
+#ifndef STAGE_H
+#define STAGE_H
+
+#include "core/spec.h"
+#include "core/wire.h"
+#include "run/report.h"
+#include "store/objstore.h"
+#include "store/tree.h"
+
+struct stage {
+	struct arena *a;
+	const char *dir;
+	const struct wire_launch *launch;
+	const struct job_spec *spec;
+	struct report *report;
+	struct logs *logs;
+	enum wire_stage at; /* where it is, or failed */
+	struct objstore *objects;
+	struct blobs *blobs;
+	struct node_cache *cache;
+	struct node_lease lease[SPEC_WEIGHTS_MAX]; /* held until stage_done: a mounted tree stays */
+	const char *tree[SPEC_WEIGHTS_MAX];
+	size_t n_leases;
+	const char *image; /* to run in, NULL: the host's root */
+	const char *image_workdir;
+};
+
+/* The pointers above down to logs are set by the caller. Gives up with ERR_CANCELED when the report
+ * says so. */
+int stage_run(struct stage *st, struct err *err) MUST_CHECK;
+void stage_done(struct stage *st);
+
+#endif

@@ -1,0 +1,431 @@
+/*
+ * runner_fixture.h - a server for one runner, from the real listener and the real face of runners
+ * over operations that only remember; and an attempt's folder to start the real runner in.
+ */
+#ifndef RUNNER_FIXTURE_H
+#define RUNNER_FIXTURE_H
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "face/face.h"
+#include "io/proc.h"
+#include "run/runner.h"
+#include "unit.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#define TOKEN "stoker_the-token-of-this-attempt"
+#define WAIT_MS 60000
+
+struct place {
+	char dir[64];
+	char *attempt; /* folder of it */
+	struct arena *a;
+	struct objstore *objects;
+	struct joblogs *logs;
+	struct httpd *httpd;
+	struct face_ctx ctx;
+	struct who who;
+	char address[32], url[64];
+	struct proc runner;
+
+	/* what the server answers */
+	struct wire_launch launch;
+	bool refuse_claim, hold_go;
+
+	pthread_mutex_t lock; /* of what follows */
+	char nonce[64];
+	bool go, stop, now;
+	uint64_t seq;
+	struct wire_exec exec;
+	size_t n_exec;
+	bool ready, ended;
+	char exit_json[4096];
+	unsigned beats, samples;
+	char events[8192], checkpoints[16384], exec_output[65536];
+	int exec_code; /* -1 = not done */
+};
+
+static struct place *of_place(void *of)
+{
+	return of;
+}
+
+static int op_claim(void *of, const struct who *who UNUSED, struct arena *a UNUSED,
+                    const char *nonce, struct wire_launch *out, struct err *err)
+{
+	struct place *p = of_place(of);
+	int r = 0;
+
+	(void)pthread_mutex_lock(&p->lock);
+	if (p->refuse_claim || (p->nonce[0] != '\0' && strcmp(p->nonce, nonce) != 0))
+		r = err_set(err, ERR_CONFLICT, "another runner owns this attempt");
+	copy_cut(p->nonce, sizeof(p->nonce), nonce);
+	*out = p->launch;
+	(void)pthread_mutex_unlock(&p->lock);
+	return r;
+}
+
+static int op_heartbeat(void *of, const struct who *who UNUSED, const struct wire_heartbeat *hb,
+                        struct err *err UNUSED)
+{
+	struct place *p = of_place(of);
+
+	(void)pthread_mutex_lock(&p->lock);
+	p->beats++;
+	p->samples += hb->has_sample;
+	(void)pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+static int op_orders(void *of, const struct who *who UNUSED, struct arena *a,
+                     struct wire_orders *out, struct err *err UNUSED)
+{
+	struct place *p = of_place(of);
+
+	(void)pthread_mutex_lock(&p->lock);
+	*out = (struct wire_orders){.go = p->go, .stop = p->stop, .now = p->now, .seq = p->seq};
+	if (p->n_exec > 0) {
+		out->exec = ARENA_NEW(a, struct wire_exec);
+		*out->exec = p->exec;
+		out->n_exec = 1;
+	}
+	(void)pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+static void change_orders(struct place *p)
+{
+	p->seq++;
+	(void)pthread_mutex_unlock(&p->lock);
+	if (p->httpd != NULL)
+		httpd_notify(p->httpd, httpd_channel(CHANNEL_ORDERS, STR_LIT("att1")));
+}
+
+static int op_ready(void *of, const struct who *who UNUSED, struct err *err UNUSED)
+{
+	struct place *p = of_place(of);
+
+	(void)pthread_mutex_lock(&p->lock);
+	p->ready = true;
+	p->go = !p->hold_go;
+	change_orders(p);
+	return 0;
+}
+
+static int op_event(void *of, const struct who *who UNUSED, const char *kind, const char *message,
+                    struct err *err UNUSED)
+{
+	struct place *p = of_place(of);
+	size_t n;
+
+	(void)pthread_mutex_lock(&p->lock);
+	n = strlen(p->events);
+	(void)snprintf(p->events + n, sizeof(p->events) - n, "%s: %s\n", kind, message);
+	(void)pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+static int op_checkpoint(void *of, const struct who *who UNUSED, const struct model_checkpoint *row,
+                         struct err *err UNUSED)
+{
+	struct place *p = of_place(of);
+	size_t n;
+
+	(void)pthread_mutex_lock(&p->lock);
+	n = strlen(p->checkpoints);
+	(void)snprintf(p->checkpoints + n, sizeof(p->checkpoints) - n, "%s %s %s %" PRIu64 "\n",
+	               row->name, ckpt_state_word(row->state), row->kind, row->files);
+	(void)pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+static int op_exit(void *of, const struct who *who UNUSED, const struct wire_exit *x,
+                   struct err *err UNUSED)
+{
+	struct place *p = of_place(of);
+	AUTO_BUF struct buf out = BUF_INIT(4000);
+
+	wire_exit_write(x, &out);
+	(void)pthread_mutex_lock(&p->lock);
+	copy_cut(p->exit_json, sizeof(p->exit_json), buf_cstr(&out));
+	p->ended = true;
+	(void)pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+static int op_exec_output(void *of, const struct who *who UNUSED, const char *id UNUSED,
+                          struct str bytes, bool done, int code, struct err *err UNUSED)
+{
+	struct place *p = of_place(of);
+	size_t n;
+
+	(void)pthread_mutex_lock(&p->lock);
+	n = strlen(p->exec_output);
+	(void)snprintf(p->exec_output + n, sizeof(p->exec_output) - n, "%.*s", STR_ARG(bytes));
+	if (done)
+		p->exec_code = code;
+	(void)pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+static int op_job(void *of UNUSED, const struct who *who UNUSED, struct arena *a UNUSED,
+                  struct model_job *out, struct err *err UNUSED)
+{
+	*out = (struct model_job){.id = "job1",
+	                          .name = "job-1",
+	                          .project_id = "proj1",
+	                          .project_name = "quick",
+	                          .team_id = "team1"};
+	return 0;
+}
+
+static const struct face_ops place_ops = {
+	.runner_claim = op_claim,
+	.runner_heartbeat = op_heartbeat,
+	.runner_orders = op_orders,
+	.runner_ready = op_ready,
+	.runner_event = op_event,
+	.runner_checkpoint = op_checkpoint,
+	.runner_exit = op_exit,
+	.runner_exec_output = op_exec_output,
+	.runner_job = op_job,
+};
+
+static int authorize(struct request *rq, enum scope scope, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct place *p = of_place(ctx->of);
+
+	if (scope != SCOPE_RUNNER || !str_eq(request_header(rq, "Authorization"), "Bearer " TOKEN))
+		return err_set(err, ERR_AUTH, "bad token");
+	rq->who = &p->who;
+	return 0;
+}
+
+static void server_start(struct place *p)
+{
+	static const struct face *const faces[] = {&face_runner};
+	struct httpd_options o = {.address = p->address,
+	                          .faces = faces,
+	                          .n_faces = 1,
+	                          .ctx = &p->ctx,
+	                          .authorize = authorize};
+	struct err err = {0};
+
+	assert_ok(httpd_start(&o, &p->httpd, &err), &err);
+	FMT(p->address, "127.0.0.1:%u", httpd_port(p->httpd));
+	FMT(p->url, "http://127.0.0.1:%u", httpd_port(p->httpd));
+}
+
+static void server_stop(struct place *p)
+{
+	httpd_drain(p->httpd, 0);
+	httpd_stop(p->httpd);
+	p->httpd = NULL;
+}
+
+static char *below(struct place *p, const char *name)
+{
+	return arena_printf(p->a, "%s/%s", p->dir, name);
+}
+
+static int place_set_up(void **state)
+{
+	struct place *p = xcalloc(1, sizeof(*p));
+	const char *tmp = getenv("TMPDIR");
+	struct err err = {0};
+
+	FMT(p->dir, "%.40s/test_run.XXXXXX", tmp == NULL ? "/tmp" : tmp);
+	assert_non_null(mkdtemp(p->dir));
+	p->a = arena_new();
+	(void)pthread_mutex_init(&p->lock, NULL);
+	p->exec_code = -1;
+	p->attempt = below(p, "runs/att1-0");
+	assert_ok(fs_mkdirs(AT_FDCWD, p->attempt, 0700, &err), &err);
+	assert_ok(fs_mkdirs(AT_FDCWD, below(p, "objects"), 0700, &err), &err);
+	assert_ok(objstore_open(&p->objects, arena_printf(p->a, "dir:%s", below(p, "objects")),
+	                        &(struct objstore_env){0}, &err),
+	          &err);
+	assert_ok(joblogs_open(&p->logs, below(p, "logs"), &err), &err);
+	p->ctx = (struct face_ctx){.magic = FACE_CTX_MAGIC,
+	                           .ops = &place_ops,
+	                           .of = p,
+	                           .objects = p->objects,
+	                           .logs = p->logs,
+	                           .bucket = "stoker"};
+	p->who = (struct who){
+		.magic = WHO_MAGIC, .token_id = "t", .name = "runner", .attempt_id = "att1"};
+	FMT(p->address, "127.0.0.1:0");
+	server_start(p);
+	p->launch =
+		(struct wire_launch){.attempt_id = "att1",
+	                             .job_id = "job1",
+	                             .job_name = "job-1",
+	                             .project_id = "proj1",
+	                             .project_name = "quick",
+	                             .team_id = "team1",
+	                             .node_count = 1,
+	                             .leader_addr = "127.0.0.1",
+	                             .store_dir = below(p, "store"),
+	                             .node_dir = below(p, "node"),
+	                             .node_budget_bytes = (uint64_t)1 << 30,
+	                             .objstore = arena_printf(p->a, "dir:%s", below(p, "objects")),
+	                             .images = "auto",
+	                             .sandbox = "auto",
+	                             .ckpt_prefix = "training_projects/proj1/jobs/job1"};
+	p->launch.hide = ARENA_ARRAY(p->a, const char *, 1);
+	p->launch.hide[0] = p->dir;
+	p->launch.n_hide = 1;
+	*state = p;
+	return 0;
+}
+
+static int place_tear_down(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0};
+
+	if (p->httpd != NULL)
+		server_stop(p);
+	joblogs_close(p->logs);
+	objstore_close(p->objects);
+	assert_ok(fs_remove_tree(AT_FDCWD, p->dir, &err), &err);
+	(void)pthread_mutex_destroy(&p->lock);
+	arena_free(p->a);
+	free(p);
+	return 0;
+}
+
+/* The job's specification: `runtime` and `more` are JSON members. */
+static void spec(struct place *p, const char *commands, const char *runtime, const char *more)
+{
+	p->launch.spec_json = arena_printf(
+		p->a,
+		"{\"image\":{},\"compute\":{\"cpu_count\":1,\"memory\":\"512Mi\"},\"runtime\":{"
+		"\"start_commands\":[%s]%s%s},\"enable_baseten_workdir\":true%s%s}",
+		commands, runtime[0] != '\0' ? "," : "", runtime, more[0] != '\0' ? "," : "", more);
+}
+
+static void launch(struct place *p, const char *crash_at)
+{
+	AUTO_BUF struct buf out = BUF_INIT(10000);
+	struct wire_start start = {.server = p->url, .token = TOKEN, .attempt_id = "att1"};
+	AUTO_FREE char *self = realpath("/proc/self/exe", NULL);
+	const char *argv[] = {self, "runner", p->attempt, NULL};
+	AUTO_FD int log_fd = open(below(p, "runs/att1-0/runner.log"),
+	                          O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	struct proc_fd fds[] = {{log_fd, 1}, {log_fd, 2}};
+	struct proc_spec s = {
+		.argv = argv, .fds = fds, .n_fds = 2, .new_session = true, .umask_bits = 077};
+	struct err err = {0};
+
+	if (crash_at != NULL)
+		assert_int_equal(setenv("STOKER_CRASH_AT", crash_at, 1), 0);
+	wire_start_write(&start, &out);
+	assert_ok(fs_write_atomic(AT_FDCWD, below(p, "runs/att1-0/launch.json"), buf_view(&out),
+	                          0600, &err),
+	          &err);
+	assert_ok(proc_spawn(&s, &p->runner, &err), &err);
+	(void)unsetenv("STOKER_CRASH_AT");
+}
+
+/* The runner's own exit code, or 128 + signal. */
+static int join(struct place *p)
+{
+	struct err err = {0};
+	int status = 0;
+
+	if (proc_wait(&p->runner, WAIT_MS, &status, &err) != 0) {
+		AUTO_BUF struct buf log = BUF_INIT(1 << 20);
+
+		(void)kill(p->runner.pid, SIGKILL);
+		(void)!!fs_read(AT_FDCWD, below(p, "runs/att1-0/runner.log"), &log, &err);
+		fail_msg("the runner does not end: %s", buf_cstr(&log));
+	}
+	(void)close(p->runner.pidfd);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* All lines of the job's log as the server has them, each "o text\n". */
+static char *log_text(struct place *p)
+{
+	AUTO_BUF struct buf out = BUF_INIT((size_t)16 << 20);
+	struct joblog_line *line = NULL;
+	struct err err = {0};
+	size_t n = 0;
+
+	assert_ok(joblogs_range(p->logs, p->a, "job1", -1, 0, 0, 100000, false, &line, &n, &err),
+	          &err);
+	for (size_t i = 0; i < n; i++)
+		buf_printf(&out, "%c %s\n", line[i].stream, line[i].text);
+	return arena_cstr(p->a, buf_cstr(&out));
+}
+
+static void assert_log(struct place *p, const char *words, bool there)
+{
+	char *text = log_text(p);
+
+	if ((strstr(text, words) != NULL) != there) {
+		AUTO_BUF struct buf log = BUF_INIT(1 << 20);
+		struct err err = {0};
+
+		(void)!!fs_read(AT_FDCWD, below(p, "runs/att1-0/runner.log"), &log, &err);
+		fail_msg("\"%s\" is %s the log:\n%s\nrunner.log:\n%s", words,
+		         there ? "not in" : "in", text, buf_cstr(&log));
+	}
+}
+
+UNUSED static void wait_log(struct place *p, const char *words)
+{
+	for (int64_t until = clock_mono_ms() + WAIT_MS; strstr(log_text(p), words) == NULL;) {
+		if (clock_mono_ms() > until)
+			assert_log(p, words, true);
+		clock_sleep_ms(30);
+	}
+}
+
+static struct wire_exit exit_of(struct place *p)
+{
+	struct wire_exit x;
+	struct err err = {0};
+
+	assert_true(p->ended);
+	assert_ok(wire_exit_parse(&x, p->a, str_of(p->exit_json), &err), &err);
+	return x;
+}
+
+/* A whole job; its exit record. */
+static struct wire_exit run_whole(struct place *p)
+{
+	int code = 0;
+
+	launch(p, NULL);
+	code = join(p);
+	if (code != 0 || !p->ended)
+		assert_log(p, "(the end was not reported)", true);
+	return exit_of(p);
+}
+
+/* cmocka's, and the runner itself when it is started again by name. */
+#define RUNNER_MAIN(tests)                                                                         \
+	int main(int argc, char **argv)                                                            \
+	{                                                                                          \
+		struct err err = {0};                                                              \
+                                                                                                   \
+		if (argc > 1 && strcmp(argv[1], "runner") == 0) {                                  \
+			int r = runner_main(argc - 1, argv + 1, &err);                             \
+                                                                                                   \
+			if (r < 0)                                                                 \
+				(void)fprintf(stderr, "error: %s\n", err.msg);                     \
+			return r < 0 ? 1 : r;                                                      \
+		}                                                                                  \
+		(void)signal(SIGPIPE, SIG_IGN);                                                    \
+		if (argc > 1)                                                                      \
+			cmocka_set_test_filter(argv[1]);                                           \
+		return cmocka_run_group_tests(tests, NULL, NULL);                                  \
+	}
+
+#endif
