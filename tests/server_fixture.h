@@ -28,7 +28,7 @@ struct fixture {
 	struct model_project project;
 };
 
-static void fixture_up(struct fixture *f)
+static inline void fixture_up(struct fixture *f)
 {
 	struct arena *a = arena_new();
 	struct app *app = ARENA_NEW(a, struct app);
@@ -59,7 +59,7 @@ static void fixture_up(struct fixture *f)
 	          &f->err);
 }
 
-static void fixture_down(struct fixture *f)
+static inline void fixture_down(struct fixture *f)
 {
 	struct app *app = f->app;
 
@@ -79,14 +79,14 @@ static void fixture_down(struct fixture *f)
 	f->app = NULL;
 }
 
-static void fixture_restart(struct fixture *f)
+static inline void fixture_restart(struct fixture *f)
 {
 	fixture_down(f);
 	fixture_up(f);
 	reconcile_start(f->app);
 }
 
-static int fixture_setup(void **state)
+static inline int fixture_setup(void **state)
 {
 	static const char script[] = "#!/bin/sh\n[ \"$2\" = --sweep ] || exec sleep 600\n";
 	struct fixture *f = xcalloc(1, sizeof(*f));
@@ -115,7 +115,7 @@ static int fixture_setup(void **state)
 	return 0;
 }
 
-static void fixture_kill_runners(struct fixture *f)
+static inline void fixture_kill_runners(struct fixture *f)
 {
 	struct model_attempt *t = NULL;
 	size_t n = 0;
@@ -132,7 +132,7 @@ static void fixture_kill_runners(struct fixture *f)
 	}
 }
 
-static int fixture_teardown(void **state)
+static inline int fixture_teardown(void **state)
 {
 	struct fixture *f = *state;
 	struct err err = {0};
@@ -148,8 +148,8 @@ static int fixture_teardown(void **state)
 }
 
 /* `extra` is put into the training_job object: "\"weights\":[...]", or "". */
-static int fixture_push(struct fixture *f, const char *runtime, const char *extra,
-                        struct model_job *out)
+static inline int fixture_push(struct fixture *f, const char *runtime, const char *extra,
+                               struct model_job *out)
 {
 	const struct doc *d = NULL;
 	const char *json = arena_printf(f->a,
@@ -161,7 +161,7 @@ static int fixture_push(struct fixture *f, const char *runtime, const char *extr
 	return ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, false, out, &f->err);
 }
 
-static struct model_job fixture_job(struct fixture *f, const char *id)
+static inline struct model_job fixture_job(struct fixture *f, const char *id)
 {
 	struct model_job j = {0};
 
@@ -169,7 +169,7 @@ static struct model_job fixture_job(struct fixture *f, const char *id)
 	return j;
 }
 
-static void fixture_await(struct fixture *f, const char *id, enum job_state want)
+static inline void fixture_await(struct fixture *f, const char *id, enum job_state want)
 {
 	struct model_job j = {0};
 
@@ -184,7 +184,7 @@ static void fixture_await(struct fixture *f, const char *id, enum job_state want
 }
 
 /* The identity that the runner of this node got in its launch.json. */
-static struct who *fixture_runner(struct fixture *f, const char *job_id, uint32_t rank)
+static inline struct who *fixture_runner(struct fixture *f, const char *job_id, uint32_t rank)
 {
 	struct model_job j = fixture_job(f, job_id);
 	AUTO_BUF struct buf text = BUF_INIT(10000);
@@ -202,7 +202,8 @@ static struct who *fixture_runner(struct fixture *f, const char *job_id, uint32_
 	return w;
 }
 
-static struct wire_launch fixture_claim(struct fixture *f, const struct who *w, const char *nonce)
+static inline struct wire_launch fixture_claim(struct fixture *f, const struct who *w,
+                                               const char *nonce)
 {
 	struct wire_launch l = {0};
 
@@ -210,7 +211,7 @@ static struct wire_launch fixture_claim(struct fixture *f, const struct who *w, 
 	return l;
 }
 
-static void fixture_exit(struct fixture *f, const struct who *w, enum job_end end, int code)
+static inline void fixture_exit(struct fixture *f, const struct who *w, enum job_end end, int code)
 {
 	struct wire_exit x = {.end = end,
 	                      .code = code,
@@ -223,8 +224,8 @@ static void fixture_exit(struct fixture *f, const struct who *w, enum job_end en
 }
 
 /* Pushed, launched, claimed, ready: running. */
-static struct who *fixture_running(struct fixture *f, const char *runtime, const char *extra,
-                                   struct model_job *out)
+static inline struct who *fixture_running(struct fixture *f, const char *runtime, const char *extra,
+                                          struct model_job *out)
 {
 	struct who *w;
 

@@ -173,6 +173,7 @@ int logs_raw(struct request *rq, struct err *err)
 	if (out.n == 0 && !final && q.wait_ms > 0 && q.tail < 0 && !rq->timed_out)
 		return reply_wait(rq, channel, seq,
 		                  rq->wakes > 0 ? rq->wait_until_ms : clock_mono_ms() + q.wait_ms);
+	reply_header(rq, "X-Stoker-Offset", arena_printf(rq->arena, "%" PRIu64, offset));
 	reply_header(rq, "X-Stoker-Next-Offset", arena_printf(rq->arena, "%" PRIu64, next));
 	reply_header(rq, "X-Stoker-Job-Status", job_state_name(j.core.state));
 	reply_header(rq, "X-Stoker-Final", final ? "true" : "false");

@@ -8,6 +8,7 @@
 static const struct conf_row rows[] = {
 	{"data", CONF_TEXT, AT(data), NULL, "DIR", "Basics",
 	 "Folder of the database, the mirror, checkpoints, caches and logs, on a local disk. Unset: $XDG_DATA_HOME/stoker, ~/.local/share/stoker"},
+	{"config", CONF_TEXT, AT(config), NULL, "FILE", "Basics", "Settings as a YAML map"},
 	{"listen", CONF_TEXT, AT(listen), "127.0.0.1:8000", "ADDRESS:PORT", "Basics",
 	 "Where to listen; port 0 takes any free one"},
 	{"base-url", CONF_TEXT, AT(base_url), NULL, "URL", "Basics",

@@ -5,7 +5,7 @@
 #include "base/conf.h"
 
 struct settings {
-	const char *data, *listen, *base_url;
+	const char *data, *config, *listen, *base_url;
 	struct conf_list allow_file_root, allow_source_network, share;
 	const char *hf_endpoint, *s3_endpoint;
 	int64_t cpus;

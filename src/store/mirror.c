@@ -8,8 +8,10 @@
 #include "store/mirror.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "store/blob_batch.h"
+#include "store/known.h"
 #include "store/xfer.h"
 
 #include <pthread.h>
@@ -45,6 +47,7 @@ struct mirror {
 	struct wanted *order; /* items to fetch, largest first */
 	size_t n_order;
 	struct blob_batch *batch;
+	struct known *known;
 	atomic_bool stop;
 	_Atomic uint64_t bytes_done, files_done, fetched;
 
@@ -130,7 +133,8 @@ static void plan(struct mirror *m)
 	for (size_t i = 0; i < l->n; i++) {
 		struct item *it = &m->item[i];
 
-		if (promised(it->f) && blobs_has(m->job->blobs, &it->sha256, it->f->size)) {
+		if ((promised(it->f) || known_find(m->known, it->f, &it->sha256)) &&
+		    blobs_has(m->job->blobs, &it->sha256, it->f->size)) {
 			add_done(m, it);
 		} else if (it->same_as == ALONE) {
 			m->order[m->n_order++] = (struct wanted){it->f->size, i};
@@ -338,7 +342,7 @@ static int fetch_large(struct one *o, unsigned streams, struct err *err)
 	if (fd < 0)
 		return 0;
 	x.fd = fd;
-	x.journal = journal;
+	x.journal = known_tells(o->it->f) ? journal : NULL;
 	x.streams_max = streams;
 	if (xfer_fetch(&x, &res, err) < 0)
 		return name_it(o, err);
@@ -502,6 +506,20 @@ static void oversee(struct mirror *m, struct rate *rate)
 	pthread_mutex_unlock(&m->lock);
 }
 
+static void remember(struct mirror *m)
+{
+	struct err ignored = {0};
+
+	for (size_t i = 0; i < m->n_order; i++) {
+		const struct item *it = &m->item[m->order[i].i];
+
+		if (it->done && !promised(it->f))
+			known_add(m->known, it->f, &it->sha256);
+	}
+	if (known_save(m->known, m->job->blobs, &ignored) < 0)
+		log_debug("source=%s not remembered: %s", source_name(m->job->source), ignored.msg);
+}
+
 static int run_workers(struct mirror *m, struct rate *rate, struct err *err)
 {
 	unsigned wanted = (unsigned)MIN((size_t)m->tickets, m->n_order), started = 0;
@@ -527,6 +545,8 @@ static int run_workers(struct mirror *m, struct rate *rate, struct err *err)
 	/* What was fetched is kept, also by a job that failed: the next one finds it. */
 	if (blob_batch_publish(m->batch, &own) < 0)
 		fail(m, &own);
+	else
+		remember(m);
 	if (m->failed) {
 		*err = m->err;
 		return -1;
@@ -566,6 +586,7 @@ int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
 	int r;
 
 	assert(job->blobs != NULL && job->source != NULL && job->listing != NULL);
+	m.known = known_load(job->blobs, source_name(job->source));
 	plan(&m);
 	m.batch = blob_batch_new(job->blobs);
 	pthread_mutex_init(&m.lock, NULL);
@@ -587,6 +608,7 @@ int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
 	pthread_cond_destroy(&m.freed);
 	pthread_mutex_destroy(&m.lock);
 	blob_batch_free(m.batch);
+	known_free(m.known);
 	free(m.item);
 	free(m.order);
 	return r;

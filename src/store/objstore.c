@@ -1,11 +1,14 @@
 /* objstore.c - see objstore.h: the list of drivers, and what is checked for all of them. */
 #include "store/objstore_impl.h"
 
+/* clang-format off */
 static const struct objstore_ops *const drivers[] = {
 	&objstore_dir,
-
-	&objstore_mem, &objstore_fault, /* fault:<n>:<url> fails the n-th call of <url>'s store */
+	&objstore_s3,
+	&objstore_mem,
+	&objstore_fault, /* fault:<n>:<url> fails the n-th call of <url>'s store */
 };
+/* clang-format on */
 
 int objstore_open(struct objstore **out, const char *url, const struct objstore_env *env,
                   struct err *err)
@@ -207,6 +210,14 @@ static void check_order(void *arg, const char *key, const struct objstore_info *
 	o->each(o->arg, key, info);
 }
 
+/* Could a key start so? The part behind the last slash may be anything. */
+static bool may_begin_key(const char *prefix)
+{
+	const char *slash = strrchr(prefix, '/');
+
+	return slash == NULL || fs_path_is_plain(str_n(prefix, (size_t)(slash - prefix)));
+}
+
 int objstore_list(struct objstore *os, const char *prefix, const char *after, size_t max,
                   objstore_each_fn *each, void *arg, bool *more, struct err *err)
 {
@@ -219,7 +230,7 @@ int objstore_list(struct objstore *os, const char *prefix, const char *after, si
 	if (strlen(prefix) > OBJSTORE_KEY_MAX ||
 	    (after != NULL && strlen(after) > OBJSTORE_KEY_MAX)) {
 		rc = err_set(err, ERR_INVALID, "a prefix has at most %d bytes", OBJSTORE_KEY_MAX);
-	} else if (max == 0) {
+	} else if (max == 0 || !may_begin_key(prefix)) {
 		rc = 0;
 	} else {
 		copy_cut(o.last, sizeof(o.last), after == NULL ? "" : after);

@@ -58,7 +58,7 @@ int objstore_put_file(struct objstore *os, const char *key, int fd, uint64_t siz
                       const atomic_bool *cancel, struct err *err) MUST_CHECK;
 /* The same from a reader (as http_call.read), which is read to its end and must give `size` bytes
  * (UINT64_MAX = until its end): what it refuses, even with its last call, is not stored. *info
- * (may be NULL) is the new object; its etag is the MD5. */
+ * (may be NULL) is the new object; its etag is the MD5, unless a store had to take it in parts. */
 int objstore_put_stream(struct objstore *os, const char *key, uint64_t size,
                         int (*read)(void *arg, void *p, size_t cap, size_t *n, struct err *err),
                         void *arg, struct objstore_info *info, struct err *err) MUST_CHECK;
@@ -83,7 +83,7 @@ int objstore_del(struct objstore *os, const char *key, struct err *err) MUST_CHE
 
 /* Parts: for what arrives in pieces, in any order. An upload that is neither completed nor aborted
  * is invisible; objstore_sweep removes those older than max_age_s. */
-#define OBJSTORE_UPLOAD_CAP 64
+#define OBJSTORE_UPLOAD_CAP 512 /* AWS gives ids of 130 and more characters */
 int objstore_parts_begin(struct objstore *os, const char *key, char id[OBJSTORE_UPLOAD_CAP],
                          struct err *err) MUST_CHECK;
 /* Bytes come from `read` as in objstore_put_stream. Putting a number again replaces it; what fails

@@ -219,6 +219,69 @@ int s3xml_listing(struct arena *a, struct str xml, struct s3xml_listing *out, st
 	return 0;
 }
 
+/* ---- ListMultipartUploads ----------------------------------------------------------- */
+
+#define UPLOADS "ListMultipartUploadsResult/"
+
+struct uploads {
+	struct arena *a;
+	struct s3xml_uploads *out;
+	size_t cap;
+};
+
+static int uploads_begin(void *arg, const char *path, struct err *err)
+{
+	struct uploads *f = arg;
+
+	if (strcmp(path, UPLOADS "Upload") != 0)
+		return 0;
+	if (f->out->n >= S3XML_ENTRIES_MAX)
+		return err_set(err, ERR_INVALID, "more than %d uploads", S3XML_ENTRIES_MAX);
+	if (f->out->n == f->cap) {
+		size_t cap = f->cap == 0 ? 64 : f->cap * 4;
+		struct s3xml_upload *more = ARENA_ARRAY(f->a, struct s3xml_upload, cap);
+
+		if (f->out->n > 0)
+			memcpy(more, f->out->upload, f->out->n * sizeof(*more));
+		f->out->upload = more;
+		f->cap = cap;
+	}
+	f->out->upload[f->out->n++] = (struct s3xml_upload){.key = "", .id = ""};
+	return 0;
+}
+
+static int uploads_end(void *arg, const char *path, struct str text, struct err *err)
+{
+	struct uploads *f = arg;
+	struct s3xml_upload *u = f->out->n == 0 ? NULL : &f->out->upload[f->out->n - 1];
+
+	if (strcmp(path, UPLOADS "IsTruncated") == 0)
+		f->out->truncated = str_ieq(text, "true");
+	else if (strcmp(path, UPLOADS "NextKeyMarker") == 0)
+		f->out->next_key = arena_strz(f->a, text);
+	else if (strcmp(path, UPLOADS "NextUploadIdMarker") == 0)
+		f->out->next_id = arena_strz(f->a, text);
+	else if (strcmp(path, UPLOADS "Upload/Key") == 0)
+		u->key = arena_strz(f->a, text);
+	else if (strcmp(path, UPLOADS "Upload/UploadId") == 0)
+		u->id = arena_strz(f->a, text);
+	else if (strcmp(path, UPLOADS "Upload/Initiated") == 0)
+		return clock_parse(text, &u->begun_ms, err);
+	return 0;
+}
+
+int s3xml_uploads(struct arena *a, struct str xml, struct s3xml_uploads *out, struct err *err)
+{
+	struct s3xml_uploads got = {0};
+	struct uploads f = {.a = a, .out = &got};
+	struct walk w = {.begin = uploads_begin, .end = uploads_end, .arg = &f};
+
+	if (walk(&w, xml, err) < 0)
+		return err_wrap(err, "uploads");
+	*out = got;
+	return 0;
+}
+
 /* ---- small replies ------------------------------------------------------------------ */
 
 struct wanted { /* the text of two elements, wherever they are below the root */

@@ -20,7 +20,21 @@ struct s3xml_listing {
 	const char *next; /* continuation token, NULL = none */
 };
 /* ListObjectsV2 reply. */
-int s3xml_listing(struct arena *a, struct str xml, struct s3xml_listing *out, struct err *err) MUST_CHECK;
+int s3xml_listing(struct arena *a, struct str xml, struct s3xml_listing *out,
+                  struct err *err) MUST_CHECK;
+struct s3xml_upload {
+	const char *key, *id;
+	int64_t begun_ms;
+};
+struct s3xml_uploads {
+	struct s3xml_upload *upload;
+	size_t n;
+	bool truncated;
+	const char *next_key, *next_id; /* where the next page starts, NULL = not told */
+};
+/* ListMultipartUploads reply. */
+int s3xml_uploads(struct arena *a, struct str xml, struct s3xml_uploads *out,
+                  struct err *err) MUST_CHECK;
 /* <Error>: code and message, "" when absent. Never fails on junk: both are then "". */
 void s3xml_error(struct arena *a, struct str xml, const char **code, const char **message);
 /* InitiateMultipartUploadResult's UploadId; CompleteMultipartUploadResult's ETag. */

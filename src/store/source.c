@@ -256,6 +256,10 @@ int source_read(struct source *s, const struct source_file *f, uint64_t first, u
 	assert(first <= f->size && count <= f->size - first);
 	if (count == 0)
 		return 0;
+	/* Nothing would tell that two ranges are of the same file. */
+	if (count < f->size && f->etag == NULL && !f->has_id)
+		return err_set(err, ERR_UNSUPPORTED, "%s: %s: neither an ETag nor a digest",
+		               s->name, f->path);
 	r = s->ops->read(s, f, first, count, counting_sink, &c, cancel, err);
 	assert((r == 0) == (err->code == ERR_NONE)); /* the contract of every driver */
 	if (r == 0 && c.left > 0)

@@ -81,13 +81,32 @@ static int check_size(const struct source_rq *rq, uint64_t total, struct err *er
 	               rq->file->size, total);
 }
 
+/* The ETag of the listing; where there was none, the date behind "W/" stands in for it. */
+static int check_same(const struct source_file *f, const struct http_reply *reply, struct err *err)
+{
+	struct str have = source_etag(http_header_of(reply, "ETag"), NULL), want;
+	bool weak = false;
+
+	if (f->etag == NULL)
+		return 0;
+	want = source_etag(str_of(f->etag), &weak);
+	if (have.n == 0 && weak)
+		have = http_header_of(reply, "Last-Modified");
+	if (have.n == 0 || str_same(have, want))
+		return 0;
+	return err_set(
+		err, ERR_CONFLICT,
+		"it was changed while it was being fetched (its ETag %.*s was %s): start the "
+		"job again",
+		(int)MIN(have.n, (size_t)80), have.p, f->etag);
+}
+
 /* Called before the first byte of a 2xx body. */
 static int check_head(void *arg, const struct http_reply *reply, struct err *err)
 {
 	const struct source_rq *rq = arg;
 	struct str coding = str_trim(http_header_of(reply, "Content-Encoding"));
 	struct str range = http_header_of(reply, "Content-Range");
-	struct str etag = source_etag(http_header_of(reply, "ETag"), NULL);
 	uint64_t first, last, total;
 
 	if (rq->file == NULL)
@@ -98,13 +117,8 @@ static int check_head(void *arg, const struct http_reply *reply, struct err *err
 			"it was sent with Content-Encoding %.*s though identity was asked for: "
 			"the server, or a proxy before it, must not compress files",
 			(int)MIN(coding.n, (size_t)40), coding.p);
-	if (rq->pin_etag && rq->file->etag != NULL && etag.n > 0 &&
-	    !str_same(etag, source_etag(str_of(rq->file->etag), NULL)))
-		return err_set(
-			err, ERR_CONFLICT,
-			"it was changed while it was being fetched (ETag %.*s was %s): start "
-			"the job again",
-			(int)MIN(etag.n, (size_t)80), etag.p, rq->file->etag);
+	if (rq->pin_etag && check_same(rq->file, reply, err) < 0)
+		return -1;
 	if (reply->status == 206) {
 		if (!parse_content_range(range, &first, &last, &total))
 			return err_set(err, ERR_CORRUPT, "206 without a usable Content-Range");

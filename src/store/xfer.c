@@ -443,6 +443,11 @@ static void oversee(struct xfer *x, struct crew *c, unsigned most)
 	while (!over) {
 		struct timespec until;
 
+		if (x->job->cancel != NULL && atomic_load(x->job->cancel)) {
+			(void)err_set(&err, ERR_CANCELED, "canceled");
+			fail(x, &err);
+			break;
+		}
 		(void)clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += TICK_MS * 1000000L;
 		if (until.tv_nsec >= 1000000000) {
@@ -456,11 +461,6 @@ static void oversee(struct xfer *x, struct crew *c, unsigned most)
 		pthread_mutex_unlock(&x->lock);
 		if (over)
 			break;
-		if (x->job->cancel != NULL && atomic_load(x->job->cancel)) {
-			(void)err_set(&err, ERR_CANCELED, "canceled");
-			fail(x, &err);
-			break;
-		}
 		look_at_rate(x, &pace, c, most);
 		if (x->job->progress != NULL)
 			x->job->progress(x->job->arg, bytes_there(x));

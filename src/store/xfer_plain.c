@@ -73,7 +73,13 @@ bool xfer_read_again(struct retry *r, uint64_t gained, const atomic_bool *cancel
 	if (gained >= GAIN_BYTES)
 		*r = (struct retry)RETRY_INIT(XFER_TRIES);
 	r->cancel = cancel;
-	return retry_again(r, err);
+	if (retry_again(r, err))
+		return true;
+	if (cancel != NULL && atomic_load(cancel) && err->code != ERR_CANCELED) {
+		err_clear(err);
+		(void)err_set(err, ERR_CANCELED, "canceled");
+	}
+	return false;
 }
 
 struct plain {
@@ -109,6 +115,7 @@ static int plain_read_all(struct plain *pl, struct err *err)
 {
 	const struct xfer_job *job = pl->job;
 	struct retry r = RETRY_INIT(XFER_TRIES);
+	struct err cause = {0}; /* why it has to begin anew */
 	int restarts = 0;
 
 	while (pl->at < job->size) {
@@ -122,12 +129,17 @@ static int plain_read_all(struct plain *pl, struct err *err)
 			              "the source sent %" PRIu64 " of %" PRIu64 " bytes", pl->at,
 			              job->size);
 		}
-		if (err->code == ERR_UNSUPPORTED && before > 0 && restarts++ < RESTARTS_MAX) {
+		if (err->code == ERR_UNSUPPORTED && before > 0) {
+			if (restarts++ == RESTARTS_MAX) {
+				*err = cause;
+				return -1;
+			}
 			err_clear(err);
 			xfer_content_begin(&pl->content, job);
 			pl->at = pl->told = 0;
 			continue;
 		}
+		cause = *err;
 		if (!xfer_read_again(&r, pl->at - before, job->cancel, err))
 			return -1;
 	}

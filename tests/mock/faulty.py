@@ -35,7 +35,7 @@ A fault holds for the bytes of files; with `list.` in front (list.status=503:2) 
     lie               the promised digest is wrong (Hub: lfs oid and blob id)
     loop              redirects to itself   gzip             Content-Encoding: gzip
     norange           ignores Range         nohead           405 to HEAD
-    nolength          no Content-Length     noetag           no ETag
+    nolength          no Content-Length     noetag, nodate   no ETag, no Last-Modified
     etag=N            another ETag after N requests of a path
     expire=N          a signed URL works N times, then 403
     auth=TOKEN        needs it as bearer token, or as access key of an AWS signature
@@ -92,7 +92,7 @@ class Faults:
             if dot:
                 name = rest
             if (where if dot else "body") == scope or name in ("page", "endless", "garbage", "lie", "auth", "gated",
-                                                               "expire", "etag", "noetag", "digest", "linked", "length"):
+                                                               "expire", "etag", "noetag", "nodate", "digest", "linked", "length"):
                 self.table[name] = value
 
     def __contains__(self, name):
@@ -494,7 +494,8 @@ class Handler(BaseHTTPRequestHandler):
             d = digests(path)
             etag = d["md5"]
             promised = "f" * 64 if "lie" in faults else d["sha256"]
-            headers.append(("Last-Modified", formatdate(d["mtime"], usegmt=True)))
+            if "nodate" not in faults:
+                headers.append(("Last-Modified", formatdate(d["mtime"], usegmt=True)))
             if "digest" in faults:
                 raw = base64.b64encode(bytes.fromhex(promised)).decode()
                 headers.append(("Repr-Digest", f"sha-256=:{raw}:"))

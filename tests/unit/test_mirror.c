@@ -11,6 +11,7 @@
 
 #define MIB ((size_t)1 << 20)
 #define LARGE_SIZE (40 * MIB + 777)
+#define SECRET "{\"aws_access_key_id\":\"AKID\",\"aws_secret_access_key\":\"shh\"}"
 #define N_SMALL 300
 
 static struct faulty server;
@@ -95,12 +96,14 @@ static int run_mirror(struct store *st, struct run *run, struct err *err)
 	            : run->url[0] == '/' ? arena_printf(a, "file://%s%s", server.root, run->url)
 	                                 : arena_cstr(a, run->url);
 	const char *roots[] = {server.root};
-	struct source_options o = {.client = run->client != NULL ? run->client : server.client,
-	                           .hf_endpoint = at,
-	                           .s3_endpoint = at,
-	                           .file_roots = roots,
-	                           .n_file_roots = 1,
-	                           .stall_ms = 2000};
+	struct source_options o = {
+		.client = run->client != NULL ? run->client : server.client,
+		.hf_endpoint = at,
+		.s3_endpoint = at,
+		.file_roots = roots,
+		.n_file_roots = 1,
+		.secret = str_n(SECRET, strncmp(run->url, "s3", 2) == 0 ? strlen(SECRET) : 0),
+		.stall_ms = 2000};
 	struct glob_filter filter = {.allow = &run->allow, .n_allow = run->allow != NULL};
 	struct source_listing l;
 	struct mirror_job job = {.blobs = st->blobs, .listing = &l, .cancel = run->cancel};
@@ -200,6 +203,12 @@ static void mirror_gets_through(void **state UNUSED)
 		{"@large.safetensors", "digest", NULL},
 		{"@large.safetensors", "norange,nohead", NULL},
 		{"@large.safetensors", "cut=9000000", NULL},
+		{"@large.safetensors", "noetag,cut=9000000", NULL},
+		{"@large.safetensors", "noetag,nodate", NULL},
+		{"@large.safetensors", "noetag,nodate,cut=20000000:1", NULL},
+		{"s3://bucket/", "cut=9000000", "large*"},
+		{"s3://bucket/", "norange,status=503:1", "large*"},
+		{"s3://bucket/", "reset:1", "small/4/*"},
 		{"/", NULL, "large*"},
 		{"/", NULL, "small/**"},
 	};
@@ -217,6 +226,49 @@ static void mirror_gets_through(void **state UNUSED)
 		assert_int_equal(count_names(&st, "tmp"), 0);
 		store_done(&st);
 	}
+}
+
+/* Sources that promise no SHA-256: what has not changed does not travel again. */
+static void mirror_knows_what_it_has_fetched(void **state UNUSED)
+{
+	static const char *const urls[] = {"s3://bucket/", "/", "@mid.bin", "hf://me/repo"};
+	struct err err = {0};
+
+	for (size_t i = 0; i < COUNT(urls); i++) {
+		struct run run = {.url = urls[i]};
+		struct store st;
+		struct digest first;
+		uint64_t n;
+		char path[80];
+
+		store_open(&st);
+		assert_ok(run_mirror(&st, &run, &err), &err);
+		assert_true(run.done.fetched > 0);
+		first = run.manifest;
+		n = run.done.files_total;
+		(void)faulty_stat(&server, "bytes");
+		assert_ok(run_mirror(&st, &run, &err), &err);
+		assert_int_equal(run.done.fetched, 0);
+		assert_int_equal(faulty_stat(&server, "bytes"), 0);
+		assert_true(digest_same(&first, &run.manifest));
+		assert_mirrored(&st, &run.manifest, n);
+
+		faulty_fill(&server, "mid.bin", 3 * MIB, (uint8_t)(50 + i));
+		assert_ok(run_mirror(&st, &run, &err), &err);
+		assert_int_equal(run.done.fetched, 3 * MIB);
+		assert_mirrored(&st, &run.manifest, n);
+
+		/* A blob that is gone is fetched again, whatever is known. */
+		FMT(path, "%s/blobs", st.dir);
+		assert_ok(fs_remove_tree(AT_FDCWD, path, &err), &err);
+		blobs_close(st.blobs);
+		assert_ok(blobs_open(&st.blobs, st.dir, &err), &err);
+		assert_ok(run_mirror(&st, &run, &err), &err);
+		assert_true(run.done.fetched >= 3 * MIB);
+		assert_mirrored(&st, &run.manifest, n);
+		store_done(&st);
+	}
+	faulty_fill(&server, "mid.bin", 3 * MIB, 5);
 }
 
 /* --- what goes wrong ------------------------------------------------------------------------- */
@@ -237,6 +289,8 @@ static void mirror_failures(void **state UNUSED)
 		{"@large.safetensors", "digest,corrupt=123", NULL, ERR_CORRUPT, "wrong digest"},
 		{"hf://me/repo", "length=+1", "large*", ERR_CONFLICT, "wrong length"},
 		{"hf://me/repo", "length=-1", "mid*", ERR_CONFLICT, "wrong length"},
+		{"@large.safetensors", "noetag,nodate,cut=20000000", NULL, ERR_UNAVAILABLE,
+	         "cut short: 20000000 of 41943817"},
 		{"hf://me/repo", "cut=0", "mid*", ERR_UNAVAILABLE, "mid.bin"},
 		{"hf://me/repo", "loop", "large*", ERR_IO, "endless redirect"},
 		{"hf://me/repo", "status=404", "large*", ERR_NOT_FOUND, "404"},
@@ -427,6 +481,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(mirror_whole_repository),
 	cmocka_unit_test(mirror_stays_within_its_streams),
 	cmocka_unit_test(mirror_gets_through),
+	cmocka_unit_test(mirror_knows_what_it_has_fetched),
 	cmocka_unit_test(mirror_failures),
 	cmocka_unit_test(mirror_checks_space_first),
 	cmocka_unit_test(mirror_can_be_canceled),

@@ -426,6 +426,39 @@ static void objstore_fault_conforms(void **state UNUSED)
 	suite(os);
 }
 
+/* STOKER_TEST_S3=s3:http://host:port/bucket with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: an
+ * empty bucket of a real store. */
+static void objstore_s3_conforms(void **state UNUSED)
+{
+	const char *url = getenv("STOKER_TEST_S3");
+	struct http_policy policy = {0};
+	AUTO_HTTP_CLIENT struct http_client *client = http_client_new(&policy);
+	AUTO_OBJSTORE struct objstore *os = NULL;
+	struct objstore_env env = {
+		.client = client,
+		.key = {.access_key = getenv("AWS_ACCESS_KEY_ID"),
+	                .secret_key = getenv("AWS_SECRET_ACCESS_KEY"),
+	                .session_token = getenv("AWS_SESSION_TOKEN"),
+	                .region = getenv("AWS_REGION")},
+	};
+	char id[OBJSTORE_UPLOAD_CAP];
+	struct err err = {0};
+	uint64_t removed = 0;
+
+	if (url == NULL) {
+		print_message("# STOKER_TEST_S3 names no bucket: S3 is not tested\n");
+		return;
+	}
+	assert_ok(objstore_open(&os, url, &env, &err), &err);
+	suite(os);
+	assert_ok(objstore_parts_begin(os, "swept", id, &err), &err);
+	clock_sleep_ms(1100);
+	assert_ok(objstore_sweep(os, 3600, &removed, &err), &err);
+	assert_int_equal(removed, 0);
+	assert_ok(objstore_sweep(os, 0, &removed, &err), &err);
+	print_message("# %d swept\n", (int)removed);
+}
+
 static void objstore_dir_excludes_file_and_folder(void **state UNUSED)
 {
 	char url[256];
@@ -555,7 +588,7 @@ static void objstore_bad_urls(void **state UNUSED)
 {
 	static const char *const bad[] = {
 		"",       "dir",    "dir:",         "dir:relative", "mem:x",
-		"ftp:/x", "fault:", "fault:x:mem:", "fault:1:no:",
+		"ftp:/x", "fault:", "fault:x:mem:", "fault:1:no:",  "s3:http://x/b",
 	};
 
 	for (size_t i = 0; i < COUNT(bad); i++) {
@@ -609,6 +642,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(objstore_mem_conforms),
 	cmocka_unit_test(objstore_dir_conforms),
 	cmocka_unit_test(objstore_fault_conforms),
+	cmocka_unit_test(objstore_s3_conforms),
 	cmocka_unit_test(objstore_dir_excludes_file_and_folder),
 	cmocka_unit_test(objstore_dir_follows_no_link),
 	cmocka_unit_test(objstore_dir_etag_of_changed_file),

@@ -1,0 +1,214 @@
+/* meta.c - what the server says of itself: health, metrics, its API, and two plain pages. */
+#include "base/json.h"
+#include "face/face.h"
+
+#define TEXT_MAX ((size_t)4 << 20)
+#define OPENAPI_MAX ((size_t)4 << 20)
+#define ID_SHOWN 64 /* characters of an id on a page */
+
+static int health(struct request *rq, struct err *err)
+{
+	(void)err;
+	return reply_bytes(rq, 200, "application/json", STR_LIT("{\"status\":\"ok\"}"));
+}
+
+/* What people program against; what runners and S3 clients speak has documents of its own. */
+static int openapi(struct request *rq, struct err *err)
+{
+	static const struct face *const faces[] = {&face_training, &face_admin, &face_graphql,
+	                                           &face_meta};
+	AUTO_BUF struct buf out = BUF_INIT(OPENAPI_MAX);
+
+	face_openapi(faces, COUNT(faces), &out);
+	if (buf_check(&out, "the description of the API", err) < 0)
+		return -1;
+	return reply_json(rq, 200, &out);
+}
+
+static void gauge(struct buf *out, const char *name, const char *help)
+{
+	buf_printf(out, "# HELP stoker_%s %s\n# TYPE stoker_%s gauge\n", name, help, name);
+}
+
+static void one(struct buf *out, const char *name, const char *help, double value)
+{
+	gauge(out, name, help);
+	buf_printf(out, "stoker_%s %.17g\n", name, value);
+}
+
+/* A label's value: backslash, quote and line break have escapes. */
+static void label(struct buf *out, const char *name, const char *value)
+{
+	buf_printf(out, "%s=\"", name);
+	for (; value != NULL && *value != '\0'; value++) {
+		if (*value == '\\' || *value == '"')
+			buf_putc(out, '\\');
+		if (*value == '\n')
+			buf_puts(out, "\\n");
+		else
+			buf_putc(out, *value);
+	}
+	buf_putc(out, '"');
+}
+
+static double node_value(const struct node_row *n, size_t which)
+{
+	switch (which) {
+	case 0:
+		return n->gpus;
+	case 1:
+		return __builtin_popcountll(n->gpus_used);
+	case 2:
+		return n->cpu_milli / 1000.0;
+	case 3:
+		return n->cpu_milli_used / 1000.0;
+	case 4:
+		return (double)n->memory_bytes;
+	default:
+		return (double)n->memory_used;
+	}
+}
+
+static void node_gauges(struct buf *out, const struct server_status *s)
+{
+	static const struct {
+		const char *name, *help;
+	} rows[] = {
+		{"node_gpus", "GPUs of a node."},
+		{"node_gpus_used", "GPUs of a node that jobs hold."},
+		{"node_cpu_cores", "Cores of a node."},
+		{"node_cpu_cores_used", "Cores of a node that jobs hold."},
+		{"node_memory_bytes", "Memory of a node."},
+		{"node_memory_used_bytes", "Memory of a node that jobs hold."},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		gauge(out, rows[i].name, rows[i].help);
+		for (size_t k = 0; k < s->n_nodes; k++) {
+			buf_printf(out, "stoker_%s{", rows[i].name);
+			label(out, "node", s->nodes[k].name);
+			buf_putc(out, ',');
+			label(out, "gpu_type", s->nodes[k].gpu_type);
+			buf_printf(out, "} %.17g\n", node_value(&s->nodes[k], i));
+		}
+	}
+}
+
+static int metrics(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_BUF struct buf out = BUF_INIT(TEXT_MAX);
+	struct server_status s = {0};
+
+	if (ctx->ops->status(ctx->of, face_who(rq), rq->arena, &s, err) < 0)
+		return -1;
+	gauge(&out, "info", "The server's version.");
+	buf_puts(&out, "stoker_info{");
+	label(&out, "version", s.version);
+	buf_puts(&out, "} 1\n");
+	one(&out, "start_time_seconds", "When the server started.", (double)s.started_ms / 1000.0);
+	gauge(&out, "jobs", "Jobs that have not ended.");
+	buf_printf(&out,
+	           "stoker_jobs{state=\"active\"} %" PRIu64
+	           "\nstoker_jobs{state=\"pending\"} %" PRIu64 "\n",
+	           s.jobs_active, s.jobs_pending);
+	one(&out, "disk_free_bytes", "Free space of the data folder.", (double)s.disk_free);
+	one(&out, "disk_total_bytes", "Size of its file system.", (double)s.disk_total);
+	one(&out, "mirror_bytes", "Weights that are mirrored.", (double)s.mirror_bytes);
+	one(&out, "node_cache_bytes", "Weights on the node.", (double)s.node_cache_bytes);
+	one(&out, "node_cache_budget_bytes", "Their limit.", (double)s.node_cache_budget);
+	node_gauges(&out, &s);
+	if (buf_check(&out, "metrics", err) < 0)
+		return -1;
+	return reply_bytes(rq, 200, "text/plain; version=0.0.4; charset=utf-8", buf_view(&out));
+}
+
+/* Text for a page; ids come from the path, so from anybody. */
+static void escaped(struct buf *out, struct str s)
+{
+	s.n = MIN(s.n, (size_t)ID_SHOWN);
+	for (size_t i = 0; i < s.n; i++) {
+		char c = s.p[i];
+
+		if (c == '<' || c == '>' || c == '&' || c == '"' || c == '\'')
+			buf_printf(out, "&#%d;", c);
+		else if ((unsigned char)c >= ' ')
+			buf_putc(out, c);
+	}
+}
+
+static void page_head(struct buf *out, const char *title)
+{
+	buf_printf(
+		out,
+		"<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+		"<meta name=\"viewport\" content=\"width=device-width\">"
+		"<title>%s</title>"
+		"<style>body{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:3rem auto;"
+		"padding:0 1rem;color:#222}pre{background:#f3f3f3;padding:1rem;overflow:auto}"
+		"</style></head><body><h1>%s</h1>\n",
+		title, title);
+}
+
+static int send_page(struct request *rq, struct buf *out, struct err *err)
+{
+	buf_puts(out, "</body></html>\n");
+	if (buf_check(out, "the page", err) < 0)
+		return -1;
+	reply_header(rq, "Content-Security-Policy",
+	             "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
+	reply_header(rq, "X-Content-Type-Options", "nosniff");
+	return reply_bytes(rq, 200, "text/html; charset=utf-8", buf_view(out));
+}
+
+static int front_page(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_BUF struct buf out = BUF_INIT(TEXT_MAX);
+
+	page_head(&out, "Stoker");
+	buf_puts(&out,
+	         "<p>Training, on machines of your own. This server is driven by commands:</p>"
+	         "<pre>stoker init\nstoker push train.yaml\nstoker logs -f JOB</pre>"
+	         "<p>The stock client works as well, with this in <code>~/.trussrc</code>:</p>"
+	         "<pre>[baseten]\nremote_provider = baseten\nremote_url = http://localhost:8000\n"
+	         "api_key = (a token of this server)</pre><p>This server is ");
+	escaped(&out, str_of(ctx->base_url));
+	buf_puts(&out, ". Its API is described in <a href=\"/openapi.json\">openapi.json</a>, its "
+	               "health is at <a href=\"/healthz\">/healthz</a>.</p>");
+	return send_page(rq, &out, err);
+}
+
+/* The stock client prints a link to here after a push. */
+static int job_page(struct request *rq, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(TEXT_MAX);
+
+	page_head(&out, "Training job");
+	buf_puts(&out, "<p>Job <b>");
+	escaped(&out, rq->arg[1]);
+	buf_puts(&out, "</b> of project <b>");
+	escaped(&out, rq->arg[0]);
+	buf_puts(&out, "</b>. Its logs and its state:</p><pre>stoker logs -f ");
+	escaped(&out, rq->arg[1]);
+	buf_puts(&out, "\nstoker view ");
+	escaped(&out, rq->arg[1]);
+	buf_puts(&out, "</pre><p>or with the stock client:</p><pre>truss train logs --job-id ");
+	escaped(&out, rq->arg[1]);
+	buf_puts(&out, " --tail\ntruss train metrics --job-id ");
+	escaped(&out, rq->arg[1]);
+	buf_puts(&out, "</pre>");
+	return send_page(rq, &out, err);
+}
+
+/* clang-format off */
+static const struct route routes[] = {
+	{ HTTP_GET, SCOPE_OPEN,   0, "/",                                    front_page, "What this is" },
+	{ HTTP_GET, SCOPE_OPEN,   0, "/training/{project_id}/logs/{job_id}", job_page,   "Where a pushed job is watched" },
+	{ HTTP_GET, SCOPE_OPEN,   0, "/healthz",                             health,     "Is the server up" },
+	{ HTTP_GET, SCOPE_OPEN,   0, "/openapi.json",                        openapi,    "This description" },
+	{ HTTP_GET, SCOPE_VIEWER, 0, "/metrics",                             metrics,    "Metrics for Prometheus" },
+};
+/* clang-format on */
+
+const struct face face_meta = {"meta", routes, COUNT(routes), NULL};

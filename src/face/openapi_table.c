@@ -1,0 +1,130 @@
+/* openapi_table.c - what each route takes and gives, in the notation of schema.h. */
+#include "face/openapi.h"
+
+#include "base/base.h"
+
+#define PROJECT "/v1/training_projects/{project_id}"
+#define JOB     PROJECT "/jobs/{job_id}"
+#define TEAM    "/v1/teams/{team_id}"
+#define DELETED "id:text! deleted:bool!"
+#define ONE_JOB "training_job:@TrainingJob!"
+#define RANGE   "start_epoch_millis:int(0,9223372036853)? end_epoch_millis:int(0,9223372036853)?"
+#define LINES   RANGE " limit:int(1,20000)? direction:enum(asc,desc)? min_level:enum(DEBUG,INFO,WARNING,ERROR)?"
+#define RANGE_Q "start_epoch_millis:int(0,9223372036853) end_epoch_millis:int(0,9223372036853)"
+#define LINES_Q RANGE_Q " limit:int(1,20000) direction:enum(asc,desc) min_level:enum(DEBUG,INFO,WARNING,ERROR)"
+#define SUMMARY "timestamp:time project_id:text team_id:text total_size_bytes:int total_files:int truncated:bool " \
+	"file_summaries[{path:text! size_bytes:int! modified:time! file_type:enum(file,directory,symlink)! permissions:text!}]"
+#define STEP    "step_seconds:int(1,2592000)"
+
+/* clang-format off */
+const struct schema_doc schema_docs[] = {
+	{ "Error", "message:text! problems[{line:int! column:int! path:text! message:text!}]" },
+	{ "Instance", "id:text! name:text! memory_limit_mib:int! millicpu_limit:int! gpu_count:int! gpu_type:text!? gpu_memory_limit_mib:int!?" },
+	{ "TrainingJob", "id:text!? name:text!? created_at:time!? updated_at:time!? current_status:enum(TRAINING_JOB_PENDING,TRAINING_JOB_CREATED,"
+	  "TRAINING_JOB_DEPLOYING,TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED)! "
+	  "instance_type:@Instance! training_project{id:text! name:text!}! training_project_id:text! error_message:text!? "
+	  "checkpoint_sync_status:text!? priority:int(-2147483648,2147483647)! availability_model:text! node_count:int! user{email:text!}! reason:text!? "
+	  "stage:text!? progress{note:text!? done_bytes:int! total_bytes:int! rate_bytes_per_second:num!}!? "
+	  "end{kind:text! code:int(-2147483648,2147483647)! detail:text!}!? attempt:int! started_at:time!? ended_at:time!? team{id:text!? name:text!?}! recreated_from:text!? "
+	  "weights[{source:text! revision:text! mount_location:text! manifest:text! bytes:int!}]! spec:any" },
+	{ "TrainingProject", "id:text! name:text! created_at:time!? updated_at:time!? team_id:text!? team_name:text!? cluster:text!? "
+	  "cache_quota_bytes:int! latest_job:@TrainingJob!?" },
+	{ "Event", "seq:int! timestamp:time!? kind:text! from:text!? to:text!? actor:text!? message:text!?" },
+	{ "Attempt", "id:text! number:int! node_rank:int! node:text!? cluster:text!? gpus[int]! launched_at:time!? claimed_at:time!? ended_at:time!? "
+	  "heartbeat_at:time!? ready:bool!" },
+	{ "Line", "timestamp:text! message:text! replica:text! level:text!? request_id:text!?" },
+	{ "Point", "value:num! timestamp:time!" },
+	{ "Usage", "usage_bytes[@Point]! utilization[@Point]!" },
+	{ "NodeMetrics", "cpu_usage[@Point]! cpu_memory_usage_bytes[@Point]! gpu_utilization:any! gpu_memory_usage_bytes:any! ephemeral_storage:@Usage!" },
+	{ "Checkpoint", "id:text! checkpoint_id:text! created_at:time! checkpoint_type:text! base_model:text!? size_bytes:int! "
+	  "lora_adapter_config{r:int!}!? training_job_id:text! sync_status:enum(SYNCING,COMPLETE)! node_rank:int! "
+	  "state:enum(SYNCING,COMPLETE,INCOMPLETE)! complete:bool! files:int! bytes_sent:int! synced_at:time!?" },
+	{ "CheckpointFile", "url:text! relative_file_name:text! node_rank:int! size_bytes:int! last_modified:time! sha256:text!" },
+	{ "Weights", "id:text! team_id:text!? source:text! revision:text!? state:enum(FETCHING,READY,FAILED)! manifest:text!? bytes:int! bytes_done:int! "
+	  "files:int! files_done:int! rate_bytes_per_second:num! error:text!? created_at:time!? last_used_at:time!? allow_patterns:any ignore_patterns:any" },
+	{ "Team", "id:text! name:text! default:bool! created_at:time!?" },
+	{ "ApiKey", "id:text! name:text! role:enum(viewer,member,admin)! team_id:text!? created_at:time!? last_used_at:time!? expires_at:time!?" },
+	{ "Secret", "id:text! name:text! created_at:time!? updated_at:time!? last_used_at:time!? team_id:text!? team_name:text!?" },
+	{ "Capacity", "gpu_type:text! baseline:int! limit:int! usage_count:int! dedicated_usage_count:int! spot_usage_count:int! team_id:text team_name:text" },
+	{ "Node", "name:text! cluster:text!? gpu_type:text!? gpus:int! gpus_used:int! millicpu:int! millicpu_used:int! memory_bytes:int! "
+	  "memory_used_bytes:int! declared:bool!" },
+};
+
+const struct route_doc route_docs[] = {
+	{ HTTP_GET,    "/v1/training_projects", NULL, NULL, "training_projects[@TrainingProject]!", NULL, false },
+	{ HTTP_POST,   "/v1/training_projects", NULL, "training_project{name:name! team_name:text?}!", "training_project:@TrainingProject!", NULL, false },
+	{ HTTP_POST,   TEAM "/training_projects", NULL, "training_project{name:name! team_name:text?}!", "training_project:@TrainingProject!", NULL, false },
+	{ HTTP_GET,    PROJECT, NULL, NULL, "training_project:@TrainingProject!", NULL, false },
+	{ HTTP_DELETE, PROJECT, NULL, NULL, DELETED, NULL, false },
+	{ HTTP_GET,    PROJECT "/jobs", NULL, NULL, "training_jobs[@TrainingJob]!", NULL, false },
+	{ HTTP_POST,   PROJECT "/jobs", "dry_run:bool", "training_job{image{base_image:text!}! compute{node_count:int(1,1024)? cpu_count:num? memory:text? "
+	  "accelerator:any? availability_model:enum(dedicated,spot)?}? runtime{start_commands[text]? environment_variables:any? checkpointing_config:any? "
+	  "load_checkpoint_config:any? cache_config:any? artifacts[{s3_bucket:text! s3_key:text!}]?}? name:text? priority:int(-2147483648,2147483647)? "
+	  "weights[any]? enable_baseten_workdir:bool? limits:any? retry:any?}!", ONE_JOB, NULL, false },
+	{ HTTP_POST,   "/v1/training_jobs/search", NULL, "statuses[enum(TRAINING_JOB_PENDING,TRAINING_JOB_QUEUED,TRAINING_JOB_CREATED,TRAINING_JOB_DEPLOYING,"
+	  "TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED,TRAINING_JOB_PREEMPTED)]? "
+	  "project_id:text? job_id:text? order_by[{field:enum(created_at)? order:enum(asc,desc)?}]?", "training_jobs[@TrainingJob]!", NULL, true },
+	{ HTTP_GET,    JOB, NULL, NULL, "training_job:@TrainingJob! training_project{id:text! name:text!}!", NULL, false },
+	{ HTTP_PATCH,  JOB, NULL, "priority:int(-2147483648,2147483647)!", ONE_JOB, NULL, false },
+	{ HTTP_DELETE, JOB, NULL, NULL, DELETED, NULL, false },
+	{ HTTP_POST,   JOB "/stop", NULL, "now:bool?", ONE_JOB, NULL, true },
+	{ HTTP_POST,   JOB "/recreate", NULL, NULL, ONE_JOB, NULL, true },
+	{ HTTP_GET,    JOB "/events", "after:int(0,9223372036854775807)", NULL, "events[@Event]!", NULL, false },
+	{ HTTP_GET,    JOB "/attempts", NULL, NULL, "attempts[@Attempt]!", NULL, false },
+	{ HTTP_POST,   JOB "/logs", NULL, LINES, "logs[@Line]!", NULL, true },
+	{ HTTP_GET,    JOB "/logs", LINES_Q, NULL, "logs[@Line]!", NULL, false },
+	{ HTTP_GET,    JOB "/logs/raw", "rank:int(0,1023) offset:int(0,9223372036854775807) tail:int(0,2147483647) max:int(1,4194304) wait_ms:int(0,30000)",
+	  NULL, NULL, "text/plain", false },
+	{ HTTP_POST,   JOB "/metrics", NULL, RANGE " " STEP "?", "training_job:@TrainingJob! cache:@Usage!? per_node_metrics[{node_id:text! metrics:@NodeMetrics!}]!", NULL, true },
+	{ HTTP_GET,    JOB "/metrics", RANGE_Q " from:int(0,9223372036853) to:int(0,9223372036853) " STEP, NULL,
+	  "training_job:@TrainingJob! cache:@Usage!? per_node_metrics[{node_id:text! metrics:@NodeMetrics!}]!", NULL, false },
+	{ HTTP_GET,    JOB "/checkpoints", "all:bool", NULL, "checkpoints[@Checkpoint]!", NULL, false },
+	{ HTTP_GET,    JOB "/checkpoint_files", "page_size:int(1,1000) page_token:int(0,9223372036854775807) checkpoint:text", NULL,
+	  "presigned_urls[@CheckpointFile]! next_page_token:int!? total_count:int!", NULL, false },
+	{ HTTP_DELETE, JOB "/checkpoints/{checkpoint...}", NULL, NULL, "checkpoint_id:text! deleted:bool!", NULL, false },
+	{ HTTP_GET,    JOB "/download", NULL, NULL, "artifact_presigned_urls[text]!", NULL, false },
+	{ HTTP_GET,    JOB "/auth_codes", NULL, NULL, "auth_codes[any]!", NULL, false },
+	{ HTTP_POST,   JOB "/exec", NULL, "command[text]! node_rank:int(0,1023)?", "exec_id:text!", NULL, false },
+	{ HTTP_GET,    JOB "/exec/{exec_id}", "offset:int(0,9223372036854775807) wait_ms:int(0,30000)", NULL,
+	  "done:bool! exit_code:int(-2147483648,2147483647)!? output_base64:text! next_offset:int!", NULL, false },
+	{ HTTP_GET,    PROJECT "/cache/summary", NULL, NULL, SUMMARY, NULL, false },
+	{ HTTP_POST,   PROJECT "/cache/summarize", NULL, NULL, SUMMARY, NULL, false },
+	{ HTTP_DELETE, PROJECT "/cache/files", "path:text!", NULL, "bytes_freed:int!", NULL, false },
+	{ HTTP_PATCH,  PROJECT "/cache", NULL, "quota_bytes:int(1,1152921504606846976)!", "project_id:text! quota_bytes:int!", NULL, false },
+	{ HTTP_GET,    TEAM "/cache/summary", NULL, NULL, SUMMARY, NULL, false },
+	{ HTTP_POST,   TEAM "/cache/summarize", NULL, NULL, SUMMARY, NULL, false },
+	{ HTTP_DELETE, TEAM "/cache/files", "path:text!", NULL, "bytes_freed:int!", NULL, false },
+	{ HTTP_GET,    "/v1/weights", NULL, NULL, "weights[@Weights]!", NULL, false },
+	{ HTTP_POST,   "/v1/weights", NULL, "source:text! allow_patterns[text]? ignore_patterns[text]? auth_secret_name:text? team_id:text?", "weights:@Weights!", NULL, false },
+	{ HTTP_DELETE, "/v1/weights/{weights_id}", NULL, NULL, DELETED " bytes_freed:int!", NULL, false },
+	{ HTTP_GET,    "/v1/blobs/credentials/train", NULL, NULL, "s3_bucket:text! s3_key:text! creds{aws_access_key_id:text! aws_secret_access_key:text! "
+	  "aws_session_token:text! endpoint_url:text! region_name:text!}!", NULL, false },
+	{ HTTP_GET,    "/v1/users/me", NULL, NULL, "email:text! name:text! role:enum(viewer,member,admin)! team{id:text! name:text!?}!? workspace_name:text!", NULL, false },
+	{ HTTP_GET,    "/v1/teams", NULL, NULL, "teams[@Team]!", NULL, false },
+	{ HTTP_POST,   "/v1/teams", NULL, "name:name!", "team:@Team!", NULL, false },
+	{ HTTP_DELETE, "/v1/teams/{team_id}", NULL, NULL, DELETED, NULL, false },
+	{ HTTP_GET,    "/v1/api_keys", NULL, NULL, "api_keys[@ApiKey]!", NULL, false },
+	{ HTTP_POST,   "/v1/api_keys", NULL, "name:text! role:enum(viewer,member,admin)? team_id:text? expires_in_days:int(1,3650)? "
+	  "type:enum(PERSONAL,WORKSPACE_MANAGE_ALL,WORKSPACE_INVOKE,WORKSPACE_EXPORT_METRICS)?",
+	  "api_key:text! id:text! name:text! role:enum(viewer,member,admin)! team_id:text!? created_at:time!? expires_at:time!?", NULL, false },
+	{ HTTP_DELETE, "/v1/api_keys/{api_key_id}", NULL, NULL, DELETED, NULL, false },
+	{ HTTP_GET,    "/v1/secrets", NULL, NULL, "secrets[@Secret]!", NULL, false },
+	{ HTTP_POST,   "/v1/secrets", NULL, "name:name! value:text!", "id:text! name:text!", NULL, false },
+	{ HTTP_DELETE, "/v1/secrets/{name}", NULL, NULL, "name:text! deleted:bool!", NULL, false },
+	{ HTTP_GET,    TEAM "/secrets", NULL, NULL, "secrets[@Secret]!", NULL, false },
+	{ HTTP_POST,   TEAM "/secrets", NULL, "name:name! value:text!", "id:text! name:text!", NULL, false },
+	{ HTTP_DELETE, TEAM "/secrets/{name}", NULL, NULL, "name:text! deleted:bool!", NULL, false },
+	{ HTTP_GET,    "/v1/training/capacity", NULL, NULL, "gpu_capacities[@Capacity]! team_gpu_capacities[@Capacity]!", NULL, false },
+	{ HTTP_PATCH,  "/v1/training/capacity", NULL, "team_id:text! gpu_type:text! max_gpus:int(0,1000000)!", "team_gpu_capacity:@Capacity!", NULL, false },
+	{ HTTP_GET,    "/v1/status", NULL, NULL, "version:text! started_at:time!? base_url:text!? sandbox:text!? disk{free:int! total:int!}! nodes[@Node]! "
+	  "jobs{active:int! pending:int!}! mirror_bytes:int! node_cache{bytes:int! budget:int!}!", NULL, false },
+	{ HTTP_POST,   "/graphql/", NULL, "query:text! variables:any?", "data:any errors[{message:text!}]", NULL, false },
+	{ HTTP_GET,    "/", NULL, NULL, NULL, "text/html", false },
+	{ HTTP_GET,    "/training/{project_id}/logs/{job_id}", NULL, NULL, NULL, "text/html", false },
+	{ HTTP_GET,    "/healthz", NULL, NULL, "status:enum(ok)!", NULL, false },
+	{ HTTP_GET,    "/metrics", NULL, NULL, NULL, "text/plain", false },
+};
+/* clang-format on */
+
+const size_t n_schema_docs = COUNT(schema_docs);
+const size_t n_route_docs = COUNT(route_docs);

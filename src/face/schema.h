@@ -1,0 +1,24 @@
+/*
+ * schema.h - JSON Schema from a notation that fits into a table. Members of an object, apart by
+ * blanks:
+ *
+ *   key:type     type: text name time any bool num int int(min,max) enum(a,b) @Component
+ *   key{...}     an object      key[type]  key[{...}]   lists
+ *
+ * each followed by ! when it is required and ? when it may be null. `name` is a name as
+ * spec_name_ok takes it, an `int` without bounds is not negative. Members that are not named may be
+ * there too.
+ */
+#ifndef FACE_SCHEMA_H
+#define FACE_SCHEMA_H
+
+#include "base/json.h"
+
+#define SCHEMA_REQUIRED_MAX 32 /* required members of one object */
+
+/* One object schema as the next value of js. The notation is ours: mistakes are assertions. */
+void schema_object(struct js *js, const char *members);
+/* The members as query parameters, as items of the open list of js. */
+void schema_query(struct js *js, const char *members);
+
+#endif

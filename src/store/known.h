@@ -1,0 +1,34 @@
+/*
+ * known.h - what earlier fetches have learned about a source that promises no SHA-256: which blob a
+ * file of this path, size and ETag turned out to be. So only changed files travel again, and a
+ * fetch of thousands of small files that was cut short goes on where it was.
+ *
+ *   <blobs>/known/<sha256 of the source's URL>   "stoker-known 1\n\n", then 64 bytes a file
+ *
+ * It saves work and nothing else: losing it is harmless, and what it says is believed only when the
+ * blob is there with the right size.
+ */
+#ifndef KNOWN_H
+#define KNOWN_H
+
+#include "store/blob.h"
+#include "store/source.h"
+
+struct known;
+
+/* What there is for this source; empty when there is nothing, or nothing readable. */
+struct known *known_load(struct blobs *b, const char *source_name) MUST_CHECK;
+void known_free(struct known *k); /* NULL is fine */
+DEFINE_CLEANUP(struct known, known_free)
+#define AUTO_KNOWN CLEANUP(known_free_p)
+
+/* Can this file be told from another one at its place: by a strong ETag, or a digest of any kind?
+ */
+bool known_tells(const struct source_file *f);
+bool known_find(const struct known *k, const struct source_file *f, struct digest *sha256);
+/* Replaces what was there for this file; each file once. Ignored when known_tells() says no. */
+void known_add(struct known *k, const struct source_file *f, const struct digest *sha256);
+/* Writes it back when something was added. The blobs must be on the disk before. */
+int known_save(struct known *k, struct blobs *b, struct err *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,759 @@
+/*
+ * fake_ops.h - a small product behind the protocol faces: rows in arrays, real logs, a real object
+ * store in memory, and the real listener on loopback with a client. Included by one test each.
+ */
+#ifndef FAKE_OPS_H
+#define FAKE_OPS_H
+
+#include "base/clock.h"
+#include "face/face.h"
+#include "unit.h"
+
+#define T0 ((int64_t)1790000000000) /* wall ms at which the fake world was made */
+
+struct fake {
+	struct face_ctx ctx;
+	struct httpd *httpd;
+	struct http_client *client;
+	struct arena *a;
+	struct err err;
+	char dir[64], base[64];
+	const char *token; /* of the next calls; NULL = none */
+	/* the rows */
+	struct model_team team[4];
+	size_t n_teams;
+	struct model_project project[4];
+	size_t n_projects;
+	struct model_job job[8];
+	size_t n_jobs;
+	struct model_checkpoint ckpt[8];
+	size_t n_ckpts;
+	struct model_secret secret[4];
+	size_t n_secrets;
+	struct model_mirror mirror[2];
+	size_t n_mirrors;
+	struct model_cache_snapshot snapshot; /* scope NULL = none */
+	struct node_row node[2];
+	size_t n_nodes;
+	/* what was asked for last */
+	struct job_query query;
+	char *said; /* one word or value that a test looks at */
+	int64_t number;
+	bool flag;
+	struct exec_state exec;
+};
+
+#define FAKE(of) struct fake *f = (struct fake *)(of)
+
+static struct who who_admin = {
+	.magic = WHO_MAGIC, .token_id = "tok1", .name = "ada", .role = ROLE_ADMIN};
+static struct who who_viewer = {.magic = WHO_MAGIC,
+                                .token_id = "tok2",
+                                .name = "vi",
+                                .role = ROLE_VIEWER,
+                                .team_id = "team001"};
+static struct who who_runner = {.magic = WHO_MAGIC,
+                                .token_id = "tok3",
+                                .name = "runner",
+                                .role = ROLE_MEMBER,
+                                .attempt_id = "at1"};
+
+static int fake_authenticate(void *of, struct arena *a, struct str token, struct who **out,
+                             struct err *err)
+{
+	(void)of;
+	(void)a;
+	if (str_eq(token, "admin"))
+		*out = &who_admin;
+	else if (str_eq(token, "viewer"))
+		*out = &who_viewer;
+	else if (str_eq(token, "runner"))
+		*out = &who_runner;
+	else
+		return err_set(err, ERR_AUTH, "unknown token");
+	return 0;
+}
+
+static int fake_authorize(struct request *rq, enum scope scope, struct err *err)
+{
+	struct str header = request_header(rq, "Authorization"), scheme;
+	struct who *who;
+
+	(void)str_cut(&header, ' ', &scheme);
+	if (fake_authenticate(NULL, rq->arena, header, &who, err) < 0)
+		return -1;
+	if ((scope == SCOPE_ADMIN && who->role < ROLE_ADMIN) ||
+	    (scope == SCOPE_MEMBER && who->role < ROLE_MEMBER))
+		return err_set(err, ERR_DENIED, "not for this role");
+	rq->who = who;
+	return 0;
+}
+
+static int fake_teams(void *of, const struct who *who, struct arena *a, struct model_team **out,
+                      size_t *n, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)err;
+	*out = f->team;
+	*n = f->n_teams;
+	return 0;
+}
+
+static int fake_team_create(void *of, const struct who *who, struct arena *a, const char *name,
+                            struct model_team *out, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	if (f->n_teams == COUNT(f->team))
+		return err_set(err, ERR_QUOTA, "enough teams");
+	f->team[f->n_teams] = (struct model_team){"team00x", arena_cstr(f->a, name), false, T0};
+	*out = f->team[f->n_teams++];
+	return 0;
+}
+
+static int fake_delete(void *of, const struct who *who, const char *id, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	f->said = arena_cstr(f->a, id);
+	return strcmp(id, "busy") == 0 ? err_set(err, ERR_CONFLICT, "it is in use") : 0;
+}
+
+static int fake_tokens(void *of, const struct who *who, struct arena *a, struct model_token **out,
+                       size_t *n, struct err *err)
+{
+	(void)of;
+	(void)who;
+	(void)err;
+	*out = ARENA_NEW(a, struct model_token);
+	**out = (struct model_token){"tok1", "ada", NULL, "hash", ROLE_ADMIN, T0, 0, 0};
+	*n = 1;
+	return 0;
+}
+
+static int fake_token_create(void *of, const struct who *who, struct arena *a, const char *name,
+                             const char *team_id, enum model_role role, int64_t expires_ms,
+                             struct model_token *out, char **plain, struct err *err)
+{
+	(void)of;
+	(void)who;
+	(void)err;
+	*plain = arena_cstr(a, "stoker_plain");
+	*out = (struct model_token){"tok9", name, team_id, "hash", role, T0, expires_ms, 0};
+	return 0;
+}
+
+static int fake_secrets(void *of, const struct who *who, struct arena *a, const char *team_id,
+                        struct model_secret **out, size_t *n, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)err;
+	f->said = arena_cstr(f->a, team_id);
+	*out = f->secret;
+	*n = f->n_secrets;
+	return 0;
+}
+
+static int fake_secret_set(void *of, const struct who *who, struct arena *a, const char *team_id,
+                           const char *name, struct str value, struct model_secret *out,
+                           struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)team_id;
+	(void)err;
+	f->said = arena_strz(f->a, value);
+	f->secret[0] = (struct model_secret){"sec1", arena_cstr(f->a, name), "team001", T0, T0, 0};
+	f->n_secrets = 1;
+	*out = f->secret[0];
+	return 0;
+}
+
+static int fake_secret_delete(void *of, const struct who *who, const char *team_id,
+                              const char *name, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)team_id;
+	if (f->n_secrets == 0 || strcmp(f->secret[0].name, name) != 0)
+		return err_set(err, ERR_NOT_FOUND, "no secret \"%s\"", name);
+	f->n_secrets = 0;
+	return 0;
+}
+
+static int fake_projects(void *of, const struct who *who, struct arena *a,
+                         struct model_project **out, size_t *n, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)err;
+	*out = f->project;
+	*n = f->n_projects;
+	return 0;
+}
+
+static int fake_project_get(void *of, const struct who *who, struct arena *a, const char *id,
+                            struct model_project *out, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	for (size_t i = 0; i < f->n_projects; i++) {
+		if (strcmp(f->project[i].id, id) == 0) {
+			*out = f->project[i];
+			return 0;
+		}
+	}
+	return err_set(err, ERR_NOT_FOUND, "no project %s", id);
+}
+
+static int fake_project_upsert(void *of, const struct who *who, struct arena *a,
+                               const char *team_id, const char *name, struct model_project *out,
+                               struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)err;
+	f->said = arena_cstr(f->a, team_id);
+	for (size_t i = 0; i < f->n_projects; i++) {
+		if (strcmp(f->project[i].name, name) == 0) {
+			*out = f->project[i];
+			return 0;
+		}
+	}
+	assert_true(f->n_projects < COUNT(f->project));
+	f->project[f->n_projects] = (struct model_project){.id = "proj00x",
+	                                                   .name = arena_cstr(f->a, name),
+	                                                   .team_id = "team001",
+	                                                   .team_name = "Default",
+	                                                   .created_ms = T0,
+	                                                   .updated_ms = T0};
+	*out = f->project[f->n_projects++];
+	return 0;
+}
+
+static int fake_job_push(void *of, const struct who *who, struct arena *a, const char *project_id,
+                         const struct doc *doc, const char *key, bool dry_run,
+                         struct model_job *out, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)project_id;
+	(void)err;
+	f->said = arena_cstr(f->a, key);
+	f->flag = dry_run;
+	f->number = (int64_t)doc->count;
+	*out = f->job[0];
+	if (dry_run)
+		out->id = NULL;
+	return 0;
+}
+
+static int fake_job_search(void *of, const struct who *who, struct arena *a,
+                           const struct job_query *q, struct model_job **out, size_t *n,
+                           struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)err;
+	f->query = *q;
+	*out = ARENA_ARRAY(a, struct model_job, f->n_jobs + 1);
+	*n = 0;
+	for (size_t i = 0; i < f->n_jobs; i++) {
+		if ((q->states == 0 || (q->states & 1U << f->job[i].core.state) != 0) &&
+		    (q->job_id == NULL || strcmp(q->job_id, f->job[i].id) == 0))
+			(*out)[(*n)++] = f->job[i];
+	}
+	return 0;
+}
+
+static int fake_job_get(void *of, const struct who *who, struct arena *a, const char *project_id,
+                        const char *job_id, struct model_job *out, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	for (size_t i = 0; i < f->n_jobs; i++) {
+		if (strcmp(f->job[i].id, job_id) == 0 &&
+		    (project_id == NULL || strcmp(f->job[i].project_id, project_id) == 0)) {
+			*out = f->job[i];
+			return 0;
+		}
+	}
+	return err_set(err, ERR_NOT_FOUND, "no job %s", job_id);
+}
+
+static int fake_job_stop(void *of, const struct who *who, struct arena *a, const char *id, bool now,
+                         struct model_job *out, struct err *err)
+{
+	FAKE(of);
+	f->flag = now;
+	return fake_job_get(of, who, a, NULL, id, out, err);
+}
+
+static int fake_job_recreate(void *of, const struct who *who, struct arena *a, const char *id,
+                             struct model_job *out, struct err *err)
+{
+	if (fake_job_get(of, who, a, NULL, id, out, err) < 0)
+		return -1;
+	out->recreated_from = out->id;
+	out->id = "job000n";
+	return 0;
+}
+
+static int fake_job_priority(void *of, const struct who *who, struct arena *a, const char *id,
+                             int64_t priority, struct model_job *out, struct err *err)
+{
+	if (fake_job_get(of, who, a, NULL, id, out, err) < 0)
+		return -1;
+	if (out->core.state != JOB_PENDING)
+		return err_set(err, ERR_CONFLICT, "job %s is not pending", id);
+	out->priority = priority;
+	return 0;
+}
+
+static int fake_job_events(void *of, const struct who *who, struct arena *a, const char *id,
+                           int64_t after, struct model_event **out, size_t *n, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)id;
+	(void)err;
+	f->number = after;
+	*out = ARENA_NEW(a, struct model_event);
+	**out = (struct model_event){3, T0, "state", "PENDING", "CREATED", "server", "placed"};
+	*n = 1;
+	return 0;
+}
+
+static int fake_job_attempts(void *of, const struct who *who, struct arena *a, const char *id,
+                             struct model_attempt **out, size_t *n, struct err *err)
+{
+	(void)of;
+	(void)who;
+	(void)err;
+	*out = ARENA_NEW(a, struct model_attempt);
+	**out = (struct model_attempt){.id = "at1",
+	                               .job_id = id,
+	                               .node = "here",
+	                               .cluster = "local",
+	                               .gpus = 5,
+	                               .launched_ms = T0};
+	*n = 1;
+	return 0;
+}
+
+static int fake_exec_start(void *of, const struct who *who, struct arena *a, const char *id,
+                           uint32_t rank, const char *const *argv, size_t n, char **exec_id,
+                           struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)id;
+	(void)err;
+	f->said = arena_printf(f->a, "%s/%zu/%u", argv[0], n, rank);
+	*exec_id = arena_cstr(a, "ex1");
+	return 0;
+}
+
+static int fake_exec_poll(void *of, const struct who *who, struct arena *a, const char *id,
+                          const char *exec_id, uint64_t offset, struct exec_state *out,
+                          struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)id;
+	(void)offset;
+	if (strcmp(exec_id, "ex1") != 0)
+		return err_set(err, ERR_NOT_FOUND, "no such command");
+	*out = f->exec;
+	return 0;
+}
+
+static int fake_checkpoints(void *of, const struct who *who, struct arena *a, const char *id,
+                            bool all, struct model_checkpoint **out, size_t *n, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)id;
+	(void)err;
+	*out = ARENA_ARRAY(a, struct model_checkpoint, f->n_ckpts + 1);
+	*n = 0;
+	for (size_t i = 0; i < f->n_ckpts; i++)
+		if (all || f->ckpt[i].state == CKPT_COMPLETE)
+			(*out)[(*n)++] = f->ckpt[i];
+	return 0;
+}
+
+static int fake_checkpoint_delete(void *of, const struct who *who, const char *id, const char *name,
+                                  struct err *err)
+{
+	(void)id;
+	return fake_delete(of, who, name, err);
+}
+
+static int fake_cache_snapshot(void *of, const struct who *who, struct arena *a, const char *scope,
+                               const char *id, struct model_cache_snapshot *out, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	if (f->snapshot.scope == NULL || strcmp(f->snapshot.scope, scope) != 0 ||
+	    strcmp(f->snapshot.scope_id, id) != 0)
+		return err_set(err, ERR_NOT_FOUND, "never summarized");
+	*out = f->snapshot;
+	return 0;
+}
+
+static int fake_cache_remove(void *of, const struct who *who, const char *scope, const char *id,
+                             struct str path, uint64_t *bytes, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)err;
+	f->said = arena_printf(f->a, "%s %s %.*s", scope, id, STR_ARG(path));
+	*bytes = 77;
+	return 0;
+}
+
+static int fake_cache_quota(void *of, const struct who *who, const char *id, uint64_t bytes,
+                            struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)id;
+	(void)err;
+	f->number = (int64_t)bytes;
+	return 0;
+}
+
+static int fake_mirrors(void *of, const struct who *who, struct arena *a, struct model_mirror **out,
+                        size_t *n, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)err;
+	*out = f->mirror;
+	*n = f->n_mirrors;
+	return 0;
+}
+
+static int fake_mirror_prefetch(void *of, const struct who *who, struct arena *a,
+                                const char *team_id, const struct spec_weights *w,
+                                struct model_mirror *out, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)team_id;
+	(void)err;
+	f->number = (int64_t)(w->n_allow * 10 + w->n_ignore);
+	*out = f->mirror[0];
+	out->source = w->source;
+	return 0;
+}
+
+static int fake_mirror_delete(void *of, const struct who *who, const char *id, uint64_t *freed,
+                              struct err *err)
+{
+	*freed = 5;
+	return fake_delete(of, who, id, err);
+}
+
+static int fake_upload_create(void *of, const struct who *who, struct arena *a,
+                              struct model_upload *out, struct err *err)
+{
+	(void)of;
+	(void)who;
+	(void)a;
+	(void)err;
+	*out = (struct model_upload){"AK", "SK", "ST", "uploads/u1.tgz", "team001", T0, T0 + 1000};
+	return 0;
+}
+
+static int fake_url_key(void *of, struct arena *a, const char **access_key, const char **secret_key,
+                        struct err *err)
+{
+	(void)of;
+	(void)a;
+	(void)err;
+	*access_key = "URLKEY";
+	*secret_key = "urlsecret";
+	return 0;
+}
+
+static int fake_capacity(void *of, const struct who *who, struct arena *a,
+                         struct capacity_row **out, size_t *n, struct err *err)
+{
+	(void)of;
+	(void)who;
+	(void)err;
+	*out = ARENA_ARRAY(a, struct capacity_row, 2);
+	(*out)[0] = (struct capacity_row){"H100", NULL, NULL, 8, -1, 3};
+	(*out)[1] = (struct capacity_row){"H100", "team001", "Default", 8, 4, 2};
+	*n = 2;
+	return 0;
+}
+
+static int fake_capacity_set(void *of, const struct who *who, struct arena *a, const char *team_id,
+                             const char *gpu_type, int64_t max_gpus, struct capacity_row *out,
+                             struct err *err)
+{
+	(void)of;
+	(void)who;
+	(void)a;
+	(void)err;
+	*out = (struct capacity_row){gpu_type, team_id, "Default", 8, max_gpus, 0};
+	return 0;
+}
+
+static int fake_status(void *of, const struct who *who, struct arena *a, struct server_status *out,
+                       struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)err;
+	*out = (struct server_status){.version = "1.2.3",
+	                              .data_dir = f->dir,
+	                              .base_url = f->base,
+	                              .sandbox = "bwrap",
+	                              .started_ms = T0,
+	                              .disk_free = 10,
+	                              .disk_total = 20,
+	                              .jobs_active = 1,
+	                              .jobs_pending = 2,
+	                              .nodes = f->node,
+	                              .n_nodes = f->n_nodes};
+	return 0;
+}
+
+static const struct face_ops fake_ops = {
+	.teams = fake_teams,
+	.team_create = fake_team_create,
+	.team_delete = fake_delete,
+	.tokens = fake_tokens,
+	.token_create = fake_token_create,
+	.token_delete = fake_delete,
+	.secrets = fake_secrets,
+	.secret_set = fake_secret_set,
+	.secret_delete = fake_secret_delete,
+	.authenticate = fake_authenticate,
+	.projects = fake_projects,
+	.project_get = fake_project_get,
+	.project_upsert = fake_project_upsert,
+	.project_delete = fake_delete,
+	.job_push = fake_job_push,
+	.job_search = fake_job_search,
+	.job_get = fake_job_get,
+	.job_stop = fake_job_stop,
+	.job_recreate = fake_job_recreate,
+	.job_priority = fake_job_priority,
+	.job_delete = fake_delete,
+	.job_events = fake_job_events,
+	.job_attempts = fake_job_attempts,
+	.exec_start = fake_exec_start,
+	.exec_poll = fake_exec_poll,
+	.checkpoints = fake_checkpoints,
+	.checkpoint_delete = fake_checkpoint_delete,
+	.cache_snapshot = fake_cache_snapshot,
+	.cache_summarize = fake_cache_snapshot,
+	.cache_remove = fake_cache_remove,
+	.cache_quota = fake_cache_quota,
+	.mirrors = fake_mirrors,
+	.mirror_prefetch = fake_mirror_prefetch,
+	.mirror_delete = fake_mirror_delete,
+	.upload_create = fake_upload_create,
+	.url_key = fake_url_key,
+	.capacity = fake_capacity,
+	.capacity_set = fake_capacity_set,
+	.status = fake_status,
+};
+
+/* One team, one project, one job of each state that matters. */
+static void fake_rows(struct fake *f)
+{
+	static const enum job_state states[] = {JOB_RUNNING, JOB_PENDING, JOB_COMPLETED,
+	                                        JOB_DEPLOY_FAILED};
+	static const char *const ids[] = {"job0001", "job0002", "job0003", "job0004"};
+
+	f->team[0] = (struct model_team){"team001", "Default", true, T0};
+	f->n_teams = 1;
+	f->project[0] = (struct model_project){.id = "proj001",
+	                                       .name = "demo",
+	                                       .team_id = "team001",
+	                                       .team_name = "Default",
+	                                       .cache_quota_bytes = 1000,
+	                                       .created_ms = T0,
+	                                       .updated_ms = T0,
+	                                       .latest_job_id = "job0001"};
+	f->n_projects = 1;
+	for (size_t i = 0; i < COUNT(states); i++)
+		f->job[f->n_jobs++] = (struct model_job){
+			.id = ids[i],
+			.name = "job-1",
+			.project_id = "proj001",
+			.project_name = "demo",
+			.team_id = "team001",
+			.team_name = "Default",
+			.core = {states[i], 1, 1, T0},
+			.user = "ada",
+			.created_ms = T0 + (int64_t)i,
+			.updated_ms = T0,
+			.node_count = 1,
+			.cpu_milli = 4000,
+			.memory_bytes = (uint64_t)16 << 30,
+			.spec_json =
+				"{\"compute\":{\"availability_model\":\"spot\"},\"runtime\":{"
+		                "\"artifacts\":"
+				"[{\"s3_bucket\":\"stoker\",\"s3_key\":\"uploads/a b.tgz\"}]}}",
+			.stage = "running",
+		};
+	f->job[3].error_message = "weights: 404";
+	f->job[3].end = JOB_END_DEPLOY_FAILED;
+	f->job[2].spec_json = "{}";
+	f->node[0] = (struct node_row){.name = "here",
+	                               .cluster = "local",
+	                               .gpu_type = "H100",
+	                               .cpu_milli = 64000,
+	                               .gpus = 8,
+	                               .memory_bytes = (uint64_t)512 << 30,
+	                               .gpus_used = 5};
+	f->n_nodes = 1;
+}
+
+static void fake_start(struct fake *f)
+{
+	static const struct face *const faces[] = {&face_training, &face_admin, &face_graphql,
+	                                           &face_meta};
+	struct httpd_options o = {.address = "127.0.0.1:0",
+	                          .faces = faces,
+	                          .n_faces = COUNT(faces),
+	                          .ctx = &f->ctx,
+	                          .authorize = fake_authorize,
+	                          .workers = 4};
+	struct http_policy policy = {0};
+
+	memset(f, 0, sizeof(*f));
+	FMT(f->dir, "/tmp/test-face-XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	f->a = arena_new();
+	f->token = "admin";
+	f->ctx = (struct face_ctx){.magic = FACE_CTX_MAGIC,
+	                           .ops = &fake_ops,
+	                           .of = f,
+	                           .bucket = "stoker",
+	                           .base_url = f->base};
+	assert_ok(joblogs_open(&f->ctx.logs, arena_printf(f->a, "%s/logs", f->dir), &f->err),
+	          &f->err);
+	assert_ok(objstore_open(&f->ctx.objects, "mem:", NULL, &f->err), &f->err);
+	fake_rows(f);
+	assert_ok(httpd_start(&o, &f->httpd, &f->err), &f->err);
+	FMT(f->base, "http://127.0.0.1:%u", httpd_port(f->httpd));
+	f->client = http_client_new(&policy);
+}
+
+static void fake_stop(struct fake *f)
+{
+	http_client_free(f->client);
+	httpd_stop(f->httpd);
+	joblogs_close(f->ctx.logs);
+	objstore_close(f->ctx.objects);
+	arena_free(f->a);
+	assert_ok(fs_remove_tree(AT_FDCWD, f->dir, &f->err), &f->err);
+}
+
+struct got {
+	int status;
+	struct str text;         /* the body */
+	const struct doc *d;     /* when it is JSON */
+	struct http_reply reply; /* headers; lives in the fake's arena */
+};
+
+static struct got fake_call(struct fake *f, enum http_method method, const char *path,
+                            const char *body)
+{
+	struct http_header headers[2] = {
+		{"Authorization",
+	         arena_printf(f->a, "Bearer %s", f->token != NULL ? f->token : "")},
+		{"Content-Type", "application/json"}};
+	struct http_call call = {.method = method,
+	                         .url = arena_printf(f->a, "%s%s", f->base, path),
+	                         .headers = headers,
+	                         .n_headers = 2,
+	                         .body = str_of(body)};
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct got g = {0};
+
+	assert_ok(http_do(f->client, &call, &reply, &f->err), &f->err);
+	g.status = reply.status;
+	g.text = arena_str(f->a, buf_view(&reply.body));
+	if (g.text.n > 0 && js_parse(f->a, g.text, &g.d, &f->err) < 0)
+		err_clear(&f->err);
+	g.reply.headers = ARENA_ARRAY(f->a, struct http_header, reply.n_headers + 1);
+	for (size_t i = 0; i < reply.n_headers; i++)
+		g.reply.headers[g.reply.n_headers++] =
+			(struct http_header){arena_cstr(f->a, reply.headers[i].name),
+		                             arena_cstr(f->a, reply.headers[i].value)};
+	return g;
+}
+
+/* A call that must succeed; its JSON. */
+static UNUSED const struct doc *fake_ok(struct fake *f, enum http_method method, const char *path,
+                                        const char *body)
+{
+	struct got g = fake_call(f, method, path, body);
+
+	if (g.status != 200 || g.d == NULL)
+		fail_msg("%s %s: %d %.*s", http_method_name[method], path, g.status,
+		         STR_ARG(g.text));
+	return g.d;
+}
+
+/* A call that must fail with this status and a message that holds `words`. */
+static UNUSED void fake_refused(struct fake *f, enum http_method method, const char *path,
+                                const char *body, int status, const char *words)
+{
+	struct got g = fake_call(f, method, path, body);
+
+	if (g.status != status || strstr(doc_cstr(doc_get(g.d, "message"), ""), words) == NULL)
+		fail_msg("%s %s: %d %.*s", http_method_name[method], path, g.status,
+		         STR_ARG(g.text));
+}
+
+/* "a.b.2.c" of a tree. */
+static UNUSED const struct doc *at(const struct doc *d, const char *path)
+{
+	struct str rest = str_of(path), part;
+
+	while (d != NULL && str_cut(&rest, '.', &part)) {
+		struct err bad = {0};
+		uint64_t i;
+		char key[64];
+
+		if (d->kind == DOC_LIST && str_u64(part, 0, 1000000, &i, &bad) == 0) {
+			d = d->first;
+			while (d != NULL && i-- > 0)
+				d = d->next;
+			continue;
+		}
+		FMT(key, "%.*s", STR_ARG(part));
+		d = doc_get(d, key);
+	}
+	return d;
+}
+
+#define assert_text(d, path, want) assert_string_equal(doc_cstr(at(d, path), "(none)"), want)
+
+#endif

@@ -1,0 +1,295 @@
+/* test_training.c - the training API over loopback: shapes that clients index, and refusals. */
+#include "fake_ops.h"
+
+#define P "/v1/training_projects/proj001"
+#define J P "/jobs/job0001"
+
+static void test_refuses(void **state)
+{
+	static const struct {
+		enum http_method method;
+		const char *path, *body;
+		int status;
+		const char *words;
+	} rows[] = {
+		{HTTP_GET, "/v1/training_projects/none", "", 404, "no project none"},
+		{HTTP_GET, P "/jobs/none", "", 404, "no job none"},
+		{HTTP_GET, "/v1/training_projects/other/jobs/job0001", "", 404, "no job"},
+		{HTTP_GET, "/v1/nothing", "", 404, "nothing"},
+		{HTTP_PUT, J, "{}", 405, "not allowed"},
+		{HTTP_POST, "/v1/training_projects", "", 400, "empty"},
+		{HTTP_POST, "/v1/training_projects", "[1]", 400, "an object is wanted, not a list"},
+		{HTTP_POST, "/v1/training_projects", "{\"x\":1", 400, "not JSON"},
+		{HTTP_POST, "/v1/training_projects", "{}", 400, "training_project: an object"},
+		{HTTP_POST, "/v1/training_projects", "{\"training_project\":{}}", 400,
+	         "name: missing"},
+		{HTTP_POST, "/v1/training_projects", "{\"training_project\":{\"name\":5}}", 400,
+	         "name: text is wanted, not"},
+		{HTTP_POST, "/v1/training_projects", "{\"training_project\":{\"name\":\" x\"}}",
+	         400, "is not a name"},
+		{HTTP_POST, "/v1/training_projects",
+	         "{\"training_project\":{\"name\":\"x\",\"team_name\":\"No\"}}", 404,
+	         "no team named"},
+		{HTTP_POST, P "/jobs", "{\"training_job\":null}", 400, "training_job: an object"},
+		{HTTP_POST, P "/jobs?dry_run=maybe", "{}", 400, "parameter dry_run"},
+		{HTTP_POST, "/v1/training_projects/none/jobs", "{\"training_job\":{}}", 404,
+	         "no project"},
+		{HTTP_POST, "/v1/training_jobs/search", "{\"statuses\":[\"SLEEPING\"]}", 400,
+	         "there is no status \"SLEEPING\""},
+		{HTTP_POST, "/v1/training_jobs/search", "{\"statuses\":\"x\"}", 400,
+	         "a list of texts"},
+		{HTTP_POST, "/v1/training_jobs/search", "{\"order_by\":[{\"field\":\"name\"}]}",
+	         400, "created_at only"},
+		{HTTP_POST, "/v1/training_jobs/search", "{\"order_by\":[{\"order\":\"up\"}]}", 400,
+	         "neither asc nor desc"},
+		{HTTP_POST, "/v1/training_jobs/search", "{\"job_id\":7}", 400, "job_id: text"},
+		{HTTP_PATCH, J, "{}", 400, "priority: missing"},
+		{HTTP_PATCH, J, "{\"priority\":1.5}", 400, "a whole number"},
+		{HTTP_PATCH, J, "{\"priority\":99999999999}", 400, "not between"},
+		{HTTP_PATCH, J, "{\"priority\":1}", 409, "not pending"},
+		{HTTP_POST, J "/stop", "{\"now\":1}", 400, "true or false"},
+		{HTTP_GET, J "/events?after=x", "", 400, "parameter after"},
+		{HTTP_POST, J "/exec", "{\"command\":[]}", 400, "a program"},
+		{HTTP_POST, J "/exec", "{\"command\":\"ls\"}", 400, "a list of texts"},
+		{HTTP_GET, J "/exec/ex2", "", 404, "no such command"},
+		{HTTP_GET, J "/checkpoint_files?page_size=0", "", 400, "page_size"},
+		{HTTP_GET, J "/checkpoint_files?page_token=x", "", 400, "page_token"},
+		{HTTP_GET, P "/jobs/job0003/download", "", 404, "without code"},
+		{HTTP_DELETE, P "/cache/files", "", 400, "path: missing"},
+		{HTTP_DELETE, P "/cache/files?path=../x", "", 400, "not a path below"},
+		{HTTP_PATCH, P "/cache", "{}", 400, "quota_bytes: missing"},
+		{HTTP_PATCH, P "/cache", "{\"quota_bytes\":0}", 400, "not between"},
+		{HTTP_POST, "/v1/weights", "{}", 400, "source: missing"},
+		{HTTP_POST, "/v1/weights", "{\"source\":\"ftp://x\"}", 400, "source"},
+	};
+	struct fake f;
+
+	(void)state;
+	fake_start(&f);
+	for (size_t i = 0; i < COUNT(rows); i++)
+		fake_refused(&f, rows[i].method, rows[i].path, rows[i].body, rows[i].status,
+		             rows[i].words);
+	f.token = "wrong";
+	fake_refused(&f, HTTP_GET, J, "", 401, "unknown token");
+	f.token = "viewer";
+	fake_refused(&f, HTTP_POST, J "/stop", "{}", 403, "not for this role");
+	fake_stop(&f);
+}
+
+static void test_projects(void **state)
+{
+	struct fake f;
+	const struct doc *d;
+
+	(void)state;
+	fake_start(&f);
+	d = fake_ok(&f, HTTP_GET, "/v1/training_projects", "");
+	assert_text(d, "training_projects.0.id", "proj001");
+	assert_text(d, "training_projects.0.team_name", "Default");
+	assert_text(d, "training_projects.0.latest_job.current_status", "TRAINING_JOB_RUNNING");
+	d = fake_ok(
+		&f, HTTP_POST, "/v1/training_projects",
+		"{\"training_project\":{\"name\":\"new\",\"team_name\":\"Default\",\"more\":1}}");
+	assert_text(d, "training_project.name", "new");
+	assert_string_equal(f.said, "team001");
+	d = fake_ok(&f, HTTP_POST, "/v1/teams/team007/training_projects",
+	            "{\"training_project\":{\"name\":\"demo\"}}");
+	assert_text(d, "training_project.id", "proj001");
+	assert_string_equal(f.said, "team007");
+	f.project[0].latest_job_id = "gone000"; /* deleted since */
+	d = fake_ok(&f, HTTP_GET, P, "");
+	assert_true(doc_is(at(d, "training_project.latest_job"), DOC_NULL));
+	d = fake_ok(&f, HTTP_DELETE, P, "");
+	assert_true(doc_bool(at(d, "deleted"), false));
+	fake_stop(&f);
+}
+
+/* What the stock client indexes without asking. */
+static void assert_job(const struct doc *job)
+{
+	static const char *const texts[] = {"id",
+	                                    "created_at",
+	                                    "updated_at",
+	                                    "current_status",
+	                                    "instance_type.name",
+	                                    "training_project.id",
+	                                    "training_project.name",
+	                                    "training_project_id",
+	                                    "user.email"};
+
+	for (size_t i = 0; i < COUNT(texts); i++)
+		assert_row(doc_text(at(job, texts[i])).n > 0, texts[i]);
+	assert_non_null(at(job, "name"));
+	assert_true(doc_is(at(job, "priority"), DOC_INT));
+	assert_true(doc_is(at(job, "node_count"), DOC_INT));
+}
+
+static void test_jobs(void **state)
+{
+	struct fake f;
+	const struct doc *d;
+
+	(void)state;
+	fake_start(&f);
+	d = fake_ok(&f, HTTP_GET, J, "");
+	assert_job(at(d, "training_job"));
+	assert_text(d, "training_job.instance_type.name", "CPU 4x16");
+	assert_text(d, "training_job.availability_model", "spot");
+	assert_non_null(at(d, "training_job.spec.runtime"));
+	d = fake_ok(&f, HTTP_POST, "/v1/training_jobs/search",
+	            "{\"statuses\":null,\"project_id\":null,\"job_id\":null,"
+	            "\"order_by\":[{\"field\":\"created_at\",\"order\":\"asc\"}]}");
+	assert_int_equal(at(d, "training_jobs")->count, 4);
+	assert_true(f.query.ascending);
+	for (size_t i = 0; i < 4; i++)
+		assert_job(at(d, arena_printf(f.a, "training_jobs.%zu", i)));
+	assert_null(at(d, "training_jobs.0.spec"));
+	assert_text(d, "training_jobs.3.error_message", "weights: 404");
+	assert_text(d, "training_jobs.3.end.kind", "deploy-failed");
+	d = fake_ok(&f, HTTP_POST, "/v1/training_jobs/search", "{\"job_id\":\"none\"}");
+	assert_int_equal(at(d, "training_jobs")->count, 0);
+	d = fake_ok(&f, HTTP_POST, "/v1/training_jobs/search",
+	            "{\"statuses\":[\"TRAINING_JOB_PREEMPTED\"]}");
+	assert_int_equal(at(d, "training_jobs")->count, 0);
+	d = fake_ok(&f, HTTP_POST, "/v1/training_jobs/search",
+	            "{\"statuses\":[\"TRAINING_JOB_PENDING\"]}");
+	assert_int_equal(at(d, "training_jobs")->count, 1);
+	d = fake_ok(&f, HTTP_GET, P "/jobs", "");
+	assert_int_equal(at(d, "training_jobs")->count, 4);
+	d = fake_ok(&f, HTTP_POST, J "/stop", "");
+	assert_false(f.flag);
+	d = fake_ok(&f, HTTP_POST, J "/stop", "{\"now\":true}");
+	assert_true(f.flag);
+	assert_job(at(d, "training_job"));
+	d = fake_ok(&f, HTTP_POST, J "/recreate", "{}");
+	assert_text(d, "training_job.recreated_from", "job0001");
+	d = fake_ok(&f, HTTP_PATCH, P "/jobs/job0002", "{\"priority\":-3}");
+	assert_int_equal(doc_int(at(d, "training_job.priority"), 0), -3);
+	d = fake_ok(&f, HTTP_GET, J "/events?after=2", "");
+	assert_int_equal(f.number, 2);
+	assert_text(d, "events.0.kind", "state");
+	d = fake_ok(&f, HTTP_GET, J "/attempts", "");
+	assert_int_equal(at(d, "attempts.0.gpus")->count, 2);
+	assert_int_equal(doc_int(at(d, "attempts.0.gpus.1"), 0), 2);
+	d = fake_ok(&f, HTTP_GET, J "/auth_codes", "");
+	assert_int_equal(at(d, "auth_codes")->count, 0);
+	d = fake_ok(&f, HTTP_DELETE, J, "");
+	assert_string_equal(f.said, "job0001");
+	fake_stop(&f);
+}
+
+static void test_push(void **state)
+{
+	struct fake f;
+	struct got g;
+	const struct doc *d;
+
+	(void)state;
+	fake_start(&f);
+	d = fake_ok(&f, HTTP_POST, P "/jobs",
+	            "{\"training_job\":{\"image\":{\"base_image\":\"python:3.12\"},\"compute\":{"
+	            "\"node_count\":1},"
+	            "\"runtime\":{\"start_commands\":[\"true\"]}}}");
+	assert_job(at(d, "training_job"));
+	assert_false(f.flag);
+	d = fake_ok(&f, HTTP_POST, P "/jobs?dry_run=true",
+	            "{\"training_job\":{\"image\":{\"base_image\":\"python:3.12\"},\"runtime\":{"
+	            "\"start_commands\":[\"true\"]}}}");
+	assert_true(f.flag);
+	assert_true(doc_is(at(d, "training_job.id"), DOC_NULL));
+	/* every mistake at once */
+	g = fake_call(&f, HTTP_POST, P "/jobs",
+	              "{\"training_job\":{\"image\":{\"base_image\":5},\"compute\":{\"node_count\":"
+	              "-1,\"memory\":\"much\"}}}");
+	assert_int_equal(g.status, 400);
+	assert_true(at(g.d, "problems")->count >= 3);
+	assert_true(doc_text(at(g.d, "problems.0.path")).n > 0);
+	assert_true(doc_text(at(g.d, "problems.0.message")).n > 0);
+	assert_true(doc_text(at(g.d, "message")).n > 0);
+	fake_stop(&f);
+}
+
+static void test_exec(void **state)
+{
+	struct fake f;
+	const struct doc *d;
+
+	(void)state;
+	fake_start(&f);
+	d = fake_ok(&f, HTTP_POST, J "/exec", "{\"command\":[\"ls\",\"-l\"],\"node_rank\":3}");
+	assert_text(d, "exec_id", "ex1");
+	assert_string_equal(f.said, "ls/2/3");
+	d = fake_ok(&f, HTTP_GET, J "/exec/ex1?wait_ms=50", ""); /* waits, and ends by its time */
+	assert_false(doc_bool(at(d, "done"), true));
+	assert_true(doc_is(at(d, "exit_code"), DOC_NULL));
+	f.exec = (struct exec_state){true, 3, STR_LIT("hi\n"), 3};
+	d = fake_ok(&f, HTTP_GET, J "/exec/ex1?wait_ms=30000", "");
+	assert_true(doc_bool(at(d, "done"), false));
+	assert_int_equal(doc_int(at(d, "exit_code"), -1), 3);
+	assert_text(d, "output_base64", "aGkK");
+	fake_stop(&f);
+}
+
+static void test_cache_and_weights(void **state)
+{
+	struct fake f;
+	struct got g;
+	const struct doc *d;
+
+	(void)state;
+	fake_start(&f);
+	g = fake_call(&f, HTTP_GET, P "/cache/summary", "");
+	assert_true(g.status == 200 && str_eq(g.text, "{}"));
+	f.snapshot = (struct model_cache_snapshot){"project", "proj001", T0, 12, 2, "list.jsonl"};
+	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f.a, "%s/list.jsonl", f.dir),
+	                          STR_LIT("{\"path\":\"a\",\"size_bytes\":12,\"modified\":\"2026-"
+	                                  "01-01T00:00:00Z\","
+	                                  "\"file_type\":\"file\",\"permissions\":\"-rw-r--r--\"}\n"
+	                                  "{\"path\":\"d\",\"size_bytes\":0,\"modified\":\"2026-01-"
+	                                  "01T00:00:00Z\","
+	                                  "\"file_type\":\"directory\",\"permissions\":\"drwxr-xr-"
+	                                  "x\"}\n{\"omitted\":7}\n"),
+	                          0600, &f.err),
+	          &f.err);
+	d = fake_ok(&f, HTTP_GET, P "/cache/summary", "");
+	assert_text(d, "project_id", "proj001");
+	assert_int_equal(at(d, "file_summaries")->count, 2);
+	assert_text(d, "file_summaries.1.file_type", "directory");
+	assert_true(doc_bool(at(d, "truncated"), false));
+	assert_true(doc_text(at(d, "timestamp")).n > 0);
+	d = fake_ok(&f, HTTP_POST, P "/cache/summarize", "");
+	d = fake_ok(&f, HTTP_DELETE, "/v1/teams/team001/cache/files?path=a%2Fb", "");
+	assert_string_equal(f.said, "team team001 a/b");
+	assert_int_equal(doc_int(at(d, "bytes_freed"), 0), 77);
+	d = fake_ok(&f, HTTP_PATCH, P "/cache", "{\"quota_bytes\":5000}");
+	assert_int_equal(f.number, 5000);
+	f.mirror[0] = (struct model_mirror){.id = "m1",
+	                                    .team_id = "team001",
+	                                    .source = "hf://a/b",
+	                                    .revision = "sha",
+	                                    .filter_json = "{\"allow\":[\"*.json\"],\"ignore\":[]}",
+	                                    .state = MIRROR_READY,
+	                                    .bytes_total = 10,
+	                                    .created_ms = T0};
+	f.n_mirrors = 1;
+	d = fake_ok(&f, HTTP_GET, "/v1/weights", "");
+	assert_text(d, "weights.0.state", "READY");
+	assert_text(d, "weights.0.allow_patterns.0", "*.json");
+	assert_true(doc_is(at(d, "weights.0.manifest"), DOC_NULL));
+	d = fake_ok(&f, HTTP_POST, "/v1/weights",
+	            "{\"source\":\"hf://x/"
+	            "y\",\"allow_patterns\":[\"a\",\"b\"],\"ignore_patterns\":[\"c\"]}");
+	assert_text(d, "weights.source", "hf://x/y");
+	assert_int_equal(f.number, 21);
+	d = fake_ok(&f, HTTP_DELETE, "/v1/weights/m1", "");
+	assert_int_equal(doc_int(at(d, "bytes_freed"), 0), 5);
+	fake_stop(&f);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_refuses), cmocka_unit_test(test_projects),
+	cmocka_unit_test(test_jobs),    cmocka_unit_test(test_push),
+	cmocka_unit_test(test_exec),    cmocka_unit_test(test_cache_and_weights),
+};
+
+UNIT_MAIN(tests)
