@@ -1,7 +1,34 @@
 /* main.c - dispatch to the roles; the only file above the layers. */
-#include "base/base.h"
+#include "cli/cmd.h"
+#include "run/runner.h"
+#include "server/server.h"
 
-int main(void)
+static int print_settings(int argc UNUSED, char **argv UNUSED, struct err *err UNUSED)
 {
-	return 0;
+	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 20);
+
+	server_settings_reference(&out);
+	return fputs(buf_cstr(&out), stdout) < 0 ? 1 : 0;
+}
+
+static int print_api(int argc UNUSED, char **argv UNUSED, struct err *err UNUSED)
+{
+	AUTO_BUF struct buf out = BUF_INIT((size_t)4 << 20);
+
+	server_api_reference(&out);
+	return fputs(buf_cstr(&out), stdout) < 0 ? 1 : 0;
+}
+
+static const struct cli_role roles[] = {
+	{"server", server_main, "[--setting VALUE]...",
+         "run the control plane and every HTTP face"},
+	{"runner", runner_main, "DIR", NULL},
+	{"print-settings", print_settings, "",
+         NULL}, /* the reference docs are printed from the tables */
+	{"print-api", print_api, "", NULL},
+};
+
+int main(int argc, char **argv)
+{
+	return cli_main(argc, argv, roles, COUNT(roles));
 }
