@@ -24,7 +24,7 @@ static int line_add(struct awschunked *c, char ch, struct str *line, struct err 
 
 static int begin_chunk(struct awschunked *c, struct str line, struct err *err)
 {
-	struct str digits;
+	struct str digits = {0}; /* an empty line leaves it alone */
 	uint64_t size = 0;
 
 	(void)str_cut(&line, ';', &digits);
@@ -59,7 +59,7 @@ static int end_line(struct awschunked *c, struct str line, struct err *err)
 	}
 	if (++c->n_trailers > AWSCHUNKED_TRAILERS_MAX)
 		return bad("too many trailers", err);
-	if (!str_cut(&line, ':', &name) || name.n == 0)
+	if (memchr(line.p, ':', line.n) == NULL || !str_cut(&line, ':', &name) || name.n == 0)
 		return bad("a trailer without a name", err);
 	if (c->trailer == NULL)
 		return 0;
