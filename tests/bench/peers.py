@@ -1,0 +1,206 @@
+"""What the rows are measured against, and the servers that all of them read: found, started on private ports, stopped."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+PARTS = pathlib.Path(os.environ.get("STOKER_PARTS", pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
+                                    / "stoker-parts"))
+PEERS = "run `tools/parts.sh bench`"
+START_S, STOP_S = 30, 20
+KEY, SECRET = "bench-user", "bench-secret-key"
+
+
+def tool(name):
+    """The path of a program of the parts, else of the machine; None."""
+    for folder in ("peers/bin", "bin"):
+        if os.access(PARTS / folder / name, os.X_OK):
+            return str(PARTS / folder / name)
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
+def version(name, *args):
+    path = tool(name)
+    if not path:
+        return ""
+    done = subprocess.run([path, *(args or ("--version",))], capture_output=True, text=True, timeout=30)
+    found = re.search(r"\d+\.\d+(\.\d+)*", done.stdout + done.stderr)
+    return found.group(0) if found else "?"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def until(what, deadline=START_S, pause=0.02):
+    end = time.monotonic() + deadline
+    while not (found := what()):
+        if time.monotonic() > end:
+            raise RuntimeError(f"nothing after {deadline} s")
+        time.sleep(pause)
+    return found
+
+
+def answers(url):
+    try:
+        urllib.request.urlopen(url, timeout=5).read()
+        return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+
+
+class Server:
+    """A process of ours, stopped by its id."""
+    process = None
+
+    def begin(self, argv, log, **kw):
+        with open(log, "ab") as out:
+            self.process = subprocess.Popen([str(a) for a in argv], stderr=out, start_new_session=True,
+                                            **{"stdin": subprocess.DEVNULL, "stdout": out, **kw})
+        return self
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(how)
+            try:
+                self.process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+class Nginx(Server):
+    """Static files; those under /api/ look like a Hub's listing, those under /bench/ are the files."""
+
+    def __init__(self, folder, www):
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        conf = folder / "nginx.conf"
+        conf.write_text(f"""
+            daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
+            events {{ worker_connections 1024; }}
+            http {{
+              access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000; sendfile_max_chunk 512k;
+              client_body_temp_path {folder}/nx1; proxy_temp_path {folder}/nx2; fastcgi_temp_path {folder}/nx3;
+              uwsgi_temp_path {folder}/nx4; scgi_temp_path {folder}/nx5;
+              server {{ listen 127.0.0.1:{port} backlog=1024; root {www}; autoindex on;
+                        default_type application/octet-stream; }}
+            }}""")
+        self.begin([tool("nginx"), "-e", folder / "nginx.err", "-c", conf], folder / "nginx.out")
+        until(lambda: answers(self.url))
+
+
+class Minio(Server):
+    """A folder in its drive is a bucket."""
+
+    def __init__(self, folder):
+        port = free_port()
+        self.url, self.drive = f"http://127.0.0.1:{port}", folder / "minio"
+        (self.drive / "bench").mkdir(parents=True)
+        env = {**os.environ, "MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
+        self.begin([tool("minio"), "server", self.drive, "--address", f"127.0.0.1:{port}"], folder / "minio.out", env=env)
+        until(lambda: answers(self.url + "/minio/health/ready"))
+
+    def stored(self, key):
+        """Bytes of an object on the drive (with its checksums, some 32 a MiB)."""
+        return sum(p.stat().st_size for p in (self.drive / "bench" / key).rglob("part.*"))
+
+    def forget(self, key):
+        shutil.rmtree(self.drive / "bench" / key, ignore_errors=True)
+
+
+class Sink(Server):
+    def __init__(self, folder):
+        self.begin([sys.executable, HERE / "sink.py"], folder / "sink.out", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.url = "http://127.0.0.1:" + self.process.stdout.readline().decode().strip().removeprefix("port=")
+
+    def taken(self, key):
+        with urllib.request.urlopen(f"{self.url}/size/bench/{key}", timeout=10) as reply:
+            return int(reply.read())
+
+
+class Slurm:
+    """One controller and one node on this machine, with a munge of their own."""
+
+    def __init__(self, folder):
+        self.folder, self.parts = folder / "slurm", []
+        ports = free_port(), free_port()
+        host = socket.gethostname().split(".")[0]
+        for sub in ("munge", "state", "spool"):
+            (self.folder / sub).mkdir(parents=True, mode=0o700)
+        os.chmod(self.folder / "munge", 0o755)
+        key = self.folder / "munge/key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        sock = self.folder / "munge/socket"
+        conf = self.folder / "slurm.conf"
+        conf.write_text("\n".join([
+            "ClusterName=bench", f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={ports[0]}", "SlurmUser=root",
+            "SlurmdUser=root", "AuthType=auth/munge", f"AuthInfo=socket={sock}", "CredType=cred/munge",
+            f"StateSaveLocation={self.folder}/state", f"SlurmdSpoolDir={self.folder}/spool",
+            f"SlurmctldPidFile={self.folder}/ctld.pid", f"SlurmdPidFile={self.folder}/d.pid",
+            f"SlurmctldLogFile={self.folder}/ctld.log", f"SlurmdLogFile={self.folder}/d.log",
+            "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "MpiDefault=none", "ReturnToService=2",
+            "SchedulerType=sched/builtin", "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU", "SwitchType=switch/none",
+            f"NodeName={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs={os.cpu_count()}",
+            f"PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP", ""]))
+        self.env = {**os.environ, "SLURM_CONF": str(conf)}
+        self.start("munged", "-F", "-f", f"--socket={sock}", f"--key-file={key}", f"--log-file={self.folder}/munge/log",
+                   f"--pid-file={self.folder}/munge/pid", f"--seed-file={self.folder}/munge/seed", "--num-threads=2")
+        until(sock.exists)
+        self.start("slurmctld", "-D", "-f", conf)
+        self.start("slurmd", "-D", "-f", conf)
+        until(self.idle)
+
+    def start(self, name, *args):
+        self.parts.append(Server().begin([tool(name), *args], self.folder / f"{name}.out", env=getattr(self, "env", None)))
+
+    def idle(self):
+        done = subprocess.run([tool("sinfo"), "-h", "-o", "%t"], env=self.env, capture_output=True, text=True, timeout=20)
+        return done.stdout.strip() == "idle"
+
+    def stop(self):
+        for part in reversed(self.parts):
+            part.stop()
+
+
+class Stoker(Server):
+    """Our server on a data folder of its own."""
+
+    def __init__(self, binary, folder, *flags):
+        self.binary, self.data = binary, folder / "data"
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("STOKER_", "AWS_"))}
+        self.env.update(HOME=str(folder), XDG_CONFIG_HOME=str(folder / "config"), NO_COLOR="1")
+        self.begin([binary, "server", "--data", self.data, "--listen", "127.0.0.1:0", *flags], folder / "stoker.log",
+                   env=self.env, stdout=subprocess.PIPE)
+        line = self.process.stdout.readline().decode()
+        if not line.startswith("listening on http://"):
+            raise RuntimeError(f"stoker server: {(folder / 'stoker.log').read_text()[-500:]}")
+        self.url = line.split()[-1]
+        self.env.update(STOKER_URL=self.url, STOKER_TOKEN=(self.data / "admin-token").read_text().strip())
+
+    def cli(self, *args):
+        done = subprocess.run([self.binary, *args], env=self.env, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            raise RuntimeError(f"stoker {args[0]}: {done.stderr[-500:]}")
+        return done.stdout
+
+    def json(self, *args):
+        return json.loads(self.cli(*args, "-o", "json"))
