@@ -38,7 +38,7 @@ CONFIG = "/dev/null"  # rclone's
 
 class Bench:
     def __init__(self, folder):
-        self.folder, self.out = folder, folder / "out"
+        self.root, self.folder, self.out = ROOT, folder, folder / "out"
         self.www = folder / "www"
         self.aws = {**{k: v for k, v in os.environ.items() if not k.startswith("AWS_") and k != "REQUESTS_CA_BUNDLE"},
                     "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
