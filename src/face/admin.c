@@ -152,14 +152,14 @@ static int role_of(const struct doc *body, enum model_role *role, struct err *er
 	if (word != NULL && !show_role_parse(str_of(word), role))
 		return err_set(err, ERR_INVALID, "role: \"%.50s\" is not viewer, member or admin",
 		               word);
-	if (word != NULL)
-		return 0;
-	*role = ROLE_MEMBER;
+	if (word == NULL)
+		*role = ROLE_MEMBER;
 	for (size_t i = 0; type != NULL && i < COUNT(types); i++) {
-		if (strcmp(type, types[i].type) == 0) {
+		if (strcmp(type, types[i].type) != 0)
+			continue;
+		if (word == NULL)
 			*role = types[i].role;
-			return 0;
-		}
+		return 0;
 	}
 	if (type != NULL)
 		return err_set(err, ERR_INVALID, "type: there is no type \"%.50s\" of a key", type);
@@ -178,13 +178,10 @@ static int token_make(struct request *rq, struct err *err)
 	int64_t days = 0;
 	char *plain = NULL;
 
-	if (body_read(rq, false, &body, err) < 0 || body_text(body, "name", true, &name, err) < 0 ||
+	if (body_read(rq, false, &body, err) < 0 || checked_name(body, &name, err) < 0 ||
 	    body_text(body, "team_id", false, &team_id, err) < 0 || role_of(body, &role, err) < 0 ||
 	    body_int(body, "expires_in_days", 1, DAYS_MAX, &days, err) < 0)
 		return -1;
-	if (name[0] == '\0' || strlen(name) > SPEC_NAME_MAX)
-		return err_set(err, ERR_INVALID, "name: 1 to %d characters are wanted",
-		               SPEC_NAME_MAX);
 	if (team_id == NULL)
 		team_id = who->team_id;
 	if (ctx->ops->token_create(ctx->of, who, rq->arena, name, team_id, role,

@@ -74,20 +74,33 @@ int body_text(const struct doc *body, const char *key, bool required, const char
 	return 0;
 }
 
+/* 5.0 is a whole number too: JSON knows one kind. */
+static bool whole(const struct doc *d, int64_t *out)
+{
+	if (d->kind == DOC_REAL && d->real >= -9e15 && d->real <= 9e15)
+		*out = (int64_t)d->real;
+	else if (d->kind == DOC_INT)
+		*out = d->num;
+	else
+		return false;
+	return d->kind == DOC_INT || ((double)*out >= d->real && (double)*out <= d->real);
+}
+
 int body_int(const struct doc *body, const char *key, int64_t min, int64_t max, int64_t *out,
              struct err *err)
 {
 	const struct doc *d = member(body, key);
+	int64_t n;
 
 	if (d == NULL)
 		return 0;
-	if (d->kind != DOC_INT)
+	if (!whole(d, &n))
 		return wrong(d, key, "a whole number", err);
-	if (d->num < min || d->num > max)
+	if (n < min || n > max)
 		return err_set(err, ERR_INVALID,
-		               "%s: %" PRId64 " is not between %" PRId64 " and %" PRId64, key,
-		               d->num, min, max);
-	*out = d->num;
+		               "%s: %" PRId64 " is not between %" PRId64 " and %" PRId64, key, n,
+		               min, max);
+	*out = n;
 	return 0;
 }
 

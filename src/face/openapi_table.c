@@ -18,7 +18,7 @@
 
 /* clang-format off */
 const struct schema_doc schema_docs[] = {
-	{ "Error", "message:text! problems[{line:int! column:int! path:text! message:text!}]" },
+	{ "Error", "message:text! problems[{line:int column:int path:text! message:text!}]" },
 	{ "Instance", "id:text! name:text! memory_limit_mib:int! millicpu_limit:int! gpu_count:int! gpu_type:text!? gpu_memory_limit_mib:int!?" },
 	{ "TrainingJob", "id:text!? name:text!? created_at:time!? updated_at:time!? current_status:enum(TRAINING_JOB_PENDING,TRAINING_JOB_CREATED,"
 	  "TRAINING_JOB_DEPLOYING,TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED)! "
@@ -57,9 +57,9 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    PROJECT, NULL, NULL, "training_project:@TrainingProject!", NULL, false },
 	{ HTTP_DELETE, PROJECT, NULL, NULL, DELETED, NULL, false },
 	{ HTTP_GET,    PROJECT "/jobs", NULL, NULL, "training_jobs[@TrainingJob]!", NULL, false },
-	{ HTTP_POST,   PROJECT "/jobs", "dry_run:bool", "training_job{image{base_image:text!}! compute{node_count:int(1,1024)? cpu_count:num? memory:text? "
+	{ HTTP_POST,   PROJECT "/jobs", "dry_run:bool", "training_job{image{base_image:filled!}! compute{node_count:int(1,1024)? cpu_count:num? memory:text? "
 	  "accelerator:any? availability_model:enum(dedicated,spot)?}? runtime{start_commands[text]? environment_variables:any? checkpointing_config:any? "
-	  "load_checkpoint_config:any? cache_config:any? artifacts[{s3_bucket:text! s3_key:text!}]?}? name:text? priority:int(-2147483648,2147483647)? "
+	  "load_checkpoint_config:any? cache_config:any? artifacts[{s3_bucket:filled! s3_key:filled!}]?}? name:name? priority:int(-2147483648,2147483647)? "
 	  "weights[any]? enable_baseten_workdir:bool? limits:any? retry:any?}!", ONE_JOB, NULL, false },
 	{ HTTP_POST,   "/v1/training_jobs/search", NULL, "statuses[enum(TRAINING_JOB_PENDING,TRAINING_JOB_QUEUED,TRAINING_JOB_CREATED,TRAINING_JOB_DEPLOYING,"
 	  "TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED,TRAINING_JOB_PREEMPTED)]? "
@@ -89,11 +89,11 @@ const struct route_doc route_docs[] = {
 	  "done:bool! exit_code:int(-2147483648,2147483647)!? output_base64:text! next_offset:int!", NULL, false },
 	{ HTTP_GET,    PROJECT "/cache/summary", NULL, NULL, SUMMARY, NULL, false },
 	{ HTTP_POST,   PROJECT "/cache/summarize", NULL, NULL, SUMMARY, NULL, false },
-	{ HTTP_DELETE, PROJECT "/cache/files", "path:text!", NULL, "bytes_freed:int!", NULL, false },
+	{ HTTP_DELETE, PROJECT "/cache/files", "path:filled!", NULL, "bytes_freed:int!", NULL, false },
 	{ HTTP_PATCH,  PROJECT "/cache", NULL, "quota_bytes:int(1,1152921504606846976)!", "project_id:text! quota_bytes:int!", NULL, false },
 	{ HTTP_GET,    TEAM "/cache/summary", NULL, NULL, SUMMARY, NULL, false },
 	{ HTTP_POST,   TEAM "/cache/summarize", NULL, NULL, SUMMARY, NULL, false },
-	{ HTTP_DELETE, TEAM "/cache/files", "path:text!", NULL, "bytes_freed:int!", NULL, false },
+	{ HTTP_DELETE, TEAM "/cache/files", "path:filled!", NULL, "bytes_freed:int!", NULL, false },
 	{ HTTP_GET,    "/v1/weights", NULL, NULL, "weights[@Weights]!", NULL, false },
 	{ HTTP_POST,   "/v1/weights", NULL, "source:text! allow_patterns[text]? ignore_patterns[text]? auth_secret_name:text? team_id:text?", "weights:@Weights!", NULL, false },
 	{ HTTP_DELETE, "/v1/weights/{weights_id}", NULL, NULL, DELETED " bytes_freed:int!", NULL, false },
@@ -104,21 +104,21 @@ const struct route_doc route_docs[] = {
 	{ HTTP_POST,   "/v1/teams", NULL, "name:name!", "team:@Team!", NULL, false },
 	{ HTTP_DELETE, "/v1/teams/{team_id}", NULL, NULL, DELETED, NULL, false },
 	{ HTTP_GET,    "/v1/api_keys", NULL, NULL, "api_keys[@ApiKey]!", NULL, false },
-	{ HTTP_POST,   "/v1/api_keys", NULL, "name:text! role:enum(viewer,member,admin)? team_id:text? expires_in_days:int(1,3650)? "
+	{ HTTP_POST,   "/v1/api_keys", NULL, "name:name! role:enum(viewer,member,admin)? team_id:text? expires_in_days:int(1,3650)? "
 	  "type:enum(PERSONAL,WORKSPACE_MANAGE_ALL,WORKSPACE_INVOKE,WORKSPACE_EXPORT_METRICS)?",
 	  "api_key:text! id:text! name:text! role:enum(viewer,member,admin)! team_id:text!? created_at:time!? expires_at:time!?", NULL, false },
 	{ HTTP_DELETE, "/v1/api_keys/{api_key_id}", NULL, NULL, DELETED, NULL, false },
 	{ HTTP_GET,    "/v1/secrets", NULL, NULL, "secrets[@Secret]!", NULL, false },
-	{ HTTP_POST,   "/v1/secrets", NULL, "name:name! value:text!", "id:text! name:text!", NULL, false },
+	{ HTTP_POST,   "/v1/secrets", NULL, "name:name! value:filled!", "id:text! name:text!", NULL, false },
 	{ HTTP_DELETE, "/v1/secrets/{name}", NULL, NULL, "name:text! deleted:bool!", NULL, false },
 	{ HTTP_GET,    TEAM "/secrets", NULL, NULL, "secrets[@Secret]!", NULL, false },
-	{ HTTP_POST,   TEAM "/secrets", NULL, "name:name! value:text!", "id:text! name:text!", NULL, false },
+	{ HTTP_POST,   TEAM "/secrets", NULL, "name:name! value:filled!", "id:text! name:text!", NULL, false },
 	{ HTTP_DELETE, TEAM "/secrets/{name}", NULL, NULL, "name:text! deleted:bool!", NULL, false },
 	{ HTTP_GET,    "/v1/training/capacity", NULL, NULL, "gpu_capacities[@Capacity]! team_gpu_capacities[@Capacity]!", NULL, false },
 	{ HTTP_PATCH,  "/v1/training/capacity", NULL, "team_id:text! gpu_type:text! max_gpus:int(0,1000000)!", "team_gpu_capacity:@Capacity!", NULL, false },
 	{ HTTP_GET,    "/v1/status", NULL, NULL, "version:text! started_at:time!? base_url:text!? sandbox:text!? disk{free:int! total:int!}! nodes[@Node]! "
 	  "jobs{active:int! pending:int!}! mirror_bytes:int! node_cache{bytes:int! budget:int!}!", NULL, false },
-	{ HTTP_POST,   "/graphql/", NULL, "query:text! variables:any?", "data:any errors[{message:text!}]", NULL, false },
+	{ HTTP_POST,   "/graphql/", NULL, NULL, "data:any errors[{message:text!}]", NULL, false },
 	{ HTTP_GET,    "/", NULL, NULL, NULL, "text/html", false },
 	{ HTTP_GET,    "/training/{project_id}/logs/{job_id}", NULL, NULL, NULL, "text/html", false },
 	{ HTTP_GET,    "/healthz", NULL, NULL, "status:enum(ok)!", NULL, false },

@@ -120,6 +120,7 @@ static void scalar(struct js *js, struct str *s, bool null)
 	/* clang-format off */
 	static const struct { const char *name, *type, *extra, *value; } words[] = {
 		{ "text", "string",  NULL,      NULL },
+		{ "filled", "string", "minLength", "1" },
 		{ "time", "string",  "format",  "\"date-time\"" },
 		{ "name", "string",  "pattern", "\"" NAME_PATTERN "\",\"minLength\":1,\"maxLength\":200" },
 		{ "bool", "boolean", NULL,      NULL },

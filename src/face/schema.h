@@ -2,7 +2,8 @@
  * schema.h - JSON Schema from a notation that fits into a table. Members of an object, apart by
  * blanks:
  *
- *   key:type     type: text name time any bool num int int(min,max) enum(a,b) @Component
+ *   key:type     type: text filled name time any bool num int int(min,max) enum(a,b)
+ *                @Component
  *   key{...}     an object      key[type]  key[{...}]   lists
  *
  * each followed by ! when it is required and ? when it may be null. `name` is a name as

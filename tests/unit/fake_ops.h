@@ -108,7 +108,7 @@ static int fake_team_create(void *of, const struct who *who, struct arena *a, co
 	(void)who;
 	(void)a;
 	if (f->n_teams == COUNT(f->team))
-		return err_set(err, ERR_QUOTA, "enough teams");
+		return err_set(err, ERR_CONFLICT, "enough teams");
 	f->team[f->n_teams] = (struct model_team){"team00x", arena_cstr(f->a, name), false, T0};
 	*out = f->team[f->n_teams++];
 	return 0;
@@ -229,7 +229,8 @@ static int fake_project_upsert(void *of, const struct who *who, struct arena *a,
 			return 0;
 		}
 	}
-	assert_true(f->n_projects < COUNT(f->project));
+	if (f->n_projects == COUNT(f->project))
+		return err_set(err, ERR_CONFLICT, "enough projects");
 	f->project[f->n_projects] = (struct model_project){.id = "proj00x",
 	                                                   .name = arena_cstr(f->a, name),
 	                                                   .team_id = "team001",

@@ -11,7 +11,7 @@ static void test_refuses(void **state)
 	} rows[] = {
 		{HTTP_POST, "/v1/teams", "{\"name\":\"\"}", 400, "is not a name"},
 		{HTTP_POST, "/v1/api_keys", "{}", 400, "name: missing"},
-		{HTTP_POST, "/v1/api_keys", "{\"name\":\"\"}", 400, "1 to 200"},
+		{HTTP_POST, "/v1/api_keys", "{\"name\":\"\"}", 400, "is not a name"},
 		{HTTP_POST, "/v1/api_keys", "{\"name\":\"x\",\"role\":\"king\"}", 400,
 	         "not viewer, member or admin"},
 		{HTTP_POST, "/v1/api_keys", "{\"name\":\"x\",\"type\":\"ODD\"}", 400, "no type"},

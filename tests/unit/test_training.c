@@ -163,7 +163,7 @@ static void test_jobs(void **state)
 	assert_job(at(d, "training_job"));
 	d = fake_ok(&f, HTTP_POST, J "/recreate", "{}");
 	assert_text(d, "training_job.recreated_from", "job0001");
-	d = fake_ok(&f, HTTP_PATCH, P "/jobs/job0002", "{\"priority\":-3}");
+	d = fake_ok(&f, HTTP_PATCH, P "/jobs/job0002", "{\"priority\":-3.0}");
 	assert_int_equal(doc_int(at(d, "training_job.priority"), 0), -3);
 	d = fake_ok(&f, HTTP_GET, J "/events?after=2", "");
 	assert_int_equal(f.number, 2);
