@@ -21,6 +21,7 @@ void *source_new(const struct source_options *o, size_t size)
 	s->arena = arena_new();
 	s->secret = str_dup(str_trim(o->secret));
 	s->stall_ms = o->stall_ms;
+	s->cancel = o->cancel;
 	return s;
 }
 

@@ -25,6 +25,9 @@ struct source_options {
 	size_t n_file_roots;
 	struct str secret; /* token (hf, https) or JSON of keys (s3, needed); empty = anonymous */
 	int64_t stall_ms;  /* a body that stands still this long is given up; 0 = 30 s */
+	/* Ends source_list(), which may wait for minutes when it is asked to; may be NULL, else it
+	 * lives as long as the source. */
+	const atomic_bool *cancel;
 };
 
 struct source_file {

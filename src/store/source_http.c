@@ -296,10 +296,15 @@ int source_http_retry(struct source *s, struct source_rq *rq, struct http_reply 
 {
 	struct retry r = RETRY_INIT(SOURCE_TRIES);
 
-	r.cancel = rq->cancel;
+	r.cancel = rq->cancel = s->cancel;
 	while (source_http(s, rq, reply, err) < 0) {
-		if (err->retry_after_s > SOURCE_RETRY_AFTER_MAX || !retry_again(&r, err))
-			return -1;
+		if (err->retry_after_s <= SOURCE_RETRY_AFTER_MAX && retry_again(&r, err))
+			continue;
+		if (s->cancel != NULL && atomic_load(s->cancel) && err->code != ERR_CANCELED) {
+			err_clear(err);
+			(void)err_set(err, ERR_CANCELED, "canceled");
+		}
+		return -1;
 	}
 	return 0;
 }

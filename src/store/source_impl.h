@@ -43,6 +43,7 @@ struct source {
 	struct arena *arena; /* lives as long as the source; filled by open and list only */
 	char *secret;        /* "" = anonymous; wiped at the end */
 	int64_t stall_ms;
+	const atomic_bool *cancel; /* of lists */
 };
 
 /* A driver's struct of `size` bytes, zeroed, with its base filled from o. */
@@ -86,7 +87,7 @@ struct source_rq {
  * finish. */
 int source_http(struct source *s, struct source_rq *rq, struct http_reply *reply,
                 struct err *err) MUST_CHECK;
-/* The same, tried again while the kind of failure allows; for small bodies. */
+/* The same, tried again while the kind of failure allows, until s->cancel; for small bodies. */
 int source_http_retry(struct source *s, struct source_rq *rq, struct http_reply *reply,
                       struct err *err) MUST_CHECK;
 /* `location` as seen from `base`, in `a`. ERR_INVALID when it is not http or https. */

@@ -3,6 +3,8 @@
 
 #include "store/source.h"
 
+#include <pthread.h>
+
 #define SMALL_SIZE 3000
 #define LARGE_SIZE ((size_t)700000) /* the server keeps it by Git-LFS */
 #define S3_SECRET "{\"aws_access_key_id\":\"AKID\",\"aws_secret_access_key\":\"shh\"}"
@@ -515,6 +517,34 @@ static void source_range_failures(void **state UNUSED)
 	run_rows(rows, COUNT(rows), true, 1000);
 }
 
+static void *cancel_soon(void *arg)
+{
+	(void)usleep(200000);
+	atomic_store((atomic_bool *)arg, true);
+	return NULL;
+}
+
+/* A list that was told to wait for minutes ends when nobody wants it any more. */
+static void source_lists_can_be_canceled(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_SOURCE struct source *s = NULL;
+	atomic_bool cancel = false;
+	struct source_options o = {
+		.client = server.client,
+		.hf_endpoint =
+			arena_printf(a, "%s/f/list.status=429,list.retry-after=300", server.base),
+		.cancel = &cancel};
+	struct source_listing l;
+	struct err err = {0};
+	pthread_t t;
+
+	assert_ok(source_open(&s, "hf://me/repo", &o, &err), &err);
+	assert_int_equal(pthread_create(&t, NULL, cancel_soon, &cancel), 0);
+	assert_err(source_list(s, a, NULL, NULL, &l, &err), &err, ERR_CANCELED, "hf://me/repo");
+	(void)pthread_join(t, NULL);
+}
+
 /* A signed URL is used again for the ranges of a file, and asked for anew when it has expired. */
 static void source_signed_urls_expire(void **state UNUSED)
 {
@@ -594,13 +624,10 @@ static void source_folders_with_links(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(source_bad_urls),
-	cmocka_unit_test(source_lists_and_reads),
-	cmocka_unit_test(source_listing_failures),
-	cmocka_unit_test(source_reading_failures),
-	cmocka_unit_test(source_range_failures),
-	cmocka_unit_test(source_signed_urls_expire),
-	cmocka_unit_test(source_on_internal_addresses),
+	cmocka_unit_test(source_bad_urls),           cmocka_unit_test(source_lists_and_reads),
+	cmocka_unit_test(source_listing_failures),   cmocka_unit_test(source_reading_failures),
+	cmocka_unit_test(source_range_failures),     cmocka_unit_test(source_lists_can_be_canceled),
+	cmocka_unit_test(source_signed_urls_expire), cmocka_unit_test(source_on_internal_addresses),
 	cmocka_unit_test(source_folders_with_links),
 };
 
