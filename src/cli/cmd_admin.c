@@ -391,7 +391,7 @@ static void check_nodes(struct doctor *d, const struct doc *status)
 
 		verdict(d, ' ', "node %s: %.1f CPUs, %s of memory, %" PRId64 " GPUs %s%s",
 		        doc_cstr(doc_get(n, "name"), "?"),
-		        (double)doc_int(doc_get(n, "cpu_milli"), 0) / 1000.0,
+		        (double)doc_int(doc_get(n, "millicpu"), 0) / 1000.0,
 		        units_show_bytes((uint64_t)doc_int(doc_get(n, "memory_bytes"), 0), mem),
 		        gpus, doc_cstr(doc_get(n, "gpu_type"), ""),
 		        doc_bool(doc_get(n, "declared"), false) ? " (declared)" : "");

@@ -32,6 +32,8 @@ struct report {
 	struct http_client *http;
 	char *server, *auth, *dir;
 	struct logs *logs;
+	pthread_mutex_t
+		sample_lock; /* of the next two; a sample takes locks of others, so not `lock` */
 	bool (*sample)(void *arg, struct wire_sample *out);
 	void *arg;
 	pthread_t beat, poll, ship, mail;
@@ -81,6 +83,7 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 	r->execs_arena = arena_new();
 	TAILQ_INIT(&r->letters);
 	(void)pthread_mutex_init(&r->lock, NULL);
+	(void)pthread_mutex_init(&r->sample_lock, NULL);
 	(void)pthread_condattr_init(&attr);
 	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	(void)pthread_cond_init(&r->changed, &attr);
@@ -306,7 +309,9 @@ static void fill_beat(struct report *r, struct wire_heartbeat *hb, char note[300
 	hb->rate_bytes_s = r->rate;
 	r->beat_now = false;
 	(void)pthread_mutex_unlock(&r->lock);
+	(void)pthread_mutex_lock(&r->sample_lock);
 	hb->has_sample = r->sample != NULL && r->sample(r->arg, &hb->sample);
+	(void)pthread_mutex_unlock(&r->sample_lock);
 }
 
 static void *beat_main(void *arg)
@@ -573,8 +578,15 @@ static void *mail_main(void *arg)
 	return NULL;
 }
 
-int report_start(struct report *r, struct logs *logs,
-                 bool (*sample)(void *arg, struct wire_sample *out), void *arg, struct err *err)
+void report_samples(struct report *r, bool (*sample)(void *arg, struct wire_sample *out), void *arg)
+{
+	(void)pthread_mutex_lock(&r->sample_lock);
+	r->sample = sample;
+	r->arg = arg;
+	(void)pthread_mutex_unlock(&r->sample_lock);
+}
+
+int report_start(struct report *r, struct logs *logs, struct err *err)
 {
 	struct {
 		pthread_t *thread;
@@ -585,8 +597,6 @@ int report_start(struct report *r, struct logs *logs,
 	           {&r->mail, mail_main}};
 
 	r->logs = logs;
-	r->sample = sample;
-	r->arg = arg;
 	logs_on_write(logs, report_logs_changed, r);
 	for (size_t i = 0; i < COUNT(all); i++) {
 		int rc = pthread_create(all[i].thread, NULL, all[i].fn, r);
@@ -794,5 +804,6 @@ void report_close(struct report *r)
 	free(r->dir);
 	(void)pthread_cond_destroy(&r->changed);
 	(void)pthread_mutex_destroy(&r->lock);
+	(void)pthread_mutex_destroy(&r->sample_lock);
 	free(r);
 }

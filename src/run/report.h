@@ -34,10 +34,16 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 /* Tries until the server answers. ERR_CONFLICT, ERR_AUTH, ...: this attempt is not ours. */
 int report_claim(struct report *r, struct arena *a, struct wire_launch *out,
                  struct err *err) MUST_CHECK;
-/* Starts the threads. sample (may be NULL) fills what a heartbeat carries; false = none now. */
-int report_start(struct report *r, struct logs *logs,
-                 bool (*sample)(void *arg, struct wire_sample *out), void *arg,
-                 struct err *err) MUST_CHECK;
+/* Starts the threads. */
+int report_start(struct report *r, struct logs *logs, struct err *err) MUST_CHECK;
+/* From now on `sample` fills what a heartbeat carries; false = none now. It is called by the
+ * heartbeat's thread until report_close. */
+void report_samples(struct report *r, bool (*sample)(void *arg, struct wire_sample *out),
+                    void *arg);
+false = none now.* /
+        int report_start(struct report * r, struct logs *logs,
+                         bool (*sample)(void *arg, struct wire_sample *out), void *arg,
+                         struct err *err) MUST_CHECK;
 void report_logs_changed(void *report); /* for logs_on_write */
 
 void report_stage(struct report *r, enum wire_stage stage);

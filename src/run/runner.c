@@ -113,7 +113,10 @@ static int start_sampler(struct run *r, struct err *err)
 
 	if (o.cache_dir != NULL && fs_mkdirs(AT_FDCWD, o.cache_dir, 0755, err) < 0)
 		return -1;
-	return sampler_start(&r->sampler, &o, err);
+	if (sampler_start(&r->sampler, &o, err) < 0)
+		return -1;
+	report_samples(r->report, sampler_read, r->sampler);
+	return 0;
 }
 
 /* What any attempt needs before its first stage. */
@@ -125,7 +128,7 @@ static int begin(struct run *r, struct err *err)
 	if (make_redactor(r, err) < 0 ||
 	    logs_open(&r->logs, arena_printf(r->a, "%s/log", r->dir), r->redact, err) < 0)
 		return -1;
-	return report_start(r->report, r->logs, NULL, NULL, err);
+	return report_start(r->report, r->logs, err);
 }
 
 static void finish(struct run *r)

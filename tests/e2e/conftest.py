@@ -157,6 +157,13 @@ class Cluster:
     def user_lines(self, job):
         return [line for line in self.logs(job).splitlines() if not line.startswith("stoker:")]
 
+    def end_jobs(self):
+        """Runners outlive their server on purpose: what still runs is stopped before it."""
+        if self.process and self.process.poll() is None:
+            for job in self.json("ps"):
+                self.cli("stop", job["id"], "--now", code=None)
+            until(lambda: not self.json("ps"), 45)
+
     def processes(self):
         """Processes that belong to this cluster's data folder."""
         mark, found = str(self.data), []
@@ -181,6 +188,7 @@ def empty_cluster():
     c = Cluster(folder)
     yield c
     try:
+        c.end_jobs()
         c.stop()
         until(lambda: not c.processes(), 45)
         assert not c.mounts()

@@ -34,9 +34,9 @@ job:
 
 
 @pytest.mark.parametrize("text, words", [
-    ("", "project"),
+    ("", "is empty"),
     ("project: p\n", "job"),
-    ("- a\n", "mapping"),
+    ("- a\n", "should be a map, not a list"),
     ("project: p\njob: *x\n", "line 2"),
     ("project: &a p\njob: {}\n", "anchors"),
     ("project: !!str p\n", "tags"),
@@ -59,8 +59,9 @@ def test_what_this_server_cannot_do_is_refused_by_name(cluster):
 
 
 def test_larger_than_the_machine(cluster):
-    said = push(cluster, GOOD + "  compute: {memory: 900Gi, cpu_count: 500}\n", code=5).err
-    assert "GiB" in said and "largest" in said
+    said = push(cluster, GOOD + "  compute: {memory: 900Gi}\n", code=5).err
+    assert "900 GiB" in said and "the largest node has" in said
+    assert "500 CPUs" in push(cluster, GOOD + "  compute: {cpu_count: 500}\n", code=5).err
     assert "H100" in push(cluster, GOOD + "  compute: {accelerator: 'H100:2'}\n", code=5).err
 
 
@@ -106,7 +107,7 @@ def test_init_makes_a_job_that_runs(cluster):
 
 
 def test_ignore_file_and_modes(cluster):
-    folder = cluster.job_folder(["ls -A | sort | tr '\\n' ' '; test -x run.sh && echo executable"],
+    folder = cluster.job_folder(["ls -A | sort | tr '\\n' ' '; echo; test -x run.sh && echo executable"],
                                 files={"run.sh": "x", "skip/me": "1", "keep.txt": "2", ".stokerignore": "skip/\n*.log\n", "a.log": "3"})
     (folder / "run.sh").chmod(0o755)
     job = json.loads(cluster.cli("push", folder / "train.yaml", "-o", "json").out)
