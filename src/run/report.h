@@ -40,10 +40,6 @@ int report_start(struct report *r, struct logs *logs, struct err *err) MUST_CHEC
  * heartbeat's thread until report_close. */
 void report_samples(struct report *r, bool (*sample)(void *arg, struct wire_sample *out),
                     void *arg);
-false = none now.* /
-        int report_start(struct report * r, struct logs *logs,
-                         bool (*sample)(void *arg, struct wire_sample *out), void *arg,
-                         struct err *err) MUST_CHECK;
 void report_logs_changed(void *report); /* for logs_on_write */
 
 void report_stage(struct report *r, enum wire_stage stage);
