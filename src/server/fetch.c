@@ -150,6 +150,7 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 		.file_roots = (const char *const *)app->set.allow_file_root.item,
 		.n_file_roots = app->set.allow_file_root.n,
 		.secret = secret,
+		.cancel = &f->cancel,
 	};
 	AUTO_SOURCE struct source *s = NULL;
 	struct source_listing listing = {0};
