@@ -42,6 +42,9 @@ int ctx_job_stop(void *of, const struct who *who, struct arena *a, const char *j
 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
 		return -1;
+	if (job_state_is_final(job.core.state))
+		return err_set(err, ERR_CONFLICT, "job %s is %s already", job.id,
+		               job_state_name(job.core.state) + sizeof("TRAINING_JOB_") - 1);
 	again = job.core.state == JOB_STOPPING || job.core.state == JOB_STOPPING_DEPLOYING;
 	s.job_id = job.id;
 	s.now_ms = clock_wall_ms();

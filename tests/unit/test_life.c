@@ -39,7 +39,7 @@ static void every_step_survives_a_restart(void **state)
 	assert_int_equal(j.core.state, JOB_COMPLETED);
 	assert_int_equal(j.started_ms, 1000);
 	assert_err(ctx_job_stop(f->app, f->admin, f->a, j.id, false, &j, &f->err), &f->err,
-	           ERR_CONFLICT, "completed");
+	           ERR_CONFLICT, "is COMPLETED");
 }
 
 static void a_crash_between_intent_and_launch(void **state)
