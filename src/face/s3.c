@@ -110,6 +110,69 @@ static void modified_header(struct request *rq, int64_t ms)
 		reply_header(rq, "Last-Modified", text);
 }
 
+struct range_file {
+	int fd;
+	uint64_t at;
+};
+
+static int to_file(void *arg, const void *p, size_t n, struct err *err)
+{
+	struct range_file *f = arg;
+
+	if (fs_pwrite_all(f->fd, p, n, f->at, err) < 0)
+		return -1;
+	f->at += n;
+	return 0;
+}
+
+/* From a store that is elsewhere: a file without a name, as long as the object, in which only what
+ * was asked for is filled in. */
+static int fetch(struct request *rq, const char *key, int *out, struct objstore_info *info,
+                 struct err *err)
+{
+	const char *dir = getenv("TMPDIR");
+	struct range_file f = {.fd = -1};
+	struct err ignored = {0};
+	AUTO_FD int fd = -1;
+	uint64_t count;
+	bool whole;
+
+	if (objstore_stat(face_ctx(rq)->objects, key, info, err) < 0)
+		return -1;
+	fd = open(dir == NULL ? "/var/tmp" : dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd < 0 || ftruncate(fd, (off_t)info->size) < 0)
+		return err_errno(err, errno, "a temporary file");
+	f.fd = fd;
+	if (rq->method != HTTP_HEAD && url_range(request_header(rq, "range"), info->size, &f.at,
+	                                         &count, &whole, &ignored) == 0) {
+		if (whole ||
+		    request_header(rq, "if-range").n > 0) { /* that may ask for all of it */
+			f.at = 0;
+			count = info->size;
+		}
+		if (objstore_read(face_ctx(rq)->objects, key, f.at, count, to_file, &f, NULL, err) <
+		    0)
+			return -1;
+	}
+	*out = TAKE_FD(fd);
+	return 0;
+}
+
+static int open_object(struct request *rq, const char *key, int *fd, struct objstore_info *info,
+                       struct err *err)
+{
+	int rc = objstore_fd(face_ctx(rq)->objects, key, fd, info, err);
+
+	if (rc < 0 && err->code == ERR_UNSUPPORTED) {
+		err_clear(err);
+		rc = fetch(rq, key, fd, info, err);
+	}
+	if (rc == 0 || err->code != ERR_NOT_FOUND)
+		return rc;
+	err_clear(err);
+	return err_set(err, ERR_NOT_FOUND, "NoSuchKey: there is no object %s", key);
+}
+
 static int get_object(struct request *rq, struct err *err)
 {
 	const char *key = NULL, *type = "application/octet-stream";
@@ -121,12 +184,8 @@ static int get_object(struct request *rq, struct err *err)
 	if (upload_of(rq) != NULL)
 		return err_set(err, ERR_UNSUPPORTED,
 		               "NotImplemented: listing parts is not part of this S3 subset");
-	if (objstore_fd(face_ctx(rq)->objects, key, &fd, &info, err) < 0) {
-		if (err->code != ERR_NOT_FOUND)
-			return -1;
-		err_clear(err);
-		return err_set(err, ERR_NOT_FOUND, "NoSuchKey: there is no object %s", key);
-	}
+	if (open_object(rq, key, &fd, &info, err) < 0)
+		return -1;
 	overrides(rq, &type);
 	modified_header(rq, info.modified_ms);
 	return reply_file(rq, type, fd, info.size, info.etag);

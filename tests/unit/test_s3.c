@@ -477,6 +477,32 @@ static void s3_signed_urls(void **state UNUSED)
 	forget(SEEN);
 }
 
+/* A store that has no files to be sent from: the same answers. */
+static void s3_reads_from_a_store_elsewhere(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_OBJSTORE struct objstore *mem = NULL;
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct http_header member[] = {{"Authorization", "Bearer " TOKEN}, {"Range", "bytes=1-3"}};
+	const char *url = arena_printf(a, "%s/s3/stoker/" SEEN, base);
+	struct http_call head = {
+		.method = HTTP_HEAD, .url = url, .headers = member, .n_headers = 1};
+	struct err err = {0};
+
+	assert_ok(objstore_open(&mem, "mem:", NULL, &err), &err);
+	assert_ok(objstore_put(mem, SEEN, STR_LIT("hello"), &err), &err);
+	ctx.objects = mem;
+	get(url, member, 1, 200, "hello");
+	get(url, member, 2, 206, "ell");
+	member[1].value = "bytes=9-";
+	get(url, member, 2, 416, "InvalidRange");
+	assert_ok(http_do(client, &head, &reply, &err), &err);
+	assert_int_equal(reply.status, 200);
+	assert_int_equal(reply.length, 5);
+	get(arena_printf(a, "%s-none", url), member, 1, 404, "NoSuchKey");
+	ctx.objects = objects;
+}
+
 static void s3_tokens_and_listings(void **state UNUSED)
 {
 	static const char *const keys[] = {
@@ -537,6 +563,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(s3_bodies_are_checked),
 	cmocka_unit_test(s3_upload_in_parts),
 	cmocka_unit_test(s3_signed_urls),
+	cmocka_unit_test(s3_reads_from_a_store_elsewhere),
 	cmocka_unit_test(s3_tokens_and_listings),
 };
 
