@@ -57,7 +57,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    PROJECT, NULL, NULL, "training_project:@TrainingProject!", NULL, false },
 	{ HTTP_DELETE, PROJECT, NULL, NULL, DELETED, NULL, false },
 	{ HTTP_GET,    PROJECT "/jobs", NULL, NULL, "training_jobs[@TrainingJob]!", NULL, false },
-	{ HTTP_POST,   PROJECT "/jobs", "dry_run:bool", "training_job{image{base_image:filled!}! compute{node_count:int(1,1024)? cpu_count:num? memory:text? "
+	{ HTTP_POST,   PROJECT "/jobs", "dry_run:bool", "training_job{image{base_image:filled?}? compute{node_count:int(1,1024)? cpu_count:num? memory:text? "
 	  "accelerator:any? availability_model:enum(dedicated,spot)?}? runtime{start_commands[text]? environment_variables:any? checkpointing_config:any? "
 	  "load_checkpoint_config:any? cache_config:any? artifacts[{s3_bucket:filled! s3_key:filled!}]?}? name:name? priority:int(-2147483648,2147483647)? "
 	  "weights[any]? enable_baseten_workdir:bool? limits:any? retry:any?}!", ONE_JOB, NULL, false },

@@ -305,7 +305,8 @@ void show_checkpoint(struct js *js, struct arena *a, const struct model_checkpoi
 	js_kv(js, "checkpoint_id", c->name);
 	show_time(js, "created_at", c->created_ms != 0 ? c->created_ms : 1);
 	js_kv(js, "checkpoint_type", c->kind != NULL ? c->kind : "other");
-	js_kv(js, "base_model", c->base_model);
+	js_kv(js, "base_model",
+	      c->base_model != NULL && c->base_model[0] != '\0' ? c->base_model : NULL);
 	js_kv_u64(js, "size_bytes", c->bytes);
 	js_key(js, "lora_adapter_config");
 	if (c->lora_r > 0) {

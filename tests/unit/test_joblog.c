@@ -3,6 +3,8 @@
 
 #include "unit.h"
 
+#include <pthread.h>
+
 #define MS ((int64_t)1000000)
 #define JOB "abc1234"
 
@@ -351,6 +353,66 @@ static void test_many_jobs(void **state)
 	done(&w);
 }
 
+struct writer {
+	struct joblogs *logs;
+	pthread_t thread;
+	uint32_t rank;
+	bool failed;
+};
+
+#define ROUNDS 300
+
+static void *write_many(void *arg)
+{
+	struct writer *w = arg;
+	struct err err = {0};
+	int64_t last = 0;
+	uint64_t seq = 0;
+
+	for (int i = 0; i < ROUNDS && !w->failed; i++) {
+		AUTO_BUF struct buf b = BUF_INIT(1000);
+
+		logline_write(&b, i * MS, &last, 'o', str_of("line"), false);
+		w->failed = joblogs_append(w->logs, JOB, "at0", w->rank, seq, buf_view(&b), &seq,
+		                           &err) < 0 ||
+		            joblogs_say(w->logs, JOB, i * MS, "said", &err) < 0;
+	}
+	return NULL;
+}
+
+/* Nodes send, the server speaks and followers read at the same time; nothing is lost or torn. */
+static void test_threads(void **state)
+{
+	struct world w;
+	struct writer writer[4];
+	struct joblog_line *line;
+	size_t n = 0;
+
+	(void)state;
+	setup(&w);
+	for (uint32_t i = 0; i < COUNT(writer); i++) {
+		writer[i] = (struct writer){.logs = w.logs, .rank = i};
+		assert_int_equal(pthread_create(&writer[i].thread, NULL, write_many, &writer[i]),
+		                 0);
+	}
+	while (n < COUNT(writer) * ROUNDS) {
+		arena_reset(w.a);
+		assert_ok(
+			joblogs_range(w.logs, w.a, JOB, -1, 0, 0, 0, n % 2 == 0, &line, &n, &w.err),
+			&w.err);
+		for (size_t i = 0; i < n; i++)
+			assert_true(strcmp(line[i].text, line[i].stream == 'o' ? "line" : "said") ==
+			            0);
+	}
+	for (size_t i = 0; i < COUNT(writer); i++) {
+		assert_int_equal(pthread_join(writer[i].thread, NULL), 0);
+		assert_false(writer[i].failed);
+	}
+	assert_ok(joblogs_range(w.logs, w.a, JOB, -1, 0, 0, 0, false, &line, &n, &w.err), &w.err);
+	assert_int_equal(n, 2 * COUNT(writer) * ROUNDS);
+	done(&w);
+}
+
 static void test_samples(void **state)
 {
 	struct world w;
@@ -403,6 +465,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_crash),
 	cmocka_unit_test(test_many_jobs),
 	cmocka_unit_test(test_samples),
+	cmocka_unit_test(test_threads),
 };
 
 UNIT_MAIN(tests)
