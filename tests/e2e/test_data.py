@@ -57,7 +57,7 @@ def test_the_second_job_finds_them_warm(files):
 
 @pytest.mark.parametrize("source, words", [
     ("file:///etc/passwd", "allow-file-root"),
-    ("file://{root}/../outside", "allow-file-root"),
+    ("file:///usr/share/common-licenses", "allow-file-root"),
     ("file://{root}/nothing", "nothing"),
     ("https://127.0.0.1:1/x", "allow-source-network"),
 ])
@@ -163,12 +163,12 @@ def test_shipping_survives_the_runner_server_outage(cluster):
 def test_secrets_reach_only_the_process(cluster):
     value = "correct-horse-battery-staple+/9"
     cluster.cli("secrets", "set", "hf_access_token", stdin=value + "\n")
-    job = cluster.push(["test \"$TOKEN\" = '" + value + "' && echo matched", "echo leak: $TOKEN",
+    job = cluster.push(["printf %s \"$TOKEN\" | sha256sum", "echo leak: $TOKEN",
                         "printf %s \"$TOKEN\" | base64", "echo \"${TOKEN%??}\"", "printf '%s' \"$TOKEN\" | head -c 9; sleep 1; printf '%s\\n' \"$TOKEN\" | tail -c +10"],
                        runtime={"environment_variables": {"TOKEN": {"secret": "hf-access-token"}}})
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     lines = cluster.logs(job)
-    assert "matched" in lines and value not in lines and base64.b64encode(value.encode()).decode() not in lines
+    assert hashlib.sha256(value.encode()).hexdigest() in lines and value not in lines and base64.b64encode(value.encode()).decode() not in lines
     assert "leak: [redacted]" in lines
     needle = value.encode()
     for path in cluster.data.rglob("*"):
@@ -184,7 +184,7 @@ def test_secret_removed_before_the_start(cluster):
     job = cluster.push(["echo never"], runtime={"environment_variables": {"X": {"secret": "s"}}}, compute={"cpu_count": 4, "memory": "1Gi"})
     cluster.cli("secrets", "rm", "s", "--yes")
     cluster.cli("stop", blocker["id"], "--now")
-    assert '"s"' in cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_message"]
+    assert "stoker secrets set" in cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_message"]
 
 
 def test_the_sandbox(cluster):
