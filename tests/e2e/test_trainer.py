@@ -29,12 +29,12 @@ def test_fine_tuning_twice(empty_cluster):
     assert done["weights"][0]["bytes"] > 90e6
 
     again = quickstart(cluster, "--set", f"job.runtime.load_checkpoint_config={{enabled: true, checkpoints: [{{latest: {{job: {job['id']}}}}}]}}",
-                       "-e", "STEPS=10")
+                       "-e", "STEPS=12")
     cluster.wait(again, "TRAINING_JOB_COMPLETED", deadline=200)
     lines = cluster.logs(again)
     assert "dataset: found in the project cache" in lines
-    assert "resuming from /tmp/loaded_checkpoints/rank-0/checkpoint-8" in lines and "step 10/10" in lines
+    assert "resuming from /tmp/loaded_checkpoints/rank-0/checkpoint-8" in lines and "step 12/12" in lines
     assert len(cluster.json("weights", "ls")) == 1
     out = cluster.folder / "out"
-    cluster.cli("checkpoints", "pull", f"{again['id']}/checkpoint-10", out)
-    assert json.loads((out / "rank-0/checkpoint-10/trainer_state.json").read_text())["global_step"] == 10
+    cluster.cli("checkpoints", "pull", f"{again['id']}/checkpoint-12", out)
+    assert json.loads((out / "rank-0/checkpoint-12/trainer_state.json").read_text())["global_step"] == 12

@@ -113,7 +113,7 @@ def test_sdk_push_of_a_large_archive(truss):
     folder = truss.project(["sha256sum < big.bin"])
     data = os.urandom(20 << 20)
     (folder / "big.bin").write_bytes(data)
-    script = "import truss_train, json; print(json.dumps(truss_train.push('config.py')['id']))"
+    script = "import json, pathlib, truss_train; print(json.dumps(truss_train.push(pathlib.Path('config.py'))['id']))"
     done = subprocess.run([PYTHON, "-c", script], env=truss.env, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     job = truss.cluster.json("view", json.loads(done.stdout.splitlines()[-1]))
