@@ -1,6 +1,7 @@
 /* ctx_runner.c - what runners say and ask: claim, heartbeat, orders, ready, events, exit. */
 #include "base/units.h"
 #include "server/cache.h"
+#include "server/ckpts.h"
 #include "server/ctx.h"
 #include "server/exec.h"
 #include "server/frozen.h"
@@ -315,6 +316,7 @@ int ctx_runner_checkpoint(void *of, const struct who *who, const struct model_ch
 	struct app *app = of;
 	struct mine m = {0};
 	struct model_checkpoint c = *row, *rows = NULL;
+	struct job_spec spec = {0};
 	char bytes[UNITS_CAP];
 	size_t n = 0;
 	bool all = true;
@@ -331,6 +333,10 @@ int ctx_runner_checkpoint(void *of, const struct who *who, const struct model_ch
 	for (size_t i = 0; i < n; i++)
 		all = all && rows[i].state != CKPT_SYNCING;
 	if (meta_job_sync(app->meta, m.job.id, all ? "COMPLETED" : "SYNCING", err) < 0)
+		return -1;
+	if (c.state == CKPT_COMPLETE && m.row.node_rank == 0 &&
+	    (app_spec(a, m.job.spec_json, &spec, err) < 0 ||
+	     ckpts_keep_last(app, a, &m.job, spec.ckpt.keep_last, err) < 0))
 		return -1;
 	if (c.state == CKPT_COMPLETE)
 		app_event(app, m.job.id, "checkpoint", "runner",

@@ -324,6 +324,9 @@ void start_urls(struct app *app, const char *host, uint16_t port)
 	app->local_url =
 		arena_printf(app->arena, six ? "%s://[%s]:%u" : "%s://%s:%u", scheme, local, port);
 	app->base_url = app->set.base_url != NULL ? app->set.base_url : app->local_url;
+	/* A certificate is for a name: runners come by the one that clients use. */
+	if (app->set.tls_cert != NULL)
+		app->local_url = app->base_url;
 }
 
 int start_announce(struct app *app, const char *host, uint16_t port, struct err *err)

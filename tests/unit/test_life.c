@@ -389,6 +389,26 @@ static void checkpoints_are_chosen(void **state)
 	           ERR_NOT_FOUND, "no checkpoint");
 }
 
+static void only_the_newest_checkpoints_are_kept(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct who *w = fixture_running(
+		f, ",\"checkpointing_config\":{\"enabled\":true,\"keep_last\":2}", "", &j);
+	struct model_checkpoint c = {.state = CKPT_COMPLETE, .kind = "full", .bytes = 5},
+				*rows = NULL;
+	size_t n = 0;
+
+	for (int i = 1; i <= 4; i++) {
+		c.name = arena_printf(f->a, "checkpoint-%d", i);
+		c.created_ms = i;
+		assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	}
+	assert_ok(ctx_checkpoints(f->app, f->admin, f->a, j.id, true, &rows, &n, &f->err), &f->err);
+	assert_int_equal(n, 2);
+	assert_string_equal(rows[0].name, "checkpoint-3");
+}
+
 static void commands_inside_a_job(void **state)
 {
 	static const char *const argv[] = {"ls", "-l"};
@@ -432,6 +452,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(weights_are_frozen_and_shared),
 	FIXTURE_TEST(bad_inputs_fail_by_name),
 	FIXTURE_TEST(checkpoints_are_chosen),
+	FIXTURE_TEST(only_the_newest_checkpoints_are_kept),
 	FIXTURE_TEST(commands_inside_a_job),
 };
 UNIT_MAIN(tests)

@@ -1,0 +1,162 @@
+/* ckpts.c - checkpoints as rows and objects: listed, deleted, and kept in number. */
+#include "server/ckpts.h"
+#include "server/ctx.h"
+
+/* A checkpoint is complete when every rank's part of it is. */
+static bool is_complete(const struct model_checkpoint *c, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(c[i].name, name) == 0 && c[i].state != CKPT_COMPLETE)
+			return false;
+	}
+	return true;
+}
+
+int ctx_checkpoints(void *of, const struct who *who, struct arena *a, const char *job_id, bool all,
+                    struct model_checkpoint **out, size_t *n, struct err *err)
+{
+	struct app *app = of;
+	struct model_job job = {0};
+	struct model_checkpoint *rows = NULL;
+	size_t n_rows = 0;
+
+	if (ctx_job(app, who, a, job_id, &job, err) < 0 ||
+	    meta_checkpoints(app->meta, a, job.id, &rows, &n_rows, err) < 0)
+		return -1;
+	*out = ARENA_ARRAY(a, struct model_checkpoint, n_rows + 1);
+	*n = 0;
+	for (size_t i = 0; i < n_rows; i++) {
+		/* What is still on its way shows while the job is alive. */
+		bool coming =
+			rows[i].state != CKPT_INCOMPLETE && job_state_is_placed(job.core.state);
+
+		if (all || coming || is_complete(rows, n_rows, rows[i].name))
+			(*out)[(*n)++] = rows[i];
+	}
+	return 0;
+}
+
+struct keys {
+	struct arena *a;
+	const char *key[1000];
+	size_t n;
+};
+
+static void take_key(void *arg, const char *key, const struct objstore_info *info UNUSED)
+{
+	struct keys *k = arg;
+
+	if (k->n < COUNT(k->key))
+		k->key[k->n++] = arena_cstr(k->a, key);
+}
+
+/* The manifest first: then the checkpoint is gone for everybody; its files after. */
+static int delete_part(struct app *app, struct arena *a, const struct model_checkpoint *c,
+                       struct err *err)
+{
+	const char *prefix = ckpt_prefix(a, c->project_id, c->job_id), *manifest;
+	struct keys *k = ARENA_NEW(a, struct keys);
+	AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
+	struct ckpt parsed = {0};
+
+	k->a = a;
+	manifest = c->manifest_key != NULL ? c->manifest_key
+	                                   : ckpt_manifest_key(a, prefix, c->rank, c->name);
+	if (objstore_get(app->objects, manifest, &body, err) == 0) {
+		if (ckpt_parse(&parsed, a, buf_view(&body), err) < 0 ||
+		    objstore_del(app->objects, manifest, err) < 0)
+			return -1;
+		for (size_t i = 0; i < parsed.files.n; i++) {
+			if (objstore_del(
+				    app->objects,
+				    ckpt_object_key(a, prefix, c->rank, parsed.files.file[i].path),
+				    err) < 0)
+				return -1;
+		}
+		return 0;
+	}
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	/* Never completed: whatever lies below its name. "." without a manifest names no folder. */
+	for (bool more = strcmp(c->name, ".") != 0; more;) {
+		k->n = 0;
+		if (objstore_list(
+			    app->objects,
+			    arena_printf(a, "%s/", ckpt_object_key(a, prefix, c->rank, c->name)),
+			    NULL, 1000, take_key, k, &more, err) < 0)
+			return -1;
+		for (size_t i = 0; i < k->n; i++) {
+			if (objstore_del(app->objects, k->key[i], err) < 0)
+				return -1;
+		}
+		more = more && k->n > 0;
+	}
+	return 0;
+}
+
+/* All ranks of one checkpoint: objects, then rows. */
+static int delete_whole(struct app *app, struct arena *a, const struct model_checkpoint *rows,
+                        size_t n, const char *job_id, const char *name, size_t *parts,
+                        struct err *err)
+{
+	*parts = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(rows[i].name, name) != 0)
+			continue;
+		(*parts)++;
+		if (delete_part(app, a, &rows[i], err) < 0)
+			return -1;
+	}
+	return *parts > 0 ? meta_checkpoint_del(app->meta, job_id, name, err) : 0;
+}
+
+int ctx_checkpoint_delete(void *of, const struct who *who, const char *job_id, const char *name,
+                          struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct model_job job = {0};
+	struct model_checkpoint *rows = NULL;
+	size_t n = 0, parts = 0;
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0 ||
+	    meta_checkpoints(app->meta, a, job.id, &rows, &n, err) < 0)
+		return -1;
+	if (job_state_is_placed(job.core.state))
+		return err_set(err, ERR_CONFLICT, "job %s still writes checkpoints", job_id);
+	if (delete_whole(app, a, rows, n, job.id, name, &parts, err) < 0)
+		return -1;
+	if (parts == 0)
+		return err_set(err, ERR_NOT_FOUND, "job %s has no checkpoint \"%.200s\"", job_id,
+		               name);
+	app_event(app, job.id, "checkpoint", who->name, "checkpoint %s deleted", name);
+	return 0;
+}
+
+int ckpts_keep_last(struct app *app, struct arena *a, const struct model_job *job, uint32_t keep,
+                    struct err *err)
+{
+	struct model_checkpoint *rows = NULL;
+	size_t n = 0, parts = 0;
+	uint32_t kept = 0;
+
+	if (keep == 0)
+		return 0;
+	if (meta_checkpoints(app->meta, a, job->id, &rows, &n, err) < 0)
+		return -1;
+	/* Rows come by creation; a checkpoint counts by its newest part. */
+	for (size_t i = n; i-- > 0;) {
+		bool again = false;
+
+		for (size_t k = i + 1; k < n && !again; k++)
+			again = strcmp(rows[k].name, rows[i].name) == 0;
+		if (again || !is_complete(rows, n, rows[i].name) || kept++ < keep)
+			continue;
+		if (delete_whole(app, a, rows, n, job->id, rows[i].name, &parts, err) < 0)
+			return -1;
+		app_event(app, job->id, "checkpoint", "server",
+		          "checkpoint %s deleted: the newest %u are kept", rows[i].name, keep);
+	}
+	return 0;
+}
