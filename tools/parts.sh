@@ -132,7 +132,7 @@ make_minio() {
 make_clients() {
 	rm -rf "$parts/clients"
 	/usr/bin/python3 -m venv "$parts/clients"
-	"$parts/clients/bin/pip" install -q pytest pytest-timeout requests boto3 "truss==0.18.35"
+	"$parts/clients/bin/pip" install -q pytest pytest-timeout pytest-xdist requests boto3 "truss==0.18.35"
 }
 
 make_peers() {

@@ -55,8 +55,10 @@ export STOKER_TOKEN
 
 echo "== server at $url"
 outcome=0
+cpus=$(nproc)
+[ "$cpus" -le 2 ] || cpus=2 # as many as the job file asks for, where there are so many
 "$stoker" push -f examples/quickstart/train.yaml \
-	--set "job.weights[0].source=file://$parts/model" -e "PYTHON=$parts/trainer/bin/python" || outcome=$?
+	--set "job.weights[0].source=file://$parts/model" --set "job.compute.cpu_count=$cpus" -e "PYTHON=$parts/trainer/bin/python" || outcome=$?
 echo
 echo "== the job"
 "$stoker" view @
