@@ -23,6 +23,7 @@ static inline void faulty_write(const struct faulty *f, const char *path, const 
 {
 	struct err err = {0};
 	AUTO_FD int dir = fs_open_dir(f->root, &err);
+	AUTO_FD int fd = -1;
 	const char *slash = strrchr(path, '/');
 
 	assert_true(dir >= 0);
@@ -31,7 +32,10 @@ static inline void faulty_write(const struct faulty *f, const char *path, const 
 
 		assert_ok(fs_mkdirs(dir, folder, 0755, &err), &err);
 	}
-	assert_ok(fs_write_atomic(dir, path, str_n(p, n), 0644, &err), &err);
+	(void)unlinkat(dir, path, 0); /* another inode, another time: as a sync tool would do it */
+	fd = openat(dir, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	assert_true(fd >= 0);
+	assert_ok(fs_write_all(fd, p, n, &err), &err);
 }
 
 /* Content that follows from size and seed. */
