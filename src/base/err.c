@@ -7,7 +7,7 @@ static const struct err_info infos[ERR_COUNT] = {[ERR_NONE] = {"ok", 200, 0, fal
 #undef X
 };
 
-static int err_vset(struct err *err, enum err_code code, const char *fmt, va_list ap)
+static int PRINTF(3, 0) err_vset(struct err *err, enum err_code code, const char *fmt, va_list ap)
 {
 	assert(code != ERR_NONE && code < ERR_COUNT);
 	assert(err->code == ERR_NONE); /* the first cause wins; wrap it, never replace it */

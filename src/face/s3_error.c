@@ -75,7 +75,7 @@ static const struct code *named(const char *name)
 	for (size_t i = 0; i < COUNT(codes); i++)
 		if (strcmp(codes[i].name, name) == 0)
 			return &codes[i];
-	assert(!"a code of by_kind that is not in the table");
+	assert(false && "a code of by_kind that is not in the table");
 	return NULL;
 }
 

@@ -290,6 +290,16 @@ struct wanted { /* the text of two elements, wherever they are below the root */
 	const char *text[2];
 };
 
+/* What is shown of a text that somebody else chose: no character is cut in two. */
+static struct str cut(struct str s)
+{
+	size_t n = MIN(s.n, (size_t)S3XML_ERROR_MAX);
+
+	while (n < s.n && n > 0 && ((unsigned char)s.p[n] & 0xc0) == 0x80)
+		n--;
+	return str_trim(str_n(s.p, n));
+}
+
 static int wanted_end(void *arg, const char *path, struct str text, struct err *err UNUSED)
 {
 	struct wanted *f = arg;
@@ -297,7 +307,7 @@ static int wanted_end(void *arg, const char *path, struct str text, struct err *
 
 	for (size_t i = 0; i < COUNT(f->name) && slash != NULL; i++)
 		if (f->name[i] != NULL && f->text[i] == NULL && strcmp(slash + 1, f->name[i]) == 0)
-			f->text[i] = arena_strz(f->a, str_n(text.p, MIN(text.n, S3XML_ERROR_MAX)));
+			f->text[i] = arena_strz(f->a, cut(text));
 	return 0;
 }
 
