@@ -33,7 +33,7 @@ struct place {
 
 	/* what the server answers */
 	struct wire_launch launch;
-	bool refuse_claim, hold_go;
+	bool refuse_claim, hold_go, token_gone;
 
 	pthread_mutex_t lock; /* of what follows */
 	char nonce[64];
@@ -199,7 +199,8 @@ static int authorize(struct request *rq, enum scope scope, struct err *err)
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct place *p = of_place(ctx->of);
 
-	if (scope != SCOPE_RUNNER || !str_eq(request_header(rq, "Authorization"), "Bearer " TOKEN))
+	if (scope != SCOPE_RUNNER || p->token_gone ||
+	    !str_eq(request_header(rq, "Authorization"), "Bearer " TOKEN))
 		return err_set(err, ERR_AUTH, "bad token");
 	rq->who = &p->who;
 	return 0;
@@ -332,6 +333,17 @@ static void launch(struct place *p, const char *crash_at)
 	(void)unsetenv("STOKER_CRASH_AT");
 }
 
+/* What the runner itself said. */
+static char *own_log(struct place *p)
+{
+	AUTO_BUF struct buf log = BUF_INIT(1 << 20);
+	struct err err = {0};
+
+	if (fs_read(AT_FDCWD, below(p, "runs/att1-0/runner.log"), &log, &err) < 0)
+		return arena_cstr(p->a, err.msg);
+	return arena_cstr(p->a, buf_cstr(&log));
+}
+
 /* The runner's own exit code, or 128 + signal. */
 static int join(struct place *p)
 {
@@ -339,11 +351,8 @@ static int join(struct place *p)
 	int status = 0;
 
 	if (proc_wait(&p->runner, WAIT_MS, &status, &err) != 0) {
-		AUTO_BUF struct buf log = BUF_INIT(1 << 20);
-
 		(void)kill(p->runner.pid, SIGKILL);
-		(void)!!fs_read(AT_FDCWD, below(p, "runs/att1-0/runner.log"), &log, &err);
-		fail_msg("the runner does not end: %s", buf_cstr(&log));
+		fail_msg("the runner does not end: %s", own_log(p));
 	}
 	(void)close(p->runner.pidfd);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -369,16 +378,12 @@ static void assert_log(struct place *p, const char *words, bool there)
 	char *text = log_text(p);
 
 	if ((strstr(text, words) != NULL) != there) {
-		AUTO_BUF struct buf log = BUF_INIT(1 << 20);
-		struct err err = {0};
-
-		(void)!!fs_read(AT_FDCWD, below(p, "runs/att1-0/runner.log"), &log, &err);
 		fail_msg("\"%s\" is %s the log:\n%s\nrunner.log:\n%s", words,
-		         there ? "not in" : "in", text, buf_cstr(&log));
+		         there ? "not in" : "in", text, own_log(p));
 	}
 }
 
-UNUSED static void wait_log(struct place *p, const char *words)
+static void wait_log(struct place *p, const char *words)
 {
 	for (int64_t until = clock_mono_ms() + WAIT_MS; strstr(log_text(p), words) == NULL;) {
 		if (clock_mono_ms() > until)

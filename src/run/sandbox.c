@@ -57,7 +57,7 @@ static void forget(struct sandbox *s)
 
 	for (size_t i = 0; i < COUNT(all); i++)
 		close_fd(all[i]);
-	s->init = s->shell = 0;
+	s->init = s->shell = s->group = 0;
 	s->proc.pid = 0;
 	buf_clear(&s->status);
 }
@@ -181,19 +181,27 @@ static int make_ends(struct ends *e, struct err *err)
 	return 0;
 }
 
+static int code_of(int status)
+{
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 /* True: it is gone. */
-static bool kill_proc(struct proc *p)
+static bool kill_proc(struct proc *p, int *code)
 {
 	int status = 0;
 	struct err err = {0};
 
 	(void)pidfd_send_signal(p->pidfd, SIGKILL, NULL, 0);
-	return proc_wait(p, KILL_MS, &status, &err) == 0;
+	if (proc_wait(p, KILL_MS, &status, &err) != 0)
+		return false;
+	*code = code_of(status);
+	return true;
 }
 
 static bool end_child(struct sandbox *s)
 {
-	bool gone = s->proc.pid <= 0 || kill_proc(&s->proc);
+	bool gone = s->proc.pid <= 0 || kill_proc(&s->proc, &s->raw);
 
 	s->proc.pid = 0;
 	return gone;
@@ -236,6 +244,9 @@ static int try_start(struct sandbox *s, const struct sandbox_ops *ops, int level
 		if (wait_ready(s, &note, &first) == 0 &&
 		    (ops->find == NULL || ops->find(s, &first) == 0)) {
 			s->init_fd = pidfd_open(s->init, 0);
+			s->group = getpgid(s->shell);
+			if (s->group == getpgrp())
+				s->group = s->shell; /* never our own */
 			if (note.n > 0 && strstr(buf_cstr(&note), "in memory") == NULL &&
 			    strstr(buf_cstr(&note), "to memory") != NULL)
 				say_note(s, "overlay on the data folder's file system",
@@ -362,19 +373,20 @@ bool sandbox_ended(struct sandbox *s, int *code)
 	int status = 0;
 	struct err err = {0};
 
-	if (s->proc.pid <= 0)
-		return true;
-	if (proc_wait(&s->proc, 0, &status, &err) != 0)
-		return false;
-	s->proc.pid = 0;
-	*code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	if (s->proc.pid > 0) {
+		if (proc_wait(&s->proc, 0, &status, &err) != 0)
+			return false;
+		s->proc.pid = 0;
+		s->raw = code_of(status);
+	}
+	*code = s->raw;
 	return true;
 }
 
 void sandbox_signal(struct sandbox *s, int sig)
 {
-	if (s->shell > 0)
-		(void)kill(-s->shell, sig); /* gone meanwhile is fine */
+	if (s->group > 0)
+		(void)kill(-s->group, sig); /* gone meanwhile is fine */
 }
 
 static bool wait_fd(int fd, int64_t limit_ms)
@@ -390,8 +402,8 @@ bool sandbox_kill(struct sandbox *s)
 
 	if (s->init_fd >= 0) /* init of a pid namespace: the kernel kills all in it */
 		(void)pidfd_send_signal(s->init_fd, SIGKILL, NULL, 0);
-	if (s->shell > 0 && s->shell == s->init)
-		(void)kill(-s->shell, SIGKILL); /* plain: at least its group */
+	if (s->group > 0)
+		(void)kill(-s->group, SIGKILL); /* plain: at least its group */
 	if (s->init_fd >= 0 && !wait_fd(s->init_fd, KILL_MS))
 		empty = false;
 	empty = end_child(s) && empty;
@@ -448,7 +460,9 @@ int sandbox_enter(struct sandbox *s, const struct wire_env *env, size_t n_env, c
 		buf_printf(&body, "%zu\n", script.n);
 		buf_str(&body, buf_view(&script));
 		if (fs_write_all(in[1], body.p, body.n, err) < 0) {
-			(void)kill_proc(out);
+			int code = 0;
+
+			(void)kill_proc(out, &code);
 			(void)close(out->pidfd);
 			r = -1;
 		}

@@ -59,7 +59,9 @@ struct sandbox {
 	const struct sandbox_spec *spec;
 	struct arena *a;
 	struct proc proc;   /* our child */
-	pid_t init, shell;  /* on the host: whose death ends all; leader of the commands' group */
+	pid_t init, shell;  /* on the host: whose death ends all; what runs the commands */
+	pid_t group;        /* process group of the commands */
+	int raw;            /* how our child ended, once it did: 0-255, 128 + signal */
 	int init_fd;        /* pidfd of init, -1 = none */
 	int in_fd;          /* script, then open as long as the runner lives */
 	int status_fd;      /* what the init reports */
@@ -70,8 +72,8 @@ struct sandbox {
 	bool ended;         /* the init said "end" */
 	int code;           /* what it said */
 	bool killed;
-	bool clean_failed;      /* a driver could not remove what it made */
-	bool oom; /* podman said so; the cgroup's counter says it elsewhere */
+	bool clean_failed; /* a driver could not remove what it made */
+	bool oom;          /* podman said so; the cgroup's counter says it elsewhere */
 	struct cgroup cgroup;
 	char says[SANDBOX_SAYS_MAX];  /* one line for the job's log */
 	char notes[SANDBOX_SAYS_MAX]; /* why better ones were not taken; "" = nothing */

@@ -131,11 +131,34 @@ static void add_mounts(struct buf *b, const struct mounts *m)
 	}
 }
 
+/* Owner's rights are all that these ask for, and a runner that is root makes the job their owner:
+ * what container engines hide and write-protect too. */
+static void add_proc_masks(struct buf *b)
+{
+	static const char *const write_protected[] = {"/proc/bus", "/proc/fs", "/proc/irq",
+	                                              "/proc/sys", "/proc/sysrq-trigger"};
+	static const char *const hidden[] = {"/proc/kcore", "/proc/keys", "/proc/latency_stats",
+	                                     "/proc/timer_list", "/proc/sched_debug"};
+	static const char *const emptied[] = {"/proc/acpi", "/proc/scsi"};
+
+	for (size_t i = 0; i < COUNT(write_protected); i++)
+		arg3(b, "--ro-bind-try", write_protected[i], write_protected[i]);
+	for (size_t i = 0; i < COUNT(hidden); i++) {
+		if (access(hidden[i], F_OK) == 0)
+			arg3(b, "--ro-bind", "/dev/null", hidden[i]);
+	}
+	for (size_t i = 0; i < COUNT(emptied); i++) {
+		if (access(emptied[i], F_OK) == 0)
+			arg2(b, "--tmpfs", emptied[i]);
+	}
+}
+
 static void add_fresh(struct buf *b)
 {
 	arg2(b, "--proc", "/proc");
 	arg2(b, "--dev", "/dev");
 	arg3(b, "--ro-bind", "/sys", "/sys");
+	add_proc_masks(b);
 	arg2(b, "--tmpfs", "/run");
 	add_resolver(b);
 }

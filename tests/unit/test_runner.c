@@ -1,9 +1,101 @@
 /* test_runner.c - whole jobs, by the real runner, against a server that only remembers. */
 #include "runner_fixture.h"
 
+#include "io/tar.h"
+#include "store/tree.h"
+
+#include <dirent.h>
 #include <sys/wait.h>
 
-static void runs_a_job(void **state)
+#define SECRET "s3cret-value-0123"
+
+static void put_env(struct place *p, const char *name, const char *value, bool secret)
+{
+	struct wire_env *env = ARENA_ARRAY(p->a, struct wire_env, p->launch.n_env + 1);
+
+	if (p->launch.n_env > 0)
+		memcpy(env, p->launch.env, p->launch.n_env * sizeof(*env));
+	env[p->launch.n_env++] = (struct wire_env){name, value, secret};
+	p->launch.env = env;
+}
+
+static void stop_job(struct place *p, bool now)
+{
+	(void)pthread_mutex_lock(&p->lock);
+	p->stop = true;
+	p->now = now;
+	change_orders(p);
+}
+
+/* Is there a process whose command line holds these words? */
+static bool process_with(const char *words)
+{
+	DIR *d = opendir("/proc");
+	bool found = false;
+
+	assert_non_null(d);
+	for (struct dirent *e = readdir(d); e != NULL && !found; e = readdir(d)) {
+		AUTO_BUF struct buf body = BUF_INIT((size_t)1 << 20);
+		char path[300];
+		struct err err = {0};
+
+		FMT(path, "/proc/%s/cmdline", e->d_name);
+		if (e->d_name[0] < '0' || e->d_name[0] > '9' ||
+		    fs_read(AT_FDCWD, path, &body, &err) < 0)
+			continue;
+		found = body.n > 0 && memmem(body.p, body.n, words, strlen(words)) != NULL;
+	}
+	(void)closedir(d);
+	return found;
+}
+
+static void wait_gone(const char *words)
+{
+	for (int64_t until = clock_mono_ms() + WAIT_MS; process_with(words);) {
+		assert_true(clock_mono_ms() < until);
+		clock_sleep_ms(20);
+	}
+}
+
+static void refused_claim_runs_nothing(void **state)
+{
+	struct place *p = *state;
+
+	spec(p, "\"echo ran\"", "", "");
+	p->refuse_claim = true;
+	launch(p, NULL);
+	assert_int_equal(join(p), RUNNER_EXIT_NOT_OURS);
+	assert_false(p->ended);
+	assert_true(access(below(p, "runs/att1-0/log"), F_OK) < 0);
+}
+
+static void stops_at_the_first_failure(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	spec(p, "\"echo one\",\"(exit 3)\",\"echo three\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_EXIT);
+	assert_int_equal(x.code, 3);
+	assert_string_equal(x.detail, "start_commands[1] \"(exit 3)\"");
+	assert_log(p, "o one\n", true);
+	assert_log(p, "three\n", false);
+}
+
+static void broken_command_is_a_failure(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	spec(p, "\"if then fi\",\"echo after\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_EXIT);
+	assert_true(x.code != 0);
+	assert_log(p, "o after\n", false);
+}
+
+static void runs_in_one_shell(void **state)
 {
 	struct place *p = *state;
 	struct wire_exit x;
@@ -17,15 +109,707 @@ static void runs_a_job(void **state)
 	assert_log(p, "o hello from job-1\n", true);
 	assert_log(p, "o /b10/workspace\n", true);
 	assert_log(p, "e oops\n", true);
-	assert_log(p, "o /\no X=1\n", true); /* one shell */
+	assert_log(p, "o /\no X=1\n", true);
 	assert_log(p, "s sandbox: bwrap overlay", true);
 	assert_int_equal(x.end, JOB_END_EXIT);
 	assert_int_equal(x.code, 0);
 	assert_true(x.user_code_ran && x.synced && x.started_ms > 0 && x.ended_ms >= x.started_ms);
 }
 
+/* What is written to the host's places vanishes; what must not be seen is not there. */
+static void hides_the_host(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_env(p, "DATA", p->dir, false);
+	spec(p,
+	     "\"id -u; echo made >/usr/stoker-was-here && cat /usr/stoker-was-here\","
+	     "\"mkdir -p /new/place /opt/x && echo top-ok\","
+	     "\"echo data: $(ls -A $DATA | wc -l)\",\"echo home: $HOME $(ls -A /root /home | wc "
+	     "-w)\","
+	     "\"echo shadow: $(cat /etc/shadow 2>/dev/null | wc -c)\","
+	     "\"ls /proc | grep -c '^[0-9]*$' | sed 's/^/processes: /'\","
+	     "\"umount $DATA 2>/dev/null; echo data: $(ls -A $DATA | wc -l)\","
+	     "\"cat /proc/sys/vm/swappiness >/proc/sys/vm/swappiness || echo sysctl-ro\","
+	     "\"echo h >/proc/sysrq-trigger || echo sysrq-ro\"",
+	     "", "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o 0\no made\no top-ok\no data: 0\no home: /root 2\no shadow: 0\n", true);
+	assert_log(p, "o sysctl-ro\no sysrq-ro\n", true);
+	assert_true(access("/usr/stoker-was-here", F_OK) < 0 && access("/new", F_OK) < 0 &&
+	            access("/opt/x", F_OK) < 0);
+}
+
+static void shows_shared_folders(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+	struct err err = {0};
+
+	p->launch.share = ARENA_ARRAY(p->a, const char *, 1);
+	p->launch.share[0] = below(p, "shared");
+	p->launch.n_share = 1;
+	assert_ok(fs_mkdirs(AT_FDCWD, p->launch.share[0], 0755, &err), &err);
+	assert_ok(fs_write_atomic(AT_FDCWD, below(p, "shared/f"), STR_LIT("in it\n"), 0644, &err),
+	          &err);
+	put_env(p, "SHARED", p->launch.share[0], false);
+	spec(p, "\"cat $SHARED/f; ls $SHARED/..; touch $SHARED/g || echo ro\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o in it\no shared\n", true);
+	assert_log(p, "o ro\n", true);
+}
+
+static void secrets_stay_secret(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+	AUTO_BUF struct buf file = BUF_INIT((size_t)1 << 20);
+	struct err err = {0};
+
+	put_env(p, "TOKEN", SECRET, true);
+	put_env(p, "QUOTED", "it's \"$HOME\" \\ `x`\nsecond line", false);
+	spec(p,
+	     "\"echo value=$TOKEN; echo length ${#TOKEN}\",\"printf '%s\\\\n' \\\"$QUOTED\\\"\","
+	     "\"printf %s $TOKEN | base64\",\"printf s3cr; sleep 0.4; echo et-value-0123 end\"",
+	     "", "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o value=[redacted]\no length 17\n", true);
+	assert_log(p, "o it's \"$HOME\" \\ `x`\no second line\n", true);
+	assert_log(p, "et-value-0123", false);
+	assert_log(p, SECRET, false);
+	for (size_t i = 0; i < 3; i++) {
+		static const char *const names[] = {"log", "runner.log", "exit.json"};
+
+		buf_clear(&file);
+		assert_ok(fs_read(AT_FDCWD,
+		                  below(p, arena_printf(p->a, "runs/att1-0/%s", names[i])), &file,
+		                  &err),
+		          &err);
+		assert_null(strstr(buf_cstr(&file), SECRET));
+	}
+}
+
+static void secrets_are_in_no_argv(void **state)
+{
+	struct place *p = *state;
+
+	put_env(p, "TOKEN", SECRET, true);
+	spec(p, "\"echo up; sleep 100\"", "", "");
+	launch(p, NULL);
+	wait_log(p, "o up");
+	assert_false(process_with(SECRET));
+	stop_job(p, true);
+	(void)join(p);
+	assert_int_equal(exit_of(p).end, JOB_END_STOPPED);
+}
+
+static void put_archive(struct place *p, bool hostile)
+{
+	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 20);
+	const char *make[] = {"tar", "-C", below(p, "code"), "-czf", below(p, "a.tgz"), ".", NULL};
+	const char *evil[] = {"tar",         "-P",
+	                      "-C",          below(p, "code"),
+	                      "-czf",        below(p, "a.tgz"),
+	                      "--transform", "s,run.sh,../../evil.sh,",
+	                      "run.sh",      NULL};
+	struct err err = {0};
+	int code = 0;
+
+	assert_ok(fs_mkdirs(AT_FDCWD, below(p, "code/sub"), 0755, &err), &err);
+	assert_ok(fs_write_atomic(AT_FDCWD, below(p, "code/run.sh"),
+	                          STR_LIT("#!/bin/sh\necho from code; cat sub/x\n"), 0755, &err),
+	          &err);
+	assert_ok(fs_write_atomic(AT_FDCWD, below(p, "code/sub/x"), STR_LIT("data\n"), 0644, &err),
+	          &err);
+	assert_ok(proc_run(hostile ? evil : make, (struct str){0}, WAIT_MS, &out, &code, &err),
+	          &err);
+	assert_int_equal(code, 0);
+	buf_clear(&out);
+	assert_ok(fs_read(AT_FDCWD, below(p, "a.tgz"), &out, &err), &err);
+	assert_ok(objstore_put(p->objects, "uploads/a.tgz", buf_view(&out), &err), &err);
+	p->launch.code = ARENA_NEW(p->a, struct wire_code);
+	p->launch.code[0] = (struct wire_code){"uploads/a.tgz", out.n};
+	p->launch.n_code = 1;
+}
+
+static void unpacks_code(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_archive(p, false);
+	spec(p, "\"./run.sh; echo $BT_WORKING_DIR\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o from code\no data\no /b10/workspace\n", true);
+}
+
+static void code_without_workspace(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_archive(p, false);
+	spec(p, "\"pwd; ./run.sh; echo [$BT_WORKING_DIR]\"", "", "");
+	p->launch.spec_json = arena_printf(p->a, "%.*sfalse}",
+	                                   (int)(strlen(p->launch.spec_json) - strlen("true}")),
+	                                   p->launch.spec_json);
+	x = run_whole(p);
+	assert_log(p, "o /\no from code\no data\no []\n", true);
+	assert_int_equal(x.code, 0);
+}
+
+static void refuses_hostile_code(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_archive(p, true);
+	spec(p, "\"echo ran\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_DEPLOY_FAILED);
+	assert_string_equal(x.stage, "code");
+	assert_non_null(strstr(x.detail, "evil.sh"));
+	assert_false(x.user_code_ran);
+	assert_log(p, "o ran", false);
+}
+
+static void put_weights(struct place *p, bool damaged)
+{
+	struct blobs *blobs = NULL;
+	struct manifest m;
+	struct digest d, name;
+	struct err err = {0};
+	char hex[HASH_HEX_CAP];
+
+	assert_ok(blobs_open(&blobs, p->launch.store_dir, &err), &err);
+	manifest_init(&m, p->a);
+	assert_ok(blobs_put(blobs, STR_LIT("weights!\n"), &d, &err), &err);
+	assert_ok(manifest_add(&m, STR_LIT("sub/model.bin"), 9, &d, &err), &err);
+	if (damaged) {
+	}
+	assert_ok(manifest_finish(&m, &err), &err);
+	assert_ok(blobs_put_manifest(blobs, &m, &name, &err), &err);
+	if (damaged)
+		assert_int_equal(unlink(blobs_path(blobs, &d, p->a)), 0);
+	blobs_close(blobs);
+	digest_hex(&name, hex);
+	p->launch.weights = ARENA_NEW(p->a, struct wire_weights);
+	p->launch.weights[0] = (struct wire_weights){"hf://a/b@main",       "c0ffee", "/models/b",
+	                                             arena_cstr(p->a, hex), 9,        1};
+	p->launch.n_weights = 1;
+}
+
+static void mounts_weights(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_weights(p, false);
+	spec(p,
+	     "\"cat /models/b/sub/model.bin\","
+	     "\"echo x >/models/b/sub/model.bin || echo read-only\",\"rm -f "
+	     "/models/b/sub/model.bin || "
+	     "echo kept\"",
+	     "", "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o weights!\n", true);
+	assert_log(p, "o read-only\n", true);
+	assert_log(p, "o kept\n", true);
+}
+
+static void missing_weights_fail_before_user_code(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_weights(p, true);
+	spec(p, "\"echo ran\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_DEPLOY_FAILED);
+	assert_string_equal(x.stage, "weights");
+	assert_non_null(strstr(x.detail, "hf://a/b@main"));
+	assert_log(p, "o ran", false);
+}
+
+static void cache_survives(void **state)
+{
+	struct place *p = *state;
+	AUTO_BUF struct buf body = BUF_INIT(1000);
+	struct wire_exit x;
+	struct err err = {0};
+
+	p->launch.cache_project_dir = below(p, "cache/projects/proj1");
+	p->launch.cache_team_dir = below(p, "cache/teams/team1");
+	p->launch.cache_quota_bytes = 1 << 30;
+	spec(p,
+	     "\"echo kept >$BT_PROJECT_CACHE_DIR/f; echo team >$BT_TEAM_CACHE_DIR/f\","
+	     "\"echo hub >/root/.cache/huggingface/h; cat $BT_PROJECT_CACHE_DIR/huggingface/h\","
+	     "\"echo $BT_PROJECT_CACHE_DIR $BT_TEAM_CACHE_DIR $BT_RW_CACHE_DIR\"",
+	     "\"cache_config\":{\"enabled\":true,\"enable_legacy_hf_mount\":true}", "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(
+		p,
+		"o hub\no /root/.cache/user_artifacts /root/.cache/team_artifacts /root/.cache\n",
+		true);
+	assert_ok(fs_read(AT_FDCWD, below(p, "cache/projects/proj1/f"), &body, &err), &err);
+	assert_string_equal(buf_cstr(&body), "kept\n");
+}
+
+static void get_manifest(struct place *p, const char *name, struct ckpt *c)
+{
+	struct buf *body = ARENA_NEW(p->a, struct buf);
+	struct err err = {0};
+	char *key = ckpt_manifest_key(p->a, p->launch.ckpt_prefix, 0, name);
+
+	body->max = (size_t)1 << 20;
+	assert_ok(objstore_get(p->objects, key, body, &err), &err);
+	assert_ok(ckpt_parse(c, p->a, buf_view(body), &err), &err);
+	buf_done(body);
+}
+
+#define CKPT "\"checkpointing_config\":{\"enabled\":true}"
+
+static void ships_checkpoints(void **state)
+{
+	struct place *p = *state;
+	AUTO_BUF struct buf body = BUF_INIT(1000);
+	struct wire_exit x;
+	struct ckpt c;
+	struct err err = {0};
+
+	spec(p,
+	     "\"cd $BT_CHECKPOINT_DIR; mkdir -p checkpoint-1/deep; echo "
+	     "'{\\\"r\\\":8,\\\"base_model_name_or_path\\\":\\\"org/base\\\"}' "
+	     ">checkpoint-1/adapter_config.json; echo w >checkpoint-1/adapter_model.safetensors\","
+	     "\"echo o >checkpoint-1/deep/opt.bin; echo loose >notes.txt\"",
+	     CKPT, "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_true(x.synced);
+	get_manifest(p, "checkpoint-1", &c);
+	assert_int_equal(c.state, CKPT_COMPLETE);
+	assert_int_equal(c.kind, CKPT_LORA);
+	assert_int_equal(c.lora_r, 8);
+	assert_string_equal(c.base_model, "org/base");
+	assert_int_equal(c.files.n, 3);
+	get_manifest(p, ".", &c);
+	assert_int_equal(c.files.n, 1);
+	assert_ok(objstore_get(p->objects,
+	                       "training_projects/proj1/jobs/job1/rank-0/checkpoint-1/deep/opt.bin",
+	                       &body, &err),
+	          &err);
+	assert_string_equal(buf_cstr(&body), "o\n");
+	assert_non_null(strstr(p->checkpoints, "checkpoint-1 COMPLETE lora 3\n"));
+	assert_log(p, "s Job has exited. Syncing checkpoints...\n", true);
+}
+
+/* What was still being written when the trainer died is kept, and said to be incomplete. */
+static void marks_the_incomplete(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+	struct ckpt c;
+
+	spec(p,
+	     "\"cd $BT_CHECKPOINT_DIR; mkdir checkpoint-1 checkpoint-2; echo w "
+	     ">checkpoint-1/model.safetensors; touch -d '1 hour ago' "
+	     "checkpoint-1/model.safetensors\",\"echo half >checkpoint-2/model.safetensors; kill "
+	     "-9 $$\"",
+	     CKPT, "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_SIGNAL);
+	assert_int_equal(x.code, SIGKILL);
+	assert_true(x.synced);
+	get_manifest(p, "checkpoint-1", &c);
+	assert_int_equal(c.state, CKPT_COMPLETE);
+	get_manifest(p, "checkpoint-2", &c);
+	assert_int_equal(c.state, CKPT_INCOMPLETE);
+	assert_int_equal(c.files.n, 1);
+}
+
+static void loads_checkpoints(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	ships_checkpoints(state);
+	p->launch.load = ARENA_NEW(p->a, struct wire_load);
+	p->launch.load[0] =
+		(struct wire_load){"checkpoint-1", "job1", p->launch.ckpt_prefix, 0, "rank-0"};
+	p->launch.n_load = 1;
+	p->nonce[0] = '\0';
+	p->go = p->ended = false;
+	p->launch.attempt_id = "att2";
+	spec(p, "\"cat $BT_LOAD_CHECKPOINT_DIR/rank-0/checkpoint-1/deep/opt.bin\"",
+	     "\"load_checkpoint_config\":{\"enabled\":true,\"checkpoints\":[{\"typ\":"
+	     "\"baseten_latest_checkpoint\",\"job_id\":\"job1\"}]}",
+	     "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "verified", true);
+}
+
+static void refuses_damaged_checkpoints(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+	struct err err = {0};
+
+	ships_checkpoints(state);
+	assert_ok(objstore_put(p->objects,
+	                       "training_projects/proj1/jobs/job1/rank-0/checkpoint-1/deep/opt.bin",
+	                       STR_LIT("x\n"), &err),
+	          &err);
+	p->launch.load = ARENA_NEW(p->a, struct wire_load);
+	p->launch.load[0] =
+		(struct wire_load){"checkpoint-1", "job1", p->launch.ckpt_prefix, 0, "rank-0"};
+	p->launch.n_load = 1;
+	p->nonce[0] = '\0';
+	p->go = p->ended = false;
+	spec(p, "\"echo ran\"",
+	     "\"load_checkpoint_config\":{\"enabled\":true,\"checkpoints\":[{\"typ\":"
+	     "\"baseten_latest_checkpoint\",\"job_id\":\"job1\"}]}",
+	     "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_DEPLOY_FAILED);
+	assert_string_equal(x.stage, "checkpoints");
+}
+
+/* SIGTERM reaches the command, not only the shell; its own cleaning up counts. */
+static void stops_with_grace(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	spec(p,
+	     "\"sh -c 'trap \\\"echo saving; exit 5\\\" TERM; echo up; while :; do sleep 0.05; "
+	     "done'\",\"echo next\"",
+	     "", "");
+	launch(p, NULL);
+	wait_log(p, "o up");
+	stop_job(p, false);
+	assert_int_equal(join(p), 0);
+	x = exit_of(p);
+	assert_int_equal(x.end, JOB_END_STOPPED);
+	assert_int_equal(x.code, 5);
+	assert_log(p, "o saving\n", true);
+	assert_log(p, "o next\n", false);
+}
+
+static void kills_after_the_grace(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	spec(p, "\"trap '' TERM; echo up; sleep 777.1\"", "", "\"limits\":{\"stop_grace\":\"1s\"}");
+	launch(p, NULL);
+	wait_log(p, "o up");
+	stop_job(p, false);
+	assert_int_equal(join(p), 0);
+	x = exit_of(p);
+	assert_int_equal(x.end, JOB_END_STOPPED);
+	assert_log(p, "the grace is over", true);
+	wait_gone("sleep\0777.1");
+}
+
+static void ends_what_lasts_too_long(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	spec(p, "\"sleep 778\"", "", "\"limits\":{\"stop_grace\":\"1s\",\"max_duration\":\"1s\"}");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_TIMEOUT);
+}
+
+static void leaves_no_process(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	spec(p, "\"setsid sh -c 'sleep 881.5' & sleep 881.5 & sleep 0.2; echo done\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o done\n", true);
+	wait_gone("881.5");
+}
+
+static bool memory_is_limited(struct place *p)
+{
+	return strstr(log_text(p), " mem=") != NULL;
+}
+
+static void tells_out_of_memory(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	spec(p, "\"head -c 900M /dev/zero | tail -c 850M >/dev/null; exit ${PIPESTATUS[1]}\"", "",
+	     "");
+	p->launch.spec_json = arena_printf(
+		p->a,
+		"{\"image\":{},\"compute\":{\"cpu_count\":1,\"memory\":\"64Mi\"},\"runtime\":{"
+		"\"start_commands\":[\"head -c 300M /dev/zero | tail -c 250M >/dev/null; exit "
+		"${PIPESTATUS[1]}\"]},\"enable_baseten_workdir\":true}");
+	x = run_whole(p);
+	if (!memory_is_limited(p))
+		return; /* this machine lets us limit nothing: the log says so */
+	assert_int_equal(x.end, JOB_END_OOM);
+	assert_non_null(strstr(x.detail, "MB"));
+	assert_true(x.peak_memory_bytes > 0);
+}
+
+static void tells_cuda_out_of_memory(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	spec(p, "\"echo 'torch.cuda.OutOfMemoryError: CUDA out of memory.' >&2; exit 1\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_OOM_CUDA);
+}
+
+static void kill_9_takes_the_tree(void **state)
+{
+	struct place *p = *state;
+	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 16);
+	AUTO_FREE char *self = realpath("/proc/self/exe", NULL);
+	const char *sweep[] = {self, "runner", "--sweep", p->attempt, NULL};
+	struct err err = {0};
+	int code = 0;
+
+	spec(p,
+	     "\"cd $BT_CHECKPOINT_DIR; mkdir checkpoint-1; echo w "
+	     ">checkpoint-1/model.safetensors\","
+	     "\"setsid sleep 882.5 & echo up; sleep 882.5\"",
+	     "\"checkpointing_config\":{\"enabled\":true}", "");
+	launch(p, NULL);
+	wait_log(p, "o up");
+	clock_sleep_ms(600); /* the walker has seen the file */
+	assert_int_equal(kill(p->runner.pid, SIGKILL), 0);
+	assert_int_equal(join(p), 128 + SIGKILL);
+	wait_gone("882.5");
+	assert_false(p->ended);
+	/* what it left is swept, its checkpoint is not lost */
+	assert_ok(proc_run(sweep, (struct str){0}, WAIT_MS, &out, &code, &err), &err);
+	if (code != 0)
+		fail_msg("%s", buf_cstr(&out));
+	assert_non_null(strstr(p->checkpoints, "checkpoint-1 INCOMPLETE full 1\n"));
+}
+
+static void survives_the_server(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	spec(p,
+	     "\"echo before\",\"for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo line $i; sleep 0.1; "
+	     "done\",\"echo after\"",
+	     "", "");
+	launch(p, NULL);
+	wait_log(p, "o before");
+	server_stop(p);
+	clock_sleep_ms(1500);
+	server_start(p);
+	assert_int_equal(join(p), 0);
+	x = exit_of(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o line 1\no line 2\no line 3\no line 4\no line 5\no line 6\no line 7\n",
+	           true);
+	assert_log(p, "o line 12\no after\n", true);
+}
+
+static void ends_when_given_up(void **state)
+{
+	struct place *p = *state;
+
+	spec(p, "\"echo up; sleep 883.5\"", "", "");
+	launch(p, NULL);
+	wait_log(p, "o up");
+	p->who.attempt_id = "att1";
+	p->token_gone = true;
+	(void)join(p);
+	wait_gone("883.5");
+}
+
+/* At each of its steps a killed runner leaves nothing that a sweep does not remove. */
+static void crashes_leave_nothing(void **state)
+{
+	static const char *const labels[] = {"claimed", "staged",   "ready",  "started",
+	                                     "exited",  "recorded", "synced", "reported"};
+	struct place *p = *state;
+	AUTO_FREE char *self = realpath("/proc/self/exe", NULL);
+	const char *sweep[] = {self, "runner", "--sweep", p->attempt, NULL};
+
+	for (size_t i = 0; i < COUNT(labels); i++) {
+		AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 16);
+		struct err err = {0};
+		int code = 0;
+
+		p->nonce[0] = '\0';
+		p->go = p->ended = false;
+		spec(p, "\"sleep 0.3; echo ran; sleep 0.2 && : 884.5\"", CKPT, "");
+		launch(p, labels[i]);
+		assert_int_equal(join(p), 86);
+		wait_gone("884.5");
+		assert_ok(proc_run(sweep, (struct str){0}, WAIT_MS, &out, &code, &err), &err);
+		if (code != 0)
+			fail_msg("%s: %s", labels[i], buf_cstr(&out));
+		assert_row((access(below(p, "runs/att1-0/exit.json"), F_OK) == 0) == (i >= 5),
+		           labels[i]);
+		assert_ok(fs_remove_tree(AT_FDCWD, p->attempt, &err), &err);
+		assert_ok(fs_mkdirs(AT_FDCWD, p->attempt, 0700, &err), &err);
+	}
+}
+
+static void runs_commands_inside(void **state)
+{
+	struct place *p = *state;
+	static const char *argv[] = {"sh", "-c",
+	                             "echo in $PWD as $(id -u); tr '\\0' ' ' "
+	                             "</proc/1/cmdline | cut -c1-5; echo $TOKEN; exit 7"};
+
+	put_env(p, "TOKEN", SECRET, true);
+	spec(p, "\"echo up; sleep 885.5\"", "", "");
+	launch(p, NULL);
+	wait_log(p, "o up");
+	(void)pthread_mutex_lock(&p->lock);
+	p->exec = (struct wire_exec){"e1", argv, COUNT(argv)};
+	p->n_exec = 1;
+	change_orders(p);
+	for (int64_t until = clock_mono_ms() + WAIT_MS; p->exec_code < 0;) {
+		assert_true(clock_mono_ms() < until);
+		clock_sleep_ms(20);
+	}
+	assert_int_equal(p->exec_code, 7);
+	assert_string_equal(p->exec_output, "in /b10/workspace as 0\nbwrap\n[redacted]\n");
+	stop_job(p, true);
+	(void)join(p);
+	assert_int_equal(exit_of(p).end, JOB_END_STOPPED);
+}
+
+static void stop_while_waiting(void **state)
+{
+	struct place *p = *state;
+
+	p->hold_go = true;
+	spec(p, "\"echo ran\"", "", "");
+	launch(p, NULL);
+	for (int64_t until = clock_mono_ms() + WAIT_MS; !p->ready;) {
+		assert_true(clock_mono_ms() < until);
+		clock_sleep_ms(10);
+	}
+	stop_job(p, false);
+	assert_int_equal(join(p), 0);
+	assert_int_equal(exit_of(p).end, JOB_END_STOPPED);
+	assert_false(exit_of(p).user_code_ran);
+	assert_log(p, "o ran", false);
+}
+
+static void plain_is_the_last_resort(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	p->launch.sandbox = "plain";
+	spec(p, "\"echo $BT_SCRATCH_DIR; echo x >$BT_CHECKPOINT_DIR/f; sleep 886.5 & echo done\"",
+	     CKPT, "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_true(x.synced);
+	assert_log(p, arena_printf(p->a, "o %s/scratch\n", p->attempt), true);
+	assert_log(p, "s sandbox: plain", true);
+	wait_gone("886.5");
+}
+
+static void plain_cannot_mount_weights(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	p->launch.sandbox = "plain";
+	put_weights(p, false);
+	spec(p, "\"echo ran\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_DEPLOY_FAILED);
+	assert_non_null(strstr(x.detail, "bubblewrap"));
+}
+
+static void says_that_the_image_was_not_used(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	p->launch.images = "host";
+	p->launch.spec_json =
+		"{\"image\":{\"base_image\":\"some/image:1\"},\"compute\":{\"cpu_count\":1,"
+		"\"memory\":\"512Mi\"},\"runtime\":{\"start_commands\":[\"echo ran\"]}}";
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "image some/image:1 was not used", true);
+}
+
+static void many_lines_in_order(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+	char *text = NULL, want[64];
+
+	spec(p, "\"seq 1 20000\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	text = log_text(p);
+	text = strstr(text, "o 1\n");
+	assert_non_null(text);
+	for (int i = 1; i <= 20000; i++) {
+		FMT(want, "o %d\n", i);
+		assert_int_equal(strncmp(text, want, strlen(want)), 0);
+		text += strlen(want);
+	}
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, place_set_up, place_tear_down)
 static const struct CMUnitTest tests[] = {
-	T(runs_a_job),
+	T(refused_claim_runs_nothing),
+	T(stops_at_the_first_failure),
+	T(broken_command_is_a_failure),
+	T(runs_in_one_shell),
+	T(hides_the_host),
+	T(shows_shared_folders),
+	T(secrets_stay_secret),
+	T(secrets_are_in_no_argv),
+	T(unpacks_code),
+	T(code_without_workspace),
+	T(refuses_hostile_code),
+	T(mounts_weights),
+	T(missing_weights_fail_before_user_code),
+	T(cache_survives),
+	T(ships_checkpoints),
+	T(marks_the_incomplete),
+	T(loads_checkpoints),
+	T(refuses_damaged_checkpoints),
+	T(stops_with_grace),
+	T(kills_after_the_grace),
+	T(ends_what_lasts_too_long),
+	T(leaves_no_process),
+	T(tells_out_of_memory),
+	T(tells_cuda_out_of_memory),
+	T(kill_9_takes_the_tree),
+	T(survives_the_server),
+	T(ends_when_given_up),
+	T(crashes_leave_nothing),
+	T(runs_commands_inside),
+	T(stop_while_waiting),
+	T(plain_is_the_last_resort),
+	T(plain_cannot_mount_weights),
+	T(says_that_the_image_was_not_used),
+	T(many_lines_in_order),
 };
 RUNNER_MAIN(tests)
