@@ -149,14 +149,13 @@ static bool write_u64(const char *dir, const char *name, uint64_t value)
 	return write_file(dir, name, text);
 }
 
-static void read_places(struct cgroup_places *out)
+static void read_places(const char *proc, struct cgroup_places *out)
 {
 	AUTO_BUF struct buf self = BUF_INIT(TEXT_MAX), mounts = BUF_INIT(TEXT_MAX);
 	AUTO_BUF struct buf controllers = BUF_INIT(TEXT_MAX);
 
 	memset(out, 0, sizeof(*out));
-	if (!read_file("/proc/self", "cgroup", &self) ||
-	    !read_file("/proc/self", "mountinfo", &mounts))
+	if (!read_file(proc, "cgroup", &self) || !read_file("/proc/self", "mountinfo", &mounts))
 		return;
 	cgroup_find(buf_view(&self), buf_view(&mounts), out);
 	if (out->dir[CGROUP_UNIFIED][0] != '\0' &&
@@ -273,7 +272,7 @@ void cgroup_make(struct cgroup *g, const char *name, const struct cgroup_limits 
 
 	memset(g, 0, sizeof(*g));
 	g->memory_limit = limits->memory_bytes;
-	read_places(&places);
+	read_places("/proc/self", &places);
 	if (!make_v2(g, &places, name, limits))
 		make_v1(g, &places, name, limits);
 	g->oom_before = oom_counter(g);
@@ -284,7 +283,7 @@ void cgroup_adopt(struct cgroup *g, const char *name)
 	struct cgroup_places places;
 
 	memset(g, 0, sizeof(*g));
-	read_places(&places);
+	read_places("/proc/self", &places);
 	g->v2 = places.v2_memory;
 	for (int i = 0; i < CGROUP_PARTS; i++) {
 		if (places.dir[i][0] == '\0' ||
@@ -294,6 +293,25 @@ void cgroup_adopt(struct cgroup *g, const char *name)
 		if (access(g->dir[i], F_OK) < 0)
 			g->dir[i][0] = '\0';
 	}
+}
+
+void cgroup_of(struct cgroup *g, pid_t pid)
+{
+	AUTO_FREE struct cgroup_places *places = xcalloc(1, sizeof(*places));
+	uint64_t limit = g->memory_limit;
+	char proc[32];
+
+	FMT(proc, "/proc/%d", (int)pid);
+	memset(g, 0, sizeof(*g));
+	g->memory_limit = limit;
+	read_places(proc, places);
+	g->v2 = places->v2_memory;
+	for (int i = 0; i < CGROUP_PARTS; i++) {
+		/* its own, not the whole machine's: a container's path is not the root */
+		if (strstr(places->dir[i], "libpod") != NULL)
+			FMT(g->dir[i], "%s", places->dir[i]);
+	}
+	g->oom_before = 0;
 }
 
 bool cgroup_tracks(const struct cgroup *g)

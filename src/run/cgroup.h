@@ -35,7 +35,7 @@ void cgroup_find(struct str self, struct str mountinfo, struct cgroup_places *ou
 
 struct cgroup {
 	char dir[CGROUP_PARTS][CGROUP_PATH_MAX]; /* of this job's groups, "" = none */
-	bool memory, cpu, pids, v2;          /* what is enforced */
+	bool memory, cpu, pids, v2;              /* what is enforced */
 	uint64_t memory_limit;
 	uint64_t oom_before; /* counters that were there when it was made */
 };
@@ -55,6 +55,8 @@ bool cgroup_tracks(const struct cgroup *g); /* there is at least one group */
 /* Kills all that is in it until it is empty, for at most limit_ms. True: proven empty. */
 bool cgroup_kill(const struct cgroup *g, int64_t limit_ms);
 void cgroup_remove(struct cgroup *g);
+/* Those that a process is in: a container's, made by somebody else. */
+void cgroup_of(struct cgroup *g, pid_t pid);
 /* Finds the groups of that name again, for the sweeper. */
 void cgroup_adopt(struct cgroup *g, const char *name);
 

@@ -52,7 +52,7 @@ void run_verdict(struct run *r)
 {
 	struct sandbox *s = r->sandbox;
 	struct wire_exit *x = &r->end;
-	uint64_t oom = cgroup_oom_kills(&s->cgroup) + s->oom;
+	uint64_t oom = s->oom_kills + s->oom;
 	int code = s->ended ? s->code : r->code;
 
 	*x = (struct wire_exit){.end = JOB_END_EXIT,
@@ -61,7 +61,7 @@ void run_verdict(struct run *r)
 	                        .synced = r->ship == NULL,
 	                        .started_ms = r->started_ms,
 	                        .ended_ms = r->ended_ms,
-	                        .peak_memory_bytes = cgroup_peak(&s->cgroup)};
+	                        .peak_memory_bytes = s->peak};
 	r->code = code;
 	x->detail = command_words(r);
 	if (r->stopping) {
@@ -259,7 +259,7 @@ int run_sweep(const char *dir, struct err *err)
 	if (wire_start_parse(&start, a, buf_view(&body), err) < 0)
 		return -1;
 	cgroup_name(dirname(copy), start.attempt_id, start.node_rank, name);
-	if (sandbox_sweep(name, err) < 0)
+	if (sandbox_sweep(name, dir, err) < 0)
 		return -1;
 	return sweep_checkpoints(a, dir, err);
 }

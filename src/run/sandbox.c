@@ -320,41 +320,57 @@ int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec, struct 
 	return 0;
 }
 
+/* A killed runner closes stdin, and nothing else would end a container then: a watcher waits for
+ * that. It is nobody's child in there, so that a `wait` of the job does not wait for it. The init
+ * keeps the stdin too: a container that ended by itself would take its memory counters along, so it
+ * waits to be killed. */
+static void script_watcher(struct buf *out)
+{
+	buf_puts(out, "exec 4<&0\n( (trap '' TERM INT HUP; cat <&4 >/dev/null; kill -KILL -1) "
+	              ">/dev/null 2>&1 3>&- & )\n");
+}
+
+/* The content of an image's own working directory comes along into the workspace. */
+static void script_content(const char *workdir, struct buf *out)
+{
+	buf_puts(out, "if [ \"$PWD\" != / ] && [ \"$PWD\" != ");
+	env_quote(workdir, out);
+	buf_puts(out, " ]; then cp -R -n \"$PWD/.\" ");
+	env_quote(workdir, out);
+	buf_puts(out, "/ 2>/dev/null; fi\n");
+}
+
 void sandbox_script(struct sandbox *s, const struct wire_env *env, size_t n_env,
                     const char *workdir, const char *const *commands, size_t n, struct buf *out)
 {
 	bool image = s->ops->images;
+	const char *hidden = image ? " 3>&- 4<&-" : " 3>&-";
+	const char *linger = image ? "read -r stoker_end <&4; " : "";
 
-	if (image) /* a killed runner closes stdin: nothing else would end a container then */
-		buf_puts(out,
-		         "exec 4<&0\n(trap '' TERM INT HUP; cat <&4 >/dev/null; kill -KILL -1) "
-		         ">/dev/null 2>&1 3>&- &\nexec 4<&-\n");
+	if (image)
+		script_watcher(out);
 	buf_puts(out, "exec </dev/null\n");
-	if (image &&
-	    workdir != NULL) { /* the image's own working directory's content comes along */
-		buf_puts(out, "if [ \"$PWD\" != / ] && [ \"$PWD\" != ");
-		env_quote(workdir, out);
-		buf_puts(out, " ]; then cp -R -n \"$PWD/.\" ");
-		env_quote(workdir, out);
-		buf_puts(out, "/ 2>/dev/null; fi\n");
-	}
+	if (image && workdir != NULL)
+		script_content(workdir, out);
 	env_script(env, n_env, out);
 	if (workdir != NULL) {
 		buf_puts(out, "cd ");
 		env_quote(workdir, out);
 		buf_puts(out, " || exit 1\n");
 	}
-	buf_puts(out, "unset n s\ntrap 'stoker_stop=1' TERM INT\n");
+	/* The command that runs gets the signal itself and may clean up; what would follow it does
+	 * not start. Its exit code is kept, unless it is 0: it did not come to its end. */
+	buf_puts(out, "unset n s\ntrap 'stoker_code=$?; [ $stoker_code -ne 0 ] || stoker_code=143; "
+	              "exit $stoker_code' TERM INT\n");
 	for (size_t i = 0; i < n; i++) {
 		buf_printf(out, "printf 'run %zu\\n' >&3\neval ", i);
 		env_quote(commands[i], out);
-		buf_puts(out,
-		         " 3>&-\nstoker_code=$?\n"
-		         "[ -z \"$stoker_stop\" ] || [ $stoker_code -ne 0 ] || stoker_code=143\n"
-		         "if [ $stoker_code -ne 0 ]; then printf 'end %d\\n' $stoker_code >&3; "
-		         "exit $stoker_code; fi\n");
+		buf_printf(out,
+		           "%s\nstoker_code=$?\nif [ $stoker_code -ne 0 ]; then "
+		           "printf 'end %%d\\n' $stoker_code >&3; %sexit $stoker_code; fi\n",
+		           hidden, linger);
 	}
-	buf_puts(out, "printf 'end 0\\n' >&3\nexit 0\n");
+	buf_printf(out, "printf 'end 0\\n' >&3\n%sexit 0\n", linger);
 }
 
 int sandbox_go(struct sandbox *s, struct str script, struct err *err)
@@ -373,6 +389,10 @@ bool sandbox_ended(struct sandbox *s, int *code)
 	int status = 0;
 	struct err err = {0};
 
+	if (s->ops->images && s->ended) { /* it lingers, see script_watcher */
+		*code = s->code;
+		return true;
+	}
 	if (s->proc.pid > 0) {
 		if (proc_wait(&s->proc, 0, &status, &err) != 0)
 			return false;
@@ -400,6 +420,10 @@ bool sandbox_kill(struct sandbox *s)
 {
 	bool empty = true;
 
+	if (!s->killed) {
+		s->oom_kills = cgroup_oom_kills(&s->cgroup);
+		s->peak = cgroup_peak(&s->cgroup);
+	}
 	if (s->init_fd >= 0) /* init of a pid namespace: the kernel kills all in it */
 		(void)pidfd_send_signal(s->init_fd, SIGKILL, NULL, 0);
 	if (s->group > 0)
@@ -484,8 +508,9 @@ void sandbox_close(struct sandbox *s)
 	free(s);
 }
 
-int sandbox_sweep(const char *name, struct err *err)
+int sandbox_sweep(const char *name, const char *dir, struct err *err)
 {
+	AUTO_FREE char *container = xasprintf("%s/" SANDBOX_CONTAINER, dir);
 	struct cgroup g;
 
 	cgroup_adopt(&g, name);
@@ -494,5 +519,5 @@ int sandbox_sweep(const char *name, struct err *err)
 			return err_set(err, ERR_TIMEOUT, "processes of %s do not die", name);
 		cgroup_remove(&g);
 	}
-	return sandbox_sweep_podman(name, err);
+	return access(container, F_OK) == 0 ? sandbox_sweep_podman(name, err) : 0;
 }

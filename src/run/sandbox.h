@@ -72,8 +72,9 @@ struct sandbox {
 	bool ended;         /* the init said "end" */
 	int code;           /* what it said */
 	bool killed;
-	bool clean_failed; /* a driver could not remove what it made */
-	bool oom;          /* podman said so; the cgroup's counter says it elsewhere */
+	bool clean_failed;        /* a driver could not remove what it made */
+	uint64_t oom_kills, peak; /* of the cgroup, taken before it went */
+	bool oom;                 /* podman said so; the cgroup's counter says it elsewhere */
 	struct cgroup cgroup;
 	char says[SANDBOX_SAYS_MAX];  /* one line for the job's log */
 	char notes[SANDBOX_SAYS_MAX]; /* why better ones were not taken; "" = nothing */
@@ -101,7 +102,7 @@ int sandbox_enter(struct sandbox *s, const struct wire_env *env, size_t n_env, c
 void sandbox_close(struct sandbox *s); /* kills what is left, removes groups; NULL is fine */
 
 /* Removes what a killed runner left behind: its group, its container. */
-int sandbox_sweep(const char *name, struct err *err) MUST_CHECK;
+int sandbox_sweep(const char *name, const char *dir, struct err *err) MUST_CHECK;
 /* What works here, as JSON. */
 void sandbox_probe(const char *program, struct buf *out);
 
@@ -110,6 +111,9 @@ void sandbox_probe(const char *program, struct buf *out);
  * bring it. */
 int sandbox_image(struct arena *a, const char *image, const char **workdir,
                   struct err *err) MUST_CHECK;
+
+/* A file of this name in the attempt's folder says that there is, or was, a container. */
+#define SANDBOX_CONTAINER "container"
 
 /* For drivers. */
 int sandbox_sweep_podman(const char *name, struct err *err) MUST_CHECK;

@@ -7,7 +7,7 @@
  */
 #include "run/sandbox.h"
 
-#include "base/json.h"
+#include "base/fs.h"
 
 #include <sys/prctl.h>
 #include <linux/capability.h>
@@ -138,6 +138,9 @@ static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, in
 	if (add_mounts(s, &a, err) < 0)
 		return -1;
 	put(&a, s->spec->image);
+	if (fs_write_atomic(AT_FDCWD, arena_printf(s->a, "%s/" SANDBOX_CONTAINER, s->spec->dir),
+	                    str_of(s->spec->name), 0600, err) < 0)
+		return -1;
 	say(s);
 	return sandbox_spawn(s, sandbox_init_argv(s->a, a.v, a.n), fds, COUNT(fds), err);
 }
@@ -165,6 +168,8 @@ static int podman_find(struct sandbox *s, struct err *err)
 	    str_u64(str_trim(buf_view(&out)), 1, INT_MAX, &pid, err) < 0)
 		return err_wrap(err, "the container's process");
 	s->init = s->shell = (pid_t)pid;
+	cgroup_remove(&s->cgroup); /* the container has groups of its own: those are read */
+	cgroup_of(&s->cgroup, s->init);
 	return 0;
 }
 
