@@ -7,7 +7,8 @@
 /* clang-format off */
 static const struct conf_row rows[] = {
 	{"data", CONF_TEXT, AT(data), NULL, "DIR", "Basics",
-	 "Folder of the database, the mirror, checkpoints, caches and logs, on a local disk. Unset: $XDG_DATA_HOME/stoker, ~/.local/share/stoker"},
+	 "Folder of the database, the mirror, checkpoints, caches and logs, on a local disk. "
+	 "Unset: $XDG_DATA_HOME/stoker, ~/.local/share/stoker"},
 	{"config", CONF_TEXT, AT(config), NULL, "FILE", "Basics", "Settings as a YAML map"},
 	{"listen", CONF_TEXT, AT(listen), "127.0.0.1:8000", "ADDRESS:PORT", "Basics",
 	 "Where to listen; port 0 takes any free one"},
@@ -21,7 +22,8 @@ static const struct conf_row rows[] = {
 	{"allow-file-root", CONF_LIST, AT(allow_file_root), NULL, "DIR", "Sources",
 	 "Folder that file:// weights may be read from; none unless given"},
 	{"allow-source-network", CONF_LIST, AT(allow_source_network), NULL, "CIDR", "Sources",
-	 "Private addresses that sources may live on; loopback and private ones are refused otherwise"},
+	 "Private addresses that sources may live on; loopback and private ones are refused "
+	 "otherwise"},
 	{"hf-endpoint", CONF_TEXT, AT(hf_endpoint), "https://huggingface.co", "URL", "Sources",
 	 "Hub that hf:// weights come from"},
 	{"s3-endpoint", CONF_TEXT, AT(s3_endpoint), NULL, "URL", "Sources",
@@ -33,7 +35,8 @@ static const struct conf_row rows[] = {
 	{"gpus", CONF_TEXT, AT(gpus), NULL, "TYPE:N", "Machine",
 	 "Declared GPUs, in place of what NVML finds, such as H100:2"},
 	{"images", CONF_CHOICE, AT(images), "auto", "auto|podman|host", "Jobs",
-	 "auto: a job that names a base_image runs it under podman, and is refused where that is missing; host: every job runs on this machine's root, its log says so"},
+	 "auto: a job that names a base_image runs it under podman, and is refused where "
+	 "that is missing; host: every job runs on this machine's root, its log says so"},
 	{"sandbox", CONF_CHOICE, AT(sandbox), "auto", "auto|bwrap|podman|plain", "Jobs",
 	 "How jobs are kept apart; auto takes the best that works"},
 	{"share", CONF_LIST, AT(share), NULL, "DIR", "Jobs",
@@ -43,7 +46,8 @@ static const struct conf_row rows[] = {
 	{"grace", CONF_SECONDS, AT(grace), "30s", "TIME", "Jobs",
 	 "At shutdown, how long open requests may take; jobs go on without the server"},
 	{"node-cache-bytes", CONF_BYTES, AT(node_cache_bytes), "200G", "BYTES", "Storage",
-	 "Budget of the node cache: weights laid out for jobs, hard links to the mirror where they can be"},
+	 "Budget of the node cache: weights laid out for jobs, hard links to the mirror "
+	 "where they can be"},
 	{"cache-quota", CONF_BYTES, AT(cache_quota), "1TB", "BYTES", "Storage",
 	 "Training cache of a new project"},
 	{"workers", CONF_INT, AT(workers), "16", "N", "Server", "Threads that answer requests"},
