@@ -230,6 +230,19 @@ static int open_engine(struct app *app, struct err *err)
 	return 0;
 }
 
+/* Runners live in another folder: they get the path whole. */
+static int whole_path(struct app *app, const char **path, const char *flag, struct err *err)
+{
+	char real[PATH_MAX];
+
+	if (*path == NULL)
+		return 0;
+	if (realpath(*path, real) == NULL)
+		return err_errno(err, errno, "%s %s", flag, *path);
+	*path = arena_cstr(app->arena, real);
+	return 0;
+}
+
 int start_open(struct app *app, struct err *err)
 {
 	app->lock_fd = -1;
@@ -237,7 +250,9 @@ int start_open(struct app *app, struct err *err)
 	for (size_t i = 0; i < APP_STEPS; i++)
 		(void)pthread_mutex_init(&app->steps[i], NULL);
 	(void)pthread_rwlock_init(&app->gc, NULL);
-	if (make_folder(app, err) < 0 || take_lock(app, err) < 0)
+	if (whole_path(app, &app->set.tls_cert, "--tls-cert", err) < 0 ||
+	    whole_path(app, &app->set.tls_key, "--tls-key", err) < 0 || make_folder(app, err) < 0 ||
+	    take_lock(app, err) < 0)
 		return -1;
 	for (size_t i = 0; i < COUNT(folders); i++) {
 		if (fs_mkdirs(AT_FDCWD, app_path(app, app->arena, folders[i]), 0700, err) < 0)
