@@ -354,6 +354,7 @@ def main():
     kind = subprocess.run(["stat", "-f", "-c", "%T", where], capture_output=True, text=True).stdout.strip()
     with open("/proc/cpuinfo") as f:
         cpu = next((line.split(":")[1].strip() for line in f if line.startswith("model name")), platform.machine())
+    print("ratio: a peer's time over ours (ours: the best peer's time over ours); above 1 Stoker is faster")
     print(f"{cpu}, {os.cpu_count()} cores, Linux {platform.release()}; on {kind}; {ROUNDS} rounds after one that warms up, medians")
     failed = []
     with tempfile.TemporaryDirectory(prefix="stoker-bench-", dir=where) as folder:

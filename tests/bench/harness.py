@@ -48,9 +48,9 @@ def run(argv, env=None, cwd=None, server=None):
 class Contender:
     """once() is one measured run and gives a Run; check(run) raises Wrong; tidy() removes what the run made."""
 
-    def __init__(self, name, once, version="", check=None, tidy=None, ours=False, missing=None):
+    def __init__(self, name, once, version="", check=None, tidy=None, ours=False, missing=None, peer=True):
         self.name, self.once, self.version, self.check, self.tidy = name, once, version, check, tidy
-        self.ours, self.missing = ours, missing
+        self.ours, self.missing, self.peer = ours, missing, peer and not ours
         self.runs, self.problem = [], None
 
     def turn(self, keep):
@@ -92,8 +92,15 @@ class Row:
             print(f"  {self.key}: {'warm-up' if turn == 0 else f'round {turn} of {rounds}'}", file=sys.stderr, flush=True)
 
     def best_peer(self):
-        walls = [c.median() for c in self.contenders if not c.ours and c.runs]
+        walls = [c.median() for c in self.contenders if c.peer and c.runs]
         return min(walls) if walls else None
+
+    def ratio(self, c):
+        """Ours: how many times as fast as the best peer. A peer: how many times as fast ours is."""
+        ours = next((o for o in self.contenders if o.ours and o.runs), None)
+        if c.ours:
+            return self.best_peer() / c.median() if self.best_peer() else None
+        return c.median() / ours.median() if ours and c.peer else None
 
     def show(self):
         scale, digits = (1000, 2) if self.unit == "ms" else (1, 3)
@@ -102,19 +109,18 @@ class Row:
         if self.bar:
             print(f"   bar: {self.bar}")
         print(f"   {'':34} {'median ' + self.unit:>10} {'min - max':>17} {'GB/s':>6} {'CPU s':>7} {'MiB':>6} {'server CPU':>10}  "
-              f"against the best peer")
+              f"{'ratio':>6}")
         for c in self.contenders:
             name = f"{c.name} {c.version}".strip()
             if c.missing or c.problem:
                 print(f"   {name[:34]:34} {'skipped: ' + c.missing if c.missing else 'FAILED: ' + c.problem}")
                 continue
             wall, (low, high) = c.median(), c.span()
-            figure = lambda v, f: format(v, f) if v is not None else "-"  # noqa: E731
             rate = figure(self.size / wall / 1e9 if self.size else None, ".2f")
-            ratio = f"{best / wall:.2f}x" if c.ours and best else ""
+            ratio = figure(self.ratio(c), ".2f") + (" the best peer" if c.ours and best else "")
             print(f"   {name[:34]:34} {wall * scale:10.{digits}f} {low * scale:8.{digits}f} -{high * scale:7.{digits}f} {rate:>6} "
                   f"{figure(c.median('cpu'), '.2f'):>7} {figure(c.median('rss'), '.0f'):>6} "
-                  f"{figure(c.median('server_cpu'), '.2f'):>10}  {ratio}")
+                  f"{figure(c.median('server_cpu'), '.2f'):>10} {ratio:>6}")
         if self.limit:
             what, seconds = self.limit
             print(f"   {'limit: ' + what:55} {seconds * scale:.{digits}f} {self.unit}")
@@ -130,10 +136,14 @@ class Row:
             low, high = c.span()
             return {**found, "wall_s": c.median(), "wall_min_s": low, "wall_max_s": high, "cpu_s": c.median("cpu"),
                     "rss_mib": c.median("rss"), "server_cpu_s": c.median("server_cpu"), "runs": len(c.runs),
-                    "against_best_peer": self.best_peer() / c.median() if c.ours and self.best_peer() else None}
+                    "ratio": self.ratio(c)}
         return {"row": self.key, "title": self.title, "bar": self.bar, "bytes": self.size,
                 "limit": {"what": self.limit[0], "seconds": self.limit[1]} if self.limit else None,
                 "contenders": [of(c) for c in self.contenders]}
+
+
+def figure(value, form):
+    return "-" if value is None else format(value, form)
 
 
 def raise_limits():

@@ -97,7 +97,7 @@ def first_line(bench):
                       missing=absent("podman", "runc", "busybox")),
             Contender("bwrap", lambda: until_line([tool("bwrap"), *bwrap, *bash]), version("bwrap") + " alone",
                       missing=absent("bwrap")),
-            Contender("bash", lambda: until_line(bash), version("bash") + " alone"),
+            Contender("bash", lambda: until_line(bash), version("bash") + " alone", peer=False),
         ], ("fork and exec of a program that does nothing", bench.limits["fork_exec_s"]))
     finally:
         for part in (server, slurm):
