@@ -14,6 +14,7 @@ import os
 import pathlib
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -176,7 +177,7 @@ class Bench:
     def fetch_minio(self):
         one, many = self.repository("one"), self.repository("many")
         minio = peers.Minio(self.folder)
-        mark = version("minio")
+        mark = peers.minio_version()
         try:
             run([tool("aws"), "--endpoint-url", minio.url, "s3", "cp", "--only-show-errors", one / "model.bin",
                  "s3://bench/one/model.bin"], self.aws)
@@ -270,7 +271,7 @@ class Bench:
                 got = minio.stored(key)
                 if not SIZE <= got <= SIZE * 1.01:
                     raise Wrong(f"{got} of {SIZE} bytes are stored")
-            self.play(Row("checkpoint-minio", f"ship a checkpoint of {SIZE // MIB} MiB to MinIO {version('minio')}",
+            self.play(Row("checkpoint-minio", f"ship a checkpoint of {SIZE // MIB} MiB to MinIO {peers.minio_version()}",
                           "none; MinIO's own work is the larger part", SIZE),
                       group(minio.url, putter(minio, arrived_minio, minio.forget)), limit)
         finally:
@@ -350,6 +351,7 @@ def main():
     if unknown := [w for w in wanted if w not in ROWS]:
         sys.exit(f"no row named {unknown[0]}: {' '.join(ROWS)}")
     raise_limits()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # servers and folders go, as after Ctrl-C
     where = place()
     kind = subprocess.run(["stat", "-f", "-c", "%T", where], capture_output=True, text=True).stdout.strip()
     with open("/proc/cpuinfo") as f:

@@ -1,5 +1,6 @@
 """What the rows are measured against, and the servers that all of them read: found, started on private ports, stopped."""
 import json
+import mmap
 import os
 import pathlib
 import re
@@ -35,6 +36,20 @@ def version(name, *args):
     done = subprocess.run([path, *(args or ("--version",))], capture_output=True, text=True, timeout=30)
     found = re.search(r"\d+\.\d+(\.\d+)*", done.stdout + done.stderr)
     return found.group(0) if found else "?"
+
+
+def go_version(name, module):
+    """Of a program that `go install` built: it names only Go's own, but its module's is inside."""
+    path = tool(name)
+    if not path:
+        return ""
+    with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        found = re.search(rb"mod\t" + re.escape(module.encode()) + rb"\t(v[0-9.]+)-?(\d{8})?", content)
+    return (found[2] or found[1]).decode() if found else "?"
+
+
+def minio_version():
+    return go_version("minio", "github.com/minio/minio")
 
 
 def free_port():
