@@ -84,6 +84,7 @@ static inline void fixture_restart(struct fixture *f)
 	fixture_down(f);
 	fixture_up(f);
 	reconcile_start(f->app);
+	reconcile_pass(f->app);
 }
 
 static inline int fixture_setup(void **state)

@@ -11,6 +11,9 @@
 #include "core/ckpt.h"
 #include "core/job.h"
 
+/* Exit code of `stoker runner --sweep`: not all is in the store yet, ask again. */
+#define WIRE_SWEEP_AGAIN 75
+
 /* <attempt folder>/launch.json, mode 0600: all that a runner gets when it is started. */
 struct wire_start {
 	const char *server;     /* base URL */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "core/wire.h"
 
 #include <signal.h>
 #include <sys/pidfd.h>
@@ -226,6 +227,9 @@ static int local_kill(struct engine *e UNUSED, const char *ref, const char *dir,
 	argv[0] = found.program != NULL ? found.program : "/proc/self/exe";
 	if (proc_run(argv, (struct str){0}, SWEEP_MAX_MS, &out, &code, err) < 0)
 		return err_wrap(err, "sweeping %s", dir);
+	if (code == WIRE_SWEEP_AGAIN)
+		return err_set(err, ERR_BUSY,
+		               "%s: checkpoints of a dead runner are still being sent", dir);
 	if (code != 0)
 		return err_set(err, ERR_IO, "sweeping %s: exit code %d: %.*s", dir, code,
 		               (int)MIN(out.n, 400), buf_cstr(&out));

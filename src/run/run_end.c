@@ -12,7 +12,7 @@
 #define RECORD_MAX ((size_t)1 << 20)
 #define DETAIL_MAX 600
 #define COMMAND_MAX 120
-#define SWEEP_SHIP_MS 40000 /* of one sweep; the next one goes on where it was */
+#define SWEEP_SHIP_MS 20000 /* of one sweep; the next one goes on where it was */
 
 /* What frameworks say when a GPU's memory is out; a cgroup knows nothing of it. */
 static const char *const cuda_oom[] = {
@@ -198,7 +198,7 @@ static int ship_rest(struct arena *a, const char *dir, const struct doc *d, bool
 
 static void on_alarm(int sig UNUSED)
 {
-	_exit(0); /* the journal holds how far it is; the server asks again */
+	_exit(WIRE_SWEEP_AGAIN); /* the journal holds how far it is; the server asks again */
 }
 
 /* The checkpoints of a killed runner. Its exit record, if it wrote one, learns of it. */

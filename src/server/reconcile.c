@@ -89,12 +89,28 @@ static bool exit_record(const struct part *p, struct wire_exit *x)
 	       wire_exit_parse(x, p->a, buf_view(&text), &ignored) == 0;
 }
 
+/* What a dead runner leaves: processes, and checkpoints that are still to be sent. While the store
+ * is away that is asked for again and again; what cannot be swept holds nothing up for ever. */
+static int sweep(const struct part *p, int64_t silent_ms, struct err *err)
+{
+	if (engine_kill(p->app->engine, p->t->engine_ref != NULL ? p->t->engine_ref : "", p->dir,
+	                err) == 0)
+		return 0;
+	if (err->code == ERR_BUSY || silent_ms < RECONCILE_SWEEP_MS)
+		return -1;
+	log_error("not swept: attempt=%s rank=%u %s", p->t->id, p->t->node_rank, err->msg);
+	err_clear(err);
+	return 0;
+}
+
 /* The runner is proven gone and has not told us its end. */
-static int gone(const struct part *p, struct err *err)
+static int gone(const struct part *p, int64_t silent_ms, struct err *err)
 {
 	enum job_state s = p->job.core.state;
 	struct wire_exit x = {0};
 
+	if (sweep(p, silent_ms, err) < 0)
+		return -1;
 	if (exit_record(p, &x)) {
 		salvage_log(p);
 		return end(p, &x, err);
@@ -146,7 +162,7 @@ static int look_at_current(const struct part *p, struct err *err)
 		return 0;
 	if (look(p, &sight, err) < 0)
 		return -1;
-	return sight == ENGINE_GONE ? gone(p, err) : 0;
+	return sight == ENGINE_GONE ? gone(p, now - heard, err) : 0;
 }
 
 static int clean(const struct part *p, struct err *err)
@@ -257,8 +273,11 @@ static void first_lines(struct app *app, struct arena *a)
 		AUTO_BUF struct buf none = BUF_INIT(1);
 
 		err_clear(&err);
-		if (joblogs_read(app->logs, job[i].id, 0, 0, 0, &none, &next, &size, &err) < 0 ||
-		    size == 0)
+		/* From its end: only the size is wanted. */
+		if (joblogs_read(app->logs, job[i].id, 0, UINT64_MAX, 0, &none, &next, &size,
+		                 &err) < 0)
+			log_warn("first line: job=%s %s", job[i].id, err.msg);
+		else if (size == 0)
 			app_say(app, job[i].id, "job %s (%s) of project %s: pushed by %s",
 			        job[i].name, job[i].id, job[i].project_name, job[i].user);
 	}
@@ -307,6 +326,5 @@ void reconcile_start(struct app *app)
 	for (size_t i = 0; i < n; i++)
 		tell_address(app, a, &t[i]);
 	unknown_folders(app, a, t, n);
-	first_lines(app, a);
-	reconcile_pass(app);
+	first_lines(app, a); /* the loop's first pass looks at everybody, at once */
 }

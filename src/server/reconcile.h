@@ -11,6 +11,7 @@
 #define RECONCILE_PERIOD_MS 3000
 #define RECONCILE_SILENT_MS 10000 /* no heartbeat for this long: look */
 #define RECONCILE_YOUNG_MS 5000   /* a launch this fresh is not looked at */
+#define RECONCILE_SWEEP_MS 60000  /* what cannot be swept after this is left */
 #define RECONCILE_ORPHAN_MS 60000 /* a runner whose attempt is over has this long to end */
 
 /* Once, before the loops: what an earlier life of the server left half done. */

@@ -60,12 +60,12 @@ class Cluster:
         env.update(more)
         return env
 
-    def start(self, *flags, listen="127.0.0.1:0"):
+    def start(self, *flags, listen="127.0.0.1:0", env=None):
         self.flags = list(flags) or self.flags
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [STOKER, "server", "--data", str(self.data), "--listen", listen, *self.flags],
-                stdout=subprocess.PIPE, stderr=log, env=self.environment(), text=True)
+                stdout=subprocess.PIPE, stderr=log, env=self.environment(**(env or {})), text=True)
         line = self.process.stdout.readline()
         assert line.startswith("listening on http://"), f"{line!r}\n{self.log.read_text()}"
         self.url = line.split()[-1]

@@ -1,17 +1,117 @@
-"""The server killed where it hurts: nothing acknowledged is lost, user code starts once, nothing is left behind."""
+"""Every labelled step of the server and of the runner, as the last thing that the process does.
+
+After the restart a job ends properly, its user code ran at most once an attempt (each run appends a line to a file
+in the project cache), and nothing is left behind: no process, no mount (the fixture), no attempt folder, no upload.
+"""
+import json
+import pathlib
 import random
+import re
+import subprocess
 import time
 import urllib.error
 
 import pytest
+from conftest import FINAL, ROOT, STOKER, until
 
-from conftest import until
+LABEL = re.compile(r'(app|run)_crash_at\("([a-z:-]+)"\)')
+CACHE = {"cache_config": {"enabled": True}, "checkpointing_config": {"enabled": True, "settle": "1s"}}
+ORACLE = ["echo attempt $BT_RETRY_COUNT >> $BT_PROJECT_CACHE_DIR/ran",
+          "mkdir $BT_CHECKPOINT_DIR/checkpoint-1; echo weights > $BT_CHECKPOINT_DIR/checkpoint-1/model.txt"]
 
-LABELS = [
-    "push:before", "push:after", "place:before", "place:after", "freeze:before", "freeze:after", "launch:intent",
-    "launch:before", "launch:after", "claim:before", "claim:after", "ready:before", "exit:before-record",
-    "exit:after-record", "exit:before-step", "exit:after-step",
-]
+
+def labels(kind):
+    found = set()
+    for path in (ROOT / "src").rglob("*.c"):
+        found.update(name for which, name in LABEL.findall(path.read_text()) if which == kind)
+    assert found
+    return sorted(found)
+
+
+def runs(cluster, job):
+    path = cluster.data / "cache/projects" / job["training_project"]["id"] / "ran"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def push_in_background(cluster, folder):
+    return subprocess.Popen([STOKER, "push", str(folder / "train.yaml"), "-o", "json"], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, env=cluster.cli_environment())
+
+
+def nothing_left(cluster, job):
+    """What an ended job keeps: its rows, its log, its checkpoints, its code."""
+    assert not list((cluster.data / "cache").rglob("*.tmp*"))
+    until(lambda: not list((cluster.data / "runs").iterdir()), 45)
+    objects = cluster.data / "objects"
+    kept = [str(p.relative_to(objects)) for p in objects.rglob("*") if p.is_file()]
+    strange = [k for k in kept if not re.match(r"uploads/[^/]+\.tgz$|training_projects/[^/]+/jobs/[^/]+/rank-0/", k)]
+    assert not strange, (job["id"], strange)
+
+
+def log_is_whole(cluster, job):
+    lines = cluster.logs(job, "--system").splitlines()
+    assert "pushed by" in lines[0] and "stoker: job " in lines[-1], lines
+    assert len(lines) == len(set(lines)) or job["attempt"] > 1, lines
+
+
+@pytest.mark.parametrize("label", labels("app"))
+def test_server_dies(empty_cluster, label):
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"STOKER_CRASH_AT": label})
+    folder = c.job_folder(ORACLE, runtime=CACHE)
+    push = push_in_background(c, folder)
+    try:
+        code = c.process.wait(20)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"never reached {label}: {push.communicate(timeout=30)}")
+    assert code == 9, label
+    c.restart()
+    out, words = push.communicate(timeout=60)
+    assert push.returncode == 0, words
+    job = json.loads(out)
+    done = c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert [j["id"] for j in c.json("ps", "-a")] == [job["id"]]
+    assert runs(c, job) == ["attempt 0"]
+    assert [k["checkpoint_id"] for k in c.json("checkpoints", "ls", job["id"])] == ["checkpoint-1"]
+    log_is_whole(c, done)
+    nothing_left(c, job)
+    c.stop()
+    assert c.cli("server", "--data", c.data, "--check", "--log-level", "error").out.endswith(": 0 faults\n")
+
+
+OUTCOME = {"claimed": ("DEPLOY_FAILED", 0), "staged": ("DEPLOY_FAILED", 0), "ready": ("DEPLOY_FAILED", 0),
+           "started": ("FAILED", 1), "exited": ("FAILED", 1), "recorded": ("COMPLETED", 1), "synced": ("COMPLETED", 1),
+           "reported": ("COMPLETED", 1)}
+
+
+@pytest.mark.parametrize("label", labels("run"))
+def test_runner_dies(empty_cluster, label):
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"STOKER_CRASH_AT": label})
+    job = json.loads(c.cli("push", c.job_folder(ORACLE, runtime=CACHE) / "train.yaml", "-o", "json").out)
+    done = c.wait(job, *FINAL)
+    status, most = OUTCOME[label]
+    assert done["current_status"] == "TRAINING_JOB_" + status, done
+    assert len(runs(c, job)) <= most and (most == 0 or status == "FAILED" or runs(c, job) == ["attempt 0"])
+    if status != "COMPLETED":
+        assert done["error_message"], done
+    if label in ("exited", "recorded", "synced", "reported"):
+        assert [k["checkpoint_id"] for k in c.json("checkpoints", "ls", job["id"])] == ["checkpoint-1"]
+    log_is_whole(c, done)
+    nothing_left(c, job)
+
+
+def test_a_lost_attempt_is_tried_again_once(empty_cluster):
+    """The first runner dies before the claim is used; the second attempt runs the code, once."""
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"STOKER_CRASH_AT": "staged"})
+    folder = c.job_folder(ORACLE, runtime=CACHE, retry={"max_attempts": 2, "on": ["node_fail"]})
+    job = json.loads(c.cli("push", folder / "train.yaml", "-o", "json").out)
+    until(lambda: [p for p in pathlib.Path(c.data / "runs").glob("*/runner.log")])
+    c.kill()
+    c.restart()
+    done = c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert runs(c, job) == [f"attempt {done['attempt'] - 1}"]
+    nothing_left(c, job)
+
+
 JOB = {"training_job": {"compute": {"cpu_count": 0.5, "memory": "128Mi"},
                         "runtime": {"start_commands": ["echo oracle-$$", "sleep 0.3"]}}}
 
@@ -34,21 +134,6 @@ def check(cluster, project, ids):
         assert shown["current_status"] == "TRAINING_JOB_COMPLETED", shown
         assert log.count(b"oracle-") == 1 and b"pushed by" in log, log
     until(lambda: not list((cluster.data / "runs").iterdir()))
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_every_labelled_step(cluster, monkeypatch, label):
-    project = cluster.api("POST", "/v1/training_projects", {"training_project": {"name": "p"}})[1]["training_project"]["id"]
-    cluster.kill()
-    plain = cluster.environment
-    monkeypatch.setattr(cluster, "environment", lambda **more: plain(STOKER_CRASH_AT=label, **more))
-    cluster.restart()
-    push(cluster, project, label)
-    assert cluster.process.wait(30) == 9
-    monkeypatch.setattr(cluster, "environment", plain)
-    cluster.restart()
-    check(cluster, project, [push(cluster, project, label)])
-    assert len(cluster.json("ps", "-a")) == 1
 
 
 def test_killed_again_and_again(cluster):
