@@ -291,8 +291,8 @@ static int store_step(struct db_tx *tx, const struct meta_step *s, enum job_stat
 	            " frozen_json = coalesce(?8, frozen_json),"
 	            " end = CASE WHEN ?9 = 'none' THEN end ELSE ?9 END,"
 	            " end_code = CASE WHEN ?9 = 'none' THEN end_code ELSE ?10 END,"
-	            " started_ms = CASE WHEN ?11 = 0 THEN started_ms ELSE ?11 END,"
-	            " ended_ms = CASE WHEN ?12 = 0 THEN ended_ms ELSE ?12 END,"
+	            " started_ms = CASE WHEN ?17 THEN 0 WHEN ?11 = 0 THEN started_ms ELSE ?11 END,"
+	            " ended_ms = CASE WHEN NOT ?18 THEN 0 WHEN ?12 = 0 THEN ?4 ELSE ?12 END,"
 	            " stop_now = max(stop_now, ?13), attempt_id = coalesce(?14, attempt_id),"
 	            " stage = CASE WHEN ?15 THEN NULL ELSE stage END,"
 	            " progress = CASE WHEN ?15 THEN NULL ELSE progress END,"
@@ -306,7 +306,7 @@ static int store_step(struct db_tx *tx, const struct meta_step *s, enum job_stat
 	                    db_text(s->frozen_json), db_text(job_end_word(s->end)),
 	                    db_int(s->end_code), db_int(s->started_ms), db_int(s->ended_ms),
 	                    db_int(s->stop_now), db_text(attempt), db_int(clear),
-	                    db_text(s->job_id)),
+	                    db_text(s->job_id), db_int(waits), db_int(over)),
 	            &changed, err) < 0)
 		return -1;
 	assert(changed == 1); /* the writer is ours alone since BEGIN IMMEDIATE */

@@ -278,7 +278,7 @@ int ctx_runner_ready(void *of, const struct who *who, struct err *err)
 		return 0;
 	s.job_id = m.job.id;
 	s.attempt_id = m.row.id;
-	s.now_ms = clock_wall_ms();
+	s.now_ms = s.started_ms = clock_wall_ms(); /* the exit record will say it more exactly */
 	app_crash_at("ready:before");
 	if (jobs_step(app, &s, NULL, NULL, err) < 0) {
 		if (err->code != ERR_CONFLICT) /* stopped, or it runs already: the orders say so */

@@ -32,6 +32,8 @@ static void every_step_survives_a_restart(void **state)
 	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err); /* said again: nothing happens */
 	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
 	assert_true(o.go && !o.stop);
+	j = fixture_job(f, j.id);
+	assert_true(j.started_ms > 0 && j.ended_ms == 0); /* `ps` shows how long it runs */
 	fixture_exit(f, w, JOB_END_EXIT, 0);
 	fixture_restart(f);
 	fixture_exit(f, w, JOB_END_EXIT, 7); /* late, and another story: the first one holds */
