@@ -330,6 +330,18 @@ class Bench:
     def warm(self):
         start.warm_model(self)
 
+    def play_all(self, wanted):
+        """The rows that could not be measured."""
+        failed = []
+        self.machine()
+        for name in wanted:
+            try:
+                ROWS[name](self)
+            except (Wrong, RuntimeError, OSError, subprocess.SubprocessError) as e:
+                failed.append(name)
+                print(f"\n## {name}: FAILED: {e}")
+        return failed
+
 
 ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
         "checkpoint": Bench.checkpoint, "summarize": Bench.summarize}
@@ -361,13 +373,10 @@ def main():
     failed = []
     with tempfile.TemporaryDirectory(prefix="stoker-bench-", dir=where) as folder:
         bench = Bench(pathlib.Path(folder))
-        bench.machine()
-        for name in wanted:
-            try:
-                ROWS[name](bench)
-            except (Wrong, RuntimeError, OSError, subprocess.SubprocessError) as e:
-                failed.append(name)
-                print(f"\n## {name}: FAILED: {e}")
+        try:
+            failed += bench.play_all(wanted)
+        finally:
+            peers.stop_all()
         record = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "cpu": cpu,
                   "cores": os.cpu_count(), "kernel": platform.release(), "file_system": kind, "rounds": ROUNDS, "size": SIZE,
                   "limits": bench.limits, "rows": [row.record() for row in bench.rows]}

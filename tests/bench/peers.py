@@ -45,7 +45,7 @@ def go_version(name, module):
         return ""
     with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as content:
         found = re.search(rb"mod\t" + re.escape(module.encode()) + rb"\t(v[0-9.]+)-?(\d{8})?", content)
-    return (found[2] or found[1]).decode() if found else "?"
+        return (found[2] or found[1]).decode() if found else "?"
 
 
 def minio_version():
@@ -78,13 +78,15 @@ def answers(url):
 
 
 class Server:
-    """A process of ours, stopped by its id."""
+    """A process of ours, stopped by its id; also when the row was broken off before it was ready."""
     process = None
+    begun = []
 
     def begin(self, argv, log, **kw):
         with open(log, "ab") as out:
             self.process = subprocess.Popen([str(a) for a in argv], stderr=out, start_new_session=True,
                                             **{"stdin": subprocess.DEVNULL, "stdout": out, **kw})
+        Server.begun.append(self)
         return self
 
     @property
@@ -99,6 +101,11 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+
+
+def stop_all():
+    for server in reversed(Server.begun):
+        server.stop()
 
 
 class Nginx(Server):
