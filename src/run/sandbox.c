@@ -272,6 +272,8 @@ static bool wanted(const struct sandbox_spec *spec, const struct sandbox_ops *op
 
 static int climb(struct sandbox *s, struct err *err)
 {
+	const char *rung = getenv("STOKER_SANDBOX_RUNG"); /* for tests: begin lower */
+	int first = rung != NULL && strcmp(rung, "1") == 0 ? 1 : 0;
 	struct err last = {0};
 
 	for (size_t i = 0; i < COUNT(ladder); i++) {
@@ -288,7 +290,7 @@ static int climb(struct sandbox *s, struct err *err)
 			              s->notes, s->notes[0] != '\0' ? "; " : "", ops->name);
 			continue;
 		}
-		for (int level = 0; level < ops->levels; level++) {
+		for (int level = MIN(first, ops->levels - 1); level < ops->levels; level++) {
 			err_clear(&last);
 			if (try_start(s, ops, level, &last) == 0)
 				return 0;

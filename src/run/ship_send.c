@@ -253,6 +253,21 @@ static void settle_one(struct ship *s, struct ship_entry *e, int fd, bool sent,
 	e->dirty = false;
 }
 
+/* No try will change that: the name is none for the store, or is a folder there already. */
+static bool is_refused(const struct err *err)
+{
+	return err->code == ERR_INVALID || err->code == ERR_CONFLICT || err->code == ERR_TOO_BIG ||
+	       err->code == ERR_UNSUPPORTED;
+}
+
+static void say_refused(struct ship *s, const char *path, const struct err *why)
+{
+	AUTO_BUF struct buf text = BUF_INIT(3000);
+
+	buf_printf(&text, "checkpoint file %s cannot be stored: %s", path, why->msg);
+	s->o.event(s->o.arg, "warning", buf_cstr(&text));
+}
+
 /* Sends one entry; with the lock held at both ends. */
 static void send_one(struct ship *s, struct ship_entry *e)
 {
@@ -264,7 +279,7 @@ static void send_one(struct ship *s, struct ship_entry *e)
 	struct stat st = {0}, after = {0};
 	struct digest sha = {{0}};
 	struct err err = {0};
-	bool idle = !s->final, sent = false;
+	bool idle = !s->final, sent = false, refused = false;
 	AUTO_FD int fd = -1;
 
 	(void)pthread_mutex_unlock(&s->lock);
@@ -274,12 +289,17 @@ static void send_one(struct ship *s, struct ship_entry *e)
 		sent = put_file(s, &x, key, fd, &st, &sha, &err) == 0 && fstat(fd, &after) == 0;
 		(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* leave no footprint */
 	}
-	if (fd >= 0 && !sent && err.code != ERR_NONE && err.code != ERR_CANCELED) {
+	refused = fd >= 0 && !sent && is_refused(&err);
+	if (refused)
+		say_refused(s, path, &err);
+	if (fd >= 0 && !sent && !refused && err.code != ERR_NONE && err.code != ERR_CANCELED) {
 		ship_trouble(s, path, &err);
 		wait_retry(s);
 	}
 	(void)pthread_mutex_lock(&s->lock);
-	settle_one(s, e, fd, sent, &st, &after, &sha);
+	settle_one(s, e, refused ? -1 : fd, sent, &st, &after, &sha);
+	if (refused)
+		e->state = SHIP_LOST;
 }
 
 void *ship_sender(void *ship)

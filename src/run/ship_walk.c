@@ -271,7 +271,7 @@ void ship_check_space(struct ship *s)
 		total = (uint64_t)fs.f_blocks * fs.f_frsize;
 		used = total - MIN(total, (uint64_t)fs.f_bavail * fs.f_frsize);
 	}
-	percent = total == 0 ? 0 : (int)(used / (total / 100 + 1));
+	percent = total == 0 ? 0 : (int)((double)used * 100 / (double)total);
 	if (percent < 75)
 		s->warned = 0;
 	if (percent < 80 || (percent < 90 && s->warned >= 80) || s->warned >= 90)

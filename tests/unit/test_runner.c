@@ -714,6 +714,29 @@ static void stop_while_waiting(void **state)
 	assert_log(p, "o ran", false);
 }
 
+/* Where the kernel gives no overlay: the root read-only, the job's places in it all the same. */
+static void without_an_overlay(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_weights(p, false);
+	put_env(p, "DATA", p->dir, false);
+	spec(p,
+	     "\"cat /models/b/sub/model.bin; pwd; echo c >$BT_CHECKPOINT_DIR/f; echo s "
+	     ">$BT_SCRATCH_DIR/f && echo places\",\"(touch /usr/x) 2>/dev/null || echo "
+	     "root-ro\",\"touch /tmp/x $HOME/x && echo tmp; echo data: $(ls -A $DATA | wc -l)\"",
+	     CKPT, "");
+	assert_int_equal(setenv("STOKER_SANDBOX_RUNG", "1", 1), 0);
+	x = run_whole(p);
+	assert_int_equal(unsetenv("STOKER_SANDBOX_RUNG"), 0);
+	assert_log(p, "o weights!\no /b10/workspace\no places\no root-ro\no tmp\no data: 0\n",
+	           true);
+	assert_log(p, "s sandbox: bwrap ro-root", true);
+	assert_int_equal(x.code, 0);
+	assert_true(x.synced);
+}
+
 static void plain_is_the_last_resort(void **state)
 {
 	struct place *p = *state;
@@ -779,10 +802,10 @@ static void many_lines_in_order(void **state)
 /* The same jobs again, by a user without any rights: the namespaces must do. */
 static void as_an_ordinary_user(void **state UNUSED)
 {
-	static const char *const names[] = {"hides_the_host",       "secrets_stay_secret",
-	                                    "mounts_weights",       "ships_checkpoints",
-	                                    "stops_with_grace",     "leaves_no_process",
-	                                    "runs_commands_inside", "kill_9_takes_the_tree"};
+	static const char *const names[] = {
+		"hides_the_host",       "secrets_stay_secret",   "mounts_weights",
+		"ships_checkpoints",    "stops_with_grace",      "leaves_no_process",
+		"runs_commands_inside", "kill_9_takes_the_tree", "without_an_overlay"};
 	AUTO_FREE char *self = realpath("/proc/self/exe", NULL);
 	char dir[] = "/tmp/test_user.XXXXXX", tmp[64];
 	struct err err = {0};
@@ -818,12 +841,12 @@ static bool have_image(struct place *p)
 	static const char script[] =
 		"set -e; podman image exists stoker-unit:1 && exit 0; D=$(mktemp -d); cd $D; mkdir "
 		"-p bin app tmp root usr; echo mark >app/mark; for t in dash cat head id ls sleep "
-	        "cp "
+		"cp "
 		"tail; do cp $(command -v $t) bin/; for l in $(ldd $(command -v $t) | grep -o "
 		"'/[^ )]*'); do mkdir -p .$(dirname $l); cp -n $l .$l; done; done; ln -s dash "
-	        "bin/sh; "
+		"bin/sh; "
 		"tar -cf $D.tar .; podman import --change 'WORKDIR /app' --change 'ENV "
-	        "FROM_IMAGE=yes' "
+		"FROM_IMAGE=yes' "
 		"$D.tar stoker-unit:1; rm -rf $D $D.tar";
 	const char *argv[] = {"sh", "-c", script, NULL};
 	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 20);
@@ -984,6 +1007,7 @@ static const struct CMUnitTest tests[] = {
 	T(crashes_leave_nothing),
 	T(runs_commands_inside),
 	T(stop_while_waiting),
+	T(without_an_overlay),
 	T(plain_is_the_last_resort),
 	T(plain_cannot_mount_weights),
 	T(says_that_the_image_was_not_used),

@@ -1,0 +1,156 @@
+/* test_cgroup.c - where groups are, from real texts; and real ones where this machine has them. */
+#include "run/cgroup.h"
+
+#include "base/clock.h"
+#include "io/proc.h"
+#include "unit.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#define V1_SELF "9:name=systemd:/\n4:memory:/a/b\n3:cpu,cpuacct:/\n0::/x\n"
+#define V1_MOUNTS                                                                                  \
+	"25 1 0:22 / /sys/fs/cgroup rw,nosuid - tmpfs tmpfs rw,mode=755\n"                         \
+	"26 25 0:23 / /proc rw,relatime shared:7 master:1 - cgroup cgroup rw,memory\n"             \
+	"27 25 0:24 / /usr rw - cgroup cgroup rw,cpu,cpuacct\n"                                    \
+	"28 25 0:25 / /dev rw - cgroup2 cgroup2 rw\n"
+
+static const struct {
+	const char *name, *self, *mounts;
+	const char *dir[CGROUP_PARTS]; /* memory, cpu, cpuacct, pids, unified */
+} places[] = {
+	{"nothing", "", "", {"", "", "", "", ""}},
+	{"junk", ":::\n\n4:memory\n", "a b c\n- -\n", {"", "", "", "", ""}},
+	/* folders that do not exist below the mount fall back to it: inside of containers */
+	{"version 1", V1_SELF, V1_MOUNTS, {"/proc", "/usr", "/usr", "", "/dev"}},
+	{"exists",
+         "4:memory:/lib\n",
+         "27 25 0:24 / /usr rw - cgroup cgroup rw,memory\n",
+         {"/usr/lib", "", "", "", ""}},
+	{"version 2",
+         "0::/lib\n",
+         "30 24 0:26 / /usr rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n",
+         {"", "", "", "", "/usr/lib"}},
+};
+
+static void finds_places(void **state UNUSED)
+{
+	AUTO_FREE struct cgroup_places *out = xcalloc(1, sizeof(*out));
+
+	for (size_t i = 0; i < COUNT(places); i++) {
+		cgroup_find(str_of(places[i].self), str_of(places[i].mounts), out);
+		for (int k = 0; k < CGROUP_PARTS; k++)
+			assert_row(strcmp(out->dir[k], places[i].dir[k]) == 0, places[i].name);
+	}
+}
+
+static void names_are_unique(void **state UNUSED)
+{
+	char a[128], b[128];
+
+	cgroup_name("/data/one/runs", "att", 0, a);
+	cgroup_name("/data/two/runs", "att", 0, b);
+	assert_string_not_equal(a, b);
+	cgroup_name("/data/one/runs", "att", 1, b);
+	assert_string_not_equal(a, b);
+}
+
+static struct proc start_in(const struct cgroup *g, const char *script)
+{
+	const char *argv[] = {"sh", "-c", script, NULL};
+	struct proc_spec spec = {.argv = argv, .new_session = true, .umask_bits = -1};
+	struct proc p = {.pidfd = -1};
+	struct err err = {0};
+
+	for (int i = 0; i < CGROUP_PARTS; i++) {
+		char path[CGROUP_PATH_MAX + 32];
+		FILE *f = NULL;
+
+		if (g->dir[i][0] == '\0')
+			continue;
+		FMT(path, "%s/cgroup.procs", g->dir[i]);
+		f = fopen(path, "we");
+		assert_non_null(f);
+		(void)fprintf(f, "%d\n", (int)getpid()); /* its children are born in it */
+		assert_int_equal(fclose(f), 0);
+	}
+	assert_ok(proc_spawn(&spec, &p, &err), &err);
+	return p;
+}
+
+/* Back to where the test came from, or the group could not be removed. */
+static void leave(const struct cgroup *g)
+{
+	for (int i = 0; i < CGROUP_PARTS; i++) {
+		char path[CGROUP_PATH_MAX + 32];
+		FILE *f = NULL;
+
+		if (g->dir[i][0] == '\0')
+			continue;
+		FMT(path, "%s/../cgroup.procs", g->dir[i]);
+		f = fopen(path, "we");
+		assert_non_null(f);
+		(void)fprintf(f, "%d\n", (int)getpid());
+		assert_int_equal(fclose(f), 0);
+	}
+}
+
+static void kills_what_is_in_it(void **state UNUSED)
+{
+	struct cgroup_limits limits = {.memory_bytes = (uint64_t)512 << 20, .cpu_milli = 1000};
+	struct cgroup g, again;
+	struct proc p;
+	struct err err = {0};
+	char name[128];
+	int status = 0;
+
+	cgroup_name("/tmp/test_cgroup", "kill", (uint32_t)getpid(), name);
+	cgroup_make(&g, name, &limits);
+	if (!cgroup_tracks(&g))
+		return; /* none for us here */
+	p = start_in(&g, "setsid sleep 991 & setsid sleep 991 & sleep 991");
+	leave(&g);
+	cgroup_adopt(&again, name); /* as a sweeper finds it */
+	assert_true(cgroup_tracks(&again));
+	assert_true(cgroup_kill(&again, 20000));
+	assert_int_equal(proc_wait(&p, 20000, &status, &err), 0);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	(void)close(p.pidfd);
+	cgroup_remove(&again);
+	cgroup_adopt(&again, name);
+	assert_false(cgroup_tracks(&again));
+}
+
+static void counts_out_of_memory(void **state UNUSED)
+{
+	struct cgroup_limits limits = {.memory_bytes = (uint64_t)32 << 20};
+	struct cgroup g;
+	struct proc p;
+	struct err err = {0};
+	uint64_t memory = 0, cpu = 0;
+	char name[128];
+	int status = 0;
+
+	cgroup_name("/tmp/test_cgroup", "oom", (uint32_t)getpid(), name);
+	cgroup_make(&g, name, &limits);
+	if (!g.memory) {
+		cgroup_remove(&g);
+		return;
+	}
+	p = start_in(&g, "head -c 200M /dev/zero | tail -c 150M >/dev/null");
+	leave(&g);
+	assert_int_equal(proc_wait(&p, 60000, &status, &err), 0);
+	(void)close(p.pidfd);
+	assert_true(cgroup_oom_kills(&g) > 0);
+	assert_true(g.v2 || cgroup_peak(&g) >= ((uint64_t)16 << 20));
+	assert_true(cgroup_usage(&g, &memory, &cpu) && cpu > 0);
+	cgroup_remove(&g);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(finds_places),
+	cmocka_unit_test(names_are_unique),
+	cmocka_unit_test(kills_what_is_in_it),
+	cmocka_unit_test(counts_out_of_memory),
+};
+UNIT_MAIN(tests)

@@ -1,0 +1,150 @@
+/* test_env.c - every variable of the platform, and quoting that no value gets out of. */
+#include "run/env.h"
+
+#include "io/proc.h"
+#include "unit.h"
+
+static const struct env_places at = {.workspace = "/b10/workspace",
+                                     .scratch = "/mnt/bt-scratch",
+                                     .ckpt = "/mnt/ckpts",
+                                     .load = "/tmp/loaded_checkpoints",
+                                     .cache = "/root/.cache",
+                                     .project_cache = "/root/.cache/user_artifacts",
+                                     .team_cache = "/root/.cache/team_artifacts",
+                                     .home = "/root"};
+
+static const char *get(const struct wire_env *env, size_t n, const char *name)
+{
+	const char *found = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(env[i].name, name) != 0)
+			continue;
+		assert_null(found); /* each once */
+		found = env[i].value;
+	}
+	return found;
+}
+
+static const struct {
+	const char *name, *value;
+} always[] = {
+	{"BT_TRAINING_JOB_ID", "gvpql31"},
+	{"BT_TRAINING_JOB_NAME", "lora"},
+	{"BT_TRAINING_PROJECT_ID", "aghi527"},
+	{"BT_TRAINING_PROJECT_NAME", "finetunes"},
+	{"BT_NUM_GPUS", "2"},
+	{"BT_RETRY_COUNT", "1"},
+	{"BT_SCRATCH_DIR", "/mnt/bt-scratch"},
+	{"BT_GROUP_SIZE", "4"},
+	{"BT_LEADER_ADDR", "10.0.0.1"},
+	{"BT_NODE_RANK", "3"},
+	{"PYTHONUNBUFFERED", "1"},
+	{"HOME", "/root"},
+	{"CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b"},
+};
+
+static const struct {
+	const char *name, *value;
+} optional[] = {
+	{"BT_WORKING_DIR", "/b10/workspace"},
+	{"BT_CHECKPOINT_DIR", "/mnt/ckpts"},
+	{"BT_LOAD_CHECKPOINT_DIR", "/tmp/loaded_checkpoints"},
+	{"BT_PROJECT_CACHE_DIR", "/root/.cache/user_artifacts"},
+	{"BT_TEAM_CACHE_DIR", "/root/.cache/team_artifacts"},
+	{"BT_RW_CACHE_DIR", "/root/.cache"},
+};
+
+static void has_every_variable(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct wire_gpu gpus[] = {{0, "GPU-a"}, {1, "GPU-b"}};
+	struct wire_launch l = {.job_id = "gvpql31",
+	                        .job_name = "lora",
+	                        .project_id = "aghi527",
+	                        .project_name = "finetunes",
+	                        .node_rank = 3,
+	                        .node_count = 4,
+	                        .retry_count = 1,
+	                        .leader_addr = "10.0.0.1",
+	                        .gpus = gpus,
+	                        .n_gpus = 2};
+	struct job_spec s = {0};
+	struct wire_env *env = NULL;
+	size_t n = 0;
+
+	env_make(a, &l, &s, &at, &env, &n);
+	for (size_t i = 0; i < COUNT(always); i++) {
+		const char *value = get(env, n, always[i].name);
+
+		assert_row(value != NULL && strcmp(value, always[i].value) == 0, always[i].name);
+	}
+	for (size_t i = 0; i < COUNT(optional); i++)
+		assert_row(get(env, n, optional[i].name) == NULL, optional[i].name);
+	s.workdir = s.ckpt.enabled = s.load.enabled = s.cache.enabled = true;
+	env_make(a, &l, &s, &at, &env, &n);
+	for (size_t i = 0; i < COUNT(optional); i++) {
+		const char *value = get(env, n, optional[i].name);
+
+		assert_row(value != NULL && strcmp(value, optional[i].value) == 0,
+		           optional[i].name);
+	}
+}
+
+static void the_user_has_the_last_word(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct wire_env mine[] = {
+		{"PYTHONUNBUFFERED", "0", false}, {"KEY", "v1", true}, {"KEY", "v2", true}};
+	struct wire_gpu gpus[] = {{0, "declared-0"}};
+	struct wire_launch l = {.job_id = "j",
+	                        .job_name = "n",
+	                        .project_id = "p",
+	                        .project_name = "q",
+	                        .leader_addr = "h",
+	                        .env = mine,
+	                        .n_env = 3,
+	                        .gpus = gpus,
+	                        .n_gpus = 1};
+	struct job_spec s = {0};
+	struct wire_env *env = NULL;
+	size_t n = 0;
+
+	env_make(a, &l, &s, &at, &env, &n);
+	assert_string_equal(get(env, n, "PYTHONUNBUFFERED"), "0");
+	assert_string_equal(get(env, n, "KEY"), "v2");
+	assert_string_equal(get(env, n, "CUDA_VISIBLE_DEVICES"), "");
+	assert_string_equal(get(env, n, "BT_NUM_GPUS"), "1");
+}
+
+static const char *const values[] = {
+	"",          "plain",        "it's", "''", "'; echo out; '", "$HOME `id` \\ \"x\"",
+	"a\nb\n\nc", "\x01\x7f\xff", "-n",   "!",
+};
+
+static void no_value_gets_out(void **state UNUSED)
+{
+	for (size_t i = 0; i < COUNT(values); i++) {
+		AUTO_BUF struct buf script = BUF_INIT(10000), out = BUF_INIT(10000);
+		struct wire_env env[] = {{"VALUE", values[i], false},
+		                         {"bad-name", "x", false},
+		                         {"1X", "x", false},
+		                         {"A=B", "x", false}};
+		const char *argv[] = {"sh", "-s", NULL};
+		struct err err = {0};
+		int code = 0;
+
+		env_script(env, COUNT(env), &script);
+		buf_puts(&script, "printf %s \"$VALUE\"\n");
+		assert_ok(proc_run(argv, buf_view(&script), 10000, &out, &code, &err), &err);
+		assert_int_equal(code, 0);
+		assert_string_equal(buf_cstr(&out), values[i]);
+	}
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(has_every_variable),
+	cmocka_unit_test(the_user_has_the_last_word),
+	cmocka_unit_test(no_value_gets_out),
+};
+UNIT_MAIN(tests)

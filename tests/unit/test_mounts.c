@@ -1,0 +1,186 @@
+/* test_mounts.c - what covers what, and what is never seen. */
+#include "run/mounts.h"
+
+#include "base/fs.h"
+#include "unit.h"
+
+struct place {
+	char dir[64];
+	struct arena *a;
+	struct mounts *m;
+	struct wire_launch l;
+	struct job_spec s;
+};
+
+static char *below(struct place *p, const char *name)
+{
+	struct err err = {0};
+	char *path = arena_printf(p->a, "%s/%s", p->dir, name);
+
+	assert_ok(fs_mkdirs(AT_FDCWD, path, 0755, &err), &err);
+	return path;
+}
+
+static int set_up(void **state)
+{
+	static const char *const folders[] = {ATTEMPT_CODE, ATTEMPT_SCRATCH, ATTEMPT_CKPT,
+	                                      ATTEMPT_LOAD};
+	struct place *p = xcalloc(1, sizeof(*p));
+
+	FMT(p->dir, "/tmp/test_mounts.XXXXXX");
+	assert_non_null(mkdtemp(p->dir));
+	p->a = arena_new();
+	p->m = arena_alloc(p->a, sizeof(*p->m));
+	p->m->a = p->a;
+	for (size_t i = 0; i < COUNT(folders); i++)
+		(void)below(p, folders[i]);
+	p->s = (struct job_spec){.workdir = true,
+	                         .ckpt.path = "/mnt/ckpts",
+	                         .load.folder = "/tmp/loaded_checkpoints",
+	                         .cache.base_path = "/root/.cache"};
+	*state = p;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0};
+
+	assert_ok(fs_remove_tree(AT_FDCWD, p->dir, &err), &err);
+	arena_free(p->a);
+	free(p);
+	return 0;
+}
+
+static size_t at(struct place *p, const char *path)
+{
+	for (size_t i = 0; i < p->m->n; i++) {
+		if (strcmp(p->m->item[i].at, path) == 0)
+			return i;
+	}
+	fail_msg("nothing is at %s", path);
+	return 0;
+}
+
+static void refuses_what_is_not_there(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0};
+
+	assert_err(mounts_add(p->m, MOUNT_RO, "/not/there", "/x", &err), &err, ERR_NOT_FOUND, "/x");
+	assert_int_equal(p->m->n, 0);
+}
+
+/* Shared below hidden is seen, hidden below shared is not. */
+static void deeper_ones_come_later(void **state)
+{
+	struct place *p = *state;
+	const char *share[] = {below(p, "data/venv"), below(p, "srv")};
+	const char *hide[] = {below(p, "data"), below(p, "srv/secret"), "/not/there"};
+	struct err err = {0};
+
+	p->l.share = share;
+	p->l.n_share = 2;
+	p->l.hide = hide;
+	p->l.n_hide = 3;
+	assert_ok(mounts_host(p->m, &p->l, NULL, false, &err), &err);
+	assert_int_equal(p->m->n, 4);
+	assert_true(at(p, hide[0]) < at(p, share[0]));
+	assert_true(at(p, share[1]) < at(p, hide[1]));
+	assert_int_equal(p->m->item[at(p, hide[1])].kind, MOUNT_EMPTY);
+}
+
+static void hides_through_links(void **state)
+{
+	struct place *p = *state;
+	char *real = below(p, "disk/data"), *link = arena_printf(p->a, "%s/link", p->dir);
+	const char *hide[] = {link};
+	struct err err = {0};
+
+	assert_int_equal(symlink(real, link), 0);
+	p->l.hide = hide;
+	p->l.n_hide = 1;
+	assert_ok(mounts_host(p->m, &p->l, NULL, false, &err), &err);
+	(void)at(p, real);
+}
+
+static void hides_homes_elsewhere(void **state)
+{
+	struct place *p = *state;
+	AUTO_BUF struct buf passwd = BUF_INIT(10000);
+	char *alice = below(p, "homes/alice"), *daemon = below(p, "homes/daemon");
+	struct err err = {0};
+
+	buf_printf(
+		&passwd,
+		"root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::%s:/bin/sh\nd:x:99:99::%s:/bin/sh\n"
+		"bob:x:1002:1002::/home/bob:/bin/sh\nweb:x:1003:1003::/var:/bin/"
+	        "sh\nbroken:x:1004\n",
+		alice, daemon);
+	assert_ok(mounts_host(p->m, &p->l, &passwd, false, &err), &err);
+	assert_int_equal(p->m->n, 1);
+	assert_string_equal(p->m->item[0].at, alice);
+}
+
+static void places_of_a_job(void **state)
+{
+	struct place *p = *state;
+	char *tree = below(p, "tree");
+	const char *trees[] = {tree};
+	struct wire_weights w = {.source = "hf://a/b", .mount_location = "/models/b"};
+	struct err err = {0};
+
+	p->l.weights = &w;
+	p->l.n_weights = 1;
+	p->l.cache_project_dir = below(p, "cache/p");
+	p->l.cache_team_dir = below(p, "cache/t");
+	(void)below(p, "cache/p/huggingface");
+	p->s.ckpt.enabled = p->s.load.enabled = p->s.cache.enabled = true;
+	p->s.cache.legacy_hf_mount = true;
+	assert_ok(mounts_job(p->m, &p->l, &p->s, p->dir, trees, "/", true, &err), &err);
+	assert_int_equal(p->m->item[at(p, "/models/b")].kind, MOUNT_RO);
+	assert_int_equal(p->m->item[at(p, "/mnt/ckpts")].kind, MOUNT_RW);
+	(void)at(p, "/mnt/bt-scratch");
+	(void)at(p, "/tmp/loaded_checkpoints");
+	(void)at(p, "/root/.cache/user_artifacts");
+	(void)at(p, "/root/.cache/team_artifacts");
+	(void)at(p, "/root/.cache/huggingface");
+	(void)at(p, "/b10/workspace");
+}
+
+static void code_may_not_cover_the_system(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0};
+
+	(void)below(p, ATTEMPT_CODE "/usr");
+	p->s.workdir = false;
+	p->l.n_code = 1;
+	assert_err(mounts_job(p->m, &p->l, &p->s, p->dir, NULL, "/", true, &err), &err, ERR_INVALID,
+	           "enable_baseten_workdir");
+}
+
+static void code_lies_in_the_working_directory(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0};
+
+	(void)below(p, ATTEMPT_CODE "/mine");
+	p->s.workdir = false;
+	p->l.n_code = 1;
+	assert_ok(mounts_job(p->m, &p->l, &p->s, p->dir, NULL, "/app", false, &err), &err);
+	(void)at(p, "/app/mine");
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+static const struct CMUnitTest tests[] = {
+	T(refuses_what_is_not_there),
+	T(deeper_ones_come_later),
+	T(hides_through_links),
+	T(hides_homes_elsewhere),
+	T(places_of_a_job),
+	T(code_may_not_cover_the_system),
+	T(code_lies_in_the_working_directory),
+};
+UNIT_MAIN(tests)
