@@ -32,12 +32,12 @@ stop:
 	@tools/run.sh stop
 
 test:
-	@tools/parts.sh build run trainer model clients minio
+	@tools/parts.sh build run unit trainer model clients minio
 	@$(MAKE) --no-print-directory B=asan all
 	@tools/test.sh
 
 unit:
-	@tools/parts.sh build
+	@tools/parts.sh build run unit
 	@$(MAKE) --no-print-directory B=asan all
 	@tools/test.sh unit
 

