@@ -1,0 +1,258 @@
+/* cmd_cache.c - the training cache: what is in it, what takes the space, delete. */
+#include "cli/cli.h"
+
+#include "base/map.h"
+#include "base/units.h"
+
+static void files_cell(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "files"), b);
+}
+
+/* "/v1/training_projects/ID" of -p or the argument, "/v1/teams/ID" of --team. */
+static int cache_base(struct cli *c, const char *word, const char **base, struct err *err)
+{
+	const char *team = opt_text(c, "team", NULL), *project = opt_text(c, "project", word);
+	const struct doc *d;
+
+	if (team != NULL) {
+		if (resolve_team(c, team, &d, err) < 0)
+			return -1;
+		*base = arena_printf(c->arena, "/v1/teams/%s", doc_cstr(doc_get(d, "id"), ""));
+		return 0;
+	}
+	if (resolve_project(c, project != NULL ? project : "@", &d, err) < 0)
+		return -1;
+	*base = arena_printf(c->arena, "/v1/training_projects/%s", doc_cstr(doc_get(d, "id"), ""));
+	return 0;
+}
+
+static void cf_path(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "path"), b);
+}
+static void cf_size(const struct doc *d, struct buf *b)
+{
+	cell_bytes(doc_get(d, "size_bytes"), b);
+}
+static void cf_modified(const struct doc *d, struct buf *b)
+{
+	struct buf full = BUF_INIT(100);
+
+	cell_text(doc_get(d, "modified"), &full);
+	buf_str(b, str_n(full.p, MIN(full.n, (size_t)19)));
+	buf_done(&full);
+}
+static void cf_type(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "file_type"), b);
+}
+static void cf_mode(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "permissions"), b);
+}
+
+static const struct out_col cf_cols[] = {{"PATH", false, cf_path},
+                                         {"SIZE", true, cf_size},
+                                         {"MODIFIED", false, cf_modified},
+                                         {"TYPE", false, cf_type},
+                                         {"PERMISSIONS", false, cf_mode}};
+
+static const char *sort_key;
+static bool sort_down;
+
+static int by_key(const void *a, const void *b)
+{
+	const struct doc *x = doc_get(*(const struct doc *const *)a, sort_key);
+	const struct doc *y = doc_get(*(const struct doc *const *)b, sort_key);
+	int r;
+
+	if (doc_is(x, DOC_INT) && doc_is(y, DOC_INT))
+		r = (x->num > y->num) - (x->num < y->num);
+	else
+		r = strcmp(doc_cstr(x, ""), doc_cstr(y, ""));
+	return sort_down ? -r : r;
+}
+
+/* A list in another order: the same children, linked anew. */
+static const struct doc *sorted(struct cli *c, const struct doc *list, const char *key, bool down)
+{
+	struct doc *out = ARENA_NEW(c->arena, struct doc);
+	const struct doc **row = ARENA_ARRAY(c->arena, const struct doc *, list->count);
+	struct doc *last = NULL;
+	size_t n = 0;
+
+	DOC_EACH (d, list) {
+		row[n++] = d;
+	}
+	sort_key = key;
+	sort_down = down;
+	qsort(row, n, sizeof(const struct doc *), by_key);
+	*out = (struct doc){.kind = DOC_LIST, .count = n};
+	for (size_t i = 0; i < n; i++) {
+		struct doc *copy = ARENA_NEW(c->arena, struct doc);
+
+		*copy = *row[i];
+		copy->next = NULL;
+		if (last == NULL)
+			out->first = copy;
+		else
+			last->next = copy;
+		last = copy;
+	}
+	return out;
+}
+
+int cmd_cache_summarize(struct cli *c, struct err *err)
+{
+	static const struct {
+		const char *word, *key;
+	} sorts[] = {{"filepath", "path"},
+	             {"size", "size_bytes"},
+	             {"modified", "modified"},
+	             {"type", "file_type"},
+	             {"permissions", "permissions"}};
+	const char *by = opt_text(c, "sort", "filepath"), *order = opt_text(c, "order", "asc"),
+		   *key = NULL;
+	const char *base;
+	const struct doc *reply, *files;
+	enum out_form form;
+	uint64_t total = 0;
+	char text[UNITS_CAP];
+
+	for (size_t i = 0; i < COUNT(sorts); i++)
+		if (strcmp(sorts[i].word, by) == 0)
+			key = sorts[i].key;
+	if (key == NULL)
+		return err_set(err, ERR_INVALID,
+		               "--sort is filepath, size, modified, type or permissions");
+	if (strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
+		return err_set(err, ERR_INVALID, "--order is asc or desc");
+	if (out_form(c, &form, err) < 0 ||
+	    cache_base(c, c->n_arg > 0 ? c->arg[0] : NULL, &base, err) < 0)
+		return -1;
+	if (opt_flag(c, "last")) {
+		if (remote_get(c, &reply, err, "%s/cache/summary", base) < 0)
+			return -1;
+	} else if (remote_call(c, HTTP_POST, arena_printf(c->arena, "%s/cache/summarize", base),
+	                       &(struct buf)BUF_INIT(1), &reply, err) < 0) {
+		return -1;
+	}
+	files = doc_get(reply, "file_summaries");
+	if (files == NULL) {
+		out_say(c, "No cache summary found for this project.");
+		if (form == OUT_JSON)
+			(void)puts("[]");
+		return 0;
+	}
+	DOC_EACH (f, files) {
+		total += (uint64_t)MAX(doc_int(doc_get(f, "size_bytes"), 0), (int64_t)0);
+	}
+	out_say(c, "captured %s, %zu entries, %s", doc_cstr(doc_get(reply, "timestamp"), "?"),
+	        files->count, units_show_bytes(total, text));
+	if (form == OUT_JSON) {
+		out_json(reply);
+		return 0;
+	}
+	return out_list(c, sorted(c, files, key, strcmp(order, "desc") == 0), cf_cols,
+	                COUNT(cf_cols), "the cache is empty", err);
+}
+
+struct du_row {
+	const char *path;
+	uint64_t bytes, files;
+};
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct du_row *x = a, *y = b;
+
+	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+/* Sums files by their first `depth` folders. */
+static size_t sum_up(struct cli *c, const struct doc *files, int64_t depth, struct du_row **out)
+{
+	AUTO_MAP struct map *by_path = map_new();
+	struct du_row *rows = ARENA_ARRAY(c->arena, struct du_row, files->count + 1);
+	size_t n = 0;
+
+	DOC_EACH (f, files) {
+		struct str path = doc_text(doc_get(f, "path"));
+		struct du_row *row;
+		size_t cut = 0;
+
+		if (str_eq(doc_text(doc_get(f, "file_type")), "directory"))
+			continue;
+		for (int64_t left = depth; cut < path.n; cut++)
+			if (path.p[cut] == '/' && --left == 0)
+				break;
+		path.n = cut;
+		row = map_get(by_path, path);
+		if (row == NULL) {
+			row = &rows[n++];
+			row->path = arena_strz(c->arena, path);
+			(void)map_set(by_path, path, row);
+		}
+		row->bytes += (uint64_t)MAX(doc_int(doc_get(f, "size_bytes"), 0), (int64_t)0);
+		row->files++;
+	}
+	*out = rows;
+	return n;
+}
+
+int cmd_cache_du(struct cli *c, struct err *err)
+{
+	const char *base;
+	const struct doc *reply, *list, *files;
+	AUTO_BUF struct buf json = BUF_INIT((size_t)64 << 20);
+	struct du_row *rows;
+	struct js js;
+	size_t n;
+	static const struct out_col cols[] = {
+		{"SIZE", true, cf_size}, {"FILES", true, files_cell}, {"PATH", false, cf_path}};
+
+	if (cache_base(c, c->n_arg > 0 ? c->arg[0] : NULL, &base, err) < 0 ||
+	    remote_call(c, HTTP_POST, arena_printf(c->arena, "%s/cache/summarize", base),
+	                &(struct buf)BUF_INIT(1), &reply, err) < 0)
+		return -1;
+	files = doc_get(reply, "file_summaries");
+	n = files == NULL ? 0 : sum_up(c, files, MAX(opt_int(c, "depth", 1), (int64_t)1), &rows);
+	if (n > 0)
+		qsort(rows, n, sizeof(*rows), by_bytes);
+	js_init(&js, &json);
+	js_list(&js);
+	for (size_t i = 0; i < n; i++) {
+		js_open(&js);
+		js_kv(&js, "path", rows[i].path);
+		js_kv_u64(&js, "size_bytes", rows[i].bytes);
+		js_kv_u64(&js, "files", rows[i].files);
+		js_close(&js);
+	}
+	js_end(&js);
+	if (js_parse(c->arena, buf_view(&json), &list, err) < 0)
+		return -1;
+	return out_list(c, list, cols, COUNT(cols), "the cache is empty", err);
+}
+
+int cmd_cache_rm(struct cli *c, struct err *err)
+{
+	const char *base;
+	const struct doc *reply;
+	char question[300], text[UNITS_CAP];
+
+	if (cache_base(c, NULL, &base, err) < 0)
+		return -1;
+	(void)snprintf(question, sizeof(question), "Delete %.200s from the cache for good?",
+	               c->arg[0]);
+	if (out_confirm(c, question, NULL, err) < 0)
+		return -1;
+	if (remote_call(c, HTTP_DELETE,
+	                arena_printf(c->arena, "%s/cache/files?path=%s", base,
+	                             remote_part(c, c->arg[0])),
+	                NULL, &reply, err) < 0)
+		return -1;
+	out_say(c, "freed %s",
+	        units_show_bytes((uint64_t)doc_int(doc_get(reply, "bytes_freed"), 0), text));
+	return 0;
+}

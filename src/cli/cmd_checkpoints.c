@@ -1,0 +1,298 @@
+/* cmd_checkpoints.c - checkpoints: list, show, pull with verification, delete. */
+#include "cli/cli.h"
+
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/units.h"
+#include "core/glob.h"
+
+#define PAGES_MAX 1000
+#define PULL_TRIES 6
+
+static void ck_name(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "checkpoint_id"), b);
+}
+static void ck_job(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "training_job_id"), b);
+}
+static void ck_rank(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "node_rank"), b);
+}
+static void ck_type(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "checkpoint_type"), b);
+}
+static void ck_state(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "state"), b);
+}
+static void ck_size(const struct doc *d, struct buf *b)
+{
+	cell_bytes(doc_get(d, "size_bytes"), b);
+}
+static void ck_files(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "files"), b);
+}
+static void ck_age(const struct doc *d, struct buf *b)
+{
+	cell_age(doc_get(d, "created_at"), b);
+}
+
+static const struct out_col ck_cols[] = {
+	{"CHECKPOINT", false, ck_name}, {"JOB", false, ck_job},     {"RANK", true, ck_rank},
+	{"TYPE", false, ck_type},       {"STATE", false, ck_state}, {"SIZE", true, ck_size},
+	{"FILES", true, ck_files},      {"AGE", true, ck_age},
+};
+
+static int list_checkpoints(struct cli *c, const struct doc *job, bool all, const struct doc **list,
+                            struct err *err)
+{
+	const struct doc *reply;
+
+	if (remote_get(c, &reply, err, "%s%s", job_path(c, job, "/checkpoints"),
+	               all ? "?all=true" : "") < 0)
+		return -1;
+	*list = doc_get(reply, "checkpoints");
+	return 0;
+}
+
+int cmd_checkpoints_ls(struct cli *c, struct err *err)
+{
+	const struct doc *job, *list;
+
+	if (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0 ||
+	    list_checkpoints(c, job, opt_flag(c, "all"), &list, err) < 0)
+		return -1;
+	return out_list(c, list, ck_cols, COUNT(ck_cols),
+	                "no checkpoints (--all shows incomplete ones)", err);
+}
+
+/* "JOB/NAME", or NAME of --job, or of the newest job; NAME "latest" is the newest complete one. */
+static int find_checkpoint(struct cli *c, const char *word, const struct doc **job,
+                           const struct doc **ck, struct err *err)
+{
+	const char *slash = strchr(word, '/');
+	const char *job_word = opt_text(c, "job", "@"), *name = word;
+	const struct doc *list;
+
+	if (slash != NULL && !opt_flag(c, "job")) {
+		job_word = arena_strz(c->arena, str_n(word, (size_t)(slash - word)));
+		name = slash + 1;
+	}
+	if (resolve_job(c, job_word, job, err) < 0 ||
+	    list_checkpoints(c, *job, true, &list, err) < 0)
+		return -1;
+	*ck = NULL;
+	DOC_EACH (d, list) {
+		if (strcmp(name, "latest") == 0
+		            ? str_eq(doc_text(doc_get(d, "state")), "COMPLETE") &&
+		                      (*ck == NULL ||
+		                       strcmp(doc_cstr(doc_get(d, "created_at"), ""),
+		                              doc_cstr(doc_get(*ck, "created_at"), "")) > 0)
+		            : str_eq(doc_text(doc_get(d, "checkpoint_id")), name))
+			*ck = d;
+	}
+	if (*ck == NULL)
+		return err_set(err, ERR_NOT_FOUND,
+		               "job %s has no checkpoint \"%s\": stoker checkpoints ls %s --all",
+		               doc_cstr(doc_get(*job, "id"), "?"), name,
+		               doc_cstr(doc_get(*job, "id"), "?"));
+	return 0;
+}
+
+static int each_file(struct cli *c, const struct doc *job, const char *name,
+                     int (*fn)(struct cli *c, const struct doc *file, void *arg, struct err *err),
+                     void *arg, struct err *err)
+{
+	int64_t token = 0;
+
+	for (int page = 0; page < PAGES_MAX; page++) {
+		const struct doc *reply;
+
+		if (remote_get(c, &reply, err,
+		               "%s?page_size=1000&page_token=%" PRId64 "&checkpoint=%s",
+		               job_path(c, job, "/checkpoint_files"), token,
+		               remote_part(c, name)) < 0)
+			return -1;
+		DOC_EACH (file, doc_get(reply, "presigned_urls")) {
+			if (fn(c, file, arg, err) < 0)
+				return -1;
+		}
+		token = doc_int(doc_get(reply, "next_page_token"), 0);
+		if (token == 0)
+			return 0;
+	}
+	return err_set(err, ERR_TOO_BIG, "the checkpoint has more than %d files", PAGES_MAX * 1000);
+}
+
+static int show_file(struct cli *c UNUSED, const struct doc *file, void *arg UNUSED,
+                     struct err *err UNUSED)
+{
+	char size[UNITS_CAP];
+
+	(void)printf("  rank-%" PRId64 "/%-50s %10s\n", doc_int(doc_get(file, "node_rank"), 0),
+	             doc_cstr(doc_get(file, "relative_file_name"), "?"),
+	             units_show_bytes((uint64_t)doc_int(doc_get(file, "size_bytes"), 0), size));
+	return 0;
+}
+
+int cmd_checkpoints_show(struct cli *c, struct err *err)
+{
+	const struct doc *job, *ck;
+	enum out_form form;
+
+	if (out_form(c, &form, err) < 0 || find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
+		return -1;
+	if (form != OUT_TABLE) {
+		out_json(ck);
+		return 0;
+	}
+	for (size_t i = 0; i < COUNT(ck_cols); i++) {
+		AUTO_BUF struct buf b = BUF_INIT(65536);
+
+		ck_cols[i].cell(ck, &b);
+		(void)printf("%-12s %s\n", ck_cols[i].title, buf_cstr(&b));
+	}
+	(void)printf("files\n");
+	return each_file(c, job, doc_cstr(doc_get(ck, "checkpoint_id"), ""), show_file, NULL, err);
+}
+
+struct pull {
+	int root;
+	const char *include;
+	uint64_t files, bytes, total;
+};
+
+struct sink {
+	int fd;
+	struct hash *hash;
+	struct pull *pull;
+	struct cli *c;
+};
+
+static int sink_file(void *arg, const void *p, size_t n, struct err *err)
+{
+	struct sink *s = arg;
+	char done[UNITS_CAP], total[UNITS_CAP];
+
+	hash_add(s->hash, p, n);
+	s->pull->bytes += n;
+	out_progress(s->c, "pulling %s of %s", units_show_bytes(s->pull->bytes, done),
+	             units_show_bytes(s->pull->total, total));
+	return fs_write_all(s->fd, p, n, err);
+}
+
+/* One file to a temporary name, hashed on the way. */
+static int fetch_file(struct cli *c, const struct doc *file, struct pull *p, const char *temp,
+                      struct err *err)
+{
+	AUTO_FD int fd = fs_open_beneath(p->root, temp, O_WRONLY | O_CREAT | O_TRUNC, 0644, err);
+	AUTO_HASH struct hash *h = hash_new(HASH_SHA256);
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct sink s = {.fd = fd, .hash = h, .pull = p, .c = c};
+	struct http_call call = {.method = HTTP_GET,
+	                         .url = doc_cstr(doc_get(file, "url"), ""),
+	                         .sink = sink_file,
+	                         .arg = &s,
+	                         .cancel = &interrupted};
+	struct digest want, got;
+
+	if (fd < 0 || http_do(c->http, &call, &reply, err) < 0 ||
+	    http_expect(&call, &reply, err) < 0)
+		return -1;
+	(void)hash_end(h, got.b);
+	if (doc_is(doc_get(file, "sha256"), DOC_TEXT)) {
+		if (digest_parse(doc_text(doc_get(file, "sha256")), &want, err) < 0)
+			return -1;
+		if (!digest_same(&want, &got))
+			return err_set(err, ERR_CORRUPT,
+			               "%s arrived with another digest than it was stored with",
+			               doc_cstr(doc_get(file, "relative_file_name"), "?"));
+	}
+	return fsync(fd) < 0 ? err_errno(err, errno, "writing %s", temp) : 0;
+}
+
+static int pull_file(struct cli *c, const struct doc *file, void *arg, struct err *err)
+{
+	struct pull *p = arg;
+	const char *name = doc_cstr(doc_get(file, "relative_file_name"), "");
+	struct retry r = RETRY_INIT(PULL_TRIES);
+	char *path, *temp, *slash;
+	uint64_t before = p->bytes;
+
+	if (!fs_path_is_plain(str_of(name)))
+		return err_set(err, ERR_CORRUPT, "the server names a file \"%s\"", name);
+	if (p->include != NULL && !glob_match(str_of(p->include), str_of(name)))
+		return 0;
+	path = arena_printf(c->arena, "rank-%" PRId64 "/%s", doc_int(doc_get(file, "node_rank"), 0),
+	                    name);
+	temp = arena_printf(c->arena, "%s.part", path);
+	slash = strrchr(path, '/');
+	*slash = '\0';
+	if (fs_mkdirs(p->root, path, 0755, err) < 0)
+		return -1;
+	*slash = '/';
+	r.cancel = &interrupted;
+	while (fetch_file(c, file, p, temp, err) < 0) {
+		p->bytes = before;
+		if (!retry_again(&r, err))
+			return err_wrap(err, "%s", name);
+	}
+	p->files++;
+	return fs_rename(p->root, temp, p->root, path, err);
+}
+
+int cmd_checkpoints_pull(struct cli *c, struct err *err)
+{
+	const struct doc *job, *ck;
+	const char *dir = c->n_arg > 1 ? c->arg[1] : ".";
+	struct pull p = {.include = opt_text(c, "include", NULL)};
+	AUTO_FD int root = -1;
+	char text[UNITS_CAP];
+
+	catch_interrupt();
+	if (find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
+		return -1;
+	if (!str_eq(doc_text(doc_get(ck, "state")), "COMPLETE") && !opt_flag(c, "incomplete"))
+		return err_set(err, ERR_CONFLICT,
+		               "checkpoint %s is %s: --incomplete pulls what there is",
+		               doc_cstr(doc_get(ck, "checkpoint_id"), "?"),
+		               doc_cstr(doc_get(ck, "state"), "?"));
+	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0 || (root = fs_open_dir(dir, err)) < 0)
+		return -1;
+	p.root = root;
+	p.total = (uint64_t)doc_int(doc_get(ck, "size_bytes"), 0);
+	if (each_file(c, job, doc_cstr(doc_get(ck, "checkpoint_id"), ""), pull_file, &p, err) < 0) {
+		out_progress_end(c);
+		return -1;
+	}
+	out_progress_end(c);
+	out_say(c, "pulled %" PRIu64 " files, %s, verified, into %s", p.files,
+	        units_show_bytes(p.bytes, text), dir);
+	return 0;
+}
+
+int cmd_checkpoints_rm(struct cli *c, struct err *err)
+{
+	const struct doc *job, *ck, *reply;
+	char question[200];
+
+	if (find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
+		return -1;
+	(void)snprintf(question, sizeof(question), "Delete checkpoint %.80s of job %.20s for good?",
+	               doc_cstr(doc_get(ck, "checkpoint_id"), "?"),
+	               doc_cstr(doc_get(job, "id"), "?"));
+	if (out_confirm(c, question, NULL, err) < 0)
+		return -1;
+	if (remote_call(c, HTTP_DELETE,
+	                arena_printf(c->arena, "%s/%s", job_path(c, job, "/checkpoints"),
+	                             remote_part(c, doc_cstr(doc_get(ck, "checkpoint_id"), ""))),
+	                NULL, &reply, err) < 0)
+		return -1;
+	out_say(c, "deleted");
+	return 0;
+}

@@ -1,0 +1,140 @@
+/* cmd_weights.c - mirrored sources: list, prefetch, remove. */
+#include "cli/cli.h"
+
+#include "base/clock.h"
+#include "base/units.h"
+
+static void files_cell(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "files"), b);
+}
+
+static void state_cell(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "state"), b);
+}
+
+static void we_source(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "source"), b);
+}
+static void we_revision(const struct doc *d, struct buf *b)
+{
+	struct str s = doc_text(doc_get(d, "revision"));
+
+	buf_str(b, s.n > 0 ? str_n(s.p, MIN(s.n, (size_t)12)) : str_of("-"));
+}
+static void we_id(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "id"), b);
+}
+static void we_bytes(const struct doc *d, struct buf *b)
+{
+	cell_bytes(doc_get(d, "bytes"), b);
+}
+static void we_used(const struct doc *d, struct buf *b)
+{
+	cell_age(doc_get(d, "last_used_at"), b);
+}
+
+int cmd_weights_ls(struct cli *c, struct err *err)
+{
+	static const struct out_col cols[] = {{"ID", false, we_id},
+	                                      {"SOURCE", false, we_source},
+	                                      {"REVISION", false, we_revision},
+	                                      {"STATE", false, state_cell},
+	                                      {"SIZE", true, we_bytes},
+	                                      {"FILES", true, files_cell},
+	                                      {"USED", true, we_used}};
+	const struct doc *reply;
+
+	if (remote_get(c, &reply, err, "/v1/weights") < 0)
+		return -1;
+	return out_list(c, doc_get(reply, "weights"), cols, COUNT(cols),
+	                "no weights are mirrored yet", err);
+}
+
+static void list_option(struct cli *c, struct js *js, const char *opt, const char *key)
+{
+	const char *item[CLI_ARGS_MAX];
+	size_t n = opt_list(c, opt, item, COUNT(item));
+
+	if (n == 0)
+		return;
+	js_key(js, key);
+	js_list(js);
+	for (size_t i = 0; i < n; i++)
+		js_cstr(js, item[i]);
+	js_end(js);
+}
+
+int cmd_weights_prefetch(struct cli *c, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT((size_t)1 << 20);
+	const struct doc *reply, *w;
+	const char *id;
+	struct js js;
+
+	catch_interrupt();
+	js_init(&js, &body);
+	js_open(&js);
+	js_kv(&js, "source", c->arg[0]);
+	if (opt_flag(c, "secret"))
+		js_kv(&js, "auth_secret_name", opt_text(c, "secret", NULL));
+	list_option(c, &js, "allow", "allow_patterns");
+	list_option(c, &js, "ignore", "ignore_patterns");
+	js_close(&js);
+	if (remote_call(c, HTTP_POST, "/v1/weights", &body, &reply, err) < 0)
+		return -1;
+	w = doc_get(reply, "weights");
+	if (doc_is(w, DOC_LIST))
+		w = doc_first(w);
+	id = doc_cstr(doc_get(w, "id"), "");
+	for (;;) {
+		const struct doc *found = NULL;
+		char done[UNITS_CAP], total[UNITS_CAP], rate[UNITS_CAP];
+
+		if (remote_get(c, &reply, err, "/v1/weights") < 0)
+			return -1;
+		DOC_EACH (d, doc_get(reply, "weights")) {
+			if (str_eq(doc_text(doc_get(d, "id")), id))
+				found = d;
+		}
+		if (found == NULL || str_eq(doc_text(doc_get(found, "state")), "FAILED"))
+			return err_set(
+				err, ERR_UNAVAILABLE, "%s: %s", c->arg[0],
+				doc_cstr(doc_get(found, "error"), "it was removed meanwhile"));
+		if (str_eq(doc_text(doc_get(found, "state")), "READY")) {
+			out_progress_end(c);
+			out_say(c, "%s is mirrored: %s", c->arg[0],
+			        units_show_bytes((uint64_t)doc_int(doc_get(found, "bytes"), 0),
+			                         total));
+			return 0;
+		}
+		out_progress(
+			c, "%s of %s, %s",
+			units_show_bytes((uint64_t)doc_int(doc_get(found, "bytes_done"), 0), done),
+			units_show_bytes((uint64_t)doc_int(doc_get(found, "bytes"), 0), total),
+			units_show_rate(doc_real(doc_get(found, "rate_bytes_per_second"), 0),
+		                        rate));
+		clock_sleep_ms(300);
+	}
+}
+
+int cmd_weights_rm(struct cli *c, struct err *err)
+{
+	const struct doc *reply;
+	char question[200], text[UNITS_CAP];
+
+	(void)snprintf(question, sizeof(question),
+	               "Remove mirror %.80s? It is fetched again when asked for.", c->arg[0]);
+	if (out_confirm(c, question, NULL, err) < 0)
+		return -1;
+	if (remote_call(c, HTTP_DELETE,
+	                arena_printf(c->arena, "/v1/weights/%s", remote_part(c, c->arg[0])), NULL,
+	                &reply, err) < 0)
+		return -1;
+	out_say(c, "freed %s",
+	        units_show_bytes((uint64_t)doc_int(doc_get(reply, "bytes_freed"), 0), text));
+	return 0;
+}
