@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 #define TOKEN "stoker_the-token-of-this-attempt"
 #define WAIT_MS 60000
@@ -33,7 +34,8 @@ struct place {
 
 	/* what the server answers */
 	struct wire_launch launch;
-	bool refuse_claim, hold_go, token_gone;
+	bool refuse_claim, hold_go;
+	atomic_bool token_gone;
 
 	pthread_mutex_t lock; /* of what follows */
 	char nonce[64];
@@ -206,6 +208,28 @@ static int authorize(struct request *rq, enum scope scope, struct err *err)
 	return 0;
 }
 
+/* What the test has written the server may read, and the other way round. */
+static void meet(struct place *p)
+{
+	(void)pthread_mutex_lock(&p->lock);
+	(void)pthread_mutex_unlock(&p->lock);
+}
+
+/* Until a flag or number that the server sets is there. */
+#define WAIT_UNTIL(p, condition)                                                                   \
+	do {                                                                                       \
+		int64_t until_ = clock_mono_ms() + WAIT_MS;                                        \
+		bool there_ = false;                                                               \
+                                                                                                   \
+		while (!there_) {                                                                  \
+			assert_true(clock_mono_ms() < until_);                                     \
+			clock_sleep_ms(10);                                                        \
+			(void)pthread_mutex_lock(&(p)->lock);                                      \
+			there_ = (condition);                                                      \
+			(void)pthread_mutex_unlock(&(p)->lock);                                    \
+		}                                                                                  \
+	} while (0)
+
 static void server_start(struct place *p)
 {
 	static const struct face *const faces[] = {&face_runner};
@@ -329,6 +353,7 @@ static void launch(struct place *p, const char *crash_at)
 	assert_ok(fs_write_atomic(AT_FDCWD, below(p, "runs/att1-0/launch.json"), buf_view(&out),
 	                          0600, &err),
 	          &err);
+	meet(p);
 	assert_ok(proc_spawn(&s, &p->runner, &err), &err);
 	(void)unsetenv("STOKER_CRASH_AT");
 }
@@ -355,6 +380,7 @@ static int join(struct place *p)
 		fail_msg("the runner does not end: %s", own_log(p));
 	}
 	(void)close(p->runner.pidfd);
+	meet(p);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

@@ -602,6 +602,7 @@ static void kill_9_takes_the_tree(void **state)
 	assert_ok(proc_run(sweep, (struct str){0}, WAIT_MS, &out, &code, &err), &err);
 	if (code != 0)
 		fail_msg("%s", buf_cstr(&out));
+	meet(p);
 	assert_non_null(strstr(p->checkpoints, "checkpoint-1 INCOMPLETE full 1\n"));
 }
 
@@ -634,7 +635,6 @@ static void ends_when_given_up(void **state)
 	spec(p, "\"echo up; sleep 883.5\"", "", "");
 	launch(p, NULL);
 	wait_log(p, "o up");
-	p->who.attempt_id = "att1";
 	p->token_gone = true;
 	(void)join(p);
 	wait_gone("883.5");
@@ -685,10 +685,7 @@ static void runs_commands_inside(void **state)
 	p->exec = (struct wire_exec){"e1", argv, COUNT(argv)};
 	p->n_exec = 1;
 	change_orders(p);
-	for (int64_t until = clock_mono_ms() + WAIT_MS; p->exec_code < 0;) {
-		assert_true(clock_mono_ms() < until);
-		clock_sleep_ms(20);
-	}
+	WAIT_UNTIL(p, p->exec_code >= 0);
 	assert_int_equal(p->exec_code, 7);
 	assert_string_equal(p->exec_output, "in /b10/workspace as 0\nbwrap\n[redacted]\n");
 	stop_job(p, true);
@@ -703,10 +700,7 @@ static void stop_while_waiting(void **state)
 	p->hold_go = true;
 	spec(p, "\"echo ran\"", "", "");
 	launch(p, NULL);
-	for (int64_t until = clock_mono_ms() + WAIT_MS; !p->ready;) {
-		assert_true(clock_mono_ms() < until);
-		clock_sleep_ms(10);
-	}
+	WAIT_UNTIL(p, p->ready);
 	stop_job(p, false);
 	assert_int_equal(join(p), 0);
 	assert_int_equal(exit_of(p).end, JOB_END_STOPPED);

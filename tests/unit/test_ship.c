@@ -122,6 +122,13 @@ static void drop(struct place *p, const char *name)
 	assert_ok(fs_remove_tree(AT_FDCWD, in(p, name), &err), &err);
 }
 
+static void forget(struct place *p)
+{
+	(void)pthread_mutex_lock(&p->lock);
+	p->news[0] = '\0';
+	(void)pthread_mutex_unlock(&p->lock);
+}
+
 static bool said(struct place *p, const char *words)
 {
 	bool found;
@@ -251,7 +258,7 @@ static void overwriting_ships_again(void **state)
 	start(p);
 	put(p, "last/model.bin", "one");
 	wait_said(p, "[last COMPLETE 1]");
-	p->news[0] = '\0';
+	forget(p);
 	put(p, "last/model.bin", "second");
 	wait_said(p, "[last COMPLETE 1]");
 	assert_true(manifest(p, "last", &c));
@@ -267,7 +274,7 @@ static void a_changed_checkpoint_is_withdrawn(void **state)
 	start(p);
 	put(p, "last/model.bin", "one");
 	wait_said(p, "[last COMPLETE 1]");
-	p->news[0] = '\0';
+	forget(p);
 	for (int i = 0; i < 12; i++) {
 		put(p, "last/model.bin", i % 2 == 0 ? "two" : "three");
 		clock_sleep_ms(100);
@@ -295,7 +302,7 @@ static void resumes_after_a_kill(void **state)
 	drop(p, "checkpoint-2"); /* and the trainer went on */
 	assert_ok(objstore_stat(p->objects, key, &before, &err), &err);
 	clock_sleep_ms(20);
-	p->news[0] = '\0';
+	forget(p);
 	start(p);
 	assert_true(ship_finish(p->ship, true));
 	assert_ok(objstore_stat(p->objects, key, &after, &err), &err);
