@@ -92,6 +92,7 @@ struct job_spec {
 	uint64_t max_duration_s;    /* ours: limits.max_duration, 0 = none */
 	uint64_t grace_s;           /* ours: limits.stop_grace, 30 */
 	struct spec_retry retry;    /* ours */
+	bool session_on_demand;     /* interactive_session: `stoker exec`, and nothing by itself */
 };
 
 struct spec_problem {

@@ -514,6 +514,44 @@ void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base)
 	}
 }
 
+/* --- interactive_session --- */
+
+#define SESSION_DEMAND "on_demand"
+
+struct session {
+	const char *trigger;
+};
+
+/* clang-format off */
+static const struct spec_field session_fields[] = {
+	{.name = "trigger", .kind = SPEC_TEXT, .max = 40, .at = offsetof(struct session, trigger),
+	 .dflt = SESSION_DEMAND, .help = "on_demand: `stoker exec` opens one while the job runs"},
+	{.name = "timeout_minutes", .kind = SPEC_IGNORED, .help = "a session ends with its job"},
+	{.name = "session_provider", .kind = SPEC_IGNORED, .help = "there is `stoker exec` alone"},
+	{.name = "auth_provider", .kind = SPEC_IGNORED, .help = "the caller's token decides"},
+};
+/* clang-format on */
+const struct spec_block spec_session_block = SPEC_MAP(
+	"job.interactive_session",
+	"A way into the running job. The job's log says how, when it is pushed.", session_fields);
+
+void spec_read_session(struct spec_reader *r, const struct doc *d, void *base)
+{
+	struct job_spec *s = base;
+	struct session got = {0};
+
+	spec_read_block(r, &spec_session_block, d, &got);
+	if (got.trigger == NULL)
+		return;
+	if (strcmp(got.trigger, SESSION_DEMAND) == 0)
+		s->session_on_demand = true;
+	else
+		spec_fault(r, d,
+		           "with trigger %.40s is not offered by this server: use `stoker exec` to "
+		           "get a shell in a running job",
+		           got.trigger);
+}
+
 /* --- retry --- */
 
 void spec_read_retry_on(struct spec_reader *r, const struct doc *d, void *base)

@@ -229,6 +229,12 @@ void spec_write(const struct job_spec *s, struct js *js)
 	write_runtime(s, js);
 	write_weights(s, js);
 	js_kv_bool(js, "enable_baseten_workdir", s->workdir);
+	if (s->session_on_demand) {
+		js_key(js, "interactive_session");
+		js_open(js);
+		js_kv(js, "trigger", "on_demand");
+		js_close(js);
+	}
 	write_retry(&s->retry, js);
 	js_key(js, "limits");
 	js_open(js);

@@ -77,10 +77,14 @@ static int get_bucket(struct request *rq, struct err *err)
 
 	if (check_bucket(rq, err) < 0)
 		return -1;
+	if (rq->method == HTTP_HEAD || request_query(rq, "location", &ignored)) {
+		if (s3_authorize(rq, S3_BUCKET, "", err) < 0)
+			return -1;
+	}
 	if (request_query(rq, "uploads", &ignored))
 		return err_set(err, ERR_UNSUPPORTED,
 		               "NotImplemented: ?uploads is not part of this S3 subset");
-	if (rq->method == HTTP_HEAD) /* that it exists is on the start page */
+	if (rq->method == HTTP_HEAD)
 		return reply_bytes(rq, 200, "application/xml", (struct str){0});
 	if (!request_query(rq, "location", &ignored))
 		return s3_list(rq, err);

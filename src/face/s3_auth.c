@@ -80,6 +80,8 @@ static int check_upload(struct request *rq, const struct sigv4_request *sig, str
 		return err_set(err, ERR_DENIED,
 		               "ExpiredToken: these upload credentials have expired: ask for new "
 		               "ones");
+	if (need == S3_BUCKET)
+		return 0;
 	if (need != S3_WRITE || strcmp(u.key, key) != 0)
 		return err_set(err, ERR_DENIED,
 		               "AccessDenied: these credentials are for uploading %s only", u.key);
@@ -113,6 +115,8 @@ static int check_token(struct request *rq, struct str token, enum s3_need need, 
 		return -1;
 	if (who->role < ROLE_MEMBER)
 		return err_set(err, ERR_DENIED, "AccessDenied: this needs a member's token");
+	if (need == S3_BUCKET)
+		return 0;
 	if (need == S3_WRITE)
 		return err_set(err, ERR_DENIED,
 		               "AccessDenied: a token cannot write here: ask for upload "

@@ -12,9 +12,10 @@
 
 #define S3_OBJECT_MAX ((uint64_t)5 << 30) /* of one PUT: S3's own limit */
 
-enum s3_need { S3_READ, S3_LIST, S3_WRITE };
+enum s3_need { S3_READ, S3_LIST, S3_WRITE, S3_BUCKET };
 
-/* May the caller do this to this key (prefix, when listing)? Signed requests and URLs are verified,
+/* May the caller do this to this key (prefix, when listing; S3_BUCKET, that the bucket is there, is
+ * for everyone who is known)? Signed requests and URLs are verified,
  * tokens are looked up; ERR_DENIED, ERR_AUTH. */
 int s3_authorize(struct request *rq, enum s3_need need, const char *key,
                  struct err *err) MUST_CHECK;

@@ -7,6 +7,7 @@
 
 #define WALK_THREADS 2
 #define WALK_QUEUE 256
+#define RECENT_MAX 20 /* jobs that are looked at for one that ended since the last snapshot */
 
 struct watch {
 	pthread_mutex_t lock;
@@ -296,14 +297,53 @@ static int check_scope(struct app *app, const struct who *who, struct arena *a, 
 	return err_set(err, ERR_INVALID, "scope \"%.40s\": project or team", scope);
 }
 
+/* Has a job that may have written here ended since then? */
+static int is_stale(struct app *app, struct arena *a, const char *scope, const char *id,
+                    int64_t since_ms, bool *stale, struct err *err)
+{
+	bool project = strcmp(scope, "project") == 0;
+	struct meta_query q = {
+		.project_id = project ? id : NULL,
+		.team_id = project ? NULL : id,
+		.limit = RECENT_MAX,
+	};
+	struct model_job *jobs = NULL;
+	size_t n = 0;
+
+	if (meta_jobs(app->meta, a, &q, &jobs, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n && !*stale; i++) {
+		struct model_job full = {0};
+		struct job_spec spec = {0};
+
+		if (!job_state_is_final(jobs[i].core.state) || jobs[i].core.changed_ms < since_ms)
+			continue;
+		if (meta_job(app->meta, a, jobs[i].id, &full, err) < 0 ||
+		    app_spec(a, full.spec_json, &spec, err) < 0)
+			return -1;
+		*stale = spec.cache.enabled;
+	}
+	return 0;
+}
+
+/* The walk after a job starts once its runner is gone; who asks before that gets it done now. */
 int ctx_cache_snapshot(void *of, const struct who *who, struct arena *a, const char *scope,
                        const char *id, struct model_cache_snapshot *out, struct err *err)
 {
 	struct app *app = of;
+	bool stale = false, none;
 
 	if (check_scope(app, who, a, scope, id, err) < 0)
 		return -1;
-	return meta_snapshot(app->meta, a, scope, id, out, err);
+	none = meta_snapshot(app->meta, a, scope, id, out, err) < 0;
+	if (none && err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	if (is_stale(app, a, scope, id, none ? 0 : out->ms, &stale, err) < 0)
+		return -1;
+	if (stale)
+		return cache_snapshot_now(app, a, scope, id, out, err);
+	return none ? err_set(err, ERR_NOT_FOUND, "the cache of this %s was never used", scope) : 0;
 }
 
 int ctx_cache_summarize(void *of, const struct who *who, struct arena *a, const char *scope,

@@ -108,13 +108,13 @@ static int check_code(struct app *app, struct arena *a, const struct model_proje
 }
 
 static int add(struct app *app, struct arena *a, struct model_job *row, const char *key,
-               const char *const *code, size_t n_code, const char *message, struct model_job *out,
-               struct err *err)
+               const struct job_spec *spec, const char *const *code, const char *message,
+               struct model_job *out, struct err *err)
 {
 	struct meta_new_job n = {.row = row,
 	                         .idempotency_key = key,
 	                         .code_keys = code,
-	                         .n_code_keys = n_code,
+	                         .n_code_keys = spec->n_artifacts,
 	                         .message = message};
 	bool existing = false;
 
@@ -127,6 +127,12 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 		return 0;
 	app_say(app, out->id, "job %s (%s) of project %s: %s", out->name, out->id,
 	        out->project_name, message);
+	if (spec->session_on_demand)
+		app_say(app, out->id,
+		        "interactive session on demand: `stoker exec %s -- bash` while it runs; by "
+		        "ssh "
+		        "or an editor it is not offered here",
+		        out->id);
 	log_info("pushed: job=%s name=%s project=%s by=%s", out->id, out->name, out->project_name,
 	         out->user);
 	queue_pass(app); /* a job with room for it is CREATED in the reply */
@@ -193,7 +199,7 @@ int ctx_job_push(void *of, const struct who *who, struct arena *a, const char *p
 		*out = row;
 		return 0;
 	}
-	return add(app, a, &row, idempotency_key, keys, spec.n_artifacts,
+	return add(app, a, &row, idempotency_key, &spec, keys,
 	           arena_printf(a, "pushed by %s", who->name), out, err);
 }
 
@@ -218,6 +224,6 @@ int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const cha
 	    check_fits(app, a, &row, &spec, p.pinned_cluster, err) < 0 ||
 	    check_image(app, &spec, err) < 0 || check_code(app, a, &p, &spec, &keys, err) < 0)
 		return -1;
-	return add(app, a, &row, NULL, keys, spec.n_artifacts,
+	return add(app, a, &row, NULL, &spec, keys,
 	           arena_printf(a, "recreated from %s by %s", old.id, who->name), out, err);
 }

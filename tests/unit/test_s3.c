@@ -187,6 +187,13 @@ static void s3_who_may_write(void **state UNUSED)
 	t.method = HTTP_GET;
 	t.body = (struct str){0};
 	expect(t, 403, "AccessDenied"); /* upload credentials read nothing */
+	t.target = "/s3/stoker";
+	t.method = HTTP_HEAD;
+	expect(t, 200, NULL); /* but that the bucket is there is no secret to them */
+	t.secret = "wrong";
+	expect(t, 403, NULL);
+	t.unsigned_ = true;
+	expect(t, 403, NULL);
 	t = put;
 	t.method = HTTP_PATCH;
 	expect(t, 405, "MethodNotAllowed");
@@ -550,6 +557,9 @@ static void s3_tokens_and_listings(void **state UNUSED)
 	get(arena_printf(a, "%s?list-type=2", b), &member, 1, 403, "AccessDenied");
 	get(arena_printf(a, "%s?prefix=training_projects/abc1234/", b), &member, 1, 501,
 	    "NotImplemented");
+	get(arena_printf(a, "%s?location", b), NULL, 0, 403, "AccessDenied");
+	get(arena_printf(a, "%s?location", b), &viewer, 1, 403, "AccessDenied");
+	get(arena_printf(a, "%s?location", b), &member, 1, 200, "LocationConstraint");
 	get(arena_printf(a, "%s/training_projects/abc1234/e", b), &member, 1, 200, "1");
 	get(arena_printf(a, "%s/training_projects/abc1234/%%2e%%2e/x", b), &member, 1, 400, NULL);
 	get(arena_printf(a, "%s/uploads/x", b), &member, 1, 403, "AccessDenied");

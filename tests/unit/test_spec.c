@@ -344,7 +344,7 @@ static void spec_problems_of_the_api(void **state UNUSED)
 
 	assert_int_equal(read_json(a,
 	                           "{\"compute\":{\"memroy\":\"2Gi\"},\"interactive_session\":"
-	                           "{\"trigger\":\"on_demand\",\"timeout_minutes\":480}}",
+	                           "{\"trigger\":\"on_failure\",\"timeout_minutes\":480}}",
 	                           &s, p),
 	                 -1);
 	assert_int_equal(p->n, 2);
