@@ -4,8 +4,9 @@
  *
  * The stock client's habits decide what a page is. Without a direction it wants the newest lines,
  * newest first; a missing start means the beginning, a missing limit as much as a page holds, and
- * an end near now means now, for the client's clock may be behind. Going upwards it stops at the
- * first empty window, so a window with nothing in it is answered with the lines that come after it.
+ * an end near now means now, for the client's clock may be behind; it never asks for the rest.
+ * Going upwards it stops at the first empty window, so a window with nothing in it is answered with
+ * the lines that come after it.
  */
 #include "base/clock.h"
 #include "face/handlers.h"
@@ -13,6 +14,7 @@
 #define NS_PER_MS ((int64_t)1000000)
 #define MS_MAX (INT64_MAX / NS_PER_MS - 1)
 #define LINES_MAX 20000
+#define PAGE_MAX ((size_t)256 << 20) /* of what a follower asks for without a limit, escaped */
 #define NEAR_NOW_MS (5 * 60 * 1000)
 #define RAW_MAX ((size_t)4 << 20)
 #define RAW_DEFAULT ((size_t)256 << 10)
@@ -90,6 +92,7 @@ static int send_page(struct request *rq, const struct page_query *q, struct err 
 	if (q->min_level == NULL && find_lines(rq, j.id, q, &line, &n, err) < 0)
 		return -1;
 	answer_open(&an);
+	an.b.max = PAGE_MAX;
 	js_key(&an.js, "logs");
 	js_list(&an.js);
 	for (size_t i = 0; i < n; i++)

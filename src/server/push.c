@@ -76,8 +76,10 @@ static int check_image(struct app *app, const struct job_spec *spec, struct err 
 	               spec->base_image);
 }
 
-/* Each archive was uploaded with this team's credentials and has arrived. */
-static int check_code(struct app *app, struct arena *a, const struct model_project *p,
+/* Each archive was uploaded with credentials of the caller's team, by who sees all teams, or by the
+ * job that is made again (who is NULL), and has arrived. Credentials are asked for before a team is
+ * named, so those of somebody who sees all teams say nothing about the project's. */
+static int check_code(struct app *app, struct arena *a, const struct who *who,
                       const struct job_spec *spec, const char ***keys, struct err *err)
 {
 	*keys = ARENA_ARRAY(a, const char *, spec->n_artifacts + 1);
@@ -93,7 +95,7 @@ static int check_code(struct app *app, struct arena *a, const struct model_proje
 				" bucket \"" APP_BUCKET "\"",
 				i, code->bucket);
 		if (meta_upload_by_key(app->meta, a, code->key, &u, err) < 0 ||
-		    !app_same(u.team_id, p->team_id) ||
+		    (who != NULL && who->team_id != NULL && !app_same(u.team_id, who->team_id)) ||
 		    objstore_stat(app->objects, code->key, &info, err) < 0) {
 			if (err->code != ERR_NONE && err->code != ERR_NOT_FOUND)
 				return -1;
@@ -188,7 +190,7 @@ int ctx_job_push(void *of, const struct who *who, struct arena *a, const char *p
 	fill_row(a, who, &p, &spec, &row);
 	if (secrets_check(app, p.team_id, &spec, err) < 0 ||
 	    check_fits(app, a, &row, &spec, p.pinned_cluster, err) < 0 ||
-	    check_image(app, &spec, err) < 0 || check_code(app, a, &p, &spec, &keys, err) < 0)
+	    check_image(app, &spec, err) < 0 || check_code(app, a, who, &spec, &keys, err) < 0)
 		return -1;
 	js_init(&js, &document);
 	js_doc(&js, doc);
@@ -222,7 +224,7 @@ int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const cha
 	row.recreated_from = old.id;
 	if (secrets_check(app, p.team_id, &spec, err) < 0 ||
 	    check_fits(app, a, &row, &spec, p.pinned_cluster, err) < 0 ||
-	    check_image(app, &spec, err) < 0 || check_code(app, a, &p, &spec, &keys, err) < 0)
+	    check_image(app, &spec, err) < 0 || check_code(app, a, NULL, &spec, &keys, err) < 0)
 		return -1;
 	return add(app, a, &row, NULL, &spec, keys,
 	           arena_printf(a, "recreated from %s by %s", old.id, who->name), out, err);

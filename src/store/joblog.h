@@ -38,7 +38,8 @@ struct joblog_line {
 	const char *text; /* raw record text (CR kept), continuing records joined up to 64 KiB */
 };
 /* Lines of all nodes with from_ns <= time < to_ns (0 = open), merged by time; first `limit` from
- * the start or, when `newest`, the last ones (still in rising order). A page never splits one
+ * the start or, when `newest`, the last ones (still in rising order); 0 = as many as memory allows,
+ * hundreds of thousands. A page never splits one
  * millisecond: it may exceed limit for that. rank -1 = all. */
 int joblogs_range(struct joblogs *l, struct arena *a, const char *job_id, int rank, int64_t from_ns,
                   int64_t to_ns, size_t limit, bool newest, struct joblog_line **out, size_t *n,

@@ -11,6 +11,7 @@
 #define SPAN (2 * LOGLINE_MAX)      /* holds a record's start and the record behind it */
 #define JOIN_MAX ((size_t)64 << 10) /* a longer line comes in pieces */
 #define PAGE_LINES_MAX 20000
+#define PAGE_LINES_OPEN 400000              /* where no limit is named, and no page will follow */
 #define PAGE_BYTES_MAX ((size_t)32 << 20)   /* of text; the millisecond is finished */
 #define PAGE_BYTES_HARD ((size_t)256 << 20) /* ... up to here */
 #define BACK_BYTES_MIN ((size_t)1 << 20)    /* how far back a page may reach, at the least */
@@ -370,7 +371,7 @@ int joblogs_range(struct joblogs *l, struct arena *a, const char *job_id, int ra
 	size_t n_c, skip = 0;
 	int r;
 
-	limit = limit == 0 ? PAGE_LINES_MAX : MIN(limit, (size_t)PAGE_LINES_MAX);
+	limit = limit == 0 ? PAGE_LINES_OPEN : MIN(limit, (size_t)PAGE_LINES_MAX);
 	if (joblogs_ranks(l, job_id, &ranks, err) < 0)
 		return -1;
 	n_c = rank < 0 ? ranks : 1;

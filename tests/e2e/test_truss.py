@@ -1,112 +1,149 @@
-"""The unmodified truss client, from its registry, drives the server."""
+"""The unmodified truss client, from its registry, drives the server: how it gets here, pushes, logs."""
+import hashlib
 import json
 import os
+import sqlite3
 import subprocess
-import textwrap
+import time
 
-import pytest
-from conftest import PARTS, until
-
-TRUSS = PARTS / "clients/bin/truss"
-PYTHON = PARTS / "clients/bin/python"
+from conftest import STOKER, until
+from truss_client import PYTHON, TRUSS, latest, messages, truss  # noqa: F401 (a fixture)
 
 
-class Client:
-    def __init__(self, cluster):
-        self.cluster = cluster
-        self.home = cluster.folder / "truss-home"
-        self.home.mkdir()
-        (self.home / ".trussrc").write_text("[baseten]\nremote_provider = baseten\nremote_url = http://localhost:8000\n"
-                                            f"api_key = {cluster.token}\n")
-        self.env = {k: v for k, v in os.environ.items() if not k.lower().startswith(("no_proxy", "aws_", "stoker_"))}
-        self.env.update(HOME=str(self.home), http_proxy=cluster.url, TRUSS_NO_UPDATE_CHECK="1", COLUMNS="200",
-                        BASETEN_TRUSS_AUTH_KEYRING_DISABLED="1", NO_COLOR="1")
-
-    def run(self, *args, code=0, cwd=None, timeout=120):
-        done = subprocess.run([TRUSS, *map(str, args)], env=self.env, capture_output=True, text=True, cwd=cwd, timeout=timeout)
-        if code is not None:
-            assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
-
-    def project(self, commands, job="", runtime="", name="demo", files=None):
-        folder = self.cluster.folder / f"truss-{len(list(self.cluster.folder.glob('truss-*')))}"
-        folder.mkdir()
-        (folder / "config.py").write_text(textwrap.dedent(f"""\
-            from truss_train import *
-            project = TrainingProject(name="{name}", job=TrainingJob(
-                image=Image(base_image="busybox:latest"),
-                compute=Compute(cpu_count=1, memory="256Mi"),
-                runtime=Runtime(start_commands={commands!r}, {runtime}), {job}))
-            """))
-        for path, content in (files or {}).items():
-            (folder / path).write_text(content)
-        return folder
+def user_lines(truss, text, job=None):
+    """What the client printed without the platform's own lines; each of those must be there, once, in order."""
+    system = [line.removeprefix("stoker: ") for line in truss.cluster.logs(job or latest(truss.cluster), "--system").splitlines()]
+    shown, wanted = [], iter(system)
+    waiting = next(wanted, None)
+    for message in messages(text):
+        if message == waiting:
+            waiting = next(wanted, None)
+        else:
+            shown.append(message)
+    assert waiting is None, f"not shown: {waiting}"
+    return shown
 
 
-@pytest.fixture
-def truss(empty_cluster):
-    # the images of truss jobs cannot be fetched here: the host's root stands in, and the log says so
-    empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--images", "host")
-    return Client(empty_cluster)
-
-
-def latest(cluster):
-    return cluster.json("view", "@")
-
-
-def test_whoami(truss):
+def test_whoami_by_key_by_bearer_and_by_environment(truss):
     assert "admin" in truss.run("whoami")
+    (truss.home / ".trussrc").write_text((truss.home / ".trussrc").read_text() + "api_key_use_bearer = true\n")
+    assert "admin" in truss.run("whoami")
+    assert "demo" not in truss.train("view")
+    (truss.home / ".trussrc").unlink()
+    env = {"BASETEN_TRUSS_AUTH_REMOTE_URL": "http://localhost:8000", "BASETEN_TRUSS_AUTH_API_KEY": truss.cluster.token}
+    assert "admin" in truss.run("whoami", env=env)
+    env["BASETEN_TRUSS_AUTH_API_KEY"] = "stoker_wrong"
+    out = truss.run("whoami", env=env, code=1)
+    assert "token" in out and "Traceback" not in out
+
+
+def test_recipe_a_port_8000_and_a_line_in_hosts(empty_cluster):
+    """As the documentation says, in a network namespace of its own: nothing but 127.0.0.1 is there to leak a key to."""
+    c = empty_cluster
+    (c.folder / "hosts").write_text("127.0.0.1 localhost api.localhost\n")
+    script = f"""
+        {STOKER} server --data {c.data} > {c.folder}/out & server=$!
+        until grep -q listening {c.folder}/out; do sleep 0.1; done
+        STOKER_URL=http://127.0.0.1:8000 STOKER_TOKEN=$(cat {c.data}/admin-token) {STOKER} login --print-trussrc > $HOME/.trussrc
+        {TRUSS} whoami && {TRUSS} train view --non-interactive; code=$?
+        kill $server; wait $server; exit $code"""
+    done = subprocess.run(["bwrap", "--dev-bind", "/", "/", "--ro-bind", c.folder / "hosts", "/etc/hosts", "--unshare-net", "--unshare-user",
+                           "sh", "-c", script], env=c.environment(TRUSS_NO_UPDATE_CHECK="1", BASETEN_TRUSS_AUTH_KEYRING_DISABLED="1"),
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "admin" in done.stdout and "Training Projects" in done.stdout
+
+
+def test_print_trussrc_never_names_another_url(truss):
+    done = truss.cluster.cli("login", "--print-trussrc")
+    assert "remote_url = http://localhost:8000\n" in done.out and f"api_key = {truss.cluster.token}\n" in done.out
+    assert f"http_proxy={truss.cluster.url}" in done.err
 
 
 def test_push_tail(truss):
     folder = truss.project(["cat data.txt", "echo from $BT_TRAINING_PROJECT_NAME"], files={"data.txt": "pushed\n"})
-    out = truss.run("train", "push", "config.py", "--tail", "--non-interactive", cwd=folder)
+    out = truss.train("push", "config.py", "--tail", cwd=folder)
     assert "pushed" in out and "from demo" in out
     assert truss.cluster.wait(latest(truss.cluster))["current_status"] == "TRAINING_JOB_COMPLETED"
     assert "was not used" in truss.cluster.logs(latest(truss.cluster), "--system")
 
 
-def test_logs_view_and_stop(truss):
-    folder = truss.project(["echo up", "sleep 300"])
-    truss.run("train", "push", "config.py", "--non-interactive", cwd=folder)
-    job = latest(truss.cluster)
-    until(lambda: "up" in truss.cluster.logs(job))
-    assert "up" in truss.run("train", "logs", "--job-id", job["id"], "--non-interactive")
-    assert job["id"] in truss.run("train", "view", "--non-interactive")
-    assert job["id"] in truss.run("train", "view", "--job-id", job["id"], "--non-interactive")
-    assert "stopped" in truss.run("train", "stop", "--job-id", job["id"], "--non-interactive").lower()
-    truss.cluster.wait(job, "TRAINING_JOB_STOPPED")
-
-
-def test_cache_and_checkpoints(truss):
-    folder = truss.project(["echo x > $BT_PROJECT_CACHE_DIR/kept", "mkdir $BT_CHECKPOINT_DIR/checkpoint-1; echo w > $BT_CHECKPOINT_DIR/checkpoint-1/w"],
-                           runtime="cache_config=CacheConfig(enabled=True), checkpointing_config=CheckpointingConfig(enabled=True)")
-    truss.run("train", "push", "config.py", "--non-interactive", cwd=folder)
-    job = latest(truss.cluster)
+def test_overrides_of_push(truss):
+    folder = truss.project(["false"])
+    job = truss.push(None, "--job-name", "named", "--priority", "7", "--entrypoint", "echo other", "--spot", cwd=folder)
+    assert (job["name"], job["priority"], job["availability_model"]) == ("named", 7, "spot")
     truss.cluster.wait(job, "TRAINING_JOB_COMPLETED")
-    out = truss.run("train", "cache", "summarize", "demo", "-o", "json", "--non-interactive")
-    summary = json.loads(out[out.index("{"):out.rindex("}") + 1])
-    assert [f["path"] for f in summary["files"]] == ["kept"]
-    out = truss.run("train", "checkpoints", "list", "--job-id", job["id"], "-o", "json", "--non-interactive")
-    assert "checkpoint-1" in out
-    truss.run("train", "get_checkpoint_urls", "--job-id", job["id"], "--non-interactive", cwd=folder)
-    urls = json.loads(next(folder.glob("*_checkpoints.json")).read_text())["checkpoint_artifacts"]
-    body = subprocess.run(["curl", "-fsS", next(u["url"] for u in urls if u["relative_file_name"] == "checkpoint-1/w")],
-                          capture_output=True, check=True).stdout
-    assert body == b"w\n"
+    assert truss.cluster.user_lines(job) == ["other"]
+    for flags, word in [(["--accelerator", "H200:8"], "H200"), (["--node-count", "30"], "node"), (["--interactive", "on_startup"], "interactive_session")]:
+        assert word in truss.train("push", "config.py", *flags, cwd=folder, code=1)
 
 
-def test_recreate_and_download(truss):
-    folder = truss.project(["cat data.txt"], files={"data.txt": "again\n"})
-    truss.run("train", "push", "config.py", "--non-interactive", cwd=folder)
-    first = latest(truss.cluster)
-    truss.cluster.wait(first, "TRAINING_JOB_COMPLETED")
-    truss.run("train", "recreate", "--job-id", first["id"], "--non-interactive")
-    second = latest(truss.cluster)
-    assert second["id"] != first["id"]
-    truss.cluster.wait(second, "TRAINING_JOB_COMPLETED")
-    truss.run("train", "download", "--job-id", first["id"], "--target-directory", truss.cluster.folder, "--non-interactive")
-    assert [p.read_text() for p in truss.cluster.folder.glob(f"*{first['id']}/data.txt")] == ["again\n"]
+def test_every_line_of_a_burst_once_and_in_order(truss):
+    """Thousands of lines in a millisecond, and more than one page of them."""
+    job = truss.push(["seq 30000"])
+    truss.cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    wanted = [str(i) for i in range(1, 30001)]
+    assert user_lines(truss, truss.train("logs", "--job-id", job["id"]), job) == wanted
+    assert user_lines(truss, truss.train("logs", "--job-id", job["id"], "--tail"), job) == wanted
+
+
+def test_tail_of_a_burst_while_it_is_printed(truss):
+    folder = truss.project(["seq 10000", "sleep 3", "seq 10001 20000"])
+    out = truss.train("push", "config.py", "--tail", cwd=folder)
+    assert user_lines(truss, out) == [str(i) for i in range(1, 20001)]
+
+
+def test_equal_lines_are_all_shown(truss):
+    job = truss.push(["seq 1500 | sed s/.*/again/"])
+    truss.cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    for flags in [], ["--tail"]:
+        assert user_lines(truss, truss.train("logs", "--job-id", job["id"], *flags), job) == ["again"] * 1500
+
+
+def test_a_silent_job_ends_its_tail(truss):
+    out = truss.train("push", "config.py", "--tail", cwd=truss.project(["true"]))
+    assert "completed" in out.lower() and user_lines(truss, out) == []
+
+
+def test_a_failed_job_ends_its_tail(truss):
+    out = truss.train("push", "config.py", "--tail", cwd=truss.project(["echo before", "exit 3"]))
+    assert user_lines(truss, out) == ["before"] and "failed" in out.lower()
+
+
+def test_a_job_stopped_while_pending_ends_its_tail(truss):
+    big = 'cpu_count=4, memory="256Mi"'
+    first = truss.push(["sleep 300"], compute=big)
+    second = truss.push(["echo never"], compute=big)
+    assert second["current_status"] == "TRAINING_JOB_PENDING"
+    tail = subprocess.Popen([TRUSS, "train", "logs", "--tail", "--non-interactive", "--job-id", second["id"]], env=truss.env,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=truss.home)
+    time.sleep(3)  # it waits for the job to start
+    truss.train("stop", "--job-id", second["id"])
+    out, _ = tail.communicate(timeout=60)
+    assert tail.returncode == 0 and "stopped" in out.lower() and "never" not in out
+    assert messages(truss.train("logs", "--job-id", second["id"]))
+    truss.train("stop", "--job-id", first["id"])
+    truss.cluster.wait(first, "TRAINING_JOB_STOPPED")
+
+
+def test_a_job_that_fails_to_deploy_ends_its_tail(truss):
+    folder = truss.project(["true"], job='weights=[WeightsSource(source="https://127.0.0.1:1/x", mount_location="/w")]')
+    out = truss.train("push", "config.py", "--tail", cwd=folder)
+    assert "allow-source-network" in out
+
+
+def test_a_job_that_finished_yesterday(truss):
+    """Its lines are where they were, a day after it was made: also what a silence of many hours looks like."""
+    job = truss.push(["seq 1500"])
+    truss.cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    truss.cluster.stop()
+    with sqlite3.connect(truss.cluster.data / "stoker.db") as db:
+        db.execute("UPDATE jobs SET created_ms = created_ms - 86400000")
+    db.close()
+    truss.cluster.restart()
+    wanted = [str(i) for i in range(1, 1501)]
+    assert user_lines(truss, truss.train("logs", "--job-id", job["id"]), job) == wanted
+    assert user_lines(truss, truss.train("logs", "--job-id", job["id"], "--tail"), job) == wanted
 
 
 def test_sdk_push_of_a_large_archive(truss):
@@ -118,11 +155,4 @@ def test_sdk_push_of_a_large_archive(truss):
     assert done.returncode == 0, done.stderr
     job = truss.cluster.json("view", json.loads(done.stdout.splitlines()[-1]))
     truss.cluster.wait(job, "TRAINING_JOB_COMPLETED")
-    import hashlib
     assert truss.cluster.user_lines(job)[-1].split()[0] == hashlib.sha256(data).hexdigest()
-
-
-def test_a_job_that_fails_to_deploy_ends_its_tail(truss):
-    folder = truss.project(["true"], job='weights=[WeightsSource(source="https://127.0.0.1:1/x", mount_location="/w")]')
-    out = truss.run("train", "push", "config.py", "--tail", "--non-interactive", cwd=folder)
-    assert "allow-source-network" in out

@@ -1,0 +1,155 @@
+"""The unmodified truss client on what jobs leave behind: cache, checkpoints, their URLs, deployments, loading them again."""
+import csv
+import io
+import json
+import re
+import struct
+import urllib.error
+import urllib.request
+
+import pytest
+from truss_client import document, latest, truss  # noqa: F401 (a fixture)
+
+KEEP = "checkpointing_config=CheckpointingConfig(enabled=True)"
+ADAPTER = {"r": 8, "lora_alpha": 16, "peft_type": "LORA", "base_model_name_or_path": "Qwen/Qwen3-0.6B"}
+
+
+def checkpoint(number):
+    """Commands that write one as a trainer would: a LoRA adapter."""
+    folder = f"$BT_CHECKPOINT_DIR/checkpoint-{number}"
+    return f"mkdir -p {folder}; cp adapter_config.json {folder}; cp weights {folder}/adapter_model.safetensors; sleep 0.2"
+
+
+def files():
+    head = json.dumps({"t": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})
+    head += " " * (-len(head) % 8)
+    return {"adapter_config.json": json.dumps(ADAPTER), "weights": (struct.pack("<Q", len(head)) + head.encode() + bytes(8)).decode()}
+
+
+def fetch(url, method="GET", **headers):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method, headers=headers), timeout=30) as reply:
+            return reply.status, reply.read()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read()
+
+
+@pytest.fixture
+def trained(truss):
+    """(client, a job that left two checkpoints)"""
+    job = truss.push([checkpoint(10), checkpoint(20)], runtime=KEEP, files=files())
+    truss.cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    return truss, truss.cluster.job(job)
+
+
+def test_cache_summary_in_every_order_and_form(truss):
+    job = truss.push(["mkdir $BT_PROJECT_CACHE_DIR/d; echo four > $BT_PROJECT_CACHE_DIR/d/b; sleep 0.1; echo x > $BT_PROJECT_CACHE_DIR/a; "
+                      "chmod 600 $BT_PROJECT_CACHE_DIR/a; ln -s a $BT_PROJECT_CACHE_DIR/l"], runtime="cache_config=CacheConfig(enabled=True)")
+    truss.push(["true"], name="without")
+    assert "No cache summary" in truss.train("cache", "summarize", "without")
+    truss.cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    rows = {}
+    for sort in "filepath", "size", "modified", "type", "permissions":
+        for order in "asc", "desc":
+            flags = ["cache", "summarize", "demo", "--sort", sort, "--order", order]
+            rows[sort, order] = document(truss.train(*flags, "-o", "json"))["files"]
+            table = list(csv.reader(truss.train(*flags, "-o", "csv").splitlines()))
+            start = next(i for i, row in enumerate(table) if row and row[0] == "File Path")
+            assert [row[0] for row in table[start + 1:start + 5]] == [f["path"] for f in rows[sort, order]]
+    key = {"filepath": "path", "size": "size_bytes", "modified": "modified", "type": "type", "permissions": "permissions"}
+    for (sort, order), files in rows.items():
+        values = [f[key[sort]] for f in files]
+        assert values == sorted(values, reverse=order == "desc")
+    files = {f["path"]: f for f in rows["filepath", "asc"]}
+    assert sorted(files) == ["a", "d", "d/b", "l"]
+    assert (files["d"]["size_bytes"], files["d"]["type"]) == (5, "directory") and files["l"]["type"] == "symlink"
+    assert files["a"]["permissions"] == "-rw-------" and files["a"]["size_bytes"] == 2
+    out = truss.train("cache", "summarize", "demo")
+    assert "d/b" in out and "-rw-------" in out
+    assert "nothere" in truss.train("cache", "summarize", "nothere", code=None)
+
+
+def test_checkpoint_lists(trained):
+    truss, job = trained
+    for sort in "checkpoint-id", "size", "created", "type":
+        for order in "asc", "desc":
+            out = truss.train("checkpoints", "list", "--job-id", job["id"], "--sort", sort, "--order", order, "-o", "json")
+            names = re.findall(r'"(checkpoint-\d+)"', out)
+            assert sorted(set(names)) == ["checkpoint-10", "checkpoint-20"]
+            if sort in ("checkpoint-id", "created"):
+                assert names == sorted(names, reverse=order == "desc")
+    out = truss.train("checkpoints", "list", "--project", "demo", "-o", "csv")
+    rows = list(csv.reader(io.StringIO(out)))
+    assert any("checkpoint-10" in row for row in rows) and any("lora" in row for row in rows)
+    out = truss.train("checkpoints", "list", "--job-id", job["id"])
+    assert "checkpoint-10" in out and "Qwen/Qwen3-0.6B" in out
+    assert "checkpoint-10, checkpoint-20" in truss.train("view", "--job-id", job["id"])
+
+
+def test_urls_are_for_one_file_and_for_reading(trained):
+    truss, job = trained
+    truss.train("get_checkpoint_urls", "--job-id", job["id"])
+    out = json.loads((truss.home / f"demo_{job['id']}_checkpoints.json").read_text())
+    url = {f["relative_file_name"]: f["url"] for f in out["checkpoint_artifacts"]}
+    assert sorted(url) == [f"checkpoint-{n}/{name}" for n in (10, 20) for name in ("adapter_config.json", "adapter_model.safetensors")]
+    mine = url["checkpoint-10/adapter_model.safetensors"]
+    assert "X-Amz-Expires=604800" in mine  # seven days
+    status, whole = fetch(mine)
+    assert status == 200 and whole == files()["weights"].encode()
+    # as the explorer reads tensors: the length of the head, then the head
+    status, eight = fetch(mine, Range="bytes=0-7")
+    assert status == 206 and len(eight) == 8
+    status, head = fetch(mine, Range=f"bytes=8-{7 + struct.unpack('<Q', eight)[0]}")
+    assert status == 206 and json.loads(head)["t"]["shape"] == [2]
+    assert fetch(mine, Range="bytes=100000-")[0] == 416
+    assert fetch(mine, method="HEAD")[0] == 200
+    for wrong in (mine.replace("checkpoint-10", "checkpoint-20"), mine.replace("adapter_model.safetensors", "adapter_config.json"),
+                  mine.replace("X-Amz-Expires=604800", "X-Amz-Expires=604801"), mine[:-1] + ("0" if mine[-1] != "0" else "1"),
+                  mine.split("?")[0], re.sub(r"X-Amz-Date=\d{8}", "X-Amz-Date=20200101", mine)):
+        status, body = fetch(wrong)
+        assert status in (400, 403) and b"<Code>" in body, (wrong, body)
+    for method in "PUT", "POST", "DELETE":
+        assert fetch(mine, method=method)[0] in (403, 405, 411)
+    assert fetch(mine)[1] == whole
+
+
+def test_deployment_as_a_dry_run(trained):
+    truss, job = trained
+    (truss.home / "deploy.py").write_text(f"""
+from truss_train import *
+from truss_train.definitions import *
+deploy = DeployCheckpointsConfig(
+    checkpoint_details=CheckpointList(base_model_id="Qwen/Qwen3-0.6B", checkpoints=[
+        LoRACheckpoint(training_job_id="{job['id']}", checkpoint_name="checkpoint-20", lora_details=LoRADetails(rank=8))]),
+    model_name="tuned", runtime=DeployCheckpointsRuntime(environment_variables={{"X": "1"}}), compute=Compute(cpu_count=1, memory="1Gi"))
+""")
+    truss.train("deploy_checkpoints", "--dry-run", "--job-id", job["id"], "--config", "deploy.py", "--truss-config-output-dir", "out")
+    config = (truss.home / "out/config.yaml").read_text()
+    for word in "vllm serve Qwen/Qwen3-0.6B", "--enable-lora", "--max-lora-rank", "checkpoint-20", f"training_job_id: {job['id']}":
+        assert word in config, config
+    (truss.home / "deploy.py").write_text((truss.home / "deploy.py").read_text().replace("checkpoint-20", "checkpoint-99"))
+    assert "checkpoint-99" in truss.train("deploy_checkpoints", "--dry-run", "--job-id", job["id"], "--config", "deploy.py", code=1)
+
+
+LOAD = "load_checkpoint_config=LoadCheckpointConfig(enabled=True, checkpoints=[%s])"
+
+
+def test_load_the_latest_and_a_named_one(trained):
+    truss, first = trained
+    find = ["cd $BT_LOAD_CHECKPOINT_DIR && find . -name adapter_config.json | sort && grep -o Qwen3 rank-0/*/adapter_config.json"]
+    for ref, name in [("BasetenCheckpoint.from_latest_checkpoint(project_name='demo')", "checkpoint-20"),
+                      (f"BasetenCheckpoint.from_latest_checkpoint(job_id='{first['id']}')", "checkpoint-20"),
+                      (f"BasetenCheckpoint.from_named_checkpoint('checkpoint-10', job_id='{first['id']}')", "checkpoint-10")]:
+        job = truss.push(find, runtime=LOAD % ref)
+        truss.cluster.wait(job, "TRAINING_JOB_COMPLETED")
+        assert truss.cluster.user_lines(job) == [f"./rank-0/{name}/adapter_config.json", "Qwen3"]
+    for ref, name in [(f"BasetenCheckpoint.from_named_checkpoint('checkpoint-99', job_id='{first['id']}')", "checkpoint-99"),
+                      ("BasetenCheckpoint.from_latest_checkpoint(project_name='nothere')", "nothere"),
+                      ("BasetenCheckpoint.from_latest_checkpoint(job_id='nothere')", "nothere")]:
+        out = truss.train("push", "config.py", cwd=truss.project(["echo ran"], runtime=LOAD % ref), code=None)
+        job = latest(truss.cluster)
+        if "Client error" not in out:
+            assert name in truss.cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_message"]
+            assert truss.cluster.user_lines(job) == []
+        else:
+            assert name in out

@@ -1,0 +1,109 @@
+"""The unmodified truss client in a home of its own, pointed at a cluster by http_proxy."""
+import json
+import os
+import pty
+import select
+import subprocess
+import textwrap
+import time
+
+import pytest
+from conftest import PARTS
+
+TRUSS = PARTS / "clients/bin/truss"
+PYTHON = PARTS / "clients/bin/python"
+
+
+class Client:
+    def __init__(self, cluster, token=None, name="truss-home"):
+        self.cluster = cluster
+        self.home = cluster.folder / name
+        self.home.mkdir()
+        (self.home / ".trussrc").write_text("[baseten]\nremote_provider = baseten\nremote_url = http://localhost:8000\n"
+                                            f"api_key = {token or cluster.token}\n")
+        self.env = {k: v for k, v in os.environ.items() if not k.lower().startswith(("no_proxy", "aws_", "stoker_", "baseten_"))}
+        self.env.update(HOME=str(self.home), http_proxy=cluster.url, TRUSS_NO_UPDATE_CHECK="1", COLUMNS="200",
+                        BASETEN_TRUSS_AUTH_KEYRING_DISABLED="1", NO_COLOR="1")
+
+    def run(self, *args, code=0, cwd=None, timeout=120, env=None):
+        done = subprocess.run([TRUSS, *map(str, args)], env={**self.env, **(env or {})}, capture_output=True, text=True,
+                              cwd=cwd or self.home, timeout=timeout)
+        if code is not None:
+            assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def train(self, *args, **kw):
+        return self.run("train", *args, "--non-interactive", **kw)
+
+    def typed(self, *args, answer, prompt, timeout=60):
+        """On a terminal: types the answer once the prompt is there; (exit code, what was shown)."""
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.chdir(self.home)
+            os.execve(TRUSS, ["truss", *map(str, args)], {**self.env, "TERM": "xterm"})
+        shown, end, asked = b"", time.monotonic() + timeout, False
+        while time.monotonic() < end:
+            if not select.select([fd], [], [], 0.2)[0]:
+                continue
+            try:
+                data = os.read(fd, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            shown += data
+            if b"\x1b[6n" in data:  # where is the cursor?
+                os.write(fd, b"\x1b[1;1R")
+            if prompt.encode() in shown and not asked:
+                asked = True
+                time.sleep(0.3)  # the prompt is drawn before its keys are read
+                os.write(fd, answer.encode())
+        os.close(fd)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode(errors="replace")
+
+    def project(self, commands, job="", runtime="", name="demo", files=None, compute='cpu_count=1, memory="256Mi"'):
+        folder = self.cluster.folder / f"truss-{len(list(self.cluster.folder.glob('truss-*')))}"
+        folder.mkdir()
+        (folder / "config.py").write_text(textwrap.dedent(f"""\
+            from truss_train import *
+            from truss_train.definitions import *
+            from truss.base.truss_config import Accelerator, AcceleratorSpec, WeightsSource
+            project = TrainingProject(name="{name}", job=TrainingJob(
+                image=Image(base_image="busybox:latest"),
+                compute=Compute({compute}),
+                runtime=Runtime(start_commands={commands!r}, {runtime}), {job}))
+            """))
+        for path, content in (files or {}).items():
+            (folder / path).write_text(content)
+        return folder
+
+    def push(self, commands, *flags, cwd=None, **kw):
+        """Pushes and returns the job as the API shows it."""
+        self.train("push", "config.py", *flags, cwd=cwd or self.project(commands, **kw))
+        return latest(self.cluster)
+
+
+@pytest.fixture
+def truss(empty_cluster):
+    # the images of truss jobs cannot be fetched here: the host's root stands in, and the log says so
+    empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--images", "host")
+    return Client(empty_cluster)
+
+
+def latest(cluster):
+    return cluster.json("view", "@")
+
+
+def document(text):
+    """The JSON object in what the client printed."""
+    return json.loads(text[text.index("{"):text.rindex("}") + 1])
+
+
+def messages(text):
+    """What comes after "[time]: (replica) " of each log line that the client printed."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("[20") and "]: " in line:
+            rest = line.split("]: ", 1)[1]
+            found.append(rest.split(") ", 1)[1] if rest.startswith("(") and ") " in rest else rest)
+    return found
