@@ -11,6 +11,7 @@
 #define DEPTH_MAX 8                /* groups that the job made below its own */
 #define REMOVE_MS 2000
 #define POLL_MS 5
+#define LEAF "stoker-leaf" /* where we step aside to, see hand_down */
 #define PERIOD_US 100000
 
 static const char *const v1_names[CGROUP_PARTS] = {
@@ -196,7 +197,7 @@ static bool hand_down(const char *place)
 
 	if (write_file(place, "cgroup.subtree_control", "+memory +cpu +pids"))
 		return true;
-	if (errno != EBUSY || !make_dir(place, "stoker-leaf", leaf) ||
+	if (errno != EBUSY || !make_dir(place, LEAF, leaf) ||
 	    !read_file(place, "cgroup.procs", &procs))
 		return false;
 	rest = buf_view(&procs);
@@ -449,4 +450,32 @@ void cgroup_remove(struct cgroup *g)
 		if (all || clock_mono_ms() >= until)
 			return;
 	}
+}
+
+static void sweep_place(const char *place, int64_t max_age_s)
+{
+	DIR *d = place[0] == '\0' ? NULL : opendir(place);
+
+	for (struct dirent *e = d == NULL ? NULL : readdir(d); e != NULL; e = readdir(d)) {
+		char dir[CGROUP_PATH_MAX + 260];
+		struct stat st;
+
+		if (strncmp(e->d_name, "stoker-", 7) != 0 || strcmp(e->d_name, LEAF) == 0)
+			continue;
+		FMT(dir, "%s/%s", place, e->d_name);
+		if (stat(dir, &st) == 0 &&
+		    clock_wall_ms() / 1000 - (int64_t)st.st_mtim.tv_sec >= max_age_s)
+			(void)rmdir(dir); /* refused by the kernel unless it is empty */
+	}
+	if (d != NULL)
+		(void)closedir(d);
+}
+
+void cgroup_sweep_old(int64_t max_age_s)
+{
+	AUTO_FREE struct cgroup_places *places = xcalloc(1, sizeof(*places));
+
+	read_places("/proc/self", places);
+	for (int i = 0; i < CGROUP_PARTS; i++)
+		sweep_place(places->dir[i], max_age_s);
 }

@@ -57,6 +57,11 @@ bool cgroup_kill(const struct cgroup *g, int64_t limit_ms);
 void cgroup_remove(struct cgroup *g);
 /* Those that a process is in: a container's, made by somebody else. */
 void cgroup_of(struct cgroup *g, pid_t pid);
+/* Removes groups of jobs that are empty and older than max_age_s, whoever made them: their runner
+ * and its server were killed together. A job that runs is never empty, and one that has ended has
+ * read what it needs. */
+void cgroup_sweep_old(int64_t max_age_s);
+#define CGROUP_OLD_S 600
 /* Finds the groups of that name again, for the sweeper. */
 void cgroup_adopt(struct cgroup *g, const char *name);
 

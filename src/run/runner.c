@@ -124,6 +124,7 @@ static int begin(struct run *r, struct err *err)
 {
 	AUTO_FREE char *copy = xstrdup(r->dir);
 
+	cgroup_sweep_old(CGROUP_OLD_S);
 	cgroup_name(dirname(copy), r->start.attempt_id, r->start.node_rank, r->name);
 	if (make_redactor(r, err) < 0 ||
 	    logs_open(&r->logs, arena_printf(r->a, "%s/log", r->dir), r->redact, err) < 0)

@@ -147,10 +147,27 @@ static void counts_out_of_memory(void **state UNUSED)
 	cgroup_remove(&g);
 }
 
+static void sweeps_what_is_old_and_empty(void **state UNUSED)
+{
+	struct cgroup_limits limits = {0};
+	struct cgroup g, again;
+	char name[128];
+
+	cgroup_name("/tmp/test_cgroup", "old", (uint32_t)getpid(), name);
+	cgroup_make(&g, name, &limits);
+	if (!cgroup_tracks(&g))
+		return;
+	cgroup_sweep_old(CGROUP_OLD_S);
+	cgroup_adopt(&again, name);
+	assert_true(cgroup_tracks(&again)); /* it may be just beginning */
+	cgroup_remove(&again);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(finds_places),
 	cmocka_unit_test(names_are_unique),
 	cmocka_unit_test(kills_what_is_in_it),
 	cmocka_unit_test(counts_out_of_memory),
+	cmocka_unit_test(sweeps_what_is_old_and_empty),
 };
 UNIT_MAIN(tests)
