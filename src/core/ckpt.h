@@ -18,10 +18,11 @@
 #include "core/manifest.h"
 #include "base/json.h"
 
-#define CKPT_NAME_MAX  512
+#define CKPT_NAME_MAX 512
 #define CKPT_FILES_MAX 200000 /* per rank */
 
-/* The name of the checkpoint that `path` (relative to the checkpoint folder) belongs to; into out. */
+/* The name of the checkpoint that `path` (relative to the checkpoint folder) belongs to; into out.
+ */
 void ckpt_name_of(struct str path, char out[CKPT_NAME_MAX]);
 /* Frameworks' temporary names: tmp-checkpoint-*, *.tmp, *.incomplete, *.partial, .nfs*. */
 bool ckpt_is_temporary(struct str path);
@@ -40,7 +41,15 @@ enum ckpt_state { CKPT_SYNCING, CKPT_COMPLETE, CKPT_INCOMPLETE };
 const char *ckpt_state_word(enum ckpt_state s); /* "SYNCING", "COMPLETE", "INCOMPLETE" */
 int ckpt_state_parse(struct str word, enum ckpt_state *out, struct err *err) MUST_CHECK;
 
-enum ckpt_kind { CKPT_OTHER, CKPT_FULL, CKPT_LORA, CKPT_WHISPER, CKPT_GGUF, CKPT_DCP, CKPT_DEEPSPEED };
+enum ckpt_kind {
+	CKPT_OTHER,
+	CKPT_FULL,
+	CKPT_LORA,
+	CKPT_WHISPER,
+	CKPT_GGUF,
+	CKPT_DCP,
+	CKPT_DEEPSPEED
+};
 const char *ckpt_kind_word(enum ckpt_kind k); /* "full", "lora", "whisper", ..., "other" */
 
 /* One rank's part of one checkpoint. */
@@ -49,11 +58,11 @@ struct ckpt {
 	uint32_t rank;
 	enum ckpt_state state;
 	enum ckpt_kind kind;
-	const char *base_model;  /* from adapter_config.json or config.json, NULL = unknown */
-	int64_t lora_r;          /* 0 = none */
-	int64_t created_ms;      /* newest file's mtime */
-	struct manifest files;   /* paths relative to the checkpoint folder of the job (not of this
-	                          * checkpoint): "checkpoint-12/model.safetensors" */
+	const char *base_model; /* from adapter_config.json or config.json, NULL = unknown */
+	int64_t lora_r;         /* 0 = none */
+	int64_t created_ms;     /* newest file's mtime */
+	struct manifest files;  /* paths relative to the checkpoint folder of the job (not of this
+	                         * checkpoint): "checkpoint-12/model.safetensors" */
 };
 
 /* By the names of its files alone; config (adapter_config.json or config.json, may be NULL) fills

@@ -44,11 +44,11 @@ enum job_event {
 /* Why an attempt ended: an enum, not an int; platform faults never pass as the user's. */
 enum job_end {
 	JOB_END_NONE,
-	JOB_END_EXIT,          /* code */
-	JOB_END_SIGNAL,        /* code = signal */
-	JOB_END_OOM,           /* the memory limit of the job */
-	JOB_END_OOM_CUDA,      /* said by the framework, not the kernel */
-	JOB_END_TIMEOUT,       /* limits.max_duration */
+	JOB_END_EXIT,     /* code */
+	JOB_END_SIGNAL,   /* code = signal */
+	JOB_END_OOM,      /* the memory limit of the job */
+	JOB_END_OOM_CUDA, /* said by the framework, not the kernel */
+	JOB_END_TIMEOUT,  /* limits.max_duration */
 	JOB_END_STOPPED,
 	JOB_END_DEPLOY_FAILED, /* before user code: stage in the message */
 	JOB_END_LOST,          /* runner or machine gone */
@@ -64,8 +64,10 @@ struct job_core {
 };
 
 const char *job_state_name(enum job_state s); /* what clients see: TRAINING_JOB_RUNNING */
-const char *job_state_word(enum job_state s); /* what is stored: "running", "stopping", ... unique */
-int job_state_parse(struct str word, enum job_state *out, struct err *err) MUST_CHECK; /* stored word */
+const char *
+job_state_word(enum job_state s); /* what is stored: "running", "stopping", ... unique */
+int job_state_parse(struct str word, enum job_state *out,
+                    struct err *err) MUST_CHECK; /* stored word */
 /* The states that a client's status word stands for, as a bit set; 0 = no such status. Also takes
  * TRAINING_JOB_QUEUED and TRAINING_JOB_PREEMPTED (no state of ours: an empty but known set). */
 uint32_t job_states_of_status(struct str status, bool *known);

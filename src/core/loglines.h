@@ -14,8 +14,8 @@
 #include "base/json.h"
 
 #define LOGLINE_TEXT_MAX ((size_t)16 << 10)
-#define LOGLINE_HEAD     22 /* 19 digits, space, stream, space */
-#define LOGLINE_MAX      (LOGLINE_HEAD + LOGLINE_TEXT_MAX + 1)
+#define LOGLINE_HEAD 22 /* 19 digits, space, stream, space */
+#define LOGLINE_MAX (LOGLINE_HEAD + LOGLINE_TEXT_MAX + 1)
 
 struct logline {
 	int64_t ns;

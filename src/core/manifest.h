@@ -24,7 +24,7 @@ struct manifest_file {
 struct manifest {
 	struct manifest_file *file; /* sorted */
 	size_t n, cap;
-	uint64_t bytes; /* sum of sizes */
+	uint64_t bytes;      /* sum of sizes */
 	struct arena *arena; /* of the paths and the array; the caller's */
 };
 
@@ -35,7 +35,8 @@ int manifest_add(struct manifest *m, struct str path, uint64_t size, const struc
 /* Sorts; a path twice, or a file where another one needs a folder, is ERR_INVALID. */
 int manifest_finish(struct manifest *m, struct err *err) MUST_CHECK;
 void manifest_write(const struct manifest *m, struct buf *out, struct digest *name);
-int manifest_parse(struct manifest *m, struct arena *a, struct str bytes, struct err *err) MUST_CHECK;
+int manifest_parse(struct manifest *m, struct arena *a, struct str bytes,
+                   struct err *err) MUST_CHECK;
 const struct manifest_file *manifest_find(const struct manifest *m, struct str path);
 
 #endif

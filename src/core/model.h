@@ -29,35 +29,35 @@ struct model_token {
 
 struct model_project {
 	const char *id, *name, *team_id, *team_name;
-	const char *pinned_cluster;      /* of its first cache-enabled job, NULL = none */
+	const char *pinned_cluster; /* of its first cache-enabled job, NULL = none */
 	uint64_t cache_quota_bytes;
 	int64_t created_ms, updated_ms;
-	const char *latest_job_id;       /* NULL = none */
+	const char *latest_job_id; /* NULL = none */
 };
 
 struct model_job {
 	const char *id, *name, *project_id, *project_name, *team_id, *team_name;
 	struct job_core core;
 	int64_t priority;
-	const char *spec_json;           /* normalized training_job object */
-	const char *document_json;       /* as received */
-	const char *frozen_json;         /* resolved revisions, manifests, digests; NULL before FREEZE */
-	const char *reason;              /* why it waits or ended, in words; NULL = nothing to say */
-	const char *error_message;       /* of DEPLOY_FAILED and FAILED; NULL = none */
+	const char *spec_json;     /* normalized training_job object */
+	const char *document_json; /* as received */
+	const char *frozen_json;   /* resolved revisions, manifests, digests; NULL before FREEZE */
+	const char *reason;        /* why it waits or ended, in words; NULL = nothing to say */
+	const char *error_message; /* of DEPLOY_FAILED and FAILED; NULL = none */
 	enum job_end end;
 	int end_code;
-	const char *attempt_id;          /* current or last; NULL = none yet */
-	const char *user;                /* who pushed: the token's name */
-	const char *recreated_from;      /* job id or NULL */
-	const char *sync_status;         /* "SYNCING", "COMPLETED" or NULL: checkpoints */
+	const char *attempt_id;     /* current or last; NULL = none yet */
+	const char *user;           /* who pushed: the token's name */
+	const char *recreated_from; /* job id or NULL */
+	const char *sync_status;    /* "SYNCING", "COMPLETED" or NULL: checkpoints */
 	int64_t created_ms, updated_ms, started_ms, ended_ms; /* started, ended: of user code */
 	/* what it asks for, per node: kept as columns for the scheduler and lists */
 	uint32_t node_count, cpu_milli, gpu_count;
 	uint64_t memory_bytes;
-	const char *gpu_type;            /* NULL = none */
+	const char *gpu_type; /* NULL = none */
 	/* what its runner last said */
-	const char *stage;               /* wire_stage_word */
-	const char *progress;            /* words; NULL = none */
+	const char *stage;    /* wire_stage_word */
+	const char *progress; /* words; NULL = none */
 	uint64_t progress_done, progress_total;
 	double progress_rate;
 	int64_t heartbeat_ms;
@@ -65,24 +65,24 @@ struct model_job {
 
 struct model_event {
 	int64_t seq, ms;
-	const char *kind;                /* "state", "stage", "warning", "checkpoint", "cache", "stop"... */
-	const char *from, *to;           /* of a change of state, else NULL */
-	const char *actor;               /* "server", "runner", or a token's name */
+	const char *kind;      /* "state", "stage", "warning", "checkpoint", "cache", "stop"... */
+	const char *from, *to; /* of a change of state, else NULL */
+	const char *actor;     /* "server", "runner", or a token's name */
 	const char *message;
 };
 
 /* One (attempt, node). */
 struct model_attempt {
 	const char *id, *job_id;
-	uint32_t number, node_rank;      /* number counts from 0 */
+	uint32_t number, node_rank; /* number counts from 0 */
 	const char *node, *cluster;
-	uint64_t gpus;                   /* bit set of indices */
+	uint64_t gpus; /* bit set of indices */
 	const char *token_hash;
-	const char *claim;               /* nonce of the runner that owns it; NULL = unclaimed */
-	const char *dir;                 /* attempt folder */
-	const char *engine_ref;          /* what the engine needs to find it: JSON of its own */
-	bool ready;                      /* staged, waits for go */
-	const char *exit_json;           /* wire_exit; NULL = none yet */
+	const char *claim;      /* nonce of the runner that owns it; NULL = unclaimed */
+	const char *dir;        /* attempt folder */
+	const char *engine_ref; /* what the engine needs to find it: JSON of its own */
+	bool ready;             /* staged, waits for go */
+	const char *exit_json;  /* wire_exit; NULL = none yet */
 	int64_t launched_ms, claimed_ms, ended_ms, heartbeat_ms;
 };
 
@@ -90,10 +90,10 @@ struct model_checkpoint {
 	const char *job_id, *project_id, *name;
 	uint32_t rank;
 	enum ckpt_state state;
-	const char *kind, *base_model;   /* ckpt_kind_word */
+	const char *kind, *base_model; /* ckpt_kind_word */
 	int64_t lora_r, created_ms, synced_ms;
 	uint64_t bytes, bytes_sent, files;
-	const char *manifest_key;        /* object key; NULL until the manifest is written */
+	const char *manifest_key; /* object key; NULL until the manifest is written */
 };
 
 struct model_secret {
@@ -102,11 +102,11 @@ struct model_secret {
 };
 
 enum mirror_state { MIRROR_FETCHING, MIRROR_READY, MIRROR_FAILED };
-struct model_mirror {                /* one source at one revision with one filter */
+struct model_mirror { /* one source at one revision with one filter */
 	const char *id, *team_id;
-	const char *source, *revision;   /* revision: commit, or a digest of the listing */
-	const char *filter_json;         /* allow, ignore */
-	const char *manifest;            /* 64 hex; NULL until ready */
+	const char *source, *revision; /* revision: commit, or a digest of the listing */
+	const char *filter_json;       /* allow, ignore */
+	const char *manifest;          /* 64 hex; NULL until ready */
 	enum mirror_state state;
 	const char *error;
 	uint64_t bytes_total, bytes_done, files_total, files_done;
@@ -114,18 +114,18 @@ struct model_mirror {                /* one source at one revision with one filt
 	int64_t created_ms, updated_ms, used_ms;
 };
 
-struct model_upload {                /* credentials handed out for one object */
+struct model_upload { /* credentials handed out for one object */
 	const char *access_key, *secret_key, *session_token, *key;
 	const char *team_id;
 	int64_t created_ms, expires_ms;
 };
 
 struct model_cache_snapshot {
-	const char *scope;               /* "project" or "team" */
+	const char *scope; /* "project" or "team" */
 	const char *scope_id;
 	int64_t ms;
 	uint64_t bytes, files;
-	const char *summary_file;        /* path below the data folder of the file list */
+	const char *summary_file; /* path below the data folder of the file list */
 };
 
 #endif

@@ -9,8 +9,8 @@
 #include "base/arena.h"
 
 #define SCHED_NODES_MAX 1024
-#define SCHED_GPUS_MAX  64 /* per node */
-#define SCHED_REASON    200
+#define SCHED_GPUS_MAX 64 /* per node */
+#define SCHED_REASON 200
 
 struct sched_node {
 	const char *name, *cluster;
@@ -18,7 +18,7 @@ struct sched_node {
 	uint64_t memory_bytes, memory_used;
 	const char *gpu_type; /* NULL: none */
 	uint32_t gpus;
-	uint64_t gpus_used;   /* bit set */
+	uint64_t gpus_used; /* bit set */
 	bool down;
 };
 
@@ -48,9 +48,9 @@ enum sched_verdict {
 struct sched_answer {
 	enum sched_verdict verdict;
 	struct sched_share *shares; /* one per rank */
-	bool cold_cache;            /* placed away from its pinned cluster (require_affinity is off) */
+	bool cold_cache; /* placed away from its pinned cluster (require_affinity is off) */
 	size_t place;
-	char reason[SCHED_REASON];  /* "waits for 2 x H200 (1 free of 8), 3rd in line" */
+	char reason[SCHED_REASON]; /* "waits for 2 x H200 (1 free of 8), 3rd in line" */
 };
 
 /* Decides for all of jobs[] at once; answers[i] belongs to jobs[i] (any order of input). */

@@ -10,11 +10,11 @@
 
 #define SPEC_PROBLEMS_MAX 100
 #define SPEC_COMMANDS_MAX 256
-#define SPEC_ENV_MAX      1000
-#define SPEC_WEIGHTS_MAX  64
+#define SPEC_ENV_MAX 1000
+#define SPEC_WEIGHTS_MAX 64
 #define SPEC_PATTERNS_MAX 256
-#define SPEC_NODES_MAX    1024
-#define SPEC_NAME_MAX     200
+#define SPEC_NODES_MAX 1024
+#define SPEC_NAME_MAX 200
 
 struct spec_env {
 	const char *name;
@@ -23,7 +23,7 @@ struct spec_env {
 };
 
 struct spec_weights {
-	const char *source;         /* hf://owner/repo@rev, s3://bucket/path, https://..., file:///... */
+	const char *source; /* hf://owner/repo@rev, s3://bucket/path, https://..., file:///... */
 	const char *mount_location; /* absolute, unique, not below /proc /sys /dev /etc /run */
 	const char *secret;         /* auth_secret_name of either place, or NULL */
 	const char **allow, **ignore;
@@ -41,10 +41,15 @@ struct spec_artifact {
 	const char *bucket, *key;
 };
 
-enum spec_registry_auth { SPEC_AUTH_NONE, SPEC_AUTH_REGISTRY_SECRET, SPEC_AUTH_AWS_IAM, SPEC_AUTH_GCP_JSON };
+enum spec_registry_auth {
+	SPEC_AUTH_NONE,
+	SPEC_AUTH_REGISTRY_SECRET,
+	SPEC_AUTH_AWS_IAM,
+	SPEC_AUTH_GCP_JSON
+};
 
 struct spec_retry {
-	bool on_lost;      /* node_fail */
+	bool on_lost; /* node_fail */
 	int exit_codes[16];
 	size_t n_exit_codes;
 	uint32_t max_attempts; /* 1 = never again */
@@ -58,9 +63,9 @@ struct job_spec {
 	const char *registry, *registry_secret, *registry_secret2;
 	uint32_t node_count;
 	double cpu_count;
-	uint64_t memory_bytes;      /* per node */
-	const char *gpu_type;       /* NULL: none */
-	uint32_t gpu_count;         /* per node */
+	uint64_t memory_bytes; /* per node */
+	const char *gpu_type;  /* NULL: none */
+	uint32_t gpu_count;    /* per node */
 	bool spot;
 	int64_t priority;
 	const char **commands;
@@ -73,7 +78,7 @@ struct job_spec {
 	} cache;
 	struct {
 		bool enabled;
-		const char *path; /* /mnt/ckpts unless set */
+		const char *path;      /* /mnt/ckpts unless set */
 		uint64_t volume_bytes; /* 0 = not limited but by the disk */
 		uint32_t keep_last;    /* ours: synced checkpoints kept in the store, 0 = all */
 		uint32_t settle_s;     /* ours: 10 */
@@ -88,11 +93,11 @@ struct job_spec {
 	size_t n_artifacts;
 	struct spec_weights *weights;
 	size_t n_weights;
-	bool workdir;               /* enable_baseten_workdir: code in /b10/workspace */
-	uint64_t max_duration_s;    /* ours: limits.max_duration, 0 = none */
-	uint64_t grace_s;           /* ours: limits.stop_grace, 30 */
-	struct spec_retry retry;    /* ours */
-	bool session_on_demand;     /* interactive_session: `stoker exec`, and nothing by itself */
+	bool workdir;            /* enable_baseten_workdir: code in /b10/workspace */
+	uint64_t max_duration_s; /* ours: limits.max_duration, 0 = none */
+	uint64_t grace_s;        /* ours: limits.stop_grace, 30 */
+	struct spec_retry retry; /* ours */
+	bool session_on_demand;  /* interactive_session: `stoker exec`, and nothing by itself */
 };
 
 struct spec_problem {

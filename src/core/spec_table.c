@@ -34,7 +34,7 @@ void spec_pop(struct spec_reader *r, size_t mark)
 }
 
 static void fault(struct spec_reader *r, const struct doc *at, const char *fmt, va_list ap)
-        PRINTF(3, 0);
+	PRINTF(3, 0);
 
 static void fault(struct spec_reader *r, const struct doc *at, const char *fmt, va_list ap)
 {

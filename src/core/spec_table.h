@@ -67,7 +67,7 @@ struct spec_block {
 	size_t n;
 };
 
-#define SPEC_MAP(t, h, f)                                                                     \
+#define SPEC_MAP(t, h, f)                                                                          \
 	{                                                                                          \
 		.title = (t), .help = (h), .field = (f), .n = COUNT(f)                             \
 	}

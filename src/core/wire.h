@@ -16,9 +16,9 @@
 
 /* <attempt folder>/launch.json, mode 0600: all that a runner gets when it is started. */
 struct wire_start {
-	const char *server;     /* base URL */
-	const char *ca_file;    /* NULL: the system's */
-	const char *token;      /* of this attempt and node */
+	const char *server;  /* base URL */
+	const char *ca_file; /* NULL: the system's */
+	const char *token;   /* of this attempt and node */
 	const char *attempt_id;
 	uint32_t node_rank;
 };
@@ -40,7 +40,7 @@ struct wire_load {
 };
 
 struct wire_code {
-	const char *key;  /* object key of the archive */
+	const char *key; /* object key of the archive */
 	uint64_t bytes;
 };
 
@@ -54,40 +54,48 @@ struct wire_launch {
 	const char *attempt_id, *job_id, *job_name, *project_id, *project_name, *team_id;
 	uint32_t node_rank, node_count, retry_count;
 	const char *leader_addr;
-	const char *spec_json;         /* the training_job object, for the runner to read with spec_read */
+	const char *spec_json; /* the training_job object, for the runner to read with spec_read */
 	struct wire_code *code;
 	size_t n_code;
 	struct wire_weights *weights;
 	size_t n_weights;
 	struct wire_load *load;
 	size_t n_load;
-	struct wire_env *env;          /* the user's, secrets resolved; in order */
+	struct wire_env *env; /* the user's, secrets resolved; in order */
 	size_t n_env;
 	struct wire_gpu *gpus;
 	size_t n_gpus;
-	const char *store_dir;         /* mirror: blobs and manifests */
-	const char *node_dir;          /* node cache: trees and leases */
+	const char *store_dir; /* mirror: blobs and manifests */
+	const char *node_dir;  /* node cache: trees and leases */
 	uint64_t node_budget_bytes;
-	const char *objstore;          /* "dir:/path" */
+	const char *objstore;                           /* "dir:/path" */
 	const char *cache_project_dir, *cache_team_dir; /* NULL: no cache */
 	uint64_t cache_quota_bytes;
-	const char *ckpt_prefix;       /* NULL: no checkpointing; training_projects/<p>/jobs/<j> */
-	const char *images;            /* "auto", "podman", "host" */
-	const char *sandbox;           /* "auto", "bwrap", "podman", "plain" */
-	const char **share;            /* host folders shown read-only at their own place */
+	const char *ckpt_prefix; /* NULL: no checkpointing; training_projects/<p>/jobs/<j> */
+	const char *images;      /* "auto", "podman", "host" */
+	const char *sandbox;     /* "auto", "bwrap", "podman", "plain" */
+	const char **share;      /* host folders shown read-only at their own place */
 	size_t n_share;
-	const char **hide;             /* host paths that must not be seen: data folder, ... */
+	const char **hide; /* host paths that must not be seen: data folder, ... */
 	size_t n_hide;
 };
 
 /* Stages of a runner, in order; shown to people. */
 enum wire_stage {
-	STAGE_CLAIM, STAGE_CODE, STAGE_WEIGHTS, STAGE_CHECKPOINTS, STAGE_SANDBOX, STAGE_READY,
-	STAGE_RUNNING, STAGE_SYNC, STAGE_DONE, STAGE_COUNT
+	STAGE_CLAIM,
+	STAGE_CODE,
+	STAGE_WEIGHTS,
+	STAGE_CHECKPOINTS,
+	STAGE_SANDBOX,
+	STAGE_READY,
+	STAGE_RUNNING,
+	STAGE_SYNC,
+	STAGE_DONE,
+	STAGE_COUNT
 };
 const char *wire_stage_word(enum wire_stage s);
 
-struct wire_sample {               /* one moment of a node */
+struct wire_sample { /* one moment of a node */
 	int64_t wall_ms;
 	double cpu_cores;
 	uint64_t memory_bytes, memory_limit;
@@ -96,7 +104,7 @@ struct wire_sample {               /* one moment of a node */
 	uint64_t ckpt_bytes;
 	struct wire_gpu_sample {
 		uint32_t index;
-		double utilization;            /* 0..1 */
+		double utilization; /* 0..1 */
 		uint64_t memory_bytes;
 	} gpu[16];
 	size_t n_gpus;
@@ -105,7 +113,7 @@ struct wire_sample {               /* one moment of a node */
 struct wire_heartbeat {
 	uint64_t seq;
 	enum wire_stage stage;
-	const char *note;              /* progress in words, NULL = none: "weights 1.1/1.5 GB, 412 MB/s" */
+	const char *note; /* progress in words, NULL = none: "weights 1.1/1.5 GB, 412 MB/s" */
 	uint64_t done_bytes, total_bytes; /* of the stage */
 	double rate_bytes_s;
 	bool has_sample;
@@ -114,15 +122,15 @@ struct wire_heartbeat {
 
 /* What the server wants; answer to a heartbeat, and to the long poll for commands. */
 struct wire_orders {
-	bool go;                       /* all runners of the gang are ready: start user code */
-	bool stop;                     /* SIGTERM, grace, then the whole tree */
-	bool now;                      /* ... without grace */
-	uint64_t seq;                  /* of the command channel: pass it back */
+	bool go;      /* all runners of the gang are ready: start user code */
+	bool stop;    /* SIGTERM, grace, then the whole tree */
+	bool now;     /* ... without grace */
+	uint64_t seq; /* of the command channel: pass it back */
 	struct wire_exec {
 		const char *id;
 		const char **argv;
 		size_t n_argv;
-	} *exec;                       /* commands to run inside the sandbox */
+	} * exec; /* commands to run inside the sandbox */
 	size_t n_exec;
 };
 
@@ -130,26 +138,30 @@ struct wire_orders {
 struct wire_exit {
 	enum job_end end;
 	int code;
-	const char *detail;            /* words: "start_commands[1] \"python train.py\" ..." */
-	const char *stage;             /* of a DEPLOY_FAILED */
+	const char *detail; /* words: "start_commands[1] \"python train.py\" ..." */
+	const char *stage;  /* of a DEPLOY_FAILED */
 	bool user_code_ran;
-	bool synced;                   /* every checkpoint byte is verified in the store */
-	int64_t started_ms, ended_ms;  /* of user code, 0 = it never ran */
+	bool synced;                  /* every checkpoint byte is verified in the store */
+	int64_t started_ms, ended_ms; /* of user code, 0 = it never ran */
 	uint64_t peak_memory_bytes;
 };
 
 void wire_start_write(const struct wire_start *m, struct buf *out);
-int wire_start_parse(struct wire_start *m, struct arena *a, struct str json, struct err *err) MUST_CHECK;
+int wire_start_parse(struct wire_start *m, struct arena *a, struct str json,
+                     struct err *err) MUST_CHECK;
 void wire_launch_write(const struct wire_launch *m, struct buf *out);
-int wire_launch_parse(struct wire_launch *m, struct arena *a, struct str json, struct err *err) MUST_CHECK;
+int wire_launch_parse(struct wire_launch *m, struct arena *a, struct str json,
+                      struct err *err) MUST_CHECK;
 void wire_heartbeat_write(const struct wire_heartbeat *m, struct buf *out);
 int wire_heartbeat_parse(struct wire_heartbeat *m, struct arena *a, struct str json,
                          struct err *err) MUST_CHECK;
 void wire_sample_write(const struct wire_sample *m, struct js *js);
 int wire_sample_parse(struct wire_sample *m, const struct doc *d, struct err *err) MUST_CHECK;
 void wire_orders_write(const struct wire_orders *m, struct buf *out);
-int wire_orders_parse(struct wire_orders *m, struct arena *a, struct str json, struct err *err) MUST_CHECK;
+int wire_orders_parse(struct wire_orders *m, struct arena *a, struct str json,
+                      struct err *err) MUST_CHECK;
 void wire_exit_write(const struct wire_exit *m, struct buf *out);
-int wire_exit_parse(struct wire_exit *m, struct arena *a, struct str json, struct err *err) MUST_CHECK;
+int wire_exit_parse(struct wire_exit *m, struct arena *a, struct str json,
+                    struct err *err) MUST_CHECK;
 
 #endif

@@ -14,24 +14,27 @@ struct engine;
 struct engine_launch {
 	const char *attempt_id;
 	uint32_t node_rank;
-	const char *node;     /* placement */
-	const char *dir;      /* attempt folder: launch.json is there already */
-	const char *program;  /* this binary */
+	const char *node;    /* placement */
+	const char *dir;     /* attempt folder: launch.json is there already */
+	const char *program; /* this binary */
 };
 
 enum engine_sight {
-	ENGINE_RUNS,     /* the process is there */
-	ENGINE_GONE,     /* proven: it ended, or the machine was restarted */
-	ENGINE_UNKNOWN,  /* cannot tell now: never a reason to end an attempt */
+	ENGINE_RUNS,    /* the process is there */
+	ENGINE_GONE,    /* proven: it ended, or the machine was restarted */
+	ENGINE_UNKNOWN, /* cannot tell now: never a reason to end an attempt */
 };
 
 struct engine_ops {
 	const char *name;
 	int (*open)(struct engine **out, const char *options, struct err *err);
 	void (*close)(struct engine *e);
-	/* Starts the runner; *ref (in `a`) is what the other calls need after a restart of the server. */
-	int (*launch)(struct engine *e, const struct engine_launch *l, struct arena *a, char **ref, struct err *err);
-	int (*look)(struct engine *e, const char *ref, const char *dir, enum engine_sight *out, struct err *err);
+	/* Starts the runner; *ref (in `a`) is what the other calls need after a restart of the
+	 * server. */
+	int (*launch)(struct engine *e, const struct engine_launch *l, struct arena *a, char **ref,
+	              struct err *err);
+	int (*look)(struct engine *e, const char *ref, const char *dir, enum engine_sight *out,
+	            struct err *err);
 	/* Kills the runner and all it started. Not there is success. */
 	int (*kill)(struct engine *e, const char *ref, const char *dir, struct err *err);
 };
@@ -40,10 +43,13 @@ struct engine {
 	const struct engine_ops *ops;
 };
 
-int engine_open(struct engine **out, const char *name, const char *options, struct err *err) MUST_CHECK;
+int engine_open(struct engine **out, const char *name, const char *options,
+                struct err *err) MUST_CHECK;
 void engine_close(struct engine *e);
-int engine_launch(struct engine *e, const struct engine_launch *l, struct arena *a, char **ref, struct err *err) MUST_CHECK;
-int engine_look(struct engine *e, const char *ref, const char *dir, enum engine_sight *out, struct err *err) MUST_CHECK;
+int engine_launch(struct engine *e, const struct engine_launch *l, struct arena *a, char **ref,
+                  struct err *err) MUST_CHECK;
+int engine_look(struct engine *e, const char *ref, const char *dir, enum engine_sight *out,
+                struct err *err) MUST_CHECK;
 int engine_kill(struct engine *e, const char *ref, const char *dir, struct err *err) MUST_CHECK;
 
 /* What this machine has: CPUs and memory that this process may use (cgroup and affinity counted),

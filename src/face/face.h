@@ -1,8 +1,8 @@
 /*
  * face.h - what a protocol face may ask of the product. A face has no database, no engine and no
  * queue: bytes come as handles, everything with a row behind it through the functions here, which
- * server/ fills and a test may fake. One table of operations, so that this page is the whole list of
- * what the network can make Stoker do.
+ * server/ fills and a test may fake. One table of operations, so that this page is the whole list
+ * of what the network can make Stoker do.
  *
  * Conventions: `who` is the caller; what belongs to another team is ERR_NOT_FOUND; a missing right
  * is ERR_DENIED. Rows and strings live in the arena given. Ids may be given as ids only; names and
@@ -51,7 +51,8 @@ struct node_row {
 };
 
 struct server_status {
-	const char *version, *data_dir, *base_url, *sandbox; /* sandbox: what probing found, in words */
+	const char *version, *data_dir, *base_url,
+		*sandbox; /* sandbox: what probing found, in words */
 	int64_t started_ms;
 	uint64_t disk_free, disk_total, mirror_bytes, node_cache_bytes, node_cache_budget;
 	uint64_t jobs_active, jobs_pending;
@@ -68,86 +69,134 @@ struct exec_state { /* a command run inside a job's sandbox */
 
 struct face_ops {
 	/* teams, tokens, secrets */
-	int (*teams)(void *of, const struct who *who, struct arena *a, struct model_team **out, size_t *n, struct err *err);
-	int (*team_create)(void *of, const struct who *who, struct arena *a, const char *name, struct model_team *out, struct err *err);
+	int (*teams)(void *of, const struct who *who, struct arena *a, struct model_team **out,
+	             size_t *n, struct err *err);
+	int (*team_create)(void *of, const struct who *who, struct arena *a, const char *name,
+	                   struct model_team *out, struct err *err);
 	int (*team_delete)(void *of, const struct who *who, const char *id, struct err *err);
-	int (*tokens)(void *of, const struct who *who, struct arena *a, struct model_token **out, size_t *n, struct err *err);
+	int (*tokens)(void *of, const struct who *who, struct arena *a, struct model_token **out,
+	              size_t *n, struct err *err);
 	/* *plain is shown once. team_id NULL = all teams (admin only). */
-	int (*token_create)(void *of, const struct who *who, struct arena *a, const char *name, const char *team_id,
-	                    enum model_role role, int64_t expires_ms, struct model_token *out, char **plain, struct err *err);
+	int (*token_create)(void *of, const struct who *who, struct arena *a, const char *name,
+	                    const char *team_id, enum model_role role, int64_t expires_ms,
+	                    struct model_token *out, char **plain, struct err *err);
 	int (*token_delete)(void *of, const struct who *who, const char *id, struct err *err);
 	/* team_id NULL: the caller's team, else the default one. */
-	int (*secrets)(void *of, const struct who *who, struct arena *a, const char *team_id, struct model_secret **out, size_t *n, struct err *err);
-	int (*secret_set)(void *of, const struct who *who, struct arena *a, const char *team_id, const char *name, struct str value,
-	                  struct model_secret *out, struct err *err);
-	int (*secret_delete)(void *of, const struct who *who, const char *team_id, const char *name, struct err *err);
+	int (*secrets)(void *of, const struct who *who, struct arena *a, const char *team_id,
+	               struct model_secret **out, size_t *n, struct err *err);
+	int (*secret_set)(void *of, const struct who *who, struct arena *a, const char *team_id,
+	                  const char *name, struct str value, struct model_secret *out,
+	                  struct err *err);
+	int (*secret_delete)(void *of, const struct who *who, const char *team_id, const char *name,
+	                     struct err *err);
 	/* Bearer or Api-Key token to who, for faces that check the caller themselves. ERR_AUTH. */
-	int (*authenticate)(void *of, struct arena *a, struct str token, struct who **out, struct err *err);
+	int (*authenticate)(void *of, struct arena *a, struct str token, struct who **out,
+	                    struct err *err);
 
 	/* projects */
-	int (*projects)(void *of, const struct who *who, struct arena *a, struct model_project **out, size_t *n, struct err *err); /* last used first */
-	int (*project_get)(void *of, const struct who *who, struct arena *a, const char *id, struct model_project *out, struct err *err);
-	int (*project_upsert)(void *of, const struct who *who, struct arena *a, const char *team_id, const char *name,
-	                      struct model_project *out, struct err *err);
-	/* Stops nothing: ERR_CONFLICT while a job is active. Takes jobs, undeployed checkpoints, cache. */
+	int (*projects)(void *of, const struct who *who, struct arena *a,
+	                struct model_project **out, size_t *n,
+	                struct err *err); /* last used first */
+	int (*project_get)(void *of, const struct who *who, struct arena *a, const char *id,
+	                   struct model_project *out, struct err *err);
+	int (*project_upsert)(void *of, const struct who *who, struct arena *a, const char *team_id,
+	                      const char *name, struct model_project *out, struct err *err);
+	/* Stops nothing: ERR_CONFLICT while a job is active. Takes jobs, undeployed checkpoints,
+	 * cache. */
 	int (*project_delete)(void *of, const struct who *who, const char *id, struct err *err);
 
-	/* jobs. push: doc is the training_job object; validated whole, checked against machine, secrets,
-	 * project; stored with its first event and log line before it returns. dry_run stores nothing and
-	 * *out then has no id. idempotency_key (may be NULL): the same key and project give the same job. */
-	int (*job_push)(void *of, const struct who *who, struct arena *a, const char *project_id, const struct doc *doc,
-	                const char *idempotency_key, bool dry_run, struct model_job *out, struct err *err);
-	int (*job_search)(void *of, const struct who *who, struct arena *a, const struct job_query *q, struct model_job **out, size_t *n, struct err *err);
-	int (*job_get)(void *of, const struct who *who, struct arena *a, const char *project_id, const char *job_id,
-	               struct model_job *out, struct err *err); /* project_id NULL: any */
-	int (*job_stop)(void *of, const struct who *who, struct arena *a, const char *job_id, bool now, struct model_job *out, struct err *err);
-	int (*job_recreate)(void *of, const struct who *who, struct arena *a, const char *job_id, struct model_job *out, struct err *err);
-	int (*job_priority)(void *of, const struct who *who, struct arena *a, const char *job_id, int64_t priority, struct model_job *out, struct err *err);
+	/* jobs. push: doc is the training_job object; validated whole, checked against machine,
+	 * secrets, project; stored with its first event and log line before it returns. dry_run
+	 * stores nothing and *out then has no id. idempotency_key (may be NULL): the same key and
+	 * project give the same job. */
+	int (*job_push)(void *of, const struct who *who, struct arena *a, const char *project_id,
+	                const struct doc *doc, const char *idempotency_key, bool dry_run,
+	                struct model_job *out, struct err *err);
+	int (*job_search)(void *of, const struct who *who, struct arena *a,
+	                  const struct job_query *q, struct model_job **out, size_t *n,
+	                  struct err *err);
+	int (*job_get)(void *of, const struct who *who, struct arena *a, const char *project_id,
+	               const char *job_id, struct model_job *out,
+	               struct err *err); /* project_id NULL: any */
+	int (*job_stop)(void *of, const struct who *who, struct arena *a, const char *job_id,
+	                bool now, struct model_job *out, struct err *err);
+	int (*job_recreate)(void *of, const struct who *who, struct arena *a, const char *job_id,
+	                    struct model_job *out, struct err *err);
+	int (*job_priority)(void *of, const struct who *who, struct arena *a, const char *job_id,
+	                    int64_t priority, struct model_job *out, struct err *err);
 	int (*job_delete)(void *of, const struct who *who, const char *job_id, struct err *err);
-	int (*job_events)(void *of, const struct who *who, struct arena *a, const char *job_id, int64_t after_seq, struct model_event **out, size_t *n, struct err *err);
-	int (*job_attempts)(void *of, const struct who *who, struct arena *a, const char *job_id, struct model_attempt **out, size_t *n, struct err *err);
-	int (*exec_start)(void *of, const struct who *who, struct arena *a, const char *job_id, uint32_t rank,
-	                  const char *const *argv, size_t n_argv, char **exec_id, struct err *err);
-	int (*exec_poll)(void *of, const struct who *who, struct arena *a, const char *job_id, const char *exec_id, uint64_t offset,
-	                 struct exec_state *out, struct err *err);
+	int (*job_events)(void *of, const struct who *who, struct arena *a, const char *job_id,
+	                  int64_t after_seq, struct model_event **out, size_t *n, struct err *err);
+	int (*job_attempts)(void *of, const struct who *who, struct arena *a, const char *job_id,
+	                    struct model_attempt **out, size_t *n, struct err *err);
+	int (*exec_start)(void *of, const struct who *who, struct arena *a, const char *job_id,
+	                  uint32_t rank, const char *const *argv, size_t n_argv, char **exec_id,
+	                  struct err *err);
+	int (*exec_poll)(void *of, const struct who *who, struct arena *a, const char *job_id,
+	                 const char *exec_id, uint64_t offset, struct exec_state *out,
+	                 struct err *err);
 
 	/* checkpoints: rows; files come from the manifest in the object store */
-	int (*checkpoints)(void *of, const struct who *who, struct arena *a, const char *job_id, bool all, struct model_checkpoint **out, size_t *n, struct err *err);
-	int (*checkpoint_delete)(void *of, const struct who *who, const char *job_id, const char *name, struct err *err);
+	int (*checkpoints)(void *of, const struct who *who, struct arena *a, const char *job_id,
+	                   bool all, struct model_checkpoint **out, size_t *n, struct err *err);
+	int (*checkpoint_delete)(void *of, const struct who *who, const char *job_id,
+	                         const char *name, struct err *err);
 
 	/* training cache. scope "project" or "team". ERR_NOT_FOUND when never summarized. */
-	int (*cache_snapshot)(void *of, const struct who *who, struct arena *a, const char *scope, const char *id, struct model_cache_snapshot *out, struct err *err);
-	int (*cache_summarize)(void *of, const struct who *who, struct arena *a, const char *scope, const char *id, struct model_cache_snapshot *out, struct err *err);
-	int (*cache_remove)(void *of, const struct who *who, const char *scope, const char *id, struct str path, uint64_t *bytes, struct err *err);
-	int (*cache_quota)(void *of, const struct who *who, const char *project_id, uint64_t bytes, struct err *err);
+	int (*cache_snapshot)(void *of, const struct who *who, struct arena *a, const char *scope,
+	                      const char *id, struct model_cache_snapshot *out, struct err *err);
+	int (*cache_summarize)(void *of, const struct who *who, struct arena *a, const char *scope,
+	                       const char *id, struct model_cache_snapshot *out, struct err *err);
+	int (*cache_remove)(void *of, const struct who *who, const char *scope, const char *id,
+	                    struct str path, uint64_t *bytes, struct err *err);
+	int (*cache_quota)(void *of, const struct who *who, const char *project_id, uint64_t bytes,
+	                   struct err *err);
 
 	/* weights */
-	int (*mirrors)(void *of, const struct who *who, struct arena *a, struct model_mirror **out, size_t *n, struct err *err);
-	int (*mirror_prefetch)(void *of, const struct who *who, struct arena *a, const char *team_id, const struct spec_weights *w, struct model_mirror *out, struct err *err);
-	int (*mirror_delete)(void *of, const struct who *who, const char *id, uint64_t *freed_bytes, struct err *err);
+	int (*mirrors)(void *of, const struct who *who, struct arena *a, struct model_mirror **out,
+	               size_t *n, struct err *err);
+	int (*mirror_prefetch)(void *of, const struct who *who, struct arena *a,
+	                       const char *team_id, const struct spec_weights *w,
+	                       struct model_mirror *out, struct err *err);
+	int (*mirror_delete)(void *of, const struct who *who, const char *id, uint64_t *freed_bytes,
+	                     struct err *err);
 
 	/* uploads: credentials for one new object key */
-	int (*upload_create)(void *of, const struct who *who, struct arena *a, struct model_upload *out, struct err *err);
-	int (*upload_find)(void *of, struct arena *a, struct str access_key, struct model_upload *out, struct err *err);
+	int (*upload_create)(void *of, const struct who *who, struct arena *a,
+	                     struct model_upload *out, struct err *err);
+	int (*upload_find)(void *of, struct arena *a, struct str access_key,
+	                   struct model_upload *out, struct err *err);
 	/* The key pair that signs download URLs of this server; it is never handed out. */
-	int (*url_key)(void *of, struct arena *a, const char **access_key, const char **secret_key, struct err *err);
+	int (*url_key)(void *of, struct arena *a, const char **access_key, const char **secret_key,
+	               struct err *err);
 
-	int (*capacity)(void *of, const struct who *who, struct arena *a, struct capacity_row **out, size_t *n, struct err *err);
-	int (*capacity_set)(void *of, const struct who *who, struct arena *a, const char *team_id, const char *gpu_type, int64_t max_gpus,
-	                    struct capacity_row *out, struct err *err);
-	int (*status)(void *of, const struct who *who, struct arena *a, struct server_status *out, struct err *err);
+	int (*capacity)(void *of, const struct who *who, struct arena *a, struct capacity_row **out,
+	                size_t *n, struct err *err);
+	int (*capacity_set)(void *of, const struct who *who, struct arena *a, const char *team_id,
+	                    const char *gpu_type, int64_t max_gpus, struct capacity_row *out,
+	                    struct err *err);
+	int (*status)(void *of, const struct who *who, struct arena *a, struct server_status *out,
+	              struct err *err);
 
 	/* runners: `who` names attempt and node */
-	int (*runner_claim)(void *of, const struct who *who, struct arena *a, const char *nonce, struct wire_launch *out, struct err *err);
-	int (*runner_heartbeat)(void *of, const struct who *who, const struct wire_heartbeat *hb, struct err *err);
-	int (*runner_orders)(void *of, const struct who *who, struct arena *a, struct wire_orders *out, struct err *err);
+	int (*runner_claim)(void *of, const struct who *who, struct arena *a, const char *nonce,
+	                    struct wire_launch *out, struct err *err);
+	int (*runner_heartbeat)(void *of, const struct who *who, const struct wire_heartbeat *hb,
+	                        struct err *err);
+	int (*runner_orders)(void *of, const struct who *who, struct arena *a,
+	                     struct wire_orders *out, struct err *err);
 	int (*runner_ready)(void *of, const struct who *who, struct err *err);
-	int (*runner_event)(void *of, const struct who *who, const char *kind, const char *message, struct err *err);
-	int (*runner_checkpoint)(void *of, const struct who *who, const struct model_checkpoint *row, struct err *err);
-	int (*runner_exit)(void *of, const struct who *who, const struct wire_exit *x, struct err *err); /* twice is fine */
-	int (*runner_exec_output)(void *of, const struct who *who, const char *exec_id, struct str bytes, bool done, int exit_code, struct err *err);
+	int (*runner_event)(void *of, const struct who *who, const char *kind, const char *message,
+	                    struct err *err);
+	int (*runner_checkpoint)(void *of, const struct who *who,
+	                         const struct model_checkpoint *row, struct err *err);
+	int (*runner_exit)(void *of, const struct who *who, const struct wire_exit *x,
+	                   struct err *err); /* twice is fine */
+	int (*runner_exec_output)(void *of, const struct who *who, const char *exec_id,
+	                          struct str bytes, bool done, int exit_code, struct err *err);
 	/* The job of the runner's attempt, for its log. */
-	int (*runner_job)(void *of, const struct who *who, struct arena *a, struct model_job *out, struct err *err);
+	int (*runner_job)(void *of, const struct who *who, struct arena *a, struct model_job *out,
+	                  struct err *err);
 };
 
 struct face_ctx {
@@ -179,16 +228,17 @@ static inline const struct who *face_who(const struct request *rq)
 }
 
 /* Channels for reply_wait: what changed. */
-#define CHANNEL_JOB    "job"    /* + job id: state, progress, log */
+#define CHANNEL_JOB "job"       /* + job id: state, progress, log */
 #define CHANNEL_ORDERS "orders" /* + attempt id: go, stop, exec */
-#define CHANNEL_EXEC   "exec"   /* + exec id */
+#define CHANNEL_EXEC "exec"     /* + exec id */
 
-extern const struct face face_training; /* projects, jobs, logs, metrics, checkpoints, weights, cache */
-extern const struct face face_admin;    /* teams, tokens, secrets, capacity, status */
-extern const struct face face_graphql;  /* the documents that the stock client sends */
-extern const struct face face_runner;   /* what runners speak */
-extern const struct face face_s3;       /* S3 subset */
-extern const struct face face_meta;     /* /healthz, /openapi.json, /metrics */
+extern const struct face
+	face_training; /* projects, jobs, logs, metrics, checkpoints, weights, cache */
+extern const struct face face_admin;   /* teams, tokens, secrets, capacity, status */
+extern const struct face face_graphql; /* the documents that the stock client sends */
+extern const struct face face_runner;  /* what runners speak */
+extern const struct face face_s3;      /* S3 subset */
+extern const struct face face_meta;    /* /healthz, /openapi.json, /metrics */
 
 /* The OpenAPI 3.1 document of these faces, printed from their route tables. */
 void face_openapi(const struct face *const *faces, size_t n, struct buf *out);

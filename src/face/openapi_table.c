@@ -4,17 +4,24 @@
 #include "base/base.h"
 
 #define PROJECT "/v1/training_projects/{project_id}"
-#define JOB     PROJECT "/jobs/{job_id}"
-#define TEAM    "/v1/teams/{team_id}"
+#define JOB PROJECT "/jobs/{job_id}"
+#define TEAM "/v1/teams/{team_id}"
 #define DELETED "id:text! deleted:bool!"
 #define ONE_JOB "training_job:@TrainingJob!"
-#define RANGE   "start_epoch_millis:int(0,9223372036853)? end_epoch_millis:int(0,9223372036853)?"
-#define LINES   RANGE " limit:int(1,20000)? direction:enum(asc,desc)? min_level:enum(DEBUG,INFO,WARNING,ERROR)?"
+#define RANGE "start_epoch_millis:int(0,9223372036853)? end_epoch_millis:int(0,9223372036853)?"
+#define LINES                                                                                      \
+	RANGE " limit:int(1,20000)? direction:enum(asc,desc)? "                                    \
+	      "min_level:enum(DEBUG,INFO,WARNING,ERROR)?"
 #define RANGE_Q "start_epoch_millis:int(0,9223372036853) end_epoch_millis:int(0,9223372036853)"
-#define LINES_Q RANGE_Q " limit:int(1,20000) direction:enum(asc,desc) min_level:enum(DEBUG,INFO,WARNING,ERROR)"
-#define SUMMARY "timestamp:time project_id:text team_id:text total_size_bytes:int total_files:int truncated:bool " \
-	"file_summaries[{path:text! size_bytes:int! modified:time! file_type:enum(file,directory,symlink)! permissions:text!}]"
-#define STEP    "step_seconds:int(1,2592000)"
+#define LINES_Q                                                                                    \
+	RANGE_Q " limit:int(1,20000) direction:enum(asc,desc) "                                    \
+	        "min_level:enum(DEBUG,INFO,WARNING,ERROR)"
+#define SUMMARY                                                                                    \
+	"timestamp:time project_id:text team_id:text total_size_bytes:int total_files:int "        \
+	"truncated:bool "                                                                          \
+	"file_summaries[{path:text! size_bytes:int! modified:time! "                               \
+	"file_type:enum(file,directory,symlink)! permissions:text!}]"
+#define STEP "step_seconds:int(1,2592000)"
 
 /* clang-format off */
 const struct schema_doc schema_docs[] = {

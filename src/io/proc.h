@@ -19,11 +19,11 @@ struct proc_spec {
 	const char *cwd;           /* NULL: ours */
 	const struct proc_fd *fds; /* all others are closed; 0, 1, 2 not named are /dev/null */
 	size_t n_fds;
-	bool new_session;          /* setsid: it outlives us and our terminal */
-	bool die_with_parent;      /* PR_SET_PDEATHSIG KILL: when the thread that spawned it ends */
-	bool detach;               /* forked twice: not our child, no zombie; pidfd still given */
-	int umask_bits;            /* -1: ours */
-	uint64_t nofile_max;       /* RLIMIT_NOFILE, 0 = ours */
+	bool new_session;     /* setsid: it outlives us and our terminal */
+	bool die_with_parent; /* PR_SET_PDEATHSIG KILL: when the thread that spawned it ends */
+	bool detach;          /* forked twice: not our child, no zombie; pidfd still given */
+	int umask_bits;       /* -1: ours */
+	uint64_t nofile_max;  /* RLIMIT_NOFILE, 0 = ours */
 };
 
 struct proc {

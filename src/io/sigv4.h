@@ -9,9 +9,9 @@
 
 #include "io/client.h"
 
-#define SIGV4_UNSIGNED      "UNSIGNED-PAYLOAD"
-#define SIGV4_STREAM        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
-#define SIGV4_SKEW_S        (15 * 60)
+#define SIGV4_UNSIGNED "UNSIGNED-PAYLOAD"
+#define SIGV4_STREAM "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+#define SIGV4_SKEW_S (15 * 60)
 #define SIGV4_PRESIGN_MAX_S (7 * 24 * 3600)
 
 struct sigv4_key {

@@ -8,9 +8,9 @@
 #include "base/arena.h"
 
 #define TAR_ENTRIES_MAX 1000000
-#define TAR_BYTES_MAX   ((uint64_t)5 << 30) /* the truss client's own cap on an archive */
-#define TAR_UNPACK_MAX  ((uint64_t)50 << 30)
-#define TAR_RATIO_MAX   1000                /* unpacked / packed, once above 64 MiB: a bomb */
+#define TAR_BYTES_MAX ((uint64_t)5 << 30) /* the truss client's own cap on an archive */
+#define TAR_UNPACK_MAX ((uint64_t)50 << 30)
+#define TAR_RATIO_MAX 1000 /* unpacked / packed, once above 64 MiB: a bomb */
 
 struct tar_report {
 	uint64_t entries, bytes; /* packed or unpacked content */

@@ -123,10 +123,10 @@ struct meta_step {
 	const char *reason, *error_message, *frozen_json;
 	enum job_end end; /* JOB_END_NONE leaves it */
 	int end_code;
-	/* Of user code. 0 leaves the start; an end is kept of a job that is over only, 0 = now_ms. Both
-	 * are cleared when the job waits again. */
+	/* Of user code. 0 leaves the start; an end is kept of a job that is over only, 0 = now_ms.
+	 * Both are cleared when the job waits again. */
 	int64_t started_ms, ended_ms;
-	bool stop_now;                /* of a stop: without grace */
+	bool stop_now; /* of a stop: without grace */
 	/* of a place: the new attempt's rows (id, node_rank, node, cluster, gpus, dir) */
 	const struct model_attempt *attempts;
 	size_t n_attempts;

@@ -1,6 +1,6 @@
 /*
- * blob.h - the mirror's content-addressed store: blobs by SHA-256 and manifests by their own digest,
- * in one directory.
+ * blob.h - the mirror's content-addressed store: blobs by SHA-256 and manifests by their own
+ * digest, in one directory.
  *
  *   blobs/sha256/ab/<64 hex>      0444, complete and verified, or not there
  *   manifests/<64 hex>            manifest.h
@@ -22,25 +22,30 @@ DEFINE_CLEANUP(struct blobs, blobs_close)
 #define AUTO_BLOBS CLEANUP(blobs_close_p)
 
 bool blobs_has(struct blobs *b, const struct digest *d, uint64_t size); /* stat only */
-int blobs_fd(struct blobs *b, const struct digest *d, int *fd, uint64_t *size, struct err *err) MUST_CHECK;
+int blobs_fd(struct blobs *b, const struct digest *d, int *fd, uint64_t *size,
+             struct err *err) MUST_CHECK;
 char *blobs_path(struct blobs *b, const struct digest *d, struct arena *a); /* absolute */
 int blobs_dirfd(const struct blobs *b); /* of the store's folder; it stays the store's */
 /* A temporary file for `name` ([a-z0-9-]), opened read-write, kept from earlier tries; and the path
  * of its journal. One user at a time: it is locked (ERR_BUSY). */
-int blobs_tmp(struct blobs *b, const char *name, int *fd, char journal[FS_PATH_MAX], struct err *err) MUST_CHECK;
+int blobs_tmp(struct blobs *b, const char *name, int *fd, char journal[FS_PATH_MAX],
+              struct err *err) MUST_CHECK;
 /* fsync, chmod 0444, rename to its digest (the caller has verified it), journal removed. */
-int blobs_commit(struct blobs *b, const char *name, int fd, const struct digest *d, struct err *err) MUST_CHECK;
+int blobs_commit(struct blobs *b, const char *name, int fd, const struct digest *d,
+                 struct err *err) MUST_CHECK;
 int blobs_drop_tmp(struct blobs *b, const char *name, struct err *err) MUST_CHECK;
 /* Writes small content at once. */
 int blobs_put(struct blobs *b, struct str body, struct digest *out, struct err *err) MUST_CHECK;
 /* Reads the whole blob and compares: ERR_CORRUPT, and the blob is moved aside, when it differs. */
 int blobs_verify(struct blobs *b, const struct digest *d, struct err *err) MUST_CHECK;
 
-int blobs_put_manifest(struct blobs *b, const struct manifest *m, struct digest *name, struct err *err) MUST_CHECK;
-int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *name, struct manifest *m,
-                       struct err *err) MUST_CHECK; /* digest checked */
+int blobs_put_manifest(struct blobs *b, const struct manifest *m, struct digest *name,
+                       struct err *err) MUST_CHECK;
+int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *name,
+                       struct manifest *m, struct err *err) MUST_CHECK; /* digest checked */
 int blobs_del_manifest(struct blobs *b, const struct digest *name, struct err *err) MUST_CHECK;
-/* Removes blobs that no manifest names and temporary files older than max_age_s. dry_run: only counts. */
+/* Removes blobs that no manifest names and temporary files older than max_age_s. dry_run: only
+ * counts. */
 int blobs_gc(struct blobs *b, int64_t max_age_s, bool dry_run, uint64_t *files, uint64_t *bytes,
              struct err *err) MUST_CHECK;
 int blobs_usage(struct blobs *b, uint64_t *files, uint64_t *bytes, struct err *err) MUST_CHECK;

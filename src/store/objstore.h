@@ -18,10 +18,10 @@
 #include "io/client.h"
 #include "io/sigv4.h"
 
-#define OBJSTORE_KEY_MAX   1024
-#define OBJSTORE_BODY_MAX  ((size_t)64 << 20) /* larger objects travel from a file, or as parts */
+#define OBJSTORE_KEY_MAX 1024
+#define OBJSTORE_BODY_MAX ((size_t)64 << 20) /* larger objects travel from a file, or as parts */
 #define OBJSTORE_PARTS_MAX 10000
-#define OBJSTORE_PART_MIN  ((uint64_t)5 << 20)
+#define OBJSTORE_PART_MIN ((uint64_t)5 << 20)
 
 struct objstore; /* opaque to callers; drivers see objstore_impl.h */
 
@@ -63,7 +63,8 @@ int objstore_put_stream(struct objstore *os, const char *key, uint64_t size,
                         int (*read)(void *arg, void *p, size_t cap, size_t *n, struct err *err),
                         void *arg, struct objstore_info *info, struct err *err) MUST_CHECK;
 /* Same content, new key, without moving bytes where the store can (hard link, server-side copy). */
-int objstore_copy(struct objstore *os, const char *from, const char *to, struct err *err) MUST_CHECK;
+int objstore_copy(struct objstore *os, const char *from, const char *to,
+                  struct err *err) MUST_CHECK;
 int objstore_stat(struct objstore *os, const char *key, struct objstore_info *out,
                   struct err *err) MUST_CHECK;
 /* `count` bytes from `first` to the sink. */

@@ -1,6 +1,7 @@
 /*
- * tree.h - the node cache: a manifest as a directory of hard links, published by one rename, held by
- * a shared flock on its lease file while it is mounted (a crash releases it), evicted in LRU order.
+ * tree.h - the node cache: a manifest as a directory of hard links, published by one rename, held
+ * by a shared flock on its lease file while it is mounted (a crash releases it), evicted in LRU
+ * order.
  *
  *   <dir>/trees/<manifest>/...      complete, or not there; files 0444, folders 0555
  *   <dir>/leases/<manifest>.lease   flock: shared = mounted, exclusive = being made or evicted
@@ -25,9 +26,9 @@ DEFINE_CLEANUP(struct node_cache, node_cache_close)
 #define AUTO_NODE_CACHE CLEANUP(node_cache_close_p)
 
 struct node_lease {
-	int fd;                  /* close it to give the lease back */
-	char path[FS_PATH_MAX];  /* of the tree */
-	bool hit;                /* it was already there */
+	int fd;                 /* close it to give the lease back */
+	char path[FS_PATH_MAX]; /* of the tree */
+	bool hit;               /* it was already there */
 	uint64_t bytes, files;
 };
 
@@ -38,10 +39,13 @@ int node_cache_tree(struct node_cache *c, struct blobs *from, const struct diges
                     void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg,
                     const atomic_bool *cancel, struct node_lease *out, struct err *err) MUST_CHECK;
 /* ERR_BUSY while somebody holds it. */
-int node_cache_drop(struct node_cache *c, const struct digest *manifest, struct err *err) MUST_CHECK;
+int node_cache_drop(struct node_cache *c, const struct digest *manifest,
+                    struct err *err) MUST_CHECK;
 int node_cache_usage(struct node_cache *c, uint64_t *trees, uint64_t *bytes, uint64_t *leased,
                      struct err *err) MUST_CHECK;
-/* Trees against their manifests in `from`: sizes, and digests when `deep`. First fault is the error. */
-int node_cache_check(struct node_cache *c, struct blobs *from, bool deep, struct err *err) MUST_CHECK;
+/* Trees against their manifests in `from`: sizes, and digests when `deep`. First fault is the
+ * error. */
+int node_cache_check(struct node_cache *c, struct blobs *from, bool deep,
+                     struct err *err) MUST_CHECK;
 
 #endif

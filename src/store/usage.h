@@ -25,7 +25,8 @@ struct usage_entry {
 };
 
 /* Sums what is below `dir`. each (may be NULL) is called from several threads, one at a time for
- * one `slot` in [0, threads): gather per slot, no lock needed. threads 0 = two a core, at most 16. */
+ * one `slot` in [0, threads): gather per slot, no lock needed. threads 0 = two a core, at most 16.
+ */
 int usage_walk(const char *dir, unsigned threads,
                void (*each)(void *arg, unsigned slot, const struct usage_entry *e), void *arg,
                const atomic_bool *cancel, struct usage_total *out, struct err *err) MUST_CHECK;

@@ -1,4 +1,5 @@
-/* replay.c - runs a fuzz target over every file below the folders named, where libFuzzer is not linked. */
+/* replay.c - runs a fuzz target over every file below the folders named, where libFuzzer is not
+ * linked. */
 #include "base/fs.h"
 
 #include <dirent.h>

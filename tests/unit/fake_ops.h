@@ -617,7 +617,7 @@ static void fake_rows(struct fake *f)
 			.memory_bytes = (uint64_t)16 << 30,
 			.spec_json =
 				"{\"compute\":{\"availability_model\":\"spot\"},\"runtime\":{"
-		                "\"artifacts\":"
+				"\"artifacts\":"
 				"[{\"s3_bucket\":\"stoker\",\"s3_key\":\"uploads/a b.tgz\"}]}}",
 			.stage = "running",
 		};

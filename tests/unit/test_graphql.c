@@ -95,11 +95,11 @@ static const char *request(struct fake *f, const char *name, const char *size, c
 	return arena_printf(
 		f->a,
 		"{\"request\":{\"metadata\":{\"oracle_name\":\"mm\"},\"weights_sources\":[{"
-	        "\"weight_source_type\":"
+		"\"weight_source_type\":"
 		"\"B10_CHECKPOINTING\",\"b10_training_checkpoint_weights_source\":{\"checkpoint\":{"
-	        "\"training_job_id\":"
+		"\"training_job_id\":"
 		"\"job0001\",\"checkpoint_name\":\"%s\"}}}],\"inference_stack\":{\"stack_type\":"
-	        "\"VLLM\","
+		"\"VLLM\","
 		"\"environment_variables\":[%s]},\"instance_type_id\":\"%s\",\"dry_run\":%s}}",
 		name, env, size, dry);
 }
@@ -107,7 +107,7 @@ static const char *request(struct fake *f, const char *name, const char *size, c
 static void test_deploy(void **state)
 {
 	static const char env[] = "{\"name\":\"HF_TOKEN\",\"value\":\"hf_access_token\",\"is_"
-	                          "secret_reference\":true},"
+				  "secret_reference\":true},"
 				  "{\"name\":\"X\",\"value\":\"1\",\"is_secret_reference\":false}";
 	struct fake f;
 	const struct doc *d, *config = NULL;
@@ -164,9 +164,9 @@ static void test_deploy(void **state)
 	cmd = doc_cstr(at(config, "environment_variables.BT_DOCKER_SERVER_START_CMD"), "");
 	assert_string_equal(
 		cmd, "sh -c \"HF_TOKEN=$(cat /secrets/hf_access_token) vllm serve Qwen/Qwen3-0.6B "
-	             "--port 8000"
+		     "--port 8000"
 		     " --tensor-parallel-size 2 --dtype bfloat16 --enable-lora --max-lora-rank 32 "
-	             "--lora-modules"
+		     "--lora-modules"
 		     " checkpoint-24=/tmp/training_checkpoints/job0001/rank-0/checkpoint-24\"");
 	f.ckpt[2].kind = "whisper";
 	d = ask(&f, MUTATION, request(&f, "odd", "cpu-1x2", "true", ""));

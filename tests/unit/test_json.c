@@ -8,12 +8,18 @@ static void test_refuses(void **state)
 	static const struct {
 		const char *text, *words;
 	} rows[] = {
-		{"", "no text"},          {"  \n", "no text"},
-		{"{", "line 1"},          {"{\"a\":1,\"a\":2}", "duplicate"},
-		{"[1,]", "line 1"},       {"[1] x", "end of file"},
-		{"{\"a\":01}", "line 1"}, {"[NaN]", "line 1"},
-		{"\"\xff\"", "unable to decode"},    {"[99999999999999999999]", "big integer"},
-		{"{'a':1}", "line 1"},    {"\n\n  nul", "line 3"},
+		{"", "no text"},
+		{"  \n", "no text"},
+		{"{", "line 1"},
+		{"{\"a\":1,\"a\":2}", "duplicate"},
+		{"[1,]", "line 1"},
+		{"[1] x", "end of file"},
+		{"{\"a\":01}", "line 1"},
+		{"[NaN]", "line 1"},
+		{"\"\xff\"", "unable to decode"},
+		{"[99999999999999999999]", "big integer"},
+		{"{'a':1}", "line 1"},
+		{"\n\n  nul", "line 3"},
 	};
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_BUF struct buf deep = BUF_INIT(10000);

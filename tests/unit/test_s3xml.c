@@ -103,7 +103,7 @@ static void s3xml_reads_listings(void **state UNUSED)
 	static const char page[] = HEAD
 		"<ListBucketResult" NS "><Name>b</Name><Prefix>p/</Prefix><KeyCount>2</KeyCount>"
 		"<IsTruncated>true</IsTruncated><NextContinuationToken>1/x+=</"
-	        "NextContinuationToken>"
+		"NextContinuationToken>"
 		"<Contents><Key>p/a &amp; b</Key><LastModified>2026-11-21T10:00:00.000Z"
 		"</LastModified><ETag>&quot;d41d8cd98f00b204e9800998ecf8427e&quot;</ETag>"
 		"<Size>12</Size><Owner><ID>x</ID></Owner></Contents>"
