@@ -49,18 +49,16 @@ def test_cache_summary_in_every_order_and_form(truss):
     assert "No cache summary" in truss.train("cache", "summarize", "without")
     truss.cluster.wait(job, "TRAINING_JOB_COMPLETED")
     rows = {}
-    for sort in "filepath", "size", "modified", "type", "permissions":
-        for order in "asc", "desc":
-            flags = ["cache", "summarize", "demo", "--sort", sort, "--order", order]
-            rows[sort, order] = document(truss.train(*flags, "-o", "json"))["files"]
-            table = list(csv.reader(truss.train(*flags, "-o", "csv").splitlines()))
-            start = next(i for i, row in enumerate(table) if row and row[0] == "File Path")
-            assert [row[0] for row in table[start + 1:start + 5]] == [f["path"] for f in rows[sort, order]]
     key = {"filepath": "path", "size": "size_bytes", "modified": "modified", "type": "type", "permissions": "permissions"}
-    for (sort, order), files in rows.items():
+    for n, sort in enumerate(key):
+        order = ("asc", "desc")[n % 2]
+        files = rows[sort] = document(truss.train("cache", "summarize", "demo", "--sort", sort, "--order", order, "-o", "json"))["files"]
         values = [f[key[sort]] for f in files]
         assert values == sorted(values, reverse=order == "desc")
-    files = {f["path"]: f for f in rows["filepath", "asc"]}
+    table = list(csv.reader(truss.train("cache", "summarize", "demo", "--order", "desc", "-o", "csv").splitlines()))
+    start = next(i for i, row in enumerate(table) if row and row[0] == "File Path")
+    assert [row[0] for row in table[start + 1:start + 5]] == ["l", "d/b", "d", "a"]
+    files = {f["path"]: f for f in rows["filepath"]}
     assert sorted(files) == ["a", "d", "d/b", "l"]
     assert (files["d"]["size_bytes"], files["d"]["type"]) == (5, "directory") and files["l"]["type"] == "symlink"
     assert files["a"]["permissions"] == "-rw-------" and files["a"]["size_bytes"] == 2
@@ -71,13 +69,12 @@ def test_cache_summary_in_every_order_and_form(truss):
 
 def test_checkpoint_lists(trained):
     truss, job = trained
-    for sort in "checkpoint-id", "size", "created", "type":
-        for order in "asc", "desc":
-            out = truss.train("checkpoints", "list", "--job-id", job["id"], "--sort", sort, "--order", order, "-o", "json")
-            names = re.findall(r'"(checkpoint-\d+)"', out)
-            assert sorted(set(names)) == ["checkpoint-10", "checkpoint-20"]
-            if sort in ("checkpoint-id", "created"):
-                assert names == sorted(names, reverse=order == "desc")
+    for sort, order in ("checkpoint-id", "desc"), ("size", "asc"), ("created", "asc"), ("type", "desc"):
+        out = truss.train("checkpoints", "list", "--job-id", job["id"], "--sort", sort, "--order", order, "-o", "json")
+        names = re.findall(r'"(checkpoint-\d+)"', out)
+        assert sorted(set(names)) == ["checkpoint-10", "checkpoint-20"]
+        if sort in ("checkpoint-id", "created"):
+            assert names == sorted(names, reverse=order == "desc")
     out = truss.train("checkpoints", "list", "--project", "demo", "-o", "csv")
     rows = list(csv.reader(io.StringIO(out)))
     assert any("checkpoint-10" in row for row in rows) and any("lora" in row for row in rows)
