@@ -15,6 +15,7 @@
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define PROC_STAT_MAX 4096
@@ -95,10 +96,16 @@ static void child_fds(struct plan *p)
 /* exec keeps ignored signals ignored: a server that ignores SIGPIPE would teach it to its jobs. */
 static void child_signals(const struct plan *p)
 {
-	struct sigaction dfl = {.sa_handler = SIG_DFL};
+	/* the kernel's own form: libc keeps its two signals from sigaction, yet they may be ignored */
+	const struct {
+		void (*handler)(int);
+		unsigned long flags;
+		void (*restorer)(void);
+		uint64_t mask;
+	} dfl = {.handler = SIG_DFL};
 
 	for (int sig = 1; sig < NSIG; sig++)
-		(void)sigaction(sig, &dfl, NULL); /* fails for KILL, STOP and libc's own two */
+		(void)syscall(SYS_rt_sigaction, sig, &dfl, NULL, sizeof(dfl.mask)); /* not KILL, STOP */
 	(void)sigprocmask(SIG_SETMASK, &p->mask, NULL);
 }
 

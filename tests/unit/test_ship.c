@@ -207,9 +207,9 @@ static void rotation_takes_nothing_away(void **state)
 	struct ckpt c;
 
 	p->o.settle_ms = 3000;
-	start(p);
 	put(p, "checkpoint-1/model.safetensors", "weights");
 	put(p, "checkpoint-1/trainer_state.json", "{}");
+	start(p); /* both are there at the first look, however slow the machine is */
 	wait_said(p, "[checkpoint-1 SYNCING 2]");
 	clock_sleep_ms(4 * SHIP_WALK_MS); /* looked at, and found to be at rest */
 	drop(p, "checkpoint-1");
@@ -225,9 +225,10 @@ static void own_temporaries_are_left_out(void **state)
 	struct place *p = *state;
 	struct ckpt c;
 
-	start(p);
+	p->o.settle_ms = 3000;
 	put(p, "checkpoint-1/model.safetensors", "weights");
 	put(p, "checkpoint-1/scratchpad", "x");
+	start(p);
 	wait_said(p, "[checkpoint-1 SYNCING");
 	drop(p, "checkpoint-1/scratchpad");
 	wait_said(p, "[checkpoint-1 COMPLETE 1]");
