@@ -53,8 +53,7 @@ int ctx_job_stop(void *of, const struct who *who, struct arena *a, const char *j
 	                : JOB_END_STOPPED;
 	s.message = arena_printf(a, "%s asked for a stop%s%s", who->name, again ? " again" : "",
 	                         now ? ", without grace" : "");
-	if (s.end == JOB_END_STOPPED)
-		s.reason = s.message;
+	s.reason = s.message;
 	if (jobs_step(app, &s,
 	              s.end == JOB_END_STOPPED ? arena_printf(a, "job stopped: %s", s.message)
 	                                       : NULL,

@@ -169,6 +169,11 @@ static char *outcome(struct arena *a, const struct model_job *job, const struct 
 		job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING;
 
 	job_end_describe(x->end, x->code, x->detail, what, sizeof(what));
+	if (stopping && !x->user_code_ran)
+		return arena_printf(a, "job stopped before its first command");
+	if (stopping && x->end == JOB_END_STOPPED)
+		return arena_printf(a, "job stopped%s%s", x->detail != NULL ? " in " : "",
+		                    x->detail != NULL ? x->detail : "");
 	if (stopping)
 		return arena_printf(a, "job stopped (%s)", what);
 	if (ev == JOB_EV_EXIT_OK && x->ended_ms > x->started_ms && x->started_ms > 0)
@@ -216,7 +221,9 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 			                     job->core.attempt, job->core.attempt_max, words);
 		s.message = words;
 	}
-	if (s.event != JOB_EV_EXIT_OK) {
+	if (job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING) {
+		s.reason = job->reason != NULL ? job->reason : words; /* who asked; no error */
+	} else if (s.event != JOB_EV_EXIT_OK) {
 		s.reason = words;
 		s.error_message = strncmp(words, "job ", 4) == 0 && strchr(words, ':') != NULL
 		                          ? strchr(words, ':') + 2
