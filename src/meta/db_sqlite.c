@@ -28,8 +28,10 @@ static int fail(struct conn *c, int rc, const char *sql, struct err *err)
 		code = ERR_BUSY;
 		break;
 	case SQLITE_FULL:
-		code = ERR_NO_SPACE;
-		break;
+		return err_set(err, ERR_NO_SPACE,
+		               "the disk of the data folder is full: nothing was changed; make room"
+		               " there and try again (%.60s)",
+		               sql);
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:
 		code = ERR_CORRUPT;

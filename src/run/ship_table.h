@@ -56,8 +56,9 @@ struct ship {
 	uint64_t walk, next_id, n_entries;
 	uint64_t dropped_files, dropped_bytes; /* of rotated checkpoints, all in the store */
 	bool final, ok, done, finished, lost;
-	int64_t died_ms; /* monotonic: when the trainer ended */
-	int warned;      /* percent */
+	int64_t died_ms;     /* monotonic: when the trainer ended */
+	int warned;          /* percent */
+	uint64_t most_bytes; /* of one checkpoint */
 	int64_t space_ms, trouble_ms;
 	bool too_many;
 	pthread_t walker, sender[SHIP_SENDERS];

@@ -8,7 +8,7 @@
 #include <sys/statvfs.h>
 
 #define DEPTH_MAX 32
-#define SPACE_MS 5000
+#define SPACE_MS 1000
 
 struct ship_group *ship_group_of(struct ship *s, const char *name)
 {
@@ -251,13 +251,38 @@ bool ship_walk(struct ship *s)
 	return settle_gone(s) || changed;
 }
 
-/* Before it happens: at 80 and at 90 percent. Called without the lock. */
+/* The largest checkpoint so far: the next one will ask for as much. */
+static uint64_t largest(struct ship *s)
+{
+	struct ship_group *g = NULL;
+	uint64_t most = 0;
+
+	(void)pthread_mutex_lock(&s->lock);
+	TAILQ_FOREACH(g, &s->list, link)
+	{
+		struct ship_entry *e = NULL;
+		uint64_t sum = 0;
+
+		TAILQ_FOREACH(e, &g->entries, peer)
+		sum += e->fact.size;
+		most = MAX(most, sum);
+	}
+	s->most_bytes = MAX(s->most_bytes, most);
+	most = s->most_bytes;
+	(void)pthread_mutex_unlock(&s->lock);
+	return most;
+}
+
+/* Before it happens: at 80 and at 90 percent, and when another checkpoint like the largest would
+ * not fit, which counts as 90. On the store's own disk it is there twice until it is shipped.
+ * Called without the lock. */
 void ship_check_space(struct ship *s)
 {
 	struct ship_totals t;
 	struct statvfs fs;
-	uint64_t used = 0, total = 0;
+	uint64_t used = 0, total = 0, need;
 	int percent = 0;
+	bool tight;
 	char text[300];
 
 	if (clock_mono_ms() - s->space_ms < SPACE_MS)
@@ -272,13 +297,15 @@ void ship_check_space(struct ship *s)
 		used = total - MIN(total, (uint64_t)fs.f_bavail * fs.f_frsize);
 	}
 	percent = total == 0 ? 0 : (int)((double)used * 100 / (double)total);
-	if (percent < 75)
+	need = largest(s) * (s->o.volume_bytes > 0 ? 1 : 2);
+	tight = total > 0 && (percent >= 90 || total - MIN(total, used) < need);
+	if (percent < 75 && !tight)
 		s->warned = 0;
-	if (percent < 80 || (percent < 90 && s->warned >= 80) || s->warned >= 90)
+	if ((percent < 80 && !tight) || (!tight && s->warned >= 80) || s->warned >= 90)
 		return;
-	s->warned = percent >= 90 ? 90 : 80;
+	s->warned = tight ? 90 : 80;
 	FMT(text, "the checkpoint folder's %s is %d%% full: %" PRIu64 " of %" PRIu64 " MB%s",
 	    s->o.volume_bytes > 0 ? "volume" : "disk", percent, used / 1000000, total / 1000000,
-	    percent >= 90 ? "; the next checkpoint may fail" : "");
+	    tight ? "; the next checkpoint may fail" : "");
 	s->o.event(s->o.arg, "warning", text);
 }

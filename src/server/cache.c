@@ -29,6 +29,35 @@ char *cache_dir(struct app *app, struct arena *a, const char *scope, const char 
 	return arena_printf(a, "%s/cache/%ss/%s", app->data, scope, id);
 }
 
+/* Has a job that may have written here ended since then? */
+static int is_stale(struct app *app, struct arena *a, const char *scope, const char *id,
+                    int64_t since_ms, bool *stale, struct err *err)
+{
+	bool project = strcmp(scope, "project") == 0;
+	struct meta_query q = {
+		.project_id = project ? id : NULL,
+		.team_id = project ? NULL : id,
+		.limit = RECENT_MAX,
+	};
+	struct model_job *jobs = NULL;
+	size_t n = 0;
+
+	if (meta_jobs(app->meta, a, &q, &jobs, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n && !*stale; i++) {
+		struct model_job full = {0};
+		struct job_spec spec = {0};
+
+		if (!job_state_is_final(jobs[i].core.state) || jobs[i].core.changed_ms < since_ms)
+			continue;
+		if (meta_job(app->meta, a, jobs[i].id, &full, err) < 0 ||
+		    app_spec(a, full.spec_json, &spec, err) < 0)
+			return -1;
+		*stale = spec.cache.enabled;
+	}
+	return 0;
+}
+
 int cache_ready(struct app *app, const struct model_job *job, const struct job_spec *spec,
                 struct err *err)
 {
@@ -36,6 +65,7 @@ int cache_ready(struct app *app, const struct model_job *job, const struct job_s
 	struct model_project p = {0};
 	struct model_cache_snapshot s = {0};
 	char used[UNITS_CAP], quota[UNITS_CAP];
+	bool stale = false;
 
 	if (!spec->cache.enabled)
 		return 0;
@@ -46,9 +76,11 @@ int cache_ready(struct app *app, const struct model_job *job, const struct job_s
 	if (meta_snapshot(app->meta, a, "project", p.id, &s, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
-		err_clear(err); /* never used: nothing to count */
-		return 0;
+		err_clear(err); /* never counted: its first job may have ended just now */
 	}
+	if (is_stale(app, a, "project", p.id, s.ms, &stale, err) < 0 ||
+	    (stale && cache_snapshot_now(app, a, "project", p.id, &s, err) < 0))
+		return -1;
 	if (s.bytes < p.cache_quota_bytes)
 		return 0;
 	return err_set(err, ERR_QUOTA,
@@ -295,35 +327,6 @@ static int check_scope(struct app *app, const struct who *who, struct arena *a, 
 	if (strcmp(scope, "team") == 0)
 		return ctx_team(app, who, a, id, &team, err);
 	return err_set(err, ERR_INVALID, "scope \"%.40s\": project or team", scope);
-}
-
-/* Has a job that may have written here ended since then? */
-static int is_stale(struct app *app, struct arena *a, const char *scope, const char *id,
-                    int64_t since_ms, bool *stale, struct err *err)
-{
-	bool project = strcmp(scope, "project") == 0;
-	struct meta_query q = {
-		.project_id = project ? id : NULL,
-		.team_id = project ? NULL : id,
-		.limit = RECENT_MAX,
-	};
-	struct model_job *jobs = NULL;
-	size_t n = 0;
-
-	if (meta_jobs(app->meta, a, &q, &jobs, &n, err) < 0)
-		return -1;
-	for (size_t i = 0; i < n && !*stale; i++) {
-		struct model_job full = {0};
-		struct job_spec spec = {0};
-
-		if (!job_state_is_final(jobs[i].core.state) || jobs[i].core.changed_ms < since_ms)
-			continue;
-		if (meta_job(app->meta, a, jobs[i].id, &full, err) < 0 ||
-		    app_spec(a, full.spec_json, &spec, err) < 0)
-			return -1;
-		*stale = spec.cache.enabled;
-	}
-	return 0;
 }
 
 /* The walk after a job starts once its runner is gone; who asks before that gets it done now. */

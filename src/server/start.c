@@ -50,7 +50,7 @@ static int make_folder(struct app *app, struct err *err)
 		return err_errno(err, errno, "--data %s: chmod 0700", app->data);
 	if (fs_free_bytes(app->data, &free_bytes, &total, err) < 0)
 		return -1;
-	if (free_bytes < START_FREE_MIN)
+	if (free_bytes < START_FREE_MIN && access(app_path(app, a, "stoker.db"), F_OK) != 0)
 		return err_set(
 			err, ERR_NO_SPACE,
 			"--data %s: %llu MiB free, the server needs at least %llu MiB to start",

@@ -1,0 +1,121 @@
+"""No space: on the data folder's disk, in a project's cache. Said before it happens, and mended by making room."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+from conftest import STOKER, until
+
+CKPT = {"checkpointing_config": {"enabled": True, "settle": "1s"}}
+MB = 1 << 20
+
+
+@pytest.fixture
+def small(empty_cluster):
+    """A cluster whose data folder is a disk of its own, of 400 MB."""
+    c = empty_cluster
+    c.data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m", "tmpfs", str(c.data)], check=True)
+    c.sources = c.folder / "sources"
+    c.sources.mkdir()
+    yield c.start("--cpus", "4", "--memory", "4Gi", "--allow-file-root", str(c.sources))
+    try:
+        c.end_jobs()
+        c.stop()
+        until(lambda: not c.processes(), 45)
+    finally:
+        subprocess.run(["umount", "-l", str(c.data)], check=True)
+
+
+def resize(cluster, size):
+    subprocess.run(["mount", "-o", f"remount,size={size}", str(cluster.data)], check=True)
+
+
+def fill(cluster, leave):
+    room = os.statvfs(cluster.data)
+    path = cluster.data / "filler"
+    subprocess.run(["fallocate", "-l", str(room.f_bavail * room.f_bsize - leave), str(path)], check=True)
+    return path
+
+
+def test_weights_larger_than_the_disk(small):
+    os.truncate(os.open(small.sources / "w.bin", os.O_CREAT | os.O_WRONLY), 500 * MB)
+    job = small.push(["echo never"], weights=[{"source": f"file://{small.sources}", "mount_location": "/w"}])
+    done = small.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
+    assert "524.29 MB are missing" in done["error_message"] and "make room" in done["error_message"]
+    assert not [p for p in (small.data / "store").rglob("*") if p.is_file() and p.stat().st_size > MB]
+
+
+def test_checkpoints_that_fill_the_disk(small):
+    """Warned of before it happens; what could not be shipped is, once there is room."""
+    script = "mkdir $BT_CHECKPOINT_DIR/checkpoint-$i; head -c 60M /dev/zero > $BT_CHECKPOINT_DIR/checkpoint-$i/w.bin"
+    job = small.push([f"for i in 1 2 3 4; do {script} && echo wrote $i || echo failed $i; sleep 3; done"],
+                     compute={"cpu_count": 1, "memory": "1Gi"}, runtime=CKPT)
+    until(lambda: "failed" in small.logs(job))
+    lines = small.logs(job).splitlines()
+    warned = next(i for i, line in enumerate(lines) if "the next checkpoint may fail" in line)
+    assert warned < next(i for i, line in enumerate(lines) if line.startswith("failed")), lines
+    resize(small, "900m")
+    small.wait(job, "TRAINING_JOB_COMPLETED")
+    assert len(small.json("checkpoints", "ls", job["id"])) == 4
+
+
+def test_a_full_disk_refuses_and_recovers(small):
+    running = small.push(["echo up; sleep 4; echo through"])
+    until(lambda: "up" in small.logs(running))
+    filler = fill(small, 0)
+    result = small.cli("push", small.job_folder(["true"], files={"big.txt": "x" * MB}) / "train.yaml", code=1)
+    assert "full" in result.err or "No space" in result.err, result
+    small.kill()
+    small.restart()  # a disk without room must not keep the server, which helps to make some, from starting
+    assert small.cli("ps").out.count("RUNNING") == 1
+    filler.unlink()
+    small.wait(running, "TRAINING_JOB_COMPLETED")
+    assert "through" in small.logs(running)
+    job = small.push(["echo again"])
+    small.wait(job, "TRAINING_JOB_COMPLETED")
+    small.stop()
+    check = small.cli("server", "--data", small.data, "--check", "--log-level", "error")
+    assert check.out.endswith(": 0 faults\n"), check
+
+
+def test_the_first_start_wants_some_room(empty_cluster):
+    c = empty_cluster
+    c.data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(c.data)], check=True)
+    try:
+        done = c_server(c)
+        assert done.returncode == 1 and "the server needs at least" in done.stderr
+    finally:
+        subprocess.run(["umount", str(c.data)], check=True)
+
+
+def c_server(cluster):
+    return subprocess.run([STOKER, "server", "--data", str(cluster.data), "--listen", "127.0.0.1:0"], capture_output=True,
+                          text=True, env=cluster.environment(), timeout=30)
+
+
+def test_cache_quota(empty_cluster):
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--cache-quota", "10MB")
+    cached = {"cache_config": {"enabled": True}}
+    first = c.push(["head -c 12M /dev/zero > $BT_PROJECT_CACHE_DIR/data"], runtime=cached)
+    c.wait(first, "TRAINING_JOB_COMPLETED")
+    second = c.push(["true"], runtime=cached)  # at once: what the first one left counts already
+    done = c.wait(second, "TRAINING_JOB_DEPLOY_FAILED")
+    assert "12.58 MB" in done["error_message"] and "stoker cache rm" in done["error_message"]
+    c.cli("cache", "rm", "data", "-p", "p", "-y")
+    third = c.push(["true"], runtime=cached)
+    c.wait(third, "TRAINING_JOB_COMPLETED")
+
+
+def test_cache_quota_is_watched_while_a_job_runs(empty_cluster):
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--cache-quota", "10MB")
+    folder = c.data / "cache/projects"
+    job = c.push(["head -c 9500000 /dev/zero > $BT_PROJECT_CACHE_DIR/data; sleep 1"],
+                 runtime={"cache_config": {"enabled": True}})
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert pathlib.Path(folder / job["training_project"]["id"] / "data").stat().st_size == 9500000
+    job = c.push(["sleep 60"], runtime={"cache_config": {"enabled": True}})
+    until(lambda: "the training cache is 90 % full" in c.logs(job))
+    assert [e for e in c.json("events", job["id"]) if e["kind"] == "cache"]
+    c.cli("stop", job["id"], "--now")
