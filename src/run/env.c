@@ -24,15 +24,17 @@ static void put(struct env_list *e, const char *name, const char *value, bool se
 	e->item[e->n++] = (struct wire_env){name, value, secret};
 }
 
-/* "GPU-a,GPU-b"; a declared inventory has no device to be seen. */
+/* "GPU-a,GPU-b"; of a declared inventory, which has no ids, the places: "0,3". */
 static const char *visible_gpus(struct arena *a, const struct wire_launch *l)
 {
 	AUTO_BUF struct buf out = BUF_INIT((size_t)64 << 10);
 
 	for (size_t i = 0; i < l->n_gpus; i++) {
+		buf_puts(&out, out.n > 0 ? "," : "");
 		if (strncmp(l->gpus[i].uuid, "declared-", strlen("declared-")) == 0)
-			continue;
-		buf_printf(&out, "%s%s", out.n > 0 ? "," : "", l->gpus[i].uuid);
+			buf_printf(&out, "%u", l->gpus[i].index);
+		else
+			buf_puts(&out, l->gpus[i].uuid);
 	}
 	return arena_cstr(a, buf_cstr(&out));
 }

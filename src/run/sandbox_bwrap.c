@@ -99,9 +99,7 @@ static void add_devices(struct buf *b, const struct sandbox_spec *spec)
 	for (size_t i = 0; i < spec->n_gpus; i++) {
 		char path[64];
 
-		if (strncmp(spec->gpus[i].uuid, "declared-", 9) == 0)
-			continue;
-		any = true;
+		any = true; /* declared ones too: NVML may be all that is missing here */
 		FMT(path, "/dev/nvidia%d", gpu_minor(spec->gpus[i].uuid, spec->gpus[i].index));
 		arg3(b, "--dev-bind-try", path, path);
 	}
