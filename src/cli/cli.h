@@ -111,6 +111,9 @@ int remote_call(struct cli *c, enum http_method method, const char *path, const 
                 const struct doc **out, struct err *err) MUST_CHECK;
 int remote_get(struct cli *c, const struct doc **out, struct err *err, const char *fmt,
                ...) MUST_CHECK PRINTF(4, 5);
+/* http_expect() for people: what the server said is enough, its status is in err's code. */
+int remote_expect(const struct http_call *call, const struct http_reply *reply,
+                  struct err *err) MUST_CHECK;
 const char *remote_part(struct cli *c, const char *text); /* percent-encoded, in arena */
 extern atomic_bool interrupted;                           /* Ctrl-C: calls end with ERR_CANCELED */
 void catch_interrupt(void);

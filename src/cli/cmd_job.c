@@ -169,7 +169,11 @@ static void view_progress(const struct doc *job)
 
 	if (!doc_is(p, DOC_MAP))
 		return;
-	line("progress", "%s (%s of %s, %s)", doc_cstr(doc_get(p, "note"), ""),
+	if (doc_is(doc_get(p, "note"), DOC_TEXT) && doc_text(doc_get(p, "note")).n > 0) {
+		line("progress", "%s", doc_cstr(doc_get(p, "note"), ""));
+		return;
+	}
+	line("progress", "%s of %s, %s",
 	     units_show_bytes((uint64_t)doc_int(doc_get(p, "done_bytes"), 0), done),
 	     units_show_bytes((uint64_t)doc_int(doc_get(p, "total_bytes"), 0), total),
 	     units_show_rate(doc_real(doc_get(p, "rate_bytes_per_second"), 0), rate));
@@ -255,9 +259,12 @@ static int stop_one(struct cli *c, const struct doc *job, struct err *err)
 	const struct doc *after;
 
 	if (post(c, job, "/stop", opt_flag(c, "now") ? "{\"now\":true}" : "{}", &after, err) < 0)
-		return err_wrap(err, "job %s", doc_cstr(doc_get(job, "id"), "?"));
-	out_say(c, "job %s: stop asked for%s", doc_cstr(doc_get(job, "id"), "?"),
-	        opt_flag(c, "now") ? "" : "; it has its grace time to end by itself");
+		return -1;
+	if (strcmp(short_status(after), "STOPPED") == 0) /* it had not begun */
+		out_say(c, "job %s is stopped", doc_cstr(doc_get(job, "id"), "?"));
+	else
+		out_say(c, "job %s: stop asked for%s", doc_cstr(doc_get(job, "id"), "?"),
+		        opt_flag(c, "now") ? "" : "; it has its grace time to end by itself");
 	return 0;
 }
 

@@ -40,7 +40,7 @@ static int fetch(struct tail *t, uint32_t rank, const char *query, struct http_r
 	                        job_path(c, t->job, "/logs/raw"), rank, CHUNK, query);
 	if (http_do(c->http, &call, reply, err) < 0)
 		return -1;
-	return http_expect(&call, reply, err);
+	return remote_expect(&call, reply, err);
 }
 
 static void print_record(struct tail *t, uint32_t rank, const struct logline *l)

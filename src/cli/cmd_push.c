@@ -197,7 +197,7 @@ int upload_folder(struct cli *c, const char *root, const char **bucket, const ch
 		return err_wrap(err, "packing %s", root);
 	if (fstat(fd, &st) < 0)
 		return err_errno(err, errno, "packed archive");
-	out_say(c, "code: %" PRIu64 " files, %s%s", report.entries,
+	out_say(c, "code: %" PRIu64 " file%s, %s%s", report.entries, report.entries == 1 ? "" : "s",
 	        units_show_bytes(report.bytes, text),
 	        report.skipped > 0
 	                ? arena_printf(c->arena, " (%" PRIu64 " left out by ignore rules)",
@@ -278,7 +278,7 @@ static int create_job(struct cli *c, const struct push *p, bool dry_run, const s
 		AUTO_HTTP_REPLY struct http_reply reply = {0};
 
 		if (http_do(c->http, &call, &reply, err) == 0 &&
-		    http_expect(&call, &reply, err) == 0) {
+		    remote_expect(&call, &reply, err) == 0) {
 			if (js_parse(c->arena, buf_view(&reply.body), &reply_doc, err) < 0)
 				return -1;
 			*job = doc_get(reply_doc, "training_job");
@@ -348,9 +348,10 @@ int cmd_push(struct cli *c, struct err *err)
 		out_json(job);
 	else if (!follow)
 		(void)printf("%s\n", doc_cstr(doc_get(job, "id"), ""));
-	print_next(c, job);
-	if (!follow)
+	if (!follow) {
+		print_next(c, job);
 		return 0;
+	}
 	r = follow_job(c, job, &last, err);
 	if (r < 0 && err->code == ERR_CANCELED) {
 		err_clear(err);

@@ -8,7 +8,7 @@
 
 #define OUT_MAX ((size_t)64 << 20)
 #define OUT_COLS_MAX 16
-#define CELL_MIN 6 /* a column is not cut narrower than this */
+#define CELL_MIN 5 /* a column is not cut narrower than this */
 
 int out_form(const struct cli *c, enum out_form *form, struct err *err)
 {
@@ -118,15 +118,16 @@ static size_t width_of(struct str s)
 	return n;
 }
 
-/* Takes from the widest column until the table fits. */
+/* Takes from the widest column until the table fits. The first one names the row: it stays whole.
+ */
 static void fit(size_t *width, size_t n, size_t have)
 {
 	for (;;) {
-		size_t sum = 2 * (n - 1), widest = 0;
+		size_t sum = 2 * (n - 1), widest = n - 1;
 
 		for (size_t i = 0; i < n; i++) {
 			sum += width[i];
-			if (width[i] > width[widest])
+			if (i > 0 && width[i] > width[widest])
 				widest = i;
 		}
 		if (sum <= have || width[widest] <= CELL_MIN)

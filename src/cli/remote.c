@@ -113,6 +113,20 @@ const char *remote_part(struct cli *c, const char *text)
 	return arena_strz(c->arena, buf_view(&out));
 }
 
+int remote_expect(const struct http_call *call, const struct http_reply *reply, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct err ignored = {0};
+	const struct doc *d = NULL;
+
+	if (http_expect(call, reply, err) == 0)
+		return 0;
+	if (js_parse(a, str_trim(buf_view(&reply->body)), &d, &ignored) == 0 &&
+	    doc_is(doc_get(d, "message"), DOC_TEXT))
+		copy_cut(err->msg, sizeof(err->msg), doc_cstr(doc_get(d, "message"), ""));
+	return -1;
+}
+
 /* GETs are tried again while the server restarts; what changes something only when it never got
  * there is not known here, so it is tried once. */
 static int exchange(struct cli *c, const struct http_call *call, struct http_reply *reply,
@@ -122,7 +136,7 @@ static int exchange(struct cli *c, const struct http_call *call, struct http_rep
 
 	r.cancel = &interrupted;
 	for (;;) {
-		if (http_do(c->http, call, reply, err) == 0 && http_expect(call, reply, err) == 0)
+		if (http_do(c->http, call, reply, err) == 0 && remote_expect(call, reply, err) == 0)
 			return 0;
 		if (err->code == ERR_CANCELED || !retry_again(&r, err))
 			return -1;

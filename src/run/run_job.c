@@ -1,6 +1,7 @@
 /* run_job.c - from staged to ended: sandbox, go, one poll loop, the last sync. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "run/env.h"
 #include "run/run.h"
 
@@ -86,12 +87,13 @@ static int start_ship(struct run *r, struct err *err);
 static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 {
 	struct run *r = arg;
+	char bytes[UNITS_CAP];
 
 	report_checkpoint(r->report, row);
 	if (row->state == CKPT_COMPLETE)
-		logs_say(r->logs,
-		         "checkpoint %s is in the store: %" PRIu64 " files, %" PRIu64 " bytes",
-		         row->name, row->files, row->bytes);
+		logs_say(r->logs, "checkpoint %s is in the store: %" PRIu64 " file%s, %s",
+		         row->name, row->files, row->files == 1 ? "" : "s",
+		         units_show_bytes(row->bytes, bytes));
 	else if (row->state == CKPT_INCOMPLETE)
 		logs_say(r->logs, "checkpoint %s was still being written: kept, but incomplete",
 		         row->name);

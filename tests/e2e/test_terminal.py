@@ -1,0 +1,148 @@
+"""The CLI as a person at a terminal sees it, and what it tells of jobs that wait, run and were stopped."""
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+import time
+import fcntl
+
+import pytest
+from conftest import STOKER, until
+
+GPU = {"cpu_count": 1, "memory": "256Mi", "accelerator": "H100:1"}
+
+
+class Terminal:
+    """A command on a pseudo-terminal of its own."""
+
+    def __init__(self, cluster, *args, columns=100, **env):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        environment = cluster.cli_environment()
+        for name in ("NO_COLOR", "COLUMNS"):
+            environment.pop(name, None)
+        environment.update(env)
+        self.process = subprocess.Popen([STOKER, *map(str, args)], stdin=slave, stdout=slave, stderr=slave,
+                                        env=environment, start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(slave)
+        self.seen = ""
+
+    def read(self, until_text=None, deadline=60):
+        end = time.monotonic() + deadline
+        while time.monotonic() < end and (until_text is None or until_text not in self.seen):
+            if select.select([self.master], [], [], 0.2)[0]:
+                try:
+                    data = os.read(self.master, 65536)
+                except OSError:  # the other side is closed
+                    data = b""
+                if not data:
+                    break
+                self.seen += data.decode(errors="replace")
+            elif self.process.poll() is not None:
+                break
+        assert until_text is None or until_text in self.seen, self.seen
+        return self.seen
+
+    def end(self):
+        self.read()
+        code = self.process.wait(30)
+        os.close(self.master)
+        return code
+
+
+@pytest.fixture
+def gpus(empty_cluster):
+    return empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--gpus", "H100:2")
+
+
+def test_push_follow_and_colours(gpus):
+    folder = gpus.job_folder(["echo words of the job"])
+    shown = Terminal(gpus, "push", "-f", folder / "train.yaml")
+    assert shown.end() == 0
+    assert "words of the job\r\n" in shown.seen and "\033[32mCOMPLETED" in shown.seen
+    assert "stoker logs" not in shown.seen, "who follows needs no hint how to follow"
+    plain = Terminal(gpus, "push", "-f", folder / "train.yaml", NO_COLOR="1")
+    assert plain.end() == 0 and "\033[3" not in plain.seen and "COMPLETED" in plain.seen
+
+
+def test_interrupt_detaches(gpus):
+    folder = gpus.job_folder(["echo up; sleep 3; echo end"])
+    shown = Terminal(gpus, "push", "-f", folder / "train.yaml")
+    shown.read("\nup")
+    os.write(shown.master, b"\003")
+    assert shown.end() == 130
+    job = gpus.json("view", "@")
+    assert f"detached: job {job['id']} goes on" in shown.seen and f"stoker stop {job['id']}" in shown.seen
+    gpus.wait(job, "TRAINING_JOB_COMPLETED")
+
+
+def test_a_narrow_table_keeps_what_one_types(gpus):
+    job = gpus.push(["true"], "--name", "a-name-that-is-rather-long", project="a/project/with/a/long/name")
+    gpus.wait(job, "TRAINING_JOB_COMPLETED")
+    shown = Terminal(gpus, "ps", "-a", columns=60)
+    assert shown.end() == 0
+    lines = shown.seen.replace("\r", "").splitlines()
+    assert all(len(line) <= 62 for line in lines) and lines[1].split()[0] == job["id"], lines
+
+
+def test_gpus_are_shared_out(gpus):
+    """Two jobs of one GPU each get different ones; the third waits and says for what; a stop is no error."""
+    jobs = [gpus.push(["echo gpu=$CUDA_VISIBLE_DEVICES of $BT_NUM_GPUS; sleep 100"], compute=GPU) for _ in range(3)]
+    for job in jobs[:2]:
+        until(lambda job=job: "gpu=" in gpus.logs(job))
+    got = sorted(line for job in jobs[:2] for line in gpus.user_lines(job))
+    assert got == ["gpu=0 of 1", "gpu=1 of 1"]
+    third = gpus.job(jobs[2])
+    assert third["current_status"] == "TRAINING_JOB_PENDING"
+    assert third["reason"] == "waits for 1 x H100 (0 free of 2), 1st in line"
+    assert third["reason"] in gpus.cli("view", jobs[2]["id"]).out
+    assert third["reason"] in gpus.logs(jobs[2], "--system")
+    running = gpus.job(jobs[0])
+    assert running["started_at"] and running["ended_at"] is None
+    until(lambda: [r for r in gpus.cli("ps", "-o", "csv").out.splitlines() if jobs[0]["id"] in r and ",1s," in r], pause=0.2)
+    assert "is stopped" in gpus.cli("stop", jobs[2]["id"]).err
+    assert "grace" in gpus.cli("stop", jobs[0]["id"]).err
+    gpus.cli("stop", jobs[1]["id"], "--now")
+    for job in jobs:
+        done = gpus.wait(job, "TRAINING_JOB_STOPPED")
+        assert done["error_message"] is None and "asked for a stop" in done["reason"], done
+        assert done["ended_at"]
+
+
+@pytest.mark.parametrize("accelerator, words", [
+    ("H100:4", "the job can never run here: asks for 4 x H100 per node; the largest node has 2"),
+    ("B200:1", "the job can never run here: asks for 1 x B200 per node; there are H100"),
+])
+def test_refusals_are_sentences(gpus, accelerator, words):
+    """What the server says, without the request it said it to."""
+    folder = gpus.job_folder(["true"], compute={**GPU, "accelerator": accelerator})
+    err = gpus.cli("push", folder / "train.yaml", code=5).err
+    assert err.splitlines()[-1] == f"stoker: {words}"
+
+
+def test_doctor_on_a_broken_set_up(gpus):
+    assert "0 failed" in gpus.cli("doctor").out
+    for env, words in [({"STOKER_TOKEN": "stoker_wrong"}, "token"), ({"STOKER_URL": "http://127.0.0.1:1"}, "stoker server"),
+                       ({"STOKER_URL": "nonsense"}, "http://")]:
+        done = subprocess.run([STOKER, "doctor"], env={**gpus.cli_environment(), **env}, capture_output=True, text=True,
+                              timeout=60, check=False)
+        assert done.returncode == 1
+        assert "fail" in done.stdout and words in done.stdout, done
+
+
+def test_followers_do_not_hold_up_the_end(gpus):
+    """SIGTERM with jobs and parked followers: seconds, and exit code 0; the job goes on."""
+    job = gpus.push(["echo up; sleep 8; echo through"])
+    until(lambda: "up" in gpus.logs(job))
+    followers = [subprocess.Popen([STOKER, "logs", job["id"], "-f"], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL, env=gpus.cli_environment()) for _ in range(8)]
+    time.sleep(1)
+    gpus.process.terminate()
+    assert gpus.process.wait(15) == 0
+    gpus.restart()
+    gpus.wait(job, "TRAINING_JOB_COMPLETED")
+    assert "through" in gpus.logs(job)
+    assert [f.wait(30) for f in followers] == [0] * len(followers), "a follower waits for the server to be back"
