@@ -113,7 +113,7 @@ static void the_user_has_the_last_word(void **state UNUSED)
 	env_make(a, &l, &s, &at, &env, &n);
 	assert_string_equal(get(env, n, "PYTHONUNBUFFERED"), "0");
 	assert_string_equal(get(env, n, "KEY"), "v2");
-	assert_string_equal(get(env, n, "CUDA_VISIBLE_DEVICES"), "");
+	assert_string_equal(get(env, n, "CUDA_VISIBLE_DEVICES"), "0");
 	assert_string_equal(get(env, n, "BT_NUM_GPUS"), "1");
 }
 
