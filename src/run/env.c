@@ -69,7 +69,8 @@ void env_make(struct arena *a, const struct wire_launch *l, const struct job_spe
 		{"BT_LOAD_CHECKPOINT_DIR",   spec->load.enabled ? at->load : NULL},
 		{"BT_PROJECT_CACHE_DIR",     cache ? at->project_cache : NULL},
 		{"BT_TEAM_CACHE_DIR",        cache ? at->team_cache : NULL},
-		{"BT_RW_CACHE_DIR",          cache ? at->cache : NULL},
+		/* Scripts keep files right below it: the folder above both would lose them. */
+		{"BT_RW_CACHE_DIR",          cache ? at->project_cache : NULL},
 		{"BT_GROUP_SIZE",            arena_printf(a, "%" PRIu32, l->node_count)},
 		{"BT_LEADER_ADDR",           l->leader_addr},
 		{"BT_NODE_RANK",             arena_printf(a, "%" PRIu32, l->node_rank)},

@@ -7,7 +7,7 @@
 
 /* Where things are, as the job sees them (under the plain sandbox they are not at their places). */
 struct env_places {
-	const char *workspace, *scratch, *ckpt, *load, *cache; /* cache: base of both */
+	const char *workspace, *scratch, *ckpt, *load;
 	const char *project_cache, *team_cache;
 	const char *home;
 	bool image; /* PATH and locale are the image's own */

@@ -66,7 +66,6 @@ static void make_env(struct run *r)
 			real ? arena_printf(r->a, "%s/" ATTEMPT_SCRATCH, r->dir) : MOUNT_BT_SCRATCH,
 		.ckpt = real ? arena_printf(r->a, "%s/" ATTEMPT_CKPT, r->dir) : s->ckpt.path,
 		.load = real ? arena_printf(r->a, "%s/" ATTEMPT_LOAD, r->dir) : s->load.folder,
-		.cache = cache,
 		.project_cache = real ? r->launch.cache_project_dir
 	                              : arena_printf(r->a, "%s/user_artifacts", cache),
 		.team_cache = real ? r->launch.cache_team_dir

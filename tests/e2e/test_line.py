@@ -240,7 +240,7 @@ def test_every_variable(cluster):
             "BT_PROJECT_CACHE_DIR": "/root/.cache/user_artifacts", "BT_TEAM_CACHE_DIR": "/root/.cache/team_artifacts",
             "BT_GROUP_SIZE": "1", "BT_NODE_RANK": "0"}
     assert {k: got.get(k) for k in want} == want
-    assert got["BT_RW_CACHE_DIR"] and got["BT_LEADER_ADDR"]
+    assert got["BT_RW_CACHE_DIR"] == got["BT_PROJECT_CACHE_DIR"] and got["BT_LEADER_ADDR"]
 
 
 def test_metrics_are_sampled_and_kept(cluster):

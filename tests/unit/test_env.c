@@ -8,7 +8,6 @@ static const struct env_places at = {.workspace = "/b10/workspace",
                                      .scratch = "/mnt/bt-scratch",
                                      .ckpt = "/mnt/ckpts",
                                      .load = "/tmp/loaded_checkpoints",
-                                     .cache = "/root/.cache",
                                      .project_cache = "/root/.cache/user_artifacts",
                                      .team_cache = "/root/.cache/team_artifacts",
                                      .home = "/root"};
@@ -52,7 +51,7 @@ static const struct {
 	{"BT_LOAD_CHECKPOINT_DIR", "/tmp/loaded_checkpoints"},
 	{"BT_PROJECT_CACHE_DIR", "/root/.cache/user_artifacts"},
 	{"BT_TEAM_CACHE_DIR", "/root/.cache/team_artifacts"},
-	{"BT_RW_CACHE_DIR", "/root/.cache"},
+	{"BT_RW_CACHE_DIR", "/root/.cache/user_artifacts"},
 };
 
 static void has_every_variable(void **state UNUSED)

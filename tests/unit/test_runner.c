@@ -355,10 +355,10 @@ static void cache_survives(void **state)
 	     "\"cache_config\":{\"enabled\":true,\"enable_legacy_hf_mount\":true}", "");
 	x = run_whole(p);
 	assert_int_equal(x.code, 0);
-	assert_log(
-		p,
-		"o hub\no /root/.cache/user_artifacts /root/.cache/team_artifacts /root/.cache\n",
-		true);
+	assert_log(p,
+	           "o hub\no /root/.cache/user_artifacts /root/.cache/team_artifacts "
+	           "/root/.cache/user_artifacts\n",
+	           true);
 	assert_ok(fs_read(AT_FDCWD, below(p, "cache/projects/proj1/f"), &body, &err), &err);
 	assert_string_equal(buf_cstr(&body), "kept\n");
 }
