@@ -1,4 +1,5 @@
 """No space: on the data folder's disk, in a project's cache. Said before it happens, and mended by making room."""
+import errno
 import os
 import pathlib
 import subprocess
@@ -31,10 +32,16 @@ def resize(cluster, size):
     subprocess.run(["mount", "-o", f"remount,size={size}", str(cluster.data)], check=True)
 
 
-def fill(cluster, leave):
-    room = os.statvfs(cluster.data)
+def fill(cluster):
+    """To the last byte, whatever else is written meanwhile."""
     path = cluster.data / "filler"
-    subprocess.run(["fallocate", "-l", str(room.f_bavail * room.f_bsize - leave), str(path)], check=True)
+    with open(path, "wb", buffering=0) as out:
+        for piece in (MB, 4096):
+            try:
+                while out.write(bytes(piece)) == piece:
+                    pass
+            except OSError as e:
+                assert e.errno == errno.ENOSPC
     return path
 
 
@@ -63,7 +70,7 @@ def test_checkpoints_that_fill_the_disk(small):
 def test_a_full_disk_refuses_and_recovers(small):
     running = small.push(["echo up; sleep 4; echo through"])
     until(lambda: "up" in small.logs(running))
-    filler = fill(small, 0)
+    filler = fill(small)
     result = small.cli("push", small.job_folder(["true"], files={"big.txt": "x" * MB}) / "train.yaml", code=1)
     assert "full" in result.err or "No space" in result.err, result
     small.kill()
