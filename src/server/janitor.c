@@ -139,10 +139,8 @@ static const struct {
 	void (*fn)(struct app *app);
 	int64_t every_ms;
 } chores[] = {
-	{exec_sweep, 60000},
-	{measure, 60000},
-	{sweep_rows, 10 * 60000},
-	{trash, 0}, /* behind what fills it */
+	{exec_sweep, 60000},       {measure, 60000},
+	{sweep_rows, 10 * 60000},  {trash, 0}, /* behind what fills it */
 	{sweep_bytes, 60 * 60000},
 };
 
