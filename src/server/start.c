@@ -5,8 +5,11 @@
 #include "server/start.h"
 #include "server/auth.h"
 
+#include <signal.h>
 #include <sys/file.h>
 
+#define LOCK_WAIT_MS 10000 /* for the lock of a server that is no more */
+#define LOCK_PAUSE_MS 50
 #define SMALL_FILE ((size_t)64 << 10)
 
 static const char *const folders[] = {
@@ -59,27 +62,50 @@ static int make_folder(struct app *app, struct err *err)
 	return 0;
 }
 
+/* Whose pid stands in the lock file; 0 = nobody's that lives. */
+static pid_t owner_of(const char *path, struct buf *who, struct str *address)
+{
+	struct err ignored = {0};
+	struct str rest, pid = {0};
+	uint64_t n = 0;
+
+	buf_clear(who);
+	(void)(fs_read(AT_FDCWD, path, who, &ignored) < 0); /* empty then */
+	rest = str_trim(buf_view(who));
+	(void)str_cut(&rest, ' ', &pid);
+	*address = rest;
+	err_clear(&ignored);
+	if (str_u64(pid, 1, INT32_MAX, &n, &ignored) < 0 ||
+	    (kill((pid_t)n, 0) < 0 && errno == ESRCH))
+		return 0;
+	return (pid_t)n;
+}
+
+/* A server that was killed between fork and exec of a child leaves its lock to that child for a
+ * moment: when the owner named in the file is gone, the lock is waited for. */
 static int take_lock(struct app *app, struct err *err)
 {
 	AUTO_BUF struct buf who = BUF_INIT(SMALL_FILE);
 	const char *path = app_path(app, app->arena, "lock");
-	struct err ignored = {0};
-	struct str pid, rest;
+	int64_t until = clock_mono_ms() + LOCK_WAIT_MS;
+	struct str address = {0};
+	pid_t owner = 0;
 
-	app->lock_fd = fs_lock(path, err);
-	if (app->lock_fd >= 0)
-		return 0;
-	if (err->code != ERR_BUSY)
-		return -1;
-	err_clear(err);
-	(void)(fs_read(AT_FDCWD, path, &who, &ignored) < 0); /* it is only for the message */
-	rest = str_trim(buf_view(&who));
-	(void)str_cut(&rest, ' ', &pid);
-	return err_set(err, ERR_CONFLICT,
-	               "another server uses the data folder %s (pid %.*s, %.*s): stop it, or give"
-	               " this one a --data of its own",
-	               app->data, STR_ARG(pid.n > 0 ? pid : STR_LIT("unknown")),
-	               STR_ARG(rest.n > 0 ? rest : STR_LIT("address unknown")));
+	while ((app->lock_fd = fs_lock(path, err)) < 0) {
+		if (err->code != ERR_BUSY)
+			return -1;
+		err_clear(err);
+		owner = owner_of(path, &who, &address);
+		if (owner != 0 || clock_mono_ms() > until)
+			return err_set(
+				err, ERR_CONFLICT,
+				"another server uses the data folder %s (pid %d, %.*s): stop it, "
+				"or give this one a --data of its own",
+				app->data, (int)owner,
+				STR_ARG(address.n > 0 ? address : STR_LIT("address unknown")));
+		clock_sleep_ms(LOCK_PAUSE_MS);
+	}
+	return 0;
 }
 
 static int make_default_team(struct app *app, struct err *err)
