@@ -80,8 +80,10 @@ int out_form(const struct cli *c, enum out_form *form, struct err *err) MUST_CHE
 struct out_col {
 	const char *title;
 	bool right; /* numbers */
-	void (*cell)(const struct doc *row, struct buf *out);
+	void (*cell)(const struct doc *d, struct buf *out);
+	const char *key; /* the member that cell is given; NULL: it is given the whole row */
 };
+void out_cell(const struct out_col *col, const struct doc *row, struct buf *out);
 /* A JSON array of the API, in the form asked for with -o. */
 int out_list(const struct cli *c, const struct doc *list, const struct out_col *cols, size_t n,
              const char *empty, struct err *err) MUST_CHECK;

@@ -11,38 +11,6 @@
 #define SKEW_WARN_S 120
 #define DISK_LOW 0.10 /* free share below which doctor warns */
 
-static void id_cell(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "id"), b);
-}
-static void name_cell(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "name"), b);
-}
-static void team_cell(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "team_name"), b);
-}
-static void created_cell(const struct doc *d, struct buf *b)
-{
-	cell_age(doc_get(d, "created_at"), b);
-}
-static void updated_cell(const struct doc *d, struct buf *b)
-{
-	cell_age(doc_get(d, "updated_at"), b);
-}
-static void role_cell(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "role"), b);
-}
-static void used_cell(const struct doc *d, struct buf *b)
-{
-	cell_age(doc_get(d, "last_used_at"), b);
-}
-static void default_cell(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "default"), b);
-}
 static void latest_cell(const struct doc *d, struct buf *b)
 {
 	cell_text(doc_path(d, "latest_job", "id", NULL), b);
@@ -70,10 +38,10 @@ static int secrets_path(struct cli *c, const char **path, struct err *err)
 
 int cmd_secrets_ls(struct cli *c, struct err *err)
 {
-	static const struct out_col cols[] = {{"NAME", false, name_cell},
-	                                      {"TEAM", false, team_cell},
-	                                      {"CREATED", true, created_cell},
-	                                      {"CHANGED", true, updated_cell}};
+	static const struct out_col cols[] = {{"NAME", false, cell_text, "name"},
+	                                      {"TEAM", false, cell_text, "team_name"},
+	                                      {"CREATED", true, cell_age, "created_at"},
+	                                      {"CHANGED", true, cell_age, "updated_at"}};
 	const struct doc *reply;
 	const char *path;
 
@@ -180,12 +148,12 @@ int cmd_secrets_rm(struct cli *c, struct err *err)
 
 int cmd_projects_ls(struct cli *c, struct err *err)
 {
-	static const struct out_col cols[] = {{"ID", false, id_cell},
-	                                      {"NAME", false, name_cell},
-	                                      {"TEAM", false, team_cell},
-	                                      {"LATEST JOB", false, latest_cell},
-	                                      {"LATEST STATUS", false, latest_status_cell},
-	                                      {"CREATED", true, created_cell}};
+	static const struct out_col cols[] = {{"ID", false, cell_text, "id"},
+	                                      {"NAME", false, cell_text, "name"},
+	                                      {"TEAM", false, cell_text, "team_name"},
+	                                      {"LATEST JOB", false, latest_cell, NULL},
+	                                      {"LATEST STATUS", false, latest_status_cell, NULL},
+	                                      {"CREATED", true, cell_age, "created_at"}};
 	const struct doc *reply;
 
 	if (remote_get(c, &reply, err, "/v1/training_projects") < 0)
@@ -224,10 +192,10 @@ int cmd_projects_rm(struct cli *c, struct err *err)
 
 int cmd_teams_ls(struct cli *c, struct err *err)
 {
-	static const struct out_col cols[] = {{"ID", false, id_cell},
-	                                      {"NAME", false, name_cell},
-	                                      {"DEFAULT", false, default_cell},
-	                                      {"CREATED", true, created_cell}};
+	static const struct out_col cols[] = {{"ID", false, cell_text, "id"},
+	                                      {"NAME", false, cell_text, "name"},
+	                                      {"DEFAULT", false, cell_text, "default"},
+	                                      {"CREATED", true, cell_age, "created_at"}};
 	const struct doc *reply;
 
 	if (remote_get(c, &reply, err, "/v1/teams") < 0)
@@ -266,10 +234,12 @@ int cmd_teams_rm(struct cli *c, struct err *err)
 
 int cmd_tokens_ls(struct cli *c, struct err *err)
 {
-	static const struct out_col cols[] = {
-		{"ID", false, id_cell},          {"NAME", false, name_cell},
-		{"ROLE", false, role_cell},      {"TEAM", false, team_cell},
-		{"CREATED", true, created_cell}, {"USED", true, used_cell}};
+	static const struct out_col cols[] = {{"ID", false, cell_text, "id"},
+	                                      {"NAME", false, cell_text, "name"},
+	                                      {"ROLE", false, cell_text, "role"},
+	                                      {"TEAM", false, cell_text, "team_name"},
+	                                      {"CREATED", true, cell_age, "created_at"},
+	                                      {"USED", true, cell_age, "last_used_at"}};
 	const struct doc *reply;
 
 	if (remote_get(c, &reply, err, "/v1/api_keys") < 0)

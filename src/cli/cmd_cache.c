@@ -4,11 +4,6 @@
 #include "base/map.h"
 #include "base/units.h"
 
-static void files_cell(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "files"), b);
-}
-
 /* "/v1/training_projects/ID" of -p or the argument, "/v1/teams/ID" of --team. */
 static int cache_base(struct cli *c, const char *word, const char **base, struct err *err)
 {
@@ -27,14 +22,6 @@ static int cache_base(struct cli *c, const char *word, const char **base, struct
 	return 0;
 }
 
-static void cf_path(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "path"), b);
-}
-static void cf_size(const struct doc *d, struct buf *b)
-{
-	cell_bytes(doc_get(d, "size_bytes"), b);
-}
 static void cf_modified(const struct doc *d, struct buf *b)
 {
 	struct buf full = BUF_INIT(100);
@@ -43,20 +30,12 @@ static void cf_modified(const struct doc *d, struct buf *b)
 	buf_str(b, str_n(full.p, MIN(full.n, (size_t)19)));
 	buf_done(&full);
 }
-static void cf_type(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "file_type"), b);
-}
-static void cf_mode(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "permissions"), b);
-}
 
-static const struct out_col cf_cols[] = {{"PATH", false, cf_path},
-                                         {"SIZE", true, cf_size},
-                                         {"MODIFIED", false, cf_modified},
-                                         {"TYPE", false, cf_type},
-                                         {"PERMISSIONS", false, cf_mode}};
+static const struct out_col cf_cols[] = {{"PATH", false, cell_text, "path"},
+                                         {"SIZE", true, cell_bytes, "size_bytes"},
+                                         {"MODIFIED", false, cf_modified, NULL},
+                                         {"TYPE", false, cell_text, "file_type"},
+                                         {"PERMISSIONS", false, cell_text, "permissions"}};
 
 static const char *sort_key;
 static bool sort_down;
@@ -209,8 +188,9 @@ int cmd_cache_du(struct cli *c, struct err *err)
 	struct du_row *rows;
 	struct js js;
 	size_t n;
-	static const struct out_col cols[] = {
-		{"SIZE", true, cf_size}, {"FILES", true, files_cell}, {"PATH", false, cf_path}};
+	static const struct out_col cols[] = {{"SIZE", true, cell_bytes, "size_bytes"},
+	                                      {"FILES", true, cell_text, "files"},
+	                                      {"PATH", false, cell_text, "path"}};
 
 	if (cache_base(c, c->n_arg > 0 ? c->arg[0] : NULL, &base, err) < 0 ||
 	    remote_call(c, HTTP_POST, arena_printf(c->arena, "%s/cache/summarize", base),

@@ -9,43 +9,15 @@
 #define PAGES_MAX 1000
 #define PULL_TRIES 6
 
-static void ck_name(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "checkpoint_id"), b);
-}
-static void ck_job(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "training_job_id"), b);
-}
-static void ck_rank(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "node_rank"), b);
-}
-static void ck_type(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "checkpoint_type"), b);
-}
-static void ck_state(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "state"), b);
-}
-static void ck_size(const struct doc *d, struct buf *b)
-{
-	cell_bytes(doc_get(d, "size_bytes"), b);
-}
-static void ck_files(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "files"), b);
-}
-static void ck_age(const struct doc *d, struct buf *b)
-{
-	cell_age(doc_get(d, "created_at"), b);
-}
-
 static const struct out_col ck_cols[] = {
-	{"CHECKPOINT", false, ck_name}, {"JOB", false, ck_job},     {"RANK", true, ck_rank},
-	{"TYPE", false, ck_type},       {"STATE", false, ck_state}, {"SIZE", true, ck_size},
-	{"FILES", true, ck_files},      {"AGE", true, ck_age},
+	{"CHECKPOINT", false, cell_text, "checkpoint_id"},
+	{"JOB", false, cell_text, "training_job_id"},
+	{"RANK", true, cell_text, "node_rank"},
+	{"TYPE", false, cell_text, "checkpoint_type"},
+	{"STATE", false, cell_text, "state"},
+	{"SIZE", true, cell_bytes, "size_bytes"},
+	{"FILES", true, cell_text, "files"},
+	{"AGE", true, cell_age, "created_at"},
 };
 
 static int list_checkpoints(struct cli *c, const struct doc *job, bool all, const struct doc **list,
@@ -154,7 +126,7 @@ int cmd_checkpoints_show(struct cli *c, struct err *err)
 	for (size_t i = 0; i < COUNT(ck_cols); i++) {
 		AUTO_BUF struct buf b = BUF_INIT(65536);
 
-		ck_cols[i].cell(ck, &b);
+		out_cell(&ck_cols[i], ck, &b);
 		(void)printf("%-12s %s\n", ck_cols[i].title, buf_cstr(&b));
 	}
 	(void)printf("files\n");

@@ -15,14 +15,6 @@ static const char *short_status(const struct doc *job)
 	return strncmp(s, "TRAINING_JOB_", 13) == 0 ? s + 13 : s;
 }
 
-static void ps_id(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "id"), b);
-}
-static void ps_name(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "name"), b);
-}
 static void ps_project(const struct doc *d, struct buf *b)
 {
 	cell_text(doc_path(d, "training_project", "name", NULL), b);
@@ -46,10 +38,6 @@ static void ps_gpu(const struct doc *d, struct buf *b)
 		           doc_cstr(doc_get(it, "gpu_type"), "?"));
 	else
 		buf_putc(b, '-');
-}
-static void ps_age(const struct doc *d, struct buf *b)
-{
-	cell_age(doc_get(d, "created_at"), b);
 }
 static void ps_run(const struct doc *d, struct buf *b)
 {
@@ -81,9 +69,11 @@ static void ps_reason(const struct doc *d, struct buf *b)
 }
 
 static const struct out_col ps_cols[] = {
-	{"JOB", false, ps_id},        {"NAME", false, ps_name}, {"PROJECT", false, ps_project},
-	{"STATUS", false, ps_status}, {"GPU", false, ps_gpu},   {"AGE", true, ps_age},
-	{"RUN", true, ps_run},        {"CKPT", false, ps_sync}, {"REASON", false, ps_reason},
+	{"JOB", false, cell_text, "id"},      {"NAME", false, cell_text, "name"},
+	{"PROJECT", false, ps_project, NULL}, {"STATUS", false, ps_status, NULL},
+	{"GPU", false, ps_gpu, NULL},         {"AGE", true, cell_age, "created_at"},
+	{"RUN", true, ps_run, NULL},          {"CKPT", false, ps_sync, NULL},
+	{"REASON", false, ps_reason, NULL},
 };
 
 static const char *const active[] = {"TRAINING_JOB_PENDING", "TRAINING_JOB_CREATED",
@@ -340,29 +330,12 @@ int cmd_update(struct cli *c, struct err *err)
 	return 0;
 }
 
-static void ev_time(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "timestamp"), b);
-}
-static void ev_kind(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "kind"), b);
-}
-static void ev_actor(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "actor"), b);
-}
-static void ev_message(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "message"), b);
-}
-
 int cmd_events(struct cli *c, struct err *err)
 {
-	static const struct out_col cols[] = {{"TIME", false, ev_time},
-	                                      {"KIND", false, ev_kind},
-	                                      {"BY", false, ev_actor},
-	                                      {"WHAT", false, ev_message}};
+	static const struct out_col cols[] = {{"TIME", false, cell_text, "timestamp"},
+	                                      {"KIND", false, cell_text, "kind"},
+	                                      {"BY", false, cell_text, "actor"},
+	                                      {"WHAT", false, cell_text, "message"}};
 	const struct doc *job, *reply;
 
 	if (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0 ||

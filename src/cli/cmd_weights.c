@@ -4,48 +4,19 @@
 #include "base/clock.h"
 #include "base/units.h"
 
-static void files_cell(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "files"), b);
-}
-
-static void state_cell(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "state"), b);
-}
-
-static void we_source(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "source"), b);
-}
 static void we_revision(const struct doc *d, struct buf *b)
 {
 	struct str s = doc_text(doc_get(d, "revision"));
 
 	buf_str(b, s.n > 0 ? str_n(s.p, MIN(s.n, (size_t)12)) : str_of("-"));
 }
-static void we_id(const struct doc *d, struct buf *b)
-{
-	cell_text(doc_get(d, "id"), b);
-}
-static void we_bytes(const struct doc *d, struct buf *b)
-{
-	cell_bytes(doc_get(d, "bytes"), b);
-}
-static void we_used(const struct doc *d, struct buf *b)
-{
-	cell_age(doc_get(d, "last_used_at"), b);
-}
-
 int cmd_weights_ls(struct cli *c, struct err *err)
 {
-	static const struct out_col cols[] = {{"ID", false, we_id},
-	                                      {"SOURCE", false, we_source},
-	                                      {"REVISION", false, we_revision},
-	                                      {"STATE", false, state_cell},
-	                                      {"SIZE", true, we_bytes},
-	                                      {"FILES", true, files_cell},
-	                                      {"USED", true, we_used}};
+	static const struct out_col cols[] = {
+		{"ID", false, cell_text, "id"},          {"SOURCE", false, cell_text, "source"},
+		{"REVISION", false, we_revision, NULL},  {"STATE", false, cell_text, "state"},
+		{"SIZE", true, cell_bytes, "bytes"},     {"FILES", true, cell_text, "files"},
+		{"USED", true, cell_age, "last_used_at"}};
 	const struct doc *reply;
 
 	if (remote_get(c, &reply, err, "/v1/weights") < 0)

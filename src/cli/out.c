@@ -54,6 +54,11 @@ static void print_lines(const struct doc *list)
 	}
 }
 
+void out_cell(const struct out_col *col, const struct doc *row, struct buf *out)
+{
+	col->cell(col->key != NULL ? doc_get(row, col->key) : row, out);
+}
+
 /* RFC 4180. */
 static void csv_cell(struct buf *out, struct str s)
 {
@@ -86,7 +91,7 @@ static void print_csv(const struct doc *list, const struct out_col *cols, size_t
 		for (size_t i = 0; i < n; i++) {
 			AUTO_BUF struct buf cell = BUF_INIT(OUT_MAX);
 
-			cols[i].cell(row, &cell);
+			out_cell(&cols[i], row, &cell);
 			csv_cell(&out, str_eq(buf_view(&cell), "-") ? str_of("") : buf_view(&cell));
 			buf_putc(&out, i + 1 < n ? ',' : '\n');
 		}
@@ -177,7 +182,7 @@ static void print_table(const struct doc *list, const struct out_col *cols, size
 		for (size_t i = 0; i < n; i++) {
 			AUTO_BUF struct buf text = BUF_INIT(OUT_MAX);
 
-			cols[i].cell(row, &text);
+			out_cell(&cols[i], row, &text);
 			for (size_t k = 0; k < text.n; k++) /* a cell is one line */
 				if (text.p[k] == '\n' || text.p[k] == '\r' || text.p[k] == '\t')
 					text.p[k] = ' ';
