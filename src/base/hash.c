@@ -169,7 +169,7 @@ void hex_encode(const uint8_t *p, size_t n, char *out)
 	out[2 * n] = '\0';
 }
 
-static int nibble(char c)
+int hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -185,10 +185,10 @@ int hex_decode(struct str hex, uint8_t *out, size_t n, struct err *err)
 	if (hex.n != 2 * n)
 		return err_set(err, ERR_INVALID, "%zu hex digits wanted, %zu given", 2 * n, hex.n);
 	for (size_t i = 0; i < hex.n; i++)
-		if (nibble(hex.p[i]) < 0)
+		if (hex_digit(hex.p[i]) < 0)
 			return err_set(err, ERR_INVALID, "not a hex digit at position %zu", i + 1);
 	for (size_t i = 0; i < n; i++)
-		out[i] = (uint8_t)(nibble(hex.p[2 * i]) << 4 | nibble(hex.p[2 * i + 1]));
+		out[i] = (uint8_t)(hex_digit(hex.p[2 * i]) << 4 | hex_digit(hex.p[2 * i + 1]));
 	return 0;
 }
 

@@ -328,20 +328,13 @@ void js_raw(struct js *js, struct str json)
 
 void js_fmt(struct js *js, const char *fmt, ...)
 {
-	va_list ap, again;
-	char *text;
-	int n;
+	AUTO_BUF struct buf text = BUF_INIT(JS_TEXT_MAX);
+	va_list ap;
 
 	va_start(ap, fmt);
-	va_copy(again, ap);
-	n = vsnprintf(NULL, 0, fmt, ap);
+	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
-	assert(n >= 0);
-	text = xmalloc((size_t)n + 1);
-	(void)vsnprintf(text, (size_t)n + 1, fmt, again);
-	va_end(again);
-	js_cstr(js, text);
-	free(text);
+	js_text(js, buf_view(&text));
 }
 
 void js_doc(struct js *js, const struct doc *d)

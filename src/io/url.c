@@ -1,6 +1,8 @@
 /* url.c - URLs, percent-encoding, query strings, Range and networks; see the header. */
 #include "io/url.h"
 
+#include "base/hash.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -13,17 +15,6 @@ static bool is_digit(char c)
 static bool is_alnum(char c)
 {
 	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-static int hex_value(char c)
-{
-	if (is_digit(c))
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
 }
 
 static void lower(char *s)
@@ -206,8 +197,8 @@ static int decode(struct arena *a, struct str s, bool plus, struct str *out, str
 			p[n++] = plus && s.p[i] == '+' ? ' ' : s.p[i];
 			continue;
 		}
-		hi = s.n - i > 2 ? hex_value(s.p[i + 1]) : -1;
-		lo = s.n - i > 2 ? hex_value(s.p[i + 2]) : -1;
+		hi = s.n - i > 2 ? hex_digit(s.p[i + 1]) : -1;
+		lo = s.n - i > 2 ? hex_digit(s.p[i + 2]) : -1;
 		if (hi < 0 || lo < 0)
 			return err_set(err, ERR_INVALID, "%% is not followed by two hex digits");
 		if (hi == 0 && lo == 0)
