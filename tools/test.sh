@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 parts=${STOKER_PARTS:-${XDG_CACHE_HOME:-$HOME/.cache}/stoker-parts}
 build=build/asan
 passed=0 failed=0 skipped=0
+rm -f "$build/unit.out" "$build/e2e.out"
 workers=3 # end-to-end tests mostly wait
 
 # meson's junit-free summary: "Ok: 12", "Fail: 0", ...
@@ -15,6 +16,13 @@ for word in "Ok" "Expected Fail"; do passed=$((passed + $(count "$word" | grep .
 for word in "Fail" "Unexpected Pass" "Timeout"; do failed=$((failed + $(count "$word" | grep . || echo 0))); done
 skipped=$((skipped + $(count "Skipped" | grep . || echo 0)))
 [ "$passed" -gt 0 ] || failed=$((failed + 1))
+
+# Whoever reads only the end of a long log sees what failed, and why.
+say_again() {
+	grep -E '^ *[0-9]+/[0-9]+ .*(FAIL|TIMEOUT|ERROR|UNEXPECTEDPASS)' "$build/unit.out" | head -n 20
+	grep -E '^not ok|^# .*(error|Error|failed)|ERROR: |SUMMARY: |runtime error' "$build/unit.out" | head -n 40
+	[ ! -f "$build/e2e.out" ] || grep -E '^(FAILED|ERROR|E  )' "$build/e2e.out" | head -n 40
+}
 
 if [ "${1:-}" != unit ]; then
 	STOKER=$PWD/$build/src/stoker STOKER_PARTS=$parts \
@@ -32,5 +40,6 @@ if [ "${CI:-}" = true ] && [ "$skipped" -gt 0 ]; then
 	echo "CI allows no skipped test: $skipped" >&2
 	failed=$((failed + skipped))
 fi
+[ "$failed" = 0 ] || { echo "what failed:"; say_again; }
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
