@@ -159,7 +159,7 @@ static inline int fixture_push(struct fixture *f, const char *runtime, const cha
 	                                runtime, extra[0] != '\0' ? "," : "", extra);
 
 	assert_ok(js_parse(f->a, str_of(json), &d, &f->err), &f->err);
-	return ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, false, out, &f->err);
+	return ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, out, &f->err);
 }
 
 static inline struct model_job fixture_job(struct fixture *f, const char *id)

@@ -18,7 +18,8 @@
 struct push {
 	const char *file, *root; /* the job file and its folder */
 	struct job_spec spec;
-	const char *project;
+	const char *team;    /* its name; NULL = the token's */
+	const char *project; /* its id; NULL until it is made, and in a dry run */
 };
 
 static int read_file(struct cli *c, struct push *p, const struct doc **d, struct err *err)
@@ -216,35 +217,36 @@ int upload_folder(struct cli *c, const char *root, const char **bucket, const ch
 	return 0;
 }
 
+/* The project by its name, as an object of the body. */
+static void write_project(struct js *js, const struct push *p)
+{
+	js_key(js, "training_project");
+	js_open(js);
+	js_kv(js, "name", p->spec.project);
+	if (p->team != NULL)
+		js_kv(js, "team_name", p->team);
+	js_close(js);
+}
+
 static int upsert_project(struct cli *c, struct push *p, struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT(65536);
-	const struct doc *reply, *team;
-	const char *path = "/v1/training_projects";
+	const struct doc *reply;
 	struct js js;
 
-	if (p->spec.team != NULL) {
-		if (resolve_team(c, p->spec.team, &team, err) < 0)
-			return -1;
-		path = arena_printf(c->arena, "/v1/teams/%s/training_projects",
-		                    doc_cstr(doc_get(team, "id"), ""));
-	}
 	js_init(&js, &body);
 	js_open(&js);
-	js_key(&js, "training_project");
-	js_open(&js);
-	js_kv(&js, "name", p->spec.project);
+	write_project(&js, p);
 	js_close(&js);
-	js_close(&js);
-	if (remote_call(c, HTTP_POST, path, &body, &reply, err) < 0)
+	if (remote_call(c, HTTP_POST, "/v1/training_projects", &body, &reply, err) < 0)
 		return -1;
 	p->project = doc_cstr(doc_path(reply, "training_project", "id", NULL), "");
 	return 0;
 }
 
-/* The create call carries a key, so it may be sent again when the answer was lost. */
-static int create_job(struct cli *c, const struct push *p, bool dry_run, const struct doc **job,
-                      struct err *err)
+/* Both calls may be sent again when the answer was lost: the create call carries a key, and what
+ * checks (p->project is NULL then) stores nothing. */
+static int send_job(struct cli *c, const struct push *p, const struct doc **job, struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT((size_t)8 << 20);
 	char id[25], *auth;
@@ -261,6 +263,8 @@ static int create_job(struct cli *c, const struct push *p, bool dry_run, const s
 	seal_id(id, sizeof(id) - 1);
 	js_init(&js, &body);
 	js_open(&js);
+	if (p->project == NULL)
+		write_project(&js, p);
 	js_key(&js, "training_job");
 	spec_write(&p->spec, &js);
 	js_close(&js);
@@ -271,8 +275,9 @@ static int create_job(struct cli *c, const struct push *p, bool dry_run, const s
 	headers[1] = (struct http_header){"Content-Type", "application/json"};
 	headers[2] = (struct http_header){"Idempotency-Key", opt_text(c, "idempotency-key", id)};
 	call.body = buf_view(&body);
-	call.url = arena_printf(c->arena, "%s/v1/training_projects/%s/jobs%s", c->url, p->project,
-	                        dry_run ? "?dry_run=true" : "");
+	call.url = p->project == NULL ? arena_printf(c->arena, "%s/v1/training_jobs/check", c->url)
+	                              : arena_printf(c->arena, "%s/v1/training_projects/%s/jobs",
+	                                             c->url, p->project);
 	r.cancel = &interrupted;
 	for (;;) {
 		AUTO_HTTP_REPLY struct http_reply reply = {0};
@@ -311,7 +316,12 @@ static int prepare(struct cli *c, struct push *p, struct err *err)
 		return -1;
 	if (remote_login(c, err) < 0)
 		return -1;
-	return upsert_project(c, p, err);
+	if (p->spec.team != NULL) {
+		if (resolve_team(c, p->spec.team, &d, err) < 0)
+			return -1;
+		p->team = doc_cstr(doc_get(d, "name"), "");
+	}
+	return 0;
 }
 
 int cmd_push(struct cli *c, struct err *err)
@@ -327,7 +337,7 @@ int cmd_push(struct cli *c, struct err *err)
 	if (out_form(c, &form, err) < 0 || prepare(c, &p, err) < 0)
 		return -1;
 	if (opt_flag(c, "dry-run")) {
-		if (create_job(c, &p, true, &job, err) < 0)
+		if (send_job(c, &p, &job, err) < 0)
 			return -1;
 		out_say(c, "%s is fine: project %s, %zu command%s; nothing was pushed", p.file,
 		        p.spec.project, p.spec.n_commands, p.spec.n_commands == 1 ? "" : "s");
@@ -335,11 +345,12 @@ int cmd_push(struct cli *c, struct err *err)
 			out_json(job);
 		return 0;
 	}
-	if (upload_folder(c, p.root, &artifact.bucket, &artifact.key, err) < 0)
+	if (upsert_project(c, &p, err) < 0 ||
+	    upload_folder(c, p.root, &artifact.bucket, &artifact.key, err) < 0)
 		return -1;
 	p.spec.artifacts = &artifact;
 	p.spec.n_artifacts = 1;
-	if (create_job(c, &p, false, &job, err) < 0)
+	if (send_job(c, &p, &job, err) < 0)
 		return -1;
 	out_say(c, "pushed job %s (%s) to project %s: %s", doc_cstr(doc_get(job, "id"), "?"),
 	        doc_cstr(doc_get(job, "name"), "?"), p.spec.project,

@@ -106,12 +106,16 @@ struct face_ops {
 	int (*project_delete)(void *of, const struct who *who, const char *id, struct err *err);
 
 	/* jobs. push: doc is the training_job object; validated whole, checked against machine,
-	 * secrets, project; stored with its first event and log line before it returns. dry_run
-	 * stores nothing and *out then has no id. idempotency_key (may be NULL): the same key and
-	 * project give the same job. */
+	 * secrets, project; stored with its first event and log line before it returns.
+	 * idempotency_key (may be NULL): the same key and project give the same job. */
 	int (*job_push)(void *of, const struct who *who, struct arena *a, const char *project_id,
-	                const struct doc *doc, const char *idempotency_key, bool dry_run,
-	                struct model_job *out, struct err *err);
+	                const struct doc *doc, const char *idempotency_key, struct model_job *out,
+	                struct err *err);
+	/* The same checks for a project by name, and nothing is stored: *out has no id, and no
+	 * project's either when there is none of that name yet. team_id NULL: as for secrets. */
+	int (*job_check)(void *of, const struct who *who, struct arena *a, const char *team_id,
+	                 const char *project, const struct doc *doc, struct model_job *out,
+	                 struct err *err);
 	int (*job_search)(void *of, const struct who *who, struct arena *a,
 	                  const struct job_query *q, struct model_job **out, size_t *n,
 	                  struct err *err);

@@ -16,6 +16,7 @@ int project_remove(struct request *rq, struct err *err);
 int jobs_of_project(struct request *rq, struct err *err);
 int jobs_search(struct request *rq, struct err *err);
 int job_push(struct request *rq, struct err *err);
+int job_dry_run(struct request *rq, struct err *err);
 int job_show(struct request *rq, struct err *err);
 int job_change(struct request *rq, struct err *err);
 int job_remove(struct request *rq, struct err *err);
@@ -57,6 +58,10 @@ int weights_list(struct request *rq, struct err *err);
 int weights_prefetch(struct request *rq, struct err *err);
 int weights_remove(struct request *rq, struct err *err);
 
+/* The project that a body names in its "training_project": by name, in the team of *team_id, else
+ * of its "team_name", else of the caller (*team_id stays NULL). */
+int handler_project_named(struct request *rq, const struct doc *body, const char **name,
+                          const char **team_id, struct err *err) MUST_CHECK;
 /* The job that a path names by project and id, in that order; seen by this caller. */
 int handler_job(struct request *rq, struct model_job *out, struct err *err) MUST_CHECK;
 

@@ -138,30 +138,62 @@ static int send_problems(struct request *rq, const struct spec_problems *p, stru
 	return answer_send(rq, &an, 400, err);
 }
 
+/* The training_job of a body; *fine = false when its mistakes were the answer. */
+static int read_job(struct request *rq, const struct doc *body, const struct doc **doc, bool *fine,
+                    struct err *err)
+{
+	struct spec_problems *problems = ARENA_NEW(rq->arena, struct spec_problems);
+	struct job_spec *spec = ARENA_NEW(rq->arena, struct job_spec);
+
+	*doc = doc_get(body, "training_job");
+	if (!doc_is(*doc, DOC_MAP))
+		return err_set(err, ERR_INVALID, "training_job: an object is wanted");
+	*fine = spec_read(rq->arena, *doc, SPEC_API, spec, problems) == 0;
+	return *fine ? 0 : send_problems(rq, problems, err);
+}
+
 int job_push(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	struct spec_problems *problems = ARENA_NEW(rq->arena, struct spec_problems);
-	struct job_spec *spec = ARENA_NEW(rq->arena, struct job_spec);
 	struct str key = request_header(rq, "Idempotency-Key");
 	const struct doc *body, *doc;
 	struct model_project p;
 	struct model_job j = {0};
-	bool dry = false;
+	bool dry = false, fine = false;
+	int r;
 
 	if (key.n > KEY_MAX)
 		return err_set(err, ERR_INVALID, "Idempotency-Key: at most %d characters", KEY_MAX);
-	if (query_bool(rq, "dry_run", &dry, err) < 0 || body_read(rq, false, &body, err) < 0)
+	if (query_bool(rq, "dry_run", &dry, err) < 0 || body_read(rq, false, &body, err) < 0 ||
+	    ctx->ops->project_get(ctx->of, face_who(rq), rq->arena, arg_text(rq, 0), &p, err) < 0 ||
+	    read_job(rq, body, &doc, &fine, err) < 0)
 		return -1;
-	if (ctx->ops->project_get(ctx->of, face_who(rq), rq->arena, arg_text(rq, 0), &p, err) < 0)
+	if (!fine)
+		return 0;
+	if (dry)
+		r = ctx->ops->job_check(ctx->of, face_who(rq), rq->arena, p.team_id, p.name, doc,
+		                        &j, err);
+	else
+		r = ctx->ops->job_push(ctx->of, face_who(rq), rq->arena, p.id, doc,
+		                       key.n > 0 ? arena_strz(rq->arena, key) : NULL, &j, err);
+	return r < 0 ? -1 : send_job(rq, &j, false, err);
+}
+
+int job_dry_run(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	const char *name = NULL, *team_id = NULL;
+	const struct doc *body, *doc;
+	struct model_job j = {0};
+	bool fine = false;
+
+	if (body_read(rq, false, &body, err) < 0 ||
+	    handler_project_named(rq, body, &name, &team_id, err) < 0 ||
+	    read_job(rq, body, &doc, &fine, err) < 0)
 		return -1;
-	doc = doc_get(body, "training_job");
-	if (!doc_is(doc, DOC_MAP))
-		return err_set(err, ERR_INVALID, "training_job: an object is wanted");
-	if (spec_read(rq->arena, doc, SPEC_API, spec, problems) < 0)
-		return send_problems(rq, problems, err);
-	if (ctx->ops->job_push(ctx->of, face_who(rq), rq->arena, p.id, doc,
-	                       key.n > 0 ? arena_strz(rq->arena, key) : NULL, dry, &j, err) < 0)
+	if (!fine)
+		return 0;
+	if (ctx->ops->job_check(ctx->of, face_who(rq), rq->arena, team_id, name, doc, &j, err) < 0)
 		return -1;
 	return send_job(rq, &j, false, err);
 }

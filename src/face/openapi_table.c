@@ -15,12 +15,20 @@
 #define RANGE_Q "start_epoch_millis:int(0,9223372036853) end_epoch_millis:int(0,9223372036853)"
 #define LINES_Q                                                                                    \
 	RANGE_Q " limit:int(1,20000) direction:enum(asc,desc) "                                    \
-	        "min_level:enum(DEBUG,INFO,WARNING,ERROR)"
+		"min_level:enum(DEBUG,INFO,WARNING,ERROR)"
 #define SUMMARY                                                                                    \
 	"timestamp:time project_id:text team_id:text total_size_bytes:int total_files:int "        \
 	"truncated:bool "                                                                          \
 	"file_summaries[{path:text! size_bytes:int! modified:time! "                               \
 	"file_type:enum(file,directory,symlink)! permissions:text!}]"
+#define NEW_JOB                                                                                    \
+	"training_job{image{base_image:filled?}? compute{node_count:int(1,1024)? cpu_count:num? "  \
+	"memory:text? accelerator:any? availability_model:enum(dedicated,spot)?}? "                \
+	"runtime{start_commands[text]? environment_variables:any? checkpointing_config:any? "      \
+	"load_checkpoint_config:any? cache_config:any? "                                           \
+	"artifacts[{s3_bucket:filled! s3_key:filled!}]?}? name:name? "                             \
+	"priority:int(-2147483648,2147483647)? weights[any]? enable_baseten_workdir:bool? "        \
+	"limits:any? retry:any?}!"
 #define STEP "step_seconds:int(1,2592000)"
 
 /* clang-format off */
@@ -29,7 +37,7 @@ const struct schema_doc schema_docs[] = {
 	{ "Instance", "id:text! name:text! memory_limit_mib:int! millicpu_limit:int! gpu_count:int! gpu_type:text!? gpu_memory_limit_mib:int!?" },
 	{ "TrainingJob", "id:text!? name:text!? created_at:time!? updated_at:time!? current_status:enum(TRAINING_JOB_PENDING,TRAINING_JOB_CREATED,"
 	  "TRAINING_JOB_DEPLOYING,TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED)! "
-	  "instance_type:@Instance! training_project{id:text! name:text!}! training_project_id:text! error_message:text!? "
+	  "instance_type:@Instance! training_project{id:text!? name:text!}! training_project_id:text!? error_message:text!? "
 	  "checkpoint_sync_status:text!? priority:int(-2147483648,2147483647)! availability_model:text! node_count:int! user{email:text!}! reason:text!? "
 	  "stage:text!? progress{note:text!? done_bytes:int! total_bytes:int! rate_bytes_per_second:num!}!? "
 	  "end{kind:text! code:int(-2147483648,2147483647)! detail:text!}!? attempt:int! started_at:time!? ended_at:time!? team{id:text!? name:text!?}! recreated_from:text!? "
@@ -64,10 +72,8 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    PROJECT, NULL, NULL, "training_project:@TrainingProject!", NULL, false },
 	{ HTTP_DELETE, PROJECT, NULL, NULL, DELETED, NULL, false },
 	{ HTTP_GET,    PROJECT "/jobs", NULL, NULL, "training_jobs[@TrainingJob]!", NULL, false },
-	{ HTTP_POST,   PROJECT "/jobs", "dry_run:bool", "training_job{image{base_image:filled?}? compute{node_count:int(1,1024)? cpu_count:num? memory:text? "
-	  "accelerator:any? availability_model:enum(dedicated,spot)?}? runtime{start_commands[text]? environment_variables:any? checkpointing_config:any? "
-	  "load_checkpoint_config:any? cache_config:any? artifacts[{s3_bucket:filled! s3_key:filled!}]?}? name:name? priority:int(-2147483648,2147483647)? "
-	  "weights[any]? enable_baseten_workdir:bool? limits:any? retry:any?}!", ONE_JOB, NULL, false },
+	{ HTTP_POST,   PROJECT "/jobs", "dry_run:bool", NEW_JOB, ONE_JOB, NULL, false },
+	{ HTTP_POST,   "/v1/training_jobs/check", NULL, "training_project{name:name! team_name:text?}! " NEW_JOB, ONE_JOB, NULL, false },
 	{ HTTP_POST,   "/v1/training_jobs/search", NULL, "statuses[enum(TRAINING_JOB_PENDING,TRAINING_JOB_QUEUED,TRAINING_JOB_CREATED,TRAINING_JOB_DEPLOYING,"
 	  "TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED,TRAINING_JOB_PREEMPTED)]? "
 	  "project_id:text? job_id:text? order_by[{field:enum(created_at)? order:enum(asc,desc)?}]?", "training_jobs[@TrainingJob]!", NULL, true },

@@ -71,25 +71,32 @@ static int team_by_name(struct request *rq, const char *name, const char **id, s
 	return err_set(err, ERR_NOT_FOUND, "team_name: there is no team named \"%s\"", name);
 }
 
+int handler_project_named(struct request *rq, const struct doc *body, const char **name,
+                          const char **team_id, struct err *err)
+{
+	const struct doc *d = doc_get(body, "training_project");
+	const char *team_name = NULL;
+
+	if (!doc_is(d, DOC_MAP))
+		return err_set(err, ERR_INVALID, "training_project: an object is wanted");
+	if (body_text(d, "name", true, name, err) < 0 ||
+	    body_text(d, "team_name", false, &team_name, err) < 0)
+		return -1;
+	if (!spec_name_ok(str_of(*name)))
+		return err_set(err, ERR_INVALID, "training_project.name: \"%s\" is not a name",
+		               *name);
+	return *team_id == NULL ? team_by_name(rq, team_name, team_id, err) : 0;
+}
+
 static int put(struct request *rq, const char *team_id, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	const char *name = NULL, *team_name = NULL;
-	const struct doc *body, *d;
+	const char *name = NULL;
+	const struct doc *body;
 	struct model_project p = {0};
 
-	if (body_read(rq, false, &body, err) < 0)
-		return -1;
-	d = doc_get(body, "training_project");
-	if (!doc_is(d, DOC_MAP))
-		return err_set(err, ERR_INVALID, "training_project: an object is wanted");
-	if (body_text(d, "name", true, &name, err) < 0 ||
-	    body_text(d, "team_name", false, &team_name, err) < 0)
-		return -1;
-	if (!spec_name_ok(str_of(name)))
-		return err_set(err, ERR_INVALID, "training_project.name: \"%s\" is not a name",
-		               name);
-	if (team_id == NULL && team_by_name(rq, team_name, &team_id, err) < 0)
+	if (body_read(rq, false, &body, err) < 0 ||
+	    handler_project_named(rq, body, &name, &team_id, err) < 0)
 		return -1;
 	if (ctx->ops->project_upsert(ctx->of, face_who(rq), rq->arena, team_id, name, &p, err) < 0)
 		return -1;

@@ -16,6 +16,7 @@ static const struct route routes[] = {
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, PROJECT,                            project_remove,          "Remove a project with its jobs, checkpoints and cache" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     PROJECT "/jobs",                    jobs_of_project,         "Jobs of a project, the newest first" },
 	{ HTTP_POST,   SCOPE_MEMBER, LARGE, PROJECT "/jobs",                    job_push,                "Push a job" },
+	{ HTTP_POST,   SCOPE_MEMBER, LARGE, "/v1/training_jobs/check",          job_dry_run,             "Check a job for a project by name; nothing is stored" },
 	{ HTTP_POST,   SCOPE_VIEWER, SMALL, "/v1/training_jobs/search",         jobs_search,             "Find jobs" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB,                                job_show,                "One job, with its specification" },
 	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB,                                job_change,              "Change the priority of a pending job" },

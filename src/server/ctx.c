@@ -66,6 +66,7 @@ const struct face_ops ctx_ops = {
 	.project_upsert = ctx_project_upsert,
 	.project_delete = ctx_project_delete,
 	.job_push = ctx_job_push,
+	.job_check = ctx_job_check,
 	.job_search = ctx_job_search,
 	.job_get = ctx_job_get,
 	.job_stop = ctx_job_stop,

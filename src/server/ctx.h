@@ -63,7 +63,9 @@ int ctx_url_key(void *of, struct arena *a, const char **access_key, const char *
                 struct err *err);
 /* push.c, ctx_job.c */
 int ctx_job_push(OF, struct arena *a, const char *project_id, const struct doc *doc,
-                 const char *idempotency_key, bool dry_run, struct model_job *out, struct err *err);
+                 const char *idempotency_key, struct model_job *out, struct err *err);
+int ctx_job_check(OF, struct arena *a, const char *team_id, const char *project,
+                  const struct doc *doc, struct model_job *out, struct err *err);
 int ctx_job_recreate(OF, struct arena *a, const char *job_id, struct model_job *out,
                      struct err *err);
 int ctx_job_search(OF, struct arena *a, const struct job_query *q, struct model_job **out,

@@ -165,18 +165,39 @@ static int by_key(struct app *app, struct arena *a, const char *project, const c
 	return 0;
 }
 
-int ctx_job_push(void *of, const struct who *who, struct arena *a, const char *project_id,
-                 const struct doc *doc, const char *idempotency_key, bool dry_run,
-                 struct model_job *out, struct err *err)
+/* What both a push and a dry run ask: the row that would be stored. */
+static int check(struct app *app, struct arena *a, const struct who *who,
+                 const struct model_project *p, const struct doc *doc, struct job_spec *spec,
+                 struct model_job *row, const char ***keys, struct err *err)
 {
 	AUTO_BUF struct buf document = BUF_INIT(APP_JSON_MAX);
+	struct js js;
+
+	if (read_spec(a, doc, spec, err) < 0)
+		return -1;
+	fill_row(a, who, p, spec, row);
+	if (secrets_check(app, p->team_id, spec, err) < 0 ||
+	    check_fits(app, a, row, spec, p->pinned_cluster, err) < 0 ||
+	    check_image(app, spec, err) < 0 || check_code(app, a, who, spec, keys, err) < 0)
+		return -1;
+	js_init(&js, &document);
+	js_doc(&js, doc);
+	if (buf_check(&document, "job", err) < 0)
+		return -1;
+	row->document_json = arena_strz(a, buf_view(&document));
+	return 0;
+}
+
+int ctx_job_push(void *of, const struct who *who, struct arena *a, const char *project_id,
+                 const struct doc *doc, const char *idempotency_key, struct model_job *out,
+                 struct err *err)
+{
 	struct app *app = of;
 	struct model_project p = {0};
 	struct job_spec spec = {0};
 	struct model_job row;
 	const char **keys = NULL;
 	bool found = false;
-	struct js js;
 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 ||
 	    ctx_project(app, who, a, project_id, &p, err) < 0 ||
@@ -185,24 +206,34 @@ int ctx_job_push(void *of, const struct who *who, struct arena *a, const char *p
 		return -1;
 	if (found)
 		return 0;
-	if (read_spec(a, doc, &spec, err) < 0)
+	if (check(app, a, who, &p, doc, &spec, &row, &keys, err) < 0)
 		return -1;
-	fill_row(a, who, &p, &spec, &row);
-	if (secrets_check(app, p.team_id, &spec, err) < 0 ||
-	    check_fits(app, a, &row, &spec, p.pinned_cluster, err) < 0 ||
-	    check_image(app, &spec, err) < 0 || check_code(app, a, who, &spec, &keys, err) < 0)
-		return -1;
-	js_init(&js, &document);
-	js_doc(&js, doc);
-	if (buf_check(&document, "job", err) < 0)
-		return -1;
-	row.document_json = arena_strz(a, buf_view(&document));
-	if (dry_run) {
-		*out = row;
-		return 0;
-	}
 	return add(app, a, &row, idempotency_key, &spec, keys,
 	           arena_printf(a, "pushed by %s", who->name), out, err);
+}
+
+int ctx_job_check(void *of, const struct who *who, struct arena *a, const char *team_id,
+                  const char *project, const struct doc *doc, struct model_job *out,
+                  struct err *err)
+{
+	struct app *app = of;
+	struct model_team team = {0};
+	struct model_project p = {0};
+	struct job_spec spec = {0};
+	const char **keys = NULL;
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 ||
+	    ctx_team(app, who, a, team_id, &team_id, err) < 0 ||
+	    meta_team(app->meta, a, team_id, &team, err) < 0)
+		return -1;
+	if (meta_project_by_name(app->meta, a, team_id, project, &p, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		p = (struct model_project){
+			.name = project, .team_id = team.id, .team_name = team.name};
+	}
+	return check(app, a, who, &p, doc, &spec, out, &keys, err);
 }
 
 int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const char *job_id,

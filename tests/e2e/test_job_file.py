@@ -72,7 +72,14 @@ def test_unknown_secrets_are_all_named(cluster):
 
 def test_dry_run_pushes_nothing(cluster):
     assert "nothing was pushed" in push(cluster, GOOD, "--dry-run", code=0).err
-    assert cluster.json("ps", "-a") == []
+    assert cluster.json("ps", "-a") == [] and cluster.json("projects", "ls") == []
+    # what a push to it would say is said before there is a project, too, and leaves none
+    assert "900 GiB" in push(cluster, GOOD + "  compute: {memory: 900Gi}\n", "--dry-run", code=5).err
+    assert "nobody" in push(cluster, GOOD + "team: nobody\n", "--dry-run", code=3).err
+    cluster.cli("teams", "create", "lab")
+    assert "nothing was pushed" in push(cluster, GOOD + "team: lab\n", "--dry-run", code=0).err
+    assert cluster.json("projects", "ls") == []
+    assert not [p for p in (cluster.data / "objects").rglob("*") if p.is_file()]
 
 
 def test_set_and_env(cluster):

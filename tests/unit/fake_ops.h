@@ -242,8 +242,8 @@ static int fake_project_upsert(void *of, const struct who *who, struct arena *a,
 }
 
 static int fake_job_push(void *of, const struct who *who, struct arena *a, const char *project_id,
-                         const struct doc *doc, const char *key, bool dry_run,
-                         struct model_job *out, struct err *err)
+                         const struct doc *doc, const char *key, struct model_job *out,
+                         struct err *err)
 {
 	FAKE(of);
 	(void)who;
@@ -251,11 +251,26 @@ static int fake_job_push(void *of, const struct who *who, struct arena *a, const
 	(void)project_id;
 	(void)err;
 	f->said = arena_cstr(f->a, key);
-	f->flag = dry_run;
+	f->flag = false;
 	f->number = (int64_t)doc->count;
 	*out = f->job[0];
-	if (dry_run)
-		out->id = NULL;
+	return 0;
+}
+
+static int fake_job_check(void *of, const struct who *who, struct arena *a, const char *team_id,
+                          const char *project, const struct doc *doc, struct model_job *out,
+                          struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)team_id;
+	(void)doc;
+	(void)err;
+	f->said = arena_cstr(f->a, project);
+	f->flag = true;
+	*out = f->job[0];
+	out->id = out->project_id = NULL;
 	return 0;
 }
 
@@ -556,6 +571,7 @@ static const struct face_ops fake_ops = {
 	.project_upsert = fake_project_upsert,
 	.project_delete = fake_delete,
 	.job_push = fake_job_push,
+	.job_check = fake_job_check,
 	.job_search = fake_job_search,
 	.job_get = fake_job_get,
 	.job_stop = fake_job_stop,

@@ -213,13 +213,12 @@ static void secrets_reach_the_runner_only(void **state)
 	           ERR_NOT_FOUND, "secrets set hf_token");
 }
 
-static int push_doc(struct fixture *f, const char *json, const char *key, bool dry_run,
-                    struct model_job *out)
+static int push_doc(struct fixture *f, const char *json, const char *key, struct model_job *out)
 {
 	const struct doc *d = NULL;
 
 	assert_ok(js_parse(f->a, str_of(json), &d, &f->err), &f->err);
-	return ctx_job_push(f->app, f->admin, f->a, f->project.id, d, key, dry_run, out, &f->err);
+	return ctx_job_push(f->app, f->admin, f->a, f->project.id, d, key, out, &f->err);
 }
 
 #define SMALL                                                                                      \
@@ -252,21 +251,27 @@ static void pushes(void **state)
 	};
 	struct fixture *f = *state;
 	struct model_job a = {0}, b = {0};
+	const struct doc *d = NULL;
 	struct job_query q = {0};
 	struct model_job *list = NULL;
 	size_t n = 0;
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		assert_err(push_doc(f, rows[i].json, NULL, false, &a), &f->err, rows[i].code,
+		assert_err(push_doc(f, rows[i].json, NULL, &a), &f->err, rows[i].code,
 		           rows[i].words);
 	}
-	assert_ok(push_doc(f, SMALL, NULL, true, &a), &f->err);
+	assert_ok(js_parse(f->a, STR_LIT(SMALL), &d, &f->err), &f->err);
+	assert_ok(ctx_job_check(f->app, f->admin, f->a, NULL, f->project.name, d, &a, &f->err),
+	          &f->err);
+	assert_string_equal(a.project_id, f->project.id);
+	assert_ok(ctx_job_check(f->app, f->admin, f->a, NULL, "nobody-s", d, &a, &f->err), &f->err);
+	assert_null(a.project_id);
 	assert_null(a.id);
-	assert_ok(push_doc(f, SMALL, "key-1", false, &a), &f->err);
-	assert_ok(push_doc(f, SMALL, "key-1", false, &b), &f->err);
+	assert_ok(push_doc(f, SMALL, "key-1", &a), &f->err);
+	assert_ok(push_doc(f, SMALL, "key-1", &b), &f->err);
 	assert_string_equal(a.id, b.id);
 	fixture_restart(f);
-	assert_ok(push_doc(f, SMALL, "key-1", false, &b), &f->err);
+	assert_ok(push_doc(f, SMALL, "key-1", &b), &f->err);
 	assert_string_equal(a.id, b.id);
 	assert_ok(ctx_job_search(f->app, f->admin, f->a, &q, &list, &n, &f->err), &f->err);
 	assert_int_equal(n, 1);
@@ -289,9 +294,9 @@ static void teams_have_limits(void **state)
 	           ERR_INVALID, "GPU type");
 	assert_ok(ctx_capacity_set(f->app, f->admin, f->a, NULL, "H100", 1, &row, &f->err),
 	          &f->err);
-	assert_ok(push_doc(f, gpu, NULL, false, &a), &f->err);
+	assert_ok(push_doc(f, gpu, NULL, &a), &f->err);
 	assert_int_equal(a.core.state, JOB_CREATED);
-	assert_ok(push_doc(f, gpu, NULL, false, &b), &f->err);
+	assert_ok(push_doc(f, gpu, NULL, &b), &f->err);
 	assert_int_equal(b.core.state, JOB_PENDING);
 	assert_non_null(strstr(b.reason, "limit of team Default: 1 of 1 H100"));
 	assert_ok(ctx_capacity(f->app, f->admin, f->a, &rows, &n, &f->err), &f->err);
@@ -326,7 +331,7 @@ static void caches(void **state)
 	assert_err(
 		ctx_cache_snapshot(f->app, f->admin, f->a, "project", f->project.id, &s, &f->err),
 		&f->err, ERR_NOT_FOUND, "never");
-	assert_ok(push_doc(f, cached, NULL, false, &j), &f->err);
+	assert_ok(push_doc(f, cached, NULL, &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	assert_ok(meta_project(f->app->meta, f->a, f->project.id, &p, &f->err), &f->err);
 	assert_string_equal(p.pinned_cluster, "local");
@@ -366,14 +371,14 @@ static void caches(void **state)
 	           &f->err, ERR_NOT_FOUND, "none");
 	/* full: the next job is told before it starts */
 	assert_ok(ctx_cache_quota(f->app, f->admin, f->project.id, 5, &f->err), &f->err);
-	assert_ok(push_doc(f, cached, NULL, false, &j), &f->err);
+	assert_ok(push_doc(f, cached, NULL, &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOY_FAILED);
 	assert_non_null(strstr(fixture_job(f, j.id).error_message, "quota"));
 	assert_ok(ctx_cache_remove(f->app, f->admin, "project", f->project.id, STR_LIT("d/"),
 	                           &freed, &f->err),
 	          &f->err);
 	assert_int_equal(freed, 5);
-	assert_ok(push_doc(f, cached, NULL, false, &j), &f->err);
+	assert_ok(push_doc(f, cached, NULL, &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 }
 
@@ -396,7 +401,7 @@ static void uploads(void **state)
 	                    "\"runtime\":{\"start_commands\":[\"true\"],\"artifacts\":[{"
 	                    "\"s3_bucket\":\"stoker\",\"s3_key\":\"%s\"}]}}",
 	                    u.key);
-	assert_ok(push_doc(f, json, NULL, false, &j), &f->err);
+	assert_ok(push_doc(f, json, NULL, &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	assert_int_equal(fixture_claim(f, fixture_runner(f, j.id, 0), "n").code[0].bytes, 3);
 	/* what a job was pushed with can no longer be written to */

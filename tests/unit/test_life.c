@@ -230,7 +230,7 @@ static void a_gang_starts_and_ends_together(void **state)
 	                           "\"runtime\":{\"start_commands\":[\"true\"]}}"),
 	                   &d, &f->err),
 	          &f->err);
-	assert_ok(ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, false, &j, &f->err),
+	assert_ok(ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, &j, &f->err),
 	          &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	r0 = fixture_runner(f, j.id, 0);

@@ -32,6 +32,10 @@ static void test_refuses(void **state)
 	         "no team named"},
 		{HTTP_POST, P "/jobs", "{\"training_job\":null}", 400, "training_job: an object"},
 		{HTTP_POST, P "/jobs?dry_run=maybe", "{}", 400, "parameter dry_run"},
+		{HTTP_POST, "/v1/training_jobs/check", "{\"training_job\":{}}", 400,
+	         "training_project: an object"},
+		{HTTP_POST, "/v1/training_jobs/check", "{\"training_project\":{\"name\":\"\"}}",
+	         400, "not a name"},
 		{HTTP_POST, "/v1/training_projects/none/jobs", "{\"training_job\":{}}", 404,
 	         "no project"},
 		{HTTP_POST, "/v1/training_jobs/search", "{\"statuses\":[\"SLEEPING\"]}", 400,
@@ -197,6 +201,14 @@ static void test_push(void **state)
 	            "\"start_commands\":[\"true\"]}}}");
 	assert_true(f.flag);
 	assert_true(doc_is(at(d, "training_job.id"), DOC_NULL));
+	/* for a project that may not exist yet */
+	d = fake_ok(
+		&f, HTTP_POST, "/v1/training_jobs/check",
+		"{\"training_project\":{\"name\":\"unborn\"},\"training_job\":{\"image\":{"
+		"\"base_image\":\"python:3.12\"},\"runtime\":{\"start_commands\":[\"true\"]}}}");
+	assert_string_equal(f.said, "unborn");
+	assert_true(doc_is(at(d, "training_job.id"), DOC_NULL));
+	assert_true(doc_is(at(d, "training_job.training_project.id"), DOC_NULL));
 	/* every mistake at once */
 	g = fake_call(&f, HTTP_POST, P "/jobs",
 	              "{\"training_job\":{\"image\":{\"base_image\":5},\"compute\":{\"node_count\":"
