@@ -110,6 +110,8 @@ static const struct field launch_rows[] = {
 	ROWOF(wire_launch, LIST, weights, n_weights, &weights_shape),
 	ROWOF(wire_launch, LIST, load, n_load, &load_shape),
 	ROWOF(wire_launch, LIST, env, n_env, &env_shape),
+	ROW(wire_launch, TEXT0, registry_secret),
+	ROW(wire_launch, TEXT0, registry_secret2),
 	ROWOF(wire_launch, LIST, gpus, n_gpus, &gpu_shape),
 	ROW(wire_launch, TEXT,  store_dir),
 	ROW(wire_launch, TEXT,  node_dir),

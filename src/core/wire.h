@@ -3,7 +3,8 @@
  * structs and their JSON, written and read by the same code on both sides.
  *
  * All strings of a parsed message live in its arena. Secrets travel only in wire_launch, over
- * loopback or TLS, and are never written to a file.
+ * loopback or TLS, and are never written to a file (but a registry's, by the runner, 0600, as long
+ * as podman pulls).
  */
 #ifndef WIRE_H
 #define WIRE_H
@@ -63,6 +64,7 @@ struct wire_launch {
 	size_t n_load;
 	struct wire_env *env; /* the user's, secrets resolved; in order */
 	size_t n_env;
+	const char *registry_secret, *registry_secret2; /* values of the spec's; NULL: none */
 	struct wire_gpu *gpus;
 	size_t n_gpus;
 	const char *store_dir; /* mirror: blobs and manifests */

@@ -49,6 +49,10 @@ static const char *const passed[] = {
 	"http_proxy",
 	"https_proxy",
 	"no_proxy",
+	"CONTAINERS_CONF",
+	"CONTAINERS_REGISTRIES_CONF",
+	"CONTAINERS_STORAGE_CONF",
+	"AWS_ENDPOINT_URL_ECR",
 };
 
 extern const struct engine_ops engine_local;

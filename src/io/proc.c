@@ -96,7 +96,8 @@ static void child_fds(struct plan *p)
 /* exec keeps ignored signals ignored: a server that ignores SIGPIPE would teach it to its jobs. */
 static void child_signals(const struct plan *p)
 {
-	/* the kernel's own form: libc keeps its two signals from sigaction, yet they may be ignored */
+	/* the kernel's own form: libc keeps its two signals from sigaction, yet they may be ignored
+	 */
 	const struct {
 		void (*handler)(int);
 		unsigned long flags;
@@ -105,7 +106,8 @@ static void child_signals(const struct plan *p)
 	} dfl = {.handler = SIG_DFL};
 
 	for (int sig = 1; sig < NSIG; sig++)
-		(void)syscall(SYS_rt_sigaction, sig, &dfl, NULL, sizeof(dfl.mask)); /* not KILL, STOP */
+		(void)syscall(SYS_rt_sigaction, sig, &dfl, NULL,
+		              sizeof(dfl.mask)); /* not KILL, STOP */
 	(void)sigprocmask(SIG_SETMASK, &p->mask, NULL);
 }
 
@@ -449,20 +451,24 @@ static bool is_ready(int fd)
 }
 
 /* Until the process has ended (0) or the time has come (1). */
-static int pump(struct proc *p, int fd, int64_t until, struct buf *out, struct err *err)
+static int pump(struct proc *p, int fd, int64_t until, const struct proc_look *look,
+                struct buf *out, struct err *err)
 {
 	bool open = true;
 
 	for (;;) {
 		struct pollfd fds[2] = {{.fd = p->pidfd, .events = POLLIN},
 		                        {.fd = open ? fd : -1, .events = POLLIN}};
-		int ms = poll_ms(until);
+		int left = poll_ms(until);
+		int ms = look == NULL || (left >= 0 && left < PROC_LOOK_MS) ? left : PROC_LOOK_MS;
 		int r = poll(fds, 2, ms);
 
 		if (r < 0 && errno != EINTR)
 			return err_errno(err, errno, "wait for process %d", (int)p->pid);
+		if (look != NULL && !look->more(look->arg, out))
+			return err_set(err, ERR_CANCELED, "given up");
 		if (r <= 0) {
-			if (r == 0 && ms == 0)
+			if (r == 0 && left == 0)
 				return 1;
 			continue;
 		}
@@ -490,8 +496,8 @@ static int input_fd(struct str in, struct err *err)
 	return TAKE_FD(fd);
 }
 
-int proc_run(const char *const *argv, struct str in, int64_t deadline_ms, struct buf *out,
-             int *exit_code, struct err *err)
+static int run(const char *const *argv, struct str in, int64_t deadline_ms,
+               const struct proc_look *look, struct buf *out, int *exit_code, struct err *err)
 {
 	int64_t until = until_of(deadline_ms);
 	AUTO_FD int in_fd = -1, out_r = -1, out_w = -1, pidfd = -1;
@@ -522,7 +528,7 @@ int proc_run(const char *const *argv, struct str in, int64_t deadline_ms, struct
 		return -1;
 	pidfd = p.pidfd;
 	close_end(&out_w);
-	r = pump(&p, out_r, until, out, err);
+	r = pump(&p, out_r, until, look, out, err);
 	/* Before it is waited for, so its number cannot be another group's: what it left behind
 	 * goes too. */
 	(void)kill(-p.pid, SIGKILL);
@@ -538,6 +544,18 @@ int proc_run(const char *const *argv, struct str in, int64_t deadline_ms, struct
 		               deadline_ms);
 	*exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 	return 0;
+}
+
+int proc_run(const char *const *argv, struct str in, int64_t deadline_ms, struct buf *out,
+             int *exit_code, struct err *err)
+{
+	return run(argv, in, deadline_ms, NULL, out, exit_code, err);
+}
+
+int proc_run_look(const char *const *argv, int64_t deadline_ms, const struct proc_look *look,
+                  struct buf *out, int *exit_code, struct err *err)
+{
+	return run(argv, (struct str){0}, deadline_ms, look, out, exit_code, err);
 }
 
 static bool is_program(const char *path)

@@ -42,6 +42,15 @@ int proc_wait(struct proc *p, int64_t deadline_ms, int *status, struct err *err)
  * case so is what it left in its process group. *exit_code: 0-255, or 128 + signal. */
 int proc_run(const char *const *argv, struct str in, int64_t deadline_ms, struct buf *out,
              int *exit_code, struct err *err) MUST_CHECK;
+/* The same, with somebody who looks at the output so far whenever there is more and at least every
+ * PROC_LOOK_MS; when it says false, the helper is killed: ERR_CANCELED. */
+#define PROC_LOOK_MS 500
+struct proc_look {
+	bool (*more)(void *arg, const struct buf *out);
+	void *arg;
+};
+int proc_run_look(const char *const *argv, int64_t deadline_ms, const struct proc_look *look,
+                  struct buf *out, int *exit_code, struct err *err) MUST_CHECK;
 const char *proc_find(const char *name, char out[4096]); /* in PATH; NULL = not there */
 
 #define PROC_BOOT_CAP 40

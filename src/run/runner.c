@@ -55,6 +55,20 @@ static int read_start(struct run *r, struct err *err)
 	return rc;
 }
 
+/* Of "name:password" the password alone, too. */
+static int redact_registry(struct run *r, const char *value, struct err *err)
+{
+	struct str password = str_trim(str_of(value)), name = {0};
+
+	if (value == NULL)
+		return 0;
+	if (redact_add(r->redact, password, err) < 0)
+		return -1;
+	if (str_cut(&password, ':', &name) && password.n > 0)
+		return redact_add(r->redact, password, err);
+	return 0;
+}
+
 /* All secrets, and the token of the attempt: nothing that we write may hold them. */
 static int make_redactor(struct run *r, struct err *err)
 {
@@ -64,7 +78,9 @@ static int make_redactor(struct run *r, struct err *err)
 		    redact_add(r->redact, str_of(r->launch.env[i].value), err) < 0)
 			return -1;
 	}
-	if (redact_add(r->redact, str_of(r->start.token), err) < 0)
+	if (redact_registry(r, r->launch.registry_secret, err) < 0 ||
+	    redact_registry(r, r->launch.registry_secret2, err) < 0 ||
+	    redact_add(r->redact, str_of(r->start.token), err) < 0)
 		return -1;
 	redact_build(r->redact);
 	return 0;

@@ -106,12 +106,6 @@ int sandbox_sweep(const char *name, const char *dir, struct err *err) MUST_CHECK
 /* What works here, as JSON. */
 void sandbox_probe(const char *program, struct buf *out);
 
-#define SANDBOX_PULL_MS (60 * 60 * 1000)
-/* Is the image here, else can it be pulled? *workdir: its working directory. The error says how to
- * bring it. */
-int sandbox_image(struct arena *a, const char *image, const char **workdir,
-                  struct err *err) MUST_CHECK;
-
 /* A file of this name in the attempt's folder says that there is, or was, a container. */
 #define SANDBOX_CONTAINER "container"
 

@@ -219,46 +219,6 @@ int sandbox_sweep_podman(const char *name, struct err *err)
 	return podman(rm, &out, err);
 }
 
-int sandbox_image(struct arena *a, const char *image, const char **workdir, struct err *err)
-{
-	AUTO_BUF struct buf out = BUF_INIT(PODMAN_OUT);
-	const char *look[] = {"podman", "image", "inspect", "--format", "{{.Config.WorkingDir}}",
-	                      image,    NULL};
-	const char *pull[] = {"podman", "pull", "--quiet", image, NULL};
-	char found[4096];
-	struct str text = {0}, line = {0};
-	int code = 0;
-
-	if (proc_find("podman", found) == NULL)
-		return err_set(
-			err, ERR_UNSUPPORTED,
-			"image %s: this machine has no podman (apt install podman); or start "
-			"the server with --images host, or leave base_image out",
-			image);
-	if (proc_run(look, (struct str){0}, PODMAN_MS, &out, &code, err) < 0)
-		return -1;
-	if (code != 0) {
-		buf_clear(&out);
-		if (proc_run(pull, (struct str){0}, SANDBOX_PULL_MS, &out, &code, err) < 0)
-			return err_wrap(err, "image %s", image);
-		text = str_trim(buf_view(&out));
-		while (str_cut(&text, '\n', &line))
-			;
-		if (code != 0)
-			return err_set(
-				err, ERR_NOT_FOUND,
-				"image %s: not on this machine, and it cannot be pulled: %.*s. "
-				"Bring it by `podman pull`, `podman load` or `podman import`",
-				image, (int)MIN(line.n, 300U), line.n > 0 ? line.p : "");
-		buf_clear(&out);
-		if (podman(look, &out, err) < 0)
-			return err_wrap(err, "image %s", image);
-	}
-	text = str_trim(buf_view(&out));
-	*workdir = text.n > 0 ? arena_strz(a, text) : "/";
-	return 0;
-}
-
 const struct sandbox_ops sandbox_podman = {
 	.name = "podman",
 	.images = true,

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "io/tar.h"
+#include "run/image.h"
 #include "run/mounts.h"
 #include "run/sandbox.h"
 
@@ -239,6 +240,28 @@ static int stage_checkpoints(struct stage *st, struct err *err)
 	return 0;
 }
 
+static void on_image(void *arg, const char *words)
+{
+	struct stage *st = arg;
+
+	report_progress(st->report, words, 0, 0);
+}
+
+static int stage_image(struct stage *st, struct err *err)
+{
+	const struct image im = {.dir = st->dir,
+	                         .spec = st->spec,
+	                         .launch = st->launch,
+	                         .cancel = report_cancel(st->report),
+	                         .note = on_image,
+	                         .arg = st};
+
+	if (image_bring(st->a, &im, &st->image_workdir, err) < 0)
+		return -1;
+	st->image = st->spec->base_image;
+	return 0;
+}
+
 static int stage_places(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
@@ -263,11 +286,7 @@ static int stage_places(struct stage *st, struct err *err)
 		         s->base_image);
 		return 0;
 	}
-	report_progress(st->report, "image", 0, 0);
-	if (sandbox_image(st->a, s->base_image, &st->image_workdir, err) < 0)
-		return -1;
-	st->image = s->base_image;
-	return 0;
+	return stage_image(st, err);
 }
 
 int stage_run(struct stage *st, struct err *err)

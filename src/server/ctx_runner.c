@@ -41,25 +41,37 @@ int ctx_runner_job(void *of, const struct who *who, struct arena *a, struct mode
 	return 0;
 }
 
-static int fill_env(struct app *app, struct arena *a, const struct mine *m,
-                    const struct job_spec *spec, struct wire_launch *out, struct err *err)
+static int open_secret(struct app *app, struct arena *a, const struct mine *m, const char *name,
+                       const char **value, struct err *err)
+{
+	struct buf plain = BUF_INIT(SEAL_VALUE_MAX);
+	int r = secret_open(app, m->job.team_id, name, &plain, err);
+
+	if (r == 0)
+		*value = arena_strz(a, buf_view(&plain));
+	seal_wipe_buf(&plain);
+	return r;
+}
+
+static int fill_secrets(struct app *app, struct arena *a, const struct mine *m,
+                        const struct job_spec *spec, struct wire_launch *out, struct err *err)
 {
 	out->env = ARENA_ARRAY(a, struct wire_env, spec->n_env + 1);
 	for (size_t i = 0; i < spec->n_env; i++) {
 		const struct spec_env *e = &spec->env[i];
-		struct buf value = BUF_INIT(SEAL_VALUE_MAX);
-		int r = 0;
 
 		out->env[i] = (struct wire_env){e->name, e->value, e->secret != NULL};
-		if (e->secret == NULL)
-			continue;
-		r = secret_open(app, m->job.team_id, e->secret, &value, err);
-		out->env[i].value = r == 0 ? arena_strz(a, buf_view(&value)) : NULL;
-		seal_wipe_buf(&value);
-		if (r < 0)
+		if (e->secret != NULL &&
+		    open_secret(app, a, m, e->secret, &out->env[i].value, err) < 0)
 			return -1;
 	}
 	out->n_env = spec->n_env;
+	if (spec->registry_secret != NULL &&
+	    open_secret(app, a, m, spec->registry_secret, &out->registry_secret, err) < 0)
+		return -1;
+	if (spec->registry_secret2 != NULL &&
+	    open_secret(app, a, m, spec->registry_secret2, &out->registry_secret2, err) < 0)
+		return -1;
 	return 0;
 }
 
@@ -178,7 +190,7 @@ int ctx_runner_claim(void *of, const struct who *who, struct arena *a, const cha
 		return -1;
 	app_crash_at("claim:after");
 	if (find(app, who, a, &m, err) < 0 || app_spec(a, m.job.spec_json, &spec, err) < 0 ||
-	    fill_env(app, a, &m, &spec, &w, err) < 0 || fill_frozen(a, &m, &w, err) < 0 ||
+	    fill_secrets(app, a, &m, &spec, &w, err) < 0 || fill_frozen(a, &m, &w, err) < 0 ||
 	    fill_places(app, a, &m, &spec, &w, err) < 0)
 		return -1;
 	fill_gpus(app, a, &m, &w);

@@ -334,6 +334,28 @@ static void proc_run_cuts_output(void **state UNUSED)
 	assert_err(buf_check(&out, "output", &err), &err, ERR_TOO_BIG, "output");
 }
 
+static bool until_word(void *arg, const struct buf *out)
+{
+	int *looks = arg;
+
+	(*looks)++;
+	return out->n == 0;
+}
+
+static void proc_run_is_given_up(void **state UNUSED)
+{
+	const char *argv[] = {"sh", "-c", "echo word; sleep 1000", NULL};
+	AUTO_BUF struct buf out = BUF_INIT(1000);
+	struct err err = {0};
+	int code = -1, looks = 0;
+
+	assert_err(proc_run_look(argv, LONG_MS, &(struct proc_look){until_word, &looks}, &out,
+	                         &code, &err),
+	           &err, ERR_CANCELED, "sh: given up");
+	assert_true(looks > 0);
+	assert_string_equal(buf_cstr(&out), "word\n");
+}
+
 /* Input that nobody reads is no SIGPIPE for us. */
 static void proc_run_input_may_be_ignored(void **state UNUSED)
 {
@@ -561,6 +583,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(proc_run_feeds_and_collects),
 	cmocka_unit_test(proc_run_reports_signals),
 	cmocka_unit_test(proc_run_cuts_output),
+	cmocka_unit_test(proc_run_is_given_up),
 	cmocka_unit_test(proc_run_input_may_be_ignored),
 	cmocka_unit_test(proc_run_kills_at_the_deadline),
 	cmocka_unit_test(proc_run_does_not_wait_for_the_background),

@@ -79,6 +79,7 @@ static void keeps_launch(void **state UNUSED)
 	                        .n_load = 1,
 	                        .env = env,
 	                        .n_env = 2,
+	                        .registry_secret = "name:pass",
 	                        .gpus = gpus,
 	                        .n_gpus = 2,
 	                        .store_dir = "/d/store",
@@ -104,6 +105,8 @@ static void keeps_launch(void **state UNUSED)
 	assert_true(back.weights[0].bytes == 5000000000U);
 	assert_string_equal(back.share[1], "/opt/x y");
 	assert_null(back.cache_team_dir);
+	assert_string_equal(back.registry_secret, "name:pass");
+	assert_null(back.registry_secret2);
 	assert_int_equal(back.n_hide, 0);
 	assert_int_equal(back.gpus[1].index, 3);
 }

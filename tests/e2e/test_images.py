@@ -1,0 +1,185 @@
+"""Private images from a real registry (Debian's docker-registry): pulled with the credentials a job names, else refused by name."""
+import base64
+import contextlib
+import http.server
+import json
+import pathlib
+import shutil
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+from conftest import until
+from test_sources import free_port
+
+pytestmark = pytest.mark.skipif(not all(map(shutil.which, ("podman", "docker-registry", "busybox"))),
+                                reason="podman, docker-registry and busybox are needed")
+
+# htpasswd's lines of these names, with the passwords of the tests
+USERS = """alice:$2y$05$Jnb8pVsIqr950CcDXNsJwe3TW8T3zNaLOTMSq9T05xBxN1yuJD4h.
+AWS:$2y$05$8p4YjceeVhiPH8KuyYeMB.RcDzvslB4VxILWUPP00idVQ01YYrYn2
+_json_key:$2y$05$koYBbJsAuFkON1PQxfZQqeFjXOjtwd7QQL1mJGHV5YWpcZvYS.K.S
+"""
+PASSWORD = "right"
+GCP_JSON = '{"type":"service_account","private_key":"made up for a test"}'
+
+
+def podman(*args):
+    return subprocess.run(["podman", *map(str, args)], capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+class Registry:
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder) / "registry"
+        self.folder.mkdir()
+        self.host = f"127.0.0.1:{free_port()}"
+        (self.folder / "users").write_text(USERS)
+        (self.folder / "config.yml").write_text(json.dumps({
+            "version": 0.1, "storage": {"filesystem": {"rootdirectory": str(self.folder / "data")}},
+            "http": {"addr": self.host}, "auth": {"htpasswd": {"realm": "test", "path": str(self.folder / "users")}}}))
+        # plain HTTP is allowed for this registry alone, and only to those that are given this file
+        (self.folder / "registries.conf").write_text(f'[[registry]]\nlocation = "{self.host}"\ninsecure = true\n')
+        self.environment = {"CONTAINERS_REGISTRIES_CONF": str(self.folder / "registries.conf")}
+        self.process = subprocess.Popen(["docker-registry", "serve", str(self.folder / "config.yml")],
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(self.answers)
+
+    def answers(self):
+        try:
+            urllib.request.urlopen(f"http://{self.host}/v2/", timeout=5)
+        except urllib.error.HTTPError as e:
+            return e.code == 401
+        except OSError:
+            return False
+
+    def image(self, name):
+        """An image of one shell, in the registry and not in this machine's storage."""
+        whole, root = f"{self.host}/{name}", self.folder / "root"
+        (root / "bin").mkdir(parents=True)
+        (root / "tmp").mkdir()
+        shutil.copy(shutil.which("busybox"), root / "bin/busybox")
+        for tool in ("sh", "cat", "echo", "ls", "sleep"):
+            (root / "bin" / tool).symlink_to("busybox")
+        subprocess.run(["tar", "-cf", str(self.folder / "root.tar"), "-C", str(root), "."], check=True)
+        podman("import", "--quiet", "--change", "ENV MARK=from-the-image", self.folder / "root.tar", whole)
+        podman("push", "--quiet", "--tls-verify=false", "--creds", f"alice:{PASSWORD}", whole)
+        podman("rmi", whole)
+        return whole
+
+    def close(self):
+        for image in podman("images", "--noheading", "--format", "{{.Repository}}:{{.Tag}}").split():
+            if image.startswith(self.host):
+                podman("rmi", "--force", image)
+        self.process.terminate()
+        self.process.wait(20)
+
+
+@pytest.fixture
+def registry(empty_cluster):
+    r = Registry(empty_cluster.folder)
+    yield r
+    empty_cluster.end_jobs()
+    r.close()
+
+
+def image(name, host, method="REGISTRY_SECRET", **parts):
+    parts = parts or {"registry_secret_docker_auth": {"secret_ref": {"secret": "registry-login"}}}
+    return {"base_image": name, "docker_auth": {"auth_method": method, "registry": host, **parts}}
+
+
+def refused(cluster, image):
+    return cluster.wait(cluster.push(["echo ran"], image=image), "TRAINING_JOB_DEPLOY_FAILED")["error_message"]
+
+
+def test_private_image(empty_cluster, registry):
+    cluster, host, name = empty_cluster, registry.host, registry.image("team/shell:1")
+    cluster.start("--cpus", "4", "--memory", "4Gi", env=registry.environment)
+
+    message = refused(cluster, {"base_image": name})
+    assert name in message and "name a secret in image.docker_auth" in message
+    assert "registry-login" in cluster.cli("push", cluster.job_folder(["true"], image=image(name, host)) / "train.yaml", code=None).err + \
+        str(cluster.json("ps", "-a")), "a secret that is not set is named"
+
+    cluster.cli("secrets", "set", "registry-login", stdin="no-colon-in-this-one")
+    message = refused(cluster, image(name, host))
+    assert 'secret "registry-login" is not `username:password`' in message and "no-colon" not in message
+
+    cluster.cli("secrets", "set", "registry-login", stdin="alice:wrong-password")
+    message = refused(cluster, image(name, host))
+    assert f"{host} refused the credentials" in message and "stoker secrets set registry-login" in message
+    assert "wrong-password" not in message
+
+    cluster.cli("secrets", "set", "registry-login", stdin=f"alice:{PASSWORD}\n")
+    message = refused(cluster, image(name, "other.example"))
+    assert "credentials of other.example" in message and "docker_auth.registry" in message
+    message = refused(cluster, image(f"{host}/team/shell:2", host))
+    assert "no such image" in message and "team/shell:2" in message
+
+    job = cluster.wait(cluster.push(["echo $MARK", "ls /"], image=image(name, f"http://{host}/v2/")), "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job)[0] == "from-the-image"
+    assert not list(cluster.data.rglob("registry-auth.json"))
+    # there now: a job may use it without pulling
+    cluster.wait(cluster.push(["true"], image={"base_image": name}), "TRAINING_JOB_COMPLETED")
+
+
+def test_registry_is_away(empty_cluster):
+    cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+    message = refused(cluster, {"base_image": f"127.0.0.1:{free_port()}/team/shell:1"})
+    assert "cannot be reached from this machine" in message and "podman load" in message
+
+
+def test_google_key(empty_cluster, registry):
+    cluster, name = empty_cluster, registry.image("team/shell:1")
+    cluster.start("--cpus", "4", "--memory", "4Gi", env=registry.environment)
+    cluster.cli("secrets", "set", "gcp", stdin=GCP_JSON)
+    auth = image(name, registry.host, "GCP_SERVICE_ACCOUNT_JSON",
+                 gcp_service_account_json_docker_auth={"service_account_json_secret_ref": {"secret": "gcp"}})
+    job = cluster.wait(cluster.push(["echo $MARK"], image=auth), "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job) == ["from-the-image"]
+
+
+@contextlib.contextmanager
+def aws(password):
+    """What ECR answers to GetAuthorizationToken: a password in exchange for a signed request. Yields (URL, requests)."""
+    seen = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            seen.append((dict(self.headers.items()), body))
+            ok = "Credential=AKIATEST/" in self.headers["Authorization"]
+            reply = {"authorizationData": [{"authorizationToken": base64.b64encode(f"AWS:{password}".encode()).decode()}]} if ok else \
+                {"__type": "UnrecognizedClientException", "message": "The security token included in the request is invalid."}
+            data = json.dumps(reply).encode()
+            self.send_response(200 if ok else 400)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/", seen
+    server.shutdown()
+
+
+def test_aws_keys(empty_cluster, registry):
+    cluster, name = empty_cluster, registry.image("team/shell:1")
+    auth = image(name, registry.host, "AWS_IAM", aws_iam_docker_auth={
+        "access_key_secret_ref": {"secret": "aws-id"}, "secret_access_key_secret_ref": {"secret": "aws-key"}})
+    with aws("aws-password") as (url, seen):
+        cluster.start("--cpus", "4", "--memory", "4Gi", env={**registry.environment, "AWS_ENDPOINT_URL_ECR": url})
+        cluster.cli("secrets", "set", "aws-id", stdin="AKIAWRONG")
+        cluster.cli("secrets", "set", "aws-key", stdin="the-secret-key")
+        message = refused(cluster, auth)
+        assert '"aws-id" and "aws-key"' in message and "security token" in message and "the-secret-key" not in message
+        cluster.cli("secrets", "set", "aws-id", stdin="AKIATEST")
+        job = cluster.wait(cluster.push(["echo $MARK"], image=auth), "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job) == ["from-the-image"]
+    headers, body = seen[-1]
+    assert body == b"{}" and headers["X-Amz-Target"].endswith(".GetAuthorizationToken")
+    assert "/us-east-1/ecr/aws4_request" in headers["Authorization"]
