@@ -109,9 +109,42 @@ static int check_spec(struct cli *c, struct push *p, const struct doc *d, struct
 	return r;
 }
 
+/* What a folder holds that a server keeps its data in. */
+static const char *const server_files[] = {"master.key", "stoker.db"};
+
+struct packing {
+	struct cli *c;
+	struct ignore *ignore;
+	int root;
+	bool said; /* each path is asked about twice */
+};
+
+/* A server's data folder holds the master key: it is never sent anywhere. */
+static bool is_data_folder(int root, const char *path)
+{
+	char name[PATH_MAX];
+
+	for (size_t i = 0; i < COUNT(server_files); i++) {
+		if (snprintf(name, sizeof(name), "%s/%s", path, server_files[i]) >=
+		            (int)sizeof(name) ||
+		    faccessat(root, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+			return false;
+	}
+	return true;
+}
+
 static bool skip_file(const char *path, bool is_dir, void *arg)
 {
-	return ignore_match(arg, path, is_dir);
+	struct packing *p = arg;
+
+	if (ignore_match(p->ignore, path, is_dir))
+		return true;
+	if (!is_dir || !is_data_folder(p->root, path))
+		return false;
+	if (!p->said)
+		out_say(p->c, "left out: %s, the data folder of a Stoker server", path);
+	p->said = true;
+	return true;
 }
 
 static int load_ignore(struct cli *c, int root, struct ignore **out, struct err *err)
@@ -183,18 +216,23 @@ int upload_folder(struct cli *c, const char *root, const char **bucket, const ch
 	AUTO_FD int dir = fs_open_dir(root, err);
 	AUTO_FD int fd = -1;
 	struct tar_report report = {0};
-	struct ignore *ig = NULL;
+	struct packing packing = {.c = c, .root = dir};
 	const struct doc *creds;
 	char text[UNITS_CAP];
 	const char *tmp = getenv("TMPDIR");
 	struct stat st;
 
-	if (dir < 0 || load_ignore(c, dir, &ig, err) < 0)
+	if (dir < 0 || load_ignore(c, dir, &packing.ignore, err) < 0)
 		return -1;
+	if (is_data_folder(dir, "."))
+		return err_set(err, ERR_INVALID,
+		               "%s is the data folder of a Stoker server: the code of a job lives "
+		               "elsewhere",
+		               root);
 	fd = open(tmp != NULL ? tmp : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return err_errno(err, errno, "temporary file in %s", tmp != NULL ? tmp : "/tmp");
-	if (tar_pack(dir, skip_file, ig, fd, TAR_BYTES_MAX, &report, err) < 0)
+	if (tar_pack(dir, skip_file, &packing, fd, TAR_BYTES_MAX, &report, err) < 0)
 		return err_wrap(err, "packing %s", root);
 	if (fstat(fd, &st) < 0)
 		return err_errno(err, errno, "packed archive");

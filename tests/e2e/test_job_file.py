@@ -121,3 +121,15 @@ def test_ignore_file_and_modes(cluster):
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert cluster.user_lines(job)[0].split() == [".stokerignore", "keep.txt", "run.sh", "train.yaml"]
     assert "executable" in cluster.logs(job)
+
+
+def test_a_data_folder_is_never_sent(cluster):
+    folder = cluster.job_folder(["find . | sort | tr '\\n' ' '; echo"],
+                                files={"a": "1", "var/stoker/master.key": "k", "var/stoker/stoker.db": "d", "var/b": "2"})
+    pushed = cluster.cli("push", folder / "train.yaml", "-o", "json")
+    assert "left out: var/stoker, the data folder" in pushed.err
+    job = json.loads(pushed.out)
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job)[0].split() == [".", "./a", "./train.yaml", "./var", "./var/b"]
+    folder = cluster.job_folder(["true"], files={"master.key": "k", "stoker.db": "d"})
+    assert "is the data folder of a Stoker server" in cluster.cli("push", folder / "train.yaml", code=2).err
