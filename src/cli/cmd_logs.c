@@ -18,7 +18,9 @@ struct tail {
 	int64_t since_ns;
 	uint64_t *offset; /* per rank */
 	bool *final;
-	bool opened; /* the record before goes on */
+	bool opened; /* the record before goes on: */
+	uint32_t open_rank;
+	char open_stream;
 };
 
 static int fetch(struct tail *t, uint32_t rank, const char *query, struct http_reply *reply,
@@ -55,6 +57,10 @@ static void print_record(struct tail *t, uint32_t rank, const struct logline *l)
 		buf_str(&text, l->text);
 	else
 		logline_fold(l->text, &text);
+	if (t->opened && (rank != t->open_rank || l->stream != t->open_stream)) {
+		(void)fputc('\n', stdout); /* what was not ended there does not go on here */
+		t->opened = false;
+	}
 	if (!t->opened) {
 		if (t->times) {
 			char when[CLOCK_ISO_CAP];
@@ -69,6 +75,8 @@ static void print_record(struct tail *t, uint32_t rank, const struct logline *l)
 	}
 	(void)fwrite(buf_cstr(&text), 1, text.n, stdout);
 	t->opened = l->continues;
+	t->open_rank = rank;
+	t->open_stream = l->stream;
 	if (!l->continues)
 		(void)fputc('\n', stdout);
 }

@@ -204,6 +204,14 @@ def test_carriage_returns_are_folded_when_shown(cluster):
     assert b"10%\r50%\r100%" in raw
 
 
+def test_a_line_without_an_end_stands_alone(cluster):
+    job = cluster.push(["printf open; sleep 1; echo other >&2; printf last; sleep 1"])
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    lines = cluster.logs(job).splitlines()
+    assert [line for line in lines if "stoker:" not in line] == ["open", "other", "last"]
+    assert "stoker: job completed" in lines[-1] and lines[-1].startswith("stoker:")
+
+
 def test_queue_says_why_and_where(cluster):
     big = {"cpu_count": 4, "memory": "1Gi"}
     first = cluster.push(["sleep 100"], compute=big)
