@@ -65,7 +65,8 @@ struct inventory {
 	size_t n_gpus;
 	bool declared;
 };
-/* declared: "H100:2" replaces what NVML finds; NULL or "" = look. */
+/* declared: "H100:2" replaces what NVML finds; NULL or "" = look. No driver, or one that does not
+ * work: no GPUs, and a warning in the log. */
 int inventory_read(struct inventory *out, const char *declared, struct err *err) MUST_CHECK;
 
 #endif

@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "core/spec.h"
 #include "io/nvml.h"
 
@@ -229,12 +230,15 @@ static int find_gpus(struct inventory *out, struct err *err)
 
 	if (nvml_open(&n, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
-			return -1;
+			log_warn("no GPUs, as NVML does not work: %s; `nvidia-smi` may tell more",
+			         err->msg);
 		err_clear(err);
 		return 0;
 	}
 	if (nvml_list(n, gpu, COUNT(gpu), &count, err) < 0)
-		return -1;
+		return err_wrap(err,
+		                "looking for GPUs (`nvidia-smi` may tell more; --gpus TYPE:COUNT "
+		                "declares those to use)");
 	for (size_t i = 0; i < count; i++) {
 		struct inventory_gpu *g = &out->gpu[i];
 

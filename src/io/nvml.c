@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #define NVML_LIBRARY "libnvidia-ml.so.1"
+#define NOT_SUPPORTED 3 /* NVML_ERROR_NOT_SUPPORTED */
 
 typedef void *device; /* nvmlDevice_t */
 struct memory {       /* nvmlMemory_t */
@@ -26,6 +27,7 @@ struct nvml {
 	int (*name)(device d, char *out, unsigned cap);
 	int (*memory)(device d, struct memory *out);
 	int (*load)(device d, struct utilization *out);
+	const char *(*words)(int code);
 };
 
 /* clang-format off */
@@ -42,6 +44,7 @@ static const struct {
 	{"nvmlDeviceGetName",             offsetof(struct nvml, name)},
 	{"nvmlDeviceGetMemoryInfo",       offsetof(struct nvml, memory)},
 	{"nvmlDeviceGetUtilizationRates", offsetof(struct nvml, load)},
+	{"nvmlErrorString",               offsetof(struct nvml, words)},
 };
 /* clang-format on */
 
@@ -61,16 +64,18 @@ int nvml_open(struct nvml **out, struct err *err)
 		if (sym == NULL) {
 			(void)dlclose(n->lib);
 			free(n);
-			return err_set(err, ERR_NOT_FOUND, "%s: has no %s: driver too old",
-			               NVML_LIBRARY, symbols[i].symbol);
+			return err_set(err, ERR_UNSUPPORTED,
+			               "%s has no %s: the driver is older than 418", NVML_LIBRARY,
+			               symbols[i].symbol);
 		}
 		memcpy((char *)n + symbols[i].at, &sym, sizeof(sym));
 	}
 	rc = n->init();
 	if (rc != 0) {
-		(void)dlclose(n->lib);
+		(void)err_set(err, ERR_UNSUPPORTED, "nvmlInit: %s (code %d)", n->words(rc), rc);
+		(void)dlclose(n->lib); /* the words were its own */
 		free(n);
-		return err_set(err, ERR_NOT_FOUND, "nvmlInit: code %d (is the driver loaded?)", rc);
+		return -1;
 	}
 	*out = n;
 	return 0;
@@ -91,7 +96,7 @@ int nvml_list(struct nvml *n, struct nvml_gpu *gpu, size_t cap, size_t *count, s
 	int rc = n->count(&found);
 
 	if (rc != 0)
-		return err_set(err, ERR_IO, "nvmlDeviceGetCount: code %d", rc);
+		return err_set(err, ERR_IO, "nvmlDeviceGetCount: %s (code %d)", n->words(rc), rc);
 	*count = 0;
 	for (unsigned i = 0; i < found && *count < cap; i++) {
 		struct nvml_gpu *g = &gpu[*count];
@@ -107,7 +112,8 @@ int nvml_list(struct nvml *n, struct nvml_gpu *gpu, size_t cap, size_t *count, s
 		if (rc == 0)
 			rc = n->memory(d, &mem);
 		if (rc != 0)
-			return err_set(err, ERR_IO, "GPU %u: NVML code %d", i, rc);
+			return err_set(err, ERR_IO, "GPU %u: %s (NVML code %d)", i, n->words(rc),
+			               rc);
 		g->memory_bytes = mem.total;
 		(*count)++;
 	}
@@ -125,8 +131,9 @@ int nvml_read(struct nvml *n, const char *uuid, struct nvml_usage *out, struct e
 		rc = n->memory(d, &mem);
 	if (rc == 0)
 		rc = n->load(d, &load);
-	if (rc != 0)
-		return err_set(err, ERR_IO, "GPU %s: NVML code %d", uuid, rc);
+	/* A GPU that is cut into parts has memory, but no load of its own. */
+	if (rc != 0 && rc != NOT_SUPPORTED)
+		return err_set(err, ERR_IO, "GPU %s: %s (NVML code %d)", uuid, n->words(rc), rc);
 	out->utilization = load.gpu / 100.0;
 	out->memory_bytes = mem.used;
 	return 0;

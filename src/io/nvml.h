@@ -21,12 +21,14 @@ struct nvml_usage {
 	uint64_t memory_bytes;
 };
 
-/* ERR_NOT_FOUND when there is no library or no driver: a machine without such GPUs. */
+/* ERR_NOT_FOUND: there is no library: a machine without such GPUs. ERR_UNSUPPORTED: there is, but
+ * it is too old, or its driver does not work. */
 int nvml_open(struct nvml **out, struct err *err) MUST_CHECK;
 void nvml_close(struct nvml *n); /* NULL is fine */
 DEFINE_CLEANUP(struct nvml, nvml_close)
 #define AUTO_NVML CLEANUP(nvml_close_p)
 
+/* A GPU that does not answer fails it: leaving it out would move the others' numbers. */
 int nvml_list(struct nvml *n, struct nvml_gpu *gpu, size_t cap, size_t *count,
               struct err *err) MUST_CHECK;
 int nvml_read(struct nvml *n, const char *uuid, struct nvml_usage *out, struct err *err) MUST_CHECK;
