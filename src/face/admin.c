@@ -10,14 +10,14 @@
 #define DAY_MS ((int64_t)86400 * 1000)
 #define GPUS_MAX 1000000
 
-static int deleted(struct request *rq, const char *id, struct err *err)
+/* Teams and tokens go by their id alone. */
+static int removed(struct request *rq,
+                   int (*del)(void *of, const struct who *who, const char *id, struct err *err),
+                   struct err *err)
 {
-	AUTO_ANSWER struct answer an = {0};
-
-	answer_open(&an);
-	js_kv(&an.js, "id", id);
-	js_kv_bool(&an.js, "deleted", true);
-	return answer_send(rq, &an, 200, err);
+	if (del(face_ctx(rq)->of, face_who(rq), arg_text(rq, 0), err) < 0)
+		return -1;
+	return answer_deleted(rq, "id", arg_text(rq, 0), err);
 }
 
 static int all_teams(struct request *rq, struct model_team **t, size_t *n, struct err *err)
@@ -106,12 +106,7 @@ static int team_make(struct request *rq, struct err *err)
 
 static int team_remove(struct request *rq, struct err *err)
 {
-	const struct face_ctx *ctx = face_ctx(rq);
-	const char *id = arg_text(rq, 0);
-
-	if (ctx->ops->team_delete(ctx->of, face_who(rq), id, err) < 0)
-		return -1;
-	return deleted(rq, id, err);
+	return removed(rq, face_ctx(rq)->ops->team_delete, err);
 }
 
 static int tokens_list(struct request *rq, struct err *err)
@@ -202,12 +197,7 @@ static int token_make(struct request *rq, struct err *err)
 
 static int token_remove(struct request *rq, struct err *err)
 {
-	const struct face_ctx *ctx = face_ctx(rq);
-	const char *id = arg_text(rq, 0);
-
-	if (ctx->ops->token_delete(ctx->of, face_who(rq), id, err) < 0)
-		return -1;
-	return deleted(rq, id, err);
+	return removed(rq, face_ctx(rq)->ops->token_delete, err);
 }
 
 /* The team of the path, or NULL where the route has none: the caller's, else the default one. */
@@ -267,14 +257,10 @@ static int secret_remove(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	const char *team_id = team_of_path(rq), *name = arg_text(rq, team_id != NULL ? 1 : 0);
-	AUTO_ANSWER struct answer an = {0};
 
 	if (ctx->ops->secret_delete(ctx->of, face_who(rq), team_id, name, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_kv(&an.js, "name", name);
-	js_kv_bool(&an.js, "deleted", true);
-	return answer_send(rq, &an, 200, err);
+	return answer_deleted(rq, "name", name, err);
 }
 
 /* A limit of -1 is none: then what is there is the limit. */

@@ -21,6 +21,16 @@ int answer_send(struct request *rq, struct answer *an, int status, struct err *e
 	return reply_json(rq, status, &an->b);
 }
 
+int answer_deleted(struct request *rq, const char *key, const char *what, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+
+	answer_open(&an);
+	js_kv(&an.js, key, what);
+	js_kv_bool(&an.js, "deleted", true);
+	return answer_send(rq, &an, 200, err);
+}
+
 const char *arg_text(struct request *rq, size_t i)
 {
 	assert(i < rq->n_arg);

@@ -151,16 +151,12 @@ int checkpoint_remove(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	const char *name = arg_text(rq, 2);
-	AUTO_ANSWER struct answer an = {0};
 	struct model_job j = {0};
 
 	if (handler_job(rq, &j, err) < 0 ||
 	    ctx->ops->checkpoint_delete(ctx->of, face_who(rq), j.id, name, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_kv(&an.js, "checkpoint_id", name);
-	js_kv_bool(&an.js, "deleted", true);
-	return answer_send(rq, &an, 200, err);
+	return answer_deleted(rq, "checkpoint_id", name, err);
 }
 
 /* The stock client takes the first URL without asking whether there is one. */

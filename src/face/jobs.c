@@ -228,16 +228,12 @@ int job_change(struct request *rq, struct err *err)
 int job_remove(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
 	struct model_job j = {0};
 
 	if (handler_job(rq, &j, err) < 0 ||
 	    ctx->ops->job_delete(ctx->of, face_who(rq), j.id, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_kv(&an.js, "id", j.id);
-	js_kv_bool(&an.js, "deleted", true);
-	return answer_send(rq, &an, 200, err);
+	return answer_deleted(rq, "id", j.id, err);
 }
 
 int job_stop(struct request *rq, struct err *err)

@@ -126,13 +126,9 @@ int project_show(struct request *rq, struct err *err)
 int project_remove(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
 	const char *id = arg_text(rq, 0);
 
 	if (ctx->ops->project_delete(ctx->of, face_who(rq), id, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_kv(&an.js, "id", id);
-	js_kv_bool(&an.js, "deleted", true);
-	return answer_send(rq, &an, 200, err);
+	return answer_deleted(rq, "id", id, err);
 }
