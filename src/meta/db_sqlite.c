@@ -1,13 +1,95 @@
 /*
  * db_sqlite.c - the embedded database: WAL, so readers never wait for the writer; synchronous=FULL,
- * so a commit that returned survives the loss of power. The only user of sqlite3.h.
+ * so a commit that returned survives the loss of power. On a full disk its files take of the
+ * reserve. The only user of sqlite3.h.
  */
 #include "meta/db.h"
 #include "base/map.h"
+#include "base/reserve.h"
 
+#include <pthread.h>
 #include <sqlite3.h>
 
 #define LOG_PAGES 4000 /* 16 MB of write-ahead log before it is folded into the file */
+#define METHODS_MAX 8  /* kinds of files that SQLite's own layer knows; it has four */
+
+/* --- files that take of the reserve ----------------------------------------------------------- */
+
+/* SQLite's own layer below, and its files' methods with two of them replaced: a transaction whose
+ * write was refused is rolled back, so the write itself must be tried again. */
+struct methods {
+	sqlite3_io_methods ours; /* first: a file's pMethods points here */
+	const sqlite3_io_methods *real;
+};
+
+static struct {
+	pthread_mutex_t lock; /* of methods[] */
+	sqlite3_vfs vfs, *under;
+	struct methods methods[METHODS_MAX];
+	size_t n;
+} roomy = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const sqlite3_io_methods *real_of(const sqlite3_file *f)
+{
+	return ((const struct methods *)f->pMethods)->real;
+}
+
+static int roomy_write(sqlite3_file *f, const void *p, int n, sqlite3_int64 at)
+{
+	int rc;
+
+	do
+		rc = real_of(f)->xWrite(f, p, n, at);
+	while (rc == SQLITE_FULL && reserve_take(RESERVE_ROWS));
+	return rc;
+}
+
+/* The index of the log: growing it says only that it failed. */
+static int roomy_map(sqlite3_file *f, int page, int size, int extend, void volatile **out)
+{
+	int rc;
+
+	do
+		rc = real_of(f)->xShmMap(f, page, size, extend, out);
+	while (rc == SQLITE_IOERR_SHMSIZE && reserve_take(RESERVE_ROWS));
+	return rc;
+}
+
+static int roomy_open(sqlite3_vfs *v UNUSED, const char *name, sqlite3_file *f, int flags, int *got)
+{
+	int rc = roomy.under->xOpen(roomy.under, name, f, flags, got);
+	size_t i = 0;
+
+	if (rc != SQLITE_OK || f->pMethods == NULL)
+		return rc;
+	(void)pthread_mutex_lock(&roomy.lock);
+	while (i < roomy.n && roomy.methods[i].real != f->pMethods)
+		i++;
+	assert(i < METHODS_MAX);
+	if (i == roomy.n) {
+		roomy.methods[i] = (struct methods){*f->pMethods, f->pMethods};
+		roomy.methods[i].ours.xWrite = roomy_write;
+		roomy.methods[i].ours.xShmMap = roomy_map;
+		roomy.n++;
+	}
+	f->pMethods = &roomy.methods[i].ours;
+	(void)pthread_mutex_unlock(&roomy.lock);
+	return SQLITE_OK;
+}
+
+static void roomy_register(void)
+{
+	roomy.under = sqlite3_vfs_find(NULL);
+	assert(roomy.under != NULL);
+	roomy.vfs = *roomy.under;
+	roomy.vfs.zName = "roomy";
+	roomy.vfs.pNext = NULL;
+	roomy.vfs.xOpen = roomy_open;
+	(void)sqlite3_vfs_register(&roomy.vfs,
+	                           0); /* fails when SQLite does: then opening does too */
+}
+
+/* --- connections ------------------------------------------------------------------------------ */
 
 struct conn {
 	struct db_conn base;
@@ -76,9 +158,12 @@ static int sq_open(struct db_conn **out, const char *where, bool writer, struct 
 				    "PRAGMA trusted_schema=OFF;"
 				    "PRAGMA temp_store=MEMORY;";
 	int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_READWRITE | (writer ? SQLITE_OPEN_CREATE : 0);
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct conn *c = xcalloc(1, sizeof(*c));
-	int rc = sqlite3_open_v2(where, &c->db, flags, NULL);
+	int rc;
 
+	(void)pthread_once(&once, roomy_register);
+	rc = sqlite3_open_v2(where, &c->db, flags, roomy.vfs.zName);
 	c->base.ops = &db_sqlite;
 	c->cached = map_new();
 	if (rc != SQLITE_OK) {

@@ -1,5 +1,6 @@
 /* app.c - the few words that all parts of the server use. */
 #include "server/app.h"
+#include "base/reserve.h"
 
 void app_say(struct app *app, const char *job_id, const char *fmt, ...)
 {
@@ -51,6 +52,21 @@ void app_crash_at(const char *label)
 char *app_path(struct app *app, struct arena *a, const char *below)
 {
 	return arena_printf(a, "%s/%s", app->data, below);
+}
+
+int app_has_room(struct app *app, struct err *err)
+{
+	uint64_t avail = 0, total = 0;
+
+	if (reserve_whole())
+		return 0;
+	if (fs_free_bytes(app->data, &avail, &total, err) < 0)
+		return -1;
+	return err_set(err, ERR_NO_SPACE,
+	               "the disk of the data folder is full: %" PRIu64 " MiB are free, and %" PRIu64
+	               " are wanted before anything new is begun; make room with `stoker stop`, "
+	               "`checkpoints rm`, `cache rm` or `weights rm`",
+	               avail >> 20, (RESERVE_BYTES + RESERVE_MARGIN) >> 20);
 }
 
 int app_spec(struct arena *a, const char *spec_json, struct job_spec *out, struct err *err)

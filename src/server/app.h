@@ -97,6 +97,8 @@ void app_event(struct app *app, const char *job_id, const char *kind, const char
 /* Ends the process where STOKER_CRASH_AT says so, as kill -9 would: for the crash tests. */
 void app_crash_at(const char *label);
 char *app_path(struct app *app, struct arena *a, const char *below);
+/* ERR_NO_SPACE while the disk is so full that nothing new should be begun. */
+int app_has_room(struct app *app, struct err *err) MUST_CHECK;
 /* A normalized training_job as stored: it was validated when it was pushed. */
 int app_spec(struct arena *a, const char *spec_json, struct job_spec *out,
              struct err *err) MUST_CHECK;

@@ -75,7 +75,8 @@ int ctx_upload_create(void *of, const struct who *who, struct arena *a, struct m
 	int64_t now = clock_wall_ms();
 	struct model_upload u = {.created_ms = now, .expires_ms = now + APP_UPLOAD_S * 1000LL};
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_team(app, who, a, NULL, &u.team_id, err) < 0)
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || app_has_room(app, err) < 0 ||
+	    ctx_team(app, who, a, NULL, &u.team_id, err) < 0)
 		return -1;
 	u.access_key = arena_printf(a, "STKU%s", random_hex(a, 8));
 	u.secret_key = random_hex(a, 20);

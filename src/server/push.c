@@ -120,6 +120,8 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 	                         .message = message};
 	bool existing = false;
 
+	if (app_has_room(app, err) < 0)
+		return -1;
 	row->id = app_id(a, MODEL_ID_LEN);
 	app_crash_at("push:before");
 	if (meta_job_add(app->meta, a, &n, out, &existing, err) < 0)

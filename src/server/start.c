@@ -3,6 +3,7 @@
  * key, the database and the first token, and leaves this user's CLI logged in.
  */
 #include "server/start.h"
+#include "base/reserve.h"
 #include "server/auth.h"
 
 #include <signal.h>
@@ -284,7 +285,8 @@ int start_open(struct app *app, struct err *err)
 		if (fs_mkdirs(AT_FDCWD, app_path(app, app->arena, folders[i]), 0700, err) < 0)
 			return -1;
 	}
-	if (open_meta(app, err) < 0 || open_stores(app, err) < 0 || open_upstream(app, err) < 0)
+	if (reserve_open(app_path(app, app->arena, "reserve"), err) < 0 ||
+	    open_meta(app, err) < 0 || open_stores(app, err) < 0 || open_upstream(app, err) < 0)
 		return -1;
 	return open_engine(app, err);
 }
@@ -298,6 +300,7 @@ void start_close(struct app *app)
 	blobs_close(app->blobs);
 	objstore_close(app->objects);
 	meta_close(app->meta);
+	reserve_close();
 	seal_wipe(&app->master, sizeof(app->master));
 	if (app->lock_fd >= 0)
 		(void)close(app->lock_fd);

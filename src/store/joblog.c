@@ -2,6 +2,7 @@
 #include "store/joblog_impl.h"
 
 #include "base/log.h"
+#include "base/reserve.h"
 
 #include <dirent.h>
 
@@ -409,6 +410,10 @@ int joblogs_say(struct joblogs *l, const char *job_id, int64_t now_ns, const cha
 	r = buf_check(&out, "a log line", err);
 	if (r == 0)
 		r = commit(f, &out, last_ns, err);
+	while (r < 0 && err->code == ERR_NO_SPACE && reserve_take(RESERVE_WORDS)) {
+		err_clear(err);
+		r = commit(f, &out, last_ns, err);
+	}
 	(void)pthread_mutex_unlock(&f->lock);
 	joblog_give(l, f);
 	return r;

@@ -27,7 +27,8 @@ DEFINE_CLEANUP(struct joblogs, joblogs_close)
  * order holds. */
 int joblogs_append(struct joblogs *l, const char *job_id, const char *attempt_id, uint32_t rank,
                    uint64_t seq, struct str records, uint64_t *next, struct err *err) MUST_CHECK;
-/* A line of the platform itself ('s'), at now; to node 0's file. */
+/* A line of the platform itself ('s'), at now; to node 0's file. On a full disk it takes of the
+ * reserve. */
 int joblogs_say(struct joblogs *l, const char *job_id, int64_t now_ns, const char *text,
                 struct err *err) MUST_CHECK;
 

@@ -86,6 +86,28 @@ def test_a_full_disk_refuses_and_recovers(small):
     assert check.out.endswith(": 0 faults\n"), check
 
 
+def test_a_full_disk_can_be_stopped_on(small):
+    """Though a job takes every byte that becomes free, it can be ended, and its end is told; nothing new begins."""
+    greedy = "echo up; echo ahead > full; while true; do head -c 1M /dev/zero >> full; done 2> /dev/null"
+    job = small.push([greedy], compute={"cpu_count": 1, "memory": "1Gi"})
+    other = small.push(["echo up; while sleep 1; do echo still here; done"])
+    until(lambda: "up" in small.logs(job) and "up" in small.logs(other))
+    until(lambda: os.statvfs(small.data).f_bavail == 0)
+    for one in (other, job):
+        small.cli("stop", one["id"])
+        small.wait(one, "TRAINING_JOB_STOPPED")
+        assert "job stopped" in small.logs(one)
+    filler = fill(small)  # what the jobs held went with them
+    said = small.cli("push", small.job_folder(["true"]) / "train.yaml", code=1)
+    assert "is full" in said.err and "make room" in said.err, said
+    small.kill()
+    small.restart()
+    assert small.cli("ps").code == 0
+    filler.unlink()
+    small.wait(small.push(["echo again"]), "TRAINING_JOB_COMPLETED")
+    assert (small.data / "reserve").stat().st_size == 32 * MB
+
+
 def test_the_first_start_wants_some_room(empty_cluster):
     c = empty_cluster
     c.data.mkdir()
