@@ -116,6 +116,8 @@ int remote_get(struct cli *c, const struct doc **out, struct err *err, const cha
 /* http_expect() for people: what the server said is enough, its status is in err's code. */
 int remote_expect(const struct http_call *call, const struct http_reply *reply,
                   struct err *err) MUST_CHECK;
+/* What a person can do about a failed exchange; NULL = the error says enough. */
+const char *remote_advice(const struct cli *c, const struct err *err);
 const char *remote_part(struct cli *c, const char *text); /* percent-encoded, in arena */
 extern atomic_bool interrupted;                           /* Ctrl-C: calls end with ERR_CANCELED */
 void catch_interrupt(void);

@@ -1,15 +1,10 @@
-/* cmd_admin.c - secrets, projects, teams, tokens, login, doctor, version. */
+/* cmd_admin.c - secrets, projects, teams, tokens, login, version. */
 #include "cli/cli.h"
 
-#include "base/clock.h"
 #include "base/fs.h"
 #include "base/seal.h"
-#include "base/units.h"
 
 #include <termios.h>
-
-#define SKEW_WARN_S 120
-#define DISK_LOW 0.10 /* free share below which doctor warns */
 
 static void latest_cell(const struct doc *d, struct buf *b)
 {
@@ -333,95 +328,6 @@ int cmd_login(struct cli *c, struct err *err)
 	        doc_cstr(doc_get(me, "name"), "?"), doc_cstr(doc_get(me, "role"), "?"),
 	        remote_login_path(c->arena));
 	return 0;
-}
-
-struct doctor {
-	unsigned bad, warned;
-};
-
-static void verdict(struct doctor *d, char kind, const char *fmt, ...) PRINTF(3, 4);
-static void verdict(struct doctor *d, char kind, const char *fmt, ...)
-{
-	va_list ap;
-
-	d->bad += kind == 'x';
-	d->warned += kind == '!';
-	(void)fputs(kind == 'x' ? "fail  " : kind == '!' ? "warn  " : "ok    ", stdout);
-	va_start(ap, fmt);
-	(void)vprintf(fmt, ap);
-	va_end(ap);
-	(void)putchar('\n');
-}
-
-static void check_nodes(struct doctor *d, const struct doc *status)
-{
-	DOC_EACH (n, doc_get(status, "nodes")) {
-		char mem[UNITS_CAP];
-		int64_t gpus = doc_int(doc_get(n, "gpus"), 0);
-
-		verdict(d, ' ', "node %s: %.1f CPUs, %s of memory, %" PRId64 " GPUs %s%s",
-		        doc_cstr(doc_get(n, "name"), "?"),
-		        (double)doc_int(doc_get(n, "millicpu"), 0) / 1000.0,
-		        units_show_bytes((uint64_t)doc_int(doc_get(n, "memory_bytes"), 0), mem),
-		        gpus, doc_cstr(doc_get(n, "gpu_type"), ""),
-		        doc_bool(doc_get(n, "declared"), false) ? " (declared)" : "");
-	}
-}
-
-static void check_disk(struct doctor *d, const struct doc *status)
-{
-	double left = doc_real(doc_path(status, "disk", "free", NULL), 0),
-	       all = doc_real(doc_path(status, "disk", "total", NULL), 1);
-	char text[UNITS_CAP];
-
-	verdict(d, left < all * DISK_LOW ? '!' : ' ', "data folder: %s free%s",
-	        units_show_bytes((uint64_t)left, text),
-	        left < all * DISK_LOW
-	                ? ": stoker weights rm, stoker cache rm and stoker checkpoints rm make room"
-	                : "");
-}
-
-static void check_server(struct cli *c, struct doctor *d, const struct doc *status)
-{
-	const char *version = doc_cstr(doc_get(status, "version"), "?");
-	struct err ignored = {0};
-	int64_t server_ms = 0;
-
-	verdict(d, strcmp(version, STOKER_VERSION) == 0 ? ' ' : '!',
-	        "server %s answers, version %s (this program: %s)", c->url, version,
-	        STOKER_VERSION);
-	if (clock_parse(doc_text(doc_get(status, "now")), &server_ms, &ignored) == 0) {
-		int64_t skew = (clock_wall_ms() - server_ms) / 1000;
-
-		verdict(d, skew > SKEW_WARN_S || skew < -SKEW_WARN_S ? '!' : ' ',
-		        "clocks differ by %" PRId64 " s", skew);
-	}
-	verdict(d, ' ', "sandbox: %s", doc_cstr(doc_get(status, "sandbox"), "unknown"));
-	check_nodes(d, status);
-	check_disk(d, status);
-}
-
-int cmd_doctor(struct cli *c, struct err *err UNUSED)
-{
-	struct doctor d = {0};
-	struct err e = {0};
-	const struct doc *reply;
-
-	verdict(&d, ' ', "stoker %s", STOKER_VERSION);
-	if (remote_login(c, &e) < 0)
-		verdict(&d, 'x', "login: %s", e.msg);
-	else if (remote_get(c, &reply, &e, "/v1/users/me") < 0)
-		verdict(&d, 'x', "server: %s", e.msg);
-	else {
-		verdict(&d, ' ', "logged in as %s, role %s", doc_cstr(doc_get(reply, "name"), "?"),
-		        doc_cstr(doc_get(reply, "role"), "?"));
-		if (remote_get(c, &reply, &e, "/v1/status") < 0)
-			verdict(&d, 'x', "server: %s", e.msg);
-		else
-			check_server(c, &d, reply);
-	}
-	(void)printf("%u failed, %u warned\n", d.bad, d.warned);
-	return d.bad > 0 ? 1 : 0;
 }
 
 int cmd_version(struct cli *c UNUSED, struct err *err UNUSED)

@@ -145,19 +145,49 @@ static int exchange(struct cli *c, const struct http_call *call, struct http_rep
 	}
 }
 
-/* What a person can do about it. */
+/* Why there was no exchange, in parts of libcurl's words; the first that is found counts. */
+static const struct {
+	const char *words, *advice;
+} away[] = {
+	{"setting certificate", "STOKER_CA_FILE names no file of certificates that can be read"},
+	{"subject name", "its certificate is for another name: use that name in the URL, or make a "
+                         "certificate for this "
+                         "one"},
+	{"certificate has expired", "its certificate is to be renewed, on the server"},
+	{"certificate is not yet valid", "is the clock of this machine right?"},
+	{"certificate", "STOKER_CA_FILE=FILE names the certificate, or its authority's, to trust"},
+	{"wrong version number", "it speaks no TLS: the URL begins with http://, not https://"},
+	{"resolve host", "is the name right? STOKER_URL or `stoker login --url URL` give another"},
+	{"Couldn't connect", "is the server running? `stoker server` starts it, STOKER_URL or "
+                             "`stoker login` name another"},
+};
+
+const char *remote_advice(const struct cli *c, const struct err *err)
+{
+	if (err->code == ERR_AUTH)
+		return "the token is wrong or expired: `stoker login --url URL` saves a new one";
+	if (strstr(err->msg, c->url) == NULL)
+		return NULL; /* the server's own words */
+	if (err->code == ERR_TIMEOUT)
+		return "is the address right, and is there no firewall in between?";
+	for (size_t i = 0; i < COUNT(away); i++) {
+		if (strstr(err->msg, away[i].words) != NULL)
+			return away[i].advice;
+	}
+	if (err->code != ERR_UNAVAILABLE)
+		return NULL;
+	return str_starts(str_of(c->url), "http://")
+	               ? "is it a Stoker, and does it want https://? Is it running?"
+	               : "is the server running?";
+}
+
 static int advise(const struct cli *c, struct err *err)
 {
+	const char *more = remote_advice(c, err);
 	size_t n = strlen(err->msg);
-	const char *more = NULL;
 
-	if (err->code == ERR_UNAVAILABLE)
-		more = "; is the server running? `stoker server` starts it, STOKER_URL or `stoker "
-		       "login` name another";
-	else if (err->code == ERR_AUTH)
-		more = "; the token is wrong or expired: `stoker login --url URL` saves a new one";
 	if (more != NULL)
-		(void)snprintf(err->msg + n, sizeof(err->msg) - n, "%s (%s)", more, c->url);
+		(void)snprintf(err->msg + n, sizeof(err->msg) - n, "; %s (%s)", more, c->url);
 	return -1;
 }
 
