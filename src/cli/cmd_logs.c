@@ -1,9 +1,8 @@
 /* cmd_logs.c - logs: what a job printed, from any offset, followed to its end. */
-#include "cli/cli.h"
+#include "cli/lines.h"
 
 #include "base/clock.h"
 #include "base/units.h"
-#include "core/loglines.h"
 
 #define CHUNK ((size_t)4 << 20)
 #define WAIT_MS 20000 /* one node: the server answers as soon as there is a line */
@@ -14,13 +13,12 @@ struct tail {
 	struct cli *c;
 	const struct doc *job;
 	uint32_t rank, ranks;
-	bool raw, times, system_only, own_lines;
+	bool system_only, own_lines;
+	struct lines_form form;
+	struct lines *lines;
 	int64_t since_ns;
 	uint64_t *offset; /* per rank */
 	bool *final;
-	bool opened; /* the record before goes on: */
-	uint32_t open_rank;
-	char open_stream;
 };
 
 static int fetch(struct tail *t, uint32_t rank, const char *query, struct http_reply *reply,
@@ -47,38 +45,12 @@ static int fetch(struct tail *t, uint32_t rank, const char *query, struct http_r
 
 static void print_record(struct tail *t, uint32_t rank, const struct logline *l)
 {
-	AUTO_BUF struct buf text = BUF_INIT(LOGLINE_TEXT_MAX * 2);
 	bool own = l->stream == 's';
 
 	if (l->ns < t->since_ns || (t->system_only && !own) || (own && !t->own_lines))
 		return;
 	out_progress_end(t->c);
-	if (t->raw)
-		buf_str(&text, l->text);
-	else
-		logline_fold(l->text, &text);
-	if (t->opened && (rank != t->open_rank || l->stream != t->open_stream)) {
-		(void)fputc('\n', stdout); /* what was not ended there does not go on here */
-		t->opened = false;
-	}
-	if (!t->opened) {
-		if (t->times) {
-			char when[CLOCK_ISO_CAP];
-
-			clock_iso(l->ns / 1000000, when);
-			(void)printf("%s ", when);
-		}
-		if (t->ranks > 1)
-			(void)printf("[%u] ", rank);
-		if (own)
-			(void)fputs(t->c->colour ? "\033[2mstoker:\033[0m " : "stoker: ", stdout);
-	}
-	(void)fwrite(buf_cstr(&text), 1, text.n, stdout);
-	t->opened = l->continues;
-	t->open_rank = rank;
-	t->open_stream = l->stream;
-	if (!l->continues)
-		(void)fputc('\n', stdout);
+	lines_put(t->lines, rank, l);
 }
 
 static uint64_t header_u64(const struct http_reply *r, const char *name, uint64_t dflt)
@@ -110,8 +82,6 @@ static int page(struct tail *t, uint32_t rank, const char *more, bool *moved, st
 	t->offset[rank] = header_u64(&reply, "X-Stoker-Next-Offset", t->offset[rank]);
 	t->final[rank] =
 		str_eq(http_header_of(&reply, "X-Stoker-Final"), "true") && reply.body.n == 0;
-	t->ranks =
-		(uint32_t)MAX(header_u64(&reply, "X-Stoker-Ranks", t->ranks), (uint64_t)t->ranks);
 	return 0;
 }
 
@@ -136,7 +106,8 @@ static void show_waiting(struct tail *t)
 	struct err ignored = {0};
 	const char *status;
 
-	if (t->c->quiet || remote_get(t->c, &reply, &ignored, "%s", job_path(t->c, t->job, "")) < 0)
+	if (t->c->quiet || lines_are_open(t->lines) ||
+	    remote_get(t->c, &reply, &ignored, "%s", job_path(t->c, t->job, "")) < 0)
 		return;
 	job = doc_get(reply, "training_job");
 	status = doc_cstr(doc_get(job, "current_status"), "?");
@@ -172,6 +143,7 @@ static int follow(struct tail *t, struct err *err)
 					lost_since = clock_mono_ms();
 				if (clock_mono_ms() - lost_since > OUTAGE_S * 1000)
 					return -1;
+				lines_hide(t->lines);
 				out_progress(t->c, "the server is away, waiting: %s", err->msg);
 				err_clear(err);
 				clock_sleep_ms(500);
@@ -209,6 +181,18 @@ static void tail_init(struct tail *t, struct cli *c, const struct doc *job)
 	*t = (struct tail){.c = c, .job = job, .rank = UINT32_MAX, .ranks = n, .own_lines = true};
 	t->offset = ARENA_ARRAY(c->arena, uint64_t, n);
 	t->final = ARENA_ARRAY(c->arena, bool, n);
+	t->form.nodes = n > 1;
+}
+
+/* Prints what there is, or all until the end; what is open then is shown as it stands. */
+static int print_all(struct tail *t, bool to_the_end, struct err *err)
+{
+	int r;
+
+	t->lines = lines_new(t->c, &t->form);
+	r = to_the_end ? follow(t, err) : everything(t, err);
+	lines_end(t->lines);
+	return r;
 }
 
 int follow_job(struct cli *c, const struct doc *job, const struct doc **job_out, struct err *err)
@@ -217,7 +201,7 @@ int follow_job(struct cli *c, const struct doc *job, const struct doc **job_out,
 	const struct doc *reply;
 
 	tail_init(&t, c, job);
-	if (follow(&t, err) < 0)
+	if (print_all(&t, true, err) < 0)
 		return -1;
 	if (remote_get(c, &reply, err, "%s", job_path(c, job, "")) < 0)
 		return -1;
@@ -250,8 +234,8 @@ int cmd_logs(struct cli *c, struct err *err)
 	if (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0)
 		return -1;
 	tail_init(&t, c, job);
-	t.raw = opt_flag(c, "raw");
-	t.times = opt_flag(c, "timestamps");
+	t.form.raw = opt_flag(c, "raw");
+	t.form.times = opt_flag(c, "timestamps");
 	t.system_only = opt_flag(c, "system");
 	if (opt_flag(c, "node")) {
 		t.rank = (uint32_t)opt_int(c, "node", 0);
@@ -267,8 +251,8 @@ int cmd_logs(struct cli *c, struct err *err)
 	if (opt_flag(c, "tail") && seek_tail(&t, MAX(opt_int(c, "tail", 0), (int64_t)0), err) < 0)
 		return -1;
 	if (!opt_flag(c, "follow"))
-		return everything(&t, err);
-	if (follow(&t, err) < 0) {
+		return print_all(&t, false, err);
+	if (print_all(&t, true, err) < 0) {
 		if (err->code != ERR_CANCELED)
 			return -1;
 		err_clear(err);

@@ -13,7 +13,7 @@
 
 #define SETS_MAX 256
 #define UPLOAD_BIG ((uint64_t)1 << 30)
-#define CREATE_TRIES 6
+#define CREATE_TRIES 10 /* half a minute: a server that is being restarted */
 
 struct push {
 	const char *file, *root; /* the job file and its folder */
@@ -325,8 +325,11 @@ static int send_job(struct cli *c, const struct push *p, const struct doc **job,
 			if (js_parse(c->arena, buf_view(&reply.body), &reply_doc, err) < 0)
 				return -1;
 			*job = doc_get(reply_doc, "training_job");
+			out_progress_end(c);
 			return 0;
 		}
+		if (err_info(err)->retry)
+			out_progress(c, "trying again: %s", err->msg);
 		if (!retry_again(&r, err))
 			return -1;
 	}

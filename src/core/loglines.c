@@ -202,3 +202,10 @@ void logline_fold(struct str text, struct buf *out)
 		text.n = head;
 	}
 }
+
+size_t logline_width(struct str text)
+{
+	bool erased = false;
+
+	return measure(text, &erased);
+}

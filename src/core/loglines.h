@@ -33,5 +33,7 @@ bool logline_next(struct str *bytes, struct logline *out);
 /* What a terminal would show: what a carriage return overwrote is dropped, trailing CR cut, ANSI
  * colours kept, other control characters dropped. */
 void logline_fold(struct str text, struct buf *out);
+/* Columns that a text without carriage returns takes on a terminal: every character one. */
+size_t logline_width(struct str text);
 
 #endif

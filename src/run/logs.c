@@ -214,6 +214,8 @@ static void cut_lines(struct logs *l, struct stream *s, bool partial, struct buf
 static void end_stream(struct logs *l, struct stream *s, struct buf *out)
 {
 	redact_flush(&s->redact, &s->text);
+	if (s->text.n > 0 ? s->text.p[s->text.n - 1] != '\n' : s->open)
+		buf_putc(&s->text, '\n'); /* an open line ends with its stream */
 	cut_lines(l, s, true, out);
 	if (s->fd >= 0)
 		(void)close(s->fd);

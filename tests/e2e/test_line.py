@@ -199,16 +199,19 @@ def test_carriage_returns_are_folded_when_shown(cluster):
     job = cluster.push([r"printf '10%%\r50%%\r100%%\n'"])
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert cluster.user_lines(job) == ["100%"]
-    raw = subprocess.run([STOKER, "logs", job["id"], "--raw"], capture_output=True, check=True,
+    job = cluster.push([r'for i in 1 2 3 4; do printf "step $i\r"; sleep 0.3; done; echo; echo after'])
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job) == ["step 4", "after"]
+    raw = subprocess.run([STOKER, "logs", "job-1", "--raw"], capture_output=True, check=True,
                          env=cluster.cli_environment()).stdout
     assert b"10%\r50%\r100%" in raw
 
 
-def test_a_line_without_an_end_stands_alone(cluster):
+def test_pieces_of_a_line_are_joined(cluster):
     job = cluster.push(["printf open; sleep 1; echo other >&2; printf last; sleep 1"])
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     lines = cluster.logs(job).splitlines()
-    assert [line for line in lines if "stoker:" not in line] == ["open", "other", "last"]
+    assert [line for line in lines if "stoker:" not in line] == ["other", "openlast"]
     assert "stoker: job completed" in lines[-1] and lines[-1].startswith("stoker:")
 
 

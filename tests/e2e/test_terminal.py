@@ -146,3 +146,15 @@ def test_followers_do_not_hold_up_the_end(gpus):
     gpus.wait(job, "TRAINING_JOB_COMPLETED")
     assert "through" in gpus.logs(job)
     assert [f.wait(30) for f in followers] == [0] * len(followers), "a follower waits for the server to be back"
+
+
+def test_a_progress_bar_is_one_line_that_is_redrawn(cluster):
+    folder = cluster.job_folder([r'for i in 1 2 3 4 5; do printf "step $i\r"; sleep 0.4; done; echo word >&2; sleep 0.4; printf "step 6\n"'])
+    terminal = Terminal(cluster, "push", "-f", folder / "train.yaml", columns=80)
+    assert terminal.end() == 0
+    seen = terminal.seen
+    assert "step 1\r\x1b[J" in seen and "step 1step" not in seen, seen
+    # Another line goes above the open one, which is drawn again below it.
+    above = seen.index("word\r\n")
+    assert seen[:above].rstrip().endswith("\x1b[J") and seen[above:].startswith("word\r\nstep 5"), seen
+    assert "step 6\r\n" in seen[above:] and seen.count("step 6") == 1
