@@ -162,6 +162,28 @@ static inline int fixture_push(struct fixture *f, const char *runtime, const cha
 	return ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, out, &f->err);
 }
 
+/* What a runner does before it says that a checkpoint is complete: one file of 5 bytes, then its
+ * manifest. */
+static inline void fixture_ship(struct fixture *f, const struct model_job *j, const char *name)
+{
+	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	const char *prefix = ckpt_prefix(f->a, j->project_id, j->id);
+	const char *path = strcmp(name, ".") == 0 ? "w.bin" : arena_printf(f->a, "%s/w.bin", name);
+	struct digest d = hash_sha256("12345", 5);
+	struct ckpt c = {.name = name, .job_id = j->id, .state = CKPT_COMPLETE};
+
+	manifest_init(&c.files, f->a);
+	assert_ok(manifest_add(&c.files, str_of(path), 5, &d, &f->err), &f->err);
+	assert_ok(manifest_finish(&c.files, &f->err), &f->err);
+	ckpt_write(&c, &json);
+	assert_ok(objstore_put(f->app->objects, ckpt_object_key(f->a, prefix, 0, path),
+	                       STR_LIT("12345"), &f->err),
+	          &f->err);
+	assert_ok(objstore_put(f->app->objects, ckpt_manifest_key(f->a, prefix, 0, name),
+	                       buf_view(&json), &f->err),
+	          &f->err);
+}
+
 static inline struct model_job fixture_job(struct fixture *f, const char *id)
 {
 	struct model_job j = {0};

@@ -16,6 +16,11 @@ void app_say(struct app *app, const char *job_id, const char *fmt, ...)
 	app_notify(app, CHANNEL_JOB, job_id);
 }
 
+pthread_mutex_t *app_stripe(pthread_mutex_t locks[APP_STRIPES], const char *job_id)
+{
+	return &locks[hash_crc32(0, job_id, strlen(job_id)) % APP_STRIPES];
+}
+
 void app_notify(struct app *app, const char *kind, const char *id)
 {
 	struct httpd *h = atomic_load(&app->httpd);

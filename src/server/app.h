@@ -5,10 +5,11 @@
  * fetch pools mirror sources and launch; one reconcile thread compares rows with evidence; one
  * janitor thread does all periodic work. They meet in the database, never in each other's data.
  *
- * Locks, in the order in which they are taken. The first three order whole pieces of work and are
+ * Locks, in the order in which they are taken. The first four order whole pieces of work and are
  * held across the database's I/O; the others guard lists in memory only.
  *   app->gc          fetches share it; collecting blobs has it alone
  *   queue            one pass of the scheduler at a time
+ *   app->ckpts[]     one of a few, by job: a checkpoint's row and its objects
  *   app->steps[]     one of a few, by job: the words in a job's log and the step they announce
  *   prepare, fetch, execs, watch, loops   lists in memory
  */
@@ -34,7 +35,7 @@
 #define APP_CLUSTER "local"
 #define APP_BUCKET "stoker"
 #define APP_JSON_MAX ((size_t)64 << 20)
-#define APP_STEPS 64
+#define APP_STRIPES 64    /* locks that jobs share */
 #define APP_LINE_MAX 2000 /* bytes of one line of the server in a job's log */
 #define APP_TOKEN "stoker"
 #define APP_RUN_TOKEN "stokerrun"
@@ -74,7 +75,7 @@ struct app {
 	struct httpd *_Atomic httpd; /* NULL before it listens and while it is being stopped */
 	struct face_ctx face;
 	atomic_bool stopping;
-	pthread_mutex_t steps[APP_STEPS];
+	pthread_mutex_t ckpts[APP_STRIPES], steps[APP_STRIPES];
 	pthread_rwlock_t gc; /* shared: a fetch makes blobs that no manifest names yet; else: gc */
 	struct queue *queue;
 	struct prepare *prepare;
@@ -91,6 +92,8 @@ extern const struct face_ops ctx_ops; /* of = the app */
 /* A line of the platform in the job's log. A log that cannot be written stops nothing: it is said
  * in the server's own log. */
 void app_say(struct app *app, const char *job_id, const char *fmt, ...) PRINTF(3, 4);
+/* Of an array of locks, the one of this job. */
+pthread_mutex_t *app_stripe(pthread_mutex_t locks[APP_STRIPES], const char *job_id);
 void app_notify(struct app *app, const char *kind, const char *id);
 void app_event(struct app *app, const char *job_id, const char *kind, const char *actor,
                const char *fmt, ...) PRINTF(5, 6);

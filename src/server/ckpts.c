@@ -111,38 +111,121 @@ static int delete_whole(struct app *app, struct arena *a, const struct model_che
 	return *parts > 0 ? meta_checkpoint_del(app->meta, job_id, name, err) : 0;
 }
 
+/* While the job runs, only what its runners have nothing to do with any more: complete on every
+ * node, and a folder of its own; "." is whatever lies loose, and grows. */
+static int check_settled(const struct model_job *job, const struct model_checkpoint *rows, size_t n,
+                         const char *name, struct err *err)
+{
+	uint32_t parts = 0;
+
+	for (size_t i = 0; i < n; i++)
+		parts += strcmp(rows[i].name, name) == 0;
+	if (!job_state_is_placed(job->core.state) || parts == 0)
+		return 0;
+	if (strcmp(name, ".") != 0 && is_complete(rows, n, name) && parts == job->node_count)
+		return 0;
+	return err_set(err, ERR_CONFLICT,
+	               "job %s still writes checkpoint %s: while it runs, only those that are "
+	               "complete on every node can be deleted",
+	               job->id, name);
+}
+
+static int delete_named(struct app *app, struct arena *a, const struct model_job *job,
+                        const char *name, struct err *err)
+{
+	struct model_checkpoint *rows = NULL;
+	size_t n = 0, parts = 0;
+
+	if (meta_checkpoints(app->meta, a, job->id, &rows, &n, err) < 0 ||
+	    check_settled(job, rows, n, name, err) < 0 ||
+	    delete_whole(app, a, rows, n, job->id, name, &parts, err) < 0)
+		return -1;
+	if (parts == 0)
+		return err_set(err, ERR_NOT_FOUND, "job %s has no checkpoint \"%.200s\"", job->id,
+		               name);
+	return 0;
+}
+
 int ctx_checkpoint_delete(void *of, const struct who *who, const char *job_id, const char *name,
                           struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
 	struct model_job job = {0};
-	struct model_checkpoint *rows = NULL;
-	size_t n = 0, parts = 0;
+	int r;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0 ||
-	    meta_checkpoints(app->meta, a, job.id, &rows, &n, err) < 0)
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
 		return -1;
-	if (job_state_is_placed(job.core.state))
-		return err_set(err, ERR_CONFLICT, "job %s still writes checkpoints", job_id);
-	if (delete_whole(app, a, rows, n, job.id, name, &parts, err) < 0)
+	(void)pthread_mutex_lock(app_stripe(app->ckpts, job.id));
+	r = delete_named(app, a, &job, name, err);
+	(void)pthread_mutex_unlock(app_stripe(app->ckpts, job.id));
+	if (r == 0)
+		app_event(app, job.id, "checkpoint", who->name, "checkpoint %s deleted", name);
+	return r;
+}
+
+/* Does the store hold what the manifest promises? A part that was deleted here is no longer what
+ * its runner believes: it sends again only what changed. */
+static int is_stored(struct app *app, struct arena *a, const struct model_checkpoint *c,
+                     bool *stored, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
+	const char *prefix = ckpt_prefix(a, c->project_id, c->job_id), *key;
+	struct ckpt parsed = {0};
+
+	key = c->manifest_key != NULL ? c->manifest_key
+	                              : ckpt_manifest_key(a, prefix, c->rank, c->name);
+	*stored = objstore_get(app->objects, key, &body, err) == 0;
+	if (*stored && ckpt_parse(&parsed, a, buf_view(&body), err) < 0)
 		return -1;
-	if (parts == 0)
-		return err_set(err, ERR_NOT_FOUND, "job %s has no checkpoint \"%.200s\"", job_id,
-		               name);
-	app_event(app, job.id, "checkpoint", who->name, "checkpoint %s deleted", name);
+	for (size_t i = 0; *stored && i < parsed.files.n; i++) {
+		const struct manifest_file *f = &parsed.files.file[i];
+		struct objstore_info info = {0};
+
+		*stored = objstore_stat(app->objects, ckpt_object_key(a, prefix, c->rank, f->path),
+		                        &info, err) == 0 &&
+		          info.size == f->size;
+	}
+	if (err->code != ERR_NONE && err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
 	return 0;
 }
 
-int ckpts_keep_last(struct app *app, struct arena *a, const struct model_job *job, uint32_t keep,
-                    struct err *err)
+static int put(struct app *app, struct arena *a, struct model_checkpoint *c, struct err *err)
+{
+	bool stored = true;
+
+	if (c->state == CKPT_COMPLETE && is_stored(app, a, c, &stored, err) < 0)
+		return err_wrap(err, "checkpoint %s", c->name);
+	if (!stored)
+		c->state = CKPT_INCOMPLETE;
+	c->synced_ms = c->state == CKPT_COMPLETE ? clock_wall_ms() : 0;
+	return meta_checkpoint_put(app->meta, c, err);
+}
+
+int ckpts_put(struct app *app, struct arena *a, struct model_checkpoint *c, struct err *err)
+{
+	bool complete = c->state == CKPT_COMPLETE;
+	int r;
+
+	(void)pthread_mutex_lock(app_stripe(app->ckpts, c->job_id));
+	r = put(app, a, c, err);
+	(void)pthread_mutex_unlock(app_stripe(app->ckpts, c->job_id));
+	if (r == 0 && complete && c->state != CKPT_COMPLETE)
+		app_event(app, c->job_id, "checkpoint", "server",
+		          "checkpoint %s is incomplete: files of it were deleted from the store",
+		          c->name);
+	return r;
+}
+
+static int keep_last(struct app *app, struct arena *a, const struct model_job *job, uint32_t keep,
+                     struct err *err)
 {
 	struct model_checkpoint *rows = NULL;
 	size_t n = 0, parts = 0;
 	uint32_t kept = 0;
 
-	if (keep == 0)
-		return 0;
 	if (meta_checkpoints(app->meta, a, job->id, &rows, &n, err) < 0)
 		return -1;
 	/* Rows come by creation; a checkpoint counts by its newest part. */
@@ -159,4 +242,17 @@ int ckpts_keep_last(struct app *app, struct arena *a, const struct model_job *jo
 		          "checkpoint %s deleted: the newest %u are kept", rows[i].name, keep);
 	}
 	return 0;
+}
+
+int ckpts_keep_last(struct app *app, struct arena *a, const struct model_job *job, uint32_t keep,
+                    struct err *err)
+{
+	int r;
+
+	if (keep == 0)
+		return 0;
+	(void)pthread_mutex_lock(app_stripe(app->ckpts, job->id));
+	r = keep_last(app, a, job, keep, err);
+	(void)pthread_mutex_unlock(app_stripe(app->ckpts, job->id));
+	return r;
 }

@@ -4,6 +4,10 @@
 
 #include "server/app.h"
 
+/* Stores what a runner says of one. Complete is only what the store holds whole: else c->state
+ * becomes CKPT_INCOMPLETE. Sets c->synced_ms. */
+int ckpts_put(struct app *app, struct arena *a, struct model_checkpoint *c,
+              struct err *err) MUST_CHECK;
 /* Deletes complete checkpoints of the job beyond its newest `keep`; 0 keeps all. */
 int ckpts_keep_last(struct app *app, struct arena *a, const struct model_job *job, uint32_t keep,
                     struct err *err) MUST_CHECK;

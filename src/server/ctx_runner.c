@@ -338,8 +338,7 @@ int ctx_runner_checkpoint(void *of, const struct who *who, const struct model_ch
 	c.job_id = m.job.id;
 	c.project_id = m.job.project_id;
 	c.rank = m.row.node_rank;
-	c.synced_ms = c.state == CKPT_COMPLETE ? clock_wall_ms() : 0;
-	if (meta_checkpoint_put(app->meta, &c, err) < 0 ||
+	if (ckpts_put(app, a, &c, err) < 0 ||
 	    meta_checkpoints(app->meta, a, m.job.id, &rows, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)

@@ -3,13 +3,6 @@
 #include "base/units.h"
 #include "server/queue.h"
 
-static pthread_mutex_t *step_lock(struct app *app, const char *job_id)
-{
-	uint32_t h = hash_crc32(0, job_id, strlen(job_id));
-
-	return &app->steps[h % APP_STEPS];
-}
-
 static int step_locked(struct app *app, const struct meta_step *s, const char *line,
                        enum job_state *from, enum job_state *to, struct err *err)
 {
@@ -40,7 +33,7 @@ static int step_locked(struct app *app, const struct meta_step *s, const char *l
 int jobs_step(struct app *app, const struct meta_step *s, const char *line, enum job_state *to,
               struct err *err)
 {
-	pthread_mutex_t *lock = step_lock(app, s->job_id);
+	pthread_mutex_t *lock = app_stripe(app->steps, s->job_id);
 	enum job_state from = JOB_PENDING, next = JOB_PENDING;
 	int r;
 

@@ -14,8 +14,7 @@ void probe_sandbox(struct app *app)
 
 	app->podman = proc_find("podman", where) != NULL;
 	app->sandbox = "unknown";
-	if (proc_run(argv, (struct str){0}, PROBE_MS, &out, &code, &err) < 0 ||
-	    code != 0) {
+	if (proc_run(argv, (struct str){0}, PROBE_MS, &out, &code, &err) < 0 || code != 0) {
 		log_warn("probing the sandbox: exit code %d %s", code, err.msg);
 		return;
 	}

@@ -274,8 +274,10 @@ int start_open(struct app *app, struct err *err)
 {
 	app->lock_fd = -1;
 	app->started_ms = clock_wall_ms();
-	for (size_t i = 0; i < APP_STEPS; i++)
+	for (size_t i = 0; i < APP_STRIPES; i++) {
+		(void)pthread_mutex_init(&app->ckpts[i], NULL);
 		(void)pthread_mutex_init(&app->steps[i], NULL);
+	}
 	(void)pthread_rwlock_init(&app->gc, NULL);
 	if (whole_path(app, &app->set.tls_cert, "--tls-cert", err) < 0 ||
 	    whole_path(app, &app->set.tls_key, "--tls-key", err) < 0 || make_folder(app, err) < 0 ||
@@ -304,8 +306,10 @@ void start_close(struct app *app)
 	seal_wipe(&app->master, sizeof(app->master));
 	if (app->lock_fd >= 0)
 		(void)close(app->lock_fd);
-	for (size_t i = 0; i < APP_STEPS; i++)
+	for (size_t i = 0; i < APP_STRIPES; i++) {
+		(void)pthread_mutex_destroy(&app->ckpts[i]);
 		(void)pthread_mutex_destroy(&app->steps[i]);
+	}
 	(void)pthread_rwlock_destroy(&app->gc);
 }
 

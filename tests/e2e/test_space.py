@@ -108,6 +108,23 @@ def test_a_full_disk_can_be_stopped_on(small):
     assert (small.data / "reserve").stat().st_size == 32 * MB
 
 
+def test_a_complete_checkpoint_is_deleted_while_its_job_runs(small):
+    """That is how a person makes room; what the job adds to it later does not make it whole again."""
+    job = small.push(["mkdir $BT_CHECKPOINT_DIR/checkpoint-1; head -c 60M /dev/zero > $BT_CHECKPOINT_DIR/checkpoint-1/w.bin; sleep 300"],
+                     compute={"cpu_count": 1, "memory": "1Gi"}, runtime=CKPT)
+    until(lambda: [c for c in small.json("checkpoints", "ls", job["id"]) if c["state"] == "COMPLETE"])
+    small.cli("checkpoints", "rm", f"{job['id']}/checkpoint-1", "-y")
+    assert not [p for p in (small.data / "objects").rglob("*") if p.is_file() and p.stat().st_size > MB]
+    assert small.json("checkpoints", "ls", job["id"]) == []
+    small.cli("exec", job["id"], "--", "sh", "-c", "echo more > $BT_CHECKPOINT_DIR/checkpoint-1/more")
+    until(lambda: [c for c in small.json("checkpoints", "ls", job["id"], "--all") if c["state"] == "INCOMPLETE"])
+    small.cli("stop", job["id"])
+    small.wait(job, "TRAINING_JOB_STOPPED")
+    assert small.json("checkpoints", "ls", job["id"]) == []
+    small.stop()
+    assert small.cli("server", "--data", small.data, "--check", "--log-level", "error").out.endswith(": 0 faults\n")
+
+
 def test_the_first_start_wants_some_room(empty_cluster):
     c = empty_cluster
     c.data.mkdir()

@@ -361,6 +361,7 @@ static void checkpoints_are_chosen(void **state)
 	struct wire_launch l;
 	size_t n = 0;
 
+	fixture_ship(f, &j, c.name);
 	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
 	c.name = "checkpoint-2";
 	c.state = CKPT_SYNCING;
@@ -404,11 +405,49 @@ static void only_the_newest_checkpoints_are_kept(void **state)
 	for (int i = 1; i <= 4; i++) {
 		c.name = arena_printf(f->a, "checkpoint-%d", i);
 		c.created_ms = i;
+		fixture_ship(f, &j, c.name);
 		assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
 	}
 	assert_ok(ctx_checkpoints(f->app, f->admin, f->a, j.id, true, &rows, &n, &f->err), &f->err);
 	assert_int_equal(n, 2);
 	assert_string_equal(rows[0].name, "checkpoint-3");
+}
+
+static void checkpoints_are_deleted_while_the_job_runs(void **state)
+{
+	static const char conflict[] = "still writes checkpoint";
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct who *w = fixture_running(f, ",\"checkpointing_config\":{\"enabled\":true}", "", &j);
+	struct model_checkpoint c = {.name = "checkpoint-1",
+	                             .state = CKPT_SYNCING,
+	                             .kind = "full",
+	                             .created_ms = 10,
+	                             .bytes = 5},
+				*rows = NULL;
+	size_t n = 0;
+
+	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	assert_err(ctx_checkpoint_delete(f->app, f->admin, j.id, c.name, &f->err), &f->err,
+	           ERR_CONFLICT, conflict);
+	fixture_ship(f, &j, c.name);
+	c.state = CKPT_COMPLETE;
+	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	assert_ok(ctx_checkpoint_delete(f->app, f->admin, j.id, c.name, &f->err), &f->err);
+	/* a runner that says so again does not make it one */
+	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	assert_ok(ctx_checkpoints(f->app, f->admin, f->a, j.id, true, &rows, &n, &f->err), &f->err);
+	assert_int_equal(n, 1);
+	assert_int_equal(rows[0].state, CKPT_INCOMPLETE);
+	/* what lies loose in the folder grows until the end */
+	c.name = ".";
+	fixture_ship(f, &j, c.name);
+	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	assert_err(ctx_checkpoint_delete(f->app, f->admin, j.id, c.name, &f->err), &f->err,
+	           ERR_CONFLICT, conflict);
+	fixture_exit(f, w, JOB_END_EXIT, 0);
+	assert_ok(ctx_checkpoint_delete(f->app, f->admin, j.id, ".", &f->err), &f->err);
+	assert_ok(ctx_checkpoint_delete(f->app, f->admin, j.id, "checkpoint-1", &f->err), &f->err);
 }
 
 static void commands_inside_a_job(void **state)
@@ -455,6 +494,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(bad_inputs_fail_by_name),
 	FIXTURE_TEST(checkpoints_are_chosen),
 	FIXTURE_TEST(only_the_newest_checkpoints_are_kept),
+	FIXTURE_TEST(checkpoints_are_deleted_while_the_job_runs),
 	FIXTURE_TEST(commands_inside_a_job),
 };
 UNIT_MAIN(tests)
