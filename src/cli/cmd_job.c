@@ -216,7 +216,8 @@ int cmd_view(struct cli *c, struct err *err)
 	line("status", "%s%s%s", out_status(c, doc_cstr(doc_get(job, "current_status"), "?")),
 	     doc_is(doc_get(job, "stage"), DOC_TEXT) ? ", stage " : "",
 	     doc_cstr(doc_get(job, "stage"), ""));
-	if (doc_is(doc_get(job, "error_message"), DOC_TEXT))
+	if (doc_is(doc_get(job, "error_message"), DOC_TEXT) &&
+	    !str_eq(doc_text(doc_get(job, "current_status")), "TRAINING_JOB_PENDING"))
 		line("error", "%s", doc_cstr(doc_get(job, "error_message"), ""));
 	else if (doc_is(doc_get(job, "reason"), DOC_TEXT))
 		line("reason", "%s", doc_cstr(doc_get(job, "reason"), ""));

@@ -55,12 +55,19 @@ struct model_job {
 	uint32_t node_count, cpu_milli, gpu_count;
 	uint64_t memory_bytes;
 	const char *gpu_type; /* NULL = none */
+	bool spot;            /* availability_model */
 	/* what its runner last said */
 	const char *stage;    /* wire_stage_word */
 	const char *progress; /* words; NULL = none */
 	uint64_t progress_done, progress_total;
 	double progress_rate;
 	int64_t heartbeat_ms;
+};
+
+/* What may be changed of a job that waits. */
+struct model_change {
+	const int64_t *priority; /* NULL: as it is */
+	const bool *spot;
 };
 
 struct model_event {

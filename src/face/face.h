@@ -126,8 +126,8 @@ struct face_ops {
 	                bool now, struct model_job *out, struct err *err);
 	int (*job_recreate)(void *of, const struct who *who, struct arena *a, const char *job_id,
 	                    struct model_job *out, struct err *err);
-	int (*job_priority)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                    int64_t priority, struct model_job *out, struct err *err);
+	int (*job_change)(void *of, const struct who *who, struct arena *a, const char *job_id,
+	                  const struct model_change *c, struct model_job *out, struct err *err);
 	int (*job_delete)(void *of, const struct who *who, const char *job_id, struct err *err);
 	int (*job_events)(void *of, const struct who *who, struct arena *a, const char *job_id,
 	                  int64_t after_seq, struct model_event **out, size_t *n, struct err *err);

@@ -211,16 +211,32 @@ int job_change(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	int64_t priority = INT64_MIN;
+	const char *model = NULL;
+	struct model_change c = {0};
 	struct model_job j = {0};
 	const struct doc *body;
+	bool spot;
 
 	if (body_read(rq, false, &body, err) < 0 ||
-	    body_int(body, "priority", INT32_MIN, INT32_MAX, &priority, err) < 0)
+	    body_int(body, "priority", INT32_MIN, INT32_MAX, &priority, err) < 0 ||
+	    body_text(body, "availability_model", false, &model, err) < 0)
 		return -1;
-	if (priority == INT64_MIN)
-		return err_set(err, ERR_INVALID, "priority: missing");
+	if (priority != INT64_MIN)
+		c.priority = &priority;
+	if (model != NULL) {
+		spot = strcmp(model, "spot") == 0;
+		if (!spot && strcmp(model, "dedicated") != 0)
+			return err_set(
+				err, ERR_INVALID,
+				"availability_model: \"%.100s\" is neither dedicated nor spot",
+				model);
+		c.spot = &spot;
+	}
+	if (c.priority == NULL && c.spot == NULL)
+		return err_set(err, ERR_INVALID,
+		               "nothing to change: give priority, availability_model or both");
 	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_priority(ctx->of, face_who(rq), rq->arena, j.id, priority, &j, err) < 0)
+	    ctx->ops->job_change(ctx->of, face_who(rq), rq->arena, j.id, &c, &j, err) < 0)
 		return -1;
 	return send_job(rq, &j, false, err);
 }

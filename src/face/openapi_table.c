@@ -38,7 +38,7 @@ const struct schema_doc schema_docs[] = {
 	{ "TrainingJob", "id:text!? name:text!? created_at:time!? updated_at:time!? current_status:enum(TRAINING_JOB_PENDING,TRAINING_JOB_CREATED,"
 	  "TRAINING_JOB_DEPLOYING,TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED)! "
 	  "instance_type:@Instance! training_project{id:text!? name:text!}! training_project_id:text!? error_message:text!? "
-	  "checkpoint_sync_status:text!? priority:int(-2147483648,2147483647)! availability_model:text! node_count:int! user{email:text!}! reason:text!? "
+	  "checkpoint_sync_status:text!? priority:int(-2147483648,2147483647)! availability_model:enum(dedicated,spot)! node_count:int! user{email:text!}! reason:text!? "
 	  "stage:text!? progress{note:text!? done_bytes:int! total_bytes:int! rate_bytes_per_second:num!}!? "
 	  "end{kind:text! code:int(-2147483648,2147483647)! detail:text!}!? attempt:int! started_at:time!? ended_at:time!? team{id:text!? name:text!?}! recreated_from:text!? "
 	  "weights[{source:text! revision:text! mount_location:text! manifest:text! bytes:int!}]! spec:any" },
@@ -78,7 +78,7 @@ const struct route_doc route_docs[] = {
 	  "TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED,TRAINING_JOB_PREEMPTED)]? "
 	  "project_id:text? job_id:text? order_by[{field:enum(created_at)? order:enum(asc,desc)?}]?", "training_jobs[@TrainingJob]!", NULL, true },
 	{ HTTP_GET,    JOB, NULL, NULL, "training_job:@TrainingJob! training_project{id:text! name:text!}!", NULL, false },
-	{ HTTP_PATCH,  JOB, NULL, "priority:int(-2147483648,2147483647)!", ONE_JOB, NULL, false },
+	{ HTTP_PATCH,  JOB, NULL, "priority:int(-2147483648,2147483647)? availability_model:enum(dedicated,spot)?", ONE_JOB, NULL, false },
 	{ HTTP_DELETE, JOB, NULL, NULL, DELETED, NULL, false },
 	{ HTTP_POST,   JOB "/stop", NULL, "now:bool?", ONE_JOB, NULL, true },
 	{ HTTP_POST,   JOB "/recreate", NULL, NULL, ONE_JOB, NULL, true },

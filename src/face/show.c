@@ -224,8 +224,6 @@ static void show_named(struct js *js, const char *key, const char *id, const cha
 
 void show_job(struct js *js, struct arena *a, const struct model_job *j, bool whole)
 {
-	const struct doc *spec = parse(a, j->spec_json);
-
 	js_open(js);
 	js_kv(js, "id", j->id);
 	js_kv(js, "name", j->name);
@@ -235,11 +233,13 @@ void show_job(struct js *js, struct arena *a, const struct model_job *j, bool wh
 	show_instance(js, a, j);
 	show_named(js, "training_project", j->project_id, j->project_name);
 	js_kv(js, "training_project_id", j->project_id);
-	js_kv(js, "error_message", j->error_message);
+	/* of a job that waits the stock client prints it as advice, which is what the reason is */
+	js_kv(js, "error_message",
+	      j->core.state == JOB_PENDING && j->error_message == NULL ? j->reason
+	                                                               : j->error_message);
 	js_kv(js, "checkpoint_sync_status", j->sync_status);
 	js_kv_int(js, "priority", j->priority);
-	js_kv(js, "availability_model",
-	      doc_cstr(doc_path(spec, "compute", "availability_model", NULL), "dedicated"));
+	js_kv(js, "availability_model", j->spot ? "spot" : "dedicated");
 	js_kv_u64(js, "node_count", j->node_count);
 	js_key(js, "user");
 	js_open(js);
@@ -256,7 +256,7 @@ void show_job(struct js *js, struct arena *a, const struct model_job *j, bool wh
 	show_weights(js, parse(a, j->frozen_json));
 	if (whole) {
 		js_key(js, "spec");
-		js_doc(js, spec);
+		js_doc(js, parse(a, j->spec_json));
 	}
 	js_close(js);
 }

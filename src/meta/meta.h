@@ -137,8 +137,9 @@ int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *fro
                   enum job_state *to, struct err *err) MUST_CHECK;
 /* What a pending job waits for; no row changes when it says so already. */
 int meta_job_reason(struct meta *m, const char *id, const char *reason, struct err *err) MUST_CHECK;
-int meta_job_priority(struct meta *m, const char *id, int64_t priority, int64_t now_ms,
-                      const char *actor, struct err *err) MUST_CHECK; /* PENDING only */
+/* ERR_CONFLICT unless it is pending. */
+int meta_job_change(struct meta *m, const char *id, const struct model_change *c, int64_t now_ms,
+                    const char *actor, struct err *err) MUST_CHECK; /* PENDING only */
 struct meta_progress {
 	const char *stage, *words; /* words NULL: none */
 	uint64_t done, total;

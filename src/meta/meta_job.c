@@ -7,7 +7,8 @@
 	" j.changed_ms, j.priority, j.frozen_json, j.reason, j.error_message, j.end, j.end_code,"  \
 	" j.attempt_id, j.user, j.recreated_from, j.sync_status, j.created_ms, j.updated_ms,"      \
 	" j.started_ms, j.ended_ms, j.node_count, j.cpu_milli, j.gpu_count, j.memory_bytes,"       \
-	" j.gpu_type, j.stage, j.progress, j.progress_done, j.progress_total, j.progress_rate,"    \
+	" j.gpu_type, j.spot, j.stage, j.progress, j.progress_done, j.progress_total, "            \
+	"j.progress_rate,"                                                                         \
 	" j.heartbeat_ms"
 #define FROM " FROM jobs j JOIN projects p ON p.id = j.project_id JOIN teams t ON t.id = j.team_id "
 #define JOB "SELECT " COLUMNS ", j.spec_json, j.document_json" FROM
@@ -66,6 +67,7 @@ static void list_row(struct db_rows *r, void *item)
 	j->gpu_count = db_get_u32(r);
 	j->memory_bytes = db_get_u64(r);
 	j->gpu_type = db_get_text(r);
+	j->spot = db_get_int(r) != 0;
 	j->stage = db_get_text(r);
 	j->progress = db_get_text(r);
 	j->progress_done = db_get_u64(r);
@@ -154,21 +156,21 @@ int meta_job_by_key(struct meta *m, struct arena *a, const char *project_id, con
 static int insert_job(struct db_tx *tx, const struct model_job *j, const char *name,
                       struct err *err)
 {
-	return db_exec(tx,
-	               "INSERT INTO jobs (id, name, project_id, team_id, state, attempt,"
-	               " attempt_max, changed_ms, priority, spec_json, document_json, frozen_json,"
-	               " user, recreated_from, created_ms, updated_ms, node_count, cpu_milli,"
-	               " gpu_count, memory_bytes, gpu_type)"
-	               " VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-	               DB_ARGS(db_text(j->id), db_text(name), db_text(j->project_id),
-	                       db_text(j->team_id), db_text(job_state_word(j->core.state)),
-	                       db_int(j->core.attempt_max), db_int(j->created_ms),
-	                       db_int(j->priority), db_text(j->spec_json),
-	                       db_text(j->document_json), db_text(j->frozen_json), db_text(j->user),
-	                       db_text(j->recreated_from), db_int(j->created_ms),
-	                       db_int(j->created_ms), db_int(j->node_count), db_int(j->cpu_milli),
-	                       db_int(j->gpu_count), db_u64(j->memory_bytes), db_text(j->gpu_type)),
-	               NULL, err);
+	return db_exec(
+		tx,
+		"INSERT INTO jobs (id, name, project_id, team_id, state, attempt,"
+		" attempt_max, changed_ms, priority, spec_json, document_json, frozen_json,"
+		" user, recreated_from, created_ms, updated_ms, node_count, cpu_milli,"
+		" gpu_count, memory_bytes, gpu_type, spot)"
+		" VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		DB_ARGS(db_text(j->id), db_text(name), db_text(j->project_id), db_text(j->team_id),
+	                db_text(job_state_word(j->core.state)), db_int(j->core.attempt_max),
+	                db_int(j->created_ms), db_int(j->priority), db_text(j->spec_json),
+	                db_text(j->document_json), db_text(j->frozen_json), db_text(j->user),
+	                db_text(j->recreated_from), db_int(j->created_ms), db_int(j->created_ms),
+	                db_int(j->node_count), db_int(j->cpu_milli), db_int(j->gpu_count),
+	                db_u64(j->memory_bytes), db_text(j->gpu_type), db_int(j->spot)),
+		NULL, err);
 }
 
 static int add_names(struct db_tx *tx, const struct meta_new_job *n, struct err *err)
@@ -369,27 +371,49 @@ int meta_job_reason(struct meta *m, const char *id, const char *reason, struct e
 	                 DB_ARGS(db_text(reason), db_text(id), db_text(reason)), NULL, err);
 }
 
-int meta_job_priority(struct meta *m, const char *id, int64_t priority, int64_t now_ms,
-                      const char *actor, struct err *err)
+/* One changed column of a job that waits, with its event. */
+static int change_in(struct db_tx *tx, const char *id, const char *set, struct db_val value,
+                     struct model_event *e, struct err *err)
 {
-	AUTO_DB_TX struct db_tx tx = {0};
-	struct model_event e = {.ms = now_ms, .kind = "priority", .actor = actor};
 	uint64_t changed = 0;
-	char text[60];
+	char sql[300];
 
-	FMT(text, "priority is %lld now", (long long)priority);
-	e.message = text;
-	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
-	    db_exec(&tx,
-	            "UPDATE jobs SET priority = ?, updated_ms = ? WHERE id = ? AND state = "
-	            "'pending'",
-	            DB_ARGS(db_int(priority), db_int(now_ms), db_text(id)), &changed, err) < 0)
+	FMT(sql, "UPDATE jobs SET updated_ms = ?, %s WHERE id = ? AND state = 'pending'", set);
+	if (db_exec(tx, sql, DB_ARGS(db_int(e->ms), value, db_text(id)), &changed, err) < 0)
 		return -1;
 	if (changed == 0)
-		return err_set(err, ERR_CONFLICT,
-		               "only the priority of a pending job can be changed");
-	if (event_in(&tx, id, &e, err) < 0)
+		return err_set(err, ERR_CONFLICT, "only the %s of a pending job can be changed",
+		               e->kind);
+	return event_in(tx, id, e, err);
+}
+
+int meta_job_change(struct meta *m, const char *id, const struct model_change *c, int64_t now_ms,
+                    const char *actor, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	struct model_event e = {.ms = now_ms, .actor = actor};
+	char text[60];
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0)
 		return -1;
+	e.message = text;
+	if (c->priority != NULL) {
+		e.kind = "priority";
+		FMT(text, "priority is %lld now", (long long)*c->priority);
+		if (change_in(&tx, id, "priority = ?", db_int(*c->priority), &e, err) < 0)
+			return -1;
+	}
+	if (c->spot != NULL) {
+		e.kind = "availability_model";
+		FMT(text, "availability_model is %s now", *c->spot ? "spot" : "dedicated");
+		/* the specification, too: it is what a job is recreated from */
+		if (change_in(&tx, id,
+		              "spot = ?2, spec_json = json_set(spec_json,"
+		              " '$.compute.availability_model',"
+		              " CASE WHEN ?2 THEN 'spot' ELSE 'dedicated' END)",
+		              db_int(*c->spot), &e, err) < 0)
+			return -1;
+	}
 	return db_commit(&tx, err);
 }
 

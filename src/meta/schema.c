@@ -121,7 +121,13 @@ static const char version_1[] =
 	"CREATE TABLE trash ("
 	" id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, what TEXT NOT NULL) STRICT;";
 
-static const char *const migrations[SCHEMA_VERSION] = {version_1};
+/* What lists show is a column: a list does not read specifications. */
+static const char version_2[] =
+	"ALTER TABLE jobs ADD COLUMN spot INTEGER NOT NULL DEFAULT 0;"
+	"UPDATE jobs SET spot = 1"
+	" WHERE json_extract(spec_json, '$.compute.availability_model') = 'spot';";
+
+static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

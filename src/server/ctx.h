@@ -74,8 +74,8 @@ int ctx_job_get(OF, struct arena *a, const char *project_id, const char *job_id,
                 struct model_job *out, struct err *err);
 int ctx_job_stop(OF, struct arena *a, const char *job_id, bool now, struct model_job *out,
                  struct err *err);
-int ctx_job_priority(OF, struct arena *a, const char *job_id, int64_t priority,
-                     struct model_job *out, struct err *err);
+int ctx_job_change(OF, struct arena *a, const char *job_id, const struct model_change *c,
+                   struct model_job *out, struct err *err);
 int ctx_job_delete(OF, const char *job_id, struct err *err);
 int ctx_job_events(OF, struct arena *a, const char *job_id, int64_t after_seq,
                    struct model_event **out, size_t *n, struct err *err);

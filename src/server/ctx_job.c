@@ -65,14 +65,14 @@ int ctx_job_stop(void *of, const struct who *who, struct arena *a, const char *j
 	return meta_job(app->meta, a, job.id, out, err);
 }
 
-int ctx_job_priority(void *of, const struct who *who, struct arena *a, const char *job_id,
-                     int64_t priority, struct model_job *out, struct err *err)
+int ctx_job_change(void *of, const struct who *who, struct arena *a, const char *job_id,
+                   const struct model_change *c, struct model_job *out, struct err *err)
 {
 	struct app *app = of;
 	struct model_job job = {0};
 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0 ||
-	    meta_job_priority(app->meta, job.id, priority, clock_wall_ms(), who->name, err) < 0)
+	    meta_job_change(app->meta, job.id, c, clock_wall_ms(), who->name, err) < 0)
 		return -1;
 	queue_kick(app);
 	return meta_job(app->meta, a, job.id, out, err);

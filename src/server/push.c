@@ -48,6 +48,7 @@ static void fill_row(struct arena *a, const struct who *who, const struct model_
 		.gpu_count = spec->gpu_count,
 		.memory_bytes = spec->memory_bytes,
 		.gpu_type = spec->gpu_count > 0 ? spec->gpu_type : NULL,
+		.spot = spec->spot,
 	};
 	out->core.changed_ms = out->updated_ms = out->created_ms;
 }
@@ -137,6 +138,10 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 		        "ssh "
 		        "or an editor it is not offered here",
 		        out->id);
+	if (spec->spot)
+		app_say(app, out->id,
+		        "availability_model spot: nothing is taken away from jobs here, so it runs "
+		        "as a dedicated one");
 	log_info("pushed: job=%s name=%s project=%s by=%s", out->id, out->name, out->project_name,
 	         out->user);
 	queue_pass(app); /* a job with room for it is CREATED in the reply */

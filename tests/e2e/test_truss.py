@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from conftest import STOKER, until
-from truss_client import PYTHON, TRUSS, latest, messages, truss  # noqa: F401 (a fixture)
+from truss_client import OLDER, PYTHON, TRUSS, latest, messages, truss  # noqa: F401 (a fixture)
 
 
 def user_lines(truss, text, job=None):
@@ -68,12 +68,24 @@ def test_push_tail(truss):
     assert "was not used" in truss.cluster.logs(latest(truss.cluster), "--system")
 
 
+def test_the_release_before_it(truss):
+    """The one that the contract was written from: the same server does for both."""
+    truss.env["PYTHONPATH"] = str(OLDER)
+    assert OLDER.name.removeprefix("truss-") in truss.run("--version")
+    out = truss.train("push", "config.py", "--tail", cwd=truss.project(["cat data.txt"], files={"data.txt": "pushed\n"}))
+    job = latest(truss.cluster)
+    assert "pushed" in out and job["id"] in truss.train("view", "--project", "demo")
+    assert truss.cluster.wait(job)["current_status"] == "TRAINING_JOB_COMPLETED"
+    assert user_lines(truss, truss.train("logs", "--job-id", job["id"]), job) == ["pushed"]
+
+
 def test_overrides_of_push(truss):
     folder = truss.project(["false"])
     job = truss.push(None, "--job-name", "named", "--priority", "7", "--entrypoint", "echo other", "--spot", cwd=folder)
     assert (job["name"], job["priority"], job["availability_model"]) == ("named", 7, "spot")
     truss.cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert truss.cluster.user_lines(job) == ["other"]
+    assert "spot: nothing is taken away" in truss.cluster.logs(job, "--system")
     for flags, word in [(["--accelerator", "H200:8"], "H200"), (["--node-count", "30"], "node"), (["--interactive", "on_startup"], "interactive_session")]:
         assert word in truss.train("push", "config.py", *flags, cwd=folder, code=1)
 

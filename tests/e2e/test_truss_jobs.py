@@ -72,6 +72,13 @@ def test_update_of_what_waits_only(truss):
     low, high = (truss.push([f"echo {name}"], "--job-name", name, compute=WHOLE) for name in ("low", "high"))
     assert f"{high['id']} updated" in truss.train("update", "--job-id", high["id"], "--priority", "5")
     assert "pending job" in truss.train("update", "--job-id", first["id"], "--priority", "5", code=1)
+    out = truss.train("push", "config.py", cwd=truss.project(["true"], compute=WHOLE))
+    spot = latest(truss.cluster)
+    assert "waits" in out and spot["error_message"] == spot["reason"]  # the client prints why
+    assert truss.train("update", "--job-id", spot["id"], "--availability-model", "spot")
+    assert truss.cluster.job(spot)["availability_model"] == "spot"
+    assert truss.cluster.json("recreate", spot["id"])["availability_model"] == "spot"
+    assert "availability_model" in truss.train("update", "--job-id", first["id"], "--availability-model", "spot", code=1)
     truss.train("stop", "--job-id", first["id"])
     high, low = (truss.cluster.wait(job, "TRAINING_JOB_COMPLETED") for job in (high, low))
     assert high["priority"] == 5 and high["started_at"] < low["started_at"]

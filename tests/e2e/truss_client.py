@@ -12,6 +12,7 @@ from conftest import PARTS
 
 TRUSS = PARTS / "clients/bin/truss"
 PYTHON = PARTS / "clients/bin/python"
+OLDER = PARTS / "clients/truss-0.18.35"  # a folder for PYTHONPATH
 
 
 class Client:

@@ -326,14 +326,17 @@ static int fake_job_recreate(void *of, const struct who *who, struct arena *a, c
 	return 0;
 }
 
-static int fake_job_priority(void *of, const struct who *who, struct arena *a, const char *id,
-                             int64_t priority, struct model_job *out, struct err *err)
+static int fake_job_change(void *of, const struct who *who, struct arena *a, const char *id,
+                           const struct model_change *c, struct model_job *out, struct err *err)
 {
 	if (fake_job_get(of, who, a, NULL, id, out, err) < 0)
 		return -1;
 	if (out->core.state != JOB_PENDING)
 		return err_set(err, ERR_CONFLICT, "job %s is not pending", id);
-	out->priority = priority;
+	if (c->priority != NULL)
+		out->priority = *c->priority;
+	if (c->spot != NULL)
+		out->spot = *c->spot;
 	return 0;
 }
 
@@ -576,7 +579,7 @@ static const struct face_ops fake_ops = {
 	.job_get = fake_job_get,
 	.job_stop = fake_job_stop,
 	.job_recreate = fake_job_recreate,
-	.job_priority = fake_job_priority,
+	.job_change = fake_job_change,
 	.job_delete = fake_delete,
 	.job_events = fake_job_events,
 	.job_attempts = fake_job_attempts,
@@ -631,6 +634,7 @@ static void fake_rows(struct fake *f)
 			.node_count = 1,
 			.cpu_milli = 4000,
 			.memory_bytes = (uint64_t)16 << 30,
+			.spot = i != 2,
 			.spec_json =
 				"{\"compute\":{\"availability_model\":\"spot\"},\"runtime\":{"
 				"\"artifacts\":"

@@ -173,6 +173,9 @@ static void stops_in_every_state(void **state)
 	struct wire_orders o = {0};
 	struct wire_launch l = {0};
 	struct who *w;
+	int64_t five = 5;
+	bool spot = true;
+	struct model_change change = {&five, &spot};
 
 	/* RUNNING: the runner is told, its end is STOPPED whatever it is */
 	w = fixture_running(f, "", "", &a);
@@ -205,11 +208,13 @@ static void stops_in_every_state(void **state)
 	assert_ok(fixture_push(f, "", "", &c), &f->err);
 	assert_int_equal(c.core.state, JOB_PENDING);
 	assert_non_null(strstr(c.reason, "waits"));
-	assert_ok(ctx_job_priority(f->app, f->admin, f->a, c.id, 5, &c, &f->err), &f->err);
+	assert_ok(ctx_job_change(f->app, f->admin, f->a, c.id, &change, &c, &f->err), &f->err);
 	assert_int_equal(c.priority, 5);
+	assert_true(c.spot);
+	assert_non_null(strstr(c.spec_json, "\"spot\""));
 	assert_ok(ctx_job_stop(f->app, f->admin, f->a, c.id, false, &c, &f->err), &f->err);
 	assert_int_equal(c.core.state, JOB_STOPPED);
-	assert_err(ctx_job_priority(f->app, f->admin, f->a, c.id, 6, &c, &f->err), &f->err,
+	assert_err(ctx_job_change(f->app, f->admin, f->a, c.id, &change, &c, &f->err), &f->err,
 	           ERR_CONFLICT, "pending");
 	assert_ok(ctx_job_delete(f->app, f->admin, c.id, &f->err), &f->err);
 	assert_err(ctx_job_get(f->app, f->admin, f->a, NULL, c.id, &c, &f->err), &f->err,
