@@ -44,6 +44,8 @@ static int begin_chunk(struct awschunked *c, struct str line, struct err *err)
 	}
 	if (size > AWSCHUNKED_CHUNK_MAX)
 		return bad("a chunk is too large", err);
+	if (c->chunk != NULL && c->chunk(c->arg, size, line, err) < 0)
+		return -1;
 	c->left = size;
 	c->state = size > 0 ? AWSCHUNKED_DATA : AWSCHUNKED_TRAILER;
 	return 0;
@@ -89,6 +91,8 @@ int awschunked_feed(struct awschunked *c, struct str *in, char *out, size_t cap,
 		case AWSCHUNKED_DATA:
 			take = (size_t)MIN((uint64_t)MIN(in->n, cap - *n), c->left);
 			memcpy(out + *n, in->p, take);
+			if (c->data != NULL)
+				c->data(c->arg, in->p, take);
 			*n += take;
 			c->left -= take;
 			if (c->left == 0)

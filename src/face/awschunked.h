@@ -27,7 +27,11 @@ struct awschunked {
 	uint64_t left; /* of the chunk */
 	char line[AWSCHUNKED_LINE_MAX];
 	size_t line_n, n_trailers;
-	/* A trailer; name and value are valid during the call. May be NULL. */
+	/* The line before a chunk: its size and what is behind that, ";chunk-signature=...". May be
+	 * NULL; so may those below. */
+	int (*chunk)(void *arg, uint64_t size, struct str extension, struct err *err);
+	void (*data)(void *arg, const void *p, size_t n); /* some of a chunk's bytes */
+	/* A trailer; name and value are valid during the call. */
 	int (*trailer)(void *arg, struct str name, struct str value, struct err *err);
 	void *arg;
 };

@@ -25,10 +25,13 @@ static int check_bucket(struct request *rq, struct err *err)
 {
 	struct str ignored;
 
-	if (!str_eq(rq->arg[0], face_ctx(rq)->bucket))
+	if (!str_eq(rq->arg[0], face_ctx(rq)->bucket)) {
+		if (s3_authorize(rq, S3_BUCKET, "", err) < 0) /* what is here is for no stranger */
+			return -1;
 		return err_set(err, ERR_NOT_FOUND,
 		               "NoSuchBucket: there is one bucket here, and it is \"%s\"",
 		               face_ctx(rq)->bucket);
+	}
 	for (size_t i = 0; i < COUNT(absent); i++)
 		if (request_query(rq, absent[i], &ignored))
 			return err_set(err, ERR_UNSUPPORTED,
@@ -297,12 +300,12 @@ static int delete_object(struct request *rq, struct err *err)
 
 	if (key_of(rq, &key, err) < 0 || s3_authorize(rq, S3_WRITE, key, err) < 0)
 		return -1;
-	if (id == NULL) {
-		if (objstore_del(face_ctx(rq)->objects, key, err) < 0)
-			return -1;
-	} else if (objstore_parts_abort(face_ctx(rq)->objects, key, id, err) < 0) {
+	if (id == NULL)
+		return err_set(
+			err, ERR_DENIED,
+			"AccessDenied: an object goes with the job or project it belongs to");
+	if (objstore_parts_abort(face_ctx(rq)->objects, key, id, err) < 0)
 		return -1;
-	}
 	return reply_bytes(rq, 204, NULL, (struct str){0});
 }
 
@@ -311,11 +314,11 @@ static int delete_object(struct request *rq, struct err *err)
 
 /* clang-format off */
 static const struct route routes[] = {
-	{ HTTP_GET,    SCOPE_OPEN, 0,                 BUCKET, get_bucket,    "S3: ListObjectsV2, HeadBucket" },
+	{ HTTP_GET,    SCOPE_OPEN, 0,                 BUCKET, get_bucket,    "S3: ListObjectsV2, ListObjects, HeadBucket" },
 	{ HTTP_GET,    SCOPE_OPEN, 0,                 OBJECT, get_object,    "S3: GetObject, HeadObject; ranges, signed URLs" },
 	{ HTTP_PUT,    SCOPE_OPEN, ROUTE_BODY_STREAM, OBJECT, put_object,    "S3: PutObject, UploadPart" },
 	{ HTTP_POST,   SCOPE_OPEN, COMPLETE_MAX,      OBJECT, post_object,   "S3: CreateMultipartUpload, CompleteMultipartUpload" },
-	{ HTTP_DELETE, SCOPE_OPEN, 0,                 OBJECT, delete_object, "S3: AbortMultipartUpload, DeleteObject" },
+	{ HTTP_DELETE, SCOPE_OPEN, 0,                 OBJECT, delete_object, "S3: AbortMultipartUpload" },
 };
 /* clang-format on */
 

@@ -56,14 +56,13 @@ static int check_url(struct request *rq, struct sigv4_request *sig, const struct
 	return sigv4_verify(rq->arena, key, sig, clock_wall_ms(), err);
 }
 
-static int check_upload(struct request *rq, const struct sigv4_request *sig, struct str access,
-                        enum s3_need need, const char *key, struct err *err)
+/* The credentials of an upload, by their access key. */
+static int find_upload(struct request *rq, struct str access, struct model_upload *u,
+                       struct sigv4_key *pair, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	struct sigv4_key pair = {.service = "s3"};
-	struct model_upload u = {0};
 
-	if (ctx->ops->upload_find(ctx->of, rq->arena, access, &u, err) < 0) {
+	if (ctx->ops->upload_find(ctx->of, rq->arena, access, u, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
@@ -71,10 +70,18 @@ static int check_upload(struct request *rq, const struct sigv4_request *sig, str
 		               "InvalidAccessKeyId: the access key is not known here, or has "
 		               "expired: ask for new credentials");
 	}
-	pair.access_key = u.access_key;
-	pair.secret_key = u.secret_key;
-	pair.session_token = u.session_token;
-	if (sigv4_verify(rq->arena, &pair, sig, clock_wall_ms(), err) < 0)
+	*pair = (struct sigv4_key){u->access_key, u->secret_key, u->session_token, NULL, "s3"};
+	return 0;
+}
+
+static int check_upload(struct request *rq, const struct sigv4_request *sig, struct str access,
+                        enum s3_need need, const char *key, struct err *err)
+{
+	struct model_upload u = {0};
+	struct sigv4_key pair;
+
+	if (find_upload(rq, access, &u, &pair, err) < 0 ||
+	    sigv4_verify(rq->arena, &pair, sig, clock_wall_ms(), err) < 0)
 		return -1;
 	if (u.expires_ms != 0 && u.expires_ms <= clock_wall_ms())
 		return err_set(err, ERR_DENIED,
@@ -159,4 +166,15 @@ int s3_authorize(struct request *rq, enum s3_need need, const char *key, struct 
 	if (str_eq(access, ours.access_key))
 		return check_url(rq, &sig, &ours, need, err);
 	return check_upload(rq, &sig, access, need, key, err);
+}
+
+int s3_chunk_seed(struct request *rq, struct sigv4_chunks *out, struct err *err)
+{
+	struct sigv4_request sig = signed_part(rq);
+	struct model_upload u = {0};
+	struct sigv4_key pair;
+
+	if (find_upload(rq, sigv4_access_key(rq->arena, &sig), &u, &pair, err) < 0)
+		return -1;
+	return sigv4_chunks_begin(rq->arena, &pair, &sig, out, err);
 }

@@ -2,8 +2,10 @@
  * s3_body.c - bodies on their way into the store. A client may say what its body hashes to in five
  * places: x-amz-content-sha256, Content-MD5, x-amz-checksum-* in the head or behind the last chunk.
  * All that are there are computed while the bytes pass and compared before the store sees the end.
+ * Where the chunks have signatures of their own, those are checked, too.
  */
 #include "face/awschunked.h"
+#include "face/s3_chunks.h"
 #include "face/s3_impl.h"
 
 #include "base/hash.h"
@@ -39,7 +41,8 @@ struct s3_body {
 	struct request *rq;
 	bool chunked, ended;
 	struct awschunked decoder;
-	char *raw; /* encoded bytes, `left` of them to be decoded */
+	struct s3_chunks *chunks; /* NULL: their signatures are none */
+	char *raw;                /* encoded bytes, `left` of them to be decoded */
 	struct str left;
 	uint64_t crc32c, crc64;
 	uint32_t crc32;
@@ -98,10 +101,49 @@ static int on_trailer(void *arg, struct str name, struct str value, struct err *
 {
 	struct s3_body *b = arg;
 
+	if (b->chunks != NULL && s3_chunks_trailer(b->chunks, name, value, err) < 0)
+		return -1;
 	for (size_t i = 0; i < SUM_COUNT; i++)
 		if (str_ieq(name, checksums[i].header) && b->sum[i].wanted)
 			return decode_sum(value, checksums[i].bytes, &b->sum[i],
 			                  checksums[i].header, err);
+	return 0;
+}
+
+static int on_chunk(void *arg, uint64_t size, struct str extension, struct err *err)
+{
+	struct s3_body *b = arg;
+
+	return s3_chunks_line(b->chunks, size, extension, err);
+}
+
+static void on_data(void *arg, const void *p, size_t n)
+{
+	struct s3_body *b = arg;
+
+	s3_chunks_data(b->chunks, p, n);
+}
+
+static bool chunks_signed(struct str sha256)
+{
+	return str_eq(sha256, SIGV4_STREAM) || str_eq(sha256, SIGV4_STREAM_TRAILER);
+}
+
+/* The decoder of a chunked body, and what checks its signatures. */
+static int begin_chunks(struct s3_body *b, struct str sha256, struct err *err)
+{
+	struct sigv4_chunks seed;
+
+	b->raw = xmalloc(S3_RAW);
+	b->decoder.arg = b;
+	b->decoder.trailer = on_trailer;
+	if (!chunks_signed(sha256))
+		return 0;
+	if (s3_chunk_seed(b->rq, &seed, err) < 0)
+		return -1;
+	b->chunks = s3_chunks_new(&seed, str_eq(sha256, SIGV4_STREAM_TRAILER));
+	b->decoder.chunk = on_chunk;
+	b->decoder.data = on_data;
 	return 0;
 }
 
@@ -122,7 +164,8 @@ static int read_claims(struct s3_body *b, struct str sha256, struct err *err)
 		for (size_t i = 0; i < SUM_COUNT; i++)
 			if (str_ieq(str_trim(name), checksums[i].header))
 				b->sum[i].wanted = true;
-	if (sha256.n == 0 || str_eq(sha256, SIGV4_UNSIGNED) || str_eq(sha256, S3_STREAM_PLAIN))
+	if (sha256.n == 0 || str_eq(sha256, SIGV4_UNSIGNED) || str_eq(sha256, S3_STREAM_PLAIN) ||
+	    chunks_signed(sha256))
 		return 0;
 	if (hex_decode(sha256, b->content_sha256.want, 32, err) < 0) {
 		err_clear(err);
@@ -173,14 +216,15 @@ int s3_body_new(struct request *rq, struct s3_body **out, uint64_t *size, struct
 
 	b->rq = rq;
 	b->chunked = is_chunked(rq) || str_starts(sha256, "STREAMING-");
-	b->decoder.trailer = on_trailer;
-	b->decoder.arg = b;
-	if (str_starts(sha256, "STREAMING-") && !str_eq(sha256, S3_STREAM_PLAIN))
+	if (str_starts(sha256, "STREAMING-") && !str_eq(sha256, S3_STREAM_PLAIN) &&
+	    !chunks_signed(sha256))
 		return err_set(err, ERR_UNSUPPORTED,
-		               "NotImplemented: chunks with signatures of their own (%.60s): send "
-		               "the body with its SHA-256, " SIGV4_UNSIGNED " or " S3_STREAM_PLAIN,
-		               sha256.p);
-	if (find_size(b, size, err) < 0 || read_claims(b, sha256, err) < 0)
+		               "NotImplemented: x-amz-content-sha256 %.*s: send the body's "
+		               "SHA-256, " SIGV4_UNSIGNED ", " S3_STREAM_PLAIN ", " SIGV4_STREAM
+		               " or " SIGV4_STREAM_TRAILER,
+		               (int)MIN(sha256.n, (size_t)60), sha256.p);
+	if (find_size(b, size, err) < 0 || read_claims(b, sha256, err) < 0 ||
+	    (b->chunked && begin_chunks(b, sha256, err) < 0))
 		return -1;
 	(void)pthread_once(&tables_once, fill_tables);
 	b->crc32c = UINT32_MAX;
@@ -191,8 +235,6 @@ int s3_body_new(struct request *rq, struct s3_body **out, uint64_t *size, struct
 		b->sha1 = hash_new(HASH_SHA1);
 	if (b->content_md5.wanted)
 		b->md5 = hash_new(HASH_MD5);
-	if (b->chunked)
-		b->raw = xmalloc(S3_RAW);
 	*out = TAKE(b);
 	return 0;
 }
@@ -204,6 +246,7 @@ void s3_body_free(struct s3_body *b)
 	hash_free(b->sha256);
 	hash_free(b->sha1);
 	hash_free(b->md5);
+	s3_chunks_free(b->chunks);
 	free(b->raw);
 	free(b);
 }
@@ -290,7 +333,7 @@ static int read_chunked(struct s3_body *b, void *p, size_t cap, size_t *n, struc
 			if (read_raw(b, b->raw, S3_RAW, &got, err) < 0)
 				return -1;
 			if (got == 0 && awschunked_done(&b->decoder))
-				return 0;
+				return b->chunks != NULL ? s3_chunks_end(b->chunks, err) : 0;
 			if (got == 0)
 				return err_set(err, ERR_INVALID,
 				               "IncompleteBody: the last chunk did not come");

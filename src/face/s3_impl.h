@@ -1,6 +1,7 @@
 /*
  * s3_impl.h - what the files of the S3 face share: s3.c (routes and objects), s3_list.c (listings),
- * s3_auth.c (who may), s3_body.c (bodies in), s3_error.c (errors in S3's words).
+ * s3_auth.c (who may), s3_body.c (bodies in; s3_chunks.c: signed chunks), s3_error.c (errors in
+ * S3's words).
  *
  * An error whose text starts with one of S3's codes and a colon ("NoSuchUpload: ...") goes out
  * under that code and its status; others go out under the code that fits err->code.
@@ -19,6 +20,10 @@ enum s3_need { S3_READ, S3_LIST, S3_WRITE, S3_BUCKET };
  * tokens are looked up; ERR_DENIED, ERR_AUTH. */
 int s3_authorize(struct request *rq, enum s3_need need, const char *key,
                  struct err *err) MUST_CHECK;
+
+/* What the signatures of a body's chunks go on from: that of the request, which is authorized. */
+struct sigv4_chunks;
+int s3_chunk_seed(struct request *rq, struct sigv4_chunks *out, struct err *err) MUST_CHECK;
 
 /* A request's body on its way to the store: decoded, counted, and compared at its end with whatever
  * the client said of it. Refusing the last read is what keeps a bad body from being stored. */

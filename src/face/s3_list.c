@@ -1,4 +1,4 @@
-/* s3_list.c - ListObjectsV2: prefix, delimiter, pages. */
+/* s3_list.c - ListObjectsV2, and ListObjects as older tools ask: prefix, delimiter, pages. */
 #include "face/s3_impl.h"
 
 #include "base/clock.h"
@@ -14,13 +14,15 @@ struct listing {
 	struct buf xml, prefixes;
 	struct str prefix, delimiter;
 	bool encode; /* encoding-type=url */
+	bool first;  /* the first version: marker instead of continuation-token */
+	struct str marker;
 	size_t n, max;
 	char mark[LIST_MARK_CAP]; /* the last key, or what is behind the last common prefix */
 	bool jumped;              /* a common prefix was met: go on behind it */
 	bool full;                /* there was one more than fits */
 };
 
-static void add_name(struct listing *l, struct buf *to, const char *element, struct str name)
+static void add_name(const struct listing *l, struct buf *to, const char *element, struct str name)
 {
 	if (!l->encode) {
 		s3_xml_element(to, element, name);
@@ -111,6 +113,16 @@ static int read_mark(struct request *rq, struct listing *l, struct err *err)
 	struct err ignored = {0};
 	struct str text;
 
+	if (l->first) {
+		if (!request_query(rq, "marker", &l->marker))
+			return 0;
+		if (str_copy(l->marker, l->mark, OBJSTORE_KEY_MAX, "marker", err) < 0)
+			return err_wrap(err, "InvalidArgument");
+		/* a common prefix that was listed last: behind all that it stands for */
+		if (l->marker.n > l->prefix.n && cut_at(l, l->marker) == l->marker.n)
+			FMT(l->mark, "%.*s\xff", STR_ARG(l->marker));
+		return 0;
+	}
 	if (request_query(rq, "continuation-token", &text) && text.n > 0) {
 		if (base64_decode(text, true, &raw, &ignored) < 0 ||
 		    memchr(buf_cstr(&raw), '\0', raw.n) != NULL)
@@ -130,9 +142,9 @@ static int read_query(struct request *rq, struct listing *l, struct err *err)
 	struct str text;
 	int64_t max;
 
-	if (!request_query(rq, "list-type", &text) || !str_eq(text, "2"))
-		return err_set(err, ERR_UNSUPPORTED,
-		               "NotImplemented: of listings there is only list-type=2");
+	l->first = !request_query(rq, "list-type", &text);
+	if (!l->first && !str_eq(text, "2"))
+		return err_set(err, ERR_INVALID, "InvalidArgument: list-type is 2, or not there");
 	if (request_query(rq, "prefix", &text))
 		l->prefix = text;
 	if (l->prefix.n > OBJSTORE_KEY_MAX)
@@ -163,9 +175,16 @@ static void write_head(struct request *rq, const struct listing *l, struct buf *
 		s3_xml_element(out, "Delimiter", l->delimiter);
 	if (l->encode)
 		s3_xml_element(out, "EncodingType", STR_LIT("url"));
-	buf_printf(out,
-	           "<MaxKeys>%zu</MaxKeys><KeyCount>%zu</KeyCount><IsTruncated>%s</IsTruncated>",
-	           l->max, l->n, l->full ? "true" : "false");
+	buf_printf(out, "<MaxKeys>%zu</MaxKeys>", l->max);
+	if (!l->first)
+		buf_printf(out, "<KeyCount>%zu</KeyCount>", l->n);
+	buf_printf(out, "<IsTruncated>%s</IsTruncated>", l->full ? "true" : "false");
+	if (l->first) {
+		add_name(l, out, "Marker", l->marker);
+		if (l->full) /* without the byte that says "behind all that start so" */
+			add_name(l, out, "NextMarker", str_n(l->mark, strcspn(l->mark, "\xff")));
+		return;
+	}
 	if (l->full) {
 		buf_puts(out, "<NextContinuationToken>");
 		base64_encode(l->mark, strlen(l->mark), true, out);

@@ -3,6 +3,8 @@
 #include "base/json.h"
 #include "io/httpd_impl.h"
 
+#include <sys/socket.h>
+
 #define STALL_S 60
 #define WAIT_SLICE_MS 250 /* how soon a waiting handler sees that the server goes down */
 
@@ -109,6 +111,15 @@ static struct timespec real_ms_ahead(int64_t ms)
 	return ts;
 }
 
+/* It said that no more comes. libmicrohttpd (0.9.75) misses that when it comes with the last bytes
+ * that are here: it reads them, and waits for an edge that was. */
+static bool hung_up(const struct exchange *x)
+{
+	char byte;
+
+	return x->fd >= 0 && recv(x->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /* With x->lock held. 0: there are bytes, or the end was reached. */
 static int await_bytes(struct exchange *x, struct err *err)
 {
@@ -129,8 +140,13 @@ static int await_bytes(struct exchange *x, struct err *err)
 			               x->body_got);
 		}
 		r = pthread_cond_timedwait(&x->moved, &x->lock, &until);
-		if (r == ETIMEDOUT)
-			left_ms -= WAIT_SLICE_MS;
+		if (r != ETIMEDOUT)
+			continue;
+		left_ms -= WAIT_SLICE_MS;
+		if (x->ring_n == 0 && !x->body_ended && x->conn != NULL && hung_up(x)) {
+			x->stalled = true;
+			return lost(x, err);
+		}
 	}
 	return 0;
 }

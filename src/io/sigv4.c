@@ -182,8 +182,8 @@ static void hmac(const uint8_t *key, size_t n, struct str text, uint8_t out[HASH
 	hash_hmac_sha256(key, n, text.p, text.n, out);
 }
 
-static void signing_key(const char *secret, const struct sigv4_scope *s,
-                        uint8_t out[HASH_SHA256_LEN])
+void sigv4_signing_key(const char *secret, const struct sigv4_scope *s,
+                       uint8_t out[HASH_SHA256_LEN])
 {
 	AUTO_FREE char *first = xasprintf("AWS4%s", secret);
 	uint8_t k[HASH_SHA256_LEN];
@@ -213,7 +213,7 @@ int sigv4_signature(const char *secret, const struct sigv4_parts *p, char out[SI
 	           hex);
 	if (buf_check(&text, "the text to sign", err) < 0)
 		return -1;
-	signing_key(secret, &p->scope, key);
+	sigv4_signing_key(secret, &p->scope, key);
 	hmac(key, sizeof(key), buf_view(&text), mac);
 	hex_encode(mac, sizeof(mac), out);
 	seal_wipe(key, sizeof(key));

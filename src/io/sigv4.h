@@ -11,6 +11,7 @@
 
 #define SIGV4_UNSIGNED "UNSIGNED-PAYLOAD"
 #define SIGV4_STREAM "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+#define SIGV4_STREAM_TRAILER "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
 #define SIGV4_SKEW_S (15 * 60)
 #define SIGV4_PRESIGN_MAX_S (7 * 24 * 3600)
 
@@ -49,5 +50,21 @@ struct str sigv4_access_key(struct arena *a, const struct sigv4_request *rq);
  * headers must be signed, and each may be there once. */
 int sigv4_verify(struct arena *a, const struct sigv4_key *key, const struct sigv4_request *rq,
                  int64_t now_ms, struct err *err) MUST_CHECK;
+
+/* A body whose chunks are signed one by one, each signature covering the one before it. */
+struct sigv4_chunks {
+	uint8_t key[32]; /* of day, region and service */
+	const char *time, *scope;
+	char last[65]; /* hex: of the request, then of the chunk before */
+};
+/* From the request's signature, which has been verified. ERR_DENIED when that was in the query. */
+int sigv4_chunks_begin(struct arena *a, const struct sigv4_key *key, const struct sigv4_request *rq,
+                       struct sigv4_chunks *out, struct err *err) MUST_CHECK;
+struct digest;
+/* Is this the signature of a next chunk (of the trailers) with that digest? Then it is `last`. */
+bool sigv4_chunk_ok(struct sigv4_chunks *c, const struct digest *d,
+                    struct str signature) MUST_CHECK;
+bool sigv4_trailer_ok(struct sigv4_chunks *c, const struct digest *d,
+                      struct str signature) MUST_CHECK;
 
 #endif

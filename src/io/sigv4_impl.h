@@ -11,6 +11,7 @@
 #define SIGV4_TERMINATOR "aws4_request"
 #define SIGV4_TIME_CAP 17 /* "20130524T000000Z" */
 #define SIGV4_HEX_LEN 64
+#define SIGV4_SCOPE_MAX 200 /* region and service, where chunks are signed */
 #define SIGV4_SIGNED_MAX 64 /* headers in one signature */
 #define SIGV4_PARAMS_MAX 512
 #define SIGV4_TEXT_MAX ((size_t)256 << 10) /* of a canonical request */
@@ -35,6 +36,9 @@ struct sigv4_parts {
 /* The signature in hex. ERR_DENIED when a signed header is not there, ERR_TOO_BIG. */
 int sigv4_signature(const char *secret, const struct sigv4_parts *p, char out[SIGV4_HEX_LEN + 1],
                     struct err *err) MUST_CHECK;
+
+/* The key of a day, region and service. */
+void sigv4_signing_key(const char *secret, const struct sigv4_scope *s, uint8_t out[32]);
 
 /* A part of a query, '+' being a space; false when it is badly encoded. */
 bool sigv4_decode(struct arena *a, struct str s, struct str *out);

@@ -5,6 +5,7 @@
 #include "io/sigv4_impl.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/seal.h"
 
 static bool time_parse(struct str text, int64_t *s)
@@ -384,4 +385,60 @@ int sigv4_verify(struct arena *a, const struct sigv4_key *key, const struct sigv
 		               "calculates: check the secret key, and that nothing on the way "
 		               "changes path, query or signed headers");
 	return r < 0 ? -1 : 0;
+}
+
+/* ---- chunks ---- */
+
+int sigv4_chunks_begin(struct arena *a, const struct sigv4_key *key, const struct sigv4_request *rq,
+                       struct sigv4_chunks *out, struct err *err)
+{
+	struct claim c = {0};
+
+	if (read_claim(a, rq, &c, err) < 0)
+		return -1;
+	if (c.scope.region.n + c.scope.service.n > SIGV4_SCOPE_MAX)
+		return malformed(&c, "region and service are too long", err);
+	if (c.presigned ||
+	    str_copy(c.signature, out->last, sizeof(out->last), "signature", err) < 0)
+		return err_set(err, ERR_DENIED,
+		               "InvalidRequest: signed chunks need a signature in the header");
+	sigv4_signing_key(key->secret_key, &c.scope, out->key);
+	out->time = arena_cstr(a, c.time);
+	out->scope = arena_printf(a, "%.*s/%.*s/%.*s/" SIGV4_TERMINATOR, STR_ARG(c.scope.date),
+	                          STR_ARG(c.scope.region), STR_ARG(c.scope.service));
+	return 0;
+}
+
+static bool next_ok(struct sigv4_chunks *c, const char *text, struct str signature)
+{
+	uint8_t mac[HASH_SHA256_LEN];
+	char hex[SIGV4_HEX_LEN + 1];
+
+	hash_hmac_sha256(c->key, sizeof(c->key), text, strlen(text), mac);
+	hex_encode(mac, sizeof(mac), hex);
+	if (signature.n != SIGV4_HEX_LEN || !seal_same(hex, signature.p, SIGV4_HEX_LEN))
+		return false;
+	memcpy(c->last, hex, sizeof(hex));
+	return true;
+}
+
+bool sigv4_chunk_ok(struct sigv4_chunks *c, const struct digest *d, struct str signature)
+{
+	struct digest none = hash_sha256("", 0);
+	char hex[HASH_HEX_CAP], empty[HASH_HEX_CAP], text[1024];
+
+	digest_hex(d, hex);
+	digest_hex(&none, empty);
+	FMT(text, SIGV4_ALGORITHM "-PAYLOAD\n%s\n%s\n%s\n%s\n%s", c->time, c->scope, c->last, empty,
+	    hex);
+	return next_ok(c, text, signature);
+}
+
+bool sigv4_trailer_ok(struct sigv4_chunks *c, const struct digest *d, struct str signature)
+{
+	char hex[HASH_HEX_CAP], text[1024];
+
+	digest_hex(d, hex);
+	FMT(text, SIGV4_ALGORITHM "-TRAILER\n%s\n%s\n%s\n%s", c->time, c->scope, c->last, hex);
+	return next_ok(c, text, signature);
 }

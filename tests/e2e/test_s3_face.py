@@ -1,7 +1,9 @@
 """Uploads as boto3 sends them and as broken clients do: each fault gets S3's own error, and nothing stays behind."""
 import datetime
 import hashlib
+import hmac
 import os
+import re
 import socket
 import sqlite3
 import time
@@ -41,9 +43,9 @@ class Upload:
         assert len(e.value.response["Error"]["Message"]) > 10
         return e.value.response["Error"]["Code"]
 
-    def head(self, body_length, clock=0, payload="UNSIGNED-PAYLOAD"):
+    def head(self, body_length, clock=0, payload="UNSIGNED-PAYLOAD", headers=None):
         """The bytes of a signed PUT, without its body; `clock` seconds off."""
-        rq = botocore.awsrequest.AWSRequest("PUT", self.url, headers={"X-Amz-Content-SHA256": payload})
+        rq = botocore.awsrequest.AWSRequest("PUT", self.url, headers={"X-Amz-Content-SHA256": payload, **(headers or {})})
         keys = botocore.credentials.Credentials(self.creds["aws_access_key_id"], self.creds["aws_secret_access_key"], self.creds["aws_session_token"])
         signer = botocore.auth.S3SigV4Auth(keys, "s3", "us-east-1")
         stamp = (datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=clock)).strftime("%Y%m%dT%H%M%SZ")
@@ -58,12 +60,14 @@ class Upload:
         lines += [f"{k}: {v}" for k, v in rq.headers.items()]
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
-    def raw(self, data, answered=True):
-        """The answer to these bytes; not answered: hangs up instead of waiting for one."""
+    def raw(self, data, answered=True, half=False):
+        """The answer to these bytes; not answered: hangs up instead of waiting for one; half: says that no more comes."""
         parts = urllib.parse.urlsplit(self.url)
         with socket.create_connection((parts.hostname, parts.port), timeout=30) as s:
             s.sendall(data)
             answer = b""
+            if half:
+                s.shutdown(socket.SHUT_WR)
             if not answered:
                 time.sleep(0.3)  # it has been read by then, or not: both must be fine
                 return answer
@@ -82,6 +86,14 @@ class Upload:
 @pytest.fixture
 def upload(cluster):
     return Upload(cluster)
+
+
+@pytest.fixture
+def trained(cluster):
+    """(cluster, a job that left three checkpoints)"""
+    job = cluster.push([f"mkdir $BT_CHECKPOINT_DIR/c{n}; echo {n} > $BT_CHECKPOINT_DIR/c{n}/w" for n in range(3)],
+                       runtime={"checkpointing_config": {"enabled": True}})
+    return cluster, cluster.wait(job, "TRAINING_JOB_COMPLETED")
 
 
 def clean(upload):
@@ -123,7 +135,14 @@ def test_who_may(upload):
     other.key = upload.key
     assert other.error("put_object", Body=b"x") == "AccessDenied"
     other.bucket = "elsewhere"
-    assert other.error("put_object", Body=b"x") == "NoSuchBucket"
+    assert other.error("put_object", Body=b"x") == "NoSuchBucket"  # to those who are known; to others not even that
+    assert other.error("put_object", Body=b"x", client=other.client(**wrong)) == "SignatureDoesNotMatch"
+    status, body = upload.cluster.api("GET", "/s3/elsewhere/x", token="", raw=True)
+    assert status == 403 and upload.bucket not in body.decode()
+    upload.client().put_object(Bucket=upload.bucket, Key=upload.key, Body=b"x")
+    assert upload.error("delete_object") == "AccessDenied" and upload.stored() == b"x"  # they are for writing
+    assert upload.error("copy_object", CopySource=f"{upload.bucket}/{upload.key}") == "NotImplemented"
+    (upload.cluster.data / "objects" / upload.key).unlink()
     anybody = upload.cluster.api
     for path in "/s3/stoker", "/s3/stoker?location", "/s3/stoker?list-type=2", f"/s3/stoker/{upload.key}":
         for method in "GET", "HEAD":
@@ -148,6 +167,8 @@ def test_clocks_that_are_off(upload):
 
 def test_bodies_that_are_cut_or_lie(upload):
     upload.raw(upload.head(5 * MIB) + os.urandom(2 * MIB), answered=False)
+    answer = upload.raw(upload.head(5 * MIB) + os.urandom(2 * MIB), half=True)  # no more comes, and it listens
+    assert b" 200 " not in answer.split(b"\r\n")[0], answer
     assert upload.error("put_object", Body=b"x", ContentMD5="1B2M2Y8AsgTpgAmY7PhCfg==") == "BadDigest"
     assert upload.error("put_object", Body=b"x", ChecksumSHA256="47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=") == "BadDigest"
     assert upload.stored() is None
@@ -158,6 +179,68 @@ def test_bodies_that_are_cut_or_lie(upload):
     answer = upload.raw(upload.head(4) + b"data and more")
     assert answer.startswith(b"HTTP/1.1 200") and upload.stored() == b"data", answer
     until(lambda: not upload.leftovers(), 30)
+
+
+def signed_chunks(upload, chunks, seed, spoil=lambda n, text: text):
+    """The body that goes with a head whose signature is `seed`: each chunk signed over the one before it."""
+    key, day = f"AWS4{upload.creds['aws_secret_access_key']}".encode(), seed["date"][:8]
+    for part in day, "us-east-1", "s3", "aws4_request":
+        key = hmac.digest(key, part.encode(), "sha256")
+    last, body = seed["signature"], b""
+    for n, chunk in enumerate([*chunks, b""]):
+        text = "\n".join(["AWS4-HMAC-SHA256-PAYLOAD", seed["date"], f"{day}/us-east-1/s3/aws4_request", last,
+                          hashlib.sha256(b"").hexdigest(), hashlib.sha256(chunk).hexdigest()])
+        last = hmac.new(key, text.encode(), "sha256").hexdigest()
+        body += f"{len(chunk):x};chunk-signature={spoil(n, last)}\r\n".encode() + chunk + b"\r\n"
+    return body
+
+
+def test_chunks_that_are_signed_one_by_one(upload):
+    chunks = [os.urandom(n) for n in (65536, 65536, 1024)]
+    whole = sum(map(len, chunks))
+
+    def send(change=lambda body: body, declared=whole, **kw):
+        length = len(signed_chunks(upload, chunks, {"date": "20260101T000000Z", "signature": "0" * 64}))
+        head = upload.head(length, payload="STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
+                           headers={"Content-Encoding": "aws-chunked", "x-amz-decoded-content-length": str(declared)})
+        seed = {"date": re.search(rb"X-Amz-Date: (\S+)", head)[1].decode(), "signature": re.search(rb"Signature=(\w+)", head)[1].decode()}
+        return upload.raw(head + change(signed_chunks(upload, chunks, seed, **kw)))
+
+    assert send().startswith(b"HTTP/1.1 200") and upload.stored() == b"".join(chunks)
+    (upload.cluster.data / "objects" / upload.key).unlink()
+    for n in 0, 2, 3:  # the first, the last with bytes, the empty one at the end
+        assert b"<Code>SignatureDoesNotMatch</Code>" in send(spoil=lambda at, text, n=n: "0" * 64 if at == n else text)
+    flip = lambda body: body[:70000] + bytes([body[70000] ^ 1]) + body[70001:]
+    assert b"<Code>SignatureDoesNotMatch</Code>" in send(flip)
+    assert b"<Code>SignatureDoesNotMatch</Code>" in send(lambda body: body.replace(b";chunk-signature=", b";chunk-autograph=", 1))
+    for wrong in whole - 1, whole + 1:
+        assert b"<Code>IncompleteBody</Code>" in send(declared=wrong)
+    assert upload.stored() is None
+    until(lambda: not upload.leftovers(), 30)
+
+
+def test_lists_in_both_versions(trained):
+    """Any S3 tool looks at checkpoints with a token that a proxy adds; both versions page the same."""
+    cluster, job = trained
+    prefix = f"training_projects/{job['training_project']['id']}/"
+
+    def pages(version, **more):
+        found, mark = [], {}
+        for _ in range(50):
+            query = urllib.parse.urlencode({"prefix": prefix, "max-keys": 2, **version, **more, **mark})
+            status, body = cluster.api("GET", "/s3/stoker?" + query, raw=True)
+            assert status == 200, body
+            found += re.findall(r"<(?:Key|CommonPrefixes><Prefix)>([^<]+)<", body.decode())
+            if b"<IsTruncated>false" in body:
+                return found
+            name, tag = ("continuation-token", "NextContinuationToken") if version else ("marker", "NextMarker")
+            mark = {name: re.search(f"<{tag}>([^<]+)<", body.decode())[1]}
+        raise AssertionError("pages without end")
+
+    plain = pages({})
+    assert len([k for k in plain if k.endswith("/w")]) == 3 and plain == pages({"list-type": 2}) == sorted(plain)
+    folders = pages({}, delimiter="w")
+    assert folders == pages({"list-type": 2}, delimiter="w") and len(folders) == len(set(folders)) >= 3
 
 
 def test_parts_that_do_not_fit(upload):

@@ -5,6 +5,8 @@
  */
 #include "sigv4_trip.h"
 
+#include "base/hash.h"
+
 /* ---- AWS's own examples ---- */
 
 static const struct {
@@ -367,6 +369,65 @@ static void sigv4_date_header_alone(void **state UNUSED)
 	           "RequestTimeTooSkewed: ");
 }
 
+/* https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming.html, and -trailers.html: 65536
+ * and 1024 times "a", then the empty chunk. */
+static void sigv4_chunks_like_aws(void **state)
+{
+	static const struct {
+		const char *seed, *chunk[3], *trailer;
+	} rows[] = {
+		{"4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9",
+	         {"ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648",
+	          "0055627c9e194cb4542bae2aa5492e3c1575bbb81b612b7d234b86a503ef5497",
+	          "b6c6ea8a5354eaf15b3cb7646744f4275b71ea724fed81ceb9323e279d449df9"},
+	         NULL},
+		{"106e2a8a18243abcf37539882f36619c00e2dfc72633413f02d3b74544bfeb8e",
+	         {"b474d8862b1487a5145d686f57f013e54db672cee1c953b3010fb58501ef5aa2",
+	          "1c1344b170168f8e65b41376b44b20fe354e373826ccbbe2c1d40a8cae51e5c7",
+	          "2ca2aba2005185cf7159c6277faf83795951dd77a3a99e6e65d5c9f85863f992"},
+	         "d81f82fc3505edab99d459891051a732e8730629a2e4a59689829ca17fe2e435"},
+	};
+	static const char trailer[] = "x-amz-checksum-crc32c:sOO8/Q==\n";
+	static const size_t sizes[] = {65536, 1024, 0};
+	AUTO_ARENA struct arena *a = arena_new();
+	const struct sigv4_key key = {"AKIAIOSFODNN7EXAMPLE",
+	                              "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", NULL, NULL, "s3"};
+	char *text = arena_alloc(a, sizes[0]);
+
+	(void)state;
+	memset(text, 'a', sizes[0]);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct http_header h[] = {
+			{"Authorization",
+		         arena_printf(a,
+		                      "AWS4-HMAC-SHA256 Credential=%s/20130524/us-east-1/s3/"
+		                      "aws4_request, SignedHeaders=host, Signature=%s",
+		                      key.access_key, rows[i].seed)},
+			{"x-amz-date", "20130524T000000Z"},
+			{"x-amz-content-sha256", SIGV4_STREAM},
+		};
+		struct sigv4_request rq = {.method = HTTP_PUT, .headers = h, .n_headers = 3};
+		struct sigv4_chunks c = {0}, wrong;
+		struct err err = {0};
+		struct digest d;
+
+		assert_ok(sigv4_chunks_begin(a, &key, &rq, &c, &err), &err);
+		for (size_t n = 0; n < COUNT(sizes); n++) {
+			d = hash_sha256(text, sizes[n]);
+			wrong = c;
+			assert_false(sigv4_chunk_ok(&wrong, &d, str_of(rows[i].seed)));
+			assert_false(sigv4_chunk_ok(&wrong, &d, str_of("")));
+			assert_true(sigv4_chunk_ok(&c, &d, str_of(rows[i].chunk[n])));
+			/* each covers the one before it: the same once more is wrong */
+			assert_false(sigv4_chunk_ok(&c, &d, str_of(rows[i].chunk[n])));
+		}
+		if (rows[i].trailer == NULL)
+			continue;
+		d = hash_sha256(trailer, strlen(trailer));
+		assert_true(sigv4_trailer_ok(&c, &d, str_of(rows[i].trailer)));
+	}
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(sigv4_signs_like_aws),
 	cmocka_unit_test(sigv4_verifies_aws_examples),
@@ -380,5 +441,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(sigv4_session_tokens),
 	cmocka_unit_test(sigv4_server_without_region_takes_any),
 	cmocka_unit_test(sigv4_date_header_alone),
+	cmocka_unit_test(sigv4_chunks_like_aws),
 };
 UNIT_MAIN(tests)
