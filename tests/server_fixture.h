@@ -13,6 +13,7 @@
 #include "server/queue.h"
 #include "server/reconcile.h"
 #include "server/start.h"
+#include "server/sweep.h"
 
 #define FIXTURE_FLAGS_MAX 16
 #define FIXTURE_WAIT_MS 20000 /* for what other threads do; never waited out when all is well */
@@ -50,6 +51,7 @@ static inline void fixture_up(struct fixture *f)
 	cache_start(app);
 	fetch_start(app);
 	prepare_start(app);
+	sweep_start(app);
 	queue_start(app);
 	app->reconcile = loop_new(app, reconcile_pass, 1000);
 	app->janitor = loop_new(app, reconcile_pass, 1000);
@@ -64,12 +66,14 @@ static inline void fixture_down(struct fixture *f)
 	struct app *app = f->app;
 
 	atomic_store(&app->stopping, true);
+	sweep_stop(app);
 	fetch_stop(app);
 	prepare_stop(app);
 	cache_stop(app);
 	loop_free(app->reconcile);
 	loop_free(app->janitor);
 	queue_free(app);
+	sweep_free(app);
 	prepare_free(app);
 	fetch_free(app);
 	cache_free(app);
@@ -79,17 +83,31 @@ static inline void fixture_down(struct fixture *f)
 	f->app = NULL;
 }
 
+/* A pass, and all that it had to leave to the sweep pool. */
+static inline void fixture_reconcile(struct fixture *f)
+{
+	int64_t until = clock_mono_ms() + FIXTURE_WAIT_MS;
+
+	reconcile_pass(f->app);
+	while (sweep_busy(f->app, NULL) && clock_mono_ms() < until)
+		clock_sleep_ms(5);
+}
+
 static inline void fixture_restart(struct fixture *f)
 {
 	fixture_down(f);
 	fixture_up(f);
 	reconcile_start(f->app);
-	reconcile_pass(f->app);
+	fixture_reconcile(f);
 }
 
 static inline int fixture_setup(void **state)
 {
-	static const char script[] = "#!/bin/sh\n[ \"$2\" = --sweep ] || exec sleep 600\n";
+	/* sweeps at once, or where a folder says so never */
+	static const char script[] =
+		"#!/bin/sh\n[ \"$2\" = --sweep ] || exec sleep 600\n"
+		"[ -e \"$3/slow\" ] || exit 0\n"
+		"echo $$ > \"$3/pid\"; mv \"$3/pid\" \"$3/sweeping\"; exec sleep 600\n";
 	struct fixture *f = xcalloc(1, sizeof(*f));
 	char path[200];
 
@@ -128,7 +146,7 @@ static inline void fixture_kill_runners(struct fixture *f)
 
 		if (t[i].launched_ms != 0 && t[i].engine_ref != NULL &&
 		    engine_kill(f->app->engine, t[i].engine_ref, app_path(f->app, f->a, t[i].dir),
-		                &ignored) < 0)
+		                &f->app->stopping, &ignored) < 0)
 			print_message("kill: %s\n", ignored.msg);
 	}
 }

@@ -40,8 +40,9 @@ int engine_look(struct engine *e, const char *ref, const char *dir, enum engine_
 	return e->ops->look(e, ref, dir, out, err);
 }
 
-int engine_kill(struct engine *e, const char *ref, const char *dir, struct err *err)
+int engine_kill(struct engine *e, const char *ref, const char *dir, const atomic_bool *cancel,
+                struct err *err)
 {
-	assert(dir != NULL);
-	return e->ops->kill(e, ref, dir, err);
+	assert(dir != NULL && cancel != NULL);
+	return e->ops->kill(e, ref, dir, cancel, err);
 }

@@ -9,6 +9,8 @@
 #include "io/proc.h"
 #include "base/arena.h"
 
+#include <stdatomic.h>
+
 struct engine;
 
 struct engine_launch {
@@ -35,8 +37,10 @@ struct engine_ops {
 	              struct err *err);
 	int (*look)(struct engine *e, const char *ref, const char *dir, enum engine_sight *out,
 	            struct err *err);
-	/* Kills the runner and all it started. Not there is success. */
-	int (*kill)(struct engine *e, const char *ref, const char *dir, struct err *err);
+	/* Kills the runner and all it started. Not there is success. It may take a minute:
+	 * ERR_CANCELED soon after *cancel. */
+	int (*kill)(struct engine *e, const char *ref, const char *dir, const atomic_bool *cancel,
+	            struct err *err);
 };
 
 struct engine {
@@ -50,7 +54,8 @@ int engine_launch(struct engine *e, const struct engine_launch *l, struct arena 
                   struct err *err) MUST_CHECK;
 int engine_look(struct engine *e, const char *ref, const char *dir, enum engine_sight *out,
                 struct err *err) MUST_CHECK;
-int engine_kill(struct engine *e, const char *ref, const char *dir, struct err *err) MUST_CHECK;
+int engine_kill(struct engine *e, const char *ref, const char *dir, const atomic_bool *cancel,
+                struct err *err) MUST_CHECK;
 
 /* What this machine has: CPUs and memory that this process may use (cgroup and affinity counted),
  * GPUs by NVML through dlopen. */

@@ -194,7 +194,7 @@ static int local_look(struct engine *e UNUSED, const char *ref, const char *dir,
 }
 
 /* By pidfd, and asked once more whether it is the one: between the two the pid cannot be reused. */
-static void kill_runner(const struct proc_id *id)
+static void kill_runner(const struct proc_id *id, const atomic_bool *cancel)
 {
 	AUTO_FD int fd = pidfd_open(id->pid, 0);
 
@@ -202,17 +202,28 @@ static void kill_runner(const struct proc_id *id)
 		return;
 	(void)pidfd_send_signal(fd, SIGKILL, NULL, 0); /* gone meanwhile is as good */
 	for (int64_t until = clock_mono_ms() + KILL_WAIT_MS; clock_mono_ms() < until;) {
-		if (!proc_alive(id))
+		if (!proc_alive(id) || atomic_load(cancel))
 			return;
 		clock_sleep_ms(KILL_POLL_MS);
 	}
 }
 
-static int local_kill(struct engine *e UNUSED, const char *ref, const char *dir, struct err *err)
+struct until {
+	const atomic_bool *cancel;
+};
+
+static bool goes_on(void *arg, const struct buf *out UNUSED)
+{
+	return !atomic_load(((const struct until *)arg)->cancel);
+}
+
+static int local_kill(struct engine *e UNUSED, const char *ref, const char *dir,
+                      const atomic_bool *cancel, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_BUF struct buf out = BUF_INIT((size_t)64 << 10);
 	const char *argv[] = {NULL, "runner", "--sweep", dir, NULL};
+	struct until until = {cancel};
 	struct runner_ref found;
 	bool known = false;
 	int code = 0;
@@ -220,7 +231,9 @@ static int local_kill(struct engine *e UNUSED, const char *ref, const char *dir,
 	if (find_ref(a, ref, dir, &found, &known, err) < 0)
 		return -1;
 	if (known && proc_alive(&found.id)) {
-		kill_runner(&found.id);
+		kill_runner(&found.id, cancel);
+		if (atomic_load(cancel))
+			return err_set(err, ERR_CANCELED, "canceled");
 		if (proc_alive(&found.id))
 			return err_set(err, ERR_TIMEOUT,
 			               "runner %d does not die: is its disk hung?",
@@ -229,7 +242,8 @@ static int local_kill(struct engine *e UNUSED, const char *ref, const char *dir,
 	if (access(dir, F_OK) < 0)
 		return 0; /* nothing left to sweep by */
 	argv[0] = found.program != NULL ? found.program : "/proc/self/exe";
-	if (proc_run(argv, (struct str){0}, SWEEP_MAX_MS, &out, &code, err) < 0)
+	if (proc_run_look(argv, SWEEP_MAX_MS, &(struct proc_look){goes_on, &until}, &out, &code,
+	                  err) < 0)
 		return err_wrap(err, "sweeping %s", dir);
 	if (code == WIRE_SWEEP_AGAIN)
 		return err_set(err, ERR_BUSY,

@@ -2,8 +2,9 @@
  * app.h - the server's parts as one struct, and the few words that all of them use.
  *
  * Threads: httpd's workers run the operations of ctx_*.c; one queue thread places jobs; prepare and
- * fetch pools mirror sources and launch; one reconcile thread compares rows with evidence; one
- * janitor thread does all periodic work. They meet in the database, never in each other's data.
+ * fetch pools mirror sources and launch; one reconcile thread compares rows with evidence, and the
+ * sweep pool does what takes long of that; one janitor thread does all periodic work. They meet in
+ * the database, never in each other's data.
  *
  * Locks, in the order in which they are taken. The first four order whole pieces of work and are
  * held across the database's I/O; the others guard lists in memory only.
@@ -11,7 +12,7 @@
  *   queue            one pass of the scheduler at a time
  *   app->ckpts[]     one of a few, by job: a checkpoint's row and its objects
  *   app->steps[]     one of a few, by job: the words in a job's log and the step they announce
- *   prepare, fetch, execs, watch, loops   lists in memory
+ *   prepare, sweeps, fetch, execs, watch, loops   lists in memory
  */
 #ifndef APP_H
 #define APP_H
@@ -43,6 +44,7 @@
 
 struct queue;
 struct prepare;
+struct sweeps;
 struct fetches;
 struct execs;
 struct watch;
@@ -79,6 +81,7 @@ struct app {
 	pthread_rwlock_t gc; /* shared: a fetch makes blobs that no manifest names yet; else: gc */
 	struct queue *queue;
 	struct prepare *prepare;
+	struct sweeps *sweeps;
 	struct fetches *fetches;
 	struct execs *execs;
 	struct watch *watch;

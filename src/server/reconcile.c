@@ -5,6 +5,7 @@
 #include "server/jobs.h"
 #include "server/launch.h"
 #include "server/prepare.h"
+#include "server/sweep.h"
 
 #include <dirent.h>
 
@@ -21,12 +22,19 @@ struct part {
 	struct model_job job;
 	const char *dir;
 	bool current; /* it is the attempt that its job holds now */
+	bool waits;   /* on a thread of the sweep pool: what takes long may be done now */
 };
 
 static int look(const struct part *p, enum engine_sight *out, struct err *err)
 {
 	return engine_look(p->app->engine, p->t->engine_ref != NULL ? p->t->engine_ref : "", p->dir,
 	                   out, err);
+}
+
+static int kill_all(const struct part *p, struct err *err)
+{
+	return engine_kill(p->app->engine, p->t->engine_ref != NULL ? p->t->engine_ref : "", p->dir,
+	                   &p->app->stopping, err);
 }
 
 static int end(const struct part *p, const struct wire_exit *x, struct err *err)
@@ -93,14 +101,23 @@ static bool exit_record(const struct part *p, struct wire_exit *x)
  * is away that is asked for again and again; what cannot be swept holds nothing up for ever. */
 static int sweep(const struct part *p, int64_t silent_ms, struct err *err)
 {
-	if (engine_kill(p->app->engine, p->t->engine_ref != NULL ? p->t->engine_ref : "", p->dir,
-	                err) == 0)
+	if (kill_all(p, err) == 0)
 		return 0;
-	if (err->code == ERR_BUSY || silent_ms < RECONCILE_SWEEP_MS)
+	if (err->code == ERR_BUSY || err->code == ERR_CANCELED || silent_ms < RECONCILE_SWEEP_MS)
 		return -1;
 	log_error("not swept: attempt=%s rank=%u %s", p->t->id, p->t->node_rank, err->msg);
 	err_clear(err);
 	return 0;
+}
+
+static bool look_again(struct app *app, const char *dir);
+
+/* False: the pool will come back to it, with all the time that it takes. */
+static bool may_wait(const struct part *p)
+{
+	if (!p->waits)
+		sweep_submit(p->app, p->t->dir, look_again);
+	return p->waits;
 }
 
 /* The runner is proven gone and has not told us its end. */
@@ -109,6 +126,8 @@ static int gone(const struct part *p, int64_t silent_ms, struct err *err)
 	enum job_state s = p->job.core.state;
 	struct wire_exit x = {0};
 
+	if (!may_wait(p))
+		return 0;
 	if (sweep(p, silent_ms, err) < 0)
 		return -1;
 	if (exit_record(p, &x)) {
@@ -188,24 +207,24 @@ static int look_at_past(const struct part *p, struct err *err)
 		return -1;
 	switch (sight) {
 	case ENGINE_GONE:
-		return clean(p, err);
+		return may_wait(p) ? clean(p, err) : 0;
 	case ENGINE_RUNS:
-		if (now - over < RECONCILE_ORPHAN_MS)
+		if (now - over < RECONCILE_ORPHAN_MS || !may_wait(p))
 			return 0;
 		log_warn("ending a runner whose attempt is over: attempt=%s rank=%u", p->t->id,
 		         p->t->node_rank);
-		return engine_kill(p->app->engine, p->t->engine_ref != NULL ? p->t->engine_ref : "",
-		                   p->dir, err);
+		return kill_all(p, err);
 	case ENGINE_UNKNOWN:
 		break;
 	}
 	return 0;
 }
 
-static int look_at(struct app *app, const struct model_attempt *t, struct err *err)
+static int look_at(struct app *app, const struct model_attempt *t, bool waits, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct part p = {.app = app, .a = a, .t = t, .dir = app_path(app, a, t->dir)};
+	struct part p = {
+		.app = app, .a = a, .t = t, .dir = app_path(app, a, t->dir), .waits = waits};
 
 	if (meta_job(app->meta, a, t->job_id, &p.job, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
@@ -218,23 +237,41 @@ static int look_at(struct app *app, const struct model_attempt *t, struct err *e
 	return p.current ? look_at_current(&p, err) : look_at_past(&p, err);
 }
 
-void reconcile_pass(struct app *app)
+/* Everybody, or the one of that folder with all the time that it takes. True: all went well. */
+static bool look_at_all(struct app *app, const char *dir)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct model_attempt *t = NULL;
-	struct err err = {0};
+	bool well = true;
 	size_t n = 0;
+	struct err err = {0};
 
 	if (meta_attempts(app->meta, a, NULL, &t, &n, &err) < 0) {
 		log_error("reconcile: %s", err.msg);
-		return;
+		return false;
 	}
 	for (size_t i = 0; i < n && !atomic_load(&app->stopping); i++) {
+		if (dir != NULL ? strcmp(t[i].dir, dir) != 0 : sweep_busy(app, t[i].dir))
+			continue;
 		err_clear(&err);
-		if (look_at(app, &t[i], &err) < 0)
+		if (look_at(app, &t[i], dir != NULL, &err) == 0)
+			continue;
+		well = false;
+		if (err.code != ERR_CANCELED)
 			log_warn("reconcile: attempt=%s rank=%u %s", t[i].id, t[i].node_rank,
 			         err.msg);
 	}
+	return well;
+}
+
+static bool look_again(struct app *app, const char *dir)
+{
+	return look_at_all(app, dir);
+}
+
+void reconcile_pass(struct app *app)
+{
+	(void)look_at_all(app, NULL); /* who failed is looked at again by the next one */
 }
 
 /* A runner that outlived us looks here when it cannot reach us: the port may be another one. */
@@ -283,6 +320,18 @@ static void first_lines(struct app *app, struct arena *a)
 	}
 }
 
+static bool remove_unknown(struct app *app, const char *name)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const char *dir = app_path(app, a, name);
+	struct err err = {0};
+
+	if (engine_kill(app->engine, "", dir, &app->stopping, &err) < 0 ||
+	    fs_remove_tree(AT_FDCWD, dir, &err) < 0)
+		log_warn("%s: %s", name, err.msg);
+	return false;
+}
+
 /* Folders that no row knows: their runners are ended, then they go. */
 static void unknown_folders(struct app *app, struct arena *a, const struct model_attempt *t,
                             size_t n)
@@ -296,16 +345,12 @@ static void unknown_folders(struct app *app, struct arena *a, const struct model
 	for (size_t i = 0; i < n; i++)
 		(void)map_set(known, str_of(t[i].dir), known);
 	while (d != NULL && seen++ < FOLDERS_MAX && (e = readdir(d)) != NULL) {
-		const char *name = arena_printf(a, "runs/%s", e->d_name), *dir;
-		struct err err = {0};
+		const char *name = arena_printf(a, "runs/%s", e->d_name);
 
 		if (e->d_name[0] == '.' || map_get(known, str_of(name)) != NULL)
 			continue;
-		dir = app_path(app, a, name);
 		log_warn("removing a folder that belongs to no attempt: %s", name);
-		if (engine_kill(app->engine, "", dir, &err) < 0 ||
-		    fs_remove_tree(AT_FDCWD, dir, &err) < 0)
-			log_warn("%s: %s", name, err.msg);
+		sweep_submit(app, name, remove_unknown);
 	}
 	if (d != NULL)
 		(void)closedir(d);

@@ -11,6 +11,7 @@
 #include "server/queue.h"
 #include "server/reconcile.h"
 #include "server/start.h"
+#include "server/sweep.h"
 
 #include <signal.h>
 
@@ -130,6 +131,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	atomic_store(&app->stopping, true);
 	loop_stop(app->reconcile);
 	loop_stop(app->janitor);
+	sweep_stop(app);
 	queue_stop(app);
 	fetch_stop(app);
 	prepare_stop(app);
@@ -151,6 +153,7 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 	cache_start(app);
 	fetch_start(app);
 	prepare_start(app);
+	sweep_start(app);
 	queue_start(app);
 	app->reconcile = loop_new(app, reconcile_pass, RECONCILE_PERIOD_MS);
 	app->janitor = loop_new(app, janitor_pass, JANITOR_PERIOD_MS);
@@ -191,6 +194,7 @@ int server_main(int argc, char **argv, struct err *err)
 	loop_free(app->reconcile);
 	loop_free(app->janitor);
 	queue_free(app);
+	sweep_free(app);
 	prepare_free(app);
 	fetch_free(app);
 	cache_free(app);

@@ -10,6 +10,8 @@
 
 #define WAIT_MS 20000
 
+static const atomic_bool go_on = false;
+
 /* Stands in for our binary: `runner DIR` waits for a file `end`; `runner --sweep DIR` says so. */
 static const char script[] = "#!/bin/sh\n"
 			     "if [ \"$2\" = --sweep ]; then echo swept >\"$3/swept\"; exit 0; fi\n"
@@ -129,7 +131,7 @@ static void passes_no_secrets(void **state)
 		assert_true(clock_mono_ms() < until);
 		clock_sleep_ms(20);
 	}
-	assert_ok(engine_kill(p->e, ref, p->dir, &err), &err);
+	assert_ok(engine_kill(p->e, ref, p->dir, &go_on, &err), &err);
 	assert_ok(fs_read(AT_FDCWD, arena_printf(p->a, "%s/token", p->dir), &body, &err), &err);
 	assert_null(strstr(buf_cstr(&body), "very-secret"));
 }
@@ -140,10 +142,10 @@ static void kills_and_sweeps(void **state)
 	struct err err = {0};
 	char *ref = launch(p);
 
-	assert_ok(engine_kill(p->e, ref, p->dir, &err), &err);
+	assert_ok(engine_kill(p->e, ref, p->dir, &go_on, &err), &err);
 	assert_int_equal(look(p, ref), ENGINE_GONE);
 	assert_true(there(p, "swept"));
-	assert_ok(engine_kill(p->e, ref, p->dir, &err), &err); /* not there is success */
+	assert_ok(engine_kill(p->e, ref, p->dir, &go_on, &err), &err); /* not there is success */
 }
 
 static void sees_kill_9(void **state)
@@ -194,7 +196,7 @@ static void finds_without_reference(void **state)
 	                          str_of(ref), 0600, &err),
 	          &err);
 	assert_int_equal(look(p, NULL), ENGINE_RUNS);
-	assert_ok(engine_kill(p->e, NULL, p->dir, &err), &err);
+	assert_ok(engine_kill(p->e, NULL, p->dir, &go_on, &err), &err);
 	assert_int_equal(look(p, NULL), ENGINE_GONE);
 	assert_int_equal(unlink(arena_printf(p->a, "%s/runner.json", p->dir)), 0);
 	assert_int_equal(unlink(arena_printf(p->a, "%s/launch.json", p->dir)), 0);

@@ -2,6 +2,8 @@
  * late runners, stops in every state, gangs, retries, weights, checkpoints that are loaded. */
 #include "server_fixture.h"
 
+#include <signal.h>
+
 static void every_step_survives_a_restart(void **state)
 {
 	struct fixture *f = *state;
@@ -105,6 +107,44 @@ static void a_lost_runner_is_tried_again(void **state)
 	assert_int_equal(j.end, JOB_END_LOST);
 }
 
+static void a_slow_sweep_holds_nobody(void **state)
+{
+	AUTO_BUF struct buf pid = BUF_INIT(100);
+	struct fixture *f = *state;
+	struct model_job slow = {0}, j = {0};
+	struct who *w = fixture_running(f, "", "", &slow);
+	const char *dir = app_path(f->app, f->a, arena_printf(f->a, "runs/%s-0", w->attempt_id));
+	int64_t until = clock_mono_ms() + FIXTURE_WAIT_MS;
+	uint64_t n = 0;
+
+	(void)fixture_running(f, "", "", &j);
+	fixture_kill_runners(f);
+	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f->a, "%s/slow", dir), STR_LIT(""), 0600,
+	                          &f->err),
+	          &f->err);
+	fixture_down(f);
+	fixture_up(f);
+	reconcile_start(f->app);
+	reconcile_pass(f->app);
+	while (access(arena_printf(f->a, "%s/sweeping", dir), F_OK) < 0 && clock_mono_ms() < until)
+		clock_sleep_ms(5);
+	assert_ok(fs_read(AT_FDCWD, arena_printf(f->a, "%s/sweeping", dir), &pid, &f->err),
+	          &f->err);
+	assert_ok(str_u64(str_trim(buf_view(&pid)), 2, INT32_MAX, &n, &f->err), &f->err);
+	/* the other one's end is known, while this one is still being swept */
+	fixture_await(f, j.id, JOB_FAILED);
+	assert_int_equal(kill((pid_t)n, 0), 0);
+	assert_int_equal(fixture_job(f, slow.id).core.state, JOB_RUNNING);
+	/* which does not hold up the end of the server either: it is given up, and done anew */
+	fixture_down(f);
+	assert_int_equal(kill((pid_t)n, 0), -1);
+	assert_int_equal(unlink(arena_printf(f->a, "%s/slow", dir)), 0);
+	fixture_up(f);
+	reconcile_start(f->app);
+	fixture_reconcile(f);
+	assert_int_equal(fixture_job(f, slow.id).core.state, JOB_FAILED);
+}
+
 static void an_exit_record_on_disk_is_used(void **state)
 {
 	struct fixture *f = *state;
@@ -130,7 +170,7 @@ static void an_exit_record_on_disk_is_used(void **state)
 	assert_int_equal(j.core.state, JOB_FAILED);
 	assert_int_equal(j.end_code, 3);
 	assert_non_null(strstr(j.error_message, "exit code 3"));
-	reconcile_pass(f->app);
+	fixture_reconcile(f);
 	assert_int_equal(
 		access(app_path(f->app, f->a, arena_printf(f->a, "runs/%s-0", w->attempt_id)),
 	               F_OK),
@@ -197,7 +237,7 @@ static void stops_in_every_state(void **state)
 	assert_err(ctx_runner_claim(f->app, w, f->a, "n", &l, &f->err), &f->err, ERR_CONFLICT,
 	           "over");
 	fixture_kill_runners(f);
-	reconcile_pass(f->app);
+	fixture_reconcile(f);
 	assert_int_equal(fixture_job(f, b.id).core.state, JOB_STOPPED);
 
 	/* PENDING: at once. The machine is full: 4 CPUs */
@@ -491,6 +531,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(every_step_survives_a_restart),
 	FIXTURE_TEST(a_crash_between_intent_and_launch),
 	FIXTURE_TEST(a_lost_runner_is_tried_again),
+	FIXTURE_TEST(a_slow_sweep_holds_nobody),
 	FIXTURE_TEST(an_exit_record_on_disk_is_used),
 	FIXTURE_TEST(exits_decide),
 	FIXTURE_TEST(stops_in_every_state),
