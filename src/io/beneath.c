@@ -264,7 +264,7 @@ int beneath_dir(struct beneath *b, const char *path, mode_t mode, struct err *er
  * same rule: nothing ever leaves. A ".." after a name would break that, for the name may be a link
  * to somewhere higher.
  */
-static int check_target(const char *path, const char *target, struct err *err)
+int beneath_check_link(const char *path, const char *target, struct err *err)
 {
 	struct str rest = str_of(target), part;
 	size_t depth = 0;
@@ -300,7 +300,7 @@ int beneath_symlink(struct beneath *b, const char *path, const char *target,
 	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, changed};
 	const char *leaf;
 
-	if (check_target(path, target, err) < 0 || prepare(b, path, false, &leaf, err) < 0)
+	if (beneath_check_link(path, target, err) < 0 || prepare(b, path, false, &leaf, err) < 0)
 		return -1;
 	if (symlinkat(target, b->dir_fd, leaf) < 0)
 		return err_errno(err, errno, "make the symbolic link");

@@ -26,6 +26,9 @@ const char *beneath_shown(const char *name, char out[BENEATH_SHOWN_CAP]);
 /* A name as written -> plain parts ("./a//b/" -> "a/b"); "" is the root itself. */
 int beneath_clean(const char *raw, char out[BENEATH_PATH_MAX + 1], struct err *err) MUST_CHECK;
 
+/* Would a symbolic link at the clean `path` be made? For whoever packs, before it is sent. */
+int beneath_check_link(const char *path, const char *target, struct err *err) MUST_CHECK;
+
 struct beneath;
 struct beneath *beneath_new(int root_dirfd) MUST_CHECK; /* borrowed until free */
 void beneath_free(struct beneath *b);

@@ -21,6 +21,7 @@
 #define TAR_DEPTH_MAX 200 /* folders; each holds a descriptor while it is packed */
 #define TAR_SEGMENTS_MAX 4096
 #define TAR_LARGEST 5
+#define TAR_LINKS_SHOWN 5
 
 /* libarchive converts names to and from the charset of the thread's locale. "C" lets it give the
  * archive's own bytes; "C.UTF-8" lets it write names as the UTF-8 that pax asks for. */
@@ -327,6 +328,8 @@ struct packer {
 		char *path;
 		uint64_t bytes;
 	} largest[TAR_LARGEST];
+	struct buf links; /* the first that lead out, for people */
+	size_t n_links;
 	uint64_t bytes_max;
 	struct err *err;
 };
@@ -335,6 +338,8 @@ static void packer_free(struct packer *p)
 {
 	for (size_t i = 0; p != NULL && i < TAR_LARGEST; i++)
 		free(p->largest[i].path);
+	if (p != NULL)
+		buf_done(&p->links);
 	free(p);
 }
 DEFINE_CLEANUP(struct packer, packer_free)
@@ -529,6 +534,37 @@ static void weigh(struct packer *p, uint64_t bytes)
 	}
 }
 
+/* The look before: a link that nobody would unpack is found here, not on the job's machine. */
+static int look_at_link(struct packer *p, int dirfd, const char *name)
+{
+	char to[BENEATH_PATH_MAX + 1], shown[BENEATH_SHOWN_CAP], shown_to[BENEATH_SHOWN_CAP];
+	struct err why = {0};
+	ssize_t n = readlinkat(dirfd, name, to, sizeof(to) - 1);
+
+	if (n < 0)
+		return errno == ENOENT ? 0 : err_errno(p->err, errno, "read link %s", p->path);
+	to[n] = '\0';
+	if (beneath_check_link(p->path, to, &why) == 0)
+		return 0;
+	if (p->n_links++ < TAR_LINKS_SHOWN)
+		buf_printf(&p->links, "%s%s -> %s (%s)", p->links.n > 0 ? ", " : "",
+		           beneath_shown(p->path, shown), beneath_shown(to, shown_to), why.msg);
+	return 0;
+}
+
+static int bad_links(struct packer *p)
+{
+	char more[32] = "";
+
+	if (p->n_links > TAR_LINKS_SHOWN)
+		FMT(more, " and %zu more", p->n_links - TAR_LINKS_SHOWN);
+	return err_set(
+		p->err, ERR_INVALID,
+		"the folder has links that lead nowhere on another machine: %s%s; leave them "
+		"out (.stokerignore), or put what they lead to in their place",
+		buf_cstr(&p->links), more);
+}
+
 static int too_big(struct packer *p)
 {
 	AUTO_BUF struct buf list = BUF_INIT(ERR_MSG_MAX);
@@ -564,6 +600,8 @@ static int visit(struct packer *p, int dirfd, const char *name, int depth)
 	if (p->report.entries == TAR_ENTRIES_MAX)
 		return err_set(p->err, ERR_TOO_BIG, "the folder has over %d entries",
 		               TAR_ENTRIES_MAX);
+	if (p->a == NULL && S_ISLNK(st.st_mode) && look_at_link(p, dirfd, name) < 0)
+		return -1;
 	if (p->a == NULL)
 		weigh(p, S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0);
 	else if (pack_entry(p, dirfd, name, &st) < 0)
@@ -638,10 +676,13 @@ int tar_pack(int root_dirfd, bool (*skip)(const char *path, bool is_dir, void *a
 	p->e = e;
 	p->bytes_max = bytes_max > 0 ? bytes_max : TAR_BYTES_MAX;
 	p->err = err;
+	p->links.max = ERR_MSG_MAX;
 	if (walk(p, root_dirfd, 0) < 0)
 		return -1;
 	if (p->report.bytes > p->bytes_max)
 		return too_big(p);
+	if (p->n_links > 0)
+		return bad_links(p);
 	p->report = (struct tar_report){0};
 	p->a = a;
 	if (pack_all(p, root_dirfd) < 0)

@@ -21,8 +21,8 @@ struct tar_report {
  * kept, owner 0:0, symbolic links kept as they are, holes kept, sockets and devices left out; each
  * name of a file with several gets its own copy. `skip` (may be NULL) decides for each path
  * relative to the root (asked twice: first all is summed up); a skipped folder is not entered.
- * ERR_TOO_BIG above bytes_max (0 = TAR_BYTES_MAX), naming the five largest files; nothing is
- * written then. report may be NULL. */
+ * ERR_TOO_BIG above bytes_max (0 = TAR_BYTES_MAX), naming the five largest files, ERR_INVALID
+ * naming the links that tar_unpack would refuse; nothing is written then. report may be NULL. */
 int tar_pack(int root_dirfd, bool (*skip)(const char *path, bool is_dir, void *arg), void *arg,
              int fd, uint64_t bytes_max, struct tar_report *report, struct err *err) MUST_CHECK;
 
