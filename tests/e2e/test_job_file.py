@@ -136,9 +136,9 @@ def test_a_data_folder_is_never_sent(cluster):
 
 
 def test_a_link_that_leads_out_is_refused_before_it_is_sent(cluster):
-    folder = cluster.job_folder(["true"], files={"venv/pyvenv.txt": "x"})
-    (folder / "venv/python3").symlink_to("/usr/bin/python3")
+    folder = cluster.job_folder(["true"], files={"env/pyvenv.txt": "x"})
+    (folder / "env/python3").symlink_to("/usr/bin/python3")
     refused = cluster.cli("push", folder / "train.yaml", code=2).err
-    assert "venv/python3 -> /usr/bin/python3" in refused and ".stokerignore" in refused
-    (folder / ".stokerignore").write_text("venv/\n")
+    assert "env/python3 -> /usr/bin/python3" in refused and ".stokerignore" in refused
+    (folder / ".stokerignore").write_text("env/\n")
     cluster.cli("push", folder / "train.yaml")
