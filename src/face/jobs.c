@@ -210,7 +210,7 @@ int job_show(struct request *rq, struct err *err)
 int job_change(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	int64_t priority = INT64_MIN;
+	int64_t priority = 0;
 	const char *model = NULL;
 	struct model_change c = {0};
 	struct model_job j = {0};
@@ -218,10 +218,11 @@ int job_change(struct request *rq, struct err *err)
 	bool spot;
 
 	if (body_read(rq, false, &body, err) < 0 ||
-	    body_int(body, "priority", INT32_MIN, INT32_MAX, &priority, err) < 0 ||
+	    body_int(body, "priority", INT64_MIN, INT64_MAX, &priority, err) < 0 ||
 	    body_text(body, "availability_model", false, &model, err) < 0)
 		return -1;
-	if (priority != INT64_MIN)
+	if (doc_is(doc_get(body, "priority"), DOC_INT) ||
+	    doc_is(doc_get(body, "priority"), DOC_REAL))
 		c.priority = &priority;
 	if (model != NULL) {
 		spot = strcmp(model, "spot") == 0;

@@ -222,7 +222,7 @@ void face_openapi(const struct face *const *faces, size_t n, struct buf *out)
 	js_kv(js, "version", STOKER_VERSION);
 	js_kv(js, "description",
 	      "Training on machines of your own. A token goes into Authorization, as Bearer or as"
-	      " Api-Key.");
+	      " Api-Key. No text has a U+0000, no integer more than 64 bits.");
 	js_close(js);
 	js_key(js, "security");
 	js_raw(js, STR_LIT("[{\"bearer\":[]}]"));

@@ -21,13 +21,15 @@
 	"truncated:bool "                                                                          \
 	"file_summaries[{path:text! size_bytes:int! modified:time! "                               \
 	"file_type:enum(file,directory,symlink)! permissions:text!}]"
+/* Any: the stock client bounds it in no way. */
+#define PRIORITY "priority:int(-9223372036854775808,9223372036854775807)"
 #define NEW_JOB                                                                                    \
 	"training_job{image{base_image:filled?}? compute{node_count:int(1,1024)? cpu_count:num? "  \
 	"memory:text? accelerator:any? availability_model:enum(dedicated,spot)?}? "                \
 	"runtime{start_commands[text]? environment_variables:any? checkpointing_config:any? "      \
 	"load_checkpoint_config:any? cache_config:any? "                                           \
-	"artifacts[{s3_bucket:filled! s3_key:filled!}]?}? name:name? "                             \
-	"priority:int(-2147483648,2147483647)? weights[any]? enable_baseten_workdir:bool? "        \
+	"artifacts[{s3_bucket:filled! s3_key:filled!}]?}? name:name? " PRIORITY                    \
+	"? weights[any]? enable_baseten_workdir:bool? "                                            \
 	"limits:any? retry:any?}!"
 #define STEP "step_seconds:int(1,2592000)"
 
@@ -38,7 +40,7 @@ const struct schema_doc schema_docs[] = {
 	{ "TrainingJob", "id:text!? name:text!? created_at:time!? updated_at:time!? current_status:enum(TRAINING_JOB_PENDING,TRAINING_JOB_CREATED,"
 	  "TRAINING_JOB_DEPLOYING,TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED)! "
 	  "instance_type:@Instance! training_project{id:text!? name:text!}! training_project_id:text!? error_message:text!? "
-	  "checkpoint_sync_status:text!? priority:int(-2147483648,2147483647)! availability_model:enum(dedicated,spot)! node_count:int! user{email:text!}! reason:text!? "
+	  "checkpoint_sync_status:text!? " PRIORITY "! availability_model:enum(dedicated,spot)! node_count:int! user{email:text!}! reason:text!? "
 	  "stage:text!? progress{note:text!? done_bytes:int! total_bytes:int! rate_bytes_per_second:num!}!? "
 	  "end{kind:text! code:int(-2147483648,2147483647)! detail:text!}!? attempt:int! started_at:time!? ended_at:time!? team{id:text!? name:text!?}! recreated_from:text!? "
 	  "weights[{source:text! revision:text! mount_location:text! manifest:text! bytes:int!}]! spec:any" },
@@ -78,7 +80,7 @@ const struct route_doc route_docs[] = {
 	  "TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED,TRAINING_JOB_PREEMPTED)]? "
 	  "project_id:text? job_id:text? order_by[{field:enum(created_at)? order:enum(asc,desc)?}]?", "training_jobs[@TrainingJob]!", NULL, true },
 	{ HTTP_GET,    JOB, NULL, NULL, "training_job:@TrainingJob! training_project{id:text! name:text!}!", NULL, false },
-	{ HTTP_PATCH,  JOB, NULL, "priority:int(-2147483648,2147483647)? availability_model:enum(dedicated,spot)?", ONE_JOB, NULL, false },
+	{ HTTP_PATCH,  JOB, NULL, PRIORITY "? availability_model:enum(dedicated,spot)?", ONE_JOB, NULL, false },
 	{ HTTP_DELETE, JOB, NULL, NULL, DELETED, NULL, false },
 	{ HTTP_POST,   JOB "/stop", NULL, "now:bool?", ONE_JOB, NULL, true },
 	{ HTTP_POST,   JOB "/recreate", NULL, NULL, ONE_JOB, NULL, true },
@@ -97,7 +99,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_DELETE, JOB "/checkpoints/{checkpoint...}", NULL, NULL, "checkpoint_id:text! deleted:bool!", NULL, false },
 	{ HTTP_GET,    JOB "/download", NULL, NULL, "artifact_presigned_urls[text]!", NULL, false },
 	{ HTTP_GET,    JOB "/auth_codes", NULL, NULL, "auth_codes[any]!", NULL, false },
-	{ HTTP_POST,   JOB "/exec", NULL, "command[text]! node_rank:int(0,1023)?", "exec_id:text!", NULL, false },
+	{ HTTP_POST,   JOB "/exec", NULL, "command[filled]+! node_rank:int(0,1023)?", "exec_id:text!", NULL, false },
 	{ HTTP_GET,    JOB "/exec/{exec_id}", "offset:int(0,9223372036854775807) wait_ms:int(0,30000)", NULL,
 	  "done:bool! exit_code:int(-2147483648,2147483647)!? output_base64:text! next_offset:int!", NULL, false },
 	{ HTTP_GET,    PROJECT "/cache/summary", NULL, NULL, SUMMARY, NULL, false },
@@ -128,7 +130,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_POST,   TEAM "/secrets", NULL, "name:name! value:filled!", "id:text! name:text!", NULL, false },
 	{ HTTP_DELETE, TEAM "/secrets/{name}", NULL, NULL, "name:text! deleted:bool!", NULL, false },
 	{ HTTP_GET,    "/v1/training/capacity", NULL, NULL, "gpu_capacities[@Capacity]! team_gpu_capacities[@Capacity]!", NULL, false },
-	{ HTTP_PATCH,  "/v1/training/capacity", NULL, "team_id:text! gpu_type:text! max_gpus:int(0,1000000)!", "team_gpu_capacity:@Capacity!", NULL, false },
+	{ HTTP_PATCH,  "/v1/training/capacity", NULL, "team_id:text! gpu_type:filled! max_gpus:int(0,1000000)!", "team_gpu_capacity:@Capacity!", NULL, false },
 	{ HTTP_GET,    "/v1/status", NULL, NULL, "version:text! started_at:time!? base_url:text!? sandbox:text!? disk{free:int! total:int!}! nodes[@Node]! "
 	  "jobs{active:int! pending:int!}! mirror_bytes:int! node_cache{bytes:int! budget:int!}!", NULL, false },
 	{ HTTP_POST,   "/graphql/", NULL, NULL, "data:any errors[{message:text!}]", NULL, false },

@@ -21,7 +21,7 @@ static struct str word(struct str *s)
 {
 	size_t n = 0;
 
-	while (n < s->n && strchr(" :!?[]{}(),", s->p[n]) == NULL)
+	while (n < s->n && strchr(" :!?+[]{}(),", s->p[n]) == NULL)
 		n++;
 	s->n -= n;
 	s->p += n;
@@ -42,7 +42,7 @@ static struct str behind(struct str s)
 	for (; s.n > 0; s = str_skip(s, 1)) {
 		char c = s.p[0];
 
-		if (depth == 0 && strchr(" !?]}", c) != NULL)
+		if (depth == 0 && strchr(" !?+]}", c) != NULL)
 			break;
 		depth += strchr("({[", c) != NULL;
 		depth -= strchr(")}]", c) != NULL;
@@ -155,22 +155,28 @@ static void scalar(struct js *js, struct str *s, bool null)
 		assert(!"a bracket is open");
 }
 
-static void value(struct js *js, struct str *s, bool null)
+struct flags {
+	bool required, null, filled;
+};
+
+static void value(struct js *js, struct str *s, struct flags flag)
 {
 	js_open(js);
 	if (eat(s, '{')) {
-		kind(js, "object", null);
+		kind(js, "object", flag.null);
 		members(js, s);
 		if (!eat(s, '}'))
 			assert(!"an object is open");
 	} else if (eat(s, '[')) {
-		kind(js, "array", null);
+		kind(js, "array", flag.null);
+		if (flag.filled)
+			js_kv_int(js, "minItems", 1);
 		js_key(js, "items");
-		value(js, s, false);
+		value(js, s, (struct flags){0});
 		if (!eat(s, ']'))
 			assert(!"a list is open");
 	} else {
-		scalar(js, s, null);
+		scalar(js, s, flag.null);
 	}
 	js_close(js);
 }
@@ -178,19 +184,20 @@ static void value(struct js *js, struct str *s, bool null)
 /* One member's schema. The flags stand behind it, and are needed before it is printed. */
 static void member(struct js *js, struct str *s, bool *required)
 {
+	struct flags flag = {0};
 	struct str after;
-	bool null = false;
 
 	(void)eat(s, ':');
-	*required = false;
-	for (after = behind(*s); peek(&after) == '!' || peek(&after) == '?';
+	for (after = behind(*s); after.n > 0 && strchr("!?+", peek(&after)) != NULL;
 	     after = str_skip(after, 1)) {
-		*required = *required || peek(&after) == '!';
-		null = null || peek(&after) == '?';
+		flag.required = flag.required || peek(&after) == '!';
+		flag.null = flag.null || peek(&after) == '?';
+		flag.filled = flag.filled || peek(&after) == '+';
 	}
-	value(js, s, null);
-	while (peek(s) == '!' || peek(s) == '?')
+	value(js, s, flag);
+	while (s->n > 0 && strchr("!?+", peek(s)) != NULL)
 		*s = str_skip(*s, 1);
+	*required = flag.required;
 	assert(s->p == after.p);
 }
 

@@ -6,7 +6,8 @@
  *                @Component
  *   key{...}     an object      key[type]  key[{...}]   lists
  *
- * each followed by ! when it is required and ? when it may be null. `name` is a name as
+ * each followed by ! when it is required, ? when it may be null and + when the list must not be
+ * empty. `name` is a name as
  * spec_name_ok takes it, an `int` without bounds is not negative. Members that are not named may be
  * there too.
  */

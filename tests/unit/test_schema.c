@@ -23,6 +23,8 @@ static void test_objects(void **state)
 		{"a[text]!", "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\","
 	                     "\"items\":{\"type\":\"string\"}}},\"required\":"
 	                     "[\"a\"]}"},
+		{"a[text]+?", "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":[\"array\","
+	                      "\"null\"],\"minItems\":1,\"items\":{\"type\":\"string\"}}}}"},
 		{"a[{b:any!}]", "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\","
 	                        "\"items\":{\"type\":\"object\","
 	                        "\"properties\":{\"b\":{}},\"required\":[\"b\"]}}}}"},

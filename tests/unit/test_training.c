@@ -51,7 +51,7 @@ static void test_refuses(void **state)
 		{HTTP_PATCH, J, "{\"availability_model\":\"rented\"}", 400,
 	         "neither dedicated nor spot"},
 		{HTTP_PATCH, J, "{\"priority\":1.5}", 400, "a whole number"},
-		{HTTP_PATCH, J, "{\"priority\":99999999999}", 400, "not between"},
+		{HTTP_PATCH, J, "{\"priority\":99999999999999999999}", 400, "integer"},
 		{HTTP_PATCH, J, "{\"priority\":1}", 409, "not pending"},
 		{HTTP_POST, J "/stop", "{\"now\":1}", 400, "true or false"},
 		{HTTP_GET, J "/events?after=x", "", 400, "parameter after"},
