@@ -90,6 +90,12 @@ int seal_load_key(const char *path, bool create, struct seal_key *out, struct er
 	if (stat(path, &st) < 0) {
 		if (errno == ENOENT && create)
 			return make_key(path, out, err);
+		if (errno == ENOENT)
+			return err_set(err, ERR_NOT_FOUND,
+			               "master key %s is not there, and the database beside it is "
+			               "sealed with it: put it back from a backup, or move the "
+			               "data folder away to begin with an empty one",
+			               path);
 		return err_errno(err, errno, "master key %s", path);
 	}
 	if ((st.st_mode & 077) != 0)

@@ -151,6 +151,7 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err);
 int cmd_checkpoints_rm(struct cli *c, struct err *err);
 int cmd_cache_summarize(struct cli *c, struct err *err);
 int cmd_cache_du(struct cli *c, struct err *err);
+int cmd_cache_quota(struct cli *c, struct err *err);
 int cmd_cache_rm(struct cli *c, struct err *err);
 int cmd_weights_ls(struct cli *c, struct err *err);
 int cmd_weights_prefetch(struct cli *c, struct err *err);

@@ -215,6 +215,31 @@ int cmd_cache_du(struct cli *c, struct err *err)
 	return out_list(c, list, cols, COUNT(cols), "the cache is empty", err);
 }
 
+int cmd_cache_quota(struct cli *c, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(200);
+	const char *base;
+	const struct doc *reply;
+	uint64_t bytes;
+	char text[UNITS_CAP];
+	struct js js;
+
+	if (units_bytes(str_of(c->arg[0]), &bytes, err) < 0)
+		return err_wrap(err, "quota");
+	if (cache_base(c, NULL, &base, err) < 0)
+		return -1;
+	js_init(&js, &body);
+	js_open(&js);
+	js_kv_u64(&js, "quota_bytes", bytes);
+	js_close(&js);
+	if (remote_call(c, HTTP_PATCH, arena_printf(c->arena, "%s/cache", base), &body, &reply,
+	                err) < 0)
+		return -1;
+	out_say(c, "the quota is %s now; jobs that start from here on get it",
+	        units_show_bytes((uint64_t)doc_int(doc_get(reply, "quota_bytes"), 0), text));
+	return 0;
+}
+
 int cmd_cache_rm(struct cli *c, struct err *err)
 {
 	const char *base;

@@ -243,6 +243,11 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 		return -1;
 	}
 	out_progress_end(c);
+	if (p.files == 0 && p.include != NULL)
+		return err_set(err, ERR_NOT_FOUND,
+		               "no file of checkpoint %s matches \"%s\"; `stoker checkpoints show` "
+		               "lists them",
+		               doc_cstr(doc_get(ck, "checkpoint_id"), "?"), p.include);
 	out_say(c, "pulled %" PRIu64 " files, %s, verified, into %s", p.files,
 	        units_show_bytes(p.bytes, text), dir);
 	return 0;

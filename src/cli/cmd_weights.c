@@ -17,12 +17,19 @@ int cmd_weights_ls(struct cli *c, struct err *err)
 		{"REVISION", false, we_revision, NULL},  {"STATE", false, cell_text, "state"},
 		{"SIZE", true, cell_bytes, "bytes"},     {"FILES", true, cell_text, "files"},
 		{"USED", true, cell_age, "last_used_at"}};
-	const struct doc *reply;
+	const struct doc *reply, *list;
 
 	if (remote_get(c, &reply, err, "/v1/weights") < 0)
 		return -1;
-	return out_list(c, doc_get(reply, "weights"), cols, COUNT(cols),
-	                "no weights are mirrored yet", err);
+	list = doc_get(reply, "weights");
+	if (out_list(c, list, cols, COUNT(cols), "no weights are mirrored yet", err) < 0)
+		return -1;
+	DOC_EACH (w, list) {
+		if (doc_is(doc_get(w, "error"), DOC_TEXT))
+			out_say(c, "%s: %s", doc_cstr(doc_get(w, "id"), "?"),
+			        doc_cstr(doc_get(w, "error"), ""));
+	}
+	return 0;
 }
 
 static void list_option(struct cli *c, struct js *js, const char *opt, const char *key)

@@ -66,6 +66,7 @@ static const struct opt o_cache_rm[] = {
 	{"team", 0, OPT_TEXT, "TEAM", "in this team's cache"},
 	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
 };
+static const struct opt o_cache_quota[] = {{"project", 'p', OPT_TEXT, "PROJECT", "of this project's cache [@]"}};
 static const struct opt o_prefetch[] = {
 	{"allow", 0, OPT_LIST, "GLOB", "only these files"},
 	{"ignore", 0, OPT_LIST, "GLOB", "not these files"},
@@ -122,6 +123,8 @@ const struct command commands[] = {
 	{"checkpoints rm", "CHECKPOINT", "delete a checkpoint for good", NULL, OPTS(o_ck_rm), 1, 1, false, cmd_checkpoints_rm},
 	{"cache summarize", "[PROJECT]", "list what is in the training cache", NULL, OPTS(o_summarize), 0, 1, true, cmd_cache_summarize},
 	{"cache du", "[PROJECT]", "what takes the space in the training cache", NULL, OPTS(o_du), 0, 1, true, cmd_cache_du},
+	{"cache quota", "SIZE", "how much the training cache of a project may hold", "As in 500GB or 2Ti. A job that finds it full does not start.",
+	 OPTS(o_cache_quota), 1, 1, false, cmd_cache_quota},
 	{"cache rm", "PATH", "delete a file or folder from the training cache", NULL, OPTS(o_cache_rm), 1, 1, false, cmd_cache_rm},
 	{"weights ls", "", "list mirrored sources", NULL, NO_OPTS, 0, 0, true, cmd_weights_ls},
 	{"weights prefetch", "SOURCE", "mirror a source before a job asks for it", NULL, OPTS(o_prefetch), 1, 1, false, cmd_weights_prefetch},

@@ -348,8 +348,14 @@ static int write_login(struct app *app, struct err *err)
 			err_clear(err);
 			return 0; /* not ours to repair */
 		}
-		if (!str_same(doc_text(doc_get(d, "token")), mine))
+		if (!str_same(doc_text(doc_get(d, "token")), mine)) {
+			log_info("the CLI of this user stays logged in to %s; `stoker login --url "
+			         "%s "
+			         "<%s` leads it here",
+			         doc_cstr(doc_get(d, "url"), "another server"), app->base_url,
+			         app_path(app, a, "admin-token"));
 			return 0;
+		}
 	}
 	err_clear(err);
 	js_init(&js, &out);

@@ -113,6 +113,8 @@ def test_checkpoints_are_shipped_while_it_runs(cluster):
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     out = cluster.folder / "out"
     cluster.cli("checkpoints", "pull", f"{job['id']}/latest", out)
+    nothing = cluster.cli("checkpoints", "pull", f"{job['id']}/latest", out, "--include", "*.nope", code=3)
+    assert '"*.nope"' in nothing.err and "checkpoints show" in nothing.err
     got = hashlib.sha256((out / "rank-0/checkpoint-1/w").read_bytes()).hexdigest()
     assert any(line.startswith(got) for line in cluster.user_lines(job))
     assert cluster.job(job)["checkpoint_sync_status"] == "COMPLETED"
@@ -227,3 +229,11 @@ def test_hostile_archives(cluster, kind):
     assert status == 200, reply
     done = cluster.wait(reply["training_job"], "TRAINING_JOB_DEPLOY_FAILED")
     assert "archive" in done["error_message"] and "never" not in cluster.user_lines(reply["training_job"])
+
+
+def test_the_quota_of_a_cache_is_set(cluster):
+    cluster.push(["true"], project="roomy")
+    assert "is 5.00 GB now" in cluster.cli("cache", "quota", "5GB", "-p", "roomy").err
+    project = next(p for p in cluster.json("projects", "ls") if p["name"] == "roomy")
+    assert project["cache_quota_bytes"] == 5 * 10**9
+    assert "quota" in cluster.cli("cache", "quota", "much", "-p", "roomy", code=2).err

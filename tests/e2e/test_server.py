@@ -29,6 +29,29 @@ def test_first_start_leaves_everything_ready(cluster):
     assert done.returncode == 0 and "0 failed" in done.stdout, done.stdout
 
 
+def test_another_login_is_kept_and_said(empty_cluster):
+    login = empty_cluster.home / ".config/stoker/login.json"
+    login.parent.mkdir(parents=True, exist_ok=True)
+    login.write_text(json.dumps({"url": "http://127.0.0.1:1", "token": "stoker_of_another_server"}))
+    empty_cluster.start()
+    words = empty_cluster.log.read_text()
+    assert "stays logged in to http://127.0.0.1:1" in words and "stoker_of_another" not in words
+    command = words.split("; `stoker ")[1].split("`")[0]
+    subprocess.run(f"{STOKER} {command}", shell=True, check=True, env=empty_cluster.environment())
+    assert json.loads(login.read_text())["url"] == empty_cluster.url
+    assert subprocess.run([STOKER, "ps"], env=empty_cluster.environment(), capture_output=True).returncode == 0
+
+
+def test_a_database_without_its_master_key(cluster):
+    cluster.stop()
+    key = cluster.data / "master.key"
+    key.rename(cluster.folder / "kept.key")
+    code, words = server(cluster, "--listen", "127.0.0.1:0")
+    assert code == 3 and str(key) in words and "backup" in words and not key.exists()
+    (cluster.folder / "kept.key").rename(key)
+    cluster.restart()
+
+
 def test_help_prints_every_setting(cluster):
     text = subprocess.run([STOKER, "server", "--help"], capture_output=True, text=True, check=True).stdout
     for name in ("data", "listen", "allow-file-root", "allow-source-network", "hf-endpoint", "s3-endpoint", "cpus",
