@@ -89,11 +89,25 @@ static void place_of(struct str self, struct str mountinfo, const char *controll
 		fmt_fixed(out, CGROUP_PATH_MAX, "%.*s", STR_ARG(point));
 }
 
+static bool ends_with(const char *path, const char *end)
+{
+	size_t n = strlen(path), k = strlen(end);
+
+	return n > k && strcmp(path + n - k, end) == 0;
+}
+
 void cgroup_find(struct str self, struct str mountinfo, struct cgroup_places *out)
 {
+	char *at = out->dir[CGROUP_UNIFIED];
+
 	memset(out, 0, sizeof(*out));
 	for (int i = 0; i < CGROUP_PARTS; i++)
 		place_of(self, mountinfo, v1_names[i], out->dir[i]);
+	/* who stepped aside is still at the same place: or each job would go a level deeper */
+	if (ends_with(at, "/" LEAF))
+		at[strlen(at) - strlen("/" LEAF)] = '\0';
+	/* systemd starts a service in its group, which the kernel refuses once it hands down */
+	out->service = ends_with(at, ".service");
 }
 
 static bool read_file(const char *dir, const char *name, struct buf *out)
@@ -217,7 +231,7 @@ static bool make_v2(struct cgroup *g, const struct cgroup_places *p, const char 
 	char *dir = g->dir[CGROUP_UNIFIED];
 	char text[64];
 
-	if (!p->v2_memory || !hand_down(place) || !make_dir(place, name, dir))
+	if (!p->v2_memory || p->service || !hand_down(place) || !make_dir(place, name, dir))
 		return false;
 	g->v2 = true;
 	if (l->memory_bytes > 0) {
@@ -279,19 +293,31 @@ void cgroup_make(struct cgroup *g, const char *name, const struct cgroup_limits 
 	g->oom_before = oom_counter(g);
 }
 
-void cgroup_adopt(struct cgroup *g, const char *name)
+int cgroup_save(const struct cgroup *g, const char *path, struct err *err)
 {
-	struct cgroup_places places;
+	AUTO_BUF struct buf out = BUF_INIT(TEXT_MAX);
+
+	for (int i = 0; i < CGROUP_PARTS; i++)
+		buf_printf(&out, "%s\n", g->dir[i]);
+	return fs_write_atomic(AT_FDCWD, path, buf_view(&out), 0600, err);
+}
+
+void cgroup_adopt(struct cgroup *g, const char *name, const char *path)
+{
+	AUTO_BUF struct buf body = BUF_INIT(TEXT_MAX);
+	AUTO_FREE char *end = xasprintf("/%s", name); /* nothing else is ever killed */
+	struct str rest, dir;
+	struct err err = {0};
 
 	memset(g, 0, sizeof(*g));
-	read_places("/proc/self", &places);
-	g->v2 = places.v2_memory;
-	for (int i = 0; i < CGROUP_PARTS; i++) {
-		if (places.dir[i][0] == '\0' ||
-		    strlen(places.dir[i]) + strlen(name) + 2 > CGROUP_PATH_MAX)
+	if (fs_read(AT_FDCWD, path, &body, &err) < 0)
+		return; /* it was never made */
+	rest = buf_view(&body);
+	for (int i = 0; i < CGROUP_PARTS && str_cut(&rest, '\n', &dir); i++) {
+		if (dir.n >= CGROUP_PATH_MAX)
 			continue;
-		FMT(g->dir[i], "%s/%s", places.dir[i], name);
-		if (access(g->dir[i], F_OK) < 0)
+		FMT(g->dir[i], "%.*s", STR_ARG(dir));
+		if (!ends_with(g->dir[i], end) || access(g->dir[i], F_OK) < 0)
 			g->dir[i][0] = '\0';
 	}
 }

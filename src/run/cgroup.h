@@ -4,8 +4,10 @@
  * not enforced is said, not pretended.
  *
  * A group is named stoker-<8 hex of the runs folder>-<attempt>-<rank>, below the group that the
- * runner itself is in, so that its own limits hold too. Nothing here fails a job: a machine without
- * writable cgroups runs it without these limits.
+ * runner itself is in, so that its own limits hold too; in version 2 the runner steps aside for
+ * that (into "stoker-leaf"), but never in a systemd service's own group: the service could not be
+ * started again while the job runs. Nothing here fails a job: a machine without writable cgroups
+ * runs it without these limits.
  */
 #ifndef CGROUP_H
 #define CGROUP_H
@@ -28,9 +30,11 @@ enum cgroup_part {
 struct cgroup_places {
 	char dir[CGROUP_PARTS][CGROUP_PATH_MAX];
 	bool v2_memory; /* the unified hierarchy has the memory controller */
+	bool service;   /* ... and we are in a systemd service's own group */
 };
 /* From the texts of /proc/self/cgroup, /proc/self/mountinfo: pure, for tests. Folders that do not
- * exist fall back to the mount itself (inside a container the path is the host's). */
+ * exist fall back to the mount itself (inside a container the path is the host's). Of the unified
+ * one it is the group that was left by stepping aside. */
 void cgroup_find(struct str self, struct str mountinfo, struct cgroup_places *out);
 
 struct cgroup {
@@ -62,7 +66,10 @@ void cgroup_of(struct cgroup *g, pid_t pid);
  * read what it needs. */
 void cgroup_sweep_old(int64_t max_age_s);
 #define CGROUP_OLD_S 600
-/* Finds the groups of that name again, for the sweeper. */
-void cgroup_adopt(struct cgroup *g, const char *name);
+/* Where its groups are, in a file: the sweeper may be in another one (systemd gives each runner a
+ * scope of its own). */
+int cgroup_save(const struct cgroup *g, const char *path, struct err *err) MUST_CHECK;
+/* Those of that name again, from that file; none when it is not there. */
+void cgroup_adopt(struct cgroup *g, const char *name, const char *path);
 
 #endif

@@ -314,7 +314,9 @@ int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec, struct 
 	s->command = -1;
 	s->status = (struct buf)BUF_INIT(4096);
 	cgroup_make(&s->cgroup, spec->name, &spec->limits);
-	if (climb(s, err) < 0) {
+	if (cgroup_save(&s->cgroup, arena_printf(s->a, "%s/" SANDBOX_CGROUPS, spec->dir), err) <
+	            0 ||
+	    climb(s, err) < 0) {
 		sandbox_close(s);
 		return err_wrap(err, "sandbox");
 	}
@@ -513,9 +515,10 @@ void sandbox_close(struct sandbox *s)
 int sandbox_sweep(const char *name, const char *dir, struct err *err)
 {
 	AUTO_FREE char *container = xasprintf("%s/" SANDBOX_CONTAINER, dir);
+	AUTO_FREE char *groups = xasprintf("%s/" SANDBOX_CGROUPS, dir);
 	struct cgroup g;
 
-	cgroup_adopt(&g, name);
+	cgroup_adopt(&g, name, groups);
 	if (cgroup_tracks(&g)) {
 		if (!cgroup_kill(&g, KILL_MS))
 			return err_set(err, ERR_TIMEOUT, "processes of %s do not die", name);

@@ -108,6 +108,7 @@ void sandbox_probe(const char *program, struct buf *out);
 
 /* A file of this name in the attempt's folder says that there is, or was, a container. */
 #define SANDBOX_CONTAINER "container"
+#define SANDBOX_CGROUPS "cgroups" /* where its groups are, see cgroup_save */
 
 /* For drivers. */
 int sandbox_sweep_podman(const char *name, struct err *err) MUST_CHECK;

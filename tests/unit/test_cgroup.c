@@ -1,6 +1,7 @@
 /* test_cgroup.c - where groups are, from real texts; and real ones where this machine has them. */
 #include "run/cgroup.h"
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "io/proc.h"
 #include "unit.h"
@@ -42,6 +43,39 @@ static void finds_places(void **state UNUSED)
 		for (int k = 0; k < CGROUP_PARTS; k++)
 			assert_row(strcmp(out->dir[k], places[i].dir[k]) == 0, places[i].name);
 	}
+}
+
+/* A runner that stepped aside, and those it starts, make groups beside where it stands. */
+static void stepping_aside_is_no_new_place(void **state UNUSED)
+{
+	static const struct {
+		const char *below, *at;
+		bool service;
+	} row[] = {
+		{"a.scope/stoker-leaf", "a.scope", false},
+		{"b.service/stoker-leaf", "b.service", true},
+		{"b.service", "b.service", true},
+		{"b.service/stoker-leaf/stoker-leaf", "b.service/stoker-leaf", false},
+	};
+	AUTO_FREE struct cgroup_places *out = xcalloc(1, sizeof(*out));
+	AUTO_ARENA struct arena *a = arena_new();
+	char top[] = "/tmp/test_cgroup.XXXXXX";
+	struct err err = {0};
+
+	assert_non_null(mkdtemp(top));
+	for (size_t i = 0; i < COUNT(row); i++) {
+		char *self = arena_printf(a, "0::/%s\n", row[i].below);
+		char *mounts = arena_printf(a, "30 24 0:26 / %s rw - cgroup2 cgroup2 rw\n", top);
+		char *dir = arena_printf(a, "%s/%s", top, row[i].below);
+
+		assert_ok(fs_mkdirs(AT_FDCWD, dir, 0755, &err), &err);
+		cgroup_find(str_of(self), str_of(mounts), out);
+		assert_row(strcmp(out->dir[CGROUP_UNIFIED],
+		                  arena_printf(a, "%s/%s", top, row[i].at)) == 0,
+		           row[i].below);
+		assert_row(out->service == row[i].service, row[i].below);
+	}
+	assert_ok(fs_remove_tree(AT_FDCWD, top, &err), &err);
 }
 
 static void names_are_unique(void **state UNUSED)
@@ -95,6 +129,32 @@ static void leave(const struct cgroup *g)
 	}
 }
 
+/* As a sweeper finds it: by what was saved, wherever the sweeper itself is. */
+static void adopt(struct cgroup *again, const struct cgroup *g, const char *name)
+{
+	char path[64];
+	struct err err = {0};
+
+	FMT(path, "/tmp/test_cgroup.saved.%d", (int)getpid());
+	assert_ok(cgroup_save(g, path, &err), &err);
+	cgroup_adopt(again, name, path);
+	assert_int_equal(unlink(path), 0);
+}
+
+static void adopts_only_its_own(void **state UNUSED)
+{
+	struct cgroup g = {.dir = {[CGROUP_MEMORY] = "/usr/bin", [CGROUP_UNIFIED] = "/usr/lib"}};
+	struct cgroup again;
+
+	adopt(&again, &g, "lib");
+	assert_string_equal(again.dir[CGROUP_MEMORY], "");
+	assert_string_equal(again.dir[CGROUP_UNIFIED], "/usr/lib");
+	adopt(&again, &g, "b"); /* the end of a name is not the name */
+	assert_false(cgroup_tracks(&again));
+	cgroup_adopt(&again, "lib", "/not/there");
+	assert_false(cgroup_tracks(&again));
+}
+
 static void kills_what_is_in_it(void **state UNUSED)
 {
 	struct cgroup_limits limits = {.memory_bytes = (uint64_t)512 << 20, .cpu_milli = 1000};
@@ -110,14 +170,14 @@ static void kills_what_is_in_it(void **state UNUSED)
 		return; /* none for us here */
 	p = start_in(&g, "setsid sleep 991 & setsid sleep 991 & sleep 991");
 	leave(&g);
-	cgroup_adopt(&again, name); /* as a sweeper finds it */
+	adopt(&again, &g, name);
 	assert_true(cgroup_tracks(&again));
 	assert_true(cgroup_kill(&again, 20000));
 	assert_int_equal(proc_wait(&p, 20000, &status, &err), 0);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	(void)close(p.pidfd);
 	cgroup_remove(&again);
-	cgroup_adopt(&again, name);
+	adopt(&again, &g, name);
 	assert_false(cgroup_tracks(&again));
 }
 
@@ -158,14 +218,16 @@ static void sweeps_what_is_old_and_empty(void **state UNUSED)
 	if (!cgroup_tracks(&g))
 		return;
 	cgroup_sweep_old(CGROUP_OLD_S);
-	cgroup_adopt(&again, name);
+	adopt(&again, &g, name);
 	assert_true(cgroup_tracks(&again)); /* it may be just beginning */
 	cgroup_remove(&again);
 }
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(finds_places),
+	cmocka_unit_test(stepping_aside_is_no_new_place),
 	cmocka_unit_test(names_are_unique),
+	cmocka_unit_test(adopts_only_its_own),
 	cmocka_unit_test(kills_what_is_in_it),
 	cmocka_unit_test(counts_out_of_memory),
 	cmocka_unit_test(sweeps_what_is_old_and_empty),
