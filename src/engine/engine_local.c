@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "core/wire.h"
+#include "engine/scope.h"
 
 #include <signal.h>
 #include <sys/pidfd.h>
@@ -132,7 +133,7 @@ static int find_ref(struct arena *a, const char *ref, const char *dir, struct ru
 static int local_launch(struct engine *e UNUSED, const struct engine_launch *l, struct arena *a,
                         char **ref, struct err *err)
 {
-	const char *argv[] = {l->program, "runner", l->dir, NULL};
+	const char *const argv[] = {l->program, "runner", l->dir, NULL};
 	const char *envp[COUNT(passed) + 1];
 	char *path = arena_printf(a, "%s/runner.log", l->dir);
 	AUTO_FD int log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -152,6 +153,9 @@ static int local_launch(struct engine *e UNUSED, const struct engine_launch *l, 
 
 	if (log_fd < 0)
 		return err_errno(err, errno, "%s", path);
+	if (access(l->program, X_OK) < 0) /* who is to become it could not tell us */
+		return err_errno(err, errno, "%s", l->program);
+	spec.argv = scope_wrap(a, argv);
 	for (size_t i = 0; i < COUNT(passed); i++) {
 		const char *value = getenv(passed[i]);
 

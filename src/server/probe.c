@@ -1,11 +1,14 @@
 /* probe.c - `stoker runner --probe`, run once at start: the server itself starts nothing else. */
 #include "server/probe.h"
 
+#include "engine/scope.h"
+
 #define PROBE_MS 10000
 
 void probe_sandbox(struct app *app)
 {
 	const char *const argv[] = {app->program, "runner", "--probe", NULL};
+	const char *const *wrapped = scope_wrap(app->arena, argv); /* as jobs are run */
 	AUTO_BUF struct buf out = BUF_INIT((size_t)64 << 10);
 	const struct doc *d = NULL;
 	struct err err = {0};
@@ -14,7 +17,7 @@ void probe_sandbox(struct app *app)
 
 	app->podman = proc_find("podman", where) != NULL;
 	app->sandbox = "unknown";
-	if (proc_run(argv, (struct str){0}, PROBE_MS, &out, &code, &err) < 0 || code != 0) {
+	if (proc_run(wrapped, (struct str){0}, PROBE_MS, &out, &code, &err) < 0 || code != 0) {
 		log_warn("probing the sandbox: exit code %d %s", code, err.msg);
 		return;
 	}
