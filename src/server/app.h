@@ -78,7 +78,8 @@ struct app {
 	struct face_ctx face;
 	atomic_bool stopping;
 	pthread_mutex_t ckpts[APP_STRIPES], steps[APP_STRIPES];
-	pthread_rwlock_t gc; /* shared: a fetch makes blobs that no manifest names yet; else: gc */
+	/* shared: a fetch, which relies on blobs and a manifest that no row names yet; else: gc */
+	pthread_rwlock_t gc;
 	struct queue *queue;
 	struct prepare *prepare;
 	struct sweeps *sweeps;

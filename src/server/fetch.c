@@ -159,7 +159,6 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	                         .progress = on_progress,
 	                         .arg = f,
 	                         .cancel = &f->cancel};
-	int r;
 
 	if (source_open(&s, f->source, &o, err) < 0 ||
 	    source_list(s, f->a, &f->filter, f->asked_revision, &listing, err) < 0)
@@ -170,10 +169,7 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 		return -1;
 	announce(f);
 	job.source = s;
-	(void)pthread_rwlock_rdlock(&app->gc);
-	r = mirror_fetch(&job, manifest, done, err);
-	(void)pthread_rwlock_unlock(&app->gc);
-	return r;
+	return mirror_fetch(&job, manifest, done, err);
 }
 
 static int fetch_retried(struct fetch *f, struct str secret, struct mirror_progress *done,
@@ -205,7 +201,8 @@ static void redact_err(struct str secret, struct err *err)
 	copy_cut(err->msg, sizeof(err->msg), buf_cstr(&clean));
 }
 
-static int fetch_all(struct fetch *f, struct err *err)
+/* With app->gc: from the first blob that is relied on to the row that names them all. */
+static int fetch_all_locked(struct fetch *f, struct err *err)
 {
 	struct buf secret = BUF_INIT(SEAL_VALUE_MAX);
 	struct mirror_progress done = {0};
@@ -250,6 +247,16 @@ static int fetch_all(struct fetch *f, struct err *err)
 	copy_cut(f->view.manifest, sizeof(f->view.manifest), hex);
 	(void)pthread_mutex_unlock(&all->lock);
 	return 0;
+}
+
+static int fetch_all(struct fetch *f, struct err *err)
+{
+	int r;
+
+	(void)pthread_rwlock_rdlock(&f->app->gc);
+	r = fetch_all_locked(f, err);
+	(void)pthread_rwlock_unlock(&f->app->gc);
+	return r;
 }
 
 /* Under the lock. The last one frees. */
@@ -480,16 +487,52 @@ int ctx_mirror_prefetch(void *of, const struct who *who, struct arena *a, const 
 	return r;
 }
 
+struct collect {
+	struct app *app;
+	const struct digest *only; /* NULL: any */
+};
+
+/* Row, tree, manifest, blobs: each goes only when nothing above names it any more. */
+static int keep(void *arg, const struct digest *manifest, bool *keep, struct err *err)
+{
+	const struct collect *c = arg;
+	char hex[HASH_HEX_CAP];
+
+	*keep = c->only != NULL && !digest_same(c->only, manifest);
+	digest_hex(manifest, hex);
+	if (*keep || meta_manifest_used(c->app->meta, hex, keep, err) < 0 || *keep)
+		return err->code != ERR_NONE ? -1 : 0;
+	log_info("a manifest that nothing names: %s", hex);
+	if (node_cache_drop(c->app->node, manifest, err) == 0)
+		return 0;
+	if (err->code != ERR_BUSY)
+		return -1;
+	err_clear(err); /* a tree in use keeps its bytes until it is evicted */
+	return 0;
+}
+
+int fetch_collect(struct app *app, const struct digest *only, int64_t min_age_s,
+                  struct blobs_collected *out, struct err *err)
+{
+	struct collect c = {app, only};
+	int r;
+
+	*out = (struct blobs_collected){0};
+	if (pthread_rwlock_trywrlock(&app->gc) != 0)
+		return 0;
+	r = blobs_collect(app->blobs, min_age_s, &(struct blobs_choice){keep, &c}, out, err);
+	(void)pthread_rwlock_unlock(&app->gc);
+	return r;
+}
+
 int ctx_mirror_delete(void *of, const struct who *who, const char *id, uint64_t *freed_bytes,
                       struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
 	struct model_mirror x = {0};
+	struct blobs_collected gone;
 	struct digest name;
-	uint64_t files = 0;
-	bool used = false;
-	int r;
 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || meta_mirror(app->meta, a, id, &x, err) < 0 ||
 	    ctx_sees(who, x.team_id, "weights", err) < 0 || meta_mirror_del(app->meta, id, err) < 0)
@@ -498,21 +541,9 @@ int ctx_mirror_delete(void *of, const struct who *who, const char *id, uint64_t 
 	log_info("weights deleted: id=%s source=%s by=%s", id, x.source, who->name);
 	if (x.manifest == NULL)
 		return 0;
-	/* Row, tree, manifest, blobs: each only when nothing above names it any more. */
-	if (meta_manifest_used(app->meta, x.manifest, &used, err) < 0)
+	if (digest_parse(str_of(x.manifest), &name, err) < 0 ||
+	    fetch_collect(app, &name, 0, &gone, err) < 0)
 		return -1;
-	if (used || digest_parse(str_of(x.manifest), &name, err) < 0)
-		return used ? 0 : -1;
-	if (node_cache_drop(app->node, &name, err) < 0) {
-		if (err->code != ERR_BUSY) /* a tree in use keeps its bytes until it is evicted */
-			return -1;
-		err_clear(err);
-	}
-	if (blobs_del_manifest(app->blobs, &name, err) < 0)
-		return -1;
-	if (pthread_rwlock_trywrlock(&app->gc) != 0)
-		return 0; /* a fetch runs: the janitor collects later */
-	r = blobs_gc(app->blobs, INT64_MAX, false, &files, freed_bytes, err);
-	(void)pthread_rwlock_unlock(&app->gc);
-	return r;
+	*freed_bytes = gone.bytes;
+	return 0;
 }

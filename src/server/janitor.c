@@ -2,6 +2,7 @@
 #include "server/janitor.h"
 #include "base/reserve.h"
 #include "server/exec.h"
+#include "server/fetch.h"
 
 #define KEYS_A_PAGE 1000
 
@@ -106,10 +107,15 @@ static void sweep_rows(struct app *app)
 
 static void sweep_bytes(struct app *app)
 {
+	struct blobs_collected gone;
 	uint64_t removed = 0, files = 0, bytes = 0;
 	struct err err = {0};
 
 	if (objstore_sweep(app->objects, JANITOR_PARTS_S, &removed, &err) < 0) {
+		log_warn("janitor: %s", err.msg);
+		err_clear(&err);
+	}
+	if (fetch_collect(app, NULL, JANITOR_MANIFEST_S, &gone, &err) < 0) {
 		log_warn("janitor: %s", err.msg);
 		err_clear(&err);
 	}
@@ -118,9 +124,9 @@ static void sweep_bytes(struct app *app)
 	if (blobs_gc(app->blobs, JANITOR_TMP_S, false, &files, &bytes, &err) < 0)
 		log_warn("janitor: %s", err.msg);
 	(void)pthread_rwlock_unlock(&app->gc);
-	if (files > 0)
-		log_info("blobs that nothing names: files=%llu bytes=%llu",
-		         (unsigned long long)files, (unsigned long long)bytes);
+	if (files + gone.files > 0)
+		log_info("blobs that nothing names: files=%" PRIu64 " bytes=%" PRIu64,
+		         files + gone.files, bytes + gone.bytes);
 }
 
 static void measure(struct app *app)

@@ -3,25 +3,18 @@
  * apart: a manifest is written only while all its blobs are seen to be there, so collecting can
  * never leave one that names a missing blob.
  */
-#include "store/blob.h"
+#include "store/blob_impl.h"
 
 #include "base/clock.h"
 #include "base/seal.h"
 
-#include <dirent.h>
 #include <sys/file.h>
 
-#define BLOB_PATH_CAP 128                 /* "blobs/sha256/ab/<64>" and kin */
 #define BLOB_NAME_MAX 128                 /* of a temporary file */
 #define BLOB_SMALL_MAX ((size_t)64 << 20) /* what blobs_put takes */
 #define BLOB_TMP_TRIES 16                 /* the name moved away between open and lock */
 #define BLOB_LOCK_STEP_MS 20
 #define BLOB_LOCK_MS (120 * 1000) /* a collector that holds the lock longer is stuck */
-
-struct blobs {
-	char *dir; /* absolute or as given; only for paths that are shown and handed out */
-	int fd;
-};
 
 int blobs_open(struct blobs **out, const char *dir, struct err *err)
 {
@@ -53,7 +46,7 @@ void blobs_close(struct blobs *b)
 	free(b);
 }
 
-static void blob_path(const struct digest *d, char out[BLOB_PATH_CAP])
+void blob_path(const struct digest *d, char out[BLOB_PATH_CAP])
 {
 	char hex[HASH_HEX_CAP];
 
@@ -61,7 +54,7 @@ static void blob_path(const struct digest *d, char out[BLOB_PATH_CAP])
 	fmt_fixed(out, BLOB_PATH_CAP, "blobs/sha256/%.2s/%s", hex, hex);
 }
 
-static void manifest_path(const struct digest *d, char out[BLOB_PATH_CAP])
+void blob_manifest_path(const struct digest *d, char out[BLOB_PATH_CAP])
 {
 	char hex[HASH_HEX_CAP];
 
@@ -280,8 +273,7 @@ int blobs_verify(struct blobs *b, const struct digest *d, struct err *err)
 		b->dir, path, b->dir, aside);
 }
 
-/* Exclusive, waited for: publishing takes milliseconds, collecting seconds. fd or -1. */
-static int gc_lock(struct blobs *b, struct err *err)
+int blob_gc_lock(struct blobs *b, struct err *err)
 {
 	AUTO_FD int fd = openat(b->fd, "gc.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	int64_t until = clock_mono_ms() + BLOB_LOCK_MS;
@@ -310,7 +302,7 @@ int blobs_put_manifest(struct blobs *b, const struct manifest *m, struct digest 
 	manifest_write(m, &text, &d);
 	if (buf_check(&text, "the manifest", err) < 0)
 		return -1;
-	lock = gc_lock(b, err);
+	lock = blob_gc_lock(b, err);
 	if (lock < 0)
 		return -1;
 	for (size_t i = 0; i < m->n; i++)
@@ -318,9 +310,12 @@ int blobs_put_manifest(struct blobs *b, const struct manifest *m, struct digest 
 			return err_set(err, ERR_CONFLICT,
 			               "the blob of %s is not in %s: fetch it first",
 			               m->file[i].path, b->dir);
-	manifest_path(&d, to);
+	blob_manifest_path(&d, to);
 	if (put_small(b, buf_view(&text), to, err) < 0)
 		return err_wrap(err, "%s", to);
+	/* One that was there is as young as a new one: its row is still to be written. */
+	if (utimensat(b->fd, to, NULL, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_errno(err, errno, "%s/%s", b->dir, to);
 	*name = d;
 	return 0;
 }
@@ -332,7 +327,7 @@ int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *na
 	char path[BLOB_PATH_CAP];
 	struct digest d;
 
-	manifest_path(name, path);
+	blob_manifest_path(name, path);
 	if (fs_read(b->fd, path, &text, err) < 0)
 		return err_wrap(err, "%s/%s", b->dir, path);
 	d = hash_sha256(text.p, text.n);
@@ -341,200 +336,5 @@ int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *na
 		               path);
 	if (manifest_parse(m, a, buf_view(&text), err) < 0)
 		return err_wrap(err, "%s/%s", b->dir, path);
-	return 0;
-}
-
-int blobs_del_manifest(struct blobs *b, const struct digest *name, struct err *err)
-{
-	char path[BLOB_PATH_CAP];
-
-	manifest_path(name, path);
-	if (drop(b, path, err) < 0)
-		return -1;
-	return fs_sync_dir(b->fd, "manifests", err);
-}
-
-/* Calls fn for each name in a folder of the store; -1 of fn ends it. */
-static int each_name(struct blobs *b, const char *path,
-                     int (*fn)(void *arg, int dirfd, const char *name, struct err *err), void *arg,
-                     struct err *err)
-{
-	AUTO_FD int fd = fs_open_beneath(b->fd, path, O_RDONLY | O_DIRECTORY, 0, err);
-	DIR *d = NULL;
-	int rc = 0;
-
-	if (fd < 0)
-		return -1;
-	d = fdopendir(fd);
-	if (d == NULL)
-		return err_errno(err, errno, "%s/%s", b->dir, path);
-	fd = -1; /* it is d's now */
-	for (struct dirent *e = readdir(d); e != NULL && rc == 0; e = readdir(d))
-		if (e->d_name[0] != '.')
-			rc = fn(arg, dirfd(d), e->d_name, err);
-	(void)closedir(d);
-	return rc;
-}
-
-struct named { /* the digests that manifests name */
-	struct blobs *b;
-	struct digest *d;
-	size_t n, cap;
-};
-
-static int note_manifest(void *arg, int dirfd UNUSED, const char *name, struct err *err)
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	struct named *set = arg;
-	struct manifest m;
-	struct digest d;
-
-	if (digest_parse(str_of(name), &d, err) < 0) {
-		err_clear(err); /* not one of ours; it names nothing */
-		return 0;
-	}
-	/* one that cannot be read ends the collection: what it names is not known */
-	if (blobs_get_manifest(set->b, a, &d, &m, err) < 0)
-		return -1;
-	if (set->n + m.n > set->cap) {
-		set->cap = MAX(set->cap * 2, set->n + m.n);
-		set->d = xrealloc(set->d, set->cap * sizeof(*set->d));
-	}
-	for (size_t i = 0; i < m.n; i++)
-		set->d[set->n++] = m.file[i].sha256;
-	return 0;
-}
-
-static int compare(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(struct digest));
-}
-
-struct sweep {
-	struct named *named; /* NULL: everything old goes (temporary files) */
-	int64_t before_s;
-	bool dry_run;
-	uint64_t files, bytes;
-};
-
-static int sweep_file(void *arg, int dirfd, const char *name, struct err *err)
-{
-	struct sweep *s = arg;
-	struct digest d;
-	struct stat st;
-
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
-		return 0; /* gone, or not ours */
-	/* ctime: a blob that was just renamed into place is young whatever its content's time */
-	if (st.st_ctim.tv_sec > s->before_s)
-		return 0;
-	if (s->named != NULL) {
-		if (digest_parse(str_of(name), &d, err) < 0) {
-			err_clear(err);
-			return 0;
-		}
-		if (s->named->n > 0 &&
-		    bsearch(&d, s->named->d, s->named->n, sizeof(d), compare) != NULL)
-			return 0;
-	}
-	if (!s->dry_run && unlinkat(dirfd, name, 0) < 0)
-		return errno == ENOENT ? 0 : err_errno(err, errno, "remove %s", name);
-	s->files++;
-	s->bytes += (uint64_t)st.st_size;
-	return 0;
-}
-
-/* Temporary files: a fetch that is going on holds its file locked, and that covers its journal. */
-static int sweep_tmp(void *arg, int dirfd, const char *name, struct err *err)
-{
-	AUTO_FREE char *held = xstrdup(name);
-	AUTO_FD int fd = -1;
-
-	if (str_ends(str_of(name), ".journal"))
-		held[strlen(held) - strlen(".journal")] = '\0';
-	fd = openat(dirfd, held, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return 0;
-	return sweep_file(arg, dirfd, name, err);
-}
-
-struct fan { /* of blobs/sha256: two digits each */
-	struct blobs *b;
-	struct sweep *sweep;
-};
-
-static int sweep_fan(void *arg, int dirfd UNUSED, const char *name, struct err *err)
-{
-	struct fan *f = arg;
-	char path[BLOB_PATH_CAP];
-
-	if (strlen(name) != 2)
-		return 0;
-	FMT(path, "blobs/sha256/%s", name);
-	return each_name(f->b, path, sweep_file, f->sweep, err);
-}
-
-int blobs_gc(struct blobs *b, int64_t max_age_s, bool dry_run, uint64_t *files, uint64_t *bytes,
-             struct err *err)
-{
-	AUTO_FD int lock = gc_lock(b, err);
-	struct named named = {.b = b};
-	struct sweep s = {.before_s = clock_wall_ms() / 1000 - max_age_s, .dry_run = dry_run};
-	struct fan fan = {.b = b, .sweep = &s};
-	int rc;
-
-	if (lock < 0)
-		return -1;
-	rc = each_name(b, "manifests", note_manifest, &named, err);
-	if (rc == 0) {
-		if (named.n > 0)
-			qsort(named.d, named.n, sizeof(*named.d), compare);
-		s.named = &named;
-		rc = each_name(b, "blobs/sha256", sweep_fan, &fan, err);
-	}
-	if (rc == 0) {
-		s.named = NULL;
-		rc = each_name(b, "tmp", sweep_tmp, &s, err);
-	}
-	free(named.d);
-	if (rc < 0)
-		return err_wrap(err, "collect %s", b->dir);
-	*files = s.files;
-	*bytes = s.bytes;
-	return 0;
-}
-
-static int add_usage(void *arg, int dirfd, const char *name, struct err *err UNUSED)
-{
-	struct sweep *s = arg;
-	struct stat st;
-
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)) {
-		s->files++;
-		s->bytes += (uint64_t)st.st_size;
-	}
-	return 0;
-}
-
-static int usage_fan(void *arg, int dirfd UNUSED, const char *name, struct err *err)
-{
-	struct fan *f = arg;
-	char path[BLOB_PATH_CAP];
-
-	if (strlen(name) != 2)
-		return 0;
-	FMT(path, "blobs/sha256/%s", name);
-	return each_name(f->b, path, add_usage, f->sweep, err);
-}
-
-int blobs_usage(struct blobs *b, uint64_t *files, uint64_t *bytes, struct err *err)
-{
-	struct sweep s = {0};
-	struct fan fan = {.b = b, .sweep = &s};
-
-	if (each_name(b, "blobs/sha256", usage_fan, &fan, err) < 0)
-		return err_wrap(err, "usage of %s", b->dir);
-	*files = s.files;
-	*bytes = s.bytes;
 	return 0;
 }

@@ -43,9 +43,20 @@ int blobs_put_manifest(struct blobs *b, const struct manifest *m, struct digest 
                        struct err *err) MUST_CHECK;
 int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *name,
                        struct manifest *m, struct err *err) MUST_CHECK; /* digest checked */
-int blobs_del_manifest(struct blobs *b, const struct digest *name, struct err *err) MUST_CHECK;
-/* Removes blobs that no manifest names and temporary files older than max_age_s. dry_run: only
- * counts. */
+struct blobs_choice {
+	int (*keep)(void *arg, const struct digest *manifest, bool *keep, struct err *err);
+	void *arg;
+};
+struct blobs_collected {
+	uint64_t manifests, files, bytes; /* files, bytes: of blobs */
+};
+/* Removes manifests that were published more than min_age_s ago and are not kept, and the blobs
+ * that only they named, of any age. Nobody publishes meanwhile; but a fetch relies on blobs that
+ * are there before it publishes, so the caller lets none run. */
+int blobs_collect(struct blobs *b, int64_t min_age_s, const struct blobs_choice *by,
+                  struct blobs_collected *out, struct err *err) MUST_CHECK;
+/* Removes blobs that no manifest names (an earlier try has left them) and temporary files, both
+ * when older than max_age_s. dry_run: only counts. */
 int blobs_gc(struct blobs *b, int64_t max_age_s, bool dry_run, uint64_t *files, uint64_t *bytes,
              struct err *err) MUST_CHECK;
 int blobs_usage(struct blobs *b, uint64_t *files, uint64_t *bytes, struct err *err) MUST_CHECK;

@@ -141,7 +141,8 @@ def test_a_killed_server_resumes_the_fetch(empty_cluster, faulty):
 
 def test_jobs_that_ask_together_share_one_fetch(empty_cluster, faulty):
     cluster = start(empty_cluster, faulty)
-    jobs = [cluster.push(["true"], weights=HUB) for _ in range(4)]
+    cluster.cli("teams", "create", "lab")
+    jobs = [cluster.push(["true"], *team, weights=HUB) for team in ([], ["--set", "team=lab"]) for _ in range(2)]
     for job in jobs:
         cluster.wait(job, "TRAINING_JOB_COMPLETED")
     import urllib.request
@@ -149,4 +150,8 @@ def test_jobs_that_ask_together_share_one_fetch(empty_cluster, faulty):
     size = (cluster.repository / "sub/model.safetensors").stat().st_size
     sent = sum(v["bytes"] for path, v in stats["paths"].items() if path.endswith("model.safetensors"))
     assert sent == size, "an object is fetched from its origin once, whoever asks"
-    assert len(cluster.json("weights", "ls")) == 1
+    listed = cluster.json("weights", "ls")  # one a team, of the same content
+    assert len(listed) == 2 and len({w["manifest"] for w in listed}) == 1
+    for left, w in zip((size, 0), listed):
+        cluster.cli("weights", "rm", w["id"], "-y")
+        assert left <= sum(p.stat().st_size for p in (cluster.data / "store/blobs").rglob("*") if p.is_file()) <= left + 1000

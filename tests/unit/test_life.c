@@ -2,6 +2,8 @@
  * late runners, stops in every state, gangs, retries, weights, checkpoints that are loaded. */
 #include "server_fixture.h"
 
+#include "meta/db.h"
+
 #include <signal.h>
 
 static void every_step_survives_a_restart(void **state)
@@ -311,6 +313,29 @@ static void make_source(struct fixture *f)
 	          &f->err);
 }
 
+static uint64_t blobs_in_store(struct fixture *f)
+{
+	uint64_t files = 0, bytes = 0;
+
+	assert_ok(blobs_usage(f->app->blobs, &files, &bytes, &f->err), &f->err);
+	return files;
+}
+
+/* As if the server had died between the manifest and its row. */
+static void forget_mirror(struct fixture *f, const char *id)
+{
+	AUTO_DB struct db *db = NULL;
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	assert_ok(db_open(&db, arena_printf(f->a, "sqlite:%s/stoker.db", f->dir), &f->err),
+	          &f->err);
+	assert_ok(db_begin(db, DB_WRITE, &tx, &f->err), &f->err);
+	assert_ok(db_exec(&tx, "DELETE FROM mirrors WHERE id = ?", DB_ARGS(db_text(id)), NULL,
+	                  &f->err),
+	          &f->err);
+	assert_ok(db_commit(&tx, &f->err), &f->err);
+}
+
 static void weights_are_frozen_and_shared(void **state)
 {
 	struct fixture *f = *state;
@@ -318,7 +343,7 @@ static void weights_are_frozen_and_shared(void **state)
 	struct model_mirror *x = NULL;
 	struct wire_launch l, m;
 	const char *weights;
-	uint64_t freed = 0;
+	uint64_t freed = 0, all = 0;
 	size_t n = 0;
 
 	make_source(f);
@@ -355,7 +380,54 @@ static void weights_are_frozen_and_shared(void **state)
 	m = fixture_claim(f, fixture_runner(f, k.id, 0), "a");
 	assert_string_not_equal(m.weights[0].manifest, l.weights[0].manifest);
 	fixture_exit(f, fixture_runner(f, k.id, 0), JOB_END_DEPLOY_FAILED, 0);
-	assert_ok(ctx_mirror_delete(f->app, f->admin, x[0].id, &freed, &f->err), &f->err);
+	/* both mirrors share the first files: they go with the second */
+	assert_ok(ctx_mirrors(f->app, f->admin, f->a, &x, &n, &f->err), &f->err);
+	assert_int_equal(n, 2);
+	for (size_t i = 0; i < n; i++) {
+		assert_ok(ctx_mirror_delete(f->app, f->admin, x[i].id, &freed, &f->err), &f->err);
+		all += freed;
+	}
+	assert_int_equal(all, 12 + 1);
+	assert_int_equal(blobs_in_store(f), 0);
+}
+
+static void manifests_that_nothing_names_are_collected(void **state)
+{
+	struct fixture *f = *state;
+	struct blobs_collected gone;
+	struct model_mirror *x = NULL;
+	struct model_job j = {0};
+	struct wire_launch l;
+	size_t n = 0;
+
+	make_source(f);
+	assert_ok(fixture_push(f, "",
+	                       arena_printf(f->a,
+	                                    "\"weights\":[{\"source\":\"file://%s/sources/model\","
+	                                    "\"mount_location\":\"/models/m\"}]",
+	                                    f->dir),
+	                       &j),
+	          &f->err);
+	fixture_await(f, j.id, JOB_DEPLOYING);
+	l = fixture_claim(f, fixture_runner(f, j.id, 0), "a");
+	assert_int_equal(l.n_weights, 1);
+	assert_ok(ctx_mirrors(f->app, f->admin, f->a, &x, &n, &f->err), &f->err);
+	assert_ok(fetch_collect(f->app, NULL, 0, &gone, &f->err), &f->err);
+	assert_int_equal(gone.manifests, 0); /* a mirror names it */
+	forget_mirror(f, x[0].id);
+	assert_ok(fetch_collect(f->app, NULL, 0, &gone, &f->err), &f->err);
+	assert_int_equal(gone.manifests, 0); /* a job that runs does */
+	fixture_exit(f, fixture_runner(f, j.id, 0), JOB_END_DEPLOY_FAILED, 0);
+	assert_ok(fetch_collect(f->app, NULL, 3600, &gone, &f->err), &f->err);
+	assert_int_equal(gone.manifests, 0);
+	assert_int_equal(pthread_rwlock_rdlock(&f->app->gc), 0); /* a fetch runs */
+	assert_ok(fetch_collect(f->app, NULL, 0, &gone, &f->err), &f->err);
+	assert_int_equal(gone.manifests, 0);
+	assert_int_equal(pthread_rwlock_unlock(&f->app->gc), 0);
+	assert_ok(fetch_collect(f->app, NULL, 0, &gone, &f->err), &f->err);
+	assert_int_equal(gone.manifests, 1);
+	assert_int_equal(gone.bytes, 12);
+	assert_int_equal(blobs_in_store(f), 0);
 }
 
 static void bad_inputs_fail_by_name(void **state)
@@ -537,6 +609,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(stops_in_every_state),
 	FIXTURE_TEST(a_gang_starts_and_ends_together),
 	FIXTURE_TEST(weights_are_frozen_and_shared),
+	FIXTURE_TEST(manifests_that_nothing_names_are_collected),
 	FIXTURE_TEST(bad_inputs_fail_by_name),
 	FIXTURE_TEST(checkpoints_are_chosen),
 	FIXTURE_TEST(only_the_newest_checkpoints_are_kept),
