@@ -259,6 +259,7 @@ static int run_role(const struct cli_role *role, int argc, char **argv)
 
 int cli_main(int argc, char **argv, const struct cli_role *roles, size_t n_roles)
 {
+	static char version[] = "version";
 	struct cli c = {0};
 	struct err err = {0};
 	int r;
@@ -270,7 +271,7 @@ int cli_main(int argc, char **argv, const struct cli_role *roles, size_t n_roles
 		return argc < 2 ? 2 : 0;
 	}
 	if (strcmp(argv[1], "--version") == 0)
-		argv[1] = (char[]){"version"};
+		argv[1] = version;
 	for (size_t i = 0; i < n_roles; i++)
 		if (strcmp(argv[1], roles[i].name) == 0)
 			return run_role(&roles[i], argc - 2, argv + 2);

@@ -23,6 +23,10 @@ def test_every_command_has_help(command):
     assert done.returncode == 0 and done.stdout.startswith(f"usage: stoker {command}")
 
 
+def test_version():
+    assert run("--version").stdout == run("version").stdout != ""
+
+
 def test_help_completion_and_man_come_from_one_table():
     everything = run("--help").stdout
     completion, man = run("completion", "bash").stdout, run("man").stdout
