@@ -366,18 +366,12 @@ static int start_exec(struct cli *c, const struct doc *job, const char **id, str
 	return 0;
 }
 
-int cmd_exec(struct cli *c, struct err *err)
+/* Its output as it comes, to its end; the exit code. */
+static int follow_exec(struct cli *c, const struct doc *job, const char *id, struct err *err)
 {
-	const struct doc *job, *reply;
-	const char *id;
+	const struct doc *reply;
 	int64_t offset = 0;
 
-	catch_interrupt();
-	if (c->n_rest == 0)
-		return err_set(err, ERR_INVALID, "say what to run: stoker exec %s -- nvidia-smi",
-		               c->n_arg > 0 ? c->arg[0] : "@");
-	if (resolve_job(c, c->arg[0], &job, err) < 0 || start_exec(c, job, &id, err) < 0)
-		return -1;
 	for (;;) {
 		AUTO_BUF struct buf out = BUF_INIT((size_t)16 << 20);
 
@@ -392,6 +386,26 @@ int cmd_exec(struct cli *c, struct err *err)
 		if (doc_bool(doc_get(reply, "done"), false) && out.n == 0)
 			return (int)doc_int(doc_get(reply, "exit_code"), 1);
 	}
+}
+
+int cmd_exec(struct cli *c, struct err *err)
+{
+	const struct doc *job;
+	const char *id;
+	int r;
+
+	catch_interrupt();
+	if (c->n_rest == 0)
+		return err_set(err, ERR_INVALID, "say what to run: stoker exec %s -- nvidia-smi",
+		               c->n_arg > 0 ? c->arg[0] : "@");
+	if (resolve_job(c, c->arg[0], &job, err) < 0 || start_exec(c, job, &id, err) < 0)
+		return -1;
+	r = follow_exec(c, job, id, err);
+	if (r >= 0 || err->code != ERR_CANCELED)
+		return r;
+	err_clear(err);
+	out_say(c, "\ndetached: the command goes on in the job");
+	return CLI_EXIT_DETACHED;
 }
 
 /* The newest value of a series, or NULL. */

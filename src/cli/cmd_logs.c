@@ -257,7 +257,7 @@ int cmd_logs(struct cli *c, struct err *err)
 			return -1;
 		err_clear(err);
 		out_say(c, "\ndetached: the job goes on");
-		return 130;
+		return CLI_EXIT_DETACHED;
 	}
 	return 0;
 }

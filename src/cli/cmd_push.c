@@ -409,7 +409,7 @@ int cmd_push(struct cli *c, struct err *err)
 		err_clear(err);
 		out_say(c, "\ndetached: job %s goes on. `stoker stop %s` ends it",
 		        doc_cstr(doc_get(job, "id"), ""), doc_cstr(doc_get(job, "id"), ""));
-		return 130;
+		return CLI_EXIT_DETACHED;
 	}
 	return r < 0 ? -1 : job_outcome(c, last);
 }

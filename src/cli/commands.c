@@ -110,7 +110,7 @@ const struct command commands[] = {
 	{"recreate", "JOB", "run a job again as it was: same code, same revisions", NULL, OPTS(o_follow), 1, 1, true, cmd_recreate},
 	{"update", "JOB", "change a waiting job", NULL, OPTS(o_update), 1, 1, false, cmd_update},
 	{"events", "[JOB]", "what happened to a job, and who asked", NULL, NO_OPTS, 0, 1, true, cmd_events},
-	{"exec", "JOB -- COMMAND...", "run a command inside a running job", NULL, OPTS(o_exec), 1, 1, false, cmd_exec},
+	{"exec", "JOB -- COMMAND...", "run a command inside a running job", "Its input is empty; its exit code is the exit code. Ctrl-C leaves it running in the job.", OPTS(o_exec), 1, 1, false, cmd_exec},
 	{"metrics", "[JOB]", "CPU, memory, GPU, scratch and cache use of a job", NULL, NO_OPTS, 0, 1, true, cmd_metrics},
 
 	{"checkpoints ls", "[JOB]", "list a job's checkpoints", NULL, OPTS(o_ck_ls), 0, 1, true, cmd_checkpoints_ls},

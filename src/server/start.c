@@ -10,6 +10,7 @@
 #include <sys/file.h>
 
 #define LOCK_WAIT_MS 10000 /* for the lock of a server that is no more */
+#define OWNER_WAIT_MS 1000 /* of one that is there: it may be dying */
 #define LOCK_PAUSE_MS 50
 #define SMALL_FILE ((size_t)64 << 10)
 
@@ -82,13 +83,14 @@ static pid_t owner_of(const char *path, struct buf *who, struct str *address)
 	return (pid_t)n;
 }
 
-/* A server that was killed between fork and exec of a child leaves its lock to that child for a
- * moment: when the owner named in the file is gone, the lock is waited for. */
+/* A server that was killed holds its lock until the kernel has taken it apart, and one killed
+ * between fork and exec of a child leaves it to that child for a moment: so the lock is waited for,
+ * the longer when the owner named in the file is gone. */
 static int take_lock(struct app *app, struct err *err)
 {
 	AUTO_BUF struct buf who = BUF_INIT(SMALL_FILE);
 	const char *path = app_path(app, app->arena, "lock");
-	int64_t until = clock_mono_ms() + LOCK_WAIT_MS;
+	int64_t since = clock_mono_ms();
 	struct str address = {0};
 	pid_t owner = 0;
 
@@ -97,7 +99,7 @@ static int take_lock(struct app *app, struct err *err)
 			return -1;
 		err_clear(err);
 		owner = owner_of(path, &who, &address);
-		if (owner != 0 || clock_mono_ms() > until)
+		if (clock_mono_ms() - since > (owner != 0 ? OWNER_WAIT_MS : LOCK_WAIT_MS))
 			return err_set(
 				err, ERR_CONFLICT,
 				"another server uses the data folder %s (pid %d, %.*s): stop it, "

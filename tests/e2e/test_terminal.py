@@ -158,3 +158,14 @@ def test_a_progress_bar_is_one_line_that_is_redrawn(cluster):
     above = seen.index("word\r\n")
     assert seen[:above].rstrip().endswith("\x1b[J") and seen[above:].startswith("word\r\nstep 5"), seen
     assert "step 6\r\n" in seen[above:] and seen.count("step 6") == 1
+
+
+def test_interrupted_exec_says_that_the_command_goes_on(cluster):
+    job = cluster.push(["echo up; sleep 60"])
+    until(lambda: "up" in cluster.logs(job))
+    terminal = Terminal(cluster, "exec", job["id"], "--", "sh", "-c", "echo inside; sleep 5; echo end >/b10/workspace/ended; sleep 50")
+    terminal.read("inside")
+    os.write(terminal.master, b"\x03")
+    assert terminal.end() == 130 and "detached: the command goes on" in terminal.seen and "GET" not in terminal.seen
+    until(lambda: "end" in cluster.cli("exec", job["id"], "--", "cat", "ended", code=None).out)
+    cluster.cli("stop", job["id"], "--now")
