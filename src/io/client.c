@@ -8,7 +8,9 @@
 #include "io/client.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "io/client_impl.h"
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,12 +22,13 @@
 #define ERROR_BODY_READ ((uint64_t)1 << 20) /* read of it, so that the connection can be kept */
 #define EXPECT_FROM ((uint64_t)1 << 20)     /* bodies from here on ask before they are sent */
 #define WIRE_BUFFER (512L << 10)            /* per read and write: libcurl's most for reads */
+/* Where the body may be taken over: no more than libcurl hands out at once, so that behind what it
+ * has handed out there is nothing left in its buffer. */
+#define HEAD_BUFFER ((long)CURL_MAX_WRITE_SIZE)
 #define STALL_BYTES_S 1024L
 #define CONNECT_MS 10000
 #define STALL_MS 30000
 #define PROGRESS_MS 500
-#define RETRY_WAIT_MAX_MS 20000
-#define RETRY_ASKED_MAX_S 300 /* a server may ask for more, and gets this */
 
 struct http_client {
 	bool guard;
@@ -49,6 +52,10 @@ struct transfer {
 	bool refused;            /* by the guard */
 	bool head_ended;  /* its empty line came: libcurl takes a head that was cut for whole */
 	bool headed;      /* call->head has run */
+	CURL *plain;      /* the handle, when the body may be taken over; else NULL */
+	int sock;         /* that was opened last for it; -1 = none */
+	bool taken;       /* it was, and has come whole unless there is a cause */
+	int64_t until_ms; /* end of the call; 0 = none */
 	bool enough;      /* of an error's body: the rest is not wanted */
 	int64_t shown_ms; /* when progress was last told */
 	struct err cause; /* of a callback that ended the transfer */
@@ -130,7 +137,8 @@ static curl_socket_t on_socket(void *arg, curlsocktype purpose UNUSED, struct cu
 		t->refused = true;
 		return CURL_SOCKET_BAD;
 	}
-	return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+	t->sock = socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+	return t->sock;
 }
 
 static void parse_status(struct http_reply *r, struct str line)
@@ -189,6 +197,39 @@ static int take_2xx(struct transfer *t, const char *p, size_t n)
 	return buf_check(&r->body, "reply", &t->cause);
 }
 
+/* The connection's own: that it was the last to be opened does not say that it is the one. */
+static bool is_ours(const struct transfer *t)
+{
+	struct sockaddr_storage own;
+	socklen_t n = sizeof(own);
+	long port = 0;
+
+	if (t->sock < 0 || getsockname(t->sock, (struct sockaddr *)&own, &n) < 0 ||
+	    curl_easy_getinfo(t->plain, CURLINFO_LOCAL_PORT, &port) != CURLE_OK)
+		return false;
+	if (own.ss_family == AF_INET)
+		return ntohs(((const struct sockaddr_in *)&own)->sin_port) == port;
+	return own.ss_family == AF_INET6 &&
+	       ntohs(((const struct sockaddr_in6 *)&own)->sin6_port) == port;
+}
+
+/* A long body of known length need not pass through this process. It ends libcurl's part. */
+static bool take_over(struct transfer *t)
+{
+	struct http_reply *r = t->reply;
+	uint64_t left;
+
+	if (t->plain == NULL || r->length < 0 || r->received > (uint64_t)r->length ||
+	    http_header_of(r, "transfer-encoding").n > 0)
+		return false;
+	left = (uint64_t)r->length - r->received;
+	if (left < WIRE_MIN || !is_ours(t))
+		return false;
+	t->taken = true;
+	(void)!wire_drain(t->call, t->sock, left, t->until_ms, &r->received, &t->cause);
+	return true;
+}
+
 static size_t on_body(char *p, size_t size, size_t n, void *arg)
 {
 	struct transfer *t = arg;
@@ -197,7 +238,7 @@ static size_t on_body(char *p, size_t size, size_t n, void *arg)
 	n *= size;
 	r->received += n;
 	if (r->status / 100 == 2)
-		return take_2xx(t, p, n) < 0 ? 0 : n;
+		return take_2xx(t, p, n) < 0 || take_over(t) ? 0 : n;
 	buf_add(&r->body, p, MIN(n, ERROR_BODY_MAX - MIN(r->body.n, ERROR_BODY_MAX)));
 	if (r->received > ERROR_BODY_READ) {
 		t->enough = true;
@@ -346,7 +387,9 @@ static void set_policy(CURL *h, const struct transfer *t)
 	(void)curl_easy_setopt(h, CURLOPT_PATH_AS_IS, 1L);
 	(void)curl_easy_setopt(h, CURLOPT_HTTP_CONTENT_DECODING, 0L);
 	(void)curl_easy_setopt(h, CURLOPT_MAXCONNECTS, 4L);
-	(void)curl_easy_setopt(h, CURLOPT_BUFFERSIZE, WIRE_BUFFER);
+	(void)curl_easy_setopt(h, CURLOPT_BUFFERSIZE, t->plain != NULL ? HEAD_BUFFER : WIRE_BUFFER);
+	/* it will be spent: one of its own, so that its socket is known */
+	(void)curl_easy_setopt(h, CURLOPT_FRESH_CONNECT, t->plain != NULL ? 1L : 0L);
 	(void)curl_easy_setopt(h, CURLOPT_TCP_KEEPALIVE, 1L);
 	(void)curl_easy_setopt(h, CURLOPT_TCP_KEEPIDLE, 30L);
 	(void)curl_easy_setopt(h, CURLOPT_TCP_KEEPINTVL, 15L);
@@ -452,6 +495,8 @@ static int explain(const struct transfer *t, CURLcode code, struct err *err)
 		*err = t->cause;
 		return -1;
 	}
+	if (t->taken)
+		return 0;
 	if (code == CURLE_OK && !t->head_ended)
 		return err_set(err, ERR_UNAVAILABLE, "the head of the reply was cut short");
 	if (code == CURLE_OK || t->enough)
@@ -480,6 +525,9 @@ static int exchange(struct transfer *t, const struct url *u, bool with_credentia
 
 	if (h == NULL)
 		return err_set(err, ERR_IO, "libcurl gave no handle: out of memory");
+	t->plain = t->call->drain != NULL && strcmp(u->scheme, "http") == 0 ? h : NULL;
+	t->sock = -1;
+	t->until_ms = left_ms > 0 ? clock_mono_ms() + left_ms : 0;
 	headers = headers_of(t, with_credentials);
 	set_policy(h, t);
 	set_callbacks(h, t);
@@ -559,33 +607,6 @@ static int follow(struct transfer *t, struct url *u, bool *with_credentials, str
 	return 0;
 }
 
-/* Retry-After in seconds or as a date, or RateLimit: "api";r=0;t=55 as Hugging Face says it. */
-static int retry_after(const struct http_reply *r)
-{
-	struct str after = http_header_of(r, "retry-after"), part;
-	struct err err = {0};
-	uint64_t n = 0;
-	int64_t when;
-
-	if (after.n > 0) {
-		if (str_u64(after, 0, INT32_MAX, &n, &err) == 0)
-			return (int)n;
-		err_clear(&err);
-		if (clock_parse(after, &when, &err) < 0)
-			return 0;
-		return (int)MIN(MAX((when - clock_wall_ms() + 999) / 1000, 0), INT32_MAX);
-	}
-	after = http_header_of(r, "ratelimit");
-	while (r->status == 429 && str_cut(&after, ';', &part)) {
-		part = str_trim(part);
-		if (str_starts(part, "t=") &&
-		    str_u64(str_skip(part, 2), 0, INT32_MAX, &n, &err) == 0)
-			return (int)n;
-		err_clear(&err);
-	}
-	return 0;
-}
-
 static int run(struct transfer *t, struct url *u, struct err *err)
 {
 	const struct http_call *call = t->call;
@@ -616,7 +637,7 @@ static int run(struct transfer *t, struct url *u, struct err *err)
 		t->refused = t->enough = t->head_ended = false;
 		t->words[0] = '\0';
 	}
-	r->retry_after_s = retry_after(r);
+	r->retry_after_s = reply_retry_after(r);
 	return 0;
 }
 

@@ -48,6 +48,15 @@ struct http_header {
 	const char *name, *value;
 };
 
+/* Where a body goes as it arrives; an error ends the call. */
+struct http_sink {
+	int (*put)(void *arg, const void *p, size_t n, struct err *err);
+	/* Takes exactly n bytes out of a pipe, for a sink that need not see them: a long body that
+	 * comes over a plain connection is then moved by the kernel alone. NULL: put takes all. */
+	int (*drain)(void *arg, int from, size_t n, struct err *err);
+	void *arg;
+};
+
 struct http_reply;
 
 struct http_call {
@@ -70,7 +79,9 @@ struct http_call {
 	/* Where a 2xx body goes as it arrives; NULL keeps it in reply->body. An error ends the
 	 * call. */
 	int (*sink)(void *arg, const void *p, size_t n, struct err *err);
-	void *arg; /* of read, head, sink and progress */
+	/* Beside sink, see struct http_sink: what does not pass through sink passes here. */
+	int (*drain)(void *arg, int from, size_t n, struct err *err);
+	void *arg; /* of read, head, sink, drain and progress */
 	/* Called at most twice a second with bytes moved so far. */
 	void (*progress)(void *arg, uint64_t sent, uint64_t received);
 	int64_t connect_ms;        /* 0 = 10 s */

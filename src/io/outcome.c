@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/seal.h"
-#include "io/client.h"
+#include "io/client_impl.h"
 
 #define RETRY_WAIT_MAX_MS 20000
 #define RETRY_ASKED_MAX_S 300 /* a server may ask for more, and gets this */
@@ -95,6 +95,32 @@ int http_expect(const struct http_call *call, const struct http_reply *reply, st
 	              words.n > 0 ? " " : "", (int)MIN(words.n, 1000), words.n > 0 ? words.p : "");
 	err->retry_after_s = reply->retry_after_s;
 	return -1;
+}
+
+int reply_retry_after(const struct http_reply *r)
+{
+	struct str after = http_header_of(r, "retry-after"), part;
+	struct err err = {0};
+	uint64_t n = 0;
+	int64_t when;
+
+	if (after.n > 0) {
+		if (str_u64(after, 0, INT32_MAX, &n, &err) == 0)
+			return (int)n;
+		err_clear(&err);
+		if (clock_parse(after, &when, &err) < 0)
+			return 0;
+		return (int)MIN(MAX((when - clock_wall_ms() + 999) / 1000, 0), INT32_MAX);
+	}
+	after = http_header_of(r, "ratelimit");
+	while (r->status == 429 && str_cut(&after, ';', &part)) {
+		part = str_trim(part);
+		if (str_starts(part, "t=") &&
+		    str_u64(str_skip(part, 2), 0, INT32_MAX, &n, &err) == 0)
+			return (int)n;
+		err_clear(&err);
+	}
+	return 0;
 }
 
 bool retry_again(struct retry *r, struct err *err)

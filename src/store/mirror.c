@@ -220,16 +220,23 @@ static int check_space(const struct mirror *m, struct err *err)
 
 struct passing {
 	struct mirror *m;
-	int (*sink)(void *arg, const void *p, size_t n, struct err *err);
-	void *arg;
+	const struct http_sink *to;
 };
 
-static int counting_sink(void *arg, const void *p, size_t n, struct err *err)
+static int counting_put(void *arg, const void *p, size_t n, struct err *err)
 {
 	struct passing *c = arg;
 
 	atomic_fetch_add_explicit(&c->m->fetched, n, memory_order_relaxed);
-	return c->sink(c->arg, p, n, err);
+	return c->to->put(c->to->arg, p, n, err);
+}
+
+static int counting_drain(void *arg, int from, size_t n, struct err *err)
+{
+	struct passing *c = arg;
+
+	atomic_fetch_add_explicit(&c->m->fetched, n, memory_order_relaxed);
+	return c->to->drain(c->to->arg, from, n, err);
 }
 
 struct one {
@@ -237,15 +244,15 @@ struct one {
 	struct item *it;
 };
 
-static int read_source(void *of, uint64_t first, uint64_t count,
-                       int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
+static int read_source(void *of, uint64_t first, uint64_t count, const struct http_sink *to,
                        const atomic_bool *cancel, struct err *err)
 {
 	struct one *o = of;
-	struct passing c = {o->m, sink, arg};
+	struct passing c = {o->m, to};
+	struct http_sink counting = {
+		.put = counting_put, .drain = to->drain != NULL ? counting_drain : NULL, .arg = &c};
 
-	return source_read(o->m->job->source, o->it->f, first, count, counting_sink, &c, cancel,
-	                   err);
+	return source_read(o->m->job->source, o->it->f, first, count, &counting, cancel, err);
 }
 
 static void on_progress(void *arg, uint64_t done)

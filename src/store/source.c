@@ -232,26 +232,38 @@ int source_list(struct source *s, struct arena *a, const struct glob_filter *fil
 /* --- reading --------------------------------------------------------------------------------- */
 
 struct counted {
-	int (*sink)(void *arg, const void *p, size_t n, struct err *err);
-	void *arg;
+	const struct http_sink *to;
 	uint64_t left;
 };
 
-static int counting_sink(void *arg, const void *p, size_t n, struct err *err)
+static int count_down(struct counted *c, size_t n, struct err *err)
 {
-	struct counted *c = arg;
-
 	if (n > c->left)
 		return err_set(err, ERR_CORRUPT, "it sent more bytes than were asked for");
 	c->left -= n;
-	return c->sink(c->arg, p, n, err);
+	return 0;
+}
+
+static int counting_put(void *arg, const void *p, size_t n, struct err *err)
+{
+	struct counted *c = arg;
+
+	return count_down(c, n, err) < 0 ? -1 : c->to->put(c->to->arg, p, n, err);
+}
+
+static int counting_drain(void *arg, int from, size_t n, struct err *err)
+{
+	struct counted *c = arg;
+
+	return count_down(c, n, err) < 0 ? -1 : c->to->drain(c->to->arg, from, n, err);
 }
 
 int source_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
-                int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
-                const atomic_bool *cancel, struct err *err)
+                const struct http_sink *to, const atomic_bool *cancel, struct err *err)
 {
-	struct counted c = {sink, arg, count};
+	struct counted c = {to, count};
+	struct http_sink counting = {
+		.put = counting_put, .drain = to->drain != NULL ? counting_drain : NULL, .arg = &c};
 	int r;
 
 	assert(first <= f->size && count <= f->size - first);
@@ -261,7 +273,7 @@ int source_read(struct source *s, const struct source_file *f, uint64_t first, u
 	if (count < f->size && f->etag == NULL && !f->has_id)
 		return err_set(err, ERR_UNSUPPORTED, "%s: %s: neither an ETag nor a digest",
 		               s->name, f->path);
-	r = s->ops->read(s, f, first, count, counting_sink, &c, cancel, err);
+	r = s->ops->read(s, f, first, count, &counting, cancel, err);
 	assert((r == 0) == (err->code == ERR_NONE)); /* the contract of every driver */
 	if (r == 0 && c.left > 0)
 		r = err_set(err, ERR_UNAVAILABLE, "it ended %" PRIu64 " bytes early", c.left);

@@ -65,7 +65,6 @@ int source_list(struct source *s, struct arena *a, const struct glob_filter *fil
  * before. ERR_UNSUPPORTED: the server has no ranges, ask for the whole file. ERR_CONFLICT: it is
  * not the file that was listed. ERR_RANGE, ERR_AUTH... as the server said. */
 int source_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
-                int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
-                const atomic_bool *cancel, struct err *err) MUST_CHECK;
+                const struct http_sink *to, const atomic_bool *cancel, struct err *err) MUST_CHECK;
 
 #endif

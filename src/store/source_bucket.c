@@ -240,9 +240,8 @@ static int bucket_list(struct source *s, struct arena *a, const char *frozen UNU
 }
 
 static int bucket_read(struct source *s, const struct source_file *f, uint64_t first,
-                       uint64_t count,
-                       int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
-                       const atomic_bool *cancel, struct err *err)
+                       uint64_t count, const struct http_sink *to, const atomic_bool *cancel,
+                       struct err *err)
 {
 	struct bucket *b = (struct bucket *)s;
 	AUTO_ARENA struct arena *a = arena_new();
@@ -253,8 +252,7 @@ static int bucket_read(struct source *s, const struct source_file *f, uint64_t f
 	                       .first = first,
 	                       .count = count,
 	                       .pin_etag = true,
-	                       .sink = sink,
-	                       .arg = arg,
+	                       .to = to,
 	                       .cancel = cancel};
 
 	buf_printf(&url, "%s/%s/", b->endpoint, b->bucket);

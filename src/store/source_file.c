@@ -241,8 +241,7 @@ static int check_same(int fd, const struct source_file *f, struct err *err)
 }
 
 static int file_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
-                     int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
-                     const atomic_bool *cancel, struct err *err)
+                     const struct http_sink *to, const atomic_bool *cancel, struct err *err)
 {
 	const struct file_source *fs = (const struct file_source *)s;
 	AUTO_BUF struct buf path = BUF_INIT(FS_PATH_MAX);
@@ -270,7 +269,7 @@ static int file_read(struct source *s, const struct source_file *f, uint64_t fir
 			break;
 		if (cancel != NULL && atomic_load(cancel))
 			return err_set(err, ERR_CANCELED, "canceled");
-		if (sink(arg, chunk, (size_t)n, err) < 0)
+		if (to->put(to->arg, chunk, (size_t)n, err) < 0)
 			return -1;
 		first += (uint64_t)n;
 	}

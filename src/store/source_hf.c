@@ -390,8 +390,7 @@ static void signed_url_set(struct hf *h, const char *path, const char *url)
 }
 
 static int hf_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
-                   int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
-                   const atomic_bool *cancel, struct err *err)
+                   const struct http_sink *to, const atomic_bool *cancel, struct err *err)
 {
 	struct hf *h = (struct hf *)s;
 	bool whole = first == 0 && count == f->size;
@@ -402,8 +401,7 @@ static int hf_read(struct source *s, const struct source_file *f, uint64_t first
 	                       .file = f,
 	                       .first = first,
 	                       .count = count,
-	                       .sink = sink,
-	                       .arg = arg,
+	                       .to = to,
 	                       .cancel = cancel};
 
 	assert(h->sha[0] != '\0'); /* listed before */

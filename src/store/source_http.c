@@ -142,9 +142,16 @@ static int check_head(void *arg, const struct http_reply *reply, struct err *err
 
 static int pass_on(void *arg, const void *p, size_t n, struct err *err)
 {
-	const struct source_rq *rq = arg;
+	const struct http_sink *to = ((const struct source_rq *)arg)->to;
 
-	return rq->sink(rq->arg, p, n, err);
+	return to->put(to->arg, p, n, err);
+}
+
+static int pass_pipe(void *arg, int from, size_t n, struct err *err)
+{
+	const struct http_sink *to = ((const struct source_rq *)arg)->to;
+
+	return to->drain(to->arg, from, n, err);
 }
 
 /* --- failures -------------------------------------------------------------------------------- */
@@ -243,6 +250,8 @@ static int one_hop(struct source *s, struct source_rq *rq, const char *url, cons
 	                           .cancel = rq->cancel,
 	                           .head = rq->file != NULL || rq->head != NULL ? check_head : NULL,
 	                           .sink = rq->file != NULL ? pass_on : NULL,
+	                           .drain = rq->file != NULL && rq->to->drain != NULL ? pass_pipe
+	                                                                              : NULL,
 	                           .arg = rq};
 	if (http_do(s->client, call, reply, err) == 0)
 		return 0;

@@ -213,8 +213,7 @@ static int https_list(struct source *s, struct arena *a UNUSED, const char *froz
 }
 
 static int https_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
-                      int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
-                      const atomic_bool *cancel, struct err *err)
+                      const struct http_sink *to, const atomic_bool *cancel, struct err *err)
 {
 	struct https *h = (struct https *)s;
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
@@ -225,8 +224,7 @@ static int https_read(struct source *s, const struct source_file *f, uint64_t fi
 	                       .first = first,
 	                       .count = count,
 	                       .pin_etag = true,
-	                       .sink = sink,
-	                       .arg = arg,
+	                       .to = to,
 	                       .cancel = cancel};
 
 	return source_http(s, &rq, &reply, err);

@@ -27,8 +27,7 @@ struct source_ops {
 	int (*list)(struct source *s, struct arena *a, const char *frozen, struct source_found *to,
 	            const char **revision, struct err *err);
 	int (*read)(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
-	            int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
-	            const atomic_bool *cancel, struct err *err);
+	            const struct http_sink *to, const atomic_bool *cancel, struct err *err);
 	void (*done)(struct source *s); /* what source_free() does not know; may be NULL */
 };
 
@@ -72,8 +71,8 @@ struct source_rq {
 	const struct source_file *file;
 	uint64_t first, count;
 	bool pin_etag; /* the ranges of this file must keep file->etag */
-	int (*sink)(void *arg, const void *p, size_t n, struct err *err);
-	void *arg; /* of sink and head */
+	const struct http_sink *to;
+	void *arg; /* of head */
 	/* Without a file: looks at a 2xx answer before its body is read. */
 	int (*head)(void *arg, const struct http_reply *reply, struct err *err);
 	const atomic_bool *cancel;

@@ -16,8 +16,7 @@
 struct xfer_job {
 	/* Reads `count` bytes from `first` into the sink, exactly; retryable errors are tried
 	 * again. */
-	int (*read)(void *of, uint64_t first, uint64_t count,
-	            int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
+	int (*read)(void *of, uint64_t first, uint64_t count, const struct http_sink *to,
 	            const atomic_bool *cancel, struct err *err);
 	void *of;
 	uint64_t size;

@@ -114,6 +114,7 @@ static int plain_sink(void *arg, const void *p, size_t n, struct err *err)
 static int plain_read_all(struct plain *pl, struct err *err)
 {
 	const struct xfer_job *job = pl->job;
+	const struct http_sink sink = {.put = plain_sink, .arg = pl};
 	struct retry r = RETRY_INIT(XFER_TRIES);
 	struct err cause = {0}; /* why it has to begin anew */
 	int restarts = 0;
@@ -121,8 +122,7 @@ static int plain_read_all(struct plain *pl, struct err *err)
 	while (pl->at < job->size) {
 		uint64_t before = pl->at;
 
-		if (job->read(job->of, pl->at, job->size - pl->at, plain_sink, pl, job->cancel,
-		              err) == 0) {
+		if (job->read(job->of, pl->at, job->size - pl->at, &sink, job->cancel, err) == 0) {
 			if (pl->at == job->size)
 				return 0;
 			(void)err_set(err, ERR_UNAVAILABLE,

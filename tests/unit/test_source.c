@@ -92,8 +92,9 @@ static int read_range(struct source *s, const struct source_file *f, uint8_t see
 {
 	AUTO_FREE uint8_t *p = xmalloc((size_t)count + 1);
 	struct got g = {p, 0, (size_t)count};
+	const struct http_sink to = {.put = keep, .arg = &g};
 
-	if (source_read(s, f, first, count, keep, &g, NULL, err) < 0)
+	if (source_read(s, f, first, count, &to, NULL, err) < 0)
 		return -1;
 	assert_int_equal(g.n, count);
 	for (size_t i = 0; i < g.n; i++)

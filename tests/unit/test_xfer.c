@@ -21,6 +21,7 @@ struct origin {
 	uint64_t fail_after; /* bytes; then fail_code for ever */
 	enum err_code fail_code;
 	bool no_ranges, too_much, silent_short;
+	size_t piped; /* after a first piece so many bytes at a time come through a pipe */
 };
 
 #define TABLE_SIZE 1048573 /* prime: no two parts are alike */
@@ -39,12 +40,29 @@ static const uint8_t *bytes_at(const struct origin *o, uint64_t at)
 	return table + (at + o->twist) % TABLE_SIZE;
 }
 
-static int origin_send(struct origin *o, uint64_t first, uint64_t count,
-                       int (*sink)(void *, const void *, size_t, struct err *), void *arg,
+static int send_piped(const struct origin *o, uint64_t at, size_t n, const struct http_sink *to,
+                      struct err *err)
+{
+	AUTO_FD int in = -1;
+	AUTO_FD int out = -1;
+	int fds[2];
+
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	in = fds[1];
+	out = fds[0];
+	for (size_t done = 0; done < n; done += MIN(n - done, (size_t)4096))
+		assert_ok(
+			fs_write_all(in, bytes_at(o, at + done), MIN(n - done, (size_t)4096), err),
+			err);
+	return to->drain(to->arg, out, n, err);
+}
+
+static int origin_send(struct origin *o, uint64_t first, uint64_t count, const struct http_sink *to,
                        const atomic_bool *cancel, struct err *err)
 {
 	for (uint64_t at = first, end = first + count; at < end;) {
-		size_t n = (size_t)MIN(end - at, (uint64_t)8192);
+		bool piped = o->piped > 0 && at > first;
+		size_t n = (size_t)MIN(end - at, (uint64_t)(piped ? o->piped : 8192));
 
 		while (o->freeze_at > 0 && atomic_load(&o->sent) >= o->freeze_at)
 			pause();
@@ -55,15 +73,15 @@ static int origin_send(struct origin *o, uint64_t first, uint64_t count,
 		if (o->fail_code != ERR_NONE && atomic_load(&o->sent) >= o->fail_after)
 			return err_set(err, o->fail_code, "as you wished");
 		atomic_fetch_add(&o->sent, n);
-		if (sink(arg, bytes_at(o, at), n, err) < 0)
+		if ((piped ? send_piped(o, at, n, to, err)
+		           : to->put(to->arg, bytes_at(o, at), n, err)) < 0)
 			return -1;
 		at += n;
 	}
 	return 0;
 }
 
-static int origin_read(void *of, uint64_t first, uint64_t count,
-                       int (*sink)(void *, const void *, size_t, struct err *), void *arg,
+static int origin_read(void *of, uint64_t first, uint64_t count, const struct http_sink *to,
                        const atomic_bool *cancel, struct err *err)
 {
 	struct origin *o = of;
@@ -75,9 +93,9 @@ static int origin_read(void *of, uint64_t first, uint64_t count,
 		return err_set(err, ERR_UNSUPPORTED, "the server ignores Range");
 	if (o->silent_short && count > 10)
 		count -= 10;
-	if (origin_send(o, first, count, sink, arg, cancel, err) < 0)
+	if (origin_send(o, first, count, to, cancel, err) < 0)
 		return -1;
-	return o->too_much ? sink(arg, "more", 4, err) : 0;
+	return o->too_much ? to->put(to->arg, "more", 4, err) : 0;
 }
 
 /* --- where it goes --------------------------------------------------------------------------- */
@@ -228,11 +246,10 @@ static void xfer_into_memory(void **state UNUSED)
 	}
 }
 
-static int read_hello(void *of, uint64_t first, uint64_t count,
-                      int (*sink)(void *, const void *, size_t, struct err *), void *arg,
+static int read_hello(void *of, uint64_t first, uint64_t count, const struct http_sink *to,
                       const atomic_bool *cancel UNUSED, struct err *err)
 {
-	return sink(arg, (const char *)of + first, (size_t)count, err);
+	return to->put(to->arg, (const char *)of + first, (size_t)count, err);
 }
 
 /* git hash-object says so: a promise of another kind, with a prefix before the content. */
@@ -285,6 +302,8 @@ static void xfer_many_streams(void **state UNUSED)
 		{"most streams", {.size = BIG}, 16},
 		{"whole parts", {.size = 32 * MIB}, 3},
 		{"cut again and again", {.size = BIG, .cut_every = 3 * MIB + 5}, 2},
+		{"through a pipe", {.size = BIG, .piped = 50000}, 2},
+		{"through a pipe, and cut", {.size = BIG, .piped = 7777, .cut_every = 3 * MIB}, 4},
 		{"no ranges", {.size = BIG, .no_ranges = true}, 4},
 	};
 

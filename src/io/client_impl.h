@@ -1,0 +1,23 @@
+/*
+ * client_impl.h - what the files of client.h share: the meaning of a reply's headers, and a long
+ * body from a plain socket into a pipe and on, all in the kernel: libcurl has sent the request and
+ * read the head, the rest of the body is fetched here. Half the CPU of reading it, and libcurl's
+ * connection is spent afterwards.
+ */
+#ifndef CLIENT_IMPL_H
+#define CLIENT_IMPL_H
+
+#include "io/client.h"
+
+/* Seconds, of Retry-After (a number or a date) or of RateLimit: "api";r=0;t=55 as Hugging Face says
+ * it; 0 = none. */
+int reply_retry_after(const struct http_reply *r);
+
+#define WIRE_MIN ((uint64_t)1 << 20) /* shorter bodies are not worth their connection */
+
+/* The next `left` bytes of sock (non-blocking) to call->drain; *received grows with them. until_ms:
+ * the end of the call (clock_mono_ms), 0 = none. Errors as of http_do(). */
+int wire_drain(const struct http_call *call, int sock, uint64_t left, int64_t until_ms,
+               uint64_t *received, struct err *err) MUST_CHECK;
+
+#endif
