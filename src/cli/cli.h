@@ -182,6 +182,8 @@ int follow_job(struct cli *c, const struct doc *job, const struct doc **job_out,
                struct err *err) MUST_CHECK;
 /* The exit code of a job's outcome, with a last line to stderr. */
 int job_outcome(struct cli *c, const struct doc *job);
+/* Replaces ${NAME} in all texts of a job file. */
+int expand_env(struct cli *c, const struct doc **d, struct err *err) MUST_CHECK;
 int upload_folder(struct cli *c, const char *root, const char **bucket, const char **key,
                   struct err *err) MUST_CHECK;
 

@@ -352,8 +352,11 @@ static int prepare(struct cli *c, struct push *p, struct err *err)
 	const struct doc *d;
 
 	p->file = c->n_arg > 0 ? c->arg[0] : "train.yaml";
-	if (read_file(c, p, &d, err) < 0 || apply_sets(c, &d, err) < 0 ||
-	    check_spec(c, p, d, err) < 0)
+	if (read_file(c, p, &d, err) < 0)
+		return -1;
+	if (opt_flag(c, "expand-env") && expand_env(c, &d, err) < 0)
+		return err_wrap(err, "%s", p->file);
+	if (apply_sets(c, &d, err) < 0 || check_spec(c, p, d, err) < 0)
 		return -1;
 	if (remote_login(c, err) < 0)
 		return -1;

@@ -15,6 +15,7 @@ static const struct opt o_push[] = {
 	{"priority", 0, OPT_INT, "N", "place in the queue: higher first"},
 	{"set", 's', OPT_LIST, "PATH=VALUE", "change a field, as in job.compute.node_count=2"},
 	{"env", 'e', OPT_LIST, "NAME=VALUE", "set an environment variable"},
+	{"expand-env", 0, OPT_FLAG, NULL, "replace ${NAME} in the file's texts by the variable NAME of here; $${ stays ${"},
 	{"idempotency-key", 0, OPT_TEXT, "KEY", "the same key gives the same job"},
 };
 static const struct opt o_ps[] = {

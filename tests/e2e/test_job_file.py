@@ -142,3 +142,17 @@ def test_a_link_that_leads_out_is_refused_before_it_is_sent(cluster):
     assert "env/python3 -> /usr/bin/python3" in refused and ".stokerignore" in refused
     (folder / ".stokerignore").write_text("env/\n")
     cluster.cli("push", folder / "train.yaml")
+
+
+def test_variables_of_here_only_when_asked_for(cluster):
+    folder = cluster.job_folder(['echo "[${WORD}]" "[$${WORD}]"'], runtime={"environment_variables": {"WORD": "there"}})
+    plain = json.loads(cluster.cli("push", folder / "train.yaml", "-o", "json", env={"WORD": "here"}).out)
+    asked = json.loads(cluster.cli("push", folder / "train.yaml", "--expand-env", "-o", "json", env={"WORD": "here"}).out)
+    cluster.wait(asked, "TRAINING_JOB_COMPLETED")
+    cluster.wait(plain, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(asked)[-1] == "[here] [there]" and cluster.user_lines(plain)[-1].startswith("[there] [")
+    folder = cluster.job_folder(["echo ${NOT_SET_ANYWHERE}"])
+    refused = cluster.cli("push", folder / "train.yaml", "--expand-env", code=2).err
+    assert "the variable NOT_SET_ANYWHERE is not set" in refused and "train.yaml: " in refused
+    folder = cluster.job_folder(["echo ${HOME:-x}"])
+    assert "${NAME}" in cluster.cli("push", folder / "train.yaml", "--expand-env", code=2).err
