@@ -2,6 +2,7 @@
 """make bench: Stoker beside named peers, in interleaved rounds; a table on stdout, the same in build/bench.json.
 
     bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-minio warm checkpoint summarize
+                           push jobs tails
 
 BENCH_ROUNDS    rounds after one that warms up (5)
 BENCH_SIZE_MIB  size of the model and of the checkpoint (3072); the number of small files shrinks with it
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 
+import load
 import peers
 import start
 from harness import MIB, Contender, Row, Wrong, raise_limits, run
@@ -344,7 +346,8 @@ class Bench:
 
 
 ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
-        "checkpoint": Bench.checkpoint, "summarize": Bench.summarize}
+        "checkpoint": Bench.checkpoint, "summarize": Bench.summarize, "push": load.push_archive, "jobs": load.many_jobs,
+        "tails": load.many_tails}
 
 
 def place():
