@@ -33,7 +33,7 @@ int mounts_add(struct mounts *m, enum mount_kind kind, const char *from, const c
 	assert(at[0] == '/');
 	if (m->n == MOUNTS_MAX)
 		return err_set(err, ERR_TOO_BIG, "more than %d mounts", MOUNTS_MAX);
-	*one = (struct mount){.kind = kind, .at = at, .from = from};
+	*one = (struct mount){.kind = kind, .is_file = kind == MOUNT_NULL, .at = at, .from = from};
 	if (kind == MOUNT_RO || kind == MOUNT_RW) {
 		if (stat(from, &st) < 0)
 			return err_errno(err, errno, "%s, to be mounted at %s", from, at);

@@ -16,7 +16,8 @@
 
 #define ARGS_MAX ((size_t)4 << 20)
 #define INFO_MAX ((size_t)4096)
-#define ENTRIES_MAX 256 /* of one folder that is shown entry by entry */
+#define RUNG1_TMP ATTEMPT_BOX "/tmp" /* beside what a rung 0 that failed may have left */
+#define ENTRIES_MAX 256              /* of one folder that is shown entry by entry */
 
 /* NUL-terminated arguments, one after the other. */
 static void arg(struct buf *b, const char *text)
@@ -259,7 +260,7 @@ static void bwrap_args(struct sandbox *s, int level, struct buf *b)
 		arg3(b, "--bind", arena_printf(s->a, "%s/" ATTEMPT_BOX "/root", dir), "/");
 	} else {
 		show_root(s, b);
-		arg3(b, "--bind", arena_printf(s->a, "%s/" ATTEMPT_BOX, dir), "/tmp");
+		arg3(b, "--bind", arena_printf(s->a, "%s/" RUNG1_TMP, dir), "/tmp");
 	}
 	add_fresh(b);
 	arg3(b, "--bind", arena_printf(s->a, "%s/" ATTEMPT_VARTMP, dir), "/var/tmp");
@@ -337,6 +338,15 @@ static void say(struct sandbox *s, int level)
 	copy_cut(s->says, sizeof(s->says), buf_cstr(&b));
 }
 
+static int make_tmp(struct sandbox *s, struct err *err)
+{
+	char *path = arena_printf(s->a, "%s/" RUNG1_TMP, s->spec->dir);
+
+	if (fs_mkdirs(AT_FDCWD, path, 0755, err) < 0)
+		return -1;
+	return chmod(path, 01777) < 0 ? err_errno(err, errno, "%s", path) : 0;
+}
+
 static int bwrap_start(struct sandbox *s, int level, int in, int out, int err_fd, int status,
                        struct err *err)
 {
@@ -349,6 +359,8 @@ static int bwrap_start(struct sandbox *s, int level, int in, int out, int err_fd
 
 	if (proc_find("bwrap", found) == NULL)
 		return err_set(err, ERR_NOT_FOUND, "no bwrap here (apt install bubblewrap)");
+	if (level > 0 && make_tmp(s, err) < 0)
+		return -1;
 	bwrap_args(s, level, &args);
 	if (buf_check(&args, "bwrap's arguments", err) < 0)
 		return -1;

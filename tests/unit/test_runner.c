@@ -143,6 +143,30 @@ static void hides_the_host(void **state)
 	            access("/opt/x", F_OK) < 0);
 }
 
+/* A TLS key below /tmp, which is fresh in the sandbox: its place is a file, not a folder. */
+static void hides_a_key_below_tmp(void **state)
+{
+	struct place *p = *state;
+	char dir[] = "/tmp/test_key.XXXXXX", key[64];
+	struct wire_exit x;
+	struct err err = {0};
+
+	assert_non_null(mkdtemp(dir));
+	FMT(key, "%s/k.pem", dir);
+	assert_ok(fs_write_atomic(AT_FDCWD, key, STR_LIT("private\n"), 0600, &err), &err);
+	p->launch.hide = ARENA_ARRAY(p->a, const char *, 2);
+	p->launch.hide[0] = p->dir;
+	p->launch.hide[1] = key;
+	p->launch.n_hide = 2;
+	put_env(p, "KEY", key, false);
+	spec(p, "\"echo key: $(cat $KEY | wc -c); touch /tmp/x && echo tmp\"", "", "");
+	x = run_whole(p);
+	assert_ok(fs_remove_tree(AT_FDCWD, dir, &err), &err);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o key: 0\no tmp\n", true);
+	assert_log(p, "Can't create", false);
+}
+
 static void shows_shared_folders(void **state)
 {
 	struct place *p = *state;
@@ -713,17 +737,22 @@ static void without_an_overlay(void **state)
 {
 	struct place *p = *state;
 	struct wire_exit x;
+	struct err err = {0};
 
 	put_weights(p, false);
 	put_env(p, "DATA", p->dir, false);
+	/* as an overlay that failed leaves it */
+	assert_ok(fs_mkdirs(AT_FDCWD, below(p, "runs/att1-0/upper/root"), 0755, &err), &err);
 	spec(p,
-	     "\"cat /models/b/sub/model.bin; pwd; echo c >$BT_CHECKPOINT_DIR/f; echo s "
+	     "\"ls -A /tmp | grep -v test_run; cat /models/b/sub/model.bin; pwd; echo c "
+	     ">$BT_CHECKPOINT_DIR/f; echo s "
 	     ">$BT_SCRATCH_DIR/f && echo places\",\"(touch /usr/x) 2>/dev/null || echo "
 	     "root-ro\",\"touch /tmp/x $HOME/x && echo tmp; echo data: $(ls -A $DATA | wc -l)\"",
 	     CKPT, "");
 	assert_int_equal(setenv("STOKER_SANDBOX_RUNG", "1", 1), 0);
 	x = run_whole(p);
 	assert_int_equal(unsetenv("STOKER_SANDBOX_RUNG"), 0);
+	assert_log(p, "o root\n", false);
 	assert_log(p, "o weights!\no /b10/workspace\no places\no root-ro\no tmp\no data: 0\n",
 	           true);
 	assert_log(p, "s sandbox: bwrap ro-root", true);
@@ -912,7 +941,7 @@ static void runs_an_image(void **state)
 		p, "localhost/stoker-unit:1",
 		"\"pwd; cat mark; echo $FROM_IMAGE; ls -d /work /srv 2>/dev/null; echo $TOKEN; cat "
 		"/models/b/sub/model.bin; { echo x >/models/b/f; } 2>/dev/null || echo read-only; "
-	        "echo s "
+		"echo s "
 		">$BT_SCRATCH_DIR/x && echo scratch\",\"(exit 4)\"",
 		"512Mi");
 	x = run_whole(p);
@@ -984,6 +1013,7 @@ static const struct CMUnitTest tests[] = {
 	T(broken_command_is_a_failure),
 	T(runs_in_one_shell),
 	T(hides_the_host),
+	T(hides_a_key_below_tmp),
 	T(shows_shared_folders),
 	T(secrets_stay_secret),
 	T(secrets_are_in_no_argv),
