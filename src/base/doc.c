@@ -32,7 +32,8 @@ const struct doc *doc_path(const struct doc *d, ...)
 
 	va_start(ap, d);
 	while ((key = va_arg(ap, const char *)) != NULL) {
-		assert(++steps <= DOC_STEPS_MAX);
+		steps++;
+		assert(steps <= DOC_STEPS_MAX);
 		d = doc_get(d, key);
 	}
 	va_end(ap);

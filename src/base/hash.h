@@ -33,7 +33,7 @@ int hash_fd(int fd, struct digest *out, uint64_t *bytes, struct err *err) MUST_C
 void hash_hmac_sha256(const void *key, size_t key_n, const void *p, size_t n, uint8_t out[32]);
 uint32_t hash_crc32(uint32_t crc, const void *p, size_t n); /* IEEE, start with 0 */
 
-int hex_digit(char c); /* 0 to 15, -1 = none */
+int hex_digit(char c);                                  /* 0 to 15, -1 = none */
 void hex_encode(const uint8_t *p, size_t n, char *out); /* 2n digits, lower case, and NUL */
 int hex_decode(struct str hex, uint8_t *out, size_t n, struct err *err) MUST_CHECK; /* exactly n */
 void digest_hex(const struct digest *d, char out[HASH_HEX_CAP]);

@@ -401,7 +401,7 @@ void spec_read_block(struct spec_reader *r, const struct spec_block *b, const st
 {
 	for (size_t i = 0; i < b->n; i++)
 		set_default(r, &b->field[i], base);
-	if (spec_given(d) && d->kind != DOC_MAP) {
+	if (spec_given(d) && !doc_is(d, DOC_MAP)) {
 		spec_fault(r, d, "should be a map, not %s", doc_kind_name(d->kind));
 		return;
 	}

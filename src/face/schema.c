@@ -17,6 +17,14 @@ static bool eat(struct str *s, char c)
 	return true;
 }
 
+/* Of our own texts: what was opened is closed. */
+static void must_eat(struct str *s, char c)
+{
+	bool there = eat(s, c);
+
+	assert(there);
+}
+
 static struct str word(struct str *s)
 {
 	size_t n = 0;
@@ -151,8 +159,8 @@ static void scalar(struct js *js, struct str *s, bool null)
 		else if (str_eq(name, "int"))
 			js_kv_int(js, "minimum", 0);
 	}
-	if (round && !eat(s, ')'))
-		assert(!"a bracket is open");
+	if (round)
+		must_eat(s, ')');
 }
 
 struct flags {
@@ -165,16 +173,14 @@ static void value(struct js *js, struct str *s, struct flags flag)
 	if (eat(s, '{')) {
 		kind(js, "object", flag.null);
 		members(js, s);
-		if (!eat(s, '}'))
-			assert(!"an object is open");
+		must_eat(s, '}');
 	} else if (eat(s, '[')) {
 		kind(js, "array", flag.null);
 		if (flag.filled)
 			js_kv_int(js, "minItems", 1);
 		js_key(js, "items");
 		value(js, s, (struct flags){0});
-		if (!eat(s, ']'))
-			assert(!"a list is open");
+		must_eat(s, ']');
 	} else {
 		scalar(js, s, flag.null);
 	}

@@ -297,7 +297,7 @@ int tar_unpack(int fd, int root_dirfd, const struct tar_limits *limits, struct t
 {
 	static const struct tar_limits dflt = {TAR_ENTRIES_MAX, TAR_UNPACK_MAX};
 	const struct tar_limits *l = limits != NULL ? limits : &dflt;
-	struct charset charset CLEANUP(charset_done) = charset_set("C");
+	struct charset charset UNUSED CLEANUP(charset_done) = charset_set("C");
 	AUTO_BENEATH struct beneath *to = beneath_new(root_dirfd);
 	AUTO_FREE char *block = xmalloc(TAR_READ);
 	struct archive *a CLEANUP(read_free_p) = archive_read_new();
@@ -664,7 +664,7 @@ static int pack_all(struct packer *p, int root_dirfd)
 int tar_pack(int root_dirfd, bool (*skip)(const char *path, bool is_dir, void *arg), void *arg,
              int fd, uint64_t bytes_max, struct tar_report *report, struct err *err)
 {
-	struct charset charset CLEANUP(charset_done) = charset_set("C.UTF-8");
+	struct charset charset UNUSED CLEANUP(charset_done) = charset_set("C.UTF-8");
 	struct packer *p CLEANUP(packer_free_p) = xcalloc(1, sizeof(*p));
 	struct archive *a CLEANUP(write_free_p) = archive_write_new();
 	struct archive_entry *e CLEANUP(entry_free_p) = archive_entry_new();

@@ -150,9 +150,8 @@ static uint64_t find(struct sampled *s, int64_t ms)
 		uint64_t mid = lo + (hi - lo) / 2, start;
 		struct str line;
 
-		if (!line_at(s->fd, s->size, mid, &s->chunk, &line, &start) || start >= hi)
-			hi = mid;
-		else if (time_of(s->scratch, line) < ms)
+		if (line_at(s->fd, s->size, mid, &s->chunk, &line, &start) && start < hi &&
+		    time_of(s->scratch, line) < ms)
 			lo = start + line.n + 1;
 		else
 			hi = mid;

@@ -31,7 +31,7 @@ static struct digest key_of(const struct source_file *f)
 {
 	AUTO_HASH struct hash *h = hash_new(HASH_SHA256);
 	char line[64];
-	struct digest d;
+	struct digest d = {0};
 
 	hash_add(h, f->path, strlen(f->path) + 1);
 	FMT(line, "%" PRIu64 " %d", f->size, f->has_id ? (int)f->kind : -1);

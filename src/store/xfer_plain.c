@@ -46,7 +46,7 @@ int xfer_content_end(struct xfer_content *c, const struct xfer_job *job, struct 
 	char want[HASH_HEX_CAP], have[HASH_HEX_CAP];
 	uint8_t other[HASH_SHA256_LEN];
 	size_t n = HASH_SHA256_LEN;
-	struct digest d;
+	struct digest d = {0};
 
 	(void)hash_end(c->sha256, d.b);
 	memcpy(other, d.b, sizeof(other));

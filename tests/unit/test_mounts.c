@@ -116,7 +116,7 @@ static void hides_homes_elsewhere(void **state)
 		&passwd,
 		"root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::%s:/bin/sh\nd:x:99:99::%s:/bin/sh\n"
 		"bob:x:1002:1002::/home/bob:/bin/sh\nweb:x:1003:1003::/var:/bin/"
-	        "sh\nbroken:x:1004\n",
+		"sh\nbroken:x:1004\n",
 		alice, daemon);
 	assert_ok(mounts_host(p->m, &p->l, &passwd, false, &err), &err);
 	assert_int_equal(p->m->n, 1);

@@ -697,9 +697,9 @@ static void crashes_leave_nothing(void **state)
 static void runs_commands_inside(void **state)
 {
 	struct place *p = *state;
-	static const char *argv[] = {"sh", "-c",
-	                             "echo in $PWD as $(id -u); tr '\\0' ' ' "
-	                             "</proc/1/cmdline | cut -c1-5; echo $TOKEN; exit 7"};
+	static const char script[] = "echo in $PWD as $(id -u); tr '\\0' ' ' </proc/1/cmdline | "
+				     "cut -c1-5; echo $TOKEN; exit 7";
+	static const char *argv[] = {"sh", "-c", script};
 
 	put_env(p, "TOKEN", SECRET, true);
 	spec(p, "\"echo up; sleep 885.5\"", "", "");
