@@ -334,14 +334,19 @@ static void script_watcher(struct buf *out)
 	              ">/dev/null 2>&1 3>&- & )\n");
 }
 
-/* The content of an image's own working directory comes along into the workspace. */
+/* The content of an image's own working directory comes along into the workspace, where the code
+ * wins. The cp of busybox leaves a folder that is there alone when it is told -n, whatever it
+ * lacks: so what is not there at all is copied by name. */
 static void script_content(const char *workdir, struct buf *out)
 {
 	buf_puts(out, "if [ \"$PWD\" != / ] && [ \"$PWD\" != ");
 	env_quote(workdir, out);
-	buf_puts(out, " ]; then cp -R -n \"$PWD/.\" ");
+	buf_puts(out, " ]; then s=");
 	env_quote(workdir, out);
-	buf_puts(out, "/ 2>/dev/null; fi\n");
+	buf_puts(out,
+	         "; for n in \"$PWD\"/* \"$PWD\"/.[!.]*; do if [ ! -e \"$s/${n##*/}\" ]; then cp "
+	         "-R \"$n\" \"$s/\"; fi; done 2>/dev/null; cp -R -n \"$PWD/.\" \"$s/\" "
+	         "2>/dev/null; fi\n");
 }
 
 void sandbox_script(struct sandbox *s, const struct wire_env *env, size_t n_env,

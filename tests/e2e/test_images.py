@@ -183,3 +183,27 @@ def test_aws_keys(empty_cluster, registry):
     headers, body = seen[-1]
     assert body == b"{}" and headers["X-Amz-Target"].endswith(".GetAuthorizationToken")
     assert "/us-east-1/ecr/aws4_request" in headers["Authorization"]
+
+
+def test_workdir_of_an_image_comes_along(empty_cluster):
+    """Also where cp is busybox's, which does nothing when the target folder is there and -n was said."""
+    root, name = empty_cluster.folder / "root", "localhost/stoker-workdir:1"
+    (root / "bin").mkdir(parents=True)
+    (root / "tmp").mkdir()
+    (root / "app/lib").mkdir(parents=True)
+    (root / "app/lib/deep").write_text("from the image")
+    (root / "app/run.sh").write_text("image")
+    (root / "app/.hidden").write_text("also")
+    shutil.copy(shutil.which("busybox"), root / "bin/busybox")
+    for tool in ("sh", "cat", "cp", "head", "sleep"):
+        (root / "bin" / tool).symlink_to("busybox")
+    subprocess.run(["tar", "-cf", str(empty_cluster.folder / "root.tar"), "-C", str(root), "."], check=True)
+    podman("import", "--quiet", "--change", "WORKDIR /app", empty_cluster.folder / "root.tar", name)
+    try:
+        cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+        job = cluster.push(["cat lib/deep; echo; cat .hidden; echo; cat run.sh"], files={"run.sh": "code"},
+                           image={"base_image": name})
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+        assert cluster.user_lines(job) == ["from the image", "also", "code"], "the code wins"
+    finally:
+        podman("rmi", "--force", name)
