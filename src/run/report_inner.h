@@ -1,0 +1,83 @@
+/*
+ * report_inner.h - what the files of the report share: its struct, the exchange with the server,
+ * and the letters.
+ */
+#ifndef REPORT_INNER_H
+#define REPORT_INNER_H
+
+#include "io/client.h"
+#include "run/report.h"
+
+#include <pthread.h>
+#include <sys/queue.h>
+
+#define REPORT_SMALL_MS 15000 /* for an answer that is not waited for on purpose */
+#define REPORT_BODY_MAX ((size_t)4 << 20)
+#define REPORT_EXECS_MAX 64
+#define REPORT_EXEC_ID_MAX 128
+
+struct letter {
+	TAILQ_ENTRY(letter) link;
+	char *path, *key; /* key: a newer letter with it replaces this one; NULL = never */
+	char *body;
+	size_t n;
+	bool sending, bytes; /* bytes: not JSON */
+};
+TAILQ_HEAD(letters, letter);
+
+struct report {
+	struct http_client *http;
+	char *server, *auth, *dir;
+	struct logs *logs;
+	pthread_mutex_t
+		sample_lock; /* of the next two; a sample takes locks of others, so not `lock` */
+	bool (*sample)(void *arg, struct wire_sample *out);
+	void *arg;
+	pthread_t beat, poll, ship, mail;
+	bool started;
+	atomic_bool done;   /* the threads end */
+	atomic_bool halt;   /* their requests too, at once */
+	atomic_bool cancel; /* of staging */
+	atomic_bool fenced;
+	int event_fd;
+
+	pthread_mutex_t lock; /* of all below */
+	pthread_cond_t changed;
+	enum wire_stage stage;
+	char note[300];
+	uint64_t done_bytes, total_bytes, seq;
+	double rate;
+	int64_t rate_ms; /* when rate_bytes was seen */
+	uint64_t rate_bytes;
+	bool beat_now;
+	struct report_orders orders;
+	uint64_t orders_seq;
+	struct letters letters;
+	size_t n_letters;
+	uint64_t log_sent;
+	struct arena *execs_arena;
+	struct wire_exec exec[REPORT_EXECS_MAX];
+	char seen[REPORT_EXECS_MAX][REPORT_EXEC_ID_MAX]; /* the last ones: orders are repeated */
+	size_t n_exec, n_seen;
+};
+
+/* report_http.c */
+void report_wait_locked(struct report *r,
+                        int64_t ms); /* a change or the time; with the lock held */
+/* Growing pause between tries, jittered so that a hundred runners do not return as one. */
+void report_pause_after(struct report *r, int *tries);
+/* One exchange. 0 = a 2xx; reply->status is set whenever there was an answer. */
+int report_exchange(struct report *r, enum http_method method, const char *path, const char *type,
+                    struct str body, int64_t total_ms, struct http_reply *reply,
+                    struct err *err) MUST_CHECK;
+/* JSON, by POST. */
+int report_post(struct report *r, const char *path, struct str body, struct http_reply *reply,
+                struct err *err) MUST_CHECK;
+/* The server is there and does not want us. */
+bool report_is_refusal(const struct http_reply *reply);
+
+/* report_mail.c */
+void *report_mail_main(void *report); /* the thread that sends letters, in order */
+void report_mail_done(struct report *r);
+
+#endif

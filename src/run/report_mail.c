@@ -1,0 +1,183 @@
+/*
+ * report_mail.c - letters: what the server must hear once, in order, whenever it is there. The
+ * queue is bounded; a newer checkpoint's letter replaces its older one.
+ */
+#include "run/report_inner.h"
+
+#include "base/json.h"
+#include "base/log.h"
+
+/* The server is there and will never take this: sending it again is of no use. */
+static bool is_rejected(const struct http_reply *reply)
+{
+	return reply->status >= 400 && reply->status < 500 && reply->status != 408 &&
+	       reply->status != 429;
+}
+
+static void letter_free(struct letter *m)
+{
+	free(m->path);
+	free(m->key);
+	free(m->body);
+	free(m);
+}
+
+static void drop_letter(struct report *r, struct letter *m)
+{
+	TAILQ_REMOVE(&r->letters, m, link);
+	r->n_letters--;
+	letter_free(m);
+}
+
+static void queue_letter(struct report *r, const char *path, const char *key, bool bytes,
+                         struct str body)
+{
+	struct letter *m = xcalloc(1, sizeof(*m)), *old = NULL;
+
+	m->path = xstrdup(path);
+	m->bytes = bytes;
+	m->key = key == NULL ? NULL : xstrdup(key);
+	m->body = xmalloc(body.n + 1);
+	m->n = body.n;
+	if (body.n > 0)
+		memcpy(m->body, body.p, body.n);
+	(void)pthread_mutex_lock(&r->lock);
+	TAILQ_FOREACH(old, &r->letters, link)
+	{
+		if (key != NULL && old->key != NULL && !old->sending && strcmp(old->key, key) == 0)
+			break;
+	}
+	if (old == NULL && r->n_letters >= REPORT_LETTERS_MAX) {
+		TAILQ_FOREACH(old, &r->letters, link)
+		{
+			if (old->key == NULL && !old->sending)
+				break;
+		}
+	}
+	if (old != NULL)
+		drop_letter(r, old);
+	TAILQ_INSERT_TAIL(&r->letters, m, link);
+	r->n_letters++;
+	(void)pthread_cond_broadcast(&r->changed);
+	(void)pthread_mutex_unlock(&r->lock);
+}
+
+/* Without threads (the sweeper): a few tries, then never mind. */
+static void send_now(struct report *r, const char *path, struct str body)
+{
+	for (struct retry again = RETRY_INIT(3);;) {
+		AUTO_HTTP_REPLY struct http_reply reply = {0};
+		struct err err = {0};
+
+		if (report_post(r, path, body, &reply, &err) == 0 || !retry_again(&again, &err))
+			return;
+	}
+}
+
+static void send_letter(struct report *r, const char *path, const char *key, bool bytes,
+                        struct str body)
+{
+	if (!r->started) {
+		send_now(r, path, body);
+		return;
+	}
+	queue_letter(r, path, key, bytes, body);
+}
+
+void *report_mail_main(void *arg)
+{
+	struct report *r = arg;
+	int tries = 0;
+
+	while (!r->done && !r->fenced) {
+		AUTO_HTTP_REPLY struct http_reply reply = {0};
+		struct letter *m = NULL;
+		struct err err = {0};
+		bool sent = false;
+
+		(void)pthread_mutex_lock(&r->lock);
+		m = TAILQ_FIRST(&r->letters);
+		if (m == NULL)
+			report_wait_locked(r, 1000);
+		else
+			m->sending = true;
+		(void)pthread_mutex_unlock(&r->lock);
+		if (m == NULL)
+			continue;
+		sent = report_exchange(r, HTTP_POST, m->path,
+		                       m->bytes ? "application/octet-stream" : "application/json",
+		                       str_n(m->body, m->n), REPORT_SMALL_MS, &reply, &err) == 0;
+		if (!sent && !r->halt)
+			log_warn("%s: %s", m->path, err.msg);
+		(void)pthread_mutex_lock(&r->lock);
+		m->sending = false;
+		if (sent || is_rejected(&reply)) {
+			drop_letter(r, m);
+			tries = 0;
+			(void)pthread_cond_broadcast(&r->changed);
+			sent = true;
+		}
+		(void)pthread_mutex_unlock(&r->lock);
+		if (!sent)
+			report_pause_after(r, &tries);
+	}
+	return NULL;
+}
+
+void report_mail_done(struct report *r)
+{
+	while (!TAILQ_EMPTY(&r->letters))
+		drop_letter(r, TAILQ_FIRST(&r->letters));
+}
+
+void report_ready(struct report *r)
+{
+	send_letter(r, "/runner/v1/ready", NULL, false, STR_LIT("{}"));
+}
+
+void report_event(struct report *r, const char *kind, const char *fmt, ...)
+{
+	AUTO_BUF struct buf out = BUF_INIT(REPORT_BODY_MAX), text = BUF_INIT(REPORT_BODY_MAX);
+	struct js js;
+	va_list ap;
+
+	va_start(ap, fmt);
+	buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	js_init(&js, &out);
+	js_open(&js);
+	js_kv(&js, "kind", kind);
+	js_kv_str(&js, "message", buf_view(&text));
+	js_close(&js);
+	send_letter(r, "/runner/v1/event", NULL, false, buf_view(&out));
+}
+
+void report_checkpoint(struct report *r, const struct model_checkpoint *row)
+{
+	AUTO_BUF struct buf out = BUF_INIT(REPORT_BODY_MAX);
+	AUTO_FREE char *key = xasprintf("checkpoint %s", row->name);
+	struct js js;
+
+	js_init(&js, &out);
+	js_open(&js);
+	js_kv(&js, "name", row->name);
+	js_kv(&js, "state", ckpt_state_word(row->state));
+	js_kv(&js, "kind", row->kind);
+	js_kv(&js, "base_model", row->base_model);
+	js_kv_int(&js, "lora_r", row->lora_r);
+	js_kv_int(&js, "created_ms", row->created_ms);
+	js_kv_u64(&js, "bytes", row->bytes);
+	js_kv_u64(&js, "bytes_sent", row->bytes_sent);
+	js_kv_u64(&js, "files", row->files);
+	js_kv(&js, "manifest_key", row->manifest_key);
+	js_close(&js);
+	send_letter(r, "/runner/v1/checkpoint", key, false, buf_view(&out));
+}
+
+void report_exec_output(struct report *r, const char *id, struct str bytes, bool done, int code)
+{
+	AUTO_FREE char *path = xasprintf("/runner/v1/exec_output?id=%s&done=%d&exit_code=%d", id,
+	                                 done ? 1 : 0, code);
+
+	send_letter(r, path, NULL, true, bytes);
+}
