@@ -4,13 +4,12 @@
  * was asked for, its mtime when last. The file `lock` is held while room is reserved, never while a
  * tree is made. Order: a tree's lease, then `lock`; whoever evicts only tries other leases.
  */
-#include "store/tree.h"
+#include "store/tree_inner.h"
 
 #include "base/clock.h"
 #include "core/lru.h"
 #include "store/copy.h"
 #include "store/lease.h"
-#include "store/usage.h"
 
 #include <dirent.h>
 #include <sys/file.h>
@@ -22,18 +21,12 @@
 #define TREE_RACES_MAX 1000            /* lost to an evictor between two locks */
 #define TREE_STEP ((uint64_t)64 << 20) /* bytes between two words of progress, when linking */
 
-struct node_cache {
-	char *dir;
-	int fd;
-	uint64_t budget;
-};
-
 static void path_of(const char *folder, const char *hex, const char *end, char out[TREE_PATH_CAP])
 {
 	fmt_fixed(out, TREE_PATH_CAP, "%s/%s%s", folder, hex, end);
 }
 
-static bool exists(struct node_cache *c, const char *folder, const char *hex)
+bool tree_exists(struct node_cache *c, const char *folder, const char *hex)
 {
 	char path[TREE_PATH_CAP];
 	struct stat st;
@@ -55,7 +48,7 @@ static int remove_tree(struct node_cache *c, const char *hex, struct err *err)
 	path_of("leases", hex, ".lease", lease);
 	if (fs_remove_tree(c->fd, aside, err) < 0) /* what a killed maker left */
 		return -1;
-	if (exists(c, "trees", hex)) {
+	if (tree_exists(c, "trees", hex)) {
 		/* moving a folder rewrites its "..": it has to be writable */
 		if (fchmodat(c->fd, tree, 0755, 0) < 0 || renameat(c->fd, tree, c->fd, aside) < 0)
 			return err_errno(err, errno, "%s/%s", c->dir, tree);
@@ -67,10 +60,8 @@ static int remove_tree(struct node_cache *c, const char *hex, struct err *err)
 	return 0;
 }
 
-/* Calls fn with each name (64 hex) in a folder whose entries end in `end`. */
-static int each_hex(struct node_cache *c, const char *folder, const char *end,
-                    int (*fn)(void *arg, const char *hex, struct err *err), void *arg,
-                    struct err *err)
+int tree_each(struct node_cache *c, const char *folder, const char *end,
+              int (*fn)(void *arg, const char *hex, struct err *err), void *arg, struct err *err)
 {
 	AUTO_FD int fd = fs_open_beneath(c->fd, folder, O_RDONLY | O_DIRECTORY, 0, err);
 	DIR *d = NULL;
@@ -136,7 +127,7 @@ int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_by
 	}
 	if (strlen(dir) + TREE_PATH_CAP > FS_PATH_MAX)
 		(void)err_set(err, ERR_INVALID, "the path of the node cache is too long: %s", dir);
-	else if (each_hex(c, "tmp", "", sweep_one, c, err) == 0) {
+	else if (tree_each(c, "tmp", "", sweep_one, c, err) == 0) {
 		*out = c;
 		return 0;
 	}
@@ -196,8 +187,8 @@ static int note_lease(void *arg, const char *hex, struct err *err)
 	h.used_ms = st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
 		if (!lease_is_named(r->c->fd, fd, h.hex))
-			return 0;                /* made anew by one who has yet to ask for room */
-		if (!exists(r->c, "trees", hex)) /* a maker was killed */
+			return 0; /* made anew by one who has yet to ask for room */
+		if (!tree_exists(r->c, "trees", hex)) /* a maker was killed */
 			return remove_tree(r->c, hex, err);
 		(void)flock(fd, LOCK_UN);
 	} else {
@@ -309,7 +300,7 @@ static int reserve(struct node_cache *c, const char *hex, int lease, const struc
 		return -1;
 	r.by_hex = map_new();
 	r.lru = lru_new(c->budget);
-	rc = each_hex(c, "leases", ".lease", note_lease, &r, err);
+	rc = tree_each(c, "leases", ".lease", note_lease, &r, err);
 	if (rc == 0)
 		rc = make_room(&r, text->bytes, err);
 	if (rc == 0)
@@ -525,7 +516,7 @@ static int make_once(struct making *m, const char *hex, const struct digest *man
 
 	if (lease < 0)
 		return -1;
-	if (exists(m->c, "trees", hex))
+	if (tree_exists(m->c, "trees", hex))
 		return 1;
 	if (blobs_get_manifest(m->from, a, manifest, &list, err) < 0)
 		return -1;
@@ -565,7 +556,7 @@ int node_cache_tree(struct node_cache *c, struct blobs *from, const struct diges
 
 		if (lease < 0)
 			return err_wrap(err, "tree %s", hex);
-		if (exists(c, "trees", hex)) {
+		if (tree_exists(c, "trees", hex)) {
 			if (hand_out(c, hex, lease, !made, out, err) < 0)
 				return err_wrap(err, "tree %s", hex);
 			lease = -1; /* the caller's */
@@ -590,7 +581,7 @@ int node_cache_drop(struct node_cache *c, const struct digest *manifest, struct 
 	AUTO_FD int lease = -1;
 
 	digest_hex(manifest, hex);
-	if (!exists(c, "trees", hex))
+	if (!tree_exists(c, "trees", hex))
 		return 0;
 	lease = lease_try(c->fd, hex, LOCK_EX, err);
 	if (lease < 0 || remove_tree(c, hex, err) < 0)
@@ -607,7 +598,7 @@ int node_cache_usage(struct node_cache *c, uint64_t *trees, uint64_t *bytes, uin
 
 	if (lock < 0)
 		return -1;
-	if (each_hex(c, "leases", ".lease", note_lease, &r, err) < 0) {
+	if (tree_each(c, "leases", ".lease", note_lease, &r, err) < 0) {
 		free(r.held);
 		return -1;
 	}
@@ -618,105 +609,4 @@ int node_cache_usage(struct node_cache *c, uint64_t *trees, uint64_t *bytes, uin
 	*leased = r.leased;
 	free(r.held);
 	return 0;
-}
-
-struct checking {
-	struct node_cache *c;
-	struct blobs *from;
-	bool deep;
-};
-
-struct names {
-	uint64_t files[USAGE_THREADS_MAX];
-};
-
-static void count_name(void *arg, unsigned slot, const struct usage_entry *e)
-{
-	struct names *n = arg;
-
-	n->files[slot] += S_ISREG(e->mode);
-}
-
-static int check_file(int root, const struct manifest_file *f, bool deep, struct err *err)
-{
-	AUTO_FD int fd = fs_open_beneath(root, f->path, O_RDONLY | O_NOFOLLOW, 0, err);
-	struct digest got;
-	uint64_t bytes;
-	struct stat st;
-
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &st) < 0)
-		return err_errno(err, errno, "%s", f->path);
-	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != f->size)
-		return err_set(err, ERR_CORRUPT, "%s is not a file of %" PRIu64 " bytes", f->path,
-		               f->size);
-	if (!deep)
-		return 0;
-	if (hash_fd(fd, &got, &bytes, err) < 0)
-		return err_wrap(err, "%s", f->path);
-	if (!digest_same(&got, &f->sha256))
-		return err_set(err, ERR_CORRUPT, "%s does not hold what the manifest says",
-		               f->path);
-	return 0;
-}
-
-static int check_tree(struct checking *k, struct arena *a, const char *hex, struct err *err)
-{
-	AUTO_FREE char *dir = xasprintf("%s/trees/%s", k->c->dir, hex);
-	AUTO_FD int root = -1;
-	struct names names = {0};
-	struct usage_total total;
-	struct manifest list;
-	struct digest d;
-	uint64_t files = 0;
-
-	if (digest_parse(str_of(hex), &d, err) < 0)
-		return -1;
-	if (blobs_get_manifest(k->from, a, &d, &list, err) < 0) {
-		if (err->code != ERR_NOT_FOUND)
-			return -1;
-		err_clear(err); /* its source was deleted: the tree goes when room is needed */
-		return 0;
-	}
-	root = fs_open_dir(dir, err);
-	if (root < 0)
-		return -1;
-	for (size_t i = 0; i < list.n; i++)
-		if (check_file(root, &list.file[i], k->deep, err) < 0)
-			return -1;
-	if (usage_walk(dir, 0, count_name, &names, NULL, &total, err) < 0)
-		return -1;
-	for (size_t i = 0; i < COUNT(names.files); i++)
-		files += names.files[i];
-	if (files != list.n)
-		return err_set(err, ERR_CORRUPT, "%" PRIu64 " files where the manifest has %zu",
-		               files, list.n);
-	return 0;
-}
-
-static int check_one(void *arg, const char *hex, struct err *err)
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	struct checking *k = arg;
-	AUTO_FD int lease = lease_try(k->c->fd, hex, LOCK_SH, err);
-
-	if (lease < 0) {
-		if (err->code != ERR_BUSY)
-			return -1;
-		err_clear(err); /* it is being evicted */
-		return 0;
-	}
-	if (!exists(k->c, "trees", hex))
-		return 0;
-	if (check_tree(k, a, hex, err) < 0)
-		return err_wrap(err, "tree %s", hex);
-	return 0;
-}
-
-int node_cache_check(struct node_cache *c, struct blobs *from, bool deep, struct err *err)
-{
-	struct checking k = {.c = c, .from = from, .deep = deep};
-
-	return each_hex(c, "trees", "", check_one, &k, err);
 }
