@@ -81,7 +81,9 @@ struct httpd_options {
 	unsigned workers, queue_max, connections_max; /* 0 = 16, 1024, 4096 */
 	const char *tls_cert, *tls_key;               /* PEM files, or NULL */
 	int64_t idle_s;                               /* of a connection; 0 = 120 */
-	int64_t stall_s; /* request_read waits so long for a byte; 0 = 60 */
+	/* request_read waits so long for a byte, and in all so long and a second more for each KiB
+	 * that came; 0 = 60 */
+	int64_t stall_s;
 };
 
 struct httpd;

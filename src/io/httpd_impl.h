@@ -78,8 +78,9 @@ struct exchange {
 	enum body_state body;
 	bool body_started, body_ended;
 	uint64_t body_got;
-	struct buf kept; /* BODY_COLLECT */
-	char *ring;      /* BODY_STREAM: RING_BYTES, made with the first byte */
+	int64_t waited_ms; /* by request_read, for bytes */
+	struct buf kept;   /* BODY_COLLECT */
+	char *ring;        /* BODY_STREAM: RING_BYTES, made with the first byte */
 	size_t ring_head, ring_n;
 
 	struct exchange *prev, *next;               /* httpd.live, under httpd.lock */

@@ -6,7 +6,8 @@
 #include <sys/socket.h>
 
 #define STALL_S 60
-#define WAIT_SLICE_MS 250 /* how soon a waiting handler sees that the server goes down */
+#define BODY_RATE_MIN 1024 /* bytes a second: a slower sender keeps a worker from the others */
+#define WAIT_SLICE_MS 250  /* how soon a waiting handler sees that the server goes down */
 
 /* The request */
 
@@ -120,13 +121,33 @@ static bool hung_up(const struct exchange *x)
 	return x->fd >= 0 && recv(x->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
+static int64_t ms_since(const struct timespec *then)
+{
+	struct timespec now = real_ms_ahead(0);
+
+	return (now.tv_sec - then->tv_sec) * 1000 + (now.tv_nsec - then->tv_nsec) / 1000000;
+}
+
+/* A worker waits so long in all: as if nothing came, and a second more for what a slow line brings
+ * in one. */
+static int check_rate(const struct exchange *x, int64_t stall_ms, struct err *err)
+{
+	if (x->waited_ms <= stall_ms + (int64_t)(x->body_got / BODY_RATE_MIN) * 1000)
+		return 0;
+	return err_set(err, ERR_TIMEOUT,
+	               "%" PRIu64 " bytes of the body came in %" PRId64
+	               " s of waiting: slower than %d a second is not waited for",
+	               x->body_got, x->waited_ms / 1000, BODY_RATE_MIN);
+}
+
 /* With x->lock held. 0: there are bytes, or the end was reached. */
 static int await_bytes(struct exchange *x, struct err *err)
 {
-	int64_t left_ms = (x->h->o.stall_s > 0 ? x->h->o.stall_s : STALL_S) * 1000;
+	int64_t stall_ms = (x->h->o.stall_s > 0 ? x->h->o.stall_s : STALL_S) * 1000;
+	int64_t left_ms = stall_ms;
 
 	while (x->ring_n == 0 && !x->body_ended && x->body == BODY_STREAM) {
-		struct timespec until = real_ms_ahead(WAIT_SLICE_MS);
+		struct timespec until = real_ms_ahead(WAIT_SLICE_MS), begun = real_ms_ahead(0);
 		int r;
 
 		if (x->conn == NULL || atomic_load(&x->h->aborting))
@@ -139,7 +160,12 @@ static int await_bytes(struct exchange *x, struct err *err)
 			               x->h->o.stall_s > 0 ? x->h->o.stall_s : STALL_S,
 			               x->body_got);
 		}
+		if (check_rate(x, stall_ms, err) < 0) {
+			x->stalled = true;
+			return -1;
+		}
 		r = pthread_cond_timedwait(&x->moved, &x->lock, &until);
+		x->waited_ms += ms_since(&begun);
 		if (r != ETIMEDOUT)
 			continue;
 		left_ms -= WAIT_SLICE_MS;

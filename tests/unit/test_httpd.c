@@ -880,6 +880,32 @@ static void httpd_silent_sender(void **state UNUSED)
 	stop(&w);
 }
 
+/* Always a byte before the other deadline: a worker is not kept by that for ever. */
+static void httpd_trickling_sender(void **state UNUSED)
+{
+	struct httpd_options o = {.stall_s = 1};
+	AUTO_BUF struct buf out = BUF_INIT(1 << 16);
+	AUTO_FD int fd = -1;
+	struct world w = {0};
+	uint8_t p[1000];
+	int sent = 0;
+
+	pattern(0, p, sizeof(p));
+	start(&w, &o);
+	fd = dial(&w);
+	send_text(fd, "PUT /count" HOST "Content-Length: 1000\r\n\r\n");
+	for (; sent < 900 && atomic_load(&w.read_failed) == 0; sent++) {
+		if (send(fd, p + sent, 1, MSG_NOSIGNAL) != 1)
+			break;
+		clock_sleep_ms(20);
+	}
+	assert_true(sent < 900);
+	read_until(fd, NULL, &out);
+	assert_int_equal(out.n, 0);
+	assert_int_equal(w.read_failed, ERR_TIMEOUT);
+	stop(&w);
+}
+
 static void httpd_slow_sender(void **state UNUSED)
 {
 	AUTO_BUF struct buf out = BUF_INIT(1 << 16);
@@ -1156,6 +1182,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(httpd_refused_deaf_sender),
 	cmocka_unit_test(httpd_cut_short),
 	cmocka_unit_test(httpd_silent_sender),
+	cmocka_unit_test(httpd_trickling_sender),
 	cmocka_unit_test(httpd_slow_sender),
 	cmocka_unit_test(httpd_parks_many),
 	cmocka_unit_test(httpd_park_ends),
