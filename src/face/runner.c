@@ -3,7 +3,6 @@
  * names the attempt and node; nothing here takes an id of a job from the caller.
  */
 #include "base/clock.h"
-#include "base/reserve.h"
 #include "face/answer.h"
 #include "face/face.h"
 
@@ -126,8 +125,7 @@ static int ready(struct request *rq, struct err *err)
 	return empty(rq, err);
 }
 
-/* Of a job that is being stopped: what it still has to say goes to the reserve of a full disk,
- * since the runner ends only when all of it is taken. */
+/* Of a job that is being stopped: its runner ends only when all of it is taken. */
 static bool last_words(const struct model_job *job)
 {
 	return job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING;
@@ -151,12 +149,8 @@ static int log_append(struct request *rq, struct err *err)
 		return err_set(err, ERR_INVALID, "seq: how many bytes were sent before is missing");
 	if (request_body(rq, &body, err) < 0 || own_job(rq, &job, err) < 0)
 		return -1;
-	do {
-		err_clear(err);
-		r = joblogs_append(ctx->logs, job.id, who->attempt_id, who->node_rank,
-		                   (uint64_t)seq, body, &next, err);
-	} while (r < 0 && err->code == ERR_NO_SPACE && last_words(&job) &&
-	         reserve_take(RESERVE_WORDS));
+	r = joblogs_append(ctx->logs, job.id, who->attempt_id, who->node_rank, (uint64_t)seq, body,
+	                   last_words(&job), &next, err);
 	if (r < 0 && err->code != ERR_CONFLICT)
 		return -1;
 	answer_open(&an);

@@ -64,7 +64,7 @@ static void salvage_log(const struct part *p)
 		if (n == 0) /* the end, or a record that was cut by the death */
 			return;
 		if (joblogs_append(p->app->logs, p->t->job_id, p->t->id, p->t->node_rank, at,
-		                   str_n(piece, n), &next, &err) < 0) {
+		                   str_n(piece, n), false, &next, &err) < 0) {
 			log_warn("log of a dead runner: job=%s %s", p->t->job_id, err.msg);
 			return;
 		}

@@ -374,8 +374,50 @@ static int append_locked(struct logfile *f, const char *attempt_id, uint64_t seq
 	return 0;
 }
 
+static int say_locked(struct logfile *f, int64_t now_ns, const char *text, uint64_t keep,
+                      struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 20);
+	int64_t last_ns = f->last_ns;
+	int r;
+
+	logline_write(&out, now_ns, &last_ns, 's', str_of(text), false);
+	if (buf_check(&out, "a log line", err) < 0)
+		return -1;
+	while ((r = commit(f, &out, last_ns, err)) < 0 && err->code == ERR_NO_SPACE &&
+	       reserve_take(keep))
+		err_clear(err);
+	return r;
+}
+
+/* Of a reserve that has no more for logs, the state and one line are still stored. */
+static int append_last(struct logfile *f, const char *attempt_id, uint64_t seq, struct str records,
+                       uint64_t *next, struct err *err)
+{
+	struct err ignored = {0};
+	bool cut = false;
+	int r;
+
+	while ((r = append_locked(f, attempt_id, seq, records, next, err)) < 0 &&
+	       err->code == ERR_NO_SPACE) {
+		if (!reserve_take(RESERVE_WORDS)) {
+			if (f->full && !reserve_take(RESERVE_WORDS / 2))
+				break;
+			cut = cut || !f->full;
+			f->full = true; /* what comes is taken, and not kept */
+		}
+		err_clear(err);
+	}
+	if (r == 0 && cut)
+		(void)say_locked(f, f->last_ns,
+		                 "lines of the log were lost: no space on the disk, and the job "
+		                 "was stopped",
+		                 RESERVE_WORDS / 2, &ignored); /* the log ends here, said or not */
+	return r;
+}
+
 int joblogs_append(struct joblogs *l, const char *job_id, const char *attempt_id, uint32_t rank,
-                   uint64_t seq, struct str records, uint64_t *next, struct err *err)
+                   uint64_t seq, struct str records, bool last, uint64_t *next, struct err *err)
 {
 	struct logfile *f;
 	int r;
@@ -388,7 +430,8 @@ int joblogs_append(struct joblogs *l, const char *job_id, const char *attempt_id
 	if (joblog_take(l, job_id, rank, true, &f, err) < 0)
 		return -1;
 	(void)pthread_mutex_lock(&f->lock);
-	r = append_locked(f, attempt_id, seq, records, next, err);
+	r = last ? append_last(f, attempt_id, seq, records, next, err)
+	         : append_locked(f, attempt_id, seq, records, next, err);
 	(void)pthread_mutex_unlock(&f->lock);
 	joblog_give(l, f);
 	return r;
@@ -397,23 +440,13 @@ int joblogs_append(struct joblogs *l, const char *job_id, const char *attempt_id
 int joblogs_say(struct joblogs *l, const char *job_id, int64_t now_ns, const char *text,
                 struct err *err)
 {
-	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 20);
 	struct logfile *f;
-	int64_t last_ns;
 	int r;
 
 	if (joblog_take(l, job_id, 0, true, &f, err) < 0)
 		return -1;
 	(void)pthread_mutex_lock(&f->lock);
-	last_ns = f->last_ns;
-	logline_write(&out, now_ns, &last_ns, 's', str_of(text), false);
-	r = buf_check(&out, "a log line", err);
-	if (r == 0)
-		r = commit(f, &out, last_ns, err);
-	while (r < 0 && err->code == ERR_NO_SPACE && reserve_take(RESERVE_WORDS)) {
-		err_clear(err);
-		r = commit(f, &out, last_ns, err);
-	}
+	r = say_locked(f, now_ns, text, RESERVE_WORDS / 2, err);
 	(void)pthread_mutex_unlock(&f->lock);
 	joblog_give(l, f);
 	return r;

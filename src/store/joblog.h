@@ -23,10 +23,13 @@ void joblogs_close(struct joblogs *l);
 DEFINE_CLEANUP(struct joblogs, joblogs_close)
 /* Whole records from a runner. `seq` counts the runner's own bytes sent so far for (attempt, rank):
  * bytes below what was already taken are skipped; a gap is ERR_CONFLICT with the expected value.
+ * `last`: the job is being stopped and waits for nothing else; on a full disk its words take of the
+ * reserve, and those that still find no space are taken and not kept, which the log says.
  * *next is what the runner must send from. Record times are raised where needed so that the file's
  * order holds. */
 int joblogs_append(struct joblogs *l, const char *job_id, const char *attempt_id, uint32_t rank,
-                   uint64_t seq, struct str records, uint64_t *next, struct err *err) MUST_CHECK;
+                   uint64_t seq, struct str records, bool last, uint64_t *next,
+                   struct err *err) MUST_CHECK;
 /* A line of the platform itself ('s'), at now; to node 0's file. On a full disk it takes of the
  * reserve. */
 int joblogs_say(struct joblogs *l, const char *job_id, int64_t now_ns, const char *text,

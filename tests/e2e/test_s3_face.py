@@ -284,3 +284,38 @@ def test_nothing_is_left_behind_after_the_janitor(upload):
     again = upload.cluster.json("recreate", kept["id"])
     upload.cluster.wait(again, "TRAINING_JOB_COMPLETED")
     assert upload.cluster.user_lines(again) == ["named by a job"]
+
+
+def test_slow_senders_keep_nobody_from_the_workers(empty_cluster):
+    """As many as there are workers send a byte now and then; others are answered, those are cut off, and a large body in pieces is taken."""
+    cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--workers", "2")
+    uploads = [Upload(cluster) for _ in range(2)]
+    parts = urllib.parse.urlsplit(uploads[0].url)
+    slow = [socket.create_connection((parts.hostname, parts.port), timeout=30) for _ in uploads]
+    asked = socket.create_connection((parts.hostname, parts.port), timeout=30)
+    asked.sendall(b"POST /v1/training_jobs/search HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + cluster.token.encode() +
+                  b"\r\nContent-Length: 1000\r\n\r\n")  # a body that is kept in memory costs no worker at all
+    for s, upload in zip(slow, uploads):
+        s.sendall(upload.head(MIB))
+    until(lambda: trickle([*slow, asked]) < 3, deadline=180, pause=0.5)  # one is cut off: its worker is free
+    until(lambda: cluster.api("GET", "/v1/users/me")[0] == 200)
+    big = os.urandom(20 * MIB)
+    fast = Upload(cluster)
+    fast.client().put_object(Bucket=fast.bucket, Key=fast.key, Body=big)
+    assert fast.stored() == big
+    until(lambda: trickle(slow) == 0, deadline=180, pause=0.5)
+    assert [u.stored() for u in uploads] == [None, None]
+    for s in (*slow, asked):
+        s.close()
+
+
+def trickle(sockets):
+    """A byte to each; how many are still open."""
+    still = 0
+    for s in sockets:
+        try:
+            s.sendall(b" ")
+            still += 1
+        except OSError:
+            pass
+    return still

@@ -1,7 +1,7 @@
 """No space: on the data folder's disk, in a project's cache. Said before it happens, and mended by making room."""
 import errno
 import os
-import pathlib
+import sqlite3
 import subprocess
 
 import pytest
@@ -97,7 +97,8 @@ def test_a_full_disk_can_be_stopped_on(small):
         small.cli("stop", one["id"])
         small.wait(one, "TRAINING_JOB_STOPPED")
         assert "job stopped" in small.logs(one)
-    filler = fill(small)  # what the jobs held went with them
+    until(lambda: not list((small.data / "runs").iterdir()))  # what the jobs held goes with them
+    filler = fill(small)
     said = small.cli("push", small.job_folder(["true"]) / "train.yaml", code=1)
     assert "is full" in said.err and "make room" in said.err, said
     small.kill()
@@ -123,6 +124,17 @@ def test_a_complete_checkpoint_is_deleted_while_its_job_runs(small):
     assert small.json("checkpoints", "ls", job["id"]) == []
     small.stop()
     assert small.cli("server", "--data", small.data, "--check", "--log-level", "error").out.endswith(": 0 faults\n")
+
+
+def test_a_log_that_fills_the_disk(small):
+    """Its job goes on, and can be ended; what was lost of the log is said in it."""
+    job = small.push(["yes 'a line of some length, again and again' | head -c 600M; echo through > $BT_PROJECT_CACHE_DIR/through; sleep 300"],
+                     compute={"cpu_count": 1, "memory": "1Gi"}, runtime={"cache_config": {"enabled": True}})
+    until(lambda: list(small.data.glob("cache/projects/*/through")))
+    small.cli("stop", job["id"])
+    small.wait(job, "TRAINING_JOB_STOPPED")
+    tail = small.logs(job, "-n", "10")
+    assert "job stopped" in tail and "lines of the log were lost: no space on the disk" in small.logs(job, "--system"), tail
 
 
 def test_the_first_start_wants_some_room(empty_cluster):
@@ -155,13 +167,41 @@ def test_cache_quota(empty_cluster):
 
 
 def test_cache_quota_is_watched_while_a_job_runs(empty_cluster):
+    """At 80, 90 and 100 %, each said once; the highest that is reached stands for those below."""
     c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--cache-quota", "10MB")
-    folder = c.data / "cache/projects"
-    job = c.push(["head -c 9500000 /dev/zero > $BT_PROJECT_CACHE_DIR/data; sleep 1"],
-                 runtime={"cache_config": {"enabled": True}})
+    cached = {"cache_config": {"enabled": True}}
+    job = c.push(["head -c 9500000 /dev/zero > $BT_PROJECT_CACHE_DIR/data; sleep 1"], runtime=cached)
     c.wait(job, "TRAINING_JOB_COMPLETED")
-    assert pathlib.Path(folder / job["training_project"]["id"] / "data").stat().st_size == 9500000
-    job = c.push(["sleep 60"], runtime={"cache_config": {"enabled": True}})
-    until(lambda: "the training cache is 90 % full" in c.logs(job))
-    assert [e for e in c.json("events", job["id"]) if e["kind"] == "cache"]
-    c.cli("stop", job["id"], "--now")
+    cache = c.data / "cache/projects" / job["training_project"]["id"]
+    assert (cache / "data").stat().st_size == 9500000
+    for size, words in ((8500000, "80 % full"), (9500000, "90 % full"), (9999999, None)):
+        os.truncate(cache / "data", size)
+        grow = "until [ -e $BT_PROJECT_CACHE_DIR/grow ]; do sleep 0.1; done; rm $BT_PROJECT_CACHE_DIR/grow; head -c 9M /dev/zero > $BT_PROJECT_CACHE_DIR/more"
+        job = c.push(["sleep 300"] if words else [grow, "sleep 300"], runtime=cached)
+        if words:
+            until(lambda: f"the training cache is {words}" in c.logs(job))
+        else:
+            (cache / "grow").touch()
+            until(lambda: "the training cache is full: its quota is reached" in c.logs(job), deadline=180)
+        assert len([e for e in c.json("events", job["id"]) if e["kind"] == "cache"]) == (1 if words else 2)
+        c.cli("stop", job["id"], "--now")
+        c.wait(job, "TRAINING_JOB_STOPPED")
+
+
+def test_cache_affinity(empty_cluster):
+    """A project whose cache is on another cluster: refused by name, or run here with an empty one when the job says so."""
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+    first = c.push(["true"], runtime={"cache_config": {"enabled": True}})
+    c.wait(first, "TRAINING_JOB_COMPLETED")
+    assert c.json("projects", "ls")[0]["cluster"] == "local"
+    with sqlite3.connect(c.data / "stoker.db", timeout=30) as db:
+        db.execute("UPDATE projects SET pinned_cluster = 'elsewhere'")
+    folder = c.job_folder(["true"], runtime={"cache_config": {"enabled": True}})
+    said = c.cli("push", folder / "train.yaml", code=5).err
+    assert "elsewhere" in said and "require_cache_affinity: false" in said, said
+    loose = {"cache_config": {"enabled": True, "require_cache_affinity": False}}
+    job = c.push(["ls -A $BT_PROJECT_CACHE_DIR | wc -l"], runtime=loose)
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert c.user_lines(job) == ["0"]
+    c.wait(c.push(["true"]), "TRAINING_JOB_COMPLETED")  # one without a cache goes anywhere
+    assert c.json("projects", "ls")[0]["cluster"] == "elsewhere", "the pin is not moved by a job that did not insist"

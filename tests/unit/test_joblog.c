@@ -46,7 +46,7 @@ static void send(struct world *w, uint32_t rank, int64_t ns, char stream, const 
 
 	logline_write(&b, ns, &w->last_ns, stream, str_of(text), continues);
 	assert_ok(joblogs_append(w->logs, JOB, "at0", rank, rank == 0 ? w->seq : 0, buf_view(&b),
-	                         rank == 0 ? &w->seq : &(uint64_t){0}, &w->err),
+	                         false, rank == 0 ? &w->seq : &(uint64_t){0}, &w->err),
 	          &w->err);
 }
 
@@ -77,15 +77,16 @@ static void test_refuses(void **state)
 	setup(&w);
 	assert_err(joblogs_say(w.logs, "../x", 1, "no", &w.err), &w.err, ERR_INVALID, "job id");
 	assert_err(joblogs_say(w.logs, "", 1, "no", &w.err), &w.err, ERR_INVALID, "job id");
-	assert_err(joblogs_append(w.logs, JOB, "at0", 0, 0, STR_LIT("no newline"), &next, &w.err),
+	assert_err(joblogs_append(w.logs, JOB, "at0", 0, 0, STR_LIT("no newline"), false, &next,
+	                          &w.err),
 	           &w.err, ERR_INVALID, "newline");
-	assert_err(joblogs_append(w.logs, JOB, "a b", 0, 0, STR_LIT(""), &next, &w.err), &w.err,
-	           ERR_INVALID, "attempt");
-	assert_err(joblogs_append(w.logs, JOB, "at0", 5000, 0, STR_LIT(""), &next, &w.err), &w.err,
-	           ERR_INVALID, "node 5000");
+	assert_err(joblogs_append(w.logs, JOB, "a b", 0, 0, STR_LIT(""), false, &next, &w.err),
+	           &w.err, ERR_INVALID, "attempt");
+	assert_err(joblogs_append(w.logs, JOB, "at0", 5000, 0, STR_LIT(""), false, &next, &w.err),
+	           &w.err, ERR_INVALID, "node 5000");
 	assert_int_equal(next, 7);
-	assert_err(joblogs_append(w.logs, JOB, "at0", 0, 100, STR_LIT(""), &next, &w.err), &w.err,
-	           ERR_CONFLICT, "from 0 on");
+	assert_err(joblogs_append(w.logs, JOB, "at0", 0, 100, STR_LIT(""), false, &next, &w.err),
+	           &w.err, ERR_CONFLICT, "from 0 on");
 	assert_int_equal(next, 0);
 	done(&w);
 }
@@ -152,24 +153,29 @@ static void test_resend(void **state)
 	logline_write(&b, MS, &last, 'o', str_of("a"), false);
 	first = b.n;
 	logline_write(&b, 2 * MS, &last, 'o', str_of("b"), false);
-	assert_ok(joblogs_append(w.logs, JOB, "at0", 0, 0, str_n(b.p, first), &next, &w.err),
+	assert_ok(joblogs_append(w.logs, JOB, "at0", 0, 0, str_n(b.p, first), false, &next, &w.err),
 	          &w.err);
 	assert_int_equal(next, first);
 	assert_ok(joblogs_say(w.logs, JOB, 3 * MS, "server", &w.err), &w.err);
 	again(&w);
-	assert_ok(joblogs_append(w.logs, JOB, "at0", 0, 0, buf_view(&b), &next, &w.err), &w.err);
+	assert_ok(joblogs_append(w.logs, JOB, "at0", 0, 0, buf_view(&b), false, &next, &w.err),
+	          &w.err);
 	assert_int_equal(next, b.n);
-	assert_ok(joblogs_append(w.logs, JOB, "at0", 0, 0, buf_view(&b), &next, &w.err), &w.err);
+	assert_ok(joblogs_append(w.logs, JOB, "at0", 0, 0, buf_view(&b), false, &next, &w.err),
+	          &w.err);
 	assert_int_equal(next, b.n);
-	assert_err(joblogs_append(w.logs, JOB, "at0", 0, first - 3, buf_view(&b), &next, &w.err),
+	assert_err(joblogs_append(w.logs, JOB, "at0", 0, first - 3, buf_view(&b), false, &next,
+	                          &w.err),
 	           &w.err, ERR_INVALID, "inside a record");
-	assert_err(joblogs_append(w.logs, JOB, "at0", 0, b.n + 1, STR_LIT("x\n"), &next, &w.err),
+	assert_err(joblogs_append(w.logs, JOB, "at0", 0, b.n + 1, STR_LIT("x\n"), false, &next,
+	                          &w.err),
 	           &w.err, ERR_CONFLICT, "are expected");
 	assert_int_equal(next, b.n);
 	/* the next attempt counts for itself, and so does the old one still */
-	assert_ok(joblogs_append(w.logs, JOB, "at1", 0, 0, str_n(b.p, first), &next, &w.err),
+	assert_ok(joblogs_append(w.logs, JOB, "at1", 0, 0, str_n(b.p, first), false, &next, &w.err),
 	          &w.err);
-	assert_ok(joblogs_append(w.logs, JOB, "at0", 0, 0, buf_view(&b), &next, &w.err), &w.err);
+	assert_ok(joblogs_append(w.logs, JOB, "at0", 0, 0, buf_view(&b), false, &next, &w.err),
+	          &w.err);
 	assert_string_equal(page(&w, 0, 0, 0, 0, false), "0:o:a|0:s:server|0:o:b|0:o:a|");
 	done(&w);
 }
@@ -373,8 +379,8 @@ static void *write_many(void *arg)
 		AUTO_BUF struct buf b = BUF_INIT(1000);
 
 		logline_write(&b, i * MS, &last, 'o', str_of("line"), false);
-		w->failed = joblogs_append(w->logs, JOB, "at0", w->rank, seq, buf_view(&b), &seq,
-		                           &err) < 0 ||
+		w->failed = joblogs_append(w->logs, JOB, "at0", w->rank, seq, buf_view(&b), false,
+		                           &seq, &err) < 0 ||
 		            joblogs_say(w->logs, JOB, i * MS, "said", &err) < 0;
 	}
 	return NULL;

@@ -16,8 +16,8 @@ static void say(struct fake *f, uint32_t rank, int64_t ms, const char *text)
 	uint64_t next, from = rank == 0 ? seq : 0;
 
 	logline_write(&b, ms * MS, &last_ns, 'o', str_of(text), false);
-	assert_ok(joblogs_append(f->ctx.logs, "job0001", "at1", rank, from, buf_view(&b), &next,
-	                         &f->err),
+	assert_ok(joblogs_append(f->ctx.logs, "job0001", "at1", rank, from, buf_view(&b), false,
+	                         &next, &f->err),
 	          &f->err);
 	if (rank == 0)
 		seq = next;
