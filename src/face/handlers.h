@@ -25,6 +25,7 @@ int job_recreate(struct request *rq, struct err *err);
 int job_events(struct request *rq, struct err *err);
 int job_attempts(struct request *rq, struct err *err);
 int job_auth_codes(struct request *rq, struct err *err);
+int job_no_session(struct request *rq, struct err *err);
 int job_exec(struct request *rq, struct err *err);
 int job_exec_poll(struct request *rq, struct err *err);
 

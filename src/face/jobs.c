@@ -335,6 +335,19 @@ int job_auth_codes(struct request *rq, struct err *err)
 	return answer_send(rq, &an, 200, err);
 }
 
+/* What the stock client asks for such a session, and for ssh: it shows the message. */
+int job_no_session(struct request *rq, struct err *err)
+{
+	struct model_job j = {0};
+
+	if (handler_job(rq, &j, err) < 0)
+		return -1;
+	return err_set(err, ERR_NOT_FOUND,
+	               "there are no interactive sessions and no ssh on this server: "
+	               "`stoker exec %s -- bash` while the job runs",
+	               j.id);
+}
+
 int job_exec(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);

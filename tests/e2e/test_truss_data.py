@@ -83,6 +83,17 @@ def test_checkpoint_lists(trained):
     assert "checkpoint-10, checkpoint-20" in truss.train("view", "--job-id", job["id"])
 
 
+def test_the_explorer_shows_files_and_reads_tensors(trained):
+    """On a terminal: a checkpoint, a small file, a tensor file whose head is read by ranges."""
+    truss, job = trained
+    truss.env["PAGER"] = "cat"
+    code, out = truss.typed("train", "checkpoints", "list", "--job-id", job["id"], timeout=90, steps=[
+        ("checkpoint-10", "\r"), ("adapter_config.json", "\r"), ("lora_alpha", ""), ("adapter_model", "\x1b[B\r"),
+        ("Tensors: 1", ""), ("adapter_config.json", "\x03")])
+    assert "Parameters: 2" in out and "F32" in out and "LORA" in out, out
+    assert "Failed" not in out and "Traceback" not in out
+
+
 def test_urls_are_for_one_file_and_for_reading(trained):
     truss, job = trained
     truss.train("get_checkpoint_urls", "--job-id", job["id"])

@@ -84,6 +84,18 @@ def test_update_of_what_waits_only(truss):
     assert high["priority"] == 5 and high["started_at"] < low["started_at"]
 
 
+def test_sessions_are_refused_with_the_way_to_go(truss):
+    job = truss.push(["sleep 300"])
+    assert "No auth codes" in truss.train("isession", "--job-id", job["id"])
+    for change in ["--trigger", "on_startup"], ["--timeout-minutes", "5"]:
+        out = " ".join(truss.train("update_session", job["id"], *change, code=None).split())
+        assert "Client error: there are no interactive sessions" in out and f"stoker exec {job['id']}" in out, out
+    # what the ProxyCommand of `truss ssh` asks; it shows the message
+    status, reply = truss.cluster.api("POST", f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/ssh/sign",
+                                      {"public_key": "ssh-ed25519 A", "replica_id": "0"})
+    assert status == 404 and f"stoker exec {job['id']}" in reply["message"]
+
+
 def test_metrics(truss):
     job = truss.push(["sleep 25"])
     until(lambda: truss.cluster.api("POST", f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/metrics", {})[1]

@@ -36,13 +36,14 @@ class Client:
     def train(self, *args, **kw):
         return self.run("train", *args, "--non-interactive", **kw)
 
-    def typed(self, *args, answer, prompt, timeout=60):
-        """On a terminal: types the answer once the prompt is there; (exit code, what was shown)."""
+    def typed(self, *args, answer=None, prompt=None, steps=(), timeout=60):
+        """On a terminal: types each answer once its prompt has come after the one before; (exit code, what was shown)."""
+        steps = list(steps) or [(prompt, answer)]
         pid, fd = pty.fork()
         if pid == 0:
             os.chdir(self.home)
             os.execve(TRUSS, ["truss", *map(str, args)], {**self.env, "TERM": "xterm"})
-        shown, end, asked = b"", time.monotonic() + timeout, False
+        shown, end, seen = b"", time.monotonic() + timeout, 0
         while time.monotonic() < end:
             if not select.select([fd], [], [], 0.2)[0]:
                 continue
@@ -55,10 +56,10 @@ class Client:
             shown += data
             if b"\x1b[6n" in data:  # where is the cursor?
                 os.write(fd, b"\x1b[1;1R")
-            if prompt.encode() in shown and not asked:
-                asked = True
+            while steps and (at := shown.find(steps[0][0].encode(), seen)) >= 0:
                 time.sleep(0.3)  # the prompt is drawn before its keys are read
-                os.write(fd, answer.encode())
+                seen = len(shown) if steps[0][1] else at
+                os.write(fd, steps.pop(0)[1].encode())
         os.close(fd)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode(errors="replace")
 
