@@ -45,6 +45,7 @@ void run_job(struct run *r);
 void run_verdict(struct run *r);
 int run_write_exit(struct run *r, struct err *err) MUST_CHECK;
 void run_deploy_failed(struct run *r, enum wire_stage stage, const struct err *why);
+void run_told_to_end(struct run *r); /* SIGTERM before user code */
 int run_sweep(const char *dir, struct err *err);
 int run_ship_file(struct run *r, struct err *err) MUST_CHECK; /* ship.json, for the sweeper */
 

@@ -9,6 +9,7 @@
 #include <libgen.h>
 #include <signal.h>
 
+#define TOLD_TO_END "the runner was told to end: is the machine shutting down?"
 #define RECORD_MAX ((size_t)1 << 20)
 #define DETAIL_MAX 600
 #define COMMAND_MAX 120
@@ -68,9 +69,9 @@ void run_verdict(struct run *r)
 		x->end = JOB_END_STOPPED;
 	} else if (r->timed_out) {
 		x->end = JOB_END_TIMEOUT;
-	} else if (r->terminated) {
-		x->end = JOB_END_RUNNER;
-		x->detail = "the runner was told to end: is the machine shutting down?";
+	} else if (r->terminated && code != 0) {
+		x->end = JOB_END_LOST; /* the machine's doing: retry: { on: [node_fail] } */
+		x->detail = TOLD_TO_END;
 	} else if (code != 0 && oom > 0) {
 		x->end = JOB_END_OOM;
 		x->detail = memory_words(r);
@@ -95,6 +96,11 @@ int run_write_exit(struct run *r, struct err *err)
 	wire_exit_write(&r->end, &out);
 	return fs_write_atomic(AT_FDCWD, arena_printf(r->a, "%s/exit.json", r->dir), buf_view(&out),
 	                       0600, err);
+}
+
+void run_told_to_end(struct run *r)
+{
+	r->end = (struct wire_exit){.end = JOB_END_LOST, .detail = TOLD_TO_END, .synced = true};
 }
 
 void run_deploy_failed(struct run *r, enum wire_stage stage, const struct err *why)

@@ -291,6 +291,7 @@ static void run_commands(struct run *r)
 		log_error("%s", err.msg);
 	}
 	wait_end(r);
+	note_signals(r); /* a machine that shuts down tells the job and us in any order */
 	if (!sandbox_kill(r->sandbox))
 		report_event(r->report, "warning", "processes of the job could not be killed");
 	logs_finish(r->logs, DRAIN_MS);
@@ -320,7 +321,11 @@ void run_job(struct run *r)
 		run_commands(r);
 		return;
 	}
-	if (!r->stopping && !r->terminated && !report_fenced(r->report)) {
+	if (r->terminated && !r->stopping) {
+		run_told_to_end(r);
+		return;
+	}
+	if (!r->stopping && !report_fenced(r->report)) {
 		(void)err_set(&err, ERR_UNAVAILABLE, "the sandbox ended before the job began");
 		run_deploy_failed(r, STAGE_READY, &err);
 		return;

@@ -528,6 +528,24 @@ static void stops_with_grace(void **state)
 	assert_log(p, "o next\n", false);
 }
 
+/* A machine that shuts down ends all its processes: that is no fault of the job. */
+static void is_lost_with_its_machine(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	spec(p, "\"echo up; sleep 776.1\"", "", "");
+	launch(p, NULL);
+	wait_log(p, "o up");
+	assert_int_equal(kill(p->runner.pid, SIGTERM), 0);
+	assert_int_equal(join(p), 0);
+	x = exit_of(p);
+	assert_int_equal(x.end, JOB_END_LOST);
+	assert_non_null(strstr(x.detail, "shutting down"));
+	assert_true(x.user_code_ran);
+	wait_gone("776.1");
+}
+
 static void kills_after_the_grace(void **state)
 {
 	struct place *p = *state;
@@ -1028,6 +1046,7 @@ static const struct CMUnitTest tests[] = {
 	T(loads_checkpoints),
 	T(refuses_damaged_checkpoints),
 	T(stops_with_grace),
+	T(is_lost_with_its_machine),
 	T(kills_after_the_grace),
 	T(ends_what_lasts_too_long),
 	T(leaves_no_process),
