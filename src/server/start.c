@@ -198,6 +198,11 @@ static int open_meta(struct app *app, struct err *err)
 	const char *key = app_path(app, app->arena, "master.key");
 	bool first = access(db, F_OK) != 0;
 
+	if (!first && access(db, W_OK) < 0)
+		return err_errno(err, errno,
+		                 "%s cannot be written by this user: a backup that was restored by "
+		                 "another one? chown it, and what is beside it",
+		                 db);
 	/* A new key beside an old database would open none of its secrets. */
 	if (seal_load_key(key, first, &app->master, err) < 0)
 		return err_wrap(err, first ? "master key" : "master key of an existing database");

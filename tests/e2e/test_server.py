@@ -52,6 +52,18 @@ def test_a_database_without_its_master_key(cluster):
     cluster.restart()
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_database_of_another_user(cluster):
+    """As after a backup that root restored."""
+    cluster.stop()
+    database = cluster.data / "stoker.db"
+    database.chmod(0o400)
+    code, words = server(cluster, "--listen", "127.0.0.1:0")
+    assert code != 0 and f"{database} cannot be written by this user" in words
+    database.chmod(0o600)
+    cluster.restart()
+
+
 def test_help_prints_every_setting(cluster):
     text = subprocess.run([STOKER, "server", "--help"], capture_output=True, text=True, check=True).stdout
     for name in ("data", "listen", "allow-file-root", "allow-source-network", "hf-endpoint", "s3-endpoint", "cpus",
