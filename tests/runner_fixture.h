@@ -13,6 +13,7 @@
 #include "run/runner.h"
 #include "unit.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -325,7 +326,8 @@ static int place_tear_down(void **state)
 }
 
 /* The job's specification: `runtime` and `more` are JSON members. */
-static void spec(struct place *p, const char *commands, const char *runtime, const char *more)
+UNUSED static void spec(struct place *p, const char *commands, const char *runtime,
+                        const char *more)
 {
 	p->launch.spec_json = arena_printf(
 		p->a,
@@ -409,7 +411,7 @@ static void assert_log(struct place *p, const char *words, bool there)
 	}
 }
 
-static void wait_log(struct place *p, const char *words)
+UNUSED static void wait_log(struct place *p, const char *words)
 {
 	for (int64_t until = clock_mono_ms() + WAIT_MS; strstr(log_text(p), words) == NULL;) {
 		if (clock_mono_ms() > until)
@@ -438,6 +440,121 @@ static struct wire_exit run_whole(struct place *p)
 	if (code != 0 || !p->ended)
 		assert_log(p, "(the end was not reported)", true);
 	return exit_of(p);
+}
+
+#define SECRET "s3cret-value-0123"
+#define CKPT "\"checkpointing_config\":{\"enabled\":true}"
+
+UNUSED static void put_env(struct place *p, const char *name, const char *value, bool secret)
+{
+	struct wire_env *env = ARENA_ARRAY(p->a, struct wire_env, p->launch.n_env + 1);
+
+	if (p->launch.n_env > 0)
+		memcpy(env, p->launch.env, p->launch.n_env * sizeof(*env));
+	env[p->launch.n_env++] = (struct wire_env){name, value, secret};
+	p->launch.env = env;
+}
+
+UNUSED static void stop_job(struct place *p, bool now)
+{
+	(void)pthread_mutex_lock(&p->lock);
+	p->stop = true;
+	p->now = now;
+	change_orders(p);
+}
+
+/* Is there a process whose command line holds these words? */
+UNUSED static bool process_with(const char *words)
+{
+	DIR *d = opendir("/proc");
+	bool found = false;
+
+	assert_non_null(d);
+	for (struct dirent *e = readdir(d); e != NULL && !found; e = readdir(d)) {
+		AUTO_BUF struct buf body = BUF_INIT((size_t)1 << 20);
+		char path[300];
+		struct err err = {0};
+
+		FMT(path, "/proc/%s/cmdline", e->d_name);
+		if (e->d_name[0] < '0' || e->d_name[0] > '9' ||
+		    fs_read(AT_FDCWD, path, &body, &err) < 0)
+			continue;
+		found = body.n > 0 && memmem(body.p, body.n, words, strlen(words)) != NULL;
+	}
+	(void)closedir(d);
+	return found;
+}
+
+UNUSED static void wait_gone(const char *words)
+{
+	for (int64_t until = clock_mono_ms() + WAIT_MS; process_with(words);) {
+		assert_true(clock_mono_ms() < until);
+		clock_sleep_ms(20);
+	}
+}
+
+UNUSED static void put_weights(struct place *p, bool damaged)
+{
+	struct blobs *blobs = NULL;
+	struct manifest m;
+	struct digest d, name;
+	struct err err = {0};
+	char hex[HASH_HEX_CAP];
+
+	assert_ok(blobs_open(&blobs, p->launch.store_dir, &err), &err);
+	manifest_init(&m, p->a);
+	assert_ok(blobs_put(blobs, STR_LIT("weights!\n"), &d, &err), &err);
+	assert_ok(manifest_add(&m, STR_LIT("sub/model.bin"), 9, &d, &err), &err);
+	if (damaged) {
+	}
+	assert_ok(manifest_finish(&m, &err), &err);
+	assert_ok(blobs_put_manifest(blobs, &m, &name, &err), &err);
+	if (damaged)
+		assert_int_equal(unlink(blobs_path(blobs, &d, p->a)), 0);
+	blobs_close(blobs);
+	digest_hex(&name, hex);
+	p->launch.weights = ARENA_NEW(p->a, struct wire_weights);
+	p->launch.weights[0] = (struct wire_weights){"hf://a/b@main",       "c0ffee", "/models/b",
+	                                             arena_cstr(p->a, hex), 9,        1};
+	p->launch.n_weights = 1;
+}
+
+/* The same jobs again, by a user without any rights: the namespaces must do. */
+UNUSED static void again_as_user(const char *const *names, size_t n)
+{
+	AUTO_FREE char *self = realpath("/proc/self/exe", NULL);
+	char dir[] = "/tmp/test_user.XXXXXX", tmp[64], copy[64];
+	const char *cp[] = {"cp", self, copy, NULL};
+	AUTO_BUF struct buf words = BUF_INIT((size_t)1 << 20);
+	struct err err = {0};
+	int copied = 1;
+
+	if (geteuid() != 0)
+		return; /* all of this was it */
+	assert_non_null(mkdtemp(dir));
+	FMT(copy, "%s/test", dir); /* the checkout may lie in a home that is closed to others */
+	assert_ok(proc_run(cp, (struct str){0}, WAIT_MS, &words, &copied, &err), &err);
+	assert_int_equal(copied, 0);
+	assert_int_equal(chown(dir, 65534, 65534), 0);
+	FMT(tmp, "TMPDIR=%s", dir);
+	for (size_t i = 0; i < n; i++) {
+		const char *argv[] = {"setpriv",
+		                      "--reuid=65534",
+		                      "--regid=65534",
+		                      "--clear-groups",
+		                      "env",
+		                      tmp,
+		                      copy,
+		                      names[i],
+		                      NULL};
+		AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 20);
+		int code = 0;
+
+		assert_ok(proc_run(argv, (struct str){0}, 2 * WAIT_MS, &out, &code, &err), &err);
+		if (code != 0)
+			fail_msg("%s: exit code %d\n%s", names[i], code, buf_cstr(&out));
+	}
+	assert_ok(fs_remove_tree(AT_FDCWD, dir, &err), &err);
 }
 
 /* cmocka's, and the runner itself when it is started again by name. */

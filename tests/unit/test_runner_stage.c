@@ -1,0 +1,251 @@
+/* test_runner_stage.c - what a job finds before its first command and what is kept: code, weights,
+ * cache, checkpoints. */
+#include "runner_fixture.h"
+
+#include "io/tar.h"
+#include "store/tree.h"
+
+static void put_archive(struct place *p, bool hostile)
+{
+	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 20);
+	const char *make[] = {"tar", "-C", below(p, "code"), "-czf", below(p, "a.tgz"), ".", NULL};
+	const char *evil[] = {"tar",         "-P",
+	                      "-C",          below(p, "code"),
+	                      "-czf",        below(p, "a.tgz"),
+	                      "--transform", "s,run.sh,../../evil.sh,",
+	                      "run.sh",      NULL};
+	struct err err = {0};
+	int code = 0;
+
+	assert_ok(fs_mkdirs(AT_FDCWD, below(p, "code/sub"), 0755, &err), &err);
+	assert_ok(fs_write_atomic(AT_FDCWD, below(p, "code/run.sh"),
+	                          STR_LIT("#!/bin/sh\necho from code; cat sub/x\n"), 0755, &err),
+	          &err);
+	assert_ok(fs_write_atomic(AT_FDCWD, below(p, "code/sub/x"), STR_LIT("data\n"), 0644, &err),
+	          &err);
+	assert_ok(proc_run(hostile ? evil : make, (struct str){0}, WAIT_MS, &out, &code, &err),
+	          &err);
+	assert_int_equal(code, 0);
+	buf_clear(&out);
+	assert_ok(fs_read(AT_FDCWD, below(p, "a.tgz"), &out, &err), &err);
+	assert_ok(objstore_put(p->objects, "uploads/a.tgz", buf_view(&out), &err), &err);
+	p->launch.code = ARENA_NEW(p->a, struct wire_code);
+	p->launch.code[0] = (struct wire_code){"uploads/a.tgz", out.n};
+	p->launch.n_code = 1;
+}
+
+static void unpacks_code(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_archive(p, false);
+	spec(p, "\"./run.sh; echo $BT_WORKING_DIR\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o from code\no data\no /b10/workspace\n", true);
+}
+
+static void code_without_workspace(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_archive(p, false);
+	spec(p, "\"pwd; ./run.sh; echo [$BT_WORKING_DIR]\"", "", "");
+	p->launch.spec_json = arena_printf(p->a, "%.*sfalse}",
+	                                   (int)(strlen(p->launch.spec_json) - strlen("true}")),
+	                                   p->launch.spec_json);
+	x = run_whole(p);
+	assert_log(p, "o /\no from code\no data\no []\n", true);
+	assert_int_equal(x.code, 0);
+}
+
+static void refuses_hostile_code(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_archive(p, true);
+	spec(p, "\"echo ran\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_DEPLOY_FAILED);
+	assert_string_equal(x.stage, "code");
+	assert_non_null(strstr(x.detail, "evil.sh"));
+	assert_false(x.user_code_ran);
+	assert_log(p, "o ran", false);
+}
+
+static void mounts_weights(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_weights(p, false);
+	spec(p,
+	     "\"cat /models/b/sub/model.bin\","
+	     "\"echo x >/models/b/sub/model.bin || echo read-only\",\"rm -f "
+	     "/models/b/sub/model.bin || "
+	     "echo kept\"",
+	     "", "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o weights!\n", true);
+	assert_log(p, "o read-only\n", true);
+	assert_log(p, "o kept\n", true);
+}
+
+static void missing_weights_fail_before_user_code(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_weights(p, true);
+	spec(p, "\"echo ran\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_DEPLOY_FAILED);
+	assert_string_equal(x.stage, "weights");
+	assert_non_null(strstr(x.detail, "hf://a/b@main"));
+	assert_log(p, "o ran", false);
+}
+
+static void get_manifest(struct place *p, const char *name, struct ckpt *c)
+{
+	struct buf *body = ARENA_NEW(p->a, struct buf);
+	struct err err = {0};
+	char *key = ckpt_manifest_key(p->a, p->launch.ckpt_prefix, 0, name);
+
+	body->max = (size_t)1 << 20;
+	assert_ok(objstore_get(p->objects, key, body, &err), &err);
+	assert_ok(ckpt_parse(c, p->a, buf_view(body), &err), &err);
+	buf_done(body);
+}
+
+static void ships_checkpoints(void **state)
+{
+	struct place *p = *state;
+	AUTO_BUF struct buf body = BUF_INIT(1000);
+	struct wire_exit x;
+	struct ckpt c;
+	struct err err = {0};
+
+	spec(p,
+	     "\"cd $BT_CHECKPOINT_DIR; mkdir -p checkpoint-1/deep; echo "
+	     "'{\\\"r\\\":8,\\\"base_model_name_or_path\\\":\\\"org/base\\\"}' "
+	     ">checkpoint-1/adapter_config.json; echo w >checkpoint-1/adapter_model.safetensors\","
+	     "\"echo o >checkpoint-1/deep/opt.bin; echo loose >notes.txt\"",
+	     CKPT, "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_true(x.synced);
+	get_manifest(p, "checkpoint-1", &c);
+	assert_int_equal(c.state, CKPT_COMPLETE);
+	assert_int_equal(c.kind, CKPT_LORA);
+	assert_int_equal(c.lora_r, 8);
+	assert_string_equal(c.base_model, "org/base");
+	assert_int_equal(c.files.n, 3);
+	get_manifest(p, ".", &c);
+	assert_int_equal(c.files.n, 1);
+	assert_ok(objstore_get(p->objects,
+	                       "training_projects/proj1/jobs/job1/rank-0/checkpoint-1/deep/opt.bin",
+	                       &body, &err),
+	          &err);
+	assert_string_equal(buf_cstr(&body), "o\n");
+	assert_non_null(strstr(p->checkpoints, "checkpoint-1 COMPLETE lora 3\n"));
+	assert_log(p, "s Job has exited. Syncing checkpoints...\n", true);
+}
+
+/* What was still being written when the trainer died is kept, and said to be incomplete. */
+static void marks_the_incomplete(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+	struct ckpt c;
+
+	spec(p,
+	     "\"cd $BT_CHECKPOINT_DIR; mkdir checkpoint-1 checkpoint-2; echo w "
+	     ">checkpoint-1/model.safetensors; touch -d '1 hour ago' "
+	     "checkpoint-1/model.safetensors\",\"echo half >checkpoint-2/model.safetensors; kill "
+	     "-9 $$\"",
+	     CKPT, "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_SIGNAL);
+	assert_int_equal(x.code, SIGKILL);
+	assert_true(x.synced);
+	get_manifest(p, "checkpoint-1", &c);
+	assert_int_equal(c.state, CKPT_COMPLETE);
+	get_manifest(p, "checkpoint-2", &c);
+	assert_int_equal(c.state, CKPT_INCOMPLETE);
+	assert_int_equal(c.files.n, 1);
+}
+
+static void loads_checkpoints(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	ships_checkpoints(state);
+	p->launch.load = ARENA_NEW(p->a, struct wire_load);
+	p->launch.load[0] =
+		(struct wire_load){"checkpoint-1", "job1", p->launch.ckpt_prefix, 0, "rank-0"};
+	p->launch.n_load = 1;
+	p->nonce[0] = '\0';
+	p->go = p->ended = false;
+	p->launch.attempt_id = "att2";
+	spec(p, "\"cat $BT_LOAD_CHECKPOINT_DIR/rank-0/checkpoint-1/deep/opt.bin\"",
+	     "\"load_checkpoint_config\":{\"enabled\":true,\"checkpoints\":[{\"typ\":"
+	     "\"baseten_latest_checkpoint\",\"job_id\":\"job1\"}]}",
+	     "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "verified", true);
+}
+
+static void refuses_damaged_checkpoints(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+	struct err err = {0};
+
+	ships_checkpoints(state);
+	assert_ok(objstore_put(p->objects,
+	                       "training_projects/proj1/jobs/job1/rank-0/checkpoint-1/deep/opt.bin",
+	                       STR_LIT("x\n"), &err),
+	          &err);
+	p->launch.load = ARENA_NEW(p->a, struct wire_load);
+	p->launch.load[0] =
+		(struct wire_load){"checkpoint-1", "job1", p->launch.ckpt_prefix, 0, "rank-0"};
+	p->launch.n_load = 1;
+	p->nonce[0] = '\0';
+	p->go = p->ended = false;
+	spec(p, "\"echo ran\"",
+	     "\"load_checkpoint_config\":{\"enabled\":true,\"checkpoints\":[{\"typ\":"
+	     "\"baseten_latest_checkpoint\",\"job_id\":\"job1\"}]}",
+	     "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_DEPLOY_FAILED);
+	assert_string_equal(x.stage, "checkpoints");
+}
+
+/* SIGTERM reaches the command, not only the shell; its own cleaning up counts. */
+static void as_an_ordinary_user(void **state UNUSED)
+{
+	static const char *const names[] = {"mounts_weights", "ships_checkpoints"};
+
+	again_as_user(names, COUNT(names));
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, place_set_up, place_tear_down)
+static const struct CMUnitTest tests[] = {
+	T(unpacks_code),
+	T(code_without_workspace),
+	T(refuses_hostile_code),
+	T(mounts_weights),
+	T(missing_weights_fail_before_user_code),
+	T(ships_checkpoints),
+	T(marks_the_incomplete),
+	T(loads_checkpoints),
+	T(refuses_damaged_checkpoints),
+	cmocka_unit_test(as_an_ordinary_user),
+};
+RUNNER_MAIN(tests)
