@@ -129,6 +129,11 @@ class Bench:
         hashing = size / self.limits["sha256_all_cores_gb_s"] / 1e9
         return f"drop the bytes {drain:.2f} s, hash them on all cores {hashing:.2f} s; the longer one", max(drain, hashing)
 
+    def files_limit(self):
+        """Small files without a wire: each written under a new name and hashed."""
+        each = self.limits["file_s"] + SMALL / self.limits["sha256_gb_s"] / 1e9
+        return f"{N_SMALL} files written and hashed on all cores", N_SMALL * each / os.cpu_count()
+
     def fetch_nginx(self):
         plain = {k: v for k, v in self.aws.items() if k not in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
         one, many = self.repository("one"), self.repository("many")
@@ -172,7 +177,7 @@ class Bench:
                              "rclone", server=nginx, want=want, mark="http, 16"),
                 self.fetcher("aria2c", [tool("aria2c"), "-q", "-j16", "--file-allocation=none", "-d", self.out, "-i", links],
                              "aria2c", server=nginx, want=want, mark="-j16"),
-            ])
+            ], self.files_limit())
         finally:
             nginx.stop()
 
@@ -215,7 +220,7 @@ class Bench:
                              want=want, mark="16"),
                 self.fetcher("aws", [tool("aws"), "--endpoint-url", minio.url, "s3", "cp", "--recursive", "s3://bench/many", self.out,
                                      "--no-progress"], "aws", server=minio, want=want),
-            ])
+            ], self.files_limit())
         finally:
             minio.stop()
             shutil.rmtree(minio.drive, ignore_errors=True)
@@ -318,11 +323,13 @@ class Bench:
                 make("du", [tool("du"), "-s", "-B1", tree], "du", check=same_du),
                 make("gdu", [tool("gdu"), "-n", "-p", "-s", tree], "gdu"),
                 make("ncdu", [tool("ncdu"), "-0", "-o", "/dev/null", tree], "ncdu"),
-            ])
+            ], (f"{N_WALK} files looked at by name on all cores", N_WALK * self.limits["stat_s"] / os.cpu_count()))
 
     def machine(self):
         tries = [json.loads(run([STORE, "memory", str(min(512, SIZE // MIB))], cwd=self.folder).out) for _ in range(3)]
         self.limits = {k: max(t[k] for t in tries) for k in tries[0]}
+        with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
+            self.limits.update(json.loads(run([STORE, "files", "2000", str(SMALL)], cwd=scratch).out))
         self.limits["fork_exec_s"] = json.loads(run([STORE, "spawn", "500"]).out)["seconds_each"]
         print("limits of this machine: " + ", ".join(f"{k} {v:.3g}" for k, v in self.limits.items()))
 

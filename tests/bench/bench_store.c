@@ -2,12 +2,16 @@
  * bench_store.c - the store layer and the machine's limits, one process a measurement, so that
  * bench.py can compare wall time, CPU and memory with other programs. Prints one line of JSON.
  *
- *   fetch SOURCE DIR          a source into blobs and a manifest: listed, fetched, verified
- *   put STORE KEY FILE        one file into an object store, hashed on its way
- *   walk DIR                  what a tree holds
- *   drain URL STREAMS         limit of a fetch: an object over raw sockets, thrown away by the
- * kernel memory MIB                limits of the machine: copying, hashing, fresh pages of a file
- * here spawn COUNT               limit of a start: fork and exec of a program that does nothing
+ *   fetch SOURCE DIR    a source into blobs and a manifest: listed, fetched, verified
+ *   put STORE KEY FILE  one file into an object store, hashed on its way
+ *   walk DIR            what a tree holds
+ *
+ * and the limits, in the folder where it runs:
+ *
+ *   drain URL STREAMS   of a fetch: an object over raw sockets, thrown away by the kernel
+ *   memory MIB          of the machine: copying, hashing, fresh pages of a file
+ *   files COUNT BYTES   of small files: one written under a new name, one looked at
+ *   spawn COUNT         of a start: fork and exec of a program that does nothing
  *
  * Keys: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY. Endpoints: BENCH_S3, BENCH_HF.
  */
@@ -348,6 +352,38 @@ static int memory(char **arg, struct err *err)
 	return 0;
 }
 
+static int files(char **arg, struct err *err)
+{
+	unsigned long count = MAX(1UL, MIN(strtoul(arg[0], NULL, 10), 100000UL));
+	size_t n = MIN((size_t)strtoul(arg[1], NULL, 10), 16 * MIB);
+	AUTO_FREE uint8_t *body = xcalloc(n + 1, 1);
+	AUTO_BUF struct buf out = BUF_INIT(MIB);
+	double since = seconds();
+	char name[32];
+	struct stat st;
+	struct js js;
+
+	js_init(&js, &out);
+	js_open(&js);
+	for (unsigned long i = 0; i < count; i++) {
+		AUTO_FD int fd = open("limit", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+		FMT(name, "limit-%lu", i);
+		if (fd < 0 || fs_write_all(fd, body, n, err) < 0 || rename("limit", name) < 0)
+			return err->code != ERR_NONE ? -1 : err_errno(err, errno, "%s", name);
+	}
+	js_kv_real(&js, "file_s", (seconds() - since) / (double)count);
+	since = seconds();
+	for (unsigned long i = 0; i < count; i++) {
+		FMT(name, "limit-%lu", i);
+		if (fstatat(AT_FDCWD, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			return err_errno(err, errno, "%s", name);
+	}
+	js_kv_real(&js, "stat_s", (seconds() - since) / (double)count);
+	say(&js, &out);
+	return 0;
+}
+
 static int spawn(char **arg, struct err *err)
 {
 	unsigned long count = MAX(1UL, MIN(strtoul(arg[0], NULL, 10), 10000UL));
@@ -378,8 +414,8 @@ static const struct {
 	int args;
 	int (*run)(char **arg, struct err *err);
 } command[] = {
-	{"fetch", 2, fetch}, {"put", 3, put},       {"walk", 1, walk},
-	{"drain", 2, drain}, {"memory", 1, memory}, {"spawn", 1, spawn},
+	{"fetch", 2, fetch},   {"put", 3, put},     {"walk", 1, walk},   {"drain", 2, drain},
+	{"memory", 1, memory}, {"files", 2, files}, {"spawn", 1, spawn},
 };
 
 int main(int argc, char **argv)
@@ -394,6 +430,6 @@ int main(int argc, char **argv)
 		fprintf(stderr, "bench_store %s: %s\n", argv[1], err.msg);
 		return 1;
 	}
-	fprintf(stderr, "usage: bench_store fetch|put|walk|drain|memory|spawn ...\n");
+	fprintf(stderr, "usage: bench_store fetch|put|walk|drain|memory|files|spawn ...\n");
 	return 2;
 }
