@@ -139,6 +139,19 @@ char *units_show_bytes(uint64_t bytes, char out[UNITS_CAP])
 	return out;
 }
 
+char *units_show_memory(uint64_t bytes, char out[UNITS_CAP])
+{
+	uint64_t mib = bytes >> 20;
+
+	if (mib >= 1024 && mib % 1024 == 0)
+		fmt_fixed(out, UNITS_CAP, "%" PRIu64 "Gi", mib / 1024);
+	else if (mib >= 10240)
+		fmt_fixed(out, UNITS_CAP, "%.1fGi", (double)mib / 1024);
+	else
+		fmt_fixed(out, UNITS_CAP, "%" PRIu64 "Mi", mib);
+	return out;
+}
+
 char *units_show_seconds(uint64_t s, char out[UNITS_CAP])
 {
 	if (s < 60)

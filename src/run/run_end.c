@@ -45,8 +45,8 @@ static const char *memory_words(struct run *r)
 {
 	char peak[UNITS_CAP], limit[UNITS_CAP];
 
-	return arena_printf(r->a, "%s of %s, %s", units_show_bytes(r->end.peak_memory_bytes, peak),
-	                    units_show_bytes(r->spec.memory_bytes, limit), command_words(r));
+	return arena_printf(r->a, "%s of %s, %s", units_show_memory(r->end.peak_memory_bytes, peak),
+	                    units_show_memory(r->spec.memory_bytes, limit), command_words(r));
 }
 
 void run_verdict(struct run *r)

@@ -10,6 +10,7 @@
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/units.h"
 
 #include <dirent.h>
 #include <sys/sysmacros.h>
@@ -317,13 +318,13 @@ static void say(struct sandbox *s, int level)
 	AUTO_BUF struct buf b = BUF_INIT(sizeof(s->says) - 1), not = BUF_INIT(500);
 	double cpus = s->spec->limits.cpu_milli / 1000.0;
 	const char *version = g->v2 ? "cgroup v2" : "cgroup v1";
+	char memory[UNITS_CAP];
 
 	buf_printf(&b, "sandbox: bwrap %s userns pidns ipcns ro-weights net=host",
 	           level == 0 ? "overlay" : "ro-root");
 	if (g->memory)
-		buf_printf(&b, " mem=%.4gGi(%s)",
-		           (double)s->spec->limits.memory_bytes / (double)((uint64_t)1 << 30),
-		           version);
+		buf_printf(&b, " mem=%s(%s)",
+		           units_show_memory(s->spec->limits.memory_bytes, memory), version);
 	else
 		buf_puts(&not, " memory");
 	if (g->cpu)

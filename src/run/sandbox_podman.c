@@ -8,6 +8,7 @@
 #include "run/sandbox.h"
 
 #include "base/fs.h"
+#include "base/units.h"
 
 #include <sys/prctl.h>
 #include <linux/capability.h>
@@ -97,11 +98,10 @@ static void add_gpus(struct sandbox *s, struct args *a)
 static void say(struct sandbox *s)
 {
 	bool limits = geteuid() == 0 || s->cgroup.v2;
-	char mem[64] = "", cpu[64] = "";
+	char mem[64] = "", cpu[64] = "", memory[UNITS_CAP];
 
 	if (limits && s->spec->limits.memory_bytes > 0)
-		FMT(mem, " mem=%.4gGi",
-		    (double)s->spec->limits.memory_bytes / (double)((uint64_t)1 << 30));
+		FMT(mem, " mem=%s", units_show_memory(s->spec->limits.memory_bytes, memory));
 	if (limits && s->spec->limits.cpu_milli > 0)
 		FMT(cpu, " cpu=%.4g", s->spec->limits.cpu_milli / 1000.0);
 	(void)snprintf(s->says, sizeof(s->says),

@@ -298,7 +298,7 @@ static void tells_out_of_memory(void **state)
 	if (!memory_is_limited(p))
 		return; /* this machine lets us limit nothing: the log says so */
 	assert_int_equal(x.end, JOB_END_OOM);
-	assert_non_null(strstr(x.detail, "MB"));
+	assert_non_null(strstr(x.detail, " of 64Mi"));
 	assert_true(x.peak_memory_bytes > 0);
 }
 

@@ -88,6 +88,10 @@ static void test_show(void **state)
 	assert_string_equal(units_show_bytes(999, out), "999 B");
 	assert_string_equal(units_show_bytes(1000, out), "1.00 kB");
 	assert_string_equal(units_show_bytes(999999, out), "1.00 MB");
+	assert_string_equal(units_show_memory((uint64_t)64 << 30, out), "64Gi");
+	assert_string_equal(units_show_memory((uint64_t)200 << 20, out), "200Mi");
+	assert_string_equal(units_show_memory((uint64_t)1536 << 20, out), "1536Mi");
+	assert_string_equal(units_show_memory((uint64_t)24064 << 20, out), "23.5Gi");
 	assert_string_equal(units_show_bytes(1500000000, out), "1.50 GB");
 	assert_string_equal(units_show_bytes(UINT64_MAX, out), "18.45 EB");
 	assert_string_equal(units_show_seconds(12, out), "12s");
