@@ -21,8 +21,8 @@ struct model_team {
 };
 
 struct model_token {
-	const char *id, *name, *team_id; /* team_id NULL: all teams */
-	const char *hash;                /* 64 hex of SHA-256; never shown */
+	const char *id, *name, *team_id, *team_name; /* both NULL: all teams */
+	const char *hash;                            /* 64 hex of SHA-256; never shown */
 	enum model_role role;
 	int64_t created_ms, expires_ms, used_ms;
 };

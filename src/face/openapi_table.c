@@ -60,7 +60,7 @@ const struct schema_doc schema_docs[] = {
 	{ "Weights", "id:text! team_id:text!? source:text! revision:text!? state:enum(FETCHING,READY,FAILED)! manifest:text!? bytes:int! bytes_done:int! "
 	  "files:int! files_done:int! rate_bytes_per_second:num! error:text!? created_at:time!? last_used_at:time!? allow_patterns:any ignore_patterns:any" },
 	{ "Team", "id:text! name:text! default:bool! created_at:time!?" },
-	{ "ApiKey", "id:text! name:text! role:enum(viewer,member,admin)! team_id:text!? created_at:time!? last_used_at:time!? expires_at:time!?" },
+	{ "ApiKey", "id:text! name:text! role:enum(viewer,member,admin)! team_id:text!? team_name:text!? created_at:time!? last_used_at:time!? expires_at:time!?" },
 	{ "Secret", "id:text! name:text! created_at:time!? updated_at:time!? last_used_at:time!? team_id:text!? team_name:text!?" },
 	{ "Capacity", "gpu_type:text! baseline:int! limit:int! usage_count:int! dedicated_usage_count:int! spot_usage_count:int! team_id:text team_name:text" },
 	{ "Node", "name:text! cluster:text!? gpu_type:text!? gpus:int! gpus_used:int! millicpu:int! millicpu_used:int! memory_bytes:int! "

@@ -91,6 +91,7 @@ void show_token(struct js *js, const struct model_token *t)
 	js_kv(js, "name", t->name);
 	js_kv(js, "role", show_role(t->role));
 	js_kv(js, "team_id", t->team_id);
+	js_kv(js, "team_name", t->team_name);
 	show_time(js, "created_at", t->created_ms);
 	show_time(js, "last_used_at", t->used_ms);
 	show_time(js, "expires_at", t->expires_ms);

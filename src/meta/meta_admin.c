@@ -84,7 +84,9 @@ int meta_team_del(struct meta *m, const char *id, struct err *err)
 	return db_commit(&tx, err);
 }
 
-#define TOKEN "SELECT id, name, team_id, hash, role, created_ms, expires_ms, used_ms FROM tokens "
+#define TOKEN                                                                                      \
+	"SELECT id, name, team_id, (SELECT teams.name FROM teams WHERE teams.id = "                \
+	"tokens.team_id), hash, role, created_ms, expires_ms, used_ms FROM tokens "
 
 static void token_row(struct db_rows *r, void *item)
 {
@@ -94,6 +96,7 @@ static void token_row(struct db_rows *r, void *item)
 	t->id = db_get_text(r);
 	t->name = db_get_text(r);
 	t->team_id = db_get_text(r);
+	t->team_name = db_get_text(r);
 	t->hash = db_get_text(r);
 	role = db_get_int(r);
 	t->role = role >= ROLE_ADMIN ? ROLE_ADMIN : role == ROLE_MEMBER ? ROLE_MEMBER : ROLE_VIEWER;

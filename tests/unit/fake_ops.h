@@ -129,7 +129,7 @@ static int fake_tokens(void *of, const struct who *who, struct arena *a, struct 
 	(void)who;
 	(void)err;
 	*out = ARENA_NEW(a, struct model_token);
-	**out = (struct model_token){"tok1", "ada", NULL, "hash", ROLE_ADMIN, T0, 0, 0};
+	**out = (struct model_token){"tok1", "ada", NULL, NULL, "hash", ROLE_ADMIN, T0, 0, 0};
 	*n = 1;
 	return 0;
 }
@@ -142,7 +142,9 @@ static int fake_token_create(void *of, const struct who *who, struct arena *a, c
 	(void)who;
 	(void)err;
 	*plain = arena_cstr(a, "stoker_plain");
-	*out = (struct model_token){"tok9", name, team_id, "hash", role, T0, expires_ms, 0};
+	*out = (struct model_token){"tok9", name, team_id, team_id == NULL ? NULL : "research",
+	                            "hash", role, T0,      expires_ms,
+	                            0};
 	return 0;
 }
 
