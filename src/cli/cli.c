@@ -100,7 +100,7 @@ static const struct opt *find_opt(const struct command *cmd, struct str name, ch
 	return NULL;
 }
 
-static int no_such_opt(const struct command *cmd, struct str name, struct err *err)
+static int no_such_opt(const struct command *cmd, bool is_long, struct str name, struct err *err)
 {
 	const char *names[64];
 	size_t n = 0;
@@ -108,10 +108,10 @@ static int no_such_opt(const struct command *cmd, struct str name, struct err *e
 
 	for (size_t i = 0; i < cmd->n_opts && n < COUNT(names); i++)
 		names[n++] = cmd->opts[i].name;
-	near = conf_nearest(name, names, n);
+	near = is_long ? conf_nearest(name, names, n) : NULL;
 	return err_set(err, ERR_INVALID,
-	               "stoker %s has no option --%.*s%s%s%s; see stoker %s --help", cmd->words,
-	               STR_ARG(name), near != NULL ? "; did you mean --" : "",
+	               "stoker %s has no option %s%.*s%s%s%s; see stoker %s --help", cmd->words,
+	               is_long ? "--" : "-", STR_ARG(name), near != NULL ? "; did you mean --" : "",
 	               near != NULL ? near : "", near != NULL ? "?" : "", cmd->words);
 }
 
@@ -146,7 +146,7 @@ static int take_option(struct cli *c, int argc, char **argv, int *i, struct err 
 	}
 	o = find_opt(c->command, name, is_long ? 0 : name.p[0]);
 	if (o == NULL)
-		return no_such_opt(c->command, name, err);
+		return no_such_opt(c->command, is_long, name, err);
 	if (o->kind == OPT_FLAG && has_value)
 		return err_set(err, ERR_INVALID, "--%s takes no value", o->name);
 	if (o->kind != OPT_FLAG) {
@@ -218,20 +218,33 @@ static int unknown_command(int argc, char **argv, struct err *err)
 	               near != NULL ? "\"?" : "");
 }
 
+static bool asks_for_help(const char *word)
+{
+	return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* "stoker help push", "stoker help cache" */
+static int help_with(struct cli *c, int argc, char **argv, struct err *err)
+{
+	int used;
+
+	c->command = find_command(argc, argv, &used);
+	if (c->command != NULL)
+		usage_command(c->command, stdout);
+	else if (argc > 1 || !usage_group(argv[0], stdout))
+		return unknown_command(argc, argv, err);
+	return 0;
+}
+
 static int run_command(struct cli *c, int argc, char **argv, struct err *err)
 {
 	int used;
 
-	if (strcmp(argv[0], "help") == 0 && argc > 1) {
-		argc--;
-		argv++;
-		c->command = find_command(argc, argv, &used);
-		if (c->command == NULL)
-			return unknown_command(argc, argv, err);
-		usage_command(c->command, stdout);
-		return 0;
-	}
+	if (strcmp(argv[0], "help") == 0 && argc > 1)
+		return help_with(c, argc - 1, argv + 1, err);
 	c->command = find_command(argc, argv, &used);
+	if (c->command == NULL && argc == 2 && asks_for_help(argv[1]))
+		return help_with(c, 1, argv, err);
 	if (c->command == NULL)
 		return unknown_command(argc, argv, err);
 	if (parse(c, argc - used, argv + used, err) < 0)

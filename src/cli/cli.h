@@ -70,6 +70,8 @@ size_t opt_list(const struct cli *c, const char *name, const char **out, size_t 
 /* usage.c */
 void usage_all(FILE *to);
 void usage_command(const struct command *cmd, FILE *to);
+bool usage_group(const char *word,
+                 FILE *to); /* "cache": its verbs; false = there is no such group */
 void usage_man(struct buf *out);
 void usage_completion(struct buf *out);
 void usage_reference(struct buf *out); /* Markdown */
@@ -88,7 +90,10 @@ void out_cell(const struct out_col *col, const struct doc *row, struct buf *out)
 /* A JSON array of the API, in the form asked for with -o. */
 int out_list(const struct cli *c, const struct doc *list, const struct out_col *cols, size_t n,
              const char *empty, struct err *err) MUST_CHECK;
-void out_json(const struct doc *d); /* indented, to stdout */
+/* The same for what is no list: csv is refused. */
+int out_form_one(const struct cli *c, enum out_form *form, struct err *err) MUST_CHECK;
+void out_one(enum out_form form, const struct doc *d); /* OUT_JSON or OUT_JSONL */
+void out_json(const struct doc *d);                    /* indented, to stdout */
 void out_say(const struct cli *c, const char *fmt, ...)
 	PRINTF(2, 3); /* a line to stderr unless quiet */
 void out_next(const struct cli *c, const char *const *lines, size_t n);    /* what to type next */

@@ -249,7 +249,7 @@ int cmd_tokens_create(struct cli *c, struct err *err)
 	enum out_form form;
 	struct js js;
 
-	if (out_form(c, &form, err) < 0)
+	if (out_form_one(c, &form, err) < 0)
 		return -1;
 	js_init(&js, &body);
 	js_open(&js);
@@ -266,7 +266,7 @@ int cmd_tokens_create(struct cli *c, struct err *err)
 	if (remote_call(c, HTTP_POST, "/v1/api_keys", &body, &reply, err) < 0)
 		return -1;
 	if (form != OUT_TABLE)
-		out_json(reply);
+		out_one(form, reply);
 	else
 		(void)printf("%s\n", doc_cstr(doc_get(reply, "api_key"), ""));
 	out_say(c, "this is shown once: keep it in a safe place");

@@ -8,6 +8,7 @@
 
 #define PAGES_MAX 1000
 #define PULL_TRIES 6
+#define SHOWN_MAX ((size_t)256 << 20) /* of JSON about one checkpoint, or a project's */
 
 static const struct out_col ck_cols[] = {
 	{"CHECKPOINT", false, cell_text, "checkpoint_id"},
@@ -32,12 +33,45 @@ static int list_checkpoints(struct cli *c, const struct doc *job, bool all, cons
 	return 0;
 }
 
+/* Of all jobs of a project, the newest job first. */
+static int list_of_project(struct cli *c, const char *name, const struct doc **list,
+                           struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(SHOWN_MAX);
+	const struct doc *project, *reply, *of_job;
+	struct js js;
+
+	if (resolve_project(c, name, &project, err) < 0 ||
+	    remote_get(c, &reply, err, "/v1/training_projects/%s/jobs",
+	               doc_cstr(doc_get(project, "id"), "")) < 0)
+		return -1;
+	js_init(&js, &text);
+	js_list(&js);
+	DOC_EACH (job, doc_get(reply, "training_jobs")) {
+		if (list_checkpoints(c, job, opt_flag(c, "all"), &of_job, err) < 0)
+			return -1;
+		DOC_EACH (ck, of_job) {
+			js_doc(&js, ck);
+		}
+	}
+	js_end(&js);
+	return buf_check(&text, "list of checkpoints", err) < 0 ||
+	                       js_parse(c->arena, buf_view(&text), list, err) < 0
+	               ? -1
+	               : 0;
+}
+
 int cmd_checkpoints_ls(struct cli *c, struct err *err)
 {
 	const struct doc *job, *list;
+	const char *project = opt_text(c, "project", NULL);
 
-	if (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0 ||
-	    list_checkpoints(c, job, opt_flag(c, "all"), &list, err) < 0)
+	if (project != NULL && c->n_arg > 0)
+		return err_set(err, ERR_INVALID, "name a job or --project, not both");
+	if (project != NULL && list_of_project(c, project, &list, err) < 0)
+		return -1;
+	if (project == NULL && (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0 ||
+	                        list_checkpoints(c, job, opt_flag(c, "all"), &list, err) < 0))
 		return -1;
 	return out_list(c, list, ck_cols, COUNT(ck_cols),
 	                "no checkpoints (--all shows incomplete ones)", err);
@@ -112,17 +146,60 @@ static int show_file(struct cli *c UNUSED, const struct doc *file, void *arg UNU
 	return 0;
 }
 
+static int file_json(struct cli *c UNUSED, const struct doc *file, void *arg,
+                     struct err *err UNUSED)
+{
+	static const char *const keys[] = {"relative_file_name", "node_rank", "size_bytes",
+	                                   "last_modified", "sha256"};
+	struct js *js = arg;
+
+	js_open(js);
+	for (size_t i = 0; i < COUNT(keys); i++) {
+		if (doc_get(file, keys[i]) == NULL)
+			continue;
+		js_key(js, keys[i]);
+		js_doc(js, doc_get(file, keys[i]));
+	}
+	js_close(js);
+	return 0;
+}
+
+/* The checkpoint as the API shows it, with its files as one member more. */
+static int show_json(struct cli *c, const struct doc *job, const struct doc *ck, enum out_form form,
+                     struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(SHOWN_MAX);
+	const struct doc *whole;
+	struct js js;
+
+	js_init(&js, &text);
+	js_open(&js);
+	DOC_EACH (member, ck) {
+		js_key(&js, arena_strz(c->arena, member->key));
+		js_doc(&js, member);
+	}
+	js_key(&js, "checkpoint_files");
+	js_list(&js);
+	if (each_file(c, job, doc_cstr(doc_get(ck, "checkpoint_id"), ""), file_json, &js, err) < 0)
+		return -1;
+	js_end(&js);
+	js_close(&js);
+	if (buf_check(&text, "list of files", err) < 0 ||
+	    js_parse(c->arena, buf_view(&text), &whole, err) < 0)
+		return -1;
+	out_one(form, whole);
+	return 0;
+}
+
 int cmd_checkpoints_show(struct cli *c, struct err *err)
 {
 	const struct doc *job, *ck;
 	enum out_form form;
 
-	if (out_form(c, &form, err) < 0 || find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
+	if (out_form_one(c, &form, err) < 0 || find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
 		return -1;
-	if (form != OUT_TABLE) {
-		out_json(ck);
-		return 0;
-	}
+	if (form != OUT_TABLE)
+		return show_json(c, job, ck, form, err);
 	for (size_t i = 0; i < COUNT(ck_cols); i++) {
 		AUTO_BUF struct buf b = BUF_INIT(65536);
 

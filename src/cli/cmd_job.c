@@ -6,6 +6,7 @@
 #include "base/units.h"
 
 #define JOBS_MAX 256
+#define WATCH_TENTHS 20 /* of a second between two looks */
 
 /* One page of text about a job is built here, then printed. */
 static const char *short_status(const struct doc *job)
@@ -105,7 +106,34 @@ static int search(struct cli *c, const char *project_id, bool all, const struct 
 	return 0;
 }
 
-int cmd_ps(struct cli *c, struct err *err)
+/* Again and again until Ctrl-C. */
+static int watch(struct cli *c, int (*once)(struct cli *c, struct err *err), struct err *err)
+{
+	struct arena *whole = c->arena;
+
+	catch_interrupt();
+	if (remote_login(c, err) < 0) /* so that it is kept in the arena that stays */
+		return -1;
+	while (!interrupted) {
+		int r;
+
+		c->arena = arena_new();
+		if (c->tty_out)
+			(void)fputs("\033[H\033[J", stdout);
+		r = once(c, err);
+		(void)fflush(stdout);
+		arena_free(c->arena);
+		c->arena = whole;
+		if (r < 0 && err->code != ERR_CANCELED)
+			return -1;
+		for (int i = 0; i < WATCH_TENTHS && !interrupted; i++)
+			clock_sleep_ms(100);
+	}
+	err_clear(err);
+	return 0;
+}
+
+static int ps_once(struct cli *c, struct err *err)
 {
 	const struct doc *list, *project = NULL;
 	const char *name = opt_text(c, "project", NULL);
@@ -118,6 +146,11 @@ int cmd_ps(struct cli *c, struct err *err)
 	                opt_flag(c, "all") ? "no jobs yet: stoker push"
 	                                   : "no job is active (stoker ps -a shows all)",
 	                err);
+}
+
+int cmd_ps(struct cli *c, struct err *err)
+{
+	return opt_flag(c, "watch") ? watch(c, ps_once, err) : ps_once(c, err);
 }
 
 static void line(const char *label, const char *fmt, ...) PRINTF(2, 3);
@@ -150,6 +183,25 @@ static void view_weights(struct cli *c, const struct doc *job)
 		     rev[0] != '\0' ? " @ " : "", rev, doc_cstr(doc_get(w, "mount_location"), "?"),
 		     cell_of(c, cell_bytes, doc_get(w, "bytes")));
 	}
+}
+
+/* "2 nodes, each 8 x H200, 16 CPUs, 64Gi" */
+static void view_asks(const struct doc *job, const struct doc *it)
+{
+	int64_t nodes = doc_int(doc_get(job, "node_count"), 1);
+	int64_t gpus = doc_int(doc_get(it, "gpu_count"), 0);
+	double cpus = (double)doc_int(doc_get(it, "millicpu_limit"), 0) / 1000.0;
+	AUTO_BUF struct buf b = BUF_INIT(1000);
+	char memory[UNITS_CAP];
+
+	if (nodes > 1)
+		buf_printf(&b, "%" PRId64 " nodes, each ", nodes);
+	if (gpus > 0)
+		buf_printf(&b, "%" PRId64 " x %s, ", gpus, doc_cstr(doc_get(it, "gpu_type"), "?"));
+	buf_printf(&b, "%g CPU%s, %s", cpus, cpus > 1 ? "s" : "",
+	           units_show_memory((uint64_t)doc_int(doc_get(it, "memory_limit_mib"), 0) << 20,
+	                             memory));
+	line("asks for", "%s", buf_cstr(&b));
 }
 
 static void view_progress(const struct doc *job)
@@ -197,19 +249,18 @@ static int view_more(struct cli *c, const struct doc *job, struct err *err)
 
 int cmd_view(struct cli *c, struct err *err)
 {
-	const struct doc *job, *reply, *it;
+	const struct doc *job, *reply;
 	enum out_form form;
 
-	if (out_form(c, &form, err) < 0 ||
+	if (out_form_one(c, &form, err) < 0 ||
 	    resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0 ||
 	    remote_get(c, &reply, err, "%s", job_path(c, job, "")) < 0)
 		return -1;
 	job = doc_get(reply, "training_job");
 	if (form != OUT_TABLE) {
-		out_json(job);
+		out_one(form, job);
 		return 0;
 	}
-	it = doc_get(job, "instance_type");
 	line("job", "%s  %s", doc_cstr(doc_get(job, "id"), "?"),
 	     doc_cstr(doc_get(job, "name"), ""));
 	line("project", "%s", doc_cstr(doc_path(job, "training_project", "name", NULL), "?"));
@@ -222,7 +273,7 @@ int cmd_view(struct cli *c, struct err *err)
 	else if (doc_is(doc_get(job, "reason"), DOC_TEXT))
 		line("reason", "%s", doc_cstr(doc_get(job, "reason"), ""));
 	view_progress(job);
-	line("asks for", "%s", doc_cstr(doc_get(it, "name"), "?"));
+	view_asks(job, doc_get(job, "instance_type"));
 	line("priority", "%" PRId64, doc_int(doc_get(job, "priority"), 0));
 	line("created", "%s", doc_cstr(doc_get(job, "created_at"), "?"));
 	line("run time", "%s", cell_of(c, ps_run, job));
@@ -300,13 +351,13 @@ int cmd_recreate(struct cli *c, struct err *err)
 	enum out_form form;
 
 	catch_interrupt();
-	if (out_form(c, &form, err) < 0 || resolve_job(c, c->arg[0], &job, err) < 0 ||
+	if (out_form_one(c, &form, err) < 0 || resolve_job(c, c->arg[0], &job, err) < 0 ||
 	    post(c, job, "/recreate", "{}", &made, err) < 0)
 		return -1;
 	out_say(c, "job %s is job %s again: same code, same revisions",
 	        doc_cstr(doc_get(made, "id"), "?"), doc_cstr(doc_get(job, "id"), "?"));
 	if (form != OUT_TABLE)
-		out_json(made);
+		out_one(form, made);
 	else if (!opt_flag(c, "follow"))
 		(void)printf("%s\n", doc_cstr(doc_get(made, "id"), ""));
 	if (!opt_flag(c, "follow"))
@@ -460,20 +511,20 @@ static void metric_line(struct cli *c, const char *label, const struct doc *seri
 		line(label, "%-12.2f %s", doc_real(last, 0), buf_cstr(&bars));
 }
 
-int cmd_metrics(struct cli *c, struct err *err)
+static int metrics_once(struct cli *c, struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT(10);
 	const struct doc *job, *reply;
 	enum out_form form;
 
-	if (out_form(c, &form, err) < 0 ||
+	if (out_form_one(c, &form, err) < 0 ||
 	    resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0)
 		return -1;
 	buf_puts(&body, "{}");
 	if (remote_call(c, HTTP_POST, job_path(c, job, "/metrics"), &body, &reply, err) < 0)
 		return -1;
 	if (form != OUT_TABLE) {
-		out_json(reply);
+		out_one(form, reply);
 		return 0;
 	}
 	DOC_EACH (node, doc_get(reply, "per_node_metrics")) {
@@ -502,4 +553,9 @@ int cmd_metrics(struct cli *c, struct err *err)
 	    doc_get(reply, "per_node_metrics")->count == 0)
 		out_say(c, "no samples yet");
 	return 0;
+}
+
+int cmd_metrics(struct cli *c, struct err *err)
+{
+	return opt_flag(c, "watch") ? watch(c, metrics_once, err) : metrics_once(c, err);
 }

@@ -16,8 +16,8 @@ struct tail {
 	bool system_only, own_lines;
 	struct lines_form form;
 	struct lines *lines;
-	int64_t since_ns;
-	uint64_t *offset; /* per rank */
+	int64_t since_ns, until_ns; /* 0 = no limit */
+	uint64_t *offset;           /* per rank */
 	bool *final;
 };
 
@@ -47,7 +47,8 @@ static void print_record(struct tail *t, uint32_t rank, const struct logline *l)
 {
 	bool own = l->stream == 's';
 
-	if (l->ns < t->since_ns || (t->system_only && !own) || (own && !t->own_lines))
+	if (l->ns < t->since_ns || (t->until_ns > 0 && l->ns >= t->until_ns) ||
+	    (t->system_only && !own) || (own && !t->own_lines))
 		return;
 	out_progress_end(t->c);
 	lines_put(t->lines, rank, l);
@@ -222,6 +223,42 @@ int job_outcome(struct cli *c, const struct doc *job)
 	return strcmp(status, "TRAINING_JOB_STOPPED") == 0 ? CLI_EXIT_STOPPED : CLI_EXIT_FAILED;
 }
 
+/* When attempt `number` was launched, on the first of its nodes, in ns; 0 = never. */
+static int64_t launched_ns(const struct doc *attempts, int64_t number)
+{
+	struct err ignored = {0};
+	int64_t first = 0, ms;
+
+	DOC_EACH (at, attempts) {
+		if (doc_int(doc_get(at, "number"), -1) == number &&
+		    doc_is(doc_get(at, "launched_at"), DOC_TEXT) &&
+		    clock_parse(doc_text(doc_get(at, "launched_at")), &ms, &ignored) == 0 &&
+		    (first == 0 || ms < first))
+			first = ms;
+	}
+	return first * 1000000;
+}
+
+/* What is before the first launch belongs to the first attempt. */
+static int only_attempt(struct tail *t, int64_t number, struct err *err)
+{
+	const struct doc *reply, *attempts;
+	int64_t from;
+
+	if (remote_get(t->c, &reply, err, "%s", job_path(t->c, t->job, "/attempts")) < 0)
+		return -1;
+	attempts = doc_get(reply, "attempts");
+	from = launched_ns(attempts, number);
+	if (from == 0)
+		return err_set(err, ERR_NOT_FOUND,
+		               "the job has no attempt %" PRId64
+		               ": `stoker view` says how many there were, 0 is the first",
+		               number);
+	t->since_ns = MAX(t->since_ns, number == 0 ? 0 : from);
+	t->until_ns = launched_ns(attempts, number + 1);
+	return 0;
+}
+
 int cmd_logs(struct cli *c, struct err *err)
 {
 	const struct doc *job;
@@ -248,6 +285,8 @@ int cmd_logs(struct cli *c, struct err *err)
 			return err_wrap(err, "--since");
 		t.since_ns = clock_wall_ns() - (int64_t)seconds * 1000000000;
 	}
+	if (opt_flag(c, "attempt") && only_attempt(&t, opt_int(c, "attempt", 0), err) < 0)
+		return -1;
 	if (opt_flag(c, "tail") && seek_tail(&t, MAX(opt_int(c, "tail", 0), (int64_t)0), err) < 0)
 		return -1;
 	if (!opt_flag(c, "follow"))

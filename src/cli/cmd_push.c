@@ -378,7 +378,7 @@ int cmd_push(struct cli *c, struct err *err)
 	int r;
 
 	catch_interrupt();
-	if (out_form(c, &form, err) < 0 || prepare(c, &p, err) < 0)
+	if (out_form_one(c, &form, err) < 0 || prepare(c, &p, err) < 0)
 		return -1;
 	if (opt_flag(c, "dry-run")) {
 		if (send_job(c, &p, &job, err) < 0)
@@ -386,7 +386,7 @@ int cmd_push(struct cli *c, struct err *err)
 		out_say(c, "%s is fine: project %s, %zu command%s; nothing was pushed", p.file,
 		        p.spec.project, p.spec.n_commands, p.spec.n_commands == 1 ? "" : "s");
 		if (form != OUT_TABLE)
-			out_json(job);
+			out_one(form, job);
 		return 0;
 	}
 	if (upsert_project(c, &p, err) < 0 ||
@@ -400,7 +400,7 @@ int cmd_push(struct cli *c, struct err *err)
 	        doc_cstr(doc_get(job, "name"), "?"), p.spec.project,
 	        out_status(c, doc_cstr(doc_get(job, "current_status"), "?")));
 	if (form != OUT_TABLE)
-		out_json(job);
+		out_one(form, job);
 	else if (!follow)
 		(void)printf("%s\n", doc_cstr(doc_get(job, "id"), ""));
 	if (!follow) {

@@ -11,6 +11,7 @@ static const struct opt o_init[] = {
 static const struct opt o_push[] = {
 	{"follow", 'f', OPT_FLAG, NULL, "follow the log to the end; the exit code is the job's outcome"},
 	{"dry-run", 0, OPT_FLAG, NULL, "check everything, push nothing"},
+	{"yes", 'y', OPT_FLAG, NULL, "for scripts: nothing is asked as it is"},
 	{"name", 'n', OPT_TEXT, "NAME", "name of the job"},
 	{"priority", 0, OPT_INT, "N", "place in the queue: higher first"},
 	{"set", 's', OPT_LIST, "PATH=VALUE", "change a field, as in job.compute.node_count=2"},
@@ -19,6 +20,7 @@ static const struct opt o_push[] = {
 	{"idempotency-key", 0, OPT_TEXT, "KEY", "the same key gives the same job"},
 };
 static const struct opt o_ps[] = {
+	{"watch", 'w', OPT_FLAG, NULL, "again every two seconds, until Ctrl-C"},
 	{"all", 'a', OPT_FLAG, NULL, "also jobs that ended"},
 	{"project", 'p', OPT_TEXT, "PROJECT", "only this project's"},
 };
@@ -27,6 +29,7 @@ static const struct opt o_logs[] = {
 	{"tail", 'n', OPT_INT, "LINES", "only the last lines"},
 	{"since", 0, OPT_TEXT, "TIME", "only what is newer than 10m, 2h, ..."},
 	{"node", 0, OPT_INT, "RANK", "only this node's"},
+	{"attempt", 0, OPT_INT, "N", "only this attempt's: 0 is the first"},
 	{"system", 0, OPT_FLAG, NULL, "only the platform's own lines"},
 	{"timestamps", 't', OPT_FLAG, NULL, "the time in front of each line"},
 	{"raw", 0, OPT_FLAG, NULL, "do not fold carriage returns"},
@@ -39,7 +42,11 @@ static const struct opt o_stop[] = {
 static const struct opt o_follow[] = {{"follow", 'f', OPT_FLAG, NULL, "follow the new job's log"}};
 static const struct opt o_update[] = {{"priority", 0, OPT_INT, "N", "place in the queue: higher first"}};
 static const struct opt o_exec[] = {{"node", 0, OPT_INT, "RANK", "on this node [0]"}};
-static const struct opt o_ck_ls[] = {{"all", 'a', OPT_FLAG, NULL, "also incomplete ones"}};
+static const struct opt o_ck_ls[] = {
+	{"all", 'a', OPT_FLAG, NULL, "also incomplete ones"},
+	{"project", 'p', OPT_TEXT, "PROJECT", "of all jobs of this project"},
+};
+static const struct opt o_watch[] = {{"watch", 'w', OPT_FLAG, NULL, "again every two seconds, until Ctrl-C"}};
 static const struct opt o_ck_show[] = {{"job", 'j', OPT_TEXT, "JOB", "of this job [@]"}};
 static const struct opt o_ck_pull[] = {
 	{"job", 'j', OPT_TEXT, "JOB", "of this job [@]"},
@@ -112,7 +119,7 @@ const struct command commands[] = {
 	{"update", "JOB", "change a waiting job", NULL, OPTS(o_update), 1, 1, false, cmd_update},
 	{"events", "[JOB]", "what happened to a job, and who asked", NULL, NO_OPTS, 0, 1, true, cmd_events},
 	{"exec", "JOB -- COMMAND...", "run a command inside a running job", "Its input is empty; its exit code is the exit code. Ctrl-C leaves it running in the job.", OPTS(o_exec), 1, 1, false, cmd_exec},
-	{"metrics", "[JOB]", "CPU, memory, GPU, scratch and cache use of a job", NULL, NO_OPTS, 0, 1, true, cmd_metrics},
+	{"metrics", "[JOB]", "CPU, memory, GPU, scratch and cache use of a job", NULL, OPTS(o_watch), 0, 1, true, cmd_metrics},
 
 	{"checkpoints ls", "[JOB]", "list a job's checkpoints", NULL, OPTS(o_ck_ls), 0, 1, true, cmd_checkpoints_ls},
 	{"checkpoints show", "CHECKPOINT", "one checkpoint and its files",
@@ -123,6 +130,7 @@ const struct command commands[] = {
 	 OPTS(o_ck_pull), 1, 2, false, cmd_checkpoints_pull},
 	{"checkpoints rm", "CHECKPOINT", "delete a checkpoint for good", NULL, OPTS(o_ck_rm), 1, 1, false, cmd_checkpoints_rm},
 	{"cache summarize", "[PROJECT]", "list what is in the training cache", NULL, OPTS(o_summarize), 0, 1, true, cmd_cache_summarize},
+	{"cache ls", "[PROJECT]", "the same", NULL, OPTS(o_summarize), 0, 1, true, cmd_cache_summarize},
 	{"cache du", "[PROJECT]", "what takes the space in the training cache", NULL, OPTS(o_du), 0, 1, true, cmd_cache_du},
 	{"cache quota", "SIZE", "how much the training cache of a project may hold", "As in 500GB or 2Ti. A job that finds it full does not start.",
 	 OPTS(o_cache_quota), 1, 1, false, cmd_cache_quota},

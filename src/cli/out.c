@@ -41,17 +41,39 @@ void out_json(const struct doc *d)
 	print_buf(&out);
 }
 
+static void print_line(const struct doc *d)
+{
+	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
+	struct js js;
+
+	js_init(&js, &out);
+	js_doc(&js, d);
+	buf_putc(&out, '\n');
+	print_buf(&out);
+}
+
 static void print_lines(const struct doc *list)
 {
 	DOC_EACH (row, list) {
-		AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
-		struct js js;
-
-		js_init(&js, &out);
-		js_doc(&js, row);
-		buf_putc(&out, '\n');
-		print_buf(&out);
+		print_line(row);
 	}
+}
+
+int out_form_one(const struct cli *c, enum out_form *form, struct err *err)
+{
+	if (out_form(c, form, err) < 0)
+		return -1;
+	if (*form == OUT_CSV)
+		return err_set(err, ERR_INVALID, "this is no list: -o json, jsonl or table");
+	return 0;
+}
+
+void out_one(enum out_form form, const struct doc *d)
+{
+	if (form == OUT_JSONL)
+		print_line(d);
+	else
+		out_json(d);
 }
 
 void out_cell(const struct out_col *col, const struct doc *row, struct buf *out)
@@ -79,20 +101,34 @@ static void csv_cell(struct buf *out, struct str s)
 	buf_putc(out, '"');
 }
 
+static void csv_column(const struct out_col *col, const struct doc *row, struct buf *out)
+{
+	AUTO_BUF struct buf cell = BUF_INIT(OUT_MAX);
+
+	if (col->cell == cell_age)
+		cell_text(doc_get(row, col->key), &cell);
+	else
+		out_cell(col, row, &cell);
+	csv_cell(out, str_eq(buf_view(&cell), "-") ? str_of("") : buf_view(&cell));
+}
+
+/* For programs: a size has its number in a column more, an age is the time that it began. */
 static void print_csv(const struct doc *list, const struct out_col *cols, size_t n)
 {
 	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
 
 	for (size_t i = 0; i < n; i++) {
 		csv_cell(&out, str_of(cols[i].title));
+		if (cols[i].cell == cell_bytes)
+			buf_printf(&out, ",%s_BYTES", cols[i].title);
 		buf_putc(&out, i + 1 < n ? ',' : '\n');
 	}
 	DOC_EACH (row, list) {
 		for (size_t i = 0; i < n; i++) {
-			AUTO_BUF struct buf cell = BUF_INIT(OUT_MAX);
-
-			out_cell(&cols[i], row, &cell);
-			csv_cell(&out, str_eq(buf_view(&cell), "-") ? str_of("") : buf_view(&cell));
+			csv_column(&cols[i], row, &out);
+			if (cols[i].cell == cell_bytes)
+				buf_printf(&out, ",%" PRId64,
+				           doc_int(doc_get(row, cols[i].key), 0));
 			buf_putc(&out, i + 1 < n ? ',' : '\n');
 		}
 	}

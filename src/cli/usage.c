@@ -96,6 +96,28 @@ void usage_command(const struct command *cmd, FILE *to)
 	                  "  -h, --help                   show this help\n");
 }
 
+bool usage_group(const char *word, FILE *to)
+{
+	size_t len = strlen(word);
+	bool any = false;
+
+	for (size_t i = 0; i < n_commands; i++) {
+		const struct command *cmd = &commands[i];
+		char left[80];
+
+		if (strncmp(cmd->words, word, len) != 0 || cmd->words[len] != ' ')
+			continue;
+		if (!any)
+			(void)fprintf(to, "usage: stoker %s COMMAND [ARGUMENT]...\n\n", word);
+		any = true;
+		(void)snprintf(left, sizeof(left), "%s %s", cmd->words, cmd->args);
+		(void)fprintf(to, "  %-36s %s\n", left, cmd->help);
+	}
+	if (any)
+		(void)fprintf(to, "\nMore: stoker %s COMMAND --help\n", word);
+	return any;
+}
+
 /* Text with roff's special characters made plain. */
 static void roff(struct buf *out, const char *s)
 {

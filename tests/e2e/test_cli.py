@@ -2,6 +2,7 @@
 import csv
 import io
 import json
+import signal
 import subprocess
 
 import pytest
@@ -27,6 +28,15 @@ def test_version():
     assert run("--version").stdout == run("version").stdout != ""
 
 
+@pytest.mark.parametrize("group", ["cache", "checkpoints", "weights", "secrets", "projects", "teams", "tokens"])
+def test_groups_have_help_too(group):
+    done = run(group, "--help")
+    assert done.returncode == 0 and done.stdout.startswith(f"usage: stoker {group} COMMAND")
+    assert run("help", group).stdout == run(group, "-h").stdout == done.stdout
+    assert all(c in done.stdout for c in COMMANDS if c.startswith(group + " ")) and "push" not in done.stdout
+    assert run(group, "nonsense", "--help").returncode == run(group).returncode == 2
+
+
 def test_help_completion_and_man_come_from_one_table():
     everything = run("--help").stdout
     completion, man = run("completion", "bash").stdout, run("man").stdout
@@ -49,6 +59,9 @@ def test_docs_are_what_the_tables_print(tmp_path):
 @pytest.mark.parametrize("args, words", [
     (["pus"], 'did you mean "push"'),
     (["push", "--folow"], "did you mean --follow"),
+    (["push", "-z"], "no option -z"),
+    (["view", "-o", "csv"], "no list"),
+    (["checkpoints", "ls", "@", "-p", "p"], "not both"),
     (["cache"], "summarize"),
     (["ps", "-o", "xml"], "table, json, jsonl or csv"),
     (["view", "a", "b"], "too many"),
@@ -95,3 +108,52 @@ def test_events_tell_the_story(cluster):
     reached = [to for kind, to in kinds if kind == "state"]
     assert reached[-1] and [s for s in reached if s]
     assert any("COMPLETED" in (to or "").upper() for _, to in kinds)
+
+
+def test_sizes_and_times_for_programs(cluster):
+    job = cluster.push(["head -c 1234567 /dev/zero > $BT_PROJECT_CACHE_DIR/f; mkdir $BT_CHECKPOINT_DIR/checkpoint-1",
+                        "echo 12 > $BT_CHECKPOINT_DIR/checkpoint-1/a"], project="numbers",
+                       runtime={"cache_config": {"enabled": True}, "checkpointing_config": {"enabled": True, "settle": "1s"}})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+
+    def rows(*args):
+        return list(csv.DictReader(io.StringIO(cluster.cli(*args, "-o", "csv").out)))
+    (file,) = [r for r in rows("cache", "ls", "numbers") if r["PATH"] == "f"]
+    assert (file["SIZE"], file["SIZE_BYTES"]) == ("1.23 MB", "1234567")
+    (row,) = rows("checkpoints", "ls", "-p", "numbers")
+    assert (row["CHECKPOINT"], row["JOB"], row["SIZE_BYTES"]) == ("checkpoint-1", job["id"], "3")
+    assert row["AGE"] == cluster.json("checkpoints", "ls", job["id"])[0]["created_at"]
+    (line,) = cluster.cli("checkpoints", "show", job["id"] + "/latest", "-o", "jsonl").out.splitlines()
+    (file,) = json.loads(line)["checkpoint_files"]
+    assert (file["relative_file_name"], file["size_bytes"]) == ("checkpoint-1/a", 3)
+    assert "1 CPU, 256Mi" in cluster.cli("view", job["id"]).out
+    assert "mem=256Mi" in cluster.logs(job) or "memory" in cluster.logs(job).split("not enforced:")[1]
+
+
+def test_watching_ends_with_an_interrupt(cluster):
+    cluster.wait(cluster.push(["true"]), "TRAINING_JOB_COMPLETED")
+    for command in (["ps", "-a", "-w"], ["metrics", "-w"]):
+        with subprocess.Popen([STOKER, *command], stdout=subprocess.PIPE, text=True, env=cluster.cli_environment()) as process:
+            seen, first = [], None
+            while seen.count(first) < 2:  # it is printed again
+                line = process.stdout.readline()
+                assert line, seen
+                first = first or line
+                seen.append(line)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+
+
+def test_log_of_one_attempt(cluster):
+    job = cluster.push(["echo attempt number $BT_RETRY_COUNT; exit 75"], "-y", retry={"on": ["exit:75"], "max_attempts": 2})
+    cluster.wait(job, "TRAINING_JOB_FAILED")
+    for number in (0, 1):
+        log = cluster.logs(job, "--attempt", number)
+        assert f"attempt number {number}" in log and f"attempt number {1 - number}" not in log
+    assert "no attempt 2" in cluster.cli("logs", job["id"], "--attempt", 2, code=3).err
+
+
+def test_a_token_tells_its_team(cluster):
+    cluster.cli("teams", "create", "optics")
+    cluster.cli("tokens", "create", "of-optics", "--team", "optics")
+    assert any("of-optics" in line and " optics " in line for line in cluster.cli("tokens", "ls").out.splitlines())
