@@ -1,5 +1,4 @@
-/* test_runner_stage.c - what a job finds before its first command and what is kept: code, weights,
- * cache, checkpoints. */
+/* test_runner_stage.c - what a job finds before its first command: code, weights, checkpoints. */
 #include "runner_fixture.h"
 
 #include "io/tar.h"
