@@ -55,7 +55,8 @@ def test_from_scratch_twice(truss):
 
 def test_fine_tuning_and_going_on(truss):
     job = push(truss, "finetune")
-    assert "step 4/4 loss" in truss.cluster.logs(job) and {"checkpoint-2", "checkpoint-4"} <= checkpoints(truss, job)
+    # the trainer keeps one: checkpoint-2 is taken away while it may still be on its way
+    assert "step 4/4 loss" in truss.cluster.logs(job) and "checkpoint-4" in checkpoints(truss, job)
     more = push(truss, "resume")
     lines = truss.cluster.logs(more)
     assert "resuming from /tmp/loaded_checkpoints/rank-0/checkpoint-4" in lines and "done: 6 steps" in lines
