@@ -101,7 +101,7 @@ struct wire_sample { /* one moment of a node */
 	int64_t wall_ms;
 	double cpu_cores;
 	uint64_t memory_bytes, memory_limit;
-	uint64_t scratch_bytes, scratch_total; /* of the file system it is on */
+	uint64_t scratch_bytes, scratch_total; /* what the job wrote; that and what is free */
 	uint64_t cache_bytes, cache_quota;     /* 0, 0 = no cache */
 	uint64_t ckpt_bytes;
 	struct wire_gpu_sample {

@@ -119,7 +119,9 @@ static int open_signals(struct run *r, struct err *err)
 static int start_sampler(struct run *r, struct err *err)
 {
 	struct sampler_options o = {
-		.scratch = arena_printf(r->a, "%s/" ATTEMPT_SCRATCH, r->dir),
+		.written = {arena_printf(r->a, "%s/" ATTEMPT_SCRATCH, r->dir),
+	                    arena_printf(r->a, "%s/" ATTEMPT_BOX, r->dir),
+	                    arena_printf(r->a, "%s/" ATTEMPT_VARTMP, r->dir)},
 		.cache_dir = r->spec.cache.enabled ? r->launch.cache_project_dir : NULL,
 		.cache_quota = r->launch.cache_quota_bytes,
 		.memory_limit = r->spec.memory_bytes,

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#define SUM_SHARE 20  /* summing takes at most this part of the time */
 #define TREE_MAX 4096 /* processes that are summed where there is no cgroup */
 #define TREE_DEEP 64
 #define TEXT_MAX ((size_t)1 << 20)
@@ -19,11 +20,11 @@ struct sampler {
 	const struct cgroup *group;
 	pid_t init;
 	struct ship *ship;
-	uint64_t cache_bytes, last_cpu_ns;
+	uint64_t cache_bytes, own_bytes, last_cpu_ns;
 	int64_t last_ms, due_ms;
 	bool done;
 	atomic_bool cancel;
-	pthread_t thread; /* sums the cache, when there is one */
+	pthread_t thread; /* sums folders */
 	bool summing;
 };
 
@@ -36,26 +37,52 @@ static void wait_ms(struct sampler *s, int64_t ms)
 	(void)pthread_cond_timedwait(&s->changed, &s->lock, &t);
 }
 
-static void *sum_cache(void *arg)
+/* The sum of some folders, a missing one is 0; false when one could not be summed. `due_ms` becomes
+ * the time of the next sum. */
+static bool sum(struct sampler *s, const char *const *dirs, size_t n, int64_t every_ms,
+                int64_t *due_ms, uint64_t *bytes)
+{
+	int64_t begun = clock_mono_ms();
+	bool ok = true;
+
+	*bytes = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct usage_total total = {0};
+		struct err err = {0};
+
+		if (dirs[i] == NULL || access(dirs[i], F_OK) < 0)
+			continue;
+		ok = usage_walk(dirs[i], 1, NULL, NULL, &s->cancel, &total, &err) == 0 && ok;
+		*bytes += total.bytes;
+	}
+	*due_ms = clock_mono_ms() + MAX(every_ms, SUM_SHARE * (clock_mono_ms() - begun));
+	return ok;
+}
+
+static void *sum_folders(void *arg)
 {
 	struct sampler *s = arg;
+	int64_t cache_due = s->o.cache_dir == NULL ? INT64_MAX : 0, own_due = 0;
 
 	(void)pthread_mutex_lock(&s->lock);
 	while (!s->done) {
-		struct usage_total total = {0};
-		struct err err = {0};
-		int64_t begun = clock_mono_ms(), until = 0;
-		bool ok = false;
+		int64_t now = clock_mono_ms();
+		uint64_t cache = 0, own = 0;
+		bool cache_ok = false, own_ok = false;
 
 		(void)pthread_mutex_unlock(&s->lock);
-		ok = usage_walk(s->o.cache_dir, 1, NULL, NULL, &s->cancel, &total, &err) == 0;
-		until = clock_mono_ms() +
-		        MAX((int64_t)SAMPLER_CACHE_MS, 20 * (clock_mono_ms() - begun));
+		if (now >= cache_due)
+			cache_ok = sum(s, &s->o.cache_dir, 1, SAMPLER_CACHE_MS, &cache_due, &cache);
+		if (now >= own_due)
+			own_ok = sum(s, s->o.written, COUNT(s->o.written), SAMPLER_EVERY_MS,
+			             &own_due, &own);
 		(void)pthread_mutex_lock(&s->lock);
-		if (ok)
-			s->cache_bytes = total.bytes;
-		while (!s->done && clock_mono_ms() < until)
-			wait_ms(s, until - clock_mono_ms() + 1000);
+		if (cache_ok)
+			s->cache_bytes = cache;
+		if (own_ok)
+			s->own_bytes = own;
+		while (!s->done && clock_mono_ms() < MIN(cache_due, own_due))
+			wait_ms(s, MIN(cache_due, own_due) - clock_mono_ms() + 1000);
 	}
 	(void)pthread_mutex_unlock(&s->lock);
 	return NULL;
@@ -66,6 +93,7 @@ int sampler_start(struct sampler **out, const struct sampler_options *o, struct 
 	struct sampler *s = xcalloc(1, sizeof(*s));
 	struct err none = {0};
 	pthread_condattr_t attr;
+	int rc;
 
 	s->o = *o;
 	(void)pthread_mutex_init(&s->lock, NULL);
@@ -75,15 +103,12 @@ int sampler_start(struct sampler **out, const struct sampler_options *o, struct 
 	(void)pthread_condattr_destroy(&attr);
 	if (o->n_gpus > 0 && nvml_open(&s->nvml, &none) < 0)
 		s->nvml = NULL; /* declared ones */
-	if (o->cache_dir != NULL) {
-		int rc = pthread_create(&s->thread, NULL, sum_cache, s);
-
-		if (rc != 0) {
-			sampler_stop(s);
-			return err_errno(err, rc, "thread for the cache's size");
-		}
-		s->summing = true;
+	rc = pthread_create(&s->thread, NULL, sum_folders, s);
+	if (rc != 0) {
+		sampler_stop(s);
+		return err_errno(err, rc, "thread for the sizes of folders");
 	}
+	s->summing = true;
 	*out = s;
 	return 0;
 }
@@ -162,7 +187,7 @@ bool sampler_read(void *sampler, struct wire_sample *out)
 {
 	struct sampler *s = sampler;
 	int64_t now = clock_mono_ms();
-	uint64_t cpu_ns = 0, free_bytes = 0;
+	uint64_t cpu_ns = 0, free_bytes = 0, total = 0;
 	struct err err = {0};
 
 	(void)pthread_mutex_lock(&s->lock);
@@ -185,6 +210,7 @@ bool sampler_read(void *sampler, struct wire_sample *out)
 	s->last_cpu_ns = cpu_ns;
 	out->memory_limit = s->o.memory_limit;
 	out->cache_bytes = s->cache_bytes;
+	out->scratch_bytes = s->own_bytes;
 	out->cache_quota = s->o.cache_dir == NULL ? 0 : s->o.cache_quota;
 	if (s->ship != NULL) {
 		struct ship_totals t;
@@ -194,8 +220,8 @@ bool sampler_read(void *sampler, struct wire_sample *out)
 	}
 	read_gpus(s, out);
 	(void)pthread_mutex_unlock(&s->lock);
-	if (fs_free_bytes(s->o.scratch, &free_bytes, &out->scratch_total, &err) == 0)
-		out->scratch_bytes = out->scratch_total - MIN(free_bytes, out->scratch_total);
+	if (fs_free_bytes(s->o.written[0], &free_bytes, &total, &err) == 0)
+		out->scratch_total = out->scratch_bytes + free_bytes;
 	return true;
 }
 

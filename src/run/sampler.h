@@ -12,7 +12,9 @@
 struct sampler;
 
 struct sampler_options {
-	const char *scratch;   /* whose file system is told */
+	/* What the job writes besides its checkpoints and caches, on the scratch's file system;
+	 * NULL: less of them. The first one's file system is the one whose room is told. */
+	const char *written[3];
 	const char *cache_dir; /* NULL = none */
 	uint64_t cache_quota;
 	uint64_t memory_limit;

@@ -237,3 +237,22 @@ def test_the_quota_of_a_cache_is_set(cluster):
     project = next(p for p in cluster.json("projects", "ls") if p["name"] == "roomy")
     assert project["cache_quota_bytes"] == 5 * 10**9
     assert "quota" in cluster.cli("cache", "quota", "much", "-p", "roomy", code=2).err
+
+
+def test_scratch_is_what_the_job_wrote(cluster):
+    """Not what the disk holds: to scratch, and to the root that is thrown away."""
+    mb = 1 << 20
+    job = cluster.push([f"head -c {40 * mb} /dev/zero > $BT_SCRATCH_DIR/f; head -c {8 * mb} /dev/zero > /var/tmp/g; sleep 600"])
+    seen = []
+
+    def summed():
+        series = cluster.json("metrics", job["id"])["ephemeral_storage"]
+        seen[:] = [p["value"] for p in series["usage_bytes"]]
+        assert all(0 <= p["value"] <= 1 for p in series["utilization"])
+        return seen and seen[-1] >= 48 * mb
+    try:
+        until(summed, 60)
+        assert max(seen) < 60 * mb
+    finally:
+        cluster.cli("stop", job["id"], "--now")
+        cluster.wait(job, "TRAINING_JOB_STOPPED")
