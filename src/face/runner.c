@@ -216,6 +216,7 @@ static int checkpoint(struct request *rq, struct err *err)
 	row.bytes_sent = number(d, "bytes_sent");
 	row.files = number(d, "files");
 	row.manifest_key = doc_cstr(doc_get(d, "manifest_key"), NULL);
+	row.shown = doc_cstr(doc_get(d, "shown"), row.name);
 	if (ctx->ops->runner_checkpoint(ctx->of, who, &row, err) < 0)
 		return -1;
 	notify_job(rq, job.id);

@@ -170,6 +170,7 @@ void report_checkpoint(struct report *r, const struct model_checkpoint *row)
 	js_kv_u64(&js, "bytes_sent", row->bytes_sent);
 	js_kv_u64(&js, "files", row->files);
 	js_kv(&js, "manifest_key", row->manifest_key);
+	js_kv(&js, "shown", row->shown);
 	js_close(&js);
 	send_letter(r, "/runner/v1/checkpoint", key, false, buf_view(&out));
 }

@@ -10,8 +10,9 @@
 #include <sys/signalfd.h>
 
 #define PASSWD_MAX ((size_t)16 << 20)
-#define DRAIN_MS 2000     /* of the log, after the end: a grandchild may hold the pipe */
-#define SHUTDOWN_MS 10000 /* grace when it is the runner itself that is told to end */
+#define SAID_MAX ((size_t)64 << 10) /* of one message, redacted */
+#define DRAIN_MS 2000               /* of the log, after the end: a grandchild may hold the pipe */
+#define SHUTDOWN_MS 10000           /* grace when it is the runner itself that is told to end */
 #define POLL_MAX_MS 1000
 
 static int make_mounts(struct run *r, struct err *err)
@@ -86,9 +87,13 @@ static int start_ship(struct run *r, struct err *err);
 static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 {
 	struct run *r = arg;
+	struct model_checkpoint clean = *row;
+	AUTO_BUF struct buf name = BUF_INIT(SAID_MAX);
 	char bytes[UNITS_CAP];
 
-	report_checkpoint(r->report, row);
+	redact_text(r->redact, str_of(row->name), &name);
+	clean.shown = buf_cstr(&name);
+	report_checkpoint(r->report, &clean);
 	if (row->state == CKPT_COMPLETE)
 		logs_say(r->logs, "checkpoint %s is in the store: %" PRIu64 " file%s, %s",
 		         row->name, row->files, row->files == 1 ? "" : "s",
@@ -101,8 +106,10 @@ static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 static void on_ship_event(void *arg, const char *kind, const char *text)
 {
 	struct run *r = arg;
+	AUTO_BUF struct buf clean = BUF_INIT(SAID_MAX);
 
-	report_event(r->report, kind, "%s", text);
+	redact_text(r->redact, str_of(text), &clean);
+	report_event(r->report, kind, "%s", buf_cstr(&clean));
 	logs_say(r->logs, "%s", text);
 }
 

@@ -256,3 +256,13 @@ def test_scratch_is_what_the_job_wrote(cluster):
     finally:
         cluster.cli("stop", job["id"], "--now")
         cluster.wait(job, "TRAINING_JOB_STOPPED")
+
+
+def test_a_secret_in_a_checkpoints_name_is_in_no_event(cluster):
+    cluster.cli("secrets", "set", "named", stdin="sesame-open-12345")
+    job = cluster.push(["mkdir $BT_CHECKPOINT_DIR/checkpoint-$S; echo 1 > $BT_CHECKPOINT_DIR/checkpoint-$S/f"],
+                       runtime={"environment_variables": {"S": {"secret": "named"}},
+                                "checkpointing_config": {"enabled": True, "settle": "1s"}})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    events = cluster.cli("events", job["id"]).out
+    assert "checkpoint-[redacted] is in the store" in events and "sesame" not in events + cluster.logs(job)

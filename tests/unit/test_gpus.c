@@ -127,7 +127,8 @@ static void a_lost_gpu_is_an_error(void **state UNUSED)
 static void samples_a_jobs_gpus(void **state UNUSED)
 {
 	struct wire_gpu gpus[] = {{1, "GPU-22222222-bbbb"}, {0, "GPU-11111111-aaaa"}};
-	struct sampler_options o = {.written = {"/proc/self/fdinfo"}, .gpus = gpus, .n_gpus = COUNT(gpus)};
+	struct sampler_options o = {
+		.written = {"/proc/self/fdinfo"}, .gpus = gpus, .n_gpus = COUNT(gpus)};
 	struct wire_sample sample = {0};
 	struct sampler *s = NULL;
 	struct err err = {0};
