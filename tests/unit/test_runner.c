@@ -252,7 +252,7 @@ static void kills_after_the_grace(void **state)
 	x = exit_of(p);
 	assert_int_equal(x.end, JOB_END_STOPPED);
 	assert_log(p, "the grace is over", true);
-	wait_gone("sleep\0777.1");
+	wait_gone("777.1");
 }
 
 static void ends_what_lasts_too_long(void **state)
