@@ -154,6 +154,8 @@ int cmd_metrics(struct cli *c, struct err *err);
 int cmd_checkpoints_ls(struct cli *c, struct err *err);
 int cmd_checkpoints_show(struct cli *c, struct err *err);
 int cmd_checkpoints_pull(struct cli *c, struct err *err);
+int cmd_checkpoints_pin(struct cli *c, struct err *err);
+int cmd_checkpoints_unpin(struct cli *c, struct err *err);
 int cmd_checkpoints_rm(struct cli *c, struct err *err);
 int cmd_cache_summarize(struct cli *c, struct err *err);
 int cmd_cache_du(struct cli *c, struct err *err);

@@ -10,12 +10,19 @@
 #define PULL_TRIES 6
 #define SHOWN_MAX ((size_t)256 << 20) /* of JSON about one checkpoint, or a project's */
 
+static void ck_state(const struct doc *d, struct buf *b)
+{
+	cell_text(doc_get(d, "state"), b);
+	if (doc_bool(doc_get(d, "pinned"), false))
+		buf_puts(b, " pinned");
+}
+
 static const struct out_col ck_cols[] = {
 	{"CHECKPOINT", false, cell_text, "checkpoint_id"},
 	{"JOB", false, cell_text, "training_job_id"},
 	{"RANK", true, cell_text, "node_rank"},
 	{"TYPE", false, cell_text, "checkpoint_type"},
-	{"STATE", false, cell_text, "state"},
+	{"STATE", false, ck_state, NULL},
 	{"SIZE", true, cell_bytes, "size_bytes"},
 	{"FILES", true, cell_text, "files"},
 	{"AGE", true, cell_age, "created_at"},
@@ -328,6 +335,34 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 	out_say(c, "pulled %" PRIu64 " files, %s, verified, into %s", p.files,
 	        units_show_bytes(p.bytes, text), dir);
 	return 0;
+}
+
+static int set_pinned(struct cli *c, bool pinned, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(100);
+	const struct doc *job, *ck, *reply;
+
+	if (find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
+		return -1;
+	buf_puts(&body, pinned ? "{\"pinned\":true}" : "{\"pinned\":false}");
+	if (remote_call(c, HTTP_PATCH,
+	                arena_printf(c->arena, "%s/%s", job_path(c, job, "/checkpoints"),
+	                             remote_part(c, doc_cstr(doc_get(ck, "checkpoint_id"), ""))),
+	                &body, &reply, err) < 0)
+		return -1;
+	out_say(c, pinned ? "pinned: it stays until it is unpinned, whatever keep_last says"
+	                  : "unpinned");
+	return 0;
+}
+
+int cmd_checkpoints_pin(struct cli *c, struct err *err)
+{
+	return set_pinned(c, true, err);
+}
+
+int cmd_checkpoints_unpin(struct cli *c, struct err *err)
+{
+	return set_pinned(c, false, err);
 }
 
 int cmd_checkpoints_rm(struct cli *c, struct err *err)

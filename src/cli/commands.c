@@ -128,6 +128,8 @@ const struct command commands[] = {
 	{"checkpoints pull", "CHECKPOINT [DIR]", "download a checkpoint, verified",
 	 "Files arrive as DIR/rank-N/PATH; each is hashed and compared with what was stored.",
 	 OPTS(o_ck_pull), 1, 2, false, cmd_checkpoints_pull},
+	{"checkpoints pin", "CHECKPOINT", "keep a checkpoint whatever keep_last says", NULL, OPTS(o_ck_show), 1, 1, false, cmd_checkpoints_pin},
+	{"checkpoints unpin", "CHECKPOINT", "take the pin away", NULL, OPTS(o_ck_show), 1, 1, false, cmd_checkpoints_unpin},
 	{"checkpoints rm", "CHECKPOINT", "delete a checkpoint for good", NULL, OPTS(o_ck_rm), 1, 1, false, cmd_checkpoints_rm},
 	{"cache summarize", "[PROJECT]", "list what is in the training cache", NULL, OPTS(o_summarize), 0, 1, true, cmd_cache_summarize},
 	{"cache ls", "[PROJECT]", "the same", NULL, OPTS(o_summarize), 0, 1, true, cmd_cache_summarize},

@@ -101,6 +101,7 @@ struct model_checkpoint {
 	int64_t lora_r, created_ms, synced_ms;
 	uint64_t bytes, bytes_sent, files;
 	const char *manifest_key; /* object key; NULL until the manifest is written */
+	bool pinned;              /* kept until a person says otherwise; not set by a put */
 	const char *shown; /* the name without secrets, for messages; from runners only, not kept */
 };
 

@@ -54,7 +54,7 @@ static const struct spec_field ckpt_fields[] = {
 	{.name = "volume_size_gib", .kind = SPEC_GIB, .min = 1, .max = 1 << 20,
 	 .at = AT(ckpt.volume_bytes), .help = "limit of the folder in GiB; none when left out"},
 	{.name = "keep_last", .kind = SPEC_U32, .min = 0, .max = 1000000, .dflt = "0",
-	 .at = AT(ckpt.keep_last), .help = "checkpoints kept in the store, 0 for all; ours"},
+	 .at = AT(ckpt.keep_last), .help = "checkpoints kept in the store, 0 for all; pinned ones are kept beside; ours"},
 	{.name = "settle", .kind = SPEC_SECONDS32, .min = 1, .max = 3600, .dflt = "10s",
 	 .at = AT(ckpt.settle_s),
 	 .help = "a file that rests for so long is taken as written; ours"},

@@ -147,6 +147,28 @@ int checkpoint_files(struct request *rq, struct err *err)
 	return answer_send(rq, &an, 200, err);
 }
 
+int checkpoint_change(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	const char *name = arg_text(rq, 2);
+	const struct doc *body;
+	struct model_job j = {0};
+	bool pinned = false;
+
+	if (body_read(rq, false, &body, err) < 0 || body_bool(body, "pinned", &pinned, err) < 0)
+		return -1;
+	if (!doc_is(doc_get(body, "pinned"), DOC_BOOL))
+		return err_set(err, ERR_INVALID, "pinned: say true or false");
+	if (handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->checkpoint_pin(ctx->of, face_who(rq), j.id, name, pinned, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_kv(&an.js, "checkpoint_id", name);
+	js_kv_bool(&an.js, "pinned", pinned);
+	return answer_send(rq, &an, 200, err);
+}
+
 int checkpoint_remove(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);

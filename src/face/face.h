@@ -143,6 +143,9 @@ struct face_ops {
 	/* checkpoints: rows; files come from the manifest in the object store */
 	int (*checkpoints)(void *of, const struct who *who, struct arena *a, const char *job_id,
 	                   bool all, struct model_checkpoint **out, size_t *n, struct err *err);
+	/* A pinned one is not deleted, by nobody; unpin first. */
+	int (*checkpoint_pin)(void *of, const struct who *who, const char *job_id, const char *name,
+	                      bool pinned, struct err *err);
 	int (*checkpoint_delete)(void *of, const struct who *who, const char *job_id,
 	                         const char *name, struct err *err);
 

@@ -41,6 +41,7 @@ int metrics_get(struct request *rq, struct err *err);
 /* checkpoints.c */
 int checkpoints_list(struct request *rq, struct err *err);
 int checkpoint_files(struct request *rq, struct err *err);
+int checkpoint_change(struct request *rq, struct err *err);
 int checkpoint_remove(struct request *rq, struct err *err);
 int job_download(struct request *rq, struct err *err);
 int upload_credentials(struct request *rq, struct err *err);

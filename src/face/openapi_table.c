@@ -55,7 +55,7 @@ const struct schema_doc schema_docs[] = {
 	{ "NodeMetrics", "cpu_usage[@Point]! cpu_memory_usage_bytes[@Point]! gpu_utilization:any! gpu_memory_usage_bytes:any! ephemeral_storage:@Usage!" },
 	{ "Checkpoint", "id:text! checkpoint_id:text! created_at:time! checkpoint_type:text! base_model:text!? size_bytes:int! "
 	  "lora_adapter_config{r:int!}!? training_job_id:text! sync_status:enum(SYNCING,COMPLETE)! node_rank:int! "
-	  "state:enum(SYNCING,COMPLETE,INCOMPLETE)! complete:bool! files:int! bytes_sent:int! synced_at:time!?" },
+	  "state:enum(SYNCING,COMPLETE,INCOMPLETE)! complete:bool! pinned:bool! files:int! bytes_sent:int! synced_at:time!?" },
 	{ "CheckpointFile", "url:text! relative_file_name:text! node_rank:int! size_bytes:int! last_modified:time! sha256:text!" },
 	{ "Weights", "id:text! team_id:text!? source:text! revision:text!? state:enum(FETCHING,READY,FAILED)! manifest:text!? bytes:int! bytes_done:int! "
 	  "files:int! files_done:int! rate_bytes_per_second:num! error:text!? created_at:time!? last_used_at:time!? allow_patterns:any ignore_patterns:any" },
@@ -96,6 +96,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    JOB "/checkpoints", "all:bool", NULL, "checkpoints[@Checkpoint]!", NULL, false },
 	{ HTTP_GET,    JOB "/checkpoint_files", "page_size:int(1,1000) page_token:int(0,9223372036854775807) checkpoint:text", NULL,
 	  "presigned_urls[@CheckpointFile]! next_page_token:int!? total_count:int!", NULL, false },
+	{ HTTP_PATCH,  JOB "/checkpoints/{checkpoint...}", NULL, "pinned:bool!", "checkpoint_id:text! pinned:bool!", NULL, false },
 	{ HTTP_DELETE, JOB "/checkpoints/{checkpoint...}", NULL, NULL, "checkpoint_id:text! deleted:bool!", NULL, false },
 	{ HTTP_GET,    JOB "/download", NULL, NULL, "artifact_presigned_urls[text]!", NULL, false },
 	{ HTTP_GET,    JOB "/auth_codes", NULL, NULL, "auth_codes[any]!", NULL, false },

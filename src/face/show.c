@@ -322,6 +322,7 @@ void show_checkpoint(struct js *js, struct arena *a, const struct model_checkpoi
 	js_kv_u64(js, "node_rank", c->rank);
 	js_kv(js, "state", ckpt_state_word(c->state));
 	js_kv_bool(js, "complete", complete);
+	js_kv_bool(js, "pinned", c->pinned);
 	js_kv_u64(js, "files", c->files);
 	js_kv_u64(js, "bytes_sent", c->bytes_sent);
 	show_time(js, "synced_at", c->synced_ms);

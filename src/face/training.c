@@ -32,6 +32,7 @@ static const struct route routes[] = {
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/metrics",                     metrics_get,             "What a job used, as series" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/checkpoints",                 checkpoints_list,        "Checkpoints of a job" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/checkpoint_files",            checkpoint_files,        "Files of checkpoints, with signed URLs" },
+	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB "/checkpoints/{checkpoint...}", checkpoint_change,       "Pin or unpin a checkpoint" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, JOB "/checkpoints/{checkpoint...}", checkpoint_remove,       "Remove a checkpoint" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/download",                    job_download,            "Signed URL of the code that was pushed" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/auth_codes",                  job_auth_codes,          "Interactive sessions of a job: there are none" },

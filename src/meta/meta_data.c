@@ -23,6 +23,7 @@ static void ckpt_row(struct db_rows *r, void *item)
 	c->bytes_sent = db_get_u64(r);
 	c->files = db_get_u64(r);
 	c->manifest_key = db_get_text(r);
+	c->pinned = db_get_int(r) != 0;
 }
 
 int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
@@ -32,7 +33,8 @@ int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
 		m, a,
 		"SELECT c.job_id, j.project_id, c.name, c.rank, c.state, c.kind,"
 		" c.base_model, c.lora_r, c.created_ms, c.synced_ms, c.bytes, c.bytes_sent,"
-		" c.files, c.manifest_key FROM checkpoints c JOIN jobs j ON j.id = c.job_id"
+		" c.files, c.manifest_key, c.pinned FROM checkpoints c JOIN jobs j ON j.id = "
+	        "c.job_id"
 		" WHERE c.job_id = ? ORDER BY c.created_ms, c.name, c.rank",
 		DB_ARGS(db_text(job_id)), sizeof(**out), ckpt_row, out, n, err);
 }
@@ -72,6 +74,14 @@ int meta_checkpoints_abandon(struct meta *m, const char *job_id, struct err *err
 	            DB_ARGS(db_text(job_id)), NULL, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
+}
+
+int meta_checkpoint_pin(struct meta *m, const char *job_id, const char *name, bool pinned,
+                        struct err *err)
+{
+	return meta_exec(m, "UPDATE checkpoints SET pinned = ? WHERE job_id = ? AND name = ?",
+	                 DB_ARGS(db_int(pinned), db_text(job_id), db_text(name)),
+	                 "no such checkpoint", err);
 }
 
 int meta_checkpoint_del(struct meta *m, const char *job_id, const char *name, struct err *err)

@@ -127,7 +127,11 @@ static const char version_2[] =
 	"UPDATE jobs SET spot = 1"
 	" WHERE json_extract(spec_json, '$.compute.availability_model') = 'spot';";
 
-static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2};
+/* What a person keeps whatever the job's keep_last says. */
+static const char version_3[] =
+	"ALTER TABLE checkpoints ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;";
+
+static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

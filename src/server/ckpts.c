@@ -130,6 +130,15 @@ static int check_settled(const struct model_job *job, const struct model_checkpo
 	               job->id, name);
 }
 
+static bool is_pinned(const struct model_checkpoint *rows, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (rows[i].pinned && strcmp(rows[i].name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
 static int delete_named(struct app *app, struct arena *a, const struct model_job *job,
                         const char *name, struct err *err)
 {
@@ -137,13 +146,38 @@ static int delete_named(struct app *app, struct arena *a, const struct model_job
 	size_t n = 0, parts = 0;
 
 	if (meta_checkpoints(app->meta, a, job->id, &rows, &n, err) < 0 ||
-	    check_settled(job, rows, n, name, err) < 0 ||
-	    delete_whole(app, a, rows, n, job->id, name, &parts, err) < 0)
+	    check_settled(job, rows, n, name, err) < 0)
+		return -1;
+	if (is_pinned(rows, n, name))
+		return err_set(
+			err, ERR_CONFLICT,
+			"checkpoint %s of job %s is pinned: `stoker checkpoints unpin` first", name,
+			job->id);
+	if (delete_whole(app, a, rows, n, job->id, name, &parts, err) < 0)
 		return -1;
 	if (parts == 0)
 		return err_set(err, ERR_NOT_FOUND, "job %s has no checkpoint \"%.200s\"", job->id,
 		               name);
 	return 0;
+}
+
+int ctx_checkpoint_pin(void *of, const struct who *who, const char *job_id, const char *name,
+                       bool pinned, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct model_job job = {0};
+	int r;
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
+		return -1;
+	(void)pthread_mutex_lock(app_stripe(app->ckpts, job.id));
+	r = meta_checkpoint_pin(app->meta, job.id, name, pinned, err);
+	(void)pthread_mutex_unlock(app_stripe(app->ckpts, job.id));
+	if (r == 0)
+		app_event(app, job.id, "checkpoint", who->name, "checkpoint %s %s", name,
+		          pinned ? "pinned" : "unpinned");
+	return r;
 }
 
 int ctx_checkpoint_delete(void *of, const struct who *who, const char *job_id, const char *name,
@@ -234,7 +268,8 @@ static int keep_last(struct app *app, struct arena *a, const struct model_job *j
 
 		for (size_t k = i + 1; k < n && !again; k++)
 			again = strcmp(rows[k].name, rows[i].name) == 0;
-		if (again || !is_complete(rows, n, rows[i].name) || kept++ < keep)
+		if (again || !is_complete(rows, n, rows[i].name) ||
+		    is_pinned(rows, n, rows[i].name) || kept++ < keep)
 			continue;
 		if (delete_whole(app, a, rows, n, job->id, rows[i].name, &parts, err) < 0)
 			return -1;

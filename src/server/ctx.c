@@ -78,6 +78,7 @@ const struct face_ops ctx_ops = {
 	.exec_start = ctx_exec_start,
 	.exec_poll = ctx_exec_poll,
 	.checkpoints = ctx_checkpoints,
+	.checkpoint_pin = ctx_checkpoint_pin,
 	.checkpoint_delete = ctx_checkpoint_delete,
 	.cache_snapshot = ctx_cache_snapshot,
 	.cache_summarize = ctx_cache_summarize,

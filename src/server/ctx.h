@@ -54,6 +54,7 @@ int ctx_project_delete(OF, const char *id, struct err *err);
 /* ckpts.c */
 int ctx_checkpoints(OF, struct arena *a, const char *job_id, bool all,
                     struct model_checkpoint **out, size_t *n, struct err *err);
+int ctx_checkpoint_pin(OF, const char *job_id, const char *name, bool pinned, struct err *err);
 int ctx_checkpoint_delete(OF, const char *job_id, const char *name, struct err *err);
 /* ctx_project.c */
 int ctx_upload_create(OF, struct arena *a, struct model_upload *out, struct err *err);

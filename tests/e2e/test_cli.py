@@ -133,15 +133,19 @@ def test_sizes_and_times_for_programs(cluster):
 def test_watching_ends_with_an_interrupt(cluster):
     cluster.wait(cluster.push(["true"]), "TRAINING_JOB_COMPLETED")
     for command in (["ps", "-a", "-w"], ["metrics", "-w"]):
-        with subprocess.Popen([STOKER, *command], stdout=subprocess.PIPE, text=True, env=cluster.cli_environment()) as process:
-            seen, first = [], None
-            while seen.count(first) < 2:  # it is printed again
+        process = subprocess.Popen([STOKER, *command], stdout=subprocess.PIPE, text=True, env=cluster.cli_environment())
+        try:
+            seen = []
+            while len(seen) == len(set(seen)):  # until something is printed again
                 line = process.stdout.readline()
                 assert line, seen
-                first = first or line
-                seen.append(line)
+                if line.strip():
+                    seen.append(line)
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def test_log_of_one_attempt(cluster):

@@ -266,3 +266,27 @@ def test_a_secret_in_a_checkpoints_name_is_in_no_event(cluster):
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     events = cluster.cli("events", job["id"]).out
     assert "checkpoint-[redacted] is in the store" in events and "sesame" not in events + cluster.logs(job)
+
+
+def test_keep_last_and_pins(cluster):
+    job = cluster.push(["for i in 1 2 3 4 5; do mkdir $BT_CHECKPOINT_DIR/checkpoint-$i; echo $i > $BT_CHECKPOINT_DIR/checkpoint-$i/w; "
+                        "until test -e /tmp/go-$i; do sleep 0.1; done; done"],
+                       runtime={"checkpointing_config": {"enabled": True, "keep_last": 2}})
+
+    def there():
+        return {c["checkpoint_id"]: c for c in cluster.json("checkpoints", "ls", job["id"]) if c["state"] == "COMPLETE"}
+
+    for i in range(1, 6):
+        until(lambda: f"checkpoint-{i}" in there())
+        if i == 1:
+            assert "pinned" in cluster.cli("checkpoints", "pin", f"{job['id']}/checkpoint-1").err
+        cluster.cli("exec", job["id"], "--", "touch", f"/tmp/go-{i}")
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert sorted(there()) == ["checkpoint-1", "checkpoint-4", "checkpoint-5"]
+    assert there()["checkpoint-1"]["pinned"] and "COMPLETE pinned" in cluster.cli("checkpoints", "ls", job["id"]).out
+    refused = cluster.cli("checkpoints", "rm", f"{job['id']}/checkpoint-1", "-y", code=5).err
+    assert "is pinned" in refused and "unpin" in refused
+    cluster.cli("checkpoints", "unpin", f"{job['id']}/checkpoint-1")
+    cluster.cli("checkpoints", "rm", f"{job['id']}/checkpoint-1", "-y")
+    assert sorted(there()) == ["checkpoint-4", "checkpoint-5"]
+    cluster.cli("checkpoints", "pin", f"{job['id']}/checkpoint-1", code=3)

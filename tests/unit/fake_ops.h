@@ -416,6 +416,14 @@ static int fake_checkpoints(void *of, const struct who *who, struct arena *a, co
 	return 0;
 }
 
+static int fake_checkpoint_pin(void *of, const struct who *who, const char *id, const char *name,
+                               bool pinned, struct err *err)
+{
+	(void)pinned;
+	(void)id;
+	return fake_delete(of, who, name, err);
+}
+
 static int fake_checkpoint_delete(void *of, const struct who *who, const char *id, const char *name,
                                   struct err *err)
 {
@@ -588,6 +596,7 @@ static const struct face_ops fake_ops = {
 	.exec_start = fake_exec_start,
 	.exec_poll = fake_exec_poll,
 	.checkpoints = fake_checkpoints,
+	.checkpoint_pin = fake_checkpoint_pin,
 	.checkpoint_delete = fake_checkpoint_delete,
 	.cache_snapshot = fake_cache_snapshot,
 	.cache_summarize = fake_cache_snapshot,
