@@ -13,6 +13,7 @@
 
 #define SETS_MAX 256
 #define UPLOAD_BIG ((uint64_t)1 << 30)
+#define PROBLEM_LINE_MAX ((size_t)8 << 10)
 #define CREATE_TRIES 10 /* half a minute: a server that is being restarted */
 
 struct push {
@@ -98,13 +99,28 @@ static int apply_sets(struct cli *c, const struct doc **d, struct err *err)
 	return 0;
 }
 
+/* All of them, however many: a message of an error is shorter. */
+static void print_problems(const struct spec_problems *problems, const char *file, struct err *err)
+{
+	for (size_t i = 0; i < problems->n; i++) {
+		AUTO_BUF struct buf line = BUF_INIT(PROBLEM_LINE_MAX);
+
+		spec_problem_text(&problems->item[i], file, &line);
+		(void)fprintf(stderr, "%s\n", buf_cstr(&line));
+	}
+	(void)err_set(err, ERR_INVALID, "%s has %zu mistakes", file,
+	              problems->n + problems->dropped);
+}
+
 static int check_spec(struct cli *c, struct push *p, const struct doc *d, struct err *err)
 {
 	struct spec_problems *problems = xcalloc(1, sizeof(*problems));
 	int r = spec_read(c->arena, d, SPEC_FILE, &p->spec, problems);
 
-	if (r < 0)
+	if (r < 0 && problems->n == 1)
 		spec_problems_text(problems, p->file, err);
+	else if (r < 0)
+		print_problems(problems, p->file, err);
 	free(problems);
 	return r;
 }
@@ -380,9 +396,10 @@ int cmd_push(struct cli *c, struct err *err)
 	catch_interrupt();
 	if (out_form_one(c, &form, err) < 0 || prepare(c, &p, err) < 0)
 		return -1;
+	/* What cannot run here is refused before its code is sent. */
+	if (send_job(c, &p, &job, err) < 0)
+		return -1;
 	if (opt_flag(c, "dry-run")) {
-		if (send_job(c, &p, &job, err) < 0)
-			return -1;
 		out_say(c, "%s is fine: project %s, %zu command%s; nothing was pushed", p.file,
 		        p.spec.project, p.spec.n_commands, p.spec.n_commands == 1 ? "" : "s");
 		if (form != OUT_TABLE)

@@ -41,6 +41,15 @@ void spec_problem_add(struct spec_problems *p, const struct doc *at, const char 
 	va_end(ap);
 }
 
+void spec_problem_text(const struct spec_problem *one, const char *file, struct buf *out)
+{
+	if (file != NULL && one->line > 0)
+		buf_printf(out, "%.200s:%u:%u: ", file, one->line, one->col);
+	else if (file != NULL)
+		buf_printf(out, "%.200s: ", file);
+	buf_printf(out, "%s%s%s", one->path, one->path[0] != '\0' ? ": " : "", one->text);
+}
+
 void spec_problems_text(const struct spec_problems *p, const char *file, struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(ERR_MSG_MAX);
@@ -51,11 +60,7 @@ void spec_problems_text(const struct spec_problems *p, const char *file, struct 
 		const struct spec_problem *one = &p->item[shown];
 		AUTO_BUF struct buf line = BUF_INIT(PROBLEMS_TEXT_MAX);
 
-		if (file != NULL && one->line > 0)
-			buf_printf(&line, "%.200s:%u:%u: ", file, one->line, one->col);
-		else if (file != NULL)
-			buf_printf(&line, "%.200s: ", file);
-		buf_printf(&line, "%s%s%s", one->path, one->path[0] != '\0' ? ": " : "", one->text);
+		spec_problem_text(one, file, &line);
 		if (text.n + line.n + 1 > PROBLEMS_TEXT_MAX - 40)
 			break; /* the rest is counted */
 		buf_printf(&text, "%s%s", shown > 0 ? "\n" : "", buf_cstr(&line));

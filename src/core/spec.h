@@ -122,6 +122,8 @@ int spec_read(struct arena *a, const struct doc *d, enum spec_form form, struct 
               struct spec_problems *problems);
 /* "train.yaml:3:9: job.compute.memory: ..." a line each (file NULL: no place), at most 1.9 KB. */
 void spec_problems_text(const struct spec_problems *p, const char *file, struct err *err);
+/* The line of one of them. */
+void spec_problem_text(const struct spec_problem *one, const char *file, struct buf *out);
 void spec_problems_json(const struct spec_problems *p, struct js *js); /* list of objects */
 void spec_problem_add(struct spec_problems *p, const struct doc *at, const char *path,
                       const char *fmt, ...) PRINTF(4, 5);

@@ -344,7 +344,7 @@ int job_no_session(struct request *rq, struct err *err)
 		return -1;
 	return err_set(err, ERR_NOT_FOUND,
 	               "there are no interactive sessions and no ssh on this server: "
-	               "`stoker exec %s -- bash` while the job runs",
+	               "`stoker exec %s -- COMMAND` while the job runs",
 	               j.id);
 }
 

@@ -34,7 +34,7 @@ int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
 		"SELECT c.job_id, j.project_id, c.name, c.rank, c.state, c.kind,"
 		" c.base_model, c.lora_r, c.created_ms, c.synced_ms, c.bytes, c.bytes_sent,"
 		" c.files, c.manifest_key, c.pinned FROM checkpoints c JOIN jobs j ON j.id = "
-	        "c.job_id"
+		"c.job_id"
 		" WHERE c.job_id = ? ORDER BY c.created_ms, c.name, c.rank",
 		DB_ARGS(db_text(job_id)), sizeof(**out), ckpt_row, out, n, err);
 }

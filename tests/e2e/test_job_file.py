@@ -14,6 +14,12 @@ def push(cluster, text, *flags, code=2):
     return cluster.cli("push", folder / "train.yaml", *flags, code=code)
 
 
+def test_more_mistakes_than_a_message_holds(cluster):
+    many = "".join(f"  wrong_key_number_{i}: 1\n" for i in range(60))
+    words = push(cluster, GOOD + many).err
+    assert all(f"job.wrong_key_number_{i}" in words for i in range(60)) and "60 mistakes" in words
+
+
 def test_every_mistake_at_once(cluster):
     said = push(cluster, """project: p
 job:
@@ -156,3 +162,10 @@ def test_variables_of_here_only_when_asked_for(cluster):
     assert "the variable NOT_SET_ANYWHERE is not set" in refused and "train.yaml: " in refused
     folder = cluster.job_folder(["echo ${HOME:-x}"])
     assert "${NAME}" in cluster.cli("push", folder / "train.yaml", "--expand-env", code=2).err
+
+
+def test_what_can_never_run_is_refused_before_its_code_is_sent(cluster):
+    folder = cluster.job_folder(["true"], project="never/was", compute={"cpu_count": 4000, "memory": "1Gi"})
+    refused = cluster.cli("push", folder / "train.yaml", code=5).err
+    assert "4000" in refused and "code:" not in refused
+    assert "never/was" not in [p["name"] for p in cluster.json("projects", "ls")]
