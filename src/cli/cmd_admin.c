@@ -279,13 +279,32 @@ int cmd_tokens_rm(struct cli *c, struct err *err)
 	                 arena_printf(c->arena, "Revoke token %s?", c->arg[0]), NULL, err);
 }
 
+/* The truss client's file, if it has a section of the name already: the client reads no file with
+ * two. */
+static const char *taken_trussrc(struct arena *a)
+{
+	const char *path = getenv("USER_TRUSSRC_PATH"), *home = getenv("HOME"), *text;
+	AUTO_BUF struct buf b = BUF_INIT(65536);
+	struct err none = {0};
+
+	if (path == NULL || path[0] == '\0')
+		path = arena_printf(a, "%s/.trussrc", home != NULL ? home : "/root");
+	if (fs_read(AT_FDCWD, path, &b, &none) < 0)
+		return NULL; /* not there, or not for us to read */
+	text = arena_strz(a, buf_view(&b));
+	return strncmp(text, "[baseten]", 9) == 0 || strstr(text, "\n[baseten]") != NULL ? path
+	                                                                                 : NULL;
+}
+
 /* The section that the truss client reads; see the trap in the docs about other remote URLs. */
 static int print_trussrc(struct cli *c, struct err *err)
 {
+	const char *taken;
 	struct url u;
 
 	if (remote_login(c, err) < 0 || url_parse(c->arena, str_of(c->url), &u, err) < 0)
 		return -1;
+	taken = taken_trussrc(c->arena);
 	(void)printf("[baseten]\nremote_provider = baseten\nremote_url = "
 	             "http://localhost:8000\napi_key = %s\n",
 	             c->token);
@@ -297,6 +316,12 @@ static int print_trussrc(struct cli *c, struct err *err)
 		        "http_proxy=%s for truss, never another remote_url (the key would be sent "
 		        "elsewhere)",
 		        c->url, c->url);
+	if (taken != NULL)
+		out_say(c,
+		        "note: %s has a [baseten] section already, and truss reads no file with "
+		        "two: replace that one, or keep this one in a file of its own and name it "
+		        "with USER_TRUSSRC_PATH",
+		        taken);
 	return 0;
 }
 

@@ -57,7 +57,16 @@ def test_recipe_a_port_8000_and_a_line_in_hosts(empty_cluster):
 def test_print_trussrc_never_names_another_url(truss):
     done = truss.cluster.cli("login", "--print-trussrc")
     assert "remote_url = http://localhost:8000\n" in done.out and f"api_key = {truss.cluster.token}\n" in done.out
-    assert f"http_proxy={truss.cluster.url}" in done.err
+    assert f"http_proxy={truss.cluster.url}" in done.err and "USER_TRUSSRC_PATH" not in done.err
+
+
+def test_print_trussrc_says_when_the_section_is_there(truss):
+    """Appended to it, the client would read neither; a file of its own works."""
+    env = {"USER_TRUSSRC_PATH": str(truss.home / ".trussrc")}
+    done = truss.cluster.cli("login", "--print-trussrc", env=env)
+    assert str(truss.home / ".trussrc") in done.err and "USER_TRUSSRC_PATH" in done.err
+    (truss.home / "own").write_text(done.out)
+    assert "admin" in truss.run("whoami", env={"USER_TRUSSRC_PATH": str(truss.home / "own")})
 
 
 def test_push_tail(truss):
