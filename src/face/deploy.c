@@ -10,6 +10,8 @@
 
 #define SOURCES_MAX 16
 #define ENV_MAX 100
+#define SECRET_WORD_MAX                                                                            \
+	255 /* of a variable's or a secret's name: ENV_MAX such pairs fit CONFIG_MAX */
 #define CONFIG_MAX ((size_t)256 << 10)
 #define MANIFEST_MAX ((size_t)64 << 20)
 #define FOLDER "/tmp/training_checkpoints"
@@ -19,7 +21,6 @@ struct plan {
 	const char *name;
 	struct instance size;
 	const struct doc *env; /* list of {name, value, is_secret_reference} */
-	const char *hf_secret; /* of HF_TOKEN; NULL = none */
 	struct model_checkpoint c[SOURCES_MAX];
 	bool chat_template; /* of the one full checkpoint */
 	size_t n;
@@ -159,6 +160,21 @@ static int find_template(struct request *rq, struct plan *p, struct err *err)
 	return 0;
 }
 
+/* A secret is read from its file by the shell that starts the server: both names stand there. */
+static int check_secret(const char *name, const char *secret, struct err *err)
+{
+	static const char letters[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+
+	if (name[0] == '\0' || (name[0] >= '0' && name[0] <= '9') ||
+	    strspn(name, letters) != strlen(name) || strlen(name) > SECRET_WORD_MAX)
+		return err_set(err, ERR_INVALID, "\"%.200s\" is no name of a variable", name);
+	if (strlen(secret) > SECRET_WORD_MAX)
+		return err_set(err, ERR_INVALID, "secret \"%.200s...\": the name is too long",
+		               secret);
+	return check_word("secret", secret, err);
+}
+
 static int read_env(const struct doc *list, struct plan *p, struct err *err)
 {
 	if (list != NULL && list->count > ENV_MAX)
@@ -172,11 +188,8 @@ static int read_env(const struct doc *list, struct plan *p, struct err *err)
 		    body_text(var, "value", true, &value, err) < 0 ||
 		    body_bool(var, "is_secret_reference", &secret, err) < 0)
 			return err_wrap(err, "environment_variables");
-		if (!secret || strcmp(name, "HF_TOKEN") != 0)
-			continue;
-		if (check_word("secret", value, err) < 0)
-			return -1;
-		p->hf_secret = value;
+		if (secret && check_secret(name, value, err) < 0)
+			return err_wrap(err, "environment_variables");
 	}
 	return 0;
 }
@@ -207,8 +220,11 @@ static const char *start_command(struct arena *a, const struct plan *p)
 	const char *path = folder_of(a, &p->c[0]);
 
 	buf_puts(&b, "sh -c \"");
-	if (p->hf_secret != NULL)
-		buf_printf(&b, "HF_TOKEN=$(cat /secrets/%s) ", p->hf_secret);
+	DOC_EACH (var, p->env) {
+		if (doc_bool(doc_get(var, "is_secret_reference"), false))
+			buf_printf(&b, "%s=$(cat /secrets/%s) ", doc_cstr(doc_get(var, "name"), ""),
+			           doc_cstr(doc_get(var, "value"), ""));
+	}
 	buf_printf(&b, "vllm serve %s --port 8000 --tensor-parallel-size %u --dtype bfloat16",
 	           lora ? p->c[0].base_model : path, MAX(p->size.gpu_count, 1U));
 	if (lora) {

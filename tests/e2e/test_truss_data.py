@@ -129,11 +129,13 @@ from truss_train.definitions import *
 deploy = DeployCheckpointsConfig(
     checkpoint_details=CheckpointList(base_model_id="Qwen/Qwen3-0.6B", checkpoints=[
         LoRACheckpoint(training_job_id="{job['id']}", checkpoint_name="checkpoint-20", lora_details=LoRADetails(rank=8))]),
-    model_name="tuned", runtime=DeployCheckpointsRuntime(environment_variables={{"X": "1"}}), compute=Compute(cpu_count=1, memory="1Gi"))
+    model_name="tuned", runtime=DeployCheckpointsRuntime(environment_variables={{
+        "X": "1", "HF_TOKEN": SecretReference(name="hf"), "OTHER": SecretReference(name="other-one")}}), compute=Compute(cpu_count=1, memory="1Gi"))
 """)
     truss.train("deploy_checkpoints", "--dry-run", "--job-id", job["id"], "--config", "deploy.py", "--truss-config-output-dir", "out")
     config = (truss.home / "out/config.yaml").read_text()
-    for word in "vllm serve Qwen/Qwen3-0.6B", "--enable-lora", "--max-lora-rank", "checkpoint-20", f"training_job_id: {job['id']}":
+    config = " ".join(config.split())  # YAML folds long lines
+    for word in "OTHER=$(cat /secrets/other-one)", "HF_TOKEN=$(cat /secrets/hf)", "vllm serve Qwen/Qwen3-0.6B", "--enable-lora", "--max-lora-rank", "checkpoint-20", f"training_job_id: {job['id']}":
         assert word in config, config
     (truss.home / "deploy.py").write_text((truss.home / "deploy.py").read_text().replace("checkpoint-20", "checkpoint-99"))
     assert "checkpoint-99" in truss.train("deploy_checkpoints", "--dry-run", "--job-id", job["id"], "--config", "deploy.py", code=1)
