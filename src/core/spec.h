@@ -15,6 +15,8 @@
 #define SPEC_PATTERNS_MAX 256
 #define SPEC_NODES_MAX 1024
 #define SPEC_NAME_MAX 200
+/* What a name is, for messages: see spec_name_ok(). */
+#define SPEC_NAME_RULE "one line of 1 to 200 bytes, no control characters, no blanks at either end"
 
 struct spec_env {
 	const char *name;

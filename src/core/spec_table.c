@@ -110,7 +110,7 @@ static const char *read_name(struct spec_reader *r, const struct doc *d)
 	const char *text = spec_read_text(r, d, SPEC_NAME_MAX);
 
 	if (text != NULL && !spec_name_ok(str_of(text))) {
-		spec_fault(r, d, "is not a name: no control characters, no blanks at either end");
+		spec_fault(r, d, "is not a name: " SPEC_NAME_RULE);
 		return NULL;
 	}
 	return text;

@@ -83,7 +83,8 @@ static int checked_name(const struct doc *body, const char **name, struct err *e
 	if (body_text(body, "name", true, name, err) < 0)
 		return -1;
 	if (!spec_name_ok(str_of(*name)))
-		return err_set(err, ERR_INVALID, "name: \"%.200s\" is not a name", *name);
+		return err_set(err, ERR_INVALID, "name: \"%.60s\" is not a name: " SPEC_NAME_RULE,
+		               *name);
 	return 0;
 }
 

@@ -83,7 +83,8 @@ int handler_project_named(struct request *rq, const struct doc *body, const char
 	    body_text(d, "team_name", false, &team_name, err) < 0)
 		return -1;
 	if (!spec_name_ok(str_of(*name)))
-		return err_set(err, ERR_INVALID, "training_project.name: \"%s\" is not a name",
+		return err_set(err, ERR_INVALID,
+		               "training_project.name: \"%.60s\" is not a name: " SPEC_NAME_RULE,
 		               *name);
 	return *team_id == NULL ? team_by_name(rq, team_name, team_id, err) : 0;
 }

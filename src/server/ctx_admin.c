@@ -40,7 +40,8 @@ int ctx_team_create(void *of, const struct who *who, struct arena *a, const char
 	if (need_all(who, err) < 0 || meta_teams(app->meta, a, &all, &n, err) < 0)
 		return -1;
 	if (name == NULL || !spec_name_ok(str_of(name)))
-		return err_set(err, ERR_INVALID, "\"%.60s\" is not a name for a team",
+		return err_set(err, ERR_INVALID,
+		               "\"%.60s\" is not a name for a team: " SPEC_NAME_RULE,
 		               name ? name : "");
 	if (n >= TEAMS_MAX)
 		return err_set(err, ERR_QUOTA, "there are %d teams: that is the most", TEAMS_MAX);

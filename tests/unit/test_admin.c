@@ -9,9 +9,9 @@ static void test_refuses(void **state)
 		int status;
 		const char *words;
 	} rows[] = {
-		{HTTP_POST, "/v1/teams", "{\"name\":\"\"}", 400, "is not a name"},
+		{HTTP_POST, "/v1/teams", "{\"name\":\"\"}", 400, "is not a name: one line"},
 		{HTTP_POST, "/v1/api_keys", "{}", 400, "name: missing"},
-		{HTTP_POST, "/v1/api_keys", "{\"name\":\"\"}", 400, "is not a name"},
+		{HTTP_POST, "/v1/api_keys", "{\"name\":\"\"}", 400, "is not a name: one line"},
 		{HTTP_POST, "/v1/api_keys", "{\"name\":\"x\",\"role\":\"king\"}", 400,
 	         "not viewer, member or admin"},
 		{HTTP_POST, "/v1/api_keys", "{\"name\":\"x\",\"type\":\"ODD\"}", 400, "no type"},

@@ -26,7 +26,7 @@ static void test_refuses(void **state)
 		{HTTP_POST, "/v1/training_projects", "{\"training_project\":{\"name\":5}}", 400,
 	         "name: text is wanted, not"},
 		{HTTP_POST, "/v1/training_projects", "{\"training_project\":{\"name\":\" x\"}}",
-	         400, "is not a name"},
+	         400, "is not a name: one line of 1 to 200 bytes"},
 		{HTTP_POST, "/v1/training_projects",
 	         "{\"training_project\":{\"name\":\"x\",\"team_name\":\"No\"}}", 404,
 	         "no team named"},
