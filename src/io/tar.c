@@ -246,6 +246,7 @@ static int unpack_file(struct unpacker *u, struct archive_entry *e, const char *
 	if (fchmod(fd, archive_entry_perm(e) & 0777) < 0 || futimens(fd, times) < 0)
 		return err_errno(u->err, errno, "mode and time of the file");
 	u->report.bytes += (uint64_t)size;
+	u->report.lowered += (archive_entry_perm(e) & 07000) != 0;
 	return 0;
 }
 
@@ -499,7 +500,7 @@ static int pack_entry(struct packer *p, int dirfd, const char *name, const struc
 	archive_entry_clear(p->e);
 	archive_entry_copy_pathname(p->e, p->path);
 	archive_entry_set_filetype(p->e, st->st_mode & S_IFMT);
-	archive_entry_set_perm(p->e, st->st_mode & 0777);
+	archive_entry_set_perm(p->e, st->st_mode & 07777);
 	archive_entry_set_mtime(p->e, st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
 	archive_entry_set_uid(p->e, 0);
 	archive_entry_set_gid(p->e, 0);

@@ -15,6 +15,7 @@
 struct tar_report {
 	uint64_t entries, bytes; /* packed or unpacked content */
 	uint64_t skipped;        /* files that ignore rules left out */
+	uint64_t lowered;        /* unpacked files without their setuid, setgid or sticky bit */
 };
 
 /* Packs what is below root_dirfd as zstd-compressed pax tar into fd: sorted names, mtime and mode
@@ -35,10 +36,10 @@ struct tar_limits {
  * symbolic links whose target leads out of the root (absolute ones too, and those with ".." after a
  * name, see beneath.h), hard links to what is not an earlier entry, writing through a link, names
  * over 4096 bytes (a NUL ends a name, as the formats have it); ERR_TOO_BIG for bombs. setuid,
- * setgid and sticky bits and owners are dropped; folders are always open to their owner, and their
- * times are not kept. Hard links may come in any order of names. A later entry replaces an earlier
- * one of the same name. On failure what was unpacked stays; the caller removes the root. report may
- * be NULL. */
+ * setgid and sticky bits and owners are dropped (those of files are counted); folders are always
+ * open to their owner, and their times are not kept. Hard links may come in any order of names. A
+ * later entry replaces an earlier one of the same name. On failure what was unpacked stays; the
+ * caller removes the root. report may be NULL. */
 int tar_unpack(int fd, int root_dirfd, const struct tar_limits *limits, struct tar_report *report,
                struct err *err) MUST_CHECK;
 

@@ -83,6 +83,11 @@ static int stage_code(struct stage *st, struct err *err)
 			return -1;
 		logs_say(st->logs, "code: %" PRIu64 " entries, %s", report.entries,
 		         units_show_bytes(report.bytes, size));
+		if (report.lowered > 0)
+			logs_say(st->logs,
+			         "code: %" PRIu64 " of its files had a setuid, setgid or sticky "
+			         "bit: it is not set here",
+			         report.lowered);
 	}
 	return 0;
 }

@@ -60,7 +60,7 @@ static void tar_pack_names_the_largest(void **state)
 {
 	const struct place *p = *state;
 	AUTO_FD int fd = packed_fd(p);
-	struct tar_report report = {7, 7, 7};
+	struct tar_report report = {7, 7, 7, 7};
 	struct err err = {0};
 	const char *at;
 
@@ -128,7 +128,7 @@ static void tar_pack_an_empty_folder(void **state)
 {
 	const struct place *p = *state;
 	AUTO_FD int fd = packed_fd(p);
-	struct tar_report report = {7, 7, 7};
+	struct tar_report report = {7, 7, 7, 7};
 	struct err err = {0};
 
 	assert_ok(tar_pack(p->in, NULL, NULL, fd, 0, &report, &err), &err);
@@ -284,6 +284,36 @@ static void tar_pack_refuses_links_that_lead_out(void **state)
 	assert_ok(tar_pack(p->in, NULL, NULL, fd, 0, NULL, &err), &err);
 }
 
+/* What a file may not keep is counted where it is unpacked. */
+static void tar_pack_lowered_modes_are_counted(void **state)
+{
+	const struct place *p = *state;
+	AUTO_FD int fd = packed_fd(p);
+	struct tar_report back = {0};
+	struct err err = {0};
+	static const mode_t modes[] = {04755, 02755, 01644, 0755};
+	char name[8];
+
+	for (size_t i = 0; i < COUNT(modes); i++) {
+		FMT(name, "f%zu", i);
+		write_in(p, name, "x");
+		assert_int_equal(fchmodat(p->in, name, modes[i], 0), 0);
+	}
+	assert_int_equal(mkdirat(p->in, "d", 0755), 0);
+	assert_int_equal(fchmodat(p->in, "d", 02755, 0), 0);
+	assert_ok(tar_pack(p->in, NULL, NULL, fd, 0, NULL, &err), &err);
+	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+	assert_ok(tar_unpack(fd, p->out, NULL, &back, &err), &err);
+	assert_int_equal(back.lowered, 3);
+	for (size_t i = 0; i < COUNT(modes); i++) {
+		struct stat st;
+
+		FMT(name, "f%zu", i);
+		assert_int_equal(fstatat(p->out, name, &st, 0), 0);
+		assert_int_equal(st.st_mode & 07777, modes[i] & 0777);
+	}
+}
+
 static void punch(const struct place *p, const char *name, off_t size, const off_t *data, size_t n)
 {
 	AUTO_FD int fd = openat(p->in, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
@@ -322,6 +352,7 @@ static const struct CMUnitTest tests[] = {
 	TEST(tar_pack_says_what_it_cannot_write),
 	TEST(tar_pack_an_empty_folder),
 	TEST(tar_pack_refuses_links_that_lead_out),
+	TEST(tar_pack_lowered_modes_are_counted),
 	TEST(tar_round_trip_of_odd_names),
 	TEST(tar_round_trip_of_deep_folders),
 	TEST(tar_round_trip_of_modes_links_and_times),
