@@ -53,7 +53,8 @@ class Cluster:
         self.log = self.folder / "server.log"
 
     def environment(self, **more):
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("STOKER_", "AWS_"))}
+        drop = ("STOKER_", "AWS_", "COLUMNS", "LINES")  # a terminal's width is for tests that say one
+        env = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
         env.update(HOME=str(self.home), NO_COLOR="1", XDG_CONFIG_HOME=str(self.home / ".config"),
                    ASAN_OPTIONS=f"detect_leaks=1:log_path={self.folder}/asan",
                    UBSAN_OPTIONS=f"print_stacktrace=1:log_path={self.folder}/ubsan")
