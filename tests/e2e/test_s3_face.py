@@ -239,8 +239,9 @@ def test_lists_in_both_versions(trained):
 
     plain = pages({})
     assert len([k for k in plain if k.endswith("/w")]) == 3 and plain == pages({"list-type": 2}) == sorted(plain)
-    folders = pages({}, delimiter="w")
-    assert folders == pages({"list-type": 2}, delimiter="w") and len(folders) == len(set(folders)) >= 3
+    below = {"prefix": f"{prefix}jobs/{job['id']}/rank-0/", "delimiter": "/"}
+    folders = pages({}, **below)
+    assert folders == pages({"list-type": 2}, **below) and len(folders) == len(set(folders)) >= 3
 
 
 def test_parts_that_do_not_fit(upload):
