@@ -13,7 +13,7 @@
 #include "server/queue.h"
 #include "server/reconcile.h"
 #include "server/start.h"
-#include "server/sweep.h"
+#include "server/keyed.h"
 
 #define FIXTURE_FLAGS_MAX 16
 #define FIXTURE_WAIT_MS 20000 /* for what other threads do; never waited out when all is well */
@@ -51,7 +51,7 @@ static inline void fixture_up(struct fixture *f)
 	cache_start(app);
 	fetch_start(app);
 	prepare_start(app);
-	sweep_start(app);
+	app->sweeps = keyed_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
 	queue_start(app);
 	app->reconcile = loop_new(app, reconcile_pass, 1000);
 	app->janitor = loop_new(app, reconcile_pass, 1000);
@@ -66,15 +66,15 @@ static inline void fixture_down(struct fixture *f)
 	struct app *app = f->app;
 
 	atomic_store(&app->stopping, true);
-	sweep_stop(app);
+	keyed_stop(app->sweeps);
 	fetch_stop(app);
-	prepare_stop(app);
+	keyed_stop(app->prepare);
 	cache_stop(app);
 	loop_free(app->reconcile);
 	loop_free(app->janitor);
 	queue_free(app);
-	sweep_free(app);
-	prepare_free(app);
+	keyed_free(app->sweeps);
+	keyed_free(app->prepare);
 	fetch_free(app);
 	cache_free(app);
 	exec_stop(app);
@@ -89,7 +89,7 @@ static inline void fixture_reconcile(struct fixture *f)
 	int64_t until = clock_mono_ms() + FIXTURE_WAIT_MS;
 
 	reconcile_pass(f->app);
-	while (sweep_busy(f->app, NULL) && clock_mono_ms() < until)
+	while (keyed_busy(f->app->sweeps, NULL) && clock_mono_ms() < until)
 		clock_sleep_ms(5);
 }
 
@@ -216,7 +216,7 @@ static inline void fixture_await(struct fixture *f, const char *id, enum job_sta
 
 	for (int waited = 0; waited < FIXTURE_WAIT_MS; waited += 20) {
 		j = fixture_job(f, id);
-		if (j.core.state == want && !prepare_busy(f->app, id))
+		if (j.core.state == want && !keyed_busy(f->app->prepare, id))
 			return;
 		clock_sleep_ms(20);
 	}

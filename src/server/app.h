@@ -43,8 +43,7 @@
 #define APP_UPLOAD_S (12 * 3600)
 
 struct queue;
-struct prepare;
-struct sweeps;
+struct keyed;
 struct fetches;
 struct execs;
 struct watch;
@@ -81,8 +80,8 @@ struct app {
 	/* shared: a fetch, which relies on blobs and a manifest that no row names yet; else: gc */
 	pthread_rwlock_t gc;
 	struct queue *queue;
-	struct prepare *prepare;
-	struct sweeps *sweeps;
+	struct keyed *prepare; /* jobs, see prepare.h */
+	struct keyed *sweeps;  /* folders, see reconcile.h */
 	struct fetches *fetches;
 	struct execs *execs;
 	struct watch *watch;

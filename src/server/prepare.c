@@ -5,20 +5,10 @@
 #include "server/fetch.h"
 #include "server/frozen.h"
 #include "server/jobs.h"
+#include "server/keyed.h"
 #include "server/launch.h"
 #include "server/loads.h"
 #include "server/secrets.h"
-
-struct prepare {
-	pthread_mutex_t lock;
-	struct map *busy; /* job ids being prepared */
-	struct workers *pool;
-};
-
-struct task {
-	struct app *app;
-	char job_id[MODEL_ID_CAP * 2];
-};
 
 /* What one preparation works on. */
 struct prep {
@@ -254,74 +244,21 @@ static int prepare_job(struct app *app, const char *job_id, struct err *err)
 	return 0;
 }
 
-static void task_run(void *arg)
+static bool prepare(struct app *app, const char *job_id)
 {
-	struct task *t = arg;
-	struct prepare *all = t->app->prepare;
 	struct err err = {0};
 
-	if (!atomic_load(&t->app->stopping) && prepare_job(t->app, t->job_id, &err) < 0)
-		log_error("prepare: job=%s %s", t->job_id, err.msg);
-	(void)pthread_mutex_lock(&all->lock);
-	(void)map_del(all->busy, str_of(t->job_id));
-	(void)pthread_mutex_unlock(&all->lock);
-	free(t);
-}
-
-void prepare_submit(struct app *app, const char *job_id)
-{
-	struct prepare *all = app->prepare;
-	struct task *t = xcalloc(1, sizeof(*t));
-	struct err err = {0};
-
-	t->app = app;
-	copy_cut(t->job_id, sizeof(t->job_id), job_id);
-	(void)pthread_mutex_lock(&all->lock);
-	if (atomic_load(&app->stopping) || map_get(all->busy, str_of(job_id)) != NULL ||
-	    workers_submit(all->pool, task_run, t, &err) < 0)
-		free(t);
-	else
-		(void)map_set(all->busy, str_of(job_id), all);
-	(void)pthread_mutex_unlock(&all->lock);
+	if (prepare_job(app, job_id, &err) < 0)
+		log_error("prepare: job=%s %s", job_id, err.msg);
+	return false; /* what has changed was kicked where it did */
 }
 
 void prepare_start(struct app *app)
 {
-	struct prepare *all = xcalloc(1, sizeof(*all));
-
-	(void)pthread_mutex_init(&all->lock, NULL);
-	all->busy = map_new();
-	all->pool = workers_new(PREPARE_THREADS, PREPARE_QUEUE_MAX, "prepare");
-	app->prepare = all;
+	app->prepare = keyed_new(app, PREPARE_THREADS, PREPARE_QUEUE_MAX, "prepare");
 }
 
-void prepare_stop(struct app *app)
+void prepare_submit(struct app *app, const char *job_id)
 {
-	assert(atomic_load(&app->stopping)); /* nobody submits another one */
-	workers_stop(app->prepare->pool);
-	app->prepare->pool = NULL;
-}
-
-void prepare_free(struct app *app)
-{
-	struct prepare *all = app->prepare;
-
-	if (all == NULL)
-		return;
-	workers_stop(all->pool);
-	map_free(all->busy);
-	(void)pthread_mutex_destroy(&all->lock);
-	free(all);
-	app->prepare = NULL;
-}
-
-bool prepare_busy(struct app *app, const char *job_id)
-{
-	struct prepare *all = app->prepare;
-	bool busy;
-
-	(void)pthread_mutex_lock(&all->lock);
-	busy = map_get(all->busy, str_of(job_id)) != NULL;
-	(void)pthread_mutex_unlock(&all->lock);
-	return busy;
+	keyed_submit(app->prepare, job_id, prepare);
 }

@@ -12,10 +12,8 @@
 #define PREPARE_QUEUE_MAX 1000
 #define PREPARE_SAY_MS 2000 /* progress in the job's log and row */
 
+/* app->prepare. When it is stopped, jobs stay CREATED and go on after the next start. */
 void prepare_start(struct app *app);
-void prepare_stop(struct app *app); /* joins; jobs stay CREATED and go on after the next start */
-void prepare_free(struct app *app);
-bool prepare_busy(struct app *app, const char *job_id);
 /* Nothing happens when the job is being prepared already, or the pool is full: reconcile asks
  * again. */
 void prepare_submit(struct app *app, const char *job_id);

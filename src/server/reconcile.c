@@ -3,9 +3,9 @@
 #include "server/cache.h"
 #include "server/exec.h"
 #include "server/jobs.h"
+#include "server/keyed.h"
 #include "server/launch.h"
 #include "server/prepare.h"
-#include "server/sweep.h"
 
 #include <dirent.h>
 
@@ -116,7 +116,7 @@ static bool look_again(struct app *app, const char *dir);
 static bool may_wait(const struct part *p)
 {
 	if (!p->waits)
-		sweep_submit(p->app, p->t->dir, look_again);
+		keyed_submit(p->app->sweeps, p->t->dir, look_again);
 	return p->waits;
 }
 
@@ -162,7 +162,7 @@ static int look_at_current(const struct part *p, struct err *err)
 
 	if (t->ended_ms != 0)
 		return jobs_settle(p->app, t->id, err);
-	if (prepare_busy(p->app, p->job.id))
+	if (keyed_busy(p->app->prepare, p->job.id))
 		return 0;
 	if (s == JOB_CREATED || (s == JOB_DEPLOYING && t->launched_ms == 0)) {
 		prepare_submit(p->app, p->job.id);
@@ -201,7 +201,7 @@ static int look_at_past(const struct part *p, struct err *err)
 	int64_t now = clock_wall_ms(), over = MAX(p->t->ended_ms, p->job.core.changed_ms);
 	enum engine_sight sight = ENGINE_GONE;
 
-	if (p->job.id != NULL && prepare_busy(p->app, p->job.id))
+	if (p->job.id != NULL && keyed_busy(p->app->prepare, p->job.id))
 		return 0;
 	if (p->t->launched_ms != 0 && look(p, &sight, err) < 0)
 		return -1;
@@ -251,7 +251,7 @@ static bool look_at_all(struct app *app, const char *dir)
 		return false;
 	}
 	for (size_t i = 0; i < n && !atomic_load(&app->stopping); i++) {
-		if (dir != NULL ? strcmp(t[i].dir, dir) != 0 : sweep_busy(app, t[i].dir))
+		if (dir != NULL ? strcmp(t[i].dir, dir) != 0 : keyed_busy(app->sweeps, t[i].dir))
 			continue;
 		err_clear(&err);
 		if (look_at(app, &t[i], dir != NULL, &err) == 0)
@@ -350,7 +350,7 @@ static void unknown_folders(struct app *app, struct arena *a, const struct model
 		if (e->d_name[0] == '.' || map_get(known, str_of(name)) != NULL)
 			continue;
 		log_warn("removing a folder that belongs to no attempt: %s", name);
-		sweep_submit(app, name, remove_unknown);
+		keyed_submit(app->sweeps, name, remove_unknown);
 	}
 	if (d != NULL)
 		(void)closedir(d);

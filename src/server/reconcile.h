@@ -2,6 +2,11 @@
  * reconcile.h - rows against evidence, both ways. Only evidence ends an attempt: an exit record in
  * its folder, or the engine's word that the runner is gone. A runner that is merely silent is left
  * alone. What is over is cleaned; what is ours but belongs to nothing is ended.
+ *
+ * The part of it that waits (a dead runner's processes and checkpoints are swept, a late runner is
+ * ended, a folder is removed: seconds each, and tens of them while a store is away) is done by
+ * app->sweeps, one task a folder ("runs/..."), so that neither the next look at everybody nor the
+ * end of the server waits for it. What is given up then is swept after the next start.
  */
 #ifndef RECONCILE_H
 #define RECONCILE_H
@@ -12,6 +17,8 @@
 #define RECONCILE_SILENT_MS 10000 /* no heartbeat for this long: look */
 #define RECONCILE_YOUNG_MS 5000   /* a launch this fresh is not looked at */
 #define RECONCILE_SWEEP_MS 60000  /* what cannot be swept after this is left */
+#define SWEEP_THREADS 8
+#define SWEEP_QUEUE_MAX 1000
 #define RECONCILE_ORPHAN_MS 60000 /* a runner whose attempt is over has this long to end */
 
 /* Once, before the loops: what an earlier life of the server left half done. */

@@ -6,12 +6,12 @@
 #include "server/exec.h"
 #include "server/fetch.h"
 #include "server/janitor.h"
+#include "server/keyed.h"
 #include "server/prepare.h"
 #include "server/probe.h"
 #include "server/queue.h"
 #include "server/reconcile.h"
 #include "server/start.h"
-#include "server/sweep.h"
 
 #include <signal.h>
 
@@ -131,10 +131,10 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	atomic_store(&app->stopping, true);
 	loop_stop(app->reconcile);
 	loop_stop(app->janitor);
-	sweep_stop(app);
+	keyed_stop(app->sweeps);
 	queue_stop(app);
 	fetch_stop(app);
-	prepare_stop(app);
+	keyed_stop(app->prepare);
 	cache_stop(app);
 	atomic_store(&app->httpd, NULL);
 	httpd_stop(h);
@@ -153,7 +153,7 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 	cache_start(app);
 	fetch_start(app);
 	prepare_start(app);
-	sweep_start(app);
+	app->sweeps = keyed_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
 	queue_start(app);
 	app->reconcile = loop_new(app, reconcile_pass, RECONCILE_PERIOD_MS);
 	app->janitor = loop_new(app, janitor_pass, JANITOR_PERIOD_MS);
@@ -194,8 +194,8 @@ int server_main(int argc, char **argv, struct err *err)
 	loop_free(app->reconcile);
 	loop_free(app->janitor);
 	queue_free(app);
-	sweep_free(app);
-	prepare_free(app);
+	keyed_free(app->sweeps);
+	keyed_free(app->prepare);
 	fetch_free(app);
 	cache_free(app);
 	exec_stop(app);

@@ -1,0 +1,89 @@
+/* keyed.c - a pool and the set of keys that are in it. */
+#include "server/keyed.h"
+
+struct keyed {
+	struct app *app;
+	pthread_mutex_t lock;
+	struct map *busy; /* keys that have a task */
+	struct workers *pool;
+};
+
+struct task {
+	struct keyed *all;
+	char *key;
+	bool (*fn)(struct app *app, const char *key);
+};
+
+static void task_free(struct task *t)
+{
+	free(t->key);
+	free(t);
+}
+
+static void task_run(void *arg)
+{
+	struct task *t = arg;
+	struct keyed *all = t->all;
+	bool news = !atomic_load(&all->app->stopping) && t->fn(all->app, t->key);
+
+	(void)pthread_mutex_lock(&all->lock);
+	(void)map_del(all->busy, str_of(t->key));
+	(void)pthread_mutex_unlock(&all->lock);
+	if (news)
+		loop_kick(all->app->reconcile);
+	task_free(t);
+}
+
+void keyed_submit(struct keyed *all, const char *key, bool (*fn)(struct app *app, const char *key))
+{
+	struct task *t = xcalloc(1, sizeof(*t));
+	struct err err = {0};
+
+	*t = (struct task){.all = all, .key = xstrdup(key), .fn = fn};
+	(void)pthread_mutex_lock(&all->lock);
+	/* The task removes itself from the set under the lock that is held here. */
+	if (atomic_load(&all->app->stopping) || map_get(all->busy, str_of(key)) != NULL ||
+	    workers_submit(all->pool, task_run, t, &err) < 0)
+		task_free(t);
+	else
+		(void)map_set(all->busy, str_of(key), all);
+	(void)pthread_mutex_unlock(&all->lock);
+}
+
+bool keyed_busy(struct keyed *all, const char *key)
+{
+	bool busy;
+
+	(void)pthread_mutex_lock(&all->lock);
+	busy = key != NULL ? map_get(all->busy, str_of(key)) != NULL : map_count(all->busy) > 0;
+	(void)pthread_mutex_unlock(&all->lock);
+	return busy;
+}
+
+struct keyed *keyed_new(struct app *app, unsigned threads, unsigned queue_max, const char *name)
+{
+	struct keyed *all = xcalloc(1, sizeof(*all));
+
+	all->app = app;
+	(void)pthread_mutex_init(&all->lock, NULL);
+	all->busy = map_new();
+	all->pool = workers_new(threads, queue_max, name);
+	return all;
+}
+
+void keyed_stop(struct keyed *all)
+{
+	assert(atomic_load(&all->app->stopping)); /* nobody submits another one */
+	workers_stop(all->pool);
+	all->pool = NULL;
+}
+
+void keyed_free(struct keyed *all)
+{
+	if (all == NULL)
+		return;
+	workers_stop(all->pool);
+	map_free(all->busy);
+	(void)pthread_mutex_destroy(&all->lock);
+	free(all);
+}
