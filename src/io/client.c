@@ -25,10 +25,7 @@
 /* Where the body may be taken over: no more than libcurl hands out at once, so that behind what it
  * has handed out there is nothing left in its buffer. */
 #define HEAD_BUFFER ((long)CURL_MAX_WRITE_SIZE)
-#define STALL_BYTES_S 1024L
 #define CONNECT_MS 10000
-#define STALL_MS 30000
-#define PROGRESS_MS 500
 
 struct http_client {
 	bool guard;
@@ -420,7 +417,7 @@ static void set_deadlines(CURL *h, const struct http_call *call, int64_t left_ms
 	int64_t stall_ms = call->stall_ms > 0 ? call->stall_ms : STALL_MS;
 
 	(void)curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, (long)connect_ms);
-	(void)curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, STALL_BYTES_S);
+	(void)curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, (long)STALL_BYTES_S);
 	(void)curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)((stall_ms + 999) / 1000));
 	if (left_ms > 0)
 		(void)curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, (long)left_ms);

@@ -13,6 +13,11 @@
  * it; 0 = none. */
 int reply_retry_after(const struct http_reply *r);
 
+/* A call that moves less than so much for so long has stalled, whoever moves its body. */
+#define STALL_BYTES_S 1024
+#define STALL_MS 30000 /* where the call says nothing */
+#define PROGRESS_MS 500
+
 #define WIRE_MIN ((uint64_t)1 << 20) /* shorter bodies are not worth their connection */
 
 /* The next `left` bytes of sock (non-blocking) to call->drain; *received grows with them. until_ms:

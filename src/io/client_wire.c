@@ -5,9 +5,6 @@
 #include <poll.h>
 
 #define PIPE_BYTES (1 << 20) /* what an ordinary user may ask for; less does, too */
-#define TICK_MS 500
-#define STALL_MS 30000
-#define STALL_BYTES_S 1024
 
 struct watch {
 	const struct http_call *call;
@@ -27,14 +24,15 @@ static int look(struct watch *w, uint64_t received, struct err *err)
 	if (w->until_ms > 0 && now >= w->until_ms)
 		return err_set(err, ERR_TIMEOUT, "no answer within %" PRId64 " ms", call->total_ms);
 	if (now - w->since_ms >= stall_ms) {
-		if ((received - w->since_bytes) * 1000 < STALL_BYTES_S * (uint64_t)stall_ms)
+		if ((received - w->since_bytes) * 1000 <
+		    (uint64_t)STALL_BYTES_S * (uint64_t)stall_ms)
 			return err_set(err, ERR_TIMEOUT,
 			               "less than %d bytes a second came for %" PRId64 " s",
 			               STALL_BYTES_S, (stall_ms + 999) / 1000);
 		w->since_ms = now;
 		w->since_bytes = received;
 	}
-	if (call->progress != NULL && now - w->shown_ms >= TICK_MS) {
+	if (call->progress != NULL && now - w->shown_ms >= PROGRESS_MS) {
 		w->shown_ms = now;
 		call->progress(call->arg, 0, received);
 	}
@@ -57,7 +55,7 @@ static int move(struct watch *w, int sock, const int pipe_fd[2], uint64_t left, 
 		if (n < 0 && errno == EAGAIN) {
 			struct pollfd p = {.fd = sock, .events = POLLIN};
 
-			(void)poll(&p, 1, TICK_MS); /* splice() says what there is */
+			(void)poll(&p, 1, PROGRESS_MS); /* splice() says what there is */
 		} else if (n < 0 && errno != EINTR) {
 			return err_set(err, ERR_UNAVAILABLE, "the body: %s", strerror(errno));
 		} else if (n > 0) {
