@@ -161,41 +161,49 @@ static int delete_named(struct app *app, struct arena *a, const struct model_job
 	return 0;
 }
 
-int ctx_checkpoint_pin(void *of, const struct who *who, const char *job_id, const char *name,
-                       bool pinned, struct err *err)
+static int pin_named(struct app *app, struct arena *a UNUSED, const struct model_job *job,
+                     const char *name, struct err *err)
+{
+	return meta_checkpoint_pin(app->meta, job->id, name, true, err);
+}
+
+static int unpin_named(struct app *app, struct arena *a UNUSED, const struct model_job *job,
+                       const char *name, struct err *err)
+{
+	return meta_checkpoint_pin(app->meta, job->id, name, false, err);
+}
+
+/* What a person does to one checkpoint; `done` is the event's word for it. */
+static int change(struct app *app, const struct who *who, const char *job_id, const char *name,
+                  int (*fn)(struct app *app, struct arena *a, const struct model_job *job,
+                            const char *name, struct err *err),
+                  const char *done, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct app *app = of;
 	struct model_job job = {0};
 	int r;
 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
 		return -1;
 	(void)pthread_mutex_lock(app_stripe(app->ckpts, job.id));
-	r = meta_checkpoint_pin(app->meta, job.id, name, pinned, err);
+	r = fn(app, a, &job, name, err);
 	(void)pthread_mutex_unlock(app_stripe(app->ckpts, job.id));
 	if (r == 0)
-		app_event(app, job.id, "checkpoint", who->name, "checkpoint %s %s", name,
-		          pinned ? "pinned" : "unpinned");
+		app_event(app, job.id, "checkpoint", who->name, "checkpoint %s %s", name, done);
 	return r;
+}
+
+int ctx_checkpoint_pin(void *of, const struct who *who, const char *job_id, const char *name,
+                       bool pinned, struct err *err)
+{
+	return change(of, who, job_id, name, pinned ? pin_named : unpin_named,
+	              pinned ? "pinned" : "unpinned", err);
 }
 
 int ctx_checkpoint_delete(void *of, const struct who *who, const char *job_id, const char *name,
                           struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct app *app = of;
-	struct model_job job = {0};
-	int r;
-
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
-		return -1;
-	(void)pthread_mutex_lock(app_stripe(app->ckpts, job.id));
-	r = delete_named(app, a, &job, name, err);
-	(void)pthread_mutex_unlock(app_stripe(app->ckpts, job.id));
-	if (r == 0)
-		app_event(app, job.id, "checkpoint", who->name, "checkpoint %s deleted", name);
-	return r;
+	return change(of, who, job_id, name, delete_named, "deleted", err);
 }
 
 /* Does the store hold what the manifest promises? A part that was deleted here is no longer what
