@@ -551,7 +551,9 @@ static int metrics_once(struct cli *c, struct err *err)
 	metric_line(c, "cache", doc_path(reply, "cache", "usage_bytes", NULL), true, 0);
 	if (doc_get(reply, "per_node_metrics") == NULL ||
 	    doc_get(reply, "per_node_metrics")->count == 0)
-		out_say(c, "no samples yet");
+		out_say(c, doc_is(doc_get(job, "ended_at"), DOC_TEXT)
+		                   ? "no samples: the job ended before it ran a command"
+		                   : "no samples yet: they begin a second after the job's commands do");
 	return 0;
 }
 

@@ -107,19 +107,23 @@ static void take_orders(struct report *r, struct str json)
 	wake(r);
 }
 
-static void fill_beat(struct report *r, struct wire_heartbeat *hb, char note[300])
+void report_fill_beat(struct report *r, struct wire_heartbeat *hb, char note[REPORT_NOTE_MAX])
 {
 	memset(hb, 0, sizeof(*hb));
 	(void)pthread_mutex_lock(&r->lock);
 	hb->seq = ++r->seq;
 	hb->stage = r->stage;
-	copy_cut(note, 300, r->note);
+	copy_cut(note, REPORT_NOTE_MAX, r->note);
 	hb->note = note[0] == '\0' ? NULL : note;
 	hb->done_bytes = r->done_bytes;
 	hb->total_bytes = r->total_bytes;
 	hb->rate_bytes_s = r->rate;
 	r->beat_now = false;
 	(void)pthread_mutex_unlock(&r->lock);
+}
+
+static void fill_sample(struct report *r, struct wire_heartbeat *hb)
+{
 	(void)pthread_mutex_lock(&r->sample_lock);
 	hb->has_sample = r->sample != NULL && r->sample(r->arg, &hb->sample);
 	(void)pthread_mutex_unlock(&r->sample_lock);
@@ -134,10 +138,11 @@ static void *beat_main(void *arg)
 		AUTO_HTTP_REPLY struct http_reply reply = {0};
 		AUTO_BUF struct buf body = BUF_INIT(REPORT_BODY_MAX);
 		struct wire_heartbeat hb;
-		char note[300];
+		char note[REPORT_NOTE_MAX];
 		struct err err = {0};
 
-		fill_beat(r, &hb, note);
+		report_fill_beat(r, &hb, note);
+		fill_sample(r, &hb);
 		wire_heartbeat_write(&hb, &body);
 		if (report_post(r, "/runner/v1/heartbeat", buf_view(&body), &reply, &err) == 0) {
 			tries = refusals = 0;

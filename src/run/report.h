@@ -46,6 +46,8 @@ void report_stage(struct report *r, enum wire_stage stage);
 /* Of the stage; the rate is worked out here. note NULL = none. */
 void report_progress(struct report *r, const char *note, uint64_t done, uint64_t total);
 void report_ready(struct report *r);
+/* A sample that must arrive before the exit does: a heartbeat among the letters. */
+void report_sample(struct report *r, const struct wire_sample *sample);
 void report_event(struct report *r, const char *kind, const char *fmt, ...) PRINTF(3, 4);
 void report_checkpoint(struct report *r, const struct model_checkpoint *row);
 void report_exec_output(struct report *r, const char *id, struct str bytes, bool done, int code);

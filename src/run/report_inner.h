@@ -13,6 +13,7 @@
 
 #define REPORT_SMALL_MS 15000 /* for an answer that is not waited for on purpose */
 #define REPORT_BODY_MAX ((size_t)4 << 20)
+#define REPORT_NOTE_MAX 300
 #define REPORT_EXECS_MAX 64
 #define REPORT_EXEC_ID_MAX 128
 
@@ -44,7 +45,7 @@ struct report {
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t changed;
 	enum wire_stage stage;
-	char note[300];
+	char note[REPORT_NOTE_MAX];
 	uint64_t done_bytes, total_bytes, seq;
 	double rate;
 	int64_t rate_ms; /* when rate_bytes was seen */
@@ -75,6 +76,9 @@ int report_post(struct report *r, const char *path, struct str body, struct http
                 struct err *err) MUST_CHECK;
 /* The server is there and does not want us. */
 bool report_is_refusal(const struct http_reply *reply);
+
+/* report.c: all but the sample; `note` keeps the words. */
+void report_fill_beat(struct report *r, struct wire_heartbeat *hb, char note[REPORT_NOTE_MAX]);
 
 /* report_mail.c */
 void *report_mail_main(void *report); /* the thread that sends letters, in order */

@@ -135,6 +135,19 @@ void report_ready(struct report *r)
 	send_letter(r, "/runner/v1/ready", NULL, false, STR_LIT("{}"));
 }
 
+void report_sample(struct report *r, const struct wire_sample *sample)
+{
+	AUTO_BUF struct buf out = BUF_INIT(REPORT_BODY_MAX);
+	struct wire_heartbeat hb;
+	char note[REPORT_NOTE_MAX];
+
+	report_fill_beat(r, &hb, note);
+	hb.has_sample = true;
+	hb.sample = *sample;
+	wire_heartbeat_write(&hb, &out);
+	send_letter(r, "/runner/v1/heartbeat", NULL, false, buf_view(&out));
+}
+
 void report_event(struct report *r, const char *kind, const char *fmt, ...)
 {
 	AUTO_BUF struct buf out = BUF_INIT(REPORT_BODY_MAX), text = BUF_INIT(REPORT_BODY_MAX);

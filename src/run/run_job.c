@@ -291,6 +291,7 @@ static void sync_checkpoints(struct run *r)
 
 static void run_commands(struct run *r)
 {
+	struct wire_sample last;
 	struct err err = {0};
 
 	if (go(r, &err) < 0) {
@@ -298,13 +299,15 @@ static void run_commands(struct run *r)
 		log_error("%s", err.msg);
 	}
 	wait_end(r);
+	if (sampler_last(r->sampler, &last))
+		report_sample(r->report, &last);
+	sampler_watch(r->sampler, NULL, 0, NULL);
 	note_signals(r); /* a machine that shuts down tells the job and us in any order */
 	if (!sandbox_kill(r->sandbox))
 		report_event(r->report, "warning", "processes of the job could not be killed");
 	logs_finish(r->logs, DRAIN_MS);
 	run_crash_at("exited");
 	run_verdict(r);
-	sampler_watch(r->sampler, NULL, 0, NULL);
 	if (err.code != ERR_NONE)
 		run_deploy_failed(r, STAGE_SANDBOX, &err);
 	err_clear(&err);

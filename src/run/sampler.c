@@ -6,6 +6,7 @@
 #include "store/usage.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #define SUM_SHARE 20  /* summing takes at most this part of the time */
 #define TREE_MAX 4096 /* processes that are summed where there is no cgroup */
@@ -22,7 +23,7 @@ struct sampler {
 	struct ship *ship;
 	uint64_t cache_bytes, own_bytes, last_cpu_ns;
 	int64_t last_ms, due_ms;
-	bool done;
+	bool sampled, done;
 	atomic_bool cancel;
 	pthread_t thread; /* sums folders */
 	bool summing;
@@ -119,6 +120,9 @@ void sampler_watch(struct sampler *s, const struct cgroup *g, pid_t init, struct
 	s->group = g;
 	s->init = init;
 	s->ship = ship;
+	s->last_ms = clock_mono_ms();
+	s->due_ms = s->last_ms + SAMPLER_FIRST_MS;
+	s->last_cpu_ns = 0;
 	(void)pthread_mutex_unlock(&s->lock);
 }
 
@@ -183,31 +187,55 @@ static void read_gpus(struct sampler *s, struct wire_sample *out)
 	}
 }
 
-bool sampler_read(void *sampler, struct wire_sample *out)
+/* The processes of an ended job without a group: what the kernel kept of them. */
+static void read_children(uint64_t *cpu_ns, uint64_t *memory)
 {
-	struct sampler *s = sampler;
+	struct rusage u = {0};
+
+	(void)getrusage(RUSAGE_CHILDREN, &u);
+	*cpu_ns = ((uint64_t)u.ru_utime.tv_sec + (uint64_t)u.ru_stime.tv_sec) * 1000000000 +
+	          ((uint64_t)u.ru_utime.tv_usec + (uint64_t)u.ru_stime.tv_usec) * 1000;
+	*memory = (uint64_t)u.ru_maxrss * 1024;
+}
+
+static uint64_t read_use(const struct sampler *s, bool last, uint64_t *memory)
+{
+	uint64_t cpu_ns = 0;
+	int left = TREE_MAX;
+
+	if (s->group != NULL && cgroup_usage(s->group, memory, &cpu_ns)) {
+		if (last && !s->sampled)
+			*memory = MAX(*memory, cgroup_peak(s->group));
+		return cpu_ns;
+	}
+	if (last)
+		read_children(&cpu_ns, memory);
+	else
+		add_tree(s->init, 0, &left, &cpu_ns, memory);
+	return cpu_ns;
+}
+
+static bool read_now(struct sampler *s, bool last, struct wire_sample *out)
+{
 	int64_t now = clock_mono_ms();
 	uint64_t cpu_ns = 0, free_bytes = 0, total = 0;
 	struct err err = {0};
 
 	(void)pthread_mutex_lock(&s->lock);
-	if (s->init == 0 || now < s->due_ms) {
+	if (s->init == 0 || (!last && now < s->due_ms)) {
 		(void)pthread_mutex_unlock(&s->lock);
 		return false;
 	}
 	memset(out, 0, sizeof(*out));
 	s->due_ms = now + SAMPLER_EVERY_MS;
 	out->wall_ms = clock_wall_ms();
-	if (s->group == NULL || !cgroup_usage(s->group, &out->memory_bytes, &cpu_ns)) {
-		int left = TREE_MAX;
-
-		add_tree(s->init, 0, &left, &cpu_ns, &out->memory_bytes);
-	}
-	if (s->last_ms > 0 && now > s->last_ms && cpu_ns > s->last_cpu_ns)
+	cpu_ns = read_use(s, last, &out->memory_bytes);
+	if (now > s->last_ms && cpu_ns > s->last_cpu_ns)
 		out->cpu_cores =
 			(double)(cpu_ns - s->last_cpu_ns) / 1e6 / (double)(now - s->last_ms);
 	s->last_ms = now;
 	s->last_cpu_ns = cpu_ns;
+	s->sampled = true;
 	out->memory_limit = s->o.memory_limit;
 	out->cache_bytes = s->cache_bytes;
 	out->scratch_bytes = s->own_bytes;
@@ -223,6 +251,16 @@ bool sampler_read(void *sampler, struct wire_sample *out)
 	if (fs_free_bytes(s->o.written[0], &free_bytes, &total, &err) == 0)
 		out->scratch_total = out->scratch_bytes + free_bytes;
 	return true;
+}
+
+bool sampler_read(void *sampler, struct wire_sample *out)
+{
+	return read_now(sampler, false, out);
+}
+
+bool sampler_last(struct sampler *s, struct wire_sample *out)
+{
+	return read_now(s, true, out);
 }
 
 void sampler_stop(struct sampler *s)

@@ -7,6 +7,7 @@
 #include "run/ship.h"
 
 #define SAMPLER_EVERY_MS 5000
+#define SAMPLER_FIRST_MS 1000 /* before it a share of the CPUs says little */
 #define SAMPLER_CACHE_MS 60000 /* between two sums of the cache, and 20 times what one takes */
 
 struct sampler;
@@ -27,8 +28,12 @@ int sampler_start(struct sampler **out, const struct sampler_options *o,
 /* From now on (NULL: no more) these are measured: the job's group, its first process where there is
  * no group, its checkpoints. They must live until the next call. */
 void sampler_watch(struct sampler *s, const struct cgroup *g, pid_t init, struct ship *ship);
-/* Fills *out when a sample is due; for report_start. */
+/* Fills *out when a sample is due; for report_samples. */
 bool sampler_read(void *sampler, struct wire_sample *out);
+/* What was since the last one, due or not, once the job has ended and before its group goes: false
+ * = nothing is watched. A job too short for a sample has one by this: its CPUs over its life and
+ * its peak of memory, where there is no group those of this process's ended children. */
+bool sampler_last(struct sampler *s, struct wire_sample *out);
 void sampler_stop(struct sampler *s); /* NULL is fine */
 
 #endif

@@ -130,6 +130,14 @@ def test_sizes_and_times_for_programs(cluster):
     assert "mem=256Mi" in cluster.logs(job) or "memory" in cluster.logs(job).split("not enforced:")[1]
 
 
+def test_a_job_too_short_for_a_sample_has_its_last_one(cluster):
+    job = cluster.push(["python3 -c 'a = bytearray(60 << 20); sum(range(3000000))'"])
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    (node,) = cluster.json("metrics", job["id"])["per_node_metrics"]
+    assert 0.05 < node["metrics"]["cpu_usage"][-1]["value"] < 10, node
+    assert node["metrics"]["cpu_memory_usage_bytes"][-1]["value"] > 10 << 20, node
+
+
 def test_watching_ends_with_an_interrupt(cluster):
     cluster.wait(cluster.push(["true"]), "TRAINING_JOB_COMPLETED")
     for command in (["ps", "-a", "-w"], ["metrics", "-w"]):

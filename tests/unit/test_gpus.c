@@ -135,8 +135,10 @@ static void samples_a_jobs_gpus(void **state UNUSED)
 
 	load("NVML_FAKE");
 	assert_ok(sampler_start(&s, &o, &err), &err);
+	assert_false(sampler_last(s, &sample)); /* nothing is watched yet */
 	sampler_watch(s, NULL, getpid(), NULL);
-	assert_true(sampler_read(s, &sample));
+	assert_false(sampler_read(s, &sample)); /* nor due */
+	assert_true(sampler_last(s, &sample));
 	assert_int_equal(sample.n_gpus, 2);
 	assert_int_equal(sample.gpu[0].index, 1);
 	assert_int_equal(sample.gpu[1].index, 0);
@@ -145,7 +147,7 @@ static void samples_a_jobs_gpus(void **state UNUSED)
 	assert_int_equal(setenv("NVML_FAKE_LOST", "0", 1), 0);
 	assert_ok(sampler_start(&s, &o, &err), &err);
 	sampler_watch(s, NULL, getpid(), NULL);
-	assert_true(sampler_read(s, &sample));
+	assert_true(sampler_last(s, &sample));
 	assert_int_equal(sample.n_gpus, 1); /* the other one goes on */
 	sampler_stop(s);
 }
