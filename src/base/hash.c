@@ -85,6 +85,12 @@ void hash_md5(const void *p, size_t n, uint8_t out[16])
 
 int hash_fd(int fd, struct digest *out, uint64_t *bytes, struct err *err)
 {
+	return hash_fd_steps(fd, NULL, NULL, out, bytes, err);
+}
+
+int hash_fd_steps(int fd, int (*step)(void *arg, size_t bytes, struct err *err), void *arg,
+                  struct digest *out, uint64_t *bytes, struct err *err)
+{
 	const size_t cap = (size_t)1 << 20;
 	AUTO_HASH struct hash *h = hash_new(HASH_SHA256);
 	AUTO_FREE char *chunk = xmalloc(cap);
@@ -101,6 +107,8 @@ int hash_fd(int fd, struct digest *out, uint64_t *bytes, struct err *err)
 			break;
 		hash_add(h, chunk, (size_t)n);
 		total += (uint64_t)n;
+		if (step != NULL && step(arg, (size_t)n, err) < 0)
+			return -1;
 	}
 	(void)hash_end(h, out->b);
 	if (bytes != NULL)

@@ -30,6 +30,9 @@ struct digest hash_sha256(const void *p, size_t n);
 void hash_md5(const void *p, size_t n, uint8_t out[16]);
 /* SHA-256 of what is left to read in fd. */
 int hash_fd(int fd, struct digest *out, uint64_t *bytes, struct err *err) MUST_CHECK;
+/* The same; `step` is told of each piece, and what it fails with ends the reading. */
+int hash_fd_steps(int fd, int (*step)(void *arg, size_t bytes, struct err *err), void *arg,
+                  struct digest *out, uint64_t *bytes, struct err *err) MUST_CHECK;
 void hash_hmac_sha256(const void *key, size_t key_n, const void *p, size_t n, uint8_t out[32]);
 uint32_t hash_crc32(uint32_t crc, const void *p, size_t n); /* IEEE, start with 0 */
 

@@ -39,7 +39,7 @@ static void check_mirror(struct faults *f, struct arena *a, const struct model_m
 		if (!blobs_has(f->app->blobs, &m.file[i].sha256, m.file[i].size))
 			fault(f, "weights %s (%s): %s: its blob is missing", x->id, x->source,
 			      m.file[i].path);
-		else if (blobs_verify(f->app->blobs, &m.file[i].sha256, &err) < 0)
+		else if (blobs_verify(f->app->blobs, &m.file[i].sha256, NULL, NULL, &err) < 0)
 			fault(f, "weights %s (%s): %s: %s", x->id, x->source, m.file[i].path,
 			      err.msg);
 	}

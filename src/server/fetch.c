@@ -500,8 +500,15 @@ static int keep(void *arg, const struct digest *manifest, bool *keep, struct err
 
 	*keep = c->only != NULL && !digest_same(c->only, manifest);
 	digest_hex(manifest, hex);
-	if (*keep || meta_manifest_used(c->app->meta, hex, keep, err) < 0 || *keep)
-		return err->code != ERR_NONE ? -1 : 0;
+	return *keep ? 0 : meta_manifest_used(c->app->meta, hex, keep, err);
+}
+
+static int drop_tree(void *arg, const struct digest *manifest, struct err *err)
+{
+	const struct collect *c = arg;
+	char hex[HASH_HEX_CAP];
+
+	digest_hex(manifest, hex);
 	log_info("a manifest that nothing names: %s", hex);
 	if (node_cache_drop(c->app->node, manifest, err) == 0)
 		return 0;
@@ -511,18 +518,30 @@ static int keep(void *arg, const struct digest *manifest, bool *keep, struct err
 	return 0;
 }
 
+bool fetch_pause(struct app *app, int64_t wait_ms)
+{
+	int64_t until = clock_mono_ms() + wait_ms;
+
+	while (pthread_rwlock_trywrlock(&app->gc) != 0) {
+		if (clock_mono_ms() >= until || atomic_load(&app->stopping))
+			return false;
+		clock_sleep_ms(FETCH_PAUSE_STEP_MS);
+	}
+	return true;
+}
+
+void fetch_resume(struct app *app)
+{
+	(void)pthread_rwlock_unlock(&app->gc);
+}
+
 int fetch_collect(struct app *app, const struct digest *only, int64_t min_age_s,
-                  struct blobs_collected *out, struct err *err)
+                  const struct blobs_way *way, struct blobs_collected *out, struct err *err)
 {
 	struct collect c = {app, only};
-	int r;
 
-	*out = (struct blobs_collected){0};
-	if (pthread_rwlock_trywrlock(&app->gc) != 0)
-		return 0;
-	r = blobs_collect(app->blobs, min_age_s, &(struct blobs_choice){keep, &c}, out, err);
-	(void)pthread_rwlock_unlock(&app->gc);
-	return r;
+	return blobs_collect(app->blobs, min_age_s, &(struct blobs_choice){keep, drop_tree, &c},
+	                     way, out, err);
 }
 
 int ctx_mirror_delete(void *of, const struct who *who, const char *id, uint64_t *freed_bytes,
@@ -531,8 +550,9 @@ int ctx_mirror_delete(void *of, const struct who *who, const char *id, uint64_t 
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
 	struct model_mirror x = {0};
-	struct blobs_collected gone;
+	struct blobs_collected gone = {0};
 	struct digest name;
+	int r;
 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || meta_mirror(app->meta, a, id, &x, err) < 0 ||
 	    ctx_sees(who, x.team_id, "weights", err) < 0 || meta_mirror_del(app->meta, id, err) < 0)
@@ -541,9 +561,12 @@ int ctx_mirror_delete(void *of, const struct who *who, const char *id, uint64_t 
 	log_info("weights deleted: id=%s source=%s by=%s", id, x.source, who->name);
 	if (x.manifest == NULL)
 		return 0;
-	if (digest_parse(str_of(x.manifest), &name, err) < 0 ||
-	    fetch_collect(app, &name, 0, &gone, err) < 0)
+	if (digest_parse(str_of(x.manifest), &name, err) < 0)
 		return -1;
+	if (!fetch_pause(app, 0))
+		return 0; /* the janitor comes by */
+	r = fetch_collect(app, &name, 0, &(struct blobs_way){0}, &gone, err);
+	fetch_resume(app);
 	*freed_bytes = gone.bytes;
-	return 0;
+	return r;
 }

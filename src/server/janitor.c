@@ -107,26 +107,24 @@ static void sweep_rows(struct app *app)
 
 static void sweep_bytes(struct app *app)
 {
-	struct blobs_collected gone;
-	uint64_t removed = 0, files = 0, bytes = 0;
+	struct blobs_collected gone = {0}, loose = {0};
+	struct blobs_way way = {0};
+	uint64_t removed = 0;
 	struct err err = {0};
 
 	if (objstore_sweep(app->objects, JANITOR_PARTS_S, &removed, &err) < 0) {
 		log_warn("janitor: %s", err.msg);
 		err_clear(&err);
 	}
-	if (fetch_collect(app, NULL, JANITOR_MANIFEST_S, &gone, &err) < 0) {
-		log_warn("janitor: %s", err.msg);
-		err_clear(&err);
-	}
-	if (pthread_rwlock_trywrlock(&app->gc) != 0)
+	if (!fetch_pause(app, 0))
 		return; /* a fetch runs: next time */
-	if (blobs_gc(app->blobs, JANITOR_TMP_S, false, &files, &bytes, &err) < 0)
+	if (fetch_collect(app, NULL, JANITOR_MANIFEST_S, &way, &gone, &err) < 0 ||
+	    blobs_gc(app->blobs, JANITOR_TMP_S, &way, &loose, &err) < 0)
 		log_warn("janitor: %s", err.msg);
-	(void)pthread_rwlock_unlock(&app->gc);
-	if (files + gone.files > 0)
+	fetch_resume(app);
+	if (loose.files + gone.files > 0)
 		log_info("blobs that nothing names: files=%" PRIu64 " bytes=%" PRIu64,
-		         files + gone.files, bytes + gone.bytes);
+		         loose.files + gone.files, loose.bytes + gone.bytes);
 }
 
 static void measure(struct app *app)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/seal.h"
+#include "store/copy.h"
 
 #include <sys/file.h>
 
@@ -249,28 +250,41 @@ int blobs_put(struct blobs *b, struct str body, struct digest *out, struct err *
 	return 0;
 }
 
-int blobs_verify(struct blobs *b, const struct digest *d, struct err *err)
+int blobs_verify(struct blobs *b, const struct digest *d,
+                 int (*step)(void *arg, size_t bytes, struct err *err), void *arg, struct err *err)
 {
 	AUTO_FD int fd = -1;
-	char path[BLOB_PATH_CAP], aside[BLOB_PATH_CAP];
+	char path[BLOB_PATH_CAP];
 	struct digest got;
 	uint64_t size;
 
 	if (blobs_fd(b, d, &fd, &size, err) < 0)
 		return -1;
 	blob_path(d, path);
-	if (hash_fd(fd, &got, &size, err) < 0)
+	copy_drop(fd); /* what the disk holds is asked, not what memory remembers */
+	if (hash_fd_steps(fd, step, arg, &got, &size, err) < 0)
 		return err_wrap(err, "blob %s", strrchr(path, '/') + 1);
+	copy_drop(fd);
 	if (digest_same(d, &got))
 		return 0;
-	FMT(aside, "tmp/corrupt-%s", strrchr(path, '/') + 1);
-	if (renameat(b->fd, path, b->fd, aside) < 0)
-		return err_errno(err, errno, "blob %s/%s is corrupt and cannot be moved aside",
-		                 b->dir, path);
-	return err_set(
-		err, ERR_CORRUPT,
-		"blob %s/%s does not hold what its name says; it is now %s/%s, fetch it again",
-		b->dir, path, b->dir, aside);
+	return err_set(err, ERR_CORRUPT,
+	               "blob %s/%s does not hold what its name says: `stoker cache verify` sets it "
+	               "aside, then it is fetched again",
+	               b->dir, path);
+}
+
+int blobs_set_aside(struct blobs *b, const struct digest *d, struct err *err)
+{
+	char path[BLOB_PATH_CAP], aside[BLOB_PATH_CAP];
+
+	blob_path(d, path);
+	FMT(aside, "tmp/" BLOB_DAMAGED "%s", strrchr(path, '/') + 1);
+	if (renameat(b->fd, path, b->fd, aside) == 0)
+		return fs_sync_dir(b->fd, "tmp", err);
+	if (errno == ENOENT)
+		return 0;
+	return err_errno(err, errno, "blob %s/%s is damaged and cannot be moved aside", b->dir,
+	                 path);
 }
 
 int blob_gc_lock(struct blobs *b, struct err *err)

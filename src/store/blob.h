@@ -36,29 +36,60 @@ int blobs_commit(struct blobs *b, const char *name, int fd, const struct digest 
 int blobs_drop_tmp(struct blobs *b, const char *name, struct err *err) MUST_CHECK;
 /* Writes small content at once. */
 int blobs_put(struct blobs *b, struct str body, struct digest *out, struct err *err) MUST_CHECK;
-/* Reads the whole blob and compares: ERR_CORRUPT, and the blob is moved aside, when it differs. */
-int blobs_verify(struct blobs *b, const struct digest *d, struct err *err) MUST_CHECK;
+/* Reads the whole blob from its disk and compares: ERR_CORRUPT when it differs. `step` (may be
+ * NULL) is told of each piece; what it fails with ends the reading. */
+int blobs_verify(struct blobs *b, const struct digest *d,
+                 int (*step)(void *arg, size_t bytes, struct err *err), void *arg,
+                 struct err *err) MUST_CHECK;
+/* A blob that differs leaves the store: tmp/corrupt-<hex>, swept by age. Who needs it fetches it
+ * again; trees that link to it are the node cache's matter. One that is gone is fine. */
+int blobs_set_aside(struct blobs *b, const struct digest *d, struct err *err) MUST_CHECK;
+/* Calls fn with every blob and its size, in the order of the folders. -1 of fn ends it. */
+int blobs_each(struct blobs *b,
+               int (*fn)(void *arg, const struct digest *d, uint64_t size, struct err *err),
+               void *arg, struct err *err) MUST_CHECK;
+/* The same with every manifest. */
+int blobs_each_manifest(struct blobs *b,
+                        int (*fn)(void *arg, const struct digest *name, struct err *err), void *arg,
+                        struct err *err) MUST_CHECK;
 
 int blobs_put_manifest(struct blobs *b, const struct manifest *m, struct digest *name,
                        struct err *err) MUST_CHECK;
 int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *name,
                        struct manifest *m, struct err *err) MUST_CHECK; /* digest checked */
+enum blobs_kind { BLOBS_MANIFEST, BLOBS_BLOB, BLOBS_PARTIAL, BLOBS_DAMAGED };
+struct blobs_item {
+	enum blobs_kind kind;
+	const char *name;      /* 64 hex, or that of a temporary file */
+	uint64_t files, bytes; /* of a manifest: of the blobs that go with it */
+	int64_t ms;            /* when it was written */
+};
+/* How a collector works: it only looks, or removes; and whom it tells of each item (may be NULL).
+ */
+struct blobs_way {
+	bool dry_run;
+	void (*each)(void *arg, const struct blobs_item *x);
+	void *arg;
+};
 struct blobs_choice {
 	int (*keep)(void *arg, const struct digest *manifest, bool *keep, struct err *err);
+	/* May be NULL. One that is not kept is about to go: what was made from it goes first. */
+	int (*drop)(void *arg, const struct digest *manifest, struct err *err);
 	void *arg;
 };
 struct blobs_collected {
-	uint64_t manifests, files, bytes; /* files, bytes: of blobs */
+	uint64_t manifests, files, bytes; /* files, bytes: of blobs and temporary files */
 };
 /* Removes manifests that were published more than min_age_s ago and are not kept, and the blobs
  * that only they named, of any age. Nobody publishes meanwhile; but a fetch relies on blobs that
  * are there before it publishes, so the caller lets none run. */
 int blobs_collect(struct blobs *b, int64_t min_age_s, const struct blobs_choice *by,
-                  struct blobs_collected *out, struct err *err) MUST_CHECK;
+                  const struct blobs_way *way, struct blobs_collected *out,
+                  struct err *err) MUST_CHECK;
 /* Removes blobs that no manifest names (an earlier try has left them) and temporary files, both
- * when older than max_age_s. dry_run: only counts. */
-int blobs_gc(struct blobs *b, int64_t max_age_s, bool dry_run, uint64_t *files, uint64_t *bytes,
-             struct err *err) MUST_CHECK;
+ * when older than max_age_s. */
+int blobs_gc(struct blobs *b, int64_t max_age_s, const struct blobs_way *way,
+             struct blobs_collected *out, struct err *err) MUST_CHECK;
 int blobs_usage(struct blobs *b, uint64_t *files, uint64_t *bytes, struct err *err) MUST_CHECK;
 
 #endif

@@ -2,6 +2,7 @@
 #include "store/blob_impl.h"
 
 #include "base/clock.h"
+#include "base/map.h"
 
 #include <dirent.h>
 #include <sys/file.h>
@@ -51,15 +52,9 @@ static int note(struct named *set, const struct digest *manifest, struct err *er
 	return 0;
 }
 
-static int note_manifest(void *arg, int dirfd UNUSED, const char *name, struct err *err)
+static int note_manifest(void *arg, const struct digest *name, struct err *err)
 {
-	struct digest d;
-
-	if (digest_parse(str_of(name), &d, err) < 0) {
-		err_clear(err); /* not one of ours; it names nothing */
-		return 0;
-	}
-	return note(arg, &d, err);
+	return note(arg, name, err);
 }
 
 static int compare(const void *a, const void *b)
@@ -79,58 +74,81 @@ static bool names(const struct named *set, const struct digest *d)
 }
 
 struct sweep {
-	struct named *named; /* NULL: everything old goes (temporary files) */
+	const struct named *named; /* NULL: everything old goes (temporary files) */
 	int64_t before_s;
-	bool dry_run;
-	uint64_t files, bytes;
+	const struct blobs_way *way;
+	struct blobs_collected *out;
 };
 
-static int sweep_file(void *arg, int dirfd, const char *name, struct err *err)
+static void tell(const struct blobs_way *way, const struct blobs_item *x)
 {
+	if (way->each != NULL)
+		way->each(way->arg, x);
+}
+
+static int sweep_file(struct sweep *s, int dirfd, struct blobs_item *x, const struct stat *st,
+                      struct err *err)
+{
+	if (!s->way->dry_run && unlinkat(dirfd, x->name, 0) < 0)
+		return errno == ENOENT ? 0 : err_errno(err, errno, "remove %s", x->name);
+	x->files = 1;
+	x->bytes = (uint64_t)st->st_size;
+	s->out->files++;
+	s->out->bytes += x->bytes;
+	tell(s->way, x);
+	return 0;
+}
+
+/* A blob is as old as its last byte: a tree that links to it, or did, is no sign of use. */
+static int sweep_blob(void *arg, int dirfd, const char *name, struct err *err)
+{
+	struct blobs_item x = {.kind = BLOBS_BLOB, .name = name};
 	struct sweep *s = arg;
 	struct digest d;
 	struct stat st;
 
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
-		return 0; /* gone, or not ours */
-	/* ctime: a blob that was just renamed into place is young whatever its content's time */
-	if (st.st_ctim.tv_sec > s->before_s)
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+	    st.st_mtim.tv_sec > s->before_s)
+		return 0; /* gone, not ours, or young */
+	if (digest_parse(str_of(name), &d, err) < 0) {
+		err_clear(err);
 		return 0;
-	if (s->named != NULL) {
-		if (digest_parse(str_of(name), &d, err) < 0) {
-			err_clear(err);
-			return 0;
-		}
-		if (names(s->named, &d))
-			return 0;
 	}
-	if (!s->dry_run && unlinkat(dirfd, name, 0) < 0)
-		return errno == ENOENT ? 0 : err_errno(err, errno, "remove %s", name);
-	s->files++;
-	s->bytes += (uint64_t)st.st_size;
-	return 0;
+	x.ms = st.st_mtim.tv_sec * 1000;
+	return names(s->named, &d) ? 0 : sweep_file(s, dirfd, &x, &st, err);
 }
 
-/* Temporary files: a fetch that is going on holds its file locked, and that covers its journal. */
+/* Temporary files: a fetch that is going on holds its file locked, and that covers its journal.
+ * ctime: one that was just set aside is young whatever its content's time. */
 static int sweep_tmp(void *arg, int dirfd, const char *name, struct err *err)
 {
+	struct blobs_item x = {.kind = BLOBS_PARTIAL, .name = name};
 	AUTO_FREE char *held = xstrdup(name);
+	struct sweep *s = arg;
 	AUTO_FD int fd = -1;
+	struct stat st;
 
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+	    st.st_ctim.tv_sec > s->before_s)
+		return 0;
 	if (str_ends(str_of(name), ".journal"))
 		held[strlen(held) - strlen(".journal")] = '\0';
 	fd = openat(dirfd, held, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return 0;
-	return sweep_file(arg, dirfd, name, err);
+	if (str_starts(str_of(name), BLOB_DAMAGED))
+		x.kind = BLOBS_DAMAGED;
+	x.ms = st.st_ctim.tv_sec * 1000;
+	return sweep_file(s, dirfd, &x, &st, err);
 }
 
 struct fan { /* of blobs/sha256: two digits each */
 	struct blobs *b;
-	struct sweep *sweep;
+	int (*fn)(void *arg, int dirfd, const char *name, struct err *err);
+	void *arg;
 };
 
-static int sweep_fan(void *arg, int dirfd UNUSED, const char *name, struct err *err)
+static int fan_folder(void *arg, int dirfd UNUSED, const char *name, struct err *err)
 {
 	struct fan *f = arg;
 	char path[BLOB_PATH_CAP];
@@ -138,43 +156,53 @@ static int sweep_fan(void *arg, int dirfd UNUSED, const char *name, struct err *
 	if (strlen(name) != 2)
 		return 0;
 	FMT(path, "blobs/sha256/%s", name);
-	return each_name(f->b, path, sweep_file, f->sweep, err);
+	return each_name(f->b, path, f->fn, f->arg, err);
 }
 
-int blobs_gc(struct blobs *b, int64_t max_age_s, bool dry_run, uint64_t *files, uint64_t *bytes,
-             struct err *err)
+static int fan_out(struct blobs *b,
+                   int (*fn)(void *arg, int dirfd, const char *name, struct err *err), void *arg,
+                   struct err *err)
+{
+	struct fan fan = {b, fn, arg};
+
+	return each_name(b, "blobs/sha256", fan_folder, &fan, err);
+}
+
+int blobs_gc(struct blobs *b, int64_t max_age_s, const struct blobs_way *way,
+             struct blobs_collected *out, struct err *err)
 {
 	AUTO_FD int lock = blob_gc_lock(b, err);
 	struct named named = {.b = b};
-	struct sweep s = {.before_s = clock_wall_ms() / 1000 - max_age_s, .dry_run = dry_run};
-	struct fan fan = {.b = b, .sweep = &s};
+	struct sweep s = {.before_s = clock_wall_ms() / 1000 - max_age_s, .way = way, .out = out};
 	int rc;
 
+	*out = (struct blobs_collected){0};
 	if (lock < 0)
 		return -1;
-	rc = each_name(b, "manifests", note_manifest, &named, err);
+	rc = blobs_each_manifest(b, note_manifest, &named, err);
 	if (rc == 0) {
 		sort(&named);
 		s.named = &named;
-		rc = each_name(b, "blobs/sha256", sweep_fan, &fan, err);
+		rc = fan_out(b, sweep_blob, &s, err);
 	}
-	if (rc == 0) {
-		s.named = NULL;
+	if (rc == 0)
 		rc = each_name(b, "tmp", sweep_tmp, &s, err);
-	}
 	free(named.d);
-	if (rc < 0)
-		return err_wrap(err, "collect %s", b->dir);
-	*files = s.files;
-	*bytes = s.bytes;
-	return 0;
+	return rc < 0 ? err_wrap(err, "collect %s", b->dir) : 0;
 }
+
+struct going { /* a manifest that is not kept */
+	struct digest name;
+	int64_t ms;
+	size_t end; /* of its blobs in go; they begin where those of the one before end */
+	uint64_t files, bytes;
+};
 
 struct choice { /* between manifests that stay and manifests that go */
 	const struct blobs_choice *by;
 	int64_t before_s;
 	struct named stay, go; /* the blobs of either */
-	struct digest *gone;   /* the manifests that go */
+	struct going *gone;    /* the manifests that go */
 	size_t n_gone, cap;
 };
 
@@ -195,47 +223,80 @@ static int choose(void *arg, int dirfd, const char *name, struct err *err)
 		return -1;
 	if (keep)
 		return note(&c->stay, &d, err);
+	if (note(&c->go, &d, err) < 0)
+		return -1;
 	if (c->n_gone == c->cap) {
 		c->cap = MAX(c->cap * 2, (size_t)16);
 		c->gone = xrealloc(c->gone, c->cap * sizeof(*c->gone));
 	}
-	c->gone[c->n_gone++] = d;
-	return note(&c->go, &d, err);
+	c->gone[c->n_gone++] =
+		(struct going){.name = d, .ms = st.st_ctim.tv_sec * 1000, .end = c->go.n};
+	return 0;
+}
+
+static int remove_manifests(struct blobs *b, struct choice *c, struct err *err)
+{
+	char path[BLOB_PATH_CAP];
+
+	for (size_t i = 0; i < c->n_gone; i++) {
+		if (c->by->drop != NULL && c->by->drop(c->by->arg, &c->gone[i].name, err) < 0)
+			return -1;
+		blob_manifest_path(&c->gone[i].name, path);
+		if (unlinkat(b->fd, path, 0) < 0 && errno != ENOENT)
+			return err_errno(err, errno, "remove %s", path);
+	}
+	return c->n_gone > 0 ? fs_sync_dir(b->fd, "manifests", err) : 0;
+}
+
+/* Each blob goes, and counts, with the first of the manifests that go. */
+static int remove_blobs(struct blobs *b, struct choice *c, bool dry_run, struct err *err)
+{
+	AUTO_MAP struct map *seen = map_new();
+	char path[BLOB_PATH_CAP];
+	struct stat st;
+	size_t k = 0;
+
+	for (size_t i = 0; i < c->n_gone; i++) {
+		for (; k < c->gone[i].end; k++) {
+			blob_path(&c->go.d[k], path);
+			if (names(&c->stay, &c->go.d[k]) ||
+			    map_set(seen, str_of(path), c) != NULL ||
+			    fstatat(b->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+				continue; /* somebody else's too, or removed already */
+			if (!dry_run && unlinkat(b->fd, path, 0) < 0)
+				return err_errno(err, errno, "remove %s", path);
+			c->gone[i].files++;
+			c->gone[i].bytes += (uint64_t)st.st_size;
+		}
+	}
+	return 0;
 }
 
 /* Manifests before blobs: no name is left of what goes. */
-static int remove_chosen(struct blobs *b, struct choice *c, struct blobs_collected *out,
-                         struct err *err)
+static int remove_chosen(struct blobs *b, struct choice *c, const struct blobs_way *way,
+                         struct blobs_collected *out, struct err *err)
 {
-	char path[BLOB_PATH_CAP];
-	struct stat st;
+	char hex[HASH_HEX_CAP];
 
-	for (size_t i = 0; i < c->n_gone; i++) {
-		blob_manifest_path(&c->gone[i], path);
-		if (unlinkat(b->fd, path, 0) < 0 && errno != ENOENT)
-			return err_errno(err, errno, "remove %s", path);
-		out->manifests++;
-	}
-	if (c->n_gone == 0)
-		return 0;
-	if (fs_sync_dir(b->fd, "manifests", err) < 0)
-		return -1;
 	sort(&c->stay);
-	for (size_t i = 0; i < c->go.n; i++) {
-		blob_path(&c->go.d[i], path);
-		if (names(&c->stay, &c->go.d[i]) ||
-		    fstatat(b->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			continue; /* somebody else's too, or removed already */
-		if (unlinkat(b->fd, path, 0) < 0)
-			return err_errno(err, errno, "remove %s", path);
-		out->files++;
-		out->bytes += (uint64_t)st.st_size;
+	if (!way->dry_run && remove_manifests(b, c, err) < 0)
+		return -1;
+	if (remove_blobs(b, c, way->dry_run, err) < 0)
+		return -1;
+	for (size_t i = 0; i < c->n_gone; i++) {
+		struct going *g = &c->gone[i];
+
+		digest_hex(&g->name, hex);
+		out->manifests++;
+		out->files += g->files;
+		out->bytes += g->bytes;
+		tell(way, &(struct blobs_item){BLOBS_MANIFEST, hex, g->files, g->bytes, g->ms});
 	}
 	return 0;
 }
 
 int blobs_collect(struct blobs *b, int64_t min_age_s, const struct blobs_choice *by,
-                  struct blobs_collected *out, struct err *err)
+                  const struct blobs_way *way, struct blobs_collected *out, struct err *err)
 {
 	AUTO_FD int lock = blob_gc_lock(b, err);
 	struct choice c = {.by = by,
@@ -249,44 +310,88 @@ int blobs_collect(struct blobs *b, int64_t min_age_s, const struct blobs_choice 
 		return -1;
 	rc = each_name(b, "manifests", choose, &c, err);
 	if (rc == 0)
-		rc = remove_chosen(b, &c, out, err);
+		rc = remove_chosen(b, &c, way, out, err);
 	free(c.stay.d);
 	free(c.go.d);
 	free(c.gone);
 	return rc < 0 ? err_wrap(err, "collect %s", b->dir) : 0;
 }
 
-static int add_usage(void *arg, int dirfd, const char *name, struct err *err UNUSED)
+struct each_blob {
+	int (*fn)(void *arg, const struct digest *d, uint64_t size, struct err *err);
+	void *arg;
+};
+
+static int one_blob(void *arg, int dirfd, const char *name, struct err *err)
 {
-	struct sweep *s = arg;
+	struct each_blob *e = arg;
+	struct digest d;
 	struct stat st;
 
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)) {
-		s->files++;
-		s->bytes += (uint64_t)st.st_size;
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	if (digest_parse(str_of(name), &d, err) < 0) {
+		err_clear(err);
+		return 0;
 	}
+	return e->fn(e->arg, &d, (uint64_t)st.st_size, err);
+}
+
+int blobs_each(struct blobs *b,
+               int (*fn)(void *arg, const struct digest *d, uint64_t size, struct err *err),
+               void *arg, struct err *err)
+{
+	struct each_blob e = {fn, arg};
+
+	return fan_out(b, one_blob, &e, err) < 0 ? err_wrap(err, "blobs of %s", b->dir) : 0;
+}
+
+struct each_manifest {
+	int (*fn)(void *arg, const struct digest *name, struct err *err);
+	void *arg;
+};
+
+static int one_manifest(void *arg, int dirfd UNUSED, const char *name, struct err *err)
+{
+	struct each_manifest *e = arg;
+	struct digest d;
+
+	if (digest_parse(str_of(name), &d, err) == 0)
+		return e->fn(e->arg, &d, err);
+	err_clear(err);
 	return 0;
 }
 
-static int usage_fan(void *arg, int dirfd UNUSED, const char *name, struct err *err)
+int blobs_each_manifest(struct blobs *b,
+                        int (*fn)(void *arg, const struct digest *name, struct err *err), void *arg,
+                        struct err *err)
 {
-	struct fan *f = arg;
-	char path[BLOB_PATH_CAP];
+	struct each_manifest e = {fn, arg};
 
-	if (strlen(name) != 2)
-		return 0;
-	FMT(path, "blobs/sha256/%s", name);
-	return each_name(f->b, path, add_usage, f->sweep, err);
+	return each_name(b, "manifests", one_manifest, &e, err);
+}
+
+struct usage {
+	uint64_t files, bytes;
+};
+
+static int add_usage(void *arg, const struct digest *d UNUSED, uint64_t size,
+                     struct err *err UNUSED)
+{
+	struct usage *u = arg;
+
+	u->files++;
+	u->bytes += size;
+	return 0;
 }
 
 int blobs_usage(struct blobs *b, uint64_t *files, uint64_t *bytes, struct err *err)
 {
-	struct sweep s = {0};
-	struct fan fan = {.b = b, .sweep = &s};
+	struct usage u = {0};
 
-	if (each_name(b, "blobs/sha256", usage_fan, &fan, err) < 0)
-		return err_wrap(err, "usage of %s", b->dir);
-	*files = s.files;
-	*bytes = s.bytes;
+	if (blobs_each(b, add_usage, &u, err) < 0)
+		return -1;
+	*files = u.files;
+	*bytes = u.bytes;
 	return 0;
 }

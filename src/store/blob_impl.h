@@ -4,7 +4,8 @@
 
 #include "store/blob.h"
 
-#define BLOB_PATH_CAP 128 /* "blobs/sha256/ab/<64>" and kin */
+#define BLOB_PATH_CAP 128       /* "blobs/sha256/ab/<64>" and kin */
+#define BLOB_DAMAGED "corrupt-" /* + 64 hex: a temporary file that was a blob */
 
 struct blobs {
 	char *dir; /* absolute or as given; only for paths that are shown and handed out */

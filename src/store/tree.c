@@ -37,9 +37,8 @@ bool tree_exists(struct node_cache *c, const char *folder, const char *hex)
 
 /* ---- open, remove ------------------------------------------------------------------------ */
 
-/* With the tree's lease held exclusively. The name goes first: what is half removed is not found.
- */
-static int remove_tree(struct node_cache *c, const char *hex, struct err *err)
+/* The name goes first: what is half removed is not found. */
+int tree_remove(struct node_cache *c, const char *hex, struct err *err)
 {
 	char tree[TREE_PATH_CAP], aside[TREE_PATH_CAP], lease[TREE_PATH_CAP];
 
@@ -106,7 +105,7 @@ static int sweep_one(void *arg, const char *hex, struct err *err)
 int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_bytes,
                     struct err *err)
 {
-	static const char *const folders[] = {"trees", "leases", "tmp"};
+	static const char *const folders[] = {"trees", "leases", "tmp", TREE_DAMAGED};
 	struct node_cache *c = NULL;
 	int fd;
 
@@ -127,7 +126,7 @@ int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_by
 	}
 	if (strlen(dir) + TREE_PATH_CAP > FS_PATH_MAX)
 		(void)err_set(err, ERR_INVALID, "the path of the node cache is too long: %s", dir);
-	else if (tree_each(c, "tmp", "", sweep_one, c, err) == 0) {
+	else if (tree_each(c, "tmp", "", sweep_one, c, err) == 0 && tree_sweep_aside(c, err) == 0) {
 		*out = c;
 		return 0;
 	}
@@ -189,7 +188,7 @@ static int note_lease(void *arg, const char *hex, struct err *err)
 		if (!lease_is_named(r->c->fd, fd, h.hex))
 			return 0; /* made anew by one who has yet to ask for room */
 		if (!tree_exists(r->c, "trees", hex)) /* a maker was killed */
-			return remove_tree(r->c, hex, err);
+			return tree_remove(r->c, hex, err);
 		(void)flock(fd, LOCK_UN);
 	} else {
 		r->leased++;
@@ -229,7 +228,7 @@ static void victim(struct str key, uint64_t bytes UNUSED, void *arg)
 	assert(h != NULL && h->fd >= 0);
 	if (r->failed)
 		return;
-	if (remove_tree(r->c, h->hex, r->err) < 0)
+	if (tree_remove(r->c, h->hex, r->err) < 0)
 		r->failed = true;
 	else
 		lru_remove(r->lru, str_of(h->hex));
@@ -373,6 +372,13 @@ static int place(struct making *m, struct arena *a, const struct manifest_file *
 	if (m->cancel != NULL && atomic_load(m->cancel))
 		return err_set(err, ERR_CANCELED, "canceled");
 	if (linkat(AT_FDCWD, blob, m->root, f->path, 0) < 0) {
+		if (errno == ENOENT)
+			return err_set(
+				err, ERR_NOT_FOUND,
+				"the blob of %s is not in the store any more: it was damaged "
+				"and set aside, or removed; push the job again and it is "
+				"fetched anew",
+				f->path);
 		if (errno != EXDEV && errno != EMLINK && errno != EPERM)
 			return err_errno(err, errno, "link %s to %s", f->path, blob);
 		if (copy_blob(m, f, err) < 0)
@@ -530,7 +536,7 @@ static int make_once(struct making *m, const char *hex, const struct digest *man
 	if (rc < 0) {
 		struct err later = {0};
 
-		if (remove_tree(m->c, hex, &later) < 0)
+		if (tree_remove(m->c, hex, &later) < 0)
 			err_clear(&later); /* the next one who looks for room does it */
 	}
 	return rc;
@@ -584,7 +590,7 @@ int node_cache_drop(struct node_cache *c, const struct digest *manifest, struct 
 	if (!tree_exists(c, "trees", hex))
 		return 0;
 	lease = lease_try(c->fd, hex, LOCK_EX, err);
-	if (lease < 0 || remove_tree(c, hex, err) < 0)
+	if (lease < 0 || tree_remove(c, hex, err) < 0)
 		return err_wrap(err, "drop");
 	return 0;
 }

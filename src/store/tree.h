@@ -6,6 +6,8 @@
  *   <dir>/trees/<manifest>/...      complete, or not there; files 0444, folders 0555
  *   <dir>/leases/<manifest>.lease   flock: shared = mounted, exclusive = being made or evicted
  *   <dir>/tmp/                      being made; swept at open
+ *   <dir>/damaged/<manifest>-<id>   set aside while it was held, with its lease file beside it;
+ *                                   swept at open once nobody holds it
  *
  * Where blobs and trees are on one file system a blob is linked, not copied: one machine keeps one
  * copy. Otherwise it is copied and verified. The budget counts trees' bytes, those being made too.
@@ -41,6 +43,26 @@ int node_cache_tree(struct node_cache *c, struct blobs *from, const struct diges
 /* ERR_BUSY while somebody holds it. */
 int node_cache_drop(struct node_cache *c, const struct digest *manifest,
                     struct err *err) MUST_CHECK;
+/* A file of the tree is damaged: nobody is given this tree again. Unused, it is removed; in use, it
+ * moves to damaged/ and those who have it mounted keep it. *held says which. */
+int node_cache_set_aside(struct node_cache *c, const struct digest *manifest, bool *held,
+                         struct err *err) MUST_CHECK;
+struct node_tree {
+	struct digest manifest;
+	uint64_t alone;  /* bytes of files that have no other name: what removing it frees */
+	uint64_t copied; /* bytes of files that are no links to blobs of `from` */
+	int64_t used_ms;
+	bool held;
+};
+/* Calls fn with each tree; what is being made or evicted is passed over. -1 of fn ends it. */
+int node_cache_each(struct node_cache *c, struct blobs *from,
+                    int (*fn)(void *arg, const struct node_tree *t, struct err *err), void *arg,
+                    struct err *err) MUST_CHECK;
+/* Re-reads those files of a tree that are no links to blobs: ERR_CORRUPT with the first that is not
+ * what the manifest says. `step` as for blobs_verify. A tree that is gone is fine. */
+int node_cache_verify(struct node_cache *c, struct blobs *from, const struct digest *manifest,
+                      int (*step)(void *arg, size_t bytes, struct err *err), void *arg,
+                      struct err *err) MUST_CHECK;
 int node_cache_usage(struct node_cache *c, uint64_t *trees, uint64_t *bytes, uint64_t *leased,
                      struct err *err) MUST_CHECK;
 /* Trees against their manifests in `from`: sizes, and digests when `deep`. First fault is the

@@ -1,6 +1,7 @@
 /* tree_check.c - a node cache's trees against their manifests; see tree.h. */
 #include "store/tree_inner.h"
 
+#include "store/copy.h"
 #include "store/lease.h"
 #include "store/usage.h"
 
@@ -97,6 +98,152 @@ static int check_one(void *arg, const char *hex, struct err *err)
 		return 0;
 	if (check_tree(k, a, hex, err) < 0)
 		return err_wrap(err, "tree %s", hex);
+	return 0;
+}
+
+/* Is this file another name of the blob? Then it holds what the blob holds. */
+static bool is_blob(int dirfd, struct blobs *from, const struct stat *st, const struct digest *d)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct stat blob;
+
+	return fstatat(dirfd, blobs_path(from, d, a), &blob, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       blob.st_ino == st->st_ino && blob.st_dev == st->st_dev;
+}
+
+struct looking {
+	struct node_cache *c;
+	struct blobs *from;
+	int (*fn)(void *arg, const struct node_tree *t, struct err *err);
+	void *arg;
+};
+
+/* Sizes of what the manifest lists; of a tree whose manifest is gone, of what is there. */
+static int measure(struct looking *l, const char *hex, struct node_tree *t, struct err *err)
+{
+	AUTO_FREE char *dir = xasprintf("%s/trees/%s", l->c->dir, hex);
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_FD int root = fs_open_dir(dir, err);
+	struct usage_total total = {0};
+	struct manifest list;
+
+	if (root < 0)
+		return -1;
+	if (blobs_get_manifest(l->from, a, &t->manifest, &list, err) < 0) {
+		err_clear(err);
+		if (usage_walk(dir, 1, NULL, NULL, NULL, &total, err) < 0)
+			return -1;
+		t->alone = t->copied = total.bytes;
+		return 0;
+	}
+	for (size_t i = 0; i < list.n; i++) {
+		struct stat st;
+
+		if (fstatat(root, list.file[i].path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		t->alone += st.st_nlink == 1 ? (uint64_t)st.st_size : 0;
+		if (!is_blob(root, l->from, &st, &list.file[i].sha256))
+			t->copied += (uint64_t)st.st_size;
+	}
+	return 0;
+}
+
+static int look_at(void *arg, const char *hex, struct err *err)
+{
+	struct looking *l = arg;
+	struct node_tree t = {0};
+	struct stat st;
+	AUTO_FD int lease = lease_try(l->c->fd, hex, LOCK_EX, err);
+
+	if (lease < 0 && err->code == ERR_BUSY) {
+		err_clear(err);
+		t.held = true;
+		lease = lease_try(l->c->fd, hex, LOCK_SH, err);
+		if (lease < 0 && err->code == ERR_BUSY) { /* being made or evicted */
+			err_clear(err);
+			return 0;
+		}
+	}
+	if (lease < 0)
+		return -1;
+	if (!tree_exists(l->c, "trees", hex))
+		return t.held ? 0 : tree_remove(l->c, hex, err); /* evicted: nor stays its lease */
+	if (digest_parse(str_of(hex), &t.manifest, err) < 0 || measure(l, hex, &t, err) < 0)
+		return err_wrap(err, "tree %s", hex);
+	t.used_ms = fstat(lease, &st) == 0 ? st.st_mtim.tv_sec * 1000 : 0;
+	close_fd_p(&lease);
+	lease = -1;
+	return l->fn(l->arg, &t, err);
+}
+
+int node_cache_each(struct node_cache *c, struct blobs *from,
+                    int (*fn)(void *arg, const struct node_tree *t, struct err *err), void *arg,
+                    struct err *err)
+{
+	struct looking l = {c, from, fn, arg};
+
+	return tree_each(c, "trees", "", look_at, &l, err);
+}
+
+static int verify_file(int root, struct blobs *from, const struct manifest_file *f,
+                       int (*step)(void *arg, size_t bytes, struct err *err), void *arg,
+                       struct err *err)
+{
+	AUTO_FD int fd = fs_open_beneath(root, f->path, O_RDONLY | O_NOFOLLOW, 0, err);
+	struct digest got;
+	struct stat st;
+
+	if (fd < 0 && err->code == ERR_NOT_FOUND) {
+		err_clear(err);
+		return err_set(err, ERR_CORRUPT, "%s is missing", f->path);
+	}
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return err_errno(err, errno, "%s", f->path);
+	if (is_blob(root, from, &st, &f->sha256))
+		return 0;
+	copy_drop(fd); /* what the disk holds is asked */
+	if (hash_fd_steps(fd, step, arg, &got, NULL, err) < 0)
+		return err_wrap(err, "%s", f->path);
+	copy_drop(fd);
+	if (!digest_same(&got, &f->sha256))
+		return err_set(err, ERR_CORRUPT, "%s does not hold what the manifest says",
+		               f->path);
+	return 0;
+}
+
+int node_cache_verify(struct node_cache *c, struct blobs *from, const struct digest *manifest,
+                      int (*step)(void *arg, size_t bytes, struct err *err), void *arg,
+                      struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_FD int lease = -1, root = -1;
+	struct manifest list;
+	char hex[HASH_HEX_CAP];
+
+	digest_hex(manifest, hex);
+	if (!tree_exists(c, "trees", hex))
+		return 0;
+	lease = lease_try(c->fd, hex, LOCK_SH, err);
+	if (lease < 0 && err->code == ERR_BUSY) {
+		err_clear(err); /* it is being evicted */
+		return 0;
+	}
+	if (lease < 0 || !tree_exists(c, "trees", hex))
+		return lease < 0 ? -1 : 0;
+	if (blobs_get_manifest(from, a, manifest, &list, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err); /* nothing says what it should hold; no job is given it */
+		return 0;
+	}
+	root = fs_open_dir(arena_printf(a, "%s/trees/%s", c->dir, hex), err);
+	if (root < 0)
+		return -1;
+	for (size_t i = 0; i < list.n; i++)
+		if (verify_file(root, from, &list.file[i], step, arg, err) < 0)
+			return err_wrap(err, "tree %s", hex);
 	return 0;
 }
 

@@ -47,7 +47,7 @@ static void blob_put_and_read(void **state UNUSED)
 	assert_string_equal(text, "hello");
 	assert_int_equal(stat(blobs_path(b, &d, a), &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0444);
-	assert_ok(blobs_verify(b, &d, &err), &err);
+	assert_ok(blobs_verify(b, &d, NULL, NULL, &err), &err);
 }
 
 static void blob_tmp_survives_and_is_locked(void **state UNUSED)
@@ -84,24 +84,36 @@ static void blob_tmp_survives_and_is_locked(void **state UNUSED)
 	assert_false(there("tmp", "tmp/fetch-1"));
 }
 
+static int end_at(void *arg, size_t bytes, struct err *err)
+{
+	*(size_t *)arg += bytes;
+	return err_set(err, ERR_CANCELED, "stopped");
+}
+
 static void blob_that_rotted_is_moved_aside(void **state UNUSED)
 {
 	AUTO_BLOBS struct blobs *b = open_store("rot");
 	AUTO_ARENA struct arena *a = arena_new();
 	struct err err = {0};
 	struct digest d;
+	size_t read = 0;
 
 	assert_ok(blobs_put(b, STR_LIT("hello"), &d, &err), &err);
+	assert_err(blobs_verify(b, &d, end_at, &read, &err), &err, ERR_CANCELED, "stopped");
+	assert_int_equal(read, 5);
 	assert_int_equal(chmod(blobs_path(b, &d, a), 0644), 0);
 	{
 		AUTO_FD int fd = open(blobs_path(b, &d, a), O_WRONLY | O_CLOEXEC);
 
 		assert_ok(fs_write_all(fd, "j", 1, &err), &err);
 	}
-	assert_err(blobs_verify(b, &d, &err), &err, ERR_CORRUPT, "fetch it again");
+	assert_err(blobs_verify(b, &d, NULL, NULL, &err), &err, ERR_CORRUPT, "fetched again");
+	assert_true(blobs_has(b, &d, 5)); /* reading changes nothing */
+	assert_ok(blobs_set_aside(b, &d, &err), &err);
+	assert_ok(blobs_set_aside(b, &d, &err), &err); /* gone already */
 	assert_false(blobs_has(b, &d, 5));
 	assert_ok(blobs_put(b, STR_LIT("hello"), &d, &err), &err);
-	assert_ok(blobs_verify(b, &d, &err), &err);
+	assert_ok(blobs_verify(b, &d, NULL, NULL, &err), &err);
 }
 
 static void add(struct manifest *m, const char *path, struct blobs *b, const char *body)
@@ -117,6 +129,20 @@ static void add(struct manifest *m, const char *path, struct blobs *b, const cha
 static int keep_one(void *arg, const struct digest *manifest, bool *keep, struct err *err UNUSED)
 {
 	*keep = digest_same(manifest, arg);
+	return 0;
+}
+
+static void count_item(void *arg, const struct blobs_item *x)
+{
+	((unsigned *)arg)[x->kind]++;
+}
+
+static unsigned dropped;
+
+static int count_drop(void *arg UNUSED, const struct digest *manifest UNUSED,
+                      struct err *err UNUSED)
+{
+	dropped++;
 	return 0;
 }
 
@@ -154,8 +180,9 @@ static void blob_manifests(void **state UNUSED)
 	}
 	assert_err(blobs_get_manifest(b, a, &name, &back, &err), &err, ERR_CORRUPT, hex);
 	/* nor is it known what may go while one is there that cannot be read */
-	assert_err(blobs_collect(b, 0, &(struct blobs_choice){keep_one, &other}, &out, &err), &err,
-	           ERR_CORRUPT, hex);
+	assert_err(blobs_collect(b, 0, &(struct blobs_choice){keep_one, NULL, &other},
+	                         &(struct blobs_way){0}, &out, &err),
+	           &err, ERR_CORRUPT, hex);
 }
 
 static void blob_collects_what_nobody_names(void **state UNUSED)
@@ -165,6 +192,8 @@ static void blob_collects_what_nobody_names(void **state UNUSED)
 	struct digest name, orphan;
 	struct blobs_collected out;
 	struct manifest m;
+	unsigned told[4] = {0};
+	struct blobs_way dry = {true, count_item, told}, real = {0};
 	char journal[FS_PATH_MAX];
 	uint64_t files = 9, bytes = 9;
 	struct err err = {0};
@@ -184,21 +213,25 @@ static void blob_collects_what_nobody_names(void **state UNUSED)
 	assert_ok(blobs_usage(b, &files, &bytes, &err), &err);
 	assert_int_equal(files, 3);
 	assert_int_equal(bytes, 3 + 4 + 8);
-	assert_ok(blobs_gc(b, 3600, false, &files, &bytes, &err), &err);
-	assert_int_equal(files, 0); /* all young */
-	assert_ok(blobs_gc(b, 0, true, &files, &bytes, &err), &err);
-	assert_int_equal(files, 2);
-	assert_int_equal(bytes, 8);
+	assert_ok(blobs_gc(b, 3600, &real, &out, &err), &err);
+	assert_int_equal(out.files, 0); /* all young */
+	assert_ok(blobs_gc(b, 0, &dry, &out, &err), &err);
+	assert_int_equal(out.files, 2);
+	assert_int_equal(out.bytes, 8);
+	assert_int_equal(told[BLOBS_BLOB], 1);
+	assert_int_equal(told[BLOBS_PARTIAL], 1);
 	assert_true(blobs_has(b, &orphan, 8));
-	assert_ok(blobs_gc(b, 0, false, &files, &bytes, &err), &err);
-	assert_int_equal(files, 2);
+	assert_ok(blobs_gc(b, 0, &real, &out, &err), &err);
+	assert_int_equal(out.files, 2);
 	assert_false(blobs_has(b, &orphan, 8));
 	assert_false(there("gc", "tmp/left"));
 	assert_true(there("gc", "tmp/busy") && there("gc", "tmp/busy.journal"));
 	(void)close(busy);
 	assert_ok(blobs_usage(b, &files, &bytes, &err), &err);
 	assert_int_equal(files, 2);
-	assert_ok(blobs_collect(b, 0, &(struct blobs_choice){keep_one, &orphan}, &out, &err), &err);
+	assert_ok(blobs_collect(b, 0, &(struct blobs_choice){keep_one, NULL, &orphan}, &real, &out,
+	                        &err),
+	          &err);
 	assert_int_equal(out.files, 2);
 }
 
@@ -207,7 +240,9 @@ static void blob_collects_manifests(void **state UNUSED)
 	AUTO_BLOBS struct blobs *b = open_store("manifests-gc");
 	AUTO_ARENA struct arena *a = arena_new();
 	struct digest keep, go, again;
-	struct blobs_choice by = {keep_one, &keep};
+	struct blobs_choice by = {keep_one, count_drop, &keep};
+	unsigned told[4] = {0};
+	struct blobs_way dry = {true, count_item, told}, real = {0};
 	struct blobs_collected out;
 	struct manifest m, back;
 	struct err err = {0};
@@ -223,9 +258,17 @@ static void blob_collects_manifests(void **state UNUSED)
 	add(&m, "d", b, "alone");
 	assert_ok(manifest_finish(&m, &err), &err);
 	assert_ok(blobs_put_manifest(b, &m, &go, &err), &err);
-	assert_ok(blobs_collect(b, 3600, &by, &out, &err), &err);
+	assert_ok(blobs_collect(b, 3600, &by, &real, &out, &err), &err);
 	assert_int_equal(out.manifests, 0); /* its row may still be on its way */
-	assert_ok(blobs_collect(b, 0, &by, &out, &err), &err);
+	dropped = 0;
+	assert_ok(blobs_collect(b, 0, &by, &dry, &out, &err), &err);
+	assert_int_equal(out.manifests, 1);
+	assert_int_equal(out.bytes, strlen("alone"));
+	assert_int_equal(told[BLOBS_MANIFEST], 1);
+	assert_int_equal(dropped, 0);
+	assert_ok(blobs_get_manifest(b, a, &go, &back, &err), &err);
+	assert_ok(blobs_collect(b, 0, &by, &real, &out, &err), &err);
+	assert_int_equal(dropped, 1);
 	assert_int_equal(out.manifests, 1);
 	assert_int_equal(out.files, 1);
 	assert_int_equal(out.bytes, strlen("alone"));

@@ -131,7 +131,7 @@ static void assert_mirrored(struct store *st, const struct digest *name, size_t 
 		struct digest d;
 		uint64_t size;
 
-		assert_ok(blobs_verify(st->blobs, &m.file[i].sha256, &err), &err);
+		assert_ok(blobs_verify(st->blobs, &m.file[i].sha256, NULL, NULL, &err), &err);
 		assert_ok(hash_fd(fd, &d, &size, &err), &err);
 		assert_true(digest_same(&d, &m.file[i].sha256));
 		assert_int_equal(size, m.file[i].size);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "store/tree.h"
+#include "store/usage.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -349,6 +350,138 @@ static void tree_eviction_under_load(void **state UNUSED)
 	assert_ok(node_cache_check(c, b, true, &err), &err);
 }
 
+static void rot(const char *dir, const char *name)
+{
+	AUTO_FREE char *path = xasprintf("%s/%s", dir, name);
+	struct err err = {0};
+	AUTO_FD int fd = -1;
+
+	assert_int_equal(chmod(path, 0644), 0);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_ok(fs_write_all(fd, "?", 1, &err), &err);
+}
+
+static int add_step(void *arg, size_t bytes, struct err *err UNUSED)
+{
+	*(uint64_t *)arg += bytes;
+	return 0;
+}
+
+struct wanted_tree {
+	struct digest manifest;
+	struct node_tree found;
+	unsigned n;
+};
+
+static int note_tree(void *arg, const struct node_tree *t, struct err *err UNUSED)
+{
+	struct wanted_tree *w = arg;
+
+	w->n++;
+	if (digest_same(&t->manifest, &w->manifest))
+		w->found = *t;
+	return 0;
+}
+
+static struct wanted_tree look_for(struct node_cache *c, struct blobs *b, const struct digest *m)
+{
+	struct wanted_tree w = {.manifest = *m};
+	struct err err = {0};
+
+	assert_ok(node_cache_each(c, b, note_tree, &w, &err), &err);
+	return w;
+}
+
+static uint64_t copied_bytes(struct node_cache *c, struct blobs *b, const struct digest *m)
+{
+	return look_for(c, b, m).found.copied;
+}
+
+static bool is_file(const char *dir, const char *name)
+{
+	AUTO_FREE char *path = xasprintf("%s/%s", dir, name);
+	struct stat st;
+
+	return stat(path, &st) == 0;
+}
+
+/* What is in damaged/: 2 a tree (it and its lease). */
+static unsigned damaged_entries(const char *cache)
+{
+	AUTO_FREE char *dir = xasprintf("%s/%s/damaged", folder, cache);
+	struct usage_total total = {0};
+	struct err err = {0};
+	unsigned n = 0;
+
+	assert_ok(usage_walk(dir, 1, NULL, NULL, NULL, &total, &err), &err);
+	n = (unsigned)(total.files + total.folders);
+	return n;
+}
+
+static void tree_with_a_damaged_file_is_given_to_nobody(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("aside", 1 << 20);
+	struct digest m = make_manifest(b, 50, 1, 1000), idle = make_manifest(b, 51, 1, 1000);
+	struct wanted_tree w;
+	struct err err = {0};
+	bool held = true;
+	uint64_t read = 0;
+
+	take_and_give(c, b, &idle);
+	take(c, b, &m, &lease_a);
+	w = look_for(c, b, &m);
+	assert_int_equal(w.n, 2);
+	assert_true(w.found.held && w.found.copied == 0 && w.found.alone == 0);
+	assert_false(look_for(c, b, &idle).found.held);
+	assert_ok(node_cache_verify(c, b, &m, add_step, &read, &err), &err);
+	assert_int_equal(read, 0); /* its files are the blobs */
+
+	assert_ok(node_cache_set_aside(c, &idle, &held, &err), &err);
+	assert_false(held || has_tree("aside", &idle));
+	assert_ok(node_cache_set_aside(c, &idle, &held, &err), &err); /* there is none */
+	assert_false(held);
+
+	assert_ok(node_cache_set_aside(c, &m, &held, &err), &err);
+	assert_true(held && !has_tree("aside", &m));
+	take(c, b, &m, &lease_b); /* made anew, while the old one is in use */
+	assert_true(!lease_b.hit && is_file(lease_b.path, "f0"));
+	assert_int_equal(damaged_entries("aside"), 3); /* folder, file, lease */
+	node_cache_close(open_cache("aside", 1 << 20));
+	assert_int_equal(damaged_entries("aside"), 3); /* held */
+	(void)close(lease_a.fd);
+	node_cache_close(open_cache("aside", 1 << 20));
+	assert_int_equal(damaged_entries("aside"), 0);
+	assert_true(has_tree("aside", &m));
+	(void)close(lease_b.fd);
+}
+
+/* Killed after the tree was moved and before its lease lost its name: the next one who opens the
+ * cache ends it, else a new tree would wait for the old one's holders. */
+static void tree_half_set_aside_is_ended(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("half", 1 << 20);
+	struct digest m = make_manifest(b, 52, 1, 1000);
+	char hex[HASH_HEX_CAP], from[512], to[512];
+
+	take(c, b, &m, &lease_a);
+	digest_hex(&m, hex);
+	FMT(from, "%s/half/leases/%s.lease", folder, hex);
+	FMT(to, "%s/half/damaged/%s-abcd1234.lease", folder, hex);
+	assert_int_equal(link(from, to), 0);
+	FMT(to, "%s/half/damaged/%s-abcd1234", folder, hex);
+	assert_int_equal(chmod(lease_a.path, 0755), 0);
+	assert_int_equal(rename(lease_a.path, to), 0);
+	node_cache_close(open_cache("half", 1 << 20));
+	take(c, b, &m, &lease_b); /* waits for nobody */
+	assert_false(lease_b.hit);
+	(void)close(lease_a.fd);
+	(void)close(lease_b.fd);
+	node_cache_close(open_cache("half", 1 << 20));
+	assert_int_equal(damaged_entries("half"), 0);
+}
+
 /* Another file system: copied and verified, and a blob that lies is not published. */
 static void tree_is_copied_where_links_cannot_go(void **state UNUSED)
 {
@@ -371,12 +504,19 @@ static void tree_is_copied_where_links_cannot_go(void **state UNUSED)
 		AUTO_NODE_CACHE struct node_cache *c = open_at(dir, 100 << 20);
 		atomic_bool cancel = true;
 		struct told told = {0};
+		uint64_t read = 0;
 
 		assert_err(node_cache_tree(c, b, &m, NULL, NULL, &cancel, &lease, &err), &err,
 		           ERR_CANCELED, "");
 		assert_ok(node_cache_tree(c, b, &m, on_progress, &told, NULL, &lease, &err), &err);
 		assert_int_equal(told.done, told.total);
 		assert_ok(node_cache_check(c, b, true, &err), &err);
+		/* a copy can rot by itself: it is read, and stays with those who have it */
+		assert_int_equal(copied_bytes(c, b, &m), told.total);
+		assert_ok(node_cache_verify(c, b, &m, add_step, &read, &err), &err);
+		assert_int_equal(read, told.total);
+		rot(lease.path, "f0");
+		assert_err(node_cache_verify(c, b, &m, NULL, NULL, &err), &err, ERR_CORRUPT, "f0");
 		(void)close(lease.fd);
 
 		bad = make_manifest(b, 90, 2, 5000);
@@ -402,6 +542,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(tree_faults_are_found),
 	cmocka_unit_test(tree_asked_for_at_once_is_made_once),
 	cmocka_unit_test(tree_eviction_under_load),
+	cmocka_unit_test(tree_with_a_damaged_file_is_given_to_nobody),
+	cmocka_unit_test(tree_half_set_aside_is_ended),
 	cmocka_unit_test(tree_is_copied_where_links_cannot_go),
 };
 

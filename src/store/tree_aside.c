@@ -1,0 +1,123 @@
+/*
+ * tree_aside.c - trees with a damaged file: nobody is given one again, and whoever has it mounted
+ * keeps it until he gives his lease back. The lease file moves with the tree: its lock says when.
+ */
+#include "store/tree_inner.h"
+
+#include "base/clock.h"
+#include "base/seal.h"
+#include "store/lease.h"
+
+#include <dirent.h>
+#include <sys/file.h>
+
+#define ASIDE_PATH_CAP 128
+#define ASIDE_ID 8
+#define ASIDE_STEP_MS 20
+#define ASIDE_WAIT_MS                                                                              \
+	(60 * 1000) /* for one who makes it: linking takes less; a copy is verified                \
+	             */
+
+/* In this order a kill in between leaves what tree_sweep_aside ends. */
+static int move_aside(struct node_cache *c, const char *hex, struct err *err)
+{
+	char tree[ASIDE_PATH_CAP], lease[ASIDE_PATH_CAP], aside[ASIDE_PATH_CAP],
+		lock[ASIDE_PATH_CAP + 8];
+	char id[ASIDE_ID + 1];
+
+	seal_id(id, ASIDE_ID);
+	FMT(tree, "trees/%s", hex);
+	FMT(lease, "leases/%s.lease", hex);
+	FMT(aside, TREE_DAMAGED "/%s-%s", hex, id);
+	FMT(lock, "%s.lease", aside);
+	if (linkat(c->fd, lease, c->fd, lock, 0) < 0)
+		return err_errno(err, errno, "%s/%s", c->dir, lock);
+	/* moving a folder rewrites its "..": it has to be writable */
+	if (fchmodat(c->fd, tree, 0755, 0) < 0 || renameat(c->fd, tree, c->fd, aside) < 0)
+		return err_errno(err, errno, "%s/%s", c->dir, tree);
+	if (unlinkat(c->fd, lease, 0) < 0 && errno != ENOENT)
+		return err_errno(err, errno, "%s/%s", c->dir, lease);
+	return fs_sync_dir(c->fd, "trees", err);
+}
+
+int node_cache_set_aside(struct node_cache *c, const struct digest *manifest, bool *held,
+                         struct err *err)
+{
+	int64_t until = clock_mono_ms() + ASIDE_WAIT_MS;
+	char hex[HASH_HEX_CAP];
+
+	*held = false;
+	digest_hex(manifest, hex);
+	while (tree_exists(c, "trees", hex) || tree_exists(c, "tmp", hex)) {
+		AUTO_FD int lease = lease_try(c->fd, hex, LOCK_EX, err);
+
+		if (lease >= 0)
+			return tree_remove(c, hex, err);
+		if (err->code != ERR_BUSY)
+			return -1;
+		err_clear(err);
+		*held = tree_exists(c, "trees", hex);
+		if (*held)
+			return move_aside(c, hex, err);
+		if (clock_mono_ms() > until) /* it may have linked the damaged file already */
+			return err_set(err, ERR_BUSY, "tree %s is being made from what is damaged",
+			               hex);
+		clock_sleep_ms(ASIDE_STEP_MS);
+	}
+	return 0;
+}
+
+static bool same_file(int a, int dirfd, const char *path)
+{
+	struct stat x, y;
+
+	return fstat(a, &x) == 0 && fstatat(dirfd, path, &y, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       x.st_ino == y.st_ino && x.st_dev == y.st_dev;
+}
+
+/* name: "<hex>-<id>.lease" */
+static int sweep(struct node_cache *c, const char *name, struct err *err)
+{
+	char lock[ASIDE_PATH_CAP], tree[ASIDE_PATH_CAP], lease[ASIDE_PATH_CAP], hex[HASH_HEX_CAP];
+	AUTO_FD int fd = -1;
+
+	FMT(lock, TREE_DAMAGED "/%s", name);
+	FMT(tree, "%.*s", (int)(strlen(lock) - strlen(".lease")), lock);
+	FMT(hex, "%.64s", name);
+	FMT(lease, "leases/%s.lease", hex);
+	fd = openat(c->fd, lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : err_errno(err, errno, "%s/%s", c->dir, lock);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		/* killed between the two steps: the name of the lease stands in the way of a new
+		 * tree */
+		if (!tree_exists(c, "trees", hex) && same_file(fd, c->fd, lease))
+			(void)unlinkat(c->fd, lease, 0);
+		return 0;
+	}
+	if (fs_remove_tree(c->fd, tree, err) < 0)
+		return -1;
+	if (unlinkat(c->fd, lock, 0) < 0 && errno != ENOENT)
+		return err_errno(err, errno, "%s/%s", c->dir, lock);
+	return 0;
+}
+
+int tree_sweep_aside(struct node_cache *c, struct err *err)
+{
+	const size_t len = 64 + 1 + ASIDE_ID + strlen(".lease");
+	AUTO_FD int fd = fs_open_beneath(c->fd, TREE_DAMAGED, O_RDONLY | O_DIRECTORY, 0, err);
+	DIR *d = NULL;
+	int rc = 0;
+
+	if (fd < 0)
+		return -1;
+	d = fdopendir(fd);
+	if (d == NULL)
+		return err_errno(err, errno, "%s/" TREE_DAMAGED, c->dir);
+	fd = -1; /* d's */
+	for (struct dirent *e = readdir(d); e != NULL && rc == 0; e = readdir(d))
+		if (strlen(e->d_name) == len && str_ends(str_of(e->d_name), ".lease"))
+			rc = sweep(c, e->d_name, err);
+	(void)closedir(d);
+	return rc;
+}
