@@ -9,6 +9,7 @@
 #include "server/ctx.h"
 #include "server/exec.h"
 #include "server/fetch.h"
+#include "server/notify.h"
 #include "server/prepare.h"
 #include "server/queue.h"
 #include "server/reconcile.h"
@@ -52,6 +53,7 @@ static inline void fixture_up(struct fixture *f)
 	fetch_start(app);
 	prepare_start(app);
 	app->sweeps = keyed_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
+	app->notices = keyed_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
 	queue_start(app);
 	app->reconcile = loop_new(app, reconcile_pass, 1000);
 	app->janitor = loop_new(app, reconcile_pass, 1000);
@@ -67,6 +69,7 @@ static inline void fixture_down(struct fixture *f)
 
 	atomic_store(&app->stopping, true);
 	keyed_stop(app->sweeps);
+	keyed_stop(app->notices);
 	fetch_stop(app);
 	keyed_stop(app->prepare);
 	cache_stop(app);
@@ -74,6 +77,7 @@ static inline void fixture_down(struct fixture *f)
 	loop_free(app->janitor);
 	queue_free(app);
 	keyed_free(app->sweeps);
+	keyed_free(app->notices);
 	keyed_free(app->prepare);
 	fetch_free(app);
 	cache_free(app);

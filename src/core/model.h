@@ -93,6 +93,16 @@ struct model_attempt {
 	int64_t launched_ms, claimed_ms, ended_ms, heartbeat_ms;
 };
 
+/* One thing that one webhook is still to be told. */
+struct model_notice {
+	int64_t seq;
+	const char *id; /* of the delivery: the same in every try */
+	const char *job_id, *team_id, *webhook, *moment; /* webhook: name of its secret */
+	const char *body;                                /* JSON, without secrets */
+	int64_t created_ms, due_ms;
+	uint32_t tries;
+};
+
 struct model_checkpoint {
 	const char *job_id, *project_id, *name;
 	uint32_t rank;

@@ -14,6 +14,7 @@
 #define SPEC_WEIGHTS_MAX 64
 #define SPEC_PATTERNS_MAX 256
 #define SPEC_NODES_MAX 1024
+#define SPEC_NOTIFY_MAX 8
 #define SPEC_NAME_MAX 200
 /* What a name is, for messages: see spec_name_ok(). */
 #define SPEC_NAME_RULE "one line of 1 to 200 bytes, no control characters, no blanks at either end"
@@ -57,6 +58,11 @@ struct spec_retry {
 	uint32_t max_attempts; /* 1 = never again */
 };
 
+struct spec_notify {
+	const char *webhook; /* name of the secret that holds its URL */
+	uint32_t on;         /* bit set of enum notify_on */
+};
+
 struct job_spec {
 	const char *project, *team; /* of the file form; NULL in the API form */
 	const char *name;           /* NULL: the server makes job-N */
@@ -95,11 +101,13 @@ struct job_spec {
 	size_t n_artifacts;
 	struct spec_weights *weights;
 	size_t n_weights;
-	bool workdir;            /* enable_baseten_workdir: code in /b10/workspace */
-	uint64_t max_duration_s; /* ours: limits.max_duration, 0 = none */
-	uint64_t grace_s;        /* ours: limits.stop_grace, 30 */
-	struct spec_retry retry; /* ours */
-	bool session_on_demand;  /* interactive_session: `stoker exec`, and nothing by itself */
+	bool workdir;               /* enable_baseten_workdir: code in /b10/workspace */
+	uint64_t max_duration_s;    /* ours: limits.max_duration, 0 = none */
+	uint64_t grace_s;           /* ours: limits.stop_grace, 30 */
+	struct spec_retry retry;    /* ours */
+	struct spec_notify *notify; /* ours */
+	size_t n_notify;
+	bool session_on_demand; /* interactive_session: `stoker exec`, and nothing by itself */
 };
 
 struct spec_problem {

@@ -99,7 +99,7 @@ extern const struct spec_block spec_file_block; /* project, team, job */
 extern const struct spec_block spec_job_block;  /* the value of job, of training_job */
 /* In spec_items.c: what is more than a value in a place. */
 extern const struct spec_block spec_docker_auth_block, spec_artifact_block, spec_ref_block,
-	spec_weights_block, spec_session_block;
+	spec_weights_block, spec_session_block, spec_notify_block;
 void spec_read_docker_auth(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_accelerator(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_availability(struct spec_reader *r, const struct doc *d, void *base);
@@ -110,6 +110,8 @@ void spec_read_refs(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_session(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_retry_on(struct spec_reader *r, const struct doc *d, void *base);
+/* In spec_notify.c. */
+void spec_read_notify(struct spec_reader *r, const struct doc *d, void *base);
 
 /* What no single field can say: places that clash, fields that exclude each other. */
 void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s);

@@ -1,4 +1,5 @@
 /* spec_write.c - a specification as the JSON that the API takes, and one value set in a tree. */
+#include "core/notify.h"
 #include "core/spec_table.h"
 
 #include "base/yaml.h"
@@ -219,6 +220,25 @@ static void write_retry(const struct spec_retry *retry, struct js *js)
 	js_close(js);
 }
 
+static void write_notify(const struct job_spec *s, struct js *js)
+{
+	js_key(js, "notify");
+	js_list(js);
+	for (size_t i = 0; i < s->n_notify; i++) {
+		js_open(js);
+		js_kv(js, "webhook", s->notify[i].webhook);
+		js_key(js, "on");
+		js_list(js);
+		for (enum notify_on on = 0; on < NOTIFY_COUNT; on++) {
+			if ((s->notify[i].on & 1U << on) != 0)
+				js_cstr(js, notify_words[on]);
+		}
+		js_end(js);
+		js_close(js);
+	}
+	js_end(js);
+}
+
 void spec_write(const struct job_spec *s, struct js *js)
 {
 	js_open(js);
@@ -236,6 +256,8 @@ void spec_write(const struct job_spec *s, struct js *js)
 		js_close(js);
 	}
 	write_retry(&s->retry, js);
+	if (s->n_notify > 0)
+		write_notify(s, js);
 	js_key(js, "limits");
 	js_open(js);
 	js_kv_u64(js, "max_duration", s->max_duration_s);

@@ -30,7 +30,7 @@
 	"load_checkpoint_config:any? cache_config:any? "                                           \
 	"artifacts[{s3_bucket:filled! s3_key:filled!}]?}? name:name? " PRIORITY                    \
 	"? weights[any]? enable_baseten_workdir:bool? "                                            \
-	"limits:any? retry:any?}!"
+	"limits:any? retry:any? notify:any?}!"
 #define STEP "step_seconds:int(1,2592000)"
 
 /* clang-format off */

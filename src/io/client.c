@@ -28,7 +28,7 @@
 #define CONNECT_MS 10000
 
 struct http_client {
-	bool guard;
+	bool guard, only_allowed;
 	struct url_net *allow;
 	size_t n_allow;
 	char *ca_file, *user_agent, *unix_socket;
@@ -72,6 +72,7 @@ struct http_client *http_client_new(const struct http_policy *policy)
 	(void)pthread_once(&once, init_curl);
 	(void)pthread_mutex_init(&c->lock, NULL);
 	c->guard = policy->guard;
+	c->only_allowed = policy->only_allowed;
 	c->n_allow = policy->n_allow;
 	c->allow = xcalloc(policy->n_allow + 1, sizeof(*c->allow));
 	if (policy->n_allow > 0)
@@ -126,7 +127,8 @@ static void give_handle(struct http_client *c, CURL *h)
 static curl_socket_t on_socket(void *arg, curlsocktype purpose UNUSED, struct curl_sockaddr *to)
 {
 	struct transfer *t = arg;
-	bool allowed = !t->c->guard || to->family == AF_UNIX || !url_addr_is_internal(&to->addr);
+	bool outside = !t->c->only_allowed && !url_addr_is_internal(&to->addr);
+	bool allowed = !t->c->guard || to->family == AF_UNIX || outside;
 
 	for (size_t i = 0; !allowed && i < t->c->n_allow; i++)
 		allowed = url_net_has(&t->c->allow[i], &to->addr);
@@ -500,8 +502,10 @@ static int explain(const struct transfer *t, CURLcode code, struct err *err)
 		return 0;
 	if (t->refused && code == CURLE_COULDNT_CONNECT)
 		return err_set(err, ERR_DENIED,
-		               "the address is of an internal network, which this server does not "
-		               "connect to unless it is allowed");
+		               t->c->only_allowed
+		                       ? "plain http goes only to networks that are allowed by name"
+		                       : "the address is of an internal network, which this server "
+		                         "does not connect to unless it is allowed");
 	if (code == CURLE_ABORTED_BY_CALLBACK)
 		return err_set(err, ERR_CANCELED, "canceled");
 	if (code == CURLE_PARTIAL_FILE && r->length >= 0)

@@ -31,6 +31,7 @@ extern const char *const http_method_name[HTTP_METHODS];
 
 struct http_policy {
 	bool guard;
+	bool only_allowed; /* with guard: no address but those of `allow`, public ones neither */
 	const struct url_net *allow;
 	size_t n_allow;
 	const char *ca_file;     /* NULL: the system's */

@@ -130,6 +130,8 @@ struct meta_step {
 	/* of a place: the new attempt's rows (id, node_rank, node, cluster, gpus, dir) */
 	const struct model_attempt *attempts;
 	size_t n_attempts;
+	const struct model_notice *notices; /* stored with the step; due at once */
+	size_t n_notices;
 	const char *pin_cluster; /* for the project, unless it is pinned; NULL: not cache-enabled */
 };
 /* ERR_CONFLICT where the event is not legal in the job's state. */
@@ -244,6 +246,21 @@ int meta_capacity(struct meta *m, struct arena *a, struct meta_capacity **out, s
 /* max_gpus -1: no limit. */
 int meta_capacity_put(struct meta *m, const char *team_id, const char *gpu_type, int64_t max_gpus,
                       struct err *err) MUST_CHECK;
+
+/* notices: what webhooks are still to be told; meta_job_step adds them */
+struct meta_webhook {
+	const char *team_id, *name;
+};
+/* Those that have something due. */
+int meta_webhooks_due(struct meta *m, struct arena *a, int64_t now_ms, size_t limit,
+                      struct meta_webhook **out, size_t *n, struct err *err) MUST_CHECK;
+/* What is due of one, oldest first. */
+int meta_notices(struct meta *m, struct arena *a, const struct meta_webhook *w, int64_t now_ms,
+                 size_t limit, struct model_notice **out, size_t *n, struct err *err) MUST_CHECK;
+/* After a try: it is due again then, or over (due_ms 0). The event (NULL: none) is the job's, if
+ * that is still there. */
+int meta_notice_tried(struct meta *m, const struct model_notice *t, int64_t due_ms,
+                      const struct model_event *e, struct err *err) MUST_CHECK;
 
 /* What deleted rows left behind: kind "objects" (key prefix), "object", "log" (job), "cache"
  * ("projects/<id>"), "summary" (file). */

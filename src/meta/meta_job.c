@@ -348,6 +348,8 @@ int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *fro
 	            "NULL",
 	            DB_ARGS(db_text(s->pin_cluster), db_text(now.project_id)), NULL, err) < 0)
 		return -1;
+	if (meta_notices_add(&tx, s->notices, s->n_notices, err) < 0)
+		return -1;
 	e = (struct model_event){
 		.ms = s->now_ms,
 		.kind = s->event == JOB_EV_STOP ? "stop" : "state",

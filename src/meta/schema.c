@@ -131,7 +131,18 @@ static const char version_2[] =
 static const char version_3[] =
 	"ALTER TABLE checkpoints ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;";
 
-static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3};
+/* What webhooks are still to be told. A notice outlives its job: what happened is told even of one
+ * that was removed right afterwards. */
+static const char version_4[] =
+	"CREATE TABLE notices ("
+	" seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, job_id TEXT NOT NULL,"
+	" team_id TEXT NOT NULL, webhook TEXT NOT NULL, moment TEXT NOT NULL, body TEXT NOT NULL,"
+	" created_ms INTEGER NOT NULL, tries INTEGER NOT NULL DEFAULT 0,"
+	" due_ms INTEGER NOT NULL) STRICT;"
+	"CREATE INDEX notices_due ON notices(due_ms);"
+	"CREATE INDEX notices_webhook ON notices(team_id, webhook, due_ms);";
+
+static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3, version_4};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

@@ -8,7 +8,7 @@
 
 #include "meta/db.h"
 
-#define SCHEMA_VERSION 3
+#define SCHEMA_VERSION 4
 
 int schema_migrate(struct db *db, struct err *err) MUST_CHECK;
 

@@ -3,8 +3,8 @@
  *
  * Threads: httpd's workers run the operations of ctx_*.c; one queue thread places jobs; prepare and
  * fetch pools mirror sources and launch; one reconcile thread compares rows with evidence, and the
- * sweep pool does what takes long of that; one janitor thread does all periodic work. They meet in
- * the database, never in each other's data.
+ * sweep pool does what takes long of that; one janitor thread does all periodic work; one notify
+ * thread and its pool tell webhooks. They meet in the database, never in each other's data.
  *
  * Locks, in the order in which they are taken. The first four order whole pieces of work and are
  * held across the database's I/O; the others guard lists in memory only.
@@ -12,7 +12,7 @@
  *   queue            one pass of the scheduler at a time
  *   app->ckpts[]     one of a few, by job: a checkpoint's row and its objects
  *   app->steps[]     one of a few, by job: the words in a job's log and the step they announce
- *   prepare, sweeps, fetch, execs, watch, loops   lists in memory
+ *   prepare, sweeps, notices, fetch, execs, watch, loops   lists in memory
  */
 #ifndef APP_H
 #define APP_H
@@ -69,7 +69,8 @@ struct app {
 	struct node_cache *node;
 	struct joblogs *logs;
 	struct url_net *allow;
-	struct http_client *upstream; /* guarded: to sources */
+	struct http_client *upstream; /* guarded: to sources, and webhooks by https */
+	struct http_client *inside;   /* to no address but those that sources may live on */
 	struct engine *engine;
 	struct inventory inv; /* with the settings applied */
 
@@ -85,7 +86,8 @@ struct app {
 	struct fetches *fetches;
 	struct execs *execs;
 	struct watch *watch;
-	struct loop *reconcile, *janitor;
+	struct keyed *notices; /* webhooks, see notify.h */
+	struct loop *reconcile, *janitor, *notify;
 
 	atomic_uint_least64_t mirror_bytes, node_bytes; /* as last measured by the janitor */
 };

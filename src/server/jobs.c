@@ -1,12 +1,14 @@
 /* jobs.c - steps of jobs: said, stored, told. */
 #include "server/jobs.h"
 #include "base/units.h"
+#include "server/notify.h"
 #include "server/queue.h"
 
-static int step_locked(struct app *app, const struct meta_step *s, const char *line,
+static int step_locked(struct app *app, const struct meta_step *asked, const char *line,
                        enum job_state *from, enum job_state *to, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
+	struct meta_step step = *asked, *s = &step;
 	struct model_job job = {0};
 	struct job_core guess;
 	bool final;
@@ -20,6 +22,7 @@ static int step_locked(struct app *app, const struct meta_step *s, const char *l
 	if (job_step(&guess, s->event, s->now_ms, err) < 0)
 		return -1;
 	final = job_state_is_final(guess.state);
+	notify_of(app, a, &job, &guess, s);
 	if (final)
 		app_say(app, s->job_id, "%s", line);
 	if (meta_job_step(app->meta, s, from, to, err) < 0)
@@ -27,6 +30,8 @@ static int step_locked(struct app *app, const struct meta_step *s, const char *l
 	assert(*to == guess.state); /* steps of one job are taken under its lock */
 	if (!final)
 		app_say(app, s->job_id, "%s", line);
+	if (s->n_notices > 0)
+		loop_kick(app->notify);
 	return 0;
 }
 

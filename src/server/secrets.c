@@ -1,6 +1,7 @@
 /* secrets.c - opening and checking secrets; and the operations on them. */
 #include "server/secrets.h"
 #include "server/ctx.h"
+#include "server/webhook.h"
 
 #include <ctype.h>
 
@@ -23,27 +24,56 @@ static struct str about(struct arena *a, const char *team_id, const char *key, c
 	return str_of(arena_printf(a, "%s/%s/%s", team_id, key, version));
 }
 
-int secret_open(struct app *app, const char *team_id, const char *name, struct buf *out,
-                struct err *err)
+static int open_value(struct app *app, const char *team_id, const char *name, struct buf *out,
+                      struct meta_secret *s, struct arena *a, struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
 	const char *key = secret_key(a, name);
-	struct meta_secret s = {0};
-	struct err ignored = {0};
 
-	if (meta_secret(app->meta, a, team_id, key, &s, err) < 0) {
+	if (meta_secret(app->meta, a, team_id, key, s, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
 		return err_set(err, ERR_NOT_FOUND,
 		               "secret \"%s\" is not set: `stoker secrets set %s`", name, name);
 	}
-	if (seal_open(&app->master, about(a, team_id, key, s.version), s.sealed, out, err) < 0)
+	if (seal_open(&app->master, about(a, team_id, key, s->version), s->sealed, out, err) < 0)
 		return err_wrap(err, "secret \"%s\"", name);
+	return 0;
+}
+
+int secret_open(struct app *app, const char *team_id, const char *name, struct buf *out,
+                struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct meta_secret s = {0};
+	struct err ignored = {0};
+
+	if (open_value(app, team_id, name, out, &s, a, err) < 0)
+		return -1;
 	/* Only shown to people: failing to note it is no reason to fail. */
 	if (meta_secret_used(app->meta, s.row.id, clock_wall_ms(), &ignored) < 0)
 		log_warn("secret: %s", ignored.msg);
 	return 0;
+}
+
+/* Every secret that a specification names; NULL where it names none. */
+static int each_name(const struct job_spec *spec,
+                     int (*fn)(void *arg, const char *name, struct err *err), void *arg,
+                     struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < spec->n_env; i++)
+		r = fn(arg, spec->env[i].secret, err);
+	for (size_t i = 0; r == 0 && i < spec->n_weights; i++)
+		r = fn(arg, spec->weights[i].secret, err);
+	for (size_t i = 0; r == 0 && i < spec->n_notify; i++)
+		r = fn(arg, spec->notify[i].webhook, err);
+	if (r == 0)
+		r = fn(arg, spec->registry_secret, err);
+	if (r == 0)
+		r = fn(arg, spec->registry_secret2, err);
+	return r;
 }
 
 struct missing {
@@ -55,8 +85,9 @@ struct missing {
 	size_t n;
 };
 
-static int look(struct missing *m, const char *name, struct err *err)
+static int look(void *arg, const char *name, struct err *err)
 {
+	struct missing *m = arg;
 	struct meta_secret s = {0};
 	char *key;
 
@@ -74,29 +105,70 @@ static int look(struct missing *m, const char *name, struct err *err)
 	return 0;
 }
 
+static int check_webhooks(struct app *app, struct arena *a, const char *team_id,
+                          const struct job_spec *spec, struct err *err)
+{
+	for (size_t i = 0; i < spec->n_notify; i++) {
+		struct webhook w;
+		int r = webhook_open(app, a, team_id, spec->notify[i].webhook, &w, err);
+
+		webhook_done(&w);
+		if (r < 0)
+			return err_wrap(err, "notify[%zu].webhook", i);
+	}
+	return 0;
+}
+
 int secrets_check(struct app *app, const char *team_id, const struct job_spec *spec,
                   struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_MAP struct map *seen = map_new();
 	struct missing m = {app, team_id, a, seen, BUF_INIT(1000), 0};
-	int r = 0;
+	int r = each_name(spec, look, &m, err);
 
-	for (size_t i = 0; r == 0 && i < spec->n_env; i++)
-		r = look(&m, spec->env[i].secret, err);
-	for (size_t i = 0; r == 0 && i < spec->n_weights; i++)
-		r = look(&m, spec->weights[i].secret, err);
-	if (r == 0)
-		r = look(&m, spec->registry_secret, err);
-	if (r == 0)
-		r = look(&m, spec->registry_secret2, err);
 	if (r == 0 && m.n > 0)
 		r = err_set(err, ERR_INVALID,
 		            "%s not set in this team: %s%s (`stoker secrets set NAME`)",
 		            m.n == 1 ? "a secret is" : "secrets are", buf_cstr(&m.list),
 		            m.list.full ? ", ..." : "");
 	buf_done(&m.list);
+	return r < 0 ? -1 : check_webhooks(app, a, team_id, spec, err);
+}
+
+struct values {
+	struct app *app;
+	const char *team_id;
+	struct redact *r;
+};
+
+static int add_value(void *arg, const char *name, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct buf value = BUF_INIT(SEAL_VALUE_MAX);
+	struct values *v = arg;
+	struct meta_secret s = {0};
+	int r = 0;
+
+	if (name == NULL)
+		return 0;
+	r = open_value(v->app, v->team_id, name, &value, &s, a, err);
+	if (r < 0 && err->code == ERR_NOT_FOUND) {
+		err_clear(err);
+		r = 0; /* removed since: there is no value to look for */
+	} else if (r == 0) {
+		r = redact_add(v->r, buf_view(&value), err);
+	}
+	seal_wipe_buf(&value);
 	return r;
+}
+
+int secrets_redact(struct app *app, const char *team_id, const struct job_spec *spec,
+                   struct redact *r, struct err *err)
+{
+	struct values v = {app, team_id, r};
+
+	return each_name(spec, add_value, &v, err);
 }
 
 int ctx_secrets(void *of, const struct who *who, struct arena *a, const char *team_id,

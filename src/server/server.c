@@ -7,6 +7,7 @@
 #include "server/fetch.h"
 #include "server/janitor.h"
 #include "server/keyed.h"
+#include "server/notify.h"
 #include "server/prepare.h"
 #include "server/probe.h"
 #include "server/queue.h"
@@ -121,6 +122,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	queue_run(app);
 	loop_run(app->reconcile);
 	loop_run(app->janitor);
+	loop_run(app->notify);
 	(void)printf("listening on %s\n", app->local_url);
 	(void)fflush(stdout);
 	log_info("listening: url=%s data=%s pid=%d", app->base_url, app->data, (int)getpid());
@@ -131,7 +133,9 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	atomic_store(&app->stopping, true);
 	loop_stop(app->reconcile);
 	loop_stop(app->janitor);
+	loop_stop(app->notify);
 	keyed_stop(app->sweeps);
+	keyed_stop(app->notices);
 	queue_stop(app);
 	fetch_stop(app);
 	keyed_stop(app->prepare);
@@ -154,9 +158,11 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 	fetch_start(app);
 	prepare_start(app);
 	app->sweeps = keyed_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
+	app->notices = keyed_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
 	queue_start(app);
 	app->reconcile = loop_new(app, reconcile_pass, RECONCILE_PERIOD_MS);
 	app->janitor = loop_new(app, janitor_pass, JANITOR_PERIOD_MS);
+	app->notify = loop_new(app, notify_pass, NOTIFY_PERIOD_MS);
 	return serve(app, signals, err);
 }
 
@@ -193,8 +199,10 @@ int server_main(int argc, char **argv, struct err *err)
 	r = run(app, &signals, err);
 	loop_free(app->reconcile);
 	loop_free(app->janitor);
+	loop_free(app->notify);
 	queue_free(app);
 	keyed_free(app->sweeps);
+	keyed_free(app->notices);
 	keyed_free(app->prepare);
 	fetch_free(app);
 	cache_free(app);

@@ -239,6 +239,8 @@ static int open_upstream(struct app *app, struct err *err)
 	}
 	policy.allow = app->allow;
 	app->upstream = http_client_new(&policy);
+	policy.only_allowed = true;
+	app->inside = http_client_new(&policy);
 	return 0;
 }
 
@@ -304,6 +306,7 @@ void start_close(struct app *app)
 {
 	engine_close(app->engine);
 	http_client_free(app->upstream);
+	http_client_free(app->inside);
 	joblogs_close(app->logs);
 	node_cache_close(app->node);
 	blobs_close(app->blobs);

@@ -57,7 +57,8 @@ def log_is_whole(cluster, job):
 @pytest.mark.parametrize("label", labels("app"))
 def test_server_dies(empty_cluster, label):
     c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"STOKER_CRASH_AT": label})
-    folder = c.job_folder(ORACLE, runtime=CACHE)
+    c.cli("secrets", "set", "ops", stdin="https://127.0.0.1:9/nobody-is-there")
+    folder = c.job_folder(ORACLE, runtime=CACHE, notify=[{"webhook": "ops", "on": ["running"]}])
     push = push_in_background(c, folder)
     try:
         code = c.process.wait(20)
@@ -72,6 +73,7 @@ def test_server_dies(empty_cluster, label):
     assert [j["id"] for j in c.json("ps", "-a")] == [job["id"]]
     assert runs(c, job) == ["attempt 0"]
     assert [k["checkpoint_id"] for k in c.json("checkpoints", "ls", job["id"])] == ["checkpoint-1"]
+    until(lambda: [e for e in c.json("events", job["id"]) if e["kind"] == "notify"])
     log_is_whole(c, done)
     nothing_left(c, job)
     c.stop()

@@ -333,6 +333,22 @@ static void client_guard(void **state UNUSED)
 	script_stop(&s);
 }
 
+/* Refused before a packet leaves. */
+static void client_that_stays_inside(void **state UNUSED)
+{
+	AUTO_HTTP_REPLY struct http_reply r = {0};
+	AUTO_HTTP_CLIENT struct http_client *c = NULL;
+	struct http_call call = {.url = "http://8.8.8.8:1/"};
+	struct http_policy p = {.guard = true, .only_allowed = true, .n_allow = 1};
+	struct url_net net;
+	struct err err = {0};
+
+	assert_ok(url_net_parse(STR_LIT("127.0.0.0/8"), &net, &err), &err);
+	p.allow = &net;
+	c = http_client_new(&p);
+	assert_err(http_do(c, &call, &r, &err), &err, ERR_DENIED, "allowed by name");
+}
+
 /* A public server that redirects inwards gets nowhere. */
 static void client_guard_behind_redirect(void **state UNUSED)
 {
@@ -795,6 +811,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(client_cancel),
 	cmocka_unit_test(client_error_bodies),
 	cmocka_unit_test(client_guard),
+	cmocka_unit_test(client_that_stays_inside),
 	cmocka_unit_test(client_guard_behind_redirect),
 	cmocka_unit_test(client_redirects),
 	cmocka_unit_test(client_user_in_url),

@@ -4,6 +4,7 @@
 
 #include "base/fs.h"
 #include "base/yaml.h"
+#include "core/notify.h"
 #include "core/spec.h"
 
 #define JOB(more) "project: p\njob:\n  runtime: { start_commands: [x] }\n" more
@@ -51,7 +52,23 @@ static const struct {
          "job.compute.availability_model", "dedicated", 4, 34},
 	{"session", JOB("  interactive_session: { trigger: on_startup }\n"),
          "job.interactive_session", "stoker exec", 4, 24},
-	{"notify", JOB("  notify: [{ webhook: ops }]\n"), "job.notify", "not offered", 4, 11},
+	{"notify, a stray word", JOB("  notify: [{ webhook: ops, on: [complete] }]\n"),
+         "job.notify[0].on[0]", "did you mean \"completed\"", 4, 33},
+	{"notify, a word far from all", JOB("  notify: [{ webhook: ops, on: [christmas] }]\n"),
+         "job.notify[0].on[0]", "running, retrying, completed, failed, deploy_failed or stopped", 4,
+         33},
+	{"notify of nothing", JOB("  notify: [{ webhook: ops, on: [] }]\n"), "job.notify[0].on",
+         "is empty", 4, 32},
+	{"notify nobody", JOB("  notify: [{ on: [failed] }]\n"), "job.notify[0].webhook",
+         "is missing", 4, 12},
+	{"notify a URL", JOB("  notify: [{ webhook: \"https://h/token\" }]\n"),
+         "job.notify[0].webhook", "the name of a secret, and not the URL", 4, 23},
+	{"notify twice", JOB("  notify: [{ webhook: ops }, { webhook: ops, on: [running] }]\n"),
+         "job.notify[1].webhook", "is there twice", 4, 41},
+	{"notify, a stray key", JOB("  notify: [{ webhook: ops, url: x }]\n"), "job.notify[0].url",
+         "is unknown", 4, 28},
+	{"notify, no list", JOB("  notify: { webhook: ops }\n"), "job.notify", "should be a list",
+         4, 11},
 	{"idle_gpu", JOB("  limits: { idle_gpu: 30m }\n"), "job.limits.idle_gpu",
          "use limits.max_duration", 4, 23},
 	{"compile_cache", RUN("    compile_cache: { enabled: true }\n"),
@@ -277,6 +294,10 @@ static void spec_reads_a_file(void **state UNUSED)
 	assert_int_equal(s.retry.n_exit_codes, 1);
 	assert_int_equal(s.retry.exit_codes[0], 75);
 	assert_int_equal(s.retry.max_attempts, 3);
+	assert_int_equal(s.n_notify, 2);
+	assert_string_equal(s.notify[0].webhook, "ops");
+	assert_int_equal(s.notify[0].on, 1U << NOTIFY_FAILED | 1U << NOTIFY_COMPLETED);
+	assert_int_equal(s.notify[1].on, NOTIFY_DEFAULT);
 }
 
 static int read_json(struct arena *a, const char *text, struct job_spec *s, struct spec_problems *p)
@@ -380,6 +401,7 @@ static void spec_comes_back(void **state UNUSED)
 		spec_write(&back, &js);
 		assert_string_equal(buf_cstr(&once), buf_cstr(&again));
 		assert_int_equal(back.n_weights, s.n_weights);
+		assert_int_equal(back.n_notify, s.n_notify);
 		assert_int_equal(back.retry.max_attempts, s.retry.max_attempts);
 		assert_true(back.memory_bytes == s.memory_bytes);
 		assert_true(back.ckpt.volume_bytes == s.ckpt.volume_bytes);
