@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
-#define FS_DEPTH_MAX 200 /* of a tree that is removed */
+#define FS_DEPTH_MAX 200 /* folders open at once while a tree is removed */
 
 int fs_open_dir(const char *path, struct err *err)
 {
@@ -250,8 +250,53 @@ static int open_to_empty(int dirfd, const char *name, mode_t mode)
 	return openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
+/* A tree that is being removed. What lies deeper than descriptors and the stack should follow is
+ * lifted to its top, and found there by the next round. */
+struct removal {
+	int top;
+	dev_t dev;
+	unsigned lifted;
+};
+
+static int lift(struct removal *rm, int fd, const char *name, struct err *err)
+{
+	char to[40];
+
+	do {
+		FMT(to, ".lifted-%u", rm->lifted++);
+		if (renameat2(fd, name, rm->top, to, RENAME_NOREPLACE) == 0)
+			return 0;
+	} while (errno == EEXIST && rm->lifted < UINT_MAX);
+	return err_errno(err, errno, "removing %s", name);
+}
+
+static int empty_folder(struct removal *rm, int fd, unsigned depth, struct err *err);
+
+/* A folder in `fd` and all that is in it, or out of the way. */
+static int remove_folder(struct removal *rm, int fd, const char *name, const struct stat *st,
+                         unsigned depth, struct err *err)
+{
+	int sub;
+
+	if (st->st_dev != rm->dev)
+		return err_set(err, ERR_BUSY, "removing %s: another file system is mounted there",
+		               name);
+	sub = open_to_empty(fd, name, st->st_mode);
+	if (sub < 0)
+		return err_errno(err, errno, "removing %s", name);
+	if (depth >= FS_DEPTH_MAX) {
+		(void)close(sub);
+		return lift(rm, fd, name, err);
+	}
+	if (empty_folder(rm, sub, depth + 1, err) < 0)
+		return -1;
+	if (unlinkat(fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return err_errno(err, errno, "removing %s", name);
+	return 0;
+}
+
 /* Everything in the folder `fd` (taken over), on its own device only. */
-static int empty_folder(int fd, dev_t dev, unsigned depth, struct err *err)
+static int empty_folder(struct removal *rm, int fd, unsigned depth, struct err *err)
 {
 	DIR *d = fdopendir(fd);
 	int r = 0;
@@ -263,7 +308,6 @@ static int empty_folder(int fd, dev_t dev, unsigned depth, struct err *err)
 	while (r == 0) {
 		struct dirent *e;
 		struct stat st;
-		int sub;
 
 		errno = 0;
 		e = readdir(d);
@@ -276,28 +320,10 @@ static int empty_folder(int fd, dev_t dev, unsigned depth, struct err *err)
 			continue;
 		if (unlinkat(fd, e->d_name, 0) == 0 || errno == ENOENT)
 			continue;
-		if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode)) {
+		if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
 			r = err_errno(err, errno, "removing %s", e->d_name);
-			break;
-		}
-		if (st.st_dev != dev) {
-			r = err_set(err, ERR_BUSY,
-			            "removing %s: another file system is mounted there", e->d_name);
-			break;
-		}
-		if (depth >= FS_DEPTH_MAX) {
-			r = err_set(err, ERR_TOO_BIG, "removing %s: nested deeper than %d folders",
-			            e->d_name, FS_DEPTH_MAX);
-			break;
-		}
-		sub = open_to_empty(fd, e->d_name, st.st_mode);
-		if (sub < 0) {
-			r = err_errno(err, errno, "removing %s", e->d_name);
-			break;
-		}
-		r = empty_folder(sub, dev, depth + 1, err);
-		if (r == 0 && unlinkat(fd, e->d_name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-			r = err_errno(err, errno, "removing %s", e->d_name);
+		else
+			r = remove_folder(rm, fd, e->d_name, &st, depth, err);
 	}
 	(void)closedir(d);
 	return r;
@@ -305,8 +331,10 @@ static int empty_folder(int fd, dev_t dev, unsigned depth, struct err *err)
 
 int fs_remove_tree(int dirfd, const char *path, struct err *err)
 {
+	struct removal rm = {.top = -1};
 	struct stat st;
-	int fd;
+	unsigned before;
+	int r;
 
 	if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : err_errno(err, errno, "removing %s", path);
@@ -315,10 +343,15 @@ int fs_remove_tree(int dirfd, const char *path, struct err *err)
 			return err_errno(err, errno, "removing %s", path);
 		return 0;
 	}
-	fd = open_to_empty(dirfd, path, st.st_mode);
-	if (fd < 0)
-		return err_errno(err, errno, "removing %s", path);
-	if (empty_folder(fd, st.st_dev, 0, err) < 0)
+	rm.dev = st.st_dev;
+	do { /* each round is FS_DEPTH_MAX folders shallower */
+		before = rm.lifted;
+		rm.top = open_to_empty(dirfd, path, st.st_mode);
+		if (rm.top < 0)
+			return err_errno(err, errno, "removing %s", path);
+		r = empty_folder(&rm, rm.top, 0, err);
+	} while (r == 0 && rm.lifted != before);
+	if (r < 0)
 		return err_wrap(err, "removing %s", path);
 	if (unlinkat(dirfd, path, AT_REMOVEDIR) < 0 && errno != ENOENT)
 		return err_errno(err, errno, "removing %s", path);

@@ -33,7 +33,7 @@ int fs_sync_dir(int dirfd, const char *path, struct err *err) MUST_CHECK; /* fsy
 int fs_rename(int from_dirfd, const char *from, int to_dirfd, const char *to,
               struct err *err) MUST_CHECK;
 /* rm -rf below dirfd; links are removed, not followed; makes what it may not enter writable first.
- * Not there is success. Stays on one file system. */
+ * Not there is success. Of any depth. Stays on one file system. */
 int fs_remove_tree(int dirfd, const char *path, struct err *err) MUST_CHECK;
 /* Exclusive, non-blocking flock on a file that is made when missing. fd or -1; ERR_BUSY if held. */
 int fs_lock(const char *path, struct err *err) MUST_CHECK;

@@ -113,6 +113,38 @@ static void test_beneath(void **state)
 	done(&w);
 }
 
+/* A job may nest folders as deep as it likes, and leave names in the way of what is lifted. */
+static void test_remove_deep_tree(void **state)
+{
+	enum { DEPTH = 1500 };
+	struct world w;
+	struct stat st;
+	int fd;
+
+	(void)state;
+	setup(&w);
+	assert_ok(fs_mkdirs(w.fd, "t/.lifted-0/x", 0700, &w.err), &w.err);
+	fd = fs_open_beneath(w.fd, "t", O_RDONLY | O_DIRECTORY, 0, &w.err);
+	assert_true(fd >= 0);
+	for (int i = 0; i < DEPTH; i++) {
+		int sub;
+
+		assert_int_equal(mkdirat(fd, "d", 0700), 0);
+		sub = openat(fd, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		assert_true(sub >= 0);
+		if (i % 100 == 99) {
+			assert_ok(fs_write_atomic(fd, "f", STR_LIT("x"), 0600, &w.err), &w.err);
+			assert_int_equal(fchmod(fd, 0), 0); /* may not be entered either */
+		}
+		(void)close(fd);
+		fd = sub;
+	}
+	(void)close(fd);
+	assert_ok(fs_remove_tree(w.fd, "t", &w.err), &w.err);
+	assert_int_equal(fstatat(w.fd, "t", &st, 0), -1);
+	done(&w);
+}
+
 static void test_remove_tree(void **state)
 {
 	struct world w;
@@ -165,9 +197,10 @@ static void test_lock_and_pio(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_plain),       cmocka_unit_test(test_write_read),
-	cmocka_unit_test(test_mkdirs),      cmocka_unit_test(test_beneath),
-	cmocka_unit_test(test_remove_tree), cmocka_unit_test(test_lock_and_pio),
+	cmocka_unit_test(test_plain),        cmocka_unit_test(test_write_read),
+	cmocka_unit_test(test_mkdirs),       cmocka_unit_test(test_beneath),
+	cmocka_unit_test(test_remove_tree),  cmocka_unit_test(test_remove_deep_tree),
+	cmocka_unit_test(test_lock_and_pio),
 };
 
 UNIT_MAIN(tests)
