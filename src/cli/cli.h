@@ -106,6 +106,8 @@ const char *out_status(const struct cli *c, const char *status); /* short and co
 void cell_age(const struct doc *iso, struct buf *out);
 void cell_bytes(const struct doc *n, struct buf *out);
 void cell_text(const struct doc *d, struct buf *out); /* "-" for null */
+/* Somebody else's words on one line, without what a terminal would obey. */
+const char *out_plain(struct arena *a, struct str s);
 int columns_of_terminal(void);
 
 /* remote.c */

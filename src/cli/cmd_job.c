@@ -242,7 +242,8 @@ static int view_more(struct cli *c, const struct doc *job, struct err *err)
 	(void)printf("\nevents\n");
 	DOC_EACH (e, doc_get(events, "events")) {
 		(void)printf("  %.19s  %-10s %s\n", doc_cstr(doc_get(e, "timestamp"), ""),
-		             doc_cstr(doc_get(e, "kind"), ""), doc_cstr(doc_get(e, "message"), ""));
+		             doc_cstr(doc_get(e, "kind"), ""),
+		             out_plain(c->arena, doc_text(doc_get(e, "message"))));
 	}
 	return 0;
 }
@@ -269,9 +270,9 @@ int cmd_view(struct cli *c, struct err *err)
 	     doc_cstr(doc_get(job, "stage"), ""));
 	if (doc_is(doc_get(job, "error_message"), DOC_TEXT) &&
 	    !str_eq(doc_text(doc_get(job, "current_status")), "TRAINING_JOB_PENDING"))
-		line("error", "%s", doc_cstr(doc_get(job, "error_message"), ""));
+		line("error", "%s", out_plain(c->arena, doc_text(doc_get(job, "error_message"))));
 	else if (doc_is(doc_get(job, "reason"), DOC_TEXT))
-		line("reason", "%s", doc_cstr(doc_get(job, "reason"), ""));
+		line("reason", "%s", out_plain(c->arena, doc_text(doc_get(job, "reason"))));
 	view_progress(job);
 	view_asks(job, doc_get(job, "instance_type"));
 	line("priority", "%" PRId64, doc_int(doc_get(job, "priority"), 0));
@@ -553,7 +554,8 @@ static int metrics_once(struct cli *c, struct err *err)
 	    doc_get(reply, "per_node_metrics")->count == 0)
 		out_say(c, doc_is(doc_get(job, "ended_at"), DOC_TEXT)
 		                   ? "no samples: the job ended before it ran a command"
-		                   : "no samples yet: they begin a second after the job's commands do");
+		                   : "no samples yet: they begin a second after the job's commands "
+		                     "do");
 	return 0;
 }
 

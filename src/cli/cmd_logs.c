@@ -217,7 +217,7 @@ int job_outcome(struct cli *c, const struct doc *job)
 		doc_cstr(doc_get(job, "error_message"), doc_cstr(doc_get(job, "reason"), NULL));
 
 	out_say(c, "job %s: %s%s%s", doc_cstr(doc_get(job, "id"), "?"), out_status(c, status),
-	        why != NULL ? ": " : "", why != NULL ? why : "");
+	        why != NULL ? ": " : "", why != NULL ? out_plain(c->arena, str_of(why)) : "");
 	if (strcmp(status, "TRAINING_JOB_COMPLETED") == 0)
 		return 0;
 	return strcmp(status, "TRAINING_JOB_STOPPED") == 0 ? CLI_EXIT_STOPPED : CLI_EXIT_FAILED;

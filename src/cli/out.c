@@ -8,7 +8,10 @@
 
 #define OUT_MAX ((size_t)64 << 20)
 #define OUT_COLS_MAX 16
-#define CELL_MIN 5 /* a column is not cut narrower than this */
+#define CELL_MIN 5       /* a column is not cut narrower than this */
+#define WRAP_MIN 32      /* text at the end of a row: beside the rest where this is left, */
+#define WRAP_LINES_MAX 8 /* and then cut */
+#define WRAP_INDENT 4    /* else on lines of its own */
 
 int out_form(const struct cli *c, enum out_form *form, struct err *err)
 {
@@ -149,6 +152,23 @@ int columns_of_terminal(void)
 	return 0; /* not a terminal: do not cut */
 }
 
+const char *out_plain(struct arena *a, struct str s)
+{
+	char *text = arena_strz(a, s);
+
+	for (size_t i = 0; i < s.n; i++) {
+		unsigned char c = (unsigned char)text[i];
+		/* C1 controls are two bytes in UTF-8 */
+		bool c1 = c == 0xc2 && i + 1 < s.n && ((unsigned char)text[i + 1] & 0xe0) == 0x80;
+
+		if (c < 0x20 || c == 0x7f || c1)
+			text[i] = ' ';
+		if (c1)
+			text[++i] = ' ';
+	}
+	return text;
+}
+
 /* Columns as seen: bytes that continue a UTF-8 character take no place. */
 static size_t width_of(struct str s)
 {
@@ -203,6 +223,75 @@ static void print_cell(struct str s, size_t width, bool right, bool last)
 	(void)fputs(last ? "\n" : "  ", stdout);
 }
 
+/* Bytes of the first line of `s`: as many words as fit, or what fits of one that is too long. */
+static size_t first_line(struct str s, size_t width)
+{
+	size_t i = 0, seen = 0, space = 0;
+
+	for (; i < s.n; i++) {
+		if (((unsigned char)s.p[i] & 0xc0) != 0x80 && seen++ == width)
+			break;
+		if (s.p[i] == ' ')
+			space = i;
+	}
+	return i < s.n && s.p[i] != ' ' && space > 0 ? space : i;
+}
+
+/* Text whose end matters, such as why a job failed: in several lines rather than cut. */
+static void print_wrapped(struct str s, size_t indent, size_t width)
+{
+	for (int line = 1; line < WRAP_LINES_MAX && width_of(s) > width; line++) {
+		size_t n = first_line(s, width);
+
+		print_cell(str_trim(str_n(s.p, n)), width, false, true);
+		(void)printf("%*s", (int)indent, "");
+		s = str_trim(str_skip(s, n));
+	}
+	print_cell(s, width, false, true);
+}
+
+/* How the last column is printed. */
+struct tail {
+	bool wrap, apart; /* apart: on lines of its own, below the row */
+	size_t indent;
+};
+
+static struct tail layout(size_t *width, const struct out_col *cols, size_t n, size_t have)
+{
+	struct tail t = {0};
+	size_t rest = 2 * (n - 1);
+
+	for (size_t i = 0; i + 1 < n; i++)
+		rest += width[i];
+	t.wrap = n > 1 && !cols[n - 1].right && width[n - 1] > WRAP_MIN &&
+	         rest + width[n - 1] > have;
+	if (!t.wrap) {
+		fit(width, n, have);
+		return t;
+	}
+	t.apart = rest + WRAP_MIN > have;
+	t.indent = t.apart ? WRAP_INDENT : rest;
+	if (t.apart)
+		fit(width, n - 1, have);
+	width[n - 1] = MAX(have, t.indent + CELL_MIN) - t.indent;
+	return t;
+}
+
+static void print_row(const struct str *cell, const struct out_col *cols, size_t n,
+                      const size_t *width, struct tail t)
+{
+	for (size_t i = 0; i + 1 < n; i++)
+		print_cell(cell[i], width[i], cols[i].right, t.apart && i + 2 == n);
+	if (t.apart && str_eq(cell[n - 1], "-"))
+		return;
+	if (t.apart)
+		(void)printf("%*s", WRAP_INDENT, "");
+	if (t.wrap)
+		print_wrapped(cell[n - 1], t.indent, width[n - 1]);
+	else
+		print_cell(cell[n - 1], width[n - 1], cols[n - 1].right, true);
+}
+
 static void print_table(const struct doc *list, const struct out_col *cols, size_t n)
 {
 	struct arena *a = arena_new();
@@ -210,6 +299,7 @@ static void print_table(const struct doc *list, const struct out_col *cols, size
 	size_t width[OUT_COLS_MAX] = {0};
 	size_t r = 1;
 	int have = columns_of_terminal();
+	struct tail t = {0};
 
 	assert(n <= OUT_COLS_MAX);
 	for (size_t i = 0; i < n; i++)
@@ -219,19 +309,16 @@ static void print_table(const struct doc *list, const struct out_col *cols, size
 			AUTO_BUF struct buf text = BUF_INIT(OUT_MAX);
 
 			out_cell(&cols[i], row, &text);
-			for (size_t k = 0; k < text.n; k++) /* a cell is one line */
-				if (text.p[k] == '\n' || text.p[k] == '\r' || text.p[k] == '\t')
-					text.p[k] = ' ';
-			cell[r * n + i] = arena_str(a, buf_view(&text));
+			cell[r * n + i] = str_of(out_plain(a, buf_view(&text)));
 		}
 		r++;
 	}
 	for (size_t k = 0; k < r * n; k++)
 		width[k % n] = MAX(width[k % n], width_of(cell[k]));
 	if (have > 0)
-		fit(width, n, (size_t)have);
-	for (size_t k = 0; k < r * n; k++)
-		print_cell(cell[k], width[k % n], cols[k % n].right, k % n == n - 1);
+		t = layout(width, cols, n, (size_t)have);
+	for (size_t k = 0; k < r; k++)
+		print_row(cell + k * n, cols, n, width, t);
 	arena_free(a);
 }
 

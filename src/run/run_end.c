@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "run/run.h"
 
+#include <ctype.h>
 #include <libgen.h>
 #include <signal.h>
 
@@ -29,16 +30,32 @@ static bool says_cuda_oom(struct run *r)
 	return false;
 }
 
-/* start_commands[1] "python train.py" */
+/* start_commands[1] "python train.py": its beginning, on one line, for it goes into logs and
+ * tables. */
 static const char *command_words(struct run *r)
 {
 	int i = r->sandbox->command;
+	char *words;
+	size_t n;
 
 	if (i < 0 || (size_t)i >= r->spec.n_commands)
 		return "";
-	return arena_printf(r->a, "start_commands[%d] \"%.*s%s\"", i, COMMAND_MAX,
-	                    r->spec.commands[i],
-	                    strlen(r->spec.commands[i]) > COMMAND_MAX ? "..." : "");
+	words = arena_cstr(r->a, r->spec.commands[i]);
+	n = strlen(words);
+	while (n > 0 &&
+	       isspace((unsigned char)words[n - 1])) /* a script of several lines ends so */
+		n--;
+	if (n > COMMAND_MAX) {
+		for (n = COMMAND_MAX; n > 0 && ((unsigned char)words[n] & 0xc0) == 0x80; n--)
+			; /* not within a character */
+		words = arena_printf(r->a, "%.*s...", (int)n, words);
+	} else {
+		words[n] = '\0';
+	}
+	for (char *p = words; *p != '\0'; p++)
+		if (iscntrl((unsigned char)*p))
+			*p = ' ';
+	return arena_printf(r->a, "start_commands[%d] \"%s\"", i, words);
 }
 
 static const char *memory_words(struct run *r)

@@ -72,6 +72,22 @@ def test_wrong_usage(cluster, args, words):
     assert words in cluster.cli(*args, code=2).err
 
 
+@pytest.mark.parametrize("columns", [50, 80, 120])
+def test_why_it_failed_is_whole_on_a_narrow_terminal(cluster, columns):
+    """A reason takes several lines rather than losing its end; and nothing of a job commands the reader's terminal."""
+    script = "printf '%s' some words that are long enough to need more than one line;\n\x1b[31m: \x1b]0;title\x07\x9b2J\nexit 3\n"
+    job = cluster.push([script], "--name", "talks")
+    cluster.wait(job, "TRAINING_JOB_FAILED")
+    why = "some words that are long enough to need more than one line; [31m: ]0;title"
+    for words in ["ps", "-a"], ["events", job["id"]], ["view", job["id"]]:
+        shown = cluster.cli(*words, env={"COLUMNS": str(columns)}).out
+        assert why in " ".join(shown.split()), shown
+        assert not set("\x1b\x07\x9b") & set(shown)
+        assert words[0] == "view" or all(len(line) <= columns for line in shown.splitlines()), shown
+    followed = cluster.cli("recreate", job["id"], "-f", code=10)
+    assert why in " ".join(followed.err.split()) and not set("\x1b\x07\x9b") & set(followed.out + followed.err)
+
+
 def test_output_forms(cluster):
     job = cluster.push(["true"], "--name", "a,b")
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
