@@ -26,7 +26,7 @@ say_again() {
 
 if [ "${1:-}" != unit ]; then
 	STOKER=$PWD/$build/src/stoker STOKER_PARTS=$parts \
-		"$parts/clients/bin/python" -m pytest -q -n "$workers" -p no:cacheprovider --timeout=300 --durations=10 tests/e2e 2>&1 | tee "$build/e2e.out"
+		"$parts/clients/bin/python" -m pytest -q -n "$workers" -p no:cacheprovider --timeout=900 --durations=10 tests/e2e 2>&1 | tee "$build/e2e.out"
 	line=$(grep -E '^[0-9]+ (passed|failed|skipped|error)|^=.*(passed|failed|error)' "$build/e2e.out" | tail -n 1)
 	number() { sed -n "s/.*[^0-9]\([0-9][0-9]*\) $1.*/\1/p" <<< " $line" | grep . || echo 0; }
 	passed=$((passed + $(number passed)))
