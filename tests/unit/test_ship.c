@@ -1,5 +1,5 @@
 /* test_ship.c - real files in a real store: settling, rotation, overwriting, kills, deaths. */
-#include "run/ship.h"
+#include "run/ship_table.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -7,7 +7,8 @@
 
 #include <pthread.h>
 
-#define WAIT_MS 30000
+#define WAIT_MS 120000
+#define NEVER_MS 600000 /* to settle: longer than any test */
 #define PREFIX "training_projects/p/jobs/j"
 
 struct place {
@@ -99,13 +100,25 @@ static void start(struct place *p)
 	assert_ok(ship_start(&p->ship, &p->o, &err), &err);
 }
 
-/* As a trainer writes: in place, no rename. */
+static void settle_in(struct place *p, int64_t ms)
+{
+	p->o.settle_ms = ms;
+	if (p->ship == NULL)
+		return;
+	(void)pthread_mutex_lock(&p->ship->lock);
+	p->ship->o.settle_ms = ms;
+	(void)pthread_mutex_unlock(&p->ship->lock);
+}
+
+/* As a trainer writes: in place, no rename. Half of it never settles, however long it takes. */
 static void put(struct place *p, const char *name, const char *text)
 {
+	int64_t settle_ms = p->o.settle_ms;
 	char *path = in(p, name), *slash = strrchr(path, '/');
 	FILE *f = NULL;
 	struct err err = {0};
 
+	settle_in(p, NEVER_MS);
 	*slash = '\0';
 	assert_ok(fs_mkdirs(AT_FDCWD, path, 0755, &err), &err);
 	*slash = '/';
@@ -113,6 +126,7 @@ static void put(struct place *p, const char *name, const char *text)
 	assert_non_null(f);
 	(void)fputs(text, f);
 	assert_int_equal(fclose(f), 0);
+	settle_in(p, settle_ms);
 }
 
 static void drop(struct place *p, const char *name)
@@ -144,6 +158,23 @@ static void wait_said(struct place *p, const char *words)
 	for (int64_t until = clock_mono_ms() + WAIT_MS; !said(p, words);) {
 		if (clock_mono_ms() > until)
 			fail_msg("never said %s: %s %s", words, p->news, p->events);
+		clock_sleep_ms(10);
+	}
+}
+
+/* The shipper has looked at the folder this often since. */
+static void wait_walks(struct place *p, uint64_t n)
+{
+	uint64_t first = 0, now = 0;
+
+	for (int64_t until = clock_mono_ms() + WAIT_MS; now < first + n || first == 0;) {
+		(void)pthread_mutex_lock(&p->ship->lock);
+		now = p->ship->walk;
+		(void)pthread_mutex_unlock(&p->ship->lock);
+		if (first == 0)
+			first = now + 1; /* one that is under way may have passed already */
+		if (clock_mono_ms() > until)
+			fail_msg("it looked %" PRIu64 " times, not %" PRIu64, now, first + n);
 		clock_sleep_ms(10);
 	}
 }
@@ -206,12 +237,12 @@ static void rotation_takes_nothing_away(void **state)
 	struct place *p = *state;
 	struct ckpt c;
 
-	p->o.settle_ms = 3000;
+	settle_in(p, NEVER_MS);
 	put(p, "checkpoint-1/model.safetensors", "weights");
 	put(p, "checkpoint-1/trainer_state.json", "{}");
 	start(p); /* both are there at the first look, however slow the machine is */
 	wait_said(p, "[checkpoint-1 SYNCING 2]");
-	clock_sleep_ms(4 * SHIP_WALK_MS); /* looked at, and found to be at rest */
+	wait_walks(p, 2); /* looked at, and found to be at rest */
 	drop(p, "checkpoint-1");
 	wait_said(p, "[checkpoint-1 COMPLETE 2]");
 	assert_true(manifest(p, "checkpoint-1", &c));
@@ -225,12 +256,14 @@ static void own_temporaries_are_left_out(void **state)
 	struct place *p = *state;
 	struct ckpt c;
 
-	p->o.settle_ms = 3000;
+	settle_in(p, NEVER_MS);
 	put(p, "checkpoint-1/model.safetensors", "weights");
 	put(p, "checkpoint-1/scratchpad", "x");
 	start(p);
 	wait_said(p, "[checkpoint-1 SYNCING");
 	drop(p, "checkpoint-1/scratchpad");
+	wait_walks(p, 1);
+	settle_in(p, 0);
 	wait_said(p, "[checkpoint-1 COMPLETE 1]");
 	assert_true(manifest(p, "checkpoint-1", &c));
 	assert_int_equal(c.files.n, 1);
@@ -243,7 +276,7 @@ static void a_rename_is_one_checkpoint(void **state)
 
 	start(p);
 	put(p, "tmp-checkpoint-7/model.safetensors", "weights");
-	clock_sleep_ms(3 * SHIP_WALK_MS);
+	wait_walks(p, 1);
 	assert_int_equal(rename(in(p, "tmp-checkpoint-7"), in(p, "checkpoint-7")), 0);
 	wait_said(p, "[checkpoint-7 COMPLETE 1]");
 	assert_true(ship_finish(p->ship, true));
@@ -276,12 +309,11 @@ static void a_changed_checkpoint_is_withdrawn(void **state)
 	put(p, "last/model.bin", "one");
 	wait_said(p, "[last COMPLETE 1]");
 	forget(p);
-	for (int i = 0; i < 12; i++) {
-		put(p, "last/model.bin", i % 2 == 0 ? "two" : "three");
-		clock_sleep_ms(100);
-	}
-	assert_true(said(p, "[last SYNCING 1]"));
+	settle_in(p, NEVER_MS);
+	put(p, "last/model.bin", "three");
+	wait_said(p, "[last SYNCING 1]");
 	assert_false(manifest(p, "last", &c));
+	settle_in(p, 0);
 	wait_said(p, "[last COMPLETE 1]");
 }
 
@@ -319,7 +351,7 @@ static void death_leaves_it_incomplete(void **state)
 	struct place *p = *state;
 	struct ckpt c;
 
-	p->o.settle_ms = 5000;
+	settle_in(p, NEVER_MS);
 	start(p);
 	put(p, "checkpoint-1/model.safetensors", "half");
 	put(p, "tmp-checkpoint-2/model.safetensors", "less");
@@ -339,7 +371,7 @@ static void what_was_whole_stays_whole(void **state)
 	put(p, "checkpoint-1/model.safetensors", "whole");
 	wait_said(p, "[checkpoint-1 COMPLETE 1]");
 	put(p, "checkpoint-1/next.tmp", "began something");
-	clock_sleep_ms(2 * SHIP_WALK_MS);
+	wait_walks(p, 1);
 	assert_true(ship_finish(p->ship, false));
 	assert_true(manifest(p, "checkpoint-1", &c));
 	assert_int_equal(c.state, CKPT_COMPLETE);
@@ -351,7 +383,7 @@ static void a_good_end_needs_no_settling(void **state)
 	struct place *p = *state;
 	struct ckpt c;
 
-	p->o.settle_ms = 600000;
+	settle_in(p, NEVER_MS);
 	start(p);
 	put(p, "final/model.safetensors", "whole");
 	assert_true(ship_finish(p->ship, true));
@@ -401,7 +433,7 @@ static void gives_up_when_told(void **state)
 	atomic_bool cancel = true;
 
 	p->o.cancel = &cancel;
-	p->o.settle_ms = 600000;
+	settle_in(p, NEVER_MS);
 	start(p);
 	put(p, "checkpoint-1/a", "x");
 	(void)ship_finish(p->ship, false); /* it may just have made it */
