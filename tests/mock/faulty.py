@@ -65,6 +65,8 @@ CHUNK = 256 << 10
 
 LOCK = threading.Lock()
 STATS = {}
+STATS_WAIT_S = 60
+ACTIVE = [0]  # requests that are being answered
 TIMES = {}  # (fault, path) -> how often it has struck
 DIGESTS = {}
 ARGS = None
@@ -303,6 +305,7 @@ class Handler(BaseHTTPRequestHandler):
         with LOCK:
             STATS["at_once"] += 1
             STATS["at_once_max"] = max(STATS["at_once_max"], STATS["at_once"])
+        under_way = 1
         try:
             with path.open("rb") as f:
                 f.seek(first)
@@ -322,23 +325,26 @@ class Handler(BaseHTTPRequestHandler):
                         where = faults.value("corrupt")
                         if where is not None and at <= int(where) < at + n:
                             block[int(where) - at] ^= 0xff
-                    self.wfile.write(block)
-                    with LOCK:
+                    at += n
+                    with LOCK:  # before it goes: who has the last byte may ask for the numbers, or for another file
                         STATS["bytes"] += n
                         STATS["paths"][self.where]["bytes"] += n
-                    at += n
+                        if at >= end:
+                            STATS["at_once"] -= under_way
+                            under_way = 0
+                    self.wfile.write(block)
                     if slow:
                         time.sleep(n / int(slow))
             if stop is not None and at < end:
                 self.wfile.flush()
-                if stall is not None and cut is None:
-                    time.sleep(3600)
-                self.hang_up()
+                self.stalled = stall is not None and cut is None
+                if not self.stalled:
+                    self.hang_up()
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             self.close_connection = True
         finally:
             with LOCK:
-                STATS["at_once"] -= 1
+                STATS["at_once"] -= under_way
 
     def missing_file(self, name):
         if self.face == "s3":
@@ -504,6 +510,10 @@ class Handler(BaseHTTPRequestHandler):
         self.send_file(name, faults, headers, etag)
 
     def stats(self, query):
+        """Of requests that are over: those under way, also for a client that is gone, end first."""
+        end = time.monotonic() + STATS_WAIT_S
+        while ACTIVE[0] > 0 and time.monotonic() < end:
+            time.sleep(0.01)
         with LOCK:
             text = json.dumps(STATS)
             if "clear" in query:
@@ -514,6 +524,22 @@ class Handler(BaseHTTPRequestHandler):
     # --- where a request goes
 
     def do_GET(self):
+        self.stalled = False
+        if urllib.parse.urlsplit(self.path).path == "/stats":
+            self.stats(urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query, keep_blank_values=True))
+            return
+        with LOCK:
+            ACTIVE[0] += 1
+        try:
+            self.serve()
+        finally:
+            with LOCK:
+                ACTIVE[0] -= 1
+        if self.stalled:
+            time.sleep(3600)
+            self.hang_up()
+
+    def serve(self):
         url = urllib.parse.urlsplit(self.path)
         query = urllib.parse.parse_qs(url.query, keep_blank_values=True)
         parts = url.path.split("/")[1:]
@@ -522,9 +548,6 @@ class Handler(BaseHTTPRequestHandler):
             self.faults = urllib.parse.unquote(parts[1])
             parts = parts[2:]
         self.where = "/".join(parts)
-        if parts == ["stats"]:
-            self.stats(query)
-            return
         with LOCK:
             STATS["requests"] += 1
             STATS["methods"][self.command] = STATS["methods"].get(self.command, 0) + 1
