@@ -328,7 +328,7 @@ static void kill_9_takes_the_tree(void **state)
 	     "\"checkpointing_config\":{\"enabled\":true}", "");
 	launch(p, NULL);
 	wait_log(p, "o up");
-	clock_sleep_ms(600); /* the walker has seen the file */
+	WAIT_UNTIL(p, strstr(p->checkpoints, "checkpoint-1 SYNCING") != NULL);
 	assert_int_equal(kill(p->runner.pid, SIGKILL), 0);
 	assert_int_equal(join(p), 128 + SIGKILL);
 	wait_gone("882.5");
