@@ -17,7 +17,7 @@
 #include "server/keyed.h"
 
 #define FIXTURE_FLAGS_MAX 16
-#define FIXTURE_WAIT_MS 20000 /* for what other threads do; never waited out when all is well */
+#define FIXTURE_WAIT_MS 120000 /* for what other threads do; never waited out when all is well */
 
 struct fixture {
 	char dir[64];

@@ -8,7 +8,7 @@
 
 #include <signal.h>
 
-#define WAIT_MS 20000
+#define WAIT_MS 120000
 
 static const atomic_bool go_on = false;
 

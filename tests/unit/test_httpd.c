@@ -10,6 +10,7 @@
 #include <sys/time.h>
 
 #define BIG ((uint64_t)50 << 20)
+#define WAIT_MS 120000 /* against a hang */
 #define END "Connection: close\r\n\r\n"
 
 /* Deterministic bytes, so that a hole or a swap anywhere shows. */
@@ -331,8 +332,11 @@ static void raw(const struct world *w, const char *text, struct buf *out)
 
 static void wait_for(const atomic_uint *n, unsigned want)
 {
-	while (atomic_load(n) < want)
+	for (int64_t until = clock_mono_ms() + WAIT_MS; atomic_load(n) < want;) {
+		if (clock_mono_ms() > until)
+			fail_msg("%u of %u", atomic_load(n), want);
 		clock_sleep_ms(2);
+	}
 }
 
 /* Refusals first */
@@ -856,8 +860,10 @@ static void httpd_cut_short(void **state UNUSED)
 	fd = dial(&w); /* and one whose body is kept in memory: its handler never runs */
 	send_text(fd, "POST /echo" HOST "Content-Length: 1000\r\n\r\nabc");
 	(void)close(fd);
-	while (atomic_load(&w.read_failed) == ERR_NONE)
+	for (int64_t until = clock_mono_ms() + WAIT_MS; atomic_load(&w.read_failed) == ERR_NONE;) {
+		assert_true(clock_mono_ms() < until);
 		clock_sleep_ms(2);
+	}
 	assert_int_equal(w.read_failed, ERR_INVALID);
 	httpd_drain(w.h, 30000); /* both are over when this returns */
 	assert_int_equal(w.body_calls, 0);

@@ -29,7 +29,7 @@ static int drop_tmp(void **state UNUSED)
 
 static void wait_until_gone(const struct proc_id *id)
 {
-	for (int i = 0; i < 4000 && proc_alive(id); i++)
+	for (int i = 0; i < 20000 && proc_alive(id); i++)
 		clock_sleep_ms(5);
 	assert_false(proc_alive(id));
 }

@@ -388,7 +388,7 @@ static void fetch_and_kill(struct place *p, struct origin *shared, uint64_t byte
 
 		_exit(xfer_fetch(&job, &res, &err) == 0 ? 0 : 1);
 	}
-	for (int i = 0; i < 6000 && atomic_load(&shared->sent) < bytes; i++)
+	for (int i = 0; i < 12000 && atomic_load(&shared->sent) < bytes; i++)
 		(void)usleep(10000);
 	assert_true(atomic_load(&shared->sent) >= bytes);
 	(void)usleep(50000); /* those that are still writing come to a stand */
