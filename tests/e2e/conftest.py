@@ -2,11 +2,15 @@
 
 It fails the test on a sanitizer's report, on a process or a mount that is left behind.
 """
+import contextlib
+import inspect
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -19,7 +23,11 @@ STOKER = os.environ.get("STOKER", str(pathlib.Path(__file__).parents[2] / "build
 PARTS = pathlib.Path(os.environ.get("STOKER_PARTS", pathlib.Path.home() / ".cache/stoker-parts"))
 ROOT = pathlib.Path(__file__).parents[2]
 FINAL = {"TRAINING_JOB_COMPLETED", "TRAINING_JOB_FAILED", "TRAINING_JOB_STOPPED", "TRAINING_JOB_DEPLOY_FAILED"}
-DEADLINE_S = 90
+# Deadlines are against hangs: many times what a loaded machine takes. Nothing is judged by how long it took.
+DEADLINE_S = 180  # for anything that the product does by itself
+CALL_S = 240  # for a command of somebody else's; the product's own deadlines are shorter
+TAIL = 6000  # characters of each log that a failure shows
+CLUSTER = pytest.StashKey()
 
 
 def until(what, deadline=DEADLINE_S, pause=0.1):
@@ -29,8 +37,67 @@ def until(what, deadline=DEADLINE_S, pause=0.1):
         value = what()
         if value:
             return value
-        assert time.monotonic() < end, f"not true after {deadline} s"
+        if time.monotonic() >= end:
+            pytest.fail(f"not true after {deadline} s: {inspect.getsource(what).strip()}\nit is {value!r}")
         time.sleep(pause)
+
+
+class Lines:
+    """What a process writes to its stdout (a pipe), a line at a time, none of them waited for without end."""
+
+    def __init__(self, process):
+        self.process, self.fd = process, process.stdout.fileno()
+        self.seen, self.rest, self.ended = [], b"", False
+
+    def next(self, deadline=DEADLINE_S):
+        """The next line without its end, or None behind the last one."""
+        end = time.monotonic() + deadline
+        while b"\n" not in self.rest and not self.ended:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.fd], [], [], left)[0]:
+                pytest.fail(f"no line for {deadline} s from {self}")
+            data = os.read(self.fd, 65536)
+            self.rest += data
+            self.ended = not data
+        if not self.rest:
+            return None
+        line, _, self.rest = self.rest.partition(b"\n")
+        self.seen.append(line.decode(errors="replace"))
+        return self.seen[-1]
+
+    def until(self, wanted, deadline=DEADLINE_S):
+        """The first line that wanted(line) is true of."""
+        end = time.monotonic() + deadline
+        while (line := self.next(max(0.0, end - time.monotonic()))) is not None:
+            if wanted(line):
+                return line
+        pytest.fail(f"the line did not come from {self}")
+
+    def __str__(self):
+        shown = "\n".join([*self.seen[-200:], self.rest.decode(errors="replace")])
+        return f"{self.process.args}, which {'runs' if self.process.poll() is None else 'is over'} and wrote:\n{shown}"
+
+
+HELD = []  # sockets that are bound for as long as this process lives
+
+
+def held_port():
+    """A port that nobody else gets, and where nobody listens until a server is told to: with SO_REUSEADDR, as all set it."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    HELD.append(s)
+    return s.getsockname()[1]
+
+
+def end_process(process):
+    """A helper's end, whatever it is doing."""
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(CALL_S)
 
 
 class Result:
@@ -48,6 +115,7 @@ class Cluster:
         self.home = self.folder / "home"
         self.home.mkdir()
         self.process = None
+        self.port = None
         self.url = None
         self.flags = []
         self.log = self.folder / "server.log"
@@ -61,29 +129,31 @@ class Cluster:
         env.update(more)
         return env
 
-    def start(self, *flags, listen="127.0.0.1:0", env=None):
+    def start(self, *flags, env=None):
+        """Each start of a cluster is at the same port, as under a supervisor."""
         self.flags = list(flags) or self.flags
+        self.port = self.port or held_port()
+        listen = f"127.0.0.1:{self.port}"
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [STOKER, "server", "--data", str(self.data), "--listen", listen, *self.flags],
                 stdout=subprocess.PIPE, stderr=log, env=self.environment(**(env or {})), text=True)
-        line = self.process.stdout.readline()
+        line = Lines(self.process).next() or ""
         assert line.startswith("listening on http://"), f"{line!r}\n{self.log.read_text()}"
         self.url = line.split()[-1]
         return self
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(20)
+        self.process.wait(DEADLINE_S)
 
     def stop(self):
         if self.process and self.process.poll() is None:
             self.process.terminate()
-            assert self.process.wait(30) == 0, self.log.read_text()[-4000:]
+            assert self.process.wait(DEADLINE_S) == 0, self.log.read_text()[-TAIL:]
 
     def restart(self):
-        """Again on the same port, as a supervisor would."""
-        return self.start(listen=self.url.split("//")[1])
+        return self.start()
 
     @property
     def token(self):
@@ -92,7 +162,7 @@ class Cluster:
     def cli_environment(self, token=None, **more):
         return self.environment(STOKER_URL=self.url, STOKER_TOKEN=token or self.token, **more)
 
-    def cli(self, *args, code=0, stdin=None, cwd=None, env=None, token=None, timeout=120):
+    def cli(self, *args, code=0, stdin=None, cwd=None, env=None, token=None, timeout=CALL_S):
         done = subprocess.run([STOKER, *map(str, args)], env=self.cli_environment(token, **(env or {})), input=stdin,
                               cwd=cwd, capture_output=True, text=True, timeout=timeout, errors="replace")
         result = Result(done)
@@ -114,7 +184,7 @@ class Cluster:
         for k, v in (headers or {}).items():
             rq.add_header(k, v)
         try:
-            with urllib.request.urlopen(rq, timeout=60) as reply:
+            with urllib.request.urlopen(rq, timeout=CALL_S) as reply:
                 content, status = reply.read(), reply.status
         except urllib.error.HTTPError as e:
             content, status = e.read(), e.code
@@ -152,6 +222,13 @@ class Cluster:
         until(there, deadline)
         return last
 
+    def hold(self, gate="go"):
+        """A command that ends when release() is called: what is to be seen of a running job is there for as long as it takes."""
+        return f"until test -e /tmp/{gate}; do sleep 0.1; done"
+
+    def release(self, job, gate="go"):
+        self.cli("exec", job["id"], "--", "touch", f"/tmp/{gate}")
+
     def logs(self, job, *flags):
         return self.cli("logs", job["id"], *flags).out
 
@@ -163,7 +240,7 @@ class Cluster:
         if self.process and self.process.poll() is None:
             for job in self.json("ps"):
                 self.cli("stop", job["id"], "--now", code=None)
-            until(lambda: not self.json("ps"), 45)
+            until(lambda: not self.json("ps"))
 
     def processes(self):
         """Processes that belong to this cluster's data folder."""
@@ -178,26 +255,49 @@ class Cluster:
                     found.append(f"{entry.name} {line}")
         return found
 
+    def state(self):
+        """What a person would look at first, for the report of a test that failed."""
+        said = [f"processes: {self.processes()}"]
+        logs = [self.log, *sorted(self.data.glob("runs/*/runner.log"))]
+        said += [f"--- {p.relative_to(self.folder)}\n{p.read_text(errors='replace')[-TAIL:]}" for p in logs if p.exists()]
+        if self.process and self.process.poll() is None:
+            said.append(str(self.cli("ps", "-a", code=None, timeout=60)))
+        return "\n".join(said)
+
     def mounts(self):
         return [m for m in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if str(self.data) in m]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failure shows the state of its cluster: a log of it may be all that there is."""
+    report = yield
+    cluster = item.stash.get(CLUSTER, None)
+    if report.failed and cluster:
+        try:
+            report.sections.append(("the cluster", cluster.state()))
+        except Exception as e:  # the first cause is the one to see
+            report.sections.append(("the cluster", f"its state cannot be read: {e}"))
+    return report
+
+
 @pytest.fixture
-def empty_cluster():
+def empty_cluster(request):
     """A cluster that is not started yet."""
     folder = tempfile.mkdtemp(prefix="stoker-e2e-", dir="/var/tmp")
-    c = Cluster(folder)
+    c = request.node.stash[CLUSTER] = Cluster(folder)
     yield c
     try:
         c.end_jobs()
         c.stop()
-        until(lambda: not c.processes(), 45)
-        assert not c.mounts()
+        until(lambda: not c.processes())
+        assert not c.mounts(), c.mounts()
         reports = [p for pattern in ("asan*", "ubsan*") for p in pathlib.Path(folder).glob(pattern)]
         assert not reports, "\n".join(p.read_text() for p in reports)
     finally:
         for line in c.processes():
-            os.kill(int(line.split()[0]), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(int(line.split()[0]), signal.SIGKILL)
         subprocess.run(["chmod", "-R", "u+rwX", folder], check=False)
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -9,15 +9,14 @@ import subprocess
 import threading
 
 import pytest
-from conftest import STOKER
-from test_sources import free_port
+from conftest import CALL_S, STOKER, held_port
 
 
 def doctor(cluster, **env):
     """(exit code, the lines that are not "ok", all of it)"""
     cluster.url = cluster.url or "http://127.0.0.1:1"
     done = subprocess.run([STOKER, "doctor"], env={**cluster.environment(STOKER_TOKEN="stoker_x"), **env}, capture_output=True, text=True,
-                          timeout=100, check=False)
+                          timeout=CALL_S, check=False)
     lines = done.stdout.splitlines()
     return done.returncode, [line for line in lines[:-1] if not line.startswith("ok ")], done.stdout + done.stderr
 
@@ -104,9 +103,10 @@ def test_another_version(empty_cluster):
 
 
 def test_nobody_there(empty_cluster):
-    code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{free_port()}")
+    code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{held_port()}")
     assert code == 1 and len(wrong) == 1 and "`stoker server` starts it" in wrong[0], shown
-    code, wrong, shown = doctor(empty_cluster, STOKER_URL="http://nobody.invalid:8000")
+    nobody = "nobody" * 11 + ".invalid"  # no resolver is asked: no label is this long
+    code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"http://{nobody}:8000")
     assert code == 1 and "resolve host" in wrong[0] and "is the name right?" in wrong[0], shown
 
 

@@ -11,8 +11,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from conftest import until
-from test_sources import free_port
+from conftest import CALL_S, end_process, held_port, until
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, ("podman", "docker-registry", "busybox"))),
                                 reason="podman, docker-registry and busybox are needed")
@@ -27,14 +26,14 @@ GCP_JSON = '{"type":"service_account","private_key":"made up for a test"}'
 
 
 def podman(*args):
-    return subprocess.run(["podman", *map(str, args)], capture_output=True, text=True, timeout=120, check=True).stdout
+    return subprocess.run(["podman", *map(str, args)], capture_output=True, text=True, timeout=CALL_S, check=True).stdout
 
 
 class Registry:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder) / "registry"
         self.folder.mkdir()
-        self.host = f"127.0.0.1:{free_port()}"
+        self.host = f"127.0.0.1:{held_port()}"
         (self.folder / "users").write_text(USERS)
         (self.folder / "config.yml").write_text(json.dumps({
             "version": 0.1, "storage": {"filesystem": {"rootdirectory": str(self.folder / "data")}},
@@ -44,7 +43,6 @@ class Registry:
         self.environment = {"CONTAINERS_REGISTRIES_CONF": str(self.folder / "registries.conf")}
         self.process = subprocess.Popen(["docker-registry", "serve", str(self.folder / "config.yml")],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until(self.answers)
 
     def answers(self):
         try:
@@ -72,16 +70,18 @@ class Registry:
         for image in podman("images", "--noheading", "--format", "{{.Repository}}:{{.Tag}}").split():
             if image.startswith(self.host):
                 podman("rmi", "--force", image)
-        self.process.terminate()
-        self.process.wait(20)
+        end_process(self.process)
 
 
 @pytest.fixture
 def registry(empty_cluster):
     r = Registry(empty_cluster.folder)
-    yield r
-    empty_cluster.end_jobs()
-    r.close()
+    try:
+        until(r.answers)
+        yield r
+        empty_cluster.end_jobs()
+    finally:
+        r.close()
 
 
 def image(name, host, method="REGISTRY_SECRET", **parts):
@@ -126,7 +126,7 @@ def test_private_image(empty_cluster, registry):
 
 def test_registry_is_away(empty_cluster):
     cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
-    message = refused(cluster, {"base_image": f"127.0.0.1:{free_port()}/team/shell:1"})
+    message = refused(cluster, {"base_image": f"127.0.0.1:{held_port()}/team/shell:1"})
     assert "cannot be reached from this machine" in message and "podman load" in message
 
 
@@ -187,7 +187,7 @@ def test_aws_keys(empty_cluster, registry):
 
 def test_workdir_of_an_image_comes_along(empty_cluster):
     """Also where cp is busybox's, which does nothing when the target folder is there and -n was said."""
-    root, name = empty_cluster.folder / "root", "localhost/stoker-workdir:1"
+    root, name = empty_cluster.folder / "root", f"localhost/{empty_cluster.folder.name}:1"
     (root / "bin").mkdir(parents=True)
     (root / "tmp").mkdir()
     (root / "app/lib").mkdir(parents=True)

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import STOKER, until
+from conftest import CALL_S, STOKER, Lines, until
 
 
 def read(path):
@@ -67,10 +67,11 @@ def test_server_killed_again_and_again(cluster):
 
 
 def test_sigterm_drains_and_the_job_goes_on(cluster):
-    job = cluster.push(["sleep 3; echo survived"])
+    job = cluster.push([cluster.hold(), "echo survived"])
     cluster.wait(job, "TRAINING_JOB_RUNNING")
     cluster.stop()
     cluster.restart()
+    cluster.release(job)
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert "survived" in cluster.logs(job)
 
@@ -85,12 +86,13 @@ def test_stop_gives_grace(cluster):
 
 
 def test_stop_kills_the_whole_tree(cluster):
-    job = cluster.push(["trap '' TERM; setsid sleep 98765 & echo up; while :; do sleep 0.1; done"],
+    mark = f"98765.{os.getpid()}"  # of this run: others may be testing on this machine
+    job = cluster.push([f"trap '' TERM; setsid sleep {mark} & echo up; while :; do sleep 0.1; done"],
                        limits={"stop_grace": "1s"})
     until(lambda: "up" in cluster.logs(job))
     cluster.cli("stop", job["id"])
     cluster.wait(job, "TRAINING_JOB_STOPPED")
-    assert not [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if b"98765" in read(p)]
+    until(lambda: not [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in read(p)])
 
 
 def test_runner_killed_is_lost_not_silent(cluster):
@@ -102,7 +104,7 @@ def test_runner_killed_is_lost_not_silent(cluster):
         os.kill(int(line.split()[0]), signal.SIGKILL)
     done = cluster.wait(job, "TRAINING_JOB_FAILED")
     assert done["end"]["kind"] == "lost"
-    until(lambda: not [p for p in cluster.processes() if " server " not in p], 30)
+    until(lambda: not [p for p in cluster.processes() if " server " not in p])
 
 
 def test_terminal_states_are_final(cluster):
@@ -138,7 +140,7 @@ def test_names_prefixes_and_the_newest(cluster):
 
 
 def test_exec_runs_inside_the_job(cluster):
-    job = cluster.push(["echo inner > /tmp/inside; echo up; sleep 60"])
+    job = cluster.push(["echo inner > /tmp/inside; echo up; sleep 600"])
     until(lambda: "up" in cluster.logs(job))
     assert cluster.cli("exec", job["id"], "--", "cat", "/tmp/inside").out == "inner\n"
     cluster.cli("exec", job["id"], "--", "sh", "-c", "exit 7", code=7)
@@ -147,7 +149,7 @@ def test_exec_runs_inside_the_job(cluster):
 
 
 def test_exit_evidence(cluster):
-    timeout = cluster.push(["sleep 100"], limits={"max_duration": "1s", "stop_grace": "1s"})
+    timeout = cluster.push(["sleep 600"], limits={"max_duration": "1s", "stop_grace": "1s"})
     assert cluster.wait(timeout, "TRAINING_JOB_FAILED")["end"]["kind"] == "timeout"
     signaled = cluster.push(["kill -SEGV $$"])
     end = cluster.wait(signaled, "TRAINING_JOB_FAILED")["end"]
@@ -168,29 +170,29 @@ def test_every_line_once_and_in_order(cluster):
 
 
 def test_a_follower_sees_a_line_while_the_job_runs(cluster):
-    job = cluster.push(["sleep 1; echo now; sleep 5"])
+    job = cluster.push([cluster.hold("one"), "echo now", cluster.hold("two")])
     follower = subprocess.Popen([STOKER, "logs", job["id"], "-f"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                text=True, env=cluster.cli_environment())
-    for line in follower.stdout:
-        if line.startswith("now"):
-            break
+                                env=cluster.cli_environment())
+    cluster.wait(job, "TRAINING_JOB_RUNNING")
+    cluster.release(job, "one")
+    Lines(follower).until(lambda line: line.startswith("now"))
     assert cluster.job(job)["current_status"] == "TRAINING_JOB_RUNNING"
-    follower.communicate(timeout=60)
+    cluster.release(job, "two")
+    follower.communicate(timeout=CALL_S)
     assert follower.returncode == 0
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
 
 
 def test_interrupt_detaches_and_the_job_goes_on(cluster):
-    folder = cluster.job_folder(["echo up; sleep 3; echo end"])
+    folder = cluster.job_folder(["echo up", cluster.hold(), "echo end"])
     push = subprocess.Popen([STOKER, "push", "-f", str(folder / "train.yaml")], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, env=cluster.cli_environment())
-    for line in push.stdout:
-        if line.startswith("up"):
-            break
+                            stderr=subprocess.PIPE, env=cluster.cli_environment())
+    Lines(push).until(lambda line: line.startswith("up"))
     push.send_signal(signal.SIGINT)
-    _, words = push.communicate(timeout=30)
-    assert push.returncode == 130 and "detached" in words and "stoker stop" in words
+    words = push.communicate(timeout=CALL_S)[1].decode()
+    assert push.returncode == 130 and "detached" in words and "stoker stop" in words, words
     job = cluster.json("view", "@")
+    cluster.release(job)
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert "end" in cluster.user_lines(job)
 
@@ -208,7 +210,10 @@ def test_carriage_returns_are_folded_when_shown(cluster):
 
 
 def test_pieces_of_a_line_are_joined(cluster):
-    job = cluster.push(["printf open; sleep 1; echo other >&2; printf last; sleep 1"])
+    job = cluster.push(["printf open", cluster.hold("one"), "echo other >&2", cluster.hold("two"), "printf last"])
+    for gate, shown in ("one", "open"), ("two", "other"):
+        until(lambda: shown in cluster.logs(job))
+        cluster.release(job, gate)
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     lines = cluster.logs(job).splitlines()
     assert [line for line in lines if "stoker:" not in line] == ["other", "openlast"]
@@ -217,7 +222,7 @@ def test_pieces_of_a_line_are_joined(cluster):
 
 def test_queue_says_why_and_where(cluster):
     big = {"cpu_count": 4, "memory": "1Gi"}
-    first = cluster.push(["sleep 100"], compute=big)
+    first = cluster.push(["sleep 600"], compute=big)
     cluster.wait(first, "TRAINING_JOB_RUNNING")
     second = cluster.push(["true"], compute=big)
     third = cluster.push(["true"], "--priority", "5", compute=big)

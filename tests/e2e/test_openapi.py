@@ -8,6 +8,7 @@ from conftest import PARTS
 
 TOOL = PARTS / "clients/bin/schemathesis"
 SEED = 20
+pytestmark = pytest.mark.timeout(1800)
 EXAMPLES = 6  # of each operation, beside those at the limits of each value
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
           "negative_data_rejection", "unsupported_method"]
@@ -22,7 +23,7 @@ def check(cluster, *flags, ids=None):
                            "-H", f"Authorization: Bearer {cluster.token}", "--phases", "coverage,fuzzing", "--max-examples", str(EXAMPLES),
                            "--seed", str(SEED), "--generation-deterministic", "--suppress-health-check", "all",
                            "--continue-on-failure", "--no-color", "--warnings", "off", "--checks", ",".join(CHECKS), *flags],
-                          cwd=cluster.folder, env=cluster.environment(), capture_output=True, text=True, timeout=250)
+                          cwd=cluster.folder, env=cluster.environment(), capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout[-12000:] + done.stderr[-4000:]
     assert "ested: 0" not in done.stdout and "No test cases" not in done.stdout, done.stdout
 

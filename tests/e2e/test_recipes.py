@@ -1,13 +1,13 @@
 """Trainings as people write them for the client: config.py, run.sh and a script, pushed as they are."""
 import os
-import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 from conftest import PARTS, ROOT
+from test_sources import misbehaving
 from truss_client import Client, latest
+
+pytestmark = pytest.mark.timeout(1800)
 
 RECIPES = ROOT / "tests/e2e/recipes"
 
@@ -15,11 +15,8 @@ RECIPES = ROOT / "tests/e2e/recipes"
 @pytest.fixture
 def hub(empty_cluster):
     """An endpoint with the model's true files."""
-    process = subprocess.Popen([sys.executable, ROOT / "tests/mock/faulty.py", "--root", PARTS / "model"],
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    yield "http://127.0.0.1:" + re.search(r"port=(\d+)", process.stdout.readline())[1]
-    process.stdin.close()
-    process.wait(20)
+    with misbehaving(PARTS / "model") as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture
@@ -38,7 +35,7 @@ def push(truss, name):
     if not (folder / "train.py").exists():
         shutil.copy(ROOT / "examples/quickstart/train.py", folder)
     truss.train("push", "config.py", cwd=folder)
-    return truss.cluster.wait(latest(truss.cluster), "TRAINING_JOB_COMPLETED", deadline=200)
+    return truss.cluster.wait(latest(truss.cluster), "TRAINING_JOB_COMPLETED", deadline=800)
 
 
 def checkpoints(truss, job):

@@ -17,7 +17,7 @@ import botocore.exceptions
 import pytest
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
-from conftest import until
+from conftest import CALL_S, until
 
 MIB = 1 << 20
 DAY_S = 86400
@@ -63,7 +63,7 @@ class Upload:
     def raw(self, data, answered=True, half=False):
         """The answer to these bytes; not answered: hangs up instead of waiting for one; half: says that no more comes."""
         parts = urllib.parse.urlsplit(self.url)
-        with socket.create_connection((parts.hostname, parts.port), timeout=30) as s:
+        with socket.create_connection((parts.hostname, parts.port), timeout=CALL_S) as s:
             s.sendall(data)
             answer = b""
             if half:
@@ -106,7 +106,7 @@ def clean(upload):
         db.execute("UPDATE uploads SET created_ms = created_ms - ?, expires_ms = expires_ms - ?", (3 * DAY_S * 1000,) * 2)
     db.close()
     c.restart()
-    until(lambda: not upload.leftovers(), 30)
+    until(lambda: not upload.leftovers())
 
 
 def test_put_once_and_in_parts_out_of_order(upload):
@@ -178,7 +178,7 @@ def test_bodies_that_are_cut_or_lie(upload):
     # without a digest, what is behind the body is no part of it
     answer = upload.raw(upload.head(4) + b"data and more")
     assert answer.startswith(b"HTTP/1.1 200") and upload.stored() == b"data", answer
-    until(lambda: not upload.leftovers(), 30)
+    until(lambda: not upload.leftovers())
 
 
 def signed_chunks(upload, chunks, seed, spoil=lambda n, text: text):
@@ -216,7 +216,7 @@ def test_chunks_that_are_signed_one_by_one(upload):
     for wrong in whole - 1, whole + 1:
         assert b"<Code>IncompleteBody</Code>" in send(declared=wrong)
     assert upload.stored() is None
-    until(lambda: not upload.leftovers(), 30)
+    until(lambda: not upload.leftovers())
 
 
 def test_lists_in_both_versions(trained):
@@ -281,30 +281,31 @@ def test_nothing_is_left_behind_after_the_janitor(upload):
     upload.cluster.wait(kept, "TRAINING_JOB_COMPLETED")
     assert upload.leftovers()
     clean(upload)
-    until(lambda: upload.stored() is None, 90)
+    until(lambda: upload.stored() is None)
     again = upload.cluster.json("recreate", kept["id"])
     upload.cluster.wait(again, "TRAINING_JOB_COMPLETED")
     assert upload.cluster.user_lines(again) == ["named by a job"]
 
 
+@pytest.mark.timeout(1800)
 def test_slow_senders_keep_nobody_from_the_workers(empty_cluster):
     """As many as there are workers send a byte now and then; others are answered, those are cut off, and a large body in pieces is taken."""
     cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--workers", "2")
     uploads = [Upload(cluster) for _ in range(2)]
     parts = urllib.parse.urlsplit(uploads[0].url)
-    slow = [socket.create_connection((parts.hostname, parts.port), timeout=30) for _ in uploads]
-    asked = socket.create_connection((parts.hostname, parts.port), timeout=30)
+    slow = [socket.create_connection((parts.hostname, parts.port), timeout=CALL_S) for _ in uploads]
+    asked = socket.create_connection((parts.hostname, parts.port), timeout=CALL_S)
     asked.sendall(b"POST /v1/training_jobs/search HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + cluster.token.encode() +
                   b"\r\nContent-Length: 1000\r\n\r\n")  # a body that is kept in memory costs no worker at all
     for s, upload in zip(slow, uploads):
         s.sendall(upload.head(MIB))
-    until(lambda: trickle([*slow, asked]) < 3, deadline=180, pause=0.5)  # one is cut off: its worker is free
+    until(lambda: trickle([*slow, asked]) < 3, deadline=600, pause=0.5)  # one is cut off: its worker is free
     until(lambda: cluster.api("GET", "/v1/users/me")[0] == 200)
     big = os.urandom(20 * MIB)
     fast = Upload(cluster)
     fast.client().put_object(Bucket=fast.bucket, Key=fast.key, Body=big)
     assert fast.stored() == big
-    until(lambda: trickle(slow) == 0, deadline=180, pause=0.5)
+    until(lambda: trickle(slow) == 0, deadline=600, pause=0.5)
     assert [u.stored() for u in uploads] == [None, None]
     for s in (*slow, asked):
         s.close()

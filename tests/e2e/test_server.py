@@ -7,13 +7,13 @@ import stat
 import subprocess
 
 import pytest
-from conftest import STOKER
+from conftest import CALL_S, STOKER
 
 
 def server(cluster, *flags, env=None, data=None, before=()):
     """Runs a server that is expected to give up."""
     done = subprocess.run([*before, STOKER, "server", "--data", str(data or cluster.data), *flags], capture_output=True, text=True,
-                          env=cluster.environment(**(env or {})), timeout=30)
+                          env=cluster.environment(**(env or {})), timeout=CALL_S)
     return done.returncode, done.stderr
 
 
@@ -25,7 +25,7 @@ def test_first_start_leaves_everything_ready(cluster):
     assert stat.S_IMODE(login.stat().st_mode) == 0o600
     saved = json.loads(login.read_text())
     assert saved["url"] == cluster.url and saved["token"] == cluster.token
-    done = subprocess.run([STOKER, "doctor"], capture_output=True, text=True, env=cluster.environment())
+    done = subprocess.run([STOKER, "doctor"], capture_output=True, text=True, env=cluster.environment(), timeout=CALL_S)
     assert done.returncode == 0 and "0 failed" in done.stdout, done.stdout
 
 
@@ -37,9 +37,9 @@ def test_another_login_is_kept_and_said(empty_cluster):
     words = empty_cluster.log.read_text()
     assert "stays logged in to http://127.0.0.1:1" in words and "stoker_of_another" not in words
     command = words.split("; `stoker ")[1].split("`")[0]
-    subprocess.run(f"{STOKER} {command}", shell=True, check=True, env=empty_cluster.environment())
+    subprocess.run(f"{STOKER} {command}", shell=True, check=True, env=empty_cluster.environment(), timeout=CALL_S)
     assert json.loads(login.read_text())["url"] == empty_cluster.url
-    assert subprocess.run([STOKER, "ps"], env=empty_cluster.environment(), capture_output=True).returncode == 0
+    assert subprocess.run([STOKER, "ps"], env=empty_cluster.environment(), capture_output=True, timeout=CALL_S).returncode == 0
 
 
 def test_a_database_without_its_master_key(cluster):
@@ -70,7 +70,7 @@ def test_a_database_of_another_user(cluster):
 
 
 def test_help_prints_every_setting(cluster):
-    text = subprocess.run([STOKER, "server", "--help"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([STOKER, "server", "--help"], capture_output=True, text=True, check=True, timeout=CALL_S).stdout
     for name in ("data", "listen", "allow-file-root", "allow-source-network", "hf-endpoint", "s3-endpoint", "cpus",
                  "memory", "gpus", "images", "config", "tls-cert", "insecure"):
         assert f"--{name}" in text
@@ -179,7 +179,7 @@ def test_bad_requests(cluster):
 
 def test_dot_segments_are_refused(cluster):
     for path in ("/v1/../v1/status", "/v1/%2e%2e/v1/status", "/v1/training_projects/%2e%2e/jobs"):
-        with socket.create_connection(("127.0.0.1", int(cluster.url.split(":")[-1]))) as s:
+        with socket.create_connection(("127.0.0.1", int(cluster.url.split(":")[-1])), timeout=CALL_S) as s:
             s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {cluster.token}\r\nConnection: close\r\n\r\n".encode())
             reply = b""
             while chunk := s.recv(65536):

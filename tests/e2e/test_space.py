@@ -5,7 +5,7 @@ import sqlite3
 import subprocess
 
 import pytest
-from conftest import STOKER, until
+from conftest import CALL_S, STOKER, until
 
 CKPT = {"checkpointing_config": {"enabled": True, "settle": "1s"}}
 MB = 1 << 20
@@ -23,7 +23,7 @@ def small(empty_cluster):
     try:
         c.end_jobs()
         c.stop()
-        until(lambda: not c.processes(), 45)
+        until(lambda: not c.processes())
     finally:
         subprocess.run(["umount", "-l", str(c.data)], check=True)
 
@@ -56,19 +56,25 @@ def test_weights_larger_than_the_disk(small):
 def test_checkpoints_that_fill_the_disk(small):
     """Warned of before it happens; what could not be shipped is, once there is room."""
     script = "mkdir $BT_CHECKPOINT_DIR/checkpoint-$i; head -c 60M /dev/zero > $BT_CHECKPOINT_DIR/checkpoint-$i/w.bin"
-    job = small.push([f"for i in 1 2 3 4; do {script} && echo wrote $i || echo failed $i; sleep 3; done"],
+    job = small.push([f"for i in 1 2 3 4; do {script} && echo wrote $i || echo failed $i; {small.hold('$i')}; done"],
                      compute={"cpu_count": 1, "memory": "1Gi"}, runtime=CKPT)
+    for i in 1, 2, 3:  # the fourth finds three of them there, each twice
+        until(lambda: len([c for c in small.json("checkpoints", "ls", job["id"]) if c["state"] == "COMPLETE"]) == i)
+        if i == 3:
+            until(lambda: "the next checkpoint may fail" in small.logs(job))
+        small.release(job, i)
     until(lambda: "failed" in small.logs(job))
     lines = small.logs(job).splitlines()
     warned = next(i for i, line in enumerate(lines) if "the next checkpoint may fail" in line)
     assert warned < next(i for i, line in enumerate(lines) if line.startswith("failed")), lines
     resize(small, "900m")
+    small.release(job, 4)
     small.wait(job, "TRAINING_JOB_COMPLETED")
     assert len(small.json("checkpoints", "ls", job["id"])) == 4
 
 
 def test_a_full_disk_refuses_and_recovers(small):
-    running = small.push(["echo up; sleep 4; echo through"])
+    running = small.push(["echo up", small.hold(), "echo through"])
     until(lambda: "up" in small.logs(running))
     filler = fill(small)
     result = small.cli("push", small.job_folder(["true"], files={"big.txt": "x" * MB}) / "train.yaml", code=1)
@@ -77,6 +83,7 @@ def test_a_full_disk_refuses_and_recovers(small):
     small.restart()  # a disk without room must not keep the server, which helps to make some, from starting
     assert small.cli("ps").out.count("RUNNING") == 1
     filler.unlink()
+    small.release(running)
     small.wait(running, "TRAINING_JOB_COMPLETED")
     assert "through" in small.logs(running)
     job = small.push(["echo again"])
@@ -128,7 +135,8 @@ def test_a_complete_checkpoint_is_deleted_while_its_job_runs(small):
 
 def test_a_log_that_fills_the_disk(small):
     """Its job goes on, and can be ended; what was lost of the log is said in it."""
-    job = small.push(["yes 'a line of some length, again and again' | head -c 600M; echo through > $BT_PROJECT_CACHE_DIR/through; sleep 300"],
+    resize(small, "120m")
+    job = small.push(["yes 'a line of some length, again and again' | head -c 200M; echo through > $BT_PROJECT_CACHE_DIR/through; sleep 300"],
                      compute={"cpu_count": 1, "memory": "1Gi"}, runtime={"cache_config": {"enabled": True}})
     until(lambda: list(small.data.glob("cache/projects/*/through")))
     small.cli("stop", job["id"])
@@ -150,7 +158,7 @@ def test_the_first_start_wants_some_room(empty_cluster):
 
 def c_server(cluster):
     return subprocess.run([STOKER, "server", "--data", str(cluster.data), "--listen", "127.0.0.1:0"], capture_output=True,
-                          text=True, env=cluster.environment(), timeout=30)
+                          text=True, env=cluster.environment(), timeout=CALL_S)
 
 
 def test_cache_quota(empty_cluster):
@@ -182,8 +190,8 @@ def test_cache_quota_is_watched_while_a_job_runs(empty_cluster):
             until(lambda: f"the training cache is {words}" in c.logs(job))
         else:
             (cache / "grow").touch()
-            until(lambda: "the training cache is full: its quota is reached" in c.logs(job), deadline=180)
-        assert len([e for e in c.json("events", job["id"]) if e["kind"] == "cache"]) == (1 if words else 2)
+            until(lambda: "the training cache is full: its quota is reached" in c.logs(job))
+        until(lambda: len([e for e in c.json("events", job["id"]) if e["kind"] == "cache"]) == (1 if words else 2))
         c.cli("stop", job["id"], "--now")
         c.wait(job, "TRAINING_JOB_STOPPED")
 

@@ -7,9 +7,10 @@ import subprocess
 import termios
 import time
 import fcntl
+import re
 
 import pytest
-from conftest import STOKER, until
+from conftest import CALL_S, DEADLINE_S, STOKER, Lines, until
 
 GPU = {"cpu_count": 1, "memory": "256Mi", "accelerator": "H100:1"}
 
@@ -30,7 +31,7 @@ class Terminal:
         os.close(slave)
         self.seen = ""
 
-    def read(self, until_text=None, deadline=60):
+    def read(self, until_text=None, deadline=DEADLINE_S):
         end = time.monotonic() + deadline
         while time.monotonic() < end and (until_text is None or until_text not in self.seen):
             if select.select([self.master], [], [], 0.2)[0]:
@@ -48,7 +49,7 @@ class Terminal:
 
     def end(self):
         self.read()
-        code = self.process.wait(30)
+        code = self.process.wait(DEADLINE_S)
         os.close(self.master)
         return code
 
@@ -69,13 +70,14 @@ def test_push_follow_and_colours(gpus):
 
 
 def test_interrupt_detaches(gpus):
-    folder = gpus.job_folder(["echo up; sleep 3; echo end"])
+    folder = gpus.job_folder(["echo up", gpus.hold(), "echo end"])
     shown = Terminal(gpus, "push", "-f", folder / "train.yaml")
     shown.read("\nup")
     os.write(shown.master, b"\003")
     assert shown.end() == 130
     job = gpus.json("view", "@")
     assert f"detached: job {job['id']} goes on" in shown.seen and f"stoker stop {job['id']}" in shown.seen
+    gpus.release(job)
     gpus.wait(job, "TRAINING_JOB_COMPLETED")
 
 
@@ -90,19 +92,19 @@ def test_a_narrow_table_keeps_what_one_types(gpus):
 
 def test_gpus_are_shared_out(gpus):
     """Two jobs of one GPU each get different ones; the third waits and says for what; a stop is no error."""
-    jobs = [gpus.push(["echo gpu=$CUDA_VISIBLE_DEVICES of $BT_NUM_GPUS; sleep 100"], compute=GPU) for _ in range(3)]
+    jobs = [gpus.push(["echo gpu=$CUDA_VISIBLE_DEVICES of $BT_NUM_GPUS; sleep 600"], compute=GPU) for _ in range(3)]
     for job in jobs[:2]:
         until(lambda job=job: "gpu=" in gpus.logs(job))
     got = sorted(line for job in jobs[:2] for line in gpus.user_lines(job))
     assert got == ["gpu=0 of 1", "gpu=1 of 1"]
-    third = gpus.job(jobs[2])
-    assert third["current_status"] == "TRAINING_JOB_PENDING"
-    assert third["reason"] == "waits for 1 x H100 (0 free of 2), 1st in line"
-    assert third["reason"] in gpus.cli("view", jobs[2]["id"]).out
-    assert third["reason"] in gpus.logs(jobs[2], "--system")
+    reason = "waits for 1 x H100 (0 free of 2), 1st in line"
+    until(lambda: gpus.job(jobs[2])["reason"] == reason)
+    assert gpus.job(jobs[2])["current_status"] == "TRAINING_JOB_PENDING"
+    assert reason in gpus.cli("view", jobs[2]["id"]).out
+    until(lambda: reason in gpus.logs(jobs[2], "--system"))
     running = gpus.job(jobs[0])
     assert running["started_at"] and running["ended_at"] is None
-    until(lambda: [r for r in gpus.cli("ps", "-o", "csv").out.splitlines() if jobs[0]["id"] in r and ",1s," in r], pause=0.2)
+    until(lambda: [r for r in gpus.cli("ps", "-o", "csv").out.splitlines() if jobs[0]["id"] in r and re.search(r",[1-9]\w*s,", r)])
     assert "is stopped" in gpus.cli("stop", jobs[2]["id"]).err
     assert "grace" in gpus.cli("stop", jobs[0]["id"]).err
     gpus.cli("stop", jobs[1]["id"], "--now")
@@ -128,29 +130,36 @@ def test_doctor_on_a_broken_set_up(gpus):
     for env, words in [({"STOKER_TOKEN": "stoker_wrong"}, "token"), ({"STOKER_URL": "http://127.0.0.1:1"}, "stoker server"),
                        ({"STOKER_URL": "nonsense"}, "http://")]:
         done = subprocess.run([STOKER, "doctor"], env={**gpus.cli_environment(), **env}, capture_output=True, text=True,
-                              timeout=60, check=False)
+                              timeout=CALL_S, check=False)
         assert done.returncode == 1
         assert "fail" in done.stdout and words in done.stdout, done
 
 
 def test_followers_do_not_hold_up_the_end(gpus):
     """SIGTERM with jobs and parked followers: seconds, and exit code 0; the job goes on."""
-    job = gpus.push(["echo up; sleep 8; echo through"])
+    job = gpus.push(["echo up", gpus.hold(), "echo through"])
     until(lambda: "up" in gpus.logs(job))
-    followers = [subprocess.Popen([STOKER, "logs", job["id"], "-f"], stdout=subprocess.DEVNULL,
+    followers = [subprocess.Popen([STOKER, "logs", job["id"], "-f"], stdout=subprocess.PIPE,
                                   stderr=subprocess.DEVNULL, env=gpus.cli_environment()) for _ in range(8)]
-    time.sleep(1)
+    for f in followers:
+        Lines(f).until(lambda line: line == "up")  # its next call is the one that is parked
     gpus.process.terminate()
-    assert gpus.process.wait(15) == 0
+    assert gpus.process.wait(DEADLINE_S) == 0
     gpus.restart()
+    gpus.release(job)
     gpus.wait(job, "TRAINING_JOB_COMPLETED")
     assert "through" in gpus.logs(job)
-    assert [f.wait(30) for f in followers] == [0] * len(followers), "a follower waits for the server to be back"
+    ends = [f.communicate(timeout=CALL_S)[0] for f in followers]
+    assert all(b"through" in end for end in ends) and [f.returncode for f in followers] == [0] * len(followers), \
+        "a follower waits for the server to be back"
 
 
 def test_a_progress_bar_is_one_line_that_is_redrawn(cluster):
-    folder = cluster.job_folder([r'for i in 1 2 3 4 5; do printf "step $i\r"; sleep 0.4; done; echo word >&2; sleep 0.4; printf "step 6\n"'])
+    folder = cluster.job_folder([rf'for i in 1 2 3 4 5; do printf "step $i\r"; {cluster.hold("$i")}; done; echo word >&2; {cluster.hold()}; printf "step 6\n"'])
     terminal = Terminal(cluster, "push", "-f", folder / "train.yaml", columns=80)
+    for gate, shown in *((i, f"step {i}") for i in range(1, 6)), ("go", "word\r\nstep 5"):
+        terminal.read(shown)
+        cluster.release(cluster.json("view", "@"), gate)
     assert terminal.end() == 0
     seen = terminal.seen
     assert "step 1\r\x1b[J" in seen and "step 1step" not in seen, seen
@@ -161,11 +170,12 @@ def test_a_progress_bar_is_one_line_that_is_redrawn(cluster):
 
 
 def test_interrupted_exec_says_that_the_command_goes_on(cluster):
-    job = cluster.push(["echo up; sleep 60"])
+    job = cluster.push(["echo up; sleep 600"])
     until(lambda: "up" in cluster.logs(job))
-    terminal = Terminal(cluster, "exec", job["id"], "--", "sh", "-c", "echo inside; sleep 5; echo end >/b10/workspace/ended; sleep 50")
+    terminal = Terminal(cluster, "exec", job["id"], "--", "sh", "-c", "echo inside; until test -e /tmp/go; do sleep 0.1; done; echo end >/b10/workspace/ended; sleep 600")
     terminal.read("inside")
     os.write(terminal.master, b"\x03")
     assert terminal.end() == 130 and "detached: the command goes on" in terminal.seen and "GET" not in terminal.seen
+    cluster.release(job)
     until(lambda: "end" in cluster.cli("exec", job["id"], "--", "cat", "ended", code=None).out)
     cluster.cli("stop", job["id"], "--now")

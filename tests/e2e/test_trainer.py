@@ -1,7 +1,10 @@
 """A real training: the quickstart's fine-tuning of a real model on real text, with the Hugging Face Trainer."""
 import json
 
-from conftest import PARTS, ROOT, until
+import pytest
+from conftest import PARTS, ROOT
+
+pytestmark = pytest.mark.timeout(1800)
 
 
 def quickstart(cluster, *flags):
@@ -18,7 +21,7 @@ def test_fine_tuning_twice(empty_cluster):
     cluster = empty_cluster
     start(cluster)
     job = quickstart(cluster)
-    done = cluster.wait(job, "TRAINING_JOB_COMPLETED", deadline=200)
+    done = cluster.wait(job, "TRAINING_JOB_COMPLETED", deadline=800)
     lines = cluster.logs(job)
     assert "step 8/8 loss" in lines and "kept in the project cache" in lines
     # save_total_limit=1 removed the first one from the job's disk: it was shipped all the same
@@ -30,7 +33,7 @@ def test_fine_tuning_twice(empty_cluster):
 
     again = quickstart(cluster, "--set", f"job.runtime.load_checkpoint_config={{enabled: true, checkpoints: [{{latest: {{job: {job['id']}}}}}]}}",
                        "-e", "STEPS=12")
-    cluster.wait(again, "TRAINING_JOB_COMPLETED", deadline=200)
+    cluster.wait(again, "TRAINING_JOB_COMPLETED", deadline=800)
     lines = cluster.logs(again)
     assert "dataset: found in the project cache" in lines
     assert "resuming from /tmp/loaded_checkpoints/rank-0/checkpoint-8" in lines and "step 12/12" in lines

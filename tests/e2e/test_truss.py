@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import time
 
-from conftest import STOKER, until
+from conftest import CALL_S, STOKER
 from truss_client import OLDER, PYTHON, TRUSS, latest, messages, truss  # noqa: F401 (a fixture)
 
 
@@ -49,7 +49,7 @@ def test_recipe_a_port_8000_and_a_line_in_hosts(empty_cluster):
         kill $server; wait $server; exit $code"""
     done = subprocess.run(["bwrap", "--dev-bind", "/", "/", "--ro-bind", c.folder / "hosts", "/etc/hosts", "--unshare-net", "--unshare-user",
                            "sh", "-c", script], env=c.environment(TRUSS_NO_UPDATE_CHECK="1", BASETEN_TRUSS_AUTH_KEYRING_DISABLED="1"),
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=CALL_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "admin" in done.stdout and "Training Projects" in done.stdout
 
@@ -133,14 +133,14 @@ def test_a_failed_job_ends_its_tail(truss):
 
 def test_a_job_stopped_while_pending_ends_its_tail(truss):
     big = 'cpu_count=4, memory="256Mi"'
-    first = truss.push(["sleep 300"], compute=big)
+    first = truss.push(["sleep 600"], compute=big)
     second = truss.push(["echo never"], compute=big)
     assert second["current_status"] == "TRAINING_JOB_PENDING"
     tail = subprocess.Popen([TRUSS, "train", "logs", "--tail", "--non-interactive", "--job-id", second["id"]], env=truss.env,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=truss.home)
-    time.sleep(3)  # it waits for the job to start
+    time.sleep(3)  # it waits for the job to start by then, or finds it stopped: both must be fine
     truss.train("stop", "--job-id", second["id"])
-    out, _ = tail.communicate(timeout=60)
+    out, _ = tail.communicate(timeout=CALL_S)
     assert tail.returncode == 0 and "stopped" in out.lower() and "never" not in out
     assert messages(truss.train("logs", "--job-id", second["id"]))
     truss.train("stop", "--job-id", first["id"])
@@ -172,7 +172,7 @@ def test_sdk_push_of_a_large_archive(truss):
     data = os.urandom(20 << 20)
     (folder / "big.bin").write_bytes(data)
     script = "import json, pathlib, truss_train; print(json.dumps(truss_train.push(pathlib.Path('config.py'))['id']))"
-    done = subprocess.run([PYTHON, "-c", script], env=truss.env, cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([PYTHON, "-c", script], env=truss.env, cwd=folder, capture_output=True, text=True, timeout=CALL_S)
     assert done.returncode == 0, done.stderr
     job = truss.cluster.json("view", json.loads(done.stdout.splitlines()[-1]))
     truss.cluster.wait(job, "TRAINING_JOB_COMPLETED")

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from conftest import CALL_S
 from truss_client import document, latest, truss  # noqa: F401 (a fixture)
 
 KEEP = "checkpointing_config=CheckpointingConfig(enabled=True)"
@@ -28,7 +29,7 @@ def files():
 
 def fetch(url, method="GET", **headers):
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method=method, headers=headers), timeout=30) as reply:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method, headers=headers), timeout=CALL_S) as reply:
             return reply.status, reply.read()
     except urllib.error.HTTPError as e:
         return e.code, e.read()
@@ -87,7 +88,7 @@ def test_the_explorer_shows_files_and_reads_tensors(trained):
     """On a terminal: a checkpoint, a small file, a tensor file whose head is read by ranges."""
     truss, job = trained
     truss.env["PAGER"] = "cat"
-    code, out = truss.typed("train", "checkpoints", "list", "--job-id", job["id"], timeout=90, steps=[
+    code, out = truss.typed("train", "checkpoints", "list", "--job-id", job["id"], steps=[
         ("checkpoint-10", "\r"), ("adapter_config.json", "\r"), ("lora_alpha", ""), ("adapter_model", "\x1b[B\r"),
         ("Tensors: 1", ""), ("adapter_config.json", "\x03")])
     assert "Parameters: 2" in out and "F32" in out and "LORA" in out, out

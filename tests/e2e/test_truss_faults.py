@@ -8,7 +8,7 @@ import threading
 import urllib.parse
 
 import pytest
-from conftest import until
+from conftest import CALL_S, until
 from test_s3_face import clean
 from truss_client import Client, truss  # noqa: F401 (a fixture)
 
@@ -42,7 +42,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         at = self.server.cut(self.command, parts.path, length)
         body = self.rfile.read(length if at is None else at)
-        wire = http.client.HTTPConnection(self.server.upstream, timeout=60)
+        wire = http.client.HTTPConnection(self.server.upstream, timeout=CALL_S)
         wire.putrequest(self.command, path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():
             if name.lower() not in ("expect", "connection", "proxy-connection"):
@@ -77,7 +77,7 @@ def between(truss):  # noqa: F811
     truss.env["http_proxy"] = proxy.url
     yield proxy
     proxy.shutdown()
-    thread.join()
+    thread.join(CALL_S)
     proxy.server_close()
 
 
@@ -155,7 +155,7 @@ def test_a_token_of_another_team(truss):  # noqa: F811
     c = truss.cluster
     c.cli("teams", "create", "blue")
     blue = Client(c, token=c.json("tokens", "create", "bluebird", "--team", "blue")["api_key"], name="blue-home")
-    job = truss.push(["sleep 300"], "--team", c.api("GET", "/v1/teams")[1]["teams"][0]["name"])
+    job = truss.push(["sleep 600"], "--team", c.api("GET", "/v1/teams")[1]["teams"][0]["name"])
     for command in ["stop"], ["recreate"], ["download"], ["update", "--priority", "1"], ["get_checkpoint_urls"]:
         out = blue.train(*command, "--job-id", job["id"], code=None)
         assert job["training_project"]["id"] not in out and "Traceback" not in out, (command, out)

@@ -1,16 +1,15 @@
 """The unmodified truss client on jobs that are there: view, stop, recreate, update, download, metrics, capacity, teams."""
-import subprocess
 import tarfile
 
 from conftest import until
-from truss_client import TRUSS, Client, document, latest, truss  # noqa: F401 (a fixture)
+from truss_client import Client, document, latest, truss  # noqa: F401 (a fixture)
 
 WHOLE = 'cpu_count=4, memory="256Mi"'  # the machine: a second such job waits
 
 
 def test_view_in_all_its_forms(truss):
     assert "No queued or active" in truss.train("view")
-    running = truss.push(["sleep 300"], compute=WHOLE)
+    running = truss.push(["sleep 600"], compute=WHOLE)
     waiting = truss.push(["true"], "--priority", "3", compute=WHOLE)
     out = truss.train("view")
     assert "Queued Training Jobs" in out and "Active Training Jobs" in out and running["id"] in out and waiting["id"] in out
@@ -27,18 +26,18 @@ def test_view_in_all_its_forms(truss):
 
 
 def test_stop_by_id_by_project_and_twice(truss):
-    first = truss.push(["sleep 300"])
+    first = truss.push(["sleep 600"])
     assert "successfully" in truss.train("stop", "--job-id", first["id"], "--project", "demo")
     truss.cluster.wait(first, "TRAINING_JOB_STOPPED")
     assert "No queued or running jobs" in truss.train("stop", "--job-id", first["id"], code=2)
-    second = truss.push(["sleep 300"])
+    second = truss.push(["sleep 600"])
     code, out = truss.typed("train", "stop", "--project", "demo", prompt="Are you sure", answer="y")
     assert code == 0 and "successfully" in out
     truss.cluster.wait(second, "TRAINING_JOB_STOPPED")
 
 
 def test_stop_all_also_what_waits(truss):
-    jobs = [truss.push(["sleep 300"], compute=WHOLE) for _ in range(3)]
+    jobs = [truss.push(["sleep 600"], compute=WHOLE) for _ in range(3)]
     code, out = truss.typed("train", "stop", "--all", prompt="stop 3 active jobs", answer="y")
     assert code == 0 and "stopped successfully" in out
     for job in jobs:
@@ -68,7 +67,7 @@ def test_recreate_and_download(truss):
 
 
 def test_update_of_what_waits_only(truss):
-    first = truss.push(["sleep 300"], compute=WHOLE)
+    first = truss.push(["sleep 600"], compute=WHOLE)
     low, high = (truss.push([f"echo {name}"], "--job-name", name, compute=WHOLE) for name in ("low", "high"))
     assert f"{high['id']} updated" in truss.train("update", "--job-id", high["id"], "--priority", "5")
     assert "pending job" in truss.train("update", "--job-id", first["id"], "--priority", "5", code=1)
@@ -85,7 +84,7 @@ def test_update_of_what_waits_only(truss):
 
 
 def test_sessions_are_refused_with_the_way_to_go(truss):
-    job = truss.push(["sleep 300"])
+    job = truss.push(["sleep 600"])
     assert "No auth codes" in truss.train("isession", "--job-id", job["id"])
     for change in ["--trigger", "on_startup"], ["--timeout-minutes", "5"]:
         out = " ".join(truss.train("update_session", job["id"], *change, code=None).split())
@@ -97,7 +96,7 @@ def test_sessions_are_refused_with_the_way_to_go(truss):
 
 
 def test_metrics(truss):
-    job = truss.push(["sleep 25"])
+    job = truss.push(["sleep 600"])
     until(lambda: truss.cluster.api("POST", f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/metrics", {})[1]
           ["per_node_metrics"])
     truss.cluster.cli("stop", job["id"], "--now")

@@ -3,12 +3,13 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import textwrap
 import time
 
 import pytest
-from conftest import PARTS
+from conftest import CALL_S, PARTS
 
 TRUSS = PARTS / "clients/bin/truss"
 PYTHON = PARTS / "clients/bin/python"
@@ -26,7 +27,7 @@ class Client:
         self.env.update(HOME=str(self.home), http_proxy=cluster.url, TRUSS_NO_UPDATE_CHECK="1", COLUMNS="200",
                         BASETEN_TRUSS_AUTH_KEYRING_DISABLED="1", NO_COLOR="1")
 
-    def run(self, *args, code=0, cwd=None, timeout=120, env=None):
+    def run(self, *args, code=0, cwd=None, timeout=CALL_S, env=None):
         done = subprocess.run([TRUSS, *map(str, args)], env={**self.env, **(env or {})}, capture_output=True, text=True,
                               cwd=cwd or self.home, timeout=timeout)
         if code is not None:
@@ -36,7 +37,7 @@ class Client:
     def train(self, *args, **kw):
         return self.run("train", *args, "--non-interactive", **kw)
 
-    def typed(self, *args, answer=None, prompt=None, steps=(), timeout=60):
+    def typed(self, *args, answer=None, prompt=None, steps=(), timeout=CALL_S):
         """On a terminal: types each answer once its prompt has come after the one before; (exit code, what was shown)."""
         steps = list(steps) or [(prompt, answer)]
         pid, fd = pty.fork()
@@ -60,8 +61,13 @@ class Client:
                 time.sleep(0.3)  # the prompt is drawn before its keys are read
                 seen = len(shown) if steps[0][1] else at
                 os.write(fd, steps.pop(0)[1].encode())
+        shown = shown.decode(errors="replace")
+        if time.monotonic() >= end:
+            os.kill(pid, signal.SIGKILL)
         os.close(fd)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode(errors="replace")
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert time.monotonic() < end, f"not done after {timeout} s, not typed: {steps}\n{shown}"
+        return code, shown
 
     def project(self, commands, job="", runtime="", name="demo", files=None, compute='cpu_count=1, memory="256Mi"'):
         folder = self.cluster.folder / f"truss-{len(list(self.cluster.folder.glob('truss-*')))}"
