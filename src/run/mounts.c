@@ -24,6 +24,10 @@ static const char *const secret_files[] = {
 static const char *const not_homes[] = {"/",        "/bin", "/dev", "/etc", "/usr", "/var",
                                         "/var/lib", "/srv", "/opt", "/tmp", "/run", "/nonexistent"};
 
+/* Where people's own folders are, and where everybody's are: fresh and empty in each sandbox. */
+static const char *const people[] = {"/home", "/root"};
+static const char *const temporary[] = {"/tmp", "/var/tmp"};
+
 int mounts_add(struct mounts *m, enum mount_kind kind, const char *from, const char *at,
                struct err *err)
 {
@@ -91,16 +95,45 @@ static int hide(struct mounts *m, const char *path, struct err *err)
 	                  arena_cstr(m->a, real), err);
 }
 
-static bool is_home(struct str home)
+static bool is_home(const char *home)
 {
-	if (home.n == 0 || home.p[0] != '/')
-		return false;
 	for (size_t i = 0; i < COUNT(not_homes); i++) {
-		if (str_eq(home, not_homes[i]))
+		if (strcmp(home, not_homes[i]) == 0)
 			return false;
 	}
-	/* /home and /root are empty anyway */
-	return !str_starts(home, "/home/") && !str_starts(home, "/root");
+	return home[0] == '/';
+}
+
+static bool is_below(const char *path, const char *top)
+{
+	size_t n = strlen(top);
+
+	return strncmp(path, top, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+static bool is_below_one(const char *path, const char *const *tops, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (is_below(path, tops[i]))
+			return true;
+	}
+	return false;
+}
+
+/* A home may be a link to where there is room, and so may /home: what it leads to is hidden. The
+ * others are not looked at, for automounters would mount them. */
+static int hide_home(struct mounts *m, const char *home, struct err *err)
+{
+	AUTO_FREE char *real = NULL;
+	struct stat st;
+
+	if (is_below_one(home, people, COUNT(people)) &&
+	    (lstat(home, &st) < 0 || !S_ISLNK(st.st_mode)))
+		return 0;
+	real = realpath(home, NULL);
+	return real != NULL && is_home(real) && !is_below_one(real, people, COUNT(people))
+	               ? hide(m, real, err)
+	               : 0;
 }
 
 /* Homes of people that lie elsewhere. */
@@ -108,6 +141,10 @@ static int hide_homes(struct mounts *m, struct str passwd, struct err *err)
 {
 	struct str line;
 
+	for (size_t i = 0; i < COUNT(people); i++) {
+		if (hide_home(m, people[i], err) < 0)
+			return -1;
+	}
 	while (str_cut(&passwd, '\n', &line)) {
 		struct str field[6] = {{0}};
 		uint64_t uid = 0;
@@ -117,10 +154,9 @@ static int hide_homes(struct mounts *m, struct str passwd, struct err *err)
 		while (n < COUNT(field) && str_cut(&line, ':', &field[n]))
 			n++;
 		if (n < COUNT(field) ||
-		    str_u64(field[2], PERSON_UID_MIN, PERSON_UID_MAX, &uid, &no) < 0 ||
-		    !is_home(field[5]))
+		    str_u64(field[2], PERSON_UID_MIN, PERSON_UID_MAX, &uid, &no) < 0)
 			continue;
-		if (hide(m, arena_strz(m->a, field[5]), err) < 0)
+		if (hide_home(m, arena_strz(m->a, field[5]), err) < 0)
 			return -1;
 	}
 	return 0;
@@ -135,6 +171,12 @@ int mounts_host(struct mounts *m, const struct wire_launch *l, const struct buf 
 		const char *path = resolve(m->a, l->share[i]);
 
 		if (mounts_add(m, MOUNT_RO, path, path, err) < 0)
+			return err_wrap(err, "shared folder");
+		/* by the name that was given too, where the links in it are not to be seen */
+		if (strcmp(path, l->share[i]) != 0 &&
+		    (is_below_one(l->share[i], people, COUNT(people)) ||
+		     is_below_one(l->share[i], temporary, COUNT(temporary))) &&
+		    mounts_add(m, MOUNT_RO, path, l->share[i], err) < 0)
 			return err_wrap(err, "shared folder");
 	}
 	for (size_t i = 0; i < l->n_hide; i++) {

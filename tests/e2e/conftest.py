@@ -133,11 +133,12 @@ class Cluster:
         """Each start of a cluster is at the same port, as under a supervisor."""
         self.flags = list(flags) or self.flags
         self.port = self.port or held_port()
-        listen = f"127.0.0.1:{self.port}"
+        return self.launch([STOKER, "server", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}", *self.flags], env)
+
+    def launch(self, command, env=None):
+        """A command that becomes the server."""
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [STOKER, "server", "--data", str(self.data), "--listen", listen, *self.flags],
-                stdout=subprocess.PIPE, stderr=log, env=self.environment(**(env or {})), text=True)
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=self.environment(**(env or {})), text=True)
         line = Lines(self.process).next() or ""
         assert line.startswith("listening on http://"), f"{line!r}\n{self.log.read_text()}"
         self.url = line.split()[-1]

@@ -267,3 +267,22 @@ def test_metrics_are_sampled_and_kept(cluster):
     assert status == 200
     node = reply["per_node_metrics"][0]["metrics"]
     assert max(p["value"] for p in node["cpu_memory_usage_bytes"]) > 0
+
+
+def test_homes_behind_links_are_hidden(empty_cluster):
+    """/home/ann may be a link to where there is room: a job sees neither."""
+    c = empty_cluster
+    passwd = c.folder / "passwd"
+    passwd.write_text(pathlib.Path("/etc/passwd").read_text() + "ann:x:1234:1234::/home/ann:/bin/sh\n")
+    script = f"""set -e
+        mount -t tmpfs none /home; mount -t tmpfs none /media; mount --bind {passwd} /etc/passwd
+        mkdir /media/ann /media/all; echo private > /media/ann/file; ln -s /media/ann /home/ann
+        exec {STOKER} server --data {c.data} --listen 127.0.0.1:0 --cpus 2 --memory 1Gi"""
+    space = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    c.launch([*space, "sh", "-c", script])
+    job = c.push(["find /media /home; cat /media/ann/file /home/ann/file || true"])
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    shown = c.logs(job)
+    if "sandbox: bwrap" not in shown:
+        pytest.skip("no sandbox here that hides")
+    assert "/media/all\n" in shown and "private\n" not in shown and "/media/ann/file\n" not in shown, shown

@@ -105,6 +105,24 @@ static void hides_through_links(void **state)
 	(void)at(p, real);
 }
 
+/* Below /tmp a job does not see the host's links: the share is at both of its names. */
+static void shares_through_links(void **state)
+{
+	struct place *p = *state;
+	char *real = below(p, "disk/venv"), *link = arena_printf(p->a, "%s/link", p->dir);
+	const char *share[] = {link};
+	struct err err = {0};
+
+	assert_int_equal(symlink(real, link), 0);
+	p->l.share = share;
+	p->l.n_share = 1;
+	assert_ok(mounts_host(p->m, &p->l, NULL, false, &err), &err);
+	assert_string_equal(p->m->item[at(p, real)].from, real);
+	assert_int_equal(p->m->n, strncmp(link, "/tmp/", 5) == 0 ? 2 : 1);
+	if (p->m->n == 2)
+		assert_string_equal(p->m->item[at(p, link)].from, real);
+}
+
 static void hides_homes_elsewhere(void **state)
 {
 	struct place *p = *state;
@@ -175,12 +193,9 @@ static void code_lies_in_the_working_directory(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 static const struct CMUnitTest tests[] = {
-	T(refuses_what_is_not_there),
-	T(deeper_ones_come_later),
-	T(hides_through_links),
-	T(hides_homes_elsewhere),
-	T(places_of_a_job),
-	T(code_may_not_cover_the_system),
-	T(code_lies_in_the_working_directory),
+	T(refuses_what_is_not_there),     T(deeper_ones_come_later),
+	T(hides_through_links),           T(shares_through_links),
+	T(hides_homes_elsewhere),         T(places_of_a_job),
+	T(code_may_not_cover_the_system), T(code_lies_in_the_working_directory),
 };
 UNIT_MAIN(tests)
