@@ -71,10 +71,13 @@ echo "== the project's cache"
 echo
 echo "== mirrored weights"
 "$stoker" weights ls
+login="the CLI is logged in to this server"
+env -u STOKER_URL -u STOKER_TOKEN "$stoker" doctor 2>/dev/null | grep -qF "server $url answers" ||
+	login="and log in: stoker login --url $url <$data/stoker/admin-token"
 cat <<END
 
 next:
-  export PATH="$PWD/build:\$PATH"       # the CLI is logged in to this server
+  export PATH="$PWD/build:\$PATH"       # $login
   stoker ps -a                          # all jobs
   stoker checkpoints pull @/latest out  # download what the job made
   make run                              # again: weights and dataset are warm now

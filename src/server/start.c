@@ -5,6 +5,7 @@
 #include "server/start.h"
 #include "base/reserve.h"
 #include "server/auth.h"
+#include "server/ctx.h"
 
 #include <signal.h>
 #include <sys/file.h>
@@ -336,6 +337,17 @@ static const char *login_path(struct arena *a, const char **folder)
 	return arena_printf(a, "%s/login.json", *folder);
 }
 
+/* A login that is kept is of somebody who lives: another address, or a token that we know. At our
+ * own address nobody else answers, so a token of an older data folder is good for nothing. */
+static bool is_kept(struct app *app, struct arena *a, const struct doc *login)
+{
+	struct err no = {0};
+	struct who *w = NULL;
+
+	return !str_eq(doc_text(doc_get(login, "url")), app->base_url) ||
+	       ctx_authenticate(app, a, doc_text(doc_get(login, "token")), &w, &no) == 0;
+}
+
 /* Absent, or of this data folder (the same token): written with the address of now. A login to
  * another server is left alone. */
 static int write_login(struct app *app, struct err *err)
@@ -358,7 +370,7 @@ static int write_login(struct app *app, struct err *err)
 			err_clear(err);
 			return 0; /* not ours to repair */
 		}
-		if (!str_same(doc_text(doc_get(d, "token")), mine)) {
+		if (!str_same(doc_text(doc_get(d, "token")), mine) && is_kept(app, a, d)) {
 			log_info("the CLI of this user stays logged in to %s; `stoker login --url "
 			         "%s "
 			         "<%s` leads it here",

@@ -29,6 +29,20 @@ def test_first_start_leaves_everything_ready(cluster):
     assert done.returncode == 0 and "0 failed" in done.stdout, done.stdout
 
 
+def test_a_login_to_a_data_folder_that_is_gone_is_replaced(cluster):
+    """At its address nobody else answers: its token is good for nothing. One that is good for this server is kept."""
+    login = cluster.home / ".config/stoker/login.json"
+    cluster.stop()
+    cluster.data.rename(cluster.folder / "gone")
+    cluster.restart()
+    assert json.loads(login.read_text()) == {"url": cluster.url, "token": cluster.token}
+    mine = cluster.cli("tokens", "create", "me").out.strip()
+    login.write_text(json.dumps({"url": cluster.url, "token": mine}))
+    cluster.stop()
+    cluster.restart()
+    assert json.loads(login.read_text())["token"] == mine
+
+
 def test_another_login_is_kept_and_said(empty_cluster):
     login = empty_cluster.home / ".config/stoker/login.json"
     login.parent.mkdir(parents=True, exist_ok=True)
