@@ -1,5 +1,6 @@
 /* settings.c - the settings of `stoker server`, a row each; help and docs are printed from it. */
 #include "server/settings.h"
+#include "io/url.h"
 
 #include <arpa/inet.h>
 
@@ -65,7 +66,8 @@ static const char usage[] =
 	"\n"
 	"Runs the control plane and every HTTP face in the foreground. Each setting is a flag\n"
 	"--some-name, a variable STOKER_SOME_NAME and a key some_name in --config FILE (YAML);\n"
-	"flags win over variables, variables over the file. Lists repeat the flag.\n"
+	"flags win over variables, variables over the file. Lists repeat the flag; in a\n"
+	"variable, commas part them.\n"
 	"\n";
 
 void settings_help(struct buf *out)
@@ -78,7 +80,8 @@ void settings_reference(struct buf *out)
 {
 	buf_puts(out, "# Settings of `stoker server`\n\n"
 	              "Each is a flag `--some-name`, a variable `STOKER_SOME_NAME` and a key\n"
-	              "`some_name` in the YAML file that `--config` names.\n\n");
+	              "`some_name` in the YAML file that `--config` names. Lists repeat the flag;\n"
+	              "in a variable, commas part them; in the file they are YAML lists.\n\n");
 	conf_reference(rows, COUNT(rows), out);
 }
 
@@ -129,6 +132,47 @@ static const char *default_data(struct arena *a)
 	                                      : NULL;
 }
 
+static int check_url(struct arena *a, const char *flag, const char *text, struct err *err)
+{
+	struct url u;
+
+	if (text != NULL && url_parse(a, str_of(text), &u, err) < 0)
+		return err_wrap(err, "--%s \"%s\"", flag, text);
+	return 0;
+}
+
+static int check_folders(const char *flag, const struct conf_list *l, bool there, struct err *err)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		struct stat st;
+
+		if (l->item[i][0] != '/')
+			return err_set(err, ERR_INVALID,
+			               "--%s \"%s\": an absolute path is expected", flag,
+			               l->item[i]);
+		if (there && stat(l->item[i], &st) < 0)
+			return err_errno(err, errno, "--%s %s", flag, l->item[i]);
+		if (there && !S_ISDIR(st.st_mode))
+			return err_set(err, ERR_INVALID, "--%s %s is no folder", flag, l->item[i]);
+	}
+	return 0;
+}
+
+/* What would else come to light in the first job that needs it. */
+static int check_values(struct arena *a, const struct settings *s, struct err *err)
+{
+	if (s->cpus < 0 || s->workers < 1 || s->workers > 256)
+		return err_set(err, ERR_INVALID, "--cpus from 0, --workers from 1 to 256");
+	if (check_url(a, "base-url", s->base_url, err) < 0 ||
+	    check_url(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
+	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)
+		return -1;
+	if (check_folders("allow-file-root", &s->allow_file_root, false, err) < 0 ||
+	    check_folders("share", &s->share, true, err) < 0)
+		return -1;
+	return 0;
+}
+
 int settings_load(struct arena *a, int argc, char **argv, struct settings *out, struct err *err)
 {
 	struct settings s = {0};
@@ -153,8 +197,8 @@ int settings_load(struct arena *a, int argc, char **argv, struct settings *out, 
 			" travels readable: give --tls-cert and --tls-key, listen on 127.0.0.1"
 			" behind a proxy, or insist with --insecure",
 			s.listen);
-	if (s.cpus < 0 || s.workers < 1 || s.workers > 256)
-		return err_set(err, ERR_INVALID, "--cpus from 0, --workers from 1 to 256");
+	if (check_values(a, &s, err) < 0)
+		return -1;
 	*out = s;
 	return 0;
 }

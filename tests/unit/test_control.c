@@ -18,6 +18,13 @@ static void settings_that_are_refused(void **state UNUSED)
 		{"a choice", {"--images", "docker"}, "podman"},
 		{"a config that is not there", {"--config", "/nowhere/x.yaml"}, "/nowhere/x.yaml"},
 		{"no workers", {"--workers", "0"}, "--workers"},
+		{"no web", {"--hf-endpoint", "ftp://hub"}, "--hf-endpoint"},
+		{"a bare word", {"--s3-endpoint", "minio"}, "--s3-endpoint"},
+		{"no address to come back to", {"--base-url", "here"}, "--base-url"},
+		{"a relative root", {"--allow-file-root", "models"}, "absolute"},
+		{"a relative share", {"--share", "venv"}, "absolute"},
+		{"a share that is not there", {"--share", "/nowhere/x"}, "/nowhere/x"},
+		{"a share of a file", {"--share", "/etc/passwd"}, "no folder"},
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
