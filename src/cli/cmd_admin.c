@@ -47,7 +47,7 @@ int cmd_secrets_ls(struct cli *c, struct err *err)
 }
 
 /* From a terminal without echo, else all of stdin without its last newline. */
-static int read_value(const char *prompt, struct buf *out, struct err *err)
+static int read_value(const char *prompt, const char *command, struct buf *out, struct err *err)
 {
 	struct termios old, quiet;
 	bool tty = isatty(0) == 1 && tcgetattr(0, &old) == 0;
@@ -87,8 +87,7 @@ static int read_value(const char *prompt, struct buf *out, struct err *err)
 		return -1;
 	if (r == 0 && out->n == 0)
 		return err_set(err, ERR_INVALID,
-		               "the value is empty: type it, or pipe it in: stoker secrets set "
-		               "NAME < FILE");
+		               "the value is empty: type it, or pipe it in: %s < FILE", command);
 	return r;
 }
 
@@ -102,7 +101,8 @@ int cmd_secrets_set(struct cli *c, struct err *err)
 
 	if (secrets_path(c, &path, err) < 0)
 		return -1;
-	if (read_value(arena_printf(c->arena, "Value of %s (not shown): ", c->arg[0]), &value,
+	if (read_value(arena_printf(c->arena, "Value of %s (not shown): ", c->arg[0]),
+	               arena_printf(c->arena, "stoker secrets set %s", c->arg[0]), &value,
 	               err) == 0) {
 		js_init(&js, &body);
 		js_open(&js);
@@ -126,7 +126,7 @@ static int delete_at(struct cli *c, const char *path, const char *question, cons
 	if (out_confirm(c, question, must_type, err) < 0)
 		return -1;
 	if (remote_call(c, HTTP_DELETE, path, NULL, &reply, err) < 0)
-		return -1;
+		return err_wrap(err, "%s", c->arg[0]);
 	out_say(c, "deleted");
 	return 0;
 }
@@ -337,7 +337,7 @@ int cmd_login(struct cli *c, struct err *err)
 	if (url == NULL)
 		return err_set(err, ERR_INVALID,
 		               "say which server: stoker login --url http://127.0.0.1:8000");
-	r = read_value("Token (not shown): ", &token, err);
+	r = read_value("Token (not shown): ", "stoker login --url URL", &token, err);
 	if (r == 0) {
 		c->url = arena_cstr(c->arena, url);
 		c->token = arena_strz(c->arena, str_trim(buf_view(&token)));

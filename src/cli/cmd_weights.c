@@ -111,7 +111,7 @@ int cmd_weights_rm(struct cli *c, struct err *err)
 	if (remote_call(c, HTTP_DELETE,
 	                arena_printf(c->arena, "/v1/weights/%s", remote_part(c, c->arg[0])), NULL,
 	                &reply, err) < 0)
-		return -1;
+		return err_wrap(err, "%s", c->arg[0]);
 	out_say(c, "freed %s",
 	        units_show_bytes((uint64_t)doc_int(doc_get(reply, "bytes_freed"), 0), text));
 	return 0;

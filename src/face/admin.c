@@ -354,6 +354,7 @@ static int status_show(struct request *rq, struct err *err)
 		return -1;
 	answer_open(&an);
 	js_kv(js, "version", s.version);
+	show_time(js, "now", clock_wall_ms()); /* `stoker doctor` compares clocks */
 	show_time(js, "started_at", s.started_ms);
 	js_kv(js, "base_url", s.base_url);
 	js_kv(js, "sandbox", s.sandbox);

@@ -207,6 +207,8 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 		return -1;
 	combine(a, t, n, &x, &rank);
 	s.event = event_of(&spec, &x);
+	if (x.end == JOB_END_LOST) /* it said nothing: that is what the server found */
+		s.actor = "server";
 	words = outcome(a, job, &x, s.event, rank);
 	s.message = words;
 	s.end = x.end;

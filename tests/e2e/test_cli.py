@@ -88,6 +88,20 @@ def test_why_it_failed_is_whole_on_a_narrow_terminal(cluster, columns):
     assert why in " ".join(followed.err.split()) and not set("\x1b\x07\x9b") & set(followed.out + followed.err)
 
 
+@pytest.mark.parametrize("args, stdin, words", [
+    (["secrets", "rm", "nosuch", "-y"], None, "nosuch: no such secret"),
+    (["tokens", "rm", "nosuch", "-y"], None, "nosuch: no such token"),
+    (["weights", "rm", "nosuch", "-y"], None, "nosuch: no such weights"),
+])
+def test_what_is_not_there_is_named(cluster, args, stdin, words):
+    assert words in cluster.cli(*args, stdin=stdin, code=3).err
+
+
+def test_an_empty_value_says_how_to_give_it(cluster):
+    assert "stoker secrets set s < FILE" in cluster.cli("secrets", "set", "s", stdin="", code=2).err
+    assert "stoker login --url URL < FILE" in cluster.cli("login", "--url", cluster.url, stdin="", code=2).err
+
+
 def test_output_forms(cluster):
     job = cluster.push(["true"], "--name", "a,b")
     cluster.wait(job, "TRAINING_JOB_COMPLETED")

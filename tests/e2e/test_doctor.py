@@ -68,7 +68,7 @@ def test_all_is_well(cluster):
     code, wrong, shown = doctor(cluster, STOKER_URL=cluster.url, STOKER_TOKEN=cluster.token)
     assert code == 0 and not [line for line in wrong if line.startswith("fail")], shown
     assert f"server {cluster.url} answers, version" in shown and "logged in as admin, role" in shown
-    assert "sandbox: " in shown and "data folder: " in shown
+    assert "sandbox: " in shown and "data folder: " in shown and "clocks differ by " in shown
     code, wrong, shown = doctor(cluster, STOKER_URL=cluster.url)
     assert code == 1 and len(wrong) == 1 and "token" in wrong[0] and "stoker login --url" in wrong[0], shown
 
