@@ -15,14 +15,15 @@
 
 static const struct sandbox_ops *const ladder[] = {&sandbox_podman, &sandbox_bwrap, &sandbox_plain};
 
-/* Reads its length, then itself: stdin stays open behind it. bash where there is one. */
+/* Reads its length, then itself: stdin stays open behind it. bash where there is one, under
+ * its own name: what it says of the job's commands must not look like what the platform says. */
 #define INIT_BODY "printf 'ready\\n' >&3; read -r n && s=$(head -c \"$n\") && eval \"$s\""
 #define INIT_SHELL                                                                                 \
-	"if command -v bash >/dev/null 2>&1; then exec bash -c \"$1\" stoker; fi; eval \"$1\""
+	"if command -v bash >/dev/null 2>&1; then exec bash -c \"$1\" bash; fi; eval \"$1\""
 
 const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_front)
 {
-	static const char *const init[] = {"/bin/sh", "-c", INIT_SHELL, "stoker", INIT_BODY};
+	static const char *const init[] = {"/bin/sh", "-c", INIT_SHELL, "sh", INIT_BODY};
 	const char **argv = ARENA_ARRAY(a, const char *, n_front + COUNT(init) + 1);
 
 	memcpy(argv, front, n_front * sizeof(*argv));

@@ -148,6 +148,14 @@ def test_exec_runs_inside_the_job(cluster):
     cluster.wait(job, "TRAINING_JOB_STOPPED")
 
 
+def test_the_shell_does_not_speak_as_the_platform(cluster):
+    """Lines that begin with "stoker:" are the platform's own."""
+    job = cluster.push(["no-such-command || true"])
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    said = [line for line in cluster.logs(job).splitlines() if "command not found" in line or "no-such-command: not found" in line]
+    assert len(said) == 1 and not said[0].startswith("stoker:"), cluster.logs(job)
+
+
 def test_exit_evidence(cluster):
     timeout = cluster.push(["sleep 600"], limits={"max_duration": "1s", "stop_grace": "1s"})
     assert cluster.wait(timeout, "TRAINING_JOB_FAILED")["end"]["kind"] == "timeout"
