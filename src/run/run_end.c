@@ -200,6 +200,7 @@ static int ship_rest(struct arena *a, const char *dir, const struct doc *d, bool
 		.job_id = text_of(d, "job_id"),
 		.rank = (uint32_t)MAX(doc_int(doc_get(d, "rank"), 0), 0),
 		.settle_ms = MAX(doc_int(doc_get(d, "settle_s"), 10), 0) * 1000,
+		.dead = true,
 		.cancel = &sweep->cancel,
 		.checkpoint = on_swept,
 		.event = on_sweep_event,

@@ -1,4 +1,4 @@
-/* ship.c - the walker's loop, and the life of a shipper; see ship.h. */
+/* ship.c - the loops of walker and clerk, and the life of a shipper; see ship.h. */
 #include "run/ship.h"
 
 #include "base/clock.h"
@@ -6,6 +6,7 @@
 #include "run/ship_table.h"
 
 #define NAP_MS 20 /* between two looks at the cancel flag */
+#define ALIVE "alive"
 
 static void wait_ms(struct ship *s, int64_t ms)
 {
@@ -30,46 +31,95 @@ static bool unfinished(struct ship *s)
 	return false;
 }
 
+/* What the thread itself has worked: on a busy machine much more time than that goes by. */
+static int64_t worked_ms(void)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Of a dead trainer nothing is judged before it is known how it ended. */
+static void wait_for_the_end(struct ship *s)
+{
+	while (s->o.dead && !s->final && !s->done)
+		(void)pthread_cond_wait(&s->changed, &s->lock);
+}
+
+/* Looks at the folder, and does nothing that could keep it from looking again soon: what comes and
+ * goes between two looks is lost. */
 static void *walker(void *ship)
 {
 	struct ship *s = ship;
-	bool walked_final = false;
 
 	(void)pthread_mutex_lock(&s->lock);
-	while (!s->done) {
-		int64_t begun = clock_mono_ms(), next = 0, cost = 0;
-		bool final = s->final;
+	wait_for_the_end(s);
+	while (!s->done && !s->walked_final) {
+		int64_t until = clock_mono_ms(), worked = worked_ms();
+		bool final = s->final; /* nobody writes any more: one look is enough */
+		bool changed = ship_walk(s);
 
-		if (!walked_final) { /* nobody writes any more: one look is enough */
-			bool changed = ship_walk(s);
-
-			cost = clock_mono_ms() - begun;
-			next = changed || unfinished(s) ? MAX((int64_t)SHIP_WALK_MS, cost * 20)
-			                                : MAX((int64_t)SHIP_IDLE_MS, cost * 20);
-			walked_final = final;
-		} else {
-			next = SHIP_WALK_MS;
-		}
-		ship_groups_step(s);
-		if (final && walked_final && ship_all_done(s))
-			s->finished = true;
+		worked = MIN((worked_ms() - worked) * 20, (int64_t)SHIP_WALK_MAX_MS);
+		until += MAX(worked, changed || unfinished(s) ? SHIP_WALK_MS : SHIP_IDLE_MS);
+		s->walked_final = final;
 		(void)pthread_cond_broadcast(&s->changed);
+		for (int64_t left = until - clock_mono_ms(); left > 0 && !s->done && !s->final;
+		     left = until - clock_mono_ms())
+			wait_ms(s, left);
+	}
+	(void)pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+/* Manifests and news: calls of the store and of the host, which take as long as they take. */
+static void *clerk(void *ship)
+{
+	struct ship *s = ship;
+
+	(void)pthread_mutex_lock(&s->lock);
+	wait_for_the_end(s);
+	while (!s->done) {
+		int64_t until = clock_mono_ms() + SHIP_WALK_MS;
+		bool last = s->walked_final;
+
+		ship_groups_step(s);
+		if (last && ship_all_done(s)) {
+			s->finished = true;
+			(void)pthread_cond_broadcast(&s->changed);
+		}
 		(void)pthread_mutex_unlock(&s->lock);
-		if (!final)
+		ship_say_odd(s);
+		if (!last)
 			ship_check_space(s);
 		(void)pthread_mutex_lock(&s->lock);
-		for (int64_t until = begun + next, left = until - clock_mono_ms();
-		     left > 0 && !s->done && (walked_final || !s->final) && !s->finished;
+		for (int64_t left = until - clock_mono_ms(); left > 0 && !s->done && !s->finished;
 		     left = until - clock_mono_ms()) {
 			wait_ms(s, left);
-			if (walked_final)
-				break; /* a sender has news */
+			if (s->walked_final && TAILQ_EMPTY(&s->queued))
+				break; /* the senders have news, or nothing to do */
 		}
 		while (s->finished && !s->done)
 			(void)pthread_cond_wait(&s->changed, &s->lock);
 	}
 	(void)pthread_mutex_unlock(&s->lock);
 	return NULL;
+}
+
+/* A dead trainer's last sign of life, in terms of our own clock. Without one, all that was not
+ * published may have been in the making. */
+static int open_alive(struct ship *s, struct err *err)
+{
+	struct stat st;
+
+	if (!s->o.dead) {
+		s->alive_fd = openat(s->spool_fd, ALIVE, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		return s->alive_fd >= 0 ? 0 : err_errno(err, errno, "%s/%s", s->o.spool, ALIVE);
+	}
+	if (fstatat(s->spool_fd, ALIVE, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		s->died_ms = clock_mono_ms() - clock_wall_ms() + (int64_t)st.st_mtim.tv_sec * 1000 +
+		             st.st_mtim.tv_nsec / 1000000;
+	return 0;
 }
 
 static int open_places(struct ship *s, struct err *err)
@@ -79,6 +129,8 @@ static int open_places(struct ship *s, struct err *err)
 		return -1;
 	s->spool_fd = fs_open_dir(s->o.spool, err);
 	if (s->spool_fd < 0 || ship_journal_read(s, err) < 0)
+		return -1;
+	if (open_alive(s, err) < 0)
 		return -1;
 	s->journal_fd =
 		openat(s->spool_fd, "journal", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -105,9 +157,11 @@ static void ship_free(struct ship *s)
 	}
 	map_free(s->entries);
 	map_free(s->groups);
+	map_free(s->odd);
 	close_fd_p(&s->dir_fd);
 	close_fd_p(&s->spool_fd);
 	close_fd_p(&s->journal_fd);
+	close_fd_p(&s->alive_fd);
 	(void)pthread_cond_destroy(&s->changed);
 	(void)pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -119,10 +173,11 @@ int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
 	pthread_condattr_t attr;
 
 	s->o = *o;
-	s->dir_fd = s->spool_fd = s->journal_fd = -1;
+	s->dir_fd = s->spool_fd = s->journal_fd = s->alive_fd = -1;
 	s->next_id = 1;
 	s->entries = map_new();
 	s->groups = map_new();
+	s->odd = map_new();
 	TAILQ_INIT(&s->all);
 	TAILQ_INIT(&s->queued);
 	TAILQ_INIT(&s->list);
@@ -140,7 +195,8 @@ int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
 		if (pthread_create(&s->sender[i], NULL, ship_sender, s) != 0)
 			abort();
 	}
-	if (pthread_create(&s->walker, NULL, walker, s) != 0)
+	if (pthread_create(&s->walker, NULL, walker, s) != 0 ||
+	    pthread_create(&s->clerk, NULL, clerk, s) != 0)
 		abort();
 	*out = s;
 	return 0;
@@ -174,7 +230,8 @@ bool ship_finish(struct ship *s, bool ok)
 	bool all = false;
 
 	(void)pthread_mutex_lock(&s->lock);
-	s->died_ms = clock_mono_ms();
+	if (!s->o.dead)
+		s->died_ms = clock_mono_ms();
 	s->ok = ok;
 	s->final = true;
 	(void)pthread_cond_broadcast(&s->changed);
@@ -198,6 +255,7 @@ void ship_close(struct ship *s)
 	(void)pthread_cond_broadcast(&s->changed);
 	(void)pthread_mutex_unlock(&s->lock);
 	(void)pthread_join(s->walker, NULL);
+	(void)pthread_join(s->clerk, NULL);
 	for (size_t i = 0; i < SHIP_SENDERS; i++)
 		(void)pthread_join(s->sender[i], NULL);
 	ship_free(s);

@@ -1,6 +1,6 @@
 /*
  * ship.h - checkpoints to the object store while the trainer runs: a walker that looks at the
- * checkpoint folder and decides (rules of core/ckpt.h), and a few senders.
+ * checkpoint folder, a clerk that decides (rules of core/ckpt.h), and a few senders.
  *
  * A file is hard-linked into the spool when it is first seen, so the trainer's rotation cannot take
  * it away; it is sent when it has settled, re-sent when it was changed afterwards; a checkpoint's
@@ -21,6 +21,7 @@
 #define SHIP_SENDERS 2   /* files at once; the store sends a large one in parts of its own */
 #define SHIP_WALK_MS 250 /* at least, between two looks while something changes */
 #define SHIP_IDLE_MS 1000
+#define SHIP_WALK_MAX_MS 5000 /* at most: a look that costs much is taken less often */
 #define SHIP_RETRY_MS 5000
 #define SHIP_CONFIG_MAX ((size_t)1 << 20)
 #define SHIP_JOURNAL_MAX ((size_t)256 << 20)
@@ -35,6 +36,7 @@ struct ship_options {
 	const char *job_id;
 	uint32_t rank;
 	int64_t settle_ms;
+	bool dead;                 /* the trainer died with the shipper before us */
 	uint64_t volume_bytes;     /* what the job may write there, 0 = what the disk has */
 	const atomic_bool *cancel; /* gives up; may be NULL */
 	void (*checkpoint)(void *arg, const struct model_checkpoint *row); /* news of one */

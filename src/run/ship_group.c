@@ -16,7 +16,7 @@ struct view {
 /* Temporary files belong to it at the end only, and not to one that was whole without them. */
 static bool counts(const struct ship *s, const struct ship_group *g, const struct ship_entry *e)
 {
-	return !e->temporary || (s->final && !g->manifest);
+	return !e->temporary || (s->walked_final && !g->manifest);
 }
 
 static struct view look(const struct ship *s, const struct ship_group *g)
@@ -63,7 +63,7 @@ static size_t queue_ready(struct ship *s, const struct ship_group *g, bool live)
 	{
 		if (e->state != SHIP_WAIT || !counts(s, g, e))
 			continue;
-		if (!s->final && live && !ckpt_file_ready(&e->fact, now, s->o.settle_ms))
+		if (!s->walked_final && live && !ckpt_file_ready(&e->fact, now, s->o.settle_ms))
 			continue;
 		e->state = SHIP_QUEUED;
 		TAILQ_INSERT_TAIL(&s->queued, e, queue);
@@ -80,7 +80,7 @@ static enum ckpt_state verdict(const struct ship *s, const struct ship_group *g,
 	if (!v->live) /* rotated away: was it whole when it went? */
 		return g->gone_walk == 0 || g->gone_walk >= g->grown_walk + 2 ? CKPT_COMPLETE
 		                                                              : CKPT_INCOMPLETE;
-	if (!s->final || s->ok)
+	if (!s->walked_final || s->ok)
 		return CKPT_COMPLETE;
 	if (v->n_temporary > 0)
 		return CKPT_INCOMPLETE;
@@ -145,7 +145,7 @@ static int collect(struct ship *s, const struct ship_group *g, const struct view
 	c->name = arena_cstr(a, g->name);
 	c->job_id = s->o.job_id;
 	c->rank = s->o.rank;
-	c->state = verdict(s, g, v);
+	c->state = g->manifest ? g->state : verdict(s, g, v);
 	c->created_ms = v->newest_ns / 1000000;
 	manifest_init(&c->files, a);
 	TAILQ_FOREACH(e, &g->entries, peer)
@@ -188,7 +188,18 @@ static void free_spool(struct ship *s, const struct ship_group *g, bool live)
 	}
 }
 
-/* Writes the manifest; the lock is given up meanwhile. */
+/* Into the store; or, when a shipper before us put it there, is it there still? */
+static int put_manifest(struct ship *s, const char *key, struct str body, bool there,
+                        struct err *err)
+{
+	struct objstore_info info;
+
+	return there ? objstore_stat(s->o.objects, key, &info, err)
+	             : objstore_put(s->o.objects, key, body, err);
+}
+
+/* Writes the manifest and tells the host; the lock is given up meanwhile. Of one that a shipper
+ * before us has written, the host may not have heard. */
 static void publish(struct ship *s, struct ship_group *g, const struct view *v)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -196,7 +207,7 @@ static void publish(struct ship *s, struct ship_group *g, const struct view *v)
 	struct ckpt c;
 	uint64_t *ids = NULL;
 	char *key = ckpt_manifest_key(a, s->o.prefix, s->o.rank, g->name);
-	int64_t seen_ms = g->changed_ms;
+	bool there = g->manifest;
 	struct err err = {0};
 	int r = collect(s, g, v, a, &c, &ids, &err);
 
@@ -204,19 +215,20 @@ static void publish(struct ship *s, struct ship_group *g, const struct view *v)
 	if (r == 0) {
 		ckpt_classify(&c, a, read_config(s, a, &c, ids));
 		ckpt_write(&c, &body);
-		r = objstore_put(s->o.objects, key, buf_view(&body), &err);
+		r = put_manifest(s, key, buf_view(&body), there, &err);
 	}
 	if (r == 0)
 		tell(s, &c, v, key);
+	else if (there && err.code == ERR_NOT_FOUND)
+		r = 0; /* deleted by a person meanwhile */
 	else
 		ship_trouble(s, g->name, &err);
 	(void)pthread_mutex_lock(&s->lock);
 	g->retry_ms = r == 0 ? 0 : clock_mono_ms() + SHIP_RETRY_MS;
-	if (r == 0 && g->changed_ms == seen_ms) {
+	if (r == 0) { /* what was changed meanwhile takes it back at the next step */
 		g->manifest = g->reported = true;
 		g->state = c.state;
 		ship_journal_group(s, g);
-		free_spool(s, g, v->live);
 	}
 }
 
@@ -256,7 +268,7 @@ static void tell_progress(struct ship *s, struct ship_group *g, const struct vie
 
 static void step(struct ship *s, struct ship_group *g)
 {
-	bool settled = s->final || clock_mono_ms() - g->changed_ms >= s->o.settle_ms;
+	bool settled = s->walked_final || clock_mono_ms() - g->changed_ms >= s->o.settle_ms;
 	struct view v = look(s, g);
 
 	if (v.live && settled) {
@@ -265,14 +277,16 @@ static void step(struct ship *s, struct ship_group *g)
 	}
 	if (v.n == 0)
 		return;
-	if (g->manifest && v.n_sent < v.n) {
+	if (g->manifest && v.n_sent + v.n_lost < v.n) {
 		withdraw(s, g);
 		v = look(s, g);
 	}
 	if (queue_ready(s, g, v.live) > 0)
 		(void)pthread_cond_broadcast(&s->changed);
 	if (v.n_sent + v.n_lost == v.n && (settled || !v.live)) {
-		if (!g->manifest && clock_mono_ms() >= g->retry_ms)
+		if (g->manifest && g->reported)
+			free_spool(s, g, v.live);
+		else if (clock_mono_ms() >= g->retry_ms)
 			publish(s, g, &v);
 		return;
 	}
@@ -297,7 +311,7 @@ bool ship_all_done(struct ship *s)
 	{
 		struct view v = look(s, g);
 
-		if (v.n > 0 && !g->manifest)
+		if (v.n > 0 && !(g->manifest && g->reported))
 			return false;
 		s->lost = s->lost || v.n_lost > 0;
 	}

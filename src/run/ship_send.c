@@ -122,7 +122,7 @@ static void read_group(struct ship *s, struct str line)
 		return;
 	g = ship_group_of(s, name);
 	g->state = state;
-	g->manifest = g->reported = state != CKPT_SYNCING;
+	g->manifest = state != CKPT_SYNCING;
 }
 
 /* A line that was cut by a crash names nothing that exists. */

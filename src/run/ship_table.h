@@ -1,4 +1,4 @@
-/* ship_table.h - what ship.c (decides), ship_walk.c (looks) and ship_send.c (sends) share. */
+/* ship_table.h - what ship_walk.c (looks), ship_group.c (decides) and ship_send.c (sends) share. */
 #ifndef SHIP_TABLE_H
 #define SHIP_TABLE_H
 
@@ -34,8 +34,8 @@ struct ship_group {
 	struct ship_entries entries;
 	char *name;
 	enum ckpt_state state;
-	bool manifest; /* it is in the store, and says `state` */
-	bool reported;
+	bool manifest;             /* it is in the store, and says `state` */
+	bool reported;             /* the host has heard of it from us */
 	int64_t changed_ms;        /* monotonic: anything in it */
 	uint64_t grown_walk;       /* number of the last walk that saw it grow or change */
 	uint64_t gone_walk;        /* ... that first saw something of it vanish, 0 = none */
@@ -47,21 +47,25 @@ TAILQ_HEAD(ship_groups, ship_group);
 struct ship {
 	struct ship_options o;
 	int dir_fd, spool_fd, journal_fd;
+	int alive_fd; /* touched at each look: when the trainer was last alive; -1 = it is dead */
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t changed;
 	struct map *entries; /* path -> struct ship_entry */
 	struct map *groups;
+	struct map *odd; /* path -> why it cannot be kept, in words */
+	size_t odd_said;
 	struct ship_entries all, queued;
 	struct ship_groups list;
 	uint64_t walk, next_id, n_entries;
 	uint64_t dropped_files, dropped_bytes; /* of rotated checkpoints, all in the store */
 	bool final, ok, done, finished, lost;
+	bool walked_final;   /* all that the trainer left is in the tables */
 	int64_t died_ms;     /* monotonic: when the trainer ended */
 	int warned;          /* percent */
 	uint64_t most_bytes; /* of one checkpoint */
 	int64_t space_ms, trouble_ms;
 	bool too_many;
-	pthread_t walker, sender[SHIP_SENDERS];
+	pthread_t walker, clerk, sender[SHIP_SENDERS];
 	atomic_bool halt; /* cancels what is being sent */
 };
 
@@ -71,6 +75,7 @@ struct ship_group *ship_group_of(struct ship *s, const char *name); /* made when
 struct ship_entry *ship_entry_of(struct ship *s, struct str path);  /* made when new */
 void ship_entry_drop(struct ship *s, struct ship_entry *e);
 void ship_check_space(struct ship *s);
+void ship_say_odd(struct ship *s); /* without the lock */
 /* ship_send.c */
 void *ship_sender(void *ship);
 void ship_journal_sent(struct ship *s, const struct ship_entry *e);

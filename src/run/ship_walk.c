@@ -9,6 +9,8 @@
 
 #define DEPTH_MAX 32
 #define SPACE_MS 1000
+#define ODD_MAX 20 /* said of one attempt */
+#define ODD_TEXT_MAX ((size_t)2000)
 
 struct ship_group *ship_group_of(struct ship *s, const char *name)
 {
@@ -144,6 +146,67 @@ static bool see(struct ship *s, int dirfd, const char *name, struct str path, co
 	return changed;
 }
 
+/* Why this is not kept, NULL = it is, or holds nothing. */
+static const char *why_odd(const struct stat *st, struct str path, bool cut, int depth)
+{
+	if (S_ISLNK(st->st_mode))
+		return "a symbolic link";
+	if (S_ISDIR(st->st_mode))
+		return depth < DEPTH_MAX ? NULL : "too deep a folder";
+	if (!S_ISREG(st->st_mode))
+		return "a pipe, a socket or a device";
+	if (cut)
+		return "too long a path";
+	if (!fs_path_is_plain(path) || memchr(path.p, '\n', path.n) != NULL ||
+	    memchr(path.p, '\r', path.n) != NULL)
+		return "control characters in its name";
+	return NULL;
+}
+
+static void note_odd(struct ship *s, struct str path, const char *why)
+{
+	if (map_get(s->odd, path) == NULL && map_count(s->odd) < ODD_MAX)
+		(void)map_set(s->odd, path, (void *)(uintptr_t)why);
+}
+
+struct odd_news {
+	struct buf *text;
+	size_t skip; /* said before */
+};
+
+static void add_odd(struct str path, void *why, void *arg)
+{
+	struct odd_news *news = arg;
+
+	if (news->skip > 0) {
+		news->skip--;
+		return;
+	}
+	buf_puts(news->text, news->text->n > 0 ? ", " : "");
+	for (size_t i = 0; i < path.n; i++)
+		buf_putc(news->text, (unsigned char)path.p[i] < 0x20 ? '?' : path.p[i]);
+	buf_printf(news->text, " (%s)", (const char *)why);
+}
+
+/* What is left out is said, once: without it the checkpoint may be of no use. */
+void ship_say_odd(struct ship *s)
+{
+	AUTO_BUF struct buf text = BUF_INIT(ODD_TEXT_MAX);
+	AUTO_BUF struct buf odd = BUF_INIT(ODD_TEXT_MAX);
+	struct odd_news news = {.text = &odd};
+
+	(void)pthread_mutex_lock(&s->lock);
+	news.skip = s->odd_said;
+	map_each(s->odd, add_odd, &news);
+	s->odd_said = map_count(s->odd);
+	(void)pthread_mutex_unlock(&s->lock);
+	if (odd.n > 0) {
+		buf_printf(&text, "only plain files of the checkpoint folder are kept, not %s",
+		           buf_cstr(&odd));
+		s->o.event(s->o.arg, "warning", buf_cstr(&text));
+	}
+}
+
 /* A folder's entries, with the lock held: opening, reading and linking are local and quick. */
 static bool walk_dir(struct ship *s, int dirfd, struct buf *path, int depth)
 {
@@ -156,6 +219,7 @@ static bool walk_dir(struct ship *s, int dirfd, struct buf *path, int depth)
 	}
 	for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
 		size_t keep = path->n;
+		const char *why = NULL;
 		struct stat st;
 
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
@@ -165,10 +229,12 @@ static bool walk_dir(struct ship *s, int dirfd, struct buf *path, int depth)
 		if (fstatat(dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue; /* gone meanwhile */
 		buf_printf(path, "%s%s", keep > 0 ? "/" : "", e->d_name);
-		if (S_ISREG(st.st_mode) && !path->full && fs_path_is_plain(buf_view(path)) &&
-		    strpbrk(buf_cstr(path), "\n\r") == NULL) {
+		why = why_odd(&st, buf_view(path), path->full, depth);
+		if (why != NULL) {
+			note_odd(s, buf_view(path), why);
+		} else if (S_ISREG(st.st_mode)) {
 			changed = see(s, dirfd, e->d_name, buf_view(path), &st) || changed;
-		} else if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
+		} else {
 			int fd = openat(dirfd, e->d_name,
 			                O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
@@ -245,6 +311,8 @@ bool ship_walk(struct ship *s)
 	bool changed = false;
 
 	s->walk++;
+	if (s->alive_fd >= 0) /* only says when the trainer was last alive: lost, it costs little */
+		(void)futimens(s->alive_fd, NULL);
 	if (fd < 0)
 		return false;
 	changed = walk_dir(s, fd, &path, 0);

@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define WAIT_MS 120000
 #define NEVER_MS 600000 /* to settle: longer than any test */
@@ -19,6 +20,7 @@ struct place {
 	struct ship_options o;
 	pthread_mutex_t lock;
 	char news[65536], events[8192];
+	atomic_bool hold, held; /* the host keeps the next news waiting; it does */
 };
 
 static void on_checkpoint(void *arg, const struct model_checkpoint *row)
@@ -26,6 +28,10 @@ static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 	struct place *p = arg;
 	size_t n;
 
+	while (p->hold) {
+		p->held = true;
+		clock_sleep_ms(10);
+	}
 	(void)pthread_mutex_lock(&p->lock);
 	n = strlen(p->news);
 	(void)snprintf(p->news + n, sizeof(p->news) - n, "[%s %s %" PRIu64 "]", row->name,
@@ -251,6 +257,47 @@ static void rotation_takes_nothing_away(void **state)
 	assert_true(manifest(p, "checkpoint-1", &c)); /* local removal removes nothing there */
 }
 
+/* Files at `path` are held by a second link, so they may go. */
+static void wait_linked(struct place *p, const char *path)
+{
+	struct stat st = {0};
+
+	for (int64_t until = clock_mono_ms() + WAIT_MS; st.st_nlink < 2;) {
+		assert_int_equal(stat(in(p, path), &st), 0);
+		if (clock_mono_ms() > until)
+			fail_msg("%s is not linked into the spool", path);
+		clock_sleep_ms(10);
+	}
+}
+
+/* A host or a store that takes its time does not keep the walker from looking. */
+static void rotation_goes_on_while_the_host_is_slow(void **state)
+{
+	struct place *p = *state;
+	struct ckpt c;
+
+	p->o.settle_ms = 100;
+	p->hold = true;
+	put(p, "checkpoint-1/model.safetensors", "weights");
+	start(p);
+	for (int64_t until = clock_mono_ms() + WAIT_MS; !p->held; clock_sleep_ms(10))
+		assert_true(clock_mono_ms() < until);
+	for (int i = 2; i < 5; i++) {
+		char *name = arena_printf(p->a, "checkpoint-%d", i);
+		char *file = arena_printf(p->a, "%s/model.safetensors", name);
+
+		put(p, file, "more weights");
+		wait_linked(p, file);
+		drop(p, name);
+	}
+	p->hold = false;
+	assert_true(ship_finish(p->ship, true));
+	for (int i = 2; i < 5; i++) {
+		assert_true(manifest(p, arena_printf(p->a, "checkpoint-%d", i), &c));
+		assert_int_equal(c.files.n, 1);
+	}
+}
+
 static void own_temporaries_are_left_out(void **state)
 {
 	struct place *p = *state;
@@ -330,7 +377,7 @@ static void resumes_after_a_kill(void **state)
 	wait_said(p, "[checkpoint-1 COMPLETE 1]");
 	put(p, "checkpoint-2/b", "linked only");
 	wait_said(p, "[checkpoint-2 SYNCING 1]");
-	ship_close(p->ship); /* as if killed: nothing is finished */
+	ship_close(p->ship); /* as if killed: nothing is finished, the host may not have heard */
 	p->ship = NULL;
 	drop(p, "checkpoint-2"); /* and the trainer went on */
 	assert_ok(objstore_stat(p->objects, key, &before, &err), &err);
@@ -340,6 +387,7 @@ static void resumes_after_a_kill(void **state)
 	assert_true(ship_finish(p->ship, true));
 	assert_ok(objstore_stat(p->objects, key, &after, &err), &err);
 	assert_true(before.modified_ms == after.modified_ms); /* not sent twice */
+	assert_true(said(p, "[checkpoint-1 COMPLETE 1]"));    /* but told again */
 	assert_true(manifest(p, "checkpoint-1", &c));
 	assert_int_equal(c.state, CKPT_COMPLETE);
 	assert_true(manifest(p, "checkpoint-2", &c));
@@ -360,6 +408,39 @@ static void death_leaves_it_incomplete(void **state)
 	assert_int_equal(c.state, CKPT_INCOMPLETE);
 	assert_true(manifest(p, "tmp-checkpoint-2", &c));
 	assert_int_equal(c.state, CKPT_INCOMPLETE);
+}
+
+/* The trainer was killed with its shipper, and the next shipper comes late: what was in the making
+ * has long come to rest, and is no more whole for that. */
+static void death_with_the_shipper_leaves_it_incomplete(void **state)
+{
+	struct place *p = *state;
+	const struct timespec then[2] = {{.tv_sec = time(NULL) - 3600},
+	                                 {.tv_sec = time(NULL) - 3600}};
+	struct ckpt c;
+
+	put(p, "checkpoint-1/model.safetensors", "whole");
+	start(p);
+	wait_said(p, "[checkpoint-1 COMPLETE 1]");
+	ship_close(p->ship);
+	p->o.settle_ms = 600000;
+	start(p);
+	put(p, "checkpoint-2/model-00001-of-00002.safetensors", "half of it");
+	wait_said(p, "[checkpoint-2 SYNCING 1]");
+	ship_close(p->ship);
+	p->ship = NULL;
+	/* an hour goes by */
+	assert_int_equal(utimensat(AT_FDCWD, arena_printf(p->a, "%s/spool/alive", p->dir), then, 0),
+	                 0);
+	assert_int_equal(utimensat(AT_FDCWD, in(p, "checkpoint-2/model-00001-of-00002.safetensors"),
+	                           then, 0),
+	                 0);
+	p->o.dead = true;
+	start(p);
+	assert_true(ship_finish(p->ship, false));
+	wait_said(p, "[checkpoint-2 INCOMPLETE 1]");
+	assert_true(manifest(p, "checkpoint-1", &c));
+	assert_int_equal(c.state, CKPT_COMPLETE);
 }
 
 static void what_was_whole_stays_whole(void **state)
@@ -463,6 +544,9 @@ static void odd_names_are_left_alone(void **state)
 	assert_true(ship_finish(p->ship, true));
 	assert_true(manifest(p, "checkpoint-1", &c));
 	assert_int_equal(c.files.n, 1);
+	assert_true(said(p, "checkpoint-1/link (a symbolic link)"));
+	assert_true(said(p, "checkpoint-1/fifo (a pipe, a socket or a device)"));
+	assert_true(said(p, "checkpoint-1/new?line (control characters in its name)"));
 }
 
 /* A name that the store refuses does not hold up the end; its checkpoint says that it lacks
@@ -487,13 +571,23 @@ static void a_refused_name_ends_too(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 static const struct CMUnitTest tests[] = {
-	T(ships_while_it_runs),          T(rotation_takes_nothing_away),
-	T(own_temporaries_are_left_out), T(a_rename_is_one_checkpoint),
-	T(overwriting_ships_again),      T(a_changed_checkpoint_is_withdrawn),
-	T(resumes_after_a_kill),         T(death_leaves_it_incomplete),
-	T(what_was_whole_stays_whole),   T(a_good_end_needs_no_settling),
-	T(one_inode_is_sent_once),       T(an_outage_pauses),
-	T(gives_up_when_told),           T(warns_of_a_full_volume),
-	T(odd_names_are_left_alone),     T(a_refused_name_ends_too),
+	T(ships_while_it_runs),
+	T(rotation_takes_nothing_away),
+	T(own_temporaries_are_left_out),
+	T(a_rename_is_one_checkpoint),
+	T(overwriting_ships_again),
+	T(a_changed_checkpoint_is_withdrawn),
+	T(resumes_after_a_kill),
+	T(death_leaves_it_incomplete),
+	T(what_was_whole_stays_whole),
+	T(a_good_end_needs_no_settling),
+	T(one_inode_is_sent_once),
+	T(an_outage_pauses),
+	T(gives_up_when_told),
+	T(warns_of_a_full_volume),
+	T(odd_names_are_left_alone),
+	T(a_refused_name_ends_too),
+	T(rotation_goes_on_while_the_host_is_slow),
+	T(death_with_the_shipper_leaves_it_incomplete),
 };
 UNIT_MAIN(tests)
