@@ -20,7 +20,7 @@
 #include <sys/mman.h>
 #include <sys/vfs.h>
 
-#define STREAMS_DEFAULT 4
+#define STREAMS_DEFAULT 2
 #define PARTS_WANTED 96 /* so many parts, if their limits allow: a short tail for the hasher */
 #define PLAIN_MAX (2 * XFER_PART_MIN)
 #define HASH_CHUNK ((size_t)1 << 20)
@@ -28,7 +28,8 @@
 #define WRITE_CHUNK ((size_t)256 << 10)
 #define SYNC_BYTES ((uint64_t)512 << 20)
 #define TICK_MS 100
-#define WINDOW_MS 1000  /* between two looks at the rate */
+#define START_MS 250    /* between two looks at the rate, while the streams double */
+#define WINDOW_MS 1000  /* ... and from then on */
 #define HOLD_WINDOWS 10 /* after more streams did not help */
 
 /* --- many streams ---------------------------------------------------------------------------- */
@@ -424,25 +425,32 @@ static void *syncer_main(void *arg)
 
 /* --- the caller's thread --------------------------------------------------------------------- */
 
-struct pace { /* how many streams: more while that makes it faster */
+/* How many streams: as TCP does, twice as many each time while that brings more, so that a far
+ * source has its sixteen within a second, and a near one, whose wire two streams fill, is soon left
+ * alone by threads that only take the CPUs from the hash. From then on half as many more, now and
+ * then. */
+struct pace {
 	int64_t since_ms;
 	uint64_t since_bytes;
 	double rate_before; /* of the last window */
 	unsigned before;    /* streams before the last raise, 0 = not raised */
 	int hold;
+	bool started; /* they double no more */
 };
 
 static unsigned pace_next(struct pace *p, double rate, unsigned now, unsigned most)
 {
+	double worth = p->started ? 1.1 : 1.25; /* what a raise has to bring */
 	unsigned next = now;
 
-	if (p->before != 0 && rate < p->rate_before * 1.1) {
+	if (p->before != 0 && rate < p->rate_before * worth) {
 		next = p->before;
 		p->hold = HOLD_WINDOWS;
+		p->started = true;
 	} else if (p->hold > 0) {
 		p->hold--;
 	} else {
-		next = MIN(most, now + MAX(1U, now / 2));
+		next = MIN(most, now + MAX(1U, p->started ? now / 2 : now));
 	}
 	p->before = next > now ? now : 0;
 	p->rate_before = rate;
@@ -488,13 +496,14 @@ static void look_at_rate(struct xfer *x, struct pace *p, struct crew *c, unsigne
 	struct err ignored = {0};
 	unsigned target;
 
-	if (took < WINDOW_MS)
+	if (took < (p->started ? WINDOW_MS : START_MS))
 		return;
 	pthread_mutex_lock(&x->lock);
-	if (x->backed_off)
+	if (x->backed_off) {
 		p->hold = HOLD_WINDOWS;
-	if (x->backed_off)
 		p->before = 0;
+		p->started = true;
+	}
 	x->backed_off = false;
 	target = x->target;
 	if (x->parts - x->n_done > target)

@@ -28,7 +28,7 @@ struct xfer_job {
 	enum hash_kind kind;   /* of the content id that the source promises */
 	const uint8_t *expect; /* its bytes, or NULL: unknown */
 	struct str prefix;     /* hashed before the content (git's "blob N\0"); may be empty */
-	unsigned streams;      /* to start with; 0 = 4 */
+	unsigned streams;      /* to start with; 0 = 2 */
 	unsigned streams_max;  /* more are tried while they make it faster; 0 = XFER_STREAMS_MAX */
 	void (*progress)(void *arg, uint64_t done); /* from one thread at a time */
 	void *arg;

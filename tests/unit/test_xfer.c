@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "store/xfer.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -21,6 +22,8 @@ struct origin {
 	uint64_t fail_after; /* bytes; then fail_code for ever */
 	enum err_code fail_code;
 	bool no_ranges, too_much, silent_short;
+	_Atomic unsigned open, open_most; /* connections */
+	int mib_ms;                       /* how long one of them takes for a MiB */
 	size_t piped; /* after a first piece so many bytes at a time come through a pipe */
 };
 
@@ -72,6 +75,8 @@ static int origin_send(struct origin *o, uint64_t first, uint64_t count, const s
 			return err_set(err, ERR_UNAVAILABLE, "cut");
 		if (o->fail_code != ERR_NONE && atomic_load(&o->sent) >= o->fail_after)
 			return err_set(err, o->fail_code, "as you wished");
+		if (o->mib_ms > 0 && (at - first) % MIB == 0)
+			(void)poll(NULL, 0, o->mib_ms);
 		atomic_fetch_add(&o->sent, n);
 		if ((piped ? send_piped(o, at, n, to, err)
 		           : to->put(to->arg, bytes_at(o, at), n, err)) < 0)
@@ -86,6 +91,8 @@ static int origin_read(void *of, uint64_t first, uint64_t count, const struct ht
 {
 	struct origin *o = of;
 	bool whole = first == 0 && count == o->size;
+	unsigned open, most = atomic_load(&o->open_most);
+	int r;
 
 	atomic_fetch_add(&o->calls, 1);
 	atomic_fetch_add(&o->ranges, !whole);
@@ -93,7 +100,12 @@ static int origin_read(void *of, uint64_t first, uint64_t count, const struct ht
 		return err_set(err, ERR_UNSUPPORTED, "the server ignores Range");
 	if (o->silent_short && count > 10)
 		count -= 10;
-	if (origin_send(o, first, count, to, cancel, err) < 0)
+	open = atomic_fetch_add(&o->open, 1) + 1;
+	while (open > most && !atomic_compare_exchange_weak(&o->open_most, &most, open))
+		;
+	r = origin_send(o, first, count, to, cancel, err);
+	atomic_fetch_sub(&o->open, 1);
+	if (r < 0)
 		return -1;
 	return o->too_much ? to->put(to->arg, "more", 4, err) : 0;
 }
@@ -333,6 +345,31 @@ static void xfer_many_streams(void **state UNUSED)
 	}
 }
 
+/* A source that gives each connection little is asked over more of them while that helps. */
+static void xfer_more_streams_where_they_help(void **state UNUSED)
+{
+	struct origin o = {.size = BIG, .mib_ms = 150};
+	struct digest want = want_sha256(&o);
+	struct err err = {0};
+	struct xfer_result res;
+	struct xfer_job job;
+	struct place p;
+
+	place_open(&p);
+	job = job_of(&o, &p);
+	assert_ok(xfer_fetch(&job, &res, &err), &err);
+	assert_true(digest_same(&res.sha256, &want));
+	assert_true(atomic_load(&o.open_most) >= 4); /* it begins with two */
+	place_done(&p);
+	o = (struct origin){.size = BIG, .mib_ms = 20};
+	place_open(&p);
+	job = job_of(&o, &p);
+	job.streams_max = 2;
+	assert_ok(xfer_fetch(&job, &res, &err), &err);
+	assert_int_equal(atomic_load(&o.open_most), 2);
+	place_done(&p);
+}
+
 static void xfer_failures_of_many_streams(void **state UNUSED)
 {
 	struct origin right = {.size = BIG}, other = {.size = BIG, .twist = 1};
@@ -535,6 +572,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(xfer_into_memory),
 	cmocka_unit_test(xfer_checks_a_git_blob_id),
 	cmocka_unit_test(xfer_many_streams),
+	cmocka_unit_test(xfer_more_streams_where_they_help),
 	cmocka_unit_test(xfer_failures_of_many_streams),
 	cmocka_unit_test(xfer_resumes_after_kill),
 	cmocka_unit_test(xfer_does_not_believe_a_spoiled_file),
