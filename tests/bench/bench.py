@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """make bench: Stoker beside named peers, in interleaved rounds; a table on stdout, the same in build/bench.json.
 
-    bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-minio warm checkpoint summarize
-                           push jobs tails
+    bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-far fetch-minio warm checkpoint
+                           summarize push jobs tails
 
 BENCH_ROUNDS    rounds after one that warms up (5)
 BENCH_SIZE_MIB  size of the model and of the checkpoint (3072); the number of small files shrinks with it
@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import platform
+import shlex
 import shutil
 import signal
 import subprocess
@@ -35,13 +36,14 @@ SMALL = 64 << 10
 N_SMALL = max(50, 5000 * SIZE // (FULL_MIB * MIB))
 N_WALK = max(3000, 300_000 * SIZE // (FULL_MIB * MIB))
 COMMIT = "0" * 39 + "1"
+FAR_MB_S = 100  # what an object store gives a connection, at its best
 COPIES = 3  # of the model that exist at once
 CONFIG = "/dev/null"  # rclone's
 
 
 class Bench:
-    def __init__(self, folder):
-        self.root, self.folder, self.out = ROOT, folder, folder / "out"
+    def __init__(self, folder, in_memory):
+        self.root, self.folder, self.out, self.in_memory = ROOT, folder, folder / "out", in_memory
         self.www = folder / "www"
         self.aws = {**{k: v for k, v in os.environ.items() if not k.startswith("AWS_") and k != "REQUESTS_CA_BUNDLE"},
                     "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
@@ -86,6 +88,7 @@ class Bench:
 
         def once():
             self.out.mkdir()
+            self.touch_memory(size)
             return run(argv, env or self.aws, server=server.pid)
 
         def check(done):
@@ -100,10 +103,24 @@ class Bench:
                 raise Wrong(f"{len(there)} files with {sum(there)} bytes arrived, {files} with {size} were asked for")
         return self.contender(name, once, program, check, lambda: shutil.rmtree(self.out, ignore_errors=True), ours, mark)
 
+    def touch_memory(self, size):
+        """A virtual machine gives free memory back to its host, and the first touch of a page costs ten times the second:
+        who runs after a pause would pay for it. So every run finds memory that has just been used."""
+        if self.in_memory:
+            with open(self.folder / "touched", "wb") as f:
+                for _ in range(0, size, MIB):
+                    f.write(bytes(MIB))
+            os.unlink(self.folder / "touched")
+
     def contender(self, name, once, program, check, tidy, ours, mark=""):
         missing = None if ours or tool(program) else f"no {program}: {PEERS}"
         found = "" if missing or ours else version(program, *(["version"] if program in ("s5cmd", "rclone") else []))
         return Contender(name, once, f"{found} {mark}".strip(), check, tidy, ours, missing)
+
+    def verified(self, fetch, to, **how):
+        """A peer that is followed by what gives its user the same certainty."""
+        words = " ".join(shlex.quote(str(w)) for w in fetch) + f" && openssl dgst -sha256 -r {shlex.quote(str(to))}"
+        return self.fetcher("rclone, openssl dgst", ["sh", "-c", words], "rclone", **how)
 
     def rclone(self, *args):
         return [tool("rclone"), "--config", CONFIG, *args]
@@ -124,10 +141,10 @@ class Bench:
         return min(json.loads(run([STORE, "drain", url, str(streams)], env).out)["seconds"] for _ in range(3))
 
     def verified_limit(self, url, env, size):
-        """Two cores cannot move the bytes and hash them in less than this."""
+        """SHA-256 of one object is a chain: however many cores there are, one works on it."""
         drain = self.drained(url, env, 2)
-        hashing = size / self.limits["sha256_all_cores_gb_s"] / 1e9
-        return f"drop the bytes {drain:.2f} s, hash them on all cores {hashing:.2f} s; the longer one", max(drain, hashing)
+        hashing = size / self.limits["sha256_gb_s"] / 1e9
+        return f"drop the bytes {drain:.2f} s, SHA-256 of them {hashing:.2f} s; the longer one", max(drain, hashing)
 
     def files_limit(self):
         """Small files without a wire: each written under a new name and hashed."""
@@ -142,6 +159,7 @@ class Bench:
             hub = {**plain, "BENCH_HF": nginx.url}
             base = f"bench/one/resolve/{COMMIT}"
             url, to = f"{nginx.url}/{base}/model.bin", self.out / "a.bin"
+            fetch = self.rclone("copyto", self.s3_remote(nginx.url) + base + "/model.bin", to)
             row = Row("fetch-nginx-1", f"fetch one object of {SIZE // MIB} MiB from nginx {version('nginx', '-v')}, ours verified "
                       f"(SHA-256) and resumable", "<= 2.0 s on the reference machine; >= 1.35x rclone, 1.5x s5cmd, 3.4x aws", SIZE)
             self.play(row, [
@@ -149,8 +167,8 @@ class Bench:
                 self.fetcher("curl", [tool("curl"), "-sf", "-o", to, url], "curl", server=nginx),
                 self.fetcher("s5cmd", [tool("s5cmd"), "--endpoint-url", nginx.url, "--no-sign-request", "cp",
                                        f"s3://{base}/model.bin", to], "s5cmd", server=nginx),
-                self.fetcher("rclone", self.rclone("copyto", self.s3_remote(nginx.url) + base + "/model.bin", to), "rclone",
-                             server=nginx),
+                self.fetcher("rclone", fetch, "rclone", server=nginx),
+                self.verified(fetch, to, server=nginx),
                 self.fetcher("aws", [tool("aws"), "--endpoint-url", nginx.url, "--no-sign-request", "s3", "cp",
                                      f"s3://{base}/model.bin", to, "--no-progress"], "aws", server=nginx),
                 self.fetcher("aria2c", [tool("aria2c"), "-q", "-x4", "-s4", "-k64M", "--file-allocation=none", "-d", self.out,
@@ -181,6 +199,30 @@ class Bench:
         finally:
             nginx.stop()
 
+    def fetch_far(self):
+        """What is far away, or an object store, gives a connection only so much: who opens enough of them, soon enough?"""
+        plain = {k: v for k, v in self.aws.items() if k not in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+        self.repository("one")
+        nginx = peers.Nginx(self.folder, self.www, rate_mb_s=FAR_MB_S)
+        try:
+            base = f"bench/one/resolve/{COMMIT}"
+            url, to = f"{nginx.url}/{base}/model.bin", self.out / "a.bin"
+            self.play(Row("fetch-far", f"fetch one object of {SIZE // MIB} MiB from nginx that gives each connection {FAR_MB_S} MB/s, "
+                          "ours verified", "none", SIZE), [
+                self.fetcher("stoker", [STORE, "fetch", "hf://bench/one", self.out], ours=True, env={**plain, "BENCH_HF": nginx.url},
+                             server=nginx),
+                self.fetcher("s5cmd", [tool("s5cmd"), "--endpoint-url", nginx.url, "--no-sign-request", "cp",
+                                       f"s3://{base}/model.bin", to], "s5cmd", server=nginx),
+                self.fetcher("rclone", self.rclone("copyto", self.s3_remote(nginx.url) + base + "/model.bin", to), "rclone",
+                             server=nginx),
+                self.fetcher("aws", [tool("aws"), "--endpoint-url", nginx.url, "--no-sign-request", "s3", "cp",
+                                     f"s3://{base}/model.bin", to, "--no-progress"], "aws", server=nginx),
+                self.fetcher("aria2c", [tool("aria2c"), "-q", "-x16", "-s16", "-k8M", "--file-allocation=none", "-d", self.out,
+                                        "-o", "a.bin", url], "aria2c", server=nginx, mark="-x16"),
+            ], (f"SHA-256 of {SIZE // MIB} MiB, one chain on one core", SIZE / self.limits["sha256_gb_s"] / 1e9))
+        finally:
+            nginx.stop()
+
     def fetch_minio(self):
         one, many = self.repository("one"), self.repository("many")
         minio = peers.Minio(self.folder)
@@ -191,6 +233,7 @@ class Bench:
             run([tool("s5cmd"), "--endpoint-url", minio.url, "cp", f"{many}/", "s3://bench/many/"], self.aws)
             ours = {**self.aws, "BENCH_S3": minio.url}
             url, to = f"{minio.url}/bench/one/model.bin", self.out / "a.bin"
+            fetch = self.rclone("copyto", self.s3_remote(minio.url) + "bench/one/model.bin", to)
             sign = ["--aws-sigv4", "aws:amz:us-east-1:s3", "--user", f"{KEY}:{SECRET}"]
             row = Row("fetch-minio-1", f"fetch one object of {SIZE // MIB} MiB from MinIO {mark}, ours hashed (SHA-256) and resumable",
                       "the ratios of the row above", SIZE)
@@ -199,8 +242,8 @@ class Bench:
                 self.fetcher("curl", [tool("curl"), "-sf", *sign, "-o", to, url], "curl", server=minio),
                 self.fetcher("s5cmd", [tool("s5cmd"), "--endpoint-url", minio.url, "cp", "s3://bench/one/model.bin", to], "s5cmd",
                              server=minio),
-                self.fetcher("rclone", self.rclone("copyto", self.s3_remote(minio.url) + "bench/one/model.bin", to), "rclone",
-                             server=minio),
+                self.fetcher("rclone", fetch, "rclone", server=minio),
+                self.verified(fetch, to, server=minio),
                 self.fetcher("aws", [tool("aws"), "--endpoint-url", minio.url, "s3", "cp", "s3://bench/one/model.bin", to,
                                      "--no-progress"], "aws", server=minio),
             ], self.verified_limit(url, self.aws, SIZE))
@@ -259,8 +302,7 @@ class Bench:
                                          "--no-progress"], "aws"),
             ]
 
-        hashing = SIZE / self.limits["sha256_all_cores_gb_s"] / 1e9
-        limit = (f"SHA-256 of {SIZE // MIB} MiB on all cores", hashing)
+        limit = (f"SHA-256 of {SIZE // MIB} MiB, one chain on one core", SIZE / self.limits["sha256_gb_s"] / 1e9)
         sink = peers.Sink(self.folder)
         try:
             def arrived_sink(key):
@@ -291,7 +333,7 @@ class Bench:
         make = putter(None, arrived_dir, lambda key: shutil.rmtree(store, ignore_errors=True))
         self.play(Row("checkpoint-dir", f"ship a checkpoint of {SIZE // MIB} MiB into the directory store, hashed", "", SIZE),
                   [make("stoker", lambda key: [STORE, "put", f"dir:{store}", key, source], ours=True)],
-                  (f"SHA-256 of {SIZE // MIB} MiB on one core", SIZE / self.limits["sha256_gb_s"] / 1e9))
+                  limit)
 
     def summarize(self):
         """On the checkout's file system: that is where caches live. 300 000 files in some 10 000 folders."""
@@ -352,7 +394,7 @@ class Bench:
         return failed
 
 
-ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
+ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
         "checkpoint": Bench.checkpoint, "summarize": Bench.summarize, "push": load.push_archive, "jobs": load.many_jobs,
         "tails": load.many_tails}
 
@@ -382,7 +424,7 @@ def main():
     print(f"{cpu}, {os.cpu_count()} cores, Linux {platform.release()}; on {kind}; {ROUNDS} rounds after one that warms up, medians")
     failed = []
     with tempfile.TemporaryDirectory(prefix="stoker-bench-", dir=where) as folder:
-        bench = Bench(pathlib.Path(folder))
+        bench = Bench(pathlib.Path(folder), kind == "tmpfs")
         try:
             failed += bench.play_all(wanted)
         finally:

@@ -111,7 +111,8 @@ def stop_all():
 class Nginx(Server):
     """Static files; those under /api/ look like a Hub's listing, those under /bench/ are the files."""
 
-    def __init__(self, folder, www):
+    def __init__(self, folder, www, rate_mb_s=0):
+        """rate_mb_s: what a connection gets; 0 is all there is."""
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         conf = folder / "nginx.conf"
@@ -123,7 +124,7 @@ class Nginx(Server):
               client_body_temp_path {folder}/nx1; proxy_temp_path {folder}/nx2; fastcgi_temp_path {folder}/nx3;
               uwsgi_temp_path {folder}/nx4; scgi_temp_path {folder}/nx5;
               server {{ listen 127.0.0.1:{port} backlog=1024; root {www}; autoindex on;
-                        default_type application/octet-stream; }}
+                        default_type application/octet-stream; limit_rate {rate_mb_s * 1000}k; }}
             }}""")
         self.begin([tool("nginx"), "-e", folder / "nginx.err", "-c", conf], folder / "nginx.out")
         until(lambda: answers(self.url))
