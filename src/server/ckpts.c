@@ -2,6 +2,8 @@
 #include "server/ckpts.h"
 #include "server/ctx.h"
 
+#include "base/units.h"
+
 /* A checkpoint is complete when every rank's part of it is. */
 static bool is_complete(const struct model_checkpoint *c, size_t n, const char *name)
 {
@@ -298,4 +300,80 @@ int ckpts_keep_last(struct app *app, struct arena *a, const struct model_job *jo
 	r = keep_last(app, a, job, keep, err);
 	(void)pthread_mutex_unlock(app_stripe(app->ckpts, job->id));
 	return r;
+}
+
+/* The manifest's row is there, and says how it ended. */
+static bool is_known(struct arena *a, const struct model_checkpoint *rows, size_t n,
+                     const char *prefix, const char *key)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (rows[i].state != CKPT_SYNCING &&
+		    strcmp(ckpt_manifest_key(a, prefix, rows[i].rank, rows[i].name), key) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int adopt(struct app *app, struct arena *a, const struct model_job *job, const char *key,
+                 struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
+	struct ckpt found = {0};
+	struct model_checkpoint c;
+	char bytes[UNITS_CAP];
+
+	if (objstore_get(app->objects, key, &body, err) < 0 ||
+	    ckpt_parse(&found, a, arena_str(a, buf_view(&body)), err) < 0)
+		return err_wrap(err, "%s", key);
+	c = (struct model_checkpoint){.job_id = job->id,
+	                              .project_id = job->project_id,
+	                              .name = found.name,
+	                              .rank = found.rank,
+	                              .state = found.state,
+	                              .kind = ckpt_kind_word(found.kind),
+	                              .base_model = found.base_model,
+	                              .lora_r = found.lora_r,
+	                              .created_ms = found.created_ms,
+	                              .files = found.files.n,
+	                              .manifest_key = key};
+	for (size_t i = 0; i < found.files.n; i++)
+		c.bytes += found.files.file[i].size;
+	c.bytes_sent = c.bytes;
+	if (ckpts_put(app, a, &c, err) < 0)
+		return -1;
+	/* Without its name: only the runner knew which part of it may be a secret. */
+	app_event(app, job->id, "checkpoint", "server",
+	          "a checkpoint that the runner did not tell of any more is in the store (%s)",
+	          units_show_bytes(c.bytes, bytes));
+	return 0;
+}
+
+int ckpts_adopt(struct app *app, struct arena *a, const struct model_job *job, uint32_t rank,
+                struct err *err)
+{
+	const char *prefix = ckpt_prefix(a, job->project_id, job->id), *after = NULL;
+	const char *folder = ckpt_object_key(a, prefix, rank, ".stoker/");
+	struct keys *k = ARENA_NEW(a, struct keys);
+	struct model_checkpoint *rows = NULL;
+	size_t n = 0, found = 0;
+
+	k->a = a;
+	if (meta_checkpoints(app->meta, a, job->id, &rows, &n, err) < 0)
+		return -1;
+	for (bool more = true; more;) {
+		k->n = 0;
+		if (objstore_list(app->objects, folder, after, COUNT(k->key), take_key, k, &more,
+		                  err) < 0)
+			return -1;
+		for (size_t i = 0; i < k->n; i++) {
+			after = k->key[i];
+			if (is_known(a, rows, n, prefix, after))
+				continue;
+			if (adopt(app, a, job, after, err) < 0)
+				return -1;
+			found++;
+		}
+		more = more && k->n > 0;
+	}
+	return found > 0 ? meta_job_sync(app->meta, job->id, "COMPLETED", err) : 0;
 }

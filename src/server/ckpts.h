@@ -11,5 +11,8 @@ int ckpts_put(struct app *app, struct arena *a, struct model_checkpoint *c,
 /* Deletes complete checkpoints of the job beyond its newest `keep`; 0 keeps all. */
 int ckpts_keep_last(struct app *app, struct arena *a, const struct model_job *job, uint32_t keep,
                     struct err *err) MUST_CHECK;
+/* Rows for what a dead runner of the job put into the store and could not tell any more. */
+int ckpts_adopt(struct app *app, struct arena *a, const struct model_job *job, uint32_t rank,
+                struct err *err) MUST_CHECK;
 
 #endif

@@ -1,6 +1,7 @@
 /* reconcile.c - after a crash, a lost runner or a stop that overtook a launch: what is true now. */
 #include "server/reconcile.h"
 #include "server/cache.h"
+#include "server/ckpts.h"
 #include "server/exec.h"
 #include "server/jobs.h"
 #include "server/keyed.h"
@@ -101,7 +102,7 @@ static bool exit_record(const struct part *p, struct wire_exit *x)
  * is away that is asked for again and again; what cannot be swept holds nothing up for ever. */
 static int sweep(const struct part *p, int64_t silent_ms, struct err *err)
 {
-	if (kill_all(p, err) == 0)
+	if (kill_all(p, err) == 0 && ckpts_adopt(p->app, p->a, &p->job, p->t->node_rank, err) == 0)
 		return 0;
 	if (err->code == ERR_BUSY || err->code == ERR_CANCELED || silent_ms < RECONCILE_SWEEP_MS)
 		return -1;

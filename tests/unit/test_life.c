@@ -149,6 +149,8 @@ static void a_slow_sweep_holds_nobody(void **state)
 
 static void an_exit_record_on_disk_is_used(void **state)
 {
+	struct model_checkpoint *c = NULL;
+	size_t n = 0;
 	struct fixture *f = *state;
 	struct model_job j = {0};
 	struct who *w = fixture_running(f, "", "", &j);
@@ -159,6 +161,7 @@ static void an_exit_record_on_disk_is_used(void **state)
 	                      .user_code_ran = true};
 	AUTO_BUF struct buf json = BUF_INIT(10000);
 
+	fixture_ship(f, &j, "checkpoint-1"); /* and died before it could tell of it */
 	wire_exit_write(&x, &json);
 	assert_ok(
 		fs_write_atomic(AT_FDCWD,
@@ -171,6 +174,12 @@ static void an_exit_record_on_disk_is_used(void **state)
 	j = fixture_job(f, j.id);
 	assert_int_equal(j.core.state, JOB_FAILED);
 	assert_int_equal(j.end_code, 3);
+	assert_non_null(j.sync_status);
+	assert_string_equal(j.sync_status, "COMPLETED");
+	assert_ok(meta_checkpoints(f->app->meta, f->a, j.id, &c, &n, &f->err), &f->err);
+	assert_int_equal(n, 1);
+	assert_string_equal(c[0].name, "checkpoint-1");
+	assert_true(c[0].state == CKPT_COMPLETE && c[0].files == 1 && c[0].bytes == 5);
 	assert_non_null(strstr(j.error_message, "exit code 3"));
 	fixture_reconcile(f);
 	assert_int_equal(
