@@ -36,11 +36,12 @@ struct place {
 	/* what the server answers */
 	struct wire_launch launch;
 	bool refuse_claim, hold_go;
+	atomic_bool others_work; /* other nodes of the gang: idle_gpu ends nothing yet */
 	atomic_bool token_gone;
 
 	pthread_mutex_t lock; /* of what follows */
 	char nonce[64];
-	bool go, stop, now;
+	bool go, stop, now, idle;
 	uint64_t seq;
 	struct wire_exec exec;
 	size_t n_exec;
@@ -79,6 +80,7 @@ static int op_heartbeat(void *of, const struct who *who UNUSED, const struct wir
 	(void)pthread_mutex_lock(&p->lock);
 	p->beats++;
 	p->samples += hb->has_sample;
+	p->idle = hb->idle;
 	(void)pthread_mutex_unlock(&p->lock);
 	return 0;
 }
@@ -90,6 +92,7 @@ static int op_orders(void *of, const struct who *who UNUSED, struct arena *a,
 
 	(void)pthread_mutex_lock(&p->lock);
 	*out = (struct wire_orders){.go = p->go, .stop = p->stop, .now = p->now, .seq = p->seq};
+	out->idle = p->idle && !p->others_work;
 	if (p->n_exec > 0) {
 		out->exec = ARENA_NEW(a, struct wire_exec);
 		*out->exec = p->exec;

@@ -15,6 +15,7 @@
 #define CLI_ARGS_MAX 256
 #define CLI_EXIT_FAILED 10    /* the job failed */
 #define CLI_EXIT_STOPPED 11   /* the job was stopped */
+#define CLI_EXIT_TIMEOUT 124  /* a limit of the job's own time: max_duration, idle_gpu */
 #define CLI_EXIT_DETACHED 130 /* Ctrl-C while following: what was followed goes on */
 
 enum opt_kind { OPT_FLAG, OPT_TEXT, OPT_INT, OPT_LIST };

@@ -213,6 +213,7 @@ int follow_job(struct cli *c, const struct doc *job, const struct doc **job_out,
 int job_outcome(struct cli *c, const struct doc *job)
 {
 	const char *status = doc_cstr(doc_get(job, "current_status"), "?");
+	struct str end = doc_text(doc_path(job, "end", "kind", NULL));
 	const char *why =
 		doc_cstr(doc_get(job, "error_message"), doc_cstr(doc_get(job, "reason"), NULL));
 
@@ -220,7 +221,9 @@ int job_outcome(struct cli *c, const struct doc *job)
 	        why != NULL ? ": " : "", why != NULL ? out_plain(c->arena, str_of(why)) : "");
 	if (strcmp(status, "TRAINING_JOB_COMPLETED") == 0)
 		return 0;
-	return strcmp(status, "TRAINING_JOB_STOPPED") == 0 ? CLI_EXIT_STOPPED : CLI_EXIT_FAILED;
+	if (strcmp(status, "TRAINING_JOB_STOPPED") == 0)
+		return CLI_EXIT_STOPPED;
+	return str_eq(end, "timeout") || str_eq(end, "idle") ? CLI_EXIT_TIMEOUT : CLI_EXIT_FAILED;
 }
 
 /* When attempt `number` was launched, on the first of its nodes, in ns; 0 = never. */

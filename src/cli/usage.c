@@ -169,13 +169,15 @@ void usage_man(struct buf *out)
 			buf_putc(out, '\n');
 		}
 	}
-	buf_puts(out,
-	         ".SH EXIT STATUS\n0 success; 1 error; 2 wrong usage; 3 not found; 4 not allowed; "
-	         "5 conflict or limit; 10 the job failed; 11 the job was stopped; 124 timeout.\n"
-	         ".SH ENVIRONMENT\n.TP\n.B STOKER_URL, STOKER_TOKEN\nthe server and the token; "
-	         "else the "
-	         "saved login is used.\n.TP\n.B NO_COLOR\nno colours.\n"
-	         ".SH FILES\n.TP\n.I ~/.config/stoker/login.json\nthe saved login.\n");
+	buf_puts(
+		out,
+		".SH EXIT STATUS\n0 success; 1 error; 2 wrong usage; 3 not found; 4 not allowed; "
+		"5 conflict or limit; 10 the job failed; 11 the job was stopped; 124 timeout, also "
+		"of a job by its limits.\n"
+		".SH ENVIRONMENT\n.TP\n.B STOKER_URL, STOKER_TOKEN\nthe server and the token; "
+		"else the "
+		"saved login is used.\n.TP\n.B NO_COLOR\nno colours.\n"
+		".SH FILES\n.TP\n.I ~/.config/stoker/login.json\nthe saved login.\n");
 }
 
 void usage_completion(struct buf *out)
@@ -256,5 +258,6 @@ void usage_reference(struct buf *out)
 	              "usage or input |\n"
 	              "| 3 | not found |\n| 4 | not allowed |\n| 5 | conflict or limit |\n| 10 | "
 	              "the job failed |\n"
-	              "| 11 | the job was stopped |\n| 124 | timeout |\n");
+	              "| 11 | the job was stopped |\n| 124 | timeout; also a job's, "
+	              "by `limits.max_duration` or `limits.idle_gpu` |\n");
 }

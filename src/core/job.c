@@ -2,6 +2,8 @@
  */
 #include "core/job.h"
 
+#include "base/units.h"
+
 #define STATUS "TRAINING_JOB_" /* before what clients see */
 
 /* clang-format off */
@@ -47,6 +49,7 @@ static const struct {
 	[JOB_END_OOM]           = {"oom",           "out of memory"},
 	[JOB_END_OOM_CUDA]      = {"oom-cuda",      "out of GPU memory"},
 	[JOB_END_TIMEOUT]       = {"timeout",       "ran longer than limits.max_duration"},
+	[JOB_END_IDLE]          = {"idle",          "idle GPUs for"},
 	[JOB_END_STOPPED]       = {"stopped",       "stopped"},
 	[JOB_END_DEPLOY_FAILED] = {"deploy-failed", "failed before user code ran"},
 	[JOB_END_LOST]          = {"lost",          "the runner or its machine is gone"},
@@ -189,11 +192,14 @@ void job_end_describe(enum job_end end, int code, const char *detail, char *out,
 {
 	bool more = detail != NULL && detail[0] != '\0';
 	const char *signal_name = end == JOB_END_SIGNAL ? sigabbrev_np(code) : NULL;
-	char what[100];
+	char what[100], span[UNITS_CAP];
 
 	assert(end < JOB_END_COUNT);
 	if (end == JOB_END_EXIT)
 		FMT(what, "%s %d", ends[end].text, code);
+	else if (end == JOB_END_IDLE)
+		FMT(what, "%s %s", ends[end].text,
+		    units_show_seconds((uint64_t)MAX(code, 0), span));
 	else if (signal_name != NULL)
 		FMT(what, "%s SIG%s", ends[end].text, signal_name);
 	else if (end == JOB_END_SIGNAL)

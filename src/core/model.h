@@ -89,6 +89,7 @@ struct model_attempt {
 	const char *dir;        /* attempt folder */
 	const char *engine_ref; /* what the engine needs to find it: JSON of its own */
 	bool ready;             /* staged, waits for go */
+	bool idle;              /* limits.idle_gpu is over here, by its last heartbeat */
 	const char *exit_json;  /* wire_exit; NULL = none yet */
 	int64_t launched_ms, claimed_ms, ended_ms, heartbeat_ms;
 };

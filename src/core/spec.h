@@ -103,6 +103,7 @@ struct job_spec {
 	size_t n_weights;
 	bool workdir;               /* enable_baseten_workdir: code in /b10/workspace */
 	uint64_t max_duration_s;    /* ours: limits.max_duration, 0 = none */
+	uint64_t idle_gpu_s;        /* ours: limits.idle_gpu, 0 = none */
 	uint64_t grace_s;           /* ours: limits.stop_grace, 30 */
 	struct spec_retry retry;    /* ours */
 	struct spec_notify *notify; /* ours */

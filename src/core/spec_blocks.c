@@ -1,4 +1,5 @@
 /* spec_blocks.c - the fields of a specification, block by block. */
+#include "core/idle.h"
 #include "core/spec_table.h"
 
 #define AT(member) offsetof(struct job_spec, member)
@@ -115,7 +116,10 @@ static const struct spec_field limits_fields[] = {
 	 .at = AT(max_duration_s), .help = "user code is stopped after this; none when left out"},
 	{.name = "stop_grace", .kind = SPEC_SECONDS, .min = 0, .max = 86400, .dflt = "30s",
 	 .at = AT(grace_s), .help = "from SIGTERM to SIGKILL"},
-	{.name = "idle_gpu", .kind = SPEC_REFUSED, .help = "use limits.max_duration"},
+	{.name = "idle_gpu", .kind = SPEC_SECONDS, .min = 0, .max = INT64_C(366) * 86400,
+	 .at = AT(idle_gpu_s),
+	 .help = "user code is stopped when every GPU of the job was below " IDLE_PERCENT " and not a "
+	         "byte was printed for this long; a warning after half of it; none when left out"},
 };
 static const struct spec_block limits_block =
 	SPEC_MAP("job.limits", "Limits (ours).", limits_fields);

@@ -177,6 +177,14 @@ void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s
 		              "is there, but no base_image to fetch with it");
 		spec_pop(r, mark);
 	}
+	if (s->idle_gpu_s > 0 && s->gpu_count == 0) {
+		size_t mark = spec_push(r, "limits");
+
+		spec_fault_at(r, doc_path(job, "limits", "idle_gpu", NULL), "idle_gpu",
+		              "is there, but no GPU: ask for some in compute.accelerator, or use "
+		              "limits.max_duration");
+		spec_pop(r, mark);
+	}
 	if (s->retry.max_attempts == 0)
 		s->retry.max_attempts = spec_given(retry) ? RETRY_ATTEMPTS : 1;
 	if (r->form == SPEC_FILE && doc_is(commands, DOC_LIST) && commands->count == 0) {

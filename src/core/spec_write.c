@@ -262,6 +262,7 @@ void spec_write(const struct job_spec *s, struct js *js)
 	js_open(js);
 	js_kv_u64(js, "max_duration", s->max_duration_s);
 	js_kv_u64(js, "stop_grace", s->grace_s);
+	js_kv_u64(js, "idle_gpu", s->idle_gpu_s);
 	js_close(js);
 	js_close(js);
 }

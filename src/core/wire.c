@@ -17,6 +17,7 @@ enum kind {
 	I64,
 	REAL,
 	BOOL,
+	FLAG, /* a BOOL that older ones do not say: false then */
 	STAGE,
 	END,
 	TEXTS, /* const char ** and its count */
@@ -157,6 +158,7 @@ static const struct field heartbeat_rows[] = {
 	ROW(wire_heartbeat, U64,   done_bytes),
 	ROW(wire_heartbeat, U64,   total_bytes),
 	ROW(wire_heartbeat, REAL,  rate_bytes_s),
+	ROW(wire_heartbeat, FLAG,  idle),
 	ROWOF(wire_heartbeat, ONE, sample, has_sample, &sample_shape),
 };
 static const struct shape heartbeat_shape = SHAPE(wire_heartbeat, heartbeat_rows, 0);
@@ -171,6 +173,7 @@ static const struct field orders_rows[] = {
 	ROW(wire_orders, BOOL, go),
 	ROW(wire_orders, BOOL, stop),
 	ROW(wire_orders, BOOL, now),
+	ROW(wire_orders, FLAG, idle),
 	ROW(wire_orders, U64,  seq),
 	ROWOF(wire_orders, LIST, exec, n_exec, &exec_shape),
 };
@@ -269,6 +272,7 @@ static void write_field(const struct field *f, const void *m, struct js *js)
 		js_real(js, GET(double, m, f->at));
 		break;
 	case BOOL:
+	case FLAG:
 		js_bool(js, GET(bool, m, f->at));
 		break;
 	case STAGE:
@@ -442,6 +446,11 @@ static int read_field(const struct field *f, struct arena *a, const struct doc *
 	case REAL:
 		return read_number(f, d, m, err);
 	case BOOL:
+	case FLAG:
+		if (f->kind == FLAG && d == NULL) {
+			PUT(bool, m, f->at, false);
+			return 0;
+		}
 		if (!doc_is(d, DOC_BOOL))
 			return wrong(f, d, "true or false", err);
 		PUT(bool, m, f->at, d->flag);

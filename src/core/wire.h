@@ -118,6 +118,7 @@ struct wire_heartbeat {
 	const char *note; /* progress in words, NULL = none: "weights 1.1/1.5 GB, 412 MB/s" */
 	uint64_t done_bytes, total_bytes; /* of the stage */
 	double rate_bytes_s;
+	bool idle; /* limits.idle_gpu is over on this node; absent in what older runners say */
 	bool has_sample;
 	struct wire_sample sample;
 };
@@ -127,6 +128,7 @@ struct wire_orders {
 	bool go;      /* all runners of the gang are ready: start user code */
 	bool stop;    /* SIGTERM, grace, then the whole tree */
 	bool now;     /* ... without grace */
+	bool idle;    /* limits.idle_gpu is over on all nodes: stop, and say why */
 	uint64_t seq; /* of the command channel: pass it back */
 	struct wire_exec {
 		const char *id;

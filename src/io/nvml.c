@@ -135,6 +135,7 @@ int nvml_read(struct nvml *n, const char *uuid, struct nvml_usage *out, struct e
 	if (rc != 0 && rc != NOT_SUPPORTED)
 		return err_set(err, ERR_IO, "GPU %s: %s (NVML code %d)", uuid, n->words(rc), rc);
 	out->utilization = load.gpu / 100.0;
+	out->has_utilization = rc == 0;
 	out->memory_bytes = mem.used;
 	return 0;
 }

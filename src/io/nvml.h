@@ -17,7 +17,8 @@ struct nvml_gpu {
 	uint64_t memory_bytes;
 };
 struct nvml_usage {
-	double utilization; /* 0..1 */
+	double utilization;   /* 0..1 */
+	bool has_utilization; /* a GPU that is cut into parts has none of its own */
 	uint64_t memory_bytes;
 };
 

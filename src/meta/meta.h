@@ -182,7 +182,7 @@ int meta_attempt_claim(struct meta *m, const char *id, uint32_t rank, const char
                        int64_t now_ms, struct err *err) MUST_CHECK;
 int meta_attempt_ready(struct meta *m, const char *id, uint32_t rank, bool *all,
                        struct err *err) MUST_CHECK;
-int meta_attempt_heartbeat(struct meta *m, const char *id, uint32_t rank, int64_t now_ms,
+int meta_attempt_heartbeat(struct meta *m, const char *id, uint32_t rank, bool idle, int64_t now_ms,
                            struct err *err) MUST_CHECK;
 /* First writer wins: *first is false when there was an exit already. exit_json NULL: it ended
  * without one (stopped before it was launched). */

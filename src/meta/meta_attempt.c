@@ -7,7 +7,7 @@
 #define ATTEMPT                                                                                    \
 	"SELECT t.id, t.job_id, t.number, t.node_rank, t.node, t.cluster, t.gpus, t.token_hash,"   \
 	" t.claim, t.dir, t.engine_ref, t.ready, t.exit_json, t.launched_ms, t.claimed_ms,"        \
-	" t.ended_ms, t.heartbeat_ms FROM attempts t "
+	" t.ended_ms, t.heartbeat_ms, t.idle FROM attempts t "
 
 static void attempt_row(struct db_rows *r, void *item)
 {
@@ -30,6 +30,7 @@ static void attempt_row(struct db_rows *r, void *item)
 	t->claimed_ms = db_get_int(r);
 	t->ended_ms = db_get_int(r);
 	t->heartbeat_ms = db_get_int(r);
+	t->idle = db_get_bool(r);
 }
 
 int meta_attempts(struct meta *m, struct arena *a, const char *job_id, struct model_attempt **out,
@@ -124,12 +125,13 @@ int meta_attempt_ready(struct meta *m, const char *id, uint32_t rank, bool *all,
 	return db_commit(&tx, err);
 }
 
-int meta_attempt_heartbeat(struct meta *m, const char *id, uint32_t rank, int64_t now_ms,
+int meta_attempt_heartbeat(struct meta *m, const char *id, uint32_t rank, bool idle, int64_t now_ms,
                            struct err *err)
 {
-	return meta_exec(m, "UPDATE attempts SET heartbeat_ms = ? WHERE id = ? AND node_rank = ?",
-	                 DB_ARGS(db_int(now_ms), db_text(id), db_int(rank)), "no such attempt",
-	                 err);
+	return meta_exec(
+		m, "UPDATE attempts SET heartbeat_ms = ?, idle = ? WHERE id = ? AND node_rank = ?",
+		DB_ARGS(db_int(now_ms), db_int(idle), db_text(id), db_int(rank)), "no such attempt",
+		err);
 }
 
 int meta_attempt_exit(struct meta *m, const char *id, uint32_t rank, const char *exit_json,

@@ -142,7 +142,11 @@ static const char version_4[] =
 	"CREATE INDEX notices_due ON notices(due_ms);"
 	"CREATE INDEX notices_webhook ON notices(team_id, webhook, due_ms);";
 
-static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3, version_4};
+/* What a runner says of limits.idle_gpu; the job ends when all of its nodes say so. */
+static const char version_5[] = "ALTER TABLE attempts ADD COLUMN idle INTEGER NOT NULL DEFAULT 0;";
+
+static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3, version_4,
+                                                       version_5};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

@@ -40,7 +40,7 @@ struct logs {
 	bool pumping;
 	int wake_fd; /* eventfd: finish */
 	atomic_bool finish;
-	_Atomic int64_t until_ms;
+	_Atomic int64_t until_ms, heard_ms;
 };
 
 int logs_open(struct logs **out, const char *path, const struct redact *r, struct err *err)
@@ -241,6 +241,7 @@ static bool read_stream(struct logs *l, struct stream *s, struct buf *out)
 		}
 		got += (size_t)n;
 		more = true;
+		l->heard_ms = clock_mono_ms();
 		s->at_line_end = chunk[n - 1] == '\n';
 		if (s->since_ms == 0)
 			s->since_ms = clock_mono_ms();
@@ -340,6 +341,11 @@ void logs_finish(struct logs *l, int64_t drain_ms)
 		redact_stream_done(&l->stream[i].redact);
 		buf_done(&l->stream[i].text);
 	}
+}
+
+int64_t logs_heard_ms(struct logs *l)
+{
+	return l->heard_ms;
 }
 
 uint64_t logs_size(struct logs *l)

@@ -29,7 +29,8 @@ int logs_pump(struct logs *l, int out_fd, int err_fd, struct err *err) MUST_CHEC
 /* The job has ended: what is in the pipes is still taken, for at most drain_ms, as a grandchild may
  * hold them open. Joins the pump. */
 void logs_finish(struct logs *l, int64_t drain_ms);
-uint64_t logs_size(struct logs *l); /* bytes of whole records in the file */
+int64_t logs_heard_ms(struct logs *l); /* when the job's last byte came, monotonic; 0 = none yet */
+uint64_t logs_size(struct logs *l);    /* bytes of whole records in the file */
 /* Do the last lines of the job hold one of these words? */
 bool logs_tail_has(struct logs *l, const char *words);
 void logs_close(struct logs *l); /* NULL is fine */

@@ -98,6 +98,7 @@ static void take_orders(struct report *r, struct str json)
 	r->orders.go = r->orders.go || o.go;
 	r->orders.stop = r->orders.stop || o.stop;
 	r->orders.now = r->orders.now || o.now;
+	r->orders.idle = o.idle;
 	r->orders_seq = o.seq; /* a fingerprint of the orders, not a count */
 	for (size_t i = 0; i < o.n_exec; i++)
 		take_exec(r, &o.exec[i]);
@@ -118,6 +119,7 @@ void report_fill_beat(struct report *r, struct wire_heartbeat *hb, char note[REP
 	hb->done_bytes = r->done_bytes;
 	hb->total_bytes = r->total_bytes;
 	hb->rate_bytes_s = r->rate;
+	hb->idle = r->idle;
 	r->beat_now = false;
 	(void)pthread_mutex_unlock(&r->lock);
 }
@@ -326,6 +328,15 @@ void report_stage(struct report *r, enum wire_stage stage)
 	r->done_bytes = r->total_bytes = r->rate_bytes = 0;
 	r->rate = 0;
 	r->rate_ms = clock_mono_ms();
+	r->beat_now = true;
+	(void)pthread_cond_broadcast(&r->changed);
+	(void)pthread_mutex_unlock(&r->lock);
+}
+
+void report_idle(struct report *r, bool idle)
+{
+	(void)pthread_mutex_lock(&r->lock);
+	r->idle = idle;
 	r->beat_now = true;
 	(void)pthread_cond_broadcast(&r->changed);
 	(void)pthread_mutex_unlock(&r->lock);

@@ -27,6 +27,7 @@ struct report;
 
 struct report_orders {
 	bool go, stop, now;
+	bool idle; /* all nodes have said so by report_idle; this one may be taken back */
 };
 
 int report_open(struct report **out, const struct wire_start *start, const char *dir,
@@ -52,6 +53,8 @@ void report_event(struct report *r, const char *kind, const char *fmt, ...) PRIN
 void report_checkpoint(struct report *r, const struct model_checkpoint *row);
 void report_exec_output(struct report *r, const char *id, struct str bytes, bool done, int code);
 
+/* Is limits.idle_gpu over on this node? A heartbeat says so at once. */
+void report_idle(struct report *r, bool idle);
 int report_fd(
 	const struct report *r); /* readable when orders have changed; read with report_orders */
 void report_orders(struct report *r, struct report_orders *out);

@@ -50,7 +50,7 @@ struct report {
 	double rate;
 	int64_t rate_ms; /* when rate_bytes was seen */
 	uint64_t rate_bytes;
-	bool beat_now;
+	bool beat_now, idle;
 	struct report_orders orders;
 	uint64_t orders_seq;
 	struct letters letters;

@@ -2,6 +2,7 @@
 #ifndef RUN_H
 #define RUN_H
 
+#include "core/idle.h"
 #include "run/exec.h"
 #include "run/sampler.h"
 #include "run/ship.h"
@@ -31,7 +32,10 @@ struct run {
 	atomic_bool fenced; /* cancels the shipper */
 
 	/* the end */
-	bool ran, stopping, timed_out, terminated;
+	bool ran, stopping, timed_out, idled, terminated;
+	struct idle idle;
+	int64_t idle_look_ms;                      /* when to look next */
+	bool idle_unknown;                         /* and said so */
 	int64_t kill_at_ms;                        /* monotonic, 0 = not yet asked to stop */
 	int64_t started_ms, ended_ms, deadline_ms; /* wall, wall, monotonic */
 	int code;

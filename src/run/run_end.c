@@ -86,6 +86,9 @@ void run_verdict(struct run *r)
 		x->end = JOB_END_STOPPED;
 	} else if (r->timed_out) {
 		x->end = JOB_END_TIMEOUT;
+	} else if (r->idled) {
+		x->end = JOB_END_IDLE;
+		x->code = (int)r->spec.idle_gpu_s;
 	} else if (r->terminated && code != 0) {
 		x->end = JOB_END_LOST; /* the machine's doing: retry: { on: [node_fail] } */
 		x->detail = TOLD_TO_END;

@@ -14,6 +14,7 @@
 #define DRAIN_MS 2000               /* of the log, after the end: a grandchild may hold the pipe */
 #define SHUTDOWN_MS 10000           /* grace when it is the runner itself that is told to end */
 #define POLL_MAX_MS 1000
+#define WARN_MAX 400
 
 static int make_mounts(struct run *r, struct err *err)
 {
@@ -190,12 +191,26 @@ static int go(struct run *r, struct err *err)
 	r->started_ms = clock_wall_ms();
 	if (r->spec.max_duration_s > 0)
 		r->deadline_ms = clock_mono_ms() + (int64_t)r->spec.max_duration_s * 1000;
+	idle_begin(&r->idle, (int64_t)r->spec.idle_gpu_s * 1000, clock_mono_ms());
 	report_stage(r->report, STAGE_RUNNING);
 	sampler_watch(r->sampler, cgroup_tracks(&s->cgroup) ? &s->cgroup : NULL, s->init, r->ship);
 	r->ran = true;
 	rc = sandbox_go(s, buf_view(&script), err);
 	run_crash_at("started");
 	return rc;
+}
+
+/* An event, and a line of the log. */
+PRINTF(2, 3) static void warn(struct run *r, const char *fmt, ...)
+{
+	char text[WARN_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap); /* our own words: they fit */
+	va_end(ap);
+	report_event(r->report, "warning", "%s", text);
+	logs_say(r->logs, "%s", text);
 }
 
 static void ask_to_end(struct run *r, int64_t grace_ms, const char *why)
@@ -209,6 +224,47 @@ static void ask_to_end(struct run *r, int64_t grace_ms, const char *why)
 		r->kill_at_ms = MAX(at, 1);
 	} else {
 		r->kill_at_ms = MIN(r->kill_at_ms, at);
+	}
+}
+
+/* What cannot be measured counts as work, and is said once. */
+static bool gpus_work(struct run *r)
+{
+	double most = 0;
+
+	if (sampler_gpu_use(r->sampler, &most))
+		return most >= IDLE_SHARE;
+	if (!r->idle_unknown)
+		warn(r, "limits.idle_gpu: what the GPUs do cannot be measured on this node: "
+		        "they count as busy");
+	r->idle_unknown = true;
+	return true;
+}
+
+static void watch_idle(struct run *r)
+{
+	int64_t now = clock_mono_ms();
+	char half[UNITS_CAP], whole[UNITS_CAP];
+
+	if (r->idle.limit_ms == 0 || r->kill_at_ms != 0 || now < r->idle_look_ms)
+		return;
+	r->idle_look_ms = now + IDLE_LOOK_MS;
+	switch (idle_look(&r->idle, gpus_work(r), logs_heard_ms(r->logs), now)) {
+	case IDLE_HALF:
+		warn(r,
+		     "idle GPUs for %s: all below %s and no output; the job is stopped after %s of "
+		     "it (limits.idle_gpu)",
+		     units_show_seconds(r->spec.idle_gpu_s / 2, half), IDLE_PERCENT,
+		     units_show_seconds(r->spec.idle_gpu_s, whole));
+		break;
+	case IDLE_WHOLE:
+		report_idle(r->report, true);
+		break;
+	case IDLE_WORKS:
+		report_idle(r->report, false);
+		break;
+	case IDLE_NOTHING:
+		break;
 	}
 }
 
@@ -234,6 +290,11 @@ static void obey(struct run *r)
 	if (r->deadline_ms > 0 && !r->timed_out && clock_mono_ms() >= r->deadline_ms) {
 		r->timed_out = true;
 		ask_to_end(r, grace_ms, "max_duration is over");
+	}
+	watch_idle(r);
+	if (o.idle && r->idle.whole && r->kill_at_ms == 0) {
+		r->idled = true;
+		ask_to_end(r, grace_ms, "idle_gpu is over");
 	}
 	while (report_exec(r->report, r->a, &x))
 		execs_run(r->execs, &x);

@@ -187,6 +187,22 @@ static void read_gpus(struct sampler *s, struct wire_sample *out)
 	}
 }
 
+bool sampler_gpu_use(const struct sampler *s, double *most)
+{
+	*most = 0;
+	if (s->nvml == NULL)
+		return false;
+	for (size_t i = 0; i < s->o.n_gpus; i++) {
+		struct nvml_usage u = {0};
+		struct err err = {0};
+
+		if (nvml_read(s->nvml, s->o.gpus[i].uuid, &u, &err) < 0 || !u.has_utilization)
+			return false;
+		*most = MAX(*most, u.utilization);
+	}
+	return s->o.n_gpus > 0;
+}
+
 /* The processes of an ended job without a group: what the kernel kept of them. */
 static void read_children(uint64_t *cpu_ns, uint64_t *memory)
 {

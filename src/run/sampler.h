@@ -7,7 +7,7 @@
 #include "run/ship.h"
 
 #define SAMPLER_EVERY_MS 5000
-#define SAMPLER_FIRST_MS 1000 /* before it a share of the CPUs says little */
+#define SAMPLER_FIRST_MS 1000  /* before it a share of the CPUs says little */
 #define SAMPLER_CACHE_MS 60000 /* between two sums of the cache, and 20 times what one takes */
 
 struct sampler;
@@ -34,6 +34,9 @@ bool sampler_read(void *sampler, struct wire_sample *out);
  * = nothing is watched. A job too short for a sample has one by this: its CPUs over its life and
  * its peak of memory, where there is no group those of this process's ended children. */
 bool sampler_last(struct sampler *s, struct wire_sample *out);
+/* The most that any of the GPUs is used right now, 0..1. False: that is not known of all of them.
+ * Any thread. */
+bool sampler_gpu_use(const struct sampler *s, double *most);
 void sampler_stop(struct sampler *s); /* NULL is fine */
 
 #endif

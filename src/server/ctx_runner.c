@@ -227,8 +227,11 @@ int ctx_runner_heartbeat(void *of, const struct who *who, const struct wire_hear
 	};
 
 	if (find(app, who, a, &m, err) < 0 ||
-	    meta_attempt_heartbeat(app->meta, m.row.id, m.row.node_rank, p.now_ms, err) < 0)
+	    meta_attempt_heartbeat(app->meta, m.row.id, m.row.node_rank, hb->idle, p.now_ms, err) <
+	            0)
 		return -1;
+	if (hb->idle != m.row.idle)
+		app_notify(app, CHANNEL_ORDERS, m.row.id);
 	if (!app_same(m.job.attempt_id, m.row.id))
 		return 0; /* its orders say that it is over */
 	/* Rank 0 speaks for the job; the others' own view is in their log and metrics. */
@@ -256,7 +259,7 @@ int ctx_runner_orders(void *of, const struct who *who, struct arena *a, struct w
 	struct app *app = of;
 	struct mine m = {0};
 	uint64_t generation = 0;
-	bool stopping;
+	bool stopping, idle = true;
 
 	*out = (struct wire_orders){0};
 	if (find(app, who, a, &m, err) < 0)
@@ -267,11 +270,15 @@ int ctx_runner_orders(void *of, const struct who *who, struct arena *a, struct w
 	out->now = is_over(&m) && m.row.ended_ms == 0;
 	if (stopping && !out->now && meta_job_stop_now(app->meta, m.job.id, &out->now, err) < 0)
 		return -1;
-	for (size_t i = 0; i < m.n; i++)
+	for (size_t i = 0; i < m.n; i++) {
 		out->stop = out->stop || jobs_bad_end(m.all[i].exit_json);
+		idle = idle && m.all[i].idle;
+	}
+	out->idle = idle && out->go;
 	exec_orders(app, a, m.row.id, m.row.node_rank, out, &generation);
 	/* Changes exactly when an order does. */
-	out->seq = generation * 8 + (out->go ? 1 : 0) + (out->stop ? 2 : 0) + (out->now ? 4 : 0);
+	out->seq = generation * 16 + (out->go ? 1 : 0) + (out->stop ? 2 : 0) + (out->now ? 4 : 0) +
+	           (out->idle ? 8 : 0);
 	return 0;
 }
 

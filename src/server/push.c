@@ -77,6 +77,17 @@ static int check_image(struct app *app, const struct job_spec *spec, struct err 
 	               spec->base_image);
 }
 
+/* A declared GPU is known to nobody but who declared it: what it does cannot be asked. */
+static int check_idle(struct app *app, const struct job_spec *spec, struct err *err)
+{
+	if (spec->idle_gpu_s == 0 || !app->inv.declared)
+		return 0;
+	return err_set(
+		err, ERR_QUOTA,
+		"limits.idle_gpu needs GPUs whose use can be measured, by NVML: those of this"
+		" server are declared by --gpus; use limits.max_duration");
+}
+
 /* Each archive was uploaded with credentials of the caller's team, by who sees all teams, or by the
  * job that is made again (who is NULL), and has arrived. Credentials are asked for before a team is
  * named, so those of somebody who sees all teams say nothing about the project's. */
@@ -184,7 +195,8 @@ static int check(struct app *app, struct arena *a, const struct who *who,
 	fill_row(a, who, p, spec, row);
 	if (secrets_check(app, p->team_id, spec, err) < 0 ||
 	    check_fits(app, a, row, spec, p->pinned_cluster, err) < 0 ||
-	    check_image(app, spec, err) < 0 || check_code(app, a, who, spec, keys, err) < 0)
+	    check_image(app, spec, err) < 0 || check_idle(app, spec, err) < 0 ||
+	    check_code(app, a, who, spec, keys, err) < 0)
 		return -1;
 	js_init(&js, &document);
 	js_doc(&js, doc);
@@ -261,7 +273,8 @@ int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const cha
 	row.recreated_from = old.id;
 	if (secrets_check(app, p.team_id, &spec, err) < 0 ||
 	    check_fits(app, a, &row, &spec, p.pinned_cluster, err) < 0 ||
-	    check_image(app, &spec, err) < 0 || check_code(app, a, NULL, &spec, &keys, err) < 0)
+	    check_image(app, &spec, err) < 0 || check_idle(app, &spec, err) < 0 ||
+	    check_code(app, a, NULL, &spec, &keys, err) < 0)
 		return -1;
 	return add(app, a, &row, NULL, &spec, keys,
 	           arena_printf(a, "recreated from %s by %s", old.id, who->name), out, err);

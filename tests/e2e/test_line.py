@@ -157,8 +157,9 @@ def test_the_shell_does_not_speak_as_the_platform(cluster):
 
 
 def test_exit_evidence(cluster):
-    timeout = cluster.push(["sleep 600"], limits={"max_duration": "1s", "stop_grace": "1s"})
-    assert cluster.wait(timeout, "TRAINING_JOB_FAILED")["end"]["kind"] == "timeout"
+    timeout = cluster.job_folder(["sleep 600"], limits={"max_duration": "1s", "stop_grace": "1s"})
+    cluster.cli("push", timeout / "train.yaml", "-f", code=124)
+    assert cluster.json("view", "@")["end"]["kind"] == "timeout"
     signaled = cluster.push(["kill -SEGV $$"])
     end = cluster.wait(signaled, "TRAINING_JOB_FAILED")["end"]
     assert (end["kind"], end["code"]) in (("signal", 11), ("exit", 139))

@@ -1,6 +1,7 @@
 /*
  * nvml_fake.c - a libnvidia-ml.so.1 of two GPUs, for tests: the entry points that io/nvml.c looks
- * up, with their documented prototypes. Built twice: NVML_FAKE_OLD lacks one of them.
+ * up, with their documented prototypes. Built twice: NVML_FAKE_OLD lacks one of them. End to end
+ * tests build one of their own with another NVML_FAKE_LOAD.
  *
  * What goes wrong is read from the environment at each call: NVML_FAKE_INIT is nvmlInit's code,
  * NVML_FAKE_LOST the index of a GPU that has fallen off the bus, NVML_FAKE_PARTS says that they are
@@ -9,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef NVML_FAKE_LOAD
+#define NVML_FAKE_LOAD 37 /* of the first one, percent */
+#endif
 #define API __attribute__((visibility("default")))
 #define GIB (1ULL << 30)
 
@@ -21,7 +25,7 @@ typedef struct gpu {
 } * nvmlDevice_t;
 
 static struct gpu gpus[] = {
-	{"GPU-11111111-aaaa", "NVIDIA H100 80GB HBM3", 80 * GIB, 3 * GIB, 37},
+	{"GPU-11111111-aaaa", "NVIDIA H100 80GB HBM3", 80 * GIB, 3 * GIB, NVML_FAKE_LOAD},
 	{"GPU-22222222-bbbb", "NVIDIA A100-SXM4-40GB", 40 * GIB, 0, 0},
 };
 

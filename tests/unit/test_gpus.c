@@ -123,6 +123,35 @@ static void a_lost_gpu_is_an_error(void **state UNUSED)
 	assert_ok(inventory_read(&inv, "H100:1", &err), &err);
 }
 
+/* The most used one speaks for all; one that cannot be asked leaves nothing known. */
+static void tells_whether_a_job_uses_its_gpus(void **state UNUSED)
+{
+	struct wire_gpu gpus[] = {{1, "GPU-22222222-bbbb"}, {0, "GPU-11111111-aaaa"}};
+	struct sampler_options o = {.written = {"/proc/self/fdinfo"}, .gpus = gpus, .n_gpus = 1};
+	struct sampler *one = NULL, *both = NULL, *none = NULL;
+	struct err err = {0};
+	double most = -1;
+
+	load("NVML_FAKE");
+	assert_ok(sampler_start(&one, &o, &err), &err);
+	o.n_gpus = 2;
+	assert_ok(sampler_start(&both, &o, &err), &err);
+	o.n_gpus = 0;
+	assert_ok(sampler_start(&none, &o, &err), &err);
+	assert_true(sampler_gpu_use(one, &most) && most < 0.01);
+	assert_true(sampler_gpu_use(both, &most) && most > 0.36 && most < 0.38);
+	assert_false(sampler_gpu_use(none, &most));
+	assert_int_equal(setenv("NVML_FAKE_LOST", "0", 1), 0);
+	assert_true(sampler_gpu_use(one, &most));
+	assert_false(sampler_gpu_use(both, &most));
+	(void)unsetenv("NVML_FAKE_LOST");
+	assert_int_equal(setenv("NVML_FAKE_PARTS", "1", 1), 0);
+	assert_false(sampler_gpu_use(one, &most));
+	sampler_stop(one);
+	sampler_stop(both);
+	sampler_stop(none);
+}
+
 /* What a job's metrics say of its GPUs: those of its own, by uuid. */
 static void samples_a_jobs_gpus(void **state UNUSED)
 {
@@ -157,6 +186,6 @@ static const struct CMUnitTest tests[] = {
 	T(no_library_is_no_gpu),    T(finds_two),
 	T(tells_their_load),        T(a_broken_driver_is_no_gpu),
 	T(an_old_driver_is_no_gpu), T(a_lost_gpu_is_an_error),
-	T(samples_a_jobs_gpus),
+	T(samples_a_jobs_gpus),     T(tells_whether_a_job_uses_its_gpus),
 };
 UNIT_MAIN(tests)

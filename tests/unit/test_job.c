@@ -123,6 +123,8 @@ static void job_ends_in_words(void **state UNUSED)
 	assert_string_equal(out, "killed by signal 99");
 	job_end_describe(JOB_END_OOM, 0, "64.0 of 64.0 GiB", out, sizeof(out));
 	assert_string_equal(out, "out of memory: 64.0 of 64.0 GiB");
+	job_end_describe(JOB_END_IDLE, 1800, "start_commands[0] \"x\"", out, sizeof(out));
+	assert_string_equal(out, "idle GPUs for 30m 0s: start_commands[0] \"x\"");
 	job_end_describe(JOB_END_OOM, 0, "64.0 of 64.0 GiB", out, 8);
 	assert_string_equal(out, "out of ");
 }

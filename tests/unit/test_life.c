@@ -272,22 +272,31 @@ static void stops_in_every_state(void **state)
 	           ERR_NOT_FOUND, "job");
 }
 
+/* Two nodes of a GPU each. */
+static int push_gang(struct fixture *f, const char *limits, struct model_job *out)
+{
+	const struct doc *d = NULL;
+
+	assert_ok(js_parse(f->a,
+	                   str_of(arena_printf(f->a,
+	                                       "{\"compute\":{\"cpu_count\":1,\"memory\":\"1Gi\","
+	                                       "\"node_count\":2,\"accelerator\":\"H100:1\"},"
+	                                       "\"limits\":{%s},"
+	                                       "\"runtime\":{\"start_commands\":[\"true\"]}}",
+	                                       limits)),
+	                   &d, &f->err),
+	          &f->err);
+	return ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, out, &f->err);
+}
+
 static void a_gang_starts_and_ends_together(void **state)
 {
 	struct fixture *f = *state;
 	struct model_job j = {0};
-	const struct doc *d = NULL;
 	struct who *r0, *r1;
 	struct wire_orders o = {0};
 
-	assert_ok(js_parse(f->a,
-	                   STR_LIT("{\"compute\":{\"cpu_count\":1,\"memory\":\"1Gi\","
-	                           "\"node_count\":2,\"accelerator\":\"H100:1\"},"
-	                           "\"runtime\":{\"start_commands\":[\"true\"]}}"),
-	                   &d, &f->err),
-	          &f->err);
-	assert_ok(ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, &j, &f->err),
-	          &f->err);
+	assert_ok(push_gang(f, "", &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	r0 = fixture_runner(f, j.id, 0);
 	r1 = fixture_runner(f, j.id, 1);
@@ -307,6 +316,61 @@ static void a_gang_starts_and_ends_together(void **state)
 	j = fixture_job(f, j.id);
 	assert_int_equal(j.core.state, JOB_FAILED);
 	assert_int_equal(j.end_code, 9); /* the cause, not the consequence */
+}
+
+static bool told_to_end_idle(struct fixture *f, struct who *w, bool idle)
+{
+	struct wire_heartbeat hb = {.stage = STAGE_RUNNING, .idle = idle};
+	struct wire_orders o = {0};
+
+	assert_ok(ctx_runner_heartbeat(f->app, w, &hb, &f->err), &f->err);
+	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_false(o.stop);
+	return o.idle;
+}
+
+/* limits.idle_gpu: a node that waits for another one that works is no hang. */
+static void a_gang_is_idle_when_all_of_it_is(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct wire_orders before = {0}, o = {0};
+	struct who *a, *b;
+
+	assert_ok(push_gang(f, "", &j), &f->err);
+	fixture_await(f, j.id, JOB_DEPLOYING);
+	a = fixture_runner(f, j.id, 0);
+	b = fixture_runner(f, j.id, 1);
+	(void)fixture_claim(f, a, "na");
+	(void)fixture_claim(f, b, "nb");
+	assert_ok(ctx_runner_ready(f->app, a, &f->err), &f->err);
+	assert_ok(ctx_runner_ready(f->app, b, &f->err), &f->err);
+	assert_false(told_to_end_idle(f, a, true));
+	assert_false(told_to_end_idle(f, b, false));
+	assert_ok(ctx_runner_orders(f->app, a, f->a, &before, &f->err), &f->err);
+	fixture_restart(f);
+	assert_true(told_to_end_idle(f, b, true));
+	assert_ok(ctx_runner_orders(f->app, a, f->a, &o, &f->err), &f->err);
+	assert_true(o.idle && o.seq != before.seq);
+	assert_false(told_to_end_idle(f, a, false)); /* at work again */
+	fixture_exit(f, b, JOB_END_IDLE, 1800);
+	assert_ok(ctx_runner_orders(f->app, a, f->a, &o, &f->err), &f->err);
+	assert_true(o.stop); /* as after any bad end */
+	fixture_exit(f, a, JOB_END_STOPPED, 0);
+	j = fixture_job(f, j.id);
+	assert_int_equal(j.core.state, JOB_FAILED);
+	assert_int_equal(j.end, JOB_END_IDLE);
+	assert_non_null(strstr(j.error_message, "idle GPUs for 30m"));
+}
+
+/* What declared GPUs do cannot be asked. */
+static void idle_gpu_wants_gpus_that_are_measured(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+
+	assert_err(push_gang(f, "\"idle_gpu\":\"30m\"", &j), &f->err, ERR_QUOTA,
+	           "declared by --gpus; use limits.max_duration");
 }
 
 static void make_source(struct fixture *f)
@@ -617,6 +681,8 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(exits_decide),
 	FIXTURE_TEST(stops_in_every_state),
 	FIXTURE_TEST(a_gang_starts_and_ends_together),
+	FIXTURE_TEST(a_gang_is_idle_when_all_of_it_is),
+	FIXTURE_TEST(idle_gpu_wants_gpus_that_are_measured),
 	FIXTURE_TEST(weights_are_frozen_and_shared),
 	FIXTURE_TEST(manifests_that_nothing_names_are_collected),
 	FIXTURE_TEST(bad_inputs_fail_by_name),

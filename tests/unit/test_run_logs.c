@@ -153,6 +153,20 @@ static void shows_partial_lines(void **state)
 	assert_text(p, "O 50%|o  done|o next|");
 }
 
+/* The job's bytes, with or without a newline; not what the platform says. */
+static void knows_when_the_job_spoke(void **state)
+{
+	struct place *p = *state;
+	int64_t begun = clock_mono_ms();
+
+	logs_say(p->logs, "the platform");
+	assert_int_equal(logs_heard_ms(p->logs), 0);
+	say(p->out, ".");
+	wait_for(p, "O .|");
+	assert_true(logs_heard_ms(p->logs) >= begun);
+	finish(p);
+}
+
 static void redacts_across_writes(void **state)
 {
 	struct place *p = *state;
@@ -241,9 +255,14 @@ static void goes_on_in_an_old_file(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 static const struct CMUnitTest tests[] = {
-	T(keeps_lines),           T(shows_partial_lines),
-	T(redacts_across_writes), T(half_a_secret_is_no_secret),
-	T(cuts_long_lines),       T(drain_is_bounded),
-	T(platform_speaks_too),   T(goes_on_in_an_old_file),
+	T(keeps_lines),
+	T(shows_partial_lines),
+	T(redacts_across_writes),
+	T(half_a_secret_is_no_secret),
+	T(cuts_long_lines),
+	T(drain_is_bounded),
+	T(platform_speaks_too),
+	T(goes_on_in_an_old_file),
+	T(knows_when_the_job_spoke),
 };
 UNIT_MAIN(tests)

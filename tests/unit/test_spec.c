@@ -69,8 +69,10 @@ static const struct {
          "is unknown", 4, 28},
 	{"notify, no list", JOB("  notify: { webhook: ops }\n"), "job.notify", "should be a list",
          4, 11},
-	{"idle_gpu", JOB("  limits: { idle_gpu: 30m }\n"), "job.limits.idle_gpu",
+	{"idle_gpu without a GPU", JOB("  limits: { idle_gpu: 30m }\n"), "job.limits.idle_gpu",
          "use limits.max_duration", 4, 23},
+	{"idle_gpu of a mistake", JOB("  limits: { idle_gpu: soon }\n"), "job.limits.idle_gpu",
+         "soon", 4, 23},
 	{"compile_cache", RUN("    compile_cache: { enabled: true }\n"),
          "job.runtime.compile_cache", "not offered", 5, 20},
 	{"empty command", "project: p\njob: { runtime: { start_commands: [\"\"] } }\n",
@@ -290,6 +292,7 @@ static void spec_reads_a_file(void **state UNUSED)
 	assert_true(s.workdir);
 	assert_int_equal(s.max_duration_s, 86400);
 	assert_int_equal(s.grace_s, 60);
+	assert_int_equal(s.idle_gpu_s, 1800);
 	assert_true(s.retry.on_lost);
 	assert_int_equal(s.retry.n_exit_codes, 1);
 	assert_int_equal(s.retry.exit_codes[0], 75);
@@ -406,6 +409,7 @@ static void spec_comes_back(void **state UNUSED)
 		assert_true(back.memory_bytes == s.memory_bytes);
 		assert_true(back.ckpt.volume_bytes == s.ckpt.volume_bytes);
 		assert_int_equal(back.grace_s, s.grace_s);
+		assert_int_equal(back.idle_gpu_s, s.idle_gpu_s);
 	}
 }
 

@@ -111,6 +111,34 @@ static void keeps_launch(void **state UNUSED)
 	assert_int_equal(back.gpus[1].index, 3);
 }
 
+/* What the release before this one does not say. */
+static void reads_what_is_older(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct wire_heartbeat hb;
+	struct wire_orders o;
+	struct err err = {0};
+
+	assert_ok(wire_heartbeat_parse(
+			  &hb, a,
+			  STR_LIT("{\"seq\":1,\"stage\":\"running\",\"note\":null,\"done_bytes\":0,"
+	                          "\"total_bytes\":0,\"rate_bytes_s\":0,\"sample\":null}"),
+			  &err),
+	          &err);
+	assert_false(hb.idle);
+	assert_ok(wire_orders_parse(&o, a,
+	                            STR_LIT("{\"go\":true,\"stop\":false,\"now\":false,\"seq\":1,"
+	                                    "\"exec\":[]}"),
+	                            &err),
+	          &err);
+	assert_true(o.go && !o.idle);
+	assert_err(wire_orders_parse(&o, a,
+	                             STR_LIT("{\"go\":true,\"stop\":false,\"now\":false,"
+	                                     "\"idle\":1,\"seq\":1,\"exec\":[]}"),
+	                             &err),
+	           &err, ERR_INVALID, "idle");
+}
+
 static void keeps_heartbeat(void **state UNUSED)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -119,7 +147,8 @@ static void keeps_heartbeat(void **state UNUSED)
 	                                 .stage = STAGE_WEIGHTS,
 	                                 .note = "1 of 2",
 	                                 .done_bytes = UINT64_MAX,
-	                                 .rate_bytes_s = 2.5};
+	                                 .rate_bytes_s = 2.5,
+	                                 .idle = true};
 	struct err err = {0};
 
 	wire_heartbeat_write(&m, &out);
@@ -136,6 +165,7 @@ static void keeps_heartbeat(void **state UNUSED)
 	assert_true(back.has_sample && back.sample.gpu[15].utilization > 0.49);
 	assert_int_equal(back.sample.memory_bytes, 77);
 	assert_int_equal(back.stage, STAGE_WEIGHTS);
+	assert_true(back.idle);
 }
 
 static void bounds_fixed_lists(void **state UNUSED)
@@ -201,6 +231,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(keeps_start),
 	cmocka_unit_test(keeps_launch),
 	cmocka_unit_test(keeps_heartbeat),
+	cmocka_unit_test(reads_what_is_older),
 	cmocka_unit_test(bounds_fixed_lists),
 	cmocka_unit_test(keeps_orders),
 	cmocka_unit_test(keeps_exit),
