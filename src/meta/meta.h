@@ -228,6 +228,9 @@ int meta_upload(struct meta *m, struct arena *a, const char *access_key, struct 
                 struct str *sealed, struct err *err) MUST_CHECK;
 int meta_upload_by_key(struct meta *m, struct arena *a, const char *key, struct model_upload *out,
                        struct err *err) MUST_CHECK;
+/* What meta_uploads_sweep would take; secrets are left NULL. */
+int meta_uploads_unused(struct meta *m, struct arena *a, int64_t created_ms,
+                        struct model_upload **out, size_t *n, struct err *err) MUST_CHECK;
 /* Uploads made before created_ms that no job names: rows go, keys become trash. */
 int meta_uploads_sweep(struct meta *m, int64_t created_ms, uint64_t *n, struct err *err) MUST_CHECK;
 int meta_idempotency_sweep(struct meta *m, int64_t created_ms, struct err *err) MUST_CHECK;

@@ -300,20 +300,37 @@ int meta_upload_by_key(struct meta *m, struct arena *a, const char *key, struct 
 	return 0;
 }
 
+/* Made before ?1, and no longer to be written to. */
+#define UNUSED_UPLOADS                                                                             \
+	" WHERE created_ms < ?1 AND expires_ms < ?1"                                               \
+	" AND NOT EXISTS (SELECT 1 FROM job_code c WHERE c.key = uploads.key)"
+
+static void upload_only(struct db_rows *r, void *item)
+{
+	struct upload_item u = {0};
+
+	upload_row(r, &u);
+	*(struct model_upload *)item = u.row;
+}
+
+int meta_uploads_unused(struct meta *m, struct arena *a, int64_t created_ms,
+                        struct model_upload **out, size_t *n, struct err *err)
+{
+	return meta_list(m, a, UPLOAD UNUSED_UPLOADS " ORDER BY created_ms, key",
+	                 DB_ARGS(db_int(created_ms)), sizeof(**out), upload_only, out, n, err);
+}
+
 int meta_uploads_sweep(struct meta *m, int64_t created_ms, uint64_t *n, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
 	    db_exec(&tx,
-	            "INSERT INTO trash (kind, what) SELECT 'object', key FROM uploads"
-	            " WHERE created_ms < ?1 AND expires_ms < ?1"
-	            " AND NOT EXISTS (SELECT 1 FROM job_code c WHERE c.key = uploads.key)",
+	            "INSERT INTO trash (kind, what) SELECT 'object', key FROM "
+	            "uploads" UNUSED_UPLOADS,
 	            DB_ARGS(db_int(created_ms)), n, err) < 0 ||
-	    db_exec(&tx,
-	            "DELETE FROM uploads WHERE created_ms < ?1 AND expires_ms < ?1"
-	            " AND NOT EXISTS (SELECT 1 FROM job_code c WHERE c.key = uploads.key)",
-	            DB_ARGS(db_int(created_ms)), NULL, err) < 0)
+	    db_exec(&tx, "DELETE FROM uploads" UNUSED_UPLOADS, DB_ARGS(db_int(created_ms)), NULL,
+	            err) < 0)
 		return -1;
 	return db_commit(&tx, err);
 }

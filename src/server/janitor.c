@@ -69,7 +69,7 @@ static const struct {
 	{"cache", empty_cache},     {"summary", empty_summary},
 };
 
-static void trash(struct app *app)
+static void empty_trash(struct app *app)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct meta_trash *t = NULL;
@@ -92,6 +92,15 @@ static void trash(struct app *app)
 	}
 }
 
+void janitor_trash(struct app *app)
+{
+	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+
+	(void)pthread_mutex_lock(&one);
+	empty_trash(app);
+	(void)pthread_mutex_unlock(&one);
+}
+
 static void sweep_rows(struct app *app)
 {
 	int64_t now = clock_wall_ms();
@@ -109,10 +118,10 @@ static void sweep_bytes(struct app *app)
 {
 	struct blobs_collected gone = {0}, loose = {0};
 	struct blobs_way way = {0};
-	uint64_t removed = 0;
+	struct objstore_swept parts;
 	struct err err = {0};
 
-	if (objstore_sweep(app->objects, JANITOR_PARTS_S, &removed, &err) < 0) {
+	if (objstore_sweep(app->objects, JANITOR_PARTS_S, false, &parts, &err) < 0) {
 		log_warn("janitor: %s", err.msg);
 		err_clear(&err);
 	}
@@ -153,7 +162,7 @@ static const struct {
 	{exec_sweep,  60 * 1000},
 	{measure,     60 * 1000},
 	{sweep_rows,  10 * 60 * 1000},
-	{trash,       0}, /* behind what fills it */
+	{janitor_trash, 0}, /* behind what fills it */
 	{refill,      0}, /* behind what makes room */
 	{sweep_bytes, 60 * 60 * 1000},
 };

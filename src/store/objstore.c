@@ -326,15 +326,16 @@ int objstore_parts_abort(struct objstore *os, const char *key, const char *id, s
 	return finish(os, rc, "abort", key, err);
 }
 
-int objstore_sweep(struct objstore *os, int64_t max_age_s, uint64_t *removed, struct err *err)
+int objstore_sweep(struct objstore *os, int64_t max_age_s, bool dry_run, struct objstore_swept *out,
+                   struct err *err)
 {
-	uint64_t n = 0;
+	struct objstore_swept n = {0};
 	int rc;
 
 	assert(max_age_s >= 0 && err->code == ERR_NONE);
-	rc = os->ops->sweep(os, max_age_s, &n, err);
+	rc = os->ops->sweep(os, max_age_s, dry_run, &n, err);
 	if (rc == 0)
-		*removed = n;
+		*out = n;
 	return finish(os, rc, "sweep", "uploads", err);
 }
 

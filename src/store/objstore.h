@@ -83,7 +83,7 @@ int objstore_list(struct objstore *os, const char *prefix, const char *after, si
 int objstore_del(struct objstore *os, const char *key, struct err *err) MUST_CHECK;
 
 /* Parts: for what arrives in pieces, in any order. An upload that is neither completed nor aborted
- * is invisible; objstore_sweep removes those older than max_age_s. */
+ * is invisible; objstore_sweep removes those older than max_age_s, or only counts them. */
 #define OBJSTORE_UPLOAD_CAP 512 /* AWS gives ids of 130 and more characters */
 int objstore_parts_begin(struct objstore *os, const char *key, char id[OBJSTORE_UPLOAD_CAP],
                          struct err *err) MUST_CHECK;
@@ -103,7 +103,10 @@ int objstore_parts_end(struct objstore *os, const char *key, const char *id,
                        struct err *err) MUST_CHECK;
 int objstore_parts_abort(struct objstore *os, const char *key, const char *id,
                          struct err *err) MUST_CHECK;
-int objstore_sweep(struct objstore *os, int64_t max_age_s, uint64_t *removed,
+struct objstore_swept {
+	uint64_t uploads, bytes; /* bytes: 0 where the store does not say */
+};
+int objstore_sweep(struct objstore *os, int64_t max_age_s, bool dry_run, struct objstore_swept *out,
                    struct err *err) MUST_CHECK;
 
 #endif

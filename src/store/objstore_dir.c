@@ -5,6 +5,7 @@
 #include "base/seal.h"
 #include "store/copy.h"
 #include "store/dirlist.h"
+#include "store/usage.h"
 
 #include <dirent.h>
 #include <sys/xattr.h>
@@ -490,7 +491,24 @@ static int dir_del(struct objstore *os, const char *key, struct err *err)
 /* ---- life -------------------------------------------------------------------------------- */
 
 /* Temporary files and uploads that nobody has touched for so long. */
-static int dir_sweep(struct objstore *os, int64_t max_age_s, uint64_t *removed, struct err *err)
+/* Of a file, or of the parts in a folder. */
+static int size_of(int dirfd, const char *name, const struct stat *st, uint64_t *bytes,
+                   struct err *err)
+{
+	AUTO_FREE char *path = xasprintf("/proc/self/fd/%d/%s", dirfd, name);
+	struct usage_total total = {0};
+
+	*bytes = (uint64_t)st->st_size;
+	if (!S_ISDIR(st->st_mode))
+		return 0;
+	if (usage_walk(path, 1, NULL, NULL, NULL, &total, err) < 0)
+		return -1;
+	*bytes = total.bytes;
+	return 0;
+}
+
+static int dir_sweep(struct objstore *os, int64_t max_age_s, bool dry_run,
+                     struct objstore_swept *out, struct err *err)
 {
 	struct dirstore *d = (struct dirstore *)os;
 	int64_t before_s = clock_wall_ms() / 1000 - max_age_s;
@@ -504,13 +522,17 @@ static int dir_sweep(struct objstore *os, int64_t max_age_s, uint64_t *removed, 
 		return -1;
 	}
 	for (struct dirent *e = readdir(dir); e != NULL && rc == 0; e = readdir(dir)) {
+		uint64_t bytes = 0;
 		struct stat st;
 
 		if (e->d_name[0] == '.' || fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    st.st_mtim.tv_sec > before_s)
 			continue;
-		rc = fs_remove_tree(fd, e->d_name, err);
-		*removed += rc == 0;
+		rc = size_of(fd, e->d_name, &st, &bytes, err);
+		if (rc == 0 && !dry_run)
+			rc = fs_remove_tree(fd, e->d_name, err);
+		out->uploads += rc == 0;
+		out->bytes += rc == 0 ? bytes : 0;
 	}
 	(void)closedir(dir);
 	return rc;

@@ -54,7 +54,8 @@ struct objstore_ops {
 	                 const struct objstore_part *parts, size_t n, struct objstore_info *info,
 	                 struct err *err);
 	int (*parts_abort)(struct objstore *os, const char *key, const char *id, struct err *err);
-	int (*sweep)(struct objstore *os, int64_t max_age_s, uint64_t *removed, struct err *err);
+	int (*sweep)(struct objstore *os, int64_t max_age_s, bool dry_run,
+	             struct objstore_swept *out, struct err *err);
 };
 
 /* First member of every driver's own struct; filled by objstore_open. */

@@ -80,7 +80,8 @@ int s3_parts_end(struct objstore *os, const char *key, const char *id,
                  struct err *err) MUST_CHECK;
 int s3_parts_abort(struct objstore *os, const char *key, const char *id,
                    struct err *err) MUST_CHECK;
-int s3_sweep(struct objstore *os, int64_t max_age_s, uint64_t *removed, struct err *err) MUST_CHECK;
+int s3_sweep(struct objstore *os, int64_t max_age_s, bool dry_run, struct objstore_swept *out,
+             struct err *err) MUST_CHECK;
 int s3_stat(struct objstore *os, const char *key, struct objstore_info *out,
             struct err *err) MUST_CHECK;
 

@@ -123,7 +123,8 @@ int s3_parts_abort(struct objstore *os, const char *key, const char *id, struct 
 	return s3_call((struct s3store *)os, &c, &reply, err);
 }
 
-int s3_sweep(struct objstore *os, int64_t max_age_s, uint64_t *removed, struct err *err)
+int s3_sweep(struct objstore *os, int64_t max_age_s, bool dry_run, struct objstore_swept *out,
+             struct err *err)
 {
 	int64_t before_ms = clock_wall_ms() - max_age_s * 1000;
 	AUTO_ARENA struct arena *a = arena_new();
@@ -147,8 +148,9 @@ int s3_sweep(struct objstore *os, int64_t max_age_s, uint64_t *removed, struct e
 		for (size_t i = 0; i < l.n; i++) {
 			if (l.upload[i].begun_ms > before_ms)
 				continue;
-			if (s3_parts_abort(os, l.upload[i].key, l.upload[i].id, err) == 0)
-				(*removed)++;
+			if (dry_run ||
+			    s3_parts_abort(os, l.upload[i].key, l.upload[i].id, err) == 0)
+				out->uploads++;
 			else if (err->code != ERR_NOT_FOUND)
 				return -1;
 			err_clear(err); /* it was completed meanwhile */

@@ -382,7 +382,8 @@ static int mem_parts_abort(struct objstore *os, const char *key, const char *id,
 struct mem_sweep {
 	struct mem *m;
 	int64_t before_ms;
-	uint64_t removed;
+	bool dry_run;
+	struct objstore_swept *out;
 };
 
 static void sweep_upload(struct str key, void *value, void *arg)
@@ -392,19 +393,20 @@ static void sweep_upload(struct str key, void *value, void *arg)
 
 	if (u->begun_ms > s->before_ms)
 		return;
+	s->out->uploads++;
+	if (s->dry_run)
+		return;
 	(void)map_del(s->m->uploads, key);
 	free_upload(key, u, NULL);
-	s->removed++;
 }
 
-static int mem_sweep(struct objstore *os, int64_t max_age_s, uint64_t *removed,
-                     struct err *err UNUSED)
+static int mem_sweep(struct objstore *os, int64_t max_age_s, bool dry_run,
+                     struct objstore_swept *out, struct err *err UNUSED)
 {
 	struct mem *m = mem_lock(os);
-	struct mem_sweep s = {.m = m, .before_ms = clock_wall_ms() - max_age_s * 1000};
+	struct mem_sweep s = {m, clock_wall_ms() - max_age_s * 1000, dry_run, out};
 
 	map_each(m->uploads, sweep_upload, &s);
-	*removed = s.removed;
 	return mem_unlock(m, 0);
 }
 
@@ -588,11 +590,12 @@ static int fault_parts_abort(struct objstore *os, const char *key, const char *i
 	return u == NULL ? -1 : objstore_parts_abort(u, key, id, err);
 }
 
-static int fault_sweep(struct objstore *os, int64_t max_age_s, uint64_t *removed, struct err *err)
+static int fault_sweep(struct objstore *os, int64_t max_age_s, bool dry_run,
+                       struct objstore_swept *out, struct err *err)
 {
 	struct objstore *u = pass(os, err);
 
-	return u == NULL ? -1 : objstore_sweep(u, max_age_s, removed, err);
+	return u == NULL ? -1 : objstore_sweep(u, max_age_s, dry_run, out, err);
 }
 
 static void fault_close(struct objstore *os)

@@ -365,6 +365,8 @@ static void mirrors_uploads_snapshots(void **state)
 	                                 .files = 1,
 	                                 .summary_file = "f"},
 				    w = {0};
+	struct model_upload *unused = NULL;
+	size_t n_unused = 0;
 	struct str sealed = {0};
 	uint64_t swept = 0;
 	bool used = true;
@@ -386,6 +388,12 @@ static void mirrors_uploads_snapshots(void **state)
 	assert_ok(meta_upload(p->m, p->a, "AK", &v, &sealed, &p->err), &p->err);
 	assert_string_equal(v.key, "uploads/y.tgz");
 	assert_int_equal(sealed.n, 1);
+	assert_ok(meta_uploads_unused(p->m, p->a, 15, &unused, &n_unused, &p->err), &p->err);
+	assert_int_equal(n_unused, 0);
+	assert_ok(meta_uploads_unused(p->m, p->a, 25, &unused, &n_unused, &p->err), &p->err);
+	assert_int_equal(n_unused, 1);
+	assert_string_equal(unused[0].key, "uploads/y.tgz");
+	assert_null(unused[0].secret_key);
 	assert_ok(meta_uploads_sweep(p->m, 15, &swept, &p->err), &p->err);
 	assert_int_equal(swept, 0);
 	assert_ok(meta_uploads_sweep(p->m, 25, &swept, &p->err), &p->err);

@@ -443,7 +443,7 @@ static void objstore_s3_conforms(void **state UNUSED)
 	};
 	char id[OBJSTORE_UPLOAD_CAP];
 	struct err err = {0};
-	uint64_t removed = 0;
+	struct objstore_swept swept = {0};
 
 	if (url == NULL) {
 		print_message("# STOKER_TEST_S3 names no bucket: S3 is not tested\n");
@@ -453,10 +453,10 @@ static void objstore_s3_conforms(void **state UNUSED)
 	suite(os);
 	assert_ok(objstore_parts_begin(os, "swept", id, &err), &err);
 	clock_sleep_ms(1100);
-	assert_ok(objstore_sweep(os, 3600, &removed, &err), &err);
-	assert_int_equal(removed, 0);
-	assert_ok(objstore_sweep(os, 0, &removed, &err), &err);
-	print_message("# %d swept\n", (int)removed);
+	assert_ok(objstore_sweep(os, 3600, false, &swept, &err), &err);
+	assert_int_equal(swept.uploads, 0);
+	assert_ok(objstore_sweep(os, 0, false, &swept, &err), &err);
+	print_message("# %d swept\n", (int)swept.uploads);
 }
 
 static void objstore_dir_excludes_file_and_folder(void **state UNUSED)
@@ -540,16 +540,19 @@ static void objstore_dir_sweeps(void **state UNUSED)
 	struct objstore_part part;
 	struct objstore_info info;
 	struct err err = {0};
-	uint64_t removed = 9;
+	struct objstore_swept swept = {9, 9};
 
 	dir_url("", "sweep", url);
 	os = open_url(url);
 	assert_ok(objstore_parts_begin(os, "k", id, &err), &err);
 	put_part(os, "k", id, 1, STR_LIT("x"), true, &part);
-	assert_ok(objstore_sweep(os, 3600, &removed, &err), &err);
-	assert_int_equal(removed, 0);
-	assert_ok(objstore_sweep(os, 0, &removed, &err), &err);
-	assert_int_equal(removed, 1);
+	assert_ok(objstore_sweep(os, 3600, false, &swept, &err), &err);
+	assert_int_equal(swept.uploads, 0);
+	assert_ok(objstore_sweep(os, 0, true, &swept, &err), &err);
+	assert_int_equal(swept.uploads, 1);
+	assert_true(swept.bytes > 0); /* the part, and what is known of it */
+	assert_ok(objstore_sweep(os, 0, false, &swept, &err), &err);
+	assert_int_equal(swept.uploads, 1);
 	assert_err(objstore_parts_end(os, "k", id, &part, 1, &info, &err), &err, ERR_NOT_FOUND,
 	           "NoSuchUpload");
 	assert_err(objstore_parts_abort(os, "k", "../../x", &err), &err, ERR_NOT_FOUND,
