@@ -14,6 +14,7 @@
 #include "server/queue.h"
 #include "server/reconcile.h"
 #include "server/start.h"
+#include "server/upkeep.h"
 #include "server/keyed.h"
 
 #define FIXTURE_FLAGS_MAX 16
@@ -50,6 +51,7 @@ static inline void fixture_up(struct fixture *f)
 	app->sandbox = "none";
 	exec_start(app);
 	cache_start(app);
+	upkeep_start(app);
 	fetch_start(app);
 	prepare_start(app);
 	app->sweeps = keyed_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
@@ -73,6 +75,7 @@ static inline void fixture_down(struct fixture *f)
 	fetch_stop(app);
 	keyed_stop(app->prepare);
 	cache_stop(app);
+	upkeep_stop(app);
 	loop_free(app->reconcile);
 	loop_free(app->janitor);
 	queue_free(app);
@@ -81,6 +84,7 @@ static inline void fixture_down(struct fixture *f)
 	keyed_free(app->prepare);
 	fetch_free(app);
 	cache_free(app);
+	upkeep_free(app);
 	exec_stop(app);
 	start_close(app);
 	arena_free(app->arena);

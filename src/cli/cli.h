@@ -164,6 +164,8 @@ int cmd_cache_summarize(struct cli *c, struct err *err);
 int cmd_cache_du(struct cli *c, struct err *err);
 int cmd_cache_quota(struct cli *c, struct err *err);
 int cmd_cache_rm(struct cli *c, struct err *err);
+int cmd_cache_gc(struct cli *c, struct err *err);
+int cmd_cache_verify(struct cli *c, struct err *err);
 int cmd_weights_ls(struct cli *c, struct err *err);
 int cmd_weights_prefetch(struct cli *c, struct err *err);
 int cmd_weights_rm(struct cli *c, struct err *err);

@@ -75,6 +75,11 @@ static const struct opt o_cache_rm[] = {
 	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
 };
 static const struct opt o_cache_quota[] = {{"project", 'p', OPT_TEXT, "PROJECT", "of this project's cache [@]"}};
+static const struct opt o_gc[] = {
+	{"dry-run", 0, OPT_FLAG, NULL, "only list what would go"},
+	{"older-than", 0, OPT_TEXT, "TIME", "leave partial fetches, uploads and ownerless caches that were touched since [24h]"},
+	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
+};
 static const struct opt o_prefetch[] = {
 	{"allow", 0, OPT_LIST, "GLOB", "only these files"},
 	{"ignore", 0, OPT_LIST, "GLOB", "not these files"},
@@ -137,6 +142,16 @@ const struct command commands[] = {
 	{"cache quota", "SIZE", "how much the training cache of a project may hold", "As in 500GB or 2Ti. A job that finds it full does not start.",
 	 OPTS(o_cache_quota), 1, 1, false, cmd_cache_quota},
 	{"cache rm", "PATH", "delete a file or folder from the training cache", NULL, OPTS(o_cache_rm), 1, 1, false, cmd_cache_rm},
+	{"cache gc", "", "remove from the server's disks what nothing uses",
+	 "Weights that no mirror and no job names and copies of them, what is left of fetches and uploads, caches of deleted projects. "
+	 "Nothing that a running or waiting job uses, and nothing in a project's own cache. On a terminal it shows what would go and asks. "
+	 "For administrators; the server does most of this by itself in time. Ctrl-C stops it.",
+	 OPTS(o_gc), 0, 0, true, cmd_cache_gc},
+	{"cache verify", "", "read again all that is stored and compare it with its checksum",
+	 "Mirrored weights, copies of them on the node, and checkpoints of jobs that have ended. What is damaged is named and set aside: "
+	 "no job is given it; weights are fetched again by the next job that asks, a checkpoint counts as incomplete. Exits 1 when something "
+	 "is damaged. Runs in the server behind everybody else's disk accesses; Ctrl-C stops it. For administrators.",
+	 NO_OPTS, 0, 0, true, cmd_cache_verify},
 	{"weights ls", "", "list mirrored sources", NULL, NO_OPTS, 0, 0, true, cmd_weights_ls},
 	{"weights prefetch", "SOURCE", "mirror a source before a job asks for it", NULL, OPTS(o_prefetch), 1, 1, false, cmd_weights_prefetch},
 	{"weights rm", "ID", "remove a mirrored source", NULL, OPTS(o_yes), 1, 1, false, cmd_weights_rm},

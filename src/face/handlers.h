@@ -55,6 +55,11 @@ int cache_team_summary(struct request *rq, struct err *err);
 int cache_team_summarize(struct request *rq, struct err *err);
 int cache_team_remove(struct request *rq, struct err *err);
 
+/* upkeep.c */
+int upkeep_post(struct request *rq, struct err *err);
+int upkeep_get(struct request *rq, struct err *err);
+int upkeep_delete(struct request *rq, struct err *err);
+
 /* weights.c */
 int weights_list(struct request *rq, struct err *err);
 int weights_prefetch(struct request *rq, struct err *err);

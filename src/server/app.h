@@ -3,8 +3,9 @@
  *
  * Threads: httpd's workers run the operations of ctx_*.c; one queue thread places jobs; prepare and
  * fetch pools mirror sources and launch; one reconcile thread compares rows with evidence, and the
- * sweep pool does what takes long of that; one janitor thread does all periodic work; one notify
- * thread and its pool tell webhooks. They meet in the database, never in each other's data.
+ * sweep pool does what takes long of that; one janitor thread does all periodic work, one upkeep
+ * thread what an administrator asked for; one notify thread and its pool tell webhooks. They meet
+ * in the database, never in each other's data.
  *
  * Locks, in the order in which they are taken. The first four order whole pieces of work and are
  * held across the database's I/O; the others guard lists in memory only.
@@ -12,7 +13,7 @@
  *   queue            one pass of the scheduler at a time
  *   app->ckpts[]     one of a few, by job: a checkpoint's row and its objects
  *   app->steps[]     one of a few, by job: the words in a job's log and the step they announce
- *   prepare, sweeps, notices, fetch, execs, watch, loops   lists in memory
+ *   prepare, sweeps, notices, fetch, execs, watch, upkeep, loops   lists in memory
  */
 #ifndef APP_H
 #define APP_H
@@ -48,6 +49,7 @@ struct fetches;
 struct execs;
 struct watch;
 struct loop;
+struct upkeep;
 
 struct app {
 	struct arena *arena; /* of what lives as long as the server; filled at start only */
@@ -86,6 +88,7 @@ struct app {
 	struct fetches *fetches;
 	struct execs *execs;
 	struct watch *watch;
+	struct upkeep *upkeep;
 	struct keyed *notices; /* webhooks, see notify.h */
 	struct loop *reconcile, *janitor, *notify;
 

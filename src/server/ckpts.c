@@ -263,6 +263,44 @@ int ckpts_put(struct app *app, struct arena *a, struct model_checkpoint *c, stru
 	return r;
 }
 
+static int set_damaged(struct app *app, const struct model_checkpoint *c, bool *done,
+                       struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_checkpoint *rows = NULL;
+	size_t n = 0;
+
+	if (meta_checkpoints(app->meta, a, c->job_id, &rows, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(rows[i].name, c->name) != 0 || rows[i].rank != c->rank ||
+		    rows[i].state != CKPT_COMPLETE)
+			continue;
+		rows[i].state = CKPT_INCOMPLETE;
+		if (meta_checkpoint_put(app->meta, &rows[i], err) < 0)
+			return -1;
+		*done = true;
+	}
+	return 0;
+}
+
+int ckpts_set_damaged(struct app *app, const struct model_checkpoint *c, const char *path,
+                      bool *done, struct err *err)
+{
+	int r;
+
+	*done = false;
+	(void)pthread_mutex_lock(app_stripe(app->ckpts, c->job_id));
+	r = set_damaged(app, c, done, err);
+	(void)pthread_mutex_unlock(app_stripe(app->ckpts, c->job_id));
+	if (r == 0 && *done)
+		app_event(app, c->job_id, "checkpoint", "server",
+		          "checkpoint %s is damaged (rank %" PRIu32
+		          ", %s): it counts as incomplete",
+		          c->name, c->rank, path);
+	return r;
+}
+
 static int keep_last(struct app *app, struct arena *a, const struct model_job *job, uint32_t keep,
                      struct err *err)
 {

@@ -8,6 +8,10 @@
  * becomes CKPT_INCOMPLETE. Sets c->synced_ms. */
 int ckpts_put(struct app *app, struct arena *a, struct model_checkpoint *c,
               struct err *err) MUST_CHECK;
+/* A file of it is not what its manifest says: it is incomplete from now on, so that nothing loads
+ * it by itself; its bytes stay. *done is false when it is not there or not complete any more. */
+int ckpts_set_damaged(struct app *app, const struct model_checkpoint *c, const char *path,
+                      bool *done, struct err *err) MUST_CHECK;
 /* Deletes complete checkpoints of the job beyond its newest `keep`; 0 keeps all. */
 int ckpts_keep_last(struct app *app, struct arena *a, const struct model_job *job, uint32_t keep,
                     struct err *err) MUST_CHECK;

@@ -9,6 +9,8 @@
 
 /* ERR_DENIED unless the caller's role is at least this. */
 int ctx_need(const struct who *who, enum model_role role, struct err *err) MUST_CHECK;
+/* The same for an administrator of everything, not of one team. */
+int ctx_need_all(const struct who *who, struct err *err) MUST_CHECK;
 /* The team that is meant: the one asked for, else the caller's, else the default. What belongs to
  * another team is ERR_NOT_FOUND. */
 int ctx_team(struct app *app, const struct who *who, struct arena *a, const char *asked,
@@ -102,6 +104,11 @@ int ctx_mirrors(OF, struct arena *a, struct model_mirror **out, size_t *n, struc
 int ctx_mirror_prefetch(OF, struct arena *a, const char *team_id, const struct spec_weights *w,
                         struct model_mirror *out, struct err *err);
 int ctx_mirror_delete(OF, const char *id, uint64_t *freed_bytes, struct err *err);
+/* upkeep.c */
+int ctx_upkeep_begin(OF, struct arena *a, const struct upkeep_want *want, struct upkeep_view *out,
+                     struct err *err);
+int ctx_upkeep_show(OF, struct arena *a, struct upkeep_view *out, struct err *err);
+int ctx_upkeep_stop(OF, struct arena *a, const char *id, struct upkeep_view *out, struct err *err);
 /* ctx_runner.c, claim.c */
 int ctx_runner_claim(OF, struct arena *a, const char *nonce, struct wire_launch *out,
                      struct err *err);

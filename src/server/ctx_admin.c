@@ -18,8 +18,7 @@ int ctx_teams(void *of, const struct who *who, struct arena *a, struct model_tea
 	return meta_team(app->meta, a, who->team_id, *out, err);
 }
 
-/* An administrator of everything, not of one team. */
-static int need_all(const struct who *who, struct err *err)
+int ctx_need_all(const struct who *who, struct err *err)
 {
 	if (ctx_need(who, ROLE_ADMIN, err) < 0)
 		return -1;
@@ -37,7 +36,7 @@ int ctx_team_create(void *of, const struct who *who, struct arena *a, const char
 	struct model_team *all = NULL;
 	size_t n = 0;
 
-	if (need_all(who, err) < 0 || meta_teams(app->meta, a, &all, &n, err) < 0)
+	if (ctx_need_all(who, err) < 0 || meta_teams(app->meta, a, &all, &n, err) < 0)
 		return -1;
 	if (name == NULL || !spec_name_ok(str_of(name)))
 		return err_set(err, ERR_INVALID,
@@ -54,7 +53,7 @@ int ctx_team_delete(void *of, const struct who *who, const char *id, struct err 
 {
 	struct app *app = of;
 
-	if (need_all(who, err) < 0 || meta_team_del(app->meta, id, err) < 0)
+	if (ctx_need_all(who, err) < 0 || meta_team_del(app->meta, id, err) < 0)
 		return -1;
 	log_info("deleted: team=%s by=%s", id, who->name);
 	loop_kick(app->janitor);
@@ -204,7 +203,7 @@ int ctx_capacity_set(void *of, const struct who *who, struct arena *a, const cha
 	struct model_team t = {0};
 	const char *team = NULL;
 
-	if (need_all(who, err) < 0 || ctx_team(app, who, a, team_id, &team, err) < 0 ||
+	if (ctx_need_all(who, err) < 0 || ctx_team(app, who, a, team_id, &team, err) < 0 ||
 	    meta_team(app->meta, a, team, &t, err) < 0)
 		return -1;
 	if (gpu_type == NULL || !known_gpu(gpu_type))

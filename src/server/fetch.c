@@ -201,6 +201,17 @@ static void redact_err(struct str secret, struct err *err)
 	copy_cut(err->msg, sizeof(err->msg), buf_cstr(&clean));
 }
 
+/* Files had to travel though the node has a tree of them: the store had lost them, damaged perhaps,
+ * and the tree may still link to what it lost. */
+static void renew_tree(struct fetch *f, const struct digest *manifest)
+{
+	struct err err = {0};
+	bool held;
+
+	if (node_cache_set_aside(f->app->node, manifest, &held, &err) < 0)
+		log_warn("fetch: %s", err.msg);
+}
+
 /* With app->gc: from the first blob that is relied on to the row that names them all. */
 static int fetch_all_locked(struct fetch *f, struct err *err)
 {
@@ -220,6 +231,8 @@ static int fetch_all_locked(struct fetch *f, struct err *err)
 		if (r < 0)
 			redact_err(buf_view(&secret), err);
 		seal_wipe_buf(&secret);
+		if (r == 0 && done.fetched > 0)
+			renew_tree(f, &manifest);
 		digest_hex(&manifest, hex);
 	} else {
 		copy_cut(hex, sizeof(hex), f->asked_manifest);
@@ -510,8 +523,10 @@ static int drop_tree(void *arg, const struct digest *manifest, struct err *err)
 
 	digest_hex(manifest, hex);
 	log_info("a manifest that nothing names: %s", hex);
-	if (node_cache_drop(c->app->node, manifest, err) == 0)
+	if (node_cache_drop(c->app->node, manifest, err) == 0) {
+		app_crash_at("gc:manifest");
 		return 0;
+	}
 	if (err->code != ERR_BUSY)
 		return -1;
 	err_clear(err); /* a tree in use keeps its bytes until it is evicted */

@@ -12,5 +12,7 @@
 #define JANITOR_TMP_S (7 * 24 * 3600) /* a partial fetch that nobody resumed */
 
 void janitor_pass(struct app *app);
+/* Removes what deleted rows left behind; not while another thread does. */
+void janitor_trash(struct app *app);
 
 #endif

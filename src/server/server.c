@@ -13,6 +13,7 @@
 #include "server/queue.h"
 #include "server/reconcile.h"
 #include "server/start.h"
+#include "server/upkeep.h"
 
 #include <signal.h>
 
@@ -140,6 +141,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	fetch_stop(app);
 	keyed_stop(app->prepare);
 	cache_stop(app);
+	upkeep_stop(app);
 	atomic_store(&app->httpd, NULL);
 	httpd_stop(h);
 	log_info("stopped");
@@ -155,6 +157,7 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 	probe_sandbox(app);
 	exec_start(app);
 	cache_start(app);
+	upkeep_start(app);
 	fetch_start(app);
 	prepare_start(app);
 	app->sweeps = keyed_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
@@ -206,6 +209,7 @@ int server_main(int argc, char **argv, struct err *err)
 	keyed_free(app->prepare);
 	fetch_free(app);
 	cache_free(app);
+	upkeep_free(app);
 	exec_stop(app);
 	start_close(app);
 	return r;

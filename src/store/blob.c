@@ -273,18 +273,32 @@ int blobs_verify(struct blobs *b, const struct digest *d,
 	               b->dir, path);
 }
 
-int blobs_set_aside(struct blobs *b, const struct digest *d, struct err *err)
+static int move_aside(struct blobs *b, const char *path, const char *mark, struct err *err)
 {
-	char path[BLOB_PATH_CAP], aside[BLOB_PATH_CAP];
+	char aside[BLOB_PATH_CAP];
 
-	blob_path(d, path);
-	FMT(aside, "tmp/" BLOB_DAMAGED "%s", strrchr(path, '/') + 1);
+	FMT(aside, "tmp/" BLOB_DAMAGED "%s%s", mark, strrchr(path, '/') + 1);
 	if (renameat(b->fd, path, b->fd, aside) == 0)
 		return fs_sync_dir(b->fd, "tmp", err);
 	if (errno == ENOENT)
 		return 0;
-	return err_errno(err, errno, "blob %s/%s is damaged and cannot be moved aside", b->dir,
-	                 path);
+	return err_errno(err, errno, "%s/%s is damaged and cannot be moved aside", b->dir, path);
+}
+
+int blobs_set_aside(struct blobs *b, const struct digest *d, struct err *err)
+{
+	char path[BLOB_PATH_CAP];
+
+	blob_path(d, path);
+	return move_aside(b, path, "", err);
+}
+
+int blobs_set_manifest_aside(struct blobs *b, const struct digest *name, struct err *err)
+{
+	char path[BLOB_PATH_CAP];
+
+	blob_manifest_path(name, path);
+	return move_aside(b, path, "m-", err);
 }
 
 int blob_gc_lock(struct blobs *b, struct err *err)

@@ -35,9 +35,11 @@ struct named { /* the digests that manifests name */
 	size_t n, cap;
 };
 
-/* One that cannot be read ends the collection: what it names is not known. */
-static int note(struct named *set, const struct digest *manifest, struct err *err)
+/* One that cannot be read ends the collection: what it names is not known. *largest (may be NULL)
+ * gets the path of its largest file, the caller's, or NULL. */
+static int note(struct named *set, const struct digest *manifest, char **largest, struct err *err)
 {
+	const struct manifest_file *most = NULL;
 	AUTO_ARENA struct arena *a = arena_new();
 	struct manifest m;
 
@@ -47,14 +49,19 @@ static int note(struct named *set, const struct digest *manifest, struct err *er
 		set->cap = MAX(set->cap * 2, set->n + m.n);
 		set->d = xrealloc(set->d, set->cap * sizeof(*set->d));
 	}
-	for (size_t i = 0; i < m.n; i++)
+	for (size_t i = 0; i < m.n; i++) {
 		set->d[set->n++] = m.file[i].sha256;
+		if (most == NULL || m.file[i].size > most->size)
+			most = &m.file[i];
+	}
+	if (largest != NULL)
+		*largest = most != NULL ? xstrdup(most->path) : NULL;
 	return 0;
 }
 
 static int note_manifest(void *arg, const struct digest *name, struct err *err)
 {
-	return note(arg, name, err);
+	return note(arg, name, NULL, err);
 }
 
 static int compare(const void *a, const void *b)
@@ -193,6 +200,7 @@ int blobs_gc(struct blobs *b, int64_t max_age_s, const struct blobs_way *way,
 
 struct going { /* a manifest that is not kept */
 	struct digest name;
+	char *largest; /* its own; see blobs_item */
 	int64_t ms;
 	size_t end; /* of its blobs in go; they begin where those of the one before end */
 	uint64_t files, bytes;
@@ -209,6 +217,7 @@ struct choice { /* between manifests that stay and manifests that go */
 static int choose(void *arg, int dirfd, const char *name, struct err *err)
 {
 	struct choice *c = arg;
+	char *largest = NULL;
 	bool keep = true;
 	struct digest d;
 	struct stat st;
@@ -222,15 +231,15 @@ static int choose(void *arg, int dirfd, const char *name, struct err *err)
 	if (st.st_ctim.tv_sec <= c->before_s && c->by->keep(c->by->arg, &d, &keep, err) < 0)
 		return -1;
 	if (keep)
-		return note(&c->stay, &d, err);
-	if (note(&c->go, &d, err) < 0)
+		return note(&c->stay, &d, NULL, err);
+	if (note(&c->go, &d, &largest, err) < 0)
 		return -1;
 	if (c->n_gone == c->cap) {
 		c->cap = MAX(c->cap * 2, (size_t)16);
 		c->gone = xrealloc(c->gone, c->cap * sizeof(*c->gone));
 	}
-	c->gone[c->n_gone++] =
-		(struct going){.name = d, .ms = st.st_ctim.tv_sec * 1000, .end = c->go.n};
+	c->gone[c->n_gone++] = (struct going){
+		.name = d, .largest = largest, .ms = st.st_ctim.tv_sec * 1000, .end = c->go.n};
 	return 0;
 }
 
@@ -290,7 +299,8 @@ static int remove_chosen(struct blobs *b, struct choice *c, const struct blobs_w
 		out->manifests++;
 		out->files += g->files;
 		out->bytes += g->bytes;
-		tell(way, &(struct blobs_item){BLOBS_MANIFEST, hex, g->files, g->bytes, g->ms});
+		tell(way, &(struct blobs_item){BLOBS_MANIFEST, hex, g->largest, g->files, g->bytes,
+		                               g->ms});
 	}
 	return 0;
 }
@@ -313,6 +323,8 @@ int blobs_collect(struct blobs *b, int64_t min_age_s, const struct blobs_choice 
 		rc = remove_chosen(b, &c, way, out, err);
 	free(c.stay.d);
 	free(c.go.d);
+	for (size_t i = 0; i < c.n_gone; i++)
+		free(c.gone[i].largest);
 	free(c.gone);
 	return rc < 0 ? err_wrap(err, "collect %s", b->dir) : 0;
 }
