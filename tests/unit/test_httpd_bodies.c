@@ -1,0 +1,322 @@
+/*
+ * test_httpd_bodies.c - bodies up and down: streamed, in ranges, refused; and senders that are
+ * slow, silent or cut.
+ */
+#include "httpd_fixture.h"
+
+static int give_pattern(void *arg, void *p, size_t cap, size_t *n, struct err *err UNUSED)
+{
+	uint64_t *at = arg;
+
+	*n = (size_t)MIN((uint64_t)cap, BIG - *at);
+	pattern(*at, p, *n);
+	*at += *n;
+	return 0;
+}
+
+/* What the product does all day: a large body up, sized or chunked. */
+static void httpd_streams_up(void **state UNUSED)
+{
+	struct world w = {0};
+	struct err err = {0};
+
+	start(&w, NULL);
+	for (int chunked = 0; chunked < 2; chunked++) {
+		AUTO_FREE char *url = url_of(&w, "/count");
+		AUTO_HTTP_REPLY struct http_reply r = {0};
+		uint64_t at = 0;
+		struct http_call call = {.method = HTTP_PUT,
+		                         .url = url,
+		                         .read = give_pattern,
+		                         .arg = &at,
+		                         .body_len = chunked ? UINT64_MAX : BIG};
+
+		assert_ok(http_do(w.c, &call, &r, &err), &err);
+		assert_true(str_eq(buf_view(&r.body), "52428800"));
+	}
+	stop(&w);
+}
+
+struct check {
+	uint64_t at;
+	bool bad;
+};
+
+static int check_pattern(void *arg, const void *p, size_t n, struct err *err UNUSED)
+{
+	struct check *c = arg;
+	AUTO_FREE uint8_t *want = xmalloc(n);
+
+	pattern(c->at, want, n);
+	c->bad = c->bad || memcmp(p, want, n) != 0;
+	c->at += n;
+	return 0;
+}
+
+static void httpd_streams_down(void **state UNUSED)
+{
+	AUTO_HTTP_REPLY struct http_reply r = {0};
+	AUTO_FREE char *url = NULL;
+	struct http_call call = {.sink = check_pattern};
+	struct check c = {0};
+	struct world w = {0};
+	struct err err = {0};
+
+	start(&w, NULL);
+	url = url_of(&w, "/file?size=52428800");
+	call.url = url;
+	call.arg = &c;
+	assert_ok(http_do(w.c, &call, &r, &err), &err);
+	assert_int_equal(r.status, 200);
+	assert_int_equal(c.at, BIG);
+	assert_false(c.bad);
+	stop(&w);
+}
+
+static void httpd_ranges(void **state UNUSED)
+{
+	static const struct {
+		const char *name, *header, *value, *content_range;
+		int status;
+		uint64_t first, count;
+	} cases[] = {
+		{"whole", "X-None", "", "", 200, 0, 1000},
+		{"first", "Range", "bytes=0-9", "bytes 0-9/1000", 206, 0, 10},
+		{"middle", "Range", "bytes=500-599", "bytes 500-599/1000", 206, 500, 100},
+		{"open", "Range", "bytes=990-", "bytes 990-999/1000", 206, 990, 10},
+		{"last", "Range", "bytes=-7", "bytes 993-999/1000", 206, 993, 7},
+		{"over", "Range", "bytes=990-5000", "bytes 990-999/1000", 206, 990, 10},
+		{"behind", "Range", "bytes=1000-", "bytes */1000", 416, 0, 0},
+		{"several", "Range", "bytes=0-1,5-6", "", 200, 0, 1000},
+		{"other unit", "Range", "lines=0-1", "", 200, 0, 1000},
+		{"same version", "If-None-Match", "\"v0\", W/\"v1\"", "", 304, 0, 0},
+		{"any version", "If-None-Match", "*", "", 304, 0, 0},
+		{"other version", "If-None-Match", "\"v2\"", "", 200, 0, 1000},
+	};
+	AUTO_FREE char *url = NULL;
+	struct world w = {0};
+	struct err err = {0};
+
+	start(&w, NULL);
+	url = url_of(&w, "/file?size=1000");
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		AUTO_HTTP_REPLY struct http_reply r = {0};
+		struct http_header h = {cases[i].header, cases[i].value};
+		struct http_call call = {.url = url, .headers = &h, .n_headers = 1};
+		uint8_t want[1000];
+
+		assert_ok(http_do(w.c, &call, &r, &err), &err);
+		assert_row(r.status == cases[i].status, cases[i].name);
+		assert_row(str_eq(http_header_of(&r, "content-range"), cases[i].content_range),
+		           cases[i].name);
+		if (r.status >= 300)
+			continue;
+		pattern(cases[i].first, want, cases[i].count);
+		assert_row(r.body.n == cases[i].count, cases[i].name);
+		assert_row(memcmp(r.body.p, want, r.body.n) == 0, cases[i].name);
+	}
+	stop(&w);
+}
+
+static void httpd_if_range(void **state UNUSED)
+{
+	struct http_header h[2] = {{"Range", "bytes=0-9"}, {"If-Range", "\"v1\""}};
+	AUTO_FREE char *url = NULL;
+	struct http_call call = {.headers = h, .n_headers = 2};
+	struct world w = {0};
+	struct err err = {0};
+
+	start(&w, NULL);
+	url = url_of(&w, "/file?size=1000");
+	call.url = url;
+	for (int i = 0; i < 2; i++) {
+		AUTO_HTTP_REPLY struct http_reply r = {0};
+
+		assert_ok(http_do(w.c, &call, &r, &err), &err);
+		assert_int_equal(r.status, i == 0 ? 206 : 200);
+		h[1].value = "\"v2\"";
+	}
+	stop(&w);
+}
+
+/* "100 Continue" is said only when the handler wants the body. */
+static void httpd_expect(void **state UNUSED)
+{
+	AUTO_BUF struct buf out = BUF_INIT(1 << 16);
+	AUTO_FD int fd = -1;
+	struct world w = {0};
+	uint8_t four[4];
+
+	start(&w, NULL);
+	fd = dial(&w);
+	send_text(fd, "PUT /count" HOST "Content-Length: 4\r\nExpect: 100-continue\r\n" END);
+	read_until(fd, "100 Continue\r\n\r\n", &out);
+	assert_non_null(strstr(buf_cstr(&out), " 100 Continue"));
+	pattern(0, four, 4);
+	assert_int_equal(send(fd, four, 4, 0), 4);
+	read_until(fd, NULL, &out);
+	assert_non_null(strstr(buf_cstr(&out), " 200 "));
+	stop(&w);
+}
+
+/* A refused sender hears why, although it is in the middle of a large body. */
+static void httpd_refused_uploads(void **state UNUSED)
+{
+	static const struct {
+		const char *path, *words;
+		int status;
+	} cases[] = {
+		{"/unread", "not now", 409},
+		{"/full", "the disk is full", 507},
+		{"/secret", "no such token", 401},
+		{"/nowhere", "nothing at", 404},
+	};
+	struct world w = {0};
+	struct err err = {0};
+
+	start(&w, NULL);
+	for (size_t i = 0; i < 2 * COUNT(cases); i++) {
+		AUTO_FREE char *url = url_of(&w, cases[i / 2].path);
+		AUTO_HTTP_REPLY struct http_reply r = {0};
+		struct http_header h = {"Expect", ""}; /* every second one just sends */
+		uint64_t at = 0;
+		struct http_call call = {.method = HTTP_PUT,
+		                         .url = url,
+		                         .headers = &h,
+		                         .n_headers = i % 2,
+		                         .read = give_pattern,
+		                         .arg = &at,
+		                         .body_len = BIG};
+
+		assert_ok(http_do(w.c, &call, &r, &err), &err);
+		assert_row(r.status == cases[i / 2].status, cases[i / 2].path);
+		assert_row(strstr(buf_cstr(&r.body), cases[i / 2].words) != NULL,
+		           cases[i / 2].path);
+	}
+	stop(&w);
+}
+
+/* One that sends all before it listens: a reset would take the reply from it. */
+static void httpd_refused_deaf_sender(void **state UNUSED)
+{
+	static char piece[65536];
+	struct world w = {0};
+
+	start(&w, NULL);
+	for (int i = 0; i < 5; i++) {
+		AUTO_BUF struct buf out = BUF_INIT(1 << 16);
+		AUTO_FD int fd = dial(&w);
+
+		send_text(fd, "PUT /unread" HOST "Content-Length: 16777216\r\n\r\n");
+		for (int k = 0; k < 256; k++)
+			assert_int_equal(send(fd, piece, sizeof(piece), MSG_NOSIGNAL),
+			                 sizeof(piece));
+		read_until(fd, NULL, &out);
+		assert_non_null(strstr(buf_cstr(&out), " 409 "));
+		assert_non_null(strstr(buf_cstr(&out), "not now"));
+	}
+	stop(&w);
+}
+
+static void httpd_cut_short(void **state UNUSED)
+{
+	struct world w = {0};
+	int fd;
+
+	start(&w, NULL);
+	fd = dial(&w);
+	send_text(fd, "PUT /count" HOST "Content-Length: 1000\r\n\r\n");
+	assert_int_equal(send(fd, "", 1, 0), 1);
+	clock_sleep_ms(20);
+	(void)close(fd);
+	fd = dial(&w); /* and one whose body is kept in memory: its handler never runs */
+	send_text(fd, "POST /echo" HOST "Content-Length: 1000\r\n\r\nabc");
+	(void)close(fd);
+	for (int64_t until = clock_mono_ms() + WAIT_MS; atomic_load(&w.read_failed) == ERR_NONE;) {
+		assert_true(clock_mono_ms() < until);
+		clock_sleep_ms(2);
+	}
+	assert_int_equal(w.read_failed, ERR_INVALID);
+	httpd_drain(w.h, 30000); /* both are over when this returns */
+	assert_int_equal(w.body_calls, 0);
+	stop(&w);
+}
+
+static void httpd_silent_sender(void **state UNUSED)
+{
+	struct httpd_options o = {.stall_s = 1};
+	AUTO_BUF struct buf out = BUF_INIT(1 << 16);
+	AUTO_FD int fd = -1;
+	struct world w = {0};
+
+	start(&w, &o);
+	fd = dial(&w);
+	send_text(fd, "PUT /count" HOST "Content-Length: 1000\r\n\r\n");
+	read_until(fd, NULL, &out); /* until it is cut off */
+	assert_int_equal(out.n, 0);
+	assert_int_equal(w.read_failed, ERR_TIMEOUT);
+	stop(&w);
+}
+
+/* Always a byte before the other deadline: a worker is not kept by that for ever. */
+static void httpd_trickling_sender(void **state UNUSED)
+{
+	struct httpd_options o = {.stall_s = 1};
+	AUTO_BUF struct buf out = BUF_INIT(1 << 16);
+	AUTO_FD int fd = -1;
+	struct world w = {0};
+	uint8_t p[1000];
+	int sent = 0;
+
+	pattern(0, p, sizeof(p));
+	start(&w, &o);
+	fd = dial(&w);
+	send_text(fd, "PUT /count" HOST "Content-Length: 1000\r\n\r\n");
+	for (; sent < 900 && atomic_load(&w.read_failed) == 0; sent++) {
+		if (send(fd, p + sent, 1, MSG_NOSIGNAL) != 1)
+			break;
+		clock_sleep_ms(20);
+	}
+	assert_true(sent < 900);
+	read_until(fd, NULL, &out);
+	assert_int_equal(out.n, 0);
+	assert_int_equal(w.read_failed, ERR_TIMEOUT);
+	stop(&w);
+}
+
+static void httpd_slow_sender(void **state UNUSED)
+{
+	AUTO_BUF struct buf out = BUF_INIT(1 << 16);
+	AUTO_FD int fd = -1;
+	struct world w = {0};
+	uint8_t p[20];
+
+	start(&w, NULL);
+	fd = dial(&w);
+	pattern(0, p, sizeof(p));
+	send_text(fd, "PUT /count" HOST "Content-Length: 20\r\n" END);
+	for (size_t i = 0; i < sizeof(p); i++) {
+		assert_int_equal(send(fd, p + i, 1, 0), 1);
+		clock_sleep_ms(10);
+	}
+	read_until(fd, NULL, &out);
+	assert_true(str_ends(buf_view(&out), "\r\n\r\n20"));
+	stop(&w);
+}
+
+/* Parking */
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(httpd_streams_up),
+	cmocka_unit_test(httpd_streams_down),
+	cmocka_unit_test(httpd_ranges),
+	cmocka_unit_test(httpd_if_range),
+	cmocka_unit_test(httpd_expect),
+	cmocka_unit_test(httpd_refused_uploads),
+	cmocka_unit_test(httpd_refused_deaf_sender),
+	cmocka_unit_test(httpd_cut_short),
+	cmocka_unit_test(httpd_silent_sender),
+	cmocka_unit_test(httpd_trickling_sender),
+	cmocka_unit_test(httpd_slow_sender),
+};
+UNIT_MAIN(tests)

@@ -1,0 +1,243 @@
+/* test_httpd_waits.c - many at once: parked, queued, loaded; and how a listener stops. */
+#include "httpd_fixture.h"
+
+#define FOLLOWERS 500
+
+static void httpd_parks_many(void **state UNUSED)
+{
+	struct httpd_options o = {.workers = 4, .queue_max = 64};
+	AUTO_HTTP_REPLY struct http_reply r = {0};
+	static int fds[FOLLOWERS];
+	struct world w = {0};
+	struct err err = {0};
+
+	start(&w, &o);
+	for (unsigned i = 0; i < FOLLOWERS; i++) {
+		fds[i] = dial(&w);
+		send_text(fds[i], "GET /follow/a" HOST END);
+		if (i % 32 == 31)
+			wait_for(&w.parked, i + 1); /* a queue of 64 refuses more at once */
+	}
+	wait_for(&w.parked, FOLLOWERS);
+	/* four workers, five hundred followers: others are served */
+	assert_ok(get(&w, "/", &r, &err), &err);
+	assert_int_equal(r.status, 200);
+
+	httpd_notify(w.h, httpd_channel("news", STR_LIT("a"))); /* nothing new: all park again */
+	atomic_store(&w.news, 3);
+	httpd_notify(w.h, httpd_channel("news", STR_LIT("b"))); /* not theirs */
+	httpd_notify(w.h, httpd_channel("news", STR_LIT("a")));
+	for (size_t i = 0; i < FOLLOWERS; i++) {
+		AUTO_BUF struct buf out = BUF_INIT(1 << 12);
+
+		read_until(fds[i], NULL, &out);
+		assert_true(str_ends(buf_view(&out), "news 3 timed_out 0"));
+		(void)close(fds[i]);
+	}
+	stop(&w);
+}
+
+static void httpd_park_ends(void **state UNUSED)
+{
+	AUTO_HTTP_REPLY struct http_reply r = {0}, s = {0};
+	struct world w = {0};
+	struct err err = {0};
+
+	start(&w, NULL);
+	assert_ok(get(&w, "/follow/a?ms=50", &r, &err), &err);
+	assert_true(str_eq(buf_view(&r.body), "news 0 timed_out 1"));
+	assert_ok(get(&w, "/race", &s, &err), &err);
+	assert_true(str_eq(buf_view(&s.body), "woken"));
+	stop(&w);
+}
+
+/* A follower that hangs up is noticed long before its deadline: the server closes its side, too. */
+static void httpd_dead_followers_leave(void **state UNUSED)
+{
+	AUTO_BUF struct buf out = BUF_INIT(100);
+	AUTO_FD int fd = -1;
+	struct world w = {0};
+
+	start(&w, NULL);
+	for (unsigned i = 0; i < 20; i++) {
+		int gone = dial(&w);
+
+		send_text(gone, "GET /follow/a" HOST "\r\n");
+		wait_for(&w.parked, i + 1);
+		(void)close(gone);
+	}
+	fd = dial(&w);
+	send_text(fd, "GET /follow/a?ms=3600000" HOST "\r\n");
+	wait_for(&w.parked, 21);
+	(void)shutdown(fd, SHUT_WR);
+	read_until(fd, NULL, &out);
+	assert_int_equal(out.n, 0);
+	stop(&w);
+}
+
+/* Load */
+
+static void httpd_queue_full(void **state UNUSED)
+{
+	struct httpd_options o = {.workers = 1, .queue_max = 2};
+	AUTO_HTTP_REPLY struct http_reply r = {0};
+	unsigned refused = 0, served = 0;
+	struct world w = {0};
+	struct err err = {0};
+	int fds[6];
+
+	start(&w, &o);
+	for (size_t i = 0; i < COUNT(fds); i++) {
+		fds[i] = dial(&w);
+		send_text(fds[i], "GET /slow" HOST END);
+		if (i == 0)
+			wait_for(&w.entered, 1);
+	}
+	/* one runs, two wait, three are refused at once: none of them hangs on the worker */
+	for (size_t i = 0; i < COUNT(fds) && refused < 3; i = (i + 1) % COUNT(fds)) {
+		AUTO_BUF struct buf out = BUF_INIT(1 << 12);
+		struct timeval moment = {.tv_usec = 20000};
+
+		if (fds[i] < 0)
+			continue;
+		(void)setsockopt(fds[i], SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof(moment));
+		read_until(fds[i], NULL, &out);
+		if (out.n == 0)
+			continue;
+		assert_non_null(strstr(buf_cstr(&out), " 503 "));
+		assert_non_null(strstr(buf_cstr(&out), "Retry-After: 1\r\n"));
+		(void)close(fds[i]);
+		fds[i] = -1;
+		refused++;
+	}
+	assert_ok(get(&w, "/missing", &r, &err), &err);
+	assert_int_equal(r.status, 404); /* needs no worker */
+	atomic_store(&w.go, true);
+	for (size_t i = 0; i < COUNT(fds); i++) {
+		AUTO_BUF struct buf out = BUF_INIT(1 << 12);
+		struct timeval patience = {.tv_sec = 60};
+
+		if (fds[i] < 0)
+			continue;
+		(void)setsockopt(fds[i], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+		read_until(fds[i], NULL, &out);
+		assert_true(str_ends(buf_view(&out), "done"));
+		(void)close(fds[i]);
+		served++;
+	}
+	assert_int_equal(served, 3);
+	stop(&w);
+}
+
+struct load {
+	struct world *w;
+	unsigned n, bad;
+};
+
+static void *load_thread(void *arg)
+{
+	static const char *const paths[] = {"/v1/jobs/1", "/file?size=5000", "/missing",
+	                                    "/follow/x?ms=1"};
+	struct load *l = arg;
+
+	for (unsigned i = 0; i < l->n; i++) {
+		AUTO_HTTP_REPLY struct http_reply r = {0};
+		struct err err = {0};
+		int rc = i % 3 == 2 ? fetch(l->w, HTTP_POST, "/echo", STR_LIT("body"), &r, &err)
+		                    : get(l->w, paths[i % 4], &r, &err);
+
+		l->bad += rc < 0 || r.status >= 500;
+	}
+	return NULL;
+}
+
+static void httpd_in_parallel(void **state UNUSED)
+{
+	struct load loads[8];
+	pthread_t threads[8];
+	struct world w = {0};
+
+	start(&w, NULL);
+	for (size_t i = 0; i < COUNT(threads); i++) {
+		loads[i] = (struct load){&w, 100, 0};
+		assert_int_equal(pthread_create(&threads[i], NULL, load_thread, &loads[i]), 0);
+	}
+	for (int i = 0; i < 50; i++) {
+		httpd_notify(w.h, httpd_channel("news", STR_LIT("x")));
+		clock_sleep_ms(2);
+	}
+	for (size_t i = 0; i < COUNT(threads); i++) {
+		(void)pthread_join(threads[i], NULL);
+		assert_int_equal(loads[i].bad, 0);
+	}
+	stop(&w);
+}
+
+/* The end */
+
+static void *let_go_soon(void *arg)
+{
+	struct world *w = arg;
+
+	clock_sleep_ms(100);
+	atomic_store(&w->go, true);
+	return NULL;
+}
+
+static void httpd_drains(void **state UNUSED)
+{
+	AUTO_BUF struct buf out = BUF_INIT(1 << 12), news = BUF_INIT(1 << 12);
+	AUTO_FD int fd = -1, follower = -1, idle = -1;
+	struct world w = {0};
+	pthread_t t;
+
+	start(&w, NULL);
+	fd = dial(&w);
+	idle = dial(&w);
+	follower = dial(&w);
+	send_text(fd, "GET /slow" HOST "\r\n");
+	send_text(follower, "GET /follow/a" HOST "\r\n");
+	wait_for(&w.entered, 1);
+	wait_for(&w.parked, 1);
+	assert_int_equal(pthread_create(&t, NULL, let_go_soon, &w), 0);
+	httpd_drain(w.h, 30000);
+	assert_int_equal(w.left, 1); /* it was waited for */
+	read_until(fd, NULL, &out);
+	assert_true(str_ends(buf_view(&out), "done"));
+	assert_non_null(strstr(buf_cstr(&out), "Connection: close"));
+	read_until(follower, NULL, &news);
+	assert_true(str_ends(buf_view(&news), "news 0 timed_out 1"));
+	(void)pthread_join(t, NULL);
+	stop(&w);
+}
+
+/* Stopped in the middle of everything: a handler, a follower, an upload, an idle connection. */
+static void httpd_stops_at_once(void **state UNUSED)
+{
+	AUTO_FD int slow_fd = -1, follower = -1, upload = -1, idle = -1;
+	struct world w = {0};
+	pthread_t t;
+
+	start(&w, NULL);
+	slow_fd = dial(&w);
+	follower = dial(&w);
+	upload = dial(&w);
+	idle = dial(&w);
+	send_text(slow_fd, "GET /slow" HOST "\r\n");
+	send_text(follower, "GET /follow/a" HOST "\r\n");
+	send_text(upload, "PUT /count" HOST "Content-Length: 1000\r\n\r\n");
+	wait_for(&w.entered, 1);
+	wait_for(&w.parked, 1);
+	assert_int_equal(pthread_create(&t, NULL, let_go_soon, &w), 0);
+	http_client_free(w.c);
+	httpd_stop(w.h);
+	(void)pthread_join(t, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(httpd_parks_many),           cmocka_unit_test(httpd_park_ends),
+	cmocka_unit_test(httpd_dead_followers_leave), cmocka_unit_test(httpd_queue_full),
+	cmocka_unit_test(httpd_in_parallel),          cmocka_unit_test(httpd_drains),
+	cmocka_unit_test(httpd_stops_at_once),
+};
+UNIT_MAIN(tests)
