@@ -219,7 +219,7 @@ int cmd_checkpoints_show(struct cli *c, struct err *err)
 
 struct pull {
 	int root;
-	const char *include;
+	const char *checkpoint, *include;
 	uint64_t files, bytes, total;
 };
 
@@ -272,6 +272,21 @@ static int fetch_file(struct cli *c, const struct doc *file, struct pull *p, con
 	return fsync(fd) < 0 ? err_errno(err, errno, "writing %s", temp) : 0;
 }
 
+/* By its path in the checkpoint, in the job's folder, or as `show` prints it. */
+static bool is_included(const struct pull *p, const char *name, const char *shown)
+{
+	size_t n = strlen(p->checkpoint);
+	struct str glob;
+
+	if (p->include == NULL)
+		return true;
+	glob = str_of(p->include);
+	if (strncmp(name, p->checkpoint, n) == 0 && name[n] == '/' &&
+	    glob_match(glob, str_of(name + n + 1)))
+		return true;
+	return glob_match(glob, str_of(name)) || glob_match(glob, str_of(shown));
+}
+
 static int pull_file(struct cli *c, const struct doc *file, void *arg, struct err *err)
 {
 	struct pull *p = arg;
@@ -282,10 +297,10 @@ static int pull_file(struct cli *c, const struct doc *file, void *arg, struct er
 
 	if (!fs_path_is_plain(str_of(name)))
 		return err_set(err, ERR_CORRUPT, "the server names a file \"%s\"", name);
-	if (p->include != NULL && !glob_match(str_of(p->include), str_of(name)))
-		return 0;
 	path = arena_printf(c->arena, "rank-%" PRId64 "/%s", doc_int(doc_get(file, "node_rank"), 0),
 	                    name);
+	if (!is_included(p, name, path))
+		return 0;
 	temp = arena_printf(c->arena, "%s.part", path);
 	slash = strrchr(path, '/');
 	*slash = '\0';
@@ -321,8 +336,9 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0 || (root = fs_open_dir(dir, err)) < 0)
 		return -1;
 	p.root = root;
+	p.checkpoint = doc_cstr(doc_get(ck, "checkpoint_id"), "");
 	p.total = (uint64_t)doc_int(doc_get(ck, "size_bytes"), 0);
-	if (each_file(c, job, doc_cstr(doc_get(ck, "checkpoint_id"), ""), pull_file, &p, err) < 0) {
+	if (each_file(c, job, p.checkpoint, pull_file, &p, err) < 0) {
 		out_progress_end(c);
 		return -1;
 	}
@@ -331,7 +347,7 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 		return err_set(err, ERR_NOT_FOUND,
 		               "no file of checkpoint %s matches \"%s\"; `stoker checkpoints show` "
 		               "lists them",
-		               doc_cstr(doc_get(ck, "checkpoint_id"), "?"), p.include);
+		               p.checkpoint, p.include);
 	out_say(c, "pulled %" PRIu64 " files, %s, verified, into %s", p.files,
 	        units_show_bytes(p.bytes, text), dir);
 	return 0;

@@ -10,13 +10,28 @@ static void we_revision(const struct doc *d, struct buf *b)
 
 	buf_str(b, s.n > 0 ? str_n(s.p, MIN(s.n, (size_t)12)) : str_of("-"));
 }
+/* Which of its files: the same source may be there several times over. */
+static void we_patterns(const struct doc *d, struct buf *b)
+{
+	static const char *const lists[][2] = {{"allow_patterns", ""}, {"ignore_patterns", "!"}};
+	size_t before = b->n;
+
+	for (size_t i = 0; i < COUNT(lists); i++) {
+		DOC_EACH (p, doc_get(d, lists[i][0]))
+			buf_printf(b, "%s%s%s", b->n > before ? " " : "", lists[i][1],
+			           doc_cstr(p, ""));
+	}
+	if (b->n == before)
+		buf_puts(b, "-");
+}
+
 int cmd_weights_ls(struct cli *c, struct err *err)
 {
 	static const struct out_col cols[] = {
-		{"ID", false, cell_text, "id"},          {"SOURCE", false, cell_text, "source"},
-		{"REVISION", false, we_revision, NULL},  {"STATE", false, cell_text, "state"},
-		{"SIZE", true, cell_bytes, "bytes"},     {"FILES", true, cell_text, "files"},
-		{"USED", true, cell_age, "last_used_at"}};
+		{"ID", false, cell_text, "id"},           {"SOURCE", false, cell_text, "source"},
+		{"REVISION", false, we_revision, NULL},   {"STATE", false, cell_text, "state"},
+		{"SIZE", true, cell_bytes, "bytes"},      {"FILES", true, cell_text, "files"},
+		{"USED", true, cell_age, "last_used_at"}, {"PATTERNS", false, we_patterns, NULL}};
 	const struct doc *reply, *list;
 
 	if (remote_get(c, &reply, err, "/v1/weights") < 0)

@@ -50,7 +50,7 @@ static const struct opt o_watch[] = {{"watch", 'w', OPT_FLAG, NULL, "again every
 static const struct opt o_ck_show[] = {{"job", 'j', OPT_TEXT, "JOB", "of this job [@]"}};
 static const struct opt o_ck_pull[] = {
 	{"job", 'j', OPT_TEXT, "JOB", "of this job [@]"},
-	{"include", 0, OPT_TEXT, "GLOB", "only files whose path matches"},
+	{"include", 0, OPT_TEXT, "GLOB", "only files whose path in the checkpoint matches; ** crosses /"},
 	{"incomplete", 0, OPT_FLAG, NULL, "also when it is not complete"},
 };
 static const struct opt o_ck_rm[] = {

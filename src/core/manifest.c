@@ -13,7 +13,7 @@ void manifest_init(struct manifest *m, struct arena *a)
 	*m = (struct manifest){.arena = a};
 }
 
-static bool path_ok(struct str path)
+bool manifest_path_ok(struct str path)
 {
 	for (size_t i = 0; i < path.n; i++) {
 		if ((unsigned char)path.p[i] < ' ' || path.p[i] == 127)
@@ -25,7 +25,7 @@ static bool path_ok(struct str path)
 int manifest_add(struct manifest *m, struct str path, uint64_t size, const struct digest *sha256,
                  struct err *err)
 {
-	if (!path_ok(path))
+	if (!manifest_path_ok(path))
 		return err_set(
 			err, ERR_INVALID,
 			"\"%.*s\" is not a plain relative path: no empty, \".\" or \"..\" parts, "

@@ -29,6 +29,8 @@ struct manifest {
 };
 
 void manifest_init(struct manifest *m, struct arena *a);
+/* May a file of a manifest be called so? */
+bool manifest_path_ok(struct str path);
 /* ERR_INVALID for a path that is not plain (absolute, "..", newline...). */
 int manifest_add(struct manifest *m, struct str path, uint64_t size, const struct digest *sha256,
                  struct err *err) MUST_CHECK;

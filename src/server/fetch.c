@@ -475,6 +475,12 @@ int ctx_mirrors(void *of, const struct who *who, struct arena *a, struct model_m
 	return meta_mirrors(app->meta, a, who->team_id, out, n, err);
 }
 
+/* The source refuses our secret, not the caller's token: with 401 he would look for a new one. */
+static enum err_code code_for_caller(enum err_code code)
+{
+	return code == ERR_AUTH || code == ERR_DENIED ? ERR_INVALID : code;
+}
+
 int ctx_mirror_prefetch(void *of, const struct who *who, struct arena *a, const char *team_id,
                         const struct spec_weights *w, struct model_mirror *out, struct err *err)
 {
@@ -491,7 +497,7 @@ int ctx_mirror_prefetch(void *of, const struct who *who, struct arena *a, const 
 	fetch_keep(app, f);
 	fetch_look(app, f, FETCH_LIST_MS, true, &v);
 	if (v.done && v.result < 0)
-		r = err_set(err, v.err.code, "%s", v.err.msg);
+		r = err_set(err, code_for_caller(v.err.code), "%s", v.err.msg);
 	else if (!v.listed && !v.done)
 		r = err_set(err, ERR_TIMEOUT, "%s: no listing yet: ask again", w->source);
 	else

@@ -2,6 +2,7 @@
  */
 #include "store/source_impl.h"
 
+#include "core/manifest.h"
 #include "base/fs.h"
 
 #define GROW_MIN 64
@@ -119,6 +120,19 @@ bool source_wanted(const struct source_found *to, struct str path)
 	return to->filter == NULL || glob_wanted(to->filter, path);
 }
 
+/* What a source calls its files may hold anything: shown without control characters. */
+static int refuse_path(struct str path, struct err *err)
+{
+	char shown[300];
+	size_t n = MIN(path.n, sizeof(shown));
+
+	for (size_t i = 0; i < n; i++)
+		shown[i] = (unsigned char)path.p[i] < ' ' || path.p[i] == 127 ? '?' : path.p[i];
+	return err_set(err, ERR_INVALID,
+	               "\"%.*s\" cannot be a file's path: leave it out with ignore_patterns",
+	               (int)n, shown);
+}
+
 int source_found(struct source_found *to, struct str path, uint64_t size, enum hash_kind kind,
                  const uint8_t *id, struct str etag, struct err *err)
 {
@@ -128,11 +142,8 @@ int source_found(struct source_found *to, struct str path, uint64_t size, enum h
 	to->seen++;
 	if (!source_wanted(to, path))
 		return 0;
-	if (!fs_path_is_plain(path))
-		return err_set(
-			err, ERR_INVALID,
-			"\"%.*s\" cannot be a file's path: leave it out with ignore_patterns",
-			(int)MIN(path.n, (size_t)300), path.p);
+	if (!manifest_path_ok(path))
+		return refuse_path(path, err);
 	if (to->n == SOURCE_FILES_MAX)
 		return err_set(err, ERR_TOO_BIG,
 		               "more than %d files: choose fewer with allow_patterns",

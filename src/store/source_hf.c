@@ -171,6 +171,10 @@ static void hf_done(struct source *s)
 
 /* --- what the Hub's refusals mean ------------------------------------------------------------ */
 
+#define NO_REVISION                                                                                \
+	"the repository has no such revision: check what stands after @; a / in a branch's name "  \
+	"is written %2F"
+
 /* The Hub says what is wrong in X-Error-Code; the status alone is ambiguous. */
 static int explain(const struct hf *h, const struct http_reply *reply, struct err *err)
 {
@@ -188,9 +192,7 @@ static int explain(const struct hf *h, const struct http_reply *reply, struct er
 	         "the token in auth_secret_name",
 	         "the repository is gated: accept its terms on the Hub, then set auth_secret_name "
 	         "to a secret with your token"},
-		{"RevisionNotFound", ERR_NOT_FOUND, ERR_NOT_FOUND,
-	         "the repository has no such revision: check what stands after @",
-	         "the repository has no such revision: check what stands after @"},
+		{"RevisionNotFound", ERR_NOT_FOUND, ERR_NOT_FOUND, NO_REVISION, NO_REVISION},
 		{"EntryNotFound", ERR_NOT_FOUND, ERR_NOT_FOUND,
 	         "the repository has no such folder or file at this revision",
 	         "the repository has no such folder or file at this revision"},

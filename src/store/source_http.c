@@ -176,6 +176,25 @@ static enum err_code code_of_status(int status)
 	return status >= 500 ? ERR_UNAVAILABLE : ERR_INVALID;
 }
 
+/* What can be done about it. The Hub's own word of the reason is explained by who knows it. */
+static int advise(const struct source *s, const struct http_reply *reply, enum err_code code,
+                  struct err *err)
+{
+	if (code == ERR_CONFLICT)
+		return err_wrap(err,
+		                "it was changed while it was being fetched: start the job again");
+	if (code == ERR_UNAVAILABLE || code == ERR_TIMEOUT || code == ERR_BUSY)
+		return err_wrap(err, "the source is in trouble, try again later");
+	if (http_header_of(reply, "X-Error-Code").n > 0)
+		return -1;
+	if (code == ERR_AUTH || code == ERR_DENIED)
+		return err_wrap(err, "%s", s->ops->auth_advice);
+	if (code == ERR_NOT_FOUND)
+		return err_wrap(err, "there is no such thing at the source: check its URL (%s)",
+		                s->ops->form);
+	return -1;
+}
+
 static int fail_status(struct source *s, const struct http_call *call,
                        const struct http_reply *reply, struct err *err)
 {
@@ -187,14 +206,9 @@ static int fail_status(struct source *s, const struct http_call *call,
 		              http_method_name[call->method], reply->status);
 	err->retry_after_s = reply->retry_after_s;
 	(void)err_set(err, code, "%s", words.msg);
-	if (code == ERR_AUTH || code == ERR_DENIED)
-		return err_wrap(err, "%s", s->ops->auth_advice);
-	if (code == ERR_CONFLICT)
-		return err_wrap(err,
-		                "it was changed while it was being fetched: start the job again");
 	if (code == ERR_BUSY && reply->retry_after_s > 0)
 		return err_wrap(err, "the source asks to come back in %d s", reply->retry_after_s);
-	return -1;
+	return advise(s, reply, code, err);
 }
 
 static void copy_header(char *out, size_t cap, const struct http_reply *reply, const char *name)
@@ -256,6 +270,9 @@ static int one_hop(struct source *s, struct source_rq *rq, const char *url, cons
 	if (http_do(s->client, call, reply, err) == 0)
 		return 0;
 	/* Only the guard of the client refuses before there is an answer. */
+	if (strstr(err->msg, "certificate") != NULL && reply->status == 0)
+		return err_wrap(err, "the server's machine does not trust the source: add the "
+		                     "authority of its certificate there (update-ca-certificates)");
 	if (err->code == ERR_DENIED && reply->status == 0)
 		return err_wrap(err, "a source on an internal address needs the server's setting "
 		                     "--allow-source-network");

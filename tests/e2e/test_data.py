@@ -116,6 +116,8 @@ def test_checkpoints_are_shipped_while_it_runs(cluster):
     cluster.cli("checkpoints", "pull", f"{job['id']}/latest", out)
     nothing = cluster.cli("checkpoints", "pull", f"{job['id']}/latest", out, "--include", "*.nope", code=3)
     assert '"*.nope"' in nothing.err and "checkpoints show" in nothing.err
+    for glob in ("w", "checkpoint-1/*", "rank-0/checkpoint-1/w", "**/w"):  # in it, in the job, as shown
+        assert "pulled 1 file" in cluster.cli("checkpoints", "pull", f"{job['id']}/latest", out, "--include", glob).err
     got = hashlib.sha256((out / "rank-0/checkpoint-1/w").read_bytes()).hexdigest()
     assert any(line.startswith(got) for line in cluster.user_lines(job))
     assert cluster.job(job)["checkpoint_sync_status"] == "COMPLETED"

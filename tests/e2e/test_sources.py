@@ -131,6 +131,28 @@ def test_missing_repository_and_revision(empty_cluster, faulty):
         assert words in cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_message"]
 
 
+def test_a_source_that_refuses_is_not_taken_for_a_bad_login(empty_cluster, faulty):
+    cluster = start(empty_cluster, faulty, "/f/auth=token")
+    refused = cluster.cli("weights", "prefetch", "hf://team/model@main", code=2).err
+    assert "auth_secret_name" in refused and refused.count("auth_secret_name") == 1 and "stoker login" not in refused, refused
+
+
+def test_patterns_tell_mirrors_apart(empty_cluster, faulty):
+    cluster = start(empty_cluster, faulty)
+    cluster.cli("weights", "prefetch", "hf://team/model@main")
+    cluster.cli("weights", "prefetch", "hf://team/model@main", "--allow", "*.json", "--ignore", "sub/**")
+    rows = [line.split("  ")[-1].strip() for line in cluster.cli("weights", "ls").out.splitlines()]
+    assert rows[0] == "PATTERNS" and sorted(rows[1:]) == ["*.json !sub/**", "-"]
+
+
+def test_a_name_that_cannot_be_is_said_with_its_source(empty_cluster, faulty):
+    (empty_cluster.repository / "new\nline").write_text("x")
+    cluster = start(empty_cluster, faulty)
+    said = cluster.cli("weights", "prefetch", "hf://team/model@main", code=2).err
+    assert 'hf://team/model@main: "new?line" cannot be a file\'s path: leave it out with ignore_patterns' in said
+    cluster.cli("weights", "prefetch", "hf://team/model@main", "--ignore", "new*")
+
+
 def test_a_killed_server_resumes_the_fetch(empty_cluster, faulty):
     cluster = start(empty_cluster, faulty, "/f/slow=400000")
     job = cluster.push(["sha256sum < /w/sub/model.safetensors"], weights=HUB)
