@@ -41,8 +41,12 @@ def push(c, commands, where, **kw):
 
 
 def finished(c, where):
-    job = push(c, ["cat /w/*.bin > /dev/null"], where)
-    return c.wait(job, "TRAINING_JOB_COMPLETED")
+    """Its runner is gone, too: it held the weights until then."""
+    job = c.wait(push(c, ["cat /w/*.bin > /dev/null"], where), "TRAINING_JOB_COMPLETED")
+    status, reply = c.api("GET", f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/attempts")
+    assert status == 200, reply
+    until(lambda: not any((c.data / "runs" / f"{a['id']}-{a['node_rank']}").exists() for a in reply["attempts"]))
+    return job
 
 
 def sql(c, text, *values):
@@ -242,6 +246,23 @@ def test_who_has_a_damaged_file_mounted_keeps_it_and_nobody_gets_it(models):
     assert c.user_lines(held)[-1] == "30000"
     finished(c, source(c, "a"))  # a runner that opens the node's cache sweeps what nobody holds any more
     assert not files(c.data / "node/damaged")
+
+
+def test_what_the_store_has_lost_is_fetched_for_the_node_too(models):
+    """A blob is gone, while the node's tree has a name of what it was: damaged, that is."""
+    c = models
+    for name in "ab":
+        finished(c, source(c, name))
+        own = blob(c, c.folder / f"sources/{name}/own.bin")
+        flip(own)
+        own.unlink()
+        if name == "a":  # found by a verification, and else by the job that asks
+            row, = json.loads(c.cli("cache", "verify", "-o", "json", code=1).out)
+            assert (row["name"], row["path"]) == (source(c, "a"), "own.bin") and "missing" in row["words"], row
+        job = push(c, ["sha256sum /w/own.bin"], source(c, name))
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        assert c.user_lines(job)[0].split()[0] == hashlib.sha256(name.encode() * 30000).hexdigest()
+    c.cli("cache", "verify")
 
 
 def test_verify_finds_damaged_checkpoints_and_lists(models):
