@@ -40,13 +40,17 @@ def push(c, commands, where, **kw):
     return c.push(commands, weights=[{"source": where, "mount_location": "/w"}], **kw)
 
 
-def finished(c, where):
-    """Its runner is gone, too: it held the weights until then."""
-    job = c.wait(push(c, ["cat /w/*.bin > /dev/null"], where), "TRAINING_JOB_COMPLETED")
+def ended(c, job):
+    """Completed, and its runner is gone, too: it holds the weights until then."""
+    job = c.wait(job, "TRAINING_JOB_COMPLETED")
     status, reply = c.api("GET", f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/attempts")
     assert status == 200, reply
     until(lambda: not any((c.data / "runs" / f"{a['id']}-{a['node_rank']}").exists() for a in reply["attempts"]))
     return job
+
+
+def finished(c, where):
+    return ended(c, push(c, ["cat /w/*.bin > /dev/null"], where))
 
 
 def sql(c, text, *values):
@@ -172,7 +176,7 @@ def test_gc_spares_what_jobs_use(models):
     assert not c.json("cache", "gc", "--yes", *ALL)
     (c.data / "cache/projects" / running["training_project"]["id"] / "go").touch()
     for job in (running, waiting):
-        c.wait(job, "TRAINING_JOB_COMPLETED")
+        ended(c, job)
     assert c.user_lines(running)[-1].split()[0] == hashlib.sha256(b"a" * 30000).hexdigest()
     assert "weights" in {x["kind"] for x in c.json("cache", "gc", "--yes", *ALL)}
     assert not files(c.data / "store/manifests")
@@ -242,7 +246,7 @@ def test_who_has_a_damaged_file_mounted_keeps_it_and_nobody_gets_it(models):
         c.wait(job, "TRAINING_JOB_COMPLETED")
         assert c.user_lines(job)[0].split()[0] == want
     (c.data / "cache/projects" / held["training_project"]["id"] / "go").touch()
-    c.wait(held, "TRAINING_JOB_COMPLETED")
+    ended(c, held)
     assert c.user_lines(held)[-1] == "30000"
     finished(c, source(c, "a"))  # a runner that opens the node's cache sweeps what nobody holds any more
     assert not files(c.data / "node/damaged")
