@@ -242,6 +242,20 @@ void base64_encode(const void *p, size_t n, bool url, struct buf *out)
 	}
 }
 
+/* Arithmetic: a search of the alphabet is ten times slower, and bulk passes here. */
+static int b64_value(char c, bool url)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	if (c == b64[url][62])
+		return 62;
+	return c == b64[url][63] ? 63 : -1;
+}
+
 int base64_decode(struct str text, bool url, struct buf *out, struct err *err)
 {
 	uint32_t v = 0;
@@ -252,12 +266,12 @@ int base64_decode(struct str text, bool url, struct buf *out, struct err *err)
 	if (text.n % 4 == 1)
 		return err_set(err, ERR_INVALID, "base64 text is cut short");
 	for (size_t i = 0; i < text.n; i++) {
-		const char *at = memchr(b64[url], text.p[i], 64);
+		int at = b64_value(text.p[i], url);
 
-		if (at == NULL)
+		if (at < 0)
 			return err_set(err, ERR_INVALID, "not a base64 character at position %zu",
 			               i + 1);
-		v = v << 6 | (uint32_t)(at - b64[url]);
+		v = v << 6 | (uint32_t)at;
 		bits += 6;
 		if (bits >= 8) {
 			bits -= 8;
