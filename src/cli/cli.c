@@ -139,12 +139,20 @@ static int take_option(struct cli *c, int argc, char **argv, int *i, struct err 
 
 	word = str_skip(word, is_long ? 2 : 1);
 	(void)str_cut(&word, is_long ? '=' : '\0', &name);
-	if (!is_long && name.n > 1) { /* -n100: the value is joined */
+	if (!is_long && name.n > 1) { /* -n100: the value is joined; -it: two flags */
 		word = str_skip(name, 1);
 		name.n = 1;
 		has_value = true;
 	}
 	o = find_opt(c->command, name, is_long ? 0 : name.p[0]);
+	while (o != NULL && o->kind == OPT_FLAG && !is_long && has_value) {
+		if (take(c, o, "", err) < 0)
+			return -1;
+		name = str_n(word.p, 1);
+		word = str_skip(word, 1);
+		has_value = word.n > 0;
+		o = find_opt(c->command, name, name.p[0]);
+	}
 	if (o == NULL)
 		return no_such_opt(c->command, is_long, name, err);
 	if (o->kind == OPT_FLAG && has_value)
