@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "core/flow.h"
 #include "face/face.h"
 #include "io/proc.h"
 #include "run/runner.h"
@@ -50,6 +51,8 @@ struct place {
 	unsigned beats, samples;
 	char events[8192], checkpoints[16384], exec_output[65536];
 	int exec_code; /* -1 = not done */
+	struct str exec_input;
+	enum wire_exec_state exec_state;
 };
 
 static struct place *of_place(void *of)
@@ -163,16 +166,41 @@ static int op_exit(void *of, const struct who *who UNUSED, const struct wire_exi
 }
 
 static int op_exec_output(void *of, const struct who *who UNUSED, const char *id UNUSED,
-                          struct str bytes, bool done, int code, struct err *err UNUSED)
+                          uint64_t offset, struct str frames, int code, uint64_t *next,
+                          enum wire_exec_state *state, struct err *err UNUSED)
 {
 	struct place *p = of_place(of);
+	enum frame_kind kind;
+	struct str bytes;
 	size_t n;
 
+	*next = offset + frames.n;
 	(void)pthread_mutex_lock(&p->lock);
-	n = strlen(p->exec_output);
-	(void)snprintf(p->exec_output + n, sizeof(p->exec_output) - n, "%.*s", STR_ARG(bytes));
-	if (done)
+	while (frame_next(&frames, &kind, &bytes)) {
+		n = strlen(p->exec_output);
+		(void)snprintf(p->exec_output + n, sizeof(p->exec_output) - n, "%.*s",
+		               STR_ARG(bytes));
+	}
+	if (code >= 0) {
 		p->exec_code = code;
+		p->exec_state = EXEC_OVER;
+	}
+	*state = p->exec_state;
+	(void)pthread_mutex_unlock(&p->lock);
+	if (code >= 0)
+		httpd_notify(p->httpd, httpd_channel(CHANNEL_EXEC_IN, STR_LIT("e1")));
+	return 0;
+}
+
+static int op_exec_input(void *of, const struct who *who UNUSED, struct arena *a UNUSED,
+                         const char *id UNUSED, uint64_t offset, struct str *frames,
+                         enum wire_exec_state *state, struct err *err UNUSED)
+{
+	struct place *p = of_place(of);
+
+	(void)pthread_mutex_lock(&p->lock);
+	*frames = str_skip(p->exec_input, (size_t)offset);
+	*state = p->exec_state;
 	(void)pthread_mutex_unlock(&p->lock);
 	return 0;
 }
@@ -197,6 +225,7 @@ static const struct face_ops place_ops = {
 	.runner_checkpoint = op_checkpoint,
 	.runner_exit = op_exit,
 	.runner_exec_output = op_exec_output,
+	.runner_exec_input = op_exec_input,
 	.runner_job = op_job,
 };
 

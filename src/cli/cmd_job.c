@@ -397,69 +397,6 @@ int cmd_events(struct cli *c, struct err *err)
 	return out_list(c, doc_get(reply, "events"), cols, COUNT(cols), "no events", err);
 }
 
-static int start_exec(struct cli *c, const struct doc *job, const char **id, struct err *err)
-{
-	AUTO_BUF struct buf body = BUF_INIT((size_t)1 << 20);
-	const struct doc *reply;
-	struct js js;
-
-	js_init(&js, &body);
-	js_open(&js);
-	js_kv_int(&js, "node_rank", opt_int(c, "node", 0));
-	js_key(&js, "command");
-	js_list(&js);
-	for (size_t i = 0; i < c->n_rest; i++)
-		js_cstr(&js, c->rest[i]);
-	js_end(&js);
-	js_close(&js);
-	if (remote_call(c, HTTP_POST, job_path(c, job, "/exec"), &body, &reply, err) < 0)
-		return -1;
-	*id = doc_cstr(doc_get(reply, "exec_id"), "");
-	return 0;
-}
-
-/* Its output as it comes, to its end; the exit code. */
-static int follow_exec(struct cli *c, const struct doc *job, const char *id, struct err *err)
-{
-	const struct doc *reply;
-	int64_t offset = 0;
-
-	for (;;) {
-		AUTO_BUF struct buf out = BUF_INIT((size_t)16 << 20);
-
-		if (remote_get(c, &reply, err, "%s/exec/%s?offset=%" PRId64 "&wait_ms=15000",
-		               job_path(c, job, ""), id, offset) < 0)
-			return -1;
-		if (base64_decode(doc_text(doc_get(reply, "output_base64")), false, &out, err) < 0)
-			return -1;
-		(void)fwrite(buf_cstr(&out), 1, out.n, stdout);
-		(void)fflush(stdout);
-		offset = doc_int(doc_get(reply, "next_offset"), offset);
-		if (doc_bool(doc_get(reply, "done"), false) && out.n == 0)
-			return (int)doc_int(doc_get(reply, "exit_code"), 1);
-	}
-}
-
-int cmd_exec(struct cli *c, struct err *err)
-{
-	const struct doc *job;
-	const char *id;
-	int r;
-
-	catch_interrupt();
-	if (c->n_rest == 0)
-		return err_set(err, ERR_INVALID, "say what to run: stoker exec %s -- nvidia-smi",
-		               c->n_arg > 0 ? c->arg[0] : "@");
-	if (resolve_job(c, c->arg[0], &job, err) < 0 || start_exec(c, job, &id, err) < 0)
-		return -1;
-	r = follow_exec(c, job, id, err);
-	if (r >= 0 || err->code != ERR_CANCELED)
-		return r;
-	err_clear(err);
-	out_say(c, "\ndetached: the command goes on in the job");
-	return CLI_EXIT_DETACHED;
-}
-
 /* The newest value of a series, or NULL. */
 static const struct doc *last_of(const struct doc *series)
 {

@@ -41,7 +41,11 @@ static const struct opt o_stop[] = {
 };
 static const struct opt o_follow[] = {{"follow", 'f', OPT_FLAG, NULL, "follow the new job's log"}};
 static const struct opt o_update[] = {{"priority", 0, OPT_INT, "N", "place in the queue: higher first"}};
-static const struct opt o_exec[] = {{"node", 0, OPT_INT, "RANK", "on this node [0]"}};
+static const struct opt o_exec[] = {
+	{"stdin", 'i', OPT_FLAG, NULL, "give it what is typed; what is piped in it gets anyway"},
+	{"tty", 't', OPT_FLAG, NULL, "on a terminal of its own"},
+	{"node", 0, OPT_INT, "RANK", "on this node [0]"},
+};
 static const struct opt o_ck_ls[] = {
 	{"all", 'a', OPT_FLAG, NULL, "also incomplete ones"},
 	{"project", 'p', OPT_TEXT, "PROJECT", "of all jobs of this project"},
@@ -123,7 +127,15 @@ const struct command commands[] = {
 	{"recreate", "JOB", "run a job again as it was: same code, same revisions", NULL, OPTS(o_follow), 1, 1, true, cmd_recreate},
 	{"update", "JOB", "change a waiting job", NULL, OPTS(o_update), 1, 1, false, cmd_update},
 	{"events", "[JOB]", "what happened to a job, and who asked", NULL, NO_OPTS, 0, 1, true, cmd_events},
-	{"exec", "JOB -- COMMAND...", "run a command inside a running job", "Its input is empty; its exit code is the exit code. Ctrl-C leaves it running in the job.", OPTS(o_exec), 1, 1, false, cmd_exec},
+	{"exec", "JOB [-- COMMAND...]", "run a command or a shell inside a running job",
+	 "Without COMMAND it is a shell: $SHELL of the job, else bash or sh. Its exit code is the exit code; stdout and "
+	 "stderr stay apart, but values of the job's secrets are shown as [redacted]. "
+	 "Input that is not a terminal is passed on to its end: in a loop that reads a file, say </dev/null. "
+	 "A shell, or a command with -t, has a terminal: it follows the size of yours, Ctrl-C goes to it, and ~. at the "
+	 "beginning of a line hangs up. Without a terminal Ctrl-C leaves the command running in the job, or ends it when it was "
+	 "given input. A command whose caller is not heard of for 20 seconds gets SIGHUP, and SIGKILL 5 seconds later; "
+	 "so it does when the server is started again.",
+	 OPTS(o_exec), 1, 1, false, cmd_exec},
 	{"metrics", "[JOB]", "CPU, memory, GPU, scratch and cache use of a job", NULL, OPTS(o_watch), 0, 1, true, cmd_metrics},
 
 	{"checkpoints ls", "[JOB]", "list a job's checkpoints", NULL, OPTS(o_ck_ls), 0, 1, true, cmd_checkpoints_ls},

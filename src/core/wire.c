@@ -166,6 +166,11 @@ static const struct shape heartbeat_shape = SHAPE(wire_heartbeat, heartbeat_rows
 static const struct field exec_rows[] = {
 	ROW(wire_exec, TEXT, id),
 	ROWS(wire_exec, TEXTS, argv, n_argv),
+	ROW(wire_exec, BOOL,  input),
+	ROW(wire_exec, BOOL,  tty),
+	ROW(wire_exec, U32,   rows),
+	ROW(wire_exec, U32,   columns),
+	ROW(wire_exec, TEXT0, term),
 };
 static const struct shape exec_shape = SHAPE(wire_exec, exec_rows, 0);
 
@@ -209,6 +214,26 @@ const char *wire_stage_word(enum wire_stage s)
 {
 	assert(s < STAGE_COUNT);
 	return stages[s];
+}
+
+static const char *const exec_states[EXEC_STATE_COUNT] = {
+	[EXEC_LIVE] = "live", [EXEC_HUNG] = "hung", [EXEC_LEFT] = "left", [EXEC_OVER] = "over"};
+
+const char *wire_exec_word(enum wire_exec_state s)
+{
+	assert(s < EXEC_STATE_COUNT);
+	return exec_states[s];
+}
+
+bool wire_exec_state_of(struct str word, enum wire_exec_state *out)
+{
+	for (enum wire_exec_state s = 0; s < EXEC_STATE_COUNT; s++) {
+		if (str_eq(word, exec_states[s])) {
+			*out = s;
+			return true;
+		}
+	}
+	return false;
 }
 
 /* Typed reads and writes at an offset, by memcpy: no aliasing, no alignment to think of. */

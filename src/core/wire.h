@@ -133,10 +133,25 @@ struct wire_orders {
 	struct wire_exec {
 		const char *id;
 		const char **argv;
-		size_t n_argv;
-	} * exec; /* commands to run inside the sandbox */
+		size_t n_argv; /* 0 = a shell, with input */
+		bool input;    /* its stdin is sent after it; else it is empty */
+		bool tty;      /* it runs on a terminal of this size */
+		uint32_t rows, columns;
+		const char *term; /* TERM there, NULL = as the job has it */
+	} * exec;                 /* commands to run inside the sandbox */
 	size_t n_exec;
 };
+
+/* Of such a command, as the server sees it. */
+enum wire_exec_state {
+	EXEC_LIVE,
+	EXEC_HUNG, /* who started it is gone: it gets SIGHUP, and after a while SIGKILL */
+	EXEC_LEFT, /* it goes on alone: its output is for nobody */
+	EXEC_OVER, /* its end is known */
+	EXEC_STATE_COUNT,
+};
+const char *wire_exec_word(enum wire_exec_state s);
+bool wire_exec_state_of(struct str word, enum wire_exec_state *out); /* false: it is none */
 
 /* <attempt folder>/exit.json, written before it is sent. */
 struct wire_exit {

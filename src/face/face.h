@@ -60,10 +60,12 @@ struct server_status {
 	size_t n_nodes;
 };
 
+#define EXEC_PARK_MS 5000 /* the longest that a runner waits for news of a command */
+
 struct exec_state { /* a command run inside a job's sandbox */
 	bool done;
 	int exit_code;
-	struct str output; /* from the offset that was asked for; in the arena */
+	struct str frames; /* core/flow.h: what it printed from the offset on; in the arena */
 	uint64_t next_offset;
 };
 
@@ -97,6 +99,13 @@ struct upkeep_view {
 	size_t n_items;
 	const char *note;  /* what was left out, and why; NULL: nothing */
 	const char *error; /* UPKEEP_FAILED */
+};
+
+struct exec_input { /* what such a command is given */
+	uint64_t offset;
+	struct str bytes;
+	bool end;               /* of its stdin, after these bytes */
+	uint32_t rows, columns; /* of its terminal, 0 = as they are */
 };
 
 struct face_ops {
@@ -165,12 +174,22 @@ struct face_ops {
 	                  int64_t after_seq, struct model_event **out, size_t *n, struct err *err);
 	int (*job_attempts)(void *of, const struct who *who, struct arena *a, const char *job_id,
 	                    struct model_attempt **out, size_t *n, struct err *err);
+	/* `what` has no id yet. Who started it must be heard of, by the next three, or it is hung
+	 * up: EXEC_AWAY_MS. */
 	int (*exec_start)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                  uint32_t rank, const char *const *argv, size_t n_argv, char **exec_id,
+	                  uint32_t rank, const struct wire_exec *what, char **exec_id,
 	                  struct err *err);
+	/* What was before `offset` is let go. */
 	int (*exec_poll)(void *of, const struct who *who, struct arena *a, const char *job_id,
 	                 const char *exec_id, uint64_t offset, struct exec_state *out,
 	                 struct err *err);
+	/* *next: where to go on; in->offset while there is no room. */
+	int (*exec_input)(void *of, const struct who *who, struct arena *a, const char *job_id,
+	                  const char *exec_id, const struct exec_input *in, uint64_t *next,
+	                  struct err *err);
+	/* EXEC_HUNG or EXEC_LEFT; nothing when it is over. */
+	int (*exec_leave)(void *of, const struct who *who, struct arena *a, const char *job_id,
+	                  const char *exec_id, enum wire_exec_state how, struct err *err);
 
 	/* checkpoints: rows; files come from the manifest in the object store */
 	int (*checkpoints)(void *of, const struct who *who, struct arena *a, const char *job_id,
@@ -242,8 +261,15 @@ struct face_ops {
 	                         const struct model_checkpoint *row, struct err *err);
 	int (*runner_exit)(void *of, const struct who *who, const struct wire_exit *x,
 	                   struct err *err); /* twice is fine */
+	/* Frames of output, from `offset` of all of them on. exit_code -1: it goes on. *next is as
+	 * of flow_put. */
 	int (*runner_exec_output)(void *of, const struct who *who, const char *exec_id,
-	                          struct str bytes, bool done, int exit_code, struct err *err);
+	                          uint64_t offset, struct str frames, int exit_code, uint64_t *next,
+	                          enum wire_exec_state *state, struct err *err);
+	/* Frames of input, from `offset` of all of them on; in the arena. */
+	int (*runner_exec_input)(void *of, const struct who *who, struct arena *a,
+	                         const char *exec_id, uint64_t offset, struct str *frames,
+	                         enum wire_exec_state *state, struct err *err);
 	/* The job of the runner's attempt, for its log. */
 	int (*runner_job)(void *of, const struct who *who, struct arena *a, struct model_job *out,
 	                  struct err *err);
@@ -278,9 +304,11 @@ static inline const struct who *face_who(const struct request *rq)
 }
 
 /* Channels for reply_wait: what changed. */
-#define CHANNEL_JOB "job"       /* + job id: state, progress, log */
-#define CHANNEL_ORDERS "orders" /* + attempt id: go, stop, exec */
-#define CHANNEL_EXEC "exec"     /* + exec id */
+#define CHANNEL_JOB "job"             /* + job id: state, progress, log */
+#define CHANNEL_ORDERS "orders"       /* + attempt id: go, stop, exec */
+#define CHANNEL_EXEC "exec"           /* + exec id: it printed, it ended */
+#define CHANNEL_EXEC_IN "exec-in"     /* + exec id: there is input for it, its state changed */
+#define CHANNEL_EXEC_ROOM "exec-room" /* + exec id: what waited for room may try again */
 
 extern const struct face
 	face_training; /* projects, jobs, logs, metrics, checkpoints, weights, cache */

@@ -1,11 +1,9 @@
-/* jobs.c - jobs: pushed, found, shown, changed, and commands run inside them. */
+/* jobs.c - jobs: pushed, found, shown, changed. */
 #include "face/handlers.h"
 #include "face/show.h"
 
 #define SEARCH_MAX 1000
 #define STATUSES_MAX 32
-#define WAIT_MS_MAX 30000
-#define EXEC_ARGS_MAX 256
 #define KEY_MAX 200
 
 int handler_job(struct request *rq, struct model_job *out, struct err *err)
@@ -344,66 +342,6 @@ int job_no_session(struct request *rq, struct err *err)
 		return -1;
 	return err_set(err, ERR_NOT_FOUND,
 	               "there are no interactive sessions and no ssh on this server: "
-	               "`stoker exec %s -- COMMAND` while the job runs",
+	               "`stoker exec %s` opens a shell while the job runs",
 	               j.id);
-}
-
-int job_exec(struct request *rq, struct err *err)
-{
-	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
-	struct model_job j = {0};
-	const struct doc *body;
-	const char **argv;
-	int64_t rank = 0;
-	char *id = NULL;
-	size_t n;
-
-	if (body_read(rq, false, &body, err) < 0 ||
-	    body_texts(rq->arena, body, "command", EXEC_ARGS_MAX, &argv, &n, err) < 0 ||
-	    body_int(body, "node_rank", 0, SPEC_NODES_MAX - 1, &rank, err) < 0)
-		return -1;
-	if (n == 0 || argv[0][0] == '\0')
-		return err_set(err, ERR_INVALID, "command: a program and its arguments are wanted");
-	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->exec_start(ctx->of, face_who(rq), rq->arena, j.id, (uint32_t)rank, argv, n,
-	                         &id, err) < 0)
-		return -1;
-	answer_open(&an);
-	js_kv(&an.js, "exec_id", id);
-	return answer_send(rq, &an, 200, err);
-}
-
-int job_exec_poll(struct request *rq, struct err *err)
-{
-	const struct face_ctx *ctx = face_ctx(rq);
-	struct httpd *h = request_httpd(rq);
-	uint64_t channel = httpd_channel(CHANNEL_EXEC, rq->arg[2]);
-	uint64_t seq = httpd_channel_seq(h, channel); /* before the look: no wake-up is lost */
-	AUTO_BUF struct buf coded = BUF_INIT(ANSWER_MAX);
-	AUTO_ANSWER struct answer an = {0};
-	struct exec_state x = {0};
-	struct model_job j = {0};
-	int64_t offset = 0, wait_ms = 0;
-
-	if (query_int(rq, "offset", 0, INT64_MAX, &offset, err) < 0 ||
-	    query_int(rq, "wait_ms", 0, WAIT_MS_MAX, &wait_ms, err) < 0 ||
-	    handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->exec_poll(ctx->of, face_who(rq), rq->arena, j.id, arg_text(rq, 2),
-	                        (uint64_t)offset, &x, err) < 0)
-		return -1;
-	if (!x.done && x.output.n == 0 && wait_ms > 0 && !rq->timed_out)
-		return reply_wait(rq, channel, seq,
-		                  rq->wakes > 0 ? rq->wait_until_ms : clock_mono_ms() + wait_ms);
-	base64_encode(x.output.p, x.output.n, false, &coded);
-	answer_open(&an);
-	js_kv_bool(&an.js, "done", x.done);
-	js_key(&an.js, "exit_code");
-	if (x.done)
-		js_int(&an.js, x.exit_code);
-	else
-		js_null(&an.js);
-	js_kv_str(&an.js, "output_base64", buf_view(&coded));
-	js_kv_u64(&an.js, "next_offset", x.next_offset);
-	return answer_send(rq, &an, 200, err);
 }

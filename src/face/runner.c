@@ -3,6 +3,7 @@
  * names the attempt and node; nothing here takes an id of a job from the caller.
  */
 #include "base/clock.h"
+#include "core/flow.h"
 #include "face/answer.h"
 #include "face/face.h"
 
@@ -223,28 +224,68 @@ static int checkpoint(struct request *rq, struct err *err)
 	return empty(rq, err);
 }
 
+/* Parks while there is no room for it. */
 static int exec_output(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	int64_t done = request_query_int(rq, "done", 0, err);
-	int64_t code = request_query_int(rq, "exit_code", 0, err);
+	AUTO_ANSWER struct answer an = {0};
+	int64_t offset = request_query_int(rq, "offset", -1, err);
+	int64_t code = request_query_int(rq, "exit_code", -1, err);
+	enum wire_exec_state state = EXEC_LIVE;
+	uint64_t channel, seen, next = 0;
 	struct str id, body;
-	char *name = NULL;
 
 	if (err->code != ERR_NONE)
 		return -1;
-	if (!request_query(rq, "id", &id) || id.n == 0)
-		return err_set(err, ERR_INVALID, "id: missing");
-	if (code < 0 || code > 255)
+	if (!request_query(rq, "id", &id) || id.n == 0 || offset < 0)
+		return err_set(err, ERR_INVALID, "id or offset: missing");
+	if (code < -1 || code > 255)
 		return err_set(err, ERR_INVALID, "exit_code: 0 to 255");
-	if (request_body(rq, &body, err) < 0)
+	channel = httpd_channel(CHANNEL_EXEC_ROOM, id);
+	seen = httpd_channel_seq(request_httpd(rq), channel);
+	if (request_body(rq, &body, err) < 0 ||
+	    ctx->ops->runner_exec_output(ctx->of, face_who(rq), arena_strz(rq->arena, id),
+	                                 (uint64_t)offset, body, (int)code, &next, &state, err) < 0)
 		return -1;
-	name = arena_strz(rq->arena, id);
-	if (ctx->ops->runner_exec_output(ctx->of, face_who(rq), name, body, done != 0, (int)code,
-	                                 err) < 0)
+	if (next < (uint64_t)offset + body.n && !rq->timed_out)
+		return reply_wait(rq, channel, seen,
+		                  rq->wakes > 0 ? rq->wait_until_ms
+		                                : clock_mono_ms() + EXEC_PARK_MS);
+	answer_open(&an);
+	js_kv_u64(&an.js, "next", next);
+	js_kv(&an.js, "state", wire_exec_word(state));
+	return answer_send(rq, &an, 200, err);
+}
+
+/* A frame of its state, then frames of input from `offset` on, none with state_only. Parks while
+ * there is none. */
+static int exec_input(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_BUF struct buf out = BUF_INIT(ANSWER_MAX);
+	int64_t offset = request_query_int(rq, "offset", -1, err);
+	bool state_only = request_query_int(rq, "state_only", 0, err) != 0;
+	enum wire_exec_state state = EXEC_LIVE;
+	struct str id, frames = {0};
+	uint64_t channel, seen;
+
+	if (err->code != ERR_NONE)
 		return -1;
-	httpd_notify(request_httpd(rq), httpd_channel(CHANNEL_EXEC, id));
-	return empty(rq, err);
+	if (!request_query(rq, "id", &id) || id.n == 0 || offset < 0)
+		return err_set(err, ERR_INVALID, "id or offset: missing");
+	channel = httpd_channel(CHANNEL_EXEC_IN, id);
+	seen = httpd_channel_seq(request_httpd(rq), channel);
+	if (ctx->ops->runner_exec_input(ctx->of, face_who(rq), rq->arena, arena_strz(rq->arena, id),
+	                                (uint64_t)offset, &frames, &state, err) < 0)
+		return -1;
+	if (state == EXEC_LIVE && frames.n == 0 && !state_only && !rq->timed_out)
+		return reply_wait(rq, channel, seen,
+		                  rq->wakes > 0 ? rq->wait_until_ms
+		                                : clock_mono_ms() + EXEC_PARK_MS);
+	frame_put(&out, FRAME_STATE, str_of(wire_exec_word(state)));
+	if (!state_only)
+		buf_str(&out, frames);
+	return reply_bytes(rq, 200, "application/octet-stream", buf_view(&out));
 }
 
 static int exit_record(struct request *rq, struct err *err)
@@ -270,7 +311,8 @@ static const struct route routes[] = {
 	{HTTP_POST, SCOPE_RUNNER, BODY_LOG,   R "log",         log_append,  "Records of the log, from byte seq on"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "event",       event,       "An event of the job"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "checkpoint",  checkpoint,  "How far a checkpoint is"},
-	{HTTP_POST, SCOPE_RUNNER, BODY_LOG,   R "exec_output", exec_output, "What a command prints, and its exit code"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "exec_output", exec_output, "What a command prints, and its exit code"},
+	{HTTP_GET,  SCOPE_RUNNER, 0,          R "exec_input",  exec_input,  "What a command is given: parks until there is some"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "exit",        exit_record, "The exit record"},
 };
 /* clang-format on */

@@ -2,7 +2,8 @@
 #include "face/handlers.h"
 
 #define SMALL ((size_t)64 << 10)
-#define LARGE ((size_t)8 << 20) /* a specification with long commands and many variables */
+#define EXEC_INPUT ((size_t)96 << 10) /* FLOW_CHUNK_MAX as base64, and its numbers */
+#define LARGE ((size_t)8 << 20)       /* a specification with long commands and many variables */
 #define PROJECT "/v1/training_projects/{project_id}"
 #define JOB PROJECT "/jobs/{job_id}"
 #define TEAM "/v1/teams/{team_id}"
@@ -41,6 +42,8 @@ static const struct route routes[] = {
 	{ HTTP_POST,   SCOPE_MEMBER, SMALL, JOB "/ssh/sign",                    job_no_session,          "Refused: there is no ssh; use exec" },
 	{ HTTP_POST,   SCOPE_MEMBER, SMALL, JOB "/exec",                        job_exec,                "Run a command inside a job" },
 	{ HTTP_GET,    SCOPE_MEMBER, 0,     JOB "/exec/{exec_id}",              job_exec_poll,           "Output of such a command; waits for more" },
+	{ HTTP_POST,   SCOPE_MEMBER, EXEC_INPUT, JOB "/exec/{exec_id}",         job_exec_input,          "Input of such a command, the size of its terminal; waits for room" },
+	{ HTTP_DELETE, SCOPE_MEMBER, 0,     JOB "/exec/{exec_id}",              job_exec_end,            "Hang up such a command, or leave it to itself" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     PROJECT "/cache/summary",           cache_project_summary,   "The last snapshot of a project's cache" },
 	{ HTTP_POST,   SCOPE_MEMBER, SMALL, PROJECT "/cache/summarize",         cache_project_summarize, "Take a snapshot of a project's cache now" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, PROJECT "/cache/files",             cache_project_remove,    "Remove a file or folder of a project's cache" },

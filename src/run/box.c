@@ -28,7 +28,8 @@ struct box {
 	struct list cgroups, points, files, skips, mounts; /* mounts: of the host */
 	const char *scratch;
 	bool userns;
-	long enter; /* pid, 0 = no */
+	long enter;      /* pid, 0 = no */
+	const char *tty; /* size of the terminal, NULL = none */
 	unsigned overlays;
 	struct err first; /* why the first overlay that failed did */
 	bool on_tmpfs;    /* scratch cannot be an upper layer: writes go to memory */
@@ -454,6 +455,8 @@ static int parse(struct box *b, int argc, char **argv, int *rest, struct err *er
 			b->scratch = argv[i];
 		else if (strcmp(flag, "--enter") == 0)
 			b->enter = strtol(argv[i], NULL, 10);
+		else if (strcmp(flag, "--tty") == 0)
+			b->tty = argv[i];
 		for (; l < COUNT(lists); l++) {
 			if (strcmp(flag, lists[l].flag) == 0 &&
 			    list_add(lists[l].list, argv[i], err) < 0)
@@ -482,6 +485,8 @@ int box_main(int argc, char **argv, struct err *err)
 		r = enter(b, err);
 	else if (r == 0 && b->scratch != NULL)
 		r = make_namespaces(b, err) < 0 || build_view(b, err) < 0 ? -1 : 0;
+	if (r == 0 && b->tty != NULL)
+		r = box_tty_open(b->tty, BOX_TTY_FD, err);
 	/* a new user namespace may have taken this back; our parent may be gone since */
 	if (r == 0 && b->enter == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -18,6 +18,8 @@
  *   --point PATH    a folder that must exist in the view (repeats); --point-file PATH: a file
  *   --skip PATH     left empty in the view (repeats)
  *   --enter PID     instead of all these but --cgroup: enter that process's namespaces
+ *   --tty 24x80     a terminal of these rows and columns, made in there, is stdin, stdout and
+ *                   stderr of the program; its other end goes out by the socket at descriptor 4
  *   -- PROGRAM ARG...
  */
 #ifndef BOX_H
@@ -28,5 +30,12 @@
 /* Does not return when all goes well. Mistakes are said on stderr; exit code 120. */
 int box_main(int argc, char **argv, struct err *err);
 #define BOX_EXIT 120 /* of a box that could not be made */
+
+/* box_tty.c. Makes the terminal, sends its master end to the socket `to` and closes that. We lead a
+ * session of our own then. */
+#define BOX_TTY_FD 4
+int box_tty_open(const char *size, int to, struct err *err) MUST_CHECK;
+/* The other side of it: *out is the master end. */
+int box_tty_receive(int from, int64_t wait_ms, int *out, struct err *err) MUST_CHECK;
 
 #endif

@@ -1,12 +1,23 @@
-/* exec.h - commands that people run inside a job's sandbox: `stoker exec`. */
+/*
+ * exec.h - commands that people run inside a job's sandbox: `stoker exec`. Each has two threads:
+ * one sends what it prints, and waits while nobody reads it; one fetches what it is given, and
+ * waits while it does not read that. So nothing is lost and nothing piles up.
+ *
+ * Secrets of the job are taken out of what it prints, by value. What may still become one is held
+ * back, but not for long: a prompt must be seen, and on a terminal what a person types.
+ *
+ * A command whose person is gone, or whose server does not know it any more, gets SIGHUP with all
+ * of its session, and SIGKILL SANDBOX_HANGUP_MS later.
+ */
 #ifndef EXEC_H
 #define EXEC_H
 
 #include "run/report.h"
 #include "run/sandbox.h"
 
-#define EXECS_AT_ONCE 8
-#define EXEC_OUTPUT_MAX ((uint64_t)16 << 20) /* of one command; then it is ended */
+#define EXECS_AT_ONCE 16
+#define EXEC_HOLD_MS 250
+#define EXEC_HOLD_TTY_MS 20 /* two writes of one line are not so far apart, two keys are */
 
 struct execs;
 
@@ -20,8 +31,9 @@ struct exec_options {
 };
 
 struct execs *execs_new(const struct exec_options *o) MUST_CHECK;
-/* Runs it in a thread of its own; more than EXECS_AT_ONCE are refused with a line of output. */
+/* Runs it in threads of its own; more than EXECS_AT_ONCE are refused with a line of output. */
 void execs_run(struct execs *x, const struct wire_exec *command);
-void execs_free(struct execs *x); /* after the sandbox was killed: waits for all; NULL is fine */
+/* After the sandbox was killed: ends what is left and waits for all. NULL is fine. */
+void execs_free(struct execs *x);
 
 #endif

@@ -66,21 +66,24 @@ static bool seen_exec(struct report *r, const char *id)
 	return false;
 }
 
+static void copy_exec(struct wire_exec *to, const struct wire_exec *x, struct arena *a)
+{
+	*to = *x;
+	to->id = arena_cstr(a, x->id);
+	to->term = x->term == NULL ? NULL : arena_cstr(a, x->term);
+	to->argv = ARENA_ARRAY(a, const char *, x->n_argv + 1);
+	for (size_t i = 0; i < x->n_argv; i++)
+		to->argv[i] = arena_cstr(a, x->argv[i]);
+}
+
 static void take_exec(struct report *r, const struct wire_exec *x)
 {
-	struct wire_exec *mine = NULL;
-
-	if (strlen(x->id) >= REPORT_EXEC_ID_MAX || x->n_argv == 0 || seen_exec(r, x->id) ||
-	    r->n_exec == REPORT_EXECS_MAX)
+	if (strlen(x->id) >= REPORT_EXEC_ID_MAX || (x->n_argv == 0 && !x->input) ||
+	    seen_exec(r, x->id) || r->n_exec == REPORT_EXECS_MAX)
 		return; /* the server repeats what was not answered */
 	copy_cut(r->seen[r->n_seen % REPORT_EXECS_MAX], REPORT_EXEC_ID_MAX, x->id);
 	r->n_seen++;
-	mine = &r->exec[r->n_exec++];
-	mine->id = arena_cstr(r->execs_arena, x->id);
-	mine->argv = ARENA_ARRAY(r->execs_arena, const char *, x->n_argv);
-	mine->n_argv = x->n_argv;
-	for (size_t i = 0; i < x->n_argv; i++)
-		mine->argv[i] = arena_cstr(r->execs_arena, x->argv[i]);
+	copy_exec(&r->exec[r->n_exec++], x, r->execs_arena);
 }
 
 /* Orders only ever grow: a late answer takes nothing back. */
@@ -394,11 +397,7 @@ bool report_exec(struct report *r, struct arena *a, struct wire_exec *out)
 	if (r->n_exec > 0) {
 		struct wire_exec *x = &r->exec[0];
 
-		out->id = arena_cstr(a, x->id);
-		out->n_argv = x->n_argv;
-		out->argv = ARENA_ARRAY(a, const char *, x->n_argv);
-		for (size_t i = 0; i < x->n_argv; i++)
-			out->argv[i] = arena_cstr(a, x->argv[i]);
+		copy_exec(out, x, a);
 		memmove(x, x + 1, (r->n_exec - 1) * sizeof(*x));
 		r->n_exec--;
 		if (r->n_exec == 0)

@@ -51,7 +51,6 @@ void report_ready(struct report *r);
 void report_sample(struct report *r, const struct wire_sample *sample);
 void report_event(struct report *r, const char *kind, const char *fmt, ...) PRINTF(3, 4);
 void report_checkpoint(struct report *r, const struct model_checkpoint *row);
-void report_exec_output(struct report *r, const char *id, struct str bytes, bool done, int code);
 
 /* Is limits.idle_gpu over on this node? A heartbeat says so at once. */
 void report_idle(struct report *r, bool idle);
@@ -62,6 +61,15 @@ bool report_fenced(struct report *r);
 const atomic_bool *report_cancel(struct report *r); /* set by a stop or fencing: staging gives up */
 /* The next command to run inside, in `a`; false = none. */
 bool report_exec(struct report *r, struct arena *a, struct wire_exec *out);
+/* Frames that a command printed, from `offset` of all of them on, and its exit code when it has
+ * ended, else -1. Tries until the server has them: it makes us wait while nobody reads them. False
+ * when it never will: it does not know the command any more, we are fenced, or *stop. */
+bool report_exec_output(struct report *r, const char *id, uint64_t offset, struct str frames,
+                        int exit_code, const atomic_bool *stop, enum wire_exec_state *state);
+/* Frames for a command, from `offset` of all of them on; waits a while for some, not at all with
+ * state_only. False as above. */
+bool report_exec_input(struct report *r, const char *id, uint64_t offset, bool state_only,
+                       const atomic_bool *stop, struct buf *frames, enum wire_exec_state *state);
 
 /* Until the log and all letters have arrived; false when fenced. */
 bool report_flush(struct report *r);

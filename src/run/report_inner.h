@@ -22,7 +22,7 @@ struct letter {
 	char *path, *key; /* key: a newer letter with it replaces this one; NULL = never */
 	char *body;
 	size_t n;
-	bool sending, bytes; /* bytes: not JSON */
+	bool sending;
 };
 TAILQ_HEAD(letters, letter);
 

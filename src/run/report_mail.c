@@ -29,13 +29,11 @@ static void drop_letter(struct report *r, struct letter *m)
 	letter_free(m);
 }
 
-static void queue_letter(struct report *r, const char *path, const char *key, bool bytes,
-                         struct str body)
+static void queue_letter(struct report *r, const char *path, const char *key, struct str body)
 {
 	struct letter *m = xcalloc(1, sizeof(*m)), *old = NULL;
 
 	m->path = xstrdup(path);
-	m->bytes = bytes;
 	m->key = key == NULL ? NULL : xstrdup(key);
 	m->body = xmalloc(body.n + 1);
 	m->n = body.n;
@@ -74,14 +72,13 @@ static void send_now(struct report *r, const char *path, struct str body)
 	}
 }
 
-static void send_letter(struct report *r, const char *path, const char *key, bool bytes,
-                        struct str body)
+static void send_letter(struct report *r, const char *path, const char *key, struct str body)
 {
 	if (!r->started) {
 		send_now(r, path, body);
 		return;
 	}
-	queue_letter(r, path, key, bytes, body);
+	queue_letter(r, path, key, body);
 }
 
 void *report_mail_main(void *arg)
@@ -104,9 +101,7 @@ void *report_mail_main(void *arg)
 		(void)pthread_mutex_unlock(&r->lock);
 		if (m == NULL)
 			continue;
-		sent = report_exchange(r, HTTP_POST, m->path,
-		                       m->bytes ? "application/octet-stream" : "application/json",
-		                       str_n(m->body, m->n), REPORT_SMALL_MS, &reply, &err) == 0;
+		sent = report_post(r, m->path, str_n(m->body, m->n), &reply, &err) == 0;
 		if (!sent && !r->halt)
 			log_warn("%s: %s", m->path, err.msg);
 		(void)pthread_mutex_lock(&r->lock);
@@ -132,7 +127,7 @@ void report_mail_done(struct report *r)
 
 void report_ready(struct report *r)
 {
-	send_letter(r, "/runner/v1/ready", NULL, false, STR_LIT("{}"));
+	send_letter(r, "/runner/v1/ready", NULL, STR_LIT("{}"));
 }
 
 void report_sample(struct report *r, const struct wire_sample *sample)
@@ -145,7 +140,7 @@ void report_sample(struct report *r, const struct wire_sample *sample)
 	hb.has_sample = true;
 	hb.sample = *sample;
 	wire_heartbeat_write(&hb, &out);
-	send_letter(r, "/runner/v1/heartbeat", NULL, false, buf_view(&out));
+	send_letter(r, "/runner/v1/heartbeat", NULL, buf_view(&out));
 }
 
 void report_event(struct report *r, const char *kind, const char *fmt, ...)
@@ -162,7 +157,7 @@ void report_event(struct report *r, const char *kind, const char *fmt, ...)
 	js_kv(&js, "kind", kind);
 	js_kv_str(&js, "message", buf_view(&text));
 	js_close(&js);
-	send_letter(r, "/runner/v1/event", NULL, false, buf_view(&out));
+	send_letter(r, "/runner/v1/event", NULL, buf_view(&out));
 }
 
 void report_checkpoint(struct report *r, const struct model_checkpoint *row)
@@ -185,13 +180,5 @@ void report_checkpoint(struct report *r, const struct model_checkpoint *row)
 	js_kv(&js, "manifest_key", row->manifest_key);
 	js_kv(&js, "shown", row->shown);
 	js_close(&js);
-	send_letter(r, "/runner/v1/checkpoint", key, false, buf_view(&out));
-}
-
-void report_exec_output(struct report *r, const char *id, struct str bytes, bool done, int code)
-{
-	AUTO_FREE char *path = xasprintf("/runner/v1/exec_output?id=%s&done=%d&exit_code=%d", id,
-	                                 done ? 1 : 0, code);
-
-	send_letter(r, path, NULL, true, bytes);
+	send_letter(r, "/runner/v1/checkpoint", key, buf_view(&out));
 }

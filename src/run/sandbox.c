@@ -21,14 +21,20 @@ static const struct sandbox_ops *const ladder[] = {&sandbox_podman, &sandbox_bwr
 #define INIT_SHELL                                                                                 \
 	"if command -v bash >/dev/null 2>&1; then exec bash -c \"$1\" bash; fi; eval \"$1\""
 
-const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_front)
+const char **sandbox_shell_argv(struct arena *a, const char **front, size_t n_front,
+                                const char *body)
 {
-	static const char *const init[] = {"/bin/sh", "-c", INIT_SHELL, "sh", INIT_BODY};
+	const char *const init[] = {"/bin/sh", "-c", INIT_SHELL, "sh", body};
 	const char **argv = ARENA_ARRAY(a, const char *, n_front + COUNT(init) + 1);
 
 	memcpy(argv, front, n_front * sizeof(*argv));
 	memcpy(argv + n_front, init, sizeof(init));
 	return argv;
+}
+
+const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_front)
+{
+	return sandbox_shell_argv(a, front, n_front, INIT_BODY);
 }
 
 int sandbox_spawn(struct sandbox *s, const char *const *argv, const struct proc_fd *fds, size_t n,
@@ -447,62 +453,6 @@ bool sandbox_kill(struct sandbox *s)
 		empty = cgroup_kill(&s->cgroup, KILL_MS) && empty;
 	s->killed = true;
 	return empty && !s->clean_failed;
-}
-
-int sandbox_enter(struct sandbox *s, const struct wire_env *env, size_t n_env, const char *workdir,
-                  const char *const *argv, size_t n_argv, int out_fd, struct proc *out,
-                  struct err *err)
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	AUTO_BUF struct buf script = BUF_INIT(SANDBOX_SCRIPT_MAX),
-			    body = BUF_INIT(SANDBOX_SCRIPT_MAX);
-	const char **front = s->ops->enter(s, a);
-	AUTO_FD int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int in[2] = {-1, -1};
-	size_t n = 0;
-	int r = 0;
-
-	env_script(env, n_env, &script);
-	if (workdir != NULL) {
-		buf_puts(&script, "cd ");
-		env_quote(workdir, &script);
-		buf_puts(&script, " || exit 1\n");
-	}
-	buf_puts(&script, "exec </dev/null 3>&-\nexec");
-	for (size_t i = 0; i < n_argv; i++) {
-		buf_putc(&script, ' ');
-		env_quote(argv[i], &script);
-	}
-	buf_putc(&script, '\n');
-	while (front[n] != NULL)
-		n++;
-	if (pipe2(in, O_CLOEXEC) < 0)
-		return err_errno(err, errno, "pipe");
-	{
-		struct proc_fd fds[] = {{in[0], 0}, {out_fd, 1}, {out_fd, 2}, {null_fd, 3}};
-		struct proc_spec spec = {.argv = sandbox_init_argv(a, front, n),
-		                         .cwd = "/",
-		                         .fds = fds,
-		                         .n_fds = COUNT(fds),
-		                         .new_session = true,
-		                         .umask_bits = 022};
-
-		r = proc_spawn(&spec, out, err);
-	}
-	(void)close(in[0]);
-	if (r == 0) {
-		buf_printf(&body, "%zu\n", script.n);
-		buf_str(&body, buf_view(&script));
-		if (fs_write_all(in[1], body.p, body.n, err) < 0) {
-			int code = 0;
-
-			(void)kill_proc(out, &code);
-			(void)close(out->pidfd);
-			r = -1;
-		}
-	}
-	(void)close(in[1]);
-	return r < 0 ? err_wrap(err, "entering the sandbox") : 0;
 }
 
 void sandbox_close(struct sandbox *s)

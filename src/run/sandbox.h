@@ -8,6 +8,10 @@
  * pipe: secrets are in no argument list. The init reports on descriptor 3: "ready", "run N", "end
  * CODE".
  *
+ * A command that is entered beside the job's own is started the same way, but for its script, which
+ * comes by descriptor 3: its stdin is its own. With a terminal, bwrap and plain make one inside and
+ * hand it over; podman makes one inside too and passes on what ours, in front of it, is given.
+ *
  * sandbox_start() must be called by a thread that lives as long as the sandbox: when it ends (or
  * the runner is killed), the kernel kills the tree.
  */
@@ -20,6 +24,7 @@
 
 #define SANDBOX_SAYS_MAX 1000
 #define SANDBOX_READY_MS 60000 /* from start to "ready" */
+#define SANDBOX_HANGUP_MS 5000 /* from SIGHUP of an entered command to SIGKILL */
 #define SANDBOX_SCRIPT_MAX ((size_t)64 << 20)
 
 struct sandbox_spec {
@@ -48,8 +53,10 @@ struct sandbox_ops {
 	int levels;
 	/* After "ready": finds s->init, s->shell. May be NULL: both are s->proc. */
 	int (*find)(struct sandbox *s, struct err *err);
-	/* What comes before "sh -c ..." to run inside. In `a`, NULL-terminated. */
-	const char **(*enter)(struct sandbox *s, struct arena *a);
+	/* What comes before "sh -c ..." to run inside. In `a`, NULL-terminated. tty: NULL, or the
+	 * size for `--tty` of the box. */
+	const char **(*enter)(struct sandbox *s, struct arena *a, const char *tty);
+	bool remote; /* what `enter` starts is a client: the command is no descendant of it */
 	/* Ends what killing processes does not. May be NULL. */
 	void (*clean)(struct sandbox *s);
 };
@@ -95,11 +102,29 @@ bool sandbox_ended(struct sandbox *s, int *code);
 void sandbox_signal(struct sandbox *s, int sig);
 /* The whole tree; true when it is proven that nothing is left. */
 bool sandbox_kill(struct sandbox *s);
-/* Runs a command inside, beside the job's own; its output goes to out_fd. */
-int sandbox_enter(struct sandbox *s, const struct wire_env *env, size_t n_env, const char *workdir,
-                  const char *const *argv, size_t n_argv, int out_fd, struct proc *out,
-                  struct err *err) MUST_CHECK;
 void sandbox_close(struct sandbox *s); /* kills what is left, removes groups; NULL is fine */
+
+/* sandbox_enter.c: a command inside, beside the job's own. */
+struct sandbox_entry {
+	const struct wire_env *env;
+	size_t n_env;
+	const char *workdir;
+	const struct wire_exec *what;
+};
+struct sandbox_inside {
+	struct proc proc; /* ends with it, with its exit code */
+	int in_fd;        /* to its stdin or terminal, does not block; -1 = stdin is empty */
+	int out_fd;       /* from its stdout or terminal */
+	int err_fd;       /* from its stderr, -1 = a terminal */
+	int leash_fd;     /* -1, or: what closes it without a word takes the command along */
+	bool tty;
+};
+int sandbox_enter(struct sandbox *s, const struct sandbox_entry *e, struct sandbox_inside *out,
+                  struct err *err) MUST_CHECK;
+void sandbox_inside_size(struct sandbox_inside *in, uint32_t rows, uint32_t columns);
+/* SIGHUP to all of its session. `now`: SIGKILL. */
+void sandbox_inside_end(struct sandbox_inside *in, bool now);
+void sandbox_inside_done(struct sandbox_inside *in); /* after proc has ended: closes */
 
 /* Removes what a killed runner left behind: its group, its container. */
 int sandbox_sweep(const char *name, const char *dir, struct err *err) MUST_CHECK;
@@ -114,6 +139,9 @@ void sandbox_probe(const char *program, struct buf *out);
 int sandbox_sweep_podman(const char *name, struct err *err) MUST_CHECK;
 extern const struct sandbox_ops sandbox_bwrap, sandbox_podman, sandbox_plain;
 const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_front);
+/* The same with another first line than the init's. */
+const char **sandbox_shell_argv(struct arena *a, const char **front, size_t n_front,
+                                const char *body);
 int sandbox_spawn(struct sandbox *s, const char *const *argv, const struct proc_fd *fds, size_t n,
                   struct err *err) MUST_CHECK;
 

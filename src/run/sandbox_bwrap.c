@@ -439,9 +439,9 @@ static int bwrap_find(struct sandbox *s, struct err *err)
 	return 0;
 }
 
-static const char **bwrap_enter(struct sandbox *s, struct arena *a)
+static const char **bwrap_enter(struct sandbox *s, struct arena *a, const char *tty)
 {
-	const char **v = ARENA_ARRAY(a, const char *, 10 + 2 * (size_t)CGROUP_PARTS);
+	const char **v = ARENA_ARRAY(a, const char *, 12 + 2 * (size_t)CGROUP_PARTS);
 	size_t i = 0;
 
 	v[i++] = s->spec->program;
@@ -452,6 +452,10 @@ static const char **bwrap_enter(struct sandbox *s, struct arena *a)
 			continue;
 		v[i++] = "--cgroup";
 		v[i++] = s->cgroup.dir[p];
+	}
+	if (tty != NULL) {
+		v[i++] = "--tty";
+		v[i++] = tty;
 	}
 	v[i++] = "--enter";
 	v[i++] = arena_printf(a, "%d", (int)s->shell);

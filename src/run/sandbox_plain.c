@@ -8,11 +8,10 @@
 
 #include <signal.h>
 
-static int plain_start(struct sandbox *s, int level UNUSED, int in, int out, int err_fd, int status,
-                       struct err *err)
+#define FRONT_MAX (8 + 2 * (size_t)CGROUP_PARTS)
+
+static size_t box_front(struct sandbox *s, const char **front, const char *tty)
 {
-	struct proc_fd fds[] = {{in, 0}, {out, 1}, {err_fd, 2}, {status, 3}};
-	const char *front[8 + 2 * (size_t)CGROUP_PARTS];
 	const struct cgroup *g = &s->cgroup;
 	size_t n = 0;
 
@@ -25,7 +24,22 @@ static int plain_start(struct sandbox *s, int level UNUSED, int in, int out, int
 		front[n++] = "--cgroup";
 		front[n++] = g->dir[p];
 	}
+	if (tty != NULL) {
+		front[n++] = "--tty";
+		front[n++] = tty;
+	}
 	front[n++] = "--";
+	return n;
+}
+
+static int plain_start(struct sandbox *s, int level UNUSED, int in, int out, int err_fd, int status,
+                       struct err *err)
+{
+	struct proc_fd fds[] = {{in, 0}, {out, 1}, {err_fd, 2}, {status, 3}};
+	const char *front[FRONT_MAX];
+	const struct cgroup *g = &s->cgroup;
+	size_t n = box_front(s, front, NULL);
+
 	if (sandbox_spawn(s, sandbox_init_argv(s->a, front, n), fds, COUNT(fds), err) < 0)
 		return -1;
 	(void)snprintf(s->says, sizeof(s->says),
@@ -37,9 +51,12 @@ static int plain_start(struct sandbox *s, int level UNUSED, int in, int out, int
 	return 0;
 }
 
-static const char **plain_enter(struct sandbox *s UNUSED, struct arena *a)
+static const char **plain_enter(struct sandbox *s, struct arena *a, const char *tty)
 {
-	return ARENA_ARRAY(a, const char *, 1);
+	const char **front = ARENA_ARRAY(a, const char *, FRONT_MAX);
+
+	(void)box_front(s, front, tty);
+	return front;
 }
 
 const struct sandbox_ops sandbox_plain = {

@@ -173,7 +173,7 @@ static int podman_find(struct sandbox *s, struct err *err)
 	return 0;
 }
 
-static const char **podman_enter(struct sandbox *s, struct arena *a)
+static const char **podman_enter(struct sandbox *s, struct arena *a, const char *tty)
 {
 	const char **v = ARENA_ARRAY(a, const char *, 8);
 	size_t n = 0;
@@ -181,6 +181,8 @@ static const char **podman_enter(struct sandbox *s, struct arena *a)
 	v[n++] = "podman";
 	v[n++] = "exec";
 	v[n++] = "--interactive";
+	if (tty != NULL)
+		v[n++] = "--tty";
 	v[n++] = "--preserve-fds=1";
 	v[n++] = s->spec->name;
 	return v;
@@ -227,5 +229,6 @@ const struct sandbox_ops sandbox_podman = {
 	.start = podman_start,
 	.find = podman_find,
 	.enter = podman_enter,
+	.remote = true,
 	.clean = podman_clean,
 };

@@ -77,6 +77,8 @@ const struct face_ops ctx_ops = {
 	.job_attempts = ctx_job_attempts,
 	.exec_start = ctx_exec_start,
 	.exec_poll = ctx_exec_poll,
+	.exec_input = ctx_exec_input,
+	.exec_leave = ctx_exec_leave,
 	.checkpoints = ctx_checkpoints,
 	.checkpoint_pin = ctx_checkpoint_pin,
 	.checkpoint_delete = ctx_checkpoint_delete,
@@ -104,5 +106,6 @@ const struct face_ops ctx_ops = {
 	.runner_checkpoint = ctx_runner_checkpoint,
 	.runner_exit = ctx_runner_exit,
 	.runner_exec_output = ctx_runner_exec_output,
+	.runner_exec_input = ctx_runner_exec_input,
 	.runner_job = ctx_runner_job,
 };

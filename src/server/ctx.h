@@ -85,12 +85,19 @@ int ctx_job_events(OF, struct arena *a, const char *job_id, int64_t after_seq,
 int ctx_job_attempts(OF, struct arena *a, const char *job_id, struct model_attempt **out, size_t *n,
                      struct err *err);
 /* exec.c */
-int ctx_exec_start(OF, struct arena *a, const char *job_id, uint32_t rank, const char *const *argv,
-                   size_t n_argv, char **exec_id, struct err *err);
+int ctx_exec_start(OF, struct arena *a, const char *job_id, uint32_t rank,
+                   const struct wire_exec *what, char **exec_id, struct err *err);
 int ctx_exec_poll(OF, struct arena *a, const char *job_id, const char *exec_id, uint64_t offset,
                   struct exec_state *out, struct err *err);
-int ctx_runner_exec_output(OF, const char *exec_id, struct str bytes, bool done, int exit_code,
+int ctx_exec_input(OF, struct arena *a, const char *job_id, const char *exec_id,
+                   const struct exec_input *in, uint64_t *next, struct err *err);
+int ctx_exec_leave(OF, struct arena *a, const char *job_id, const char *exec_id,
+                   enum wire_exec_state how, struct err *err);
+int ctx_runner_exec_output(OF, const char *exec_id, uint64_t offset, struct str frames,
+                           int exit_code, uint64_t *next, enum wire_exec_state *state,
                            struct err *err);
+int ctx_runner_exec_input(OF, struct arena *a, const char *exec_id, uint64_t offset,
+                          struct str *frames, enum wire_exec_state *state, struct err *err);
 /* cache.c */
 int ctx_cache_snapshot(OF, struct arena *a, const char *scope, const char *id,
                        struct model_cache_snapshot *out, struct err *err);

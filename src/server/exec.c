@@ -1,5 +1,7 @@
 /* exec.c - the table of commands inside sandboxes. */
 #include "server/exec.h"
+
+#include "core/flow.h"
 #include "server/ctx.h"
 
 #include <sys/queue.h>
@@ -7,17 +9,18 @@
 struct exec {
 	struct arena *a;
 	const char *id, *job_id, *attempt_id;
-	const char **argv;
-	size_t n_argv;
+	struct wire_exec what;
 	uint32_t rank;
 	uint64_t generation;
+	enum wire_exec_state state;
 	bool taken; /* its runner has spoken of it */
-	bool done;
+	bool away;  /* hung up because nothing was heard of who started it */
 	int exit_code;
-	struct buf out;
-	uint64_t out_at; /* offset of out's first byte */
-	int64_t touched_ms;
-	TAILQ_ENTRY(exec) in;
+	struct flow out, in; /* frames */
+	uint64_t input;      /* bytes of input that were taken: `in` holds them as frames */
+	bool input_ended;
+	int64_t started_ms, client_ms, touched_ms;
+	TAILQ_ENTRY(exec) link;
 };
 
 struct execs {
@@ -38,9 +41,10 @@ void exec_start(struct app *app)
 
 static void drop(struct execs *all, struct exec *e)
 {
-	TAILQ_REMOVE(&all->all, e, in);
+	TAILQ_REMOVE(&all->all, e, link);
 	all->n--;
-	buf_done(&e->out);
+	flow_done(&e->out);
+	flow_done(&e->in);
 	arena_free(e->a);
 	free(e);
 }
@@ -66,8 +70,8 @@ void exec_sweep(struct app *app)
 
 	(void)pthread_mutex_lock(&all->lock);
 	for (e = TAILQ_FIRST(&all->all); e != NULL; e = next) {
-		next = TAILQ_NEXT(e, in);
-		if ((e->done || !e->taken) && now - e->touched_ms > EXEC_KEEP_MS)
+		next = TAILQ_NEXT(e, link);
+		if (e->state == EXEC_OVER && now - e->touched_ms > EXEC_KEEP_MS)
 			drop(all, e);
 	}
 	(void)pthread_mutex_unlock(&all->lock);
@@ -77,12 +81,50 @@ static struct exec *find(struct execs *all, const char *id)
 {
 	struct exec *e;
 
-	TAILQ_FOREACH(e, &all->all, in)
+	TAILQ_FOREACH(e, &all->all, link)
 	{
 		if (strcmp(e->id, id) == 0)
 			return e;
 	}
 	return NULL;
+}
+
+/* What is known of the end, and words about it when there are any. */
+static void finish(struct exec *e, int exit_code, const char *words)
+{
+	if (words != NULL)
+		frame_put(&e->out.b, FRAME_ERR, str_of(words));
+	flow_skip(&e->in, 0);
+	e->state = EXEC_OVER;
+	e->exit_code = exit_code;
+	e->touched_ms = clock_mono_ms();
+}
+
+static void notify_all(struct app *app, const char *id)
+{
+	app_notify(app, CHANNEL_EXEC, id);
+	app_notify(app, CHANNEL_EXEC_IN, id);
+	app_notify(app, CHANNEL_EXEC_ROOM, id);
+}
+
+/* Nobody reads what it prints any more. */
+static void abandon(struct exec *e, enum wire_exec_state how)
+{
+	e->state = how;
+	flow_skip(&e->out, 0);
+}
+
+static const struct wire_exec *copy_of(const struct wire_exec *x, const char *id, struct arena *a)
+{
+	struct wire_exec *c = arena_alloc(a, sizeof(*c));
+
+	*c = *x;
+	c->id = arena_cstr(a, id);
+	c->term = x->term == NULL ? NULL : arena_cstr(a, x->term);
+	c->argv = ARENA_ARRAY(a, const char *, x->n_argv + 1);
+	for (size_t i = 0; i < x->n_argv; i++)
+		c->argv[i] = arena_cstr(a, x->argv[i]);
+	return c;
 }
 
 void exec_orders(struct app *app, struct arena *a, const char *attempt_id, uint32_t rank,
@@ -94,45 +136,15 @@ void exec_orders(struct app *app, struct arena *a, const char *attempt_id, uint3
 	*generation = 0;
 	out->exec = ARENA_ARRAY(a, struct wire_exec, EXEC_MAX);
 	(void)pthread_mutex_lock(&all->lock);
-	TAILQ_FOREACH(e, &all->all, in)
+	TAILQ_FOREACH(e, &all->all, link)
 	{
-		const char **argv;
-
 		if (e->rank != rank || strcmp(e->attempt_id, attempt_id) != 0)
 			continue;
 		*generation = MAX(*generation, e->generation);
-		if (e->taken || e->done || out->n_exec == EXEC_MAX)
-			continue;
-		argv = ARENA_ARRAY(a, const char *, e->n_argv + 1);
-		for (size_t i = 0; i < e->n_argv; i++)
-			argv[i] = arena_cstr(a, e->argv[i]);
-		out->exec[out->n_exec++] = (struct wire_exec){
-			.id = arena_cstr(a, e->id), .argv = argv, .n_argv = e->n_argv};
+		if (!e->taken && e->state != EXEC_OVER && out->n_exec < EXEC_MAX)
+			out->exec[out->n_exec++] = *copy_of(&e->what, e->id, a);
 	}
 	(void)pthread_mutex_unlock(&all->lock);
-}
-
-/* Appends what fits: the oldest bytes make room for the newest. */
-static void add_output(struct exec *e, struct str bytes)
-{
-	if (bytes.n > EXEC_OUTPUT_MAX) {
-		e->out_at += e->out.n + bytes.n - EXEC_OUTPUT_MAX;
-		buf_clear(&e->out);
-		bytes = str_skip(bytes, bytes.n - EXEC_OUTPUT_MAX);
-	} else if (e->out.n + bytes.n > EXEC_OUTPUT_MAX) {
-		size_t old = e->out.n + bytes.n - EXEC_OUTPUT_MAX;
-
-		buf_drop(&e->out, old);
-		e->out_at += old;
-	}
-	buf_str(&e->out, bytes);
-}
-
-static void finish(struct exec *e, int exit_code)
-{
-	e->done = true;
-	e->exit_code = exit_code;
-	e->touched_ms = clock_mono_ms();
 }
 
 void exec_attempt_over(struct app *app, const char *attempt_id)
@@ -144,28 +156,47 @@ void exec_attempt_over(struct app *app, const char *attempt_id)
 	struct exec *e;
 
 	(void)pthread_mutex_lock(&all->lock);
-	TAILQ_FOREACH(e, &all->all, in)
+	TAILQ_FOREACH(e, &all->all, link)
 	{
-		if (e->done || strcmp(e->attempt_id, attempt_id) != 0 || n == EXEC_MAX)
+		if (e->state == EXEC_OVER || strcmp(e->attempt_id, attempt_id) != 0)
 			continue;
-		add_output(e, STR_LIT("stoker: the job has ended\n"));
-		finish(e, 255);
+		finish(e, EXEC_LOST_CODE, "stoker: the job has ended\n");
 		ids[n++] = arena_cstr(a, e->id);
 	}
 	(void)pthread_mutex_unlock(&all->lock);
 	for (size_t i = 0; i < n; i++)
-		app_notify(app, CHANNEL_EXEC, ids[i]);
+		notify_all(app, ids[i]);
+}
+
+/* True when it is in: without room, the one that ended first makes it. */
+static bool insert(struct execs *all, struct exec *e)
+{
+	struct exec *old;
+
+	if (all->n >= EXEC_MAX) {
+		TAILQ_FOREACH(old, &all->all, link)
+		{
+			if (old->state == EXEC_OVER)
+				break;
+		}
+		if (old == NULL)
+			return false;
+		drop(all, old);
+	}
+	e->generation = ++all->generation;
+	TAILQ_INSERT_TAIL(&all->all, e, link);
+	all->n++;
+	return true;
 }
 
 int ctx_exec_start(void *of, const struct who *who, struct arena *a, const char *job_id,
-                   uint32_t rank, const char *const *argv, size_t n_argv, char **exec_id,
-                   struct err *err)
+                   uint32_t rank, const struct wire_exec *what, char **exec_id, struct err *err)
 {
 	struct app *app = of;
 	struct execs *all = app->execs;
 	struct model_job job = {0};
 	struct exec *e;
-	int r = 0;
+	bool in;
 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
 		return -1;
@@ -173,89 +204,244 @@ int ctx_exec_start(void *of, const struct who *who, struct arena *a, const char 
 		return err_set(err, ERR_CONFLICT, "job %s is not running", job_id);
 	if (rank >= job.node_count)
 		return err_set(err, ERR_INVALID, "job %s has no node %u", job_id, rank);
-	if (n_argv == 0 || n_argv > EXEC_ARGS_MAX)
+	if (what->n_argv > EXEC_ARGS_MAX || (what->n_argv == 0 && !what->input))
 		return err_set(err, ERR_INVALID, "a command has 1 to %d words", EXEC_ARGS_MAX);
 	e = xcalloc(1, sizeof(*e));
 	e->a = arena_new();
 	e->id = app_id(e->a, 12);
 	e->job_id = arena_cstr(e->a, job_id);
 	e->attempt_id = arena_cstr(e->a, job.attempt_id);
-	e->argv = ARENA_ARRAY(e->a, const char *, n_argv);
-	for (size_t i = 0; i < n_argv; i++)
-		e->argv[i] = arena_cstr(e->a, argv[i]);
-	e->n_argv = n_argv;
+	e->what = *copy_of(what, e->id, e->a);
 	e->rank = rank;
-	e->out = (struct buf)BUF_INIT(EXEC_OUTPUT_MAX);
-	e->touched_ms = clock_mono_ms();
+	e->out = e->in = (struct flow)FLOW_INIT;
+	e->out.b.max = e->in.b.max = 2 * FLOW_MAX; /* the heads of frames, and last words */
+	e->started_ms = e->client_ms = e->touched_ms = clock_mono_ms();
 	*exec_id = arena_cstr(a, e->id);
 	(void)pthread_mutex_lock(&all->lock);
-	if (all->n >= EXEC_MAX) {
-		r = err_set(err, ERR_BUSY, "%d commands run already", EXEC_MAX);
+	in = insert(all, e);
+	(void)pthread_mutex_unlock(&all->lock);
+	if (!in) {
 		arena_free(e->a);
 		free(e);
-	} else {
-		e->generation = ++all->generation;
-		TAILQ_INSERT_TAIL(&all->all, e, in);
-		all->n++;
+		return err_set(err, ERR_BUSY, "%d commands run already", EXEC_MAX);
 	}
-	(void)pthread_mutex_unlock(&all->lock);
-	if (r < 0)
-		return -1;
-	app_event(app, job_id, "exec", who->name, "exec on node %u: %s", rank, argv[0]);
+	app_event(app, job_id, "exec", who->name, "exec on node %u: %s", rank,
+	          what->n_argv > 0 ? what->argv[0] : "a shell");
 	app_notify(app, CHANNEL_ORDERS, job.attempt_id);
 	return 0;
+}
+
+/* Of somebody who may run commands in this job. The lock is held when there is one. */
+static struct exec *take(struct app *app, const struct who *who, struct arena *a,
+                         const char *job_id, const char *exec_id, struct err *err)
+{
+	struct model_job job = {0};
+	struct exec *e;
+
+	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
+		return NULL;
+	(void)pthread_mutex_lock(&app->execs->lock);
+	e = find(app->execs, exec_id);
+	if (e == NULL || strcmp(e->job_id, job_id) != 0) {
+		(void)pthread_mutex_unlock(&app->execs->lock);
+		(void)err_set(err, ERR_NOT_FOUND,
+		              "no such command in this job, or the server was started again: what "
+		              "ran is ended");
+		return NULL;
+	}
+	e->client_ms = clock_mono_ms();
+	if (!e->away)
+		return e;
+	(void)pthread_mutex_unlock(&app->execs->lock);
+	(void)err_set(err, ERR_CONFLICT, "nothing was heard of you for %d s: the command was ended",
+	              EXEC_AWAY_MS / 1000);
+	return NULL;
 }
 
 int ctx_exec_poll(void *of, const struct who *who, struct arena *a, const char *job_id,
                   const char *exec_id, uint64_t offset, struct exec_state *out, struct err *err)
 {
 	struct app *app = of;
-	struct execs *all = app->execs;
-	struct model_job job = {0};
-	struct exec *e;
-	int r = 0;
+	struct exec *e = take(app, who, a, job_id, exec_id, err);
+	uint64_t before;
+	struct str frames;
+	bool room;
+	int r;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
+	if (e == NULL)
 		return -1;
-	(void)pthread_mutex_lock(&all->lock);
-	e = find(all, exec_id);
-	if (e == NULL || strcmp(e->job_id, job_id) != 0) {
-		r = err_set(err, ERR_NOT_FOUND, "no such command, or the server was started again");
-	} else {
-		uint64_t end = e->out_at + e->out.n;
-
-		offset = MIN(MAX(offset, e->out_at), end);
-		out->done = e->done;
+	if (!e->taken && e->state != EXEC_OVER && e->client_ms - e->started_ms > EXEC_TAKE_MS)
+		finish(e, EXEC_LOST_CODE,
+		       "stoker: the job's runner did not take the command: is its node up?\n");
+	before = e->out.at;
+	r = flow_read(&e->out, offset, &frames, err);
+	room = e->out.at > before;
+	if (r == 0) {
+		out->done = e->state == EXEC_OVER;
 		out->exit_code = e->exit_code;
-		out->output =
-			arena_str(a, str_skip(buf_view(&e->out), (size_t)(offset - e->out_at)));
-		out->next_offset = end;
+		out->frames = arena_str(a, frames);
+		out->next_offset = flow_end(&e->out);
 	}
-	(void)pthread_mutex_unlock(&all->lock);
+	(void)pthread_mutex_unlock(&app->execs->lock);
+	if (room)
+		app_notify(app, CHANNEL_EXEC_ROOM, exec_id);
 	return r;
 }
 
-int ctx_runner_exec_output(void *of, const struct who *who, const char *exec_id, struct str bytes,
-                           bool done, int exit_code, struct err *err)
+/* As frames, what is new of it. */
+static int add_input(struct exec *e, const struct exec_input *in, struct err *err)
+{
+	struct flow *f = &e->in;
+	struct str fresh;
+
+	if (in->bytes.n > 0 && !e->what.input)
+		return err_set(err, ERR_CONFLICT, "this command was started without input");
+	if (in->offset > e->input)
+		return err_set(err, ERR_CONFLICT,
+		               "offset: %" PRIu64 " is too far, go on from %" PRIu64, in->offset,
+		               e->input);
+	fresh = str_skip(in->bytes, (size_t)MIN(e->input - in->offset, (uint64_t)in->bytes.n));
+	if (f->b.n + fresh.n > FLOW_MAX)
+		return 0;
+	if (in->rows > 0 && e->what.tty)
+		frame_put_size(&f->b, in->rows, in->columns);
+	if (fresh.n > 0 && !e->input_ended)
+		frame_put(&f->b, FRAME_IN, fresh);
+	e->input += fresh.n;
+	if (in->end && e->what.input && !e->input_ended) {
+		frame_put(&f->b, FRAME_END, (struct str){0});
+		e->input_ended = true;
+	}
+	return 0;
+}
+
+int ctx_exec_input(void *of, const struct who *who, struct arena *a, const char *job_id,
+                   const char *exec_id, const struct exec_input *in, uint64_t *next,
+                   struct err *err)
 {
 	struct app *app = of;
-	struct execs *all = app->execs;
-	struct exec *e;
+	struct exec *e = take(app, who, a, job_id, exec_id, err);
+	size_t before;
+	bool more;
 	int r = 0;
+
+	if (e == NULL)
+		return -1;
+	before = e->in.b.n;
+	*next = in->offset + in->bytes.n; /* when it is over: nobody reads it */
+	if (e->state == EXEC_LIVE) {
+		r = add_input(e, in, err);
+		*next = MAX(e->input, in->offset);
+	}
+	more = e->in.b.n > before;
+	(void)pthread_mutex_unlock(&app->execs->lock);
+	if (more)
+		app_notify(app, CHANNEL_EXEC_IN, exec_id);
+	return r;
+}
+
+int ctx_exec_leave(void *of, const struct who *who, struct arena *a, const char *job_id,
+                   const char *exec_id, enum wire_exec_state how, struct err *err)
+{
+	struct app *app = of;
+	struct exec *e = take(app, who, a, job_id, exec_id, err);
+
+	if (e == NULL)
+		return -1;
+	if (e->state != EXEC_OVER && e->state != EXEC_HUNG)
+		abandon(e, how);
+	(void)pthread_mutex_unlock(&app->execs->lock);
+	notify_all(app, exec_id);
+	return 0;
+}
+
+/* Of the attempt and node that asks. The lock is held when there is one. */
+static struct exec *take_own(struct app *app, const struct who *who, const char *exec_id,
+                             struct err *err)
+{
+	struct execs *all = app->execs;
+	int64_t now = clock_mono_ms();
+	struct exec *e;
 
 	(void)pthread_mutex_lock(&all->lock);
 	e = find(all, exec_id);
 	if (e == NULL || strcmp(e->attempt_id, who->attempt_id) != 0 || e->rank != who->node_rank) {
-		r = err_set(err, ERR_NOT_FOUND, "no such command");
-	} else if (!e->done) {
-		e->taken = true;
-		e->touched_ms = clock_mono_ms();
-		add_output(e, bytes);
-		if (done)
-			finish(e, exit_code);
+		(void)pthread_mutex_unlock(&all->lock);
+		(void)err_set(err, ERR_NOT_FOUND, "no such command");
+		return NULL;
 	}
-	(void)pthread_mutex_unlock(&all->lock);
+	e->taken = true;
+	e->touched_ms = now;
+	if (e->state == EXEC_LIVE && now - e->client_ms > EXEC_AWAY_MS) {
+		abandon(e, EXEC_HUNG);
+		e->away = true;
+	}
+	return e;
+}
+
+/* What it printed, and nothing else: a person's terminal reads it. */
+static bool is_output(struct str frames)
+{
+	enum frame_kind kind;
+	struct str bytes;
+
+	while (frame_next(&frames, &kind, &bytes)) {
+		if (kind != FRAME_OUT && kind != FRAME_ERR)
+			return false;
+	}
+	return frames.n == 0;
+}
+
+int ctx_runner_exec_output(void *of, const struct who *who, const char *exec_id, uint64_t offset,
+                           struct str frames, int exit_code, uint64_t *next,
+                           enum wire_exec_state *state, struct err *err)
+{
+	struct app *app = of;
+	struct exec *e;
+	int r = 0;
+
+	if (!is_output(frames))
+		return err_set(err, ERR_INVALID, "these are no frames of output");
+	e = take_own(app, who, exec_id, err);
+	if (e == NULL)
+		return -1;
+	*next = offset + frames.n;
+	if (e->state == EXEC_LIVE)
+		r = flow_put(&e->out, offset, frames, next, err);
+	else if (e->state != EXEC_OVER)
+		flow_skip(&e->out, *next);
+	if (r == 0 && exit_code >= 0 && *next == offset + frames.n && e->state != EXEC_OVER)
+		finish(e, exit_code, NULL);
+	*state = e->state;
+	(void)pthread_mutex_unlock(&app->execs->lock);
 	if (r == 0)
 		app_notify(app, CHANNEL_EXEC, exec_id);
+	if (*state == EXEC_OVER)
+		notify_all(app, exec_id);
+	return r;
+}
+
+int ctx_runner_exec_input(void *of, const struct who *who, struct arena *a, const char *exec_id,
+                          uint64_t offset, struct str *frames, enum wire_exec_state *state,
+                          struct err *err)
+{
+	struct app *app = of;
+	struct exec *e = take_own(app, who, exec_id, err);
+	uint64_t before;
+	struct str there = {0};
+	int r = 0;
+	bool room;
+
+	if (e == NULL)
+		return -1;
+	before = e->in.at;
+	if (e->state == EXEC_LIVE)
+		r = flow_read(&e->in, offset, &there, err);
+	*frames = arena_str(a, there);
+	*state = e->state;
+	room = e->in.at > before;
+	(void)pthread_mutex_unlock(&app->execs->lock);
+	if (room)
+		app_notify(app, CHANNEL_EXEC_ROOM, exec_id);
 	return r;
 }

@@ -1,7 +1,12 @@
 /*
- * exec.h - commands that people run inside a job's sandbox: kept in memory only, a bounded number,
- * each with a bounded buffer of output. The runner gets them with its orders and sends back what
- * they print.
+ * exec.h - commands that people run inside a job's sandbox: kept in memory only, a bounded number.
+ * The runner gets them with its orders. What they are given and what they print passes through here
+ * in two bounded flows (core/flow.h), so a side that is slow holds up the other, and both may
+ * repeat what was cut off.
+ *
+ * Who started one and is not heard of for EXEC_AWAY_MS has gone: the command is hung up, the runner
+ * sees it within EXEC_PARK_MS. Who leaves it to itself says so before. All ends with the server's
+ * life: the runner then hangs up what was not left, the caller is told.
  */
 #ifndef EXEC_H
 #define EXEC_H
@@ -10,8 +15,10 @@
 
 #define EXEC_MAX 256
 #define EXEC_ARGS_MAX 256
-#define EXEC_OUTPUT_MAX ((size_t)4 << 20) /* the newest are kept */
-#define EXEC_KEEP_MS (10 * 60 * 1000)     /* after its end, or without a word from its runner */
+#define EXEC_KEEP_MS (10 * 60 * 1000) /* after its end; the oldest sooner, when there are many */
+#define EXEC_AWAY_MS 20000            /* of who started it */
+#define EXEC_LOST_CODE 255            /* exit code where there is none */
+#define EXEC_TAKE_MS 30000            /* for its runner's first word of it */
 
 void exec_start(struct app *app);
 void exec_stop(struct app *app);

@@ -145,7 +145,8 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 	        out->project_name, message);
 	if (spec->session_on_demand)
 		app_say(app, out->id,
-		        "interactive session on demand: `stoker exec %s -- COMMAND`, as long as the"
+		        "interactive session on demand: `stoker exec %s` opens a shell, as long as "
+		        "the"
 		        " job runs; by ssh or an editor it is not offered here",
 		        out->id);
 	if (spec->spot)

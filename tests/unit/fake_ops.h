@@ -374,14 +374,16 @@ static int fake_job_attempts(void *of, const struct who *who, struct arena *a, c
 }
 
 static int fake_exec_start(void *of, const struct who *who, struct arena *a, const char *id,
-                           uint32_t rank, const char *const *argv, size_t n, char **exec_id,
+                           uint32_t rank, const struct wire_exec *what, char **exec_id,
                            struct err *err)
 {
 	FAKE(of);
 	(void)who;
 	(void)id;
 	(void)err;
-	f->said = arena_printf(f->a, "%s/%zu/%u", argv[0], n, rank);
+	f->said = arena_printf(f->a, "%s/%zu/%u/%d/%u/%s", what->n_argv > 0 ? what->argv[0] : "-",
+	                       what->n_argv, rank, what->input, what->tty ? what->columns : 0,
+	                       what->term == NULL ? "-" : what->term);
 	*exec_id = arena_cstr(a, "ex1");
 	return 0;
 }
@@ -398,6 +400,34 @@ static int fake_exec_poll(void *of, const struct who *who, struct arena *a, cons
 	if (strcmp(exec_id, "ex1") != 0)
 		return err_set(err, ERR_NOT_FOUND, "no such command");
 	*out = f->exec;
+	return 0;
+}
+
+static int fake_exec_input(void *of, const struct who *who, struct arena *a, const char *id,
+                           const char *exec_id, const struct exec_input *in, uint64_t *next,
+                           struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)id;
+	(void)exec_id;
+	(void)err;
+	f->said = arena_printf(f->a, "%.*s/%d/%u", (int)in->bytes.n, in->bytes.p, in->end,
+	                       in->columns);
+	*next = in->offset + (f->flag ? 0 : in->bytes.n); /* flag: no room */
+	return 0;
+}
+
+static int fake_exec_leave(void *of, const struct who *who, struct arena *a, const char *id,
+                           const char *exec_id, enum wire_exec_state how, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	(void)id;
+	(void)err;
+	f->said = arena_printf(f->a, "%s/%s", exec_id, wire_exec_word(how));
 	return 0;
 }
 
@@ -595,6 +625,8 @@ static const struct face_ops fake_ops = {
 	.job_attempts = fake_job_attempts,
 	.exec_start = fake_exec_start,
 	.exec_poll = fake_exec_poll,
+	.exec_input = fake_exec_input,
+	.exec_leave = fake_exec_leave,
 	.checkpoints = fake_checkpoints,
 	.checkpoint_pin = fake_checkpoint_pin,
 	.checkpoint_delete = fake_checkpoint_delete,

@@ -417,12 +417,59 @@ static void runs_commands_inside(void **state)
 	launch(p, NULL);
 	wait_log(p, "o up");
 	(void)pthread_mutex_lock(&p->lock);
-	p->exec = (struct wire_exec){"e1", argv, COUNT(argv)};
+	p->exec = (struct wire_exec){.id = "e1", .argv = argv, .n_argv = COUNT(argv)};
 	p->n_exec = 1;
 	change_orders(p);
 	WAIT_UNTIL(p, p->exec_code >= 0);
 	assert_int_equal(p->exec_code, 7);
 	assert_string_equal(p->exec_output, "in /b10/workspace as 0\nbwrap\n[redacted]\n");
+	stop_job(p, true);
+	(void)join(p);
+	assert_int_equal(exit_of(p).end, JOB_END_STOPPED);
+}
+
+/* Told what it said, or all that it said when that never comes. */
+static void wait_output(struct place *p, const char *words)
+{
+	WAIT_UNTIL(p, strstr(p->exec_output, words) != NULL || p->exec_code >= 0);
+	if (strstr(p->exec_output, words) == NULL)
+		fail_msg("no \"%s\": %s", words, p->exec_output);
+}
+
+static void runs_a_terminal_inside(void **state)
+{
+	struct place *p = *state;
+	static const char script[] = "stty size; tty; echo $TERM; read x; echo got-$x; "
+				     "trap 'echo hung; exit 3' HUP; sleep 886.5 & wait";
+	static const char *argv[] = {"sh", "-c", script};
+
+	spec(p, "\"echo up; sleep 886.5\"", "", "");
+	launch(p, NULL);
+	wait_log(p, "o up");
+	(void)pthread_mutex_lock(&p->lock);
+	p->exec = (struct wire_exec){.id = "e1",
+	                             .argv = argv,
+	                             .n_argv = COUNT(argv),
+	                             .input = true,
+	                             .tty = true,
+	                             .rows = 24,
+	                             .columns = 81,
+	                             .term = "vt100"};
+	p->n_exec = 1;
+	change_orders(p);
+	wait_output(p, "24 81\r\n/dev/pts/");
+	wait_output(p, "vt100");
+	(void)pthread_mutex_lock(&p->lock);
+	p->exec_input = STR_LIT("\4\0\0\6hello\r");
+	(void)pthread_mutex_unlock(&p->lock);
+	httpd_notify(p->httpd, httpd_channel(CHANNEL_EXEC_IN, STR_LIT("e1")));
+	wait_output(p, "hello\r\ngot-hello");
+	(void)pthread_mutex_lock(&p->lock);
+	p->exec_state = EXEC_HUNG;
+	(void)pthread_mutex_unlock(&p->lock);
+	httpd_notify(p->httpd, httpd_channel(CHANNEL_EXEC_IN, STR_LIT("e1")));
+	WAIT_UNTIL(p, p->exec_code >= 0);
+	assert_int_equal(p->exec_code, 3);
 	stop_job(p, true);
 	(void)join(p);
 	assert_int_equal(exit_of(p).end, JOB_END_STOPPED);
@@ -535,10 +582,10 @@ static void many_lines_in_order(void **state)
 
 static void as_an_ordinary_user(void **state UNUSED)
 {
-	static const char *const names[] = {"hides_the_host",       "secrets_stay_secret",
-	                                    "stops_with_grace",     "leaves_no_process",
-	                                    "runs_commands_inside", "kill_9_takes_the_tree",
-	                                    "without_an_overlay"};
+	static const char *const names[] = {"hides_the_host",        "secrets_stay_secret",
+	                                    "stops_with_grace",      "leaves_no_process",
+	                                    "runs_commands_inside",  "runs_a_terminal_inside",
+	                                    "kill_9_takes_the_tree", "without_an_overlay"};
 
 	again_as_user(names, COUNT(names));
 }
@@ -567,6 +614,7 @@ static const struct CMUnitTest tests[] = {
 	T(ends_when_given_up),
 	T(crashes_leave_nothing),
 	T(runs_commands_inside),
+	T(runs_a_terminal_inside),
 	T(stop_while_waiting),
 	T(without_an_overlay),
 	T(plain_is_the_last_resort),

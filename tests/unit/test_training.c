@@ -58,6 +58,13 @@ static void test_refuses(void **state)
 		{HTTP_POST, J "/exec", "{\"command\":[]}", 400, "a program"},
 		{HTTP_POST, J "/exec", "{\"command\":\"ls\"}", 400, "a list of texts"},
 		{HTTP_GET, J "/exec/ex2", "", 404, "no such command"},
+		{HTTP_POST, J "/exec", "{}", 400, "a program"},
+		{HTTP_POST, J "/exec", "{\"tty\":{\"rows\":1}}", 400, "belong together"},
+		{HTTP_POST, J "/exec", "{\"tty\":{}}", 400, "tty.rows"},
+		{HTTP_POST, J "/exec", "{\"tty\":{\"rows\":1,\"columns\":1,\"term\":\"a;b\"}}", 400,
+	         "tty.term"},
+		{HTTP_POST, J "/exec/ex1", "{\"input_base64\":\"!\"}", 400, "base64"},
+		{HTTP_POST, J "/exec/ex1", "{\"columns\":3}", 400, "belong together"},
 		{HTTP_GET, J "/checkpoint_files?page_size=0", "", 400, "page_size"},
 		{HTTP_GET, J "/checkpoint_files?page_token=x", "", 400, "page_token"},
 		{HTTP_GET, P "/jobs/job0003/download", "", 404, "without code"},
@@ -232,15 +239,37 @@ static void test_exec(void **state)
 	fake_start(&f);
 	d = fake_ok(&f, HTTP_POST, J "/exec", "{\"command\":[\"ls\",\"-l\"],\"node_rank\":3}");
 	assert_text(d, "exec_id", "ex1");
-	assert_string_equal(f.said, "ls/2/3");
+	assert_string_equal(f.said, "ls/2/3/0/0/-");
+	d = fake_ok(&f, HTTP_POST, J "/exec",
+	            "{\"input\":true,\"tty\":{\"rows\":24,\"columns\":80,\"term\":\"xterm-"
+	            "256color\"}}");
+	assert_string_equal(f.said, "-/0/0/1/80/xterm-256color");
 	d = fake_ok(&f, HTTP_GET, J "/exec/ex1?wait_ms=50", ""); /* waits, and ends by its time */
 	assert_false(doc_bool(at(d, "done"), true));
 	assert_true(doc_is(at(d, "exit_code"), DOC_NULL));
-	f.exec = (struct exec_state){true, 3, STR_LIT("hi\n"), 3};
+	f.exec = (struct exec_state){true, 3, STR_LIT("\2\0\0\3hi\n\3\0\0\0"), 11};
 	d = fake_ok(&f, HTTP_GET, J "/exec/ex1?wait_ms=30000", "");
 	assert_true(doc_bool(at(d, "done"), false));
 	assert_int_equal(doc_int(at(d, "exit_code"), -1), 3);
-	assert_text(d, "output_base64", "aGkK");
+	assert_int_equal(doc_int(at(d, "next_offset"), -1), 11);
+	d = at(d, "output");
+	assert_int_equal(d->count, 2);
+	assert_text(d->first, "stream", "stdout");
+	assert_text(d->first, "base64", "aGkK");
+	assert_text(d->first->next, "stream", "stderr");
+	d = fake_ok(&f, HTTP_POST, J "/exec/ex1", "{\"offset\":5,\"input_base64\":\"aGkK\"}");
+	assert_string_equal(f.said, "hi\n/0/0");
+	assert_int_equal(doc_int(at(d, "next_offset"), -1), 8);
+	f.flag = true;
+	d = fake_ok(
+		&f, HTTP_POST, J "/exec/ex1?wait_ms=50",
+		"{\"offset\":5,\"input_base64\":\"aGkK\",\"end\":true,\"rows\":2,\"columns\":7}");
+	assert_string_equal(f.said, "hi\n/1/7");
+	assert_int_equal(doc_int(at(d, "next_offset"), -1), 5);
+	(void)fake_ok(&f, HTTP_DELETE, J "/exec/ex1", "");
+	assert_string_equal(f.said, "ex1/hung");
+	(void)fake_ok(&f, HTTP_DELETE, J "/exec/ex1?leave_running=true", "");
+	assert_string_equal(f.said, "ex1/left");
 	fake_stop(&f);
 }
 

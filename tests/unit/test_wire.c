@@ -193,7 +193,8 @@ static void keeps_orders(void **state UNUSED)
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_BUF struct buf out = BUF_INIT(10000);
 	const char *argv[] = {"sh", "-c", ""};
-	struct wire_exec exec[] = {{"e1", argv, 3}, {"e2", NULL, 0}};
+	struct wire_exec exec[] = {{.id = "e1", .argv = argv, .n_argv = 3},
+	                           {.id = "e2", .tty = true, .rows = 24, .term = "xterm"}};
 	struct wire_orders back, m = {.go = true, .seq = 5, .exec = exec, .n_exec = 2};
 	struct err err = {0};
 
@@ -202,7 +203,10 @@ static void keeps_orders(void **state UNUSED)
 	assert_true(back.go && !back.stop && !back.now);
 	assert_int_equal(back.n_exec, 2);
 	assert_string_equal(back.exec[0].argv[2], "");
+	assert_true(back.exec[0].term == NULL && !back.exec[0].tty);
 	assert_int_equal(back.exec[1].n_argv, 0);
+	assert_true(back.exec[1].tty && back.exec[1].rows == 24);
+	assert_string_equal(back.exec[1].term, "xterm");
 }
 
 static void keeps_exit(void **state UNUSED)

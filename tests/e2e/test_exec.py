@@ -1,0 +1,286 @@
+"""Commands and shells inside running jobs: what they are given and what they print, terminals, and how they end."""
+import contextlib
+import fcntl
+import hashlib
+import os
+import random
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+
+import pytest
+from conftest import STOKER, until
+from test_images import podman
+from test_terminal import Terminal
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def job(cluster):
+    return started(cluster)
+
+
+def started(cluster, **kw):
+    job = cluster.push(["echo up; sleep 600"], **kw)
+    until(lambda: "up" in cluster.logs(job))
+    return job
+
+
+def run(cluster, job, *command, data=b"", flags=(), deadline=240):
+    """(exit code, stdout, stderr) as bytes."""
+    done = subprocess.run([STOKER, "exec", job["id"], *flags, "--", *command], input=data, env=cluster.cli_environment(),
+                          capture_output=True, timeout=deadline, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Shell(Terminal):
+    """A session that shows a prompt of its own, so that what is typed is not taken for what came of it."""
+
+    def __init__(self, cluster, job, *command, **env):
+        super().__init__(cluster, "exec", job["id"], *(["-it", "--", *command] if command else []), TERM="xterm-256color", **env)
+        self.size(31, 97)
+
+    def size(self, rows, columns):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def does(self, line, words):
+        """What comes of a line; `words` are not in it as it is typed."""
+        assert words not in line
+        self.seen = ""
+        self.type(line + "\r")
+        return self.read(words)
+
+    def shows_size(self, words):
+        until(lambda: words in self.does("stty size; echo the''-size", "the-size"))
+
+
+@contextlib.contextmanager
+def shell(cluster, job, *command, **env):
+    s = Shell(cluster, job, *command, **env)
+    try:
+        yield s
+    finally:
+        if s.process.poll() is None:
+            s.process.kill()
+            s.process.wait(20)
+        with contextlib.suppress(OSError):
+            os.close(s.master)
+
+
+def inside(cluster, job, pattern):
+    """Command lines in the job that hold `pattern`, but for the one that looks."""
+    looks = "for p in /proc/[0-9]*; do [ $p = /proc/$$ ] || tr '\\0' ' ' <$p/cmdline 2>/dev/null && echo; done"
+    return [line for line in run(cluster, job, "sh", "-c", looks)[1].decode(errors="replace").splitlines() if pattern in line]
+
+
+def test_streams_are_kept_apart_and_the_code_is_passed_on(cluster, job):
+    script = "i=0; while [ $i -lt 200 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done; exit 7"
+    code, out, err = run(cluster, job, "sh", "-c", script)
+    assert code == 7
+    assert out.decode().splitlines() == [f"out {i}" for i in range(200)]
+    assert err.decode().splitlines() == [f"err {i}" for i in range(200)]
+    assert run(cluster, job, "sh", "-c", "kill -9 $$")[0] == 137
+    code, out, err = run(cluster, job, "no-such-program")
+    assert code == 127 and b"no-such-program" in err and out == b""
+
+
+def test_the_end_of_stdin_is_the_end_of_its_input(cluster, job):
+    assert run(cluster, job, "cat", data=b"one\ntwo") == (0, b"one\ntwo", b"")
+    assert run(cluster, job, "wc", "-c")[1].strip() == b"0"
+    # A shell reads its lines from there, as `ssh host <script`.
+    done = subprocess.run([STOKER, "exec", job["id"]], input=b"cd /; pwd; exit 4", env=cluster.cli_environment(),
+                          capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (4, b"/\n")
+    # One that reads no more of it ends all the same.
+    assert run(cluster, job, "head", "-c", "3", data=b"abc" * MIB) == (0, b"abc", b"")
+    # What is not given any ends at once, though the input stays open.
+    silent = subprocess.Popen([STOKER, "exec", job["id"], "--", "true"], stdin=subprocess.PIPE, env=cluster.cli_environment())
+    assert silent.wait(60) == 0
+
+
+def test_20_megabytes_both_ways(cluster, job):
+    data = random.Random(5).randbytes(20 * MIB)
+    code, out, err = run(cluster, job, "sh", "-c", "tee /tmp/all; sha256sum /tmp/all >&2", data=data)
+    assert code == 0 and err.split()[0].decode() == hashlib.sha256(data).hexdigest()
+    assert hashlib.sha256(out).hexdigest() == hashlib.sha256(data).hexdigest()
+
+
+def test_a_reader_that_stops_holds_up_the_command(cluster, job):
+    """The command cannot get further than what is on the way, and nothing of it is lost."""
+    script = "i=0; while [ $i -lt 400 ]; do head -c 65536 /dev/zero; i=$((i+1)); echo $i >/tmp/far; done"
+    client = subprocess.Popen([STOKER, "exec", job["id"], "--", "sh", "-c", script], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, env=cluster.cli_environment())
+    try:
+        def far():
+            return int(run(cluster, job, "sh", "-c", "cat /tmp/far 2>/dev/null || echo 0")[1])
+
+        seen = [until(far)]
+        until(lambda: seen.append(far()) or (len(seen) > 4 and len(set(seen[-4:])) == 1))
+        assert seen[-1] < 100, "megabytes are kept somewhere"
+        out = client.stdout.read()
+        assert client.wait(60) == 0 and len(out) == 400 * 65536
+    finally:
+        client.kill()
+        client.wait(20)
+
+
+def test_a_shell(cluster, job):
+    with shell(cluster, job) as s:
+        s.does("echo $TERM-$((40+2))", "xterm-256color-42")
+        s.shows_size("31 97")
+        s.size(44, 120)
+        s.shows_size("44 120")
+        s.does("tty | grep -c /dev/pts/ && test -t 0 && test -t 1 && echo all-''terminals", "all-terminals")
+        s.does("cd /tmp && pwd", "/tmp\r\n")  # it is one shell
+        s.type("sleep 987.5\r")
+        until(lambda: inside(cluster, job, "sleep 987.5"))
+        s.type("\x03")
+        s.does("echo code-$?", "code-130")  # Ctrl-C ended the command and not the session
+        assert s.process.poll() is None and not inside(cluster, job, "sleep 987.5")
+        s.type("exit 5\r")
+        assert s.end() == 5
+
+
+def ended(s):
+    """[its code], when it has one; what it prints meanwhile is read."""
+    if select.select([s.master], [], [], 0)[0]:
+        os.read(s.master, 65536)
+    return None if s.process.poll() is None else [s.process.poll()]
+
+
+def modes(fd):
+    return termios.tcgetattr(fd)[:4]
+
+
+@pytest.mark.parametrize("end", ["exit", "tilde", "signal", "restart"])
+def test_the_terminal_is_given_back(cluster, job, end):
+    """As it was, and the command is gone, in whatever way the session ends."""
+    s = Shell.__new__(Shell)
+    with contextlib.ExitStack() as stack:
+        master, slave = os.openpty()  # kept open here: its modes outlive the session
+        stack.callback(os.close, slave)
+        stack.callback(os.close, master)
+        s.master, s.seen, before = master, "", modes(slave)
+        s.process = subprocess.Popen([STOKER, "exec", job["id"], "-t", "--", "sh", "-c", "echo is''-up; sleep 988.5"], stdin=slave,
+                                     stdout=slave, stderr=slave, env=cluster.cli_environment(), start_new_session=True,
+                                     preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        s.read("is-up")
+        assert modes(slave) != before
+        if end == "exit":
+            s.type("\x03")
+        elif end == "tilde":
+            s.type("\r~.")
+        elif end == "signal":
+            s.process.terminate()
+        else:
+            cluster.kill()
+            cluster.restart()
+        code = until(lambda: ended(s))[0]
+        assert code == {"exit": 130, "tilde": 130, "signal": 143, "restart": 3}[end]
+        assert modes(slave) == before
+    until(lambda: not inside(cluster, job, "sleep 988.5"))
+
+
+def test_who_is_gone_takes_the_command_along(cluster, job):
+    """kill -9 of the client: SIGHUP within 25 seconds, SIGKILL for what ignores it."""
+    script = "trap '' HUP; echo is''-up; sleep 989.5; echo not reached"
+    client = subprocess.Popen([STOKER, "exec", job["id"], "--", "sh", "-c", script], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, env=cluster.cli_environment())
+    assert os.read(client.stdout.fileno(), 100) == b"is-up\n"
+    assert inside(cluster, job, "sleep 989.5")
+    client.kill()
+    client.wait(20)
+    client.stdout.close()
+    until(lambda: not inside(cluster, job, "989.5"))
+
+
+def test_nobody_reads_what_it_prints(cluster, job):
+    client = subprocess.Popen([STOKER, "exec", job["id"], "--", "sh", "-c", "while echo y; do :; done"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cluster.cli_environment())
+    assert client.stdout.read(4) == b"y\ny\n"
+    client.stdout.close()
+    client.stderr.read()
+    client.stderr.close()
+    assert client.wait(60) == 141
+    until(lambda: not inside(cluster, job, "while echo y"))
+
+
+def test_values_of_secrets_are_not_shown(cluster):
+    cluster.cli("secrets", "set", "key", stdin="a-value-to-hide")
+    job = started(cluster, runtime={"environment_variables": {"KEY": {"secret": "key"}}})
+    assert run(cluster, job, "sh", "-c", "echo x${KEY}y; echo z${KEY} >&2") == (0, b"x[redacted]y\n", b"z[redacted]\n")
+    with shell(cluster, job) as s:
+        s.does("echo x${KEY}y", "x[redacted]y")
+    assert "a-value-to-hide" not in cluster.log.read_text()
+
+
+def test_who_may_not_run_commands(cluster, job):
+    def made(name, *flags):
+        return cluster.json("tokens", "create", name, *flags)["api_key"]
+
+    cluster.cli("teams", "create", "blue")
+    blue = made("of-blue", "--team", "blue")
+    assert "needs the role member" in cluster.cli("exec", job["id"], "--", "true", token=made("v", "--role", "viewer"), code=None, stdin="").err
+    assert cluster.cli("exec", job["id"], "--", "true", token=blue, code=None, stdin="").code == 3
+    base = f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/exec"
+    status, reply = cluster.api("POST", base, {"command": ["cat"], "input": True})
+    assert status == 200
+    for method, body in [("GET", None), ("POST", {"input_base64": "aGkK"}), ("DELETE", None)]:
+        assert cluster.api(method, f"{base}/{reply['exec_id']}", body, token=blue)[0] == 404
+    assert cluster.api("DELETE", f"{base}/{reply['exec_id']}")[0] == 200
+
+
+def test_words_about_what_cannot_be(cluster, job):
+    err = cluster.cli("exec", job["id"], "-t", "--", "sh", stdin="", code=2).err
+    assert "wants a terminal as stdin" in err
+    cluster.cli("stop", job["id"], "--now")
+    cluster.wait(job, "TRAINING_JOB_STOPPED")
+    assert "is not running" in cluster.cli("exec", job["id"], "--", "true", code=5, stdin="").err
+
+
+@pytest.mark.parametrize("kind", ["plain", "podman"])
+def test_in_every_sandbox(empty_cluster, kind):
+    cluster, name, kw = empty_cluster, "localhost/stoker-exec:1", {}
+    if kind == "podman":
+        if not all(map(shutil.which, ("podman", "busybox"))):
+            pytest.skip("podman and busybox are needed")
+        root = cluster.folder / "root"
+        (root / "bin").mkdir(parents=True)
+        (root / "tmp").mkdir()
+        shutil.copy(shutil.which("busybox"), root / "bin/busybox")
+        for tool in ("sh", "cat", "cp", "head", "sleep", "stty", "kill", "tr", "sha256sum"):
+            (root / "bin" / tool).symlink_to("busybox")
+        subprocess.run(["tar", "-cf", str(cluster.folder / "root.tar"), "-C", str(root), "."], check=True)
+        podman("import", "--quiet", cluster.folder / "root.tar", name)
+        kw = {"image": {"base_image": name}}
+    try:
+        cluster.start("--cpus", "4", "--memory", "4Gi", *(["--sandbox", "plain"] if kind == "plain" else []))
+        job = started(cluster, **kw)
+        data = random.Random(6).randbytes(2 * MIB)
+        code, out, err = run(cluster, job, "sh", "-c", "cat; echo err >&2; exit 6", data=data)
+        assert (code, out == data, err) == (6, True, b"err\n")
+        with shell(cluster, job) as s:
+            s.shows_size("31 97")
+            s.size(44, 120)
+            s.shows_size("44 120")
+            s.type("sleep 990.5\r")
+            until(lambda: inside(cluster, job, "sleep 990.5"))
+            s.type("\x03")
+            s.does("echo still''-here", "still-here")
+            s.type("sleep 991.5\r")
+            until(lambda: inside(cluster, job, "sleep 991.5"))
+            s.process.terminate()
+            s.process.wait(60)
+        until(lambda: not inside(cluster, job, "sleep 991.5"))
+        cluster.end_jobs()
+    finally:
+        if kind == "podman":
+            podman("rmi", "--force", name)
