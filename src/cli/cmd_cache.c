@@ -82,6 +82,21 @@ static const struct doc *sorted(struct cli *c, const struct doc *list, const cha
 	return out;
 }
 
+/* A list that was too long to be whole must not pass for one. */
+static void say_truncated(struct cli *c, const struct doc *reply)
+{
+	char text[UNITS_CAP];
+
+	if (!doc_bool(doc_get(reply, "truncated"), false))
+		return;
+	out_say(c,
+	        "warning: this is a part: the cache holds %" PRId64
+	        " files, %s; %zu entries are named",
+	        doc_int(doc_get(reply, "total_files"), 0),
+	        units_show_bytes((uint64_t)doc_int(doc_get(reply, "total_size_bytes"), 0), text),
+	        doc_get(reply, "file_summaries")->count);
+}
+
 int cmd_cache_summarize(struct cli *c, struct err *err)
 {
 	static const struct {
@@ -129,6 +144,7 @@ int cmd_cache_summarize(struct cli *c, struct err *err)
 	}
 	out_say(c, "captured %s, %zu entries, %s", doc_cstr(doc_get(reply, "timestamp"), "?"),
 	        files->count, units_show_bytes(total, text));
+	say_truncated(c, reply);
 	if (form == OUT_JSON) {
 		out_json(reply);
 		return 0;
@@ -197,6 +213,7 @@ int cmd_cache_du(struct cli *c, struct err *err)
 	                &(struct buf)BUF_INIT(1), &reply, err) < 0)
 		return -1;
 	files = doc_get(reply, "file_summaries");
+	say_truncated(c, reply);
 	n = files == NULL ? 0 : sum_up(c, files, MAX(opt_int(c, "depth", 1), (int64_t)1), &rows);
 	if (n > 0)
 		qsort(rows, n, sizeof(*rows), by_bytes);

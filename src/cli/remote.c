@@ -1,6 +1,7 @@
 /* remote.c - the server behind the command line: login, one JSON exchange, Ctrl-C. */
 #include "cli/cli.h"
 
+#include "base/clock.h"
 #include "base/fs.h"
 
 #include <signal.h>
@@ -8,6 +9,7 @@
 #define REPLY_MAX ((size_t)256 << 20)
 #define TRIES 4
 #define TOTAL_MS 120000
+#define WAIT_SHOWN_MS 1000 /* from here on a person is told what is waited for */
 
 atomic_bool interrupted;
 
@@ -191,18 +193,39 @@ static int advise(const struct cli *c, struct err *err)
 	return -1;
 }
 
+struct waiting {
+	struct cli *c;
+	int64_t since_ms;
+	bool shown;
+};
+
+static void show_waiting(void *arg, uint64_t sent UNUSED, uint64_t received UNUSED)
+{
+	struct waiting *w = arg;
+	int64_t ms = clock_mono_ms() - w->since_ms;
+
+	if (ms < WAIT_SHOWN_MS)
+		return;
+	w->shown = true;
+	out_progress(w->c, "waiting for the server, %" PRId64 " s", ms / 1000);
+}
+
 int remote_call(struct cli *c, enum http_method method, const char *path, const struct buf *body,
                 const struct doc **out, struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct waiting waiting = {.c = c, .since_ms = clock_mono_ms()};
 	char *auth;
+	int r;
 	struct http_header headers[2];
-	struct http_call call = {.method = method,
-	                         .headers = headers,
-	                         .body_max = REPLY_MAX,
-	                         .total_ms = TOTAL_MS,
-	                         .connect_ms = 5000,
-	                         .cancel = &interrupted};
+	struct http_call call = {
+		.method = method,
+		.headers = headers,
+		.body_max = REPLY_MAX,
+		.total_ms = TOTAL_MS,
+		.stall_ms = method == HTTP_GET ? 0 : TOTAL_MS, /* it may have much to do */
+		.connect_ms = 5000,
+		.cancel = &interrupted};
 
 	if (remote_login(c, err) < 0)
 		return -1;
@@ -214,7 +237,13 @@ int remote_call(struct cli *c, enum http_method method, const char *path, const 
 		call.body = buf_view(body);
 	}
 	call.url = arena_printf(c->arena, "%s%s", c->url, path);
-	if (exchange(c, &call, &reply, err) < 0)
+	if (c->tty_err && strstr(path, "wait_ms=") == NULL) /* else it is meant to park */
+		call.progress = show_waiting;
+	call.arg = &waiting;
+	r = exchange(c, &call, &reply, err);
+	if (waiting.shown)
+		out_progress_end(c);
+	if (r < 0)
 		return advise(c, err);
 	if (js_parse(c->arena, buf_view(&reply.body), out, err) < 0)
 		return err_wrap(err, "the answer of %s is not Stoker's", c->url);

@@ -173,7 +173,7 @@ void usage_man(struct buf *out)
 		out,
 		".SH EXIT STATUS\n0 success; 1 error; 2 wrong usage; 3 not found; 4 not allowed; "
 		"5 conflict or limit; 10 the job failed; 11 the job was stopped; 124 timeout, also "
-		"of a job by its limits.\n"
+		"of a job by its limits; 130 Ctrl-C, or the answer was no.\n"
 		".SH ENVIRONMENT\n.TP\n.B STOKER_URL, STOKER_TOKEN\nthe server and the token; "
 		"else the "
 		"saved login is used.\n.TP\n.B NO_COLOR\nno colours.\n"
@@ -259,5 +259,6 @@ void usage_reference(struct buf *out)
 	              "| 3 | not found |\n| 4 | not allowed |\n| 5 | conflict or limit |\n| 10 | "
 	              "the job failed |\n"
 	              "| 11 | the job was stopped |\n| 124 | timeout; also a job's, "
-	              "by `limits.max_duration` or `limits.idle_gpu` |\n");
+	              "by `limits.max_duration` or `limits.idle_gpu` |\n"
+	              "| 130 | Ctrl-C, or the answer was no |\n");
 }

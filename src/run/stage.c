@@ -81,7 +81,8 @@ static int stage_code(struct stage *st, struct err *err)
 		if (open_object(st, l->code[i].key, &fd, err) < 0 ||
 		    tar_unpack(fd, root, NULL, &report, err) < 0)
 			return -1;
-		logs_say(st->logs, "code: %" PRIu64 " entries, %s", report.entries,
+		logs_say(st->logs, "code: %" PRIu64 " %s, %s", report.entries,
+		         report.entries == 1 ? "entry" : "entries",
 		         units_show_bytes(report.bytes, size));
 		if (report.lowered > 0)
 			logs_say(st->logs,

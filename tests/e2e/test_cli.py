@@ -1,9 +1,16 @@
 """The command line: help, completion, man page, output forms, exit codes."""
+import contextlib
 import csv
 import io
+import http.server
 import json
+import os
+import pty
+import select
 import signal
 import subprocess
+import threading
+import time
 
 import pytest
 from conftest import CALL_S, DEADLINE_S, ROOT, STOKER, Lines
@@ -197,3 +204,61 @@ def test_a_token_tells_its_team(cluster):
     cluster.cli("teams", "create", "optics")
     cluster.cli("tokens", "create", "of-optics", "--team", "optics")
     assert any("of-optics" in line and " optics " in line for line in cluster.cli("tokens", "ls").out.splitlines())
+
+
+@contextlib.contextmanager
+def answering(reply, gate=None):
+    """A server that answers everything with `reply`, once the gate is open."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            assert gate is None or gate.wait(60)
+            data = json.dumps(reply).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_POST = do_GET
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        if gate:
+            gate.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_slow_answer_is_waited_for_visibly(empty_cluster):
+    gate = threading.Event()
+    ours, theirs = pty.openpty()
+    with answering({"teams": []}, gate) as url:
+        cli = subprocess.Popen([STOKER, "teams", "ls", "-o", "json"], stdout=subprocess.PIPE, stderr=theirs, text=True,
+                               env=empty_cluster.environment(STOKER_URL=url, STOKER_TOKEN="x"))
+        shown, end = b"", time.monotonic() + 60
+        while b"waiting for the server, " not in shown and time.monotonic() < end:
+            if select.select([ours], [], [], 1)[0]:
+                shown += os.read(ours, 4096)
+        gate.set()
+        out, _ = cli.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert b"waiting for the server, " in shown and cli.returncode == 0 and json.loads(out) == []
+
+
+@pytest.mark.parametrize("words", [["cache", "ls"], ["cache", "du"]])
+def test_a_part_of_a_cache_does_not_pass_for_the_whole(empty_cluster, words):
+    entry = {"path": "d/f", "size_bytes": 5, "modified": "2026-01-01T00:00:00.000Z", "file_type": "file", "permissions": "-rw-r--r--"}
+    reply = {"training_projects": [{"id": "abc", "name": "p"}], "timestamp": "2026-01-01T00:00:00.000Z", "file_summaries": [entry],
+             "truncated": True, "total_files": 300000, "total_size_bytes": 7000}
+    with answering(reply) as url:
+        done = run(*words, "-p", "p", env=empty_cluster.environment(STOKER_URL=url, STOKER_TOKEN="x"))
+    assert done.returncode == 0 and "this is a part: the cache holds 300000 files, 7.00 kB; 1 entries are named" in done.stderr
