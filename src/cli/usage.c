@@ -211,7 +211,7 @@ void usage_completion(struct buf *out)
 			buf_printf(out, "%s ", commands[k].words + len + 1);
 		buf_puts(out, "';;\n");
 	}
-	buf_puts(out, "\t\" \") words='server help ");
+	buf_puts(out, "\t\" \"|\"help \") words='server help ");
 	for (size_t i = 0; i < n_commands; i++) {
 		size_t len = strcspn(commands[i].words, " ");
 
@@ -220,7 +220,9 @@ void usage_completion(struct buf *out)
 			continue;
 		buf_printf(out, "%.*s ", (int)len, commands[i].words);
 	}
-	buf_puts(out, "';;\n\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+	buf_puts(out, "';;\n\tesac\n\tcase ${COMP_WORDS[COMP_CWORD-1]} in -o|--output) "
+	              "words='table json jsonl csv';; esac\n\tCOMPREPLY=($(compgen -W \"$words\" "
+	              "-- \"$cur\"))\n"
 	              "\t[[ ${#COMPREPLY[@]} -gt 0 || $cur == -* ]] || COMPREPLY=($(compgen -f -- "
 	              "\"$cur\"))\n}\n"
 	              "complete -F _stoker stoker\n");

@@ -52,8 +52,11 @@ def test_help_completion_and_man_come_from_one_table():
         assert command in completion
         assert command.replace("-", "\\-") in man
     assert subprocess.run(["bash", "-n"], input=completion, text=True).returncode == 0
-    script = completion + '\nCOMP_WORDS=(stoker ca); COMP_CWORD=1; _stoker; echo "${COMPREPLY[@]}"'
-    assert "cache" in subprocess.run(["bash"], input=script, text=True, capture_output=True).stdout.split()
+    for words, wanted in (["ca"], "cache"), (["cache", "s"], "summarize"), (["push", "--fo"], "--follow"), (["help", "pu"], "push"), \
+            (["ps", "-o", "json"], "jsonl"), (["ps", "--output", ""], "csv"):
+        script = f'{completion}\nCOMP_WORDS=(stoker {" ".join(words)}); COMP_CWORD={len(words)}; _stoker; echo "${{COMPREPLY[@]}}"'
+        offered = subprocess.run(["bash"], input=script, text=True, capture_output=True).stdout.split()
+        assert wanted in offered, (words, offered)
 
 
 def test_docs_are_what_the_tables_print(tmp_path):
