@@ -202,6 +202,7 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 	struct wire_exit x;
 	uint32_t rank = 0;
 	char *words;
+	bool again;
 
 	if (app_spec(a, job->spec_json, &spec, err) < 0)
 		return -1;
@@ -215,14 +216,16 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 	s.end_code = x.code;
 	s.started_ms = x.started_ms;
 	s.ended_ms = x.ended_ms;
-	if (s.event == JOB_EV_LOST || s.event == JOB_EV_RETRY) {
-		if (job->core.attempt < job->core.attempt_max)
-			words = arena_printf(a, "attempt %u of %u ended (%s): trying again",
-			                     job->core.attempt, job->core.attempt_max, words);
-		s.message = words;
-	}
+	again = (s.event == JOB_EV_LOST || s.event == JOB_EV_RETRY) &&
+	        job->core.attempt < job->core.attempt_max;
+	if (again)
+		words = arena_printf(a, "attempt %u of %u ended (%s): trying again",
+		                     job->core.attempt, job->core.attempt_max, words);
+	s.message = words;
 	if (job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING) {
 		s.reason = job->reason != NULL ? job->reason : words; /* who asked; no error */
+	} else if (again) {
+		s.reason = words; /* of now; no error of the job, which may yet complete */
 	} else if (s.event != JOB_EV_EXIT_OK) {
 		s.reason = words;
 		s.error_message = strncmp(words, "job ", 4) == 0 && strchr(words, ':') != NULL
