@@ -60,8 +60,9 @@ static void *walker(void *ship)
 		bool final = s->final; /* nobody writes any more: one look is enough */
 		bool changed = ship_walk(s);
 
-		worked = MIN((worked_ms() - worked) * 20, (int64_t)SHIP_WALK_MAX_MS);
-		until += MAX(worked, changed || unfinished(s) ? SHIP_WALK_MS : SHIP_IDLE_MS);
+		worked = (worked_ms() - worked) *
+		         (changed || unfinished(s) ? SHIP_BUSY_SHARE : SHIP_IDLE_SHARE);
+		until += MIN(MAX(worked, (int64_t)SHIP_WALK_MS), (int64_t)SHIP_WALK_MAX_MS);
 		s->walked_final = final;
 		(void)pthread_cond_broadcast(&s->changed);
 		for (int64_t left = until - clock_mono_ms(); left > 0 && !s->done && !s->final;

@@ -18,10 +18,11 @@
 #include "core/model.h"
 #include "store/objstore.h"
 
-#define SHIP_SENDERS 2   /* files at once; the store sends a large one in parts of its own */
-#define SHIP_WALK_MS 250 /* at least, between two looks while something changes */
-#define SHIP_IDLE_MS 1000
-#define SHIP_WALK_MAX_MS 5000 /* at most: a look that costs much is taken less often */
+#define SHIP_SENDERS 2        /* files at once; the store sends a large one in parts of its own */
+#define SHIP_WALK_MS 250      /* between two looks, at least ... */
+#define SHIP_WALK_MAX_MS 5000 /* ... and at most; in between, looking may take of one CPU: */
+#define SHIP_BUSY_SHARE 20    /* the 20th part while something changes */
+#define SHIP_IDLE_SHARE 100   /* the 100th part while nothing does */
 #define SHIP_RETRY_MS 5000
 #define SHIP_CONFIG_MAX ((size_t)1 << 20)
 #define SHIP_JOURNAL_MAX ((size_t)256 << 20)
