@@ -80,6 +80,8 @@ static void *clerk(void *ship)
 
 	(void)pthread_mutex_lock(&s->lock);
 	wait_for_the_end(s);
+	while (!s->done && s->walk == 0) /* of what the journal names nothing is known before it */
+		(void)pthread_cond_wait(&s->changed, &s->lock);
 	while (!s->done) {
 		int64_t until = clock_mono_ms() + SHIP_WALK_MS;
 		bool last = s->walked_final;

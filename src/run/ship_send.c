@@ -169,6 +169,13 @@ static bool same_file(const struct ckpt_fact *a, const struct stat *st)
 	       a->mtime_ns == (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
 }
 
+static void take_facts(struct ckpt_fact *f, const struct stat *st)
+{
+	f->size = (uint64_t)st->st_size;
+	f->ino = st->st_ino;
+	f->mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
 /* The same file under another name, sent already: its object is copied, no byte moves twice. */
 static char *twin_of(struct ship *s, struct arena *a, const struct ship_entry *e,
                      struct digest *sha)
@@ -241,6 +248,10 @@ static void settle_one(struct ship *s, struct ship_entry *e, int fd, bool sent,
 {
 	e->progress = 0;
 	e->state = SHIP_WAIT;
+	/* The last look passes over what is being sent, and nobody looks again: what it is then is
+	 * what was sent. Else it would never be what is expected, and be sent for ever. */
+	if (sent && s->walked_final && !e->dirty)
+		take_facts(&e->fact, st);
 	if (fd <
 	    0) { /* not linked, and its place is empty: the walk drops it, unless it is the last */
 		e->state = e->id == 0 && !e->gone && !s->final ? SHIP_WAIT : SHIP_LOST;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/map.h"
 #include "unit.h"
 
 #include <pthread.h>
@@ -394,6 +395,56 @@ static void resumes_after_a_kill(void **state)
 	assert_string_equal(object(p, "checkpoint-2/b"), "linked only");
 }
 
+struct late {
+	struct place *p;
+	struct ship_entry *e;
+	atomic_bool over, cancel;
+};
+
+/* Its sending ends when the last look at the folder is over. */
+static void *send_after_the_last_look(void *arg)
+{
+	struct late *l = arg;
+	bool passed = false;
+
+	for (int64_t until = clock_mono_ms() + WAIT_MS; !l->over && clock_mono_ms() < until;) {
+		(void)pthread_mutex_lock(&l->p->ship->lock);
+		if (l->p->ship->walked_final && !passed) {
+			l->e->state = SHIP_WAIT;
+			passed = true;
+		}
+		(void)pthread_mutex_unlock(&l->p->ship->lock);
+		clock_sleep_ms(10);
+	}
+	l->cancel = true;
+	return NULL;
+}
+
+/* On a slow disk, of a file that is in the journal only: sent without end. */
+static void what_the_last_look_passed_over_is_sent_once(void **state)
+{
+	struct place *p = *state;
+	struct late l = {.p = p};
+	pthread_t t;
+
+	p->o.cancel = &l.cancel;
+	settle_in(p, NEVER_MS);
+	start(p);
+	put(p, "checkpoint-2/b", "linked only");
+	wait_said(p, "[checkpoint-2 SYNCING 1]");
+	(void)pthread_mutex_lock(&p->ship->lock);
+	l.e = map_get(p->ship->entries, STR_LIT("checkpoint-2/b"));
+	l.e->fact.mtime_ns = 0; /* nothing is known of it */
+	l.e->state = SHIP_SENDING;
+	drop(p, "checkpoint-2");
+	(void)pthread_mutex_unlock(&p->ship->lock);
+	assert_int_equal(pthread_create(&t, NULL, send_after_the_last_look, &l), 0);
+	assert_true(ship_finish(p->ship, true));
+	l.over = true;
+	(void)pthread_join(t, NULL);
+	assert_string_equal(object(p, "checkpoint-2/b"), "linked only");
+}
+
 static void death_leaves_it_incomplete(void **state)
 {
 	struct place *p = *state;
@@ -579,6 +630,7 @@ static const struct CMUnitTest tests[] = {
 	T(a_changed_checkpoint_is_withdrawn),
 	T(resumes_after_a_kill),
 	T(death_leaves_it_incomplete),
+	T(what_the_last_look_passed_over_is_sent_once),
 	T(what_was_whole_stays_whole),
 	T(a_good_end_needs_no_settling),
 	T(one_inode_is_sent_once),
