@@ -618,6 +618,7 @@ UNUSED static void again_as_user(const char *const *names, size_t n)
 	FMT(copy, "%s/test", dir); /* the checkout may lie in a home that is closed to others */
 	assert_ok(proc_run(cp, (struct str){0}, WAIT_MS, &words, &copied, &err), &err);
 	assert_int_equal(copied, 0);
+	assert_int_equal(chmod(copy, 0755), 0); /* whatever our umask */
 	assert_int_equal(chown(dir, 65534, 65534), 0);
 	for (size_t i = 0; i < n; i++)
 		start_as_user(dir, names[i], &running[i]);

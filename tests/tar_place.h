@@ -106,6 +106,7 @@ static UNUSED int place_make(void **state)
 	struct place *p = xcalloc(1, sizeof(*p));
 	struct err err = {0};
 
+	(void)umask(022); /* modes are compared */
 	FMT(p->path, "/tmp/test_tar.XXXXXX");
 	if (mkdtemp(p->path) == NULL)
 		return -1;

@@ -5,6 +5,7 @@ import pty
 import select
 import signal
 import subprocess
+import termios
 import textwrap
 import time
 
@@ -58,7 +59,10 @@ class Client:
             if b"\x1b[6n" in data:  # where is the cursor?
                 os.write(fd, b"\x1b[1;1R")
             while steps and (at := shown.find(steps[0][0].encode(), seen)) >= 0:
-                time.sleep(0.3)  # the prompt is drawn before its keys are read
+                # a prompt that is read key by key; a return that comes sooner is none
+                while steps[0][1] and termios.tcgetattr(fd)[3] & termios.ICANON and time.monotonic() < end:
+                    time.sleep(0.05)
+                time.sleep(0.3)  # it is drawn before its keys are read
                 seen = len(shown) if steps[0][1] else at
                 os.write(fd, steps.pop(0)[1].encode())
         shown = shown.decode(errors="replace")
