@@ -44,6 +44,24 @@ static bool holds_word(const char *name, const char *word)
 	return false;
 }
 
+/* "NVIDIA GeForce RTX 4090" holds RTX_4090; the longest that fits. Mobile and Ti are taken as their
+ * kin. */
+static const char *type_in_name(const char *name)
+{
+	const char *best = "";
+
+	for (size_t i = 0; spec_gpu_types[i] != NULL; i++) {
+		char words[sizeof(((struct inventory_gpu *)NULL)->type)];
+
+		copy_cut(words, sizeof(words), spec_gpu_types[i]);
+		for (char *p = words; *p != '\0'; p++)
+			*p = *p == '_' ? ' ' : *p;
+		if (holds_word(name, words) && strlen(words) > strlen(best))
+			best = spec_gpu_types[i];
+	}
+	return best;
+}
+
 static const char *type_of(const char *name, uint64_t bytes)
 {
 	for (size_t i = 0; i < COUNT(gpu_types); i++) {
@@ -52,7 +70,7 @@ static const char *type_of(const char *name, uint64_t bytes)
 		if (holds_word(name, t->words) && (!t->big || bytes > t->gib * GIB * 6 / 10))
 			return t->type;
 	}
-	return "";
+	return type_in_name(name);
 }
 
 static bool read_text(const char *path, struct buf *out)
@@ -248,6 +266,49 @@ static int find_gpus(struct inventory *out, struct err *err)
 		g->memory_bytes = gpu[i].memory_bytes;
 	}
 	out->n_gpus = count;
+	return 0;
+}
+
+static size_t count_type(const struct inventory *inv, const char *type)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < inv->n_gpus; i++)
+		n += strcmp(inv->gpu[i].type, type) == 0;
+	return n;
+}
+
+int inventory_one_type(struct inventory *inv, struct err *err)
+{
+	const char *found = "";
+	char best[sizeof(inv->gpu[0].type)];
+	size_t n = 0;
+
+	for (size_t i = 0; i < inv->n_gpus; i++) {
+		const char *type = inv->gpu[i].type;
+
+		if (type[0] != '\0' &&
+		    (found[0] == '\0' || count_type(inv, type) > count_type(inv, found)))
+			found = type;
+	}
+	if (count_type(inv, found) == inv->n_gpus && (found[0] != '\0' || inv->n_gpus == 0))
+		return 0;
+	if (inv->declared)
+		return err_set(err, ERR_INVALID, "--gpus: of one type only: a node has no others");
+	copy_cut(best, sizeof(best), found);
+	for (size_t i = 0; i < inv->n_gpus; i++) {
+		const struct inventory_gpu *g = &inv->gpu[i];
+
+		if (best[0] != '\0' && strcmp(g->type, best) == 0)
+			inv->gpu[n++] = *g;
+		else
+			log_warn("GPU %s (%s) is not used: %s", g->name, g->uuid,
+			         g->type[0] == '\0'
+			                 ? "its type is not known; --gpus TYPE:N declares it"
+			                 : "a node offers GPUs of one type, and there are more of "
+			                   "another one");
+	}
+	inv->n_gpus = n;
 	return 0;
 }
 

@@ -3,9 +3,9 @@
  * up, with their documented prototypes. Built twice: NVML_FAKE_OLD lacks one of them. End to end
  * tests build one of their own with another NVML_FAKE_LOAD.
  *
- * What goes wrong is read from the environment at each call: NVML_FAKE_INIT is nvmlInit's code,
- * NVML_FAKE_LOST the index of a GPU that has fallen off the bus, NVML_FAKE_PARTS says that they are
- * cut into parts.
+ * NVML_FAKE_NAME is the name of both. What goes wrong is read from the environment at each call:
+ * NVML_FAKE_INIT is nvmlInit's code, NVML_FAKE_LOST the index of a GPU that has fallen off the bus,
+ * NVML_FAKE_PARTS says that they are cut into parts.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,9 @@ int nvmlDeviceGetUUID(nvmlDevice_t d, char *out, unsigned cap)
 
 int nvmlDeviceGetName(nvmlDevice_t d, char *out, unsigned cap)
 {
-	return give(d->name, out, cap);
+	const char *other = getenv("NVML_FAKE_NAME");
+
+	return give(other != NULL ? other : d->name, out, cap);
 }
 
 int nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *out)

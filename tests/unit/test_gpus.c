@@ -29,6 +29,7 @@ static int tear_down(void **state UNUSED)
 		(void)dlclose(library);
 	library = NULL;
 	(void)unsetenv("NVML_FAKE_INIT");
+	(void)unsetenv("NVML_FAKE_NAME");
 	(void)unsetenv("NVML_FAKE_LOST");
 	(void)unsetenv("NVML_FAKE_PARTS");
 	return 0;
@@ -66,6 +67,36 @@ static void finds_two(void **state UNUSED)
 	assert_string_equal(inv.gpu[1].type, "A100_40GB");
 	assert_ok(inventory_read(&inv, "L4:1", &err), &err);
 	assert_string_equal(inv.gpu[0].uuid, "declared-0");
+}
+
+static void knows_types_by_their_names(void **state UNUSED)
+{
+	static const struct {
+		const char *name, *type;
+	} rows[] = {
+		{"NVIDIA GeForce RTX 4090", "RTX_4090"},
+		{"NVIDIA GeForce RTX 3080 Ti", "RTX_3080"},
+		{"NVIDIA RTX A6000", "RTX_A6000"},
+		{"NVIDIA RTX 6000 Ada Generation", "RTX_6000"},
+		{"NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "RTX_PRO_6000"},
+		{"NVIDIA L40", "L40"},
+		{"NVIDIA L40S", "L40S"},
+		{"NVIDIA A10", "A10"},
+		{"NVIDIA A10G", "A10G"},
+		{"Tesla P100-PCIE-16GB", "P100"},
+		{"NVIDIA GH200 480GB", "GH200"},
+		{"NVIDIA TITAN V", ""},
+	};
+
+	load("NVML_FAKE");
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct inventory inv;
+		struct err err = {0};
+
+		assert_int_equal(setenv("NVML_FAKE_NAME", rows[i].name, 1), 0);
+		assert_ok(inventory_read(&inv, NULL, &err), &err);
+		assert_row(strcmp(inv.gpu[1].type, rows[i].type) == 0, rows[i].name);
+	}
 }
 
 static void tells_their_load(void **state UNUSED)
@@ -183,9 +214,14 @@ static void samples_a_jobs_gpus(void **state UNUSED)
 
 #define T(f) cmocka_unit_test_teardown(f, tear_down)
 static const struct CMUnitTest tests[] = {
-	T(no_library_is_no_gpu),    T(finds_two),
-	T(tells_their_load),        T(a_broken_driver_is_no_gpu),
-	T(an_old_driver_is_no_gpu), T(a_lost_gpu_is_an_error),
-	T(samples_a_jobs_gpus),     T(tells_whether_a_job_uses_its_gpus),
+	T(no_library_is_no_gpu),
+	T(finds_two),
+	T(knows_types_by_their_names),
+	T(tells_their_load),
+	T(a_broken_driver_is_no_gpu),
+	T(an_old_driver_is_no_gpu),
+	T(a_lost_gpu_is_an_error),
+	T(samples_a_jobs_gpus),
+	T(tells_whether_a_job_uses_its_gpus),
 };
 UNIT_MAIN(tests)
