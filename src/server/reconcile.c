@@ -153,6 +153,19 @@ static int gone(const struct part *p, int64_t silent_ms, struct err *err)
 	return end(p, &x, err);
 }
 
+/* Told to stop, and neither done so nor heard of in all the time that it had: it hangs. */
+static bool is_deaf(const struct part *p, int64_t now, int64_t heard, struct err *err)
+{
+	enum job_state s = p->job.core.state;
+	struct job_spec spec = {0};
+	int64_t told = MAX(p->job.core.changed_ms, p->app->started_ms);
+
+	if ((s != JOB_STOPPING && s != JOB_STOPPING_DEPLOYING) ||
+	    app_spec(p->a, p->job.spec_json, &spec, err) < 0)
+		return false;
+	return now - MAX(told, heard) > RECONCILE_DEAF_MS + (int64_t)spec.grace_s * 1000;
+}
+
 static int look_at_current(const struct part *p, struct err *err)
 {
 	enum job_state s = p->job.core.state;
@@ -182,7 +195,14 @@ static int look_at_current(const struct part *p, struct err *err)
 		return 0;
 	if (look(p, &sight, err) < 0)
 		return -1;
-	return sight == ENGINE_GONE ? gone(p, now - heard, err) : 0;
+	if (sight == ENGINE_GONE)
+		return gone(p, now - heard, err);
+	if (sight != ENGINE_RUNS || !is_deaf(p, now, heard, err))
+		return err->code != 0 ? -1 : 0;
+	if (!may_wait(p))
+		return 0;
+	log_warn("ending a runner that does not stop: attempt=%s rank=%u", t->id, t->node_rank);
+	return kill_all(p, err);
 }
 
 static int clean(const struct part *p, struct err *err)

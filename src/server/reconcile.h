@@ -1,7 +1,8 @@
 /*
  * reconcile.h - rows against evidence, both ways. Only evidence ends an attempt: an exit record in
  * its folder, or the engine's word that the runner is gone. A runner that is merely silent is left
- * alone. What is over is cleaned; what is ours but belongs to nothing is ended.
+ * alone, unless its job was stopped: then somebody must. What is over is cleaned; what is ours but
+ * belongs to nothing is ended.
  *
  * The part of it that waits (a dead runner's processes and checkpoints are swept, a late runner is
  * ended, a folder is removed: seconds each, and tens of them while a store is away) is done by
@@ -20,6 +21,8 @@
 #define SWEEP_THREADS 8
 #define SWEEP_QUEUE_MAX 1000
 #define RECONCILE_ORPHAN_MS 60000 /* a runner whose attempt is over has this long to end */
+
+#define RECONCILE_DEAF_MS 60000 /* and one that was told to stop, beyond its job's grace time */
 
 /* Once, before the loops: what an earlier life of the server left half done. */
 void reconcile_start(struct app *app);

@@ -149,6 +149,24 @@ static void a_slow_sweep_holds_nobody(void **state)
 	assert_int_equal(fixture_job(f, slow.id).core.state, JOB_FAILED);
 }
 
+/* The runner of the fixture hears nothing, as one that hangs. */
+static void a_runner_that_does_not_stop_is_ended(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+
+	(void)fixture_running(f, "", "\"limits\":{\"stop_grace\":\"5s\"}", &j);
+	assert_ok(ctx_job_stop(f->app, f->admin, f->a, j.id, true, &j, &f->err), &f->err);
+	clock_fake(clock_wall_ms() + RECONCILE_DEAF_MS, -1);
+	fixture_reconcile(f);
+	assert_int_equal(fixture_job(f, j.id).core.state, JOB_STOPPING); /* it has its grace time */
+	clock_fake(clock_wall_ms() + 6000, -1);
+	fixture_reconcile(f); /* ended */
+	fixture_reconcile(f); /* and found gone */
+	clock_fake(-1, -1);
+	assert_int_equal(fixture_job(f, j.id).core.state, JOB_STOPPED);
+}
+
 static void an_exit_record_on_disk_is_used(void **state)
 {
 	struct model_checkpoint *c = NULL;
@@ -836,6 +854,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(a_crash_between_intent_and_launch),
 	FIXTURE_TEST(a_lost_runner_is_tried_again),
 	FIXTURE_TEST(a_slow_sweep_holds_nobody),
+	FIXTURE_TEST(a_runner_that_does_not_stop_is_ended),
 	FIXTURE_TEST(an_exit_record_on_disk_is_used),
 	FIXTURE_TEST(exits_decide),
 	FIXTURE_TEST(stops_in_every_state),
