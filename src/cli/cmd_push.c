@@ -45,18 +45,15 @@ static int read_file(struct cli *c, struct push *p, const struct doc **d, struct
 	return 0;
 }
 
-/* An environment variable is text whatever it looks like: YAML's single quotes say so. */
+/* A variable, a name is text whatever it looks like, lines and all: as JSON, which YAML can read.
+ */
 static struct str quoted(struct cli *c, struct str value)
 {
 	AUTO_BUF struct buf out = BUF_INIT(YML_TEXT_MAX);
+	struct js js;
 
-	buf_putc(&out, '\'');
-	for (size_t i = 0; i < value.n; i++) {
-		if (value.p[i] == '\'')
-			buf_putc(&out, '\'');
-		buf_putc(&out, value.p[i]);
-	}
-	buf_putc(&out, '\'');
+	js_init(&js, &out);
+	js_text(&js, value);
 	return arena_str(c->arena, buf_view(&out));
 }
 
@@ -91,7 +88,8 @@ static int apply_sets(struct cli *c, const struct doc **d, struct err *err)
 		if (spec_set(c->arena, d, str_of(path), quoted(c, rest), err) < 0)
 			return err_wrap(err, "--env %s", item[i]);
 	}
-	if (name != NULL && spec_set(c->arena, d, STR_LIT("job.name"), str_of(name), err) < 0)
+	if (name != NULL &&
+	    spec_set(c->arena, d, STR_LIT("job.name"), quoted(c, str_of(name)), err) < 0)
 		return err_wrap(err, "--name");
 	if (priority != NULL &&
 	    spec_set(c->arena, d, STR_LIT("job.priority"), str_of(priority), err) < 0)

@@ -112,6 +112,14 @@ def test_an_empty_value_says_how_to_give_it(cluster):
     assert "stoker login --url URL < FILE" in cluster.cli("login", "--url", cluster.url, stdin="", code=2).err
 
 
+@pytest.mark.parametrize("text", ["2024", "null", "@x", "*a", "it's: {", "\"and\" \\"])
+def test_flags_take_text_as_it_is(cluster, text):
+    """A name of digits is a name, and a variable keeps its lines."""
+    job = cluster.push(["true"], "--name", text, "-e", f"X={text}\n\tmore")
+    assert job["name"] == text
+    assert cluster.job(job)["spec"]["runtime"]["environment_variables"]["X"] == text + "\n\tmore"
+
+
 def test_output_forms(cluster):
     job = cluster.push(["true"], "--name", "a,b")
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
