@@ -110,9 +110,8 @@ static void end_if_told(struct pump *p)
 		p->hung_ms = now;
 		sandbox_inside_end(&c->in, false);
 	}
-	if (c->closing || now - p->hung_ms >= SANDBOX_HANGUP_MS) {
+	if (c->closing || now - p->hung_ms >= SANDBOX_HANGUP_MS)
 		sandbox_inside_end(&c->in, true);
-	}
 	if (now - p->hung_ms >= SANDBOX_HANGUP_MS + KILL_MS) {
 		p->ended = true;
 		p->status = SIGKILL;
@@ -164,7 +163,7 @@ static void pump(struct command *c)
 		                     {.fd = p.side[1].fd, .events = POLLIN},
 		                     {.fd = p.ended ? -1 : c->in.proc.pidfd, .events = POLLIN}};
 
-		quiet = poll(f, COUNT(f), wait_ms(&p)) <= 0;
+		quiet = poll(f, COUNT(f), wait_ms(&p)) == 0;
 		for (size_t i = 0; i < COUNT(p.side); i++) {
 			if (p.side[i].fd >= 0 && f[i].revents != 0)
 				read_side(&p, &p.side[i]);
