@@ -7,9 +7,11 @@ import random
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import termios
+import threading
 
 import pytest
 from conftest import STOKER, until
@@ -111,6 +113,47 @@ def test_20_megabytes_both_ways(cluster, job):
     code, out, err = run(cluster, job, "sh", "-c", "tee /tmp/all; sha256sum /tmp/all >&2", data=data)
     assert code == 0 and err.split()[0].decode() == hashlib.sha256(data).hexdigest()
     assert hashlib.sha256(out).hexdigest() == hashlib.sha256(data).hexdigest()
+
+
+class Cutter:
+    """A proxy that cuts each connection once it has carried so many bytes, in whatever they are the middle of."""
+
+    def __init__(self, target, every):
+        self.target, self.every, self.cuts = target, every, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):  # closed: it is the end
+            while True:
+                threading.Thread(target=self.carry, args=self.listener.accept()[:1], daemon=True).start()
+
+    def carry(self, near):
+        with contextlib.suppress(OSError), near, socket.create_connection(self.target) as far:
+            left = self.every
+            while left > 0:
+                for side in select.select([near, far], [], [])[0]:
+                    data = side.recv(min(65536, left))
+                    if not data:
+                        return
+                    (far if side is near else near).sendall(data)
+                    left -= len(data)
+            self.cuts += 1
+
+    def close(self):
+        self.listener.close()
+
+
+def test_connections_that_are_cut(cluster, job):
+    """Both directions go on where they were."""
+    host, port = cluster.url.split("//")[1].split(":")
+    data = random.Random(7).randbytes(2 * MIB)
+    with contextlib.closing(Cutter((host, int(port)), 700_001)) as proxy:
+        done = subprocess.run([STOKER, "exec", job["id"], "--", "cat"], input=data, capture_output=True, timeout=240, check=False,
+                              env={**cluster.cli_environment(), "STOKER_URL": proxy.url})
+        assert (done.returncode, done.stdout == data, done.stderr) == (0, True, b"")
+        assert proxy.cuts > 2
 
 
 def test_a_reader_that_stops_holds_up_the_command(cluster, job):
