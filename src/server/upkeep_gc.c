@@ -343,6 +343,14 @@ static int drop_cache(struct gc *g, struct arena *a, const char *what, struct er
 	return 0;
 }
 
+/* A disk that is mounted there has folders of its own: lost+found. */
+static bool is_id(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n == MODEL_ID_LEN && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789") == n;
+}
+
 static int drop_caches_of(struct gc *g, bool project, struct err *err)
 {
 	const char *scope = project ? "projects" : "teams";
@@ -359,7 +367,7 @@ static int drop_caches_of(struct gc *g, bool project, struct err *err)
 		const char *what = arena_printf(a, "%s/%s", scope, e->d_name);
 		bool owned = true;
 
-		if (e->d_name[0] == '.' || in_trash(t, n, what))
+		if (!is_id(e->d_name) || in_trash(t, n, what))
 			continue;
 		r = upkeep_go_on(g->t, err);
 		if (r == 0)

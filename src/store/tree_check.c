@@ -127,12 +127,19 @@ static int measure(struct looking *l, const char *hex, struct node_tree *t, stru
 	struct usage_total total = {0};
 	struct manifest list;
 
-	if (root < 0)
-		return -1;
+	if (root < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err); /* evicted meanwhile */
+		return 0;
+	}
 	if (blobs_get_manifest(l->from, a, &t->manifest, &list, err) < 0) {
 		err_clear(err);
-		if (usage_walk(dir, 1, NULL, NULL, NULL, &total, err) < 0)
-			return -1;
+		if (usage_walk(dir, 1, NULL, NULL, NULL, &total, err) < 0) {
+			if (err->code != ERR_NOT_FOUND)
+				return -1;
+			err_clear(err);
+		}
 		t->alone = t->copied = total.bytes;
 		return 0;
 	}
@@ -148,31 +155,28 @@ static int measure(struct looking *l, const char *hex, struct node_tree *t, stru
 	return 0;
 }
 
+/* The lease is only tried: whoever wants the tree, or its room, need not wait for the measuring. */
 static int look_at(void *arg, const char *hex, struct err *err)
 {
 	struct looking *l = arg;
 	struct node_tree t = {0};
 	struct stat st;
+	char path[128];
 	AUTO_FD int lease = lease_try(l->c->fd, hex, LOCK_EX, err);
 
-	if (lease < 0 && err->code == ERR_BUSY) {
-		err_clear(err);
-		t.held = true;
-		lease = lease_try(l->c->fd, hex, LOCK_SH, err);
-		if (lease < 0 && err->code == ERR_BUSY) { /* being made or evicted */
-			err_clear(err);
-			return 0;
-		}
-	}
-	if (lease < 0)
+	if (lease < 0 && err->code != ERR_BUSY)
 		return -1;
-	if (!tree_exists(l->c, "trees", hex))
-		return t.held ? 0 : tree_remove(l->c, hex, err); /* evicted: nor stays its lease */
+	t.held = lease < 0;
+	err_clear(err);
+	if (!tree_exists(l->c, "trees", hex)) /* evicted: nor stays its lease */
+		return t.held ? 0 : tree_remove(l->c, hex, err);
+	if (lease >= 0)
+		(void)close(TAKE_FD(lease));
+	FMT(path, "leases/%s.lease", hex);
+	if (fstatat(l->c->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		t.used_ms = st.st_mtim.tv_sec * 1000;
 	if (digest_parse(str_of(hex), &t.manifest, err) < 0 || measure(l, hex, &t, err) < 0)
 		return err_wrap(err, "tree %s", hex);
-	t.used_ms = fstat(lease, &st) == 0 ? st.st_mtim.tv_sec * 1000 : 0;
-	close_fd_p(&lease);
-	lease = -1;
 	return l->fn(l->arg, &t, err);
 }
 
@@ -213,25 +217,32 @@ static int verify_file(int root, struct blobs *from, const struct manifest_file 
 	return 0;
 }
 
+/* Is the tree of this name still the folder that was opened? An evictor takes its name first. */
+static bool is_there(struct node_cache *c, const char *hex, int root)
+{
+	struct stat opened, named;
+	char path[128];
+
+	FMT(path, "trees/%s", hex);
+	return fstat(root, &opened) == 0 &&
+	       fstatat(c->fd, path, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+/* Without the lease, which would keep the tree from being evicted for as long as that takes: what a
+ * tree holds never changes. */
 int node_cache_verify(struct node_cache *c, struct blobs *from, const struct digest *manifest,
                       int (*step)(void *arg, size_t bytes, struct err *err), void *arg,
                       struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	AUTO_FD int lease = -1, root = -1;
+	AUTO_FD int root = -1;
 	struct manifest list;
 	char hex[HASH_HEX_CAP];
 
 	digest_hex(manifest, hex);
 	if (!tree_exists(c, "trees", hex))
 		return 0;
-	lease = lease_try(c->fd, hex, LOCK_SH, err);
-	if (lease < 0 && err->code == ERR_BUSY) {
-		err_clear(err); /* it is being evicted */
-		return 0;
-	}
-	if (lease < 0 || !tree_exists(c, "trees", hex))
-		return lease < 0 ? -1 : 0;
 	if (blobs_get_manifest(from, a, manifest, &list, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
@@ -239,11 +250,17 @@ int node_cache_verify(struct node_cache *c, struct blobs *from, const struct dig
 		return 0;
 	}
 	root = fs_open_dir(arena_printf(a, "%s/trees/%s", c->dir, hex), err);
-	if (root < 0)
-		return -1;
-	for (size_t i = 0; i < list.n; i++)
-		if (verify_file(root, from, &list.file[i], step, arg, err) < 0)
+	for (size_t i = 0; root >= 0 && i < list.n; i++) {
+		if (verify_file(root, from, &list.file[i], step, arg, err) == 0)
+			continue;
+		if (err->code == ERR_CANCELED || is_there(c, hex, root))
 			return err_wrap(err, "tree %s", hex);
+		err_clear(err);
+		return 0; /* evicted meanwhile */
+	}
+	if (root >= 0 || err->code != ERR_NOT_FOUND)
+		return root >= 0 ? 0 : -1;
+	err_clear(err);
 	return 0;
 }
 

@@ -105,7 +105,7 @@ def leave_things(c):
     (c.data / "objects" / upload["s3_key"]).write_bytes(b"u" * 700)
     sql(c, "UPDATE uploads SET created_ms = 1000, expires_ms = 2000 WHERE key = ?", upload["s3_key"])
     (c.data / "store/tmp/fetch-0000").write_bytes(b"t" * 90)
-    orphan = c.data / "cache/projects/gone1234"
+    orphan = c.data / "cache/projects/gone123"
     orphan.mkdir()
     (orphan / "file").write_bytes(b"o" * 50)
     b_alone = {str(blob(c, c.folder / "sources/b/own.bin").relative_to(c.data))}
@@ -127,7 +127,7 @@ def test_gc_shows_and_then_removes_the_same(models):
     assert "with own.bin" in next(x for x in dry if x["kind"] == "weights")["words"]
     assert stored(c) == before
     table = c.cli("cache", "gc", "--dry-run", *ALL)
-    assert "would free 5 things, 30.84 kB" in table.err and "projects/gone1234" in table.out, table
+    assert "would free 5 things, 30.84 kB" in table.err and "projects/gone123" in table.out, table
     young = c.json("cache", "gc", "--dry-run")  # uploads that expired long ago, and weights without a name, are not young
     assert {x["kind"] for x in young} == {"node copy", "upload", "weights"}
 
