@@ -21,9 +21,45 @@ struct world {
 	size_t n;
 };
 
-static uint64_t gpu_mask(const struct sched_node *n)
+static const char *type_of(const struct sched_node *n, uint32_t gpu)
 {
-	return n->gpus >= SCHED_GPUS_MAX ? UINT64_MAX : (UINT64_C(1) << n->gpus) - 1;
+	return n->gpu_types != NULL ? n->gpu_types[gpu] : n->gpu_type;
+}
+
+size_t sched_gpu_kinds(const struct sched_node *n, struct sched_gpus out[SCHED_KINDS_MAX])
+{
+	size_t kinds = 0;
+
+	for (uint32_t i = 0; i < n->gpus; i++) {
+		const char *type = type_of(n, i);
+		size_t k = 0;
+
+		if (type == NULL || type[0] == '\0')
+			continue;
+		while (k < kinds && strcmp(out[k].type, type) != 0)
+			k++;
+		if (k == SCHED_KINDS_MAX)
+			continue;
+		if (k == kinds)
+			out[kinds++] = (struct sched_gpus){type, 0};
+		out[k].count++;
+	}
+	return kinds;
+}
+
+/* Bit set of the GPUs that are what the job asks for. */
+static uint64_t gpus_of(const struct sched_node *n, const struct sched_job *j)
+{
+	uint64_t set = 0;
+
+	for (uint32_t i = 0; i < n->gpus; i++) {
+		const char *type = type_of(n, i);
+
+		if (j->gpus == 0 || j->gpu_type == NULL ||
+		    (type != NULL && strcmp(type, j->gpu_type) == 0))
+			set |= UINT64_C(1) << i;
+	}
+	return set;
 }
 
 static uint32_t count_bits(uint64_t set)
@@ -31,9 +67,9 @@ static uint32_t count_bits(uint64_t set)
 	return (uint32_t)__builtin_popcountll(set);
 }
 
-static uint64_t gpus_free(const struct node *n)
+static uint64_t gpus_free(const struct node *n, const struct sched_job *j)
 {
-	return gpu_mask(n->is) & ~n->gpus_used;
+	return gpus_of(n->is, j) & ~n->gpus_used;
 }
 
 static uint32_t cpu_free(const struct node *n)
@@ -48,22 +84,20 @@ static uint64_t memory_free(const struct node *n)
 
 static bool has_type(const struct sched_node *n, const struct sched_job *j)
 {
-	if (j->gpus == 0 || j->gpu_type == NULL)
-		return true;
-	return n->gpu_type != NULL && strcmp(n->gpu_type, j->gpu_type) == 0;
+	return j->gpus == 0 || j->gpu_type == NULL || gpus_of(n, j) != 0;
 }
 
 /* One rank, on the node when nothing else runs there. */
 static bool fits_idle(const struct sched_node *n, const struct sched_job *j)
 {
-	return has_type(n, j) && n->gpus >= j->gpus && n->cpu_milli >= j->cpu_milli &&
-	       n->memory_bytes >= j->memory_bytes;
+	return has_type(n, j) && count_bits(gpus_of(n, j)) >= j->gpus &&
+	       n->cpu_milli >= j->cpu_milli && n->memory_bytes >= j->memory_bytes;
 }
 
 static bool fits_now(const struct node *n, const struct sched_job *j)
 {
 	return !n->is->down && !n->reserved && has_type(n->is, j) &&
-	       count_bits(gpus_free(n)) >= j->gpus && cpu_free(n) >= j->cpu_milli &&
+	       count_bits(gpus_free(n, j)) >= j->gpus && cpu_free(n) >= j->cpu_milli &&
 	       memory_free(n) >= j->memory_bytes;
 }
 
@@ -109,7 +143,7 @@ static uint32_t ranks_idle(const struct sched_node *nodes, size_t n, const struc
 		if (j->many_per_node) {
 			room = j->nodes;
 			if (j->gpus > 0)
-				room = MIN(room, nodes[i].gpus / j->gpus);
+				room = MIN(room, count_bits(gpus_of(&nodes[i], j)) / j->gpus);
 			if (j->cpu_milli > 0)
 				room = MIN(room, nodes[i].cpu_milli / j->cpu_milli);
 			if (j->memory_bytes > 0)
@@ -168,28 +202,38 @@ static const char *show_cpus(uint32_t milli, char out[SHOW_CAP])
 	return show(milli / 1000.0, out);
 }
 
+/* Is this one of the words of "H100, L4"? */
+static bool is_listed(const char *list, size_t n, const char *type)
+{
+	struct str rest = str_n(list, n), word;
+
+	while (str_cut(&rest, ',', &word)) {
+		if (str_eq(str_trim(word), type))
+			return true;
+	}
+	return false;
+}
+
 /* "H100, L4", of one cluster or (NULL) of all. */
 static void list_types(const struct sched_node *nodes, size_t n, const char *cluster,
                        char out[TYPES_MAX])
 {
 	size_t at = 0;
+	int wrote;
 
 	(void)snprintf(out, TYPES_MAX, "no GPUs");
 	for (size_t i = 0; i < n; i++) {
-		bool seen = nodes[i].gpu_type == NULL || nodes[i].gpus == 0;
-		int wrote;
-
 		if (cluster != NULL && strcmp(nodes[i].cluster, cluster) != 0)
 			continue;
-		for (size_t k = 0; k < i && !seen; k++)
-			seen = nodes[k].gpu_type != NULL && nodes[k].gpus > 0 &&
-			       (cluster == NULL || strcmp(nodes[k].cluster, cluster) == 0) &&
-			       strcmp(nodes[k].gpu_type, nodes[i].gpu_type) == 0;
-		if (seen)
-			continue;
-		wrote = snprintf(out + at, TYPES_MAX - at, "%s%s", at > 0 ? ", " : "",
-		                 nodes[i].gpu_type);
-		at = MIN(at + (size_t)MAX(wrote, 0), (size_t)TYPES_MAX - 1);
+		for (uint32_t g = 0; g < nodes[i].gpus; g++) {
+			const char *type = type_of(&nodes[i], g);
+
+			if (type == NULL || type[0] == '\0' || is_listed(out, at, type))
+				continue;
+			wrote = snprintf(out + at, TYPES_MAX - at, "%s%s", at > 0 ? ", " : "",
+			                 type);
+			at = MIN(at + (size_t)MAX(wrote, 0), (size_t)TYPES_MAX - 1);
+		}
 	}
 }
 
@@ -227,7 +271,7 @@ static struct largest find_largest(const struct sched_node *nodes, size_t n,
 		if (!has_type(&nodes[i], j) || !may_use(j, nodes[i].cluster))
 			continue;
 		most.type = true;
-		most.gpus = MAX(most.gpus, nodes[i].gpus);
+		most.gpus = MAX(most.gpus, count_bits(gpus_of(&nodes[i], j)));
 		most.cpu_milli = MAX(most.cpu_milli, nodes[i].cpu_milli);
 		most.memory_bytes = MAX(most.memory_bytes, nodes[i].memory_bytes);
 	}
@@ -295,7 +339,7 @@ enum sched_verdict sched_fits(const struct sched_node *nodes, size_t n_nodes,
 /* Jobs without GPUs keep off the nodes that have some; GPUs are taken where fewest are left. */
 static bool is_better(const struct node *a, const struct node *b, const struct sched_job *j)
 {
-	uint32_t fa = count_bits(gpus_free(a)), fb = count_bits(gpus_free(b));
+	uint32_t fa = count_bits(gpus_free(a, j)), fb = count_bits(gpus_free(b, j));
 
 	if (j->gpus == 0 && (a->is->gpus == 0) != (b->is->gpus == 0))
 		return a->is->gpus == 0;
@@ -320,7 +364,7 @@ static uint64_t lowest_bits(uint64_t set, uint32_t n)
 
 static void take(struct node *n, const struct sched_job *j, struct sched_share *share)
 {
-	share->gpus = lowest_bits(gpus_free(n), j->gpus);
+	share->gpus = lowest_bits(gpus_free(n, j), j->gpus);
 	n->gpus_used |= share->gpus;
 	n->cpu_milli_used += j->cpu_milli;
 	n->memory_used += j->memory_bytes;
@@ -405,7 +449,7 @@ static struct room find_room(const struct world *w, const struct sched_job *j)
 
 	for (size_t i = 0; i < w->n; i++) {
 		const struct node *n = &w->node[i];
-		uint32_t free_gpus = count_bits(gpus_free(n));
+		uint32_t free_gpus = count_bits(gpus_free(n, j));
 
 		if (!fits_idle(n->is, j) || !may_use(j, n->is->cluster))
 			continue;
@@ -416,7 +460,7 @@ static struct room find_room(const struct world *w, const struct sched_job *j)
 		}
 		r.nodes_up++;
 		r.reserved = r.reserved || n->reserved;
-		r.gpus += n->is->gpus;
+		r.gpus += count_bits(gpus_of(n->is, j));
 		r.gpus_free += free_gpus;
 		r.most_gpus_free = MAX(r.most_gpus_free, free_gpus);
 		if (cpu_free(n) >= r.most_cpu_free) {

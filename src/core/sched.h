@@ -16,7 +16,8 @@ struct sched_node {
 	const char *name, *cluster;
 	uint32_t cpu_milli, cpu_milli_used;
 	uint64_t memory_bytes, memory_used;
-	const char *gpu_type; /* NULL: none */
+	const char *gpu_type;         /* NULL: none */
+	const char *const *gpu_types; /* of each, where they are not alike; else NULL */
 	uint32_t gpus;
 	uint64_t gpus_used; /* bit set */
 	bool down;
@@ -52,6 +53,15 @@ struct sched_answer {
 	size_t place;
 	char reason[SCHED_REASON]; /* "waits for 2 x H200 (1 free of 8), 3rd in line" */
 };
+
+struct sched_gpus { /* of a node: so many of this type */
+	const char *type;
+	uint32_t count;
+};
+#define SCHED_KINDS_MAX 8
+/* In the order of the first of each type; returns how many types. What is of no type that a job
+ * could ask for is left out. */
+size_t sched_gpu_kinds(const struct sched_node *n, struct sched_gpus out[SCHED_KINDS_MAX]);
 
 /* Decides for all of jobs[] at once; answers[i] belongs to jobs[i] (any order of input). */
 void sched_run(struct arena *a, const struct sched_node *nodes, size_t n_nodes,

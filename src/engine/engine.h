@@ -73,8 +73,5 @@ struct inventory {
 /* declared: "H100:2" replaces what NVML finds; NULL or "" = look. No driver, or one that does not
  * work: no GPUs, and a warning in the log. */
 int inventory_read(struct inventory *out, const char *declared, struct err *err) MUST_CHECK;
-/* A node offers GPUs of one type: of several, those of the type with the most stay, and a warning
- * in the log says what is not used. Declared ones of several types: ERR_INVALID. */
-int inventory_one_type(struct inventory *inv, struct err *err) MUST_CHECK;
 
 #endif

@@ -264,51 +264,12 @@ static int find_gpus(struct inventory *out, struct err *err)
 		copy_cut(g->name, sizeof(g->name), gpu[i].name);
 		copy_cut(g->type, sizeof(g->type), type_of(gpu[i].name, gpu[i].memory_bytes));
 		g->memory_bytes = gpu[i].memory_bytes;
+		if (g->type[0] == '\0')
+			log_warn("GPU %zu, \"%s\", is of no type that a job can ask for: it is not "
+			         "given to any (--gpus TYPE:COUNT declares what there is)",
+			         i, g->name);
 	}
 	out->n_gpus = count;
-	return 0;
-}
-
-static size_t count_type(const struct inventory *inv, const char *type)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < inv->n_gpus; i++)
-		n += strcmp(inv->gpu[i].type, type) == 0;
-	return n;
-}
-
-int inventory_one_type(struct inventory *inv, struct err *err)
-{
-	const char *found = "";
-	char best[sizeof(inv->gpu[0].type)];
-	size_t n = 0;
-
-	for (size_t i = 0; i < inv->n_gpus; i++) {
-		const char *type = inv->gpu[i].type;
-
-		if (type[0] != '\0' &&
-		    (found[0] == '\0' || count_type(inv, type) > count_type(inv, found)))
-			found = type;
-	}
-	if (count_type(inv, found) == inv->n_gpus && (found[0] != '\0' || inv->n_gpus == 0))
-		return 0;
-	if (inv->declared)
-		return err_set(err, ERR_INVALID, "--gpus: of one type only: a node has no others");
-	copy_cut(best, sizeof(best), found);
-	for (size_t i = 0; i < inv->n_gpus; i++) {
-		const struct inventory_gpu *g = &inv->gpu[i];
-
-		if (best[0] != '\0' && strcmp(g->type, best) == 0)
-			inv->gpu[n++] = *g;
-		else
-			log_warn("GPU %s (%s) is not used: %s", g->name, g->uuid,
-			         g->type[0] == '\0'
-			                 ? "its type is not known; --gpus TYPE:N declares it"
-			                 : "a node offers GPUs of one type, and there are more of "
-			                   "another one");
-	}
-	inv->n_gpus = n;
 	return 0;
 }
 

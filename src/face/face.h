@@ -12,6 +12,7 @@
 #define FACE_H
 
 #include "core/model.h"
+#include "core/sched.h"
 #include "core/spec.h"
 #include "core/wire.h"
 #include "io/httpd.h"
@@ -44,7 +45,10 @@ struct capacity_row {
 };
 
 struct node_row {
-	const char *name, *cluster, *gpu_type;
+	const char *name, *cluster;
+	const char *gpu_type; /* words: "H100", "H100, L4"; NULL: none */
+	struct sched_gpus kinds[SCHED_KINDS_MAX];
+	size_t n_kinds;
 	uint32_t cpu_milli, cpu_milli_used, gpus;
 	uint64_t memory_bytes, memory_used, gpus_used;
 	bool declared; /* the GPUs are a declared inventory, not found by NVML */

@@ -21,6 +21,13 @@ static void add(struct instance out[INSTANCES_MAX], size_t *n, struct instance i
 		out[(*n)++] = in;
 }
 
+/* With these GPUs' share of the node. */
+static struct instance with_gpus(const struct node_row *node, const char *type, uint32_t gpus)
+{
+	return (struct instance){type, gpus, node->cpu_milli / node->gpus * gpus,
+	                         node->memory_bytes / node->gpus * gpus};
+}
+
 static int by_size(const void *a, const void *b)
 {
 	const struct instance *x = a, *y = b;
@@ -49,16 +56,13 @@ size_t instances_of(const struct node_row *nodes, size_t n, struct instance out[
 				add(out, &count,
 				    (struct instance){NULL, 0, plain[k].cores * 1000,
 				                      plain[k].gib * GIB});
-		for (uint32_t gpus = 1; node->gpu_type != NULL && gpus <= node->gpus; gpus *= 2)
-			add(out, &count,
-			    (struct instance){node->gpu_type, gpus,
-			                      node->cpu_milli / node->gpus * gpus,
-			                      node->memory_bytes / node->gpus * gpus});
-		if (node->gpu_type != NULL && node->gpus > 0)
-			add(out, &count,
-			    (struct instance){node->gpu_type, node->gpus,
-			                      node->cpu_milli / node->gpus * node->gpus,
-			                      node->memory_bytes / node->gpus * node->gpus});
+		for (size_t k = 0; k < node->n_kinds; k++) {
+			const struct sched_gpus *kind = &node->kinds[k];
+
+			for (uint32_t gpus = 1; gpus < kind->count; gpus *= 2)
+				add(out, &count, with_gpus(node, kind->type, gpus));
+			add(out, &count, with_gpus(node, kind->type, kind->count));
+		}
 	}
 	qsort(out, count, sizeof(out[0]), by_size);
 	return count;

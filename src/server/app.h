@@ -74,7 +74,8 @@ struct app {
 	struct http_client *upstream; /* guarded: to sources, and webhooks by https */
 	struct http_client *inside;   /* to no address but those that sources may live on */
 	struct engine *engine;
-	struct inventory inv; /* with the settings applied */
+	struct inventory inv;                      /* with the settings applied */
+	const char *gpu_types[INVENTORY_GPUS_MAX]; /* of each of inv */
 
 	struct httpd *_Atomic httpd; /* NULL before it listens and while it is being stopped */
 	struct face_ctx face;

@@ -158,19 +158,23 @@ int ctx_capacity(void *of, const struct who *who, struct arena *a, struct capaci
 	struct meta_capacity *limit = NULL;
 	struct model_job *job = NULL;
 	size_t n_limits = 0, n_jobs = 0;
-	const char *type = app->inv.n_gpus > 0 ? app->inv.gpu[0].type : NULL;
+	struct sched_gpus kind[SCHED_KINDS_MAX];
+	struct sched_node node;
+	size_t kinds;
 
+	queue_node_empty(app, &node);
+	kinds = sched_gpu_kinds(&node, kind);
 	if (meta_capacity(app->meta, a, &limit, &n_limits, err) < 0 ||
 	    meta_jobs(app->meta, a, &q, &job, &n_jobs, err) < 0)
 		return -1;
-	*out = ARENA_ARRAY(a, struct capacity_row, n_limits + 1);
+	*out = ARENA_ARRAY(a, struct capacity_row, n_limits + kinds);
 	*n = 0;
-	if (type != NULL)
+	for (size_t i = 0; i < kinds; i++)
 		(*out)[(*n)++] = (struct capacity_row){
-			.gpu_type = type,
-			.baseline = (int64_t)app->inv.n_gpus,
-			.limit = (int64_t)app->inv.n_gpus,
-			.used = used_by(job, n_jobs, NULL, type),
+			.gpu_type = kind[i].type,
+			.baseline = kind[i].count,
+			.limit = kind[i].count,
+			.used = used_by(job, n_jobs, NULL, kind[i].type),
 		};
 	for (size_t i = 0; i < n_limits; i++) {
 		if (who->team_id != NULL && !app_same(who->team_id, limit[i].team_id))
@@ -230,7 +234,7 @@ static int node_row(struct app *app, struct arena *a, struct server_status *out,
 	*out->nodes = (struct node_row){
 		.name = node.name,
 		.cluster = node.cluster,
-		.gpu_type = node.gpu_type,
+		.gpu_type = node.gpu_types == NULL ? node.gpu_type : NULL,
 		.cpu_milli = node.cpu_milli,
 		.cpu_milli_used = node.cpu_milli_used,
 		.gpus = node.gpus,
@@ -239,6 +243,11 @@ static int node_row(struct app *app, struct arena *a, struct server_status *out,
 		.gpus_used = node.gpus_used,
 		.declared = app->inv.declared,
 	};
+	out->nodes->n_kinds = sched_gpu_kinds(&node, out->nodes->kinds);
+	for (size_t i = 0; node.gpu_types != NULL && i < out->nodes->n_kinds; i++)
+		out->nodes->gpu_type = i == 0 ? out->nodes->kinds[0].type
+		                              : arena_printf(a, "%s, %s", out->nodes->gpu_type,
+		                                             out->nodes->kinds[i].type);
 	return 0;
 }
 

@@ -11,6 +11,10 @@ struct queue {
 void queue_node_empty(struct app *app, struct sched_node *out)
 {
 	const struct inventory *inv = &app->inv;
+	bool alike = true;
+
+	for (size_t i = 1; i < inv->n_gpus; i++)
+		alike = alike && strcmp(inv->gpu[i].type, inv->gpu[0].type) == 0;
 
 	*out = (struct sched_node){
 		.name = app->node_name,
@@ -18,6 +22,7 @@ void queue_node_empty(struct app *app, struct sched_node *out)
 		.cpu_milli = inv->cpu_milli,
 		.memory_bytes = inv->memory_bytes,
 		.gpu_type = inv->n_gpus > 0 ? inv->gpu[0].type : NULL,
+		.gpu_types = alike ? NULL : app->gpu_types,
 		.gpus = (uint32_t)inv->n_gpus,
 	};
 }

@@ -258,9 +258,10 @@ static int open_engine(struct app *app, struct err *err)
 		return err_errno(err, errno, "hostname");
 	app->node_name = arena_cstr(app->arena, host[0] != '\0' ? host : "localhost");
 	if (engine_open(&app->engine, "local", "", err) < 0 ||
-	    inventory_read(&app->inv, app->set.gpus, err) < 0 ||
-	    inventory_one_type(&app->inv, err) < 0)
+	    inventory_read(&app->inv, app->set.gpus, err) < 0)
 		return -1;
+	for (size_t i = 0; i < app->inv.n_gpus; i++)
+		app->gpu_types[i] = app->inv.gpu[i].type;
 	if (app->set.cpus > 0)
 		app->inv.cpu_milli = (uint32_t)MIN(app->set.cpus, 1000000) * 1000;
 	if (app->set.memory > 0)

@@ -690,6 +690,8 @@ static void fake_rows(struct fake *f)
 	f->node[0] = (struct node_row){.name = "here",
 	                               .cluster = "local",
 	                               .gpu_type = "H100",
+	                               .kinds = {{"H100", 8}},
+	                               .n_kinds = 1,
 	                               .cpu_milli = 64000,
 	                               .gpus = 8,
 	                               .memory_bytes = (uint64_t)512 << 30,

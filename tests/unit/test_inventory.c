@@ -39,29 +39,6 @@ static void declares(void **state UNUSED)
 	assert_true(inv.gpu[2].memory_bytes == (uint64_t)24 << 30);
 }
 
-static void offers_one_type(void **state UNUSED)
-{
-	struct inventory inv = {.gpu = {{.uuid = "a", .type = "L4"},
-	                                {.uuid = "b", .type = "H100"},
-	                                {.uuid = "c", .type = ""},
-	                                {.uuid = "d", .type = "H100"}},
-	                        .n_gpus = 4};
-	struct err err = {0};
-
-	assert_ok(inventory_one_type(&inv, &err), &err);
-	assert_int_equal(inv.n_gpus, 2);
-	assert_string_equal(inv.gpu[0].uuid, "b");
-	assert_string_equal(inv.gpu[1].uuid, "d");
-	assert_ok(inventory_one_type(&inv, &err), &err);
-	assert_int_equal(inv.n_gpus, 2);
-	inv = (struct inventory){.gpu = {{.uuid = "x", .type = ""}}, .n_gpus = 1};
-	assert_ok(inventory_one_type(&inv, &err), &err);
-	assert_int_equal(inv.n_gpus, 0);
-	assert_ok(inventory_one_type(&inv, &err), &err);
-	assert_ok(inventory_read(&inv, "H100:2, L4:1", &err), &err);
-	assert_err(inventory_one_type(&inv, &err), &err, ERR_INVALID, "one type");
-}
-
 static void reads_this_machine(void **state UNUSED)
 {
 	struct inventory inv;
@@ -78,7 +55,6 @@ static void reads_this_machine(void **state UNUSED)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(refuses),
 	cmocka_unit_test(declares),
-	cmocka_unit_test(offers_one_type),
 	cmocka_unit_test(reads_this_machine),
 };
 UNIT_MAIN(tests)

@@ -10,6 +10,11 @@ static const struct sched_node local[] = {
 	{.name = "n0", .cluster = "local", .cpu_milli = 16000, .memory_bytes = 64 * GIB,
 	 .gpu_type = "H200", .gpus = 8, .gpus_used = 0xf},
 };
+static const char *const workshop_types[] = {"H100", "L4", "H100", "", "L4"};
+static const struct sched_node workshop[] = {
+	{.name = "w0", .cluster = "local", .cpu_milli = 16000, .memory_bytes = 64 * GIB,
+	 .gpu_type = "H100", .gpu_types = workshop_types, .gpus = 5, .gpus_used = 0x1},
+};
 static const struct sched_node rack[] = {
 	{.name = "a0", .cluster = "a", .cpu_milli = 8000, .memory_bytes = 32 * GIB, .gpu_type = "H100", .gpus = 4},
 	{.name = "a1", .cluster = "a", .cpu_milli = 8000, .memory_bytes = 32 * GIB, .gpu_type = "H100", .gpus = 4},
@@ -59,6 +64,13 @@ static const struct {
 	 .pinned_cluster = "b"}, SCHED_PLACED, ""},
 	{"gang on one node", local, 1, {JOB("j", 4, 1000, GIB), .gpus = 1, .gpu_type = "H200", .many_per_node = true},
 	 SCHED_PLACED, ""},
+	{"GPUs of two types", workshop, 1, {JOB("j", 1, 1000, GIB), .gpus = 3, .gpu_type = "L4"}, SCHED_NEVER,
+	 "asks for 3 x L4 per node; the largest node has 2"},
+	{"neither of them", workshop, 1, {JOB("j", 1, 1000, GIB), .gpus = 1, .gpu_type = "A100"}, SCHED_NEVER,
+	 "asks for 1 x A100 per node; there are H100, L4"},
+	{"one of them in use", workshop, 1, {JOB("j", 1, 1000, GIB), .gpus = 2, .gpu_type = "H100"}, SCHED_WAITS,
+	 "waits for 2 x H100 (1 free of 2), 1st in line"},
+	{"the other free", workshop, 1, {JOB("j", 1, 1000, GIB), .gpus = 2, .gpu_type = "L4"}, SCHED_PLACED, ""},
 	{"gang on two", rack, 5, {JOB("j", 2, 1000, GIB), .gpus = 4, .gpu_type = "H100"}, SCHED_PLACED, ""},
 };
 /* clang-format on */
@@ -92,6 +104,26 @@ static void sched_gives_gpus(void **state UNUSED)
 	assert_int_equal(got.shares[0].gpus, 0x10);
 	assert_int_equal(got.shares[1].gpus, 0x20);
 	assert_int_equal(got.shares[2].gpus, 0x40);
+	job.nodes = 1;
+	job.gpus = 2;
+	job.gpu_type = "L4";
+	sched_run(a, workshop, 1, &job, 1, false, &got);
+	assert_int_equal(got.verdict, SCHED_PLACED);
+	assert_int_equal(got.shares[0].gpus, 0x12); /* those of the type alone */
+}
+
+static void sched_counts_gpus(void **state UNUSED)
+{
+	struct sched_gpus kind[SCHED_KINDS_MAX];
+
+	assert_int_equal(sched_gpu_kinds(&workshop[0], kind), 2);
+	assert_string_equal(kind[0].type, "H100");
+	assert_int_equal(kind[0].count, 2);
+	assert_string_equal(kind[1].type, "L4");
+	assert_int_equal(kind[1].count, 2);
+	assert_int_equal(sched_gpu_kinds(&rack[0], kind), 1);
+	assert_int_equal(kind[0].count, 4);
+	assert_int_equal(sched_gpu_kinds(&rack[2], kind), 0);
 }
 
 /* Jobs without GPUs keep off the nodes with some; a cold cache is said. */
@@ -187,8 +219,9 @@ static void sched_is_stable(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(sched_one_job),  cmocka_unit_test(sched_gives_gpus),
-	cmocka_unit_test(sched_chooses),  cmocka_unit_test(sched_order),
-	cmocka_unit_test(sched_backfill), cmocka_unit_test(sched_is_stable),
+	cmocka_unit_test(sched_one_job),     cmocka_unit_test(sched_gives_gpus),
+	cmocka_unit_test(sched_counts_gpus), cmocka_unit_test(sched_chooses),
+	cmocka_unit_test(sched_order),       cmocka_unit_test(sched_backfill),
+	cmocka_unit_test(sched_is_stable),
 };
 UNIT_MAIN(tests)
