@@ -33,14 +33,15 @@ static void check_nodes(struct doctor *d, const struct doc *status)
 	DOC_EACH (n, doc_get(status, "nodes")) {
 		char mem[UNITS_CAP];
 		int64_t gpus = doc_int(doc_get(n, "gpus"), 0);
+		bool declared = doc_bool(doc_get(n, "declared"), false);
 
-		verdict(d, ' ', "node %s: %.1f CPUs, %s of memory, %" PRId64 " GPUs%s%s%s",
+		verdict(d, ' ', "node %s: %.1f CPUs, %s of memory, %" PRId64 " GPUs%s%s%s%s",
 		        doc_cstr(doc_get(n, "name"), "?"),
 		        (double)doc_int(doc_get(n, "millicpu"), 0) / 1000.0,
 		        units_show_bytes((uint64_t)doc_int(doc_get(n, "memory_bytes"), 0), mem),
-		        gpus, gpus > 0 ? " " : "",
-		        gpus > 0 ? doc_cstr(doc_get(n, "gpu_type"), "") : "",
-		        doc_bool(doc_get(n, "declared"), false) ? " (declared)" : "");
+		        gpus, gpus > 0 ? " (" : "",
+		        gpus > 0 ? doc_cstr(doc_get(n, "gpu_type"), "of no known type") : "",
+		        gpus > 0 && declared ? "; declared" : "", gpus > 0 ? ")" : "");
 	}
 }
 

@@ -262,6 +262,18 @@ def test_a_gang_on_one_machine(cluster):
     assert "[0] rank 0 of 2" in lines and "[1] rank 1 of 2" in lines
 
 
+def test_gpus_of_two_types(empty_cluster):
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--gpus", "H100:1,L4:2")
+    job = c.push(["echo gpu=$CUDA_VISIBLE_DEVICES"], compute={"cpu_count": 1, "memory": "256Mi", "accelerator": "L4:2"})
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert c.user_lines(job) == ["gpu=1,2"]
+    folder = c.job_folder(["true"], compute={"cpu_count": 1, "memory": "256Mi", "accelerator": "H100:2"})
+    assert "asks for 2 x H100 per node; the largest node has 1" in c.cli("push", folder / "train.yaml", code=1).err
+    assert "3 GPUs (H100, L4; declared)" in c.cli("doctor", code=None).out
+    rows = c.api("GET", "/v1/training/capacity")[1]["gpu_capacities"]
+    assert {r["gpu_type"]: r["baseline"] for r in rows} == {"H100": 1, "L4": 2}, rows
+
+
 def test_every_variable(cluster):
     job = cluster.push(["env | grep ^BT_ | sort"], "--name", "vars",
                        runtime={"cache_config": {"enabled": True}, "checkpointing_config": {"enabled": True}})
