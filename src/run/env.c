@@ -110,6 +110,14 @@ static bool is_name(const char *name)
 	return name[0] != '\0';
 }
 
+void env_forget(struct buf *out)
+{
+	buf_puts(out, "unset LD_LIBRARY_PATH TMPDIR XDG_RUNTIME_DIR XDG_DATA_HOME XDG_CONFIG_HOME "
+	              "DBUS_SESSION_BUS_ADDRESS LC_ALL ASAN_OPTIONS UBSAN_OPTIONS LSAN_OPTIONS "
+	              "TSAN_OPTIONS STOKER_CRASH_AT STOKER_SANDBOX_RUNG CONTAINERS_CONF "
+	              "CONTAINERS_REGISTRIES_CONF CONTAINERS_STORAGE_CONF AWS_ENDPOINT_URL_ECR\n");
+}
+
 void env_script(const struct wire_env *env, size_t n, struct buf *out)
 {
 	for (size_t i = 0; i < n; i++) {

@@ -368,6 +368,8 @@ void sandbox_script(struct sandbox *s, const struct wire_env *env, size_t n_env,
 	buf_puts(out, "exec </dev/null\n");
 	if (image && workdir != NULL)
 		script_content(workdir, out);
+	if (!image)
+		env_forget(out);
 	env_script(env, n_env, out);
 	if (workdir != NULL) {
 		buf_puts(out, "cd ");

@@ -109,6 +109,8 @@ static void put_shell(const struct sandbox_entry *e, struct buf *out)
 
 static void make_script(const struct sandbox *s, const struct sandbox_entry *e, struct buf *out)
 {
+	if (!s->ops->images)
+		env_forget(out);
 	env_script(e->env, e->n_env, out);
 	if (e->what->term != NULL) {
 		buf_puts(out, "export TERM=");

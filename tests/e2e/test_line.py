@@ -268,7 +268,7 @@ def test_gpus_of_two_types(empty_cluster):
     c.wait(job, "TRAINING_JOB_COMPLETED")
     assert c.user_lines(job) == ["gpu=1,2"]
     folder = c.job_folder(["true"], compute={"cpu_count": 1, "memory": "256Mi", "accelerator": "H100:2"})
-    assert "asks for 2 x H100 per node; the largest node has 1" in c.cli("push", folder / "train.yaml", code=1).err
+    assert "asks for 2 x H100 per node; the largest node has 1" in c.cli("push", folder / "train.yaml", code=5).err
     assert "3 GPUs (H100, L4; declared)" in c.cli("doctor", code=None).out
     rows = c.api("GET", "/v1/training/capacity")[1]["gpu_capacities"]
     assert {r["gpu_type"]: r["baseline"] for r in rows} == {"H100": 1, "L4": 2}, rows
@@ -286,6 +286,22 @@ def test_every_variable(cluster):
             "BT_GROUP_SIZE": "1", "BT_NODE_RANK": "0"}
     assert {k: got.get(k) for k in want} == want
     assert got["BT_RW_CACHE_DIR"] == got["BT_PROJECT_CACHE_DIR"] and got["BT_LEADER_ADDR"]
+
+
+def test_the_servers_own_variables_stay_with_it(empty_cluster):
+    """A job on the machine's root sees the platform's variables, its own, and the proxies it cannot do without."""
+    own = {"LD_LIBRARY_PATH": "/nowhere", "TMPDIR": "/tmp", "XDG_DATA_HOME": "/tmp/x", "CONTAINERS_CONF": "/nowhere",
+           "SERVERS_OWN": "1"}
+    c = empty_cluster.start(env={**own, "no_proxy": "127.0.0.1,a.example"})
+    job = c.push(["env -0 | tr '\\0' '\\n'; " + c.hold()], runtime={"environment_variables": {"MINE": "yes"}})
+    until(lambda: "MINE" in c.logs(job))
+    inside = c.cli("exec", job["id"], "--", "env").out.splitlines()
+    c.release(job)
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    for lines in (c.user_lines(job), inside):
+        got = dict(line.split("=", 1) for line in lines)
+        assert got["MINE"] == "yes" and got["no_proxy"] == "127.0.0.1,a.example"
+        assert not set(own) & set(got) and not [k for k in got if k.endswith("SAN_OPTIONS")], got
 
 
 def test_metrics_are_sampled_and_kept(cluster):
