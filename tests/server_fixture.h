@@ -5,6 +5,7 @@
 
 #include "unit.h"
 
+#include "meta/db.h"
 #include "server/cache.h"
 #include "server/ctx.h"
 #include "server/exec.h"
@@ -285,6 +286,43 @@ static inline struct who *fixture_running(struct fixture *f, const char *runtime
 	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err);
 	fixture_await(f, out->id, JOB_RUNNING);
 	return w;
+}
+
+/* A folder that may be mirrored: two files, 12 bytes. */
+static inline void make_source(struct fixture *f)
+{
+	const char *dir = arena_printf(f->a, "%s/sources/model", f->dir);
+
+	assert_ok(fs_mkdirs(AT_FDCWD, dir, 0755, &f->err), &f->err);
+	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f->a, "%s/config.json", dir),
+	                          STR_LIT("{}"), 0644, &f->err),
+	          &f->err);
+	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f->a, "%s/weights.bin", dir),
+	                          STR_LIT("0123456789"), 0644, &f->err),
+	          &f->err);
+}
+
+static inline uint64_t blobs_in_store(struct fixture *f)
+{
+	uint64_t files = 0, bytes = 0;
+
+	assert_ok(blobs_usage(f->app->blobs, &files, &bytes, &f->err), &f->err);
+	return files;
+}
+
+/* As if the server had died between the manifest and its row. */
+static inline void forget_mirror(struct fixture *f, const char *id)
+{
+	AUTO_DB struct db *db = NULL;
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	assert_ok(db_open(&db, arena_printf(f->a, "sqlite:%s/stoker.db", f->dir), &f->err),
+	          &f->err);
+	assert_ok(db_begin(db, DB_WRITE, &tx, &f->err), &f->err);
+	assert_ok(db_exec(&tx, "DELETE FROM mirrors WHERE id = ?", DB_ARGS(db_text(id)), NULL,
+	                  &f->err),
+	          &f->err);
+	assert_ok(db_commit(&tx, &f->err), &f->err);
 }
 
 #define FIXTURE_TEST(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
