@@ -223,7 +223,7 @@ def answering(reply, gate=None):
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            assert gate is None or gate.wait(60)
+            assert gate is None or gate.wait(CALL_S)
             data = json.dumps(reply).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(data)))
@@ -254,12 +254,12 @@ def test_a_slow_answer_is_waited_for_visibly(empty_cluster):
     with answering({"teams": []}, gate) as url:
         cli = subprocess.Popen([STOKER, "teams", "ls", "-o", "json"], stdout=subprocess.PIPE, stderr=theirs, text=True,
                                env=empty_cluster.environment(STOKER_URL=url, STOKER_TOKEN="x"))
-        shown, end = b"", time.monotonic() + 60
+        shown, end = b"", time.monotonic() + DEADLINE_S
         while b"waiting for the server, " not in shown and time.monotonic() < end:
             if select.select([ours], [], [], 1)[0]:
                 shown += os.read(ours, 4096)
         gate.set()
-        out, _ = cli.communicate(timeout=60)
+        out, _ = cli.communicate(timeout=CALL_S)
     os.close(ours)
     os.close(theirs)
     assert b"waiting for the server, " in shown and cli.returncode == 0 and json.loads(out) == []

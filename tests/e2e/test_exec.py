@@ -14,7 +14,7 @@ import termios
 import threading
 
 import pytest
-from conftest import STOKER, until
+from conftest import CALL_S, DEADLINE_S, STOKER, Lines, until
 from test_images import podman
 from test_terminal import Terminal
 
@@ -72,7 +72,7 @@ def shell(cluster, job, *command, **env):
     finally:
         if s.process.poll() is None:
             s.process.kill()
-            s.process.wait(20)
+            s.process.wait(DEADLINE_S)
         with contextlib.suppress(OSError):
             os.close(s.master)
 
@@ -99,13 +99,13 @@ def test_the_end_of_stdin_is_the_end_of_its_input(cluster, job):
     assert run(cluster, job, "wc", "-c")[1].strip() == b"0"
     # A shell reads its lines from there, as `ssh host <script`.
     done = subprocess.run([STOKER, "exec", job["id"]], input=b"cd /; pwd; exit 4", env=cluster.cli_environment(),
-                          capture_output=True, timeout=60, check=False)
+                          capture_output=True, timeout=CALL_S, check=False)
     assert (done.returncode, done.stdout) == (4, b"/\n")
     # One that reads no more of it ends all the same.
     assert run(cluster, job, "head", "-c", "3", data=b"abc" * MIB) == (0, b"abc", b"")
     # What is not given any ends at once, though the input stays open.
     silent = subprocess.Popen([STOKER, "exec", job["id"], "--", "true"], stdin=subprocess.PIPE, env=cluster.cli_environment())
-    assert silent.wait(60) == 0
+    assert silent.wait(DEADLINE_S) == 0
 
 
 def test_20_megabytes_both_ways(cluster, job):
@@ -168,11 +168,11 @@ def test_a_reader_that_stops_holds_up_the_command(cluster, job):
         seen = [until(far)]
         until(lambda: seen.append(far()) or (len(seen) > 4 and len(set(seen[-4:])) == 1))
         assert seen[-1] < 100, "megabytes are kept somewhere"
-        out = client.stdout.read()
-        assert client.wait(60) == 0 and len(out) == 400 * 65536
+        out = client.communicate(timeout=CALL_S)[0]
+        assert client.returncode == 0 and len(out) == 400 * 65536
     finally:
         client.kill()
-        client.wait(20)
+        client.wait(DEADLINE_S)
 
 
 def test_a_shell(cluster, job):
@@ -238,10 +238,10 @@ def test_who_is_gone_takes_the_command_along(cluster, job):
     script = "trap '' HUP; echo is''-up; sleep 989.5; echo not reached"
     client = subprocess.Popen([STOKER, "exec", job["id"], "--", "sh", "-c", script], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, env=cluster.cli_environment())
-    assert os.read(client.stdout.fileno(), 100) == b"is-up\n"
+    assert Lines(client).next() == "is-up"
     assert inside(cluster, job, "sleep 989.5")
     client.kill()
-    client.wait(20)
+    client.wait(DEADLINE_S)
     client.stdout.close()
     until(lambda: not inside(cluster, job, "989.5"))
 
@@ -249,11 +249,11 @@ def test_who_is_gone_takes_the_command_along(cluster, job):
 def test_nobody_reads_what_it_prints(cluster, job):
     client = subprocess.Popen([STOKER, "exec", job["id"], "--", "sh", "-c", "while echo y; do :; done"], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cluster.cli_environment())
-    assert client.stdout.read(4) == b"y\ny\n"
+    assert Lines(client).next() == "y"
     client.stdout.close()
     client.stderr.read()
     client.stderr.close()
-    assert client.wait(60) == 141
+    assert client.wait(DEADLINE_S) == 141
     until(lambda: not inside(cluster, job, "while echo y"))
 
 
@@ -323,7 +323,7 @@ def test_in_every_sandbox(empty_cluster, kind):
             s.type("sleep 991.5\r")
             until(lambda: inside(cluster, job, "sleep 991.5"))
             s.process.terminate()
-            s.process.wait(60)
+            s.process.wait(DEADLINE_S)
         until(lambda: not inside(cluster, job, "sleep 991.5"))
         cluster.end_jobs()
     finally:

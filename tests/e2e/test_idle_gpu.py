@@ -3,7 +3,7 @@ import re
 import subprocess
 
 import pytest
-from conftest import ROOT, until
+from conftest import CALL_S, ROOT, until
 
 
 @pytest.fixture
@@ -12,7 +12,7 @@ def on_gpus(empty_cluster):
         folder = empty_cluster.folder / "nvml"
         folder.mkdir()
         subprocess.run(["cc", "-shared", "-fPIC", f"-DNVML_FAKE_LOAD={percent}", "-Wl,-soname,libnvidia-ml.so.1",
-                        "-o", folder / "libnvidia-ml.so.1", ROOT / "tests/unit/nvml_fake.c"], check=True, timeout=60)
+                        "-o", folder / "libnvidia-ml.so.1", ROOT / "tests/unit/nvml_fake.c"], check=True, timeout=CALL_S)
         return empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"LD_LIBRARY_PATH": str(folder)})
     return start
 

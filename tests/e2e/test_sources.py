@@ -63,10 +63,10 @@ def test_s3_source(empty_cluster, minio):
 
 
 @contextlib.contextmanager
-def misbehaving(root):
+def misbehaving(root, *flags):
     """tests/mock/faulty.py over a folder; yields its port."""
-    process = subprocess.Popen([sys.executable, ROOT / "tests/mock/faulty.py", "--root", str(root)], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, ROOT / "tests/mock/faulty.py", "--root", str(root), *flags],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield int(re.search(r"port=(\d+)", Lines(process).next() or "")[1])
     finally:
@@ -135,16 +135,10 @@ def test_a_certificate_that_nobody_vouches_for(empty_cluster):
     cert, key = empty_cluster.folder / "cert.pem", empty_cluster.folder / "key.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(cert), "-days", "2",
                     "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
-    process = subprocess.Popen([sys.executable, ROOT / "tests/mock/faulty.py", "--root", str(empty_cluster.folder), "--tls", str(cert),
-                                str(key)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        port = int(process.stdout.readline().split()[0].split("=")[1])
+    with misbehaving(empty_cluster.folder, "--tls", cert, key) as port:
         cluster = empty_cluster.start("--allow-source-network", "127.0.0.0/8")
         said = cluster.cli("weights", "prefetch", f"https://localhost:{port}/plain/cert.pem", code=None)
         assert said.code != 0 and "update-ca-certificates" in said.err, said
-    finally:
-        process.kill()
-        process.wait(10)
 
 
 def test_a_source_that_refuses_is_not_taken_for_a_bad_login(empty_cluster, faulty):

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 
 import pytest
-from conftest import PARTS, ROOT, STOKER, until
+from conftest import DEADLINE_S, PARTS, ROOT, STOKER, until
 from test_terminal import Terminal
 
 LABELS = sorted(set(re.findall(r'app_crash_at\("((?:gc|verify):[a-z]+)"\)', "".join(
@@ -336,10 +336,10 @@ def test_interrupt_stops_it_and_leaves_anothers(endless):
     other, said_other = begin_verify(c)
     until(lambda: "has begun one already" in said_other())
     other.send_signal(signal.SIGINT)
-    assert other.wait(60) == 130 and "it goes on" in said_other(), said_other()
+    assert other.wait(DEADLINE_S) == 130 and "it goes on" in said_other(), said_other()
     assert upkeep(c)["state"] == "RUNNING"
     mine.send_signal(signal.SIGINT)
-    assert mine.wait(60) == 130 and "stopped before its end" in said(), said()
+    assert mine.wait(DEADLINE_S) == 130 and "stopped before its end" in said(), said()
     assert upkeep(c)["state"] == "STOPPED"
 
 
@@ -352,7 +352,7 @@ def test_a_server_that_is_stopped_stops_it(endless):
     (c.data / "store/blobs/sha256/00" / ("0" * 64)).unlink()
     c.restart()
     client.send_signal(signal.SIGCONT)
-    assert client.wait(90) == 1 and "run it again" in said(), said()
+    assert client.wait(DEADLINE_S) == 1 and "run it again" in said(), said()
     c.cli("cache", "verify")
 
 
@@ -364,7 +364,7 @@ def test_a_server_that_is_killed_loses_nothing(endless):
     c.kill()
     (c.data / "store/blobs/sha256/00" / ("0" * 64)).unlink()
     c.restart()
-    assert client.wait(90) == 1, said()
+    assert client.wait(DEADLINE_S) == 1, said()
     c.cli("cache", "verify")
     finished(c, source(c, "a"))
 
@@ -384,10 +384,10 @@ def test_killed_in_the_middle_the_next_one_ends_it(models, label):
     client = subprocess.Popen([STOKER, "cache", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                               env=c.cli_environment())
     try:
-        assert c.process.wait(60) == 9, f"never reached {label}"
+        assert c.process.wait(DEADLINE_S) == 9, f"never reached {label}"
     finally:
         client.kill()
-        client.wait(20)
+        client.wait(DEADLINE_S)
     c.start()
     if label == "verify:after":  # jobs come before the next verification
         check_shared(c)
