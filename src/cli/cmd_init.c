@@ -2,13 +2,22 @@
 #include "cli/cli.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "cli/examples.h"
 #include "core/spec.h"
 
 #define PRINT_MAX ((size_t)4 << 20)
 
-static int list_examples(struct cli *c)
+static int list_examples(struct cli *c, struct err *err)
 {
+	static const struct out_col cols[] = {{"EXAMPLE", false, cell_text, "name"},
+	                                      {"WHAT IT SHOWS", false, cell_text, "description"}};
+	AUTO_BUF struct buf json = BUF_INIT(PRINT_MAX);
+	const struct doc *list = NULL;
+	struct js js;
+
+	js_init(&js, &json);
+	js_list(&js);
 	for (size_t i = 0; i < n_example_files; i++) {
 		const struct example_file *f = &example_files[i];
 		struct str rest = f->body, first;
@@ -16,9 +25,16 @@ static int list_examples(struct cli *c)
 		if (strcmp(f->path, "train.yaml") != 0)
 			continue;
 		(void)str_cut(&rest, '\n', &first); /* its first line says what it is */
-		(void)printf("%-14s %.*s\n", f->example,
-		             STR_ARG(str_trim(str_skip(first, str_starts(first, "#") ? 1 : 0))));
+		js_open(&js);
+		js_kv(&js, "name", f->example);
+		js_kv_str(&js, "description",
+		          str_trim(str_skip(first, str_starts(first, "#") ? 1 : 0)));
+		js_close(&js);
 	}
+	js_end(&js);
+	if (js_parse(c->arena, buf_view(&json), &list, err) < 0 ||
+	    out_list(c, list, cols, COUNT(cols), "no examples", err) < 0)
+		return -1;
 	out_say(c, "stoker init --example NAME");
 	return 0;
 }
@@ -38,7 +54,7 @@ int cmd_init(struct cli *c, struct err *err)
 	size_t found = 0;
 
 	if (opt_flag(c, "list-examples"))
-		return list_examples(c);
+		return list_examples(c, err);
 	for (size_t i = 0; i < n_example_files; i++) {
 		if (strcmp(example_files[i].example, want) != 0)
 			continue;

@@ -5,7 +5,7 @@
 /* clang-format off */
 static const struct opt o_init[] = {
 	{"example", 'e', OPT_TEXT, "NAME", "start from this example [hello]"},
-	{"list-examples", 0, OPT_FLAG, NULL, "list the examples"},
+	{"list-examples", 0, OPT_FLAG, NULL, "list the examples, in the form of -o"},
 	{"force", 'f', OPT_FLAG, NULL, "replace files that are there"},
 };
 static const struct opt o_push[] = {
@@ -113,7 +113,7 @@ const struct command commands[] = {
 	/* words, args, help, more, options, least, most, lists, run */
 	{"init", "[DIR]", "write a job file to start from",
 	 "Writes train.yaml, run.sh and .stokerignore (or an example's files) into DIR, this folder by default.",
-	 OPTS(o_init), 0, 1, false, cmd_init},
+	 OPTS(o_init), 0, 1, true, cmd_init},
 	{"push", "[FILE]", "push a job: train.yaml and the folder it is in",
 	 "Reads FILE (train.yaml), uploads its folder without what .stokerignore names, and creates a job. "
 	 "Prints the job's id. With -f it follows the log and exits 0 when the job completed, 10 when it failed, "

@@ -388,7 +388,7 @@ static const struct route routes[] = {
 	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/teams",                           teams_list,      "Teams" },
 	{ HTTP_POST,   SCOPE_ADMIN,  SMALL,      "/v1/teams",                           team_make,       "Make a team" },
 	{ HTTP_DELETE, SCOPE_ADMIN,  SMALL,      "/v1/teams/{team_id}",                 team_remove,     "Remove a team without projects" },
-	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/api_keys",                        tokens_list,     "API keys, without their values" },
+	{ HTTP_GET,    SCOPE_ADMIN,  0,          "/v1/api_keys",                        tokens_list,     "API keys, without their values" },
 	{ HTTP_POST,   SCOPE_MEMBER, SMALL,      "/v1/api_keys",                        token_make,      "Make an API key; it is shown once" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL,      "/v1/api_keys/{api_key_id}",           token_remove,    "Revoke an API key" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/secrets",                         secrets_list,    "Names of secrets" },
