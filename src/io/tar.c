@@ -1,35 +1,24 @@
 /*
- * tar.c - packing and unpacking of archives. libarchive only reads and writes the format: every
- * file is made by us, part by part from the root's handle without following a link, so an error in
- * its own checks lets nothing out.
+ * tar.c - unpacking of archives. libarchive only reads the format: every file is made by us, part
+ * by part from the root's handle without following a link, so an error in its own checks lets
+ * nothing out.
  */
-#include "io/tar.h"
+#include "io/tar_impl.h"
 
 #include "base/fs.h"
-#include "base/units.h"
 #include "io/beneath.h"
+#include "io/gunzip.h"
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <dirent.h>
-#include <locale.h>
 
 #define TAR_READ ((size_t)64 << 10)
 #define TAR_SLICE ((size_t)512) /* of compressed input at a time: see struct source */
 #define TAR_HEADER_MAX ((int64_t)8 << 20)
 #define TAR_RATIO_FROM ((int64_t)64 << 20)
-#define TAR_DEPTH_MAX 200 /* folders; each holds a descriptor while it is packed */
-#define TAR_SEGMENTS_MAX 4096
-#define TAR_LARGEST 5
-#define TAR_LINKS_SHOWN 5
+#define TAR_TRAIL_MAX ((uint64_t)64 << 20)
 
-/* libarchive converts names to and from the charset of the thread's locale. "C" lets it give the
- * archive's own bytes; "C.UTF-8" lets it write names as the UTF-8 that pax asks for. */
-struct charset {
-	locale_t made, before;
-};
-
-static struct charset charset_set(const char *name)
+struct charset charset_set(const char *name)
 {
 	struct charset c = {.made = newlocale(LC_CTYPE_MASK, name, (locale_t)0)};
 
@@ -38,7 +27,7 @@ static struct charset charset_set(const char *name)
 	return c;
 }
 
-static void charset_done(struct charset *c)
+void charset_done(struct charset *c)
 {
 	if (c->made == (locale_t)0)
 		return;
@@ -49,16 +38,6 @@ static void charset_done(struct charset *c)
 static void read_free_p(struct archive **a)
 {
 	(void)archive_read_free(*a);
-}
-
-static void write_free_p(struct archive **a)
-{
-	(void)archive_write_free(*a); /* closed before when all went well */
-}
-
-static void entry_free_p(struct archive_entry **e)
-{
-	archive_entry_free(*e);
 }
 
 /* ---- reading ---- */
@@ -72,8 +51,9 @@ struct source {
 	int fd;
 	struct archive *a;
 	bool open, plain, begun;
-	char *block;
+	char *block; /* 2 x TAR_READ: what was read, and what gzip made of it */
 	size_t at, have;
+	struct gunzip *gz;
 	uint64_t packed;   /* handed over so far */
 	int64_t header_to; /* while a header is read: the output position where it must have ended
 	                    */
@@ -110,27 +90,58 @@ static int source_check(struct source *s)
 	return 0;
 }
 
+static int source_fill(struct source *s)
+{
+	ssize_t r;
+
+	if (s->at < s->have)
+		return 0;
+	do
+		r = read(s->fd, s->block, TAR_READ);
+	while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return err_errno(s->err, errno, "read the archive");
+	s->at = 0;
+	s->have = (size_t)r;
+	return 0;
+}
+
+/* What gzip holds next; *n 0 at its end. */
+static int source_unzip(struct source *s, size_t *n)
+{
+	struct err err = {0};
+
+	*n = 0;
+	while (*n == 0) {
+		struct str in;
+
+		if (source_fill(s) < 0)
+			return -1;
+		if (s->have == 0)
+			break;
+		in = str_n(s->block + s->at, s->have - s->at);
+		if (gunzip_step(s->gz, &in, s->block + TAR_READ, TAR_READ, n, &err) < 0)
+			break;
+		s->packed += s->have - s->at - in.n;
+		s->at = s->have - in.n;
+	}
+	if (err.code == ERR_NONE && (*n > 0 || gunzip_end(s->gz, &err) == 0))
+		return 0;
+	return err_set(s->err, ERR_INVALID, "archive: %s", err.msg);
+}
+
 static la_ssize_t source_read(struct archive *a, void *arg, const void **out)
 {
 	struct source *s = arg;
 	size_t n;
 
-	if (source_check(s) < 0) {
+	if (source_check(s) < 0 || (s->gz == NULL ? source_fill(s) : source_unzip(s, &n)) < 0) {
 		archive_set_error(a, EINVAL, "refused");
 		return -1;
 	}
-	if (s->at == s->have) {
-		ssize_t r;
-
-		do
-			r = read(s->fd, s->block, TAR_READ);
-		while (r < 0 && errno == EINTR);
-		if (r < 0) {
-			archive_set_error(a, errno, "read");
-			return err_errno(s->err, errno, "read the archive");
-		}
-		s->at = 0;
-		s->have = (size_t)r;
+	if (s->gz != NULL) {
+		*out = s->block + TAR_READ;
+		return (la_ssize_t)n;
 	}
 	n = s->have - s->at;
 	if (!s->plain)
@@ -141,18 +152,39 @@ static la_ssize_t source_read(struct archive *a, void *arg, const void **out)
 	return (la_ssize_t)n;
 }
 
+/* A tar ends before its gzip does: what is left holds the digest of all that was unpacked. */
+static int source_end(struct source *s)
+{
+	size_t n = 1;
+
+	for (uint64_t more = 0; s->gz != NULL && n > 0; more += n) {
+		if (more > TAR_TRAIL_MAX)
+			return err_set(s->err, ERR_TOO_BIG,
+			               "archive: more than %d MiB follow its end",
+			               (int)(TAR_TRAIL_MAX >> 20));
+		if (source_unzip(s, &n) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int source_open(struct source *s)
 {
 	struct archive *a = s->a;
+	/* gzip: only to see it inside of another one */
 	bool ok = archive_read_support_format_tar(a) >= ARCHIVE_WARN &&
 	          archive_read_support_filter_gzip(a) >= ARCHIVE_WARN &&
 	          archive_read_support_filter_zstd(a) >= ARCHIVE_WARN &&
 	          archive_read_support_filter_xz(a) >= ARCHIVE_WARN &&
 	          archive_read_support_filter_bzip2(a) >= ARCHIVE_WARN;
 
+	if (source_fill(s) < 0)
+		return -1;
+	if (gunzip_begins(str_n(s->block, s->have)))
+		s->gz = gunzip_new();
 	if (!ok || archive_read_open(a, s, NULL, source_read, NULL) != ARCHIVE_OK)
 		return source_fail(s);
-	if (archive_filter_count(a) > 2) /* the last is the plain stream itself */
+	if (archive_filter_count(a) > (s->gz != NULL ? 1 : 2)) /* the last is the plain stream */
 		return err_set(s->err, ERR_INVALID, "archive: compressed more than once");
 	s->open = true;
 	s->plain = archive_filter_count(a) == 1;
@@ -174,7 +206,7 @@ static int source_next(struct source *s, struct archive_entry **e)
 		return -1;
 	s->header_to = 0;
 	if (r == ARCHIVE_EOF)
-		return 0;
+		return source_end(s);
 	/* A warning is about a charset, or an attribute that is not used here. */
 	if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
 		return source_fail(s);
@@ -300,395 +332,18 @@ int tar_unpack(int fd, int root_dirfd, const struct tar_limits *limits, struct t
 	const struct tar_limits *l = limits != NULL ? limits : &dflt;
 	struct charset charset UNUSED CLEANUP(charset_done) = charset_set("C");
 	AUTO_BENEATH struct beneath *to = beneath_new(root_dirfd);
-	AUTO_FREE char *block = xmalloc(TAR_READ);
+	AUTO_FREE char *block = xmalloc(2 * TAR_READ);
 	struct archive *a CLEANUP(read_free_p) = archive_read_new();
 	struct unpacker u = {
 		.s = {.fd = fd, .a = a, .block = block, .err = err}, .to = to, .err = err};
+	int r;
 
 	assert(a != NULL);
 	u.entries_max = l->entries_max > 0 ? l->entries_max : dflt.entries_max;
 	u.bytes_max = l->bytes_max > 0 ? l->bytes_max : dflt.bytes_max;
-	if (source_open(&u.s) < 0 || unpack_all(&u) < 0)
-		return -1;
-	if (report != NULL)
+	r = source_open(&u.s) < 0 ? -1 : unpack_all(&u);
+	gunzip_free(u.s.gz);
+	if (r == 0 && report != NULL)
 		*report = u.report;
-	return 0;
-}
-
-/* ---- packing ---- */
-
-struct packer {
-	bool (*skip)(const char *path, bool is_dir, void *arg);
-	void *arg;
-	int fd;
-	struct archive *a; /* NULL: only looking, how much there is */
-	struct archive_entry *e;
-	struct tar_report report;
-	char path[BENEATH_PATH_MAX + 1]; /* of the entry at hand */
-	struct {
-		char *path;
-		uint64_t bytes;
-	} largest[TAR_LARGEST];
-	struct buf links; /* the first that lead out, for people */
-	size_t n_links;
-	uint64_t bytes_max;
-	struct err *err;
-};
-
-static void packer_free(struct packer *p)
-{
-	for (size_t i = 0; p != NULL && i < TAR_LARGEST; i++)
-		free(p->largest[i].path);
-	if (p != NULL)
-		buf_done(&p->links);
-	free(p);
-}
-DEFINE_CLEANUP(struct packer, packer_free)
-
-struct names {
-	char **v;
-	size_t n, cap;
-};
-
-static void names_done(struct names *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		free(l->v[i]);
-	free(l->v);
-}
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static void dir_close_p(DIR **d)
-{
-	if (*d != NULL)
-		(void)closedir(*d);
-}
-
-static int read_names(struct packer *p, int dirfd, struct names *out)
-{
-	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d CLEANUP(dir_close_p) = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *e;
-
-	if (d == NULL) {
-		int errnum = errno;
-
-		close_fd_p(&fd);
-		return err_errno(p->err, errnum, "read folder %s", p->path);
-	}
-	for (errno = 0; (e = readdir(d)) != NULL; errno = 0) {
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-			continue;
-		if (out->n == TAR_ENTRIES_MAX)
-			return err_set(p->err, ERR_TOO_BIG, "folder %s has over %d entries",
-			               p->path, TAR_ENTRIES_MAX);
-		if (out->n == out->cap) {
-			out->cap = MAX(64, 2 * out->cap);
-			out->v = xrealloc(out->v, out->cap * sizeof(*out->v));
-		}
-		out->v[out->n++] = xstrdup(e->d_name);
-	}
-	if (errno != 0)
-		return err_errno(p->err, errno, "read folder %s", p->path);
-	if (out->n > 0)
-		qsort(out->v, out->n, sizeof(*out->v), by_name);
-	return 0;
-}
-
-static int pack_fail(struct packer *p)
-{
-	const char *why = archive_error_string(p->a);
-
-	if (p->err->code != ERR_NONE)
-		return -1;
-	return err_set(p->err, ERR_IO, "pack %s: %s", p->path, why != NULL ? why : "failed");
-}
-
-static la_ssize_t pack_write(struct archive *a, void *arg, const void *bytes, size_t n)
-{
-	struct packer *p = arg;
-
-	if (p->err->code == ERR_NONE && fs_write_all(p->fd, bytes, n, p->err) == 0)
-		return (la_ssize_t)n;
-	archive_set_error(a, EIO, "write");
-	return -1;
-}
-
-/* Where the data is, so that a hole stays one. A file in too many pieces goes as a dense one. */
-static void note_holes(struct packer *p, int fd, off_t size)
-{
-	off_t data = lseek(fd, 0, SEEK_DATA), hole;
-	int n = 0;
-
-	if (data < 0 && errno == ENXIO && size > 0) {
-		archive_entry_sparse_add_entry(p->e, 0, 0); /* nothing but a hole */
-		return;
-	}
-	while (data >= 0 && data < size && n < TAR_SEGMENTS_MAX) {
-		hole = lseek(fd, data, SEEK_HOLE);
-		if (hole < 0)
-			break;
-		hole = MIN(hole, size);
-		archive_entry_sparse_add_entry(p->e, data, hole - data);
-		n++;
-		data = lseek(fd, hole, SEEK_DATA);
-	}
-	if (n == TAR_SEGMENTS_MAX)
-		archive_entry_sparse_clear(p->e);
-}
-
-static int copy_in(struct packer *p, int fd, uint64_t size)
-{
-	AUTO_FREE char *block = xmalloc(TAR_READ);
-
-	for (uint64_t at = 0; at < size;) {
-		size_t want = (size_t)MIN(TAR_READ, size - at);
-		ssize_t n = pread(fd, block, want, (off_t)at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_errno(p->err, errno, "read %s", p->path);
-		if (n == 0)
-			return err_set(p->err, ERR_CONFLICT,
-			               "%s became shorter while it was packed; try again", p->path);
-		if (archive_write_data(p->a, block, (size_t)n) != n)
-			return pack_fail(p);
-		at += (uint64_t)n;
-	}
-	return 0;
-}
-
-static int pack_header(struct packer *p)
-{
-	int r = archive_write_header(p->a, p->e);
-
-	/* A warning: the name is no UTF-8; it is stored as it is, and marked so. */
-	return r == ARCHIVE_OK || r == ARCHIVE_WARN ? 0 : pack_fail(p);
-}
-
-static int pack_file(struct packer *p, int dirfd, const char *name)
-{
-	AUTO_FD int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	struct stat st;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_errno(p->err, errno, "open %s", p->path);
-	if (!S_ISREG(st.st_mode))
-		return err_set(p->err, ERR_CONFLICT, "%s changed while it was packed; try again",
-		               p->path);
-	if ((uint64_t)st.st_size > p->bytes_max - p->report.bytes)
-		return err_set(p->err, ERR_TOO_BIG, "%s grew past the limit while it was packed",
-		               p->path);
-	archive_entry_set_size(p->e, st.st_size);
-	note_holes(p, fd, st.st_size);
-	if (pack_header(p) < 0)
-		return -1;
-	p->report.bytes += (uint64_t)st.st_size;
-	return copy_in(p, fd, (uint64_t)st.st_size);
-}
-
-static int pack_entry(struct packer *p, int dirfd, const char *name, const struct stat *st)
-{
-	char to[BENEATH_PATH_MAX + 1];
-	ssize_t n;
-
-	archive_entry_clear(p->e);
-	archive_entry_copy_pathname(p->e, p->path);
-	archive_entry_set_filetype(p->e, st->st_mode & S_IFMT);
-	archive_entry_set_perm(p->e, st->st_mode & 07777);
-	archive_entry_set_mtime(p->e, st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
-	archive_entry_set_uid(p->e, 0);
-	archive_entry_set_gid(p->e, 0);
-	archive_entry_set_size(p->e, 0);
-	p->report.entries++;
-	if (S_ISREG(st->st_mode))
-		return pack_file(p, dirfd, name);
-	if (S_ISLNK(st->st_mode)) {
-		n = readlinkat(dirfd, name, to, sizeof(to) - 1);
-		if (n < 0)
-			return err_errno(p->err, errno, "read link %s", p->path);
-		to[n] = '\0';
-		archive_entry_copy_symlink(p->e, to);
-	}
-	return pack_header(p);
-}
-
-/* The look before: sums up, and remembers the largest. */
-static void weigh(struct packer *p, uint64_t bytes)
-{
-	p->report.bytes += bytes;
-	p->report.entries++;
-	for (size_t i = 0; i < TAR_LARGEST && bytes > 0; i++) {
-		if (bytes <= p->largest[i].bytes)
-			continue;
-		free(p->largest[TAR_LARGEST - 1].path);
-		memmove(&p->largest[i + 1], &p->largest[i],
-		        (TAR_LARGEST - 1 - i) * sizeof(p->largest[0]));
-		p->largest[i].bytes = bytes;
-		p->largest[i].path = xstrdup(p->path);
-		return;
-	}
-}
-
-/* The look before: a link that nobody would unpack is found here, not on the job's machine. */
-static int look_at_link(struct packer *p, int dirfd, const char *name)
-{
-	char to[BENEATH_PATH_MAX + 1], shown[BENEATH_SHOWN_CAP], shown_to[BENEATH_SHOWN_CAP];
-	struct err why = {0};
-	ssize_t n = readlinkat(dirfd, name, to, sizeof(to) - 1);
-
-	if (n < 0)
-		return errno == ENOENT ? 0 : err_errno(p->err, errno, "read link %s", p->path);
-	to[n] = '\0';
-	if (beneath_check_link(p->path, to, &why) == 0)
-		return 0;
-	if (p->n_links++ < TAR_LINKS_SHOWN)
-		buf_printf(&p->links, "%s%s -> %s (%s)", p->links.n > 0 ? ", " : "",
-		           beneath_shown(p->path, shown), beneath_shown(to, shown_to), why.msg);
-	return 0;
-}
-
-static int bad_links(struct packer *p)
-{
-	char more[32] = "";
-
-	if (p->n_links > TAR_LINKS_SHOWN)
-		FMT(more, " and %zu more", p->n_links - TAR_LINKS_SHOWN);
-	return err_set(
-		p->err, ERR_INVALID,
-		"the folder has links that lead nowhere on another machine: %s%s; leave them "
-		"out (.stokerignore), or put what they lead to in their place",
-		buf_cstr(&p->links), more);
-}
-
-static int too_big(struct packer *p)
-{
-	AUTO_BUF struct buf list = BUF_INIT(ERR_MSG_MAX);
-	char have[UNITS_CAP], max[UNITS_CAP], name[BENEATH_SHOWN_CAP];
-
-	for (size_t i = 0; i < TAR_LARGEST && p->largest[i].path != NULL; i++)
-		buf_printf(&list, "%s%s (%s)", i == 0 ? "" : ", ",
-		           beneath_shown(p->largest[i].path, name),
-		           units_show_bytes(p->largest[i].bytes, have));
-	return err_set(p->err, ERR_TOO_BIG,
-	               "the folder holds %s, more than the %s of an archive; the largest files: %s",
-	               units_show_bytes(p->report.bytes, have), units_show_bytes(p->bytes_max, max),
-	               buf_cstr(&list));
-}
-
-static int walk(struct packer *p, int dirfd, int depth);
-
-static int visit(struct packer *p, int dirfd, const char *name, int depth)
-{
-	AUTO_FD int sub = -1;
-	struct stat st;
-	bool is_dir;
-
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) /* gone since the folder was read */
-		return errno == ENOENT ? 0 : err_errno(p->err, errno, "look at %s", p->path);
-	is_dir = S_ISDIR(st.st_mode);
-	if (!is_dir && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
-		return 0;
-	if (p->skip != NULL && p->skip(p->path, is_dir, p->arg)) {
-		p->report.skipped++;
-		return 0;
-	}
-	if (p->report.entries == TAR_ENTRIES_MAX)
-		return err_set(p->err, ERR_TOO_BIG, "the folder has over %d entries",
-		               TAR_ENTRIES_MAX);
-	if (p->a == NULL && S_ISLNK(st.st_mode) && look_at_link(p, dirfd, name) < 0)
-		return -1;
-	if (p->a == NULL)
-		weigh(p, S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0);
-	else if (pack_entry(p, dirfd, name, &st) < 0)
-		return -1;
-	if (!is_dir)
-		return 0;
-	sub = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (sub < 0)
-		return err_errno(p->err, errno, "open folder %s", p->path);
-	return walk(p, sub, depth + 1);
-}
-
-static int walk(struct packer *p, int dirfd, int depth)
-{
-	struct names names CLEANUP(names_done) = {0};
-	size_t n = strlen(p->path);
-	int r = 0;
-
-	if (depth > TAR_DEPTH_MAX)
-		return err_set(p->err, ERR_TOO_BIG, "%s: over %d folders deep", p->path,
-		               TAR_DEPTH_MAX);
-	if (read_names(p, dirfd, &names) < 0)
-		return -1;
-	for (size_t i = 0; r == 0 && i < names.n; i++) {
-		size_t slash = n > 0 ? 1 : 0, len = strlen(names.v[i]);
-
-		if (n + slash + len > BENEATH_PATH_MAX)
-			return err_set(p->err, ERR_TOO_BIG, "%s/%s: a path over %d bytes", p->path,
-			               names.v[i], BENEATH_PATH_MAX);
-		if (n > 0)
-			p->path[n] = '/';
-		memcpy(p->path + n + slash, names.v[i], len + 1);
-		r = visit(p, dirfd, names.v[i], depth);
-		p->path[n] = '\0';
-	}
 	return r;
-}
-
-static int pack_open(struct packer *p)
-{
-	bool ok = archive_write_set_format_pax(p->a) == ARCHIVE_OK &&
-	          archive_write_add_filter_zstd(p->a) == ARCHIVE_OK &&
-	          archive_write_set_bytes_in_last_block(p->a, 1) == ARCHIVE_OK &&
-	          archive_write_open(p->a, p, NULL, pack_write, NULL) == ARCHIVE_OK;
-
-	return ok ? 0 : pack_fail(p);
-}
-
-static int pack_all(struct packer *p, int root_dirfd)
-{
-	if (pack_open(p) < 0)
-		return -1;
-	if (walk(p, root_dirfd, 0) < 0) {
-		(void)archive_write_fail(p->a); /* so that freeing it does not write a proper end */
-		return -1;
-	}
-	return archive_write_close(p->a) == ARCHIVE_OK ? 0 : pack_fail(p);
-}
-
-int tar_pack(int root_dirfd, bool (*skip)(const char *path, bool is_dir, void *arg), void *arg,
-             int fd, uint64_t bytes_max, struct tar_report *report, struct err *err)
-{
-	struct charset charset UNUSED CLEANUP(charset_done) = charset_set("C.UTF-8");
-	struct packer *p CLEANUP(packer_free_p) = xcalloc(1, sizeof(*p));
-	struct archive *a CLEANUP(write_free_p) = archive_write_new();
-	struct archive_entry *e CLEANUP(entry_free_p) = archive_entry_new();
-
-	assert(a != NULL && e != NULL);
-	p->skip = skip;
-	p->arg = arg;
-	p->fd = fd;
-	p->e = e;
-	p->bytes_max = bytes_max > 0 ? bytes_max : TAR_BYTES_MAX;
-	p->err = err;
-	p->links.max = ERR_MSG_MAX;
-	if (walk(p, root_dirfd, 0) < 0)
-		return -1;
-	if (p->report.bytes > p->bytes_max)
-		return too_big(p);
-	if (p->n_links > 0)
-		return bad_links(p);
-	p->report = (struct tar_report){0};
-	p->a = a;
-	if (pack_all(p, root_dirfd) < 0)
-		return -1;
-	if (report != NULL)
-		*report = p->report;
-	return 0;
 }

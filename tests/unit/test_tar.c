@@ -354,6 +354,62 @@ static void tar_refuses_layers_of_compression(void **state)
 	           "compressed more than once");
 }
 
+/* libarchive reads the digest that gzip ends with, and does not look at it. */
+static void tar_refuses_damaged_gzip(void **state)
+{
+	const struct place *p = *state;
+	AUTO_BUF struct buf b = BUF_INIT(TEXT_MAX), noise = BUF_INIT(TEXT_MAX),
+			    packed = BUF_INIT(TEXT_MAX), twice = BUF_INIT(TEXT_MAX);
+	const char *gzip[] = {"gzip", "-c", NULL};
+	struct err err = {0};
+	uint32_t x = 1;
+
+	for (int i = 0; i < 200000; i++) { /* nothing to compress: stored as it is */
+		x = x * 1664525 + 1013904223;
+		buf_putc(&noise, (char)(x >> 24));
+	}
+	add_bytes(&b, "noise", buf_view(&noise));
+	add_end(&b);
+	filter(gzip, buf_view(&b), &packed);
+	assert_ok(unpack(p, buf_view(&packed), NULL, NULL, &err), &err);
+	packed.p[packed.n / 2] ^= 1;
+	assert_err(unpack(p, buf_view(&packed), NULL, NULL, &err), &err, ERR_INVALID,
+	           "gzip data is damaged: incorrect data check");
+	packed.p[packed.n / 2] ^= 1;
+	packed.p[packed.n - 1] ^= 1;
+	assert_err(unpack(p, buf_view(&packed), NULL, NULL, &err), &err, ERR_INVALID,
+	           "gzip data is damaged: incorrect length check");
+	packed.p[packed.n - 1] ^= 1;
+	assert_err(unpack(p, str_n(packed.p, packed.n - 4), NULL, NULL, &err), &err, ERR_INVALID,
+	           "gzip data ends in the middle");
+	assert_err(unpack(p, str_n(packed.p, packed.n / 2), NULL, NULL, &err), &err, ERR_INVALID,
+	           "gzip data ends in the middle");
+	buf_add(&twice, packed.p, packed.n);
+	buf_puts(&twice, "more");
+	assert_err(unpack(p, buf_view(&twice), NULL, NULL, &err), &err, ERR_INVALID,
+	           "what follows its gzip data is none");
+}
+
+/* Members one after the other, as pigz and cat make them, and zeros at the end, as tapes had. */
+static void tar_unpacks_gzip_in_members(void **state)
+{
+	const struct place *p = *state;
+	AUTO_BUF struct buf b = BUF_INIT(TEXT_MAX), one = BUF_INIT(TEXT_MAX),
+			    two = BUF_INIT(TEXT_MAX);
+	const char *gzip[] = {"gzip", "-c", NULL};
+	struct err err = {0};
+
+	add_file(&b, "f", "text");
+	add_end(&b);
+	filter(gzip, str_n(b.p, 700), &one);
+	filter(gzip, str_n(b.p + 700, b.n - 700), &two);
+	buf_add(&one, two.p, two.n);
+	for (int i = 0; i < 1000; i++)
+		buf_putc(&one, '\0');
+	assert_ok(unpack(p, buf_view(&one), NULL, NULL, &err), &err);
+	assert_text(p, "f", "text");
+}
+
 /* ---- what is unpacked ---- */
 
 static void tar_unpacks_every_kind(void **state)
@@ -608,6 +664,8 @@ static const struct CMUnitTest tests[] = {
 	TEST(tar_small_zeros_are_no_bomb),
 	TEST(tar_sparse_map_bomb),
 	TEST(tar_refuses_layers_of_compression),
+	TEST(tar_refuses_damaged_gzip),
+	TEST(tar_unpacks_gzip_in_members),
 	TEST(tar_unpacks_every_kind),
 	TEST(tar_ignores_the_umask),
 	TEST(tar_later_entries_replace),
