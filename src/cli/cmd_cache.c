@@ -165,7 +165,7 @@ static int by_bytes(const void *a, const void *b)
 	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-/* Sums files by their first `depth` folders. */
+/* Sums files by their first `depth` folders; 0 = all of them in one. */
 static size_t sum_up(struct cli *c, const struct doc *files, int64_t depth, struct du_row **out)
 {
 	AUTO_MAP struct map *by_path = map_new();
@@ -182,7 +182,7 @@ static size_t sum_up(struct cli *c, const struct doc *files, int64_t depth, stru
 		for (int64_t left = depth; cut < path.n; cut++)
 			if (path.p[cut] == '/' && --left == 0)
 				break;
-		path.n = cut;
+		path = depth == 0 ? STR_LIT(".") : str_n(path.p, cut);
 		row = map_get(by_path, path);
 		if (row == NULL) {
 			row = &rows[n++];
@@ -204,17 +204,22 @@ int cmd_cache_du(struct cli *c, struct err *err)
 	struct du_row *rows;
 	struct js js;
 	size_t n;
+	int64_t depth = opt_int(c, "depth", 1);
 	static const struct out_col cols[] = {{"SIZE", true, cell_bytes, "size_bytes"},
 	                                      {"FILES", true, cell_text, "files"},
 	                                      {"PATH", false, cell_text, "path"}};
 
+	if (depth < 0)
+		return err_set(err, ERR_INVALID,
+		               "--depth %" PRId64 ": 0 sums all in one, 1 by the first folder",
+		               depth);
 	if (cache_base(c, c->n_arg > 0 ? c->arg[0] : NULL, &base, err) < 0 ||
 	    remote_call(c, HTTP_POST, arena_printf(c->arena, "%s/cache/summarize", base),
 	                &(struct buf)BUF_INIT(1), &reply, err) < 0)
 		return -1;
 	files = doc_get(reply, "file_summaries");
 	say_truncated(c, reply);
-	n = files == NULL ? 0 : sum_up(c, files, MAX(opt_int(c, "depth", 1), (int64_t)1), &rows);
+	n = files == NULL ? 0 : sum_up(c, files, depth, &rows);
 	if (n > 0)
 		qsort(rows, n, sizeof(*rows), by_bytes);
 	js_init(&js, &json);

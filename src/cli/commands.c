@@ -71,7 +71,7 @@ static const struct opt o_summarize[] = {
 static const struct opt o_du[] = {
 	{"project", 'p', OPT_TEXT, "PROJECT", "this project's cache [@]"},
 	{"team", 0, OPT_TEXT, "TEAM", "this team's cache"},
-	{"depth", 'd', OPT_INT, "N", "sum by this many folders [1]"},
+	{"depth", 'd', OPT_INT, "N", "sum by this many folders; 0: the total alone [1]"},
 };
 static const struct opt o_cache_rm[] = {
 	{"project", 'p', OPT_TEXT, "PROJECT", "in this project's cache [@]"},

@@ -88,6 +88,9 @@ def test_cache_commands(cluster):
     sizes = {f["path"]: f["size_bytes"] for f in summary["file_summaries"]}
     assert sizes["big/a"] == 5000 and sizes["b"] == 2 and sizes.get("big", 0) == 0
     assert cluster.json("cache", "du", "p")[0]["path"] == "big"
+    assert [row["path"] for row in cluster.json("cache", "du", "p", "-d", "2")] == ["big/a", "b"]
+    assert cluster.json("cache", "du", "p", "-d", "0") == [{"path": ".", "size_bytes": 5002, "files": 2}]
+    assert "--depth -1: 0 sums all in one" in cluster.cli("cache", "du", "p", "-d", "-1", code=2).err
     assert "path,size" in cluster.cli("cache", "summarize", "p", "-o", "csv").out.lower()
     cluster.cli("cache", "rm", "big", "-p", "p", "--yes")
     assert [f["path"] for f in cluster.json("cache", "summarize", "p")["file_summaries"]] == ["b"]
