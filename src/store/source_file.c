@@ -19,6 +19,28 @@ struct file_source {
 	bool single;      /* path is a file, known after listing */
 };
 
+/* The file system refused: says on which machine, which a user takes for the own one, and what
+ * mends it. */
+static int refused(struct err *err)
+{
+	static const struct {
+		enum err_code code;
+		const char *words;
+	} rows[] = {
+		{ERR_NOT_FOUND, "not found on the server's machine, where file:// sources are "
+	                        "read: put it there, or "
+	                        "correct the URL"},
+		{ERR_DENIED,
+	         "not readable on the server's machine, where file:// sources are read: let the "
+	         "server's user read it; links may not lead out of the allowed folder"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++)
+		if (err->code == rows[i].code)
+			return err_wrap(err, "%s", rows[i].words);
+	return -1;
+}
+
 /* --- open ------------------------------------------------------------------------------------ */
 
 /* What is left of `path` below `root`, without '/' in front; p NULL when it is not below. */
@@ -51,7 +73,7 @@ static int parse(struct file_source *f, struct str rest, const struct source_opt
 			continue;
 		f->root = fs_open_dir(o->file_roots[i], err);
 		f->path = arena_strz(f->base.arena, rel);
-		return f->root < 0 ? -1 : 0;
+		return f->root < 0 ? refused(err) : 0;
 	}
 	return err_set(err, ERR_DENIED,
 	               "the server may not read there: its administrator can allow the folder with "
@@ -199,10 +221,8 @@ static int walk(const struct file_source *f, int dirfd, struct buf *rel, int dep
 	return r;
 }
 
-static int file_list(struct source *s, struct arena *a UNUSED, const char *frozen UNUSED,
-                     struct source_found *to, const char **revision UNUSED, struct err *err)
+static int list(struct file_source *f, struct source_found *to, struct err *err)
 {
-	struct file_source *f = (struct file_source *)s;
 	AUTO_BUF struct buf rel = BUF_INIT(FS_PATH_MAX);
 	AUTO_FD int fd = -1;
 	const char *slash = strrchr(f->path, '/');
@@ -218,8 +238,16 @@ static int file_list(struct source *s, struct arena *a UNUSED, const char *froze
 	if (!f->single)
 		return walk(f, fd, &rel, 0, to, err);
 	if (!S_ISREG(st.st_mode))
-		return err_set(err, ERR_INVALID, "neither a file nor a folder");
+		return err_set(err, ERR_INVALID,
+		               "neither a file nor a folder on the server's machine: name one of "
+		               "them in the URL");
 	return found(&st, str_of(slash != NULL ? slash + 1 : f->path), to, err);
+}
+
+static int file_list(struct source *s, struct arena *a UNUSED, const char *frozen UNUSED,
+                     struct source_found *to, const char **revision UNUSED, struct err *err)
+{
+	return list((struct file_source *)s, to, err) < 0 ? refused(err) : 0;
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -254,7 +282,9 @@ static int file_read(struct source *s, const struct source_file *f, uint64_t fir
 	if (buf_check(&path, "the path", err) < 0)
 		return -1;
 	fd = open_below(fs, buf_cstr(&path), err);
-	if (fd < 0 || check_same(fd, f, err) < 0)
+	if (fd < 0)
+		return refused(err);
+	if (check_same(fd, f, err) < 0)
 		return -1;
 	chunk = xmalloc((size_t)MIN(count, (uint64_t)READ_MAX));
 	while (first < end) {

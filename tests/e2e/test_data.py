@@ -58,13 +58,13 @@ def test_the_second_job_finds_them_warm(files):
 @pytest.mark.parametrize("source, words", [
     ("file:///etc/passwd", "allow-file-root"),
     ("file:///usr/share/common-licenses", "allow-file-root"),
-    ("file://{root}/nothing", "nothing"),
+    ("file://{root}/nothing", "{root}/nothing: not found on the server's machine"),
     ("https://127.0.0.1:1/x", "allow-source-network"),
 ])
 def test_bad_sources(files, source, words):
     job = files.push(["echo never"], weights=[{"source": source.format(root=files.sources), "mount_location": "/w"}])
     done = files.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
-    assert words in done["error_message"] and "never" not in files.user_lines(job)
+    assert words.format(root=files.sources) in done["error_message"] and "never" not in files.user_lines(job)
 
 
 def test_cache_outlives_jobs(cluster):

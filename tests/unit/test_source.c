@@ -426,7 +426,12 @@ static void source_listing_failures(void **state UNUSED)
 		{{.url = "@config.json?signature=s", .revision = "0000"},
 	         ERR_CONFLICT,
 	         {"has changed since", NULL}},
-		{{.url = "/nothing"}, ERR_NOT_FOUND, {"nothing", NULL}},
+		{{.url = "/nothing"},
+	         ERR_NOT_FOUND,
+	         {"/nothing: not found on the server's machine", "correct the URL"}},
+		{{.url = "/config.json/nothing"},
+	         ERR_NOT_FOUND,
+	         {"not found on the server's machine", "config.json/nothing: Not a directory"}},
 		{{.url = "/", .revision = "0000"}, ERR_CONFLICT, {"has changed since", NULL}},
 		{{.url = "s3://missing-bucket", .secret = S3_SECRET},
 	         ERR_NOT_FOUND,
@@ -630,12 +635,54 @@ static void source_folders_with_links(void **state UNUSED)
 	assert_ok(fs_remove_tree(AT_FDCWD, path, &err), &err);
 }
 
+/* Whose machine it is about is not the reader's guess; what is neither file nor folder is named. */
+static void source_files_that_cannot_be_read(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_SOURCE struct source *shut = NULL, *pipe = NULL, *lost = NULL;
+	struct probe p = {.url = "/shut"}, q = {.url = "/pipe"};
+	const char *roots[] = {"/nowhere/models"};
+	struct source_options o = {.file_roots = roots, .n_file_roots = 1};
+	struct source_listing l;
+	struct err err = {0};
+	char path[128], fifo[128];
+	bool root = geteuid() == 0;
+	int r;
+
+	faulty_fill(&server, "shut/file", 100, 9);
+	FMT(path, "%s/shut", server.root);
+	assert_int_equal(chmod(path, 0), 0);
+	assert_ok(probe_open(&p, a, &shut, &err), &err);
+	assert_int_equal(root ? seteuid(65534) : 0, 0); /* root may read what is shut */
+	r = source_list(shut, a, NULL, NULL, &l, &err);
+	assert_int_equal(root ? seteuid(0) : 0, 0);
+	assert_int_equal(r, -1);
+	assert_err(r, &err, ERR_DENIED, "not readable on the server's machine");
+	assert_int_equal(chmod(path, 0700), 0);
+	assert_ok(fs_remove_tree(AT_FDCWD, path, &err), &err);
+
+	FMT(fifo, "%s/pipe", server.root);
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	assert_ok(probe_open(&q, a, &pipe, &err), &err);
+	assert_err(source_list(pipe, a, NULL, NULL, &l, &err), &err, ERR_INVALID,
+	           "neither a file nor a folder on the server's machine");
+	assert_int_equal(unlink(fifo), 0);
+
+	assert_err(source_open(&lost, "file:///nowhere/models/m", &o, &err), &err, ERR_NOT_FOUND,
+	           "file:///nowhere/models/m: not found on the server's machine");
+}
+
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(source_bad_urls),           cmocka_unit_test(source_lists_and_reads),
-	cmocka_unit_test(source_listing_failures),   cmocka_unit_test(source_reading_failures),
-	cmocka_unit_test(source_range_failures),     cmocka_unit_test(source_lists_can_be_canceled),
-	cmocka_unit_test(source_signed_urls_expire), cmocka_unit_test(source_on_internal_addresses),
+	cmocka_unit_test(source_bad_urls),
+	cmocka_unit_test(source_lists_and_reads),
+	cmocka_unit_test(source_listing_failures),
+	cmocka_unit_test(source_reading_failures),
+	cmocka_unit_test(source_range_failures),
+	cmocka_unit_test(source_lists_can_be_canceled),
+	cmocka_unit_test(source_signed_urls_expire),
+	cmocka_unit_test(source_on_internal_addresses),
 	cmocka_unit_test(source_folders_with_links),
+	cmocka_unit_test(source_files_that_cannot_be_read),
 };
 
 int main(int argc, char **argv)
