@@ -134,7 +134,9 @@ static inline int fixture_setup(void **state)
 	f->flags[f->n_flags++] = "--gpus";
 	f->flags[f->n_flags++] = "H100:2";
 	f->flags[f->n_flags++] = "--allow-file-root";
-	f->flags[f->n_flags++] = arena_printf(f->a, "%s/sources", f->dir);
+	FMT(path, "%s/sources", f->dir);
+	assert_int_equal(mkdir(path, 0755), 0);
+	f->flags[f->n_flags++] = arena_cstr(f->a, path);
 	log_init(LOG_ERROR, false);
 	fixture_up(f);
 	assert_ok(ctx_project_upsert(f->app, f->admin, f->a, NULL, "demo", &f->project, &f->err),

@@ -141,7 +141,7 @@ static int check_url(struct arena *a, const char *flag, const char *text, struct
 	return 0;
 }
 
-static int check_folders(const char *flag, const struct conf_list *l, bool there, struct err *err)
+static int check_folders(const char *flag, const struct conf_list *l, struct err *err)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		struct stat st;
@@ -150,9 +150,11 @@ static int check_folders(const char *flag, const struct conf_list *l, bool there
 			return err_set(err, ERR_INVALID,
 			               "--%s \"%s\": an absolute path is expected", flag,
 			               l->item[i]);
-		if (there && stat(l->item[i], &st) < 0)
-			return err_errno(err, errno, "--%s %s", flag, l->item[i]);
-		if (there && !S_ISDIR(st.st_mode))
+		if (stat(l->item[i], &st) < 0)
+			return err_errno(err, errno,
+			                 "--%s %s: a folder of this machine is expected", flag,
+			                 l->item[i]);
+		if (!S_ISDIR(st.st_mode))
 			return err_set(err, ERR_INVALID, "--%s %s is no folder", flag, l->item[i]);
 	}
 	return 0;
@@ -167,8 +169,8 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 	    check_url(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
 	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)
 		return -1;
-	if (check_folders("allow-file-root", &s->allow_file_root, false, err) < 0 ||
-	    check_folders("share", &s->share, true, err) < 0)
+	if (check_folders("allow-file-root", &s->allow_file_root, err) < 0 ||
+	    check_folders("share", &s->share, err) < 0)
 		return -1;
 	return 0;
 }
