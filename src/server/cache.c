@@ -247,7 +247,30 @@ struct walk {
 	struct app *app;
 	const char *scope;
 	char id[MODEL_ID_CAP * 2];
+	char job_id[MODEL_ID_CAP * 2]; /* the job that ended; "" = its marks are another walk's */
 };
+
+/* What grew after the last sample counts too, however short the job was. */
+static void watch_last(struct app *app, struct arena *a, const char *job_id, uint64_t bytes)
+{
+	struct model_job job = {0};
+	struct model_project p = {0};
+	struct err err = {0};
+
+	if (meta_job(app->meta, a, job_id, &job, &err) == 0 &&
+	    meta_project(app->meta, a, job.project_id, &p, &err) == 0)
+		cache_watch(app, job_id, bytes, p.cache_quota_bytes);
+	else if (err.code != ERR_NOT_FOUND) /* deleted meanwhile: nobody is left to be told */
+		log_warn("quota of a cache: job=%s %s", job_id, err.msg);
+}
+
+static void walk_end(struct walk *w)
+{
+	(void)pthread_mutex_lock(&w->app->watch->lock);
+	(void)map_del(w->app->watch->level, str_of(w->job_id));
+	(void)pthread_mutex_unlock(&w->app->watch->lock);
+	free(w);
+}
 
 static void walk_run(void *arg)
 {
@@ -256,13 +279,18 @@ static void walk_run(void *arg)
 	struct model_cache_snapshot s;
 	struct err err = {0};
 
-	if (!atomic_load(&w->app->stopping) &&
-	    cache_snapshot_now(w->app, a, w->scope, w->id, &s, &err) < 0)
+	if (atomic_load(&w->app->stopping)) {
+		walk_end(w);
+		return;
+	}
+	if (cache_snapshot_now(w->app, a, w->scope, w->id, &s, &err) < 0)
 		log_warn("summary of a cache: %s %s: %s", w->scope, w->id, err.msg);
-	free(w);
+	else if (w->job_id[0] != '\0')
+		watch_last(w->app, a, w->job_id, s.bytes);
+	walk_end(w);
 }
 
-static void walk_later(struct app *app, const char *scope, const char *id)
+static void walk_later(struct app *app, const char *scope, const char *id, const char *job_id)
 {
 	struct walk *w = xcalloc(1, sizeof(*w));
 	struct err err = {0};
@@ -270,8 +298,9 @@ static void walk_later(struct app *app, const char *scope, const char *id)
 	w->app = app;
 	w->scope = scope;
 	copy_cut(w->id, sizeof(w->id), id);
+	copy_cut(w->job_id, sizeof(w->job_id), job_id);
 	if (atomic_load(&app->stopping) || workers_submit(app->watch->walks, walk_run, w, &err) < 0)
-		free(w); /* the next job's end, or a person, asks again */
+		walk_end(w); /* the next job's end, or a person, asks again */
 }
 
 void cache_job_over(struct app *app, const struct model_job *job)
@@ -280,13 +309,10 @@ void cache_job_over(struct app *app, const struct model_job *job)
 	struct job_spec spec = {0};
 	struct err err = {0};
 
-	(void)pthread_mutex_lock(&app->watch->lock);
-	(void)map_del(app->watch->level, str_of(job->id));
-	(void)pthread_mutex_unlock(&app->watch->lock);
 	if (app_spec(a, job->spec_json, &spec, &err) < 0 || !spec.cache.enabled)
 		return;
-	walk_later(app, "project", job->project_id);
-	walk_later(app, "team", job->team_id);
+	walk_later(app, "project", job->project_id, job->id);
+	walk_later(app, "team", job->team_id, "");
 }
 
 void cache_start(struct app *app)

@@ -18,7 +18,8 @@ int cache_ready(struct app *app, const struct model_job *job, const struct job_s
                 struct err *err) MUST_CHECK;
 /* A heartbeat's figures: events and log lines at 80, 90 and 100 % of the quota, once each a job. */
 void cache_watch(struct app *app, const char *job_id, uint64_t bytes, uint64_t quota);
-/* The job is over: forget its marks, and summarize what it may have written, in the background. */
+/* The job is over. In the background: summarizes what it may have written, watches its project's
+ * cache a last time, and forgets its marks. */
 void cache_job_over(struct app *app, const struct model_job *job);
 int cache_snapshot_now(struct app *app, struct arena *a, const char *scope, const char *id,
                        struct model_cache_snapshot *out, struct err *err) MUST_CHECK;

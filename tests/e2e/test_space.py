@@ -196,6 +196,17 @@ def test_cache_quota_is_watched_while_a_job_runs(empty_cluster):
         c.wait(job, "TRAINING_JOB_STOPPED")
 
 
+def test_a_cache_that_fills_just_before_the_end(empty_cluster):
+    """No sample sees it, for they are a minute apart: the look after the end does."""
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--cache-quota", "10MB")
+    job = c.push([c.hold(), "head -c 12M /dev/zero > $BT_PROJECT_CACHE_DIR/data"], runtime={"cache_config": {"enabled": True}})
+    c.wait(job, "TRAINING_JOB_RUNNING")
+    c.release(job)
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    until(lambda: [e for e in c.json("events", job["id"]) if "full: its quota is reached (12.58 MB of 10.00 MB)" in e["message"]])
+    until(lambda: "the training cache is full: its quota is reached" in c.logs(job))
+
+
 def test_cache_affinity(empty_cluster):
     """A project whose cache is on another cluster: refused by name, or run here with an empty one when the job says so."""
     c = empty_cluster.start("--cpus", "4", "--memory", "4Gi")

@@ -323,6 +323,43 @@ static void teams_have_limits(void **state)
 	assert_int_equal(status.nodes[0].cpu_milli_used, 2000);
 }
 
+static size_t cache_events(struct fixture *f, const char *job_id, const char *words)
+{
+	struct model_event *ev = NULL;
+	size_t n = 0, found = 0;
+
+	assert_ok(ctx_job_events(f->app, f->admin, f->a, job_id, 0, &ev, &n, &f->err), &f->err);
+	for (size_t i = 0; i < n; i++)
+		found += strcmp(ev[i].kind, "cache") == 0 && strstr(ev[i].message, words) != NULL;
+	return found;
+}
+
+/* No sample saw it: the walk after the end does, and says no more than the samples left unsaid. */
+static void caches_that_fill_at_the_end(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct who *w;
+	const char *file;
+
+	assert_ok(ctx_cache_quota(f->app, f->admin, f->project.id, 1000, &f->err), &f->err);
+	w = fixture_running(f, ",\"cache_config\":{\"enabled\":true}", "", &j);
+	file = arena_printf(f->a, "%s/data", cache_dir(f->app, f->a, "project", f->project.id));
+	assert_ok(fs_write_atomic(AT_FDCWD, file, STR_LIT(""), 0644, &f->err), &f->err);
+	assert_int_equal(truncate(file, 1000), 0);
+	cache_watch(f->app, j.id, 850, 1000);
+	assert_int_equal(cache_events(f, j.id, "80 % full"), 1);
+	fixture_exit(f, w, JOB_END_EXIT, 0);
+	j = fixture_job(f, j.id);
+	cache_job_over(f->app, &j);
+	for (int waited = 0; waited < FIXTURE_WAIT_MS && cache_events(f, j.id, "quota") == 0;
+	     waited += 20)
+		clock_sleep_ms(20);
+	assert_int_equal(cache_events(f, j.id, "full: its quota is reached (1.00 kB of 1.00 kB)"),
+	                 1);
+	assert_int_equal(cache_events(f, j.id, ""), 2);
+}
+
 static void caches(void **state)
 {
 	static const char cached[] = "{\"compute\":{\"cpu_count\":1,\"memory\":\"1Gi\"},"
@@ -429,6 +466,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(secrets_reach_the_runner_only),
 	FIXTURE_TEST(pushes),
 	FIXTURE_TEST(teams_have_limits),
+	FIXTURE_TEST(caches_that_fill_at_the_end),
 	FIXTURE_TEST(caches),
 	FIXTURE_TEST(uploads),
 };
