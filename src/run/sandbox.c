@@ -334,10 +334,14 @@ int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec, struct 
 /* A killed runner closes stdin, and nothing else would end a container then: a watcher waits for
  * that. It is nobody's child in there, so that a `wait` of the job does not wait for it. The init
  * keeps the stdin too: a container that ended by itself would take its memory counters along, so it
- * waits to be killed. */
+ * waits to be killed.
+ *
+ * What the job prints goes into our pipes themselves, which come as 4 and 5: by way of podman's own
+ * it may still be under way when the end is told, and would be lost with the container. */
 static void script_watcher(struct buf *out)
 {
-	buf_puts(out, "exec 4<&0\n( (trap '' TERM INT HUP; cat <&4 >/dev/null; kill -KILL -1) "
+	buf_puts(out, "exec >&4 2>&5 4<&0 5>&-\n( (trap '' TERM INT HUP; cat <&4 >/dev/null; kill "
+	              "-KILL -1) "
 	              ">/dev/null 2>&1 3>&- & )\n");
 }
 

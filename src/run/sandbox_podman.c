@@ -113,13 +113,14 @@ static void say(struct sandbox *s)
 static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, int err_fd,
                         int status, struct err *err)
 {
-	struct proc_fd fds[] = {{in, 0}, {out, 1}, {err_fd, 2}, {status, 3}};
+	struct proc_fd fds[] = {{in, 0},     {out, 1}, {err_fd, 2},
+	                        {status, 3}, {out, 4}, {err_fd, 5}}; /* see script_watcher */
 	struct args a = {.v = ARENA_ARRAY(s->a, const char *, PODMAN_ARGS), .cap = PODMAN_ARGS};
 	static const char *const fixed[] = {"--replace",
 	                                    "--interactive",
 	                                    "--network=host",
 	                                    "--log-driver=none",
-	                                    "--preserve-fds=1",
+	                                    "--preserve-fds=3",
 	                                    "--pull=never",
 	                                    "--user=0:0",
 	                                    "--security-opt=no-new-privileges",

@@ -90,6 +90,23 @@ static void runs_an_image(void **state)
 	no_container_is_left();
 }
 
+/* The end of a job is told at once, and its container killed: all that it printed is with us. */
+static void nothing_printed_is_lost(void **state)
+{
+	struct place *p = *state;
+
+	if (!have_image(p))
+		return;
+	image_spec(p, "localhost/stoker-unit:1",
+	           "\"i=0; while [ $i -lt 15000 ]; do i=$((i + 1)); echo line $i; done; "
+	           "echo aside >&2; printf last\"",
+	           "512Mi");
+	assert_int_equal(run_whole(p).code, 0);
+	assert_log(p, "o line 15000\n", true);
+	assert_log(p, "e aside\n", true);
+	assert_log(p, "o last\n", true);
+}
+
 static void stops_a_container(void **state)
 {
 	struct place *p = *state;
@@ -146,6 +163,7 @@ static void a_killed_runner_takes_its_container(void **state)
 static const struct CMUnitTest tests[] = {
 	T(unknown_image_is_refused_with_advice),
 	T(runs_an_image),
+	T(nothing_printed_is_lost),
 	T(stops_a_container),
 	T(containers_know_out_of_memory),
 	T(a_killed_runner_takes_its_container),
