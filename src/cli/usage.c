@@ -211,6 +211,9 @@ void usage_completion(struct buf *out)
 			buf_printf(out, "%s ", commands[k].words + len + 1);
 		buf_puts(out, "';;\n");
 	}
+	/* the settings' table is not this layer's: the server prints it */
+	buf_puts(out, "\t\"server \"*) words=$(\"${COMP_WORDS[0]}\" server --help 2>/dev/null "
+	              "| grep -o -e '--[a-z0-9-]*');;\n");
 	buf_puts(out, "\t\" \"|\"help \") words='server help ");
 	for (size_t i = 0; i < n_commands; i++) {
 		size_t len = strcspn(commands[i].words, " ");

@@ -53,8 +53,8 @@ def test_help_completion_and_man_come_from_one_table():
         assert command.replace("-", "\\-") in man
     assert subprocess.run(["bash", "-n"], input=completion, text=True).returncode == 0
     for words, wanted in (["ca"], "cache"), (["cache", "s"], "summarize"), (["push", "--fo"], "--follow"), (["help", "pu"], "push"), \
-            (["ps", "-o", "json"], "jsonl"), (["ps", "--output", ""], "csv"):
-        script = f'{completion}\nCOMP_WORDS=(stoker {" ".join(words)}); COMP_CWORD={len(words)}; _stoker; echo "${{COMPREPLY[@]}}"'
+            (["ps", "-o", "json"], "jsonl"), (["ps", "--output", ""], "csv"), (["server", "--allow-file"], "--allow-file-root"):
+        script = f'{completion}\nCOMP_WORDS=({STOKER} {" ".join(words)}); COMP_CWORD={len(words)}; _stoker; echo "${{COMPREPLY[@]}}"'
         offered = subprocess.run(["bash"], input=script, text=True, capture_output=True).stdout.split()
         assert wanted in offered, (words, offered)
 
