@@ -164,6 +164,17 @@ bool job_state_is_placed(enum job_state s)
 	return states[s].placed;
 }
 
+uint32_t job_states_placed(void)
+{
+	uint32_t set = 0;
+
+	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
+		if (states[s].placed)
+			set |= UINT32_C(1) << s;
+	}
+	return set;
+}
+
 const char *job_event_name(enum job_event e)
 {
 	assert(e < JOB_EVENT_COUNT);

@@ -90,15 +90,14 @@ static bool has_type(const struct sched_node *n, const struct sched_job *j)
 /* One rank, on the node when nothing else runs there. */
 static bool fits_idle(const struct sched_node *n, const struct sched_job *j)
 {
-	return has_type(n, j) && count_bits(gpus_of(n, j)) >= j->gpus &&
-	       n->cpu_milli >= j->cpu_milli && n->memory_bytes >= j->memory_bytes;
+	return count_bits(gpus_of(n, j)) >= j->gpus && n->cpu_milli >= j->cpu_milli &&
+	       n->memory_bytes >= j->memory_bytes;
 }
 
 static bool fits_now(const struct node *n, const struct sched_job *j)
 {
-	return !n->is->down && !n->reserved && has_type(n->is, j) &&
-	       count_bits(gpus_free(n, j)) >= j->gpus && cpu_free(n) >= j->cpu_milli &&
-	       memory_free(n) >= j->memory_bytes;
+	return !n->is->down && !n->reserved && count_bits(gpus_free(n, j)) >= j->gpus &&
+	       cpu_free(n) >= j->cpu_milli && memory_free(n) >= j->memory_bytes;
 }
 
 /* May the job use this cluster at all? */

@@ -390,14 +390,12 @@ static int check_unused(struct app *app, struct arena *a, const char *scope, con
                         struct err *err)
 {
 	bool project = strcmp(scope, "project") == 0;
-	struct meta_query q = {.project_id = project ? id : NULL, .team_id = project ? NULL : id};
+	struct meta_query q = {.project_id = project ? id : NULL,
+	                       .team_id = project ? NULL : id,
+	                       .states = job_states_placed()};
 	struct model_job *jobs = NULL;
 	size_t n = 0;
 
-	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
-		if (job_state_is_placed((enum job_state)s))
-			q.states |= UINT32_C(1) << s;
-	}
 	if (meta_jobs(app->meta, a, &q, &jobs, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {

@@ -139,22 +139,11 @@ static int64_t used_by(const struct model_job *job, size_t n, const char *team_i
 	return used;
 }
 
-static uint32_t placed_states(void)
-{
-	uint32_t set = 0;
-
-	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
-		if (job_state_is_placed((enum job_state)s))
-			set |= UINT32_C(1) << s;
-	}
-	return set;
-}
-
 int ctx_capacity(void *of, const struct who *who, struct arena *a, struct capacity_row **out,
                  size_t *n, struct err *err)
 {
 	struct app *app = of;
-	struct meta_query q = {.states = placed_states()};
+	struct meta_query q = {.states = job_states_placed()};
 	struct meta_capacity *limit = NULL;
 	struct model_job *job = NULL;
 	size_t n_limits = 0, n_jobs = 0;

@@ -31,12 +31,8 @@ void queue_node_empty(struct app *app, struct sched_node *out)
 static int placed_jobs(struct app *app, struct arena *a, struct model_job **out, size_t *n,
                        struct err *err)
 {
-	struct meta_query q = {.ascending = true};
+	struct meta_query q = {.ascending = true, .states = job_states_placed()};
 
-	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
-		if (job_state_is_placed((enum job_state)s))
-			q.states |= UINT32_C(1) << s;
-	}
 	return meta_jobs(app->meta, a, &q, out, n, err);
 }
 

@@ -33,15 +33,12 @@ static struct upkeep_item damaged(const char *kind, const char *name, const char
 /* Running jobs that have this manifest mounted, in words. */
 static const char *users_of(struct verify *v, struct arena *a, const char *hex)
 {
-	struct meta_query q = {0};
+	struct meta_query q = {.states = job_states_placed()};
 	struct model_job *jobs = NULL;
 	struct err ignored = {0};
 	const char *words = NULL;
 	size_t n = 0, found = 0;
 
-	for (unsigned s = 0; s < JOB_STATE_COUNT; s++)
-		if (job_state_is_placed((enum job_state)s))
-			q.states |= UINT32_C(1) << s;
 	if (meta_jobs(v->app->meta, a, &q, &jobs, &n, &ignored) < 0)
 		return "a running job";
 	for (size_t i = 0; i < n && found < USERS_MAX; i++) {
