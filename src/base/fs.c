@@ -19,6 +19,34 @@ int fs_open_dir(const char *path, struct err *err)
 	return fd >= 0 ? fd : err_errno(err, errno, "folder %s", path);
 }
 
+int fs_each_name(int fd, const char *what,
+                 int (*fn)(void *arg, int dirfd, const char *name, struct err *err), void *arg,
+                 struct err *err)
+{
+	DIR *d = fdopendir(fd);
+	int rc = 0;
+
+	if (d == NULL) {
+		(void)close(fd);
+		return err_errno(err, errno, "listing %s", what);
+	}
+	while (rc == 0) {
+		struct dirent *e;
+
+		errno = 0;
+		e = readdir(d);
+		if (e == NULL) {
+			if (errno != 0)
+				rc = err_errno(err, errno, "listing %s", what);
+			break;
+		}
+		if (e->d_name[0] != '.')
+			rc = fn(arg, fd, e->d_name, err);
+	}
+	(void)closedir(d);
+	return rc;
+}
+
 bool fs_path_is_plain(struct str path)
 {
 	struct str rest = path, part;

@@ -16,6 +16,11 @@ int fs_mkdirs(int dirfd, const char *path, mode_t mode, struct err *err) MUST_CH
 /* Opens `path` strictly beneath dirfd; symbolic links may not lead out. fd or -1. */
 int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode,
                     struct err *err) MUST_CHECK;
+/* Calls fn for each name in the folder `fd` (taken over) but those that begin with a dot, in any
+ * order; -1 of fn ends it. dirfd: the folder; what: its name, for errors. */
+int fs_each_name(int fd, const char *what,
+                 int (*fn)(void *arg, int dirfd, const char *name, struct err *err), void *arg,
+                 struct err *err) MUST_CHECK;
 /* A relative path of plain parts: no empty, ".", ".." part, no NUL, bounded. */
 bool fs_path_is_plain(struct str path);
 

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/map.h"
 
-#include <dirent.h>
 #include <sys/file.h>
 
 /* Calls fn for each name in a folder of the store; -1 of fn ends it. */
@@ -13,20 +12,10 @@ static int each_name(struct blobs *b, const char *path,
                      struct err *err)
 {
 	AUTO_FD int fd = fs_open_beneath(b->fd, path, O_RDONLY | O_DIRECTORY, 0, err);
-	DIR *d = NULL;
-	int rc = 0;
 
 	if (fd < 0)
 		return -1;
-	d = fdopendir(fd);
-	if (d == NULL)
-		return err_errno(err, errno, "%s/%s", b->dir, path);
-	fd = -1; /* it is d's now */
-	for (struct dirent *e = readdir(d); e != NULL && rc == 0; e = readdir(d))
-		if (e->d_name[0] != '.')
-			rc = fn(arg, dirfd(d), e->d_name, err);
-	(void)closedir(d);
-	return rc;
+	return fs_each_name(TAKE_FD(fd), path, fn, arg, err);
 }
 
 struct named { /* the digests that manifests name */

@@ -11,7 +11,6 @@
 #include "store/copy.h"
 #include "store/lease.h"
 
-#include <dirent.h>
 #include <sys/file.h>
 
 #define TREE_PATH_CAP 256 /* "leases/<64>.lease" and kin, with room for a file's folder marks */
@@ -59,33 +58,36 @@ int tree_remove(struct node_cache *c, const char *hex, struct err *err)
 	return 0;
 }
 
+struct each {
+	const char *end;
+	int (*fn)(void *arg, const char *hex, struct err *err);
+	void *arg;
+};
+
+static int each_digest(void *arg, int dirfd UNUSED, const char *file, struct err *err)
+{
+	const struct each *each = arg;
+	struct str name = str_of(file);
+	char hex[HASH_HEX_CAP];
+	struct digest ignored;
+	struct err bad = {0};
+
+	if (name.n != 64 + strlen(each->end) || !str_ends(name, each->end))
+		return 0;
+	FMT(hex, "%.64s", file);
+	return digest_parse(str_n(hex, 64), &ignored, &bad) == 0 ? each->fn(each->arg, hex, err)
+	                                                         : 0;
+}
+
 int tree_each(struct node_cache *c, const char *folder, const char *end,
               int (*fn)(void *arg, const char *hex, struct err *err), void *arg, struct err *err)
 {
 	AUTO_FD int fd = fs_open_beneath(c->fd, folder, O_RDONLY | O_DIRECTORY, 0, err);
-	DIR *d = NULL;
-	int rc = 0;
+	struct each each = {end, fn, arg};
 
 	if (fd < 0)
 		return err_wrap(err, "node cache %s", c->dir);
-	d = fdopendir(fd);
-	if (d == NULL)
-		return err_errno(err, errno, "%s/%s", c->dir, folder);
-	fd = -1; /* d's */
-	for (struct dirent *e = readdir(d); e != NULL && rc == 0; e = readdir(d)) {
-		struct str name = str_of(e->d_name);
-		char hex[HASH_HEX_CAP];
-		struct digest ignored;
-		struct err bad = {0};
-
-		if (name.n != 64 + strlen(end) || !str_ends(name, end))
-			continue;
-		FMT(hex, "%.64s", name.p);
-		if (digest_parse(str_n(hex, 64), &ignored, &bad) == 0)
-			rc = fn(arg, hex, err);
-	}
-	(void)closedir(d);
-	return rc;
+	return fs_each_name(TAKE_FD(fd), folder, each_digest, &each, err);
 }
 
 static int sweep_one(void *arg, const char *hex, struct err *err)

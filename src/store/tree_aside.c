@@ -8,7 +8,6 @@
 #include "base/seal.h"
 #include "store/lease.h"
 
-#include <dirent.h>
 #include <sys/file.h>
 
 #define ASIDE_PATH_CAP 128
@@ -76,11 +75,15 @@ static bool same_file(int a, int dirfd, const char *path)
 }
 
 /* name: "<hex>-<id>.lease" */
-static int sweep(struct node_cache *c, const char *name, struct err *err)
+static int sweep(void *of, int dirfd UNUSED, const char *name, struct err *err)
 {
+	struct node_cache *c = of;
 	char lock[ASIDE_PATH_CAP], tree[ASIDE_PATH_CAP], lease[ASIDE_PATH_CAP], hex[HASH_HEX_CAP];
 	AUTO_FD int fd = -1;
 
+	if (strlen(name) != 64 + 1 + ASIDE_ID + strlen(".lease") ||
+	    !str_ends(str_of(name), ".lease"))
+		return 0; /* a tree: it goes with its lease */
 	FMT(lock, TREE_DAMAGED "/%s", name);
 	FMT(tree, "%.*s", (int)(strlen(lock) - strlen(".lease")), lock);
 	FMT(hex, "%.64s", name);
@@ -104,20 +107,7 @@ static int sweep(struct node_cache *c, const char *name, struct err *err)
 
 int tree_sweep_aside(struct node_cache *c, struct err *err)
 {
-	const size_t len = 64 + 1 + ASIDE_ID + strlen(".lease");
 	AUTO_FD int fd = fs_open_beneath(c->fd, TREE_DAMAGED, O_RDONLY | O_DIRECTORY, 0, err);
-	DIR *d = NULL;
-	int rc = 0;
 
-	if (fd < 0)
-		return -1;
-	d = fdopendir(fd);
-	if (d == NULL)
-		return err_errno(err, errno, "%s/" TREE_DAMAGED, c->dir);
-	fd = -1; /* d's */
-	for (struct dirent *e = readdir(d); e != NULL && rc == 0; e = readdir(d))
-		if (strlen(e->d_name) == len && str_ends(str_of(e->d_name), ".lease"))
-			rc = sweep(c, e->d_name, err);
-	(void)closedir(d);
-	return rc;
+	return fd < 0 ? -1 : fs_each_name(TAKE_FD(fd), TREE_DAMAGED, sweep, c, err);
 }

@@ -172,6 +172,39 @@ static void test_remove_tree(void **state)
 	done(&w);
 }
 
+static int count_name(void *arg, int dirfd, const char *name, struct err *err)
+{
+	size_t *n = arg;
+
+	assert_int_equal(faccessat(dirfd, name, F_OK, 0), 0);
+	return ++*n < 3 ? 0 : err_set(err, ERR_CANCELED, "enough");
+}
+
+static void test_each_name(void **state)
+{
+	struct world w;
+	struct err err = {0};
+	size_t n = 0;
+
+	(void)state;
+	setup(&w);
+	for (const char *const *name = (const char *const[]){"a", "b", ".hidden", NULL};
+	     *name != NULL; name++)
+		assert_int_equal(fs_write_atomic(w.fd, *name, STR_LIT("x"), 0600, &err), 0);
+	assert_int_equal(fs_each_name(fs_open_dir(w.dir, &err), "w", count_name, &n, &err), 0);
+	assert_int_equal(n, 2);
+	n = 1; /* fn's third name is one too many */
+	assert_int_equal(fs_each_name(fs_open_dir(w.dir, &err), "w", count_name, &n, &err), -1);
+	assert_int_equal(err.code, ERR_CANCELED);
+	err_clear(&err);
+	n = 0;
+	assert_int_equal(fs_each_name(open("/dev/null", O_RDONLY | O_CLOEXEC), "no folder",
+	                              count_name, &n, &err),
+	                 -1);
+	assert_non_null(strstr(err.msg, "listing no folder"));
+	done(&w);
+}
+
 static void test_lock_and_pio(void **state)
 {
 	struct world w;
@@ -200,7 +233,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_plain),        cmocka_unit_test(test_write_read),
 	cmocka_unit_test(test_mkdirs),       cmocka_unit_test(test_beneath),
 	cmocka_unit_test(test_remove_tree),  cmocka_unit_test(test_remove_deep_tree),
-	cmocka_unit_test(test_lock_and_pio),
+	cmocka_unit_test(test_lock_and_pio), cmocka_unit_test(test_each_name),
 };
 
 UNIT_MAIN(tests)
