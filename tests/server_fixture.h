@@ -304,6 +304,15 @@ static inline void make_source(struct fixture *f)
 	          &f->err);
 }
 
+/* Of a job: what make_source made, at /models/m. */
+static inline const char *source_weights(struct fixture *f)
+{
+	return arena_printf(f->a,
+	                    "\"weights\":[{\"source\":\"file://%s/sources/model\","
+	                    "\"mount_location\":\"/models/m\"}]",
+	                    f->dir);
+}
+
 static inline uint64_t blobs_in_store(struct fixture *f)
 {
 	uint64_t files = 0, bytes = 0;

@@ -109,8 +109,6 @@ static int source_fill(struct source *s)
 /* What gzip holds next; *n 0 at its end. */
 static int source_unzip(struct source *s, size_t *n)
 {
-	struct err err = {0};
-
 	*n = 0;
 	while (*n == 0) {
 		struct str in;
@@ -118,16 +116,14 @@ static int source_unzip(struct source *s, size_t *n)
 		if (source_fill(s) < 0)
 			return -1;
 		if (s->have == 0)
-			break;
+			return gunzip_end(s->gz, s->err) < 0 ? err_wrap(s->err, "archive") : 0;
 		in = str_n(s->block + s->at, s->have - s->at);
-		if (gunzip_step(s->gz, &in, s->block + TAR_READ, TAR_READ, n, &err) < 0)
-			break;
+		if (gunzip_step(s->gz, &in, s->block + TAR_READ, TAR_READ, n, s->err) < 0)
+			return err_wrap(s->err, "archive");
 		s->packed += s->have - s->at - in.n;
 		s->at = s->have - in.n;
 	}
-	if (err.code == ERR_NONE && (*n > 0 || gunzip_end(s->gz, &err) == 0))
-		return 0;
-	return err_set(s->err, ERR_INVALID, "archive: %s", err.msg);
+	return 0;
 }
 
 static la_ssize_t source_read(struct archive *a, void *arg, const void **out)

@@ -8,25 +8,39 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-static int send_fd(int to, int fd, struct err *err)
-{
-	char byte = 't';
-	struct iovec one = {.iov_base = &byte, .iov_len = 1};
+/* One byte with one descriptor beside it. */
+struct parcel {
+	char byte;
+	struct iovec one;
 	union {
 		char room[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
-	} control = {{0}};
-	struct msghdr m = {.msg_iov = &one,
-	                   .msg_iovlen = 1,
-	                   .msg_control = control.room,
-	                   .msg_controllen = sizeof(control.room)};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	} control;
+	struct msghdr m;
+};
 
+static void parcel_init(struct parcel *p)
+{
+	*p = (struct parcel){.byte = 't'};
+	p->one = (struct iovec){.iov_base = &p->byte, .iov_len = 1};
+	p->m = (struct msghdr){.msg_iov = &p->one,
+	                       .msg_iovlen = 1,
+	                       .msg_control = p->control.room,
+	                       .msg_controllen = sizeof(p->control.room)};
+}
+
+static int send_fd(int to, int fd, struct err *err)
+{
+	struct parcel parcel;
+	struct cmsghdr *c;
+
+	parcel_init(&parcel);
+	c = CMSG_FIRSTHDR(&parcel.m);
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	if (sendmsg(to, &m, MSG_NOSIGNAL) != 1)
+	if (sendmsg(to, &parcel.m, MSG_NOSIGNAL) != 1)
 		return err_errno(err, errno, "handing over the terminal");
 	return 0;
 }
@@ -65,22 +79,14 @@ int box_tty_open(const char *size, int to, struct err *err)
 int box_tty_receive(int from, int64_t wait_ms, int *out, struct err *err)
 {
 	struct pollfd p = {.fd = from, .events = POLLIN};
-	char byte = 0;
-	struct iovec one = {.iov_base = &byte, .iov_len = 1};
-	union {
-		char room[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = {{0}};
-	struct msghdr m = {.msg_iov = &one,
-	                   .msg_iovlen = 1,
-	                   .msg_control = control.room,
-	                   .msg_controllen = sizeof(control.room)};
+	struct parcel parcel;
 	struct cmsghdr *c = NULL;
 
 	if (poll(&p, 1, (int)wait_ms) <= 0)
 		return err_set(err, ERR_TIMEOUT, "no terminal within %d s", (int)(wait_ms / 1000));
-	if (recvmsg(from, &m, MSG_CMSG_CLOEXEC) == 1)
-		c = CMSG_FIRSTHDR(&m);
+	parcel_init(&parcel);
+	if (recvmsg(from, &parcel.m, MSG_CMSG_CLOEXEC) == 1)
+		c = CMSG_FIRSTHDR(&parcel.m);
 	if (c == NULL || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
 		return err_set(err, ERR_UNAVAILABLE, "no terminal came");
 	memcpy(out, CMSG_DATA(c), sizeof(*out));

@@ -403,10 +403,7 @@ static void weights_are_frozen_and_shared(void **state)
 	size_t n = 0;
 
 	make_source(f);
-	weights = arena_printf(f->a,
-	                       "\"weights\":[{\"source\":\"file://%s/sources/model\","
-	                       "\"mount_location\":\"/models/m\"}]",
-	                       f->dir);
+	weights = source_weights(f);
 	assert_ok(fixture_push(f, "", weights, &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	l = fixture_claim(f, fixture_runner(f, j.id, 0), "a");
@@ -458,13 +455,7 @@ static void manifests_that_nothing_names_are_collected(void **state)
 	size_t n = 0;
 
 	make_source(f);
-	assert_ok(fixture_push(f, "",
-	                       arena_printf(f->a,
-	                                    "\"weights\":[{\"source\":\"file://%s/sources/model\","
-	                                    "\"mount_location\":\"/models/m\"}]",
-	                                    f->dir),
-	                       &j),
-	          &f->err);
+	assert_ok(fixture_push(f, "", source_weights(f), &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	l = fixture_claim(f, fixture_runner(f, j.id, 0), "a");
 	assert_int_equal(l.n_weights, 1);

@@ -36,13 +36,7 @@ static void upkeep_collects_beside_a_fetch_and_what_was_deleted(void **state)
 	assert_err(ctx_upkeep_show(f->app, f->admin, f->a, &v, &f->err), &f->err, ERR_NOT_FOUND,
 	           "no such upkeep");
 	make_source(f);
-	assert_ok(fixture_push(f, "",
-	                       arena_printf(f->a,
-	                                    "\"weights\":[{\"source\":\"file://%s/sources/model\","
-	                                    "\"mount_location\":\"/models/m\"}]",
-	                                    f->dir),
-	                       &j),
-	          &f->err);
+	assert_ok(fixture_push(f, "", source_weights(f), &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	(void)fixture_claim(f, fixture_runner(f, j.id, 0), "a");
 	fixture_exit(f, fixture_runner(f, j.id, 0), JOB_END_DEPLOY_FAILED, 0);
