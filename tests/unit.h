@@ -15,13 +15,15 @@
 			fail_msg("%s", (e)->msg);                                                  \
 	} while (0)
 
-/* The call fails with this code, and the message holds `words`; then the error is cleared. */
+/* The call fails with this class or, better, this id. `words`: what the message names (a file, a
+ * value), never its sentence; "" = nothing. Then the error is cleared. */
 #define assert_err(call, e, want, words)                                                           \
 	do {                                                                                       \
 		if ((call) >= 0)                                                                   \
 			fail_msg("%s succeeded", #call);                                           \
-		if ((e)->code != (want) || strstr((e)->msg, (words)) == NULL)                      \
-			fail_msg("%s: code %d: %s", #call, (int)(e)->code, (e)->msg);              \
+		if (((e)->code != (want) && (e)->id != (want)) ||                                  \
+		    strstr((e)->msg, (words)) == NULL)                                             \
+			fail_msg("%s: %s: %s", #call, err_id(e), (e)->msg);                        \
 		err_clear(e);                                                                      \
 	} while (0)
 

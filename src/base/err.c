@@ -7,11 +7,26 @@ static const struct err_info infos[ERR_COUNT] = {[ERR_NONE] = {"ok", 200, 0, fal
 #undef X
 };
 
+static const struct {
+	enum err_code class;
+	const char *id, *help;
+} ids[] = {
+#define X(code, class, id, help) [ERR_##code - ERR_COUNT - 1] = {ERR_##class, id, help},
+	ERR_IDS(X)
+#undef X
+};
+
+static enum err_code class_of(enum err_code code)
+{
+	assert(code != ERR_NONE && code != ERR_COUNT && code < ERR_END);
+	return code < ERR_COUNT ? code : ids[code - ERR_COUNT - 1].class;
+}
+
 static int PRINTF(3, 0) err_vset(struct err *err, enum err_code code, const char *fmt, va_list ap)
 {
-	assert(code != ERR_NONE && code < ERR_COUNT);
 	assert(err->code == ERR_NONE); /* the first cause wins; wrap it, never replace it */
-	err->code = code;
+	err->code = class_of(code);
+	err->id = code;
 	(void)vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	return -1;
 }
@@ -25,6 +40,18 @@ int err_set(struct err *err, enum err_code code, const char *fmt, ...)
 	r = err_vset(err, code, fmt, ap);
 	va_end(ap);
 	return r;
+}
+
+int err_missing(struct err *err, enum err_code id)
+{
+	static const char end[] = "_not_found";
+	const char *word;
+
+	if (id < ERR_COUNT)
+		return err_set(err, id, "nothing is there");
+	word = ids[id - ERR_COUNT - 1].id;
+	assert(strlen(word) >= sizeof(end));
+	return err_set(err, id, "no such %.*s", (int)(strlen(word) + 1 - sizeof(end)), word);
 }
 
 /* What went wrong in terms of the error table; the rest of errno is ERR_IO. */
@@ -104,7 +131,7 @@ int err_wrap(struct err *err, const char *fmt, ...)
 
 void err_clear(struct err *err)
 {
-	err->code = ERR_NONE;
+	err->code = err->id = ERR_NONE;
 	err->retry_after_s = 0;
 	err->msg[0] = '\0';
 }
@@ -113,6 +140,34 @@ const struct err_info *err_info(const struct err *err)
 {
 	assert(err->code < ERR_COUNT);
 	return &infos[err->code];
+}
+
+const char *err_id(const struct err *err)
+{
+	assert(err->code < ERR_COUNT);
+	/* a class that was set by hand, after an id of another class, is what counts */
+	if (err->id > ERR_COUNT && class_of(err->id) == err->code)
+		return ids[err->id - ERR_COUNT - 1].id;
+	return infos[err->code].word;
+}
+
+void err_id_from(struct err *err, const char *id)
+{
+	for (size_t i = 0; i < COUNT(ids); i++)
+		if (ids[i].class == err->code && strcmp(ids[i].id, id) == 0)
+			err->id = (enum err_code)(ERR_COUNT + 1 + i);
+}
+
+bool err_row(size_t i, struct err_row *out)
+{
+	size_t class = i < COUNT(ids) ? ids[i].class : ERR_NONE + 1 + i - COUNT(ids);
+
+	if (class >= ERR_COUNT)
+		return false;
+	*out = (struct err_row){.id = i < COUNT(ids) ? ids[i].id : infos[class].word,
+	                        .help = i < COUNT(ids) ? ids[i].help : NULL,
+	                        .info = &infos[class]};
+	return true;
 }
 
 enum err_code err_from_http(int status)

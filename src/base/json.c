@@ -418,3 +418,12 @@ void js_kv_null(struct js *js, const char *key)
 	js_key(js, key);
 	js_null(js);
 }
+
+void js_kv_err(struct js *js, const char *key, const struct err *err)
+{
+	js_key(js, key);
+	js_open(js);
+	js_kv(js, "id", err_id(err));
+	js_kv(js, "message", err->msg);
+	js_close(js);
+}

@@ -48,5 +48,7 @@ void js_kv_u64(struct js *js, const char *key, uint64_t n);
 void js_kv_real(struct js *js, const char *key, double n);
 void js_kv_bool(struct js *js, const char *key, bool b);
 void js_kv_null(struct js *js, const char *key);
+/* {"id", "message"}: how every protocol of ours shows an error. */
+void js_kv_err(struct js *js, const char *key, const struct err *err);
 
 #endif

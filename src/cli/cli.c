@@ -109,10 +109,10 @@ static int no_such_opt(const struct command *cmd, bool is_long, struct str name,
 	for (size_t i = 0; i < cmd->n_opts && n < COUNT(names); i++)
 		names[n++] = cmd->opts[i].name;
 	near = is_long ? conf_nearest(name, names, n) : NULL;
-	return err_set(err, ERR_INVALID,
-	               "stoker %s has no option %s%.*s%s%s%s; see stoker %s --help", cmd->words,
-	               is_long ? "--" : "-", STR_ARG(name), near != NULL ? "; did you mean --" : "",
-	               near != NULL ? near : "", near != NULL ? "?" : "", cmd->words);
+	return err_set(err, ERR_USAGE, "stoker %s has no option %s%.*s%s%s%s; see stoker %s --help",
+	               cmd->words, is_long ? "--" : "-", STR_ARG(name),
+	               near != NULL ? "; did you mean --" : "", near != NULL ? near : "",
+	               near != NULL ? "?" : "", cmd->words);
 }
 
 static int take(struct cli *c, const struct opt *o, const char *value, struct err *err)
@@ -120,7 +120,7 @@ static int take(struct cli *c, const struct opt *o, const char *value, struct er
 	int64_t n;
 
 	if (c->n_given >= CLI_ARGS_MAX)
-		return err_set(err, ERR_INVALID, "too many options");
+		return err_set(err, ERR_USAGE, "too many options");
 	if (o->kind == OPT_INT && str_i64(str_of(value), INT64_MIN + 1, INT64_MAX, &n, err) < 0)
 		return err_wrap(err, "--%s", o->name);
 	c->given[c->n_given].opt = o;
@@ -156,14 +156,14 @@ static int take_option(struct cli *c, int argc, char **argv, int *i, struct err 
 	if (o == NULL)
 		return no_such_opt(c->command, is_long, name, err);
 	if (o->kind == OPT_FLAG && has_value)
-		return err_set(err, ERR_INVALID, "--%s takes no value", o->name);
+		return err_set(err, ERR_USAGE, "--%s takes no value", o->name);
 	if (o->kind != OPT_FLAG) {
 		if (has_value)
 			value = arena_strz(c->arena, word);
 		else if (*i + 1 < argc)
 			value = argv[++*i];
 		else
-			return err_set(err, ERR_INVALID, "--%s wants a value: %s", o->name, o->arg);
+			return err_set(err, ERR_USAGE, "--%s wants a value: %s", o->name, o->arg);
 	}
 	return take(c, o, value, err);
 }
@@ -181,7 +181,7 @@ static int parse(struct cli *c, int argc, char **argv, struct err *err)
 			if (take_option(c, argc, argv, &i, err) < 0)
 				return -1;
 		} else if (c->n_arg >= CLI_ARGS_MAX) {
-			return err_set(err, ERR_INVALID, "too many arguments");
+			return err_set(err, ERR_USAGE, "too many arguments");
 		} else {
 			c->arg[c->n_arg++] = argv[i];
 		}
@@ -195,7 +195,7 @@ static int check_count(const struct cli *c, struct err *err)
 
 	if (c->n_arg >= cmd->least && c->n_arg <= cmd->most)
 		return 0;
-	return err_set(err, ERR_INVALID, "%s; usage: stoker %s%s%s",
+	return err_set(err, ERR_USAGE, "%s; usage: stoker %s%s%s",
 	               c->n_arg < cmd->least ? "an argument is missing" : "too many arguments",
 	               cmd->words, cmd->args[0] != '\0' ? " " : "", cmd->args);
 }
@@ -217,11 +217,11 @@ static int unknown_command(int argc, char **argv, struct err *err)
 			           commands[i].words + len + 1);
 	}
 	if (group.n > 0)
-		return err_set(err, ERR_INVALID, "stoker %s: %s%s%sone of %s is wanted", argv[0],
+		return err_set(err, ERR_USAGE, "stoker %s: %s%s%sone of %s is wanted", argv[0],
 		               argc > 1 ? "there is no \"" : "", argc > 1 ? argv[1] : "",
 		               argc > 1 ? "\"; " : "", buf_cstr(&group));
 	near = conf_nearest(str_of(argv[0]), names, n);
-	return err_set(err, ERR_INVALID, "stoker has no command \"%s\"%s%s%s; see stoker --help",
+	return err_set(err, ERR_USAGE, "stoker has no command \"%s\"%s%s%s; see stoker --help",
 	               argv[0], near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
 	               near != NULL ? "\"?" : "");
 }
@@ -278,6 +278,32 @@ static int run_role(const struct cli_role *role, int argc, char **argv)
 	return err_info(&err)->exit;
 }
 
+/* Scripts ask for errors that they can read by -o json or, for every command, STOKER_ERRORS=json.
+ */
+static bool wants_json(const struct cli *c)
+{
+	const char *form = getenv("STOKER_ERRORS");
+
+	form = opt_text(c, "output", form != NULL ? form : "");
+	return strcmp(form, "json") == 0 || strcmp(form, "jsonl") == 0;
+}
+
+static void show_error(const struct cli *c, const struct err *err)
+{
+	AUTO_BUF struct buf line = BUF_INIT((size_t)ERR_MSG_MAX * 8);
+	struct js js;
+
+	if (!wants_json(c)) {
+		(void)fprintf(stderr, "stoker: %s\n", err->msg);
+		return;
+	}
+	js_init(&js, &line);
+	js_open(&js);
+	js_kv_err(&js, "error", err);
+	js_close(&js);
+	(void)fprintf(stderr, "%s\n", buf_cstr(&line));
+}
+
 int cli_main(int argc, char **argv, const struct cli_role *roles, size_t n_roles)
 {
 	static char version[] = "version";
@@ -305,7 +331,7 @@ int cli_main(int argc, char **argv, const struct cli_role *roles, size_t n_roles
 	if (fflush(stdout) == EOF && errno != EPIPE && r >= 0)
 		r = err_errno(&err, errno, "writing the output");
 	if (r < 0) {
-		(void)fprintf(stderr, "stoker: %s\n", err.msg);
+		show_error(&c, &err);
 		r = err_info(&err)->exit;
 	}
 	http_client_free(c.http);

@@ -76,6 +76,7 @@ bool usage_group(const char *word,
 void usage_man(struct buf *out);
 void usage_completion(struct buf *out);
 void usage_reference(struct buf *out); /* Markdown */
+void usage_errors(struct buf *out);    /* Markdown */
 
 /* out.c: data to stdout, everything else to stderr. */
 enum out_form { OUT_TABLE, OUT_JSON, OUT_JSONL, OUT_CSV };
@@ -186,6 +187,7 @@ int cmd_version(struct cli *c, struct err *err);
 int cmd_completion(struct cli *c, struct err *err);
 int cmd_man(struct cli *c, struct err *err);
 int cmd_print_cli(struct cli *c, struct err *err);
+int cmd_print_errors(struct cli *c, struct err *err);
 int cmd_print_job_file(struct cli *c, struct err *err);
 
 /* Shared between verbs */

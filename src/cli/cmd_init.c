@@ -113,6 +113,11 @@ int cmd_print_cli(struct cli *c UNUSED, struct err *err)
 	return print(usage_reference, err);
 }
 
+int cmd_print_errors(struct cli *c UNUSED, struct err *err)
+{
+	return print(usage_errors, err);
+}
+
 static void job_file_page(struct buf *out)
 {
 	buf_puts(out, "# The job file\n\nPrinted by `make docs` from the tables that check it. ");

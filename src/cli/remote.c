@@ -123,8 +123,10 @@ int remote_expect(const struct http_call *call, const struct http_reply *reply, 
 
 	if (http_expect(call, reply, err) == 0)
 		return 0;
-	if (js_parse(a, str_trim(buf_view(&reply->body)), &d, &ignored) == 0 &&
-	    doc_is(doc_get(d, "message"), DOC_TEXT))
+	if (js_parse(a, str_trim(buf_view(&reply->body)), &d, &ignored) < 0)
+		return -1;
+	err_id_from(err, doc_cstr(doc_path(d, "error", "id", NULL), ""));
+	if (doc_is(doc_get(d, "message"), DOC_TEXT))
 		copy_cut(err->msg, sizeof(err->msg), doc_cstr(doc_get(d, "message"), ""));
 	return -1;
 }

@@ -24,8 +24,8 @@ static void note(struct match *m, const struct doc *d)
 }
 
 /* Exact id, then exact name, then a unique start of an id. The list is newest first. */
-static int pick(const struct doc *list, const char *word, const char *what, bool names_repeat,
-                const struct doc **out, struct err *err)
+static int pick(const struct doc *list, const char *word, const char *what, enum err_code none,
+                bool names_repeat, const struct doc **out, struct err *err)
 {
 	struct match id = {0}, name = {0}, prefix = {0};
 
@@ -46,11 +46,12 @@ static int pick(const struct doc *list, const char *word, const char *what, bool
 	else if (name.n == 0 && prefix.n == 1)
 		*out = prefix.hit;
 	else if (name.n > 1 || prefix.n > 1)
-		return err_set(err, ERR_CONFLICT, "%s \"%s\" could be any of %s%s: use a longer id",
-		               what, word, name.n > 1 ? name.ids : prefix.ids,
+		return err_set(err, ERR_NAME_AMBIGUOUS,
+		               "%s \"%s\" could be any of %s%s: use a longer id", what, word,
+		               name.n > 1 ? name.ids : prefix.ids,
 		               MAX(name.n, prefix.n) > AMBIGUOUS_SHOWN ? ", ..." : "");
 	else
-		return err_set(err, ERR_NOT_FOUND, "there is no %s \"%s\"", what, word);
+		return err_set(err, none, "there is no %s \"%s\"", what, word);
 	return 0;
 }
 
@@ -74,9 +75,10 @@ int resolve_job(struct cli *c, const char *word, const struct doc **job, struct 
 		return -1;
 	list = doc_get(reply, "training_jobs");
 	if (strcmp(word, "@") != 0)
-		return pick(list, word, "job", true, job, err);
+		return pick(list, word, "job", ERR_JOB_NOT_FOUND, true, job, err);
 	*job = doc_first(list);
-	return *job != NULL ? 0 : err_set(err, ERR_NOT_FOUND, "there is no job yet: stoker push");
+	return *job != NULL ? 0
+	                    : err_set(err, ERR_JOB_NOT_FOUND, "there is no job yet: stoker push");
 }
 
 int resolve_project(struct cli *c, const char *word, const struct doc **project, struct err *err)
@@ -87,10 +89,12 @@ int resolve_project(struct cli *c, const char *word, const struct doc **project,
 		return -1;
 	if (strcmp(word, "@") == 0) {
 		*project = doc_first(doc_get(reply, "training_projects"));
-		return *project != NULL ? 0
-		                        : err_set(err, ERR_NOT_FOUND, "there is no project yet");
+		return *project != NULL
+		               ? 0
+		               : err_set(err, ERR_PROJECT_NOT_FOUND, "there is no project yet");
 	}
-	return pick(doc_get(reply, "training_projects"), word, "project", false, project, err);
+	return pick(doc_get(reply, "training_projects"), word, "project", ERR_PROJECT_NOT_FOUND,
+	            false, project, err);
 }
 
 int resolve_team(struct cli *c, const char *word, const struct doc **team, struct err *err)
@@ -99,7 +103,7 @@ int resolve_team(struct cli *c, const char *word, const struct doc **team, struc
 
 	if (remote_get(c, &reply, err, "/v1/teams") < 0)
 		return -1;
-	return pick(doc_get(reply, "teams"), word, "team", false, team, err);
+	return pick(doc_get(reply, "teams"), word, "team", ERR_TEAM_NOT_FOUND, false, team, err);
 }
 
 const char *job_path(struct cli *c, const struct doc *job, const char *tail)

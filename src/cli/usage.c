@@ -176,7 +176,8 @@ void usage_man(struct buf *out)
 		"of a job by its limits; 130 Ctrl-C, or the answer was no.\n"
 		".SH ENVIRONMENT\n.TP\n.B STOKER_URL, STOKER_TOKEN\nthe server and the token; "
 		"else the "
-		"saved login is used.\n.TP\n.B NO_COLOR\nno colours.\n"
+		"saved login is used.\n.TP\n.B STOKER_ERRORS=json\nerrors as one line of JSON on "
+		"stderr, with a stable id, as with -o json.\n.TP\n.B NO_COLOR\nno colours.\n"
 		".SH FILES\n.TP\n.I ~/.config/stoker/login.json\nthe saved login.\n");
 }
 
@@ -258,12 +259,34 @@ void usage_reference(struct buf *out)
 			           o->kind == OPT_FLAG ? "" : o->arg, o->help);
 		}
 	}
-	buf_puts(out, "\nLists also take `-o table|json|jsonl|csv`.\n\n## Exit status\n\n"
-	              "| code | meaning |\n|---|---|\n| 0 | success |\n| 1 | error |\n| 2 | wrong "
-	              "usage or input |\n"
-	              "| 3 | not found |\n| 4 | not allowed |\n| 5 | conflict or limit |\n| 10 | "
-	              "the job failed |\n"
-	              "| 11 | the job was stopped |\n| 124 | timeout; also a job's, "
-	              "by `limits.max_duration` or `limits.idle_gpu` |\n"
-	              "| 130 | Ctrl-C, or the answer was no |\n");
+	buf_puts(
+		out,
+		"\nLists also take `-o table|json|jsonl|csv`.\n\n## Exit status\n\n"
+		"| code | meaning |\n|---|---|\n| 0 | success |\n| 1 | error |\n| 2 | wrong "
+		"usage or input |\n"
+		"| 3 | not found |\n| 4 | not allowed |\n| 5 | conflict or limit |\n| 10 | "
+		"the job failed |\n"
+		"| 11 | the job was stopped |\n| 124 | timeout; also a job's, "
+		"by `limits.max_duration` or `limits.idle_gpu` |\n"
+		"| 130 | Ctrl-C, or the answer was no |\n\n"
+		"With `-o json` (or, for every command, with the variable `STOKER_ERRORS=json`) an "
+		"error is one line of JSON on stderr: `{\"error\": {\"id\": \"job_not_found\", "
+		"\"message\": \"...\"}}`. [errors.md](errors.md) lists the ids.\n");
+}
+
+void usage_errors(struct buf *out)
+{
+	struct err_row row;
+
+	buf_puts(out, "# Errors\n\nPrinted by `make docs` from the table of errors. An id is never "
+	              "renamed; the "
+	              "message beside it may be reworded. Over HTTP: `{\"error\": {\"id\", "
+	              "\"message\"}}`; "
+	              "of a job: `error_id` beside `error_message`.\n\n"
+	              "| id | HTTP | exit code | worth another try | when, and what helps "
+	              "|\n|---|---|---|---|---|\n");
+	for (size_t i = 0; err_row(i, &row); i++)
+		buf_printf(out, "| `%s` | %d | %d | %s | %s |\n", row.id, row.info->http,
+		           row.info->exit, row.info->retry ? "yes" : "no",
+		           row.help != NULL ? row.help : "any other error of this class");
 }

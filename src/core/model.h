@@ -44,6 +44,7 @@ struct model_job {
 	const char *frozen_json;   /* resolved revisions, manifests, digests; NULL before FREEZE */
 	const char *reason;        /* why it waits or ended, in words; NULL = nothing to say */
 	const char *error_message; /* of DEPLOY_FAILED and FAILED; NULL = none */
+	const char *error_id;      /* its stable id (base/err_ids.h); NULL: none */
 	enum job_end end;
 	int end_code;
 	const char *attempt_id;     /* current or last; NULL = none yet */

@@ -67,7 +67,7 @@ void spec_problems_text(const struct spec_problems *p, const char *file, struct 
 	}
 	if (p->n + p->dropped > shown)
 		buf_printf(&text, "\n... and %zu more", p->n + p->dropped - shown);
-	err_set(err, ERR_INVALID, "%s", buf_cstr(&text));
+	err_set(err, ERR_SPEC_INVALID, "%s", buf_cstr(&text));
 }
 
 void spec_problems_json(const struct spec_problems *p, struct js *js)

@@ -189,6 +189,7 @@ static const struct field exit_rows[] = {
 	ROW(wire_exit, INT,   code),
 	ROW(wire_exit, TEXT0, detail),
 	ROW(wire_exit, TEXT0, stage),
+	ROW(wire_exit, TEXT0, error_id),
 	ROW(wire_exit, BOOL,  user_code_ran),
 	ROW(wire_exit, BOOL,  synced),
 	ROW(wire_exit, I64,   started_ms),

@@ -157,8 +157,9 @@ bool wire_exec_state_of(struct str word, enum wire_exec_state *out); /* false: i
 struct wire_exit {
 	enum job_end end;
 	int code;
-	const char *detail; /* words: "start_commands[1] \"python train.py\" ..." */
-	const char *stage;  /* of a DEPLOY_FAILED */
+	const char *detail;   /* words: "start_commands[1] \"python train.py\" ..." */
+	const char *stage;    /* of a DEPLOY_FAILED */
+	const char *error_id; /* of `detail`, when it is an error of ours; else NULL */
 	bool user_code_ran;
 	bool synced;                  /* every checkpoint byte is verified in the store */
 	int64_t started_ms, ended_ms; /* of user code, 0 = it never ran */

@@ -207,7 +207,7 @@ static void send_errors(struct request *rq, const struct err *err)
 	js_kv(&an.js, "message", err->msg);
 	js_key(&an.js, "extensions");
 	js_open(&an.js);
-	js_kv(&an.js, "code", err_info(err)->word);
+	js_kv(&an.js, "code", err_id(err));
 	js_kv(&an.js, "description", err->msg);
 	js_close(&an.js);
 	js_close(&an.js);

@@ -131,6 +131,7 @@ static int send_problems(struct request *rq, const struct spec_problems *p, stru
 	spec_problems_text(p, NULL, &words);
 	answer_open(&an);
 	js_kv(&an.js, "message", words.msg);
+	js_kv_err(&an.js, "error", &words);
 	js_key(&an.js, "problems");
 	spec_problems_json(p, &an.js);
 	return answer_send(rq, &an, 400, err);

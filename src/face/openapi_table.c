@@ -37,11 +37,11 @@
 
 /* clang-format off */
 const struct schema_doc schema_docs[] = {
-	{ "Error", "message:text! problems[{line:int column:int path:text! message:text!}]" },
+	{ "Error", "message:text! error{id:text! message:text!}!? problems[{line:int column:int path:text! message:text!}]" },
 	{ "Instance", "id:text! name:text! memory_limit_mib:int! millicpu_limit:int! gpu_count:int! gpu_type:text!? gpu_memory_limit_mib:int!?" },
 	{ "TrainingJob", "id:text!? name:text!? created_at:time!? updated_at:time!? current_status:enum(TRAINING_JOB_PENDING,TRAINING_JOB_CREATED,"
 	  "TRAINING_JOB_DEPLOYING,TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED)! "
-	  "instance_type:@Instance! training_project{id:text!? name:text!}! training_project_id:text!? error_message:text!? "
+	  "instance_type:@Instance! training_project{id:text!? name:text!}! training_project_id:text!? error_message:text!? error_id:text!? "
 	  "checkpoint_sync_status:text!? " PRIORITY "! availability_model:enum(dedicated,spot)! node_count:int! user{email:text!}! reason:text!? "
 	  "stage:text!? progress{note:text!? done_bytes:int! total_bytes:int! rate_bytes_per_second:num!}!? "
 	  "end{kind:text! code:int(-2147483648,2147483647)! detail:text!}!? attempt:int! started_at:time!? ended_at:time!? team{id:text!? name:text!?}! recreated_from:text!? "

@@ -238,6 +238,7 @@ void show_job(struct js *js, struct arena *a, const struct model_job *j, bool wh
 	js_kv(js, "error_message",
 	      j->core.state == JOB_PENDING && j->error_message == NULL ? j->reason
 	                                                               : j->error_message);
+	js_kv(js, "error_id", j->error_id);
 	js_kv(js, "checkpoint_sync_status", j->sync_status);
 	js_kv_int(js, "priority", j->priority);
 	js_kv(js, "availability_model", j->spot ? "spot" : "dedicated");

@@ -323,12 +323,13 @@ int reply_wait(struct request *rq, uint64_t channel, uint64_t seen_seq, int64_t 
 
 static void error_as_json(struct request *rq, const struct err *err)
 {
-	AUTO_BUF struct buf body = BUF_INIT(ERR_MSG_MAX * 8);
+	AUTO_BUF struct buf body = BUF_INIT(ERR_MSG_MAX * 16);
 	struct js js;
 
 	js_init(&js, &body);
 	js_open(&js);
 	js_kv(&js, "message", err->msg);
+	js_kv_err(&js, "error", err);
 	js_close(&js);
 	(void)reply_json(rq, err_info(err)->http, &body);
 }

@@ -64,8 +64,8 @@ int meta_list(struct meta *m, struct arena *a, const char *sql, const struct db_
 }
 
 int meta_one_in(struct db_tx *tx, struct arena *a, const char *sql, const struct db_val *v,
-                size_t n, void (*row)(struct db_rows *r, void *item), void *item, const char *none,
-                struct err *err)
+                size_t n, void (*row)(struct db_rows *r, void *item), void *item,
+                enum err_code none, struct err *err)
 {
 	AUTO_DB_ROWS struct db_rows r = {0};
 	bool there = false;
@@ -73,13 +73,13 @@ int meta_one_in(struct db_tx *tx, struct arena *a, const char *sql, const struct
 	if (db_query(tx, a, sql, v, n, &r, err) < 0 || db_next(&r, &there, err) < 0)
 		return -1;
 	if (!there)
-		return err_set(err, ERR_NOT_FOUND, "%s", none);
+		return err_missing(err, none);
 	row(&r, item);
 	return 0;
 }
 
 int meta_one(struct meta *m, struct arena *a, const char *sql, const struct db_val *v, size_t n,
-             void (*row)(struct db_rows *r, void *item), void *item, const char *none,
+             void (*row)(struct db_rows *r, void *item), void *item, enum err_code none,
              struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
@@ -89,7 +89,7 @@ int meta_one(struct meta *m, struct arena *a, const char *sql, const struct db_v
 	return meta_one_in(&tx, a, sql, v, n, row, item, none, err);
 }
 
-int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n, const char *none,
+int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n, enum err_code none,
               struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
@@ -97,8 +97,8 @@ int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n,
 
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 || db_exec(&tx, sql, v, n, &changed, err) < 0)
 		return -1;
-	if (none != NULL && changed == 0)
-		return err_set(err, ERR_NOT_FOUND, "%s", none);
+	if (none != ERR_NONE && changed == 0)
+		return err_missing(err, none);
 	return db_commit(&tx, err);
 }
 
@@ -125,7 +125,7 @@ int meta_trash(struct meta *m, struct arena *a, struct meta_trash **out, size_t 
 
 int meta_trash_done(struct meta *m, int64_t id, struct err *err)
 {
-	return meta_exec(m, "DELETE FROM trash WHERE id = ?", DB_ARGS(db_int(id)), NULL, err);
+	return meta_exec(m, "DELETE FROM trash WHERE id = ?", DB_ARGS(db_int(id)), ERR_NONE, err);
 }
 
 void meta_states(uint32_t set, char out[META_STATES_CAP])
@@ -193,7 +193,7 @@ static void kv_row(struct db_rows *r, void *item)
 int meta_kv_get(struct meta *m, struct arena *a, const char *key, struct str *out, struct err *err)
 {
 	return meta_one(m, a, "SELECT value FROM kv WHERE key = ?", DB_ARGS(db_text(key)), kv_row,
-	                out, "no such value", err);
+	                out, ERR_NOT_FOUND, err);
 }
 
 int meta_kv_put(struct meta *m, const char *key, struct str value, struct err *err)
@@ -201,5 +201,5 @@ int meta_kv_put(struct meta *m, const char *key, struct str value, struct err *e
 	return meta_exec(m,
 	                 "INSERT INTO kv (key, value) VALUES (?, ?)"
 	                 " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-	                 DB_ARGS(db_text(key), db_blob(value)), NULL, err);
+	                 DB_ARGS(db_text(key), db_blob(value)), ERR_NONE, err);
 }

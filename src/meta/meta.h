@@ -121,7 +121,8 @@ struct meta_step {
 	const char *actor, *message;
 	/* columns set with it; NULL leaves them */
 	const char *reason, *error_message, *frozen_json;
-	enum job_end end; /* JOB_END_NONE leaves it */
+	const char *error_id; /* with error_message; NULL: it has none */
+	enum job_end end;     /* JOB_END_NONE leaves it */
 	int end_code;
 	/* Of user code. 0 leaves the start; an end is kept of a job that is over only, 0 = now_ms.
 	 * Both are cleared when the job waits again. */

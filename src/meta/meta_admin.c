@@ -7,7 +7,7 @@ int meta_cluster_put(struct meta *m, const char *name, const char *engine, int64
 	return meta_exec(m,
 	                 "INSERT INTO clusters (name, engine, created_ms) VALUES (?, ?, ?)"
 	                 " ON CONFLICT (name) DO NOTHING",
-	                 DB_ARGS(db_text(name), db_text(engine), db_int(now_ms)), NULL, err);
+	                 DB_ARGS(db_text(name), db_text(engine), db_int(now_ms)), ERR_NONE, err);
 }
 
 #define TEAM "SELECT id, name, is_default, created_ms FROM teams "
@@ -33,9 +33,9 @@ int meta_team(struct meta *m, struct arena *a, const char *id, struct model_team
 {
 	if (id == NULL)
 		return meta_one(m, a, TEAM "WHERE is_default = 1", DB_NONE, team_row, out,
-		                "there is no default team", err);
+		                ERR_TEAM_NOT_FOUND, err);
 	return meta_one(m, a, TEAM "WHERE id = ?", DB_ARGS(db_text(id)), team_row, out,
-	                "no such team", err);
+	                ERR_TEAM_NOT_FOUND, err);
 }
 
 int meta_team_add(struct meta *m, const struct model_team *t, struct err *err)
@@ -66,7 +66,7 @@ int meta_team_del(struct meta *m, const char *id, struct err *err)
 
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
 	    meta_one_in(&tx, a, TEAM "WHERE id = ?", DB_ARGS(db_text(id)), team_row, &t,
-	                "no such team", err) < 0 ||
+	                ERR_TEAM_NOT_FOUND, err) < 0 ||
 	    db_number(&tx, "SELECT count(*) FROM projects WHERE team_id = ?", DB_ARGS(db_text(id)),
 	              0, &projects, err) < 0)
 		return -1;
@@ -119,14 +119,14 @@ int meta_token(struct meta *m, struct arena *a, const char *id, struct model_tok
                struct err *err)
 {
 	return meta_one(m, a, TOKEN "WHERE id = ?", DB_ARGS(db_text(id)), token_row, out,
-	                "no such token", err);
+	                ERR_TOKEN_NOT_FOUND, err);
 }
 
 int meta_token_by_hash(struct meta *m, struct arena *a, const char *hash, struct model_token *out,
                        struct err *err)
 {
 	return meta_one(m, a, TOKEN "WHERE hash = ?", DB_ARGS(db_text(hash)), token_row, out,
-	                "no such token", err);
+	                ERR_TOKEN_NOT_FOUND, err);
 }
 
 int meta_token_add(struct meta *m, const struct model_token *t, struct err *err)
@@ -137,19 +137,19 @@ int meta_token_add(struct meta *m, const struct model_token *t, struct err *err)
 	                 DB_ARGS(db_text(t->id), db_text(t->name), db_text(t->team_id),
 	                         db_text(t->hash), db_int(t->role), db_int(t->created_ms),
 	                         db_int(t->expires_ms), db_int(t->used_ms)),
-	                 NULL, err);
+	                 ERR_NONE, err);
 }
 
 int meta_token_del(struct meta *m, const char *id, struct err *err)
 {
 	return meta_exec(m, "DELETE FROM tokens WHERE id = ?", DB_ARGS(db_text(id)),
-	                 "no such token", err);
+	                 ERR_TOKEN_NOT_FOUND, err);
 }
 
 int meta_token_used(struct meta *m, const char *id, int64_t now_ms, struct err *err)
 {
 	return meta_exec(m, "UPDATE tokens SET used_ms = ? WHERE id = ?",
-	                 DB_ARGS(db_int(now_ms), db_text(id)), NULL, err);
+	                 DB_ARGS(db_int(now_ms), db_text(id)), ERR_NONE, err);
 }
 
 #define SECRET                                                                                     \
@@ -189,8 +189,8 @@ int meta_secret(struct meta *m, struct arena *a, const char *team_id, const char
                 struct meta_secret *out, struct err *err)
 {
 	return meta_one(m, a, SECRET "WHERE team_id = ? AND name_key = ?",
-	                DB_ARGS(db_text(team_id), db_text(key)), secret_full, out, "no such secret",
-	                err);
+	                DB_ARGS(db_text(team_id), db_text(key)), secret_full, out,
+	                ERR_SECRET_NOT_FOUND, err);
 }
 
 int meta_secret_put(struct meta *m, struct arena *a, const struct meta_secret *s,
@@ -211,7 +211,7 @@ int meta_secret_put(struct meta *m, struct arena *a, const struct meta_secret *s
 	            NULL, err) < 0 ||
 	    meta_one_in(&tx, a, SECRET "WHERE team_id = ? AND name_key = ?",
 	                DB_ARGS(db_text(s->row.team_id), db_text(s->key)), secret_row, out,
-	                "no such secret", err) < 0)
+	                ERR_SECRET_NOT_FOUND, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
 }
@@ -219,13 +219,13 @@ int meta_secret_put(struct meta *m, struct arena *a, const struct meta_secret *s
 int meta_secret_del(struct meta *m, const char *team_id, const char *key, struct err *err)
 {
 	return meta_exec(m, "DELETE FROM secrets WHERE team_id = ? AND name_key = ?",
-	                 DB_ARGS(db_text(team_id), db_text(key)), "no such secret", err);
+	                 DB_ARGS(db_text(team_id), db_text(key)), ERR_SECRET_NOT_FOUND, err);
 }
 
 int meta_secret_used(struct meta *m, const char *id, int64_t now_ms, struct err *err)
 {
 	return meta_exec(m, "UPDATE secrets SET used_ms = ? WHERE id = ?",
-	                 DB_ARGS(db_int(now_ms), db_text(id)), NULL, err);
+	                 DB_ARGS(db_int(now_ms), db_text(id)), ERR_NONE, err);
 }
 
 static void capacity_row(struct db_rows *r, void *item)
@@ -252,10 +252,11 @@ int meta_capacity_put(struct meta *m, const char *team_id, const char *gpu_type,
 {
 	if (max_gpus < 0)
 		return meta_exec(m, "DELETE FROM capacity WHERE team_id = ? AND gpu_type = ?",
-		                 DB_ARGS(db_text(team_id), db_text(gpu_type)), NULL, err);
+		                 DB_ARGS(db_text(team_id), db_text(gpu_type)), ERR_NONE, err);
 	return meta_exec(m,
 	                 "INSERT INTO capacity (team_id, gpu_type, max_gpus) VALUES (?, ?, ?)"
 	                 " ON CONFLICT (team_id, gpu_type) DO UPDATE SET max_gpus ="
 	                 " excluded.max_gpus",
-	                 DB_ARGS(db_text(team_id), db_text(gpu_type), db_int(max_gpus)), NULL, err);
+	                 DB_ARGS(db_text(team_id), db_text(gpu_type), db_int(max_gpus)), ERR_NONE,
+	                 err);
 }

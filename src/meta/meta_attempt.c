@@ -54,7 +54,7 @@ int meta_attempt_by_token(struct meta *m, struct arena *a, const char *hash,
                           struct model_attempt *out, struct err *err)
 {
 	return meta_one(m, a, ATTEMPT "WHERE t.token_hash = ?", DB_ARGS(db_text(hash)), attempt_row,
-	                out, "no such token", err);
+	                out, ERR_TOKEN_NOT_FOUND, err);
 }
 
 /* An update that must hit exactly its row; `refused` says why it did not. */
@@ -85,8 +85,8 @@ int meta_attempt_launched(struct meta *m, const char *id, uint32_t rank, const c
                           struct err *err)
 {
 	return meta_exec(m, "UPDATE attempts SET engine_ref = ? WHERE id = ? AND node_rank = ?",
-	                 DB_ARGS(db_text(engine_ref), db_text(id), db_int(rank)), "no such attempt",
-	                 err);
+	                 DB_ARGS(db_text(engine_ref), db_text(id), db_int(rank)),
+	                 ERR_ATTEMPT_NOT_FOUND, err);
 }
 
 int meta_attempt_claim(struct meta *m, const char *id, uint32_t rank, const char *nonce,
@@ -130,8 +130,8 @@ int meta_attempt_heartbeat(struct meta *m, const char *id, uint32_t rank, bool i
 {
 	return meta_exec(
 		m, "UPDATE attempts SET heartbeat_ms = ?, idle = ? WHERE id = ? AND node_rank = ?",
-		DB_ARGS(db_int(now_ms), db_int(idle), db_text(id), db_int(rank)), "no such attempt",
-		err);
+		DB_ARGS(db_int(now_ms), db_int(idle), db_text(id), db_int(rank)),
+		ERR_ATTEMPT_NOT_FOUND, err);
 }
 
 int meta_attempt_exit(struct meta *m, const char *id, uint32_t rank, const char *exit_json,

@@ -56,7 +56,7 @@ int meta_checkpoint_put(struct meta *m, const struct model_checkpoint *c, struct
 	                         db_text(c->base_model), db_int(c->lora_r), db_int(c->created_ms),
 	                         db_int(c->synced_ms), db_u64(c->bytes), db_u64(c->bytes_sent),
 	                         db_u64(c->files), db_text(c->manifest_key)),
-	                 NULL, err);
+	                 ERR_NONE, err);
 }
 
 int meta_checkpoints_abandon(struct meta *m, const char *job_id, struct err *err)
@@ -81,13 +81,13 @@ int meta_checkpoint_pin(struct meta *m, const char *job_id, const char *name, bo
 {
 	return meta_exec(m, "UPDATE checkpoints SET pinned = ? WHERE job_id = ? AND name = ?",
 	                 DB_ARGS(db_int(pinned), db_text(job_id), db_text(name)),
-	                 "no such checkpoint", err);
+	                 ERR_CHECKPOINT_NOT_FOUND, err);
 }
 
 int meta_checkpoint_del(struct meta *m, const char *job_id, const char *name, struct err *err)
 {
 	return meta_exec(m, "DELETE FROM checkpoints WHERE job_id = ? AND name = ?",
-	                 DB_ARGS(db_text(job_id), db_text(name)), "no such checkpoint", err);
+	                 DB_ARGS(db_text(job_id), db_text(name)), ERR_CHECKPOINT_NOT_FOUND, err);
 }
 
 #define MIRROR                                                                                     \
@@ -143,7 +143,7 @@ int meta_mirror(struct meta *m, struct arena *a, const char *id, struct model_mi
                 struct err *err)
 {
 	return meta_one(m, a, MIRROR "WHERE id = ?", DB_ARGS(db_text(id)), mirror_row, out,
-	                "no such weights", err);
+	                ERR_WEIGHTS_NOT_FOUND, err);
 }
 
 int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *x,
@@ -175,7 +175,7 @@ int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *
 	                       " AND filter_json = ?",
 	                DB_ARGS(db_text(x->team_id), db_text(x->source), db_text(x->revision),
 	                        db_text(x->filter_json)),
-	                mirror_row, out, "no such weights", err) < 0)
+	                mirror_row, out, ERR_WEIGHTS_NOT_FOUND, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
 }
@@ -183,7 +183,7 @@ int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *
 int meta_mirror_used(struct meta *m, const char *id, int64_t now_ms, struct err *err)
 {
 	return meta_exec(m, "UPDATE mirrors SET used_ms = ? WHERE id = ?",
-	                 DB_ARGS(db_int(now_ms), db_text(id)), NULL, err);
+	                 DB_ARGS(db_int(now_ms), db_text(id)), ERR_NONE, err);
 }
 
 /* Active jobs whose frozen record names the manifest: 64 hex digits occur nowhere else by chance.
@@ -207,7 +207,7 @@ int meta_mirror_del(struct meta *m, const char *id, struct err *err)
 
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
 	    meta_one_in(&tx, a, MIRROR "WHERE id = ?", DB_ARGS(db_text(id)), mirror_row, &x,
-	                "no such weights", err) < 0)
+	                ERR_WEIGHTS_NOT_FOUND, err) < 0)
 		return -1;
 	if (x.state == MIRROR_FETCHING)
 		return err_set(err, ERR_CONFLICT, "%s is being fetched", x.source);
@@ -227,7 +227,7 @@ int meta_mirrors_interrupted(struct meta *m, int64_t now_ms, struct err *err)
 	                 "UPDATE mirrors SET state = 'failed', rate = 0.0, updated_ms = ?,"
 	                 " error = 'the server was stopped: what was fetched is kept'"
 	                 " WHERE state = 'fetching'",
-	                 DB_ARGS(db_int(now_ms)), NULL, err);
+	                 DB_ARGS(db_int(now_ms)), ERR_NONE, err);
 }
 
 int meta_manifest_used(struct meta *m, const char *manifest, bool *used, struct err *err)
@@ -272,7 +272,7 @@ int meta_upload_add(struct meta *m, const struct model_upload *u, struct str sea
 	                 " expires_ms) VALUES (?, ?, ?, ?, ?, ?)",
 	                 DB_ARGS(db_text(u->access_key), db_blob(sealed), db_text(u->key),
 	                         db_text(u->team_id), db_int(u->created_ms), db_int(u->expires_ms)),
-	                 NULL, err);
+	                 ERR_NONE, err);
 }
 
 int meta_upload(struct meta *m, struct arena *a, const char *access_key, struct model_upload *out,
@@ -281,7 +281,7 @@ int meta_upload(struct meta *m, struct arena *a, const char *access_key, struct 
 	struct upload_item u = {0};
 
 	if (meta_one(m, a, UPLOAD "WHERE access_key = ?", DB_ARGS(db_text(access_key)), upload_row,
-	             &u, "no such upload", err) < 0)
+	             &u, ERR_UPLOAD_NOT_FOUND, err) < 0)
 		return -1;
 	*out = u.row;
 	*sealed = u.sealed;
@@ -294,7 +294,7 @@ int meta_upload_by_key(struct meta *m, struct arena *a, const char *key, struct 
 	struct upload_item u = {0};
 
 	if (meta_one(m, a, UPLOAD "WHERE key = ?", DB_ARGS(db_text(key)), upload_row, &u,
-	             "no such upload", err) < 0)
+	             ERR_UPLOAD_NOT_FOUND, err) < 0)
 		return -1;
 	*out = u.row;
 	return 0;
@@ -354,7 +354,7 @@ int meta_snapshot(struct meta *m, struct arena *a, const char *scope, const char
 	                "SELECT scope, scope_id, ms, bytes, files, summary_file FROM snapshots"
 	                " WHERE scope = ? AND scope_id = ?",
 	                DB_ARGS(db_text(scope), db_text(id)), snapshot_row, out,
-	                "the cache was never summarized", err);
+	                ERR_SUMMARY_NOT_FOUND, err);
 }
 
 int meta_snapshot_put(struct meta *m, const struct model_cache_snapshot *s, struct err *err)
@@ -366,5 +366,5 @@ int meta_snapshot_put(struct meta *m, const struct model_cache_snapshot *s, stru
 	                 " summary_file = excluded.summary_file",
 	                 DB_ARGS(db_text(s->scope), db_text(s->scope_id), db_int(s->ms),
 	                         db_u64(s->bytes), db_u64(s->files), db_text(s->summary_file)),
-	                 NULL, err);
+	                 ERR_NONE, err);
 }

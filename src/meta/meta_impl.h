@@ -17,16 +17,16 @@ int meta_list(struct meta *m, struct arena *a, const char *sql, const struct db_
 int meta_list_in(struct db_tx *tx, struct arena *a, const char *sql, const struct db_val *v,
                  size_t n, size_t each, void (*row)(struct db_rows *r, void *item), void *out,
                  size_t *count, struct err *err) MUST_CHECK;
-/* The first row, ERR_NOT_FOUND with these words when there is none. */
+/* The first row, err_missing(none) when there is none. */
 int meta_one(struct meta *m, struct arena *a, const char *sql, const struct db_val *v, size_t n,
-             void (*row)(struct db_rows *r, void *item), void *item, const char *none,
+             void (*row)(struct db_rows *r, void *item), void *item, enum err_code none,
              struct err *err) MUST_CHECK;
 int meta_one_in(struct db_tx *tx, struct arena *a, const char *sql, const struct db_val *v,
-                size_t n, void (*row)(struct db_rows *r, void *item), void *item, const char *none,
-                struct err *err) MUST_CHECK;
-/* One statement in a transaction of its own. `none` (may be NULL): ERR_NOT_FOUND when no row
- * changed. */
-int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n, const char *none,
+                size_t n, void (*row)(struct db_rows *r, void *item), void *item,
+                enum err_code none, struct err *err) MUST_CHECK;
+/* One statement in a transaction of its own. `none` (may be ERR_NONE): err_missing(none) when no
+ * row changed. */
+int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n, enum err_code none,
               struct err *err) MUST_CHECK;
 int meta_notices_add(struct db_tx *tx, const struct model_notice *t, size_t n,
                      struct err *err) MUST_CHECK;

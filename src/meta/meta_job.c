@@ -4,7 +4,8 @@
 #define COLUMNS                                                                                    \
 	"j.id, j.name, j.project_id, p.name, j.team_id, t.name, j.state, j.attempt, "              \
 	"j.attempt_max,"                                                                           \
-	" j.changed_ms, j.priority, j.frozen_json, j.reason, j.error_message, j.end, j.end_code,"  \
+	" j.changed_ms, j.priority, j.frozen_json, j.reason, j.error_message, j.error_id, j.end, " \
+	"j.end_code,"                                                                              \
 	" j.attempt_id, j.user, j.recreated_from, j.sync_status, j.created_ms, j.updated_ms,"      \
 	" j.started_ms, j.ended_ms, j.node_count, j.cpu_milli, j.gpu_count, j.memory_bytes,"       \
 	" j.gpu_type, j.spot, j.stage, j.progress, j.progress_done, j.progress_total, "            \
@@ -50,6 +51,7 @@ static void list_row(struct db_rows *r, void *item)
 	j->frozen_json = db_get_text(r);
 	j->reason = db_get_text(r);
 	j->error_message = db_get_text(r);
+	j->error_id = db_get_text(r);
 	end = db_get_text(r);
 	if (job_end_parse(str_of(end), &j->end, &err) < 0)
 		j->end = JOB_END_RUNNER;
@@ -91,7 +93,7 @@ int meta_job(struct meta *m, struct arena *a, const char *id, struct model_job *
              struct err *err)
 {
 	return meta_one(m, a, JOB "WHERE j.id = ?", DB_ARGS(db_text(id)), job_row, out,
-	                "no such job", err);
+	                ERR_JOB_NOT_FOUND, err);
 }
 
 int meta_job_exists(struct meta *m, const char *id, bool *there, struct err *err)
@@ -150,7 +152,7 @@ int meta_job_by_key(struct meta *m, struct arena *a, const char *project_id, con
                     struct model_job *out, struct err *err)
 {
 	return meta_one(m, a, BY_KEY, DB_ARGS(db_text(project_id), db_text(key)), job_row, out,
-	                "no job with this idempotency key", err);
+	                ERR_JOB_NOT_FOUND, err);
 }
 
 static int insert_job(struct db_tx *tx, const struct model_job *j, const char *name,
@@ -217,7 +219,7 @@ int meta_job_add(struct meta *m, struct arena *a, const struct meta_new_job *n,
 	if (n->idempotency_key != NULL) {
 		int r = meta_one_in(&tx, a, BY_KEY,
 		                    DB_ARGS(db_text(j->project_id), db_text(n->idempotency_key)),
-		                    job_row, out, "", err);
+		                    job_row, out, ERR_JOB_NOT_FOUND, err);
 
 		if (r == 0)
 			*existing = true;
@@ -231,13 +233,13 @@ int meta_job_add(struct meta *m, struct arena *a, const struct meta_new_job *n,
 	              DB_ARGS(db_int(j->created_ms), db_text(j->project_id)), 0, &count, err) < 0)
 		return -1;
 	if (count == 0)
-		return err_set(err, ERR_NOT_FOUND, "no such project");
+		return err_missing(err, ERR_PROJECT_NOT_FOUND);
 	if (name == NULL)
 		name = arena_printf(a, "job-%lld", (long long)count);
 	if (insert_job(&tx, j, name, err) < 0 || add_names(&tx, n, err) < 0 ||
 	    event_in(&tx, j->id, &first, err) < 0 ||
 	    meta_one_in(&tx, a, JOB "WHERE j.id = ?", DB_ARGS(db_text(j->id)), job_row, out,
-	                "no such job", err) < 0)
+	                ERR_JOB_NOT_FOUND, err) < 0)
 		return -1;
 	*existing = false;
 	return db_commit(&tx, err);
@@ -290,6 +292,7 @@ static int store_step(struct db_tx *tx, const struct meta_step *s, enum job_stat
 	            "UPDATE jobs SET state = ?1, attempt = ?2, changed_ms = ?3, updated_ms = ?4,"
 	            " reason = CASE WHEN ?5 IS NOT NULL OR ?1 <> ?6 THEN ?5 ELSE reason END,"
 	            " error_message = coalesce(?7, error_message),"
+	            " error_id = CASE WHEN ?7 IS NULL THEN error_id ELSE ?19 END,"
 	            " frozen_json = coalesce(?8, frozen_json),"
 	            " end = CASE WHEN ?9 = 'none' THEN end ELSE ?9 END,"
 	            " end_code = CASE WHEN ?9 = 'none' THEN end_code ELSE ?10 END,"
@@ -308,7 +311,7 @@ static int store_step(struct db_tx *tx, const struct meta_step *s, enum job_stat
 	                    db_text(s->frozen_json), db_text(job_end_word(s->end)),
 	                    db_int(s->end_code), db_int(s->started_ms), db_int(s->ended_ms),
 	                    db_int(s->stop_now), db_text(attempt), db_int(clear),
-	                    db_text(s->job_id), db_int(waits), db_int(over)),
+	                    db_text(s->job_id), db_int(waits), db_int(over), db_text(s->error_id)),
 	            &changed, err) < 0)
 		return -1;
 	assert(changed == 1); /* the writer is ours alone since BEGIN IMMEDIATE */
@@ -329,7 +332,7 @@ int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *fro
 	    meta_one_in(&tx, a,
 	                "SELECT state, attempt, attempt_max, changed_ms, attempt_id, project_id"
 	                " FROM jobs WHERE id = ?",
-	                DB_ARGS(db_text(s->job_id)), now_row, &now, "no such job", err) < 0)
+	                DB_ARGS(db_text(s->job_id)), now_row, &now, ERR_JOB_NOT_FOUND, err) < 0)
 		return -1;
 	if (s->attempt_id != NULL &&
 	    (now.attempt_id == NULL || strcmp(now.attempt_id, s->attempt_id) != 0))
@@ -370,7 +373,7 @@ int meta_job_reason(struct meta *m, const char *id, const char *reason, struct e
 	return meta_exec(m,
 	                 "UPDATE jobs SET reason = ? WHERE id = ? AND state = 'pending'"
 	                 " AND reason IS NOT ?",
-	                 DB_ARGS(db_text(reason), db_text(id), db_text(reason)), NULL, err);
+	                 DB_ARGS(db_text(reason), db_text(id), db_text(reason)), ERR_NONE, err);
 }
 
 /* One changed column of a job that waits, with its event. */
@@ -435,13 +438,13 @@ int meta_job_progress(struct meta *m, const char *id, const struct meta_progress
 	                 DB_ARGS(db_text(p->stage), db_text(p->words), db_u64(p->done),
 	                         db_u64(p->total), db_real(p->rate), db_int(p->now_ms),
 	                         db_int(p->heartbeat), db_int(p->now_ms), db_text(id)),
-	                 NULL, err);
+	                 ERR_NONE, err);
 }
 
 int meta_job_sync(struct meta *m, const char *id, const char *status, struct err *err)
 {
 	return meta_exec(m, "UPDATE jobs SET sync_status = ? WHERE id = ? AND sync_status IS NOT ?",
-	                 DB_ARGS(db_text(status), db_text(id), db_text(status)), NULL, err);
+	                 DB_ARGS(db_text(status), db_text(id), db_text(status)), ERR_NONE, err);
 }
 
 int meta_job_stop_now(struct meta *m, const char *id, bool *now, struct err *err)
@@ -488,7 +491,7 @@ int meta_job_del(struct meta *m, const char *id, struct err *err)
 	    meta_one_in(&tx, a,
 	                "SELECT state, attempt, attempt_max, changed_ms, project_id FROM jobs"
 	                " WHERE id = ?",
-	                DB_ARGS(db_text(id)), del_row, &now, "no such job", err) < 0)
+	                DB_ARGS(db_text(id)), del_row, &now, ERR_JOB_NOT_FOUND, err) < 0)
 		return -1;
 	if (!job_state_is_final(now.core.state))
 		return err_set(err, ERR_CONFLICT, "job %s is active: stop it first", id);
@@ -561,5 +564,5 @@ int meta_counts(struct meta *m, struct meta_counts *out, struct err *err)
 int meta_idempotency_sweep(struct meta *m, int64_t created_ms, struct err *err)
 {
 	return meta_exec(m, "DELETE FROM idempotency WHERE created_ms < ?",
-	                 DB_ARGS(db_int(created_ms)), NULL, err);
+	                 DB_ARGS(db_int(created_ms)), ERR_NONE, err);
 }

@@ -37,7 +37,7 @@ int meta_project(struct meta *m, struct arena *a, const char *id, struct model_p
                  struct err *err)
 {
 	return meta_one(m, a, PROJECT "WHERE p.id = ?", DB_ARGS(db_text(id)), project_row, out,
-	                "no such project", err);
+	                ERR_PROJECT_NOT_FOUND, err);
 }
 
 int meta_project_by_name(struct meta *m, struct arena *a, const char *team_id, const char *name,
@@ -45,7 +45,7 @@ int meta_project_by_name(struct meta *m, struct arena *a, const char *team_id, c
 {
 	return meta_one(m, a, PROJECT "WHERE p.team_id = ? AND p.name = ?",
 	                DB_ARGS(db_text(team_id), db_text(name)), project_row, out,
-	                "no such project", err);
+	                ERR_PROJECT_NOT_FOUND, err);
 }
 
 int meta_project_upsert(struct meta *m, struct arena *a, const struct model_project *p,
@@ -64,7 +64,7 @@ int meta_project_upsert(struct meta *m, struct arena *a, const struct model_proj
 	            NULL, err) < 0 ||
 	    meta_one_in(&tx, a, PROJECT "WHERE p.team_id = ? AND p.name = ?",
 	                DB_ARGS(db_text(p->team_id), db_text(p->name)), project_row, out,
-	                "no such project", err) < 0)
+	                ERR_PROJECT_NOT_FOUND, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
 }
@@ -72,7 +72,7 @@ int meta_project_upsert(struct meta *m, struct arena *a, const struct model_proj
 int meta_project_quota(struct meta *m, const char *id, uint64_t bytes, struct err *err)
 {
 	return meta_exec(m, "UPDATE projects SET cache_quota = ? WHERE id = ?",
-	                 DB_ARGS(db_u64(bytes), db_text(id)), "no such project", err);
+	                 DB_ARGS(db_u64(bytes), db_text(id)), ERR_PROJECT_NOT_FOUND, err);
 }
 
 static void id_row(struct db_rows *r, void *item)
@@ -93,7 +93,7 @@ int meta_project_del(struct meta *m, const char *id, struct err *err)
 	meta_states(meta_active_states(), states);
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
 	    meta_one_in(&tx, a, PROJECT "WHERE p.id = ?", DB_ARGS(db_text(id)), project_row, &p,
-	                "no such project", err) < 0 ||
+	                ERR_PROJECT_NOT_FOUND, err) < 0 ||
 	    db_number(&tx,
 	              arena_printf(
 			      a, "SELECT count(*) FROM jobs WHERE project_id = ? AND state IN (%s)",

@@ -145,8 +145,11 @@ static const char version_4[] =
 /* What a runner says of limits.idle_gpu; the job ends when all of its nodes say so. */
 static const char version_5[] = "ALTER TABLE attempts ADD COLUMN idle INTEGER NOT NULL DEFAULT 0;";
 
-static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3, version_4,
-                                                       version_5};
+/* The stable id of error_message (base/err_ids.h): nobody has to match its words. */
+static const char version_6[] = "ALTER TABLE jobs ADD COLUMN error_id TEXT;";
+
+static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3,
+                                                       version_4, version_5, version_6};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

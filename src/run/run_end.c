@@ -133,6 +133,7 @@ void run_deploy_failed(struct run *r, enum wire_stage stage, const struct err *w
 		.end = stopped ? JOB_END_STOPPED : JOB_END_DEPLOY_FAILED,
 		.detail = arena_cstr(r->a, buf_cstr(&clean)),
 		.stage = wire_stage_word(stage),
+		.error_id = err_id(why),
 		.user_code_ran = false,
 		.synced = true,
 	};

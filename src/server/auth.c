@@ -25,7 +25,7 @@ char *auth_new_token(struct arena *a, const char *prefix, char **hash)
 
 static int refuse(struct err *err)
 {
-	return err_set(err, ERR_AUTH,
+	return err_set(err, ERR_TOKEN_INVALID,
 	               "the token is not valid here: `stoker tokens` makes new ones");
 }
 

@@ -83,7 +83,7 @@ int cache_ready(struct app *app, const struct model_job *job, const struct job_s
 		return -1;
 	if (s.bytes < p.cache_quota_bytes)
 		return 0;
-	return err_set(err, ERR_QUOTA,
+	return err_set(err, ERR_CACHE_QUOTA_EXCEEDED,
 	               "the cache of project %s holds %s, its quota is %s: `stoker cache rm` frees"
 	               " space, an administrator can raise the quota",
 	               p.name, units_show_bytes(s.bytes, used),

@@ -8,16 +8,16 @@ int ctx_need(const struct who *who, enum model_role role, struct err *err)
 {
 	if (who->attempt_id == NULL && who->role >= role)
 		return 0;
-	return err_set(err, ERR_DENIED, "token \"%s\" is a %s's: this needs the role %s", who->name,
-	               who->attempt_id != NULL ? "runner" : role_words[who->role],
+	return err_set(err, ERR_ROLE_REQUIRED, "token \"%s\" is a %s's: this needs the role %s",
+	               who->name, who->attempt_id != NULL ? "runner" : role_words[who->role],
 	               role_words[role]);
 }
 
-int ctx_sees(const struct who *who, const char *team_id, const char *what, struct err *err)
+int ctx_sees(const struct who *who, const char *team_id, enum err_code what, struct err *err)
 {
 	if (who->team_id == NULL || strcmp(who->team_id, team_id) == 0)
 		return 0;
-	return err_set(err, ERR_NOT_FOUND, "no such %s", what);
+	return err_missing(err, what);
 }
 
 int ctx_team(struct app *app, const struct who *who, struct arena *a, const char *asked,
@@ -26,7 +26,7 @@ int ctx_team(struct app *app, const struct who *who, struct arena *a, const char
 	struct model_team t = {0};
 	const char *id = asked != NULL ? asked : who->team_id;
 
-	if (asked != NULL && ctx_sees(who, asked, "team", err) < 0)
+	if (asked != NULL && ctx_sees(who, asked, ERR_TEAM_NOT_FOUND, err) < 0)
 		return -1;
 	if (meta_team(app->meta, a, id, &t, err) < 0)
 		return -1;
@@ -39,7 +39,7 @@ int ctx_project(struct app *app, const struct who *who, struct arena *a, const c
 {
 	if (meta_project(app->meta, a, id, out, err) < 0)
 		return -1;
-	return ctx_sees(who, out->team_id, "project", err);
+	return ctx_sees(who, out->team_id, ERR_PROJECT_NOT_FOUND, err);
 }
 
 int ctx_job(struct app *app, const struct who *who, struct arena *a, const char *id,
@@ -47,7 +47,7 @@ int ctx_job(struct app *app, const struct who *who, struct arena *a, const char 
 {
 	if (meta_job(app->meta, a, id, out, err) < 0)
 		return -1;
-	return ctx_sees(who, out->team_id, "job", err);
+	return ctx_sees(who, out->team_id, ERR_JOB_NOT_FOUND, err);
 }
 
 const struct face_ops ctx_ops = {

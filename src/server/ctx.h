@@ -16,7 +16,7 @@ int ctx_need_all(const struct who *who, struct err *err) MUST_CHECK;
 int ctx_team(struct app *app, const struct who *who, struct arena *a, const char *asked,
              const char **team_id, struct err *err) MUST_CHECK;
 /* ERR_NOT_FOUND when the row's team is not the caller's. */
-int ctx_sees(const struct who *who, const char *team_id, const char *what,
+int ctx_sees(const struct who *who, const char *team_id, enum err_code what,
              struct err *err) MUST_CHECK;
 int ctx_project(struct app *app, const struct who *who, struct arena *a, const char *id,
                 struct model_project *out, struct err *err) MUST_CHECK;

@@ -116,7 +116,7 @@ int ctx_token_delete(void *of, const struct who *who, const char *id, struct err
 	if (ctx_need(who, ROLE_ADMIN, err) < 0 || meta_token(app->meta, a, id, &t, err) < 0)
 		return -1;
 	if (who->team_id != NULL && !app_same(t.team_id, who->team_id))
-		return err_set(err, ERR_NOT_FOUND, "no such token");
+		return err_missing(err, ERR_TOKEN_NOT_FOUND);
 	if (strcmp(t.id, who->token_id) == 0)
 		return err_set(err, ERR_CONFLICT,
 		               "this is the token that you use: take another one"

@@ -28,7 +28,7 @@ int ctx_job_get(void *of, const struct who *who, struct arena *a, const char *pr
 	if (ctx_job(of, who, a, job_id, out, err) < 0)
 		return -1;
 	if (project_id != NULL && !app_same(project_id, out->project_id))
-		return err_set(err, ERR_NOT_FOUND, "no such job");
+		return err_missing(err, ERR_JOB_NOT_FOUND);
 	return 0;
 }
 

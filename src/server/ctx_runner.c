@@ -27,7 +27,7 @@ static int find(struct app *app, const struct who *who, struct arena *a, struct 
 			return meta_job(app->meta, a, m->row.job_id, &m->job, err);
 		}
 	}
-	return err_set(err, ERR_NOT_FOUND, "no such attempt");
+	return err_missing(err, ERR_ATTEMPT_NOT_FOUND);
 }
 
 int ctx_runner_job(void *of, const struct who *who, struct arena *a, struct model_job *out,

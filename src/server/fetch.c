@@ -576,7 +576,8 @@ int ctx_mirror_delete(void *of, const struct who *who, const char *id, uint64_t 
 	int r;
 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || meta_mirror(app->meta, a, id, &x, err) < 0 ||
-	    ctx_sees(who, x.team_id, "weights", err) < 0 || meta_mirror_del(app->meta, id, err) < 0)
+	    ctx_sees(who, x.team_id, ERR_WEIGHTS_NOT_FOUND, err) < 0 ||
+	    meta_mirror_del(app->meta, id, err) < 0)
 		return -1;
 	*freed_bytes = 0;
 	log_info("weights deleted: id=%s source=%s by=%s", id, x.source, who->name);

@@ -75,6 +75,7 @@ void jobs_deploy_failed(struct app *app, const struct model_job *job, const char
 		.message = words,
 		.reason = words,
 		.error_message = words,
+		.error_id = err_id(cause),
 		.end = JOB_END_DEPLOY_FAILED,
 	};
 	struct err err = {0};
@@ -228,6 +229,7 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 		s.reason = words; /* of now; no error of the job, which may yet complete */
 	} else if (s.event != JOB_EV_EXIT_OK) {
 		s.reason = words;
+		s.error_id = x.error_id;
 		s.error_message = strncmp(words, "job ", 4) == 0 && strchr(words, ':') != NULL
 		                          ? strchr(words, ':') + 2
 		                          : words;

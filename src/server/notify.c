@@ -20,7 +20,7 @@ static struct model_job after(const struct model_job *job, const struct job_core
 	j.updated_ms = s->now_ms;
 	j.reason = s->reason;
 	if (s->error_message != NULL)
-		j.error_message = s->error_message;
+		j.error_message = s->error_message, j.error_id = s->error_id;
 	if (s->end != JOB_END_NONE) {
 		j.end = s->end;
 		j.end_code = s->end_code;
@@ -84,7 +84,7 @@ void notify_of(struct app *app, struct arena *a, const struct model_job *job,
 	word = notify_words[moment];
 	if (secrets_redact(app, job->team_id, &spec, r, &err) < 0) { /* then without free text */
 		log_error("notify: job=%s %s", job->id, err.msg);
-		j.reason = j.error_message = NULL;
+		j.reason = j.error_message = j.error_id = NULL;
 		message = word;
 	}
 	redact_build(r);

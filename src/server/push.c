@@ -63,7 +63,7 @@ static int check_fits(struct app *app, struct arena *a, const struct model_job *
 	queue_node_empty(app, &node);
 	queue_ask(a, row, spec, pinned, &ask);
 	if (sched_fits(&node, 1, &ask, reason) == SCHED_NEVER)
-		return err_set(err, ERR_QUOTA, "the job can never run here: %s", reason);
+		return err_set(err, ERR_JOB_NEVER_FITS, "the job can never run here: %s", reason);
 	return 0;
 }
 

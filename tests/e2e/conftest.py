@@ -171,6 +171,13 @@ class Cluster:
             assert result.code == code, result
         return result
 
+    def error(self, *args, code=None, **kw):
+        """The stable id of the error that a command ends with; its message is for people and may be reworded."""
+        kw["env"] = {**kw.get("env", {}), "STOKER_ERRORS": "json"}
+        result = self.cli(*args, code=code, **kw)
+        assert result.code != 0, result
+        return json.loads(result.err.splitlines()[-1])["error"]["id"]
+
     def json(self, *args, **kw):
         return json.loads(self.cli(*args, "-o", "json", **kw).out)
 

@@ -61,7 +61,7 @@ def test_help_completion_and_man_come_from_one_table():
 
 def test_docs_are_what_the_tables_print(tmp_path):
     """The checked-in reference is a print of the tables."""
-    for page in ("settings", "api", "cli", "job-file"):
+    for page in ("settings", "api", "cli", "errors", "job-file"):
         printed = run(f"print-{page}").stdout
         assert printed == (ROOT / "docs" / f"{page}.md").read_text(), f"docs/{page}.md is stale: make docs"
 
@@ -273,3 +273,24 @@ def test_a_part_of_a_cache_does_not_pass_for_the_whole(empty_cluster, words):
     with answering(reply) as url:
         done = run(*words, "-p", "p", env=empty_cluster.environment(STOKER_URL=url, STOKER_TOKEN="x"))
     assert done.returncode == 0 and "this is a part: the cache holds 300000 files, 7.00 kB; 1 entries are named" in done.stderr
+
+
+def test_errors_have_ids(cluster):
+    """By -o json, by STOKER_ERRORS, over HTTP and of a job: the same short word, and nobody has to match sentences."""
+    shown = cluster.cli("view", "nothere", "-o", "json", code=3)
+    error = json.loads(shown.err)["error"]
+    assert error["id"] == "job_not_found" and "nothere" in error["message"] and shown.out == ""
+    assert cluster.error("stop", "nothere", code=3) == "job_not_found"
+    assert cluster.error("frobnicate", code=2) == cluster.error("ps", "--frob", code=2) == cluster.error("update", code=2) == "usage"
+    assert cluster.error("ps", token="wrong", code=4) == "token_invalid"
+    status, reply = cluster.api("GET", "/v1/training_projects/none/jobs/none")
+    assert status == 404 and reply["error"] == {"id": "job_not_found", "message": reply["message"]}
+    status, reply = cluster.api("POST", "/v1/training_projects", {"training_project": {"name": ""}})
+    assert status == 400 and reply["error"]["message"] == reply["message"]
+    folder = cluster.job_folder(["true"], compute={"cpu_count": 4000})
+    assert cluster.error("push", folder / "train.yaml", code=5) == "job_never_fits"
+    (folder / "train.yaml").write_text("project: p\njob: {runtime: {start_commands: 7}}\n")
+    assert cluster.error("push", folder / "train.yaml", code=2) == "spec_invalid"
+    job = cluster.push(["echo no"], weights=[{"source": "file:///nowhere", "mount_location": "/w"}])
+    failed = cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
+    assert failed["error_id"] == "denied" and failed["error_message"]

@@ -20,6 +20,48 @@ static void test_set_and_wrap(void **state)
 	assert_int_equal(err_info(&err)->http, 200);
 }
 
+static void test_ids(void **state)
+{
+	struct err err = {0};
+	struct err_row row;
+	size_t n = 0;
+
+	(void)state;
+	(void)err_set(&err, ERR_CACHE_QUOTA_EXCEEDED, "full");
+	assert_int_equal(err.code, ERR_QUOTA); /* the class decides, the id names */
+	assert_string_equal(err_id(&err), "cache_quota_exceeded");
+	(void)err_wrap(&err, "push");
+	assert_string_equal(err_id(&err), "cache_quota_exceeded");
+	err_clear(&err);
+	(void)err_set(&err, ERR_NOT_FOUND, "nothing");
+	assert_string_equal(err_id(&err), "not_found");
+	err_id_from(&err, "cache_quota_exceeded"); /* of another class */
+	err_id_from(&err, "an_id_of_next_year");
+	assert_string_equal(err_id(&err), "not_found");
+	err_id_from(&err, "job_not_found");
+	assert_string_equal(err_id(&err), "job_not_found");
+	err.code = ERR_UNAVAILABLE; /* as a caller does who knows better */
+	assert_string_equal(err_id(&err), "unavailable");
+	err_clear(&err);
+	assert_int_equal(err_missing(&err, ERR_SECRET_NOT_FOUND), -1);
+	assert_string_equal(err.msg, "no such secret");
+	err_clear(&err);
+	assert_int_equal(err_missing(&err, ERR_NOT_FOUND), -1);
+	assert_string_equal(err.msg, "nothing is there");
+	for (; err_row(n, &row); n++) { /* names that scripts can lean on */
+		assert_true(row.id[0] != '\0' &&
+		            strspn(row.id, "abcdefghijklmnopqrstuvwxyz_0123456789") ==
+		                    strlen(row.id));
+		for (size_t i = 0; i < n; i++) {
+			struct err_row other;
+
+			assert_true(err_row(i, &other));
+			assert_string_not_equal(row.id, other.id);
+		}
+	}
+	assert_true(n > ERR_COUNT);
+}
+
 static void test_long_texts_are_cut(void **state)
 {
 	struct err err = {0};
@@ -69,6 +111,7 @@ static void test_classes(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_set_and_wrap),
+	cmocka_unit_test(test_ids),
 	cmocka_unit_test(test_long_texts_are_cut),
 	cmocka_unit_test(test_classes),
 };

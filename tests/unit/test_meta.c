@@ -124,7 +124,7 @@ static void teams_and_tokens(void **state)
 			   back = {0}, *ks = NULL;
 	size_t n = 0;
 
-	assert_err(meta_team(p->m, p->a, NULL, &t, &p->err), &p->err, ERR_NOT_FOUND, "default");
+	assert_err(meta_team(p->m, p->a, NULL, &t, &p->err), &p->err, ERR_TEAM_NOT_FOUND, "");
 	assert_err(meta_token_add(p->m, &k, &p->err), &p->err, ERR_CONFLICT, "FOREIGN");
 	assert_ok(add_team(p->m, &p->err), &p->err);
 	assert_err(add_team(p->m, &p->err), &p->err, ERR_CONFLICT, "already");
@@ -399,7 +399,7 @@ static void mirrors_uploads_snapshots(void **state)
 	assert_ok(meta_uploads_sweep(p->m, 25, &swept, &p->err), &p->err);
 	assert_int_equal(swept, 1);
 	assert_err(meta_snapshot(p->m, p->a, "project", "proj001", &w, &p->err), &p->err,
-	           ERR_NOT_FOUND, "never");
+	           ERR_SUMMARY_NOT_FOUND, "");
 	assert_ok(meta_snapshot_put(p->m, &s, &p->err), &p->err);
 	s.bytes = 8;
 	assert_ok(meta_snapshot_put(p->m, &s, &p->err), &p->err);
