@@ -52,7 +52,8 @@ enum spec_registry_auth {
 };
 
 struct spec_retry {
-	bool on_lost; /* node_fail */
+	bool on_lost;    /* node_fail */
+	bool on_failure; /* any bad end of the job's own commands */
 	int exit_codes[16];
 	size_t n_exit_codes;
 	uint32_t max_attempts; /* 1 = never again */

@@ -104,7 +104,8 @@ static const struct spec_block runtime_block =
 
 static const struct spec_field retry_fields[] = {
 	{.name = "on", .kind = SPEC_CUSTOM, .flags = SPEC_REQUIRED, .read = spec_read_retry_on,
-	 .type = "list of text", .help = "`node_fail`, `preempted`, `exit:N`"},
+	 .type = "list of text", .help = "`node_fail`, `failure` (any exit code but 0, a signal, out of memory), "
+	         "`exit:N`, `preempted`"},
 	{.name = "max_attempts", .kind = SPEC_U32, .min = 1, .max = 100,
 	 .at = AT(retry.max_attempts), .help = "attempts in all; 3 when left out"},
 };

@@ -570,13 +570,15 @@ void spec_read_retry_on(struct spec_reader *r, const struct doc *d, void *base)
 
 		if (str_eq(word, "node_fail")) {
 			retry->on_lost = true;
+		} else if (str_eq(word, "failure")) {
+			retry->on_failure = true;
 		} else if (str_eq(word, "preempted")) {
 			/* Nothing is preempted here: true of every job that there is. */
 		} else if (!str_starts(word, EXIT_PREFIX) ||
 		           str_u64(str_skip(word, sizeof(EXIT_PREFIX) - 1), 1, 255, &code, &err) <
 		                   0) {
 			spec_fault(r, item,
-			           "should be node_fail, preempted or \"exit:N\" with N "
+			           "should be node_fail, failure, preempted or \"exit:N\" with N "
 			           "from 1 to 255");
 		} else if (retry->n_exit_codes == COUNT(retry->exit_codes)) {
 			spec_fault(r, item, "is one exit code too many; the limit is %zu",

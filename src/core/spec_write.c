@@ -204,7 +204,7 @@ static void write_weights(const struct job_spec *s, struct js *js)
 static void write_retry(const struct spec_retry *retry, struct js *js)
 {
 	js_key(js, "retry");
-	if (!retry->on_lost && retry->n_exit_codes == 0) {
+	if (!retry->on_lost && !retry->on_failure && retry->n_exit_codes == 0) {
 		js_null(js);
 		return;
 	}
@@ -214,6 +214,8 @@ static void write_retry(const struct spec_retry *retry, struct js *js)
 	if (retry->on_lost)
 		js_cstr(js, "node_fail");
 	for (size_t i = 0; i < retry->n_exit_codes; i++)
+	if (retry->on_failure)
+		js_cstr(js, "failure");
 		js_fmt(js, "exit:%d", retry->exit_codes[i]);
 	js_end(js);
 	js_kv_u64(js, "max_attempts", retry->max_attempts);

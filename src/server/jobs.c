@@ -148,13 +148,21 @@ static bool retry_names(const struct job_spec *spec, int code)
 	return false;
 }
 
+/* The job's own doing: not a limit of its time, a stop, or the platform's fault. */
+static bool is_failure(const struct wire_exit *x)
+{
+	return x->user_code_ran && (x->end == JOB_END_EXIT || x->end == JOB_END_SIGNAL ||
+	                            x->end == JOB_END_OOM || x->end == JOB_END_OOM_CUDA);
+}
+
 static enum job_event event_of(const struct job_spec *spec, const struct wire_exit *x)
 {
 	if (x->end == JOB_END_EXIT && x->code == 0)
 		return x->synced || !spec->ckpt.enabled ? JOB_EV_EXIT_OK : JOB_EV_EXIT_BAD;
 	if (x->end == JOB_END_LOST && spec->retry.on_lost)
 		return JOB_EV_LOST;
-	if (x->end == JOB_END_EXIT && retry_names(spec, x->code))
+	if ((x->end == JOB_END_EXIT && retry_names(spec, x->code)) ||
+	    (spec->retry.on_failure && is_failure(x)))
 		return JOB_EV_RETRY;
 	return JOB_EV_EXIT_BAD;
 }

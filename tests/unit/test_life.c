@@ -207,6 +207,8 @@ static void an_exit_record_on_disk_is_used(void **state)
 		-1);
 }
 
+#define FAILURE "\"retry\":{\"max_attempts\":3,\"on\":[\"failure\"]}"
+
 static void exits_decide(void **state)
 {
 	static const struct {
@@ -221,6 +223,14 @@ static void exits_decide(void **state)
 	         JOB_END_EXIT, 1, JOB_FAILED},
 		{"a code that is named", "\"retry\":{\"max_attempts\":3,\"on\":[\"exit:75\"]}",
 	         JOB_END_EXIT, 75, JOB_PENDING},
+		{"any failure: a code", FAILURE, JOB_END_EXIT, 1, JOB_PENDING},
+		{"any failure: a signal", FAILURE, JOB_END_SIGNAL, 9, JOB_PENDING},
+		{"any failure: out of memory", FAILURE, JOB_END_OOM, 0, JOB_PENDING},
+		{"any failure: success is none", FAILURE, JOB_END_EXIT, 0, JOB_COMPLETED},
+		{"any failure: its own time limit", FAILURE, JOB_END_TIMEOUT, 0, JOB_FAILED},
+		{"any failure: idle GPUs", FAILURE, JOB_END_IDLE, 60, JOB_FAILED},
+		{"any failure: a lost node is another matter", FAILURE, JOB_END_LOST, 0,
+	         JOB_FAILED},
 	};
 	struct fixture *f = *state;
 
