@@ -349,14 +349,16 @@ int cmd_stop(struct cli *c, struct err *err)
 int cmd_recreate(struct cli *c, struct err *err)
 {
 	const struct doc *job, *made, *last;
+	bool resume = opt_flag(c, "resume");
 	enum out_form form;
 
 	catch_interrupt();
 	if (out_form_one(c, &form, err) < 0 || resolve_job(c, c->arg[0], &job, err) < 0 ||
-	    post(c, job, "/recreate", "{}", &made, err) < 0)
+	    post(c, job, "/recreate", resume ? "{\"resume\":true}" : "{}", &made, err) < 0)
 		return -1;
-	out_say(c, "job %s is job %s again: same code, same revisions",
-	        doc_cstr(doc_get(made, "id"), "?"), doc_cstr(doc_get(job, "id"), "?"));
+	out_say(c, "job %s is job %s again: same code, same revisions%s",
+	        doc_cstr(doc_get(made, "id"), "?"), doc_cstr(doc_get(job, "id"), "?"),
+	        resume ? ", from its newest complete checkpoint" : "");
 	if (form != OUT_TABLE)
 		out_one(form, made);
 	else if (!opt_flag(c, "follow"))

@@ -39,7 +39,10 @@ static const struct opt o_stop[] = {
 	{"all", 'a', OPT_FLAG, NULL, "every active job"},
 	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
 };
-static const struct opt o_follow[] = {{"follow", 'f', OPT_FLAG, NULL, "follow the new job's log"}};
+static const struct opt o_recreate[] = {
+	{"follow", 'f', OPT_FLAG, NULL, "follow the new job's log"},
+	{"resume", 0, OPT_FLAG, NULL, "start from the old job's newest complete checkpoint"},
+};
 static const struct opt o_update[] = {{"priority", 0, OPT_INT, "N", "place in the queue: higher first"}};
 static const struct opt o_exec[] = {
 	{"stdin", 'i', OPT_FLAG, NULL, "give it what is typed; what is piped in it gets anyway"},
@@ -124,7 +127,7 @@ const struct command commands[] = {
 	{"logs", "[JOB]", "what a job printed", NULL, OPTS(o_logs), 0, 1, false, cmd_logs},
 	{"stop", "[JOB]...", "stop jobs", "SIGTERM, the grace time, then the whole process tree. Checkpoints that "
 	 "are complete are still shipped.", OPTS(o_stop), 0, CLI_ARGS_MAX, false, cmd_stop},
-	{"recreate", "JOB", "run a job again as it was: same code, same revisions", NULL, OPTS(o_follow), 1, 1, true, cmd_recreate},
+	{"recreate", "JOB", "run a job again as it was: same code, same revisions", NULL, OPTS(o_recreate), 1, 1, true, cmd_recreate},
 	{"update", "JOB", "change a waiting job", NULL, OPTS(o_update), 1, 1, false, cmd_update},
 	{"events", "[JOB]", "what happened to a job, and who asked", NULL, NO_OPTS, 0, 1, true, cmd_events},
 	{"exec", "JOB [-- COMMAND...]", "run a command or a shell inside a running job",

@@ -97,6 +97,7 @@ struct job_spec {
 		struct spec_load *refs;
 		size_t n_refs;
 		const char *folder;
+		bool required; /* ours: without a checkpoint the job does not start */
 	} load;
 	struct spec_artifact *artifacts;
 	size_t n_artifacts;

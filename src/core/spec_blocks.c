@@ -69,7 +69,12 @@ static const struct spec_field load_fields[] = {
 	 .help = "fetch checkpoints before user code starts"},
 	{.name = "checkpoints", .kind = SPEC_CUSTOM, .read = spec_read_refs,
 	 .block = &spec_ref_block,
-	 .type = "list of maps", .help = "which; the latest of this project when left out"},
+	 .type = "list of maps",
+	 .help = "which; when left out, the newest complete one of this project's jobs, those "
+	         "of the same name first"},
+	{.name = "required", .kind = SPEC_BOOL, .at = AT(load.required),
+	 .help = "false: without such a checkpoint the job starts fresh, and says so in its log; "
+	         "true when `checkpoints` names any, false when it is left out; ours"},
 	{.name = "download_folder", .kind = SPEC_PATH, .at = AT(load.folder),
 	 .dflt = "/tmp/loaded_checkpoints", .help = "BT_LOAD_CHECKPOINT_DIR names it"},
 };
@@ -104,7 +109,8 @@ static const struct spec_block runtime_block =
 
 static const struct spec_field retry_fields[] = {
 	{.name = "on", .kind = SPEC_CUSTOM, .flags = SPEC_REQUIRED, .read = spec_read_retry_on,
-	 .type = "list of text", .help = "`node_fail`, `failure` (any exit code but 0, a signal, out of memory), "
+	 .type = "list of text",
+	 .help = "`node_fail`, `failure` (any exit code but 0, a signal, out of memory), "
 	         "`exit:N`, `preempted`"},
 	{.name = "max_attempts", .kind = SPEC_U32, .min = 1, .max = 100,
 	 .at = AT(retry.max_attempts), .help = "attempts in all; 3 when left out"},

@@ -149,6 +149,8 @@ static void rule_load(struct spec_reader *r, const struct doc *runtime, struct j
 	const struct doc *load = doc_get(runtime, "load_checkpoint_config");
 	const struct doc *list = doc_get(load, "checkpoints");
 
+	if (!spec_given(doc_get(load, "required")))
+		s->load.required = spec_given(list);
 	if (spec_given(load) && !spec_given(list)) {
 		s->load.refs = ARENA_NEW(r->a, struct spec_load);
 		s->load.refs[0].latest = true;

@@ -138,6 +138,7 @@ static void write_load(const struct job_spec *s, struct js *js)
 	}
 	js_end(js);
 	js_kv(js, "download_folder", s->load.folder);
+	js_kv_bool(js, "required", s->load.required);
 	js_close(js);
 }
 
@@ -213,9 +214,9 @@ static void write_retry(const struct spec_retry *retry, struct js *js)
 	js_list(js);
 	if (retry->on_lost)
 		js_cstr(js, "node_fail");
-	for (size_t i = 0; i < retry->n_exit_codes; i++)
 	if (retry->on_failure)
 		js_cstr(js, "failure");
+	for (size_t i = 0; i < retry->n_exit_codes; i++)
 		js_fmt(js, "exit:%d", retry->exit_codes[i]);
 	js_end(js);
 	js_kv_u64(js, "max_attempts", retry->max_attempts);

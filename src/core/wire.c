@@ -80,6 +80,7 @@ static const struct field load_rows[] = {
 	ROW(wire_load, TEXT, prefix),
 	ROW(wire_load, U32,  rank_from),
 	ROW(wire_load, TEXT, dir),
+	ROW(wire_load, FLAG, resume),
 };
 static const struct shape load_shape = SHAPE(wire_load, load_rows, 0);
 

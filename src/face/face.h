@@ -170,7 +170,7 @@ struct face_ops {
 	int (*job_stop)(void *of, const struct who *who, struct arena *a, const char *job_id,
 	                bool now, struct model_job *out, struct err *err);
 	int (*job_recreate)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                    struct model_job *out, struct err *err);
+	                    bool resume, struct model_job *out, struct err *err);
 	int (*job_change)(void *of, const struct who *who, struct arena *a, const char *job_id,
 	                  const struct model_change *c, struct model_job *out, struct err *err);
 	int (*job_delete)(void *of, const struct who *who, const char *job_id, struct err *err);

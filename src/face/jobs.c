@@ -271,9 +271,12 @@ int job_recreate(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct model_job j = {0}, again = {0};
+	const struct doc *body;
+	bool resume = false;
 
-	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_recreate(ctx->of, face_who(rq), rq->arena, j.id, &again, err) < 0)
+	if (body_read(rq, true, &body, err) < 0 || body_bool(body, "resume", &resume, err) < 0 ||
+	    handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->job_recreate(ctx->of, face_who(rq), rq->arena, j.id, resume, &again, err) < 0)
 		return -1;
 	return send_job(rq, &again, false, err);
 }

@@ -88,7 +88,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_PATCH,  JOB, NULL, PRIORITY "? availability_model:enum(dedicated,spot)?", ONE_JOB, NULL, false },
 	{ HTTP_DELETE, JOB, NULL, NULL, DELETED, NULL, false },
 	{ HTTP_POST,   JOB "/stop", NULL, "now:bool?", ONE_JOB, NULL, true },
-	{ HTTP_POST,   JOB "/recreate", NULL, NULL, ONE_JOB, NULL, true },
+	{ HTTP_POST,   JOB "/recreate", NULL, "resume:bool?", ONE_JOB, NULL, true },
 	{ HTTP_GET,    JOB "/events", "after:int(0,9223372036854775807)", NULL, "events[@Event]!", NULL, false },
 	{ HTTP_GET,    JOB "/attempts", NULL, NULL, "attempts[@Attempt]!", NULL, false },
 	{ HTTP_POST,   JOB "/logs", NULL, LINES, "logs[@Line]!", NULL, true },

@@ -23,7 +23,7 @@ static const struct route routes[] = {
 	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB,                                job_change,              "Change priority or availability of a pending job" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, JOB,                                job_remove,              "Remove a job that has ended" },
 	{ HTTP_POST,   SCOPE_MEMBER, SMALL, JOB "/stop",                        job_stop,                "Stop a job" },
-	{ HTTP_POST,   SCOPE_MEMBER, SMALL, JOB "/recreate",                    job_recreate,            "Push the same job again" },
+	{ HTTP_POST,   SCOPE_MEMBER, SMALL, JOB "/recreate",                    job_recreate,            "Push the same job again; resume: from its newest complete checkpoint" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/events",                      job_events,              "What happened to a job" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/attempts",                    job_attempts,            "Where a job ran" },
 	{ HTTP_POST,   SCOPE_VIEWER, SMALL, JOB "/logs",                        logs_post,               "Lines of a job by time" },

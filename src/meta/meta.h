@@ -90,6 +90,8 @@ int meta_project_del(struct meta *m, const char *id, struct err *err) MUST_CHECK
 /* jobs */
 struct meta_query {
 	const char *team_id, *project_id, *job_id; /* NULL: any */
+	const char *name;                          /* NULL: any */
+	bool has_checkpoint;                       /* only those with a complete one */
 	uint32_t states;                           /* bit set of enum job_state; 0 = any */
 	bool ascending;                            /* by creation; newest first otherwise */
 	size_t limit;                              /* 0 = META_LIST_MAX */

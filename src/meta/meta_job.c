@@ -113,23 +113,29 @@ int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struc
               size_t *n, struct err *err)
 {
 	char states[META_STATES_CAP] = "";
-	struct db_val v[4];
+	struct db_val v[5];
 	size_t n_v = 0;
 	char sql[2000];
 
 	if (q->states != 0)
 		meta_states(q->states, states);
 	/* A handful of shapes, so the statements are found prepared. */
-	FMT(sql, "%sWHERE 1 = 1%s%s%s%s%s%s ORDER BY j.created_ms %s, j.rowid %s LIMIT ?", LIST,
+	FMT(sql, "%sWHERE 1 = 1%s%s%s%s%s%s%s%s ORDER BY j.created_ms %s, j.rowid %s LIMIT ?", LIST,
 	    q->team_id ? " AND j.team_id = ?" : "", q->project_id ? " AND j.project_id = ?" : "",
-	    q->job_id ? " AND j.id = ?" : "", q->states ? " AND j.state IN (" : "", states,
-	    q->states ? ")" : "", q->ascending ? "ASC" : "DESC", q->ascending ? "ASC" : "DESC");
+	    q->job_id ? " AND j.id = ?" : "", q->name ? " AND j.name = ?" : "",
+	    q->has_checkpoint ? " AND EXISTS (SELECT 1 FROM checkpoints c WHERE c.job_id = j.id"
+	                        " AND c.state = 'COMPLETE')"
+	                      : "",
+	    q->states ? " AND j.state IN (" : "", states, q->states ? ")" : "",
+	    q->ascending ? "ASC" : "DESC", q->ascending ? "ASC" : "DESC");
 	if (q->team_id != NULL)
 		v[n_v++] = db_text(q->team_id);
 	if (q->project_id != NULL)
 		v[n_v++] = db_text(q->project_id);
 	if (q->job_id != NULL)
 		v[n_v++] = db_text(q->job_id);
+	if (q->name != NULL)
+		v[n_v++] = db_text(q->name);
 	v[n_v++] = db_u64(q->limit > 0 ? q->limit : META_LIST_MAX);
 	return meta_list(m, a, sql, v, n_v, sizeof(**out), list_row, out, n, err);
 }

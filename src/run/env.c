@@ -39,6 +39,21 @@ static const char *visible_gpus(struct arena *a, const struct wire_launch *l)
 	return arena_cstr(a, buf_cstr(&out));
 }
 
+/* The checkpoint to go on from: a job that starts fresh has none. */
+static const char *resume_from(struct arena *a, const struct wire_launch *l,
+                               const struct env_places *at)
+{
+	for (size_t i = 0; i < l->n_load; i++) {
+		const struct wire_load *load = &l->load[i];
+
+		if (load->resume && strcmp(load->name, ".") == 0)
+			return arena_printf(a, "%s/%s", at->load, load->dir);
+		if (load->resume)
+			return arena_printf(a, "%s/%s/%s", at->load, load->dir, load->name);
+	}
+	return NULL;
+}
+
 void env_make(struct arena *a, const struct wire_launch *l, const struct job_spec *spec,
               const struct env_places *at, struct wire_env **out, size_t *n)
 {
@@ -67,6 +82,7 @@ void env_make(struct arena *a, const struct wire_launch *l, const struct job_spe
 		{"BT_SCRATCH_DIR",           at->scratch},
 		{"BT_CHECKPOINT_DIR",        spec->ckpt.enabled ? at->ckpt : NULL},
 		{"BT_LOAD_CHECKPOINT_DIR",   spec->load.enabled ? at->load : NULL},
+		{"STOKER_RESUME_FROM",       resume_from(a, l, at)},
 		{"BT_PROJECT_CACHE_DIR",     cache ? at->project_cache : NULL},
 		{"BT_TEAM_CACHE_DIR",        cache ? at->team_cache : NULL},
 		/* Scripts keep files right below it: the folder above both would lose them. */

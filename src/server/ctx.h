@@ -69,7 +69,7 @@ int ctx_job_push(OF, struct arena *a, const char *project_id, const struct doc *
                  const char *idempotency_key, struct model_job *out, struct err *err);
 int ctx_job_check(OF, struct arena *a, const char *team_id, const char *project,
                   const struct doc *doc, struct model_job *out, struct err *err);
-int ctx_job_recreate(OF, struct arena *a, const char *job_id, struct model_job *out,
+int ctx_job_recreate(OF, struct arena *a, const char *job_id, bool resume, struct model_job *out,
                      struct err *err);
 int ctx_job_search(OF, struct arena *a, const struct job_query *q, struct model_job **out,
                    size_t *n, struct err *err);

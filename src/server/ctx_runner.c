@@ -99,6 +99,29 @@ static uint32_t rank_for(const struct frozen_load *l, uint32_t rank)
 	return best;
 }
 
+/* A retry goes on from the job's own checkpoint, which takes the place of the ones that were chosen
+ * as the latest before; what the job names, it gets again. */
+static void fill_loads(struct arena *a, const struct mine *m, const struct frozen *f,
+                       struct wire_launch *out)
+{
+	out->load = ARENA_ARRAY(a, struct wire_load, f->n_load + 1);
+	for (size_t i = 0; i < f->n_load + 1; i++) {
+		const struct frozen_load *l = i == 0 ? f->resume : &f->load[i - 1];
+
+		if (l == NULL || (i > 0 && f->resume != NULL && l->latest))
+			continue;
+		out->load[out->n_load] = (struct wire_load){
+			.name = l->name,
+			.job_id = l->job_id,
+			.prefix = ckpt_prefix(a, l->project_id, l->job_id),
+			.rank_from = rank_for(l, m->row.node_rank),
+			.dir = arena_printf(a, "rank-%u", m->row.node_rank),
+			.resume = out->n_load == 0,
+		};
+		out->n_load++;
+	}
+}
+
 static int fill_frozen(struct arena *a, const struct mine *m, struct wire_launch *out,
                        struct err *err)
 {
@@ -113,18 +136,7 @@ static int fill_frozen(struct arena *a, const struct mine *m, struct wire_launch
 		out->weights[out->n_weights++] = (struct wire_weights){
 			w->source, w->revision, w->mount_location, w->manifest, w->bytes, w->files};
 	}
-	out->load = ARENA_ARRAY(a, struct wire_load, f.n_load + 1);
-	for (size_t i = 0; i < f.n_load; i++) {
-		const struct frozen_load *l = &f.load[i];
-
-		out->load[out->n_load++] = (struct wire_load){
-			.name = l->name,
-			.job_id = l->job_id,
-			.prefix = ckpt_prefix(a, l->project_id, l->job_id),
-			.rank_from = rank_for(l, m->row.node_rank),
-			.dir = arena_printf(a, "rank-%u", m->row.node_rank),
-		};
-	}
+	fill_loads(a, m, &f, out);
 	out->code = ARENA_ARRAY(a, struct wire_code, f.n_code + 1);
 	for (size_t i = 0; i < f.n_code; i++)
 		out->code[out->n_code++] = (struct wire_code){f.code[i].key, f.code[i].bytes};

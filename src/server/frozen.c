@@ -1,5 +1,20 @@
-/* frozen.c - the frozen record as JSON: {"weights":[],"load":[],"code":[]}. */
+/* frozen.c - the frozen record as JSON: {"weights":[],"load":[],"resume":{},"code":[]}. */
 #include "server/frozen.h"
+
+static void write_load(const struct frozen_load *l, struct js *js)
+{
+	js_open(js);
+	js_kv(js, "name", l->name);
+	js_kv(js, "job_id", l->job_id);
+	js_kv(js, "project_id", l->project_id);
+	js_kv_bool(js, "latest", l->latest);
+	js_key(js, "ranks");
+	js_list(js);
+	for (size_t k = 0; k < l->n_ranks; k++)
+		js_u64(js, l->rank[k]);
+	js_end(js);
+	js_close(js);
+}
 
 void frozen_write(const struct frozen *f, struct buf *out)
 {
@@ -24,21 +39,13 @@ void frozen_write(const struct frozen *f, struct buf *out)
 	js_end(&js);
 	js_key(&js, "load");
 	js_list(&js);
-	for (size_t i = 0; i < f->n_load; i++) {
-		const struct frozen_load *l = &f->load[i];
-
-		js_open(&js);
-		js_kv(&js, "name", l->name);
-		js_kv(&js, "job_id", l->job_id);
-		js_kv(&js, "project_id", l->project_id);
-		js_key(&js, "ranks");
-		js_list(&js);
-		for (size_t k = 0; k < l->n_ranks; k++)
-			js_u64(&js, l->rank[k]);
-		js_end(&js);
-		js_close(&js);
-	}
+	for (size_t i = 0; i < f->n_load; i++)
+		write_load(&f->load[i], &js);
 	js_end(&js);
+	if (f->resume != NULL) {
+		js_key(&js, "resume");
+		write_load(f->resume, &js);
+	}
 	js_key(&js, "code");
 	js_list(&js);
 	for (size_t i = 0; i < f->n_code; i++) {
@@ -65,6 +72,7 @@ static void read_load(struct arena *a, const struct doc *d, struct frozen_load *
 	out->name = doc_cstr(doc_get(d, "name"), "");
 	out->job_id = doc_cstr(doc_get(d, "job_id"), "");
 	out->project_id = doc_cstr(doc_get(d, "project_id"), "");
+	out->latest = doc_bool(doc_get(d, "latest"), false);
 	out->rank = ARENA_ARRAY(a, uint32_t, (doc_is(ranks, DOC_LIST) ? ranks->count : 0) + 1);
 	DOC_EACH (r, ranks)
 		out->rank[out->n_ranks++] = (uint32_t)doc_int(r, 0);
@@ -97,6 +105,10 @@ int frozen_read(struct arena *a, const char *json, struct frozen *out, struct er
 	}
 	DOC_EACH (l, load)
 		read_load(a, l, &out->load[out->n_load++]);
+	if (doc_is(doc_get(d, "resume"), DOC_MAP)) {
+		out->resume = ARENA_NEW(a, struct frozen_load);
+		read_load(a, doc_get(d, "resume"), out->resume);
+	}
 	DOC_EACH (c, code) {
 		out->code[out->n_code++] = (struct frozen_code){
 			.key = doc_cstr(doc_get(c, "key"), ""),

@@ -17,6 +17,7 @@ struct frozen_load {
 	const char *name, *job_id, *project_id;
 	uint32_t *rank; /* the ranks that have a part of it */
 	size_t n_ranks;
+	bool latest; /* it was chosen, not named: a retry puts the job's own in its place */
 };
 
 struct frozen_code {
@@ -29,6 +30,8 @@ struct frozen {
 	size_t n_weights;
 	struct frozen_load *load;
 	size_t n_load;
+	struct frozen_load *resume; /* of a retry: the job's own newest; NULL = none. It is not
+	                             * part of what a recreated job starts from. */
 	struct frozen_code *code;
 	size_t n_code;
 };

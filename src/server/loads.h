@@ -4,11 +4,17 @@
 
 #include "server/frozen.h"
 
-/* Fills now->load; what was frozen before is taken over. Incomplete checkpoints are passed over
- * with a line in the job's log. ERR_NOT_FOUND for a named one that is not there, and when there is
- * none at all. */
+/* Fills now->load from the specification, or from what was frozen before, and of a retry
+ * now->resume: the job's own newest complete checkpoint. Incomplete ones are skipped with a line in
+ * the job's log. A reference without a checkpoint is ERR_CHECKPOINT_NOT_FOUND, or, when the job
+ * does not require one, a line in its log. */
 int loads_choose(struct app *app, struct arena *a, const struct model_job *job,
                  const struct job_spec *spec, const struct frozen *before, struct frozen *now,
                  struct err *err) MUST_CHECK;
+
+/* The newest complete checkpoint of this job, in `a`: for a recreated job that resumes.
+ * ERR_CHECKPOINT_NOT_FOUND when it has none. */
+int loads_newest(struct app *app, struct arena *a, const struct model_job *job,
+                 struct frozen_load *out, struct err *err) MUST_CHECK;
 
 #endif

@@ -3,6 +3,8 @@
  * stored before the reply; then placed at once when there is room.
  */
 #include "server/ctx.h"
+#include "server/frozen.h"
+#include "server/loads.h"
 #include "server/queue.h"
 #include "server/secrets.h"
 
@@ -255,8 +257,35 @@ int ctx_job_check(void *of, const struct who *who, struct arena *a, const char *
 	return check(app, a, who, &p, doc, &spec, out, &keys, err);
 }
 
+/* What the new job starts from: the same as the old one did or, to resume, where that had come to.
+ */
+static int refreeze(struct app *app, struct arena *a, const struct model_job *old, bool resume,
+                    const char **out, struct err *err)
+{
+	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	struct frozen f = {0};
+
+	*out = NULL;
+	if (frozen_read(a, old->frozen_json, &f, err) < 0)
+		return -1;
+	f.resume = NULL; /* of the old job's last attempt */
+	if (resume) {
+		f.load = ARENA_NEW(a, struct frozen_load);
+		f.n_load = 1;
+		if (loads_newest(app, a, old, f.load, err) < 0)
+			return -1;
+	} else if (old->frozen_json == NULL) {
+		return 0;
+	}
+	frozen_write(&f, &json);
+	if (buf_check(&json, "frozen record", err) < 0)
+		return -1;
+	*out = arena_strz(a, buf_view(&json));
+	return 0;
+}
+
 int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const char *job_id,
-                     struct model_job *out, struct err *err)
+                     bool resume, struct model_job *out, struct err *err)
 {
 	struct app *app = of;
 	struct model_project p = {0};
@@ -268,9 +297,12 @@ int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const cha
 	    app_spec(a, old.spec_json, &spec, err) < 0 ||
 	    meta_project(app->meta, a, old.project_id, &p, err) < 0)
 		return -1;
+	if (resume)
+		spec.load.enabled = spec.load.required = true;
 	fill_row(a, who, &p, &spec, &row);
 	row.document_json = old.document_json;
-	row.frozen_json = old.frozen_json; /* the same revisions, manifests and checkpoints */
+	if (refreeze(app, a, &old, resume, &row.frozen_json, err) < 0)
+		return -1;
 	row.recreated_from = old.id;
 	if (secrets_check(app, p.team_id, &spec, err) < 0 ||
 	    check_fits(app, a, &row, &spec, p.pinned_cluster, err) < 0 ||
@@ -278,5 +310,7 @@ int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const cha
 	    check_code(app, a, NULL, &spec, &keys, err) < 0)
 		return -1;
 	return add(app, a, &row, NULL, &spec, keys,
-	           arena_printf(a, "recreated from %s by %s", old.id, who->name), out, err);
+	           arena_printf(a, "%s from %s by %s", resume ? "resumed" : "recreated", old.id,
+	                        who->name),
+	           out, err);
 }

@@ -319,7 +319,7 @@ static int fake_job_stop(void *of, const struct who *who, struct arena *a, const
 }
 
 static int fake_job_recreate(void *of, const struct who *who, struct arena *a, const char *id,
-                             struct model_job *out, struct err *err)
+                             bool resume UNUSED, struct model_job *out, struct err *err)
 {
 	if (fake_job_get(of, who, a, NULL, id, out, err) < 0)
 		return -1;

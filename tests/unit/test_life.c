@@ -431,7 +431,7 @@ static void weights_are_frozen_and_shared(void **state)
 	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f->a, "%s/sources/model/new.txt", f->dir),
 	                          STR_LIT("x"), 0644, &f->err),
 	          &f->err);
-	assert_ok(ctx_job_recreate(f->app, f->admin, f->a, j.id, &k, &f->err), &f->err);
+	assert_ok(ctx_job_recreate(f->app, f->admin, f->a, j.id, false, &k, &f->err), &f->err);
 	assert_string_equal(k.recreated_from, j.id);
 	fixture_await(f, k.id, JOB_DEPLOYING);
 	m = fixture_claim(f, fixture_runner(f, k.id, 0), "a");
