@@ -13,6 +13,7 @@
 #define ERR_IDS(X) \
 	X(USAGE,                INVALID,     "usage",                  "The command line is wrong. `stoker COMMAND --help` shows how it is used.") \
 	X(SPEC_INVALID,         INVALID,     "spec_invalid",           "The job file or request has mistakes; each is listed with its path.") \
+	X(PYTHON_REQUIREMENTS_INVALID, INVALID, "python_requirements_invalid", "A requirements file is missing, or one of its lines cannot be part of a shared environment. docs/python.md says which lines are taken.") \
 	X(TOKEN_INVALID,        AUTH,        "token_invalid",          "The token is missing, unknown, revoked or expired. Run `stoker login`.") \
 	X(ROLE_REQUIRED,        DENIED,      "role_required",          "The token's role does not allow this. Ask an administrator for a token with the role named in the message.") \
 	X(JOB_NOT_FOUND,        NOT_FOUND,   "job_not_found",          "No job that you can see has this id, prefix or name. `stoker ps -a` lists jobs.") \
