@@ -15,7 +15,10 @@
 #define SPEC_PATTERNS_MAX 256
 #define SPEC_NODES_MAX 1024
 #define SPEC_NOTIFY_MAX 8
+#define SPEC_REQUIREMENTS_MAX 2000
+#define SPEC_REQUIREMENT_MAX 4000 /* bytes of one */
 #define SPEC_NAME_MAX 200
+#define SPEC_PYTHON_PLACE "/opt/stoker/python" /* where a job finds its environment */
 /* What a name is, for messages: see spec_name_ok(). */
 #define SPEC_NAME_RULE "one line of 1 to 200 bytes, no control characters, no blanks at either end"
 
@@ -99,6 +102,13 @@ struct job_spec {
 		const char *folder;
 		bool required; /* ours: without a checkpoint the job does not start */
 	} load;
+	struct { /* ours */
+		bool wanted, system_site;
+		const char *file; /* below the job's folder; NULL: the lines */
+		const char **line;
+		size_t n_lines;
+		const char *version; /* "3.11"; NULL: the machine's python3 */
+	} python;
 	struct spec_artifact *artifacts;
 	size_t n_artifacts;
 	struct spec_weights *weights;

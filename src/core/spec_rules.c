@@ -12,13 +12,14 @@ static const char *const system_places[] = {"/proc", "/sys", "/dev", "/etc", "/r
 #define SCRATCH "/mnt/bt-scratch"
 #define LEGACY_HF "/root/.cache/huggingface"
 
-#define PLACES_MAX (SPEC_WEIGHTS_MAX + 8)
+#define PLACES_MAX (SPEC_WEIGHTS_MAX + 9)
 
 struct place {
 	const char *path;
 	const struct doc *at;     /* NULL: not in the document */
 	char name[SPEC_PATH_CAP]; /* path of its field, or what it is */
 	bool weights;
+	bool alone; /* read-only too, and not in the document */
 };
 
 struct places {
@@ -75,7 +76,7 @@ static void check_pair(struct spec_reader *r, const struct place *a, const struc
 	if (same)
 		spec_problem_add(r->problems, a->at, a->name, "\"%.100s\" is also %s", a->path,
 		                 b->name);
-	else if (nested && a->weights)
+	else if (nested && (a->weights || b->alone))
 		spec_problem_add(r->problems, a->at, a->name,
 		                 "\"%.80s\" clashes with %s, \"%.80s\"", a->path, b->name, b->path);
 }
@@ -119,6 +120,10 @@ static void check_places(struct spec_reader *r, const struct doc *job, const str
 	given = all.n;
 	add_place(&all, WORKSPACE, NULL, "the place of the code");
 	add_place(&all, SCRATCH, NULL, "the place of the scratch folder");
+	if (s->python.wanted) {
+		add_place(&all, SPEC_PYTHON_PLACE, NULL, "the place of the Python environment");
+		all.item[all.n - 1].alone = true;
+	}
 	for (size_t i = 0; i < given; i++) {
 		check_system(r, &all.item[i]);
 		for (size_t k = i + 1; k < all.n; k++)

@@ -99,7 +99,7 @@ extern const struct spec_block spec_file_block; /* project, team, job */
 extern const struct spec_block spec_job_block;  /* the value of job, of training_job */
 /* In spec_items.c: what is more than a value in a place. */
 extern const struct spec_block spec_docker_auth_block, spec_artifact_block, spec_ref_block,
-	spec_weights_block, spec_session_block, spec_notify_block;
+	spec_weights_block, spec_session_block, spec_notify_block, spec_python_block;
 void spec_read_docker_auth(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_accelerator(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_availability(struct spec_reader *r, const struct doc *d, void *base);
@@ -110,6 +110,9 @@ void spec_read_refs(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_session(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_retry_on(struct spec_reader *r, const struct doc *d, void *base);
+/* In spec_python.c. */
+void spec_read_python(struct spec_reader *r, const struct doc *d, void *base);
+void spec_write_python(const struct job_spec *s, struct js *js);
 /* In spec_notify.c. */
 void spec_read_notify(struct spec_reader *r, const struct doc *d, void *base);
 

@@ -163,6 +163,7 @@ static void write_runtime(const struct job_spec *s, struct js *js)
 	js_open(js);
 	write_texts(js, "start_commands", s->commands, s->n_commands);
 	write_env(s, js);
+	spec_write_python(s, js);
 	js_key(js, "cache_config");
 	js_open(js);
 	js_kv_bool(js, "enabled", s->cache.enabled);

@@ -202,6 +202,7 @@ static const struct shape exit_shape = SHAPE(wire_exit, exit_rows, 0);
 static const char *const stages[STAGE_COUNT] = {
 	[STAGE_CLAIM] = "claim",
 	[STAGE_CODE] = "code",
+	[STAGE_PYTHON] = "python",
 	[STAGE_WEIGHTS] = "weights",
 	[STAGE_CHECKPOINTS] = "checkpoints",
 	[STAGE_SANDBOX] = "sandbox",

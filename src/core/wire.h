@@ -87,6 +87,7 @@ struct wire_launch {
 enum wire_stage {
 	STAGE_CLAIM,
 	STAGE_CODE,
+	STAGE_PYTHON,
 	STAGE_WEIGHTS,
 	STAGE_CHECKPOINTS,
 	STAGE_SANDBOX,

@@ -167,6 +167,40 @@ static const struct {
              "    gcp_service_account_json_docker_auth: { service_account_json_secret_ref: { "
              "secret: s } } }, base_image: i }\n"),
          "job.image.docker_auth.gcp_service_account_json_docker_auth", "does not go with", 6, 43},
+	{"python, a stray key", RUN("    python: { requirement: r.txt }\n"),
+         "job.runtime.python.requirement", "did you mean \"requirements\"", 5, 15},
+	{"python, a number", RUN("    python: 3.11\n"), "job.runtime.python",
+         "should be a file's path or a list", 5, 13},
+	{"python, a version for a file", RUN("    python: \"3.11\"\n"), "job.runtime.python",
+         "{ version: \"3.11\" }", 5, 13},
+	{"python's version is a number", RUN("    python: { version: 3.10 }\n"),
+         "job.runtime.python.version", "in quotes", 5, 24},
+	{"python 2", RUN("    python: { version: \"2.7\" }\n"), "job.runtime.python.version",
+         "\"3.11\"", 5, 24},
+	{"python, a file outside", RUN("    python: { requirements: ../r.txt }\n"),
+         "job.runtime.python.requirements", "below the job's folder", 5, 29},
+	{"python, an absolute file", RUN("    python: /r.txt\n"), "job.runtime.python",
+         "below the job's folder", 5, 13},
+	{"python, another tool's file", RUN("    python: pyproject.toml\n"), "job.runtime.python",
+         "uv export", 5, 13},
+	{"python, an editable", RUN("    python: [numpy, \"-e .\"]\n"), "job.runtime.python[1]",
+         "--editable", 5, 21},
+	{"python, a local path", RUN("    python: { requirements: [./x.whl] }\n"),
+         "job.runtime.python.requirements[0]", "./x.whl", 5, 30},
+	{"python, no requirement", RUN("    python: { requirements: [\"numpy torch\"] }\n"),
+         "job.runtime.python.requirements[0]", "numpy torch", 5, 30},
+	{"python, a map for a file", RUN("    python: { requirements: {} }\n"),
+         "job.runtime.python.requirements", "not a map", 5, 29},
+	{"python's flag", RUN("    python: { system_site_packages: \"yes\" }\n"),
+         "job.runtime.python.system_site_packages", "true or false", 5, 37},
+	{"mount on python",
+         RUN("    python: r.txt\n"
+             "  weights: [{ source: \"hf://a/b\", mount_location: /opt/stoker }]\n"),
+         "job.weights[0].mount_location", "Python environment", 6, 51},
+	{"checkpoints below python",
+         RUN("    python: r.txt\n    checkpointing_config: { enabled: true, checkpoint_path: "
+             "/opt/stoker/python/x }\n"),
+         "job.runtime.checkpointing_config.checkpoint_path", "Python environment", 6, 61},
 	{"retry on", JOB("  retry: { on: [sunday] }\n"), "job.retry.on[0]", "exit:N", 4, 17},
 	{"retry without on", JOB("  retry: { max_attempts: 2 }\n"), "job.retry.on", "is missing", 4,
          10},
@@ -301,6 +335,42 @@ static void spec_reads_a_file(void **state UNUSED)
 	assert_string_equal(s.notify[0].webhook, "ops");
 	assert_int_equal(s.notify[0].on, 1U << NOTIFY_FAILED | 1U << NOTIFY_COMPLETED);
 	assert_int_equal(s.notify[1].on, NOTIFY_DEFAULT);
+}
+
+/* The short forms say what the long one says. */
+static void spec_reads_python(void **state UNUSED)
+{
+	static const struct {
+		const char *yaml, *json;
+	} rows[] = {
+		{"python: r.txt", "{\"requirements\":\"r.txt\",\"version\":null,"
+	                          "\"system_site_packages\":false}"},
+		{"python: { requirements: ./a/r.txt, version: \"3.11\" }",
+	         "{\"requirements\":\"a/"
+	         "r.txt\",\"version\":\"3.11\",\"system_site_packages\":false}"},
+		{"python: [numpy, \"torch>=2 # the GPU's\"]",
+	         "{\"requirements\":[\"numpy\",\"torch>=2 # the GPU's\"],\"version\":null,"
+	         "\"system_site_packages\":false}"},
+		{"python: { version: \"3.12.4\", system_site_packages: true }",
+	         "{\"requirements\":[],\"version\":\"3.12.4\",\"system_site_packages\":true}"},
+		{"python: {}",
+	         "{\"requirements\":[],\"version\":null,\"system_site_packages\":false}"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		AUTO_FREE struct spec_problems *p = xcalloc(1, sizeof(*p));
+		AUTO_FREE char *text = xasprintf(RUN("    %s\n"), rows[i].yaml);
+		AUTO_BUF struct buf json = BUF_INIT(100000);
+		struct job_spec s;
+		struct js js;
+
+		no_problem(spec_read(a, yaml(a, text), SPEC_FILE, &s, p), p);
+		assert_row(s.python.wanted, rows[i].yaml);
+		js_init(&js, &json);
+		spec_write(&s, &js);
+		assert_row(strstr(buf_cstr(&json), rows[i].json) != NULL, buf_cstr(&json));
+	}
 }
 
 static int read_json(struct arena *a, const char *text, struct job_spec *s, struct spec_problems *p)
@@ -588,6 +658,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(spec_says_what_is_wrong),
 	cmocka_unit_test(spec_reports_all_at_once),
 	cmocka_unit_test(spec_reads_a_file),
+	cmocka_unit_test(spec_reads_python),
 	cmocka_unit_test(spec_reads_what_truss_sends),
 	cmocka_unit_test(spec_defaults_of_the_api),
 	cmocka_unit_test(spec_problems_of_the_api),
