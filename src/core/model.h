@@ -55,8 +55,10 @@ struct model_job {
 	/* what it asks for, per node: kept as columns for the scheduler and lists */
 	uint32_t node_count, cpu_milli, gpu_count;
 	uint64_t memory_bytes;
-	const char *gpu_type; /* NULL = none */
-	bool spot;            /* availability_model */
+	const char *gpu_type;       /* NULL = none */
+	bool spot;                  /* availability_model */
+	bool cache, cache_affinity; /* cache_config: enabled, and required where it is */
+	uint64_t max_duration_s;    /* limits.max_duration; 0 = none */
 	/* what its runner last said */
 	const char *stage;    /* wire_stage_word */
 	const char *progress; /* words; NULL = none */

@@ -302,6 +302,22 @@ int spec_read(struct arena *a, const struct doc *d, enum spec_form form, struct 
 	return problems->n + problems->dropped > before ? -1 : 0;
 }
 
+int spec_read_stored(struct arena *a, const char *json, struct job_spec *out, struct err *err)
+{
+	struct spec_problems *problems = ARENA_NEW(a, struct spec_problems);
+	struct err cause = {0};
+	const struct doc *d = NULL;
+
+	if (js_parse(a, str_of(json), &d, &cause) == 0) {
+		if (spec_read(a, d, SPEC_STORED, out, problems) == 0)
+			return 0;
+		spec_problems_text(problems, NULL, &cause);
+	}
+	return err_set(err, ERR_STORED_SPEC,
+	               "the job's stored specification cannot be read: %s. Push the job again",
+	               cause.msg);
+}
+
 void spec_reference(struct buf *out)
 {
 	buf_puts(out, "Paths are those of a file. In a request the value of `training_job` has the "

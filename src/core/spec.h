@@ -137,12 +137,20 @@ struct spec_problems {
 enum spec_form {
 	SPEC_FILE, /* train.yaml: project, team, job; stray keys refused with "did you mean" */
 	SPEC_API,  /* the value of training_job; the same rules, plus what only clients send */
+	/* What spec_write() made when the job was pushed: data. It was judged then, maybe by an
+	 * older version, and is not judged again: unknown keys are ignored, values are taken as
+	 * they are. A problem is only what cannot be read: a value of another kind, a missing
+	 * field. */
+	SPEC_STORED,
 };
 
 /* Reads and validates. Fills *out as far as it goes; 0 only when there is no problem. The strings
  * live in `a` (or the doc's arena). `problems` may be large: not for the stack of a deep call. */
 int spec_read(struct arena *a, const struct doc *d, enum spec_form form, struct job_spec *out,
               struct spec_problems *problems);
+/* One that is stored, from its text. ERR_STORED_SPEC when it cannot be read. */
+int spec_read_stored(struct arena *a, const char *json, struct job_spec *out,
+                     struct err *err) MUST_CHECK;
 /* "train.yaml:3:9: job.compute.memory: ..." a line each (file NULL: no place), at most 1.9 KB. */
 void spec_problems_text(const struct spec_problems *p, const char *file, struct err *err);
 /* The line of one of them. */

@@ -130,6 +130,18 @@ void spec_read_docker_auth(struct spec_reader *r, const struct doc *d, void *bas
 
 /* --- compute --- */
 
+/* False after a fault. A stored type is what it is, known to this version or not. */
+static bool read_gpus(struct spec_reader *r, struct str text, struct job_spec *s, struct err *err)
+{
+	if (spec_accelerator(r->a, text, &s->gpu_type, &s->gpu_count, err) == 0)
+		return true;
+	if (spec_judges(r))
+		return false;
+	s->gpu_type = arena_strz(r->a, text);
+	s->gpu_count = 1;
+	return true;
+}
+
 void spec_read_accelerator(struct spec_reader *r, const struct doc *d, void *base)
 {
 	const struct doc *type = doc_get(d, "accelerator"), *count = doc_get(d, "count");
@@ -137,12 +149,13 @@ void spec_read_accelerator(struct spec_reader *r, const struct doc *d, void *bas
 	struct err err = {0};
 
 	if (d->kind == DOC_TEXT) {
-		if (spec_accelerator(r->a, d->text, &s->gpu_type, &s->gpu_count, &err) < 0)
+		if (!read_gpus(r, d->text, s, &err))
 			spec_fault(r, d, "%.250s", err.msg);
 		return;
 	}
 	if (d->kind != DOC_MAP) {
-		spec_fault(r, d, "should be text like \"H200:8\", not %s", doc_kind_name(d->kind));
+		spec_unreadable(r, d, "should be text like \"H200:8\", not %s",
+		                doc_kind_name(d->kind));
 		return;
 	}
 	DOC_EACH (child, d) {
@@ -163,13 +176,13 @@ void spec_read_accelerator(struct spec_reader *r, const struct doc *d, void *bas
 		spec_fault_at(r, type, "accelerator", "holds a count, and \"count\" is there too");
 		return;
 	}
-	if (spec_accelerator(r->a, type->text, &s->gpu_type, &s->gpu_count, &err) < 0) {
+	if (!read_gpus(r, type->text, s, &err)) {
 		spec_fault_at(r, type, "accelerator", "%.250s", err.msg);
 		return;
 	}
 	if (!spec_given(count))
 		return;
-	if (count->kind != DOC_INT || count->num < 1 || count->num > SPEC_GPUS_MAX)
+	if (count->kind != DOC_INT || count->num < 1 || count->num > SPEC_GPUS_MAX) /* bits */
 		spec_fault_at(r, count, "count", "should be a whole number from 1 to %d",
 		              SPEC_GPUS_MAX);
 	else
@@ -213,8 +226,9 @@ static void read_variable(struct spec_reader *r, const struct doc *d, struct spe
 	else if (d->kind == DOC_TEXT)
 		out->value = spec_read_text(r, d, ENV_VALUE_MAX);
 	else
-		spec_fault(r, d, "should be text or { secret: NAME }, not %s%s",
-		           doc_kind_name(d->kind), d->kind == DOC_LIST ? "" : ": put it in quotes");
+		spec_unreadable(r, d, "should be text or { secret: NAME }, not %s%s",
+		                doc_kind_name(d->kind),
+		                d->kind == DOC_LIST ? "" : ": put it in quotes");
 }
 
 void spec_read_env(struct spec_reader *r, const struct doc *d, void *base)
@@ -222,11 +236,11 @@ void spec_read_env(struct spec_reader *r, const struct doc *d, void *base)
 	struct job_spec *s = base;
 
 	if (d->kind != DOC_MAP) {
-		spec_fault(r, d, "should be a map of names to values, not %s",
-		           doc_kind_name(d->kind));
+		spec_unreadable(r, d, "should be a map of names to values, not %s",
+		                doc_kind_name(d->kind));
 		return;
 	}
-	if (d->count > SPEC_ENV_MAX) {
+	if (spec_judges(r) && d->count > SPEC_ENV_MAX) {
 		spec_fault(r, d, "has %zu variables; the limit is %d", d->count, SPEC_ENV_MAX);
 		return;
 	}
@@ -238,7 +252,7 @@ void spec_read_env(struct spec_reader *r, const struct doc *d, void *base)
 		                          child->key.p);
 		size_t mark = spec_push(r, name);
 
-		if (!env_name_ok(child->key))
+		if (spec_judges(r) && !env_name_ok(child->key))
 			spec_fault(r, &at,
 			           "is not the name of a variable: letters, digits, _ . -, "
 			           "no digit first");
@@ -256,7 +270,7 @@ void spec_read_enable_cache(struct spec_reader *r, const struct doc *d, void *ba
 {
 	(void)base;
 	if (d->kind != DOC_BOOL)
-		spec_fault(r, d, "should be true or false, not %s", doc_kind_name(d->kind));
+		spec_unreadable(r, d, "should be true or false, not %s", doc_kind_name(d->kind));
 }
 
 /* clang-format off */
@@ -282,7 +296,7 @@ void spec_read_artifacts(struct spec_reader *r, const struct doc *d, void *base)
 		size_t mark = spec_push_index(r, s->n_artifacts);
 
 		if (item->kind == DOC_NULL)
-			spec_fault(r, item, "should be a map, not null");
+			spec_unreadable(r, item, "should be a map, not null");
 		spec_read_block(r, &spec_artifact_block, item, &s->artifacts[s->n_artifacts++]);
 		spec_pop(r, mark);
 	}
@@ -359,27 +373,30 @@ static void read_ref(struct spec_reader *r, const struct doc *d, struct spec_loa
 	} else if (spec_given(typ) && str_eq(doc_text(typ), "baseten_named_checkpoint")) {
 		spec_read_block(r, &named_typ_block, d, out);
 	} else if (spec_given(typ) && str_eq(doc_text(typ), "loops_checkpoint")) {
-		spec_fault(r, d,
-		           "loops_checkpoint is not offered by this server: load from a job, "
-		           "by baseten_latest_checkpoint or baseten_named_checkpoint");
+		spec_unreadable(r, d,
+		                "loops_checkpoint is not offered by this server: load from a job, "
+		                "by baseten_latest_checkpoint or baseten_named_checkpoint");
 	} else if (spec_given(typ)) {
-		spec_fault_at(r, typ, "typ",
-		              "should be baseten_latest_checkpoint or "
-		              "baseten_named_checkpoint");
+		size_t mark = spec_push(r, "typ");
+
+		spec_unreadable(r, typ,
+		                "should be baseten_latest_checkpoint or "
+		                "baseten_named_checkpoint");
+		spec_pop(r, mark);
 	} else if (d->kind == DOC_MAP && d->count == 1 && (latest != NULL || named != NULL)) {
 		size_t mark = spec_push(r, latest != NULL ? "latest" : "named");
 
 		out->latest = latest != NULL;
 		if (latest == NULL && !spec_given(named))
-			spec_fault(r, named, "should be { job: ID, name: CHECKPOINT }");
+			spec_unreadable(r, named, "should be { job: ID, name: CHECKPOINT }");
 		else
 			spec_read_block(r, latest != NULL ? &latest_block : &named_block,
 			                latest != NULL ? latest : named, out);
 		spec_pop(r, mark);
 	} else {
-		spec_fault(r, d,
-		           "should be { latest: { project: NAME } } or "
-		           "{ named: { job: ID, name: CHECKPOINT } }");
+		spec_unreadable(r, d,
+		                "should be { latest: { project: NAME } } or "
+		                "{ named: { job: ID, name: CHECKPOINT } }");
 	}
 }
 
@@ -504,7 +521,7 @@ void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base)
 		struct err err = {0};
 
 		if (item->kind == DOC_NULL)
-			spec_fault(r, item, "should be a map, not null");
+			spec_unreadable(r, item, "should be a map, not null");
 		spec_read_block(r, &spec_weights_block, item, w);
 		if (w->source != NULL && spec_source_check(str_of(w->source), &err) < 0)
 			spec_fault_at(r, doc_get(item, "source"), "source", "%.250s", err.msg);

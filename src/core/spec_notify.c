@@ -43,7 +43,7 @@ static void read_webhook(struct spec_reader *r, const struct doc *d, void *base)
 		return;
 	}
 	name = spec_read_text(r, d, SPEC_NAME_MAX);
-	if (name != NULL && !spec_name_ok(str_of(name)))
+	if (name != NULL && spec_judges(r) && !spec_name_ok(str_of(name)))
 		spec_fault(r, d, "is not a name: " SPEC_NAME_RULE);
 	else
 		n->webhook = name;
@@ -76,7 +76,7 @@ void spec_read_notify(struct spec_reader *r, const struct doc *d, void *base)
 		size_t mark = spec_push_index(r, s->n_notify++);
 
 		if (item->kind == DOC_NULL)
-			spec_fault(r, item, "should be a map, not null");
+			spec_unreadable(r, item, "should be a map, not null");
 		spec_read_block(r, &spec_notify_block, item, n);
 		if (!spec_given(doc_get(item, "on")))
 			n->on = NOTIFY_DEFAULT;

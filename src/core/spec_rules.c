@@ -200,5 +200,6 @@ void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s
 		spec_fault_at(r, commands, "start_commands", "is empty: there is nothing to run");
 		spec_pop(r, mark);
 	}
-	check_places(r, job, s);
+	if (spec_judges(r))
+		check_places(r, job, s);
 }

@@ -45,7 +45,12 @@ static void fault(struct spec_reader *r, const struct doc *at, const char *fmt, 
 	                 text.full ? "is not right" : buf_cstr(&text));
 }
 
-void spec_fault(struct spec_reader *r, const struct doc *at, const char *fmt, ...)
+bool spec_judges(const struct spec_reader *r)
+{
+	return r->form != SPEC_STORED;
+}
+
+void spec_unreadable(struct spec_reader *r, const struct doc *at, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -54,12 +59,26 @@ void spec_fault(struct spec_reader *r, const struct doc *at, const char *fmt, ..
 	va_end(ap);
 }
 
+void spec_fault(struct spec_reader *r, const struct doc *at, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!spec_judges(r))
+		return;
+	va_start(ap, fmt);
+	fault(r, at, fmt, ap);
+	va_end(ap);
+}
+
 void spec_fault_at(struct spec_reader *r, const struct doc *at, const char *name, const char *fmt,
                    ...)
 {
-	size_t mark = spec_push(r, name);
+	size_t mark;
 	va_list ap;
 
+	if (!spec_judges(r))
+		return;
+	mark = spec_push(r, name);
 	va_start(ap, fmt);
 	fault(r, at, fmt, ap);
 	va_end(ap);
@@ -79,8 +98,11 @@ bool spec_path_ok(const char *path)
 const char *spec_read_text(struct spec_reader *r, const struct doc *d, size_t max)
 {
 	if (d->kind != DOC_TEXT)
-		spec_fault(r, d, "should be text, not %s%s", doc_kind_name(d->kind),
-		           d->kind == DOC_LIST || d->kind == DOC_MAP ? "" : ": put it in quotes");
+		spec_unreadable(r, d, "should be text, not %s%s", doc_kind_name(d->kind),
+		                d->kind == DOC_LIST || d->kind == DOC_MAP ? ""
+		                                                          : ": put it in quotes");
+	else if (!spec_judges(r))
+		return arena_strz(r->a, d->text);
 	else if (d->text.n == 0)
 		spec_fault(r, d, "is empty");
 	else if (d->text.n > max)
@@ -97,9 +119,9 @@ const struct doc *spec_read_list(struct spec_reader *r, const struct doc *d, siz
 	if (!spec_given(d))
 		return NULL;
 	if (d->kind != DOC_LIST)
-		spec_fault(r, d, "should be a list, not %s", doc_kind_name(d->kind));
-	else if (d->count > max)
-		spec_fault(r, d, "has %zu items; the limit is %zu", d->count, max);
+		spec_unreadable(r, d, "should be a list, not %s", doc_kind_name(d->kind));
+	else if (d->count > max) /* arrays elsewhere are as long as the limit */
+		spec_unreadable(r, d, "has %zu items; the limit is %zu", d->count, max);
 	else
 		return d;
 	return NULL;
@@ -109,7 +131,7 @@ static const char *read_name(struct spec_reader *r, const struct doc *d)
 {
 	const char *text = spec_read_text(r, d, SPEC_NAME_MAX);
 
-	if (text != NULL && !spec_name_ok(str_of(text))) {
+	if (text != NULL && spec_judges(r) && !spec_name_ok(str_of(text))) {
 		spec_fault(r, d, "is not a name: " SPEC_NAME_RULE);
 		return NULL;
 	}
@@ -126,7 +148,7 @@ static const char *read_path(struct spec_reader *r, const struct doc *d)
 	while (path.n > 1 && path.p[path.n - 1] == '/')
 		path.n--;
 	text = arena_strz(r->a, path);
-	if (spec_path_ok(text))
+	if (!spec_judges(r) || spec_path_ok(text))
 		return text;
 	spec_fault(r, d, "should be an absolute path without \".\", \"..\" or empty parts");
 	return NULL;
@@ -139,7 +161,8 @@ const char *spec_read_secret(struct spec_reader *r, const struct doc *d)
 	if (name == NULL)
 		name = doc_get(d, "secret");
 	if (d->kind != DOC_MAP || name == NULL || d->count != 1) {
-		spec_fault(r, d, "should refer to a secret: { secret: NAME } or { name: NAME }");
+		spec_unreadable(r, d,
+		                "should refer to a secret: { secret: NAME } or { name: NAME }");
 		return NULL;
 	}
 	return read_name(r, name);
@@ -148,8 +171,12 @@ const char *spec_read_secret(struct spec_reader *r, const struct doc *d)
 static bool read_int(struct spec_reader *r, const struct doc *d, int64_t min, int64_t max,
                      int64_t *out)
 {
+	if (!spec_judges(r)) { /* whatever the variable can hold */
+		min = MIN(min, (int64_t)0);
+		max = MAX(max, (int64_t)INT32_MAX);
+	}
 	if (d->kind != DOC_INT)
-		spec_fault(r, d, "should be a whole number, not %s", doc_kind_name(d->kind));
+		spec_unreadable(r, d, "should be a whole number, not %s", doc_kind_name(d->kind));
 	else if (d->num < min || d->num > max)
 		spec_fault(r, d, "is %" PRId64 "; it should be from %" PRId64 " to %" PRId64,
 		           d->num, min, max);
@@ -171,16 +198,19 @@ static bool read_units(struct spec_reader *r, const struct doc *d, const struct 
 	if (d->kind == DOC_INT && d->num >= 0) {
 		v = (uint64_t)d->num;
 	} else if (d->kind != DOC_TEXT) {
-		spec_fault(r, d, "should be %s, not %s",
-		           bytes ? "a size like \"64Gi\"" : "a duration like \"90s\" or \"24h\"",
-		           doc_kind_name(d->kind));
+		spec_unreadable(r, d, "should be %s, not %s",
+		                bytes ? "a size like \"64Gi\""
+		                      : "a duration like \"90s\" or \"24h\"",
+		                doc_kind_name(d->kind));
 		return false;
 	} else if ((bytes ? units_bytes(d->text, &v, &err) : units_seconds(d->text, &v, &err)) <
 	           0) {
-		spec_fault(r, d, "%.200s", err.msg);
+		spec_unreadable(r, d, "%.200s", err.msg);
 		return false;
 	}
-	if (v < (uint64_t)f->min || v > (uint64_t)f->max) {
+	if (f->kind == SPEC_SECONDS32 && v > UINT32_MAX)
+		v = UINT32_MAX;
+	if (spec_judges(r) && (v < (uint64_t)f->min || v > (uint64_t)f->max)) {
 		char least[UNITS_CAP], most[UNITS_CAP];
 
 		if (bytes)
@@ -223,7 +253,7 @@ static void read_real(struct spec_reader *r, const struct spec_field *f, const s
 	double v = doc_real(d, 0);
 
 	if (d->kind != DOC_INT && d->kind != DOC_REAL)
-		spec_fault(r, d, "should be a number, not %s", doc_kind_name(d->kind));
+		spec_unreadable(r, d, "should be a number, not %s", doc_kind_name(d->kind));
 	else if (!(v > (double)f->min && v <= (double)f->max)) /* also not a number */
 		spec_fault(r, d, "should be more than %" PRId64 " and at most %" PRId64, f->min,
 		           f->max);
@@ -264,7 +294,8 @@ static void read_value(struct spec_reader *r, const struct spec_field *f, const 
 		if (d->kind == DOC_BOOL)
 			*(bool *)at = d->flag;
 		else
-			spec_fault(r, d, "should be true or false, not %s", doc_kind_name(d->kind));
+			spec_unreadable(r, d, "should be true or false, not %s",
+			                doc_kind_name(d->kind));
 		break;
 	case SPEC_I64:
 		if (read_int(r, d, INT64_MIN, INT64_MAX, &i))
@@ -322,7 +353,7 @@ static void read_field(struct spec_reader *r, const struct spec_field *f, const 
 	else if (spec_given(d))
 		read_value(r, f, d, base);
 	else if (spec_given(map) && (f->flags & must) != 0)
-		spec_fault(r, d != NULL ? d : map, "is missing: %s", f->help);
+		spec_unreadable(r, d != NULL ? d : map, "is missing: %s", f->help);
 	else if (f->kind == SPEC_BLOCK)
 		spec_read_block(r, f->block, NULL, base);
 	spec_pop(r, mark);
@@ -402,7 +433,7 @@ void spec_read_block(struct spec_reader *r, const struct spec_block *b, const st
 	for (size_t i = 0; i < b->n; i++)
 		set_default(r, &b->field[i], base);
 	if (spec_given(d) && !doc_is(d, DOC_MAP)) {
-		spec_fault(r, d, "should be a map, not %s", doc_kind_name(d->kind));
+		spec_unreadable(r, d, "should be a map, not %s", doc_kind_name(d->kind));
 		return;
 	}
 	DOC_EACH (child, d) {

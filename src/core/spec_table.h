@@ -76,7 +76,11 @@ struct spec_block {
 size_t spec_push(struct spec_reader *r, const char *name);
 size_t spec_push_index(struct spec_reader *r, size_t i);
 void spec_pop(struct spec_reader *r, size_t mark);
+/* A mistake that people are told of. Of a stored specification it is none: see SPEC_STORED. */
 void spec_fault(struct spec_reader *r, const struct doc *at, const char *fmt, ...) PRINTF(3, 4);
+/* What nobody could read, in a stored specification either: another kind of value. */
+void spec_unreadable(struct spec_reader *r, const struct doc *at, const char *fmt, ...)
+	PRINTF(3, 4);
 /* A mistake of one field of the block that is being read. */
 void spec_fault_at(struct spec_reader *r, const struct doc *at, const char *name, const char *fmt,
                    ...) PRINTF(4, 5);
@@ -85,6 +89,7 @@ void spec_fault_at(struct spec_reader *r, const struct doc *at, const char *name
  * there: a block that must be there is required itself. */
 void spec_read_block(struct spec_reader *r, const struct spec_block *b, const struct doc *d,
                      void *base);
+bool spec_judges(const struct spec_reader *r); /* values are held to their limits */
 /* A text of 1..max bytes, or NULL after a problem. */
 const char *spec_read_text(struct spec_reader *r, const struct doc *d, size_t max);
 const char *spec_read_secret(struct spec_reader *r, const struct doc *d);

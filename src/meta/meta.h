@@ -101,6 +101,25 @@ int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struc
               size_t *n, struct err *err) MUST_CHECK;
 int meta_job(struct meta *m, struct arena *a, const char *id, struct model_job *out,
              struct err *err) MUST_CHECK;
+/* What the queue wants to know of a job that waits; columns that it does not ask for are left
+ * empty. In the order of the line but for fair share: highest priority first, then the oldest. */
+struct meta_waiting {
+	struct model_job job;
+	const char *pinned_cluster; /* of the project; NULL: none */
+};
+int meta_waiting(struct meta *m, struct arena *a, struct meta_waiting **out, size_t *n,
+                 struct err *err) MUST_CHECK;
+/* What placed jobs hold: a row a node's part. */
+struct meta_held {
+	const char *job_id, *team_id, *user, *gpu_type, *node;
+	uint32_t cpu_milli, gpu_count;
+	uint64_t memory_bytes;
+	uint64_t gpus;           /* bit set of indices */
+	int64_t started_ms;      /* of user code; 0 = not yet */
+	uint64_t max_duration_s; /* 0 = not declared */
+};
+int meta_held(struct meta *m, struct arena *a, struct meta_held **out, size_t *n,
+              struct err *err) MUST_CHECK;
 struct meta_new_job {
 	const struct model_job *row;  /* name NULL: job-<n>, n counted by the project */
 	const char *idempotency_key;  /* NULL: none */

@@ -36,6 +36,9 @@ int meta_trash_add(struct db_tx *tx, const char *kind, const char *what,
 int meta_job_trash(struct db_tx *tx, const char *project_id, const char *job_id,
                    struct err *err) MUST_CHECK;
 
+/* The column jobs.cache. */
+void meta_cache_flags(int64_t column, struct model_job *out);
+
 /* A list of states in SQL, of the bit set: "'pending','created'". Asserts that the set is not
  * empty. */
 #define META_STATES_CAP 200

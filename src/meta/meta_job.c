@@ -8,7 +8,8 @@
 	"j.end_code,"                                                                              \
 	" j.attempt_id, j.user, j.recreated_from, j.sync_status, j.created_ms, j.updated_ms,"      \
 	" j.started_ms, j.ended_ms, j.node_count, j.cpu_milli, j.gpu_count, j.memory_bytes,"       \
-	" j.gpu_type, j.spot, j.stage, j.progress, j.progress_done, j.progress_total, "            \
+	" j.gpu_type, j.spot, j.cache, j.max_duration_s, j.stage, j.progress, j.progress_done, "   \
+	"j.progress_total, "                                                                       \
 	"j.progress_rate,"                                                                         \
 	" j.heartbeat_ms"
 #define FROM " FROM jobs j JOIN projects p ON p.id = j.project_id JOIN teams t ON t.id = j.team_id "
@@ -70,6 +71,8 @@ static void list_row(struct db_rows *r, void *item)
 	j->memory_bytes = db_get_u64(r);
 	j->gpu_type = db_get_text(r);
 	j->spot = db_get_int(r) != 0;
+	meta_cache_flags(db_get_int(r), j);
+	j->max_duration_s = db_get_u64(r);
 	j->stage = db_get_text(r);
 	j->progress = db_get_text(r);
 	j->progress_done = db_get_u64(r);
@@ -169,15 +172,16 @@ static int insert_job(struct db_tx *tx, const struct model_job *j, const char *n
 		"INSERT INTO jobs (id, name, project_id, team_id, state, attempt,"
 		" attempt_max, changed_ms, priority, spec_json, document_json, frozen_json,"
 		" user, recreated_from, created_ms, updated_ms, node_count, cpu_milli,"
-		" gpu_count, memory_bytes, gpu_type, spot)"
-		" VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		" gpu_count, memory_bytes, gpu_type, spot, cache, max_duration_s)"
+		" VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		DB_ARGS(db_text(j->id), db_text(name), db_text(j->project_id), db_text(j->team_id),
 	                db_text(job_state_word(j->core.state)), db_int(j->core.attempt_max),
 	                db_int(j->created_ms), db_int(j->priority), db_text(j->spec_json),
 	                db_text(j->document_json), db_text(j->frozen_json), db_text(j->user),
 	                db_text(j->recreated_from), db_int(j->created_ms), db_int(j->created_ms),
 	                db_int(j->node_count), db_int(j->cpu_milli), db_int(j->gpu_count),
-	                db_u64(j->memory_bytes), db_text(j->gpu_type), db_int(j->spot)),
+	                db_u64(j->memory_bytes), db_text(j->gpu_type), db_int(j->spot),
+	                db_int(j->cache ? 1 + j->cache_affinity : 0), db_u64(j->max_duration_s)),
 		NULL, err);
 }
 

@@ -148,8 +148,23 @@ static const char version_5[] = "ALTER TABLE attempts ADD COLUMN idle INTEGER NO
 /* The stable id of error_message (base/err_ids.h): nobody has to match its words. */
 static const char version_6[] = "ALTER TABLE jobs ADD COLUMN error_id TEXT;";
 
-static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3,
-                                                       version_4, version_5, version_6};
+/* What the queue asks of a specification is a column, so that a pass reads none. cache: 1 =
+ * enabled, 2 = and only where the project's cache is. A row whose specification is damaged keeps
+ * zeros. */
+static const char version_7[] =
+	"ALTER TABLE jobs ADD COLUMN cache INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE jobs ADD COLUMN max_duration_s INTEGER NOT NULL DEFAULT 0;"
+	"UPDATE jobs SET"
+	" cache = CASE WHEN json_extract(spec_json, '$.runtime.cache_config.enabled') = 1 THEN 1 +"
+	"  (json_extract(spec_json, '$.runtime.cache_config.require_cache_affinity') = 1) ELSE 0 "
+        "END,"
+	" max_duration_s ="
+	"  coalesce(CAST(json_extract(spec_json, '$.limits.max_duration') AS INTEGER), 0)"
+	" WHERE json_valid(spec_json);"
+	"CREATE INDEX jobs_line ON jobs(state, priority DESC, created_ms, id);";
+
+static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3, version_4,
+                                                       version_5, version_6, version_7};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

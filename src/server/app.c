@@ -74,20 +74,6 @@ int app_has_room(struct app *app, struct err *err)
 	               avail >> 20, (RESERVE_BYTES + RESERVE_MARGIN) >> 20);
 }
 
-int app_spec(struct arena *a, const char *spec_json, struct job_spec *out, struct err *err)
-{
-	struct spec_problems *problems = ARENA_NEW(a, struct spec_problems);
-	const struct doc *d = NULL;
-
-	if (js_parse(a, str_of(spec_json), &d, err) < 0)
-		return err_wrap(err, "stored specification");
-	if (spec_read(a, d, SPEC_API, out, problems) < 0) {
-		spec_problems_text(problems, NULL, err);
-		return err_wrap(err, "stored specification");
-	}
-	return 0;
-}
-
 char *app_id(struct arena *a, size_t n)
 {
 	char *id = arena_alloc(a, n + 1);

@@ -111,9 +111,6 @@ void app_crash_at(const char *label);
 char *app_path(struct app *app, struct arena *a, const char *below);
 /* ERR_NO_SPACE while the disk is so full that nothing new should be begun. */
 int app_has_room(struct app *app, struct err *err) MUST_CHECK;
-/* A normalized training_job as stored: it was validated when it was pushed. */
-int app_spec(struct arena *a, const char *spec_json, struct job_spec *out,
-             struct err *err) MUST_CHECK;
 /* An id of `n` characters in the arena. */
 char *app_id(struct arena *a, size_t n);
 bool app_same(const char *a, const char *b); /* both may be NULL */

@@ -45,15 +45,8 @@ static int is_stale(struct app *app, struct arena *a, const char *scope, const c
 	if (meta_jobs(app->meta, a, &q, &jobs, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n && !*stale; i++) {
-		struct model_job full = {0};
-		struct job_spec spec = {0};
-
-		if (!job_state_is_final(jobs[i].core.state) || jobs[i].core.changed_ms < since_ms)
-			continue;
-		if (meta_job(app->meta, a, jobs[i].id, &full, err) < 0 ||
-		    app_spec(a, full.spec_json, &spec, err) < 0)
-			return -1;
-		*stale = spec.cache.enabled;
+		*stale = jobs[i].cache && job_state_is_final(jobs[i].core.state) &&
+		         jobs[i].core.changed_ms >= since_ms;
 	}
 	return 0;
 }
@@ -305,11 +298,7 @@ static void walk_later(struct app *app, const char *scope, const char *id, const
 
 void cache_job_over(struct app *app, const struct model_job *job)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct job_spec spec = {0};
-	struct err err = {0};
-
-	if (app_spec(a, job->spec_json, &spec, &err) < 0 || !spec.cache.enabled)
+	if (!job->cache)
 		return;
 	walk_later(app, "project", job->project_id, job->id);
 	walk_later(app, "team", job->team_id, "");
@@ -399,15 +388,9 @@ static int check_unused(struct app *app, struct arena *a, const char *scope, con
 	if (meta_jobs(app->meta, a, &q, &jobs, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
-		struct model_job full = {0};
-		struct job_spec spec = {0};
-
-		if (meta_job(app->meta, a, jobs[i].id, &full, err) < 0 ||
-		    app_spec(a, full.spec_json, &spec, err) < 0)
-			return -1;
-		if (spec.cache.enabled)
+		if (jobs[i].cache)
 			return err_set(err, ERR_CONFLICT, "job %s (%s) has this cache in use",
-			               full.id, full.name);
+			               jobs[i].id, jobs[i].name);
 	}
 	return 0;
 }

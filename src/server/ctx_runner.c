@@ -201,7 +201,8 @@ int ctx_runner_claim(void *of, const struct who *who, struct arena *a, const cha
 	                       err) < 0)
 		return -1;
 	app_crash_at("claim:after");
-	if (find(app, who, a, &m, err) < 0 || app_spec(a, m.job.spec_json, &spec, err) < 0 ||
+	if (find(app, who, a, &m, err) < 0 ||
+	    spec_read_stored(a, m.job.spec_json, &spec, err) < 0 ||
 	    fill_secrets(app, a, &m, &spec, &w, err) < 0 || fill_frozen(a, &m, &w, err) < 0 ||
 	    fill_places(app, a, &m, &spec, &w, err) < 0)
 		return -1;
@@ -364,10 +365,12 @@ int ctx_runner_checkpoint(void *of, const struct who *who, const struct model_ch
 		all = all && rows[i].state != CKPT_SYNCING;
 	if (meta_job_sync(app->meta, m.job.id, all ? "COMPLETED" : "SYNCING", err) < 0)
 		return -1;
-	if (c.state == CKPT_COMPLETE && m.row.node_rank == 0 &&
-	    (app_spec(a, m.job.spec_json, &spec, err) < 0 ||
-	     ckpts_keep_last(app, a, &m.job, spec.ckpt.keep_last, err) < 0))
-		return -1;
+	if (c.state == CKPT_COMPLETE && m.row.node_rank == 0) {
+		if (spec_read_stored(a, m.job.spec_json, &spec, err) < 0)
+			err_clear(err); /* then all of them are kept */
+		else if (ckpts_keep_last(app, a, &m.job, spec.ckpt.keep_last, err) < 0)
+			return -1;
+	}
 	if (c.state == CKPT_COMPLETE)
 		app_event(app, m.job.id, "checkpoint", "runner",
 		          "checkpoint %s is in the store (%s)", c.shown,

@@ -75,7 +75,7 @@ void notify_of(struct app *app, struct arena *a, const struct model_job *job,
 
 	if (moment == NOTIFY_COUNT)
 		return;
-	if (app_spec(a, job->spec_json, &spec, &err) < 0) {
+	if (spec_read_stored(a, job->spec_json, &spec, &err) < 0) {
 		log_error("notify: job=%s %s", job->id, err.msg);
 		return;
 	}

@@ -232,9 +232,12 @@ static int prepare_job(struct app *app, const char *job_id, struct err *err)
 	if (meta_job(app->meta, a, job_id, &p.job, err) < 0)
 		return -1;
 	if (p.job.core.state == JOB_CREATED) {
-		if (app_spec(a, p.job.spec_json, &p.spec, err) < 0 ||
-		    frozen_read(a, p.job.frozen_json, &p.before, err) < 0)
-			return -1;
+		if (spec_read_stored(a, p.job.spec_json, &p.spec, err) < 0 ||
+		    frozen_read(a, p.job.frozen_json, &p.before, err) < 0) {
+			jobs_deploy_failed(app, &p.job, "specification", err);
+			err_clear(err);
+			return 0;
+		}
 		created(&p);
 		if (meta_job(app->meta, a, job_id, &p.job, err) < 0)
 			return -1;

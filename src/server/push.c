@@ -51,19 +51,22 @@ static void fill_row(struct arena *a, const struct who *who, const struct model_
 		.memory_bytes = spec->memory_bytes,
 		.gpu_type = spec->gpu_count > 0 ? spec->gpu_type : NULL,
 		.spot = spec->spot,
+		.cache = spec->cache.enabled,
+		.cache_affinity = spec->cache.require_affinity,
+		.max_duration_s = spec->max_duration_s,
 	};
 	out->core.changed_ms = out->updated_ms = out->created_ms;
 }
 
-static int check_fits(struct app *app, struct arena *a, const struct model_job *row,
-                      const struct job_spec *spec, const char *pinned, struct err *err)
+static int check_fits(struct app *app, const struct model_job *row, const char *pinned,
+                      struct err *err)
 {
 	char reason[SCHED_REASON] = "";
 	struct sched_node node;
 	struct sched_job ask;
 
 	queue_node_empty(app, &node);
-	queue_ask(a, row, spec, pinned, &ask);
+	queue_ask(row, pinned, &ask);
 	if (sched_fits(&node, 1, &ask, reason) == SCHED_NEVER)
 		return err_set(err, ERR_JOB_NEVER_FITS, "the job can never run here: %s", reason);
 	return 0;
@@ -197,9 +200,8 @@ static int check(struct app *app, struct arena *a, const struct who *who,
 		return -1;
 	fill_row(a, who, p, spec, row);
 	if (secrets_check(app, p->team_id, spec, err) < 0 ||
-	    check_fits(app, a, row, spec, p->pinned_cluster, err) < 0 ||
-	    check_image(app, spec, err) < 0 || check_idle(app, spec, err) < 0 ||
-	    check_code(app, a, who, spec, keys, err) < 0)
+	    check_fits(app, row, p->pinned_cluster, err) < 0 || check_image(app, spec, err) < 0 ||
+	    check_idle(app, spec, err) < 0 || check_code(app, a, who, spec, keys, err) < 0)
 		return -1;
 	js_init(&js, &document);
 	js_doc(&js, doc);
@@ -294,7 +296,7 @@ int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const cha
 	const char **keys = NULL;
 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &old, err) < 0 ||
-	    app_spec(a, old.spec_json, &spec, err) < 0 ||
+	    spec_read_stored(a, old.spec_json, &spec, err) < 0 ||
 	    meta_project(app->meta, a, old.project_id, &p, err) < 0)
 		return -1;
 	if (resume)
@@ -305,9 +307,8 @@ int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const cha
 		return -1;
 	row.recreated_from = old.id;
 	if (secrets_check(app, p.team_id, &spec, err) < 0 ||
-	    check_fits(app, a, &row, &spec, p.pinned_cluster, err) < 0 ||
-	    check_image(app, &spec, err) < 0 || check_idle(app, &spec, err) < 0 ||
-	    check_code(app, a, NULL, &spec, &keys, err) < 0)
+	    check_fits(app, &row, p.pinned_cluster, err) < 0 || check_image(app, &spec, err) < 0 ||
+	    check_idle(app, &spec, err) < 0 || check_code(app, a, NULL, &spec, &keys, err) < 0)
 		return -1;
 	return add(app, a, &row, NULL, &spec, keys,
 	           arena_printf(a, "%s from %s by %s", resume ? "resumed" : "recreated", old.id,

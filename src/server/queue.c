@@ -27,42 +27,28 @@ void queue_node_empty(struct app *app, struct sched_node *out)
 	};
 }
 
-/* Jobs that hold something here; *n of them. */
-static int placed_jobs(struct app *app, struct arena *a, struct model_job **out, size_t *n,
-                       struct err *err)
+static void use(struct sched_node *node, const struct meta_held *h, size_t n)
 {
-	struct meta_query q = {.ascending = true, .states = job_states_placed()};
-
-	return meta_jobs(app->meta, a, &q, out, n, err);
+	for (size_t i = 0; i < n; i++) {
+		node->cpu_milli_used += h[i].cpu_milli;
+		node->memory_used += h[i].memory_bytes;
+		node->gpus_used |= h[i].gpus;
+	}
 }
 
 int queue_node(struct app *app, struct arena *a, struct sched_node *out, struct err *err)
 {
-	struct model_job *job = NULL;
+	struct meta_held *held = NULL;
 	size_t n = 0;
 
 	queue_node_empty(app, out);
-	if (placed_jobs(app, a, &job, &n, err) < 0)
+	if (meta_held(app->meta, a, &held, &n, err) < 0)
 		return -1;
-	for (size_t i = 0; i < n; i++) {
-		struct model_attempt *t = NULL;
-		size_t nodes = 0;
-
-		if (job[i].attempt_id == NULL)
-			continue;
-		if (meta_attempt(app->meta, a, job[i].attempt_id, &t, &nodes, err) < 0)
-			return -1;
-		for (size_t k = 0; k < nodes; k++) {
-			out->cpu_milli_used += job[i].cpu_milli;
-			out->memory_used += job[i].memory_bytes;
-			out->gpus_used |= t[k].gpus;
-		}
-	}
+	use(out, held, n);
 	return 0;
 }
 
-void queue_ask(struct arena *a, const struct model_job *j, const struct job_spec *spec,
-               const char *pinned, struct sched_job *out)
+void queue_ask(const struct model_job *j, const char *pinned, struct sched_job *out)
 {
 	*out = (struct sched_job){
 		.id = j->id != NULL ? j->id : "new",
@@ -73,10 +59,10 @@ void queue_ask(struct arena *a, const struct model_job *j, const struct job_spec
 		.gpus = j->gpu_count,
 		.memory_bytes = j->memory_bytes,
 		.gpu_type = j->gpu_count > 0 ? j->gpu_type : NULL,
-		.project = arena_cstr(a, j->project_name),
-		.pinned_cluster = spec->cache.enabled ? pinned : NULL,
-		.cache = spec->cache.enabled,
-		.require_affinity = spec->cache.require_affinity,
+		.project = j->project_name,
+		.pinned_cluster = j->cache ? pinned : NULL,
+		.cache = j->cache,
+		.require_affinity = j->cache_affinity,
 		.many_per_node = true,
 	};
 }
@@ -88,23 +74,17 @@ struct limits {
 	int64_t *used;
 };
 
-static int limits_read(struct app *app, struct arena *a, struct limits *l, struct err *err)
+static int limits_read(struct app *app, struct arena *a, const struct meta_held *held, size_t n,
+                       struct limits *l, struct err *err)
 {
-	struct model_job *job = NULL;
-	size_t n = 0;
-
 	if (meta_capacity(app->meta, a, &l->row, &l->n, err) < 0)
 		return -1;
 	l->used = ARENA_ARRAY(a, int64_t, l->n + 1);
-	if (l->n == 0)
-		return 0;
-	if (placed_jobs(app, a, &job, &n, err) < 0)
-		return -1;
 	for (size_t i = 0; i < n; i++) {
 		for (size_t k = 0; k < l->n; k++) {
-			if (app_same(job[i].team_id, l->row[k].team_id) &&
-			    app_same(job[i].gpu_type, l->row[k].gpu_type))
-				l->used[k] += (int64_t)job[i].gpu_count * job[i].node_count;
+			if (app_same(held[i].team_id, l->row[k].team_id) &&
+			    app_same(held[i].gpu_type, l->row[k].gpu_type))
+				l->used[k] += held[i].gpu_count;
 		}
 	}
 	return 0;
@@ -135,41 +115,24 @@ static bool limits_let(struct limits *l, const struct model_job *j, char reason[
 	return true;
 }
 
-struct pending {
-	const struct model_job *row;
-	struct job_spec spec;
-	struct sched_job ask;
-};
-
-static int by_line(const void *a, const void *b)
-{
-	const struct model_job *x = a, *y = b;
-
-	if (x->priority != y->priority)
-		return x->priority > y->priority ? -1 : 1;
-	if (x->created_ms != y->created_ms)
-		return x->created_ms < y->created_ms ? -1 : 1;
-	return strcmp(x->id, y->id);
-}
-
 /* The attempts of a placement and the words about it. */
-static void place(struct app *app, struct arena *a, const struct pending *p,
+static void place(struct app *app, struct arena *a, const struct model_job *row,
                   const struct sched_answer *answer)
 {
-	struct model_attempt *t = ARENA_ARRAY(a, struct model_attempt, p->row->node_count);
+	struct model_attempt *t = ARENA_ARRAY(a, struct model_attempt, row->node_count);
 	const char *id = app_id(a, MODEL_ID_LEN + 3);
 	struct meta_step s = {
-		.job_id = p->row->id,
+		.job_id = row->id,
 		.event = JOB_EV_PLACE,
 		.now_ms = clock_wall_ms(),
 		.actor = "server",
 		.attempts = t,
-		.n_attempts = p->row->node_count,
-		.pin_cluster = p->spec.cache.enabled ? APP_CLUSTER : NULL,
+		.n_attempts = row->node_count,
+		.pin_cluster = row->cache ? APP_CLUSTER : NULL,
 	};
 	struct err err = {0};
 
-	for (uint32_t i = 0; i < p->row->node_count; i++) {
+	for (uint32_t i = 0; i < row->node_count; i++) {
 		t[i] = (struct model_attempt){
 			.id = id,
 			.node_rank = i,
@@ -179,97 +142,78 @@ static void place(struct app *app, struct arena *a, const struct pending *p,
 			.dir = arena_printf(a, "runs/%s-%u", id, i),
 		};
 	}
-	s.message = p->row->core.attempt > 0
+	s.message = row->core.attempt > 0
 	                    ? arena_printf(a, "placed on %s (attempt %u of %u)", app->node_name,
-	                                   p->row->core.attempt + 1, p->row->core.attempt_max)
+	                                   row->core.attempt + 1, row->core.attempt_max)
 	                    : arena_printf(a, "placed on %s", app->node_name);
 	app_crash_at("place:before");
 	if (jobs_step(app, &s, NULL, NULL, &err) < 0) {
-		log_info("place: job=%s %s", p->row->id, err.msg); /* stopped meanwhile */
+		log_info("place: job=%s %s", row->id, err.msg); /* stopped meanwhile */
 		return;
 	}
 	app_crash_at("place:after");
-	prepare_submit(app, p->row->id);
+	prepare_submit(app, row->id);
 }
 
-static void never(struct app *app, const struct pending *p, const char *reason)
+static void never(struct app *app, const struct model_job *row, const char *reason)
 {
 	struct err cause = {0};
 
-	err_set(&cause, ERR_QUOTA, "%s", reason);
-	jobs_deploy_failed(app, p->row, "placement", &cause);
+	err_set(&cause, ERR_JOB_NEVER_FITS, "%s", reason);
+	jobs_deploy_failed(app, row, "placement", &cause);
 }
 
-static void wait(struct app *app, const struct pending *p, const char *reason)
+static void wait(struct app *app, const struct model_job *row, const char *reason)
 {
 	struct err err = {0};
 
-	if (app_same(p->row->reason, reason))
+	if (app_same(row->reason, reason))
 		return;
-	if (meta_job_reason(app->meta, p->row->id, reason, &err) < 0)
-		log_warn("reason: job=%s %s", p->row->id, err.msg);
-	else if (p->row->reason == NULL) /* said once; `stoker ps` shows what it is now */
-		app_say(app, p->row->id, "%s", reason);
-	app_notify(app, CHANNEL_JOB, p->row->id);
+	if (meta_job_reason(app->meta, row->id, reason, &err) < 0)
+		log_warn("reason: job=%s %s", row->id, err.msg);
+	else if (row->reason == NULL) /* said once; `stoker ps` shows what it is now */
+		app_say(app, row->id, "%s", reason);
+	app_notify(app, CHANNEL_JOB, row->id);
 }
 
-static int read_pending(struct app *app, struct arena *a, struct pending *p, struct model_job *row,
-                        struct err *err)
-{
-	struct model_project project = {0};
-
-	/* The list leaves the specification out. */
-	if (meta_job(app->meta, a, row->id, row, err) < 0 ||
-	    app_spec(a, row->spec_json, &p->spec, err) < 0 ||
-	    meta_project(app->meta, a, row->project_id, &project, err) < 0)
-		return -1;
-	p->row = row;
-	queue_ask(a, row, &p->spec, project.pinned_cluster, &p->ask);
-	return 0;
-}
-
-static int decide(struct app *app, struct arena *a, struct model_job *rows, size_t n,
+static int decide(struct app *app, struct arena *a, const struct meta_waiting *w, size_t n,
                   struct err *err)
 {
-	struct pending *p = ARENA_ARRAY(a, struct pending, n);
+	const struct model_job **row = ARENA_ARRAY(a, const struct model_job *, n);
 	struct sched_job *ask = ARENA_ARRAY(a, struct sched_job, n);
 	struct sched_answer *answer = ARENA_ARRAY(a, struct sched_answer, n);
+	struct meta_held *held = NULL;
 	struct limits limits = {0};
 	struct sched_node node;
-	size_t let = 0;
+	size_t n_held = 0, let = 0;
 
-	if (queue_node(app, a, &node, err) < 0 || limits_read(app, a, &limits, err) < 0)
+	queue_node_empty(app, &node);
+	if (meta_held(app->meta, a, &held, &n_held, err) < 0 ||
+	    limits_read(app, a, held, n_held, &limits, err) < 0)
 		return -1;
-	qsort(rows, n, sizeof(*rows), by_line);
+	use(&node, held, n_held);
 	for (size_t i = 0; i < n; i++) {
 		char reason[SCHED_REASON];
 
-		if (read_pending(app, a, &p[let], &rows[i], err) < 0) {
-			if (err->code != ERR_NOT_FOUND)
-				return -1;
-			err_clear(err); /* deleted meanwhile */
+		if (!limits_let(&limits, &w[i].job, reason)) {
+			wait(app, &w[i].job, reason);
 			continue;
 		}
-		if (rows[i].core.state != JOB_PENDING)
-			continue;
-		if (!limits_let(&limits, &rows[i], reason)) {
-			wait(app, &p[let], reason);
-			continue;
-		}
-		ask[let] = p[let].ask;
+		row[let] = &w[i].job;
+		queue_ask(row[let], w[i].pinned_cluster, &ask[let]);
 		let++;
 	}
 	sched_run(a, &node, 1, ask, let, app->set.backfill, answer);
 	for (size_t i = 0; i < let; i++) {
 		switch (answer[i].verdict) {
 		case SCHED_PLACED:
-			place(app, a, &p[i], &answer[i]);
+			place(app, a, row[i], &answer[i]);
 			break;
 		case SCHED_WAITS:
-			wait(app, &p[i], answer[i].reason);
+			wait(app, row[i], answer[i].reason);
 			break;
 		case SCHED_NEVER:
-			never(app, &p[i], answer[i].reason);
+			never(app, row[i], answer[i].reason);
 			break;
 		}
 	}
@@ -279,16 +223,14 @@ static int decide(struct app *app, struct arena *a, struct model_job *rows, size
 void queue_pass(struct app *app)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct meta_query q = {
-		.states = 1U << JOB_PENDING, .ascending = true, .limit = QUEUE_LOOK_MAX};
-	struct model_job *rows = NULL;
+	struct meta_waiting *rows = NULL;
 	struct err err = {0};
 	size_t n = 0;
 
 	if (atomic_load(&app->stopping))
 		return;
 	(void)pthread_mutex_lock(&app->queue->pass);
-	if (meta_jobs(app->meta, a, &q, &rows, &n, &err) < 0 ||
+	if (meta_waiting(app->meta, a, &rows, &n, &err) < 0 ||
 	    (n > 0 && decide(app, a, rows, n, &err) < 0))
 		log_error("queue: %s", err.msg);
 	(void)pthread_mutex_unlock(&app->queue->pass);

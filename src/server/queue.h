@@ -10,7 +10,6 @@
 #include "server/app.h"
 
 #define QUEUE_PERIOD_MS 1000
-#define QUEUE_LOOK_MAX 1000 /* pending jobs that one pass considers */
 
 void queue_start(struct app *app); /* passes can be asked for from now on */
 void queue_run(struct app *app);   /* and are made by themselves */
@@ -23,7 +22,6 @@ void queue_pass(struct app *app);
 void queue_node_empty(struct app *app, struct sched_node *out);
 int queue_node(struct app *app, struct arena *a, struct sched_node *out,
                struct err *err) MUST_CHECK;
-void queue_ask(struct arena *a, const struct model_job *j, const struct job_spec *spec,
-               const char *pinned, struct sched_job *out);
+void queue_ask(const struct model_job *j, const char *pinned, struct sched_job *out);
 
 #endif

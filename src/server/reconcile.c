@@ -154,15 +154,17 @@ static int gone(const struct part *p, int64_t silent_ms, struct err *err)
 }
 
 /* Told to stop, and neither done so nor heard of in all the time that it had: it hangs. */
-static bool is_deaf(const struct part *p, int64_t now, int64_t heard, struct err *err)
+static bool is_deaf(const struct part *p, int64_t now, int64_t heard)
 {
 	enum job_state s = p->job.core.state;
 	struct job_spec spec = {0};
+	struct err unread = {0};
 	int64_t told = MAX(p->job.core.changed_ms, p->app->started_ms);
 
-	if ((s != JOB_STOPPING && s != JOB_STOPPING_DEPLOYING) ||
-	    app_spec(p->a, p->job.spec_json, &spec, err) < 0)
+	if (s != JOB_STOPPING && s != JOB_STOPPING_DEPLOYING)
 		return false;
+	if (spec_read_stored(p->a, p->job.spec_json, &spec, &unread) < 0)
+		spec.grace_s = RECONCILE_GRACE_S;
 	return now - MAX(told, heard) > RECONCILE_DEAF_MS + (int64_t)spec.grace_s * 1000;
 }
 
@@ -197,9 +199,7 @@ static int look_at_current(const struct part *p, struct err *err)
 		return -1;
 	if (sight == ENGINE_GONE)
 		return gone(p, now - heard, err);
-	if (sight != ENGINE_RUNS || !is_deaf(p, now, heard, err))
-		return err->code != 0 ? -1 : 0;
-	if (!may_wait(p))
+	if (sight != ENGINE_RUNS || !is_deaf(p, now, heard) || !may_wait(p))
 		return 0;
 	log_warn("ending a runner that does not stop: attempt=%s rank=%u", t->id, t->node_rank);
 	return kill_all(p, err);

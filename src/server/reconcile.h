@@ -22,6 +22,7 @@
 #define SWEEP_QUEUE_MAX 1000
 #define RECONCILE_ORPHAN_MS 60000 /* a runner whose attempt is over has this long to end */
 
+#define RECONCILE_GRACE_S 30    /* of a job whose specification cannot be read */
 #define RECONCILE_DEAF_MS 60000 /* and one that was told to stop, beyond its job's grace time */
 
 /* Once, before the loops: what an earlier life of the server left half done. */

@@ -642,6 +642,45 @@ static void spec_names(void **state UNUSED)
 	assert_true(spec_name_ok(STR_LIT("Versuch 3 \xc3\xbc")));
 }
 
+/* What is stored was judged when it was pushed: a limit that has moved since changes nothing. */
+static void spec_stored_is_not_judged(void **state UNUSED)
+{
+	static const char old[] =
+		"{\"name\":\" x\",\"gone\":{\"a\":1},\"compute\":{\"cpu_count\":99999,"
+		"\"memory\":\"1\",\"accelerator\":{\"accelerator\":\"Z9\",\"count\":3}},"
+		"\"runtime\":{\"start_commands\":[\"\"],\"compile_cache\":{\"a\":1},"
+		"\"environment_variables\":{\"1\":\"y\"},"
+		"\"checkpointing_config\":{\"enabled\":true,\"checkpoint_path\":\"/usr\"}},"
+		"\"weights\":[{\"source\":\"ftp://x\",\"mount_location\":\"/proc\"}],"
+		"\"limits\":{\"stop_grace\":999999999}}";
+	static const char *const unreadable[] = {
+		"",
+		"{",
+		"[]",
+		"{\"runtime\":7}",
+		"{\"compute\":{\"memory\":\"lots\"}}",
+		"{\"weights\":[{\"source\":\"hf://a/b\"}]}",
+		"{\"weights\":[null]}",
+		"{\"runtime\":{\"load_checkpoint_config\":{\"checkpoints\":[{}]}}}",
+	};
+	AUTO_ARENA struct arena *a = arena_new();
+	struct job_spec s;
+	struct err err = {0};
+
+	assert_ok(spec_read_stored(a, old, &s, &err), &err);
+	assert_string_equal(s.name, " x");
+	assert_string_equal(s.gpu_type, "Z9");
+	assert_int_equal(s.gpu_count, 3);
+	assert_int_equal(s.memory_bytes, 1);
+	assert_int_equal(s.grace_s, 999999999);
+	assert_string_equal(s.ckpt.path, "/usr");
+	assert_string_equal(s.weights[0].source, "ftp://x");
+	assert_string_equal(s.env[0].name, "1");
+	assert_int_equal(s.n_commands, 1);
+	for (size_t i = 0; i < COUNT(unreadable); i++)
+		assert_err(spec_read_stored(a, unreadable[i], &s, &err), &err, ERR_STORED_SPEC, "");
+}
+
 static void spec_reference_names_every_block(void **state UNUSED)
 {
 	AUTO_BUF struct buf out = BUF_INIT(100000);
@@ -668,6 +707,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(spec_accelerators),
 	cmocka_unit_test(spec_sources),
 	cmocka_unit_test(spec_names),
+	cmocka_unit_test(spec_stored_is_not_judged),
 	cmocka_unit_test(spec_reference_names_every_block),
 };
 UNIT_MAIN(tests)

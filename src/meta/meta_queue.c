@@ -1,0 +1,81 @@
+/* meta_queue.c - what the queue reads on each pass: the jobs that wait, and what placed ones hold.
+ * Columns only: no specification, no document, no frozen record. */
+#include "meta/meta_impl.h"
+
+void meta_cache_flags(int64_t column, struct model_job *out)
+{
+	out->cache = column > 0;
+	out->cache_affinity = column > 1;
+}
+
+static void waiting_row(struct db_rows *r, void *item)
+{
+	struct meta_waiting *w = item;
+	struct model_job *j = &w->job;
+
+	*w = (struct meta_waiting){.job.core = {.state = JOB_PENDING}};
+	j->id = db_get_text(r);
+	j->project_id = db_get_text(r);
+	j->project_name = db_get_text(r);
+	j->team_id = db_get_text(r);
+	j->user = db_get_text(r);
+	j->core.attempt = db_get_u32(r);
+	j->core.attempt_max = db_get_u32(r);
+	j->priority = db_get_int(r);
+	j->created_ms = db_get_int(r);
+	j->reason = db_get_text(r);
+	j->attempt_id = db_get_text(r);
+	j->node_count = db_get_u32(r);
+	j->cpu_milli = db_get_u32(r);
+	j->gpu_count = db_get_u32(r);
+	j->memory_bytes = db_get_u64(r);
+	j->gpu_type = db_get_text(r);
+	meta_cache_flags(db_get_int(r), j);
+	j->max_duration_s = db_get_u64(r);
+	w->pinned_cluster = db_get_text(r);
+}
+
+int meta_waiting(struct meta *m, struct arena *a, struct meta_waiting **out, size_t *n,
+                 struct err *err)
+{
+	return meta_list(
+		m, a,
+		"SELECT j.id, j.project_id, p.name, j.team_id, j.user, j.attempt, j.attempt_max,"
+		" j.priority, j.created_ms, j.reason, j.attempt_id, j.node_count, j.cpu_milli,"
+		" j.gpu_count, j.memory_bytes, j.gpu_type, j.cache, j.max_duration_s,"
+		" p.pinned_cluster"
+		" FROM jobs j JOIN projects p ON p.id = j.project_id"
+		" WHERE j.state = 'pending' ORDER BY j.priority DESC, j.created_ms, j.id",
+		DB_NONE, sizeof(**out), waiting_row, out, n, err);
+}
+
+static void held_row(struct db_rows *r, void *item)
+{
+	struct meta_held *h = item;
+
+	h->job_id = db_get_text(r);
+	h->team_id = db_get_text(r);
+	h->user = db_get_text(r);
+	h->gpu_type = db_get_text(r);
+	h->node = db_get_text(r);
+	h->cpu_milli = db_get_u32(r);
+	h->gpu_count = db_get_u32(r);
+	h->memory_bytes = db_get_u64(r);
+	h->gpus = db_get_u64(r);
+	h->started_ms = db_get_int(r);
+	h->max_duration_s = db_get_u64(r);
+}
+
+int meta_held(struct meta *m, struct arena *a, struct meta_held **out, size_t *n, struct err *err)
+{
+	char states[META_STATES_CAP], sql[600];
+
+	meta_states(job_states_placed(), states);
+	FMT(sql,
+	    "SELECT j.id, j.team_id, j.user, j.gpu_type, t.node, j.cpu_milli, j.gpu_count,"
+	    " j.memory_bytes, t.gpus, j.started_ms, j.max_duration_s"
+	    " FROM jobs j JOIN attempts t ON t.id = j.attempt_id"
+	    " WHERE j.state IN (%s) ORDER BY j.id, t.node_rank",
+	    states);
+	return meta_list(m, a, sql, DB_NONE, sizeof(**out), held_row, out, n, err);
+}
