@@ -154,6 +154,19 @@ static int take_trash(struct gc *g, struct err *err)
 
 /* ---- weights ------------------------------------------------------------------------------- */
 
+/* Weights are named by rows. An environment is named by nobody: its age decides. */
+static int tree_used(struct gc *g, const struct node_tree *t, const char *hex, bool *used,
+                     struct err *err)
+{
+	*used = t->held;
+	if (t->held)
+		return 0;
+	if (!t->built)
+		return meta_manifest_used(g->app->meta, hex, used, err);
+	*used = t->used_ms > clock_wall_ms() - g->min_age_s * 1000;
+	return 0;
+}
+
 static int drop_tree(void *arg, const struct node_tree *t, struct err *err)
 {
 	struct gc *g = arg;
@@ -161,8 +174,7 @@ static int drop_tree(void *arg, const struct node_tree *t, struct err *err)
 	bool used = true;
 
 	digest_hex(&t->manifest, hex);
-	if (upkeep_go_on(g->t, err) < 0 ||
-	    (!t->held && meta_manifest_used(g->app->meta, hex, &used, err) < 0))
+	if (upkeep_go_on(g->t, err) < 0 || tree_used(g, t, hex, &used, err) < 0)
 		return -1;
 	if (used)
 		return 0;
@@ -173,9 +185,10 @@ static int drop_tree(void *arg, const struct node_tree *t, struct err *err)
 		return 0;
 	}
 	upkeep_found(g->t, &(struct upkeep_item){
-				   .kind = "node copy",
+				   .kind = t->built ? "Python environment" : "node copy",
 				   .name = hex,
-				   .words = "no mirror and no job names these weights",
+				   .words = t->built ? "no job has used it lately"
+	                                             : "no mirror and no job names these weights",
 				   .bytes = t->alone,
 				   .used_ms = t->used_ms,
 			   });
@@ -393,7 +406,7 @@ int upkeep_gc(struct app *app, struct upkeep_task *t, struct err *err)
 		int (*run)(struct gc *g, struct err *err);
 	} steps[] = {
 		{"what was deleted", take_trash}, /* before what adds to it */
-		{"copies of weights on the node", drop_trees},
+		{"weights and environments on the node", drop_trees},
 		{"weights that nothing names", collect_weights},
 		{"uploads", drop_uploads},
 		{"unfinished uploads", drop_parts},

@@ -17,7 +17,10 @@ struct verify {
 	struct app *app;
 	struct upkeep_task *t;
 	struct blob_size *blob; /* all there were when it began; ours */
-	struct digest *copy;    /* manifests of trees with files of their own; ours */
+	struct copy {
+		struct digest d;
+		bool built;
+	} * copy; /* trees with files of their own; ours */
 	size_t n, cap, n_copies, cap_copies;
 };
 
@@ -344,7 +347,7 @@ static int note_copy(void *arg, const struct node_tree *t, struct err *err UNUSE
 		v->cap_copies = MAX(v->cap_copies * 2, (size_t)16);
 		v->copy = xrealloc(v->copy, v->cap_copies * sizeof(*v->copy));
 	}
-	v->copy[v->n_copies++] = t->manifest;
+	v->copy[v->n_copies++] = (struct copy){t->manifest, t->built};
 	upkeep_add_total(v->t, t->copied);
 	return 0;
 }
@@ -363,25 +366,28 @@ static const char *source_of(struct verify *v, struct arena *a, const char *hex)
 	return arena_printf(a, "manifest %s", hex);
 }
 
-static int read_copy(struct verify *v, const struct digest *name, struct err *err)
+static int read_copy(struct verify *v, const struct copy *c, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	const char *words;
 	struct upkeep_item x;
 	char hex[HASH_HEX_CAP];
 
-	if (node_cache_verify(v->app->node, v->app->blobs, name, upkeep_step, v->t, err) == 0)
+	if (node_cache_verify(v->app->node, v->app->blobs, &c->d, upkeep_step, v->t, err) == 0)
 		return 0;
 	if (err->code != ERR_CORRUPT && err->code != ERR_IO)
 		return -1;
 	log_error("upkeep: %s", err->msg);
-	words = arena_printf(a, "damaged (%s): the next job that asks gets it from the mirror",
-	                     err->msg);
+	words = arena_printf(a, "damaged (%s): the next job that asks %s", err->msg,
+	                     c->built ? "builds it again" : "gets it from the mirror");
 	err_clear(err);
-	digest_hex(name, hex);
-	if (drop_tree(v, a, name, &words, err) < 0)
+	digest_hex(&c->d, hex);
+	if (drop_tree(v, a, &c->d, &words, err) < 0)
 		return -1;
-	x = damaged("node copy", source_of(v, a, hex), NULL, 0, words);
+	if (c->built)
+		x = damaged("Python environment", hex, NULL, 0, words);
+	else
+		x = damaged("node copy", source_of(v, a, hex), NULL, 0, words);
 	upkeep_found(v->t, &x);
 	return 0;
 }
@@ -389,7 +395,8 @@ static int read_copy(struct verify *v, const struct digest *name, struct err *er
 static int read_copies(struct verify *v, struct err *err)
 {
 	for (size_t i = 0; i < v->n_copies; i++) {
-		upkeep_doing(v->t, "copies of weights on the node: %zu of %zu", i + 1, v->n_copies);
+		upkeep_doing(v->t, "weights and environments on the node: %zu of %zu", i + 1,
+		             v->n_copies);
 		if (upkeep_go_on(v->t, err) < 0 || read_copy(v, &v->copy[i], err) < 0)
 			return -1;
 	}

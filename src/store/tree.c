@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "core/lru.h"
 #include "store/copy.h"
-#include "store/lease.h"
 
 #include <sys/file.h>
 
@@ -44,13 +43,13 @@ int tree_remove(struct node_cache *c, const char *hex, struct err *err)
 	path_of("trees", hex, "", tree);
 	path_of("tmp", hex, "", aside);
 	path_of("leases", hex, ".lease", lease);
-	if (fs_remove_tree(c->fd, aside, err) < 0) /* what a killed maker left */
+	if (tree_remove_folder(c, aside, err) < 0) /* what a killed maker left */
 		return -1;
 	if (tree_exists(c, "trees", hex)) {
 		/* moving a folder rewrites its "..": it has to be writable */
 		if (fchmodat(c->fd, tree, 0755, 0) < 0 || renameat(c->fd, tree, c->fd, aside) < 0)
 			return err_errno(err, errno, "%s/%s", c->dir, tree);
-		if (fs_remove_tree(c->fd, aside, err) < 0)
+		if (tree_remove_folder(c, aside, err) < 0)
 			return -1;
 	}
 	if (unlinkat(c->fd, lease, 0) < 0 && errno != ENOENT)
@@ -101,13 +100,14 @@ static int sweep_one(void *arg, const char *hex, struct err *err)
 		return 0;
 	}
 	path_of("tmp", hex, "", path);
-	return fs_remove_tree(c->fd, path, err);
+	return tree_remove_folder(c, path, err);
 }
 
 int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_bytes,
                     struct err *err)
 {
-	static const char *const folders[] = {"trees", "leases", "tmp", TREE_DAMAGED};
+	static const char *const folders[] = {"trees",    "leases",    "tmp",
+	                                      TREE_BUILT, TREE_FAILED, TREE_DAMAGED};
 	struct node_cache *c = NULL;
 	int fd;
 
@@ -128,7 +128,8 @@ int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_by
 	}
 	if (strlen(dir) + TREE_PATH_CAP > FS_PATH_MAX)
 		(void)err_set(err, ERR_INVALID, "the path of the node cache is too long: %s", dir);
-	else if (tree_each(c, "tmp", "", sweep_one, c, err) == 0 && tree_sweep_aside(c, err) == 0) {
+	else if (tree_each(c, "tmp", "", sweep_one, c, err) == 0 && tree_sweep_aside(c, err) == 0 &&
+	         tree_sweep_built(c, err) == 0) {
 		*out = c;
 		return 0;
 	}
@@ -282,9 +283,8 @@ static int make_room(struct room *r, uint64_t need, struct err *err)
 	return 0;
 }
 
-/* Makes room for this tree and counts it, in one step for all processes. */
-static int reserve(struct node_cache *c, const char *hex, int lease, const struct lease_text *text,
-                   struct err *err)
+int tree_reserve(struct node_cache *c, const char *hex, int lease, const struct lease_text *text,
+                 struct err *err)
 {
 	AUTO_FD int lock = -1;
 	struct room r = {.c = c, .mine = hex, .err = err};
@@ -530,7 +530,7 @@ static int make_once(struct making *m, const char *hex, const struct digest *man
 		return -1;
 	text = (struct lease_text){.bytes = list.bytes, .files = list.n, .uses = 1};
 	m->total = list.bytes;
-	rc = reserve(m->c, hex, lease, &text, err);
+	rc = tree_reserve(m->c, hex, lease, &text, err);
 	if (rc == 0)
 		rc = check_disk(m, err);
 	if (rc == 0)

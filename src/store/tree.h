@@ -6,6 +6,7 @@
  *   <dir>/trees/<manifest>/...      complete, or not there; files 0444, folders 0555
  *   <dir>/leases/<manifest>.lease   flock: shared = mounted, exclusive = being made or evicted
  *   <dir>/tmp/                      being made; swept at open
+ *   <dir>/built/, <dir>/failed/     trees that programs made: built.h
  *   <dir>/damaged/<manifest>-<id>   set aside while it was held, with its lease file beside it;
  *                                   swept at open once nobody holds it
  *
@@ -53,6 +54,7 @@ struct node_tree {
 	uint64_t copied; /* bytes of files that are no links to blobs of `from` */
 	int64_t used_ms;
 	bool held;
+	bool built; /* by a program (built.h): no manifest names it */
 };
 /* Calls fn with each tree; what is being made or evicted is passed over. -1 of fn ends it. */
 int node_cache_each(struct node_cache *c, struct blobs *from,

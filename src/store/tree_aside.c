@@ -98,7 +98,7 @@ static int sweep(void *of, int dirfd UNUSED, const char *name, struct err *err)
 			(void)unlinkat(c->fd, lease, 0);
 		return 0;
 	}
-	if (fs_remove_tree(c->fd, tree, err) < 0)
+	if (tree_remove_folder(c, tree, err) < 0)
 		return -1;
 	if (unlinkat(c->fd, lock, 0) < 0 && errno != ENOENT)
 		return err_errno(err, errno, "%s/%s", c->dir, lock);

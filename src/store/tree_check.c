@@ -48,6 +48,15 @@ static int check_file(int root, const struct manifest_file *f, bool deep, struct
 	return 0;
 }
 
+/* Is trees/<hex> one that a program made? */
+static bool is_built(struct node_cache *c, const char *hex)
+{
+	char path[128];
+
+	FMT(path, "trees/%s", hex);
+	return tree_is_built(c, path);
+}
+
 static int check_tree(struct checking *k, struct arena *a, const char *hex, struct err *err)
 {
 	AUTO_FREE char *dir = xasprintf("%s/trees/%s", k->c->dir, hex);
@@ -58,6 +67,8 @@ static int check_tree(struct checking *k, struct arena *a, const char *hex, stru
 	struct digest d;
 	uint64_t files = 0;
 
+	if (is_built(k->c, hex))
+		return tree_verify_built(k->c, hex, k->deep, NULL, NULL, err);
 	if (digest_parse(str_of(hex), &d, err) < 0)
 		return -1;
 	if (blobs_get_manifest(k->from, a, &d, &list, err) < 0) {
@@ -131,6 +142,13 @@ static int measure(struct looking *l, const char *hex, struct node_tree *t, stru
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err); /* evicted meanwhile */
+		return 0;
+	}
+	t->built = is_built(l->c, hex);
+	if (t->built) {
+		if (tree_built_sum(l->c, hex, &t->alone, err) < 0)
+			err_clear(err); /* evicted, or damaged: who wants it finds that out */
+		t->copied = t->alone;
 		return 0;
 	}
 	if (blobs_get_manifest(l->from, a, &t->manifest, &list, err) < 0) {
@@ -243,6 +261,14 @@ int node_cache_verify(struct node_cache *c, struct blobs *from, const struct dig
 	digest_hex(manifest, hex);
 	if (!tree_exists(c, "trees", hex))
 		return 0;
+	if (is_built(c, hex)) {
+		if (tree_verify_built(c, hex, true, step, arg, err) == 0)
+			return 0;
+		if (err->code == ERR_CANCELED || tree_exists(c, "trees", hex))
+			return err_wrap(err, "tree %s", hex);
+		err_clear(err);
+		return 0; /* evicted meanwhile */
+	}
 	if (blobs_get_manifest(from, a, manifest, &list, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
