@@ -46,6 +46,51 @@ struct str str_skip(struct str s, size_t n)
 	return (struct str){s.p + n, s.n - n};
 }
 
+size_t str_utf8_len(struct str s)
+{
+	static const struct {
+		uint8_t mask, lead;
+		size_t len;
+		uint32_t least;
+	} rows[] = {{0x80, 0x00, 1, 0},
+	            {0xe0, 0xc0, 2, 0x80},
+	            {0xf0, 0xe0, 3, 0x800},
+	            {0xf8, 0xf0, 4, 0x10000}};
+	const uint8_t *p = (const uint8_t *)s.p;
+	size_t n = s.n;
+
+	for (size_t i = 0; i < COUNT(rows) && n > 0; i++) {
+		uint32_t v;
+
+		if ((p[0] & rows[i].mask) != rows[i].lead)
+			continue;
+		if (n < rows[i].len)
+			return 0;
+		v = p[0] & (uint8_t)~rows[i].mask;
+		for (size_t k = 1; k < rows[i].len; k++) {
+			if ((p[k] & 0xc0) != 0x80)
+				return 0;
+			v = v << 6 | (p[k] & 0x3f);
+		}
+		if (v < rows[i].least || v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff))
+			return 0;
+		return rows[i].len;
+	}
+	return 0;
+}
+
+bool str_is_utf8(struct str s)
+{
+	while (s.n > 0) {
+		size_t len = str_utf8_len(s);
+
+		if (len == 0)
+			return false;
+		s = str_skip(s, len);
+	}
+	return true;
+}
+
 struct str str_trim(struct str s)
 {
 	static const char blank[] = " \t\r\n";

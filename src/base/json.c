@@ -182,38 +182,6 @@ void js_end(struct js *js)
 	leave(js, '[', ']');
 }
 
-/* Length of the UTF-8 character at p, 0 when it is not one (overlong, surrogate, cut short). */
-static size_t utf8_len(const uint8_t *p, size_t n)
-{
-	static const struct {
-		uint8_t mask, lead;
-		size_t len;
-		uint32_t least;
-	} rows[] = {{0x80, 0x00, 1, 0},
-	            {0xe0, 0xc0, 2, 0x80},
-	            {0xf0, 0xe0, 3, 0x800},
-	            {0xf8, 0xf0, 4, 0x10000}};
-
-	for (size_t i = 0; i < COUNT(rows); i++) {
-		uint32_t v;
-
-		if ((p[0] & rows[i].mask) != rows[i].lead)
-			continue;
-		if (n < rows[i].len)
-			return 0;
-		v = p[0] & (uint8_t)~rows[i].mask;
-		for (size_t k = 1; k < rows[i].len; k++) {
-			if ((p[k] & 0xc0) != 0x80)
-				return 0;
-			v = v << 6 | (p[k] & 0x3f);
-		}
-		if (v < rows[i].least || v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff))
-			return 0;
-		return rows[i].len;
-	}
-	return 0;
-}
-
 static void quote(struct buf *out, struct str s)
 {
 	const uint8_t *p = (const uint8_t *)s.p;
@@ -221,7 +189,7 @@ static void quote(struct buf *out, struct str s)
 
 	buf_putc(out, '"');
 	for (size_t i = 0; i < s.n;) {
-		size_t len = p[i] >= 0x20 && p[i] < 0x7f ? 1 : utf8_len(p + i, s.n - i);
+		size_t len = p[i] >= 0x20 && p[i] < 0x7f ? 1 : str_utf8_len(str_skip(s, i));
 
 		if (len > 0 && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\' && p[i] != 0x7f) {
 			i += len;

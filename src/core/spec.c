@@ -88,31 +88,12 @@ void spec_problems_json(const struct spec_problems *p, struct js *js)
 	js_end(js);
 }
 
-static bool utf8_ok(struct str s)
-{
-	for (size_t i = 0; i < s.n;) {
-		unsigned char c = (unsigned char)s.p[i];
-		size_t more = c < 0x80                ? 0
-		              : c >= 0xc2 && c < 0xe0 ? 1
-		              : c >= 0xe0 && c < 0xf0 ? 2
-		                                      : 3;
-
-		if ((c >= 0x80 && c < 0xc2) || c > 0xf4 || s.n - i <= more)
-			return false;
-		for (size_t k = 1; k <= more; k++) {
-			if (((unsigned char)s.p[i + k] & 0xc0) != 0x80)
-				return false;
-		}
-		i += more + 1;
-	}
-	return true;
-}
-
 /* Names are for people: any text of one line that shows where it starts and ends. Ids, not names,
  * go into paths and keys, so a slash is as good as any ("demo/qwen3-0.6b"). */
 bool spec_name_ok(struct str name)
 {
-	if (name.n == 0 || name.n > SPEC_NAME_MAX || str_trim(name).n != name.n || !utf8_ok(name))
+	if (name.n == 0 || name.n > SPEC_NAME_MAX || str_trim(name).n != name.n ||
+	    !str_is_utf8(name))
 		return false;
 	for (size_t i = 0; i < name.n; i++) {
 		unsigned char c = (unsigned char)name.p[i];
