@@ -17,6 +17,15 @@ static void ck_state(const struct doc *d, struct buf *b)
 		buf_puts(b, " pinned");
 }
 
+/* Why it is not complete; what is still to come of one that is being saved over. */
+static void ck_why(const struct doc *d, struct buf *b)
+{
+	if (!doc_bool(doc_get(d, "complete"), false))
+		cell_text(doc_get(d, "reason"), b);
+	else if (doc_is(doc_get(d, "updating"), DOC_TEXT))
+		cell_text(doc_get(d, "updating"), b);
+}
+
 static const struct out_col ck_cols[] = {
 	{"CHECKPOINT", false, cell_text, "checkpoint_id"},
 	{"JOB", false, cell_text, "training_job_id"},
@@ -26,6 +35,7 @@ static const struct out_col ck_cols[] = {
 	{"SIZE", true, cell_bytes, "size_bytes"},
 	{"FILES", true, cell_text, "files"},
 	{"AGE", true, cell_age, "created_at"},
+	{"WHY", false, ck_why, NULL},
 };
 
 static int list_checkpoints(struct cli *c, const struct doc *job, bool all, const struct doc **list,
@@ -142,22 +152,43 @@ static int each_file(struct cli *c, const struct doc *job, const char *name,
 	return err_set(err, ERR_TOO_BIG, "the checkpoint has more than %d files", PAGES_MAX * 1000);
 }
 
-static int show_file(struct cli *c UNUSED, const struct doc *file, void *arg UNUSED,
+/* "safetensors, whole", "torch zip: lacks 28 of 60 tensors", "-" */
+static const char *checked_as(struct cli *c, const struct doc *file)
+{
+	const char *format = doc_cstr(doc_get(file, "format"), "-");
+	const char *note = doc_cstr(doc_get(file, "note"), NULL);
+
+	if (note != NULL)
+		return arena_printf(c->arena, "%s: %s", format, note);
+	if (doc_bool(doc_get(file, "whole"), false))
+		return arena_printf(c->arena, "%s, whole", format);
+	return format;
+}
+
+static int show_file(struct cli *c, const struct doc *file, void *arg UNUSED,
                      struct err *err UNUSED)
 {
 	char size[UNITS_CAP];
 
-	(void)printf("  rank-%" PRId64 "/%-50s %10s\n", doc_int(doc_get(file, "node_rank"), 0),
-	             doc_cstr(doc_get(file, "relative_file_name"), "?"),
-	             units_show_bytes((uint64_t)doc_int(doc_get(file, "size_bytes"), 0), size));
+	(void)printf("  rank-%" PRId64 "/%-50s %10s  %s\n", doc_int(doc_get(file, "node_rank"), 0),
+	             out_plain(c->arena, doc_text(doc_get(file, "relative_file_name"))),
+	             units_show_bytes((uint64_t)doc_int(doc_get(file, "size_bytes"), 0), size),
+	             out_plain(c->arena, str_of(checked_as(c, file))));
 	return 0;
 }
 
 static int file_json(struct cli *c UNUSED, const struct doc *file, void *arg,
                      struct err *err UNUSED)
 {
-	static const char *const keys[] = {"relative_file_name", "node_rank", "size_bytes",
-	                                   "last_modified", "sha256"};
+	static const char *const keys[] = {"relative_file_name",
+	                                   "node_rank",
+	                                   "size_bytes",
+	                                   "last_modified",
+	                                   "sha256",
+	                                   "format",
+	                                   "whole",
+	                                   "note",
+	                                   "checked_at"};
 	struct js *js = arg;
 
 	js_open(js);
@@ -198,6 +229,23 @@ static int show_json(struct cli *c, const struct doc *job, const struct doc *ck,
 	return 0;
 }
 
+/* Who decided that it is complete, and by what: the rows are in docs/checkpoints.md. */
+static const struct out_col decision_cols[] = {
+	{"REASON", false, cell_text, "reason"},     {"RULE", false, cell_text, "rule"},
+	{"TRAINER", false, cell_text, "trainer"},   {"REVISION", false, cell_text, "revision"},
+	{"UPDATING", false, cell_text, "updating"}, {"MARKED BY", false, cell_text, "marked_by"},
+};
+
+static void show_cells(const struct doc *ck, const struct out_col *cols, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		AUTO_BUF struct buf b = BUF_INIT(65536);
+
+		out_cell(&cols[i], ck, &b);
+		(void)printf("%-12s %s\n", cols[i].title, buf_cstr(&b));
+	}
+}
+
 int cmd_checkpoints_show(struct cli *c, struct err *err)
 {
 	const struct doc *job, *ck;
@@ -207,12 +255,8 @@ int cmd_checkpoints_show(struct cli *c, struct err *err)
 		return -1;
 	if (form != OUT_TABLE)
 		return show_json(c, job, ck, form, err);
-	for (size_t i = 0; i < COUNT(ck_cols); i++) {
-		AUTO_BUF struct buf b = BUF_INIT(65536);
-
-		out_cell(&ck_cols[i], ck, &b);
-		(void)printf("%-12s %s\n", ck_cols[i].title, buf_cstr(&b));
-	}
+	show_cells(ck, ck_cols, COUNT(ck_cols) - 1); /* WHY: the reason, whatever the state */
+	show_cells(ck, decision_cols, COUNT(decision_cols));
 	(void)printf("files\n");
 	return each_file(c, job, doc_cstr(doc_get(ck, "checkpoint_id"), ""), show_file, NULL, err);
 }

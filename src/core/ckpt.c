@@ -2,7 +2,14 @@
  */
 #include "core/ckpt.h"
 
-#define CKPT_FORMAT 1 /* "version" of the manifest object */
+#include "base/fs.h"
+
+#define CKPT_FORMAT 1               /* "version" of the manifest object */
+#define CKPT_DETAILS_MAX 50000      /* files of one that are described one by one */
+#define CKPT_FLAT_MAX ((size_t)200) /* of a manifest's own name; a file's may have 255 bytes */
+#define CKPT_RESERVED ".stoker"     /* manifests' place in a rank's folder */
+#define CKPT_REVISIONS CKPT_RESERVED "/rev/"
+#define CKPT_SHORT 16 /* hex digits of a digest that stands for a name */
 
 /* Words that frameworks put before a number: checkpoint-500 (Trainer), global_step10 (DeepSpeed),
  * iter_0000100 (Megatron), epoch=2-step=300 (Lightning), step-3 (torchtitan). */
@@ -118,6 +125,35 @@ bool ckpt_is_temporary(struct str path)
 	return false;
 }
 
+/* C0, DEL and, as two bytes of UTF-8, C1: a terminal obeys them. */
+static bool has_controls(struct str s)
+{
+	for (size_t i = 0; i < s.n; i++) {
+		unsigned char c = (unsigned char)s.p[i];
+
+		if (c < ' ' || c == 0x7f)
+			return true;
+		if (c == 0xc2 && i + 1 < s.n && (unsigned char)s.p[i + 1] < 0xa0)
+			return true;
+	}
+	return false;
+}
+
+const char *ckpt_path_fault(struct str path)
+{
+	if (path.n > CKPT_PATH_MAX)
+		return "too long a path";
+	if (has_controls(path))
+		return "control characters in its name";
+	if (!str_is_utf8(path))
+		return "its name is not UTF-8";
+	if (!fs_path_is_plain(path))
+		return "not a plain path";
+	if (str_eq(path, CKPT_RESERVED) || str_starts(path, CKPT_RESERVED "/"))
+		return "a reserved name";
+	return NULL;
+}
+
 bool ckpt_file_ready(const struct ckpt_fact *f, int64_t now_mono_ms, int64_t settle_ms)
 {
 	return f->closed || now_mono_ms - f->changed_mono_ms >= settle_ms;
@@ -224,6 +260,23 @@ void ckpt_classify(struct ckpt *c, struct arena *a, const struct doc *config)
 		c->base_model = arena_strz(a, model);
 }
 
+/* What is not there is not said: a checkpoint may have 200,000 files. */
+static void write_about(struct js *js, const struct ckpt_file *f, bool details)
+{
+	if (f->at != NULL)
+		js_kv(js, "at", f->at);
+	if (!details)
+		return;
+	if (f->format != NULL)
+		js_kv(js, "format", f->format);
+	if (f->checked_ms != 0) {
+		js_kv_bool(js, "whole", f->whole);
+		js_kv_int(js, "checked_ms", f->checked_ms);
+	}
+	if (f->note != NULL)
+		js_kv(js, "note", f->note);
+}
+
 void ckpt_write(const struct ckpt *c, struct buf *out)
 {
 	struct js js;
@@ -235,6 +288,11 @@ void ckpt_write(const struct ckpt *c, struct buf *out)
 	js_kv(&js, "job_id", c->job_id);
 	js_kv_u64(&js, "rank", c->rank);
 	js_kv(&js, "state", ckpt_state_word(c->state));
+	js_kv_int(&js, "rule", c->rule);
+	js_kv(&js, "reason", c->reason);
+	js_kv(&js, "trainer", c->trainer);
+	js_kv(&js, "marked_by", c->marked_by);
+	js_kv_u64(&js, "revision", c->revision);
 	js_kv(&js, "kind", ckpt_kind_word(c->kind));
 	js_kv(&js, "base_model", c->base_model);
 	js_kv_int(&js, "lora_r", c->lora_r);
@@ -250,10 +308,42 @@ void ckpt_write(const struct ckpt *c, struct buf *out)
 		js_kv(&js, "path", c->files.file[i].path);
 		js_kv_u64(&js, "size", c->files.file[i].size);
 		js_kv(&js, "sha256", hex);
+		if (c->about != NULL)
+			write_about(&js, &c->about[i], c->files.n <= CKPT_DETAILS_MAX);
 		js_close(&js);
 	}
 	js_end(&js);
 	js_close(&js);
+}
+
+static const char *text_of(struct arena *a, const struct doc *d, const char *key)
+{
+	struct str s = doc_text(doc_get(d, key));
+
+	return s.n > 0 ? arena_strz(a, s) : NULL;
+}
+
+/* Objects of a revision lie in its own folder and nowhere else. */
+static int parse_about(struct ckpt *out, struct arena *a, const struct doc *d, struct err *err)
+{
+	out->about = ARENA_ARRAY(a, struct ckpt_file, out->files.n + 1);
+	DOC_EACH (f, d) {
+		const struct manifest_file *m =
+			manifest_find(&out->files, doc_text(doc_get(f, "path")));
+		struct ckpt_file *about = &out->about[m - out->files.file];
+
+		*about = (struct ckpt_file){
+			.format = text_of(a, f, "format"),
+			.whole = doc_bool(doc_get(f, "whole"), false),
+			.note = text_of(a, f, "note"),
+			.checked_ms = doc_int(doc_get(f, "checked_ms"), 0),
+			.at = text_of(a, f, "at"),
+		};
+		if (about->at != NULL && (!str_starts(str_of(about->at), CKPT_REVISIONS) ||
+		                          !manifest_path_ok(str_of(about->at))))
+			return err_set(err, ERR_INVALID, "files: at: not a place of revisions");
+	}
+	return 0;
 }
 
 static int parse_files(struct ckpt *out, struct arena *a, const struct doc *d, struct err *err)
@@ -276,7 +366,9 @@ static int parse_files(struct ckpt *out, struct arena *a, const struct doc *d, s
 		                 &sha, err) < 0)
 			return err_wrap(err, "files");
 	}
-	return manifest_finish(&out->files, err);
+	if (manifest_finish(&out->files, err) < 0)
+		return -1;
+	return parse_about(out, a, d, err);
 }
 
 static int parse_head(struct ckpt *out, struct arena *a, const struct doc *d, struct err *err)
@@ -297,6 +389,11 @@ static int parse_head(struct ckpt *out, struct arena *a, const struct doc *d, st
 		return -1;
 	if (kind_parse(doc_text(doc_get(d, "kind")), &out->kind, err) < 0)
 		return -1;
+	out->rule = (int)doc_int(doc_get(d, "rule"), 0);
+	out->reason = text_of(a, d, "reason");
+	out->trainer = text_of(a, d, "trainer");
+	out->marked_by = text_of(a, d, "marked_by");
+	out->revision = (uint32_t)MIN(MAX(doc_int(doc_get(d, "revision"), 1), 1), UINT32_MAX);
 	out->base_model = model.n > 0 ? arena_strz(a, model) : NULL;
 	out->lora_r = doc_int(doc_get(d, "lora_r"), 0);
 	out->created_ms = doc_int(doc_get(d, "created_ms"), 0);
@@ -324,18 +421,65 @@ char *ckpt_object_key(struct arena *a, const char *prefix, uint32_t rank, const 
 	return arena_printf(a, "%s/rank-%" PRIu32 "/%s", prefix, rank, path);
 }
 
-char *ckpt_manifest_key(struct arena *a, const char *prefix, uint32_t rank, const char *name)
+char *ckpt_file_key(struct arena *a, const char *prefix, const struct ckpt *c, size_t i)
 {
-	AUTO_BUF struct buf flat = BUF_INIT((size_t)3 * CKPT_NAME_MAX);
+	const char *at = c->about != NULL ? c->about[i].at : NULL;
+
+	return ckpt_object_key(a, prefix, c->rank, at != NULL ? at : c->files.file[i].path);
+}
+
+static void digest_of(const char *text, char out[CKPT_SHORT + 1])
+{
+	struct digest d = hash_sha256(text, strlen(text));
+	char hex[HASH_HEX_CAP];
+
+	digest_hex(&d, hex);
+	fmt_fixed(out, CKPT_SHORT + 1, "%.*s", CKPT_SHORT, hex);
+}
+
+char *ckpt_revision_folder(struct arena *a, const char *name)
+{
+	char of[CKPT_SHORT + 1];
+
+	digest_of(name, of);
+	return arena_printf(a, CKPT_REVISIONS "%s/", of);
+}
+
+char *ckpt_revision_path(struct arena *a, const char *name, uint32_t revision, const char *path)
+{
+	char of[CKPT_SHORT + 1];
+
+	digest_of(path, of);
+	return arena_printf(a, "%s%" PRIu32 "/%s", ckpt_revision_folder(a, name), revision, of);
+}
+
+/* A directory store has a file of this name. */
+static void flatten(const char *name, struct buf *flat)
+{
+	char of[CKPT_SHORT + 1];
 
 	for (const char *p = name; *p != '\0'; p++) {
 		if (*p == '/')
-			buf_puts(&flat, "%2F");
+			buf_puts(flat, "%2F");
 		else if (*p == '%')
-			buf_puts(&flat, "%25");
+			buf_puts(flat, "%25");
 		else
-			buf_putc(&flat, *p);
+			buf_putc(flat, *p);
 	}
-	return arena_printf(a, "%s/rank-%" PRIu32 "/.stoker/%s.json", prefix, rank,
+	if (flat->n <= CKPT_FLAT_MAX)
+		return;
+	digest_of(name, of);
+	flat->n = CKPT_FLAT_MAX - CKPT_SHORT - 1;
+	while (flat->n > 0 && ((unsigned char)flat->p[flat->n] & 0xc0) == 0x80)
+		flat->n--; /* not within a character */
+	buf_printf(flat, "~%s", of);
+}
+
+char *ckpt_manifest_key(struct arena *a, const char *prefix, uint32_t rank, const char *name)
+{
+	AUTO_BUF struct buf flat = BUF_INIT((size_t)4 * CKPT_NAME_MAX);
+
+	flatten(name, &flat);
+	return arena_printf(a, "%s/rank-%" PRIu32 "/" CKPT_RESERVED "/%s.json", prefix, rank,
 	                    buf_cstr(&flat));
 }

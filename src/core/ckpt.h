@@ -11,6 +11,7 @@
  *
  * Objects: <prefix>/rank-<n>/<path>, plain; the manifest, written last, is
  * <prefix>/rank-<n>/.stoker/<checkpoint, '/' as '%2F'>.json, prefix training_projects/<p>/jobs/<j>.
+ * A name that is too long for a file of its own ends in a digest there.
  */
 #ifndef CKPT_H
 #define CKPT_H
@@ -26,6 +27,12 @@
 void ckpt_name_of(struct str path, char out[CKPT_NAME_MAX]);
 /* Frameworks' temporary names: tmp-checkpoint-*, *.tmp, *.incomplete, *.partial, .nfs*. */
 bool ckpt_is_temporary(struct str path);
+
+/* May a file or a folder of a checkpoint be stored under this path? One rule for all: a plain
+ * relative path of at most CKPT_PATH_MAX bytes, UTF-8, without control characters, and not the
+ * place of the manifests. NULL: yes; else what is wrong, in words. */
+#define CKPT_PATH_MAX 900
+const char *ckpt_path_fault(struct str path);
 
 struct ckpt_fact {
 	uint64_t size;
@@ -52,17 +59,32 @@ enum ckpt_kind {
 };
 const char *ckpt_kind_word(enum ckpt_kind k); /* "full", "lora", "whisper", ..., "other" */
 
+/* What is known of one file beside its digest. */
+struct ckpt_file {
+	const char *format; /* "safetensors"; NULL = not known */
+	bool whole;         /* its structure was followed, and all that it promises is there */
+	const char *note;   /* what is wrong with it, or why it is not known; NULL = nothing */
+	int64_t checked_ms; /* wall; 0 = it was not */
+	const char *at; /* below the rank's folder: its object is there, not at its path; NULL */
+};
+
 /* One rank's part of one checkpoint. */
 struct ckpt {
 	const char *name, *job_id;
 	uint32_t rank;
 	enum ckpt_state state;
+	int rule;              /* row of core/ckpt_rule.h that decided, 0 = none of them did */
+	const char *reason;    /* in words; NULL = a runner of before wrote it */
+	const char *trainer;   /* whose layout it has: "Hugging Face Trainer"; NULL = not known */
+	const char *marked_by; /* the person who overruled the rules; NULL */
+	uint32_t revision;     /* from 1; one more each time that it replaces a complete one */
 	enum ckpt_kind kind;
-	const char *base_model; /* from adapter_config.json or config.json, NULL = unknown */
-	int64_t lora_r;         /* 0 = none */
-	int64_t created_ms;     /* newest file's mtime */
-	struct manifest files;  /* paths relative to the checkpoint folder of the job (not of this
-	                         * checkpoint): "checkpoint-12/model.safetensors" */
+	const char *base_model;  /* from adapter_config.json or config.json, NULL = unknown */
+	int64_t lora_r;          /* 0 = none */
+	int64_t created_ms;      /* newest file's mtime */
+	struct manifest files;   /* paths relative to the checkpoint folder of the job (not of this
+	                          * checkpoint): "checkpoint-12/model.safetensors" */
+	struct ckpt_file *about; /* one for each of files.file, in their order; NULL = nothing */
 };
 
 /* By the names of its files alone; config (adapter_config.json or config.json, may be NULL) fills
@@ -73,6 +95,13 @@ int ckpt_parse(struct ckpt *out, struct arena *a, struct str json, struct err *e
 /* Object keys, in `a`. */
 char *ckpt_prefix(struct arena *a, const char *project_id, const char *job_id);
 char *ckpt_object_key(struct arena *a, const char *prefix, uint32_t rank, const char *path);
+/* The object of c->files.file[i], wherever it is. */
+char *ckpt_file_key(struct arena *a, const char *prefix, const struct ckpt *c, size_t i);
+/* Where the files of a new revision wait, below the rank's folder, until it is whole: no object
+ * that a complete manifest names is written over. They move to their paths when the new manifest
+ * is there. Of one file; and the folder of all revisions of a checkpoint, with a '/'. */
+char *ckpt_revision_path(struct arena *a, const char *name, uint32_t revision, const char *path);
+char *ckpt_revision_folder(struct arena *a, const char *name);
 char *ckpt_manifest_key(struct arena *a, const char *prefix, uint32_t rank, const char *name);
 
 #endif

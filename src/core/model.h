@@ -115,6 +115,12 @@ struct model_checkpoint {
 	int64_t lora_r, created_ms, synced_ms;
 	uint64_t bytes, bytes_sent, files;
 	const char *manifest_key; /* object key; NULL until the manifest is written */
+	int rule;                 /* row of core/ckpt_rule.h, 0 = none of them */
+	const char *reason;       /* why it has its state, in words; NULL = not said */
+	const char *trainer;      /* whose layout it has; NULL = not known */
+	const char *updating;     /* what is still to come of its next revision; NULL = none */
+	const char *marked_by;    /* the person who overruled; NULL */
+	uint32_t revision;        /* of its manifest; 0 = none yet */
 	bool pinned;              /* kept until a person says otherwise; not set by a put */
 	const char *shown; /* the name without secrets, for messages; from runners only, not kept */
 };

@@ -68,12 +68,14 @@ struct file_page {
 };
 
 static int show_file(struct request *rq, struct js *js, const struct model_job *j,
-                     const struct ckpt *c, const struct manifest_file *f, struct err *err)
+                     const struct ckpt *c, size_t i, struct err *err)
 {
 	const char *prefix = ckpt_prefix(rq->arena, j->project_id, j->id);
+	const struct manifest_file *f = &c->files.file[i];
+	const struct ckpt_file *about = &c->about[i];
 	char hex[HASH_HEX_CAP], when[CLOCK_ISO_CAP], *url = NULL;
 
-	if (signed_url(rq, ckpt_object_key(rq->arena, prefix, c->rank, f->path), &url, err) < 0)
+	if (signed_url(rq, ckpt_file_key(rq->arena, prefix, c, i), &url, err) < 0)
 		return -1;
 	digest_hex(&f->sha256, hex);
 	clock_iso(c->created_ms, when);
@@ -84,6 +86,13 @@ static int show_file(struct request *rq, struct js *js, const struct model_job *
 	js_kv_u64(js, "size_bytes", f->size);
 	js_kv(js, "last_modified", when);
 	js_kv(js, "sha256", hex);
+	js_kv(js, "format", about->format);
+	if (about->checked_ms != 0)
+		js_kv_bool(js, "whole", about->whole);
+	else
+		js_kv_null(js, "whole");
+	js_kv(js, "note", about->note);
+	show_time(js, "checked_at", about->checked_ms);
 	js_close(js);
 	return 0;
 }
@@ -103,7 +112,7 @@ static int show_files_of(struct request *rq, struct js *js, const struct model_j
 	for (size_t i = 0; i < c.files.n && p->shown < p->size; i++) {
 		if (first + i < p->offset)
 			continue;
-		if (show_file(rq, js, j, &c, &c.files.file[i], err) < 0)
+		if (show_file(rq, js, j, &c, i, err) < 0)
 			return -1;
 		p->shown++;
 	}

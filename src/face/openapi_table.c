@@ -57,8 +57,10 @@ const struct schema_doc schema_docs[] = {
 	{ "NodeMetrics", "cpu_usage[@Point]! cpu_memory_usage_bytes[@Point]! gpu_utilization:any! gpu_memory_usage_bytes:any! ephemeral_storage:@Usage!" },
 	{ "Checkpoint", "id:text! checkpoint_id:text! created_at:time! checkpoint_type:text! base_model:text!? size_bytes:int! "
 	  "lora_adapter_config{r:int!}!? training_job_id:text! sync_status:enum(SYNCING,COMPLETE)! node_rank:int! "
-	  "state:enum(SYNCING,COMPLETE,INCOMPLETE)! complete:bool! pinned:bool! files:int! bytes_sent:int! synced_at:time!?" },
-	{ "CheckpointFile", "url:text! relative_file_name:text! node_rank:int! size_bytes:int! last_modified:time! sha256:text!" },
+	  "state:enum(SYNCING,COMPLETE,INCOMPLETE)! reason:text!? rule:int! trainer:text!? updating:text!? marked_by:text!? revision:int! "
+	  "complete:bool! pinned:bool! files:int! bytes_sent:int! synced_at:time!?" },
+	{ "CheckpointFile", "url:text! relative_file_name:text! node_rank:int! size_bytes:int! last_modified:time! sha256:text! "
+	  "format:text!? whole:bool!? note:text!? checked_at:time!?" },
 	{ "Weights", "id:text! team_id:text!? source:text! revision:text!? state:enum(FETCHING,READY,FAILED)! manifest:text!? bytes:int! bytes_done:int! "
 	  "files:int! files_done:int! rate_bytes_per_second:num! error:text!? created_at:time!? last_used_at:time!? allow_patterns:any ignore_patterns:any" },
 	{ "Upkeep", "id:text! kind:enum(gc,verify)! dry_run:bool! min_age_seconds:int! by:text! state:enum(RUNNING,DONE,STOPPED,FAILED)! "

@@ -217,6 +217,11 @@ static int checkpoint(struct request *rq, struct err *err)
 	row.bytes_sent = number(d, "bytes_sent");
 	row.files = number(d, "files");
 	row.manifest_key = doc_cstr(doc_get(d, "manifest_key"), NULL);
+	row.rule = (int)doc_int(doc_get(d, "rule"), 0);
+	row.reason = doc_cstr(doc_get(d, "reason"), NULL);
+	row.trainer = doc_cstr(doc_get(d, "trainer"), NULL);
+	row.updating = doc_cstr(doc_get(d, "updating"), NULL);
+	row.revision = (uint32_t)MIN(number(d, "revision"), (uint64_t)UINT32_MAX);
 	row.shown = doc_cstr(doc_get(d, "shown"), row.name);
 	if (ctx->ops->runner_checkpoint(ctx->of, who, &row, err) < 0)
 		return -1;

@@ -322,6 +322,12 @@ void show_checkpoint(struct js *js, struct arena *a, const struct model_checkpoi
 	js_kv(js, "sync_status", complete ? "COMPLETE" : "SYNCING");
 	js_kv_u64(js, "node_rank", c->rank);
 	js_kv(js, "state", ckpt_state_word(c->state));
+	js_kv(js, "reason", c->reason);
+	js_kv_int(js, "rule", c->rule);
+	js_kv(js, "trainer", c->trainer);
+	js_kv(js, "updating", c->updating);
+	js_kv(js, "marked_by", c->marked_by);
+	js_kv_u64(js, "revision", c->revision);
 	js_kv_bool(js, "complete", complete);
 	js_kv_bool(js, "pinned", c->pinned);
 	js_kv_u64(js, "files", c->files);

@@ -24,6 +24,12 @@ static void ckpt_row(struct db_rows *r, void *item)
 	c->files = db_get_u64(r);
 	c->manifest_key = db_get_text(r);
 	c->pinned = db_get_int(r) != 0;
+	c->rule = (int)db_get_int(r);
+	c->reason = db_get_text(r);
+	c->trainer = db_get_text(r);
+	c->updating = db_get_text(r);
+	c->marked_by = db_get_text(r);
+	c->revision = db_get_u32(r);
 }
 
 int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
@@ -33,8 +39,8 @@ int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
 		m, a,
 		"SELECT c.job_id, j.project_id, c.name, c.rank, c.state, c.kind,"
 		" c.base_model, c.lora_r, c.created_ms, c.synced_ms, c.bytes, c.bytes_sent,"
-		" c.files, c.manifest_key, c.pinned FROM checkpoints c JOIN jobs j ON j.id = "
-		"c.job_id"
+		" c.files, c.manifest_key, c.pinned, c.rule, c.reason, c.trainer, c.updating,"
+		" c.marked_by, c.revision FROM checkpoints c JOIN jobs j ON j.id = c.job_id"
 		" WHERE c.job_id = ? ORDER BY c.created_ms, c.name, c.rank",
 		DB_ARGS(db_text(job_id)), sizeof(**out), ckpt_row, out, n, err);
 }
@@ -43,19 +49,26 @@ int meta_checkpoint_put(struct meta *m, const struct model_checkpoint *c, struct
 {
 	return meta_exec(m,
 	                 "INSERT INTO checkpoints (job_id, name, rank, state, kind, base_model,"
-	                 " lora_r, created_ms, synced_ms, bytes, bytes_sent, files, manifest_key)"
-	                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	                 " lora_r, created_ms, synced_ms, bytes, bytes_sent, files, manifest_key,"
+	                 " rule, reason, trainer, updating, marked_by, revision)"
+	                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 	                 " ON CONFLICT (job_id, name, rank) DO UPDATE SET state = excluded.state,"
 	                 " kind = excluded.kind, base_model = excluded.base_model,"
 	                 " lora_r = excluded.lora_r, created_ms = excluded.created_ms,"
 	                 " synced_ms = max(synced_ms, excluded.synced_ms), bytes = excluded.bytes,"
 	                 " bytes_sent = excluded.bytes_sent, files = excluded.files,"
-	                 " manifest_key = coalesce(excluded.manifest_key, manifest_key)",
+	                 " manifest_key = coalesce(excluded.manifest_key, manifest_key),"
+	                 " rule = excluded.rule, reason = excluded.reason,"
+	                 " trainer = excluded.trainer, updating = excluded.updating,"
+	                 " marked_by = excluded.marked_by,"
+	                 " revision = max(revision, excluded.revision)",
 	                 DB_ARGS(db_text(c->job_id), db_text(c->name), db_int(c->rank),
 	                         db_text(ckpt_state_word(c->state)), db_text(c->kind),
 	                         db_text(c->base_model), db_int(c->lora_r), db_int(c->created_ms),
 	                         db_int(c->synced_ms), db_u64(c->bytes), db_u64(c->bytes_sent),
-	                         db_u64(c->files), db_text(c->manifest_key)),
+	                         db_u64(c->files), db_text(c->manifest_key), db_int(c->rule),
+	                         db_text(c->reason), db_text(c->trainer), db_text(c->updating),
+	                         db_text(c->marked_by), db_int(c->revision)),
 	                 ERR_NONE, err);
 }
 

@@ -157,14 +157,23 @@ static const char version_7[] =
 	"UPDATE jobs SET"
 	" cache = CASE WHEN json_extract(spec_json, '$.runtime.cache_config.enabled') = 1 THEN 1 +"
 	"  (json_extract(spec_json, '$.runtime.cache_config.require_cache_affinity') = 1) ELSE 0 "
-        "END,"
+	"END,"
 	" max_duration_s ="
 	"  coalesce(CAST(json_extract(spec_json, '$.limits.max_duration') AS INTEGER), 0)"
 	" WHERE json_valid(spec_json);"
 	"CREATE INDEX jobs_line ON jobs(state, priority DESC, created_ms, id);";
 
+/* Why a checkpoint has its state (core/ckpt_rule.h). */
+static const char version_8[] =
+	"ALTER TABLE checkpoints ADD COLUMN rule INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE checkpoints ADD COLUMN reason TEXT;"
+	"ALTER TABLE checkpoints ADD COLUMN trainer TEXT;"
+	"ALTER TABLE checkpoints ADD COLUMN updating TEXT;"
+	"ALTER TABLE checkpoints ADD COLUMN marked_by TEXT;"
+	"ALTER TABLE checkpoints ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;";
+
 static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3, version_4,
-                                                       version_5, version_6, version_7};
+                                                       version_5, version_6, version_7, version_8};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

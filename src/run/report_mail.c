@@ -178,6 +178,11 @@ void report_checkpoint(struct report *r, const struct model_checkpoint *row)
 	js_kv_u64(&js, "bytes_sent", row->bytes_sent);
 	js_kv_u64(&js, "files", row->files);
 	js_kv(&js, "manifest_key", row->manifest_key);
+	js_kv_int(&js, "rule", row->rule);
+	js_kv(&js, "reason", row->reason);
+	js_kv(&js, "trainer", row->trainer);
+	js_kv(&js, "updating", row->updating);
+	js_kv_u64(&js, "revision", row->revision);
 	js_kv(&js, "shown", row->shown);
 	js_close(&js);
 	send_letter(r, "/runner/v1/checkpoint", key, buf_view(&out));

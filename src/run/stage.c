@@ -173,11 +173,12 @@ static int load_sink(void *arg, const void *p, size_t n, struct err *err)
 	return fs_write_all(f->fd, p, n, err);
 }
 
-static int load_one(struct stage *st, const struct wire_load *load, const struct ckpt *c,
-                    const struct manifest_file *file, int root, uint64_t *done, struct err *err)
+static int load_one(struct stage *st, const struct wire_load *load, const struct ckpt *c, size_t i,
+                    int root, uint64_t *done, struct err *err)
 {
+	const struct manifest_file *file = &c->files.file[i];
 	AUTO_HASH struct hash *hash = hash_new(HASH_SHA256);
-	const char *key = ckpt_object_key(st->a, load->prefix, load->rank_from, file->path);
+	const char *key = ckpt_file_key(st->a, load->prefix, c, i);
 	char *path = arena_printf(st->a, "%s/%s", load->dir, file->path);
 	char *slash = strrchr(path, '/');
 	AUTO_FD int fd = -1;
@@ -218,8 +219,7 @@ static int load_checkpoint(struct stage *st, const struct wire_load *load, int r
 		return err_set(err, ERR_CONFLICT,
 		               "it is incomplete: its trainer ended while it was written");
 	for (size_t i = 0; i < c.files.n; i++) {
-		if (canceled(st, err) ||
-		    load_one(st, load, &c, &c.files.file[i], root, &done, err) < 0)
+		if (canceled(st, err) || load_one(st, load, &c, i, root, &done, err) < 0)
 			return -1;
 	}
 	logs_say(st->logs, "checkpoint %s of job %s (rank %" PRIu32 "): %s, %zu files, verified",

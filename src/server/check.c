@@ -68,8 +68,8 @@ static void check_checkpoint(struct faults *f, struct arena *a, const struct mod
 
 		f->objects++;
 		err_clear(&err);
-		if (objstore_stat(f->app->objects, ckpt_object_key(a, prefix, c->rank, file->path),
-		                  &info, &err) < 0)
+		if (objstore_stat(f->app->objects, ckpt_file_key(a, prefix, &parsed, i), &info,
+		                  &err) < 0)
 			fault(f, "checkpoint %s of job %s: %s: %s", c->name, c->job_id, file->path,
 			      err.msg);
 		else if (info.size != file->size)

@@ -69,10 +69,8 @@ static int delete_part(struct app *app, struct arena *a, const struct model_chec
 		    objstore_del(app->objects, manifest, err) < 0)
 			return -1;
 		for (size_t i = 0; i < parsed.files.n; i++) {
-			if (objstore_del(
-				    app->objects,
-				    ckpt_object_key(a, prefix, c->rank, parsed.files.file[i].path),
-				    err) < 0)
+			if (objstore_del(app->objects, ckpt_file_key(a, prefix, &parsed, i), err) <
+			    0)
 				return -1;
 		}
 		return 0;
@@ -226,8 +224,8 @@ static int is_stored(struct app *app, struct arena *a, const struct model_checkp
 		const struct manifest_file *f = &parsed.files.file[i];
 		struct objstore_info info = {0};
 
-		*stored = objstore_stat(app->objects, ckpt_object_key(a, prefix, c->rank, f->path),
-		                        &info, err) == 0 &&
+		*stored = objstore_stat(app->objects, ckpt_file_key(a, prefix, &parsed, i), &info,
+		                        err) == 0 &&
 		          info.size == f->size;
 	}
 	if (err->code != ERR_NONE && err->code != ERR_NOT_FOUND)

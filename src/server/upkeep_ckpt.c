@@ -189,8 +189,7 @@ static int check_part(struct app *app, struct upkeep_task *t, const struct model
 	for (size_t i = 0; fault.words == NULL && i < parsed.files.n; i++) {
 		const struct manifest_file *f = &parsed.files.file[i];
 
-		if (check_file(app, t, ckpt_object_key(a, prefix, c->rank, f->path), f, &fault,
-		               err) < 0)
+		if (check_file(app, t, ckpt_file_key(a, prefix, &parsed, i), f, &fault, err) < 0)
 			return -1;
 	}
 	return fault.words != NULL ? tell(app, t, a, c, &fault, err) : 0;

@@ -154,6 +154,87 @@ static void manifest_round_trip(void **state UNUSED)
 	assert_true(digest_same(&back.files.file[1].sha256, &d));
 }
 
+/* Why it has its state, and what is known of its files, by path and not by place in a list. */
+static void decision_round_trip(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf out = BUF_INIT(100000);
+	struct digest d = hash_sha256("x", 1);
+	struct ckpt_file about[] = {
+		{.format = "safetensors", .whole = true, .checked_ms = 7},
+		{.note = "lacks 2 tensors", .format = "torch zip", .checked_ms = 8},
+		{.at = ckpt_revision_path(a, "c", 3, "c/c")},
+	};
+	struct ckpt back, c = {.name = "c",
+	                       .job_id = "j",
+	                       .state = CKPT_COMPLETE,
+	                       .rule = 4,
+	                       .reason = "complete: all",
+	                       .trainer = "T",
+	                       .marked_by = "ada",
+	                       .revision = 3,
+	                       .about = about};
+	struct err err = {0};
+
+	manifest_init(&c.files, a);
+	for (const char *p = "abc"; *p != '\0'; p++)
+		assert_ok(manifest_add(&c.files, str_of(arena_printf(a, "c/%c", *p)), 1, &d, &err),
+		          &err);
+	assert_ok(manifest_finish(&c.files, &err), &err);
+	ckpt_write(&c, &out);
+	assert_ok(ckpt_parse(&back, a, buf_view(&out), &err), &err);
+	assert_int_equal(back.rule, 4);
+	assert_string_equal(back.reason, c.reason);
+	assert_string_equal(back.trainer, "T");
+	assert_string_equal(back.marked_by, "ada");
+	assert_int_equal(back.revision, 3);
+	assert_true(back.about[0].whole);
+	assert_string_equal(back.about[0].format, "safetensors");
+	assert_int_equal(back.about[0].checked_ms, 7);
+	assert_null(back.about[0].at);
+	assert_false(back.about[1].whole);
+	assert_string_equal(back.about[1].note, "lacks 2 tensors");
+	assert_int_equal(back.about[2].checked_ms, 0);
+	assert_string_equal(ckpt_file_key(a, "p", &back, 0), "p/rank-0/c/a");
+	assert_string_equal(ckpt_file_key(a, "p", &back, 2),
+	                    arena_printf(a, "p/rank-0/%s", about[2].at));
+}
+
+static void paths_that_can_be_stored(void **state UNUSED)
+{
+	static const struct {
+		const char *path;
+		bool ok;
+	} paths[] = {
+		{"checkpoint-1/model.safetensors", true},
+		{"a b/ü \"q\"", true},
+		{"a/.stoker/b", true},
+		{".stokers/b", true},
+		{"ck\033[31m/model", false},
+		{"a/new\nline", false},
+		{"a/\x7f", false},
+		{"a/\xc2\x9b", false}, /* CSI in one character */
+		{"a/\xff", false},
+		{"a/\xc3", false},
+		{"a//b", false},
+		{"a/../b", false},
+		{"/a", false},
+		{"", false},
+		{".stoker/x.json", false},
+		{".stoker", false},
+	};
+	char path[CKPT_PATH_MAX + 2];
+
+	for (size_t i = 0; i < COUNT(paths); i++)
+		assert_row((ckpt_path_fault(str_of(paths[i].path)) == NULL) == paths[i].ok,
+		           paths[i].path);
+	memset(path, 'x', sizeof(path));
+	for (size_t i = 100; i < CKPT_PATH_MAX; i += 101)
+		path[i] = '/';
+	assert_null(ckpt_path_fault(str_n(path, CKPT_PATH_MAX)));
+	assert_non_null(ckpt_path_fault(str_n(path, CKPT_PATH_MAX + 1)));
+}
+
 static const struct {
 	const char *json, *words;
 } bad[] = {
@@ -173,6 +254,10 @@ static const struct {
          "\"files\":[{\"path\":\"../x\",\"size\":1,\"sha256\":"
          "\"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\"}]}",
          "files"},
+	{"{\"version\":1,\"name\":\"a\",\"rank\":0,\"state\":\"COMPLETE\",\"kind\":\"full\","
+         "\"files\":[{\"path\":\"x\",\"size\":1,\"at\":\"../../other/rank-0/x\",\"sha256\":"
+         "\"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\"}]}",
+         "at:"},
 };
 
 static void refuses_manifests(void **state UNUSED)
@@ -190,7 +275,7 @@ static void refuses_manifests(void **state UNUSED)
 static void keys(void **state UNUSED)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	char *p = ckpt_prefix(a, "p1", "j1");
+	char *p = ckpt_prefix(a, "p1", "j1"), *key, name[CKPT_NAME_MAX];
 
 	assert_string_equal(p, "training_projects/p1/jobs/j1");
 	assert_string_equal(ckpt_object_key(a, p, 3, "checkpoint-1/a"),
@@ -198,12 +283,22 @@ static void keys(void **state UNUSED)
 	assert_string_equal(
 		ckpt_manifest_key(a, p, 0, "run%/checkpoint-1"),
 		"training_projects/p1/jobs/j1/rank-0/.stoker/run%25%2Fcheckpoint-1.json");
+	/* a name of any length is that of one file */
+	memset(name, '/', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	key = strrchr(ckpt_manifest_key(a, p, 0, name), '/') + 1;
+	assert_true(strlen(key) < 255);
+	name[sizeof(name) - 2] = 'x';
+	assert_string_not_equal(strrchr(ckpt_manifest_key(a, p, 0, name), '/') + 1, key);
+	assert_true(str_starts(str_of(ckpt_revision_path(a, "n", 2, "n/x")),
+	                       ckpt_revision_folder(a, "n")));
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(names_by_path),     cmocka_unit_test(long_paths_fall_back),
-	cmocka_unit_test(knows_temporary),   cmocka_unit_test(settles),
-	cmocka_unit_test(tells_kinds),       cmocka_unit_test(manifest_round_trip),
-	cmocka_unit_test(refuses_manifests), cmocka_unit_test(keys),
+	cmocka_unit_test(names_by_path),       cmocka_unit_test(long_paths_fall_back),
+	cmocka_unit_test(knows_temporary),     cmocka_unit_test(settles),
+	cmocka_unit_test(tells_kinds),         cmocka_unit_test(manifest_round_trip),
+	cmocka_unit_test(refuses_manifests),   cmocka_unit_test(keys),
+	cmocka_unit_test(decision_round_trip), cmocka_unit_test(paths_that_can_be_stored),
 };
 UNIT_MAIN(tests)
