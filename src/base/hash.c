@@ -166,6 +166,24 @@ uint32_t hash_crc32(uint32_t crc, const void *p, size_t n)
 	return ~crc;
 }
 
+uint32_t hash_crc32c(uint32_t crc, const void *p, size_t n)
+{
+	/* four bits at a time, reflected 0x1edc6f41: for small files */
+	static const uint32_t table[16] = {
+		0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
+		0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
+		0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
+	};
+	const uint8_t *b = p;
+
+	crc = ~crc;
+	for (size_t i = 0; i < n; i++) {
+		crc = table[(crc ^ b[i]) & 15] ^ crc >> 4;
+		crc = table[(crc ^ b[i] >> 4) & 15] ^ crc >> 4;
+	}
+	return ~crc;
+}
+
 void hex_encode(const uint8_t *p, size_t n, char *out)
 {
 	static const char hex[] = "0123456789abcdef";

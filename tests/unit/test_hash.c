@@ -45,6 +45,8 @@ static void test_crc(void **state)
 	(void)state;
 	assert_int_equal(hash_crc32(0, "", 0), 0);
 	assert_int_equal(hash_crc32(0, "123456789", 9), 0xcbf43926U);
+	assert_int_equal(hash_crc32c(0, "123456789", 9), 0xe3069283U);
+	assert_int_equal(hash_crc32c(hash_crc32c(0, "1234", 4), "56789", 5), 0xe3069283U);
 	for (size_t cut = 0; cut < sizeof(text); cut++)
 		assert_int_equal(hash_crc32(hash_crc32(0, text, cut), text + cut,
 		                            sizeof(text) - 1 - MIN(cut, sizeof(text) - 1)),
