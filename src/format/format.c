@@ -1,0 +1,312 @@
+/* format.c - the table of formats, and which row a file belongs to; see format.h. */
+#include "format/format.h"
+
+#include "format/name.h"
+#include "format/parsers.h"
+
+#define HEAD_MAX ((size_t)512)
+
+const char *format_verdict_word(enum format_verdict v)
+{
+	static const char *const words[] = {
+		[FORMAT_UNKNOWN] = "unknown", [FORMAT_WHOLE] = "whole", [FORMAT_TORN] = "torn"};
+
+	assert(v < COUNT(words));
+	return words[v];
+}
+
+struct head {
+	const uint8_t *p;
+	size_t n;
+	uint64_t size;
+	struct str name;
+};
+
+static bool begins(const struct head *h, const char *magic, size_t n)
+{
+	return h->n >= n && memcmp(h->p, magic, n) == 0;
+}
+
+static bool is_gguf(const struct head *h)
+{
+	return begins(h, "GGUF", 4);
+}
+
+static bool is_hdf5(const struct head *h)
+{
+	return begins(h, "\x89HDF\r\n\x1a\n", 8);
+}
+
+static bool is_npy(const struct head *h)
+{
+	return begins(h, "\x93NUMPY", 6);
+}
+
+static bool is_zip(const struct head *h)
+{
+	return begins(h, "PK\3\4", 4);
+}
+
+static bool is_empty_zip(const struct head *h)
+{
+	return begins(h, "PK\5\6", 4);
+}
+
+static bool is_distcp(const struct head *h)
+{
+	return is_zip(h) && str_ends(h->name, ".distcp");
+}
+
+static bool is_legacy(const struct head *h)
+{
+	return begins(h, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20", 10);
+}
+
+static bool is_pickle(const struct head *h)
+{
+	return h->n >= 2 && h->p[0] == 0x80 && h->p[1] <= 5 && !str_ends(h->name, ".msgpack");
+}
+
+static bool is_metadata(const struct head *h)
+{
+	return is_pickle(h) && str_eq(h->name, ".metadata");
+}
+
+static bool is_ocdbt(const struct head *h)
+{
+	return begins(h, "\x0c\xdb\x3a\x2a", 4);
+}
+
+static bool is_tar(const struct head *h)
+{
+	return h->n >= 263 && memcmp(h->p + 257, "ustar", 5) == 0;
+}
+
+static bool is_safetensors(const struct head *h)
+{
+	return h->n >= 9 && h->p[8] == '{' && le64(h->p) <= 100000000;
+}
+
+/* The rest have no magic number. */
+static bool named(struct str name, const char *const *patterns, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (name_match(patterns[i], name, NULL))
+			return true;
+	return false;
+}
+
+static bool is_pointer(const struct head *h)
+{
+	return format_name(h->name) == FORMAT_NAME_POINTER && h->size <= 256;
+}
+
+static bool is_json(const struct head *h)
+{
+	static const char *const names[] = {
+		"*.json",
+		".zarray",
+		".zattrs",
+		".zgroup",
+		"_METADATA",
+		"_sharding",
+		"_CHECKPOINT_METADATA",
+		"_ROOT_METADATA",
+		"_STRINGS",
+	};
+
+	return named(h->name, names, COUNT(names));
+}
+
+static bool is_json_lines(const struct head *h)
+{
+	return str_ends(h->name, ".jsonl");
+}
+
+static bool is_sentencepiece(const struct head *h)
+{
+	static const char *const names[] = {"tokenizer.model", "spiece.model",
+	                                    "sentencepiece*.model", "*.spm"};
+
+	return h->n > 0 && h->p[0] == 0x0a && named(h->name, names, COUNT(names));
+}
+
+/* Flax writes a map; and what is not one is not looked at, for there is no magic number. */
+static bool is_msgpack(const struct head *h)
+{
+	static const char *const names[] = {"*.msgpack", "checkpoint_#", "checkpoint_#.#",
+	                                    "checkpoint"};
+
+	return h->n > 0 && ((h->p[0] & 0xf0) == 0x80 || h->p[0] == 0xde || h->p[0] == 0xdf) &&
+	       named(h->name, names, COUNT(names));
+}
+
+static bool is_text(const struct head *h)
+{
+	static const char *const names[] = {"*.txt",  "*.md",  "*.jinja", "*.py",
+	                                    "*.yaml", "*.yml", "*.toml"};
+
+	return named(h->name, names, COUNT(names));
+}
+
+/* clang-format off */
+static const struct format {
+	const char *name;
+	bool (*is)(const struct head *h);
+	void (*check)(struct look *l);
+	const char *magic, *proves, *does_not;
+} formats[] = {
+	{"gguf", is_gguf, check_gguf, "GGUF", "no tensor is cut", "values; that no split is missing (the set's matter)"},
+	{"hdf5", is_hdf5, check_hdf5, "\\x89HDF\\r\\n\\x1a\\n", "closed or flushed, and not cut", "that no more datasets were to follow"},
+	{"npy", is_npy, check_npy, "\\x93NUMPY", "the items that the shape asks for are there", "values"},
+	{"distcp", is_distcp, check_distcp, "PK\\3\\4, named *.distcp", "each archive of the chain is whole", "which items should be there: .metadata says it"},
+	{"zip", is_zip, check_zip, "PK\\3\\4", "torch zip: all tensors are there; keras: its three parts are, and whole; npz: all arrays that it has are whole", "values; of npz, that no more arrays were to follow"},
+	{"zip", is_empty_zip, check_empty_zip, "PK\\5\\6", "nothing", "-"},
+	{"torch legacy", is_legacy, check_torch_legacy, "pickled 0x1950a86a20f9469cfc6c", "all tensors are there", "values"},
+	{"dcp metadata", is_metadata, check_metadata, "\\x80, named .metadata", "not cut; which .distcp there must be, each with its length", "values"},
+	{"pickle", is_pickle, check_pickle, "\\x80 and a protocol up to 5", "not cut", "values"},
+	{"ocdbt manifest", is_ocdbt, check_ocdbt, "\\x0c\\xdb\\x3a\\x2a", "not cut, checksum right", "that the data files are whole"},
+	{"tar", is_tar, check_tar, "ustar at 257", "not cut", "values"},
+	{"safetensors", is_safetensors, check_safetensors, "u64 length, {", "nothing is missing at the end", "that the bytes were written: a preallocated file passes"},
+	{"pointer", is_pointer, check_pointer, "by name", "names something", "that it is there"},
+	{"json", is_json, check_json, "by name", "all of it is there, but perhaps a last newline", "-"},
+	{"json lines", is_json_lines, check_json_lines, "by name", "the last line is whole", "that no more were to follow"},
+	{"sentencepiece", is_sentencepiece, check_sentencepiece, "by name", "not cut", "values"},
+	{"msgpack", is_msgpack, check_msgpack, "by name, and a map", "not cut", "values"},
+	{"text", is_text, check_text, "by name", "nothing", "anything"},
+};
+/* clang-format on */
+
+/* Names that promise one of the formats above. What has such a name and is empty or begins with
+ * zeros was not written yet. */
+static const struct promise {
+	const char *pattern, *format;
+} promises[] = {
+	{"*.safetensors", "safetensors"},
+	{"*.gguf", "gguf"},
+	{"*.h5", "hdf5"},
+	{"*.hdf5", "hdf5"},
+	{"*.keras", "keras"},
+	{"*.npz", "npz"},
+	{"*.npy", "npy"},
+	{"*.distcp", "distcp"},
+	{".metadata", "dcp metadata"},
+	{"*.metadata", "dcp metadata"},
+	{"*.pt", "torch zip"},
+	{"*.pth", "torch zip"},
+	{"*.ckpt", "torch zip"},
+	{"*.pth.tar", "torch zip"},
+	{"pytorch_model*.bin", "torch zip"},
+	{"adapter_model*.bin", "torch zip"},
+	{"optimizer*.bin", "torch zip"},
+	{"scheduler*.bin", "torch zip"},
+	{"training_args.bin", "torch zip"},
+	{"diffusion_pytorch_model*.bin", "torch zip"},
+	{"model*.bin", "torch zip"},
+	{"*.pkl", "pickle"},
+	{"*.pickle", "pickle"},
+	{"manifest.ocdbt", "ocdbt manifest"},
+	{"*.tar", "tar"},
+	{"*.nemo", "tar"},
+	{"*.msgpack", "msgpack"},
+	{"*.jsonl", "json lines"},
+	{"tokenizer.model", "sentencepiece"},
+	{"spiece.model", "sentencepiece"},
+	{"merges.txt", "text"},
+	{"vocab.txt", "text"},
+	{"*.jinja", "text"},
+};
+
+/* Markers that may be empty. */
+static const char *const empty_ones[] = {"CHECKPOINT_COMPLETE",
+                                         "commit_success.txt",
+                                         "_SUCCESS",
+                                         "DONE",
+                                         "COMPLETE",
+                                         ".complete",
+                                         ".done"};
+
+static const char *promised(const struct head *h)
+{
+	if (is_json(h))
+		return "json";
+	for (size_t i = 0; i < COUNT(promises); i++)
+		if (name_match(promises[i].pattern, h->name, NULL))
+			return promises[i].format;
+	return NULL;
+}
+
+/* No row: nothing is known, but that what was promised is not there. */
+static void no_row(struct look *l, const struct head *h)
+{
+	const char *as = promised(h);
+
+	if (as == NULL)
+		return;
+	l->out->format = as;
+	if (h->n < 16 && strcmp(as, "text") != 0)
+		look_torn(l, "has %zu bytes: ends in its header", h->n);
+	else if (look_zeros(h->p, h->n))
+		look_torn(l, "begins with zeros: not written yet");
+	else
+		look_unknown(l, "is named as %s but is something else", as);
+}
+
+static void check_empty(struct look *l, const struct head *h)
+{
+	if (named(h->name, empty_ones, COUNT(empty_ones))) {
+		l->out->format = "marker";
+		look_whole(l);
+		return;
+	}
+	l->out->format = promised(h) == NULL ? "" : promised(h);
+	if (format_name(h->name) == FORMAT_NAME_POINTER)
+		look_torn(l, "is empty");
+	else if (l->out->format[0] != '\0')
+		look_torn(l, "is empty");
+	else
+		look_unknown(l, "is empty");
+}
+
+static void choose(struct look *l)
+{
+	struct head h = {.size = l->size, .name = l->name};
+	uint8_t copy[HEAD_MAX];
+
+	if (l->size == 0) {
+		check_empty(l, &h);
+		return;
+	}
+	h.n = (size_t)MIN(l->size, (uint64_t)HEAD_MAX);
+	h.p = look_at(l, 0, h.n);
+	if (h.p == NULL)
+		return;
+	memcpy(copy, h.p, h.n);
+	h.p = copy;
+	for (size_t i = 0; i < COUNT(formats); i++) {
+		if (!formats[i].is(&h))
+			continue;
+		l->out->format = formats[i].name;
+		formats[i].check(l);
+		return;
+	}
+	no_row(l, &h);
+}
+
+int format_check(const struct format_source *src, struct format_result *out, struct err *err)
+{
+	struct look l;
+
+	look_start(&l, src, out, err);
+	choose(&l);
+	return look_end(&l);
+}
+
+bool format_row(size_t i, struct format_row *out)
+{
+	if (i >= COUNT(formats))
+		return false;
+	*out = (struct format_row){formats[i].name, formats[i].magic, formats[i].proves,
+	                           formats[i].does_not};
+	return true;
+}

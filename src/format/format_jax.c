@@ -1,0 +1,160 @@
+/*
+ * format_jax.c - what JAX's savers write: the manifest of tensorstore's OCDBT, in which Orbax keeps
+ * its arrays, and the msgpack of Flax.
+ *
+ * A manifest is: u32 magic (big endian), u64 length of the file, version, ..., u32 CRC-32C of all
+ * before it. (tensorstore, kvstore/ocdbt/index.rst; msgpack spec.md)
+ */
+#include "format/parsers.h"
+
+#define MANIFEST_MAX ((uint64_t)16 << 20)
+#define VALUES_MAX ((uint64_t)64 << 20)
+
+void check_ocdbt(struct look *l)
+{
+	uint64_t length, at = 0;
+	uint32_t crc = 0;
+	const uint8_t *p = NULL;
+
+	if (l->size < 17) {
+		look_torn(l, "ends in its header");
+		return;
+	}
+	if (!look_u64(l, 4, &length))
+		return;
+	if (l->size < length && length < MANIFEST_MAX) {
+		look_short(l, l->size, length);
+		return;
+	}
+	if (length != l->size || length > MANIFEST_MAX) {
+		look_unknown(l, "has an impossible length in its header");
+		return;
+	}
+	while (at < length - 4) {
+		size_t n = (size_t)MIN(length - 4 - at, (uint64_t)LOOK_WINDOW);
+
+		p = look_at(l, at, n);
+		if (p == NULL)
+			return;
+		crc = hash_crc32c(crc, p, n);
+		at += n;
+	}
+	p = look_at(l, at, 4);
+	if (p == NULL)
+		return;
+	if (le32(p) != crc)
+		look_torn(l, "its checksum does not match");
+	else
+		look_whole(l);
+}
+
+/* How a value of msgpack is laid out, by its first byte: how many bytes of length or number
+ * follow, whether that is a length in bytes, and how many values one of it holds. */
+struct layout {
+	uint8_t head;  /* bytes of the number */
+	uint8_t extra; /* bytes besides */
+	bool bytes;    /* the number is a length in bytes */
+	uint8_t holds; /* ... or of values: 1 an array, 2 a map */
+	bool known;
+};
+
+static struct layout layout_of(uint8_t c)
+{
+	/* c0 nil, c2 c3 bool, c4-c6 bin, c7-c9 ext, ca cb float, cc-d3 integers, d4-d8 fixext,
+	 * d9-db str, dc dd array, de df map */
+	static const struct layout rows[] = {
+		[0xc0 - 0xc0] = {.known = true},        [0xc2 - 0xc0] = {.known = true},
+		[0xc3 - 0xc0] = {.known = true},        [0xc4 - 0xc0] = {1, 0, true, 0, true},
+		[0xc5 - 0xc0] = {2, 0, true, 0, true},  [0xc6 - 0xc0] = {4, 0, true, 0, true},
+		[0xc7 - 0xc0] = {1, 1, true, 0, true},  [0xc8 - 0xc0] = {2, 1, true, 0, true},
+		[0xc9 - 0xc0] = {4, 1, true, 0, true},  [0xca - 0xc0] = {0, 4, false, 0, true},
+		[0xcb - 0xc0] = {0, 8, false, 0, true}, [0xcc - 0xc0] = {0, 1, false, 0, true},
+		[0xcd - 0xc0] = {0, 2, false, 0, true}, [0xce - 0xc0] = {0, 4, false, 0, true},
+		[0xcf - 0xc0] = {0, 8, false, 0, true}, [0xd0 - 0xc0] = {0, 1, false, 0, true},
+		[0xd1 - 0xc0] = {0, 2, false, 0, true}, [0xd2 - 0xc0] = {0, 4, false, 0, true},
+		[0xd3 - 0xc0] = {0, 8, false, 0, true}, [0xd4 - 0xc0] = {0, 2, false, 0, true},
+		[0xd5 - 0xc0] = {0, 3, false, 0, true}, [0xd6 - 0xc0] = {0, 5, false, 0, true},
+		[0xd7 - 0xc0] = {0, 9, false, 0, true}, [0xd8 - 0xc0] = {0, 17, false, 0, true},
+		[0xd9 - 0xc0] = {1, 0, true, 0, true},  [0xda - 0xc0] = {2, 0, true, 0, true},
+		[0xdb - 0xc0] = {4, 0, true, 0, true},  [0xdc - 0xc0] = {2, 0, false, 1, true},
+		[0xdd - 0xc0] = {4, 0, false, 1, true}, [0xde - 0xc0] = {2, 0, false, 2, true},
+		[0xdf - 0xc0] = {4, 0, false, 2, true},
+	};
+
+	if (c >= 0xc0 && c <= 0xdf)
+		return rows[c - 0xc0];
+	return (struct layout){.known = true}; /* fixint, fixmap, fixarray, fixstr */
+}
+
+static uint64_t big(const uint8_t *p, size_t n)
+{
+	uint64_t v = 0;
+
+	for (size_t i = 0; i < n; i++)
+		v = v << 8 | p[i];
+	return v;
+}
+
+/* One value at *at; how many more values it holds. False: a verdict was given, or the reader
+ * failed. */
+static bool one_value(struct look *l, uint64_t *at, uint64_t *holds)
+{
+	const uint8_t *p = look_at(l, *at, 1);
+	struct layout as;
+	uint64_t n, bytes;
+	uint8_t c;
+
+	if (p == NULL)
+		return false;
+	c = *p;
+	as = layout_of(c);
+	if (!as.known) {
+		look_unknown(l, "is not msgpack");
+		return false;
+	}
+	*holds = 0;
+	bytes = as.extra;
+	if (look_has(l, *at + 1, as.head) && as.head > 0) {
+		p = look_at(l, *at + 1, as.head);
+		if (p == NULL)
+			return false;
+		n = big(p, as.head);
+		bytes += as.bytes ? n : 0;
+		*holds = as.holds * n;
+	} else if (c >= 0x80 && c <= 0x8f) {
+		*holds = 2 * (uint64_t)(c & 0x0f);
+	} else if (c >= 0x90 && c <= 0x9f) {
+		*holds = c & 0x0f;
+	} else if (c >= 0xa0 && c <= 0xbf) {
+		bytes = c & 0x1f;
+	}
+	if (!look_has(l, *at + 1, as.head + bytes)) {
+		look_torn(l, "ends in the middle");
+		return false;
+	}
+	*at += 1 + as.head + bytes;
+	return true;
+}
+
+void check_msgpack(struct look *l)
+{
+	uint64_t left = 1, at = 0, holds = 0;
+
+	for (uint64_t n = 0; left > 0; n++) {
+		if (n >= VALUES_MAX || left > VALUES_MAX) {
+			look_unknown(l, "has too many values to be checked");
+			return;
+		}
+		if (!look_has(l, at, 1)) {
+			look_torn(l, "ends in the middle");
+			return;
+		}
+		if (!one_value(l, &at, &holds))
+			return;
+		left += holds - 1;
+	}
+	if (at == l->size)
+		look_whole(l);
+	else
+		look_unknown(l, "goes on behind its end");
+}
