@@ -155,6 +155,7 @@ int cmd_update(struct cli *c, struct err *err);
 int cmd_events(struct cli *c, struct err *err);
 int cmd_exec(struct cli *c, struct err *err);
 int cmd_metrics(struct cli *c, struct err *err);
+int cmd_checkpoints_check(struct cli *c, struct err *err);
 int cmd_checkpoints_ls(struct cli *c, struct err *err);
 int cmd_checkpoints_show(struct cli *c, struct err *err);
 int cmd_checkpoints_pull(struct cli *c, struct err *err);

@@ -60,6 +60,11 @@ static const struct opt o_ck_pull[] = {
 	{"include", 0, OPT_TEXT, "GLOB", "only files whose path in the checkpoint matches; ** crosses /"},
 	{"incomplete", 0, OPT_FLAG, NULL, "also when it is not complete"},
 };
+static const struct opt o_ck_check[] = {
+	{"all", 'a', OPT_FLAG, NULL, "PATH holds several checkpoints: check each"},
+	{"world-size", 'w', OPT_INT, "N", "how many ranks wrote it"},
+	{"like", 0, OPT_TEXT, "DIR", "a whole checkpoint of the same job: the same names are expected"},
+};
 static const struct opt o_ck_rm[] = {
 	{"job", 'j', OPT_TEXT, "JOB", "of this job [@]"},
 	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
@@ -151,6 +156,11 @@ const struct command commands[] = {
 	{"checkpoints pin", "CHECKPOINT", "keep a checkpoint whatever keep_last says", NULL, OPTS(o_ck_show), 1, 1, false, cmd_checkpoints_pin},
 	{"checkpoints unpin", "CHECKPOINT", "take the pin away", NULL, OPTS(o_ck_show), 1, 1, false, cmd_checkpoints_unpin},
 	{"checkpoints rm", "CHECKPOINT", "delete a checkpoint for good", NULL, OPTS(o_ck_rm), 1, 1, false, cmd_checkpoints_rm},
+	{"checkpoints check", "[PATH]", "check whether a folder or file on this machine is a whole checkpoint",
+	 "Reads the structure of each file (headers and directories, nothing is unpickled), recognises the trainer, and names what is torn or "
+	 "missing. Exits 0 when the checkpoint is whole as far as its files can tell, 1 when it is not. Needs no server. "
+	 "Examples: `stoker checkpoints check out/checkpoint-500`, `stoker checkpoints check --all out -o json`.",
+	 OPTS(o_ck_check), 0, 1, true, cmd_checkpoints_check},
 	{"cache summarize", "[PROJECT]", "list what is in the training cache", NULL, OPTS(o_summarize), 0, 1, true, cmd_cache_summarize},
 	{"cache ls", "[PROJECT]", "the same", NULL, OPTS(o_summarize), 0, 1, true, cmd_cache_summarize},
 	{"cache du", "[PROJECT]", "what takes the space in the training cache", NULL, OPTS(o_du), 0, 1, true, cmd_cache_du},
