@@ -129,6 +129,19 @@ int err_wrap(struct err *err, const char *fmt, ...)
 	return -1;
 }
 
+void err_become(struct err *err, enum err_code code)
+{
+	assert(err->code != ERR_NONE);
+	err->code = class_of(code);
+	err->id = code;
+}
+
+void err_refine(struct err *err, enum err_code id)
+{
+	if (err->code == class_of(id) && strcmp(err_id(err), infos[err->code].word) == 0)
+		err_become(err, id);
+}
+
 void err_clear(struct err *err)
 {
 	err->code = err->id = ERR_NONE;

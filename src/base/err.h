@@ -75,6 +75,11 @@ int err_errno(struct err *err, int errnum, const char *fmt, ...) PRINTF(3, 4);
 /* Puts "<text>: " in front of the message. Always returns -1. */
 int err_wrap(struct err *err, const char *fmt, ...) PRINTF(2, 3);
 
+/* Another class or id, because more is known about the cause now. The message stays. */
+void err_become(struct err *err, enum err_code code);
+/* The same, but only if the error has nothing but the class that this id belongs to. */
+void err_refine(struct err *err, enum err_code id);
+
 /* Back to ERR_NONE, for a failure that the caller has dealt with. */
 void err_clear(struct err *err);
 

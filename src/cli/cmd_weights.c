@@ -74,6 +74,8 @@ int cmd_weights_prefetch(struct cli *c, struct err *err)
 	js_kv(&js, "source", c->arg[0]);
 	if (opt_flag(c, "secret"))
 		js_kv(&js, "auth_secret_name", opt_text(c, "secret", NULL));
+	if (opt_flag(c, "endpoint"))
+		js_kv(&js, "endpoint", opt_text(c, "endpoint", NULL));
 	list_option(c, &js, "allow", "allow_patterns");
 	list_option(c, &js, "ignore", "ignore_patterns");
 	js_close(&js);

@@ -96,6 +96,7 @@ static const struct opt o_prefetch[] = {
 	{"allow", 0, OPT_LIST, "GLOB", "only these files"},
 	{"ignore", 0, OPT_LIST, "GLOB", "not these files"},
 	{"secret", 0, OPT_TEXT, "NAME", "secret to authenticate with"},
+	{"endpoint", 0, OPT_TEXT, "URL", "the store or Hub, if not the one that the server is set to"},
 };
 static const struct opt o_yes[] = {{"yes", 'y', OPT_FLAG, NULL, "do not ask"}};
 static const struct opt o_team[] = {{"team", 0, OPT_TEXT, "TEAM", "of this team [the default one]"}};

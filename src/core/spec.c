@@ -214,6 +214,22 @@ static bool file_ok(struct str rest)
 	return rest.n > 0 && rest.p[0] == '/' && fs_path_is_plain(plain);
 }
 
+int spec_endpoint_check(struct str source, struct str endpoint, struct err *err)
+{
+	struct str host = endpoint;
+
+	if (!str_starts(source, "s3://") && !str_starts(source, "hf://"))
+		return err_set(err, ERR_SOURCE_INVALID, "goes with s3:// and hf:// sources only");
+	if (str_starts(endpoint, "https://"))
+		host = str_skip(endpoint, sizeof("https://") - 1);
+	else if (str_starts(endpoint, "http://"))
+		host = str_skip(endpoint, sizeof("http://") - 1);
+	if (host.p == endpoint.p || !all_of(host, "._-:[]/"))
+		return err_set(err, ERR_SOURCE_INVALID,
+		               "should be a URL such as https://minio.example.org:9000");
+	return 0;
+}
+
 /* clang-format off */
 static const struct {
 	const char *scheme, *form;
@@ -242,20 +258,22 @@ int spec_source_check(struct str source, struct err *err)
 		if (!str_starts(source, schemes[i].scheme))
 			continue;
 		if (schemes[i].ok == NULL)
-			return err_set(err, ERR_INVALID, "%s is not offered by this server yet: %s",
+			return err_set(err, ERR_SOURCE_INVALID,
+			               "%s is not offered by this server yet: %s",
 			               schemes[i].scheme, schemes[i].form);
 		rest = str_skip(source, strlen(schemes[i].scheme));
 		for (size_t k = 0; k < rest.n; k++) {
 			if ((unsigned char)rest.p[k] <= ' ' || rest.p[k] == 127)
-				return err_set(err, ERR_INVALID,
+				return err_set(err, ERR_SOURCE_INVALID,
 				               "holds a blank or a control character");
 		}
 		if (!schemes[i].ok(rest))
-			return err_set(err, ERR_INVALID, "should have the form %s",
+			return err_set(err, ERR_SOURCE_INVALID, "should have the form %s",
 			               schemes[i].form);
 		return 0;
 	}
-	return err_set(err, ERR_INVALID, "\"%.*s\" does not start with one of " SCHEMES_SHOWN,
+	return err_set(err, ERR_SOURCE_INVALID,
+	               "\"%.*s\" does not start with one of " SCHEMES_SHOWN,
 	               (int)MIN(source.n, (size_t)60), source.p);
 }
 

@@ -29,7 +29,8 @@ struct spec_env {
 };
 
 struct spec_weights {
-	const char *source; /* hf://owner/repo@rev, s3://bucket/path, https://..., file:///... */
+	const char *source;   /* hf://owner/repo@rev, s3://bucket/path, https://..., file:///... */
+	const char *endpoint; /* ours: URL of the store or Hub, NULL = the server's setting */
 	const char *mount_location; /* absolute, unique, not below /proc /sys /dev /etc /run */
 	const char *secret;         /* auth_secret_name of either place, or NULL */
 	const char **allow, **ignore;
@@ -173,6 +174,8 @@ int spec_accelerator(struct arena *a, struct str text, const char **type, uint32
 bool spec_name_ok(struct str name); /* project, job, team, secret names: see spec.c */
 /* The source of a weight: scheme is supported, form is right. ERR_INVALID says what is expected. */
 int spec_source_check(struct str source, struct err *err) MUST_CHECK;
+/* Where the bucket or Hub of a source is: an http or https URL, for s3:// and hf:// only. */
+int spec_endpoint_check(struct str source, struct str endpoint, struct err *err) MUST_CHECK;
 void spec_reference(struct buf *out); /* Markdown, printed from the tables of fields */
 
 #endif

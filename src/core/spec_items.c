@@ -472,6 +472,10 @@ static const struct spec_field weights_fields[] = {
 	 .at = WEIGHTS(source),
 	 .help = "`hf://owner/repo@revision`, `s3://bucket/path`, `https://host/path` or "
 	         "`file:///path`"},
+	{.name = "endpoint", .kind = SPEC_TEXT, .max = 1000, .at = WEIGHTS(endpoint),
+	 .help = "URL of the store or Hub, where it is not the one that the server is set to: "
+	         "`https://minio.example.org:9000`. The server's --allow-endpoint must allow it. "
+	         "For `s3://` and `hf://`"},
 	{.name = "mount_location", .kind = SPEC_PATH, .flags = SPEC_REQUIRED,
 	 .at = WEIGHTS(mount_location),
 	 .help = "absolute path where the job finds it, read-only"},
@@ -525,6 +529,10 @@ void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base)
 		spec_read_block(r, &spec_weights_block, item, w);
 		if (w->source != NULL && spec_source_check(str_of(w->source), &err) < 0)
 			spec_fault_at(r, doc_get(item, "source"), "source", "%.250s", err.msg);
+		err_clear(&err);
+		if (w->source != NULL && w->endpoint != NULL &&
+		    spec_endpoint_check(str_of(w->source), str_of(w->endpoint), &err) < 0)
+			spec_fault_at(r, doc_get(item, "endpoint"), "endpoint", "%.250s", err.msg);
 		check_patterns(r, item, "allow_patterns");
 		check_patterns(r, item, "ignore_patterns");
 		spec_pop(r, mark);

@@ -194,6 +194,8 @@ static void write_weights(const struct job_spec *s, struct js *js)
 
 		js_open(js);
 		js_kv(js, "source", w->source);
+		if (w->endpoint != NULL)
+			js_kv(js, "endpoint", w->endpoint);
 		js_kv(js, "mount_location", w->mount_location);
 		js_kv(js, "auth_secret_name", w->secret);
 		write_texts(js, "allow_patterns", w->allow, w->n_allow);

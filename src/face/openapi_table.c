@@ -124,7 +124,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    "/v1/upkeep", NULL, NULL, "upkeep:@Upkeep!", NULL, false },
 	{ HTTP_DELETE, "/v1/upkeep/{upkeep_id}", NULL, NULL, "upkeep:@Upkeep!", NULL, false },
 	{ HTTP_GET,    "/v1/weights", NULL, NULL, "weights[@Weights]!", NULL, false },
-	{ HTTP_POST,   "/v1/weights", NULL, "source:text! allow_patterns[text]? ignore_patterns[text]? auth_secret_name:text? team_id:text?", "weights:@Weights!", NULL, false },
+	{ HTTP_POST,   "/v1/weights", NULL, "source:text! endpoint:text? allow_patterns[text]? ignore_patterns[text]? auth_secret_name:text? team_id:text?", "weights:@Weights!", NULL, false },
 	{ HTTP_DELETE, "/v1/weights/{weights_id}", NULL, NULL, DELETED " bytes_freed:int!", NULL, false },
 	{ HTTP_GET,    "/v1/blobs/credentials/train", NULL, NULL, "s3_bucket:text! s3_key:text! creds{aws_access_key_id:text! aws_secret_access_key:text! "
 	  "aws_session_token:text! endpoint_url:text! region_name:text!}!", NULL, false },

@@ -347,6 +347,7 @@ void show_mirror(struct js *js, struct arena *a, const struct model_mirror *m)
 	js_kv(js, "id", m->id);
 	js_kv(js, "team_id", m->team_id);
 	js_kv(js, "source", m->source);
+	js_kv(js, "endpoint", doc_cstr(doc_get(filter, "endpoint"), NULL));
 	js_kv(js, "revision", m->revision);
 	js_kv(js, "state", states[m->state]);
 	js_kv(js, "manifest", m->manifest);

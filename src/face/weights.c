@@ -31,6 +31,7 @@ int weights_prefetch(struct request *rq, struct err *err)
 
 	if (body_read(rq, false, &body, err) < 0 ||
 	    body_text(body, "source", true, &w.source, err) < 0 ||
+	    body_text(body, "endpoint", false, &w.endpoint, err) < 0 ||
 	    body_text(body, "auth_secret_name", false, &w.secret, err) < 0 ||
 	    body_text(body, "team_id", false, &team_id, err) < 0 ||
 	    body_texts(rq->arena, body, "allow_patterns", SPEC_PATTERNS_MAX, &w.allow, &w.n_allow,
@@ -40,6 +41,9 @@ int weights_prefetch(struct request *rq, struct err *err)
 		return -1;
 	if (spec_source_check(str_of(w.source), err) < 0)
 		return err_wrap(err, "source");
+	if (w.endpoint != NULL &&
+	    spec_endpoint_check(str_of(w.source), str_of(w.endpoint), err) < 0)
+		return err_wrap(err, "endpoint");
 	if (ctx->ops->mirror_prefetch(ctx->of, face_who(rq), rq->arena, team_id, &w, &m, err) < 0)
 		return -1;
 	answer_open(&an);

@@ -474,6 +474,7 @@ static enum err_code code_of(CURLcode code)
 		enum err_code ours;
 	} table[] = {
 		{CURLE_OPERATION_TIMEDOUT, ERR_TIMEOUT},
+		{CURLE_PEER_FAILED_VERIFICATION, ERR_CERTIFICATE_UNTRUSTED},
 		{CURLE_ABORTED_BY_CALLBACK, ERR_CANCELED},
 		{CURLE_SSL_CACERT_BADFILE, ERR_INVALID},
 		{CURLE_OUT_OF_MEMORY, ERR_IO},
@@ -501,7 +502,7 @@ static int explain(const struct transfer *t, CURLcode code, struct err *err)
 	if (code == CURLE_OK || t->enough)
 		return 0;
 	if (t->refused && code == CURLE_COULDNT_CONNECT)
-		return err_set(err, ERR_DENIED,
+		return err_set(err, ERR_ADDRESS_DENIED,
 		               t->c->only_allowed
 		                       ? "plain http goes only to networks that are allowed by name"
 		                       : "the address is of an internal network, which this server "

@@ -110,7 +110,8 @@ void http_reply_done(struct http_reply *r);
 
 /* One exchange. An HTTP error status is not a failure of the call: see reply->status (its body is
  * in reply->body, cut at 64 KiB). Failures: ERR_UNAVAILABLE (connect, reset, short body, TLS),
- * ERR_TIMEOUT, ERR_DENIED (guard), ERR_CANCELED, what sink and read say. */
+ * ERR_TIMEOUT, ERR_ADDRESS_DENIED (guard), ERR_CERTIFICATE_UNTRUSTED, ERR_CANCELED, what sink and
+ * read say. */
 int http_do(struct http_client *c, const struct http_call *call, struct http_reply *reply,
             struct err *err) MUST_CHECK;
 #define HTTP_NAME_CAP 640

@@ -13,7 +13,8 @@ struct fetch {
 	struct app *app;
 	struct arena
 		*a; /* of everything below; filled before the fetch is shared, or by its thread */
-	const char *key, *team_id, *source, *secret, *asked_revision, *asked_manifest, *filter_json;
+	const char *key, *team_id, *source, *endpoint, *secret, *asked_revision, *asked_manifest,
+		*filter_json;
 	struct glob_filter filter;
 	unsigned refs; /* waiters, and one for its thread */
 	bool keep;
@@ -145,8 +146,8 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	struct app *app = f->app;
 	struct source_options o = {
 		.client = app->upstream,
-		.hf_endpoint = app->set.hf_endpoint,
-		.s3_endpoint = app->set.s3_endpoint,
+		.hf_endpoint = f->endpoint != NULL ? f->endpoint : app->set.hf_endpoint,
+		.s3_endpoint = f->endpoint != NULL ? f->endpoint : app->set.s3_endpoint,
 		.file_roots = (const char *const *)app->set.allow_file_root.item,
 		.n_file_roots = app->set.allow_file_root.n,
 		.secret = secret,
@@ -318,6 +319,8 @@ static char *filter_text(struct arena *a, const struct spec_weights *w)
 
 	js_init(&js, &b);
 	js_open(&js);
+	if (w->endpoint != NULL)
+		js_kv(&js, "endpoint", w->endpoint);
 	js_key(&js, "allow");
 	js_list(&js);
 	for (size_t i = 0; i < w->n_allow; i++)
@@ -341,6 +344,7 @@ static struct fetch *make(struct app *app, const struct fetch_want *want)
 	f->a = arena_new();
 	f->team_id = arena_cstr(f->a, want->team_id);
 	f->source = arena_cstr(f->a, w->source);
+	f->endpoint = arena_cstr(f->a, w->endpoint);
 	f->secret = arena_cstr(f->a, w->secret);
 	f->asked_revision = arena_cstr(f->a, want->revision);
 	f->asked_manifest = arena_cstr(f->a, want->manifest);
@@ -359,11 +363,43 @@ static struct fetch *make(struct app *app, const struct fetch_want *want)
 	return f;
 }
 
+int fetch_may(struct app *app, const struct spec_weights *w, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const struct conf_list *allowed = &app->set.allow_endpoint;
+	const char *ours = str_starts(str_of(w->source), "hf://") ? app->set.hf_endpoint
+	                                                          : app->set.s3_endpoint;
+	struct url asked, u;
+
+	if (w->endpoint == NULL || app_same(w->endpoint, ours))
+		return 0;
+	if (url_parse(a, str_of(w->endpoint), &asked, err) < 0 || asked.user != NULL ||
+	    asked.query != NULL) {
+		err_clear(err);
+		return err_set(err, ERR_SOURCE_INVALID, "endpoint %s: not the URL of a store",
+		               w->endpoint);
+	}
+	for (size_t i = 0; i < allowed->n; i++) {
+		if (settings_endpoint(a, allowed->item[i], &u, err) < 0)
+			return -1;
+		if (url_same_origin(&u, &asked))
+			return 0;
+	}
+	return err_set(err, ERR_SOURCE_ENDPOINT_DENIED,
+	               "%s: this server does not allow the endpoint %s: an administrator can, with "
+	               "--allow-endpoint",
+	               w->source, w->endpoint);
+}
+
 int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **out, struct err *err)
 {
 	struct fetches *all = app->fetches;
-	struct fetch *f = make(app, want), *same;
+	struct fetch *f, *same;
 	int r = 0;
+
+	if (fetch_may(app, want->weights, err) < 0)
+		return -1;
+	f = make(app, want);
 
 	(void)pthread_mutex_lock(&all->lock);
 	LIST_FOREACH(same, &all->all, in)
@@ -475,12 +511,6 @@ int ctx_mirrors(void *of, const struct who *who, struct arena *a, struct model_m
 	return meta_mirrors(app->meta, a, who->team_id, out, n, err);
 }
 
-/* The source refuses our secret, not the caller's token: with 401 he would look for a new one. */
-static enum err_code code_for_caller(enum err_code code)
-{
-	return code == ERR_AUTH || code == ERR_DENIED ? ERR_INVALID : code;
-}
-
 int ctx_mirror_prefetch(void *of, const struct who *who, struct arena *a, const char *team_id,
                         const struct spec_weights *w, struct model_mirror *out, struct err *err)
 {
@@ -496,12 +526,14 @@ int ctx_mirror_prefetch(void *of, const struct who *who, struct arena *a, const 
 		return -1;
 	fetch_keep(app, f);
 	fetch_look(app, f, FETCH_LIST_MS, true, &v);
-	if (v.done && v.result < 0)
-		r = err_set(err, code_for_caller(v.err.code), "%s", v.err.msg);
-	else if (!v.listed && !v.done)
-		r = err_set(err, ERR_TIMEOUT, "%s: no listing yet: ask again", w->source);
-	else
+	if (v.done && v.result < 0) {
+		*err = v.err;
+		r = -1;
+	} else if (!v.listed && !v.done) {
+		r = err_set(err, ERR_SOURCE_TIMEOUT, "%s: no listing yet: ask again", w->source);
+	} else {
 		r = meta_mirror(app->meta, a, v.mirror_id, out, err);
+	}
 	fetch_leave(app, f);
 	return r;
 }

@@ -37,6 +37,8 @@ struct fetch_view {
 void fetch_start(struct app *app);
 void fetch_stop(struct app *app); /* after app->stopping: cancels what runs, joins */
 void fetch_free(struct app *app);
+/* May a job of this server name that endpoint? ERR_SOURCE_ENDPOINT_DENIED, ERR_SOURCE_INVALID. */
+int fetch_may(struct app *app, const struct spec_weights *w, struct err *err) MUST_CHECK;
 /* Joins or begins; leave it with fetch_leave. */
 int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **out,
                 struct err *err) MUST_CHECK;

@@ -86,8 +86,10 @@ static int keep_weights(struct prep *p, size_t i, const struct fetch_view *v, st
 	const struct spec_weights *w = &p->spec.weights[i];
 	char bytes[UNITS_CAP], short_rev[20];
 
-	if (v->result < 0)
-		return err_set(err, v->err.code, "%s", v->err.msg);
+	if (v->result < 0) {
+		*err = v->err;
+		return -1;
+	}
 	p->now.weights[i] = (struct frozen_weights){
 		.source = w->source,
 		.revision = arena_cstr(p->a, v->revision),

@@ -3,6 +3,7 @@
  * stored before the reply; then placed at once when there is room.
  */
 #include "server/ctx.h"
+#include "server/fetch.h"
 #include "server/frozen.h"
 #include "server/loads.h"
 #include "server/queue.h"
@@ -96,6 +97,15 @@ static int check_idle(struct app *app, const struct job_spec *spec, struct err *
 /* Each archive was uploaded with credentials of the caller's team, by who sees all teams, or by the
  * job that is made again (who is NULL), and has arrived. Credentials are asked for before a team is
  * named, so those of somebody who sees all teams say nothing about the project's. */
+static int check_endpoints(struct app *app, const struct job_spec *spec, struct err *err)
+{
+	for (size_t i = 0; i < spec->n_weights; i++) {
+		if (fetch_may(app, &spec->weights[i], err) < 0)
+			return err_wrap(err, "job.weights[%zu].endpoint", i);
+	}
+	return 0;
+}
+
 static int check_code(struct app *app, struct arena *a, const struct who *who,
                       const struct job_spec *spec, const char ***keys, struct err *err)
 {
@@ -201,7 +211,8 @@ static int check(struct app *app, struct arena *a, const struct who *who,
 	fill_row(a, who, p, spec, row);
 	if (secrets_check(app, p->team_id, spec, err) < 0 ||
 	    check_fits(app, row, p->pinned_cluster, err) < 0 || check_image(app, spec, err) < 0 ||
-	    check_idle(app, spec, err) < 0 || check_code(app, a, who, spec, keys, err) < 0)
+	    check_idle(app, spec, err) < 0 || check_endpoints(app, spec, err) < 0 ||
+	    check_code(app, a, who, spec, keys, err) < 0)
 		return -1;
 	js_init(&js, &document);
 	js_doc(&js, doc);

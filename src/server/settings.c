@@ -29,6 +29,9 @@ static const struct conf_row rows[] = {
 	 "Hub that hf:// weights come from"},
 	{"s3-endpoint", CONF_TEXT, AT(s3_endpoint), NULL, "URL", "Sources",
 	 "Store that s3:// weights come from. Unset: AWS"},
+	{"allow-endpoint", CONF_LIST, AT(allow_endpoint), NULL, "HOST[:PORT]", "Sources",
+	 "Host that jobs may name in `endpoint:` of a source, over https. http://HOST[:PORT] "
+	 "allows plain HTTP to it: then tokens travel readable"},
 	{"cpus", CONF_INT, AT(cpus), NULL, "N", "Machine",
 	 "CPU cores that jobs may use together. Unset: all"},
 	{"memory", CONF_BYTES, AT(memory), NULL, "BYTES", "Machine",
@@ -141,6 +144,17 @@ static int check_url(struct arena *a, const char *flag, const char *text, struct
 	return 0;
 }
 
+int settings_endpoint(struct arena *a, const char *text, struct url *out, struct err *err)
+{
+	const char *url = strstr(text, "://") != NULL ? text : arena_printf(a, "https://%s", text);
+
+	if (url_parse(a, str_of(url), out, err) < 0)
+		return -1;
+	if (out->user != NULL || out->query != NULL || strcmp(out->path, "/") != 0)
+		return err_set(err, ERR_INVALID, "should be a host, with a port if need be");
+	return 0;
+}
+
 static int check_folders(const char *flag, const struct conf_list *l, struct err *err)
 {
 	for (size_t i = 0; i < l->n; i++) {
@@ -169,6 +183,12 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 	    check_url(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
 	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)
 		return -1;
+	for (size_t i = 0; i < s->allow_endpoint.n; i++) {
+		struct url u;
+
+		if (settings_endpoint(a, s->allow_endpoint.item[i], &u, err) < 0)
+			return err_wrap(err, "--allow-endpoint \"%s\"", s->allow_endpoint.item[i]);
+	}
 	if (check_folders("allow-file-root", &s->allow_file_root, err) < 0 ||
 	    check_folders("share", &s->share, err) < 0)
 		return -1;

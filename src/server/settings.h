@@ -3,10 +3,11 @@
 #define SETTINGS_H
 
 #include "base/conf.h"
+#include "io/url.h"
 
 struct settings {
 	const char *data, *config, *listen, *base_url;
-	struct conf_list allow_file_root, allow_source_network, share;
+	struct conf_list allow_file_root, allow_source_network, allow_endpoint, share;
 	const char *hf_endpoint, *s3_endpoint;
 	int64_t cpus;
 	uint64_t memory;
@@ -29,5 +30,9 @@ void settings_reference(struct buf *out);
  * machine reaches it. */
 int settings_address(struct arena *a, const char *listen, const char **host, uint16_t *port,
                      bool *loopback, struct err *err) MUST_CHECK;
+
+/* An item of allow_endpoint as a URL. */
+int settings_endpoint(struct arena *a, const char *text, struct url *out,
+                      struct err *err) MUST_CHECK;
 
 #endif

@@ -11,6 +11,21 @@ static const struct source_ops *const drivers[] = {
 	&source_file_ops, &source_hf_ops, &source_http_ops, &source_https_ops, &source_s3_ops,
 };
 
+/* An error of a source has an id of its own, so that nobody takes it for one of this server. What
+ * the driver knew better stays, and so does what a sink of ours said (a full disk). */
+static int fail(struct err *err)
+{
+	static const enum err_code ids[] = {
+		ERR_SOURCE_INVALID,     ERR_SOURCE_DENIED,      ERR_SOURCE_NOT_FOUND,
+		ERR_SOURCE_CHANGED,     ERR_SOURCE_BUSY,        ERR_SOURCE_BROKEN,
+		ERR_SOURCE_UNSUPPORTED, ERR_SOURCE_UNREACHABLE, ERR_SOURCE_TIMEOUT,
+	};
+
+	for (size_t i = 0; i < COUNT(ids); i++)
+		err_refine(err, ids[i]);
+	return -1;
+}
+
 /* --- open and close -------------------------------------------------------------------------- */
 
 void *source_new(const struct source_options *o, size_t size)
@@ -45,7 +60,7 @@ static int unknown_scheme(struct str url, struct err *err)
 
 	for (size_t i = 0; i < COUNT(drivers); i++)
 		buf_printf(&list, "%s%s://", i > 0 ? ", " : "", drivers[i]->scheme);
-	return err_set(err, ERR_INVALID, "source \"%.*s\": its scheme must be one of %s",
+	return err_set(err, ERR_SOURCE_INVALID, "source \"%.*s\": its scheme must be one of %s",
 	               (int)MIN(url.n, (size_t)200), url.p, buf_cstr(&list));
 }
 
@@ -77,8 +92,8 @@ int source_open(struct source **out, const char *url, const struct source_option
 	struct str text = str_of(url);
 
 	if (text.n > URL_MAX)
-		return err_set(err, ERR_INVALID, "a source URL of %zu bytes: at most %d", text.n,
-		               URL_MAX);
+		return err_set(err, ERR_SOURCE_INVALID, "a source URL of %zu bytes: at most %d",
+		               text.n, URL_MAX);
 	for (size_t i = 0; sep != NULL && i < COUNT(drivers); i++) {
 		struct str scheme = str_n(url, (size_t)(sep - url));
 		struct source *s = NULL;
@@ -90,7 +105,7 @@ int source_open(struct source **out, const char *url, const struct source_option
 		if (drivers[i]->open(&s, str_skip(text, scheme.n + 3), o, err) < 0) {
 			(void)err_wrap(err, "%s", name);
 			free(name);
-			return -1;
+			return fail(err);
 		}
 		s->ops = drivers[i];
 		s->name = name;
@@ -204,7 +219,7 @@ static int finish_listing(struct source *s, struct arena *a, struct source_found
 		return err_set(err, ERR_NOT_FOUND, "there are no files: check the URL (%s)",
 		               s->ops->form);
 	if (f->n == 0)
-		return err_set(err, ERR_INVALID,
+		return err_set(err, ERR_SOURCE_EMPTY,
 		               "allow_patterns and ignore_patterns leave none of its %zu files",
 		               f->seen);
 	qsort(f->file, f->n, sizeof(*f->file), by_path);
@@ -237,7 +252,10 @@ int source_list(struct source *s, struct arena *a, const struct glob_filter *fil
 	if (r == 0)
 		r = finish_listing(s, a, &found, revision, resolved, out, err);
 	free(found.file);
-	return r < 0 ? err_wrap(err, "%s", s->name) : 0;
+	if (r == 0)
+		return 0;
+	(void)err_wrap(err, "%s", s->name);
+	return fail(err);
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -288,5 +306,8 @@ int source_read(struct source *s, const struct source_file *f, uint64_t first, u
 	assert((r == 0) == (err->code == ERR_NONE)); /* the contract of every driver */
 	if (r == 0 && c.left > 0)
 		r = err_set(err, ERR_UNAVAILABLE, "it ended %" PRIu64 " bytes early", c.left);
-	return r < 0 ? err_wrap(err, "%s: %s", s->name, f->path) : 0;
+	if (r == 0)
+		return 0;
+	(void)err_wrap(err, "%s: %s", s->name, f->path);
+	return fail(err);
 }

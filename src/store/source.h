@@ -23,7 +23,7 @@ struct source_options {
 	const char *s3_endpoint;       /* NULL: AWS, https://s3.<region>.amazonaws.com */
 	const char *const *file_roots; /* folders that file:// may read */
 	size_t n_file_roots;
-	struct str secret; /* token (hf, https) or JSON of keys (s3, needed); empty = anonymous */
+	struct str secret; /* token (hf, https) or JSON of keys (s3); empty = anonymous */
 	int64_t stall_ms;  /* a body that stands still this long is given up; 0 = 30 s */
 	/* Ends source_list(), which may wait for minutes when it is asked to; may be NULL, else it
 	 * lives as long as the source. */

@@ -75,7 +75,7 @@ static int parse(struct file_source *f, struct str rest, const struct source_opt
 		f->path = arena_strz(f->base.arena, rel);
 		return f->root < 0 ? refused(err) : 0;
 	}
-	return err_set(err, ERR_DENIED,
+	return err_set(err, ERR_SOURCE_ROOT_DENIED,
 	               "the server may not read there: its administrator can allow the folder with "
 	               "--allow-file-root");
 }

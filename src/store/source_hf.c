@@ -183,17 +183,18 @@ static int explain(const struct hf *h, const struct http_reply *reply, struct er
 		enum err_code code, anonymous; /* with a token, and without */
 		const char *with_token, *without;
 	} known[] = {
-		{"RepoNotFound", ERR_NOT_FOUND, ERR_AUTH,
+		{"RepoNotFound", ERR_SOURCE_NOT_FOUND, ERR_SOURCE_UNAUTHORIZED,
 	         "there is no such repository, or the token of auth_secret_name may not read it",
 	         "there is no such repository, or it is private: then set auth_secret_name to a "
 	         "secret with a token that may read it"},
-		{"GatedRepo", ERR_DENIED, ERR_AUTH,
+		{"GatedRepo", ERR_SOURCE_DENIED, ERR_SOURCE_UNAUTHORIZED,
 	         "the repository is gated: its terms must be accepted on the Hub by the owner of "
 	         "the token in auth_secret_name",
 	         "the repository is gated: accept its terms on the Hub, then set auth_secret_name "
 	         "to a secret with your token"},
-		{"RevisionNotFound", ERR_NOT_FOUND, ERR_NOT_FOUND, NO_REVISION, NO_REVISION},
-		{"EntryNotFound", ERR_NOT_FOUND, ERR_NOT_FOUND,
+		{"RevisionNotFound", ERR_SOURCE_NOT_FOUND, ERR_SOURCE_NOT_FOUND, NO_REVISION,
+	         NO_REVISION},
+		{"EntryNotFound", ERR_SOURCE_NOT_FOUND, ERR_SOURCE_NOT_FOUND,
 	         "the repository has no such folder or file at this revision",
 	         "the repository has no such folder or file at this revision"},
 	};
@@ -204,7 +205,7 @@ static int explain(const struct hf *h, const struct http_reply *reply, struct er
 	for (size_t i = 0; i < COUNT(known); i++) {
 		if (!str_eq(word, known[i].word))
 			continue;
-		err->code = h->auth != NULL ? known[i].code : known[i].anonymous;
+		err_become(err, h->auth != NULL ? known[i].code : known[i].anonymous);
 		return err_wrap(err, "%s",
 		                h->auth != NULL ? known[i].with_token : known[i].without);
 	}
@@ -244,6 +245,12 @@ static struct str next_link(struct str h)
 	return (struct str){0};
 }
 
+static int not_the_hub(const struct hf *h, struct err *err)
+{
+	err_become(err, ERR_SOURCE_BROKEN);
+	return err_wrap(err, "the answer of %s is not the Hub's: check the endpoint", h->endpoint);
+}
+
 /* GET of JSON. *next is the following page's URL in `a`, or NULL. */
 static int get_json(struct hf *h, struct arena *a, const char *url, const struct doc **doc,
                     char **next, struct err *err)
@@ -263,8 +270,7 @@ static int get_json(struct hf *h, struct arena *a, const char *url, const struct
 	if (source_http_retry(&h->base, &rq, &reply, err) < 0)
 		return explain(h, &reply, err);
 	if (js_parse(a, buf_view(&reply.body), doc, err) < 0)
-		return err_wrap(err, "the answer of %s is not the Hub's: check hf_endpoint",
-		                h->endpoint);
+		return not_the_hub(h, err);
 	target = next_link(http_header_of(&reply, "Link"));
 	return target.n > 0 ? source_url_join(a, url, target, next, err) : 0;
 }
@@ -286,7 +292,7 @@ static int resolve(struct hf *h, struct arena *a, const char *frozen, struct err
 		if (!is_commit(sha))
 			return err_set(err, ERR_CORRUPT,
 			               "%s answered without a commit (\"sha\"): is it a Hub? check "
-			               "hf_endpoint",
+			               "the endpoint",
 			               h->endpoint);
 	} else if (!is_commit(sha)) {
 		return err_set(err, ERR_INVALID, "\"%s\" is not a commit of 40 hex digits", frozen);
@@ -355,7 +361,7 @@ static int hf_list(struct source *s, struct arena *a, const char *frozen, struct
 			return -1;
 		if (!doc_is(list, DOC_LIST))
 			return err_set(err, ERR_CORRUPT,
-			               "%s answered without a list of files: check hf_endpoint",
+			               "%s answered without a list of files: check the endpoint",
 			               h->endpoint);
 		DOC_EACH (item, list) {
 			if (found_item(h, item, to, err) < 0)

@@ -106,8 +106,8 @@ static int check_head(void *arg, const struct http_reply *reply, struct err *err
 {
 	const struct source_rq *rq = arg;
 	struct str coding = str_trim(http_header_of(reply, "Content-Encoding"));
-	struct str range = http_header_of(reply, "Content-Range");
 	uint64_t first, last, total;
+	bool part;
 
 	if (rq->file == NULL)
 		return rq->head(rq->arg, reply, err);
@@ -119,9 +119,16 @@ static int check_head(void *arg, const struct http_reply *reply, struct err *err
 			(int)MIN(coding.n, (size_t)40), coding.p);
 	if (rq->pin_etag && check_same(rq->file, reply, err) < 0)
 		return -1;
-	if (reply->status == 206) {
-		if (!parse_content_range(range, &first, &last, &total))
-			return err_set(err, ERR_CORRUPT, "206 without a usable Content-Range");
+	/* Some servers (rclone's, older gofakes3) send a part with status 200: Content-Range says
+	 * what it is, as long as it does not contradict the length. */
+	part = parse_content_range(http_header_of(reply, "Content-Range"), &first, &last, &total);
+	if (reply->status == 206 && !part)
+		return err_set(err, ERR_CORRUPT, "206 without a usable Content-Range");
+	if (part && reply->length >= 0 && (uint64_t)reply->length != last - first + 1)
+		return err_set(err, ERR_CORRUPT,
+		               "Content-Range has %" PRIu64 " bytes, Content-Length %" PRId64,
+		               last - first + 1, reply->length);
+	if (reply->status == 206 || (reply->status == 200 && part)) {
 		if (check_size(rq, total, err) < 0)
 			return -1;
 		if (first != rq->first || last - first >= rq->count)
@@ -180,6 +187,8 @@ static enum err_code code_of_status(int status)
 static int advise(const struct source *s, const struct http_reply *reply, enum err_code code,
                   struct err *err)
 {
+	if (code == ERR_AUTH || code == ERR_DENIED)
+		err_become(err, s->secret[0] == '\0' ? ERR_SOURCE_UNAUTHORIZED : ERR_SOURCE_DENIED);
 	if (code == ERR_CONFLICT)
 		return err_wrap(err,
 		                "it was changed while it was being fetched: start the job again");
@@ -188,11 +197,17 @@ static int advise(const struct source *s, const struct http_reply *reply, enum e
 	if (http_header_of(reply, "X-Error-Code").n > 0)
 		return -1;
 	if (code == ERR_AUTH || code == ERR_DENIED)
-		return err_wrap(err, "%s", s->ops->auth_advice);
+		return err_wrap(err, "%s",
+		                s->auth_advice != NULL ? s->auth_advice : s->ops->auth_advice);
 	if (code == ERR_NOT_FOUND)
 		return err_wrap(err, "there is no such thing at the source: check its URL (%s)",
 		                s->ops->form);
 	return -1;
+}
+
+static bool is_redirect(int status)
+{
+	return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
 static int fail_status(struct source *s, const struct http_call *call,
@@ -206,6 +221,8 @@ static int fail_status(struct source *s, const struct http_call *call,
 		              http_method_name[call->method], reply->status);
 	err->retry_after_s = reply->retry_after_s;
 	(void)err_set(err, code, "%s", words.msg);
+	if (is_redirect(reply->status))
+		err_become(err, ERR_SOURCE_REDIRECT_DENIED);
 	if (code == ERR_BUSY && reply->retry_after_s > 0)
 		return err_wrap(err, "the source asks to come back in %d s", reply->retry_after_s);
 	return advise(s, reply, code, err);
@@ -217,11 +234,6 @@ static void copy_header(char *out, size_t cap, const struct http_reply *reply, c
 
 	if (h.n > 0 && h.n < cap)
 		(void)snprintf(out, cap, "%.*s", STR_ARG(h));
-}
-
-static bool is_redirect(int status)
-{
-	return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
 /* --- the exchange ---------------------------------------------------------------------------- */
@@ -269,11 +281,10 @@ static int one_hop(struct source *s, struct source_rq *rq, const char *url, cons
 	                           .arg = rq};
 	if (http_do(s->client, call, reply, err) == 0)
 		return 0;
-	/* Only the guard of the client refuses before there is an answer. */
-	if (strstr(err->msg, "certificate") != NULL && reply->status == 0)
+	if (err->id == ERR_CERTIFICATE_UNTRUSTED)
 		return err_wrap(err, "the server's machine does not trust the source: add the "
 		                     "authority of its certificate there (update-ca-certificates)");
-	if (err->code == ERR_DENIED && reply->status == 0)
+	if (err->id == ERR_ADDRESS_DENIED)
 		return err_wrap(err, "a source on an internal address needs the server's setting "
 		                     "--allow-source-network");
 	return -1;
@@ -303,14 +314,14 @@ int source_http(struct source *s, struct source_rq *rq, struct http_reply *reply
 		if (url_parse(a, str_of(url), &from, err) < 0)
 			return -1;
 		if (hop == HTTP_REDIRECTS_MAX)
-			return err_set(err, ERR_IO,
+			return err_set(err, ERR_SOURCE_REDIRECT_DENIED,
 			               "endless redirect: after %d of them %s://%s sends on again",
 			               hop, from.scheme, from.host);
 		if (source_url_join(a, url, http_header_of(reply, "Location"), &url, err) < 0 ||
 		    url_parse(a, str_of(url), &to, err) < 0)
 			return -1;
 		if (strcmp(from.scheme, "https") == 0 && strcmp(to.scheme, "https") != 0)
-			return err_set(err, ERR_DENIED,
+			return err_set(err, ERR_SOURCE_REDIRECT_DENIED,
 			               "https://%s redirects to plain http: refused", from.host);
 		if (!url_same_origin(&from, &to))
 			auth = NULL;

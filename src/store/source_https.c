@@ -140,7 +140,7 @@ static int learn(void *arg, const struct http_reply *reply, struct err *err)
 			(int)MIN(coding.n, (size_t)40), coding.p);
 	learn_etag(f, reply);
 	f->has_sha256 = promised_sha256(reply, f->sha256);
-	if (reply->status == 206) {
+	if (reply->status == 206 || total.n > 0) {
 		f->has_size = str_cut(&total, '/', &head) &&
 		              str_u64(total, 0, INT64_MAX, &f->size, &ignored) == 0;
 		return 0;
@@ -158,7 +158,9 @@ static int peek(void *arg, const struct http_reply *reply, struct err *err)
 	if (learn(f, reply, err) < 0)
 		return -1;
 	f->peeked = true;
-	return reply->status == 206 ? 0 : err_set(err, ERR_CANCELED, "seen enough");
+	return reply->status == 206 || http_header_of(reply, "Content-Range").n > 0
+	               ? 0
+	               : err_set(err, ERR_CANCELED, "seen enough");
 }
 
 static int ask(struct https *h, struct facts *f, struct err *err)

@@ -41,6 +41,8 @@ struct source {
 	struct http_client *client;
 	struct arena *arena; /* lives as long as the source; filled by open and list only */
 	char *secret;        /* "" = anonymous; wiped at the end */
+	const char
+		*auth_advice; /* what to do about a 401 or 403, if not what ops say; may be NULL */
 	int64_t stall_ms;
 	const atomic_bool *cancel; /* of lists */
 };

@@ -55,7 +55,7 @@ int xfer_content_end(struct xfer_content *c, const struct xfer_job *job, struct 
 	if (job->expect != NULL && memcmp(other, job->expect, n) != 0) {
 		hex_encode(job->expect, n, want);
 		hex_encode(other, n, have);
-		return err_set(err, ERR_CORRUPT,
+		return err_set(err, ERR_DIGEST_MISMATCH,
 		               "wrong digest: the source promises %s %s, what it sent has %s",
 		               kind[job->kind], want, have);
 	}
