@@ -178,3 +178,18 @@ char *units_show_rate(double bytes_per_s, char out[UNITS_CAP])
 	fmt_fixed(out, UNITS_CAP, v < 10 && i > 0 ? "%.1f %s" : "%.0f %s", v, names[i]);
 	return out;
 }
+
+char *units_show_count(uint64_t n, char out[UNITS_CAP])
+{
+	char digits[UNITS_CAP];
+	int len = snprintf(digits, sizeof(digits), "%" PRIu64, n);
+	size_t at = 0;
+
+	for (int i = 0; i < len; i++) {
+		if (i > 0 && (len - i) % 3 == 0)
+			out[at++] = ',';
+		out[at++] = digits[i];
+	}
+	out[at] = '\0';
+	return out;
+}

@@ -14,6 +14,7 @@ int units_seconds(struct str text, uint64_t *seconds, struct err *err) MUST_CHEC
 char *units_show_bytes(uint64_t bytes, char out[UNITS_CAP]);     /* "1.50 GB", by 1000 */
 char *units_show_memory(uint64_t bytes, char out[UNITS_CAP]);    /* "64Gi", "200Mi", by 1024 */
 char *units_show_seconds(uint64_t seconds, char out[UNITS_CAP]); /* "1h 51m", "12s" */
+char *units_show_count(uint64_t n, char out[UNITS_CAP]);         /* "1,011" */
 char *units_show_rate(double bytes_per_s, char out[UNITS_CAP]);  /* "412 MB/s" */
 
 #endif

@@ -108,6 +108,14 @@ const char *out_status(const struct cli *c, const char *status); /* short and co
 void cell_age(const struct doc *iso, struct buf *out);
 void cell_bytes(const struct doc *n, struct buf *out);
 void cell_text(const struct doc *d, struct buf *out); /* "-" for null */
+/* Of a job. */
+void cell_run(const struct doc *job, struct buf *out); /* how long its commands ran */
+void cell_sync(const struct doc *job, struct buf *out);
+const char *out_cell_of(struct cli *c, void (*cell)(const struct doc *, struct buf *),
+                        const struct doc *d);                        /* in arena */
+void out_line(const char *label, const char *fmt, ...) PRINTF(2, 3); /* of a page of one thing */
+const char *out_number(struct cli *c, uint64_t n);                   /* "1,011" */
+const char *out_count(struct cli *c, uint64_t n, const char *thing); /* "1 job", "1,011 jobs" */
 /* Somebody else's words on one line, without what a terminal would obey. */
 const char *out_plain(struct arena *a, struct str s);
 int columns_of_terminal(void);
@@ -129,17 +137,26 @@ int remote_expect(const struct http_call *call, const struct http_reply *reply,
 /* What a person can do about a failed exchange; NULL = the error says enough. */
 const char *remote_advice(const struct cli *c, const struct err *err);
 const char *remote_part(struct cli *c, const char *text); /* percent-encoded, in arena */
-extern atomic_bool interrupted;                           /* Ctrl-C: calls end with ERR_CANCELED */
+/* Again and again until Ctrl-C; each time with an arena of its own. */
+int watch(struct cli *c, int (*once)(struct cli *c, struct err *err), struct err *err) MUST_CHECK;
+extern atomic_bool interrupted; /* Ctrl-C: calls end with ERR_CANCELED */
 void catch_interrupt(void);
 
-/* resolve.c: names as people type them */
-/* An id, a unique prefix of one, a name, or "@" for the newest: the job object. */
+/* resolve.c: names as people type them, resolved by the server: an exact id, else an exact name,
+ * else the start of an id. ERR_NAME_AMBIGUOUS names the candidates. */
+/* "@": the newest job that this user pushed. The job object. */
 int resolve_job(struct cli *c, const char *word, const struct doc **job,
                 struct err *err) MUST_CHECK;
+/* Also TEAM/PROJECT; "@": that of the newest job. */
 int resolve_project(struct cli *c, const char *word, const struct doc **project,
                     struct err *err) MUST_CHECK;
 int resolve_team(struct cli *c, const char *word, const struct doc **team,
                  struct err *err) MUST_CHECK;
+/* "JOB/NAME", or NAME of job_word (NULL: "@"); NAME "latest" is the newest complete one. */
+int resolve_checkpoint(struct cli *c, const char *word, const char *job_word,
+                       const struct doc **job, const struct doc **checkpoint,
+                       struct err *err) MUST_CHECK;
+const char *project_title(struct cli *c, const struct doc *project); /* "TEAM/PROJECT" */
 const char *job_path(struct cli *c, const struct doc *job,
                      const char *tail); /* "/v1/training_projects/.../jobs/...<tail>" */
 

@@ -4,21 +4,36 @@
 #include "base/map.h"
 #include "base/units.h"
 
-/* "/v1/training_projects/ID" of -p or the argument, "/v1/teams/ID" of --team. */
-static int cache_base(struct cli *c, const char *word, const char **base, struct err *err)
+struct cache_of {
+	const char *path;  /* "/v1/training_projects/ID", "/v1/teams/ID" */
+	const char *title; /* "project TEAM/NAME", "team NAME" */
+};
+
+/* That of -p, --team or the argument. `dflt`: what is meant when none is named; NULL: one has to
+ * be, as what changes a cache names it. */
+static int cache_of(struct cli *c, const char *word, const char *dflt, struct cache_of *out,
+                    struct err *err)
 {
 	const char *team = opt_text(c, "team", NULL), *project = opt_text(c, "project", word);
 	const struct doc *d;
 
+	if (team != NULL && project != NULL)
+		return err_set(err, ERR_USAGE, "name a project or --team, not both");
 	if (team != NULL) {
 		if (resolve_team(c, team, &d, err) < 0)
 			return -1;
-		*base = arena_printf(c->arena, "/v1/teams/%s", doc_cstr(doc_get(d, "id"), ""));
+		out->path = arena_printf(c->arena, "/v1/teams/%s", doc_cstr(doc_get(d, "id"), ""));
+		out->title = arena_printf(c->arena, "team %s", doc_cstr(doc_get(d, "name"), "?"));
 		return 0;
 	}
-	if (resolve_project(c, project != NULL ? project : "@", &d, err) < 0)
+	if (project == NULL && dflt == NULL)
+		return err_set(err, ERR_USAGE, "name the project: stoker %s %s --project PROJECT",
+		               c->command->words, c->arg[0]);
+	if (resolve_project(c, project != NULL ? project : dflt, &d, err) < 0)
 		return -1;
-	*base = arena_printf(c->arena, "/v1/training_projects/%s", doc_cstr(doc_get(d, "id"), ""));
+	out->path =
+		arena_printf(c->arena, "/v1/training_projects/%s", doc_cstr(doc_get(d, "id"), ""));
+	out->title = arena_printf(c->arena, "project %s", project_title(c, d));
 	return 0;
 }
 
@@ -108,7 +123,7 @@ int cmd_cache_summarize(struct cli *c, struct err *err)
 	             {"permissions", "permissions"}};
 	const char *by = opt_text(c, "sort", "filepath"), *order = opt_text(c, "order", "asc"),
 		   *key = NULL;
-	const char *base;
+	struct cache_of cache;
 	const struct doc *reply, *files;
 	enum out_form form;
 	uint64_t total = 0;
@@ -123,12 +138,13 @@ int cmd_cache_summarize(struct cli *c, struct err *err)
 	if (strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
 		return err_set(err, ERR_INVALID, "--order is asc or desc");
 	if (out_form(c, &form, err) < 0 ||
-	    cache_base(c, c->n_arg > 0 ? c->arg[0] : NULL, &base, err) < 0)
+	    cache_of(c, c->n_arg > 0 ? c->arg[0] : NULL, "@", &cache, err) < 0)
 		return -1;
 	if (opt_flag(c, "last")) {
-		if (remote_get(c, &reply, err, "%s/cache/summary", base) < 0)
+		if (remote_get(c, &reply, err, "%s/cache/summary", cache.path) < 0)
 			return -1;
-	} else if (remote_call(c, HTTP_POST, arena_printf(c->arena, "%s/cache/summarize", base),
+	} else if (remote_call(c, HTTP_POST,
+	                       arena_printf(c->arena, "%s/cache/summarize", cache.path),
 	                       &(struct buf)BUF_INIT(1), &reply, err) < 0) {
 		return -1;
 	}
@@ -198,7 +214,7 @@ static size_t sum_up(struct cli *c, const struct doc *files, int64_t depth, stru
 
 int cmd_cache_du(struct cli *c, struct err *err)
 {
-	const char *base;
+	struct cache_of cache;
 	const struct doc *reply, *list, *files;
 	AUTO_BUF struct buf json = BUF_INIT((size_t)64 << 20);
 	struct du_row *rows;
@@ -213,8 +229,8 @@ int cmd_cache_du(struct cli *c, struct err *err)
 		return err_set(err, ERR_INVALID,
 		               "--depth %" PRId64 ": 0 sums all in one, 1 by the first folder",
 		               depth);
-	if (cache_base(c, c->n_arg > 0 ? c->arg[0] : NULL, &base, err) < 0 ||
-	    remote_call(c, HTTP_POST, arena_printf(c->arena, "%s/cache/summarize", base),
+	if (cache_of(c, c->n_arg > 0 ? c->arg[0] : NULL, "@", &cache, err) < 0 ||
+	    remote_call(c, HTTP_POST, arena_printf(c->arena, "%s/cache/summarize", cache.path),
 	                &(struct buf)BUF_INIT(1), &reply, err) < 0)
 		return -1;
 	files = doc_get(reply, "file_summaries");
@@ -237,10 +253,20 @@ int cmd_cache_du(struct cli *c, struct err *err)
 	return out_list(c, list, cols, COUNT(cols), "the cache is empty", err);
 }
 
+#define QUOTA_BARE_MAX ((uint64_t)1 << 20) /* a number of bytes below it wants its unit */
+
+static bool is_bare(struct str text)
+{
+	for (size_t i = 0; i < text.n; i++)
+		if (text.p[i] < '0' || text.p[i] > '9')
+			return false;
+	return true;
+}
+
 int cmd_cache_quota(struct cli *c, struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT(200);
-	const char *base;
+	struct cache_of cache;
 	const struct doc *reply;
 	uint64_t bytes;
 	char text[UNITS_CAP];
@@ -248,38 +274,45 @@ int cmd_cache_quota(struct cli *c, struct err *err)
 
 	if (units_bytes(str_of(c->arg[0]), &bytes, err) < 0)
 		return err_wrap(err, "quota");
-	if (cache_base(c, NULL, &base, err) < 0)
+	if (is_bare(str_of(c->arg[0])) && bytes < QUOTA_BARE_MAX)
+		return err_set(err, ERR_INVALID,
+		               "quota %s is a number of bytes: write the unit, as in %sGB",
+		               c->arg[0], c->arg[0]);
+	if (cache_of(c, NULL, NULL, &cache, err) < 0)
 		return -1;
 	js_init(&js, &body);
 	js_open(&js);
 	js_kv_u64(&js, "quota_bytes", bytes);
 	js_close(&js);
-	if (remote_call(c, HTTP_PATCH, arena_printf(c->arena, "%s/cache", base), &body, &reply,
-	                err) < 0)
+	if (remote_call(c, HTTP_PATCH, arena_printf(c->arena, "%s/cache", cache.path), &body,
+	                &reply, err) < 0)
 		return -1;
-	out_say(c, "the quota is %s now; jobs that start from here on get it",
+	out_say(c, "the cache quota of %s is now %s; jobs that start from now on get it",
+	        cache.title,
 	        units_show_bytes((uint64_t)doc_int(doc_get(reply, "quota_bytes"), 0), text));
 	return 0;
 }
 
 int cmd_cache_rm(struct cli *c, struct err *err)
 {
-	const char *base;
+	struct cache_of cache;
 	const struct doc *reply;
-	char question[300], text[UNITS_CAP];
+	char text[UNITS_CAP];
 
-	if (cache_base(c, NULL, &base, err) < 0)
+	if (cache_of(c, NULL, NULL, &cache, err) < 0)
 		return -1;
-	(void)snprintf(question, sizeof(question), "Delete %.200s from the cache for good?",
-	               c->arg[0]);
-	if (out_confirm(c, question, NULL, err) < 0)
+	if (out_confirm(c,
+	                arena_printf(c->arena, "Delete %s from the cache of %s for good?",
+	                             out_plain(c->arena, str_of(c->arg[0])), cache.title),
+	                NULL, err) < 0)
 		return -1;
 	if (remote_call(c, HTTP_DELETE,
-	                arena_printf(c->arena, "%s/cache/files?path=%s", base,
+	                arena_printf(c->arena, "%s/cache/files?path=%s", cache.path,
 	                             remote_part(c, c->arg[0])),
 	                NULL, &reply, err) < 0)
 		return -1;
-	out_say(c, "freed %s",
+	out_say(c, "deleted %s from the cache of %s: %s freed",
+	        out_plain(c->arena, str_of(c->arg[0])), cache.title,
 	        units_show_bytes((uint64_t)doc_int(doc_get(reply, "bytes_freed"), 0), text));
 	return 0;
 }

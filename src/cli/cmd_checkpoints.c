@@ -1,5 +1,5 @@
 /* cmd_checkpoints.c - checkpoints: list, show, pull with verification, delete. */
-#include "cli/cli.h"
+#include "cli/joblist.h"
 
 #include "base/fs.h"
 #include "base/hash.h"
@@ -55,16 +55,19 @@ static int list_of_project(struct cli *c, const char *name, const struct doc **l
                            struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(SHOWN_MAX);
-	const struct doc *project, *reply, *of_job;
+	const struct doc *project, *of_job;
+	struct joblist found;
+	struct joblist_want want = {0};
 	struct js js;
 
-	if (resolve_project(c, name, &project, err) < 0 ||
-	    remote_get(c, &reply, err, "/v1/training_projects/%s/jobs",
-	               doc_cstr(doc_get(project, "id"), "")) < 0)
+	if (resolve_project(c, name, &project, err) < 0)
+		return -1;
+	want.project_id = doc_cstr(doc_get(project, "id"), "");
+	if (joblist(c, &want, &found, err) < 0)
 		return -1;
 	js_init(&js, &text);
 	js_list(&js);
-	DOC_EACH (job, doc_get(reply, "training_jobs")) {
+	DOC_EACH (job, found.list) {
 		if (list_checkpoints(c, job, opt_flag(c, "all"), &of_job, err) < 0)
 			return -1;
 		DOC_EACH (ck, of_job) {
@@ -94,37 +97,10 @@ int cmd_checkpoints_ls(struct cli *c, struct err *err)
 	                "no checkpoints (--all shows incomplete ones)", err);
 }
 
-/* "JOB/NAME", or NAME of --job, or of the newest job; NAME "latest" is the newest complete one. */
 static int find_checkpoint(struct cli *c, const char *word, const struct doc **job,
                            const struct doc **ck, struct err *err)
 {
-	const char *slash = strchr(word, '/');
-	const char *job_word = opt_text(c, "job", "@"), *name = word;
-	const struct doc *list;
-
-	if (slash != NULL && !opt_flag(c, "job")) {
-		job_word = arena_strz(c->arena, str_n(word, (size_t)(slash - word)));
-		name = slash + 1;
-	}
-	if (resolve_job(c, job_word, job, err) < 0 ||
-	    list_checkpoints(c, *job, true, &list, err) < 0)
-		return -1;
-	*ck = NULL;
-	DOC_EACH (d, list) {
-		if (strcmp(name, "latest") == 0
-		            ? str_eq(doc_text(doc_get(d, "state")), "COMPLETE") &&
-		                      (*ck == NULL ||
-		                       strcmp(doc_cstr(doc_get(d, "created_at"), ""),
-		                              doc_cstr(doc_get(*ck, "created_at"), "")) > 0)
-		            : str_eq(doc_text(doc_get(d, "checkpoint_id")), name))
-			*ck = d;
-	}
-	if (*ck == NULL)
-		return err_set(err, ERR_NOT_FOUND,
-		               "job %s has no checkpoint \"%s\": stoker checkpoints ls %s --all",
-		               doc_cstr(doc_get(*job, "id"), "?"), name,
-		               doc_cstr(doc_get(*job, "id"), "?"));
-	return 0;
+	return resolve_checkpoint(c, word, opt_text(c, "job", NULL), job, ck, err);
 }
 
 static int each_file(struct cli *c, const struct doc *job, const char *name,

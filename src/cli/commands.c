@@ -21,8 +21,12 @@ static const struct opt o_push[] = {
 };
 static const struct opt o_ps[] = {
 	{"watch", 'w', OPT_FLAG, NULL, "again every two seconds, until Ctrl-C"},
-	{"all", 'a', OPT_FLAG, NULL, "also jobs that ended"},
-	{"project", 'p', OPT_TEXT, "PROJECT", "only this project's"},
+	{"all", 'a', OPT_FLAG, NULL, "include jobs that have ended"},
+	{"project", 'p', OPT_TEXT, "PROJECT", "only jobs of this project"},
+	{"user", 'u', OPT_TEXT, "NAME", "only jobs that NAME pushed"},
+	{"everyone", 'e', OPT_FLAG, NULL, "jobs of everyone, not only yours"},
+	{"status", 's', OPT_LIST, "STATUS", "only jobs in this status: pending, running, failed, ..."},
+	{"limit", 'n', OPT_INT, "N", "show at most N jobs [1000]"},
 };
 static const struct opt o_logs[] = {
 	{"follow", 'f', OPT_FLAG, NULL, "go on until the job ends; Ctrl-C detaches"},
@@ -36,7 +40,8 @@ static const struct opt o_logs[] = {
 };
 static const struct opt o_stop[] = {
 	{"now", 0, OPT_FLAG, NULL, "without the grace time"},
-	{"all", 'a', OPT_FLAG, NULL, "every active job"},
+	{"all", 'a', OPT_FLAG, NULL, "all your active jobs"},
+	{"everyone", 0, OPT_FLAG, NULL, "with --all: the jobs of everyone"},
 	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
 };
 static const struct opt o_recreate[] = {
@@ -82,11 +87,11 @@ static const struct opt o_du[] = {
 	{"depth", 'd', OPT_INT, "N", "sum by this many folders; 0: the total alone [1]"},
 };
 static const struct opt o_cache_rm[] = {
-	{"project", 'p', OPT_TEXT, "PROJECT", "in this project's cache [@]"},
-	{"team", 0, OPT_TEXT, "TEAM", "in this team's cache"},
+	{"project", 'p', OPT_TEXT, "PROJECT", "in the cache of this project"},
+	{"team", 0, OPT_TEXT, "TEAM", "in the cache of this team"},
 	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
 };
-static const struct opt o_cache_quota[] = {{"project", 'p', OPT_TEXT, "PROJECT", "of this project's cache [@]"}};
+static const struct opt o_cache_quota[] = {{"project", 'p', OPT_TEXT, "PROJECT", "the cache of this project (required)"}};
 static const struct opt o_gc[] = {
 	{"dry-run", 0, OPT_FLAG, NULL, "only list what would go"},
 	{"older-than", 0, OPT_TEXT, "TIME", "leave partial fetches, uploads and ownerless caches that were touched since [24h]"},
@@ -128,7 +133,7 @@ const struct command commands[] = {
 	 "Prints the job's id. With -f it follows the log and exits 0 when the job completed, 10 when it failed, "
 	 "11 when it was stopped; Ctrl-C detaches and the job goes on.",
 	 OPTS(o_push), 0, 1, true, cmd_push},
-	{"ps", "", "list jobs", NULL, OPTS(o_ps), 0, 0, true, cmd_ps},
+	{"ps", "", "list jobs", "Lists your active jobs, the newest first. REASON says why a job waits or how it ended.", OPTS(o_ps), 0, 0, true, cmd_ps},
 	{"view", "[JOB]", "one page about a job: state, inputs, checkpoints, events", NULL, NO_OPTS, 0, 1, true, cmd_view},
 	{"logs", "[JOB]", "what a job printed", NULL, OPTS(o_logs), 0, 1, false, cmd_logs},
 	{"stop", "[JOB]...", "stop jobs", "SIGTERM, the grace time, then the whole process tree. Checkpoints that "

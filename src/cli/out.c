@@ -277,6 +277,43 @@ static struct tail layout(size_t *width, const struct out_col *cols, size_t n, s
 	return t;
 }
 
+static size_t sum_of(const size_t *width, size_t n)
+{
+	size_t sum = 2 * (n - 1);
+
+	for (size_t i = 0; i < n; i++)
+		sum += width[i];
+	return sum;
+}
+
+/* Where there is not enough room, columns without a value in any row go first. How many stay. */
+static size_t drop_empty(struct str *cell, struct out_col *cols, size_t n, size_t rows)
+{
+	bool empty[OUT_COLS_MAX];
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		empty[i] = i > 0;
+		for (size_t k = 1; k < rows; k++)
+			empty[i] = empty[i] && str_eq(cell[k * n + i], "-");
+		kept += !empty[i];
+	}
+	for (size_t k = 0, at = 0; k < rows * n; k++)
+		if (!empty[k % n])
+			cell[at++] = cell[k];
+	for (size_t i = 0, at = 0; i < n; i++)
+		if (!empty[i])
+			cols[at++] = cols[i];
+	return kept;
+}
+
+static void measure(const struct str *cell, size_t rows, size_t *width, size_t n)
+{
+	memset(width, 0, n * sizeof(*width));
+	for (size_t k = 0; k < rows * n; k++)
+		width[k % n] = MAX(width[k % n], width_of(cell[k]));
+}
+
 static void print_row(const struct str *cell, const struct out_col *cols, size_t n,
                       const size_t *width, struct tail t)
 {
@@ -292,8 +329,9 @@ static void print_row(const struct str *cell, const struct out_col *cols, size_t
 		print_cell(cell[n - 1], width[n - 1], cols[n - 1].right, true);
 }
 
-static void print_table(const struct doc *list, const struct out_col *cols, size_t n)
+static void print_table(const struct doc *list, const struct out_col *all, size_t n)
 {
+	struct out_col cols[OUT_COLS_MAX];
 	struct arena *a = arena_new();
 	struct str *cell = ARENA_ARRAY(a, struct str, (list->count + 1) * n);
 	size_t width[OUT_COLS_MAX] = {0};
@@ -302,6 +340,7 @@ static void print_table(const struct doc *list, const struct out_col *cols, size
 	struct tail t = {0};
 
 	assert(n <= OUT_COLS_MAX);
+	memcpy(cols, all, n * sizeof(*cols));
 	for (size_t i = 0; i < n; i++)
 		cell[i] = str_of(cols[i].title);
 	DOC_EACH (row, list) {
@@ -313,8 +352,11 @@ static void print_table(const struct doc *list, const struct out_col *cols, size
 		}
 		r++;
 	}
-	for (size_t k = 0; k < r * n; k++)
-		width[k % n] = MAX(width[k % n], width_of(cell[k]));
+	measure(cell, r, width, n);
+	if (have > 0 && sum_of(width, n) > (size_t)have) {
+		n = drop_empty(cell, cols, n, r);
+		measure(cell, r, width, n);
+	}
 	if (have > 0)
 		t = layout(width, cols, n, (size_t)have);
 	for (size_t k = 0; k < r; k++)
@@ -481,4 +523,59 @@ void cell_age(const struct doc *iso, struct buf *out)
 	if (space != NULL)
 		*space = '\0';
 	buf_puts(out, text);
+}
+
+void out_line(const char *label, const char *fmt, ...)
+{
+	va_list ap;
+
+	(void)printf("%-12s ", label);
+	va_start(ap, fmt);
+	(void)vprintf(fmt, ap);
+	va_end(ap);
+	(void)putchar('\n');
+}
+
+const char *out_cell_of(struct cli *c, void (*cell)(const struct doc *, struct buf *),
+                        const struct doc *d)
+{
+	AUTO_BUF struct buf b = BUF_INIT(65536);
+
+	cell(d, &b);
+	return arena_strz(c->arena, buf_view(&b));
+}
+
+void cell_run(const struct doc *d, struct buf *b)
+{
+	struct err ignored = {0};
+	int64_t from, to = clock_wall_ms();
+	char text[UNITS_CAP];
+
+	if (!doc_is(doc_get(d, "started_at"), DOC_TEXT) ||
+	    clock_parse(doc_text(doc_get(d, "started_at")), &from, &ignored) < 0) {
+		buf_putc(b, '-');
+		return;
+	}
+	if (doc_is(doc_get(d, "ended_at"), DOC_TEXT) &&
+	    clock_parse(doc_text(doc_get(d, "ended_at")), &to, &ignored) < 0)
+		to = clock_wall_ms();
+	buf_puts(b, units_show_seconds((uint64_t)MAX((to - from) / 1000, (int64_t)0), text));
+}
+
+void cell_sync(const struct doc *d, struct buf *b)
+{
+	struct str s = doc_text(doc_get(d, "checkpoint_sync_status"));
+
+	buf_puts(b, str_eq(s, "COMPLETED") ? "synced" : str_eq(s, "SYNCING") ? "syncing" : "-");
+}
+const char *out_number(struct cli *c, uint64_t n)
+{
+	char text[UNITS_CAP];
+
+	return arena_cstr(c->arena, units_show_count(n, text));
+}
+
+const char *out_count(struct cli *c, uint64_t n, const char *thing)
+{
+	return arena_printf(c->arena, "%s %s%s", out_number(c, n), thing, n == 1 ? "" : "s");
 }

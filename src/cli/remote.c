@@ -9,6 +9,7 @@
 #define REPLY_MAX ((size_t)256 << 20)
 #define TRIES 4
 #define TOTAL_MS 120000
+#define WATCH_TENTHS 20    /* of a second between two looks */
 #define WAIT_SHOWN_MS 1000 /* from here on a person is told what is waited for */
 
 atomic_bool interrupted;
@@ -263,4 +264,30 @@ int remote_get(struct cli *c, const struct doc **out, struct err *err, const cha
 	if (buf_check(&path, "the request's path", err) < 0)
 		return -1;
 	return remote_call(c, HTTP_GET, buf_cstr(&path), NULL, out, err);
+}
+
+int watch(struct cli *c, int (*once)(struct cli *c, struct err *err), struct err *err)
+{
+	struct arena *whole = c->arena;
+
+	catch_interrupt();
+	if (remote_login(c, err) < 0) /* so that it is kept in the arena that stays */
+		return -1;
+	while (!interrupted) {
+		int r;
+
+		c->arena = arena_new();
+		if (c->tty_out)
+			(void)fputs("\033[H\033[J", stdout);
+		r = once(c, err);
+		(void)fflush(stdout);
+		arena_free(c->arena);
+		c->arena = whole;
+		if (r < 0 && err->code != ERR_CANCELED)
+			return -1;
+		for (int i = 0; i < WATCH_TENTHS && !interrupted; i++)
+			clock_sleep_ms(100);
+	}
+	err_clear(err);
+	return 0;
 }

@@ -42,7 +42,7 @@ void usage_all(FILE *to)
 	}
 	(void)fprintf(to, "  %-36s %s\n", "server [--setting VALUE]...",
 	              "run the control plane (stoker server --help)");
-	(void)fprintf(to, "\nJOB is an id, the start of one, a name, or @ for the newest.\n"
+	(void)fprintf(to, "\nJOB is an id, the start of one, a name, or @ for your newest job.\n"
 	                  "More: stoker COMMAND --help\n");
 }
 

@@ -36,6 +36,7 @@ struct model_project {
 };
 
 struct model_job {
+	int64_t row; /* orders jobs of one millisecond */
 	const char *id, *name, *project_id, *project_name, *team_id, *team_name;
 	struct job_core core;
 	int64_t priority;

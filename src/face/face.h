@@ -5,8 +5,8 @@
  * of what the network can make Stoker do.
  *
  * Conventions: `who` is the caller; what belongs to another team is ERR_NOT_FOUND; a missing right
- * is ERR_DENIED. Rows and strings live in the arena given. Ids may be given as ids only; names and
- * prefixes are resolved by the CLI through the lists.
+ * is ERR_DENIED. Rows and strings live in the arena given. Ids are given as ids only; what people
+ * type is resolved by the three *_resolve.
  */
 #ifndef FACE_H
 #define FACE_H
@@ -33,10 +33,14 @@ struct who {
 
 struct job_query {
 	const char *project_id, *job_id; /* NULL: any */
+	const char *user;                /* who pushed; NULL: anybody */
 	uint32_t states;                 /* bit set of enum job_state; 0 = any */
 	bool ascending;                  /* by creation; newest first otherwise */
+	int64_t after_ms, after_row;     /* of the last job of the page before; 0: the first page */
 	size_t limit;                    /* 0 = 1000 */
 };
+
+#define RESOLVE_MAX 20 /* things that one word could mean, at most shown */
 
 struct capacity_row {
 	const char *gpu_type, *team_id, *team_name; /* team NULL: of the whole server */
@@ -138,6 +142,18 @@ struct face_ops {
 	int (*authenticate)(void *of, struct arena *a, struct str token, struct who **out,
 	                    struct err *err);
 
+	/* What people type: an exact id, else an exact name, else the start of an id; a project
+	 * also as TEAM/PROJECT. "@": the caller's newest job, and the project of it. *n > 1: the
+	 * word could mean any of these, the newest first, RESOLVE_MAX at most. Nothing:
+	 * ERR_..._NOT_FOUND.
+	 */
+	int (*job_resolve)(void *of, const struct who *who, struct arena *a, const char *word,
+	                   struct model_job **out, size_t *n, struct err *err);
+	int (*project_resolve)(void *of, const struct who *who, struct arena *a, const char *word,
+	                       struct model_project **out, size_t *n, struct err *err);
+	int (*team_resolve)(void *of, const struct who *who, struct arena *a, const char *word,
+	                    struct model_team **out, size_t *n, struct err *err);
+
 	/* projects */
 	int (*projects)(void *of, const struct who *who, struct arena *a,
 	                struct model_project **out, size_t *n,
@@ -163,7 +179,7 @@ struct face_ops {
 	                 struct err *err);
 	int (*job_search)(void *of, const struct who *who, struct arena *a,
 	                  const struct job_query *q, struct model_job **out, size_t *n,
-	                  struct err *err);
+	                  uint64_t *total, struct err *err); /* total: of all pages */
 	int (*job_get)(void *of, const struct who *who, struct arena *a, const char *project_id,
 	               const char *job_id, struct model_job *out,
 	               struct err *err); /* project_id NULL: any */

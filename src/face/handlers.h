@@ -12,6 +12,9 @@ int project_put_in_team(struct request *rq, struct err *err);
 int project_show(struct request *rq, struct err *err);
 int project_remove(struct request *rq, struct err *err);
 
+/* resolve.c */
+int resolve_word(struct request *rq, struct err *err);
+
 /* jobs.c */
 int jobs_of_project(struct request *rq, struct err *err);
 int jobs_search(struct request *rq, struct err *err);

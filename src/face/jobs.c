@@ -31,32 +31,64 @@ static int send_job(struct request *rq, const struct model_job *j, bool whole, s
 	return answer_send(rq, &an, 200, err);
 }
 
+/* "<created_ms>.<row>" of the last job of the page before. */
+static int read_cursor(struct str text, struct job_query *q, struct err *err)
+{
+	struct str rest = text, ms;
+	struct err bad = {0};
+
+	if (!str_cut(&rest, '.', &ms) || str_i64(ms, 0, INT64_MAX, &q->after_ms, &bad) < 0 ||
+	    str_i64(rest, 1, INT64_MAX, &q->after_row, &bad) < 0)
+		return err_set(err, ERR_INVALID,
+		               "cursor: \"%.*s\" is not the next_cursor of an answer",
+		               (int)MIN(text.n, (size_t)60), text.p);
+	return 0;
+}
+
+static void show_page(struct request *rq, struct js *js, const struct job_query *q,
+                      const struct model_job *j, size_t n, uint64_t total)
+{
+	js_key(js, "training_jobs");
+	js_list(js);
+	for (size_t i = 0; i < n; i++)
+		show_job(js, rq->arena, &j[i], false);
+	js_end(js);
+	js_kv_u64(js, "total", total);
+	js_key(js, "next_cursor");
+	if (n > 0 && n == q->limit && (n < total || q->after_row != 0))
+		js_fmt(js, "%" PRId64 ".%" PRId64, j[n - 1].created_ms, j[n - 1].row);
+	else
+		js_null(js);
+}
+
 static int send_jobs(struct request *rq, const struct job_query *q, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_ANSWER struct answer an = {0};
-	struct model_job *j;
-	size_t n;
+	struct model_job *j = NULL;
+	uint64_t total = 0;
+	size_t n = 0;
 
-	if (ctx->ops->job_search(ctx->of, face_who(rq), rq->arena, q, &j, &n, err) < 0)
+	if (ctx->ops->job_search(ctx->of, face_who(rq), rq->arena, q, &j, &n, &total, err) < 0)
 		return -1;
 	answer_open(&an);
-	js_key(&an.js, "training_jobs");
-	js_list(&an.js);
-	for (size_t i = 0; i < n; i++)
-		show_job(&an.js, rq->arena, &j[i], false);
-	js_end(&an.js);
+	show_page(rq, &an.js, q, j, n, total);
 	return answer_send(rq, &an, 200, err);
 }
 
 int jobs_of_project(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	struct job_query q = {.project_id = arg_text(rq, 0), .limit = SEARCH_MAX};
+	struct job_query q = {.project_id = arg_text(rq, 0)};
+	const char *cursor = query_text(rq, "cursor");
+	int64_t limit = SEARCH_MAX;
 	struct model_project p;
 
-	if (ctx->ops->project_get(ctx->of, face_who(rq), rq->arena, q.project_id, &p, err) < 0)
+	if (query_int(rq, "limit", 1, SEARCH_MAX, &limit, err) < 0 ||
+	    (cursor != NULL && read_cursor(str_of(cursor), &q, err) < 0) ||
+	    ctx->ops->project_get(ctx->of, face_who(rq), rq->arena, q.project_id, &p, err) < 0)
 		return -1;
+	q.limit = (size_t)limit;
 	return send_jobs(rq, &q, err);
 }
 
@@ -89,18 +121,27 @@ static int read_order(const struct doc *body, bool *ascending, struct err *err)
 
 int jobs_search(struct request *rq, struct err *err)
 {
-	struct job_query q = {.limit = SEARCH_MAX};
-	const char **status;
+	struct job_query q = {0};
+	const char **status, *cursor = NULL;
 	const struct doc *body;
-	bool unmatched;
+	bool unmatched, mine = false;
+	int64_t limit = SEARCH_MAX;
 	size_t n;
 
 	if (body_read(rq, true, &body, err) < 0 ||
 	    body_text(body, "project_id", false, &q.project_id, err) < 0 ||
 	    body_text(body, "job_id", false, &q.job_id, err) < 0 ||
+	    body_text(body, "user", false, &q.user, err) < 0 ||
+	    body_bool(body, "mine", &mine, err) < 0 ||
+	    body_int(body, "limit", 1, SEARCH_MAX, &limit, err) < 0 ||
+	    body_text(body, "cursor", false, &cursor, err) < 0 ||
+	    (cursor != NULL && read_cursor(str_of(cursor), &q, err) < 0) ||
 	    body_texts(rq->arena, body, "statuses", STATUSES_MAX, &status, &n, err) < 0 ||
 	    read_order(body, &q.ascending, err) < 0)
 		return -1;
+	if (mine)
+		q.user = face_who(rq)->name;
+	q.limit = (size_t)limit;
 	for (size_t i = 0; i < n; i++) {
 		bool known;
 
@@ -114,9 +155,7 @@ int jobs_search(struct request *rq, struct err *err)
 		AUTO_ANSWER struct answer an = {0};
 
 		answer_open(&an);
-		js_key(&an.js, "training_jobs");
-		js_list(&an.js);
-		js_end(&an.js);
+		show_page(rq, &an.js, &q, NULL, 0, 0);
 		return answer_send(rq, &an, 200, err);
 	}
 	return send_jobs(rq, &q, err);
@@ -264,7 +303,7 @@ int job_stop(struct request *rq, struct err *err)
 	if (handler_job(rq, &j, err) < 0 ||
 	    ctx->ops->job_stop(ctx->of, face_who(rq), rq->arena, j.id, now, &j, err) < 0)
 		return -1;
-	return send_job(rq, &j, false, err);
+	return send_job(rq, &j, true, err); /* its specification says how much grace it has */
 }
 
 int job_recreate(struct request *rq, struct err *err)

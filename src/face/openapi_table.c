@@ -10,6 +10,7 @@
 #define DELETED_EXEC "exec_id:text! deleted:bool!"
 #define TERMINAL "tty{rows:int(1,65535)! columns:int(1,65535)! term:filled?}?"
 #define ONE_JOB "training_job:@TrainingJob!"
+#define JOBS "training_jobs[@TrainingJob]! total:int! next_cursor:text!?"
 #define RANGE "start_epoch_millis:int(0,9223372036853)? end_epoch_millis:int(0,9223372036853)?"
 #define LINES                                                                                      \
 	RANGE " limit:int(1,20000)? direction:enum(asc,desc)? "                                    \
@@ -80,12 +81,15 @@ const struct route_doc route_docs[] = {
 	{ HTTP_POST,   TEAM "/training_projects", NULL, "training_project{name:name! team_name:text?}!", "training_project:@TrainingProject!", NULL, false },
 	{ HTTP_GET,    PROJECT, NULL, NULL, "training_project:@TrainingProject!", NULL, false },
 	{ HTTP_DELETE, PROJECT, NULL, NULL, DELETED, NULL, false },
-	{ HTTP_GET,    PROJECT "/jobs", NULL, NULL, "training_jobs[@TrainingJob]!", NULL, false },
+	{ HTTP_GET,    PROJECT "/jobs", "limit:int(1,1000) cursor:filled", NULL, JOBS, NULL, false },
 	{ HTTP_POST,   PROJECT "/jobs", "dry_run:bool", NEW_JOB, ONE_JOB, NULL, false },
 	{ HTTP_POST,   "/v1/training_jobs/check", NULL, "training_project{name:name! team_name:text?}! " NEW_JOB, ONE_JOB, NULL, false },
 	{ HTTP_POST,   "/v1/training_jobs/search", NULL, "statuses[enum(TRAINING_JOB_PENDING,TRAINING_JOB_QUEUED,TRAINING_JOB_CREATED,TRAINING_JOB_DEPLOYING,"
 	  "TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED,TRAINING_JOB_PREEMPTED)]? "
-	  "project_id:text? job_id:text? order_by[{field:enum(created_at)? order:enum(asc,desc)?}]?", "training_jobs[@TrainingJob]!", NULL, true },
+	  "project_id:text? job_id:text? user:text? mine:bool? limit:int(1,1000)? cursor:filled? "
+	  "order_by[{field:enum(created_at)? order:enum(asc,desc)?}]?", JOBS, NULL, true },
+	{ HTTP_GET,    "/v1/resolve", "what:enum(job,project,team,checkpoint)! word:filled! job:filled", NULL,
+	  "training_job:@TrainingJob training_project:@TrainingProject team:@Team checkpoint:@Checkpoint", NULL, false },
 	{ HTTP_GET,    JOB, NULL, NULL, "training_job:@TrainingJob! training_project{id:text! name:text!}!", NULL, false },
 	{ HTTP_PATCH,  JOB, NULL, PRIORITY "? availability_model:enum(dedicated,spot)?", ONE_JOB, NULL, false },
 	{ HTTP_DELETE, JOB, NULL, NULL, DELETED, NULL, false },

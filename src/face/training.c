@@ -19,6 +19,7 @@ static const struct route routes[] = {
 	{ HTTP_POST,   SCOPE_MEMBER, LARGE, PROJECT "/jobs",                    job_push,                "Push a job" },
 	{ HTTP_POST,   SCOPE_MEMBER, LARGE, "/v1/training_jobs/check",          job_dry_run,             "Check a job for a project by name; nothing is stored" },
 	{ HTTP_POST,   SCOPE_VIEWER, SMALL, "/v1/training_jobs/search",         jobs_search,             "Find jobs" },
+	{ HTTP_GET,    SCOPE_VIEWER, 0,     "/v1/resolve",                      resolve_word,            "What a word means: an id, a name, the start of an id, or @ for the caller's newest; 409 with the candidates when it is ambiguous" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB,                                job_show,                "One job, with its specification" },
 	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB,                                job_change,              "Change priority or availability of a pending job" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, JOB,                                job_remove,              "Remove a job that has ended" },

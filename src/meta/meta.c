@@ -108,6 +108,12 @@ int meta_trash_add(struct db_tx *tx, const char *kind, const char *what, struct 
 	               DB_ARGS(db_text(kind), db_text(what)), NULL, err);
 }
 
+bool meta_prefix_end(const char *prefix, char out[META_PREFIX_CAP])
+{
+	/* ids are of [a-z0-9], and '~' is behind all of these */
+	return snprintf(out, META_PREFIX_CAP, "%s~", prefix) < META_PREFIX_CAP;
+}
+
 static void trash_row(struct db_rows *r, void *item)
 {
 	struct meta_trash *t = item;

@@ -80,6 +80,14 @@ int meta_project(struct meta *m, struct arena *a, const char *id, struct model_p
                  struct err *err) MUST_CHECK;
 int meta_project_by_name(struct meta *m, struct arena *a, const char *team_id, const char *name,
                          struct model_project *out, struct err *err) MUST_CHECK;
+struct meta_project_query {
+	const char *team_id;            /* only of this team; NULL: of any */
+	const char *id, *name, *prefix; /* one of them; prefix: of the id */
+	const char *team;               /* with name: id or name of its team; NULL: any */
+	size_t limit;
+};
+int meta_projects_find(struct meta *m, struct arena *a, const struct meta_project_query *q,
+                       struct model_project **out, size_t *n, struct err *err) MUST_CHECK;
 /* Makes it with this id unless (team, name) is there. */
 int meta_project_upsert(struct meta *m, struct arena *a, const struct model_project *p,
                         struct model_project *out, struct err *err) MUST_CHECK;
@@ -90,15 +98,20 @@ int meta_project_del(struct meta *m, const char *id, struct err *err) MUST_CHECK
 /* jobs */
 struct meta_query {
 	const char *team_id, *project_id, *job_id; /* NULL: any */
-	const char *name;                          /* NULL: any */
+	const char *user, *name;                   /* exactly; NULL: any */
+	const char *prefix;                        /* of the id; NULL: any */
 	bool has_checkpoint;                       /* only those with a complete one */
 	uint32_t states;                           /* bit set of enum job_state; 0 = any */
 	bool ascending;                            /* by creation; newest first otherwise */
-	size_t limit;                              /* 0 = META_LIST_MAX */
+	int64_t after_ms, after_row; /* behind this job of a list; 0: from the start */
+	size_t limit;                /* 0 = META_LIST_MAX */
 };
 /* spec_json and document_json are left out of lists. */
 int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struct model_job **out,
               size_t *n, struct err *err) MUST_CHECK;
+/* How many there are in all, whatever after_* and limit say. */
+int meta_jobs_count(struct meta *m, const struct meta_query *q, uint64_t *n,
+                    struct err *err) MUST_CHECK;
 int meta_job(struct meta *m, struct arena *a, const char *id, struct model_job *out,
              struct err *err) MUST_CHECK;
 /* What the queue wants to know of a job that waits; columns that it does not ask for are left

@@ -44,5 +44,8 @@ void meta_cache_flags(int64_t column, struct model_job *out);
 #define META_STATES_CAP 200
 void meta_states(uint32_t set, char out[META_STATES_CAP]);
 uint32_t meta_active_states(void);
+/* Ids that start with `prefix` are those from it up to this text. False: no id is so long. */
+#define META_PREFIX_CAP 64
+bool meta_prefix_end(const char *prefix, char out[META_PREFIX_CAP]);
 
 #endif

@@ -11,7 +11,7 @@
 	" j.gpu_type, j.spot, j.cache, j.max_duration_s, j.stage, j.progress, j.progress_done, "   \
 	"j.progress_total, "                                                                       \
 	"j.progress_rate,"                                                                         \
-	" j.heartbeat_ms"
+	" j.heartbeat_ms, j.rowid"
 #define FROM " FROM jobs j JOIN projects p ON p.id = j.project_id JOIN teams t ON t.id = j.team_id "
 #define JOB "SELECT " COLUMNS ", j.spec_json, j.document_json" FROM
 #define LIST "SELECT " COLUMNS FROM
@@ -79,6 +79,7 @@ static void list_row(struct db_rows *r, void *item)
 	j->progress_total = db_get_u64(r);
 	j->progress_rate = db_get_real(r);
 	j->heartbeat_ms = db_get_int(r);
+	j->row = db_get_int(r);
 	j->spec_json = NULL;
 	j->document_json = NULL;
 }
@@ -112,35 +113,101 @@ int meta_job_exists(struct meta *m, const char *id, bool *there, struct err *err
 	return 0;
 }
 
+/* What a query asks for, as SQL after WHERE. A handful of shapes, so the statements are found
+ * prepared. */
+struct where {
+	struct buf sql;
+	struct db_val v[12];
+	size_t n;
+	char prefix_end[META_PREFIX_CAP]; /* one of the values */
+};
+
+static void ask(struct where *w, const char *sql, struct db_val value)
+{
+	assert(w->n < COUNT(w->v));
+	buf_printf(&w->sql, "%s%s", w->sql.n > 0 ? " AND " : "WHERE ", sql);
+	w->v[w->n++] = value;
+}
+
+static void ask_text(struct where *w, const char *sql, const char *text)
+{
+	if (text != NULL)
+		ask(w, sql, db_text(text));
+}
+
+/* False when nothing can match. */
+static bool where_of(const struct meta_query *q, struct where *w)
+{
+	char states[META_STATES_CAP];
+
+	*w = (struct where){.sql = BUF_INIT(2000)};
+	ask_text(w, "j.team_id = ?", q->team_id);
+	ask_text(w, "j.project_id = ?", q->project_id);
+	ask_text(w, "j.id = ?", q->job_id);
+	ask_text(w, "j.user = ?", q->user);
+	ask_text(w, "j.name = ?", q->name);
+	if (q->prefix != NULL && !meta_prefix_end(q->prefix, w->prefix_end))
+		return false;
+	if (q->prefix != NULL) {
+		ask(w, "j.id >= ?", db_text(q->prefix));
+		ask(w, "j.id < ?", db_text(w->prefix_end));
+	}
+	if (q->has_checkpoint)
+		buf_printf(&w->sql,
+		           "%s EXISTS (SELECT 1 FROM checkpoints c WHERE c.job_id = j.id"
+		           " AND c.state = 'COMPLETE')",
+		           w->sql.n > 0 ? " AND" : "WHERE");
+	if (q->states != 0) {
+		meta_states(q->states, states);
+		buf_printf(&w->sql, "%s j.state IN (%s)", w->sql.n > 0 ? " AND" : "WHERE", states);
+	}
+	return true;
+}
+
+static void where_done(struct where *w)
+{
+	buf_done(&w->sql);
+}
+
 int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struct model_job **out,
               size_t *n, struct err *err)
 {
-	char states[META_STATES_CAP] = "";
-	struct db_val v[5];
-	size_t n_v = 0;
-	char sql[2000];
+	struct where w CLEANUP(where_done);
+	const char *order = q->ascending ? "ASC" : "DESC";
+	char sql[4000];
 
-	if (q->states != 0)
-		meta_states(q->states, states);
-	/* A handful of shapes, so the statements are found prepared. */
-	FMT(sql, "%sWHERE 1 = 1%s%s%s%s%s%s%s%s ORDER BY j.created_ms %s, j.rowid %s LIMIT ?", LIST,
-	    q->team_id ? " AND j.team_id = ?" : "", q->project_id ? " AND j.project_id = ?" : "",
-	    q->job_id ? " AND j.id = ?" : "", q->name ? " AND j.name = ?" : "",
-	    q->has_checkpoint ? " AND EXISTS (SELECT 1 FROM checkpoints c WHERE c.job_id = j.id"
-	                        " AND c.state = 'COMPLETE')"
-	                      : "",
-	    q->states ? " AND j.state IN (" : "", states, q->states ? ")" : "",
-	    q->ascending ? "ASC" : "DESC", q->ascending ? "ASC" : "DESC");
-	if (q->team_id != NULL)
-		v[n_v++] = db_text(q->team_id);
-	if (q->project_id != NULL)
-		v[n_v++] = db_text(q->project_id);
-	if (q->job_id != NULL)
-		v[n_v++] = db_text(q->job_id);
-	if (q->name != NULL)
-		v[n_v++] = db_text(q->name);
-	v[n_v++] = db_u64(q->limit > 0 ? q->limit : META_LIST_MAX);
-	return meta_list(m, a, sql, v, n_v, sizeof(**out), list_row, out, n, err);
+	*n = 0;
+	if (!where_of(q, &w))
+		return 0;
+	if (q->after_row != 0) {
+		ask(&w,
+		    q->ascending ? "(j.created_ms, j.rowid) > (?" : "(j.created_ms, j.rowid) < (?",
+		    db_int(q->after_ms));
+		buf_puts(&w.sql, ", ?)");
+		w.v[w.n++] = db_int(q->after_row);
+	}
+	w.v[w.n++] = db_u64(q->limit > 0 ? q->limit : META_LIST_MAX);
+	FMT(sql, "%s%s ORDER BY j.created_ms %s, j.rowid %s LIMIT ?", LIST, buf_cstr(&w.sql), order,
+	    order);
+	return meta_list(m, a, sql, w.v, w.n, sizeof(**out), list_row, out, n, err);
+}
+
+int meta_jobs_count(struct meta *m, const struct meta_query *q, uint64_t *n, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	struct where w CLEANUP(where_done);
+	char sql[4000];
+	int64_t count = 0;
+
+	*n = 0;
+	if (!where_of(q, &w))
+		return 0;
+	FMT(sql, "SELECT count(*) FROM jobs j %s", buf_cstr(&w.sql));
+	if (db_begin(m->db, DB_READ, &tx, err) < 0 ||
+	    db_number(&tx, sql, w.v, w.n, 0, &count, err) < 0)
+		return -1;
+	*n = (uint64_t)count;
+	return 0;
 }
 
 static int event_in(struct db_tx *tx, const char *job_id, const struct model_event *e,

@@ -48,6 +48,27 @@ int meta_project_by_name(struct meta *m, struct arena *a, const char *team_id, c
 	                ERR_PROJECT_NOT_FOUND, err);
 }
 
+int meta_projects_find(struct meta *m, struct arena *a, const struct meta_project_query *q,
+                       struct model_project **out, size_t *n, struct err *err)
+{
+	char end[META_PREFIX_CAP] = "";
+
+	if (q->prefix != NULL && !meta_prefix_end(q->prefix, end)) {
+		*n = 0;
+		return 0;
+	}
+	return meta_list(
+		m, a,
+		PROJECT "WHERE (?1 IS NULL OR p.team_id = ?1) AND (?2 IS NULL OR p.id = ?2)"
+			" AND (?3 IS NULL OR p.name = ?3)"
+			" AND (?4 IS NULL OR t.name = ?4 OR t.id = ?4)"
+			" AND (?5 IS NULL OR (p.id >= ?5 AND p.id < ?6))"
+			" ORDER BY p.updated_ms DESC, p.rowid DESC LIMIT ?7",
+		DB_ARGS(db_text(q->team_id), db_text(q->id), db_text(q->name), db_text(q->team),
+	                db_text(q->prefix), db_text(end), db_u64(q->limit)),
+		sizeof(**out), project_row, out, n, err);
+}
+
 int meta_project_upsert(struct meta *m, struct arena *a, const struct model_project *p,
                         struct model_project *out, struct err *err)
 {

@@ -172,8 +172,14 @@ static const char version_8[] =
 	"ALTER TABLE checkpoints ADD COLUMN marked_by TEXT;"
 	"ALTER TABLE checkpoints ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;";
 
-static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3, version_4,
-                                                       version_5, version_6, version_7, version_8};
+/* People ask by name, and for what is theirs. */
+static const char version_9[] = "CREATE INDEX jobs_name ON jobs(name);"
+				"CREATE INDEX jobs_user ON jobs(user, created_ms);"
+				"CREATE INDEX jobs_user_state ON jobs(user, state, created_ms);";
+
+static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3,
+                                                       version_4, version_5, version_6,
+                                                       version_7, version_8, version_9};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

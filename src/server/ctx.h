@@ -46,6 +46,13 @@ int ctx_secret_delete(OF, const char *team_id, const char *name, struct err *err
 /* auth.c */
 int ctx_authenticate(void *of, struct arena *a, struct str token, struct who **out,
                      struct err *err);
+/* ctx_resolve.c */
+int ctx_job_resolve(OF, struct arena *a, const char *word, struct model_job **out, size_t *n,
+                    struct err *err);
+int ctx_project_resolve(OF, struct arena *a, const char *word, struct model_project **out,
+                        size_t *n, struct err *err);
+int ctx_team_resolve(OF, struct arena *a, const char *word, struct model_team **out, size_t *n,
+                     struct err *err);
 /* ctx_project.c */
 int ctx_projects(OF, struct arena *a, struct model_project **out, size_t *n, struct err *err);
 int ctx_project_get(OF, struct arena *a, const char *id, struct model_project *out,
@@ -72,7 +79,7 @@ int ctx_job_check(OF, struct arena *a, const char *team_id, const char *project,
 int ctx_job_recreate(OF, struct arena *a, const char *job_id, bool resume, struct model_job *out,
                      struct err *err);
 int ctx_job_search(OF, struct arena *a, const struct job_query *q, struct model_job **out,
-                   size_t *n, struct err *err);
+                   size_t *n, uint64_t *total, struct err *err);
 int ctx_job_get(OF, struct arena *a, const char *project_id, const char *job_id,
                 struct model_job *out, struct err *err);
 int ctx_job_stop(OF, struct arena *a, const char *job_id, bool now, struct model_job *out,

@@ -7,19 +7,27 @@
 #define SEARCH_DEFAULT 1000
 
 int ctx_job_search(void *of, const struct who *who, struct arena *a, const struct job_query *q,
-                   struct model_job **out, size_t *n, struct err *err)
+                   struct model_job **out, size_t *n, uint64_t *total, struct err *err)
 {
 	struct app *app = of;
 	struct meta_query m = {
 		.team_id = who->team_id,
 		.project_id = q->project_id,
 		.job_id = q->job_id,
+		.user = q->user,
 		.states = q->states,
 		.ascending = q->ascending,
+		.after_ms = q->after_ms,
+		.after_row = q->after_row,
 		.limit = q->limit > 0 ? q->limit : SEARCH_DEFAULT,
 	};
 
-	return meta_jobs(app->meta, a, &m, out, n, err);
+	if (meta_jobs(app->meta, a, &m, out, n, err) < 0)
+		return -1;
+	*total = *n;
+	if (q->after_row == 0 && *n < m.limit) /* that is all there is */
+		return 0;
+	return meta_jobs_count(app->meta, &m, total, err);
 }
 
 int ctx_job_get(void *of, const struct who *who, struct arena *a, const char *project_id,

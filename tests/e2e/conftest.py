@@ -246,9 +246,9 @@ class Cluster:
     def end_jobs(self):
         """Runners outlive their server on purpose: what still runs is stopped before it."""
         if self.process and self.process.poll() is None:
-            for job in self.json("ps"):
+            for job in self.json("ps", "--everyone"):
                 self.cli("stop", job["id"], "--now", code=None)
-            until(lambda: not self.json("ps"))
+            until(lambda: not self.json("ps", "--everyone"))
 
     def processes(self):
         """Processes that belong to this cluster's data folder."""
@@ -269,7 +269,7 @@ class Cluster:
         logs = [self.log, *sorted(self.data.glob("runs/*/runner.log"))]
         said += [f"--- {p.relative_to(self.folder)}\n{p.read_text(errors='replace')[-TAIL:]}" for p in logs if p.exists()]
         if self.process and self.process.poll() is None:
-            said.append(str(self.cli("ps", "-a", code=None, timeout=60)))
+            said.append(str(self.cli("ps", "-a", "--everyone", code=None, timeout=60)))
         return "\n".join(said)
 
     def mounts(self):

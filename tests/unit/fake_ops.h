@@ -278,12 +278,13 @@ static int fake_job_check(void *of, const struct who *who, struct arena *a, cons
 
 static int fake_job_search(void *of, const struct who *who, struct arena *a,
                            const struct job_query *q, struct model_job **out, size_t *n,
-                           struct err *err)
+                           uint64_t *total, struct err *err)
 {
 	FAKE(of);
 	(void)who;
 	(void)err;
 	f->query = *q;
+	f->query.user = arena_cstr(f->a, q->user);
 	*out = ARENA_ARRAY(a, struct model_job, f->n_jobs + 1);
 	*n = 0;
 	for (size_t i = 0; i < f->n_jobs; i++) {
@@ -291,7 +292,49 @@ static int fake_job_search(void *of, const struct who *who, struct arena *a,
 		    (q->job_id == NULL || strcmp(q->job_id, f->job[i].id) == 0))
 			(*out)[(*n)++] = f->job[i];
 	}
+	*total = *n;
+	*n = MIN(*n, q->limit);
 	return 0;
+}
+
+/* "twin" could be all of them. */
+static int fake_job_resolve(void *of, const struct who *who, struct arena *a, const char *word,
+                            struct model_job **out, size_t *n, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	*out = f->job;
+	*n = strcmp(word, "twin") == 0 ? f->n_jobs : 1;
+	if (*n > 1 || strcmp(word, "@") == 0 || strcmp(word, f->job[0].id) == 0)
+		return 0;
+	return err_set(err, ERR_JOB_NOT_FOUND, "there is no job \"%s\"", word);
+}
+
+static int fake_project_resolve(void *of, const struct who *who, struct arena *a, const char *word,
+                                struct model_project **out, size_t *n, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	*out = f->project;
+	*n = 1;
+	if (strcmp(word, f->project[0].name) == 0)
+		return 0;
+	return err_set(err, ERR_PROJECT_NOT_FOUND, "there is no project \"%s\"", word);
+}
+
+static int fake_team_resolve(void *of, const struct who *who, struct arena *a, const char *word,
+                             struct model_team **out, size_t *n, struct err *err)
+{
+	FAKE(of);
+	(void)who;
+	(void)a;
+	*out = f->team;
+	*n = 1;
+	if (strcmp(word, f->team[0].name) == 0)
+		return 0;
+	return err_set(err, ERR_TEAM_NOT_FOUND, "there is no team \"%s\"", word);
 }
 
 static int fake_job_get(void *of, const struct who *who, struct arena *a, const char *project_id,
@@ -609,6 +652,9 @@ static const struct face_ops fake_ops = {
 	.secret_set = fake_secret_set,
 	.secret_delete = fake_secret_delete,
 	.authenticate = fake_authenticate,
+	.job_resolve = fake_job_resolve,
+	.project_resolve = fake_project_resolve,
+	.team_resolve = fake_team_resolve,
 	.projects = fake_projects,
 	.project_get = fake_project_get,
 	.project_upsert = fake_project_upsert,

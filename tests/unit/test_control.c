@@ -156,6 +156,7 @@ static void teams_do_not_see_each_other(void **state)
 	struct who *w = NULL;
 	char *plain = NULL;
 	size_t n = 0;
+	uint64_t total = 0;
 
 	assert_err(ctx_team_create(f->app, f->admin, f->a, "", &team, &f->err), &f->err,
 	           ERR_INVALID, "not a name");
@@ -171,7 +172,7 @@ static void teams_do_not_see_each_other(void **state)
 	           "job");
 	assert_err(ctx_project_get(f->app, w, f->a, f->project.id, &p, &f->err), &f->err,
 	           ERR_NOT_FOUND, "project");
-	assert_ok(ctx_job_search(f->app, w, f->a, &q, &js, &n, &f->err), &f->err);
+	assert_ok(ctx_job_search(f->app, w, f->a, &q, &js, &n, &total, &f->err), &f->err);
 	assert_int_equal(n, 0);
 	assert_ok(ctx_projects(f->app, w, f->a, &ps, &n, &f->err), &f->err);
 	assert_int_equal(n, 0);
@@ -266,6 +267,7 @@ static void pushes(void **state)
 	struct job_query q = {0};
 	struct model_job *list = NULL;
 	size_t n = 0;
+	uint64_t total = 0;
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		assert_err(push_doc(f, rows[i].json, NULL, &a), &f->err, rows[i].code,
@@ -284,7 +286,7 @@ static void pushes(void **state)
 	fixture_restart(f);
 	assert_ok(push_doc(f, SMALL, "key-1", &b), &f->err);
 	assert_string_equal(a.id, b.id);
-	assert_ok(ctx_job_search(f->app, f->admin, f->a, &q, &list, &n, &f->err), &f->err);
+	assert_ok(ctx_job_search(f->app, f->admin, f->a, &q, &list, &n, &total, &f->err), &f->err);
 	assert_int_equal(n, 1);
 	assert_err(ctx_project_delete(f->app, f->admin, f->project.id, &f->err), &f->err,
 	           ERR_CONFLICT, "active");

@@ -47,6 +47,18 @@ static void test_refuses(void **state)
 		{HTTP_POST, "/v1/training_jobs/search", "{\"order_by\":[{\"order\":\"up\"}]}", 400,
 	         "neither asc nor desc"},
 		{HTTP_POST, "/v1/training_jobs/search", "{\"job_id\":7}", 400, "job_id: text"},
+		{HTTP_POST, "/v1/training_jobs/search", "{\"limit\":1001}", 400, "limit"},
+		{HTTP_POST, "/v1/training_jobs/search", "{\"cursor\":\"1.\"}", 400, "cursor"},
+		{HTTP_POST, "/v1/training_jobs/search", "{\"mine\":\"yes\"}", 400, "mine"},
+		{HTTP_GET, P "/jobs?limit=0", "", 400, "limit"},
+		{HTTP_GET, P "/jobs?cursor=x", "", 400, "cursor"},
+		{HTTP_GET, "/v1/resolve?what=job", "", 400, "word"},
+		{HTTP_GET, "/v1/resolve?what=shoe&word=x", "", 400, "what"},
+		{HTTP_GET, "/v1/resolve?what=job&word=none", "", 404, "job"},
+		{HTTP_GET, "/v1/resolve?what=project&word=none", "", 404, "project"},
+		{HTTP_GET, "/v1/resolve?what=team&word=none", "", 404, "team"},
+		{HTTP_GET, "/v1/resolve?what=checkpoint&word=none/x", "", 404, "job"},
+		{HTTP_GET, "/v1/resolve?what=checkpoint&word=a/b/c", "", 404, "job"},
 		{HTTP_PATCH, J, "{}", 400, "nothing to change"},
 		{HTTP_PATCH, J, "{\"availability_model\":\"rented\"}", 400,
 	         "neither dedicated nor spot"},
@@ -135,6 +147,72 @@ static void assert_job(const struct doc *job)
 	assert_non_null(at(job, "name"));
 	assert_true(doc_is(at(job, "priority"), DOC_INT));
 	assert_true(doc_is(at(job, "node_count"), DOC_INT));
+}
+
+static void test_resolve(void **state)
+{
+	struct fake f;
+	const struct doc *d;
+	struct got g;
+
+	(void)state;
+	fake_start(&f);
+	d = fake_ok(&f, HTTP_GET, "/v1/resolve?what=job&word=job0001", "");
+	assert_job(at(d, "training_job"));
+	d = fake_ok(&f, HTTP_GET, "/v1/resolve?what=project&word=demo", "");
+	assert_text(d, "training_project.id", "proj001");
+	d = fake_ok(&f, HTTP_GET, "/v1/resolve?what=team&word=Default", "");
+	assert_text(d, "team.id", "team001");
+	g = fake_call(&f, HTTP_GET, "/v1/resolve?what=job&word=twin", "");
+	assert_int_equal(g.status, 409);
+	assert_text(g.d, "error.id", "name_ambiguous");
+	assert_int_equal(at(g.d, "candidates")->count, 4);
+	assert_text(g.d, "candidates.1.id", "job0002");
+	assert_text(g.d, "candidates.1.current_status", "TRAINING_JOB_PENDING");
+	assert_text(g.d, "candidates.1.user", "ada");
+	g = fake_call(&f, HTTP_GET, "/v1/resolve?what=checkpoint&word=x&job=twin", "");
+	assert_int_equal(g.status, 409);
+	f.ckpt[0] = (struct model_checkpoint){
+		.job_id = "job0001", .name = "a/b", .state = CKPT_COMPLETE, .created_ms = T0};
+	f.ckpt[1] = (struct model_checkpoint){
+		.job_id = "job0001", .name = "c", .state = CKPT_INCOMPLETE, .created_ms = T0 + 1};
+	f.n_ckpts = 2;
+	for (size_t i = 0; i < 4; i++) {
+		static const char *const words[] = {"job0001/a/b", "a/b&job=job0001", "@/a/b",
+		                                    "latest"};
+
+		d = fake_ok(&f, HTTP_GET,
+		            arena_printf(f.a, "/v1/resolve?what=checkpoint&word=%s", words[i]), "");
+		assert_text(d, "checkpoint.checkpoint_id", "a/b");
+		assert_text(d, "training_job.id", "job0001");
+	}
+	g = fake_call(&f, HTTP_GET, "/v1/resolve?what=checkpoint&word=@/d", "");
+	assert_int_equal(g.status, 404);
+	assert_text(g.d, "error.id", "checkpoint_not_found");
+	fake_stop(&f);
+}
+
+static void test_pages(void **state)
+{
+	struct fake f;
+	const struct doc *d;
+
+	(void)state;
+	fake_start(&f);
+	f.job[1].row = 7;
+	d = fake_ok(&f, HTTP_POST, "/v1/training_jobs/search", "{\"limit\":2,\"mine\":true}");
+	assert_int_equal(at(d, "training_jobs")->count, 2);
+	assert_int_equal(doc_int(at(d, "total"), 0), 4);
+	assert_string_equal(f.query.user, "ada");
+	assert_text(d, "next_cursor", arena_printf(f.a, "%" PRId64 ".7", T0 + 1));
+	(void)fake_ok(&f, HTTP_POST, "/v1/training_jobs/search",
+	              "{\"limit\":2,\"user\":\"bob\",\"cursor\":\"55.7\"}");
+	assert_string_equal(f.query.user, "bob");
+	assert_int_equal(f.query.after_ms, 55);
+	assert_int_equal(f.query.after_row, 7);
+	d = fake_ok(&f, HTTP_GET, P "/jobs?limit=4", "");
+	assert_int_equal(at(d, "next_cursor")->kind, DOC_NULL);
+	fake_stop(&f);
 }
 
 static void test_jobs(void **state)
@@ -331,6 +409,7 @@ static void test_cache_and_weights(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_refuses), cmocka_unit_test(test_projects),
+	cmocka_unit_test(test_resolve), cmocka_unit_test(test_pages),
 	cmocka_unit_test(test_jobs),    cmocka_unit_test(test_push),
 	cmocka_unit_test(test_exec),    cmocka_unit_test(test_cache_and_weights),
 };

@@ -84,6 +84,10 @@ static void test_show(void **state)
 	char out[UNITS_CAP];
 
 	(void)state;
+	assert_string_equal(units_show_count(0, out), "0");
+	assert_string_equal(units_show_count(999, out), "999");
+	assert_string_equal(units_show_count(1011, out), "1,011");
+	assert_string_equal(units_show_count(UINT64_MAX, out), "18,446,744,073,709,551,615");
 	assert_string_equal(units_show_bytes(0, out), "0 B");
 	assert_string_equal(units_show_bytes(999, out), "999 B");
 	assert_string_equal(units_show_bytes(1000, out), "1.00 kB");

@@ -1,0 +1,258 @@
+/* resolve.c - GET /v1/resolve: the thing that a person's word means. */
+#include "face/handlers.h"
+#include "face/show.h"
+
+#define SHOWN_MAX 5  /* candidates in the message; the reply lists all */
+#define SPLITS_MAX 8 /* slashes of "JOB/CHECKPOINT" that may divide the two */
+
+/* One of the things that an ambiguous word could mean. */
+struct candidate {
+	const char *id, *name;
+	const char *project, *team, *user, *status; /* NULL: it has none */
+	int64_t created_ms;
+};
+
+static void show_candidate(struct js *js, const struct candidate *c)
+{
+	js_open(js);
+	js_kv(js, "id", c->id);
+	js_kv(js, "name", c->name);
+	if (c->project != NULL)
+		js_kv(js, "project", c->project);
+	if (c->team != NULL)
+		js_kv(js, "team", c->team);
+	if (c->user != NULL)
+		js_kv(js, "user", c->user);
+	if (c->status != NULL)
+		js_kv(js, "current_status", c->status);
+	show_time(js, "created_at", c->created_ms);
+	js_close(js);
+}
+
+/* 409 with the message that people read, and the candidates for programs. */
+static int send_ambiguous(struct request *rq, const char *what, const char *word,
+                          const struct candidate *c, size_t n, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+	AUTO_BUF struct buf list = BUF_INIT(ERR_MSG_MAX / 2);
+	struct err why = {0};
+
+	for (size_t i = 0; i < MIN(n, (size_t)SHOWN_MAX); i++) {
+		buf_printf(&list, "%s%s (%.60s%s%.60s", i > 0 ? ", " : "", c[i].id,
+		           c[i].team != NULL ? c[i].team : "", c[i].team != NULL ? "/" : "",
+		           c[i].project != NULL ? c[i].project : c[i].name);
+		if (c[i].status != NULL)
+			buf_printf(&list, ", %s", c[i].status + sizeof("TRAINING_JOB_") - 1);
+		buf_putc(&list, ')');
+	}
+	err_set(&why, ERR_NAME_AMBIGUOUS, "%s \"%.100s\" is ambiguous: %s%s. Use %s", what, word,
+	        buf_cstr(&list), n > SHOWN_MAX ? ", ..." : "",
+	        strcmp(what, "project") == 0 ? "TEAM/PROJECT or an id" : "an id");
+	answer_open(&an);
+	js_kv(&an.js, "message", why.msg);
+	js_kv_err(&an.js, "error", &why);
+	js_key(&an.js, "candidates");
+	js_list(&an.js);
+	for (size_t i = 0; i < n; i++)
+		show_candidate(&an.js, &c[i]);
+	js_end(&an.js);
+	return answer_send(rq, &an, 409, err);
+}
+
+static int send_jobs(struct request *rq, const char *word, const struct model_job *j, size_t n,
+                     struct err *err)
+{
+	struct candidate *c = ARENA_ARRAY(rq->arena, struct candidate, n);
+
+	for (size_t i = 0; i < n; i++)
+		c[i] = (struct candidate){.id = j[i].id,
+		                          .name = j[i].name,
+		                          .project = j[i].project_name,
+		                          .team = j[i].team_name,
+		                          .user = j[i].user,
+		                          .status = job_state_name(j[i].core.state),
+		                          .created_ms = j[i].created_ms};
+	return send_ambiguous(rq, "job", word, c, n, err);
+}
+
+static int resolve_job(struct request *rq, const char *word, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_job *j = NULL;
+	size_t n = 0;
+
+	if (ctx->ops->job_resolve(ctx->of, face_who(rq), rq->arena, word, &j, &n, err) < 0)
+		return -1;
+	if (n > 1)
+		return send_jobs(rq, word, j, n, err);
+	answer_open(&an);
+	js_key(&an.js, "training_job");
+	show_job(&an.js, rq->arena, j, false);
+	return answer_send(rq, &an, 200, err);
+}
+
+static int resolve_project(struct request *rq, const char *word, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_project *p = NULL;
+	struct candidate *c;
+	size_t n = 0;
+
+	if (ctx->ops->project_resolve(ctx->of, face_who(rq), rq->arena, word, &p, &n, err) < 0)
+		return -1;
+	if (n > 1) {
+		c = ARENA_ARRAY(rq->arena, struct candidate, n);
+		for (size_t i = 0; i < n; i++)
+			c[i] = (struct candidate){.id = p[i].id,
+			                          .name = p[i].name,
+			                          .team = p[i].team_name,
+			                          .created_ms = p[i].created_ms};
+		return send_ambiguous(rq, "project", word, c, n, err);
+	}
+	answer_open(&an);
+	js_key(&an.js, "training_project");
+	show_project(&an.js, rq->arena, p, NULL);
+	return answer_send(rq, &an, 200, err);
+}
+
+static int resolve_team(struct request *rq, const char *word, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_team *t = NULL;
+	struct candidate *c;
+	size_t n = 0;
+
+	if (ctx->ops->team_resolve(ctx->of, face_who(rq), rq->arena, word, &t, &n, err) < 0)
+		return -1;
+	if (n > 1) {
+		c = ARENA_ARRAY(rq->arena, struct candidate, n);
+		for (size_t i = 0; i < n; i++)
+			c[i] = (struct candidate){
+				.id = t[i].id, .name = t[i].name, .created_ms = t[i].created_ms};
+		return send_ambiguous(rq, "team", word, c, n, err);
+	}
+	answer_open(&an);
+	js_key(&an.js, "team");
+	show_team(&an.js, t);
+	return answer_send(rq, &an, 200, err);
+}
+
+/* The checkpoint of this name; "latest" is the newest that is complete. NULL: there is none. */
+static int checkpoint_of(struct request *rq, const struct model_job *j, const char *name,
+                         const struct model_checkpoint **out, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	bool latest = strcmp(name, "latest") == 0, all = !latest;
+	struct model_checkpoint *c = NULL;
+	size_t n = 0;
+
+	*out = NULL;
+	if (ctx->ops->checkpoints(ctx->of, face_who(rq), rq->arena, j->id, all, &c, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) { /* by creation: the last one counts */
+		if (latest ? c[i].state == CKPT_COMPLETE : strcmp(c[i].name, name) == 0)
+			*out = &c[i];
+	}
+	return 0;
+}
+
+struct ck_words {
+	const char *job, *name;
+};
+
+/* Names of jobs and of checkpoints may hold slashes: "a/b/c" is b/c of job a or c of job a/b. */
+static size_t split(struct request *rq, const char *word, struct ck_words out[SPLITS_MAX])
+{
+	const char *job = query_text(rq, "job"), *slash = strchr(word, '/');
+	size_t n = 0;
+
+	if (job != NULL || slash == NULL) {
+		out[0] = (struct ck_words){job != NULL ? job : "@", word};
+		return 1;
+	}
+	for (; slash != NULL && n < SPLITS_MAX; slash = strchr(slash + 1, '/'))
+		out[n++] = (struct ck_words){
+			arena_strz(rq->arena, str_n(word, (size_t)(slash - word))), slash + 1};
+	return n;
+}
+
+static int send_checkpoint(struct request *rq, const struct model_job *j,
+                           const struct model_checkpoint *c, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+
+	answer_open(&an);
+	js_key(&an.js, "checkpoint");
+	show_checkpoint(&an.js, rq->arena, c);
+	js_key(&an.js, "training_job");
+	show_job(&an.js, rq->arena, j, false);
+	return answer_send(rq, &an, 200, err);
+}
+
+static int resolve_checkpoint(struct request *rq, const char *word, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct ck_words w[SPLITS_MAX];
+	const struct model_job *seen = NULL; /* the job that was there, without the checkpoint */
+	const char *name = NULL;
+	size_t n = split(rq, word, w);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct model_checkpoint *c = NULL;
+		struct model_job *j = NULL;
+		size_t hits = 0;
+
+		err_clear(err);
+		if (ctx->ops->job_resolve(ctx->of, face_who(rq), rq->arena, w[i].job, &j, &hits,
+		                          err) < 0) {
+			if (err->code != ERR_NOT_FOUND)
+				return -1;
+			continue;
+		}
+		if (hits > 1)
+			return send_jobs(rq, w[i].job, j, hits, err);
+		if (checkpoint_of(rq, j, w[i].name, &c, err) < 0)
+			return -1;
+		if (c != NULL)
+			return send_checkpoint(rq, j, c, err);
+		seen = j;
+		name = w[i].name;
+	}
+	if (seen == NULL)
+		return -1; /* there is no such job */
+	err_clear(err);
+	if (strcmp(name, "latest") == 0)
+		return err_set(
+			err, ERR_CHECKPOINT_NOT_FOUND,
+			"job %s has no complete checkpoint: `stoker checkpoints ls %s --all` "
+			"lists incomplete ones",
+			seen->id, seen->id);
+	return err_set(err, ERR_CHECKPOINT_NOT_FOUND,
+	               "job %s has no checkpoint \"%.100s\": `stoker checkpoints ls %s --all` "
+	               "lists those it has",
+	               seen->id, name, seen->id);
+}
+
+int resolve_word(struct request *rq, struct err *err)
+{
+	static const struct {
+		const char *what;
+		int (*fn)(struct request *rq, const char *word, struct err *err);
+	} kinds[] = {{"job", resolve_job},
+	             {"project", resolve_project},
+	             {"team", resolve_team},
+	             {"checkpoint", resolve_checkpoint}};
+	const char *what = query_text(rq, "what"), *word = query_text(rq, "word");
+
+	if (what == NULL || word == NULL || word[0] == '\0')
+		return err_set(err, ERR_INVALID, "parameters what and word are required");
+	for (size_t i = 0; i < COUNT(kinds); i++) {
+		if (strcmp(kinds[i].what, what) == 0)
+			return kinds[i].fn(rq, word, err);
+	}
+	return err_set(err, ERR_INVALID,
+	               "parameter what: \"%.40s\" is not job, project, team or checkpoint", what);
+}
