@@ -127,7 +127,8 @@ struct meta_held {
 	const char *job_id, *team_id, *user, *gpu_type, *node;
 	uint32_t cpu_milli, gpu_count;
 	uint64_t memory_bytes;
-	uint64_t gpus;           /* bit set of indices */
+	uint64_t gpus; /* bit set of indices */
+	int64_t placed_ms;
 	int64_t started_ms;      /* of user code; 0 = not yet */
 	uint64_t max_duration_s; /* 0 = not declared */
 };

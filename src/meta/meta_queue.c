@@ -21,6 +21,7 @@ static void waiting_row(struct db_rows *r, void *item)
 	j->user = db_get_text(r);
 	j->core.attempt = db_get_u32(r);
 	j->core.attempt_max = db_get_u32(r);
+	j->core.changed_ms = db_get_int(r);
 	j->priority = db_get_int(r);
 	j->created_ms = db_get_int(r);
 	j->reason = db_get_text(r);
@@ -41,7 +42,8 @@ int meta_waiting(struct meta *m, struct arena *a, struct meta_waiting **out, siz
 	return meta_list(
 		m, a,
 		"SELECT j.id, j.project_id, p.name, j.team_id, j.user, j.attempt, j.attempt_max,"
-		" j.priority, j.created_ms, j.reason, j.attempt_id, j.node_count, j.cpu_milli,"
+		" j.changed_ms, j.priority, j.created_ms, j.reason, j.attempt_id, j.node_count, "
+	        "j.cpu_milli,"
 		" j.gpu_count, j.memory_bytes, j.gpu_type, j.cache, j.max_duration_s,"
 		" p.pinned_cluster"
 		" FROM jobs j JOIN projects p ON p.id = j.project_id"
@@ -62,6 +64,7 @@ static void held_row(struct db_rows *r, void *item)
 	h->gpu_count = db_get_u32(r);
 	h->memory_bytes = db_get_u64(r);
 	h->gpus = db_get_u64(r);
+	h->placed_ms = db_get_int(r);
 	h->started_ms = db_get_int(r);
 	h->max_duration_s = db_get_u64(r);
 }
@@ -73,7 +76,7 @@ int meta_held(struct meta *m, struct arena *a, struct meta_held **out, size_t *n
 	meta_states(job_states_placed(), states);
 	FMT(sql,
 	    "SELECT j.id, j.team_id, j.user, j.gpu_type, t.node, j.cpu_milli, j.gpu_count,"
-	    " j.memory_bytes, t.gpus, j.started_ms, j.max_duration_s"
+	    " j.memory_bytes, t.gpus, t.launched_ms, j.started_ms, j.max_duration_s"
 	    " FROM jobs j JOIN attempts t ON t.id = j.attempt_id"
 	    " WHERE j.state IN (%s) ORDER BY j.id, t.node_rank",
 	    states);

@@ -27,15 +27,6 @@ void queue_node_empty(struct app *app, struct sched_node *out)
 	};
 }
 
-static void use(struct sched_node *node, const struct meta_held *h, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		node->cpu_milli_used += h[i].cpu_milli;
-		node->memory_used += h[i].memory_bytes;
-		node->gpus_used |= h[i].gpus;
-	}
-}
-
 int queue_node(struct app *app, struct arena *a, struct sched_node *out, struct err *err)
 {
 	struct meta_held *held = NULL;
@@ -44,7 +35,11 @@ int queue_node(struct app *app, struct arena *a, struct sched_node *out, struct 
 	queue_node_empty(app, out);
 	if (meta_held(app->meta, a, &held, &n, err) < 0)
 		return -1;
-	use(out, held, n);
+	for (size_t i = 0; i < n; i++) {
+		out->cpu_milli_used += held[i].cpu_milli;
+		out->memory_used += held[i].memory_bytes;
+		out->gpus_used |= held[i].gpus;
+	}
 	return 0;
 }
 
@@ -52,8 +47,12 @@ void queue_ask(const struct model_job *j, const char *pinned, struct sched_job *
 {
 	*out = (struct sched_job){
 		.id = j->id != NULL ? j->id : "new",
+		.team = j->team_id,
+		.user = j->user,
 		.priority = j->priority,
 		.created_ms = j->created_ms,
+		.since_ms = j->core.changed_ms,
+		.duration_ms = (int64_t)MIN(j->max_duration_s, QUEUE_DURATION_MAX_S) * 1000,
 		.nodes = j->node_count,
 		.cpu_milli = j->cpu_milli,
 		.gpus = j->gpu_count,
@@ -176,47 +175,86 @@ static void wait(struct app *app, const struct model_job *row, const char *reaso
 	app_notify(app, CHANNEL_JOB, row->id);
 }
 
+/* What placed jobs hold, with the ends that they declared. All of it is on this one node. */
+static struct sched_held *held_of(struct arena *a, const struct meta_held *h, size_t n,
+                                  int64_t now_ms)
+{
+	struct sched_held *out = ARENA_ARRAY(a, struct sched_held, n);
+
+	for (size_t i = 0; i < n; i++) {
+		int64_t lasts = (int64_t)MIN(h[i].max_duration_s, QUEUE_DURATION_MAX_S) * 1000;
+
+		out[i] = (struct sched_held){
+			.cpu_milli = h[i].cpu_milli,
+			.memory_bytes = h[i].memory_bytes,
+			.gpus = h[i].gpus,
+			.placed_ms = h[i].placed_ms > 0 ? h[i].placed_ms : now_ms,
+			.team = h[i].team_id,
+			.user = h[i].user,
+		};
+		if (lasts > 0) /* it counts from the first command */
+			out[i].end_ms = (h[i].started_ms > 0 ? h[i].started_ms : now_ms) + lasts;
+	}
+	return out;
+}
+
+static void answer_all(struct app *app, struct arena *a, const struct meta_waiting *w,
+                       const size_t *line, size_t n, const struct sched_answer *answer)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct model_job *row = &w[line[i]].job;
+		const struct sched_answer *x = &answer[line[i]];
+
+		switch (x->verdict) {
+		case SCHED_PLACED:
+			place(app, a, row, x);
+			break;
+		case SCHED_WAITS:
+			wait(app, row, x->reason);
+			break;
+		case SCHED_NEVER:
+			never(app, row, x->reason);
+			break;
+		}
+	}
+}
+
 static int decide(struct app *app, struct arena *a, const struct meta_waiting *w, size_t n,
                   struct err *err)
 {
-	const struct model_job **row = ARENA_ARRAY(a, const struct model_job *, n);
 	struct sched_job *ask = ARENA_ARRAY(a, struct sched_job, n);
 	struct sched_answer *answer = ARENA_ARRAY(a, struct sched_answer, n);
+	size_t *line = ARENA_ARRAY(a, size_t, n);
 	struct meta_held *held = NULL;
 	struct limits limits = {0};
 	struct sched_node node;
-	size_t n_held = 0, let = 0;
+	struct sched_facts facts = {
+		.nodes = &node,
+		.n_nodes = 1,
+		.now_ms = clock_wall_ms(),
+		.backfill = app->set.backfill,
+		.backfill_wait_ms = (int64_t)app->set.backfill_wait * 1000,
+	};
+	size_t let = 0;
 
 	queue_node_empty(app, &node);
-	if (meta_held(app->meta, a, &held, &n_held, err) < 0 ||
-	    limits_read(app, a, held, n_held, &limits, err) < 0)
+	if (meta_held(app->meta, a, &held, &facts.n_held, err) < 0 ||
+	    limits_read(app, a, held, facts.n_held, &limits, err) < 0)
 		return -1;
-	use(&node, held, n_held);
+	facts.held = held_of(a, held, facts.n_held, facts.now_ms);
+	for (size_t i = 0; i < n; i++)
+		queue_ask(&w[i].job, w[i].pinned_cluster, &ask[i]);
+	sched_line(a, &facts, ask, n, line);
 	for (size_t i = 0; i < n; i++) {
 		char reason[SCHED_REASON];
 
-		if (!limits_let(&limits, &w[i].job, reason)) {
-			wait(app, &w[i].job, reason);
-			continue;
-		}
-		row[let] = &w[i].job;
-		queue_ask(row[let], w[i].pinned_cluster, &ask[let]);
-		let++;
+		if (limits_let(&limits, &w[line[i]].job, reason))
+			line[let++] = line[i];
+		else
+			wait(app, &w[line[i]].job, reason);
 	}
-	sched_run(a, &node, 1, ask, let, app->set.backfill, answer);
-	for (size_t i = 0; i < let; i++) {
-		switch (answer[i].verdict) {
-		case SCHED_PLACED:
-			place(app, a, row[i], &answer[i]);
-			break;
-		case SCHED_WAITS:
-			wait(app, row[i], answer[i].reason);
-			break;
-		case SCHED_NEVER:
-			never(app, row[i], answer[i].reason);
-			break;
-		}
-	}
+	sched_run(a, &facts, ask, line, let, answer);
+	answer_all(app, a, w, line, let, answer);
 	return 0;
 }
 

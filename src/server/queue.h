@@ -10,6 +10,7 @@
 #include "server/app.h"
 
 #define QUEUE_PERIOD_MS 1000
+#define QUEUE_DURATION_MAX_S (UINT64_C(366) * 86400) /* as long as limits.max_duration may be */
 
 void queue_start(struct app *app); /* passes can be asked for from now on */
 void queue_run(struct app *app);   /* and are made by themselves */

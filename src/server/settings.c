@@ -45,8 +45,12 @@ static const struct conf_row rows[] = {
 	 "How jobs are kept apart; auto takes the best that works"},
 	{"share", CONF_LIST, AT(share), NULL, "DIR", "Jobs",
 	 "Folder of this machine that jobs see read-only at its own place"},
-	{"backfill", CONF_BOOL, AT(backfill), "false", NULL, "Jobs",
-	 "Let a small job start before a larger one that waits"},
+	{"backfill", CONF_BOOL, AT(backfill), "true", NULL, "Jobs",
+	 "Let a job start before one ahead of it in line when that does not delay the one ahead, "
+	 "judged by limits.max_duration. false: no job starts on a node that one ahead waits for"},
+	{"backfill-wait", CONF_SECONDS, AT(backfill_wait), "1h", "TIME", "Jobs",
+	 "How long jobs without limits.max_duration may overtake a job whose start cannot be told, "
+	 "because it waits for jobs without limits.max_duration"},
 	{"grace", CONF_SECONDS, AT(grace), "30s", "TIME", "Jobs",
 	 "At shutdown, how long open requests may take; jobs go on without the server"},
 	{"node-cache-bytes", CONF_BYTES, AT(node_cache_bytes), "200G", "BYTES", "Storage",

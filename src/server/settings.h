@@ -15,7 +15,7 @@ struct settings {
 	const char *tls_cert, *tls_key;
 	bool insecure, log_json, backfill, check;
 	const char *log_level;
-	uint64_t node_cache_bytes, cache_quota, grace;
+	uint64_t node_cache_bytes, cache_quota, grace, backfill_wait;
 	int64_t workers;
 };
 

@@ -1,0 +1,45 @@
+"""The line of waiting jobs: who starts when, who is let past, what is held by whom."""
+from conftest import until
+
+
+def small(cpus):
+    return {"cpu_count": cpus, "memory": "256Mi"}
+
+
+def test_an_idle_cpu_is_used(cluster):
+    """A 1-CPU job starts past a 4-CPU one that waits; where the wait has an end, only what ends in time does."""
+    first = cluster.push([cluster.hold()], compute=small(3))
+    cluster.wait(first, "TRAINING_JOB_RUNNING")
+    wide = cluster.push(["true"], compute=small(4))
+    one = cluster.push([cluster.hold()], compute=small(1))
+    cluster.wait(one, "TRAINING_JOB_RUNNING")
+    cluster.release(first)
+    cluster.wait(first, "TRAINING_JOB_COMPLETED")
+    assert cluster.job(wide)["started_at"] is None
+    cluster.release(one)
+    cluster.wait(wide, "TRAINING_JOB_COMPLETED")
+
+
+def test_nothing_passes_a_known_start(cluster):
+    first = cluster.push([cluster.hold()], compute=small(3), limits={"max_duration": "1h"})
+    cluster.wait(first, "TRAINING_JOB_RUNNING")
+    wide = cluster.push(["true"], compute=small(4))
+    unknown = cluster.push(["true"], compute=small(1))
+    longer = cluster.push(["true"], compute=small(1), limits={"max_duration": "2h"})
+    short = cluster.push(["true"], compute=small(1), limits={"max_duration": "10m"})
+    cluster.wait(short, "TRAINING_JOB_COMPLETED")
+    for job in wide, unknown, longer:
+        assert cluster.job(job)["started_at"] is None
+    cluster.release(first)
+    for job in wide, unknown, longer:
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+
+
+def test_a_missing_gpu_is_the_reason_that_is_given(cluster):
+    """The project's cache is here, but the machine has no GPUs at all: that is why the job can never run."""
+    cached = cluster.push(["true"], runtime={"cache_config": {"enabled": True}})
+    cluster.wait(cached, "TRAINING_JOB_COMPLETED")
+    folder = cluster.job_folder(["true"], compute={**small(1), "accelerator": "H100:1"},
+                                runtime={"cache_config": {"enabled": True}})
+    result = cluster.cli("push", folder / "train.yaml", code=5, env={"STOKER_ERRORS": "json"})
+    assert '"job_never_fits"' in result.err and "affinity" not in result.err and "H100" in result.err, result
