@@ -12,6 +12,7 @@
 /*    constant              class        id                        when, and what helps */
 #define ERR_IDS(X) \
 	X(USAGE,                INVALID,     "usage",                  "The command line is wrong. `stoker COMMAND --help` shows how it is used.") \
+	X(REQUEST_MALFORMED,    INVALID,     "request_malformed",      "The head of the HTTP request can be understood in more than one way, so it is refused. A broken client or proxy sends such.") \
 	X(SPEC_INVALID,         INVALID,     "spec_invalid",           "The job file or request has mistakes; each is listed with its path.") \
 	X(PYTHON_REQUIREMENTS_INVALID, INVALID, "python_requirements_invalid", "A requirements file is missing, or one of its lines cannot be part of a shared environment. docs/python.md says which lines are taken.") \
 	X(SOURCE_EMPTY,         INVALID,     "source_empty",           "allow_patterns and ignore_patterns leave none of the source's files. Patterns without ** stop at a slash.") \

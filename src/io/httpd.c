@@ -22,17 +22,26 @@
 #define QUEUE_MAX 1024
 #define CONNECTIONS_MAX 4096
 #define IDLE_S 120
+#define HEAD_S 30
 #define LOOPS 2 /* threads that own sockets */
 #define CONNECTION_BYTES                                                                           \
 	((size_t)64 << 10) /* of libmicrohttpd: the head, and pieces of the body                   \
 	                    */
 #define HEAD_MAX ((size_t)32 << 10)
-#define BACKLOG 1024
 #define PEM_MAX ((size_t)1 << 20)
 /* An unwanted body up to here is read, so that the connection can be kept... */
 #define DISCARD_SMALL ((int64_t)256 << 10)
 /* ...and one whose reading has begun up to here, so that its sender hears the reason. */
 #define DISCARD_MAX ((uint64_t)1 << 30)
+
+/* Since 1.0 libmicrohttpd refuses by itself what head.c finds in the pieces of older ones. */
+#if MHD_VERSION >= 0x00097701
+#define HEADS_ARE_OURS false
+#define STRICT MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1
+#else
+#define HEADS_ARE_OURS true
+#define STRICT MHD_OPTION_STRICT_FOR_CLIENT, 0 /* its own refusals go out twice (0.9.75) */
+#endif
 
 void exchange_resume(struct exchange *x)
 {
@@ -60,6 +69,8 @@ static enum MHD_Result add_header(void *arg, enum MHD_ValueKind kind UNUSED, con
 	struct exchange *x = arg;
 
 	request_add_header(x, name, value == NULL ? "" : value);
+	if (value != NULL)
+		head_field(&x->head, name, value);
 	return MHD_YES;
 }
 
@@ -79,38 +90,6 @@ static void read_peer(struct exchange *x)
 	                                                         : sizeof(struct sockaddr_in),
 	                host, sizeof(host), NULL, 0, NI_NUMERICHOST) == 0)
 		copy_cut(x->rq.peer, sizeof(x->rq.peer), host);
-}
-
-/* How long the body is. False: two readers of this head could disagree, which is how requests are
- * smuggled past proxies. */
-static bool read_framing(struct exchange *x)
-{
-	struct str length = {0}, coding = {0};
-	unsigned lengths = 0, codings = 0;
-	struct err err = {0};
-
-	for (const struct header *h = x->headers; h != NULL; h = h->next) {
-		if (str_ieq(h->name, "content-length")) {
-			length = h->value;
-			lengths++;
-		} else if (str_ieq(h->name, "transfer-encoding")) {
-			coding = h->value;
-			codings++;
-		}
-	}
-	if (lengths + codings > 1)
-		return false;
-	if (lengths == 1 && str_i64(length, 0, INT64_MAX, &x->rq.body_len, &err) < 0)
-		return false;
-	if (codings == 1) {
-		if (!str_ieq(coding, "chunked"))
-			return false;
-		x->rq.body_len = -1;
-	}
-	if (x->rq.body_len != 0)
-		x->body = BODY_WAITING;
-	x->expects = str_ieq(request_header(&x->rq, "expect"), "100-continue");
-	return true;
 }
 
 static bool is_too_large(const struct exchange *x)
@@ -142,28 +121,43 @@ static void find_route(struct exchange *x, const char *method)
 	}
 }
 
-static void read_head(struct exchange *x, const char *method)
+/* What follows is not clear either: the reply ends the connection. */
+static void refuse_head(struct exchange *x, int status, const char *why)
+{
+	x->rq.body_len = -1;
+	x->body = BODY_WAITING;
+	x->hang_up = true;
+	refuse(x, status, ERR_REQUEST_MALFORMED, why);
+}
+
+static void read_head(struct exchange *x, const char *method, const char *version)
 {
 	const union MHD_ConnectionInfo *info;
 	int n = MHD_get_connection_values(x->conn, MHD_HEADER_KIND, NULL, NULL);
+	bool needs_host = strcmp(version, "HTTP/1.0") != 0;
+	const char *fault;
 
 	x->seen = true;
+	conns_head(x->h, x->of, true);
 	read_peer(x);
 	info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 	if (n > HEADER_COUNT_MAX || (info != NULL && info->header_size > HEAD_MAX)) {
-		x->rq.body_len = -1; /* unread, so unknown: the reply ends the connection */
-		x->body = BODY_WAITING;
-		refuse(x, 431, ERR_INVALID, "the head of the request is too large");
+		refuse_head(x, 431, "the head of the request is too large");
 		return;
 	}
+	head_line(&x->head, method, version);
 	(void)MHD_get_connection_values(x->conn, MHD_HEADER_KIND, add_header, x);
-	if (!read_framing(x)) {
-		x->rq.body_len = -1;
-		x->body = BODY_WAITING;
-		refuse(x, 400, ERR_INVALID, "Content-Length or Transfer-Encoding is not clear");
-		return;
-	}
-	find_route(x, method);
+	fault = head_fault(x, needs_host);
+	if (HEADS_ARE_OURS && info != NULL && !head_is_whole(&x->head, info->header_size))
+		fault = "the head of the request is malformed: lines end with CRLF, a name is "
+			"followed by "
+			"a colon, and there is no NUL";
+	else if (fault == NULL && !head_framing(x))
+		fault = "Content-Length or Transfer-Encoding is not clear";
+	if (fault != NULL)
+		refuse_head(x, 400, fault);
+	else
+		find_route(x, method);
 }
 
 static struct MHD_Response *make_response(struct exchange *x)
@@ -194,7 +188,7 @@ static enum MHD_Result send_reply(struct exchange *x)
 	if (r->type != NULL)
 		(void)MHD_add_response_header(m, MHD_HTTP_HEADER_CONTENT_TYPE, r->type);
 	(void)MHD_add_response_header(m, "X-Request-Id", x->rq.id);
-	if (atomic_load(&x->h->draining))
+	if (x->hang_up || atomic_load(&x->h->draining))
 		(void)MHD_add_response_header(m, MHD_HTTP_HEADER_CONNECTION, "close");
 	sent = MHD_queue_response(x->conn, (unsigned)r->status, m);
 	MHD_destroy_response(m);
@@ -303,9 +297,8 @@ static enum MHD_Result on_body(struct exchange *x, const char *p, size_t *n)
 }
 
 static enum MHD_Result on_access(void *cls UNUSED, struct MHD_Connection *conn UNUSED,
-                                 const char *url UNUSED, const char *method,
-                                 const char *version UNUSED, const char *data, size_t *n,
-                                 void **ctx)
+                                 const char *url UNUSED, const char *method, const char *version,
+                                 const char *data, size_t *n, void **ctx)
 {
 	struct exchange *x = *ctx;
 	enum MHD_Result r;
@@ -313,15 +306,49 @@ static enum MHD_Result on_access(void *cls UNUSED, struct MHD_Connection *conn U
 	assert(x != NULL && x->magic == EXCHANGE_MAGIC);
 	(void)pthread_mutex_lock(&x->lock);
 	if (!x->seen)
-		read_head(x, method);
+		read_head(x, method, version);
 	r = data != NULL ? on_body(x, data, n) : on_turn(x);
 	(void)pthread_mutex_unlock(&x->lock);
 	return r;
 }
 
+static struct conn *conn_of(struct MHD_Connection *conn)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	assert(info != NULL && info->socket_context != NULL);
+	return info->socket_context;
+}
+
 static void *on_uri(void *cls, const char *uri, struct MHD_Connection *conn)
 {
-	return exchange_new(cls, conn, uri);
+	struct exchange *x = exchange_new(cls, conn, uri);
+
+	x->of = conn_of(conn);
+	head_begin(&x->head, uri);
+	return x;
+}
+
+static enum MHD_Result on_accept(void *cls, const struct sockaddr *sa, socklen_t n UNUSED)
+{
+	return conns_admit(cls, sa) ? MHD_YES : MHD_NO;
+}
+
+static void on_connection(void *cls, struct MHD_Connection *conn, void **context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+	const union MHD_ConnectionInfo *fd, *sa;
+	struct httpd *h = cls;
+
+	if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+		conns_remove(h, *context);
+		return;
+	}
+	fd = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	sa = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	assert(fd != NULL);
+	*context = conns_add(h, fd->connect_fd, sa == NULL ? NULL : sa->client_addr);
 }
 
 static void on_completed(void *cls UNUSED, struct MHD_Connection *conn UNUSED, void **ctx,
@@ -333,6 +360,7 @@ static void on_completed(void *cls UNUSED, struct MHD_Connection *conn UNUSED, v
 	*ctx = NULL;
 	if (x == NULL)
 		return;
+	conns_head(x->h, x->of, false);
 	if (x->refused && why == MHD_REQUEST_TERMINATED_COMPLETED_OK && x->h->tls_key == NULL) {
 		int fd = fcntl(x->fd, F_DUPFD_CLOEXEC, 3);
 
@@ -394,13 +422,14 @@ static int start_daemon(struct httpd *h, struct err *err)
 	h->daemon = MHD_start_daemon(
 		MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
 			MHD_USE_ERROR_LOG | (with_tls ? MHD_USE_TLS : 0U),
-		0, NULL, NULL, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+		0, on_accept, h, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
 		MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_THREAD_POOL_SIZE,
 		MIN(LOOPS, o->connections_max), MHD_OPTION_CONNECTION_LIMIT, o->connections_max,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
 		(unsigned)o->idle_s, MHD_OPTION_URI_LOG_CALLBACK, on_uri, h,
-		MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_UNESCAPE_CALLBACK,
-		on_unescape, NULL, MHD_OPTION_ARRAY, with_tls ? tls : none, MHD_OPTION_END);
+		MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
+		on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL, STRICT,
+		MHD_OPTION_ARRAY, with_tls ? tls : none, MHD_OPTION_END);
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (h->daemon == NULL)
 		return err_set(err, ERR_INVALID, "the HTTP listener does not start%s",
@@ -421,6 +450,7 @@ static void httpd_free(struct httpd *h)
 	free(h->tls_cert);
 	free(h->faces);
 	(void)pthread_cond_destroy(&h->none);
+	(void)pthread_mutex_destroy(&h->conns.lock);
 	(void)pthread_mutex_destroy(&h->park.lock);
 	(void)pthread_mutex_destroy(&h->lock);
 	free(h);
@@ -437,11 +467,14 @@ static struct httpd *httpd_new(const struct httpd_options *o)
 	h->o.queue_max = o->queue_max == 0 ? QUEUE_MAX : o->queue_max;
 	h->o.connections_max = o->connections_max == 0 ? CONNECTIONS_MAX : o->connections_max;
 	h->o.idle_s = o->idle_s == 0 ? IDLE_S : o->idle_s;
+	h->o.head_s = o->head_s == 0 ? HEAD_S : o->head_s;
 	h->faces = xcalloc(o->n_faces + 1, sizeof(struct face *));
 	memcpy(h->faces, o->faces, o->n_faces * sizeof(struct face *));
 	h->listen_fd = h->park.wake_fd = -1;
 	(void)pthread_mutex_init(&h->lock, NULL);
 	(void)pthread_mutex_init(&h->park.lock, NULL);
+	(void)pthread_mutex_init(&h->conns.lock, NULL);
+	LIST_INIT(&h->conns.list);
 	exchange_cond(&h->none);
 	return h;
 }

@@ -79,8 +79,11 @@ struct httpd_options {
 	 * May be NULL; runs in a thread that serves all connections, so it must not block. */
 	void (*note)(const struct request *rq, int status, const char *failure, int64_t took_ms);
 	unsigned workers, queue_max, connections_max; /* 0 = 16, 1024, 4096 */
-	const char *tls_cert, *tls_key;               /* PEM files, or NULL */
-	int64_t idle_s;                               /* of a connection; 0 = 120 */
+	unsigned per_address_max; /* connections of one address, but for loopback; 0 = no limit */
+	const char *tls_cert, *tls_key; /* PEM files, or NULL */
+	int64_t idle_s; /* of a connection, and from one request's end to the next one's head; 0 =
+	                   120 */
+	int64_t head_s; /* from the begin of a connection to its first whole head; 0 = 30 */
 	/* request_read waits so long for a byte, and in all so long and a second more for each KiB
 	 * that came; 0 = 60 */
 	int64_t stall_s;

@@ -1,6 +1,6 @@
 /*
- * httpd_impl.h - what httpd.c, exchange.c, listen.c, park.c, request.c and route.c share; nobody
- * else includes it.
+ * httpd_impl.h - what httpd.c, conns.c, exchange.c, head.c, listen.c, park.c, request.c and route.c
+ * share; nobody else includes it.
  *
  * An exchange is one request and its reply. Two sides hold it: libmicrohttpd (`conn` is set) and a
  * worker (`held`: queued, running or parked). Either may leave first: the client hangs up while a
@@ -14,7 +14,8 @@
  * nobody wants it (any more), the reply is ready In WAITING no byte was taken and "100 Continue"
  * was not sent: a refusal costs the sender nothing.
  *
- * Locks, in this order: park.lock, exchange.lock. httpd.lock is a leaf, as are those of others.
+ * Locks, in this order: park.lock, exchange.lock. httpd.lock and conns.lock are leaves, as are
+ * those of others.
  */
 #ifndef HTTPD_IMPL_H
 #define HTTPD_IMPL_H
@@ -23,12 +24,16 @@
 #include "io/workers.h"
 
 #include <pthread.h>
+#include <sys/queue.h>
 
 #define HEADER_COUNT_MAX 100
 #define RING_BYTES ((size_t)512 << 10) /* of a body between socket and handler */
 #define KEPT_MAX ((size_t)512 << 20)   /* of all bodies that are kept in memory */
 #define LINGER_MAX 64                  /* refused senders whose bytes are still swallowed */
 #define CHANNEL_SLOTS 4096             /* channels share a sequence when they share a slot */
+#define CONNS_SPARE                                                                                \
+	8 /* the last eighth of the places: for it, those that owe a head are cut off              \
+	   */
 
 enum body_state { BODY_NONE, BODY_WAITING, BODY_COLLECT, BODY_STREAM, BODY_DISCARD };
 
@@ -49,18 +54,30 @@ struct reply {
 	uint64_t first, count;
 };
 
+/* Where the pieces of a head lie in the bytes that came; see head.c. */
+struct head {
+	const char *start, *uri, *uri_end;
+	const char *next; /* where the next line must begin */
+	bool torn;
+};
+
+struct conn; /* of conns.c */
+
 struct exchange {
 	struct request rq;
 	unsigned magic;
 #define EXCHANGE_MAGIC 0x48545831U
 	struct httpd *h;
 	struct header *headers, **headers_end;
+	struct head head;
+	struct conn *of; /* the connection; lives as long as `conn` is set */
 	struct reply reply;
 	char *failure; /* the words of the error that was replied, or NULL */
 	int64_t start_ms;
 	bool seen;    /* the head was looked at; only libmicrohttpd's thread reads it */
 	bool expects; /* the sender waits for "100 Continue" */
 	bool refused; /* answered before its body: the connection ends */
+	bool hang_up; /* where the next request would begin is not clear: the connection ends */
 	bool authorized;
 	int fd; /* the socket, for what libmicrohttpd does not watch */
 	uint64_t discarded;
@@ -108,6 +125,12 @@ struct park {
 	unsigned n_linger;
 };
 
+struct conns {
+	pthread_mutex_t lock;
+	LIST_HEAD(, conn) list;
+	unsigned n;
+};
+
 struct httpd {
 	struct httpd_options o; /* strings are not kept */
 	const struct face **faces;
@@ -118,6 +141,7 @@ struct httpd {
 	int listen_fd; /* ours again once the daemon is quiesced */
 	atomic_bool draining, aborting;
 	struct park park;
+	struct conns conns;
 	pthread_mutex_t lock; /* live */
 	pthread_cond_t none;  /* live became empty, or n_held 0 */
 	struct exchange *live;
@@ -168,6 +192,26 @@ int route_target(struct request *rq, struct str sent, struct err *err) MUST_CHEC
 int route_find(struct request *rq, const char *method, const struct face *const *faces, size_t n,
                struct buf *allow, struct err *err) MUST_CHECK;
 bool route_method(const char *text, enum http_method *out);
+
+/* conns.c */
+struct sockaddr;
+/* May another connection of this address begin? Loopback and Unix sockets are not counted. */
+bool conns_admit(struct httpd *h, const struct sockaddr *sa);
+struct conn *conns_add(struct httpd *h, int fd, const struct sockaddr *sa);
+void conns_remove(struct httpd *h, struct conn *c); /* before its descriptor is closed */
+/* The head of a request has come; else its reply is sent, and the next head is waited for. */
+void conns_head(struct httpd *h, struct conn *c, bool has_come);
+void conns_tend(struct httpd *h, int64_t now_ms); /* cuts off those that took too long */
+
+/* head.c */
+void head_begin(struct head *h, const char *uri); /* before anything of the line is changed */
+void head_line(struct head *h, const char *method, const char *version);
+void head_field(struct head *h, const char *name, const char *value); /* in order */
+bool head_is_whole(const struct head *h, size_t bytes);
+/* Why the headers are refused, or NULL. */
+const char *head_fault(const struct exchange *x, bool needs_host);
+/* How long the body is; false when that is not clear. */
+bool head_framing(struct exchange *x);
 
 /* request.c */
 void request_add_header(struct exchange *x, const char *name, const char *value);

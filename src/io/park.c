@@ -1,7 +1,7 @@
 /*
- * park.c - requests that wait for news without a thread, and the one thread that looks after them:
- * deadlines, clients that have left, wake-ups that found the workers busy, and the last bytes of
- * senders that were refused.
+ * park.c - requests that wait for news without a thread, and the one thread that looks after them
+ * and after the connections: deadlines, clients that have left, wake-ups that found the workers
+ * busy, and the last bytes of senders that were refused.
  *
  * No wake-up is lost: a channel's sequence goes up under park.lock before the parked are looked
  * for, and a request enters only while the sequence is what its handler saw before it looked at the
@@ -262,6 +262,7 @@ static void *look_after(void *arg)
 		if (now - looked >= TICK_MAX_MS) {
 			looked = now;
 			drop_dead(p, fds, cap);
+			conns_tend(p->h, now);
 		}
 		next = run_due(p, now);
 		sleep_until(p, fds, next - now);

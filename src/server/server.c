@@ -78,6 +78,7 @@ static int listen_http(struct app *app, struct httpd **out, struct err *err)
 		.ctx = &app->face,
 		.authorize = auth_request,
 		.workers = (unsigned)app->set.workers,
+		.per_address_max = (unsigned)app->set.connections_per_address,
 		.tls_cert = app->set.tls_cert,
 		.tls_key = app->set.tls_key,
 	};

@@ -59,6 +59,10 @@ static const struct conf_row rows[] = {
 	{"cache-quota", CONF_BYTES, AT(cache_quota), "1TB", "BYTES", "Storage",
 	 "Training cache of a new project"},
 	{"workers", CONF_INT, AT(workers), "16", "N", "Server", "Threads that answer requests"},
+	{"connections-per-address", CONF_INT, AT(connections_per_address), "512", "N", "Server",
+	 "Most connections of one client address (of one /64 network with IPv6), so that one "
+	 "machine cannot take all 4096. Loopback is not counted. 0: no limit, for a proxy on "
+	 "another machine"},
 	{"log-level", CONF_CHOICE, AT(log_level), "info", "debug|info|warn|error", "Server",
 	 "Least level written to stderr"},
 	{"log-json", CONF_BOOL, AT(log_json), "false", NULL, "Server", "Log JSON objects, one a line"},
@@ -183,6 +187,8 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 {
 	if (s->cpus < 0 || s->workers < 1 || s->workers > 256)
 		return err_set(err, ERR_INVALID, "--cpus from 0, --workers from 1 to 256");
+	if (s->connections_per_address < 0 || s->connections_per_address > 4096)
+		return err_set(err, ERR_INVALID, "--connections-per-address from 0 to 4096");
 	if (check_url(a, "base-url", s->base_url, err) < 0 ||
 	    check_url(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
 	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)

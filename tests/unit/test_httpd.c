@@ -50,6 +50,145 @@ static void httpd_bad_requests(void **state UNUSED)
 	stop(&w);
 }
 
+/* Heads that two readers could understand in different ways, which is how requests are smuggled
+ * past a proxy: one reply, 400, and the connection ends before what follows is taken for a request.
+ */
+static void httpd_ambiguous_heads(void **state UNUSED)
+{
+#define AFTER "\r\nGET / HTTP/1.1\r\nHost: smuggled\r\n\r\n"
+#define ROW(name, text)                                                                            \
+	{                                                                                          \
+		name, text AFTER, sizeof(text AFTER) - 1                                           \
+	}
+	/* clang-format off */
+	static const struct {
+		const char *name, *bytes;
+		size_t n;
+	} cases[] = {
+		ROW("blank before the colon", "POST /echo" HOST "Content-Length: 4\r\nTransfer-Encoding : chunked\r\n"),
+		ROW("tab before the colon", "POST /echo" HOST "Content-Length: 4\r\nTransfer-Encoding\t: chunked\r\n"),
+		ROW("blank before the colon of any", "GET /" HOST "X-Any : y\r\n"),
+		ROW("no name", "GET /" HOST ": y\r\n"),
+		ROW("a name that is no token", "GET /" HOST "X(Any): y\r\n"),
+		ROW("bare LF behind the request line", "GET / HTTP/1.1\nHost: x\r\n"),
+		ROW("bare LF behind a header", "GET /" HOST "X-Any: y\nX-More: z\r\n"),
+		ROW("bare LF behind the last header", "GET /" HOST "X-Any: y\n"),
+		{"bare LF at the end", "GET /" HOST "\nGET / HTTP/1.1\r\nHost: s\r\n\r\n",
+		 sizeof("GET /" HOST "\nGET / HTTP/1.1\r\nHost: s\r\n\r\n") - 1},
+		ROW("bare LF hides a header", "GET /" HOST "X-Any: y\nTransfer-Encoding: chunked\r\n"),
+		ROW("bare CR in a value", "GET /" HOST "X-Any: y\rX-More: z\r\n"),
+		ROW("NUL in a value", "GET /" HOST "X-Any: y\0z\r\n"),
+		ROW("NUL in a name", "GET /" HOST "X-A\0ny: y\r\n"),
+		ROW("NUL at the start of a line", "GET /" HOST "\0X-Any: y\r\n"),
+		ROW("NUL in the path", "GET /v1/jobs/7\0/x" HOST "X-Any: y\r\n"),
+		ROW("NUL in a token", "GET /other" HOST "Authorization: Bearer good\0bad\r\n"),
+		ROW("control character in a value", "GET /" HOST "X-Any: y\x1b[31m\r\n"),
+		ROW("a folded line", "GET /" HOST "X-Any: y\r\n z\r\n"),
+		ROW("a folded first line", "GET / HTTP/1.1\r\n Host: x\r\nHost: x\r\n"),
+		ROW("two hosts", "GET /" HOST "Host: y\r\n"),
+		ROW("the same host twice", "GET /" HOST "Host: x\r\n"),
+		ROW("no host", "GET / HTTP/1.1\r\n"),
+		ROW("two tokens", "GET /other" HOST "Authorization: Bearer good\r\nAuthorization: Bearer bad\r\n"),
+		ROW("two ranges", "GET /file" HOST "Range: bytes=0-1\r\nrange: bytes=2-3\r\n"),
+		ROW("two dates of a signature", "GET /" HOST "X-Amz-Date: 1\r\nx-amz-date: 2\r\n"),
+		ROW("a length with a sign", "POST /echo" HOST "Content-Length: +4\r\n"),
+		ROW("a list of lengths", "POST /echo" HOST "Content-Length: 4, 4\r\n"),
+		ROW("chunked twice", "POST /echo" HOST "Transfer-Encoding: chunked, chunked\r\n"),
+		ROW("chunked behind a control character", "POST /echo" HOST "Content-Length: 4\r\nTransfer-Encoding: \vchunked\r\n"),
+		ROW("blanks in the request line", "GET  /" HOST),
+		ROW("a blank in the path", "GET /v1/jobs/7 8" HOST),
+		ROW("a blank behind the version", "GET / HTTP/1.1 \r\nHost: x\r\n"),
+		ROW("a tab in the request line", "GET\t/ HTTP/1.1\r\nHost: x\r\n"),
+	};
+	/* clang-format on */
+	struct world w = {0};
+
+	start(&w, NULL);
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		AUTO_BUF struct buf out = BUF_INIT(1 << 20);
+		AUTO_FD int fd = dial(&w);
+		const char *reply;
+
+		assert_int_equal(send(fd, cases[i].bytes, cases[i].n, MSG_NOSIGNAL),
+		                 (ssize_t)cases[i].n);
+		read_until(fd, NULL, &out);
+		reply = buf_cstr(&out);
+		/* a request line that nobody can read gets no reply at all */
+		if ((out.n > 0 && strncmp(reply, "HTTP/1.1 400 ", 13) != 0) ||
+		    strstr(reply, " 200 ") != NULL)
+			fail_msg("row \"%s\": %s", cases[i].name, reply);
+	}
+	stop(&w);
+#undef ROW
+#undef AFTER
+}
+
+/* What is unusual, and clear. */
+static void httpd_unusual_heads(void **state UNUSED)
+{
+	/* clang-format off */
+	static const struct {
+		const char *name, *request, *want;
+	} cases[] = {
+		{"no blank behind the colon", "GET / HTTP/1.1\r\nHost:x\r\n", " 200 "},
+		{"blanks around values", "GET /other" HOST "Authorization:\t Bearer good\r\n", " 200 "},
+		{"empty value", "GET /" HOST "X-Any:\r\n", " 200 "},
+		{"a value beyond ASCII", "GET /" HOST "X-Any: \xc3\xa4\r\n", " 200 "},
+		{"a tab in a value", "GET /" HOST "X-Any: a\tb\r\n", " 200 "},
+		{"a name of all letters", "GET /" HOST "!#$%&'*+-.^_`|~09azAZ: y\r\n", " 200 "},
+		{"headers that may repeat", "GET /" HOST "Accept: a\r\nAccept: b\r\nX-Any: y\r\nX-Any: z\r\n", " 200 "},
+		{"HTTP/1.0 without a host", "GET / HTTP/1.0\r\n", " 200 "},
+		{"a query", "GET /file?size=77&x=%20+y" HOST, " 200 "},
+		{"absolute form", "GET http://elsewhere/file?size=77" HOST, " 200 "},
+		{"an empty line first", "\r\nGET /" HOST, " 200 "},
+		{"cookies", "GET /" HOST "Cookie: a=b; c=\"d\"; e\r\nX-Any: y\r\n", " 200 "},
+		{"chunked", "POST /echo" HOST "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\nab\r\n0\r\n\r\n", "ab"},
+	};
+	/* clang-format on */
+	struct world w = {0};
+
+	start(&w, NULL);
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		AUTO_BUF struct buf out = BUF_INIT(1 << 20);
+		AUTO_FREE char *text = xasprintf("%s" END, cases[i].request);
+
+		raw(&w, text, &out);
+		if (strstr(buf_cstr(&out), cases[i].want) == NULL)
+			fail_msg("row \"%s\": %s", cases[i].name, buf_cstr(&out));
+	}
+	stop(&w);
+}
+
+/* A head byte by byte, one that makes every buffer grow, and several on one connection. */
+static void httpd_heads_in_pieces(void **state UNUSED)
+{
+	AUTO_BUF struct buf text = BUF_INIT(1 << 20), out = BUF_INIT(1 << 20);
+	struct world w = {0};
+	int fd;
+
+	start(&w, NULL);
+	for (int k = 0; k < 3; k++) {
+		buf_printf(&text, "GET /file?size=%d" HOST, 70 + k);
+		for (int i = 0; i < 90; i++)
+			buf_printf(&text, "X-Header-%d:%*s%d\r\n", i, i + 1, " ", i * k);
+		buf_puts(&text, k < 2 ? "\r\n" : END);
+	}
+	fd = dial(&w);
+	for (size_t i = 0; i < text.n; i += 7)
+		assert_true(send(fd, text.p + i, MIN(text.n - i, (size_t)7), MSG_NOSIGNAL) > 0);
+	read_until(fd, NULL, &out);
+	(void)close(fd);
+	for (int k = 0; k < 3; k++) {
+		char want[40];
+
+		FMT(want, "Content-Length: %d\r\n", 70 + k);
+		if (memmem(out.p, out.n, want, strlen(want)) == NULL)
+			fail_msg("%s in %.2000s", want, buf_cstr(&out));
+	}
+	assert_null(strstr(buf_cstr(&out), " 400 "));
+	stop(&w);
+}
+
 static void httpd_large_head(void **state UNUSED)
 {
 	AUTO_BUF struct buf text = BUF_INIT(1 << 20), out = BUF_INIT(1 << 20);
@@ -291,11 +430,19 @@ static void httpd_too_large_chunked(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(httpd_bad_requests),        cmocka_unit_test(httpd_large_head),
-	cmocka_unit_test(httpd_bad_addresses),       cmocka_unit_test(httpd_routes),
-	cmocka_unit_test(httpd_lists_its_routes),    cmocka_unit_test(httpd_head),
-	cmocka_unit_test(httpd_notes_every_reply),   cmocka_unit_test(httpd_other_addresses),
-	cmocka_unit_test(httpd_no_header_injection), cmocka_unit_test(httpd_small_bodies),
+	cmocka_unit_test(httpd_bad_requests),
+	cmocka_unit_test(httpd_ambiguous_heads),
+	cmocka_unit_test(httpd_unusual_heads),
+	cmocka_unit_test(httpd_heads_in_pieces),
+	cmocka_unit_test(httpd_large_head),
+	cmocka_unit_test(httpd_bad_addresses),
+	cmocka_unit_test(httpd_routes),
+	cmocka_unit_test(httpd_lists_its_routes),
+	cmocka_unit_test(httpd_head),
+	cmocka_unit_test(httpd_notes_every_reply),
+	cmocka_unit_test(httpd_other_addresses),
+	cmocka_unit_test(httpd_no_header_injection),
+	cmocka_unit_test(httpd_small_bodies),
 	cmocka_unit_test(httpd_too_large_chunked),
 };
 UNIT_MAIN(tests)

@@ -1,5 +1,6 @@
 /* test_httpd_waits.c - many at once: parked, queued, loaded; and how a listener stops. */
 #include "httpd_fixture.h"
+#include "io/httpd_impl.h"
 
 #define FOLLOWERS 500
 
@@ -234,10 +235,134 @@ static void httpd_stops_at_once(void **state UNUSED)
 	(void)pthread_join(t, NULL);
 }
 
+/* A byte now and then, and never a whole head: until the connection ends. */
+static void trickle(int fd)
+{
+	char byte;
+
+	for (int64_t until = clock_mono_ms() + WAIT_MS;; clock_sleep_ms(20)) {
+		ssize_t n = send(fd, "x", 1, MSG_NOSIGNAL);
+
+		if (n < 0 || recv(fd, &byte, 1, MSG_DONTWAIT) == 0)
+			return;
+		if (clock_mono_ms() > until)
+			fail_msg("a head without end keeps its connection");
+	}
+}
+
+static void httpd_heads_have_a_deadline(void **state UNUSED)
+{
+	static const char *const begins[] = {"", "GET / HT",
+	                                     "GET / HTTP/1.1\r\nHost: x\r\nX-Any: "};
+	struct httpd_options o = {.head_s = 1, .idle_s = 2};
+	struct world w = {0};
+
+	start(&w, &o);
+	for (size_t i = 0; i < COUNT(begins); i++) {
+		AUTO_FD int fd = dial(&w);
+
+		send_text(fd, begins[i]);
+		trickle(fd);
+	}
+	{ /* the next one on a connection that was served */
+		AUTO_BUF struct buf out = BUF_INIT(1 << 20);
+		AUTO_FD int fd = dial(&w);
+
+		send_text(fd, "GET /" HOST "\r\n");
+		read_until(fd, "}", &out);
+		trickle(fd);
+	}
+	stop(&w);
+}
+
+/* Whoever holds connections without a request keeps nobody out. */
+static void httpd_the_idle_make_room(void **state UNUSED)
+{
+	struct httpd_options o = {.connections_max = 16};
+	struct world w = {0};
+	int fds[64];
+
+	start(&w, &o);
+	for (size_t i = 0; i < COUNT(fds); i++) {
+		fds[i] = dial(&w);
+		send_text(fds[i], i % 2 == 0 ? "GET / HTTP/1.1\r\n" : "");
+	}
+	for (int i = 0; i < 8; i++) {
+		AUTO_BUF struct buf out = BUF_INIT(1 << 20);
+
+		raw(&w, "GET /" HOST END, &out);
+		assert_non_null(strstr(buf_cstr(&out), " 200 "));
+	}
+	for (size_t i = 0; i < COUNT(fds); i++)
+		(void)close(fds[i]);
+	stop(&w);
+}
+
+static struct sockaddr_storage address(const char *text)
+{
+	struct sockaddr_storage ss = {0};
+	struct sockaddr_in in = {.sin_family = AF_INET};
+	struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
+
+	if (inet_pton(AF_INET, text, &in.sin_addr) == 1)
+		memcpy(&ss, &in, sizeof(in));
+	else if (inet_pton(AF_INET6, text, &in6.sin6_addr) == 1)
+		memcpy(&ss, &in6, sizeof(in6));
+	else
+		ss.ss_family = AF_UNIX;
+	return ss;
+}
+
+static void httpd_one_address_has_a_share(void **state UNUSED)
+{
+	static const struct {
+		const char *holder, *asks;
+		bool may;
+	} rows[] = {
+		{"192.0.2.1", "192.0.2.1", false},
+		{"192.0.2.1", "192.0.2.2", true},
+		{"192.0.2.1", "::ffff:192.0.2.1", false},
+		{"::ffff:192.0.2.1", "192.0.2.1", false},
+		{"2001:db8::1", "2001:db8::2", false}, /* of one network of 64 bits */
+		{"2001:db8::1", "2001:db8:0:1::1", true},
+		{"127.0.0.1", "127.0.0.1", true}, /* perhaps a proxy, for everybody */
+		{"127.0.0.1", "127.3.2.1", true},
+		{"::1", "::1", true},
+		{"::ffff:127.0.0.1", "127.0.0.1", true},
+		{"unix", "unix", true},
+	};
+	struct httpd_options o = {.per_address_max = 2};
+	struct world w = {0};
+
+	start(&w, &o);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct sockaddr_storage holder = address(rows[i].holder),
+					asks = address(rows[i].asks);
+		const struct sockaddr *sa = (const struct sockaddr *)&asks;
+		struct conn *c[2];
+
+		for (int k = 0; k < 2; k++) {
+			assert_row(conns_admit(w.h, sa), rows[i].holder);
+			c[k] = conns_add(w.h, -1, (const struct sockaddr *)&holder);
+		}
+		assert_row(conns_admit(w.h, sa) == rows[i].may, rows[i].holder);
+		conns_remove(w.h, c[0]);
+		assert_row(conns_admit(w.h, sa), rows[i].holder);
+		conns_remove(w.h, c[1]);
+	}
+	stop(&w);
+}
+
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(httpd_parks_many),           cmocka_unit_test(httpd_park_ends),
-	cmocka_unit_test(httpd_dead_followers_leave), cmocka_unit_test(httpd_queue_full),
-	cmocka_unit_test(httpd_in_parallel),          cmocka_unit_test(httpd_drains),
+	cmocka_unit_test(httpd_parks_many),
+	cmocka_unit_test(httpd_park_ends),
+	cmocka_unit_test(httpd_dead_followers_leave),
+	cmocka_unit_test(httpd_queue_full),
+	cmocka_unit_test(httpd_in_parallel),
+	cmocka_unit_test(httpd_drains),
 	cmocka_unit_test(httpd_stops_at_once),
+	cmocka_unit_test(httpd_heads_have_a_deadline),
+	cmocka_unit_test(httpd_the_idle_make_room),
+	cmocka_unit_test(httpd_one_address_has_a_share),
 };
 UNIT_MAIN(tests)

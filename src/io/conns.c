@@ -1,0 +1,145 @@
+/*
+ * conns.c - the connections of a listener: how many one address holds, and which of them owe a
+ * head.
+ *
+ * libmicrohttpd's timeout begins anew with every byte, so a sender of a byte now and then would
+ * keep its place for ever. Here a head has a deadline for all of it: head_s for the first one of a
+ * connection (with its TLS handshake), idle_s from one request to the next. And when almost all
+ * places are taken, the connection that has waited longest for a head makes room. That holds for
+ * loopback, too, where addresses are not counted: behind a proxy on this machine all clients have
+ * the same one.
+ */
+#include "base/clock.h"
+#include "io/httpd_impl.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+struct conn {
+	int fd;
+	int64_t since_ms; /* when it began to wait for a head */
+	bool waiting, served, cut;
+	bool counted;
+	uint8_t peer[9]; /* family and address: of IPv6 the network of 64 bits, which one client has
+	                  */
+	LIST_ENTRY(conn) in;
+};
+
+/* False for those that are not counted. */
+static bool peer_of(const struct sockaddr *sa, uint8_t peer[9])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+
+	memset(peer, 0, 9);
+	if (sa == NULL)
+		return false;
+	if (sa->sa_family == AF_INET) {
+		memcpy(&in, sa, sizeof(in));
+		peer[0] = 4;
+		memcpy(peer + 1, &in.sin_addr, 4);
+	} else if (sa->sa_family == AF_INET6) {
+		memcpy(&in6, sa, sizeof(in6));
+		if (IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr))
+			return false;
+		peer[0] = 6;
+		memcpy(peer + 1, &in6.sin6_addr, 8);
+		if (memcmp(&in6.sin6_addr, mapped, sizeof(mapped)) == 0) {
+			peer[0] = 4;
+			memset(peer + 1, 0, 8);
+			memcpy(peer + 1, in6.sin6_addr.s6_addr + 12, 4);
+		}
+	} else {
+		return false;
+	}
+	return peer[0] == 6 || peer[1] != 127;
+}
+
+bool conns_admit(struct httpd *h, const struct sockaddr *sa)
+{
+	struct conns *all = &h->conns;
+	unsigned n = 0;
+	uint8_t peer[9];
+	struct conn *c;
+
+	if (h->o.per_address_max == 0 || !peer_of(sa, peer))
+		return true;
+	(void)pthread_mutex_lock(&all->lock);
+	LIST_FOREACH(c, &all->list, in)
+	n += c->counted && memcmp(c->peer, peer, sizeof(peer)) == 0;
+	(void)pthread_mutex_unlock(&all->lock);
+	return n < h->o.per_address_max;
+}
+
+/* Its thread of libmicrohttpd sees the end of the connection, and closes it. */
+static void cut(struct conn *c)
+{
+	c->cut = true;
+	(void)shutdown(c->fd, SHUT_RDWR);
+}
+
+static void make_room(struct conns *all)
+{
+	struct conn *oldest = NULL, *c;
+
+	LIST_FOREACH(c, &all->list, in)
+	{
+		if (c->waiting && !c->cut && (oldest == NULL || c->since_ms < oldest->since_ms))
+			oldest = c;
+	}
+	if (oldest != NULL)
+		cut(oldest);
+}
+
+struct conn *conns_add(struct httpd *h, int fd, const struct sockaddr *sa)
+{
+	struct conns *all = &h->conns;
+	struct conn *c = xcalloc(1, sizeof(*c));
+
+	c->fd = fd;
+	c->since_ms = clock_mono_ms();
+	c->waiting = true;
+	c->counted = peer_of(sa, c->peer);
+	(void)pthread_mutex_lock(&all->lock);
+	if (all->n >= h->o.connections_max - h->o.connections_max / CONNS_SPARE)
+		make_room(all);
+	LIST_INSERT_HEAD(&all->list, c, in);
+	all->n++;
+	(void)pthread_mutex_unlock(&all->lock);
+	return c;
+}
+
+void conns_remove(struct httpd *h, struct conn *c)
+{
+	(void)pthread_mutex_lock(&h->conns.lock);
+	LIST_REMOVE(c, in);
+	h->conns.n--;
+	(void)pthread_mutex_unlock(&h->conns.lock);
+	free(c);
+}
+
+void conns_head(struct httpd *h, struct conn *c, bool has_come)
+{
+	(void)pthread_mutex_lock(&h->conns.lock);
+	c->waiting = !has_come;
+	c->served = c->served || has_come;
+	c->since_ms = clock_mono_ms();
+	(void)pthread_mutex_unlock(&h->conns.lock);
+}
+
+void conns_tend(struct httpd *h, int64_t now)
+{
+	struct conns *all = &h->conns;
+	struct conn *c;
+
+	(void)pthread_mutex_lock(&all->lock);
+	LIST_FOREACH(c, &all->list, in)
+	{
+		int64_t most = (c->served ? h->o.idle_s : h->o.head_s) * 1000;
+
+		if (c->waiting && !c->cut && now - c->since_ms >= most)
+			cut(c);
+	}
+	(void)pthread_mutex_unlock(&all->lock);
+}
