@@ -45,6 +45,14 @@ static const char *group_of(struct walk *w, const char *path)
 	return arena_cstr(w->c->arena, strcmp(name, ".") == 0 ? "" : name);
 }
 
+/* 0: none is known of. */
+static uint64_t first_hole(int fd)
+{
+	off_t at = lseek(fd, 0, SEEK_HOLE);
+
+	return at < 0 ? 0 : (uint64_t)at;
+}
+
 static int check_file(struct walk *w, int dirfd, const char *name, const char *path,
                       struct err *err)
 {
@@ -66,6 +74,7 @@ static int check_file(struct walk *w, int dirfd, const char *name, const char *p
 	f = &w->file[w->n];
 	*f = (struct found){.path = path, .group = group_of(w, path)};
 	f->size = src.size = (uint64_t)st.st_size;
+	src.hole_at = first_hole(fd);
 	if (format_check(&src, &f->check, err) < 0)
 		return err_wrap(err, "%s", path);
 	w->n++;
@@ -243,7 +252,7 @@ static void write_files(struct js *js, const struct checkpoint *k, size_t skip)
 
 static bool is_whole(const struct checkpoint *k)
 {
-	return k->set.state >= SET_PLAUSIBLE;
+	return k->set.state >= SET_PLAUSIBLE && !k->set.fewer_names;
 }
 
 static void write_one(struct js *js, const struct checkpoint *k, size_t skip)
@@ -258,6 +267,7 @@ static void write_one(struct js *js, const struct checkpoint *k, size_t skip)
 	js_kv(js, "reason", s->words);
 	js_kv(js, "proof", s->proof[0] == '\0' ? NULL : s->proof);
 	js_kv(js, "last_file", s->last);
+	js_kv(js, "hole", s->hole);
 	js_key(js, "problems");
 	js_list(js);
 	for (size_t i = 0; i < MIN(s->n_problems, (size_t)SET_SHOWN_MAX); i++) {
@@ -294,6 +304,9 @@ static int print_one(struct cli *c, const struct doc *d, const struct checkpoint
 		return -1;
 	for (size_t i = 0; i < MIN(k->set.n_leftovers, (size_t)SET_SHOWN_MAX); i++)
 		(void)printf("left over: %s\n", out_plain(c->arena, str_of(k->set.leftover[i])));
+	if (k->set.hole != NULL)
+		(void)printf("%s has a hole: its bytes may never have been written\n",
+		             out_plain(c->arena, str_of(k->set.hole)));
 	(void)printf("%s: %s\n", is_whole(k) ? "whole" : "not whole",
 	             out_plain(c->arena, str_of(k->set.words)));
 	return 0;

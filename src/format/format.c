@@ -74,7 +74,9 @@ static bool is_metadata(const struct head *h)
 
 static bool is_ocdbt(const struct head *h)
 {
-	return begins(h, "\x0c\xdb\x3a\x2a", 4);
+	uint32_t magic = h->n >= 4 ? be32(h->p) : 0;
+
+	return magic == OCDBT_MANIFEST || magic == OCDBT_NODE || magic == OCDBT_VERSIONS;
 }
 
 static bool is_tar(const struct head *h)
@@ -82,6 +84,7 @@ static bool is_tar(const struct head *h)
 	return h->n >= 263 && memcmp(h->p + 257, "ustar", 5) == 0;
 }
 
+/* Before the pickles in the table: the length of a header may begin as they do, 80 04. */
 static bool is_safetensors(const struct head *h)
 {
 	return h->n >= 9 && h->p[8] == '{' && le64(h->p) <= 100000000;
@@ -115,7 +118,8 @@ static bool is_json(const struct head *h)
 		"_STRINGS",
 	};
 
-	return named(h->name, names, COUNT(names));
+	return named(h->name, names, COUNT(names)) ||
+	       (name_match("process_#", h->name, NULL) && begins(h, "{", 1)); /* Orbax */
 }
 
 static bool is_json_lines(const struct head *h)
@@ -156,6 +160,7 @@ static const struct format {
 	void (*check)(struct look *l);
 	const char *magic, *proves, *does_not;
 } formats[] = {
+	{"safetensors", is_safetensors, check_safetensors, "u64 length, {", "nothing is missing at the end", "that the bytes were written: a preallocated file passes"},
 	{"gguf", is_gguf, check_gguf, "GGUF", "no tensor is cut", "values; that no split is missing (the set's matter)"},
 	{"hdf5", is_hdf5, check_hdf5, "\\x89HDF\\r\\n\\x1a\\n", "closed or flushed, and not cut", "that no more datasets were to follow"},
 	{"npy", is_npy, check_npy, "\\x93NUMPY", "the items that the shape asks for are there", "values"},
@@ -165,9 +170,8 @@ static const struct format {
 	{"torch legacy", is_legacy, check_torch_legacy, "pickled 0x1950a86a20f9469cfc6c", "all tensors are there", "values"},
 	{"dcp metadata", is_metadata, check_metadata, "\\x80, named .metadata", "not cut; which .distcp there must be, each with its length", "values"},
 	{"pickle", is_pickle, check_pickle, "\\x80 and a protocol up to 5", "not cut", "values"},
-	{"ocdbt manifest", is_ocdbt, check_ocdbt, "\\x0c\\xdb\\x3a\\x2a", "not cut, checksum right", "that the data files are whole"},
+	{"ocdbt", is_ocdbt, check_ocdbt, "\\x0c\\xdb and \\x3a\\x2a, \\x20\\xde or \\x12\\x34", "not cut, checksum right", "that the data files are whole"},
 	{"tar", is_tar, check_tar, "ustar at 257", "not cut", "values"},
-	{"safetensors", is_safetensors, check_safetensors, "u64 length, {", "nothing is missing at the end", "that the bytes were written: a preallocated file passes"},
 	{"pointer", is_pointer, check_pointer, "by name", "names something", "that it is there"},
 	{"json", is_json, check_json, "by name", "all of it is there, but perhaps a last newline", "-"},
 	{"json lines", is_json_lines, check_json_lines, "by name", "the last line is whole", "that no more were to follow"},
@@ -205,7 +209,7 @@ static const struct promise {
 	{"model*.bin", "torch zip"},
 	{"*.pkl", "pickle"},
 	{"*.pickle", "pickle"},
-	{"manifest.ocdbt", "ocdbt manifest"},
+	{"manifest.ocdbt", "ocdbt"},
 	{"*.tar", "tar"},
 	{"*.nemo", "tar"},
 	{"*.msgpack", "msgpack"},
@@ -217,14 +221,14 @@ static const struct promise {
 	{"*.jinja", "text"},
 };
 
-/* Markers that may be empty. */
-static const char *const empty_ones[] = {"CHECKPOINT_COMPLETE",
-                                         "commit_success.txt",
-                                         "_SUCCESS",
-                                         "DONE",
-                                         "COMPLETE",
-                                         ".complete",
-                                         ".done"};
+/* Markers: that they are there is what they say. */
+static const char *const markers[] = {"CHECKPOINT_COMPLETE",
+                                      "commit_success.txt",
+                                      "_SUCCESS",
+                                      "DONE",
+                                      "COMPLETE",
+                                      ".complete",
+                                      ".done"};
 
 static const char *promised(const struct head *h)
 {
@@ -254,11 +258,6 @@ static void no_row(struct look *l, const struct head *h)
 
 static void check_empty(struct look *l, const struct head *h)
 {
-	if (named(h->name, empty_ones, COUNT(empty_ones))) {
-		l->out->format = "marker";
-		look_whole(l);
-		return;
-	}
 	l->out->format = promised(h) == NULL ? "" : promised(h);
 	if (format_name(h->name) == FORMAT_NAME_POINTER)
 		look_torn(l, "is empty");
@@ -273,6 +272,11 @@ static void choose(struct look *l)
 	struct head h = {.size = l->size, .name = l->name};
 	uint8_t copy[HEAD_MAX];
 
+	if (named(h.name, markers, COUNT(markers))) {
+		l->out->format = "marker";
+		look_whole(l);
+		return;
+	}
 	if (l->size == 0) {
 		check_empty(l, &h);
 		return;
@@ -299,6 +303,7 @@ int format_check(const struct format_source *src, struct format_result *out, str
 
 	look_start(&l, src, out, err);
 	choose(&l);
+	out->hole = src->hole_at > 0 && src->hole_at < src->size;
 	return look_end(&l);
 }
 

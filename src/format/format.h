@@ -35,6 +35,7 @@ struct format_source {
 	 * has become shorter is an error. */
 	int (*read)(void *arg, uint64_t at, void *p, size_t n, struct err *err);
 	void *arg;
+	uint64_t hole_at; /* where its first hole begins (SEEK_HOLE); 0 = not known, none */
 };
 
 /* A file that another one names: a shard of an index, a .distcp of a .metadata. */
@@ -73,6 +74,9 @@ struct format_result {
 	const char *format;             /* "safetensors", "torch zip"...; "" = not known; static */
 	char reason[FORMAT_REASON_MAX]; /* without the file's name: "lacks 28 of 60 tensors" */
 	uint64_t bytes_read;
+	/* It has a hole: bytes that were never written, or zeros on a file system that packs them.
+	 * A hint, no verdict: a preallocated file has its whole structure and no content. */
+	bool hole;
 	uint64_t tensors;           /* tensors, storages or arrays found; 0 = not counted */
 	uint32_t split_no, splits;  /* GGUF: from 0, and how many; splits 0 = not split */
 	struct format_facts *facts; /* NULL = none; freed by format_result_done */

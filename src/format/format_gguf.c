@@ -101,7 +101,7 @@ static void text(struct gguf *g, char out[KEY_MAX])
 /* The value of a key; what it is when it is a whole number. */
 static uint64_t value(struct gguf *g, uint64_t type)
 {
-	uint64_t count = 1, v = 0, bytes;
+	uint64_t count = 1, bytes;
 	char none[KEY_MAX];
 
 	for (int depth = 0; going(g) && type == ARRAY; depth++) {
@@ -124,7 +124,7 @@ static uint64_t value(struct gguf *g, uint64_t type)
 	if (__builtin_mul_overflow(count, (uint64_t)value_bytes[type], &bytes))
 		g->odd = true;
 	pass(g, bytes);
-	return v;
+	return 0;
 }
 
 static void read_keys(struct gguf *g, uint64_t n)
@@ -181,8 +181,11 @@ void check_gguf(struct look *l)
 	    ((version != 2 && version != 3) || keys > KEYS_MAX || tensors > TENSORS_MAX))
 		g.odd = true;
 	read_keys(&g, keys);
-	for (uint64_t i = 0; i < tensors && going(&g); i++)
-		end = MAX(end, read_tensor(&g));
+	for (uint64_t i = 0; i < tensors && going(&g); i++) {
+		uint64_t to = read_tensor(&g);
+
+		end = MAX(end, to);
+	}
 	if (g.gone)
 		return;
 	l->out->tensors = tensors;

@@ -1,51 +1,78 @@
 /*
- * format_jax.c - what JAX's savers write: the manifest of tensorstore's OCDBT, in which Orbax keeps
- * its arrays, and the msgpack of Flax.
+ * format_jax.c - what JAX's savers write: manifests and nodes of tensorstore's OCDBT, in which
+ * Orbax keeps its arrays, and the msgpack of Flax.
  *
- * A manifest is: u32 magic (big endian), u64 length of the file, version, ..., u32 CRC-32C of all
- * before it. (tensorstore, kvstore/ocdbt/index.rst; msgpack spec.md)
+ * A record of OCDBT is: u32 magic (big endian), u64 its whole length, version, ..., u32 CRC-32C of
+ * all before it. (tensorstore, kvstore/ocdbt/index.rst; msgpack spec.md)
  */
 #include "format/parsers.h"
 
-#define MANIFEST_MAX ((uint64_t)16 << 20)
+#define RECORD_MAX ((uint64_t)256 << 20)
+#define RECORD_LEAST 18 /* magic, length, version, compression, checksum */
 #define VALUES_MAX ((uint64_t)64 << 20)
 
-void check_ocdbt(struct look *l)
+/* The record at `at`; its length, or 0 when a verdict was given or the reader failed. */
+static uint64_t check_record(struct look *l, uint64_t at)
 {
-	uint64_t length, at = 0;
+	uint64_t length, upto = 0;
 	uint32_t crc = 0;
 	const uint8_t *p = NULL;
 
-	if (l->size < 17) {
+	if (!look_has(l, at, RECORD_LEAST)) {
 		look_torn(l, "ends in its header");
-		return;
+		return 0;
 	}
-	if (!look_u64(l, 4, &length))
-		return;
-	if (l->size < length && length < MANIFEST_MAX) {
-		look_short(l, l->size, length);
-		return;
-	}
-	if (length != l->size || length > MANIFEST_MAX) {
+	if (!look_u64(l, at + 4, &length))
+		return 0;
+	if (length < RECORD_LEAST || length > RECORD_MAX) {
 		look_unknown(l, "has an impossible length in its header");
-		return;
+		return 0;
 	}
-	while (at < length - 4) {
-		size_t n = (size_t)MIN(length - 4 - at, (uint64_t)LOOK_WINDOW);
+	if (!look_has(l, at, length)) {
+		look_short(l, l->size, at + length);
+		return 0;
+	}
+	while (upto < length - 4) {
+		size_t n = (size_t)MIN(length - 4 - upto, (uint64_t)LOOK_WINDOW);
 
-		p = look_at(l, at, n);
+		p = look_at(l, at + upto, n);
 		if (p == NULL)
-			return;
+			return 0;
 		crc = hash_crc32c(crc, p, n);
+		upto += n;
+	}
+	p = look_at(l, at + upto, 4);
+	if (p == NULL)
+		return 0;
+	if (le32(p) == crc)
+		return length;
+	look_torn(l, "its checksum does not match");
+	return 0;
+}
+
+/* A manifest is one record; a file of nodes may have several, and values behind them. */
+void check_ocdbt(struct look *l)
+{
+	uint64_t at = 0, n = 0;
+
+	while (at < l->size) {
+		const uint8_t *p = look_has(l, at, 4) ? look_at(l, at, 4) : NULL;
+		uint32_t magic;
+
+		if (p == NULL && look_has(l, at, 4))
+			return;
+		magic = p == NULL ? 0 : be32(p);
+		if (n > 0 &&
+		    (magic == OCDBT_MANIFEST || (magic != OCDBT_NODE && magic != OCDBT_VERSIONS))) {
+			look_unknown(l, "goes on behind its records");
+			return;
+		}
+		n = check_record(l, at);
+		if (n == 0)
+			return;
 		at += n;
 	}
-	p = look_at(l, at, 4);
-	if (p == NULL)
-		return;
-	if (le32(p) != crc)
-		look_torn(l, "its checksum does not match");
-	else
-		look_whole(l);
+	look_whole(l);
 }
 
 /* How a value of msgpack is laid out, by its first byte: how many bytes of length or number

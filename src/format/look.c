@@ -109,6 +109,7 @@ void look_back(struct look *l, struct look_place to)
 	l->name = to.name;
 }
 
+PRINTF(3, 0)
 static void say(struct look *l, enum format_verdict v, const char *fmt, va_list ap)
 {
 	l->out->verdict = v;

@@ -31,7 +31,10 @@ void check_gguf(struct look *l);
 void check_hdf5(struct look *l);
 /* format_npy.c */
 void check_npy(struct look *l);
-/* format_jax.c */
+/* format_jax.c: magic numbers of OCDBT's records */
+#define OCDBT_MANIFEST 0x0cdb3a2au
+#define OCDBT_NODE 0x0cdb20deu
+#define OCDBT_VERSIONS 0x0cdb1234u
 void check_ocdbt(struct look *l);
 void check_msgpack(struct look *l);
 /* format_tar.c */

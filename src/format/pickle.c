@@ -1,116 +1,9 @@
 /* pickle.c - the opcodes of pickles, walked as data; see pickle.h. */
 #include "format/pickle.h"
 
+#include "format/pickle_ops.h"
+
 #define DICTS 64 /* state dicts that may be open at once, one inside the other */
-
-enum arg {
-	ARG_NONE,
-	ARG_1,
-	ARG_2,
-	ARG_4,
-	ARG_8,
-	ARG_LINE,
-	ARG_LINES, /* two of them */
-	ARG_N1,    /* a length of one byte, and as many bytes */
-	ARG_N4,
-	ARG_N8,
-};
-
-enum effect {
-	DO_PUSH = 1, /* pops `pop`, pushes a value that means nothing to us */
-	DO_DROP,     /* pops `pop` */
-	DO_MARKED,   /* pops down to the mark, the mark, and `pop` below it; pushes such a value */
-	DO_DROP_MARKED, /* the same without a value */
-	DO_STOP,
-	DO_MARK,
-	DO_DUP,
-	DO_POP,
-	DO_NOTE, /* nothing: PROTO, FRAME, READONLY_BUFFER */
-	DO_TEXT,
-	DO_NUMBER,
-	DO_NAME,
-	DO_STACK_NAME,
-	DO_PUT,
-	DO_GET,
-	DO_MEMOIZE,
-	DO_TUPLE,
-	DO_EMPTY_DICT,
-	DO_SET_ITEM,
-	DO_SET_ITEMS,
-	DO_BUILD,
-	DO_PERSISTENT,
-};
-
-struct op {
-	uint8_t arg, effect, pop;
-};
-
-/* clang-format off */
-static const struct op ops[256] = {
-	['('] = {ARG_NONE, DO_MARK, 0},       ['.'] = {ARG_NONE, DO_STOP, 0},
-	['0'] = {ARG_NONE, DO_POP, 0},        ['1'] = {ARG_NONE, DO_DROP_MARKED, 0},
-	['2'] = {ARG_NONE, DO_DUP, 0},        ['F'] = {ARG_LINE, DO_PUSH, 0},
-	['I'] = {ARG_LINE, DO_NUMBER, 0},     ['J'] = {ARG_4, DO_NUMBER, 0},
-	['K'] = {ARG_1, DO_NUMBER, 0},        ['L'] = {ARG_LINE, DO_NUMBER, 0},
-	['M'] = {ARG_2, DO_NUMBER, 0},        ['N'] = {ARG_NONE, DO_PUSH, 0},
-	['P'] = {ARG_LINE, DO_PUSH, 0},       ['Q'] = {ARG_NONE, DO_PERSISTENT, 1},
-	['R'] = {ARG_NONE, DO_PUSH, 2},       ['S'] = {ARG_LINE, DO_TEXT, 0},
-	['T'] = {ARG_N4, DO_TEXT, 0},         ['U'] = {ARG_N1, DO_TEXT, 0},
-	['V'] = {ARG_LINE, DO_TEXT, 0},       ['X'] = {ARG_N4, DO_TEXT, 0},
-	['a'] = {ARG_NONE, DO_DROP, 1},       ['b'] = {ARG_NONE, DO_BUILD, 1},
-	['c'] = {ARG_LINES, DO_NAME, 0},      ['d'] = {ARG_NONE, DO_MARKED, 0},
-	['}'] = {ARG_NONE, DO_EMPTY_DICT, 0}, ['e'] = {ARG_NONE, DO_DROP_MARKED, 0},
-	['g'] = {ARG_LINE, DO_GET, 0},        ['h'] = {ARG_1, DO_GET, 0},
-	['i'] = {ARG_LINES, DO_MARKED, 0},    ['j'] = {ARG_4, DO_GET, 0},
-	['l'] = {ARG_NONE, DO_MARKED, 0},     [']'] = {ARG_NONE, DO_PUSH, 0},
-	['o'] = {ARG_NONE, DO_MARKED, 0},     ['p'] = {ARG_LINE, DO_PUT, 0},
-	['q'] = {ARG_1, DO_PUT, 0},           ['r'] = {ARG_4, DO_PUT, 0},
-	['s'] = {ARG_NONE, DO_SET_ITEM, 0},   ['t'] = {ARG_NONE, DO_TUPLE, 0},
-	[')'] = {ARG_NONE, DO_PUSH, 0},       ['u'] = {ARG_NONE, DO_SET_ITEMS, 0},
-	['G'] = {ARG_8, DO_PUSH, 0},
-	/* protocol 2 */
-	[0x80] = {ARG_1, DO_NOTE, 0},         [0x81] = {ARG_NONE, DO_PUSH, 2},
-	[0x82] = {ARG_1, DO_PUSH, 0},         [0x83] = {ARG_2, DO_PUSH, 0},
-	[0x84] = {ARG_4, DO_PUSH, 0},         [0x85] = {ARG_NONE, DO_PUSH, 1},
-	[0x86] = {ARG_NONE, DO_PUSH, 2},      [0x87] = {ARG_NONE, DO_PUSH, 3},
-	[0x88] = {ARG_NONE, DO_PUSH, 0},      [0x89] = {ARG_NONE, DO_PUSH, 0},
-	[0x8a] = {ARG_N1, DO_NUMBER, 0},      [0x8b] = {ARG_N4, DO_PUSH, 0},
-	/* protocol 3 */
-	['B'] = {ARG_N4, DO_PUSH, 0},         ['C'] = {ARG_N1, DO_PUSH, 0},
-	/* protocol 4 */
-	[0x8c] = {ARG_N1, DO_TEXT, 0},        [0x8d] = {ARG_N8, DO_TEXT, 0},
-	[0x8e] = {ARG_N8, DO_PUSH, 0},        [0x8f] = {ARG_NONE, DO_PUSH, 0},
-	[0x90] = {ARG_NONE, DO_DROP_MARKED, 0}, [0x91] = {ARG_NONE, DO_MARKED, 0},
-	[0x92] = {ARG_NONE, DO_PUSH, 3},      [0x93] = {ARG_NONE, DO_STACK_NAME, 2},
-	[0x94] = {ARG_NONE, DO_MEMOIZE, 0},   [0x95] = {ARG_8, DO_NOTE, 0},
-	/* protocol 5 */
-	[0x96] = {ARG_N8, DO_PUSH, 0},        [0x97] = {ARG_NONE, DO_PUSH, 0},
-	[0x98] = {ARG_NONE, DO_NOTE, 0},
-};
-
-static const struct {
-	const char *text;
-	enum pickle_word word;
-} words[] = {
-	{"storage", PICKLE_STORAGE},
-	{"relative_path", PICKLE_RELATIVE_PATH},
-	{"offset", PICKLE_OFFSET},
-	{"length", PICKLE_LENGTH},
-	/* classes of torch and torch.storage; the name is all that protocol 4 gives as a text */
-	{"ByteStorage", PICKLE_BYTES_1},        {"CharStorage", PICKLE_BYTES_1},
-	{"BoolStorage", PICKLE_BYTES_1},        {"QInt8Storage", PICKLE_BYTES_1},
-	{"QUInt8Storage", PICKLE_BYTES_1},      {"QUInt4x2Storage", PICKLE_BYTES_1},
-	{"QUInt2x4Storage", PICKLE_BYTES_1},    {"UntypedStorage", PICKLE_BYTES_1},
-	{"_UntypedStorage", PICKLE_BYTES_1},    {"HalfStorage", PICKLE_BYTES_2},
-	{"BFloat16Storage", PICKLE_BYTES_2},    {"ShortStorage", PICKLE_BYTES_2},
-	{"FloatStorage", PICKLE_BYTES_4},       {"IntStorage", PICKLE_BYTES_4},
-	{"QInt32Storage", PICKLE_BYTES_4},      {"DoubleStorage", PICKLE_BYTES_8},
-	{"LongStorage", PICKLE_BYTES_8},        {"ComplexFloatStorage", PICKLE_BYTES_8},
-	{"ComplexDoubleStorage", PICKLE_BYTES_16},
-};
-/* clang-format on */
-
-#define WORD_MAX 20 /* the longest of them */
 
 /* What a dict says of a stored item; the ring forgets the oldest. */
 struct entry {
@@ -204,7 +97,8 @@ static void put(struct walk *w, uint64_t i)
 		stop(w, PICKLE_BAD);
 		return;
 	}
-	if (i >= PICKLE_MEMO_MAX) {
+	/* picklers count up: a far number only makes us clear memory */
+	if (i >= PICKLE_MEMO_MAX || i > w->n_memo + PICKLE_MEMO_GAP) {
 		stop(w, PICKLE_LIMIT);
 		return;
 	}
@@ -229,27 +123,19 @@ static void get(struct walk *w, uint64_t i)
 		push(w, w->memo[i]);
 }
 
-static uint8_t word_of(const uint8_t *p, size_t n)
-{
-	for (size_t i = 0; i < COUNT(words); i++)
-		if (str_eq(str_n((const char *)p, n), words[i].text))
-			return (uint8_t)words[i].word;
-	return PICKLE_OTHER;
-}
-
 /* The text of n bytes at `at`, or of as many as a pickled text may have. */
 static void text(struct walk *w, uint64_t at, uint64_t n)
 {
 	struct pickle_value v = {.kind = PICKLE_TEXT, .at = at, .n = (uint32_t)MIN(n, UINT32_MAX)};
 
-	if (n <= WORD_MAX) {
+	if (n <= PICKLE_WORD_MAX) {
 		const uint8_t *p = look_at(w->l, at, (size_t)n);
 
 		if (p == NULL) {
 			stop(w, PICKLE_GONE);
 			return;
 		}
-		v.word = word_of(p, (size_t)n);
+		v.word = (uint8_t)pickle_word(str_n((const char *)p, (size_t)n));
 	}
 	push(w, v);
 	if (w->sink->text != NULL && !w->sink->text(w->sink->arg, &v))
@@ -431,7 +317,7 @@ static bool read_line(struct walk *w, uint64_t at, struct operand *o)
 	return true;
 }
 
-static bool read_operand(struct walk *w, enum arg kind, struct operand *o)
+static bool read_operand(struct walk *w, enum pickle_arg kind, struct operand *o)
 {
 	static const uint8_t fixed[] = {
 		[ARG_NONE] = 0, [ARG_1] = 1,     [ARG_2] = 2,  [ARG_4] = 4,  [ARG_8] = 8,
@@ -496,14 +382,14 @@ static void push_name(struct walk *w, const struct operand *o)
 {
 	struct pickle_value v = {.kind = PICKLE_NAME};
 
-	if (o->n <= WORD_MAX) {
+	if (o->n <= PICKLE_WORD_MAX) {
 		const uint8_t *p = look_at(w->l, o->at, (size_t)o->n);
 
 		if (p == NULL) {
 			stop(w, PICKLE_GONE);
 			return;
 		}
-		v.word = word_of(p, (size_t)o->n);
+		v.word = (uint8_t)pickle_word(str_n((const char *)p, (size_t)o->n));
 	}
 	push(w, v);
 }
@@ -521,110 +407,175 @@ static void stack_name(struct walk *w)
 	push(w, (struct pickle_value){.kind = PICKLE_NAME, .word = word});
 }
 
-static void act(struct walk *w, uint8_t code, const struct operand *o)
-{
-	const struct op *op = &ops[code];
+/* ---- what the opcodes do: one function each, by pickle_effect ---- */
 
-	switch ((enum effect)op->effect) {
-	case DO_PUSH:
-		if (drop(w, op->pop))
-			push(w, (struct pickle_value){0});
-		break;
-	case DO_DROP:
-		(void)drop(w, op->pop);
-		break;
-	case DO_MARKED:
-		if (drop_marked(w))
-			push(w, (struct pickle_value){0});
-		break;
-	case DO_DROP_MARKED:
-		(void)drop_marked(w);
-		break;
-	case DO_STOP:
-		if (above(w) == 0 || w->n_marks > 0)
-			stop(w, PICKLE_BAD);
-		else
-			stop(w, PICKLE_STOP);
-		break;
-	case DO_MARK:
-		mark(w);
-		break;
-	case DO_DUP:
-		if (above(w) == 0)
-			stop(w, PICKLE_BAD);
-		else
-			push(w, w->stack[w->n - 1]);
-		break;
-	case DO_POP: /* a mark counts as a value here */
-		if (above(w) > 0)
-			w->n--;
-		else
-			(void)drop_marked(w);
-		break;
-	case DO_NOTE:
-		break;
-	case DO_TEXT:
-		text(w, o->at, o->n);
-		break;
-	case DO_NUMBER:
-		push_number(w, code, o);
-		break;
-	case DO_NAME:
-		push_name(w, o);
-		break;
-	case DO_STACK_NAME:
-		stack_name(w);
-		break;
-	case DO_PUT:
-		if (o->known)
-			put(w, o->value);
-		else
-			stop(w, PICKLE_BAD);
-		break;
-	case DO_GET:
-		if (o->known)
-			get(w, o->value);
-		else
-			stop(w, PICKLE_BAD);
-		break;
-	case DO_MEMOIZE:
-		put(w, w->n_memo);
-		break;
-	case DO_TUPLE:
-		if (w->n_marks == 0)
-			stop(w, PICKLE_BAD);
-		else
-			tuple(w);
-		break;
-	case DO_EMPTY_DICT:
-		push(w, (struct pickle_value){.kind = PICKLE_DICT});
-		break;
-	case DO_SET_ITEM:
-		if (above(w) < 3)
-			stop(w, PICKLE_BAD);
-		else
-			set_items(w, 2, false);
-		break;
-	case DO_SET_ITEMS:
-		if (w->n_marks == 0)
-			stop(w, PICKLE_BAD);
-		else
-			set_items(w, above(w), true);
-		break;
-	case DO_BUILD:
-		build(w);
-		break;
-	case DO_PERSISTENT:
-		persistent(w);
-		break;
-	}
+struct opcode {
+	uint8_t code, pop;
+	struct operand o;
+};
+
+static void do_push(struct walk *w, const struct opcode *op)
+{
+	if (drop(w, op->pop))
+		push(w, (struct pickle_value){0});
 }
+
+static void do_drop(struct walk *w, const struct opcode *op)
+{
+	(void)drop(w, op->pop);
+}
+
+static void do_marked(struct walk *w, const struct opcode *op UNUSED)
+{
+	if (drop_marked(w))
+		push(w, (struct pickle_value){0});
+}
+
+static void do_drop_marked(struct walk *w, const struct opcode *op UNUSED)
+{
+	(void)drop_marked(w);
+}
+
+static void do_stop(struct walk *w, const struct opcode *op UNUSED)
+{
+	stop(w, above(w) == 0 || w->n_marks > 0 ? PICKLE_BAD : PICKLE_STOP);
+}
+
+static void do_mark(struct walk *w, const struct opcode *op UNUSED)
+{
+	mark(w);
+}
+
+static void do_dup(struct walk *w, const struct opcode *op UNUSED)
+{
+	if (above(w) == 0)
+		stop(w, PICKLE_BAD);
+	else
+		push(w, w->stack[w->n - 1]);
+}
+
+static void do_pop(struct walk *w, const struct opcode *op UNUSED)
+{
+	if (above(w) > 0)
+		w->n--;
+	else
+		(void)drop_marked(w); /* a mark counts as a value here */
+}
+
+static void do_note(struct walk *w UNUSED, const struct opcode *op UNUSED)
+{
+}
+
+static void do_text(struct walk *w, const struct opcode *op)
+{
+	text(w, op->o.at, op->o.n);
+}
+
+static void do_number(struct walk *w, const struct opcode *op)
+{
+	push_number(w, op->code, &op->o);
+}
+
+static void do_name(struct walk *w, const struct opcode *op)
+{
+	push_name(w, &op->o);
+}
+
+static void do_stack_name(struct walk *w, const struct opcode *op UNUSED)
+{
+	stack_name(w);
+}
+
+static void do_put(struct walk *w, const struct opcode *op)
+{
+	if (op->o.known)
+		put(w, op->o.value);
+	else
+		stop(w, PICKLE_BAD);
+}
+
+static void do_get(struct walk *w, const struct opcode *op)
+{
+	if (op->o.known)
+		get(w, op->o.value);
+	else
+		stop(w, PICKLE_BAD);
+}
+
+static void do_memoize(struct walk *w, const struct opcode *op UNUSED)
+{
+	put(w, w->n_memo);
+}
+
+static void do_tuple(struct walk *w, const struct opcode *op UNUSED)
+{
+	if (w->n_marks == 0)
+		stop(w, PICKLE_BAD);
+	else
+		tuple(w);
+}
+
+static void do_empty_dict(struct walk *w, const struct opcode *op UNUSED)
+{
+	push(w, (struct pickle_value){.kind = PICKLE_DICT});
+}
+
+static void do_set_item(struct walk *w, const struct opcode *op UNUSED)
+{
+	if (above(w) < 3)
+		stop(w, PICKLE_BAD);
+	else
+		set_items(w, 2, false);
+}
+
+static void do_set_items(struct walk *w, const struct opcode *op UNUSED)
+{
+	if (w->n_marks == 0)
+		stop(w, PICKLE_BAD);
+	else
+		set_items(w, above(w), true);
+}
+
+static void do_build(struct walk *w, const struct opcode *op UNUSED)
+{
+	build(w);
+}
+
+static void do_persistent(struct walk *w, const struct opcode *op UNUSED)
+{
+	persistent(w);
+}
+
+static void (*const effects[PICKLE_EFFECTS])(struct walk *w, const struct opcode *op) = {
+	[DO_PUSH] = do_push,
+	[DO_DROP] = do_drop,
+	[DO_MARKED] = do_marked,
+	[DO_DROP_MARKED] = do_drop_marked,
+	[DO_STOP] = do_stop,
+	[DO_MARK] = do_mark,
+	[DO_DUP] = do_dup,
+	[DO_POP] = do_pop,
+	[DO_NOTE] = do_note,
+	[DO_TEXT] = do_text,
+	[DO_NUMBER] = do_number,
+	[DO_NAME] = do_name,
+	[DO_STACK_NAME] = do_stack_name,
+	[DO_PUT] = do_put,
+	[DO_GET] = do_get,
+	[DO_MEMOIZE] = do_memoize,
+	[DO_TUPLE] = do_tuple,
+	[DO_EMPTY_DICT] = do_empty_dict,
+	[DO_SET_ITEM] = do_set_item,
+	[DO_SET_ITEMS] = do_set_items,
+	[DO_BUILD] = do_build,
+	[DO_PERSISTENT] = do_persistent,
+};
 
 static void step(struct walk *w)
 {
 	const uint8_t *p = NULL;
-	struct operand o;
-	uint8_t code;
+	const struct pickle_op *row = NULL;
+	struct opcode op;
 
 	if (!look_has(w->l, w->at, 1)) {
 		stop(w, PICKLE_CUT);
@@ -635,15 +586,17 @@ static void step(struct walk *w)
 		stop(w, PICKLE_GONE);
 		return;
 	}
-	code = *p;
-	if (ops[code].effect == 0) {
-		stop(w, code == 0 ? PICKLE_ZERO : PICKLE_BAD);
+	op.code = *p;
+	row = &pickle_ops[op.code];
+	op.pop = row->pop;
+	if (row->effect == DO_NOTHING_KNOWN) {
+		stop(w, op.code == 0 ? PICKLE_ZERO : PICKLE_BAD);
 		return;
 	}
-	if (!read_operand(w, ops[code].arg, &o))
+	if (!read_operand(w, row->arg, &op.o))
 		return;
-	act(w, code, &o);
-	w->at = o.next;
+	effects[row->effect](w, &op);
+	w->at = op.o.next;
 }
 
 enum pickle_end pickle_walk(struct look *l, uint64_t *at, const struct pickle_sink *sink)

@@ -13,6 +13,7 @@
 #define PICKLE_OPS_MAX ((uint64_t)256 << 20)
 #define PICKLE_STACK_MAX ((size_t)4 << 20)
 #define PICKLE_MEMO_MAX ((size_t)8 << 20)
+#define PICKLE_MEMO_GAP 4096 /* numbers of the memo that may be left out */
 #define PICKLE_LINE_MAX 4096 /* of the opcodes of protocol 0 that end in a newline */
 #define PICKLE_ITEMS 6       /* of a tuple that is kept: torch's persistent ids have five or six */
 

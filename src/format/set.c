@@ -146,6 +146,8 @@ static void gather(struct work *w)
 		(void)map_set(w->by_path, w->m[kept].path, &w->m[kept]);
 		add_folders(w, w->m[kept].folder);
 		w->out->checked += w->m[kept].check->verdict == FORMAT_WHOLE;
+		if (w->out->hole == NULL && w->m[kept].check->hole)
+			w->out->hole = w->m[kept].file->path;
 		kept++;
 	}
 	w->n = w->out->files = kept;
@@ -194,10 +196,13 @@ static void compare_sibling(struct work *w)
 
 		if (format_name(path) != FORMAT_NAME_PLAIN)
 			continue;
-		if (map_get(mine, common(path, other, &text)) != NULL)
+		if (map_get(mine, common(path, other, &text)) != NULL) {
 			there++;
-		else
+		} else {
 			missing++;
+			if (w->out->lacks == NULL || strcmp(path.p, w->out->lacks) < 0)
+				w->out->lacks = path.p;
+		}
 	}
 	w->out->fewer_names = missing > 0;
 	w->out->same_names = missing == 0 && there == w->n && w->n > 0;
@@ -258,7 +263,10 @@ static void say_whole(const struct work *w)
 	char files[40];
 
 	count_files(files, sizeof(files), out->checked);
-	if (out->proof[0] != '\0' && (w->dcp || w->hashes > 0))
+	if (out->fewer_names)
+		(void)snprintf(out->words, SET_WORDS_MAX, "%s, but %.120s of %.100s has no match",
+		               files, out->lacks, w->q->sibling);
+	else if (out->proof[0] != '\0' && (w->dcp || w->hashes > 0))
 		(void)snprintf(out->words, SET_WORDS_MAX, "%s", out->proof);
 	else if (out->last != NULL && out->last_there)
 		(void)snprintf(out->words, SET_WORDS_MAX, "%.200s and %zu files checked", out->last,

@@ -79,12 +79,14 @@ struct set_result {
 	const char *unfinished;          /* the sign: a path, or a name beside; NULL = none */
 	const char *last;                /* the layout's last file: its path, there or expected */
 	bool last_there;
-	bool same_names;  /* as the sibling has, step numbers apart */
-	bool fewer_names; /* the sibling has names that are not here */
-	bool only_model;  /* weights, but no optimizer: on purpose, or half a copy */
-	size_t files;     /* that take part in the verdict */
-	size_t checked;   /* of them whole by their format */
-	uint32_t ranks;   /* told by names that hold the number of ranks; 0 = not told */
+	bool same_names;   /* as the sibling has, step numbers apart */
+	bool fewer_names;  /* the sibling has names that are not here */
+	const char *lacks; /* the first of those names, as the sibling has it; NULL = none */
+	bool only_model;   /* weights, but no optimizer: on purpose, or half a copy */
+	const char *hole;  /* the first file with a hole, see format.h; NULL = none */
+	size_t files;      /* that take part in the verdict */
+	size_t checked;    /* of them whole by their format */
+	uint32_t ranks;    /* told by names that hold the number of ranks; 0 = not told */
 	size_t n_problems, n_leftovers;
 	struct set_problem problem[SET_SHOWN_MAX];
 	const char *leftover[SET_SHOWN_MAX]; /* .distcp files that .metadata does not name */

@@ -43,6 +43,8 @@ static const struct row rows[] = {
 	 NULL, {"trainer_state.json", "checkpoint-is-incomplete.txt"}, NULL, {"rng_state_#.pth"}},
 	{{"hf_trainer", "transformers Trainer", "trainer_state.json", 0, 0},
 	 "checkpoint-#", {"training_args.bin", "rng_state*.pth", "optimizer.pt", "scheduler.pt"}, NULL, {"rng_state_#.pth"}},
+	{{"hf_trainer", "transformers Trainer", "trainer_state.json", 0, 0},
+	 NULL, {"rng_state*.pth", "optimizer.pt", "scheduler.pt"}, "training_args.bin", {"rng_state_#.pth"}},
 	{{"torchtune", "torchtune", "recipe_state.pt", 0, 0},
 	 NULL, {"recipe_state.pt"}, NULL, {0}},
 	{{"sd_scripts", "sd-scripts", NULL, 0, 0},
@@ -173,6 +175,7 @@ static const char *unfinished(struct work *w)
 {
 	const struct set_query *q = w->q;
 	char *sign = arena_printf(w->a, "%s-unfinished", q->name);
+	const char *first = NULL;
 
 	if (format_name(str_of(q->name)) == FORMAT_NAME_TEMPORARY)
 		return q->name;
@@ -182,13 +185,14 @@ static const char *unfinished(struct work *w)
 	for (size_t i = 0; i < q->n; i++) {
 		struct str path = str_of(q->file[i].path);
 
-		if (strcmp(q->file[i].path, "checkpoint-is-incomplete.txt") == 0 ||
-		    str_eq(name_base(path), ".incomplete"))
-			return q->file[i].path;
-		if (format_name(path) == FORMAT_NAME_TEMPORARY && !target_there(w, path))
-			return q->file[i].path;
+		if (strcmp(q->file[i].path, "checkpoint-is-incomplete.txt") != 0 &&
+		    !str_eq(name_base(path), ".incomplete") &&
+		    (format_name(path) != FORMAT_NAME_TEMPORARY || target_there(w, path)))
+			continue;
+		if (first == NULL || strcmp(q->file[i].path, first) < 0)
+			first = q->file[i].path;
 	}
-	return NULL;
+	return first;
 }
 
 /* ms-swift with flash checkpoints: trainer_state.json comes first, and the pointer beside names
