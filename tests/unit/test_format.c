@@ -23,7 +23,7 @@ static int read_bytes(void *arg, uint64_t at, void *p, size_t n, struct err *err
 static void check(const char *name, const char *p, size_t n, struct format_result *r)
 {
 	struct bytes b = {p, n, 0};
-	struct format_source src = {name, n, read_bytes, &b};
+	struct format_source src = {.name = name, .size = n, .read = read_bytes, .arg = &b};
 	struct err err = {0};
 
 	assert_ok(format_check(&src, r, &err), &err);
@@ -233,7 +233,8 @@ static void format_huge_costs_its_header(void **state UNUSED)
 	                       "\"data_offsets\":[0,140000000000]}}",
 	                       0);
 	struct bytes b = {file, n, 0};
-	struct format_source src = {"x.safetensors", n + 140000000000, read_huge, &b};
+	struct format_source src = {
+		.name = "x.safetensors", .size = n + 140000000000, .read = read_huge, .arg = &b};
 	struct err err = {0};
 
 	assert_ok(format_check(&src, &r, &err), &err);
@@ -300,7 +301,8 @@ static void format_reader_that_fails(void **state UNUSED)
 	for (int left = 0; left < 3; left++) {
 		AUTO_FORMAT struct format_result r = {0};
 		int n = left;
-		struct format_source src = {"a.json", 1 << 20, fail_read, &n};
+		struct format_source src = {
+			.name = "a.json", .size = 1 << 20, .read = fail_read, .arg = &n};
 		struct err err = {0};
 
 		assert_err(format_check(&src, &r, &err), &err, ERR_IO, "");
