@@ -18,6 +18,8 @@
 	X(SOURCE_EMPTY,         INVALID,     "source_empty",           "allow_patterns and ignore_patterns leave none of the source's files. Patterns without ** stop at a slash.") \
 	X(SOURCE_SECRET_INVALID, INVALID,    "source_secret_invalid",  "The secret does not have the form that this kind of source wants. The message names it.") \
 	X(SOURCE_INVALID,       INVALID,     "source_invalid",         "The source's URL, or a file name in it, cannot be used. The message says what is expected.") \
+	X(PLACE_SYSTEM,         INVALID,     "place_system",           "The job file names a folder of the system as the place of a mount. Name a folder of your own.") \
+	X(PLACE_SHARED,         INVALID,     "place_shared",           "The job file names a folder inside a cache as the place of a mount. Name a folder outside of it.") \
 	X(TOKEN_INVALID,        AUTH,        "token_invalid",          "The token is missing, unknown, revoked or expired. Run `stoker login`.") \
 	X(ADDRESS_DENIED,       DENIED,      "address_denied",         "A source, a webhook or a redirect leads to an internal address. An administrator can allow the network with --allow-source-network.") \
 	X(ROLE_REQUIRED,        DENIED,      "role_required",          "The token's role does not allow this. Ask an administrator for a token with the role named in the message.") \
@@ -26,6 +28,7 @@
 	X(SOURCE_REDIRECT_DENIED, DENIED,    "source_redirect_denied", "The source redirects in a circle, or from https to http. Name the place where the file is.") \
 	X(SOURCE_ROOT_DENIED,   DENIED,      "source_root_denied",     "file:// does not lead below an allowed folder. An administrator can allow it with --allow-file-root.") \
 	X(SOURCE_UNAUTHORIZED,  DENIED,      "source_unauthorized",    "The source wants credentials. Name a secret that holds them in auth_secret_name.") \
+	X(MOUNT_REFUSED,        DENIED,      "mount_refused",          "A link or a file is where a mount of the job needs a folder. Rename it, or name another place in the job file.") \
 	X(JOB_NOT_FOUND,        NOT_FOUND,   "job_not_found",          "No job that you can see has this id, prefix or name. `stoker ps -a` lists jobs.") \
 	X(PROJECT_NOT_FOUND,    NOT_FOUND,   "project_not_found",      "No project that you can see has this id or name. `stoker projects ls` lists projects.") \
 	X(TEAM_NOT_FOUND,       NOT_FOUND,   "team_not_found",         "No team has this id or name. `stoker teams ls` lists teams.") \
@@ -50,6 +53,9 @@
 	X(CERTIFICATE_UNTRUSTED, UNAVAILABLE, "certificate_untrusted", "The other side's certificate has expired, is for another name, or is not signed by a trusted authority. Install the authority's with update-ca-certificates.") \
 	X(SOURCE_UNREACHABLE,   UNAVAILABLE, "source_unreachable",     "The source cannot be reached, or is out of order. Try again later.") \
 	X(SOURCE_TIMEOUT,       TIMEOUT,     "source_timeout",         "The source sent nothing for too long. Try again later.") \
+	X(SANDBOX_CANNOT_MOUNT, UNSUPPORTED, "sandbox_cannot_mount",   "The server runs jobs in the plain sandbox, which cannot mount weights at their place. Install bubblewrap on its machine and start it again.") \
+	X(SANDBOX_UNAVAILABLE,  UNSUPPORTED, "sandbox_unavailable",    "The sandbox that --sandbox names does not work on this machine, or cannot run jobs without an image. The message says why.") \
+	X(SANDBOX_FAILED,       UNAVAILABLE, "sandbox_failed",         "The sandbox of the job could not be started; the message says why. A weaker one is never used instead.") \
 	/* the end; every row above continues the line */
 /* clang-format on */
 

@@ -20,11 +20,10 @@ const char *const spec_gpu_types[] = {
 	NULL,
 };
 
-void spec_problem_add(struct spec_problems *p, const struct doc *at, const char *path,
-                      const char *fmt, ...)
+static void add(struct spec_problems *p, enum err_code id, const struct doc *at, const char *path,
+                const char *fmt, va_list ap)
 {
 	struct spec_problem *one;
-	va_list ap;
 
 	if (p->n == SPEC_PROBLEMS_MAX) {
 		p->dropped++;
@@ -32,12 +31,31 @@ void spec_problem_add(struct spec_problems *p, const struct doc *at, const char 
 	}
 	one = &p->item[p->n++];
 	*one = (struct spec_problem){
+		.id = id,
 		.line = at != NULL ? at->line : 0,
 		.col = at != NULL ? at->col : 0,
 	};
 	copy_cut(one->path, sizeof(one->path), path);
-	va_start(ap, fmt);
 	(void)vsnprintf(one->text, sizeof(one->text), fmt, ap); /* shown only: cut to fit */
+}
+
+void spec_problem_add(struct spec_problems *p, const struct doc *at, const char *path,
+                      const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	add(p, ERR_SPEC_INVALID, at, path, fmt, ap);
+	va_end(ap);
+}
+
+void spec_problem_add_id(struct spec_problems *p, enum err_code id, const struct doc *at,
+                         const char *path, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	add(p, id, at, path, fmt, ap);
 	va_end(ap);
 }
 
@@ -48,6 +66,15 @@ void spec_problem_text(const struct spec_problem *one, const char *file, struct 
 	else if (file != NULL)
 		buf_printf(out, "%.200s: ", file);
 	buf_printf(out, "%s%s%s", one->path, one->path[0] != '\0' ? ": " : "", one->text);
+}
+
+static enum err_code shared_id(const struct spec_problems *p)
+{
+	for (size_t i = 1; i < p->n; i++) {
+		if (p->item[i].id != p->item[0].id)
+			return ERR_SPEC_INVALID;
+	}
+	return p->item[0].id;
 }
 
 void spec_problems_text(const struct spec_problems *p, const char *file, struct err *err)
@@ -67,7 +94,7 @@ void spec_problems_text(const struct spec_problems *p, const char *file, struct 
 	}
 	if (p->n + p->dropped > shown)
 		buf_printf(&text, "\n... and %zu more", p->n + p->dropped - shown);
-	err_set(err, ERR_SPEC_INVALID, "%s", buf_cstr(&text));
+	err_set(err, shared_id(p), "%s", buf_cstr(&text));
 }
 
 void spec_problems_json(const struct spec_problems *p, struct js *js)

@@ -125,6 +125,7 @@ struct job_spec {
 };
 
 struct spec_problem {
+	enum err_code id;   /* ERR_SPEC_INVALID, or one that says which rule it breaks */
 	unsigned line, col; /* 0 when the source has no places */
 	char path[160];
 	char text[300];
@@ -152,13 +153,20 @@ int spec_read(struct arena *a, const struct doc *d, enum spec_form form, struct 
 /* One that is stored, from its text. ERR_STORED_SPEC when it cannot be read. */
 int spec_read_stored(struct arena *a, const char *json, struct job_spec *out,
                      struct err *err) MUST_CHECK;
-/* "train.yaml:3:9: job.compute.memory: ..." a line each (file NULL: no place), at most 1.9 KB. */
+/* "train.yaml:3:9: job.compute.memory: ..." a line each (file NULL: no place), at most 1.9 KB. The
+ * error's id is the one that all of them share, else ERR_SPEC_INVALID. */
 void spec_problems_text(const struct spec_problems *p, const char *file, struct err *err);
 /* The line of one of them. */
 void spec_problem_text(const struct spec_problem *one, const char *file, struct buf *out);
 void spec_problems_json(const struct spec_problems *p, struct js *js); /* list of objects */
 void spec_problem_add(struct spec_problems *p, const struct doc *at, const char *path,
                       const char *fmt, ...) PRINTF(4, 5);
+void spec_problem_add_id(struct spec_problems *p, enum err_code id, const struct doc *at,
+                         const char *path, const char *fmt, ...) PRINTF(5, 6);
+/* The folder of the system that a mount at `path` would cover or lie in; NULL: none. */
+const char *spec_place_system(const char *path);
+/* Is `path` the folder `root`, or below it? Both absolute and plain, root not "/". */
+bool spec_place_below(const char *path, const char *root);
 
 /* The training_job object as the API takes and stores it (no project, no team). */
 void spec_write(const struct job_spec *s, struct js *js);

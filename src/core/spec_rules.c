@@ -4,8 +4,27 @@
 
 #define RETRY_ATTEMPTS 3 /* of a retry rule that names no number */
 
-/* Places that belong to the system: nothing is mounted at or below them. */
-static const char *const system_places[] = {"/proc", "/sys", "/dev", "/etc", "/run"};
+/* Places that belong to the system: nothing is mounted there, and below most of them neither. A
+ * mount of a job would hide what programs need from it, and a sandbox could not be made. */
+/* clang-format off */
+static const struct {
+	const char *path;
+	bool below; /* nor below it */
+} system_places[] = {
+	{"/",           false}, {"/bin",         true}, {"/boot",           true},
+	{"/dev",         true}, {"/etc",         true}, {"/home",          false},
+	{"/lib",         true}, {"/lib32",       true}, {"/lib64",          true},
+	{"/libx32",      true}, {"/lost+found",  true}, {"/proc",           true},
+	{"/root",       false}, {"/run",         true}, {"/sbin",           true},
+	{"/sys",         true}, {"/tmp",        false}, {"/usr",           false},
+	{"/usr/bin",     true}, {"/usr/include", true}, {"/usr/lib",        true},
+	{"/usr/lib32",   true}, {"/usr/lib64",   true}, {"/usr/libexec",    true},
+	{"/usr/libx32",  true}, {"/usr/local",  false}, {"/usr/local/bin",  true},
+	{"/usr/local/lib", false}, {"/usr/local/sbin", true}, {"/usr/sbin", true},
+	{"/usr/share",  false}, {"/var",        false}, {"/var/lib",       false},
+	{"/var/run",     true}, {"/var/tmp",    false},
+};
+/* clang-format on */
 
 /* Places of our own. */
 #define WORKSPACE "/b10/workspace"
@@ -14,12 +33,19 @@ static const char *const system_places[] = {"/proc", "/sys", "/dev", "/etc", "/r
 
 #define PLACES_MAX (SPEC_WEIGHTS_MAX + 9)
 
+enum place_kind {
+	PLACE_OWN,     /* of the job alone, read-write */
+	PLACE_WEIGHTS, /* read-only */
+	PLACE_PYTHON,  /* read-only too, and not in the document */
+	PLACE_CACHE,
+	PLACE_CACHES, /* the folder around them, which is no mount */
+};
+
 struct place {
 	const char *path;
 	const struct doc *at;     /* NULL: not in the document */
 	char name[SPEC_PATH_CAP]; /* path of its field, or what it is */
-	bool weights;
-	bool alone; /* read-only too, and not in the document */
+	enum place_kind kind;
 };
 
 struct places {
@@ -27,36 +53,72 @@ struct places {
 	size_t n;
 };
 
-static bool is_below(const char *path, const char *root)
+bool spec_place_below(const char *path, const char *root)
 {
 	size_t n = strlen(root);
 
 	return strncmp(path, root, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
-static void add_place(struct places *all, const char *path, const struct doc *at, const char *name)
+const char *spec_place_system(const char *path)
+{
+	for (size_t i = 0; i < COUNT(system_places); i++) {
+		const char *one = system_places[i].path;
+
+		if (system_places[i].below ? spec_place_below(path, one) : strcmp(path, one) == 0)
+			return one;
+	}
+	return NULL;
+}
+
+static void add_place(struct places *all, enum place_kind kind, const char *path,
+                      const struct doc *at, const char *name)
 {
 	struct place *p = &all->item[all->n];
 
 	if (path == NULL)
 		return; /* reported already */
 	assert(all->n < PLACES_MAX);
-	*p = (struct place){.path = path, .at = at};
+	*p = (struct place){.path = path, .at = at, .kind = kind};
 	copy_cut(p->name, sizeof(p->name), name);
 	all->n++;
 }
 
 static void check_system(struct spec_reader *r, const struct place *p)
 {
-	if (strcmp(p->path, "/") == 0) {
-		spec_problem_add(r->problems, p->at, p->name, "may not be the root folder");
+	bool root = strcmp(p->path, "/") == 0;
+	const char *inside = arena_printf(r->a, "%s/x", root ? "" : p->path);
+	const char *owner = spec_place_system(p->kind == PLACE_CACHES && !root ? inside : p->path);
+
+	if (root)
+		spec_problem_add_id(r->problems, ERR_PLACE_SYSTEM, p->at, p->name,
+		                    "may not be the root folder");
+	else if (owner != NULL && strcmp(owner, p->path) == 0)
+		spec_problem_add_id(r->problems, ERR_PLACE_SYSTEM, p->at, p->name,
+		                    "\"%.100s\" belongs to the system: name a folder of your own",
+		                    p->path);
+	else if (owner != NULL)
+		spec_problem_add_id(r->problems, ERR_PLACE_SYSTEM, p->at, p->name,
+		                    "\"%.100s\" is in %s, which belongs to the system", p->path,
+		                    owner);
+}
+
+/* What is in a cache outlives the job and others write to it: what they leave there must not decide
+ * what is mounted, nor where. */
+static void check_shared(struct spec_reader *r, const struct job_spec *s, const struct place *p)
+{
+	static const char *const caches[] = {"user_artifacts", "team_artifacts", "huggingface"};
+
+	if (p->kind != PLACE_OWN || !s->cache.enabled || s->cache.base_path == NULL)
 		return;
-	}
-	for (size_t i = 0; i < COUNT(system_places); i++) {
-		if (is_below(p->path, system_places[i]))
-			spec_problem_add(r->problems, p->at, p->name,
-			                 "\"%.100s\" is in %s, which belongs to the system",
-			                 p->path, system_places[i]);
+	for (size_t i = 0; i < COUNT(caches); i++) {
+		char *cache = arena_printf(r->a, "%s/%s", s->cache.base_path, caches[i]);
+
+		if (spec_place_below(p->path, cache))
+			spec_problem_add_id(r->problems, ERR_PLACE_SHARED, p->at, p->name,
+			                    "\"%.100s\" is in the cache, %.100s: name a folder "
+			                    "outside of it",
+			                    p->path, cache);
 	}
 }
 
@@ -65,9 +127,10 @@ static void check_system(struct spec_reader *r, const struct place *p)
 static void check_pair(struct spec_reader *r, const struct place *a, const struct place *b)
 {
 	bool same = strcmp(a->path, b->path) == 0;
-	bool nested = is_below(a->path, b->path) || is_below(b->path, a->path);
+	bool nested = spec_place_below(a->path, b->path) || spec_place_below(b->path, a->path);
 
-	if (b->weights && !a->weights) { /* the complaint goes to the mount */
+	if (b->kind == PLACE_WEIGHTS &&
+	    a->kind != PLACE_WEIGHTS) { /* the complaint goes to the mount */
 		const struct place *swap = a;
 
 		a = b;
@@ -76,7 +139,7 @@ static void check_pair(struct spec_reader *r, const struct place *a, const struc
 	if (same)
 		spec_problem_add(r->problems, a->at, a->name, "\"%.100s\" is also %s", a->path,
 		                 b->name);
-	else if (nested && (a->weights || b->alone))
+	else if (nested && (a->kind == PLACE_WEIGHTS || b->kind == PLACE_PYTHON))
 		spec_problem_add(r->problems, a->at, a->name,
 		                 "\"%.80s\" clashes with %s, \"%.80s\"", a->path, b->name, b->path);
 }
@@ -91,41 +154,39 @@ static void check_places(struct spec_reader *r, const struct doc *job, const str
 
 	if (s->ckpt.enabled) {
 		FMT(name, "%s.runtime.checkpointing_config.checkpoint_path", r->path);
-		add_place(&all, s->ckpt.path,
+		add_place(&all, PLACE_OWN, s->ckpt.path,
 		          doc_path(runtime, "checkpointing_config", "checkpoint_path", NULL), name);
 	}
 	if (s->load.enabled) {
 		FMT(name, "%s.runtime.load_checkpoint_config.download_folder", r->path);
-		add_place(&all, s->load.folder,
+		add_place(&all, PLACE_OWN, s->load.folder,
 		          doc_path(runtime, "load_checkpoint_config", "download_folder", NULL),
 		          name);
 	}
 	if (s->cache.enabled) {
 		FMT(name, "%s.runtime.cache_config.mount_base_path", r->path);
-		add_place(&all, s->cache.base_path,
+		add_place(&all, PLACE_CACHES, s->cache.base_path,
 		          doc_path(runtime, "cache_config", "mount_base_path", NULL), name);
 	}
 	if (s->cache.enabled && s->cache.legacy_hf_mount) {
 		FMT(name, "%s.runtime.cache_config.enable_legacy_hf_mount", r->path);
-		add_place(&all, LEGACY_HF,
+		add_place(&all, PLACE_CACHE, LEGACY_HF,
 		          doc_path(runtime, "cache_config", "enable_legacy_hf_mount", NULL), name);
 	}
 	for (size_t i = 0; i < s->n_weights && item != NULL; i++, item = item->next) {
 		FMT(name, "%s.weights[%zu].mount_location", r->path, i);
-		add_place(&all, s->weights[i].mount_location, doc_get(item, "mount_location"),
-		          name);
-		if (s->weights[i].mount_location != NULL)
-			all.item[all.n - 1].weights = true;
+		add_place(&all, PLACE_WEIGHTS, s->weights[i].mount_location,
+		          doc_get(item, "mount_location"), name);
 	}
 	given = all.n;
-	add_place(&all, WORKSPACE, NULL, "the place of the code");
-	add_place(&all, SCRATCH, NULL, "the place of the scratch folder");
-	if (s->python.wanted) {
-		add_place(&all, SPEC_PYTHON_PLACE, NULL, "the place of the Python environment");
-		all.item[all.n - 1].alone = true;
-	}
+	add_place(&all, PLACE_OWN, WORKSPACE, NULL, "the place of the code");
+	add_place(&all, PLACE_OWN, SCRATCH, NULL, "the place of the scratch folder");
+	if (s->python.wanted)
+		add_place(&all, PLACE_PYTHON, SPEC_PYTHON_PLACE, NULL,
+		          "the place of the Python environment");
 	for (size_t i = 0; i < given; i++) {
 		check_system(r, &all.item[i]);
+		check_shared(r, s, &all.item[i]);
 		for (size_t k = i + 1; k < all.n; k++)
 			check_pair(r, &all.item[i], &all.item[k]);
 	}

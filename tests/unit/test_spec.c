@@ -239,6 +239,60 @@ static void spec_says_what_is_wrong(void **state UNUSED)
 	assert_int_equal(wrong, 0);
 }
 
+/* Where a mount may not be; each place alone, of a job that uses the caches. */
+static void spec_places(void **state UNUSED)
+{
+	static const struct {
+		const char *path;
+		enum err_code id;
+	} rows[] = {
+		{"/", ERR_PLACE_SYSTEM},
+		{"/usr", ERR_PLACE_SYSTEM},
+		{"/usr/lib/python3/x", ERR_PLACE_SYSTEM},
+		{"/lib64", ERR_PLACE_SYSTEM},
+		{"/lib64/x", ERR_PLACE_SYSTEM},
+		{"/bin/x", ERR_PLACE_SYSTEM},
+		{"/etc/x", ERR_PLACE_SYSTEM},
+		{"/proc/1/root", ERR_PLACE_SYSTEM},
+		{"/dev/shm/x", ERR_PLACE_SYSTEM},
+		{"/var", ERR_PLACE_SYSTEM},
+		{"/var/run/x", ERR_PLACE_SYSTEM},
+		{"/root", ERR_PLACE_SYSTEM},
+		{"/tmp", ERR_PLACE_SYSTEM},
+		{"/root/.cache/user_artifacts", ERR_PLACE_SHARED},
+		{"/root/.cache/user_artifacts/x/y", ERR_PLACE_SHARED},
+		{"/root/.cache/team_artifacts/x", ERR_PLACE_SHARED},
+		{"/root/.cache/huggingface/x", ERR_PLACE_SHARED},
+		{"/root/.cache/user_artifactsx", ERR_NONE},
+		{"/root/out", ERR_NONE},
+		{"/tmp/out", ERR_NONE},
+		{"/usr/src/app/out", ERR_NONE},
+		{"/usrx", ERR_NONE},
+		{"/b10/workspace/out", ERR_NONE},
+		{"/mnt/bt-scratch/out", ERR_NONE},
+		{"/var/lib/x", ERR_NONE},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		AUTO_FREE struct spec_problems *p = xcalloc(1, sizeof(*p));
+		char *text = arena_printf(a,
+		                          RUN("    cache_config: { enabled: true }\n"
+		                              "    checkpointing_config: { enabled: true, "
+		                              "checkpoint_path: \"%s\" }\n"),
+		                          rows[i].path);
+		struct err err = {0};
+		struct job_spec s;
+
+		if (spec_read(a, yaml(a, text), SPEC_FILE, &s, p) == 0) {
+			assert_row(rows[i].id == ERR_NONE, rows[i].path);
+			continue;
+		}
+		spec_problems_text(p, "train.yaml", &err);
+		assert_row(err.id == rows[i].id, rows[i].path);
+	}
+}
+
 static void spec_reports_all_at_once(void **state UNUSED)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -695,6 +749,7 @@ static void spec_reference_names_every_block(void **state UNUSED)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(spec_says_what_is_wrong),
+	cmocka_unit_test(spec_places),
 	cmocka_unit_test(spec_reports_all_at_once),
 	cmocka_unit_test(spec_reads_a_file),
 	cmocka_unit_test(spec_reads_python),
