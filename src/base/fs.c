@@ -109,6 +109,44 @@ int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode, struct 
 	return fd >= 0 ? (int)fd : err_errno(err, errno, "%s", path);
 }
 
+/* One part: made when it is missing, entered only when it is a folder. fd or -1. */
+static int enter_beneath(int dirfd, const char *part, mode_t mode)
+{
+	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+	                       .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+
+	if (mkdirat(dirfd, part, mode) < 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
+		return -1;
+	return (int)syscall(SYS_openat2, dirfd, part, &how, sizeof(how));
+}
+
+int fs_make_beneath(int dirfd, const char *path, mode_t mode, struct err *err)
+{
+	struct str rest = str_of(path), part;
+	AUTO_FD int at = fcntl(dirfd, F_DUPFD_CLOEXEC, 3);
+	char name[NAME_MAX + 1];
+
+	if (at < 0)
+		return err_errno(err, errno, "making folder %s", path);
+	if (!fs_path_is_plain(rest))
+		return err_set(err, ERR_INVALID, "\"%.200s\" is not a plain path", path);
+	while (str_cut(&rest, '/', &part)) {
+		int next;
+
+		FMT(name, "%.*s", STR_ARG(part));
+		next = enter_beneath(at, name, mode);
+		if (next < 0 && (errno == ELOOP || errno == ENOTDIR || errno == EXDEV))
+			return err_set(err, ERR_MOUNT_REFUSED,
+			               "%s: \"%s\" is a link or a file, a folder is needed there",
+			               path, name);
+		if (next < 0)
+			return err_errno(err, errno, "making folder %s", path);
+		(void)close(at);
+		at = next;
+	}
+	return TAKE_FD(at);
+}
+
 int fs_read(int dirfd, const char *path, struct buf *out, struct err *err)
 {
 	AUTO_FD int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);

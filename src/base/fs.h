@@ -16,6 +16,10 @@ int fs_mkdirs(int dirfd, const char *path, mode_t mode, struct err *err) MUST_CH
 /* Opens `path` strictly beneath dirfd; symbolic links may not lead out. fd or -1. */
 int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode,
                     struct err *err) MUST_CHECK;
+/* mkdir -p of the plain `path` strictly beneath dirfd, through no link: fd of the last folder
+ * (O_PATH), or -1. ERR_MOUNT_REFUSED when a link or a file is in the way: nothing outside was
+ * touched. */
+int fs_make_beneath(int dirfd, const char *path, mode_t mode, struct err *err) MUST_CHECK;
 /* Calls fn for each name in the folder `fd` (taken over) but those that begin with a dot, in any
  * order; -1 of fn ends it. dirfd: the folder; what: its name, for errors. */
 int fs_each_name(int fd, const char *what,

@@ -193,8 +193,8 @@ int mounts_host(struct mounts *m, const struct wire_launch *l, const struct buf 
 	return 0;
 }
 
-static int add_cache(struct mounts *m, const struct wire_launch *l, const struct job_spec *spec,
-                     const char *base, struct err *err)
+static int add_cache(struct mounts *m, const struct wire_launch *l, const char *base,
+                     struct err *err)
 {
 	struct arena *a = m->a;
 
@@ -202,14 +202,9 @@ static int add_cache(struct mounts *m, const struct wire_launch *l, const struct
 	    mounts_add(m, MOUNT_RW, l->cache_project_dir,
 	               arena_printf(a, "%s/user_artifacts", base), err) < 0)
 		return -1;
-	if (l->cache_team_dir != NULL &&
-	    mounts_add(m, MOUNT_RW, l->cache_team_dir, arena_printf(a, "%s/team_artifacts", base),
-	               err) < 0)
-		return -1;
-	if (l->cache_project_dir != NULL && spec->cache.legacy_hf_mount)
-		return mounts_add(m, MOUNT_RW,
-		                  arena_printf(a, "%s/huggingface", l->cache_project_dir),
-		                  arena_printf(a, "%s/huggingface", base), err);
+	if (l->cache_team_dir != NULL)
+		return mounts_add(m, MOUNT_RW, l->cache_team_dir,
+		                  arena_printf(a, "%s/team_artifacts", base), err);
 	return 0;
 }
 
@@ -241,6 +236,68 @@ static int add_code_entries(struct mounts *m, const char *code, const char *at, 
 	return r;
 }
 
+/* By the rules of a job file again: the host's links lead to where a mount really is, and a job may
+ * have been stored before there was a rule. */
+static int check_place(const struct mounts *m, size_t first, const struct wire_launch *l,
+                       const struct mount *one, const char *named, struct err *err)
+{
+	if (spec_place_system(one->at) != NULL)
+		return err_set(err, ERR_PLACE_SYSTEM,
+		               "%s is %s on this machine, which belongs to the system", named,
+		               one->at);
+	for (size_t i = first; i < m->n; i++) {
+		const struct mount *cache = &m->item[i];
+		bool shared =
+			cache->from == l->cache_project_dir || cache->from == l->cache_team_dir;
+
+		if (shared && cache != one && is_below(one->at, cache->at))
+			return err_set(err, ERR_PLACE_SHARED, "%s is in the cache, %s", named,
+			               cache->at);
+	}
+	return 0;
+}
+
+static int check_places(struct mounts *m, size_t first, const struct wire_launch *l, bool on_host,
+                        struct err *err)
+{
+	const char **named = ARENA_ARRAY(m->a, const char *, m->n + 1);
+
+	for (size_t i = first; i < m->n; i++) {
+		named[i] = m->item[i].at;
+		if (on_host)
+			m->item[i].at = resolve(m->a, named[i]);
+	}
+	for (size_t i = first; i < m->n; i++) {
+		if (check_place(m, first, l, &m->item[i], named[i], err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* A place inside another writable folder of this attempt: its mount point is made in that folder
+ * before any command of the job runs, and through no link that lies there. */
+static int make_point(struct mounts *m, size_t first, const struct mount *one, struct err *err)
+{
+	const struct mount *around = NULL;
+	AUTO_FD int outer = -1, point = -1;
+
+	for (size_t i = first; i < m->n; i++) {
+		const struct mount *other = &m->item[i];
+
+		if (other != one && other->kind == MOUNT_RW && !other->is_file &&
+		    is_below(one->at, other->at) &&
+		    (around == NULL || strlen(other->at) > strlen(around->at)))
+			around = other;
+	}
+	if (around == NULL || one->is_file)
+		return 0;
+	outer = fs_open_dir(around->from, err);
+	if (outer < 0)
+		return -1;
+	point = fs_make_beneath(outer, one->at + strlen(around->at) + 1, 0755, err);
+	return point < 0 ? err_wrap(err, "the place %s", one->at) : 0;
+}
+
 int mounts_job(struct mounts *m, const struct wire_launch *l, const struct job_spec *spec,
                const char *dir, const char *const *trees, const char *code_at, bool on_host,
                struct err *err)
@@ -258,7 +315,7 @@ int mounts_job(struct mounts *m, const struct wire_launch *l, const struct job_s
 	if (spec->load.enabled && mounts_add(m, MOUNT_RW, arena_printf(a, "%s/" ATTEMPT_LOAD, dir),
 	                                     spec->load.folder, err) < 0)
 		return -1;
-	if (spec->cache.enabled && add_cache(m, l, spec, spec->cache.base_path, err) < 0)
+	if (spec->cache.enabled && add_cache(m, l, spec->cache.base_path, err) < 0)
 		return -1;
 	for (size_t i = 0; i < l->n_weights; i++) {
 		if (mounts_add(m, MOUNT_RO, trees[i], l->weights[i].mount_location, err) < 0)
@@ -270,8 +327,12 @@ int mounts_job(struct mounts *m, const struct wire_launch *l, const struct job_s
 	} else if (l->n_code > 0 && add_code_entries(m, code, code_at, on_host, err) < 0) {
 		return -1;
 	}
-	for (size_t i = first; on_host && i < m->n; i++)
-		m->item[i].at = resolve(a, m->item[i].at);
+	if (check_places(m, first, l, on_host, err) < 0)
+		return -1;
 	sort_from(m, first);
+	for (size_t i = first; i < m->n; i++) {
+		if (make_point(m, first, &m->item[i], err) < 0)
+			return -1;
+	}
 	return 0;
 }

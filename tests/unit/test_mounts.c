@@ -163,8 +163,83 @@ static void places_of_a_job(void **state)
 	(void)at(p, "/tmp/loaded_checkpoints");
 	(void)at(p, "/root/.cache/user_artifacts");
 	(void)at(p, "/root/.cache/team_artifacts");
-	(void)at(p, "/root/.cache/huggingface");
 	(void)at(p, "/b10/workspace");
+	/* what jobs may have put there is mounted nowhere */
+	for (size_t i = 0; i < p->m->n; i++)
+		assert_null(strstr(p->m->item[i].at, "huggingface"));
+}
+
+/* On the host a name may be a link: the folder that it leads to is judged. */
+static void links_to_the_system_are_refused(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0};
+
+	assert_int_equal(symlink("/usr", arena_printf(p->a, "%s/link", p->dir)), 0);
+	p->s.ckpt.enabled = true;
+	p->s.ckpt.path = arena_printf(p->a, "%s/link/lib/x", p->dir);
+	assert_err(mounts_job(p->m, &p->l, &p->s, p->dir, NULL, "/", true, &err), &err,
+	           ERR_PLACE_SYSTEM, "");
+	p->m->n = 0;
+	err_clear(&err);
+	/* an image has links of its own */
+	assert_ok(mounts_job(p->m, &p->l, &p->s, p->dir, NULL, "/", false, &err), &err);
+}
+
+/* A job that was stored before there was a rule: it is judged when it is mounted, too. */
+static void stored_places_are_judged(void **state)
+{
+	static const struct {
+		const char *path;
+		enum err_code id;
+	} rows[] = {{"/usr", ERR_PLACE_SYSTEM},
+	            {"/lib64/x", ERR_PLACE_SYSTEM},
+	            {"/root/.cache/user_artifacts/f/x", ERR_PLACE_SHARED},
+	            {"/root/.cache/team_artifacts/x", ERR_PLACE_SHARED}};
+	struct place *p = *state;
+
+	p->l.cache_project_dir = below(p, "cache/p");
+	p->l.cache_team_dir = below(p, "cache/t");
+	p->s.ckpt.enabled = p->s.cache.enabled = true;
+	for (size_t i = 0; i < 2 * COUNT(rows); i++) {
+		struct err err = {0};
+
+		p->m->n = 0;
+		p->s.ckpt.path = rows[i / 2].path;
+		assert_err(mounts_job(p->m, &p->l, &p->s, p->dir, NULL, "/", i % 2 == 0, &err),
+		           &err, rows[i / 2].id, "");
+	}
+}
+
+/* Mount points inside the workspace are made there, and nowhere else. */
+static void points_are_made_through_no_link(void **state)
+{
+	static const struct {
+		const char *name, *target; /* NULL: a file */
+	} rows[] = {{"out", "/usr"}, {"out", ".."}, {"out", "inner"}, {"out", NULL}};
+	struct place *p = *state;
+	struct err err = {0};
+
+	(void)below(p, ATTEMPT_CODE "/inner");
+	p->s.ckpt.enabled = true;
+	p->s.ckpt.path = MOUNT_WORKSPACE "/out/deep/er";
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		char *path = arena_printf(p->a, "%s/" ATTEMPT_CODE "/%s", p->dir, rows[i].name);
+
+		if (rows[i].target != NULL)
+			assert_int_equal(symlink(rows[i].target, path), 0);
+		else
+			assert_ok(fs_write_atomic(AT_FDCWD, path, STR_LIT(""), 0600, &err), &err);
+		p->m->n = 0;
+		assert_err(mounts_job(p->m, &p->l, &p->s, p->dir, NULL, "/", true, &err), &err,
+		           ERR_MOUNT_REFUSED, "");
+		err_clear(&err);
+		assert_int_equal(unlink(path), 0);
+	}
+	p->m->n = 0;
+	assert_ok(mounts_job(p->m, &p->l, &p->s, p->dir, NULL, "/", true, &err), &err);
+	assert_int_equal(
+		access(arena_printf(p->a, "%s/" ATTEMPT_CODE "/out/deep/er", p->dir), F_OK), 0);
 }
 
 static void code_may_not_cover_the_system(void **state)
@@ -193,9 +268,16 @@ static void code_lies_in_the_working_directory(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 static const struct CMUnitTest tests[] = {
-	T(refuses_what_is_not_there),     T(deeper_ones_come_later),
-	T(hides_through_links),           T(shares_through_links),
-	T(hides_homes_elsewhere),         T(places_of_a_job),
-	T(code_may_not_cover_the_system), T(code_lies_in_the_working_directory),
+	T(refuses_what_is_not_there),
+	T(deeper_ones_come_later),
+	T(hides_through_links),
+	T(shares_through_links),
+	T(hides_homes_elsewhere),
+	T(places_of_a_job),
+	T(stored_places_are_judged),
+	T(links_to_the_system_are_refused),
+	T(points_are_made_through_no_link),
+	T(code_may_not_cover_the_system),
+	T(code_lies_in_the_working_directory),
 };
 UNIT_MAIN(tests)
