@@ -333,7 +333,7 @@ static int place_set_up(void **state)
 	                             .node_budget_bytes = (uint64_t)1 << 30,
 	                             .objstore = arena_printf(p->a, "dir:%s", below(p, "objects")),
 	                             .images = "auto",
-	                             .sandbox = "auto",
+	                             .sandbox = "bwrap-overlay",
 	                             .ckpt_prefix = "training_projects/proj1/jobs/job1"};
 	p->launch.hide = ARENA_ARRAY(p->a, const char *, 1);
 	p->launch.hide[0] = p->dir;

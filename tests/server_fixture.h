@@ -49,7 +49,7 @@ static inline void fixture_up(struct fixture *f)
 	start_urls(app, "127.0.0.1", 9);
 	FMT(script, "%s/runner.sh", f->dir);
 	app->program = arena_cstr(a, script);
-	app->sandbox = "none";
+	app->sandbox = app->sandbox_kind = "none";
 	exec_start(app);
 	cache_start(app);
 	upkeep_start(app);

@@ -76,7 +76,7 @@ struct wire_launch {
 	uint64_t cache_quota_bytes;
 	const char *ckpt_prefix; /* NULL: no checkpointing; training_projects/<p>/jobs/<j> */
 	const char *images;      /* "auto", "podman", "host" */
-	const char *sandbox;     /* "auto", "bwrap", "podman", "plain" */
+	const char *sandbox;     /* the kind that was chosen at start, see sandbox_kinds */
 	const char **share;      /* host folders shown read-only at their own place */
 	size_t n_share;
 	const char **hide; /* host paths that must not be seen: data folder, ... */

@@ -1,7 +1,6 @@
-/* probe.c - which sandboxes work on this machine: each rung is really started, with nothing to do.
+/* probe.c - which sandbox this machine's jobs get: each kind is really started, with nothing to do.
  */
 #include "base/json.h"
-#include "base/units.h"
 #include "run/sandbox.h"
 
 #define PROBE_NAME "stoker-probe"
@@ -24,37 +23,22 @@ static const char *version_of(struct arena *a, const char *program)
 	return arena_strz(a, word);
 }
 
-/* The words of "sandbox: ...; not enforced: ..." */
-static void start_one(struct arena *a, const char *program, const char *dir, const char **says,
-                      const char **notes)
-{
-	struct mounts *m = arena_alloc(a, sizeof(*m));
-	struct sandbox_spec spec = {
-		.dir = dir,
-		.want = "auto",
-		.program = program,
-		.mounts = m,
-		.limits = {.memory_bytes = (uint64_t)1 << 30, .cpu_milli = 1000}};
-	struct sandbox *s = NULL;
-	struct err err = {0};
+/* What the server is told. */
+struct found {
+	struct arena *a;
+	const char *kind, *says, *notes;
+};
 
-	m->a = a;
-	spec.name = arena_printf(a, PROBE_NAME "-%d", (int)getpid());
-	*says = *notes = "";
-	if (sandbox_start(&s, &spec, &err) < 0) {
-		*notes = arena_cstr(a, err.msg);
-		return;
-	}
-	*says = arena_cstr(a, s->says);
-	*notes = arena_cstr(a, s->notes);
-	sandbox_close(s);
+static void add_note(struct found *f, const char *what, const char *why)
+{
+	f->notes = arena_printf(f->a, "%s%s%s: %s", f->notes, f->notes[0] != '\0' ? "; " : "", what,
+	                        why);
 }
 
-static const char *make_place(struct arena *a, struct err *err)
+static const char *make_place(struct arena *a, const char *base, const char *kind, struct err *err)
 {
 	static const char *const below[] = {ATTEMPT_BOX, ATTEMPT_VARTMP};
-	const char *tmp = getenv("TMPDIR");
-	char *dir = arena_printf(a, "%s/" PROBE_NAME ".XXXXXX", tmp != NULL ? tmp : "/tmp");
+	char *dir = arena_printf(a, "%s/" PROBE_NAME "-%s.XXXXXX", base, kind);
 
 	if (mkdtemp(dir) == NULL) {
 		(void)err_errno(err, errno, "%s", dir);
@@ -67,29 +51,63 @@ static const char *make_place(struct arena *a, struct err *err)
 	return dir;
 }
 
-void sandbox_probe(const char *program, struct buf *out)
+static bool start_one(struct found *f, const char *program, const char *base,
+                      const struct sandbox_kind *kind)
+{
+	struct mounts *m = arena_alloc(f->a, sizeof(*m));
+	struct err err = {0};
+	const char *dir = make_place(f->a, base, kind->name, &err);
+	struct sandbox_spec spec = {
+		.dir = dir,
+		.kind = kind->name,
+		.name = arena_printf(f->a, PROBE_NAME "-%d", (int)getpid()),
+		.program = program,
+		.mounts = m,
+		.limits = {.memory_bytes = (uint64_t)1 << 30, .cpu_milli = 1000}};
+	struct sandbox *s = NULL;
+	bool works = false;
+
+	m->a = f->a;
+	works = dir != NULL && sandbox_start(&s, &spec, &err) == 0;
+	if (works) {
+		f->kind = kind->name;
+		f->says = arena_cstr(f->a, s->says);
+		if (s->notes[0] != '\0')
+			add_note(f, kind->name, s->notes);
+		sandbox_close(s);
+	} else {
+		add_note(f, kind->name, err.msg);
+	}
+	err_clear(&err);
+	if (dir != NULL && fs_remove_tree(AT_FDCWD, dir, &err) < 0)
+		add_note(f, dir, err.msg);
+	return works;
+}
+
+void sandbox_probe(const char *program, const char *dir, const char *want, struct buf *out)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	const char *bwrap = version_of(a, "bwrap"), *podman = version_of(a, "podman");
-	const char *says = "", *notes = "", *dir = NULL, *cut = NULL;
-	struct err err = {0};
+	struct found f = {.a = a, .says = "", .notes = ""};
 	struct js js;
 
-	dir = make_place(a, &err);
-	if (dir != NULL) {
-		start_one(a, program, dir, &says, &notes);
-		err_clear(&err);
-		if (fs_remove_tree(AT_FDCWD, dir, &err) < 0)
-			notes = arena_printf(a, "%s%s%s", notes, notes[0] != '\0' ? "; " : "",
-			                     err.msg);
+	for (size_t i = 0; i < SANDBOX_KINDS && f.kind == NULL; i++) {
+		const struct sandbox_kind *k = &sandbox_kinds[i];
+
+		if (strcmp(want, k->want) != 0 && (strcmp(want, "auto") != 0 || !k->ops->host))
+			continue;
+		if (k->ops->host)
+			(void)start_one(&f, program, dir, k);
+		else if (version_of(a, k->ops->name) != NULL)
+			f.kind = k->name;
+		else
+			add_note(&f, k->name, "it is not installed");
 	}
-	cut = strncmp(says, "sandbox: ", 9) == 0 ? says + 9 : says;
 	js_init(&js, out);
 	js_open(&js);
-	js_kv(&js, "words", says[0] != '\0' ? cut : notes);
-	js_kv(&js, "bwrap", bwrap);
-	js_kv(&js, "podman", podman);
-	js_kv_bool(&js, "overlay", strstr(says, "bwrap overlay") != NULL);
-	js_kv(&js, "notes", notes);
+	js_kv(&js, "kind", f.kind);
+	js_kv(&js, "words", strncmp(f.says, "sandbox: ", 9) == 0 ? f.says + 9 : f.says);
+	js_kv(&js, "bwrap", version_of(a, "bwrap"));
+	js_kv(&js, "podman", version_of(a, "podman"));
+	js_kv(&js, "notes", f.notes);
 	js_close(&js);
 }

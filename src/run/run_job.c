@@ -37,7 +37,7 @@ static int make_sandbox(struct run *r, struct err *err)
 	r->sandbox_spec = (struct sandbox_spec){
 		.dir = r->dir,
 		.name = r->name,
-		.want = r->launch.sandbox,
+		.kind = r->launch.sandbox,
 		.image = r->stage.image,
 		.program = r->program,
 		.mounts = r->mounts,
@@ -170,6 +170,22 @@ static bool wait_go(struct run *r)
 	}
 }
 
+static void make_script(struct run *r, struct buf *out)
+{
+	const struct job_spec *s = &r->spec;
+	struct sandbox_script script = {.env = r->env,
+	                                .n_env = r->n_env,
+	                                .workdir = r->workdir,
+	                                .commands = s->commands,
+	                                .n_commands = s->n_commands};
+
+	if (s->cache.enabled && s->cache.legacy_hf_mount && r->sandbox->ops->makes_places)
+		script.link = (struct sandbox_link){
+			arena_printf(r->a, "%s/huggingface", s->cache.base_path),
+			"user_artifacts/huggingface"};
+	sandbox_script(r->sandbox, &script, out);
+}
+
 static int go(struct run *r, struct err *err)
 {
 	AUTO_BUF struct buf script = BUF_INIT(SANDBOX_SCRIPT_MAX);
@@ -182,8 +198,7 @@ static int go(struct run *r, struct err *err)
 	x.env = r->env;
 	x.n_env = r->n_env;
 	x.workdir = r->workdir;
-	sandbox_script(s, r->env, r->n_env, r->workdir, r->spec.commands, r->spec.n_commands,
-	               &script);
+	make_script(r, &script);
 	if (buf_check(&script, "commands and environment", err) < 0 ||
 	    logs_pump(r->logs, out, err_fd, err) < 0 || start_ship(r, err) < 0)
 		return -1;

@@ -242,12 +242,12 @@ static int run_dir(const char *dir, struct err *err)
 	return code;
 }
 
-static int probe(void)
+static int probe(const char *dir, const char *want)
 {
 	AUTO_BUF struct buf out = BUF_INIT(START_MAX);
 	AUTO_FREE char *program = realpath("/proc/self/exe", NULL);
 
-	sandbox_probe(program != NULL ? program : "/proc/self/exe", &out);
+	sandbox_probe(program != NULL ? program : "/proc/self/exe", dir, want, &out);
 	return printf("%s\n", buf_cstr(&out)) < 0 ? 1 : 0;
 }
 
@@ -260,8 +260,8 @@ int runner_main(int argc, char **argv, struct err *err)
 	}
 	if (argc > 0 && strcmp(argv[0], "--box") == 0)
 		return box_main(argc - 1, argv + 1, err);
-	if (argc == 1 && strcmp(argv[0], "--probe") == 0)
-		return probe();
+	if (argc == 3 && strcmp(argv[0], "--probe") == 0)
+		return probe(argv[1], argv[2]);
 	if (argc == 2 && strcmp(argv[0], "--sweep") == 0)
 		return run_sweep(argv[1], err);
 	if (argc != 1 || argv[0][0] != '/')

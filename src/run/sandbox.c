@@ -1,4 +1,4 @@
-/* sandbox.c - the ladder of drivers, the init's script and reports; see sandbox.h. */
+/* sandbox.c - starting one, the init's script and reports; see sandbox.h. */
 #include "run/sandbox.h"
 
 #include "base/clock.h"
@@ -13,7 +13,12 @@
 #define KILL_MS 10000
 #define NOTE_MAX ((size_t)4096)
 
-static const struct sandbox_ops *const ladder[] = {&sandbox_podman, &sandbox_bwrap, &sandbox_plain};
+const struct sandbox_kind sandbox_kinds[SANDBOX_KINDS] = {
+	{"bwrap-overlay", "bwrap", &sandbox_bwrap, 0},
+	{"bwrap-ro-root", "bwrap", &sandbox_bwrap, 1},
+	{"podman", "podman", &sandbox_podman, 0},
+	{"plain", "plain", &sandbox_plain, 0},
+};
 
 /* Reads its length, then itself: stdin stays open behind it. bash where there is one, under
  * its own name: what it says of the job's commands must not look like what the platform says. */
@@ -153,14 +158,6 @@ static int wait_ready(struct sandbox *s, struct buf *note, struct err *err)
 	}
 }
 
-static void say_note(struct sandbox *s, const char *what, const char *why)
-{
-	size_t n = strlen(s->notes);
-
-	(void)snprintf(s->notes + n, sizeof(s->notes) - n, "%s%s does not work here: %s",
-	               n > 0 ? "; " : "", what, why);
-}
-
 struct ends {
 	int in[2], out[2], err[2], status[2];
 };
@@ -227,11 +224,27 @@ static void first_line(struct buf *note, const struct err *why, char out[200])
 		copy_cut(out, 200, why->msg);
 }
 
-/* One rung. */
-static int try_start(struct sandbox *s, const struct sandbox_ops *ops, int level, struct err *err)
+/* It is up: who ends it, and what the box said on its way. */
+static int found(struct sandbox *s, struct buf *note)
 {
+	s->init_fd = pidfd_open(s->init, 0);
+	s->group = getpgid(s->shell);
+	if (s->group == getpgrp())
+		s->group = s->shell; /* never our own */
+	if (note->n > 0 && strstr(buf_cstr(note), "in memory") == NULL &&
+	    strstr(buf_cstr(note), "to memory") != NULL)
+		copy_cut(s->notes, sizeof(s->notes),
+		         "the data folder's file system takes no overlay: writes go to memory");
+	return 0;
+}
+
+/* Whatever it fails for, the job does not run: there is no second try with another kind. */
+static int start_once(struct sandbox *s, const struct sandbox_kind *kind, struct err *err)
+{
+	const struct sandbox_ops *ops = kind->ops;
 	struct ends e CLEANUP(ends_done) = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
 	AUTO_BUF struct buf note = BUF_INIT(NOTE_MAX);
+	struct err first = {0};
 	char why[200];
 
 	s->ops = ops;
@@ -242,78 +255,54 @@ static int try_start(struct sandbox *s, const struct sandbox_ops *ops, int level
 	s->err_fd = TAKE_FD(e.err[0]);
 	s->status_fd = TAKE_FD(e.status[0]);
 	(void)fcntl(s->status_fd, F_SETFL, O_NONBLOCK);
-	if (ops->start(s, level, e.in[0], e.out[1], e.err[1], e.status[1], err) == 0) {
-		struct err first = {0};
-
+	if (ops->start(s, kind->level, e.in[0], e.out[1], e.err[1], e.status[1], &first) == 0) {
 		ends_done(&e);
 		e = (struct ends){{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
 		s->init = s->shell = s->proc.pid;
 		if (wait_ready(s, &note, &first) == 0 &&
-		    (ops->find == NULL || ops->find(s, &first) == 0)) {
-			s->init_fd = pidfd_open(s->init, 0);
-			s->group = getpgid(s->shell);
-			if (s->group == getpgrp())
-				s->group = s->shell; /* never our own */
-			if (note.n > 0 && strstr(buf_cstr(&note), "in memory") == NULL &&
-			    strstr(buf_cstr(&note), "to memory") != NULL)
-				say_note(s, "overlay on the data folder's file system",
-				         "writes go to memory");
-			return 0;
-		}
-		first_line(&note, &first, why);
+		    (ops->find == NULL || ops->find(s, &first) == 0))
+			return found(s, &note);
 		(void)end_child(s); /* what is left of it is in the cgroup */
 		if (ops->clean != NULL)
 			ops->clean(s);
-		(void)err_set(err, first.code, "%s", why);
 	}
-	forget(s);
-	return -1;
+	first_line(&note, &first, why);
+	return err_set(err, ERR_SANDBOX_FAILED, "the %s sandbox does not start: %s", kind->name,
+	               why);
 }
 
-static bool wanted(const struct sandbox_spec *spec, const struct sandbox_ops *ops)
+/* The one kind for this job, or none. */
+static const struct sandbox_kind *kind_of(const struct sandbox_spec *spec, struct err *err)
 {
-	if (spec->image != NULL)
-		return ops->images;
-	return ops->host && (strcmp(spec->want, "auto") == 0 || strcmp(spec->want, ops->name) == 0);
-}
+	const char *name = spec->image != NULL ? sandbox_podman.name : spec->kind;
+	const struct sandbox_kind *k = NULL;
 
-static int climb(struct sandbox *s, struct err *err)
-{
-	const char *rung = getenv("STOKER_SANDBOX_RUNG"); /* for tests: begin lower */
-	int first = rung != NULL && strcmp(rung, "1") == 0 ? 1 : 0;
-	struct err last = {0};
-
-	for (size_t i = 0; i < COUNT(ladder); i++) {
-		const struct sandbox_ops *ops = ladder[i];
-
-		if (!wanted(s->spec, ops))
-			continue;
-		if (s->spec->need_places && !ops->makes_places) {
-			err_clear(&last);
-			(void)err_set(&last, ERR_UNSUPPORTED,
-			              "%s%sthe %s sandbox cannot mount weights at their "
-			              "mount_location: install bubblewrap (apt install bubblewrap) "
-			              "and allow user namespaces",
-			              s->notes, s->notes[0] != '\0' ? "; " : "", ops->name);
-			continue;
-		}
-		for (int level = MIN(first, ops->levels - 1); level < ops->levels; level++) {
-			err_clear(&last);
-			if (try_start(s, ops, level, &last) == 0)
-				return 0;
-			say_note(s, level == 0 && ops->levels > 1 ? "overlay" : ops->name,
-			         last.msg);
-		}
+	for (size_t i = 0; i < SANDBOX_KINDS && k == NULL; i++)
+		k = strcmp(sandbox_kinds[i].name, name) == 0 ? &sandbox_kinds[i] : NULL;
+	if (k == NULL || (spec->image == NULL && !k->ops->host)) {
+		(void)err_set(err, ERR_SANDBOX_UNAVAILABLE,
+		              "the sandbox \"%s\" cannot run a job without an image", name);
+		return NULL;
 	}
-	if (last.code == ERR_NONE)
-		return err_set(err, ERR_INVALID, "no sandbox is called \"%s\"", s->spec->want);
-	return err_set(err, last.code, "%s", last.msg);
+	if (spec->need_places && !k->ops->makes_places) {
+		(void)err_set(err, ERR_SANDBOX_CANNOT_MOUNT,
+		              "the %s sandbox cannot mount weights at their mount_location: "
+		              "install bubblewrap (apt install bubblewrap), allow user namespaces, "
+		              "and start the server again",
+		              k->name);
+		return NULL;
+	}
+	return k;
 }
 
 int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec, struct err *err)
 {
-	struct sandbox *s = xcalloc(1, sizeof(*s));
+	const struct sandbox_kind *kind = kind_of(spec, err);
+	struct sandbox *s = NULL;
 
+	if (kind == NULL)
+		return -1;
+	s = xcalloc(1, sizeof(*s));
 	s->spec = spec;
 	s->a = arena_new();
 	s->in_fd = s->status_fd = s->out_fd = s->err_fd = s->info_fd = s->init_fd = -1;
@@ -323,9 +312,9 @@ int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec, struct 
 	cgroup_make(&s->cgroup, spec->name, &spec->limits);
 	if (cgroup_save(&s->cgroup, arena_printf(s->a, "%s/" SANDBOX_CGROUPS, spec->dir), err) <
 	            0 ||
-	    climb(s, err) < 0) {
+	    start_once(s, kind, err) < 0) {
 		sandbox_close(s);
-		return err_wrap(err, "sandbox");
+		return -1;
 	}
 	*out = s;
 	return 0;
@@ -360,8 +349,19 @@ static void script_content(const char *workdir, struct buf *out)
 	         "2>/dev/null; fi\n");
 }
 
-void sandbox_script(struct sandbox *s, const struct wire_env *env, size_t n_env,
-                    const char *workdir, const char *const *commands, size_t n, struct buf *out)
+/* The folder of old Hugging Face clients is a link, made by the job itself: what lies at its end,
+ * other jobs may have put there. */
+static void script_link(const struct sandbox_link *link, struct buf *out)
+{
+	buf_puts(out, "(umask 022; l=");
+	env_quote(link->at, out);
+	buf_puts(out, "; t=");
+	env_quote(link->to, out);
+	buf_puts(out, "; mkdir -p \"${l%/*}\" \"${l%/*}/$t\"; [ -L \"$l\" ] || { rm -rf \"$l\"; "
+	              "ln -s \"$t\" \"$l\"; }) 2>/dev/null || :\n");
+}
+
+void sandbox_script(struct sandbox *s, const struct sandbox_script *what, struct buf *out)
 {
 	bool image = s->ops->images;
 	const char *hidden = image ? " 3>&- 4<&-" : " 3>&-";
@@ -370,23 +370,25 @@ void sandbox_script(struct sandbox *s, const struct wire_env *env, size_t n_env,
 	if (image)
 		script_watcher(out);
 	buf_puts(out, "exec </dev/null\n");
-	if (image && workdir != NULL)
-		script_content(workdir, out);
+	if (image && what->workdir != NULL)
+		script_content(what->workdir, out);
 	if (!image)
 		env_forget(out);
-	env_script(env, n_env, out);
-	if (workdir != NULL) {
+	env_script(what->env, what->n_env, out);
+	if (what->link.at != NULL)
+		script_link(&what->link, out);
+	if (what->workdir != NULL) {
 		buf_puts(out, "cd ");
-		env_quote(workdir, out);
+		env_quote(what->workdir, out);
 		buf_puts(out, " || exit 1\n");
 	}
 	/* The command that runs gets the signal itself and may clean up; what would follow it does
 	 * not start. Its exit code is kept, unless it is 0: it did not come to its end. */
 	buf_puts(out, "unset n s\ntrap 'stoker_code=$?; [ $stoker_code -ne 0 ] || stoker_code=143; "
 	              "exit $stoker_code' TERM INT\n");
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < what->n_commands; i++) {
 		buf_printf(out, "printf 'run %zu\\n' >&3\neval ", i);
-		env_quote(commands[i], out);
+		env_quote(what->commands[i], out);
 		buf_printf(out,
 		           "%s\nstoker_code=$?\nif [ $stoker_code -ne 0 ]; then "
 		           "printf 'end %%d\\n' $stoker_code >&3; %sexit $stoker_code; fi\n",

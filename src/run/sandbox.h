@@ -1,7 +1,10 @@
 /*
- * sandbox.h - where a job's commands run: probe, start, signal, wait, kill, enter. Three drivers, a
- * ladder: bwrap (with an overlay of the host's root, else with the root read-only), podman for jobs
- * that name an image, plain where nothing works. What each one enforces, and what not, it says.
+ * sandbox.h - where a job's commands run: probe, start, signal, wait, kill, enter. Three drivers:
+ * bwrap (with an overlay of the host's root, else with the root read-only), podman for jobs that
+ * name an image, plain where nothing works. What each one enforces, and what not, it says.
+ *
+ * Which one is chosen once, when the server starts, by really starting each (sandbox_probe). A job
+ * runs in that one or not at all: whatever makes it fail for one job is no reason for a weaker one.
  *
  * Starting makes everything and leaves a small shell, the init, waiting for its script on stdin, so
  * that a sandbox which does not work is found out before the job is ready. The script comes by
@@ -30,7 +33,7 @@
 struct sandbox_spec {
 	const char *dir;     /* attempt folder */
 	const char *name;    /* unique on this machine, of groups and containers */
-	const char *want;    /* "auto", "bwrap", "podman", "plain" */
+	const char *kind;    /* one of sandbox_kinds; of a job with an image always podman */
 	const char *image;   /* NULL: the host's root */
 	const char *program; /* this binary, for `runner --box` */
 	const struct mounts *mounts;
@@ -46,11 +49,9 @@ struct sandbox_ops {
 	const char *name;
 	bool images, host; /* what it can show as "/" */
 	bool makes_places; /* mounts are where the job wants them */
-	/* Spawns s->proc with the given ends as 0..3. `level` counts a driver's own rungs from 0.
-	 */
+	/* Spawns s->proc with the given ends as 0..3. `level` is of its row in sandbox_kinds. */
 	int (*start)(struct sandbox *s, int level, int in, int out, int err_fd, int status,
 	             struct err *err);
-	int levels;
 	/* After "ready": finds s->init, s->shell. May be NULL: both are s->proc. */
 	int (*find)(struct sandbox *s, struct err *err);
 	/* What comes before "sh -c ..." to run inside. In `a`, NULL-terminated. tty: NULL, or the
@@ -84,7 +85,7 @@ struct sandbox {
 	bool oom;                 /* podman said so; the cgroup's counter says it elsewhere */
 	struct cgroup cgroup;
 	char says[SANDBOX_SAYS_MAX];  /* one line for the job's log */
-	char notes[SANDBOX_SAYS_MAX]; /* why better ones were not taken; "" = nothing */
+	char notes[SANDBOX_SAYS_MAX]; /* what it does otherwise than it should; "" = nothing */
 };
 
 int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec,
@@ -92,8 +93,17 @@ int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec,
 /* The script, once: its commands start. */
 int sandbox_go(struct sandbox *s, struct str script, struct err *err) MUST_CHECK;
 /* The script of an environment and commands: one shell, in order, stops at the first failure. */
-void sandbox_script(struct sandbox *s, const struct wire_env *env, size_t n_env,
-                    const char *workdir, const char *const *commands, size_t n, struct buf *out);
+struct sandbox_script {
+	const struct wire_env *env;
+	size_t n_env;
+	const char *workdir; /* NULL: where the sandbox begins */
+	const char *const *commands;
+	size_t n_commands;
+	struct sandbox_link {        /* made before the first command; at NULL: none */
+		const char *at, *to; /* `to` is relative to the folder of `at`, and made too */
+	} link;
+};
+void sandbox_script(struct sandbox *s, const struct sandbox_script *what, struct buf *out);
 /* Reads what the init reported, without waiting. */
 void sandbox_poll(struct sandbox *s);
 /* Our child has ended: 0 = not yet. *code: 0-255, 128 + signal when it was killed. */
@@ -128,12 +138,23 @@ void sandbox_inside_done(struct sandbox_inside *in); /* after proc has ended: cl
 
 /* Removes what a killed runner left behind: its group, its container. */
 int sandbox_sweep(const char *name, const char *dir, struct err *err) MUST_CHECK;
-/* What works here, as JSON. */
-void sandbox_probe(const char *program, struct buf *out);
+/* Tries the kinds that the setting --sandbox allows ("auto", "bwrap", "podman", "plain"), best
+ * first, each in a folder of its own below `dir`; as JSON: "kind" (null: none works), its words,
+ * and why better ones do not. */
+void sandbox_probe(const char *program, const char *dir, const char *want, struct buf *out);
 
 /* A file of this name in the attempt's folder says that there is, or was, a container. */
 #define SANDBOX_CONTAINER "container"
 #define SANDBOX_CGROUPS "cgroups" /* where its groups are, see cgroup_save */
+
+/* All that there are, best first; `want`: which value of --sandbox takes it, beside "auto". */
+struct sandbox_kind {
+	const char *name, *want;
+	const struct sandbox_ops *ops;
+	int level;
+};
+#define SANDBOX_KINDS 4
+extern const struct sandbox_kind sandbox_kinds[SANDBOX_KINDS];
 
 /* For drivers. */
 int sandbox_sweep_podman(const char *name, struct err *err) MUST_CHECK;

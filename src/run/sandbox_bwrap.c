@@ -467,7 +467,6 @@ const struct sandbox_ops sandbox_bwrap = {
 	.name = "bwrap",
 	.host = true,
 	.makes_places = true,
-	.levels = 2,
 	.start = bwrap_start,
 	.find = bwrap_find,
 	.enter = bwrap_enter,

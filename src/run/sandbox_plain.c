@@ -62,7 +62,6 @@ static const char **plain_enter(struct sandbox *s, struct arena *a, const char *
 const struct sandbox_ops sandbox_plain = {
 	.name = "plain",
 	.host = true,
-	.levels = 1,
 	.start = plain_start,
 	.enter = plain_enter,
 };

@@ -226,7 +226,6 @@ const struct sandbox_ops sandbox_podman = {
 	.name = "podman",
 	.images = true,
 	.makes_places = true,
-	.levels = 1,
 	.start = podman_start,
 	.find = podman_find,
 	.enter = podman_enter,

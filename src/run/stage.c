@@ -274,10 +274,7 @@ static int stage_places(struct stage *st, struct err *err)
 	const struct job_spec *s = st->spec;
 
 	if (s->cache.enabled && l->cache_project_dir != NULL &&
-	    (fs_mkdirs(AT_FDCWD, l->cache_project_dir, 0755, err) < 0 ||
-	     (s->cache.legacy_hf_mount &&
-	      fs_mkdirs(AT_FDCWD, arena_printf(st->a, "%s/huggingface", l->cache_project_dir), 0755,
-	                err) < 0)))
+	    fs_mkdirs(AT_FDCWD, l->cache_project_dir, 0755, err) < 0)
 		return -1;
 	if (s->cache.enabled && l->cache_team_dir != NULL &&
 	    fs_mkdirs(AT_FDCWD, l->cache_team_dir, 0755, err) < 0)

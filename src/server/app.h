@@ -59,8 +59,9 @@ struct app {
 	const char *program;              /* this binary, for the engine */
 	const char *base_url, *local_url; /* for clients, for runners of this machine */
 	const char *node_name;
-	const char *sandbox; /* what probing found, in words */
-	bool podman;         /* there is one */
+	const char *sandbox;      /* what probing found, in words */
+	const char *sandbox_kind; /* how every job is run, chosen at start: see run/sandbox.h */
+	bool podman;              /* there is one */
 	int64_t started_ms;
 	struct seal_key master;
 	const char *url_access_key, *url_secret_key;

@@ -179,7 +179,7 @@ static int fill_places(struct app *app, struct arena *a, const struct mine *m,
 	if (spec->ckpt.enabled)
 		out->ckpt_prefix = ckpt_prefix(a, m->job.project_id, m->job.id);
 	out->images = app->set.images;
-	out->sandbox = app->set.sandbox;
+	out->sandbox = app->sandbox_kind;
 	out->share = app->set.share.item;
 	out->n_share = app->set.share.n;
 	fill_hide(app, a, out);

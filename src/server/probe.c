@@ -3,33 +3,49 @@
 
 #include "engine/scope.h"
 
-#define PROBE_MS 10000
+#define PROBE_MS 60000 /* each kind is started, and ended when it hangs */
 
-void probe_sandbox(struct app *app)
+static int run_probe(struct app *app, const struct doc **out, struct err *err)
 {
-	const char *const argv[] = {app->program, "runner", "--probe", NULL};
+	const char *const argv[] = {app->program,     "runner",
+	                            "--probe",        app_path(app, app->arena, "runs"),
+	                            app->set.sandbox, NULL};
 	const char *const *wrapped = scope_wrap(app->arena, argv); /* as jobs are run */
-	AUTO_BUF struct buf out = BUF_INIT((size_t)64 << 10);
-	const struct doc *d = NULL;
-	struct err err = {0};
-	char where[4096];
+	AUTO_BUF struct buf text = BUF_INIT((size_t)64 << 10);
 	int code = 0;
 
+	if (proc_run(wrapped, (struct str){0}, PROBE_MS, &text, &code, err) < 0)
+		return -1;
+	if (code != 0)
+		return err_set(err, ERR_IO, "exit code %d: %.*s", code, (int)MIN(text.n, 400U),
+		               buf_cstr(&text));
+	return js_parse(app->arena, arena_str(app->arena, buf_view(&text)), out, err);
+}
+
+int probe_sandbox(struct app *app, struct err *err)
+{
+	const struct doc *d = NULL;
+	const char *notes = NULL;
+	struct err why = {0};
+	char where[4096];
+
 	app->podman = proc_find("podman", where) != NULL;
-	app->sandbox = "unknown";
-	if (strcmp(app->set.sandbox, "plain") == 0) {
-		app->sandbox = "plain, as --sandbox plain asks: jobs see the host's files";
-		log_info("sandbox: %s", app->sandbox);
-		return;
-	}
-	if (proc_run(wrapped, (struct str){0}, PROBE_MS, &out, &code, &err) < 0 || code != 0) {
-		log_warn("probing the sandbox: exit code %d %s", code, err.msg);
-		return;
-	}
-	if (js_parse(app->arena, buf_view(&out), &d, &err) == 0 &&
-	    doc_text(doc_get(d, "words")).n > 0)
-		app->sandbox = doc_cstr(doc_get(d, "words"), "unknown");
-	else
-		app->sandbox = arena_strz(app->arena, str_trim(buf_view(&out)));
+	if (run_probe(app, &d, &why) < 0)
+		return err_set(err, ERR_SANDBOX_UNAVAILABLE, "probing the sandbox: %s", why.msg);
+	notes = doc_cstr(doc_get(d, "notes"), "");
+	app->sandbox_kind = doc_cstr(doc_get(d, "kind"), NULL);
+	if (app->sandbox_kind == NULL)
+		return err_set(err, ERR_SANDBOX_UNAVAILABLE,
+		               "--sandbox %s does not work on this machine: %s", app->set.sandbox,
+		               notes);
+	app->sandbox = doc_cstr(doc_get(d, "words"), app->sandbox_kind);
+	if (app->sandbox[0] == '\0')
+		app->sandbox = app->sandbox_kind;
+	if (notes[0] != '\0')
+		log_warn("sandbox: %s", notes);
+	if (strcmp(app->sandbox_kind, "plain") == 0)
+		log_warn("sandbox: plain: jobs see the files of this machine%s",
+		         strcmp(app->set.sandbox, "plain") == 0 ? ", as --sandbox plain asks" : "");
 	log_info("sandbox: %s", app->sandbox);
+	return 0;
 }

@@ -4,7 +4,8 @@
 
 #include "server/app.h"
 
-/* Fills app->sandbox and app->podman; a probe that fails is shown as such. */
-void probe_sandbox(struct app *app);
+/* Chooses the sandbox of all jobs: fills app->sandbox_kind, app->sandbox and app->podman.
+ * ERR_SANDBOX_UNAVAILABLE: what --sandbox asks for does not work here. */
+int probe_sandbox(struct app *app, struct err *err) MUST_CHECK;
 
 #endif

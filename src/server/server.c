@@ -155,7 +155,8 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 		return -1;
 	if (app->set.check)
 		return check_all(app, err);
-	probe_sandbox(app);
+	if (probe_sandbox(app, err) < 0)
+		return -1;
 	exec_start(app);
 	cache_start(app);
 	upkeep_start(app);

@@ -42,7 +42,8 @@ static const struct conf_row rows[] = {
 	 "auto: a job that names a base_image runs it under podman, and is refused where "
 	 "that is missing; host: every job runs on this machine's root, its log says so"},
 	{"sandbox", CONF_CHOICE, AT(sandbox), "auto", "auto|bwrap|podman|plain", "Jobs",
-	 "How jobs are kept apart; auto takes the best that works"},
+	 "How jobs are kept apart; auto takes the best that works when the server starts. A job "
+	 "for which it fails does not run"},
 	{"share", CONF_LIST, AT(share), NULL, "DIR", "Jobs",
 	 "Folder of this machine that jobs see read-only at its own place"},
 	{"backfill", CONF_BOOL, AT(backfill), "true", NULL, "Jobs",
