@@ -296,9 +296,10 @@ static void look(pid_t pid, pid_t *parent, pid_t *session)
 		return;
 	rest = str_trim(str_skip(buf_view(&text), (size_t)(after - text.p) + 1));
 	for (int i = 0; i < 4 && str_cut(&rest, ' ', &word); i++) {
+		struct err no = {0}; /* one that is about to vanish has -1 as group and session */
 		uint64_t n = 0;
 
-		if (i == 0 || str_u64(word, 0, INT_MAX, &n, &err) < 0)
+		if (i == 0 || str_u64(word, 0, INT_MAX, &n, &no) < 0)
 			continue; /* its state */
 		if (i == 1)
 			*parent = (pid_t)n;
