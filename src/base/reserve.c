@@ -3,9 +3,9 @@
 #include "base/fs.h"
 #include "base/log.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both below */
+static struct lock lock = LOCK_INIT(LOCK_RESERVE); /* of both below */
 static int reserve_fd = -1;
 static uint64_t left;
 
@@ -39,7 +39,7 @@ int reserve_open(const char *path, struct err *err)
 	}
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_errno(err, errno, "%s", path);
-	(void)pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	assert(reserve_fd < 0);
 	reserve_fd = TAKE_FD(fd);
 	/* A file that was copied without its holes filled keeps nothing back. */
@@ -47,25 +47,25 @@ int reserve_open(const char *path, struct err *err)
 	               ? MIN((uint64_t)st.st_size, RESERVE_BYTES)
 	               : 0;
 	fill();
-	(void)pthread_mutex_unlock(&lock);
+	lock_give(&lock);
 	return 0;
 }
 
 void reserve_close(void)
 {
-	(void)pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	if (reserve_fd >= 0)
 		(void)close(reserve_fd);
 	reserve_fd = -1;
 	left = 0;
-	(void)pthread_mutex_unlock(&lock);
+	lock_give(&lock);
 }
 
 bool reserve_take(uint64_t keep)
 {
 	bool given = false;
 
-	(void)pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	if (left > keep) {
 		uint64_t rest = left - MIN(left, RESERVE_PIECE);
 
@@ -75,7 +75,7 @@ bool reserve_take(uint64_t keep)
 		         "left",
 		         left >> 20);
 	}
-	(void)pthread_mutex_unlock(&lock);
+	lock_give(&lock);
 	return given;
 }
 
@@ -83,9 +83,9 @@ bool reserve_whole(void)
 {
 	bool whole;
 
-	(void)pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	fill();
 	whole = reserve_fd < 0 || left == RESERVE_BYTES;
-	(void)pthread_mutex_unlock(&lock);
+	lock_give(&lock);
 	return whole;
 }

@@ -206,6 +206,7 @@ int cmd_completion(struct cli *c, struct err *err);
 int cmd_man(struct cli *c, struct err *err);
 int cmd_print_cli(struct cli *c, struct err *err);
 int cmd_print_errors(struct cli *c, struct err *err);
+int cmd_print_locks(struct cli *c, struct err *err);
 int cmd_print_job_file(struct cli *c, struct err *err);
 
 /* Shared between verbs */

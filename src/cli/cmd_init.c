@@ -1,4 +1,5 @@
 /* cmd_init.c - init: an example's files into a folder; completion, man page and reference. */
+#include "base/sync.h"
 #include "cli/cli.h"
 
 #include "base/fs.h"
@@ -116,6 +117,25 @@ int cmd_print_cli(struct cli *c UNUSED, struct err *err)
 int cmd_print_errors(struct cli *c UNUSED, struct err *err)
 {
 	return print(usage_errors, err);
+}
+
+static void locks_page(struct buf *out)
+{
+	buf_puts(out,
+	         "# Locks\n\nPrinted by `make docs` from the table of locks (src/base/lock_ids.h). "
+	         "A thread takes them downwards in this list, never upwards, and never two of one "
+	         "name; the program asserts it.\n\n| lock | where | what it guards |\n"
+	         "|---|---|---|\n");
+	for (enum lock_id i = 0; i < LOCK_COUNT; i++) {
+		const struct lock_row *row = lock_row(i);
+
+		buf_printf(out, "| `%s` | %s | %s |\n", row->name, row->where, row->what);
+	}
+}
+
+int cmd_print_locks(struct cli *c UNUSED, struct err *err)
+{
+	return print(locks_page, err);
 }
 
 static void job_file_page(struct buf *out)

@@ -207,6 +207,7 @@ const struct command commands[] = {
 	{"man", "", "print the man page", "stoker man | man -l -", NO_OPTS, 0, 0, false, cmd_man},
 	{"print-cli", "", NULL, NULL, NO_OPTS, 0, 0, false, cmd_print_cli},
 	{"print-errors", "", NULL, NULL, NO_OPTS, 0, 0, false, cmd_print_errors},
+	{"print-locks", "", NULL, NULL, NO_OPTS, 0, 0, false, cmd_print_locks},
 	{"print-job-file", "", NULL, NULL, NO_OPTS, 0, 0, false, cmd_print_job_file},
 	{"version", "", "print the version", NULL, NO_OPTS, 0, 0, false, cmd_version},
 };

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "io/proc.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 #include <pwd.h>
 
 #define POLL_MS 100
@@ -117,7 +117,7 @@ static bool try_one(struct arena *a, const struct scope_facts *f)
 
 const char *const *scope_wrap(struct arena *a, const char *const *argv)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct lock lock = LOCK_INIT(LOCK_ENGINE_SCOPE);
 	static bool works;
 	static int64_t again_ms;
 	struct scope_facts f;
@@ -126,12 +126,12 @@ const char *const *scope_wrap(struct arena *a, const char *const *argv)
 	look_around(a, &f);
 	if (scope_choose(&f) == SCOPE_NONE)
 		return argv;
-	(void)pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	if (!works && clock_mono_ms() >= again_ms) {
 		works = try_one(a, &f);
 		again_ms = clock_mono_ms() + SCOPE_AGAIN_MS;
 	}
 	use = works;
-	(void)pthread_mutex_unlock(&lock);
+	lock_give(&lock);
 	return use ? wrap(a, &f, argv) : argv;
 }

@@ -12,7 +12,7 @@
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
-#include <pthread.h>
+#include "base/sync.h"
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -32,7 +32,7 @@ struct http_client {
 	struct url_net *allow;
 	size_t n_allow;
 	char *ca_file, *user_agent, *unix_socket;
-	pthread_mutex_t lock; /* the idle handles */
+	struct lock lock; /* the idle handles */
 	CURL *idle[IDLE_MAX];
 	size_t n_idle;
 };
@@ -70,7 +70,7 @@ struct http_client *http_client_new(const struct http_policy *policy)
 	struct http_client *c = xcalloc(1, sizeof(*c));
 
 	(void)pthread_once(&once, init_curl);
-	(void)pthread_mutex_init(&c->lock, NULL);
+	lock_init(&c->lock, LOCK_CLIENT);
 	c->guard = policy->guard;
 	c->only_allowed = policy->only_allowed;
 	c->n_allow = policy->n_allow;
@@ -90,7 +90,7 @@ void http_client_free(struct http_client *c)
 		return;
 	for (size_t i = 0; i < c->n_idle; i++)
 		curl_easy_cleanup(c->idle[i]);
-	(void)pthread_mutex_destroy(&c->lock);
+	lock_done(&c->lock);
 	free(c->allow);
 	free(c->ca_file);
 	free(c->unix_socket);
@@ -102,22 +102,22 @@ static CURL *take_handle(struct http_client *c)
 {
 	CURL *h = NULL;
 
-	(void)pthread_mutex_lock(&c->lock);
+	lock_take(&c->lock);
 	if (c->n_idle > 0)
 		h = c->idle[--c->n_idle];
-	(void)pthread_mutex_unlock(&c->lock);
+	lock_give(&c->lock);
 	return h == NULL ? curl_easy_init() : h;
 }
 
 static void give_handle(struct http_client *c, CURL *h)
 {
 	curl_easy_reset(h); /* options go, connections stay */
-	(void)pthread_mutex_lock(&c->lock);
+	lock_take(&c->lock);
 	if (c->n_idle < IDLE_MAX) {
 		c->idle[c->n_idle++] = h;
 		h = NULL;
 	}
-	(void)pthread_mutex_unlock(&c->lock);
+	lock_give(&c->lock);
 	if (h != NULL)
 		curl_easy_cleanup(h);
 }

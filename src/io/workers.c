@@ -1,7 +1,7 @@
 /* workers.c - a bounded queue and a few threads; see the header. */
 #include "io/workers.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 #include <signal.h>
 
 struct task {
@@ -10,9 +10,9 @@ struct task {
 };
 
 struct workers {
-	pthread_mutex_t lock; /* everything below; never held while a task runs */
-	pthread_cond_t some;  /* a task was queued, or stop was set */
-	struct task *queue;   /* a ring of `cap` */
+	struct lock lock;   /* everything below; never held while a task runs */
+	struct cond some;   /* a task was queued, or stop was set */
+	struct task *queue; /* a ring of `cap` */
 	unsigned cap, head, n;
 	bool stop;
 	char name[16]; /* what the kernel shows for a thread */
@@ -30,23 +30,23 @@ static void *work(void *arg)
 {
 	struct workers *w = arg;
 
-	(void)pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	for (;;) {
 		struct task t;
 
 		while (w->n == 0 && !w->stop)
-			(void)pthread_cond_wait(&w->some, &w->lock);
+			cond_wait(&w->some, &w->lock);
 		if (w->n == 0)
 			break; /* stopped, and all that was queued is done */
 		t = w->queue[w->head];
 		w->head = (w->head + 1) % w->cap;
 		w->n--;
 		workers_check(w);
-		(void)pthread_mutex_unlock(&w->lock);
+		lock_give(&w->lock);
 		t.fn(t.arg);
-		(void)pthread_mutex_lock(&w->lock);
+		lock_take(&w->lock);
 	}
-	(void)pthread_mutex_unlock(&w->lock);
+	lock_give(&w->lock);
 	return NULL;
 }
 
@@ -56,8 +56,8 @@ struct workers *workers_new(unsigned threads, unsigned queue_max, const char *na
 	sigset_t all, old;
 
 	assert(threads > 0 && queue_max > 0);
-	(void)pthread_mutex_init(&w->lock, NULL);
-	(void)pthread_cond_init(&w->some, NULL);
+	lock_init(&w->lock, LOCK_WORKERS);
+	cond_init(&w->some);
 	w->cap = queue_max;
 	w->queue = xcalloc(queue_max, sizeof(*w->queue));
 	copy_cut(w->name, sizeof(w->name), name);
@@ -79,16 +79,16 @@ int workers_submit(struct workers *w, void (*fn)(void *arg), void *arg, struct e
 {
 	bool full;
 
-	(void)pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	assert(!w->stop);
 	full = w->n == w->cap;
 	if (!full) {
 		w->queue[(w->head + w->n) % w->cap] = (struct task){fn, arg};
 		w->n++;
-		(void)pthread_cond_signal(&w->some);
+		cond_signal(&w->some);
 	}
 	workers_check(w);
-	(void)pthread_mutex_unlock(&w->lock);
+	lock_give(&w->lock);
 	if (full)
 		return err_set(err, ERR_BUSY, "all %u %s threads are busy and %u more wait",
 		               w->n_threads, w->name, w->cap);
@@ -99,9 +99,9 @@ unsigned workers_queued(struct workers *w)
 {
 	unsigned n;
 
-	(void)pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	n = w->n;
-	(void)pthread_mutex_unlock(&w->lock);
+	lock_give(&w->lock);
 	return n;
 }
 
@@ -109,15 +109,15 @@ void workers_stop(struct workers *w)
 {
 	if (w == NULL)
 		return;
-	(void)pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	w->stop = true;
-	(void)pthread_cond_broadcast(&w->some);
-	(void)pthread_mutex_unlock(&w->lock);
+	cond_broadcast(&w->some);
+	lock_give(&w->lock);
 	for (unsigned i = 0; i < w->n_threads; i++)
 		(void)pthread_join(w->threads[i], NULL);
 	assert(w->n == 0);
-	(void)pthread_cond_destroy(&w->some);
-	(void)pthread_mutex_destroy(&w->lock);
+	cond_done(&w->some);
+	lock_done(&w->lock);
 	free(w->queue);
 	free(w);
 }

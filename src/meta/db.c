@@ -1,16 +1,16 @@
 /* db.c - connections, transactions, rows; the drivers do the rest. */
 #include "meta/db.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 
 static const struct db_ops *const drivers[] = {&db_sqlite, &db_fault};
 
 struct db {
 	const struct db_ops *ops;
-	pthread_mutex_t write_lock; /* held by the open write transaction */
+	struct lock write_lock; /* held by the open write transaction */
 	struct db_conn *writer;
-	pthread_mutex_t read_lock; /* of idle[] */
-	pthread_cond_t read_free;
+	struct lock read_lock; /* of idle[] */
+	struct cond read_free;
 	struct db_conn *readers[DB_READERS], *idle[DB_READERS];
 	size_t n_idle;
 };
@@ -69,9 +69,9 @@ int db_open(struct db **out, const char *url, struct err *err)
 	AUTO_DB struct db *db = xcalloc(1, sizeof(*db));
 	const char *where = NULL;
 
-	(void)pthread_mutex_init(&db->write_lock, NULL);
-	(void)pthread_mutex_init(&db->read_lock, NULL);
-	(void)pthread_cond_init(&db->read_free, NULL);
+	lock_init(&db->write_lock, LOCK_DB_WRITE);
+	lock_init(&db->read_lock, LOCK_DB_READ);
+	cond_init(&db->read_free);
 	db->ops = db_driver(url, &where);
 	if (db->ops == NULL)
 		return err_set(err, ERR_INVALID, "no database driver for \"%s\"", url);
@@ -97,9 +97,9 @@ void db_close(struct db *db)
 	}
 	if (db->writer != NULL) /* last: it folds the log into the file */
 		db->ops->close(db->writer);
-	(void)pthread_mutex_destroy(&db->write_lock);
-	(void)pthread_mutex_destroy(&db->read_lock);
-	(void)pthread_cond_destroy(&db->read_free);
+	lock_done(&db->write_lock);
+	lock_done(&db->read_lock);
+	cond_done(&db->read_free);
 	free(db);
 }
 
@@ -108,14 +108,14 @@ static struct db_conn *take(struct db *db, enum db_mode mode)
 	struct db_conn *c;
 
 	if (mode == DB_WRITE) {
-		(void)pthread_mutex_lock(&db->write_lock);
+		lock_take(&db->write_lock);
 		return db->writer;
 	}
-	(void)pthread_mutex_lock(&db->read_lock);
+	lock_take(&db->read_lock);
 	while (db->n_idle == 0)
-		(void)pthread_cond_wait(&db->read_free, &db->read_lock);
+		cond_wait(&db->read_free, &db->read_lock);
 	c = db->idle[--db->n_idle];
-	(void)pthread_mutex_unlock(&db->read_lock);
+	lock_give(&db->read_lock);
 	return c;
 }
 
@@ -125,15 +125,15 @@ static void give_back(struct db_tx *tx)
 
 	if (tx->mode == DB_WRITE) {
 		tx->conn = NULL;
-		(void)pthread_mutex_unlock(&db->write_lock);
+		lock_give(&db->write_lock);
 		return;
 	}
-	(void)pthread_mutex_lock(&db->read_lock);
+	lock_take(&db->read_lock);
 	assert(db->n_idle < DB_READERS);
 	db->idle[db->n_idle++] = tx->conn;
 	tx->conn = NULL;
-	(void)pthread_cond_signal(&db->read_free);
-	(void)pthread_mutex_unlock(&db->read_lock);
+	cond_signal(&db->read_free);
+	lock_give(&db->read_lock);
 }
 
 int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err)

@@ -7,7 +7,7 @@
 #include "base/map.h"
 #include "base/reserve.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 #include <sqlite3.h>
 
 #define LOG_PAGES 4000 /* 16 MB of write-ahead log before it is folded into the file */
@@ -23,11 +23,11 @@ struct methods {
 };
 
 static struct {
-	pthread_mutex_t lock; /* of methods[] */
+	struct lock lock; /* of methods[] */
 	sqlite3_vfs vfs, *under;
 	struct methods methods[METHODS_MAX];
 	size_t n;
-} roomy = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} roomy = {.lock = LOCK_INIT(LOCK_DB_VFS)};
 
 static const sqlite3_io_methods *real_of(const sqlite3_file *f)
 {
@@ -62,7 +62,7 @@ static int roomy_open(sqlite3_vfs *v UNUSED, const char *name, sqlite3_file *f, 
 
 	if (rc != SQLITE_OK || f->pMethods == NULL)
 		return rc;
-	(void)pthread_mutex_lock(&roomy.lock);
+	lock_take(&roomy.lock);
 	while (i < roomy.n && roomy.methods[i].real != f->pMethods)
 		i++;
 	assert(i < METHODS_MAX);
@@ -73,7 +73,7 @@ static int roomy_open(sqlite3_vfs *v UNUSED, const char *name, sqlite3_file *f, 
 		roomy.n++;
 	}
 	f->pMethods = &roomy.methods[i].ours;
-	(void)pthread_mutex_unlock(&roomy.lock);
+	lock_give(&roomy.lock);
 	return SQLITE_OK;
 }
 

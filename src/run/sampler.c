@@ -5,7 +5,7 @@
 #include "io/nvml.h"
 #include "store/usage.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 #include <sys/resource.h>
 
 #define SUM_SHARE 20  /* summing takes at most this part of the time */
@@ -16,8 +16,8 @@
 struct sampler {
 	struct sampler_options o;
 	struct nvml *nvml;
-	pthread_mutex_t lock; /* of all below */
-	pthread_cond_t changed;
+	struct lock lock; /* of all below */
+	struct cond changed;
 	const struct cgroup *group;
 	pid_t init;
 	struct ship *ship;
@@ -31,11 +31,7 @@ struct sampler {
 
 static void wait_ms(struct sampler *s, int64_t ms)
 {
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ms / 1000;
-	(void)pthread_cond_timedwait(&s->changed, &s->lock, &t);
+	(void)cond_wait_until(&s->changed, &s->lock, sync_deadline(ms));
 }
 
 /* The sum of some folders, a missing one is 0; false when one could not be summed. `due_ms` becomes
@@ -65,19 +61,19 @@ static void *sum_folders(void *arg)
 	struct sampler *s = arg;
 	int64_t cache_due = s->o.cache_dir == NULL ? INT64_MAX : 0, own_due = 0;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	while (!s->done) {
 		int64_t now = clock_mono_ms();
 		uint64_t cache = 0, own = 0;
 		bool cache_ok = false, own_ok = false;
 
-		(void)pthread_mutex_unlock(&s->lock);
+		lock_give(&s->lock);
 		if (now >= cache_due)
 			cache_ok = sum(s, &s->o.cache_dir, 1, SAMPLER_CACHE_MS, &cache_due, &cache);
 		if (now >= own_due)
 			own_ok = sum(s, s->o.written, COUNT(s->o.written), SAMPLER_EVERY_MS,
 			             &own_due, &own);
-		(void)pthread_mutex_lock(&s->lock);
+		lock_take(&s->lock);
 		if (cache_ok)
 			s->cache_bytes = cache;
 		if (own_ok)
@@ -85,7 +81,7 @@ static void *sum_folders(void *arg)
 		while (!s->done && clock_mono_ms() < MIN(cache_due, own_due))
 			wait_ms(s, MIN(cache_due, own_due) - clock_mono_ms() + 1000);
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	return NULL;
 }
 
@@ -93,15 +89,11 @@ int sampler_start(struct sampler **out, const struct sampler_options *o, struct 
 {
 	struct sampler *s = xcalloc(1, sizeof(*s));
 	struct err none = {0};
-	pthread_condattr_t attr;
 	int rc;
 
 	s->o = *o;
-	(void)pthread_mutex_init(&s->lock, NULL);
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&s->changed, &attr);
-	(void)pthread_condattr_destroy(&attr);
+	lock_init(&s->lock, LOCK_SAMPLER);
+	cond_init(&s->changed);
 	if (o->n_gpus > 0 && nvml_open(&s->nvml, &none) < 0)
 		s->nvml = NULL; /* declared ones */
 	rc = pthread_create(&s->thread, NULL, sum_folders, s);
@@ -116,14 +108,14 @@ int sampler_start(struct sampler **out, const struct sampler_options *o, struct 
 
 void sampler_watch(struct sampler *s, const struct cgroup *g, pid_t init, struct ship *ship)
 {
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	s->group = g;
 	s->init = init;
 	s->ship = ship;
 	s->last_ms = clock_mono_ms();
 	s->due_ms = s->last_ms + SAMPLER_FIRST_MS;
 	s->last_cpu_ns = 0;
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 }
 
 /* utime + stime and resident pages of one process: fields 14, 15 and 24 of its stat. */
@@ -237,9 +229,9 @@ static bool read_now(struct sampler *s, bool last, struct wire_sample *out)
 	uint64_t cpu_ns = 0, free_bytes = 0, total = 0;
 	struct err err = {0};
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	if (s->init == 0 || (!last && now < s->due_ms)) {
-		(void)pthread_mutex_unlock(&s->lock);
+		lock_give(&s->lock);
 		return false;
 	}
 	memset(out, 0, sizeof(*out));
@@ -263,7 +255,7 @@ static bool read_now(struct sampler *s, bool last, struct wire_sample *out)
 		out->ckpt_bytes = t.bytes;
 	}
 	read_gpus(s, out);
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	if (fs_free_bytes(s->o.written[0], &free_bytes, &total, &err) == 0)
 		out->scratch_total = out->scratch_bytes + free_bytes;
 	return true;
@@ -284,14 +276,14 @@ void sampler_stop(struct sampler *s)
 	if (s == NULL)
 		return;
 	s->cancel = true;
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	s->done = true;
-	(void)pthread_cond_broadcast(&s->changed);
-	(void)pthread_mutex_unlock(&s->lock);
+	cond_broadcast(&s->changed);
+	lock_give(&s->lock);
 	if (s->summing)
 		(void)pthread_join(s->thread, NULL);
 	nvml_close(s->nvml);
-	(void)pthread_cond_destroy(&s->changed);
-	(void)pthread_mutex_destroy(&s->lock);
+	cond_done(&s->changed);
+	lock_done(&s->lock);
 	free(s);
 }

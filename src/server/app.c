@@ -16,7 +16,7 @@ void app_say(struct app *app, const char *job_id, const char *fmt, ...)
 	app_notify(app, CHANNEL_JOB, job_id);
 }
 
-pthread_mutex_t *app_stripe(pthread_mutex_t locks[APP_STRIPES], const char *job_id)
+struct lock *app_stripe(struct lock locks[APP_STRIPES], const char *job_id)
 {
 	return &locks[hash_crc32(0, job_id, strlen(job_id)) % APP_STRIPES];
 }
@@ -94,8 +94,8 @@ struct loop {
 	void (*fn)(struct app *app);
 	int64_t period_ms;
 	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t wake;
+	struct lock lock;
+	struct cond wake;
 	bool kicked, stop, runs;
 };
 
@@ -103,43 +103,33 @@ static void *loop_thread(void *arg)
 {
 	struct loop *l = arg;
 
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	while (!l->stop) {
-		struct timespec until;
+		int64_t until;
 
 		l->kicked = false;
-		(void)pthread_mutex_unlock(&l->lock);
+		lock_give(&l->lock);
 		l->fn(l->app);
-		(void)clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_sec += l->period_ms / 1000;
-		until.tv_nsec += l->period_ms % 1000 * 1000000;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
-		(void)pthread_mutex_lock(&l->lock);
+		until = sync_deadline(l->period_ms);
+		lock_take(&l->lock);
 		while (!l->kicked && !l->stop) {
-			if (pthread_cond_timedwait(&l->wake, &l->lock, &until) != 0)
+			if (!cond_wait_until(&l->wake, &l->lock, until))
 				break;
 		}
 	}
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 	return NULL;
 }
 
 struct loop *loop_new(struct app *app, void (*fn)(struct app *app), int64_t period_ms)
 {
 	struct loop *l = xcalloc(1, sizeof(*l));
-	pthread_condattr_t attr;
 
 	l->app = app;
 	l->fn = fn;
 	l->period_ms = period_ms;
-	(void)pthread_mutex_init(&l->lock, NULL);
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&l->wake, &attr);
-	(void)pthread_condattr_destroy(&attr);
+	lock_init(&l->lock, LOCK_LOOP);
+	cond_init(&l->wake);
 	return l;
 }
 
@@ -157,20 +147,20 @@ void loop_kick(struct loop *l)
 {
 	if (l == NULL)
 		return;
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	l->kicked = true;
-	(void)pthread_cond_signal(&l->wake);
-	(void)pthread_mutex_unlock(&l->lock);
+	cond_signal(&l->wake);
+	lock_give(&l->lock);
 }
 
 void loop_stop(struct loop *l)
 {
 	if (l == NULL || !l->runs)
 		return;
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	l->stop = true;
-	(void)pthread_cond_signal(&l->wake);
-	(void)pthread_mutex_unlock(&l->lock);
+	cond_signal(&l->wake);
+	lock_give(&l->lock);
 	(void)pthread_join(l->thread, NULL);
 	l->runs = false;
 }
@@ -180,7 +170,7 @@ void loop_free(struct loop *l)
 	if (l == NULL)
 		return;
 	loop_stop(l);
-	(void)pthread_mutex_destroy(&l->lock);
-	(void)pthread_cond_destroy(&l->wake);
+	lock_done(&l->lock);
+	cond_done(&l->wake);
 	free(l);
 }

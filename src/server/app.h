@@ -7,13 +7,9 @@
  * thread what an administrator asked for; one notify thread and its pool tell webhooks. They meet
  * in the database, never in each other's data.
  *
- * Locks, in the order in which they are taken. The first four order whole pieces of work and are
- * held across the database's I/O; the others guard lists in memory only.
- *   app->gc          fetches share it; collecting blobs has it alone
- *   queue            one pass of the scheduler at a time
- *   app->ckpts[]     one of a few, by job: a checkpoint's row and its objects
- *   app->steps[]     one of a few, by job: the words in a job's log and the step they announce
- *   prepare, sweeps, notices, fetch, execs, watch, upkeep, loops   lists in memory
+ * Locks: docs/locks.md lists them in their order. Those of a pass of the queue, a checkpoint and a
+ * step order whole pieces of work and are held across the database's I/O; the others guard lists in
+ * memory only. app->gc comes before all of them: fetches share it, collecting blobs has it alone.
  */
 #ifndef APP_H
 #define APP_H
@@ -31,7 +27,7 @@
 #include "store/tree.h"
 #include "store/usage.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 #include <stdatomic.h>
 
 #define APP_CLUSTER "local"
@@ -81,7 +77,7 @@ struct app {
 	struct httpd *_Atomic httpd; /* NULL before it listens and while it is being stopped */
 	struct face_ctx face;
 	atomic_bool stopping;
-	pthread_mutex_t ckpts[APP_STRIPES], steps[APP_STRIPES];
+	struct lock ckpts[APP_STRIPES], steps[APP_STRIPES];
 	/* shared: a fetch, which relies on blobs and a manifest that no row names yet; else: gc */
 	pthread_rwlock_t gc;
 	struct queue *queue;
@@ -103,7 +99,7 @@ extern const struct face_ops ctx_ops; /* of = the app */
  * in the server's own log. */
 void app_say(struct app *app, const char *job_id, const char *fmt, ...) PRINTF(3, 4);
 /* Of an array of locks, the one of this job. */
-pthread_mutex_t *app_stripe(pthread_mutex_t locks[APP_STRIPES], const char *job_id);
+struct lock *app_stripe(struct lock locks[APP_STRIPES], const char *job_id);
 void app_notify(struct app *app, const char *kind, const char *id);
 void app_event(struct app *app, const char *job_id, const char *kind, const char *actor,
                const char *fmt, ...) PRINTF(5, 6);

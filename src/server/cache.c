@@ -10,7 +10,7 @@
 #define RECENT_MAX 20 /* jobs that are looked at for one that ended since the last snapshot */
 
 struct watch {
-	pthread_mutex_t lock;
+	struct lock lock;
 	struct map *level; /* job -> a mark of marks[] */
 	struct workers *walks;
 };
@@ -94,11 +94,11 @@ void cache_watch(struct app *app, const char *job_id, uint64_t bytes, uint64_t q
 		return;
 	while (reached < COUNT(marks) && bytes / marks[reached].percent >= quota / 100)
 		reached++;
-	(void)pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	before = (uintptr_t)map_get(w->level, str_of(job_id));
 	if (reached > before)
 		(void)map_set(w->level, str_of(job_id), (void *)(uintptr_t)reached);
-	(void)pthread_mutex_unlock(&w->lock);
+	lock_give(&w->lock);
 	if (reached <= before)
 		return;
 	app_event(app, job_id, "cache", "server", "the training cache is %s (%s of %s)",
@@ -259,9 +259,9 @@ static void watch_last(struct app *app, struct arena *a, const char *job_id, uin
 
 static void walk_end(struct walk *w)
 {
-	(void)pthread_mutex_lock(&w->app->watch->lock);
+	lock_take(&w->app->watch->lock);
 	(void)map_del(w->app->watch->level, str_of(w->job_id));
-	(void)pthread_mutex_unlock(&w->app->watch->lock);
+	lock_give(&w->app->watch->lock);
 	free(w);
 }
 
@@ -307,7 +307,7 @@ void cache_job_over(struct app *app, const struct model_job *job)
 void cache_start(struct app *app)
 {
 	app->watch = xcalloc(1, sizeof(*app->watch));
-	(void)pthread_mutex_init(&app->watch->lock, NULL);
+	lock_init(&app->watch->lock, LOCK_CACHE_WATCH);
 	app->watch->level = map_new();
 	app->watch->walks = workers_new(WALK_THREADS, WALK_QUEUE, "walk");
 }
@@ -325,7 +325,7 @@ void cache_free(struct app *app)
 		return;
 	workers_stop(app->watch->walks);
 	map_free(app->watch->level);
-	(void)pthread_mutex_destroy(&app->watch->lock);
+	lock_done(&app->watch->lock);
 	free(app->watch);
 	app->watch = NULL;
 }

@@ -185,9 +185,9 @@ static int change(struct app *app, const struct who *who, const char *job_id, co
 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
 		return -1;
-	(void)pthread_mutex_lock(app_stripe(app->ckpts, job.id));
+	lock_take(app_stripe(app->ckpts, job.id));
 	r = fn(app, a, &job, name, err);
-	(void)pthread_mutex_unlock(app_stripe(app->ckpts, job.id));
+	lock_give(app_stripe(app->ckpts, job.id));
 	if (r == 0)
 		app_event(app, job.id, "checkpoint", who->name, "checkpoint %s %s", name, done);
 	return r;
@@ -251,9 +251,9 @@ int ckpts_put(struct app *app, struct arena *a, struct model_checkpoint *c, stru
 	bool complete = c->state == CKPT_COMPLETE;
 	int r;
 
-	(void)pthread_mutex_lock(app_stripe(app->ckpts, c->job_id));
+	lock_take(app_stripe(app->ckpts, c->job_id));
 	r = put(app, a, c, err);
-	(void)pthread_mutex_unlock(app_stripe(app->ckpts, c->job_id));
+	lock_give(app_stripe(app->ckpts, c->job_id));
 	if (r == 0 && complete && c->state != CKPT_COMPLETE)
 		app_event(app, c->job_id, "checkpoint", "server",
 		          "checkpoint %s is incomplete: files of it were deleted from the store",
@@ -288,9 +288,9 @@ int ckpts_set_damaged(struct app *app, const struct model_checkpoint *c, const c
 	int r;
 
 	*done = false;
-	(void)pthread_mutex_lock(app_stripe(app->ckpts, c->job_id));
+	lock_take(app_stripe(app->ckpts, c->job_id));
 	r = set_damaged(app, c, done, err);
-	(void)pthread_mutex_unlock(app_stripe(app->ckpts, c->job_id));
+	lock_give(app_stripe(app->ckpts, c->job_id));
 	if (r == 0 && *done)
 		app_event(app, c->job_id, "checkpoint", "server",
 		          "checkpoint %s is damaged (rank %" PRIu32
@@ -332,9 +332,9 @@ int ckpts_keep_last(struct app *app, struct arena *a, const struct model_job *jo
 
 	if (keep == 0)
 		return 0;
-	(void)pthread_mutex_lock(app_stripe(app->ckpts, job->id));
+	lock_take(app_stripe(app->ckpts, job->id));
 	r = keep_last(app, a, job, keep, err);
-	(void)pthread_mutex_unlock(app_stripe(app->ckpts, job->id));
+	lock_give(app_stripe(app->ckpts, job->id));
 	return r;
 }
 

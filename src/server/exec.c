@@ -24,7 +24,7 @@ struct exec {
 };
 
 struct execs {
-	pthread_mutex_t lock;
+	struct lock lock;
 	TAILQ_HEAD(exec_list, exec) all;
 	size_t n;
 	uint64_t generation;
@@ -33,7 +33,7 @@ struct execs {
 void exec_start(struct app *app)
 {
 	app->execs = xcalloc(1, sizeof(*app->execs));
-	(void)pthread_mutex_init(&app->execs->lock, NULL);
+	lock_init(&app->execs->lock, LOCK_EXEC);
 	TAILQ_INIT(&app->execs->all);
 	/* Higher than any of an earlier life of the server, so that runners see a change. */
 	app->execs->generation = (uint64_t)clock_wall_ms();
@@ -57,7 +57,7 @@ void exec_stop(struct app *app)
 		return;
 	while (!TAILQ_EMPTY(&all->all))
 		drop(all, TAILQ_FIRST(&all->all));
-	(void)pthread_mutex_destroy(&all->lock);
+	lock_done(&all->lock);
 	free(all);
 	app->execs = NULL;
 }
@@ -68,13 +68,13 @@ void exec_sweep(struct app *app)
 	struct exec *e, *next;
 	int64_t now = clock_mono_ms();
 
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	for (e = TAILQ_FIRST(&all->all); e != NULL; e = next) {
 		next = TAILQ_NEXT(e, link);
 		if (e->state == EXEC_OVER && now - e->touched_ms > EXEC_KEEP_MS)
 			drop(all, e);
 	}
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 }
 
 static struct exec *find(struct execs *all, const char *id)
@@ -135,7 +135,7 @@ void exec_orders(struct app *app, struct arena *a, const char *attempt_id, uint3
 
 	*generation = 0;
 	out->exec = ARENA_ARRAY(a, struct wire_exec, EXEC_MAX);
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	TAILQ_FOREACH(e, &all->all, link)
 	{
 		if (e->rank != rank || strcmp(e->attempt_id, attempt_id) != 0)
@@ -144,7 +144,7 @@ void exec_orders(struct app *app, struct arena *a, const char *attempt_id, uint3
 		if (!e->taken && e->state != EXEC_OVER && out->n_exec < EXEC_MAX)
 			out->exec[out->n_exec++] = *copy_of(&e->what, e->id, a);
 	}
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 }
 
 void exec_attempt_over(struct app *app, const char *attempt_id)
@@ -155,7 +155,7 @@ void exec_attempt_over(struct app *app, const char *attempt_id)
 	size_t n = 0;
 	struct exec *e;
 
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	TAILQ_FOREACH(e, &all->all, link)
 	{
 		if (e->state == EXEC_OVER || strcmp(e->attempt_id, attempt_id) != 0)
@@ -163,7 +163,7 @@ void exec_attempt_over(struct app *app, const char *attempt_id)
 		finish(e, EXEC_LOST_CODE, "stoker: the job has ended\n");
 		ids[n++] = arena_cstr(a, e->id);
 	}
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 	for (size_t i = 0; i < n; i++)
 		notify_all(app, ids[i]);
 }
@@ -217,9 +217,9 @@ int ctx_exec_start(void *of, const struct who *who, struct arena *a, const char 
 	e->out.b.max = e->in.b.max = 2 * FLOW_MAX; /* the heads of frames, and last words */
 	e->started_ms = e->client_ms = e->touched_ms = clock_mono_ms();
 	*exec_id = arena_cstr(a, e->id);
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	in = insert(all, e);
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 	if (!in) {
 		arena_free(e->a);
 		free(e);
@@ -240,10 +240,10 @@ static struct exec *take(struct app *app, const struct who *who, struct arena *a
 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
 		return NULL;
-	(void)pthread_mutex_lock(&app->execs->lock);
+	lock_take(&app->execs->lock);
 	e = find(app->execs, exec_id);
 	if (e == NULL || strcmp(e->job_id, job_id) != 0) {
-		(void)pthread_mutex_unlock(&app->execs->lock);
+		lock_give(&app->execs->lock);
 		(void)err_set(err, ERR_NOT_FOUND,
 		              "no such command in this job, or the server was started again: what "
 		              "ran is ended");
@@ -252,7 +252,7 @@ static struct exec *take(struct app *app, const struct who *who, struct arena *a
 	e->client_ms = clock_mono_ms();
 	if (!e->away)
 		return e;
-	(void)pthread_mutex_unlock(&app->execs->lock);
+	lock_give(&app->execs->lock);
 	(void)err_set(err, ERR_CONFLICT, "nothing was heard of you for %d s: the command was ended",
 	              EXEC_AWAY_MS / 1000);
 	return NULL;
@@ -282,7 +282,7 @@ int ctx_exec_poll(void *of, const struct who *who, struct arena *a, const char *
 		out->frames = arena_str(a, frames);
 		out->next_offset = flow_end(&e->out);
 	}
-	(void)pthread_mutex_unlock(&app->execs->lock);
+	lock_give(&app->execs->lock);
 	if (room)
 		app_notify(app, CHANNEL_EXEC_ROOM, exec_id);
 	return r;
@@ -334,7 +334,7 @@ int ctx_exec_input(void *of, const struct who *who, struct arena *a, const char 
 		*next = MAX(e->input, in->offset);
 	}
 	more = e->in.b.n > before;
-	(void)pthread_mutex_unlock(&app->execs->lock);
+	lock_give(&app->execs->lock);
 	if (more)
 		app_notify(app, CHANNEL_EXEC_IN, exec_id);
 	return r;
@@ -350,7 +350,7 @@ int ctx_exec_leave(void *of, const struct who *who, struct arena *a, const char 
 		return -1;
 	if (e->state != EXEC_OVER && e->state != EXEC_HUNG)
 		abandon(e, how);
-	(void)pthread_mutex_unlock(&app->execs->lock);
+	lock_give(&app->execs->lock);
 	notify_all(app, exec_id);
 	return 0;
 }
@@ -363,10 +363,10 @@ static struct exec *take_own(struct app *app, const struct who *who, const char 
 	int64_t now = clock_mono_ms();
 	struct exec *e;
 
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	e = find(all, exec_id);
 	if (e == NULL || strcmp(e->attempt_id, who->attempt_id) != 0 || e->rank != who->node_rank) {
-		(void)pthread_mutex_unlock(&all->lock);
+		lock_give(&all->lock);
 		(void)err_set(err, ERR_NOT_FOUND, "no such command");
 		return NULL;
 	}
@@ -413,7 +413,7 @@ int ctx_runner_exec_output(void *of, const struct who *who, const char *exec_id,
 	if (r == 0 && exit_code >= 0 && *next == offset + frames.n && e->state != EXEC_OVER)
 		finish(e, exit_code, NULL);
 	*state = e->state;
-	(void)pthread_mutex_unlock(&app->execs->lock);
+	lock_give(&app->execs->lock);
 	if (r == 0)
 		app_notify(app, CHANNEL_EXEC, exec_id);
 	if (*state == EXEC_OVER)
@@ -440,7 +440,7 @@ int ctx_runner_exec_input(void *of, const struct who *who, struct arena *a, cons
 	*frames = arena_str(a, there);
 	*state = e->state;
 	room = e->in.at > before;
-	(void)pthread_mutex_unlock(&app->execs->lock);
+	lock_give(&app->execs->lock);
 	if (room)
 		app_notify(app, CHANNEL_EXEC_ROOM, exec_id);
 	return r;

@@ -26,8 +26,8 @@ struct fetch {
 };
 
 struct fetches {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	struct lock lock;
+	struct cond changed;
 	LIST_HEAD(, fetch) all;
 	struct workers *pool;
 };
@@ -56,9 +56,9 @@ static void put_row(struct fetch *f, struct err *err)
 	f->row.updated_ms = clock_wall_ms();
 	if (meta_mirror_put(f->app->meta, a, &f->row, &back, err) < 0)
 		return;
-	(void)pthread_mutex_lock(&f->app->fetches->lock);
+	lock_take(&f->app->fetches->lock);
 	copy_cut(f->view.mirror_id, sizeof(f->view.mirror_id), back.id);
-	(void)pthread_mutex_unlock(&f->app->fetches->lock);
+	lock_give(&f->app->fetches->lock);
 }
 
 static void on_progress(void *arg, const struct mirror_progress *p)
@@ -68,9 +68,9 @@ static void on_progress(void *arg, const struct mirror_progress *p)
 	int64_t now = clock_mono_ms();
 	struct err err = {0};
 
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	f->view.progress = *p;
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 	if (now - f->row_mono_ms < ROW_EVERY_MS)
 		return;
 	f->row_mono_ms = now;
@@ -123,21 +123,21 @@ static void listed(struct fetch *f, const struct source_listing *l)
 		.created_ms = now,
 		.used_ms = now,
 	};
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	f->view.revision = l->revision;
 	f->view.progress.bytes_total = l->bytes;
 	f->view.progress.files_total = l->n;
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 }
 
 static void announce(struct fetch *f)
 {
 	struct fetches *all = f->app->fetches;
 
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	f->view.listed = true;
-	(void)pthread_cond_broadcast(&all->changed);
-	(void)pthread_mutex_unlock(&all->lock);
+	cond_broadcast(&all->changed);
+	lock_give(&all->lock);
 }
 
 static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress *done,
@@ -253,13 +253,13 @@ static int fetch_all_locked(struct fetch *f, struct err *err)
 	}
 	if (r < 0)
 		return -1;
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	f->view.progress = done;
 	f->view.warm = warm || done.fetched == 0;
 	if (f->view.revision == NULL)
 		f->view.revision = f->asked_revision;
 	copy_cut(f->view.manifest, sizeof(f->view.manifest), hex);
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 	return 0;
 }
 
@@ -293,14 +293,14 @@ static void fetch_run(void *arg)
 	struct err err = {0};
 	int r = fetch_all(f, &err);
 
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	f->view.result = r;
 	f->view.err = err;
 	f->view.done = true;
 	LIST_REMOVE(f, in); /* who comes later begins anew: it is quick when all is here */
-	(void)pthread_cond_broadcast(&all->changed);
+	cond_broadcast(&all->changed);
 	drop(f);
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 }
 
 static const char **copy_patterns(struct arena *a, const char **from, size_t n)
@@ -401,7 +401,7 @@ int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **o
 		return -1;
 	f = make(app, want);
 
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	LIST_FOREACH(same, &all->all, in)
 	{
 		if (strcmp(same->key, f->key) == 0 && !atomic_load(&same->cancel))
@@ -425,7 +425,7 @@ int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **o
 	} else {
 		*out = f;
 	}
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 	return r;
 }
 
@@ -433,44 +433,37 @@ void fetch_look(struct app *app, struct fetch *f, int64_t wait_ms, bool listing,
                 struct fetch_view *out)
 {
 	struct fetches *all = app->fetches;
-	struct timespec until;
+	int64_t until = sync_deadline(wait_ms);
 
-	(void)clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += wait_ms / 1000;
-	until.tv_nsec += wait_ms % 1000 * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	while (!f->view.done && !(listing && f->view.listed)) {
-		if (pthread_cond_timedwait(&all->changed, &all->lock, &until) != 0)
+		if (!cond_wait_until(&all->changed, &all->lock, until))
 			break;
 	}
 	*out = f->view;
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 }
 
 void fetch_keep(struct app *app, struct fetch *f)
 {
-	(void)pthread_mutex_lock(&app->fetches->lock);
+	lock_take(&app->fetches->lock);
 	f->keep = true;
-	(void)pthread_mutex_unlock(&app->fetches->lock);
+	lock_give(&app->fetches->lock);
 }
 
 void fetch_leave(struct app *app, struct fetch *f)
 {
-	(void)pthread_mutex_lock(&app->fetches->lock);
+	lock_take(&app->fetches->lock);
 	drop(f);
-	(void)pthread_mutex_unlock(&app->fetches->lock);
+	lock_give(&app->fetches->lock);
 }
 
 void fetch_start(struct app *app)
 {
 	struct fetches *all = xcalloc(1, sizeof(*all));
 
-	(void)pthread_mutex_init(&all->lock, NULL);
-	(void)pthread_cond_init(&all->changed, NULL);
+	lock_init(&all->lock, LOCK_FETCHES);
+	cond_init(&all->changed);
 	LIST_INIT(&all->all);
 	all->pool = workers_new(FETCH_THREADS, FETCH_QUEUE_MAX, "fetch");
 	app->fetches = all;
@@ -482,10 +475,10 @@ void fetch_stop(struct app *app)
 	struct fetch *f;
 
 	assert(atomic_load(&app->stopping)); /* nobody begins another one */
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	LIST_FOREACH(f, &all->all, in)
 	atomic_store(&f->cancel, true);
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 	workers_stop(all->pool);
 	all->pool = NULL;
 }
@@ -497,8 +490,8 @@ void fetch_free(struct app *app)
 	if (all == NULL)
 		return;
 	workers_stop(all->pool);
-	(void)pthread_mutex_destroy(&all->lock);
-	(void)pthread_cond_destroy(&all->changed);
+	lock_done(&all->lock);
+	cond_done(&all->changed);
 	free(all);
 	app->fetches = NULL;
 }

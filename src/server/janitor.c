@@ -94,11 +94,11 @@ static void empty_trash(struct app *app)
 
 void janitor_trash(struct app *app)
 {
-	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+	static struct lock one = LOCK_INIT(LOCK_JANITOR_TRASH);
 
-	(void)pthread_mutex_lock(&one);
+	lock_take(&one);
 	empty_trash(app);
-	(void)pthread_mutex_unlock(&one);
+	lock_give(&one);
 }
 
 static void sweep_rows(struct app *app)

@@ -38,13 +38,13 @@ static int step_locked(struct app *app, const struct meta_step *asked, const cha
 int jobs_step(struct app *app, const struct meta_step *s, const char *line, enum job_state *to,
               struct err *err)
 {
-	pthread_mutex_t *lock = app_stripe(app->steps, s->job_id);
+	struct lock *lock = app_stripe(app->steps, s->job_id);
 	enum job_state from = JOB_PENDING, next = JOB_PENDING;
 	int r;
 
-	(void)pthread_mutex_lock(lock);
+	lock_take(lock);
 	r = step_locked(app, s, line != NULL ? line : s->message, &from, &next, err);
-	(void)pthread_mutex_unlock(lock);
+	lock_give(lock);
 	if (r < 0)
 		return -1;
 	log_info("job %s: job=%s %s -> %s: %s", job_event_name(s->event), s->job_id,

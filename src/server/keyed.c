@@ -3,7 +3,7 @@
 
 struct keyed {
 	struct app *app;
-	pthread_mutex_t lock;
+	struct lock lock;
 	struct map *busy; /* keys that have a task */
 	struct workers *pool;
 };
@@ -26,9 +26,9 @@ static void task_run(void *arg)
 	struct keyed *all = t->all;
 	bool news = !atomic_load(&all->app->stopping) && t->fn(all->app, t->key);
 
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	(void)map_del(all->busy, str_of(t->key));
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 	if (news)
 		loop_kick(all->app->reconcile);
 	task_free(t);
@@ -40,23 +40,23 @@ void keyed_submit(struct keyed *all, const char *key, bool (*fn)(struct app *app
 	struct err err = {0};
 
 	*t = (struct task){.all = all, .key = xstrdup(key), .fn = fn};
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	/* The task removes itself from the set under the lock that is held here. */
 	if (atomic_load(&all->app->stopping) || map_get(all->busy, str_of(key)) != NULL ||
 	    workers_submit(all->pool, task_run, t, &err) < 0)
 		task_free(t);
 	else
 		(void)map_set(all->busy, str_of(key), all);
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 }
 
 bool keyed_busy(struct keyed *all, const char *key)
 {
 	bool busy;
 
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	busy = key != NULL ? map_get(all->busy, str_of(key)) != NULL : map_count(all->busy) > 0;
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 	return busy;
 }
 
@@ -65,7 +65,7 @@ struct keyed *keyed_new(struct app *app, unsigned threads, unsigned queue_max, c
 	struct keyed *all = xcalloc(1, sizeof(*all));
 
 	all->app = app;
-	(void)pthread_mutex_init(&all->lock, NULL);
+	lock_init(&all->lock, LOCK_KEYED);
 	all->busy = map_new();
 	all->pool = workers_new(threads, queue_max, name);
 	return all;
@@ -84,6 +84,6 @@ void keyed_free(struct keyed *all)
 		return;
 	workers_stop(all->pool);
 	map_free(all->busy);
-	(void)pthread_mutex_destroy(&all->lock);
+	lock_done(&all->lock);
 	free(all);
 }

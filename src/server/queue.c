@@ -5,7 +5,7 @@
 
 struct queue {
 	struct loop *loop;
-	pthread_mutex_t pass; /* one at a time: facts must not change under a decision */
+	struct lock pass; /* one at a time: facts must not change under a decision */
 };
 
 void queue_node_empty(struct app *app, struct sched_node *out)
@@ -267,17 +267,17 @@ void queue_pass(struct app *app)
 
 	if (atomic_load(&app->stopping))
 		return;
-	(void)pthread_mutex_lock(&app->queue->pass);
+	lock_take(&app->queue->pass);
 	if (meta_waiting(app->meta, a, &rows, &n, &err) < 0 ||
 	    (n > 0 && decide(app, a, rows, n, &err) < 0))
 		log_error("queue: %s", err.msg);
-	(void)pthread_mutex_unlock(&app->queue->pass);
+	lock_give(&app->queue->pass);
 }
 
 void queue_start(struct app *app)
 {
 	app->queue = xcalloc(1, sizeof(*app->queue));
-	(void)pthread_mutex_init(&app->queue->pass, NULL);
+	lock_init(&app->queue->pass, LOCK_QUEUE_PASS);
 	app->queue->loop = loop_new(app, queue_pass, QUEUE_PERIOD_MS);
 }
 
@@ -296,7 +296,7 @@ void queue_free(struct app *app)
 	if (app->queue == NULL)
 		return;
 	loop_free(app->queue->loop);
-	(void)pthread_mutex_destroy(&app->queue->pass);
+	lock_done(&app->queue->pass);
 	free(app->queue);
 	app->queue = NULL;
 }

@@ -287,8 +287,8 @@ int start_open(struct app *app, struct err *err)
 	app->lock_fd = -1;
 	app->started_ms = clock_wall_ms();
 	for (size_t i = 0; i < APP_STRIPES; i++) {
-		(void)pthread_mutex_init(&app->ckpts[i], NULL);
-		(void)pthread_mutex_init(&app->steps[i], NULL);
+		lock_init(&app->ckpts[i], LOCK_CKPTS);
+		lock_init(&app->steps[i], LOCK_STEPS);
 	}
 	(void)pthread_rwlock_init(&app->gc, NULL);
 	if (whole_path(app, &app->set.tls_cert, "--tls-cert", err) < 0 ||
@@ -320,8 +320,8 @@ void start_close(struct app *app)
 	if (app->lock_fd >= 0)
 		(void)close(app->lock_fd);
 	for (size_t i = 0; i < APP_STRIPES; i++) {
-		(void)pthread_mutex_destroy(&app->ckpts[i]);
-		(void)pthread_mutex_destroy(&app->steps[i]);
+		lock_done(&app->ckpts[i]);
+		lock_done(&app->steps[i]);
 	}
 	(void)pthread_rwlock_destroy(&app->gc);
 }

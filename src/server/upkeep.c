@@ -21,7 +21,7 @@ struct upkeep_task {
 };
 
 struct upkeep {
-	pthread_mutex_t lock;
+	struct lock lock;
 	struct upkeep_task *task; /* that runs or ran last; NULL: none */
 	struct workers *pool;     /* NULL: stopping */
 };
@@ -59,9 +59,9 @@ static void say(struct upkeep_task *t, char *to, size_t cap, const char *fmt, va
 	char words[UPKEEP_WORDS_MAX];
 
 	(void)vsnprintf(words, sizeof(words), fmt, ap);
-	(void)pthread_mutex_lock(&t->app->upkeep->lock);
+	lock_take(&t->app->upkeep->lock);
 	copy_cut(to, cap, words);
-	(void)pthread_mutex_unlock(&t->app->upkeep->lock);
+	lock_give(&t->app->upkeep->lock);
 }
 
 void upkeep_doing(struct upkeep_task *t, const char *fmt, ...)
@@ -103,7 +103,7 @@ void upkeep_found(struct upkeep_task *t, const struct upkeep_item *x)
 {
 	struct upkeep_view *v = &t->view;
 
-	(void)pthread_mutex_lock(&t->app->upkeep->lock);
+	lock_take(&t->app->upkeep->lock);
 	if (!t->want.dry_run)
 		log_info("upkeep: %s: %s %s%s%s bytes=%" PRIu64 ": %s", kind_of(&t->want), x->kind,
 		         x->name, x->path != NULL ? " " : "", x->path != NULL ? x->path : "",
@@ -112,14 +112,14 @@ void upkeep_found(struct upkeep_task *t, const struct upkeep_item *x)
 	v->found_bytes += x->bytes;
 	if (v->n_items < UPKEEP_ITEMS_MAX)
 		v->item[v->n_items++] = copy_item(t->a, x);
-	(void)pthread_mutex_unlock(&t->app->upkeep->lock);
+	lock_give(&t->app->upkeep->lock);
 }
 
 static void finish(struct upkeep_task *t, int r, const struct err *err)
 {
 	struct upkeep_view *v = &t->view;
 
-	(void)pthread_mutex_lock(&t->app->upkeep->lock);
+	lock_take(&t->app->upkeep->lock);
 	v->state = r == 0                      ? UPKEEP_DONE
 	           : err->code == ERR_CANCELED ? UPKEEP_STOPPED
 	                                       : UPKEEP_FAILED;
@@ -129,7 +129,7 @@ static void finish(struct upkeep_task *t, int r, const struct err *err)
 	log_info("upkeep: over: kind=%s by=%s found=%" PRIu64 " bytes=%" PRIu64 "%s%s",
 	         kind_of(&t->want), t->by, v->found, v->found_bytes, r < 0 ? " " : "",
 	         r < 0 ? err->msg : "");
-	(void)pthread_mutex_unlock(&t->app->upkeep->lock);
+	lock_give(&t->app->upkeep->lock);
 }
 
 static void task_run(void *arg)
@@ -227,11 +227,11 @@ int ctx_upkeep_begin(void *of, const struct who *who, struct arena *a,
 		return -1;
 	if (want->min_age_s < 0 || want->min_age_s > UPKEEP_AGE_MAX_S)
 		return err_set(err, ERR_INVALID, "min_age_seconds: 0 to %lld", UPKEEP_AGE_MAX_S);
-	(void)pthread_mutex_lock(&app->upkeep->lock);
+	lock_take(&app->upkeep->lock);
 	r = begin(app, who, want, err);
 	if (r == 0)
 		show(app->upkeep->task, a, out);
-	(void)pthread_mutex_unlock(&app->upkeep->lock);
+	lock_give(&app->upkeep->lock);
 	return r;
 }
 
@@ -242,7 +242,7 @@ static int look(struct app *app, struct arena *a, const char *id, bool stop,
 	struct upkeep_task *t;
 	int r = 0;
 
-	(void)pthread_mutex_lock(&app->upkeep->lock);
+	lock_take(&app->upkeep->lock);
 	t = app->upkeep->task;
 	if (t == NULL || (id != NULL && strcmp(t->id, id) != 0)) {
 		r = err_set(err, ERR_NOT_FOUND,
@@ -253,7 +253,7 @@ static int look(struct app *app, struct arena *a, const char *id, bool stop,
 			atomic_store(&t->cancel, true);
 		show(t, a, out);
 	}
-	(void)pthread_mutex_unlock(&app->upkeep->lock);
+	lock_give(&app->upkeep->lock);
 	return r;
 }
 
@@ -272,7 +272,7 @@ int ctx_upkeep_stop(void *of, const struct who *who, struct arena *a, const char
 void upkeep_start(struct app *app)
 {
 	app->upkeep = xcalloc(1, sizeof(*app->upkeep));
-	(void)pthread_mutex_init(&app->upkeep->lock, NULL);
+	lock_init(&app->upkeep->lock, LOCK_UPKEEP);
 	app->upkeep->pool = workers_new(1, 1, "upkeep");
 }
 
@@ -281,10 +281,10 @@ void upkeep_stop(struct app *app)
 	struct workers *pool;
 
 	assert(atomic_load(&app->stopping));
-	(void)pthread_mutex_lock(&app->upkeep->lock);
+	lock_take(&app->upkeep->lock);
 	pool = app->upkeep->pool;
 	app->upkeep->pool = NULL;
-	(void)pthread_mutex_unlock(&app->upkeep->lock);
+	lock_give(&app->upkeep->lock);
 	workers_stop(pool);
 }
 
@@ -294,7 +294,7 @@ void upkeep_free(struct app *app)
 		return;
 	workers_stop(app->upkeep->pool);
 	task_free(app->upkeep->task);
-	(void)pthread_mutex_destroy(&app->upkeep->lock);
+	lock_done(&app->upkeep->lock);
 	free(app->upkeep);
 	app->upkeep = NULL;
 }

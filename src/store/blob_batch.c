@@ -4,7 +4,7 @@
 
 #include "base/seal.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 #include <stdatomic.h>
 
 #define GROUP_FILES 256
@@ -24,7 +24,7 @@ struct group {
 
 struct blob_batch {
 	struct blobs *blobs;
-	pthread_mutex_t lock;
+	struct lock lock;
 	struct group *group;
 	_Atomic uint64_t number; /* of the next file; begins at random, others write there, too */
 	bool dirty[SHARDS];      /* folders with names that may not be on the disk yet */
@@ -45,7 +45,7 @@ struct blob_batch *blob_batch_new(struct blobs *b)
 	seal_random(&start, sizeof(start));
 	atomic_init(&bb->number, start);
 	bb->group = xcalloc(1, sizeof(*bb->group));
-	pthread_mutex_init(&bb->lock, NULL);
+	lock_init(&bb->lock, LOCK_BLOB_BATCH);
 	return bb;
 }
 
@@ -65,7 +65,7 @@ void blob_batch_free(struct blob_batch *bb)
 	if (bb == NULL)
 		return;
 	drop_group(bb, bb->group, 0);
-	pthread_mutex_destroy(&bb->lock);
+	lock_done(&bb->lock);
 	free(bb);
 }
 
@@ -129,10 +129,10 @@ static int publish_group(struct blob_batch *bb, struct group *g, struct err *err
 			return -1;
 		}
 	}
-	pthread_mutex_lock(&bb->lock);
+	lock_take(&bb->lock);
 	for (size_t i = 0; i < g->n; i++)
 		bb->dirty[g->file[i].d.b[0]] = true;
-	pthread_mutex_unlock(&bb->lock);
+	lock_give(&bb->lock);
 	free(g);
 	return 0;
 }
@@ -182,7 +182,7 @@ int blob_batch_add(struct blob_batch *bb, const void *p, size_t n, const struct 
 	if (write_tmp(bb, number, p, n, err) < 0)
 		return -1;
 	atomic_fetch_add(&bb->files, 1);
-	pthread_mutex_lock(&bb->lock);
+	lock_take(&bb->lock);
 	g = bb->group;
 	g->file[g->n].d = *d;
 	g->file[g->n++].number = number;
@@ -191,7 +191,7 @@ int blob_batch_add(struct blob_batch *bb, const void *p, size_t n, const struct 
 		full = g;
 		bb->group = xcalloc(1, sizeof(*bb->group));
 	}
-	pthread_mutex_unlock(&bb->lock);
+	lock_give(&bb->lock);
 	return full != NULL ? publish_group(bb, full, err) : 0;
 }
 

@@ -6,7 +6,7 @@
 #include "store/copy.h"
 
 #include <dirent.h>
-#include <pthread.h>
+#include "base/sync.h"
 
 #define THREADS_MAX 8
 #define LOOK_BATCH 512 /* entries that a thread takes at once */
@@ -49,7 +49,7 @@ struct making {
 	int root;
 	const atomic_bool *cancel;
 	atomic_size_t next; /* of the hashers */
-	pthread_mutex_t lock;
+	struct lock lock;
 	struct err err; /* of a hasher, the first */
 	atomic_bool failed;
 };
@@ -210,10 +210,10 @@ static void *hasher(void *arg)
 	for (size_t i; (i = atomic_fetch_add(&m->next, 1)) < m->n;) {
 		if (m->entry[i].kind != 'f' || hash_entry(m, &m->entry[i], &err) == 0)
 			continue;
-		(void)pthread_mutex_lock(&m->lock);
+		lock_take(&m->lock);
 		if (!atomic_exchange(&m->failed, true))
 			m->err = err;
-		(void)pthread_mutex_unlock(&m->lock);
+		lock_give(&m->lock);
 		break;
 	}
 	return NULL;
@@ -277,7 +277,7 @@ int built_list_make(int root, const atomic_bool *cancel, struct buf *out, struct
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct making m = {
-		.a = a, .root = root, .cancel = cancel, .lock = PTHREAD_MUTEX_INITIALIZER};
+		.a = a, .root = root, .cancel = cancel, .lock = LOCK_INIT(LOCK_BUILT_LIST)};
 	int rc = make(&m, err);
 
 	if (rc == 0) {
@@ -377,19 +377,19 @@ static int compare(int root, const struct entry *e, struct err *err)
 
 struct looking {
 	int root;
-	pthread_mutex_t lock; /* of all below */
-	struct str lines;     /* not yet taken */
+	struct lock lock; /* of all below */
+	struct str lines; /* not yet taken */
 	bool failed;
 	struct err err;
 };
 
 static void look_failed(struct looking *l, const struct err *err)
 {
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	if (!l->failed)
 		l->err = *err;
 	l->failed = true;
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 }
 
 /* The next few lines; none: all are taken, or something was wrong. */
@@ -397,11 +397,11 @@ static struct str next_lines(struct looking *l)
 {
 	struct str got = {0}, line;
 
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	got.p = l->lines.p;
 	for (int i = 0; i < LOOK_BATCH && !l->failed && str_cut(&l->lines, '\n', &line); i++)
 		got.n = (size_t)(line.p + line.n - got.p) + 1;
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 	return got;
 }
 
@@ -429,7 +429,7 @@ static void *looker(void *arg)
 
 int built_list_look(int root, struct str list, struct err *err)
 {
-	struct looking l = {.root = root, .lock = PTHREAD_MUTEX_INITIALIZER};
+	struct looking l = {.root = root, .lock = LOCK_INIT(LOCK_BUILT)};
 	struct built_sum sum = {0};
 
 	if (open_list(list, &l.lines, &sum, err) < 0)

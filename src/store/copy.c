@@ -3,7 +3,7 @@
 #include "store/copy.h"
 
 #include <linux/fs.h>
-#include <pthread.h>
+#include "base/sync.h"
 #include <sys/ioctl.h>
 
 #define COPY_CHUNK ((size_t)1 << 20)
@@ -12,8 +12,8 @@
 #define COPY_ODD_MAX 64               /* interrupted or short calls in a row before we give up */
 
 struct ring {
-	pthread_mutex_t lock;
-	pthread_cond_t moved;
+	struct lock lock;
+	struct cond moved;
 	uint64_t filled, hashed; /* chunks, ever; filled - hashed <= COPY_RING */
 	bool done;
 	struct hash *hash;
@@ -25,22 +25,22 @@ static void *hasher(void *arg)
 {
 	struct ring *r = arg;
 
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	for (;;) {
 		size_t i;
 
 		while (r->filled == r->hashed && !r->done)
-			(void)pthread_cond_wait(&r->moved, &r->lock);
+			cond_wait(&r->moved, &r->lock);
 		if (r->filled == r->hashed)
 			break;
 		i = r->hashed % COPY_RING;
-		(void)pthread_mutex_unlock(&r->lock);
+		lock_give(&r->lock);
 		hash_add(r->hash, r->chunk[i], r->n[i]);
-		(void)pthread_mutex_lock(&r->lock);
+		lock_take(&r->lock);
 		r->hashed++;
-		(void)pthread_cond_signal(&r->moved);
+		cond_signal(&r->moved);
 	}
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_give(&r->lock);
 	return NULL;
 }
 
@@ -90,11 +90,11 @@ static int read_chunk(const struct copy_job *job, char *p, size_t n, uint64_t at
 
 static char *ring_take(struct ring *r, size_t *i)
 {
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	while (r->filled - r->hashed == COPY_RING)
-		(void)pthread_cond_wait(&r->moved, &r->lock);
+		cond_wait(&r->moved, &r->lock);
 	*i = r->filled % COPY_RING;
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_give(&r->lock);
 	if (r->chunk[*i] == NULL)
 		r->chunk[*i] = xmalloc(COPY_CHUNK);
 	return r->chunk[*i];
@@ -102,11 +102,11 @@ static char *ring_take(struct ring *r, size_t *i)
 
 static void ring_give(struct ring *r, size_t i, size_t n)
 {
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	r->n[i] = n;
 	r->filled++;
-	(void)pthread_cond_signal(&r->moved);
-	(void)pthread_mutex_unlock(&r->lock);
+	cond_signal(&r->moved);
+	lock_give(&r->lock);
 }
 
 static int hash_and_write(const struct copy_job *job, struct ring *r, struct err *err)
@@ -133,7 +133,7 @@ static int hash_and_write(const struct copy_job *job, struct ring *r, struct err
 static int copy_hashed(const struct copy_job *job, struct err *err)
 {
 	AUTO_HASH struct hash *h = hash_new(HASH_SHA256);
-	struct ring r = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
+	struct ring r = {.lock = LOCK_INIT(LOCK_COPY), .moved = COND_INIT};
 	pthread_t thread;
 	int rc;
 
@@ -153,10 +153,10 @@ static int copy_hashed(const struct copy_job *job, struct err *err)
 	if (rc != 0)
 		return err_errno(err, rc, "cannot start a thread to hash with");
 	rc = hash_and_write(job, &r, err);
-	(void)pthread_mutex_lock(&r.lock);
+	lock_take(&r.lock);
 	r.done = true;
-	(void)pthread_cond_signal(&r.moved);
-	(void)pthread_mutex_unlock(&r.lock);
+	cond_signal(&r.moved);
+	lock_give(&r.lock);
 	(void)pthread_join(thread, NULL);
 	for (size_t i = 0; i < COPY_RING; i++)
 		free(r.chunk[i]);

@@ -22,8 +22,8 @@ int joblogs_open(struct joblogs **out, const char *dir, struct err *err)
 	l = xcalloc(1, sizeof(*l));
 	l->dirfd = fd;
 	l->files = map_new();
-	(void)pthread_mutex_init(&l->lock, NULL);    /* cannot fail with default attributes */
-	(void)pthread_mutex_init(&l->samples, NULL); /* the same */
+	lock_init(&l->lock, LOCK_JOBLOGS);            /* cannot fail with default attributes */
+	lock_init(&l->samples, LOCK_JOBLOGS_SAMPLES); /* the same */
 	*out = l;
 	return 0;
 }
@@ -34,7 +34,7 @@ static void logfile_free(struct logfile *f)
 		(void)close(f->fd);
 	if (f->state_fd >= 0)
 		(void)close(f->state_fd);
-	(void)pthread_mutex_destroy(&f->lock);
+	lock_done(&f->lock);
 	free(f);
 }
 
@@ -52,8 +52,8 @@ void joblogs_close(struct joblogs *l)
 	map_each(l->files, free_each, NULL);
 	map_free(l->files);
 	(void)close(l->dirfd);
-	(void)pthread_mutex_destroy(&l->lock);
-	(void)pthread_mutex_destroy(&l->samples);
+	lock_done(&l->lock);
+	lock_done(&l->samples);
 	free(l);
 }
 
@@ -168,7 +168,7 @@ static int logfile_open(struct joblogs *l, const char *job_id, const char *name,
 
 	copy_cut(f->name, sizeof(f->name), name);
 	f->fd = f->state_fd = -1;
-	(void)pthread_mutex_init(&f->lock, NULL); /* cannot fail with default attributes */
+	lock_init(&f->lock, LOCK_JOBLOG); /* cannot fail with default attributes */
 	if (create && mkdirat(l->dirfd, job_id, 0700) < 0 && errno != EEXIST) {
 		(void)err_errno(err, errno, "log of %s", name);
 		goto out;
@@ -229,7 +229,7 @@ int joblog_take(struct joblogs *l, const char *job_id, uint32_t rank, bool creat
 		return err_set(err, ERR_INVALID, "node %u: a job has at most %d", rank,
 		               JOBLOG_RANKS_MAX);
 	FMT(name, "%s/node-%u", job_id, rank);
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	f = map_get(l->files, str_of(name));
 	if (f == NULL) {
 		if (map_count(l->files) >= JOBLOG_OPEN_MAX)
@@ -242,7 +242,7 @@ int joblog_take(struct joblogs *l, const char *job_id, uint32_t rank, bool creat
 		f->users++;
 		f->used = ++l->clock;
 	}
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 	if (r == 0)
 		*out = f;
 	return r;
@@ -254,10 +254,10 @@ void joblog_give(struct joblogs *l, struct logfile *f)
 
 	if (f == NULL)
 		return;
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	assert(f->users > 0);
 	last = --f->users == 0 && f->dead;
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 	if (last)
 		logfile_free(f);
 }
@@ -266,9 +266,9 @@ uint64_t joblog_size(struct logfile *f)
 {
 	uint64_t size;
 
-	(void)pthread_mutex_lock(&f->lock);
+	lock_take(&f->lock);
 	size = f->size;
-	(void)pthread_mutex_unlock(&f->lock);
+	lock_give(&f->lock);
 	return size;
 }
 
@@ -429,10 +429,10 @@ int joblogs_append(struct joblogs *l, const char *job_id, const char *attempt_id
 		return err_set(err, ERR_INVALID, "\"%.64s\" is no attempt id", attempt_id);
 	if (joblog_take(l, job_id, rank, true, &f, err) < 0)
 		return -1;
-	(void)pthread_mutex_lock(&f->lock);
+	lock_take(&f->lock);
 	r = last ? append_last(f, attempt_id, seq, records, next, err)
 	         : append_locked(f, attempt_id, seq, records, next, err);
-	(void)pthread_mutex_unlock(&f->lock);
+	lock_give(&f->lock);
 	joblog_give(l, f);
 	return r;
 }
@@ -445,9 +445,9 @@ int joblogs_say(struct joblogs *l, const char *job_id, int64_t now_ns, const cha
 
 	if (joblog_take(l, job_id, 0, true, &f, err) < 0)
 		return -1;
-	(void)pthread_mutex_lock(&f->lock);
+	lock_take(&f->lock);
 	r = say_locked(f, now_ns, text, RESERVE_WORDS / 2, err);
-	(void)pthread_mutex_unlock(&f->lock);
+	lock_give(&f->lock);
 	joblog_give(l, f);
 	return r;
 }
@@ -490,7 +490,7 @@ int joblogs_delete(struct joblogs *l, const char *job_id, struct err *err)
 
 	if (joblogs_ranks(l, job_id, &n, err) < 0)
 		return -1;
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	for (uint32_t rank = 0; rank < n; rank++) {
 		char name[sizeof(((struct logfile *)0)->name)];
 		struct logfile *f;
@@ -503,7 +503,7 @@ int joblogs_delete(struct joblogs *l, const char *job_id, struct err *err)
 		if (f->users == 0)
 			logfile_free(f);
 	}
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 	if (fs_remove_tree(l->dirfd, job_id, err) < 0)
 		return err_wrap(err, "log of %s", job_id);
 	return 0;

@@ -12,7 +12,7 @@
 #include "store/joblog.h"
 #include "base/map.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 
 #define JOBLOG_OPEN_MAX 256    /* logs kept open; the least recently used one goes */
 #define JOBLOG_ATTEMPTS_MAX 16 /* of one job and rank that may still send; the oldest one goes */
@@ -25,8 +25,8 @@ struct logfile {
 	bool dead;      /* deleted while in use: its last user frees it */
 	uint64_t used;  /* joblogs.clock when last taken */
 	int fd, state_fd;
-	pthread_mutex_t lock; /* of what follows; taken after joblogs.lock, never before it */
-	uint64_t size;        /* bytes of whole, acknowledged records */
+	struct lock lock; /* of what follows; taken after joblogs.lock, never before it */
+	uint64_t size;    /* bytes of whole, acknowledged records */
 	int64_t last_ns;
 	bool full; /* said that the log is full */
 	struct joblog_attempt {
@@ -38,8 +38,8 @@ struct logfile {
 
 struct joblogs {
 	int dirfd;
-	pthread_mutex_t lock;    /* of files, clock and logfile.users */
-	pthread_mutex_t samples; /* of all metrics files */
+	struct lock lock;    /* of files, clock and logfile.users */
+	struct lock samples; /* of all metrics files */
 	struct map *files;
 	uint64_t clock;
 };

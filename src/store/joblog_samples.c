@@ -86,9 +86,9 @@ int joblogs_add_sample(struct joblogs *l, const char *job_id, uint32_t rank, str
 		return err_set(err, ERR_INVALID, "a sample is one line of at most %zu bytes",
 		               SAMPLE_MAX);
 	file_name(name, job_id, rank);
-	(void)pthread_mutex_lock(&l->samples);
+	lock_take(&l->samples);
 	r = add_locked(l, job_id, name, json_line, err);
-	(void)pthread_mutex_unlock(&l->samples);
+	lock_give(&l->samples);
 	return r;
 }
 

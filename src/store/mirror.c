@@ -14,7 +14,7 @@
 #include "store/known.h"
 #include "store/xfer.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 
 #define AT_ONCE_DEFAULT 16
 #define AT_ONCE_MAX 64
@@ -51,9 +51,9 @@ struct mirror {
 	atomic_bool stop;
 	_Atomic uint64_t bytes_done, files_done, fetched;
 
-	pthread_mutex_t lock;
-	pthread_cond_t freed; /* tickets, or it is over */
-	pthread_cond_t ended; /* a worker, or all is over */
+	struct lock lock;
+	struct cond freed; /* tickets, or it is over */
+	struct cond ended; /* a worker, or all is over */
 	size_t next;
 	unsigned tickets, share, running, waiting, large_waiting;
 	bool failed;
@@ -367,7 +367,7 @@ static bool take(struct mirror *m, size_t *i, unsigned *streams)
 	unsigned want;
 	bool large, got = false;
 
-	pthread_mutex_lock(&m->lock);
+	lock_take(&m->lock);
 	if (!m->failed && m->next < m->n_order) {
 		*i = m->order[m->next++].i;
 		large = m->item[*i].f->size >= RANGED_MIN;
@@ -375,7 +375,7 @@ static bool take(struct mirror *m, size_t *i, unsigned *streams)
 		m->large_waiting += large;
 		m->waiting++;
 		while (!m->failed && (m->tickets < want || (!large && m->large_waiting > 0)))
-			pthread_cond_wait(&m->freed, &m->lock);
+			cond_wait(&m->freed, &m->lock);
 		m->waiting--;
 		m->large_waiting -= large;
 		if (!m->failed) {
@@ -384,31 +384,31 @@ static bool take(struct mirror *m, size_t *i, unsigned *streams)
 			got = true;
 		}
 		if (large && m->waiting > 0)
-			pthread_cond_broadcast(&m->freed);
+			cond_broadcast(&m->freed);
 	}
-	pthread_mutex_unlock(&m->lock);
+	lock_give(&m->lock);
 	return got;
 }
 
 static void give_back(struct mirror *m, unsigned streams)
 {
-	pthread_mutex_lock(&m->lock);
+	lock_take(&m->lock);
 	m->tickets += streams;
 	if (m->waiting > 0)
-		pthread_cond_broadcast(&m->freed);
-	pthread_mutex_unlock(&m->lock);
+		cond_broadcast(&m->freed);
+	lock_give(&m->lock);
 }
 
 static void fail(struct mirror *m, const struct err *err)
 {
-	pthread_mutex_lock(&m->lock);
+	lock_take(&m->lock);
 	if (!m->failed)
 		m->err = *err;
 	m->failed = true;
 	atomic_store(&m->stop, true);
-	pthread_cond_broadcast(&m->freed);
-	pthread_cond_signal(&m->ended);
-	pthread_mutex_unlock(&m->lock);
+	cond_broadcast(&m->freed);
+	cond_signal(&m->ended);
+	lock_give(&m->lock);
 }
 
 static void *worker_main(void *arg)
@@ -429,10 +429,10 @@ static void *worker_main(void *arg)
 		else
 			add_done(m, o.it);
 	}
-	pthread_mutex_lock(&m->lock);
+	lock_take(&m->lock);
 	m->running--;
-	pthread_cond_signal(&m->ended);
-	pthread_mutex_unlock(&m->lock);
+	cond_signal(&m->ended);
+	lock_give(&m->lock);
 	return NULL;
 }
 
@@ -484,18 +484,10 @@ static void oversee(struct mirror *m, struct rate *rate)
 	struct err err = {0};
 	bool canceled = false;
 
-	pthread_mutex_lock(&m->lock);
+	lock_take(&m->lock);
 	while (m->running > 0) {
-		struct timespec until;
-
-		(void)clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += TICK_MS * 1000000L;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
-		(void)pthread_cond_timedwait(&m->ended, &m->lock, &until);
-		pthread_mutex_unlock(&m->lock);
+		(void)cond_wait_until(&m->ended, &m->lock, sync_deadline(TICK_MS));
+		lock_give(&m->lock);
 		if (!canceled && m->job->cancel != NULL && atomic_load(m->job->cancel)) {
 			canceled = true;
 			(void)err_set(&err, ERR_CANCELED, "%s: canceled",
@@ -508,9 +500,9 @@ static void oversee(struct mirror *m, struct rate *rate)
 			told = clock_mono_ms();
 			m->job->progress(m->job->arg, &p);
 		}
-		pthread_mutex_lock(&m->lock);
+		lock_take(&m->lock);
 	}
-	pthread_mutex_unlock(&m->lock);
+	lock_give(&m->lock);
 }
 
 static void remember(struct mirror *m)
@@ -533,19 +525,19 @@ static int run_workers(struct mirror *m, struct rate *rate, struct err *err)
 	pthread_t thread[AT_ONCE_MAX];
 	struct err own = {0};
 
-	pthread_mutex_lock(&m->lock);
+	lock_take(&m->lock);
 	for (; started < wanted; started++) {
 		int e = pthread_create(&thread[started], NULL, worker_main, m);
 
 		if (e != 0 && started == 0) {
-			pthread_mutex_unlock(&m->lock);
+			lock_give(&m->lock);
 			return err_errno(err, e, "a thread to fetch with");
 		}
 		if (e != 0)
 			break; /* goes on with those that there are */
 		m->running++;
 	}
-	pthread_mutex_unlock(&m->lock);
+	lock_give(&m->lock);
 	oversee(m, rate);
 	for (unsigned i = 0; i < started; i++)
 		(void)pthread_join(thread[i], NULL);
@@ -596,9 +588,9 @@ int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
 	m.known = known_load(job->blobs, source_name(job->source));
 	plan(&m);
 	m.batch = blob_batch_new(job->blobs);
-	pthread_mutex_init(&m.lock, NULL);
-	pthread_cond_init(&m.freed, NULL);
-	pthread_cond_init(&m.ended, NULL);
+	lock_init(&m.lock, LOCK_MIRROR);
+	cond_init(&m.freed);
+	cond_init(&m.ended);
 	(void)rate_now(&rate, 0);
 	r = check_space(&m, err);
 	if (r == 0 && m.n_order > 0)
@@ -611,9 +603,9 @@ int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
 		if (job->progress != NULL)
 			job->progress(job->arg, done);
 	}
-	pthread_cond_destroy(&m.ended);
-	pthread_cond_destroy(&m.freed);
-	pthread_mutex_destroy(&m.lock);
+	cond_done(&m.ended);
+	cond_done(&m.freed);
+	lock_done(&m.lock);
 	blob_batch_free(m.batch);
 	known_free(m.known);
 	free(m.item);

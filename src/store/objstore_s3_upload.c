@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "store/s3xml.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 
 #define S3_SLOTS (S3_STREAMS + 2)
 #define S3_TICK_MS 200    /* how soon a cancelled upload is noticed */
@@ -181,8 +181,8 @@ struct sending {
 	size_t n_parts;
 	atomic_bool stop; /* also what the requests are cancelled by */
 
-	pthread_mutex_t lock; /* of all below */
-	pthread_cond_t moved;
+	struct lock lock; /* of all below */
+	struct cond moved;
 	size_t next; /* the next part to be read: parts are read in order */
 	size_t hashed;
 	uint64_t sent_bytes;
@@ -193,12 +193,12 @@ struct sending {
 
 static void fail(struct sending *u, const struct err *err)
 {
-	(void)pthread_mutex_lock(&u->lock);
+	lock_take(&u->lock);
 	if (u->err.code == ERR_NONE)
 		u->err = *err;
 	atomic_store(&u->stop, true);
-	(void)pthread_cond_broadcast(&u->moved);
-	(void)pthread_mutex_unlock(&u->lock);
+	cond_broadcast(&u->moved);
+	lock_give(&u->lock);
 }
 
 /* With the lock. A part stays until it was both sent and hashed. */
@@ -206,20 +206,20 @@ static void settle(struct sending *u, struct slot *slot)
 {
 	if (slot->sent && slot->part < u->hashed)
 		slot->busy = slot->read = slot->sent = false;
-	(void)pthread_cond_broadcast(&u->moved);
+	cond_broadcast(&u->moved);
 }
 
 static struct slot *take_slot(struct sending *u)
 {
 	struct slot *free_one = NULL;
 
-	(void)pthread_mutex_lock(&u->lock);
+	lock_take(&u->lock);
 	while (free_one == NULL && !atomic_load(&u->stop) && u->next < u->n_parts) {
 		for (size_t i = 0; i < S3_SLOTS && free_one == NULL; i++)
 			if (!u->slot[i].busy)
 				free_one = &u->slot[i];
 		if (free_one == NULL)
-			(void)pthread_cond_wait(&u->moved, &u->lock);
+			cond_wait(&u->moved, &u->lock);
 	}
 	if (atomic_load(&u->stop) || u->next == u->n_parts)
 		free_one = NULL;
@@ -227,7 +227,7 @@ static struct slot *take_slot(struct sending *u)
 		free_one->busy = true;
 		free_one->part = u->next++;
 	}
-	(void)pthread_mutex_unlock(&u->lock);
+	lock_give(&u->lock);
 	return free_one;
 }
 
@@ -244,21 +244,21 @@ static int send_slot(struct sending *u, struct slot *slot, struct err *err)
 		return err_wrap(err, "the file");
 	/* it is not needed again: training's page cache is left alone; a hint */
 	(void)posix_fadvise(u->f->fd, (off_t)at, (off_t)slot->n, POSIX_FADV_DONTNEED);
-	(void)pthread_mutex_lock(&u->lock);
+	lock_take(&u->lock);
 	slot->read = true;
-	(void)pthread_cond_broadcast(&u->moved);
-	(void)pthread_mutex_unlock(&u->lock);
+	cond_broadcast(&u->moved);
+	lock_give(&u->lock);
 	c.body = str_n(slot->p, slot->n);
 	c.unsigned_body = true; /* hashed once, as a whole */
 	part->number = (uint32_t)slot->part + 1;
 	if (put_part(u->s, u->key, u->id, part->number, &c, part->etag, err) < 0)
 		return -1;
-	(void)pthread_mutex_lock(&u->lock);
+	lock_take(&u->lock);
 	slot->sent = true;
 	u->sent_bytes += slot->n;
 	u->n_sent++;
 	settle(u, slot);
-	(void)pthread_mutex_unlock(&u->lock);
+	lock_give(&u->lock);
 	return 0;
 }
 
@@ -289,11 +289,10 @@ static void attend(struct sending *u, struct hash *h)
 {
 	uint64_t told = 0;
 
-	(void)pthread_mutex_lock(&u->lock);
+	lock_take(&u->lock);
 	while (!atomic_load(&u->stop) && (u->n_sent < u->n_parts || u->hashed < u->n_parts)) {
 		struct slot *slot = h == NULL ? NULL : next_to_hash(u);
 		uint64_t sent = u->sent_bytes;
-		struct timespec until;
 
 		if (u->f->cancel != NULL && atomic_load(u->f->cancel)) {
 			(void)err_set(&u->err, ERR_CANCELED, "canceled");
@@ -301,27 +300,23 @@ static void attend(struct sending *u, struct hash *h)
 			break;
 		}
 		if (slot != NULL || (sent != told && u->f->progress != NULL)) {
-			(void)pthread_mutex_unlock(&u->lock);
+			lock_give(&u->lock);
 			if (sent != told && u->f->progress != NULL)
 				u->f->progress(u->f->arg, sent);
 			told = sent;
 			if (slot != NULL)
 				hash_add(h, slot->p, slot->n);
-			(void)pthread_mutex_lock(&u->lock);
+			lock_take(&u->lock);
 			if (slot != NULL) {
 				u->hashed++;
 				settle(u, slot);
 			}
 			continue;
 		}
-		(void)clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += S3_TICK_MS * 1000000;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-		(void)pthread_cond_timedwait(&u->moved, &u->lock, &until);
+		(void)cond_wait_until(&u->moved, &u->lock, sync_deadline(S3_TICK_MS));
 	}
-	(void)pthread_cond_broadcast(&u->moved);
-	(void)pthread_mutex_unlock(&u->lock);
+	cond_broadcast(&u->moved);
+	lock_give(&u->lock);
 	if (u->f->progress != NULL && told != u->f->size && u->n_sent == u->n_parts)
 		u->f->progress(u->f->arg, u->f->size);
 }
@@ -407,8 +402,8 @@ int s3_put_file(struct objstore *os, const char *key, const struct objstore_file
 	u->f = f;
 	u->part_bytes = part_bytes;
 	u->part = parts;
-	(void)pthread_mutex_init(&u->lock, NULL);
-	(void)pthread_cond_init(&u->moved, NULL);
+	lock_init(&u->lock, LOCK_S3_UPLOAD);
+	cond_init(&u->moved);
 	rc = send_all(u, sha256, err);
 	if (rc == 0)
 		rc = check_sha256(f, sha256, err);
@@ -420,7 +415,7 @@ int s3_put_file(struct objstore *os, const char *key, const struct objstore_file
 		if (s3_parts_abort(os, key, id, &later) < 0)
 			err_clear(&later); /* swept by age */
 	}
-	(void)pthread_cond_destroy(&u->moved);
-	(void)pthread_mutex_destroy(&u->lock);
+	cond_done(&u->moved);
+	lock_done(&u->lock);
 	return rc;
 }

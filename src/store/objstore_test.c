@@ -8,7 +8,7 @@
 #include "base/map.h"
 #include "base/seal.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 
 #define MEM_BODY_MAX ((size_t)1 << 30)
 #define MEM_CHUNK ((size_t)64 << 10)
@@ -27,7 +27,7 @@ struct mem_upload {
 
 struct mem {
 	struct objstore base;
-	pthread_mutex_t lock; /* of both maps */
+	struct lock lock; /* of both maps */
 	struct map *objects, *uploads;
 };
 
@@ -35,13 +35,13 @@ static struct mem *mem_lock(struct objstore *os)
 {
 	struct mem *m = (struct mem *)os;
 
-	(void)pthread_mutex_lock(&m->lock);
+	lock_take(&m->lock);
 	return m;
 }
 
 static int mem_unlock(struct mem *m, int rc)
 {
-	(void)pthread_mutex_unlock(&m->lock);
+	lock_give(&m->lock);
 	return rc;
 }
 
@@ -418,7 +418,7 @@ static void mem_close(struct objstore *os)
 	map_each(m->uploads, free_upload, NULL);
 	map_free(m->objects);
 	map_free(m->uploads);
-	(void)pthread_mutex_destroy(&m->lock);
+	lock_done(&m->lock);
 	free(m);
 }
 
@@ -430,7 +430,7 @@ static int mem_open(struct objstore **out, const char *rest, const struct objsto
 	if (rest[0] != '\0')
 		return err_set(err, ERR_INVALID, "nothing may follow \"mem:\"");
 	m = xcalloc(1, sizeof(*m));
-	(void)pthread_mutex_init(&m->lock, NULL);
+	lock_init(&m->lock, LOCK_OBJSTORE_MEM);
 	m->objects = map_new();
 	m->uploads = map_new();
 	*out = &m->base;

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/map.h"
 
-#include <pthread.h>
+#include "base/sync.h"
 
 #define ENDPOINT_DEFAULT "https://huggingface.co"
 #define ID_PART_MAX 96
@@ -30,7 +30,7 @@ struct hf {
 	char *auth;           /* "Bearer ...", NULL = anonymous; wiped at the end */
 	char sha[COMMIT_HEX + 1];
 
-	pthread_mutex_t lock;   /* guards signed_url */
+	struct lock lock;       /* guards signed_url */
 	struct map *signed_url; /* path -> where it was redirected to; char *, owned */
 };
 
@@ -143,7 +143,7 @@ static int hf_open(struct source **out, struct str rest, const struct source_opt
 	if (h->base.secret[0] != '\0')
 		h->auth = xasprintf("Bearer %s", h->base.secret);
 	h->signed_url = map_new();
-	pthread_mutex_init(&h->lock, NULL);
+	lock_init(&h->lock, LOCK_SOURCE_HF);
 	if (parse(h, rest, err) < 0) {
 		source_close(&h->base);
 		return -1;
@@ -166,7 +166,7 @@ static void hf_done(struct source *s)
 	free(h->auth);
 	map_each(h->signed_url, free_url, NULL);
 	map_free(h->signed_url);
-	pthread_mutex_destroy(&h->lock);
+	lock_done(&h->lock);
 }
 
 /* --- what the Hub's refusals mean ------------------------------------------------------------ */
@@ -379,22 +379,22 @@ static char *signed_url_get(struct hf *h, const char *path)
 {
 	char *url;
 
-	pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	url = map_get(h->signed_url, str_of(path));
 	url = url != NULL ? xstrdup(url) : NULL;
-	pthread_mutex_unlock(&h->lock);
+	lock_give(&h->lock);
 	return url;
 }
 
 /* url NULL forgets. */
 static void signed_url_set(struct hf *h, const char *path, const char *url)
 {
-	pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	if (url != NULL)
 		free(map_set(h->signed_url, str_of(path), xstrdup(url)));
 	else
 		free(map_del(h->signed_url, str_of(path)));
-	pthread_mutex_unlock(&h->lock);
+	lock_give(&h->lock);
 }
 
 static int hf_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,

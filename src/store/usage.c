@@ -7,7 +7,7 @@
 #include "store/usage.h"
 
 #include <linux/openat2.h>
-#include <pthread.h>
+#include "base/sync.h"
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
@@ -42,8 +42,8 @@ struct walk {
 	void *arg;
 	const atomic_bool *cancel;
 
-	pthread_mutex_t lock; /* of all below */
-	pthread_cond_t moved;
+	struct lock lock; /* of all below */
+	struct cond moved;
 	char **pending; /* paths relative to the root */
 	size_t n_pending, cap_pending;
 	unsigned busy; /* threads that read a folder */
@@ -172,9 +172,9 @@ static void count(struct walker *me, int fd, const char *dir, const char *name)
 		found_folder(me, dir, name);
 	} else if (S_ISREG(st.stx_mode)) {
 		if (st.stx_nlink > 1) {
-			(void)pthread_mutex_lock(&me->w->lock);
+			lock_take(&me->w->lock);
 			again = !inodes_add(&me->w->seen, st.stx_ino);
-			(void)pthread_mutex_unlock(&me->w->lock);
+			lock_give(&me->w->lock);
 		}
 		t->files += !again;
 		t->bytes += again ? 0 : st.stx_size;
@@ -245,26 +245,26 @@ static void *walker(void *arg)
 	struct walker *me = arg;
 	struct walk *w = me->w;
 
-	(void)pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	for (;;) {
 		AUTO_FREE char *dir = NULL;
 
 		while (w->n_pending == 0 && w->busy > 0 && !w->stop)
-			(void)pthread_cond_wait(&w->moved, &w->lock);
+			cond_wait(&w->moved, &w->lock);
 		if (w->n_pending == 0 || w->stop)
 			break;
 		dir = w->pending[--w->n_pending];
 		w->busy++;
-		(void)pthread_mutex_unlock(&w->lock);
+		lock_give(&w->lock);
 		read_folder(me, dir);
-		(void)pthread_mutex_lock(&w->lock);
+		lock_take(&w->lock);
 		w->busy--;
 		hand_over(w, me);
 		if (w->n_pending > 0 || w->busy == 0)
-			(void)pthread_cond_broadcast(&w->moved);
+			cond_broadcast(&w->moved);
 	}
-	(void)pthread_cond_broadcast(&w->moved);
-	(void)pthread_mutex_unlock(&w->lock);
+	cond_broadcast(&w->moved);
+	lock_give(&w->lock);
 	return NULL;
 }
 
@@ -324,7 +324,7 @@ int usage_walk(const char *dir, unsigned threads,
                const atomic_bool *cancel, struct usage_total *out, struct err *err)
 {
 	AUTO_FD int root = fs_open_dir(dir, err);
-	struct walk w = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
+	struct walk w = {.lock = LOCK_INIT(LOCK_USAGE), .moved = COND_INIT};
 	struct usage_total sum = {0};
 	struct statx st;
 	int rc;

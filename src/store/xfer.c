@@ -16,7 +16,7 @@
 #include "base/fs.h"
 
 #include <linux/magic.h>
-#include <pthread.h>
+#include "base/sync.h"
 #include <sys/mman.h>
 #include <sys/vfs.h>
 
@@ -28,6 +28,7 @@
 #define WRITE_CHUNK ((size_t)256 << 10)
 #define SYNC_BYTES ((uint64_t)512 << 20)
 #define TICK_MS 100
+#define FRONT_MS 5      /* the front moves without a word */
 #define START_MS 250    /* between two looks at the rate, while the streams double */
 #define WINDOW_MS 1000  /* ... and from then on */
 #define HOLD_WINDOWS 10 /* after more streams did not help */
@@ -51,11 +52,11 @@ struct xfer {
 
 	/* One writer at a time: the kernel lets no two write one file, and those that wait for its
 	 * lock spin. Held across a write and nothing else; never together with `lock`. */
-	pthread_mutex_t writing;
+	struct lock writing;
 
-	pthread_mutex_t lock;
-	pthread_cond_t moved; /* any of what follows has changed */
-	size_t first_wanted;  /* none below is PART_WANTED */
+	struct lock lock;
+	struct cond moved;   /* any of what follows has changed */
+	size_t first_wanted; /* none below is PART_WANTED */
 	size_t n_done;
 	unsigned target; /* streams with a lower number work, the others wait */
 	bool hashed, failed, backed_off;
@@ -80,13 +81,13 @@ static uint64_t part_size(const struct xfer *x, size_t part)
 
 static void fail(struct xfer *x, const struct err *err)
 {
-	pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	if (!x->failed)
 		x->err = *err;
 	x->failed = true;
 	atomic_store(&x->stop, true);
-	pthread_cond_broadcast(&x->moved);
-	pthread_mutex_unlock(&x->lock);
+	cond_broadcast(&x->moved);
+	lock_give(&x->lock);
 }
 
 /* The lowest part that is wanted; waits while this stream is one too many. */
@@ -95,9 +96,9 @@ static bool take_part(struct stream *s, size_t *part)
 	struct xfer *x = s->x;
 	bool found = false;
 
-	pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	while (!x->failed && s->number >= x->target && x->n_done < x->parts)
-		pthread_cond_wait(&x->moved, &x->lock);
+		cond_wait(&x->moved, &x->lock);
 	while (x->first_wanted < x->parts && x->part[x->first_wanted].state != PART_WANTED)
 		x->first_wanted++;
 	if (!x->failed && x->first_wanted < x->parts) {
@@ -105,7 +106,7 @@ static bool take_part(struct stream *s, size_t *part)
 		x->part[*part].state = PART_TAKEN;
 		found = true;
 	}
-	pthread_mutex_unlock(&x->lock);
+	lock_give(&x->lock);
 	return found;
 }
 
@@ -113,14 +114,14 @@ static int finish_part(struct xfer *x, size_t part, struct err *err)
 {
 	int r;
 
-	pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	assert(x->part[part].state == PART_TAKEN);
 	r = xfer_journal_part(&x->journal, part, err);
 	x->part[part].state = PART_DONE;
 	x->n_done++;
 	x->unsynced += part_size(x, part);
-	pthread_cond_broadcast(&x->moved);
-	pthread_mutex_unlock(&x->lock);
+	cond_broadcast(&x->moved);
+	lock_give(&x->lock);
 	return r;
 }
 
@@ -140,9 +141,9 @@ static int part_flush(struct part_sink *s, struct err *err)
 
 	if (s->held == 0)
 		return 0;
-	pthread_mutex_lock(&s->x->writing);
+	lock_take(&s->x->writing);
 	r = fs_pwrite_all(s->x->job->fd, s->chunk, s->held, s->first + at, err);
-	pthread_mutex_unlock(&s->x->writing);
+	lock_give(&s->x->writing);
 	if (r < 0)
 		return -1;
 	atomic_store_explicit(&s->part->written, at + s->held, memory_order_release);
@@ -201,7 +202,7 @@ static int part_drain(void *arg, int from, size_t n, struct err *err)
 	if (part_flush(s, err) < 0)
 		return -1;
 	at = atomic_load_explicit(&s->part->written, memory_order_relaxed);
-	pthread_mutex_lock(&s->x->writing);
+	lock_take(&s->x->writing);
 	while (left > 0) {
 		off_t to = (off_t)(s->first + at);
 
@@ -215,7 +216,7 @@ static int part_drain(void *arg, int from, size_t n, struct err *err)
 		at += (uint64_t)k;
 		left -= (size_t)k;
 	}
-	pthread_mutex_unlock(&s->x->writing);
+	lock_give(&s->x->writing);
 	atomic_store_explicit(&s->part->written, at, memory_order_release);
 	atomic_fetch_add_explicit(&s->x->fetched, n - left, memory_order_relaxed);
 	if (e != 0 && e != EINVAL)
@@ -253,10 +254,10 @@ static int fetch_part(struct xfer *x, size_t part, uint8_t *chunk, struct err *e
 			(void)err_set(err, ERR_UNAVAILABLE,
 			              "the source ended %" PRIu64 " bytes early", s.size - at);
 		if (err->code == ERR_BUSY || err->code == ERR_UNAVAILABLE) {
-			pthread_mutex_lock(&x->lock);
+			lock_take(&x->lock);
 			x->target = MAX(1U, x->target / 2);
 			x->backed_off = true;
-			pthread_mutex_unlock(&x->lock);
+			lock_give(&x->lock);
 		}
 		if (!xfer_read_again(&r, at - before, &x->stop, err))
 			return -1;
@@ -301,19 +302,12 @@ static uint64_t front_after(struct xfer *x, uint64_t from)
 /* Waits until a chunk can be hashed. The end of what can be, or `at` when all is over. */
 static uint64_t wait_front(struct xfer *x, uint64_t at)
 {
-	struct timespec until;
 	uint64_t front = front_after(x, at);
 
 	while (front - at < HASH_CHUNK && front < x->job->size && !atomic_load(&x->stop)) {
-		(void)clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += 5000000;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
-		pthread_mutex_lock(&x->lock);
-		(void)pthread_cond_timedwait(&x->moved, &x->lock, &until);
-		pthread_mutex_unlock(&x->lock);
+		lock_take(&x->lock);
+		(void)cond_wait_until(&x->moved, &x->lock, sync_deadline(FRONT_MS));
+		lock_give(&x->lock);
 		front = front_after(x, at);
 	}
 	return atomic_load(&x->stop) ? at : front;
@@ -380,10 +374,10 @@ static void *hasher_main(void *arg)
 		fail(x, &err);
 		return NULL;
 	}
-	pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	x->hashed = at == x->job->size;
-	pthread_cond_broadcast(&x->moved);
-	pthread_mutex_unlock(&x->lock);
+	cond_broadcast(&x->moved);
+	lock_give(&x->lock);
 	return NULL;
 }
 
@@ -395,31 +389,31 @@ static void *syncer_main(void *arg)
 	struct xfer *x = arg;
 	struct err err = {0};
 
-	pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	while (!x->failed && x->n_done < x->parts) {
 		uint32_t noted = x->journal.noted;
 		int r;
 
 		if (x->unsynced < SYNC_BYTES) {
-			pthread_cond_wait(&x->moved, &x->lock);
+			cond_wait(&x->moved, &x->lock);
 			continue;
 		}
 		x->unsynced = 0;
-		pthread_mutex_unlock(&x->lock);
+		lock_give(&x->lock);
 		r = fdatasync(x->job->fd) < 0 ? err_errno(&err, errno, "sync of a fetched file")
 		                              : 0;
 		if (r < 0)
 			(void)unlink(x->job->journal);
-		pthread_mutex_lock(&x->lock);
+		lock_take(&x->lock);
 		if (r == 0)
 			r = xfer_journal_synced(&x->journal, noted, &err);
 		if (r < 0) {
-			pthread_mutex_unlock(&x->lock);
+			lock_give(&x->lock);
 			fail(x, &err);
-			pthread_mutex_lock(&x->lock);
+			lock_take(&x->lock);
 		}
 	}
-	pthread_mutex_unlock(&x->lock);
+	lock_give(&x->lock);
 	return NULL;
 }
 
@@ -498,7 +492,7 @@ static void look_at_rate(struct xfer *x, struct pace *p, struct crew *c, unsigne
 
 	if (took < (p->started ? WINDOW_MS : START_MS))
 		return;
-	pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	if (x->backed_off) {
 		p->hold = HOLD_WINDOWS;
 		p->before = 0;
@@ -510,8 +504,8 @@ static void look_at_rate(struct xfer *x, struct pace *p, struct crew *c, unsigne
 		target =
 			pace_next(p, (double)(bytes - p->since_bytes) / (double)took, target, most);
 	x->target = target;
-	pthread_cond_broadcast(&x->moved);
-	pthread_mutex_unlock(&x->lock);
+	cond_broadcast(&x->moved);
+	lock_give(&x->lock);
 	p->since_ms = now;
 	p->since_bytes = bytes;
 	(void)crew_grow(c, x, target, &ignored); /* goes on with those that there are */
@@ -534,24 +528,17 @@ static void oversee(struct xfer *x, struct crew *c, unsigned most)
 	bool over = false;
 
 	while (!over) {
-		struct timespec until;
 
 		if (x->job->cancel != NULL && atomic_load(x->job->cancel)) {
 			(void)err_set(&err, ERR_CANCELED, "canceled");
 			fail(x, &err);
 			break;
 		}
-		(void)clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += TICK_MS * 1000000L;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
-		pthread_mutex_lock(&x->lock);
+		lock_take(&x->lock);
 		if (!x->hashed && !x->failed)
-			(void)pthread_cond_timedwait(&x->moved, &x->lock, &until);
+			(void)cond_wait_until(&x->moved, &x->lock, sync_deadline(TICK_MS));
 		over = x->hashed || x->failed;
-		pthread_mutex_unlock(&x->lock);
+		lock_give(&x->lock);
 		if (over)
 			break;
 		look_at_rate(x, &pace, c, most);
@@ -611,7 +598,6 @@ static int fetch_ranged(const struct xfer_job *job, struct xfer_result *out, boo
 {
 	struct xfer x = {.job = job, .part_bytes = choose_part_bytes(job->size)};
 	AUTO_FREE bool *done = NULL;
-	pthread_condattr_t attr;
 	int r;
 
 	x.parts = (size_t)((job->size + x.part_bytes - 1) / x.part_bytes);
@@ -631,22 +617,18 @@ static int fetch_ranged(const struct xfer_job *job, struct xfer_result *out, boo
 		x.part[i].state = done[i] ? PART_DONE : PART_WANTED;
 		atomic_init(&x.part[i].written, done[i] ? part_size(&x, i) : 0);
 	}
-	pthread_mutex_init(&x.lock, NULL);
-	pthread_mutex_init(&x.writing, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&x.moved, &attr);
-	pthread_condattr_destroy(&attr);
-
+	lock_init(&x.lock, LOCK_XFER);
+	lock_init(&x.writing, LOCK_XFER_WRITE);
+	cond_init(&x.moved);
 	r = run_crew(&x, err);
 	if (r == 0)
 		*out = (struct xfer_result){.sha256 = x.sha256, .fetched = atomic_load(&x.fetched)};
 	if (r == 0 && job->progress != NULL)
 		job->progress(job->arg, job->size);
 
-	pthread_cond_destroy(&x.moved);
-	pthread_mutex_destroy(&x.writing);
-	pthread_mutex_destroy(&x.lock);
+	cond_done(&x.moved);
+	lock_done(&x.writing);
+	lock_done(&x.lock);
 	free(x.part);
 	xfer_journal_close(&x.journal);
 	return r;

@@ -61,7 +61,7 @@ def test_help_completion_and_man_come_from_one_table():
 
 def test_docs_are_what_the_tables_print(tmp_path):
     """The checked-in reference is a print of the tables."""
-    for page in ("settings", "api", "cli", "errors", "job-file"):
+    for page in ("settings", "api", "cli", "errors", "locks", "job-file"):
         printed = run(f"print-{page}").stdout
         assert printed == (ROOT / "docs" / f"{page}.md").read_text(), f"docs/{page}.md is stale: make docs"
 

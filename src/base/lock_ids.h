@@ -1,0 +1,53 @@
+/*
+ * lock_ids.h - every lock of the program, outermost first: a thread takes them downwards in this
+ * list, never upwards, and two of one name never at once. sync.c asserts it. docs/locks.md is
+ * printed from here.
+ */
+#ifndef LOCK_IDS_H
+#define LOCK_IDS_H
+
+/* clang-format off */
+/*    constant            name                where                    what it guards */
+#define LOCK_IDS(X) \
+	X(JANITOR_TRASH,  "janitor.trash",    "server/janitor.c",      "emptying the trash: held while files are removed") \
+	X(QUEUE_PASS,     "queue.pass",       "server/queue.c",        "one pass of the queue: held across the database's I/O") \
+	X(CKPTS,          "ckpts",            "server/app.h, by job",  "a checkpoint's row and its objects: held across their I/O") \
+	X(STEPS,          "steps",            "server/app.h, by job",  "a line in a job's log and the step that it announces: held across their I/O") \
+	X(UPKEEP,         "upkeep",           "server/upkeep.c",       "the task that an administrator asked for") \
+	X(FETCHES,        "fetches",          "server/fetch.c",        "the list of fetches, and what each shows of itself") \
+	X(KEYED,          "keyed",            "server/keyed.c",        "the keys that have a task") \
+	X(CACHE_WATCH,    "cache.watch",      "server/cache.c",        "how full the caches of running jobs were last seen") \
+	X(EXEC,           "exec",             "server/exec.c",         "sessions of `stoker exec`") \
+	X(LOOP,           "loop",             "server/app.c",          "a loop's wake-up") \
+	X(DB_WRITE,       "db.write",         "meta/db.c",             "the writing connection: held by the open transaction") \
+	X(DB_READ,        "db.read",          "meta/db.c",             "the list of idle reading connections") \
+	X(DB_VFS,         "db.vfs",           "meta/db_sqlite.c",      "SQLite's file methods") \
+	X(ENGINE_SCOPE,   "engine.scope",     "engine/scope.c",        "what is known of the service manager") \
+	X(REPORT,         "report",           "run/report.c",          "what the server last said") \
+	X(REPORT_MAIL,    "report.mail",      "run/report.c",          "what is to be sent to the server") \
+	X(SAMPLER,        "sampler",          "run/sampler.c",         "the last sample") \
+	X(SHIP,           "ship",             "run/ship.c",            "the table of checkpoint files") \
+	X(RUN_LOGS,       "run.logs",         "run/logs.c",            "a runner's log file") \
+	X(JOBLOGS_SAMPLES,"joblogs.samples",  "store/joblog_impl.h",   "files of metrics: held across their I/O") \
+	X(JOBLOGS,        "joblogs",          "store/joblog_impl.h",   "the open logs of jobs") \
+	X(JOBLOG,         "joblog",           "store/joblog_impl.h",   "one log: held across its I/O") \
+	X(BUILT_LIST,     "built.list",       "store/built_list.c",    "what was built by content") \
+	X(BUILT,          "built",            "store/built_list.c",    "one that is being built") \
+	X(USAGE,          "usage",            "store/usage.c",         "the folders that a walk has still to read") \
+	X(MIRROR,         "mirror",           "store/mirror.c",        "tickets, order and the first error of a fetch") \
+	X(BLOB_BATCH,     "blob.batch",       "store/blob_batch.c",    "small blobs that wait for their sync") \
+	X(S3_UPLOAD,      "s3.upload",        "store/objstore_s3_upload.c", "the parts of an upload") \
+	X(XFER_WRITE,     "xfer.write",       "store/xfer.c",          "the journal of a transfer: held while 20 bytes are written") \
+	X(XFER,           "xfer",             "store/xfer.c",          "the parts of a transfer") \
+	X(COPY,           "copy",             "store/copy.c",          "the blocks between reader and hasher") \
+	X(SOURCE_HF,      "source.hf",        "store/source_hf.c",     "signed addresses") \
+	X(OBJSTORE_MEM,   "objstore.mem",     "store/objstore_test.c", "the objects of a store in memory") \
+	X(HTTPD_PARK,     "httpd.park",       "io/httpd_impl.h",       "who follows which channel") \
+	X(EXCHANGE,       "exchange",         "io/httpd_impl.h",       "one request and its answer") \
+	X(HTTPD,          "httpd",            "io/httpd_impl.h",       "the list of live exchanges") \
+	X(CLIENT,         "client",           "io/client.c",           "idle connections of an HTTP client") \
+	X(WORKERS,        "workers",          "io/workers.c",          "the queue of a pool of threads") \
+	X(RESERVE,        "reserve",          "base/reserve.c",        "the file that is kept back for a full disk")
+/* clang-format on */
+
+#endif
