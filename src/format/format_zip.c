@@ -60,13 +60,15 @@ static void (*part_check(const struct zip_entry *e))(struct look *l)
 static void check_parts(struct look *l, struct zip z)
 {
 	struct zip_entry e;
+	uint64_t arrays = 0;
 
 	look_whole(l);
 	while (zip_next(l, &z, &e) == ZIP_OK && zip_locate(l, &z, &e) == ZIP_OK) {
 		void (*check)(struct look *) = part_check(&e);
 		struct look_place was;
 
-		l->out->tensors += str_ends(str_n(e.name, e.name_n), ".npy");
+		arrays += str_ends(str_n(e.name, e.name_n), ".npy");
+		l->out->tensors = arrays;
 		if (check == NULL)
 			continue;
 		was = look_part(l, e.data_at, e.size, str_n(e.name, e.name_n));
@@ -81,6 +83,7 @@ static void check_parts(struct look *l, struct zip z)
 		}
 		look_whole(l);
 	}
+	l->out->tensors = arrays;
 }
 
 static void check_keras(struct look *l, const struct zip *z, const struct listing *have)

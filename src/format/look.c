@@ -14,12 +14,14 @@ void look_start(struct look *l, const struct format_source *src, struct format_r
 	l->err = err;
 	l->name = str_of(slash == NULL ? src->name : slash + 1);
 	l->size = src->size;
-	l->win = xmalloc(LOOK_WINDOW);
+	for (size_t i = 0; i < LOOK_WINDOWS; i++)
+		l->window[i].p = xmalloc(LOOK_WINDOW);
 }
 
 int look_end(struct look *l)
 {
-	free(TAKE(l->win));
+	for (size_t i = 0; i < LOOK_WINDOWS; i++)
+		free(TAKE(l->window[i].p));
 	if (l->failed) {
 		format_result_done(l->out);
 		return -1;
@@ -34,43 +36,71 @@ bool look_has(const struct look *l, uint64_t at, uint64_t n)
 	return at <= l->size && n <= l->size - at;
 }
 
-/* Makes the window begin at `at` and hold n bytes, and more of what probably comes next. */
-static bool fill(struct look *l, uint64_t at, size_t n)
+/* Does reading at `at` go on where the window is? */
+static bool goes_on(const struct look_window *w, uint64_t at)
 {
+	return w->n > 0 && at >= w->at && at <= w->at + w->n;
+}
+
+/* The window to read into: one that goes on there, else the one that was not used for longest. */
+static struct look_window *choose(struct look *l, uint64_t at)
+{
+	struct look_window *oldest = &l->window[0];
+
+	for (size_t i = 0; i < LOOK_WINDOWS; i++) {
+		if (goes_on(&l->window[i], at))
+			return &l->window[i];
+		if (l->window[i].used < oldest->used)
+			oldest = &l->window[i];
+	}
+	return oldest;
+}
+
+/* Makes a window begin at `at` and hold n bytes, and more of what probably comes next. */
+static struct look_window *fill(struct look *l, uint64_t at, size_t n)
+{
+	struct look_window *w = choose(l, at);
 	uint64_t end = l->src->size;
-	bool onward = l->win_n > 0 && at >= l->win_at && at <= l->win_at + l->win_n;
 	size_t want;
 
-	l->step = onward ? MIN(l->step * 2, LOOK_WINDOW) : LOOK_PROBE;
-	want = MAX(n, l->step);
+	w->step = goes_on(w, at) ? MIN(w->step * 2, LOOK_WINDOW) : LOOK_PROBE;
+	want = MAX(n, w->step);
 	if (want > end - at)
 		want = (size_t)(end - at);
 	if (l->out->bytes_read + want > FORMAT_READ_MAX || l->reads >= FORMAT_READS_MAX) {
 		l->over = true;
-		return false;
+		return NULL;
 	}
-	l->win_n = 0;
-	if (l->src->read(l->src->arg, at, l->win, want, l->err) < 0) {
+	w->n = 0;
+	if (l->src->read(l->src->arg, at, w->p, want, l->err) < 0) {
 		l->failed = true;
-		return false;
+		return NULL;
 	}
-	l->win_at = at;
-	l->win_n = want;
+	w->at = at;
+	w->n = want;
 	l->reads++;
 	l->out->bytes_read += want;
-	return true;
+	return w;
 }
 
 const uint8_t *look_at(struct look *l, uint64_t at, size_t n)
 {
+	struct look_window *w = NULL;
+
 	assert(look_has(l, at, n) && n <= LOOK_WINDOW);
 	at += l->base;
 	if (l->failed || l->over)
 		return NULL;
-	if ((at < l->win_at || at - l->win_at > l->win_n || n > l->win_n - (at - l->win_at)) &&
-	    !fill(l, at, n))
+	for (size_t i = 0; i < LOOK_WINDOWS && w == NULL; i++)
+		if (goes_on(&l->window[i], at) &&
+		    n <= l->window[i].n - (size_t)(at - l->window[i].at))
+			w = &l->window[i];
+	if (w == NULL)
+		w = fill(l, at, n);
+	if (w == NULL)
 		return NULL;
-	return l->win + (at - l->win_at);
+	w->used = ++l->calls;
+	return w->p + (at - w->at);
 }
 
 bool look_u64(struct look *l, uint64_t at, uint64_t *v)

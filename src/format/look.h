@@ -13,17 +13,26 @@
 #define LOOK_WINDOW ((size_t)65536) /* the most that one call gives */
 #define LOOK_PROBE ((size_t)64)     /* read at a new place; twice as much at each step from there */
 
+/* A stretch of the file that was read. */
+struct look_window {
+	uint64_t at; /* absolute */
+	size_t n, step;
+	uint64_t used; /* number of the call that used it last */
+	uint8_t *p;
+};
+
+/* Two: a directory is read while one jumps to what it names. */
+#define LOOK_WINDOWS 2
+
 struct look {
 	const struct format_source *src;
 	struct format_result *out;
 	struct err *err;
 	struct str name;     /* the file's own, without folders */
 	uint64_t base, size; /* the part of the file that the parser sees */
-	uint64_t win_at;     /* absolute */
-	size_t win_n, step;
-	uint64_t reads;
+	struct look_window window[LOOK_WINDOWS];
+	uint64_t reads, calls;
 	bool failed, over;
-	uint8_t *win;
 };
 
 void look_start(struct look *l, const struct format_source *src, struct format_result *out,

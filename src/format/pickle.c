@@ -21,8 +21,12 @@ struct walk {
 	size_t n, cap;
 	size_t *marks;
 	size_t n_marks, cap_marks;
-	struct pickle_value *memo;
+	/* The memo: nearly all of it is values that mean nothing to us, 0; else the number of one
+	 * in `kept` + 1. */
+	uint32_t *memo;
 	size_t n_memo, cap_memo;
+	struct pickle_value *kept;
+	size_t n_kept, cap_kept;
 	/* the last tuple that may be a persistent id, and its number */
 	struct pickle_value item[PICKLE_ITEMS];
 	size_t n_items;
@@ -91,6 +95,23 @@ static void mark(struct walk *w)
 	w->marks[w->n_marks++] = w->n;
 }
 
+/* The value's number in `kept` + 1; 0 = it means nothing, or there is no room. */
+static uint32_t keep(struct walk *w, const struct pickle_value *v)
+{
+	if (v->kind == PICKLE_NOTHING)
+		return 0;
+	if (w->n_kept == w->cap_kept) {
+		if (w->n_kept >= PICKLE_KEPT_MAX) {
+			stop(w, PICKLE_LIMIT);
+			return 0;
+		}
+		w->cap_kept = MAX(w->cap_kept * 2, 256);
+		w->kept = xrealloc(w->kept, w->cap_kept * sizeof(*w->kept));
+	}
+	w->kept[w->n_kept++] = *v;
+	return (uint32_t)w->n_kept;
+}
+
 static void put(struct walk *w, uint64_t i)
 {
 	if (above(w) == 0) {
@@ -111,7 +132,7 @@ static void put(struct walk *w, uint64_t i)
 		memset(w->memo + w->cap_memo, 0, (cap - w->cap_memo) * sizeof(*w->memo));
 		w->cap_memo = cap;
 	}
-	w->memo[i] = w->stack[w->n - 1];
+	w->memo[i] = keep(w, &w->stack[w->n - 1]);
 	w->n_memo = MAX(w->n_memo, (size_t)i + 1);
 }
 
@@ -119,8 +140,10 @@ static void get(struct walk *w, uint64_t i)
 {
 	if (i >= w->n_memo)
 		stop(w, PICKLE_BAD);
+	else if (w->memo[i] == 0)
+		push(w, (struct pickle_value){0});
 	else
-		push(w, w->memo[i]);
+		push(w, w->kept[w->memo[i] - 1]);
 }
 
 /* The text of n bytes at `at`, or of as many as a pickled text may have. */
@@ -621,6 +644,7 @@ enum pickle_end pickle_walk(struct look *l, uint64_t *at, const struct pickle_si
 	free(w->stack);
 	free(w->marks);
 	free(w->memo);
+	free(w->kept);
 	free(w);
 	return end;
 }

@@ -12,10 +12,11 @@
 
 #define PICKLE_OPS_MAX ((uint64_t)256 << 20)
 #define PICKLE_STACK_MAX ((size_t)4 << 20)
-#define PICKLE_MEMO_MAX ((size_t)8 << 20)
-#define PICKLE_MEMO_GAP 4096 /* numbers of the memo that may be left out */
-#define PICKLE_LINE_MAX 4096 /* of the opcodes of protocol 0 that end in a newline */
-#define PICKLE_ITEMS 6       /* of a tuple that is kept: torch's persistent ids have five or six */
+#define PICKLE_MEMO_MAX ((size_t)64 << 20) /* values that it counts, 4 bytes each */
+#define PICKLE_KEPT_MAX ((size_t)8 << 20)  /* ... and of them such that mean something, 16 */
+#define PICKLE_MEMO_GAP 4096               /* numbers of the memo that may be left out */
+#define PICKLE_LINE_MAX 4096               /* of the opcodes of protocol 0 that end in a newline */
+#define PICKLE_ITEMS 6 /* of a tuple that is kept: torch's persistent ids have five or six */
 
 enum pickle_kind {
 	PICKLE_NOTHING, /* a value that means nothing to us */

@@ -257,6 +257,14 @@ static void count_files(char *out, size_t cap, size_t n)
 	(void)snprintf(out, cap, "%zu %s checked", n, n == 1 ? "file" : "files");
 }
 
+/* Of some last files there is nothing to check: a YAML, one that is beside the folder. */
+static bool last_is_whole(const struct work *w)
+{
+	const struct member *m = map_get(w->by_path, str_of(w->out->last));
+
+	return m != NULL && m->check->verdict == FORMAT_WHOLE;
+}
+
 static void say_whole(const struct work *w)
 {
 	struct set_result *out = w->out;
@@ -268,6 +276,8 @@ static void say_whole(const struct work *w)
 		               files, out->lacks, w->q->sibling);
 	else if (out->proof[0] != '\0' && (w->dcp || w->hashes > 0))
 		(void)snprintf(out->words, SET_WORDS_MAX, "%s", out->proof);
+	else if (out->last != NULL && out->last_there && !last_is_whole(w))
+		(void)snprintf(out->words, SET_WORDS_MAX, "%.200s is there, %s", out->last, files);
 	else if (out->last != NULL && out->last_there)
 		(void)snprintf(out->words, SET_WORDS_MAX, "%.200s and %zu files checked", out->last,
 		               out->checked - MIN(out->checked, (size_t)1));

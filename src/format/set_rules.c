@@ -33,22 +33,28 @@ static void mark_named(struct work *w)
 	}
 }
 
-/* Does an index of the folder name files that end like this one? */
-static bool indexed(const struct work *w, const struct member *m)
+/* A folder and how the names of its files end, as one text; empty when they end in nothing. */
+static struct str folder_and_end(struct work *w, struct str folder, struct str name)
 {
-	const char *dot = memrchr(m->name.p, '.', m->name.n);
+	const char *dot = memrchr(name.p, '.', name.n);
 
 	if (dot == NULL)
-		return false;
+		return str_n(NULL, 0);
+	return str_of(arena_printf(w->a, "%.*s/%.*s", (int)folder.n, folder.n == 0 ? "" : folder.p,
+	                           (int)(name.n - (size_t)(dot - name.p)), dot));
+}
+
+/* What endings the indexes of each folder name. */
+static void note_indexed(struct work *w, struct map *indexed)
+{
 	for (size_t i = 0; i < w->n; i++) {
 		const struct format_facts *f = facts_of(&w->m[i], FORMAT_INDEX);
 
-		if (f != NULL && str_same(w->m[i].folder, m->folder) && f->n_need > 0 &&
-		    str_ends(str_of(f->need[0].path),
-		             arena_strz(w->a, str_skip(m->name, (size_t)(dot - m->name.p)))))
-			return true;
+		if (f != NULL && f->n_need > 0)
+			(void)map_set(indexed,
+			              folder_and_end(w, w->m[i].folder, str_of(f->need[0].path)),
+			              w);
 	}
-	return false;
 }
 
 static bool has_metadata(const struct work *w, struct str folder)
@@ -60,6 +66,9 @@ static bool has_metadata(const struct work *w, struct str folder)
 
 static void mark_leftovers(struct work *w)
 {
+	AUTO_MAP struct map *indexed = map_new();
+
+	note_indexed(w, indexed);
 	for (size_t i = 0; i < w->n; i++) {
 		struct member *m = &w->m[i];
 
@@ -67,8 +76,9 @@ static void mark_leftovers(struct work *w)
 			continue;
 		if (str_ends(m->name, ".distcp"))
 			m->leftover = has_metadata(w, m->folder);
-		else if (name_match("*-#-of-#.*", m->name, NULL))
-			m->leftover = indexed(w, m);
+		else if (map_count(indexed) > 0 && name_match("*-#-of-#.*", m->name, NULL))
+			m->leftover =
+				map_get(indexed, folder_and_end(w, m->folder, m->name)) != NULL;
 		if (!m->leftover)
 			continue;
 		if (w->out->n_leftovers < SET_SHOWN_MAX)
@@ -325,20 +335,26 @@ static void rule_series(struct work *w)
 /* GGUF files say themselves of how many they are one. */
 static void rule_splits(struct work *w)
 {
-	for (size_t i = 0; i < w->n; i++) {
-		const struct member *m = &w->m[i];
-		size_t here = 0;
+	AUTO_PAIRS struct pairs here = {0}; /* folder and number of splits -> files */
 
-		if (m->check->splits < 2 || m->check->split_no != 0 ||
-		    name_match("*-#-of-#.gguf", m->name, NULL))
-			continue;
-		for (size_t k = 0; k < w->n; k++)
-			here += w->m[k].check->splits == m->check->splits &&
-			        str_same(w->m[k].folder, m->folder);
-		if (here < m->check->splits && !w->q->part)
-			work_problem(w, SET_FAULT_MISSING, m->file->path,
-			             "is one of %" PRIu32 " splits, and %zu are here",
-			             m->check->splits, here);
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < w->n; i++) {
+			const struct member *m = &w->m[i];
+			uint64_t key = pairs_key(m->folder) * 31 + m->check->splits, n;
+
+			if (m->check->splits < 2 || name_match("*-#-of-#.gguf", m->name, NULL))
+				continue;
+			n = pairs_get(&here, key);
+			n = n == PAIRS_NONE ? 0 : n;
+			if (round == 0 && !pairs_set(&here, key, n + 1))
+				return;
+			if (round == 1 && m->check->split_no == 0 && n < m->check->splits &&
+			    !w->q->part)
+				work_problem(w, SET_FAULT_MISSING, m->file->path,
+				             "is one of %" PRIu32 " splits, and %" PRIu64
+				             " are here",
+				             m->check->splits, n);
+		}
 	}
 }
 

@@ -1,5 +1,6 @@
 /* test_format.c - verdicts on single files: whole, cut, with holes, and what is refused. Files of
  * real savers are in the corpora of the fuzzers and in tests/e2e/test_savers.py. */
+#include "base/fs.h"
 #include "format/format.h"
 
 #include "unit.h"
@@ -286,6 +287,89 @@ static void format_facts_of_json(void **state UNUSED)
 	assert_string_equal(d.facts->text, "global_step20");
 }
 
+/* What real savers wrote (tests/fuzz/seeds.py), and whether a shorter file can be whole: padding,
+ * and a chain that is cut between two links. */
+static const struct {
+	const char *seed, *name, *format;
+	bool padded;
+	uint64_t tensors;
+} seeds[] = {
+	{"zip/torch", "ckpt.pt", "torch zip", false, 11},
+	{"zip/torch-2.15.0", "ckpt.pt", "torch zip", false, 11},
+	{"zip/module", "m.pth", "torch zip", false, 4},
+	{"zip/script", "s.pt", "torch zip", false, 4},
+	{"zip/scheduler", "scheduler.pt", "torch zip", false, 0},
+	{"zip/training_args", "training_args.bin", "torch zip", false, 0},
+	{"zip/npz", "a.npz", "npz", false, 3},
+	{"zip/npz-packed", "a.npz", "npz", false, 3},
+	{"zip/keras", "m.keras", "keras", false, 0},
+	{"pickle/legacy", "a.pt", "torch legacy", false, 7},
+	{"pickle/legacy-2.15.0", "a.pt", "torch legacy", false, 7},
+	{"dcp_metadata/two-ranks", ".metadata", "dcp metadata", false, 0},
+	{"dcp_metadata/two-ranks-2.15.0", ".metadata", "dcp metadata", false, 0},
+	{"distcp/chain", "__0_0.distcp", "distcp", true, 2},
+	{"distcp/one", "__0_0.distcp", "distcp", false, 1},
+	{"safetensors/shard", "m.safetensors", "safetensors", false, 0},
+	{"safetensors/begins-as-a-pickle", "m.safetensors", "safetensors", false, 0},
+	{"gguf/model", "m.gguf", "gguf", true, 3},
+	{"gguf/types", "m.gguf", "gguf", true, 0},
+	{"hdf5/earliest", "m.h5", "hdf5", false, 0},
+	{"hdf5/latest", "m.h5", "hdf5", false, 0},
+	{"npy/floats", "m.npy", "npy", false, 1},
+	{"npy/objects", "m.npy", "npy", false, 1},
+	{"ocdbt/manifest", "manifest.ocdbt", "ocdbt", false, 0},
+	{"ocdbt/nodes", "d/0123", "ocdbt", false, 0},
+	{"msgpack/flax", "checkpoint_1", "msgpack", false, 0},
+	{"tarball/shards", "a.tar", "tar", true, 0},
+	{"sentencepiece/small", "tokenizer.model", "sentencepiece", false, 0},
+	{"json_file/trainer_state", "trainer_state.json", "json", true, 0},
+};
+
+static void format_real_files(void **state UNUSED)
+{
+	const char *root = getenv("SOURCE_DIR");
+
+	assert_non_null(root);
+	for (size_t i = 0; i < COUNT(seeds); i++) {
+		AUTO_BUF struct buf body = BUF_INIT((size_t)1 << 20);
+		AUTO_FREE char *path = xasprintf("%s/tests/fuzz/corpus/%s", root, seeds[i].seed);
+		AUTO_FORMAT struct format_result r = {0};
+		struct err err = {0};
+
+		assert_ok(fs_read(AT_FDCWD, path, &body, &err), &err);
+		check(seeds[i].name, buf_cstr(&body), body.n, &r);
+		if (r.verdict != FORMAT_WHOLE)
+			fail_msg("%s: %s", seeds[i].seed, r.reason);
+		assert_string_equal(r.format, seeds[i].format);
+		if (seeds[i].tensors > 0)
+			assert_int_equal(r.tensors, seeds[i].tensors);
+		for (size_t n = 0; n < body.n && !seeds[i].padded; n += body.n > 8000 ? 7 : 1) {
+			AUTO_FORMAT struct format_result part = {0};
+
+			check(seeds[i].name, buf_cstr(&body), n, &part);
+			if (part.verdict == FORMAT_WHOLE)
+				fail_msg("%s: whole with %zu of %zu bytes", seeds[i].seed, n,
+				         body.n);
+		}
+	}
+}
+
+static void format_metadata_names_its_shards(void **state UNUSED)
+{
+	AUTO_BUF struct buf body = BUF_INIT((size_t)1 << 20);
+	AUTO_FREE char *path = xasprintf("%s/tests/fuzz/corpus/dcp_metadata/two-ranks-2.15.0",
+	                                 getenv("SOURCE_DIR"));
+	AUTO_FORMAT struct format_result r = {0};
+	struct err err = {0};
+
+	assert_ok(fs_read(AT_FDCWD, path, &body, &err), &err);
+	check("step-2/.metadata", buf_cstr(&body), body.n, &r);
+	assert_int_equal(r.facts->role, FORMAT_DCP);
+	assert_int_equal(r.facts->n_need, 4);
+	assert_string_equal(r.facts->need[0].path, "__0_0.distcp");
+	assert_true(r.facts->need[0].sized && r.facts->need[0].size == 1961);
+}
+
 static int fail_read(void *arg, uint64_t at UNUSED, void *p, size_t n, struct err *err)
 {
 	int *left = arg;
@@ -366,6 +450,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(format_huge_costs_its_header),
 	cmocka_unit_test(format_index_names_its_shards),
 	cmocka_unit_test(format_facts_of_json),
+	cmocka_unit_test(format_real_files),
+	cmocka_unit_test(format_metadata_names_its_shards),
 	cmocka_unit_test(format_reader_that_fails),
 	cmocka_unit_test(format_names),
 	cmocka_unit_test(format_rows_are_said),
