@@ -6,6 +6,7 @@
 #include "base/seal.h"
 #include "base/units.h"
 #include "base/yaml.h"
+#include "cli/push_python.h"
 #include "core/glob.h"
 #include "core/spec.h"
 #include "io/sigv4.h"
@@ -370,7 +371,8 @@ static int prepare(struct cli *c, struct push *p, struct err *err)
 		return -1;
 	if (opt_flag(c, "expand-env") && expand_env(c, &d, err) < 0)
 		return err_wrap(err, "%s", p->file);
-	if (apply_sets(c, &d, err) < 0 || check_spec(c, p, d, err) < 0)
+	if (apply_sets(c, &d, err) < 0 || check_spec(c, p, d, err) < 0 ||
+	    push_python_check(&p->spec, p->root, err) < 0)
 		return -1;
 	if (remote_login(c, err) < 0)
 		return -1;
