@@ -32,7 +32,7 @@ stop:
 	@tools/run.sh stop
 
 test:
-	@tools/parts.sh build run unit trainer savers model clients minio s3
+	@tools/parts.sh build run unit trainer savers model clients minio s3 uv
 	@$(MAKE) --no-print-directory B=asan all
 	@tools/test.sh
 

@@ -20,6 +20,7 @@
 	X(SOURCE_INVALID,       INVALID,     "source_invalid",         "The source's URL, or a file name in it, cannot be used. The message says what is expected.") \
 	X(PLACE_SYSTEM,         INVALID,     "place_system",           "The job file names a folder of the system as the place of a mount. Name a folder of your own.") \
 	X(PLACE_SHARED,         INVALID,     "place_shared",           "The job file names a folder inside a cache as the place of a mount. Name a folder outside of it.") \
+	X(PYTHON_REQUIREMENTS_FAILED, INVALID,   "python_requirements_failed", "The Python environment could not be built. The message ends with the last words of pip or uv; the job's log has all of them.") \
 	X(TOKEN_INVALID,        AUTH,        "token_invalid",          "The token is missing, unknown, revoked or expired. Run `stoker login`.") \
 	X(ADDRESS_DENIED,       DENIED,      "address_denied",         "A source, a webhook or a redirect leads to an internal address. An administrator can allow the network with --allow-source-network.") \
 	X(ROLE_REQUIRED,        DENIED,      "role_required",          "The token's role does not allow this. Ask an administrator for a token with the role named in the message.") \
@@ -41,8 +42,10 @@
 	X(SUMMARY_NOT_FOUND,    NOT_FOUND,   "summary_not_found",      "The cache was never summarized. Run `stoker cache summarize`.") \
 	X(SOURCE_NOT_FOUND,     NOT_FOUND,   "source_not_found",       "The source does not exist, has no files, or has no such revision. Check its URL.") \
 	X(CHECKPOINT_INCOMPLETE, NOT_FOUND,  "checkpoint_incomplete",  "The checkpoint is there but not complete, so it is not loaded. `stoker checkpoints ls JOB --all` says why.") \
+	X(PYTHON_NOT_FOUND,     NOT_FOUND,   "python_not_found",       "The machine, or the image, has no Python of the version that the job names. The message lists what was found.") \
 	X(NAME_AMBIGUOUS,       CONFLICT,    "name_ambiguous",         "Several things match this name or prefix. Use one of the ids in the message.") \
 	X(SOURCE_CHANGED,       CONFLICT,    "source_changed",         "The source has changed since it was resolved. Push the job again to use what is there now.") \
+	X(PYTHON_BUILDER_MISSING, UNSUPPORTED, "python_builder_missing", "Nothing on the machine, or in the image, can build a Python environment. Install python3-venv, or uv.") \
 	X(JOB_NEVER_FITS,       QUOTA,       "job_never_fits",         "No machine of this server could ever run the job. Ask for less, or add a machine.") \
 	X(CACHE_QUOTA_EXCEEDED, QUOTA,       "cache_quota_exceeded",   "The project's cache is over its quota. Remove files with `stoker cache rm`, or raise it with `stoker cache quota`.") \
 	X(STORED_SPEC,          CORRUPT,     "stored_spec_unreadable", "The database's copy of the job's specification is damaged. Push the job again.") \

@@ -94,7 +94,7 @@ static const struct opt o_cache_rm[] = {
 static const struct opt o_cache_quota[] = {{"project", 'p', OPT_TEXT, "PROJECT", "the cache of this project (required)"}};
 static const struct opt o_gc[] = {
 	{"dry-run", 0, OPT_FLAG, NULL, "only list what would go"},
-	{"older-than", 0, OPT_TEXT, "TIME", "leave partial fetches, uploads and ownerless caches that were touched since [24h]"},
+	{"older-than", 0, OPT_TEXT, "TIME", "leave Python environments, partial fetches, uploads and ownerless caches that were used since [24h]"},
 	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
 };
 static const struct opt o_prefetch[] = {

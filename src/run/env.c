@@ -24,6 +24,23 @@ static void put(struct env_list *e, const char *name, const char *value, bool se
 	e->item[e->n++] = (struct wire_env){name, value, secret};
 }
 
+/* The environment's programs come first, whatever PATH is otherwise. */
+static void put_first(struct env_list *e, const struct env_places *at)
+{
+	const char *path = at->image ? at->image_path : NULL;
+	bool secret = false;
+
+	for (size_t i = 0; i < e->n; i++) {
+		if (strcmp(e->item[i].name, "PATH") != 0)
+			continue;
+		path = e->item[i].value;
+		secret = e->item[i].secret;
+	}
+	put(e, "PATH",
+	    arena_printf(e->a, "%s/bin:%s", at->python, path != NULL ? path : PATH_DEFAULT),
+	    secret);
+}
+
 /* "GPU-a,GPU-b"; of a declared inventory, which has no ids, the places: "0,3". */
 static const char *visible_gpus(struct arena *a, const struct wire_launch *l)
 {
@@ -67,6 +84,7 @@ void env_make(struct arena *a, const struct wire_launch *l, const struct job_spe
 		const char *name, *value; /* NULL: not set */
 	} rows[] = {
 		{"PATH",                     at->image ? NULL : PATH_DEFAULT},
+		{"VIRTUAL_ENV",              at->python},
 		{"LANG",                     at->image ? NULL : "C.UTF-8"},
 		{"HOME",                     at->home},
 		{"USER",                     "root"},
@@ -98,6 +116,8 @@ void env_make(struct arena *a, const struct wire_launch *l, const struct job_spe
 		put(&e, rows[i].name, rows[i].value, false);
 	for (size_t i = 0; i < l->n_env; i++)
 		put(&e, l->env[i].name, l->env[i].value, l->env[i].secret);
+	if (at->python != NULL)
+		put_first(&e, at);
 	*out = e.item;
 	*n = e.n;
 }

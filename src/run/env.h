@@ -10,7 +10,9 @@ struct env_places {
 	const char *workspace, *scratch, *ckpt, *load;
 	const char *project_cache, *team_cache;
 	const char *home;
-	bool image; /* PATH and locale are the image's own */
+	const char *python;     /* the Python environment, NULL: none */
+	bool image;             /* PATH and locale are the image's own */
+	const char *image_path; /* its PATH */
 };
 
 /* In order; a name that comes again replaces the earlier one. Values that are secrets stay marked.

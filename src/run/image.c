@@ -7,26 +7,33 @@
 #include "io/proc.h"
 #include "run/registry.h"
 
+/* its working directory, then its variables, a line each */
+#define LOOK_FORMAT "{{.Config.WorkingDir}}{{range .Config.Env}}{{println}}{{.}}{{end}}{{println}}"
 #define LOOK_MS 120000 /* of commands that only look */
 #define OUT_MAX ((size_t)256 << 10)
 #define AUTH_MAX ((size_t)8 << 20)
 #define WORDS_MAX 300
 
 static int look(struct arena *a, const char *image, bool *there, const char **workdir,
-                struct err *err)
+                const char **path, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
-	const char *argv[] = {"podman", "image", "inspect", "--format", "{{.Config.WorkingDir}}",
-	                      image,    NULL};
-	struct str text;
+	const char *argv[] = {"podman", "image", "inspect", "--format", LOOK_FORMAT, image, NULL};
+	struct str text, line = {0};
 	int code = 0;
 
 	if (proc_run(argv, (struct str){0}, LOOK_MS, &out, &code, err) < 0)
 		return err_wrap(err, "image %s", image);
 	*there = code == 0;
-	text = str_trim(buf_view(&out));
-	if (*there)
-		*workdir = text.n > 0 ? arena_strz(a, text) : "/";
+	text = buf_view(&out);
+	if (!*there || !str_cut(&text, '\n', &line))
+		return 0;
+	line = str_trim(line);
+	*workdir = line.n > 0 ? arena_strz(a, line) : "/";
+	while (str_cut(&text, '\n', &line)) {
+		if (str_starts(line, "PATH="))
+			*path = arena_strz(a, str_skip(line, strlen("PATH=")));
+	}
 	return 0;
 }
 
@@ -198,7 +205,8 @@ static int pull_as_named(struct arena *a, const struct image *im, struct err *er
 	return rc;
 }
 
-int image_bring(struct arena *a, const struct image *im, const char **workdir, struct err *err)
+int image_bring(struct arena *a, const struct image *im, const char **workdir, const char **path,
+                struct err *err)
 {
 	const char *image = im->spec->base_image;
 	char found[4096];
@@ -210,11 +218,11 @@ int image_bring(struct arena *a, const struct image *im, const char **workdir, s
 			"image %s: this machine has no podman (apt install podman); or start "
 			"the server with --images host, or leave base_image out",
 			image);
-	if (look(a, image, &there, workdir, err) < 0)
+	if (look(a, image, &there, workdir, path, err) < 0)
 		return -1;
 	if (there)
 		return 0;
-	if (pull_as_named(a, im, err) < 0 || look(a, image, &there, workdir, err) < 0)
+	if (pull_as_named(a, im, err) < 0 || look(a, image, &there, workdir, path, err) < 0)
 		return -1;
 	if (!there)
 		return err_set(err, ERR_IO, "image %s: was pulled, and podman does not find it",

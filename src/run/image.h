@@ -26,10 +26,11 @@ struct image {
 	void *arg;
 };
 
-/* Makes spec->base_image ready. *workdir: its working directory, in `a`. Errors name the image and
- * say how to mend it: ERR_UNSUPPORTED (no podman), ERR_DENIED (credentials), ERR_NOT_FOUND,
- * ERR_UNAVAILABLE, ERR_NO_SPACE, ERR_TIMEOUT, ERR_CANCELED. */
-int image_bring(struct arena *a, const struct image *im, const char **workdir,
+/* Makes spec->base_image ready. *workdir, *path: its working directory and its PATH, in `a`; *path
+ * is left alone when it has none. Errors name the image and say how to mend it: ERR_UNSUPPORTED (no
+ * podman), ERR_DENIED (credentials), ERR_NOT_FOUND, ERR_UNAVAILABLE, ERR_NO_SPACE, ERR_TIMEOUT,
+ * ERR_CANCELED. */
+int image_bring(struct arena *a, const struct image *im, const char **workdir, const char **path,
                 struct err *err) MUST_CHECK;
 
 #endif

@@ -287,7 +287,7 @@ int run_sweep(const char *dir, struct err *err)
 	if (wire_start_parse(&start, a, buf_view(&body), err) < 0)
 		return -1;
 	cgroup_name(dirname(copy), start.attempt_id, start.node_rank, name);
-	if (sandbox_sweep(name, dir, err) < 0)
+	if (sandbox_sweep(name, dir, err) < 0 || python_sweep(name, dir, err) < 0)
 		return -1;
 	return sweep_checkpoints(a, dir, err);
 }

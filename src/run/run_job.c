@@ -26,8 +26,12 @@ static int make_mounts(struct run *r, struct err *err)
 		log_warn("homes outside of /home are not hidden: %s", no.msg);
 	if (host && mounts_host(r->mounts, &r->launch, &passwd, geteuid() == 0, err) < 0)
 		return -1;
-	return mounts_job(r->mounts, &r->launch, &r->spec, r->dir, r->stage.tree,
-	                  r->stage.image_workdir, host, err);
+	if (mounts_job(r->mounts, &r->launch, &r->spec, r->dir, r->stage.tree,
+	               r->stage.image_workdir, host, err) < 0)
+		return -1;
+	return r->stage.python.place ? mounts_add(r->mounts, MOUNT_RO, r->stage.python.lease.path,
+	                                          SPEC_PYTHON_PLACE, err)
+	                             : 0;
 }
 
 static int make_sandbox(struct run *r, struct err *err)
@@ -45,7 +49,7 @@ static int make_sandbox(struct run *r, struct err *err)
 		.n_gpus = r->launch.n_gpus,
 		.limits = {.memory_bytes = r->spec.memory_bytes,
 	                   .cpu_milli = (uint32_t)(r->spec.cpu_count * 1000)},
-		.need_places = r->launch.n_weights > 0,
+		.need_places = r->launch.n_weights > 0 || r->stage.python.place,
 	};
 	if (sandbox_start(&r->sandbox, &r->sandbox_spec, err) < 0)
 		return -1;
@@ -73,7 +77,9 @@ static void make_env(struct run *r)
 		.team_cache = real ? r->launch.cache_team_dir
 	                           : arena_printf(r->a, "%s/team_artifacts", cache),
 		.home = real ? arena_printf(r->a, "%s/" ATTEMPT_SCRATCH, r->dir) : "/root",
+		.python = r->stage.python.at,
 		.image = r->stage.image != NULL,
+		.image_path = r->stage.image_path,
 	};
 
 	env_make(r->a, &r->launch, s, &at, &r->env, &r->n_env);

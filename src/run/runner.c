@@ -180,6 +180,8 @@ static void attempt(struct run *r)
 
 	r->stage = (struct stage){.a = r->a,
 	                          .dir = r->dir,
+	                          .name = r->name,
+	                          .program = r->program,
 	                          .launch = &r->launch,
 	                          .spec = &r->spec,
 	                          .report = r->report,

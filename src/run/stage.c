@@ -133,6 +133,35 @@ static int one_weight(struct stage *st, size_t i, struct err *err)
 	return 0;
 }
 
+static int open_cache(struct stage *st, struct err *err)
+{
+	const struct wire_launch *l = st->launch;
+
+	if (st->cache != NULL)
+		return 0;
+	return node_cache_open(&st->cache, l->node_dir, l->node_budget_bytes, err);
+}
+
+static int stage_python(struct stage *st, struct err *err)
+{
+	struct python_job j = {.a = st->a,
+	                       .dir = st->dir,
+	                       .name = st->name,
+	                       .program = st->program,
+	                       .image = st->image,
+	                       .launch = st->launch,
+	                       .spec = st->spec,
+	                       .report = st->report,
+	                       .logs = st->logs};
+
+	if (!st->spec->python.wanted)
+		return 0;
+	if (open_cache(st, err) < 0)
+		return -1;
+	j.cache = st->cache;
+	return python_bring(&j, &st->python, err);
+}
+
 static int stage_weights(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
@@ -141,8 +170,7 @@ static int stage_weights(struct stage *st, struct err *err)
 		return 0;
 	if (l->n_weights > SPEC_WEIGHTS_MAX)
 		return err_set(err, ERR_TOO_BIG, "more than %d weights", SPEC_WEIGHTS_MAX);
-	if (blobs_open(&st->blobs, l->store_dir, err) < 0 ||
-	    node_cache_open(&st->cache, l->node_dir, l->node_budget_bytes, err) < 0)
+	if (blobs_open(&st->blobs, l->store_dir, err) < 0 || open_cache(st, err) < 0)
 		return -1;
 	for (size_t i = 0; i < l->n_weights; i++) {
 		if (canceled(st, err) || one_weight(st, i, err) < 0)
@@ -262,7 +290,7 @@ static int stage_image(struct stage *st, struct err *err)
 	                         .note = on_image,
 	                         .arg = st};
 
-	if (image_bring(st->a, &im, &st->image_workdir, err) < 0)
+	if (image_bring(st->a, &im, &st->image_workdir, &st->image_path, err) < 0)
 		return -1;
 	st->image = st->spec->base_image;
 	return 0;
@@ -299,8 +327,8 @@ int stage_run(struct stage *st, struct err *err)
 		int (*run)(struct stage *st, struct err *err);
 	} stages[] = {
 		{STAGE_CODE, folders},          {STAGE_CODE, stage_code},
+		{STAGE_SANDBOX, stage_places},  {STAGE_PYTHON, stage_python},
 		{STAGE_WEIGHTS, stage_weights}, {STAGE_CHECKPOINTS, stage_checkpoints},
-		{STAGE_SANDBOX, stage_places},
 	};
 
 	st->at = STAGE_CODE;
@@ -320,6 +348,9 @@ void stage_done(struct stage *st)
 	for (size_t i = 0; i < st->n_leases; i++)
 		(void)close(st->lease[i].fd);
 	st->n_leases = 0;
+	if (st->python.at != NULL)
+		(void)close(st->python.lease.fd);
+	st->python.at = NULL;
 	node_cache_close(st->cache);
 	blobs_close(st->blobs);
 	objstore_close(st->objects);

@@ -8,6 +8,7 @@
 
 #include "core/spec.h"
 #include "core/wire.h"
+#include "run/python.h"
 #include "run/report.h"
 #include "store/objstore.h"
 #include "store/tree.h"
@@ -15,6 +16,7 @@
 struct stage {
 	struct arena *a;
 	const char *dir;
+	const char *name, *program; /* of groups and containers; this binary */
 	const struct wire_launch *launch;
 	const struct job_spec *spec;
 	struct report *report;
@@ -26,8 +28,9 @@ struct stage {
 	struct node_lease lease[SPEC_WEIGHTS_MAX]; /* held until stage_done: a mounted tree stays */
 	const char *tree[SPEC_WEIGHTS_MAX];
 	size_t n_leases;
-	const char *image; /* to run in, NULL: the host's root */
-	const char *image_workdir;
+	struct python python;                   /* held until stage_done too */
+	const char *image;                      /* to run in, NULL: the host's root */
+	const char *image_workdir, *image_path; /* its working directory, its PATH */
 };
 
 /* The pointers above down to logs are set by the caller. Gives up with ERR_CANCELED when the report

@@ -1,0 +1,487 @@
+/*
+ * python_build.c - builds an environment in a sandbox of its own: like the job's, with the job's
+ * limits and network, and of the job's variables only those that matter to an index or a compiler.
+ * The script reads its lines from files in the sandbox's scratch folder; secrets come as variables,
+ * by the pipe that sandbox_script goes through.
+ */
+#include "run/python.h"
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "run/env.h"
+#include "run/mounts.h"
+#include "run/sandbox.h"
+
+#include <poll.h>
+
+#define BUILD_MS ((int64_t)6 * 3600 * 1000) /* some packages are compiled for hours */
+#define LOOK_MS 500
+#define GROW_MS 1000
+#define DRAIN_MS 2000
+#define LINE_MAX_BYTES ((size_t)4096)
+#define SAID_LINES_MAX 4000 /* in the job's log; the rest is counted */
+#define SHOWN_MAX 400       /* bytes of one of them */
+#define LAST_LINES 40       /* an error is looked for in these */
+#define WHY_MAX 700
+#define TEXT_MAX ((size_t)16 << 20)
+#define PASSWD_MAX ((size_t)16 << 20)
+
+#define UV_PLACE "/opt/stoker/uv"
+#define EXIT_NO_PYTHON 90
+#define EXIT_NO_BUILDER 91
+
+/* ---- the script ---------------------------------------------------------------------------- */
+
+/* Given: python ('' = the image's own, or uv's), version, uv, env, build, site, pip_flags,
+ * uv_flags. An image is asked for its interpreter here. */
+static const char script[] =
+	"( set -eu\n"
+	"cd \"$build\"\n"
+	"is_it() { \"$1\" -c 'import sys; v = \"%d.%d.%d\" % sys.version_info[:3]; w = "
+	"sys.argv[1]; sys.exit(sys.version_info[0] < 3 or not (v + \".\").startswith(w + \".\" if "
+	"w "
+	"else \"\"))' \"$version\" >/dev/null 2>&1; }\n"
+	"[ -z \"$uv\" ] || \"$uv\" --version >/dev/null 2>&1 || uv=$(command -v uv || true)\n"
+	"if [ -z \"$python\" ]; then\n"
+	"  for p in \"python${version%.*.*}\" \"python$version\" python3 python; do\n"
+	"    if p=$(command -v \"$p\") && is_it \"$p\"; then python=$p; break; fi\n"
+	"  done\n"
+	"fi\n"
+	"if [ -z \"$python\" ] && [ -n \"$uv\" ] && [ -n \"$version\" ]; then\n"
+	"  UV_PYTHON_DOWNLOADS=automatic \"$uv\" python install --no-bin --install-dir "
+	"\"$env/.python\" \"$version\" || exit 90\n"
+	"  for p in \"$env\"/.python/*/bin/python3; do python=$p; done\n"
+	"fi\n"
+	"if [ -z \"$python\" ]; then\n"
+	"  for p in python3 python; do command -v $p >/dev/null && { echo \"found: $(command -v "
+	"$p), "
+	"$($p --version 2>&1)\" >&2; exit 90; }; done\n"
+	"  exit 90\n"
+	"fi\n"
+	"constraints=; [ ! -s constraints.txt ] || constraints='-c constraints.txt'\n"
+	"for f in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt; do\n"
+	"  [ -n \"${SSL_CERT_FILE:-}\" ] || [ ! -r $f ] || export SSL_CERT_FILE=$f\n"
+	"done\n"
+	"if [ -n \"$uv\" ]; then\n"
+	"  \"$uv\" venv --quiet --allow-existing --python \"$python\" $site \"$env\"\n"
+	"  [ ! -s packages.txt ] || \"$uv\" pip install --python \"$env/bin/python\" "
+	"--compile-bytecode $uv_flags -r packages.txt $constraints\n"
+	"elif \"$python\" -c 'import venv, ensurepip' 2>/dev/null; then\n"
+	"  \"$python\" -m venv $site \"$env\"\n"
+	"  [ ! -s packages.txt ] || \"$env/bin/python\" -m pip install $pip_flags -r packages.txt "
+	"$constraints\n"
+	"elif \"$python\" -c 'import venv, pip; v = pip.__version__.split(\".\"); assert "
+	"(int(v[0]), "
+	"int(v[1])) >= (22, 3)' 2>/dev/null; then\n"
+	"  \"$python\" -m venv --without-pip $site \"$env\"\n"
+	"  [ ! -s packages.txt ] || \"$python\" -m pip --python \"$env/bin/python\" install "
+	"$pip_flags -r packages.txt $constraints\n"
+	"else\n"
+	"  exit 91\n"
+	"fi\n"
+	"\"$env/bin/python\" -I - \"$env/installed.txt\" <<'END'\n"
+	"import sys, sysconfig, importlib.metadata as m\n"
+	"where = [sysconfig.get_path(p) for p in ('purelib', 'platlib')]\n"
+	"names = {d.metadata['Name'] + '==' + d.version for d in m.distributions(path=where)}\n"
+	"with open(sys.argv[1], 'w') as f:\n"
+	"    f.write('# Python %d.%d.%d\\n' % sys.version_info[:3])\n"
+	"    f.writelines(n + '\\n' for n in sorted(names, key=str.lower))\n"
+	"END\n"
+	")";
+
+static void set(struct buf *out, const char *name, const char *value)
+{
+	buf_printf(out, "%s=", name);
+	env_quote(value != NULL ? value : "", out);
+	buf_putc(out, '\n');
+}
+
+struct places {
+	const char *env, *build, *uv, *cache; /* as the build sees them; cache NULL: none */
+};
+
+static void write_script(const struct python_job *j, const struct python_want *w,
+                         const struct places *at, struct buf *out)
+{
+	const struct pyreq *q = &w->req;
+
+	for (size_t i = 0; i < w->n_unset; i++)
+		buf_printf(out, "unset %s 2>/dev/null\n", w->unset[i]);
+	set(out, "python", w->tools.python);
+	set(out, "version", j->spec->python.version);
+	set(out, "uv", at->uv);
+	set(out, "env", at->env);
+	set(out, "build", at->build);
+	set(out, "site", j->spec->python.system_site ? "--system-site-packages" : "");
+	buf_printf(out, "pip_flags='%s%s%s'\n", q->pre ? "--pre " : "",
+	           q->hashes ? "--require-hashes " : "", q->binary ? "--prefer-binary" : "");
+	buf_printf(out, "uv_flags='%s%s'\n", q->pre ? "--prerelease allow " : "",
+	           q->hashes ? "--require-hashes" : "");
+	buf_puts(out, script);
+}
+
+/* What a build is given; what the job sets comes last and wins. */
+static struct wire_env *build_env(const struct python_job *j, const struct python_want *w,
+                                  const struct places *at, size_t *n)
+{
+	const char *cache =
+		at->cache != NULL ? at->cache : arena_printf(j->a, "%s/cache", at->build);
+	const struct wire_env rows[] = {
+		{"PATH", j->image == NULL ? PYTHON_PATH : NULL, false},
+		{"LANG", "C.UTF-8", false},
+		{"HOME", at->build, false},
+		{"TMPDIR", arena_printf(j->a, "%s/tmp", at->build), false},
+		{"NO_COLOR", "1", false},
+		{"PIP_NO_INPUT", "1", false},
+		{"PIP_DISABLE_PIP_VERSION_CHECK", "1", false},
+		{"PIP_NO_WARN_SCRIPT_LOCATION", "1", false},
+		{"PIP_ROOT_USER_ACTION", "ignore", false},
+		{"PIP_PROGRESS_BAR", "off", false},
+		{"PIP_CACHE_DIR", arena_printf(j->a, "%s/pip", cache), false},
+		{"UV_CACHE_DIR", arena_printf(j->a, "%s/uv", cache), false},
+		{"UV_LINK_MODE", "copy", false},
+		{"UV_NO_PROGRESS", "1", false},
+		{"UV_PYTHON_DOWNLOADS", "never", false},
+	};
+	struct wire_env *env = ARENA_ARRAY(j->a, struct wire_env, COUNT(rows) + w->n_env);
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		if (rows[i].value != NULL)
+			env[(*n)++] = rows[i];
+	}
+	for (size_t i = 0; i < w->n_env; i++)
+		env[(*n)++] = w->env[i];
+	return env;
+}
+
+/* ---- what it says -------------------------------------------------------------------------- */
+
+struct lines {
+	struct buf part[2]; /* of an unfinished line: stdout, stderr */
+	char *last[LAST_LINES];
+	size_t n;
+};
+
+struct build {
+	const struct python_job *j;
+	struct built *b;
+	struct sandbox *s;
+	struct lines lines;
+	char doing[BUILT_SAID_MAX];
+	int64_t begun_ms, line_ms, look_ms, grow_ms;
+};
+
+static void take_line(struct build *x, struct str line)
+{
+	struct lines *l = &x->lines;
+	char **slot = &l->last[l->n % LAST_LINES];
+
+	line = str_trim(line);
+	if (line.n == 0)
+		return;
+	free(*slot);
+	*slot = str_dup(str_n(line.p, MIN(line.n, (size_t)SHOWN_MAX)));
+	for (char *p = *slot; *p != '\0'; p++) {
+		if ((unsigned char)*p < ' ' || *p == 127)
+			*p = ' ';
+	}
+	if (l->n < SAID_LINES_MAX)
+		logs_say(x->j->logs, "python: %s", *slot);
+	fmt_fixed(x->doing, sizeof(x->doing), "%.*s", (int)sizeof(x->doing) - 1, *slot);
+	x->line_ms = clock_mono_ms();
+	l->n++;
+}
+
+/* false: its end. */
+static bool read_some(struct build *x, int i, int fd)
+{
+	struct buf *b = &x->lines.part[i];
+	char chunk[4096];
+	ssize_t n = read(fd, chunk, sizeof(chunk));
+
+	if (n <= 0)
+		return n < 0 && (errno == EINTR || errno == EAGAIN);
+	for (ssize_t k = 0; k < n; k++) {
+		if (chunk[k] != '\n' && chunk[k] != '\r' && b->n < LINE_MAX_BYTES) {
+			buf_putc(b, chunk[k]);
+			continue;
+		}
+		take_line(x, buf_view(b));
+		buf_clear(b);
+	}
+	return true;
+}
+
+static bool is_error(const char *line)
+{
+	return strncmp(line, "ERROR:", 6) == 0 || strncmp(line, "error:", 6) == 0 ||
+	       strncmp(line, "\xc3\x97", 2) == 0; /* uv's cross */
+}
+
+static const char *line_at(const struct lines *l, size_t i)
+{
+	return l->last[i % LAST_LINES];
+}
+
+/* From the first line that tells of an error, else the last few; of what is long, that line and as
+ * much of the end as fits. */
+static void last_words(const struct lines *l, struct buf *out)
+{
+	size_t oldest = l->n > LAST_LINES ? l->n - LAST_LINES : 0, first = oldest, from = l->n;
+	size_t room = WHY_MAX;
+
+	while (first < l->n && !is_error(line_at(l, first)))
+		first++;
+	if (first == l->n)
+		first = l->n - oldest > 5 ? l->n - 5 : oldest;
+	if (first == l->n)
+		return;
+	room -= MIN(room, strlen(line_at(l, first)) + 6);
+	while (from > first + 1 && strlen(line_at(l, from - 1)) + 1 < room)
+		room -= strlen(line_at(l, --from)) + 1;
+	buf_printf(out, "%s%s", line_at(l, first), from > first + 1 ? "\n..." : "");
+	for (; from < l->n; from++)
+		buf_printf(out, "\n%s", line_at(l, from));
+}
+
+static void lines_done(struct lines *l)
+{
+	buf_done(&l->part[0]);
+	buf_done(&l->part[1]);
+	for (size_t i = 0; i < LAST_LINES; i++)
+		free(l->last[i]);
+}
+
+/* ---- running it ---------------------------------------------------------------------------- */
+
+static int tell(struct build *x, struct err *err)
+{
+	int64_t now = clock_mono_ms();
+	char note[BUILT_SAID_MAX + 60];
+
+	if (*report_cancel(x->j->report))
+		return err_set(err, ERR_CANCELED, "stopped while the Python environment was built");
+	if (now - x->begun_ms > BUILD_MS)
+		return err_set(err, ERR_TIMEOUT, "the environment was not built within %d h",
+		               (int)(BUILD_MS / 3600000));
+	if (now >= x->look_ms) {
+		x->look_ms = now + LOOK_MS;
+		(void)snprintf(note, sizeof(note), "%s%s%" PRId64 " s", x->doing,
+		               x->doing[0] != '\0' ? ", " : "",
+		               (now - (x->line_ms > 0 ? x->line_ms : x->begun_ms)) / 1000);
+		report_progress(x->j->report, note, 0, 0);
+		built_say(x->b, x->doing);
+	}
+	if (now < x->grow_ms)
+		return 0;
+	x->grow_ms = now + GROW_MS;
+	return built_grow(x->b, err);
+}
+
+static int watch(struct build *x, int *code, struct err *err)
+{
+	struct sandbox *s = x->s;
+
+	while (!sandbox_ended(s, code)) {
+		struct pollfd p[] = {{.fd = s->out_fd, .events = POLLIN},
+		                     {.fd = s->err_fd, .events = POLLIN},
+		                     {.fd = s->status_fd, .events = POLLIN},
+		                     {.fd = s->proc.pidfd, .events = POLLIN}};
+
+		if (tell(x, err) < 0)
+			return -1;
+		(void)poll(p, COUNT(p), LOOK_MS);
+		if (p[0].revents != 0 && !read_some(x, 0, s->out_fd))
+			close_fd_p(&s->out_fd), s->out_fd = -1;
+		if (p[1].revents != 0 && !read_some(x, 1, s->err_fd))
+			close_fd_p(&s->err_fd), s->err_fd = -1;
+		sandbox_poll(s);
+	}
+	return 0;
+}
+
+/* What is still in the pipes when nobody writes to them any more. */
+static void drain(struct build *x)
+{
+	int64_t until = clock_mono_ms() + DRAIN_MS;
+	int *fd[] = {&x->s->out_fd, &x->s->err_fd};
+
+	for (int i = 0; i < 2; i++) {
+		struct pollfd p = {.fd = *fd[i], .events = POLLIN};
+
+		while (*fd[i] >= 0 && clock_mono_ms() < until && poll(&p, 1, 0) > 0 &&
+		       read_some(x, i, *fd[i]))
+			;
+		take_line(x, buf_view(&x->lines.part[i]));
+	}
+}
+
+static int ended_badly(struct build *x, const struct python_want *w, int code, struct err *err)
+{
+	AUTO_BUF struct buf why = BUF_INIT(2 * WHY_MAX);
+	const char *where = x->j->image != NULL ? "the image" : "this machine";
+	const char *version = x->j->spec->python.version, *found = w->tools.found;
+	char memory[UNITS_CAP];
+
+	last_words(&x->lines, &why);
+	if (code == EXIT_NO_PYTHON)
+		return err_set(err, ERR_PYTHON_NOT_FOUND, "%s has no Python %s%s%s%s%s", where,
+		               version != NULL ? version : "3", found != NULL ? "; it has " : "",
+		               found != NULL ? found : "", why.n > 0 ? ". " : "", buf_cstr(&why));
+	if (code == EXIT_NO_BUILDER)
+		return err_set(err, ERR_PYTHON_BUILDER_MISSING,
+		               "%s has neither uv nor Python's venv and ensurepip: install one of "
+		               "them (apt install python3-venv)",
+		               where);
+	if (x->s->oom_kills > 0 || x->s->oom)
+		return err_set(err, ERR_PYTHON_REQUIREMENTS_FAILED,
+		               "building the environment took more than the job's memory of %s: "
+		               "raise compute.memory",
+		               units_show_memory(x->j->spec->memory_bytes, memory));
+	return err_set(err, ERR_PYTHON_REQUIREMENTS_FAILED, "the environment cannot be built: %s",
+	               why.n > 0 ? buf_cstr(&why) : "its builder ended without a word");
+}
+
+static int run(struct build *x, const struct python_want *w, const struct places *at,
+               struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(SANDBOX_SCRIPT_MAX),
+			    whole = BUF_INIT(SANDBOX_SCRIPT_MAX);
+	const char *command;
+	struct wire_env *env;
+	size_t n_env = 0;
+	bool empty;
+	int code = 0, rc;
+
+	write_script(x->j, w, at, &text);
+	command = buf_cstr(&text);
+	env = build_env(x->j, w, at, &n_env);
+	sandbox_script(x->s,
+	               &(struct sandbox_script){
+			       .env = env, .n_env = n_env, .commands = &command, .n_commands = 1},
+	               &whole);
+	rc = buf_check(&whole, "the build's script", err);
+	if (rc == 0)
+		rc = sandbox_go(x->s, buf_view(&whole), err);
+	if (rc == 0)
+		rc = watch(x, &code, err);
+	empty = sandbox_kill(x->s);
+	drain(x);
+	if (x->lines.n > SAID_LINES_MAX)
+		logs_say(x->j->logs, "python: ... and %zu more lines", x->lines.n - SAID_LINES_MAX);
+	if (rc == 0 && code != 0)
+		rc = ended_badly(x, w, code, err);
+	if (rc == 0 && !empty) /* somebody could still write to it */
+		rc = err_set(err, ERR_TIMEOUT, "processes of the build do not end");
+	return rc;
+}
+
+/* ---- its sandbox --------------------------------------------------------------------------- */
+
+static int make_folders(const struct python_job *j, const char *dir, const struct pyreq *q,
+                        struct err *err)
+{
+	static const char *const names[] = {ATTEMPT_SCRATCH, ATTEMPT_SCRATCH "/tmp", ATTEMPT_BOX,
+	                                    ATTEMPT_VARTMP};
+	AUTO_BUF struct buf text = BUF_INIT(TEXT_MAX);
+	AUTO_FD int scratch = -1;
+
+	for (size_t i = 0; i < COUNT(names); i++) {
+		if (fs_mkdirs(AT_FDCWD, arena_printf(j->a, "%s/%s", dir, names[i]), 0755, err) < 0)
+			return -1;
+	}
+	if (chmod(arena_printf(j->a, "%s/" ATTEMPT_VARTMP, dir), 01777) < 0)
+		return err_errno(err, errno, "%s/" ATTEMPT_VARTMP, dir);
+	scratch = fs_open_dir(arena_printf(j->a, "%s/" ATTEMPT_SCRATCH, dir), err);
+	if (scratch < 0)
+		return -1;
+	if (q->n_packages > 0) {
+		buf_str(&text, q->options);
+		buf_str(&text, q->packages);
+	}
+	if (fs_write_atomic(scratch, "packages.txt", buf_view(&text), 0644, err) < 0)
+		return -1;
+	return fs_write_atomic(scratch, "constraints.txt", q->constraints, 0644, err);
+}
+
+static int make_mounts(const struct python_job *j, const struct python_want *w, const char *dir,
+                       const char *tree, struct mounts *m, struct places *at, struct err *err)
+{
+	AUTO_BUF struct buf passwd = BUF_INIT(PASSWD_MAX);
+	const struct wire_launch *l = j->launch;
+	const char *scratch = arena_printf(j->a, "%s/" ATTEMPT_SCRATCH, dir);
+	bool host = j->image == NULL,
+	     cache = j->spec->cache.enabled && l->cache_project_dir != NULL;
+	struct err no = {0};
+
+	if (!w->place) {
+		*at = (struct places){tree, scratch, w->tools.uv,
+		                      cache ? l->cache_project_dir : NULL};
+		return 0;
+	}
+	*at = (struct places){
+		SPEC_PYTHON_PLACE, MOUNT_BT_SCRATCH, w->tools.uv != NULL ? UV_PLACE : NULL,
+		cache ? arena_printf(j->a, "%s/user_artifacts", j->spec->cache.base_path) : NULL};
+	if (fs_read(AT_FDCWD, "/etc/passwd", &passwd, &no) < 0)
+		buf_clear(&passwd);
+	if (host && mounts_host(m, l, &passwd, geteuid() == 0, err) < 0)
+		return -1;
+	if (mounts_add(m, MOUNT_RW, scratch, at->build, err) < 0 ||
+	    mounts_add(m, MOUNT_RW, tree, at->env, err) < 0)
+		return -1;
+	if (at->uv != NULL && mounts_add(m, MOUNT_RO, w->tools.uv, at->uv, err) < 0)
+		return -1;
+	return cache ? mounts_add(m, MOUNT_RW, l->cache_project_dir, at->cache, err) : 0;
+}
+
+static int in_sandbox(const struct python_job *j, const struct python_want *w, struct built *b,
+                      const char *dir, const char *tree, struct err *err)
+{
+	struct mounts *m = arena_alloc(j->a, sizeof(*m));
+	const struct sandbox_spec spec = {
+		.dir = dir,
+		.name = arena_printf(j->a, "%s-py", j->name),
+		.kind = j->launch->sandbox,
+		.image = j->image,
+		.program = j->program,
+		.mounts = m,
+		.gpus = j->launch->gpus,
+		.n_gpus = j->launch->n_gpus,
+		.limits = {.memory_bytes = j->spec->memory_bytes,
+	                   .cpu_milli = (uint32_t)(j->spec->cpu_count * 1000)},
+		.need_places = w->place,
+	};
+	struct build x = {.j = j,
+	                  .b = b,
+	                  .begun_ms = clock_mono_ms(),
+	                  .lines = {.part = {BUF_INIT(LINE_MAX_BYTES), BUF_INIT(LINE_MAX_BYTES)}}};
+	struct places at;
+	int rc;
+
+	m->a = j->a;
+	if (make_folders(j, dir, &w->req, err) < 0 ||
+	    make_mounts(j, w, dir, tree, m, &at, err) < 0 || sandbox_start(&x.s, &spec, err) < 0)
+		return -1;
+	rc = run(&x, w, &at, err);
+	sandbox_close(x.s);
+	lines_done(&x.lines);
+	return rc;
+}
+
+int python_build(const struct python_job *j, const struct python_want *w, struct built *b,
+                 const char *tree, struct err *err)
+{
+	const char *dir = arena_printf(j->a, "%s/" PYTHON_DIR, j->dir);
+	const char *by = w->tools.uv != NULL ? w->tools.uv_version : "pip";
+	struct err later = {0};
+	int rc;
+
+	logs_say(j->logs, "python: building the environment of %zu requirement%s with %s%s%s",
+	         w->req.n_packages, w->req.n_packages == 1 ? "" : "s", by,
+	         w->tools.version != NULL ? " and Python " : "",
+	         w->tools.version != NULL ? w->tools.version : "");
+	rc = in_sandbox(j, w, b, dir, tree, err);
+	if (fs_remove_tree(AT_FDCWD, dir, &later) < 0)
+		err_clear(&later); /* it goes with the attempt's folder */
+	return rc;
+}
