@@ -5,6 +5,7 @@
 #include "format/parsers.h"
 
 #define HEAD_MAX ((size_t)512)
+#define LEAST 16 /* bytes of what has a magic number */
 
 const char *format_verdict_word(enum format_verdict v)
 {
@@ -248,7 +249,8 @@ static void no_row(struct look *l, const struct head *h)
 	if (as == NULL)
 		return;
 	l->out->format = as;
-	if (h->n < 16 && strcmp(as, "text") != 0)
+	if (h->n < LEAST && strcmp(as, "text") != 0 && strcmp(as, "pickle") != 0 &&
+	    strcmp(as, "msgpack") != 0)
 		look_torn(l, "has %zu bytes: ends in its header", h->n);
 	else if (look_zeros(h->p, h->n))
 		look_torn(l, "begins with zeros: not written yet");
@@ -259,9 +261,7 @@ static void no_row(struct look *l, const struct head *h)
 static void check_empty(struct look *l, const struct head *h)
 {
 	l->out->format = promised(h) == NULL ? "" : promised(h);
-	if (format_name(h->name) == FORMAT_NAME_POINTER)
-		look_torn(l, "is empty");
-	else if (l->out->format[0] != '\0')
+	if (format_name(h->name) == FORMAT_NAME_POINTER || l->out->format[0] != '\0')
 		look_torn(l, "is empty");
 	else
 		look_unknown(l, "is empty");

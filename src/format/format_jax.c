@@ -87,26 +87,42 @@ struct layout {
 
 static struct layout layout_of(uint8_t c)
 {
-	/* c0 nil, c2 c3 bool, c4-c6 bin, c7-c9 ext, ca cb float, cc-d3 integers, d4-d8 fixext,
-	 * d9-db str, dc dd array, de df map */
-	static const struct layout rows[] = {
-		[0xc0 - 0xc0] = {.known = true},        [0xc2 - 0xc0] = {.known = true},
-		[0xc3 - 0xc0] = {.known = true},        [0xc4 - 0xc0] = {1, 0, true, 0, true},
-		[0xc5 - 0xc0] = {2, 0, true, 0, true},  [0xc6 - 0xc0] = {4, 0, true, 0, true},
-		[0xc7 - 0xc0] = {1, 1, true, 0, true},  [0xc8 - 0xc0] = {2, 1, true, 0, true},
-		[0xc9 - 0xc0] = {4, 1, true, 0, true},  [0xca - 0xc0] = {0, 4, false, 0, true},
-		[0xcb - 0xc0] = {0, 8, false, 0, true}, [0xcc - 0xc0] = {0, 1, false, 0, true},
-		[0xcd - 0xc0] = {0, 2, false, 0, true}, [0xce - 0xc0] = {0, 4, false, 0, true},
-		[0xcf - 0xc0] = {0, 8, false, 0, true}, [0xd0 - 0xc0] = {0, 1, false, 0, true},
-		[0xd1 - 0xc0] = {0, 2, false, 0, true}, [0xd2 - 0xc0] = {0, 4, false, 0, true},
-		[0xd3 - 0xc0] = {0, 8, false, 0, true}, [0xd4 - 0xc0] = {0, 2, false, 0, true},
-		[0xd5 - 0xc0] = {0, 3, false, 0, true}, [0xd6 - 0xc0] = {0, 5, false, 0, true},
-		[0xd7 - 0xc0] = {0, 9, false, 0, true}, [0xd8 - 0xc0] = {0, 17, false, 0, true},
-		[0xd9 - 0xc0] = {1, 0, true, 0, true},  [0xda - 0xc0] = {2, 0, true, 0, true},
-		[0xdb - 0xc0] = {4, 0, true, 0, true},  [0xdc - 0xc0] = {2, 0, false, 1, true},
-		[0xdd - 0xc0] = {4, 0, false, 1, true}, [0xde - 0xc0] = {2, 0, false, 2, true},
-		[0xdf - 0xc0] = {4, 0, false, 2, true},
+	/* clang-format off */
+	static const struct layout rows[32] = { /* from 0xc0 */
+		{.known = true}, /* nil */
+		{.known = false}, /* never used */
+		{.known = true}, /* false */
+		{.known = true}, /* true */
+		{1, 0, true, 0, true}, /* bin 8 */
+		{2, 0, true, 0, true}, /* bin 16 */
+		{4, 0, true, 0, true}, /* bin 32 */
+		{1, 1, true, 0, true}, /* ext 8 */
+		{2, 1, true, 0, true}, /* ext 16 */
+		{4, 1, true, 0, true}, /* ext 32 */
+		{0, 4, false, 0, true}, /* float 32 */
+		{0, 8, false, 0, true}, /* float 64 */
+		{0, 1, false, 0, true}, /* uint 8 */
+		{0, 2, false, 0, true}, /* uint 16 */
+		{0, 4, false, 0, true}, /* uint 32 */
+		{0, 8, false, 0, true}, /* uint 64 */
+		{0, 1, false, 0, true}, /* int 8 */
+		{0, 2, false, 0, true}, /* int 16 */
+		{0, 4, false, 0, true}, /* int 32 */
+		{0, 8, false, 0, true}, /* int 64 */
+		{0, 2, false, 0, true}, /* fixext 1 */
+		{0, 3, false, 0, true}, /* fixext 2 */
+		{0, 5, false, 0, true}, /* fixext 4 */
+		{0, 9, false, 0, true}, /* fixext 8 */
+		{0, 17, false, 0, true}, /* fixext 16 */
+		{1, 0, true, 0, true}, /* str 8 */
+		{2, 0, true, 0, true}, /* str 16 */
+		{4, 0, true, 0, true}, /* str 32 */
+		{2, 0, false, 1, true}, /* array 16 */
+		{4, 0, false, 1, true}, /* array 32 */
+		{2, 0, false, 2, true}, /* map 16 */
+		{4, 0, false, 2, true}, /* map 32 */
 	};
+	/* clang-format on */
 
 	if (c >= 0xc0 && c <= 0xdf)
 		return rows[c - 0xc0];

@@ -3,13 +3,14 @@
     SCRIPT list
     SCRIPT save NAME OUT [STEPS]   saves STEPS checkpoints with the framework's own code
     SCRIPT save-all OUT            two of each that needs one process, below OUT/NAME
-    SCRIPT load NAME PATH          loads one with the framework's own code; fails when it cannot be loaded
+    SCRIPT load NAME PATH...       loads each with the framework's own code; prints {path: null, or why it cannot be loaded}
 
 In the environment of `save`:
     SAVER_SIZE      numbers in the largest tensor [200]
     SAVER_PAUSE     seconds between two checkpoints [0]
     SAVER_DIE       "files:N" or "bytes:N": SIGKILL to the process group when OUT holds so much
 """
+import json
 import os
 import signal
 import socket
@@ -101,5 +102,12 @@ def main(savers):
     verb, name, path = sys.argv[1:4]
     if verb == "save":
         return save(savers[name], path, int(sys.argv[4]) if len(sys.argv) > 4 else 1)
-    savers[name].load(path)
+    found = {}
+    for path in sys.argv[3:]:
+        try:
+            savers[name].load(path)
+            found[path] = None
+        except BaseException as e:  # some frameworks exit, some raise what is no Exception
+            found[path] = f"{type(e).__name__}: {e}"
+    print("\nloaded " + json.dumps(found), flush=True)
     return 0

@@ -99,6 +99,7 @@ static const struct {
          "a\x93\1\2\3\xa1"
          "b\xc4\2x",
          T},
+	{"x.pkl", "I1\n.", U}, /* protocol 0 */
 	{"x.pkl", "\x80\2]q", T},
 	{"x.pkl", "\x80\2K\1.", W},
 	{"x.pkl", "\x80\2K\1.\x80\2K\2.", W},
