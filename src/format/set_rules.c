@@ -104,6 +104,9 @@ static void rule_index(struct work *w)
 			const struct format_need *n = &f->need[k];
 			const struct member *m = work_find(w, w->m[i].folder, n->path);
 
+			/* that it is there is no proof that it is all there */
+			w->open_end =
+				w->open_end || (m != NULL && m->check->verdict != FORMAT_WHOLE);
 			if (m == NULL)
 				work_missing(w, work_join(w, w->m[i].folder, n->path));
 			else if (strcmp(m->check->format, "safetensors") == 0 &&
@@ -217,22 +220,24 @@ static const struct numbered {
 	unsigned which, of;  /* numbers of the pattern */
 	uint64_t first;
 	enum count count;
+	const char
+		*layout; /* only there: elsewhere such a number may be a step's. NULL = anywhere */
 } numbered[] = {
-	{"*-#-of-#.*", 0, 1, 1, OF},
-	{"*-#-of-#", 0, 1, 1, OF},
-	{"*_world_size_#_rank_#.*", 1, 0, 0, OF},
-	{"rng_state_#.pth", 0, 0, 0, RANKS},
-	{"random_states_#.pkl", 0, 0, 0, RANKS},
-	{"pytorch_model_fsdp_#_rank#.bin", 1, 0, 0, RANKS},
-	{"optimizer_#_rank#.bin", 1, 0, 0, RANKS},
-	{"dataloader/rank_#.pt", 0, 0, 0, RANKS},
-	{"train/rank#.pt", 0, 0, 0, RANKS},
-	{"__#.metadata", 0, 0, 0, RANKS},
-	{"*__#_#.distcp", 1, 0, 0, GAPLESS},
-	{"optimizer_#.bin", 0, 0, 1, GAPLESS},
-	{"scheduler_#.bin", 0, 0, 1, GAPLESS},
-	{"model_#.safetensors", 0, 0, 1, GAPLESS},
-	{"custom_checkpoint_#.pkl", 0, 0, 0, GAPLESS},
+	{"*-#-of-#.*", 0, 1, 1, OF, NULL},
+	{"*-#-of-#", 0, 1, 1, OF, NULL},
+	{"*_world_size_#_rank_#.*", 1, 0, 0, OF, NULL},
+	{"rng_state_#.pth", 0, 0, 0, RANKS, NULL},
+	{"random_states_#.pkl", 0, 0, 0, RANKS, NULL},
+	{"pytorch_model_fsdp_#_rank#.bin", 1, 0, 0, RANKS, NULL},
+	{"optimizer_#_rank#.bin", 1, 0, 0, RANKS, NULL},
+	{"dataloader/rank_#.pt", 0, 0, 0, RANKS, NULL},
+	{"train/rank#.pt", 0, 0, 0, RANKS, NULL},
+	{"__#.metadata", 0, 0, 0, RANKS, NULL},
+	{"*__#_#.distcp", 1, 0, 0, GAPLESS, NULL},
+	{"optimizer_#.bin", 0, 0, 1, GAPLESS, "accelerate"},
+	{"scheduler_#.bin", 0, 0, 1, GAPLESS, "accelerate"},
+	{"model_#.safetensors", 0, 0, 1, GAPLESS, "accelerate"},
+	{"custom_checkpoint_#.pkl", 0, 0, 0, GAPLESS, "accelerate"},
 };
 
 struct series {
@@ -263,6 +268,7 @@ static void add_number(struct work *w, struct map *all, const struct member *m,
 	struct series *s = map_get(all, key);
 	uint64_t v = num[as->which].v;
 
+	w->open_end = w->open_end || (as->count == OF && m->check->verdict != FORMAT_WHOLE);
 	if (s == NULL) {
 		s = ARENA_NEW(w->a, struct series);
 		s->as = as;
@@ -290,12 +296,14 @@ static void look_for_gaps(struct str key UNUSED, void *value, void *arg)
 {
 	struct series *s = value;
 	struct work *w = arg;
-	uint64_t upto = s->most + 1;
+	uint64_t upto = s->most + 1, first = s->as->first;
 
 	if (s->as->count == OF) {
-		upto = s->as->first + s->of;
+		/* data-00000-of-00010: some count from 0 */
+		first = pairs_get(&s->seen, 0) != PAIRS_NONE ? 0 : first;
+		upto = first + s->of;
 		w->splits += s->count == s->of ? s->of : 0;
-		if (s->as->first == 0)
+		if (s->as->first == 0) /* of ranks */
 			w->out->ranks = (uint32_t)MIN(s->of, UINT32_MAX);
 	} else if (s->as->count == RANKS && w->q->world > 0) {
 		upto = MAX(upto, w->q->world);
@@ -303,7 +311,7 @@ static void look_for_gaps(struct str key UNUSED, void *value, void *arg)
 	} else if (s->as->count == RANKS) {
 		w->open_end = true;
 	}
-	for (uint64_t v = s->as->first; v < MIN(upto, SERIES_MAX); v++)
+	for (uint64_t v = first; v < MIN(upto, SERIES_MAX); v++)
 		if (pairs_get(&s->seen, v) == PAIRS_NONE)
 			say_gap(w, s, v);
 	pairs_done(&s->seen);
@@ -323,7 +331,8 @@ static void rule_series(struct work *w)
 			struct name_number num[NAME_NUMBERS];
 			struct str name = tail(m->path, strchr(as->pattern, '/') != NULL);
 
-			if (!name_match(as->pattern, name, num))
+			if (!name_match(as->pattern, name, num) ||
+			    (as->layout != NULL && strcmp(as->layout, w->out->layout->id) != 0))
 				continue;
 			add_number(w, all, m, as, num, (size_t)(name.p - m->path.p));
 			break;
@@ -501,7 +510,9 @@ static void rule_orbax(struct work *w)
 		const struct member *m = &w->m[i];
 		const struct format_facts *f = facts_of(m, FORMAT_COMMIT);
 
-		if (str_eq(m->name, "manifest.ocdbt") && !has_below(w, m->folder, "d"))
+		if (str_eq(m->name, "manifest.ocdbt") &&
+		    !str_starts(name_base(m->folder), "ocdbt.process_") &&
+		    !has_below(w, m->folder, "d"))
 			work_missing(w, work_join(w, m->folder, "d/"));
 		if (f != NULL && m->folder.n == 0 && !f->committed)
 			work_problem(w, SET_FAULT_MISSING, m->file->path,
