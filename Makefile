@@ -24,7 +24,7 @@ $(O)/build.ninja:
 	$(if $(filter fuzz,$(B)),CC=clang) meson setup $(O) $($(B))
 
 run:
-	@tools/parts.sh build run trainer model
+	@tools/parts.sh build run model
 	@$(MAKE) --no-print-directory B=rel all
 	@tools/run.sh
 

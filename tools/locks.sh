@@ -22,6 +22,13 @@ renew_python() {
 	rm -f "$without"
 }
 
+# For every Python from ours on and every machine that its packages are made for.
+renew_example() {
+	local folder=../../examples/$1
+	"$parts/uv/bin/uv" pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url \
+		--only-binary :all: --universal --python-version $debian_python "$folder/requirements.in" --output-file "$folder/requirements.txt"
+}
+
 renew_go() {
 	local package
 	for package in $(sed -n 's/^tool //p' "$1/go.mod"); do
@@ -34,13 +41,15 @@ if [ $# = 0 ]; then
 		name=${file%.in}
 		set -- "$@" "${name%/go.mod}"
 	done
+	set -- "$@" quickstart
 fi
 ../parts.sh uv go
 for name in "$@"; do
 	if [ -f "$name.in" ]; then renew_python "$name"
 	elif [ -f "$name/go.mod" ]; then renew_go "$name"
+	elif [ -f "../../examples/$name/requirements.in" ]; then renew_example "$name"
 	else echo "locks.sh: tools/locks has neither $name.in nor $name/go.mod" >&2; exit 2
 	fi
 	echo "renewed $name"
 done
-git diff --stat -- .
+git diff --stat -- . ../../examples

@@ -33,8 +33,7 @@ start() {
 	while port_taken "$port" && [ "$port" -lt $((first_port + 20)) ]; do port=$((port + 1)); done
 	mkdir -p "$data"
 	: > "$data/server.out"
-	setsid "$stoker" server --data "$data/stoker" --listen "127.0.0.1:$port" --allow-file-root "$parts/model" \
-		--share "$parts/trainer" > "$data/server.out" 2> "$data/server.log" < /dev/null &
+	setsid "$stoker" server --data "$data/stoker" --listen "127.0.0.1:$port" --allow-file-root "$parts/model" > "$data/server.out" 2> "$data/server.log" < /dev/null &
 	echo $! > "$data/server.pid"
 	for ((n = 0; n < wait_s * 10; n++)); do
 		running >/dev/null && return
@@ -58,7 +57,7 @@ outcome=0
 cpus=$(nproc)
 [ "$cpus" -le 2 ] || cpus=2 # as many as the job file asks for, where there are so many
 "$stoker" push -f examples/quickstart/train.yaml \
-	--set "job.weights[0].source=file://$parts/model" --set "job.compute.cpu_count=$cpus" -e "PYTHON=$parts/trainer/bin/python" || outcome=$?
+	--set "job.weights[0].source=file://$parts/model" --set "job.compute.cpu_count=$cpus" || outcome=$?
 echo
 echo "== the job"
 "$stoker" view @
@@ -80,7 +79,7 @@ next:
   export PATH="$PWD/build:\$PATH"       # $login
   stoker ps -a                          # all jobs
   stoker checkpoints pull @/latest out  # download what the job made
-  make run                              # again: weights and dataset are warm now
+  make run                              # again: packages, weights and dataset are warm now
   make stop                             # stop the server; its data stays in build/data
 END
 exit "$outcome"

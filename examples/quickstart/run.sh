@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# PYTHON: an interpreter with torch, transformers 4 and accelerate.
+# What the job runs: `python` is the one that runtime.python in train.yaml has made.
 set -eu
-export HF_HOME="$BT_PROJECT_CACHE_DIR/huggingface" HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
-exec "${PYTHON:-python3}" train.py
+exec python train.py

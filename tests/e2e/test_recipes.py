@@ -33,7 +33,7 @@ def push(truss, name):
     script = folder / "run.sh"
     script.write_text(script.read_text().replace("PYTHON:-python", f"PYTHON:-{PARTS}/trainer/bin/python"))
     if not (folder / "train.py").exists():
-        shutil.copy(ROOT / "examples/quickstart/train.py", folder)
+        shutil.copy(RECIPES / "trainer/train.py", folder)
     truss.train("push", "config.py", cwd=folder)
     return truss.cluster.wait(latest(truss.cluster), "TRAINING_JOB_COMPLETED", deadline=800)
 

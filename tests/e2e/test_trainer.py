@@ -1,4 +1,4 @@
-"""A real training: the quickstart's fine-tuning of a real model on real text, with the Hugging Face Trainer."""
+"""A real training: fine-tuning a real model on real text, with the Hugging Face Trainer in an environment of the machine."""
 import json
 
 import pytest
@@ -7,8 +7,8 @@ from conftest import PARTS, ROOT
 pytestmark = pytest.mark.timeout(1800)
 
 
-def quickstart(cluster, *flags):
-    result = cluster.cli("push", ROOT / "examples/quickstart/train.yaml", "--set", f"job.weights[0].source=file://{PARTS}/model",
+def train(cluster, *flags):
+    result = cluster.cli("push", ROOT / "tests/e2e/recipes/trainer/train.yaml", "--set", f"job.weights[0].source=file://{PARTS}/model",
                          "-e", f"PYTHON={PARTS}/trainer/bin/python", "-e", "STEPS=8", *flags, "-o", "json")
     return json.loads(result.out)
 
@@ -20,7 +20,7 @@ def start(cluster):
 def test_fine_tuning_twice(empty_cluster):
     cluster = empty_cluster
     start(cluster)
-    job = quickstart(cluster)
+    job = train(cluster)
     done = cluster.wait(job, "TRAINING_JOB_COMPLETED", deadline=800)
     lines = cluster.logs(job)
     assert "step 8/8 loss" in lines and "kept in the project cache" in lines
@@ -31,7 +31,7 @@ def test_fine_tuning_twice(empty_cluster):
     assert done["checkpoint_sync_status"] == "COMPLETED"
     assert done["weights"][0]["bytes"] > 90e6
 
-    again = quickstart(cluster, "--set", f"job.runtime.load_checkpoint_config={{enabled: true, checkpoints: [{{latest: {{job: {job['id']}}}}}]}}",
+    again = train(cluster, "--set", f"job.runtime.load_checkpoint_config={{enabled: true, checkpoints: [{{latest: {{job: {job['id']}}}}}]}}",
                        "-e", "STEPS=12")
     cluster.wait(again, "TRAINING_JOB_COMPLETED", deadline=800)
     lines = cluster.logs(again)
