@@ -7,61 +7,68 @@
 /* clang-format off */
 static const struct spec_field image_fields[] = {
 	{.name = "base_image", .kind = SPEC_TEXT, .max = 500, .at = AT(base_image),
-	 .help = "full tag of the image; leave it out to run on the host's own root, sandboxed"},
+	 .help = "full tag of the image; without it, the job runs on the host's root file system, "
+	         "sandboxed"},
 	{.name = "docker_auth", .kind = SPEC_CUSTOM, .read = spec_read_docker_auth,
 	 .block = &spec_docker_auth_block, .type = "map",
 	 .help = "credentials of a private registry"},
 };
 static const struct spec_block image_block =
-	SPEC_MAP("job.image", "What the job runs in.", image_fields);
+	SPEC_MAP("job.image", "The container image.", image_fields);
 
 static const struct spec_field compute_fields[] = {
 	{.name = "node_count", .kind = SPEC_U32, .min = 1, .max = SPEC_NODES_MAX, .dflt = "1",
-	 .at = AT(node_count), .help = "identical nodes; all of them start together or none"},
+	 .at = AT(node_count),
+	 .help = "number of identical nodes; they all start together, or none does"},
 	{.name = "cpu_count", .kind = SPEC_REAL, .min = 0, .max = 4096, .dflt = "1",
 	 .at = AT(cpu_count), .help = "cores per node"},
 	{.name = "memory", .kind = SPEC_BYTES, .min = 16 << 20, .max = INT64_C(1) << 50,
 	 .dflt = "2Gi",
 	 .at = AT(memory_bytes), .help = "memory per node, a hard limit: `64Gi`"},
 	{.name = "accelerator", .kind = SPEC_CUSTOM, .read = spec_read_accelerator, .type = "text",
-	 .help = "type and count per node: `H200:8`; leave it out for none"},
+	 .help = "type and count per node: `H200:8`; none if omitted"},
 	{.name = "availability_model", .kind = SPEC_CUSTOM, .read = spec_read_availability,
 	 .dflt = "dedicated", .type = "dedicated, spot",
-	 .help = "both are treated alike: nothing is preempted here"},
+	 .help = "accepted for compatibility: Stoker never preempts a job"},
 };
 static const struct spec_block compute_block =
-	SPEC_MAP("job.compute", "What the job needs, per node.", compute_fields);
+	SPEC_MAP("job.compute", "Resources of each node.", compute_fields);
 
 static const struct spec_field cache_fields[] = {
 	{.name = "enabled", .kind = SPEC_BOOL, .at = AT(cache.enabled), .dflt = "false",
-	 .help = "mount the caches of project and team, read-write"},
+	 .help = "mount the project's and the team's cache, read-write"},
 	{.name = "enable_legacy_hf_mount", .kind = SPEC_BOOL, .at = AT(cache.legacy_hf_mount),
-	 .dflt = "false", .help = "also mount /root/.cache/huggingface, for old projects"},
+	 .dflt = "false", .help = "also mount /root/.cache/huggingface, for older projects"},
 	{.name = "enable_legacy_hf_cache", .kind = SPEC_BOOL, .at = AT(cache.legacy_hf_mount),
 	 .help = "older name of enable_legacy_hf_mount"},
 	{.name = "require_cache_affinity", .kind = SPEC_BOOL, .at = AT(cache.require_affinity),
-	 .dflt = "true", .help = "fail rather than run where the project's cache is not"},
+	 .dflt = "true",
+	 .help = "fail instead of running on a cluster that does not hold the project's cache"},
 	{.name = "mount_base_path", .kind = SPEC_PATH, .at = AT(cache.base_path),
-	 .dflt = "/root/.cache", .help = "user_artifacts and team_artifacts are below it"},
+	 .dflt = "/root/.cache", .help = "parent folder of user_artifacts and team_artifacts"},
 };
 static const struct spec_block cache_block =
 	SPEC_MAP("job.runtime.cache_config", "Storage that outlives jobs.", cache_fields);
 
 static const struct spec_field ckpt_fields[] = {
 	{.name = "enabled", .kind = SPEC_BOOL, .at = AT(ckpt.enabled), .dflt = "false",
-	 .help = "whatever is written to the folder is kept and can be loaded, pulled, deployed"},
+	 .help = "upload what the job writes to the folder while it runs; checkpoints can then be "
+	         "loaded and pulled"},
 	{.name = "checkpoint_path", .kind = SPEC_PATH, .at = AT(ckpt.path), .dflt = "/mnt/ckpts",
-	 .help = "the folder; BT_CHECKPOINT_DIR names it"},
+	 .help = "the checkpoint folder; BT_CHECKPOINT_DIR holds its path"},
 	{.name = "volume_size_gib", .kind = SPEC_GIB, .min = 1, .max = 1 << 20,
-	 .at = AT(ckpt.volume_bytes), .help = "limit of the folder in GiB; none when left out"},
+	 .at = AT(ckpt.volume_bytes), .help = "size limit of the folder in GiB; none if omitted"},
 	{.name = "keep_last", .kind = SPEC_U32, .min = 0, .max = 1000000, .dflt = "0",
-	 .at = AT(ckpt.keep_last), .help = "checkpoints kept in the store, 0 for all; pinned ones are kept beside; ours"},
+	 .at = AT(ckpt.keep_last),
+	 .help = "number of checkpoints to keep in the store, 0 for all; pinned ones do not count "
+	         "(Stoker only)"},
 	{.name = "settle", .kind = SPEC_SECONDS32, .min = 1, .max = 3600, .dflt = "10s",
 	 .at = AT(ckpt.settle_s),
 	 .help = "a file that rests for so long is taken as written; ours"},
 };
 static const struct spec_block ckpt_block =
-	SPEC_MAP("job.runtime.checkpointing_config", "Checkpoints leave the machine by themselves.",
+	SPEC_MAP("job.runtime.checkpointing_config",
+	         "Checkpoints are uploaded to the object store while training goes on.",
 	      ckpt_fields);
 
 static const struct spec_field load_fields[] = {
@@ -70,13 +77,14 @@ static const struct spec_field load_fields[] = {
 	{.name = "checkpoints", .kind = SPEC_CUSTOM, .read = spec_read_refs,
 	 .block = &spec_ref_block,
 	 .type = "list of maps",
-	 .help = "which; when left out, the newest complete one of this project's jobs, those "
-	         "of the same name first"},
+	 .help = "which ones; if omitted, the newest complete one of this project, preferring jobs "
+	         "of the same name"},
 	{.name = "required", .kind = SPEC_BOOL, .at = AT(load.required),
-	 .help = "false: without such a checkpoint the job starts fresh, and says so in its log; "
-	         "true when `checkpoints` names any, false when it is left out; ours"},
+	 .help = "whether a missing checkpoint is an error. false: the job starts fresh and its "
+	         "log says so. Default: true if `checkpoints` names any, else false (Stoker only)"},
 	{.name = "download_folder", .kind = SPEC_PATH, .at = AT(load.folder),
-	 .dflt = "/tmp/loaded_checkpoints", .help = "BT_LOAD_CHECKPOINT_DIR names it"},
+	 .dflt = "/tmp/loaded_checkpoints",
+	 .help = "where they go; BT_LOAD_CHECKPOINT_DIR holds the path"},
 };
 static const struct spec_block load_block =
 	SPEC_MAP("job.runtime.load_checkpoint_config", "Start from an earlier checkpoint.",
@@ -85,12 +93,12 @@ static const struct spec_block load_block =
 static const struct spec_field runtime_fields[] = {
 	{.name = "start_commands", .kind = SPEC_TEXTS, .flags = SPEC_REQUIRED_FILE,
 	 .max = SPEC_COMMANDS_MAX, .at = AT(commands), .at_n = AT(n_commands),
-	 .help = "shell commands, in order, until one fails"},
+	 .help = "shell commands, run in order; the first failure ends the job"},
 	{.name = "environment_variables", .kind = SPEC_CUSTOM, .read = spec_read_env,
 	 .type = "map of text or { secret: NAME }", .help = "set before the first command"},
 	{.name = "python", .kind = SPEC_CUSTOM, .read = spec_read_python, .block = &spec_python_block,
 	 .type = "map, path, or list of text",
-	 .help = "the Python packages of the job: `{ requirements: requirements.txt }`"},
+	 .help = "the job's Python packages: `{ requirements: requirements.txt }`"},
 	{.name = "cache_config", .kind = SPEC_BLOCK, .block = &cache_block,
 	 .help = "the training cache"},
 	{.name = "enable_cache", .kind = SPEC_CUSTOM, .read = spec_read_enable_cache,
@@ -103,84 +111,90 @@ static const struct spec_field runtime_fields[] = {
 	{.name = "artifacts", .kind = SPEC_CUSTOM, .flags = SPEC_CLIENT,
 	 .read = spec_read_artifacts,
 	 .block = &spec_artifact_block, .type = "list of maps",
-	 .help = "the code, which `stoker push` sends from the folder of the file"},
+	 .help = "the uploaded code; `stoker push` fills it in"},
 	{.name = "compile_cache", .kind = SPEC_REFUSED,
-	 .help = "point the framework's own cache below BT_PROJECT_CACHE_DIR"},
+	 .help = "set the framework's own cache folder to one inside BT_PROJECT_CACHE_DIR"},
 };
 static const struct spec_block runtime_block =
-	SPEC_MAP("job.runtime", "What runs, and with what.", runtime_fields);
+	SPEC_MAP("job.runtime", "Commands and their environment.", runtime_fields);
 
 static const struct spec_field retry_fields[] = {
 	{.name = "on", .kind = SPEC_CUSTOM, .flags = SPEC_REQUIRED, .read = spec_read_retry_on,
 	 .type = "list of text",
-	 .help = "`node_fail`, `failure` (any exit code but 0, a signal, out of memory), "
+	 .help = "`node_fail`, `failure` (nonzero exit code, signal, or out of memory), "
 	         "`exit:N`, `preempted`"},
 	{.name = "max_attempts", .kind = SPEC_U32, .min = 1, .max = 100,
-	 .at = AT(retry.max_attempts), .help = "attempts in all; 3 when left out"},
+	 .at = AT(retry.max_attempts), .help = "total number of attempts; 3 if omitted"},
 };
 static const struct spec_block retry_block =
-	SPEC_MAP("job.retry", "Ends after which the job is tried again (ours).", retry_fields);
+	SPEC_MAP("job.retry", "When to retry the job (Stoker only).", retry_fields);
 
 static const struct spec_field limits_fields[] = {
 	{.name = "max_duration", .kind = SPEC_SECONDS, .min = 0, .max = INT64_C(366) * 86400,
-	 .at = AT(max_duration_s), .help = "user code is stopped after this; none when left out"},
+	 .at = AT(max_duration_s),
+	 .help = "the job is stopped after this time; no limit if omitted"},
 	{.name = "stop_grace", .kind = SPEC_SECONDS, .min = 0, .max = 86400, .dflt = "30s",
-	 .at = AT(grace_s), .help = "from SIGTERM to SIGKILL"},
+	 .at = AT(grace_s), .help = "time between SIGTERM and SIGKILL"},
 	{.name = "idle_gpu", .kind = SPEC_SECONDS, .min = 0, .max = INT64_C(366) * 86400,
 	 .at = AT(idle_gpu_s),
-	 .help = "user code is stopped when every GPU of the job was below " IDLE_PERCENT " and not a "
-	         "byte was printed for this long; a warning after half of it; none when left out"},
+	 .help = "stop the job when all its GPUs have been below " IDLE_PERCENT " and it has "
+	         "printed nothing for this long; a warning comes at half the time; no limit if "
+	         "omitted"},
 };
 static const struct spec_block limits_block =
-	SPEC_MAP("job.limits", "Limits (ours).", limits_fields);
+	SPEC_MAP("job.limits", "Limits (Stoker only).", limits_fields);
 
 /* What a client's workspace did, it did before it sent the code. */
 static const struct spec_field workspace_fields[] = {
-	{.name = "workspace_root", .kind = SPEC_IGNORED, .help = "root of the code"},
-	{.name = "external_dirs", .kind = SPEC_IGNORED, .help = "folders copied in"},
-	{.name = "exclude_dirs", .kind = SPEC_IGNORED, .help = "folders left out"},
+	{.name = "workspace_root", .kind = SPEC_IGNORED, .help = "root folder of the code"},
+	{.name = "external_dirs", .kind = SPEC_IGNORED, .help = "folders added to the archive"},
+	{.name = "exclude_dirs", .kind = SPEC_IGNORED, .help = "folders excluded from the archive"},
 };
 static const struct spec_block workspace_block =
-	SPEC_MAP("job.workspace", "How the client made the archive; nothing is left to do.",
+	SPEC_MAP("job.workspace", "How the client built the archive; the server does not need it.",
 	      workspace_fields);
 
 static const struct spec_field job_fields[] = {
-	{.name = "name", .kind = SPEC_NAME, .at = AT(name), .help = "job-N when left out"},
-	{.name = "image", .kind = SPEC_BLOCK, .block = &image_block, .help = "what it runs in"},
-	{.name = "compute", .kind = SPEC_BLOCK, .block = &compute_block, .help = "what it needs"},
+	{.name = "name", .kind = SPEC_NAME, .at = AT(name),
+	 .help = "name of the job; job-N if omitted"},
+	{.name = "image", .kind = SPEC_BLOCK, .block = &image_block, .help = "container image"},
+	{.name = "compute", .kind = SPEC_BLOCK, .block = &compute_block,
+	 .help = "CPUs, memory, accelerators, nodes"},
 	{.name = "runtime", .kind = SPEC_BLOCK, .flags = SPEC_REQUIRED_FILE,
 	 .block = &runtime_block,
-	 .help = "what it runs"},
+	 .help = "commands and environment"},
 	{.name = "weights", .kind = SPEC_CUSTOM, .read = spec_read_weights,
 	 .block = &spec_weights_block,
-	 .type = "list of maps", .help = "inputs, read-only"},
+	 .type = "list of maps", .help = "models and data, mounted read-only"},
 	{.name = "priority", .kind = SPEC_I64, .at = AT(priority), .dflt = "0",
-	 .help = "higher goes first; any whole number"},
+	 .help = "jobs with a higher priority start first"},
 	{.name = "enable_baseten_workdir", .kind = SPEC_BOOL, .at = AT(workdir),
-	 .help = "code goes to /b10/workspace; true in a file, false in a request without it"},
-	{.name = "retry", .kind = SPEC_BLOCK, .block = &retry_block, .help = "when to try again"},
-	{.name = "limits", .kind = SPEC_BLOCK, .block = &limits_block, .help = "limits"},
+	 .help = "unpack the code in /b10/workspace; default true in a file, false in an API "
+	         "request"},
+	{.name = "retry", .kind = SPEC_BLOCK, .block = &retry_block, .help = "when to retry"},
+	{.name = "limits", .kind = SPEC_BLOCK, .block = &limits_block, .help = "time limits"},
 	{.name = "interactive_session", .kind = SPEC_CUSTOM, .read = spec_read_session,
 	 .block = &spec_session_block, .type = "map",
-	 .help = "on demand only, and by `stoker exec`: ssh and editors are not offered"},
+	 .help = "only on demand, through `stoker exec`; ssh and editors are not supported"},
 	{.name = "notify", .kind = SPEC_CUSTOM, .read = spec_read_notify,
 	 .block = &spec_notify_block, .type = "list of maps",
-	 .help = "webhooks that are told of the job's states"},
+	 .help = "webhooks to call when the job changes state"},
 	{.name = "workspace", .kind = SPEC_BLOCK, .flags = SPEC_CLIENT, .block = &workspace_block,
-	 .help = "name what to leave out in .stokerignore"},
+	 .help = "use .stokerignore to exclude files"},
 	{.name = "truss_user_env", .kind = SPEC_IGNORED, .flags = SPEC_CLIENT,
-	 .help = "what the client says about itself"},
+	 .help = "information about the client"},
 };
-const struct spec_block spec_job_block = SPEC_MAP("job", "One unit of execution.", job_fields);
+const struct spec_block spec_job_block = 
+	SPEC_MAP("job", "The job: what to run, and where.", job_fields);
 
 static const struct spec_field file_fields[] = {
 	{.name = "project", .kind = SPEC_NAME, .flags = SPEC_REQUIRED, .at = AT(project),
-	 .help = "the project; made when there is none of that name"},
+	 .help = "name of the project; created if it does not exist"},
 	{.name = "team", .kind = SPEC_NAME, .at = AT(team),
-	 .help = "the default team when left out"},
+	 .help = "team that owns the project; your default team if omitted"},
 	{.name = "job", .kind = SPEC_BLOCK, .flags = SPEC_REQUIRED, .block = &spec_job_block,
-	 .help = "the job"},
+	 .help = "the job itself"},
 };
 const struct spec_block spec_file_block =
-	SPEC_MAP("train.yaml", "The file as a whole.", file_fields);
+	SPEC_MAP("train.yaml", "Top level of the file.", file_fields);
 /* clang-format on */

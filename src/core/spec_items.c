@@ -26,7 +26,7 @@ static const struct spec_field aws_iam_fields[] = {
 	 .help = "the secret that holds the secret access key"},
 };
 static const struct spec_block aws_iam_block =
-	SPEC_MAP("job.image.docker_auth.aws_iam_docker_auth", "Of `AWS_IAM`.", aws_iam_fields);
+	SPEC_MAP("job.image.docker_auth.aws_iam_docker_auth", "For `AWS_IAM`.", aws_iam_fields);
 
 static const struct spec_field gcp_json_fields[] = {
 	{.name = "service_account_json_secret_ref", .kind = SPEC_SECRET, .flags = SPEC_REQUIRED,
@@ -35,15 +35,15 @@ static const struct spec_field gcp_json_fields[] = {
 };
 static const struct spec_block gcp_json_block =
 	SPEC_MAP("job.image.docker_auth.gcp_service_account_json_docker_auth",
-	      "Of `GCP_SERVICE_ACCOUNT_JSON`.", gcp_json_fields);
+	      "For `GCP_SERVICE_ACCOUNT_JSON`.", gcp_json_fields);
 
 static const struct spec_field registry_secret_fields[] = {
 	{.name = "secret_ref", .kind = SPEC_SECRET, .flags = SPEC_REQUIRED,
 	 .at = offsetof(struct docker_auth, user_password),
-	 .help = "the secret that holds `username:password`, plain"},
+	 .help = "the secret that holds `username:password`, not base64-encoded"},
 };
 static const struct spec_block registry_secret_block =
-	SPEC_MAP("job.image.docker_auth.registry_secret_docker_auth", "Of `REGISTRY_SECRET`.",
+	SPEC_MAP("job.image.docker_auth.registry_secret_docker_auth", "For `REGISTRY_SECRET`.",
 	      registry_secret_fields);
 
 static const struct spec_field docker_auth_fields[] = {
@@ -51,7 +51,7 @@ static const struct spec_field docker_auth_fields[] = {
 	 .at = offsetof(struct docker_auth, method),
 	 .help = "REGISTRY_SECRET, AWS_IAM or GCP_SERVICE_ACCOUNT_JSON"},
 	{.name = "registry", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 300,
-	 .at = offsetof(struct docker_auth, registry), .help = "host of the registry"},
+	 .at = offsetof(struct docker_auth, registry), .help = "host name of the registry"},
 	{.name = "registry_secret_docker_auth", .kind = SPEC_BLOCK, .block = &registry_secret_block,
 	 .help = "with REGISTRY_SECRET"},
 	{.name = "aws_iam_docker_auth", .kind = SPEC_BLOCK, .block = &aws_iam_block,
@@ -276,13 +276,13 @@ void spec_read_enable_cache(struct spec_reader *r, const struct doc *d, void *ba
 /* clang-format off */
 static const struct spec_field artifact_fields[] = {
 	{.name = "s3_bucket", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 255,
-	 .at = offsetof(struct spec_artifact, bucket), .help = "bucket that the code was sent to"},
+	 .at = offsetof(struct spec_artifact, bucket), .help = "bucket that holds the code"},
 	{.name = "s3_key", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 1024,
-	 .at = offsetof(struct spec_artifact, key), .help = "its key there"},
+	 .at = offsetof(struct spec_artifact, key), .help = "key of the code in the bucket"},
 };
 /* clang-format on */
 const struct spec_block spec_artifact_block =
-	SPEC_MAP("job.runtime.artifacts[]", "Code that a client has sent.", artifact_fields);
+	SPEC_MAP("job.runtime.artifacts[]", "Code uploaded by the client.", artifact_fields);
 
 void spec_read_artifacts(struct spec_reader *r, const struct doc *d, void *base)
 {
@@ -348,12 +348,12 @@ static const struct spec_block named_typ_block =
 
 static const struct spec_field ref_fields[] = {
 	{.name = "latest", .kind = SPEC_BLOCK, .block = &latest_block,
-	 .help = "`{ latest: { project, job } }`: the newest complete checkpoint; of this "
-	         "project when empty"},
+	 .help = "`{ latest: { project, job } }`: the newest complete checkpoint; if empty, "
+	         "of this project"},
 	{.name = "named", .kind = SPEC_BLOCK, .block = &named_block,
 	 .help = "`{ named: { job, name } }`: one checkpoint of a job"},
 	{.name = "typ", .kind = SPEC_IGNORED,
-	 .help = "the clients' form: `baseten_latest_checkpoint` with project_name and job_id, "
+	 .help = "the form that clients send: `baseten_latest_checkpoint` with project_name and job_id, "
 	         "`baseten_named_checkpoint` with job_id and checkpoint_name"},
 };
 /* clang-format on */
@@ -473,12 +473,12 @@ static const struct spec_field weights_fields[] = {
 	 .help = "`hf://owner/repo@revision`, `s3://bucket/path`, `https://host/path` or "
 	         "`file:///path`"},
 	{.name = "endpoint", .kind = SPEC_TEXT, .max = 1000, .at = WEIGHTS(endpoint),
-	 .help = "URL of the store or Hub, where it is not the one that the server is set to: "
-	         "`https://minio.example.org:9000`. The server's --allow-endpoint must allow it. "
+	 .help = "URL of the store or Hub, if it is not the server's default: "
+	         "`https://minio.example.org:9000`. The server must allow it (--allow-endpoint). "
 	         "For `s3://` and `hf://`"},
 	{.name = "mount_location", .kind = SPEC_PATH, .flags = SPEC_REQUIRED,
 	 .at = WEIGHTS(mount_location),
-	 .help = "absolute path where the job finds it, read-only"},
+	 .help = "absolute path in the job, read-only"},
 	/* Before auth: a secret named in both places is found there. */
 	{.name = "auth_secret_name", .kind = SPEC_NAME, .at = WEIGHTS(secret),
 	 .help = "short for `auth: { auth_secret_name: ... }`"},
@@ -489,12 +489,13 @@ static const struct spec_field weights_fields[] = {
 	 .help = "only files that match one of these; `*` stops at `/`, `**` crosses it"},
 	{.name = "ignore_patterns", .kind = SPEC_TEXTS, .max = SPEC_PATTERNS_MAX,
 	 .at = WEIGHTS(ignore), .at_n = WEIGHTS(n_ignore),
-	 .help = "no files that match one of these; wins over allow_patterns"},
+	 .help = "no files that match one of these; overrides allow_patterns"},
 };
 #undef WEIGHTS
 /* clang-format on */
-const struct spec_block spec_weights_block = SPEC_MAP(
-	"job.weights[]", "Inputs that are on local disk before user code starts.", weights_fields);
+const struct spec_block spec_weights_block =
+	SPEC_MAP("job.weights[]", "Models and data that are on local disk before user code starts.",
+                 weights_fields);
 
 static void check_patterns(struct spec_reader *r, const struct doc *weights, const char *name)
 {
@@ -550,15 +551,15 @@ struct session {
 /* clang-format off */
 static const struct spec_field session_fields[] = {
 	{.name = "trigger", .kind = SPEC_TEXT, .max = 40, .at = offsetof(struct session, trigger),
-	 .dflt = SESSION_DEMAND, .help = "on_demand: `stoker exec` opens one while the job runs"},
-	{.name = "timeout_minutes", .kind = SPEC_IGNORED, .help = "a session ends with its job"},
-	{.name = "session_provider", .kind = SPEC_IGNORED, .help = "there is `stoker exec` alone"},
-	{.name = "auth_provider", .kind = SPEC_IGNORED, .help = "the caller's token decides"},
+	 .dflt = SESSION_DEMAND, .help = "on_demand: open a session with `stoker exec` while the job runs"},
+	{.name = "timeout_minutes", .kind = SPEC_IGNORED, .help = "a session ends when its job ends"},
+	{.name = "session_provider", .kind = SPEC_IGNORED, .help = "`stoker exec` is the only provider"},
+	{.name = "auth_provider", .kind = SPEC_IGNORED, .help = "the caller's token is used"},
 };
 /* clang-format on */
-const struct spec_block spec_session_block = SPEC_MAP(
-	"job.interactive_session",
-	"A way into the running job. The job's log says how, when it is pushed.", session_fields);
+const struct spec_block spec_session_block =
+	SPEC_MAP("job.interactive_session",
+                 "A shell in the running job; `stoker push` prints the command.", session_fields);
 
 void spec_read_session(struct spec_reader *r, const struct doc *d, void *base)
 {

@@ -53,15 +53,15 @@ static void read_webhook(struct spec_reader *r, const struct doc *d, void *base)
 static const struct spec_field notify_fields[] = {
 	{.name = "webhook", .kind = SPEC_CUSTOM, .flags = SPEC_REQUIRED, .read = read_webhook,
 	 .type = "name",
-	 .help = "the secret that holds its URL, and in a second line the key that signs; "
-	         "docs/operating.md says what is sent"},
+	 .help = "secret that holds the URL and, on a second line, the signing key; see "
+	         "docs/operating.md"},
 	{.name = "on", .kind = SPEC_CUSTOM, .read = read_notify_on, .type = "list of text",
-	 .help = "`running`, `retrying`, `completed`, `failed` (deploy_failed, too), "
-	         "`deploy_failed`, `stopped`; every end when left out"},
+	 .help = "`running`, `retrying`, `completed`, `failed` (includes deploy_failed), "
+	         "`deploy_failed`, `stopped`; all final states if omitted"},
 };
 /* clang-format on */
 const struct spec_block spec_notify_block =
-	SPEC_MAP("job.notify[]", "Who is told, and of what (ours).", notify_fields);
+	SPEC_MAP("job.notify[]", "Webhooks (Stoker only).", notify_fields);
 
 void spec_read_notify(struct spec_reader *r, const struct doc *d, void *base)
 {

@@ -65,20 +65,21 @@ static void read_version(struct spec_reader *r, const struct doc *d, void *base)
 static const struct spec_field python_fields[] = {
 	{.name = "requirements", .kind = SPEC_CUSTOM, .read = read_requirements,
 	 .type = "path, or list of text",
-	 .help = "a requirements file below the job's folder, or its lines: `[\"numpy>=1.26\"]`"},
+	 .help = "path of a requirements file in the job folder, or a list of its lines: "
+	         "`[\"numpy>=1.26\"]`"},
 	{.name = "version", .kind = SPEC_CUSTOM, .read = read_version, .type = "text",
-	 .help = "`\"3.11\"`, in quotes; the machine's `python3` when left out"},
+	 .help = "Python version in quotes, such as `\"3.11\"`; the machine's `python3` if omitted"},
 	{.name = "system_site_packages", .kind = SPEC_BOOL, .at = AT(python.system_site),
-	 .dflt = "false", .help = "the environment also sees the packages that the interpreter has, "
-	                          "such as Debian's python3-torch"},
+	 .dflt = "false", .help = "also use packages installed for the interpreter itself, such as "
+	                          "Debian's python3-torch"},
 };
 /* clang-format on */
-const struct spec_block spec_python_block =
-	SPEC_MAP("job.runtime.python",
-                 "A Python environment, built once for its content and kept on the node (ours). "
-                 "`python: FILE` and `python: [LINE, ...]` are short for `requirements` alone. See "
-                 "docs/python.md.",
-                 python_fields);
+const struct spec_block spec_python_block = SPEC_MAP(
+	"job.runtime.python",
+	"A Python environment, built once per content and cached on the node (Stoker only). "
+	"`python: FILE` and `python: [LINE, ...]` set `requirements` alone. See "
+	"docs/python.md.",
+	python_fields);
 
 void spec_read_python(struct spec_reader *r, const struct doc *d, void *base)
 {

@@ -384,22 +384,22 @@ static int status_show(struct request *rq, struct err *err)
 
 /* clang-format off */
 static const struct route routes[] = {
-	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/users/me",                        me,              "Who the token belongs to" },
-	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/teams",                           teams_list,      "Teams" },
-	{ HTTP_POST,   SCOPE_ADMIN,  SMALL,      "/v1/teams",                           team_make,       "Make a team" },
-	{ HTTP_DELETE, SCOPE_ADMIN,  SMALL,      "/v1/teams/{team_id}",                 team_remove,     "Remove a team without projects" },
-	{ HTTP_GET,    SCOPE_ADMIN,  0,          "/v1/api_keys",                        tokens_list,     "API keys, without their values" },
-	{ HTTP_POST,   SCOPE_MEMBER, SMALL,      "/v1/api_keys",                        token_make,      "Make an API key; it is shown once" },
+	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/users/me",                        me,              "Get the owner of the token" },
+	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/teams",                           teams_list,      "List teams" },
+	{ HTTP_POST,   SCOPE_ADMIN,  SMALL,      "/v1/teams",                           team_make,       "Create a team" },
+	{ HTTP_DELETE, SCOPE_ADMIN,  SMALL,      "/v1/teams/{team_id}",                 team_remove,     "Delete a team that has no projects" },
+	{ HTTP_GET,    SCOPE_ADMIN,  0,          "/v1/api_keys",                        tokens_list,     "List API keys, without their values" },
+	{ HTTP_POST,   SCOPE_MEMBER, SMALL,      "/v1/api_keys",                        token_make,      "Create an API key; it is shown once" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL,      "/v1/api_keys/{api_key_id}",           token_remove,    "Revoke an API key" },
-	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/secrets",                         secrets_list,    "Names of secrets" },
+	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/secrets",                         secrets_list,    "List names of secrets" },
 	{ HTTP_POST,   SCOPE_MEMBER, SECRET_MAX, "/v1/secrets",                         secret_put,      "Set a secret" },
-	{ HTTP_DELETE, SCOPE_MEMBER, SMALL,      "/v1/secrets/{name}",                  secret_remove,   "Remove a secret" },
-	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/teams/{team_id}/secrets",         secrets_list,    "Names of a team's secrets" },
+	{ HTTP_DELETE, SCOPE_MEMBER, SMALL,      "/v1/secrets/{name}",                  secret_remove,   "Delete a secret" },
+	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/teams/{team_id}/secrets",         secrets_list,    "List names of a team's secrets" },
 	{ HTTP_POST,   SCOPE_MEMBER, SECRET_MAX, "/v1/teams/{team_id}/secrets",         secret_put,      "Set a team's secret" },
-	{ HTTP_DELETE, SCOPE_MEMBER, SMALL,      "/v1/teams/{team_id}/secrets/{name}",  secret_remove,   "Remove a team's secret" },
-	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/training/capacity",               capacity_show,   "GPUs that are there, used and allowed" },
+	{ HTTP_DELETE, SCOPE_MEMBER, SMALL,      "/v1/teams/{team_id}/secrets/{name}",  secret_remove,   "Delete a team's secret" },
+	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/training/capacity",               capacity_show,   "Get GPU capacity, use and limits" },
 	{ HTTP_PATCH,  SCOPE_ADMIN,  SMALL,      "/v1/training/capacity",               capacity_change, "Limit the GPUs of a team" },
-	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/status",                          status_show,     "How the server is" },
+	{ HTTP_GET,    SCOPE_VIEWER, 0,          "/v1/status",                          status_show,     "Get the server's status" },
 };
 /* clang-format on */
 

@@ -231,7 +231,7 @@ static int graphql(struct request *rq, struct err *err)
 
 /* clang-format off */
 static const struct route routes[] = {
-	{ HTTP_POST, SCOPE_OPEN, BODY_MAX, "/graphql/", graphql, "The documents that the stock client sends" },
+	{ HTTP_POST, SCOPE_OPEN, BODY_MAX, "/graphql/", graphql, "GraphQL queries of the truss client" },
 };
 /* clang-format on */
 

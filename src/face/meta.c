@@ -203,10 +203,10 @@ static int job_page(struct request *rq, struct err *err)
 
 /* clang-format off */
 static const struct route routes[] = {
-	{ HTTP_GET, SCOPE_OPEN,   0, "/",                                    front_page, "What this is" },
-	{ HTTP_GET, SCOPE_OPEN,   0, "/training/{project_id}/logs/{job_id}", job_page,   "Where a pushed job is watched" },
-	{ HTTP_GET, SCOPE_OPEN,   0, "/healthz",                             health,     "Is the server up" },
-	{ HTTP_GET, SCOPE_OPEN,   0, "/openapi.json",                        openapi,    "This description" },
+	{ HTTP_GET, SCOPE_OPEN,   0, "/",                                    front_page, "Name and version of the server" },
+	{ HTTP_GET, SCOPE_OPEN,   0, "/training/{project_id}/logs/{job_id}", job_page,   "Page of a pushed job" },
+	{ HTTP_GET, SCOPE_OPEN,   0, "/healthz",                             health,     "Health check" },
+	{ HTTP_GET, SCOPE_OPEN,   0, "/openapi.json",                        openapi,    "This API as OpenAPI" },
 	{ HTTP_GET, SCOPE_VIEWER, 0, "/metrics",                             metrics,    "Metrics for Prometheus" },
 };
 /* clang-format on */

@@ -309,16 +309,16 @@ static int exit_record(struct request *rq, struct err *err)
 #define R "/runner/v1/"
 /* clang-format off */
 static const struct route routes[] = {
-	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "claim",       claim,       "The attempt becomes this runner's; what to run"},
-	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "heartbeat",   heartbeat,   "Stage, progress, a sample; orders come back"},
-	{HTTP_GET,  SCOPE_RUNNER, 0,          R "orders",      orders,      "Go, stop, commands: parks until they change"},
-	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "ready",       ready,       "Staged; user code may start"},
-	{HTTP_POST, SCOPE_RUNNER, BODY_LOG,   R "log",         log_append,  "Records of the log, from byte seq on"},
-	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "event",       event,       "An event of the job"},
-	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "checkpoint",  checkpoint,  "How far a checkpoint is"},
-	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "exec_output", exec_output, "What a command prints, and its exit code"},
-	{HTTP_GET,  SCOPE_RUNNER, 0,          R "exec_input",  exec_input,  "What a command is given: parks until there is some"},
-	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "exit",        exit_record, "The exit record"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "claim",       claim,       "Claim the attempt; returns what to run"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "heartbeat",   heartbeat,   "Report stage, progress and a sample; returns the desired state"},
+	{HTTP_GET,  SCOPE_RUNNER, 0,          R "orders",      orders,      "Get the desired state (start, stop, commands); long-polls for a change"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "ready",       ready,       "Report that staging is done"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_LOG,   R "log",         log_append,  "Append log records from byte seq on"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "event",       event,       "Add an event to the job"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "checkpoint",  checkpoint,  "Report the state of a checkpoint"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "exec_output", exec_output, "Send the output and exit code of an exec command"},
+	{HTTP_GET,  SCOPE_RUNNER, 0,          R "exec_input",  exec_input,  "Get the input of an exec command; long-polls for more"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "exit",        exit_record, "Send the exit record"},
 };
 /* clang-format on */
 

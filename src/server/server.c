@@ -53,9 +53,11 @@ void server_api_reference(struct buf *out)
 {
 	struct reference ref = {out, NULL};
 
-	buf_puts(out,
-	         "# The HTTP interface\n\nPrinted from the routes of the program. Every error is"
-	         " `{\"message\": ...}`; what a role may do, a higher one may too.\n");
+	buf_puts(out, "# The HTTP API\n\nPrinted by `make docs` from the table of routes. \"who\" "
+	              "is the lowest role that"
+	              " may call a route. Every error is `{\"message\", \"error\": {\"id\", "
+	              "\"message\"}}`;"
+	              " errors.md lists the ids.\n");
 	httpd_each_route(faces, COUNT(faces), route_row, &ref);
 }
 

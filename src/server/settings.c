@@ -10,65 +10,62 @@ static const struct conf_row rows[] = {
 	{"data", CONF_TEXT, AT(data), NULL, "DIR", "Basics",
 	 "Folder of the database, the mirror, checkpoints, caches and logs, on a local disk. "
 	 "Unset: $XDG_DATA_HOME/stoker, ~/.local/share/stoker"},
-	{"config", CONF_TEXT, AT(config), NULL, "FILE", "Basics", "Settings as a YAML map"},
+	{"config", CONF_TEXT, AT(config), NULL, "FILE", "Basics", "YAML file with settings"},
 	{"listen", CONF_TEXT, AT(listen), "127.0.0.1:8000", "ADDRESS:PORT", "Basics",
-	 "Where to listen; port 0 takes any free one"},
+	 "Address to listen on; port 0 picks a free port"},
 	{"base-url", CONF_TEXT, AT(base_url), NULL, "URL", "Basics",
-	 "What clients are told to come back to, behind a proxy. Unset: the listen address"},
+	 "Public URL of the server. Unset: the address that the client used"},
 	{"tls-cert", CONF_TEXT, AT(tls_cert), NULL, "FILE", "Safety",
 	 "Certificate chain (PEM): serve HTTPS"},
 	{"tls-key", CONF_TEXT, AT(tls_key), NULL, "FILE", "Safety", "Its private key (PEM)"},
 	{"insecure", CONF_BOOL, AT(insecure), "false", NULL, "Safety",
-	 "Serve plain HTTP on an address that other machines reach: tokens travel readable"},
+	 "Allow plain HTTP on an address that other machines can reach; tokens are sent unencrypted"},
 	{"allow-file-root", CONF_LIST, AT(allow_file_root), NULL, "DIR", "Sources",
-	 "Folder that file:// weights may be read from; none unless given"},
+	 "Folder that file:// weights may come from. Unset: none"},
 	{"allow-source-network", CONF_LIST, AT(allow_source_network), NULL, "CIDR", "Sources",
-	 "Private addresses that sources may live on; loopback and private ones are refused "
-	 "otherwise"},
+	 "Private or loopback network that sources and webhooks may use. Unset: none"},
 	{"hf-endpoint", CONF_TEXT, AT(hf_endpoint), "https://huggingface.co", "URL", "Sources",
-	 "Hub that hf:// weights come from"},
+	 "Hub for hf:// weights"},
 	{"s3-endpoint", CONF_TEXT, AT(s3_endpoint), NULL, "URL", "Sources",
-	 "Store that s3:// weights come from. Unset: AWS"},
+	 "Object store for s3:// weights. Unset: AWS"},
 	{"allow-endpoint", CONF_LIST, AT(allow_endpoint), NULL, "HOST[:PORT]", "Sources",
-	 "Host that jobs may name in `endpoint:` of a source, over https. http://HOST[:PORT] "
-	 "allows plain HTTP to it: then tokens travel readable"},
+	 "Host that jobs may use as `endpoint:` of a source, over HTTPS. http://HOST[:PORT] "
+	 "allows plain HTTP; credentials are then sent unencrypted"},
 	{"cpus", CONF_INT, AT(cpus), NULL, "N", "Machine",
-	 "CPU cores that jobs may use together. Unset: all"},
+	 "Total CPU cores for jobs. Unset: all"},
 	{"memory", CONF_BYTES, AT(memory), NULL, "BYTES", "Machine",
-	 "Memory that jobs may use together. Unset: all"},
+	 "Total memory for jobs, such as 64G. Unset: all"},
 	{"gpus", CONF_TEXT, AT(gpus), NULL, "TYPE:N", "Machine",
-	 "Declared GPUs, in place of what NVML finds, such as H100:2"},
+	 "GPUs of this machine, such as H100:2. Unset: detected through NVML"},
 	{"images", CONF_CHOICE, AT(images), "auto", "auto|podman|host", "Jobs",
-	 "auto: a job that names a base_image runs it under podman, and is refused where "
-	 "that is missing; host: every job runs on this machine's root, its log says so"},
+	 "auto or podman: jobs with a base_image run in podman, and are refused if podman is "
+	 "missing. host: every job runs on the host's root file system, and its log says so"},
 	{"sandbox", CONF_CHOICE, AT(sandbox), "auto", "auto|bwrap|podman|plain", "Jobs",
-	 "How jobs are kept apart; auto takes the best that works when the server starts. A job "
-	 "for which it fails does not run"},
+	 "Sandbox for jobs. auto picks the strongest that works when the server starts. If it fails "
+	 "for a job, that job does not run"},
 	{"share", CONF_LIST, AT(share), NULL, "DIR", "Jobs",
-	 "Folder of this machine that jobs see read-only at its own place"},
+	 "Host folder that jobs see read-only, under the same path"},
 	{"backfill", CONF_BOOL, AT(backfill), "true", NULL, "Jobs",
-	 "Let a job start before one ahead of it in line when that does not delay the one ahead, "
-	 "judged by limits.max_duration. false: no job starts on a node that one ahead waits for"},
+	 "Start a job before one ahead of it in the queue if that does not delay the one ahead, "
+	 "based on limits.max_duration. false: keep nodes free for the job ahead"},
 	{"backfill-wait", CONF_SECONDS, AT(backfill_wait), "1h", "TIME", "Jobs",
-	 "How long jobs without limits.max_duration may overtake a job whose start cannot be told, "
+	 "How long jobs without limits.max_duration may pass a job whose start time is unknown "
 	 "because it waits for jobs without limits.max_duration"},
 	{"grace", CONF_SECONDS, AT(grace), "30s", "TIME", "Jobs",
-	 "At shutdown, how long open requests may take; jobs go on without the server"},
+	 "Time for open requests to finish at shutdown; jobs keep running without the server"},
 	{"node-cache-bytes", CONF_BYTES, AT(node_cache_bytes), "200G", "BYTES", "Storage",
-	 "Budget of the node cache: weights laid out for jobs, hard links to the mirror "
-	 "where they can be"},
+	 "Size limit of the node cache, which holds the weights and Python environments of jobs"},
 	{"cache-quota", CONF_BYTES, AT(cache_quota), "1TB", "BYTES", "Storage",
-	 "Training cache of a new project"},
+	 "Cache quota of a new project"},
 	{"workers", CONF_INT, AT(workers), "16", "N", "Server", "Threads that answer requests"},
 	{"connections-per-address", CONF_INT, AT(connections_per_address), "512", "N", "Server",
-	 "Most connections of one client address (of one /64 network with IPv6), so that one "
-	 "machine cannot take all 4096. Loopback is not counted. 0: no limit, for a proxy on "
-	 "another machine"},
+	 "Limit of connections per client address (per /64 network with IPv6), out of 4096 in all. "
+	 "Loopback is exempt. 0: no limit, for a proxy on another machine"},
 	{"log-level", CONF_CHOICE, AT(log_level), "info", "debug|info|warn|error", "Server",
-	 "Least level written to stderr"},
-	{"log-json", CONF_BOOL, AT(log_json), "false", NULL, "Server", "Log JSON objects, one a line"},
+	 "Minimum level written to stderr"},
+	{"log-json", CONF_BOOL, AT(log_json), "false", NULL, "Server", "Log as JSON, one object per line"},
 	{"check", CONF_BOOL, AT(check), "false", NULL, "Server",
-	 "Compare database, manifests and blobs, print what is wrong, and end"},
+	 "Compare the database with the files, print what is wrong, and exit"},
 };
 /* clang-format on */
 #undef AT
@@ -76,10 +73,10 @@ static const struct conf_row rows[] = {
 static const char usage[] =
 	"usage: stoker server [--setting VALUE]...\n"
 	"\n"
-	"Runs the control plane and every HTTP face in the foreground. Each setting is a flag\n"
+	"Runs the server in the foreground. Each setting is a flag\n"
 	"--some-name, a variable STOKER_SOME_NAME and a key some_name in --config FILE (YAML);\n"
-	"flags win over variables, variables over the file. Lists repeat the flag; in a\n"
-	"variable, commas part them.\n"
+	"flags override variables, variables override the file. To give a list, repeat the flag;\n"
+	"in a variable, separate items with commas.\n"
 	"\n";
 
 void settings_help(struct buf *out)
@@ -90,10 +87,12 @@ void settings_help(struct buf *out)
 
 void settings_reference(struct buf *out)
 {
-	buf_puts(out, "# Settings of `stoker server`\n\n"
-	              "Each is a flag `--some-name`, a variable `STOKER_SOME_NAME` and a key\n"
-	              "`some_name` in the YAML file that `--config` names. Lists repeat the flag;\n"
-	              "in a variable, commas part them; in the file they are YAML lists.\n\n");
+	buf_puts(out,
+	         "# Settings of `stoker server`\n\n"
+	         "Each is a flag `--some-name`, a variable `STOKER_SOME_NAME` and a key\n"
+	         "`some_name` in the YAML file that `--config` names. To give a list, repeat the\n"
+	         "flag, separate items with commas in a variable, or use a YAML list in the "
+	         "file.\n\n");
 	conf_reference(rows, COUNT(rows), out);
 }
 
