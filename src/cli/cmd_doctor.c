@@ -45,6 +45,19 @@ static void check_nodes(struct doctor *d, const struct doc *status)
 	}
 }
 
+/* What a job without an image gets by runtime.python. */
+static void check_python(struct doctor *d, const struct doc *python)
+{
+	if (python == NULL)
+		return; /* an older server */
+	if (python->kind == DOC_TEXT)
+		verdict(d, ' ', "python: %s", doc_cstr(python, ""));
+	else
+		verdict(d, '!',
+		        "python: the server's machine cannot build environments (runtime.python): "
+		        "apt install python3-venv, or install uv, and start the server again");
+}
+
 static void check_disk(struct doctor *d, const struct doc *status)
 {
 	double left = doc_real(doc_path(status, "disk", "free", NULL), 0),
@@ -114,6 +127,7 @@ static void check_status(struct doctor *d, const struct doc *status)
 		            : "");
 	}
 	verdict(d, ' ', "sandbox: %s", doc_cstr(doc_get(status, "sandbox"), "unknown"));
+	check_python(d, doc_get(status, "python"));
 	check_nodes(d, status);
 	check_disk(d, status);
 }

@@ -358,6 +358,7 @@ static int status_show(struct request *rq, struct err *err)
 	show_time(js, "started_at", s.started_ms);
 	js_kv(js, "base_url", s.base_url);
 	js_kv(js, "sandbox", s.sandbox);
+	js_kv(js, "python", s.python);
 	js_key(js, "disk");
 	js_open(js);
 	js_kv_u64(js, "free", s.disk_free);

@@ -59,8 +59,8 @@ struct node_row {
 };
 
 struct server_status {
-	const char *version, *data_dir, *base_url,
-		*sandbox; /* sandbox: what probing found, in words */
+	const char *version, *data_dir, *base_url, *sandbox,
+		*python; /* what probing found, in words; python NULL: nothing */
 	int64_t started_ms;
 	uint64_t disk_free, disk_total, mirror_bytes, node_cache_bytes, node_cache_budget;
 	uint64_t jobs_active, jobs_pending;

@@ -1,6 +1,7 @@
 /* probe.c - which sandbox this machine's jobs get: each kind is really started, with nothing to do.
  */
 #include "base/json.h"
+#include "run/python.h"
 #include "run/sandbox.h"
 
 #define PROBE_NAME "stoker-probe"
@@ -108,6 +109,7 @@ void sandbox_probe(const char *program, const char *dir, const char *want, struc
 	js_kv(&js, "words", strncmp(f.says, "sandbox: ", 9) == 0 ? f.says + 9 : f.says);
 	js_kv(&js, "bwrap", version_of(a, "bwrap"));
 	js_kv(&js, "podman", version_of(a, "podman"));
+	js_kv(&js, "python", f.kind != NULL ? python_words(a, f.kind) : NULL);
 	js_kv(&js, "notes", f.notes);
 	js_close(&js);
 }

@@ -46,6 +46,9 @@ int python_bring(const struct python_job *j, struct python *out, struct err *err
 /* Removes what the build of a killed runner left behind: its group, its container. */
 int python_sweep(const char *name, const char *dir, struct err *err) MUST_CHECK;
 
+/* What builds environments on this machine: "Python 3.11.2, uv 0.13.9"; NULL: nothing can. */
+const char *python_words(struct arena *a, const char *sandbox_kind);
+
 /* --- within python*.c --- */
 
 /* python_find.c: what there is to build with. */

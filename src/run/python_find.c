@@ -341,3 +341,33 @@ int python_find(const struct python_job *j, struct python_tools *out, struct err
 	}
 	return rc == 0 && system_site && out->sites != NULL ? list_sites(j, out, err) : rc;
 }
+
+static bool has_venv(const char *python)
+{
+	const char *argv[] = {python, "-I", "-S", "-B", "-c", "import venv, ensurepip", NULL};
+	AUTO_BUF struct buf out = BUF_INIT(ANSWER_MAX);
+	struct err no = {0};
+	int code = 0;
+
+	return proc_run(argv, (struct str){0}, ASK_MS, &out, &code, &no) == 0 && code == 0;
+}
+
+const char *python_words(struct arena *a, const char *sandbox_kind)
+{
+	const struct wire_launch launch = {.sandbox = sandbox_kind};
+	const struct job_spec spec = {0};
+	const struct python_job j = {.a = a, .launch = &launch, .spec = &spec};
+	struct looking l = {.j = &j, .found = BUF_INIT(ANSWER_MAX)};
+	struct python_tools t = {0};
+
+	find_uv(&j, &t);
+	list_dirs(&l);
+	(void)find_interpreter(&l, &t);
+	buf_done(&l.found);
+	if (t.python == NULL)
+		return t.uv_version;
+	if (t.uv == NULL && !has_venv(t.python))
+		return NULL;
+	return arena_printf(a, "Python %s, %s", t.version,
+	                    t.uv != NULL ? t.uv_version : "venv and pip");
+}

@@ -56,6 +56,7 @@ struct app {
 	const char *base_url, *local_url; /* for clients, for runners of this machine */
 	const char *node_name;
 	const char *sandbox;      /* what probing found, in words */
+	const char *python;       /* what builds Python environments, in words; NULL: nothing */
 	const char *sandbox_kind; /* how every job is run, chosen at start: see run/sandbox.h */
 	bool podman;              /* there is one */
 	int64_t started_ms;

@@ -253,6 +253,7 @@ int ctx_status(void *of, const struct who *who, struct arena *a, struct server_s
 		.data_dir = app->data,
 		.base_url = app->base_url,
 		.sandbox = app->sandbox,
+		.python = app->python,
 		.started_ms = app->started_ms,
 		.mirror_bytes = atomic_load(&app->mirror_bytes),
 		.node_cache_bytes = atomic_load(&app->node_bytes),

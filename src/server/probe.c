@@ -41,6 +41,7 @@ int probe_sandbox(struct app *app, struct err *err)
 	app->sandbox = doc_cstr(doc_get(d, "words"), app->sandbox_kind);
 	if (app->sandbox[0] == '\0')
 		app->sandbox = app->sandbox_kind;
+	app->python = doc_cstr(doc_get(d, "python"), NULL);
 	if (notes[0] != '\0')
 		log_warn("sandbox: %s", notes);
 	if (strcmp(app->sandbox_kind, "plain") == 0)

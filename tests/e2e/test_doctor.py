@@ -73,6 +73,15 @@ def test_all_is_well(cluster):
     assert code == 1 and len(wrong) == 1 and "token" in wrong[0] and "stoker login --url" in wrong[0], shown
 
 
+@pytest.mark.parametrize("status, warned", [({"python": None}, True), ({"python": "uv 1"}, False), ({}, False)], ids=["none", "uv", "older"])
+def test_what_builds_environments(empty_cluster, status, warned):
+    me = {"/v1/users/me": (200, {"name": "ann", "role": "admin"})}
+    with web(stoker("1", **me, **{"/v1/status": (200, {"version": "1", **status})})) as port:
+        _, wrong, shown = doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{port}")
+    assert any("python: " in line and "python3-venv" in line for line in wrong) == warned, shown
+    assert ("python: uv 1" in shown) == (status.get("python") is not None)
+
+
 def test_no_login(empty_cluster):
     code, wrong, shown = doctor(empty_cluster, STOKER_TOKEN="")
     assert code == 1 and len(wrong) == 1 and "STOKER_URL" in wrong[0] and "stoker login" in wrong[0], shown

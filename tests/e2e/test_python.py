@@ -157,6 +157,15 @@ def test_what_cannot_be_required(empty_cluster, index):
     assert cluster.wait(json.loads(cluster.cli("push", link / "train.yaml", "-o", "json").out))["current_status"] == DONE
 
 
+@pytest.mark.parametrize("uv", [False, True], ids=["pip", "uv"])
+def test_the_status_says_what_builds(empty_cluster, uv):
+    cluster = start(empty_cluster, uv=uv)
+    words = cluster.api("GET", "/v1/status")[1]["python"]
+    version = subprocess.run(["/usr/bin/python3", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+    assert version in words and ("uv " in words) == uv
+    assert f"python: {words}" in cluster.cli("doctor").out
+
+
 def test_a_version_that_is_not_there(empty_cluster, index):
     cluster = start(empty_cluster)
     view = fails(cluster, push(cluster, {"requirements": ["leaf"], "version": "3.4"}, index), "python_not_found")
@@ -282,6 +291,7 @@ def test_the_budget_holds(empty_cluster, index):
     run(cluster, ["one"], index)  # it had to go
     assert sum(index.hits.values()) > asked
     cluster.cli("cache", "verify")
+    until(lambda: not runners(cluster))  # a runner that is about to end still holds its own
     gone = cluster.cli("cache", "gc", "--older-than", "0s", "--yes").out
     assert gone and trees(cluster) == (0, 0)
 
