@@ -47,7 +47,7 @@ static int signed_url(struct request *rq, const char *key, char **out, struct er
 	url_encode(str_of(key), true, &path);
 	return sigv4_presign(
 		rq->arena, &signer, HTTP_GET,
-		arena_printf(rq->arena, "%s/s3/%s/%s", ctx->base_url, ctx->bucket, buf_cstr(&path)),
+		arena_printf(rq->arena, "%s/s3/%s/%s", face_url(rq), ctx->bucket, buf_cstr(&path)),
 		SIGV4_PRESIGN_MAX_S, clock_wall_ms(), out, err);
 }
 
@@ -239,7 +239,7 @@ int upload_credentials(struct request *rq, struct err *err)
 	js_kv(&an.js, "aws_access_key_id", u.access_key);
 	js_kv(&an.js, "aws_secret_access_key", u.secret_key);
 	js_kv(&an.js, "aws_session_token", u.session_token);
-	js_kv(&an.js, "endpoint_url", arena_printf(rq->arena, "%s/s3", ctx->base_url));
+	js_kv(&an.js, "endpoint_url", arena_printf(rq->arena, "%s/s3", face_url(rq)));
 	js_kv(&an.js, "region_name", REGION);
 	js_close(&an.js);
 	return answer_send(rq, &an, 200, err);

@@ -16,6 +16,7 @@
 #include "core/spec.h"
 #include "core/wire.h"
 #include "io/httpd.h"
+#include "io/url.h"
 #include "store/blob.h"
 #include "store/joblog.h"
 #include "store/objstore.h"
@@ -304,7 +305,11 @@ struct face_ctx {
 	struct blobs *blobs;
 	struct joblogs *logs;
 	const char *bucket;   /* the one bucket of the S3 face: "stoker" */
-	const char *base_url; /* what clients are told to come back to, no trailing slash */
+	const char *base_url; /* of the server, no trailing slash; clients are told face_url() */
+	bool base_url_is_set; /* by the administrator: it wins over what clients used */
+	bool tls;             /* this server speaks TLS itself */
+	const struct url_net *proxies; /* whose X-Forwarded-* headers are believed */
+	size_t n_proxies;
 };
 
 static inline const struct face_ctx *face_ctx(const struct request *rq)
@@ -322,6 +327,12 @@ static inline const struct who *face_who(const struct request *rq)
 	assert(w != NULL && w->magic == WHO_MAGIC);
 	return w;
 }
+
+/* address.c. What this client is told to come back to, no trailing slash: the address that it used,
+ * as Host or a trusted proxy says, unless the administrator has set one. In the request's arena. */
+const char *face_url(const struct request *rq);
+/* The host that the client used, which is the one that it signed. */
+struct str face_host(const struct request *rq);
 
 /* Channels for reply_wait: what changed. */
 #define CHANNEL_JOB "job"             /* + job id: state, progress, log */

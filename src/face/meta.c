@@ -4,7 +4,8 @@
 
 #define TEXT_MAX ((size_t)4 << 20)
 #define OPENAPI_MAX ((size_t)4 << 20)
-#define ID_SHOWN 64 /* characters of an id on a page */
+#define SHOWN_MAX 300                     /* characters of an id or an address on a page */
+#define TRUSS_URL "http://localhost:8000" /* the stock client knows its own server only there */
 
 static int health(struct request *rq, struct err *err)
 {
@@ -126,7 +127,7 @@ static int metrics(struct request *rq, struct err *err)
 /* Text for a page; ids come from the path, so from anybody. */
 static void escaped(struct buf *out, struct str s)
 {
-	s.n = MIN(s.n, (size_t)ID_SHOWN);
+	s.n = MIN(s.n, (size_t)SHOWN_MAX);
 	for (size_t i = 0; i < s.n; i++) {
 		char c = s.p[i];
 
@@ -163,17 +164,24 @@ static int send_page(struct request *rq, struct buf *out, struct err *err)
 
 static int front_page(struct request *rq, struct err *err)
 {
-	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_BUF struct buf out = BUF_INIT(TEXT_MAX);
+	const char *url = face_url(rq);
 
 	page_head(&out, "Stoker");
 	buf_puts(&out,
 	         "<p>Training, on machines of your own. This server is driven by commands:</p>"
 	         "<pre>stoker init\nstoker push train.yaml\nstoker logs -f JOB</pre>"
 	         "<p>The stock client works as well, with this in <code>~/.trussrc</code>:</p>"
-	         "<pre>[baseten]\nremote_provider = baseten\nremote_url = http://localhost:8000\n"
-	         "api_key = (a token of this server)</pre><p>This server is ");
-	escaped(&out, str_of(ctx->base_url));
+	         "<pre>[baseten]\nremote_provider = baseten\nremote_url = " TRUSS_URL "\n"
+	         "api_key = (a token of this server)</pre>");
+	if (strcmp(url, TRUSS_URL) != 0) {
+		buf_puts(&out, "<p>and, as that is the one address that it accepts, with this "
+		               "variable:</p><pre>http_proxy=");
+		escaped(&out, str_of(url));
+		buf_puts(&out, "</pre>");
+	}
+	buf_puts(&out, "<p>This server is ");
+	escaped(&out, str_of(url));
 	buf_puts(&out, ". Its API is described in <a href=\"/openapi.json\">openapi.json</a>, its "
 	               "health is at <a href=\"/healthz\">/healthz</a>.</p>");
 	return send_page(rq, &out, err);

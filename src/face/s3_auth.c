@@ -15,7 +15,7 @@
 #define S3_PROJECTS "training_projects/"
 
 struct headers {
-	struct arena *arena;
+	struct request *rq;
 	struct http_header *header;
 	size_t n;
 };
@@ -24,16 +24,18 @@ static void add_header(struct str name, struct str value, void *arg)
 {
 	struct headers *h = arg;
 
+	if (str_ieq(name, "host"))
+		value = face_host(h->rq); /* a proxy may have put its own there */
 	if (h->n < S3_HEADERS_MAX)
 		h->header[h->n++] = (struct http_header){
-			arena_strz(h->arena, name),
-			arena_strz(h->arena, value),
+			arena_strz(h->rq->arena, name),
+			arena_strz(h->rq->arena, value),
 		};
 }
 
 static struct sigv4_request signed_part(struct request *rq)
 {
-	struct headers h = {.arena = rq->arena};
+	struct headers h = {.rq = rq};
 
 	h.header = ARENA_ARRAY(rq->arena, struct http_header, S3_HEADERS_MAX);
 	request_each_header(rq, add_header, &h);

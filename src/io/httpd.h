@@ -53,6 +53,7 @@ struct request {
 	struct str path, query; /* undecoded; query without '?' */
 	struct str arg[ROUTE_ARGS_MAX]; /* decoded captures of the pattern, in order */
 	size_t n_arg;
+	bool by_proxy;             /* the target came with scheme and authority, as to a proxy */
 	int64_t body_len;          /* -1: chunked */
 	const struct route *route; /* NULL until matched */
 	const struct face *face;

@@ -53,6 +53,7 @@ int route_target(struct request *rq, struct str sent, struct err *err)
 		target = str_of(arena_printf(rq->arena, "/%.*s", STR_ARG(target)));
 	else
 		target = arena_str(rq->arena, target);
+	rq->by_proxy = target.n != sent.n;
 	rq->target = target;
 	rq->query = target;
 	(void)str_cut(&rq->query, '?', &rq->path);

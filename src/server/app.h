@@ -68,7 +68,8 @@ struct app {
 	struct blobs *blobs;
 	struct node_cache *node;
 	struct joblogs *logs;
-	struct url_net *allow;
+	struct url_net *allow, *proxies;
+	size_t n_proxies;
 	struct http_client *upstream; /* guarded: to sources, and webhooks by https */
 	struct http_client *inside;   /* to no address but those that sources may live on */
 	struct engine *engine;

@@ -94,6 +94,10 @@ static int listen_http(struct app *app, struct httpd **out, struct err *err)
 		.logs = app->logs,
 		.bucket = APP_BUCKET,
 		.base_url = app->base_url,
+		.base_url_is_set = app->set.base_url != NULL,
+		.tls = app->set.tls_cert != NULL,
+		.proxies = app->proxies,
+		.n_proxies = app->n_proxies,
 	};
 	return httpd_start(&o, out, err);
 }

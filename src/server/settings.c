@@ -15,6 +15,9 @@ static const struct conf_row rows[] = {
 	 "Address to listen on; port 0 picks a free port"},
 	{"base-url", CONF_TEXT, AT(base_url), NULL, "URL", "Basics",
 	 "Public URL of the server. Unset: the address that the client used"},
+	{"trusted-proxy", CONF_LIST, AT(trusted_proxy), NULL, "CIDR", "Basics",
+	 "Reverse proxies whose X-Forwarded-Host and X-Forwarded-Proto are believed. Unset: those on "
+	 "this machine"},
 	{"tls-cert", CONF_TEXT, AT(tls_cert), NULL, "FILE", "Safety",
 	 "Certificate chain (PEM): serve HTTPS"},
 	{"tls-key", CONF_TEXT, AT(tls_key), NULL, "FILE", "Safety", "Its private key (PEM)"},

@@ -7,7 +7,8 @@
 
 struct settings {
 	const char *data, *config, *listen, *base_url;
-	struct conf_list allow_file_root, allow_source_network, allow_endpoint, share;
+	struct conf_list allow_file_root, allow_source_network, allow_endpoint, share,
+		trusted_proxy;
 	const char *hf_endpoint, *s3_endpoint;
 	int64_t cpus;
 	uint64_t memory;

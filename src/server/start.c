@@ -228,16 +228,35 @@ static int open_stores(struct app *app, struct err *err)
 	return joblogs_open(&app->logs, app_path(app, a, "logs"), err);
 }
 
+static int parse_nets(struct app *app, const char *flag, const struct conf_list *l,
+                      struct url_net **out, struct err *err)
+{
+	*out = ARENA_ARRAY(app->arena, struct url_net, l->n + 1);
+	for (size_t i = 0; i < l->n; i++) {
+		if (url_net_parse(str_of(l->item[i]), &(*out)[i], err) < 0)
+			return err_wrap(err, "%s", flag);
+	}
+	return 0;
+}
+
+static int read_proxies(struct app *app, struct err *err)
+{
+	static const char *loopback[] = {"127.0.0.0/8", "::1"};
+	const struct conf_list *l = &app->set.trusted_proxy;
+	const struct conf_list these = {loopback, COUNT(loopback)};
+
+	app->n_proxies = l->n > 0 ? l->n : these.n;
+	return parse_nets(app, "--trusted-proxy", l->n > 0 ? l : &these, &app->proxies, err);
+}
+
 static int open_upstream(struct app *app, struct err *err)
 {
 	const struct conf_list *l = &app->set.allow_source_network;
 	struct http_policy policy = {.guard = true, .n_allow = l->n};
 
-	app->allow = ARENA_ARRAY(app->arena, struct url_net, l->n + 1);
-	for (size_t i = 0; i < l->n; i++) {
-		if (url_net_parse(str_of(l->item[i]), &app->allow[i], err) < 0)
-			return err_wrap(err, "--allow-source-network");
-	}
+	if (parse_nets(app, "--allow-source-network", l, &app->allow, err) < 0 ||
+	    read_proxies(app, err) < 0)
+		return -1;
 	policy.allow = app->allow;
 	app->upstream = http_client_new(&policy);
 	policy.only_allowed = true;

@@ -140,7 +140,7 @@ class Cluster:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=self.environment(**(env or {})), text=True)
         line = Lines(self.process).next() or ""
-        assert line.startswith("listening on http://"), f"{line!r}\n{self.log.read_text()}"
+        assert line.startswith("listening on http"), f"{line!r}\n{self.log.read_text()}"
         self.url = line.split()[-1]
         return self
 

@@ -1,0 +1,169 @@
+"""A server behind another address: URLs of objects follow the one that the client used."""
+import contextlib
+import http.client
+import http.server
+import json
+import socket
+import ssl
+import subprocess
+import threading
+
+import pytest
+from conftest import CALL_S, STOKER, held_port, until
+
+CHECKPOINT = ["mkdir $BT_CHECKPOINT_DIR/checkpoint-1; echo weights > $BT_CHECKPOINT_DIR/checkpoint-1/model.bin"]
+RUNTIME = {"checkpointing_config": {"enabled": True, "settle": "1s"}}
+
+
+@contextlib.contextmanager
+def serving(handler, tls=None):
+    class Server(http.server.ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request, client_address):
+            pass
+
+    server = Server(("127.0.0.1", 0), handler)
+    if tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*tls)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def forwarder(port, extra, keep_host=False):
+    """A reverse proxy in front of `port`; extra(handler) gives the headers that it adds."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def forward(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            headers = {k: v for k, v in self.headers.items() if keep_host or k.lower() != "host"}
+            upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=CALL_S)
+            upstream.request(self.command, self.path, body, {**headers, **extra(self)})
+            reply = upstream.getresponse()
+            data = reply.read()
+            self.send_response(reply.status)
+            for k, v in reply.getheaders():
+                if k.lower() not in ("content-length", "transfer-encoding", "connection"):
+                    self.send_header(k, v)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+            upstream.close()
+
+        do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = forward
+
+        def log_message(self, *args):
+            pass
+    return Handler
+
+
+@pytest.fixture
+def certificate(empty_cluster):
+    cert, key = empty_cluster.folder / "cert.pem", empty_cluster.folder / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(cert), "-days", "2",
+                    "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
+    return str(cert), str(key)
+
+
+def round_trip(cluster, url, **env):
+    """Push, wait, pull: all that touches objects, through this address alone."""
+    env = cluster.environment(STOKER_URL=url, STOKER_TOKEN=cluster.token, **env)
+    folder = cluster.job_folder(CHECKPOINT, runtime=RUNTIME)
+
+    def run(*args):
+        done = subprocess.run([STOKER, *map(str, args)], env=env, capture_output=True, text=True, timeout=CALL_S, cwd=folder, check=False)
+        assert done.returncode == 0, done
+        return done.stdout
+    run("push", "-f")
+    run("checkpoints", "pull", "@/latest", "here")
+    assert (folder / "here/rank-0/checkpoint-1/model.bin").read_text() == "weights\n"
+    assert not [line for line in run("doctor").splitlines() if line.startswith("fail")]
+
+
+def endpoint(cluster, **headers):
+    status, reply = cluster.api("GET", "/v1/blobs/credentials/train", headers=headers)
+    assert status == 200
+    return reply["creds"]["endpoint_url"]
+
+
+def test_tls_on_every_address(empty_cluster, certificate):
+    """The certificate is for localhost; the server only knows that it listens everywhere."""
+    c, port = empty_cluster, held_port()
+    c.launch([STOKER, "server", "--data", str(c.data), "--listen", f"0.0.0.0:{port}", "--tls-cert", certificate[0], "--tls-key",
+              certificate[1], "--cpus", "2", "--memory", "1Gi"])
+    env = c.environment(STOKER_URL=f"https://localhost:{port}", STOKER_TOKEN=c.token, STOKER_CA_FILE=certificate[0])
+
+    def run(*args):
+        return subprocess.run([STOKER, *map(str, args)], env=env, capture_output=True, text=True, timeout=CALL_S, check=False)
+    waits = c.job_folder(["true"], compute={"cpu_count": 2, "memory": "1Gi"})
+    for _ in range(2):  # the second one waits for the first
+        pushed = run("push", waits / "train.yaml", "-q")
+        assert pushed.returncode == 0, pushed
+    doctor = run("doctor")
+    assert doctor.returncode == 0, doctor
+    stopped = run("stop", "--all", "--now", "-y")
+    assert stopped.returncode == 0, stopped
+    until(lambda: json.loads(run("ps", "-o", "json").stdout) == [])
+    c.stop()  # the helpers of a cluster know no certificates
+
+
+def test_a_tunnel_from_another_port(cluster):
+    with serving(forwarder(cluster.port, lambda h: {}, keep_host=True)) as port:
+        url = f"http://127.0.0.1:{port}"
+        assert endpoint(cluster, Host=f"127.0.0.1:{port}") == f"{url}/s3"
+        round_trip(cluster, url)
+
+
+def test_a_proxy_that_ends_tls(cluster, certificate):
+    """It is on this machine, so it is believed; Host is its own."""
+    with serving(forwarder(cluster.port, lambda h: {"X-Forwarded-Proto": "https", "X-Forwarded-Host": h.headers["Host"]}), certificate) as port:
+        round_trip(cluster, f"https://localhost:{port}", STOKER_CA_FILE=certificate[0])
+    forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "stoker.example.com, inner:1"}
+    assert endpoint(cluster, **forwarded) == "https://stoker.example.com/s3"
+    assert endpoint(cluster, Host="[::1]:99") == "http://[::1]:99/s3"
+    own = f"{cluster.url}/s3"
+    for nonsense in "a b", "a/b", "x@y", "a\"b", "a:99999", "-" * 300, "[::1", "a?b", "a#b":
+        assert endpoint(cluster, **{"X-Forwarded-Host": nonsense}) == own, nonsense
+    assert endpoint(cluster, **{"X-Forwarded-Proto": "gopher"}) == own
+
+
+def test_who_is_no_proxy_is_not_believed(empty_cluster):
+    empty_cluster.start("--trusted-proxy", "192.0.2.0/24", "--cpus", "1", "--memory", "1Gi")
+    assert endpoint(empty_cluster, **{"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example.com"}) == f"{empty_cluster.url}/s3"
+    assert empty_cluster.stop() is None
+    code = subprocess.run([STOKER, "server", "--data", str(empty_cluster.data), "--trusted-proxy", "nonsense"], env=empty_cluster.environment(),
+                          capture_output=True, timeout=CALL_S, check=False).returncode
+    assert code == 2
+
+
+def test_a_base_url_wins(empty_cluster):
+    empty_cluster.start("--base-url", "https://stoker.example.com", "--cpus", "1", "--memory", "1Gi")
+    assert endpoint(empty_cluster, Host="elsewhere:1", **{"X-Forwarded-Host": "there:2"}) == "https://stoker.example.com/s3"
+
+
+def test_the_front_page_says_where_it_is(cluster):
+    page = cluster.api("GET", "/", token="", headers={"Host": "stoker.lan:81"}, raw=True)[1].decode()
+    assert "http://stoker.lan:81" in page and "localhost:8000" not in page.replace("remote_url = http://localhost:8000", "")
+    assert "http_proxy=http://stoker.lan:81" in page  # the stock client knows one address alone
+    page = cluster.api("GET", "/", token="", headers={"Host": "localhost:8000"}, raw=True)[1].decode()
+    assert "http_proxy" not in page
+
+
+def test_a_client_of_a_plain_proxy(cluster):
+    """The stock client is told http_proxy: its targets are whole URLs of a host that is none."""
+    with socket.create_connection(("127.0.0.1", cluster.port), timeout=CALL_S) as s:
+        s.sendall(f"GET http://localhost:8000/v1/blobs/credentials/train HTTP/1.1\r\nHost: localhost:8000\r\n"
+                  f"Authorization: Bearer {cluster.token}\r\nConnection: close\r\n\r\n".encode())
+        answer = b""
+        while chunk := s.recv(65536):
+            answer += chunk
+    assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["creds"]["endpoint_url"] == f"{cluster.url}/s3"
