@@ -53,6 +53,12 @@
 	X(DIGEST_MISMATCH,      CORRUPT,     "digest_mismatch",        "What the source sent does not have the digest that it promises. Nothing of it is used.") \
 	X(SOURCE_BROKEN,        CORRUPT,     "source_broken",          "The source, or a proxy in front of it, does not keep to its protocol. Check the endpoint.") \
 	X(SOURCE_UNSUPPORTED,   UNSUPPORTED, "source_unsupported",     "The source lacks something that is needed, such as the length of a file.") \
+	X(NOT_LOGGED_IN,        AUTH,        "not_logged_in",          "This user has no saved login, and STOKER_URL and STOKER_TOKEN are not set. Run `stoker login --url URL`.") \
+	X(CA_FILE_UNREADABLE,   INVALID,     "ca_file_unreadable",     "STOKER_CA_FILE does not name a file of PEM certificates that can be read.") \
+	X(HOST_UNKNOWN,         UNAVAILABLE, "host_unknown",           "The host name of the URL has no address. Check the name.") \
+	X(HOST_UNREACHABLE,     UNAVAILABLE, "host_unreachable",       "Nothing answers at this address and port. Check that the server is running.") \
+	X(TLS_EXPECTED,         UNAVAILABLE, "tls_expected",           "One side speaks TLS and the other does not. Use https:// for a server with TLS, http:// for one without.") \
+	X(NOT_STOKER,           UNAVAILABLE, "not_stoker",             "Something answers at this URL, but it is not a Stoker server. Check the URL.") \
 	X(CERTIFICATE_UNTRUSTED, UNAVAILABLE, "certificate_untrusted", "The other side's certificate has expired, is for another name, or is not signed by a trusted authority. Install the authority's with update-ca-certificates.") \
 	X(SOURCE_UNREACHABLE,   UNAVAILABLE, "source_unreachable",     "The source cannot be reached, or is out of order. Try again later.") \
 	X(SOURCE_TIMEOUT,       TIMEOUT,     "source_timeout",         "The source sent nothing for too long. Try again later.") \

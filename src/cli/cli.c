@@ -294,7 +294,7 @@ static void show_error(const struct cli *c, const struct err *err)
 	struct js js;
 
 	if (!wants_json(c)) {
-		(void)fprintf(stderr, "stoker: %s\n", err->msg);
+		out_error("stoker: %s", err->msg);
 		return;
 	}
 	js_init(&js, &line);

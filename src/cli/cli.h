@@ -101,8 +101,13 @@ void out_say(const struct cli *c, const char *fmt, ...)
 void out_next(const struct cli *c, const char *const *lines, size_t n);    /* what to type next */
 void out_progress(const struct cli *c, const char *fmt, ...) PRINTF(2, 3); /* replaced in place */
 void out_progress_end(const struct cli *c);
+/* The same where lines cannot be replaced: one after the other. */
+void out_waiting(const struct cli *c, const char *fmt, ...) PRINTF(2, 3);
 int out_confirm(const struct cli *c, const char *question, const char *must_type,
                 struct err *err) MUST_CHECK;
+/* All of these, and out_line(), print blanks for control characters: most words are of others. */
+void out_put(const char *fmt, ...) PRINTF(1, 2);   /* to stdout, as it is */
+void out_error(const char *fmt, ...) PRINTF(1, 2); /* a line to stderr, also when quiet */
 const char *out_status(const struct cli *c, const char *status); /* short and coloured, in arena */
 /* Ready-made cells */
 void cell_age(const struct doc *iso, struct buf *out);
@@ -134,8 +139,12 @@ int remote_get(struct cli *c, const struct doc **out, struct err *err, const cha
 /* http_expect() for people: what the server said is enough, its status is in err's code. */
 int remote_expect(const struct http_call *call, const struct http_reply *reply,
                   struct err *err) MUST_CHECK;
-/* What a person can do about a failed exchange; NULL = the error says enough. */
-const char *remote_advice(const struct cli *c, const struct err *err);
+/* Rewrites the error of a failed exchange for people: who cannot be reached, why, and what helps.
+ * What the server itself said stays. Returns -1. */
+int remote_explain(const struct cli *c, struct err *err);
+/* retry_again() that says at once what is wrong, and that it goes on: `tries` is what r began with.
+ */
+bool remote_again(struct cli *c, struct retry *r, int tries, struct err *err);
 const char *remote_part(struct cli *c, const char *text); /* percent-encoded, in arena */
 /* Again and again until Ctrl-C; each time with an arena of its own. */
 int watch(struct cli *c, int (*once)(struct cli *c, struct err *err), struct err *err) MUST_CHECK;
@@ -217,7 +226,5 @@ int follow_job(struct cli *c, const struct doc *job, const struct doc **job_out,
 int job_outcome(struct cli *c, const struct doc *job);
 /* Replaces ${NAME} in all texts of a job file. */
 int expand_env(struct cli *c, const struct doc **d, struct err *err) MUST_CHECK;
-int upload_folder(struct cli *c, const char *root, const char **bucket, const char **key,
-                  struct err *err) MUST_CHECK;
 
 #endif

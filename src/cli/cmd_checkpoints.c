@@ -8,6 +8,7 @@
 
 #define PAGES_MAX 1000
 #define PULL_TRIES 6
+#define PULL_DIR "checkpoints"        /* what a push leaves out by default */
 #define SHOWN_MAX ((size_t)256 << 20) /* of JSON about one checkpoint, or a project's */
 
 static void ck_state(const struct doc *d, struct buf *b)
@@ -146,10 +147,10 @@ static int show_file(struct cli *c, const struct doc *file, void *arg UNUSED,
 {
 	char size[UNITS_CAP];
 
-	(void)printf("  rank-%" PRId64 "/%-50s %10s  %s\n", doc_int(doc_get(file, "node_rank"), 0),
-	             out_plain(c->arena, doc_text(doc_get(file, "relative_file_name"))),
-	             units_show_bytes((uint64_t)doc_int(doc_get(file, "size_bytes"), 0), size),
-	             out_plain(c->arena, str_of(checked_as(c, file))));
+	out_put("  rank-%" PRId64 "/%-50s %10s  %s\n", doc_int(doc_get(file, "node_rank"), 0),
+	        out_plain(c->arena, doc_text(doc_get(file, "relative_file_name"))),
+	        units_show_bytes((uint64_t)doc_int(doc_get(file, "size_bytes"), 0), size),
+	        out_plain(c->arena, str_of(checked_as(c, file))));
 	return 0;
 }
 
@@ -218,7 +219,7 @@ static void show_cells(const struct doc *ck, const struct out_col *cols, size_t 
 		AUTO_BUF struct buf b = BUF_INIT(65536);
 
 		out_cell(&cols[i], ck, &b);
-		(void)printf("%-12s %s\n", cols[i].title, buf_cstr(&b));
+		out_put("%-12s %s\n", cols[i].title, buf_cstr(&b));
 	}
 }
 
@@ -337,10 +338,18 @@ static int pull_file(struct cli *c, const struct doc *file, void *arg, struct er
 	return fs_rename(p->root, temp, p->root, path, err);
 }
 
+/* So that git does not take it for code either. */
+static int hide_from_git(int dir, struct err *err)
+{
+	if (faccessat(dir, ".gitignore", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0;
+	return fs_write_atomic(dir, ".gitignore", STR_LIT("*\n"), 0644, err);
+}
+
 int cmd_checkpoints_pull(struct cli *c, struct err *err)
 {
 	const struct doc *job, *ck;
-	const char *dir = c->n_arg > 1 ? c->arg[1] : ".";
+	const char *dir = c->n_arg > 1 ? c->arg[1] : PULL_DIR;
 	struct pull p = {.include = opt_text(c, "include", NULL)};
 	AUTO_FD int root = -1;
 	char text[UNITS_CAP];
@@ -353,7 +362,8 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 		               "checkpoint %s is %s: --incomplete pulls what there is",
 		               doc_cstr(doc_get(ck, "checkpoint_id"), "?"),
 		               doc_cstr(doc_get(ck, "state"), "?"));
-	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0 || (root = fs_open_dir(dir, err)) < 0)
+	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0 || (root = fs_open_dir(dir, err)) < 0 ||
+	    (c->n_arg < 2 && hide_from_git(root, err) < 0))
 		return -1;
 	p.root = root;
 	p.checkpoint = doc_cstr(doc_get(ck, "checkpoint_id"), "");
@@ -368,7 +378,7 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 		               "no file of checkpoint %s matches \"%s\"; `stoker checkpoints show` "
 		               "lists them",
 		               p.checkpoint, p.include);
-	out_say(c, "pulled %" PRIu64 " files, %s, verified, into %s", p.files,
+	out_say(c, "pulled %s, %s, verified, into %s", out_count(c, p.files, "file"),
 	        units_show_bytes(p.bytes, text), dir);
 	return 0;
 }

@@ -3,29 +3,65 @@
 #include "cli/cli.h"
 
 #include "base/clock.h"
+#include "base/fs.h"
+#include "base/hash.h"
 #include "base/units.h"
+#include "cli/upload.h"
+
+#include <sys/mman.h>
 
 #define SKEW_WARN_S 120
 #define DISK_LOW 0.10 /* free share below which doctor warns */
 #define MEET_MS 15000 /* for a server to say who it is */
 #define MEET_MAX ((size_t)8 << 20)
+#define FINDINGS_MAX ((size_t)1 << 20)
+
+enum verdict { OK, WARNING, FAILURE };
 
 struct doctor {
-	unsigned bad, warned;
+	enum out_form form;
+	unsigned failed, warned;
+	struct buf json; /* the findings as a list */
+	struct js js;
 };
 
-static void verdict(struct doctor *d, char kind, const char *fmt, ...) PRINTF(3, 4);
-static void verdict(struct doctor *d, char kind, const char *fmt, ...)
+static const char *const words[] = {[OK] = "ok", [WARNING] = "warn", [FAILURE] = "fail"};
+
+/* id: of the error behind a finding; NULL: none. */
+static void add(struct doctor *d, enum verdict v, const char *check, const char *id,
+                const char *message)
 {
+	d->failed += v == FAILURE;
+	d->warned += v == WARNING;
+	if (d->form == OUT_TABLE)
+		out_put("%-5s %s\n", words[v], message);
+	js_open(&d->js);
+	js_kv(&d->js, "check", check);
+	js_kv(&d->js, "verdict", words[v]);
+	js_kv(&d->js, "id", id);
+	js_kv(&d->js, "message", message);
+	js_close(&d->js);
+}
+
+static void finding(struct doctor *d, enum verdict v, const char *check, const char *fmt, ...)
+	PRINTF(4, 5);
+static void finding(struct doctor *d, enum verdict v, const char *check, const char *fmt, ...)
+{
+	AUTO_BUF struct buf text = BUF_INIT(FINDINGS_MAX);
 	va_list ap;
 
-	d->bad += kind == 'x';
-	d->warned += kind == '!';
-	(void)fputs(kind == 'x' ? "fail  " : kind == '!' ? "warn  " : "ok    ", stdout);
 	va_start(ap, fmt);
-	(void)vprintf(fmt, ap);
+	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
-	(void)putchar('\n');
+	add(d, v, check, NULL, buf_cstr(&text));
+}
+
+static void failure(struct doctor *d, const char *check, const struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(ERR_MSG_MAX + 100);
+
+	buf_printf(&text, "%s: %s", check, err->msg);
+	add(d, FAILURE, check, err_id(err), buf_cstr(&text));
 }
 
 static void check_nodes(struct doctor *d, const struct doc *status)
@@ -35,13 +71,14 @@ static void check_nodes(struct doctor *d, const struct doc *status)
 		int64_t gpus = doc_int(doc_get(n, "gpus"), 0);
 		bool declared = doc_bool(doc_get(n, "declared"), false);
 
-		verdict(d, ' ', "node %s: %.1f CPUs, %s of memory, %" PRId64 " GPUs%s%s%s%s",
+		finding(d, OK, "node",
+		        "node %s: %.1f CPUs, %s of memory, %" PRId64 " GPU%s%s%s%s%s",
 		        doc_cstr(doc_get(n, "name"), "?"),
 		        (double)doc_int(doc_get(n, "millicpu"), 0) / 1000.0,
 		        units_show_bytes((uint64_t)doc_int(doc_get(n, "memory_bytes"), 0), mem),
-		        gpus, gpus > 0 ? " (" : "",
-		        gpus > 0 ? doc_cstr(doc_get(n, "gpu_type"), "of no known type") : "",
-		        gpus > 0 && declared ? "; declared" : "", gpus > 0 ? ")" : "");
+		        gpus, gpus == 1 ? "" : "s", gpus > 0 ? " (" : "",
+		        gpus > 0 ? doc_cstr(doc_get(n, "gpu_type"), "of an unknown type") : "",
+		        gpus > 0 && declared ? ", declared" : "", gpus > 0 ? ")" : "");
 	}
 }
 
@@ -51,9 +88,9 @@ static void check_python(struct doctor *d, const struct doc *python)
 	if (python == NULL)
 		return; /* an older server */
 	if (python->kind == DOC_TEXT)
-		verdict(d, ' ', "python: %s", doc_cstr(python, ""));
+		finding(d, OK, "python", "python: %s", doc_cstr(python, ""));
 	else
-		verdict(d, '!',
+		finding(d, WARNING, "python",
 		        "python: the server's machine cannot build environments (runtime.python): "
 		        "apt install python3-venv, or install uv, and start the server again");
 }
@@ -62,17 +99,18 @@ static void check_disk(struct doctor *d, const struct doc *status)
 {
 	double left = doc_real(doc_path(status, "disk", "free", NULL), 0),
 	       all = doc_real(doc_path(status, "disk", "total", NULL), 1);
+	bool low = left < all * DISK_LOW;
 	char text[UNITS_CAP];
 
-	verdict(d, left < all * DISK_LOW ? '!' : ' ', "data folder: %s free%s",
+	finding(d, low ? WARNING : OK, "disk", "data folder: %s free%s",
 	        units_show_bytes((uint64_t)left, text),
-	        left < all * DISK_LOW
-	                ? ": stoker weights rm, stoker cache rm and stoker checkpoints rm make room"
-	                : "");
+	        low ? ". Make room with `stoker cache gc`, `stoker weights rm` or `stoker "
+	              "checkpoints rm`"
+	            : "");
 }
 
-/* Who answers there? Asked without a token, so that what is no Stoker never sees it. */
-static bool meet(struct cli *c, struct doctor *d)
+/* Asked without a token, so that what is no Stoker never sees it. */
+static int ask_who(struct cli *c, const struct doc **about, struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	struct http_call call = {.method = HTTP_GET,
@@ -81,84 +119,149 @@ static bool meet(struct cli *c, struct doctor *d)
 	                         .total_ms = MEET_MS,
 	                         .connect_ms = MEET_MS,
 	                         .cancel = &interrupted};
-	const struct doc *about = NULL;
-	struct err e = {0}, ignored = {0};
-	const char *version, *advice;
+	struct err ignored = {0};
 
-	if (http_do(c->http, &call, &reply, &e) < 0) {
-		advice = remote_advice(c, &e);
-		verdict(d, 'x', "server: %s%s%s", e.msg, advice != NULL ? "; " : "",
-		        advice != NULL ? advice : "");
-		return false;
-	}
-	if (reply.status != 200 ||
-	    js_parse(c->arena, buf_view(&reply.body), &about, &ignored) < 0 ||
-	    !str_eq(doc_text(doc_path(about, "info", "title", NULL)), "Stoker")) {
-		verdict(d, 'x',
-		        "server: %s answers, but it is not Stoker (GET /openapi.json: %d): "
-		        "STOKER_URL or "
-		        "`stoker login --url URL` name another; a proxy in between has to pass "
-		        "every path",
-		        c->url, reply.status);
+	if (http_do(c->http, &call, &reply, err) < 0)
+		return remote_explain(c, err);
+	if (reply.status != 200 || js_parse(c->arena, buf_view(&reply.body), about, &ignored) < 0 ||
+	    !str_eq(doc_text(doc_path(*about, "info", "title", NULL)), "Stoker"))
+		return err_set(
+			err, ERR_NOT_STOKER,
+			"%s answers, but it is not Stoker (GET /openapi.json: %d). "
+			"STOKER_URL or `stoker login --url URL` name another server; a proxy "
+			"in between must pass on every path",
+			c->url, reply.status);
+	return 0;
+}
+
+static bool check_server(struct cli *c, struct doctor *d)
+{
+	const struct doc *about = NULL;
+	struct err e = {0};
+	const char *version;
+
+	if (ask_who(c, &about, &e) < 0) {
+		failure(d, "server", &e);
 		return false;
 	}
 	version = doc_cstr(doc_path(about, "info", "version", NULL), "?");
 	if (strcmp(version, STOKER_VERSION) == 0)
-		verdict(d, ' ', "server %s answers, version %s", c->url, version);
+		finding(d, OK, "server", "server %s answers, version %s", c->url, version);
 	else
-		verdict(d, '!',
-		        "server %s answers, version %s; this program is %s: take the server's, or "
-		        "update it (operating.md, Upgrade)",
+		finding(d, WARNING, "server",
+		        "server %s answers, version %s; this program is %s. Install the server's "
+		        "version, or update the server (docs/operating.md, Upgrade)",
 		        c->url, version, STOKER_VERSION);
 	return true;
 }
 
-static void check_status(struct doctor *d, const struct doc *status)
+static void check_clock(struct doctor *d, const struct doc *status)
 {
 	struct err ignored = {0};
-	int64_t server_ms = 0;
+	int64_t server_ms = 0, skew;
+	bool bad;
 
-	if (clock_parse(doc_text(doc_get(status, "now")), &server_ms, &ignored) == 0) {
-		int64_t skew = (clock_wall_ms() - server_ms) / 1000;
-		bool bad = skew > SKEW_WARN_S || skew < -SKEW_WARN_S;
+	if (clock_parse(doc_text(doc_get(status, "now")), &server_ms, &ignored) < 0)
+		return;
+	skew = (clock_wall_ms() - server_ms) / 1000;
+	bad = skew > SKEW_WARN_S || skew < -SKEW_WARN_S;
+	finding(d, bad ? WARNING : OK, "clock", "clocks differ by %" PRId64 " s%s", skew,
+	        bad ? ", so signed uploads fail. Run `timedatectl set-ntp true` on both machines"
+	            : "");
+}
 
-		verdict(d, bad ? '!' : ' ', "clocks differ by %" PRId64 " s%s", skew,
-		        bad ? ": signed uploads fail; `timedatectl set-ntp true` on both machines"
-		            : "");
+/* What a push does with its code. The server removes it, as no job is pushed with it. */
+static int try_upload(struct cli *c, struct err *err)
+{
+	static const char text[] = "stoker doctor\n";
+	AUTO_FD int fd = memfd_create("upload", MFD_CLOEXEC);
+	struct spec_artifact where;
+	struct digest sha256;
+	char hex[HASH_HEX_CAP];
+	struct upload u = {.fd = fd, .sha256 = hex, .afresh = true};
+	bool sent = false;
+
+	if (fd < 0)
+		return err_errno(err, errno, "a file in memory");
+	if (fs_write_all(fd, text, sizeof(text) - 1, err) < 0 ||
+	    hash_fd(fd, &sha256, &u.bytes, err) < 0)
+		return -1;
+	digest_hex(&sha256, hex);
+	return upload_file(c, &u, &where, &sent, err);
+}
+
+static void check_upload(struct cli *c, struct doctor *d, const char *role)
+{
+	struct err e = {0};
+
+	if (strcmp(role, "viewer") == 0)
+		finding(d, OK, "upload", "upload: not tried, as a viewer does not push");
+	else if (try_upload(c, &e) < 0)
+		failure(d, "upload", &e);
+	else
+		finding(d, OK, "upload", "upload: the object store takes files");
+}
+
+static void check_login(struct cli *c, struct doctor *d)
+{
+	const struct doc *me = NULL, *status = NULL;
+	struct err e = {0};
+	const char *role;
+
+	if (remote_get(c, &me, &e, "/v1/users/me") < 0) {
+		failure(d, "login", &e);
+		return;
 	}
-	verdict(d, ' ', "sandbox: %s", doc_cstr(doc_get(status, "sandbox"), "unknown"));
+	role = doc_cstr(doc_get(me, "role"), "?");
+	finding(d, OK, "login", "logged in as %s, role %s", doc_cstr(doc_get(me, "name"), "?"),
+	        role);
+	if (remote_get(c, &status, &e, "/v1/status") < 0) {
+		failure(d, "server", &e);
+		return;
+	}
+	check_clock(d, status);
+	finding(d, OK, "sandbox", "sandbox: %s", doc_cstr(doc_get(status, "sandbox"), "unknown"));
 	check_python(d, doc_get(status, "python"));
 	check_nodes(d, status);
 	check_disk(d, status);
+	check_upload(c, d, role);
 }
 
-static void look_inside(struct cli *c, struct doctor *d)
+static int print_list(struct cli *c, struct doctor *d, struct err *err)
 {
-	const struct doc *reply = NULL;
-	struct err e = {0};
+	static const struct out_col cols[] = {{"CHECK", false, cell_text, "check"},
+	                                      {"VERDICT", false, cell_text, "verdict"},
+	                                      {"ID", false, cell_text, "id"},
+	                                      {"MESSAGE", false, cell_text, "message"}};
+	const struct doc *list;
 
-	if (remote_get(c, &reply, &e, "/v1/users/me") < 0) {
-		verdict(d, 'x', "login: %s", e.msg);
-		return;
+	js_end(&d->js);
+	if (d->form == OUT_TABLE) {
+		(void)printf("%u failed, %u warned\n", d->failed, d->warned);
+		return 0;
 	}
-	verdict(d, ' ', "logged in as %s, role %s", doc_cstr(doc_get(reply, "name"), "?"),
-	        doc_cstr(doc_get(reply, "role"), "?"));
-	if (remote_get(c, &reply, &e, "/v1/status") < 0)
-		verdict(d, 'x', "server: %s", e.msg);
-	else
-		check_status(d, reply);
+	if (buf_check(&d->json, "list of findings", err) < 0 ||
+	    js_parse(c->arena, buf_view(&d->json), &list, err) < 0)
+		return -1;
+	return out_list(c, list, cols, COUNT(cols), "", err);
 }
 
-int cmd_doctor(struct cli *c, struct err *err UNUSED)
+int cmd_doctor(struct cli *c, struct err *err)
 {
-	struct doctor d = {0};
+	struct doctor d = {.json = BUF_INIT(FINDINGS_MAX)};
 	struct err e = {0};
+	int r;
 
-	verdict(&d, ' ', "stoker %s", STOKER_VERSION);
+	if (out_form(c, &d.form, err) < 0)
+		return -1;
+	js_init(&d.js, &d.json);
+	js_list(&d.js);
+	finding(&d, OK, "version", "stoker %s", STOKER_VERSION);
 	if (remote_login(c, &e) < 0)
-		verdict(&d, 'x', "login: %s", e.msg);
-	else if (meet(c, &d))
-		look_inside(c, &d);
-	(void)printf("%u failed, %u warned\n", d.bad, d.warned);
-	return d.bad > 0 ? 1 : 0;
+		failure(&d, "login", &e);
+	else if (check_server(c, &d))
+		check_login(c, &d);
+	r = print_list(c, &d, err);
+	buf_done(&d.json);
+	return r < 0 ? -1 : d.failed > 0 ? 1 : 0;
 }

@@ -104,7 +104,7 @@ int cmd_stop(struct cli *c, struct err *err)
 		if (stop_one(c, jobs[i], &one) == 0)
 			continue;
 		if (i + 1 < c->n_arg) /* the others are stopped all the same */
-			(void)fprintf(stderr, "stoker: %s\n", one.msg);
+			out_error("stoker: %s", one.msg);
 		*err = one;
 	}
 	return err->code == ERR_NONE ? 0 : -1;
@@ -234,7 +234,7 @@ static int metrics_once(struct cli *c, struct err *err)
 	DOC_EACH (node, doc_get(reply, "per_node_metrics")) {
 		const struct doc *m = doc_get(node, "metrics");
 
-		(void)printf("node %s\n", doc_cstr(doc_get(node, "node_id"), "?"));
+		out_put("node %s\n", doc_cstr(doc_get(node, "node_id"), "?"));
 		metric_line(c, "  cpu cores", doc_get(m, "cpu_usage"), false, 0);
 		metric_line(c, "  memory", doc_get(m, "cpu_memory_usage_bytes"), true, 0);
 		metric_line(c, "  scratch", doc_path(m, "ephemeral_storage", "usage_bytes", NULL),

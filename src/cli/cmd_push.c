@@ -1,27 +1,24 @@
 /* cmd_push.c - push: read the job file, check it, upload the code, create the job, follow it. */
 #include "cli/cli.h"
 
-#include "base/clock.h"
 #include "base/fs.h"
 #include "base/seal.h"
 #include "base/units.h"
 #include "base/yaml.h"
+#include "cli/pack.h"
 #include "cli/push_python.h"
-#include "core/glob.h"
+#include "cli/upload.h"
 #include "core/spec.h"
-#include "io/sigv4.h"
-#include "io/tar.h"
 
 #define SETS_MAX 256
-#define UPLOAD_BIG ((uint64_t)1 << 30)
 #define PROBLEM_LINE_MAX ((size_t)8 << 10)
-#define CREATE_TRIES 10 /* half a minute: a server that is being restarted */
+#define CREATE_TRIES 8 /* some twenty seconds: a server that is being restarted */
 
 struct push {
 	const char *file, *root; /* the job file and its folder */
 	struct job_spec spec;
-	const char *team;    /* its name; NULL = the token's */
-	const char *project; /* its id; NULL until it is made, and in a dry run */
+	const char *team, *team_id; /* NULL = the token's */
+	const char *project;        /* its id; NULL until it is made, and in a dry run */
 };
 
 static int read_file(struct cli *c, struct push *p, const struct doc **d, struct err *err)
@@ -105,7 +102,7 @@ static void print_problems(const struct spec_problems *problems, const char *fil
 		AUTO_BUF struct buf line = BUF_INIT(PROBLEM_LINE_MAX);
 
 		spec_problem_text(&problems->item[i], file, &line);
-		(void)fprintf(stderr, "%s\n", buf_cstr(&line));
+		out_error("%s", buf_cstr(&line));
 	}
 	(void)err_set(err, ERR_INVALID, "%s has %zu mistakes", file,
 	              problems->n + problems->dropped);
@@ -122,152 +119,6 @@ static int check_spec(struct cli *c, struct push *p, const struct doc *d, struct
 		print_problems(problems, p->file, err);
 	free(problems);
 	return r;
-}
-
-/* What a folder holds that a server keeps its data in. */
-static const char *const server_files[] = {"master.key", "stoker.db"};
-
-struct packing {
-	struct cli *c;
-	struct ignore *ignore;
-	int root;
-	bool said; /* each path is asked about twice */
-};
-
-/* A server's data folder holds the master key: it is never sent anywhere. */
-static bool is_data_folder(int root, const char *path)
-{
-	char name[PATH_MAX];
-
-	for (size_t i = 0; i < COUNT(server_files); i++) {
-		if (snprintf(name, sizeof(name), "%s/%s", path, server_files[i]) >=
-		            (int)sizeof(name) ||
-		    faccessat(root, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-			return false;
-	}
-	return true;
-}
-
-static bool skip_file(const char *path, bool is_dir, void *arg)
-{
-	struct packing *p = arg;
-
-	if (ignore_match(p->ignore, path, is_dir))
-		return true;
-	if (!is_dir || !is_data_folder(p->root, path))
-		return false;
-	if (!p->said)
-		out_say(p->c, "left out: %s, the data folder of a Stoker server", path);
-	p->said = true;
-	return true;
-}
-
-static int load_ignore(struct cli *c, int root, struct ignore **out, struct err *err)
-{
-	static const char *const names[] = {".stokerignore", ".truss_ignore"};
-
-	for (size_t i = 0; i < COUNT(names); i++) {
-		AUTO_BUF struct buf text = BUF_INIT((size_t)1 << 20);
-
-		if (faccessat(root, names[i], R_OK, 0) < 0)
-			continue;
-		if (fs_read(root, names[i], &text, err) < 0)
-			return -1;
-		*out = ignore_parse(c->arena, arena_str(c->arena, buf_view(&text)));
-		return 0;
-	}
-	*out = ignore_parse(c->arena, str_of(ignore_builtin));
-	return 0;
-}
-
-static void sent(void *arg, uint64_t bytes, uint64_t received UNUSED)
-{
-	char text[UNITS_CAP];
-
-	out_progress(arg, "uploading %s", units_show_bytes(bytes, text));
-}
-
-/* One signed PUT of the packed file. */
-static int put_archive(struct cli *c, const struct doc *creds, int fd, uint64_t bytes,
-                       struct err *err)
-{
-	const struct doc *k = doc_get(creds, "creds");
-	struct sigv4_key key = {
-		.access_key = doc_cstr(doc_get(k, "aws_access_key_id"), ""),
-		.secret_key = doc_cstr(doc_get(k, "aws_secret_access_key"), ""),
-		.session_token = doc_cstr(doc_get(k, "aws_session_token"), NULL),
-		.region = doc_cstr(doc_get(k, "region_name"), "us-east-1"),
-		.service = "s3",
-	};
-	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct http_header headers[4];
-	AUTO_BUF struct buf path = BUF_INIT(URL_MAX);
-	struct http_call call = {.method = HTTP_PUT,
-	                         .headers = headers,
-	                         .has_body_fd = true,
-	                         .body_fd = fd,
-	                         .body_len = bytes,
-	                         .arg = c,
-	                         .progress = sent,
-	                         .cancel = &interrupted};
-	int r;
-
-	url_encode(str_of(doc_cstr(doc_get(creds, "s3_key"), "")), true, &path);
-	call.url = arena_printf(c->arena, "%s/%s/%s", doc_cstr(doc_get(k, "endpoint_url"), c->url),
-	                        doc_cstr(doc_get(creds, "s3_bucket"), ""), buf_cstr(&path));
-	if (sigv4_sign(c->arena, &key, HTTP_PUT, call.url, NULL, 0, SIGV4_UNSIGNED, clock_wall_ms(),
-	               headers, &call.n_headers, err) < 0)
-		return -1;
-	r = http_do(c->http, &call, &reply, err);
-	if (r == 0)
-		r = http_expect(&call, &reply, err);
-	out_progress_end(c);
-	return r;
-}
-
-int upload_folder(struct cli *c, const char *root, const char **bucket, const char **key,
-                  struct err *err)
-{
-	AUTO_FD int dir = fs_open_dir(root, err);
-	AUTO_FD int fd = -1;
-	struct tar_report report = {0};
-	struct packing packing = {.c = c, .root = dir};
-	const struct doc *creds;
-	char text[UNITS_CAP];
-	const char *tmp = getenv("TMPDIR");
-	struct stat st;
-
-	if (dir < 0 || load_ignore(c, dir, &packing.ignore, err) < 0)
-		return -1;
-	if (is_data_folder(dir, "."))
-		return err_set(err, ERR_INVALID,
-		               "%s is the data folder of a Stoker server: the code of a job lives "
-		               "elsewhere",
-		               root);
-	fd = open(tmp != NULL ? tmp : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return err_errno(err, errno, "temporary file in %s", tmp != NULL ? tmp : "/tmp");
-	if (tar_pack(dir, skip_file, &packing, fd, TAR_BYTES_MAX, &report, err) < 0)
-		return err_wrap(err, "packing %s", root);
-	if (fstat(fd, &st) < 0)
-		return err_errno(err, errno, "packed archive");
-	out_say(c, "code: %" PRIu64 " file%s, %s%s", report.entries, report.entries == 1 ? "" : "s",
-	        units_show_bytes(report.bytes, text),
-	        report.skipped > 0
-	                ? arena_printf(c->arena, " (%" PRIu64 " left out by ignore rules)",
-	                               report.skipped)
-	                : "");
-	if (report.bytes > UPLOAD_BIG)
-		out_say(c, "hint: more than 1 GB of code; data is better named under `weights:`, "
-		           "where it is "
-		           "fetched once and kept");
-	if (remote_get(c, &creds, err, "/v1/blobs/credentials/train") < 0)
-		return -1;
-	if (put_archive(c, creds, fd, (uint64_t)st.st_size, err) < 0)
-		return err_wrap(err, "uploading the code");
-	*bucket = doc_cstr(doc_get(creds, "s3_bucket"), "");
-	*key = doc_cstr(doc_get(creds, "s3_key"), "");
-	return 0;
 }
 
 /* The project by its name, as an object of the body. */
@@ -328,9 +179,11 @@ static int send_job(struct cli *c, const struct push *p, const struct doc **job,
 	headers[1] = (struct http_header){"Content-Type", "application/json"};
 	headers[2] = (struct http_header){"Idempotency-Key", opt_text(c, "idempotency-key", id)};
 	call.body = buf_view(&body);
-	call.url = p->project == NULL ? arena_printf(c->arena, "%s/v1/training_jobs/check", c->url)
-	                              : arena_printf(c->arena, "%s/v1/training_projects/%s/jobs",
-	                                             c->url, p->project);
+	call.url = p->project == NULL
+	                   ? arena_printf(c->arena, "%s/v1/training_jobs/check%s", c->url,
+	                                  opt_flag(c, "dry-run") ? "?forecast=true" : "")
+	                   : arena_printf(c->arena, "%s/v1/training_projects/%s/jobs", c->url,
+	                                  p->project);
 	r.cancel = &interrupted;
 	for (;;) {
 		AUTO_HTTP_REPLY struct http_reply reply = {0};
@@ -343,10 +196,8 @@ static int send_job(struct cli *c, const struct push *p, const struct doc **job,
 			out_progress_end(c);
 			return 0;
 		}
-		if (err_info(err)->retry)
-			out_progress(c, "trying again: %s", err->msg);
-		if (!retry_again(&r, err))
-			return -1;
+		if (!remote_again(c, &r, CREATE_TRIES, err))
+			return remote_explain(c, err);
 	}
 }
 
@@ -380,56 +231,140 @@ static int prepare(struct cli *c, struct push *p, struct err *err)
 		if (resolve_team(c, p->spec.team, &d, err) < 0)
 			return -1;
 		p->team = doc_cstr(doc_get(d, "name"), "");
+		p->team_id = doc_cstr(doc_get(d, "id"), NULL);
 	}
 	return 0;
 }
 
+/* Sends what the server does not hold; the job names all of it. *reused: some was there. */
+static int send_code(struct cli *c, struct push *p, const struct pack *code, bool afresh,
+                     bool *reused, struct err *err)
+{
+	struct spec_artifact *list = ARENA_ARRAY(c->arena, struct spec_artifact, code->n_archives);
+	uint64_t sent = 0, kept = 0;
+	char text[UNITS_CAP];
+
+	for (size_t i = 0; i < code->n_archives; i++) {
+		const struct pack_archive *one = &code->archive[i];
+		struct upload u = {.fd = one->fd,
+		                   .bytes = one->bytes,
+		                   .sha256 = one->sha256,
+		                   .team_id = p->team_id,
+		                   .afresh = afresh};
+		bool new = true;
+
+		if (upload_file(c, &u, &list[i], &new, err) < 0)
+			return -1;
+		*(new ? &sent : &kept) += one->bytes;
+	}
+	*reused = kept > 0;
+	if (sent == 0)
+		out_say(c, "the server has this code already: nothing to send");
+	else if (kept > 0)
+		out_say(c, "sent %s; the rest did not change", units_show_bytes(sent, text));
+	p->spec.artifacts = list;
+	p->spec.n_artifacts = code->n_archives;
+	return 0;
+}
+
+static int create(struct cli *c, struct push *p, const struct pack *code, const struct doc **job,
+                  struct err *err)
+{
+	bool reused = false;
+
+	if (upsert_project(c, p, err) < 0 || send_code(c, p, code, false, &reused, err) < 0)
+		return -1;
+	if (send_job(c, p, job, err) == 0)
+		return 0;
+	if (err->id != ERR_UPLOAD_NOT_FOUND || !reused)
+		return -1;
+	err_clear(err); /* the last job with that code was deleted meanwhile */
+	return send_code(c, p, code, true, &reused, err) < 0 ? -1 : send_job(c, p, job, err);
+}
+
+static void say_dry(struct cli *c, const struct push *p, const struct pack *code,
+                    const struct doc *job)
+{
+	const char *reason = doc_cstr(doc_get(job, "reason"), NULL);
+	char size[UNITS_CAP];
+
+	for (size_t i = 0; i < TAR_LARGEST && code->largest[i].path[0] != '\0'; i++)
+		out_say(c, "  %-10s %s", units_show_bytes(code->largest[i].bytes, size),
+		        out_plain(c->arena, str_of(code->largest[i].path)));
+	out_say(c, "%s is valid: project %s, %s, %s to upload at most", p->file, p->spec.project,
+	        out_count(c, p->spec.n_commands, "command"), units_show_bytes(code->packed, size));
+	if (reason != NULL)
+		out_say(c, "the job would wait: %s", reason);
+	else
+		out_say(c, "the job would start at once");
+	out_say(c, "dry run: nothing was pushed");
+}
+
+/* The folder as it is now, and the commit it comes from. */
+static int pack(struct cli *c, struct push *p, struct pack *code, struct err *err)
+{
+	struct git git;
+	int r;
+
+	git_look(c->arena, p->root, &git);
+	if (git.commit != NULL) {
+		p->spec.git.commit = git.commit;
+		p->spec.git.branch = git.branch;
+		p->spec.git.remote = git.remote;
+		p->spec.git.dirty = git.dirty;
+	}
+	r = pack_folder(c, p->root, &git, !opt_flag(c, "no-gitignore"), code, err);
+	git_done(&git);
+	if (r == 0)
+		pack_say(c, code);
+	return r;
+}
+
+static int follow(struct cli *c, const struct doc *job, struct err *err)
+{
+	const char *id = doc_cstr(doc_get(job, "id"), "");
+	const struct doc *last = NULL;
+
+	if (follow_job(c, job, &last, err) == 0)
+		return job_outcome(c, last);
+	if (err->code != ERR_CANCELED)
+		return -1;
+	err_clear(err);
+	out_say(c, "\ndetached: job %s goes on. `stoker stop %s` ends it", id, id);
+	return CLI_EXIT_DETACHED;
+}
+
 int cmd_push(struct cli *c, struct err *err)
 {
+	CLEANUP(pack_done) struct pack code = {0};
 	struct push p = {0};
-	struct spec_artifact artifact;
-	const struct doc *job = NULL, *last = NULL;
+	const struct doc *job = NULL;
 	enum out_form form;
-	bool follow = opt_flag(c, "follow");
-	int r;
+	bool follows = opt_flag(c, "follow");
 
 	catch_interrupt();
 	if (out_form_one(c, &form, err) < 0 || prepare(c, &p, err) < 0)
 		return -1;
-	/* What cannot run here is refused before its code is sent. */
-	if (send_job(c, &p, &job, err) < 0)
+	/* What cannot run here is refused before its code is packed and sent. */
+	if (send_job(c, &p, &job, err) < 0 || pack(c, &p, &code, err) < 0)
 		return -1;
 	if (opt_flag(c, "dry-run")) {
-		out_say(c, "%s is fine: project %s, %zu command%s; nothing was pushed", p.file,
-		        p.spec.project, p.spec.n_commands, p.spec.n_commands == 1 ? "" : "s");
+		say_dry(c, &p, &code, job);
 		if (form != OUT_TABLE)
 			out_one(form, job);
 		return 0;
 	}
-	if (upsert_project(c, &p, err) < 0 ||
-	    upload_folder(c, p.root, &artifact.bucket, &artifact.key, err) < 0)
-		return -1;
-	p.spec.artifacts = &artifact;
-	p.spec.n_artifacts = 1;
-	if (send_job(c, &p, &job, err) < 0)
+	if (create(c, &p, &code, &job, err) < 0)
 		return -1;
 	out_say(c, "pushed job %s (%s) to project %s: %s", doc_cstr(doc_get(job, "id"), "?"),
 	        doc_cstr(doc_get(job, "name"), "?"), p.spec.project,
 	        out_status(c, doc_cstr(doc_get(job, "current_status"), "?")));
 	if (form != OUT_TABLE)
 		out_one(form, job);
-	else if (!follow)
+	else if (!follows)
 		(void)printf("%s\n", doc_cstr(doc_get(job, "id"), ""));
-	if (!follow) {
-		print_next(c, job);
-		return 0;
-	}
-	r = follow_job(c, job, &last, err);
-	if (r < 0 && err->code == ERR_CANCELED) {
-		err_clear(err);
-		out_say(c, "\ndetached: job %s goes on. `stoker stop %s` ends it",
-		        doc_cstr(doc_get(job, "id"), ""), doc_cstr(doc_get(job, "id"), ""));
-		return CLI_EXIT_DETACHED;
-	}
-	return r < 0 ? -1 : job_outcome(c, last);
+	if (follows)
+		return follow(c, job, err);
+	print_next(c, job);
+	return 0;
 }

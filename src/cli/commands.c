@@ -10,7 +10,8 @@ static const struct opt o_init[] = {
 };
 static const struct opt o_push[] = {
 	{"follow", 'f', OPT_FLAG, NULL, "follow the log to the end; the exit code is the job's outcome"},
-	{"dry-run", 0, OPT_FLAG, NULL, "check everything, push nothing"},
+	{"dry-run", 0, OPT_FLAG, NULL, "check and pack everything, push nothing"},
+	{"no-gitignore", 0, OPT_FLAG, NULL, "send files that .gitignore names as well"},
 	{"yes", 'y', OPT_FLAG, NULL, "for scripts: nothing is asked as it is"},
 	{"name", 'n', OPT_TEXT, "NAME", "name of the job"},
 	{"priority", 0, OPT_INT, "N", "place in the queue: higher first"},
@@ -157,7 +158,8 @@ const struct command commands[] = {
 	 "CHECKPOINT is JOB/NAME, or NAME with --job; NAME latest is the newest complete one.",
 	 OPTS(o_ck_show), 1, 1, true, cmd_checkpoints_show},
 	{"checkpoints pull", "CHECKPOINT [DIR]", "download a checkpoint, verified",
-	 "Files arrive as DIR/rank-N/PATH; each is hashed and compared with what was stored.",
+	 "Files arrive as DIR/rank-N/PATH; each is hashed and compared with what was stored. DIR is checkpoints/ by default, "
+	 "which a push leaves out.",
 	 OPTS(o_ck_pull), 1, 2, false, cmd_checkpoints_pull},
 	{"checkpoints pin", "CHECKPOINT", "keep a checkpoint whatever keep_last says", NULL, OPTS(o_ck_show), 1, 1, false, cmd_checkpoints_pin},
 	{"checkpoints unpin", "CHECKPOINT", "take the pin away", NULL, OPTS(o_ck_show), 1, 1, false, cmd_checkpoints_unpin},
@@ -202,7 +204,7 @@ const struct command commands[] = {
 
 	{"login", "", "save the server and token for this user", "The token is read from the terminal or stdin.",
 	 OPTS(o_login), 0, 0, false, cmd_login},
-	{"doctor", "", "check login, server, sandbox, disk and clocks", NULL, NO_OPTS, 0, 0, false, cmd_doctor},
+	{"doctor", "", "check login, server, sandbox, clocks, disk and an upload", NULL, NO_OPTS, 0, 0, true, cmd_doctor},
 	{"completion", "bash", "print the bash completion", NULL, NO_OPTS, 0, 1, false, cmd_completion},
 	{"man", "", "print the man page", "stoker man | man -l -", NO_OPTS, 0, 0, false, cmd_man},
 	{"print-cli", "", NULL, NULL, NO_OPTS, 0, 0, false, cmd_print_cli},

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 
 #define OUT_MAX ((size_t)64 << 20)
+#define COLOUR '\002' /* in a text of ours: the next digit is a colour */
 #define OUT_COLS_MAX 16
 #define CELL_MIN 5       /* a column is not cut narrower than this */
 #define WRAP_MIN 32      /* text at the end of a row: beside the rest where this is left, */
@@ -152,21 +153,26 @@ int columns_of_terminal(void)
 	return 0; /* not a terminal: do not cut */
 }
 
-const char *out_plain(struct arena *a, struct str s)
+/* Of n bytes at p, which may be changed: with blanks for what a terminal would obey. */
+static const char *plain_in_place(char *p, size_t n)
 {
-	char *text = arena_strz(a, s);
-
-	for (size_t i = 0; i < s.n; i++) {
-		unsigned char c = (unsigned char)text[i];
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)p[i];
 		/* C1 controls are two bytes in UTF-8 */
-		bool c1 = c == 0xc2 && i + 1 < s.n && ((unsigned char)text[i + 1] & 0xe0) == 0x80;
+		bool c1 = c == 0xc2 && i + 1 < n && ((unsigned char)p[i + 1] & 0xe0) == 0x80;
 
 		if (c < 0x20 || c == 0x7f || c1)
-			text[i] = ' ';
+			p[i] = ' ';
 		if (c1)
-			text[++i] = ' ';
+			p[++i] = ' ';
 	}
-	return text;
+	p[n] = '\0';
+	return p;
+}
+
+const char *out_plain(struct arena *a, struct str s)
+{
+	return plain_in_place(arena_strz(a, s), s.n);
 }
 
 /* Columns as seen: bytes that continue a UTF-8 character take no place. */
@@ -394,6 +400,62 @@ int out_list(const struct cli *c, const struct doc *list, const struct out_col *
 	return 0;
 }
 
+/* Names, reasons and messages come from jobs and servers: nothing in them commands the reader's
+ * terminal. Colours are ours, and stand as COLOUR and the last digit of their number. */
+static void emit(FILE *to, const char *fmt, va_list ap) PRINTF(2, 0);
+
+static bool colours_used; /* else there is nobody to see them */
+
+static void put_colour(FILE *to, char digit)
+{
+	if (!colours_used)
+		(void)fputs("  ", to);
+	else if (digit == '0')
+		(void)fputs("\033[0m", to);
+	else
+		(void)fprintf(to, "\033[3%cm", digit);
+}
+
+static void emit(FILE *to, const char *fmt, va_list ap)
+{
+	AUTO_BUF struct buf text = BUF_INIT(OUT_MAX);
+	size_t from = 0;
+
+	buf_vprintf(&text, fmt, ap);
+	(void)buf_cstr(&text); /* so that there is an end to write to */
+	for (size_t i = 0; i <= text.n; i++) {
+		char at = i < text.n ? text.p[i] : '\0';
+
+		if (i < text.n && at != COLOUR && at != '\n')
+			continue;
+		(void)fputs(plain_in_place(text.p + from, i - from), to);
+		if (at == '\n')
+			(void)fputc('\n', to);
+		if (at == COLOUR && i + 1 < text.n && text.p[i + 1] >= '0' && text.p[i + 1] <= '7')
+			put_colour(to, text.p[++i]);
+		from = i + 1;
+	}
+}
+
+void out_put(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	emit(stdout, fmt, ap);
+	va_end(ap);
+}
+
+void out_error(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	emit(stderr, fmt, ap);
+	va_end(ap);
+	(void)fputc('\n', stderr);
+}
+
 void out_say(const struct cli *c, const char *fmt, ...)
 {
 	va_list ap;
@@ -401,7 +463,7 @@ void out_say(const struct cli *c, const char *fmt, ...)
 	if (c->quiet)
 		return;
 	va_start(ap, fmt);
-	(void)vfprintf(stderr, fmt, ap);
+	emit(stderr, fmt, ap);
 	va_end(ap);
 	(void)fputc('\n', stderr);
 }
@@ -418,10 +480,11 @@ void out_next(const struct cli *c, const char *const *lines, size_t n)
 static int64_t progress_last_ms;
 static bool progress_open;
 
-void out_progress(const struct cli *c, const char *fmt, ...)
+static void progress(const struct cli *c, const char *fmt, va_list ap) PRINTF(2, 0);
+
+static void progress(const struct cli *c, const char *fmt, va_list ap)
 {
 	int64_t now = clock_mono_ms();
-	va_list ap;
 
 	/* on a terminal the line is replaced; in a file, one every ten seconds is enough */
 	if (c->quiet || now - progress_last_ms < (c->tty_err ? 100 : 10000))
@@ -429,13 +492,30 @@ void out_progress(const struct cli *c, const char *fmt, ...)
 	progress_last_ms = now;
 	if (c->tty_err)
 		(void)fputs("\r\033[K", stderr);
-	va_start(ap, fmt);
-	(void)vfprintf(stderr, fmt, ap);
-	va_end(ap);
+	emit(stderr, fmt, ap);
 	if (!c->tty_err)
 		(void)fputc('\n', stderr);
 	progress_open = c->tty_err;
 	(void)fflush(stderr);
+}
+
+void out_progress(const struct cli *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	progress(c, fmt, ap);
+	va_end(ap);
+}
+
+void out_waiting(const struct cli *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	progress_last_ms = 0; /* it is not to be missed */
+	va_start(ap, fmt);
+	progress(c, fmt, ap);
+	va_end(ap);
 }
 
 void out_progress_end(const struct cli *c)
@@ -456,7 +536,7 @@ int out_confirm(const struct cli *c, const char *question, const char *must_type
 	if (isatty(0) != 1)
 		return err_set(err, ERR_INVALID, "%s Nobody is there to answer: %s", question,
 		               must_type != NULL ? "name it with --confirm" : "add --yes");
-	(void)fprintf(stderr, "%s %s ", question,
+	(void)fprintf(stderr, "%s %s ", out_plain(c->arena, str_of(question)),
 	              must_type != NULL ? "Type its name to go on:" : "[y/N]");
 	(void)fflush(stderr);
 	if (fgets(line, sizeof(line), stdin) == NULL)
@@ -471,15 +551,19 @@ int out_confirm(const struct cli *c, const char *question, const char *must_type
 const char *out_status(const struct cli *c, const char *status)
 {
 	static const struct {
-		const char *word, *colour;
-	} colours[] = {{"RUNNING", "32"},       {"COMPLETED", "32"}, {"FAILED", "31"},
-	               {"DEPLOY_FAILED", "31"}, {"STOPPED", "33"},   {"PENDING", "33"},
-	               {"CREATED", "36"},       {"DEPLOYING", "36"}};
+		const char *word;
+		char colour;
+	} colours[] = {{"RUNNING", '2'},       {"COMPLETED", '2'}, {"FAILED", '1'},
+	               {"DEPLOY_FAILED", '1'}, {"STOPPED", '3'},   {"PENDING", '3'},
+	               {"CREATED", '6'},       {"DEPLOYING", '6'}};
 	const char *word = strncmp(status, "TRAINING_JOB_", 13) == 0 ? status + 13 : status;
 
 	for (size_t i = 0; i < COUNT(colours); i++)
-		if (c->colour && strcmp(colours[i].word, word) == 0)
-			return arena_printf(c->arena, "\033[%sm%s\033[0m", colours[i].colour, word);
+		if (c->colour && strcmp(colours[i].word, word) == 0) {
+			colours_used = true;
+			return arena_printf(c->arena, "%c%c%s%c0", COLOUR, colours[i].colour, word,
+			                    COLOUR);
+		}
 	return word;
 }
 
@@ -531,7 +615,7 @@ void out_line(const char *label, const char *fmt, ...)
 
 	(void)printf("%-12s ", label);
 	va_start(ap, fmt);
-	(void)vprintf(fmt, ap);
+	emit(stdout, fmt, ap);
 	va_end(ap);
 	(void)putchar('\n');
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 
+#include <ctype.h>
 #include <signal.h>
 
 #define REPLY_MAX ((size_t)256 << 20)
@@ -46,7 +47,7 @@ static int read_login(struct cli *c, struct err *err)
 
 	if (stat(path, &st) < 0)
 		return err_set(
-			err, ERR_AUTH,
+			err, ERR_NOT_LOGGED_IN,
 			"not logged in: set STOKER_URL and STOKER_TOKEN, or run `stoker login "
 			"--url URL`; the server's user is logged in by the server's first start");
 	if ((st.st_mode & 077) != 0)
@@ -150,50 +151,87 @@ static int exchange(struct cli *c, const struct http_call *call, struct http_rep
 	}
 }
 
-/* Why there was no exchange, in parts of libcurl's words; the first that is found counts. */
+/* Why there was no exchange, by the error's id and a part of its words; the first row that fits
+ * counts. */
 static const struct {
-	const char *words, *advice;
+	enum err_code id;
+	const char *words;  /* NULL: any */
+	const char *reason; /* NULL: the words of the error */
+	const char *advice;
 } away[] = {
-	{"setting certificate", "STOKER_CA_FILE names no file of certificates that can be read"},
-	{"subject name", "its certificate is for another name: use that name in the URL, or make a "
-                         "certificate for this "
-                         "one"},
-	{"certificate has expired", "its certificate is to be renewed, on the server"},
-	{"certificate is not yet valid", "is the clock of this machine right?"},
-	{"certificate", "STOKER_CA_FILE=FILE names the certificate, or its authority's, to trust"},
-	{"wrong version number", "it speaks no TLS: the URL begins with http://, not https://"},
-	{"resolve host", "is the name right? STOKER_URL or `stoker login --url URL` give another"},
-	{"Couldn't connect", "is the server running? `stoker server` starts it, STOKER_URL or "
-                             "`stoker login` name another"},
+	{ERR_HOST_UNREACHABLE, NULL, NULL,
+         "Is the server running? `stoker server` starts one; STOKER_URL or `stoker login` name "
+         "another"},
+	{ERR_HOST_UNKNOWN, NULL, "the host name has no address",
+         "Is the name right? STOKER_URL or `stoker login` name another"},
+	{ERR_CA_FILE_UNREADABLE, NULL, "STOKER_CA_FILE does not name a readable PEM file", NULL},
+	{ERR_CERTIFICATE_UNTRUSTED, "subject name", "its certificate is for another name",
+         "Use the name in the certificate, or give the server a certificate for this name"},
+	{ERR_CERTIFICATE_UNTRUSTED, "has expired", "its certificate has expired",
+         "Renew it on the server"},
+	{ERR_CERTIFICATE_UNTRUSTED, "not yet valid", "its certificate is not valid yet",
+         "Is the clock of this machine right?"},
+	{ERR_CERTIFICATE_UNTRUSTED, NULL, "its certificate is not trusted",
+         "STOKER_CA_FILE=FILE names the certificate to trust, or that of its authority"},
+	{ERR_TLS_EXPECTED, "wrong version number", "it does not speak TLS",
+         "Use http:// in the URL"},
+	{ERR_TLS_EXPECTED, NULL, NULL, NULL},
+	{ERR_TIMEOUT, NULL, "no answer", "Is the address right? Is there a firewall in between?"},
+	{ERR_UNAVAILABLE, NULL, NULL,
+         "Is it a Stoker server, and is it running? With TLS its URL begins with https://"},
 };
 
-const char *remote_advice(const struct cli *c, const struct err *err)
+/* What follows the URL in "POST http://host/path: words". */
+static const char *words_of(const struct cli *c, const struct err *err)
 {
-	if (err->code == ERR_AUTH)
-		return "the token is wrong or expired: `stoker login --url URL` saves a new one";
-	if (strstr(err->msg, c->url) == NULL)
-		return NULL; /* the server's own words */
-	if (err->code == ERR_TIMEOUT)
-		return "is the address right, and is there no firewall in between?";
-	for (size_t i = 0; i < COUNT(away); i++) {
-		if (strstr(err->msg, away[i].words) != NULL)
-			return away[i].advice;
-	}
-	if (err->code != ERR_UNAVAILABLE)
-		return NULL;
-	return str_starts(str_of(c->url), "http://")
-	               ? "is it a Stoker, and does it want https://? Is it running?"
-	               : "is the server running?";
+	const char *url = strstr(err->msg, c->url), *words = url ? strstr(url, ": ") : NULL;
+
+	return words != NULL ? words + 2 : NULL;
 }
 
-static int advise(const struct cli *c, struct err *err)
+static bool fits(size_t i, const struct err *err)
 {
-	const char *more = remote_advice(c, err);
-	size_t n = strlen(err->msg);
+	bool is = away[i].id < ERR_COUNT ? err->code == away[i].id : err->id == away[i].id;
 
-	if (more != NULL)
-		(void)snprintf(err->msg + n, sizeof(err->msg) - n, "; %s (%s)", more, c->url);
-	return -1;
+	return is && (away[i].words == NULL || strstr(err->msg, away[i].words) != NULL);
+}
+
+int remote_explain(const struct cli *c, struct err *err)
+{
+	const char *words = words_of(c, err);
+	enum err_code id = err->id;
+	char reason[300];
+	size_t n;
+
+	if (err->code == ERR_AUTH) {
+		n = strlen(err->msg);
+		(void)snprintf(err->msg + n, sizeof(err->msg) - n,
+		               ". `stoker login --url %s` saves another", c->url);
+		return -1;
+	}
+	for (size_t i = 0; words != NULL && i < COUNT(away); i++) {
+		if (!fits(i, err))
+			continue;
+		copy_cut(reason, sizeof(reason), away[i].reason != NULL ? away[i].reason : words);
+		if (isupper((unsigned char)reason[0]) && islower((unsigned char)reason[1]))
+			reason[0] = (char)tolower((unsigned char)reason[0]);
+		err_clear(err);
+		return err_set(err, id, "cannot reach %s: %s%s%s", c->url, reason,
+		               away[i].advice != NULL ? ". " : "",
+		               away[i].advice != NULL ? away[i].advice : "");
+	}
+	return -1; /* the server's own words */
+}
+
+bool remote_again(struct cli *c, struct retry *r, int tries, struct err *err)
+{
+	struct err said = *err;
+
+	if (err->code == ERR_CANCELED || !err_info(err)->retry || r->left <= 1)
+		return false;
+	(void)remote_explain(c, &said);
+	out_waiting(c, "%s. Trying again (%d/%d)", said.msg, tries - r->left + 2, tries);
+	return retry_again(r, err);
 }
 
 struct waiting {
@@ -247,7 +285,7 @@ int remote_call(struct cli *c, enum http_method method, const char *path, const 
 	if (waiting.shown)
 		out_progress_end(c);
 	if (r < 0)
-		return advise(c, err);
+		return remote_explain(c, err);
 	if (js_parse(c->arena, buf_view(&reply.body), out, err) < 0)
 		return err_wrap(err, "the answer of %s is not Stoker's", c->url);
 	return 0;

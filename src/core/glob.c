@@ -260,7 +260,7 @@ struct ignore *ignore_parse(struct arena *a, struct str text)
 	return ig;
 }
 
-static bool last_says(const struct ignore *ig, struct str path, bool is_dir)
+static enum ignore_word last_says(const struct ignore *ig, struct str path, bool is_dir)
 {
 	const char *slash = memrchr(path.p, '/', path.n);
 	struct str name = slash != NULL ? str_skip(path, (size_t)(slash - path.p) + 1) : path;
@@ -271,23 +271,30 @@ static bool last_says(const struct ignore *ig, struct str path, bool is_dir)
 		if (r->folders && !is_dir)
 			continue;
 		if (match(r->pattern, r->rooted ? path : name, GLOB_IGNORE))
-			return !r->back;
+			return r->back ? IGNORE_IN : IGNORE_OUT;
 	}
-	return false;
+	return IGNORE_SILENT;
+}
+
+enum ignore_word ignore_says(const struct ignore *ig, const char *path, bool is_dir)
+{
+	return path[0] != '\0' ? last_says(ig, str_of(path), is_dir) : IGNORE_SILENT;
 }
 
 /* What lies in a folder that is left out is left out with it: nothing takes it back. */
 bool ignore_match(const struct ignore *ig, const char *path, bool is_dir)
 {
 	for (const char *p = strchr(path, '/'); p != NULL; p = strchr(p + 1, '/')) {
-		if (p > path && last_says(ig, str_n(path, (size_t)(p - path)), true))
+		if (p > path && last_says(ig, str_n(path, (size_t)(p - path)), true) == IGNORE_OUT)
 			return true;
 	}
-	return path[0] != '\0' && last_says(ig, str_of(path), is_dir);
+	return ignore_says(ig, path, is_dir) == IGNORE_OUT;
 }
 
-const char ignore_builtin[] = ".git/\n"
-			      ".hg/\n"
+/* checkpoints/ is where `stoker checkpoints pull` puts them. */
+const char ignore_always[] = ".git/\n"
+			     "/checkpoints/\n";
+const char ignore_builtin[] = ".hg/\n"
 			      ".svn/\n"
 			      ".DS_Store\n"
 			      "__pycache__/\n"

@@ -121,6 +121,10 @@ struct job_spec {
 	struct spec_retry retry;    /* ours */
 	struct spec_notify *notify; /* ours */
 	size_t n_notify;
+	struct {
+		const char *commit, *branch, *remote; /* NULL: not known */
+		bool dirty;
+	} git;                  /* the code's, as the client found it */
 	bool session_on_demand; /* interactive_session: `stoker exec`, and nothing by itself */
 };
 

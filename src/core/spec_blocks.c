@@ -144,6 +144,19 @@ static const struct spec_field limits_fields[] = {
 static const struct spec_block limits_block =
 	SPEC_MAP("job.limits", "Limits (Stoker only).", limits_fields);
 
+static const struct spec_field git_fields[] = {
+	{.name = "commit", .kind = SPEC_TEXT, .max = 100, .at = AT(git.commit),
+	 .help = "commit id"},
+	{.name = "branch", .kind = SPEC_TEXT, .max = 1000, .at = AT(git.branch),
+	 .help = "branch; empty if none is checked out"},
+	{.name = "remote", .kind = SPEC_TEXT, .max = 4000, .at = AT(git.remote),
+	 .help = "URL of origin, without credentials"},
+	{.name = "dirty", .kind = SPEC_BOOL, .at = AT(git.dirty),
+	 .help = "true if the code has uncommitted changes"},
+};
+static const struct spec_block git_block =
+	SPEC_MAP("job.git", "The commit that the code comes from (Stoker only).", git_fields);
+
 /* What a client's workspace did, it did before it sent the code. */
 static const struct spec_field workspace_fields[] = {
 	{.name = "workspace_root", .kind = SPEC_IGNORED, .help = "root folder of the code"},
@@ -181,8 +194,11 @@ static const struct spec_field job_fields[] = {
 	 .help = "webhooks to call when the job changes state"},
 	{.name = "workspace", .kind = SPEC_BLOCK, .flags = SPEC_CLIENT, .block = &workspace_block,
 	 .help = "use .stokerignore to exclude files"},
-	{.name = "truss_user_env", .kind = SPEC_IGNORED, .flags = SPEC_CLIENT,
-	 .help = "information about the client"},
+	{.name = "git", .kind = SPEC_BLOCK, .flags = SPEC_CLIENT, .block = &git_block,
+	 .help = "commit that was checked out"},
+	{.name = "truss_user_env", .kind = SPEC_CUSTOM, .flags = SPEC_CLIENT,
+	 .read = spec_read_user_env, .type = "map",
+	 .help = "information about the client; its `git_info` is kept as `git`"},
 };
 const struct spec_block spec_job_block = 
 	SPEC_MAP("job", "The job: what to run, and where.", job_fields);

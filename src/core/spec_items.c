@@ -540,6 +540,21 @@ void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base)
 	}
 }
 
+/* --- truss_user_env --- */
+
+/* What the client says of itself is taken as it comes: nothing depends on it. */
+void spec_read_user_env(struct spec_reader *r, const struct doc *d, void *base)
+{
+	const struct doc *info = doc_get(d, "git_info"), *sha = doc_get(info, "latest_commit_sha");
+	struct job_spec *s = base;
+
+	if (s->git.commit != NULL || !doc_is(sha, DOC_TEXT) || sha->text.n == 0 ||
+	    sha->text.n > 100 || memchr(sha->text.p, '\0', sha->text.n) != NULL)
+		return;
+	s->git.commit = arena_strz(r->a, sha->text);
+	s->git.dirty = doc_bool(doc_get(info, "has_uncommitted_changes"), false);
+}
+
 /* --- interactive_session --- */
 
 #define SESSION_DEMAND "on_demand"

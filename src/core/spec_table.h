@@ -114,6 +114,7 @@ void spec_read_artifacts(struct spec_reader *r, const struct doc *d, void *base)
 void spec_read_refs(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_session(struct spec_reader *r, const struct doc *d, void *base);
+void spec_read_user_env(struct spec_reader *r, const struct doc *d, void *base);
 void spec_read_retry_on(struct spec_reader *r, const struct doc *d, void *base);
 /* In spec_python.c. */
 void spec_read_python(struct spec_reader *r, const struct doc *d, void *base);

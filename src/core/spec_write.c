@@ -205,6 +205,19 @@ static void write_weights(const struct job_spec *s, struct js *js)
 	js_end(js);
 }
 
+static void write_git(const struct job_spec *s, struct js *js)
+{
+	js_key(js, "git");
+	js_open(js);
+	js_kv(js, "commit", s->git.commit);
+	if (s->git.branch != NULL)
+		js_kv(js, "branch", s->git.branch);
+	if (s->git.remote != NULL)
+		js_kv(js, "remote", s->git.remote);
+	js_kv_bool(js, "dirty", s->git.dirty);
+	js_close(js);
+}
+
 static void write_retry(const struct spec_retry *retry, struct js *js)
 {
 	js_key(js, "retry");
@@ -264,6 +277,8 @@ void spec_write(const struct job_spec *s, struct js *js)
 	write_retry(&s->retry, js);
 	if (s->n_notify > 0)
 		write_notify(s, js);
+	if (s->git.commit != NULL)
+		write_git(s, js);
 	js_key(js, "limits");
 	js_open(js);
 	js_kv_u64(js, "max_duration", s->max_duration_s);

@@ -221,19 +221,43 @@ int job_download(struct request *rq, struct err *err)
 	return answer_send(rq, &an, 200, err);
 }
 
-/* What stands in creds becomes keyword arguments of boto3.resource("s3", ...): no other keys. */
+static int read_digest(struct request *rq, const char **out, struct err *err)
+{
+	const char *text = query_text(rq, "sha256");
+	uint8_t raw[HASH_SHA256_LEN];
+
+	*out = text;
+	if (text == NULL)
+		return 0;
+	if (strlen(text) != 2 * sizeof(raw) ||
+	    hex_decode(str_of(text), raw, sizeof(raw), err) < 0) {
+		err_clear(err);
+		return err_set(err, ERR_INVALID,
+		               "parameter sha256: 64 hexadecimal digits are expected");
+	}
+	return 0;
+}
+
+/* The members of creds become keyword arguments of boto3.resource("s3", ...): no other keys. */
 int upload_credentials(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_ANSWER struct answer an = {0};
+	const char *sha256 = NULL;
 	struct model_upload u = {0};
 
-	if (ctx->ops->upload_create(ctx->of, face_who(rq), rq->arena, &u, err) < 0)
+	if (read_digest(rq, &sha256, err) < 0 ||
+	    ctx->ops->upload_create(ctx->of, face_who(rq), rq->arena, query_text(rq, "team_id"),
+	                            sha256, &u, err) < 0)
 		return -1;
 	reply_header(rq, "Cache-Control", "no-store");
 	answer_open(&an);
 	js_kv(&an.js, "s3_bucket", ctx->bucket);
 	js_kv(&an.js, "s3_key", u.key);
+	if (sha256 != NULL)
+		js_kv_bool(&an.js, "exists", u.there);
+	if (u.there)
+		return answer_send(rq, &an, 200, err);
 	js_key(&an.js, "creds");
 	js_open(&an.js);
 	js_kv(&an.js, "aws_access_key_id", u.access_key);

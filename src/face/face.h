@@ -174,10 +174,11 @@ struct face_ops {
 	                const struct doc *doc, const char *idempotency_key, struct model_job *out,
 	                struct err *err);
 	/* The same checks for a project by name, and nothing is stored: *out has no id, and no
-	 * project's either when there is none of that name yet. team_id NULL: as for secrets. */
+	 * project's either when there is none of that name yet. team_id NULL: as for secrets.
+	 * forecast: out->reason is what it would wait for. */
 	int (*job_check)(void *of, const struct who *who, struct arena *a, const char *team_id,
-	                 const char *project, const struct doc *doc, struct model_job *out,
-	                 struct err *err);
+	                 const char *project, const struct doc *doc, bool forecast,
+	                 struct model_job *out, struct err *err);
 	int (*job_search)(void *of, const struct who *who, struct arena *a,
 	                  const struct job_query *q, struct model_job **out, size_t *n,
 	                  uint64_t *total, struct err *err); /* total: of all pages */
@@ -240,9 +241,12 @@ struct face_ops {
 	int (*mirror_delete)(void *of, const struct who *who, const char *id, uint64_t *freed_bytes,
 	                     struct err *err);
 
-	/* uploads: credentials for one new object key */
-	int (*upload_create)(void *of, const struct who *who, struct arena *a,
-	                     struct model_upload *out, struct err *err);
+	/* uploads: credentials for one new object key, or (out->there) a key that holds the bytes
+	 * of this digest already. team_id NULL: as for secrets; sha256 NULL: not known. */
+	int (*upload_create)(void *of, const struct who *who, struct arena *a, const char *team_id,
+	                     const char *sha256, struct model_upload *out, struct err *err);
+	/* The object of an upload was written: verified to be of this digest, NULL: of any. */
+	int (*upload_stored)(void *of, const char *key, const char *sha256, struct err *err);
 	int (*upload_find)(void *of, struct arena *a, struct str access_key,
 	                   struct model_upload *out, struct err *err);
 	/* The key pair that signs download URLs of this server; it is never handed out. */

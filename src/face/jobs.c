@@ -210,7 +210,7 @@ int job_push(struct request *rq, struct err *err)
 		return 0;
 	if (dry)
 		r = ctx->ops->job_check(ctx->of, face_who(rq), rq->arena, p.team_id, p.name, doc,
-		                        &j, err);
+		                        false, &j, err);
 	else
 		r = ctx->ops->job_push(ctx->of, face_who(rq), rq->arena, p.id, doc,
 		                       key.n > 0 ? arena_strz(rq->arena, key) : NULL, &j, err);
@@ -223,15 +223,17 @@ int job_dry_run(struct request *rq, struct err *err)
 	const char *name = NULL, *team_id = NULL;
 	const struct doc *body, *doc;
 	struct model_job j = {0};
-	bool fine = false;
+	bool fine = false, forecast = false;
 
-	if (body_read(rq, false, &body, err) < 0 ||
+	if (query_bool(rq, "forecast", &forecast, err) < 0 ||
+	    body_read(rq, false, &body, err) < 0 ||
 	    handler_project_named(rq, body, &name, &team_id, err) < 0 ||
 	    read_job(rq, body, &doc, &fine, err) < 0)
 		return -1;
 	if (!fine)
 		return 0;
-	if (ctx->ops->job_check(ctx->of, face_who(rq), rq->arena, team_id, name, doc, &j, err) < 0)
+	if (ctx->ops->job_check(ctx->of, face_who(rq), rq->arena, team_id, name, doc, forecast, &j,
+	                        err) < 0)
 		return -1;
 	return send_job(rq, &j, false, err);
 }

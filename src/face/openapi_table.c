@@ -83,7 +83,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_DELETE, PROJECT, NULL, NULL, DELETED, NULL, false },
 	{ HTTP_GET,    PROJECT "/jobs", "limit:int(1,1000) cursor:filled", NULL, JOBS, NULL, false },
 	{ HTTP_POST,   PROJECT "/jobs", "dry_run:bool", NEW_JOB, ONE_JOB, NULL, false },
-	{ HTTP_POST,   "/v1/training_jobs/check", NULL, "training_project{name:name! team_name:text?}! " NEW_JOB, ONE_JOB, NULL, false },
+	{ HTTP_POST,   "/v1/training_jobs/check", "forecast:bool", "training_project{name:name! team_name:text?}! " NEW_JOB, ONE_JOB, NULL, false },
 	{ HTTP_POST,   "/v1/training_jobs/search", NULL, "statuses[enum(TRAINING_JOB_PENDING,TRAINING_JOB_QUEUED,TRAINING_JOB_CREATED,TRAINING_JOB_DEPLOYING,"
 	  "TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED,TRAINING_JOB_PREEMPTED)]? "
 	  "project_id:text? job_id:text? user:text? mine:bool? limit:int(1,1000)? cursor:filled? "
@@ -130,8 +130,8 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    "/v1/weights", NULL, NULL, "weights[@Weights]!", NULL, false },
 	{ HTTP_POST,   "/v1/weights", NULL, "source:text! endpoint:text? allow_patterns[text]? ignore_patterns[text]? auth_secret_name:text? team_id:text?", "weights:@Weights!", NULL, false },
 	{ HTTP_DELETE, "/v1/weights/{weights_id}", NULL, NULL, DELETED " bytes_freed:int!", NULL, false },
-	{ HTTP_GET,    "/v1/blobs/credentials/train", NULL, NULL, "s3_bucket:text! s3_key:text! creds{aws_access_key_id:text! aws_secret_access_key:text! "
-	  "aws_session_token:text! endpoint_url:text! region_name:text!}!", NULL, false },
+	{ HTTP_GET,    "/v1/blobs/credentials/train", "sha256:filled team_id:filled", NULL, "s3_bucket:text! s3_key:text! exists:bool "
+	  "creds{aws_access_key_id:text! aws_secret_access_key:text! aws_session_token:text! endpoint_url:text! region_name:text!}", NULL, false },
 	{ HTTP_GET,    "/v1/users/me", NULL, NULL, "email:text! name:text! role:enum(viewer,member,admin)! team{id:text! name:text!?}!? workspace_name:text!", NULL, false },
 	{ HTTP_GET,    "/v1/teams", NULL, NULL, "teams[@Team]!", NULL, false },
 	{ HTTP_POST,   "/v1/teams", NULL, "name:name!", "team:@Team!", NULL, false },

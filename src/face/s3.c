@@ -221,9 +221,29 @@ static int put_part(struct request *rq, const char *key, const char *id, struct 
 	return reply_bytes(rq, 200, NULL, (struct str){0});
 }
 
+struct putting {
+	struct request *rq;
+	struct s3_body *body;
+	const char *key;
+};
+
+/* At its end the right to write is asked for again: a job may have been pushed with the key since,
+ * and what a job names does not change any more. */
+static int read_putting(void *arg, void *p, size_t cap, size_t *n, struct err *err)
+{
+	struct putting *put = arg;
+
+	if (s3_body_read(put->body, p, cap, n, err) < 0)
+		return -1;
+	return *n > 0 ? 0 : s3_authorize(put->rq, S3_WRITE, put->key, err);
+}
+
 static int put_object(struct request *rq, struct err *err)
 {
+	const struct face_ctx *ctx = face_ctx(rq);
 	CLEANUP(s3_body_free_p) struct s3_body *body = NULL;
+	struct putting put = {.rq = rq};
+	char sha256[HASH_HEX_CAP];
 	struct objstore_info info;
 	const char *key = NULL, *id = upload_of(rq);
 	uint64_t size;
@@ -235,9 +255,13 @@ static int put_object(struct request *rq, struct err *err)
 		               "NotImplemented: copying is not part of this S3 subset");
 	if (id != NULL)
 		return put_part(rq, key, id, err);
-	if (s3_body_new(rq, &body, &size, err) < 0 ||
-	    objstore_put_stream(face_ctx(rq)->objects, key, size, s3_body_read, body, &info, err) <
-	            0)
+	if (s3_body_new(rq, &body, &size, err) < 0)
+		return -1;
+	put.body = body;
+	put.key = key;
+	if (objstore_put_stream(ctx->objects, key, size, read_putting, &put, &info, err) < 0 ||
+	    ctx->ops->upload_stored(ctx->of, key, s3_body_sha256(body, sha256) ? sha256 : NULL,
+	                            err) < 0)
 		return -1;
 	etag_header(rq, info.etag);
 	return reply_bytes(rq, 200, NULL, (struct str){0});
@@ -261,6 +285,7 @@ static int begin_upload(struct request *rq, const char *key, struct err *err)
 
 static int complete_upload(struct request *rq, const char *key, const char *id, struct err *err)
 {
+	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_BUF struct buf xml = BUF_INIT(REPLY_MAX);
 	struct objstore_part *parts = NULL;
 	struct objstore_info info;
@@ -268,7 +293,8 @@ static int complete_upload(struct request *rq, const char *key, const char *id, 
 	size_t n = 0;
 
 	if (request_body(rq, &body, err) < 0 || s3xml_parts(rq->arena, body, &parts, &n, err) < 0 ||
-	    objstore_parts_end(face_ctx(rq)->objects, key, id, parts, n, &info, err) < 0)
+	    objstore_parts_end(ctx->objects, key, id, parts, n, &info, err) < 0 ||
+	    ctx->ops->upload_stored(ctx->of, key, NULL, err) < 0)
 		return -1;
 	buf_puts(&xml, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<CompleteMultipartUploadResult "
 	               "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");

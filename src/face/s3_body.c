@@ -239,6 +239,14 @@ int s3_body_new(struct request *rq, struct s3_body **out, uint64_t *size, struct
 	return 0;
 }
 
+bool s3_body_sha256(const struct s3_body *b, char hex[65])
+{
+	if (!b->ended || !b->content_sha256.known)
+		return false;
+	hex_encode(b->content_sha256.want, 32, hex);
+	return true;
+}
+
 void s3_body_free(struct s3_body *b)
 {
 	if (b == NULL)

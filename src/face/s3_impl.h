@@ -32,6 +32,8 @@ struct s3_body;
 int s3_body_new(struct request *rq, struct s3_body **out, uint64_t *size,
                 struct err *err) MUST_CHECK;
 int s3_body_read(void *body, void *p, size_t cap, size_t *n, struct err *err) MUST_CHECK;
+/* Of a body that was read to its end: the digest that the client had signed. */
+bool s3_body_sha256(const struct s3_body *b, char hex[65]);
 void s3_body_free(struct s3_body *b);
 DEFINE_CLEANUP(struct s3_body, s3_body_free)
 

@@ -17,7 +17,7 @@ static const struct route routes[] = {
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, PROJECT,                            project_remove,          "Delete a project with its jobs, checkpoints and cache" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     PROJECT "/jobs",                    jobs_of_project,         "List the jobs of a project, newest first" },
 	{ HTTP_POST,   SCOPE_MEMBER, LARGE, PROJECT "/jobs",                    job_push,                "Push a job" },
-	{ HTTP_POST,   SCOPE_MEMBER, LARGE, "/v1/training_jobs/check",          job_dry_run,             "Validate a job without storing anything" },
+	{ HTTP_POST,   SCOPE_MEMBER, LARGE, "/v1/training_jobs/check",          job_dry_run,             "Validate a job without storing anything; with forecast, reason says what it would wait for" },
 	{ HTTP_POST,   SCOPE_VIEWER, SMALL, "/v1/training_jobs/search",         jobs_search,             "Search jobs" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     "/v1/resolve",                      resolve_word,            "Resolve an id, an id prefix, a name, or @ (the caller's newest); 409 with the candidates if ambiguous" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB,                                job_show,                "Get a job with its specification" },
@@ -58,7 +58,7 @@ static const struct route routes[] = {
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     "/v1/weights",                      weights_list,            "List mirrored weights" },
 	{ HTTP_POST,   SCOPE_MEMBER, SMALL, "/v1/weights",                      weights_prefetch,        "Fetch weights ahead of a job" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, "/v1/weights/{weights_id}",         weights_remove,          "Delete mirrored weights" },
-	{ HTTP_GET,    SCOPE_MEMBER, 0,     "/v1/blobs/credentials/train",      upload_credentials,      "Get credentials to upload one code archive" },
+	{ HTTP_GET,    SCOPE_MEMBER, 0,     "/v1/blobs/credentials/train",      upload_credentials,      "Get credentials to upload one code archive; `exists` if the server already holds it" },
 };
 /* clang-format on */
 

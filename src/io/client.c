@@ -475,8 +475,12 @@ static enum err_code code_of(CURLcode code)
 	} table[] = {
 		{CURLE_OPERATION_TIMEDOUT, ERR_TIMEOUT},
 		{CURLE_PEER_FAILED_VERIFICATION, ERR_CERTIFICATE_UNTRUSTED},
+		{CURLE_COULDNT_RESOLVE_HOST, ERR_HOST_UNKNOWN},
+		{CURLE_COULDNT_RESOLVE_PROXY, ERR_HOST_UNKNOWN},
+		{CURLE_COULDNT_CONNECT, ERR_HOST_UNREACHABLE},
+		{CURLE_SSL_CONNECT_ERROR, ERR_TLS_EXPECTED},
 		{CURLE_ABORTED_BY_CALLBACK, ERR_CANCELED},
-		{CURLE_SSL_CACERT_BADFILE, ERR_INVALID},
+		{CURLE_SSL_CACERT_BADFILE, ERR_CA_FILE_UNREADABLE},
 		{CURLE_OUT_OF_MEMORY, ERR_IO},
 	};
 
@@ -487,9 +491,10 @@ static enum err_code code_of(CURLcode code)
 	return ERR_UNAVAILABLE;
 }
 
-static int explain(const struct transfer *t, CURLcode code, struct err *err)
+static int explain(const struct transfer *t, CURL *h, CURLcode code, struct err *err)
 {
 	const struct http_reply *r = t->reply;
+	long os = 0;
 
 	if (t->cause.code != ERR_NONE) {
 		*err = t->cause;
@@ -513,6 +518,9 @@ static int explain(const struct transfer *t, CURLcode code, struct err *err)
 		return err_set(err, ERR_UNAVAILABLE,
 		               "the body was cut short: %" PRIu64 " of %" PRId64 " bytes came",
 		               r->received, r->length);
+	if (code == CURLE_COULDNT_CONNECT &&
+	    curl_easy_getinfo(h, CURLINFO_OS_ERRNO, &os) == CURLE_OK && os != 0)
+		return err_set(err, code_of(code), "%s", strerrordesc_np((int)os));
 	return err_set(err, code_of(code), "%s",
 	               t->words[0] != '\0' ? t->words : curl_easy_strerror(code));
 }
@@ -538,7 +546,7 @@ static int exchange(struct transfer *t, const struct url *u, bool with_credentia
 	set_body(h, t);
 	(void)curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
 	code = perform(h);
-	r = explain(t, code, err);
+	r = explain(t, h, code, err);
 	give_handle(t->c, h);
 	curl_slist_free_all(headers);
 	if (r == 0 && t->reply->status / 100 == 2 && !t->headed && take_2xx(t, NULL, 0) < 0) {

@@ -12,20 +12,47 @@
 #define TAR_UNPACK_MAX ((uint64_t)50 << 30)
 #define TAR_RATIO_MAX 1000 /* unpacked / packed, once above 64 MiB: a bomb */
 
+#define TAR_LARGEST 5
+#define TAR_PATH_CAP 4097
+
 struct tar_report {
 	uint64_t entries, bytes; /* packed or unpacked content */
-	uint64_t skipped;        /* files that ignore rules left out */
+	uint64_t files;          /* entries that are no folders; of packing only */
+	uint64_t skipped;        /* files and folders that were not wanted */
+	uint64_t links;          /* left out because they lead out of the folder */
 	uint64_t lowered;        /* unpacked files without their setuid, setgid or sticky bit */
 };
 
+/* What of a folder goes into an archive. Paths are relative to the root. */
+struct tar_pick {
+	/* Decides for each path but devices and sockets; a skipped folder is not entered. NULL:
+	 * everything goes. */
+	bool (*skip)(const char *path, bool is_dir, void *arg);
+	/* Told of each symbolic link that tar_unpack would refuse, which is left out. May be NULL.
+	 */
+	void (*link)(const char *path, const char *target, void *arg);
+	void *arg;
+	bool looked; /* the caller has used tar_look: tar_pack does not look again */
+};
+
+struct tar_large {
+	char path[TAR_PATH_CAP];
+	uint64_t bytes;
+};
+
+/* How much tar_pack would pack. `largest` (may be NULL): the largest files, the largest first; what
+ * there is none of has no path. ERR_TOO_BIG above bytes_max (0 = TAR_BYTES_MAX) or TAR_ENTRIES_MAX,
+ * naming the largest files. */
+int tar_look(int root_dirfd, const struct tar_pick *pick, uint64_t bytes_max,
+             struct tar_report *report, struct tar_large largest[TAR_LARGEST],
+             struct err *err) MUST_CHECK;
+
 /* Packs what is below root_dirfd as zstd-compressed pax tar into fd: sorted names, mtime and mode
  * kept, owner 0:0, symbolic links kept as they are, holes kept, sockets and devices left out; each
- * name of a file with several gets its own copy. `skip` (may be NULL) decides for each path
- * relative to the root (asked twice: first all is summed up); a skipped folder is not entered.
- * ERR_TOO_BIG above bytes_max (0 = TAR_BYTES_MAX), naming the five largest files, ERR_INVALID
- * naming the links that tar_unpack would refuse; nothing is written then. report may be NULL. */
-int tar_pack(int root_dirfd, bool (*skip)(const char *path, bool is_dir, void *arg), void *arg,
-             int fd, uint64_t bytes_max, struct tar_report *report, struct err *err) MUST_CHECK;
+ * name of a file with several gets its own copy. The same content makes the same bytes. Looks
+ * first: nothing is written when that fails. pick and report may be NULL. */
+int tar_pack(int root_dirfd, const struct tar_pick *pick, int fd, uint64_t bytes_max,
+             struct tar_report *report, struct err *err) MUST_CHECK;
 
 struct tar_limits {
 	uint64_t entries_max, bytes_max; /* 0 = the constants above */

@@ -12,8 +12,6 @@
 #define TAR_READ ((size_t)64 << 10)
 #define TAR_DEPTH_MAX 200 /* folders; each holds a descriptor while it is packed */
 #define TAR_SEGMENTS_MAX 4096
-#define TAR_LARGEST 5
-#define TAR_LINKS_SHOWN 5
 
 static void write_free_p(struct archive **a)
 {
@@ -26,29 +24,19 @@ static void entry_free_p(struct archive_entry **e)
 }
 
 struct packer {
-	bool (*skip)(const char *path, bool is_dir, void *arg);
-	void *arg;
+	struct tar_pick pick;
 	int fd;
 	struct archive *a; /* NULL: only looking, how much there is */
 	struct archive_entry *e;
 	struct tar_report report;
 	char path[BENEATH_PATH_MAX + 1]; /* of the entry at hand */
-	struct {
-		char *path;
-		uint64_t bytes;
-	} largest[TAR_LARGEST];
-	struct buf links; /* the first that lead out, for people */
-	size_t n_links;
+	struct tar_large largest[TAR_LARGEST];
 	uint64_t bytes_max;
 	struct err *err;
 };
 
 static void packer_free(struct packer *p)
 {
-	for (size_t i = 0; p != NULL && i < TAR_LARGEST; i++)
-		free(p->largest[i].path);
-	if (p != NULL)
-		buf_done(&p->links);
 	free(p);
 }
 DEFINE_CLEANUP(struct packer, packer_free)
@@ -234,44 +222,30 @@ static void weigh(struct packer *p, uint64_t bytes)
 	for (size_t i = 0; i < TAR_LARGEST && bytes > 0; i++) {
 		if (bytes <= p->largest[i].bytes)
 			continue;
-		free(p->largest[TAR_LARGEST - 1].path);
 		memmove(&p->largest[i + 1], &p->largest[i],
 		        (TAR_LARGEST - 1 - i) * sizeof(p->largest[0]));
 		p->largest[i].bytes = bytes;
-		p->largest[i].path = xstrdup(p->path);
+		copy_cut(p->largest[i].path, sizeof(p->largest[i].path), p->path);
 		return;
 	}
 }
 
-/* The look before: a link that nobody would unpack is found here, not on the job's machine. */
-static int look_at_link(struct packer *p, int dirfd, const char *name)
+/* A link that nobody would unpack is left out here. */
+static int leads_out(struct packer *p, int dirfd, const char *name, bool *out)
 {
-	char to[BENEATH_PATH_MAX + 1], shown[BENEATH_SHOWN_CAP], shown_to[BENEATH_SHOWN_CAP];
+	char to[BENEATH_PATH_MAX + 1];
 	struct err why = {0};
 	ssize_t n = readlinkat(dirfd, name, to, sizeof(to) - 1);
 
+	*out = true;
 	if (n < 0)
 		return errno == ENOENT ? 0 : err_errno(p->err, errno, "read link %s", p->path);
 	to[n] = '\0';
-	if (beneath_check_link(p->path, to, &why) == 0)
-		return 0;
-	if (p->n_links++ < TAR_LINKS_SHOWN)
-		buf_printf(&p->links, "%s%s -> %s (%s)", p->links.n > 0 ? ", " : "",
-		           beneath_shown(p->path, shown), beneath_shown(to, shown_to), why.msg);
+	*out = beneath_check_link(p->path, to, &why) < 0;
+	if (*out && p->a == NULL && p->pick.link != NULL)
+		p->pick.link(p->path, to, p->pick.arg);
+	p->report.links += *out;
 	return 0;
-}
-
-static int bad_links(struct packer *p)
-{
-	char more[32] = "";
-
-	if (p->n_links > TAR_LINKS_SHOWN)
-		FMT(more, " and %zu more", p->n_links - TAR_LINKS_SHOWN);
-	return err_set(
-		p->err, ERR_INVALID,
-		"the folder has links that lead nowhere on another machine: %s%s; leave them "
-		"out (.stokerignore), or put what they lead to in their place",
-		buf_cstr(&p->links), more);
 }
 
 static int too_big(struct packer *p)
@@ -279,7 +253,7 @@ static int too_big(struct packer *p)
 	AUTO_BUF struct buf list = BUF_INIT(ERR_MSG_MAX);
 	char have[UNITS_CAP], max[UNITS_CAP], name[BENEATH_SHOWN_CAP];
 
-	for (size_t i = 0; i < TAR_LARGEST && p->largest[i].path != NULL; i++)
+	for (size_t i = 0; i < TAR_LARGEST && p->largest[i].path[0] != '\0'; i++)
 		buf_printf(&list, "%s%s (%s)", i == 0 ? "" : ", ",
 		           beneath_shown(p->largest[i].path, name),
 		           units_show_bytes(p->largest[i].bytes, have));
@@ -295,22 +269,25 @@ static int visit(struct packer *p, int dirfd, const char *name, int depth)
 {
 	AUTO_FD int sub = -1;
 	struct stat st;
-	bool is_dir;
+	bool is_dir, out = false;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) /* gone since the folder was read */
 		return errno == ENOENT ? 0 : err_errno(p->err, errno, "look at %s", p->path);
 	is_dir = S_ISDIR(st.st_mode);
 	if (!is_dir && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
 		return 0;
-	if (p->skip != NULL && p->skip(p->path, is_dir, p->arg)) {
+	if (p->pick.skip != NULL && p->pick.skip(p->path, is_dir, p->pick.arg)) {
 		p->report.skipped++;
 		return 0;
 	}
 	if (p->report.entries == TAR_ENTRIES_MAX)
 		return err_set(p->err, ERR_TOO_BIG, "the folder has over %d entries",
 		               TAR_ENTRIES_MAX);
-	if (p->a == NULL && S_ISLNK(st.st_mode) && look_at_link(p, dirfd, name) < 0)
+	if (S_ISLNK(st.st_mode) && leads_out(p, dirfd, name, &out) < 0)
 		return -1;
+	if (out)
+		return 0;
+	p->report.files += !is_dir;
 	if (p->a == NULL)
 		weigh(p, S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0);
 	else if (pack_entry(p, dirfd, name, &st) < 0)
@@ -370,28 +347,50 @@ static int pack_all(struct packer *p, int root_dirfd)
 	return archive_write_close(p->a) == ARCHIVE_OK ? 0 : pack_fail(p);
 }
 
-int tar_pack(int root_dirfd, bool (*skip)(const char *path, bool is_dir, void *arg), void *arg,
-             int fd, uint64_t bytes_max, struct tar_report *report, struct err *err)
+static struct packer *packer_new(const struct tar_pick *pick, uint64_t bytes_max, struct err *err)
+{
+	struct packer *p = xcalloc(1, sizeof(*p));
+
+	if (pick != NULL)
+		p->pick = *pick;
+	p->bytes_max = bytes_max > 0 ? bytes_max : TAR_BYTES_MAX;
+	p->err = err;
+	return p;
+}
+
+static int look(struct packer *p, int root_dirfd)
+{
+	if (walk(p, root_dirfd, 0) < 0)
+		return -1;
+	return p->report.bytes > p->bytes_max ? too_big(p) : 0;
+}
+
+int tar_look(int root_dirfd, const struct tar_pick *pick, uint64_t bytes_max,
+             struct tar_report *report, struct tar_large largest[TAR_LARGEST], struct err *err)
+{
+	struct packer *p CLEANUP(packer_free_p) = packer_new(pick, bytes_max, err);
+
+	if (look(p, root_dirfd) < 0)
+		return -1;
+	*report = p->report;
+	if (largest != NULL)
+		memcpy(largest, p->largest, sizeof(p->largest));
+	return 0;
+}
+
+int tar_pack(int root_dirfd, const struct tar_pick *pick, int fd, uint64_t bytes_max,
+             struct tar_report *report, struct err *err)
 {
 	struct charset charset UNUSED CLEANUP(charset_done) = charset_set("C.UTF-8");
-	struct packer *p CLEANUP(packer_free_p) = xcalloc(1, sizeof(*p));
+	struct packer *p CLEANUP(packer_free_p) = packer_new(pick, bytes_max, err);
 	struct archive *a CLEANUP(write_free_p) = archive_write_new();
 	struct archive_entry *e CLEANUP(entry_free_p) = archive_entry_new();
 
 	assert(a != NULL && e != NULL);
-	p->skip = skip;
-	p->arg = arg;
 	p->fd = fd;
 	p->e = e;
-	p->bytes_max = bytes_max > 0 ? bytes_max : TAR_BYTES_MAX;
-	p->err = err;
-	p->links.max = ERR_MSG_MAX;
-	if (walk(p, root_dirfd, 0) < 0)
+	if (!p->pick.looked && look(p, root_dirfd) < 0)
 		return -1;
-	if (p->report.bytes > p->bytes_max)
-		return too_big(p);
-	if (p->n_links > 0)
-		return bad_links(p);
 	p->report = (struct tar_report){0};
 	p->a = a;
 	if (pack_all(p, root_dirfd) < 0)

@@ -264,6 +264,13 @@ int meta_upload(struct meta *m, struct arena *a, const char *access_key, struct 
                 struct str *sealed, struct err *err) MUST_CHECK;
 int meta_upload_by_key(struct meta *m, struct arena *a, const char *key, struct model_upload *out,
                        struct err *err) MUST_CHECK;
+/* The object was written; what it hashes to, NULL: not known. No such upload is fine. */
+int meta_upload_stored(struct meta *m, const char *key, const char *sha256,
+                       struct err *err) MUST_CHECK;
+/* One of this digest that a job of its team names and nobody can write to any more. Secrets are
+ * left NULL. ERR_UPLOAD_NOT_FOUND. */
+int meta_upload_same(struct meta *m, struct arena *a, const char *team_id, const char *sha256,
+                     int64_t now_ms, struct model_upload *out, struct err *err) MUST_CHECK;
 /* What meta_uploads_sweep would take; secrets are left NULL. */
 int meta_uploads_unused(struct meta *m, struct arena *a, int64_t created_ms,
                         struct model_upload **out, size_t *n, struct err *err) MUST_CHECK;

@@ -313,6 +313,29 @@ int meta_upload_by_key(struct meta *m, struct arena *a, const char *key, struct 
 	return 0;
 }
 
+int meta_upload_stored(struct meta *m, const char *key, const char *sha256, struct err *err)
+{
+	return meta_exec(m, "UPDATE uploads SET sha256 = ? WHERE key = ?",
+	                 DB_ARGS(db_text(sha256), db_text(key)), ERR_NONE, err);
+}
+
+int meta_upload_same(struct meta *m, struct arena *a, const char *team_id, const char *sha256,
+                     int64_t now_ms, struct model_upload *out, struct err *err)
+{
+	struct upload_item u = {0};
+
+	if (meta_one(m, a,
+	             UPLOAD "WHERE team_id = ? AND sha256 = ? AND expires_ms <= ?"
+	                    " AND EXISTS (SELECT 1 FROM job_code c JOIN jobs j ON j.id = c.job_id"
+	                    "  WHERE c.key = uploads.key AND j.team_id = uploads.team_id)"
+	                    " LIMIT 1",
+	             DB_ARGS(db_text(team_id), db_text(sha256), db_int(now_ms)), upload_row, &u,
+	             ERR_UPLOAD_NOT_FOUND, err) < 0)
+		return -1;
+	*out = u.row;
+	return 0;
+}
+
 /* Made before ?1, and no longer to be written to. */
 #define UNUSED_UPLOADS                                                                             \
 	" WHERE created_ms < ?1 AND expires_ms < ?1"                                               \

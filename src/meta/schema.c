@@ -177,9 +177,13 @@ static const char version_9[] = "CREATE INDEX jobs_name ON jobs(name);"
 				"CREATE INDEX jobs_user ON jobs(user, created_ms);"
 				"CREATE INDEX jobs_user_state ON jobs(user, state, created_ms);";
 
-static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3,
-                                                       version_4, version_5, version_6,
-                                                       version_7, version_8, version_9};
+/* Code that was sent before is not sent again. */
+static const char version_10[] = "ALTER TABLE uploads ADD COLUMN sha256 TEXT;"
+				 "CREATE INDEX uploads_sha256 ON uploads(team_id, sha256);";
+
+static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3, version_4,
+                                                       version_5, version_6, version_7, version_8,
+                                                       version_9, version_10};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

@@ -25,8 +25,7 @@ char *auth_new_token(struct arena *a, const char *prefix, char **hash)
 
 static int refuse(struct err *err)
 {
-	return err_set(err, ERR_TOKEN_INVALID,
-	               "the token is not valid here: `stoker tokens` makes new ones");
+	return err_set(err, ERR_TOKEN_INVALID, "the token is unknown, or was revoked");
 }
 
 static int runner_who(struct app *app, struct arena *a, const char *hash, struct who *w,
@@ -54,7 +53,7 @@ static int person_who(struct app *app, struct arena *a, const char *hash, struct
 	if (meta_token_by_hash(app->meta, a, hash, &t, err) < 0)
 		return -1;
 	if (t.expires_ms != 0 && t.expires_ms <= now)
-		return err_set(err, ERR_AUTH, "token \"%s\" has expired", t.name);
+		return err_set(err, ERR_TOKEN_INVALID, "token \"%s\" has expired", t.name);
 	if (now - t.used_ms >= USED_EVERY_MS && meta_token_used(app->meta, t.id, now, &ignored) < 0)
 		log_warn("token: %s", ignored.msg); /* only shown to people */
 	w->name = t.name;

@@ -93,6 +93,7 @@ const struct face_ops ctx_ops = {
 	.mirror_prefetch = ctx_mirror_prefetch,
 	.mirror_delete = ctx_mirror_delete,
 	.upload_create = ctx_upload_create,
+	.upload_stored = ctx_upload_stored,
 	.upload_find = ctx_upload_find,
 	.url_key = ctx_url_key,
 	.capacity = ctx_capacity,

@@ -66,7 +66,9 @@ int ctx_checkpoints(OF, struct arena *a, const char *job_id, bool all,
 int ctx_checkpoint_pin(OF, const char *job_id, const char *name, bool pinned, struct err *err);
 int ctx_checkpoint_delete(OF, const char *job_id, const char *name, struct err *err);
 /* ctx_project.c */
-int ctx_upload_create(OF, struct arena *a, struct model_upload *out, struct err *err);
+int ctx_upload_create(OF, struct arena *a, const char *team_id, const char *sha256,
+                      struct model_upload *out, struct err *err);
+int ctx_upload_stored(void *of, const char *key, const char *sha256, struct err *err);
 int ctx_upload_find(void *of, struct arena *a, struct str access_key, struct model_upload *out,
                     struct err *err);
 int ctx_url_key(void *of, struct arena *a, const char **access_key, const char **secret_key,
@@ -75,7 +77,7 @@ int ctx_url_key(void *of, struct arena *a, const char **access_key, const char *
 int ctx_job_push(OF, struct arena *a, const char *project_id, const struct doc *doc,
                  const char *idempotency_key, struct model_job *out, struct err *err);
 int ctx_job_check(OF, struct arena *a, const char *team_id, const char *project,
-                  const struct doc *doc, struct model_job *out, struct err *err);
+                  const struct doc *doc, bool forecast, struct model_job *out, struct err *err);
 int ctx_job_recreate(OF, struct arena *a, const char *job_id, bool resume, struct model_job *out,
                      struct err *err);
 int ctx_job_search(OF, struct arena *a, const struct job_query *q, struct model_job **out,

@@ -68,8 +68,35 @@ static char *random_hex(struct arena *a, size_t bytes)
 	return hex;
 }
 
-int ctx_upload_create(void *of, const struct who *who, struct arena *a, struct model_upload *out,
-                      struct err *err)
+/* An upload of the team whose object is this content, and will stay it: its credentials are over,
+ * and a job of the team names it. */
+static int same_upload(struct app *app, struct arena *a, const char *team_id, const char *sha256,
+                       struct model_upload *out, struct err *err)
+{
+	struct objstore_info info = {0};
+
+	if (sha256 == NULL)
+		return 0;
+	if (meta_upload_same(app->meta, a, team_id, sha256, clock_wall_ms(), out, err) == 0 &&
+	    objstore_stat(app->objects, out->key, &info, err) == 0) {
+		out->there = true;
+		return 0;
+	}
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	return 0;
+}
+
+int ctx_upload_stored(void *of, const char *key, const char *sha256, struct err *err)
+{
+	struct app *app = of;
+
+	return meta_upload_stored(app->meta, key, sha256, err);
+}
+
+int ctx_upload_create(void *of, const struct who *who, struct arena *a, const char *team_id,
+                      const char *sha256, struct model_upload *out, struct err *err)
 {
 	AUTO_BUF struct buf sealed = BUF_INIT(4096);
 	struct app *app = of;
@@ -77,8 +104,11 @@ int ctx_upload_create(void *of, const struct who *who, struct arena *a, struct m
 	struct model_upload u = {.created_ms = now, .expires_ms = now + APP_UPLOAD_S * 1000LL};
 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || app_has_room(app, err) < 0 ||
-	    ctx_team(app, who, a, NULL, &u.team_id, err) < 0)
+	    ctx_team(app, who, a, team_id, &u.team_id, err) < 0 ||
+	    same_upload(app, a, u.team_id, sha256, out, err) < 0)
 		return -1;
+	if (out->there)
+		return 0;
 	u.access_key = arena_printf(a, "STKU%s", random_hex(a, 8));
 	u.secret_key = random_hex(a, 20);
 	u.session_token = random_hex(a, 32);

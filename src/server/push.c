@@ -127,7 +127,7 @@ static int check_code(struct app *app, struct arena *a, const struct who *who,
 			if (err->code != ERR_NONE && err->code != ERR_NOT_FOUND)
 				return -1;
 			err_clear(err);
-			return err_set(err, ERR_INVALID,
+			return err_set(err, ERR_UPLOAD_NOT_FOUND,
 			               "runtime.artifacts[%zu]: nothing was uploaded as \"%.200s\"",
 			               i, code->key);
 		}
@@ -247,7 +247,7 @@ int ctx_job_push(void *of, const struct who *who, struct arena *a, const char *p
 }
 
 int ctx_job_check(void *of, const struct who *who, struct arena *a, const char *team_id,
-                  const char *project, const struct doc *doc, struct model_job *out,
+                  const char *project, const struct doc *doc, bool forecast, struct model_job *out,
                   struct err *err)
 {
 	struct app *app = of;
@@ -267,7 +267,9 @@ int ctx_job_check(void *of, const struct who *who, struct arena *a, const char *
 		p = (struct model_project){
 			.name = project, .team_id = team.id, .team_name = team.name};
 	}
-	return check(app, a, who, &p, doc, &spec, out, &keys, err);
+	if (check(app, a, who, &p, doc, &spec, out, &keys, err) < 0)
+		return -1;
+	return forecast ? queue_forecast(app, a, out, p.pinned_cluster, &out->reason, err) : 0;
 }
 
 /* What the new job starts from: the same as the old one did or, to resume, where that had come to.

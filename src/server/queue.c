@@ -219,12 +219,18 @@ static void answer_all(struct app *app, struct arena *a, const struct meta_waiti
 	}
 }
 
-static int decide(struct app *app, struct arena *a, const struct meta_waiting *w, size_t n,
-                  struct err *err)
+/* What the scheduler says of each waiting job, in the order of the line. */
+struct verdicts {
+	size_t *line, let; /* those that no limit of a team holds come first */
+	struct sched_answer
+		*answer; /* by index of the waiting job; a held one has its reason alone */
+};
+
+static int judge(struct app *app, struct arena *a, const struct meta_waiting *w, size_t n,
+                 struct verdicts *out, struct err *err)
 {
 	struct sched_job *ask = ARENA_ARRAY(a, struct sched_job, n);
-	struct sched_answer *answer = ARENA_ARRAY(a, struct sched_answer, n);
-	size_t *line = ARENA_ARRAY(a, size_t, n);
+	size_t *line = ARENA_ARRAY(a, size_t, n), *held_up = ARENA_ARRAY(a, size_t, n), n_up = 0;
 	struct meta_held *held = NULL;
 	struct limits limits = {0};
 	struct sched_node node;
@@ -235,8 +241,8 @@ static int decide(struct app *app, struct arena *a, const struct meta_waiting *w
 		.backfill = app->set.backfill,
 		.backfill_wait_ms = (int64_t)app->set.backfill_wait * 1000,
 	};
-	size_t let = 0;
 
+	*out = (struct verdicts){.line = line, .answer = ARENA_ARRAY(a, struct sched_answer, n)};
 	queue_node_empty(app, &node);
 	if (meta_held(app->meta, a, &held, &facts.n_held, err) < 0 ||
 	    limits_read(app, a, held, facts.n_held, &limits, err) < 0)
@@ -246,15 +252,48 @@ static int decide(struct app *app, struct arena *a, const struct meta_waiting *w
 		queue_ask(&w[i].job, w[i].pinned_cluster, &ask[i]);
 	sched_line(a, &facts, ask, n, line);
 	for (size_t i = 0; i < n; i++) {
-		char reason[SCHED_REASON];
+		struct sched_answer *x = &out->answer[line[i]];
 
-		if (limits_let(&limits, &w[line[i]].job, reason))
-			line[let++] = line[i];
+		x->verdict = SCHED_WAITS;
+		if (limits_let(&limits, &w[line[i]].job, x->reason))
+			line[out->let++] = line[i];
 		else
-			wait(app, &w[line[i]].job, reason);
+			held_up[n_up++] = line[i];
 	}
-	sched_run(a, &facts, ask, line, let, answer);
-	answer_all(app, a, w, line, let, answer);
+	memcpy(line + out->let, held_up, n_up * sizeof(*line));
+	sched_run(a, &facts, ask, line, out->let, out->answer);
+	return 0;
+}
+
+static int decide(struct app *app, struct arena *a, const struct meta_waiting *w, size_t n,
+                  struct err *err)
+{
+	struct verdicts v;
+
+	if (judge(app, a, w, n, &v, err) < 0)
+		return -1;
+	for (size_t i = v.let; i < n; i++)
+		wait(app, &w[v.line[i]].job, v.answer[v.line[i]].reason);
+	answer_all(app, a, w, v.line, v.let, v.answer);
+	return 0;
+}
+
+int queue_forecast(struct app *app, struct arena *a, const struct model_job *job,
+                   const char *pinned, const char **reason, struct err *err)
+{
+	struct meta_waiting *w = NULL, *all;
+	struct verdicts v;
+	size_t n = 0;
+
+	if (meta_waiting(app->meta, a, &w, &n, err) < 0)
+		return -1;
+	all = ARENA_ARRAY(a, struct meta_waiting, n + 1);
+	if (n > 0)
+		memcpy(all, w, n * sizeof(*w));
+	all[n] = (struct meta_waiting){.job = *job, .pinned_cluster = pinned};
+	if (judge(app, a, all, n + 1, &v, err) < 0)
+		return -1;
+	*reason = v.answer[n].verdict == SCHED_PLACED ? NULL : arena_cstr(a, v.answer[n].reason);
 	return 0;
 }
 

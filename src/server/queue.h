@@ -19,6 +19,9 @@ void queue_free(struct app *app);
 void queue_kick(struct app *app);
 /* One pass now, in the caller's thread. Errors are logged: the next pass tries again. */
 void queue_pass(struct app *app);
+/* What a job that is not stored would wait for if it were pushed now; *reason NULL: nothing. */
+int queue_forecast(struct app *app, struct arena *a, const struct model_job *job,
+                   const char *pinned, const char **reason, struct err *err) MUST_CHECK;
 /* This machine as the scheduler sees it, empty or with what placed jobs hold. */
 void queue_node_empty(struct app *app, struct sched_node *out);
 int queue_node(struct app *app, struct arena *a, struct sched_node *out,

@@ -9,7 +9,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import CALL_S, STOKER, held_port, until
+from conftest import CALL_S, STOKER, until
 
 CHECKPOINT = ["mkdir $BT_CHECKPOINT_DIR/checkpoint-1; echo weights > $BT_CHECKPOINT_DIR/checkpoint-1/model.bin"]
 RUNTIME = {"checkpointing_config": {"enabled": True, "settle": "1s"}}
@@ -97,17 +97,19 @@ def endpoint(cluster, **headers):
 
 def test_tls_on_every_address(empty_cluster, certificate):
     """The certificate is for localhost; the server only knows that it listens everywhere."""
-    c, port = empty_cluster, held_port()
-    c.launch([STOKER, "server", "--data", str(c.data), "--listen", f"0.0.0.0:{port}", "--tls-cert", certificate[0], "--tls-key",
-              certificate[1], "--cpus", "2", "--memory", "1Gi"])
-    env = c.environment(STOKER_URL=f"https://localhost:{port}", STOKER_TOKEN=c.token, STOKER_CA_FILE=certificate[0])
+    c, machine = empty_cluster, ["--gpus", "H100:1", "--cpus", "2", "--memory", "1Gi"]
+    c.start(*machine)
+    team = c.json("teams", "ls")[0]["id"]
+    c.api("PATCH", "/v1/training/capacity", {"team_id": team, "gpu_type": "H100", "max_gpus": 0})  # what asks for one waits
+    c.stop()
+    c.launch([STOKER, "server", "--data", str(c.data), "--listen", f"0.0.0.0:{c.port}", "--tls-cert", certificate[0], "--tls-key",
+              certificate[1], *machine])
+    env = c.environment(STOKER_URL=f"https://localhost:{c.port}", STOKER_TOKEN=c.token, STOKER_CA_FILE=certificate[0])
 
     def run(*args):
         return subprocess.run([STOKER, *map(str, args)], env=env, capture_output=True, text=True, timeout=CALL_S, check=False)
-    waits = c.job_folder(["true"], compute={"cpu_count": 2, "memory": "1Gi"})
-    for _ in range(2):  # the second one waits for the first
-        pushed = run("push", waits / "train.yaml", "-q")
-        assert pushed.returncode == 0, pushed
+    pushed = run("push", c.job_folder(["true"], compute={"accelerator": "H100:1", "memory": "256Mi"}) / "train.yaml")
+    assert pushed.returncode == 0, pushed
     doctor = run("doctor")
     assert doctor.returncode == 0, doctor
     stopped = run("stop", "--all", "--now", "-y")

@@ -8,6 +8,7 @@ import os
 import pty
 import select
 import signal
+import sqlite3
 import subprocess
 import threading
 import time
@@ -293,4 +294,49 @@ def test_errors_have_ids(cluster):
     assert cluster.error("push", folder / "train.yaml", code=2) == "spec_invalid"
     job = cluster.push(["echo no"], weights=[{"source": "file:///nowhere", "mount_location": "/w"}])
     failed = cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
-    assert failed["error_id"] == "denied" and failed["error_message"]
+    assert failed["error_id"] == "source_root_denied" and failed["error_message"]
+
+
+def rows_of_checkpoints(cluster, job, names):
+    """Checkpoints as rows like the job's own: what a job cannot be made to name is in old databases."""
+    cluster.stop()
+    db = sqlite3.connect(cluster.data / "stoker.db")
+    columns = [row[1] for row in db.execute("PRAGMA table_info(checkpoints)")]
+    for i, name in enumerate(names):
+        values = {**{c: c for c in columns}, "name": "?", "created_ms": f"created_ms + {i + 1}"}
+        db.execute(f"INSERT INTO checkpoints ({', '.join(columns)}) SELECT {', '.join(values[c] for c in columns)} FROM checkpoints "
+                   "WHERE job_id = ? AND name = 'checkpoint-1'", (name, job["id"]))
+    db.commit()
+    db.close()
+    cluster.restart()
+
+
+def test_view_is_one_page(cluster):
+    cluster.cli("secrets", "set", "hf", stdin="hf_s3cret")
+    job = cluster.push(["mkdir $BT_CHECKPOINT_DIR/checkpoint-1; echo 1 > $BT_CHECKPOINT_DIR/checkpoint-1/a", "echo second"], "--name", "page",
+                       runtime={"checkpointing_config": {"enabled": True, "settle": "1s"},
+                                "environment_variables": {"LR": "2e-5", "HF_TOKEN": {"secret": "hf"}, "LONG": "x" * 5000}})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    rows_of_checkpoints(cluster, job, [f"checkpoint-{i}" for i in range(2, 151)])
+    page = cluster.cli("view", job["id"]).out
+    assert len(page.splitlines()) < 50 and all(len(line) < 300 for line in page.splitlines())
+    assert [f"checkpoint-{i} " in page for i in (145, 146, 150)] == [False, True, True] and "150" in page
+    assert f"stoker checkpoints ls {job['id']}" in page and f"stoker events {job['id']}" in page
+    for fact in "echo second", "LR=2e-5", "HF_TOKEN", "hf", "admin", "Default/p":
+        assert fact in page, fact
+    assert "s3cret" not in page
+    assert len(cluster.json("checkpoints", "ls", job["id"])) == 150
+
+
+def test_names_do_not_command_the_terminal(cluster):
+    job = cluster.push(["mkdir $BT_CHECKPOINT_DIR/checkpoint-1; echo 1 > $BT_CHECKPOINT_DIR/checkpoint-1/a"],
+                       runtime={"checkpointing_config": {"enabled": True, "settle": "1s"}})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    evil = "ck\x1b[31m\x07\x9b2J\x02" + "1"
+    rows_of_checkpoints(cluster, job, [evil])
+    for words in ["view", job["id"]], ["checkpoints", "ls", job["id"], "--all"], ["checkpoints", "show", f"{job['id']}/{evil}"]:
+        done = cluster.cli(*words, code=None)
+        assert "ck" in done.out and not set("\x1b\x07\x9b\x02") & set(done.out + done.err), words
+    for words in ["view", evil], ["checkpoints", "rm", f"{job['id']}/nosuch{evil}", "-y"], ["secrets", "rm", evil, "-y"], [evil], ["ps", f"--{evil}"]:
+        done = cluster.cli(*words, code=None)
+        assert done.code != 0 and not set("\x1b\x07\x9b\x02") & set(done.out + done.err), words

@@ -2,7 +2,6 @@
 import contextlib
 import http.server
 import json
-import re
 import socket
 import ssl
 import subprocess
@@ -13,12 +12,25 @@ from conftest import CALL_S, STOKER, held_port
 
 
 def doctor(cluster, **env):
-    """(exit code, the lines that are not "ok", all of it)"""
+    """(exit code, {check: (verdict, id of the error)}); of several findings of a check, the worst"""
     cluster.url = cluster.url or "http://127.0.0.1:1"
-    done = subprocess.run([STOKER, "doctor"], env={**cluster.environment(STOKER_TOKEN="stoker_x"), **env}, capture_output=True, text=True,
-                          timeout=CALL_S, check=False)
-    lines = done.stdout.splitlines()
-    return done.returncode, [line for line in lines[:-1] if not line.startswith("ok ")], done.stdout + done.stderr
+    env = {**cluster.environment(STOKER_TOKEN="stoker_x"), **env}
+
+    def run(*flags):
+        return subprocess.run([STOKER, "doctor", *flags], env=env, capture_output=True, text=True, timeout=CALL_S, check=False)
+    done = run("-o", "json")
+    found = {}
+    for f in json.loads(done.stdout):
+        found[f["check"]] = max(found.get(f["check"], ("", None)), (f["verdict"], f["id"]), key=lambda v: ["", "ok", "warn", "fail"].index(v[0]))
+    shown = run()
+    words = [line.split(None, 1) for line in shown.stdout.splitlines()[:-1]]
+    assert shown.returncode == done.returncode and [w[0] for w in words] == [f["verdict"] for f in json.loads(done.stdout)]
+    assert all(len(w) == 2 for w in words)
+    return done.returncode, {k: v for k, v in found.items() if k != "version"}
+
+
+def failed(check, error):
+    return 1, {check: ("fail", error)}
 
 
 @contextlib.contextmanager
@@ -64,27 +76,38 @@ def certificate(empty_cluster):
     return str(cert), str(key)
 
 
+ALL = {"server", "login", "clock", "sandbox", "python", "node", "disk", "upload"}
+
+
 def test_all_is_well(cluster):
-    code, wrong, shown = doctor(cluster, STOKER_URL=cluster.url, STOKER_TOKEN=cluster.token)
-    assert code == 0 and not [line for line in wrong if line.startswith("fail")], shown
-    assert f"server {cluster.url} answers, version" in shown and "logged in as admin, role" in shown
-    assert "sandbox: " in shown and "data folder: " in shown and "clocks differ by " in shown
-    code, wrong, shown = doctor(cluster, STOKER_URL=cluster.url)
-    assert code == 1 and len(wrong) == 1 and "token" in wrong[0] and "stoker login --url" in wrong[0], shown
+    code, found = doctor(cluster, STOKER_URL=cluster.url, STOKER_TOKEN=cluster.token)
+    assert code == 0 and set(found) == ALL and not [v for v in found.values() if v[0] == "fail"], found
+    code, found = doctor(cluster, STOKER_URL=cluster.url)
+    assert code == 1 and found == {"server": ("ok", None), "login": ("fail", "token_invalid")}
+    viewer = cluster.cli("tokens", "create", "v", "--role", "viewer", "-q").out.strip()
+    code, found = doctor(cluster, STOKER_URL=cluster.url, STOKER_TOKEN=viewer)
+    assert code == 0 and set(found) == ALL
 
 
-@pytest.mark.parametrize("status, warned", [({"python": None}, True), ({"python": "uv 1"}, False), ({}, False)], ids=["none", "uv", "older"])
-def test_what_builds_environments(empty_cluster, status, warned):
-    me = {"/v1/users/me": (200, {"name": "ann", "role": "admin"})}
+def test_an_upload_is_tried(cluster):
+    """Everything answers but the object store: without room, it takes nothing."""
+    cluster.stop()
+    cluster.start("--base-url", f"http://127.0.0.1:{held_port()}")  # nobody is there
+    code, found = doctor(cluster, STOKER_URL=f"http://127.0.0.1:{cluster.port}", STOKER_TOKEN=cluster.token)
+    cluster.url = f"http://127.0.0.1:{cluster.port}"
+    assert code == 1 and found["login"] == ("ok", None) and found["upload"] == ("fail", "host_unreachable")
+
+
+@pytest.mark.parametrize("status, verdict", [({"python": None}, "warn"), ({"python": "uv 1"}, "ok"), ({}, None)], ids=["none", "uv", "older"])
+def test_what_builds_environments(empty_cluster, status, verdict):
+    me = {"/v1/users/me": (200, {"name": "ann", "role": "viewer"})}
     with web(stoker("1", **me, **{"/v1/status": (200, {"version": "1", **status})})) as port:
-        _, wrong, shown = doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{port}")
-    assert any("python: " in line and "python3-venv" in line for line in wrong) == warned, shown
-    assert ("python: uv 1" in shown) == (status.get("python") is not None)
+        _, found = doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{port}")
+    assert found.get("python", (None,))[0] == verdict
 
 
 def test_no_login(empty_cluster):
-    code, wrong, shown = doctor(empty_cluster, STOKER_TOKEN="")
-    assert code == 1 and len(wrong) == 1 and "STOKER_URL" in wrong[0] and "stoker login" in wrong[0], shown
+    assert doctor(empty_cluster, STOKER_TOKEN="") == failed("login", "not_logged_in")
 
 
 @pytest.mark.parametrize("answers", [
@@ -95,49 +118,40 @@ def test_no_login(empty_cluster):
 ])
 def test_not_stoker(empty_cluster, answers):
     with web(answers) as port:
-        code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{port}")
-    assert code == 1 and len(wrong) == 1, shown
-    assert f"http://127.0.0.1:{port} answers, but it is not Stoker" in wrong[0] and "stoker login --url URL" in wrong[0]
+        assert doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{port}") == failed("server", "not_stoker")
 
 
 def test_another_version(empty_cluster):
-    """Of another version: a warning, and what it does not say is no crash."""
-    me = {"/v1/users/me": (200, {"name": "ann", "role": "admin"})}
+    """A warning; and a server that says less or more than this one is no crash."""
+    me = {"/v1/users/me": (200, {"name": "ann", "role": "viewer"})}
     with web(stoker("99.1", **me, **{"/v1/status": (200, {"version": "99.1", "nodes": [{"name": "n"}], "novel": {}})})) as port:
-        code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{port}")
-    assert code == 0 and re.search(r"warn  server \S+ answers, version 99\.1; this program is \d", wrong[0]), shown
+        code, found = doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{port}")
+    assert code == 0 and found["server"] == ("warn", None)
     with web(stoker("0.0.1", **me)) as port:
-        code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{port}")
-    assert code == 1 and "version 0.0.1" in wrong[0] and "/v1/status" in wrong[1], shown
+        code, found = doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{port}")
+    assert code == 1 and found["server"] == ("fail", "not_found") and found["login"] == ("ok", None)
 
 
 def test_nobody_there(empty_cluster):
-    code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{held_port()}")
-    assert code == 1 and len(wrong) == 1 and "`stoker server` starts it" in wrong[0], shown
+    assert doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{held_port()}") == failed("server", "host_unreachable")
     nobody = "nobody" * 11 + ".invalid"  # no resolver is asked: no label is this long
-    code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"http://{nobody}:8000")
-    assert code == 1 and "resolve host" in wrong[0] and "is the name right?" in wrong[0], shown
+    assert doctor(empty_cluster, STOKER_URL=f"http://{nobody}:8000") == failed("server", "host_unknown")
 
 
 def test_tls(empty_cluster, certificate):
     with web(stoker("1"), tls=certificate) as port:
-        code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"https://localhost:{port}")
-        assert code == 1 and "certificate" in wrong[0] and "STOKER_CA_FILE=FILE" in wrong[0], shown
-        code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"https://127.0.0.1:{port}", STOKER_CA_FILE=certificate[0])
-        assert code == 1 and "for another name" in wrong[0], shown
-        code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"https://localhost:{port}", STOKER_CA_FILE="/nowhere")
-        assert code == 1 and "STOKER_CA_FILE names no file" in wrong[0], shown
-        code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"http://localhost:{port}")
-        assert code == 1 and "https://" in wrong[0], shown
-        code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"https://localhost:{port}", STOKER_CA_FILE=certificate[0])
-        assert "answers, version 1;" in shown, shown
+        def asked(url, **env):
+            return doctor(empty_cluster, STOKER_URL=f"{url}:{port}", **env)
+        assert asked("https://localhost") == failed("server", "certificate_untrusted")
+        assert asked("https://127.0.0.1", STOKER_CA_FILE=certificate[0]) == failed("server", "certificate_untrusted")
+        assert asked("https://localhost", STOKER_CA_FILE="/nowhere") == failed("server", "ca_file_unreadable")
+        assert asked("http://localhost")[0] == 1
+        assert asked("https://localhost", STOKER_CA_FILE=certificate[0])[1]["server"][0] == "warn"  # it answers, with another version
     with web(stoker("1")) as port:
-        code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"https://127.0.0.1:{port}")
-    assert code == 1 and "it speaks no TLS" in wrong[0], shown
+        assert doctor(empty_cluster, STOKER_URL=f"https://127.0.0.1:{port}") == failed("server", "tls_expected")
 
 
 def test_silence(empty_cluster):
-    """Something takes the connection and says nothing: a deadline, and what to look at."""
+    """Something takes the connection and says nothing: a deadline."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        code, wrong, shown = doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{deaf.getsockname()[1]}")
-    assert code == 1 and len(wrong) == 1 and "firewall" in wrong[0], shown
+        assert doctor(empty_cluster, STOKER_URL=f"http://127.0.0.1:{deaf.getsockname()[1]}") == failed("server", "timeout")

@@ -135,21 +135,12 @@ def test_a_data_folder_is_never_sent(cluster):
     folder = cluster.job_folder(["find . | sort | tr '\\n' ' '; echo"],
                                 files={"a": "1", "var/stoker/master.key": "k", "var/stoker/stoker.db": "d", "var/b": "2"})
     pushed = cluster.cli("push", folder / "train.yaml", "-o", "json")
-    assert "left out: var/stoker, the data folder" in pushed.err
+    assert "var/stoker/" in pushed.err
     job = json.loads(pushed.out)
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert cluster.user_lines(job)[0].split() == [".", "./a", "./train.yaml", "./var", "./var/b"]
     folder = cluster.job_folder(["true"], files={"master.key": "k", "stoker.db": "d"})
-    assert "is the data folder of a Stoker server" in cluster.cli("push", folder / "train.yaml", code=2).err
-
-
-def test_a_link_that_leads_out_is_refused_before_it_is_sent(cluster):
-    folder = cluster.job_folder(["true"], files={"env/pyvenv.txt": "x"})
-    (folder / "env/python3").symlink_to("/usr/bin/python3")
-    refused = cluster.cli("push", folder / "train.yaml", code=2).err
-    assert "env/python3 -> /usr/bin/python3" in refused and ".stokerignore" in refused
-    (folder / ".stokerignore").write_text("env/\n")
-    cluster.cli("push", folder / "train.yaml")
+    assert cluster.error("push", folder / "train.yaml", code=2) == "invalid"
 
 
 def test_variables_of_here_only_when_asked_for(cluster):

@@ -260,10 +260,11 @@ static int fake_job_push(void *of, const struct who *who, struct arena *a, const
 }
 
 static int fake_job_check(void *of, const struct who *who, struct arena *a, const char *team_id,
-                          const char *project, const struct doc *doc, struct model_job *out,
-                          struct err *err)
+                          const char *project, const struct doc *doc, bool forecast,
+                          struct model_job *out, struct err *err)
 {
 	FAKE(of);
+	(void)forecast;
 	(void)who;
 	(void)a;
 	(void)team_id;
@@ -573,14 +574,23 @@ static int fake_mirror_delete(void *of, const struct who *who, const char *id, u
 	return fake_delete(of, who, id, err);
 }
 
-static int fake_upload_create(void *of, const struct who *who, struct arena *a,
-                              struct model_upload *out, struct err *err)
+/* What hashes to zeros is there. */
+static int fake_upload_create(void *of, const struct who *who, struct arena *a, const char *team_id,
+                              const char *sha256, struct model_upload *out, struct err *err)
 {
 	(void)of;
 	(void)who;
 	(void)a;
+	(void)team_id;
 	(void)err;
-	*out = (struct model_upload){"AK", "SK", "ST", "uploads/u1.tgz", "team001", T0, T0 + 1000};
+	*out = (struct model_upload){.access_key = "AK",
+	                             .secret_key = "SK",
+	                             .session_token = "ST",
+	                             .key = "uploads/u1.tgz",
+	                             .team_id = "team001",
+	                             .created_ms = T0,
+	                             .expires_ms = T0 + 1000,
+	                             .there = sha256 != NULL && strspn(sha256, "0") == 64};
 	return 0;
 }
 

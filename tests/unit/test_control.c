@@ -119,7 +119,7 @@ static void callers(void **state)
 	size_t n = 0;
 
 	assert_err(ctx_authenticate(f->app, f->a, STR_LIT("stoker_no"), &w, &f->err), &f->err,
-	           ERR_AUTH, "not valid");
+	           ERR_TOKEN_INVALID, "");
 	assert_err(ctx_authenticate(f->app, f->a, STR_LIT(""), &w, &f->err), &f->err, ERR_AUTH, "");
 	assert_err(ctx_authenticate(f->app, f->a, STR_LIT("stokerrun_no"), &w, &f->err), &f->err,
 	           ERR_AUTH, "");
@@ -259,7 +259,7 @@ static void pushes(void **state)
 	         "{\"runtime\":{\"start_commands\":[\"true\"],\"artifacts\":[{\"s3_bucket\":"
 	         "\"stoker\","
 	         "\"s3_key\":\"uploads/none.tgz\"}]}}",
-	         ERR_INVALID, "nothing was uploaded"},
+	         ERR_UPLOAD_NOT_FOUND, ""},
 	};
 	struct fixture *f = *state;
 	struct model_job a = {0}, b = {0};
@@ -274,10 +274,12 @@ static void pushes(void **state)
 		           rows[i].words);
 	}
 	assert_ok(js_parse(f->a, STR_LIT(SMALL), &d, &f->err), &f->err);
-	assert_ok(ctx_job_check(f->app, f->admin, f->a, NULL, f->project.name, d, &a, &f->err),
-	          &f->err);
+	assert_ok(
+		ctx_job_check(f->app, f->admin, f->a, NULL, f->project.name, d, false, &a, &f->err),
+		&f->err);
 	assert_string_equal(a.project_id, f->project.id);
-	assert_ok(ctx_job_check(f->app, f->admin, f->a, NULL, "nobody-s", d, &a, &f->err), &f->err);
+	assert_ok(ctx_job_check(f->app, f->admin, f->a, NULL, "nobody-s", d, false, &a, &f->err),
+	          &f->err);
 	assert_null(a.project_id);
 	assert_null(a.id);
 	assert_ok(push_doc(f, SMALL, "key-1", &a), &f->err);
@@ -439,7 +441,7 @@ static void uploads(void **state)
 	struct model_job j = {0};
 	const char *json;
 
-	assert_ok(ctx_upload_create(f->app, f->admin, f->a, &u, &f->err), &f->err);
+	assert_ok(ctx_upload_create(f->app, f->admin, f->a, NULL, NULL, &u, &f->err), &f->err);
 	assert_ok(ctx_upload_find(f->app, f->a, str_of(u.access_key), &v, &f->err), &f->err);
 	assert_string_equal(u.secret_key, v.secret_key);
 	assert_string_equal(u.session_token, v.session_token);

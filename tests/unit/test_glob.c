@@ -167,7 +167,12 @@ static void ignore_builtin_keeps_code(void **state UNUSED)
 	AUTO_ARENA struct arena *a = arena_new();
 	struct ignore *ig = ignore_parse(a, str_of(ignore_builtin));
 
-	assert_true(ignore_match(ig, ".git/config", false));
+	assert_int_equal(ignore_says(ig, "lib/model.py", false), IGNORE_SILENT);
+	assert_int_equal(ignore_says(ig, "", true), IGNORE_SILENT);
+	assert_int_equal(ignore_says(ig, "__pycache__", true), IGNORE_OUT);
+	assert_int_equal(ignore_says(ignore_parse(a, STR_LIT("*.py\n!a.py\n")), "d/a.py", false),
+	                 IGNORE_IN);
+	assert_true(ignore_match(ignore_parse(a, str_of(ignore_always)), ".git/config", false));
 	assert_true(ignore_match(ig, "pkg/__pycache__/x.pyc", false));
 	assert_false(ignore_match(ig, "lib/model.py", false));
 	assert_false(ignore_match(ig, "build/x.py", false));

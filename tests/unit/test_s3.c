@@ -39,6 +39,15 @@ static int upload_find(void *of UNUSED, struct arena *a UNUSED, struct str acces
 	return 0;
 }
 
+static char last_stored[128]; /* "key digest" of what was written last */
+
+static int upload_stored(void *of UNUSED, const char *key, const char *sha256,
+                         struct err *err UNUSED)
+{
+	FMT(last_stored, "%s %s", key, sha256 != NULL ? sha256 : "-");
+	return 0;
+}
+
 static int url_key(void *of UNUSED, struct arena *a UNUSED, const char **access_key,
                    const char **secret_key, struct err *err UNUSED)
 {
@@ -66,6 +75,7 @@ static int project_get(void *of UNUSED, const struct who *who UNUSED, struct are
 
 static const struct face_ops ops = {
 	.upload_find = upload_find,
+	.upload_stored = upload_stored,
 	.url_key = url_key,
 	.authenticate = authenticate,
 	.project_get = project_get,

@@ -97,7 +97,7 @@ static void tar_refuses(void **state)
 	for (size_t i = 0; i < COUNT(hostile); i++) {
 		AUTO_BUF struct buf b = BUF_INIT(TEXT_MAX);
 		AUTO_FREE char *want = xasprintf("archive entry %s: ", hostile[i].entry);
-		struct tar_report report = {77, 77, 77, 77};
+		struct tar_report report = {.entries = 77, .bytes = 77};
 		struct err err = {0};
 
 		assert_ok(fs_write_atomic(p->out, "before", STR_LIT("x"), 0644, &err), &err);

@@ -53,7 +53,7 @@ static void upkeep_collects_beside_a_fetch_and_what_was_deleted(void **state)
 	assert_ok(ctx_upkeep_stop(f->app, f->admin, f->a, v.id, &v, &f->err), &f->err);
 	assert_err(ctx_upkeep_stop(f->app, f->admin, f->a, "other", &v, &f->err), &f->err,
 	           ERR_NOT_FOUND, "no such upkeep");
-	assert_ok(ctx_upload_create(f->app, f->admin, f->a, &u, &f->err), &f->err);
+	assert_ok(ctx_upload_create(f->app, f->admin, f->a, NULL, NULL, &u, &f->err), &f->err);
 	assert_ok(objstore_put(f->app->objects, u.key, STR_LIT("code"), &f->err), &f->err);
 	assert_ok(ctx_project_delete(f->app, f->admin, f->project.id, &f->err), &f->err);
 	cache = app_path(f->app, f->a, arena_printf(f->a, "cache/projects/%s", f->project.id));
