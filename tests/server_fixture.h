@@ -10,10 +10,12 @@
 #include "server/ctx.h"
 #include "server/exec.h"
 #include "server/fetch.h"
+#include "server/live.h"
 #include "server/notify.h"
 #include "server/prepare.h"
 #include "server/queue.h"
 #include "server/reconcile.h"
+#include "server/specs.h"
 #include "server/start.h"
 #include "server/upkeep.h"
 #include "server/keyed.h"
@@ -50,6 +52,8 @@ static inline void fixture_up(struct fixture *f)
 	FMT(script, "%s/runner.sh", f->dir);
 	app->program = arena_cstr(a, script);
 	app->sandbox = app->sandbox_kind = "none";
+	live_start(app);
+	specs_start(app);
 	exec_start(app);
 	cache_start(app);
 	upkeep_start(app);
@@ -87,6 +91,8 @@ static inline void fixture_down(struct fixture *f)
 	cache_free(app);
 	upkeep_free(app);
 	exec_stop(app);
+	live_free(app);
+	specs_free(app);
 	start_close(app);
 	arena_free(app->arena);
 	f->app = NULL;
@@ -177,6 +183,16 @@ static inline int fixture_teardown(void **state)
 	return 0;
 }
 
+/* A push, and the pass of the queue that it wakes; *out is the job after it. */
+static inline int fixture_push_doc(struct fixture *f, const struct doc *d, const char *key,
+                                   struct model_job *out)
+{
+	if (ctx_job_push(f->app, f->admin, f->a, f->project.id, d, key, out, &f->err) < 0)
+		return -1;
+	queue_pass(f->app);
+	return ctx_job_get(f->app, f->admin, f->a, NULL, out->id, out, &f->err);
+}
+
 /* `extra` is put into the training_job object: "\"weights\":[...]", or "". */
 static inline int fixture_push(struct fixture *f, const char *runtime, const char *extra,
                                struct model_job *out)
@@ -188,7 +204,7 @@ static inline int fixture_push(struct fixture *f, const char *runtime, const cha
 	                                runtime, extra[0] != '\0' ? "," : "", extra);
 
 	assert_ok(js_parse(f->a, str_of(json), &d, &f->err), &f->err);
-	return ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, out, &f->err);
+	return fixture_push_doc(f, d, NULL, out);
 }
 
 /* What a runner does before it says that a checkpoint is complete: one file of 5 bytes, then its
@@ -229,6 +245,8 @@ static inline void fixture_await(struct fixture *f, const char *id, enum job_sta
 		j = fixture_job(f, id);
 		if (j.core.state == want && !keyed_busy(f->app->prepare, id))
 			return;
+		if (j.core.state == JOB_PENDING)
+			queue_pass(f->app); /* its loop does not run here */
 		clock_sleep_ms(20);
 	}
 	fail_msg("job is %s, not %s: %s", job_state_word(j.core.state), job_state_word(want),

@@ -43,10 +43,10 @@ const struct schema_doc schema_docs[] = {
 	{ "TrainingJob", "id:text!? name:text!? created_at:time!? updated_at:time!? current_status:enum(TRAINING_JOB_PENDING,TRAINING_JOB_CREATED,"
 	  "TRAINING_JOB_DEPLOYING,TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED)! "
 	  "instance_type:@Instance! training_project{id:text!? name:text!}! training_project_id:text!? error_message:text!? error_id:text!? "
-	  "checkpoint_sync_status:text!? " PRIORITY "! availability_model:enum(dedicated,spot)! node_count:int! user{email:text!}! reason:text!? "
+	  "checkpoint_sync_status:text!? " PRIORITY "! availability_model:enum(dedicated,spot)! node_count:int! user{email:text!}! reason:text!? place_in_line:int!? starts_by:time!? "
 	  "stage:text!? progress{note:text!? done_bytes:int! total_bytes:int! rate_bytes_per_second:num!}!? "
 	  "end{kind:text! code:int(-2147483648,2147483647)! detail:text!}!? attempt:int! started_at:time!? ended_at:time!? team{id:text!? name:text!?}! recreated_from:text!? "
-	  "weights[{source:text! revision:text! mount_location:text! manifest:text! bytes:int!}]! spec:any" },
+	  "weights[{source:text! revision:text! mount_location:text! manifest:text! bytes:int!}] spec:any" },
 	{ "TrainingProject", "id:text! name:text! created_at:time!? updated_at:time!? team_id:text!? team_name:text!? cluster:text!? "
 	  "cache_quota_bytes:int! latest_job:@TrainingJob!?" },
 	{ "Event", "seq:int! timestamp:time!? kind:text! from:text!? to:text!? actor:text!? message:text!?" },

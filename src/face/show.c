@@ -248,6 +248,12 @@ void show_job(struct js *js, struct arena *a, const struct model_job *j, bool wh
 	js_kv(js, "email", j->user != NULL ? j->user : "");
 	js_close(js);
 	js_kv(js, "reason", j->reason);
+	js_key(js, "place_in_line");
+	if (j->place > 0)
+		js_u64(js, j->place);
+	else
+		js_null(js);
+	show_time(js, "starts_by", j->start_by_ms);
 	show_progress(js, j);
 	show_end(js, j);
 	js_kv_u64(js, "attempt", j->core.attempt);
@@ -255,8 +261,8 @@ void show_job(struct js *js, struct arena *a, const struct model_job *j, bool wh
 	show_time(js, "ended_at", j->ended_ms);
 	show_named(js, "team", j->team_id, j->team_name);
 	js_kv(js, "recreated_from", j->recreated_from);
-	show_weights(js, parse(a, j->frozen_json));
 	if (whole) {
+		show_weights(js, parse(a, j->frozen_json));
 		js_key(js, "spec");
 		js_doc(js, parse(a, j->spec_json));
 	}

@@ -106,7 +106,7 @@ struct meta_query {
 	int64_t after_ms, after_row; /* behind this job of a list; 0: from the start */
 	size_t limit;                /* 0 = META_LIST_MAX */
 };
-/* spec_json and document_json are left out of lists. */
+/* frozen_json, spec_json and document_json are left out of lists. */
 int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struct model_job **out,
               size_t *n, struct err *err) MUST_CHECK;
 /* How many there are in all, whatever after_* and limit say. */
@@ -114,6 +114,11 @@ int meta_jobs_count(struct meta *m, const struct meta_query *q, uint64_t *n,
                     struct err *err) MUST_CHECK;
 int meta_job(struct meta *m, struct arena *a, const char *id, struct model_job *out,
              struct err *err) MUST_CHECK;
+/* The same as in a list: without its three documents. */
+int meta_job_brief(struct meta *m, struct arena *a, const char *id, struct model_job *out,
+                   struct err *err) MUST_CHECK;
+int meta_job_spec(struct meta *m, struct arena *a, const char *id, const char **spec_json,
+                  struct err *err) MUST_CHECK;
 /* What the queue wants to know of a job that waits; columns that it does not ask for are left
  * empty. In the order of the line but for fair share: highest priority first, then the oldest. */
 struct meta_waiting {
@@ -134,11 +139,31 @@ struct meta_held {
 };
 int meta_held(struct meta *m, struct arena *a, struct meta_held **out, size_t *n,
               struct err *err) MUST_CHECK;
+/* What is kept in memory while it changes (server/live.h), stored now and then: all of it in one
+ * transaction. Rows that are gone or over stay as they are. */
+struct meta_live_job {
+	const char *id;
+	const char *reason;        /* why it waits; NULL leaves the column */
+	const char *stage, *words; /* stage NULL: leaves these columns */
+	uint64_t done, total;
+	double rate;
+	int64_t updated_ms, heartbeat_ms;
+};
+struct meta_live_node {
+	const char *attempt_id;
+	uint32_t rank;
+	int64_t heartbeat_ms;
+	bool idle;
+};
+int meta_live_put(struct meta *m, const struct meta_live_job *jobs, size_t n_jobs,
+                  const struct meta_live_node *nodes, size_t n_nodes, struct err *err) MUST_CHECK;
 struct meta_new_job {
 	const struct model_job *row;  /* name NULL: job-<n>, n counted by the project */
 	const char *idempotency_key;  /* NULL: none */
 	const char *const *code_keys; /* uploads that it names */
 	size_t n_code_keys;
+	const char *const *manifests; /* that row->frozen_json names */
+	size_t n_manifests;
 	const char *message; /* of its first event */
 };
 /* Stores job and first event. *existing: the key was used before; *out is that job then. */
@@ -156,6 +181,8 @@ struct meta_step {
 	const char *actor, *message;
 	/* columns set with it; NULL leaves them */
 	const char *reason, *error_message, *frozen_json;
+	const char *const *manifests; /* with frozen_json: those that it names */
+	size_t n_manifests;
 	const char *error_id; /* with error_message; NULL: it has none */
 	enum job_end end;     /* JOB_END_NONE leaves it */
 	int end_code;
@@ -173,25 +200,13 @@ struct meta_step {
 /* ERR_CONFLICT where the event is not legal in the job's state. */
 int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *from,
                   enum job_state *to, struct err *err) MUST_CHECK;
-/* What a pending job waits for; no row changes when it says so already. */
-int meta_job_reason(struct meta *m, const char *id, const char *reason, struct err *err) MUST_CHECK;
 /* ERR_CONFLICT unless it is pending. */
 int meta_job_change(struct meta *m, const char *id, const struct model_change *c, int64_t now_ms,
                     const char *actor, struct err *err) MUST_CHECK; /* PENDING only */
-struct meta_progress {
-	const char *stage, *words; /* words NULL: none */
-	uint64_t done, total;
-	double rate;
-	int64_t now_ms;
-	bool heartbeat; /* it came from the runner */
-};
-int meta_job_progress(struct meta *m, const char *id, const struct meta_progress *p,
-                      struct err *err) MUST_CHECK;
 int meta_job_sync(struct meta *m, const char *id, const char *status, struct err *err) MUST_CHECK;
 int meta_job_stop_now(struct meta *m, const char *id, bool *now, struct err *err) MUST_CHECK;
 /* ERR_CONFLICT while it is active. Its objects and log become trash. */
 int meta_job_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
-int meta_job_exists(struct meta *m, const char *id, bool *there, struct err *err) MUST_CHECK;
 
 int meta_event_add(struct meta *m, const char *job_id, const struct model_event *e,
                    struct err *err) MUST_CHECK;
@@ -218,8 +233,6 @@ int meta_attempt_claim(struct meta *m, const char *id, uint32_t rank, const char
                        int64_t now_ms, struct err *err) MUST_CHECK;
 int meta_attempt_ready(struct meta *m, const char *id, uint32_t rank, bool *all,
                        struct err *err) MUST_CHECK;
-int meta_attempt_heartbeat(struct meta *m, const char *id, uint32_t rank, bool idle, int64_t now_ms,
-                           struct err *err) MUST_CHECK;
 /* First writer wins: *first is false when there was an exit already. exit_json NULL: it ended
  * without one (stopped before it was launched). */
 int meta_attempt_exit(struct meta *m, const char *id, uint32_t rank, const char *exit_json,
@@ -256,6 +269,9 @@ int meta_mirror_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
 int meta_mirrors_interrupted(struct meta *m, int64_t now_ms, struct err *err) MUST_CHECK;
 int meta_manifest_used(struct meta *m, const char *manifest, bool *used,
                        struct err *err) MUST_CHECK; /* by a mirror or an active job */
+/* The placed jobs that have it frozen, at most `limit`. */
+int meta_manifest_jobs(struct meta *m, struct arena *a, const char *manifest, size_t limit,
+                       const char ***ids, size_t *n, struct err *err) MUST_CHECK;
 
 /* uploads: `sealed` holds secret key and session token; row's own two are ignored, left NULL */
 int meta_upload_add(struct meta *m, const struct model_upload *u, struct str sealed,

@@ -125,15 +125,6 @@ int meta_attempt_ready(struct meta *m, const char *id, uint32_t rank, bool *all,
 	return db_commit(&tx, err);
 }
 
-int meta_attempt_heartbeat(struct meta *m, const char *id, uint32_t rank, bool idle, int64_t now_ms,
-                           struct err *err)
-{
-	return meta_exec(
-		m, "UPDATE attempts SET heartbeat_ms = ?, idle = ? WHERE id = ? AND node_rank = ?",
-		DB_ARGS(db_int(now_ms), db_int(idle), db_text(id), db_int(rank)),
-		ERR_ATTEMPT_NOT_FOUND, err);
-}
-
 int meta_attempt_exit(struct meta *m, const char *id, uint32_t rank, const char *exit_json,
                       int64_t now_ms, bool *first, struct err *err)
 {

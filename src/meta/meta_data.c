@@ -199,16 +199,29 @@ int meta_mirror_used(struct meta *m, const char *id, int64_t now_ms, struct err 
 	                 DB_ARGS(db_int(now_ms), db_text(id)), ERR_NONE, err);
 }
 
-/* Active jobs whose frozen record names the manifest: 64 hex digits occur nowhere else by chance.
- */
 static int active_users(struct db_tx *tx, const char *manifest, int64_t *n, struct err *err)
+{
+	return db_number(tx, "SELECT count(*) FROM job_weights WHERE manifest = ?",
+	                 DB_ARGS(db_text(manifest)), 0, n, err);
+}
+
+static void id_row(struct db_rows *r, void *item)
+{
+	*(const char **)item = db_get_text(r);
+}
+
+int meta_manifest_jobs(struct meta *m, struct arena *a, const char *manifest, size_t limit,
+                       const char ***ids, size_t *n, struct err *err)
 {
 	char states[META_STATES_CAP], sql[400];
 
-	meta_states(meta_active_states(), states);
-	FMT(sql, "SELECT count(*) FROM jobs WHERE state IN (%s) AND instr(frozen_json, ?) > 0",
+	meta_states(job_states_placed(), states);
+	FMT(sql,
+	    "SELECT w.job_id FROM job_weights w JOIN jobs j ON j.id = w.job_id"
+	    " WHERE w.manifest = ? AND j.state IN (%s) ORDER BY w.job_id LIMIT ?",
 	    states);
-	return db_number(tx, sql, DB_ARGS(db_text(manifest)), 0, n, err);
+	return meta_list(m, a, sql, DB_ARGS(db_text(manifest), db_u64(limit)), sizeof(**ids),
+	                 id_row, ids, n, err);
 }
 
 int meta_mirror_del(struct meta *m, const char *id, struct err *err)

@@ -4,7 +4,7 @@
 #define COLUMNS                                                                                    \
 	"j.id, j.name, j.project_id, p.name, j.team_id, t.name, j.state, j.attempt, "              \
 	"j.attempt_max,"                                                                           \
-	" j.changed_ms, j.priority, j.frozen_json, j.reason, j.error_message, j.error_id, j.end, " \
+	" j.changed_ms, j.priority, j.reason, j.error_message, j.error_id, j.end, "                \
 	"j.end_code,"                                                                              \
 	" j.attempt_id, j.user, j.recreated_from, j.sync_status, j.created_ms, j.updated_ms,"      \
 	" j.started_ms, j.ended_ms, j.node_count, j.cpu_milli, j.gpu_count, j.memory_bytes,"       \
@@ -13,7 +13,7 @@
 	"j.progress_rate,"                                                                         \
 	" j.heartbeat_ms, j.rowid"
 #define FROM " FROM jobs j JOIN projects p ON p.id = j.project_id JOIN teams t ON t.id = j.team_id "
-#define JOB "SELECT " COLUMNS ", j.spec_json, j.document_json" FROM
+#define JOB "SELECT " COLUMNS ", j.frozen_json, j.spec_json, j.document_json" FROM
 #define LIST "SELECT " COLUMNS FROM
 
 static enum job_state state_of(const char *word)
@@ -49,7 +49,6 @@ static void list_row(struct db_rows *r, void *item)
 	j->team_name = db_get_text(r);
 	core_row(r, &j->core);
 	j->priority = db_get_int(r);
-	j->frozen_json = db_get_text(r);
 	j->reason = db_get_text(r);
 	j->error_message = db_get_text(r);
 	j->error_id = db_get_text(r);
@@ -80,8 +79,11 @@ static void list_row(struct db_rows *r, void *item)
 	j->progress_rate = db_get_real(r);
 	j->heartbeat_ms = db_get_int(r);
 	j->row = db_get_int(r);
+	j->frozen_json = NULL;
 	j->spec_json = NULL;
 	j->document_json = NULL;
+	j->place = 0;
+	j->start_by_ms = 0;
 }
 
 static void job_row(struct db_rows *r, void *item)
@@ -89,6 +91,7 @@ static void job_row(struct db_rows *r, void *item)
 	struct model_job *j = item;
 
 	list_row(r, j);
+	j->frozen_json = db_get_text(r);
 	j->spec_json = db_get_text(r);
 	j->document_json = db_get_text(r);
 }
@@ -100,17 +103,23 @@ int meta_job(struct meta *m, struct arena *a, const char *id, struct model_job *
 	                ERR_JOB_NOT_FOUND, err);
 }
 
-int meta_job_exists(struct meta *m, const char *id, bool *there, struct err *err)
+int meta_job_brief(struct meta *m, struct arena *a, const char *id, struct model_job *out,
+                   struct err *err)
 {
-	AUTO_DB_TX struct db_tx tx = {0};
-	int64_t n = 0;
+	return meta_one(m, a, LIST "WHERE j.id = ?", DB_ARGS(db_text(id)), list_row, out,
+	                ERR_JOB_NOT_FOUND, err);
+}
 
-	if (db_begin(m->db, DB_READ, &tx, err) < 0 ||
-	    db_number(&tx, "SELECT count(*) FROM jobs WHERE id = ?", DB_ARGS(db_text(id)), 0, &n,
-	              err) < 0)
-		return -1;
-	*there = n > 0;
-	return 0;
+static void spec_row(struct db_rows *r, void *item)
+{
+	*(const char **)item = db_get_text(r);
+}
+
+int meta_job_spec(struct meta *m, struct arena *a, const char *id, const char **spec_json,
+                  struct err *err)
+{
+	return meta_one(m, a, "SELECT spec_json FROM jobs WHERE id = ?", DB_ARGS(db_text(id)),
+	                spec_row, spec_json, ERR_JOB_NOT_FOUND, err);
 }
 
 /* What a query asks for, as SQL after WHERE. A handful of shapes, so the statements are found
@@ -252,6 +261,21 @@ static int insert_job(struct db_tx *tx, const struct model_job *j, const char *n
 		NULL, err);
 }
 
+static int put_weights(struct db_tx *tx, const char *job_id, const char *const *manifest, size_t n,
+                       struct err *err)
+{
+	if (db_exec(tx, "DELETE FROM job_weights WHERE job_id = ?", DB_ARGS(db_text(job_id)), NULL,
+	            err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (db_exec(tx,
+		            "INSERT OR IGNORE INTO job_weights (job_id, manifest) VALUES (?, ?)",
+		            DB_ARGS(db_text(job_id), db_text(manifest[i])), NULL, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int add_names(struct db_tx *tx, const struct meta_new_job *n, struct err *err)
 {
 	const struct model_job *j = n->row;
@@ -314,6 +338,7 @@ int meta_job_add(struct meta *m, struct arena *a, const struct meta_new_job *n,
 	if (name == NULL)
 		name = arena_printf(a, "job-%lld", (long long)count);
 	if (insert_job(&tx, j, name, err) < 0 || add_names(&tx, n, err) < 0 ||
+	    put_weights(&tx, j->id, n->manifests, n->n_manifests, err) < 0 ||
 	    event_in(&tx, j->id, &first, err) < 0 ||
 	    meta_one_in(&tx, a, JOB "WHERE j.id = ?", DB_ARGS(db_text(j->id)), job_row, out,
 	                ERR_JOB_NOT_FOUND, err) < 0)
@@ -428,6 +453,11 @@ int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *fro
 	            "NULL",
 	            DB_ARGS(db_text(s->pin_cluster), db_text(now.project_id)), NULL, err) < 0)
 		return -1;
+	/* What is over needs nothing any more. */
+	if ((s->frozen_json != NULL || job_state_is_final(next.state)) &&
+	    put_weights(&tx, s->job_id, s->manifests,
+	                job_state_is_final(next.state) ? 0 : s->n_manifests, err) < 0)
+		return -1;
 	if (meta_notices_add(&tx, s->notices, s->n_notices, err) < 0)
 		return -1;
 	e = (struct model_event){
@@ -443,14 +473,6 @@ int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *fro
 	*from = now.core.state;
 	*to = next.state;
 	return 0;
-}
-
-int meta_job_reason(struct meta *m, const char *id, const char *reason, struct err *err)
-{
-	return meta_exec(m,
-	                 "UPDATE jobs SET reason = ? WHERE id = ? AND state = 'pending'"
-	                 " AND reason IS NOT ?",
-	                 DB_ARGS(db_text(reason), db_text(id), db_text(reason)), ERR_NONE, err);
 }
 
 /* One changed column of a job that waits, with its event. */
@@ -497,25 +519,6 @@ int meta_job_change(struct meta *m, const char *id, const struct model_change *c
 			return -1;
 	}
 	return db_commit(&tx, err);
-}
-
-int meta_job_progress(struct meta *m, const char *id, const struct meta_progress *p,
-                      struct err *err)
-{
-	char states[META_STATES_CAP], sql[700];
-
-	meta_states(meta_active_states(), states);
-	FMT(sql,
-	    "UPDATE jobs SET stage = ?, progress = ?, progress_done = ?, progress_total = ?,"
-	    " progress_rate = ?, updated_ms = ?,"
-	    " heartbeat_ms = CASE WHEN ? THEN ? ELSE heartbeat_ms END"
-	    " WHERE id = ? AND state IN (%s)",
-	    states);
-	return meta_exec(m, sql,
-	                 DB_ARGS(db_text(p->stage), db_text(p->words), db_u64(p->done),
-	                         db_u64(p->total), db_real(p->rate), db_int(p->now_ms),
-	                         db_int(p->heartbeat), db_int(p->now_ms), db_text(id)),
-	                 ERR_NONE, err);
 }
 
 int meta_job_sync(struct meta *m, const char *id, const char *status, struct err *err)

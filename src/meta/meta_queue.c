@@ -1,5 +1,6 @@
 /* meta_queue.c - what the queue reads on each pass: the jobs that wait, and what placed ones hold.
- * Columns only: no specification, no document, no frozen record. */
+ * Columns only: no specification, no document, no frozen record. And what is stored of the liveness
+ * of all of them, together. */
 #include "meta/meta_impl.h"
 
 void meta_cache_flags(int64_t column, struct model_job *out)
@@ -43,7 +44,7 @@ int meta_waiting(struct meta *m, struct arena *a, struct meta_waiting **out, siz
 		m, a,
 		"SELECT j.id, j.project_id, p.name, j.team_id, j.user, j.attempt, j.attempt_max,"
 		" j.changed_ms, j.priority, j.created_ms, j.reason, j.attempt_id, j.node_count, "
-	        "j.cpu_milli,"
+		"j.cpu_milli,"
 		" j.gpu_count, j.memory_bytes, j.gpu_type, j.cache, j.max_duration_s,"
 		" p.pinned_cluster"
 		" FROM jobs j JOIN projects p ON p.id = j.project_id"
@@ -81,4 +82,53 @@ int meta_held(struct meta *m, struct arena *a, struct meta_held **out, size_t *n
 	    " WHERE j.state IN (%s) ORDER BY j.id, t.node_rank",
 	    states);
 	return meta_list(m, a, sql, DB_NONE, sizeof(**out), held_row, out, n, err);
+}
+
+static int put_job(struct db_tx *tx, const char *states, const struct meta_live_job *j,
+                   struct err *err)
+{
+	char sql[700];
+
+	FMT(sql,
+	    "UPDATE jobs SET reason = coalesce(?1, reason), updated_ms = max(updated_ms, ?2),"
+	    " heartbeat_ms = max(heartbeat_ms, ?3),"
+	    " stage = CASE WHEN ?4 IS NULL THEN stage ELSE ?4 END,"
+	    " progress = CASE WHEN ?4 IS NULL THEN progress ELSE ?5 END,"
+	    " progress_done = CASE WHEN ?4 IS NULL THEN progress_done ELSE ?6 END,"
+	    " progress_total = CASE WHEN ?4 IS NULL THEN progress_total ELSE ?7 END,"
+	    " progress_rate = CASE WHEN ?4 IS NULL THEN progress_rate ELSE ?8 END"
+	    " WHERE id = ?9 AND state IN (%s)",
+	    states);
+	return db_exec(tx, sql,
+	               DB_ARGS(db_text(j->reason), db_int(j->updated_ms), db_int(j->heartbeat_ms),
+	                       db_text(j->stage), db_text(j->words), db_u64(j->done),
+	                       db_u64(j->total), db_real(j->rate), db_text(j->id)),
+	               NULL, err);
+}
+
+int meta_live_put(struct meta *m, const struct meta_live_job *jobs, size_t n_jobs,
+                  const struct meta_live_node *nodes, size_t n_nodes, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	char states[META_STATES_CAP];
+
+	meta_states(meta_active_states(), states);
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n_jobs; i++) {
+		if (put_job(&tx, states, &jobs[i], err) < 0)
+			return -1;
+	}
+	for (size_t i = 0; i < n_nodes; i++) {
+		const struct meta_live_node *t = &nodes[i];
+
+		if (db_exec(&tx,
+		            "UPDATE attempts SET heartbeat_ms = max(heartbeat_ms, ?), idle = ?"
+		            " WHERE id = ? AND node_rank = ?",
+		            DB_ARGS(db_int(t->heartbeat_ms), db_int(t->idle),
+		                    db_text(t->attempt_id), db_int(t->rank)),
+		            NULL, err) < 0)
+			return -1;
+	}
+	return db_commit(&tx, err);
 }

@@ -181,9 +181,22 @@ static const char version_9[] = "CREATE INDEX jobs_name ON jobs(name);"
 static const char version_10[] = "ALTER TABLE uploads ADD COLUMN sha256 TEXT;"
 				 "CREATE INDEX uploads_sha256 ON uploads(team_id, sha256);";
 
+/* Which manifests a job that is not over has frozen: they are kept. */
+static const char version_11[] =
+	"CREATE TABLE job_weights ("
+	" job_id TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, manifest TEXT NOT NULL,"
+	" PRIMARY KEY (job_id, manifest)) STRICT, WITHOUT ROWID;"
+	"CREATE INDEX job_weights_manifest ON job_weights(manifest);"
+	"INSERT OR IGNORE INTO job_weights (job_id, manifest)"
+	" SELECT j.id, json_extract(w.value, '$.manifest') FROM jobs j,"
+	"  json_each(CASE WHEN json_valid(j.frozen_json) THEN j.frozen_json ELSE '{}' END,"
+	"  '$.weights') w"
+	" WHERE json_extract(w.value, '$.manifest') IS NOT NULL AND j.state NOT IN"
+	"  ('completed', 'deploy-failed', 'failed', 'stopped');";
+
 static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3, version_4,
                                                        version_5, version_6, version_7, version_8,
-                                                       version_9, version_10};
+                                                       version_9, version_10, version_11};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

@@ -46,6 +46,8 @@ struct execs;
 struct watch;
 struct loop;
 struct upkeep;
+struct live;
+struct specs;
 
 struct app {
 	struct arena *arena; /* of what lives as long as the server; filled at start only */
@@ -89,6 +91,8 @@ struct app {
 	struct execs *execs;
 	struct watch *watch;
 	struct upkeep *upkeep;
+	struct live *live;     /* see live.h */
+	struct specs *specs;   /* see specs.h */
 	struct keyed *notices; /* webhooks, see notify.h */
 	struct loop *reconcile, *janitor, *notify;
 

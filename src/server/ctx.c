@@ -1,5 +1,6 @@
 /* ctx.c - the table of operations that faces may ask for, and who may see what. */
 #include "server/ctx.h"
+#include "server/live.h"
 
 static const char *const role_words[] = {
 	[ROLE_VIEWER] = "viewer", [ROLE_MEMBER] = "member", [ROLE_ADMIN] = "admin"};
@@ -47,6 +48,7 @@ int ctx_job(struct app *app, const struct who *who, struct arena *a, const char 
 {
 	if (meta_job(app->meta, a, id, out, err) < 0)
 		return -1;
+	live_show(app, a, out, 1);
 	return ctx_sees(who, out->team_id, ERR_JOB_NOT_FOUND, err);
 }
 

@@ -2,7 +2,9 @@
 #include "server/ctx.h"
 #include "server/janitor.h"
 #include "server/jobs.h"
+#include "server/live.h"
 #include "server/queue.h"
+#include "server/specs.h"
 
 #define SEARCH_DEFAULT 1000
 
@@ -24,6 +26,7 @@ int ctx_job_search(void *of, const struct who *who, struct arena *a, const struc
 
 	if (meta_jobs(app->meta, a, &m, out, n, err) < 0)
 		return -1;
+	live_show(app, a, *out, *n);
 	*total = *n;
 	if (q->after_row == 0 && *n < m.limit) /* that is all there is */
 		return 0;
@@ -70,7 +73,7 @@ int ctx_job_stop(void *of, const struct who *who, struct arena *a, const char *j
 	if (job.attempt_id != NULL)
 		app_notify(app, CHANNEL_ORDERS, job.attempt_id);
 	loop_kick(app->reconcile);
-	return meta_job(app->meta, a, job.id, out, err);
+	return ctx_job(app, who, a, job.id, out, err);
 }
 
 int ctx_job_change(void *of, const struct who *who, struct arena *a, const char *job_id,
@@ -82,8 +85,9 @@ int ctx_job_change(void *of, const struct who *who, struct arena *a, const char 
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0 ||
 	    meta_job_change(app->meta, job.id, c, clock_wall_ms(), who->name, err) < 0)
 		return -1;
+	specs_forget(app, job.id);
 	queue_kick(app);
-	return meta_job(app->meta, a, job.id, out, err);
+	return ctx_job(app, who, a, job.id, out, err);
 }
 
 int ctx_job_delete(void *of, const struct who *who, const char *job_id, struct err *err)
@@ -120,5 +124,8 @@ int ctx_job_attempts(void *of, const struct who *who, struct arena *a, const cha
 
 	if (ctx_job(app, who, a, job_id, &job, err) < 0)
 		return -1;
-	return meta_attempts(app->meta, a, job.id, out, n, err);
+	if (meta_attempts(app->meta, a, job.id, out, n, err) < 0)
+		return -1;
+	live_show_nodes(app, *out, *n);
+	return 0;
 }

@@ -6,7 +6,9 @@
 #include "server/exec.h"
 #include "server/frozen.h"
 #include "server/jobs.h"
+#include "server/live.h"
 #include "server/secrets.h"
+#include "server/specs.h"
 
 /* The runner's own row and its job. */
 struct mine {
@@ -24,7 +26,7 @@ static int find(struct app *app, const struct who *who, struct arena *a, struct 
 	for (size_t i = 0; i < m->n; i++) {
 		if (m->all[i].node_rank == who->node_rank) {
 			m->row = m->all[i];
-			return meta_job(app->meta, a, m->row.job_id, &m->job, err);
+			return meta_job_brief(app->meta, a, m->row.job_id, &m->job, err);
 		}
 	}
 	return err_missing(err, ERR_ATTEMPT_NOT_FOUND);
@@ -201,7 +203,8 @@ int ctx_runner_claim(void *of, const struct who *who, struct arena *a, const cha
 	                       err) < 0)
 		return -1;
 	app_crash_at("claim:after");
-	if (find(app, who, a, &m, err) < 0 ||
+	/* Read for this answer, which goes on to name what is in it. */
+	if (find(app, who, a, &m, err) < 0 || meta_job(app->meta, a, m.job.id, &m.job, err) < 0 ||
 	    spec_read_stored(a, m.job.spec_json, &spec, err) < 0 ||
 	    fill_secrets(app, a, &m, &spec, &w, err) < 0 || fill_frozen(a, &m, &w, err) < 0 ||
 	    fill_places(app, a, &m, &spec, &w, err) < 0)
@@ -223,47 +226,43 @@ int ctx_runner_claim(void *of, const struct who *who, struct arena *a, const cha
 	return 0;
 }
 
+/* Is the attempt still the one whose user code may run? */
+static bool is_over(const struct mine *m)
+{
+	return !job_state_is_placed(m->job.core.state) || !app_same(m->job.attempt_id, m->row.id) ||
+	       m->row.ended_ms != 0;
+}
+
 int ctx_runner_heartbeat(void *of, const struct who *who, const struct wire_heartbeat *hb,
                          struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
 	struct mine m = {0};
-	struct meta_progress p = {
+	struct live_progress p = {
 		.stage = wire_stage_word(hb->stage),
 		.words = hb->note,
-		.done = MIN(hb->done_bytes, (uint64_t)INT64_MAX),
-		.total = MIN(hb->total_bytes, (uint64_t)INT64_MAX),
+		.done = hb->done_bytes,
+		.total = hb->total_bytes,
 		.rate = hb->rate_bytes_s,
 		.now_ms = clock_wall_ms(),
 		.heartbeat = true,
 	};
 
-	if (find(app, who, a, &m, err) < 0 ||
-	    meta_attempt_heartbeat(app->meta, m.row.id, m.row.node_rank, hb->idle, p.now_ms, err) <
-	            0)
+	if (find(app, who, a, &m, err) < 0)
 		return -1;
-	if (hb->idle != m.row.idle)
+	if (is_over(&m))
+		return 0; /* its orders say so */
+	if (live_beat(app, m.row.id, m.row.node_rank, hb->idle, p.now_ms))
 		app_notify(app, CHANNEL_ORDERS, m.row.id);
-	if (!app_same(m.job.attempt_id, m.row.id))
-		return 0; /* its orders say that it is over */
 	/* Rank 0 speaks for the job; the others' own view is in their log and metrics. */
 	if (m.row.node_rank != 0)
 		return 0;
 	if (hb->has_sample && hb->sample.cache_quota > 0)
 		cache_watch(app, m.job.id, hb->sample.cache_bytes, hb->sample.cache_quota);
-	if (meta_job_progress(app->meta, m.job.id, &p, err) < 0)
-		return -1;
-	if (!app_same(m.job.stage, p.stage) || !app_same(m.job.progress, p.words))
+	if (live_progress(app, m.job.id, &p))
 		app_notify(app, CHANNEL_JOB, m.job.id);
 	return 0;
-}
-
-/* Is the attempt still the one whose user code may run? */
-static bool is_over(const struct mine *m)
-{
-	return !job_state_is_placed(m->job.core.state) || !app_same(m->job.attempt_id, m->row.id) ||
-	       m->row.ended_ms != 0;
 }
 
 int ctx_runner_orders(void *of, const struct who *who, struct arena *a, struct wire_orders *out,
@@ -281,6 +280,7 @@ int ctx_runner_orders(void *of, const struct who *who, struct arena *a, struct w
 	out->go = m.job.core.state == JOB_RUNNING && !is_over(&m);
 	out->stop = stopping || is_over(&m);
 	out->now = is_over(&m) && m.row.ended_ms == 0;
+	live_show_nodes(app, m.all, m.n);
 	if (stopping && !out->now && meta_job_stop_now(app->meta, m.job.id, &out->now, err) < 0)
 		return -1;
 	for (size_t i = 0; i < m.n; i++) {
@@ -348,7 +348,7 @@ int ctx_runner_checkpoint(void *of, const struct who *who, const struct model_ch
 	struct app *app = of;
 	struct mine m = {0};
 	struct model_checkpoint c = *row, *rows = NULL;
-	struct job_spec spec = {0};
+	struct specs_hold hold AUTO_SPEC = {0};
 	char bytes[UNITS_CAP];
 	size_t n = 0;
 	bool all = true;
@@ -366,9 +366,9 @@ int ctx_runner_checkpoint(void *of, const struct who *who, const struct model_ch
 	if (meta_job_sync(app->meta, m.job.id, all ? "COMPLETED" : "SYNCING", err) < 0)
 		return -1;
 	if (c.state == CKPT_COMPLETE && m.row.node_rank == 0) {
-		if (spec_read_stored(a, m.job.spec_json, &spec, err) < 0)
+		if (specs_get(app, m.job.id, &hold, err) < 0)
 			err_clear(err); /* then all of them are kept */
-		else if (ckpts_keep_last(app, a, &m.job, spec.ckpt.keep_last, err) < 0)
+		else if (ckpts_keep_last(app, a, &m.job, hold.spec->ckpt.keep_last, err) < 0)
 			return -1;
 	}
 	if (c.state == CKPT_COMPLETE)

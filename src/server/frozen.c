@@ -118,6 +118,16 @@ int frozen_read(struct arena *a, const char *json, struct frozen *out, struct er
 	return 0;
 }
 
+void frozen_manifests(struct arena *a, const struct frozen *f, const char ***out, size_t *n)
+{
+	*out = ARENA_ARRAY(a, const char *, f->n_weights + 1);
+	*n = 0;
+	for (size_t i = 0; i < f->n_weights; i++) {
+		if (f->weights[i].manifest != NULL)
+			(*out)[(*n)++] = f->weights[i].manifest;
+	}
+}
+
 const struct frozen_weights *frozen_find(const struct frozen *f, const struct spec_weights *w)
 {
 	for (size_t i = 0; i < f->n_weights; i++) {

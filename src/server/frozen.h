@@ -39,6 +39,8 @@ struct frozen {
 void frozen_write(const struct frozen *f, struct buf *out);
 /* json NULL: an empty one. */
 int frozen_read(struct arena *a, const char *json, struct frozen *out, struct err *err) MUST_CHECK;
+/* The manifests that it names. */
+void frozen_manifests(struct arena *a, const struct frozen *f, const char ***out, size_t *n);
 /* The weights frozen for this source and mount, or NULL. */
 const struct frozen_weights *frozen_find(const struct frozen *f, const struct spec_weights *w);
 

@@ -1,8 +1,10 @@
 /* jobs.c - steps of jobs: said, stored, told. */
 #include "server/jobs.h"
 #include "base/units.h"
+#include "server/live.h"
 #include "server/notify.h"
 #include "server/queue.h"
+#include "server/specs.h"
 
 static int step_locked(struct app *app, const struct meta_step *asked, const char *line,
                        enum job_state *from, enum job_state *to, struct err *err)
@@ -13,7 +15,7 @@ static int step_locked(struct app *app, const struct meta_step *asked, const cha
 	struct job_core guess;
 	bool final;
 
-	if (meta_job(app->meta, a, s->job_id, &job, err) < 0)
+	if (meta_job_brief(app->meta, a, s->job_id, &job, err) < 0)
 		return -1;
 	if (s->attempt_id != NULL && !app_same(s->attempt_id, job.attempt_id))
 		return err_set(err, ERR_CONFLICT, "attempt %s is not the current one",
@@ -52,6 +54,7 @@ int jobs_step(struct app *app, const struct meta_step *s, const char *line, enum
 	app_notify(app, CHANNEL_JOB, s->job_id);
 	if (s->attempt_id != NULL)
 		app_notify(app, CHANNEL_ORDERS, s->attempt_id);
+	live_moved(app, s->job_id, !job_state_is_placed(next) || s->event == JOB_EV_PLACE);
 	if (!job_state_is_placed(next)) {
 		queue_kick(app); /* something is free, or waits */
 		loop_kick(app->reconcile);
@@ -207,19 +210,21 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 	                      .now_ms = clock_wall_ms(),
 	                      .actor = "runner",
 	                      .attempt_id = t[0].id};
-	struct job_spec spec = {0};
+	const struct job_spec unread = {.ckpt.enabled = true}, *spec = &unread;
+	struct specs_hold hold AUTO_SPEC = {0};
 	struct wire_exit x;
 	uint32_t rank = 0;
 	char *words;
 	bool again;
 
-	if (spec_read_stored(a, job->spec_json, &spec, err) < 0) {
+	if (specs_get(app, job->id, &hold, err) == 0) {
+		spec = hold.spec;
+	} else {
 		log_error("end of a job: job=%s %s", job->id, err->msg);
 		err_clear(err); /* it ends all the same, and is not tried again */
-		spec = (struct job_spec){.ckpt.enabled = true};
 	}
 	combine(a, t, n, &x, &rank);
-	s.event = event_of(&spec, &x);
+	s.event = event_of(spec, &x);
 	if (x.end == JOB_END_LOST) /* it said nothing: that is what the server found */
 		s.actor = "server";
 	words = outcome(a, job, &x, s.event, rank);
@@ -272,7 +277,7 @@ int jobs_settle(struct app *app, const char *attempt_id, struct err *err)
 	}
 	if (n == 0)
 		return 0;
-	if (meta_job(app->meta, a, t[0].job_id, &job, err) < 0)
+	if (meta_job_brief(app->meta, a, t[0].job_id, &job, err) < 0)
 		return -1;
 	if (!job_state_is_placed(job.core.state) || !app_same(job.attempt_id, attempt_id))
 		return 0;
@@ -291,6 +296,7 @@ int jobs_node_ended(struct app *app, const char *attempt_id, uint32_t rank,
 	                      err) < 0)
 		return -1;
 	app_crash_at("exit:after-record");
+	live_ended(app, attempt_id, rank);
 	if (first)
 		app_notify(app, CHANNEL_ORDERS, attempt_id); /* a bad end stops the other parts */
 	return jobs_settle(app, attempt_id, err);

@@ -4,6 +4,7 @@
 #include "face/show.h"
 #include "server/keyed.h"
 #include "server/secrets.h"
+#include "server/specs.h"
 #include "server/webhook.h"
 
 #define ID_PREFIX "msg_"
@@ -70,33 +71,35 @@ void notify_of(struct app *app, struct arena *a, const struct model_job *job,
 	struct model_job j = after(job, core, s);
 	const char *message = s->message, *word, *body;
 	struct model_notice *notices;
-	struct job_spec spec = {0};
+	struct specs_hold hold AUTO_SPEC = {0};
+	const struct job_spec *spec;
 	struct err err = {0};
 
 	if (moment == NOTIFY_COUNT)
 		return;
-	if (spec_read_stored(a, job->spec_json, &spec, &err) < 0) {
+	if (specs_get(app, job->id, &hold, &err) < 0) {
 		log_error("notify: job=%s %s", job->id, err.msg);
 		return;
 	}
-	if (spec.n_notify == 0)
+	spec = hold.spec;
+	if (spec->n_notify == 0)
 		return;
 	word = notify_words[moment];
-	if (secrets_redact(app, job->team_id, &spec, r, &err) < 0) { /* then without free text */
+	if (secrets_redact(app, job->team_id, spec, r, &err) < 0) { /* then without free text */
 		log_error("notify: job=%s %s", job->id, err.msg);
 		j.reason = j.error_message = j.error_id = NULL;
 		message = word;
 	}
 	redact_build(r);
 	body = body_of(app, a, &j, word, message, r);
-	notices = ARENA_ARRAY(a, struct model_notice, spec.n_notify);
-	for (size_t i = 0; i < spec.n_notify; i++) {
-		if (notify_asks(spec.notify[i].on, moment))
+	notices = ARENA_ARRAY(a, struct model_notice, spec->n_notify);
+	for (size_t i = 0; i < spec->n_notify; i++) {
+		if (notify_asks(spec->notify[i].on, moment))
 			notices[s->n_notices++] = (struct model_notice){
 				.id = arena_printf(a, ID_PREFIX "%s", app_id(a, ID_CHARS)),
 				.job_id = job->id,
 				.team_id = job->team_id,
-				.webhook = spec.notify[i].webhook,
+				.webhook = arena_cstr(a, spec->notify[i].webhook),
 				.moment = word,
 				.body = body,
 				.created_ms = s->now_ms,

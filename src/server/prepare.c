@@ -7,6 +7,7 @@
 #include "server/jobs.h"
 #include "server/keyed.h"
 #include "server/launch.h"
+#include "server/live.h"
 #include "server/loads.h"
 #include "server/secrets.h"
 
@@ -51,9 +52,8 @@ static int freeze_code(struct prep *p, struct err *err)
 /* Sums over all sources, into the row and, when due, the log. */
 static void show(struct prep *p, const struct fetch_view *v, size_t n)
 {
-	struct meta_progress row = {.stage = "weights", .now_ms = clock_wall_ms()};
+	struct live_progress row = {.stage = "weights", .now_ms = clock_wall_ms()};
 	struct mirror_progress sum = {0};
-	struct err err = {0};
 	char words[200], line[400];
 
 	if (row.now_ms - p->said_ms < PREPARE_SAY_MS)
@@ -76,8 +76,7 @@ static void show(struct prep *p, const struct fetch_view *v, size_t n)
 	row.done = sum.bytes_done;
 	row.total = sum.bytes_total;
 	row.rate = sum.rate_bytes_s;
-	if (meta_job_progress(p->app->meta, p->job.id, &row, &err) < 0)
-		log_warn("progress: job=%s %s", p->job.id, err.msg);
+	(void)live_progress(p->app, p->job.id, &row);
 	app_notify(p->app, CHANNEL_JOB, p->job.id);
 }
 
@@ -178,11 +177,14 @@ static int freeze(struct prep *p, struct err *err)
 		.actor = "server",
 		.message = "inputs are ready: launching",
 	};
+	const char **manifests;
 
 	frozen_write(&p->now, &json);
 	if (buf_check(&json, "frozen record", err) < 0)
 		return -1;
 	s.frozen_json = buf_cstr(&json);
+	frozen_manifests(p->a, &p->now, &manifests, &s.n_manifests);
+	s.manifests = manifests;
 	app_crash_at("freeze:before");
 	if (jobs_step(p->app, &s, NULL, NULL, err) < 0)
 		return -1;

@@ -1,6 +1,6 @@
 /*
  * push.c - a new job: validated whole, checked against this machine, its secrets and its code, and
- * stored before the reply; then placed at once when there is room.
+ * stored before the reply, which does not wait for the queue.
  */
 #include "server/ctx.h"
 #include "server/fetch.h"
@@ -145,10 +145,14 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 	                         .code_keys = code,
 	                         .n_code_keys = spec->n_artifacts,
 	                         .message = message};
+	struct frozen f = {0};
+	const char **manifests = NULL;
 	bool existing = false;
 
-	if (app_has_room(app, err) < 0)
+	if (app_has_room(app, err) < 0 || frozen_read(a, row->frozen_json, &f, err) < 0)
 		return -1;
+	frozen_manifests(a, &f, &manifests, &n.n_manifests);
+	n.manifests = manifests;
 	row->id = app_id(a, MODEL_ID_LEN);
 	app_crash_at("push:before");
 	if (meta_job_add(app->meta, a, &n, out, &existing, err) < 0)
@@ -170,7 +174,7 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 		        "as a dedicated one");
 	log_info("pushed: job=%s name=%s project=%s by=%s", out->id, out->name, out->project_name,
 	         out->user);
-	queue_pass(app); /* a job with room for it is CREATED in the reply */
+	queue_kick(app);
 	return meta_job(app->meta, a, out->id, out, err);
 }
 

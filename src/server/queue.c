@@ -1,6 +1,7 @@
 /* queue.c - facts to core/sched.c, its answers to rows. */
 #include "server/queue.h"
 #include "server/jobs.h"
+#include "server/live.h"
 #include "server/prepare.h"
 
 struct queue {
@@ -162,15 +163,16 @@ static void never(struct app *app, const struct model_job *row, const char *reas
 	jobs_deploy_failed(app, row, "placement", &cause);
 }
 
-static void wait(struct app *app, const struct model_job *row, const char *reason)
+/* What it waits for is shown as it is now, and said once in its log. */
+static void wait(struct app *app, const struct model_job *row, const char *reason, size_t place,
+                 int64_t start_ms)
 {
-	struct err err = {0};
+	struct live_wait w = {reason, place, start_ms};
+	bool first = false;
 
-	if (app_same(row->reason, reason))
+	if (!live_wait(app, row->id, &w, &first))
 		return;
-	if (meta_job_reason(app->meta, row->id, reason, &err) < 0)
-		log_warn("reason: job=%s %s", row->id, err.msg);
-	else if (row->reason == NULL) /* said once; `stoker ps` shows what it is now */
+	if (first && row->reason == NULL)
 		app_say(app, row->id, "%s", reason);
 	app_notify(app, CHANNEL_JOB, row->id);
 }
@@ -210,7 +212,7 @@ static void answer_all(struct app *app, struct arena *a, const struct meta_waiti
 			place(app, a, row, x);
 			break;
 		case SCHED_WAITS:
-			wait(app, row, x->reason);
+			wait(app, row, x->reason, x->place, x->start_ms);
 			break;
 		case SCHED_NEVER:
 			never(app, row, x->reason);
@@ -273,7 +275,7 @@ static int decide(struct app *app, struct arena *a, const struct meta_waiting *w
 	if (judge(app, a, w, n, &v, err) < 0)
 		return -1;
 	for (size_t i = v.let; i < n; i++)
-		wait(app, &w[v.line[i]].job, v.answer[v.line[i]].reason);
+		wait(app, &w[v.line[i]].job, v.answer[v.line[i]].reason, 0, 0);
 	answer_all(app, a, w, v.line, v.let, v.answer);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /*
  * queue.h - who is placed when: one pass reads the pending jobs and what the placed ones hold, lets
  * core/sched.c decide, and stores each placement by compare-and-set. It runs when something changed
- * and every second.
+ * (a push, an end, a limit), and every QUEUE_PERIOD_MS for what the clock alone changes.
  */
 #ifndef QUEUE_H
 #define QUEUE_H
@@ -9,7 +9,7 @@
 #include "core/sched.h"
 #include "server/app.h"
 
-#define QUEUE_PERIOD_MS 1000
+#define QUEUE_PERIOD_MS 15000
 #define QUEUE_DURATION_MAX_S (UINT64_C(366) * 86400) /* as long as limits.max_duration may be */
 
 void queue_start(struct app *app); /* passes can be asked for from now on */

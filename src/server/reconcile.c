@@ -6,7 +6,9 @@
 #include "server/jobs.h"
 #include "server/keyed.h"
 #include "server/launch.h"
+#include "server/live.h"
 #include "server/prepare.h"
+#include "server/specs.h"
 
 #include <dirent.h>
 
@@ -157,15 +159,16 @@ static int gone(const struct part *p, int64_t silent_ms, struct err *err)
 static bool is_deaf(const struct part *p, int64_t now, int64_t heard)
 {
 	enum job_state s = p->job.core.state;
-	struct job_spec spec = {0};
+	struct specs_hold hold AUTO_SPEC = {0};
+	uint64_t grace_s = RECONCILE_GRACE_S;
 	struct err unread = {0};
 	int64_t told = MAX(p->job.core.changed_ms, p->app->started_ms);
 
 	if (s != JOB_STOPPING && s != JOB_STOPPING_DEPLOYING)
 		return false;
-	if (spec_read_stored(p->a, p->job.spec_json, &spec, &unread) < 0)
-		spec.grace_s = RECONCILE_GRACE_S;
-	return now - MAX(told, heard) > RECONCILE_DEAF_MS + (int64_t)spec.grace_s * 1000;
+	if (specs_get(p->app, p->job.id, &hold, &unread) == 0)
+		grace_s = hold.spec->grace_s;
+	return now - MAX(told, heard) > RECONCILE_DEAF_MS + (int64_t)grace_s * 1000;
 }
 
 static int look_at_current(const struct part *p, struct err *err)
@@ -247,7 +250,7 @@ static int look_at(struct app *app, const struct model_attempt *t, bool waits, s
 	struct part p = {
 		.app = app, .a = a, .t = t, .dir = app_path(app, a, t->dir), .waits = waits};
 
-	if (meta_job(app->meta, a, t->job_id, &p.job, err) < 0) {
+	if (meta_job_brief(app->meta, a, t->job_id, &p.job, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
@@ -271,6 +274,7 @@ static bool look_at_all(struct app *app, const char *dir)
 		log_error("reconcile: %s", err.msg);
 		return false;
 	}
+	live_show_nodes(app, t, n);
 	for (size_t i = 0; i < n && !atomic_load(&app->stopping); i++) {
 		if (dir != NULL ? strcmp(t[i].dir, dir) != 0 : keyed_busy(app->sweeps, t[i].dir))
 			continue;

@@ -7,11 +7,13 @@
 #include "server/fetch.h"
 #include "server/janitor.h"
 #include "server/keyed.h"
+#include "server/live.h"
 #include "server/notify.h"
 #include "server/prepare.h"
 #include "server/probe.h"
 #include "server/queue.h"
 #include "server/reconcile.h"
+#include "server/specs.h"
 #include "server/start.h"
 #include "server/upkeep.h"
 
@@ -131,6 +133,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	loop_run(app->reconcile);
 	loop_run(app->janitor);
 	loop_run(app->notify);
+	live_run(app);
 	(void)printf("listening on %s\n", app->local_url);
 	(void)fflush(stdout);
 	log_info("listening: url=%s data=%s pid=%d", app->base_url, app->data, (int)getpid());
@@ -142,6 +145,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	loop_stop(app->reconcile);
 	loop_stop(app->janitor);
 	loop_stop(app->notify);
+	live_stop(app);
 	keyed_stop(app->sweeps);
 	keyed_stop(app->notices);
 	queue_stop(app);
@@ -163,6 +167,8 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 		return check_all(app, err);
 	if (probe_sandbox(app, err) < 0)
 		return -1;
+	live_start(app);
+	specs_start(app);
 	exec_start(app);
 	cache_start(app);
 	upkeep_start(app);
@@ -219,6 +225,8 @@ int server_main(int argc, char **argv, struct err *err)
 	cache_free(app);
 	upkeep_free(app);
 	exec_stop(app);
+	live_free(app);
+	specs_free(app);
 	start_close(app);
 	return r;
 }

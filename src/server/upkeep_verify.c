@@ -36,21 +36,16 @@ static struct upkeep_item damaged(const char *kind, const char *name, const char
 /* Running jobs that have this manifest mounted, in words. */
 static const char *users_of(struct verify *v, struct arena *a, const char *hex)
 {
-	struct meta_query q = {.states = job_states_placed()};
-	struct model_job *jobs = NULL;
+	const char **id = NULL, *words = NULL;
 	struct err ignored = {0};
-	const char *words = NULL;
-	size_t n = 0, found = 0;
+	size_t n = 0;
 
-	if (meta_jobs(v->app->meta, a, &q, &jobs, &n, &ignored) < 0)
+	if (meta_manifest_jobs(v->app->meta, a, hex, USERS_MAX, &id, &n, &ignored) < 0)
 		return "a running job";
-	for (size_t i = 0; i < n && found < USERS_MAX; i++) {
-		if (jobs[i].frozen_json == NULL || strstr(jobs[i].frozen_json, hex) == NULL)
-			continue;
-		words = found++ == 0 ? arena_printf(a, "job %s", jobs[i].id)
-		                     : arena_printf(a, "%s, %s", words, jobs[i].id);
-	}
-	return found > 0 ? words : "a running job";
+	for (size_t i = 0; i < n; i++)
+		words = i == 0 ? arena_printf(a, "job %s", id[i])
+		               : arena_printf(a, "%s, %s", words, id[i]);
+	return n > 0 ? words : "a running job";
 }
 
 /* The rows that name the manifest are no longer ready: the next job that asks fetches again. */

@@ -18,7 +18,7 @@ def read(path):
 
 def test_hello(cluster):
     job = cluster.push(["echo hello; echo oops >&2; pwd"])
-    assert job["current_status"] in ("TRAINING_JOB_CREATED", "TRAINING_JOB_DEPLOYING", "TRAINING_JOB_RUNNING")
+    assert job["current_status"] in ("TRAINING_JOB_PENDING", "TRAINING_JOB_CREATED", "TRAINING_JOB_DEPLOYING", "TRAINING_JOB_RUNNING")
     done = cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert done["end"]["kind"] == "exit" and done["end"]["code"] == 0
     assert sorted(cluster.user_lines(job)) == ["/b10/workspace", "hello", "oops"]

@@ -230,7 +230,7 @@ static int push_doc(struct fixture *f, const char *json, const char *key, struct
 	const struct doc *d = NULL;
 
 	assert_ok(js_parse(f->a, str_of(json), &d, &f->err), &f->err);
-	return ctx_job_push(f->app, f->admin, f->a, f->project.id, d, key, out, &f->err);
+	return fixture_push_doc(f, d, key, out);
 }
 
 #define SMALL                                                                                      \

@@ -315,7 +315,7 @@ static int push_gang(struct fixture *f, const char *limits, struct model_job *ou
 	                                       limits)),
 	                   &d, &f->err),
 	          &f->err);
-	return ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, out, &f->err);
+	return fixture_push_doc(f, d, NULL, out);
 }
 
 static void a_gang_starts_and_ends_together(void **state)

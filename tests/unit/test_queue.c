@@ -15,14 +15,15 @@ static void alter(struct fixture *f, const char *sql)
 	assert_ok(db_commit(&tx, &f->err), &f->err);
 }
 
-/* n more rows that are like this job's, but for their ids: w000001... */
+/* n more rows like this job's, each a little younger, with the ids w000001... */
 static void copies(struct fixture *f, const char *id, int n)
 {
 	alter(f, arena_printf(f->a,
 	                      "CREATE TEMP TABLE many AS WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL"
 	                      " SELECT i + 1 FROM c WHERE i < %d)"
 	                      " SELECT j.* FROM jobs j, c WHERE j.id = '%s';"
-	                      "UPDATE many SET id = printf('w%%06d', rowid);"
+	                      "UPDATE many SET id = printf('w%%06d', rowid),"
+	                      " created_ms = created_ms + rowid;"
 	                      "INSERT INTO jobs SELECT * FROM many; DROP TABLE many;",
 	                      n, id));
 }
@@ -39,9 +40,7 @@ static void push(struct fixture *f, int cpus, int priority, struct model_job *ou
 				   cpus, priority)),
 	                   &d, &f->err),
 	          &f->err);
-	assert_ok(ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, out, &f->err),
-	          &f->err);
-	queue_pass(f->app);
+	assert_ok(fixture_push_doc(f, d, NULL, out), &f->err);
 }
 
 static void end_job(struct fixture *f, const struct model_job *j)
@@ -99,8 +98,121 @@ static void a_bad_row_holds_nobody(void **state)
 	assert_string_equal(fixture_job(f, torn.id).error_id, "stored_spec_unreadable");
 }
 
+/* How often the database was committed to, by anybody else than who asks. */
+static int64_t commits(struct db *db)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	struct err err = {0};
+	int64_t n = 0;
+
+	assert_ok(db_begin(db, DB_READ, &tx, &err), &err);
+	assert_ok(db_number(&tx, "PRAGMA data_version", DB_NONE, 0, &n, &err), &err);
+	assert_ok(db_commit(&tx, &err), &err);
+	return n;
+}
+
+static void beat(struct fixture *f, const struct who *w, enum wire_stage stage, const char *note)
+{
+	struct wire_heartbeat hb = {
+		.stage = stage, .note = note, .done_bytes = 5, .total_bytes = 9};
+
+	assert_ok(ctx_runner_heartbeat(f->app, w, &hb, &f->err), &f->err);
+}
+
+/* Liveness is kept in memory, seen at once, and stored now and then. */
+static void a_heartbeat_commits_nothing(void **state)
+{
+	struct fixture *f = *state;
+	AUTO_DB struct db *db = NULL;
+	struct model_job j = {0}, row;
+	struct model_attempt *t = NULL;
+	struct job_query q = {0};
+	struct model_job *list = NULL;
+	struct who *w = fixture_running(f, "", "", &j);
+	uint64_t total = 0;
+	size_t n = 0;
+	int64_t before;
+	char note[40];
+
+	assert_ok(db_open(&db, arena_printf(f->a, "sqlite:%s/stoker.db", f->dir), &f->err),
+	          &f->err);
+	before = commits(db);
+	for (int i = 0; i < 100; i++) {
+		FMT(note, "step %d", i);
+		beat(f, w, STAGE_RUNNING, note);
+	}
+	assert_int_equal(commits(db), before);
+	assert_ok(ctx_job_get(f->app, f->admin, f->a, NULL, j.id, &j, &f->err), &f->err);
+	assert_string_equal(j.progress, "step 99");
+	assert_true(j.progress_done == 5 && j.heartbeat_ms > 0);
+	assert_ok(ctx_job_search(f->app, f->admin, f->a, &q, &list, &n, &total, &f->err), &f->err);
+	assert_string_equal(list[0].progress, "step 99");
+	assert_ok(ctx_job_attempts(f->app, f->admin, f->a, j.id, &t, &n, &f->err), &f->err);
+	assert_true(t[0].heartbeat_ms > 0);
+	row = fixture_job(f, j.id);
+	assert_null(row.progress);
+	live_pass(f->app); /* a new stage is stored by the next pass, progress after a while */
+	row = fixture_job(f, j.id);
+	assert_string_equal(row.progress, "step 99");
+	beat(f, w, STAGE_RUNNING, "later");
+	live_pass(f->app);
+	assert_string_equal(fixture_job(f, j.id).progress, "step 99");
+	clock_fake(clock_wall_ms(), clock_mono_ms() + LIVE_STORE_MS);
+	live_pass(f->app);
+	clock_fake(-1, -1);
+	assert_string_equal(fixture_job(f, j.id).progress, "later");
+	beat(f, w, STAGE_RUNNING, "last");
+	fixture_restart(f); /* an orderly end keeps all of it */
+	assert_string_equal(fixture_job(f, j.id).progress, "last");
+	fixture_exit(f, w, JOB_END_EXIT, 0);
+	beat(f, w, STAGE_RUNNING, "too late");
+	assert_ok(ctx_job_get(f->app, f->admin, f->a, NULL, j.id, &j, &f->err), &f->err);
+	assert_null(j.progress);
+}
+
+/* The reply does not wait for the queue. */
+static void a_push_makes_no_pass(void **state)
+{
+	struct fixture *f = *state;
+	const struct doc *d = NULL;
+	struct model_job j = {0};
+	struct model_attempt *t = NULL;
+	size_t n = 0;
+
+	assert_ok(js_parse(f->a, STR_LIT("{\"runtime\":{\"start_commands\":[\"true\"]}}"), &d,
+	                   &f->err),
+	          &f->err);
+	assert_ok(ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, &j, &f->err),
+	          &f->err);
+	assert_ok(ctx_job_attempts(f->app, f->admin, f->a, j.id, &t, &n, &f->err), &f->err);
+	assert_int_equal(n, 0);
+	queue_pass(f->app);
+	fixture_await(f, j.id, JOB_DEPLOYING);
+}
+
+/* The place in line is a number, and follows what happens ahead. */
+static void a_place_in_line_is_shown(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job first = {0}, second = {0}, third = {0};
+
+	push(f, 4, 0, &first);
+	push(f, 4, 0, &second);
+	push(f, 4, 0, &third);
+	assert_true(second.place == 1 && third.place == 2 && third.reason != NULL);
+	assert_ok(ctx_job_stop(f->app, f->admin, f->a, second.id, false, &second, &f->err),
+	          &f->err);
+	assert_int_equal(second.place, 0);
+	queue_pass(f->app);
+	assert_ok(ctx_job_get(f->app, f->admin, f->a, NULL, third.id, &third, &f->err), &f->err);
+	assert_int_equal(third.place, 1);
+	live_pass(f->app);
+	assert_non_null(fixture_job(f, third.id).reason); /* its first one is stored */
+}
+
 static const struct CMUnitTest tests[] = {
-	FIXTURE_TEST(any_number_of_jobs_waits),
-	FIXTURE_TEST(a_bad_row_holds_nobody),
+	FIXTURE_TEST(any_number_of_jobs_waits),    FIXTURE_TEST(a_bad_row_holds_nobody),
+	FIXTURE_TEST(a_heartbeat_commits_nothing), FIXTURE_TEST(a_push_makes_no_pass),
+	FIXTURE_TEST(a_place_in_line_is_shown),
 };
 UNIT_MAIN(tests)
