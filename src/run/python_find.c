@@ -108,11 +108,13 @@ static bool is_version(const char *is, const char *wanted)
 	return strncmp(is, wanted, n) == 0 && (is[n] == '.' || is[n] == '\0');
 }
 
+/* Each once: /bin is /usr/bin, and python3 is python3.11. */
 static void note_found(struct looking *l, const char *version, const char *path, const char *but)
 {
-	if (l->n_found++ < FOUND_MAX)
-		buf_printf(&l->found, "%s%s (%s%s)", l->n_found > 1 ? ", " : "", version, path,
-		           but);
+	const char *place = arena_printf(l->j->a, " (%s%s)", path, but);
+
+	if (strstr(buf_cstr(&l->found), place) == NULL && l->n_found++ < FOUND_MAX)
+		buf_printf(&l->found, "%s%s%s", l->n_found > 1 ? ", " : "", version, place);
 }
 
 /* The candidate dir/name, when it is there, is shown to jobs and has the version. */
