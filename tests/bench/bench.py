@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """make bench: Stoker beside named peers, in interleaved rounds; a table on stdout, the same in build/bench.json.
 
-    bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-far fetch-minio warm checkpoint
-                           summarize push jobs tails
+    bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-far fetch-minio warm python
+                           checkpoint summarize push jobs tails
 
 BENCH_ROUNDS    rounds after one that warms up (5)
 BENCH_SIZE_MIB  size of the model and of the checkpoint (3072); the number of small files shrinks with it
@@ -381,6 +381,9 @@ class Bench:
     def warm(self):
         start.warm_model(self)
 
+    def python(self):
+        start.warm_python(self)
+
     def play_all(self, wanted):
         """The rows that could not be measured."""
         failed = []
@@ -395,6 +398,7 @@ class Bench:
 
 
 ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
+        "python": Bench.python,
         "checkpoint": Bench.checkpoint, "summarize": Bench.summarize, "push": load.push_archive, "jobs": load.many_jobs,
         "tails": load.many_tails}
 

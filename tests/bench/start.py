@@ -41,10 +41,10 @@ def until_line(argv, env=None, cwd=None, extra=()):
     return Run(wall)
 
 
-def push_folder(server, folder, name, commands, weights=()):
+def push_folder(server, folder, name, commands, weights=(), **runtime):
     where = folder / name
     where.mkdir()
-    job = {"compute": {"cpu_count": 1, "memory": "512Mi"}, "runtime": {"start_commands": commands}, "weights": list(weights)}
+    job = {"compute": {"cpu_count": 1, "memory": "512Mi"}, "runtime": {"start_commands": commands, **runtime}, "weights": list(weights)}
     (where / "train.yaml").write_text(json.dumps({"project": name, "job": job}))  # JSON is YAML
 
     def once(extra=()):
@@ -128,5 +128,33 @@ def warm_model(bench):
             Contender("stoker push -f, no weights", push_folder(server, folder, "bare", [SAY]), ours=True),
         ], ("fork and exec of a program that does nothing", bench.limits["fork_exec_s"]))
         print(f"   the first push, which mirrored the model: {cold:.2f} s to the job's end")
+    finally:
+        server.stop()
+
+
+def warm_python(bench):
+    """Pushed once to build the environment from PyPI; then what a push costs when it is in the node's cache."""
+    folder = bench.folder / "python"
+    folder.mkdir()
+    numpy = "numpy==1.26.4"
+    row = Row("python", f"start with a Python environment ({numpy}) that is in the node's cache",
+              "environment ready < 100 ms: beside the same push without one", unit="ms")
+    uv = peers.PARTS / "uv/bin/uv"
+    env = {**os.environ, "UV_CACHE_DIR": str(folder / "uv"), "UV_PYTHON_DOWNLOADS": "never"}
+    run_uv = [uv, "run", "--no-project", "--with", numpy, "--python", "python3"]
+    there = "test -d $VIRTUAL_ENV/lib/python3*/site-packages/numpy && " + SAY + " || echo no numpy"
+    server = peers.Stoker(bench.root / STOKER, folder, "--cpus", "4", "--memory", "4Gi")
+    try:
+        with_it = push_folder(server, folder, "with", [there], python=[numpy])
+        since = time.monotonic()
+        with_it()
+        cold = time.monotonic() - since
+        bench.play(row, [
+            Contender("stoker push -f, environment", with_it, ours=True),
+            Contender("stoker push -f, none", push_folder(server, folder, "without", [SAY]), ours=True),
+            Contender("uv run --with", lambda: until_line([*run_uv, tool("bash"), "-c", SAY], env), "no sandbox",
+                      missing=None if uv.exists() else f"no uv: {PEERS}"),
+        ], ("fork and exec of a program that does nothing", bench.limits["fork_exec_s"]))
+        print(f"   the first push, which built the environment: {cold:.2f} s to the job's end")
     finally:
         server.stop()
