@@ -9,24 +9,29 @@ debian_python=3.11 # the oldest that the parts run on
 # The words of a line "# WORD ..." in an .in file.
 directive() { sed -n "s/^# $1 *//p" "$2"; }
 
-renew_python() {
-	local name=$1 options=() package
-	local without
+# compile IN OUT [OPTION]...: the lock of a list, by uv.
+compile() {
+	local package without
 	without=$(mktemp)
-	for package in $(directive without "$name.in"); do
+	for package in $(directive without "$1"); do
 		echo "$package ; sys_platform == 'never'" >> "$without"
 	done
-	! grep -qx '# no-deps' "$name.in" || options+=(--no-deps)
 	"$parts/uv/bin/uv" pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url \
-		--only-binary :all: --python-version $debian_python --overrides "$without" "${options[@]}" "$name.in" --output-file "$name.txt"
+		--only-binary :all: --python-version $debian_python --overrides "$without" "${@:3}" "$1" --output-file "$2"
+	awk '/^[a-z]/ { kept = !/never/ } kept' "$2" > "$without" # --universal keeps them, for no machine
+	cat "$without" > "$2"
 	rm -f "$without"
+}
+
+renew_python() {
+	local options=()
+	! grep -qx '# no-deps' "$1.in" || options+=(--no-deps)
+	compile "$1.in" "$1.txt" "${options[@]}"
 }
 
 # For every Python from ours on and every machine that its packages are made for.
 renew_example() {
-	local folder=../../examples/$1
-	"$parts/uv/bin/uv" pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url \
-		--only-binary :all: --universal --python-version $debian_python "$folder/requirements.in" --output-file "$folder/requirements.txt"
+	compile "../../examples/$1/requirements.in" "../../examples/$1/requirements.txt" --universal
 }
 
 renew_go() {
@@ -41,7 +46,7 @@ if [ $# = 0 ]; then
 		name=${file%.in}
 		set -- "$@" "${name%/go.mod}"
 	done
-	set -- "$@" quickstart
+	set -- "$@" quickstart resume
 fi
 ../parts.sh uv go
 for name in "$@"; do

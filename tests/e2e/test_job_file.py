@@ -118,7 +118,7 @@ def test_init_makes_a_job_that_runs(cluster):
     listed = cluster.cli("init", "--list-examples").out
     assert "hello" in listed and "quickstart" in listed
     names = [e["name"] for e in cluster.json("init", "--list-examples")]
-    assert {"hello", "quickstart"} <= set(names) and all(n in listed for n in names)
+    assert {"hello", "quickstart", "resume"} <= set(names) and all(n in listed for n in names)
 
 
 def test_ignore_file_and_modes(cluster):

@@ -10,15 +10,16 @@ pytestmark = pytest.mark.timeout(1800)
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def test_the_requirements_are_locked():
-    text = (ROOT / "examples/quickstart/requirements.txt").read_text().replace("\\\n", " ")
+@pytest.mark.parametrize("example", ["quickstart", "resume"])
+def test_the_requirements_are_locked(example):
+    text = (ROOT / "examples" / example / "requirements.txt").read_text().replace("\\\n", " ")
     locked = set()
     for line in text.splitlines():
         pin = re.fullmatch(r"([a-z0-9][a-z0-9._-]*)==\S+(?: ; [^-]*(?:-[^-][^-]*)*)?((?: +--hash=sha256:[0-9a-f]{64})+) *", line)
         assert pin, line
         locked.add(pin[1])
-    asked = {line for line in (ROOT / "examples/quickstart/requirements.in").read_text().splitlines() if line and not line.startswith("#")}
-    assert asked <= locked
+    asked = set(re.findall(r"^[a-z0-9._-]+", (ROOT / "examples" / example / "requirements.in").read_text(), re.M))
+    assert asked and asked <= locked
 
 
 def test_init_push_and_go_on(empty_cluster):
