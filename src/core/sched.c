@@ -115,16 +115,59 @@ enum sched_verdict sched_fits(const struct sched_node *nodes, size_t n_nodes,
 
 /* --- the run --- */
 
+#define ALIKE_MAX 16
+
+/* Waiting jobs that ask for the same: a run only ever takes room away, so the next one of them
+ * starts no earlier than the last one did. Without this, a long line costs its length squared. */
+struct alike {
+	const struct sched_job *job;
+	int64_t start; /* PLAN_FOREVER: none was found */
+};
+
 struct run {
 	struct plan plan;
 	const struct sched_facts *f;
 	/* A job ahead has waited long for a start that nobody can tell. */
 	bool strict;
+	struct alike alike[ALIKE_MAX];
+	size_t n_alike;
 };
 
-/* The earliest start, on the pinned cluster first, then on the others in the order of their nodes.
- * False: none that could be told. */
-static bool find_start(struct run *r, const struct sched_job *j, int64_t until,
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static bool is_alike(const struct sched_job *a, const struct sched_job *b)
+{
+	return a->nodes == b->nodes && a->cpu_milli == b->cpu_milli && a->gpus == b->gpus &&
+	       a->memory_bytes == b->memory_bytes && a->duration_ms == b->duration_ms &&
+	       a->cache == b->cache && a->require_affinity == b->require_affinity &&
+	       a->many_per_node == b->many_per_node && same_text(a->gpu_type, b->gpu_type) &&
+	       same_text(a->pinned_cluster, b->pinned_cluster);
+}
+
+/* Room is kept for the first kinds of jobs: those of the rest are searched from the beginning. */
+static struct alike *alike_of(struct run *r, const struct sched_job *j)
+{
+	for (size_t i = 0; i < r->n_alike; i++) {
+		if (is_alike(r->alike[i].job, j))
+			return &r->alike[i];
+	}
+	return NULL;
+}
+
+static void remember(struct run *r, struct alike *last, const struct sched_job *j, int64_t start)
+{
+	if (last == NULL && r->n_alike < ALIKE_MAX)
+		last = &r->alike[r->n_alike++];
+	if (last != NULL)
+		*last = (struct alike){j, start};
+}
+
+/* The earliest start, at `from` or later, on the pinned cluster first, then on the others in the
+ * order of their nodes. False: none that could be told. */
+static bool find_start(struct run *r, const struct sched_job *j, int64_t from, int64_t until,
                        struct sched_share *share, int64_t *start, bool *home)
 {
 	const char *pinned = j->cache ? j->pinned_cluster : NULL;
@@ -144,6 +187,7 @@ static bool find_start(struct run *r, const struct sched_job *j, int64_t until,
 	}
 	/* Held back by the one ahead, it starts behind it. */
 	w.from = late && !w.late ? r->f->now_ms + SCHED_UNKNOWN_MS : r->f->now_ms;
+	w.from = MAX(w.from, from);
 	for (unsigned pass = 0; pass < 2; pass++) {
 		for (size_t i = 0; i < r->plan.n; i++) {
 			const char *name = r->plan.node[i].is->cluster;
@@ -236,6 +280,7 @@ static void decide(struct run *r, const struct sched_job *j, size_t *waiting,
 {
 	const struct sched_facts *f = r->f;
 	struct sched_share *share = ARENA_ARRAY(r->plan.a, struct sched_share, j->nodes);
+	struct alike *last = alike_of(r, j);
 	int64_t start = 0;
 	bool home = true;
 
@@ -244,7 +289,7 @@ static void decide(struct run *r, const struct sched_job *j, size_t *waiting,
 		out->verdict = SCHED_NEVER;
 		return;
 	}
-	if (find_start(r, j, f->now_ms, share, &start, &home)) {
+	if (last == NULL && find_start(r, j, f->now_ms, f->now_ms, share, &start, &home)) {
 		out->shares = share;
 		place(r, j, out, home);
 		return;
@@ -254,8 +299,12 @@ static void decide(struct run *r, const struct sched_job *j, size_t *waiting,
 		sched_say_waits(&r->plan, j, out->place, out->reason);
 	if (!f->backfill)
 		keep_nodes(r, j);
-	else if (find_start(r, j, PLAN_FOREVER, share, &start, &home))
+	else if (find_start(r, j, last != NULL ? last->start : f->now_ms, PLAN_FOREVER, share,
+	                    &start, &home))
 		promise(r, j, share, start, out);
+	else
+		start = PLAN_FOREVER;
+	remember(r, last, j, start);
 }
 
 void sched_run(struct arena *a, const struct sched_facts *f, const struct sched_job *jobs,

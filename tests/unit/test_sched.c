@@ -461,12 +461,38 @@ static void sched_is_stable(void **state UNUSED)
 	}
 }
 
+/* Of a long line each job is told its start, the last one too: looking for it does not cost the
+ * length squared. Other kinds of jobs in between fill what is left. */
+static void sched_tells_a_long_line(void **state UNUSED)
+{
+	enum { N = 20000, MINUTE = 60000 };
+	AUTO_ARENA struct arena *a = arena_new();
+	struct sched_job *jobs = ARENA_ARRAY(a, struct sched_job, N);
+	struct sched_answer *got = ARENA_ARRAY(a, struct sched_answer, N);
+
+	for (size_t i = 0; i < N; i++) {
+		uint32_t cpus = i % 2 == 0 ? 6000 : 2000;
+
+		jobs[i] = (struct sched_job){JOB(arena_printf(a, "j%05zu", i), 1, cpus, GIB),
+		                             .created_ms = (int64_t)i, .duration_ms = MINUTE};
+	}
+	run(a, rack + 2, 1, jobs, N, true, got);
+	for (size_t i = 0; i < N; i++) {
+		int64_t start = NOW + (int64_t)(i / 2) * MINUTE;
+
+		if (i < 2)
+			assert_int_equal(got[i].verdict, SCHED_PLACED);
+		else
+			assert_int_equal(got[i].start_ms, start);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(sched_one_job),       cmocka_unit_test(sched_gives_gpus),
 	cmocka_unit_test(sched_counts_gpus),   cmocka_unit_test(sched_chooses),
 	cmocka_unit_test(sched_order),         cmocka_unit_test(sched_without_backfill),
 	cmocka_unit_test(sched_overtaking),    cmocka_unit_test(sched_promises_gpus),
 	cmocka_unit_test(sched_shares_fairly), cmocka_unit_test(sched_is_not_flooded),
-	cmocka_unit_test(sched_is_stable),
+	cmocka_unit_test(sched_is_stable),     cmocka_unit_test(sched_tells_a_long_line),
 };
 UNIT_MAIN(tests)
