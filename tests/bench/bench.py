@@ -2,10 +2,11 @@
 """make bench: Stoker beside named peers, in interleaved rounds; a table on stdout, the same in build/bench.json.
 
     bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-far fetch-minio warm python
-                           checkpoint summarize push jobs tails
+                           checkpoint summarize push jobs line tails
 
 BENCH_ROUNDS    rounds after one that warms up (5)
 BENCH_SIZE_MIB  size of the model and of the checkpoint (3072); the number of small files shrinks with it
+BENCH_STOKER    another build of the program, for the row `line`: before and after
 BENCH_DIR       where everything happens; else /dev/shm when it is large enough, else build/
 """
 import datetime
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 
+import line
 import load
 import peers
 import start
@@ -400,7 +402,7 @@ class Bench:
 ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
         "python": Bench.python,
         "checkpoint": Bench.checkpoint, "summarize": Bench.summarize, "push": load.push_archive, "jobs": load.many_jobs,
-        "tails": load.many_tails}
+        "line": line.long_line, "tails": load.many_tails}
 
 
 def place():
