@@ -109,25 +109,66 @@ static void ring_give(struct ring *r, size_t i, size_t n)
 	lock_give(&r->lock);
 }
 
+/* Where data begins again, from `at` on; where the source does not tell, everything is data. */
+static uint64_t next_data(const struct copy_job *job, uint64_t at)
+{
+	off_t next;
+
+	if (!job->holes)
+		return at;
+	next = lseek(job->from, (off_t)(job->from_at + at), SEEK_DATA);
+	if (next < 0)
+		return errno == ENXIO ? job->size : at;
+	return MIN((uint64_t)next - job->from_at, job->size);
+}
+
+/* ... and where it ends. */
+static uint64_t data_end(const struct copy_job *job, uint64_t at)
+{
+	off_t next = job->holes ? lseek(job->from, (off_t)(job->from_at + at), SEEK_HOLE) : -1;
+
+	if (next < 0 || (uint64_t)next <= job->from_at + at)
+		return job->size;
+	return MIN((uint64_t)next - job->from_at, job->size);
+}
+
+/* The length, when it ends in a hole. */
+static int finish(const struct copy_job *job, struct err *err)
+{
+	return job->holes && ftruncate(job->to, (off_t)(job->to_at + job->size)) < 0
+	               ? err_errno(err, errno, "write")
+	               : 0;
+}
+
 static int hash_and_write(const struct copy_job *job, struct ring *r, struct err *err)
 {
-	uint64_t last = 0;
+	uint64_t last = 0, data = 0, end = 0;
 
 	for (uint64_t done = 0; done < job->size;) {
 		size_t n = (size_t)MIN((uint64_t)COPY_CHUNK, job->size - done);
 		size_t i;
 		char *p = ring_take(r, &i);
+		bool hole;
 
-		if (read_chunk(job, p, n, done, err) < 0)
+		if (done >= end) { /* of the last piece of data */
+			data = next_data(job, done);
+			end = data_end(job, data);
+		}
+		hole = data > done;
+		n = (size_t)MIN((uint64_t)n, (hole ? data : end) - done);
+		if (hole) {
+			memset(p, 0, n);
+		} else if (read_chunk(job, p, n, done, err) < 0) {
 			return -1;
+		}
 		ring_give(r, i, n); /* it is hashed while it is written; both only read it */
-		if (fs_pwrite_all(job->to, p, n, job->to_at + done, err) < 0)
+		if (!hole && fs_pwrite_all(job->to, p, n, job->to_at + done, err) < 0)
 			return -1;
 		done += n;
 		if (step(job, &last, done, err) < 0)
 			return -1;
 	}
-	return 0;
+	return finish(job, err);
 }
 
 static int copy_hashed(const struct copy_job *job, struct err *err)
@@ -182,8 +223,8 @@ static int copy_by_hand(const struct copy_job *job, uint64_t done, struct err *e
 	AUTO_FREE char *p = xmalloc(COPY_CHUNK);
 	uint64_t last = done;
 
-	while (done < job->size) {
-		size_t n = (size_t)MIN((uint64_t)COPY_CHUNK, job->size - done);
+	for (done = next_data(job, done); done < job->size; done = next_data(job, done)) {
+		size_t n = (size_t)MIN((uint64_t)COPY_CHUNK, data_end(job, done) - done);
 
 		if (read_chunk(job, p, n, done, err) < 0 ||
 		    fs_pwrite_all(job->to, p, n, job->to_at + done, err) < 0)
@@ -192,7 +233,7 @@ static int copy_by_hand(const struct copy_job *job, uint64_t done, struct err *e
 		if (step(job, &last, done, err) < 0)
 			return -1;
 	}
-	return 0;
+	return finish(job, err);
 }
 
 static int copy_plain(const struct copy_job *job, struct err *err)
@@ -204,9 +245,9 @@ static int copy_plain(const struct copy_job *job, struct err *err)
 			job->progress(job->arg, job->size);
 		return 0;
 	}
-	for (unsigned odd = 0; done < job->size && odd < COPY_ODD_MAX;) {
+	for (unsigned odd = 0; (done = next_data(job, done)) < job->size && odd < COPY_ODD_MAX;) {
 		loff_t in = (loff_t)(job->from_at + done), out = (loff_t)(job->to_at + done);
-		size_t want = (size_t)MIN(COPY_STEP, job->size - done);
+		size_t want = (size_t)MIN(COPY_STEP, data_end(job, done) - done);
 		ssize_t n = copy_file_range(job->from, &in, job->to, &out, want, 0);
 
 		if (n < 0 && errno == EINTR) {
@@ -221,7 +262,8 @@ static int copy_plain(const struct copy_job *job, struct err *err)
 		if (step(job, &last, done, err) < 0)
 			return -1;
 	}
-	return done == job->size ? 0 : err_set(err, ERR_IO, "copy: interrupted too often");
+	return done == job->size ? finish(job, err)
+	                         : err_set(err, ERR_IO, "copy: interrupted too often");
 }
 
 int copy_run(const struct copy_job *job, struct err *err)

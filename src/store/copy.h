@@ -17,6 +17,7 @@ struct copy_job {
 		size;          /* a source that ends early is ERR_CONFLICT: it has changed */
 	struct digest *sha256; /* where the digest goes; NULL: not wanted */
 	bool drop_from;        /* the source's pages are not needed again */
+	bool holes; /* `to` is empty: what the source has no blocks for gets none there either */
 	void (*progress)(void *arg, uint64_t bytes); /* bytes so far, every few MiB; may be NULL */
 	void *arg;
 	const atomic_bool *cancel; /* may be NULL */

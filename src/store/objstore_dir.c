@@ -199,6 +199,14 @@ static int dir_put(struct objstore *os, const char *key, struct str body, struct
 	return end_tmp(d, fd, name, key, etag, rc, NULL, err);
 }
 
+/* Fewer blocks than its size needs: what is allocated ahead would be lost to everybody. */
+static bool is_sparse(const struct objstore_file *f)
+{
+	struct stat st;
+
+	return fstat(f->fd, &st) < 0 || (uint64_t)st.st_blocks * 512 < f->size || f->size == 0;
+}
+
 static int dir_put_file(struct objstore *os, const char *key, const struct objstore_file *f,
                         struct digest *sha256, struct err *err)
 {
@@ -210,6 +218,7 @@ static int dir_put_file(struct objstore *os, const char *key, const struct objst
 		.size = f->size,
 		.sha256 = f->want_sha256 ? sha256 : NULL,
 		.drop_from = true,
+		.holes = true,
 		.progress = f->progress,
 		.arg = f->arg,
 		.cancel = f->cancel,
@@ -221,7 +230,7 @@ static int dir_put_file(struct objstore *os, const char *key, const struct objst
 	fd = dir_tmp(d, name, err);
 	if (fd < 0)
 		return -1;
-	if (f->size > 0) /* a hint to the allocator; full disks say so at the first write */
+	if (!is_sparse(f)) /* a hint to the allocator; full disks say so at the first write */
 		(void)fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)f->size);
 	job.to = fd;
 	rc = copy_run(&job, err);
@@ -421,6 +430,7 @@ static int copy_bytes(struct dirstore *d, const char *from, const char *to, stru
 	job.from = in;
 	job.to = fd;
 	job.size = info.size;
+	job.holes = true;
 	return end_tmp(d, fd, name, to, info.etag, copy_run(&job, err), NULL, err);
 }
 
