@@ -224,6 +224,8 @@ static bool row_markerless(const struct ckpt_facts *f, struct ckpt_verdict *v)
 		return false;
 	if (early(f, v))
 		return true;
+	if (f->end == CKPT_ENDED_BADLY && f->cut != NULL)
+		return say(v, CKPT_INCOMPLETE, "the job was killed while %s was written", f->cut);
 	/* Not even a list of shards: a merge in place has all of them from its first moment. */
 	if (f->end == CKPT_ENDED_BADLY && !names_same(f) && !f->single)
 		return say(v, CKPT_INCOMPLETE,

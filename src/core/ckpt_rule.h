@@ -24,8 +24,8 @@
  *     file of a format that can be checked.
  * (d) Three times the longest pause seen in this job when that is more, at most 15 min; with fewer
  *     names than the last complete sibling only when a newer one has begun.
- * (e) As the last complete sibling's; or when it is one file.
- * (f) And if no file had a writer in the last sample before the end.
+ * (e) As the last complete sibling's; or when it is one file. (f) As the last complete sibling's.
+ *     Both only if no file had a writer in the last sample before the end.
  *
  * A settle time that the job names takes the place of the 30 s of rows 6, 9 and 10; a marker that
  * it names is the last file of rows 4 to 8. Neither helps a torn file.
@@ -71,7 +71,8 @@ struct ckpt_facts {
 	size_t n_files;    /* that count */
 	size_t n_checked;  /* of them, of a known format, and whole */
 	bool published;    /* row 5 */
-	const char *cut;   /* ended otherwise: a file that had a writer in the last sample */
+	const char *cut; /* ended otherwise: a file that had a writer in the last sample, and whose
+	                  * format does not prove its end */
 	int64_t quiet_ms;
 	int64_t pause_ms; /* longest pause within a checkpoint of this job; row 10 */
 	bool newer_begun, newer_complete;

@@ -97,6 +97,8 @@ static const struct row {
 	{"no marker, killed, same names", {.end = BAD, KNOWN, .names = CKPT_NAMES_SAME}, COM, 9, 0},
 	{"no marker, killed, other names", {.end = BAD, KNOWN, .names = CKPT_NAMES_OTHER}, INC, 9, 0},
 	{"no marker, killed, listed", {.end = BAD, KNOWN, .proven = true}, INC, 9, 0},
+	{"one file, killed while written", {.end = BAD, KNOWN, .single = true, .cut = "a"}, INC, 9, 0},
+	{"no marker, killed while written", {.end = BAD, KNOWN, .names = CKPT_NAMES_SAME, .cut = "a"}, INC, 9, 0},
 	{"one file, killed", {.end = BAD, KNOWN, .single = true}, COM, 9, 0},
 	{"no marker, settle time", {KNOWN, .settle_ms = 1000, .quiet_ms = 1000}, COM, 9, 0},
 	{"no marker, long settle time", {KNOWN, .settle_ms = 60000, .names = CKPT_NAMES_SAME, .quiet_ms = 30000}, SYN, 9, 30000},
