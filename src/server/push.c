@@ -303,6 +303,17 @@ static int refreeze(struct app *app, struct arena *a, const struct model_job *ol
 	return 0;
 }
 
+/* Resuming loads, whatever the old job's file says; one that named nothing names the old job. */
+static void load_from(struct arena *a, const struct model_job *old, struct job_spec *spec)
+{
+	spec->load.enabled = spec->load.required = true;
+	if (spec->load.n_refs > 0)
+		return;
+	spec->load.refs = ARENA_NEW(a, struct spec_load);
+	spec->load.refs[0] = (struct spec_load){.latest = true, .job = old->id};
+	spec->load.n_refs = 1;
+}
+
 int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const char *job_id,
                      bool resume, struct model_job *out, struct err *err)
 {
@@ -317,7 +328,7 @@ int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const cha
 	    meta_project(app->meta, a, old.project_id, &p, err) < 0)
 		return -1;
 	if (resume)
-		spec.load.enabled = spec.load.required = true;
+		load_from(a, &old, &spec);
 	fill_row(a, who, &p, &spec, &row);
 	row.document_json = old.document_json;
 	if (refreeze(app, a, &old, resume, &row.frozen_json, err) < 0)
