@@ -70,34 +70,66 @@ static bool ends_as_checkpoint(struct str name)
 	return false;
 }
 
-static bool looks_like_one(struct str name)
+/* "-v1" (Lightning, when the name is taken) or "-val_loss=0.23": no count, but no other name. */
+static bool cut_value(struct str *s)
 {
-	struct str rest = name;
+	const char *eq = memchr(s->p, '=', s->n);
+	size_t n = eq == NULL ? 0 : (size_t)(eq - s->p) + 1;
 
-	if (ends_as_checkpoint(name))
-		return true;
+	if (eq == NULL && s->n > 1 && s->p[0] == 'v' && digits(str_skip(*s, 1)) == s->n - 1)
+		n = s->n;
+	while (eq != NULL && n < s->n && strchr("-/", s->p[n]) == NULL)
+		n++;
+	*s = str_skip(*s, n);
+	return n > 0;
+}
+
+static bool is_counted(struct str rest, bool values)
+{
 	if (!cut_counted(&rest))
 		return false;
 	while (rest.n > 1 && strchr("-_", rest.p[0]) != NULL) {
 		rest = str_skip(rest, 1);
-		if (!cut_counted(&rest))
+		if (!cut_counted(&rest) && (!values || !cut_value(&rest)))
 			return false;
 	}
 	return rest.n == 0;
+}
+
+/* A checkpoint that is one file (or, sharded, a folder of its name): epoch=1-step=300.ckpt
+ * (Lightning), checkpoint-5.pth.tar (timm), epoch-3.keras. Files of torch.save without more of a
+ * name are left together: one may be the optimizer of another. */
+static bool looks_like_file(struct str name)
+{
+	static const char *const ends[] = {".ckpt", ".pth.tar", ".keras", ".weights.h5"};
+
+	for (size_t i = 0; i < COUNT(ends); i++) {
+		struct str stem = str_n(name.p, name.n - MIN(name.n, strlen(ends[i])));
+
+		if (str_ends(name, ends[i]) && (is_counted(stem, true) || ends_as_checkpoint(stem)))
+			return true;
+	}
+	return false;
+}
+
+static bool looks_like_one(struct str name)
+{
+	return ends_as_checkpoint(name) || is_counted(name, false) || looks_like_file(name);
 }
 
 void ckpt_name_of(struct str path, char out[CKPT_NAME_MAX])
 {
 	struct str rest = path, part, found = {0};
 
-	for (struct str left = rest; str_cut(&left, '/', &part) && left.p != NULL && left.n > 0;) {
+	for (struct str left = rest; str_cut(&left, '/', &part);) {
 		size_t upto = (size_t)(part.p - path.p) + part.n;
+		bool folder = left.n > 0;
 
-		if (found.n == 0)
+		if (found.n == 0 && folder)
 			found = part; /* the top folder, unless a better one follows */
 		if (upto >= CKPT_NAME_MAX)
 			break;
-		if (looks_like_one(part)) {
+		if (folder ? looks_like_one(part) : looks_like_file(part)) {
 			found = str_n(path.p, upto);
 			break;
 		}
@@ -108,21 +140,41 @@ void ckpt_name_of(struct str path, char out[CKPT_NAME_MAX])
 	out[found.n] = '\0';
 }
 
-bool ckpt_is_temporary(struct str path)
+int ckpt_name_cmp(const char *a, const char *b)
 {
-	static const char *const fronts[] = {"tmp-checkpoint-", ".nfs"};
-	static const char *const ends[] = {".tmp", ".incomplete", ".partial"};
-	struct str part;
+	const char *x = a, *y = b;
 
-	while (str_cut(&path, '/', &part)) {
-		for (size_t i = 0; i < COUNT(fronts); i++)
-			if (str_starts(part, fronts[i]))
-				return true;
-		for (size_t i = 0; i < COUNT(ends); i++)
-			if (str_ends(part, ends[i]))
-				return true;
+	while (*x != '\0' && *y != '\0') {
+		size_t n = digits(str_of(x)), m = digits(str_of(y));
+		int c;
+
+		if (n == 0 || m == 0) {
+			if (*x != *y)
+				return (unsigned char)*x < (unsigned char)*y ? -1 : 1;
+			x++;
+			y++;
+			continue;
+		}
+		for (; n > 1 && *x == '0'; n--)
+			x++;
+		for (; m > 1 && *y == '0'; m--)
+			y++;
+		c = n != m ? (n < m ? -1 : 1) : memcmp(x, y, n);
+		if (c != 0)
+			return c;
+		x += n;
+		y += m;
 	}
-	return false;
+	if (*x != *y)
+		return *x == '\0' ? -1 : 1;
+	return strcmp(a, b); /* "step-07" and "step-7" */
+}
+
+int ckpt_order(int64_t a_ms, const char *a, int64_t b_ms, const char *b)
+{
+	if (a_ms != b_ms)
+		return a_ms < b_ms ? -1 : 1;
+	return ckpt_name_cmp(a, b);
 }
 
 /* C0, DEL and, as two bytes of UTF-8, C1: a terminal obeys them. */
@@ -154,11 +206,6 @@ const char *ckpt_path_fault(struct str path)
 	return NULL;
 }
 
-bool ckpt_file_ready(const struct ckpt_fact *f, int64_t now_mono_ms, int64_t settle_ms)
-{
-	return f->closed || now_mono_ms - f->changed_mono_ms >= settle_ms;
-}
-
 static const char *const states[] = {
 	[CKPT_SYNCING] = "SYNCING",
 	[CKPT_COMPLETE] = "COMPLETE",
@@ -168,7 +215,7 @@ static const char *const states[] = {
 static const char *const kinds[] = {
 	[CKPT_OTHER] = "other",         [CKPT_FULL] = "full", [CKPT_LORA] = "lora",
 	[CKPT_WHISPER] = "whisper",     [CKPT_GGUF] = "gguf", [CKPT_DCP] = "dcp",
-	[CKPT_DEEPSPEED] = "deepspeed",
+	[CKPT_DEEPSPEED] = "deepspeed", [CKPT_LOGS] = "logs",
 };
 
 const char *ckpt_state_word(enum ckpt_state s)

@@ -1,13 +1,11 @@
 /*
- * ckpt.h - checkpoints from facts about files: which files are ready to be shipped, which belong
- * together, which checkpoint is complete, what kind it is; and the manifest that makes one visible.
+ * ckpt.h - checkpoints from facts about files: which belong together, what kind it is, what it may
+ * be called; and the manifest that makes one visible.
  * Pure: run/ship.c brings the facts and does the work.
  *
- * A file's checkpoint is the outermost folder on its path whose name looks like one
- * (checkpoint-12, step-3, epoch_2, global_step10...), else its top folder, else "." (the root).
- * A checkpoint is complete when every file of it is shipped and nothing in it has changed for the
- * settle time, or the trainer ended with exit code 0; what was still changing when it died is kept
- * but marked incomplete.
+ * A file's checkpoint is the outermost folder or file on its path whose name looks like one
+ * (checkpoint-12, step-3, global_step10, epoch=1-step=300.ckpt...), else its top folder, else "."
+ * (the root). Whether it is whole is decided in ckpt_rule.h.
  *
  * Objects: <prefix>/rank-<n>/<path>, plain; the manifest, written last, is
  * <prefix>/rank-<n>/.stoker/<checkpoint, '/' as '%2F'>.json, prefix training_projects/<p>/jobs/<j>.
@@ -25,24 +23,15 @@
 /* The name of the checkpoint that `path` (relative to the checkpoint folder) belongs to; into out.
  */
 void ckpt_name_of(struct str path, char out[CKPT_NAME_MAX]);
-/* Frameworks' temporary names: tmp-checkpoint-*, *.tmp, *.incomplete, *.partial, .nfs*. */
-bool ckpt_is_temporary(struct str path);
-
+/* The one order of checkpoints: by time, and of one time by their names, numbers in them as numbers
+ * ("checkpoint-9" before "checkpoint-10"). Below, equal to or above 0. */
+int ckpt_name_cmp(const char *a, const char *b);
+int ckpt_order(int64_t a_ms, const char *a, int64_t b_ms, const char *b);
 /* May a file or a folder of a checkpoint be stored under this path? One rule for all: a plain
  * relative path of at most CKPT_PATH_MAX bytes, UTF-8, without control characters, and not the
  * place of the manifests. NULL: yes; else what is wrong, in words. */
 #define CKPT_PATH_MAX 900
 const char *ckpt_path_fault(struct str path);
-
-struct ckpt_fact {
-	uint64_t size;
-	int64_t mtime_ns;
-	uint64_t ino;
-	int64_t changed_mono_ms; /* when size, mtime or inode were last seen to differ */
-	bool closed;             /* inotify said CLOSE_WRITE or MOVED_TO after the last change */
-};
-/* Is this file ready to be linked and sent? now_mono_ms: same clock as changed_mono_ms. */
-bool ckpt_file_ready(const struct ckpt_fact *f, int64_t now_mono_ms, int64_t settle_ms);
 
 enum ckpt_state { CKPT_SYNCING, CKPT_COMPLETE, CKPT_INCOMPLETE };
 const char *ckpt_state_word(enum ckpt_state s); /* "SYNCING", "COMPLETE", "INCOMPLETE" */
@@ -55,7 +44,8 @@ enum ckpt_kind {
 	CKPT_WHISPER,
 	CKPT_GGUF,
 	CKPT_DCP,
-	CKPT_DEEPSPEED
+	CKPT_DEEPSPEED,
+	CKPT_LOGS /* logs and pointers: no checkpoint */
 };
 const char *ckpt_kind_word(enum ckpt_kind k); /* "full", "lora", "whisper", ..., "other" */
 

@@ -94,7 +94,8 @@ struct job_spec {
 		const char *path;      /* /mnt/ckpts unless set */
 		uint64_t volume_bytes; /* 0 = not limited but by the disk */
 		uint32_t keep_last;    /* ours: synced checkpoints kept in the store, 0 = all */
-		uint32_t settle_s;     /* ours: 10 */
+		uint32_t settle_s;     /* ours; 0 = as core/ckpt_rule.h says */
+		const char *marker;    /* ours: the last file of a checkpoint; NULL */
 	} ckpt;
 	struct {
 		bool enabled;

@@ -62,9 +62,12 @@ static const struct spec_field ckpt_fields[] = {
 	 .at = AT(ckpt.keep_last),
 	 .help = "number of checkpoints to keep in the store, 0 for all; pinned ones do not count "
 	         "(Stoker only)"},
-	{.name = "settle", .kind = SPEC_SECONDS32, .min = 1, .max = 3600, .dflt = "10s",
-	 .at = AT(ckpt.settle_s),
-	 .help = "a file that rests for so long is taken as written; ours"},
+	{.name = "marker", .kind = SPEC_TEXT, .max = 255, .at = AT(ckpt.marker),
+	 .help = "the file that the trainer writes last, such as DONE: a checkpoint without it is "
+	         "not complete. By default the one of the trainer, if Stoker knows it (Stoker only)"},
+	{.name = "settle", .kind = SPEC_SECONDS32, .min = 1, .max = 3600, .at = AT(ckpt.settle_s),
+	 .help = "how long a checkpoint must stay unchanged if nothing else shows that it is "
+	         "complete; 30s by default (Stoker only)"},
 };
 static const struct spec_block ckpt_block =
 	SPEC_MAP("job.runtime.checkpointing_config",

@@ -1,5 +1,6 @@
 /* spec_rules.c - what no single field of a specification can say: places that clash, fields that
  * exclude or imply each other. */
+#include "core/ckpt.h"
 #include "core/spec_table.h"
 
 #define RETRY_ATTEMPTS 3 /* of a retry rule that names no number */
@@ -152,6 +153,13 @@ static void check_places(struct spec_reader *r, const struct doc *job, const str
 	size_t given;
 	char name[SPEC_PATH_CAP];
 
+	if (s->ckpt.marker != NULL && ckpt_path_fault(str_of(s->ckpt.marker)) != NULL) {
+		FMT(name, "%s.runtime.checkpointing_config.marker", r->path);
+		spec_problem_add(r->problems,
+		                 doc_path(runtime, "checkpointing_config", "marker", NULL), name,
+		                 "the name of a file, or its path in the checkpoint: %s",
+		                 ckpt_path_fault(str_of(s->ckpt.marker)));
+	}
 	if (s->ckpt.enabled) {
 		FMT(name, "%s.runtime.checkpointing_config.checkpoint_path", r->path);
 		add_place(&all, PLACE_OWN, s->ckpt.path,

@@ -153,7 +153,10 @@ static void write_ckpt(const struct job_spec *s, struct js *js)
 	else
 		js_kv_null(js, "volume_size_gib");
 	js_kv_u64(js, "keep_last", s->ckpt.keep_last);
-	js_kv_u64(js, "settle", s->ckpt.settle_s);
+	if (s->ckpt.settle_s > 0)
+		js_kv_u64(js, "settle", s->ckpt.settle_s);
+	if (s->ckpt.marker != NULL)
+		js_kv(js, "marker", s->ckpt.marker);
 	js_close(js);
 }
 

@@ -152,7 +152,10 @@ int run_ship_file(struct run *r, struct err *err)
 	js_kv(&js, "prefix", r->launch.ckpt_prefix);
 	js_kv(&js, "job_id", r->launch.job_id);
 	js_kv_u64(&js, "rank", r->launch.node_rank);
+	js_kv_u64(&js, "nodes", r->launch.node_count);
 	js_kv_u64(&js, "settle_s", r->spec.ckpt.settle_s);
+	js_kv(&js, "marker", r->spec.ckpt.marker);
+	js_kv_u64(&js, "volume_bytes", r->spec.ckpt.volume_bytes);
 	js_close(&js);
 	return fs_write_atomic(AT_FDCWD, arena_printf(r->a, "%s/ship.json", r->dir), buf_view(&out),
 	                       0600, err);
@@ -203,7 +206,10 @@ static int ship_rest(struct arena *a, const char *dir, const struct doc *d, bool
 		.prefix = text_of(d, "prefix"),
 		.job_id = text_of(d, "job_id"),
 		.rank = (uint32_t)MAX(doc_int(doc_get(d, "rank"), 0), 0),
-		.settle_ms = MAX(doc_int(doc_get(d, "settle_s"), 10), 0) * 1000,
+		.nodes = (uint32_t)MAX(doc_int(doc_get(d, "nodes"), 1), 1),
+		.settle_ms = MAX(doc_int(doc_get(d, "settle_s"), 0), 0) * 1000,
+		.marker = text_of(d, "marker"),
+		.volume_bytes = (uint64_t)MAX(doc_int(doc_get(d, "volume_bytes"), 0), 0),
 		.dead = true,
 		.cancel = &sweep->cancel,
 		.checkpoint = on_swept,

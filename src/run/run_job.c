@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "run/env.h"
+#include "run/ranks.h"
 #include "run/run.h"
 
 #include <poll.h>
@@ -120,6 +121,13 @@ static void on_ship_event(void *arg, const char *kind, const char *text)
 	logs_say(r->logs, "%s", text);
 }
 
+static uint32_t on_world(void *arg)
+{
+	struct run *r = arg;
+
+	return ranks_of(r->sandbox->init);
+}
+
 static int start_ship(struct run *r, struct err *err)
 {
 	struct ship_options o = {
@@ -129,7 +137,10 @@ static int start_ship(struct run *r, struct err *err)
 		.prefix = r->launch.ckpt_prefix,
 		.job_id = r->launch.job_id,
 		.rank = r->launch.node_rank,
+		.nodes = r->launch.node_count,
 		.settle_ms = (int64_t)r->spec.ckpt.settle_s * 1000,
+		.marker = r->spec.ckpt.marker,
+		.world = on_world,
 		.volume_bytes = r->spec.ckpt.volume_bytes,
 		.cancel = &r->fenced,
 		.checkpoint = on_checkpoint,

@@ -5,10 +5,11 @@
 #include "base/map.h"
 #include "run/ship_table.h"
 
-#define NAP_MS 20 /* between two looks at the cancel flag */
-#define ALIVE "alive"
+#define NAP_MS 20  /* between two looks at the cancel flag */
+#define WAKE_MS 20 /* between two looks that events ask for, at least */
+#define MOVED_MAX ((size_t)1 << 20)
 
-static void wait_ms(struct ship *s, int64_t ms)
+void ship_wait_ms(struct ship *s, int64_t ms)
 {
 	struct timespec t;
 
@@ -25,7 +26,7 @@ static bool unfinished(struct ship *s)
 
 	TAILQ_FOREACH(g, &s->list, link)
 	{
-		if (!g->manifest && !TAILQ_EMPTY(&g->entries))
+		if (!g->written && !TAILQ_EMPTY(&g->entries))
 			return true;
 	}
 	return false;
@@ -47,6 +48,39 @@ static void wait_for_the_end(struct ship *s)
 		(void)pthread_cond_wait(&s->changed, &s->lock);
 }
 
+static int64_t clamp(int64_t v, int64_t least, int64_t most)
+{
+	return MIN(MAX(v, least), most);
+}
+
+/* Until the next look: in its time, or when something has happened, but never so often that looking
+ * takes more than its share. */
+static void pace(struct ship *s, int64_t begun, int64_t worked, bool busy)
+{
+	int64_t share = worked * (busy ? SHIP_BUSY_SHARE : SHIP_IDLE_SHARE);
+	bool watched = s->watch != NULL && !s->blind;
+	int64_t least = watched && !busy ? SHIP_WATCHED_MS : SHIP_WALK_MS;
+	int64_t until = begun + clamp(share, least, SHIP_WALK_MAX_MS);
+	int64_t soonest = begun + clamp(worked * SHIP_BUSY_SHARE, WAKE_MS, SHIP_WALK_MAX_MS);
+
+	while (!s->done && !s->final) {
+		int64_t left = (s->woken ? soonest : until) - clock_mono_ms();
+
+		if (left <= 0)
+			return;
+		ship_wait_ms(s, left);
+	}
+}
+
+static void walked_for_good(struct ship *s)
+{
+	struct ship_group *g = NULL;
+
+	s->walked_final = true;
+	TAILQ_FOREACH(g, &s->list, link)
+	g->news = true;
+}
+
 /* Looks at the folder, and does nothing that could keep it from looking again soon: what comes and
  * goes between two looks is lost. */
 static void *walker(void *ship)
@@ -56,18 +90,21 @@ static void *walker(void *ship)
 	(void)pthread_mutex_lock(&s->lock);
 	wait_for_the_end(s);
 	while (!s->done && !s->walked_final) {
-		int64_t until = clock_mono_ms(), worked = worked_ms();
+		int64_t begun = clock_mono_ms(), worked = worked_ms();
 		bool final = s->final; /* nobody writes any more: one look is enough */
-		bool changed = ship_walk(s);
+		bool changed;
 
-		worked = (worked_ms() - worked) *
-		         (changed || unfinished(s) ? SHIP_BUSY_SHARE : SHIP_IDLE_SHARE);
-		until += MIN(MAX(worked, (int64_t)SHIP_WALK_MS), (int64_t)SHIP_WALK_MAX_MS);
-		s->walked_final = final;
+		s->woken = false;
+		(void)pthread_mutex_unlock(&s->lock);
+		changed = ship_walk(s);
+		if (!final)
+			ship_probe(s);
+		(void)pthread_mutex_lock(&s->lock);
+		if (final)
+			walked_for_good(s);
 		(void)pthread_cond_broadcast(&s->changed);
-		for (int64_t left = until - clock_mono_ms(); left > 0 && !s->done && !s->final;
-		     left = until - clock_mono_ms())
-			wait_ms(s, left);
+		if (!final)
+			pace(s, begun, worked_ms() - worked, changed || unfinished(s));
 	}
 	(void)pthread_mutex_unlock(&s->lock);
 	return NULL;
@@ -92,13 +129,15 @@ static void *clerk(void *ship)
 			(void)pthread_cond_broadcast(&s->changed);
 		}
 		(void)pthread_mutex_unlock(&s->lock);
+		ship_spool_sweep(s);
 		ship_say_odd(s);
 		if (!last)
 			ship_check_space(s);
 		(void)pthread_mutex_lock(&s->lock);
+		ship_journal_tidy(s);
 		for (int64_t left = until - clock_mono_ms(); left > 0 && !s->done && !s->finished;
 		     left = until - clock_mono_ms()) {
-			wait_ms(s, left);
+			ship_wait_ms(s, left);
 			if (s->walked_final && TAILQ_EMPTY(&s->queued))
 				break; /* the senders have news, or nothing to do */
 		}
@@ -109,62 +148,25 @@ static void *clerk(void *ship)
 	return NULL;
 }
 
-/* A dead trainer's last sign of life, in terms of our own clock. Without one, all that was not
- * published may have been in the making. */
-static int open_alive(struct ship *s, struct err *err)
-{
-	struct stat st;
-
-	if (!s->o.dead) {
-		s->alive_fd = openat(s->spool_fd, ALIVE, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-		return s->alive_fd >= 0 ? 0 : err_errno(err, errno, "%s/%s", s->o.spool, ALIVE);
-	}
-	if (fstatat(s->spool_fd, ALIVE, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		s->died_ms = clock_mono_ms() - clock_wall_ms() + (int64_t)st.st_mtim.tv_sec * 1000 +
-		             st.st_mtim.tv_nsec / 1000000;
-	return 0;
-}
-
 static int open_places(struct ship *s, struct err *err)
 {
 	s->dir_fd = fs_open_dir(s->o.dir, err);
 	if (s->dir_fd < 0)
 		return -1;
+	s->network = fs_is_network(s->o.dir);
 	s->spool_fd = fs_open_dir(s->o.spool, err);
-	if (s->spool_fd < 0 || ship_journal_read(s, err) < 0)
+	if (s->spool_fd < 0 || ship_journal_read(s, err) < 0 || ship_journal_open(s, err) < 0)
 		return -1;
-	if (open_alive(s, err) < 0)
-		return -1;
-	s->journal_fd =
-		openat(s->spool_fd, "journal", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	if (s->journal_fd < 0)
-		return err_errno(err, errno, "%s/journal", s->o.spool);
 	return 0;
 }
 
 static void ship_free(struct ship *s)
 {
-	while (!TAILQ_EMPTY(&s->all)) {
-		struct ship_entry *e = TAILQ_FIRST(&s->all);
-
-		TAILQ_REMOVE(&s->all, e, link);
-		free(e->path);
-		free(e);
-	}
-	while (!TAILQ_EMPTY(&s->list)) {
-		struct ship_group *g = TAILQ_FIRST(&s->list);
-
-		TAILQ_REMOVE(&s->list, g, link);
-		free(g->name);
-		free(g);
-	}
-	map_free(s->entries);
-	map_free(s->groups);
-	map_free(s->odd);
+	ship_watch_stop(s);
+	ship_tables_free(s);
 	close_fd_p(&s->dir_fd);
 	close_fd_p(&s->spool_fd);
 	close_fd_p(&s->journal_fd);
-	close_fd_p(&s->alive_fd);
 	(void)pthread_cond_destroy(&s->changed);
 	(void)pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -176,11 +178,16 @@ int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
 	pthread_condattr_t attr;
 
 	s->o = *o;
-	s->dir_fd = s->spool_fd = s->journal_fd = s->alive_fd = -1;
+	s->dir_fd = s->spool_fd = s->journal_fd = -1;
 	s->next_id = 1;
 	s->entries = map_new();
 	s->groups = map_new();
 	s->odd = map_new();
+	s->inodes = map_new();
+	s->stored = map_new();
+	s->folders = map_new();
+	s->siblings = map_new();
+	s->moved.max = MOVED_MAX;
 	TAILQ_INIT(&s->all);
 	TAILQ_INIT(&s->queued);
 	TAILQ_INIT(&s->list);
@@ -193,6 +200,8 @@ int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
 		ship_free(s);
 		return err_wrap(err, "checkpoint shipping");
 	}
+	if (!s->o.dead)
+		ship_watch_start(s);
 	/* threads that cannot be had: the process has no memory left, as xmalloc says */
 	for (size_t i = 0; i < SHIP_SENDERS; i++) {
 		if (pthread_create(&s->sender[i], NULL, ship_sender, s) != 0)
@@ -222,8 +231,8 @@ void ship_totals(struct ship *s, struct ship_totals *out)
 	}
 	TAILQ_FOREACH(g, &s->list, link)
 	{
-		out->complete += g->manifest && g->state == CKPT_COMPLETE;
-		out->incomplete += g->manifest && g->state == CKPT_INCOMPLETE;
+		out->complete += ship_is_complete(g);
+		out->incomplete += g->base.there && g->base.c.state == CKPT_INCOMPLETE;
 	}
 	(void)pthread_mutex_unlock(&s->lock);
 }
@@ -241,7 +250,7 @@ bool ship_finish(struct ship *s, bool ok)
 	while (!s->finished) {
 		if (s->o.cancel != NULL && *s->o.cancel)
 			break;
-		wait_ms(s, NAP_MS);
+		ship_wait_ms(s, NAP_MS);
 	}
 	all = s->finished && !s->lost && !s->too_many;
 	(void)pthread_mutex_unlock(&s->lock);

@@ -1,16 +1,17 @@
 /*
  * ship.h - checkpoints to the object store while the trainer runs: a walker that looks at the
- * checkpoint folder, a clerk that decides (rules of core/ckpt.h), and a few senders.
+ * checkpoint folder and asks who writes, a clerk that judges (core/ckpt_rule.h) and publishes, and
+ * a few senders, who look at each file's format on the way.
  *
  * A file is hard-linked into the spool when it is first seen, so the trainer's rotation cannot take
- * it away; it is sent when it has settled, re-sent when it was changed afterwards; a checkpoint's
- * manifest is written last. What was linked and sent is journalled in the spool, so that a shipper
- * that was killed goes on where it was. Errors of the store are tried again for ever: an outage
- * pauses, it loses nothing.
+ * it away; it is sent when nobody writes it and it has come to rest, from a copy where the file
+ * system shares extents or where it was written over while it was sent before. What was linked and
+ * sent is journalled in the spool, so that a shipper that was killed goes on where it was. Errors
+ * of the store are tried again for ever: an outage pauses, it loses nothing.
  *
  * A folder that vanishes before it is shipped (rotation) is shipped from the spool. A file that
  * vanishes while the rest of its checkpoint stays was the trainer's own temporary one: it is left
- * out. Locks: one, of the tables; never held across a call of the store or of the host.
+ * out. What can never be stored is refused once, by name, and makes its checkpoint incomplete.
  */
 #ifndef SHIP_H
 #define SHIP_H
@@ -23,6 +24,7 @@
 #define SHIP_WALK_MAX_MS 5000 /* ... and at most; in between, looking may take of one CPU: */
 #define SHIP_BUSY_SHARE 20    /* the 20th part while something changes */
 #define SHIP_IDLE_SHARE 100   /* the 100th part while nothing does */
+#define SHIP_WATCHED_MS 2000  /* between two looks while nothing changes and inotify watches */
 #define SHIP_RETRY_MS 5000
 #define SHIP_CONFIG_MAX ((size_t)1 << 20)
 #define SHIP_JOURNAL_MAX ((size_t)256 << 20)
@@ -35,11 +37,13 @@ struct ship_options {
 	struct objstore *objects;
 	const char *prefix; /* training_projects/<p>/jobs/<j> */
 	const char *job_id;
-	uint32_t rank;
-	int64_t settle_ms;
+	uint32_t rank, nodes;      /* nodes of the job, 0 = 1: with more this is a part of each */
+	int64_t settle_ms;         /* that the job asks for, 0 = as the rules say (ckpt_rule.h) */
+	const char *marker;        /* the name of the last file of its checkpoints; NULL */
 	bool dead;                 /* the trainer died with the shipper before us */
 	uint64_t volume_bytes;     /* what the job may write there, 0 = what the disk has */
 	const atomic_bool *cancel; /* gives up; may be NULL */
+	uint32_t (*world)(void *arg); /* ranks of the job, 0 = not known (yet); may be NULL */
 	void (*checkpoint)(void *arg, const struct model_checkpoint *row); /* news of one */
 	void (*event)(void *arg, const char *kind, const char *text); /* "checkpoint", "warning" */
 	void *arg;

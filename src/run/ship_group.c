@@ -1,297 +1,281 @@
-/* ship_group.c - checkpoints: what is ready to be sent, which are complete, manifests, reports. */
+/* ship_group.c - checkpoints, one step each: what is ready to be sent, judged, published, told. */
 #include "base/clock.h"
 #include "base/map.h"
 #include "run/ship_table.h"
 
 #define TELL_MS 1000
+#define JUDGE_MS 2000 /* between two verdicts on one whose files are still on their way */
 
 /* What the lock protects, summed up for one checkpoint. */
 struct view {
 	bool live;
-	size_t n, n_sent, n_lost, n_temporary;
-	uint64_t bytes, bytes_sent;
-	int64_t newest_ns;
+	size_t n, n_sent, n_lost, n_gone;
+	uint64_t bytes_sent;
 };
 
-/* Temporary files belong to it at the end only, and not to one that was whole without them. */
-static bool counts(const struct ship *s, const struct ship_group *g, const struct ship_entry *e)
+/* Temporary files belong to it at the end only, and not to one that is whole without them. */
+static bool is_wanted(const struct ship *s, const struct ship_group *g, const struct ship_entry *e)
 {
-	return !e->temporary || (s->walked_final && !g->manifest);
+	if (e->kind == FORMAT_NAME_TEMPORARY)
+		return s->walked_final && !ship_is_complete(g);
+	return ship_counts(e) || s->walked_final;
 }
 
 static struct view look(const struct ship *s, const struct ship_group *g)
 {
-	struct view v = {0};
-	struct ship_entry *e = NULL;
+	struct view v = {.live = ship_is_live(g)};
+	const struct ship_entry *e = NULL;
 
 	TAILQ_FOREACH(e, &g->entries, peer)
 	{
-		if (!counts(s, g, e))
+		if (!is_wanted(s, g, e))
 			continue;
-		v.live = v.live || !e->gone;
 		v.n++;
+		v.n_gone += e->gone;
 		v.n_lost += e->state == SHIP_LOST;
-		v.n_temporary += e->temporary;
-		v.n_sent += e->state == SHIP_SENT;
-		v.bytes += e->fact.size;
+		v.n_sent += e->state == SHIP_SENT || e->aside;
 		v.bytes_sent +=
 			e->state == SHIP_SENT ? e->fact.size : MIN(e->progress, e->fact.size);
-		v.newest_ns = MAX(v.newest_ns, e->fact.mtime_ns);
 	}
 	return v;
 }
 
 /* What the trainer itself took out of a checkpoint that stays. */
-static void drop_gone(struct ship *s, const struct ship_group *g)
+static void drop_gone(struct ship *s, struct ship_group *g)
 {
 	struct ship_entry *e = NULL, *next = NULL;
 
 	for (e = TAILQ_FIRST(&g->entries); e != NULL; e = next) {
 		next = TAILQ_NEXT(e, peer);
-		if (e->gone && e->state != SHIP_SENDING)
-			ship_entry_drop(s, e);
+		if (e->gone && ship_counts(e))
+			(void)ship_entry_drop(s, e);
 	}
 }
 
-static size_t queue_ready(struct ship *s, const struct ship_group *g, bool live)
+/* ---- what is ready to be sent ------------------------------------------------------------------
+ */
+
+static bool is_ready(const struct ship *s, const struct ship_group *g, const struct ship_entry *e,
+                     int64_t rest_ms, int64_t now)
+{
+	bool forced = g->judged && g->verdict.state == CKPT_INCOMPLETE;
+
+	if (s->walked_final)
+		return now >= e->retry_ms;
+	if (e->gone)
+		return now >= e->retry_ms && !ship_is_live(g);
+	if (now < e->retry_ms || e->relink)
+		return false;
+	if (e->kind == FORMAT_NAME_LOG)
+		return !e->stored || now - e->sent_ms >= SHIP_LOG_MS;
+	if (e->writer || (!e->closed && !s->remote))
+		return false;
+	if (!forced && e->check != NULL && ship_same(&e->checked, &e->fact) &&
+	    e->check->r.verdict == FORMAT_TORN)
+		return false; /* seen, and to be mended by its writer */
+	return now - e->changed_ms >= rest_ms;
+}
+
+/* Sent by a shipper before us, and to be judged: its format is looked at once more. */
+static bool wants_look(const struct ship_entry *e)
+{
+	return e->state == SHIP_SENT && e->check == NULL && e->kind == FORMAT_NAME_PLAIN &&
+	       (e->id > 0 || !e->gone);
+}
+
+static int64_t rest_of(const struct ship_group *g)
+{
+	const struct ship_entry *e = NULL;
+	size_t n = 0;
+
+	TAILQ_FOREACH(e, &g->entries, peer)
+	n += ship_counts(e) && !e->gone;
+	return n == 1 ? SHIP_ALONE_MS : SHIP_REST_MS;
+}
+
+static bool queue_ready(struct ship *s, struct ship_group *g)
 {
 	struct ship_entry *e = NULL;
-	int64_t now = clock_mono_ms();
+	int64_t now = clock_mono_ms(), rest_ms = rest_of(g);
 	size_t n = 0;
 
 	TAILQ_FOREACH(e, &g->entries, peer)
 	{
-		if (e->state != SHIP_WAIT || !counts(s, g, e))
+		if (!is_wanted(s, g, e) && e->kind != FORMAT_NAME_LOG)
 			continue;
-		if (!s->walked_final && live && !ckpt_file_ready(&e->fact, now, s->o.settle_ms))
+		e->look_only = wants_look(e);
+		if (!e->look_only && (e->state != SHIP_WAIT || !is_ready(s, g, e, rest_ms, now)))
 			continue;
 		e->state = SHIP_QUEUED;
 		TAILQ_INSERT_TAIL(&s->queued, e, queue);
 		n++;
 	}
-	return n;
+	if (n > 0)
+		(void)pthread_cond_broadcast(&s->changed);
+	return n > 0;
 }
 
-static enum ckpt_state verdict(const struct ship *s, const struct ship_group *g,
-                               const struct view *v)
-{
-	if (v->n_lost > 0 || v->n_temporary == v->n)
-		return CKPT_INCOMPLETE;
-	if (!v->live) /* rotated away: was it whole when it went? */
-		return g->gone_walk == 0 || g->gone_walk >= g->grown_walk + 2 ? CKPT_COMPLETE
-		                                                              : CKPT_INCOMPLETE;
-	if (!s->walked_final || s->ok)
-		return CKPT_COMPLETE;
-	if (v->n_temporary > 0)
-		return CKPT_INCOMPLETE;
-	return s->died_ms - g->changed_ms >= s->o.settle_ms ? CKPT_COMPLETE : CKPT_INCOMPLETE;
-}
-
-/* The small file that tells a model's base; from its spool link or its place. */
-static const struct doc *read_config(struct ship *s, struct arena *a, const struct ckpt *c,
-                                     const uint64_t *ids)
-{
-	static const char *const names[] = {"adapter_config.json", "config.json"};
-
-	for (size_t i = 0; i < COUNT(names); i++) {
-		char *path = strcmp(c->name, ".") == 0
-		                     ? arena_cstr(a, names[i])
-		                     : arena_printf(a, "%s/%s", c->name, names[i]);
-		const struct manifest_file *f = manifest_find(&c->files, str_of(path));
-		AUTO_BUF struct buf body = BUF_INIT(SHIP_CONFIG_MAX);
-		const struct doc *d = NULL;
-		struct err err = {0};
-		AUTO_FD int fd = -1;
-		char *room = NULL;
-
-		if (f == NULL || f->size == 0 || f->size > SHIP_CONFIG_MAX - 1)
-			continue;
-		fd = ship_open(s, ids[f - c->files.file], path);
-		room = buf_room(&body, (size_t)f->size);
-		if (fd < 0 || room == NULL || fs_pread_all(fd, room, (size_t)f->size, 0, &err) < 0)
-			continue;
-		body.n = (size_t)f->size;
-		if (js_parse(a, buf_view(&body), &d, &err) == 0)
-			return d;
-	}
-	return NULL;
-}
-
-static void tell(struct ship *s, const struct ckpt *c, const struct view *v, const char *key)
-{
-	struct model_checkpoint row = {.job_id = s->o.job_id,
-	                               .name = c->name,
-	                               .rank = s->o.rank,
-	                               .state = c->state,
-	                               .kind = ckpt_kind_word(c->kind),
-	                               .base_model = c->base_model,
-	                               .lora_r = c->lora_r,
-	                               .created_ms = c->created_ms,
-	                               .bytes = v->bytes,
-	                               .bytes_sent = v->bytes_sent,
-	                               .files = v->n,
-	                               .manifest_key = key};
-
-	s->o.checkpoint(s->o.arg, &row);
-}
-
-/* The entries as a manifest, copied under the lock; and their names in the spool beside them. */
-static int collect(struct ship *s, const struct ship_group *g, const struct view *v,
-                   struct arena *a, struct ckpt *c, uint64_t **ids, struct err *err)
-{
-	struct ship_entry *e = NULL;
-
-	memset(c, 0, sizeof(*c));
-	c->name = arena_cstr(a, g->name);
-	c->job_id = s->o.job_id;
-	c->rank = s->o.rank;
-	c->state = g->manifest ? g->state : verdict(s, g, v);
-	c->created_ms = v->newest_ns / 1000000;
-	manifest_init(&c->files, a);
-	TAILQ_FOREACH(e, &g->entries, peer)
-	{
-		if (e->state == SHIP_SENT &&
-		    manifest_add(&c->files, str_of(e->path), e->sent.size, &e->sha256, err) < 0)
-			return -1;
-	}
-	if (manifest_finish(&c->files, err) < 0)
-		return -1;
-	*ids = ARENA_ARRAY(a, uint64_t, c->files.n + 1);
-	for (size_t i = 0; i < c->files.n; i++) {
-		e = map_get(s->entries, str_of(c->files.file[i].path));
-		(*ids)[i] = e == NULL ? 0 : e->id;
-	}
-	return 0;
-}
+/* ---- when it is done ---------------------------------------------------------------------------
+ */
 
 /* Links of what is in the store are given back: the disk's space is the trainer's. What was rotated
  * away needs no entry any more either. */
-static void free_spool(struct ship *s, const struct ship_group *g, bool live)
+static void free_spool(struct ship *s, struct ship_group *g, bool live)
 {
 	struct ship_entry *e = NULL, *next = NULL;
-	char name[32];
 
 	for (e = TAILQ_FIRST(&g->entries); e != NULL; e = next) {
 		next = TAILQ_NEXT(e, peer);
 		if (e->state != SHIP_SENT)
 			continue;
-		if (e->id > 0) {
-			FMT(name, "%" PRIu64, e->id);
-			(void)unlinkat(s->spool_fd, name, 0);
-			e->id = 0;
-		}
+		ship_spool_doom(s, e->id);
+		e->id = 0;
+		e->own = false;
 		if (!live && e->gone) {
 			s->dropped_files++;
 			s->dropped_bytes += e->sent.size;
-			ship_entry_drop(s, e);
+			(void)ship_entry_drop(s, e);
 		}
 	}
-}
-
-/* Into the store; or, when a shipper before us put it there, is it there still? */
-static int put_manifest(struct ship *s, const char *key, struct str body, bool there,
-                        struct err *err)
-{
-	struct objstore_info info;
-
-	return there ? objstore_stat(s->o.objects, key, &info, err)
-	             : objstore_put(s->o.objects, key, body, err);
-}
-
-/* Writes the manifest and tells the host; the lock is given up meanwhile. Of one that a shipper
- * before us has written, the host may not have heard. */
-static void publish(struct ship *s, struct ship_group *g, const struct view *v)
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	AUTO_BUF struct buf body = BUF_INIT(OBJSTORE_BODY_MAX);
-	struct ckpt c;
-	uint64_t *ids = NULL;
-	char *key = ckpt_manifest_key(a, s->o.prefix, s->o.rank, g->name);
-	bool there = g->manifest;
-	struct err err = {0};
-	int r = collect(s, g, v, a, &c, &ids, &err);
-
-	(void)pthread_mutex_unlock(&s->lock);
-	if (r == 0) {
-		ckpt_classify(&c, a, read_config(s, a, &c, ids));
-		ckpt_write(&c, &body);
-		r = put_manifest(s, key, buf_view(&body), there, &err);
-	}
-	if (r == 0)
-		tell(s, &c, v, key);
-	else if (there && err.code == ERR_NOT_FOUND)
-		r = 0; /* deleted by a person meanwhile */
-	else
-		ship_trouble(s, g->name, &err);
-	(void)pthread_mutex_lock(&s->lock);
-	g->retry_ms = r == 0 ? 0 : clock_mono_ms() + SHIP_RETRY_MS;
-	if (r == 0) { /* what was changed meanwhile takes it back at the next step */
-		g->manifest = g->reported = true;
-		g->state = c.state;
-		ship_journal_group(s, g);
-	}
-}
-
-/* Content of a published checkpoint has changed: nobody may load it by the old manifest. */
-static void withdraw(struct ship *s, struct ship_group *g)
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	char *key = ckpt_manifest_key(a, s->o.prefix, s->o.rank, g->name);
-	struct err err = {0};
-
-	g->manifest = g->reported = false;
-	g->state = CKPT_SYNCING;
-	ship_journal_group(s, g);
-	(void)pthread_mutex_unlock(&s->lock);
-	if (objstore_del(s->o.objects, key, &err) < 0)
-		ship_trouble(s, g->name, &err);
-	(void)pthread_mutex_lock(&s->lock);
 }
 
 static void tell_progress(struct ship *s, struct ship_group *g, const struct view *v)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct ckpt c = {.name = arena_cstr(a, g->name),
-	                 .state = CKPT_SYNCING,
-	                 .created_ms = v->newest_ns / 1000000};
 	int64_t now = clock_mono_ms();
+	bool same = v->bytes_sent == g->told_bytes && strcmp(g->told, g->verdict.reason) == 0;
 
-	if (g->reported && (v->bytes_sent == g->told_bytes || now - g->told_ms < TELL_MS))
+	if (g->reported && same)
 		return;
-	g->reported = true;
+	if (g->reported && now - g->told_ms < TELL_MS) {
+		g->due_ms = MIN(g->due_ms, g->told_ms + TELL_MS);
+		return;
+	}
+	ship_tell(s, g);
 	g->told_bytes = v->bytes_sent;
-	g->told_ms = now;
-	(void)pthread_mutex_unlock(&s->lock);
-	tell(s, &c, v, NULL);
-	(void)pthread_mutex_lock(&s->lock);
+}
+
+/* What is complete is so until its content changes. */
+static void settle_base(struct ship_group *g)
+{
+	g->verdict = (struct ckpt_verdict){.state = g->base.c.state, .row = g->base.c.rule};
+	FMT(g->verdict.reason, "%.*s", CKPT_REASON_MAX - 1,
+	    g->base.c.reason != NULL ? g->base.c.reason : "");
+	g->judged = g->written = true;
+}
+
+static void finish(struct ship *s, struct ship_group *g, bool live)
+{
+	if (!g->reported)
+		ship_tell(s, g);
+	else if ((g->moving || g->litter.n > 0) && !ship_move(s, g))
+		return;
+	if (g->written && !g->moving)
+		free_spool(s, g, live);
+	if (g->moving || g->litter.n > 0)
+		g->news = true;
+}
+
+/* ---- a step ------------------------------------------------------------------------------------
+ */
+
+/* A folder that is being removed goes file by file: nothing is decided meanwhile. */
+static bool is_vanishing(const struct ship *s, const struct ship_group *g, const struct view *v,
+                         int64_t now)
+{
+	return v->live && v->n_gone > 0 && !s->walked_final && now - g->changed_ms < SHIP_GONE_MS;
+}
+
+static void judge(struct ship *s, struct ship_group *g, const struct view *v, int64_t now)
+{
+	bool all = v->n_sent + v->n_lost == v->n;
+
+	if (!all && g->judged && now - g->judged_ms < JUDGE_MS && !s->walked_final) {
+		g->due_ms = MIN(g->due_ms, g->judged_ms + JUDGE_MS);
+		return;
+	}
+	ship_judge(s, g);
+	g->judged_ms = now;
+	if (g->verdict.wait_ms > 0)
+		g->due_ms = MIN(g->due_ms, now + g->verdict.wait_ms);
+	if (g->verdict.state == CKPT_COMPLETE && !all) { /* by what there is; not by what is sent */
+		g->verdict.state = CKPT_SYNCING;
+		FMT(g->verdict.reason, "syncing: %zu of %zu files are in the store", v->n_sent,
+		    v->n);
+	}
 }
 
 static void step(struct ship *s, struct ship_group *g)
 {
-	bool settled = s->walked_final || clock_mono_ms() - g->changed_ms >= s->o.settle_ms;
-	struct view v = look(s, g);
+	int64_t now = clock_mono_ms();
+	struct view v;
 
-	if (v.live && settled) {
+	if ((!g->news && now < g->due_ms) || now < g->retry_ms || (s->final && !s->walked_final))
+		return;
+	g->news = false;
+	g->due_ms = INT64_MAX;
+	if (TAILQ_EMPTY(&g->entries) && g->fault == NULL) {
+		if (g->moving || g->litter.n > 0)
+			(void)ship_move(s, g);
+		return;
+	}
+	if (!g->base.known && !ship_load_base(s, g))
+		return;
+	v = look(s, g);
+	if (is_vanishing(s, g, &v, now)) {
+		g->due_ms = g->changed_ms + SHIP_GONE_MS;
+	} else if (v.live && v.n_gone > 0 && !g->written) {
 		drop_gone(s, g);
 		v = look(s, g);
 	}
-	if (v.n == 0)
+	if (v.n == 0 && g->fault == NULL)
 		return;
-	if (g->manifest && v.n_sent + v.n_lost < v.n) {
-		withdraw(s, g);
+	if (v.n > 0 && g->fault == NULL && ship_is_as_base(g) && v.n_sent + v.n_lost == v.n) {
+		settle_base(g);
+		finish(s, g, v.live);
+		return;
+	}
+	g->written = g->written && v.n_sent + v.n_lost == v.n;
+	if (g->base.there && !ship_is_complete(g) && !g->written && !ship_withdraw(s, g))
+		return;
+	if (queue_ready(s, g))
 		v = look(s, g);
-	}
-	if (queue_ready(s, g, v.live) > 0)
-		(void)pthread_cond_broadcast(&s->changed);
-	if (v.n_sent + v.n_lost == v.n && (settled || !v.live)) {
-		if (g->manifest && g->reported)
-			free_spool(s, g, v.live);
-		else if (clock_mono_ms() >= g->retry_ms)
-			publish(s, g, &v);
+	if (v.n_sent + v.n_lost < v.n)
+		g->due_ms = MIN(g->due_ms, now + SHIP_WALK_MS);
+	if (g->due_ms == g->changed_ms + SHIP_GONE_MS && is_vanishing(s, g, &v, now))
+		return;
+	if (g->written) {
+		finish(s, g, v.live);
 		return;
 	}
-	if (!g->manifest)
-		tell_progress(s, g, &v);
+	judge(s, g, &v, now);
+	if (g->verdict.state != CKPT_SYNCING && v.n_sent + v.n_lost == v.n) {
+		if (ship_publish(s, g) && g->written)
+			finish(s, g, v.live);
+		g->news = true;
+		return;
+	}
+	tell_progress(s, g, &v);
+}
+
+/* How many ranks there are, by who runs: once known, all that waited is judged again. */
+static void learn_world(struct ship *s)
+{
+	struct ship_group *g = NULL;
+	int64_t now = clock_mono_ms();
+	uint32_t world;
+
+	if (s->o.world == NULL || s->world != 0 || s->final || now - s->world_ms < SHIP_WORLD_MS ||
+	    TAILQ_EMPTY(&s->list))
+		return;
+	s->world_ms = now + s->world_pause_ms;
+	s->world_pause_ms = MIN(2 * s->world_pause_ms + SHIP_WORLD_MS, (int64_t)SHIP_WORLD_MAX_MS);
+	(void)pthread_mutex_unlock(&s->lock);
+	world = s->o.world(s->o.arg);
+	(void)pthread_mutex_lock(&s->lock);
+	s->world = world;
+	TAILQ_FOREACH(g, &s->list, link)
+	if (world != 0)
+		g->stale = g->news = true;
 }
 
 /* With the lock held at both ends. Groups are never removed while we run. */
@@ -299,6 +283,7 @@ void ship_groups_step(struct ship *s)
 {
 	struct ship_group *g = NULL;
 
+	learn_world(s);
 	TAILQ_FOREACH(g, &s->list, link)
 	step(s, g);
 }
@@ -311,9 +296,10 @@ bool ship_all_done(struct ship *s)
 	{
 		struct view v = look(s, g);
 
-		if (v.n > 0 && !(g->manifest && g->reported))
+		if ((v.n > 0 || g->fault != NULL) &&
+		    (!g->written || !g->reported || g->moving || g->litter.n > 0))
 			return false;
-		s->lost = s->lost || v.n_lost > 0;
+		s->lost = s->lost || v.n_lost > 0 || g->fault != NULL;
 	}
 	return true;
 }

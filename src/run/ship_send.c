@@ -1,216 +1,62 @@
-/* ship_send.c - the senders, and the journal of what was linked and sent. */
+/*
+ * ship_send.c - the senders: a file is opened, looked at by its format, copied where that is
+ * needed, sent, and looked at again. What was sent counts only when it was one thing from the first
+ * byte to the last: the same size, times and inode before and after, and nobody with a descriptor
+ * or a mapping to write through.
+ */
 #include "base/clock.h"
 #include "base/map.h"
+#include "base/units.h"
 #include "run/ship_table.h"
 
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 
-#define JOURNAL_LINE_MAX ((size_t)FS_PATH_MAX + 256)
 #define TROUBLE_MS 60000 /* between two events about a store that is away */
 #define IOPRIO_WHO_PROCESS 1
 #define IOPRIO_IDLE (3 << 13)
 #define IOPRIO_NORMAL ((2 << 13) | 4)
 
-/* Reading a checkpoint must not slow the trainer's own disk down. Not everywhere supported. */
-static void set_priority(bool idle)
-{
-	(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, idle ? IOPRIO_IDLE : IOPRIO_NORMAL);
-}
-
-int ship_open(struct ship *s, uint64_t id, const char *path)
-{
-	char name[32];
-	struct err err = {0};
-
-	if (id == 0)
-		return fs_open_beneath(s->dir_fd, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0, &err);
-	FMT(name, "%" PRIu64, id);
-	return openat(s->spool_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-}
-
-static void journal(struct ship *s, const struct buf *line)
-{
-	struct err err = {0};
-
-	/* a line that is lost costs a second sending, no more; a cut one would spoil the next */
-	if (s->journal_fd >= 0 && fs_write_all(s->journal_fd, line->p, line->n, &err) < 0) {
-		(void)close(s->journal_fd);
-		s->journal_fd = -1;
-	}
-}
-
-void ship_journal_link(struct ship *s, const struct ship_entry *e)
-{
-	AUTO_BUF struct buf line = BUF_INIT(JOURNAL_LINE_MAX);
-
-	buf_printf(&line, "L %" PRIu64 " %s\n", e->id, e->path);
-	journal(s, &line);
-}
-
-void ship_journal_sent(struct ship *s, const struct ship_entry *e)
-{
-	AUTO_BUF struct buf line = BUF_INIT(JOURNAL_LINE_MAX);
-	char hex[HASH_HEX_CAP];
-
-	digest_hex(&e->sha256, hex);
-	buf_printf(&line, "S %" PRIu64 " %" PRIu64 " %" PRId64 " %s %s\n", e->sent.ino,
-	           e->sent.size, e->sent.mtime_ns, hex, e->path);
-	journal(s, &line);
-}
-
-void ship_journal_group(struct ship *s, const struct ship_group *g)
-{
-	AUTO_BUF struct buf line = BUF_INIT(JOURNAL_LINE_MAX);
-
-	buf_printf(&line, "M %s %s\n", ckpt_state_word(g->state), g->name);
-	journal(s, &line);
-}
-
-static bool take_u64(struct str *line, uint64_t *out)
-{
-	struct str word;
-	struct err err = {0};
-
-	return str_cut(line, ' ', &word) && str_u64(word, 0, INT64_MAX, out, &err) == 0;
-}
-
-static void read_link(struct ship *s, struct str line)
-{
-	struct ship_entry *e = NULL;
-	uint64_t id = 0;
-	char name[32];
-
-	if (!take_u64(&line, &id) || id == 0 || !fs_path_is_plain(line))
-		return;
-	s->next_id = MAX(s->next_id, id + 1);
-	FMT(name, "%" PRIu64, id);
-	if (faccessat(s->spool_fd, name, F_OK, 0) < 0 || s->n_entries >= CKPT_FILES_MAX)
-		return;
-	e = ship_entry_of(s, line);
-	e->id = id;
-}
-
-static void read_sent(struct ship *s, struct str line)
-{
-	struct ship_entry *e = NULL;
-	uint64_t ino = 0, size = 0, mtime = 0;
-	struct str hex;
-	struct digest d;
-	struct err err = {0};
-
-	if (!take_u64(&line, &ino) || !take_u64(&line, &size) || !take_u64(&line, &mtime) ||
-	    !str_cut(&line, ' ', &hex) || digest_parse(hex, &d, &err) < 0 ||
-	    !fs_path_is_plain(line) || s->n_entries >= CKPT_FILES_MAX)
-		return;
-	e = ship_entry_of(s, line);
-	e->sha256 = d;
-	e->sent = (struct ckpt_fact){.ino = ino, .size = size, .mtime_ns = (int64_t)mtime};
-	e->state = SHIP_SENT;
-}
-
-/* The last word counts: SYNCING takes a manifest back. */
-static void read_group(struct ship *s, struct str line)
-{
-	enum ckpt_state state = CKPT_SYNCING;
-	struct str word;
-	struct err err = {0};
-	struct ship_group *g = NULL;
-	char name[CKPT_NAME_MAX];
-
-	if (!str_cut(&line, ' ', &word) || ckpt_state_parse(word, &state, &err) < 0 ||
-	    str_copy(line, name, sizeof(name), "checkpoint", &err) < 0)
-		return;
-	g = ship_group_of(s, name);
-	g->state = state;
-	g->manifest = state != CKPT_SYNCING;
-}
-
-/* A line that was cut by a crash names nothing that exists. */
-int ship_journal_read(struct ship *s, struct err *err)
-{
-	AUTO_BUF struct buf body = BUF_INIT(SHIP_JOURNAL_MAX);
-	struct str rest, line;
-
-	if (fs_read(s->spool_fd, "journal", &body, err) < 0) {
-		if (err->code != ERR_NOT_FOUND)
-			return -1;
-		err_clear(err);
-		return 0;
-	}
-	rest = buf_view(&body);
-	while (str_cut(&rest, '\n', &line)) {
-		if (str_starts(line, "L "))
-			read_link(s, str_skip(line, 2));
-		else if (str_starts(line, "S "))
-			read_sent(s, str_skip(line, 2));
-		else if (str_starts(line, "M "))
-			read_group(s, str_skip(line, 2));
-	}
-	return 0;
-}
+enum outcome {
+	SENT,
+	LOOKED,     /* only its format was wanted */
+	HELD,       /* torn: not sent while it may still be mended */
+	MOVED,      /* it is not what was seen, or changed while it was sent */
+	WRITTEN,    /* somebody writes */
+	VANISHED,   /* neither in the spool nor at its place */
+	UNREADABLE, /* not ours to read */
+	REFUSED,    /* no try will change that */
+	TROUBLE,    /* the store is away */
+	GIVEN_UP,
+};
 
 struct sending {
 	struct ship *s;
 	struct ship_entry *e;
+	/* as it was when it was taken from the queue */
+	struct arena *a;
+	const char *path, *name, *inner; /* name: of its checkpoint; inner: path in that */
+	uint64_t id;
+	struct ship_fact want;
+	enum format_name kind;
+	uint32_t revision; /* 0 = to its path */
+	bool last;         /* the trainer is gone: what is there is what there is */
+	bool force;        /* also what is torn */
+	bool look_only, copy;
+	bool own; /* the spool's file is a copy; or becomes one */
+	/* what came of it */
+	struct stat st;
+	struct ship_check *check;
+	bool hole;
+	struct digest sha256;
+	char why[FORMAT_REASON_MAX * 2];
+	struct err err;
 };
 
-static void on_progress(void *arg, uint64_t bytes)
+/* Reading a checkpoint must not slow the trainer's own disk down. Not everywhere supported. */
+static void set_priority(bool idle)
 {
-	struct sending *x = arg;
-
-	(void)pthread_mutex_lock(&x->s->lock);
-	x->e->progress = bytes;
-	(void)pthread_mutex_unlock(&x->s->lock);
-}
-
-static bool same_file(const struct ckpt_fact *a, const struct stat *st)
-{
-	return a->size == (uint64_t)st->st_size && a->ino == st->st_ino &&
-	       a->mtime_ns == (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
-}
-
-static void take_facts(struct ckpt_fact *f, const struct stat *st)
-{
-	f->size = (uint64_t)st->st_size;
-	f->ino = st->st_ino;
-	f->mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
-}
-
-/* The same file under another name, sent already: its object is copied, no byte moves twice. */
-static char *twin_of(struct ship *s, struct arena *a, const struct ship_entry *e,
-                     struct digest *sha)
-{
-	struct ship_entry *t = NULL;
-	char *key = NULL;
-
-	TAILQ_FOREACH(t, &s->all, link)
-	{
-		if (t == e || t->state != SHIP_SENT || t->sent.ino != e->fact.ino ||
-		    t->sent.size != e->fact.size || t->sent.mtime_ns != e->fact.mtime_ns)
-			continue;
-		*sha = t->sha256;
-		key = ckpt_object_key(a, s->o.prefix, s->o.rank, t->path);
-		break;
-	}
-	return key;
-}
-
-static int put_file(struct ship *s, struct sending *x, const char *key, int fd,
-                    const struct stat *st, struct digest *sha, struct err *err)
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	struct err copy = {0};
-	char *twin = NULL;
-
-	if (st->st_nlink > 2 && st->st_size > 0) { /* more than its place and the spool */
-		(void)pthread_mutex_lock(&s->lock);
-		twin = twin_of(s, a, x->e, sha);
-		(void)pthread_mutex_unlock(&s->lock);
-		if (twin != NULL && objstore_copy(s->o.objects, twin, key, &copy) == 0)
-			return 0;
-	}
-	return objstore_put_file(s->o.objects, key, fd, (uint64_t)st->st_size, NULL, sha,
-	                         on_progress, x, &s->halt, err);
+	(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, idle ? IOPRIO_IDLE : IOPRIO_NORMAL);
 }
 
 void ship_trouble(struct ship *s, const char *what, const struct err *why)
@@ -242,27 +88,107 @@ static void wait_retry(struct ship *s)
 	(void)pthread_mutex_unlock(&s->lock);
 }
 
-/* What became of it, under the lock. */
-static void settle_one(struct ship *s, struct ship_entry *e, int fd, bool sent,
-                       const struct stat *st, const struct stat *after, const struct digest *sha)
+static void on_progress(void *arg, uint64_t bytes)
 {
-	e->progress = 0;
-	e->state = SHIP_WAIT;
-	/* The last look passes over what is being sent, and nobody looks again: what it is then is
-	 * what was sent. Else it would never be what is expected, and be sent for ever. */
-	if (sent && s->walked_final && !e->dirty)
-		take_facts(&e->fact, st);
-	if (fd <
-	    0) { /* not linked, and its place is empty: the walk drops it, unless it is the last */
-		e->state = e->id == 0 && !e->gone && !s->final ? SHIP_WAIT : SHIP_LOST;
-	} else if (sent && !e->dirty && same_file(&e->fact, st) && same_file(&e->fact, after)) {
-		e->state = SHIP_SENT;
-		e->sent = e->fact;
-		e->sha256 = *sha;
-		ship_journal_sent(s, e);
-	}
-	e->dirty = false;
+	struct sending *x = arg;
+
+	(void)pthread_mutex_lock(&x->s->lock);
+	x->e->progress = bytes;
+	(void)pthread_mutex_unlock(&x->s->lock);
 }
+
+static const char *key_of(struct sending *x, const char *path, uint32_t revision)
+{
+	const char *at = revision == 0 ? path : ckpt_revision_path(x->a, x->name, revision, path);
+
+	return ckpt_object_key(x->a, x->s->o.prefix, x->s->o.rank, at);
+}
+
+/* ---- opening -----------------------------------------------------------------------------------
+ */
+
+/* Who it belongs to and what its mode says, for people; it could not be opened. */
+static void say_owner(struct sending *x, int why)
+{
+	struct err err = {0};
+	struct stat st;
+	AUTO_FD int fd =
+		fs_open_beneath(x->s->dir_fd, x->path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, &err);
+
+	if (fd >= 0 && fstat(fd, &st) == 0)
+		FMT(x->why, "cannot be read: %s (mode %04o, owner %u)", strerror(why),
+		    (unsigned)(st.st_mode & 07777), (unsigned)st.st_uid);
+	else
+		FMT(x->why, "cannot be read: %s", strerror(why));
+}
+
+static enum outcome open_it(struct sending *x, int *fd)
+{
+	struct ship_fact is;
+
+	*fd = ship_open(x->s, x->id, x->path);
+	if (*fd < 0 && (errno == EACCES || errno == EPERM || errno == EIO)) {
+		say_owner(x, errno);
+		return UNREADABLE;
+	}
+	if (*fd < 0)
+		return errno == ENOENT || errno == 0 ? VANISHED : MOVED;
+	if (fstat(*fd, &x->st) < 0)
+		return MOVED;
+	is = ship_fact_of(&x->st);
+	if (x->own || ship_same(&x->want, &is))
+		return SENT;
+	x->want = is;
+	return x->last ? SENT : MOVED; /* nobody writes any more: it is what it is */
+}
+
+/* A file that says it is larger than its disk is a hole; so is one that the volume cannot hold. */
+static bool is_too_large(struct sending *x, int fd)
+{
+	uint64_t limit = x->s->o.volume_bytes;
+	struct statvfs fs;
+	char has[UNITS_CAP], may[UNITS_CAP];
+
+	if (limit == 0 && fstatvfs(fd, &fs) == 0)
+		limit = (uint64_t)fs.f_blocks * fs.f_frsize;
+	if (limit == 0 || (uint64_t)x->st.st_size <= limit)
+		return false;
+	FMT(x->why, "cannot be stored: it says that it has %s, and its %s has %s",
+	    units_show_bytes((uint64_t)x->st.st_size, has),
+	    x->s->o.volume_bytes > 0 ? "volume" : "disk", units_show_bytes(limit, may));
+	return true;
+}
+
+/* ---- looking -----------------------------------------------------------------------------------
+ */
+
+static int read_at(void *arg, uint64_t at, void *p, size_t n, struct err *err)
+{
+	return fs_pread_all(*(int *)arg, p, n, at, err);
+}
+
+/* -1: it could not be read to its end. */
+static int look(struct sending *x, int fd)
+{
+	struct ship_check *c = xcalloc(1, sizeof(*c));
+	struct format_source src = {
+		.name = x->inner, .size = (uint64_t)x->st.st_size, .read = read_at, .arg = &fd};
+	struct err err = {0};
+
+	c->refs = 1;
+	c->ms = clock_wall_ms();
+	if (format_check(&src, &c->r, &err) < 0) {
+		free(c);
+		return -1;
+	}
+	x->check = c;
+	/* a hint: file systems that compress leave zeros out */
+	x->hole = lseek(fd, 0, SEEK_HOLE) < (off_t)x->st.st_size;
+	return 0;
+}
+
+/* ---- sending -----------------------------------------------------------------------------------
+ */
 
 /* No try will change that: the name is none for the store, or is a folder there already. */
 static bool is_refused(const struct err *err)
@@ -271,46 +197,280 @@ static bool is_refused(const struct err *err)
 	       err->code == ERR_UNSUPPORTED;
 }
 
-static void say_refused(struct ship *s, const char *path, const struct err *why)
+/* The same file under another name, sent already: its object is copied, no byte moves twice.
+ * Meanwhile nobody may have sent another content to that object. */
+static bool copy_twin(struct sending *x, const char *key)
+{
+	struct ship *s = x->s;
+	struct ship_entry *t = NULL;
+	struct ship_fact was = {0};
+	const char *from = NULL;
+	char *path = NULL;
+	uint32_t revision = 0;
+	struct err err = {0};
+	bool done = false;
+
+	if (x->st.st_nlink < 2 || x->st.st_size == 0)
+		return false;
+	(void)pthread_mutex_lock(&s->lock);
+	t = map_get(s->stored, ship_inode(&x->want));
+	if (t != NULL && t != x->e && t->state == SHIP_SENT && ship_same(&t->sent, &x->want)) {
+		path = arena_cstr(x->a, t->path);
+		was = t->sent;
+		revision = t->revision;
+		x->sha256 = t->sha256;
+		from = ckpt_object_key(
+			x->a, s->o.prefix, s->o.rank,
+			revision == 0 ? path
+				      : ckpt_revision_path(x->a, t->group->name, revision, path));
+	}
+	(void)pthread_mutex_unlock(&s->lock);
+	if (from == NULL || objstore_copy(s->o.objects, from, key, &err) < 0)
+		return false;
+	(void)pthread_mutex_lock(&s->lock);
+	t = map_get(s->entries, str_of(path));
+	done = t != NULL && t->state == SHIP_SENT && t->revision == revision &&
+	       ship_same(&t->sent, &was);
+	(void)pthread_mutex_unlock(&s->lock);
+	return done;
+}
+
+/* Is it no longer what it was before? */
+static bool has_moved(struct sending *x, int fd)
+{
+	struct stat now;
+
+	return fstat(fd, &now) < 0 || now.st_size != x->st.st_size ||
+	       now.st_mtim.tv_sec != x->st.st_mtim.tv_sec ||
+	       now.st_mtim.tv_nsec != x->st.st_mtim.tv_nsec;
+}
+
+static enum outcome put(struct sending *x, int fd)
+{
+	const char *key = key_of(x, x->path, x->revision);
+
+	if (copy_twin(x, key))
+		return SENT;
+	if (objstore_put_file(x->s->o.objects, key, fd, (uint64_t)x->st.st_size, NULL, &x->sha256,
+	                      on_progress, x, &x->s->halt, &x->err) == 0)
+		return SENT;
+	if (x->err.code == ERR_CANCELED)
+		return GIVEN_UP;
+	if (!is_refused(&x->err))
+		return TROUBLE;
+	if (has_moved(x, fd)) /* it became shorter while it was read */
+		return MOVED;
+	(void)snprintf(x->why, sizeof(x->why), "cannot be stored: %.200s", x->err.msg);
+	return REFUSED;
+}
+
+static enum outcome look_back(struct sending *x, int fd)
+{
+	if (x->own || x->last || x->kind == FORMAT_NAME_LOG)
+		return SENT;
+	if (has_moved(x, fd))
+		return MOVED;
+	return ship_probe_fd(x->s, fd) == SHIP_WRITER ? WRITTEN : SENT;
+}
+
+static enum outcome send_it(struct sending *x)
+{
+	AUTO_FD int fd = -1;
+	enum outcome o = open_it(x, &fd);
+	bool plain = x->kind != FORMAT_NAME_LOG;
+
+	if (o != SENT)
+		return o;
+	if (is_too_large(x, fd))
+		return REFUSED;
+	if (!x->last && plain && !x->own && ship_probe_fd(x->s, fd) == SHIP_WRITER)
+		return WRITTEN;
+	if (!x->last && plain && !x->own && x->id > 0)
+		x->own = ship_spool_own(x->s, x->id, x->copy, &fd);
+	if (plain && look(x, fd) < 0)
+		return MOVED;
+	if (x->look_only)
+		return LOOKED;
+	if (plain && x->check->r.verdict == FORMAT_TORN && !x->force)
+		return HELD;
+	o = put(x, fd);
+	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* leave no footprint */
+	return o == SENT ? look_back(x, fd) : o;
+}
+
+/* ---- what came of it, with the lock ------------------------------------------------------------
+ */
+
+/* A checkpoint of one file may be sent as it was, though it is written over already. */
+static bool is_alone(const struct ship_entry *e)
+{
+	const struct ship_entry *o = NULL;
+
+	TAILQ_FOREACH(o, &e->group->entries, peer)
+	{
+		if (o != e && ship_counts(o) && !o->gone)
+			return false;
+	}
+	return true;
+}
+
+static void keep_check(struct sending *x)
+{
+	struct ship_entry *e = x->e;
+
+	if (x->check == NULL)
+		return;
+	ship_check_done(e->check);
+	e->check = TAKE(x->check);
+	e->checked = x->want;
+	e->hole = x->hole;
+	e->group->stale = true;
+}
+
+static void take_sent(struct sending *x)
+{
+	struct ship *s = x->s;
+	struct ship_entry *e = x->e;
+
+	if (e->stored && e->revision > 0 && e->revision != x->revision)
+		ship_litter(e->group,
+		            ckpt_revision_path(x->a, e->group->name, e->revision, e->path));
+	e->stored = true;
+	e->sent = x->want;
+	e->sha256 = x->sha256;
+	e->revision = x->revision;
+	e->sent_ms = clock_mono_ms();
+	e->own = x->own;
+	e->aside = e->dirty;
+	if (!e->dirty) {
+		e->state = SHIP_SENT;
+		e->fact = x->want;
+		(void)map_set(s->stored, ship_inode(&e->sent), e);
+	}
+	e->group->written = false;
+	e->group->version++;
+	ship_journal_sent(s, e);
+}
+
+static void settle_one(struct sending *x, enum outcome o)
+{
+	struct ship *s = x->s;
+	struct ship_entry *e = x->e;
+	int64_t now = clock_mono_ms();
+	bool over = s->final || e->gone;
+
+	e->progress = 0;
+	e->state = SHIP_WAIT;
+	e->group->news = true;
+	keep_check(x);
+	switch (o) {
+	case SENT:
+		/* what was linked only has changed under our hands when it is dirty */
+		if (!e->dirty || x->kind == FORMAT_NAME_LOG || (x->own && is_alone(e)))
+			take_sent(x);
+		break;
+	case LOOKED:
+		e->state = e->dirty ? SHIP_WAIT : SHIP_SENT;
+		break;
+	case HELD:
+		break;
+	case MOVED:
+		e->rewritten = true;
+		e->retry_ms = now + SHIP_REST_MS;
+		break;
+	case WRITTEN:
+		e->rewritten = true;
+		e->writer = true;
+		e->writer_ms = now;
+		e->closed = false;
+		break;
+	case VANISHED: /* the walk drops it, unless it is the last */
+		e->state = e->id == 0 && !over ? SHIP_WAIT : SHIP_LOST;
+		e->retry_ms = now + SHIP_REST_MS;
+		ship_entry_fault(e, false, "vanished before it was sent");
+		break;
+	case UNREADABLE:
+		e->state = over ? SHIP_LOST : SHIP_WAIT;
+		e->retry_ms = now + SHIP_RETRY_MS;
+		ship_entry_fault(e, false, "%s", x->why);
+		break;
+	case REFUSED:
+		e->state = SHIP_LOST;
+		ship_entry_fault(e, true, "%s", x->why);
+		break;
+	case TROUBLE:
+	case GIVEN_UP:
+		break;
+	}
+	e->dirty = false;
+}
+
+static void say_refused(struct sending *x)
 {
 	AUTO_BUF struct buf text = BUF_INIT(3000);
 
-	buf_printf(&text, "checkpoint file %s cannot be stored: %s", path, why->msg);
-	s->o.event(s->o.arg, "warning", buf_cstr(&text));
+	buf_printf(&text, "checkpoint file %s %s", x->path, x->why);
+	x->s->o.event(x->s->o.arg, "warning", buf_cstr(&text));
+}
+
+/* A revision's file that is what the old one was needs no place of its own. */
+static void drop_same(struct sending *x)
+{
+	struct ship *s = x->s;
+	const struct manifest_file *old = NULL;
+	struct err err = {0};
+	bool same;
+
+	(void)pthread_mutex_lock(&s->lock);
+	old = ship_in_base(x->e->group, x->path);
+	same = old != NULL && digest_same(&old->sha256, &x->sha256);
+	(void)pthread_mutex_unlock(&s->lock);
+	if (!same)
+		return;
+	if (objstore_del(s->o.objects, key_of(x, x->path, x->revision), &err) < 0)
+		return; /* it stays a revision's */
+	x->revision = 0;
 }
 
 /* Sends one entry; with the lock held at both ends. */
 static void send_one(struct ship *s, struct ship_entry *e)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct sending x = {s, e};
-	char *path = arena_cstr(a, e->path);
-	char *key = ckpt_object_key(a, s->o.prefix, s->o.rank, path);
-	uint64_t id = e->id;
-	struct stat st = {0}, after = {0};
-	struct digest sha = {{0}};
-	struct err err = {0};
-	bool idle = !s->final, sent = false, refused = false;
-	AUTO_FD int fd = -1;
+	struct ship_group *g = e->group;
+	struct sending x = {
+		.s = s,
+		.e = e,
+		.a = a,
+		.path = arena_cstr(a, e->path),
+		.name = arena_cstr(a, g->name),
+		.inner = arena_cstr(a, ship_inner(g, e->path)),
+		.id = e->id,
+		.want = e->fact,
+		.kind = e->kind,
+		.revision = ship_in_base(g, e->path) != NULL ? ++g->stage : 0,
+		.last = s->walked_final,
+		.force = s->walked_final || (g->judged && g->verdict.state == CKPT_INCOMPLETE),
+		.look_only = e->look_only,
+		.copy = e->rewritten,
+		.own = e->own,
+	};
+	enum outcome o;
 
+	e->look_only = false;
 	(void)pthread_mutex_unlock(&s->lock);
-	set_priority(idle);
-	fd = ship_open(s, id, path);
-	if (fd >= 0 && fstat(fd, &st) == 0) {
-		sent = put_file(s, &x, key, fd, &st, &sha, &err) == 0 && fstat(fd, &after) == 0;
-		(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* leave no footprint */
-	}
-	refused = fd >= 0 && !sent && is_refused(&err);
-	if (refused)
-		say_refused(s, path, &err);
-	if (fd >= 0 && !sent && !refused && err.code != ERR_NONE && err.code != ERR_CANCELED) {
-		ship_trouble(s, path, &err);
+	set_priority(!x.last);
+	o = send_it(&x);
+	if (o == SENT && x.revision > 0)
+		drop_same(&x);
+	if (o == REFUSED)
+		say_refused(&x);
+	if (o == TROUBLE) {
+		ship_trouble(s, x.path, &x.err);
 		wait_retry(s);
 	}
 	(void)pthread_mutex_lock(&s->lock);
-	settle_one(s, e, refused ? -1 : fd, sent, &st, &after, &sha);
-	if (refused)
-		e->state = SHIP_LOST;
+	settle_one(&x, o);
+	ship_check_done(x.check);
 }
 
 void *ship_sender(void *ship)

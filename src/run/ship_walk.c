@@ -1,282 +1,378 @@
-/* ship_walk.c - looks at the checkpoint folder: facts, links into the spool, what vanished, space.
+/*
+ * ship_walk.c - looks at the checkpoint folder: facts, links into the spool, what vanished.
+ *
+ * A folder is read in batches: names and facts without the lock, then the tables with it, then the
+ * links without it again. The job may exchange anything for anything meanwhile: what was linked is
+ * looked at afterwards, and counts only when it is the plain file that was seen.
  */
 #include "base/clock.h"
 #include "base/map.h"
 #include "run/ship_table.h"
 
 #include <dirent.h>
-#include <sys/statvfs.h>
 
 #define DEPTH_MAX 32
-#define SPACE_MS 1000
-#define ODD_MAX 20 /* said of one attempt */
-#define ODD_TEXT_MAX ((size_t)2000)
 
-struct ship_group *ship_group_of(struct ship *s, const char *name)
+struct sight {
+	size_t name; /* in names */
+	struct ship_fact fact;
+	uint64_t links;
+	uint64_t id; /* the link to make, 0 = none */
+};
+
+struct walk {
+	struct ship *s;
+	struct buf path;  /* of the folder that is read, then of a file in it */
+	struct buf names; /* of the batch, each with its NUL */
+	struct sight sight[SHIP_BATCH];
+	size_t n;
+	bool changed;
+};
+
+/* A name of its own in the walk's path; give back what this returns. */
+static size_t push(struct walk *w, const char *name)
 {
-	struct ship_group *g = map_get(s->groups, str_of(name));
+	size_t keep = w->path.n;
 
-	if (g != NULL)
-		return g;
-	g = xcalloc(1, sizeof(*g));
-	g->name = xstrdup(name);
-	TAILQ_INIT(&g->entries);
-	(void)map_set(s->groups, str_of(name), g);
-	TAILQ_INSERT_TAIL(&s->list, g, link);
-	return g;
+	buf_printf(&w->path, "%s%s", keep > 0 ? "/" : "", name);
+	return keep;
 }
 
-struct ship_entry *ship_entry_of(struct ship *s, struct str path)
+static void pop(struct walk *w, size_t keep)
 {
-	struct ship_entry *e = map_get(s->entries, path);
+	w->path.n = keep;
+	w->path.full = false;
+}
+
+/* The group that a path which cannot be kept belongs to, when it is one with a name that can. */
+static struct ship_group *group_at(struct ship *s, const struct buf *path, bool folder)
+{
+	AUTO_FREE char *whole = xasprintf("%s%s", buf_cstr(path), folder ? "/x" : "");
 	char name[CKPT_NAME_MAX];
 
-	if (e != NULL)
-		return e;
-	e = xcalloc(1, sizeof(*e));
-	e->path = str_dup(path);
-	e->temporary = ckpt_is_temporary(path);
-	ckpt_name_of(path, name);
-	e->group = ship_group_of(s, name);
-	(void)map_set(s->entries, path, e);
-	TAILQ_INSERT_TAIL(&s->all, e, link);
-	TAILQ_INSERT_TAIL(&e->group->entries, e, peer);
-	s->n_entries++;
-	return e;
+	ckpt_name_of(str_of(whole), name);
+	return ckpt_path_fault(str_of(name)) == NULL || strcmp(name, ".") == 0
+	               ? ship_group_of(s, name)
+	               : NULL;
 }
 
-void ship_entry_drop(struct ship *s, struct ship_entry *e)
+/* Cannot be kept, and is missed: its checkpoint is not whole. */
+static void fault(struct walk *w, bool folder, const char *why)
 {
-	char name[32];
+	struct ship *s = w->s;
+	struct str path = buf_view(&w->path);
+	struct ship_group *g = NULL;
 
-	assert(e->state != SHIP_SENDING);
-	if (e->state == SHIP_QUEUED)
-		TAILQ_REMOVE(&s->queued, e, queue);
-	if (e->id > 0) {
-		FMT(name, "%" PRIu64, e->id);
-		(void)unlinkat(s->spool_fd, name, 0);
-	}
-	TAILQ_REMOVE(&s->all, e, link);
-	TAILQ_REMOVE(&e->group->entries, e, peer);
-	(void)map_del(s->entries, str_of(e->path));
-	s->n_entries--;
-	free(e->path);
-	free(e);
+	(void)pthread_mutex_lock(&s->lock);
+	ship_note_odd(s, path, why);
+	g = group_at(s, &w->path, folder);
+	if (g != NULL)
+		ship_group_fault(s, g, path, why);
+	else
+		s->lost = true;
+	(void)pthread_mutex_unlock(&s->lock);
 }
 
-static struct ckpt_fact fact_of(const struct stat *st)
+/* Holds nothing that could be kept: left out, with a word. */
+static void leave_out(struct walk *w, const char *why)
 {
-	return (struct ckpt_fact){.size = (uint64_t)st->st_size,
-	                          .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 +
-	                                      st->st_mtim.tv_nsec,
-	                          .ino = st->st_ino};
+	(void)pthread_mutex_lock(&w->s->lock);
+	ship_note_odd(w->s, buf_view(&w->path), why);
+	(void)pthread_mutex_unlock(&w->s->lock);
 }
 
-static bool same(const struct ckpt_fact *a, const struct ckpt_fact *b)
+/* The longest pause within a checkpoint that is not whole yet. */
+static void learn_pause(struct ship *s, const struct ship_group *g, int64_t now)
 {
-	return a->size == b->size && a->mtime_ns == b->mtime_ns && a->ino == b->ino;
-}
-
-static void link_to_spool(struct ship *s, struct ship_entry *e, int dirfd, const char *name)
-{
-	char spool[32];
-
-	if (e->id > 0) { /* another file has taken its place */
-		FMT(spool, "%" PRIu64, e->id);
-		(void)unlinkat(s->spool_fd, spool, 0);
-		e->id = 0;
-	}
-	if (e->temporary && !s->final)
-		return; /* it will be renamed */
-	FMT(spool, "%" PRIu64, s->next_id);
-	if (linkat(dirfd, name, s->spool_fd, spool, 0) < 0)
-		return; /* another file system, or not ours: sent from its place */
-	e->id = s->next_id++;
-	ship_journal_link(s, e);
+	if (g->changed_ms > 0 && !g->written && !g->base.there)
+		s->pause_ms = MAX(s->pause_ms, now - g->changed_ms);
 }
 
 /* New or changed content of an entry: what was queued or sent of it is void. */
-static void touch(struct ship *s, struct ship_entry *e, const struct ckpt_fact *now)
+static void touch(struct ship *s, struct ship_entry *e, const struct ship_fact *now)
 {
 	struct ship_group *g = e->group;
-	int64_t mono = clock_mono_ms();
-	/* a file that was already old when we first saw it (a resumed shipper, a rename) need not
-	 * settle once more */
-	int64_t age = MAX(clock_wall_ms() - now->mtime_ns / 1000000, 0);
+	int64_t mono = clock_mono_ms(), changed = mono;
 
+	/* What was there before our first look need not wait once more. Only ctime cannot lie; our
+	 * own link of before may have set it, which makes it younger. */
+	if (e->walk == 0 && s->walk == 1)
+		changed = mono - MIN(MAX(clock_wall_ms() - now->ctime_ns / 1000000, 0), mono);
 	e->fact = *now;
-	e->fact.changed_mono_ms = e->walk == 0 ? mono - MIN(age, mono) : mono;
+	if (e->walk == 0 && ship_same(&e->was_closed, now))
+		e->fact.ctime_ns = e->was_closed.ctime_ns;
+	e->changed_ms = changed;
+	e->changed_walk = s->walk;
+	e->closed = e->walk == 0 && ship_same(&e->was_closed, now);
+	e->retry_ms = 0;
+	if (!e->refused || e->walk > 0) {
+		free(e->fault);
+		e->fault = NULL;
+		e->refused = false;
+	}
 	if (e->state == SHIP_QUEUED)
 		TAILQ_REMOVE(&s->queued, e, queue);
 	if (e->state == SHIP_SENDING)
 		e->dirty = true;
 	else
 		e->state = SHIP_WAIT;
-	g->changed_ms = MAX(g->changed_ms, e->fact.changed_mono_ms);
+	if (!ship_counts(e)) {
+		g->stale = g->news = true;
+		return;
+	}
+	g->version++;
+	g->stale = true;
+	learn_pause(s, g, changed);
+	g->changed_ms = MAX(g->changed_ms, changed);
 	g->grown_walk = s->walk;
 	g->gone_walk = 0;
+	g->written = false;
+	g->news = true;
+	if (g->moved_walk != s->walk)
+		g->moved_walk = 0; /* its folder came whole, and something was added since */
 }
 
-static bool see(struct ship *s, int dirfd, const char *name, struct str path, const struct stat *st)
+/* Has the content changed since the last look, or may it have? Another ctime alone, with as many
+ * links as before, is a time that was set back or a mode: looked at again. */
+static bool is_other(const struct ship_entry *e, const struct sight *now)
 {
-	struct ckpt_fact now = fact_of(st);
-	struct ship_entry *e = NULL;
-	bool changed = false;
+	if (e->walk == 0)
+		return e->state != SHIP_SENT || !ship_same(&e->sent, &now->fact);
+	return !ship_same(&e->fact, &now->fact) ||
+	       (e->base_ctime_ns != now->fact.ctime_ns && e->links == now->links);
+}
 
-	if (map_get(s->entries, path) == NULL && s->n_entries >= CKPT_FILES_MAX) {
+/* One file of the batch, with the lock; *id: the link that is wanted. */
+static bool see(struct ship *s, struct str path, const struct sight *now, uint64_t *id)
+{
+	struct ship_entry *e = map_get(s->entries, path);
+	bool changed = false, other;
+
+	if (e == NULL && s->n_entries >= CKPT_FILES_MAX) {
 		s->too_many = true;
 		return false;
 	}
-	e = ship_entry_of(s, path);
+	if (e == NULL) {
+		e = ship_entry_of(s, path);
+		e->first_walk = s->walk;
+	}
 	if (e->gone) { /* it is back: also what the journal told, seen for the first time */
 		e->gone = false;
 		changed = true;
 	}
-	if (e->walk == 0 && e->state == SHIP_SENT && same(&e->sent, &now)) {
-		e->fact = e->sent; /* sent by a shipper before us */
-	} else if (e->walk == 0 || !same(&e->fact, &now)) {
-		bool other = e->id == 0 || e->fact.ino != now.ino;
-
-		touch(s, e, &now);
-		if (other)
-			link_to_spool(s, e, dirfd, name);
+	other = is_other(e, now);
+	if (other) {
+		e->relink = e->relink || e->id == 0 || e->own || e->fact.ino != now->fact.ino;
+		touch(s, e, &now->fact);
 		changed = true;
 	}
+	/* a temporary one will be renamed; the file that is being sent stays as it is */
+	if (e->relink && e->state != SHIP_SENDING &&
+	    (e->kind != FORMAT_NAME_TEMPORARY || s->final)) {
+		e->relink = false;
+		*id = s->next_id++;
+	}
+	e->base_ctime_ns = now->fact.ctime_ns;
+	e->links = now->links;
 	e->walk = s->walk;
+	(void)map_set(s->inodes, ship_inode(&e->fact), e);
 	return changed;
 }
 
-/* Why this is not kept, NULL = it is, or holds nothing. */
-static const char *why_odd(const struct stat *st, struct str path, bool cut, int depth)
+/* What became of a link. */
+static void attach(struct ship *s, struct str path, const struct sight *now, bool made,
+                   const struct stat *after)
 {
-	if (S_ISLNK(st->st_mode))
-		return "a symbolic link";
-	if (S_ISDIR(st->st_mode))
-		return depth < DEPTH_MAX ? NULL : "too deep a folder";
-	if (!S_ISREG(st->st_mode))
-		return "a pipe, a socket or a device";
-	if (cut)
-		return "too long a path";
-	if (!fs_path_is_plain(path) || memchr(path.p, '\n', path.n) != NULL ||
-	    memchr(path.p, '\r', path.n) != NULL)
-		return "control characters in its name";
-	return NULL;
-}
+	struct ship_entry *e = map_get(s->entries, path);
+	struct ship_fact f = made ? ship_fact_of(after) : (struct ship_fact){0};
 
-static void note_odd(struct ship *s, struct str path, const char *why)
-{
-	if (map_get(s->odd, path) == NULL && map_count(s->odd) < ODD_MAX)
-		(void)map_set(s->odd, path, (void *)(uintptr_t)why);
-}
-
-struct odd_news {
-	struct buf *text;
-	size_t skip; /* said before */
-};
-
-static void add_odd(struct str path, void *why, void *arg)
-{
-	struct odd_news *news = arg;
-
-	if (news->skip > 0) {
-		news->skip--;
+	if (!made)
+		return;
+	if (e == NULL || !ship_same(&e->fact, &now->fact) || e->state == SHIP_SENDING) {
+		ship_spool_doom(s, now->id);
 		return;
 	}
-	buf_puts(news->text, news->text->n > 0 ? ", " : "");
-	for (size_t i = 0; i < path.n; i++)
-		buf_putc(news->text, (unsigned char)path.p[i] < 0x20 ? '?' : path.p[i]);
-	buf_printf(news->text, " (%s)", (const char *)why);
+	ship_spool_doom(s, e->id);
+	e->id = now->id;
+	e->own = false;
+	e->base_ctime_ns = f.ctime_ns; /* ours */
+	e->links = after->st_nlink;
+	ship_journal_link(s, e);
 }
 
-/* What is left out is said, once: without it the checkpoint may be of no use. */
-void ship_say_odd(struct ship *s)
+/* The batch: into the tables, and what they ask for into the spool. */
+static void flush(struct walk *w, int dirfd)
 {
-	AUTO_BUF struct buf text = BUF_INIT(ODD_TEXT_MAX);
-	AUTO_BUF struct buf odd = BUF_INIT(ODD_TEXT_MAX);
-	struct odd_news news = {.text = &odd};
+	struct ship *s = w->s;
+	bool linked = false;
 
 	(void)pthread_mutex_lock(&s->lock);
-	news.skip = s->odd_said;
-	map_each(s->odd, add_odd, &news);
-	s->odd_said = map_count(s->odd);
-	(void)pthread_mutex_unlock(&s->lock);
-	if (odd.n > 0) {
-		buf_printf(&text, "only plain files of the checkpoint folder are kept, not %s",
-		           buf_cstr(&odd));
-		s->o.event(s->o.arg, "warning", buf_cstr(&text));
+	for (size_t i = 0; i < w->n; i++) {
+		size_t keep = push(w, w->names.p + w->sight[i].name);
+
+		w->changed =
+			see(s, buf_view(&w->path), &w->sight[i], &w->sight[i].id) || w->changed;
+		linked = linked || w->sight[i].id > 0;
+		pop(w, keep);
 	}
+	(void)pthread_mutex_unlock(&s->lock);
+	for (size_t i = 0; linked && i < w->n; i++) {
+		const char *name = w->names.p + w->sight[i].name;
+		struct stat after;
+		size_t keep;
+		bool made;
+
+		if (w->sight[i].id == 0)
+			continue;
+		made = ship_spool_link(s, dirfd, name, w->sight[i].id, &w->sight[i].fact, &after);
+		keep = push(w, name);
+		(void)pthread_mutex_lock(&s->lock);
+		attach(s, buf_view(&w->path), &w->sight[i], made, &after);
+		(void)pthread_mutex_unlock(&s->lock);
+		pop(w, keep);
+	}
+	w->n = 0;
+	buf_clear(&w->names);
 }
 
-/* A folder's entries, with the lock held: opening, reading and linking are local and quick. */
-static bool walk_dir(struct ship *s, int dirfd, struct buf *path, int depth)
+/* A folder that has another name than at the last look was renamed: its checkpoint is published by
+ * that. */
+static void know_folder(struct walk *w, const struct stat *st)
 {
-	DIR *d = fdopendir(dirfd);
-	bool changed = false;
+	struct ship *s = w->s;
+	struct ship_fact f = ship_fact_of(st);
+	char *old = NULL;
 
+	(void)pthread_mutex_lock(&s->lock);
+	if (map_get(s->folders, ship_inode(&f)) != NULL || map_count(s->folders) < SHIP_FOLDERS_MAX)
+		old = map_set(s->folders, ship_inode(&f), str_dup(buf_view(&w->path)));
+	if (old != NULL && strcmp(old, buf_cstr(&w->path)) != 0)
+		ship_note_moved(s, buf_view(&w->path));
+	(void)pthread_mutex_unlock(&s->lock);
+	free(old);
+}
+
+/* mode 0000, owner 1000: what keeps us from reading it */
+static void unreadable(struct walk *w, const struct stat *st, int why)
+{
+	char text[160];
+
+	FMT(text, "cannot be read: %s (mode %04o, owner %u)", strerror(why),
+	    (unsigned)(st->st_mode & 07777), (unsigned)st->st_uid);
+	fault(w, true, text);
+}
+
+/* Files go into the batch; folders into `below`, for later. */
+static void look_at(struct walk *w, int dirfd, const char *name, struct buf *below)
+{
+	size_t keep = push(w, name);
+	const char *why = w->path.full ? "too long a path" : ckpt_path_fault(buf_view(&w->path));
+	struct stat st;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+		; /* gone meanwhile */
+	} else if (S_ISLNK(st.st_mode)) {
+		leave_out(w, "a symbolic link");
+	} else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+		leave_out(w, "a pipe, a socket or a device");
+	} else if (why != NULL && str_eq(buf_view(&w->path), ".stoker")) {
+		leave_out(w, why);
+	} else if (why != NULL) {
+		fault(w, S_ISDIR(st.st_mode), why);
+	} else if (S_ISDIR(st.st_mode)) {
+		buf_add(below, name, strlen(name) + 1);
+	} else {
+		w->sight[w->n++] = (struct sight){
+			.name = w->names.n, .fact = ship_fact_of(&st), .links = st.st_nlink};
+		buf_add(&w->names, name, strlen(name) + 1);
+	}
+	pop(w, keep);
+	if (w->n == SHIP_BATCH)
+		flush(w, dirfd);
+}
+
+static void walk_dir(struct walk *w, int dirfd, int depth);
+
+static void enter(struct walk *w, int dirfd, const char *name, int depth)
+{
+	size_t keep = push(w, name);
+	struct stat st;
+	int fd = -1;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode)) {
+		fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+			unreadable(w, &st, errno); /* neither gone nor exchanged */
+		else if (fd >= 0 && depth >= DEPTH_MAX)
+			fault(w, true, "too deep a folder");
+	}
+	if (fd >= 0 && depth < DEPTH_MAX) {
+		know_folder(w, &st);
+		walk_dir(w, TAKE_FD(fd), depth + 1);
+	}
+	close_fd_p(&fd);
+	pop(w, keep);
+}
+
+/* Takes dirfd over. */
+static void walk_dir(struct walk *w, int dirfd, int depth)
+{
+	AUTO_BUF struct buf below = BUF_INIT((size_t)SHIP_FOLDERS_MAX * (NAME_MAX + 1));
+	DIR *d = NULL;
+
+	ship_watch_folder(w->s, dirfd, buf_cstr(&w->path));
+	d = fdopendir(dirfd);
 	if (d == NULL) {
 		(void)close(dirfd);
-		return false;
+		return;
 	}
 	for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-		size_t keep = path->n;
-		const char *why = NULL;
-		struct stat st;
-
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-		    strncmp(e->d_name, ".nfs", 4) == 0 ||
-		    (depth == 0 && strcmp(e->d_name, ".stoker") == 0)) /* manifests' place */
+		    strncmp(e->d_name, ".nfs", 4) == 0)
 			continue;
-		if (fstatat(dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			continue; /* gone meanwhile */
-		buf_printf(path, "%s%s", keep > 0 ? "/" : "", e->d_name);
-		why = why_odd(&st, buf_view(path), path->full, depth);
-		if (why != NULL) {
-			note_odd(s, buf_view(path), why);
-		} else if (S_ISREG(st.st_mode)) {
-			changed = see(s, dirfd, e->d_name, buf_view(path), &st) || changed;
-		} else {
-			int fd = openat(dirfd, e->d_name,
-			                O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-			if (fd >= 0)
-				changed = walk_dir(s, fd, path, depth + 1) || changed;
-		}
-		path->n = keep;
-		path->full = false;
+		look_at(w, dirfd, e->d_name, &below);
 	}
+	flush(w, dirfd);
+	for (size_t at = 0; at < below.n; at += strlen(below.p + at) + 1)
+		enter(w, dirfd, below.p + at, depth);
 	(void)closedir(d);
-	return changed;
 }
 
-/* Under its new name it is there: the old one was a rename's source. */
+/* ---- what is not there any more ------------------------------------------------------------ */
+
+/* Under its new name it is there: the old one was a rename's source. A file that is a checkpoint
+ * by itself is published by that. */
 static bool was_renamed(struct ship *s, const struct ship_entry *gone)
 {
-	struct ship_entry *e = NULL;
+	struct ship_entry *e = map_get(s->inodes, ship_inode(&gone->fact));
 
-	TAILQ_FOREACH(e, &s->all, link)
-	{
-		if (e != gone && !e->gone && e->walk == s->walk && e->fact.ino == gone->fact.ino)
-			return true;
-	}
-	return false;
+	if (e == NULL || e == gone || e->gone || e->walk != s->walk)
+		return false;
+	if (strcmp(e->group->name, e->path) == 0 && e->first_walk == s->walk)
+		e->group->moved_walk = s->walk;
+	return true;
 }
 
-/* Content of what is only in the spool may still be written through an open descriptor. */
-static void restat_spooled(struct ship *s, struct ship_entry *e)
+static void note_gone(struct ship *s, struct ship_entry *e)
 {
-	struct stat st;
-	struct ckpt_fact now;
-	char name[32];
+	struct ship_group *g = e->group;
 
-	FMT(name, "%" PRIu64, e->id);
-	if (fstatat(s->spool_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	e->gone = true;
+	g->news = g->stale = true;
+	if (!ship_counts(e))
 		return;
-	now = fact_of(&st);
-	if (!same(&e->fact, &now))
-		touch(s, e, &now);
+	g->changed_ms = MAX(g->changed_ms, clock_mono_ms());
+	if (g->gone_walk == 0)
+		g->gone_walk = s->walk;
 }
 
-static bool settle_gone(struct ship *s)
+/* Of what is only in the spool: it may still be written through a descriptor. */
+struct spooled {
+	uint64_t id;
+	char *path;
+};
+
+static bool settle_gone(struct ship *s, struct buf *spooled)
 {
 	struct ship_entry *e = NULL, *next = NULL;
 	bool changed = false;
@@ -286,94 +382,116 @@ static bool settle_gone(struct ship *s)
 		if (e->walk == s->walk || e->state == SHIP_SENDING)
 			continue;
 		if (!e->gone) {
-			e->gone = true;
+			bool renamed = was_renamed(s, e);
+
+			note_gone(s, e);
 			changed = true;
-			e->group->changed_ms = MAX(e->group->changed_ms, clock_mono_ms());
-			if (e->group->gone_walk == 0)
-				e->group->gone_walk = s->walk;
-			if (was_renamed(s, e)) {
-				ship_entry_drop(s, e);
+			if (renamed && !e->stored) {
+				(void)ship_entry_drop(s, e);
 				continue;
 			}
 		}
-		if (e->id > 0 && e->state != SHIP_SENT)
-			restat_spooled(s, e);
-		else if (e->id == 0 && e->state != SHIP_SENT)
-			ship_entry_drop(s, e); /* never linked: a temporary one */
+		if (e->state == SHIP_SENT)
+			continue;
+		if (e->id == 0) {
+			(void)ship_entry_drop(s, e); /* never linked: a temporary one */
+		} else if (!e->own) {
+			struct spooled x = {e->id, xstrdup(e->path)};
+
+			buf_add(spooled, &x, sizeof(x));
+		}
 	}
 	return changed;
 }
 
-bool ship_walk(struct ship *s)
+static void restat(struct ship *s, const struct spooled *x)
 {
-	AUTO_BUF struct buf path = BUF_INIT(FS_PATH_MAX);
-	int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	bool changed = false;
+	struct ship_entry *e = NULL;
+	struct ship_fact now;
+	struct stat st;
+	char name[32];
 
-	s->walk++;
-	if (s->alive_fd >= 0) /* only says when the trainer was last alive: lost, it costs little */
-		(void)futimens(s->alive_fd, NULL);
-	if (fd < 0)
-		return false;
-	changed = walk_dir(s, fd, &path, 0);
-	return settle_gone(s) || changed;
+	FMT(name, "%" PRIu64, x->id);
+	if (fstatat(s->spool_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return;
+	now = ship_fact_of(&st);
+	(void)pthread_mutex_lock(&s->lock);
+	e = map_get(s->entries, str_of(x->path));
+	if (e != NULL && e->id == x->id && e->gone && !ship_same(&e->fact, &now))
+		touch(s, e, &now);
+	(void)pthread_mutex_unlock(&s->lock);
 }
 
-/* The largest checkpoint so far: the next one will ask for as much. */
-static uint64_t largest(struct ship *s)
+/* Checkpoints that came with a rename of their folder, whole. */
+static void settle_moved(struct ship *s)
 {
 	struct ship_group *g = NULL;
-	uint64_t most = 0;
+	struct str rest = buf_view(&s->moved), path;
 
-	(void)pthread_mutex_lock(&s->lock);
-	TAILQ_FOREACH(g, &s->list, link)
-	{
-		struct ship_entry *e = NULL;
-		uint64_t sum = 0;
+	while (str_cut(&rest, '\0', &path) && path.n > 0) {
+		TAILQ_FOREACH(g, &s->list, link)
+		{
+			struct ship_entry *e = NULL;
+			struct str name = str_of(g->name);
+			bool below = name.n >= path.n && memcmp(name.p, path.p, path.n) == 0 &&
+			             (name.n == path.n || name.p[path.n] == '/');
+			bool fresh = below && g->grown_walk == s->walk;
 
-		TAILQ_FOREACH(e, &g->entries, peer)
-		sum += e->fact.size;
-		most = MAX(most, sum);
+			TAILQ_FOREACH(e, &g->entries, peer)
+			fresh = fresh && (e->first_walk == s->walk || e->gone);
+			if (fresh)
+				g->moved_walk = s->walk;
+		}
 	}
-	s->most_bytes = MAX(s->most_bytes, most);
-	most = s->most_bytes;
-	(void)pthread_mutex_unlock(&s->lock);
-	return most;
+	buf_clear(&s->moved);
 }
 
-/* Before it happens: at 80 and at 90 percent, and when another checkpoint like the largest would
- * not fit, which counts as 90. On the store's own disk it is there twice until it is shipped.
- * Called without the lock. */
-void ship_check_space(struct ship *s)
+/* What was met before and not this time has been mended. */
+static void settle_faults(struct ship *s)
 {
-	struct ship_totals t;
-	struct statvfs fs;
-	uint64_t used = 0, total = 0, need;
-	int percent = 0;
-	bool tight;
-	char text[300];
+	struct ship_group *g = NULL;
 
-	if (clock_mono_ms() - s->space_ms < SPACE_MS)
-		return;
-	s->space_ms = clock_mono_ms();
-	ship_totals(s, &t);
-	if (s->o.volume_bytes > 0) {
-		used = t.bytes;
-		total = s->o.volume_bytes;
-	} else if (fstatvfs(s->dir_fd, &fs) == 0 && fs.f_blocks > 0) {
-		total = (uint64_t)fs.f_blocks * fs.f_frsize;
-		used = total - MIN(total, (uint64_t)fs.f_bavail * fs.f_frsize);
+	TAILQ_FOREACH(g, &s->list, link)
+	{
+		if (g->fault == NULL || g->fault_walk == s->walk)
+			continue;
+		free(g->fault);
+		free(g->fault_path);
+		g->fault = g->fault_path = NULL;
+		g->news = true;
+		g->written = false;
 	}
-	percent = total == 0 ? 0 : (int)((double)used * 100 / (double)total);
-	need = largest(s) * (s->o.volume_bytes > 0 ? 1 : 2);
-	tight = total > 0 && (percent >= 90 || total - MIN(total, used) < need);
-	if (percent < 75 && !tight)
-		s->warned = 0;
-	if ((percent < 80 && !tight) || (!tight && s->warned >= 80) || s->warned >= 90)
-		return;
-	s->warned = tight ? 90 : 80;
-	FMT(text, "the checkpoint folder's %s is %d%% full: %" PRIu64 " of %" PRIu64 " MB%s",
-	    s->o.volume_bytes > 0 ? "volume" : "disk", percent, used / 1000000, total / 1000000,
-	    tight ? "; the next checkpoint may fail" : "");
-	s->o.event(s->o.arg, "warning", text);
+}
+
+bool ship_walk(struct ship *s)
+{
+	AUTO_FREE struct walk *w = xcalloc(1, sizeof(*w));
+	AUTO_BUF struct buf spooled = BUF_INIT((size_t)CKPT_FILES_MAX * sizeof(struct spooled));
+	int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	w->s = s;
+	w->path.max = FS_PATH_MAX;
+	w->names.max = (size_t)SHIP_BATCH * (NAME_MAX + 1);
+	(void)pthread_mutex_lock(&s->lock);
+	s->walk++;
+	(void)pthread_mutex_unlock(&s->lock);
+	if (fd < 0)
+		return false;
+	walk_dir(w, fd, 0);
+	(void)pthread_mutex_lock(&s->lock);
+	w->changed = settle_gone(s, &spooled) || w->changed;
+	settle_moved(s);
+	settle_faults(s);
+	(void)pthread_mutex_unlock(&s->lock);
+	for (size_t at = 0; at + sizeof(struct spooled) <= spooled.n;
+	     at += sizeof(struct spooled)) {
+		struct spooled x;
+
+		memcpy(&x, spooled.p + at, sizeof(x));
+		restat(s, &x);
+		free(x.path);
+	}
+	buf_done(&w->path);
+	buf_done(&w->names);
+	return w->changed;
 }

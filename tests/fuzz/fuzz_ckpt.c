@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	ckpt_name_of(text, name);
 	if (name[0] == '\0')
 		abort();
-	(void)ckpt_is_temporary(text);
+	(void)ckpt_path_fault(text);
+	assert(ckpt_name_cmp(name, name) == 0);
 	if (ckpt_parse(&c, a, text, &err) < 0)
 		return 0;
 	ckpt_classify(&c, a, NULL);

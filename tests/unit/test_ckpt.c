@@ -26,6 +26,17 @@ static const struct {
 	{"a/stepping/b", "a"},
 	{"a/steps-3/b", "a"},
 	{"logs/events.out", "logs"},
+	{"epoch=1-step=300.ckpt", "epoch=1-step=300.ckpt"},
+	{"lightning_logs/version_0/checkpoints/epoch=1-step=300-v1.ckpt",
+         "lightning_logs/version_0/checkpoints/epoch=1-step=300-v1.ckpt"},
+	{"a/epoch=3-val_loss=0.23.ckpt", "a/epoch=3-val_loss=0.23.ckpt"},
+	{"a/epoch=3-step=7.ckpt/meta.pt", "a/epoch=3-step=7.ckpt"},
+	{"checkpoint-5.pth.tar", "checkpoint-5.pth.tar"},
+	{"checkpoint-5/epoch=1.ckpt", "checkpoint-5"},
+	{"last.ckpt", "."},
+	{"ckpt_1000.pt", "."},
+	{"checkpoint_3_rank0.pt", "."},
+	{".ckpt", "."},
 };
 
 static void names_by_path(void **state UNUSED)
@@ -58,27 +69,33 @@ static void long_paths_fall_back(void **state UNUSED)
 	assert_string_equal(out, "top");
 }
 
-static void knows_temporary(void **state UNUSED)
+static void one_order(void **state UNUSED)
 {
-	static const char *const yes[] = {"tmp-checkpoint-3/model.bin", "a/b.tmp", "a.incomplete/b",
-	                                  "a/.nfs0001", "x.partial"};
-	static const char *const no[] = {"checkpoint-3/model.bin", "tmp/a", "a.tmpl", "nfs", ""};
+	static const char *const sorted[] = {".",
+	                                     "checkpoint",
+	                                     "checkpoint-2",
+	                                     "checkpoint-9",
+	                                     "checkpoint-10",
+	                                     "checkpoint-10-1",
+	                                     "checkpoint-099999999999999999999",
+	                                     "checkpoint-100000000000000000000",
+	                                     "epoch=1-step=300",
+	                                     "epoch=2-step=9",
+	                                     "step-07",
+	                                     "step-7",
+	                                     "step-8"};
 
-	for (size_t i = 0; i < COUNT(yes); i++)
-		assert_row(ckpt_is_temporary(str_of(yes[i])), yes[i]);
-	for (size_t i = 0; i < COUNT(no); i++)
-		assert_row(!ckpt_is_temporary(str_of(no[i])), no[i]);
-}
+	for (size_t i = 0; i < COUNT(sorted); i++) {
+		for (size_t k = 0; k < COUNT(sorted); k++) {
+			int c = ckpt_name_cmp(sorted[i], sorted[k]);
 
-static void settles(void **state UNUSED)
-{
-	struct ckpt_fact f = {.size = 5, .changed_mono_ms = 1000};
-
-	assert_false(ckpt_file_ready(&f, 1000, 500));
-	assert_false(ckpt_file_ready(&f, 1499, 500));
-	assert_true(ckpt_file_ready(&f, 1500, 500));
-	f.closed = true;
-	assert_true(ckpt_file_ready(&f, 1000, 500));
+			if ((i < k) != (c < 0) || (i == k) != (c == 0))
+				fail_msg("%s and %s: %d", sorted[i], sorted[k], c);
+		}
+	}
+	assert_true(ckpt_order(1, "b", 2, "a") < 0);
+	assert_true(ckpt_order(2, "checkpoint-9", 2, "checkpoint-10") < 0);
+	assert_true(ckpt_order(2, "a", 2, "a") == 0);
 }
 
 static const struct {
@@ -295,10 +312,14 @@ static void keys(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(names_by_path),       cmocka_unit_test(long_paths_fall_back),
-	cmocka_unit_test(knows_temporary),     cmocka_unit_test(settles),
-	cmocka_unit_test(tells_kinds),         cmocka_unit_test(manifest_round_trip),
-	cmocka_unit_test(refuses_manifests),   cmocka_unit_test(keys),
-	cmocka_unit_test(decision_round_trip), cmocka_unit_test(paths_that_can_be_stored),
+	cmocka_unit_test(names_by_path),
+	cmocka_unit_test(long_paths_fall_back),
+	cmocka_unit_test(one_order),
+	cmocka_unit_test(tells_kinds),
+	cmocka_unit_test(manifest_round_trip),
+	cmocka_unit_test(refuses_manifests),
+	cmocka_unit_test(keys),
+	cmocka_unit_test(decision_round_trip),
+	cmocka_unit_test(paths_that_can_be_stored),
 };
 UNIT_MAIN(tests)

@@ -120,6 +120,9 @@ static void get_manifest(struct place *p, const char *name, struct ckpt *c)
 	buf_done(body);
 }
 
+/* A whole safetensors file without tensors: the length of its header, and that. */
+#define NO_TENSORS "printf '\\\\010\\\\0\\\\0\\\\0\\\\0\\\\0\\\\0\\\\0{}      '"
+
 static void ships_checkpoints(void **state)
 {
 	struct place *p = *state;
@@ -131,7 +134,8 @@ static void ships_checkpoints(void **state)
 	spec(p,
 	     "\"cd $BT_CHECKPOINT_DIR; mkdir -p checkpoint-1/deep; echo "
 	     "'{\\\"r\\\":8,\\\"base_model_name_or_path\\\":\\\"org/base\\\"}' "
-	     ">checkpoint-1/adapter_config.json; echo w >checkpoint-1/adapter_model.safetensors\","
+	     ">checkpoint-1/adapter_config.json; " NO_TENSORS
+	     " >checkpoint-1/adapter_model.safetensors\","
 	     "\"echo o >checkpoint-1/deep/opt.bin; echo loose >notes.txt\"",
 	     CKPT, "");
 	x = run_whole(p);
@@ -154,7 +158,8 @@ static void ships_checkpoints(void **state)
 	assert_log(p, "s Job has exited. Syncing checkpoints...\n", true);
 }
 
-/* What was still being written when the trainer died is kept, and said to be incomplete. */
+/* What was still being written when the trainer died is kept, and said to be incomplete; what was
+ * published by a rename is complete, however soon the trainer died. */
 static void marks_the_incomplete(void **state)
 {
 	struct place *p = *state;
@@ -162,10 +167,9 @@ static void marks_the_incomplete(void **state)
 	struct ckpt c;
 
 	spec(p,
-	     "\"cd $BT_CHECKPOINT_DIR; mkdir checkpoint-1 checkpoint-2; echo w "
-	     ">checkpoint-1/model.safetensors; touch -d '1 hour ago' "
-	     "checkpoint-1/model.safetensors\",\"echo half >checkpoint-2/model.safetensors; kill "
-	     "-9 $$\"",
+	     "\"cd $BT_CHECKPOINT_DIR; mkdir tmp-1 checkpoint-2; " NO_TENSORS
+	     " >tmp-1/model.safetensors; mv tmp-1 checkpoint-1\",\"echo half "
+	     ">checkpoint-2/model.safetensors; kill -9 $$\"",
 	     CKPT, "");
 	x = run_whole(p);
 	assert_int_equal(x.end, JOB_END_SIGNAL);

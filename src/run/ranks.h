@@ -1,0 +1,14 @@
+/*
+ * ranks.h - how many ranks a job's training has, by the variable that every launcher sets for its
+ * processes (torchrun, accelerate, deepspeed, mpirun with WORLD_SIZE): read from their environment.
+ */
+#ifndef RANKS_H
+#define RANKS_H
+
+#include "base/base.h"
+
+/* WORLD_SIZE of the first process below `init` (this one included) that has it; 0 = none has, or
+ * none may be looked at. */
+uint32_t ranks_of(pid_t init);
+
+#endif
