@@ -295,7 +295,7 @@ void ckpt_judge(const struct ckpt_facts *f, struct ckpt_verdict *out)
 		if (rows[i].fits(f, out))
 			return;
 	}
-	assert(!"row 10 fits always");
+	assert(false && "row 10 fits always");
 }
 
 /* The first part of which `is` is true; -1: none. */
