@@ -20,6 +20,7 @@ const char *const spec_gpu_types[] = {
 	NULL,
 };
 
+PRINTF(5, 0)
 static void add(struct spec_problems *p, enum err_code id, const struct doc *at, const char *path,
                 const char *fmt, va_list ap)
 {

@@ -12,11 +12,11 @@
 struct parcel {
 	char byte;
 	struct iovec one;
+	struct msghdr m;
 	union {
 		char room[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
-	} control;
-	struct msghdr m;
+	} control; /* last: clang takes a cmsghdr to be as long as it likes */
 };
 
 static void parcel_init(struct parcel *p)

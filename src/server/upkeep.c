@@ -54,6 +54,7 @@ void upkeep_add_total(struct upkeep_task *t, uint64_t bytes)
 	atomic_fetch_add(&t->bytes_total, bytes);
 }
 
+PRINTF(4, 0)
 static void say(struct upkeep_task *t, char *to, size_t cap, const char *fmt, va_list ap)
 {
 	char words[UPKEEP_WORDS_MAX];
