@@ -344,15 +344,31 @@ static int check_package(const struct reading *r, struct str line, struct err *e
 	             (int)MIN(line.n, (size_t)100), line.p);
 }
 
+/* What is checked as one line must be one for pip, too: Python's splitlines knows more ends. */
+static bool is_several(struct str line)
+{
+	static const char *const ends[] = {"\xc2\x85", "\xe2\x80\xa8", "\xe2\x80\xa9"};
+
+	for (size_t i = 0; i < line.n; i++) {
+		if ((unsigned char)line.p[i] < ' ' && line.p[i] != '\t')
+			return true;
+		for (size_t k = 0; k < COUNT(ends); k++) {
+			if (str_starts(str_skip(line, i), ends[k]))
+				return true;
+		}
+	}
+	return false;
+}
+
 /* A whole line: joined, without its comment, trimmed. */
 static int take_line(struct reading *r, struct str line, struct err *err)
 {
-	for (size_t i = 0; i < line.n; i++) {
-		if ((unsigned char)line.p[i] < ' ' && line.p[i] != '\t')
-			return wrong(r, err, "holds a control character");
-	}
 	if (line.n == 0)
 		return 0;
+	if (is_several(line))
+		return wrong(r, err, "holds a control character");
+	if (str_ends(line, "\\")) /* pip would join the next line to it */
+		return wrong(r, err, "ends with a backslash that joins no line to it");
 	if (++r->lines > PYREQ_LINES_MAX)
 		return wrong(r, err, "there are more than %d lines", PYREQ_LINES_MAX);
 	if (line.p[0] == '-')
