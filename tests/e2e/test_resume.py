@@ -50,7 +50,7 @@ def test_fresh_then_resumed_ever_after(empty_cluster):
     for line in cluster.processes():
         if " runner /" in line:
             os.kill(int(line.split()[0]), signal.SIGKILL)
-    starts = goes_on(cluster, job, 3)
+    starts = until(lambda: len(begun(cluster, job)) == 3 and begun(cluster, job), LONG)
     assert starts[2] >= starts[1] and starts[2] in complete(cluster, job)
 
     cluster.cli("stop", job["id"], "--now")
