@@ -2,7 +2,7 @@
 """make bench: Stoker beside named peers, in interleaved rounds; a table on stdout, the same in build/bench.json.
 
     bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-far fetch-minio warm python
-                           checkpoint summarize push jobs line tails
+                           checkpoint check summarize push jobs line tails
 
 BENCH_ROUNDS    rounds after one that warms up (5)
 BENCH_SIZE_MIB  size of the model and of the checkpoint (3072); the number of small files shrinks with it
@@ -18,6 +18,7 @@ import platform
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,7 @@ SMALL = 64 << 10
 N_SMALL = max(50, 5000 * SIZE // (FULL_MIB * MIB))
 N_WALK = max(3000, 300_000 * SIZE // (FULL_MIB * MIB))
 COMMIT = "0" * 39 + "1"
+SHARDS, TENSORS, ARRAYS = 200, 100, 10_000  # of a checkpoint that is checked; each shard has so many tensors
 FAR_MB_S = 100  # what an object store gives a connection, at its best
 COPIES = 3  # of the model that exist at once
 CONFIG = "/dev/null"  # rclone's
@@ -369,6 +371,43 @@ class Bench:
                 make("ncdu", [tool("ncdu"), "-0", "-o", "/dev/null", tree], "ncdu"),
             ], (f"{N_WALK} files looked at by name on all cores", N_WALK * self.limits["stat_s"] / os.cpu_count()))
 
+    def sharded(self, folder):
+        """A checkpoint as transformers saves it: shards of safetensors, their index, and beside them many small arrays."""
+        os.makedirs(folder)
+        each = SIZE // 16 // (SHARDS * TENSORS) // 8 * 8
+        placed = {}
+        for i in range(SHARDS):
+            name = f"model-{i + 1:05}-of-{SHARDS:05}.safetensors"
+            head = {f"layers.{i}.{k}": {"dtype": "U8", "shape": [each], "data_offsets": [k * each, (k + 1) * each]} for k in range(TENSORS)}
+            placed.update(dict.fromkeys(head, name))
+            text = json.dumps(head).encode()
+            with open(f"{folder}/{name}", "wb") as f:
+                f.write(struct.pack("<Q", len(text)) + text + os.urandom(each * TENSORS))
+        index = {"metadata": {"total_size": each * TENSORS * SHARDS}, "weight_map": placed}
+        pathlib.Path(folder, "model.safetensors.index.json").write_text(json.dumps(index))
+        pathlib.Path(folder, "trainer_state.json").write_text('{"global_step": 1, "max_steps": 2}')
+        head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (256,), }".ljust(117) + b"\n"
+        for i in range(ARRAYS):
+            with open(f"{folder}/array-{i:05}.npy", "wb") as f:
+                f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + os.urandom(1024))
+
+    def check(self):
+        tree = self.folder / "check/checkpoint-1"
+        self.sharded(tree)
+
+        def whole(done):
+            said = json.loads(done.out)
+            if not said["whole"] or said["layout"] != "hf_trainer":
+                raise Wrong(f"judged {said['layout']}: {said['reason']}")
+
+        def make(name, argv, program=None, check=None, ours=False, mark=""):
+            return self.contender(name, lambda: run(argv, self.aws), program, check, None, ours, mark)
+        self.play(Row("check", f"is a checkpoint whole? {SHARDS} shards with {SHARDS * TENSORS} tensors, {ARRAYS} small files, warm"), [
+            make("stoker checkpoints check", [ROOT / start.STOKER, "checkpoints", "check", tree, "-o", "json"], ours=True, check=whole),
+            make("sha256sum", ["sh", "-c", f"find {tree} -type f -print0 | xargs -0 sha256sum"], "sha256sum", mark="reads every byte"),
+        ], ("each file looked at by name on all cores", (SHARDS + ARRAYS) * self.limits["stat_s"] / os.cpu_count()))
+        shutil.rmtree(tree)
+
     def machine(self):
         tries = [json.loads(run([STORE, "memory", str(min(512, SIZE // MIB))], cwd=self.folder).out) for _ in range(3)]
         self.limits = {k: max(t[k] for t in tries) for k in tries[0]}
@@ -401,7 +440,7 @@ class Bench:
 
 ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
         "python": Bench.python,
-        "checkpoint": Bench.checkpoint, "summarize": Bench.summarize, "push": load.push_archive, "jobs": load.many_jobs,
+        "checkpoint": Bench.checkpoint, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "jobs": load.many_jobs,
         "line": line.long_line, "tails": load.many_tails}
 
 
