@@ -78,17 +78,24 @@ def test_a_sandbox_that_fails_is_no_reason_for_a_weaker_one(empty_cluster):
     assert cluster.user_lines(job) == []
 
 
-@pytest.mark.parametrize("tree", ["ln -s /usr/nowhere x", "ln -s .. x", "ln -s /oldroot/etc x", "touch x"])
+@pytest.mark.parametrize("tree", ["ln -s /usr/nowhere x", "ln -s .. x", "ln -s /oldroot/etc x"])
 def test_links_in_the_code_are_not_followed(cluster, tree, tmp_path):
     """A checkpoint folder inside the workspace: the code that is there decides nothing outside of it."""
-    folder = cluster.job_folder(["true"], **checkpoints("/b10/workspace/x/y"))
+    folder = cluster.job_folder(["ls -ld /b10/workspace/x | cut -c1"], **checkpoints("/b10/workspace/x/y"))
     (folder / "sub").mkdir()
     subprocess.run(["sh", "-c", tree], cwd=folder, check=True)
     before = sorted(os.listdir("/usr"))
-    done = cluster.cli("push", folder / "train.yaml", "-o", "json", code=None)
-    if done.code == 0:
-        assert failed(cluster, json.loads(done.out)) == "mount_refused"
+    job = json.loads(cluster.cli("push", folder / "train.yaml", "-o", "json").out)
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job) == ["d"]  # the link was not sent
     assert sorted(os.listdir("/usr")) == before and not os.path.exists("/etc/y")
+
+
+def test_a_file_where_a_mount_needs_a_folder(cluster):
+    folder = cluster.job_folder(["true"], **checkpoints("/b10/workspace/x/y"))
+    (folder / "x").touch()
+    job = json.loads(cluster.cli("push", folder / "train.yaml", "-o", "json").out)
+    assert failed(cluster, job) == "mount_refused"
 
 
 def test_a_link_for_the_old_hugging_face_folder(cluster):

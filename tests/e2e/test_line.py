@@ -269,7 +269,6 @@ def test_gpus_of_two_types(empty_cluster):
     assert c.user_lines(job) == ["gpu=1,2"]
     folder = c.job_folder(["true"], compute={"cpu_count": 1, "memory": "256Mi", "accelerator": "H100:2"})
     assert "asks for 2 x H100 per node; the largest node has 1" in c.cli("push", folder / "train.yaml", code=5).err
-    assert "3 GPUs (H100, L4; declared)" in c.cli("doctor", code=None).out
     rows = c.api("GET", "/v1/training/capacity")[1]["gpu_capacities"]
     assert {r["gpu_type"]: r["baseline"] for r in rows} == {"H100": 1, "L4": 2}, rows
 
