@@ -24,6 +24,7 @@
 	X(TOKEN_INVALID,        AUTH,        "token_invalid",          "The token is missing, unknown, revoked or expired. Run `stoker login`.") \
 	X(ADDRESS_DENIED,       DENIED,      "address_denied",         "A source, a webhook or a redirect leads to an internal address. An administrator can allow the network with --allow-source-network.") \
 	X(ROLE_REQUIRED,        DENIED,      "role_required",          "The token's role does not allow this. Ask an administrator for a token with the role named in the message.") \
+	X(SERVER_UNPROVEN,      DENIED,      "server_unproven",        "What answers at the server's address did not prove that it is the server of this login. The token was not sent. Is the server running, and is the URL right?") \
 	X(SOURCE_DENIED,        DENIED,      "source_denied",          "The source refuses access. The secret, or the server's user for file://, must be allowed to list and read there.") \
 	X(SOURCE_ENDPOINT_DENIED, DENIED,    "source_endpoint_denied", "This server does not allow the endpoint. An administrator can allow its host with --allow-endpoint.") \
 	X(SOURCE_REDIRECT_DENIED, DENIED,    "source_redirect_denied", "The source redirects in a circle, or from https to http. Name the place where the file is.") \

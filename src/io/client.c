@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "io/client_impl.h"
+#include "io/local.h"
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
@@ -26,13 +27,18 @@
  * has handed out there is nothing left in its buffer. */
 #define HEAD_BUFFER ((long)CURL_MAX_WRITE_SIZE)
 #define CONNECT_MS 10000
+#define SOCKETS_MAX 8 /* of one exchange: addresses of the host that are tried at once */
 
 struct http_client {
 	bool guard, only_allowed;
 	struct url_net *allow;
 	size_t n_allow;
 	char *ca_file, *user_agent, *unix_socket;
-	struct lock lock; /* the idle handles */
+	int (*greet)(void *arg, int fd, struct err *err);
+	void *greet_arg;
+	struct arena *arena;
+	struct url greet_url; /* in the arena */
+	struct lock lock;     /* the idle handles */
 	CURL *idle[IDLE_MAX];
 	size_t n_idle;
 };
@@ -47,10 +53,13 @@ struct transfer {
 	uint64_t body_len;       /* UINT64_MAX = chunked */
 	uint64_t sent;           /* body bytes handed to libcurl */
 	bool refused;            /* by the guard */
-	bool head_ended;  /* its empty line came: libcurl takes a head that was cut for whole */
-	bool headed;      /* call->head has run */
-	CURL *plain;      /* the handle, when the body may be taken over; else NULL */
-	int sock;         /* that was opened last for it; -1 = none */
+	bool head_ended; /* its empty line came: libcurl takes a head that was cut for whole */
+	bool headed;     /* call->head has run */
+	CURL *plain;     /* the handle, when the body may be taken over; else NULL */
+	int sock;        /* that was opened last for it; -1 = none */
+	int opened[SOCKETS_MAX]; /* all that were opened; none: a kept connection is used again */
+	size_t n_opened;
+	bool greets;      /* new connections */
 	bool taken;       /* it was, and has come whole unless there is a cause */
 	int64_t until_ms; /* end of the call; 0 = none */
 	bool enough;      /* of an error's body: the rest is not wanted */
@@ -79,6 +88,15 @@ struct http_client *http_client_new(const struct http_policy *policy)
 		memcpy(c->allow, policy->allow, policy->n_allow * sizeof(*c->allow));
 	c->ca_file = policy->ca_file == NULL ? NULL : xstrdup(policy->ca_file);
 	c->unix_socket = policy->unix_socket == NULL ? NULL : xstrdup(policy->unix_socket);
+	c->arena = arena_new();
+	c->greet = policy->greet;
+	c->greet_arg = policy->greet_arg;
+	if (c->greet != NULL) {
+		struct err err = {0};
+		int r = url_parse(c->arena, str_of(policy->greet_origin), &c->greet_url, &err);
+
+		assert(r == 0); /* the caller has parsed it */
+	}
 	c->user_agent =
 		xstrdup(policy->user_agent == NULL ? "stoker/" STOKER_VERSION : policy->user_agent);
 	return c;
@@ -95,6 +113,7 @@ void http_client_free(struct http_client *c)
 	free(c->ca_file);
 	free(c->unix_socket);
 	free(c->user_agent);
+	arena_free(c->arena);
 	free(c);
 }
 
@@ -136,8 +155,64 @@ static curl_socket_t on_socket(void *arg, curlsocktype purpose UNUSED, struct cu
 		t->refused = true;
 		return CURL_SOCKET_BAD;
 	}
+	if (t->n_opened == SOCKETS_MAX)
+		return CURL_SOCKET_BAD;
 	t->sock = socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+	if (t->sock >= 0)
+		t->opened[t->n_opened++] = t->sock;
 	return t->sock;
+}
+
+/* Of those that were opened, the one that became the connection: it has this port; -1 = none. */
+static int connected(const struct transfer *t, int own_port)
+{
+	for (size_t i = 0; i < t->n_opened; i++) {
+		struct sockaddr_storage own;
+		socklen_t n = sizeof(own);
+
+		if (local_is(t->opened[i]))
+			return t->opened[i];
+		if (getsockname(t->opened[i], (struct sockaddr *)&own, &n) == 0 &&
+		    ntohs(own.ss_family == AF_INET6
+		                  ? ((const struct sockaddr_in6 *)&own)->sin6_port
+		                  : ((const struct sockaddr_in *)&own)->sin_port) == own_port)
+			return t->opened[i];
+	}
+	return -1;
+}
+
+static int check_listener(int fd, struct err *err)
+{
+	uid_t uid;
+
+	if (local_peer(fd, &uid, err) < 0)
+		return -1;
+	if (uid == geteuid() || uid == 0)
+		return 0;
+	return err_set(err, ERR_SERVER_UNPROVEN, "user %u listens at the socket", (unsigned)uid);
+}
+
+/* Before each request. What answers is looked at once, when the connection is new. */
+static int on_connected(void *arg, char *peer UNUSED, char *own UNUSED, int peer_port UNUSED,
+                        int own_port)
+{
+	struct transfer *t = arg;
+	int fd, r = 0;
+
+	if (t->n_opened == 0)
+		return CURL_PREREQFUNC_OK;
+	fd = connected(t, own_port);
+	if (fd >= 0 && local_is(fd))
+		r = check_listener(fd, &t->cause);
+	else if (fd >= 0 && t->greets)
+		r = t->c->greet(t->c->greet_arg, fd, &t->cause);
+	else if (t->greets)
+		r = err_set(&t->cause, ERR_IO, "the connection is not known");
+	t->n_opened = 0;
+	if (r == 0)
+		return CURL_PREREQFUNC_OK;
+	(void)shutdown(fd, SHUT_RDWR); /* libcurl shall not keep it */
+	return CURL_PREREQFUNC_ABORT;
 }
 
 static void parse_status(struct http_reply *r, struct str line)
@@ -387,22 +462,25 @@ static void set_policy(CURL *h, const struct transfer *t)
 	(void)curl_easy_setopt(h, CURLOPT_HTTP_CONTENT_DECODING, 0L);
 	(void)curl_easy_setopt(h, CURLOPT_MAXCONNECTS, 4L);
 	(void)curl_easy_setopt(h, CURLOPT_BUFFERSIZE, t->plain != NULL ? HEAD_BUFFER : WIRE_BUFFER);
-	/* it will be spent: one of its own, so that its socket is known */
-	(void)curl_easy_setopt(h, CURLOPT_FRESH_CONNECT, t->plain != NULL ? 1L : 0L);
+	/* A connection whose body is taken over will be spent: one of its own, so that its socket
+	 * is known. */
+	(void)curl_easy_setopt(h, CURLOPT_FRESH_CONNECT,
+	                       t->plain != NULL || t->call->anonymous ? 1L : 0L);
+	(void)curl_easy_setopt(h, CURLOPT_FORBID_REUSE, t->call->anonymous ? 1L : 0L);
 	(void)curl_easy_setopt(h, CURLOPT_TCP_KEEPALIVE, 1L);
 	(void)curl_easy_setopt(h, CURLOPT_TCP_KEEPIDLE, 30L);
 	(void)curl_easy_setopt(h, CURLOPT_TCP_KEEPINTVL, 15L);
 	(void)curl_easy_setopt(h, CURLOPT_USERAGENT, c->user_agent);
 	if (c->ca_file != NULL)
 		(void)curl_easy_setopt(h, CURLOPT_CAINFO, c->ca_file);
-	if (c->unix_socket != NULL)
-		(void)curl_easy_setopt(h, CURLOPT_UNIX_SOCKET_PATH, c->unix_socket);
 }
 
 static void set_callbacks(CURL *h, struct transfer *t)
 {
 	(void)curl_easy_setopt(h, CURLOPT_OPENSOCKETFUNCTION, on_socket);
 	(void)curl_easy_setopt(h, CURLOPT_OPENSOCKETDATA, t);
+	(void)curl_easy_setopt(h, CURLOPT_PREREQFUNCTION, on_connected);
+	(void)curl_easy_setopt(h, CURLOPT_PREREQDATA, t);
 	(void)curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, on_header);
 	(void)curl_easy_setopt(h, CURLOPT_HEADERDATA, t);
 	(void)curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_body);
@@ -528,18 +606,28 @@ static int explain(const struct transfer *t, CURL *h, CURLcode code, struct err 
 static int exchange(struct transfer *t, const struct url *u, bool with_credentials, int64_t left_ms,
                     struct err *err)
 {
-	CURL *h = take_handle(t->c);
+	char name[LOCAL_NAME_CAP];
+	AUTO_FD int folder = -1;
 	struct curl_slist *headers;
 	CURLcode code;
+	CURL *h;
 	int r;
 
+	if (t->c->unix_socket != NULL && local_name(t->c->unix_socket, &folder, name, err) < 0)
+		return -1;
+	h = take_handle(t->c);
 	if (h == NULL)
 		return err_set(err, ERR_IO, "libcurl gave no handle: out of memory");
+	t->n_opened = 0;
+	t->greets = t->c->greet != NULL && !t->call->anonymous && strcmp(u->scheme, "http") == 0 &&
+	            url_same_origin(u, &t->c->greet_url);
 	t->plain = t->call->drain != NULL && strcmp(u->scheme, "http") == 0 ? h : NULL;
 	t->sock = -1;
 	t->until_ms = left_ms > 0 ? clock_mono_ms() + left_ms : 0;
 	headers = headers_of(t, with_credentials);
 	set_policy(h, t);
+	if (folder >= 0)
+		(void)curl_easy_setopt(h, CURLOPT_UNIX_SOCKET_PATH, name);
 	set_callbacks(h, t);
 	set_deadlines(h, t->call, left_ms);
 	set_target(h, t->reply->arena, u, with_credentials);

@@ -34,9 +34,15 @@ struct http_policy {
 	bool only_allowed; /* with guard: no address but those of `allow`, public ones neither */
 	const struct url_net *allow;
 	size_t n_allow;
-	const char *ca_file;     /* NULL: the system's */
-	const char *user_agent;  /* NULL: stoker/<version> */
-	const char *unix_socket; /* NULL, or connect there whatever the host says */
+	const char *ca_file;    /* NULL: the system's */
+	const char *user_agent; /* NULL: stoker/<version> */
+	/* NULL, or connect there whatever the host says; who listens must be this user, or root */
+	const char *unix_socket;
+	/* Called with the socket of each new connection to this origin over plain HTTP, before the
+	 * first request goes over it. An error ends the call. NULL: nothing is. */
+	int (*greet)(void *arg, int fd, struct err *err);
+	const char *greet_origin; /* URL */
+	void *greet_arg;
 };
 
 struct http_client;
@@ -85,9 +91,12 @@ struct http_call {
 	void *arg; /* of read, head, sink, drain and progress */
 	/* Called at most twice a second with bytes moved so far. */
 	void (*progress)(void *arg, uint64_t sent, uint64_t received);
-	int64_t connect_ms;        /* 0 = 10 s */
-	int64_t total_ms;          /* 0 = no limit but stall_ms */
-	int64_t stall_ms;          /* less than 1 KiB/s for this long ends the call; 0 = 30 s */
+	int64_t connect_ms; /* 0 = 10 s */
+	int64_t total_ms;   /* 0 = no limit but stall_ms */
+	int64_t stall_ms;   /* less than 1 KiB/s for this long ends the call; 0 = 30 s */
+	/* It carries no secret: it gets a connection of its own, which is not greeted, see struct
+	 * http_policy, and not used again. */
+	bool anonymous;
 	int redirects_max;         /* 0 = none followed: a 3xx is handed to the caller */
 	size_t body_max;           /* of reply->body; 0 = HTTP_BODY_MAX */
 	const atomic_bool *cancel; /* set by another thread: ERR_CANCELED within a second */

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/seal.h"
 #include "io/httpd_impl.h"
+#include "io/local.h"
 
 #include <microhttpd.h>
 #include <netdb.h>
@@ -82,8 +83,10 @@ static void read_peer(struct exchange *x)
 	info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
 	if (info != NULL)
 		x->fd = info->connect_fd;
+	x->rq.local = local_is(x->fd);
+	copy_cut(x->rq.peer, sizeof(x->rq.peer), x->rq.local ? "local" : "");
 	info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-	if (info == NULL || info->client_addr == NULL)
+	if (info == NULL || info->client_addr == NULL || x->rq.local)
 		return;
 	if (getnameinfo(info->client_addr,
 	                info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
@@ -330,6 +333,31 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *conn)
 	return x;
 }
 
+void request_address(const struct request *rq, char out[REQUEST_ADDRESS_CAP])
+{
+	char host[INET6_ADDRSTRLEN + 16] = "", port[8] = "";
+	struct sockaddr_storage at;
+	socklen_t n = sizeof(at);
+
+	fmt_fixed(out, REQUEST_ADDRESS_CAP, "local");
+	if (rq->local || getsockname(exchange_of(rq)->fd, (struct sockaddr *)&at, &n) < 0 ||
+	    getnameinfo((const struct sockaddr *)&at, n, host, sizeof(host), port, sizeof(port),
+	                NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		return;
+	fmt_fixed(out, REQUEST_ADDRESS_CAP,
+	          strchr(host, ':') == NULL ? "%.50s:%.5s" : "[%.50s]:%.5s", host, port);
+}
+
+/* The Unix socket is for processes of this user; its folder keeps the others out already. */
+static bool is_own(int fd)
+{
+	struct err ignored = {0};
+	uid_t uid;
+
+	return !local_is(fd) ||
+	       (local_peer(fd, &uid, &ignored) == 0 && (uid == geteuid() || uid == 0));
+}
+
 static enum MHD_Result on_accept(void *cls, const struct sockaddr *sa, socklen_t n UNUSED)
 {
 	return conns_admit(cls, sa) ? MHD_YES : MHD_NO;
@@ -349,6 +377,8 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **context
 	sa = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 	assert(fd != NULL);
 	*context = conns_add(h, fd->connect_fd, sa == NULL ? NULL : sa->client_addr);
+	if (!is_own(fd->connect_fd))
+		(void)shutdown(fd->connect_fd, SHUT_RDWR);
 }
 
 static void on_completed(void *cls UNUSED, struct MHD_Connection *conn UNUSED, void **ctx,
@@ -405,7 +435,8 @@ static int read_pem(const char *path, char **out, struct err *err)
 	return 0;
 }
 
-static int start_daemon(struct httpd *h, struct err *err)
+/* `fd` is the daemon's until it is quiesced. */
+static struct MHD_Daemon *start_daemon(struct httpd *h, int fd, bool with_tls)
 {
 	const struct httpd_options *o = &h->o;
 	struct MHD_OptionItem tls[] = {
@@ -414,16 +445,16 @@ static int start_daemon(struct httpd *h, struct err *err)
 		{MHD_OPTION_END, 0, NULL},
 	};
 	struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
-	bool with_tls = h->tls_cert != NULL;
+	struct MHD_Daemon *d;
 	sigset_t all, old;
 
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &old); /* its threads take no signals */
-	h->daemon = MHD_start_daemon(
+	d = MHD_start_daemon(
 		MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
 			MHD_USE_ERROR_LOG | (with_tls ? MHD_USE_TLS : 0U),
 		0, on_accept, h, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-		MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_THREAD_POOL_SIZE,
+		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE,
 		MIN(LOOPS, o->connections_max), MHD_OPTION_CONNECTION_LIMIT, o->connections_max,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
 		(unsigned)o->idle_s, MHD_OPTION_URI_LOG_CALLBACK, on_uri, h,
@@ -431,10 +462,34 @@ static int start_daemon(struct httpd *h, struct err *err)
 		on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL, STRICT,
 		MHD_OPTION_ARRAY, with_tls ? tls : none, MHD_OPTION_END);
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return d;
+}
+
+static int start_daemons(struct httpd *h, struct err *err)
+{
+	h->daemon = start_daemon(h, h->listen_fd, h->tls_cert != NULL);
 	if (h->daemon == NULL)
 		return err_set(err, ERR_INVALID, "the HTTP listener does not start%s",
-		               with_tls ? ": is this a PEM certificate with its key?" : "");
+		               h->tls_cert != NULL ? ": is this a PEM certificate with its key?"
+		                                   : "");
+	h->listen_fd = -1;
+	if (h->local_fd < 0)
+		return 0;
+	h->local = start_daemon(h, h->local_fd, false);
+	if (h->local == NULL)
+		return err_set(err, ERR_IO, "the listener of the Unix socket does not start");
+	h->local_fd = -1;
 	return 0;
+}
+
+/* No new connections. Quiesced before it is stopped: then the socket is closed and not shut down,
+ * which would end it for others that hold it. */
+static void quiesce(struct MHD_Daemon *d)
+{
+	int fd = d == NULL ? -1 : MHD_quiesce_daemon(d);
+
+	if (fd >= 0)
+		(void)close(fd);
 }
 
 static void httpd_free(struct httpd *h)
@@ -444,6 +499,8 @@ static void httpd_free(struct httpd *h)
 	park_stop(h);
 	if (h->listen_fd >= 0)
 		(void)close(h->listen_fd);
+	if (h->local_fd >= 0)
+		(void)close(h->local_fd);
 	if (h->tls_key != NULL)
 		seal_wipe(h->tls_key, strlen(h->tls_key));
 	free(h->tls_key);
@@ -462,6 +519,8 @@ static struct httpd *httpd_new(const struct httpd_options *o)
 
 	h->o = *o;
 	h->o.address = h->o.tls_cert = h->o.tls_key = NULL; /* read now, not kept */
+	h->o.local_path = NULL;
+	h->o.listen_fd = NULL;
 	h->o.faces = NULL;
 	h->o.workers = o->workers == 0 ? WORKERS : o->workers;
 	h->o.queue_max = o->queue_max == 0 ? QUEUE_MAX : o->queue_max;
@@ -470,7 +529,7 @@ static struct httpd *httpd_new(const struct httpd_options *o)
 	h->o.head_s = o->head_s == 0 ? HEAD_S : o->head_s;
 	h->faces = xcalloc(o->n_faces + 1, sizeof(struct face *));
 	memcpy(h->faces, o->faces, o->n_faces * sizeof(struct face *));
-	h->listen_fd = h->park.wake_fd = -1;
+	h->listen_fd = h->local_fd = h->park.wake_fd = -1;
 	(void)pthread_mutex_init(&h->lock, NULL);
 	(void)pthread_mutex_init(&h->park.lock, NULL);
 	(void)pthread_mutex_init(&h->conns.lock, NULL);
@@ -479,19 +538,38 @@ static struct httpd *httpd_new(const struct httpd_options *o)
 	return h;
 }
 
+static int open_sockets(struct httpd *h, const struct httpd_options *o, struct err *err)
+{
+	if (o->listen_fd != NULL) {
+		h->listen_fd = *o->listen_fd;
+		if (listen_port(h->listen_fd, &h->port, err) < 0)
+			return -1;
+	} else if (listen_open(o->address, &h->listen_fd, &h->port, err) < 0) {
+		return -1;
+	}
+	return o->local_path == NULL ? 0
+	                             : local_listen(o->local_path, SOCK_STREAM, &h->local_fd, err);
+}
+
 int httpd_start(const struct httpd_options *o, struct httpd **out, struct err *err)
 {
 	struct httpd *h = httpd_new(o);
 
 	assert((o->tls_cert == NULL) == (o->tls_key == NULL));
-	if ((o->tls_cert != NULL && (read_pem(o->tls_cert, &h->tls_cert, err) < 0 ||
+	if (open_sockets(h, o, err) < 0 ||
+	    (o->tls_cert != NULL && (read_pem(o->tls_cert, &h->tls_cert, err) < 0 ||
 	                             read_pem(o->tls_key, &h->tls_key, err) < 0)) ||
-	    listen_open(o->address, &h->listen_fd, &h->port, err) < 0 || park_start(h, err) < 0) {
+	    park_start(h, err) < 0) {
 		httpd_free(h);
 		return -1;
 	}
 	h->workers = workers_new(h->o.workers, h->o.queue_max, "http");
-	if (start_daemon(h, err) < 0) {
+	if (start_daemons(h, err) < 0) {
+		if (h->daemon != NULL) { /* it may hold connections already */
+			atomic_store(&h->aborting, true);
+			quiesce(h->daemon);
+			MHD_stop_daemon(h->daemon);
+		}
 		httpd_free(h);
 		return -1;
 	}
@@ -525,10 +603,8 @@ static void await_none(struct httpd *h, const unsigned *n, int64_t ms)
 void httpd_drain(struct httpd *h, int64_t grace_ms)
 {
 	if (!atomic_exchange(&h->draining, true)) {
-		h->listen_fd = MHD_quiesce_daemon(h->daemon);
-		if (h->listen_fd >= 0)
-			(void)close(h->listen_fd);
-		h->listen_fd = -1;
+		quiesce(h->daemon);
+		quiesce(h->local);
 		park_close(h);
 	}
 	(void)pthread_mutex_lock(&h->lock);
@@ -552,5 +628,7 @@ void httpd_stop(struct httpd *h)
 		(void)pthread_cond_wait(&h->none, &h->lock);
 	(void)pthread_mutex_unlock(&h->lock);
 	MHD_stop_daemon(h->daemon);
+	if (h->local != NULL)
+		MHD_stop_daemon(h->local);
 	httpd_free(h);
 }

@@ -66,10 +66,17 @@ struct request {
 	int64_t wait_until_ms;
 	char id[16];   /* for logs and X-Request-Id */
 	char peer[64]; /* address of the client */
+	bool local;    /* it came by the Unix socket: from this user, or root */
 };
 
 struct httpd_options {
 	const char *address; /* "127.0.0.1:8000"; port 0 = any free one */
+	/* NULL, or a socket that listens already, in place of the address: it is taken over, and
+	 * closed, but never shut down, as others may hold it too. */
+	const int *listen_fd;
+	/* NULL, or where a Unix socket is made, for processes of this user and root alone. Plain
+	 * HTTP. */
+	const char *local_path;
 	const struct face *const *faces;
 	size_t n_faces;
 	void *ctx;
@@ -99,6 +106,9 @@ void httpd_stop(struct httpd *h);                    /* NULL is fine; joins all 
 /* Wakes every request parked on this channel. Any thread. */
 void httpd_notify(struct httpd *h, uint64_t channel);
 struct httpd *request_httpd(struct request *rq);
+/* Where the connection was taken: "127.0.0.1:8000", "[::1]:8000", "local". */
+#define REQUEST_ADDRESS_CAP 64
+void request_address(const struct request *rq, char out[REQUEST_ADDRESS_CAP]);
 /* Every route of every face, in order. For docs, OpenAPI and tests. */
 void httpd_each_route(const struct face *const *faces, size_t n,
                       void (*fn)(const struct face *f, const struct route *r, void *arg),

@@ -21,6 +21,7 @@
 #define HTTPD_IMPL_H
 
 #include "io/httpd.h"
+#include "io/listen.h"
 #include "io/workers.h"
 
 #include <pthread.h>
@@ -134,11 +135,11 @@ struct conns {
 struct httpd {
 	struct httpd_options o; /* strings are not kept */
 	const struct face **faces;
-	struct MHD_Daemon *daemon;
+	struct MHD_Daemon *daemon, *local; /* local: of the Unix socket, or NULL */
 	struct workers *workers;
 	char *tls_cert, *tls_key; /* PEM texts */
 	uint16_t port;
-	int listen_fd; /* ours again once the daemon is quiesced */
+	int listen_fd, local_fd; /* ours again once the daemon is quiesced */
 	atomic_bool draining, aborting;
 	struct park park;
 	struct conns conns;
@@ -179,10 +180,6 @@ size_t exchange_take(struct exchange *x, char *p, size_t cap);
  * are. */
 int exchange_keep(struct exchange *x, const char *p, size_t n, struct err *err) MUST_CHECK;
 void exchange_cond(pthread_cond_t *c); /* one that waits by the monotonic clock */
-
-/* listen.c */
-/* ERR_CONFLICT when the port is taken. *port is the one that was bound. */
-int listen_open(const char *address, int *fd, uint16_t *port, struct err *err) MUST_CHECK;
 
 /* route.c */
 /* Cuts scheme and authority off and splits at '?'. ERR_INVALID: no path, dot segments, bad escapes.

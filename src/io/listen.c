@@ -25,11 +25,21 @@ static int parse_address(const char *address, char host[256], char port[8], stru
 	return str_copy(name, host, 256, "host of the address", err);
 }
 
-static int bind_one(int fd, const struct addrinfo *ai, const char *host, const char *port,
-                    uint16_t *bound, struct err *err)
+int listen_port(int fd, uint16_t *port, struct err *err)
 {
 	struct sockaddr_storage at = {0};
 	socklen_t n = sizeof(at);
+
+	if (getsockname(fd, (struct sockaddr *)&at, &n) < 0)
+		return err_errno(err, errno, "address of the listener");
+	*port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
+	                                       : ((struct sockaddr_in *)&at)->sin_port);
+	return 0;
+}
+
+static int bind_one(int fd, const struct addrinfo *ai, const char *host, const char *port,
+                    uint16_t *bound, struct err *err)
+{
 	int one = 1;
 
 	if (fd < 0)
@@ -43,11 +53,7 @@ static int bind_one(int fd, const struct addrinfo *ai, const char *host, const c
 			               port, host);
 		return err_errno(err, errno, "listen on %s port %s", host, port);
 	}
-	if (getsockname(fd, (struct sockaddr *)&at, &n) < 0)
-		return err_errno(err, errno, "address of the listener");
-	*bound = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
-	                                        : ((struct sockaddr_in *)&at)->sin_port);
-	return 0;
+	return listen_port(fd, bound, err);
 }
 
 int listen_open(const char *address, int *out, uint16_t *port_bound, struct err *err)
