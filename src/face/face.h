@@ -143,6 +143,10 @@ struct face_ops {
 	int (*authenticate)(void *of, struct arena *a, struct str token, struct who **out,
 	                    struct err *err);
 
+	/* The proof of io/proof.h for the token whose hash begins with `id`. ERR_TOKEN_INVALID. */
+	int (*token_prove)(void *of, const char *id, struct str challenge, struct str address,
+	                   char proof[HASH_HEX_CAP], struct err *err);
+
 	/* What people type: an exact id, else an exact name, else the start of an id; a project
 	 * also as TEAM/PROJECT. "@": the caller's newest job, and the project of it. *n > 1: the
 	 * word could mean any of these, the newest first, RESOLVE_MAX at most. Nothing:

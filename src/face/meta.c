@@ -1,9 +1,11 @@
 /* meta.c - what the server says of itself: health, metrics, its API, and two plain pages. */
 #include "base/json.h"
 #include "face/face.h"
+#include "io/proof.h"
 
 #define TEXT_MAX ((size_t)4 << 20)
 #define OPENAPI_MAX ((size_t)4 << 20)
+#define PROOF_BODY_MAX ((size_t)1 << 10)
 #define SHOWN_MAX 300                     /* characters of an id or an address on a page */
 #define TRUSS_URL "http://localhost:8000" /* the stock client knows its own server only there */
 
@@ -209,11 +211,51 @@ static int job_page(struct request *rq, struct err *err)
 	return send_page(rq, &out, err);
 }
 
+static bool is_hex(struct str s, size_t n)
+{
+	for (size_t i = 0; i < s.n; i++) {
+		if (!((s.p[i] >= '0' && s.p[i] <= '9') || (s.p[i] >= 'a' && s.p[i] <= 'f')))
+			return false;
+	}
+	return s.n == n;
+}
+
+/* See io/proof.h: asked before a token is sent, so it wants none. */
+static int prove(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_BUF struct buf out = BUF_INIT(PROOF_BODY_MAX);
+	char address[REQUEST_ADDRESS_CAP], proof[HASH_HEX_CAP];
+	struct str id, challenge;
+	const struct doc *body;
+	struct js js;
+
+	if (request_json(rq, &body, err) < 0)
+		return -1;
+	id = doc_text(doc_get(body, "token"));
+	challenge = doc_text(doc_get(body, "challenge"));
+	if (!is_hex(id, PROOF_ID_LEN) || !is_hex(challenge, PROOF_CHALLENGE_LEN))
+		return err_set(err, ERR_INVALID,
+		               "token should be %d lower-case hex digits, challenge %d",
+		               PROOF_ID_LEN, PROOF_CHALLENGE_LEN);
+	request_address(rq, address);
+	if (ctx->ops->token_prove(ctx->of, arena_strz(rq->arena, id), challenge, str_of(address),
+	                          proof, err) < 0)
+		return -1;
+	js_init(&js, &out);
+	js_open(&js);
+	js_kv(&js, "address", address);
+	js_kv(&js, "proof", proof);
+	js_close(&js);
+	return reply_json(rq, 200, &out);
+}
+
 /* clang-format off */
 static const struct route routes[] = {
 	{ HTTP_GET, SCOPE_OPEN,   0, "/",                                    front_page, "Name and version of the server" },
 	{ HTTP_GET, SCOPE_OPEN,   0, "/training/{project_id}/logs/{job_id}", job_page,   "Page of a pushed job" },
 	{ HTTP_GET, SCOPE_OPEN,   0, "/healthz",                             health,     "Health check" },
+	{ HTTP_POST, SCOPE_OPEN, PROOF_BODY_MAX, PROOF_PATH,                 prove,      "Prove that the server knows a token, before the token is sent" },
 	{ HTTP_GET, SCOPE_OPEN,   0, "/openapi.json",                        openapi,    "This API as OpenAPI" },
 	{ HTTP_GET, SCOPE_VIEWER, 0, "/metrics",                             metrics,    "Metrics for Prometheus" },
 };

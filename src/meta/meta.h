@@ -49,6 +49,9 @@ int meta_tokens(struct meta *m, struct arena *a, const char *team_id, struct mod
                 size_t *n, struct err *err) MUST_CHECK;
 int meta_token(struct meta *m, struct arena *a, const char *id, struct model_token *out,
                struct err *err) MUST_CHECK;
+/* The one whose hash begins with these hex digits. ERR_TOKEN_NOT_FOUND. */
+int meta_token_by_prefix(struct meta *m, struct arena *a, const char *prefix,
+                         struct model_token *out, struct err *err) MUST_CHECK;
 int meta_token_by_hash(struct meta *m, struct arena *a, const char *hash, struct model_token *out,
                        struct err *err) MUST_CHECK;
 int meta_token_add(struct meta *m, const struct model_token *t, struct err *err) MUST_CHECK;

@@ -129,6 +129,13 @@ int meta_token_by_hash(struct meta *m, struct arena *a, const char *hash, struct
 	                ERR_TOKEN_NOT_FOUND, err);
 }
 
+int meta_token_by_prefix(struct meta *m, struct arena *a, const char *prefix,
+                         struct model_token *out, struct err *err)
+{
+	return meta_one(m, a, TOKEN "WHERE hash >= ?1 AND hash < ?1 || 'g' LIMIT 1",
+	                DB_ARGS(db_text(prefix)), token_row, out, ERR_TOKEN_NOT_FOUND, err);
+}
+
 int meta_token_add(struct meta *m, const struct model_token *t, struct err *err)
 {
 	return meta_exec(m,

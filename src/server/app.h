@@ -37,6 +37,10 @@
 #define APP_LINE_MAX 2000 /* bytes of one line of the server in a job's log */
 #define APP_TOKEN "stoker"
 #define APP_RUN_TOKEN "stokerrun"
+#define APP_LOCAL_TOKEN                                                                            \
+	"stokerlocal" /* of a runner on this machine: good at the Unix socket only */
+#define APP_SOCKET "server.sock"
+#define APP_RUNNERS "runners.lock" /* each runner holds a shared lock on it */
 #define APP_UPLOAD_S (12 * 3600)
 
 struct queue;
@@ -48,6 +52,7 @@ struct loop;
 struct upkeep;
 struct live;
 struct specs;
+struct listener;
 
 struct app {
 	struct arena *arena; /* of what lives as long as the server; filled at start only */
@@ -78,6 +83,7 @@ struct app {
 	struct inventory inv;                      /* with the settings applied */
 	const char *gpu_types[INVENTORY_GPUS_MAX]; /* of each of inv */
 
+	struct listener *listener;   /* the port, see listener.h */
 	struct httpd *_Atomic httpd; /* NULL before it listens and while it is being stopped */
 	struct face_ctx face;
 	atomic_bool stopping;

@@ -1,5 +1,6 @@
 /* auth.c - who is asking. */
 #include "server/auth.h"
+#include "io/proof.h"
 #include "server/ctx.h"
 
 #define TOKEN_MAX 200
@@ -73,8 +74,9 @@ int ctx_authenticate(void *of, struct arena *a, struct str token, struct who **o
 		return refuse(err);
 	hash = hash_of(a, token);
 	w->magic = WHO_MAGIC;
-	r = str_starts(token, APP_RUN_TOKEN "_") ? runner_who(of, a, hash, w, err)
-	                                         : person_who(of, a, hash, w, err);
+	r = str_starts(token, APP_RUN_TOKEN "_") || str_starts(token, APP_LOCAL_TOKEN "_")
+	            ? runner_who(of, a, hash, w, err)
+	            : person_who(of, a, hash, w, err);
 	if (r < 0 && err->code == ERR_NOT_FOUND) {
 		err_clear(err);
 		return refuse(err);
@@ -82,6 +84,27 @@ int ctx_authenticate(void *of, struct arena *a, struct str token, struct who **o
 	if (r == 0)
 		*out = w;
 	return r;
+}
+
+int ctx_token_prove(void *of, const char *id, struct str challenge, struct str address,
+                    char proof[HASH_HEX_CAP], struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct model_token t = {0};
+	struct digest key;
+
+	if (meta_token_by_prefix(app->meta, a, id, &t, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		return refuse(err);
+	}
+	if (digest_parse(str_of(t.hash), &key, err) < 0)
+		return -1;
+	proof_make(&key, challenge, address, proof);
+	seal_wipe(&key, sizeof(key));
+	return 0;
 }
 
 static enum model_role role_of(enum scope scope)
@@ -112,6 +135,8 @@ int auth_request(struct request *rq, enum scope scope, struct err *err)
 		return err_set(err, ERR_AUTH, "Authorization: Bearer <token> is expected");
 	if (ctx_authenticate(ctx->of, rq->arena, str_trim(header), &w, err) < 0)
 		return -1;
+	if (str_starts(str_trim(header), APP_LOCAL_TOKEN "_") && !rq->local)
+		return refuse(err); /* it was stolen: its runner has the socket */
 	if (scope == SCOPE_RUNNER && w->attempt_id == NULL)
 		return err_set(err, ERR_DENIED, "only runners may ask this");
 	if (scope != SCOPE_RUNNER && ctx_need(w, role_of(scope), err) < 0)

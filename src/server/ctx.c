@@ -63,6 +63,7 @@ const struct face_ops ctx_ops = {
 	.secret_set = ctx_secret_set,
 	.secret_delete = ctx_secret_delete,
 	.authenticate = ctx_authenticate,
+	.token_prove = ctx_token_prove,
 	.job_resolve = ctx_job_resolve,
 	.project_resolve = ctx_project_resolve,
 	.team_resolve = ctx_team_resolve,

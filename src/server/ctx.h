@@ -46,6 +46,8 @@ int ctx_secret_delete(OF, const char *team_id, const char *name, struct err *err
 /* auth.c */
 int ctx_authenticate(void *of, struct arena *a, struct str token, struct who **out,
                      struct err *err);
+int ctx_token_prove(void *of, const char *id, struct str challenge, struct str address,
+                    char proof[HASH_HEX_CAP], struct err *err);
 /* ctx_resolve.c */
 int ctx_job_resolve(OF, struct arena *a, const char *word, struct model_job **out, size_t *n,
                     struct err *err);
