@@ -1,6 +1,7 @@
 /* main.c - dispatch to the roles; the only file above the layers. */
 #include "cli/cmd.h"
 #include "run/runner.h"
+#include "server/listener.h"
 #include "server/server.h"
 
 static int print_settings(int argc UNUSED, char **argv UNUSED, struct err *err UNUSED)
@@ -23,6 +24,7 @@ static const struct cli_role roles[] = {
 	{"server", server_main, "[--setting VALUE]...",
          "run the control plane and every HTTP face"},
 	{"runner", runner_main, "DIR", NULL},
+	{"keep-port", keeper_main, "DIR", NULL},
 	{"print-settings", print_settings, "",
          NULL}, /* the reference docs are printed from the tables */
 	{"print-api", print_api, "", NULL},

@@ -51,6 +51,8 @@ struct shape {
 static const struct field start_rows[] = {
 	ROW(wire_start, TEXT,  server),
 	ROW(wire_start, TEXT0, ca_file),
+	ROW(wire_start, TEXT0, socket),
+	ROW(wire_start, TEXT0, lock),
 	ROW(wire_start, TEXT,  token),
 	ROW(wire_start, TEXT,  attempt_id),
 	ROW(wire_start, U32,   node_rank),

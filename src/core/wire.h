@@ -19,7 +19,11 @@
 struct wire_start {
 	const char *server;  /* base URL */
 	const char *ca_file; /* NULL: the system's */
-	const char *token;   /* of this attempt and node */
+	const char
+		*socket;   /* of the server on this machine, used in place of the URL; NULL: none */
+	const char *lock;  /* file on which a shared lock is held as long as the runner lives; NULL:
+	                      none */
+	const char *token; /* of this attempt and node */
 	const char *attempt_id;
 	uint32_t node_rank;
 };

@@ -12,7 +12,7 @@
 int report_open(struct report **out, const struct wire_start *start, const char *dir,
                 struct err *err)
 {
-	struct http_policy policy = {.ca_file = start->ca_file};
+	struct http_policy policy = {.ca_file = start->ca_file, .unix_socket = start->socket};
 	struct report *r = xcalloc(1, sizeof(*r));
 	pthread_condattr_t attr;
 
@@ -22,7 +22,8 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 		return err_errno(err, errno, "eventfd");
 	}
 	r->http = http_client_new(&policy);
-	r->server = xstrdup(start->server);
+	r->by_socket = start->socket != NULL;
+	r->server = xstrdup(r->by_socket ? "http://local" : start->server);
 	r->auth = xasprintf("Bearer %s", start->token);
 	r->dir = xstrdup(dir);
 	r->execs_arena = arena_new();

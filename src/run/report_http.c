@@ -62,6 +62,8 @@ static void look_for_server(struct report *r)
 	struct wire_start start;
 	struct err err = {0};
 
+	if (r->by_socket)
+		return; /* that stays where it is */
 	if (fs_read(AT_FDCWD, arena_printf(a, "%s/launch.json", r->dir), &body, &err) == 0 &&
 	    wire_start_parse(&start, a, buf_view(&body), &err) == 0) {
 		(void)pthread_mutex_lock(&r->lock);

@@ -29,6 +29,7 @@ TAILQ_HEAD(letters, letter);
 struct report {
 	struct http_client *http;
 	char *server, *auth, *dir;
+	bool by_socket; /* the server's on this machine; `server` only fills the Host header */
 	struct logs *logs;
 	pthread_mutex_t
 		sample_lock; /* of the next two; a sample takes locks of others, so not `lock` */

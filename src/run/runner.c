@@ -10,6 +10,7 @@
 
 #include <libgen.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 
@@ -197,6 +198,19 @@ static void attempt(struct run *r)
 	finish(r);
 }
 
+/* As long as it is held, the server's port is kept for the server. Never given back: our end does.
+ */
+static int hold_lock(const struct run *r, struct err *err)
+{
+	int fd = r->start.lock == NULL ? -1 : open(r->start.lock, O_RDONLY | O_CLOEXEC);
+
+	if (r->start.lock == NULL)
+		return 0;
+	if (fd < 0 || flock(fd, LOCK_SH) < 0)
+		return err_errno(err, errno, "%s", r->start.lock);
+	return 0;
+}
+
 static void run_close(struct run *r)
 {
 	execs_free(r->execs);
@@ -227,8 +241,8 @@ static int run_dir(const char *dir, struct err *err)
 	/* no core dump, no ptrace by others of our user: secrets are in here */
 	(void)prctl(PR_SET_DUMPABLE, 0);
 	(void)umask(077);
-	if (open_signals(r, err) < 0 || read_start(r, err) < 0 || write_identity(dir, err) < 0 ||
-	    report_open(&r->report, &r->start, r->dir, err) < 0) {
+	if (open_signals(r, err) < 0 || read_start(r, err) < 0 || hold_lock(r, err) < 0 ||
+	    write_identity(dir, err) < 0 || report_open(&r->report, &r->start, r->dir, err) < 0) {
 		code = -1;
 	} else if (report_claim(r->report, a, &r->launch, err) < 0) {
 		log_error("claim: %s", err->msg);

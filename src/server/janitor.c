@@ -3,6 +3,7 @@
 #include "base/reserve.h"
 #include "server/exec.h"
 #include "server/fetch.h"
+#include "server/listener.h"
 
 #define KEYS_A_PAGE 1000
 
@@ -161,6 +162,7 @@ static const struct {
 } chores[] = {
 	{exec_sweep,  60 * 1000},
 	{measure,     60 * 1000},
+	{listener_keep, 10 * 1000},
 	{sweep_rows,  10 * 60 * 1000},
 	{janitor_trash, 0}, /* behind what fills it */
 	{refill,      0}, /* behind what makes room */

@@ -31,7 +31,9 @@ int launch_node(struct app *app, const struct model_attempt *t, struct err *err)
 	struct wire_start start = {
 		.server = app->local_url,
 		.ca_file = app->set.tls_cert,
-		.token = auth_new_token(a, APP_RUN_TOKEN, &hash),
+		.socket = app_path(app, a, APP_SOCKET),
+		.lock = app_path(app, a, APP_RUNNERS),
+		.token = auth_new_token(a, APP_LOCAL_TOKEN, &hash),
 		.attempt_id = t->id,
 		.node_rank = t->node_rank,
 	};

@@ -7,6 +7,7 @@
 #include "server/fetch.h"
 #include "server/janitor.h"
 #include "server/keyed.h"
+#include "server/listener.h"
 #include "server/live.h"
 #include "server/notify.h"
 #include "server/prepare.h"
@@ -73,10 +74,12 @@ static void block_signals(sigset_t *set)
 	(void)signal(SIGPIPE, SIG_IGN);
 }
 
-static int listen_http(struct app *app, struct httpd **out, struct err *err)
+static int listen_http(struct app *app, int fd, struct httpd **out, struct err *err)
 {
 	struct httpd_options o = {
 		.address = app->set.listen,
+		.listen_fd = &fd,
+		.local_path = app_path(app, app->arena, APP_SOCKET),
 		.faces = faces,
 		.n_faces = COUNT(faces),
 		.ctx = &app->face,
@@ -111,19 +114,25 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	struct httpd *h = NULL;
 	bool loopback = false;
 	uint16_t port = 0;
-	int sig = 0;
+	int sig = 0, fd = -1;
 
+	if (listener_open(app, &fd, err) < 0)
+		return -1;
 	if (settings_address(app->arena, app->set.listen, &host, &port, &loopback, err) < 0)
 		return -1;
 	start_urls(app, host, port);
-	if (listen_http(app, &h, err) < 0)
+	if (listen_http(app, fd, &h, err) < 0) {
+		listener_close(app);
 		return -1;
+	}
+	listener_keep(app);
 	if (port == 0) { /* it is a number now; nobody can have asked yet */
 		port = httpd_port(h);
 		start_urls(app, host, port);
 		app->face.base_url = app->base_url;
 	}
 	if (start_announce(app, host, port, err) < 0) {
+		listener_drain(app);
 		httpd_stop(h);
 		return -1;
 	}
@@ -140,6 +149,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	while (sigwait(signals, &sig) != 0)
 		;
 	log_info("%s: draining; jobs go on without the server", strsignal(sig));
+	listener_drain(app);
 	httpd_drain(h, (int64_t)app->set.grace * 1000);
 	atomic_store(&app->stopping, true);
 	loop_stop(app->reconcile);
@@ -155,6 +165,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	upkeep_stop(app);
 	atomic_store(&app->httpd, NULL);
 	httpd_stop(h);
+	listener_close(app);
 	log_info("stopped");
 	return 0;
 }

@@ -136,6 +136,23 @@ int settings_address(struct arena *a, const char *listen, const char **host, uin
 	return 0;
 }
 
+int settings_exposure(struct arena *a, const struct settings *s, struct err *err)
+{
+	const char *host = NULL;
+	uint16_t port = 0;
+	bool loopback = false;
+
+	if (settings_address(a, s->listen, &host, &port, &loopback, err) < 0)
+		return -1;
+	if (loopback || s->tls_cert != NULL || s->insecure)
+		return 0;
+	return err_set(err, ERR_INVALID,
+	               "--listen %s is reached by other machines, and without TLS every token"
+	               " travels readable: give --tls-cert and --tls-key, listen on 127.0.0.1"
+	               " behind a proxy, or insist with --insecure",
+	               s->listen);
+}
+
 static const char *default_data(struct arena *a)
 {
 	const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
@@ -211,9 +228,6 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 int settings_load(struct arena *a, int argc, char **argv, struct settings *out, struct err *err)
 {
 	struct settings s = {0};
-	const char *host = NULL;
-	uint16_t port = 0;
-	bool loopback = false;
 
 	if (conf_load(a, rows, COUNT(rows), argc, argv, &s, err) < 0)
 		return -1;
@@ -221,17 +235,10 @@ int settings_load(struct arena *a, int argc, char **argv, struct settings *out, 
 		s.data = default_data(a);
 	if (s.data == NULL)
 		return err_set(err, ERR_INVALID, "--data DIR is missing, and HOME is not set");
-	if (settings_address(a, s.listen, &host, &port, &loopback, err) < 0)
-		return -1;
 	if ((s.tls_cert == NULL) != (s.tls_key == NULL))
 		return err_set(err, ERR_INVALID, "--tls-cert and --tls-key belong together");
-	if (!loopback && s.tls_cert == NULL && !s.insecure)
-		return err_set(
-			err, ERR_INVALID,
-			"--listen %s is reached by other machines, and without TLS every token"
-			" travels readable: give --tls-cert and --tls-key, listen on 127.0.0.1"
-			" behind a proxy, or insist with --insecure",
-			s.listen);
+	if (settings_exposure(a, &s, err) < 0)
+		return -1;
 	if (check_values(a, &s, err) < 0)
 		return -1;
 	*out = s;

@@ -27,6 +27,8 @@ int settings_load(struct arena *a, int argc, char **argv, struct settings *out,
 void settings_help(struct buf *out);
 void settings_reference(struct buf *out);
 
+/* ERR_INVALID when tokens would travel readable to other machines, and nobody said --insecure. */
+int settings_exposure(struct arena *a, const struct settings *s, struct err *err) MUST_CHECK;
 /* "127.0.0.1:8000", "[::1]:0", "localhost:8000": host without brackets, and whether only this
  * machine reaches it. */
 int settings_address(struct arena *a, const char *listen, const char **host, uint16_t *port,
