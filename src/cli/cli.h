@@ -61,6 +61,8 @@ struct cli {
 	/* the server; see remote.h */
 	struct http_client *http;
 	const char *url, *token;
+	const char *host, *proof; /* for io/proof.h: Host header and path; set for http:// URLs */
+	atomic_uint port;         /* that the server says it is at; 0 = not known yet */
 };
 
 bool opt_flag(const struct cli *c, const char *name);

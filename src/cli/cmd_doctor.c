@@ -115,6 +115,7 @@ static int ask_who(struct cli *c, const struct doc **about, struct err *err)
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	struct http_call call = {.method = HTTP_GET,
 	                         .url = arena_printf(c->arena, "%s/openapi.json", c->url),
+	                         .anonymous = true,
 	                         .body_max = MEET_MAX,
 	                         .total_ms = MEET_MS,
 	                         .connect_ms = MEET_MS,

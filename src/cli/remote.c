@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "io/proof.h"
 
 #include <ctype.h>
 #include <signal.h>
@@ -58,13 +59,32 @@ static int read_login(struct cli *c, struct err *err)
 		return -1;
 	if (js_parse(c->arena, buf_view(&text), &d, err) < 0)
 		return err_wrap(err, "%s: run `stoker login` again", path);
-	if (c->url == NULL)
+	if (c->url == NULL) {
 		c->url = doc_cstr(doc_get(d, "url"), NULL);
+		atomic_store(&c->port,
+		             (unsigned)MIN(MAX(doc_int(doc_get(d, "port"), 0), 0), UINT16_MAX));
+	}
 	if (c->token == NULL)
 		c->token = doc_cstr(doc_get(d, "token"), NULL);
 	if (c->url == NULL || c->token == NULL)
 		return err_set(err, ERR_INVALID, "%s lacks url or token: run `stoker login` again",
 		               path);
+	return 0;
+}
+
+/* Over plain HTTP the server proves that it knows our token before it is sent. */
+static int greet(void *arg, int fd, struct err *err)
+{
+	struct cli *c = arg;
+	struct proof p = {.host = c->host,
+	                  .target = c->proof,
+	                  .token = str_of(c->token),
+	                  .cancel = &interrupted,
+	                  .port = atomic_load(&c->port)};
+
+	if (proof_ask(&p, fd, err) < 0)
+		return -1;
+	atomic_store(&c->port, p.found);
 	return 0;
 }
 
@@ -86,6 +106,17 @@ int remote_login(struct cli *c, struct err *err)
 		return err_wrap(err, "the server's URL");
 	while (str_ends(str_of(c->url), "/"))
 		c->url = arena_strz(c->arena, str_n(c->url, strlen(c->url) - 1));
+	if (strcmp(parsed.scheme, "http") == 0) {
+		struct str path = str_of(parsed.path);
+
+		while (str_ends(path, "/"))
+			path.n--;
+		c->host = arena_printf(c->arena, "%s:%u", parsed.host, parsed.port);
+		c->proof = arena_printf(c->arena, "%.*s" PROOF_PATH, STR_ARG(path));
+		policy.greet = greet;
+		policy.greet_origin = c->url;
+		policy.greet_arg = c;
+	}
 	c->http = http_client_new(&policy);
 	return 0;
 }
@@ -104,6 +135,8 @@ int remote_save_login(struct cli *c, const char *url, const char *token, struct 
 	js_open(&js);
 	js_kv(&js, "url", url);
 	js_kv(&js, "token", token);
+	if (atomic_load(&c->port) != 0)
+		js_kv_int(&js, "port", atomic_load(&c->port));
 	js_close(&js);
 	buf_putc(&text, '\n');
 	return fs_write_atomic(AT_FDCWD, path, buf_view(&text), 0600, err);

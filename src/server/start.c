@@ -371,7 +371,7 @@ static bool is_kept(struct app *app, struct arena *a, const struct doc *login)
 
 /* Absent, or of this data folder (the same token): written with the address of now. A login to
  * another server is left alone. */
-static int write_login(struct app *app, struct err *err)
+static int write_login(struct app *app, uint16_t port, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_BUF struct buf old = BUF_INIT(SMALL_FILE), out = BUF_INIT(SMALL_FILE),
@@ -405,6 +405,7 @@ static int write_login(struct app *app, struct err *err)
 	js_open(&js);
 	js_kv(&js, "url", app->base_url);
 	js_kv_str(&js, "token", mine);
+	js_kv_int(&js, "port", port);
 	js_close(&js);
 	if (fs_mkdirs(AT_FDCWD, folder, 0700, err) < 0)
 		return -1;
@@ -435,7 +436,7 @@ int start_announce(struct app *app, const char *host, uint16_t port, struct err 
 		return err_errno(err, errno, "lock file");
 	if (fs_pwrite_all(app->lock_fd, line, strlen(line), 0, err) < 0)
 		return -1;
-	if (write_login(app, err) < 0) { /* a convenience: the server works without it */
+	if (write_login(app, port, err) < 0) { /* a convenience: the server works without it */
 		log_warn("login of this user: %s", err->msg);
 		err_clear(err);
 	}
