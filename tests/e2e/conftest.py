@@ -3,6 +3,8 @@
 It fails the test on a sanitizer's report, on a process or a mount that is left behind.
 """
 import contextlib
+import hashlib
+import hmac
 import inspect
 import json
 import os
@@ -88,6 +90,13 @@ def held_port():
     s.bind(("127.0.0.1", 0))
     HELD.append(s)
     return s.getsockname()[1]
+
+
+def proof(asked, token, port):
+    """What the server of `token` answers to the challenge that the stoker command sends first."""
+    key, address = hashlib.sha256(token.encode()).digest(), f"127.0.0.1:{port}"
+    text = f"stoker proof 1\n{asked['challenge']}\n{address}".encode()
+    return {"address": address, "proof": hmac.new(key, text, "sha256").hexdigest()}
 
 
 def end_process(process):

@@ -14,7 +14,7 @@ import threading
 import time
 
 import pytest
-from conftest import CALL_S, DEADLINE_S, ROOT, STOKER, Lines
+from conftest import CALL_S, DEADLINE_S, ROOT, STOKER, Lines, proof
 
 COMMANDS = ["init", "push", "ps", "view", "logs", "stop", "recreate", "update", "events", "exec", "metrics", "checkpoints ls",
             "checkpoints show", "checkpoints pull", "cache summarize", "cache du", "cache rm", "weights ls", "secrets set",
@@ -222,10 +222,15 @@ def test_a_token_tells_its_team(cluster):
 def answering(reply, gate=None):
     """A server that answers everything with `reply`, once the gate is open."""
     class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_GET(self):
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            assert gate is None or gate.wait(CALL_S)
-            data = json.dumps(reply).encode()
+            body, answer = self.rfile.read(int(self.headers.get("Content-Length", 0))), reply
+            if self.path == "/v1/proof":
+                answer = proof(json.loads(body), "x", self.server.server_port)
+            else:
+                assert gate is None or gate.wait(CALL_S)
+            data = json.dumps(answer).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

@@ -8,7 +8,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import CALL_S, STOKER, held_port
+from conftest import CALL_S, STOKER, held_port, proof
 
 
 def doctor(cluster, **env):
@@ -37,8 +37,17 @@ def failed(check, error):
 def web(answers, tls=None):
     """A server that answers paths with (status, body); yields its port."""
     class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # a proof holds for its connection
+
         def do_GET(self):
-            status, body = answers.get(self.path, (404, "<html>no such page</html>"))
+            self.reply(*answers.get(self.path, (404, "<html>no such page</html>")))
+
+        def do_POST(self):
+            """A server that knows the token of doctor(), and proves it."""
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.reply(200, proof(asked, "stoker_x", self.server.server_port))
+
+        def reply(self, status, body):
             data = (body if isinstance(body, str) else json.dumps(body)).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))

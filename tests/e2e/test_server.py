@@ -35,7 +35,7 @@ def test_a_login_to_a_data_folder_that_is_gone_is_replaced(cluster):
     cluster.stop()
     cluster.data.rename(cluster.folder / "gone")
     cluster.restart()
-    assert json.loads(login.read_text()) == {"url": cluster.url, "token": cluster.token}
+    assert json.loads(login.read_text()) == {"url": cluster.url, "token": cluster.token, "port": cluster.port}
     mine = cluster.cli("tokens", "create", "me").out.strip()
     login.write_text(json.dumps({"url": cluster.url, "token": mine}))
     cluster.stop()
