@@ -40,6 +40,11 @@ static const char *show_cpus(uint32_t milli, char out[SHOW_CAP])
 	return show(milli / 1000.0, out);
 }
 
+static const char *plural(uint32_t n, uint32_t one)
+{
+	return n == one ? "" : "s";
+}
+
 /* Is this one of the words of "H100, L4"? */
 static bool is_listed(const char *list, size_t n, const char *type)
 {
@@ -141,16 +146,18 @@ void sched_say_never(const struct sched_node *nodes, size_t n, const struct sche
 		say(reason, "asks for %u x %.30s per node; the largest node has %u", j->gpus, type,
 		    most.gpus);
 	} else if (most.cpu_milli < j->cpu_milli) {
-		say(reason, "asks for %s CPUs per node; the largest node has %s",
-		    show_cpus(j->cpu_milli, a), show_cpus(most.cpu_milli, b));
+		say(reason, "asks for %s CPU%s per node; the largest node has %s",
+		    show_cpus(j->cpu_milli, a), plural(j->cpu_milli, 1000),
+		    show_cpus(most.cpu_milli, b));
 	} else if (most.memory_bytes < j->memory_bytes) {
 		say(reason, "asks for %s GiB of memory per node; the largest node has %s GiB",
 		    show_gib(j->memory_bytes, a), show_gib(most.memory_bytes, b));
 	} else if (ranks == 0) {
 		say(reason,
-		    "asks for %s CPUs, %s GiB of memory and %u GPUs on one node; no node has all "
-		    "of it",
-		    show_cpus(j->cpu_milli, a), show_gib(j->memory_bytes, b), j->gpus);
+		    "asks for %s CPU%s, %s GiB of memory and %u GPU%s on one node; no node has "
+		    "all of it",
+		    show_cpus(j->cpu_milli, a), plural(j->cpu_milli, 1000),
+		    show_gib(j->memory_bytes, b), j->gpus, plural(j->gpus, 1));
 	} else {
 		say(reason, "asks for %u nodes; %s for %u", j->nodes,
 		    j->many_per_node ? "there is room" : "the largest cluster is large enough",
@@ -236,9 +243,9 @@ void sched_say_waits(const struct plan *p, const struct sched_job *j, size_t at,
 		               NAME_ARG(j->gpu_type), r.gpus_free, r.gpus,
 		               r.gpus_free >= j->gpus ? ", not on one node" : "");
 	else if (r.most_cpu_free < j->cpu_milli)
-		(void)snprintf(what, sizeof(what), "%s CPUs (%s free of %s)",
-		               show_cpus(j->cpu_milli, a), show_cpus(r.most_cpu_free, b),
-		               show_cpus(r.cpu_milli, c));
+		(void)snprintf(what, sizeof(what), "%s CPU%s (%s free of %s)",
+		               show_cpus(j->cpu_milli, a), plural(j->cpu_milli, 1000),
+		               show_cpus(r.most_cpu_free, b), show_cpus(r.cpu_milli, c));
 	else if (r.most_memory_free < j->memory_bytes)
 		(void)snprintf(what, sizeof(what), "%s GiB of memory (%s GiB free of %s GiB)",
 		               show_gib(j->memory_bytes, a), show_gib(r.most_memory_free, b),

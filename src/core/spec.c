@@ -295,6 +295,10 @@ int spec_source_check(struct str source, struct err *err)
 				return err_set(err, ERR_SOURCE_INVALID,
 				               "holds a blank or a control character");
 		}
+		if (schemes[i].ok == s3_ok && memchr(rest.p, '@', rest.n) != NULL)
+			return err_set(err, ERR_SOURCE_INVALID,
+			               "s3:// sources have no revisions: leave out \"@\" and "
+			               "the name behind it");
 		if (!schemes[i].ok(rest))
 			return err_set(err, ERR_SOURCE_INVALID, "should have the form %s",
 			               schemes[i].form);
@@ -307,6 +311,14 @@ int spec_source_check(struct str source, struct err *err)
 
 /* --- the whole --- */
 
+#define EMPTY_FILE                                                                                 \
+	"the file is empty. The smallest job file:\n\n"                                            \
+	"    project: hello\n"                                                                     \
+	"    job:\n"                                                                               \
+	"      runtime:\n"                                                                         \
+	"        start_commands: [\"python3 train.py\"]\n\n"                                       \
+	"`stoker init` writes one to start from"
+
 int spec_read(struct arena *a, const struct doc *d, enum spec_form form, struct job_spec *out,
               struct spec_problems *problems)
 {
@@ -316,8 +328,8 @@ int spec_read(struct arena *a, const struct doc *d, enum spec_form form, struct 
 
 	*out = (struct job_spec){0};
 	if (!spec_given(d)) {
-		spec_problem_add(problems, d, file ? "" : "training_job",
-		                 "is empty: there is no job");
+		spec_problem_add_id(problems, ERR_JOB_FILE_EMPTY, d, file ? "" : "training_job",
+		                    file ? EMPTY_FILE : "is empty");
 		return -1;
 	}
 	if (!file)

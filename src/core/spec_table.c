@@ -6,7 +6,8 @@
 #include "base/units.h"
 #include "base/yaml.h"
 
-#define FIELDS_MAX 32 /* of one block */
+#define FIELDS_MAX 32                    /* of one block */
+#define UNITLESS_MAX ((uint64_t)1 << 20) /* bytes: who asks for fewer meant another unit */
 
 size_t spec_push(struct spec_reader *r, const char *name)
 {
@@ -187,6 +188,13 @@ static bool read_int(struct spec_reader *r, const struct doc *d, int64_t min, in
 	return false;
 }
 
+/* A number alone, also in quotes. */
+static bool is_bare(const struct doc *d)
+{
+	return d->kind == DOC_INT ||
+	       (d->text.n > 0 && strchr("0123456789", d->text.p[d->text.n - 1]) != NULL);
+}
+
 /* "64Gi" or "90s": text by the unit's own parser, or a plain number. */
 static bool read_units(struct spec_reader *r, const struct doc *d, const struct spec_field *f,
                        uint64_t *out)
@@ -210,6 +218,12 @@ static bool read_units(struct spec_reader *r, const struct doc *d, const struct 
 	}
 	if (f->kind == SPEC_SECONDS32 && v > UINT32_MAX)
 		v = UINT32_MAX;
+	if (bytes && spec_judges(r) && is_bare(d) && v < MIN((uint64_t)f->min, UNITLESS_MAX)) {
+		spec_problem_add_id(r->problems, ERR_UNIT_MISSING, d, r->path,
+		                    "is %" PRIu64 " bytes: write the unit, as in %" PRIu64 "%s", v,
+		                    v, v < 64 ? "Gi" : "Mi");
+		return false;
+	}
 	if (spec_judges(r) && (v < (uint64_t)f->min || v > (uint64_t)f->max)) {
 		char least[UNITS_CAP], most[UNITS_CAP];
 
@@ -403,11 +417,52 @@ static bool find_home(const struct spec_block *b, struct str key, const char *pa
 	return false;
 }
 
+/* Words of other tools for fields of ours: the field, and how it is written when that differs. */
+/* clang-format off */
+static const struct {
+	const char *words, *home, *form;
+} peers[] = {
+	{" cpu cpus vcpus num_cpus cpu_limit cpu_request ",             "compute.cpu_count",   "cpu_count: 4"},
+	{" gpu gpus num_gpus gpu_count gpu_type accelerators ",         "compute.accelerator", "accelerator: H100:8"},
+	{" mem ram memory_gb memory_limit ",                            "compute.memory",      "memory: 64Gi"},
+	{" nodes num_nodes nnodes replicas instance_count ",            "compute.node_count",  "node_count: 2"},
+	{" resources resource instance_type ",                          "compute",             "compute: { cpu_count: 4, memory: 64Gi }"},
+	{" env envs environment env_vars environment_vars variables ",  "runtime.environment_variables", "environment_variables: { NAME: value }"},
+	{" secrets ",                                                   "runtime.environment_variables", "environment_variables: { NAME: { secret: NAME } }"},
+	{" command commands cmd run entrypoint script start_command ",  "runtime.start_commands", "start_commands: [\"python3 train.py\"]"},
+	{" setup install pip requirements dependencies packages ",      "runtime.python",      "python: { requirements: requirements.txt }"},
+	{" docker container docker_image container_image ",             "image.base_image",    "base_image: NAME:TAG"},
+	{" volumes mounts file_mounts data dataset datasets models inputs ", "weights",        "weights: [{ source: s3://bucket/path, mount_location: /data }]"},
+	{" checkpoints checkpoint checkpoint_dir output_dir outputs ",  "runtime.checkpointing_config", "checkpointing_config: { enabled: true }"},
+	{" resume resume_from load_checkpoint ",                        "runtime.load_checkpoint_config", "load_checkpoint_config: { enabled: true }"},
+	{" cache ",                                                     "runtime.cache_config", "cache_config: { enabled: true }"},
+	{" timeout time_limit walltime max_runtime ",                   "limits.max_duration", "max_duration: 24h"},
+	{" retries max_retries restarts max_restarts ",                 "retry",               "retry: { on: [failure], max_attempts: 3 }"},
+	{" webhook webhooks notifications callbacks ",                  "notify",              NULL},
+	{" job_name display_name title ",                               "name",                NULL},
+};
+/* clang-format on */
+
+/* NULL: no tool's word that we know. */
+static const char *peer_of(struct arena *a, struct str key, const char *root)
+{
+	char *word = arena_printf(a, " %.*s ", (int)MIN(key.n, (size_t)60), key.p);
+
+	for (size_t i = 0; i < COUNT(peers); i++) {
+		if (strstr(peers[i].words, word) == NULL)
+			continue;
+		return arena_printf(a, "%s.%s%s%s", root, peers[i].home,
+		                    peers[i].form != NULL ? ", as in " : "",
+		                    peers[i].form != NULL ? peers[i].form : "");
+	}
+	return NULL;
+}
+
 static void unknown_key(struct spec_reader *r, const struct spec_block *b, const struct doc *child)
 {
 	struct doc at = {.line = child->key_line, .col = child->key_col};
 	bool file = r->form == SPEC_FILE;
-	const char *words[FIELDS_MAX], *near;
+	const char *words[FIELDS_MAX], *near, *peer;
 	char home[SPEC_PATH_CAP];
 	char *name = arena_printf(r->a, "%.*s", (int)MIN(child->key.n, (size_t)60), child->key.p);
 	size_t n = 0;
@@ -417,8 +472,11 @@ static void unknown_key(struct spec_reader *r, const struct spec_block *b, const
 		if (!file || (b->field[i].flags & SPEC_CLIENT) == 0)
 			words[n++] = b->field[i].name;
 	}
+	peer = peer_of(r->a, child->key, file ? "job" : "training_job");
 	near = conf_nearest(child->key, words, n);
-	if (near != NULL)
+	if (peer != NULL)
+		spec_fault_at(r, &at, name, "is unknown: use %s", peer);
+	else if (near != NULL)
 		spec_fault_at(r, &at, name, "is unknown: did you mean \"%s\"?", near);
 	else if (find_home(file ? &spec_file_block : &spec_job_block, child->key,
 	                   file ? "" : "training_job", home, sizeof(home)))
@@ -433,7 +491,8 @@ void spec_read_block(struct spec_reader *r, const struct spec_block *b, const st
 	for (size_t i = 0; i < b->n; i++)
 		set_default(r, &b->field[i], base);
 	if (spec_given(d) && !doc_is(d, DOC_MAP)) {
-		spec_unreadable(r, d, "should be a map, not %s", doc_kind_name(d->kind));
+		spec_unreadable(r, d, "should be a map, not %s: { %s: ... }",
+		                doc_kind_name(d->kind), b->field[0].name);
 		return;
 	}
 	DOC_EACH (child, d) {

@@ -34,6 +34,11 @@ static const struct {
 	{"name with a newline", JOB("  name: \"a\\nb\"\n"), "job.name", "is not a name", 4, 9},
 	{"number as a name", JOB("  name: 12\n"), "job.name", "put it in quotes", 4, 9},
 	{"memory", JOB("  compute: { memory: lots }\n"), "job.compute.memory", "lots", 4, 22},
+	{"memory without a unit", JOB("  compute: { memory: 512 }\n"), "job.compute.memory",
+         "512Mi", 4, 22},
+	{"memory without a unit, in quotes", JOB("  compute: { memory: \"8\" }\n"),
+         "job.compute.memory", "8Gi", 4, 22},
+	{"image as text", JOB("  image: python:3.11\n"), "job.image", "base_image", 4, 10},
 	{"memory too small", JOB("  compute: { memory: 1Ki }\n"), "job.compute.memory",
          "should be from", 4, 22},
 	{"no node", JOB("  compute: { node_count: 0 }\n"), "job.compute.node_count",
@@ -290,6 +295,54 @@ static void spec_places(void **state UNUSED)
 		}
 		spec_problems_text(p, "train.yaml", &err);
 		assert_row(err.id == rows[i].id, rows[i].path);
+	}
+}
+
+/* A word of another tool, where people put it, and the field here that means it. */
+static void spec_knows_words_of_other_tools(void **state UNUSED)
+{
+	static const struct {
+		const char *yaml, *path, *home;
+	} rows[] = {
+		{JOB("  cpus: 4\n"), "job.cpus", "job.compute.cpu_count"},
+		{JOB("  compute: { gpus: 2 }\n"), "job.compute.gpus", "job.compute.accelerator"},
+		{JOB("  compute: { mem: 4Gi }\n"), "job.compute.mem", "job.compute.memory"},
+		{JOB("  nodes: 2\n"), "job.nodes", "job.compute.node_count"},
+		{JOB("  resources: {}\n"), "job.resources", "job.compute"},
+		{JOB("  env: {}\n"), "job.env", "job.runtime.environment_variables"},
+		{JOB("  command: x\n"), "job.command", "job.runtime.start_commands"},
+		{JOB("  setup: x\n"), "job.setup", "job.runtime.python"},
+		{JOB("  docker: x\n"), "job.docker", "job.image.base_image"},
+		{JOB("  volumes: []\n"), "job.volumes", "job.weights"},
+		{JOB("  checkpoints: {}\n"), "job.checkpoints", "job.runtime.checkpointing_config"},
+		{JOB("  resume: true\n"), "job.resume", "job.runtime.load_checkpoint_config"},
+		{JOB("  cache: true\n"), "job.cache", "job.runtime.cache_config"},
+		{JOB("  timeout: 1h\n"), "job.timeout", "job.limits.max_duration"},
+		{JOB("  retries: 1\n"), "job.retries", "job.retry"},
+		{JOB("  webhooks: []\n"), "job.webhooks", "job.notify"},
+		{JOB("  job_name: x\n"), "job.job_name", "job.name"},
+		{"project: p\nenv: {}\njob: { runtime: { start_commands: [x] } }\n", "env",
+	         "job.runtime.environment_variables"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		AUTO_FREE struct spec_problems *p = xcalloc(1, sizeof(*p));
+		AUTO_FREE struct spec_problems *again = xcalloc(1, sizeof(*again));
+		const struct doc *good = yaml(a, JOB(""));
+		struct err err = {0};
+		struct job_spec s;
+
+		assert_row(spec_read(a, yaml(a, rows[i].yaml), SPEC_FILE, &s, p) == -1 &&
+		                   p->n == 1 && strcmp(p->item[0].path, rows[i].path) == 0 &&
+		                   strstr(p->item[0].text, rows[i].home) != NULL,
+		           rows[i].path);
+		/* the field that it leads to is there: null is what was not given */
+		assert_ok(spec_set(a, &good, str_of(rows[i].home), STR_LIT("null"), &err), &err);
+		(void)!spec_read(a, good, SPEC_FILE, &s, again);
+		for (size_t k = 0; k < again->n; k++)
+			assert_row(strncmp(again->item[k].text, "is unknown", 10) != 0,
+			           rows[i].home);
 	}
 }
 
@@ -643,7 +696,7 @@ static const struct {
 	{"s3://", "s3://bucket/path"},
 	{"s3:///x", "s3://bucket/path"},
 	{"s3://b//x", "s3://bucket/path"},
-	{"s3://b/x@1", "s3://bucket/path"},
+	{"s3://b/x@1", "revision"},
 	{"s3://b/a b", "blank"},
 	{"https://", "https://host/path"},
 	{"https://host", "https://host/path"},
@@ -750,6 +803,7 @@ static void spec_reference_names_every_block(void **state UNUSED)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(spec_says_what_is_wrong),
 	cmocka_unit_test(spec_places),
+	cmocka_unit_test(spec_knows_words_of_other_tools),
 	cmocka_unit_test(spec_reports_all_at_once),
 	cmocka_unit_test(spec_reads_a_file),
 	cmocka_unit_test(spec_reads_python),
