@@ -13,6 +13,11 @@
 #define ERR_IDS(X) \
 	X(USAGE,                INVALID,     "usage",                  "The command line is wrong. `stoker COMMAND --help` shows how it is used.") \
 	X(REQUEST_MALFORMED,    INVALID,     "request_malformed",      "The head of the HTTP request can be understood in more than one way, so it is refused. A broken client or proxy sends such.") \
+	X(COMMAND_UNKNOWN,      INVALID,     "command_unknown",        "stoker has no such command. The message names the one that does this, if there is one.") \
+	X(JOB_FILE_EMPTY,       INVALID,     "job_file_empty",         "The job file is empty. The message shows the smallest one; `stoker init` writes one.") \
+	X(UNIT_MISSING,         INVALID,     "unit_missing",           "A size that small is meant in other units. Write the unit: 512Mi, 64Gi.") \
+	X(SECRET_NAME_INVALID,  INVALID,     "secret_name_invalid",    "Secret names have no blanks and no `=`. The value is read from the terminal or stdin, never from the command line.") \
+	X(URL_INVALID,          INVALID,     "url_invalid",            "The server's URL is not complete. It starts with http:// or https://.") \
 	X(SPEC_INVALID,         INVALID,     "spec_invalid",           "The job file or request has mistakes; each is listed with its path.") \
 	X(PYTHON_REQUIREMENTS_INVALID, INVALID, "python_requirements_invalid", "A requirements file is missing, or one of its lines cannot be part of a shared environment. docs/python.md says which lines are taken.") \
 	X(SOURCE_EMPTY,         INVALID,     "source_empty",           "allow_patterns and ignore_patterns leave none of the source's files. Patterns without ** stop at a slash.") \

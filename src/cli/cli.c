@@ -121,8 +121,12 @@ static int take(struct cli *c, const struct opt *o, const char *value, struct er
 
 	if (c->n_given >= CLI_ARGS_MAX)
 		return err_set(err, ERR_USAGE, "too many options");
-	if (o->kind == OPT_INT && str_i64(str_of(value), INT64_MIN + 1, INT64_MAX, &n, err) < 0)
+	if ((o->kind == OPT_INT || o->kind == OPT_COUNT) &&
+	    str_i64(str_of(value), o->kind == OPT_COUNT ? 0 : INT64_MIN + 1, INT64_MAX, &n, err) <
+	            0) {
+		err_refine(err, ERR_USAGE);
 		return err_wrap(err, "--%s", o->name);
+	}
 	c->given[c->n_given].opt = o;
 	c->given[c->n_given++].value = value;
 	return 0;
@@ -163,7 +167,7 @@ static int take_option(struct cli *c, int argc, char **argv, int *i, struct err 
 		else if (*i + 1 < argc)
 			value = argv[++*i];
 		else
-			return err_set(err, ERR_USAGE, "--%s wants a value: %s", o->name, o->arg);
+			return err_set(err, ERR_USAGE, "--%s needs a value: %s", o->name, o->arg);
 	}
 	return take(c, o, value, err);
 }
@@ -217,12 +221,18 @@ static int unknown_command(int argc, char **argv, struct err *err)
 			           commands[i].words + len + 1);
 	}
 	if (group.n > 0)
-		return err_set(err, ERR_USAGE, "stoker %s: %s%s%sone of %s is wanted", argv[0],
+		return err_set(err, ERR_USAGE, "stoker %s: %s%s%suse one of %s", argv[0],
 		               argc > 1 ? "there is no \"" : "", argc > 1 ? argv[1] : "",
 		               argc > 1 ? "\"; " : "", buf_cstr(&group));
+	for (size_t i = 0; i < n_aliases; i++)
+		if (strcmp(aliases[i].word, argv[0]) == 0)
+			return err_set(err, ERR_COMMAND_UNKNOWN,
+			               "stoker has no command \"%s\": use `%s`", argv[0],
+			               aliases[i].instead);
 	near = conf_nearest(str_of(argv[0]), names, n);
-	return err_set(err, ERR_USAGE, "stoker has no command \"%s\"%s%s%s; see stoker --help",
-	               argv[0], near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
+	return err_set(err, ERR_COMMAND_UNKNOWN,
+	               "stoker has no command \"%s\"%s%s%s; see stoker --help", argv[0],
+	               near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
 	               near != NULL ? "\"?" : "");
 }
 
@@ -282,10 +292,10 @@ static int run_role(const struct cli_role *role, int argc, char **argv)
  */
 static bool wants_json(const struct cli *c)
 {
-	const char *form = getenv("STOKER_ERRORS");
+	const char *always = getenv("STOKER_ERRORS"), *form = opt_text(c, "output", "");
 
-	form = opt_text(c, "output", form != NULL ? form : "");
-	return strcmp(form, "json") == 0 || strcmp(form, "jsonl") == 0;
+	return (always != NULL && strcmp(always, "json") == 0) || strcmp(form, "json") == 0 ||
+	       strcmp(form, "jsonl") == 0;
 }
 
 static void show_error(const struct cli *c, const struct err *err)

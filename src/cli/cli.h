@@ -18,7 +18,7 @@
 #define CLI_EXIT_TIMEOUT 124  /* a limit of the job's own time: max_duration, idle_gpu */
 #define CLI_EXIT_DETACHED 130 /* Ctrl-C while following: what was followed goes on */
 
-enum opt_kind { OPT_FLAG, OPT_TEXT, OPT_INT, OPT_LIST };
+enum opt_kind { OPT_FLAG, OPT_TEXT, OPT_INT, OPT_COUNT, OPT_LIST }; /* a count is 0 or more */
 
 struct opt {
 	const char *name; /* without dashes */
@@ -31,10 +31,11 @@ struct opt {
 struct cli;
 
 struct command {
-	const char *words; /* "push", "cache du" */
-	const char *args;  /* "JOB [DIR]" */
-	const char *help;  /* one line */
-	const char *more;  /* a paragraph, or NULL */
+	const char *words;    /* "push", "cache du" */
+	const char *args;     /* "JOB [DIR]" */
+	const char *help;     /* one line */
+	const char *more;     /* a paragraph, or NULL */
+	const char *examples; /* command lines, one a line, with a comment or without; NULL: none */
 	const struct opt *opts;
 	size_t n_opts;
 	unsigned least, most; /* positional arguments */
@@ -44,6 +45,13 @@ struct command {
 
 extern const struct command commands[];
 extern const size_t n_commands;
+
+/* Words of other tools, and the command here that does the same. */
+struct alias {
+	const char *word, *instead;
+};
+extern const struct alias aliases[];
+extern const size_t n_aliases;
 
 struct cli {
 	struct arena *arena;
@@ -113,6 +121,7 @@ void out_error(const char *fmt, ...) PRINTF(1, 2); /* a line to stderr, also whe
 const char *out_status(const struct cli *c, const char *status); /* short and coloured, in arena */
 /* Ready-made cells */
 void cell_age(const struct doc *iso, struct buf *out);
+void cell_in(const struct doc *iso, struct buf *out); /* time left: "6d", "never", "expired" */
 void cell_bytes(const struct doc *n, struct buf *out);
 void cell_text(const struct doc *d, struct buf *out); /* "-" for null */
 /* Of a job. */

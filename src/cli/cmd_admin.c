@@ -91,6 +91,24 @@ static int read_value(const char *prompt, const char *command, struct buf *out, 
 	return r;
 }
 
+/* Before the value is asked for. A value that was typed behind the name is not repeated. */
+static int check_secret_name(struct cli *c, struct err *err)
+{
+	const char *name = c->arg[0];
+	size_t len = strcspn(name, "= \t");
+
+	if (name[len] == '=')
+		return err_set(err, ERR_SECRET_NAME_INVALID,
+		               "a value on the command line can be read by other users. Type it "
+		               "when asked, or pipe it in: stoker secrets set %.*s < FILE",
+		               (int)len, name);
+	if (name[len] != '\0' || len == 0)
+		return err_set(err, ERR_SECRET_NAME_INVALID,
+		               "\"%.200s\" is not a secret name: it has no blanks and is not empty",
+		               name);
+	return 0;
+}
+
 int cmd_secrets_set(struct cli *c, struct err *err)
 {
 	struct buf value = BUF_INIT(SEAL_VALUE_MAX), body = BUF_INIT(SEAL_VALUE_MAX * 6 + 4096);
@@ -99,7 +117,7 @@ int cmd_secrets_set(struct cli *c, struct err *err)
 	struct js js;
 	int r = -1;
 
-	if (secrets_path(c, &path, err) < 0)
+	if (check_secret_name(c, err) < 0 || secrets_path(c, &path, err) < 0)
 		return -1;
 	if (read_value(arena_printf(c->arena, "Value of %s (not shown): ", c->arg[0]),
 	               arena_printf(c->arena, "stoker secrets set %s", c->arg[0]), &value,
@@ -114,7 +132,7 @@ int cmd_secrets_set(struct cli *c, struct err *err)
 	seal_wipe_buf(&value);
 	seal_wipe_buf(&body);
 	if (r == 0)
-		out_say(c, "secret %s is set; jobs started from now on get it", c->arg[0]);
+		out_say(c, "secret %s is set; jobs that start from now on use it", c->arg[0]);
 	return r;
 }
 
@@ -210,7 +228,9 @@ int cmd_teams_create(struct cli *c, struct err *err)
 	js_close(&js);
 	if (remote_call(c, HTTP_POST, "/v1/teams", &body, &reply, err) < 0)
 		return -1;
-	out_say(c, "team %s made (%s); `stoker tokens create NAME --team %s` lets somebody in",
+	out_say(c,
+	        "created team %s (%s); `stoker tokens create NAME --team %s` creates a token for "
+	        "it",
 	        c->arg[0], doc_cstr(doc_path(reply, "team", "id", NULL), "?"), c->arg[0]);
 	return 0;
 }
@@ -234,7 +254,8 @@ int cmd_tokens_ls(struct cli *c, struct err *err)
 	                                      {"ROLE", false, cell_text, "role"},
 	                                      {"TEAM", false, cell_text, "team_name"},
 	                                      {"CREATED", true, cell_age, "created_at"},
-	                                      {"USED", true, cell_age, "last_used_at"}};
+	                                      {"USED", true, cell_age, "last_used_at"},
+	                                      {"EXPIRES", true, cell_in, "expires_at"}};
 	const struct doc *reply;
 
 	if (remote_get(c, &reply, err, "/v1/api_keys") < 0)
@@ -269,7 +290,10 @@ int cmd_tokens_create(struct cli *c, struct err *err)
 		out_one(form, reply);
 	else
 		(void)printf("%s\n", doc_cstr(doc_get(reply, "api_key"), ""));
-	out_say(c, "this is shown once: keep it in a safe place");
+	out_say(c,
+	        "This token is shown only once. Send it to its user with this line:\n"
+	        "  stoker login --url %s    # asks for the token",
+	        c->url);
 	return 0;
 }
 
@@ -311,17 +335,30 @@ static int print_trussrc(struct cli *c, struct err *err)
 	if (u.port != 8000 ||
 	    (strcmp(u.host, "127.0.0.1") != 0 && strcmp(u.host, "localhost") != 0))
 		out_say(c,
-		        "note: the client knows its own server only at http://localhost:8000. "
-		        "Yours is %s: set "
-		        "http_proxy=%s for truss, never another remote_url (the key would be sent "
-		        "elsewhere)",
+		        "note: truss uses a server of your own only at http://localhost:8000. "
+		        "Yours is %s: set http_proxy=%s for truss. Do not change remote_url: the "
+		        "key would be sent elsewhere",
 		        c->url, c->url);
 	if (taken != NULL)
 		out_say(c,
-		        "note: %s has a [baseten] section already, and truss reads no file with "
-		        "two: replace that one, or keep this one in a file of its own and name it "
+		        "note: %s already has a [baseten] section, and truss rejects a file with "
+		        "two. Replace that section, or save this one in another file and name it "
 		        "with USER_TRUSSRC_PATH",
 		        taken);
+	return 0;
+}
+
+/* Before the token is asked for. */
+static int check_url(struct cli *c, const char *url, struct err *err)
+{
+	struct err why = {0};
+	struct url u;
+
+	if (strstr(url, "://") == NULL)
+		return err_set(err, ERR_URL_INVALID,
+		               "\"%.200s\" is not a URL: did you mean http://%.200s?", url, url);
+	if (url_parse(c->arena, str_of(url), &u, &why) < 0)
+		return err_set(err, ERR_URL_INVALID, "--url %.200s: %s", url, why.msg);
 	return 0;
 }
 
@@ -336,7 +373,9 @@ int cmd_login(struct cli *c, struct err *err)
 		return print_trussrc(c, err);
 	if (url == NULL)
 		return err_set(err, ERR_INVALID,
-		               "say which server: stoker login --url http://127.0.0.1:8000");
+		               "name the server: stoker login --url http://127.0.0.1:8000");
+	if (check_url(c, url, err) < 0)
+		return -1;
 	r = read_value("Token (not shown): ", "stoker login --url URL", &token, err);
 	if (r == 0) {
 		c->url = arena_cstr(c->arena, url);

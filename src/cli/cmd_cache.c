@@ -105,8 +105,8 @@ static void say_truncated(struct cli *c, const struct doc *reply)
 	if (!doc_bool(doc_get(reply, "truncated"), false))
 		return;
 	out_say(c,
-	        "warning: this is a part: the cache holds %" PRId64
-	        " files, %s; %zu entries are named",
+	        "warning: incomplete list: the cache holds %" PRId64
+	        " files, %s; this list has %zu",
 	        doc_int(doc_get(reply, "total_files"), 0),
 	        units_show_bytes((uint64_t)doc_int(doc_get(reply, "total_size_bytes"), 0), text),
 	        doc_get(reply, "file_summaries")->count);

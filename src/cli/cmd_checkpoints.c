@@ -88,7 +88,7 @@ int cmd_checkpoints_ls(struct cli *c, struct err *err)
 	const char *project = opt_text(c, "project", NULL);
 
 	if (project != NULL && c->n_arg > 0)
-		return err_set(err, ERR_INVALID, "name a job or --project, not both");
+		return err_set(err, ERR_USAGE, "name a job or --project, not both");
 	if (project != NULL && list_of_project(c, project, &list, err) < 0)
 		return -1;
 	if (project == NULL && (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0 ||
@@ -287,7 +287,7 @@ static int fetch_file(struct cli *c, const struct doc *file, struct pull *p, con
 			return -1;
 		if (!digest_same(&want, &got))
 			return err_set(err, ERR_CORRUPT,
-			               "%s arrived with another digest than it was stored with",
+			               "the checksum of %s differs from the stored one",
 			               doc_cstr(doc_get(file, "relative_file_name"), "?"));
 	}
 	return fsync(fd) < 0 ? err_errno(err, errno, "writing %s", temp) : 0;
@@ -359,7 +359,7 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 		return -1;
 	if (!str_eq(doc_text(doc_get(ck, "state")), "COMPLETE") && !opt_flag(c, "incomplete"))
 		return err_set(err, ERR_CONFLICT,
-		               "checkpoint %s is %s: --incomplete pulls what there is",
+		               "checkpoint %s is %s; --incomplete pulls it anyway",
 		               doc_cstr(doc_get(ck, "checkpoint_id"), "?"),
 		               doc_cstr(doc_get(ck, "state"), "?"));
 	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0 || (root = fs_open_dir(dir, err)) < 0 ||
@@ -396,8 +396,8 @@ static int set_pinned(struct cli *c, bool pinned, struct err *err)
 	                             remote_part(c, doc_cstr(doc_get(ck, "checkpoint_id"), ""))),
 	                &body, &reply, err) < 0)
 		return -1;
-	out_say(c, pinned ? "pinned: it stays until it is unpinned, whatever keep_last says"
-	                  : "unpinned");
+	out_say(c,
+	        pinned ? "pinned: kept until you unpin it, regardless of keep_last" : "unpinned");
 	return 0;
 }
 

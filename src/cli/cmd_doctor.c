@@ -71,10 +71,10 @@ static void check_nodes(struct doctor *d, const struct doc *status)
 		int64_t gpus = doc_int(doc_get(n, "gpus"), 0);
 		bool declared = doc_bool(doc_get(n, "declared"), false);
 
-		finding(d, OK, "node",
-		        "node %s: %.1f CPUs, %s of memory, %" PRId64 " GPU%s%s%s%s%s",
+		finding(d, OK, "node", "node %s: %g CPU%s, %s of memory, %" PRId64 " GPU%s%s%s%s%s",
 		        doc_cstr(doc_get(n, "name"), "?"),
 		        (double)doc_int(doc_get(n, "millicpu"), 0) / 1000.0,
+		        doc_int(doc_get(n, "millicpu"), 0) == 1000 ? "" : "s",
 		        units_show_bytes((uint64_t)doc_int(doc_get(n, "memory_bytes"), 0), mem),
 		        gpus, gpus == 1 ? "" : "s", gpus > 0 ? " (" : "",
 		        gpus > 0 ? doc_cstr(doc_get(n, "gpu_type"), "of an unknown type") : "",
@@ -91,8 +91,8 @@ static void check_python(struct doctor *d, const struct doc *python)
 		finding(d, OK, "python", "python: %s", doc_cstr(python, ""));
 	else
 		finding(d, WARNING, "python",
-		        "python: the server's machine cannot build environments (runtime.python): "
-		        "apt install python3-venv, or install uv, and start the server again");
+		        "python: the server's machine cannot build environments (runtime.python). "
+		        "Install python3-venv or uv there and restart the server");
 }
 
 static void check_disk(struct doctor *d, const struct doc *status)
@@ -196,11 +196,11 @@ static void check_upload(struct cli *c, struct doctor *d, const char *role)
 	struct err e = {0};
 
 	if (strcmp(role, "viewer") == 0)
-		finding(d, OK, "upload", "upload: not tried, as a viewer does not push");
+		finding(d, OK, "upload", "upload: not tried: viewers cannot push");
 	else if (try_upload(c, &e) < 0)
 		failure(d, "upload", &e);
 	else
-		finding(d, OK, "upload", "upload: the object store takes files");
+		finding(d, OK, "upload", "upload: works");
 }
 
 static void check_login(struct cli *c, struct doctor *d)

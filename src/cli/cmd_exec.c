@@ -40,7 +40,7 @@ int session_call(struct session *s, enum http_method method, const char *tail,
 	if (http_do(s->c->http, &call, &reply, err) < 0 || remote_expect(&call, &reply, err) < 0)
 		return -1;
 	if (js_parse(a, buf_view(&reply.body), out, err) < 0)
-		return err_wrap(err, "the answer of %s is not Stoker's", s->c->url);
+		return err_wrap(err, "the reply of %s is not from Stoker", s->c->url);
 	return 0;
 }
 
@@ -204,9 +204,9 @@ static int run(struct session *s, const struct doc *job, struct err *err)
 	}
 	err_clear(err);
 	if (s->end == SESSION_LEFT)
-		out_say(s->c, "\ndetached: the command goes on in the job");
+		out_say(s->c, "\ndetached: the command keeps running in the job");
 	else
-		out_say(s->c, "\nhung up: the command is ended");
+		out_say(s->c, "\nhung up: the command was ended");
 	return s->code;
 }
 
@@ -220,9 +220,9 @@ int cmd_exec(struct cli *c, struct err *err)
 	s.tty = opt_flag(c, "tty") || (c->n_rest == 0 && typed && isatty(1) == 1);
 	s.input = s.tty || !typed || opt_flag(c, "stdin");
 	if (s.tty && !typed)
-		return err_set(err, ERR_INVALID, "-t wants a terminal as stdin: leave it out");
+		return err_set(err, ERR_INVALID, "-t needs a terminal on stdin; leave it out");
 	if (c->n_rest == 0 && !s.input)
-		return err_set(err, ERR_INVALID, "say what to run: stoker exec %s -- nvidia-smi",
+		return err_set(err, ERR_INVALID, "name the command: stoker exec %s -- nvidia-smi",
 		               c->arg[0]);
 	catch_interrupt();
 	if (resolve_job(c, c->arg[0], &job, err) == 0)

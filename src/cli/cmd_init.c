@@ -48,6 +48,18 @@ static bool exists(const char *dir, const char *path, char *full, size_t cap)
 	return lstat(full, &st) == 0;
 }
 
+static void say_next(struct cli *c, const char *dir)
+{
+	const char *push = strcmp(dir, ".") == 0 ? "stoker push -f"
+	                                         : arena_printf(c->arena, "stoker push -f %s", dir);
+	const char *lines[] = {
+		arena_printf(c->arena, "edit %s/train.yaml", dir),
+		arena_printf(c->arena, "%-24s # push it and follow its log", push),
+	};
+
+	out_next(c, lines, COUNT(lines));
+}
+
 int cmd_init(struct cli *c, struct err *err)
 {
 	const char *want = opt_text(c, "example", "hello"), *dir = c->n_arg > 0 ? c->arg[0] : ".";
@@ -62,7 +74,7 @@ int cmd_init(struct cli *c, struct err *err)
 		found++;
 		if (!opt_flag(c, "force") && exists(dir, example_files[i].path, full, sizeof(full)))
 			return err_set(err, ERR_CONFLICT,
-			               "%s is there already: --force replaces it", full);
+			               "%s already exists; --force overwrites it", full);
 	}
 	if (found == 0)
 		return err_set(err, ERR_NOT_FOUND,
@@ -79,10 +91,7 @@ int cmd_init(struct cli *c, struct err *err)
 			return -1;
 		out_say(c, "wrote %s", full);
 	}
-	out_next(c,
-	         (const char *const[]){"edit train.yaml and run.sh",
-	                               "stoker push -f           # push it and follow the log"},
-	         2);
+	say_next(c, dir);
 	return 0;
 }
 
@@ -100,7 +109,7 @@ static int print(void (*fn)(struct buf *out), struct err *err)
 int cmd_completion(struct cli *c, struct err *err)
 {
 	if (c->n_arg > 0 && strcmp(c->arg[0], "bash") != 0)
-		return err_set(err, ERR_INVALID, "completion is printed for bash only");
+		return err_set(err, ERR_INVALID, "only bash completion is available");
 	return print(usage_completion, err);
 }
 

@@ -57,7 +57,8 @@ static int stop_all(struct cli *c, struct err *err)
 		return -1;
 	if (found.list->count == 0) {
 		out_say(c, everyone ? "there are no active jobs"
-		                    : "you have no active jobs (--everyone: the jobs of everyone)");
+		                    : "you have no active jobs (--everyone includes those of other "
+		                      "users)");
 		return 0;
 	}
 	if (out_confirm(c,
@@ -120,7 +121,7 @@ int cmd_recreate(struct cli *c, struct err *err)
 	if (out_form_one(c, &form, err) < 0 || resolve_job(c, c->arg[0], &job, err) < 0 ||
 	    post(c, job, "/recreate", resume ? "{\"resume\":true}" : "{}", &made, err) < 0)
 		return -1;
-	out_say(c, "job %s is job %s again: same code, same revisions%s",
+	out_say(c, "created job %s from job %s: same code, same input revisions%s",
 	        doc_cstr(doc_get(made, "id"), "?"), doc_cstr(doc_get(job, "id"), "?"),
 	        resume ? ", from its newest complete checkpoint" : "");
 	if (form != OUT_TABLE)
@@ -138,7 +139,7 @@ int cmd_update(struct cli *c, struct err *err)
 	const struct doc *job, *reply;
 
 	if (!opt_flag(c, "priority"))
-		return err_set(err, ERR_USAGE, "say what to change: --priority N");
+		return err_set(err, ERR_USAGE, "nothing to change: give --priority N");
 	if (resolve_job(c, c->arg[0], &job, err) < 0)
 		return -1;
 	buf_printf(&body, "{\"priority\":%" PRId64 "}", opt_int(c, "priority", 0));
@@ -257,8 +258,8 @@ static int metrics_once(struct cli *c, struct err *err)
 	    doc_get(reply, "per_node_metrics")->count == 0)
 		out_say(c, doc_is(doc_get(job, "ended_at"), DOC_TEXT)
 		                   ? "no samples: the job ended before it ran a command"
-		                   : "no samples yet: they begin a second after the job's commands "
-		                     "do");
+		                   : "no samples yet: the first comes a second after the commands "
+		                     "start");
 	return 0;
 }
 

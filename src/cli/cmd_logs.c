@@ -145,7 +145,7 @@ static int follow(struct tail *t, struct err *err)
 				if (clock_mono_ms() - lost_since > OUTAGE_S * 1000)
 					return -1;
 				lines_hide(t->lines);
-				out_progress(t->c, "the server is away, waiting: %s", err->msg);
+				out_progress(t->c, "lost the server, retrying: %s", err->msg);
 				err_clear(err);
 				clock_sleep_ms(500);
 				all = false;
@@ -255,7 +255,7 @@ static int only_attempt(struct tail *t, int64_t number, struct err *err)
 	if (from == 0)
 		return err_set(err, ERR_NOT_FOUND,
 		               "the job has no attempt %" PRId64
-		               ": `stoker view` says how many there were, 0 is the first",
+		               ": `stoker view` shows the number of attempts; 0 is the first",
 		               number);
 	t->since_ns = MAX(t->since_ns, number == 0 ? 0 : from);
 	t->until_ns = launched_ns(attempts, number + 1);
@@ -298,7 +298,7 @@ int cmd_logs(struct cli *c, struct err *err)
 		if (err->code != ERR_CANCELED)
 			return -1;
 		err_clear(err);
-		out_say(c, "\ndetached: the job goes on");
+		out_say(c, "\ndetached: the job keeps running");
 		return CLI_EXIT_DETACHED;
 	}
 	return 0;

@@ -9,7 +9,8 @@
 
 static void ps_project(const struct doc *d, struct buf *b)
 {
-	cell_text(doc_path(d, "training_project", "name", NULL), b);
+	buf_printf(b, "%s/%s", doc_cstr(doc_path(d, "team", "name", NULL), "?"),
+	           doc_cstr(doc_path(d, "training_project", "name", NULL), "?"));
 }
 static void ps_user(const struct doc *d, struct buf *b)
 {
@@ -63,8 +64,8 @@ static int read_status(struct cli *c, const char *word, const char **out, struct
 	(void)job_states_of_status(str_of(full), &known);
 	if (!known)
 		return err_set(err, ERR_USAGE,
-		               "--status %s: there is no such status; there are pending, created, "
-		               "deploying, running, completed, failed, deploy_failed and stopped",
+		               "--status %s: unknown status; use pending, created, deploying, "
+		               "running, completed, failed, deploy_failed or stopped",
 		               word);
 	*out = full;
 	return 0;
@@ -84,7 +85,7 @@ static int read_options(struct cli *c, struct asked *a, struct err *err)
 
 	*a = (struct asked){.want.user = opt_text(c, "user", NULL)};
 	if (a->want.user != NULL && opt_flag(c, "everyone"))
-		return err_set(err, ERR_USAGE, "--user names one person, --everyone all: give one");
+		return err_set(err, ERR_USAGE, "use --user or --everyone, not both");
 	if (limit < 1 || limit > JOBLIST_MAX)
 		return err_set(err, ERR_USAGE, "--limit is from 1 to %d", JOBLIST_MAX);
 	a->want.limit = (size_t)limit;
@@ -123,7 +124,7 @@ static int say_rest(struct cli *c, const struct asked *a, const struct joblist *
 	if (joblist(c, &want, &all, err) < 0)
 		return -1;
 	if (all.total > mine->total)
-		out_say(c, "%s of others: --everyone shows them",
+		out_say(c, "%s of other users: --everyone shows them",
 		        out_count(c, all.total - mine->total, "job"));
 	return 0;
 }
@@ -134,7 +135,7 @@ static int ps_once(struct cli *c, struct err *err)
 	struct asked a;
 	const char *none = opt_flag(c, "all") || opt_flag(c, "status")
 	                           ? "no jobs"
-	                           : "no active jobs (`stoker ps -a` lists those that have ended)";
+	                           : "no active jobs (`stoker ps -a` includes finished ones)";
 
 	if (read_options(c, &a, err) < 0 || joblist(c, &a.want, &found, err) < 0 ||
 	    out_list(c, found.list, ps_cols, COUNT(ps_cols), none, err) < 0)

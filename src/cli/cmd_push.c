@@ -30,7 +30,7 @@ static int read_file(struct cli *c, struct push *p, const struct doc **d, struct
 		if (err->code == ERR_NOT_FOUND)
 			return err_set(
 				(err_clear(err), err), ERR_NOT_FOUND,
-				"there is no %s here: `stoker init` makes one, or name the file",
+				"%s not found: `stoker init` creates one, or name the job file",
 				p->file);
 		return -1;
 	}
@@ -95,13 +95,41 @@ static int apply_sets(struct cli *c, const struct doc **d, struct err *err)
 	return 0;
 }
 
+/* Who wrote the field of a problem: an option, else the file. */
+static const char *source_of(struct cli *c, const struct spec_problem *one, const char *file)
+{
+	const char *item[SETS_MAX], *prefix = "job.runtime.environment_variables.";
+	size_t n = opt_list(c, "set", item, COUNT(item));
+
+	for (size_t i = 0; i < n; i++) {
+		size_t len = strcspn(item[i], "=");
+
+		if (strncmp(one->path, item[i], len) == 0 &&
+		    (one->path[len] == '\0' || one->path[len] == '.' || one->path[len] == '['))
+			return arena_printf(c->arena, "--set %s", item[i]);
+	}
+	n = opt_list(c, "env", item, COUNT(item));
+	for (size_t i = 0; i < n && str_starts(str_of(one->path), prefix); i++) {
+		size_t len = strcspn(item[i], "=");
+
+		if (strncmp(one->path + strlen(prefix), item[i], len) == 0 &&
+		    one->path[strlen(prefix) + len] == '\0')
+			return arena_printf(c->arena, "--env %.*s", (int)len, item[i]);
+	}
+	if (strcmp(one->path, "job.name") == 0 && opt_flag(c, "name"))
+		return "--name";
+	return file;
+}
+
 /* All of them, however many: a message of an error is shorter. */
-static void print_problems(const struct spec_problems *problems, const char *file, struct err *err)
+static void print_problems(struct cli *c, const struct spec_problems *problems, const char *file,
+                           struct err *err)
 {
 	for (size_t i = 0; i < problems->n; i++) {
 		AUTO_BUF struct buf line = BUF_INIT(PROBLEM_LINE_MAX);
 
-		spec_problem_text(&problems->item[i], file, &line);
+		spec_problem_text(&problems->item[i], source_of(c, &problems->item[i], file),
+		                  &line);
 		out_error("%s", buf_cstr(&line));
 	}
 	(void)err_set(err, ERR_INVALID, "%s has %zu mistakes", file,
@@ -114,9 +142,9 @@ static int check_spec(struct cli *c, struct push *p, const struct doc *d, struct
 	int r = spec_read(c->arena, d, SPEC_FILE, &p->spec, problems);
 
 	if (r < 0 && problems->n == 1)
-		spec_problems_text(problems, p->file, err);
+		spec_problems_text(problems, source_of(c, &problems->item[0], p->file), err);
 	else if (r < 0)
-		print_problems(problems, p->file, err);
+		print_problems(c, problems, p->file, err);
 	free(problems);
 	return r;
 }
@@ -213,11 +241,22 @@ static void print_next(struct cli *c, const struct doc *job)
 	out_next(c, lines, COUNT(lines));
 }
 
+/* A folder stands for its train.yaml. */
+static const char *job_file(struct cli *c, const char *named)
+{
+	struct stat st;
+
+	if (stat(named, &st) < 0 || !S_ISDIR(st.st_mode))
+		return named;
+	return arena_printf(c->arena, "%s%strain.yaml", named,
+	                    str_ends(str_of(named), "/") ? "" : "/");
+}
+
 static int prepare(struct cli *c, struct push *p, struct err *err)
 {
 	const struct doc *d;
 
-	p->file = c->n_arg > 0 ? c->arg[0] : "train.yaml";
+	p->file = job_file(c, c->n_arg > 0 ? c->arg[0] : "train.yaml");
 	if (read_file(c, p, &d, err) < 0)
 		return -1;
 	if (opt_flag(c, "expand-env") && expand_env(c, &d, err) < 0)
@@ -259,9 +298,9 @@ static int send_code(struct cli *c, struct push *p, const struct pack *code, boo
 	}
 	*reused = kept > 0;
 	if (sent == 0)
-		out_say(c, "the server has this code already: nothing to send");
+		out_say(c, "the server already has this code; nothing to send");
 	else if (kept > 0)
-		out_say(c, "sent %s; the rest did not change", units_show_bytes(sent, text));
+		out_say(c, "sent %s; the rest has not changed", units_show_bytes(sent, text));
 	p->spec.artifacts = list;
 	p->spec.n_artifacts = code->n_archives;
 	return 0;
@@ -330,7 +369,7 @@ static int follow(struct cli *c, const struct doc *job, struct err *err)
 	if (err->code != ERR_CANCELED)
 		return -1;
 	err_clear(err);
-	out_say(c, "\ndetached: job %s goes on. `stoker stop %s` ends it", id, id);
+	out_say(c, "\ndetached: job %s keeps running. `stoker stop %s` stops it", id, id);
 	return CLI_EXIT_DETACHED;
 }
 

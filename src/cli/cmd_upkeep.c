@@ -81,8 +81,8 @@ static int follow(struct cli *c, const struct doc **u, struct err *err)
 		*u = doc_get(reply, "upkeep");
 		if (strcmp(text_of(*u, "id"), id) != 0)
 			return err_set(err, ERR_UNAVAILABLE,
-			               "the server was restarted meanwhile and has forgotten what "
-			               "this had found; nothing is half done: run it again");
+			               "the server restarted and lost the result. Running it again "
+			               "is safe");
 	}
 	out_progress_end(c);
 	return 0;
@@ -125,7 +125,7 @@ static int see_through(struct cli *c, bool mine, const struct doc **u, struct er
 		return stop(c, u, err);
 	err_clear(err);
 	out_progress_end(c);
-	out_say(c, "detached: it goes on; who began it can stop it with Ctrl-C");
+	out_say(c, "detached: it keeps running; the user who started it can stop it with Ctrl-C");
 	return 1;
 }
 
@@ -151,8 +151,7 @@ static int show_items(struct cli *c, const struct doc *u, const char *empty, str
 	if (out_list(c, items, cols, COUNT(cols), empty, err) < 0)
 		return -1;
 	if (found > items->count)
-		out_say(c, "and %" PRIu64 " more, which are counted but not listed",
-		        found - items->count);
+		out_say(c, "and %" PRIu64 " more, counted but not listed", found - items->count);
 	if (doc_is(doc_get(u, "note"), DOC_TEXT))
 		out_say(c, "%s", text_of(u, "note"));
 	return 0;
@@ -175,7 +174,7 @@ static const char *sum_of(struct cli *c, const struct doc *u)
 	                    units_show_bytes(number_of(u, "found_bytes"), bytes));
 }
 
-#define NOTHING "nothing to collect: all that is stored is in use or too young"
+#define NOTHING "nothing to collect: all data is in use or too recent"
 
 /* On a terminal: shows what would go, and asks. *shown: the table is on the screen already; *go is
  * false when there is nothing. */
@@ -219,13 +218,13 @@ int cmd_cache_gc(struct cli *c, struct err *err)
 	    (!shown && show_items(c, u, NOTHING, err) < 0))
 		return -1;
 	if (dry_run && number_of(u, "found") > 0)
-		out_say(c, "would free %s; without --dry-run it does", sum_of(c, u));
+		out_say(c, "would free %s; run without --dry-run to delete", sum_of(c, u));
 	else if (!dry_run)
 		out_say(c, "freed %s", sum_of(c, u));
 	if (!is_state(u, "STOPPED"))
 		return 0;
-	out_say(c, "stopped before its end: what is listed was done, `stoker cache gc` does the "
-	           "rest");
+	out_say(c,
+	        "stopped early: the listed items are removed; `stoker cache gc` removes the rest");
 	return CLI_EXIT_DETACHED;
 }
 
@@ -245,7 +244,7 @@ static int begin_or_join(struct cli *c, bool *mine, const struct doc **u, struct
 		return -1;
 	err_clear(err);
 	*mine = false;
-	out_say(c, "%s has begun one already: this is its progress; Ctrl-C only leaves",
+	out_say(c, "%s already started one. This is its progress; Ctrl-C only detaches",
 	        text_of(*u, "by"));
 	return 0;
 }
@@ -275,6 +274,6 @@ int cmd_cache_verify(struct cli *c, struct err *err)
 		out_say(c, "%s read", bytes);
 	if (is_state(u, "DONE"))
 		return found > 0;
-	out_say(c, "stopped before its end, the rest was not read");
+	out_say(c, "stopped early; the rest was not read");
 	return found > 0 ? 1 : CLI_EXIT_DETACHED;
 }

@@ -122,7 +122,8 @@ int cmd_weights_rm(struct cli *c, struct err *err)
 	char question[200], text[UNITS_CAP];
 
 	(void)snprintf(question, sizeof(question),
-	               "Remove mirror %.80s? It is fetched again when asked for.", c->arg[0]);
+	               "Delete mirror %.80s? The next job that needs it fetches it again.",
+	               c->arg[0]);
 	if (out_confirm(c, question, NULL, err) < 0)
 		return -1;
 	if (remote_call(c, HTTP_DELETE,

@@ -6,213 +6,352 @@
 static const struct opt o_init[] = {
 	{"example", 'e', OPT_TEXT, "NAME", "start from this example [hello]"},
 	{"list-examples", 0, OPT_FLAG, NULL, "list the examples, in the form of -o"},
-	{"force", 'f', OPT_FLAG, NULL, "replace files that are there"},
+	{"force", 'f', OPT_FLAG, NULL, "overwrite existing files"},
 };
 static const struct opt o_push[] = {
 	{"follow", 'f', OPT_FLAG, NULL, "follow the log to the end; the exit code is the job's outcome"},
 	{"dry-run", 0, OPT_FLAG, NULL, "check and pack everything, push nothing"},
-	{"no-gitignore", 0, OPT_FLAG, NULL, "send files that .gitignore names as well"},
-	{"yes", 'y', OPT_FLAG, NULL, "for scripts: nothing is asked as it is"},
+	{"no-gitignore", 0, OPT_FLAG, NULL, "also send files that .gitignore excludes"},
+	{"yes", 'y', OPT_FLAG, NULL, "accepted for scripts; push asks no questions"},
 	{"name", 'n', OPT_TEXT, "NAME", "name of the job"},
-	{"priority", 0, OPT_INT, "N", "place in the queue: higher first"},
-	{"set", 's', OPT_LIST, "PATH=VALUE", "change a field, as in job.compute.node_count=2"},
-	{"env", 'e', OPT_LIST, "NAME=VALUE", "set an environment variable"},
-	{"expand-env", 0, OPT_FLAG, NULL, "replace ${NAME} in the file's texts by the variable NAME of here; $${ stays ${"},
-	{"idempotency-key", 0, OPT_TEXT, "KEY", "the same key gives the same job"},
+	{"priority", 0, OPT_INT, "N", "jobs with a higher priority start first [0]"},
+	{"set", 's', OPT_LIST, "PATH=VALUE", "set a field of the job file, such as job.compute.node_count=2"},
+	{"env", 'e', OPT_LIST, "NAME=VALUE", "set an environment variable of the job"},
+	{"expand-env", 0, OPT_FLAG, NULL, "replace ${NAME} in the job file with the value of NAME in this shell; $${ stays ${"},
+	{"idempotency-key", 0, OPT_TEXT, "KEY", "pushing again with the same key returns the same job"},
 };
 static const struct opt o_ps[] = {
-	{"watch", 'w', OPT_FLAG, NULL, "again every two seconds, until Ctrl-C"},
-	{"all", 'a', OPT_FLAG, NULL, "include jobs that have ended"},
-	{"project", 'p', OPT_TEXT, "PROJECT", "only jobs of this project"},
+	{"watch", 'w', OPT_FLAG, NULL, "refresh every two seconds until Ctrl-C"},
+	{"all", 'a', OPT_FLAG, NULL, "include finished jobs"},
+	{"project", 'p', OPT_TEXT, "PROJECT", "only jobs of this project: NAME, TEAM/NAME or id"},
 	{"user", 'u', OPT_TEXT, "NAME", "only jobs that NAME pushed"},
-	{"everyone", 'e', OPT_FLAG, NULL, "jobs of everyone, not only yours"},
+	{"everyone", 'e', OPT_FLAG, NULL, "jobs of all users, not only yours"},
 	{"status", 's', OPT_LIST, "STATUS", "only jobs in this status: pending, running, failed, ..."},
-	{"limit", 'n', OPT_INT, "N", "show at most N jobs [1000]"},
+	{"limit", 'n', OPT_COUNT, "N", "show at most N jobs [1000]"},
 };
 static const struct opt o_logs[] = {
-	{"follow", 'f', OPT_FLAG, NULL, "go on until the job ends; Ctrl-C detaches"},
-	{"tail", 'n', OPT_INT, "LINES", "only the last lines"},
-	{"since", 0, OPT_TEXT, "TIME", "only what is newer than 10m, 2h, ..."},
-	{"node", 0, OPT_INT, "RANK", "only this node's"},
-	{"attempt", 0, OPT_INT, "N", "only this attempt's: 0 is the first"},
-	{"system", 0, OPT_FLAG, NULL, "only the platform's own lines"},
-	{"timestamps", 't', OPT_FLAG, NULL, "the time in front of each line"},
-	{"raw", 0, OPT_FLAG, NULL, "do not fold carriage returns"},
+	{"follow", 'f', OPT_FLAG, NULL, "keep printing until the job ends; Ctrl-C detaches"},
+	{"tail", 'n', OPT_COUNT, "LINES", "only the last LINES lines"},
+	{"since", 0, OPT_TEXT, "TIME", "only lines newer than 10m, 2h, ..."},
+	{"node", 0, OPT_COUNT, "RANK", "only lines of this node"},
+	{"attempt", 0, OPT_COUNT, "N", "only lines of this attempt; 0 is the first"},
+	{"system", 0, OPT_FLAG, NULL, "only lines that Stoker wrote, not the job"},
+	{"timestamps", 't', OPT_FLAG, NULL, "prefix each line with its time"},
+	{"raw", 0, OPT_FLAG, NULL, "do not fold carriage returns (progress bars)"},
 };
 static const struct opt o_stop[] = {
-	{"now", 0, OPT_FLAG, NULL, "without the grace time"},
+	{"now", 0, OPT_FLAG, NULL, "kill at once, without the grace time"},
 	{"all", 'a', OPT_FLAG, NULL, "all your active jobs"},
-	{"everyone", 0, OPT_FLAG, NULL, "with --all: the jobs of everyone"},
-	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
+	{"everyone", 0, OPT_FLAG, NULL, "with --all: the active jobs of all users"},
+	{"yes", 'y', OPT_FLAG, NULL, "do not ask for confirmation"},
 };
 static const struct opt o_recreate[] = {
-	{"follow", 'f', OPT_FLAG, NULL, "follow the new job's log"},
-	{"resume", 0, OPT_FLAG, NULL, "start from the old job's newest complete checkpoint"},
+	{"follow", 'f', OPT_FLAG, NULL, "follow the log of the new job"},
+	{"resume", 0, OPT_FLAG, NULL, "start from the newest complete checkpoint of the old job"},
 };
-static const struct opt o_update[] = {{"priority", 0, OPT_INT, "N", "place in the queue: higher first"}};
+static const struct opt o_update[] = {{"priority", 0, OPT_INT, "N", "jobs with a higher priority start first"}};
 static const struct opt o_exec[] = {
-	{"stdin", 'i', OPT_FLAG, NULL, "give it what is typed; what is piped in it gets anyway"},
-	{"tty", 't', OPT_FLAG, NULL, "on a terminal of its own"},
-	{"node", 0, OPT_INT, "RANK", "on this node [0]"},
+	{"stdin", 'i', OPT_FLAG, NULL, "pass on what you type; piped input is always passed on"},
+	{"tty", 't', OPT_FLAG, NULL, "give the command a terminal"},
+	{"node", 0, OPT_COUNT, "RANK", "run on this node [0]"},
 };
 static const struct opt o_ck_ls[] = {
-	{"all", 'a', OPT_FLAG, NULL, "also incomplete ones"},
-	{"project", 'p', OPT_TEXT, "PROJECT", "of all jobs of this project"},
+	{"all", 'a', OPT_FLAG, NULL, "include incomplete checkpoints"},
+	{"project", 'p', OPT_TEXT, "PROJECT", "checkpoints of all jobs of this project"},
 };
-static const struct opt o_watch[] = {{"watch", 'w', OPT_FLAG, NULL, "again every two seconds, until Ctrl-C"}};
-static const struct opt o_ck_show[] = {{"job", 'j', OPT_TEXT, "JOB", "of this job [@]"}};
+static const struct opt o_watch[] = {{"watch", 'w', OPT_FLAG, NULL, "refresh every two seconds until Ctrl-C"}};
+static const struct opt o_ck_show[] = {{"job", 'j', OPT_TEXT, "JOB", "the job that wrote it [@]"}};
 static const struct opt o_ck_pull[] = {
-	{"job", 'j', OPT_TEXT, "JOB", "of this job [@]"},
+	{"job", 'j', OPT_TEXT, "JOB", "the job that wrote it [@]"},
 	{"include", 0, OPT_TEXT, "GLOB", "only files whose path in the checkpoint matches; ** crosses /"},
-	{"incomplete", 0, OPT_FLAG, NULL, "also when it is not complete"},
+	{"incomplete", 0, OPT_FLAG, NULL, "allow an incomplete checkpoint"},
 };
 static const struct opt o_ck_check[] = {
 	{"all", 'a', OPT_FLAG, NULL, "PATH holds several checkpoints: check each"},
-	{"world-size", 'w', OPT_INT, "N", "how many ranks wrote it"},
-	{"like", 0, OPT_TEXT, "DIR", "a whole checkpoint of the same job: the same names are expected"},
+	{"world-size", 'w', OPT_COUNT, "N", "number of ranks that wrote it"},
+	{"like", 0, OPT_TEXT, "DIR", "a whole checkpoint of the same job: expect the same file names"},
 };
 static const struct opt o_ck_rm[] = {
-	{"job", 'j', OPT_TEXT, "JOB", "of this job [@]"},
-	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
+	{"job", 'j', OPT_TEXT, "JOB", "the job that wrote it [@]"},
+	{"yes", 'y', OPT_FLAG, NULL, "do not ask for confirmation"},
 };
 static const struct opt o_summarize[] = {
 	{"project", 'p', OPT_TEXT, "PROJECT", "this project's cache [@]"},
 	{"team", 0, OPT_TEXT, "TEAM", "this team's cache"},
 	{"sort", 0, OPT_TEXT, "BY", "filepath, size, modified, type or permissions [filepath]"},
 	{"order", 0, OPT_TEXT, "ORDER", "asc or desc [asc]"},
-	{"last", 0, OPT_FLAG, NULL, "the last snapshot, without walking again"},
+	{"last", 0, OPT_FLAG, NULL, "show the last summary instead of taking a new one"},
 };
 static const struct opt o_du[] = {
 	{"project", 'p', OPT_TEXT, "PROJECT", "this project's cache [@]"},
 	{"team", 0, OPT_TEXT, "TEAM", "this team's cache"},
-	{"depth", 'd', OPT_INT, "N", "sum by this many folders; 0: the total alone [1]"},
+	{"depth", 'd', OPT_COUNT, "N", "folder levels to show; 0 shows only the total [1]"},
 };
 static const struct opt o_cache_rm[] = {
 	{"project", 'p', OPT_TEXT, "PROJECT", "in the cache of this project"},
 	{"team", 0, OPT_TEXT, "TEAM", "in the cache of this team"},
-	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
+	{"yes", 'y', OPT_FLAG, NULL, "do not ask for confirmation"},
 };
 static const struct opt o_cache_quota[] = {{"project", 'p', OPT_TEXT, "PROJECT", "the cache of this project (required)"}};
 static const struct opt o_gc[] = {
-	{"dry-run", 0, OPT_FLAG, NULL, "only list what would go"},
-	{"older-than", 0, OPT_TEXT, "TIME", "leave Python environments, partial fetches, uploads and ownerless caches that were used since [24h]"},
-	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
+	{"dry-run", 0, OPT_FLAG, NULL, "only list what would be removed"},
+	{"older-than", 0, OPT_TEXT, "TIME", "keep Python environments, partial downloads, uploads and orphaned caches that were used within TIME [24h]"},
+	{"yes", 'y', OPT_FLAG, NULL, "do not ask for confirmation"},
 };
 static const struct opt o_prefetch[] = {
-	{"allow", 0, OPT_LIST, "GLOB", "only these files"},
-	{"ignore", 0, OPT_LIST, "GLOB", "not these files"},
-	{"secret", 0, OPT_TEXT, "NAME", "secret to authenticate with"},
-	{"endpoint", 0, OPT_TEXT, "URL", "the store or Hub, if not the one that the server is set to"},
+	{"allow", 0, OPT_LIST, "GLOB", "only files that match"},
+	{"ignore", 0, OPT_LIST, "GLOB", "no files that match"},
+	{"secret", 0, OPT_TEXT, "NAME", "secret that holds the credentials"},
+	{"endpoint", 0, OPT_TEXT, "URL", "URL of the store or Hub, if it is not the server's default"},
 };
-static const struct opt o_yes[] = {{"yes", 'y', OPT_FLAG, NULL, "do not ask"}};
-static const struct opt o_team[] = {{"team", 0, OPT_TEXT, "TEAM", "of this team [the default one]"}};
+static const struct opt o_yes[] = {{"yes", 'y', OPT_FLAG, NULL, "do not ask for confirmation"}};
+static const struct opt o_team[] = {{"team", 0, OPT_TEXT, "TEAM", "the team [the default team]"}};
 static const struct opt o_team_yes[] = {
-	{"team", 0, OPT_TEXT, "TEAM", "of this team [the default one]"},
-	{"yes", 'y', OPT_FLAG, NULL, "do not ask"},
+	{"team", 0, OPT_TEXT, "TEAM", "the team [the default team]"},
+	{"yes", 'y', OPT_FLAG, NULL, "do not ask for confirmation"},
 };
 static const struct opt o_confirm[] = {{"confirm", 0, OPT_TEXT, "NAME", "the project's name, instead of typing it"}};
 static const struct opt o_token[] = {
 	{"role", 0, OPT_TEXT, "ROLE", "viewer, member or admin [member]"},
 	{"team", 0, OPT_TEXT, "TEAM", "only for this team"},
-	{"expires-days", 0, OPT_INT, "N", "valid for so many days [for ever]"},
+	{"expires-days", 0, OPT_COUNT, "N", "expires after N days [never]"},
 };
 static const struct opt o_login[] = {
-	{"url", 0, OPT_TEXT, "URL", "the server [STOKER_URL]"},
+	{"url", 0, OPT_TEXT, "URL", "URL of the server [$STOKER_URL]"},
 	{"print-trussrc", 0, OPT_FLAG, NULL, "print the section for ~/.trussrc instead"},
 };
 
 #define OPTS(o) (o), COUNT(o)
 #define NO_OPTS NULL, 0
+#define NO_EXAMPLES NULL
 
 const struct command commands[] = {
-	/* words, args, help, more, options, least, most, lists, run */
+	/* words, args, help, more, examples, options, least, most, lists, run */
 	{"init", "[DIR]", "write a job file to start from",
-	 "Writes train.yaml, run.sh and .stokerignore (or an example's files) into DIR, this folder by default.",
+	 "Writes train.yaml, run.sh and .stokerignore, or the files of an example, into DIR (default: this folder).",
+	 "stoker init                       # train.yaml and run.sh here\n"
+	 "stoker init -e quickstart first   # an example, into the folder first",
 	 OPTS(o_init), 0, 1, true, cmd_init},
-	{"push", "[FILE]", "push a job: train.yaml and the folder it is in",
-	 "Reads FILE (train.yaml), uploads its folder without what .stokerignore names, and creates a job. "
-	 "Prints the job's id. With -f it follows the log and exits 0 when the job completed, 10 when it failed, "
-	 "11 when it was stopped; Ctrl-C detaches and the job goes on.",
+	{"push", "[FILE|DIR]", "push a job: a job file and the folder it is in",
+	 "Reads FILE (default: train.yaml), uploads its folder, and creates a job. Files that .gitignore or .stokerignore "
+	 "exclude are not sent. Prints the id of the job. With -f, follows the log and exits with 0 if the job completed, "
+	 "10 if it failed, 11 if it was stopped; Ctrl-C detaches and the job keeps running.",
+	 "stoker push -f                    # push ./train.yaml and follow its log\n"
+	 "stoker push lora.yaml --dry-run   # check it, show its size and what it would wait for\n"
+	 "stoker push -e LR=3e-4 -s job.compute.accelerator=H100:2",
 	 OPTS(o_push), 0, 1, true, cmd_push},
-	{"ps", "", "list jobs", "Lists your active jobs, the newest first. REASON says why a job waits or how it ended.", OPTS(o_ps), 0, 0, true, cmd_ps},
-	{"view", "[JOB]", "one page about a job: state, inputs, checkpoints, events", NULL, NO_OPTS, 0, 1, true, cmd_view},
-	{"logs", "[JOB]", "what a job printed", NULL, OPTS(o_logs), 0, 1, false, cmd_logs},
-	{"stop", "[JOB]...", "stop jobs", "SIGTERM, the grace time, then the whole process tree. Checkpoints that "
-	 "are complete are still shipped.", OPTS(o_stop), 0, CLI_ARGS_MAX, false, cmd_stop},
-	{"recreate", "JOB", "run a job again as it was: same code, same revisions", NULL, OPTS(o_recreate), 1, 1, true, cmd_recreate},
-	{"update", "JOB", "change a waiting job", NULL, OPTS(o_update), 1, 1, false, cmd_update},
-	{"events", "[JOB]", "what happened to a job, and who asked", NULL, NO_OPTS, 0, 1, true, cmd_events},
+	{"ps", "", "list jobs", "Lists your active jobs, newest first. REASON says why a job waits or how it ended.",
+	 "stoker ps                         # your active jobs\n"
+	 "stoker ps -a --everyone -s failed # all failed jobs of all users",
+	 OPTS(o_ps), 0, 0, true, cmd_ps},
+	{"view", "[JOB]", "show a job: status, inputs, commands, newest checkpoints and events", NULL,
+	 "stoker view                       # your newest job\n"
+	 "stoker view dgiwbss -o json       # everything, for scripts",
+	 NO_OPTS, 0, 1, true, cmd_view},
+	{"logs", "[JOB]", "print the log of a job", NULL,
+	 "stoker logs -f                    # follow your newest job\n"
+	 "stoker logs dgiwbss -n 100 -t     # the last 100 lines, with times",
+	 OPTS(o_logs), 0, 1, false, cmd_logs},
+	{"stop", "[JOB]...", "stop jobs",
+	 "Sends SIGTERM, waits for the grace time, then kills all processes of the job. Complete checkpoints are still uploaded.",
+	 "stoker stop dgiwbss               # SIGTERM, SIGKILL after the grace time\n"
+	 "stoker stop -a                    # all your active jobs",
+	 OPTS(o_stop), 0, CLI_ARGS_MAX, false, cmd_stop},
+	{"recreate", "JOB", "run a job again, with the same code and the same revisions of its inputs", NULL,
+	 "stoker recreate dgiwbss -f        # from the start\n"
+	 "stoker recreate @ --resume        # your newest job, from its newest complete checkpoint",
+	 OPTS(o_recreate), 1, 1, true, cmd_recreate},
+	{"update", "JOB", "change a pending job", NULL,
+	 "stoker update dgiwbss --priority 10   # start before others\n"
+	 "stoker update @ --priority -5         # let others go first",
+	 OPTS(o_update), 1, 1, false, cmd_update},
+	{"events", "[JOB]", "list the events of a job, and who caused them", NULL,
+	 "stoker events                     # of your newest job\n"
+	 "stoker events dgiwbss -o jsonl    # one JSON object per event",
+	 NO_OPTS, 0, 1, true, cmd_events},
 	{"exec", "JOB [-- COMMAND...]", "run a command or a shell inside a running job",
-	 "Without COMMAND it is a shell: $SHELL of the job, else bash or sh. Its exit code is the exit code; stdout and "
-	 "stderr stay apart, but values of the job's secrets are shown as [redacted]. "
-	 "Input that is not a terminal is passed on to its end: in a loop that reads a file, say </dev/null. "
-	 "A shell, or a command with -t, has a terminal: it follows the size of yours, Ctrl-C goes to it, and ~. at the "
-	 "beginning of a line hangs up. Without a terminal Ctrl-C leaves the command running in the job, or ends it when it was "
-	 "given input. A command whose caller is not heard of for 20 seconds gets SIGHUP, and SIGKILL 5 seconds later; "
-	 "so it does when the server is started again.",
+	 "Without COMMAND, starts a shell: the job's $SHELL, or bash, or sh. Exits with the command's exit code. stdout and "
+	 "stderr stay separate; values of the job's secrets are shown as [redacted]. "
+	 "If stdin is not a terminal, all of it is passed on: in a loop that reads a file, add </dev/null. "
+	 "A shell, or a command with -t, gets a terminal: it follows the size of yours, Ctrl-C goes to the command, and ~. at "
+	 "the start of a line hangs up. Without a terminal, Ctrl-C leaves the command running in the job, or ends it if it was "
+	 "given input. If the connection is lost for 20 seconds, or the server restarts, the command gets SIGHUP, and SIGKILL "
+	 "5 seconds later.",
+	 "stoker exec @                     # a shell in your newest job\n"
+	 "stoker exec dgiwbss -- nvidia-smi # one command",
 	 OPTS(o_exec), 1, 1, false, cmd_exec},
-	{"metrics", "[JOB]", "CPU, memory, GPU, scratch and cache use of a job", NULL, OPTS(o_watch), 0, 1, true, cmd_metrics},
+	{"metrics", "[JOB]", "show CPU, memory, GPU, scratch and cache use of a job", NULL,
+	 "stoker metrics -w                 # watch your newest job\n"
+	 "stoker metrics dgiwbss -o json    # for scripts",
+	 OPTS(o_watch), 0, 1, true, cmd_metrics},
 
-	{"checkpoints ls", "[JOB]", "list a job's checkpoints", NULL, OPTS(o_ck_ls), 0, 1, true, cmd_checkpoints_ls},
-	{"checkpoints show", "CHECKPOINT", "one checkpoint and its files",
-	 "CHECKPOINT is JOB/NAME, or NAME with --job; NAME latest is the newest complete one.",
+	{"checkpoints ls", "[JOB]", "list the checkpoints of a job", NULL,
+	 "stoker checkpoints ls             # complete ones of your newest job\n"
+	 "stoker checkpoints ls dgiwbss -a  # incomplete ones too, with the reason",
+	 OPTS(o_ck_ls), 0, 1, true, cmd_checkpoints_ls},
+	{"checkpoints show", "CHECKPOINT", "show a checkpoint and its files",
+	 "CHECKPOINT is JOB/NAME, or NAME with --job. The name `latest` stands for the newest complete one.",
+	 "stoker checkpoints show latest                  # newest complete one of your newest job\n"
+	 "stoker checkpoints show dgiwbss/checkpoint-500",
 	 OPTS(o_ck_show), 1, 1, true, cmd_checkpoints_show},
-	{"checkpoints pull", "CHECKPOINT [DIR]", "download a checkpoint, verified",
-	 "Files arrive as DIR/rank-N/PATH; each is hashed and compared with what was stored. DIR is checkpoints/ by default, "
-	 "which a push leaves out.",
+	{"checkpoints pull", "CHECKPOINT [DIR]", "download a checkpoint and verify it",
+	 "Writes DIR/rank-N/PATH and compares each file's checksum with the stored one. DIR is checkpoints/ by default; "
+	 "push does not send that folder.",
+	 "stoker checkpoints pull dgiwbss/checkpoint-500 out\n"
+	 "stoker checkpoints pull latest --include '*.safetensors'",
 	 OPTS(o_ck_pull), 1, 2, false, cmd_checkpoints_pull},
-	{"checkpoints pin", "CHECKPOINT", "keep a checkpoint whatever keep_last says", NULL, OPTS(o_ck_show), 1, 1, false, cmd_checkpoints_pin},
-	{"checkpoints unpin", "CHECKPOINT", "take the pin away", NULL, OPTS(o_ck_show), 1, 1, false, cmd_checkpoints_unpin},
-	{"checkpoints rm", "CHECKPOINT", "delete a checkpoint for good", NULL, OPTS(o_ck_rm), 1, 1, false, cmd_checkpoints_rm},
+	{"checkpoints pin", "CHECKPOINT", "keep a checkpoint regardless of keep_last", NULL,
+	 "stoker checkpoints pin latest\n"
+	 "stoker checkpoints pin dgiwbss/checkpoint-500",
+	 OPTS(o_ck_show), 1, 1, false, cmd_checkpoints_pin},
+	{"checkpoints unpin", "CHECKPOINT", "remove the pin of a checkpoint", NULL,
+	 "stoker checkpoints unpin latest\n"
+	 "stoker checkpoints unpin dgiwbss/checkpoint-500",
+	 OPTS(o_ck_show), 1, 1, false, cmd_checkpoints_unpin},
+	{"checkpoints rm", "CHECKPOINT", "delete a checkpoint permanently", NULL,
+	 "stoker checkpoints rm dgiwbss/checkpoint-100\n"
+	 "stoker checkpoints rm checkpoint-100 -j dgiwbss --yes",
+	 OPTS(o_ck_rm), 1, 1, false, cmd_checkpoints_rm},
 	{"checkpoints check", "[PATH]", "check whether a folder or file on this machine is a whole checkpoint",
-	 "Reads the structure of each file (headers and directories, nothing is unpickled), recognises the trainer, and names what is torn or "
-	 "missing. Exits 0 when the checkpoint is whole as far as its files can tell, 1 when it is not. Needs no server. "
-	 "Examples: `stoker checkpoints check out/checkpoint-500`, `stoker checkpoints check --all out -o json`.",
+	 "Reads the structure of each file (headers and directories; nothing is unpickled), recognizes the trainer, and names "
+	 "torn and missing files. Exits with 0 if the checkpoint is whole as far as its files can tell, 1 if not. "
+	 "Needs no server.",
+	 "stoker checkpoints check out/checkpoint-500\n"
+	 "stoker checkpoints check --all out -o json",
 	 OPTS(o_ck_check), 0, 1, true, cmd_checkpoints_check},
-	{"cache summarize", "[PROJECT]", "list what is in the training cache", NULL, OPTS(o_summarize), 0, 1, true, cmd_cache_summarize},
-	{"cache ls", "[PROJECT]", "the same", NULL, OPTS(o_summarize), 0, 1, true, cmd_cache_summarize},
-	{"cache du", "[PROJECT]", "what takes the space in the training cache", NULL, OPTS(o_du), 0, 1, true, cmd_cache_du},
-	{"cache quota", "SIZE", "how much the training cache of a project may hold", "As in 500GB or 2Ti. A job that finds it full does not start.",
+	{"cache summarize", "[PROJECT]", "list the files in the training cache", NULL,
+	 "stoker cache summarize            # project of your newest job\n"
+	 "stoker cache summarize demo --sort size --order desc",
+	 OPTS(o_summarize), 0, 1, true, cmd_cache_summarize},
+	{"cache ls", "[PROJECT]", "same as cache summarize", NULL,
+	 "stoker cache ls\n"
+	 "stoker cache ls --team vision",
+	 OPTS(o_summarize), 0, 1, true, cmd_cache_summarize},
+	{"cache du", "[PROJECT]", "show what takes up space in the training cache", NULL,
+	 "stoker cache du                   # by top-level folder\n"
+	 "stoker cache du demo -d 2         # two levels",
+	 OPTS(o_du), 0, 1, true, cmd_cache_du},
+	{"cache quota", "SIZE", "limit the size of a project's training cache", "A job whose cache is over its quota does not start.",
+	 "stoker cache quota 500GB -p demo\n"
+	 "stoker cache quota 2Ti -p vision/demo",
 	 OPTS(o_cache_quota), 1, 1, false, cmd_cache_quota},
-	{"cache rm", "PATH", "delete a file or folder from the training cache", NULL, OPTS(o_cache_rm), 1, 1, false, cmd_cache_rm},
-	{"cache gc", "", "remove from the server's disks what nothing uses",
-	 "Weights that no mirror and no job names and copies of them, what is left of fetches and uploads, caches of deleted projects. "
-	 "Nothing that a running or waiting job uses, and nothing in a project's own cache. On a terminal it shows what would go and asks. "
-	 "For administrators; the server does most of this by itself in time. Ctrl-C stops it.",
+	{"cache rm", "PATH", "delete a file or folder from the training cache", NULL,
+	 "stoker cache rm tokenized/v1 -p demo\n"
+	 "stoker cache rm hub --team vision --yes",
+	 OPTS(o_cache_rm), 1, 1, false, cmd_cache_rm},
+	{"cache gc", "", "delete unused data from the server's disks",
+	 "Removes unreferenced weights and their copies, leftovers of downloads and uploads, and caches of deleted projects. "
+	 "Keeps everything that a running or waiting job uses, and all project caches. On a terminal it lists what it would "
+	 "delete and asks. Administrators only. The server also collects garbage on its own. Ctrl-C stops it.",
+	 "stoker cache gc --dry-run         # list only\n"
+	 "stoker cache gc --older-than 7d --yes",
 	 OPTS(o_gc), 0, 0, true, cmd_cache_gc},
-	{"cache verify", "", "read again all that is stored and compare it with its checksum",
-	 "Mirrored weights, copies of them on the node, and checkpoints of jobs that have ended. What is damaged is named and set aside: "
-	 "no job is given it; weights are fetched again by the next job that asks, a checkpoint counts as incomplete. Exits 1 when something "
-	 "is damaged. Runs in the server behind everybody else's disk accesses; Ctrl-C stops it. For administrators.",
+	{"cache verify", "", "read all stored data and compare it with its checksums",
+	 "Reads mirrored weights, their copies on the node, and checkpoints of finished jobs. Damaged data is reported and "
+	 "quarantined: no job gets it; the next job that needs the weights fetches them again; the checkpoint counts as "
+	 "incomplete. Exits with 1 if anything is damaged. Runs in the server at low disk priority; Ctrl-C stops it. "
+	 "Administrators only.",
+	 "stoker cache verify\n"
+	 "stoker cache verify -o json       # for a nightly timer",
 	 NO_OPTS, 0, 0, true, cmd_cache_verify},
-	{"weights ls", "", "list mirrored sources", NULL, NO_OPTS, 0, 0, true, cmd_weights_ls},
-	{"weights prefetch", "SOURCE", "mirror a source before a job asks for it", NULL, OPTS(o_prefetch), 1, 1, false, cmd_weights_prefetch},
-	{"weights rm", "ID", "remove a mirrored source", NULL, OPTS(o_yes), 1, 1, false, cmd_weights_rm},
+	{"weights ls", "", "list mirrored sources", NULL,
+	 "stoker weights ls\n"
+	 "stoker weights ls -o csv",
+	 NO_OPTS, 0, 0, true, cmd_weights_ls},
+	{"weights prefetch", "SOURCE", "mirror a source before a job needs it", NULL,
+	 "stoker weights prefetch hf://Qwen/Qwen3-0.6B@main\n"
+	 "stoker weights prefetch s3://bucket/data --secret aws --ignore '*.bin'",
+	 OPTS(o_prefetch), 1, 1, false, cmd_weights_prefetch},
+	{"weights rm", "ID", "delete a mirrored source", NULL,
+	 "stoker weights rm 4kq8w2n         # an id from `stoker weights ls`\n"
+	 "stoker weights rm 4kq8w2n --yes",
+	 OPTS(o_yes), 1, 1, false, cmd_weights_rm},
 
-	{"secrets ls", "", "list the names of secrets", NULL, OPTS(o_team), 0, 0, true, cmd_secrets_ls},
-	{"secrets set", "NAME", "set a secret from the terminal or stdin", "The value is never shown again, by nobody.",
+	{"secrets ls", "", "list the names of secrets", NULL,
+	 "stoker secrets ls\n"
+	 "stoker secrets ls --team vision",
+	 OPTS(o_team), 0, 0, true, cmd_secrets_ls},
+	{"secrets set", "NAME", "set a secret; the value is read from the terminal or stdin",
+	 "The value cannot be shown again.",
+	 "stoker secrets set hf_access_token            # asks for the value\n"
+	 "stoker secrets set aws --team vision < keys.json",
 	 OPTS(o_team), 1, 1, false, cmd_secrets_set},
-	{"secrets rm", "NAME", "delete a secret", NULL, OPTS(o_team_yes), 1, 1, false, cmd_secrets_rm},
-	{"projects ls", "", "list projects", NULL, NO_OPTS, 0, 0, true, cmd_projects_ls},
-	{"projects rm", "PROJECT", "delete a project, its jobs, checkpoints and cache", NULL, OPTS(o_confirm), 1, 1, false, cmd_projects_rm},
-	{"teams ls", "", "list teams", NULL, NO_OPTS, 0, 0, true, cmd_teams_ls},
-	{"teams create", "NAME", "make a team", NULL, NO_OPTS, 1, 1, false, cmd_teams_create},
-	{"teams rm", "TEAM", "delete an empty team", NULL, OPTS(o_yes), 1, 1, false, cmd_teams_rm},
-	{"tokens ls", "", "list tokens", NULL, NO_OPTS, 0, 0, true, cmd_tokens_ls},
-	{"tokens create", "NAME", "make a token; it is shown once", NULL, OPTS(o_token), 1, 1, true, cmd_tokens_create},
-	{"tokens rm", "ID", "revoke a token", NULL, OPTS(o_yes), 1, 1, false, cmd_tokens_rm},
+	{"secrets rm", "NAME", "delete a secret", NULL,
+	 "stoker secrets rm hf_access_token\n"
+	 "stoker secrets rm aws --team vision --yes",
+	 OPTS(o_team_yes), 1, 1, false, cmd_secrets_rm},
+	{"projects ls", "", "list projects", NULL,
+	 "stoker projects ls\n"
+	 "stoker projects ls -o json",
+	 NO_OPTS, 0, 0, true, cmd_projects_ls},
+	{"projects rm", "PROJECT", "delete a project with its jobs, checkpoints and cache", NULL,
+	 "stoker projects rm demo\n"
+	 "stoker projects rm vision/demo --confirm demo",
+	 OPTS(o_confirm), 1, 1, false, cmd_projects_rm},
+	{"teams ls", "", "list teams", NULL,
+	 "stoker teams ls\n"
+	 "stoker teams ls -o json",
+	 NO_OPTS, 0, 0, true, cmd_teams_ls},
+	{"teams create", "NAME", "create a team", NULL,
+	 "stoker teams create vision\n"
+	 "stoker tokens create ann --team vision   # then let people in",
+	 NO_OPTS, 1, 1, false, cmd_teams_create},
+	{"teams rm", "TEAM", "delete an empty team", NULL,
+	 "stoker teams rm vision\n"
+	 "stoker teams rm vision --yes",
+	 OPTS(o_yes), 1, 1, false, cmd_teams_rm},
+	{"tokens ls", "", "list tokens", NULL,
+	 "stoker tokens ls\n"
+	 "stoker tokens ls -o csv",
+	 NO_OPTS, 0, 0, true, cmd_tokens_ls},
+	{"tokens create", "NAME", "create a token; it is shown only once", NULL,
+	 "stoker tokens create ann --expires-days 90\n"
+	 "stoker tokens create ci --role viewer --team vision -q",
+	 OPTS(o_token), 1, 1, true, cmd_tokens_create},
+	{"tokens rm", "ID", "revoke a token", NULL,
+	 "stoker tokens rm br2pjxk          # an id from `stoker tokens ls`\n"
+	 "stoker tokens rm br2pjxk --yes",
+	 OPTS(o_yes), 1, 1, false, cmd_tokens_rm},
 
-	{"login", "", "save the server and token for this user", "The token is read from the terminal or stdin.",
+	{"login", "", "save the server and token for this user", "Reads the token from the terminal or stdin.",
+	 "stoker login --url https://stoker.example.org\n"
+	 "stoker login --url http://127.0.0.1:8000 < token",
 	 OPTS(o_login), 0, 0, false, cmd_login},
-	{"doctor", "", "check login, server, sandbox, clocks, disk and an upload", NULL, NO_OPTS, 0, 0, true, cmd_doctor},
-	{"completion", "bash", "print the bash completion", NULL, NO_OPTS, 0, 1, false, cmd_completion},
-	{"man", "", "print the man page", "stoker man | man -l -", NO_OPTS, 0, 0, false, cmd_man},
-	{"print-cli", "", NULL, NULL, NO_OPTS, 0, 0, false, cmd_print_cli},
-	{"print-errors", "", NULL, NULL, NO_OPTS, 0, 0, false, cmd_print_errors},
-	{"print-locks", "", NULL, NULL, NO_OPTS, 0, 0, false, cmd_print_locks},
-	{"print-job-file", "", NULL, NULL, NO_OPTS, 0, 0, false, cmd_print_job_file},
-	{"version", "", "print the version", NULL, NO_OPTS, 0, 0, false, cmd_version},
+	{"doctor", "", "check login, server, sandbox, clocks, disk and an upload", NULL,
+	 "stoker doctor\n"
+	 "stoker doctor -o json             # for monitoring",
+	 NO_OPTS, 0, 0, true, cmd_doctor},
+	{"completion", "bash", "print the bash completion", NULL,
+	 "source <(stoker completion bash)",
+	 NO_OPTS, 0, 1, false, cmd_completion},
+	{"man", "", "print the man page", NULL,
+	 "stoker man | man -l -",
+	 NO_OPTS, 0, 0, false, cmd_man},
+	{"print-cli", "", NULL, NULL, NO_EXAMPLES, NO_OPTS, 0, 0, false, cmd_print_cli},
+	{"print-errors", "", NULL, NULL, NO_EXAMPLES, NO_OPTS, 0, 0, false, cmd_print_errors},
+	{"print-locks", "", NULL, NULL, NO_EXAMPLES, NO_OPTS, 0, 0, false, cmd_print_locks},
+	{"print-job-file", "", NULL, NULL, NO_EXAMPLES, NO_OPTS, 0, 0, false, cmd_print_job_file},
+	{"version", "", "print the version", NULL, NO_EXAMPLES, NO_OPTS, 0, 0, false, cmd_version},
+};
+
+const struct alias aliases[] = {
+	{"top", "stoker metrics --watch"}, {"stats", "stoker metrics"},
+	{"list", "stoker ps"}, {"ls", "stoker ps"}, {"jobs", "stoker ps"}, {"queue", "stoker ps"}, {"squeue", "stoker ps"},
+	{"run", "stoker push -f"}, {"submit", "stoker push"}, {"start", "stoker push"}, {"launch", "stoker push"},
+	{"create", "stoker push"}, {"train", "stoker push"}, {"deploy", "stoker push"}, {"sbatch", "stoker push"},
+	{"status", "stoker view"}, {"show", "stoker view"}, {"describe", "stoker view"}, {"get", "stoker view"},
+	{"info", "stoker view"}, {"inspect", "stoker view"},
+	{"cancel", "stoker stop"}, {"kill", "stoker stop --now"}, {"down", "stoker stop"}, {"scancel", "stoker stop"},
+	{"delete", "stoker stop"}, {"rm", "stoker stop"},
+	{"log", "stoker logs"}, {"tail", "stoker logs -f"}, {"follow", "stoker logs -f"}, {"attach", "stoker logs -f"},
+	{"ssh", "stoker exec JOB"}, {"shell", "stoker exec JOB"}, {"bash", "stoker exec JOB"},
+	{"restart", "stoker recreate"}, {"rerun", "stoker recreate"}, {"retry", "stoker recreate"}, {"resume", "stoker recreate --resume"},
+	{"pull", "stoker checkpoints pull"}, {"download", "stoker checkpoints pull"}, {"checkpoint", "stoker checkpoints ls"},
+	{"whoami", "stoker doctor"}, {"logout", "rm ~/.config/stoker/login.json"}, {"config", "stoker login"},
+	{"upload", "stoker push"}, {"secret", "stoker secrets set NAME"}, {"project", "stoker projects ls"},
+	{"gc", "stoker cache gc"}, {"prune", "stoker cache gc"}, {"serve", "stoker server"}, {"up", "stoker server"},
 };
 /* clang-format on */
 
 const size_t n_commands = COUNT(commands);
+const size_t n_aliases = COUNT(aliases);

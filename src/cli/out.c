@@ -25,7 +25,7 @@ int out_form(const struct cli *c, enum out_form *form, struct err *err)
 			return 0;
 		}
 	}
-	return err_set(err, ERR_INVALID, "--output is table, json, jsonl or csv, not \"%s\"", want);
+	return err_set(err, ERR_USAGE, "--output is table, json, jsonl or csv, not \"%s\"", want);
 }
 
 static void print_buf(const struct buf *b)
@@ -68,7 +68,7 @@ int out_form_one(const struct cli *c, enum out_form *form, struct err *err)
 	if (out_form(c, form, err) < 0)
 		return -1;
 	if (*form == OUT_CSV)
-		return err_set(err, ERR_INVALID, "this is no list: -o json, jsonl or table");
+		return err_set(err, ERR_USAGE, "this is not a list: use -o json, jsonl or table");
 	return 0;
 }
 
@@ -379,7 +379,7 @@ int out_list(const struct cli *c, const struct doc *list, const struct out_col *
 		return -1;
 	if (!doc_is(list, DOC_LIST))
 		return err_set(err, ERR_CORRUPT,
-		               "the server's answer holds no list; is it another version?");
+		               "the server's reply has no list; is it a different version?");
 	switch (form) {
 	case OUT_JSON:
 		out_json(list);
@@ -534,8 +534,9 @@ int out_confirm(const struct cli *c, const char *question, const char *must_type
 	if (opt_flag(c, "yes") && must_type == NULL)
 		return 0;
 	if (isatty(0) != 1)
-		return err_set(err, ERR_INVALID, "%s Nobody is there to answer: %s", question,
-		               must_type != NULL ? "name it with --confirm" : "add --yes");
+		return err_set(err, ERR_INVALID, "%s stdin is not a terminal; %s", question,
+		               must_type != NULL ? "name it with --confirm"
+		                                 : "pass --yes to confirm");
 	(void)fprintf(stderr, "%s %s ", out_plain(c->arena, str_of(question)),
 	              must_type != NULL ? "Type its name to go on:" : "[y/N]");
 	(void)fflush(stderr);
@@ -606,6 +607,26 @@ void cell_age(const struct doc *iso, struct buf *out)
 	space = strchr(text, ' '); /* "2h 13m" -> "2h": an age need not be exact */
 	if (space != NULL)
 		*space = '\0';
+	buf_puts(out, text);
+}
+
+void cell_in(const struct doc *iso, struct buf *out)
+{
+	struct err ignored = {0};
+	char text[UNITS_CAP];
+	int64_t ms;
+
+	if (!doc_is(iso, DOC_TEXT) || clock_parse(iso->text, &ms, &ignored) < 0) {
+		buf_puts(out, "never");
+		return;
+	}
+	ms -= clock_wall_ms();
+	if (ms <= 0) {
+		buf_puts(out, "expired");
+		return;
+	}
+	(void)units_show_seconds((uint64_t)ms / 1000, text);
+	text[strcspn(text, " ")] = '\0';
 	buf_puts(out, text);
 }
 

@@ -223,8 +223,8 @@ int pack_folder(struct cli *c, const char *root, const struct git *git, bool use
 		return -1;
 	if (is_data_folder(dir, "."))
 		return err_set(err, ERR_INVALID,
-		               "%s is the data folder of a Stoker server; keep the code of a job "
-		               "in a folder of its own",
+		               "%s is the data folder of a Stoker server; put the job's code in "
+		               "another folder",
 		               root);
 	if (ignores_open(c->arena, dir, use_gitignore ? git : NULL, &ignores, err) < 0)
 		return -1;
@@ -264,11 +264,11 @@ static void say_left(struct cli *c, const struct pack *p)
 static void say_links(struct cli *c, const struct pack *p)
 {
 	for (size_t i = 0; i < PACK_LINKS_SHOWN && p->link[i] != NULL; i++)
-		out_say(c, "warning: left out %s -> %s: the link leads out of the folder",
+		out_say(c, "warning: skipped %s -> %s: the link points outside the folder",
 		        out_plain(c->arena, str_of(p->link[i])),
 		        out_plain(c->arena, str_of(p->target[i])));
 	if (p->report.links > PACK_LINKS_SHOWN)
-		out_say(c, "warning: left out %s more of this kind",
+		out_say(c, "warning: skipped %s more",
 		        out_count(c, p->report.links - PACK_LINKS_SHOWN, "link"));
 }
 
@@ -284,8 +284,8 @@ static void say_large(struct cli *c, const struct pack *p)
 		           out_plain(c->arena, str_of(p->largest[i].path)),
 		           units_show_bytes(p->largest[i].bytes, size));
 	out_say(c,
-	        "hint: this is a lot of code%s%s. Name data under `weights:`, where it is fetched "
-	        "once and kept, or leave it out in .stokerignore",
+	        "hint: this is a lot of code%s%s. List data under `weights:` to fetch it once and "
+	        "cache it, or exclude it in .stokerignore",
 	        b.n > 0 ? "; the largest files: " : "", buf_cstr(&b));
 }
 

@@ -50,10 +50,10 @@ static int read_login(struct cli *c, struct err *err)
 		return err_set(
 			err, ERR_NOT_LOGGED_IN,
 			"not logged in: set STOKER_URL and STOKER_TOKEN, or run `stoker login "
-			"--url URL`; the server's user is logged in by the server's first start");
+		        "--url URL`; the first start of a server logs its own user in");
 	if ((st.st_mode & 077) != 0)
 		return err_set(err, ERR_DENIED,
-		               "%s can be read by others (mode %03o): chmod 600 it", path,
+		               "other users can read %s (mode %03o): run chmod 600 on it", path,
 		               st.st_mode & 0777U);
 	if (fs_read(AT_FDCWD, path, &text, err) < 0)
 		return -1;
@@ -320,7 +320,7 @@ int remote_call(struct cli *c, enum http_method method, const char *path, const 
 	if (r < 0)
 		return remote_explain(c, err);
 	if (js_parse(c->arena, buf_view(&reply.body), out, err) < 0)
-		return err_wrap(err, "the answer of %s is not Stoker's", c->url);
+		return err_wrap(err, "the reply of %s is not from Stoker", c->url);
 	return 0;
 }
 

@@ -50,7 +50,7 @@ int terminal_raw(struct err *err)
 	if (tcgetattr(0, &before) < 0)
 		return err_errno(err, errno, "the terminal");
 	if (atexit(terminal_restore) != 0)
-		return err_set(err, ERR_IO, "the terminal could not be given back at the end");
+		return err_set(err, ERR_IO, "could not restore the terminal");
 	for (size_t i = 0; i < COUNT(deadly); i++)
 		(void)sigaction(deadly[i], &sa, &old[i]);
 	is_raw = true;

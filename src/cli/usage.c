@@ -94,6 +94,10 @@ void usage_command(const struct command *cmd, FILE *to)
 		              "  -o, --output FORM            table, json, jsonl or csv [table]\n");
 	(void)fprintf(to, "  -q, --quiet                  no progress and no hints\n"
 	                  "  -h, --help                   show this help\n");
+	if (cmd->examples != NULL)
+		(void)fprintf(to, "\nexamples:\n");
+	for (struct str rest = str_of(cmd->examples), line; str_cut(&rest, '\n', &line);)
+		(void)fprintf(to, "  %.*s\n", STR_ARG(line));
 }
 
 bool usage_group(const char *word, FILE *to)
@@ -157,6 +161,11 @@ void usage_man(struct buf *out)
 			buf_puts(out, ".br\n");
 			roff(out, cmd->more);
 			buf_putc(out, '\n');
+		}
+		if (cmd->examples != NULL) {
+			buf_puts(out, ".nf\n");
+			roff(out, cmd->examples);
+			buf_puts(out, "\n.fi\n");
 		}
 		for (size_t k = 0; k < cmd->n_opts; k++) {
 			buf_puts(out, ".br\n\\fB");
@@ -246,6 +255,8 @@ void usage_reference(struct buf *out)
 		           cmd->args[0] != '\0' ? " " : "", cmd->args, cmd->help);
 		if (cmd->more != NULL)
 			buf_printf(out, "\n%s\n", cmd->more);
+		if (cmd->examples != NULL)
+			buf_printf(out, "\n```sh\n%s\n```\n", cmd->examples);
 		if (cmd->n_opts > 0)
 			buf_puts(out, "\n| option | what it does |\n|---|---|\n");
 		for (size_t k = 0; k < cmd->n_opts; k++) {

@@ -379,7 +379,7 @@ static int adopt(struct app *app, struct arena *a, const struct model_job *job, 
 		return -1;
 	/* Without its name: only the runner knew which part of it may be a secret. */
 	app_event(app, job->id, "checkpoint", "server",
-	          "a checkpoint that the runner did not tell of any more is in the store (%s)",
+	          "recovered checkpoint uploaded before the runner died (%s)",
 	          units_show_bytes(c.bytes, bytes));
 	return 0;
 }

@@ -372,8 +372,7 @@ int ctx_runner_checkpoint(void *of, const struct who *who, const struct model_ch
 			return -1;
 	}
 	if (c.state == CKPT_COMPLETE)
-		app_event(app, m.job.id, "checkpoint", "runner",
-		          "checkpoint %s is in the store (%s)", c.shown,
+		app_event(app, m.job.id, "checkpoint", "runner", "%s is in the store (%s)", c.shown,
 		          units_show_bytes(c.bytes, bytes));
 	app_notify(app, CHANNEL_JOB, m.job.id);
 	return 0;

@@ -90,16 +90,21 @@ static int source_project(const struct choice *c, const char **id, struct err *e
 		return 0;
 	}
 	/* By name in the job's own team: other teams' are not there for it. */
-	if (meta_project_by_name(c->app->meta, c->a, c->job->team_id, c->ref->project, &p, err) < 0)
+	if (meta_project_by_name(c->app->meta, c->a, c->job->team_id, c->ref->project, &p, err) <
+	    0) {
+		err_refine(err, ERR_PROJECT_NOT_FOUND);
 		return err_wrap(err, "project \"%s\"", c->ref->project);
+	}
 	*id = p.id;
 	return 0;
 }
 
 static int source_job(const struct choice *c, struct model_job *out, struct err *err)
 {
-	if (meta_job(c->app->meta, c->a, c->ref->job, out, err) < 0)
+	if (meta_job(c->app->meta, c->a, c->ref->job, out, err) < 0) {
+		err_refine(err, ERR_JOB_NOT_FOUND);
 		return err_wrap(err, "job %s", c->ref->job);
+	}
 	if (!app_same(out->team_id, c->job->team_id) ||
 	    (c->ref->project != NULL && !app_same(out->project_name, c->ref->project)))
 		return err_set(err, ERR_JOB_NOT_FOUND, "job %s: no such job%s%s", c->ref->job,
@@ -119,6 +124,8 @@ static void keep(const struct choice *c, const struct whole *w, const struct mod
 		.n_ranks = w->n_ranks,
 		.latest = c->ref == NULL || c->ref->latest,
 	};
+	if (c->quiet)
+		return;
 	app_say(c->app, c->job->id, "loading checkpoint %s of job %s (%s)", w->name, from->id,
 	        from->name);
 }
@@ -301,6 +308,36 @@ int loads_choose(struct app *app, struct arena *a, const struct model_job *job,
 	if (before->n_load == 0 && !again && choose_all(app, a, job, spec, now, err) < 0)
 		return -1;
 	return again ? choose_own(app, a, job, now, err) : 0;
+}
+
+/* A job that is still active may yet write the checkpoint: only a job that has ended is held to it.
+ */
+static int check_one(const struct choice *c, struct err *err)
+{
+	struct frozen_load ignored;
+	struct model_job from = {0};
+	const char *project;
+
+	if (c->ref->job == NULL)
+		return source_project(c, &project, err);
+	if (source_job(c, &from, err) < 0)
+		return -1;
+	return job_state_is_final(from.core.state) ? choose(c, &ignored, err) : 0;
+}
+
+int loads_check(struct app *app, struct arena *a, const struct model_job *job,
+                const struct job_spec *spec, struct err *err)
+{
+	if (!spec->load.enabled || !spec->load.required)
+		return 0;
+	for (size_t i = 0; i < spec->load.n_refs; i++) {
+		struct choice c = {
+			.app = app, .a = a, .job = job, .ref = &spec->load.refs[i], .quiet = true};
+
+		if (check_one(&c, err) < 0)
+			return err_wrap(err, "load_checkpoint_config.checkpoints[%zu]", i);
+	}
+	return 0;
 }
 
 int loads_newest(struct app *app, struct arena *a, const struct model_job *job,

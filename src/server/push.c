@@ -8,6 +8,7 @@
 #include "server/loads.h"
 #include "server/queue.h"
 #include "server/secrets.h"
+#include "store/source.h"
 
 #define KEY_MAX 200 /* of an idempotency key */
 
@@ -94,9 +95,24 @@ static int check_idle(struct app *app, const struct job_spec *spec, struct err *
 		" server are declared by --gpus; use limits.max_duration");
 }
 
-/* Each archive was uploaded with credentials of the caller's team, by who sees all teams, or by the
- * job that is made again (who is NULL), and has arrived. Credentials are asked for before a team is
- * named, so those of somebody who sees all teams say nothing about the project's. */
+/* A file:// source outside of the allowed folders would only fail later. */
+static int check_sources(struct app *app, const struct job_spec *spec, struct err *err)
+{
+	struct source_options o = {
+		.file_roots = (const char *const *)app->set.allow_file_root.item,
+		.n_file_roots = app->set.allow_file_root.n,
+	};
+
+	for (size_t i = 0; i < spec->n_weights; i++) {
+		AUTO_SOURCE struct source *s = NULL;
+
+		if (str_starts(str_of(spec->weights[i].source), "file://") &&
+		    source_open(&s, spec->weights[i].source, &o, err) < 0)
+			return err_wrap(err, "job.weights[%zu]", i);
+	}
+	return 0;
+}
+
 static int check_endpoints(struct app *app, const struct job_spec *spec, struct err *err)
 {
 	for (size_t i = 0; i < spec->n_weights; i++) {
@@ -106,6 +122,9 @@ static int check_endpoints(struct app *app, const struct job_spec *spec, struct 
 	return 0;
 }
 
+/* Each archive was uploaded with credentials of the caller's team, by who sees all teams, or by the
+ * job that is made again (who is NULL), and has arrived. Credentials are asked for before a team is
+ * named, so those of somebody who sees all teams say nothing about the project's. */
 static int check_code(struct app *app, struct arena *a, const struct who *who,
                       const struct job_spec *spec, const char ***keys, struct err *err)
 {
@@ -168,6 +187,10 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 		        "the"
 		        " job runs; by ssh or an editor it is not offered here",
 		        out->id);
+	if (spec->node_count > 1)
+		app_say(app, out->id,
+		        "node_count %u: all %u nodes run on this machine and share it",
+		        spec->node_count, spec->node_count);
 	if (spec->spot)
 		app_say(app, out->id,
 		        "availability_model spot: nothing is taken away from jobs here, so it runs "
@@ -216,6 +239,7 @@ static int check(struct app *app, struct arena *a, const struct who *who,
 	if (secrets_check(app, p->team_id, spec, err) < 0 ||
 	    check_fits(app, row, p->pinned_cluster, err) < 0 || check_image(app, spec, err) < 0 ||
 	    check_idle(app, spec, err) < 0 || check_endpoints(app, spec, err) < 0 ||
+	    check_sources(app, spec, err) < 0 || loads_check(app, a, row, spec, err) < 0 ||
 	    check_code(app, a, who, spec, keys, err) < 0)
 		return -1;
 	js_init(&js, &document);

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 
+#define MEMORY_MIN ((uint64_t)64 << 20) /* less runs no job: another unit was meant */
 #define AT(member) offsetof(struct settings, member)
 /* clang-format off */
 static const struct conf_row rows[] = {
@@ -207,6 +208,11 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 {
 	if (s->cpus < 0 || s->workers < 1 || s->workers > 256)
 		return err_set(err, ERR_INVALID, "--cpus from 0, --workers from 1 to 256");
+	if (s->memory > 0 && s->memory < MEMORY_MIN)
+		return err_set(err, ERR_UNIT_MISSING,
+		               "--memory %" PRIu64 " is %" PRIu64
+		               " bytes: write the unit, as in %" PRIu64 "G",
+		               s->memory, s->memory, s->memory);
 	if (s->connections_per_address < 0 || s->connections_per_address > 4096)
 		return err_set(err, ERR_INVALID, "--connections-per-address from 0 to 4096");
 	if (check_url(a, "base-url", s->base_url, err) < 0 ||
