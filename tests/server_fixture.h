@@ -10,6 +10,7 @@
 #include "server/ctx.h"
 #include "server/exec.h"
 #include "server/fetch.h"
+#include "server/inputs.h"
 #include "server/live.h"
 #include "server/notify.h"
 #include "server/prepare.h"
@@ -58,6 +59,7 @@ static inline void fixture_up(struct fixture *f)
 	cache_start(app);
 	upkeep_start(app);
 	fetch_start(app);
+	inputs_start(app);
 	prepare_start(app);
 	app->sweeps = keyed_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
 	app->notices = keyed_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
@@ -87,6 +89,7 @@ static inline void fixture_down(struct fixture *f)
 	keyed_free(app->sweeps);
 	keyed_free(app->notices);
 	keyed_free(app->prepare);
+	inputs_free(app);
 	fetch_free(app);
 	cache_free(app);
 	upkeep_free(app);
@@ -245,8 +248,10 @@ static inline void fixture_await(struct fixture *f, const char *id, enum job_sta
 		j = fixture_job(f, id);
 		if (j.core.state == want && !keyed_busy(f->app->prepare, id))
 			return;
-		if (j.core.state == JOB_PENDING)
-			queue_pass(f->app); /* its loop does not run here */
+		if (j.core.state == JOB_PENDING) { /* their loops do not run here */
+			inputs_pass(f->app);
+			queue_pass(f->app);
+		}
 		clock_sleep_ms(20);
 	}
 	fail_msg("job is %s, not %s: %s", job_state_word(j.core.state), job_state_word(want),

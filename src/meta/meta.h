@@ -200,6 +200,9 @@ struct meta_step {
 	size_t n_notices;
 	const char *pin_cluster; /* for the project, unless it is pinned; NULL: not cache-enabled */
 };
+/* Its weights are fetched: it may be placed. ERR_CONFLICT unless it waits for them. */
+int meta_job_inputs(struct meta *m, const char *id, const char *frozen_json,
+                    const char *const *manifests, size_t n, struct err *err) MUST_CHECK;
 /* ERR_CONFLICT where the event is not legal in the job's state. */
 int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *from,
                   enum job_state *to, struct err *err) MUST_CHECK;

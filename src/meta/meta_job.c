@@ -82,6 +82,7 @@ static void list_row(struct db_rows *r, void *item)
 	j->frozen_json = NULL;
 	j->spec_json = NULL;
 	j->document_json = NULL;
+	j->inputs_missing = false;
 	j->place = 0;
 	j->start_by_ms = 0;
 }
@@ -248,8 +249,9 @@ static int insert_job(struct db_tx *tx, const struct model_job *j, const char *n
 		"INSERT INTO jobs (id, name, project_id, team_id, state, attempt,"
 		" attempt_max, changed_ms, priority, spec_json, document_json, frozen_json,"
 		" user, recreated_from, created_ms, updated_ms, node_count, cpu_milli,"
-		" gpu_count, memory_bytes, gpu_type, spot, cache, max_duration_s)"
-		" VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		" gpu_count, memory_bytes, gpu_type, spot, cache, max_duration_s, inputs_missing)"
+		" VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+	        "?)",
 		DB_ARGS(db_text(j->id), db_text(name), db_text(j->project_id), db_text(j->team_id),
 	                db_text(job_state_word(j->core.state)), db_int(j->core.attempt_max),
 	                db_int(j->created_ms), db_int(j->priority), db_text(j->spec_json),
@@ -257,7 +259,8 @@ static int insert_job(struct db_tx *tx, const struct model_job *j, const char *n
 	                db_text(j->recreated_from), db_int(j->created_ms), db_int(j->created_ms),
 	                db_int(j->node_count), db_int(j->cpu_milli), db_int(j->gpu_count),
 	                db_u64(j->memory_bytes), db_text(j->gpu_type), db_int(j->spot),
-	                db_int(j->cache ? 1 + j->cache_affinity : 0), db_u64(j->max_duration_s)),
+	                db_int(j->cache ? 1 + j->cache_affinity : 0), db_u64(j->max_duration_s),
+	                db_int(j->inputs_missing)),
 		NULL, err);
 }
 
@@ -274,6 +277,25 @@ static int put_weights(struct db_tx *tx, const char *job_id, const char *const *
 			return -1;
 	}
 	return 0;
+}
+
+int meta_job_inputs(struct meta *m, const char *id, const char *frozen_json,
+                    const char *const *manifests, size_t n, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	uint64_t changed = 0;
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    db_exec(&tx,
+	            "UPDATE jobs SET frozen_json = ?, inputs_missing = 0"
+	            " WHERE id = ? AND state = 'pending' AND inputs_missing = 1",
+	            DB_ARGS(db_text(frozen_json), db_text(id)), &changed, err) < 0)
+		return -1;
+	if (changed == 0)
+		return err_set(err, ERR_CONFLICT, "job %s does not wait for its weights", id);
+	if (put_weights(&tx, id, manifests, n, err) < 0)
+		return -1;
+	return db_commit(&tx, err);
 }
 
 static int add_names(struct db_tx *tx, const struct meta_new_job *n, struct err *err)

@@ -34,6 +34,7 @@ static void waiting_row(struct db_rows *r, void *item)
 	j->gpu_type = db_get_text(r);
 	meta_cache_flags(db_get_int(r), j);
 	j->max_duration_s = db_get_u64(r);
+	j->inputs_missing = db_get_int(r) != 0;
 	w->pinned_cluster = db_get_text(r);
 }
 
@@ -46,7 +47,7 @@ int meta_waiting(struct meta *m, struct arena *a, struct meta_waiting **out, siz
 		" j.changed_ms, j.priority, j.created_ms, j.reason, j.attempt_id, j.node_count, "
 		"j.cpu_milli,"
 		" j.gpu_count, j.memory_bytes, j.gpu_type, j.cache, j.max_duration_s,"
-		" p.pinned_cluster"
+		" j.inputs_missing, p.pinned_cluster"
 		" FROM jobs j JOIN projects p ON p.id = j.project_id"
 		" WHERE j.state = 'pending' ORDER BY j.priority DESC, j.created_ms, j.id",
 		DB_NONE, sizeof(**out), waiting_row, out, n, err);

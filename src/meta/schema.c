@@ -194,9 +194,13 @@ static const char version_11[] =
 	" WHERE json_extract(w.value, '$.manifest') IS NOT NULL AND j.state NOT IN"
 	"  ('completed', 'deploy-failed', 'failed', 'stopped');";
 
-static const char *const migrations[SCHEMA_VERSION] = {version_1, version_2, version_3, version_4,
-                                                       version_5, version_6, version_7, version_8,
-                                                       version_9, version_10, version_11};
+/* Jobs are placed when their weights are here. Those that wait already fetch as they did before. */
+static const char version_12[] =
+	"ALTER TABLE jobs ADD COLUMN inputs_missing INTEGER NOT NULL DEFAULT 0;";
+
+static const char *const migrations[SCHEMA_VERSION] = {
+	version_1, version_2, version_3, version_4,  version_5,  version_6,
+	version_7, version_8, version_9, version_10, version_11, version_12};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

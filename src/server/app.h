@@ -53,6 +53,7 @@ struct upkeep;
 struct live;
 struct specs;
 struct listener;
+struct inputs;
 
 struct app {
 	struct arena *arena; /* of what lives as long as the server; filled at start only */
@@ -99,6 +100,7 @@ struct app {
 	struct upkeep *upkeep;
 	struct live *live;     /* see live.h */
 	struct specs *specs;   /* see specs.h */
+	struct inputs *inputs; /* see inputs.h */
 	struct keyed *notices; /* webhooks, see notify.h */
 	struct loop *reconcile, *janitor, *notify;
 

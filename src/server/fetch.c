@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "core/redact.h"
 #include "server/ctx.h"
+#include "server/inputs.h"
 #include "server/secrets.h"
 
 #include <sys/queue.h>
@@ -289,7 +290,8 @@ static void drop(struct fetch *f)
 static void fetch_run(void *arg)
 {
 	struct fetch *f = arg;
-	struct fetches *all = f->app->fetches;
+	struct app *app = f->app;
+	struct fetches *all = app->fetches;
 	struct err err = {0};
 	int r = fetch_all(f, &err);
 
@@ -301,6 +303,7 @@ static void fetch_run(void *arg)
 	cond_broadcast(&all->changed);
 	drop(f);
 	lock_give(&all->lock);
+	inputs_kick(app);
 }
 
 static const char **copy_patterns(struct arena *a, const char **from, size_t n)

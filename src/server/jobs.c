@@ -1,6 +1,7 @@
 /* jobs.c - steps of jobs: said, stored, told. */
 #include "server/jobs.h"
 #include "base/units.h"
+#include "server/inputs.h"
 #include "server/live.h"
 #include "server/notify.h"
 #include "server/queue.h"
@@ -54,6 +55,8 @@ int jobs_step(struct app *app, const struct meta_step *s, const char *line, enum
 	app_notify(app, CHANNEL_JOB, s->job_id);
 	if (s->attempt_id != NULL)
 		app_notify(app, CHANNEL_ORDERS, s->attempt_id);
+	if (from == JOB_PENDING)
+		inputs_forget(app, s->job_id);
 	live_moved(app, s->job_id, !job_state_is_placed(next) || s->event == JOB_EV_PLACE);
 	if (!job_state_is_placed(next)) {
 		queue_kick(app); /* something is free, or waits */

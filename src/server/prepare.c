@@ -1,13 +1,10 @@
 /* prepare.c - resolve, mirror, freeze, launch. */
 #include "server/prepare.h"
-#include "base/units.h"
 #include "server/cache.h"
-#include "server/fetch.h"
-#include "server/frozen.h"
+#include "server/inputs.h"
 #include "server/jobs.h"
 #include "server/keyed.h"
 #include "server/launch.h"
-#include "server/live.h"
 #include "server/loads.h"
 #include "server/secrets.h"
 
@@ -19,8 +16,7 @@ struct prep {
 	struct job_spec spec;
 	struct frozen before, now;
 	struct fetch *fetch[SPEC_WEIGHTS_MAX];
-	int64_t said_ms;
-	uint64_t said_bytes;
+	struct inputs_said said;
 	bool over; /* stopped, or the server is: leave without a word */
 };
 
@@ -49,62 +45,18 @@ static int freeze_code(struct prep *p, struct err *err)
 	return 0;
 }
 
-/* Sums over all sources, into the row and, when due, the log. */
-static void show(struct prep *p, const struct fetch_view *v, size_t n)
-{
-	struct live_progress row = {.stage = "weights", .now_ms = clock_wall_ms()};
-	struct mirror_progress sum = {0};
-	char words[200], line[400];
-
-	if (row.now_ms - p->said_ms < PREPARE_SAY_MS)
-		return;
-	for (size_t i = 0; i < n; i++) {
-		sum.bytes_total += v[i].progress.bytes_total;
-		sum.bytes_done += v[i].progress.bytes_done;
-		sum.rate_bytes_s += v[i].done ? 0 : v[i].progress.rate_bytes_s;
-		if (v[i].done || !v[i].listed || sum.bytes_done == p->said_bytes)
-			continue;
-		fetch_words(&v[i].progress, words, sizeof(words));
-		(void)snprintf(line, sizeof(line), "weights %s: %s", p->spec.weights[i].source,
-		               words);
-		app_say(p->app, p->job.id, "%s", line);
-	}
-	p->said_ms = row.now_ms;
-	p->said_bytes = sum.bytes_done;
-	fetch_words(&sum, words, sizeof(words));
-	row.words = words;
-	row.done = sum.bytes_done;
-	row.total = sum.bytes_total;
-	row.rate = sum.rate_bytes_s;
-	(void)live_progress(p->app, p->job.id, &row);
-	app_notify(p->app, CHANNEL_JOB, p->job.id);
-}
-
 static int keep_weights(struct prep *p, size_t i, const struct fetch_view *v, struct err *err)
 {
 	const struct spec_weights *w = &p->spec.weights[i];
-	char bytes[UNITS_CAP], short_rev[20];
 
 	if (v->result < 0) {
 		*err = v->err;
 		return -1;
 	}
-	p->now.weights[i] = (struct frozen_weights){
-		.source = w->source,
-		.revision = arena_cstr(p->a, v->revision),
-		.mount_location = w->mount_location,
-		.manifest = arena_cstr(p->a, v->manifest),
-		.bytes = v->progress.bytes_total,
-		.files = v->progress.files_total,
-	};
-	copy_cut(short_rev, 13, v->revision != NULL ? v->revision : "");
-	app_event(p->app, p->job.id, "weights", "server", "%s at %s: %llu files, %s%s", w->source,
-	          short_rev, (unsigned long long)v->progress.files_total,
-	          units_show_bytes(v->progress.bytes_total, bytes),
-	          v->warm ? ", mirrored before" : "");
-	app_say(p->app, p->job.id, "weights %s at %s: %llu files, %s%s -> %s", w->source, short_rev,
-	        (unsigned long long)v->progress.files_total, bytes,
-	        v->warm ? ", mirrored before" : ", mirrored and verified", w->mount_location);
+	p->now.weights[i] = inputs_weights(p->a, w, v);
+	/* What was fetched while the job waited was said then. */
+	if (!v->warm || frozen_find(&p->before, w) == NULL)
+		inputs_say(p->app, p->job.id, &p->now.weights[i], v->warm);
 	return 0;
 }
 
@@ -114,6 +66,7 @@ static int wait_weights(struct prep *p, struct err *err)
 	struct fetch_view *v = ARENA_ARRAY(p->a, struct fetch_view, p->spec.n_weights);
 	bool kept[SPEC_WEIGHTS_MAX] = {0};
 	size_t left = p->spec.n_weights;
+	char words[200];
 
 	while (left > 0) {
 		for (size_t i = 0; i < p->spec.n_weights; i++) {
@@ -135,7 +88,7 @@ static int wait_weights(struct prep *p, struct err *err)
 			p->over = err->code == ERR_NONE;
 			return -1;
 		}
-		show(p, v, p->spec.n_weights);
+		inputs_show(p->app, p->job.id, &p->spec, v, &p->said, words, sizeof(words));
 	}
 	return 0;
 }

@@ -56,6 +56,7 @@ static void fill_row(struct arena *a, const struct who *who, const struct model_
 		.cache = spec->cache.enabled,
 		.cache_affinity = spec->cache.require_affinity,
 		.max_duration_s = spec->max_duration_s,
+		.inputs_missing = spec->n_weights > 0,
 	};
 	out->core.changed_ms = out->updated_ms = out->created_ms;
 }

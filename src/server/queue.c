@@ -1,5 +1,6 @@
 /* queue.c - facts to core/sched.c, its answers to rows. */
 #include "server/queue.h"
+#include "server/inputs.h"
 #include "server/jobs.h"
 #include "server/live.h"
 #include "server/prepare.h"
@@ -113,6 +114,17 @@ static bool limits_let(struct limits *l, const struct model_job *j, char reason[
 		l->used[k] += asks;
 	}
 	return true;
+}
+
+/* May it start, when there is room? One that is only asked about has no id. */
+static bool is_let(struct app *app, struct limits *l, const struct model_job *j,
+                   char reason[SCHED_REASON])
+{
+	if (j->inputs_missing && j->id != NULL) {
+		inputs_want(app, j->id, reason);
+		return false;
+	}
+	return limits_let(l, j, reason);
 }
 
 /* The attempts of a placement and the words about it. */
@@ -257,7 +269,7 @@ static int judge(struct app *app, struct arena *a, const struct meta_waiting *w,
 		struct sched_answer *x = &out->answer[line[i]];
 
 		x->verdict = SCHED_WAITS;
-		if (limits_let(&limits, &w[line[i]].job, x->reason))
+		if (is_let(app, &limits, &w[line[i]].job, x->reason))
 			line[out->let++] = line[i];
 		else
 			held_up[n_up++] = line[i];

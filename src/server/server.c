@@ -5,6 +5,7 @@
 #include "server/check.h"
 #include "server/exec.h"
 #include "server/fetch.h"
+#include "server/inputs.h"
 #include "server/janitor.h"
 #include "server/keyed.h"
 #include "server/listener.h"
@@ -138,6 +139,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	}
 	atomic_store(&app->httpd, h);
 	reconcile_start(app);
+	inputs_run(app);
 	queue_run(app);
 	loop_run(app->reconcile);
 	loop_run(app->janitor);
@@ -159,6 +161,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	keyed_stop(app->sweeps);
 	keyed_stop(app->notices);
 	queue_stop(app);
+	inputs_stop(app);
 	fetch_stop(app);
 	keyed_stop(app->prepare);
 	cache_stop(app);
@@ -184,6 +187,7 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 	cache_start(app);
 	upkeep_start(app);
 	fetch_start(app);
+	inputs_start(app);
 	prepare_start(app);
 	app->sweeps = keyed_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
 	app->notices = keyed_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
@@ -232,6 +236,7 @@ int server_main(int argc, char **argv, struct err *err)
 	keyed_free(app->sweeps);
 	keyed_free(app->notices);
 	keyed_free(app->prepare);
+	inputs_free(app);
 	fetch_free(app);
 	cache_free(app);
 	upkeep_free(app);

@@ -210,9 +210,95 @@ static void a_place_in_line_is_shown(void **state)
 	assert_non_null(fixture_job(f, third.id).reason); /* its first one is stored */
 }
 
+static void push_weights(struct fixture *f, const char *source, struct model_job *out)
+{
+	const struct doc *d = NULL;
+
+	assert_ok(js_parse(f->a,
+	                   str_of(arena_printf(
+				   f->a,
+				   "{\"compute\":{\"cpu_count\":4},\"priority\":50,"
+				   "\"runtime\":{\"start_commands\":[\"true\"]},\"weights\":["
+				   "{\"source\":\"%s\",\"mount_location\":\"/m\"}]}",
+				   source)),
+	                   &d, &f->err),
+	          &f->err);
+	assert_ok(fixture_push_doc(f, d, NULL, out), &f->err);
+}
+
+/* Passes of both loops until the job has left the line, or fetches nothing any more. */
+static void assert_waits_for_weights(struct fixture *f, const char *id)
+{
+	struct model_job j;
+
+	inputs_pass(f->app);
+	queue_pass(f->app);
+	j = fixture_job(f, id);
+	assert_int_equal(j.core.state, JOB_PENDING);
+	assert_int_equal(j.core.attempt, 0);
+	assert_null(j.frozen_json);
+}
+
+/* Whoever waits for a download holds no CPU, and nobody waits behind it. */
+static void no_compute_while_weights_are_fetched(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job slow = {0}, ready = {0};
+
+	make_source(f);
+	assert_true(fetch_pause(f->app, 0)); /* fetches begin, and get no further */
+	push_weights(f, arena_printf(f->a, "file://%s/sources/model", f->dir), &slow);
+	assert_waits_for_weights(f, slow.id);
+	push(f, 4, 0, &ready);
+	fixture_await(f, ready.id, JOB_DEPLOYING);
+	assert_waits_for_weights(f, slow.id);
+	fetch_resume(f->app);
+	for (int i = 0; i < 1000 && fixture_job(f, slow.id).frozen_json == NULL; i++) {
+		inputs_pass(f->app);
+		clock_sleep_ms(20);
+	}
+	assert_non_null(fixture_job(f, slow.id).frozen_json); /* while it waits */
+	assert_int_equal(fixture_job(f, slow.id).core.state, JOB_PENDING);
+	end_job(f, &ready);
+	fixture_await(f, slow.id, JOB_DEPLOYING);
+	assert_int_equal(fixture_claim(f, fixture_runner(f, slow.id, 0), "n").weights[0].files, 2);
+}
+
+/* It goes on after a restart, ends with the source's error, and leaves the line when it is stopped.
+ */
+static void weights_of_the_line_come_and_go(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job again = {0}, stopped = {0}, bad = {0};
+	const char *source = arena_printf(f->a, "file://%s/sources/model", f->dir);
+
+	make_source(f);
+	assert_true(fetch_pause(f->app, 0));
+	push_weights(f, source, &again);
+	push_weights(f, source, &stopped);
+	assert_waits_for_weights(f, again.id);
+	assert_waits_for_weights(f, stopped.id);
+	assert_ok(ctx_job_stop(f->app, f->admin, f->a, stopped.id, false, &stopped, &f->err),
+	          &f->err);
+	assert_int_equal(stopped.core.state, JOB_STOPPED);
+	inputs_pass(f->app);
+	fetch_resume(f->app);
+	fixture_restart(f);
+	fixture_await(f, again.id, JOB_DEPLOYING);
+	push_weights(f, "https://127.0.0.1:1/x", &bad);
+	fixture_await(f, bad.id, JOB_DEPLOY_FAILED);
+	bad = fixture_job(f, bad.id);
+	assert_int_equal(bad.core.attempt, 0); /* though all CPUs are taken */
+	assert_string_equal(bad.error_id, "address_denied");
+}
+
 static const struct CMUnitTest tests[] = {
-	FIXTURE_TEST(any_number_of_jobs_waits),    FIXTURE_TEST(a_bad_row_holds_nobody),
-	FIXTURE_TEST(a_heartbeat_commits_nothing), FIXTURE_TEST(a_push_makes_no_pass),
+	FIXTURE_TEST(any_number_of_jobs_waits),
+	FIXTURE_TEST(a_bad_row_holds_nobody),
+	FIXTURE_TEST(a_heartbeat_commits_nothing),
+	FIXTURE_TEST(a_push_makes_no_pass),
 	FIXTURE_TEST(a_place_in_line_is_shown),
+	FIXTURE_TEST(no_compute_while_weights_are_fetched),
+	FIXTURE_TEST(weights_of_the_line_come_and_go),
 };
 UNIT_MAIN(tests)
