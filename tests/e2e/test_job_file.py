@@ -112,7 +112,7 @@ def test_the_same_rules_guard_the_api(cluster):
 def test_init_makes_a_job_that_runs(cluster):
     folder = cluster.folder / "fresh"
     cluster.cli("init", folder)
-    assert "is there already" in cluster.cli("init", folder, code=5).err
+    assert cluster.error("init", folder, code=5) == "conflict"
     result = cluster.cli("push", "-f", cwd=folder)
     assert "hello, world" in result.out
     listed = cluster.cli("init", "--list-examples").out
