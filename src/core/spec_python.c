@@ -68,7 +68,8 @@ static const struct spec_field python_fields[] = {
 	 .help = "path of a requirements file in the job folder, or a list of its lines: "
 	         "`[\"numpy>=1.26\"]`"},
 	{.name = "version", .kind = SPEC_CUSTOM, .read = read_version, .type = "text",
-	 .help = "Python version in quotes, such as `\"3.11\"`; the machine's `python3` if omitted"},
+	 .help = "Python version in quotes, such as `\"3.11\"`; the machine's `python3` if "
+	         "omitted"},
 	{.name = "system_site_packages", .kind = SPEC_BOOL, .at = AT(python.system_site),
 	 .dflt = "false", .help = "also use packages installed for the interpreter itself, such as "
 	                          "Debian's python3-torch"},
