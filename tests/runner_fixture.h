@@ -11,6 +11,7 @@
 #include "core/flow.h"
 #include "face/face.h"
 #include "io/proc.h"
+#include "run/ids.h"
 #include "run/runner.h"
 #include "unit.h"
 
@@ -334,6 +335,7 @@ static int place_set_up(void **state)
 	                             .objstore = arena_printf(p->a, "dir:%s", below(p, "objects")),
 	                             .images = "auto",
 	                             .sandbox = "bwrap-overlay",
+	                             .ids_mode = geteuid() == 0 ? IDS_IDMAP : NULL,
 	                             .ckpt_prefix = "training_projects/proj1/jobs/job1"};
 	p->launch.hide = ARENA_ARRAY(p->a, const char *, 1);
 	p->launch.hide[0] = p->dir;

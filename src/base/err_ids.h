@@ -69,6 +69,7 @@
 	X(SOURCE_UNREACHABLE,   UNAVAILABLE, "source_unreachable",     "The source cannot be reached, or is out of order. Try again later.") \
 	X(SOURCE_TIMEOUT,       TIMEOUT,     "source_timeout",         "The source sent nothing for too long. Try again later.") \
 	X(SANDBOX_CANNOT_MOUNT, UNSUPPORTED, "sandbox_cannot_mount",   "The server runs jobs in the plain sandbox, which cannot mount weights at their place. Install bubblewrap on its machine and start it again.") \
+	X(JOB_IDS_TAKEN,        CONFLICT,    "job_ids_taken",          "IDs of the range set by --job-ids belong to somebody else on this machine, or are all in use. The message says whose they are.") \
 	X(SANDBOX_UNAVAILABLE,  UNSUPPORTED, "sandbox_unavailable",    "The sandbox that --sandbox names does not work on this machine, or cannot run jobs without an image. The message says why.") \
 	X(SANDBOX_FAILED,       UNAVAILABLE, "sandbox_failed",         "The sandbox of the job could not be started; the message says why. A weaker one is never used instead.") \
 	/* the end; every row above continues the line */

@@ -127,6 +127,9 @@ static const struct field launch_rows[] = {
 	ROW(wire_launch, TEXT0, ckpt_prefix),
 	ROW(wire_launch, TEXT,  images),
 	ROW(wire_launch, TEXT,  sandbox),
+	ROW(wire_launch, TEXT0, ids_mode),
+	ROW(wire_launch, TEXT0, ids_pool),
+	ROW(wire_launch, TEXT0, ids_dir),
 	ROWS(wire_launch, TEXTS, share, n_share),
 	ROWS(wire_launch, TEXTS, hide, n_hide),
 };

@@ -81,7 +81,10 @@ struct wire_launch {
 	const char *ckpt_prefix; /* NULL: no checkpointing; training_projects/<p>/jobs/<j> */
 	const char *images;      /* "auto", "podman", "host" */
 	const char *sandbox;     /* the kind that was chosen at start, see sandbox_kinds */
-	const char **share;      /* host folders shown read-only at their own place */
+	const char *ids_mode; /* whose ids jobs of a root runner have, see run/ids.h; NULL: none */
+	const char *ids_pool; /* "FIRST-LAST", NULL: the default */
+	const char *ids_dir;  /* which range a team has, where mounts cannot translate */
+	const char **share;   /* host folders shown read-only at their own place */
 	size_t n_share;
 	const char **hide; /* host paths that must not be seen: data folder, ... */
 	size_t n_hide;

@@ -1,26 +1,36 @@
 /*
- * box.h - the step between the runner and bwrap: `stoker runner --box ... -- bwrap ...`.
+ * box.h - the step between the runner and the program that runs a job (bwrap, podman, a shell):
+ * `stoker runner --box ... -- PROGRAM`.
  *
- * A process of its own, started by exec so that it holds nothing of the runner's memory (secrets),
- * joins the job's cgroups, makes a mount namespace (and a user namespace when it is not root),
- * builds in it a writable view of the host's root, and becomes bwrap. bubblewrap 0.8 cannot make
- * overlays.
+ * A process of its own, started by exec so that it holds nothing of the runner's memory (secrets).
+ * It joins the job's cgroups, makes the namespaces, shows the job's mounts in them, gives up every
+ * right that the job is not to have, and becomes the program. Three ways:
  *
- * The view: a plain folder `root` below the scratch folder stands for "/". Each folder of the
- * host's root is an overlay in it: lower the host's, upper in scratch, so that writes vanish with
- * it. Whole "/" as one lower layer would be simpler, but the kernel refuses to clone a mount that
- * has locked mounts on it, which is what an ordinary user's namespace always sees below "/". A
- * folder with mounts inside is made anew and its entries are treated one by one.
+ * --scratch: a view of the host's root for bwrap, see box_view.c, with the mounts at their places.
+ * A runner that is root does first what only root can (box_ids.c), and makes the view in the user
+ * namespace of the job, with the rights of the job.
+ * --stage: the mounts alone, in a mount namespace of its own, at places below that folder.
+ * --enter: into the namespaces of a job that runs.
  *
- *   --cgroup DIR    join (repeats)
- *   --userns        make a user namespace first (uid and gid become 0 in it)
- *   --scratch DIR   has to be there; gets root/, u<n>/, w<n>/
- *   --point PATH    a folder that must exist in the view (repeats); --point-file PATH: a file
- *   --skip PATH     left empty in the view (repeats)
- *   --enter PID     instead of all these but --cgroup: enter that process's namespaces
- *   --tty 24x80     a terminal of these rows and columns, made in there, is stdin, stdout and
- *                   stderr of the program; its other end goes out by the socket at descriptor 4
- *   -- PROGRAM ARG...
+ * Sources of mounts are opened through no link and mounted by descriptor; places are made and
+ * entered through no link.
+ *
+ *   --cgroup DIR         join (repeats)
+ *   --ids JOB:SPAN:NOBODY the job's range of ids on the host, and an id that owns nothing
+ *   --idmap              mounts translate the owner that a source has to the job's first id
+ *   --scratch DIR        has to be there; gets root/, u<n>/, w<n>/
+ *   --ro-root            the host's folders read-only, no overlays
+ *   --stage DIR          an empty file system there, and the mounts in it
+ *   --become             the ids themselves, without a user namespace
+ *   --ro FROM AT, --rw FROM AT, --share FROM AT (read-only, what is mounted below it too),
+ *   --empty AT (a folder that hides what is there), --null AT (a file that does)
+ *                        mounts, in this order
+ *   --enter              into the namespaces of the process whose pidfd is descriptor 6
+ *   --tty 24x80          a terminal of these rows and columns, made in there, is stdin, stdout and
+ *                        stderr of the program; its other end goes out by the socket at
+ *                        descriptor 4
+ *   --clear-env          of the environment only what names no person and no secret
+ *   -- PROGRAM ARG...    with --scratch its path
  */
 #ifndef BOX_H
 #define BOX_H
@@ -30,6 +40,13 @@
 /* Does not return when all goes well. Mistakes are said on stderr; exit code 120. */
 int box_main(int argc, char **argv, struct err *err);
 #define BOX_EXIT 120 /* of a box that could not be made */
+
+/* A line on stderr, and why: the scratch folder cannot be used. */
+#define BOX_MEMORY "box: writes go to memory: "
+
+#define BOX_ENTER_FD 6
+#define BOX_USERNS_FD 7  /* where a box with --ids leaves the job's user namespace for bwrap */
+#define BOX_PLACE "/tmp" /* where it mounts its scratch, as it cannot be reached by its path */
 
 /* box_tty.c. Makes the terminal, sends its master end to the socket `to` and closes that. We lead a
  * session of our own then. */

@@ -162,21 +162,30 @@ static int hide_homes(struct mounts *m, struct str passwd, struct err *err)
 	return 0;
 }
 
+static int share(struct mounts *m, const char *folder, struct err *err)
+{
+	const char *path = resolve(m->a, folder);
+
+	if (mounts_add(m, MOUNT_RO, path, path, err) < 0)
+		return -1;
+	m->item[m->n - 1].share = true;
+	/* by the name that was given too, where the links in it are not to be seen */
+	if (strcmp(path, folder) == 0 || (!is_below_one(folder, people, COUNT(people)) &&
+	                                  !is_below_one(folder, temporary, COUNT(temporary))))
+		return 0;
+	if (mounts_add(m, MOUNT_RO, path, folder, err) < 0)
+		return -1;
+	m->item[m->n - 1].share = true;
+	return 0;
+}
+
 int mounts_host(struct mounts *m, const struct wire_launch *l, const struct buf *passwd, bool root,
                 struct err *err)
 {
 	size_t first = m->n;
 
 	for (size_t i = 0; i < l->n_share; i++) {
-		const char *path = resolve(m->a, l->share[i]);
-
-		if (mounts_add(m, MOUNT_RO, path, path, err) < 0)
-			return err_wrap(err, "shared folder");
-		/* by the name that was given too, where the links in it are not to be seen */
-		if (strcmp(path, l->share[i]) != 0 &&
-		    (is_below_one(l->share[i], people, COUNT(people)) ||
-		     is_below_one(l->share[i], temporary, COUNT(temporary))) &&
-		    mounts_add(m, MOUNT_RO, path, l->share[i], err) < 0)
+		if (share(m, l->share[i], err) < 0)
 			return err_wrap(err, "shared folder");
 	}
 	for (size_t i = 0; i < l->n_hide; i++) {
@@ -294,8 +303,18 @@ static int make_point(struct mounts *m, size_t first, const struct mount *one, s
 	outer = fs_open_dir(around->from, err);
 	if (outer < 0)
 		return -1;
+	if (m->ids != NULL)
+		ids_begin(m->ids);
 	point = fs_make_beneath(outer, one->at + strlen(around->at) + 1, 0755, err);
+	if (m->ids != NULL)
+		ids_end(m->ids);
 	return point < 0 ? err_wrap(err, "the place %s", one->at) : 0;
+}
+
+void mounts_move(struct mounts *m, size_t first, const char *below)
+{
+	for (size_t i = first; i < m->n; i++)
+		m->item[i].at = arena_printf(m->a, "%s%s", below, m->item[i].at);
 }
 
 int mounts_job(struct mounts *m, const struct wire_launch *l, const struct job_spec *spec,

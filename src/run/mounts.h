@@ -7,6 +7,7 @@
 
 #include "core/spec.h"
 #include "core/wire.h"
+#include "run/ids.h"
 
 #define MOUNTS_MAX 2048 /* the entries of a job's code may each be one */
 
@@ -20,6 +21,7 @@ enum mount_kind {
 struct mount {
 	enum mount_kind kind;
 	bool is_file;
+	bool share; /* an administrator's, with what is mounted below it */
 	const char *from, *at;
 };
 
@@ -27,6 +29,7 @@ struct mounts {
 	struct mount item[MOUNTS_MAX];
 	size_t n;
 	struct arena *a;
+	const struct ids *ids; /* whose the job's folders are; NULL: ours */
 };
 
 /* Folders of an attempt, all below its folder. */
@@ -51,6 +54,8 @@ int mounts_host(struct mounts *m, const struct wire_launch *l, const struct buf 
 int mounts_job(struct mounts *m, const struct wire_launch *l, const struct job_spec *spec,
                const char *dir, const char *const *trees, const char *code_at, bool on_host,
                struct err *err) MUST_CHECK;
+/* Those from `first` on go below that folder. */
+void mounts_move(struct mounts *m, size_t first, const char *below);
 int mounts_add(struct mounts *m, enum mount_kind kind, const char *from, const char *at,
                struct err *err) MUST_CHECK;
 

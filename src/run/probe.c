@@ -27,7 +27,10 @@ static const char *version_of(struct arena *a, const char *program)
 /* What the server is told. */
 struct found {
 	struct arena *a;
-	const char *kind, *says, *notes;
+	const char *program, *data;
+	bool root;
+	struct ids_pool pool;
+	const char *kind, *says, *notes, *ids, *taken;
 };
 
 static void add_note(struct found *f, const char *what, const char *why)
@@ -36,77 +39,133 @@ static void add_note(struct found *f, const char *what, const char *why)
 	                        why);
 }
 
-static const char *make_place(struct arena *a, const char *base, const char *kind, struct err *err)
+/* As a job's attempt has them, all of the job's id. */
+static int make_folders(struct found *f, const char *dir, const struct ids *ids, struct err *err)
 {
 	static const char *const below[] = {ATTEMPT_BOX, ATTEMPT_VARTMP};
-	char *dir = arena_printf(a, "%s/" PROBE_NAME "-%s.XXXXXX", base, kind);
 
-	if (mkdtemp(dir) == NULL) {
-		(void)err_errno(err, errno, "%s", dir);
-		return NULL;
-	}
 	for (size_t i = 0; i < COUNT(below); i++) {
-		if (fs_mkdirs(AT_FDCWD, arena_printf(a, "%s/%s", dir, below[i]), 0755, err) < 0)
-			return NULL;
+		char *path = arena_printf(f->a, "%s/%s", dir, below[i]);
+		AUTO_FD int fd = -1;
+
+		if (fs_mkdirs(AT_FDCWD, path, 0755, err) < 0)
+			return -1;
+		fd = fs_open_dir(path, err);
+		if (fd < 0 || ids_own(ids, fd, path, err) < 0)
+			return -1;
 	}
-	return dir;
+	return 0;
 }
 
-static bool start_one(struct found *f, const char *program, const char *base,
-                      const struct sandbox_kind *kind)
+static int take_ids(struct found *f, const char *dir, struct ids *out, struct err *err)
+{
+	bool idmap = f->root && strcmp(f->ids, IDS_IDMAP) == 0;
+
+	*out = (struct ids){0};
+	return f->root ? ids_take(out, &f->pool, idmap, dir,
+	                          idmap ? NULL : arena_printf(f->a, "%s/team", dir), err)
+	               : 0;
+}
+
+static bool start_in(struct found *f, const char *dir, const struct sandbox_kind *kind,
+                     struct err *err)
 {
 	struct mounts *m = arena_alloc(f->a, sizeof(*m));
-	struct err err = {0};
-	const char *dir = make_place(f->a, base, kind->name, &err);
 	struct sandbox_spec spec = {
 		.dir = dir,
 		.kind = kind->name,
 		.name = arena_printf(f->a, PROBE_NAME "-%d", (int)getpid()),
-		.program = program,
+		.program = f->program,
 		.mounts = m,
 		.limits = {.memory_bytes = (uint64_t)1 << 30, .cpu_milli = 1000}};
 	struct sandbox *s = NULL;
-	bool works = false;
 
 	m->a = f->a;
-	works = dir != NULL && sandbox_start(&s, &spec, &err) == 0;
-	if (works) {
-		f->kind = kind->name;
-		f->says = arena_cstr(f->a, s->says);
-		if (s->notes[0] != '\0')
-			add_note(f, kind->name, s->notes);
-		sandbox_close(s);
-	} else {
-		add_note(f, kind->name, err.msg);
-	}
-	err_clear(&err);
-	if (dir != NULL && fs_remove_tree(AT_FDCWD, dir, &err) < 0)
-		add_note(f, dir, err.msg);
-	return works;
+	if (take_ids(f, dir, &spec.ids, err) < 0 || make_folders(f, dir, &spec.ids, err) < 0 ||
+	    sandbox_start(&s, &spec, err) < 0)
+		return false;
+	f->kind = kind->name;
+	f->says = arena_cstr(f->a, s->says);
+	if (s->notes[0] != '\0')
+		add_note(f, kind->name, s->notes);
+	sandbox_close(s);
+	return true;
 }
 
-void sandbox_probe(const char *program, const char *dir, const char *want, struct buf *out)
+static void start_one(struct found *f, const struct sandbox_kind *kind)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct found f = {.a = a, .says = "", .notes = ""};
-	struct js js;
+	char *dir = arena_printf(f->a, "%s/runs/" PROBE_NAME "-%s.XXXXXX", f->data, kind->name);
+	struct err err = {0};
 
-	for (size_t i = 0; i < SANDBOX_KINDS && f.kind == NULL; i++) {
+	if (mkdtemp(dir) == NULL) {
+		add_note(f, dir, strerror(errno));
+		return;
+	}
+	if (!start_in(f, dir, kind, &err))
+		add_note(f, kind->name, err.msg);
+	err_clear(&err);
+	ids_release(dir);
+	if (fs_remove_tree(AT_FDCWD, dir, &err) < 0)
+		add_note(f, dir, err.msg);
+}
+
+/* Everything that jobs write to must be of a file system whose mounts translate. */
+static void choose_ids(struct found *f, const char *setting)
+{
+	static const char *const written[] = {"runs", "cache/projects", "cache/teams"};
+	struct err err = {0};
+
+	f->ids = IDS_IDMAP;
+	for (size_t i = 0; i < COUNT(written); i++) {
+		if (!ids_can_map(arena_printf(f->a, "%s/%s", f->data, written[i])))
+			f->ids = IDS_TEAM;
+	}
+	if (ids_pool_read(setting, &f->pool, &err) < 0)
+		f->taken = arena_cstr(f->a, err.msg);
+	if (strcmp(f->ids, IDS_TEAM) == 0)
+		add_note(f, "ids of jobs",
+		         "the data folder's file system cannot translate them, so the jobs of a "
+		         "team share one");
+}
+
+static void try_kinds(struct found *f, const char *want)
+{
+	for (size_t i = 0; i < SANDBOX_KINDS && f->kind == NULL; i++) {
 		const struct sandbox_kind *k = &sandbox_kinds[i];
 
 		if (strcmp(want, k->want) != 0 && (strcmp(want, "auto") != 0 || !k->ops->host))
 			continue;
 		if (k->ops->host)
-			(void)start_one(&f, program, dir, k);
-		else if (version_of(a, k->ops->name) != NULL)
-			f.kind = k->name;
+			start_one(f, k);
+		else if (version_of(f->a, k->ops->name) != NULL)
+			f->kind = k->name;
 		else
-			add_note(&f, k->name, "it is not installed");
+			add_note(f, k->name, "it is not installed");
 	}
+}
+
+void sandbox_probe(const char *program, const char *data, const char *want, const char *pool,
+                   struct buf *out)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct found f = {.a = a,
+	                  .program = program,
+	                  .data = data,
+	                  .root = geteuid() == 0,
+	                  .says = "",
+	                  .notes = ""};
+	struct js js;
+
+	if (f.root)
+		choose_ids(&f, pool);
+	if (f.taken == NULL)
+		try_kinds(&f, want);
 	js_init(&js, out);
 	js_open(&js);
 	js_kv(&js, "kind", f.kind);
 	js_kv(&js, "words", strncmp(f.says, "sandbox: ", 9) == 0 ? f.says + 9 : f.says);
+	js_kv(&js, "ids", f.ids);
+	js_kv(&js, "ids_taken", f.taken);
 	js_kv(&js, "bwrap", version_of(a, "bwrap"));
 	js_kv(&js, "podman", version_of(a, "podman"));
 	js_kv(&js, "python", f.kind != NULL ? python_words(a, f.kind) : NULL);

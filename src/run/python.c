@@ -305,10 +305,12 @@ int python_bring(const struct python_job *j, struct python *out, struct err *err
 	struct python_want *w = arena_alloc(j->a, sizeof(*w));
 	struct asking x = {.j = j, .w = w, .begun_ms = clock_mono_ms()};
 	struct built_maker by = {make, on_wait, on_damaged, &x};
+	bool plain = j->image == NULL && strcmp(j->launch->sandbox, sandbox_plain.name) == 0;
 	struct digest key;
 
-	w->place = j->image != NULL || strcmp(j->launch->sandbox, sandbox_plain.name) != 0;
-	w->at = w->place ? SPEC_PYTHON_PLACE : NULL;
+	w->place = !plain || j->ids->on;
+	w->below = plain && j->ids->on ? IDS_STAGE : "";
+	w->at = w->place ? arena_printf(j->a, "%s" SPEC_PYTHON_PLACE, w->below) : NULL;
 	if (resolve(j, &w->req, err) < 0 || choose_env(j, w, err) < 0 ||
 	    python_find(j, &w->tools, err) < 0)
 		return -1;
@@ -317,7 +319,7 @@ int python_bring(const struct python_job *j, struct python *out, struct err *err
 	    node_cache_built(j->cache, &key, &by, report_cancel(j->report), &out->lease, err) < 0)
 		return -1;
 	out->place = w->place;
-	out->at = w->place ? SPEC_PYTHON_PLACE : out->lease.path;
+	out->at = w->place ? w->at : out->lease.path;
 	say(&x, &out->lease);
 	return 0;
 }

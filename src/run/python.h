@@ -4,8 +4,8 @@
  * that key (store/built.h). When it is missing it is built here, in a sandbox like the job's own,
  * with the job's limits and without its other secrets.
  *
- * Where the sandbox makes places, the environment is built and mounted at SPEC_PYTHON_PLACE; under
- * the plain sandbox it is used where it lies.
+ * Where the sandbox makes places, the environment is built and mounted at SPEC_PYTHON_PLACE; in the
+ * plain sandbox of a root runner below IDS_STAGE; of another it is used where it lies.
  */
 #ifndef PYTHON_H
 #define PYTHON_H
@@ -13,6 +13,7 @@
 #include "core/pyreq.h"
 #include "core/spec.h"
 #include "core/wire.h"
+#include "run/ids.h"
 #include "run/logs.h"
 #include "run/report.h"
 #include "store/built.h"
@@ -23,10 +24,11 @@
 /* What an environment is for, set by the caller. */
 struct python_job {
 	struct arena *a;
-	const char *dir;     /* attempt folder: code is in its ATTEMPT_CODE */
-	const char *name;    /* of the attempt's groups and containers */
-	const char *program; /* this binary */
-	const char *image;   /* to run in; NULL: the host's root */
+	const char *dir;       /* attempt folder: code is in its ATTEMPT_CODE */
+	const char *name;      /* of the attempt's groups and containers */
+	const char *program;   /* this binary */
+	const char *image;     /* to run in; NULL: the host's root */
+	const struct ids *ids; /* whose ids the build has */
 	const struct wire_launch *launch;
 	const struct job_spec *spec;
 	struct report *report;
@@ -73,6 +75,8 @@ struct python_want {
 	const char *const *unset; /* of our own: those that may not matter */
 	size_t n_unset;
 	bool place;
+	const char
+		*below; /* what is in front of each place: "", or the folder that stands for "/" */
 	const char *at; /* where it will be used; NULL: where it is built */
 };
 /* python_build.c */

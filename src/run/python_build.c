@@ -378,8 +378,18 @@ static int run(struct build *x, const struct python_want *w, const struct places
 
 /* ---- its sandbox --------------------------------------------------------------------------- */
 
-static int make_folders(const struct python_job *j, const char *dir, const struct pyreq *q,
-                        struct err *err)
+static int make_folder(const struct python_job *j, const char *path, struct err *err)
+{
+	AUTO_FD int fd = -1;
+
+	if (fs_mkdirs(AT_FDCWD, path, 0755, err) < 0)
+		return -1;
+	fd = fs_open_dir(path, err);
+	return fd < 0 ? -1 : ids_own(j->ids, fd, path, err);
+}
+
+static int make_folders(const struct python_job *j, const char *dir, const char *tree,
+                        const struct pyreq *q, struct err *err)
 {
 	static const char *const names[] = {ATTEMPT_SCRATCH, ATTEMPT_SCRATCH "/tmp", ATTEMPT_BOX,
 	                                    ATTEMPT_VARTMP};
@@ -387,9 +397,11 @@ static int make_folders(const struct python_job *j, const char *dir, const struc
 	AUTO_FD int scratch = -1;
 
 	for (size_t i = 0; i < COUNT(names); i++) {
-		if (fs_mkdirs(AT_FDCWD, arena_printf(j->a, "%s/%s", dir, names[i]), 0755, err) < 0)
+		if (make_folder(j, arena_printf(j->a, "%s/%s", dir, names[i]), err) < 0)
 			return -1;
 	}
+	if (make_folder(j, tree, err) < 0)
+		return -1;
 	if (chmod(arena_printf(j->a, "%s/" ATTEMPT_VARTMP, dir), 01777) < 0)
 		return err_errno(err, errno, "%s/" ATTEMPT_VARTMP, dir);
 	scratch = fs_open_dir(arena_printf(j->a, "%s/" ATTEMPT_SCRATCH, dir), err);
@@ -419,12 +431,15 @@ static int make_mounts(const struct python_job *j, const struct python_want *w, 
 		                      cache ? l->cache_project_dir : NULL};
 		return 0;
 	}
-	*at = (struct places){
-		SPEC_PYTHON_PLACE, MOUNT_BT_SCRATCH, w->tools.uv != NULL ? UV_PLACE : NULL,
-		cache ? arena_printf(j->a, "%s/user_artifacts", j->spec->cache.base_path) : NULL};
+	*at = (struct places){w->at, arena_printf(j->a, "%s" MOUNT_BT_SCRATCH, w->below),
+	                      w->tools.uv != NULL ? arena_printf(j->a, "%s" UV_PLACE, w->below)
+	                                          : NULL,
+	                      cache ? arena_printf(j->a, "%s%s/user_artifacts", w->below,
+	                                           j->spec->cache.base_path)
+	                            : NULL};
 	if (fs_read(AT_FDCWD, "/etc/passwd", &passwd, &no) < 0)
 		buf_clear(&passwd);
-	if (host && mounts_host(m, l, &passwd, geteuid() == 0, err) < 0)
+	if (host && w->below[0] == '\0' && mounts_host(m, l, &passwd, geteuid() == 0, err) < 0)
 		return -1;
 	if (mounts_add(m, MOUNT_RW, scratch, at->build, err) < 0 ||
 	    mounts_add(m, MOUNT_RW, tree, at->env, err) < 0)
@@ -449,7 +464,8 @@ static int in_sandbox(const struct python_job *j, const struct python_want *w, s
 		.n_gpus = j->launch->n_gpus,
 		.limits = {.memory_bytes = j->spec->memory_bytes,
 	                   .cpu_milli = (uint32_t)(j->spec->cpu_count * 1000)},
-		.need_places = w->place,
+		.ids = *j->ids,
+		.need_places = w->place && w->below[0] == '\0',
 	};
 	struct build x = {.j = j,
 	                  .b = b,
@@ -459,7 +475,7 @@ static int in_sandbox(const struct python_job *j, const struct python_want *w, s
 	int rc;
 
 	m->a = j->a;
-	if (make_folders(j, dir, &w->req, err) < 0 ||
+	if (make_folders(j, dir, tree, &w->req, err) < 0 ||
 	    make_mounts(j, w, dir, tree, m, &at, err) < 0 || sandbox_start(&x.s, &spec, err) < 0)
 		return -1;
 	rc = run(&x, w, &at, err);

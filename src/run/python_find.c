@@ -52,7 +52,7 @@ static bool is_shown(const struct python_job *j, const char *real)
 		if (share != NULL && is_below(real, share))
 			return true;
 	}
-	if (strcmp(j->launch->sandbox, "plain") == 0)
+	if (strcmp(j->launch->sandbox, "plain") == 0 && !j->ids->on)
 		return true;
 	for (size_t i = 0; i < COUNT(hidden); i++) {
 		if (is_below(real, hidden[i]))

@@ -19,6 +19,7 @@ struct run {
 	struct report *report;
 	struct logs *logs;
 	struct stage stage;
+	struct ids ids; /* of the job's processes */
 	struct mounts *mounts;
 	struct sandbox_spec sandbox_spec;
 	struct sandbox *sandbox;
@@ -32,6 +33,7 @@ struct run {
 	atomic_bool fenced; /* cancels the shipper */
 
 	/* the end */
+	bool left; /* processes that could not be killed */
 	bool ran, stopping, timed_out, idled, terminated;
 	struct idle idle;
 	int64_t idle_look_ms;                      /* when to look next */

@@ -295,5 +295,6 @@ int run_sweep(const char *dir, struct err *err)
 	cgroup_name(dirname(copy), start.attempt_id, start.node_rank, name);
 	if (sandbox_sweep(name, dir, err) < 0 || python_sweep(name, dir, err) < 0)
 		return -1;
+	ids_release(dir);
 	return sweep_checkpoints(a, dir, err);
 }

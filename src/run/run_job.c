@@ -17,12 +17,42 @@
 #define POLL_MAX_MS 1000
 #define WARN_MAX 400
 
+static bool is_plain(const struct run *r)
+{
+	return r->stage.image == NULL && strcmp(r->launch.sandbox, sandbox_plain.name) == 0;
+}
+
+static int add_python(struct run *r, struct err *err)
+{
+	return r->stage.python.place ? mounts_add(r->mounts, MOUNT_RO, r->stage.python.lease.path,
+	                                          SPEC_PYTHON_PLACE, err)
+	                             : 0;
+}
+
+/* Without a root of its own the job's folders are below one that is there for it. */
+static int make_plain_mounts(struct run *r, struct err *err)
+{
+	struct job_spec spec = r->spec;
+
+	if (!r->ids.on)
+		return 0; /* they are where they are */
+	spec.workdir = true;
+	if (mounts_job(r->mounts, &r->launch, &spec, r->dir, r->stage.tree, "/", false, err) < 0 ||
+	    add_python(r, err) < 0)
+		return -1;
+	mounts_move(r->mounts, 0, IDS_STAGE);
+	return 0;
+}
+
 static int make_mounts(struct run *r, struct err *err)
 {
 	AUTO_BUF struct buf passwd = BUF_INIT(PASSWD_MAX);
 	bool host = r->stage.image == NULL;
 	struct err no = {0};
 
+	r->mounts->ids = &r->ids;
+	if (is_plain(r))
+		return make_plain_mounts(r, err);
 	if (fs_read(AT_FDCWD, "/etc/passwd", &passwd, &no) < 0)
 		log_warn("homes outside of /home are not hidden: %s", no.msg);
 	if (host && mounts_host(r->mounts, &r->launch, &passwd, geteuid() == 0, err) < 0)
@@ -30,9 +60,7 @@ static int make_mounts(struct run *r, struct err *err)
 	if (mounts_job(r->mounts, &r->launch, &r->spec, r->dir, r->stage.tree,
 	               r->stage.image_workdir, host, err) < 0)
 		return -1;
-	return r->stage.python.place ? mounts_add(r->mounts, MOUNT_RO, r->stage.python.lease.path,
-	                                          SPEC_PYTHON_PLACE, err)
-	                             : 0;
+	return add_python(r, err);
 }
 
 static int make_sandbox(struct run *r, struct err *err)
@@ -45,12 +73,13 @@ static int make_sandbox(struct run *r, struct err *err)
 		.kind = r->launch.sandbox,
 		.image = r->stage.image,
 		.program = r->program,
+		.ids = r->ids,
 		.mounts = r->mounts,
 		.gpus = r->launch.gpus,
 		.n_gpus = r->launch.n_gpus,
 		.limits = {.memory_bytes = r->spec.memory_bytes,
 	                   .cpu_milli = (uint32_t)(r->spec.cpu_count * 1000)},
-		.need_places = r->launch.n_weights > 0 || r->stage.python.place,
+		.need_places = r->launch.n_weights > 0 || (r->stage.python.place && !is_plain(r)),
 	};
 	if (sandbox_start(&r->sandbox, &r->sandbox_spec, err) < 0)
 		return -1;
@@ -60,24 +89,37 @@ static int make_sandbox(struct run *r, struct err *err)
 	return 0;
 }
 
-/* Where things are for the job: at their places, or where they really are. */
+/* Where something is for the job: at its place, or, where there are no places, where it really is:
+ * below a root that is there for it, or in the data folder. */
+static const char *place_of(const struct run *r, const char *place, const char *real)
+{
+	if (place == NULL || r->sandbox->ops->makes_places)
+		return place;
+	return r->ids.on ? arena_printf(r->a, IDS_STAGE "%s", place) : real;
+}
+
+static const char *below(const struct run *r, const char *name)
+{
+	return arena_printf(r->a, "%s/%s", r->dir, name);
+}
+
 static void make_env(struct run *r)
 {
 	const struct job_spec *s = &r->spec;
+	const struct wire_launch *l = &r->launch;
 	bool real = !r->sandbox->ops->makes_places;
 	const char *cache = s->cache.enabled ? s->cache.base_path : "";
+	const char *scratch = place_of(r, MOUNT_BT_SCRATCH, below(r, ATTEMPT_SCRATCH));
 	struct env_places at = {
-		.workspace =
-			real ? arena_printf(r->a, "%s/" ATTEMPT_CODE, r->dir) : MOUNT_WORKSPACE,
-		.scratch =
-			real ? arena_printf(r->a, "%s/" ATTEMPT_SCRATCH, r->dir) : MOUNT_BT_SCRATCH,
-		.ckpt = real ? arena_printf(r->a, "%s/" ATTEMPT_CKPT, r->dir) : s->ckpt.path,
-		.load = real ? arena_printf(r->a, "%s/" ATTEMPT_LOAD, r->dir) : s->load.folder,
-		.project_cache = real ? r->launch.cache_project_dir
-	                              : arena_printf(r->a, "%s/user_artifacts", cache),
-		.team_cache = real ? r->launch.cache_team_dir
-	                           : arena_printf(r->a, "%s/team_artifacts", cache),
-		.home = real ? arena_printf(r->a, "%s/" ATTEMPT_SCRATCH, r->dir) : "/root",
+		.workspace = place_of(r, MOUNT_WORKSPACE, below(r, ATTEMPT_CODE)),
+		.scratch = scratch,
+		.ckpt = place_of(r, s->ckpt.path, below(r, ATTEMPT_CKPT)),
+		.load = place_of(r, s->load.folder, below(r, ATTEMPT_LOAD)),
+		.project_cache = place_of(r, arena_printf(r->a, "%s/user_artifacts", cache),
+	                                  l->cache_project_dir),
+		.team_cache = place_of(r, arena_printf(r->a, "%s/team_artifacts", cache),
+	                               l->cache_team_dir),
+		.home = real ? scratch : "/root",
 		.python = r->stage.python.at,
 		.image = r->stage.image != NULL,
 		.image_path = r->stage.image_path,
@@ -396,7 +438,8 @@ static void run_commands(struct run *r)
 		report_sample(r->report, &last);
 	sampler_watch(r->sampler, NULL, 0, NULL);
 	note_signals(r); /* a machine that shuts down tells the job and us in any order */
-	if (!sandbox_kill(r->sandbox))
+	r->left = !sandbox_kill(r->sandbox);
+	if (r->left)
 		report_event(r->report, "warning", "processes of the job could not be killed");
 	logs_finish(r->logs, DRAIN_MS);
 	run_crash_at("exited");

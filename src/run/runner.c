@@ -175,6 +175,26 @@ static void finish(struct run *r)
 	run_crash_at("reported");
 }
 
+/* No command of a job ever has the rights of root. */
+static int take_ids(struct run *r, struct err *err)
+{
+	const struct wire_launch *l = &r->launch;
+	bool idmap = l->ids_mode != NULL && strcmp(l->ids_mode, IDS_IDMAP) == 0;
+	bool team = l->ids_mode != NULL && strcmp(l->ids_mode, IDS_TEAM) == 0;
+	struct ids_pool pool;
+
+	if (geteuid() != 0)
+		return 0;
+	if (!idmap && (!team || l->ids_dir == NULL))
+		return err_set(err, ERR_SANDBOX_UNAVAILABLE,
+		               "this runner is root, and the server names no ids for its job");
+	if (ids_pool_read(l->ids_pool, &pool, err) < 0 ||
+	    (team && fs_mkdirs(AT_FDCWD, l->ids_dir, 0700, err) < 0))
+		return -1;
+	return ids_take(&r->ids, &pool, idmap, r->dir,
+	                idmap ? NULL : arena_printf(r->a, "%s/%s", l->ids_dir, l->team_id), err);
+}
+
 static void attempt(struct run *r)
 {
 	struct err err = {0};
@@ -186,8 +206,9 @@ static void attempt(struct run *r)
 	                          .launch = &r->launch,
 	                          .spec = &r->spec,
 	                          .report = r->report,
-	                          .logs = r->logs};
-	if (read_spec(r, &err) < 0 || start_sampler(r, &err) < 0)
+	                          .logs = r->logs,
+	                          .ids = &r->ids};
+	if (read_spec(r, &err) < 0 || take_ids(r, &err) < 0 || start_sampler(r, &err) < 0)
 		run_deploy_failed(r, STAGE_CLAIM, &err);
 	else if (stage_run(&r->stage, &err) < 0)
 		run_deploy_failed(r, r->stage.at, &err);
@@ -217,7 +238,11 @@ static void run_close(struct run *r)
 	report_close(r->report);
 	sampler_stop(r->sampler);
 	ship_close(r->ship);
+	if (r->sandbox != NULL && !sandbox_kill(r->sandbox))
+		r->left = true;
 	sandbox_close(r->sandbox);
+	if (r->ids.on && !r->left)
+		ids_release(r->dir);
 	stage_done(&r->stage);
 	logs_close(r->logs);
 	redact_free(r->redact);
@@ -258,12 +283,12 @@ static int run_dir(const char *dir, struct err *err)
 	return code;
 }
 
-static int probe(const char *dir, const char *want)
+static int probe(const char *data, const char *want, const char *pool)
 {
 	AUTO_BUF struct buf out = BUF_INIT(START_MAX);
 	AUTO_FREE char *program = realpath("/proc/self/exe", NULL);
 
-	sandbox_probe(program != NULL ? program : "/proc/self/exe", dir, want, &out);
+	sandbox_probe(program != NULL ? program : "/proc/self/exe", data, want, pool, &out);
 	return printf("%s\n", buf_cstr(&out)) < 0 ? 1 : 0;
 }
 
@@ -276,8 +301,8 @@ int runner_main(int argc, char **argv, struct err *err)
 	}
 	if (argc > 0 && strcmp(argv[0], "--box") == 0)
 		return box_main(argc - 1, argv + 1, err);
-	if (argc == 3 && strcmp(argv[0], "--probe") == 0)
-		return probe(argv[1], argv[2]);
+	if (argc == 4 && strcmp(argv[0], "--probe") == 0)
+		return probe(argv[1], argv[2], argv[3]);
 	if (argc == 2 && strcmp(argv[0], "--sweep") == 0)
 		return run_sweep(argv[1], err);
 	if (argc != 1 || argv[0][0] != '/')

@@ -1,10 +1,13 @@
 /*
  * runner.h - the runner: one process per (attempt, node), all that touches user code.
  *
- * stoker runner DIR           claims, stages, runs, ships, reports; ends when the server has the
- * end stoker runner --sweep DIR   after a runner was killed: its processes, groups and containers
- * go, and what it had not shipped yet is shipped stoker runner --probe DIR --sandbox's value which
- * sandbox jobs get here, as JSON, see sandbox_probe stoker runner --box ...     box.h
+ *   stoker runner DIR       claims, stages, runs, ships, reports; ends when the server has the end
+ *   stoker runner --sweep DIR
+ *                           after a runner was killed: its processes, groups and containers go, and
+ *                           what it had not shipped yet is shipped
+ *   stoker runner --probe DATA SANDBOX IDS
+ *                           which sandbox jobs get here, as JSON, see sandbox_probe
+ *   stoker runner --box ... box.h
  *
  * STOKER_CRASH_AT=<label> ends the process at that step, for tests: claimed, staged, ready,
  * started, exited, recorded, synced, reported.

@@ -2,6 +2,7 @@
 #include "run/sandbox.h"
 
 #include "base/clock.h"
+#include "run/box.h"
 #include "run/env.h"
 
 #include <poll.h>
@@ -42,6 +43,15 @@ const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_fro
 	return sandbox_shell_argv(a, front, n_front, INIT_BODY);
 }
 
+int sandbox_own(const struct sandbox *s, int fd, struct err *err)
+{
+	const struct ids *ids = &s->spec->ids;
+
+	if (ids->on && fchown(fd, ids->job, ids->job) < 0)
+		return err_errno(err, errno, "a pipe of the job's");
+	return 0;
+}
+
 int sandbox_spawn(struct sandbox *s, const char *const *argv, const struct proc_fd *fds, size_t n,
                   struct err *err)
 {
@@ -64,8 +74,8 @@ static void close_fd(int *fd)
 
 static void forget(struct sandbox *s)
 {
-	int *all[] = {&s->in_fd,   &s->status_fd, &s->out_fd,    &s->err_fd,
-	              &s->info_fd, &s->init_fd,   &s->proc.pidfd};
+	int *all[] = {&s->in_fd,   &s->status_fd, &s->out_fd,   &s->err_fd,
+	              &s->info_fd, &s->init_fd,   &s->shell_fd, &s->proc.pidfd};
 
 	for (size_t i = 0; i < COUNT(all); i++)
 		close_fd(all[i]);
@@ -185,6 +195,18 @@ static int make_ends(struct ends *e, struct err *err)
 	return 0;
 }
 
+/* Programs open /dev/stdout and its like by their names, which asks for the owner. */
+static int own_ends(const struct sandbox *s, struct ends *e, struct err *err)
+{
+	int all[] = {e->in[0], e->out[0], e->err[0], e->status[0]};
+
+	for (size_t i = 0; i < COUNT(all); i++) {
+		if (sandbox_own(s, all[i], err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int code_of(int status)
 {
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -227,14 +249,21 @@ static void first_line(struct buf *note, const struct err *why, char out[200])
 /* It is up: who ends it, and what the box said on its way. */
 static int found(struct sandbox *s, struct buf *note)
 {
+	const char *why = NULL;
+
 	s->init_fd = pidfd_open(s->init, 0);
+	s->shell_fd = pidfd_open(s->shell, 0);
 	s->group = getpgid(s->shell);
 	if (s->group == getpgrp())
 		s->group = s->shell; /* never our own */
-	if (note->n > 0 && strstr(buf_cstr(note), "in memory") == NULL &&
-	    strstr(buf_cstr(note), "to memory") != NULL)
-		copy_cut(s->notes, sizeof(s->notes),
-		         "the data folder's file system takes no overlay: writes go to memory");
+	why = note->n > 0 ? strstr(buf_cstr(note), BOX_MEMORY) : NULL;
+	if (why != NULL) {
+		why += strlen(BOX_MEMORY);
+		(void)snprintf(s->notes, sizeof(s->notes),
+		               "what the job writes outside its folders goes to memory, because "
+		               "the data folder's file system takes no overlay: %.*s",
+		               (int)strcspn(why, "\n"), why);
+	}
 	return 0;
 }
 
@@ -248,7 +277,7 @@ static int start_once(struct sandbox *s, const struct sandbox_kind *kind, struct
 	char why[200];
 
 	s->ops = ops;
-	if (make_ends(&e, err) < 0)
+	if (make_ends(&e, err) < 0 || own_ends(s, &e, err) < 0)
 		return -1;
 	s->in_fd = TAKE_FD(e.in[1]);
 	s->out_fd = TAKE_FD(e.out[0]);
@@ -305,7 +334,8 @@ int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec, struct 
 	s = xcalloc(1, sizeof(*s));
 	s->spec = spec;
 	s->a = arena_new();
-	s->in_fd = s->status_fd = s->out_fd = s->err_fd = s->info_fd = s->init_fd = -1;
+	s->in_fd = s->status_fd = s->out_fd = s->err_fd = s->info_fd = -1;
+	s->init_fd = s->shell_fd = -1;
 	s->proc.pidfd = -1;
 	s->command = -1;
 	s->status = (struct buf)BUF_INIT(4096);

@@ -23,6 +23,7 @@
 
 #include "io/proc.h"
 #include "run/cgroup.h"
+#include "run/ids.h"
 #include "run/mounts.h"
 
 #define SANDBOX_SAYS_MAX 1000
@@ -40,6 +41,7 @@ struct sandbox_spec {
 	const struct wire_gpu *gpus;
 	size_t n_gpus;
 	struct cgroup_limits limits;
+	struct ids ids;   /* whose ids its processes have; off: the runner's own */
 	bool need_places; /* there are mounts that plain cannot make */
 };
 
@@ -71,6 +73,7 @@ struct sandbox {
 	pid_t group;        /* process group of the commands */
 	int raw;            /* how our child ended, once it did: 0-255, 128 + signal */
 	int init_fd;        /* pidfd of init, -1 = none */
+	int shell_fd;       /* pidfd of shell, -1 = none */
 	int in_fd;          /* script, then open as long as the runner lives */
 	int status_fd;      /* what the init reports */
 	int out_fd, err_fd; /* the commands' output */
@@ -139,9 +142,11 @@ void sandbox_inside_done(struct sandbox_inside *in); /* after proc has ended: cl
 /* Removes what a killed runner left behind: its group, its container. */
 int sandbox_sweep(const char *name, const char *dir, struct err *err) MUST_CHECK;
 /* Tries the kinds that the setting --sandbox allows ("auto", "bwrap", "podman", "plain"), best
- * first, each in a folder of its own below `dir`; as JSON: "kind" (null: none works), its words,
- * and why better ones do not. */
-void sandbox_probe(const char *program, const char *dir, const char *want, struct buf *out);
+ * first, in the data folder of a server; as JSON: "kind" (null: none works), its words, why better
+ * ones do not; of a root runner "ids", how jobs get ids of the pool (--job-ids), or "ids_taken",
+ * why they cannot. */
+void sandbox_probe(const char *program, const char *data, const char *want, const char *pool,
+                   struct buf *out);
 
 /* A file of this name in the attempt's folder says that there is, or was, a container. */
 #define SANDBOX_CONTAINER "container"
@@ -163,6 +168,20 @@ const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_fro
 /* The same with another first line than the init's. */
 const char **sandbox_shell_argv(struct arena *a, const char **front, size_t n_front,
                                 const char *body);
+/* The arguments of `runner --box` in front of a program's: its groups and ids, then what a driver
+ * puts there. */
+struct box_args {
+	const char **v;
+	size_t n, cap;
+};
+void sandbox_box_begin(const struct sandbox *s, struct arena *a, struct box_args *out);
+void sandbox_box_put(struct box_args *a, const char *word);
+void sandbox_box_put2(struct box_args *a, const char *x, const char *y);
+void sandbox_box_put3(struct box_args *a, const char *x, const char *y, const char *z);
+void sandbox_box_mounts(struct box_args *a, const struct mounts *m);
+const char **sandbox_box_end(struct box_args *a, size_t *n); /* NULL-terminated; n may be NULL */
+const char **sandbox_box_enter(struct sandbox *s, struct arena *a, const char *tty);
+int sandbox_own(const struct sandbox *s, int fd, struct err *err) MUST_CHECK; /* a pipe's end */
 int sandbox_spawn(struct sandbox *s, const char *const *argv, const struct proc_fd *fds, size_t n,
                   struct err *err) MUST_CHECK;
 

@@ -1,16 +1,20 @@
 /*
  * sandbox_bwrap.c - bubblewrap: the host's root with everything written there thrown away, in
- * namespaces of its own. Rung 0 shows an overlay that `runner --box` makes (box.h); rung 1, where
- * the kernel gives none, the root read-only with empty folders where the job's places need one.
+ * namespaces of its own. Level 0 shows overlays that `runner --box` makes (box.h); level 1, where
+ * the kernel gives none, the root read-only with empty folders where the job's places need one:
+ * made by the box for a runner that is root, by bwrap itself for others, as it may be allowed to
+ * make a user namespace where we are not.
  *
- * The user is root inside by a user namespace that maps that one id; no capability over the host
- * comes with it. bwrap's arguments travel by pipe (--args), as they can be many.
+ * The user is root inside: of a root runner by the user namespace of the job's ids (ids.h), else by
+ * one that maps the runner's own id. No capability over the host comes with it. bwrap's arguments
+ * travel by pipe (--args), as they can be many.
  */
 #include "run/sandbox.h"
 
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "run/box.h"
 
 #include <dirent.h>
 #include <sys/sysmacros.h>
@@ -38,10 +42,21 @@ static void arg3(struct buf *b, const char *x, const char *y, const char *z)
 	arg(b, z);
 }
 
-static void add_namespaces(struct buf *b)
+static void add_user(struct buf *b, const struct ids *ids)
 {
-	static const char *const flags[] = {"--unshare-user", "--unshare-pid",     "--unshare-ipc",
-	                                    "--unshare-uts",  "--die-with-parent", "--new-session"};
+	if (ids->on) {
+		arg2(b, "--userns2", "7"); /* BOX_USERNS_FD */
+		return;
+	}
+	arg(b, "--unshare-user");
+	arg2(b, "--uid", "0");
+	arg2(b, "--gid", "0");
+}
+
+static void add_namespaces(struct buf *b, const struct ids *ids)
+{
+	static const char *const flags[] = {"--unshare-pid", "--unshare-ipc", "--unshare-uts",
+	                                    "--die-with-parent", "--new-session"};
 	/* enough to be root in a home of one's own: owners, modes, users of the namespace. Nothing
 	 * that could undo a mount. */
 	static const char *const caps[] = {"CAP_CHOWN",  "CAP_DAC_OVERRIDE", "CAP_FOWNER",
@@ -50,20 +65,19 @@ static void add_namespaces(struct buf *b)
 
 	for (size_t i = 0; i < COUNT(flags); i++)
 		arg(b, flags[i]);
-	arg2(b, "--uid", "0");
-	arg2(b, "--gid", "0");
+	add_user(b, ids);
 	arg2(b, "--cap-drop", "ALL");
 	for (size_t i = 0; i < COUNT(caps); i++)
 		arg2(b, "--cap-add", caps[i]);
 }
 
-/* A resolver's file that lies in /run (systemd-resolved) would be hidden with it. */
-static void add_resolver(struct buf *b)
+/* A resolver's file that lies in /run (systemd-resolved) would be hidden with it; NULL = it does
+ * not. */
+static const char *resolver(struct arena *a)
 {
 	AUTO_FREE char *real = realpath("/etc/resolv.conf", NULL);
 
-	if (real != NULL && strncmp(real, "/run/", 5) == 0)
-		arg3(b, "--ro-bind", real, real);
+	return real != NULL && strncmp(real, "/run/", 5) == 0 ? arena_cstr(a, real) : NULL;
 }
 
 /* Which /dev/nvidia<n> is this one? Index order and device order may differ. */
@@ -159,11 +173,9 @@ static void add_fresh(struct buf *b)
 	arg2(b, "--dev", "/dev");
 	arg3(b, "--ro-bind", "/sys", "/sys");
 	add_proc_masks(b);
-	arg2(b, "--tmpfs", "/run");
-	add_resolver(b);
 }
 
-/* Rung 1: one entry of a folder as it is, read-only. */
+/* Without a box: one entry of a folder as it is, read-only. */
 static void show_one(struct sandbox *s, struct buf *b, const char *path)
 {
 	char *target = arena_alloc(s->a, FS_PATH_MAX);
@@ -251,65 +263,61 @@ static void show_root(struct sandbox *s, struct buf *b)
 	}
 }
 
+/* Does the box make the view? */
+static bool has_view(const struct sandbox *s, int level)
+{
+	return level == 0 || s->spec->ids.on;
+}
+
 static void bwrap_args(struct sandbox *s, int level, struct buf *b)
 {
 	const struct sandbox_spec *spec = s->spec;
-	const char *dir = spec->dir;
+	const char *dir = spec->dir, *dns = resolver(s->a);
 
-	add_namespaces(b);
-	if (level == 0) {
-		arg3(b, "--bind", arena_printf(s->a, "%s/" ATTEMPT_BOX "/root", dir), "/");
+	add_namespaces(b, &spec->ids);
+	if (has_view(s, level)) {
+		arg3(b, "--bind",
+		     spec->ids.on ? BOX_PLACE "/root"
+		                  : arena_printf(s->a, "%s/" ATTEMPT_BOX "/root", dir),
+		     "/");
+		add_fresh(b);
+		add_devices(b, spec);
 	} else {
 		show_root(s, b);
 		arg3(b, "--bind", arena_printf(s->a, "%s/" RUNG1_TMP, dir), "/tmp");
+		add_fresh(b);
+		arg2(b, "--tmpfs", "/run");
+		if (dns != NULL)
+			arg3(b, "--ro-bind", dns, dns);
+		arg3(b, "--bind", arena_printf(s->a, "%s/" ATTEMPT_VARTMP, dir), "/var/tmp");
+		add_devices(b, spec);
+		add_mounts(b, spec->mounts);
 	}
-	add_fresh(b);
-	arg3(b, "--bind", arena_printf(s->a, "%s/" ATTEMPT_VARTMP, dir), "/var/tmp");
-	add_devices(b, spec);
-	add_mounts(b, spec->mounts);
 	arg2(b, "--chdir", "/");
 }
 
 /* "runner --box ...", up to bwrap's own arguments. */
-static const char **box_argv(struct sandbox *s, int level, const char *args_fd, const char *info_fd,
-                             size_t *n)
+static const char **box_argv(struct sandbox *s, int level, const char *bwrap, size_t *n)
 {
 	const struct sandbox_spec *spec = s->spec;
-	size_t cap = 40 + 2 * (size_t)CGROUP_PARTS + 2 * spec->mounts->n;
-	const char **v = ARENA_ARRAY(s->a, const char *, cap);
-	size_t i = 0;
+	const char *dns = resolver(s->a);
+	struct box_args a;
 
-	v[i++] = spec->program;
-	v[i++] = "runner";
-	v[i++] = "--box";
-	for (int p = 0; p < CGROUP_PARTS; p++) {
-		if (s->cgroup.dir[p][0] == '\0')
-			continue;
-		v[i++] = "--cgroup";
-		v[i++] = s->cgroup.dir[p];
+	sandbox_box_begin(s, s->a, &a);
+	if (has_view(s, level)) {
+		sandbox_box_put2(&a, "--scratch", arena_printf(s->a, "%s/" ATTEMPT_BOX, spec->dir));
+		if (level > 0)
+			sandbox_box_put(&a, "--ro-root");
+		sandbox_box_put3(&a, "--rw", arena_printf(s->a, "%s/" ATTEMPT_VARTMP, spec->dir),
+		                 "/var/tmp");
+		if (dns != NULL)
+			sandbox_box_put3(&a, "--share", dns, dns);
+		sandbox_box_mounts(&a, spec->mounts);
 	}
-	if (level == 0) {
-		v[i++] = "--scratch";
-		v[i++] = arena_printf(s->a, "%s/" ATTEMPT_BOX, spec->dir);
-		if (geteuid() != 0)
-			v[i++] = "--userns";
-		v[i++] = "--point";
-		v[i++] = "/var/tmp";
-		for (size_t m = 0; m < spec->mounts->n; m++) {
-			v[i++] = spec->mounts->item[m].is_file ? "--point-file" : "--point";
-			v[i++] = spec->mounts->item[m].at;
-		}
-	}
-	v[i++] = "--";
-	v[i++] = "bwrap";
-	v[i++] = "--args";
-	v[i++] = args_fd;
-	v[i++] = "--info-fd";
-	v[i++] = info_fd;
-	v[i++] = "--";
-	assert(i <= cap);
-	*n = i;
-	return v;
+	sandbox_box_put(&a, "--");
+	sandbox_box_put3(&a, bwrap, "--args", "4");
+	sandbox_box_put3(&a, "--info-fd", "5", "--");
+	return sandbox_box_end(&a, n);
 }
 
 static void say(struct sandbox *s, int level)
@@ -360,7 +368,7 @@ static int bwrap_start(struct sandbox *s, int level, int in, int out, int err_fd
 
 	if (proc_find("bwrap", found) == NULL)
 		return err_set(err, ERR_NOT_FOUND, "no bwrap here (apt install bubblewrap)");
-	if (level > 0 && make_tmp(s, err) < 0)
+	if (!has_view(s, level) && make_tmp(s, err) < 0)
 		return -1;
 	bwrap_args(s, level, &args);
 	if (buf_check(&args, "bwrap's arguments", err) < 0)
@@ -373,7 +381,7 @@ static int bwrap_start(struct sandbox *s, int level, int in, int out, int err_fd
 		struct proc_fd fds[] = {{in, 0},     {out, 1},          {err_fd, 2},
 		                        {status, 3}, {args_pipe[0], 4}, {info_pipe[1], 5}};
 
-		front = box_argv(s, level, "4", "5", &n);
+		front = box_argv(s, level, found, &n);
 		r = sandbox_spawn(s, sandbox_init_argv(s->a, front, n), fds, COUNT(fds), err);
 		(void)close(info_pipe[1]);
 		s->info_fd = info_pipe[0];
@@ -439,35 +447,11 @@ static int bwrap_find(struct sandbox *s, struct err *err)
 	return 0;
 }
 
-static const char **bwrap_enter(struct sandbox *s, struct arena *a, const char *tty)
-{
-	const char **v = ARENA_ARRAY(a, const char *, 12 + 2 * (size_t)CGROUP_PARTS);
-	size_t i = 0;
-
-	v[i++] = s->spec->program;
-	v[i++] = "runner";
-	v[i++] = "--box";
-	for (int p = 0; p < CGROUP_PARTS; p++) {
-		if (s->cgroup.dir[p][0] == '\0')
-			continue;
-		v[i++] = "--cgroup";
-		v[i++] = s->cgroup.dir[p];
-	}
-	if (tty != NULL) {
-		v[i++] = "--tty";
-		v[i++] = tty;
-	}
-	v[i++] = "--enter";
-	v[i++] = arena_printf(a, "%d", (int)s->shell);
-	v[i++] = "--";
-	return v;
-}
-
 const struct sandbox_ops sandbox_bwrap = {
 	.name = "bwrap",
 	.host = true,
 	.makes_places = true,
 	.start = bwrap_start,
 	.find = bwrap_find,
-	.enter = bwrap_enter,
+	.enter = sandbox_box_enter,
 };

@@ -88,6 +88,17 @@ static int make_ends(struct ends *e, const struct sandbox *s, const struct wire_
 	return x->tty ? 0 : make_pipe(e->out, err);
 }
 
+static int own_ends(const struct ends *e, const struct sandbox *s, struct err *err)
+{
+	int all[] = {e->in[0], e->out[0], e->err[0], e->script[0]};
+
+	for (size_t i = 0; i < COUNT(all); i++) {
+		if (all[i] >= 0 && sandbox_own(s, all[i], err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static bool has_variable(const struct sandbox_entry *e, const char *name)
 {
 	for (size_t i = 0; i < e->n_env; i++) {
@@ -158,6 +169,7 @@ static int spawn(struct sandbox *s, const struct wire_exec *x, const struct ends
 	                         1},
 	                        {err_fd, 2},
 	                        {e->script[0], 3},
+	                        {s->shell_fd, BOX_ENTER_FD},
 	                        {e->tty[1], BOX_TTY_FD}};
 	struct proc_spec spec = {.cwd = "/",
 	                         .fds = fds,
@@ -247,7 +259,7 @@ int sandbox_enter(struct sandbox *s, const struct sandbox_entry *entry, struct s
 	                               .out_fd = -1,
 	                               .err_fd = -1,
 	                               .leash_fd = -1};
-	if (make_ends(&e, s, entry->what, err) < 0 ||
+	if (make_ends(&e, s, entry->what, err) < 0 || own_ends(&e, s, err) < 0 ||
 	    spawn(s, entry->what, &e, &out->proc, err) < 0)
 		return err_wrap(err, "entering the sandbox");
 	for (size_t i = 0; i < COUNT(theirs); i++) {

@@ -17,42 +17,25 @@
 #define PODMAN_OUT ((size_t)256 << 10)
 #define PODMAN_ARGS (200 + 2 * (size_t)MOUNTS_MAX)
 
-struct args {
-	const char **v;
-	size_t n, cap;
-};
-
-static void put(struct args *a, const char *text)
-{
-	assert(a->n + 1 < a->cap);
-	a->v[a->n++] = text;
-}
-
-static void put2(struct args *a, const char *x, const char *y)
-{
-	put(a, x);
-	put(a, y);
-}
-
 /* crun 1.8 refuses machines whose controllers are on version 1 while version 2 is mounted too. */
-static void add_runtime(struct args *a)
+static void add_runtime(struct box_args *a)
 {
 	char found[4096];
 
 	if (access("/sys/fs/cgroup/unified", F_OK) == 0 && proc_find("runc", found) != NULL)
-		put2(a, "--runtime", "runc");
+		sandbox_box_put2(a, "--runtime", "runc");
 }
 
 /* Limits that podman would raise for the container, but may not without CAP_SYS_RESOURCE. */
-static void add_ulimits(struct args *a)
+static void add_ulimits(struct box_args *a)
 {
 	if (geteuid() != 0 || prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE, 0, 0, 0) == 1)
 		return;
-	put2(a, "--ulimit", "nofile=1000:1000");
-	put2(a, "--ulimit", "nproc=1000:1000");
+	sandbox_box_put2(a, "--ulimit", "nofile=1000:1000");
+	sandbox_box_put2(a, "--ulimit", "nproc=1000:1000");
 }
 
-static void add_limits(struct sandbox *s, struct args *a)
+static void add_limits(struct sandbox *s, struct box_args *a)
 {
 	const struct cgroup_limits *l = &s->spec->limits;
 	bool v1 = !s->cgroup.v2;
@@ -60,38 +43,76 @@ static void add_limits(struct sandbox *s, struct args *a)
 	if (geteuid() != 0 && v1)
 		return; /* rootless podman cannot, and says so on every start */
 	if (l->memory_bytes > 0)
-		put2(a, "--memory", arena_printf(s->a, "%" PRIu64, l->memory_bytes));
+		sandbox_box_put2(a, "--memory", arena_printf(s->a, "%" PRIu64, l->memory_bytes));
 	if (l->cpu_milli > 0)
-		put2(a, "--cpus", arena_printf(s->a, "%g", l->cpu_milli / 1000.0));
-	put2(a, "--pids-limit", arena_printf(s->a, "%d", CGROUP_PIDS_MAX));
+		sandbox_box_put2(a, "--cpus", arena_printf(s->a, "%g", l->cpu_milli / 1000.0));
+	sandbox_box_put2(a, "--pids-limit", arena_printf(s->a, "%d", CGROUP_PIDS_MAX));
 }
 
-static int add_mounts(struct sandbox *s, struct args *a, struct err *err)
+static bool is_shown(const struct mount *m)
+{
+	return m->kind == MOUNT_RO ||
+	       m->kind == MOUNT_RW; /* there is nothing of the host to hide */
+}
+
+/* Of a root runner the box shows the mounts to podman, opened through no link and translated to the
+ * job's ids, in a mount namespace that podman and the container share. */
+static const char *staged(struct sandbox *s, size_t i)
+{
+	return arena_printf(s->a, IDS_STAGE "/%zu", i);
+}
+
+static void add_box(struct sandbox *s, struct box_args *a)
+{
+	const struct mounts *m = s->spec->mounts;
+
+	sandbox_box_begin(s, s->a, a);
+	sandbox_box_put2(a, "--stage", IDS_STAGE);
+	for (size_t i = 0; i < m->n; i++) {
+		if (is_shown(&m->item[i]))
+			sandbox_box_put3(a, m->item[i].kind == MOUNT_RO ? "--ro" : "--rw",
+			                 m->item[i].from, staged(s, i));
+	}
+	sandbox_box_put(a, "--");
+}
+
+static void add_ids(struct sandbox *s, struct box_args *a)
+{
+	const struct ids *ids = &s->spec->ids;
+	char *map = arena_printf(s->a, "0:%" PRIu32 ":%" PRIu32, ids->job, ids->span);
+
+	sandbox_box_put2(a, "--uidmap", map);
+	sandbox_box_put2(a, "--gidmap", map);
+}
+
+static int add_mounts(struct sandbox *s, struct box_args *a, struct err *err)
 {
 	const struct mounts *m = s->spec->mounts;
 
 	for (size_t i = 0; i < m->n; i++) {
 		const struct mount *one = &m->item[i];
+		const char *from = s->spec->ids.on ? staged(s, i) : one->from;
 
-		if (one->kind != MOUNT_RO && one->kind != MOUNT_RW)
-			continue; /* there is nothing of the host to hide */
-		if (strpbrk(one->from, ",\"") != NULL || strpbrk(one->at, ",\"") != NULL)
+		if (!is_shown(one))
+			continue;
+		if (strpbrk(from, ",\"") != NULL || strpbrk(one->at, ",\"") != NULL)
 			return err_set(err, ERR_UNSUPPORTED,
 			               "podman cannot mount %s: a comma or a quote in its name",
 			               one->at);
-		put2(a, "--mount",
-		     arena_printf(s->a, "type=bind,source=%s,destination=%s%s", one->from, one->at,
-		                  one->kind == MOUNT_RO ? ",ro" : ""));
+		sandbox_box_put2(a, "--mount",
+		                 arena_printf(s->a, "type=bind,source=%s,destination=%s%s", from,
+		                              one->at, one->kind == MOUNT_RO ? ",ro" : ""));
 	}
 	return 0;
 }
 
-static void add_gpus(struct sandbox *s, struct args *a)
+static void add_gpus(struct sandbox *s, struct box_args *a)
 {
 	for (size_t i = 0; i < s->spec->n_gpus; i++) {
 		if (strncmp(s->spec->gpus[i].uuid, "declared-", 9) != 0)
-			put2(a, "--device",
-			     arena_printf(s->a, "nvidia.com/gpu=%s", s->spec->gpus[i].uuid));
+			sandbox_box_put2(
+				a, "--device",
+				arena_printf(s->a, "nvidia.com/gpu=%s", s->spec->gpus[i].uuid));
 	}
 }
 
@@ -110,12 +131,23 @@ static void say(struct sandbox *s)
 	               s->spec->image, mem, cpu, s->spec->n_gpus, limits ? "" : " memory cpu pids");
 }
 
+/* Room for that many more. */
+static void room(struct arena *arena, struct box_args *a, size_t more)
+{
+	const char **wider = ARENA_ARRAY(arena, const char *, a->n + more);
+
+	if (a->n > 0)
+		memcpy(wider, a->v, a->n * sizeof(*wider));
+	a->v = wider;
+	a->cap = a->n + more;
+}
+
 static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, int err_fd,
                         int status, struct err *err)
 {
 	struct proc_fd fds[] = {{in, 0},     {out, 1}, {err_fd, 2},
 	                        {status, 3}, {out, 4}, {err_fd, 5}}; /* see script_watcher */
-	struct args a = {.v = ARENA_ARRAY(s->a, const char *, PODMAN_ARGS), .cap = PODMAN_ARGS};
+	struct box_args a = {.v = NULL};
 	static const char *const fixed[] = {"--replace",
 	                                    "--interactive",
 	                                    "--network=host",
@@ -127,18 +159,23 @@ static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, in
 	                                    "--cap-drop=MKNOD,NET_RAW,AUDIT_WRITE,SYS_CHROOT",
 	                                    "--entrypoint="};
 
-	put(&a, "podman");
+	if (s->spec->ids.on)
+		add_box(s, &a);
+	room(s->a, &a, PODMAN_ARGS);
+	sandbox_box_put(&a, "podman");
 	add_runtime(&a);
-	put2(&a, "run", "--name");
-	put(&a, s->spec->name);
+	sandbox_box_put2(&a, "run", "--name");
+	sandbox_box_put(&a, s->spec->name);
 	for (size_t i = 0; i < COUNT(fixed); i++)
-		put(&a, fixed[i]);
+		sandbox_box_put(&a, fixed[i]);
+	if (s->spec->ids.on)
+		add_ids(s, &a);
 	add_ulimits(&a);
 	add_limits(s, &a);
 	add_gpus(s, &a);
 	if (add_mounts(s, &a, err) < 0)
 		return -1;
-	put(&a, s->spec->image);
+	sandbox_box_put(&a, s->spec->image);
 	if (fs_write_atomic(AT_FDCWD, arena_printf(s->a, "%s/" SANDBOX_CONTAINER, s->spec->dir),
 	                    str_of(s->spec->name), 0600, err) < 0)
 		return -1;

@@ -24,12 +24,18 @@ static int folders(struct stage *st, struct err *err)
 
 	for (size_t i = 0; i < COUNT(names); i++) {
 		char *path = arena_printf(st->a, "%s/%s", st->dir, names[i]);
+		AUTO_FD int fd = -1;
 
 		if (fs_mkdirs(AT_FDCWD, path, 0755, err) < 0)
 			return -1;
+		fd = fs_open_dir(path, err);
+		if (fd < 0)
+			return -1;
+		if (strcmp(names[i], ATTEMPT_VARTMP) == 0 && fchmod(fd, 01777) < 0)
+			return err_errno(err, errno, "%s", path);
+		if (strcmp(names[i], ATTEMPT_SPOOL) != 0 && ids_own(st->ids, fd, path, err) < 0)
+			return -1;
 	}
-	if (chmod(arena_printf(st->a, "%s/" ATTEMPT_VARTMP, st->dir), 01777) < 0)
-		return err_errno(err, errno, "%s/" ATTEMPT_VARTMP, st->dir);
 	return 0;
 }
 
@@ -75,11 +81,16 @@ static int stage_code(struct stage *st, struct err *err)
 		struct tar_report report = {0};
 		AUTO_FD int fd = -1;
 		char size[UNITS_CAP];
+		int r;
 
 		if (canceled(st, err))
 			return -1;
-		if (open_object(st, l->code[i].key, &fd, err) < 0 ||
-		    tar_unpack(fd, root, NULL, &report, err) < 0)
+		if (open_object(st, l->code[i].key, &fd, err) < 0)
+			return -1;
+		ids_begin(st->ids); /* what is in it is the job's, and so are the rights */
+		r = tar_unpack(fd, root, NULL, &report, err);
+		ids_end(st->ids);
+		if (r < 0)
 			return -1;
 		logs_say(st->logs, "code: %" PRIu64 " %s, %s", report.entries,
 		         report.entries == 1 ? "entry" : "entries",
@@ -149,6 +160,7 @@ static int stage_python(struct stage *st, struct err *err)
 	                       .name = st->name,
 	                       .program = st->program,
 	                       .image = st->image,
+	                       .ids = st->ids,
 	                       .launch = st->launch,
 	                       .spec = st->spec,
 	                       .report = st->report,
@@ -214,11 +226,14 @@ static int load_one(struct stage *st, const struct wire_load *load, const struct
 		.hash = hash, .st = st, .done = done, .total = c->files.bytes, .name = c->name};
 	struct digest got;
 
+	ids_begin(st->ids);
 	*slash = '\0';
-	if (fs_mkdirs(root, path, 0755, err) < 0)
-		return -1;
-	*slash = '/';
-	fd = fs_open_beneath(root, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644, err);
+	if (fs_mkdirs(root, path, 0755, err) == 0) {
+		*slash = '/';
+		fd = fs_open_beneath(root, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644,
+		                     err);
+	}
+	ids_end(st->ids);
 	if (fd < 0)
 		return -1;
 	f.fd = fd;
@@ -296,16 +311,23 @@ static int stage_image(struct stage *st, struct err *err)
 	return 0;
 }
 
+/* Others may have written there before, with ids of their own. */
+static int share_cache(struct stage *st, const char *dir, struct err *err)
+{
+	if (dir == NULL)
+		return 0;
+	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0)
+		return -1;
+	return ids_own_tree(st->ids, dir, report_cancel(st->report), err);
+}
+
 static int stage_places(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
 	const struct job_spec *s = st->spec;
 
-	if (s->cache.enabled && l->cache_project_dir != NULL &&
-	    fs_mkdirs(AT_FDCWD, l->cache_project_dir, 0755, err) < 0)
-		return -1;
-	if (s->cache.enabled && l->cache_team_dir != NULL &&
-	    fs_mkdirs(AT_FDCWD, l->cache_team_dir, 0755, err) < 0)
+	if (s->cache.enabled && (share_cache(st, l->cache_project_dir, err) < 0 ||
+	                         share_cache(st, l->cache_team_dir, err) < 0))
 		return -1;
 	st->image_workdir = "/";
 	if (s->base_image == NULL)

@@ -8,6 +8,7 @@
 
 #include "core/spec.h"
 #include "core/wire.h"
+#include "run/ids.h"
 #include "run/python.h"
 #include "run/report.h"
 #include "store/objstore.h"
@@ -21,7 +22,8 @@ struct stage {
 	const struct job_spec *spec;
 	struct report *report;
 	struct logs *logs;
-	enum wire_stage at; /* where it is, or failed */
+	const struct ids *ids; /* who owns what the job may write */
+	enum wire_stage at;    /* where it is, or failed */
 	struct objstore *objects;
 	struct blobs *blobs;
 	struct node_cache *cache;

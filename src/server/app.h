@@ -66,6 +66,7 @@ struct app {
 	const char *sandbox;      /* what probing found, in words */
 	const char *python;       /* what builds Python environments, in words; NULL: nothing */
 	const char *sandbox_kind; /* how every job is run, chosen at start: see run/sandbox.h */
+	const char *ids_mode;     /* and with whose ids: see run/ids.h; NULL: our own */
 	bool podman;              /* there is one */
 	int64_t started_ms;
 	struct seal_key master;

@@ -182,6 +182,9 @@ static int fill_places(struct app *app, struct arena *a, const struct mine *m,
 		out->ckpt_prefix = ckpt_prefix(a, m->job.project_id, m->job.id);
 	out->images = app->set.images;
 	out->sandbox = app->sandbox_kind;
+	out->ids_mode = app->ids_mode;
+	out->ids_pool = app->set.job_ids;
+	out->ids_dir = app_path(app, a, "ids");
 	out->share = app->set.share.item;
 	out->n_share = app->set.share.n;
 	fill_hide(app, a, out);

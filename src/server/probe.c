@@ -7,9 +7,11 @@
 
 static int run_probe(struct app *app, const struct doc **out, struct err *err)
 {
-	const char *const argv[] = {app->program,     "runner",
-	                            "--probe",        app_path(app, app->arena, "runs"),
-	                            app->set.sandbox, NULL};
+	const char *const argv[] = {
+		app->program, "runner",         "--probe",
+		app->data,    app->set.sandbox, app->set.job_ids != NULL ? app->set.job_ids : "",
+		NULL,
+	};
 	const char *const *wrapped = scope_wrap(app->arena, argv); /* as jobs are run */
 	AUTO_BUF struct buf text = BUF_INIT((size_t)64 << 10);
 	int code = 0;
@@ -34,6 +36,9 @@ int probe_sandbox(struct app *app, struct err *err)
 		return err_set(err, ERR_SANDBOX_UNAVAILABLE, "probing the sandbox: %s", why.msg);
 	notes = doc_cstr(doc_get(d, "notes"), "");
 	app->sandbox_kind = doc_cstr(doc_get(d, "kind"), NULL);
+	app->ids_mode = doc_cstr(doc_get(d, "ids"), NULL);
+	if (doc_text(doc_get(d, "ids_taken")).n > 0)
+		return err_set(err, ERR_JOB_IDS_TAKEN, "%s", doc_cstr(doc_get(d, "ids_taken"), ""));
 	if (app->sandbox_kind == NULL)
 		return err_set(err, ERR_SANDBOX_UNAVAILABLE,
 		               "--sandbox %s does not work on this machine: %s", app->set.sandbox,

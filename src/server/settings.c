@@ -47,6 +47,9 @@ static const struct conf_row rows[] = {
 	{"sandbox", CONF_CHOICE, AT(sandbox), "auto", "auto|bwrap|podman|plain", "Jobs",
 	 "Sandbox for jobs. auto picks the strongest that works when the server starts. If it fails "
 	 "for a job, that job does not run"},
+	{"job-ids", CONF_TEXT, AT(job_ids), NULL, "FIRST-LAST", "Jobs",
+	 "User and group IDs that jobs of a root server run as, a range of its own for each job. No "
+	 "account of this machine may use them. Unset: 1879048192-2147418111"},
 	{"share", CONF_LIST, AT(share), NULL, "DIR", "Jobs",
 	 "Host folder that jobs see read-only, under the same path"},
 	{"backfill", CONF_BOOL, AT(backfill), "true", NULL, "Jobs",

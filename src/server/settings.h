@@ -12,7 +12,7 @@ struct settings {
 	const char *hf_endpoint, *s3_endpoint;
 	int64_t cpus;
 	uint64_t memory;
-	const char *gpus, *images, *sandbox;
+	const char *gpus, *images, *sandbox, *job_ids;
 	const char *tls_cert, *tls_key;
 	bool insecure, log_json, backfill, check;
 	const char *log_level;

@@ -128,3 +128,88 @@ def test_a_link_at_a_place_of_the_host(cluster):
         assert not os.path.exists("/usr/lib/made")
     finally:
         link.unlink()
+
+
+# --- whose ids --------------------------------------------------------------------------------------------------------
+
+
+def of_host(path):
+    st = os.stat(path)
+    return st.st_uid, st.st_gid, stat.S_IMODE(st.st_mode)
+
+
+@pytest.mark.parametrize("kind", ["bwrap", "plain"])
+def test_a_job_has_ids_of_its_own(empty_cluster, kind):
+    """No process of a job is root's, or the server's; two jobs that run at once are not each other's."""
+    cluster = empty_cluster
+    cluster.start("--cpus", "4", "--memory", "4Gi", "--sandbox", kind)
+    jobs = [cluster.push(["touch $BT_SCRATCH_DIR/up", f"sleep {4242 + i}.{os.getpid()}"]) for i in range(2)]
+    owners = []
+    for i, job in enumerate(jobs):
+        cluster.wait(job, "TRAINING_JOB_RUNNING")
+        found = until(lambda: [p for p in pathlib.Path("/proc").glob("[0-9]*")
+                               if command_of(p).startswith(f"sleep {4242 + i}.{os.getpid()}")])
+        status = dict(line.split(":", 1) for line in (found[0] / "status").read_text().splitlines())
+        uids, gids = set(status["Uid"].split()), set(status["Gid"].split())
+        assert len(uids) == len(gids) == 1 and int(*uids) >= 60000 and int(*gids) >= 60000
+        assert status["Groups"].split() in ([], ["65534"]) or int(status["Groups"].split()[0]) >= 60000
+        owners += uids
+    assert len(set(owners)) == 2
+    for job in jobs:
+        cluster.cli("stop", job["id"], "--now")
+
+
+def command_of(process):
+    try:
+        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_nothing_of_the_host_changes_its_mode(cluster):
+    """The host's programs, those that run in the sandbox among them, and its devices."""
+    bwrap = subprocess.run(["sh", "-c", "command -v bwrap"], capture_output=True, text=True, check=True).stdout.strip()
+    paths = [bwrap, "/bin/sh", "/dev/full", "/dev/null", "/dev/zero", "/dev/tty", "/dev/urandom", "/etc/passwd", "/sys/kernel", "/usr"]
+    before = [of_host(p) for p in paths]
+    tries = [f"for p in /proc/1/exe /proc/self/exe /proc/1/root/bin/sh /dev/* /sys/kernel {' '.join(paths)}; do "
+             "chmod 4777 $p; chown 12:12 $p; touch $p; done 2>/dev/null; true",
+             "python3 -c 'import os; [os.fchmod(os.open(p, os.O_RDONLY), 0o606) for p in (\"/proc/1/exe\", \"/dev/full\")]' 2>/dev/null; true",
+             "mount -o remount,rw /sys 2>/dev/null; mknod $BT_SCRATCH_DIR/sda b 8 0 2>/dev/null; unshare -Urm true 2>/dev/null; true"]
+    ran(cluster, tries)
+    assert [of_host(p) for p in paths] == before
+
+
+def test_what_only_root_may_read(cluster, tmp_path):
+    """Under a root server the host's files of mode 0600 are there, but not for a job."""
+    folder = pathlib.Path(f"/srv/stoker-secret-{os.getpid()}")
+    folder.mkdir(mode=0o755)
+    try:
+        (folder / "key").write_text("private")
+        (folder / "key").chmod(0o600)
+        (folder / "open").write_text("open")
+        (folder / "shut").mkdir(mode=0o700)
+        (folder / "shut" / "file").write_text("private")
+        tries = [f"cat {folder}/open; echo", f"cat {folder}/key {folder}/shut/file 2>/dev/null || echo no",
+                 f"chmod 644 {folder}/key 2>/dev/null; cat {folder}/key 2>/dev/null || echo no",
+                 f"chown 0 {folder}/key 2>/dev/null; cp {folder}/key $BT_SCRATCH_DIR/k 2>/dev/null || echo no",
+                 f"mv {folder}/shut {folder}/seen 2>/dev/null; cat {folder}/seen/file 2>/dev/null || echo no",
+                 "cat /etc/shadow 2>/dev/null | wc -c"]
+        assert ran(cluster, tries) == ["open", "no", "no", "no", "no", "0"]
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=True)
+
+
+def test_a_setuid_program_in_a_cache(cluster):
+    """What a job leaves in a cache is nobody's on the host, and has no rights in the next job."""
+    ran(cluster, ["cp /bin/sleep $BT_PROJECT_CACHE_DIR/s", "chmod 4755 $BT_PROJECT_CACHE_DIR/s"], runtime=CACHE)
+    left = [p for p in cluster.data.glob("cache/projects/*/s")]
+    assert len(left) == 1 and left[0].stat().st_uid >= 60000
+    assert ran(cluster, ["stat -c %u $BT_PROJECT_CACHE_DIR/s", "rm $BT_PROJECT_CACHE_DIR/s && echo gone"], runtime=CACHE) == ["0", "gone"]
+
+
+def test_a_job_installs_what_it_likes(cluster):
+    """It is root of its own view: what it changes there works, and vanishes."""
+    lines = ran(cluster, ["echo changed >/etc/hostname && cat /etc/hostname", "mkdir -p /usr/local/x && touch /usr/local/x/y && echo made",
+                          "rm -rf /usr/share/doc && test ! -e /usr/share/doc && echo removed", "id -u"])
+    assert lines == ["changed", "made", "removed", "0"]
+    assert os.path.exists("/usr/share/doc") and not os.path.exists("/usr/local/x")

@@ -70,11 +70,12 @@ static void hides_the_host(void **state)
 	spec(p,
 	     "\"id -u; echo made >/usr/stoker-was-here && cat /usr/stoker-was-here\","
 	     "\"mkdir -p /new/place /opt/x && echo top-ok\","
-	     "\"echo data: $(ls -A $DATA | wc -l)\",\"echo home: $HOME $(ls -A /root /home | wc "
+	     "\"echo data: $(ls -A $DATA 2>/dev/null | wc -l)\",\"echo home: $HOME $(ls -A /root "
+	     "/home | wc "
 	     "-w)\","
 	     "\"echo shadow: $(cat /etc/shadow 2>/dev/null | wc -c)\","
 	     "\"ls /proc | grep -c '^[0-9]*$' | sed 's/^/processes: /'\","
-	     "\"umount $DATA 2>/dev/null; echo data: $(ls -A $DATA | wc -l)\","
+	     "\"umount $DATA 2>/dev/null; echo data: $(ls -A $DATA 2>/dev/null | wc -l)\","
 	     "\"(cat /proc/sys/vm/swappiness >/proc/sys/vm/swappiness) 2>/dev/null || echo "
 	     "sysctl-ro\","
 	     "\"(echo h >/proc/sysrq-trigger) 2>/dev/null || echo sysrq-ro\"",
@@ -495,26 +496,60 @@ static void without_an_overlay(void **state)
 {
 	struct place *p = *state;
 	struct wire_exit x;
-	struct err err = {0};
 
 	put_weights(p, false);
 	put_env(p, "DATA", p->dir, false);
-	/* as an overlay that failed leaves it */
-	assert_ok(fs_mkdirs(AT_FDCWD, below(p, "runs/att1-0/upper/root"), 0755, &err), &err);
 	spec(p,
 	     "\"ls -A /tmp | grep -v test_run; cat /models/b/sub/model.bin; pwd; echo c "
 	     ">$BT_CHECKPOINT_DIR/f; echo s "
 	     ">$BT_SCRATCH_DIR/f && echo places\",\"(touch /usr/x) 2>/dev/null || echo "
-	     "root-ro\",\"touch /tmp/x $HOME/x && echo tmp; echo data: $(ls -A $DATA | wc -l)\"",
+	     "root-ro\",\"touch /tmp/x $HOME/x && echo tmp; echo data: $(ls -A $DATA 2>/dev/null | "
+	     "wc -l)\"",
 	     CKPT, "");
 	p->launch.sandbox = "bwrap-ro-root";
 	x = run_whole(p);
 	assert_log(p, "o root\n", false);
 	assert_log(p, "o weights!\no /b10/workspace\no places\no root-ro\no tmp\no data: 0\n",
 	           true);
+	assert_log(p, "goes to memory", false);
 	assert_log(p, "s sandbox: bwrap ro-root", true);
 	assert_int_equal(x.code, 0);
 	assert_true(x.synced);
+}
+
+/* Where mounts cannot translate, the jobs of a team have one id, whose files are on disk. */
+static void without_idmapped_mounts(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+	struct stat mine, first;
+	struct err err = {0};
+
+	if (geteuid() != 0)
+		return;
+	p->launch.ids_mode = IDS_TEAM;
+	p->launch.ids_dir = below(p, "ids");
+	p->launch.cache_project_dir = below(p, "cache/projects/proj1");
+	p->launch.cache_quota_bytes = 1 << 30;
+	put_weights(p, false);
+	/* a file of somebody else's, such as a server before this one */
+	assert_ok(fs_mkdirs(AT_FDCWD, below(p, "cache/projects/proj1/old"), 0755, &err), &err);
+	assert_ok(fs_write_atomic(AT_FDCWD, below(p, "cache/projects/proj1/old/f"),
+	                          STR_LIT("old\n"), 0600, &err),
+	          &err);
+	spec(p,
+	     "\"cat $BT_PROJECT_CACHE_DIR/old/f; echo new >>$BT_PROJECT_CACHE_DIR/old/f\","
+	     "\"cat /models/b/sub/model.bin; echo x >$BT_CHECKPOINT_DIR/f\",\"echo r >/etc/x; id "
+	     "-u\"",
+	     "\"cache_config\":{\"enabled\":true}," CKPT, "");
+	x = run_whole(p);
+	assert_log(p, "o old\no weights!\no 0\n", true);
+	assert_int_equal(x.code, 0);
+	assert_true(x.synced);
+	assert_int_equal(stat(below(p, "cache/projects/proj1/old/f"), &mine), 0);
+	assert_true(mine.st_uid >= 60000 && mine.st_gid == mine.st_uid);
+	assert_int_equal(stat(below(p, "cache/projects/proj1"), &first), 0);
+	assert_int_equal(first.st_uid, mine.st_uid);
 }
 
 static void plain_is_the_last_resort(void **state)
@@ -526,9 +561,10 @@ static void plain_is_the_last_resort(void **state)
 	spec(p, "\"echo $BT_SCRATCH_DIR; echo x >$BT_CHECKPOINT_DIR/f; sleep 886.5 & echo done\"",
 	     CKPT, "");
 	x = run_whole(p);
+	assert_log(p, geteuid() == 0 ? "o " IDS_STAGE "/" : arena_printf(p->a, "o %s/", p->attempt),
+	           true);
 	assert_int_equal(x.code, 0);
 	assert_true(x.synced);
-	assert_log(p, arena_printf(p->a, "o %s/scratch\n", p->attempt), true);
 	assert_log(p, "s sandbox: plain", true);
 	wait_gone("886.5");
 }
@@ -616,6 +652,7 @@ static const struct CMUnitTest tests[] = {
 	T(runs_a_terminal_inside),
 	T(stop_while_waiting),
 	T(without_an_overlay),
+	T(without_idmapped_mounts),
 	T(plain_is_the_last_resort),
 	T(plain_cannot_mount_weights),
 	T(says_that_the_image_was_not_used),

@@ -1,0 +1,90 @@
+/* sandbox_box.c - the arguments of `runner --box` (box.h), which every driver has in front of its
+ * own. */
+#include "run/sandbox.h"
+
+#define FIXED 40 /* of all that is not a mount */
+
+void sandbox_box_put(struct box_args *a, const char *word)
+{
+	assert(a->n + 1 < a->cap);
+	a->v[a->n++] = word;
+}
+
+void sandbox_box_put2(struct box_args *a, const char *x, const char *y)
+{
+	sandbox_box_put(a, x);
+	sandbox_box_put(a, y);
+}
+
+void sandbox_box_put3(struct box_args *a, const char *x, const char *y, const char *z)
+{
+	sandbox_box_put2(a, x, y);
+	sandbox_box_put(a, z);
+}
+
+void sandbox_box_begin(const struct sandbox *s, struct arena *a, struct box_args *out)
+{
+	const struct sandbox_spec *spec = s->spec;
+	const struct ids *ids = &spec->ids;
+
+	*out = (struct box_args){.cap = FIXED + 2 * (size_t)CGROUP_PARTS + 3 * spec->mounts->n};
+	out->v = ARENA_ARRAY(a, const char *, out->cap);
+	sandbox_box_put3(out, spec->program, "runner", "--box");
+	for (int p = 0; p < CGROUP_PARTS && !s->ops->images; p++) { /* a container has its own */
+		if (s->cgroup.dir[p][0] != '\0')
+			sandbox_box_put2(out, "--cgroup", s->cgroup.dir[p]);
+	}
+	if (ids->on)
+		sandbox_box_put2(out, "--ids",
+		                 arena_printf(a, "%" PRIu32 ":%" PRIu32 ":%" PRIu32, ids->job,
+		                              ids->span, ids->nobody));
+	if (ids->on && ids->idmap)
+		sandbox_box_put(out, "--idmap");
+}
+
+void sandbox_box_mounts(struct box_args *a, const struct mounts *m)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		const struct mount *one = &m->item[i];
+
+		switch (one->kind) {
+		case MOUNT_RO:
+			sandbox_box_put3(a, one->share ? "--share" : "--ro", one->from, one->at);
+			break;
+		case MOUNT_RW:
+			sandbox_box_put3(a, "--rw", one->from, one->at);
+			break;
+		case MOUNT_EMPTY:
+			sandbox_box_put2(a, "--empty", one->at);
+			break;
+		case MOUNT_NULL:
+			sandbox_box_put2(a, "--null", one->at);
+			break;
+		}
+	}
+}
+
+const char **sandbox_box_end(struct box_args *a, size_t *n)
+{
+	assert(a->n < a->cap);
+	a->v[a->n] = NULL;
+	if (n != NULL)
+		*n = a->n;
+	return a->v;
+}
+
+const char **sandbox_box_enter(struct sandbox *s, struct arena *a, const char *tty)
+{
+	struct box_args args;
+
+	sandbox_box_begin(s, a, &args);
+	sandbox_box_put(&args, "--clear-env");
+	if (s->ops->makes_places || s->spec->ids.on) /* it has namespaces of its own */
+		sandbox_box_put(&args, "--enter");
+	if (!s->ops->makes_places && s->spec->ids.on)
+		sandbox_box_put(&args, "--become");
+	if (tty != NULL)
+		sandbox_box_put2(&args, "--tty", tty);
+	sandbox_box_put(&args, "--");
+	return sandbox_box_end(&args, NULL);
+}
