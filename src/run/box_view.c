@@ -10,11 +10,10 @@
 #include "run/box_inner.h"
 
 #include "base/fs.h"
+#include "run/mountinfo.h"
 
 #include <dirent.h>
 #include <sys/mount.h>
-
-#define MOUNTS_TEXT ((size_t)4 << 20)
 
 /* Top folders of a host that bwrap makes fresh, or that belong to people. */
 static const char *const never[] = {"/proc", "/sys",  "/dev",        "/run",    "/tmp",
@@ -46,41 +45,18 @@ bool box_is_skipped(const char *path)
 	return false;
 }
 
-/* "\040" and its like in mountinfo. */
-static void unescape(char *s)
-{
-	char *out = s;
-
-	for (; *s != '\0'; s++) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' &&
-		    s[3] >= '0' && s[3] <= '7') {
-			*out++ = (char)(((s[1] - '0') << 6) | ((s[2] - '0') << 3) | (s[3] - '0'));
-			s += 3;
-		} else {
-			*out++ = *s;
-		}
-	}
-	*out = '\0';
-}
-
 int box_read_mounts(struct box *b, struct err *err)
 {
-	AUTO_BUF struct buf body = BUF_INIT(MOUNTS_TEXT);
-	struct str rest, line, word;
+	AUTO_BUF struct buf body = BUF_INIT(MOUNTINFO_MAX);
+	struct mountinfo one;
+	struct str rest;
 
 	if (fs_read(AT_FDCWD, "/proc/self/mountinfo", &body, err) < 0)
 		return -1;
 	rest = buf_view(&body);
-	while (str_cut(&rest, '\n', &line)) {
-		struct str at = {0};
-		char *path = NULL;
-
-		for (int i = 0; i < 5 && str_cut(&line, ' ', &word); i++)
-			at = word;
-		path = arena_strz(b->a, at);
-		unescape(path);
-		if (!box_is_skipped(path) && b->host.n < BOX_LIST_MAX)
-			b->host.item[b->host.n++] = path;
+	while (mountinfo_next(b->a, &rest, &one)) {
+		if (!box_is_skipped(one.at) && b->host.n < BOX_LIST_MAX)
+			b->host.item[b->host.n++] = one.at;
 	}
 	return 0;
 }

@@ -5,29 +5,6 @@
 
 #include <dirent.h>
 
-#define PERSON_UID_MIN 1000
-#define PERSON_UID_MAX 60000
-
-/* Secrets of the host that root could read. */
-static const char *const secret_files[] = {
-	"/etc/shadow",
-	"/etc/shadow-",
-	"/etc/gshadow",
-	"/etc/gshadow-",
-	"/etc/ssh/ssh_host_rsa_key",
-	"/etc/ssh/ssh_host_ecdsa_key",
-	"/etc/ssh/ssh_host_ed25519_key",
-	"/etc/krb5.keytab",
-};
-
-/* Folders that a passwd entry may name as home although they are the system's. */
-static const char *const not_homes[] = {"/",        "/bin", "/dev", "/etc", "/usr", "/var",
-                                        "/var/lib", "/srv", "/opt", "/tmp", "/run", "/nonexistent"};
-
-/* Where people's own folders are, and where everybody's are: fresh and empty in each sandbox. */
-static const char *const people[] = {"/home", "/root"};
-static const char *const temporary[] = {"/tmp", "/var/tmp"};
-
 int mounts_add(struct mounts *m, enum mount_kind kind, const char *from, const char *at,
                struct err *err)
 {
@@ -47,8 +24,8 @@ int mounts_add(struct mounts *m, enum mount_kind kind, const char *from, const c
 	return 0;
 }
 
-/* By length of the place: what covers comes after what is covered. Stable. */
-static void sort_from(struct mounts *m, size_t first)
+/* Stable. */
+void mounts_sort(struct mounts *m, size_t first)
 {
 	for (size_t i = first + 1; i < m->n; i++) {
 		struct mount one = m->item[i];
@@ -62,8 +39,7 @@ static void sort_from(struct mounts *m, size_t first)
 	}
 }
 
-/* A path as the kernel sees it, with what does not exist yet kept as it is. */
-static const char *resolve(struct arena *a, const char *path)
+const char *mounts_resolve(struct arena *a, const char *path)
 {
 	char *cut = arena_cstr(a, path);
 	const char *rest = "";
@@ -84,122 +60,11 @@ static const char *resolve(struct arena *a, const char *path)
 	}
 }
 
-static int hide(struct mounts *m, const char *path, struct err *err)
-{
-	AUTO_FREE char *real = realpath(path, NULL);
-	struct stat st;
-
-	if (real == NULL || stat(real, &st) < 0)
-		return 0; /* nothing to hide */
-	return mounts_add(m, S_ISDIR(st.st_mode) ? MOUNT_EMPTY : MOUNT_NULL, NULL,
-	                  arena_cstr(m->a, real), err);
-}
-
-static bool is_home(const char *home)
-{
-	for (size_t i = 0; i < COUNT(not_homes); i++) {
-		if (strcmp(home, not_homes[i]) == 0)
-			return false;
-	}
-	return home[0] == '/';
-}
-
-static bool is_below(const char *path, const char *top)
+bool mounts_is_below(const char *path, const char *top)
 {
 	size_t n = strlen(top);
 
 	return strncmp(path, top, n) == 0 && (path[n] == '/' || path[n] == '\0');
-}
-
-static bool is_below_one(const char *path, const char *const *tops, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (is_below(path, tops[i]))
-			return true;
-	}
-	return false;
-}
-
-/* A home may be a link to where there is room, and so may /home: what it leads to is hidden. The
- * others are not looked at, for automounters would mount them. */
-static int hide_home(struct mounts *m, const char *home, struct err *err)
-{
-	AUTO_FREE char *real = NULL;
-	struct stat st;
-
-	if (is_below_one(home, people, COUNT(people)) &&
-	    (lstat(home, &st) < 0 || !S_ISLNK(st.st_mode)))
-		return 0;
-	real = realpath(home, NULL);
-	return real != NULL && is_home(real) && !is_below_one(real, people, COUNT(people))
-	               ? hide(m, real, err)
-	               : 0;
-}
-
-/* Homes of people that lie elsewhere. */
-static int hide_homes(struct mounts *m, struct str passwd, struct err *err)
-{
-	struct str line;
-
-	for (size_t i = 0; i < COUNT(people); i++) {
-		if (hide_home(m, people[i], err) < 0)
-			return -1;
-	}
-	while (str_cut(&passwd, '\n', &line)) {
-		struct str field[6] = {{0}};
-		uint64_t uid = 0;
-		struct err no = {0};
-		size_t n = 0;
-
-		while (n < COUNT(field) && str_cut(&line, ':', &field[n]))
-			n++;
-		if (n < COUNT(field) ||
-		    str_u64(field[2], PERSON_UID_MIN, PERSON_UID_MAX, &uid, &no) < 0)
-			continue;
-		if (hide_home(m, arena_strz(m->a, field[5]), err) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-static int share(struct mounts *m, const char *folder, struct err *err)
-{
-	const char *path = resolve(m->a, folder);
-
-	if (mounts_add(m, MOUNT_RO, path, path, err) < 0)
-		return -1;
-	m->item[m->n - 1].share = true;
-	/* by the name that was given too, where the links in it are not to be seen */
-	if (strcmp(path, folder) == 0 || (!is_below_one(folder, people, COUNT(people)) &&
-	                                  !is_below_one(folder, temporary, COUNT(temporary))))
-		return 0;
-	if (mounts_add(m, MOUNT_RO, path, folder, err) < 0)
-		return -1;
-	m->item[m->n - 1].share = true;
-	return 0;
-}
-
-int mounts_host(struct mounts *m, const struct wire_launch *l, const struct buf *passwd, bool root,
-                struct err *err)
-{
-	size_t first = m->n;
-
-	for (size_t i = 0; i < l->n_share; i++) {
-		if (share(m, l->share[i], err) < 0)
-			return err_wrap(err, "shared folder");
-	}
-	for (size_t i = 0; i < l->n_hide; i++) {
-		if (hide(m, l->hide[i], err) < 0)
-			return -1;
-	}
-	if (passwd != NULL && hide_homes(m, buf_view(passwd), err) < 0)
-		return -1;
-	for (size_t i = 0; root && i < COUNT(secret_files); i++) {
-		if (hide(m, secret_files[i], err) < 0)
-			return -1;
-	}
-	sort_from(m, first);
-	return 0;
 }
 
 static int add_cache(struct mounts *m, const struct wire_launch *l, const char *base,
@@ -259,7 +124,7 @@ static int check_place(const struct mounts *m, size_t first, const struct wire_l
 		bool shared =
 			cache->from == l->cache_project_dir || cache->from == l->cache_team_dir;
 
-		if (shared && cache != one && is_below(one->at, cache->at))
+		if (shared && cache != one && mounts_is_below(one->at, cache->at))
 			return err_set(err, ERR_PLACE_SHARED, "%s is in the cache, %s", named,
 			               cache->at);
 	}
@@ -274,7 +139,7 @@ static int check_places(struct mounts *m, size_t first, const struct wire_launch
 	for (size_t i = first; i < m->n; i++) {
 		named[i] = m->item[i].at;
 		if (on_host)
-			m->item[i].at = resolve(m->a, named[i]);
+			m->item[i].at = mounts_resolve(m->a, named[i]);
 	}
 	for (size_t i = first; i < m->n; i++) {
 		if (check_place(m, first, l, &m->item[i], named[i], err) < 0)
@@ -294,7 +159,7 @@ static int make_point(struct mounts *m, size_t first, const struct mount *one, s
 		const struct mount *other = &m->item[i];
 
 		if (other != one && other->kind == MOUNT_RW && !other->is_file &&
-		    is_below(one->at, other->at) &&
+		    mounts_is_below(one->at, other->at) &&
 		    (around == NULL || strlen(other->at) > strlen(around->at)))
 			around = other;
 	}
@@ -348,7 +213,7 @@ int mounts_job(struct mounts *m, const struct wire_launch *l, const struct job_s
 	}
 	if (check_places(m, first, l, on_host, err) < 0)
 		return -1;
-	sort_from(m, first);
+	mounts_sort(m, first);
 	for (size_t i = first; i < m->n; i++) {
 		if (make_point(m, first, &m->item[i], err) < 0)
 			return -1;

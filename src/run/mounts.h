@@ -44,9 +44,17 @@ struct mounts {
 #define MOUNT_WORKSPACE "/b10/workspace"
 #define MOUNT_BT_SCRATCH "/mnt/bt-scratch"
 
+/* What is known of this machine. */
+struct mounts_machine {
+	struct str passwd, mountinfo; /* the texts of /etc/passwd and /proc/self/mountinfo */
+	const char *home;             /* of the server, as its environment says; NULL: none */
+	uint32_t uid;                 /* its user */
+};
+void mounts_machine(struct arena *a, struct mounts_machine *out);
+
 /* What must not be seen of this host, and what the administrator shows: sorted, deeper ones later.
  */
-int mounts_host(struct mounts *m, const struct wire_launch *l, const struct buf *passwd, bool root,
+int mounts_host(struct mounts *m, const struct wire_launch *l, const struct mounts_machine *on,
                 struct err *err) MUST_CHECK;
 /* The job's own. trees: one path a weights entry of the launch. code_at: where code without a
  * workspace of its own goes ("/" on the host's root, the image's working directory). on_host:
@@ -56,6 +64,13 @@ int mounts_job(struct mounts *m, const struct wire_launch *l, const struct job_s
                struct err *err) MUST_CHECK;
 /* Those from `first` on go below that folder. */
 void mounts_move(struct mounts *m, size_t first, const char *below);
+/* Within mounts*.c. By length of the place: what covers comes after what is covered. */
+void mounts_sort(struct mounts *m, size_t first);
+/* A path as the kernel sees it, with what does not exist yet kept as it is. */
+const char *mounts_resolve(struct arena *a, const char *path);
+/* Is `path` the folder `top`, or below it? */
+bool mounts_is_below(const char *path, const char *top);
+
 int mounts_add(struct mounts *m, enum mount_kind kind, const char *from, const char *at,
                struct err *err) MUST_CHECK;
 

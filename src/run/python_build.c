@@ -24,7 +24,6 @@
 #define LAST_LINES 40       /* an error is looked for in these */
 #define WHY_MAX 700
 #define TEXT_MAX ((size_t)16 << 20)
-#define PASSWD_MAX ((size_t)16 << 20)
 
 #define UV_PLACE "/opt/stoker/uv"
 #define EXIT_NO_PYTHON 90
@@ -419,12 +418,11 @@ static int make_folders(const struct python_job *j, const char *dir, const char 
 static int make_mounts(const struct python_job *j, const struct python_want *w, const char *dir,
                        const char *tree, struct mounts *m, struct places *at, struct err *err)
 {
-	AUTO_BUF struct buf passwd = BUF_INIT(PASSWD_MAX);
+	struct mounts_machine machine;
 	const struct wire_launch *l = j->launch;
 	const char *scratch = arena_printf(j->a, "%s/" ATTEMPT_SCRATCH, dir);
 	bool host = j->image == NULL,
 	     cache = j->spec->cache.enabled && l->cache_project_dir != NULL;
-	struct err no = {0};
 
 	if (!w->place) {
 		*at = (struct places){tree, scratch, w->tools.uv,
@@ -437,9 +435,8 @@ static int make_mounts(const struct python_job *j, const struct python_want *w, 
 	                      cache ? arena_printf(j->a, "%s%s/user_artifacts", w->below,
 	                                           j->spec->cache.base_path)
 	                            : NULL};
-	if (fs_read(AT_FDCWD, "/etc/passwd", &passwd, &no) < 0)
-		buf_clear(&passwd);
-	if (host && w->below[0] == '\0' && mounts_host(m, l, &passwd, geteuid() == 0, err) < 0)
+	mounts_machine(j->a, &machine);
+	if (host && w->below[0] == '\0' && mounts_host(m, l, &machine, err) < 0)
 		return -1;
 	if (mounts_add(m, MOUNT_RW, scratch, at->build, err) < 0 ||
 	    mounts_add(m, MOUNT_RW, tree, at->env, err) < 0)

@@ -10,6 +10,7 @@ struct place {
 	struct mounts *m;
 	struct wire_launch l;
 	struct job_spec s;
+	struct mounts_machine machine; /* a user without a home, one file system */
 };
 
 static char *below(struct place *p, const char *name)
@@ -32,6 +33,7 @@ static int set_up(void **state)
 	p->a = arena_new();
 	p->m = arena_alloc(p->a, sizeof(*p->m));
 	p->m->a = p->a;
+	p->machine.uid = 65534;
 	for (size_t i = 0; i < COUNT(folders); i++)
 		(void)below(p, folders[i]);
 	p->s = (struct job_spec){.workdir = true,
@@ -84,7 +86,7 @@ static void deeper_ones_come_later(void **state)
 	p->l.n_share = 2;
 	p->l.hide = hide;
 	p->l.n_hide = 3;
-	assert_ok(mounts_host(p->m, &p->l, NULL, false, &err), &err);
+	assert_ok(mounts_host(p->m, &p->l, &p->machine, &err), &err);
 	assert_int_equal(p->m->n, 4);
 	assert_true(at(p, hide[0]) < at(p, share[0]));
 	assert_true(at(p, share[1]) < at(p, hide[1]));
@@ -101,7 +103,7 @@ static void hides_through_links(void **state)
 	assert_int_equal(symlink(real, link), 0);
 	p->l.hide = hide;
 	p->l.n_hide = 1;
-	assert_ok(mounts_host(p->m, &p->l, NULL, false, &err), &err);
+	assert_ok(mounts_host(p->m, &p->l, &p->machine, &err), &err);
 	(void)at(p, real);
 }
 
@@ -116,7 +118,7 @@ static void shares_through_links(void **state)
 	assert_int_equal(symlink(real, link), 0);
 	p->l.share = share;
 	p->l.n_share = 1;
-	assert_ok(mounts_host(p->m, &p->l, NULL, false, &err), &err);
+	assert_ok(mounts_host(p->m, &p->l, &p->machine, &err), &err);
 	assert_string_equal(p->m->item[at(p, real)].from, real);
 	assert_int_equal(p->m->n, strncmp(link, "/tmp/", 5) == 0 ? 2 : 1);
 	if (p->m->n == 2)
@@ -136,9 +138,53 @@ static void hides_homes_elsewhere(void **state)
 		"bob:x:1002:1002::/home/bob:/bin/sh\nweb:x:1003:1003::/var:/bin/"
 		"sh\nbroken:x:1004\n",
 		alice, daemon);
-	assert_ok(mounts_host(p->m, &p->l, &passwd, false, &err), &err);
+	p->machine.passwd = buf_view(&passwd);
+	assert_ok(mounts_host(p->m, &p->l, &p->machine, &err), &err);
 	assert_int_equal(p->m->n, 1);
 	assert_string_equal(p->m->item[0].at, alice);
+}
+
+/* Whoever the server runs as: its keys are in its home, wherever that is. */
+static void hides_the_home_of_the_servers_user(void **state)
+{
+	struct place *p = *state;
+	AUTO_BUF struct buf passwd = BUF_INIT(10000);
+	char *svc = below(p, "srv/svc"), *other = below(p, "srv/other");
+	char *home = below(p, "srv/home");
+	struct err err = {0};
+
+	buf_printf(&passwd, "svc:x:998:998::%s:/bin/sh\nother:x:997:997::%s:/bin/sh\n", svc, other);
+	p->machine = (struct mounts_machine){.passwd = buf_view(&passwd), .home = home, .uid = 998};
+	assert_ok(mounts_host(p->m, &p->l, &p->machine, &err), &err);
+	assert_int_equal(p->m->n, 2);
+	assert_int_equal(p->m->item[at(p, svc)].kind, MOUNT_EMPTY);
+	assert_int_equal(p->m->item[at(p, home)].kind, MOUNT_EMPTY);
+	p->m->n = 0;
+	p->machine.home = "/usr"; /* a folder that jobs need */
+	assert_ok(mounts_host(p->m, &p->l, &p->machine, &err), &err);
+	assert_int_equal(p->m->n, 1);
+}
+
+/* A folder that is mounted a second time. */
+static void hides_every_name(void **state)
+{
+	struct place *p = *state;
+	char *data = below(p, "data"), *again = below(p, "again"), *part = below(p, "part");
+	const char *hidden[] = {data};
+	struct err err = {0};
+
+	p->machine.mountinfo = str_of(arena_printf(p->a,
+	                                           "1 0 8:1 / / rw - ext4 x rw\n"
+	                                           "2 1 8:1 %s %s rw - ext4 x rw\n"
+	                                           "3 1 8:1 %s/runs %s rw - ext4 x rw\n",
+	                                           data, again, data, part));
+	p->l.hide = hidden;
+	p->l.n_hide = 1;
+	assert_ok(mounts_host(p->m, &p->l, &p->machine, &err), &err);
+	assert_int_equal(p->m->n, 3);
+	assert_int_equal(p->m->item[at(p, data)].kind, MOUNT_EMPTY);
+	assert_int_equal(p->m->item[at(p, again)].kind, MOUNT_EMPTY);
+	assert_int_equal(p->m->item[at(p, part)].kind, MOUNT_EMPTY);
 }
 
 static void places_of_a_job(void **state)
@@ -273,6 +319,8 @@ static const struct CMUnitTest tests[] = {
 	T(hides_through_links),
 	T(shares_through_links),
 	T(hides_homes_elsewhere),
+	T(hides_the_home_of_the_servers_user),
+	T(hides_every_name),
 	T(places_of_a_job),
 	T(stored_places_are_judged),
 	T(links_to_the_system_are_refused),
