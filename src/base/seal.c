@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <sodium.h>
+#include <sys/mman.h>
 
 #define SEAL_VERSION 1
 #define NONCE crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
@@ -80,6 +81,17 @@ static int make_key(const char *path, struct seal_key *out, struct err *err)
 	return r;
 }
 
+/* Neither on the swap disk nor in a core dump. Without the right to lock: in no dump at least. */
+static void guard(struct seal_key *key)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t from = (uintptr_t)key & ~(page - 1);
+	uintptr_t to = ((uintptr_t)(key + 1) + page - 1) & ~(page - 1);
+
+	(void)mlock((void *)from, to - from);
+	(void)madvise((void *)from, to - from, MADV_DONTDUMP);
+}
+
 int seal_load_key(const char *path, bool create, struct seal_key *out, struct err *err)
 {
 	struct buf text = BUF_INIT(100), key = BUF_INIT(100);
@@ -87,6 +99,7 @@ int seal_load_key(const char *path, bool create, struct seal_key *out, struct er
 	int r = -1;
 
 	(void)pthread_once(&once, init);
+	guard(out);
 	if (stat(path, &st) < 0) {
 		if (errno == ENOENT && create)
 			return make_key(path, out, err);

@@ -15,7 +15,8 @@ struct seal_key {
 };
 
 /* Reads the master key, or makes it (0600, fsynced) when `create`. Refuses a file that group or
- * others can read: ERR_DENIED that says how to mend it. */
+ * others can read: ERR_DENIED that says how to mend it. The pages that *out lies on are locked, and
+ * left out of core dumps. */
 int seal_load_key(const char *path, bool create, struct seal_key *out, struct err *err) MUST_CHECK;
 
 /* Appends the sealed form (version, wrapped key, nonces, ciphertext) to out. `about` binds it to

@@ -565,6 +565,17 @@ static bool is_program(const char *path)
 	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
+void proc_guard(void)
+{
+	struct rlimit none;
+
+	(void)prctl(PR_SET_DUMPABLE, 0);
+	if (getrlimit(RLIMIT_CORE, &none) == 0) {
+		none.rlim_cur = 0;
+		(void)setrlimit(RLIMIT_CORE, &none);
+	}
+}
+
 const char *proc_find(const char *name, char out[4096])
 {
 	const char *env = getenv("PATH");

@@ -51,6 +51,9 @@ struct proc_look {
 };
 int proc_run_look(const char *const *argv, int64_t deadline_ms, const struct proc_look *look,
                   struct buf *out, int *exit_code, struct err *err) MUST_CHECK;
+/* This process holds secrets: no core dump of it, and no look into it by others of its user. What
+ * it starts is free of that again, but for the limit of core dumps, which it may raise. */
+void proc_guard(void);
 const char *proc_find(const char *name, char out[4096]); /* in PATH; NULL = not there */
 
 #define PROC_BOOT_CAP 40

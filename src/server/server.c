@@ -1,5 +1,6 @@
 /* server.c - `stoker server`: start, listen, wait for a signal, drain. */
 #include "server/server.h"
+#include "io/proc.h"
 #include "server/auth.h"
 #include "server/cache.h"
 #include "server/check.h"
@@ -226,6 +227,7 @@ int server_main(int argc, char **argv, struct err *err)
 	    log_level_parse(str_of(app->set.log_level), &level, err) < 0)
 		return -1;
 	log_init(level, app->set.log_json);
+	proc_guard();
 	(void)umask(077); /* what lies in the data folder is this user's alone */
 	block_signals(&signals);
 	r = run(app, &signals, err);

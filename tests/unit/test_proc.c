@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -567,6 +568,23 @@ static void proc_spawns_from_many_threads(void **state UNUSED)
 	}
 }
 
+/* In a child, for what it gives up does not come back. */
+static void proc_guarded_is_not_dumped(void **state UNUSED)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (pid == 0) {
+		struct rlimit core;
+
+		proc_guard();
+		_exit(prctl(PR_GET_DUMPABLE) != 0 || getrlimit(RLIMIT_CORE, &core) < 0 ||
+		      core.rlim_cur != 0);
+	}
+	assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+	assert_int_equal(status, 0);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(proc_exec_failures_are_told),
 	cmocka_unit_test(proc_missing_interpreter_is_named),
@@ -592,6 +610,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(proc_identify_survives_odd_names),
 	cmocka_unit_test(proc_detached_outlives_its_maker),
 	cmocka_unit_test(proc_dies_with_its_parent),
+	cmocka_unit_test(proc_guarded_is_not_dumped),
 	cmocka_unit_test(proc_spawns_from_many_threads),
 };
 

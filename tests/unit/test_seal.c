@@ -4,6 +4,28 @@
 
 #include "unit.h"
 
+/* Is the page that p lies on left out of core dumps? As the kernel says: flag "dd". */
+static bool is_undumped(const void *p)
+{
+	AUTO_BUF struct buf maps = BUF_INIT((size_t)16 << 20);
+	struct err err = {0};
+	struct str rest, line;
+	bool in = false;
+
+	assert_ok(fs_read(AT_FDCWD, "/proc/self/smaps", &maps, &err), &err);
+	rest = buf_view(&maps);
+	while (str_cut(&rest, '\n', &line)) {
+		AUTO_FREE char *text = xasprintf("%.*s", STR_ARG(line));
+		uintptr_t from = 0, to = 0;
+
+		if (sscanf(text, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
+			in = (uintptr_t)p >= from && (uintptr_t)p < to;
+		else if (in && str_starts(line, "VmFlags:"))
+			return strstr(text, " dd") != NULL;
+	}
+	return false;
+}
+
 static void test_key_file(void **state)
 {
 	char dir[] = "/tmp/test-seal-XXXXXX", path[64];
@@ -20,6 +42,7 @@ static void test_key_file(void **state)
 	assert_int_equal(st.st_mode & 0777, 0600);
 	assert_ok(seal_load_key(path, true, &two, &err), &err);
 	assert_memory_equal(&one, &two, sizeof(one));
+	assert_true(is_undumped(&one) && is_undumped(&two));
 	assert_int_equal(chmod(path, 0640), 0);
 	assert_err(seal_load_key(path, true, &two, &err), &err, ERR_DENIED, "chmod 600");
 	assert_int_equal(chmod(path, 0600), 0);
