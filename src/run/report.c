@@ -16,8 +16,14 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 	struct report *r = xcalloc(1, sizeof(*r));
 	pthread_condattr_t attr;
 
+	r->dir_fd = fs_open_dir(dir, err);
+	if (r->dir_fd < 0) {
+		free(r);
+		return -1;
+	}
 	r->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (r->event_fd < 0) {
+		(void)close(r->dir_fd);
 		free(r);
 		return err_errno(err, errno, "eventfd");
 	}
@@ -49,7 +55,7 @@ static void fence(struct report *r, const char *why)
 {
 	if (r->fenced)
 		return;
-	log_error("the server does not know this attempt any more: %s", why);
+	log_error("this attempt is given up: %s", why);
 	r->fenced = true;
 	r->cancel = true;
 	(void)pthread_mutex_lock(&r->lock);
@@ -135,6 +141,38 @@ static void fill_sample(struct report *r, struct wire_heartbeat *hb)
 	(void)pthread_mutex_unlock(&r->sample_lock);
 }
 
+bool report_is_orphan(const struct report *r)
+{
+	struct stat st;
+
+	return fstat(r->dir_fd, &st) == 0 && st.st_nlink == 0;
+}
+
+/* How long a runner waits for its server once its job has ended; tests wait for less. */
+static int64_t away_limit_ms(void)
+{
+	const char *text = getenv("STOKER_AWAY_MS");
+	struct err no = {0};
+	uint64_t ms = 0;
+
+	return text != NULL && str_u64(str_of(text), 1, REPORT_AWAY_MS, &ms, &no) == 0
+	               ? (int64_t)ms
+	               : REPORT_AWAY_MS;
+}
+
+/* No server is needed to see these. */
+static void look_around(struct report *r)
+{
+	int64_t since = r->reached_ms;
+
+	if (report_is_orphan(r)) {
+		fence(r, "its folder is gone");
+	} else if (since > 0 && clock_mono_ms() - since > away_limit_ms()) {
+		r->away = true;
+		fence(r, "its job has ended, and the server has not answered for a day");
+	}
+}
+
 static void *beat_main(void *arg)
 {
 	struct report *r = arg;
@@ -152,6 +190,8 @@ static void *beat_main(void *arg)
 		wire_heartbeat_write(&hb, &body);
 		if (report_post(r, "/runner/v1/heartbeat", buf_view(&body), &reply, &err) == 0) {
 			tries = refusals = 0;
+			if (r->reached_ms > 0)
+				r->reached_ms = clock_mono_ms();
 			take_orders(r, buf_view(&reply.body));
 		} else if (!r->halt) {
 			log_warn("heartbeat: %s", err.msg);
@@ -160,6 +200,7 @@ static void *beat_main(void *arg)
 				fence(r, err.msg);
 			report_pause_after(r, &tries);
 		}
+		look_around(r);
 		(void)pthread_mutex_lock(&r->lock);
 		for (int64_t until = clock_mono_ms() + REPORT_BEAT_MS, left = REPORT_BEAT_MS;
 		     left > 0 && !r->done && !r->beat_now; left = until - clock_mono_ms())
@@ -385,6 +426,21 @@ bool report_fenced(struct report *r)
 	return r->fenced;
 }
 
+const atomic_bool *report_given_up(struct report *r)
+{
+	return &r->fenced;
+}
+
+void report_job_ended(struct report *r)
+{
+	r->reached_ms = clock_mono_ms();
+}
+
+bool report_away(const struct report *r)
+{
+	return r->away;
+}
+
 const atomic_bool *report_cancel(struct report *r)
 {
 	return &r->cancel;
@@ -442,6 +498,7 @@ void report_close(struct report *r)
 	report_mail_done(r);
 	http_client_free(r->http);
 	(void)close(r->event_fd);
+	(void)close(r->dir_fd);
 	arena_free(r->execs_arena);
 	seal_wipe(r->auth, strlen(r->auth));
 	free(r->server);

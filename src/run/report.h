@@ -4,7 +4,9 @@
  * order. The server may be away as long as it likes: all of it waits and goes on.
  *
  * Only when the server is there and says, several times over, that it does not know this attempt
- * any more (it was given up, or its token is gone), the runner is fenced: it must end its job.
+ * any more (it was given up, or its token is gone), the runner is fenced: it must end its job. So
+ * is one whose folder was removed, and one whose job has ended and that has not reached a server
+ * for a day: what it has to tell is in its folder.
  */
 #ifndef REPORT_H
 #define REPORT_H
@@ -21,7 +23,8 @@
 #define REPORT_LETTERS_MAX                                                                         \
 	4096 /* checkpoints replace their older letter; of others the oldest go */
 #define REPORT_LOG_CHUNK ((size_t)512 << 10)
-#define REPORT_REFUSALS 5 /* in a row, at heartbeats: fenced */
+#define REPORT_AWAY_MS 86400000 /* without an answer after the job's end: the runner goes */
+#define REPORT_REFUSALS 5       /* in a row, at heartbeats: fenced */
 
 struct report;
 
@@ -58,6 +61,9 @@ int report_fd(
 	const struct report *r); /* readable when orders have changed; read with report_orders */
 void report_orders(struct report *r, struct report_orders *out);
 bool report_fenced(struct report *r);
+const atomic_bool *report_given_up(struct report *r); /* the same, set later */
+void report_job_ended(struct report *r);  /* all is done: from now on it may be away for a day */
+bool report_away(const struct report *r); /* fenced, for it was */
 const atomic_bool *report_cancel(struct report *r); /* set by a stop or fencing: staging gives up */
 /* The next command to run inside, in `a`; false = none. */
 bool report_exec(struct report *r, struct arena *a, struct wire_exec *out);

@@ -131,6 +131,8 @@ int report_claim(struct report *r, struct arena *a, struct wire_launch *out, str
 			return wire_launch_parse(out, a, buf_view(&reply.body), err);
 		if (report_is_refusal(&reply) || reply.status == 400)
 			return err_set(err, one.code, "%s", one.msg);
+		if (report_is_orphan(r))
+			return err_set(err, ERR_NOT_FOUND, "the attempt's folder is gone");
 		log_warn("claim: %s", one.msg);
 		report_pause_after(r, &tries);
 	}

@@ -30,6 +30,7 @@ struct report {
 	struct http_client *http;
 	char *server, *auth, *dir;
 	bool by_socket; /* the server's on this machine; `server` only fills the Host header */
+	int dir_fd; /* the attempt's folder, to see when it is gone */
 	struct logs *logs;
 	pthread_mutex_t
 		sample_lock; /* of the next two; a sample takes locks of others, so not `lock` */
@@ -41,6 +42,9 @@ struct report {
 	atomic_bool halt;   /* their requests too, at once */
 	atomic_bool cancel; /* of staging */
 	atomic_bool fenced;
+	atomic_bool away; /* fenced, for the server was not reached for too long */
+	_Atomic int64_t
+		reached_ms; /* when it last answered, or the job ended; 0: it has not ended */
 	int event_fd;
 
 	pthread_mutex_t lock; /* of all below */
@@ -62,6 +66,9 @@ struct report {
 	char seen[REPORT_EXECS_MAX][REPORT_EXEC_ID_MAX]; /* the last ones: orders are repeated */
 	size_t n_exec, n_seen;
 };
+
+/* report.c: the attempt's folder was removed: there is nobody to tell anything. */
+bool report_is_orphan(const struct report *r);
 
 /* report_http.c */
 void report_wait_locked(struct report *r,

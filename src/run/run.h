@@ -30,7 +30,6 @@ struct run {
 	size_t n_env;
 	const char *workdir;
 	int signal_fd;
-	atomic_bool fenced; /* cancels the shipper */
 
 	/* the end */
 	bool left; /* processes that could not be killed */

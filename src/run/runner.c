@@ -11,7 +11,6 @@
 #include <libgen.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 
 #define START_MAX ((size_t)64 << 10)
@@ -167,8 +166,9 @@ static void finish(struct run *r)
 	if (r->ship == NULL)
 		record(r);
 	report_stage(r->report, STAGE_DONE);
+	report_job_ended(r->report);
 	(void)report_flush(r->report);
-	if (r->ship != NULL)
+	if (r->ship != NULL && !report_away(r->report)) /* a sweep tells the server */
 		record(r);
 	run_crash_at("synced");
 	report_exit(r->report, &r->end);
@@ -263,8 +263,7 @@ static int run_dir(const char *dir, struct err *err)
 	r->signal_fd = -1;
 	r->mounts = arena_alloc(a, sizeof(*r->mounts));
 	r->mounts->a = a;
-	/* no core dump, no ptrace by others of our user: secrets are in here */
-	(void)prctl(PR_SET_DUMPABLE, 0);
+	proc_guard();
 	(void)umask(077);
 	if (open_signals(r, err) < 0 || read_start(r, err) < 0 || hold_lock(r, err) < 0 ||
 	    write_identity(dir, err) < 0 || report_open(&r->report, &r->start, r->dir, err) < 0) {
