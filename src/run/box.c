@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 static int join_cgroups(const struct box *b, struct err *err)
 {
@@ -151,10 +152,23 @@ static void clear_environment(struct arena *a)
 	}
 }
 
+/* What pins memory for a network card or a GPU needs it; the cgroup counts it all the same. */
+static void raise_memlock(void)
+{
+	struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY}, own;
+
+	if (setrlimit(RLIMIT_MEMLOCK, &all) == 0 || getrlimit(RLIMIT_MEMLOCK, &own) < 0)
+		return;
+	own.rlim_cur = own.rlim_max;
+	(void)setrlimit(RLIMIT_MEMLOCK, &own); /* an ordinary user has what it has */
+}
+
 static int make(struct box *b, const char *program, struct err *err)
 {
 	if (join_cgroups(b, err) < 0)
 		return -1;
+	box_new_keyring();
+	raise_memlock();
 	if (b->enter)
 		return box_enter(b, err);
 	if (b->scratch != NULL) {

@@ -105,7 +105,7 @@ static int own_mounts(struct err *err)
 }
 
 /* What its processes find there is a new one, not the server's with what is kept in it. */
-static void new_session_keyring(void)
+void box_new_keyring(void)
 {
 	(void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL); /* a kernel without keys */
 }
@@ -114,7 +114,6 @@ int box_become_job(const struct box *b, struct err *err)
 {
 	uint32_t id = b->become ? b->job : 0;
 
-	new_session_keyring();
 	if (b->become && setgroups(0, NULL) < 0)
 		return err_errno(err, errno, "giving up groups");
 	if (setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
@@ -152,7 +151,6 @@ static int unprivileged(struct box *b, struct err *err)
 {
 	unsigned uid = geteuid(), gid = getegid();
 
-	new_session_keyring();
 	if (unshare(CLONE_NEWUSER) < 0)
 		return err_errno(err, errno, "user namespace");
 	if (write_text("/proc/self/setgroups", "deny", err) < 0 ||

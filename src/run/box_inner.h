@@ -68,6 +68,7 @@ int box_map_of(struct box *b, uint32_t uid, uint32_t gid, struct err *err) MUST_
 int box_become_root_of_job(struct box *b, struct err *err) MUST_CHECK;
 /* --become: the job's id itself. Without: root of the namespace that we are in. */
 int box_become_job(const struct box *b, struct err *err) MUST_CHECK;
+void box_new_keyring(void);
 int box_nested_userns(struct box *b, struct err *err) MUST_CHECK;
 int box_stage(struct box *b, struct err *err) MUST_CHECK;
 

@@ -71,12 +71,22 @@ static const char *resume_from(struct arena *a, const struct wire_launch *l,
 	return NULL;
 }
 
+/* The job's cores, shared by its processes, one a GPU: what launchers start. */
+static const char *threads_of(struct arena *a, const struct wire_launch *l,
+                              const struct job_spec *spec)
+{
+	size_t n = (size_t)spec->cpu_count / MAX(l->n_gpus, (size_t)1);
+
+	return arena_printf(a, "%zu", MAX(n, (size_t)1));
+}
+
 void env_make(struct arena *a, const struct wire_launch *l, const struct job_spec *spec,
               const struct env_places *at, struct wire_env **out, size_t *n)
 {
 	struct env_list e = {.a = a, .cap = 40 + l->n_env};
 	const char *gpus = visible_gpus(a, l);
 	bool cache = spec->cache.enabled;
+	const char *threads = threads_of(a, l, spec);
 
 	e.item = ARENA_ARRAY(a, struct wire_env, e.cap);
 	/* clang-format off */
@@ -90,6 +100,8 @@ void env_make(struct arena *a, const struct wire_launch *l, const struct job_spe
 		{"USER",                     "root"},
 		{"LOGNAME",                  "root"},
 		{"PYTHONUNBUFFERED",         "1"},
+		/* nproc and OpenMP follow it: else they count the host's cores */
+		{"OMP_NUM_THREADS",          threads},
 		{"BT_TRAINING_JOB_ID",       l->job_id},
 		{"BT_TRAINING_JOB_NAME",     l->job_name},
 		{"BT_TRAINING_PROJECT_ID",   l->project_id},

@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
-#define PASSWD_MAX ((size_t)16 << 20)
 #define SAID_MAX ((size_t)64 << 10) /* of one message, redacted */
 #define DRAIN_MS 2000               /* of the log, after the end: a grandchild may hold the pipe */
 #define SHUTDOWN_MS 10000           /* grace when it is the runner itself that is told to end */
@@ -46,16 +45,14 @@ static int make_plain_mounts(struct run *r, struct err *err)
 
 static int make_mounts(struct run *r, struct err *err)
 {
-	AUTO_BUF struct buf passwd = BUF_INIT(PASSWD_MAX);
+	struct mounts_machine machine;
 	bool host = r->stage.image == NULL;
-	struct err no = {0};
 
 	r->mounts->ids = &r->ids;
 	if (is_plain(r))
 		return make_plain_mounts(r, err);
-	if (fs_read(AT_FDCWD, "/etc/passwd", &passwd, &no) < 0)
-		log_warn("homes outside of /home are not hidden: %s", no.msg);
-	if (host && mounts_host(r->mounts, &r->launch, &passwd, geteuid() == 0, err) < 0)
+	mounts_machine(r->a, &machine);
+	if (host && mounts_host(r->mounts, &r->launch, &machine, err) < 0)
 		return -1;
 	if (mounts_job(r->mounts, &r->launch, &r->spec, r->dir, r->stage.tree,
 	               r->stage.image_workdir, host, err) < 0)
@@ -184,7 +181,7 @@ static int start_ship(struct run *r, struct err *err)
 		.marker = r->spec.ckpt.marker,
 		.world = on_world,
 		.volume_bytes = r->spec.ckpt.volume_bytes,
-		.cancel = &r->fenced,
+		.cancel = report_given_up(r->report),
 		.checkpoint = on_checkpoint,
 		.event = on_ship_event,
 		.arg = r,
@@ -355,10 +352,8 @@ static void obey(struct run *r)
 	}
 	if (o.now && r->kill_at_ms != 0)
 		r->kill_at_ms = MIN(r->kill_at_ms, clock_mono_ms());
-	if (report_fenced(r->report)) {
-		r->fenced = true;
-		ask_to_end(r, 0, "the server has given this attempt up");
-	}
+	if (report_fenced(r->report))
+		ask_to_end(r, 0, "this attempt is given up");
 	if (r->terminated)
 		ask_to_end(r, MIN(grace_ms, (int64_t)SHUTDOWN_MS), "the runner is told to end");
 	if (r->deadline_ms > 0 && !r->timed_out && clock_mono_ms() >= r->deadline_ms) {

@@ -2,16 +2,23 @@
 #include "run/sandbox.h"
 
 #include "base/clock.h"
+#include "base/fs.h"
+#include "base/units.h"
 #include "run/box.h"
 #include "run/env.h"
 
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define PIPE_BYTES (1 << 20) /* fewer switches when a job prints a lot */
 #define KILL_MS 10000
+#define LINGER_MS 5000
+#define STAT_MAX ((size_t)4096)
 #define NOTE_MAX ((size_t)4096)
 
 const struct sandbox_kind sandbox_kinds[SANDBOX_KINDS] = {
@@ -205,6 +212,23 @@ static int own_ends(const struct sandbox *s, struct ends *e, struct err *err)
 			return -1;
 	}
 	return 0;
+}
+
+uint64_t sandbox_shm_bytes(void)
+{
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+}
+
+const char *sandbox_memlock(struct arena *a)
+{
+	struct rlimit own = {0, 0};
+	char size[UNITS_CAP];
+
+	(void)getrlimit(RLIMIT_MEMLOCK, &own);
+	if (own.rlim_max == RLIM_INFINITY ||
+	    (geteuid() == 0 && prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE, 0, 0, 0) == 1))
+		return "unlimited";
+	return arena_cstr(a, units_show_memory(own.rlim_max, size));
 }
 
 static int code_of(int status)
@@ -438,6 +462,42 @@ int sandbox_go(struct sandbox *s, struct str script, struct err *err)
 	return 0;
 }
 
+/* How a process ended that nobody has waited for yet: proc(5), field 52 of its stat. */
+static int zombie_code(pid_t pid)
+{
+	AUTO_BUF struct buf text = BUF_INIT(STAT_MAX);
+	struct err no = {0};
+	struct str rest, word = {0};
+	const char *after = NULL;
+	char path[40];
+	uint64_t status = 0;
+
+	FMT(path, "/proc/%d/stat", (int)pid);
+	if (fs_read(AT_FDCWD, path, &text, &no) == 0 && text.n > 0)
+		after = memrchr(text.p, ')', text.n); /* its name may hold anything */
+	if (after == NULL)
+		return 128 + SIGKILL;
+	rest = str_trim(str_skip(buf_view(&text), (size_t)(after - text.p) + 1));
+	for (int field = 3; field <= 52 && str_cut(&rest, ' ', &word); field++) {
+		if (field == 3 && !str_eq(word, "Z"))
+			return 128 + SIGKILL; /* it was waited for, and this is another one */
+	}
+	return str_u64(word, 0, INT_MAX, &status, &no) < 0 ? 128 + SIGKILL : code_of((int)status);
+}
+
+/* The commands' shell has ended, and so should all that was made for it. What keeps it up can only
+ * be the job itself, say with a debugger. */
+static bool shell_left(struct sandbox *s)
+{
+	struct pollfd p = {.fd = s->shell_fd, .events = POLLIN};
+
+	if (s->shell_fd < 0 || s->shell == s->proc.pid || poll(&p, 1, 0) <= 0)
+		return false;
+	if (s->gone_ms == 0)
+		s->gone_ms = clock_mono_ms();
+	return clock_mono_ms() - s->gone_ms > LINGER_MS;
+}
+
 bool sandbox_ended(struct sandbox *s, int *code)
 {
 	int status = 0;
@@ -448,10 +508,15 @@ bool sandbox_ended(struct sandbox *s, int *code)
 		return true;
 	}
 	if (s->proc.pid > 0) {
-		if (proc_wait(&s->proc, 0, &status, &err) != 0)
+		if (proc_wait(&s->proc, 0, &status, &err) == 0) {
+			s->proc.pid = 0;
+			s->raw = code_of(status);
+		} else if (shell_left(s)) {
+			*code = s->ended ? s->code : zombie_code(s->shell);
+			return true;
+		} else {
 			return false;
-		s->proc.pid = 0;
-		s->raw = code_of(status);
+		}
 	}
 	*code = s->raw;
 	return true;

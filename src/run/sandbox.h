@@ -81,6 +81,7 @@ struct sandbox {
 	struct buf status;  /* of an unfinished line */
 	int command;        /* index of the one that runs, -1 = none yet */
 	bool ended;         /* the init said "end" */
+	int64_t gone_ms;    /* when the shell was seen to be gone, 0 = it was not */
 	int code;           /* what it said */
 	bool killed;
 	bool clean_failed;        /* a driver could not remove what it made */
@@ -162,6 +163,11 @@ struct sandbox_kind {
 extern const struct sandbox_kind sandbox_kinds[SANDBOX_KINDS];
 
 /* For drivers. */
+#define SANDBOX_FABRIC "/dev/infiniband" /* of jobs without GPUs too: MPI and gloo use it */
+/* How much memory a process may pin here: "unlimited", or a size. */
+const char *sandbox_memlock(struct arena *a);
+/* Half of the machine's memory, as the kernel gives a tmpfs. */
+uint64_t sandbox_shm_bytes(void);
 int sandbox_sweep_podman(const char *name, struct err *err) MUST_CHECK;
 extern const struct sandbox_ops sandbox_bwrap, sandbox_podman, sandbox_plain;
 const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_front);

@@ -107,10 +107,12 @@ static int gpu_minor(const char *uuid, uint32_t index)
 
 static void add_devices(struct buf *b, const struct sandbox_spec *spec)
 {
-	static const char *const shared[] = {"/dev/nvidiactl",        "/dev/nvidia-uvm",
+	static const char *const shared[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
 	                                     "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset",
-	                                     "/dev/nvidia-caps",      "/dev/infiniband"};
+	                                     "/dev/nvidia-caps"};
 	bool any = false;
+
+	arg3(b, "--dev-bind-try", SANDBOX_FABRIC, SANDBOX_FABRIC);
 
 	for (size_t i = 0; i < spec->n_gpus; i++) {
 		char path[64];
@@ -326,7 +328,7 @@ static void say(struct sandbox *s, int level)
 	AUTO_BUF struct buf b = BUF_INIT(sizeof(s->says) - 1), not = BUF_INIT(500);
 	double cpus = s->spec->limits.cpu_milli / 1000.0;
 	const char *version = g->v2 ? "cgroup v2" : "cgroup v1";
-	char memory[UNITS_CAP];
+	char memory[UNITS_CAP], shm[UNITS_CAP];
 
 	buf_printf(&b, "sandbox: bwrap %s userns pidns ipcns ro-weights net=host",
 	           level == 0 ? "overlay" : "ro-root");
@@ -341,7 +343,8 @@ static void say(struct sandbox *s, int level)
 		buf_puts(&not, " cpu");
 	if (!g->pids)
 		buf_puts(&not, " pids");
-	buf_printf(&b, " gpus=%zu", s->spec->n_gpus);
+	buf_printf(&b, " gpus=%zu shm=%s memlock=%s", s->spec->n_gpus,
+	           units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s->a));
 	buf_puts(&not, " network disk");
 	buf_printf(&b, "; not enforced:%s", buf_cstr(&not ));
 	copy_cut(s->says, sizeof(s->says), buf_cstr(&b));

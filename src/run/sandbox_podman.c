@@ -10,8 +10,9 @@
 #include "base/fs.h"
 #include "base/units.h"
 
-#include <sys/prctl.h>
 #include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 
 #define PODMAN_MS 120000
 #define PODMAN_OUT ((size_t)256 << 10)
@@ -47,6 +48,21 @@ static void add_limits(struct sandbox *s, struct box_args *a)
 	if (l->cpu_milli > 0)
 		sandbox_box_put2(a, "--cpus", arena_printf(s->a, "%g", l->cpu_milli / 1000.0));
 	sandbox_box_put2(a, "--pids-limit", arena_printf(s->a, "%d", CGROUP_PIDS_MAX));
+}
+
+/* As in the other sandboxes: room for data loaders, memory that a card may reach, the cards. */
+static void add_fabric(struct sandbox *s, struct box_args *a)
+{
+	struct rlimit lock;
+	bool may = geteuid() == 0 ? prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE, 0, 0, 0) == 1
+	                          : getrlimit(RLIMIT_MEMLOCK, &lock) == 0 &&
+	                                    lock.rlim_max == RLIM_INFINITY;
+
+	sandbox_box_put2(a, "--shm-size", arena_printf(s->a, "%" PRIu64, sandbox_shm_bytes()));
+	if (may)
+		sandbox_box_put2(a, "--ulimit", "memlock=-1:-1");
+	if (access(SANDBOX_FABRIC, F_OK) == 0)
+		sandbox_box_put2(a, "--device", SANDBOX_FABRIC);
 }
 
 static bool is_shown(const struct mount *m)
@@ -119,16 +135,18 @@ static void add_gpus(struct sandbox *s, struct box_args *a)
 static void say(struct sandbox *s)
 {
 	bool limits = geteuid() == 0 || s->cgroup.v2;
-	char mem[64] = "", cpu[64] = "", memory[UNITS_CAP];
+	char mem[64] = "", cpu[64] = "", memory[UNITS_CAP], shm[UNITS_CAP];
 
 	if (limits && s->spec->limits.memory_bytes > 0)
 		FMT(mem, " mem=%s", units_show_memory(s->spec->limits.memory_bytes, memory));
 	if (limits && s->spec->limits.cpu_milli > 0)
 		FMT(cpu, " cpu=%.4g", s->spec->limits.cpu_milli / 1000.0);
 	(void)snprintf(s->says, sizeof(s->says),
-	               "sandbox: podman image %s pidns ipcns ro-weights net=host%s%s gpus=%zu; not "
-	               "enforced:%s network disk",
-	               s->spec->image, mem, cpu, s->spec->n_gpus, limits ? "" : " memory cpu pids");
+	               "sandbox: podman image %s pidns ipcns ro-weights net=host%s%s gpus=%zu "
+	               "shm=%s memlock=%s; not enforced:%s network disk",
+	               s->spec->image, mem, cpu, s->spec->n_gpus,
+	               units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s->a),
+	               limits ? "" : " memory cpu pids");
 }
 
 /* Room for that many more. */
@@ -173,6 +191,7 @@ static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, in
 	add_ulimits(&a);
 	add_limits(s, &a);
 	add_gpus(s, &a);
+	add_fabric(s, &a);
 	if (add_mounts(s, &a, err) < 0)
 		return -1;
 	sandbox_box_put(&a, s->spec->image);

@@ -6,9 +6,10 @@ import os
 import pathlib
 import stat
 import subprocess
+import sys
 
 import pytest
-from conftest import until
+from conftest import STOKER, until
 
 ROOT = os.geteuid() == 0
 pytestmark = pytest.mark.skipif(not ROOT, reason="attacks are made on a server that is root")
@@ -213,3 +214,64 @@ def test_a_job_installs_what_it_likes(cluster):
                           "rm -rf /usr/share/doc && test ! -e /usr/share/doc && echo removed", "id -u"])
     assert lines == ["changed", "made", "removed", "0"]
     assert os.path.exists("/usr/share/doc") and not os.path.exists("/usr/local/x")
+
+
+# --- what is found in the sandbox -------------------------------------------------------------------------------------
+
+READ_KEY = """import ctypes
+c = ctypes.CDLL(None)
+keys = [c.syscall(250, 10, ring, b"user", b"stoker-attack", 0) for ring in (-3, -4, -5)]
+print("keys", sum(k > 0 for k in keys))
+"""
+
+
+def test_the_servers_keyring(empty_cluster):
+    """A key in the session of whoever started the server: no job finds it."""
+    cluster = empty_cluster
+    cluster.folder.joinpath("with-key.py").write_text(
+        "import ctypes, os, sys\nc = ctypes.CDLL(None)\nassert c.syscall(250, 1, None) > 0\n"
+        "assert c.syscall(248, b'user', b'stoker-attack', b'value', 5, -3) > 0\nos.execv(sys.argv[1], sys.argv[1:])\n")
+    cluster.launch([sys.executable, cluster.folder / "with-key.py", STOKER, "server", "--data", cluster.data, "--listen", "127.0.0.1:0",
+                    "--cpus", "4", "--memory", "4Gi"])
+    assert ran(cluster, ["python3 find.py"], files={"find.py": READ_KEY}) == ["keys 0"]
+
+
+def test_a_second_name_of_the_data_folder(cluster):
+    """A folder is mounted twice on the host: what is hidden is hidden by both names, and its files are nobody's to read."""
+    again = pathlib.Path(f"/srv/stoker-again-{os.getpid()}")
+    again.mkdir()
+    subprocess.run(["mount", "--bind", cluster.data.parent, again], check=True)
+    try:
+        seen = again / cluster.data.name
+        (seen / "open").write_text("for all")
+        os.chmod(seen / "open", 0o644)
+        assert ran(cluster, [f"ls -A {seen} 2>/dev/null | wc -l", f"cat {seen}/open {seen}/master.key 2>/dev/null | wc -c"]) == ["0", "0"]
+    finally:
+        subprocess.run(["umount", "-l", again], check=True)
+        again.rmdir()
+
+
+def test_a_home_of_the_servers_user_elsewhere(empty_cluster):
+    """Files in the home of whoever runs the server, where no list of homes has it."""
+    cluster = empty_cluster
+    home = pathlib.Path(f"/srv/stoker-home-{os.getpid()}")
+    (home / ".ssh").mkdir(parents=True)
+    try:
+        (home / ".ssh" / "config").write_text("Host x")
+        cluster.start("--cpus", "4", "--memory", "4Gi", env={"HOME": str(home)})
+        assert ran(cluster, [f"cat {home}/.ssh/config 2>/dev/null | wc -c", f"ls -A {home} | wc -l"]) == ["0", "0"]
+    finally:
+        subprocess.run(["rm", "-rf", home], check=True)
+
+
+def test_the_commands_end_though_their_init_is_held(cluster):
+    """A debugger of the job's own on the first process of its sandbox."""
+    hold = "import ctypes, os, time\nassert ctypes.CDLL(None).ptrace(16, 1, None, None) == 0\nopen('held', 'w')\ntime.sleep(3000)\n"
+    job = cluster.push(["python3 hold.py & while [ ! -e held ]; do sleep 0.1; done"], files={"hold.py": hold})
+    assert cluster.wait(job)["current_status"] == "TRAINING_JOB_COMPLETED", cluster.logs(job)
+
+
+def test_the_server_is_in_no_core_dump(cluster):
+    server = pathlib.Path(f"/proc/{cluster.process.pid}")
+    limits = (server / "limits").read_text().splitlines()
+    assert next(line for line in limits if line.startswith("Max core file size")).split()[4] == "0"

@@ -39,6 +39,7 @@ static const struct {
 	{"BT_LEADER_ADDR", "10.0.0.1"},
 	{"BT_NODE_RANK", "3"},
 	{"PYTHONUNBUFFERED", "1"},
+	{"OMP_NUM_THREADS", "3"}, /* 7 cores for 2 GPUs */
 	{"HOME", "/root"},
 	{"CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b"},
 };
@@ -68,7 +69,7 @@ static void has_every_variable(void **state UNUSED)
 	                        .leader_addr = "10.0.0.1",
 	                        .gpus = gpus,
 	                        .n_gpus = 2};
-	struct job_spec s = {0};
+	struct job_spec s = {.cpu_count = 7};
 	struct wire_env *env = NULL;
 	size_t n = 0;
 
@@ -105,7 +106,7 @@ static void the_user_has_the_last_word(void **state UNUSED)
 	                        .n_env = 3,
 	                        .gpus = gpus,
 	                        .n_gpus = 1};
-	struct job_spec s = {0};
+	struct job_spec s = {.cpu_count = 7};
 	struct wire_env *env = NULL;
 	size_t n = 0;
 

@@ -377,6 +377,64 @@ static void ends_when_given_up(void **state)
 }
 
 /* At each of its steps a killed runner leaves nothing that a sweep does not remove. */
+/* Somebody removes the data folder: nobody will ever hear of this job. */
+static void ends_when_its_folder_is_gone(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0};
+
+	spec(p, "\"echo up; sleep 887.25\"", "", "");
+	launch(p, NULL);
+	wait_log(p, "o up");
+	server_stop(p);
+	assert_ok(fs_remove_tree(AT_FDCWD, below(p, "runs"), &err), &err);
+	(void)join(p);
+	wait_gone("887.25");
+}
+
+/* The job has ended, and its server never comes back: what it would be told stays on disk. */
+static void does_not_wait_for_ever(void **state)
+{
+	struct place *p = *state;
+	AUTO_BUF struct buf record = BUF_INIT(10000);
+	struct wire_exit x;
+	struct err err = {0};
+
+	spec(p, "\"echo up; while [ ! -e $BT_SCRATCH_DIR/end ]; do sleep 0.05; done; exit 7\"", "",
+	     "");
+	assert_int_equal(setenv("STOKER_AWAY_MS", "500", 1), 0);
+	launch(p, NULL);
+	assert_int_equal(unsetenv("STOKER_AWAY_MS"), 0);
+	wait_log(p, "o up");
+	server_stop(p);
+	assert_int_equal(creat(below(p, "runs/att1-0/scratch/end"), 0644) < 0, false);
+	(void)join(p);
+	assert_false(p->ended);
+	assert_ok(fs_read(AT_FDCWD, below(p, "runs/att1-0/exit.json"), &record, &err), &err);
+	assert_ok(wire_exit_parse(&x, p->a, buf_view(&record), &err), &err);
+	assert_int_equal(x.code, 7);
+}
+
+/* A debugger of the job's holds the sandbox's first process: the commands have ended all the same.
+ */
+static void a_held_init_holds_nothing_up(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	if (access("/usr/bin/python3", X_OK) < 0)
+		return;
+	spec(p,
+	     "\"python3 -c 'import ctypes, os, time; c = ctypes.CDLL(None); print(c.ptrace(16, 1, "
+	     "None, None), flush=True); open(os.environ[\\\"BT_SCRATCH_DIR\\\"] + "
+	     "\\\"/up\\\", \\\"w\\\"); time.sleep(888)' & while [ ! -e $BT_SCRATCH_DIR/up ]; do "
+	     "sleep 0.05; done; exit 6\"",
+	     "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_EXIT);
+	assert_int_equal(x.code, 6);
+}
+
 static void crashes_leave_nothing(void **state)
 {
 	static const char *const labels[] = {"claimed", "staged",   "ready",  "started",
@@ -647,6 +705,9 @@ static const struct CMUnitTest tests[] = {
 	T(kill_9_takes_the_tree),
 	T(survives_the_server),
 	T(ends_when_given_up),
+	T(ends_when_its_folder_is_gone),
+	T(does_not_wait_for_ever),
+	T(a_held_init_holds_nothing_up),
 	T(crashes_leave_nothing),
 	T(runs_commands_inside),
 	T(runs_a_terminal_inside),

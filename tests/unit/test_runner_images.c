@@ -1,6 +1,8 @@
 /* test_runner_images.c - jobs that name an image, by podman. */
 #include "runner_fixture.h"
 
+#include "run/cgroup.h"
+
 /* An image made of this machine's own shell and tools. */
 static bool have_image(struct place *p)
 {
@@ -38,15 +40,17 @@ static void image_spec(struct place *p, const char *image, const char *commands,
 		image, memory, commands);
 }
 
-static void no_container_is_left(void)
+static void no_container_is_left(struct place *p)
 {
+	char name[128];
 	const char *argv[] = {"podman", "ps", "-a", "--format", "{{.Names}}", NULL};
 	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 16);
 	struct err err = {0};
 	int code = 0;
 
+	cgroup_name(below(p, "runs"), "att1", 0, name);
 	assert_ok(proc_run(argv, (struct str){0}, WAIT_MS, &out, &code, &err), &err);
-	if (out.n > 0 && strstr(buf_cstr(&out), "-att1-0") != NULL)
+	if (out.n > 0 && strstr(buf_cstr(&out), name) != NULL)
 		fail_msg("left: %s", buf_cstr(&out));
 }
 
@@ -87,7 +91,7 @@ static void runs_an_image(void **state)
 	assert_int_equal(x.end, JOB_END_EXIT);
 	assert_int_equal(x.code, 4);
 	assert_string_equal(x.detail, "start_commands[1] \"(exit 4)\"");
-	no_container_is_left();
+	no_container_is_left(p);
 }
 
 /* The end of a job is told at once, and its container killed: all that it printed is with us. */
@@ -120,7 +124,7 @@ static void stops_a_container(void **state)
 	assert_int_equal(join(p), 0);
 	assert_int_equal(exit_of(p).end, JOB_END_STOPPED);
 	assert_log(p, "after", false);
-	no_container_is_left();
+	no_container_is_left(p);
 }
 
 static void containers_know_out_of_memory(void **state)
@@ -156,7 +160,7 @@ static void a_killed_runner_takes_its_container(void **state)
 	assert_ok(proc_run(sweep, (struct str){0}, WAIT_MS, &out, &code, &err), &err);
 	if (code != 0)
 		fail_msg("%s", buf_cstr(&out));
-	no_container_is_left();
+	no_container_is_left(p);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, place_set_up, place_tear_down)
