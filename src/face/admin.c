@@ -244,7 +244,7 @@ static int secret_put(struct request *rq, struct err *err)
 	    body_text(body, "value", true, &value, err) < 0)
 		return -1;
 	if (value[0] == '\0' || strlen(value) > VALUE_MAX)
-		return err_set(err, ERR_INVALID, "value: 1 to %zu bytes are wanted", VALUE_MAX);
+		return err_set(err, ERR_INVALID, "value: expected 1 to %zu bytes", VALUE_MAX);
 	if (all_teams(rq, &t, &n_teams, err) < 0 ||
 	    ctx->ops->secret_set(ctx->of, face_who(rq), rq->arena, team_of_path(rq), name,
 	                         str_of(value), &s, err) < 0)

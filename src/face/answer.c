@@ -51,7 +51,7 @@ int body_read(struct request *rq, bool optional, const struct doc **out, struct 
 	if (request_json(rq, &d, err) < 0)
 		return -1;
 	if (!doc_is(d, DOC_MAP))
-		return err_set(err, ERR_INVALID, "body: an object is wanted, not %s",
+		return err_set(err, ERR_INVALID, "body: expected an object, not %s",
 		               doc_kind_name(d->kind));
 	*out = d;
 	return 0;
@@ -67,7 +67,7 @@ static const struct doc *member(const struct doc *body, const char *key)
 
 static int wrong(const struct doc *d, const char *key, const char *want, struct err *err)
 {
-	return err_set(err, ERR_INVALID, "%s: %s is wanted, not %s", key, want,
+	return err_set(err, ERR_INVALID, "%s: expected %s, not %s", key, want,
 	               doc_kind_name(d->kind));
 }
 

@@ -168,7 +168,7 @@ int checkpoint_change(struct request *rq, struct err *err)
 	if (body_read(rq, false, &body, err) < 0 || body_bool(body, "pinned", &pinned, err) < 0)
 		return -1;
 	if (!doc_is(doc_get(body, "pinned"), DOC_BOOL))
-		return err_set(err, ERR_INVALID, "pinned: say true or false");
+		return err_set(err, ERR_INVALID, "pinned: expected true or false");
 	if (handler_job(rq, &j, err) < 0 ||
 	    ctx->ops->checkpoint_pin(ctx->of, face_who(rq), j.id, name, pinned, err) < 0)
 		return -1;

@@ -85,7 +85,7 @@ static int read_sources(struct request *rq, const struct who *who, const struct 
 		p->n++;
 	}
 	if (p->n == 0)
-		return err_set(err, ERR_INVALID, "weights_sources: a checkpoint is wanted");
+		return err_set(err, ERR_INVALID, "weights_sources: expected a checkpoint");
 	return 0;
 }
 
@@ -332,7 +332,7 @@ int deploy_checkpoints(struct request *rq, const struct who *who, const struct d
 	bool dry = false;
 
 	if (!doc_is(asked, DOC_MAP))
-		return err_set(err, ERR_INVALID, "request: an object is wanted");
+		return err_set(err, ERR_INVALID, "request: expected an object");
 	if (body_bool(asked, "dry_run", &dry, err) < 0 ||
 	    body_text(asked, "instance_type_id", true, &size, err) < 0 ||
 	    body_text(doc_get(asked, "inference_stack"), "stack_type", true, &stack, err) < 0 ||
@@ -340,8 +340,8 @@ int deploy_checkpoints(struct request *rq, const struct who *who, const struct d
 		return -1;
 	if (!dry)
 		return err_set(err, ERR_UNSUPPORTED,
-		               "this server deploys no models: use --dry-run to get the"
-		               " configuration, and serve the checkpoint with it");
+		               "this server does not deploy models. Use --dry-run to get the "
+		               "configuration and serve the checkpoint with it");
 	if (strcmp(stack, "VLLM") != 0)
 		return err_set(err, ERR_UNSUPPORTED, "inference stack \"%.50s\": only VLLM", stack);
 	if (read_env(doc_path(asked, "inference_stack", "environment_variables", NULL), p, err) <

@@ -46,7 +46,7 @@ static int read_command(struct request *rq, struct wire_exec *x, int64_t *rank, 
 	tty = doc_get(body, "tty");
 	if (tty != NULL && tty->kind != DOC_NULL) {
 		if (tty->kind != DOC_MAP)
-			return err_set(err, ERR_INVALID, "tty: rows and columns are wanted");
+			return err_set(err, ERR_INVALID, "tty: expected rows and columns");
 		if (read_size(tty, &x->rows, &x->columns, err) < 0 ||
 		    body_text(tty, "term", false, &x->term, err) < 0)
 			return err_wrap(err, "tty");
@@ -57,9 +57,9 @@ static int read_command(struct request *rq, struct wire_exec *x, int64_t *rank, 
 		x->tty = true;
 	}
 	if (x->n_argv == 0 ? !x->input : x->argv[0][0] == '\0')
-		return err_set(err, ERR_INVALID,
-		               "command: a program and its arguments are wanted, or input for a "
-		               "shell");
+		return err_set(
+			err, ERR_INVALID,
+			"command: expected a program and its arguments, or input for a shell");
 	return 0;
 }
 

@@ -168,11 +168,12 @@ static int identify(struct request *rq, struct who **who, struct err *err)
 
 	if (!str_cut(&header, ' ', &scheme) ||
 	    !(str_ieq(scheme, "Bearer") || str_ieq(scheme, "Api-Key")))
-		return err_set(err, ERR_AUTH, "an API key is wanted: Authorization: Api-Key <key>");
+		return err_set(err, ERR_AUTH,
+		               "an API key is required: Authorization: Api-Key <key>");
 	if (ctx->ops->authenticate(ctx->of, rq->arena, str_trim(header), who, err) < 0)
 		return -1;
 	if ((*who)->attempt_id != NULL)
-		return err_set(err, ERR_DENIED, "a runner has nothing to ask here");
+		return err_set(err, ERR_DENIED, "runners may not use this route");
 	return 0;
 }
 
@@ -190,8 +191,8 @@ static int run(struct request *rq, struct js *js, struct err *err)
 		if (strstr(text, documents[i].mark) != NULL)
 			return documents[i].answer(rq, who, doc_get(body, "variables"), js, err);
 	return err_set(err, ERR_UNSUPPORTED,
-	               "this GraphQL document is not supported: Stoker answers those of the"
-	               " training commands only");
+	               "this GraphQL document is not supported: Stoker answers only those of the "
+	               "training commands");
 }
 
 static void send_errors(struct request *rq, const struct err *err)

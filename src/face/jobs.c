@@ -40,7 +40,7 @@ static int read_cursor(struct str text, struct job_query *q, struct err *err)
 	if (!str_cut(&rest, '.', &ms) || str_i64(ms, 0, INT64_MAX, &q->after_ms, &bad) < 0 ||
 	    str_i64(rest, 1, INT64_MAX, &q->after_row, &bad) < 0)
 		return err_set(err, ERR_INVALID,
-		               "cursor: \"%.*s\" is not the next_cursor of an answer",
+		               "cursor: \"%.*s\" is not the next_cursor of a reply",
 		               (int)MIN(text.n, (size_t)60), text.p);
 	return 0;
 }
@@ -100,7 +100,7 @@ static int read_order(const struct doc *body, bool *ascending, struct err *err)
 	if (by == NULL || by->kind == DOC_NULL)
 		return 0;
 	if (by->kind != DOC_LIST)
-		return err_set(err, ERR_INVALID, "order_by: a list is wanted");
+		return err_set(err, ERR_INVALID, "order_by: expected a list");
 	DOC_EACH (one, by) {
 		if (one->kind != DOC_MAP)
 			return err_set(err, ERR_INVALID, "order_by: objects are wanted");
@@ -185,7 +185,7 @@ static int read_job(struct request *rq, const struct doc *body, const struct doc
 
 	*doc = doc_get(body, "training_job");
 	if (!doc_is(*doc, DOC_MAP))
-		return err_set(err, ERR_INVALID, "training_job: an object is wanted");
+		return err_set(err, ERR_INVALID, "training_job: expected an object");
 	*fine = spec_read(rq->arena, *doc, SPEC_API, spec, problems) == 0;
 	return *fine ? 0 : send_problems(rq, problems, err);
 }

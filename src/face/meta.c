@@ -170,15 +170,16 @@ static int front_page(struct request *rq, struct err *err)
 	const char *url = face_url(rq);
 
 	page_head(&out, "Stoker");
-	buf_puts(&out,
-	         "<p>Training, on machines of your own. This server is driven by commands:</p>"
-	         "<pre>stoker init\nstoker push train.yaml\nstoker logs -f JOB</pre>"
-	         "<p>The stock client works as well, with this in <code>~/.trussrc</code>:</p>"
-	         "<pre>[baseten]\nremote_provider = baseten\nremote_url = " TRUSS_URL "\n"
-	         "api_key = (a token of this server)</pre>");
+	buf_puts(
+		&out,
+		"<p>Training jobs on your own machines. Use it with these commands:</p><pre>stoker "
+		"init\nstoker push train.yaml\nstoker logs -f JOB</pre><p>The truss client works "
+		"too, with this in <code>~/.trussrc</code>:</p><pre>[baseten]\nremote_provider = "
+		"baseten\nremote_url = " TRUSS_URL "\n"
+		"api_key = (a token of this server)</pre>");
 	if (strcmp(url, TRUSS_URL) != 0) {
-		buf_puts(&out, "<p>and, as that is the one address that it accepts, with this "
-		               "variable:</p><pre>http_proxy=");
+		buf_puts(&out, "<p>and with this variable, because truss accepts no other "
+		               "address:</p><pre>http_proxy=");
 		escaped(&out, str_of(url));
 		buf_puts(&out, "</pre>");
 	}
@@ -203,7 +204,7 @@ static int job_page(struct request *rq, struct err *err)
 	escaped(&out, rq->arg[1]);
 	buf_puts(&out, "\nstoker view ");
 	escaped(&out, rq->arg[1]);
-	buf_puts(&out, "</pre><p>or with the stock client:</p><pre>truss train logs --job-id ");
+	buf_puts(&out, "</pre><p>or with truss:</p><pre>truss train logs --job-id ");
 	escaped(&out, rq->arg[1]);
 	buf_puts(&out, " --tail\ntruss train metrics --job-id ");
 	escaped(&out, rq->arg[1]);

@@ -78,7 +78,7 @@ int handler_project_named(struct request *rq, const struct doc *body, const char
 	const char *team_name = NULL;
 
 	if (!doc_is(d, DOC_MAP))
-		return err_set(err, ERR_INVALID, "training_project: an object is wanted");
+		return err_set(err, ERR_INVALID, "training_project: expected an object");
 	if (body_text(d, "name", true, name, err) < 0 ||
 	    body_text(d, "team_name", false, &team_name, err) < 0)
 		return -1;

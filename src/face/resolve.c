@@ -232,7 +232,7 @@ static int resolve_checkpoint(struct request *rq, const char *word, struct err *
 			seen->id, seen->id);
 	return err_set(err, ERR_CHECKPOINT_NOT_FOUND,
 	               "job %s has no checkpoint \"%.100s\": `stoker checkpoints ls %s --all` "
-	               "lists those it has",
+	               "lists its checkpoints",
 	               seen->id, name, seen->id);
 }
 

@@ -69,8 +69,8 @@ static int find_upload(struct request *rq, struct str access, struct model_uploa
 			return -1;
 		err_clear(err);
 		return err_set(err, ERR_DENIED,
-		               "InvalidAccessKeyId: the access key is not known here, or has "
-		               "expired: ask for new credentials");
+		               "InvalidAccessKeyId: the access key is unknown or has expired; "
+		               "request new credentials");
 	}
 	*pair = (struct sigv4_key){u->access_key, u->secret_key, u->session_token, NULL, "s3"};
 	return 0;
@@ -86,9 +86,9 @@ static int check_upload(struct request *rq, const struct sigv4_request *sig, str
 	    sigv4_verify(rq->arena, &pair, sig, clock_wall_ms(), err) < 0)
 		return -1;
 	if (u.expires_ms != 0 && u.expires_ms <= clock_wall_ms())
-		return err_set(err, ERR_DENIED,
-		               "ExpiredToken: these upload credentials have expired: ask for new "
-		               "ones");
+		return err_set(
+			err, ERR_DENIED,
+			"ExpiredToken: these upload credentials have expired; request new ones");
 	if (need == S3_BUCKET)
 		return 0;
 	if (need != S3_WRITE || strcmp(u.key, key) != 0)
@@ -123,12 +123,13 @@ static int check_token(struct request *rq, struct str token, enum s3_need need, 
 	if (ctx->ops->authenticate(ctx->of, rq->arena, token, &who, err) < 0)
 		return -1;
 	if (who->role < ROLE_MEMBER)
-		return err_set(err, ERR_DENIED, "AccessDenied: this needs a member's token");
+		return err_set(err, ERR_DENIED,
+		               "AccessDenied: this requires a token with the role member");
 	if (need == S3_BUCKET)
 		return 0;
 	if (need == S3_WRITE)
 		return err_set(err, ERR_DENIED,
-		               "AccessDenied: a token cannot write here: ask for upload "
+		               "AccessDenied: a token cannot write here; request upload "
 		               "credentials (GET /v1/blobs/credentials/train)");
 	if (!str_starts(rest, S3_PROJECTS))
 		return err_set(err, ERR_DENIED,

@@ -69,7 +69,7 @@ int app_has_room(struct app *app, struct err *err)
 		return -1;
 	return err_set(err, ERR_NO_SPACE,
 	               "the disk of the data folder is full: %" PRIu64 " MiB are free, and %" PRIu64
-	               " are wanted before anything new is begun; make room with `stoker stop`, "
+	               " are required before new work starts; make room with `stoker stop`, "
 	               "`checkpoints rm`, `cache rm` or `weights rm`",
 	               avail >> 20, (RESERVE_BYTES + RESERVE_MARGIN) >> 20);
 }

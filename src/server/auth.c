@@ -26,7 +26,7 @@ char *auth_new_token(struct arena *a, const char *prefix, char **hash)
 
 static int refuse(struct err *err)
 {
-	return err_set(err, ERR_TOKEN_INVALID, "the token is unknown, or was revoked");
+	return err_set(err, ERR_TOKEN_INVALID, "the token is unknown or was revoked");
 }
 
 static int runner_who(struct app *app, struct arena *a, const char *hash, struct who *w,
@@ -129,7 +129,7 @@ int auth_request(struct request *rq, enum scope scope, struct err *err)
 	struct who *w = NULL;
 
 	if (header.n == 0)
-		return err_set(err, ERR_AUTH, "a token is needed: Authorization: Bearer <token>");
+		return err_set(err, ERR_AUTH, "a token is required: Authorization: Bearer <token>");
 	if (!str_cut(&header, ' ', &scheme) ||
 	    (!str_ieq(scheme, "Bearer") && !str_ieq(scheme, "Api-Key")))
 		return err_set(err, ERR_AUTH, "Authorization: Bearer <token> is expected");
@@ -138,7 +138,7 @@ int auth_request(struct request *rq, enum scope scope, struct err *err)
 	if (str_starts(str_trim(header), APP_LOCAL_TOKEN "_") && !rq->local)
 		return refuse(err); /* it was stolen: its runner has the socket */
 	if (scope == SCOPE_RUNNER && w->attempt_id == NULL)
-		return err_set(err, ERR_DENIED, "only runners may ask this");
+		return err_set(err, ERR_DENIED, "only runners may call this route");
 	if (scope != SCOPE_RUNNER && ctx_need(w, role_of(scope), err) < 0)
 		return -1;
 	rq->who = w;

@@ -361,7 +361,8 @@ int ctx_cache_snapshot(void *of, const struct who *who, struct arena *a, const c
 		return -1;
 	if (stale)
 		return cache_snapshot_now(app, a, scope, id, out, err);
-	return none ? err_set(err, ERR_NOT_FOUND, "the cache of this %s was never used", scope) : 0;
+	return none ? err_set(err, ERR_NOT_FOUND, "the cache of this %s has never been used", scope)
+	            : 0;
 }
 
 int ctx_cache_summarize(void *of, const struct who *who, struct arena *a, const char *scope,
@@ -389,7 +390,7 @@ static int check_unused(struct app *app, struct arena *a, const char *scope, con
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (jobs[i].cache)
-			return err_set(err, ERR_CONFLICT, "job %s (%s) has this cache in use",
+			return err_set(err, ERR_CONFLICT, "job %s (%s) is using this cache",
 			               jobs[i].id, jobs[i].name);
 	}
 	return 0;

@@ -125,8 +125,8 @@ static int check_settled(const struct model_job *job, const struct model_checkpo
 	if (strcmp(name, ".") != 0 && is_complete(rows, n, name) && parts == job->node_count)
 		return 0;
 	return err_set(err, ERR_CONFLICT,
-	               "job %s still writes checkpoint %s: while it runs, only those that are "
-	               "complete on every node can be deleted",
+	               "job %s is still writing checkpoint %s: while a job runs, only checkpoints "
+	               "that are complete on every node can be deleted",
 	               job->id, name);
 }
 
@@ -149,10 +149,10 @@ static int delete_named(struct app *app, struct arena *a, const struct model_job
 	    check_settled(job, rows, n, name, err) < 0)
 		return -1;
 	if (is_pinned(rows, n, name))
-		return err_set(
-			err, ERR_CONFLICT,
-			"checkpoint %s of job %s is pinned: `stoker checkpoints unpin` first", name,
-			job->id);
+		return err_set(err, ERR_CONFLICT,
+		               "checkpoint %s of job %s is pinned; unpin it first with `stoker "
+		               "checkpoints unpin`",
+		               name, job->id);
 	if (delete_whole(app, a, rows, n, job->id, name, &parts, err) < 0)
 		return -1;
 	if (parts == 0)
@@ -320,7 +320,8 @@ static int keep_last(struct app *app, struct arena *a, const struct model_job *j
 		if (delete_whole(app, a, rows, n, job->id, rows[i].name, &parts, err) < 0)
 			return -1;
 		app_event(app, job->id, "checkpoint", "server",
-		          "checkpoint %s deleted: the newest %u are kept", rows[i].name, keep);
+		          "checkpoint %s deleted: keep_last keeps the newest %u", rows[i].name,
+		          keep);
 	}
 	return 0;
 }

@@ -9,8 +9,9 @@ int ctx_need(const struct who *who, enum model_role role, struct err *err)
 {
 	if (who->attempt_id == NULL && who->role >= role)
 		return 0;
-	return err_set(err, ERR_ROLE_REQUIRED, "token \"%s\" is a %s's: this needs the role %s",
-	               who->name, who->attempt_id != NULL ? "runner" : role_words[who->role],
+	return err_set(err, ERR_ROLE_REQUIRED,
+	               "token \"%s\" has the role %s; this requires the role %s", who->name,
+	               who->attempt_id != NULL ? "runner" : role_words[who->role],
 	               role_words[role]);
 }
 

@@ -23,9 +23,10 @@ int ctx_need_all(const struct who *who, struct err *err)
 	if (ctx_need(who, ROLE_ADMIN, err) < 0)
 		return -1;
 	if (who->team_id != NULL)
-		return err_set(err, ERR_DENIED,
-		               "token \"%s\" is of one team: this needs one of all teams",
-		               who->name);
+		return err_set(
+			err, ERR_DENIED,
+			"token \"%s\" belongs to one team; this requires a token for all teams",
+			who->name);
 	return 0;
 }
 
@@ -43,7 +44,8 @@ int ctx_team_create(void *of, const struct who *who, struct arena *a, const char
 		               "\"%.60s\" is not a name for a team: " SPEC_NAME_RULE,
 		               name ? name : "");
 	if (n >= TEAMS_MAX)
-		return err_set(err, ERR_QUOTA, "there are %d teams: that is the most", TEAMS_MAX);
+		return err_set(err, ERR_QUOTA, "there are %d teams already, which is the limit",
+		               TEAMS_MAX);
 	*out = (struct model_team){
 		.id = app_id(a, MODEL_ID_LEN), .name = name, .created_ms = clock_wall_ms()};
 	return meta_team_add(app->meta, out, err);
@@ -88,7 +90,8 @@ int ctx_token_create(void *of, const struct who *who, struct arena *a, const cha
 		return err_set(err, ERR_INVALID, "a token needs a name of 1 to %d characters",
 		               SPEC_NAME_MAX);
 	if (n >= TOKENS_MAX)
-		return err_set(err, ERR_QUOTA, "there are %d tokens: that is the most", TOKENS_MAX);
+		return err_set(err, ERR_QUOTA, "there are %d tokens already, which is the limit",
+		               TOKENS_MAX);
 	if (role < ROLE_VIEWER || role > ROLE_ADMIN)
 		return err_set(err, ERR_INVALID, "a role is viewer, member or admin");
 	*plain = auth_new_token(a, APP_TOKEN, &hash);
@@ -119,8 +122,7 @@ int ctx_token_delete(void *of, const struct who *who, const char *id, struct err
 		return err_missing(err, ERR_TOKEN_NOT_FOUND);
 	if (strcmp(t.id, who->token_id) == 0)
 		return err_set(err, ERR_CONFLICT,
-		               "this is the token that you use: take another one"
-		               " to delete it");
+		               "you are using this token; use another one to delete it");
 	if (meta_token_del(app->meta, id, err) < 0)
 		return -1;
 	log_info("token deleted: id=%s name=%s by=%s", id, t.name, who->name);

@@ -54,7 +54,7 @@ int ctx_job_stop(void *of, const struct who *who, struct arena *a, const char *j
 	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
 		return -1;
 	if (job_state_is_final(job.core.state))
-		return err_set(err, ERR_CONFLICT, "job %s is %s already", job.id,
+		return err_set(err, ERR_CONFLICT, "job %s is already %s", job.id,
 		               job_state_name(job.core.state) + sizeof("TRAINING_JOB_") - 1);
 	again = job.core.state == JOB_STOPPING || job.core.state == JOB_STOPPING_DEPLOYING;
 	s.job_id = job.id;
@@ -62,7 +62,7 @@ int ctx_job_stop(void *of, const struct who *who, struct arena *a, const char *j
 	s.end = job_state_is_placed(job.core.state) && job.core.state != JOB_CREATED
 	                ? JOB_END_NONE /* the runners say */
 	                : JOB_END_STOPPED;
-	s.message = arena_printf(a, "%s asked for a stop%s%s", who->name, again ? " again" : "",
+	s.message = arena_printf(a, "stop requested by %s%s%s", who->name, again ? " again" : "",
 	                         now ? ", without grace" : "");
 	s.reason = s.message;
 	if (jobs_step(app, &s,

@@ -25,8 +25,8 @@ int ctx_job_resolve(void *of, const struct who *who, struct arena *a, const char
 			return -1;
 		return *n > 0 ? 0
 		              : err_set(err, ERR_JOB_NOT_FOUND,
-		                        "%s has not pushed a job yet, so there is no newest one: "
-		                        "`stoker ps -a --everyone` lists the jobs of others",
+		                        "%s has not pushed a job yet, so @ has no meaning; `stoker "
+		                        "ps -a --everyone` lists the jobs of other users",
 		                        who->name);
 	}
 	for (size_t i = 0; i < COUNT(steps); i++) {

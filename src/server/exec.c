@@ -223,7 +223,7 @@ int ctx_exec_start(void *of, const struct who *who, struct arena *a, const char 
 	if (!in) {
 		arena_free(e->a);
 		free(e);
-		return err_set(err, ERR_BUSY, "%d commands run already", EXEC_MAX);
+		return err_set(err, ERR_BUSY, "%d commands are already running", EXEC_MAX);
 	}
 	app_event(app, job_id, "exec", who->name, "exec on node %u: %s", rank,
 	          what->n_argv > 0 ? what->argv[0] : "a shell");
@@ -245,15 +245,15 @@ static struct exec *take(struct app *app, const struct who *who, struct arena *a
 	if (e == NULL || strcmp(e->job_id, job_id) != 0) {
 		lock_give(&app->execs->lock);
 		(void)err_set(err, ERR_NOT_FOUND,
-		              "no such command in this job, or the server was started again: what "
-		              "ran is ended");
+		              "no such command in this job; if the server restarted, the command "
+		              "was ended");
 		return NULL;
 	}
 	e->client_ms = clock_mono_ms();
 	if (!e->away)
 		return e;
 	lock_give(&app->execs->lock);
-	(void)err_set(err, ERR_CONFLICT, "nothing was heard of you for %d s: the command was ended",
+	(void)err_set(err, ERR_CONFLICT, "the client was silent for %d s, so the command was ended",
 	              EXEC_AWAY_MS / 1000);
 	return NULL;
 }
@@ -272,7 +272,7 @@ int ctx_exec_poll(void *of, const struct who *who, struct arena *a, const char *
 		return -1;
 	if (!e->taken && e->state != EXEC_OVER && e->client_ms - e->started_ms > EXEC_TAKE_MS)
 		finish(e, EXEC_LOST_CODE,
-		       "stoker: the job's runner did not take the command: is its node up?\n");
+		       "stoker: the job's runner did not accept the command; is its node up?\n");
 	before = e->out.at;
 	r = flow_read(&e->out, offset, &frames, err);
 	room = e->out.at > before;

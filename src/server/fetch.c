@@ -389,8 +389,8 @@ int fetch_may(struct app *app, const struct spec_weights *w, struct err *err)
 			return 0;
 	}
 	return err_set(err, ERR_SOURCE_ENDPOINT_DENIED,
-	               "%s: this server does not allow the endpoint %s: an administrator can, with "
-	               "--allow-endpoint",
+	               "%s: this server does not allow the endpoint %s; an administrator can allow "
+	               "it with --allow-endpoint",
 	               w->source, w->endpoint);
 }
 
@@ -416,7 +416,7 @@ int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **o
 		free(f);
 		f = same;
 	} else if (atomic_load(&app->stopping)) {
-		r = err_set(err, ERR_CANCELED, "the server is being stopped");
+		r = err_set(err, ERR_CANCELED, "the server is shutting down");
 	} else {
 		r = workers_submit(all->pool, fetch_run, f, err);
 		if (r == 0)

@@ -239,8 +239,8 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 	again = (s.event == JOB_EV_LOST || s.event == JOB_EV_RETRY) &&
 	        job->core.attempt < job->core.attempt_max;
 	if (again)
-		words = arena_printf(a, "attempt %u of %u ended (%s): trying again",
-		                     job->core.attempt, job->core.attempt_max, words);
+		words = arena_printf(a, "attempt %u of %u ended (%s); retrying", job->core.attempt,
+		                     job->core.attempt_max, words);
 	s.message = words;
 	if (job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING) {
 		s.reason = job->reason != NULL ? job->reason : words; /* who asked; no error */

@@ -74,7 +74,7 @@ static int newest(const struct choice *c, const char *job_id, const struct whole
 	for (size_t i = 0; !c->quiet && i < n; i++) {
 		if (!w[i].complete && (best == NULL || w[i].created_ms >= best->created_ms))
 			app_say(c->app, c->job->id,
-			        "skipping checkpoint %s of job %s: it is newer, but incomplete",
+			        "skipping checkpoint %s of job %s: newer, but incomplete",
 			        w[i].name, job_id);
 	}
 	*out = best;
@@ -226,10 +226,10 @@ static int named_of_job(const struct choice *c, const struct model_job *from,
 		if (strcmp(all[i].name, c->ref->name) != 0)
 			continue;
 		if (!all[i].complete)
-			return err_set(err, ERR_CHECKPOINT_INCOMPLETE,
-			               "checkpoint \"%s\" of job %s is incomplete: choose another "
-			               "one",
-			               c->ref->name, from->id);
+			return err_set(
+				err, ERR_CHECKPOINT_INCOMPLETE,
+				"checkpoint \"%s\" of job %s is incomplete; choose another one",
+				c->ref->name, from->id);
 		keep(c, &all[i], from, out);
 		return 0;
 	}

@@ -134,15 +134,15 @@ static void note(struct app *app, struct arena *a, const struct model_notice *t,
 	struct err err = {0};
 
 	if (told && t->tries == 0)
-		e.message = arena_printf(a, "webhook %s was told: %s", t->webhook, t->moment);
+		e.message = arena_printf(a, "delivered to webhook %s: %s", t->webhook, t->moment);
 	else if (told)
-		e.message = arena_printf(a, "webhook %s was told: %s, in try %u", t->webhook,
+		e.message = arena_printf(a, "delivered to webhook %s: %s, attempt %u", t->webhook,
 		                         t->moment, t->tries + 1);
 	else if (over)
-		e.message = arena_printf(a, "webhook %s: given up after %u tries: %s: %s",
+		e.message = arena_printf(a, "gave up on webhook %s after %u attempts: %s: %s",
 		                         t->webhook, t->tries + 1, t->moment, why->msg);
 	else
-		e.message = arena_printf(a, "webhook %s could not be told: %s: %s; trying again",
+		e.message = arena_printf(a, "delivery to webhook %s failed: %s: %s; retrying",
 		                         t->webhook, t->moment, why->msg);
 	log_info("notify: job=%s id=%s try=%u %s", t->job_id, t->id, t->tries + 1, e.message);
 	if (meta_notice_tried(app->meta, t, due, over || t->tries == 0 ? &e : NULL, &err) < 0)

@@ -71,7 +71,7 @@ static int check_fits(struct app *app, const struct model_job *row, const char *
 	queue_node_empty(app, &node);
 	queue_ask(row, pinned, &ask);
 	if (sched_fits(&node, 1, &ask, reason) == SCHED_NEVER)
-		return err_set(err, ERR_JOB_NEVER_FITS, "the job can never run here: %s", reason);
+		return err_set(err, ERR_JOB_NEVER_FITS, "this job can never run here: %s", reason);
 	return 0;
 }
 
@@ -80,8 +80,9 @@ static int check_image(struct app *app, const struct job_spec *spec, struct err 
 	if (spec->base_image == NULL || strcmp(app->set.images, "host") == 0 || app->podman)
 		return 0;
 	return err_set(err, ERR_QUOTA,
-	               "image %s needs podman, which this machine lacks: install it, or start the"
-	               " server with --images host to run every job on the machine's own root",
+	               "image %s needs podman, which is not installed on this machine. Install it, "
+	               "or start the server with --images host to run every job on the machine's "
+	               "root file system",
 	               spec->base_image);
 }
 
@@ -90,10 +91,9 @@ static int check_idle(struct app *app, const struct job_spec *spec, struct err *
 {
 	if (spec->idle_gpu_s == 0 || !app->inv.declared)
 		return 0;
-	return err_set(
-		err, ERR_QUOTA,
-		"limits.idle_gpu needs GPUs whose use can be measured, by NVML: those of this"
-		" server are declared by --gpus; use limits.max_duration");
+	return err_set(err, ERR_QUOTA,
+	               "limits.idle_gpu needs GPUs that NVML can measure; this server's GPUs are "
+	               "declared with --gpus. Use limits.max_duration");
 }
 
 /* A file:// source outside of the allowed folders would only fail later. */
@@ -184,9 +184,8 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 	        out->project_name, message);
 	if (spec->session_on_demand)
 		app_say(app, out->id,
-		        "interactive session on demand: `stoker exec %s` opens a shell, as long as "
-		        "the"
-		        " job runs; by ssh or an editor it is not offered here",
+		        "interactive session on demand: `stoker exec %s` opens a shell while the "
+		        "job runs; ssh and editors are not supported",
 		        out->id);
 	if (spec->node_count > 1)
 		app_say(app, out->id,
@@ -194,8 +193,8 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 		        spec->node_count, spec->node_count);
 	if (spec->spot)
 		app_say(app, out->id,
-		        "availability_model spot: nothing is taken away from jobs here, so it runs "
-		        "as a dedicated one");
+		        "availability_model spot: jobs are never preempted here, so it runs as "
+		        "dedicated");
 	log_info("pushed: job=%s name=%s project=%s by=%s", out->id, out->name, out->project_name,
 	         out->user);
 	queue_kick(app);

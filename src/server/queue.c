@@ -103,12 +103,11 @@ static bool limits_let(struct limits *l, const struct model_job *j, char reason[
 		    !app_same(j->gpu_type, c->gpu_type))
 			continue;
 		if (l->used[k] + asks > c->max_gpus) {
-			(void)snprintf(
-				reason, SCHED_REASON,
-				"waits for the limit of team %.60s: %lld of %lld %.20s in use,"
-				" it asks for %lld",
-				c->team_name, (long long)l->used[k], (long long)c->max_gpus,
-				c->gpu_type, (long long)asks);
+			(void)snprintf(reason, SCHED_REASON,
+			               "waits for the GPU limit of team %.60s: %lld of %lld %.20s "
+			               "in use, job asks for %lld",
+			               c->team_name, (long long)l->used[k], (long long)c->max_gpus,
+			               c->gpu_type, (long long)asks);
 			return false;
 		}
 		l->used[k] += asks;

@@ -86,7 +86,7 @@ static const char *last_words(const struct part *p)
 		return "";
 	s = str_trim(buf_view(&text));
 	s = str_skip(s, s.n > TAIL_MAX ? s.n - TAIL_MAX : 0);
-	return s.n > 0 ? arena_printf(p->a, ": its last words: %.*s", STR_ARG(s)) : "";
+	return s.n > 0 ? arena_printf(p->a, ": last output: %.*s", STR_ARG(s)) : "";
 }
 
 /* The exit record on disk, when the runner got as far as writing it. */

@@ -199,7 +199,7 @@ int ctx_secret_set(void *of, const struct who *who, struct arena *a, const char 
 	if (value.n == 0)
 		return err_set(err, ERR_INVALID, "secret \"%s\": the value is empty", name);
 	if (value.n > SEAL_VALUE_MAX)
-		return err_set(err, ERR_TOO_BIG, "secret \"%s\": more than 1 MiB", name);
+		return err_set(err, ERR_TOO_BIG, "secret \"%s\": longer than 1 MiB", name);
 	s.row = (struct model_secret){.id = app_id(a, MODEL_ID_LEN),
 	                              .name = name,
 	                              .team_id = team,

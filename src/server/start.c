@@ -42,11 +42,10 @@ static int make_folder(struct app *app, struct err *err)
 	char real[PATH_MAX];
 
 	if (fs_is_network(existing(a, app->set.data)))
-		return err_set(
-			err, ERR_UNSUPPORTED,
-			"--data %s is on a network file system, where SQLite and locks cannot"
-			" be trusted: choose a folder on a local disk",
-			app->set.data);
+		return err_set(err, ERR_UNSUPPORTED,
+		               "--data %s is on a network file system, where SQLite and file locks "
+		               "are unreliable. Choose a folder on a local disk",
+		               app->set.data);
 	if (fs_mkdirs(AT_FDCWD, app->set.data, 0700, err) < 0)
 		return err_wrap(err, "--data");
 	if (realpath(app->set.data, real) == NULL)
@@ -104,7 +103,7 @@ static int take_lock(struct app *app, struct err *err)
 			return err_set(
 				err, ERR_CONFLICT,
 				"another server uses the data folder %s (pid %d, %.*s): stop it, "
-				"or give this one a --data of its own",
+			        "or start this one with another --data",
 				app->data, (int)owner,
 				STR_ARG(address.n > 0 ? address : STR_LIT("address unknown")));
 		clock_sleep_ms(LOCK_PAUSE_MS);
@@ -174,7 +173,7 @@ static int make_url_key(struct app *app, struct err *err)
 
 	if (meta_kv_get(app->meta, app->arena, "url-key", &stored, err) == 0) {
 		if (seal_open(&app->master, about, stored, &plain, err) < 0)
-			return err_wrap(err, "the master key is not the one of this database");
+			return err_wrap(err, "the master key does not belong to this database");
 	} else {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
@@ -201,8 +200,8 @@ static int open_meta(struct app *app, struct err *err)
 
 	if (!first && access(db, W_OK) < 0)
 		return err_errno(err, errno,
-		                 "%s cannot be written by this user: a backup that was restored by "
-		                 "another one? chown it, and what is beside it",
+		                 "%s is not writable by this user. If another user restored a "
+		                 "backup, chown the whole folder",
 		                 db);
 	/* A new key beside an old database would open none of its secrets. */
 	if (seal_load_key(key, first, &app->master, err) < 0)
@@ -392,9 +391,8 @@ static int write_login(struct app *app, uint16_t port, struct err *err)
 			return 0; /* not ours to repair */
 		}
 		if (!str_same(doc_text(doc_get(d, "token")), mine) && is_kept(app, a, d)) {
-			log_info("the CLI of this user stays logged in to %s; `stoker login --url "
-			         "%s "
-			         "<%s` leads it here",
+			log_info("the CLI of this user stays logged in to %s; to switch: `stoker "
+			         "login --url %s <%s`",
 			         doc_cstr(doc_get(d, "url"), "another server"), app->base_url,
 			         app_path(app, a, "admin-token"));
 			return 0;

@@ -202,10 +202,11 @@ static int begin(struct app *app, const struct who *who, const struct upkeep_wan
 	struct upkeep_task *t;
 
 	if (u->pool == NULL)
-		return err_set(err, ERR_UNAVAILABLE, "the server is being stopped");
+		return err_set(err, ERR_UNAVAILABLE, "the server is shutting down");
 	if (u->task != NULL && u->task->view.state == UPKEEP_RUNNING)
 		return err_set(err, ERR_CONFLICT,
-		               "`stoker cache %s` of %s runs: one at a time, wait for its end",
+		               "`stoker cache %s` of %s is running; only one can run at a time, "
+		               "wait for it to end",
 		               kind_of(&u->task->want), u->task->by);
 	t = task_new(app, who->name, want);
 	if (workers_submit(u->pool, task_run, t, err) < 0) {
@@ -247,8 +248,8 @@ static int look(struct app *app, struct arena *a, const char *id, bool stop,
 	t = app->upkeep->task;
 	if (t == NULL || (id != NULL && strcmp(t->id, id) != 0)) {
 		r = err_set(err, ERR_NOT_FOUND,
-		            "no such upkeep: the server remembers one, until another begins or it "
-		            "is restarted");
+		            "no such upkeep: the server remembers only the last one, until it "
+		            "restarts");
 	} else {
 		if (stop)
 			atomic_store(&t->cancel, true);

@@ -113,9 +113,9 @@ static int check_file(struct app *app, struct upkeep_task *t, const char *key,
 	*out = (struct fault){.path = f->path, .bytes = f->size};
 	if (read_object(app, t, key, f->size, &got, &n, err) == 0) {
 		if (n != f->size)
-			out->words = "damaged: it has another length than its manifest says";
+			out->words = "damaged: its length differs from its manifest";
 		else if (!digest_same(&got, &f->sha256))
-			out->words = "damaged: it does not hold what its manifest says";
+			out->words = "damaged: its content differs from its manifest";
 		return 0;
 	}
 	if (err->code == ERR_NOT_FOUND) {

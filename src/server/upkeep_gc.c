@@ -187,8 +187,8 @@ static int drop_tree(void *arg, const struct node_tree *t, struct err *err)
 	upkeep_found(g->t, &(struct upkeep_item){
 				   .kind = t->built ? "Python environment" : "node copy",
 				   .name = hex,
-				   .words = t->built ? "no job has used it lately"
-	                                             : "no mirror and no job names these weights",
+				   .words = t->built ? "not used recently"
+	                                             : "no mirror or job refers to these weights",
 				   .bytes = t->alone,
 				   .used_ms = t->used_ms,
 			   });
@@ -205,10 +205,10 @@ static void found_blob(void *arg, const struct blobs_item *x)
 	static const struct {
 		const char *kind, *words;
 	} words[] = {
-		[BLOBS_MANIFEST] = {"weights", "no mirror and no job names them"},
+		[BLOBS_MANIFEST] = {"weights", "no mirror or job refers to them"},
 		[BLOBS_BLOB] = {"weights blob", "no weights hold it"},
-		[BLOBS_PARTIAL] = {"partial fetch", "nobody has resumed it"},
-		[BLOBS_DAMAGED] = {"damaged blob", "set aside when it was verified"},
+		[BLOBS_PARTIAL] = {"partial fetch", "never resumed"},
+		[BLOBS_DAMAGED] = {"damaged blob", "quarantined by verify"},
 	};
 	struct gc *g = arg;
 	char more[WORDS_MAX];
@@ -233,8 +233,8 @@ static int collect_weights(struct gc *g, struct err *err)
 	int r;
 
 	if (!fetch_pause(g->app, PAUSE_MS)) {
-		upkeep_note(g->t, "weights are being fetched: what is left of others was not "
-		                  "looked at; ask again when `stoker weights ls` shows none");
+		upkeep_note(g->t, "weights are being fetched, so leftovers of other downloads were "
+		                  "skipped; run it again when `stoker weights ls` shows no fetch");
 		return 0;
 	}
 	/* No age: as no fetch runs, what is used is named by a row. */
@@ -261,7 +261,7 @@ static int drop_uploads(struct gc *g, struct err *err)
 		upkeep_found(g->t, &(struct upkeep_item){
 					   .kind = "upload",
 					   .name = u[i].key,
-					   .words = "no job names it",
+					   .words = "no job refers to it",
 					   .bytes = bytes_of_object(g, a, u[i].key),
 					   .used_ms = u[i].created_ms,
 				   });
@@ -286,7 +286,7 @@ static int drop_parts(struct gc *g, struct err *err)
 	if (s.uploads > 0)
 		upkeep_found(g->t, &(struct upkeep_item){.kind = "unfinished uploads",
 		                                         .name = name,
-		                                         .words = "nobody went on with them",
+		                                         .words = "never continued",
 		                                         .bytes = s.bytes});
 	return 0;
 }

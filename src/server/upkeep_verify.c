@@ -89,7 +89,7 @@ static int drop_tree(struct verify *v, struct arena *a, const struct digest *man
 		err_clear(err);
 	}
 	if (held)
-		*words = arena_printf(a, "%s; %s has it in use", *words, users_of(v, a, hex));
+		*words = arena_printf(a, "%s; %s is using it", *words, users_of(v, a, hex));
 	return 0;
 }
 
@@ -171,7 +171,7 @@ static int set_aside(struct verify *v, const struct blob_size *b, struct err *er
 		.a = a,
 		.blob = &b->d,
 		.size = b->size,
-		.words = "damaged: it is set aside, the next job that asks fetches it again",
+		.words = "damaged: quarantined; the next job that needs it fetches it again",
 		.held = held,
 	};
 	struct upkeep_item x;
@@ -188,7 +188,7 @@ static int set_aside(struct verify *v, const struct blob_size *b, struct err *er
 		return -1;
 	digest_hex(&b->d, hex);
 	x = damaged("weights blob", hex, NULL, b->size,
-	            "damaged: it is set aside; no weights hold it");
+	            "damaged: quarantined; no weights refer to it");
 	if (f.found == 0)
 		upkeep_found(v->t, &x);
 	return 0;
@@ -238,9 +238,8 @@ static int read_blobs(struct verify *v, struct err *err)
 static int set_manifest_aside(struct verify *v, struct arena *a, const struct digest *name,
                               struct err *err)
 {
-	static const char *const words =
-		"its list of files is damaged: it is set aside, the next job that asks fetches "
-		"what is missing";
+	static const char *const words = "its file list is damaged: quarantined; the next job that "
+	                                 "needs it fetches what is missing";
 	const char *source = NULL;
 	struct upkeep_item x;
 	char hex[HASH_HEX_CAP];
@@ -281,7 +280,8 @@ static int read_manifest(void *arg, const struct digest *name, struct err *err)
 static int check_mirror(struct verify *v, const struct model_mirror *x, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	const char *source, *missing = NULL, *words = "missing: the next job that asks fetches it";
+	const char *source, *missing = NULL,
+			    *words = "missing: the next job that needs it fetches it";
 	struct upkeep_item item;
 	uint64_t size = 0;
 	struct manifest m;
@@ -373,7 +373,7 @@ static int read_copy(struct verify *v, const struct copy *c, struct err *err)
 	if (err->code != ERR_CORRUPT && err->code != ERR_IO)
 		return -1;
 	log_error("upkeep: %s", err->msg);
-	words = arena_printf(a, "damaged (%s): the next job that asks %s", err->msg,
+	words = arena_printf(a, "damaged (%s): the next job that needs it %s", err->msg,
 	                     c->built ? "builds it again" : "gets it from the mirror");
 	err_clear(err);
 	digest_hex(&c->d, hex);

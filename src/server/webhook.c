@@ -52,8 +52,8 @@ int webhook_parse(struct arena *a, struct str value, bool plain_http, struct web
 	}
 	if (strcmp(u.scheme, "https") != 0 && !plain_http)
 		return err_set(err, ERR_INVALID,
-		               "its URL should start with https://: http:// is only for the "
-		               "networks that the server's --allow-source-network names");
+		               "its URL should start with https://; http:// is allowed only for "
+		               "networks in the server's --allow-source-network");
 	out->url = arena_strz(a, line);
 	return parse_key(str_trim(key), out, err);
 }
@@ -67,7 +67,7 @@ int webhook_open(struct app *app, struct arena *a, const char *team_id, const ch
 	*out = (struct webhook){0};
 	if (r == 0 &&
 	    webhook_parse(a, buf_view(&value), app->set.allow_source_network.n > 0, out, err) < 0)
-		r = err_wrap(err, "secret \"%s\" is no webhook", name);
+		r = err_wrap(err, "secret \"%s\" is not a webhook", name);
 	seal_wipe_buf(&value);
 	return r;
 }

@@ -268,8 +268,8 @@ int blobs_verify(struct blobs *b, const struct digest *d,
 	if (digest_same(d, &got))
 		return 0;
 	return err_set(err, ERR_CORRUPT,
-	               "blob %s/%s does not hold what its name says: `stoker cache verify` sets it "
-	               "aside, then it is fetched again",
+	               "blob %s/%s is damaged: `stoker cache verify` quarantines it, then it is "
+	               "fetched again",
 	               b->dir, path);
 }
 

@@ -474,8 +474,8 @@ int node_cache_built(struct node_cache *c, const struct digest *key, const struc
 		made = made || rc == 0;
 	}
 	return err_set(err, ERR_BUSY,
-	               "it is evicted as fast as it is made: the node cache is too small for the "
-	               "jobs that run");
+	               "it is evicted as fast as it is built: the node cache is too small for the "
+	               "running jobs");
 }
 
 /* ---- what the rest of the node cache asks ------------------------------------------------ */

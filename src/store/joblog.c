@@ -324,8 +324,7 @@ static int gather(struct logfile *f, struct str records, struct buf *out, int64_
 		if (!full && f->size + out->n + LOGLINE_MAX > JOBLOG_BYTES_MAX) {
 			full = true;
 			logline_write(out, rec.ns, last_ns, 's',
-			              str_of("The log has reached its size limit: what follows is "
-			                     "not kept."),
+			              str_of("log truncated: it has reached its size limit"),
 			              false);
 		}
 		if (full)

@@ -210,8 +210,8 @@ static int check_space(const struct mirror *m, struct err *err)
 	if (avail >= SPACE_MARGIN && avail - SPACE_MARGIN >= need)
 		return 0;
 	return err_set(err, ERR_NO_SPACE,
-	               "%s: %s are missing from the mirror and its disk has %s free: make room, or "
-	               "choose fewer files with allow_patterns",
+	               "%s: %s are not in the mirror yet, and its disk has %s free. Free some "
+	               "space, or select fewer files with allow_patterns",
 	               source_name(m->job->source), units_show_bytes(need, want),
 	               units_show_bytes(avail, have));
 }

@@ -231,10 +231,9 @@ static int finish_listing(struct source *s, struct arena *a, struct source_found
 	if (l.revision == NULL)
 		l.revision = digest_revision(a, f);
 	if (frozen != NULL && strcmp(frozen, l.revision) != 0)
-		return err_set(
-			err, ERR_CONFLICT,
-			"it has changed since its revision was frozen: start a new job to use "
-			"what is there now");
+		return err_set(err, ERR_CONFLICT,
+		               "it has changed since its revision was resolved. Push a new job to "
+		               "use its current content");
 	l.file = ARENA_ARRAY(a, struct source_file, f->n);
 	memcpy(l.file, f->file, f->n * sizeof(*f->file));
 	*out = l;

@@ -223,7 +223,7 @@ static int list_page(struct bucket *b, struct arena *a, const char *prefix, cons
 	if (s3xml_listing(a, buf_view(&reply.body), out, err) == 0)
 		return 0;
 	err_become(err, ERR_SOURCE_BROKEN);
-	return err_wrap(err, "the answer of %s is not S3's: check the endpoint", b->endpoint);
+	return err_wrap(err, "the reply of %s is not from S3; check the endpoint", b->endpoint);
 }
 
 static int found(const struct s3xml_entry *e, size_t skip, struct source_found *to, struct err *err)
@@ -279,7 +279,7 @@ static int find_object(struct bucket *b, struct arena *a, struct s3xml_entry *ou
 	    ask(b, a, HTTP_HEAD, buf_view(&path), &reply, err) < 0)
 		return -1;
 	if (reply.length < 0)
-		return err_set(err, ERR_SOURCE_UNSUPPORTED, "the store does not tell its length");
+		return err_set(err, ERR_SOURCE_UNSUPPORTED, "the store does not report its length");
 	*out = (struct s3xml_entry){.key = b->prefix, .info.size = (uint64_t)reply.length};
 	etag = source_etag(http_header_of(&reply, "ETag"), NULL);
 	FMT(out->info.etag, "%.*s", (int)MIN(etag.n, sizeof(out->info.etag) - 1),

@@ -28,8 +28,7 @@ static int refused(struct err *err)
 		const char *words;
 	} rows[] = {
 		{ERR_NOT_FOUND, "not found on the server's machine, where file:// sources are "
-	                        "read: put it there, or "
-	                        "correct the URL"},
+	                        "read. Put it there, or correct the URL"},
 		{ERR_DENIED,
 	         "not readable on the server's machine, where file:// sources are read: let the "
 	         "server's user read it; links may not lead out of the allowed folder"},
@@ -76,7 +75,7 @@ static int parse(struct file_source *f, struct str rest, const struct source_opt
 		return f->root < 0 ? refused(err) : 0;
 	}
 	return err_set(err, ERR_SOURCE_ROOT_DENIED,
-	               "the server may not read there: its administrator can allow the folder with "
+	               "this server does not allow that folder; an administrator can allow it with "
 	               "--allow-file-root");
 }
 
@@ -263,8 +262,8 @@ static int check_same(int fd, const struct source_file *f, struct err *err)
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != f->size || f->etag == NULL ||
 	    strcmp(etag, f->etag) != 0)
 		return err_set(err, ERR_CONFLICT,
-		               "it was changed while it was being read: leave it alone, then start "
-		               "the job again");
+		               "it changed while it was being read. Push the job again when it no "
+		               "longer changes");
 	return 0;
 }
 

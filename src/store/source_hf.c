@@ -172,7 +172,7 @@ static void hf_done(struct source *s)
 /* --- what the Hub's refusals mean ------------------------------------------------------------ */
 
 #define NO_REVISION                                                                                \
-	"the repository has no such revision: check what stands after @; a / in a branch's name "  \
+	"the repository has no such revision; check the part after @; a / in a branch's name "     \
 	"is written %2F"
 
 /* The Hub says what is wrong in X-Error-Code; the status alone is ambiguous. */
@@ -185,8 +185,8 @@ static int explain(const struct hf *h, const struct http_reply *reply, struct er
 	} known[] = {
 		{"RepoNotFound", ERR_SOURCE_NOT_FOUND, ERR_SOURCE_UNAUTHORIZED,
 	         "there is no such repository, or the token of auth_secret_name may not read it",
-	         "there is no such repository, or it is private: then set auth_secret_name to a "
-	         "secret with a token that may read it"},
+	         "there is no such repository, or it is private. If it is private, set "
+	         "auth_secret_name to a secret with a token that may read it"},
 		{"GatedRepo", ERR_SOURCE_DENIED, ERR_SOURCE_UNAUTHORIZED,
 	         "the repository is gated: its terms must be accepted on the Hub by the owner of "
 	         "the token in auth_secret_name",
@@ -248,7 +248,7 @@ static struct str next_link(struct str h)
 static int not_the_hub(const struct hf *h, struct err *err)
 {
 	err_become(err, ERR_SOURCE_BROKEN);
-	return err_wrap(err, "the answer of %s is not the Hub's: check the endpoint", h->endpoint);
+	return err_wrap(err, "the reply of %s is not from a Hub; check the endpoint", h->endpoint);
 }
 
 /* GET of JSON. *next is the following page's URL in `a`, or NULL. */

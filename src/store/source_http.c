@@ -114,8 +114,8 @@ static int check_head(void *arg, const struct http_reply *reply, struct err *err
 	if (coding.n > 0 && !str_ieq(coding, "identity"))
 		return err_set(
 			err, ERR_CORRUPT,
-			"it was sent with Content-Encoding %.*s though identity was asked for: "
-			"the server, or a proxy before it, must not compress files",
+			"it was sent with Content-Encoding %.*s although identity was requested. "
+		        "The server, or a proxy in front of it, must not compress files",
 			(int)MIN(coding.n, (size_t)40), coding.p);
 	if (rq->pin_etag && check_same(rq->file, reply, err) < 0)
 		return -1;
@@ -193,15 +193,14 @@ static int advise(const struct source *s, const struct http_reply *reply, enum e
 		return err_wrap(err,
 		                "it was changed while it was being fetched: start the job again");
 	if (code == ERR_UNAVAILABLE || code == ERR_TIMEOUT || code == ERR_BUSY)
-		return err_wrap(err, "the source is in trouble, try again later");
+		return err_wrap(err, "the source has a problem; try again later");
 	if (http_header_of(reply, "X-Error-Code").n > 0)
 		return -1;
 	if (code == ERR_AUTH || code == ERR_DENIED)
 		return err_wrap(err, "%s",
 		                s->auth_advice != NULL ? s->auth_advice : s->ops->auth_advice);
 	if (code == ERR_NOT_FOUND)
-		return err_wrap(err, "there is no such thing at the source: check its URL (%s)",
-		                s->ops->form);
+		return err_wrap(err, "not found at the source; check its URL (%s)", s->ops->form);
 	return -1;
 }
 
@@ -217,14 +216,14 @@ static int fail_status(struct source *s, const struct http_call *call,
 	struct err words = {0};
 
 	if (http_expect(call, reply, &words) == 0)
-		(void)err_set(&words, ERR_CORRUPT, "%s: status %d is not an answer that is known",
+		(void)err_set(&words, ERR_CORRUPT, "%s: unexpected status %d",
 		              http_method_name[call->method], reply->status);
 	err->retry_after_s = reply->retry_after_s;
 	(void)err_set(err, code, "%s", words.msg);
 	if (is_redirect(reply->status))
 		err_become(err, ERR_SOURCE_REDIRECT_DENIED);
 	if (code == ERR_BUSY && reply->retry_after_s > 0)
-		return err_wrap(err, "the source asks to come back in %d s", reply->retry_after_s);
+		return err_wrap(err, "the source asks to retry in %d s", reply->retry_after_s);
 	return advise(s, reply, code, err);
 }
 
@@ -285,8 +284,8 @@ static int one_hop(struct source *s, struct source_rq *rq, const char *url, cons
 		return err_wrap(err, "the server's machine does not trust the source: add the "
 		                     "authority of its certificate there (update-ca-certificates)");
 	if (err->id == ERR_ADDRESS_DENIED)
-		return err_wrap(err, "a source on an internal address needs the server's setting "
-		                     "--allow-source-network");
+		return err_wrap(err, "a source on an internal address requires the server's "
+		                     "setting --allow-source-network");
 	return -1;
 }
 
@@ -315,7 +314,7 @@ int source_http(struct source *s, struct source_rq *rq, struct http_reply *reply
 			return -1;
 		if (hop == HTTP_REDIRECTS_MAX)
 			return err_set(err, ERR_SOURCE_REDIRECT_DENIED,
-			               "endless redirect: after %d of them %s://%s sends on again",
+			               "redirect loop: after %d redirects, %s://%s redirects again",
 			               hop, from.scheme, from.host);
 		if (source_url_join(a, url, http_header_of(reply, "Location"), &url, err) < 0 ||
 		    url_parse(a, str_of(url), &to, err) < 0)

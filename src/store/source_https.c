@@ -197,8 +197,8 @@ static int ask(struct https *h, struct facts *f, struct err *err)
 	}
 	if (!f->has_size)
 		return err_set(err, ERR_UNSUPPORTED,
-		               "the server does not tell how long the file is (no Content-Length): "
-		               "put it on a server that does");
+		               "the server does not report the file's length (no Content-Length). "
+		               "Use a server that does");
 	return 0;
 }
 

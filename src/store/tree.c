@@ -274,12 +274,11 @@ static int make_room(struct room *r, uint64_t need, struct err *err)
 	if (r->failed)
 		return -1;
 	if (lru_bytes(r->lru) + need > budget)
-		return err_set(
-			err, ERR_NO_SPACE,
-			"the tree needs %" PRIu64 " bytes, but %" PRIu64 " of the %" PRIu64
-			" bytes of the node cache %s are in use by running jobs: wait for them, or "
-			"give the node cache a larger budget",
-			need, lru_bytes(r->lru), budget, r->c->dir);
+		return err_set(err, ERR_NO_SPACE,
+		               "the tree needs %" PRIu64 " bytes, but %" PRIu64 " of the %" PRIu64
+		               " bytes of the node cache %s are in use by running jobs. Wait for "
+		               "them, or give the node cache a larger budget",
+		               need, lru_bytes(r->lru), budget, r->c->dir);
 	return 0;
 }
 
@@ -377,9 +376,8 @@ static int place(struct making *m, struct arena *a, const struct manifest_file *
 		if (errno == ENOENT)
 			return err_set(
 				err, ERR_NOT_FOUND,
-				"the blob of %s is not in the store any more: it was damaged "
-				"and set aside, or removed; push the job again and it is "
-				"fetched anew",
+				"the blob of %s is no longer in the store: it was quarantined as "
+			        "damaged, or deleted. Push the job again to fetch it again",
 				f->path);
 		if (errno != EXDEV && errno != EMLINK && errno != EPERM)
 			return err_errno(err, errno, "link %s to %s", f->path, blob);
@@ -508,7 +506,7 @@ static int check_disk(struct making *m, struct err *err)
 	return err_set(
 		err, ERR_NO_SPACE,
 		"the tree needs %" PRIu64 " bytes, the disk of the node cache %s has %" PRIu64
-		" left: free some, or give the node cache a smaller budget so that it evicts",
+		" left. Free some space, or give the node cache a smaller budget so that it evicts",
 		m->total, m->c->dir, left);
 }
 
@@ -578,8 +576,8 @@ int node_cache_tree(struct node_cache *c, struct blobs *from, const struct diges
 		made = made || rc == 0;
 	}
 	return err_set(err, ERR_BUSY,
-	               "tree %s is evicted as fast as it is made: the node cache is too "
-	               "small for the jobs that run",
+	               "tree %s is evicted as fast as it is built: the node cache is too small for "
+	               "the running jobs",
 	               hex);
 }
 

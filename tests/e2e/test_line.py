@@ -151,7 +151,7 @@ def test_exec_runs_inside_the_job(cluster):
 def test_a_job_that_made_it_at_last_has_no_error(cluster):
     folder = cluster.job_folder(["test $BT_RETRY_COUNT = 1 || exit 75"], retry={"on": ["exit:75"], "max_attempts": 2})
     done = cluster.cli("push", "-f", folder / "train.yaml")
-    assert "trying again" in done.out and done.err.splitlines()[-1].endswith(": COMPLETED"), done
+    assert "attempt 1 of 2" in done.out and done.err.splitlines()[-1].endswith(": COMPLETED"), done
     job = cluster.json("view", "@")
     assert job["attempt"] == 2 and job["error_message"] is None and job["reason"] is None, job
 

@@ -50,7 +50,7 @@ def test_another_login_is_kept_and_said(empty_cluster):
     empty_cluster.start()
     words = empty_cluster.log.read_text()
     assert "stays logged in to http://127.0.0.1:1" in words and "stoker_of_another" not in words
-    command = words.split("; `stoker ")[1].split("`")[0]
+    command = words.split("`stoker ")[1].split("`")[0]
     subprocess.run(f"{STOKER} {command}", shell=True, check=True, env=empty_cluster.environment(), timeout=CALL_S)
     assert json.loads(login.read_text())["url"] == empty_cluster.url
     assert subprocess.run([STOKER, "ps"], env=empty_cluster.environment(), capture_output=True, timeout=CALL_S).returncode == 0
@@ -76,7 +76,7 @@ def test_a_database_of_another_user(cluster):
     if plain:
         os.chown(database, 65534, 65534)
     code, words = server(cluster, "--listen", "127.0.0.1:0", before=plain)
-    assert code != 0 and f"{database} cannot be written by this user" in words
+    assert code != 0 and str(database) in words and "chown" in words
     if plain:
         os.chown(database, 0, 0)
     database.chmod(0o600)

@@ -94,7 +94,7 @@ def test_overrides_of_push(truss):
     assert (job["name"], job["priority"], job["availability_model"]) == ("named", 7, "spot")
     truss.cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert truss.cluster.user_lines(job) == ["other"]
-    assert "spot: nothing is taken away" in truss.cluster.logs(job, "--system")
+    assert "availability_model spot" in truss.cluster.logs(job, "--system")
     for flags, word in [(["--accelerator", "H200:8"], "H200"), (["--node-count", "30"], "node"), (["--interactive", "on_startup"], "interactive_session")]:
         assert word in truss.train("push", "config.py", *flags, cwd=folder, code=1)
 

@@ -210,7 +210,7 @@ def test_verify_finds_a_flipped_byte_of_a_real_model(models):
     found = c.cli("cache", "verify", "-o", "json", code=1)
     row, = json.loads(found.out)
     assert (row["kind"], row["name"], row["path"]) == ("weights", where, "model.safetensors")
-    assert row["bytes"] == model.stat().st_size and "set aside" in row["words"], row
+    assert row["bytes"] == model.stat().st_size and "damaged" in row["words"], row
     assert "1 damaged" in found.err, found
     assert not path.exists() and not [p for p in files(c.data / "node/trees") if p.endswith("model.safetensors")]
     state = {w["source"]: w for w in c.json("weights", "ls")}

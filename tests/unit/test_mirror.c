@@ -331,7 +331,7 @@ static void mirror_checks_space_first(void **state UNUSED)
 	job.blobs = st.blobs;
 	job.source = s;
 	assert_err(mirror_fetch(&job, &manifest, &done, &err), &err, ERR_NO_SPACE,
-	           "1.15 EB are missing");
+	           "1.15 EB");
 	assert_int_equal(count_names(&st, "tmp"), 0);
 	store_done(&st);
 }
