@@ -1,5 +1,6 @@
 /* main.c - dispatch to the roles; the only file above the layers. */
 #include "cli/cmd.h"
+#include "run/env.h"
 #include "run/runner.h"
 #include "server/listener.h"
 #include "server/server.h"
@@ -20,6 +21,14 @@ static int print_api(int argc UNUSED, char **argv UNUSED, struct err *err UNUSED
 	return fputs(buf_cstr(&out), stdout) < 0 ? 1 : 0;
 }
 
+static int print_environment(int argc UNUSED, char **argv UNUSED, struct err *err UNUSED)
+{
+	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 20);
+
+	env_reference(&out);
+	return fputs(buf_cstr(&out), stdout) < 0 ? 1 : 0;
+}
+
 static const struct cli_role roles[] = {
 	{"server", server_main, "[--setting VALUE]...",
          "run the control plane and every HTTP face"},
@@ -28,6 +37,7 @@ static const struct cli_role roles[] = {
 	{"print-settings", print_settings, "",
          NULL}, /* the reference docs are printed from the tables */
 	{"print-api", print_api, "", NULL},
+	{"print-environment", print_environment, "", NULL},
 };
 
 int main(int argc, char **argv)

@@ -4,5 +4,5 @@ set -eu
 cd "$(dirname "$0")/.."
 out=${1:-docs}
 mkdir -p "$out"
-for page in settings api cli errors locks job-file; do build/stoker "print-$page" > "$out/$page.md"; done
+for page in settings api cli errors locks job-file environment; do build/stoker "print-$page" > "$out/$page.md"; done
 build/stoker man > "$out/stoker.1"

@@ -1,4 +1,5 @@
-/* env.c - one table of the platform's variables (spec of the platform, section 17). */
+/* env.c - one table of the variables that a job receives; docs/environment.md is printed from it.
+ */
 #include "run/env.h"
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -80,58 +81,181 @@ static const char *threads_of(struct arena *a, const struct wire_launch *l,
 	return arena_printf(a, "%zu", MAX(n, (size_t)1));
 }
 
+/* --- the table ------------------------------------------------------------------------------- */
+
+/* What a value is made from. */
+struct env_of {
+	struct arena *a;
+	const struct wire_launch *l;
+	const struct job_spec *spec;
+	const struct env_places *at;
+};
+
+#define VALUE(name, expression)                                                                    \
+	static const char *name(const struct env_of *o UNUSED)                                     \
+	{                                                                                          \
+		return (expression);                                                               \
+	}
+
+VALUE(host_path, PATH_DEFAULT)
+VALUE(venv, o->at->python)
+VALUE(utf8, "C.UTF-8")
+VALUE(home, o->at->home)
+VALUE(root, "root")
+VALUE(one, "1")
+VALUE(threads, threads_of(o->a, o->l, o->spec))
+VALUE(job_id, o->l->job_id)
+VALUE(job_name, o->l->job_name)
+VALUE(project_id, o->l->project_id)
+VALUE(project_name, o->l->project_name)
+VALUE(n_gpus, arena_printf(o->a, "%zu", o->l->n_gpus))
+VALUE(retry_count, arena_printf(o->a, "%" PRIu32, o->l->retry_count))
+VALUE(workspace, o->at->workspace)
+VALUE(scratch, o->at->scratch)
+VALUE(ckpt, o->at->ckpt)
+VALUE(load, o->at->load)
+VALUE(resume, resume_from(o->a, o->l, o->at))
+VALUE(project_cache, o->at->project_cache)
+VALUE(team_cache, o->at->team_cache)
+VALUE(group_size, arena_printf(o->a, "%" PRIu32, o->l->node_count))
+VALUE(leader, o->l->leader_addr)
+VALUE(node_rank, arena_printf(o->a, "%" PRIu32, o->l->node_rank))
+VALUE(cuda, visible_gpus(o->a, o->l)) /* empty: none of the host's */
+VALUE(nvidia, o->l->n_gpus > 0 ? visible_gpus(o->a, o->l) : "void")
+
+/* When a variable is set. */
+enum env_when {
+	ENV_ALWAYS,
+	ENV_HOST,   /* no image: the job runs on the machine's root */
+	ENV_PYTHON, /* runtime.python */
+	ENV_WORKDIR,
+	ENV_CKPT,
+	ENV_LOAD,
+	ENV_RESUME,
+	ENV_CACHE,
+	ENV_INHERITED, /* what is set where the server runs; not by us */
+	ENV_SHELL,     /* by the shell that runs the commands */
+};
+
+static const char *const when_words[] = {
+	[ENV_ALWAYS] = "always",
+	[ENV_HOST] = "no `image`",
+	[ENV_PYTHON] = "`runtime.python`",
+	[ENV_WORKDIR] = "`enable_baseten_workdir`",
+	[ENV_CKPT] = "`checkpointing_config.enabled`",
+	[ENV_LOAD] = "`load_checkpoint_config.enabled`",
+	[ENV_RESUME] = "a checkpoint to resume from",
+	[ENV_CACHE] = "`cache_config.enabled`",
+	[ENV_INHERITED] = "no `image`, and set for the server",
+	[ENV_SHELL] = "set by the shell",
+};
+
+/* clang-format off */
+static const struct env_row {
+	const char *name;
+	enum env_when when;
+	const char *(*value)(const struct env_of *o); /* NULL: not set by us */
+	const char *holds, *example;
+} rows[] = {
+	{"BT_TRAINING_JOB_ID",       ENV_ALWAYS,  job_id,        "id of the job", "gvpql31"},
+	{"BT_TRAINING_JOB_NAME",     ENV_ALWAYS,  job_name,      "name of the job", "lora"},
+	{"BT_TRAINING_PROJECT_ID",   ENV_ALWAYS,  project_id,    "id of its project", "aghi527"},
+	{"BT_TRAINING_PROJECT_NAME", ENV_ALWAYS,  project_name,  "name of its project", "finetunes"},
+	{"BT_RETRY_COUNT",           ENV_ALWAYS,  retry_count,   "number of earlier attempts of the job; 0 in the first", "0"},
+	{"BT_WORKING_DIR",           ENV_WORKDIR, workspace,     "folder with the job's code; commands start there", "/b10/workspace"},
+	{"BT_SCRATCH_DIR",           ENV_ALWAYS,  scratch,       "folder on local disk, deleted when the job ends", "/mnt/bt-scratch"},
+	{"BT_CHECKPOINT_DIR",        ENV_CKPT,    ckpt,          "folder whose checkpoints are uploaded: `checkpoint_path`", "/mnt/ckpts"},
+	{"BT_LOAD_CHECKPOINT_DIR",   ENV_LOAD,    load,          "folder that holds the loaded checkpoints: `download_folder`", "/tmp/loaded_checkpoints"},
+	{"STOKER_RESUME_FROM",       ENV_RESUME,  resume,        "path of the checkpoint to resume from: the job's own newest complete one, or the latest that `load_checkpoint_config` selects", "/tmp/loaded_checkpoints/rank-0/checkpoint-500"},
+	{"BT_PROJECT_CACHE_DIR",     ENV_CACHE,   project_cache, "the project's cache, kept between jobs", "/root/.cache/user_artifacts"},
+	{"BT_TEAM_CACHE_DIR",        ENV_CACHE,   team_cache,    "the team's cache, shared by its projects", "/root/.cache/team_artifacts"},
+	/* Scripts keep files right below it: the folder above both would lose them. */
+	{"BT_RW_CACHE_DIR",          ENV_CACHE,   project_cache, "same as BT_PROJECT_CACHE_DIR", "/root/.cache/user_artifacts"},
+	{"BT_GROUP_SIZE",            ENV_ALWAYS,  group_size,    "number of nodes: `node_count`", "1"},
+	{"BT_NODE_RANK",             ENV_ALWAYS,  node_rank,     "rank of this node, from 0", "0"},
+	{"BT_LEADER_ADDR",           ENV_ALWAYS,  leader,        "address of node 0, for `torchrun --master-addr`", "127.0.0.1"},
+	{"BT_NUM_GPUS",              ENV_ALWAYS,  n_gpus,        "number of GPUs on this node", "0"},
+	{"CUDA_VISIBLE_DEVICES",     ENV_ALWAYS,  cuda,          "the job's GPUs on this node; empty without GPUs", "GPU-8f6e8a5c-3a0b-7f53-9a51-2f7d1f8f2f11"},
+	{"NVIDIA_VISIBLE_DEVICES",   ENV_ALWAYS,  nvidia,        "the same for NVIDIA's container tools; `void` without GPUs", "void"},
+	{"PYTHONUNBUFFERED",         ENV_ALWAYS,  one,           "Python prints without delay", "1"},
+	/* nproc and OpenMP follow it: else they count the host's cores */
+	{"OMP_NUM_THREADS",          ENV_ALWAYS,  threads,       "the job's cores divided by its GPUs on this node, at least 1", "1"},
+	{"VIRTUAL_ENV",              ENV_PYTHON,  venv,          "the Python environment; its bin folder is first in PATH", "/opt/stoker/python"},
+	{"HOME",                     ENV_ALWAYS,  home,          "an empty folder, deleted when the job ends", "/root"},
+	{"USER",                     ENV_ALWAYS,  root,          "name of the user inside the job", "root"},
+	{"LOGNAME",                  ENV_ALWAYS,  root,          "same as USER", "root"},
+	{"PATH",                     ENV_HOST,    host_path,     "where commands are found; in an image, the image's own", PATH_DEFAULT},
+	{"LANG",                     ENV_HOST,    utf8,          "locale; in an image, the image's own", "C.UTF-8"},
+	{"TZ",                       ENV_INHERITED, NULL,        "time zone", "Europe/Berlin"},
+	{"HTTP_PROXY",               ENV_INHERITED, NULL,        "proxy for http://", "http://proxy.example.org:3128"},
+	{"HTTPS_PROXY",              ENV_INHERITED, NULL,        "proxy for https://", "http://proxy.example.org:3128"},
+	{"NO_PROXY",                 ENV_INHERITED, NULL,        "hosts that are reached without a proxy", "localhost,127.0.0.1"},
+	{"http_proxy",               ENV_INHERITED, NULL,        "same as HTTP_PROXY", "http://proxy.example.org:3128"},
+	{"https_proxy",              ENV_INHERITED, NULL,        "same as HTTPS_PROXY", "http://proxy.example.org:3128"},
+	{"no_proxy",                 ENV_INHERITED, NULL,        "same as NO_PROXY", "localhost,127.0.0.1"},
+	{"PWD",                      ENV_SHELL,   NULL,          "current folder", "/b10/workspace"},
+	{"OLDPWD",                   ENV_SHELL,   NULL,          "the folder before it", "/"},
+	{"SHLVL",                    ENV_SHELL,   NULL,          "depth of nested shells", "1"},
+	{"_",                        ENV_SHELL,   NULL,          "path of the program", "/usr/bin/env"},
+};
+/* clang-format on */
+
+static bool applies(const struct env_row *row, const struct env_of *o)
+{
+	switch (row->when) {
+	case ENV_HOST:
+		return !o->at->image;
+	case ENV_WORKDIR:
+		return o->spec->workdir;
+	case ENV_CKPT:
+		return o->spec->ckpt.enabled;
+	case ENV_LOAD:
+		return o->spec->load.enabled;
+	case ENV_CACHE:
+		return o->spec->cache.enabled;
+	case ENV_ALWAYS:
+	case ENV_PYTHON: /* their values are NULL otherwise */
+	case ENV_RESUME:
+	case ENV_INHERITED:
+	case ENV_SHELL:
+		break;
+	}
+	return true;
+}
+
 void env_make(struct arena *a, const struct wire_launch *l, const struct job_spec *spec,
               const struct env_places *at, struct wire_env **out, size_t *n)
 {
-	struct env_list e = {.a = a, .cap = 40 + l->n_env};
-	const char *gpus = visible_gpus(a, l);
-	bool cache = spec->cache.enabled;
-	const char *threads = threads_of(a, l, spec);
+	struct env_list e = {.a = a, .cap = COUNT(rows) + l->n_env};
+	const struct env_of of = {.a = a, .l = l, .spec = spec, .at = at};
 
 	e.item = ARENA_ARRAY(a, struct wire_env, e.cap);
-	/* clang-format off */
-	const struct {
-		const char *name, *value; /* NULL: not set */
-	} rows[] = {
-		{"PATH",                     at->image ? NULL : PATH_DEFAULT},
-		{"VIRTUAL_ENV",              at->python},
-		{"LANG",                     at->image ? NULL : "C.UTF-8"},
-		{"HOME",                     at->home},
-		{"USER",                     "root"},
-		{"LOGNAME",                  "root"},
-		{"PYTHONUNBUFFERED",         "1"},
-		/* nproc and OpenMP follow it: else they count the host's cores */
-		{"OMP_NUM_THREADS",          threads},
-		{"BT_TRAINING_JOB_ID",       l->job_id},
-		{"BT_TRAINING_JOB_NAME",     l->job_name},
-		{"BT_TRAINING_PROJECT_ID",   l->project_id},
-		{"BT_TRAINING_PROJECT_NAME", l->project_name},
-		{"BT_NUM_GPUS",              arena_printf(a, "%zu", l->n_gpus)},
-		{"BT_RETRY_COUNT",           arena_printf(a, "%" PRIu32, l->retry_count)},
-		{"BT_WORKING_DIR",           spec->workdir ? at->workspace : NULL},
-		{"BT_SCRATCH_DIR",           at->scratch},
-		{"BT_CHECKPOINT_DIR",        spec->ckpt.enabled ? at->ckpt : NULL},
-		{"BT_LOAD_CHECKPOINT_DIR",   spec->load.enabled ? at->load : NULL},
-		{"STOKER_RESUME_FROM",       resume_from(a, l, at)},
-		{"BT_PROJECT_CACHE_DIR",     cache ? at->project_cache : NULL},
-		{"BT_TEAM_CACHE_DIR",        cache ? at->team_cache : NULL},
-		/* Scripts keep files right below it: the folder above both would lose them. */
-		{"BT_RW_CACHE_DIR",          cache ? at->project_cache : NULL},
-		{"BT_GROUP_SIZE",            arena_printf(a, "%" PRIu32, l->node_count)},
-		{"BT_LEADER_ADDR",           l->leader_addr},
-		{"BT_NODE_RANK",             arena_printf(a, "%" PRIu32, l->node_rank)},
-		{"CUDA_VISIBLE_DEVICES",     gpus}, /* empty: none of the host's */
-		{"NVIDIA_VISIBLE_DEVICES",   gpus[0] == '\0' ? "void" : gpus},
-	};
-	/* clang-format on */
-	for (size_t i = 0; i < COUNT(rows); i++)
-		put(&e, rows[i].name, rows[i].value, false);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		if (rows[i].value != NULL && applies(&rows[i], &of))
+			put(&e, rows[i].name, rows[i].value(&of), false);
+	}
 	for (size_t i = 0; i < l->n_env; i++)
 		put(&e, l->env[i].name, l->env[i].value, l->env[i].secret);
 	if (at->python != NULL)
 		put_first(&e, at);
 	*out = e.item;
 	*n = e.n;
+}
+
+void env_reference(struct buf *out)
+{
+	buf_puts(out,
+	         "# Environment variables of a job\n\nPrinted by `make docs` from the table that "
+	         "sets them. A job's commands get these variables, then its "
+	         "`environment_variables`, which may replace any of them, and no others: nothing "
+	         "else of the server's environment reaches a job. A job in an `image` also gets "
+	         "the image's own variables.\n\n"
+	         "| variable | set | holds | example |\n|---|---|---|---|\n");
+	for (size_t i = 0; i < COUNT(rows); i++)
+		buf_printf(out, "| `%s` | %s | %s | `%s` |\n", rows[i].name,
+		           when_words[rows[i].when], rows[i].holds, rows[i].example);
+	buf_puts(out, "\nUnder the `plain` sandbox, which cannot mount, folders are at other paths "
+	              "than in the examples: use the variables.\n");
 }
 
 void env_quote(const char *text, struct buf *out)

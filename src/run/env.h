@@ -19,6 +19,8 @@ struct env_places {
  */
 void env_make(struct arena *a, const struct wire_launch *l, const struct job_spec *spec,
               const struct env_places *at, struct wire_env **out, size_t *n);
+/* docs/environment.md: each variable, when it is set, what it holds, and an example. */
+void env_reference(struct buf *out);
 /* Lines for a POSIX shell that drop what a runner has for itself (its libraries' path, its
  * session's bus, its sanitizers' options) and a job on this machine's root would inherit. What an
  * image sets is its own: not for images. The proxies stay: without them nothing may be reachable.

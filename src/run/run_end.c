@@ -66,6 +66,17 @@ static const char *memory_words(struct run *r)
 	                    units_show_memory(r->spec.memory_bytes, limit), command_words(r));
 }
 
+/* Debian has no `python`, only `python3`: as sh, dash and bash report it. */
+static const char *python_hint(struct run *r)
+{
+	if (!logs_tail_has(r->logs, "python: command not found") &&
+	    !logs_tail_has(r->logs, "python: not found"))
+		return "";
+	return r->spec.base_image != NULL
+	               ? "; the image has no `python`: try python3, or set runtime.python"
+	               : "; there is no `python` here: use python3, or set runtime.python";
+}
+
 void run_verdict(struct run *r)
 {
 	struct sandbox *s = r->sandbox;
@@ -102,6 +113,8 @@ void run_verdict(struct run *r)
 		x->code = code - 128;
 	} else if (code == 0) {
 		x->detail = NULL;
+	} else if (code == 127) { /* the shell's: command not found */
+		x->detail = arena_printf(r->a, "%s%s", x->detail, python_hint(r));
 	}
 	if (code == 0 && oom > 0)
 		logs_say(r->logs,

@@ -142,11 +142,12 @@ static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 	clean.shown = buf_cstr(&name);
 	report_checkpoint(r->report, &clean);
 	if (row->state == CKPT_COMPLETE)
-		logs_say(r->logs, "checkpoint %s is in the store: %" PRIu64 " file%s, %s",
-		         row->name, row->files, row->files == 1 ? "" : "s",
+		logs_say(r->logs, "%s is in the store: %" PRIu64 " file%s, %s", row->name,
+		         row->files, row->files == 1 ? "" : "s",
 		         units_show_bytes(row->bytes, bytes));
 	else if (row->state == CKPT_INCOMPLETE)
-		logs_say(r->logs, "checkpoint %s was still being written: kept, but incomplete",
+		logs_say(r->logs,
+		         "checkpoint in progress when the job ended: %s is kept, marked INCOMPLETE",
 		         row->name);
 }
 

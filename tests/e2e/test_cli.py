@@ -63,7 +63,7 @@ def test_help_completion_and_man_come_from_one_table():
 
 def test_docs_are_what_the_tables_print(tmp_path):
     """The checked-in reference is a print of the tables."""
-    for page in ("settings", "api", "cli", "errors", "locks", "job-file"):
+    for page in ("settings", "api", "cli", "errors", "locks", "job-file", "environment"):
         printed = run(f"print-{page}").stdout
         assert printed == (ROOT / "docs" / f"{page}.md").read_text(), f"docs/{page}.md is stale: make docs"
 
@@ -383,6 +383,13 @@ def test_a_project_is_shown_with_its_team(cluster):
     assert len({row[2] for row in rows}) == 2
     for row in rows:
         assert [j["id"] for j in cluster.json("ps", "-a", "-p", row[2])] == [row[0]]
+
+
+def test_a_missing_python_is_explained(cluster):
+    job = cluster.push(["mkdir empty; PATH=$PWD/empty; python train.py"])
+    assert "python3" in cluster.wait(job, "TRAINING_JOB_FAILED")["error_message"]
+    other = cluster.push(["no-such-program"])
+    assert "python3" not in cluster.wait(other, "TRAINING_JOB_FAILED")["error_message"]
 
 
 EVERY_DAY = ["init", "push", "ps", "view", "logs", "stop", "recreate", "exec", "checkpoints ls", "checkpoints pull", "checkpoints show",

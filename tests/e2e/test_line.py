@@ -1,12 +1,13 @@
 """The thin line through every layer: push, run, log, state, exit; and what survives kill -9."""
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
 
 import pytest
-from conftest import CALL_S, STOKER, Lines, until
+from conftest import CALL_S, ROOT, STOKER, Lines, until
 
 
 def read(path):
@@ -273,18 +274,58 @@ def test_gpus_of_two_types(empty_cluster):
     assert {r["gpu_type"]: r["baseline"] for r in rows} == {"H100": 1, "L4": 2}, rows
 
 
-def test_every_variable(cluster):
-    job = cluster.push(["env | grep ^BT_ | sort"], "--name", "vars",
-                       runtime={"cache_config": {"enabled": True}, "checkpointing_config": {"enabled": True}})
+def documented():
+    """{variable: (when it is set, its example)}, as docs/environment.md says."""
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| .* \| `(.*)` \|$", (ROOT / "docs/environment.md").read_text(), re.M)
+    assert len(rows) > 30 and len({name for name, *_ in rows}) == len(rows)
+    return {name: (when, example) for name, when, example in rows}
+
+
+def environment(cluster, job):
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
-    got = dict(line.split("=", 1) for line in cluster.user_lines(job))
+    lines = cluster.user_lines(job)
+    return dict(line.split("=", 1) for line in lines)
+
+
+SHELL = {"PWD", "OLDPWD", "SHLVL", "_"}
+FOLDERS = {"BT_WORKING_DIR", "BT_SCRATCH_DIR", "BT_CHECKPOINT_DIR", "BT_LOAD_CHECKPOINT_DIR", "BT_PROJECT_CACHE_DIR", "BT_TEAM_CACHE_DIR",
+           "BT_RW_CACHE_DIR", "HOME", "PWD", "STOKER_RESUME_FROM"}
+
+
+def test_every_variable(cluster):
+    """A job's environment holds what the table says: no variable less, none more, and folders are where the examples have them."""
+    table = documented()
+
+    def named(*when):
+        return {name for name, (w, _) in table.items() if w in when}
+    plain = ["always", "no `image`", "`enable_baseten_workdir`", "set by the shell"]
+    inherited = named("no `image`, and set for the server")
+    got = environment(cluster, cluster.push(["env"]))
+    assert set(got) - inherited == named(*plain)
+    load = {"enabled": True, "download_folder": table["BT_LOAD_CHECKPOINT_DIR"][1]}
+    runtime = {"cache_config": {"enabled": True}, "checkpointing_config": {"enabled": True}, "load_checkpoint_config": load}
+    save = "mkdir $BT_CHECKPOINT_DIR/checkpoint-500; echo 1 > $BT_CHECKPOINT_DIR/checkpoint-500/f"
+    more = [*plain, "`checkpointing_config.enabled`", "`load_checkpoint_config.enabled`", "`cache_config.enabled`"]
+    first = environment(cluster, cluster.push(["env", save], "--name", "vars", runtime=runtime))
+    assert set(first) - inherited == named(*more)
+    job = cluster.push(["env"], "--name", "vars", runtime=runtime)
+    got = environment(cluster, job)
+    assert set(got) - inherited == named(*more, "a checkpoint to resume from")
+    assert {n: got[n] for n in FOLDERS} == {n: table[n][1] for n in FOLDERS}
     want = {"BT_TRAINING_JOB_ID": job["id"], "BT_TRAINING_JOB_NAME": "vars", "BT_TRAINING_PROJECT_NAME": "p",
             "BT_TRAINING_PROJECT_ID": job["training_project"]["id"], "BT_NUM_GPUS": "0", "BT_RETRY_COUNT": "0",
-            "BT_WORKING_DIR": "/b10/workspace", "BT_SCRATCH_DIR": "/mnt/bt-scratch", "BT_CHECKPOINT_DIR": "/mnt/ckpts",
-            "BT_PROJECT_CACHE_DIR": "/root/.cache/user_artifacts", "BT_TEAM_CACHE_DIR": "/root/.cache/team_artifacts",
-            "BT_GROUP_SIZE": "1", "BT_NODE_RANK": "0"}
+            "BT_GROUP_SIZE": "1", "BT_NODE_RANK": "0", "CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
     assert {k: got.get(k) for k in want} == want
-    assert got["BT_RW_CACHE_DIR"] == got["BT_PROJECT_CACHE_DIR"] and got["BT_LEADER_ADDR"]
+
+
+def test_variables_that_the_server_hands_on(empty_cluster):
+    """All that the table names, and nothing else of its environment."""
+    names = {name for name, (when, _) in documented().items() if when == "no `image`, and set for the server"}
+    values = {n: "UTC" if n == "TZ" else f"http://{n}.example" for n in names} | {"SOMETHING_ELSE": "x", "LC_TIME": "C"}
+    values |= {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    empty_cluster.start(env=values)
+    got = environment(empty_cluster, empty_cluster.push(["env"]))
+    assert {n: got.get(n) for n in names} == {n: values[n] for n in names} and not {"SOMETHING_ELSE", "LC_TIME"} & set(got)
 
 
 def test_the_servers_own_variables_stay_with_it(empty_cluster):

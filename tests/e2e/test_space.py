@@ -49,7 +49,7 @@ def test_weights_larger_than_the_disk(small):
     os.truncate(os.open(small.sources / "w.bin", os.O_CREAT | os.O_WRONLY), 500 * MB)
     job = small.push(["echo never"], weights=[{"source": f"file://{small.sources}", "mount_location": "/w"}])
     done = small.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
-    assert done["error_id"] == "disk_full" and "524.29 MB" in done["error_message"]
+    assert done["error_id"] == "no_space" and "524.29 MB" in done["error_message"]
     assert not [p for p in (small.data / "store").rglob("*") if p.is_file() and p.stat().st_size > MB]
 
 

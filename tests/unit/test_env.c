@@ -91,6 +91,40 @@ static void has_every_variable(void **state UNUSED)
 	}
 }
 
+/* What env_make sets is in the page, and no name comes twice. */
+static void the_page_names_every_variable(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf page = BUF_INIT((size_t)1 << 20);
+	struct wire_load from = {"checkpoint-1", "j", "p", 0, "rank-0", true};
+	struct wire_launch l = {.job_id = "j",
+	                        .job_name = "n",
+	                        .project_id = "p",
+	                        .project_name = "q",
+	                        .leader_addr = "h",
+	                        .load = &from,
+	                        .n_load = 1};
+	struct env_places full = at;
+	struct job_spec s = {.workdir = true};
+	struct wire_env *env = NULL;
+	size_t n = 0, rows = 0;
+
+	s.ckpt.enabled = s.load.enabled = s.cache.enabled = true;
+	full.python = "/opt/stoker/python";
+	env_make(a, &l, &s, &full, &env, &n);
+	env_reference(&page);
+	for (size_t i = 0; i < n; i++) {
+		AUTO_FREE char *cell = xasprintf("\n| `%s` |", env[i].name);
+
+		assert_row(strstr(buf_cstr(&page), cell) != NULL, env[i].name);
+		for (size_t k = 0; k < i; k++)
+			assert_string_not_equal(env[i].name, env[k].name);
+	}
+	for (const char *p = buf_cstr(&page); (p = strstr(p, "\n| `")) != NULL; p++)
+		rows++;
+	assert_int_equal(rows, n + 11); /* 7 are handed on by the server, 4 are the shell's */
+}
+
 static void the_user_has_the_last_word(void **state UNUSED)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -144,6 +178,7 @@ static void no_value_gets_out(void **state UNUSED)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(has_every_variable),
+	cmocka_unit_test(the_page_names_every_variable),
 	cmocka_unit_test(the_user_has_the_last_word),
 	cmocka_unit_test(no_value_gets_out),
 };
