@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "run/box_inner.h"
+#include "run/seccomp.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -75,11 +76,10 @@ static int parse_word(struct box *b, const char *word)
 	const struct {
 		const char *flag;
 		bool *to;
-	} words[] = {{"--idmap", &b->idmap},
-	             {"--ro-root", &b->ro_root},
-	             {"--become", &b->become},
-	             {"--enter", &b->enter},
-	             {"--clear-env", &b->clear_env}};
+	} words[] = {{"--idmap", &b->idmap},         {"--ro-root", &b->ro_root},
+	             {"--become", &b->become},       {"--enter", &b->enter},
+	             {"--clear-env", &b->clear_env}, {"--filter", &b->filter},
+	             {"--filter-fd", &b->filter_fd}};
 
 	for (size_t i = 0; i < COUNT(words); i++) {
 		if (strcmp(word, words[i].flag) == 0) {
@@ -163,6 +163,33 @@ static void raise_memlock(void)
 	(void)setrlimit(RLIMIT_MEMLOCK, &own); /* an ordinary user has what it has */
 }
 
+/* While we may reach it, and out of the way of the descriptors that have their numbers. */
+static int open_program(struct box *b, const char *program, struct err *err)
+{
+	AUTO_FD int fd = open(program, O_PATH | O_CLOEXEC);
+
+	if (fd >= 0)
+		b->program = fcntl(fd, F_DUPFD_CLOEXEC, BOX_FDS);
+	return b->program < 0 ? err_errno(err, errno, "%s", program) : 0;
+}
+
+/* For the program itself, or for it to read and to put on what it starts. */
+static int filter(const struct box *b, struct err *err)
+{
+	AUTO_FD int fd = -1;
+
+	if (b->filter)
+		return seccomp_apply(err);
+	if (!b->filter_fd)
+		return 0;
+	fd = seccomp_file(err);
+	if (fd < 0)
+		return -1;
+	if (fd != BOX_FILTER_FD)
+		return dup2(fd, BOX_FILTER_FD) < 0 ? err_errno(err, errno, "filter") : 0;
+	return fcntl(TAKE_FD(fd), F_SETFD, 0) < 0 ? err_errno(err, errno, "filter") : 0;
+}
+
 static int make(struct box *b, const char *program, struct err *err)
 {
 	if (join_cgroups(b, err) < 0)
@@ -172,9 +199,8 @@ static int make(struct box *b, const char *program, struct err *err)
 	if (b->enter)
 		return box_enter(b, err);
 	if (b->scratch != NULL) {
-		b->program = open(program, O_PATH | O_CLOEXEC); /* while we may reach it */
-		if (b->program < 0)
-			return err_errno(err, errno, "%s", program);
+		if (open_program(b, program, err) < 0)
+			return -1;
 		if (box_become_root_of_job(b, err) < 0 || box_build_view(b, err) < 0)
 			return -1;
 		return b->span > 0 ? box_nested_userns(b, err) : 0;
@@ -224,6 +250,8 @@ int box_main(int argc, char **argv, struct err *err)
 		if (getppid() != parent)
 			_exit(BOX_EXIT);
 	}
+	if (r == 0)
+		r = filter(b, err);
 	if (r == 0)
 		become(b, argv + rest, err);
 	(void)fprintf(stderr, "box: %s\n", err->msg);

@@ -29,6 +29,8 @@
  *   --tty 24x80          a terminal of these rows and columns, made in there, is stdin, stdout and
  *                        stderr of the program; its other end goes out by the socket at
  *                        descriptor 4
+ *   --filter             the program may make the system calls of seccomp.h only
+ *   --filter-fd          the same as descriptor 8, for what the program starts
  *   --clear-env          of the environment only what names no person and no secret
  *   -- PROGRAM ARG...    with --scratch its path
  */
@@ -46,6 +48,8 @@ int box_main(int argc, char **argv, struct err *err);
 
 #define BOX_ENTER_FD 6
 #define BOX_USERNS_FD 7  /* where a box with --ids leaves the job's user namespace for bwrap */
+#define BOX_FILTER_FD 8  /* where --filter-fd leaves the filter of system calls for bwrap */
+#define BOX_FDS 16       /* descriptors below it have their numbers */
 #define BOX_PLACE "/tmp" /* where it mounts its scratch, as it cannot be reached by its path */
 
 /* box_tty.c. Makes the terminal, sends its master end to the socket `to` and closes that. We lead a

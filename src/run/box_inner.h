@@ -31,7 +31,7 @@ struct box {
 	struct box_mount *mount;
 	size_t n_mounts;
 	const char *scratch, *stage;
-	bool idmap, ro_root, become, clear_env;
+	bool idmap, ro_root, become, clear_env, filter, filter_fd;
 	uint32_t job, span, nobody; /* span 0: no ids */
 	bool enter;
 	const char *tty; /* size of the terminal, NULL = none */

@@ -78,7 +78,7 @@ const char **sandbox_box_enter(struct sandbox *s, struct arena *a, const char *t
 	struct box_args args;
 
 	sandbox_box_begin(s, a, &args);
-	sandbox_box_put(&args, "--clear-env");
+	sandbox_box_put2(&args, "--clear-env", "--filter");
 	if (s->ops->makes_places || s->spec->ids.on) /* it has namespaces of its own */
 		sandbox_box_put(&args, "--enter");
 	if (!s->ops->makes_places && s->spec->ids.on)

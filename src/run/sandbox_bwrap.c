@@ -66,6 +66,7 @@ static void add_namespaces(struct buf *b, const struct ids *ids)
 	for (size_t i = 0; i < COUNT(flags); i++)
 		arg(b, flags[i]);
 	add_user(b, ids);
+	arg2(b, "--seccomp", "8"); /* BOX_FILTER_FD */
 	arg2(b, "--cap-drop", "ALL");
 	for (size_t i = 0; i < COUNT(caps); i++)
 		arg2(b, "--cap-add", caps[i]);
@@ -306,6 +307,7 @@ static const char **box_argv(struct sandbox *s, int level, const char *bwrap, si
 	struct box_args a;
 
 	sandbox_box_begin(s, s->a, &a);
+	sandbox_box_put(&a, "--filter-fd");
 	if (has_view(s, level)) {
 		sandbox_box_put2(&a, "--scratch", arena_printf(s->a, "%s/" ATTEMPT_BOX, spec->dir));
 		if (level > 0)
@@ -330,7 +332,7 @@ static void say(struct sandbox *s, int level)
 	const char *version = g->v2 ? "cgroup v2" : "cgroup v1";
 	char memory[UNITS_CAP], shm[UNITS_CAP];
 
-	buf_printf(&b, "sandbox: bwrap %s userns pidns ipcns ro-weights net=host",
+	buf_printf(&b, "sandbox: bwrap %s userns pidns ipcns seccomp ro-weights net=host",
 	           level == 0 ? "overlay" : "ro-root");
 	if (g->memory)
 		buf_printf(&b, " mem=%s(%s)",

@@ -21,7 +21,7 @@ static int plain_start(struct sandbox *s, int level UNUSED, int in, int out, int
 	size_t n = 0;
 
 	sandbox_box_begin(s, s->a, &a);
-	sandbox_box_put(&a, "--clear-env");
+	sandbox_box_put2(&a, "--clear-env", "--filter");
 	if (ids) {
 		sandbox_box_put3(&a, "--become", "--stage", IDS_STAGE);
 		sandbox_box_mounts(&a, s->spec->mounts);
@@ -31,7 +31,7 @@ static int plain_start(struct sandbox *s, int level UNUSED, int in, int out, int
 	if (sandbox_spawn(s, sandbox_init_argv(s->a, front, n), fds, COUNT(fds), err) < 0)
 		return -1;
 	(void)snprintf(s->says, sizeof(s->says),
-	               "sandbox: plain process group%s%s%s gpus=%zu; not enforced: files that "
+	               "sandbox: plain process group seccomp%s%s%s gpus=%zu; not enforced: files that "
 	               "everybody may read%s, other processes, network%s%s%s; places are where "
 	               "BT_* variables say",
 	               ids ? " own-id" : "", g->memory ? " mem" : "", g->cpu ? " cpu" : "",

@@ -275,3 +275,40 @@ def test_the_server_is_in_no_core_dump(cluster):
     server = pathlib.Path(f"/proc/{cluster.process.pid}")
     limits = (server / "limits").read_text().splitlines()
     assert next(line for line in limits if line.startswith("Max core file size")).split()[4] == "0"
+
+
+CALLS = """import ctypes, errno, os, platform, subprocess, threading
+c = ctypes.CDLL(None, use_errno=True)
+calls = {"unshare": (272, 0x10000000), "setns": (308, 0, 0), "keyctl": (250, 0, -3, 0), "bpf": (321, 0, 0, 0), "mount": (165, 0, 0, 0, 0, 0),
+         "perf_event_open": (298, 0, 0, 0, 0, 0), "clone": (56, 0x10000011, 0, 0, 0, 0), "userfaultfd": (323, 0), "io_uring_setup": (425, 1, 0),
+         "clone3": (435, 0, 0), "x32 getpid": (0x40000000 + 39,)}
+for name, (number, *arguments) in calls.items():
+    r = c.syscall(number, *map(ctypes.c_long, arguments))
+    if name == "clone" and r == 0:
+        os._exit(0)
+    print(name, errno.errorcode[ctypes.get_errno()] if r == -1 else r)
+thread = threading.Thread(target=subprocess.run, args=(["true"],))
+thread.start()
+thread.join()
+print("works", [line.split()[1] for line in open("/proc/self/status") if line.startswith("Seccomp:")])
+"""
+
+
+@pytest.mark.parametrize("kind", ["bwrap", "plain"])
+def test_calls_by_which_kernels_are_attacked(empty_cluster, kind):
+    """Of the job itself, and of a command that is run in it."""
+    if os.uname().machine != "x86_64":
+        pytest.skip("the numbers are of another machine")
+    cluster = empty_cluster
+    cluster.start("--cpus", "4", "--memory", "4Gi", "--sandbox", kind)
+    job = cluster.push(["cp calls.py $BT_SCRATCH_DIR/; python3 calls.py; touch $BT_SCRATCH_DIR/up; sleep 3000"], files={"calls.py": CALLS})
+    cluster.wait(job, "TRAINING_JOB_RUNNING")
+    wanted = {"unshare": "EPERM", "setns": "EPERM", "keyctl": "EPERM", "bpf": "EPERM", "mount": "EPERM", "perf_event_open": "EPERM",
+              "clone": "EPERM", "userfaultfd": "EPERM", "io_uring_setup": "ENOSYS", "clone3": "ENOSYS", "x32 getpid": "ENOSYS",
+              "works": "['2']"}
+    inside = cluster.cli("exec", job["id"], "--", "sh", "-c", "while [ ! -e $BT_SCRATCH_DIR/up ]; do sleep 0.1; done; python3 $BT_SCRATCH_DIR/calls.py")
+    assert dict(line.rsplit(" ", 1) for line in inside.out.splitlines()) == wanted
+    printed = "\n".join(cluster.user_lines(job))
+    for name, answer in wanted.items():
+        assert f"{name} {answer}" in printed
+    cluster.cli("stop", job["id"], "--now")
