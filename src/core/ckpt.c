@@ -96,20 +96,32 @@ static bool is_counted(struct str rest, bool values)
 	return rest.n == 0;
 }
 
+/* "llama-300", "model.12", but no part of a set: "model-00001-of-00003". */
+static bool ends_in_count(struct str stem)
+{
+	size_t n = 0;
+
+	while (n < stem.n && stem.p[stem.n - n - 1] >= '0' && stem.p[stem.n - n - 1] <= '9')
+		n++;
+	stem.n -= n;
+	return n > 0 && stem.n > 1 && strchr("-_.=", stem.p[stem.n - 1]) != NULL &&
+	       !str_ends(stem, "-of-") && !str_ends(stem, "_of_");
+}
+
 /* A checkpoint that is one file (or, sharded, a folder of its name): epoch=1-step=300.ckpt
- * (Lightning), checkpoint-5.pth.tar (timm), epoch-3.keras. Files of torch.save without more of a
- * name are left together: one may be the optimizer of another. */
+ * (Lightning), checkpoint-5.pth.tar (timm), model-3.keras, checkpoint_7 (Flax). Files of torch.save
+ * are left together: one may be the optimizer of another. */
 static bool looks_like_file(struct str name)
 {
-	static const char *const ends[] = {".ckpt", ".pth.tar", ".keras", ".weights.h5"};
+	static const char *const ends[] = {".ckpt", ".pth.tar", ".keras", ".weights.h5", ".gguf"};
 
 	for (size_t i = 0; i < COUNT(ends); i++) {
 		struct str stem = str_n(name.p, name.n - MIN(name.n, strlen(ends[i])));
 
-		if (str_ends(name, ends[i]) && (is_counted(stem, true) || ends_as_checkpoint(stem)))
+		if (str_ends(name, ends[i]) && (is_counted(stem, true) || ends_in_count(stem)))
 			return true;
 	}
-	return false;
+	return is_counted(name, false);
 }
 
 static bool looks_like_one(struct str name)
@@ -117,9 +129,18 @@ static bool looks_like_one(struct str name)
 	return ends_as_checkpoint(name) || is_counted(name, false) || looks_like_file(name);
 }
 
+/* A number and nothing else is a step of Orbax: RUN/300, or RUN/checkpoints/300. Deeper down it is
+ * a chunk of an array. */
+static bool is_step(struct str part, struct str parent, size_t depth)
+{
+	return part.n > 0 && digits(part) == part.n &&
+	       (depth == 1 || str_eq(parent, "checkpoints") || str_eq(parent, "ckpts"));
+}
+
 void ckpt_name_of(struct str path, char out[CKPT_NAME_MAX])
 {
-	struct str rest = path, part, found = {0};
+	struct str rest = path, part, found = {0}, parent = {0};
+	size_t depth = 0;
 
 	for (struct str left = rest; str_cut(&left, '/', &part);) {
 		size_t upto = (size_t)(part.p - path.p) + part.n;
@@ -129,10 +150,13 @@ void ckpt_name_of(struct str path, char out[CKPT_NAME_MAX])
 			found = part; /* the top folder, unless a better one follows */
 		if (upto >= CKPT_NAME_MAX)
 			break;
-		if (folder ? looks_like_one(part) : looks_like_file(part)) {
+		if (folder ? looks_like_one(part) || is_step(part, parent, depth)
+		           : looks_like_file(part)) {
 			found = str_n(path.p, upto);
 			break;
 		}
+		parent = part;
+		depth++;
 	}
 	if (found.n == 0 || found.n >= CKPT_NAME_MAX || memchr(found.p, 0, found.n) != NULL)
 		found = STR_LIT(".");

@@ -12,7 +12,7 @@ static const struct {
 	{"checkpoint-12/global_step12/mp_rank_00_model_states.pt", "checkpoint-12"},
 	{"run/checkpoint-12/a", "run/checkpoint-12"},
 	{"run/x/my-checkpoint-12-3/a/b", "run/x/my-checkpoint-12-3"},
-	{"run/checkpoint-12", "run"},
+	{"run/checkpoint-12", "run/checkpoint-12"},
 	{"checkpoint-/a", "checkpoint-"},
 	{"a/checkpoint-x/b", "a"},
 	{"a/checkpoint-12-/b", "a"},
@@ -37,6 +37,18 @@ static const struct {
 	{"ckpt_1000.pt", "."},
 	{"checkpoint_3_rank0.pt", "."},
 	{".ckpt", "."},
+	{"300/default/d/x", "300"},
+	{"run/300/default/d/x", "run/300"},
+	{"run/checkpoints/300/x", "run/checkpoints/300"},
+	{"run/embed/c/0/0", "run"},
+	{"run/300", "run"},
+	{"checkpoint_7", "checkpoint_7"},
+	{"a/checkpoint_7", "a/checkpoint_7"},
+	{"model-3.keras", "model-3.keras"},
+	{"a/llama-q4-300.gguf", "a/llama-q4-300.gguf"},
+	{"llama-q4.gguf", "."},
+	{"a/llama-00001-of-00003.gguf", "a"},
+	{"a/model-3.pt", "a"},
 };
 
 static void names_by_path(void **state UNUSED)
