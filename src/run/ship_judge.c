@@ -234,9 +234,9 @@ static void add_last(struct ship *s, const struct ship_group *g, struct ckpt_fac
  * was closed, or as good as. Others have their size before they have their bytes. */
 static bool is_ended_by_format(const struct ship_entry *e)
 {
-	static const char *const formats[] = {"torch zip", "torch legacy", "pickle",
-	                                      "json",      "keras",        "npz",
-	                                      "tar",       "dcp metadata"};
+	static const char *const formats[] = {"torch zip", "torch legacy", "pickle", "json",
+	                                      "keras",     "npz",          "tar",    "dcp metadata",
+	                                      "gguf",      "npy",          "msgpack"};
 
 	for (size_t i = 0; e->check != NULL && i < COUNT(formats); i++)
 		if (strcmp(e->check->r.format, formats[i]) == 0)
@@ -281,11 +281,43 @@ static void add_files(struct ship *s, const struct ship_group *g, struct ckpt_fa
 	}
 }
 
+/* Settings and words: what a saver writes before the weights. */
+static bool is_small_talk(const struct ship_entry *e)
+{
+	static const char *const formats[] = {"json", "json lines", "text", "sentencepiece"};
+
+	for (size_t i = 0; e->check != NULL && i < COUNT(formats); i++)
+		if (strcmp(e->check->r.format, formats[i]) == 0)
+			return true;
+	return false;
+}
+
+/* A model's settings without anything that could be its weights. */
+static bool lacks_weights(const struct ship_group *g, bool *small)
+{
+	const struct ship_entry *e = NULL;
+	bool config = false;
+
+	*small = true;
+	TAILQ_FOREACH(e, &g->entries, peer)
+	{
+		const char *base = ship_base_name(e->path);
+
+		if (!ship_counts(e))
+			continue;
+		*small = *small && is_small_talk(e);
+		config = config || strcmp(base, "config.json") == 0 ||
+		         strcmp(base, "adapter_config.json") == 0;
+	}
+	return *small && config;
+}
+
 static void add_set(const struct ship_group *g, struct ckpt_facts *f)
 {
 	const struct set_result *r = &g->set->r;
-	bool layout =
-		strcmp(r->layout->id, "unknown") != 0 && (!r->layout->one_file || r->checked > 0);
+	bool small = false, weightless = lacks_weights(g, &small);
+	bool layout = strcmp(r->layout->id, "unknown") != 0 &&
+	              (!r->layout->one_file || (r->checked > 0 && !small));
 
 	f->unfinished = r->unfinished;
 	for (size_t i = 0; i < MIN(r->n_problems, (size_t)SET_SHOWN_MAX); i++) {
@@ -299,8 +331,12 @@ static void add_set(const struct ship_group *g, struct ckpt_facts *f)
 		}
 	}
 	f->n_missing = f->missing != NULL ? r->n_problems : 0;
-	f->known = layout || (r->files > 0 && r->checked == r->files);
-	f->single = r->layout->one_file && r->checked > 0;
+	if (weightless && f->missing == NULL) {
+		f->missing = "model.safetensors";
+		f->n_missing = 1;
+	}
+	f->known = layout || (r->files > 0 && r->checked == r->files && !small);
+	f->single = r->layout->one_file && r->checked > 0 && !small;
 	f->proven = r->state == SET_PROVEN;
 	f->proof = r->proof[0] != '\0' ? r->proof : NULL;
 	f->n_files = r->files;
