@@ -119,7 +119,7 @@ def test_torch_savers(tmp_path):
         report = check(torn, whole=False)
         assert report["state"] == "torn" and report["files"][0]["format"] == "torch zip"
     trainer_with_a_part_missing(out / "trainer")
-    shards_with_a_part_missing(out / "shards/model-1")
+    shards_with_a_part_missing(out / "shards/checkpoint-1")
 
 
 def trainer_with_a_part_missing(out):

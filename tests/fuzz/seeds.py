@@ -83,7 +83,7 @@ def main():
         run(PARTS / "trainer/bin/python", "torch_savers.py", TORCH, out)
         run(PARTS / "savers/bin/python", "jax_savers.py", JAX, out)
         with tarfile.open(out / "x.tar", "w") as tar:
-            tar.add(out / "shards/model-1/config.json", "model-1/config.json")
+            tar.add(out / "shards/checkpoint-1/config.json", "checkpoint-1/config.json")
         keep(out / "x.tar", "tarball", "shards")
 
 

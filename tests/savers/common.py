@@ -8,7 +8,7 @@
 In the environment of `save`:
     SAVER_SIZE      numbers in the largest tensor [200]
     SAVER_PAUSE     seconds between two checkpoints [0]
-    SAVER_DIE       "files:N" or "bytes:N": SIGKILL to the process group when OUT holds so much
+    SAVER_DIE       "files:N" or "bytes:N": SIGKILL to the process group when OUT holds so much; or "ms:N": after so long
 """
 import json
 import os
@@ -37,9 +37,9 @@ def killer(out, what, limit):
     """A process of its own: the trainer's threads may hold the interpreter while they write."""
     if os.fork() > 0:
         return
-    parent, group = os.getppid(), os.getpgid(0)
+    parent, group, begun = os.getppid(), os.getpgid(0), time.monotonic()
     while os.getppid() == parent:
-        if amount(out)[what] >= limit:
+        if (amount(out)[what] if what != "ms" else (time.monotonic() - begun) * 1000) >= limit:
             os.killpg(group, signal.SIGKILL)
         time.sleep(0.0002)
     os._exit(0)
@@ -77,10 +77,10 @@ def save(saver, out, steps):
 
 
 class Saver:
-    """save(out, step) -> path; or every(out, steps), which yields a path for each that it saved."""
+    """save(out, step) -> path; or every(out, steps), which yields a path for each that it saved. needs: modules that a save imports."""
 
-    def __init__(self, save=None, load=None, ranks=1, every=None):
-        self.one, self.load, self.ranks, self.every = save, load, ranks, every
+    def __init__(self, save=None, load=None, ranks=1, every=None, needs=()):
+        self.one, self.load, self.ranks, self.every, self.needs = save, load, ranks, every, needs
 
     def steps(self, out, steps):
         if self.every:

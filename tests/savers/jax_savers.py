@@ -210,12 +210,12 @@ def load_npy(path):
 
 
 SAVERS = {
-    "orbax": Saver(every=every_orbax, load=load_orbax),
+    "orbax": Saver(every=every_orbax, load=load_orbax, needs=["orbax.checkpoint"]),
     "orbax-zarr": Saver(save_orbax_zarr, load_orbax_zarr),
-    "flax": Saver(save_flax, load_flax),
-    "keras": Saver(save_keras, load_keras),
+    "flax": Saver(save_flax, load_flax, needs=["flax.training.checkpoints"]),
+    "keras": Saver(save_keras, load_keras, needs=["keras"]),
     "keras-h5": Saver(save_weights, load_weights),
-    "gguf": Saver(save_gguf, load_gguf),
+    "gguf": Saver(save_gguf, load_gguf, needs=["gguf"]),
     "gguf-types": Saver(save_gguf_types, load_gguf),
     "h5": Saver(save_h5, load_h5),
     "h5-latest": Saver(lambda out, step: save_h5(out, step, "latest"), load_h5),

@@ -109,7 +109,7 @@ def save_script(out, step):
 # ---- transformers, peft ----
 
 def save_shards(out, step, safe=True):
-    path = os.path.join(out, f"model-{step}")
+    path = os.path.join(out, f"checkpoint-{step}")
     bert().save_pretrained(path, max_shard_size="4KB", safe_serialization=safe)
     return path
 
@@ -270,20 +270,22 @@ def load_lightning(path):
     assert torch.load(path)["state_dict"]
 
 
+BERT = ["transformers.models.bert.modeling_bert"]
+TRAINER = [*BERT, "transformers.trainer", "transformers.training_args", "accelerate"]
 SAVERS = {
     "torch": Saver(save_torch, load_torch),
     "legacy": Saver(save_legacy, torch.load),
     "torn": Saver(save_torn, torch.load),
     "module": Saver(save_module, torch.load),
     "script": Saver(save_script, torch.jit.load),
-    "shards": Saver(save_shards, load_model),
+    "shards": Saver(save_shards, load_model, needs=BERT),
     "bin-shards": Saver(lambda out, step: save_shards(out, step, False), load_model),
     "adapter": Saver(save_adapter, load_adapter),
-    "trainer": Saver(every=every_trainer, load=load_trainer),
-    "trainer-2": Saver(every=every_trainer, load=load_trainer, ranks=2),
-    "accelerate": Saver(every=every_accelerate, load=load_accelerate),
+    "trainer": Saver(every=every_trainer, load=load_trainer, needs=TRAINER),
+    "trainer-2": Saver(every=every_trainer, load=load_trainer, ranks=2, needs=TRAINER),
+    "accelerate": Saver(every=every_accelerate, load=load_accelerate, needs=["accelerate"]),
     "dcp-2": Saver(every=every_dcp, load=load_dcp, ranks=2),
-    "lightning": Saver(every=every_lightning, load=load_lightning),
+    "lightning": Saver(every=every_lightning, load=load_lightning, needs=["lightning"]),
 }
 
 if __name__ == "__main__":
