@@ -2,6 +2,8 @@
  */
 #include "run/env.h"
 
+extern char **environ;
+
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 struct env_list {
@@ -116,6 +118,8 @@ VALUE(ckpt, o->at->ckpt)
 VALUE(load, o->at->load)
 VALUE(resume, resume_from(o->a, o->l, o->at))
 VALUE(project_cache, o->at->project_cache)
+VALUE(hf_home, arena_printf(o->a, "%s/huggingface", o->at->project_cache))
+VALUE(xdg_cache, arena_printf(o->a, "%s/xdg", o->at->project_cache))
 VALUE(team_cache, o->at->team_cache)
 VALUE(group_size, arena_printf(o->a, "%" PRIu32, o->l->node_count))
 VALUE(leader, o->l->leader_addr)
@@ -133,6 +137,7 @@ enum env_when {
 	ENV_LOAD,
 	ENV_RESUME,
 	ENV_CACHE,
+	ENV_LIBRARY,   /* not where an image may have baked in what a library downloads */
 	ENV_INHERITED, /* what is set where the server runs; not by us */
 	ENV_SHELL,     /* by the shell that runs the commands */
 };
@@ -146,6 +151,7 @@ static const char *const when_words[] = {
 	[ENV_LOAD] = "`load_checkpoint_config.enabled`",
 	[ENV_RESUME] = "a checkpoint to resume from",
 	[ENV_CACHE] = "`cache_config.enabled`",
+	[ENV_LIBRARY] = "`cache_config.enabled`, no `image`",
 	[ENV_INHERITED] = "no `image`, and set for the server",
 	[ENV_SHELL] = "set by the shell",
 };
@@ -171,6 +177,8 @@ static const struct env_row {
 	{"BT_TEAM_CACHE_DIR",        ENV_CACHE,   team_cache,    "the team's cache, shared by its projects", "/root/.cache/team_artifacts"},
 	/* Scripts keep files right below it: the folder above both would lose them. */
 	{"BT_RW_CACHE_DIR",          ENV_CACHE,   project_cache, "same as BT_PROJECT_CACHE_DIR", "/root/.cache/user_artifacts"},
+	{"HF_HOME",                  ENV_LIBRARY, hf_home,      "where Hugging Face libraries keep what they download", "/root/.cache/user_artifacts/huggingface"},
+	{"XDG_CACHE_HOME",           ENV_LIBRARY, xdg_cache,    "where other libraries keep what they download", "/root/.cache/user_artifacts/xdg"},
 	{"BT_GROUP_SIZE",            ENV_ALWAYS,  group_size,    "number of nodes: `node_count`", "1"},
 	{"BT_NODE_RANK",             ENV_ALWAYS,  node_rank,     "rank of this node, from 0", "0"},
 	{"BT_LEADER_ADDR",           ENV_ALWAYS,  leader,        "address of node 0, for `torchrun --master-addr`", "127.0.0.1"},
@@ -213,6 +221,8 @@ static bool applies(const struct env_row *row, const struct env_of *o)
 		return o->spec->load.enabled;
 	case ENV_CACHE:
 		return o->spec->cache.enabled;
+	case ENV_LIBRARY:
+		return o->spec->cache.enabled && !o->at->image;
 	case ENV_ALWAYS:
 	case ENV_PYTHON: /* their values are NULL otherwise */
 	case ENV_RESUME:
@@ -288,6 +298,45 @@ void env_forget(struct buf *out)
 	              "DBUS_SESSION_BUS_ADDRESS LC_ALL ASAN_OPTIONS UBSAN_OPTIONS LSAN_OPTIONS "
 	              "TSAN_OPTIONS STOKER_CRASH_AT CONTAINERS_CONF "
 	              "CONTAINERS_REGISTRIES_CONF CONTAINERS_STORAGE_CONF AWS_ENDPOINT_URL_ECR\n");
+}
+
+static bool is_proxy(const char *entry)
+{
+	struct str name = {0}, text = str_of(entry);
+
+	if (!str_cut(&text, '=', &name) || name.n < strlen("_proxy"))
+		return false;
+	return str_ieq(str_skip(name, name.n - strlen("_proxy")), "_proxy") &&
+	       !str_ieq(name, "no_proxy");
+}
+
+/* Whoever wrote the password may have written any character: up to the last @. */
+static const char *without_login(struct arena *a, const char *entry)
+{
+	const char *at = strrchr(entry, '@'), *value = strchr(entry, '=') + 1;
+	const char *scheme = value;
+
+	if (at == NULL || at < value)
+		return entry;
+	while ((*scheme >= 'a' && *scheme <= 'z') || (*scheme >= 'A' && *scheme <= 'Z') ||
+	       (*scheme >= '0' && *scheme <= '9'))
+		scheme++;
+	if (strncmp(scheme, "://", 3) == 0)
+		value = scheme + 3;
+	return arena_printf(a, "%.*s%s", (int)(value - entry), entry, at + 1);
+}
+
+const char *const *env_of_sandbox(struct arena *a)
+{
+	const char **out;
+	size_t n = 0;
+
+	while (environ[n] != NULL)
+		n++;
+	out = ARENA_ARRAY(a, const char *, n + 1);
+	for (size_t i = 0; i < n; i++)
+		out[i] = is_proxy(environ[i]) ? without_login(a, environ[i]) : environ[i];
+	return out;
 }
 
 void env_script(const struct wire_env *env, size_t n, struct buf *out)

@@ -26,6 +26,9 @@ void env_reference(struct buf *out);
  * image sets is its own: not for images. The proxies stay: without them nothing may be reachable.
  */
 void env_forget(struct buf *out);
+/* The environment of a sandbox's own processes: ours, but proxies without user and password, as
+ * the job can read it. */
+const char *const *env_of_sandbox(struct arena *a);
 /* export NAME='value' lines for a POSIX shell. */
 void env_script(const struct wire_env *env, size_t n, struct buf *out);
 /* 'text' for a POSIX shell. */

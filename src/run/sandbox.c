@@ -63,6 +63,7 @@ int sandbox_spawn(struct sandbox *s, const char *const *argv, const struct proc_
                   struct err *err)
 {
 	struct proc_spec spec = {.argv = argv,
+	                         .envp = env_of_sandbox(s->a),
 	                         .cwd = "/",
 	                         .fds = fds,
 	                         .n_fds = n,

@@ -172,6 +172,7 @@ static int spawn(struct sandbox *s, const struct wire_exec *x, const struct ends
 	                        {s->shell_fd, BOX_ENTER_FD},
 	                        {e->tty[1], BOX_TTY_FD}};
 	struct proc_spec spec = {.cwd = "/",
+	                         .envp = env_of_sandbox(a),
 	                         .fds = fds,
 	                         .n_fds = x->tty && !outer ? COUNT(fds) : COUNT(fds) - 1,
 	                         .new_session = true,

@@ -72,12 +72,12 @@ def test_a_file_outside_of_the_allowed_folders_is_refused_at_push(files, source)
 
 
 def test_cache_outlives_jobs(cluster):
-    one = cluster.push(["mkdir $BT_PROJECT_CACHE_DIR/d && echo kept > $BT_PROJECT_CACHE_DIR/d/f && echo team > $BT_TEAM_CACHE_DIR/t"],
-                       runtime=CACHE)
+    one = cluster.push(["mkdir $BT_PROJECT_CACHE_DIR/d && echo kept > $BT_PROJECT_CACHE_DIR/d/f && echo team > $BT_TEAM_CACHE_DIR/t",
+                        "for d in $HF_HOME $XDG_CACHE_HOME; do mkdir -p $d && echo downloaded > $d/f; done"], runtime=CACHE)
     cluster.wait(one, "TRAINING_JOB_COMPLETED")
-    two = cluster.push(["cat $BT_PROJECT_CACHE_DIR/d/f $BT_TEAM_CACHE_DIR/t"], runtime=CACHE)
+    two = cluster.push(["cat $BT_PROJECT_CACHE_DIR/d/f $BT_TEAM_CACHE_DIR/t $HF_HOME/f $XDG_CACHE_HOME/f"], runtime=CACHE)
     cluster.wait(two, "TRAINING_JOB_COMPLETED")
-    assert cluster.user_lines(two) == ["kept", "team"]
+    assert cluster.user_lines(two) == ["kept", "team", "downloaded", "downloaded"]
     other = cluster.push(["ls -A $BT_PROJECT_CACHE_DIR; cat $BT_TEAM_CACHE_DIR/t"], project="other", runtime=CACHE)
     cluster.wait(other, "TRAINING_JOB_COMPLETED")
     assert cluster.user_lines(other) == ["team"]

@@ -332,15 +332,16 @@ def test_the_servers_own_variables_stay_with_it(empty_cluster):
     """A job on the machine's root sees the platform's variables, its own, and the proxies it cannot do without."""
     own = {"LD_LIBRARY_PATH": "/nowhere", "TMPDIR": "/tmp", "XDG_DATA_HOME": "/tmp/x", "CONTAINERS_CONF": "/nowhere",
            "SERVERS_OWN": "1"}
-    c = empty_cluster.start(env={**own, "no_proxy": "127.0.0.1,a.example"})
-    job = c.push(["env -0 | tr '\\0' '\\n'; " + c.hold()], runtime={"environment_variables": {"MINE": "yes"}})
+    c = empty_cluster.start(env={**own, "no_proxy": "127.0.0.1,a.example", "HTTP_PROXY": "http://ann:pass/w@rd@127.0.0.1:9"})
+    job = c.push(["env -0 | tr '\\0' '\\n'; cat /proc/[0-9]*/environ | grep -qa rd@ && echo LEAK=1; " + c.hold()], runtime={"environment_variables": {"MINE": "yes"}})
     until(lambda: "MINE" in c.logs(job))
     inside = c.cli("exec", job["id"], "--", "env").out.splitlines()
     c.release(job)
     c.wait(job, "TRAINING_JOB_COMPLETED")
     for lines in (c.user_lines(job), inside):
         got = dict(line.split("=", 1) for line in lines)
-        assert got["MINE"] == "yes" and got["no_proxy"] == "127.0.0.1,a.example"
+        assert got["MINE"] == "yes" and got["no_proxy"] == "127.0.0.1,a.example" and got["HTTP_PROXY"] == "http://127.0.0.1:9"
+        assert "LEAK" not in got
         assert not set(own) & set(got) and not [k for k in got if k.endswith("SAN_OPTIONS")], got
 
 

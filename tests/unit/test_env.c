@@ -53,6 +53,8 @@ static const struct {
 	{"BT_PROJECT_CACHE_DIR", "/root/.cache/user_artifacts"},
 	{"BT_TEAM_CACHE_DIR", "/root/.cache/team_artifacts"},
 	{"BT_RW_CACHE_DIR", "/root/.cache/user_artifacts"},
+	{"HF_HOME", "/root/.cache/user_artifacts/huggingface"},
+	{"XDG_CACHE_HOME", "/root/.cache/user_artifacts/xdg"},
 };
 
 static void has_every_variable(void **state UNUSED)
@@ -151,6 +153,38 @@ static void the_user_has_the_last_word(void **state UNUSED)
 	assert_string_equal(get(env, n, "BT_NUM_GPUS"), "1");
 }
 
+static void proxies_lose_their_login(void **state UNUSED)
+{
+	static const struct {
+		const char *name, *value, *want;
+	} rows[] = {
+		{"HTTP_PROXY", "http://ann:pw@proxy:3128", "http://proxy:3128"},
+		{"https_proxy", "http://ann:p@w@proxy:3128/", "http://proxy:3128/"},
+		{"http_proxy", "http://ann:p/w?x#y@proxy", "http://proxy"},
+		{"HTTPS_PROXY", "ann:pw@proxy:3128", "proxy:3128"},
+		{"ALL_PROXY", "socks5h://token@proxy", "socks5h://proxy"},
+		{"all_proxy", "ann:p://w@proxy", "proxy"},
+		{"ftp_proxy", "http://proxy:3128", "http://proxy:3128"},
+		{"no_proxy", "a@b,127.0.0.1", "a@b,127.0.0.1"},
+		{"MAIL", "ann@example.org", "ann@example.org"},
+	};
+	AUTO_ARENA struct arena *a = arena_new();
+	const char *const *env;
+
+	for (size_t i = 0; i < COUNT(rows); i++)
+		assert_int_equal(setenv(rows[i].name, rows[i].value, 1), 0);
+	env = env_of_sandbox(a);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		const char *want = arena_printf(a, "%s=%s", rows[i].name, rows[i].want);
+		bool found = false;
+
+		for (size_t k = 0; env[k] != NULL; k++)
+			found = found || strcmp(env[k], want) == 0;
+		assert_row(found, rows[i].name);
+		assert_int_equal(unsetenv(rows[i].name), 0);
+	}
+}
+
 static const char *const values[] = {
 	"",          "plain",        "it's", "''", "'; echo out; '", "$HOME `id` \\ \"x\"",
 	"a\nb\n\nc", "\x01\x7f\xff", "-n",   "!",
@@ -180,6 +214,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(has_every_variable),
 	cmocka_unit_test(the_page_names_every_variable),
 	cmocka_unit_test(the_user_has_the_last_word),
+	cmocka_unit_test(proxies_lose_their_login),
 	cmocka_unit_test(no_value_gets_out),
 };
 UNIT_MAIN(tests)
