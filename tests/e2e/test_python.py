@@ -384,7 +384,9 @@ def test_plain_uses_it_where_it_lies(empty_cluster, index):
     cluster = start(empty_cluster, "--sandbox", "plain")
     job = run(cluster, ["leaf==1.0"], index, [tell("leaf"), "echo told $VIRTUAL_ENV"])
     (where, version), (named,) = told(cluster, job)
-    assert version == "1.0" and where == named and str(cluster.data / "node/built") in where
+    # of a server that is root the job has ids of its own, and sees its folders below a root that is made for it
+    place = "/run/stoker/stage/" if os.geteuid() == 0 else str(cluster.data / "node/built")
+    assert version == "1.0" and where == named and place in where
     asked = sum(index.hits.values())
     assert told(cluster, run(cluster, ["leaf==1.0"], index, [tell("leaf")])) == [[where, "1.0"]]
     assert sum(index.hits.values()) == asked
