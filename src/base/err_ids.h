@@ -55,6 +55,7 @@
 	X(JOB_NEVER_FITS,       QUOTA,       "job_never_fits",         "No machine of this server could ever run the job. Ask for less, or add a machine.") \
 	X(CACHE_QUOTA_EXCEEDED, QUOTA,       "cache_quota_exceeded",   "The project's cache is over its quota. Remove files with `stoker cache rm`, or raise it with `stoker cache quota`.") \
 	X(STORED_SPEC,          CORRUPT,     "stored_spec_unreadable", "The database's copy of the job's specification is damaged. Push the job again.") \
+	X(NODE_CACHE_FULL,       NO_SPACE,    "node_cache_full",        "Running jobs use the node cache, and what this job needs does not fit beside it. The job waits; a larger --node-cache-bytes helps.") \
 	X(SOURCE_BUSY,          BUSY,        "source_busy",            "The source limits the rate of requests. Try again later; a secret often raises the limit.") \
 	X(DIGEST_MISMATCH,      CORRUPT,     "digest_mismatch",        "What the source sent does not have the digest that it promises. Nothing of it is used.") \
 	X(SOURCE_BROKEN,        CORRUPT,     "source_broken",          "The source, or a proxy in front of it, does not keep to its protocol. Check the endpoint.") \

@@ -8,6 +8,10 @@
 #include "run/mounts.h"
 #include "run/sandbox.h"
 
+#define STAGE_ROOM_STEP_MS 1000 /* between two looks at a full node cache */
+#define STAGE_ROOM_WAIT_MS ((int64_t)24 * 3600 * 1000)
+#define STAGE_CANCEL_STEP_MS 50
+
 static bool canceled(struct stage *st, struct err *err)
 {
 	if (!*report_cancel(st->report))
@@ -144,6 +148,66 @@ static int one_weight(struct stage *st, size_t i, struct err *err)
 	return 0;
 }
 
+/* Trees that are held while another is waited for are what somebody else may wait for. */
+static void give_back(struct stage *st)
+{
+	for (size_t i = 0; i < st->n_leases; i++)
+		(void)close(st->lease[i].fd);
+	st->n_leases = 0;
+}
+
+/* More than the cache may hold is not waited for. */
+static int check_budget(const struct wire_launch *l, struct err *err)
+{
+	uint64_t need = 0;
+
+	for (size_t i = 0; i < l->n_weights; i++) {
+		bool again = false;
+
+		for (size_t k = 0; k < i; k++)
+			again = again ||
+			        strcmp(l->weights[i].manifest, l->weights[k].manifest) == 0;
+		if (!again)
+			need += l->weights[i].bytes;
+	}
+	if (need <= l->node_budget_bytes)
+		return 0;
+	return err_set(err, ERR_NO_SPACE,
+	               "the weights of this job need %" PRIu64
+	               " bytes, and the node cache may hold %" PRIu64
+	               ": give the server a larger --node-cache-bytes",
+	               need, l->node_budget_bytes);
+}
+
+static int all_weights(struct stage *st, struct err *err)
+{
+	for (size_t i = 0; i < st->launch->n_weights; i++) {
+		if (canceled(st, err) || one_weight(st, i, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* False: it is stopped, or has waited for long enough. */
+static bool wait_for_room(struct stage *st, int64_t since_ms, bool *said, const struct err *full)
+{
+	int64_t until = clock_mono_ms() + STAGE_ROOM_STEP_MS;
+
+	if (clock_mono_ms() - since_ms > STAGE_ROOM_WAIT_MS)
+		return false;
+	if (!*said)
+		logs_say(st->logs, "waiting for room in the node cache: %s", full->msg);
+	*said = true;
+	report_progress(st->report, "waiting for room in the node cache, which running jobs use", 0,
+	                0);
+	while (clock_mono_ms() < until) {
+		if (*report_cancel(st->report))
+			return false;
+		clock_sleep_ms(STAGE_CANCEL_STEP_MS);
+	}
+	return true;
+}
+
 static int open_cache(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
@@ -177,6 +241,8 @@ static int stage_python(struct stage *st, struct err *err)
 static int stage_weights(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
+	int64_t since_ms = clock_mono_ms();
+	bool said = false;
 
 	if (l->n_weights == 0)
 		return 0;
@@ -184,9 +250,20 @@ static int stage_weights(struct stage *st, struct err *err)
 		return err_set(err, ERR_TOO_BIG, "more than %d weights", SPEC_WEIGHTS_MAX);
 	if (blobs_open(&st->blobs, l->store_dir, err) < 0 || open_cache(st, err) < 0)
 		return -1;
-	for (size_t i = 0; i < l->n_weights; i++) {
-		if (canceled(st, err) || one_weight(st, i, err) < 0)
+	if (check_budget(l, err) < 0)
+		return -1;
+	while (all_weights(st, err) < 0) {
+		if (err->id != ERR_NODE_CACHE_FULL)
 			return -1;
+		give_back(st);
+		if (!wait_for_room(st, since_ms, &said, err)) {
+			if (*report_cancel(st->report)) {
+				err_clear(err);
+				(void)canceled(st, err);
+			}
+			return -1;
+		}
+		err_clear(err);
 	}
 	return 0;
 }
@@ -367,9 +444,7 @@ int stage_run(struct stage *st, struct err *err)
 
 void stage_done(struct stage *st)
 {
-	for (size_t i = 0; i < st->n_leases; i++)
-		(void)close(st->lease[i].fd);
-	st->n_leases = 0;
+	give_back(st);
 	if (st->python.at != NULL)
 		(void)close(st->python.lease.fd);
 	st->python.at = NULL;

@@ -274,7 +274,7 @@ static int make_room(struct room *r, uint64_t need, struct err *err)
 	if (r->failed)
 		return -1;
 	if (lru_bytes(r->lru) + need > budget)
-		return err_set(err, ERR_NO_SPACE,
+		return err_set(err, ERR_NODE_CACHE_FULL,
 		               "the tree needs %" PRIu64 " bytes, but %" PRIu64 " of the %" PRIu64
 		               " bytes of the node cache %s are in use by running jobs. Wait for "
 		               "them, or give the node cache a larger budget",

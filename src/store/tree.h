@@ -36,8 +36,9 @@ struct node_lease {
 };
 
 /* The tree of this manifest, leased. Made from `from` when missing: space is found by eviction
- * first (ERR_NO_SPACE with sizes when all is leased or it is larger than the budget). Processes
- * that ask at the same time wait for the one that makes it. */
+ * first (ERR_NO_SPACE with sizes when it is larger than the budget, ERR_NODE_CACHE_FULL when too
+ * much is leased: it may be tried again). Processes that ask at the same time wait for the one that
+ * makes it. */
 int node_cache_tree(struct node_cache *c, struct blobs *from, const struct digest *manifest,
                     void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg,
                     const atomic_bool *cancel, struct node_lease *out, struct err *err) MUST_CHECK;

@@ -94,6 +94,77 @@ static void mounts_weights(void **state)
 	assert_log(p, "o kept\n", true);
 }
 
+/* Another job holds a tree that leaves no room for ours. */
+static void hold_tree(struct place *p, struct node_lease *lease)
+{
+	AUTO_NODE_CACHE struct node_cache *c = NULL;
+	AUTO_BLOBS struct blobs *b = NULL;
+	struct digest d, name;
+	struct manifest m;
+	struct err err = {0};
+
+	assert_ok(blobs_open(&b, p->launch.store_dir, &err), &err);
+	assert_ok(node_cache_open(&c, p->launch.node_dir, p->launch.node_budget_bytes, &err), &err);
+	manifest_init(&m, p->a);
+	assert_ok(blobs_put(b, STR_LIT("another\n"), &d, &err), &err);
+	assert_ok(manifest_add(&m, STR_LIT("a"), 8, &d, &err), &err);
+	assert_ok(manifest_finish(&m, &err), &err);
+	assert_ok(blobs_put_manifest(b, &m, &name, &err), &err);
+	assert_ok(node_cache_tree(c, b, &name, NULL, NULL, NULL, lease, &err), &err);
+}
+
+/* It waits as long as there is hope, and no longer. */
+static void waits_for_room_in_the_node_cache(void **state)
+{
+	struct place *p = *state;
+	struct node_lease lease;
+
+	put_weights(p, false);
+	p->launch.node_budget_bytes = 12;
+	hold_tree(p, &lease);
+	spec(p, "\"cat /models/b/sub/model.bin\"", "", "");
+	launch(p, NULL);
+	wait_log(p, "node cache");
+	assert_log(p, "o weights!\n", false);
+	(void)close(lease.fd);
+	assert_int_equal(join(p), 0);
+	assert_int_equal(exit_of(p).code, 0);
+	assert_log(p, "o weights!\n", true);
+}
+
+static void a_stop_ends_the_wait_for_room(void **state)
+{
+	struct place *p = *state;
+	struct node_lease lease;
+	struct wire_exit x;
+
+	put_weights(p, false);
+	p->launch.node_budget_bytes = 12;
+	hold_tree(p, &lease);
+	spec(p, "\"echo ran\"", "", "");
+	launch(p, NULL);
+	wait_log(p, "node cache");
+	stop_job(p, true);
+	assert_int_equal(join(p), 0);
+	x = exit_of(p);
+	assert_int_equal(x.end, JOB_END_STOPPED);
+	assert_false(x.user_code_ran);
+	(void)close(lease.fd);
+}
+
+static void more_than_the_node_cache_holds_is_not_waited_for(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_weights(p, false);
+	p->launch.node_budget_bytes = 5;
+	spec(p, "\"echo ran\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_DEPLOY_FAILED);
+	assert_string_equal(x.stage, "weights");
+}
+
 static void missing_weights_fail_before_user_code(void **state)
 {
 	struct place *p = *state;
@@ -244,6 +315,9 @@ static const struct CMUnitTest tests[] = {
 	T(code_without_workspace),
 	T(refuses_hostile_code),
 	T(mounts_weights),
+	T(waits_for_room_in_the_node_cache),
+	T(a_stop_ends_the_wait_for_room),
+	T(more_than_the_node_cache_holds_is_not_waited_for),
 	T(missing_weights_fail_before_user_code),
 	T(ships_checkpoints),
 	T(marks_the_incomplete),

@@ -177,7 +177,7 @@ static void tree_budget_holds(void **state UNUSED)
 	take(c, b, &m[2], &lease_a);
 	assert_true(lease_a.hit);
 	assert_err(node_cache_tree(c, b, &m[3], NULL, NULL, NULL, &lease_a, &err), &err,
-	           ERR_NO_SPACE, "in use by running jobs");
+	           ERR_NODE_CACHE_FULL, "");
 	(void)close(lease_b.fd); /* the job has ended, or was killed */
 	take(c, b, &m[3], &lease_b);
 	assert_false(has_tree("budget", &m[0]));
