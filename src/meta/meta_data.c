@@ -1,4 +1,5 @@
 /* meta_data.c - rows about bytes: checkpoints, mirrors, uploads, snapshots of caches. */
+#include "core/ckpt.h"
 #include "meta/meta_impl.h"
 
 static void ckpt_row(struct db_rows *r, void *item)
@@ -32,17 +33,31 @@ static void ckpt_row(struct db_rows *r, void *item)
 	c->revision = db_get_u32(r);
 }
 
+static int by_order(const void *a, const void *b)
+{
+	const struct model_checkpoint *x = a, *y = b;
+	int c = ckpt_order(x->created_ms, x->name, y->created_ms, y->name);
+
+	return c != 0 ? c : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* In the one order of checkpoints: what the database sorts by name has checkpoint-10 before
+ * checkpoint-9. */
 int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
                      struct model_checkpoint **out, size_t *n, struct err *err)
 {
-	return meta_list(
+	int r = meta_list(
 		m, a,
 		"SELECT c.job_id, j.project_id, c.name, c.rank, c.state, c.kind,"
 		" c.base_model, c.lora_r, c.created_ms, c.synced_ms, c.bytes, c.bytes_sent,"
 		" c.files, c.manifest_key, c.pinned, c.rule, c.reason, c.trainer, c.updating,"
 		" c.marked_by, c.revision FROM checkpoints c JOIN jobs j ON j.id = c.job_id"
-		" WHERE c.job_id = ? ORDER BY c.created_ms, c.name, c.rank",
+		" WHERE c.job_id = ?",
 		DB_ARGS(db_text(job_id)), sizeof(**out), ckpt_row, out, n, err);
+
+	if (r == 0 && *n > 1)
+		qsort(*out, *n, sizeof(**out), by_order);
+	return r;
 }
 
 int meta_checkpoint_put(struct meta *m, const struct model_checkpoint *c, struct err *err)

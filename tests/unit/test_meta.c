@@ -342,6 +342,37 @@ static void deleting_leaves_trash(void **state)
 	assert_int_equal(n, 3);
 }
 
+/* Of one moment, by the numbers in their names; ranks together. */
+static void checkpoints_have_one_order(void **state)
+{
+	static const char *const names[] = {"checkpoint-10", "checkpoint-9", "checkpoint-100"};
+	struct place *p = *state;
+	struct model_project pr = {0};
+	struct model_job j = {0};
+	struct model_checkpoint *cs = NULL;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(add_project(p->m, p->a, &pr, &p->err), &p->err);
+	assert_ok(add_job(p->m, p->a, "job0001", NULL, &j, &p->err), &p->err);
+	for (uint32_t i = 0; i < 2 * COUNT(names); i++) {
+		struct model_checkpoint c = {.job_id = "job0001",
+		                             .name = names[i / 2],
+		                             .rank = 1 - i % 2,
+		                             .kind = "full",
+		                             .created_ms = 5};
+
+		assert_ok(meta_checkpoint_put(p->m, &c, &p->err), &p->err);
+	}
+	assert_ok(meta_checkpoints(p->m, p->a, "job0001", &cs, &n, &p->err), &p->err);
+	assert_int_equal(n, 6);
+	for (uint32_t i = 0; i < n; i++)
+		assert_int_equal(cs[i].rank, i % 2);
+	assert_string_equal(cs[0].name, "checkpoint-9");
+	assert_string_equal(cs[2].name, "checkpoint-10");
+	assert_string_equal(cs[4].name, "checkpoint-100");
+}
+
 static void mirrors_uploads_snapshots(void **state)
 {
 	struct place *p = *state;
@@ -486,6 +517,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_job_is_stepped_once, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_late_attempt_changes_nothing, setup, teardown),
 	cmocka_unit_test_setup_teardown(deleting_leaves_trash, setup, teardown),
+	cmocka_unit_test_setup_teardown(checkpoints_have_one_order, setup, teardown),
 	cmocka_unit_test_setup_teardown(mirrors_uploads_snapshots, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_statement_can_fail, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_newer_database_is_refused, setup, teardown),
