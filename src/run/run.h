@@ -30,6 +30,8 @@ struct run {
 	size_t n_env;
 	const char *workdir;
 	int signal_fd;
+	uint64_t sync_done; /* of the last sync, as far as it was ... */
+	int64_t sync_ms;    /* ... when that grew last; monotonic */
 
 	/* the end */
 	bool left; /* processes that could not be killed */

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
+#define SYNC_STUCK_MS 10000         /* without progress, after `stop --now` */
 #define SAID_MAX ((size_t)64 << 10) /* of one message, redacted */
 #define DRAIN_MS 2000               /* of the log, after the end: a grandchild may hold the pipe */
 #define SHUTDOWN_MS 10000           /* grace when it is the runner itself that is told to end */
@@ -161,6 +162,22 @@ static void on_ship_event(void *arg, const char *kind, const char *text)
 	logs_say(r->logs, "%s", text);
 }
 
+/* The last sync waits for a store that is away, however long; `stop --now` does not. What goes on
+ * is left to go on, for a checkpoint that is whole is not to be lost to haste. */
+static bool on_sync(void *arg, uint64_t done)
+{
+	struct run *r = arg;
+	struct report_orders o;
+	int64_t now = clock_mono_ms();
+
+	report_orders(r->report, &o);
+	if (done > r->sync_done || r->sync_ms == 0) {
+		r->sync_done = done;
+		r->sync_ms = now;
+	}
+	return report_fenced(r->report) || (o.now && now - r->sync_ms >= SYNC_STUCK_MS);
+}
+
 static uint32_t on_world(void *arg)
 {
 	struct run *r = arg;
@@ -183,6 +200,7 @@ static int start_ship(struct run *r, struct err *err)
 		.world = on_world,
 		.volume_bytes = r->spec.ckpt.volume_bytes,
 		.cancel = report_given_up(r->report),
+		.give_up = on_sync,
 		.checkpoint = on_checkpoint,
 		.event = on_ship_event,
 		.arg = r,

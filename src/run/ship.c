@@ -237,6 +237,28 @@ void ship_totals(struct ship *s, struct ship_totals *out)
 	(void)pthread_mutex_unlock(&s->lock);
 }
 
+/* Called and returns with the lock; something grows with whatever is stored. */
+static bool gives_up(struct ship *s)
+{
+	const struct ship_entry *e = NULL;
+	const struct ship_group *g = NULL;
+	uint64_t done = s->dropped_bytes;
+	bool yes;
+
+	if (s->o.cancel != NULL && *s->o.cancel)
+		return true;
+	if (s->o.give_up == NULL)
+		return false;
+	TAILQ_FOREACH(e, &s->all, link)
+	done += e->state == SHIP_SENT ? e->sent.size + 1 : e->progress;
+	TAILQ_FOREACH(g, &s->list, link)
+	done += g->written;
+	(void)pthread_mutex_unlock(&s->lock);
+	yes = s->o.give_up(s->o.arg, done);
+	(void)pthread_mutex_lock(&s->lock);
+	return yes;
+}
+
 bool ship_finish(struct ship *s, bool ok)
 {
 	bool all = false;
@@ -248,7 +270,7 @@ bool ship_finish(struct ship *s, bool ok)
 	s->final = true;
 	(void)pthread_cond_broadcast(&s->changed);
 	while (!s->finished) {
-		if (s->o.cancel != NULL && *s->o.cancel)
+		if (gives_up(s))
 			break;
 		ship_wait_ms(s, NAP_MS);
 	}

@@ -43,6 +43,8 @@ struct ship_options {
 	bool dead;                 /* the trainer died with the shipper before us */
 	uint64_t volume_bytes;     /* what the job may write there, 0 = what the disk has */
 	const atomic_bool *cancel; /* gives up; may be NULL */
+	/* Asked while ship_finish waits, with how much has been done: true gives up. May be NULL. */
+	bool (*give_up)(void *arg, uint64_t done);
 	uint32_t (*world)(void *arg); /* ranks of the job, 0 = not known (yet); may be NULL */
 	void (*checkpoint)(void *arg, const struct model_checkpoint *row); /* news of one */
 	void (*event)(void *arg, const char *kind, const char *text); /* "checkpoint", "warning" */

@@ -64,6 +64,8 @@ void ship_trouble(struct ship *s, const char *what, const struct err *why)
 	AUTO_BUF struct buf text = BUF_INIT(3000);
 	int64_t now = clock_mono_ms();
 
+	if (why->code == ERR_NO_SPACE && ship_make_room(s))
+		return;
 	(void)pthread_mutex_lock(&s->lock);
 	if (s->trouble_ms != 0 && now - s->trouble_ms < TROUBLE_MS) {
 		(void)pthread_mutex_unlock(&s->lock);

@@ -2,6 +2,8 @@
 #include "base/clock.h"
 #include "run/ship_table.h"
 
+#include <libgen.h>
+
 #include <sys/statvfs.h>
 
 #define SPACE_MS 1000
@@ -63,4 +65,43 @@ void ship_check_space(struct ship *s)
 	    s->o.volume_bytes > 0 ? "volume" : "disk", percent, used / 1000000, total / 1000000,
 	    tight ? "; the next checkpoint may fail" : "");
 	s->o.event(s->o.arg, "warning", text);
+}
+
+/* Its name, beneath the folder: the trainer may have left links on the way. */
+static bool remove_beneath(struct ship *s, const char *path)
+{
+	AUTO_FREE char *dir = xstrdup(path), *base = xstrdup(path);
+	struct err err = {0};
+	AUTO_FD int fd = fs_open_beneath(s->dir_fd, dirname(dir),
+	                                 O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, &err);
+
+	return fd >= 0 && unlinkat(fd, basename(base), 0) == 0;
+}
+
+bool ship_make_room(struct ship *s)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct ship_entry *e = NULL;
+	const char **path = NULL;
+	size_t n = 0;
+	bool made = false;
+
+	(void)pthread_mutex_lock(&s->lock);
+	if (s->walked_final) {
+		path = ARENA_ARRAY(a, const char *, s->n_entries + 1);
+		TAILQ_FOREACH(e, &s->all, link)
+		{
+			if (e->state != SHIP_SENT || e->gone || !e->group->written)
+				continue;
+			path[n++] = arena_cstr(a, e->path);
+			ship_spool_doom(s, e->id);
+			e->id = 0;
+			e->gone = true;
+		}
+	}
+	(void)pthread_mutex_unlock(&s->lock);
+	ship_spool_sweep(s);
+	for (size_t i = 0; i < n; i++)
+		made = remove_beneath(s, path[i]) || made;
+	return made;
 }

@@ -262,7 +262,10 @@ void ship_tell(struct ship *s, struct ship_group *g);
 /* ship_group.c: which checkpoints are due. */
 void ship_groups_step(struct ship *s);
 bool ship_all_done(struct ship *s);
-/* ship_space.c */
+/* ship_space.c, without the lock */
+/* The trainer is gone and the disk is full: what is in the store leaves the folder. True: something
+ * did. */
+bool ship_make_room(struct ship *s);
 void ship_check_space(struct ship *s);
 
 #endif

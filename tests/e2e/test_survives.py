@@ -1,6 +1,7 @@
 """A job that survives: one file that starts fresh the first time, and goes on from its newest complete checkpoint ever after."""
 import os
 import signal
+import subprocess
 
 import pytest
 from conftest import STOKER, until
@@ -20,6 +21,7 @@ while step < last:
         json.dump({"step": step, "log": "x" * int(os.environ.get("BYTES", "1000"))}, f)
     os.rename(tmp, f"{out}/checkpoint-{step}")
     print("step", step, flush=True)
+    time.sleep(float(os.environ.get("PACE", "0")))
     if step == die and not start:
         while not os.path.exists(os.environ.get("GATE", "/")):
             time.sleep(0.05)
@@ -186,3 +188,55 @@ def test_a_reboot(empty_cluster):
               STOKER, "server", "--data", str(c.data), "--listen", f"127.0.0.1:{c.port}", *c.flags])
     c.wait(job, "TRAINING_JOB_COMPLETED")
     assert begun(c, job) == ["0 from None", "3 from checkpoint-3"]
+
+
+@pytest.fixture
+def small_disk(empty_cluster):
+    """A cluster whose data has a disk of its own: small_disk(MB) starts it, or makes the disk larger."""
+    c = empty_cluster
+    c.data.mkdir()
+
+    def start(megabytes):
+        if c.process is None:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(c.data)], check=True)
+            c.start("--cpus", "4", "--memory", "8Gi")
+        else:
+            subprocess.run(["mount", "-o", f"remount,size={megabytes}m", str(c.data)], check=True)
+        return c
+
+    yield start
+    c.end_jobs()
+    c.stop()
+    until(lambda: not c.processes())
+    subprocess.run(["umount", "-l", str(c.data)], check=True)
+
+
+LARGE = {"cpu_count": 1, "memory": "2Gi"}  # what a tmpfs holds counts as its writer's memory
+
+
+def test_a_full_disk(small_disk):
+    """The trainer fails for want of space, again and again; once there is room, it goes on from what was shipped."""
+    c = small_disk(400)
+    job = train(c, environment={"LAST": 30, "BYTES": 30_000_000, "PACE": 1}, retry={"on": ["failure"], "max_attempts": 2}, compute=LARGE)
+    c.wait(job, "TRAINING_JOB_FAILED")
+    assert "No space left" in c.logs(job)
+    kept = complete(c, job)
+    assert kept
+    small_disk(3000)
+    again = c.json("recreate", job["id"], "--resume")
+    c.wait(again, "TRAINING_JOB_COMPLETED")
+    assert begun(c, again) == [f"{kept[-1].split('-')[1]} from {kept[-1]}"]
+
+
+def test_stop_now_ends_a_sync_that_is_stuck(small_disk):
+    """It waits for room in the store as long as it takes, and gives up when it is told to; the next job has the machine."""
+    c = small_disk(320)
+    job = train(c, load=None, environment={"LAST": 1, "BYTES": 190_000_000}, compute={"cpu_count": 4, "memory": "2Gi"})
+    until(lambda: "Syncing checkpoints" in c.logs(job))
+    until(lambda: "it is tried again" in c.logs(job))
+    assert c.job(job)["current_status"] == "TRAINING_JOB_RUNNING"
+    c.cli("stop", job["id"], "--now")
+    c.wait(job)
+    assert complete(c, job) == []
+    after = c.push(["true"], compute={"cpu_count": 4, "memory": "256Mi"})
+    c.wait(after, "TRAINING_JOB_COMPLETED")
