@@ -134,11 +134,13 @@ static int parse(struct box *b, int argc, char **argv, int *rest, struct err *er
 	return 0;
 }
 
-/* What a program needs to be found and to speak the right language; and what a test build's
- * sanitizers do, which end with the box. */
+/* What a program needs to be found, to speak the right language and to reach a network behind a
+ * proxy. Sanitizers' options of a test build end here. */
 static void clear_environment(struct arena *a)
 {
-	static const char *const kept[] = {"PATH", "LANG", "LC_ALL", "TZ"};
+	static const char *const kept[] = {"PATH",        "LANG",        "LC_ALL",   "TZ",
+	                                   "HTTP_PROXY",  "HTTPS_PROXY", "NO_PROXY", "http_proxy",
+	                                   "https_proxy", "no_proxy"};
 	char *value[COUNT(kept)] = {NULL};
 
 	for (size_t i = 0; i < COUNT(kept); i++) {

@@ -31,7 +31,7 @@
  *                        descriptor 4
  *   --filter             the program may make the system calls of seccomp.h only
  *   --filter-fd          the same as descriptor 8, for what the program starts
- *   --clear-env          of the environment only what names no person and no secret
+ *   --clear-env          of the environment only PATH, locale, time zone and proxies
  *   -- PROGRAM ARG...    with --scratch its path
  */
 #ifndef BOX_H
