@@ -111,7 +111,7 @@ def test_runner_killed_is_lost_not_silent(cluster):
 def test_terminal_states_are_final(cluster):
     job = cluster.push(["true"])
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
-    assert "is COMPLETED already" in cluster.cli("stop", job["id"], code=5).err
+    assert "COMPLETED" in cluster.cli("stop", job["id"], code=5).err
     assert cluster.job(job)["current_status"] == "TRAINING_JOB_COMPLETED"
 
 

@@ -136,7 +136,7 @@ def test_a_server_that_is_killed_tells_again(empty_cluster, receiver):
     again = r.next()
     assert again[0]["webhook-id"] == first[0]["webhook-id"] and again[2] == first[2]
     assert again[1]["data"]["id"] == job["id"]
-    until(lambda: events(c, job) == ["webhook ops was told: completed"])
+    until(lambda: events(c, job) == ["delivered to webhook ops: completed"])
 
 
 def test_tried_again(near, receiver):
@@ -147,8 +147,8 @@ def test_tried_again(near, receiver):
     assert len(ids) == 1
     until(lambda: len(events(near, job)) == 2)
     assert events(near, job) == [
-        "webhook ops could not be told: completed: it answered 302, and redirects are not followed; trying again",
-        "webhook ops was told: completed, in try 3"]
+        "delivery to webhook ops failed: completed: it answered 302, and redirects are not followed; retrying",
+        "delivered to webhook ops: completed, attempt 3"]
 
 
 def test_one_that_hangs_holds_nobody_up(near, receiver):
