@@ -124,7 +124,7 @@ FIELDS = {
     **{f"runtime.cache_config.{key}": (runtime(cache_config={"enabled": True, key: value}), {f"runtime.cache_config.{key}": value})
        for key, value in (("enabled", True), ("enable_legacy_hf_mount", True), ("require_cache_affinity", False), ("mount_base_path", "/cc"))},
     "interactive_session.trigger": (session(trigger="on_startup"), "refused interactive_session"),
-    "interactive_session.timeout_minutes": (session(timeout_minutes=5), "says as long as the job runs"),
+    "interactive_session.timeout_minutes": (session(timeout_minutes=5), "says while the job runs"),
     "interactive_session.session_provider": (session(session_provider="cursor"), "says " + SAYS),
     "interactive_session.auth_provider": (session(auth_provider="github"), "says " + SAYS),
     "name": ({"name": "n"}, {"name": "n"}),
