@@ -35,6 +35,7 @@
 	X(SOURCE_REDIRECT_DENIED, DENIED,    "source_redirect_denied", "The source redirects in a circle, or from https to http. Name the place where the file is.") \
 	X(SOURCE_ROOT_DENIED,   DENIED,      "source_root_denied",     "file:// does not lead below an allowed folder. An administrator can allow it with --allow-file-root.") \
 	X(SOURCE_UNAUTHORIZED,  DENIED,      "source_unauthorized",    "The source wants credentials. Name a secret that holds them in auth_secret_name.") \
+	X(IMAGE_DENIED,         DENIED,      "image_denied",           "The registry refuses the image to these credentials, or without any. Check image.docker_auth and its secret.") \
 	X(MOUNT_REFUSED,        DENIED,      "mount_refused",          "A link or a file is where a mount of the job needs a folder. Rename it, or name another place in the job file.") \
 	X(JOB_NOT_FOUND,        NOT_FOUND,   "job_not_found",          "No job that you can see has this id, prefix or name. `stoker ps -a` lists jobs.") \
 	X(PROJECT_NOT_FOUND,    NOT_FOUND,   "project_not_found",      "No project that you can see has this id or name. `stoker projects ls` lists projects.") \
@@ -47,6 +48,7 @@
 	X(ATTEMPT_NOT_FOUND,    NOT_FOUND,   "attempt_not_found",      "The runner's attempt is not known any more: its job was deleted.") \
 	X(SUMMARY_NOT_FOUND,    NOT_FOUND,   "summary_not_found",      "The cache was never summarized. Run `stoker cache summarize`.") \
 	X(SOURCE_NOT_FOUND,     NOT_FOUND,   "source_not_found",       "The source does not exist, has no files, or has no such revision. Check its URL.") \
+	X(IMAGE_NOT_FOUND,      NOT_FOUND,   "image_not_found",        "The image is not on the machine, and its registry does not have it. Check its name and tag.") \
 	X(CHECKPOINT_INCOMPLETE, NOT_FOUND,  "checkpoint_incomplete",  "The checkpoint is there but not complete, so it is not loaded. `stoker checkpoints ls JOB --all` says why.") \
 	X(PYTHON_NOT_FOUND,     NOT_FOUND,   "python_not_found",       "The machine, or the image, has no Python of the version that the job names. The message lists what was found.") \
 	X(NAME_AMBIGUOUS,       CONFLICT,    "name_ambiguous",         "Several things match this name or prefix. Use one of the ids in the message.") \
@@ -68,7 +70,9 @@
 	X(NOT_STOKER,           UNAVAILABLE, "not_stoker",             "Something answers at this URL, but it is not a Stoker server. Check the URL.") \
 	X(CERTIFICATE_UNTRUSTED, UNAVAILABLE, "certificate_untrusted", "The other side's certificate has expired, is for another name, or is not signed by a trusted authority. Install the authority's with update-ca-certificates.") \
 	X(SOURCE_UNREACHABLE,   UNAVAILABLE, "source_unreachable",     "The source cannot be reached, or is out of order. Try again later.") \
+	X(REGISTRY_UNREACHABLE, UNAVAILABLE, "registry_unreachable",   "The image's registry cannot be reached from the machine, or not with TLS. Check the name of the image and the network.") \
 	X(SOURCE_TIMEOUT,       TIMEOUT,     "source_timeout",         "The source sent nothing for too long. Try again later.") \
+	X(PODMAN_MISSING,       UNSUPPORTED, "podman_missing",         "The job names an image, and the server's machine has no podman. Install it and start the server again.") \
 	X(SANDBOX_CANNOT_MOUNT, UNSUPPORTED, "sandbox_cannot_mount",   "The server runs jobs in the plain sandbox, which cannot mount weights at their place. Install bubblewrap on its machine and start it again.") \
 	X(JOB_IDS_TAKEN,        CONFLICT,    "job_ids_taken",          "IDs of the range set by --job-ids belong to somebody else on this machine, or are all in use. The message says whose they are.") \
 	X(SANDBOX_UNAVAILABLE,  UNSUPPORTED, "sandbox_unavailable",    "The sandbox that --sandbox names does not work on this machine, or cannot run jobs without an image. The message says why.") \

@@ -121,21 +121,24 @@ static int refuse(const struct image *im, struct str said, struct err *err)
 		enum err_code code;
 		const char *words;
 	} of[] = {
-		[WHY_DENIED] = {ERR_DENIED, denied_words(a, s)},
-		[WHY_UNKNOWN] = {ERR_NOT_FOUND, "its registry has no such image, or none for this "
-	                                        "kind of machine: check name and tag"},
-		[WHY_AWAY] = {ERR_UNAVAILABLE, "its registry cannot be reached from this machine"},
-		[WHY_CERT] = {ERR_UNAVAILABLE,
+		[WHY_DENIED] = {ERR_IMAGE_DENIED, denied_words(a, s)},
+		[WHY_UNKNOWN] = {ERR_IMAGE_NOT_FOUND,
+	                         "its registry has no such image, or none for this "
+	                         "kind of machine: check name and tag"},
+		[WHY_AWAY] = {ERR_REGISTRY_UNREACHABLE,
+	                      "its registry cannot be reached from this machine"},
+		[WHY_CERT] = {ERR_CERTIFICATE_UNTRUSTED,
 	                      "its registry's certificate is not trusted: put the authority's in "
 	                      "/etc/containers/certs.d/REGISTRY/ca.crt"},
-		[WHY_PLAIN] = {ERR_UNAVAILABLE, "its registry speaks plain HTTP: allow that by "
-	                                        "`insecure = true` in "
-	                                        "/etc/containers/registries.conf"},
-		[WHY_SHORT] = {ERR_NOT_FOUND,
+		[WHY_PLAIN] = {ERR_REGISTRY_UNREACHABLE,
+	                       "its registry speaks plain HTTP: allow that by "
+	                       "`insecure = true` in "
+	                       "/etc/containers/registries.conf"},
+		[WHY_SHORT] = {ERR_IMAGE_NOT_FOUND,
 	                       "the name does not say which registry: write it whole, such as "
 	                       "docker.io/library/python:3.12"},
 		[WHY_FULL] = {ERR_NO_SPACE, "podman's storage is full: `podman image prune`"},
-		[WHY_ELSE] = {ERR_NOT_FOUND, "it cannot be pulled"},
+		[WHY_ELSE] = {ERR_IMAGE_NOT_FOUND, "it cannot be pulled"},
 	};
 	struct str line = {0};
 	const char *last;
@@ -214,7 +217,7 @@ int image_bring(struct arena *a, const struct image *im, const char **workdir, c
 
 	if (proc_find("podman", found) == NULL)
 		return err_set(
-			err, ERR_UNSUPPORTED,
+			err, ERR_PODMAN_MISSING,
 			"image %s: this machine has no podman (apt install podman); or start "
 			"the server with --images host, or leave base_image out",
 			image);

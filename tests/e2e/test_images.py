@@ -89,13 +89,15 @@ def image(name, host, method="REGISTRY_SECRET", **parts):
     return {"base_image": name, "docker_auth": {"auth_method": method, "registry": host, **parts}}
 
 
-def refused(cluster, image):
-    return cluster.wait(cluster.push(["echo ran"], image=image), "TRAINING_JOB_DEPLOY_FAILED")["error_message"]
+def refused(cluster, image, error="image_denied"):
+    job = cluster.wait(cluster.push(["echo ran"], image=image), "TRAINING_JOB_DEPLOY_FAILED")
+    assert job["error_id"] == error, job["error_message"]
+    return job["error_message"]
 
 
 def test_private_image(empty_cluster, registry):
     cluster, host, name = empty_cluster, registry.host, registry.image("team/shell:1")
-    cluster.start("--cpus", "4", "--memory", "4Gi", env=registry.environment)
+    cluster.start("--cpus", "4", "--memory", "4Gi", env={**registry.environment, "HTTP_PROXY": "http://ann:passw0rd@127.0.0.1:9"})
 
     message = refused(cluster, {"base_image": name})
     assert name in message and "name a secret in image.docker_auth" in message
@@ -103,7 +105,7 @@ def test_private_image(empty_cluster, registry):
         str(cluster.json("ps", "-a")), "a secret that is not set is named"
 
     cluster.cli("secrets", "set", "registry-login", stdin="no-colon-in-this-one")
-    message = refused(cluster, image(name, host))
+    message = refused(cluster, image(name, host), "invalid")
     assert 'secret "registry-login" is not `username:password`' in message and "no-colon" not in message
 
     cluster.cli("secrets", "set", "registry-login", stdin="alice:wrong-password")
@@ -114,11 +116,11 @@ def test_private_image(empty_cluster, registry):
     cluster.cli("secrets", "set", "registry-login", stdin=f"alice:{PASSWORD}\n")
     message = refused(cluster, image(name, "other.example"))
     assert "credentials of other.example" in message and "docker_auth.registry" in message
-    message = refused(cluster, image(f"{host}/team/shell:2", host))
+    message = refused(cluster, image(f"{host}/team/shell:2", host), "image_not_found")
     assert "no such image" in message and "team/shell:2" in message
 
-    job = cluster.wait(cluster.push(["echo $MARK", "ls /"], image=image(name, f"http://{host}/v2/")), "TRAINING_JOB_COMPLETED")
-    assert cluster.user_lines(job)[0] == "from-the-image"
+    job = cluster.wait(cluster.push(["echo $MARK", "ls /", "cat /proc/1/environ", "export"], image=image(name, f"http://{host}/v2/")), "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job)[0] == "from-the-image" and "passw0rd" not in cluster.logs(job)
     assert not list(cluster.data.rglob("registry-auth.json"))
     # there now: a job may use it without pulling
     cluster.wait(cluster.push(["true"], image={"base_image": name}), "TRAINING_JOB_COMPLETED")
@@ -126,7 +128,7 @@ def test_private_image(empty_cluster, registry):
 
 def test_registry_is_away(empty_cluster):
     cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
-    message = refused(cluster, {"base_image": f"127.0.0.1:{held_port()}/team/shell:1"})
+    message = refused(cluster, {"base_image": f"127.0.0.1:{held_port()}/team/shell:1"}, "registry_unreachable")
     assert "cannot be reached from this machine" in message and "podman load" in message
 
 
@@ -175,7 +177,7 @@ def test_aws_keys(empty_cluster, registry):
         cluster.start("--cpus", "4", "--memory", "4Gi", env={**registry.environment, "AWS_ENDPOINT_URL_ECR": url})
         cluster.cli("secrets", "set", "aws-id", stdin="AKIAWRONG")
         cluster.cli("secrets", "set", "aws-key", stdin="the-secret-key")
-        message = refused(cluster, auth)
+        message = refused(cluster, auth, "invalid")
         assert '"aws-id" and "aws-key"' in message and "security token" in message and "the-secret-key" not in message
         cluster.cli("secrets", "set", "aws-id", stdin="AKIATEST")
         job = cluster.wait(cluster.push(["echo $MARK"], image=auth), "TRAINING_JOB_COMPLETED")
