@@ -241,6 +241,12 @@ static const char *promised(const struct head *h)
 	return NULL;
 }
 
+/* Cut short it would still begin as torch.save begins: an archive, or a pickle. */
+static bool begins_otherwise(const char *as, const struct head *h)
+{
+	return strcmp(as, "torch zip") == 0 && h->p[0] != 'P' && h->p[0] != 0x80 && h->p[0] != 0;
+}
+
 /* No row: nothing is known, but that what was promised is not there. */
 static void no_row(struct look *l, const struct head *h)
 {
@@ -250,7 +256,7 @@ static void no_row(struct look *l, const struct head *h)
 		return;
 	l->out->format = as;
 	if (h->n < LEAST && strcmp(as, "text") != 0 && strcmp(as, "pickle") != 0 &&
-	    strcmp(as, "msgpack") != 0)
+	    strcmp(as, "msgpack") != 0 && !begins_otherwise(as, h))
 		look_torn(l, "has %zu bytes: ends in its header", h->n);
 	else if (look_zeros(h->p, h->n))
 		look_torn(l, "begins with zeros: not written yet");

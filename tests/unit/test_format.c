@@ -76,6 +76,8 @@ static const struct {
 	{"model.safetensors", "abc", T},
 	{"model.safetensors", "something else entirely", U},
 	{"x.pt", "PK\3\4 and no end", T},
+	{"x.pt", "P", T},
+	{"model.bin", "weights\n", U},
 	{"x.gguf", "GGUF\3", T},
 	{"checkpoint_7",
          "\x81\xa1"
