@@ -121,7 +121,7 @@ static struct doc *append(struct reader *r, struct doc *parent, struct doc **las
 
 static int key_of(struct reader *r, const yaml_event_t *ev, const struct doc *parent, struct doc *d)
 {
-	const struct doc *twin;
+	const struct doc *duplicate;
 	struct doc key = {0};
 
 	if (ev->type != YAML_SCALAR_EVENT)
@@ -130,12 +130,12 @@ static int key_of(struct reader *r, const yaml_event_t *ev, const struct doc *pa
 		return -1;
 	if (key.text.n == 0)
 		return fail(r, &ev->start_mark, "a key must not be empty");
-	twin = doc_get(parent, key.text.p);
-	if (twin != NULL)
+	duplicate = doc_get(parent, key.text.p);
+	if (duplicate != NULL)
 		return err_set(r->err, ERR_INVALID,
 		               "line %zu, column %zu: key \"%.100s\" was given before, in line %u",
 		               ev->start_mark.line + 1, ev->start_mark.column + 1, key.text.p,
-		               twin->key_line);
+		               duplicate->key_line);
 	d->key = key.text;
 	d->key_line = (unsigned)ev->start_mark.line + 1;
 	d->key_col = (unsigned)ev->start_mark.column + 1;

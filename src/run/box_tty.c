@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 
 /* One byte with one descriptor beside it. */
-struct parcel {
+struct fd_message {
 	char byte;
 	struct iovec one;
 	struct msghdr m;
@@ -19,9 +19,9 @@ struct parcel {
 	} control; /* last: clang takes a cmsghdr to be as long as it likes */
 };
 
-static void parcel_init(struct parcel *p)
+static void fd_message_init(struct fd_message *p)
 {
-	*p = (struct parcel){.byte = 't'};
+	*p = (struct fd_message){.byte = 't'};
 	p->one = (struct iovec){.iov_base = &p->byte, .iov_len = 1};
 	p->m = (struct msghdr){.msg_iov = &p->one,
 	                       .msg_iovlen = 1,
@@ -31,16 +31,16 @@ static void parcel_init(struct parcel *p)
 
 static int send_fd(int to, int fd, struct err *err)
 {
-	struct parcel parcel;
+	struct fd_message fd_message;
 	struct cmsghdr *c;
 
-	parcel_init(&parcel);
-	c = CMSG_FIRSTHDR(&parcel.m);
+	fd_message_init(&fd_message);
+	c = CMSG_FIRSTHDR(&fd_message.m);
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	if (sendmsg(to, &parcel.m, MSG_NOSIGNAL) != 1)
+	if (sendmsg(to, &fd_message.m, MSG_NOSIGNAL) != 1)
 		return err_errno(err, errno, "handing over the terminal");
 	return 0;
 }
@@ -79,14 +79,14 @@ int box_tty_open(const char *size, int to, struct err *err)
 int box_tty_receive(int from, int64_t wait_ms, int *out, struct err *err)
 {
 	struct pollfd p = {.fd = from, .events = POLLIN};
-	struct parcel parcel;
+	struct fd_message fd_message;
 	struct cmsghdr *c = NULL;
 
 	if (poll(&p, 1, (int)wait_ms) <= 0)
 		return err_set(err, ERR_TIMEOUT, "no terminal within %d s", (int)(wait_ms / 1000));
-	parcel_init(&parcel);
-	if (recvmsg(from, &parcel.m, MSG_CMSG_CLOEXEC) == 1)
-		c = CMSG_FIRSTHDR(&parcel.m);
+	fd_message_init(&fd_message);
+	if (recvmsg(from, &fd_message.m, MSG_CMSG_CLOEXEC) == 1)
+		c = CMSG_FIRSTHDR(&fd_message.m);
 	if (c == NULL || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
 		return err_set(err, ERR_UNAVAILABLE, "no terminal came");
 	memcpy(out, CMSG_DATA(c), sizeof(*out));

@@ -130,7 +130,7 @@ struct sandbox_inside {
 	int in_fd;        /* to its stdin or terminal, does not block; -1 = stdin is empty */
 	int out_fd;       /* from its stdout or terminal */
 	int err_fd;       /* from its stderr, -1 = a terminal */
-	int leash_fd;     /* -1, or: what closes it without a word takes the command along */
+	int kill_fd;      /* -1, or: what closes it without a word takes the command along */
 	bool tty;
 };
 int sandbox_enter(struct sandbox *s, const struct sandbox_entry *e, struct sandbox_inside *out,

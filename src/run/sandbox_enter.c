@@ -244,7 +244,7 @@ static int send_script(struct sandbox *s, const struct sandbox_entry *entry, str
 	    fs_write_all(e->script[1], body.p, body.n, err) < 0)
 		return -1;
 	if (s->ops->remote)
-		out->leash_fd = TAKE_FD(e->script[1]);
+		out->kill_fd = TAKE_FD(e->script[1]);
 	return 0;
 }
 
@@ -259,7 +259,7 @@ int sandbox_enter(struct sandbox *s, const struct sandbox_entry *entry, struct s
 	                               .in_fd = -1,
 	                               .out_fd = -1,
 	                               .err_fd = -1,
-	                               .leash_fd = -1};
+	                               .kill_fd = -1};
 	if (make_ends(&e, s, entry->what, err) < 0 || own_ends(&e, s, err) < 0 ||
 	    spawn(s, entry->what, &e, &out->proc, err) < 0)
 		return err_wrap(err, "entering the sandbox");
@@ -287,7 +287,7 @@ void sandbox_inside_size(struct sandbox_inside *in, uint32_t rows, uint32_t colu
 	if (!in->tty || in->in_fd < 0)
 		return;
 	(void)ioctl(in->in_fd, TIOCSWINSZ, &w); /* its end may be closed */
-	if (in->leash_fd >= 0)                  /* the client leads no session on that terminal */
+	if (in->kill_fd >= 0)                   /* the client leads no session on that terminal */
 		(void)pidfd_send_signal(in->proc.pidfd, SIGWINCH, NULL, 0);
 }
 
@@ -354,9 +354,9 @@ static void signal_session(pid_t box, int sig)
 
 void sandbox_inside_end(struct sandbox_inside *in, bool now)
 {
-	if (in->leash_fd >= 0) {
-		(void)close(TAKE_FD(in->leash_fd)); /* what holds it there does the rest, */
-		return;                             /* in the same time */
+	if (in->kill_fd >= 0) {
+		(void)close(TAKE_FD(in->kill_fd)); /* what holds it there does the rest, */
+		return;                            /* in the same time */
 	}
 	if (in->proc.pid <= 0)
 		return;
@@ -367,10 +367,10 @@ void sandbox_inside_end(struct sandbox_inside *in, bool now)
 
 void sandbox_inside_done(struct sandbox_inside *in)
 {
-	int *all[] = {&in->in_fd, &in->out_fd, &in->err_fd, &in->leash_fd, &in->proc.pidfd};
+	int *all[] = {&in->in_fd, &in->out_fd, &in->err_fd, &in->kill_fd, &in->proc.pidfd};
 
-	if (in->leash_fd >= 0)
-		(void)!write(in->leash_fd, "end\n", 4); /* what it started may stay */
+	if (in->kill_fd >= 0)
+		(void)!write(in->kill_fd, "end\n", 4); /* what it started may stay */
 	for (size_t i = 0; i < COUNT(all); i++) {
 		close_fd_p(all[i]);
 		*all[i] = -1;

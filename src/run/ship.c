@@ -1,4 +1,4 @@
-/* ship.c - the loops of walker and clerk, and the life of a shipper; see ship.h. */
+/* ship.c - the loops of walker and publisher, and the life of a shipper; see ship.h. */
 #include "run/ship.h"
 
 #include "base/clock.h"
@@ -111,7 +111,7 @@ static void *walker(void *ship)
 }
 
 /* Manifests and news: calls of the store and of the host, which take as long as they take. */
-static void *clerk(void *ship)
+static void *publisher(void *ship)
 {
 	struct ship *s = ship;
 
@@ -208,7 +208,7 @@ int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
 			abort();
 	}
 	if (pthread_create(&s->walker, NULL, walker, s) != 0 ||
-	    pthread_create(&s->clerk, NULL, clerk, s) != 0)
+	    pthread_create(&s->publisher, NULL, publisher, s) != 0)
 		abort();
 	*out = s;
 	return 0;
@@ -289,7 +289,7 @@ void ship_close(struct ship *s)
 	(void)pthread_cond_broadcast(&s->changed);
 	(void)pthread_mutex_unlock(&s->lock);
 	(void)pthread_join(s->walker, NULL);
-	(void)pthread_join(s->clerk, NULL);
+	(void)pthread_join(s->publisher, NULL);
 	for (size_t i = 0; i < SHIP_SENDERS; i++)
 		(void)pthread_join(s->sender[i], NULL);
 	ship_free(s);

@@ -1,7 +1,7 @@
 /*
  * ship.h - checkpoints to the object store while the trainer runs: a walker that looks at the
- * checkpoint folder and asks who writes, a clerk that judges (core/ckpt_rule.h) and publishes, and
- * a few senders, who look at each file's format on the way.
+ * checkpoint folder and asks who writes, a publisher that judges (core/ckpt_rule.h) and publishes,
+ * and a few senders, who look at each file's format on the way.
  *
  * A file is hard-linked into the spool when it is first seen, so the trainer's rotation cannot take
  * it away; it is sent when nobody writes it and it has come to rest, from a copy where the file
@@ -43,7 +43,8 @@ struct ship_options {
 	bool dead;                 /* the trainer died with the shipper before us */
 	uint64_t volume_bytes;     /* what the job may write there, 0 = what the disk has */
 	const atomic_bool *cancel; /* gives up; may be NULL */
-	/* Asked while ship_finish waits, with how much has been done: true gives up. May be NULL. */
+	/* Asked while ship_finish waits, with how much has been done: true gives up. May be NULL.
+	 */
 	bool (*give_up)(void *arg, uint64_t done);
 	uint32_t (*world)(void *arg); /* ranks of the job, 0 = not known (yet); may be NULL */
 	void (*checkpoint)(void *arg, const struct model_checkpoint *row); /* news of one */

@@ -3,7 +3,7 @@
  *
  * One lock protects them. It is never held across a call of the store, of the host or of the file
  * system; who gave it up looks things up again, but the sender of an entry (SHIP_SENDING) and the
- * clerk with its checkpoint: those stay.
+ * publisher with its checkpoint: those stay.
  */
 #ifndef SHIP_TABLE_H
 #define SHIP_TABLE_H
@@ -182,7 +182,7 @@ struct ship {
 	struct ship_watch *watch; /* NULL = none */
 	bool woken;               /* inotify has news */
 	struct buf moved;         /* folders that got their name by a rename, each with a NUL */
-	pthread_t walker, clerk, sender[SHIP_SENDERS];
+	pthread_t walker, publisher, sender[SHIP_SENDERS];
 	atomic_bool halt; /* cancels what is being sent */
 };
 

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "store/blob_batch.h"
-#include "store/known.h"
+#include "store/digest_cache.h"
 #include "store/xfer.h"
 
 #include "base/sync.h"
@@ -47,7 +47,7 @@ struct mirror {
 	struct wanted *order; /* items to fetch, largest first */
 	size_t n_order;
 	struct blob_batch *batch;
-	struct known *known;
+	struct digest_cache *known;
 	atomic_bool stop;
 	_Atomic uint64_t bytes_done, files_done, fetched;
 
@@ -81,7 +81,7 @@ static int compare_id(const void *a, const void *b)
 }
 
 /* Files with the same promise are fetched once. */
-static void find_twins(struct mirror *m)
+static void find_duplicates(struct mirror *m)
 {
 	size_t n = 0;
 	AUTO_FREE struct by_id *ids = xcalloc(m->job->listing->n + 1, sizeof(*ids));
@@ -129,11 +129,11 @@ static void plan(struct mirror *m)
 		if (promised(&l->file[i]))
 			memcpy(m->item[i].sha256.b, l->file[i].id, HASH_SHA256_LEN);
 	}
-	find_twins(m);
+	find_duplicates(m);
 	for (size_t i = 0; i < l->n; i++) {
 		struct item *it = &m->item[i];
 
-		if ((promised(it->f) || known_find(m->known, it->f, &it->sha256)) &&
+		if ((promised(it->f) || digest_cache_find(m->known, it->f, &it->sha256)) &&
 		    blobs_has(m->job->blobs, &it->sha256, it->f->size)) {
 			add_done(m, it);
 		} else if (it->same_as == ALONE) {
@@ -349,7 +349,7 @@ static int fetch_large(struct one *o, unsigned streams, struct err *err)
 	if (fd < 0)
 		return 0;
 	x.fd = fd;
-	x.journal = known_tells(o->it->f) ? journal : NULL;
+	x.journal = digest_cache_applies(o->it->f) ? journal : NULL;
 	x.streams_max = streams;
 	if (xfer_fetch(&x, &res, err) < 0)
 		return name_it(o, err);
@@ -513,9 +513,9 @@ static void remember(struct mirror *m)
 		const struct item *it = &m->item[m->order[i].i];
 
 		if (it->done && !promised(it->f))
-			known_add(m->known, it->f, &it->sha256);
+			digest_cache_add(m->known, it->f, &it->sha256);
 	}
-	if (known_save(m->known, m->job->blobs, &ignored) < 0)
+	if (digest_cache_save(m->known, m->job->blobs, &ignored) < 0)
 		log_debug("source=%s not remembered: %s", source_name(m->job->source), ignored.msg);
 }
 
@@ -585,7 +585,7 @@ int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
 	int r;
 
 	assert(job->blobs != NULL && job->source != NULL && job->listing != NULL);
-	m.known = known_load(job->blobs, source_name(job->source));
+	m.known = digest_cache_load(job->blobs, source_name(job->source));
 	plan(&m);
 	m.batch = blob_batch_new(job->blobs);
 	lock_init(&m.lock, LOCK_MIRROR);
@@ -607,7 +607,7 @@ int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
 	cond_done(&m.freed);
 	lock_done(&m.lock);
 	blob_batch_free(m.batch);
-	known_free(m.known);
+	digest_cache_free(m.known);
 	free(m.item);
 	free(m.order);
 	return r;

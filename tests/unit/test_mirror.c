@@ -330,8 +330,7 @@ static void mirror_checks_space_first(void **state UNUSED)
 	assert_ok(source_open(&s, "hf://me/repo", &o, &err), &err);
 	job.blobs = st.blobs;
 	job.source = s;
-	assert_err(mirror_fetch(&job, &manifest, &done, &err), &err, ERR_NO_SPACE,
-	           "1.15 EB");
+	assert_err(mirror_fetch(&job, &manifest, &done, &err), &err, ERR_NO_SPACE, "1.15 EB");
 	assert_int_equal(count_names(&st, "tmp"), 0);
 	store_done(&st);
 }
@@ -428,7 +427,7 @@ static void mirror_resumes_after_kill(void **state UNUSED)
 	store_done(&st);
 }
 
-struct twin {
+struct duplicate {
 	struct store *st;
 	struct run run;
 	struct err err;
@@ -437,7 +436,7 @@ struct twin {
 
 static void *run_twin(void *arg)
 {
-	struct twin *t = arg;
+	struct duplicate *t = arg;
 
 	t->r = run_mirror(t->st, &t->run, &t->err);
 	return NULL;
@@ -446,27 +445,27 @@ static void *run_twin(void *arg)
 /* Two jobs want the same blob at the same time: it travels once. */
 static void mirror_shares_a_fetch(void **state UNUSED)
 {
-	struct twin twin[2] = {0};
+	struct duplicate duplicate[2] = {0};
 	pthread_t thread[2];
 	struct store st;
 
 	store_open(&st);
 	(void)faulty_stat(&server, "bytes");
-	for (size_t i = 0; i < COUNT(twin); i++) {
-		twin[i].st = &st;
-		twin[i].run = (struct run){.url = i == 0 ? "hf://me/repo" : "hf://you/fork",
-		                           .allow = "large*",
-		                           .faults = "slow=30000000"};
-		assert_int_equal(pthread_create(&thread[i], NULL, run_twin, &twin[i]), 0);
+	for (size_t i = 0; i < COUNT(duplicate); i++) {
+		duplicate[i].st = &st;
+		duplicate[i].run = (struct run){.url = i == 0 ? "hf://me/repo" : "hf://you/fork",
+		                                .allow = "large*",
+		                                .faults = "slow=30000000"};
+		assert_int_equal(pthread_create(&thread[i], NULL, run_twin, &duplicate[i]), 0);
 	}
-	for (size_t i = 0; i < COUNT(twin); i++)
+	for (size_t i = 0; i < COUNT(duplicate); i++)
 		(void)pthread_join(thread[i], NULL);
-	for (size_t i = 0; i < COUNT(twin); i++) {
-		if (twin[i].r < 0)
-			fail_msg("%s", twin[i].err.msg);
-		assert_mirrored(&st, &twin[i].run.manifest, 1);
+	for (size_t i = 0; i < COUNT(duplicate); i++) {
+		if (duplicate[i].r < 0)
+			fail_msg("%s", duplicate[i].err.msg);
+		assert_mirrored(&st, &duplicate[i].run.manifest, 1);
 	}
-	assert_true(digest_same(&twin[0].run.manifest, &twin[1].run.manifest));
+	assert_true(digest_same(&duplicate[0].run.manifest, &duplicate[1].run.manifest));
 	assert_int_equal(faulty_stat(&server, "bytes"), LARGE_SIZE);
 	store_done(&st);
 }

@@ -1,5 +1,5 @@
-/* known.c - see known.h. */
-#include "store/known.h"
+/* digest_cache.c - see digest_cache.h. */
+#include "store/digest_cache.h"
 
 #define HEAD "stoker-known 1\n\n"
 #define HEAD_N (sizeof(HEAD) - 1)
@@ -10,7 +10,7 @@ struct entry {
 };
 static_assert(sizeof(struct entry) == 64, "what a file of it holds");
 
-struct known {
+struct digest_cache {
 	char *name;
 	struct entry *entry; /* [0, sorted) in the order of keys; what was added, each once, comes
 	                        behind */
@@ -18,7 +18,7 @@ struct known {
 	bool changed;
 };
 
-static void path_of(const struct known *k, char out[80])
+static void path_of(const struct digest_cache *k, char out[80])
 {
 	struct digest d = hash_sha256(k->name, strlen(k->name));
 	char hex[HASH_HEX_CAP];
@@ -44,15 +44,15 @@ static struct digest key_of(const struct source_file *f)
 	return d;
 }
 
-bool known_tells(const struct source_file *f)
+bool digest_cache_applies(const struct source_file *f)
 {
 	return f->has_id || (f->etag != NULL && strncmp(f->etag, "W/", 2) != 0);
 }
 
-struct known *known_load(struct blobs *b, const char *source_name)
+struct digest_cache *digest_cache_load(struct blobs *b, const char *source_name)
 {
 	AUTO_BUF struct buf text = BUF_INIT(HEAD_N + ENTRIES_MAX * sizeof(struct entry));
-	struct known *k = xcalloc(1, sizeof(*k));
+	struct digest_cache *k = xcalloc(1, sizeof(*k));
 	struct err none = {0};
 	char path[80];
 
@@ -67,7 +67,7 @@ struct known *known_load(struct blobs *b, const char *source_name)
 	return k;
 }
 
-void known_free(struct known *k)
+void digest_cache_free(struct digest_cache *k)
 {
 	if (k == NULL)
 		return;
@@ -81,19 +81,20 @@ static int by_key(const void *a, const void *b)
 	return memcmp(a, b, sizeof(struct digest));
 }
 
-static struct entry *find(const struct known *k, const struct digest *key)
+static struct entry *find(const struct digest_cache *k, const struct digest *key)
 {
 	struct entry want = {.key = *key};
 
 	return k->sorted == 0 ? NULL : bsearch(&want, k->entry, k->sorted, sizeof(want), by_key);
 }
 
-bool known_find(const struct known *k, const struct source_file *f, struct digest *sha256)
+bool digest_cache_find(const struct digest_cache *k, const struct source_file *f,
+                       struct digest *sha256)
 {
 	const struct entry *e;
 	struct digest key;
 
-	if (!known_tells(f))
+	if (!digest_cache_applies(f))
 		return false;
 	key = key_of(f);
 	e = find(k, &key);
@@ -102,12 +103,13 @@ bool known_find(const struct known *k, const struct source_file *f, struct diges
 	return e != NULL;
 }
 
-void known_add(struct known *k, const struct source_file *f, const struct digest *sha256)
+void digest_cache_add(struct digest_cache *k, const struct source_file *f,
+                      const struct digest *sha256)
 {
 	struct entry *e;
 	struct digest key;
 
-	if (!known_tells(f))
+	if (!digest_cache_applies(f))
 		return;
 	key = key_of(f);
 	k->changed = true;
@@ -123,7 +125,7 @@ void known_add(struct known *k, const struct source_file *f, const struct digest
 	k->entry[k->n++] = (struct entry){key, *sha256};
 }
 
-int known_save(struct known *k, struct blobs *b, struct err *err)
+int digest_cache_save(struct digest_cache *k, struct blobs *b, struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(HEAD_N + ENTRIES_MAX * sizeof(struct entry));
 	char path[80];
