@@ -49,7 +49,7 @@ struct place {
 	size_t n_exec;
 	bool ready, ended;
 	char exit_json[4096];
-	unsigned beats, samples;
+	unsigned heartbeats, samples;
 	char events[8192], checkpoints[16384], exec_output[65536];
 	int exec_code; /* -1 = not done */
 	struct str exec_input;
@@ -82,20 +82,20 @@ static int op_heartbeat(void *of, const struct who *who UNUSED, const struct wir
 	struct place *p = of_place(of);
 
 	(void)pthread_mutex_lock(&p->lock);
-	p->beats++;
+	p->heartbeats++;
 	p->samples += hb->has_sample;
 	p->idle = hb->idle;
 	(void)pthread_mutex_unlock(&p->lock);
 	return 0;
 }
 
-static int op_orders(void *of, const struct who *who UNUSED, struct arena *a,
-                     struct wire_orders *out, struct err *err UNUSED)
+static int op_desired(void *of, const struct who *who UNUSED, struct arena *a,
+                      struct wire_desired *out, struct err *err UNUSED)
 {
 	struct place *p = of_place(of);
 
 	(void)pthread_mutex_lock(&p->lock);
-	*out = (struct wire_orders){.go = p->go, .stop = p->stop, .now = p->now, .seq = p->seq};
+	*out = (struct wire_desired){.go = p->go, .stop = p->stop, .now = p->now, .seq = p->seq};
 	out->idle = p->idle && !p->others_work;
 	if (p->n_exec > 0) {
 		out->exec = ARENA_NEW(a, struct wire_exec);
@@ -106,12 +106,12 @@ static int op_orders(void *of, const struct who *who UNUSED, struct arena *a,
 	return 0;
 }
 
-static void change_orders(struct place *p)
+static void change_desired(struct place *p)
 {
 	p->seq++;
 	(void)pthread_mutex_unlock(&p->lock);
 	if (p->httpd != NULL)
-		httpd_notify(p->httpd, httpd_channel(CHANNEL_ORDERS, STR_LIT("att1")));
+		httpd_notify(p->httpd, httpd_channel(CHANNEL_DESIRED, STR_LIT("att1")));
 }
 
 static int op_ready(void *of, const struct who *who UNUSED, struct err *err UNUSED)
@@ -121,7 +121,7 @@ static int op_ready(void *of, const struct who *who UNUSED, struct err *err UNUS
 	(void)pthread_mutex_lock(&p->lock);
 	p->ready = true;
 	p->go = !p->hold_go;
-	change_orders(p);
+	change_desired(p);
 	return 0;
 }
 
@@ -220,7 +220,7 @@ static int op_job(void *of UNUSED, const struct who *who UNUSED, struct arena *a
 static const struct face_ops place_ops = {
 	.runner_claim = op_claim,
 	.runner_heartbeat = op_heartbeat,
-	.runner_orders = op_orders,
+	.runner_desired = op_desired,
 	.runner_ready = op_ready,
 	.runner_event = op_event,
 	.runner_checkpoint = op_checkpoint,
@@ -495,7 +495,7 @@ UNUSED static void stop_job(struct place *p, bool now)
 	(void)pthread_mutex_lock(&p->lock);
 	p->stop = true;
 	p->now = now;
-	change_orders(p);
+	change_desired(p);
 }
 
 /* Is there a process whose command line holds these words? */

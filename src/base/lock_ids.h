@@ -28,7 +28,7 @@
 	X(DB_VFS,         "db.vfs",           "meta/db_sqlite.c",      "SQLite's file methods") \
 	X(ENGINE_SCOPE,   "engine.scope",     "engine/scope.c",        "what is known of the service manager") \
 	X(REPORT,         "report",           "run/report.c",          "what the server last said") \
-	X(REPORT_MAIL,    "report.mail",      "run/report.c",          "what is to be sent to the server") \
+	X(REPORT_OUTBOX,    "report.mail",      "run/report.c",          "what is to be sent to the server") \
 	X(SAMPLER,        "sampler",          "run/sampler.c",         "the last sample") \
 	X(SHIP,           "ship",             "run/ship.c",            "the table of checkpoint files") \
 	X(RUN_LOGS,       "run.logs",         "run/logs.c",            "a runner's log file") \

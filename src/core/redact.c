@@ -177,7 +177,7 @@ static void json_unit(struct buf *out, uint32_t unit, bool lower)
 /* As JSON writers have it: with and without ASCII only, '/' quoted or not. */
 static void add_json(struct redact *r, struct str text, bool ascii, bool slash, bool lower)
 {
-	static const char quoted[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+	static const char quoted[] = "\"\\\b\f\n\r\t", outbox[] = "\"\\bfnrt";
 	AUTO_BUF struct buf out = BUF_INIT(FORM_MAX);
 
 	while (text.n > 0) {
@@ -186,7 +186,7 @@ static void add_json(struct redact *r, struct str text, bool ascii, bool slash, 
 		const char *q = c < 128 && c != 0 ? strchr(quoted, (int)c) : NULL;
 
 		if (q != NULL)
-			buf_printf(&out, "\\%c", letters[q - quoted]);
+			buf_printf(&out, "\\%c", outbox[q - quoted]);
 		else if (c == '/' && slash)
 			buf_puts(&out, "\\/");
 		else if (c < ' ' || (ascii && c >= 127 && c < 0x10000))

@@ -180,15 +180,15 @@ static const struct field exec_rows[] = {
 };
 static const struct shape exec_shape = SHAPE(wire_exec, exec_rows, 0);
 
-static const struct field orders_rows[] = {
-	ROW(wire_orders, BOOL, go),
-	ROW(wire_orders, BOOL, stop),
-	ROW(wire_orders, BOOL, now),
-	ROW(wire_orders, FLAG, idle),
-	ROW(wire_orders, U64,  seq),
-	ROWOF(wire_orders, LIST, exec, n_exec, &exec_shape),
+static const struct field desired_rows[] = {
+	ROW(wire_desired, BOOL, go),
+	ROW(wire_desired, BOOL, stop),
+	ROW(wire_desired, BOOL, now),
+	ROW(wire_desired, FLAG, idle),
+	ROW(wire_desired, U64,  seq),
+	ROWOF(wire_desired, LIST, exec, n_exec, &exec_shape),
 };
-static const struct shape orders_shape = SHAPE(wire_orders, orders_rows, 0);
+static const struct shape desired_shape = SHAPE(wire_desired, desired_rows, 0);
 
 static const struct field exit_rows[] = {
 	ROW(wire_exit, END,   end),
@@ -580,14 +580,14 @@ int wire_sample_parse(struct wire_sample *m, const struct doc *d, struct err *er
 	return read_shape(&sample_shape, NULL, d, m, err); /* it has no text: no arena is used */
 }
 
-void wire_orders_write(const struct wire_orders *m, struct buf *out)
+void wire_desired_write(const struct wire_desired *m, struct buf *out)
 {
-	write_message(&orders_shape, m, out);
+	write_message(&desired_shape, m, out);
 }
 
-int wire_orders_parse(struct wire_orders *m, struct arena *a, struct str json, struct err *err)
+int wire_desired_parse(struct wire_desired *m, struct arena *a, struct str json, struct err *err)
 {
-	return read_message(&orders_shape, a, json, m, err);
+	return read_message(&desired_shape, a, json, m, err);
 }
 
 void wire_exit_write(const struct wire_exit *m, struct buf *out)

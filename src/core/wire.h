@@ -133,7 +133,7 @@ struct wire_heartbeat {
 };
 
 /* What the server wants; answer to a heartbeat, and to the long poll for commands. */
-struct wire_orders {
+struct wire_desired {
 	bool go;      /* all runners of the gang are ready: start user code */
 	bool stop;    /* SIGTERM, grace, then the whole tree */
 	bool now;     /* ... without grace */
@@ -186,9 +186,9 @@ int wire_heartbeat_parse(struct wire_heartbeat *m, struct arena *a, struct str j
                          struct err *err) MUST_CHECK;
 void wire_sample_write(const struct wire_sample *m, struct js *js);
 int wire_sample_parse(struct wire_sample *m, const struct doc *d, struct err *err) MUST_CHECK;
-void wire_orders_write(const struct wire_orders *m, struct buf *out);
-int wire_orders_parse(struct wire_orders *m, struct arena *a, struct str json,
-                      struct err *err) MUST_CHECK;
+void wire_desired_write(const struct wire_desired *m, struct buf *out);
+int wire_desired_parse(struct wire_desired *m, struct arena *a, struct str json,
+                       struct err *err) MUST_CHECK;
 void wire_exit_write(const struct wire_exit *m, struct buf *out);
 int wire_exit_parse(struct wire_exit *m, struct arena *a, struct str json,
                     struct err *err) MUST_CHECK;

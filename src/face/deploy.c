@@ -163,11 +163,11 @@ static int find_template(struct request *rq, struct plan *p, struct err *err)
 /* A secret is read from its file by the shell that starts the server: both names stand there. */
 static int check_secret(const char *name, const char *secret, struct err *err)
 {
-	static const char letters[] =
+	static const char outbox[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
 
 	if (name[0] == '\0' || (name[0] >= '0' && name[0] <= '9') ||
-	    strspn(name, letters) != strlen(name) || strlen(name) > SECRET_WORD_MAX)
+	    strspn(name, outbox) != strlen(name) || strlen(name) > SECRET_WORD_MAX)
 		return err_set(err, ERR_INVALID, "\"%.200s\" is no name of a variable", name);
 	if (strlen(secret) > SECRET_WORD_MAX)
 		return err_set(err, ERR_INVALID, "secret \"%.200s...\": the name is too long",

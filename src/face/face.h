@@ -281,8 +281,8 @@ struct face_ops {
 	                    struct wire_launch *out, struct err *err);
 	int (*runner_heartbeat)(void *of, const struct who *who, const struct wire_heartbeat *hb,
 	                        struct err *err);
-	int (*runner_orders)(void *of, const struct who *who, struct arena *a,
-	                     struct wire_orders *out, struct err *err);
+	int (*runner_desired)(void *of, const struct who *who, struct arena *a,
+	                      struct wire_desired *out, struct err *err);
 	int (*runner_ready)(void *of, const struct who *who, struct err *err);
 	int (*runner_event)(void *of, const struct who *who, const char *kind, const char *message,
 	                    struct err *err);
@@ -344,7 +344,7 @@ struct str face_host(const struct request *rq);
 
 /* Channels for reply_wait: what changed. */
 #define CHANNEL_JOB "job"             /* + job id: state, progress, log */
-#define CHANNEL_ORDERS "orders"       /* + attempt id: go, stop, exec */
+#define CHANNEL_DESIRED "orders"      /* + attempt id: go, stop, exec */
 #define CHANNEL_EXEC "exec"           /* + exec id: it printed, it ended */
 #define CHANNEL_EXEC_IN "exec-in"     /* + exec id: there is input for it, its state changed */
 #define CHANNEL_EXEC_ROOM "exec-room" /* + exec id: what waited for room may try again */

@@ -9,7 +9,7 @@
 
 #define BODY_SMALL ((size_t)256 << 10)
 #define BODY_LOG ((size_t)4 << 20)
-#define ORDERS_MAX_MS 30000
+#define DESIRED_MAX_MS 30000
 #define NONCE_MIN 8
 
 static int empty(struct request *rq, struct err *err)
@@ -54,11 +54,11 @@ static int claim(struct request *rq, struct err *err)
 	return reply_json(rq, 200, &out);
 }
 
-static int send_orders(struct request *rq, const struct wire_orders *o, struct err *err)
+static int send_desired(struct request *rq, const struct wire_desired *o, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(ANSWER_MAX);
 
-	wire_orders_write(o, &out);
+	wire_desired_write(o, &out);
 	if (buf_check(&out, "the orders", err) < 0)
 		return -1;
 	return reply_json(rq, 200, &out);
@@ -82,7 +82,7 @@ static int heartbeat(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct wire_heartbeat hb;
-	struct wire_orders orders = {0};
+	struct wire_desired desired = {0};
 	struct str body;
 
 	if (request_body(rq, &body, err) < 0 || wire_heartbeat_parse(&hb, rq->arena, body, err) < 0)
@@ -91,30 +91,30 @@ static int heartbeat(struct request *rq, struct err *err)
 		return -1;
 	if (hb.has_sample && keep_sample(rq, &hb.sample, err) < 0)
 		return -1;
-	if (ctx->ops->runner_orders(ctx->of, face_who(rq), rq->arena, &orders, err) < 0)
+	if (ctx->ops->runner_desired(ctx->of, face_who(rq), rq->arena, &desired, err) < 0)
 		return -1;
-	return send_orders(rq, &orders, err);
+	return send_desired(rq, &desired, err);
 }
 
 /* Answers at once when the orders are not those of `seq`; else when they change. */
-static int orders(struct request *rq, struct err *err)
+static int desired(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	uint64_t channel = httpd_channel(CHANNEL_ORDERS, str_of(face_who(rq)->attempt_id));
+	uint64_t channel = httpd_channel(CHANNEL_DESIRED, str_of(face_who(rq)->attempt_id));
 	uint64_t seen = httpd_channel_seq(request_httpd(rq), channel);
-	struct wire_orders o = {0};
+	struct wire_desired o = {0};
 	int64_t seq = request_query_int(rq, "seq", -1, err);
 	int64_t wait_ms = request_query_int(rq, "wait_ms", 0, err);
 
 	if (err->code != ERR_NONE)
 		return -1;
-	if (ctx->ops->runner_orders(ctx->of, face_who(rq), rq->arena, &o, err) < 0)
+	if (ctx->ops->runner_desired(ctx->of, face_who(rq), rq->arena, &o, err) < 0)
 		return -1;
-	wait_ms = MIN(MAX(wait_ms, 0), ORDERS_MAX_MS);
+	wait_ms = MIN(MAX(wait_ms, 0), DESIRED_MAX_MS);
 	if (seq >= 0 && (uint64_t)seq == o.seq && wait_ms > 0 && !rq->timed_out)
 		return reply_wait(rq, channel, seen,
 		                  rq->wakes > 0 ? rq->wait_until_ms : clock_mono_ms() + wait_ms);
-	return send_orders(rq, &o, err);
+	return send_desired(rq, &o, err);
 }
 
 static int ready(struct request *rq, struct err *err)
@@ -311,7 +311,7 @@ static int exit_record(struct request *rq, struct err *err)
 static const struct route routes[] = {
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "claim",       claim,       "Claim the attempt; returns what to run"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "heartbeat",   heartbeat,   "Report stage, progress and a sample; returns the desired state"},
-	{HTTP_GET,  SCOPE_RUNNER, 0,          R "orders",      orders,      "Get the desired state (start, stop, commands); long-polls for a change"},
+	{HTTP_GET,  SCOPE_RUNNER, 0,          R "orders",      desired,      "Get the desired state (start, stop, commands); long-polls for a change"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "ready",       ready,       "Report that staging is done"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_LOG,   R "log",         log_append,  "Append log records from byte seq on"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "event",       event,       "Add an event to the job"},

@@ -33,7 +33,7 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 	r->auth = xasprintf("Bearer %s", start->token);
 	r->dir = xstrdup(dir);
 	r->execs_arena = arena_new();
-	TAILQ_INIT(&r->letters);
+	TAILQ_INIT(&r->outbox);
 	(void)pthread_mutex_init(&r->lock, NULL);
 	(void)pthread_mutex_init(&r->sample_lock, NULL);
 	(void)pthread_condattr_init(&attr);
@@ -94,31 +94,31 @@ static void take_exec(struct report *r, const struct wire_exec *x)
 }
 
 /* Orders only ever grow: a late answer takes nothing back. */
-static void take_orders(struct report *r, struct str json)
+static void take_desired(struct report *r, struct str json)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct wire_orders o;
+	struct wire_desired o;
 	struct err err = {0};
 
-	if (wire_orders_parse(&o, a, json, &err) < 0) {
+	if (wire_desired_parse(&o, a, json, &err) < 0) {
 		log_warn("orders: %s", err.msg);
 		return;
 	}
 	(void)pthread_mutex_lock(&r->lock);
-	r->orders.go = r->orders.go || o.go;
-	r->orders.stop = r->orders.stop || o.stop;
-	r->orders.now = r->orders.now || o.now;
-	r->orders.idle = o.idle;
-	r->orders_seq = o.seq; /* a fingerprint of the orders, not a count */
+	r->desired.go = r->desired.go || o.go;
+	r->desired.stop = r->desired.stop || o.stop;
+	r->desired.now = r->desired.now || o.now;
+	r->desired.idle = o.idle;
+	r->desired_seq = o.seq; /* a fingerprint of the orders, not a count */
 	for (size_t i = 0; i < o.n_exec; i++)
 		take_exec(r, &o.exec[i]);
-	if (r->orders.stop)
+	if (r->desired.stop)
 		r->cancel = true;
 	(void)pthread_mutex_unlock(&r->lock);
 	wake(r);
 }
 
-void report_fill_beat(struct report *r, struct wire_heartbeat *hb, char note[REPORT_NOTE_MAX])
+void report_fill_heartbeat(struct report *r, struct wire_heartbeat *hb, char note[REPORT_NOTE_MAX])
 {
 	memset(hb, 0, sizeof(*hb));
 	(void)pthread_mutex_lock(&r->lock);
@@ -130,7 +130,7 @@ void report_fill_beat(struct report *r, struct wire_heartbeat *hb, char note[REP
 	hb->total_bytes = r->total_bytes;
 	hb->rate_bytes_s = r->rate;
 	hb->idle = r->idle;
-	r->beat_now = false;
+	r->heartbeat_now = false;
 	(void)pthread_mutex_unlock(&r->lock);
 }
 
@@ -173,7 +173,7 @@ static void look_around(struct report *r)
 	}
 }
 
-static void *beat_main(void *arg)
+static void *heartbeat_main(void *arg)
 {
 	struct report *r = arg;
 	int tries = 0, refusals = 0;
@@ -185,14 +185,14 @@ static void *beat_main(void *arg)
 		char note[REPORT_NOTE_MAX];
 		struct err err = {0};
 
-		report_fill_beat(r, &hb, note);
+		report_fill_heartbeat(r, &hb, note);
 		fill_sample(r, &hb);
 		wire_heartbeat_write(&hb, &body);
 		if (report_post(r, "/runner/v1/heartbeat", buf_view(&body), &reply, &err) == 0) {
 			tries = refusals = 0;
 			if (r->reached_ms > 0)
 				r->reached_ms = clock_mono_ms();
-			take_orders(r, buf_view(&reply.body));
+			take_desired(r, buf_view(&reply.body));
 		} else if (!r->halt) {
 			log_warn("heartbeat: %s", err.msg);
 			refusals = report_is_refusal(&reply) ? refusals + 1 : 0;
@@ -202,8 +202,9 @@ static void *beat_main(void *arg)
 		}
 		look_around(r);
 		(void)pthread_mutex_lock(&r->lock);
-		for (int64_t until = clock_mono_ms() + REPORT_BEAT_MS, left = REPORT_BEAT_MS;
-		     left > 0 && !r->done && !r->beat_now; left = until - clock_mono_ms())
+		for (int64_t until = clock_mono_ms() + REPORT_HEARTBEAT_MS,
+		             left = REPORT_HEARTBEAT_MS;
+		     left > 0 && !r->done && !r->heartbeat_now; left = until - clock_mono_ms())
 			report_wait_locked(r, left);
 		(void)pthread_mutex_unlock(&r->lock);
 	}
@@ -222,13 +223,13 @@ static void *poll_main(void *arg)
 		uint64_t seq = 0;
 
 		(void)pthread_mutex_lock(&r->lock);
-		seq = r->orders_seq;
+		seq = r->desired_seq;
 		(void)pthread_mutex_unlock(&r->lock);
-		FMT(path, "/runner/v1/orders?seq=%" PRIu64 "&wait_ms=%d", seq, REPORT_ORDERS_MS);
+		FMT(path, "/runner/v1/orders?seq=%" PRIu64 "&wait_ms=%d", seq, REPORT_DESIRED_MS);
 		if (report_exchange(r, HTTP_GET, path, "", (struct str){0},
-		                    REPORT_ORDERS_MS + REPORT_SMALL_MS, &reply, &err) == 0) {
+		                    REPORT_DESIRED_MS + REPORT_SMALL_MS, &reply, &err) == 0) {
 			tries = 0;
-			take_orders(r, buf_view(&reply.body));
+			take_desired(r, buf_view(&reply.body));
 		} else if (!r->halt) {
 			report_pause_after(r, &tries);
 		}
@@ -344,10 +345,10 @@ int report_start(struct report *r, struct logs *logs, struct err *err)
 	struct {
 		pthread_t *thread;
 		void *(*fn)(void *arg);
-	} all[] = {{&r->beat, beat_main},
+	} all[] = {{&r->heartbeat, heartbeat_main},
 	           {&r->poll, poll_main},
 	           {&r->ship, ship_main},
-	           {&r->mail, report_mail_main}};
+	           {&r->outbox_thread, report_outbox_main}};
 
 	r->logs = logs;
 	logs_on_write(logs, report_logs_changed, r);
@@ -373,7 +374,7 @@ void report_stage(struct report *r, enum wire_stage stage)
 	r->done_bytes = r->total_bytes = r->rate_bytes = 0;
 	r->rate = 0;
 	r->rate_ms = clock_mono_ms();
-	r->beat_now = true;
+	r->heartbeat_now = true;
 	(void)pthread_cond_broadcast(&r->changed);
 	(void)pthread_mutex_unlock(&r->lock);
 }
@@ -382,7 +383,7 @@ void report_idle(struct report *r, bool idle)
 {
 	(void)pthread_mutex_lock(&r->lock);
 	r->idle = idle;
-	r->beat_now = true;
+	r->heartbeat_now = true;
 	(void)pthread_cond_broadcast(&r->changed);
 	(void)pthread_mutex_unlock(&r->lock);
 }
@@ -411,13 +412,13 @@ int report_fd(const struct report *r)
 	return r->event_fd;
 }
 
-void report_orders(struct report *r, struct report_orders *out)
+void report_desired(struct report *r, struct report_desired *out)
 {
 	uint64_t n = 0;
 
 	(void)!read(r->event_fd, &n, sizeof(n)); /* nothing in it is fine */
 	(void)pthread_mutex_lock(&r->lock);
-	*out = r->orders;
+	*out = r->desired;
 	(void)pthread_mutex_unlock(&r->lock);
 }
 
@@ -471,7 +472,7 @@ bool report_flush(struct report *r)
 
 	while (!all && !r->fenced) {
 		(void)pthread_mutex_lock(&r->lock);
-		all = r->log_sent >= logs_size(r->logs) && TAILQ_EMPTY(&r->letters);
+		all = r->log_sent >= logs_size(r->logs) && TAILQ_EMPTY(&r->outbox);
 		if (!all)
 			report_wait_locked(r, 1000);
 		(void)pthread_mutex_unlock(&r->lock);
@@ -490,12 +491,12 @@ void report_close(struct report *r)
 	(void)pthread_mutex_unlock(&r->lock);
 	if (r->started) {
 		logs_on_write(r->logs, NULL, NULL);
-		(void)pthread_join(r->beat, NULL);
+		(void)pthread_join(r->heartbeat, NULL);
 		(void)pthread_join(r->poll, NULL);
 		(void)pthread_join(r->ship, NULL);
-		(void)pthread_join(r->mail, NULL);
+		(void)pthread_join(r->outbox_thread, NULL);
 	}
-	report_mail_done(r);
+	report_outbox_done(r);
 	http_client_free(r->http);
 	(void)close(r->event_fd);
 	(void)close(r->dir_fd);

@@ -1,6 +1,6 @@
 /*
  * report.h - what a runner says to the server and hears from it, in threads of its own: heartbeats,
- * the long poll for orders, the log by offset, and everything else as letters that are sent in
+ * the long poll for orders, the log by offset, and everything else as messages that are sent in
  * order. The server may be away as long as it likes: all of it waits and goes on.
  *
  * Only when the server is there and says, several times over, that it does not know this attempt
@@ -17,18 +17,18 @@
 
 #include <stdatomic.h>
 
-#define REPORT_BEAT_MS 2000
-#define REPORT_ORDERS_MS 20000 /* how long the server may hold the long poll */
-#define REPORT_PAUSE_MS 5000   /* the longest between two tries */
-#define REPORT_LETTERS_MAX                                                                         \
-	4096 /* checkpoints replace their older letter; of others the oldest go */
+#define REPORT_HEARTBEAT_MS 2000
+#define REPORT_DESIRED_MS 20000 /* how long the server may hold the long poll */
+#define REPORT_PAUSE_MS 5000    /* the longest between two tries */
+#define REPORT_OUTBOX_MAX                                                                          \
+	4096 /* checkpoints replace their older message; of others the oldest go */
 #define REPORT_LOG_CHUNK ((size_t)512 << 10)
 #define REPORT_AWAY_MS 86400000 /* without an answer after the job's end: the runner goes */
 #define REPORT_REFUSALS 5       /* in a row, at heartbeats: fenced */
 
 struct report;
 
-struct report_orders {
+struct report_desired {
 	bool go, stop, now;
 	bool idle; /* all nodes have said so by report_idle; this one may be taken back */
 };
@@ -50,7 +50,7 @@ void report_stage(struct report *r, enum wire_stage stage);
 /* Of the stage; the rate is worked out here. note NULL = none. */
 void report_progress(struct report *r, const char *note, uint64_t done, uint64_t total);
 void report_ready(struct report *r);
-/* A sample that must arrive before the exit does: a heartbeat among the letters. */
+/* A sample that must arrive before the exit does: a heartbeat among the messages. */
 void report_sample(struct report *r, const struct wire_sample *sample);
 void report_event(struct report *r, const char *kind, const char *fmt, ...) PRINTF(3, 4);
 void report_checkpoint(struct report *r, const struct model_checkpoint *row);
@@ -58,8 +58,8 @@ void report_checkpoint(struct report *r, const struct model_checkpoint *row);
 /* Is limits.idle_gpu over on this node? A heartbeat says so at once. */
 void report_idle(struct report *r, bool idle);
 int report_fd(
-	const struct report *r); /* readable when orders have changed; read with report_orders */
-void report_orders(struct report *r, struct report_orders *out);
+	const struct report *r); /* readable when orders have changed; read with report_desired */
+void report_desired(struct report *r, struct report_desired *out);
 bool report_fenced(struct report *r);
 const atomic_bool *report_given_up(struct report *r); /* the same, set later */
 void report_job_ended(struct report *r);  /* all is done: from now on it may be away for a day */
@@ -77,7 +77,7 @@ bool report_exec_output(struct report *r, const char *id, uint64_t offset, struc
 bool report_exec_input(struct report *r, const char *id, uint64_t offset, bool state_only,
                        const atomic_bool *stop, struct buf *frames, enum wire_exec_state *state);
 
-/* Until the log and all letters have arrived; false when fenced. */
+/* Until the log and all messages have arrived; false when fenced. */
 bool report_flush(struct report *r);
 /* Until the server has it, or is fenced. */
 void report_exit(struct report *r, const struct wire_exit *x);

@@ -1,6 +1,6 @@
 /*
  * report_inner.h - what the files of the report share: its struct, the exchange with the server,
- * and the letters.
+ * and the messages.
  */
 #ifndef REPORT_INNER_H
 #define REPORT_INNER_H
@@ -17,26 +17,26 @@
 #define REPORT_EXECS_MAX 64
 #define REPORT_EXEC_ID_MAX 128
 
-struct letter {
-	TAILQ_ENTRY(letter) link;
-	char *path, *key; /* key: a newer letter with it replaces this one; NULL = never */
+struct outbox_item {
+	TAILQ_ENTRY(outbox_item) link;
+	char *path, *key; /* key: a newer message with it replaces this one; NULL = never */
 	char *body;
 	size_t n;
 	bool sending;
 };
-TAILQ_HEAD(letters, letter);
+TAILQ_HEAD(outbox, outbox_item);
 
 struct report {
 	struct http_client *http;
 	char *server, *auth, *dir;
 	bool by_socket; /* the server's on this machine; `server` only fills the Host header */
-	int dir_fd; /* the attempt's folder, to see when it is gone */
+	int dir_fd;     /* the attempt's folder, to see when it is gone */
 	struct logs *logs;
 	pthread_mutex_t
 		sample_lock; /* of the next two; a sample takes locks of others, so not `lock` */
 	bool (*sample)(void *arg, struct wire_sample *out);
 	void *arg;
-	pthread_t beat, poll, ship, mail;
+	pthread_t heartbeat, poll, ship, outbox_thread;
 	bool started;
 	atomic_bool done;   /* the threads end */
 	atomic_bool halt;   /* their requests too, at once */
@@ -55,11 +55,11 @@ struct report {
 	double rate;
 	int64_t rate_ms; /* when rate_bytes was seen */
 	uint64_t rate_bytes;
-	bool beat_now, idle;
-	struct report_orders orders;
-	uint64_t orders_seq;
-	struct letters letters;
-	size_t n_letters;
+	bool heartbeat_now, idle;
+	struct report_desired desired;
+	uint64_t desired_seq;
+	struct outbox outbox;
+	size_t n_outbox;
 	uint64_t log_sent;
 	struct arena *execs_arena;
 	struct wire_exec exec[REPORT_EXECS_MAX];
@@ -86,10 +86,10 @@ int report_post(struct report *r, const char *path, struct str body, struct http
 bool report_is_refusal(const struct http_reply *reply);
 
 /* report.c: all but the sample; `note` keeps the words. */
-void report_fill_beat(struct report *r, struct wire_heartbeat *hb, char note[REPORT_NOTE_MAX]);
+void report_fill_heartbeat(struct report *r, struct wire_heartbeat *hb, char note[REPORT_NOTE_MAX]);
 
-/* report_mail.c */
-void *report_mail_main(void *report); /* the thread that sends letters, in order */
-void report_mail_done(struct report *r);
+/* report_outbox.c */
+void *report_outbox_main(void *report); /* the thread that sends messages, in order */
+void report_outbox_done(struct report *r);
 
 #endif

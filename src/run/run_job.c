@@ -167,10 +167,10 @@ static void on_ship_event(void *arg, const char *kind, const char *text)
 static bool on_sync(void *arg, uint64_t done)
 {
 	struct run *r = arg;
-	struct report_orders o;
+	struct report_desired o;
 	int64_t now = clock_mono_ms();
 
-	report_orders(r->report, &o);
+	report_desired(r->report, &o);
 	if (done > r->sync_done || r->sync_ms == 0) {
 		r->sync_done = done;
 		r->sync_ms = now;
@@ -232,11 +232,11 @@ static bool wait_go(struct run *r)
 		struct pollfd p[] = {{.fd = report_fd(r->report), .events = POLLIN},
 		                     {.fd = r->signal_fd, .events = POLLIN},
 		                     {.fd = r->sandbox->proc.pidfd, .events = POLLIN}};
-		struct report_orders o;
+		struct report_desired o;
 
 		(void)poll(p, COUNT(p), POLL_MAX_MS);
 		note_signals(r);
-		report_orders(r->report, &o);
+		report_desired(r->report, &o);
 		r->stopping = o.stop;
 		if (o.stop || r->terminated || report_fenced(r->report) || p[2].revents != 0)
 			return false;
@@ -360,11 +360,11 @@ static void watch_idle(struct run *r)
 
 static void obey(struct run *r)
 {
-	struct report_orders o;
+	struct report_desired o;
 	struct wire_exec x;
 	int64_t grace_ms = (int64_t)r->spec.grace_s * 1000;
 
-	report_orders(r->report, &o);
+	report_desired(r->report, &o);
 	if (o.stop && !r->stopping) {
 		r->stopping = true;
 		ask_to_end(r, o.now ? 0 : grace_ms, "stop was asked for");

@@ -71,7 +71,7 @@ int ctx_job_stop(void *of, const struct who *who, struct arena *a, const char *j
 	              NULL, err) < 0)
 		return -1;
 	if (job.attempt_id != NULL)
-		app_notify(app, CHANNEL_ORDERS, job.attempt_id);
+		app_notify(app, CHANNEL_DESIRED, job.attempt_id);
 	loop_kick(app->reconcile);
 	return ctx_job(app, who, a, job.id, out, err);
 }

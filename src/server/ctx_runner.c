@@ -257,7 +257,7 @@ int ctx_runner_heartbeat(void *of, const struct who *who, const struct wire_hear
 	if (is_over(&m))
 		return 0; /* its orders say so */
 	if (live_beat(app, m.row.id, m.row.node_rank, hb->idle, p.now_ms))
-		app_notify(app, CHANNEL_ORDERS, m.row.id);
+		app_notify(app, CHANNEL_DESIRED, m.row.id);
 	/* Rank 0 speaks for the job; the others' own view is in their log and metrics. */
 	if (m.row.node_rank != 0)
 		return 0;
@@ -268,15 +268,15 @@ int ctx_runner_heartbeat(void *of, const struct who *who, const struct wire_hear
 	return 0;
 }
 
-int ctx_runner_orders(void *of, const struct who *who, struct arena *a, struct wire_orders *out,
-                      struct err *err)
+int ctx_runner_desired(void *of, const struct who *who, struct arena *a, struct wire_desired *out,
+                       struct err *err)
 {
 	struct app *app = of;
 	struct mine m = {0};
 	uint64_t generation = 0;
 	bool stopping, idle = true;
 
-	*out = (struct wire_orders){0};
+	*out = (struct wire_desired){0};
 	if (find(app, who, a, &m, err) < 0)
 		return -1;
 	stopping = m.job.core.state == JOB_STOPPING || m.job.core.state == JOB_STOPPING_DEPLOYING;
@@ -291,7 +291,7 @@ int ctx_runner_orders(void *of, const struct who *who, struct arena *a, struct w
 		idle = idle && m.all[i].idle;
 	}
 	out->idle = idle && out->go;
-	exec_orders(app, a, m.row.id, m.row.node_rank, out, &generation);
+	exec_desired(app, a, m.row.id, m.row.node_rank, out, &generation);
 	/* Changes exactly when an order does. */
 	out->seq = generation * 16 + (out->go ? 1 : 0) + (out->stop ? 2 : 0) + (out->now ? 4 : 0) +
 	           (out->idle ? 8 : 0);

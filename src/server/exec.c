@@ -127,8 +127,8 @@ static const struct wire_exec *copy_of(const struct wire_exec *x, const char *id
 	return c;
 }
 
-void exec_orders(struct app *app, struct arena *a, const char *attempt_id, uint32_t rank,
-                 struct wire_orders *out, uint64_t *generation)
+void exec_desired(struct app *app, struct arena *a, const char *attempt_id, uint32_t rank,
+                  struct wire_desired *out, uint64_t *generation)
 {
 	struct execs *all = app->execs;
 	struct exec *e;
@@ -227,7 +227,7 @@ int ctx_exec_start(void *of, const struct who *who, struct arena *a, const char 
 	}
 	app_event(app, job_id, "exec", who->name, "exec on node %u: %s", rank,
 	          what->n_argv > 0 ? what->argv[0] : "a shell");
-	app_notify(app, CHANNEL_ORDERS, job.attempt_id);
+	app_notify(app, CHANNEL_DESIRED, job.attempt_id);
 	return 0;
 }
 

@@ -25,8 +25,8 @@ void exec_stop(struct app *app);
 void exec_sweep(struct app *app);
 /* Orders for one (attempt, node): the commands that its runner has not spoken of yet. *generation
  * changes whenever the list has grown. */
-void exec_orders(struct app *app, struct arena *a, const char *attempt_id, uint32_t rank,
-                 struct wire_orders *out, uint64_t *generation);
+void exec_desired(struct app *app, struct arena *a, const char *attempt_id, uint32_t rank,
+                  struct wire_desired *out, uint64_t *generation);
 /* The attempt is over: so are its commands. */
 void exec_attempt_over(struct app *app, const char *attempt_id);
 

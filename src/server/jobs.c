@@ -54,7 +54,7 @@ int jobs_step(struct app *app, const struct meta_step *s, const char *line, enum
 	         job_state_word(from), job_state_word(next), s->message);
 	app_notify(app, CHANNEL_JOB, s->job_id);
 	if (s->attempt_id != NULL)
-		app_notify(app, CHANNEL_ORDERS, s->attempt_id);
+		app_notify(app, CHANNEL_DESIRED, s->attempt_id);
 	if (from == JOB_PENDING)
 		inputs_forget(app, s->job_id);
 	live_moved(app, s->job_id, !job_state_is_placed(next) || s->event == JOB_EV_PLACE);
@@ -301,6 +301,6 @@ int jobs_node_ended(struct app *app, const char *attempt_id, uint32_t rank,
 	app_crash_at("exit:after-record");
 	live_ended(app, attempt_id, rank);
 	if (first)
-		app_notify(app, CHANNEL_ORDERS, attempt_id); /* a bad end stops the other parts */
+		app_notify(app, CHANNEL_DESIRED, attempt_id); /* a bad end stops the other parts */
 	return jobs_settle(app, attempt_id, err);
 }

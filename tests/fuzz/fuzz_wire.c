@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	TRY(wire_start, wire_start);
 	TRY(wire_launch, wire_launch);
 	TRY(wire_heartbeat, wire_heartbeat);
-	TRY(wire_orders, wire_orders);
+	TRY(wire_desired, wire_desired);
 	TRY(wire_exit, wire_exit);
 	return 0;
 }

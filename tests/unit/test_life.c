@@ -11,7 +11,7 @@ static void every_step_survives_a_restart(void **state)
 {
 	struct fixture *f = *state;
 	struct model_job j = {0};
-	struct wire_orders o = {0};
+	struct wire_desired o = {0};
 	struct wire_launch l, again;
 	struct who *w;
 
@@ -30,12 +30,12 @@ static void every_step_survives_a_restart(void **state)
 	assert_string_equal(again.spec_json, l.spec_json);
 	assert_err(ctx_runner_claim(f->app, w, f->a, "nonce-2", &again, &f->err), &f->err,
 	           ERR_CONFLICT, "another");
-	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
 	assert_true(!o.go && !o.stop);
 	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err);
 	fixture_restart(f);
 	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err); /* said again: nothing happens */
-	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
 	assert_true(o.go && !o.stop);
 	j = fixture_job(f, j.id);
 	assert_true(j.started_ms > 0 && j.ended_ms == 0); /* `ps` shows how long it runs */
@@ -87,7 +87,7 @@ static void a_lost_runner_is_tried_again(void **state)
 	struct who *w = fixture_running(
 			   f, "", "\"retry\":{\"max_attempts\":2,\"on\":[\"node_fail\"]}", &j),
 		   *second;
-	struct wire_orders o = {0};
+	struct wire_desired o = {0};
 	struct wire_launch l;
 
 	fixture_kill_runners(f);
@@ -99,7 +99,7 @@ static void a_lost_runner_is_tried_again(void **state)
 	l = fixture_claim(f, second, "n2");
 	assert_int_equal(l.retry_count, 1);
 	/* the first one speaks up after all: it is told to end, and its exit changes nothing */
-	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
 	assert_true(o.stop && !o.go);
 	fixture_exit(f, w, JOB_END_EXIT, 0);
 	assert_int_equal(fixture_job(f, j.id).core.state, JOB_DEPLOYING);
@@ -250,7 +250,7 @@ static void stops_in_every_state(void **state)
 {
 	struct fixture *f = *state;
 	struct model_job a = {0}, b = {0}, c = {0};
-	struct wire_orders o = {0};
+	struct wire_desired o = {0};
 	struct wire_launch l = {0};
 	struct who *w;
 	int64_t five = 5;
@@ -261,10 +261,10 @@ static void stops_in_every_state(void **state)
 	w = fixture_running(f, "", "", &a);
 	assert_ok(ctx_job_stop(f->app, f->admin, f->a, a.id, false, &a, &f->err), &f->err);
 	assert_int_equal(a.core.state, JOB_STOPPING);
-	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
 	assert_true(o.stop && !o.now);
 	assert_ok(ctx_job_stop(f->app, f->admin, f->a, a.id, true, &a, &f->err), &f->err);
-	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
 	assert_true(o.stop && o.now);
 	fixture_exit(f, w, JOB_END_EXIT, 0);
 	assert_int_equal(fixture_job(f, a.id).core.state, JOB_STOPPED);
@@ -323,7 +323,7 @@ static void a_gang_starts_and_ends_together(void **state)
 	struct fixture *f = *state;
 	struct model_job j = {0};
 	struct who *r0, *r1;
-	struct wire_orders o = {0};
+	struct wire_desired o = {0};
 
 	assert_ok(push_gang(f, "", &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
@@ -332,14 +332,14 @@ static void a_gang_starts_and_ends_together(void **state)
 	assert_int_equal(fixture_claim(f, r0, "a").n_gpus, 1);
 	assert_int_equal(fixture_claim(f, r1, "b").node_rank, 1);
 	assert_ok(ctx_runner_ready(f->app, r0, &f->err), &f->err);
-	assert_ok(ctx_runner_orders(f->app, r0, f->a, &o, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, r0, f->a, &o, &f->err), &f->err);
 	assert_false(o.go);
 	assert_ok(ctx_runner_ready(f->app, r1, &f->err), &f->err);
-	assert_ok(ctx_runner_orders(f->app, r0, f->a, &o, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, r0, f->a, &o, &f->err), &f->err);
 	assert_true(o.go);
 	fixture_exit(f, r1, JOB_END_EXIT, 9);
 	assert_int_equal(fixture_job(f, j.id).core.state, JOB_RUNNING);
-	assert_ok(ctx_runner_orders(f->app, r0, f->a, &o, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, r0, f->a, &o, &f->err), &f->err);
 	assert_true(o.stop);
 	fixture_exit(f, r0, JOB_END_STOPPED, 0);
 	j = fixture_job(f, j.id);
@@ -350,10 +350,10 @@ static void a_gang_starts_and_ends_together(void **state)
 static bool told_to_end_idle(struct fixture *f, struct who *w, bool idle)
 {
 	struct wire_heartbeat hb = {.stage = STAGE_RUNNING, .idle = idle};
-	struct wire_orders o = {0};
+	struct wire_desired o = {0};
 
 	assert_ok(ctx_runner_heartbeat(f->app, w, &hb, &f->err), &f->err);
-	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
 	assert_false(o.stop);
 	return o.idle;
 }
@@ -363,7 +363,7 @@ static void a_gang_is_idle_when_all_of_it_is(void **state)
 {
 	struct fixture *f = *state;
 	struct model_job j = {0};
-	struct wire_orders before = {0}, o = {0};
+	struct wire_desired before = {0}, o = {0};
 	struct who *a, *b;
 
 	assert_ok(push_gang(f, "", &j), &f->err);
@@ -376,14 +376,14 @@ static void a_gang_is_idle_when_all_of_it_is(void **state)
 	assert_ok(ctx_runner_ready(f->app, b, &f->err), &f->err);
 	assert_false(told_to_end_idle(f, a, true));
 	assert_false(told_to_end_idle(f, b, false));
-	assert_ok(ctx_runner_orders(f->app, a, f->a, &before, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, a, f->a, &before, &f->err), &f->err);
 	fixture_restart(f);
 	assert_true(told_to_end_idle(f, b, true));
-	assert_ok(ctx_runner_orders(f->app, a, f->a, &o, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, a, f->a, &o, &f->err), &f->err);
 	assert_true(o.idle && o.seq != before.seq);
 	assert_false(told_to_end_idle(f, a, false)); /* at work again */
 	fixture_exit(f, b, JOB_END_IDLE, 1800);
-	assert_ok(ctx_runner_orders(f->app, a, f->a, &o, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, a, f->a, &o, &f->err), &f->err);
 	assert_true(o.stop); /* as after any bad end */
 	fixture_exit(f, a, JOB_END_STOPPED, 0);
 	j = fixture_job(f, j.id);
@@ -666,17 +666,17 @@ static void commands_inside_a_job(void **state)
 	struct fixture *f = *state;
 	struct model_job j = {0};
 	struct who *w = fixture_running(f, "", "", &j);
-	struct wire_orders before = {0}, o = {0};
+	struct wire_desired before = {0}, o = {0};
 	enum wire_exec_state is;
 	struct exec_state s = {0};
 	char *id = NULL;
 	uint64_t n = 0;
 
-	assert_ok(ctx_runner_orders(f->app, w, f->a, &before, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, w, f->a, &before, &f->err), &f->err);
 	assert_err(ctx_exec_start(f->app, f->admin, f->a, j.id, 3, &ls, &id, &f->err), &f->err,
 	           ERR_INVALID, "no node");
 	assert_ok(ctx_exec_start(f->app, f->admin, f->a, j.id, 0, &ls, &id, &f->err), &f->err);
-	assert_ok(ctx_runner_orders(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
 	assert_true(o.seq != before.seq && o.n_exec == 1);
 	assert_string_equal(o.exec[0].argv[1], "-l");
 	assert_err(

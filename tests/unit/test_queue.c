@@ -111,7 +111,8 @@ static int64_t commits(struct db *db)
 	return n;
 }
 
-static void beat(struct fixture *f, const struct who *w, enum wire_stage stage, const char *note)
+static void heartbeat(struct fixture *f, const struct who *w, enum wire_stage stage,
+                      const char *note)
 {
 	struct wire_heartbeat hb = {
 		.stage = stage, .note = note, .done_bytes = 5, .total_bytes = 9};
@@ -139,7 +140,7 @@ static void a_heartbeat_commits_nothing(void **state)
 	before = commits(db);
 	for (int i = 0; i < 100; i++) {
 		FMT(note, "step %d", i);
-		beat(f, w, STAGE_RUNNING, note);
+		heartbeat(f, w, STAGE_RUNNING, note);
 	}
 	assert_int_equal(commits(db), before);
 	assert_ok(ctx_job_get(f->app, f->admin, f->a, NULL, j.id, &j, &f->err), &f->err);
@@ -154,18 +155,18 @@ static void a_heartbeat_commits_nothing(void **state)
 	live_pass(f->app); /* a new stage is stored by the next pass, progress after a while */
 	row = fixture_job(f, j.id);
 	assert_string_equal(row.progress, "step 99");
-	beat(f, w, STAGE_RUNNING, "later");
+	heartbeat(f, w, STAGE_RUNNING, "later");
 	live_pass(f->app);
 	assert_string_equal(fixture_job(f, j.id).progress, "step 99");
 	clock_fake(clock_wall_ms(), clock_mono_ms() + LIVE_STORE_MS);
 	live_pass(f->app);
 	clock_fake(-1, -1);
 	assert_string_equal(fixture_job(f, j.id).progress, "later");
-	beat(f, w, STAGE_RUNNING, "last");
+	heartbeat(f, w, STAGE_RUNNING, "last");
 	fixture_restart(f); /* an orderly end keeps all of it */
 	assert_string_equal(fixture_job(f, j.id).progress, "last");
 	fixture_exit(f, w, JOB_END_EXIT, 0);
-	beat(f, w, STAGE_RUNNING, "too late");
+	heartbeat(f, w, STAGE_RUNNING, "too late");
 	assert_ok(ctx_job_get(f->app, f->admin, f->a, NULL, j.id, &j, &f->err), &f->err);
 	assert_null(j.progress);
 }

@@ -199,7 +199,7 @@ static void cuts_long_lines(void **state)
 {
 	struct place *p = *state;
 	AUTO_BUF struct buf text = BUF_INIT((size_t)1 << 20), got = BUF_INIT((size_t)64 << 20);
-	size_t letters = 0;
+	size_t outbox = 0;
 
 	for (int i = 0; i < 100000; i++)
 		buf_putc(&text, 'x');
@@ -208,8 +208,8 @@ static void cuts_long_lines(void **state)
 	finish(p);
 	read_back(p, &got);
 	for (size_t i = 0; i < got.n; i++)
-		letters += got.p[i] == 'x';
-	assert_int_equal(letters, 100000);
+		outbox += got.p[i] == 'x';
+	assert_int_equal(outbox, 100000);
 	assert_non_null(strstr(buf_cstr(&got), "|o end|"));
 }
 

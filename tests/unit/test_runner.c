@@ -478,7 +478,7 @@ static void runs_commands_inside(void **state)
 	(void)pthread_mutex_lock(&p->lock);
 	p->exec = (struct wire_exec){.id = "e1", .argv = argv, .n_argv = COUNT(argv)};
 	p->n_exec = 1;
-	change_orders(p);
+	change_desired(p);
 	WAIT_UNTIL(p, p->exec_code >= 0);
 	assert_int_equal(p->exec_code, 7);
 	assert_string_equal(p->exec_output, "in /b10/workspace as 0\nbwrap\n[redacted]\n");
@@ -515,7 +515,7 @@ static void runs_a_terminal_inside(void **state)
 	                             .columns = 81,
 	                             .term = "vt100"};
 	p->n_exec = 1;
-	change_orders(p);
+	change_desired(p);
 	wait_output(p, "24 81\r\n/dev/pts/");
 	wait_output(p, "vt100");
 	(void)pthread_mutex_lock(&p->lock);

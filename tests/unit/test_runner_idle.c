@@ -88,7 +88,7 @@ static void the_other_nodes_work(void **state)
 	for (int64_t until = clock_mono_ms() + WAIT_MS; !idle && clock_mono_ms() < until;) {
 		clock_sleep_ms(30);
 		(void)pthread_mutex_lock(&p->lock);
-		idle = p->idle && p->beats > 3;
+		idle = p->idle && p->heartbeats > 3;
 		assert_false(p->ended);
 		(void)pthread_mutex_unlock(&p->lock);
 	}
@@ -96,7 +96,7 @@ static void the_other_nodes_work(void **state)
 	assert_log(p, "idle_gpu is over", false);
 	p->others_work = false;
 	(void)pthread_mutex_lock(&p->lock);
-	change_orders(p);
+	change_desired(p);
 	assert_int_equal(join(p), 0);
 	assert_int_equal(exit_of(p).end, JOB_END_IDLE);
 }

@@ -116,7 +116,7 @@ static void reads_what_is_older(void **state UNUSED)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct wire_heartbeat hb;
-	struct wire_orders o;
+	struct wire_desired o;
 	struct err err = {0};
 
 	assert_ok(wire_heartbeat_parse(
@@ -126,16 +126,16 @@ static void reads_what_is_older(void **state UNUSED)
 			  &err),
 	          &err);
 	assert_false(hb.idle);
-	assert_ok(wire_orders_parse(&o, a,
-	                            STR_LIT("{\"go\":true,\"stop\":false,\"now\":false,\"seq\":1,"
-	                                    "\"exec\":[]}"),
-	                            &err),
+	assert_ok(wire_desired_parse(&o, a,
+	                             STR_LIT("{\"go\":true,\"stop\":false,\"now\":false,\"seq\":1,"
+	                                     "\"exec\":[]}"),
+	                             &err),
 	          &err);
 	assert_true(o.go && !o.idle);
-	assert_err(wire_orders_parse(&o, a,
-	                             STR_LIT("{\"go\":true,\"stop\":false,\"now\":false,"
-	                                     "\"idle\":1,\"seq\":1,\"exec\":[]}"),
-	                             &err),
+	assert_err(wire_desired_parse(&o, a,
+	                              STR_LIT("{\"go\":true,\"stop\":false,\"now\":false,"
+	                                      "\"idle\":1,\"seq\":1,\"exec\":[]}"),
+	                              &err),
 	           &err, ERR_INVALID, "idle");
 }
 
@@ -188,18 +188,18 @@ static void bounds_fixed_lists(void **state UNUSED)
 	           "gpu: 17 entries, at most 16");
 }
 
-static void keeps_orders(void **state UNUSED)
+static void keeps_desired(void **state UNUSED)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_BUF struct buf out = BUF_INIT(10000);
 	const char *argv[] = {"sh", "-c", ""};
 	struct wire_exec exec[] = {{.id = "e1", .argv = argv, .n_argv = 3},
 	                           {.id = "e2", .tty = true, .rows = 24, .term = "xterm"}};
-	struct wire_orders back, m = {.go = true, .seq = 5, .exec = exec, .n_exec = 2};
+	struct wire_desired back, m = {.go = true, .seq = 5, .exec = exec, .n_exec = 2};
 	struct err err = {0};
 
-	wire_orders_write(&m, &out);
-	assert_ok(wire_orders_parse(&back, a, buf_view(&out), &err), &err);
+	wire_desired_write(&m, &out);
+	assert_ok(wire_desired_parse(&back, a, buf_view(&out), &err), &err);
 	assert_true(back.go && !back.stop && !back.now);
 	assert_int_equal(back.n_exec, 2);
 	assert_string_equal(back.exec[0].argv[2], "");
@@ -237,7 +237,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(keeps_heartbeat),
 	cmocka_unit_test(reads_what_is_older),
 	cmocka_unit_test(bounds_fixed_lists),
-	cmocka_unit_test(keeps_orders),
+	cmocka_unit_test(keeps_desired),
 	cmocka_unit_test(keeps_exit),
 };
 UNIT_MAIN(tests)

@@ -1,6 +1,6 @@
 /*
- * report_mail.c - letters: what the server must hear once, in order, whenever it is there. The
- * queue is bounded; a newer checkpoint's letter replaces its older one.
+ * report_outbox.c - messages: what the server must hear once, in order, whenever it is there. The
+ * queue is bounded; a newer checkpoint's message replaces its older one.
  */
 #include "run/report_inner.h"
 
@@ -14,7 +14,7 @@ static bool is_rejected(const struct http_reply *reply)
 	       reply->status != 429;
 }
 
-static void letter_free(struct letter *m)
+static void item_free(struct outbox_item *m)
 {
 	free(m->path);
 	free(m->key);
@@ -22,16 +22,16 @@ static void letter_free(struct letter *m)
 	free(m);
 }
 
-static void drop_letter(struct report *r, struct letter *m)
+static void drop_item(struct report *r, struct outbox_item *m)
 {
-	TAILQ_REMOVE(&r->letters, m, link);
-	r->n_letters--;
-	letter_free(m);
+	TAILQ_REMOVE(&r->outbox, m, link);
+	r->n_outbox--;
+	item_free(m);
 }
 
-static void queue_letter(struct report *r, const char *path, const char *key, struct str body)
+static void queue_item(struct report *r, const char *path, const char *key, struct str body)
 {
-	struct letter *m = xcalloc(1, sizeof(*m)), *old = NULL;
+	struct outbox_item *m = xcalloc(1, sizeof(*m)), *old = NULL;
 
 	m->path = xstrdup(path);
 	m->key = key == NULL ? NULL : xstrdup(key);
@@ -40,22 +40,22 @@ static void queue_letter(struct report *r, const char *path, const char *key, st
 	if (body.n > 0)
 		memcpy(m->body, body.p, body.n);
 	(void)pthread_mutex_lock(&r->lock);
-	TAILQ_FOREACH(old, &r->letters, link)
+	TAILQ_FOREACH(old, &r->outbox, link)
 	{
 		if (key != NULL && old->key != NULL && !old->sending && strcmp(old->key, key) == 0)
 			break;
 	}
-	if (old == NULL && r->n_letters >= REPORT_LETTERS_MAX) {
-		TAILQ_FOREACH(old, &r->letters, link)
+	if (old == NULL && r->n_outbox >= REPORT_OUTBOX_MAX) {
+		TAILQ_FOREACH(old, &r->outbox, link)
 		{
 			if (old->key == NULL && !old->sending)
 				break;
 		}
 	}
 	if (old != NULL)
-		drop_letter(r, old);
-	TAILQ_INSERT_TAIL(&r->letters, m, link);
-	r->n_letters++;
+		drop_item(r, old);
+	TAILQ_INSERT_TAIL(&r->outbox, m, link);
+	r->n_outbox++;
 	(void)pthread_cond_broadcast(&r->changed);
 	(void)pthread_mutex_unlock(&r->lock);
 }
@@ -72,28 +72,28 @@ static void send_now(struct report *r, const char *path, struct str body)
 	}
 }
 
-static void send_letter(struct report *r, const char *path, const char *key, struct str body)
+static void send_item(struct report *r, const char *path, const char *key, struct str body)
 {
 	if (!r->started) {
 		send_now(r, path, body);
 		return;
 	}
-	queue_letter(r, path, key, body);
+	queue_item(r, path, key, body);
 }
 
-void *report_mail_main(void *arg)
+void *report_outbox_main(void *arg)
 {
 	struct report *r = arg;
 	int tries = 0;
 
 	while (!r->done && !r->fenced) {
 		AUTO_HTTP_REPLY struct http_reply reply = {0};
-		struct letter *m = NULL;
+		struct outbox_item *m = NULL;
 		struct err err = {0};
 		bool sent = false;
 
 		(void)pthread_mutex_lock(&r->lock);
-		m = TAILQ_FIRST(&r->letters);
+		m = TAILQ_FIRST(&r->outbox);
 		if (m == NULL)
 			report_wait_locked(r, 1000);
 		else
@@ -107,7 +107,7 @@ void *report_mail_main(void *arg)
 		(void)pthread_mutex_lock(&r->lock);
 		m->sending = false;
 		if (sent || is_rejected(&reply)) {
-			drop_letter(r, m);
+			drop_item(r, m);
 			tries = 0;
 			(void)pthread_cond_broadcast(&r->changed);
 			sent = true;
@@ -119,15 +119,15 @@ void *report_mail_main(void *arg)
 	return NULL;
 }
 
-void report_mail_done(struct report *r)
+void report_outbox_done(struct report *r)
 {
-	while (!TAILQ_EMPTY(&r->letters))
-		drop_letter(r, TAILQ_FIRST(&r->letters));
+	while (!TAILQ_EMPTY(&r->outbox))
+		drop_item(r, TAILQ_FIRST(&r->outbox));
 }
 
 void report_ready(struct report *r)
 {
-	send_letter(r, "/runner/v1/ready", NULL, STR_LIT("{}"));
+	send_item(r, "/runner/v1/ready", NULL, STR_LIT("{}"));
 }
 
 void report_sample(struct report *r, const struct wire_sample *sample)
@@ -136,11 +136,11 @@ void report_sample(struct report *r, const struct wire_sample *sample)
 	struct wire_heartbeat hb;
 	char note[REPORT_NOTE_MAX];
 
-	report_fill_beat(r, &hb, note);
+	report_fill_heartbeat(r, &hb, note);
 	hb.has_sample = true;
 	hb.sample = *sample;
 	wire_heartbeat_write(&hb, &out);
-	send_letter(r, "/runner/v1/heartbeat", NULL, buf_view(&out));
+	send_item(r, "/runner/v1/heartbeat", NULL, buf_view(&out));
 }
 
 void report_event(struct report *r, const char *kind, const char *fmt, ...)
@@ -157,7 +157,7 @@ void report_event(struct report *r, const char *kind, const char *fmt, ...)
 	js_kv(&js, "kind", kind);
 	js_kv_str(&js, "message", buf_view(&text));
 	js_close(&js);
-	send_letter(r, "/runner/v1/event", NULL, buf_view(&out));
+	send_item(r, "/runner/v1/event", NULL, buf_view(&out));
 }
 
 void report_checkpoint(struct report *r, const struct model_checkpoint *row)
@@ -185,5 +185,5 @@ void report_checkpoint(struct report *r, const struct model_checkpoint *row)
 	js_kv_u64(&js, "revision", row->revision);
 	js_kv(&js, "shown", row->shown);
 	js_close(&js);
-	send_letter(r, "/runner/v1/checkpoint", key, buf_view(&out));
+	send_item(r, "/runner/v1/checkpoint", key, buf_view(&out));
 }
