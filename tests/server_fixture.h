@@ -19,7 +19,7 @@
 #include "server/specs.h"
 #include "server/start.h"
 #include "server/upkeep.h"
-#include "server/keyed.h"
+#include "server/keyed_executor.h"
 
 #define FIXTURE_FLAGS_MAX 16
 #define FIXTURE_WAIT_MS 120000 /* for what other threads do; never waited out when all is well */
@@ -61,8 +61,8 @@ static inline void fixture_up(struct fixture *f)
 	fetch_start(app);
 	inputs_start(app);
 	prepare_start(app);
-	app->sweeps = keyed_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
-	app->notices = keyed_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
+	app->sweeps = keyed_executor_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
+	app->notices = keyed_executor_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
 	queue_start(app);
 	app->reconcile = loop_new(app, reconcile_pass, 1000);
 	app->janitor = loop_new(app, reconcile_pass, 1000);
@@ -77,18 +77,18 @@ static inline void fixture_down(struct fixture *f)
 	struct app *app = f->app;
 
 	atomic_store(&app->stopping, true);
-	keyed_stop(app->sweeps);
-	keyed_stop(app->notices);
+	keyed_executor_stop(app->sweeps);
+	keyed_executor_stop(app->notices);
 	fetch_stop(app);
-	keyed_stop(app->prepare);
+	keyed_executor_stop(app->prepare);
 	cache_stop(app);
 	upkeep_stop(app);
 	loop_free(app->reconcile);
 	loop_free(app->janitor);
 	queue_free(app);
-	keyed_free(app->sweeps);
-	keyed_free(app->notices);
-	keyed_free(app->prepare);
+	keyed_executor_free(app->sweeps);
+	keyed_executor_free(app->notices);
+	keyed_executor_free(app->prepare);
 	inputs_free(app);
 	fetch_free(app);
 	cache_free(app);
@@ -107,7 +107,7 @@ static inline void fixture_reconcile(struct fixture *f)
 	int64_t until = clock_mono_ms() + FIXTURE_WAIT_MS;
 
 	reconcile_pass(f->app);
-	while (keyed_busy(f->app->sweeps, NULL) && clock_mono_ms() < until)
+	while (keyed_executor_busy(f->app->sweeps, NULL) && clock_mono_ms() < until)
 		clock_sleep_ms(5);
 }
 
@@ -246,7 +246,7 @@ static inline void fixture_await(struct fixture *f, const char *id, enum job_sta
 
 	for (int waited = 0; waited < FIXTURE_WAIT_MS; waited += 20) {
 		j = fixture_job(f, id);
-		if (j.core.state == want && !keyed_busy(f->app->prepare, id))
+		if (j.core.state == want && !keyed_executor_busy(f->app->prepare, id))
 			return;
 		if (j.core.state == JOB_PENDING) { /* their loops do not run here */
 			inputs_pass(f->app);

@@ -16,7 +16,7 @@
 	X(UPKEEP,         "upkeep",           "server/upkeep.c",       "the task that an administrator asked for") \
 	X(INPUTS,         "inputs",           "server/inputs.c",       "jobs whose weights are fetched while they wait") \
 	X(FETCHES,        "fetches",          "server/fetch.c",        "the list of fetches, and what each shows of itself") \
-	X(KEYED,          "keyed",            "server/keyed.c",        "the keys that have a task") \
+	X(KEYED,          "keyed",            "server/keyed_executor.c",        "the keys that have a task") \
 	X(SPECS,          "specs",            "server/specs.c",        "the specifications that were read") \
 	X(LIVE,           "live",             "server/live.c",         "heartbeats, progress and what jobs wait for") \
 	X(CACHE_WATCH,    "cache.watch",      "server/cache.c",        "how full the caches of running jobs were last seen") \

@@ -44,7 +44,7 @@
 #define APP_UPLOAD_S (12 * 3600)
 
 struct queue;
-struct keyed;
+struct keyed_executor;
 struct fetches;
 struct execs;
 struct watch;
@@ -93,16 +93,16 @@ struct app {
 	/* shared: a fetch, which relies on blobs and a manifest that no row names yet; else: gc */
 	pthread_rwlock_t gc;
 	struct queue *queue;
-	struct keyed *prepare; /* jobs, see prepare.h */
-	struct keyed *sweeps;  /* folders, see reconcile.h */
+	struct keyed_executor *prepare; /* jobs, see prepare.h */
+	struct keyed_executor *sweeps;  /* folders, see reconcile.h */
 	struct fetches *fetches;
 	struct execs *execs;
 	struct watch *watch;
 	struct upkeep *upkeep;
-	struct live *live;     /* see live.h */
-	struct specs *specs;   /* see specs.h */
-	struct inputs *inputs; /* see inputs.h */
-	struct keyed *notices; /* webhooks, see notify.h */
+	struct live *live;              /* see live.h */
+	struct specs *specs;            /* see specs.h */
+	struct inputs *inputs;          /* see inputs.h */
+	struct keyed_executor *notices; /* webhooks, see notify.h */
 	struct loop *reconcile, *janitor, *notify;
 
 	atomic_uint_least64_t mirror_bytes, node_bytes; /* as last measured by the janitor */

@@ -2,7 +2,7 @@
 #include "server/notify.h"
 #include "core/notify.h"
 #include "face/show.h"
-#include "server/keyed.h"
+#include "server/keyed_executor.h"
 #include "server/secrets.h"
 #include "server/specs.h"
 #include "server/webhook.h"
@@ -196,6 +196,6 @@ void notify_pass(struct app *app)
 	if (meta_webhooks_due(app->meta, a, clock_wall_ms(), NOTIFY_WEBHOOKS_MAX, &w, &n, &err) < 0)
 		log_error("notify: %s", err.msg);
 	for (size_t i = 0; i < n; i++)
-		keyed_submit(app->notices, arena_printf(a, "%s/%s", w[i].team_id, w[i].name),
-		             tell_all);
+		keyed_executor_submit(app->notices,
+		                      arena_printf(a, "%s/%s", w[i].team_id, w[i].name), tell_all);
 }

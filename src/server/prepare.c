@@ -3,7 +3,7 @@
 #include "server/cache.h"
 #include "server/inputs.h"
 #include "server/jobs.h"
-#include "server/keyed.h"
+#include "server/keyed_executor.h"
 #include "server/launch.h"
 #include "server/loads.h"
 #include "server/secrets.h"
@@ -215,10 +215,10 @@ static bool prepare(struct app *app, const char *job_id)
 
 void prepare_start(struct app *app)
 {
-	app->prepare = keyed_new(app, PREPARE_THREADS, PREPARE_QUEUE_MAX, "prepare");
+	app->prepare = keyed_executor_new(app, PREPARE_THREADS, PREPARE_QUEUE_MAX, "prepare");
 }
 
 void prepare_submit(struct app *app, const char *job_id)
 {
-	keyed_submit(app->prepare, job_id, prepare);
+	keyed_executor_submit(app->prepare, job_id, prepare);
 }

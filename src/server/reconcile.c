@@ -4,7 +4,7 @@
 #include "server/ckpts.h"
 #include "server/exec.h"
 #include "server/jobs.h"
-#include "server/keyed.h"
+#include "server/keyed_executor.h"
 #include "server/launch.h"
 #include "server/live.h"
 #include "server/prepare.h"
@@ -119,7 +119,7 @@ static bool look_again(struct app *app, const char *dir);
 static bool may_wait(const struct part *p)
 {
 	if (!p->waits)
-		keyed_submit(p->app->sweeps, p->t->dir, look_again);
+		keyed_executor_submit(p->app->sweeps, p->t->dir, look_again);
 	return p->waits;
 }
 
@@ -181,7 +181,7 @@ static int look_at_current(const struct part *p, struct err *err)
 
 	if (t->ended_ms != 0)
 		return jobs_settle(p->app, t->id, err);
-	if (keyed_busy(p->app->prepare, p->job.id))
+	if (keyed_executor_busy(p->app->prepare, p->job.id))
 		return 0;
 	if (s == JOB_CREATED || (s == JOB_DEPLOYING && t->launched_ms == 0)) {
 		prepare_submit(p->app, p->job.id);
@@ -225,7 +225,7 @@ static int look_at_past(const struct part *p, struct err *err)
 	int64_t now = clock_wall_ms(), over = MAX(p->t->ended_ms, p->job.core.changed_ms);
 	enum engine_sight sight = ENGINE_GONE;
 
-	if (p->job.id != NULL && keyed_busy(p->app->prepare, p->job.id))
+	if (p->job.id != NULL && keyed_executor_busy(p->app->prepare, p->job.id))
 		return 0;
 	if (p->t->launched_ms != 0 && look(p, &sight, err) < 0)
 		return -1;
@@ -276,7 +276,8 @@ static bool look_at_all(struct app *app, const char *dir)
 	}
 	live_show_nodes(app, t, n);
 	for (size_t i = 0; i < n && !atomic_load(&app->stopping); i++) {
-		if (dir != NULL ? strcmp(t[i].dir, dir) != 0 : keyed_busy(app->sweeps, t[i].dir))
+		if (dir != NULL ? strcmp(t[i].dir, dir) != 0
+		                : keyed_executor_busy(app->sweeps, t[i].dir))
 			continue;
 		err_clear(&err);
 		if (look_at(app, &t[i], dir != NULL, &err) == 0)
@@ -375,7 +376,7 @@ static void unknown_folders(struct app *app, struct arena *a, const struct model
 		if (e->d_name[0] == '.' || map_get(known, str_of(name)) != NULL)
 			continue;
 		log_warn("removing a folder that belongs to no attempt: %s", name);
-		keyed_submit(app->sweeps, name, remove_unknown);
+		keyed_executor_submit(app->sweeps, name, remove_unknown);
 	}
 	if (d != NULL)
 		(void)closedir(d);

@@ -8,7 +8,7 @@
 #include "server/fetch.h"
 #include "server/inputs.h"
 #include "server/janitor.h"
-#include "server/keyed.h"
+#include "server/keyed_executor.h"
 #include "server/listener.h"
 #include "server/live.h"
 #include "server/notify.h"
@@ -159,12 +159,12 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	loop_stop(app->janitor);
 	loop_stop(app->notify);
 	live_stop(app);
-	keyed_stop(app->sweeps);
-	keyed_stop(app->notices);
+	keyed_executor_stop(app->sweeps);
+	keyed_executor_stop(app->notices);
 	queue_stop(app);
 	inputs_stop(app);
 	fetch_stop(app);
-	keyed_stop(app->prepare);
+	keyed_executor_stop(app->prepare);
 	cache_stop(app);
 	upkeep_stop(app);
 	atomic_store(&app->httpd, NULL);
@@ -190,8 +190,8 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 	fetch_start(app);
 	inputs_start(app);
 	prepare_start(app);
-	app->sweeps = keyed_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
-	app->notices = keyed_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
+	app->sweeps = keyed_executor_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
+	app->notices = keyed_executor_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
 	queue_start(app);
 	app->reconcile = loop_new(app, reconcile_pass, RECONCILE_PERIOD_MS);
 	app->janitor = loop_new(app, janitor_pass, JANITOR_PERIOD_MS);
@@ -235,9 +235,9 @@ int server_main(int argc, char **argv, struct err *err)
 	loop_free(app->janitor);
 	loop_free(app->notify);
 	queue_free(app);
-	keyed_free(app->sweeps);
-	keyed_free(app->notices);
-	keyed_free(app->prepare);
+	keyed_executor_free(app->sweeps);
+	keyed_executor_free(app->notices);
+	keyed_executor_free(app->prepare);
 	inputs_free(app);
 	fetch_free(app);
 	cache_free(app);

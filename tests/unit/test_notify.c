@@ -77,7 +77,7 @@ static void pass(struct fixture *f)
 	int64_t until = clock_mono_ms() + FIXTURE_WAIT_MS;
 
 	notify_pass(f->app);
-	while (keyed_busy(f->app->notices, NULL) && clock_mono_ms() < until)
+	while (keyed_executor_busy(f->app->notices, NULL) && clock_mono_ms() < until)
 		clock_sleep_ms(5);
 }
 

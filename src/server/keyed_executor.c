@@ -1,7 +1,7 @@
-/* keyed.c - a pool and the set of keys that are in it. */
-#include "server/keyed.h"
+/* keyed_executor.c - a pool and the set of keys that are in it. */
+#include "server/keyed_executor.h"
 
-struct keyed {
+struct keyed_executor {
 	struct app *app;
 	struct lock lock;
 	struct map *busy; /* keys that have a task */
@@ -9,7 +9,7 @@ struct keyed {
 };
 
 struct task {
-	struct keyed *all;
+	struct keyed_executor *all;
 	char *key;
 	bool (*fn)(struct app *app, const char *key);
 };
@@ -23,7 +23,7 @@ static void task_free(struct task *t)
 static void task_run(void *arg)
 {
 	struct task *t = arg;
-	struct keyed *all = t->all;
+	struct keyed_executor *all = t->all;
 	bool news = !atomic_load(&all->app->stopping) && t->fn(all->app, t->key);
 
 	lock_take(&all->lock);
@@ -34,7 +34,8 @@ static void task_run(void *arg)
 	task_free(t);
 }
 
-void keyed_submit(struct keyed *all, const char *key, bool (*fn)(struct app *app, const char *key))
+void keyed_executor_submit(struct keyed_executor *all, const char *key,
+                           bool (*fn)(struct app *app, const char *key))
 {
 	struct task *t = xcalloc(1, sizeof(*t));
 	struct err err = {0};
@@ -50,7 +51,7 @@ void keyed_submit(struct keyed *all, const char *key, bool (*fn)(struct app *app
 	lock_give(&all->lock);
 }
 
-bool keyed_busy(struct keyed *all, const char *key)
+bool keyed_executor_busy(struct keyed_executor *all, const char *key)
 {
 	bool busy;
 
@@ -60,9 +61,10 @@ bool keyed_busy(struct keyed *all, const char *key)
 	return busy;
 }
 
-struct keyed *keyed_new(struct app *app, unsigned threads, unsigned queue_max, const char *name)
+struct keyed_executor *keyed_executor_new(struct app *app, unsigned threads, unsigned queue_max,
+                                          const char *name)
 {
-	struct keyed *all = xcalloc(1, sizeof(*all));
+	struct keyed_executor *all = xcalloc(1, sizeof(*all));
 
 	all->app = app;
 	lock_init(&all->lock, LOCK_KEYED);
@@ -71,14 +73,14 @@ struct keyed *keyed_new(struct app *app, unsigned threads, unsigned queue_max, c
 	return all;
 }
 
-void keyed_stop(struct keyed *all)
+void keyed_executor_stop(struct keyed_executor *all)
 {
 	assert(atomic_load(&all->app->stopping)); /* nobody submits another one */
 	workers_stop(all->pool);
 	all->pool = NULL;
 }
 
-void keyed_free(struct keyed *all)
+void keyed_executor_free(struct keyed_executor *all)
 {
 	if (all == NULL)
 		return;
