@@ -238,7 +238,7 @@ static int authorize(struct request *rq, enum scope scope UNUSED, struct err *er
 {
 	if (!str_eq(request_header(rq, "authorization"), "Bearer good"))
 		return err_set(err, ERR_AUTH, "no such token");
-	rq->who = rq->ctx;
+	rq->principal = rq->ctx;
 	return 0;
 }
 

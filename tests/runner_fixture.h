@@ -31,7 +31,7 @@ struct place {
 	struct joblogs *logs;
 	struct httpd *httpd;
 	struct face_ctx ctx;
-	struct who who;
+	struct principal principal;
 	char address[32], url[64];
 	struct proc runner;
 
@@ -61,7 +61,7 @@ static struct place *of_place(void *of)
 	return of;
 }
 
-static int op_claim(void *of, const struct who *who UNUSED, struct arena *a UNUSED,
+static int op_claim(void *of, const struct principal *principal UNUSED, struct arena *a UNUSED,
                     const char *nonce, struct wire_launch *out, struct err *err)
 {
 	struct place *p = of_place(of);
@@ -76,8 +76,8 @@ static int op_claim(void *of, const struct who *who UNUSED, struct arena *a UNUS
 	return r;
 }
 
-static int op_heartbeat(void *of, const struct who *who UNUSED, const struct wire_heartbeat *hb,
-                        struct err *err UNUSED)
+static int op_heartbeat(void *of, const struct principal *principal UNUSED,
+                        const struct wire_heartbeat *hb, struct err *err UNUSED)
 {
 	struct place *p = of_place(of);
 
@@ -89,7 +89,7 @@ static int op_heartbeat(void *of, const struct who *who UNUSED, const struct wir
 	return 0;
 }
 
-static int op_desired(void *of, const struct who *who UNUSED, struct arena *a,
+static int op_desired(void *of, const struct principal *principal UNUSED, struct arena *a,
                       struct wire_desired *out, struct err *err UNUSED)
 {
 	struct place *p = of_place(of);
@@ -114,7 +114,7 @@ static void change_desired(struct place *p)
 		httpd_notify(p->httpd, httpd_channel(CHANNEL_DESIRED, STR_LIT("att1")));
 }
 
-static int op_ready(void *of, const struct who *who UNUSED, struct err *err UNUSED)
+static int op_ready(void *of, const struct principal *principal UNUSED, struct err *err UNUSED)
 {
 	struct place *p = of_place(of);
 
@@ -125,8 +125,8 @@ static int op_ready(void *of, const struct who *who UNUSED, struct err *err UNUS
 	return 0;
 }
 
-static int op_event(void *of, const struct who *who UNUSED, const char *kind, const char *message,
-                    struct err *err UNUSED)
+static int op_event(void *of, const struct principal *principal UNUSED, const char *kind,
+                    const char *message, struct err *err UNUSED)
 {
 	struct place *p = of_place(of);
 	size_t n;
@@ -138,8 +138,8 @@ static int op_event(void *of, const struct who *who UNUSED, const char *kind, co
 	return 0;
 }
 
-static int op_checkpoint(void *of, const struct who *who UNUSED, const struct model_checkpoint *row,
-                         struct err *err UNUSED)
+static int op_checkpoint(void *of, const struct principal *principal UNUSED,
+                         const struct model_checkpoint *row, struct err *err UNUSED)
 {
 	struct place *p = of_place(of);
 	size_t n;
@@ -152,7 +152,7 @@ static int op_checkpoint(void *of, const struct who *who UNUSED, const struct mo
 	return 0;
 }
 
-static int op_exit(void *of, const struct who *who UNUSED, const struct wire_exit *x,
+static int op_exit(void *of, const struct principal *principal UNUSED, const struct wire_exit *x,
                    struct err *err UNUSED)
 {
 	struct place *p = of_place(of);
@@ -166,7 +166,7 @@ static int op_exit(void *of, const struct who *who UNUSED, const struct wire_exi
 	return 0;
 }
 
-static int op_exec_output(void *of, const struct who *who UNUSED, const char *id UNUSED,
+static int op_exec_output(void *of, const struct principal *principal UNUSED, const char *id UNUSED,
                           uint64_t offset, struct str frames, int code, uint64_t *next,
                           enum wire_exec_state *state, struct err *err UNUSED)
 {
@@ -193,7 +193,7 @@ static int op_exec_output(void *of, const struct who *who UNUSED, const char *id
 	return 0;
 }
 
-static int op_exec_input(void *of, const struct who *who UNUSED, struct arena *a UNUSED,
+static int op_exec_input(void *of, const struct principal *principal UNUSED, struct arena *a UNUSED,
                          const char *id UNUSED, uint64_t offset, struct str *frames,
                          enum wire_exec_state *state, struct err *err UNUSED)
 {
@@ -206,7 +206,7 @@ static int op_exec_input(void *of, const struct who *who UNUSED, struct arena *a
 	return 0;
 }
 
-static int op_job(void *of UNUSED, const struct who *who UNUSED, struct arena *a UNUSED,
+static int op_job(void *of UNUSED, const struct principal *principal UNUSED, struct arena *a UNUSED,
                   struct model_job *out, struct err *err UNUSED)
 {
 	*out = (struct model_job){.id = "job1",
@@ -238,7 +238,7 @@ static int authorize(struct request *rq, enum scope scope, struct err *err)
 	if (scope != SCOPE_RUNNER || p->token_gone ||
 	    !str_eq(request_header(rq, "Authorization"), "Bearer " TOKEN))
 		return err_set(err, ERR_AUTH, "bad token");
-	rq->who = &p->who;
+	rq->principal = &p->principal;
 	return 0;
 }
 
@@ -316,8 +316,8 @@ static int place_set_up(void **state)
 	                           .objects = p->objects,
 	                           .logs = p->logs,
 	                           .bucket = "stoker"};
-	p->who = (struct who){
-		.magic = WHO_MAGIC, .token_id = "t", .name = "runner", .attempt_id = "att1"};
+	p->principal = (struct principal){
+		.magic = PRINCIPAL_MAGIC, .token_id = "t", .name = "runner", .attempt_id = "att1"};
 	FMT(p->address, "127.0.0.1:0");
 	server_start(p);
 	p->launch =

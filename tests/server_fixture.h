@@ -31,7 +31,7 @@ struct fixture {
 	struct arena *a; /* of the test */
 	struct app *app; /* NULL while the server is down */
 	struct err err;
-	struct who *admin;
+	struct principal *admin;
 	struct model_project project;
 };
 
@@ -259,12 +259,12 @@ static inline void fixture_await(struct fixture *f, const char *id, enum job_sta
 }
 
 /* The identity that the runner of this node got in its launch.json. */
-static inline struct who *fixture_runner(struct fixture *f, const char *job_id, uint32_t rank)
+static inline struct principal *fixture_runner(struct fixture *f, const char *job_id, uint32_t rank)
 {
 	struct model_job j = fixture_job(f, job_id);
 	AUTO_BUF struct buf text = BUF_INIT(10000);
 	struct wire_start start = {0};
-	struct who *w = NULL;
+	struct principal *w = NULL;
 
 	assert_ok(
 		fs_read(AT_FDCWD,
@@ -277,7 +277,7 @@ static inline struct who *fixture_runner(struct fixture *f, const char *job_id, 
 	return w;
 }
 
-static inline struct wire_launch fixture_claim(struct fixture *f, const struct who *w,
+static inline struct wire_launch fixture_claim(struct fixture *f, const struct principal *w,
                                                const char *nonce)
 {
 	struct wire_launch l = {0};
@@ -286,7 +286,8 @@ static inline struct wire_launch fixture_claim(struct fixture *f, const struct w
 	return l;
 }
 
-static inline void fixture_exit(struct fixture *f, const struct who *w, enum job_end end, int code)
+static inline void fixture_exit(struct fixture *f, const struct principal *w, enum job_end end,
+                                int code)
 {
 	struct wire_exit x = {.end = end,
 	                      .code = code,
@@ -299,10 +300,10 @@ static inline void fixture_exit(struct fixture *f, const struct who *w, enum job
 }
 
 /* Pushed, launched, claimed, ready: running. */
-static inline struct who *fixture_running(struct fixture *f, const char *runtime, const char *extra,
-                                          struct model_job *out)
+static inline struct principal *fixture_running(struct fixture *f, const char *runtime,
+                                                const char *extra, struct model_job *out)
 {
-	struct who *w;
+	struct principal *w;
 
 	assert_ok(fixture_push(f, runtime, extra, out), &f->err);
 	fixture_await(f, out->id, JOB_DEPLOYING);

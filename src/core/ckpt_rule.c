@@ -413,8 +413,8 @@ void ckpt_judge_union(const struct ckpt_union *u, struct ckpt_verdict *out)
 	    u->n_parts == 1 ? "" : "s", u->last_name != NULL ? ", with " : "", word(u->last_name));
 }
 
-void ckpt_overrule(const char *who, struct ckpt_verdict *out)
+void ckpt_overrule(const char *principal, struct ckpt_verdict *out)
 {
 	*out = (struct ckpt_verdict){.row = 0};
-	say(out, CKPT_COMPLETE, "marked by %s", who);
+	say(out, CKPT_COMPLETE, "marked by %s", principal);
 }

@@ -125,6 +125,6 @@ struct ckpt_union {
 void ckpt_judge_union(const struct ckpt_union *u, struct ckpt_verdict *out);
 
 /* A person said so. */
-void ckpt_overrule(const char *who, struct ckpt_verdict *out);
+void ckpt_overrule(const char *principal, struct ckpt_verdict *out);
 
 #endif

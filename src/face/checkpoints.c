@@ -24,7 +24,8 @@ int checkpoints_list(struct request *rq, struct err *err)
 	size_t n;
 
 	if (query_bool(rq, "all", &all, err) < 0 || handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->checkpoints(ctx->of, face_who(rq), rq->arena, j.id, all, &c, &n, err) < 0)
+	    ctx->ops->checkpoints(ctx->of, face_principal(rq), rq->arena, j.id, all, &c, &n, err) <
+	            0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "checkpoints");
@@ -133,7 +134,8 @@ int checkpoint_files(struct request *rq, struct err *err)
 	if (query_int(rq, "page_size", 1, PAGE_MAX, &size, err) < 0 ||
 	    query_int(rq, "page_token", 0, INT64_MAX, &offset, err) < 0 ||
 	    handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->checkpoints(ctx->of, face_who(rq), rq->arena, j.id, true, &c, &n, err) < 0)
+	    ctx->ops->checkpoints(ctx->of, face_principal(rq), rq->arena, j.id, true, &c, &n, err) <
+	            0)
 		return -1;
 	page.offset = (uint64_t)offset;
 	page.size = (uint64_t)size;
@@ -170,7 +172,7 @@ int checkpoint_change(struct request *rq, struct err *err)
 	if (!doc_is(doc_get(body, "pinned"), DOC_BOOL))
 		return err_set(err, ERR_INVALID, "pinned: expected true or false");
 	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->checkpoint_pin(ctx->of, face_who(rq), j.id, name, pinned, err) < 0)
+	    ctx->ops->checkpoint_pin(ctx->of, face_principal(rq), j.id, name, pinned, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_kv(&an.js, "checkpoint_id", name);
@@ -185,7 +187,7 @@ int checkpoint_remove(struct request *rq, struct err *err)
 	struct model_job j = {0};
 
 	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->checkpoint_delete(ctx->of, face_who(rq), j.id, name, err) < 0)
+	    ctx->ops->checkpoint_delete(ctx->of, face_principal(rq), j.id, name, err) < 0)
 		return -1;
 	return answer_deleted(rq, "checkpoint_id", name, err);
 }
@@ -247,8 +249,8 @@ int upload_credentials(struct request *rq, struct err *err)
 	struct model_upload u = {0};
 
 	if (read_digest(rq, &sha256, err) < 0 ||
-	    ctx->ops->upload_create(ctx->of, face_who(rq), rq->arena, query_text(rq, "team_id"),
-	                            sha256, &u, err) < 0)
+	    ctx->ops->upload_create(ctx->of, face_principal(rq), rq->arena,
+	                            query_text(rq, "team_id"), sha256, &u, err) < 0)
 		return -1;
 	reply_header(rq, "Cache-Control", "no-store");
 	answer_open(&an);

@@ -22,9 +22,9 @@
 #include "store/objstore.h"
 
 /* Who asks: set by the server's authorize hook as request->who. */
-struct who {
+struct principal {
 	unsigned magic;
-#define WHO_MAGIC 0x3405eU
+#define PRINCIPAL_MAGIC 0x3405eU
 	const char *token_id, *name;
 	enum model_role role;
 	const char *team_id;    /* NULL: all teams */
@@ -119,28 +119,31 @@ struct exec_input { /* what such a command is given */
 
 struct face_ops {
 	/* teams, tokens, secrets */
-	int (*teams)(void *of, const struct who *who, struct arena *a, struct model_team **out,
-	             size_t *n, struct err *err);
-	int (*team_create)(void *of, const struct who *who, struct arena *a, const char *name,
-	                   struct model_team *out, struct err *err);
-	int (*team_delete)(void *of, const struct who *who, const char *id, struct err *err);
-	int (*tokens)(void *of, const struct who *who, struct arena *a, struct model_token **out,
-	              size_t *n, struct err *err);
+	int (*teams)(void *of, const struct principal *principal, struct arena *a,
+	             struct model_team **out, size_t *n, struct err *err);
+	int (*team_create)(void *of, const struct principal *principal, struct arena *a,
+	                   const char *name, struct model_team *out, struct err *err);
+	int (*team_delete)(void *of, const struct principal *principal, const char *id,
+	                   struct err *err);
+	int (*tokens)(void *of, const struct principal *principal, struct arena *a,
+	              struct model_token **out, size_t *n, struct err *err);
 	/* *plain is shown once. team_id NULL = all teams (admin only). */
-	int (*token_create)(void *of, const struct who *who, struct arena *a, const char *name,
-	                    const char *team_id, enum model_role role, int64_t expires_ms,
-	                    struct model_token *out, char **plain, struct err *err);
-	int (*token_delete)(void *of, const struct who *who, const char *id, struct err *err);
+	int (*token_create)(void *of, const struct principal *principal, struct arena *a,
+	                    const char *name, const char *team_id, enum model_role role,
+	                    int64_t expires_ms, struct model_token *out, char **plain,
+	                    struct err *err);
+	int (*token_delete)(void *of, const struct principal *principal, const char *id,
+	                    struct err *err);
 	/* team_id NULL: the caller's team, else the default one. */
-	int (*secrets)(void *of, const struct who *who, struct arena *a, const char *team_id,
-	               struct model_secret **out, size_t *n, struct err *err);
-	int (*secret_set)(void *of, const struct who *who, struct arena *a, const char *team_id,
-	                  const char *name, struct str value, struct model_secret *out,
-	                  struct err *err);
-	int (*secret_delete)(void *of, const struct who *who, const char *team_id, const char *name,
-	                     struct err *err);
+	int (*secrets)(void *of, const struct principal *principal, struct arena *a,
+	               const char *team_id, struct model_secret **out, size_t *n, struct err *err);
+	int (*secret_set)(void *of, const struct principal *principal, struct arena *a,
+	                  const char *team_id, const char *name, struct str value,
+	                  struct model_secret *out, struct err *err);
+	int (*secret_delete)(void *of, const struct principal *principal, const char *team_id,
+	                     const char *name, struct err *err);
 	/* Bearer or Api-Key token to who, for faces that check the caller themselves. ERR_AUTH. */
-	int (*authenticate)(void *of, struct arena *a, struct str token, struct who **out,
+	int (*authenticate)(void *of, struct arena *a, struct str token, struct principal **out,
 	                    struct err *err);
 
 	/* The proof of io/proof.h for the token whose hash begins with `id`. ERR_TOKEN_INVALID. */
@@ -152,103 +155,116 @@ struct face_ops {
 	 * word could mean any of these, the newest first, RESOLVE_MAX at most. Nothing:
 	 * ERR_..._NOT_FOUND.
 	 */
-	int (*job_resolve)(void *of, const struct who *who, struct arena *a, const char *word,
-	                   struct model_job **out, size_t *n, struct err *err);
-	int (*project_resolve)(void *of, const struct who *who, struct arena *a, const char *word,
-	                       struct model_project **out, size_t *n, struct err *err);
-	int (*team_resolve)(void *of, const struct who *who, struct arena *a, const char *word,
-	                    struct model_team **out, size_t *n, struct err *err);
+	int (*job_resolve)(void *of, const struct principal *principal, struct arena *a,
+	                   const char *word, struct model_job **out, size_t *n, struct err *err);
+	int (*project_resolve)(void *of, const struct principal *principal, struct arena *a,
+	                       const char *word, struct model_project **out, size_t *n,
+	                       struct err *err);
+	int (*team_resolve)(void *of, const struct principal *principal, struct arena *a,
+	                    const char *word, struct model_team **out, size_t *n, struct err *err);
 
 	/* projects */
-	int (*projects)(void *of, const struct who *who, struct arena *a,
+	int (*projects)(void *of, const struct principal *principal, struct arena *a,
 	                struct model_project **out, size_t *n,
 	                struct err *err); /* last used first */
-	int (*project_get)(void *of, const struct who *who, struct arena *a, const char *id,
-	                   struct model_project *out, struct err *err);
-	int (*project_upsert)(void *of, const struct who *who, struct arena *a, const char *team_id,
-	                      const char *name, struct model_project *out, struct err *err);
+	int (*project_get)(void *of, const struct principal *principal, struct arena *a,
+	                   const char *id, struct model_project *out, struct err *err);
+	int (*project_upsert)(void *of, const struct principal *principal, struct arena *a,
+	                      const char *team_id, const char *name, struct model_project *out,
+	                      struct err *err);
 	/* Stops nothing: ERR_CONFLICT while a job is active. Takes jobs, undeployed checkpoints,
 	 * cache. */
-	int (*project_delete)(void *of, const struct who *who, const char *id, struct err *err);
+	int (*project_delete)(void *of, const struct principal *principal, const char *id,
+	                      struct err *err);
 
 	/* jobs. push: doc is the training_job object; validated whole, checked against machine,
 	 * secrets, project; stored with its first event and log line before it returns.
 	 * idempotency_key (may be NULL): the same key and project give the same job. */
-	int (*job_push)(void *of, const struct who *who, struct arena *a, const char *project_id,
-	                const struct doc *doc, const char *idempotency_key, struct model_job *out,
-	                struct err *err);
+	int (*job_push)(void *of, const struct principal *principal, struct arena *a,
+	                const char *project_id, const struct doc *doc, const char *idempotency_key,
+	                struct model_job *out, struct err *err);
 	/* The same checks for a project by name, and nothing is stored: *out has no id, and no
 	 * project's either when there is none of that name yet. team_id NULL: as for secrets.
 	 * forecast: out->reason is what it would wait for. */
-	int (*job_check)(void *of, const struct who *who, struct arena *a, const char *team_id,
-	                 const char *project, const struct doc *doc, bool forecast,
-	                 struct model_job *out, struct err *err);
-	int (*job_search)(void *of, const struct who *who, struct arena *a,
+	int (*job_check)(void *of, const struct principal *principal, struct arena *a,
+	                 const char *team_id, const char *project, const struct doc *doc,
+	                 bool forecast, struct model_job *out, struct err *err);
+	int (*job_search)(void *of, const struct principal *principal, struct arena *a,
 	                  const struct job_query *q, struct model_job **out, size_t *n,
 	                  uint64_t *total, struct err *err); /* total: of all pages */
-	int (*job_get)(void *of, const struct who *who, struct arena *a, const char *project_id,
-	               const char *job_id, struct model_job *out,
+	int (*job_get)(void *of, const struct principal *principal, struct arena *a,
+	               const char *project_id, const char *job_id, struct model_job *out,
 	               struct err *err); /* project_id NULL: any */
-	int (*job_stop)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                bool now, struct model_job *out, struct err *err);
-	int (*job_recreate)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                    bool resume, struct model_job *out, struct err *err);
-	int (*job_change)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                  const struct model_change *c, struct model_job *out, struct err *err);
-	int (*job_delete)(void *of, const struct who *who, const char *job_id, struct err *err);
-	int (*job_events)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                  int64_t after_seq, struct model_event **out, size_t *n, struct err *err);
-	int (*job_attempts)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                    struct model_attempt **out, size_t *n, struct err *err);
+	int (*job_stop)(void *of, const struct principal *principal, struct arena *a,
+	                const char *job_id, bool now, struct model_job *out, struct err *err);
+	int (*job_recreate)(void *of, const struct principal *principal, struct arena *a,
+	                    const char *job_id, bool resume, struct model_job *out,
+	                    struct err *err);
+	int (*job_change)(void *of, const struct principal *principal, struct arena *a,
+	                  const char *job_id, const struct model_change *c, struct model_job *out,
+	                  struct err *err);
+	int (*job_delete)(void *of, const struct principal *principal, const char *job_id,
+	                  struct err *err);
+	int (*job_events)(void *of, const struct principal *principal, struct arena *a,
+	                  const char *job_id, int64_t after_seq, struct model_event **out,
+	                  size_t *n, struct err *err);
+	int (*job_attempts)(void *of, const struct principal *principal, struct arena *a,
+	                    const char *job_id, struct model_attempt **out, size_t *n,
+	                    struct err *err);
 	/* `what` has no id yet. Who started it must be heard of, by the next three, or it is hung
 	 * up: EXEC_AWAY_MS. */
-	int (*exec_start)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                  uint32_t rank, const struct wire_exec *what, char **exec_id,
-	                  struct err *err);
+	int (*exec_start)(void *of, const struct principal *principal, struct arena *a,
+	                  const char *job_id, uint32_t rank, const struct wire_exec *what,
+	                  char **exec_id, struct err *err);
 	/* What was before `offset` is let go. */
-	int (*exec_poll)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                 const char *exec_id, uint64_t offset, struct exec_state *out,
-	                 struct err *err);
+	int (*exec_poll)(void *of, const struct principal *principal, struct arena *a,
+	                 const char *job_id, const char *exec_id, uint64_t offset,
+	                 struct exec_state *out, struct err *err);
 	/* *next: where to go on; in->offset while there is no room. */
-	int (*exec_input)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                  const char *exec_id, const struct exec_input *in, uint64_t *next,
-	                  struct err *err);
+	int (*exec_input)(void *of, const struct principal *principal, struct arena *a,
+	                  const char *job_id, const char *exec_id, const struct exec_input *in,
+	                  uint64_t *next, struct err *err);
 	/* EXEC_HUNG or EXEC_LEFT; nothing when it is over. */
-	int (*exec_leave)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                  const char *exec_id, enum wire_exec_state how, struct err *err);
+	int (*exec_leave)(void *of, const struct principal *principal, struct arena *a,
+	                  const char *job_id, const char *exec_id, enum wire_exec_state how,
+	                  struct err *err);
 
 	/* checkpoints: rows; files come from the manifest in the object store */
-	int (*checkpoints)(void *of, const struct who *who, struct arena *a, const char *job_id,
-	                   bool all, struct model_checkpoint **out, size_t *n, struct err *err);
+	int (*checkpoints)(void *of, const struct principal *principal, struct arena *a,
+	                   const char *job_id, bool all, struct model_checkpoint **out, size_t *n,
+	                   struct err *err);
 	/* A pinned one is not deleted, by nobody; unpin first. */
-	int (*checkpoint_pin)(void *of, const struct who *who, const char *job_id, const char *name,
-	                      bool pinned, struct err *err);
-	int (*checkpoint_delete)(void *of, const struct who *who, const char *job_id,
+	int (*checkpoint_pin)(void *of, const struct principal *principal, const char *job_id,
+	                      const char *name, bool pinned, struct err *err);
+	int (*checkpoint_delete)(void *of, const struct principal *principal, const char *job_id,
 	                         const char *name, struct err *err);
 
 	/* training cache. scope "project" or "team". ERR_NOT_FOUND when never summarized. */
-	int (*cache_snapshot)(void *of, const struct who *who, struct arena *a, const char *scope,
-	                      const char *id, struct model_cache_snapshot *out, struct err *err);
-	int (*cache_summarize)(void *of, const struct who *who, struct arena *a, const char *scope,
-	                       const char *id, struct model_cache_snapshot *out, struct err *err);
-	int (*cache_remove)(void *of, const struct who *who, const char *scope, const char *id,
-	                    struct str path, uint64_t *bytes, struct err *err);
-	int (*cache_quota)(void *of, const struct who *who, const char *project_id, uint64_t bytes,
-	                   struct err *err);
+	int (*cache_snapshot)(void *of, const struct principal *principal, struct arena *a,
+	                      const char *scope, const char *id, struct model_cache_snapshot *out,
+	                      struct err *err);
+	int (*cache_summarize)(void *of, const struct principal *principal, struct arena *a,
+	                       const char *scope, const char *id, struct model_cache_snapshot *out,
+	                       struct err *err);
+	int (*cache_remove)(void *of, const struct principal *principal, const char *scope,
+	                    const char *id, struct str path, uint64_t *bytes, struct err *err);
+	int (*cache_quota)(void *of, const struct principal *principal, const char *project_id,
+	                   uint64_t bytes, struct err *err);
 
 	/* weights */
-	int (*mirrors)(void *of, const struct who *who, struct arena *a, struct model_mirror **out,
-	               size_t *n, struct err *err);
-	int (*mirror_prefetch)(void *of, const struct who *who, struct arena *a,
+	int (*mirrors)(void *of, const struct principal *principal, struct arena *a,
+	               struct model_mirror **out, size_t *n, struct err *err);
+	int (*mirror_prefetch)(void *of, const struct principal *principal, struct arena *a,
 	                       const char *team_id, const struct spec_weights *w,
 	                       struct model_mirror *out, struct err *err);
-	int (*mirror_delete)(void *of, const struct who *who, const char *id, uint64_t *freed_bytes,
-	                     struct err *err);
+	int (*mirror_delete)(void *of, const struct principal *principal, const char *id,
+	                     uint64_t *freed_bytes, struct err *err);
 
 	/* uploads: credentials for one new object key, or (out->there) a key that holds the bytes
 	 * of this digest already. team_id NULL: as for secrets; sha256 NULL: not known. */
-	int (*upload_create)(void *of, const struct who *who, struct arena *a, const char *team_id,
-	                     const char *sha256, struct model_upload *out, struct err *err);
+	int (*upload_create)(void *of, const struct principal *principal, struct arena *a,
+	                     const char *team_id, const char *sha256, struct model_upload *out,
+	                     struct err *err);
 	/* The object of an upload was written: verified to be of this digest, NULL: of any. */
 	int (*upload_stored)(void *of, const char *key, const char *sha256, struct err *err);
 	int (*upload_find)(void *of, struct arena *a, struct str access_key,
@@ -257,51 +273,51 @@ struct face_ops {
 	int (*url_key)(void *of, struct arena *a, const char **access_key, const char **secret_key,
 	               struct err *err);
 
-	int (*capacity)(void *of, const struct who *who, struct arena *a, struct capacity_row **out,
-	                size_t *n, struct err *err);
-	int (*capacity_set)(void *of, const struct who *who, struct arena *a, const char *team_id,
-	                    const char *gpu_type, int64_t max_gpus, struct capacity_row *out,
-	                    struct err *err);
-	int (*status)(void *of, const struct who *who, struct arena *a, struct server_status *out,
-	              struct err *err);
+	int (*capacity)(void *of, const struct principal *principal, struct arena *a,
+	                struct capacity_row **out, size_t *n, struct err *err);
+	int (*capacity_set)(void *of, const struct principal *principal, struct arena *a,
+	                    const char *team_id, const char *gpu_type, int64_t max_gpus,
+	                    struct capacity_row *out, struct err *err);
+	int (*status)(void *of, const struct principal *principal, struct arena *a,
+	              struct server_status *out, struct err *err);
 
 	/* One at a time: ERR_CONFLICT while another runs. For administrators of all teams. */
-	int (*upkeep_begin)(void *of, const struct who *who, struct arena *a,
+	int (*upkeep_begin)(void *of, const struct principal *principal, struct arena *a,
 	                    const struct upkeep_want *want, struct upkeep_view *out,
 	                    struct err *err);
 	/* The one that runs, or the last one. ERR_NOT_FOUND when there was none since the start. */
-	int (*upkeep_show)(void *of, const struct who *who, struct arena *a,
+	int (*upkeep_show)(void *of, const struct principal *principal, struct arena *a,
 	                   struct upkeep_view *out, struct err *err);
 	/* Asks it to stop; what it did stays done. ERR_NOT_FOUND when another one runs by now. */
-	int (*upkeep_stop)(void *of, const struct who *who, struct arena *a, const char *id,
-	                   struct upkeep_view *out, struct err *err);
+	int (*upkeep_stop)(void *of, const struct principal *principal, struct arena *a,
+	                   const char *id, struct upkeep_view *out, struct err *err);
 
 	/* runners: `who` names attempt and node */
-	int (*runner_claim)(void *of, const struct who *who, struct arena *a, const char *nonce,
-	                    struct wire_launch *out, struct err *err);
-	int (*runner_heartbeat)(void *of, const struct who *who, const struct wire_heartbeat *hb,
-	                        struct err *err);
-	int (*runner_desired)(void *of, const struct who *who, struct arena *a,
+	int (*runner_claim)(void *of, const struct principal *principal, struct arena *a,
+	                    const char *nonce, struct wire_launch *out, struct err *err);
+	int (*runner_heartbeat)(void *of, const struct principal *principal,
+	                        const struct wire_heartbeat *hb, struct err *err);
+	int (*runner_desired)(void *of, const struct principal *principal, struct arena *a,
 	                      struct wire_desired *out, struct err *err);
-	int (*runner_ready)(void *of, const struct who *who, struct err *err);
-	int (*runner_event)(void *of, const struct who *who, const char *kind, const char *message,
-	                    struct err *err);
-	int (*runner_checkpoint)(void *of, const struct who *who,
+	int (*runner_ready)(void *of, const struct principal *principal, struct err *err);
+	int (*runner_event)(void *of, const struct principal *principal, const char *kind,
+	                    const char *message, struct err *err);
+	int (*runner_checkpoint)(void *of, const struct principal *principal,
 	                         const struct model_checkpoint *row, struct err *err);
-	int (*runner_exit)(void *of, const struct who *who, const struct wire_exit *x,
+	int (*runner_exit)(void *of, const struct principal *principal, const struct wire_exit *x,
 	                   struct err *err); /* twice is fine */
 	/* Frames of output, from `offset` of all of them on. exit_code -1: it goes on. *next is as
 	 * of flow_put. */
-	int (*runner_exec_output)(void *of, const struct who *who, const char *exec_id,
+	int (*runner_exec_output)(void *of, const struct principal *principal, const char *exec_id,
 	                          uint64_t offset, struct str frames, int exit_code, uint64_t *next,
 	                          enum wire_exec_state *state, struct err *err);
 	/* Frames of input, from `offset` of all of them on; in the arena. */
-	int (*runner_exec_input)(void *of, const struct who *who, struct arena *a,
+	int (*runner_exec_input)(void *of, const struct principal *principal, struct arena *a,
 	                         const char *exec_id, uint64_t offset, struct str *frames,
 	                         enum wire_exec_state *state, struct err *err);
 	/* The job of the runner's attempt, for its log. */
-	int (*runner_job)(void *of, const struct who *who, struct arena *a, struct model_job *out,
-	                  struct err *err);
+	int (*runner_job)(void *of, const struct principal *principal, struct arena *a,
+	                  struct model_job *out, struct err *err);
 };
 
 struct face_ctx {
@@ -328,11 +344,11 @@ static inline const struct face_ctx *face_ctx(const struct request *rq)
 	return ctx;
 }
 
-static inline const struct who *face_who(const struct request *rq)
+static inline const struct principal *face_principal(const struct request *rq)
 {
-	const struct who *w = rq->who;
+	const struct principal *w = rq->principal;
 
-	assert(w != NULL && w->magic == WHO_MAGIC);
+	assert(w != NULL && w->magic == PRINCIPAL_MAGIC);
 	return w;
 }
 

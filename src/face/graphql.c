@@ -13,11 +13,11 @@
 
 struct document {
 	const char *mark; /* in the query's text, blanks folded */
-	int (*answer)(struct request *rq, const struct who *who, const struct doc *variables,
-	              struct js *js, struct err *err);
+	int (*answer)(struct request *rq, const struct principal *principal,
+	              const struct doc *variables, struct js *js, struct err *err);
 };
 
-static int teams(struct request *rq, const struct who *who, const struct doc *variables,
+static int teams(struct request *rq, const struct principal *principal, const struct doc *variables,
                  struct js *js, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
@@ -25,7 +25,7 @@ static int teams(struct request *rq, const struct who *who, const struct doc *va
 	size_t n;
 
 	(void)variables;
-	if (ctx->ops->teams(ctx->of, who, rq->arena, &t, &n, err) < 0)
+	if (ctx->ops->teams(ctx->of, principal, rq->arena, &t, &n, err) < 0)
 		return -1;
 	js_key(js, "teams");
 	js_list(js);
@@ -40,8 +40,8 @@ static int teams(struct request *rq, const struct who *who, const struct doc *va
 	return 0;
 }
 
-static int whoami(struct request *rq, const struct who *who, const struct doc *variables,
-                  struct js *js, struct err *err)
+static int whoami(struct request *rq, const struct principal *principal,
+                  const struct doc *variables, struct js *js, struct err *err)
 {
 	(void)rq;
 	(void)variables;
@@ -52,16 +52,16 @@ static int whoami(struct request *rq, const struct who *who, const struct doc *v
 	js_close(js);
 	js_key(js, "user");
 	js_open(js);
-	js_kv(js, "email", who->name);
+	js_kv(js, "email", principal->name);
 	js_close(js);
 	return 0;
 }
 
-static int organization(struct request *rq, const struct who *who, const struct doc *variables,
-                        struct js *js, struct err *err)
+static int organization(struct request *rq, const struct principal *principal,
+                        const struct doc *variables, struct js *js, struct err *err)
 {
 	(void)rq;
-	(void)who;
+	(void)principal;
 	(void)variables;
 	(void)err;
 	js_key(js, "organization");
@@ -72,11 +72,11 @@ static int organization(struct request *rq, const struct who *who, const struct 
 }
 
 /* null: "not enabled", as the client says it. */
-static int assume_role(struct request *rq, const struct who *who, const struct doc *variables,
-                       struct js *js, struct err *err)
+static int assume_role(struct request *rq, const struct principal *principal,
+                       const struct doc *variables, struct js *js, struct err *err)
 {
 	(void)rq;
-	(void)who;
+	(void)principal;
 	(void)variables;
 	(void)err;
 	js_key(js, "organization");
@@ -111,8 +111,8 @@ static void show_listed(struct js *js, struct arena *a, const struct instance *i
 	js_close(js);
 }
 
-static int instances(struct request *rq, const struct who *who, const struct doc *variables,
-                     struct js *js, struct err *err)
+static int instances(struct request *rq, const struct principal *principal,
+                     const struct doc *variables, struct js *js, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct instance list[INSTANCES_MAX];
@@ -120,7 +120,7 @@ static int instances(struct request *rq, const struct who *who, const struct doc
 	size_t n;
 
 	(void)variables;
-	if (ctx->ops->status(ctx->of, who, rq->arena, &st, err) < 0)
+	if (ctx->ops->status(ctx->of, principal, rq->arena, &st, err) < 0)
 		return -1;
 	n = instances_of(st.nodes, st.n_nodes, list);
 	js_key(js, "listedInstances");
@@ -161,7 +161,7 @@ static char *folded(struct arena *a, const char *text)
 	return arena_strz(a, buf_view(&b));
 }
 
-static int identify(struct request *rq, struct who **who, struct err *err)
+static int identify(struct request *rq, struct principal **principal, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct str header = str_trim(request_header(rq, "Authorization")), scheme;
@@ -170,26 +170,27 @@ static int identify(struct request *rq, struct who **who, struct err *err)
 	    !(str_ieq(scheme, "Bearer") || str_ieq(scheme, "Api-Key")))
 		return err_set(err, ERR_AUTH,
 		               "an API key is required: Authorization: Api-Key <key>");
-	if (ctx->ops->authenticate(ctx->of, rq->arena, str_trim(header), who, err) < 0)
+	if (ctx->ops->authenticate(ctx->of, rq->arena, str_trim(header), principal, err) < 0)
 		return -1;
-	if ((*who)->attempt_id != NULL)
+	if ((*principal)->attempt_id != NULL)
 		return err_set(err, ERR_DENIED, "runners may not use this route");
 	return 0;
 }
 
 static int run(struct request *rq, struct js *js, struct err *err)
 {
-	struct who *who = NULL;
+	struct principal *principal = NULL;
 	const struct doc *body;
 	const char *query = NULL, *text;
 
-	if (identify(rq, &who, err) < 0 || body_read(rq, false, &body, err) < 0 ||
+	if (identify(rq, &principal, err) < 0 || body_read(rq, false, &body, err) < 0 ||
 	    body_text(body, "query", true, &query, err) < 0)
 		return -1;
 	text = folded(rq->arena, query);
 	for (size_t i = 0; i < COUNT(documents); i++)
 		if (strstr(text, documents[i].mark) != NULL)
-			return documents[i].answer(rq, who, doc_get(body, "variables"), js, err);
+			return documents[i].answer(rq, principal, doc_get(body, "variables"), js,
+			                           err);
 	return err_set(err, ERR_UNSUPPORTED,
 	               "this GraphQL document is not supported: Stoker answers only those of the "
 	               "training commands");

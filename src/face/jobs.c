@@ -10,8 +10,8 @@ int handler_job(struct request *rq, struct model_job *out, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 
-	return ctx->ops->job_get(ctx->of, face_who(rq), rq->arena, arg_text(rq, 0), arg_text(rq, 1),
-	                         out, err);
+	return ctx->ops->job_get(ctx->of, face_principal(rq), rq->arena, arg_text(rq, 0),
+	                         arg_text(rq, 1), out, err);
 }
 
 static int send_job(struct request *rq, const struct model_job *j, bool whole, struct err *err)
@@ -69,7 +69,8 @@ static int send_jobs(struct request *rq, const struct job_query *q, struct err *
 	uint64_t total = 0;
 	size_t n = 0;
 
-	if (ctx->ops->job_search(ctx->of, face_who(rq), rq->arena, q, &j, &n, &total, err) < 0)
+	if (ctx->ops->job_search(ctx->of, face_principal(rq), rq->arena, q, &j, &n, &total, err) <
+	    0)
 		return -1;
 	answer_open(&an);
 	show_page(rq, &an.js, q, j, n, total);
@@ -86,7 +87,8 @@ int jobs_of_project(struct request *rq, struct err *err)
 
 	if (query_int(rq, "limit", 1, SEARCH_MAX, &limit, err) < 0 ||
 	    (cursor != NULL && read_cursor(str_of(cursor), &q, err) < 0) ||
-	    ctx->ops->project_get(ctx->of, face_who(rq), rq->arena, q.project_id, &p, err) < 0)
+	    ctx->ops->project_get(ctx->of, face_principal(rq), rq->arena, q.project_id, &p, err) <
+	            0)
 		return -1;
 	q.limit = (size_t)limit;
 	return send_jobs(rq, &q, err);
@@ -140,7 +142,7 @@ int jobs_search(struct request *rq, struct err *err)
 	    read_order(body, &q.ascending, err) < 0)
 		return -1;
 	if (mine)
-		q.user = face_who(rq)->name;
+		q.user = face_principal(rq)->name;
 	q.limit = (size_t)limit;
 	for (size_t i = 0; i < n; i++) {
 		bool known;
@@ -203,16 +205,17 @@ int job_push(struct request *rq, struct err *err)
 	if (key.n > KEY_MAX)
 		return err_set(err, ERR_INVALID, "Idempotency-Key: at most %d characters", KEY_MAX);
 	if (query_bool(rq, "dry_run", &dry, err) < 0 || body_read(rq, false, &body, err) < 0 ||
-	    ctx->ops->project_get(ctx->of, face_who(rq), rq->arena, arg_text(rq, 0), &p, err) < 0 ||
+	    ctx->ops->project_get(ctx->of, face_principal(rq), rq->arena, arg_text(rq, 0), &p,
+	                          err) < 0 ||
 	    read_job(rq, body, &doc, &fine, err) < 0)
 		return -1;
 	if (!fine)
 		return 0;
 	if (dry)
-		r = ctx->ops->job_check(ctx->of, face_who(rq), rq->arena, p.team_id, p.name, doc,
-		                        false, &j, err);
+		r = ctx->ops->job_check(ctx->of, face_principal(rq), rq->arena, p.team_id, p.name,
+		                        doc, false, &j, err);
 	else
-		r = ctx->ops->job_push(ctx->of, face_who(rq), rq->arena, p.id, doc,
+		r = ctx->ops->job_push(ctx->of, face_principal(rq), rq->arena, p.id, doc,
 		                       key.n > 0 ? arena_strz(rq->arena, key) : NULL, &j, err);
 	return r < 0 ? -1 : send_job(rq, &j, false, err);
 }
@@ -232,8 +235,8 @@ int job_dry_run(struct request *rq, struct err *err)
 		return -1;
 	if (!fine)
 		return 0;
-	if (ctx->ops->job_check(ctx->of, face_who(rq), rq->arena, team_id, name, doc, forecast, &j,
-	                        err) < 0)
+	if (ctx->ops->job_check(ctx->of, face_principal(rq), rq->arena, team_id, name, doc,
+	                        forecast, &j, err) < 0)
 		return -1;
 	return send_job(rq, &j, false, err);
 }
@@ -277,7 +280,7 @@ int job_change(struct request *rq, struct err *err)
 		return err_set(err, ERR_INVALID,
 		               "nothing to change: give priority, availability_model or both");
 	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_change(ctx->of, face_who(rq), rq->arena, j.id, &c, &j, err) < 0)
+	    ctx->ops->job_change(ctx->of, face_principal(rq), rq->arena, j.id, &c, &j, err) < 0)
 		return -1;
 	return send_job(rq, &j, false, err);
 }
@@ -288,7 +291,7 @@ int job_remove(struct request *rq, struct err *err)
 	struct model_job j = {0};
 
 	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_delete(ctx->of, face_who(rq), j.id, err) < 0)
+	    ctx->ops->job_delete(ctx->of, face_principal(rq), j.id, err) < 0)
 		return -1;
 	return answer_deleted(rq, "id", j.id, err);
 }
@@ -303,7 +306,7 @@ int job_stop(struct request *rq, struct err *err)
 	if (body_read(rq, true, &body, err) < 0 || body_bool(body, "now", &now, err) < 0)
 		return -1;
 	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_stop(ctx->of, face_who(rq), rq->arena, j.id, now, &j, err) < 0)
+	    ctx->ops->job_stop(ctx->of, face_principal(rq), rq->arena, j.id, now, &j, err) < 0)
 		return -1;
 	return send_job(rq, &j, true, err); /* its specification says how much grace it has */
 }
@@ -317,7 +320,8 @@ int job_recreate(struct request *rq, struct err *err)
 
 	if (body_read(rq, true, &body, err) < 0 || body_bool(body, "resume", &resume, err) < 0 ||
 	    handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_recreate(ctx->of, face_who(rq), rq->arena, j.id, resume, &again, err) < 0)
+	    ctx->ops->job_recreate(ctx->of, face_principal(rq), rq->arena, j.id, resume, &again,
+	                           err) < 0)
 		return -1;
 	return send_job(rq, &again, false, err);
 }
@@ -332,7 +336,8 @@ int job_events(struct request *rq, struct err *err)
 	size_t n;
 
 	if (query_int(rq, "after", 0, INT64_MAX, &after, err) < 0 || handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_events(ctx->of, face_who(rq), rq->arena, j.id, after, &e, &n, err) < 0)
+	    ctx->ops->job_events(ctx->of, face_principal(rq), rq->arena, j.id, after, &e, &n, err) <
+	            0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "events");
@@ -352,7 +357,7 @@ int job_attempts(struct request *rq, struct err *err)
 	size_t n;
 
 	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_attempts(ctx->of, face_who(rq), rq->arena, j.id, &at, &n, err) < 0)
+	    ctx->ops->job_attempts(ctx->of, face_principal(rq), rq->arena, j.id, &at, &n, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "attempts");

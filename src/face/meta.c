@@ -103,7 +103,7 @@ static int metrics(struct request *rq, struct err *err)
 	AUTO_BUF struct buf out = BUF_INIT(TEXT_MAX);
 	struct server_status s = {0};
 
-	if (ctx->ops->status(ctx->of, face_who(rq), rq->arena, &s, err) < 0)
+	if (ctx->ops->status(ctx->of, face_principal(rq), rq->arena, &s, err) < 0)
 		return -1;
 	gauge(&out, "info", "The server's version.");
 	buf_puts(&out, "stoker_info{");

@@ -82,7 +82,7 @@ static int resolve_job(struct request *rq, const char *word, struct err *err)
 	struct model_job *j = NULL;
 	size_t n = 0;
 
-	if (ctx->ops->job_resolve(ctx->of, face_who(rq), rq->arena, word, &j, &n, err) < 0)
+	if (ctx->ops->job_resolve(ctx->of, face_principal(rq), rq->arena, word, &j, &n, err) < 0)
 		return -1;
 	if (n > 1)
 		return send_jobs(rq, word, j, n, err);
@@ -100,7 +100,8 @@ static int resolve_project(struct request *rq, const char *word, struct err *err
 	struct candidate *c;
 	size_t n = 0;
 
-	if (ctx->ops->project_resolve(ctx->of, face_who(rq), rq->arena, word, &p, &n, err) < 0)
+	if (ctx->ops->project_resolve(ctx->of, face_principal(rq), rq->arena, word, &p, &n, err) <
+	    0)
 		return -1;
 	if (n > 1) {
 		c = ARENA_ARRAY(rq->arena, struct candidate, n);
@@ -125,7 +126,7 @@ static int resolve_team(struct request *rq, const char *word, struct err *err)
 	struct candidate *c;
 	size_t n = 0;
 
-	if (ctx->ops->team_resolve(ctx->of, face_who(rq), rq->arena, word, &t, &n, err) < 0)
+	if (ctx->ops->team_resolve(ctx->of, face_principal(rq), rq->arena, word, &t, &n, err) < 0)
 		return -1;
 	if (n > 1) {
 		c = ARENA_ARRAY(rq->arena, struct candidate, n);
@@ -150,7 +151,8 @@ static int checkpoint_of(struct request *rq, const struct model_job *j, const ch
 	size_t n = 0;
 
 	*out = NULL;
-	if (ctx->ops->checkpoints(ctx->of, face_who(rq), rq->arena, j->id, all, &c, &n, err) < 0)
+	if (ctx->ops->checkpoints(ctx->of, face_principal(rq), rq->arena, j->id, all, &c, &n, err) <
+	    0)
 		return -1;
 	for (size_t i = 0; i < n; i++) { /* by creation: the last one counts */
 		if (latest ? c[i].state == CKPT_COMPLETE : strcmp(c[i].name, name) == 0)
@@ -206,8 +208,8 @@ static int resolve_checkpoint(struct request *rq, const char *word, struct err *
 		size_t hits = 0;
 
 		err_clear(err);
-		if (ctx->ops->job_resolve(ctx->of, face_who(rq), rq->arena, w[i].job, &j, &hits,
-		                          err) < 0) {
+		if (ctx->ops->job_resolve(ctx->of, face_principal(rq), rq->arena, w[i].job, &j,
+		                          &hits, err) < 0) {
 			if (err->code != ERR_NOT_FOUND)
 				return -1;
 			continue;

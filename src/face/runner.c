@@ -29,7 +29,7 @@ static int own_job(struct request *rq, struct model_job *out, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 
-	return ctx->ops->runner_job(ctx->of, face_who(rq), rq->arena, out, err);
+	return ctx->ops->runner_job(ctx->of, face_principal(rq), rq->arena, out, err);
 }
 
 static int claim(struct request *rq, struct err *err)
@@ -46,7 +46,7 @@ static int claim(struct request *rq, struct err *err)
 	if (strlen(nonce) < NONCE_MIN)
 		return err_set(err, ERR_INVALID, "nonce: a text of at least %d characters",
 		               NONCE_MIN);
-	if (ctx->ops->runner_claim(ctx->of, face_who(rq), rq->arena, nonce, &launch, err) < 0)
+	if (ctx->ops->runner_claim(ctx->of, face_principal(rq), rq->arena, nonce, &launch, err) < 0)
 		return -1;
 	wire_launch_write(&launch, &out);
 	if (buf_check(&out, "the launch", err) < 0)
@@ -75,7 +75,8 @@ static int keep_sample(struct request *rq, const struct wire_sample *sample, str
 		return -1;
 	js_init(&js, &line);
 	wire_sample_write(sample, &js);
-	return joblogs_add_sample(ctx->logs, job.id, face_who(rq)->node_rank, buf_view(&line), err);
+	return joblogs_add_sample(ctx->logs, job.id, face_principal(rq)->node_rank, buf_view(&line),
+	                          err);
 }
 
 static int heartbeat(struct request *rq, struct err *err)
@@ -87,11 +88,11 @@ static int heartbeat(struct request *rq, struct err *err)
 
 	if (request_body(rq, &body, err) < 0 || wire_heartbeat_parse(&hb, rq->arena, body, err) < 0)
 		return -1;
-	if (ctx->ops->runner_heartbeat(ctx->of, face_who(rq), &hb, err) < 0)
+	if (ctx->ops->runner_heartbeat(ctx->of, face_principal(rq), &hb, err) < 0)
 		return -1;
 	if (hb.has_sample && keep_sample(rq, &hb.sample, err) < 0)
 		return -1;
-	if (ctx->ops->runner_desired(ctx->of, face_who(rq), rq->arena, &desired, err) < 0)
+	if (ctx->ops->runner_desired(ctx->of, face_principal(rq), rq->arena, &desired, err) < 0)
 		return -1;
 	return send_desired(rq, &desired, err);
 }
@@ -100,7 +101,7 @@ static int heartbeat(struct request *rq, struct err *err)
 static int desired(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	uint64_t channel = httpd_channel(CHANNEL_DESIRED, str_of(face_who(rq)->attempt_id));
+	uint64_t channel = httpd_channel(CHANNEL_DESIRED, str_of(face_principal(rq)->attempt_id));
 	uint64_t seen = httpd_channel_seq(request_httpd(rq), channel);
 	struct wire_desired o = {0};
 	int64_t seq = request_query_int(rq, "seq", -1, err);
@@ -108,7 +109,7 @@ static int desired(struct request *rq, struct err *err)
 
 	if (err->code != ERR_NONE)
 		return -1;
-	if (ctx->ops->runner_desired(ctx->of, face_who(rq), rq->arena, &o, err) < 0)
+	if (ctx->ops->runner_desired(ctx->of, face_principal(rq), rq->arena, &o, err) < 0)
 		return -1;
 	wait_ms = MIN(MAX(wait_ms, 0), DESIRED_MAX_MS);
 	if (seq >= 0 && (uint64_t)seq == o.seq && wait_ms > 0 && !rq->timed_out)
@@ -121,7 +122,7 @@ static int ready(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 
-	if (ctx->ops->runner_ready(ctx->of, face_who(rq), err) < 0)
+	if (ctx->ops->runner_ready(ctx->of, face_principal(rq), err) < 0)
 		return -1;
 	return empty(rq, err);
 }
@@ -136,7 +137,7 @@ static bool last_words(const struct model_job *job)
 static int log_append(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	const struct who *who = face_who(rq);
+	const struct principal *principal = face_principal(rq);
 	AUTO_ANSWER struct answer an = {0};
 	int64_t seq = request_query_int(rq, "seq", -1, err);
 	struct model_job job;
@@ -150,8 +151,8 @@ static int log_append(struct request *rq, struct err *err)
 		return err_set(err, ERR_INVALID, "seq: how many bytes were sent before is missing");
 	if (request_body(rq, &body, err) < 0 || own_job(rq, &job, err) < 0)
 		return -1;
-	r = joblogs_append(ctx->logs, job.id, who->attempt_id, who->node_rank, (uint64_t)seq, body,
-	                   last_words(&job), &next, err);
+	r = joblogs_append(ctx->logs, job.id, principal->attempt_id, principal->node_rank,
+	                   (uint64_t)seq, body, last_words(&job), &next, err);
 	if (r < 0 && err->code != ERR_CONFLICT)
 		return -1;
 	answer_open(&an);
@@ -178,8 +179,8 @@ static int event(struct request *rq, struct err *err)
 	kind = doc_cstr(doc_get(d, "kind"), "");
 	if (kind[0] == '\0')
 		return err_set(err, ERR_INVALID, "kind: a word is missing");
-	if (ctx->ops->runner_event(ctx->of, face_who(rq), kind, doc_cstr(doc_get(d, "message"), ""),
-	                           err) < 0 ||
+	if (ctx->ops->runner_event(ctx->of, face_principal(rq), kind,
+	                           doc_cstr(doc_get(d, "message"), ""), err) < 0 ||
 	    own_job(rq, &job, err) < 0)
 		return -1;
 	notify_job(rq, job.id);
@@ -194,9 +195,9 @@ static uint64_t number(const struct doc *d, const char *key)
 static int checkpoint(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	const struct who *who = face_who(rq);
+	const struct principal *principal = face_principal(rq);
 	const struct doc *d = NULL;
-	struct model_checkpoint row = {.rank = who->node_rank};
+	struct model_checkpoint row = {.rank = principal->node_rank};
 	struct model_job job;
 
 	if (request_json(rq, &d, err) < 0 || own_job(rq, &job, err) < 0)
@@ -223,7 +224,7 @@ static int checkpoint(struct request *rq, struct err *err)
 	row.updating = doc_cstr(doc_get(d, "updating"), NULL);
 	row.revision = (uint32_t)MIN(number(d, "revision"), (uint64_t)UINT32_MAX);
 	row.shown = doc_cstr(doc_get(d, "shown"), row.name);
-	if (ctx->ops->runner_checkpoint(ctx->of, who, &row, err) < 0)
+	if (ctx->ops->runner_checkpoint(ctx->of, principal, &row, err) < 0)
 		return -1;
 	notify_job(rq, job.id);
 	return empty(rq, err);
@@ -249,7 +250,7 @@ static int exec_output(struct request *rq, struct err *err)
 	channel = httpd_channel(CHANNEL_EXEC_ROOM, id);
 	seen = httpd_channel_seq(request_httpd(rq), channel);
 	if (request_body(rq, &body, err) < 0 ||
-	    ctx->ops->runner_exec_output(ctx->of, face_who(rq), arena_strz(rq->arena, id),
+	    ctx->ops->runner_exec_output(ctx->of, face_principal(rq), arena_strz(rq->arena, id),
 	                                 (uint64_t)offset, body, (int)code, &next, &state, err) < 0)
 		return -1;
 	if (next < (uint64_t)offset + body.n && !rq->timed_out)
@@ -280,8 +281,9 @@ static int exec_input(struct request *rq, struct err *err)
 		return err_set(err, ERR_INVALID, "id or offset: missing");
 	channel = httpd_channel(CHANNEL_EXEC_IN, id);
 	seen = httpd_channel_seq(request_httpd(rq), channel);
-	if (ctx->ops->runner_exec_input(ctx->of, face_who(rq), rq->arena, arena_strz(rq->arena, id),
-	                                (uint64_t)offset, &frames, &state, err) < 0)
+	if (ctx->ops->runner_exec_input(ctx->of, face_principal(rq), rq->arena,
+	                                arena_strz(rq->arena, id), (uint64_t)offset, &frames,
+	                                &state, err) < 0)
 		return -1;
 	if (state == EXEC_LIVE && frames.n == 0 && !state_only && !rq->timed_out)
 		return reply_wait(rq, channel, seen,
@@ -301,7 +303,7 @@ static int exit_record(struct request *rq, struct err *err)
 
 	if (request_body(rq, &body, err) < 0 || wire_exit_parse(&x, rq->arena, body, err) < 0)
 		return -1;
-	if (ctx->ops->runner_exit(ctx->of, face_who(rq), &x, err) < 0)
+	if (ctx->ops->runner_exit(ctx->of, face_principal(rq), &x, err) < 0)
 		return -1;
 	return empty(rq, err);
 }

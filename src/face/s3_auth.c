@@ -118,11 +118,11 @@ static int check_token(struct request *rq, struct str token, enum s3_need need, 
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct str rest = str_of(key), project;
 	struct model_project row = {0};
-	struct who *who = NULL;
+	struct principal *principal = NULL;
 
-	if (ctx->ops->authenticate(ctx->of, rq->arena, token, &who, err) < 0)
+	if (ctx->ops->authenticate(ctx->of, rq->arena, token, &principal, err) < 0)
 		return -1;
-	if (who->role < ROLE_MEMBER)
+	if (principal->role < ROLE_MEMBER)
 		return err_set(err, ERR_DENIED,
 		               "AccessDenied: this requires a token with the role member");
 	if (need == S3_BUCKET)
@@ -140,8 +140,8 @@ static int check_token(struct request *rq, struct str token, enum s3_need need, 
 	if (memchr(rest.p, '/', rest.n) == NULL || !str_cut(&rest, '/', &project) || project.n == 0)
 		return err_set(err, ERR_DENIED,
 		               "AccessDenied: name the project: " S3_PROJECTS "<project>/");
-	if (ctx->ops->project_get(ctx->of, who, rq->arena, arena_strz(rq->arena, project), &row,
-	                          err) < 0) {
+	if (ctx->ops->project_get(ctx->of, principal, rq->arena, arena_strz(rq->arena, project),
+	                          &row, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);

@@ -72,7 +72,7 @@ int upkeep_post(struct request *rq, struct err *err)
 	want.verify = strcmp(kind, "verify") == 0;
 	if (!want.verify && strcmp(kind, "gc") != 0)
 		return err_set(err, ERR_INVALID, "kind: \"%.40s\" is neither gc nor verify", kind);
-	if (ctx->ops->upkeep_begin(ctx->of, face_who(rq), rq->arena, &want, &v, err) < 0)
+	if (ctx->ops->upkeep_begin(ctx->of, face_principal(rq), rq->arena, &want, &v, err) < 0)
 		return -1;
 	return send(rq, &v, err);
 }
@@ -82,7 +82,7 @@ int upkeep_get(struct request *rq, struct err *err)
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct upkeep_view v = {0};
 
-	if (ctx->ops->upkeep_show(ctx->of, face_who(rq), rq->arena, &v, err) < 0)
+	if (ctx->ops->upkeep_show(ctx->of, face_principal(rq), rq->arena, &v, err) < 0)
 		return -1;
 	return send(rq, &v, err);
 }
@@ -92,7 +92,8 @@ int upkeep_delete(struct request *rq, struct err *err)
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct upkeep_view v = {0};
 
-	if (ctx->ops->upkeep_stop(ctx->of, face_who(rq), rq->arena, arg_text(rq, 0), &v, err) < 0)
+	if (ctx->ops->upkeep_stop(ctx->of, face_principal(rq), rq->arena, arg_text(rq, 0), &v,
+	                          err) < 0)
 		return -1;
 	return send(rq, &v, err);
 }

@@ -57,10 +57,10 @@ struct request {
 	int64_t body_len;          /* -1: chunked */
 	const struct route *route; /* NULL until matched */
 	const struct face *face;
-	void *ctx;      /* httpd_options.ctx */
-	void *who;      /* set by authorize */
-	unsigned wakes; /* how often this request was parked and woken */
-	bool timed_out; /* the last park ended by its deadline */
+	void *ctx;       /* httpd_options.ctx */
+	void *principal; /* set by authorize */
+	unsigned wakes;  /* how often this request was parked and woken */
+	bool timed_out;  /* the last park ended by its deadline */
 	/* Deadline of the last park, 0 = never parked: who is woken for nothing parks until then.
 	 */
 	int64_t wait_until_ms;

@@ -21,7 +21,8 @@
 
 /* Whose is one of first..last by this line? `at`: which field is its first id; n_at: which one
  * their number, or -1. */
-static bool line_meets(struct str line, int at, int n_at, const struct ids_pool *p, struct str *who)
+static bool line_meets(struct str line, int at, int n_at, const struct ids_pool *p,
+                       struct str *principal)
 {
 	struct str field;
 	uint64_t first = 0, n = 1;
@@ -29,7 +30,7 @@ static bool line_meets(struct str line, int at, int n_at, const struct ids_pool 
 
 	for (int i = 0; str_cut(&line, ':', &field); i++) {
 		if (i == 0)
-			*who = field;
+			*principal = field;
 		if (i == at && str_u64(field, 0, UINT32_MAX, &first, &no) < 0)
 			return false;
 		if (i == n_at && str_u64(field, 0, UINT64_MAX / 2, &n, &no) < 0)
@@ -41,15 +42,16 @@ static bool line_meets(struct str line, int at, int n_at, const struct ids_pool 
 static int check_text(struct str text, const char *file, int at, int n_at, const struct ids_pool *p,
                       struct err *err)
 {
-	struct str line, who = {0};
+	struct str line, principal = {0};
 
 	while (str_cut(&text, '\n', &line)) {
-		if (line_meets(line, at, n_at, p, &who))
+		if (line_meets(line, at, n_at, p, &principal))
 			return err_set(err, ERR_JOB_IDS_TAKEN,
 			               "the ids %" PRIu32 "-%" PRIu32
 			               " for jobs: some of them belong to %.*s (%s). Set --job-ids "
 			               "to a range that nobody has",
-			               p->first, p->last, (int)MIN(who.n, 100U), who.p, file);
+			               p->first, p->last, (int)MIN(principal.n, 100U), principal.p,
+			               file);
 	}
 	return 0;
 }

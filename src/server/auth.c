@@ -29,8 +29,8 @@ static int refuse(struct err *err)
 	return err_set(err, ERR_TOKEN_INVALID, "the token is unknown or was revoked");
 }
 
-static int runner_who(struct app *app, struct arena *a, const char *hash, struct who *w,
-                      struct err *err)
+static int runner_principal(struct app *app, struct arena *a, const char *hash, struct principal *w,
+                            struct err *err)
 {
 	struct model_attempt t = {0};
 
@@ -44,8 +44,8 @@ static int runner_who(struct app *app, struct arena *a, const char *hash, struct
 	return 0;
 }
 
-static int person_who(struct app *app, struct arena *a, const char *hash, struct who *w,
-                      struct err *err)
+static int person_principal(struct app *app, struct arena *a, const char *hash, struct principal *w,
+                            struct err *err)
 {
 	int64_t now = clock_wall_ms();
 	struct err ignored = {0};
@@ -64,19 +64,20 @@ static int person_who(struct app *app, struct arena *a, const char *hash, struct
 	return 0;
 }
 
-int ctx_authenticate(void *of, struct arena *a, struct str token, struct who **out, struct err *err)
+int ctx_authenticate(void *of, struct arena *a, struct str token, struct principal **out,
+                     struct err *err)
 {
-	struct who *w = ARENA_NEW(a, struct who);
+	struct principal *w = ARENA_NEW(a, struct principal);
 	const char *hash;
 	int r;
 
 	if (token.n == 0 || token.n > TOKEN_MAX)
 		return refuse(err);
 	hash = hash_of(a, token);
-	w->magic = WHO_MAGIC;
+	w->magic = PRINCIPAL_MAGIC;
 	r = str_starts(token, APP_RUN_TOKEN "_") || str_starts(token, APP_LOCAL_TOKEN "_")
-	            ? runner_who(of, a, hash, w, err)
-	            : person_who(of, a, hash, w, err);
+	            ? runner_principal(of, a, hash, w, err)
+	            : person_principal(of, a, hash, w, err);
 	if (r < 0 && err->code == ERR_NOT_FOUND) {
 		err_clear(err);
 		return refuse(err);
@@ -126,7 +127,7 @@ int auth_request(struct request *rq, enum scope scope, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct str header = str_trim(request_header(rq, "Authorization")), scheme;
-	struct who *w = NULL;
+	struct principal *w = NULL;
 
 	if (header.n == 0)
 		return err_set(err, ERR_AUTH, "a token is required: Authorization: Bearer <token>");
@@ -141,6 +142,6 @@ int auth_request(struct request *rq, enum scope scope, struct err *err)
 		return err_set(err, ERR_DENIED, "only runners may call this route");
 	if (scope != SCOPE_RUNNER && ctx_need(w, role_of(scope), err) < 0)
 		return -1;
-	rq->who = w;
+	rq->principal = w;
 	return 0;
 }

@@ -331,27 +331,28 @@ void cache_free(struct app *app)
 }
 
 /* The scope's row is there and the caller's to see. */
-static int check_scope(struct app *app, const struct who *who, struct arena *a, const char *scope,
-                       const char *id, struct err *err)
+static int check_scope(struct app *app, const struct principal *principal, struct arena *a,
+                       const char *scope, const char *id, struct err *err)
 {
 	struct model_project p = {0};
 	const char *team = NULL;
 
 	if (strcmp(scope, "project") == 0)
-		return ctx_project(app, who, a, id, &p, err);
+		return ctx_project(app, principal, a, id, &p, err);
 	if (strcmp(scope, "team") == 0)
-		return ctx_team(app, who, a, id, &team, err);
+		return ctx_team(app, principal, a, id, &team, err);
 	return err_set(err, ERR_INVALID, "scope \"%.40s\": project or team", scope);
 }
 
 /* The walk after a job starts once its runner is gone; who asks before that gets it done now. */
-int ctx_cache_snapshot(void *of, const struct who *who, struct arena *a, const char *scope,
-                       const char *id, struct model_cache_snapshot *out, struct err *err)
+int ctx_cache_snapshot(void *of, const struct principal *principal, struct arena *a,
+                       const char *scope, const char *id, struct model_cache_snapshot *out,
+                       struct err *err)
 {
 	struct app *app = of;
 	bool stale = false, none;
 
-	if (check_scope(app, who, a, scope, id, err) < 0)
+	if (check_scope(app, principal, a, scope, id, err) < 0)
 		return -1;
 	none = meta_snapshot(app->meta, a, scope, id, out, err) < 0;
 	if (none && err->code != ERR_NOT_FOUND)
@@ -365,12 +366,13 @@ int ctx_cache_snapshot(void *of, const struct who *who, struct arena *a, const c
 	            : 0;
 }
 
-int ctx_cache_summarize(void *of, const struct who *who, struct arena *a, const char *scope,
-                        const char *id, struct model_cache_snapshot *out, struct err *err)
+int ctx_cache_summarize(void *of, const struct principal *principal, struct arena *a,
+                        const char *scope, const char *id, struct model_cache_snapshot *out,
+                        struct err *err)
 {
 	struct app *app = of;
 
-	if (check_scope(app, who, a, scope, id, err) < 0)
+	if (check_scope(app, principal, a, scope, id, err) < 0)
 		return -1;
 	return cache_snapshot_now(app, a, scope, id, out, err);
 }
@@ -425,14 +427,15 @@ static int remove_below(const char *dir, const char *path, uint64_t *bytes, stru
 	return fs_remove_tree(parent, name, err);
 }
 
-int ctx_cache_remove(void *of, const struct who *who, const char *scope, const char *id,
+int ctx_cache_remove(void *of, const struct principal *principal, const char *scope, const char *id,
                      struct str path, uint64_t *bytes, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
 	struct model_cache_snapshot s;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || check_scope(app, who, a, scope, id, err) < 0 ||
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    check_scope(app, principal, a, scope, id, err) < 0 ||
 	    check_unused(app, a, scope, id, err) < 0)
 		return -1;
 	while (path.n > 0 && path.p[path.n - 1] == '/')
@@ -443,18 +446,19 @@ int ctx_cache_remove(void *of, const struct who *who, const char *scope, const c
 	if (remove_below(cache_dir(app, a, scope, id), arena_strz(a, path), bytes, err) < 0)
 		return -1;
 	log_info("cache: removed scope=%s id=%s path=%.*s by=%s", scope, id, STR_ARG(path),
-	         who->name);
+	         principal->name);
 	return cache_snapshot_now(app, a, scope, id, &s, err);
 }
 
-int ctx_cache_quota(void *of, const struct who *who, const char *project_id, uint64_t bytes,
-                    struct err *err)
+int ctx_cache_quota(void *of, const struct principal *principal, const char *project_id,
+                    uint64_t bytes, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
 	struct model_project p = {0};
 
-	if (ctx_need(who, ROLE_ADMIN, err) < 0 || ctx_project(app, who, a, project_id, &p, err) < 0)
+	if (ctx_need(principal, ROLE_ADMIN, err) < 0 ||
+	    ctx_project(app, principal, a, project_id, &p, err) < 0)
 		return -1;
 	if (bytes == 0 || bytes > INT64_MAX)
 		return err_set(err, ERR_INVALID, "a quota is a number of bytes above 0");

@@ -14,15 +14,16 @@ static bool is_complete(const struct model_checkpoint *c, size_t n, const char *
 	return true;
 }
 
-int ctx_checkpoints(void *of, const struct who *who, struct arena *a, const char *job_id, bool all,
-                    struct model_checkpoint **out, size_t *n, struct err *err)
+int ctx_checkpoints(void *of, const struct principal *principal, struct arena *a,
+                    const char *job_id, bool all, struct model_checkpoint **out, size_t *n,
+                    struct err *err)
 {
 	struct app *app = of;
 	struct model_job job = {0};
 	struct model_checkpoint *rows = NULL;
 	size_t n_rows = 0;
 
-	if (ctx_job(app, who, a, job_id, &job, err) < 0 ||
+	if (ctx_job(app, principal, a, job_id, &job, err) < 0 ||
 	    meta_checkpoints(app->meta, a, job.id, &rows, &n_rows, err) < 0)
 		return -1;
 	*out = ARENA_ARRAY(a, struct model_checkpoint, n_rows + 1);
@@ -174,7 +175,8 @@ static int unpin_named(struct app *app, struct arena *a UNUSED, const struct mod
 }
 
 /* What a person does to one checkpoint; `done` is the event's word for it. */
-static int change(struct app *app, const struct who *who, const char *job_id, const char *name,
+static int change(struct app *app, const struct principal *principal, const char *job_id,
+                  const char *name,
                   int (*fn)(struct app *app, struct arena *a, const struct model_job *job,
                             const char *name, struct err *err),
                   const char *done, struct err *err)
@@ -183,27 +185,29 @@ static int change(struct app *app, const struct who *who, const char *job_id, co
 	struct model_job job = {0};
 	int r;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_job(app, principal, a, job_id, &job, err) < 0)
 		return -1;
 	lock_take(app_stripe(app->ckpts, job.id));
 	r = fn(app, a, &job, name, err);
 	lock_give(app_stripe(app->ckpts, job.id));
 	if (r == 0)
-		app_event(app, job.id, "checkpoint", who->name, "checkpoint %s %s", name, done);
+		app_event(app, job.id, "checkpoint", principal->name, "checkpoint %s %s", name,
+		          done);
 	return r;
 }
 
-int ctx_checkpoint_pin(void *of, const struct who *who, const char *job_id, const char *name,
-                       bool pinned, struct err *err)
+int ctx_checkpoint_pin(void *of, const struct principal *principal, const char *job_id,
+                       const char *name, bool pinned, struct err *err)
 {
-	return change(of, who, job_id, name, pinned ? pin_named : unpin_named,
+	return change(of, principal, job_id, name, pinned ? pin_named : unpin_named,
 	              pinned ? "pinned" : "unpinned", err);
 }
 
-int ctx_checkpoint_delete(void *of, const struct who *who, const char *job_id, const char *name,
-                          struct err *err)
+int ctx_checkpoint_delete(void *of, const struct principal *principal, const char *job_id,
+                          const char *name, struct err *err)
 {
-	return change(of, who, job_id, name, delete_named, "deleted", err);
+	return change(of, principal, job_id, name, delete_named, "deleted", err);
 }
 
 /* Does the store hold what the manifest promises? A part that was deleted here is no longer what

@@ -5,30 +5,31 @@
 static const char *const role_words[] = {
 	[ROLE_VIEWER] = "viewer", [ROLE_MEMBER] = "member", [ROLE_ADMIN] = "admin"};
 
-int ctx_need(const struct who *who, enum model_role role, struct err *err)
+int ctx_need(const struct principal *principal, enum model_role role, struct err *err)
 {
-	if (who->attempt_id == NULL && who->role >= role)
+	if (principal->attempt_id == NULL && principal->role >= role)
 		return 0;
 	return err_set(err, ERR_ROLE_REQUIRED,
-	               "token \"%s\" has the role %s; this requires the role %s", who->name,
-	               who->attempt_id != NULL ? "runner" : role_words[who->role],
+	               "token \"%s\" has the role %s; this requires the role %s", principal->name,
+	               principal->attempt_id != NULL ? "runner" : role_words[principal->role],
 	               role_words[role]);
 }
 
-int ctx_sees(const struct who *who, const char *team_id, enum err_code what, struct err *err)
+int ctx_sees(const struct principal *principal, const char *team_id, enum err_code what,
+             struct err *err)
 {
-	if (who->team_id == NULL || strcmp(who->team_id, team_id) == 0)
+	if (principal->team_id == NULL || strcmp(principal->team_id, team_id) == 0)
 		return 0;
 	return err_missing(err, what);
 }
 
-int ctx_team(struct app *app, const struct who *who, struct arena *a, const char *asked,
+int ctx_team(struct app *app, const struct principal *principal, struct arena *a, const char *asked,
              const char **team_id, struct err *err)
 {
 	struct model_team t = {0};
-	const char *id = asked != NULL ? asked : who->team_id;
+	const char *id = asked != NULL ? asked : principal->team_id;
 
-	if (asked != NULL && ctx_sees(who, asked, ERR_TEAM_NOT_FOUND, err) < 0)
+	if (asked != NULL && ctx_sees(principal, asked, ERR_TEAM_NOT_FOUND, err) < 0)
 		return -1;
 	if (meta_team(app->meta, a, id, &t, err) < 0)
 		return -1;
@@ -36,21 +37,21 @@ int ctx_team(struct app *app, const struct who *who, struct arena *a, const char
 	return 0;
 }
 
-int ctx_project(struct app *app, const struct who *who, struct arena *a, const char *id,
+int ctx_project(struct app *app, const struct principal *principal, struct arena *a, const char *id,
                 struct model_project *out, struct err *err)
 {
 	if (meta_project(app->meta, a, id, out, err) < 0)
 		return -1;
-	return ctx_sees(who, out->team_id, ERR_PROJECT_NOT_FOUND, err);
+	return ctx_sees(principal, out->team_id, ERR_PROJECT_NOT_FOUND, err);
 }
 
-int ctx_job(struct app *app, const struct who *who, struct arena *a, const char *id,
+int ctx_job(struct app *app, const struct principal *principal, struct arena *a, const char *id,
             struct model_job *out, struct err *err)
 {
 	if (meta_job(app->meta, a, id, out, err) < 0)
 		return -1;
 	live_show(app, a, out, 1);
-	return ctx_sees(who, out->team_id, ERR_JOB_NOT_FOUND, err);
+	return ctx_sees(principal, out->team_id, ERR_JOB_NOT_FOUND, err);
 }
 
 const struct face_ops ctx_ops = {

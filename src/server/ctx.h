@@ -8,22 +8,22 @@
 #include "server/app.h"
 
 /* ERR_DENIED unless the caller's role is at least this. */
-int ctx_need(const struct who *who, enum model_role role, struct err *err) MUST_CHECK;
+int ctx_need(const struct principal *principal, enum model_role role, struct err *err) MUST_CHECK;
 /* The same for an administrator of everything, not of one team. */
-int ctx_need_all(const struct who *who, struct err *err) MUST_CHECK;
+int ctx_need_all(const struct principal *principal, struct err *err) MUST_CHECK;
 /* The team that is meant: the one asked for, else the caller's, else the default. What belongs to
  * another team is ERR_NOT_FOUND. */
-int ctx_team(struct app *app, const struct who *who, struct arena *a, const char *asked,
+int ctx_team(struct app *app, const struct principal *principal, struct arena *a, const char *asked,
              const char **team_id, struct err *err) MUST_CHECK;
 /* ERR_NOT_FOUND when the row's team is not the caller's. */
-int ctx_sees(const struct who *who, const char *team_id, enum err_code what,
+int ctx_sees(const struct principal *principal, const char *team_id, enum err_code what,
              struct err *err) MUST_CHECK;
-int ctx_project(struct app *app, const struct who *who, struct arena *a, const char *id,
+int ctx_project(struct app *app, const struct principal *principal, struct arena *a, const char *id,
                 struct model_project *out, struct err *err) MUST_CHECK;
-int ctx_job(struct app *app, const struct who *who, struct arena *a, const char *id,
+int ctx_job(struct app *app, const struct principal *principal, struct arena *a, const char *id,
             struct model_job *out, struct err *err) MUST_CHECK;
 
-#define OF void *of, const struct who *who
+#define OF void *of, const struct principal *principal
 /* ctx_admin.c */
 int ctx_teams(OF, struct arena *a, struct model_team **out, size_t *n, struct err *err);
 int ctx_team_create(OF, struct arena *a, const char *name, struct model_team *out, struct err *err);
@@ -44,7 +44,7 @@ int ctx_secret_set(OF, struct arena *a, const char *team_id, const char *name, s
                    struct model_secret *out, struct err *err);
 int ctx_secret_delete(OF, const char *team_id, const char *name, struct err *err);
 /* auth.c */
-int ctx_authenticate(void *of, struct arena *a, struct str token, struct who **out,
+int ctx_authenticate(void *of, struct arena *a, struct str token, struct principal **out,
                      struct err *err);
 int ctx_token_prove(void *of, const char *id, struct str challenge, struct str address,
                     char proof[HASH_HEX_CAP], struct err *err);

@@ -6,38 +6,38 @@
 #define TEAMS_MAX 1000
 #define TOKENS_MAX 10000
 
-int ctx_teams(void *of, const struct who *who, struct arena *a, struct model_team **out, size_t *n,
-              struct err *err)
+int ctx_teams(void *of, const struct principal *principal, struct arena *a, struct model_team **out,
+              size_t *n, struct err *err)
 {
 	struct app *app = of;
 
-	if (who->team_id == NULL)
+	if (principal->team_id == NULL)
 		return meta_teams(app->meta, a, out, n, err);
 	*out = ARENA_NEW(a, struct model_team);
 	*n = 1;
-	return meta_team(app->meta, a, who->team_id, *out, err);
+	return meta_team(app->meta, a, principal->team_id, *out, err);
 }
 
-int ctx_need_all(const struct who *who, struct err *err)
+int ctx_need_all(const struct principal *principal, struct err *err)
 {
-	if (ctx_need(who, ROLE_ADMIN, err) < 0)
+	if (ctx_need(principal, ROLE_ADMIN, err) < 0)
 		return -1;
-	if (who->team_id != NULL)
+	if (principal->team_id != NULL)
 		return err_set(
 			err, ERR_DENIED,
 			"token \"%s\" belongs to one team; this requires a token for all teams",
-			who->name);
+			principal->name);
 	return 0;
 }
 
-int ctx_team_create(void *of, const struct who *who, struct arena *a, const char *name,
+int ctx_team_create(void *of, const struct principal *principal, struct arena *a, const char *name,
                     struct model_team *out, struct err *err)
 {
 	struct app *app = of;
 	struct model_team *all = NULL;
 	size_t n = 0;
 
-	if (ctx_need_all(who, err) < 0 || meta_teams(app->meta, a, &all, &n, err) < 0)
+	if (ctx_need_all(principal, err) < 0 || meta_teams(app->meta, a, &all, &n, err) < 0)
 		return -1;
 	if (name == NULL || !spec_name_ok(str_of(name)))
 		return err_set(err, ERR_INVALID,
@@ -51,39 +51,39 @@ int ctx_team_create(void *of, const struct who *who, struct arena *a, const char
 	return meta_team_add(app->meta, out, err);
 }
 
-int ctx_team_delete(void *of, const struct who *who, const char *id, struct err *err)
+int ctx_team_delete(void *of, const struct principal *principal, const char *id, struct err *err)
 {
 	struct app *app = of;
 
-	if (ctx_need_all(who, err) < 0 || meta_team_del(app->meta, id, err) < 0)
+	if (ctx_need_all(principal, err) < 0 || meta_team_del(app->meta, id, err) < 0)
 		return -1;
-	log_info("deleted: team=%s by=%s", id, who->name);
+	log_info("deleted: team=%s by=%s", id, principal->name);
 	loop_kick(app->janitor);
 	return 0;
 }
 
-int ctx_tokens(void *of, const struct who *who, struct arena *a, struct model_token **out,
-               size_t *n, struct err *err)
+int ctx_tokens(void *of, const struct principal *principal, struct arena *a,
+               struct model_token **out, size_t *n, struct err *err)
 {
 	struct app *app = of;
 
-	if (ctx_need(who, ROLE_ADMIN, err) < 0)
+	if (ctx_need(principal, ROLE_ADMIN, err) < 0)
 		return -1;
-	return meta_tokens(app->meta, a, who->team_id, out, n, err);
+	return meta_tokens(app->meta, a, principal->team_id, out, n, err);
 }
 
-int ctx_token_create(void *of, const struct who *who, struct arena *a, const char *name,
+int ctx_token_create(void *of, const struct principal *principal, struct arena *a, const char *name,
                      const char *team_id, enum model_role role, int64_t expires_ms,
                      struct model_token *out, char **plain, struct err *err)
 {
 	struct app *app = of;
-	const char *team = team_id != NULL ? team_id : who->team_id;
+	const char *team = team_id != NULL ? team_id : principal->team_id;
 	struct model_token *all = NULL;
 	char *hash = NULL;
 	size_t n = 0;
 
-	if (ctx_need(who, ROLE_ADMIN, err) < 0 ||
-	    (team != NULL && ctx_team(app, who, a, team, &team, err) < 0) ||
+	if (ctx_need(principal, ROLE_ADMIN, err) < 0 ||
+	    (team != NULL && ctx_team(app, principal, a, team, &team, err) < 0) ||
 	    meta_tokens(app->meta, a, NULL, &all, &n, err) < 0)
 		return -1;
 	if (name == NULL || name[0] == '\0' || strlen(name) > SPEC_NAME_MAX)
@@ -106,26 +106,26 @@ int ctx_token_create(void *of, const struct who *who, struct arena *a, const cha
 	};
 	if (meta_token_add(app->meta, out, err) < 0)
 		return -1;
-	log_info("token made: id=%s name=%s by=%s", out->id, name, who->name);
+	log_info("token made: id=%s name=%s by=%s", out->id, name, principal->name);
 	return 0;
 }
 
-int ctx_token_delete(void *of, const struct who *who, const char *id, struct err *err)
+int ctx_token_delete(void *of, const struct principal *principal, const char *id, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
 	struct model_token t = {0};
 
-	if (ctx_need(who, ROLE_ADMIN, err) < 0 || meta_token(app->meta, a, id, &t, err) < 0)
+	if (ctx_need(principal, ROLE_ADMIN, err) < 0 || meta_token(app->meta, a, id, &t, err) < 0)
 		return -1;
-	if (who->team_id != NULL && !app_same(t.team_id, who->team_id))
+	if (principal->team_id != NULL && !app_same(t.team_id, principal->team_id))
 		return err_missing(err, ERR_TOKEN_NOT_FOUND);
-	if (strcmp(t.id, who->token_id) == 0)
+	if (strcmp(t.id, principal->token_id) == 0)
 		return err_set(err, ERR_CONFLICT,
 		               "you are using this token; use another one to delete it");
 	if (meta_token_del(app->meta, id, err) < 0)
 		return -1;
-	log_info("token deleted: id=%s name=%s by=%s", id, t.name, who->name);
+	log_info("token deleted: id=%s name=%s by=%s", id, t.name, principal->name);
 	return 0;
 }
 
@@ -141,8 +141,8 @@ static int64_t used_by(const struct model_job *job, size_t n, const char *team_i
 	return used;
 }
 
-int ctx_capacity(void *of, const struct who *who, struct arena *a, struct capacity_row **out,
-                 size_t *n, struct err *err)
+int ctx_capacity(void *of, const struct principal *principal, struct arena *a,
+                 struct capacity_row **out, size_t *n, struct err *err)
 {
 	struct app *app = of;
 	struct meta_query q = {.states = job_states_placed()};
@@ -168,7 +168,7 @@ int ctx_capacity(void *of, const struct who *who, struct arena *a, struct capaci
 			.used = used_by(job, n_jobs, NULL, kind[i].type),
 		};
 	for (size_t i = 0; i < n_limits; i++) {
-		if (who->team_id != NULL && !app_same(who->team_id, limit[i].team_id))
+		if (principal->team_id != NULL && !app_same(principal->team_id, limit[i].team_id))
 			continue;
 		(*out)[(*n)++] = (struct capacity_row){
 			.gpu_type = limit[i].gpu_type,
@@ -190,15 +190,16 @@ static bool known_gpu(const char *type)
 	return false;
 }
 
-int ctx_capacity_set(void *of, const struct who *who, struct arena *a, const char *team_id,
-                     const char *gpu_type, int64_t max_gpus, struct capacity_row *out,
-                     struct err *err)
+int ctx_capacity_set(void *of, const struct principal *principal, struct arena *a,
+                     const char *team_id, const char *gpu_type, int64_t max_gpus,
+                     struct capacity_row *out, struct err *err)
 {
 	struct app *app = of;
 	struct model_team t = {0};
 	const char *team = NULL;
 
-	if (ctx_need_all(who, err) < 0 || ctx_team(app, who, a, team_id, &team, err) < 0 ||
+	if (ctx_need_all(principal, err) < 0 ||
+	    ctx_team(app, principal, a, team_id, &team, err) < 0 ||
 	    meta_team(app->meta, a, team, &t, err) < 0)
 		return -1;
 	if (gpu_type == NULL || !known_gpu(gpu_type))
@@ -242,13 +243,13 @@ static int node_row(struct app *app, struct arena *a, struct server_status *out,
 	return 0;
 }
 
-int ctx_status(void *of, const struct who *who, struct arena *a, struct server_status *out,
-               struct err *err)
+int ctx_status(void *of, const struct principal *principal, struct arena *a,
+               struct server_status *out, struct err *err)
 {
 	struct app *app = of;
 	struct meta_counts counts = {0};
 
-	if (ctx_need(who, ROLE_VIEWER, err) < 0 || meta_counts(app->meta, &counts, err) < 0)
+	if (ctx_need(principal, ROLE_VIEWER, err) < 0 || meta_counts(app->meta, &counts, err) < 0)
 		return -1;
 	*out = (struct server_status){
 		.version = STOKER_VERSION,

@@ -2,22 +2,23 @@
 #include "server/ctx.h"
 #include "server/queue.h"
 
-int ctx_projects(void *of, const struct who *who, struct arena *a, struct model_project **out,
-                 size_t *n, struct err *err)
+int ctx_projects(void *of, const struct principal *principal, struct arena *a,
+                 struct model_project **out, size_t *n, struct err *err)
 {
 	struct app *app = of;
 
-	return meta_projects(app->meta, a, who->team_id, out, n, err);
+	return meta_projects(app->meta, a, principal->team_id, out, n, err);
 }
 
-int ctx_project_get(void *of, const struct who *who, struct arena *a, const char *id,
+int ctx_project_get(void *of, const struct principal *principal, struct arena *a, const char *id,
                     struct model_project *out, struct err *err)
 {
-	return ctx_project(of, who, a, id, out, err);
+	return ctx_project(of, principal, a, id, out, err);
 }
 
-int ctx_project_upsert(void *of, const struct who *who, struct arena *a, const char *team_id,
-                       const char *name, struct model_project *out, struct err *err)
+int ctx_project_upsert(void *of, const struct principal *principal, struct arena *a,
+                       const char *team_id, const char *name, struct model_project *out,
+                       struct err *err)
 {
 	struct app *app = of;
 	int64_t now = clock_wall_ms();
@@ -26,8 +27,8 @@ int ctx_project_upsert(void *of, const struct who *who, struct arena *a, const c
 	                          .updated_ms = now,
 	                          .cache_quota_bytes = app->set.cache_quota};
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 ||
-	    ctx_team(app, who, a, team_id, &p.team_id, err) < 0)
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_team(app, principal, a, team_id, &p.team_id, err) < 0)
 		return -1;
 	if (name == NULL || !spec_name_ok(str_of(name)))
 		return err_set(err, ERR_INVALID,
@@ -37,16 +38,17 @@ int ctx_project_upsert(void *of, const struct who *who, struct arena *a, const c
 	return meta_project_upsert(app->meta, a, &p, out, err);
 }
 
-int ctx_project_delete(void *of, const struct who *who, const char *id, struct err *err)
+int ctx_project_delete(void *of, const struct principal *principal, const char *id, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
 	struct model_project p = {0};
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_project(app, who, a, id, &p, err) < 0 ||
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_project(app, principal, a, id, &p, err) < 0 ||
 	    meta_project_del(app->meta, id, err) < 0)
 		return -1;
-	log_info("deleted: project=%s name=%s by=%s", id, p.name, who->name);
+	log_info("deleted: project=%s name=%s by=%s", id, p.name, principal->name);
 	loop_kick(app->janitor);
 	loop_kick(app->reconcile);
 	return 0;
@@ -95,16 +97,17 @@ int ctx_upload_stored(void *of, const char *key, const char *sha256, struct err 
 	return meta_upload_stored(app->meta, key, sha256, err);
 }
 
-int ctx_upload_create(void *of, const struct who *who, struct arena *a, const char *team_id,
-                      const char *sha256, struct model_upload *out, struct err *err)
+int ctx_upload_create(void *of, const struct principal *principal, struct arena *a,
+                      const char *team_id, const char *sha256, struct model_upload *out,
+                      struct err *err)
 {
 	AUTO_BUF struct buf sealed = BUF_INIT(4096);
 	struct app *app = of;
 	int64_t now = clock_wall_ms();
 	struct model_upload u = {.created_ms = now, .expires_ms = now + APP_UPLOAD_S * 1000LL};
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || app_has_room(app, err) < 0 ||
-	    ctx_team(app, who, a, team_id, &u.team_id, err) < 0 ||
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 || app_has_room(app, err) < 0 ||
+	    ctx_team(app, principal, a, team_id, &u.team_id, err) < 0 ||
 	    same_upload(app, a, u.team_id, sha256, out, err) < 0)
 		return -1;
 	if (out->there)

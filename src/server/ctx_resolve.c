@@ -4,15 +4,15 @@
 
 #define SPLITS_MAX 8 /* slashes of a word that may divide a team from its project */
 
-static int own_newest(struct app *app, const struct who *who, struct arena *a,
+static int own_newest(struct app *app, const struct principal *principal, struct arena *a,
                       struct model_job **out, size_t *n, struct err *err)
 {
-	struct meta_query q = {.team_id = who->team_id, .user = who->name, .limit = 1};
+	struct meta_query q = {.team_id = principal->team_id, .user = principal->name, .limit = 1};
 
 	return meta_jobs(app->meta, a, &q, out, n, err);
 }
 
-int ctx_job_resolve(void *of, const struct who *who, struct arena *a, const char *word,
+int ctx_job_resolve(void *of, const struct principal *principal, struct arena *a, const char *word,
                     struct model_job **out, size_t *n, struct err *err)
 {
 	struct app *app = of;
@@ -21,16 +21,16 @@ int ctx_job_resolve(void *of, const struct who *who, struct arena *a, const char
 	struct meta_query *const steps[] = {&by_id, &by_name, &by_prefix};
 
 	if (strcmp(word, "@") == 0) {
-		if (own_newest(app, who, a, out, n, err) < 0)
+		if (own_newest(app, principal, a, out, n, err) < 0)
 			return -1;
 		return *n > 0 ? 0
 		              : err_set(err, ERR_JOB_NOT_FOUND,
 		                        "%s has not pushed a job yet, so @ has no meaning; `stoker "
 		                        "ps -a --everyone` lists the jobs of other users",
-		                        who->name);
+		                        principal->name);
 	}
 	for (size_t i = 0; i < COUNT(steps); i++) {
-		steps[i]->team_id = who->team_id;
+		steps[i]->team_id = principal->team_id;
 		steps[i]->limit = RESOLVE_MAX;
 		if (meta_jobs(app->meta, a, steps[i], out, n, err) < 0)
 			return -1;
@@ -41,19 +41,19 @@ int ctx_job_resolve(void *of, const struct who *who, struct arena *a, const char
 }
 
 /* The project of the caller's newest job: a project itself is nobody's. */
-static int own_project(struct app *app, const struct who *who, struct arena *a,
+static int own_project(struct app *app, const struct principal *principal, struct arena *a,
                        struct model_project **out, size_t *n, struct err *err)
 {
-	struct meta_project_query q = {.team_id = who->team_id, .limit = 1};
+	struct meta_project_query q = {.team_id = principal->team_id, .limit = 1};
 	struct model_job *job = NULL;
 
-	if (own_newest(app, who, a, &job, n, err) < 0)
+	if (own_newest(app, principal, a, &job, n, err) < 0)
 		return -1;
 	if (*n == 0)
 		return err_set(err, ERR_PROJECT_NOT_FOUND,
 		               "%s has not pushed a job yet: name the project, "
 		               "`stoker projects ls` lists them",
-		               who->name);
+		               principal->name);
 	q.id = job->project_id;
 	return meta_projects_find(app->meta, a, &q, out, n, err);
 }
@@ -83,10 +83,11 @@ static int add_found(struct app *app, struct arena *a, const struct meta_project
 }
 
 /* A name may hold slashes, so "a/b/c" is a project a/b/c, b/c of team a, or c of team a/b. */
-static int find_named(struct app *app, const struct who *who, struct arena *a, const char *word,
-                      struct found *all, struct err *err)
+static int find_named(struct app *app, const struct principal *principal, struct arena *a,
+                      const char *word, struct found *all, struct err *err)
 {
-	struct meta_project_query q = {.team_id = who->team_id, .name = word, .limit = RESOLVE_MAX};
+	struct meta_project_query q = {
+		.team_id = principal->team_id, .name = word, .limit = RESOLVE_MAX};
 	const char *slash = strchr(word, '/');
 
 	if (add_found(app, a, &q, all, err) < 0)
@@ -100,19 +101,19 @@ static int find_named(struct app *app, const struct who *who, struct arena *a, c
 	return 0;
 }
 
-int ctx_project_resolve(void *of, const struct who *who, struct arena *a, const char *word,
-                        struct model_project **out, size_t *n, struct err *err)
+int ctx_project_resolve(void *of, const struct principal *principal, struct arena *a,
+                        const char *word, struct model_project **out, size_t *n, struct err *err)
 {
 	struct app *app = of;
-	struct meta_project_query by_id = {.team_id = who->team_id, .id = word, .limit = 1};
+	struct meta_project_query by_id = {.team_id = principal->team_id, .id = word, .limit = 1};
 	struct meta_project_query by_prefix = {
-		.team_id = who->team_id, .prefix = word, .limit = RESOLVE_MAX};
+		.team_id = principal->team_id, .prefix = word, .limit = RESOLVE_MAX};
 	struct found all = {.item = ARENA_ARRAY(a, struct model_project, RESOLVE_MAX)};
 
 	if (strcmp(word, "@") == 0)
-		return own_project(app, who, a, out, n, err);
+		return own_project(app, principal, a, out, n, err);
 	if (add_found(app, a, &by_id, &all, err) < 0 ||
-	    (all.n == 0 && find_named(app, who, a, word, &all, err) < 0) ||
+	    (all.n == 0 && find_named(app, principal, a, word, &all, err) < 0) ||
 	    (all.n == 0 && add_found(app, a, &by_prefix, &all, err) < 0))
 		return -1;
 	*out = all.item;
@@ -131,13 +132,13 @@ static bool team_is(const struct model_team *t, const char *word, int how)
 	return strcmp(how == BY_ID ? t->id : t->name, word) == 0;
 }
 
-int ctx_team_resolve(void *of, const struct who *who, struct arena *a, const char *word,
+int ctx_team_resolve(void *of, const struct principal *principal, struct arena *a, const char *word,
                      struct model_team **out, size_t *n, struct err *err)
 {
 	struct model_team *all = NULL;
 	size_t n_all = 0;
 
-	if (ctx_teams(of, who, a, &all, &n_all, err) < 0)
+	if (ctx_teams(of, principal, a, &all, &n_all, err) < 0)
 		return -1;
 	*out = ARENA_ARRAY(a, struct model_team, RESOLVE_MAX);
 	*n = 0;

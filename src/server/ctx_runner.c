@@ -18,13 +18,13 @@ struct mine {
 	size_t n;
 };
 
-static int find(struct app *app, const struct who *who, struct arena *a, struct mine *m,
+static int find(struct app *app, const struct principal *principal, struct arena *a, struct mine *m,
                 struct err *err)
 {
-	if (meta_attempt(app->meta, a, who->attempt_id, &m->all, &m->n, err) < 0)
+	if (meta_attempt(app->meta, a, principal->attempt_id, &m->all, &m->n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < m->n; i++) {
-		if (m->all[i].node_rank == who->node_rank) {
+		if (m->all[i].node_rank == principal->node_rank) {
 			m->row = m->all[i];
 			return meta_job_brief(app->meta, a, m->row.job_id, &m->job, err);
 		}
@@ -32,12 +32,12 @@ static int find(struct app *app, const struct who *who, struct arena *a, struct 
 	return err_missing(err, ERR_ATTEMPT_NOT_FOUND);
 }
 
-int ctx_runner_job(void *of, const struct who *who, struct arena *a, struct model_job *out,
-                   struct err *err)
+int ctx_runner_job(void *of, const struct principal *principal, struct arena *a,
+                   struct model_job *out, struct err *err)
 {
 	struct mine m = {0};
 
-	if (find(of, who, a, &m, err) < 0)
+	if (find(of, principal, a, &m, err) < 0)
 		return -1;
 	*out = m.job;
 	return 0;
@@ -191,8 +191,8 @@ static int fill_places(struct app *app, struct arena *a, const struct mine *m,
 	return 0;
 }
 
-int ctx_runner_claim(void *of, const struct who *who, struct arena *a, const char *nonce,
-                     struct wire_launch *out, struct err *err)
+int ctx_runner_claim(void *of, const struct principal *principal, struct arena *a,
+                     const char *nonce, struct wire_launch *out, struct err *err)
 {
 	struct app *app = of;
 	struct mine m = {0};
@@ -202,12 +202,13 @@ int ctx_runner_claim(void *of, const struct who *who, struct arena *a, const cha
 	if (nonce == NULL || nonce[0] == '\0' || strlen(nonce) > 100)
 		return err_set(err, ERR_INVALID, "nonce: 1 to 100 characters");
 	app_crash_at("claim:before");
-	if (meta_attempt_claim(app->meta, who->attempt_id, who->node_rank, nonce, clock_wall_ms(),
-	                       err) < 0)
+	if (meta_attempt_claim(app->meta, principal->attempt_id, principal->node_rank, nonce,
+	                       clock_wall_ms(), err) < 0)
 		return -1;
 	app_crash_at("claim:after");
 	/* Read for this answer, which goes on to name what is in it. */
-	if (find(app, who, a, &m, err) < 0 || meta_job(app->meta, a, m.job.id, &m.job, err) < 0 ||
+	if (find(app, principal, a, &m, err) < 0 ||
+	    meta_job(app->meta, a, m.job.id, &m.job, err) < 0 ||
 	    spec_read_stored(a, m.job.spec_json, &spec, err) < 0 ||
 	    fill_secrets(app, a, &m, &spec, &w, err) < 0 || fill_frozen(a, &m, &w, err) < 0 ||
 	    fill_places(app, a, &m, &spec, &w, err) < 0)
@@ -236,8 +237,8 @@ static bool is_over(const struct mine *m)
 	       m->row.ended_ms != 0;
 }
 
-int ctx_runner_heartbeat(void *of, const struct who *who, const struct wire_heartbeat *hb,
-                         struct err *err)
+int ctx_runner_heartbeat(void *of, const struct principal *principal,
+                         const struct wire_heartbeat *hb, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
@@ -252,7 +253,7 @@ int ctx_runner_heartbeat(void *of, const struct who *who, const struct wire_hear
 		.heartbeat = true,
 	};
 
-	if (find(app, who, a, &m, err) < 0)
+	if (find(app, principal, a, &m, err) < 0)
 		return -1;
 	if (is_over(&m))
 		return 0; /* its orders say so */
@@ -268,8 +269,8 @@ int ctx_runner_heartbeat(void *of, const struct who *who, const struct wire_hear
 	return 0;
 }
 
-int ctx_runner_desired(void *of, const struct who *who, struct arena *a, struct wire_desired *out,
-                       struct err *err)
+int ctx_runner_desired(void *of, const struct principal *principal, struct arena *a,
+                       struct wire_desired *out, struct err *err)
 {
 	struct app *app = of;
 	struct mine m = {0};
@@ -277,7 +278,7 @@ int ctx_runner_desired(void *of, const struct who *who, struct arena *a, struct 
 	bool stopping, idle = true;
 
 	*out = (struct wire_desired){0};
-	if (find(app, who, a, &m, err) < 0)
+	if (find(app, principal, a, &m, err) < 0)
 		return -1;
 	stopping = m.job.core.state == JOB_STOPPING || m.job.core.state == JOB_STOPPING_DEPLOYING;
 	out->go = m.job.core.state == JOB_RUNNING && !is_over(&m);
@@ -298,7 +299,7 @@ int ctx_runner_desired(void *of, const struct who *who, struct arena *a, struct 
 	return 0;
 }
 
-int ctx_runner_ready(void *of, const struct who *who, struct err *err)
+int ctx_runner_ready(void *of, const struct principal *principal, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
@@ -306,7 +307,7 @@ int ctx_runner_ready(void *of, const struct who *who, struct err *err)
 	struct meta_step s = {.event = JOB_EV_READY, .actor = "runner", .message = "running"};
 	bool all = false;
 
-	if (find(app, who, a, &m, err) < 0 ||
+	if (find(app, principal, a, &m, err) < 0 ||
 	    meta_attempt_ready(app->meta, m.row.id, m.row.node_rank, &all, err) < 0)
 		return -1;
 	if (!all)
@@ -323,15 +324,15 @@ int ctx_runner_ready(void *of, const struct who *who, struct err *err)
 	return 0;
 }
 
-int ctx_runner_event(void *of, const struct who *who, const char *kind, const char *message,
-                     struct err *err)
+int ctx_runner_event(void *of, const struct principal *principal, const char *kind,
+                     const char *message, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
 	struct mine m = {0};
 	struct model_event e = {.ms = clock_wall_ms(), .kind = kind, .message = message};
 
-	if (find(app, who, a, &m, err) < 0)
+	if (find(app, principal, a, &m, err) < 0)
 		return -1;
 	if (kind == NULL || kind[0] == '\0' || strlen(kind) > 40 || message == NULL ||
 	    strlen(message) > APP_LINE_MAX)
@@ -344,8 +345,8 @@ int ctx_runner_event(void *of, const struct who *who, const char *kind, const ch
 	return 0;
 }
 
-int ctx_runner_checkpoint(void *of, const struct who *who, const struct model_checkpoint *row,
-                          struct err *err)
+int ctx_runner_checkpoint(void *of, const struct principal *principal,
+                          const struct model_checkpoint *row, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
@@ -356,7 +357,7 @@ int ctx_runner_checkpoint(void *of, const struct who *who, const struct model_ch
 	size_t n = 0;
 	bool all = true;
 
-	if (find(app, who, a, &m, err) < 0)
+	if (find(app, principal, a, &m, err) < 0)
 		return -1;
 	c.job_id = m.job.id;
 	c.project_id = m.job.project_id;
@@ -381,13 +382,14 @@ int ctx_runner_checkpoint(void *of, const struct who *who, const struct model_ch
 	return 0;
 }
 
-int ctx_runner_exit(void *of, const struct who *who, const struct wire_exit *x, struct err *err)
+int ctx_runner_exit(void *of, const struct principal *principal, const struct wire_exit *x,
+                    struct err *err)
 {
 	struct app *app = of;
 
-	if (jobs_node_ended(app, who->attempt_id, who->node_rank, x, err) < 0)
+	if (jobs_node_ended(app, principal->attempt_id, principal->node_rank, x, err) < 0)
 		return -1;
-	exec_attempt_over(app, who->attempt_id);
+	exec_attempt_over(app, principal->attempt_id);
 	loop_kick(app->reconcile); /* its folder */
 	return 0;
 }

@@ -189,7 +189,7 @@ static bool insert(struct execs *all, struct exec *e)
 	return true;
 }
 
-int ctx_exec_start(void *of, const struct who *who, struct arena *a, const char *job_id,
+int ctx_exec_start(void *of, const struct principal *principal, struct arena *a, const char *job_id,
                    uint32_t rank, const struct wire_exec *what, char **exec_id, struct err *err)
 {
 	struct app *app = of;
@@ -198,7 +198,8 @@ int ctx_exec_start(void *of, const struct who *who, struct arena *a, const char 
 	struct exec *e;
 	bool in;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_job(app, principal, a, job_id, &job, err) < 0)
 		return -1;
 	if (job.core.state != JOB_RUNNING)
 		return err_set(err, ERR_CONFLICT, "job %s is not running", job_id);
@@ -225,20 +226,21 @@ int ctx_exec_start(void *of, const struct who *who, struct arena *a, const char 
 		free(e);
 		return err_set(err, ERR_BUSY, "%d commands are already running", EXEC_MAX);
 	}
-	app_event(app, job_id, "exec", who->name, "exec on node %u: %s", rank,
+	app_event(app, job_id, "exec", principal->name, "exec on node %u: %s", rank,
 	          what->n_argv > 0 ? what->argv[0] : "a shell");
 	app_notify(app, CHANNEL_DESIRED, job.attempt_id);
 	return 0;
 }
 
 /* Of somebody who may run commands in this job. The lock is held when there is one. */
-static struct exec *take(struct app *app, const struct who *who, struct arena *a,
+static struct exec *take(struct app *app, const struct principal *principal, struct arena *a,
                          const char *job_id, const char *exec_id, struct err *err)
 {
 	struct model_job job = {0};
 	struct exec *e;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &job, err) < 0)
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_job(app, principal, a, job_id, &job, err) < 0)
 		return NULL;
 	lock_take(&app->execs->lock);
 	e = find(app->execs, exec_id);
@@ -258,11 +260,11 @@ static struct exec *take(struct app *app, const struct who *who, struct arena *a
 	return NULL;
 }
 
-int ctx_exec_poll(void *of, const struct who *who, struct arena *a, const char *job_id,
+int ctx_exec_poll(void *of, const struct principal *principal, struct arena *a, const char *job_id,
                   const char *exec_id, uint64_t offset, struct exec_state *out, struct err *err)
 {
 	struct app *app = of;
-	struct exec *e = take(app, who, a, job_id, exec_id, err);
+	struct exec *e = take(app, principal, a, job_id, exec_id, err);
 	uint64_t before;
 	struct str frames;
 	bool room;
@@ -315,12 +317,12 @@ static int add_input(struct exec *e, const struct exec_input *in, struct err *er
 	return 0;
 }
 
-int ctx_exec_input(void *of, const struct who *who, struct arena *a, const char *job_id,
+int ctx_exec_input(void *of, const struct principal *principal, struct arena *a, const char *job_id,
                    const char *exec_id, const struct exec_input *in, uint64_t *next,
                    struct err *err)
 {
 	struct app *app = of;
-	struct exec *e = take(app, who, a, job_id, exec_id, err);
+	struct exec *e = take(app, principal, a, job_id, exec_id, err);
 	size_t before;
 	bool more;
 	int r = 0;
@@ -340,11 +342,11 @@ int ctx_exec_input(void *of, const struct who *who, struct arena *a, const char 
 	return r;
 }
 
-int ctx_exec_leave(void *of, const struct who *who, struct arena *a, const char *job_id,
+int ctx_exec_leave(void *of, const struct principal *principal, struct arena *a, const char *job_id,
                    const char *exec_id, enum wire_exec_state how, struct err *err)
 {
 	struct app *app = of;
-	struct exec *e = take(app, who, a, job_id, exec_id, err);
+	struct exec *e = take(app, principal, a, job_id, exec_id, err);
 
 	if (e == NULL)
 		return -1;
@@ -356,8 +358,8 @@ int ctx_exec_leave(void *of, const struct who *who, struct arena *a, const char 
 }
 
 /* Of the attempt and node that asks. The lock is held when there is one. */
-static struct exec *take_own(struct app *app, const struct who *who, const char *exec_id,
-                             struct err *err)
+static struct exec *take_own(struct app *app, const struct principal *principal,
+                             const char *exec_id, struct err *err)
 {
 	struct execs *all = app->execs;
 	int64_t now = clock_mono_ms();
@@ -365,7 +367,8 @@ static struct exec *take_own(struct app *app, const struct who *who, const char 
 
 	lock_take(&all->lock);
 	e = find(all, exec_id);
-	if (e == NULL || strcmp(e->attempt_id, who->attempt_id) != 0 || e->rank != who->node_rank) {
+	if (e == NULL || strcmp(e->attempt_id, principal->attempt_id) != 0 ||
+	    e->rank != principal->node_rank) {
 		lock_give(&all->lock);
 		(void)err_set(err, ERR_NOT_FOUND, "no such command");
 		return NULL;
@@ -392,8 +395,8 @@ static bool is_output(struct str frames)
 	return frames.n == 0;
 }
 
-int ctx_runner_exec_output(void *of, const struct who *who, const char *exec_id, uint64_t offset,
-                           struct str frames, int exit_code, uint64_t *next,
+int ctx_runner_exec_output(void *of, const struct principal *principal, const char *exec_id,
+                           uint64_t offset, struct str frames, int exit_code, uint64_t *next,
                            enum wire_exec_state *state, struct err *err)
 {
 	struct app *app = of;
@@ -402,7 +405,7 @@ int ctx_runner_exec_output(void *of, const struct who *who, const char *exec_id,
 
 	if (!is_output(frames))
 		return err_set(err, ERR_INVALID, "these are no frames of output");
-	e = take_own(app, who, exec_id, err);
+	e = take_own(app, principal, exec_id, err);
 	if (e == NULL)
 		return -1;
 	*next = offset + frames.n;
@@ -421,12 +424,12 @@ int ctx_runner_exec_output(void *of, const struct who *who, const char *exec_id,
 	return r;
 }
 
-int ctx_runner_exec_input(void *of, const struct who *who, struct arena *a, const char *exec_id,
-                          uint64_t offset, struct str *frames, enum wire_exec_state *state,
-                          struct err *err)
+int ctx_runner_exec_input(void *of, const struct principal *principal, struct arena *a,
+                          const char *exec_id, uint64_t offset, struct str *frames,
+                          enum wire_exec_state *state, struct err *err)
 {
 	struct app *app = of;
-	struct exec *e = take_own(app, who, exec_id, err);
+	struct exec *e = take_own(app, principal, exec_id, err);
 	uint64_t before;
 	struct str there = {0};
 	int r = 0;

@@ -499,16 +499,17 @@ void fetch_free(struct app *app)
 	app->fetches = NULL;
 }
 
-int ctx_mirrors(void *of, const struct who *who, struct arena *a, struct model_mirror **out,
-                size_t *n, struct err *err)
+int ctx_mirrors(void *of, const struct principal *principal, struct arena *a,
+                struct model_mirror **out, size_t *n, struct err *err)
 {
 	struct app *app = of;
 
-	return meta_mirrors(app->meta, a, who->team_id, out, n, err);
+	return meta_mirrors(app->meta, a, principal->team_id, out, n, err);
 }
 
-int ctx_mirror_prefetch(void *of, const struct who *who, struct arena *a, const char *team_id,
-                        const struct spec_weights *w, struct model_mirror *out, struct err *err)
+int ctx_mirror_prefetch(void *of, const struct principal *principal, struct arena *a,
+                        const char *team_id, const struct spec_weights *w, struct model_mirror *out,
+                        struct err *err)
 {
 	struct app *app = of;
 	struct fetch_want want = {.weights = w};
@@ -516,8 +517,8 @@ int ctx_mirror_prefetch(void *of, const struct who *who, struct arena *a, const 
 	struct fetch_view v;
 	int r;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 ||
-	    ctx_team(app, who, a, team_id, &want.team_id, err) < 0 ||
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_team(app, principal, a, team_id, &want.team_id, err) < 0 ||
 	    spec_source_check(str_of(w->source), err) < 0 || fetch_begin(app, &want, &f, err) < 0)
 		return -1;
 	fetch_keep(app, f);
@@ -593,8 +594,8 @@ int fetch_collect(struct app *app, const struct digest *only, int64_t min_age_s,
 	                     way, out, err);
 }
 
-int ctx_mirror_delete(void *of, const struct who *who, const char *id, uint64_t *freed_bytes,
-                      struct err *err)
+int ctx_mirror_delete(void *of, const struct principal *principal, const char *id,
+                      uint64_t *freed_bytes, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
@@ -603,12 +604,13 @@ int ctx_mirror_delete(void *of, const struct who *who, const char *id, uint64_t 
 	struct digest name;
 	int r;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || meta_mirror(app->meta, a, id, &x, err) < 0 ||
-	    ctx_sees(who, x.team_id, ERR_WEIGHTS_NOT_FOUND, err) < 0 ||
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    meta_mirror(app->meta, a, id, &x, err) < 0 ||
+	    ctx_sees(principal, x.team_id, ERR_WEIGHTS_NOT_FOUND, err) < 0 ||
 	    meta_mirror_del(app->meta, id, err) < 0)
 		return -1;
 	*freed_bytes = 0;
-	log_info("weights deleted: id=%s source=%s by=%s", id, x.source, who->name);
+	log_info("weights deleted: id=%s source=%s by=%s", id, x.source, principal->name);
 	if (x.manifest == NULL)
 		return 0;
 	if (digest_parse(str_of(x.manifest), &name, err) < 0)

@@ -28,8 +28,9 @@ static uint32_t to_milli(double cpus)
 	return cpus >= UINT32_MAX / 1000 ? UINT32_MAX : (uint32_t)(cpus * 1000 + 0.5);
 }
 
-static void fill_row(struct arena *a, const struct who *who, const struct model_project *p,
-                     const struct job_spec *spec, struct model_job *out)
+static void fill_row(struct arena *a, const struct principal *principal,
+                     const struct model_project *p, const struct job_spec *spec,
+                     struct model_job *out)
 {
 	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
 	struct js js;
@@ -45,7 +46,7 @@ static void fill_row(struct arena *a, const struct who *who, const struct model_
 		.core = {.state = JOB_PENDING, .attempt_max = MAX(spec->retry.max_attempts, 1U)},
 		.priority = spec->priority,
 		.spec_json = arena_strz(a, buf_view(&json)),
-		.user = who->name,
+		.user = principal->name,
 		.created_ms = clock_wall_ms(),
 		.node_count = spec->node_count,
 		.cpu_milli = to_milli(spec->cpu_count),
@@ -126,7 +127,7 @@ static int check_endpoints(struct app *app, const struct job_spec *spec, struct 
 /* Each archive was uploaded with credentials of the caller's team, by who sees all teams, or by the
  * job that is made again (who is NULL), and has arrived. Credentials are asked for before a team is
  * named, so those of somebody who sees all teams say nothing about the project's. */
-static int check_code(struct app *app, struct arena *a, const struct who *who,
+static int check_code(struct app *app, struct arena *a, const struct principal *principal,
                       const struct job_spec *spec, const char ***keys, struct err *err)
 {
 	*keys = ARENA_ARRAY(a, const char *, spec->n_artifacts + 1);
@@ -142,7 +143,8 @@ static int check_code(struct app *app, struct arena *a, const struct who *who,
 				" bucket \"" APP_BUCKET "\"",
 				i, code->bucket);
 		if (meta_upload_by_key(app->meta, a, code->key, &u, err) < 0 ||
-		    (who != NULL && who->team_id != NULL && !app_same(u.team_id, who->team_id)) ||
+		    (principal != NULL && principal->team_id != NULL &&
+		     !app_same(u.team_id, principal->team_id)) ||
 		    objstore_stat(app->objects, code->key, &info, err) < 0) {
 			if (err->code != ERR_NONE && err->code != ERR_NOT_FOUND)
 				return -1;
@@ -226,7 +228,7 @@ static int by_key(struct app *app, struct arena *a, const char *project, const c
 }
 
 /* What both a push and a dry run ask: the row that would be stored. */
-static int check(struct app *app, struct arena *a, const struct who *who,
+static int check(struct app *app, struct arena *a, const struct principal *principal,
                  const struct model_project *p, const struct doc *doc, struct job_spec *spec,
                  struct model_job *row, const char ***keys, struct err *err)
 {
@@ -235,12 +237,12 @@ static int check(struct app *app, struct arena *a, const struct who *who,
 
 	if (read_spec(a, doc, spec, err) < 0)
 		return -1;
-	fill_row(a, who, p, spec, row);
+	fill_row(a, principal, p, spec, row);
 	if (secrets_check(app, p->team_id, spec, err) < 0 ||
 	    check_fits(app, row, p->pinned_cluster, err) < 0 || check_image(app, spec, err) < 0 ||
 	    check_idle(app, spec, err) < 0 || check_endpoints(app, spec, err) < 0 ||
 	    check_sources(app, spec, err) < 0 || loads_check(app, a, row, spec, err) < 0 ||
-	    check_code(app, a, who, spec, keys, err) < 0)
+	    check_code(app, a, principal, spec, keys, err) < 0)
 		return -1;
 	js_init(&js, &document);
 	js_doc(&js, doc);
@@ -250,9 +252,9 @@ static int check(struct app *app, struct arena *a, const struct who *who,
 	return 0;
 }
 
-int ctx_job_push(void *of, const struct who *who, struct arena *a, const char *project_id,
-                 const struct doc *doc, const char *idempotency_key, struct model_job *out,
-                 struct err *err)
+int ctx_job_push(void *of, const struct principal *principal, struct arena *a,
+                 const char *project_id, const struct doc *doc, const char *idempotency_key,
+                 struct model_job *out, struct err *err)
 {
 	struct app *app = of;
 	struct model_project p = {0};
@@ -261,20 +263,20 @@ int ctx_job_push(void *of, const struct who *who, struct arena *a, const char *p
 	const char **keys = NULL;
 	bool found = false;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 ||
-	    ctx_project(app, who, a, project_id, &p, err) < 0 ||
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_project(app, principal, a, project_id, &p, err) < 0 ||
 	    check_key(idempotency_key, err) < 0 ||
 	    by_key(app, a, p.id, idempotency_key, out, &found, err) < 0)
 		return -1;
 	if (found)
 		return 0;
-	if (check(app, a, who, &p, doc, &spec, &row, &keys, err) < 0)
+	if (check(app, a, principal, &p, doc, &spec, &row, &keys, err) < 0)
 		return -1;
 	return add(app, a, &row, idempotency_key, &spec, keys,
-	           arena_printf(a, "pushed by %s", who->name), out, err);
+	           arena_printf(a, "pushed by %s", principal->name), out, err);
 }
 
-int ctx_job_check(void *of, const struct who *who, struct arena *a, const char *team_id,
+int ctx_job_check(void *of, const struct principal *principal, struct arena *a, const char *team_id,
                   const char *project, const struct doc *doc, bool forecast, struct model_job *out,
                   struct err *err)
 {
@@ -284,8 +286,8 @@ int ctx_job_check(void *of, const struct who *who, struct arena *a, const char *
 	struct job_spec spec = {0};
 	const char **keys = NULL;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 ||
-	    ctx_team(app, who, a, team_id, &team_id, err) < 0 ||
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_team(app, principal, a, team_id, &team_id, err) < 0 ||
 	    meta_team(app->meta, a, team_id, &team, err) < 0)
 		return -1;
 	if (meta_project_by_name(app->meta, a, team_id, project, &p, err) < 0) {
@@ -295,7 +297,7 @@ int ctx_job_check(void *of, const struct who *who, struct arena *a, const char *
 		p = (struct model_project){
 			.name = project, .team_id = team.id, .team_name = team.name};
 	}
-	if (check(app, a, who, &p, doc, &spec, out, &keys, err) < 0)
+	if (check(app, a, principal, &p, doc, &spec, out, &keys, err) < 0)
 		return -1;
 	return forecast ? queue_forecast(app, a, out, p.pinned_cluster, &out->reason, err) : 0;
 }
@@ -338,8 +340,8 @@ static void load_from(struct arena *a, const struct model_job *old, struct job_s
 	spec->load.n_refs = 1;
 }
 
-int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const char *job_id,
-                     bool resume, struct model_job *out, struct err *err)
+int ctx_job_recreate(void *of, const struct principal *principal, struct arena *a,
+                     const char *job_id, bool resume, struct model_job *out, struct err *err)
 {
 	struct app *app = of;
 	struct model_project p = {0};
@@ -347,13 +349,14 @@ int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const cha
 	struct job_spec spec = {0};
 	const char **keys = NULL;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_job(app, who, a, job_id, &old, err) < 0 ||
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_job(app, principal, a, job_id, &old, err) < 0 ||
 	    spec_read_stored(a, old.spec_json, &spec, err) < 0 ||
 	    meta_project(app->meta, a, old.project_id, &p, err) < 0)
 		return -1;
 	if (resume)
 		load_from(a, &old, &spec);
-	fill_row(a, who, &p, &spec, &row);
+	fill_row(a, principal, &p, &spec, &row);
 	row.document_json = old.document_json;
 	if (refreeze(app, a, &old, resume, &row.frozen_json, err) < 0)
 		return -1;
@@ -364,6 +367,6 @@ int ctx_job_recreate(void *of, const struct who *who, struct arena *a, const cha
 		return -1;
 	return add(app, a, &row, NULL, &spec, keys,
 	           arena_printf(a, "%s from %s by %s", resume ? "resumed" : "recreated", old.id,
-	                        who->name),
+	                        principal->name),
 	           out, err);
 }

@@ -171,19 +171,20 @@ int secrets_redact(struct app *app, const char *team_id, const struct job_spec *
 	return each_name(spec, add_value, &v, err);
 }
 
-int ctx_secrets(void *of, const struct who *who, struct arena *a, const char *team_id,
+int ctx_secrets(void *of, const struct principal *principal, struct arena *a, const char *team_id,
                 struct model_secret **out, size_t *n, struct err *err)
 {
 	struct app *app = of;
 	const char *team = NULL;
 
-	if (ctx_team(app, who, a, team_id, &team, err) < 0)
+	if (ctx_team(app, principal, a, team_id, &team, err) < 0)
 		return -1;
 	return meta_secrets(app->meta, a, team, out, n, err);
 }
 
-int ctx_secret_set(void *of, const struct who *who, struct arena *a, const char *team_id,
-                   const char *name, struct str value, struct model_secret *out, struct err *err)
+int ctx_secret_set(void *of, const struct principal *principal, struct arena *a,
+                   const char *team_id, const char *name, struct str value,
+                   struct model_secret *out, struct err *err)
 {
 	AUTO_BUF struct buf sealed = BUF_INIT(SEAL_VALUE_MAX + 4096);
 	struct app *app = of;
@@ -191,7 +192,8 @@ int ctx_secret_set(void *of, const struct who *who, struct arena *a, const char 
 	struct meta_secret s = {0};
 	const char *team = NULL;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_team(app, who, a, team_id, &team, err) < 0)
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_team(app, principal, a, team_id, &team, err) < 0)
 		return -1;
 	if (name == NULL || strlen(name) > SECRET_NAME_MAX || !spec_name_ok(str_of(name)))
 		return err_set(err, ERR_INVALID, "\"%.60s\" is not a name for a secret",
@@ -213,21 +215,22 @@ int ctx_secret_set(void *of, const struct who *who, struct arena *a, const char 
 	s.sealed = buf_view(&sealed);
 	if (meta_secret_put(app->meta, a, &s, out, err) < 0)
 		return -1;
-	log_info("secret set: name=%s team=%s by=%s", name, team, who->name);
+	log_info("secret set: name=%s team=%s by=%s", name, team, principal->name);
 	return 0;
 }
 
-int ctx_secret_delete(void *of, const struct who *who, const char *team_id, const char *name,
-                      struct err *err)
+int ctx_secret_delete(void *of, const struct principal *principal, const char *team_id,
+                      const char *name, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
 	const char *team = NULL;
 
-	if (ctx_need(who, ROLE_MEMBER, err) < 0 || ctx_team(app, who, a, team_id, &team, err) < 0)
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_team(app, principal, a, team_id, &team, err) < 0)
 		return -1;
 	if (meta_secret_del(app->meta, team, secret_key(a, name), err) < 0)
 		return -1;
-	log_info("secret deleted: name=%s team=%s by=%s", name, team, who->name);
+	log_info("secret deleted: name=%s team=%s by=%s", name, team, principal->name);
 	return 0;
 }

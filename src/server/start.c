@@ -65,15 +65,15 @@ static int make_folder(struct app *app, struct err *err)
 }
 
 /* Whose pid stands in the lock file; 0 = nobody's that lives. */
-static pid_t owner_of(const char *path, struct buf *who, struct str *address)
+static pid_t owner_of(const char *path, struct buf *principal, struct str *address)
 {
 	struct err ignored = {0};
 	struct str rest, pid = {0};
 	uint64_t n = 0;
 
-	buf_clear(who);
-	(void)(fs_read(AT_FDCWD, path, who, &ignored) < 0); /* empty then */
-	rest = str_trim(buf_view(who));
+	buf_clear(principal);
+	(void)(fs_read(AT_FDCWD, path, principal, &ignored) < 0); /* empty then */
+	rest = str_trim(buf_view(principal));
 	(void)str_cut(&rest, ' ', &pid);
 	*address = rest;
 	err_clear(&ignored);
@@ -88,7 +88,7 @@ static pid_t owner_of(const char *path, struct buf *who, struct str *address)
  * the longer when the owner named in the file is gone. */
 static int take_lock(struct app *app, struct err *err)
 {
-	AUTO_BUF struct buf who = BUF_INIT(SMALL_FILE);
+	AUTO_BUF struct buf principal = BUF_INIT(SMALL_FILE);
 	const char *path = app_path(app, app->arena, "lock");
 	int64_t since = clock_mono_ms();
 	struct str address = {0};
@@ -98,12 +98,12 @@ static int take_lock(struct app *app, struct err *err)
 		if (err->code != ERR_BUSY)
 			return -1;
 		err_clear(err);
-		owner = owner_of(path, &who, &address);
+		owner = owner_of(path, &principal, &address);
 		if (clock_mono_ms() - since > (owner != 0 ? OWNER_WAIT_MS : LOCK_WAIT_MS))
 			return err_set(
 				err, ERR_CONFLICT,
 				"another server uses the data folder %s (pid %d, %.*s): stop it, "
-			        "or start this one with another --data",
+				"or start this one with another --data",
 				app->data, (int)owner,
 				STR_ARG(address.n > 0 ? address : STR_LIT("address unknown")));
 		clock_sleep_ms(LOCK_PAUSE_MS);
@@ -362,7 +362,7 @@ static const char *login_path(struct arena *a, const char **folder)
 static bool is_kept(struct app *app, struct arena *a, const struct doc *login)
 {
 	struct err no = {0};
-	struct who *w = NULL;
+	struct principal *w = NULL;
 
 	return !str_eq(doc_text(doc_get(login, "url")), app->base_url) ||
 	       ctx_authenticate(app, a, doc_text(doc_get(login, "token")), &w, &no) == 0;

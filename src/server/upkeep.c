@@ -195,7 +195,7 @@ static void show(const struct upkeep_task *t, struct arena *a, struct upkeep_vie
 }
 
 /* Under the lock. */
-static int begin(struct app *app, const struct who *who, const struct upkeep_want *want,
+static int begin(struct app *app, const struct principal *principal, const struct upkeep_want *want,
                  struct err *err)
 {
 	struct upkeep *u = app->upkeep;
@@ -208,29 +208,29 @@ static int begin(struct app *app, const struct who *who, const struct upkeep_wan
 		               "`stoker cache %s` of %s is running; only one can run at a time, "
 		               "wait for it to end",
 		               kind_of(&u->task->want), u->task->by);
-	t = task_new(app, who->name, want);
+	t = task_new(app, principal->name, want);
 	if (workers_submit(u->pool, task_run, t, err) < 0) {
 		task_free(t);
 		return -1;
 	}
 	task_free(u->task);
 	u->task = t;
-	log_info("upkeep: begins: kind=%s by=%s", kind_of(want), who->name);
+	log_info("upkeep: begins: kind=%s by=%s", kind_of(want), principal->name);
 	return 0;
 }
 
-int ctx_upkeep_begin(void *of, const struct who *who, struct arena *a,
+int ctx_upkeep_begin(void *of, const struct principal *principal, struct arena *a,
                      const struct upkeep_want *want, struct upkeep_view *out, struct err *err)
 {
 	struct app *app = of;
 	int r;
 
-	if (ctx_need_all(who, err) < 0)
+	if (ctx_need_all(principal, err) < 0)
 		return -1;
 	if (want->min_age_s < 0 || want->min_age_s > UPKEEP_AGE_MAX_S)
 		return err_set(err, ERR_INVALID, "min_age_seconds: 0 to %lld", UPKEEP_AGE_MAX_S);
 	lock_take(&app->upkeep->lock);
-	r = begin(app, who, want, err);
+	r = begin(app, principal, want, err);
 	if (r == 0)
 		show(app->upkeep->task, a, out);
 	lock_give(&app->upkeep->lock);
@@ -259,16 +259,16 @@ static int look(struct app *app, struct arena *a, const char *id, bool stop,
 	return r;
 }
 
-int ctx_upkeep_show(void *of, const struct who *who, struct arena *a, struct upkeep_view *out,
-                    struct err *err)
-{
-	return ctx_need_all(who, err) < 0 ? -1 : look(of, a, NULL, false, out, err);
-}
-
-int ctx_upkeep_stop(void *of, const struct who *who, struct arena *a, const char *id,
+int ctx_upkeep_show(void *of, const struct principal *principal, struct arena *a,
                     struct upkeep_view *out, struct err *err)
 {
-	return ctx_need_all(who, err) < 0 ? -1 : look(of, a, id, true, out, err);
+	return ctx_need_all(principal, err) < 0 ? -1 : look(of, a, NULL, false, out, err);
+}
+
+int ctx_upkeep_stop(void *of, const struct principal *principal, struct arena *a, const char *id,
+                    struct upkeep_view *out, struct err *err)
+{
+	return ctx_need_all(principal, err) < 0 ? -1 : look(of, a, id, true, out, err);
 }
 
 void upkeep_start(struct app *app)

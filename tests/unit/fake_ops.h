@@ -45,30 +45,30 @@ struct fake {
 
 #define FAKE(of) struct fake *f = (struct fake *)(of)
 
-static struct who who_admin = {
-	.magic = WHO_MAGIC, .token_id = "tok1", .name = "ada", .role = ROLE_ADMIN};
-static struct who who_viewer = {.magic = WHO_MAGIC,
-                                .token_id = "tok2",
-                                .name = "vi",
-                                .role = ROLE_VIEWER,
-                                .team_id = "team001"};
-static struct who who_runner = {.magic = WHO_MAGIC,
-                                .token_id = "tok3",
-                                .name = "runner",
-                                .role = ROLE_MEMBER,
-                                .attempt_id = "at1"};
+static struct principal admin_principal = {
+	.magic = PRINCIPAL_MAGIC, .token_id = "tok1", .name = "ada", .role = ROLE_ADMIN};
+static struct principal viewer_principal = {.magic = PRINCIPAL_MAGIC,
+                                            .token_id = "tok2",
+                                            .name = "vi",
+                                            .role = ROLE_VIEWER,
+                                            .team_id = "team001"};
+static struct principal runner_principal_of = {.magic = PRINCIPAL_MAGIC,
+                                               .token_id = "tok3",
+                                               .name = "runner",
+                                               .role = ROLE_MEMBER,
+                                               .attempt_id = "at1"};
 
-static int fake_authenticate(void *of, struct arena *a, struct str token, struct who **out,
+static int fake_authenticate(void *of, struct arena *a, struct str token, struct principal **out,
                              struct err *err)
 {
 	(void)of;
 	(void)a;
 	if (str_eq(token, "admin"))
-		*out = &who_admin;
+		*out = &admin_principal;
 	else if (str_eq(token, "viewer"))
-		*out = &who_viewer;
+		*out = &viewer_principal;
 	else if (str_eq(token, "runner"))
-		*out = &who_runner;
+		*out = &runner_principal_of;
 	else
 		return err_set(err, ERR_AUTH, "unknown token");
 	return 0;
@@ -77,23 +77,23 @@ static int fake_authenticate(void *of, struct arena *a, struct str token, struct
 static int fake_authorize(struct request *rq, enum scope scope, struct err *err)
 {
 	struct str header = request_header(rq, "Authorization"), scheme;
-	struct who *who;
+	struct principal *principal;
 
 	(void)str_cut(&header, ' ', &scheme);
-	if (fake_authenticate(NULL, rq->arena, header, &who, err) < 0)
+	if (fake_authenticate(NULL, rq->arena, header, &principal, err) < 0)
 		return -1;
-	if ((scope == SCOPE_ADMIN && who->role < ROLE_ADMIN) ||
-	    (scope == SCOPE_MEMBER && who->role < ROLE_MEMBER))
+	if ((scope == SCOPE_ADMIN && principal->role < ROLE_ADMIN) ||
+	    (scope == SCOPE_MEMBER && principal->role < ROLE_MEMBER))
 		return err_set(err, ERR_DENIED, "not for this role");
-	rq->who = who;
+	rq->principal = principal;
 	return 0;
 }
 
-static int fake_teams(void *of, const struct who *who, struct arena *a, struct model_team **out,
-                      size_t *n, struct err *err)
+static int fake_teams(void *of, const struct principal *principal, struct arena *a,
+                      struct model_team **out, size_t *n, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)err;
 	*out = f->team;
@@ -101,11 +101,11 @@ static int fake_teams(void *of, const struct who *who, struct arena *a, struct m
 	return 0;
 }
 
-static int fake_team_create(void *of, const struct who *who, struct arena *a, const char *name,
-                            struct model_team *out, struct err *err)
+static int fake_team_create(void *of, const struct principal *principal, struct arena *a,
+                            const char *name, struct model_team *out, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	if (f->n_teams == COUNT(f->team))
 		return err_set(err, ERR_CONFLICT, "enough teams");
@@ -114,19 +114,19 @@ static int fake_team_create(void *of, const struct who *who, struct arena *a, co
 	return 0;
 }
 
-static int fake_delete(void *of, const struct who *who, const char *id, struct err *err)
+static int fake_delete(void *of, const struct principal *principal, const char *id, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	f->said = arena_cstr(f->a, id);
 	return strcmp(id, "busy") == 0 ? err_set(err, ERR_CONFLICT, "it is in use") : 0;
 }
 
-static int fake_tokens(void *of, const struct who *who, struct arena *a, struct model_token **out,
-                       size_t *n, struct err *err)
+static int fake_tokens(void *of, const struct principal *principal, struct arena *a,
+                       struct model_token **out, size_t *n, struct err *err)
 {
 	(void)of;
-	(void)who;
+	(void)principal;
 	(void)err;
 	*out = ARENA_NEW(a, struct model_token);
 	**out = (struct model_token){"tok1", "ada", NULL, NULL, "hash", ROLE_ADMIN, T0, 0, 0};
@@ -134,12 +134,13 @@ static int fake_tokens(void *of, const struct who *who, struct arena *a, struct 
 	return 0;
 }
 
-static int fake_token_create(void *of, const struct who *who, struct arena *a, const char *name,
-                             const char *team_id, enum model_role role, int64_t expires_ms,
-                             struct model_token *out, char **plain, struct err *err)
+static int fake_token_create(void *of, const struct principal *principal, struct arena *a,
+                             const char *name, const char *team_id, enum model_role role,
+                             int64_t expires_ms, struct model_token *out, char **plain,
+                             struct err *err)
 {
 	(void)of;
-	(void)who;
+	(void)principal;
 	(void)err;
 	*plain = arena_cstr(a, "stoker_plain");
 	*out = (struct model_token){"tok9", name, team_id, team_id == NULL ? NULL : "research",
@@ -148,11 +149,11 @@ static int fake_token_create(void *of, const struct who *who, struct arena *a, c
 	return 0;
 }
 
-static int fake_secrets(void *of, const struct who *who, struct arena *a, const char *team_id,
-                        struct model_secret **out, size_t *n, struct err *err)
+static int fake_secrets(void *of, const struct principal *principal, struct arena *a,
+                        const char *team_id, struct model_secret **out, size_t *n, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)err;
 	f->said = arena_cstr(f->a, team_id);
@@ -161,12 +162,12 @@ static int fake_secrets(void *of, const struct who *who, struct arena *a, const 
 	return 0;
 }
 
-static int fake_secret_set(void *of, const struct who *who, struct arena *a, const char *team_id,
-                           const char *name, struct str value, struct model_secret *out,
-                           struct err *err)
+static int fake_secret_set(void *of, const struct principal *principal, struct arena *a,
+                           const char *team_id, const char *name, struct str value,
+                           struct model_secret *out, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)team_id;
 	(void)err;
@@ -177,11 +178,11 @@ static int fake_secret_set(void *of, const struct who *who, struct arena *a, con
 	return 0;
 }
 
-static int fake_secret_delete(void *of, const struct who *who, const char *team_id,
+static int fake_secret_delete(void *of, const struct principal *principal, const char *team_id,
                               const char *name, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)team_id;
 	if (f->n_secrets == 0 || strcmp(f->secret[0].name, name) != 0)
 		return err_set(err, ERR_NOT_FOUND, "no secret \"%s\"", name);
@@ -189,11 +190,11 @@ static int fake_secret_delete(void *of, const struct who *who, const char *team_
 	return 0;
 }
 
-static int fake_projects(void *of, const struct who *who, struct arena *a,
+static int fake_projects(void *of, const struct principal *principal, struct arena *a,
                          struct model_project **out, size_t *n, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)err;
 	*out = f->project;
@@ -201,11 +202,11 @@ static int fake_projects(void *of, const struct who *who, struct arena *a,
 	return 0;
 }
 
-static int fake_project_get(void *of, const struct who *who, struct arena *a, const char *id,
-                            struct model_project *out, struct err *err)
+static int fake_project_get(void *of, const struct principal *principal, struct arena *a,
+                            const char *id, struct model_project *out, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	for (size_t i = 0; i < f->n_projects; i++) {
 		if (strcmp(f->project[i].id, id) == 0) {
@@ -216,12 +217,12 @@ static int fake_project_get(void *of, const struct who *who, struct arena *a, co
 	return err_set(err, ERR_NOT_FOUND, "no project %s", id);
 }
 
-static int fake_project_upsert(void *of, const struct who *who, struct arena *a,
+static int fake_project_upsert(void *of, const struct principal *principal, struct arena *a,
                                const char *team_id, const char *name, struct model_project *out,
                                struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)err;
 	f->said = arena_cstr(f->a, team_id);
@@ -243,12 +244,12 @@ static int fake_project_upsert(void *of, const struct who *who, struct arena *a,
 	return 0;
 }
 
-static int fake_job_push(void *of, const struct who *who, struct arena *a, const char *project_id,
-                         const struct doc *doc, const char *key, struct model_job *out,
-                         struct err *err)
+static int fake_job_push(void *of, const struct principal *principal, struct arena *a,
+                         const char *project_id, const struct doc *doc, const char *key,
+                         struct model_job *out, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)project_id;
 	(void)err;
@@ -259,13 +260,13 @@ static int fake_job_push(void *of, const struct who *who, struct arena *a, const
 	return 0;
 }
 
-static int fake_job_check(void *of, const struct who *who, struct arena *a, const char *team_id,
-                          const char *project, const struct doc *doc, bool forecast,
-                          struct model_job *out, struct err *err)
+static int fake_job_check(void *of, const struct principal *principal, struct arena *a,
+                          const char *team_id, const char *project, const struct doc *doc,
+                          bool forecast, struct model_job *out, struct err *err)
 {
 	FAKE(of);
 	(void)forecast;
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)team_id;
 	(void)doc;
@@ -277,12 +278,12 @@ static int fake_job_check(void *of, const struct who *who, struct arena *a, cons
 	return 0;
 }
 
-static int fake_job_search(void *of, const struct who *who, struct arena *a,
+static int fake_job_search(void *of, const struct principal *principal, struct arena *a,
                            const struct job_query *q, struct model_job **out, size_t *n,
                            uint64_t *total, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)err;
 	f->query = *q;
 	f->query.user = arena_cstr(f->a, q->user);
@@ -299,11 +300,11 @@ static int fake_job_search(void *of, const struct who *who, struct arena *a,
 }
 
 /* "twin" could be all of them. */
-static int fake_job_resolve(void *of, const struct who *who, struct arena *a, const char *word,
-                            struct model_job **out, size_t *n, struct err *err)
+static int fake_job_resolve(void *of, const struct principal *principal, struct arena *a,
+                            const char *word, struct model_job **out, size_t *n, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	*out = f->job;
 	*n = strcmp(word, "twin") == 0 ? f->n_jobs : 1;
@@ -312,11 +313,12 @@ static int fake_job_resolve(void *of, const struct who *who, struct arena *a, co
 	return err_set(err, ERR_JOB_NOT_FOUND, "there is no job \"%s\"", word);
 }
 
-static int fake_project_resolve(void *of, const struct who *who, struct arena *a, const char *word,
-                                struct model_project **out, size_t *n, struct err *err)
+static int fake_project_resolve(void *of, const struct principal *principal, struct arena *a,
+                                const char *word, struct model_project **out, size_t *n,
+                                struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	*out = f->project;
 	*n = 1;
@@ -325,11 +327,11 @@ static int fake_project_resolve(void *of, const struct who *who, struct arena *a
 	return err_set(err, ERR_PROJECT_NOT_FOUND, "there is no project \"%s\"", word);
 }
 
-static int fake_team_resolve(void *of, const struct who *who, struct arena *a, const char *word,
-                             struct model_team **out, size_t *n, struct err *err)
+static int fake_team_resolve(void *of, const struct principal *principal, struct arena *a,
+                             const char *word, struct model_team **out, size_t *n, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	*out = f->team;
 	*n = 1;
@@ -338,11 +340,12 @@ static int fake_team_resolve(void *of, const struct who *who, struct arena *a, c
 	return err_set(err, ERR_TEAM_NOT_FOUND, "there is no team \"%s\"", word);
 }
 
-static int fake_job_get(void *of, const struct who *who, struct arena *a, const char *project_id,
-                        const char *job_id, struct model_job *out, struct err *err)
+static int fake_job_get(void *of, const struct principal *principal, struct arena *a,
+                        const char *project_id, const char *job_id, struct model_job *out,
+                        struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	for (size_t i = 0; i < f->n_jobs; i++) {
 		if (strcmp(f->job[i].id, job_id) == 0 &&
@@ -354,28 +357,30 @@ static int fake_job_get(void *of, const struct who *who, struct arena *a, const 
 	return err_set(err, ERR_NOT_FOUND, "no job %s", job_id);
 }
 
-static int fake_job_stop(void *of, const struct who *who, struct arena *a, const char *id, bool now,
-                         struct model_job *out, struct err *err)
+static int fake_job_stop(void *of, const struct principal *principal, struct arena *a,
+                         const char *id, bool now, struct model_job *out, struct err *err)
 {
 	FAKE(of);
 	f->flag = now;
-	return fake_job_get(of, who, a, NULL, id, out, err);
+	return fake_job_get(of, principal, a, NULL, id, out, err);
 }
 
-static int fake_job_recreate(void *of, const struct who *who, struct arena *a, const char *id,
-                             bool resume UNUSED, struct model_job *out, struct err *err)
+static int fake_job_recreate(void *of, const struct principal *principal, struct arena *a,
+                             const char *id, bool resume UNUSED, struct model_job *out,
+                             struct err *err)
 {
-	if (fake_job_get(of, who, a, NULL, id, out, err) < 0)
+	if (fake_job_get(of, principal, a, NULL, id, out, err) < 0)
 		return -1;
 	out->recreated_from = out->id;
 	out->id = "job000n";
 	return 0;
 }
 
-static int fake_job_change(void *of, const struct who *who, struct arena *a, const char *id,
-                           const struct model_change *c, struct model_job *out, struct err *err)
+static int fake_job_change(void *of, const struct principal *principal, struct arena *a,
+                           const char *id, const struct model_change *c, struct model_job *out,
+                           struct err *err)
 {
-	if (fake_job_get(of, who, a, NULL, id, out, err) < 0)
+	if (fake_job_get(of, principal, a, NULL, id, out, err) < 0)
 		return -1;
 	if (out->core.state != JOB_PENDING)
 		return err_set(err, ERR_CONFLICT, "job %s is not pending", id);
@@ -386,11 +391,12 @@ static int fake_job_change(void *of, const struct who *who, struct arena *a, con
 	return 0;
 }
 
-static int fake_job_events(void *of, const struct who *who, struct arena *a, const char *id,
-                           int64_t after, struct model_event **out, size_t *n, struct err *err)
+static int fake_job_events(void *of, const struct principal *principal, struct arena *a,
+                           const char *id, int64_t after, struct model_event **out, size_t *n,
+                           struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)id;
 	(void)err;
 	f->number = after;
@@ -400,11 +406,11 @@ static int fake_job_events(void *of, const struct who *who, struct arena *a, con
 	return 0;
 }
 
-static int fake_job_attempts(void *of, const struct who *who, struct arena *a, const char *id,
-                             struct model_attempt **out, size_t *n, struct err *err)
+static int fake_job_attempts(void *of, const struct principal *principal, struct arena *a,
+                             const char *id, struct model_attempt **out, size_t *n, struct err *err)
 {
 	(void)of;
-	(void)who;
+	(void)principal;
 	(void)err;
 	*out = ARENA_NEW(a, struct model_attempt);
 	**out = (struct model_attempt){.id = "at1",
@@ -417,12 +423,12 @@ static int fake_job_attempts(void *of, const struct who *who, struct arena *a, c
 	return 0;
 }
 
-static int fake_exec_start(void *of, const struct who *who, struct arena *a, const char *id,
-                           uint32_t rank, const struct wire_exec *what, char **exec_id,
-                           struct err *err)
+static int fake_exec_start(void *of, const struct principal *principal, struct arena *a,
+                           const char *id, uint32_t rank, const struct wire_exec *what,
+                           char **exec_id, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)id;
 	(void)err;
 	f->said = arena_printf(f->a, "%s/%zu/%u/%d/%u/%s", what->n_argv > 0 ? what->argv[0] : "-",
@@ -432,12 +438,12 @@ static int fake_exec_start(void *of, const struct who *who, struct arena *a, con
 	return 0;
 }
 
-static int fake_exec_poll(void *of, const struct who *who, struct arena *a, const char *id,
-                          const char *exec_id, uint64_t offset, struct exec_state *out,
-                          struct err *err)
+static int fake_exec_poll(void *of, const struct principal *principal, struct arena *a,
+                          const char *id, const char *exec_id, uint64_t offset,
+                          struct exec_state *out, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)id;
 	(void)offset;
@@ -447,12 +453,12 @@ static int fake_exec_poll(void *of, const struct who *who, struct arena *a, cons
 	return 0;
 }
 
-static int fake_exec_input(void *of, const struct who *who, struct arena *a, const char *id,
-                           const char *exec_id, const struct exec_input *in, uint64_t *next,
-                           struct err *err)
+static int fake_exec_input(void *of, const struct principal *principal, struct arena *a,
+                           const char *id, const char *exec_id, const struct exec_input *in,
+                           uint64_t *next, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)id;
 	(void)exec_id;
@@ -463,11 +469,12 @@ static int fake_exec_input(void *of, const struct who *who, struct arena *a, con
 	return 0;
 }
 
-static int fake_exec_leave(void *of, const struct who *who, struct arena *a, const char *id,
-                           const char *exec_id, enum wire_exec_state how, struct err *err)
+static int fake_exec_leave(void *of, const struct principal *principal, struct arena *a,
+                           const char *id, const char *exec_id, enum wire_exec_state how,
+                           struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)id;
 	(void)err;
@@ -475,11 +482,12 @@ static int fake_exec_leave(void *of, const struct who *who, struct arena *a, con
 	return 0;
 }
 
-static int fake_checkpoints(void *of, const struct who *who, struct arena *a, const char *id,
-                            bool all, struct model_checkpoint **out, size_t *n, struct err *err)
+static int fake_checkpoints(void *of, const struct principal *principal, struct arena *a,
+                            const char *id, bool all, struct model_checkpoint **out, size_t *n,
+                            struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)id;
 	(void)err;
 	*out = ARENA_ARRAY(a, struct model_checkpoint, f->n_ckpts + 1);
@@ -490,26 +498,27 @@ static int fake_checkpoints(void *of, const struct who *who, struct arena *a, co
 	return 0;
 }
 
-static int fake_checkpoint_pin(void *of, const struct who *who, const char *id, const char *name,
-                               bool pinned, struct err *err)
+static int fake_checkpoint_pin(void *of, const struct principal *principal, const char *id,
+                               const char *name, bool pinned, struct err *err)
 {
 	(void)pinned;
 	(void)id;
-	return fake_delete(of, who, name, err);
+	return fake_delete(of, principal, name, err);
 }
 
-static int fake_checkpoint_delete(void *of, const struct who *who, const char *id, const char *name,
-                                  struct err *err)
+static int fake_checkpoint_delete(void *of, const struct principal *principal, const char *id,
+                                  const char *name, struct err *err)
 {
 	(void)id;
-	return fake_delete(of, who, name, err);
+	return fake_delete(of, principal, name, err);
 }
 
-static int fake_cache_snapshot(void *of, const struct who *who, struct arena *a, const char *scope,
-                               const char *id, struct model_cache_snapshot *out, struct err *err)
+static int fake_cache_snapshot(void *of, const struct principal *principal, struct arena *a,
+                               const char *scope, const char *id, struct model_cache_snapshot *out,
+                               struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	if (f->snapshot.scope == NULL || strcmp(f->snapshot.scope, scope) != 0 ||
 	    strcmp(f->snapshot.scope_id, id) != 0)
@@ -518,33 +527,33 @@ static int fake_cache_snapshot(void *of, const struct who *who, struct arena *a,
 	return 0;
 }
 
-static int fake_cache_remove(void *of, const struct who *who, const char *scope, const char *id,
-                             struct str path, uint64_t *bytes, struct err *err)
+static int fake_cache_remove(void *of, const struct principal *principal, const char *scope,
+                             const char *id, struct str path, uint64_t *bytes, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)err;
 	f->said = arena_printf(f->a, "%s %s %.*s", scope, id, STR_ARG(path));
 	*bytes = 77;
 	return 0;
 }
 
-static int fake_cache_quota(void *of, const struct who *who, const char *id, uint64_t bytes,
-                            struct err *err)
+static int fake_cache_quota(void *of, const struct principal *principal, const char *id,
+                            uint64_t bytes, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)id;
 	(void)err;
 	f->number = (int64_t)bytes;
 	return 0;
 }
 
-static int fake_mirrors(void *of, const struct who *who, struct arena *a, struct model_mirror **out,
-                        size_t *n, struct err *err)
+static int fake_mirrors(void *of, const struct principal *principal, struct arena *a,
+                        struct model_mirror **out, size_t *n, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)err;
 	*out = f->mirror;
@@ -552,12 +561,12 @@ static int fake_mirrors(void *of, const struct who *who, struct arena *a, struct
 	return 0;
 }
 
-static int fake_mirror_prefetch(void *of, const struct who *who, struct arena *a,
+static int fake_mirror_prefetch(void *of, const struct principal *principal, struct arena *a,
                                 const char *team_id, const struct spec_weights *w,
                                 struct model_mirror *out, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)team_id;
 	(void)err;
@@ -567,19 +576,20 @@ static int fake_mirror_prefetch(void *of, const struct who *who, struct arena *a
 	return 0;
 }
 
-static int fake_mirror_delete(void *of, const struct who *who, const char *id, uint64_t *freed,
-                              struct err *err)
+static int fake_mirror_delete(void *of, const struct principal *principal, const char *id,
+                              uint64_t *freed, struct err *err)
 {
 	*freed = 5;
-	return fake_delete(of, who, id, err);
+	return fake_delete(of, principal, id, err);
 }
 
 /* What hashes to zeros is there. */
-static int fake_upload_create(void *of, const struct who *who, struct arena *a, const char *team_id,
-                              const char *sha256, struct model_upload *out, struct err *err)
+static int fake_upload_create(void *of, const struct principal *principal, struct arena *a,
+                              const char *team_id, const char *sha256, struct model_upload *out,
+                              struct err *err)
 {
 	(void)of;
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)team_id;
 	(void)err;
@@ -605,11 +615,11 @@ static int fake_url_key(void *of, struct arena *a, const char **access_key, cons
 	return 0;
 }
 
-static int fake_capacity(void *of, const struct who *who, struct arena *a,
+static int fake_capacity(void *of, const struct principal *principal, struct arena *a,
                          struct capacity_row **out, size_t *n, struct err *err)
 {
 	(void)of;
-	(void)who;
+	(void)principal;
 	(void)err;
 	*out = ARENA_ARRAY(a, struct capacity_row, 2);
 	(*out)[0] = (struct capacity_row){"H100", NULL, NULL, 8, -1, 3};
@@ -618,23 +628,23 @@ static int fake_capacity(void *of, const struct who *who, struct arena *a,
 	return 0;
 }
 
-static int fake_capacity_set(void *of, const struct who *who, struct arena *a, const char *team_id,
-                             const char *gpu_type, int64_t max_gpus, struct capacity_row *out,
-                             struct err *err)
+static int fake_capacity_set(void *of, const struct principal *principal, struct arena *a,
+                             const char *team_id, const char *gpu_type, int64_t max_gpus,
+                             struct capacity_row *out, struct err *err)
 {
 	(void)of;
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)err;
 	*out = (struct capacity_row){gpu_type, team_id, "Default", 8, max_gpus, 0};
 	return 0;
 }
 
-static int fake_status(void *of, const struct who *who, struct arena *a, struct server_status *out,
-                       struct err *err)
+static int fake_status(void *of, const struct principal *principal, struct arena *a,
+                       struct server_status *out, struct err *err)
 {
 	FAKE(of);
-	(void)who;
+	(void)principal;
 	(void)a;
 	(void)err;
 	*out = (struct server_status){.version = "1.2.3",

@@ -114,7 +114,7 @@ static void callers(void **state)
 	struct model_token t = {0}, *list = NULL;
 	struct model_project p = {0};
 	struct model_secret s = {0};
-	struct who *w = NULL;
+	struct principal *w = NULL;
 	char *plain = NULL;
 	size_t n = 0;
 
@@ -153,7 +153,7 @@ static void teams_do_not_see_each_other(void **state)
 	struct model_project p = {0}, *ps = NULL;
 	struct model_job j = {0}, *js = NULL;
 	struct job_query q = {0};
-	struct who *w = NULL;
+	struct principal *w = NULL;
 	char *plain = NULL;
 	size_t n = 0;
 	uint64_t total = 0;
@@ -343,7 +343,7 @@ static void caches_that_fill_at_the_end(void **state)
 {
 	struct fixture *f = *state;
 	struct model_job j = {0};
-	struct who *w;
+	struct principal *w;
 	const char *file;
 
 	assert_ok(ctx_cache_quota(f->app, f->admin, f->project.id, 1000, &f->err), &f->err);
@@ -375,7 +375,7 @@ static void caches(void **state)
 	struct model_project p = {0};
 	struct model_event *ev = NULL;
 	struct wire_launch l;
-	struct who *w;
+	struct principal *w;
 	uint64_t freed = 0;
 	size_t n = 0, warnings = 0;
 	AUTO_BUF struct buf list = BUF_INIT(100000);

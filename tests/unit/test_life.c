@@ -13,7 +13,7 @@ static void every_step_survives_a_restart(void **state)
 	struct model_job j = {0};
 	struct wire_desired o = {0};
 	struct wire_launch l, again;
-	struct who *w;
+	struct principal *w;
 
 	assert_ok(fixture_push(f, "", "", &j), &f->err);
 	assert_string_equal(j.name, "job-1");
@@ -55,7 +55,7 @@ static void a_crash_between_intent_and_launch(void **state)
 	struct model_job j = {0};
 	struct model_attempt *t = NULL;
 	struct timespec past[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
-	struct who *early = NULL, *w;
+	struct principal *early = NULL, *w;
 	size_t n = 0;
 
 	assert_ok(fixture_push(f, "", "", &j), &f->err);
@@ -84,9 +84,10 @@ static void a_lost_runner_is_tried_again(void **state)
 {
 	struct fixture *f = *state;
 	struct model_job j = {0};
-	struct who *w = fixture_running(
-			   f, "", "\"retry\":{\"max_attempts\":2,\"on\":[\"node_fail\"]}", &j),
-		   *second;
+	struct principal *w = fixture_running(
+				 f, "", "\"retry\":{\"max_attempts\":2,\"on\":[\"node_fail\"]}",
+				 &j),
+			 *second;
 	struct wire_desired o = {0};
 	struct wire_launch l;
 
@@ -115,7 +116,7 @@ static void a_slow_sweep_holds_nobody(void **state)
 	AUTO_BUF struct buf pid = BUF_INIT(100);
 	struct fixture *f = *state;
 	struct model_job slow = {0}, j = {0};
-	struct who *w = fixture_running(f, "", "", &slow);
+	struct principal *w = fixture_running(f, "", "", &slow);
 	const char *dir = app_path(f->app, f->a, arena_printf(f->a, "runs/%s-0", w->attempt_id));
 	int64_t until = clock_mono_ms() + FIXTURE_WAIT_MS;
 	uint64_t n = 0;
@@ -172,7 +173,7 @@ static void an_exit_record_on_disk_is_used(void **state)
 	size_t n = 0;
 	struct fixture *f = *state;
 	struct model_job j = {0};
-	struct who *w = fixture_running(f, "", "", &j);
+	struct principal *w = fixture_running(f, "", "", &j);
 	struct wire_exit x = {.end = JOB_END_EXIT,
 	                      .code = 3,
 	                      .synced = true,
@@ -236,7 +237,7 @@ static void exits_decide(void **state)
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct model_job j = {0};
-		struct who *w = fixture_running(f, "", rows[i].retry, &j);
+		struct principal *w = fixture_running(f, "", rows[i].retry, &j);
 
 		fixture_exit(f, w, rows[i].end, rows[i].code);
 		assert_row(fixture_job(f, j.id).core.state == rows[i].want, rows[i].name);
@@ -252,7 +253,7 @@ static void stops_in_every_state(void **state)
 	struct model_job a = {0}, b = {0}, c = {0};
 	struct wire_desired o = {0};
 	struct wire_launch l = {0};
-	struct who *w;
+	struct principal *w;
 	int64_t five = 5;
 	bool spot = true;
 	struct model_change change = {&five, &spot};
@@ -322,7 +323,7 @@ static void a_gang_starts_and_ends_together(void **state)
 {
 	struct fixture *f = *state;
 	struct model_job j = {0};
-	struct who *r0, *r1;
+	struct principal *r0, *r1;
 	struct wire_desired o = {0};
 
 	assert_ok(push_gang(f, "", &j), &f->err);
@@ -347,7 +348,7 @@ static void a_gang_starts_and_ends_together(void **state)
 	assert_int_equal(j.end_code, 9); /* the cause, not the consequence */
 }
 
-static bool told_to_end_idle(struct fixture *f, struct who *w, bool idle)
+static bool told_to_end_idle(struct fixture *f, struct principal *w, bool idle)
 {
 	struct wire_heartbeat hb = {.stage = STAGE_RUNNING, .idle = idle};
 	struct wire_desired o = {0};
@@ -364,7 +365,7 @@ static void a_gang_is_idle_when_all_of_it_is(void **state)
 	struct fixture *f = *state;
 	struct model_job j = {0};
 	struct wire_desired before = {0}, o = {0};
-	struct who *a, *b;
+	struct principal *a, *b;
 
 	assert_ok(push_gang(f, "", &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
@@ -543,7 +544,8 @@ static void checkpoints_are_chosen(void **state)
 {
 	struct fixture *f = *state;
 	struct model_job j = {0}, k = {0};
-	struct who *w = fixture_running(f, ",\"checkpointing_config\":{\"enabled\":true}", "", &j);
+	struct principal *w =
+		fixture_running(f, ",\"checkpointing_config\":{\"enabled\":true}", "", &j);
 	struct model_checkpoint c = {.name = "checkpoint-1",
 	                             .state = CKPT_COMPLETE,
 	                             .kind = "full",
@@ -589,7 +591,7 @@ static void only_the_newest_checkpoints_are_kept(void **state)
 {
 	struct fixture *f = *state;
 	struct model_job j = {0};
-	struct who *w = fixture_running(
+	struct principal *w = fixture_running(
 		f, ",\"checkpointing_config\":{\"enabled\":true,\"keep_last\":2}", "", &j);
 	struct model_checkpoint c = {.state = CKPT_COMPLETE, .kind = "full", .bytes = 5},
 				*rows = NULL;
@@ -611,7 +613,8 @@ static void checkpoints_are_deleted_while_the_job_runs(void **state)
 	static const char conflict[] = "checkpoint";
 	struct fixture *f = *state;
 	struct model_job j = {0};
-	struct who *w = fixture_running(f, ",\"checkpointing_config\":{\"enabled\":true}", "", &j);
+	struct principal *w =
+		fixture_running(f, ",\"checkpointing_config\":{\"enabled\":true}", "", &j);
 	struct model_checkpoint c = {.name = "checkpoint-1",
 	                             .state = CKPT_SYNCING,
 	                             .kind = "full",
@@ -643,7 +646,7 @@ static void checkpoints_are_deleted_while_the_job_runs(void **state)
 	assert_ok(ctx_checkpoint_delete(f->app, f->admin, j.id, "checkpoint-1", &f->err), &f->err);
 }
 
-static void print(struct fixture *f, const struct who *w, const char *id, uint64_t offset,
+static void print(struct fixture *f, const struct principal *w, const char *id, uint64_t offset,
                   const char *text, int exit_code, uint64_t next, enum wire_exec_state state)
 {
 	AUTO_BUF struct buf frames = BUF_INIT((size_t)1 << 20);
@@ -665,7 +668,7 @@ static void commands_inside_a_job(void **state)
 	const struct wire_exec ls = {.argv = argv, .n_argv = 2};
 	struct fixture *f = *state;
 	struct model_job j = {0};
-	struct who *w = fixture_running(f, "", "", &j);
+	struct principal *w = fixture_running(f, "", "", &j);
 	struct wire_desired before = {0}, o = {0};
 	enum wire_exec_state is;
 	struct exec_state s = {0};
@@ -717,7 +720,7 @@ static void input_of_a_command(void **state)
 	struct exec_input hi = {.bytes = STR_LIT("hi"), .rows = 2, .columns = 3};
 	struct fixture *f = *state;
 	struct model_job j = {0};
-	struct who *w = fixture_running(f, "", "", &j);
+	struct principal *w = fixture_running(f, "", "", &j);
 	enum wire_exec_state is = EXEC_STATE_COUNT;
 	struct str frames;
 	char *id = NULL;

@@ -118,7 +118,7 @@ static void the_outbox_is_written_with_the_step(void **state)
 	struct model_notice *t = NULL;
 	struct model_job j = {0};
 	const struct doc *d = NULL;
-	struct who *w;
+	struct principal *w;
 
 	set_secret(f, "ops", HOOK "\n" KEY);
 	set_secret(f, "hf", "hf_0123456789abcdef");
@@ -152,7 +152,7 @@ static void what_was_not_asked_for_is_not_told(void **state)
 	struct fixture *f = *state;
 	struct model_notice *t = NULL;
 	struct model_job j = {0};
-	struct who *w;
+	struct principal *w;
 
 	set_secret(f, "ops", HOOK);
 	w = fixture_running(f, "", "\"notify\":[{\"webhook\":\"ops\",\"on\":[\"failed\"]}]", &j);
@@ -213,7 +213,7 @@ static void a_removed_job_is_told_of_all_the_same(void **state)
 	struct fixture *f = *state;
 	struct model_notice *t = NULL;
 	struct model_job j = {0};
-	struct who *w;
+	struct principal *w;
 
 	set_secret(f, "ops", HOOK);
 	w = fixture_running(f, "", "\"notify\":[{\"webhook\":\"ops\"}]", &j);

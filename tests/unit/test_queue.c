@@ -45,7 +45,7 @@ static void push(struct fixture *f, int cpus, int priority, struct model_job *ou
 
 static void end_job(struct fixture *f, const struct model_job *j)
 {
-	struct who *w;
+	struct principal *w;
 
 	fixture_await(f, j->id, JOB_DEPLOYING);
 	w = fixture_runner(f, j->id, 0);
@@ -111,7 +111,7 @@ static int64_t commits(struct db *db)
 	return n;
 }
 
-static void heartbeat(struct fixture *f, const struct who *w, enum wire_stage stage,
+static void heartbeat(struct fixture *f, const struct principal *w, enum wire_stage stage,
                       const char *note)
 {
 	struct wire_heartbeat hb = {
@@ -129,7 +129,7 @@ static void a_heartbeat_commits_nothing(void **state)
 	struct model_attempt *t = NULL;
 	struct job_query q = {0};
 	struct model_job *list = NULL;
-	struct who *w = fixture_running(f, "", "", &j);
+	struct principal *w = fixture_running(f, "", "", &j);
 	uint64_t total = 0;
 	size_t n = 0;
 	int64_t before;

@@ -56,19 +56,20 @@ static int url_key(void *of UNUSED, struct arena *a UNUSED, const char **access_
 	return 0;
 }
 
-static int authenticate(void *of UNUSED, struct arena *a, struct str token, struct who **out,
+static int authenticate(void *of UNUSED, struct arena *a, struct str token, struct principal **out,
                         struct err *err)
 {
 	if (!str_eq(token, TOKEN) && !str_eq(token, "stoker_viewer"))
 		return err_set(err, ERR_AUTH, "this token is not known");
-	*out = ARENA_NEW(a, struct who);
-	(*out)->magic = WHO_MAGIC;
+	*out = ARENA_NEW(a, struct principal);
+	(*out)->magic = PRINCIPAL_MAGIC;
 	(*out)->role = str_eq(token, TOKEN) ? ROLE_MEMBER : ROLE_VIEWER;
 	return 0;
 }
 
-static int project_get(void *of UNUSED, const struct who *who UNUSED, struct arena *a UNUSED,
-                       const char *id, struct model_project *out UNUSED, struct err *err)
+static int project_get(void *of UNUSED, const struct principal *principal UNUSED,
+                       struct arena *a UNUSED, const char *id, struct model_project *out UNUSED,
+                       struct err *err)
 {
 	return strcmp(id, "abc1234") == 0 ? 0 : err_set(err, ERR_NOT_FOUND, "no such project");
 }
