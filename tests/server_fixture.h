@@ -62,7 +62,7 @@ static inline void fixture_up(struct fixture *f)
 	inputs_start(app);
 	prepare_start(app);
 	app->sweeps = keyed_executor_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
-	app->notices = keyed_executor_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
+	app->deliveries = keyed_executor_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
 	queue_start(app);
 	app->reconcile = loop_new(app, reconcile_pass, 1000);
 	app->janitor = loop_new(app, reconcile_pass, 1000);
@@ -78,7 +78,7 @@ static inline void fixture_down(struct fixture *f)
 
 	atomic_store(&app->stopping, true);
 	keyed_executor_stop(app->sweeps);
-	keyed_executor_stop(app->notices);
+	keyed_executor_stop(app->deliveries);
 	fetch_stop(app);
 	keyed_executor_stop(app->prepare);
 	cache_stop(app);
@@ -87,7 +87,7 @@ static inline void fixture_down(struct fixture *f)
 	loop_free(app->janitor);
 	queue_free(app);
 	keyed_executor_free(app->sweeps);
-	keyed_executor_free(app->notices);
+	keyed_executor_free(app->deliveries);
 	keyed_executor_free(app->prepare);
 	inputs_free(app);
 	fetch_free(app);

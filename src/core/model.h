@@ -103,11 +103,11 @@ struct model_attempt {
 };
 
 /* One thing that one webhook is still to be told. */
-struct model_notice {
+struct model_delivery {
 	int64_t seq;
-	const char *id; /* of the delivery: the same in every try */
-	const char *job_id, *team_id, *webhook, *moment; /* webhook: name of its secret */
-	const char *body;                                /* JSON, without secrets */
+	const char *id;                                 /* of the delivery: the same in every try */
+	const char *job_id, *team_id, *webhook, *event; /* webhook: name of its secret */
+	const char *body;                               /* JSON, without secrets */
 	int64_t created_ms, due_ms;
 	uint32_t tries;
 };

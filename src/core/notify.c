@@ -43,9 +43,9 @@ enum notify_on notify_of_step(enum job_state from, enum job_state to)
 	return NOTIFY_COUNT;
 }
 
-bool notify_asks(uint32_t on, enum notify_on moment)
+bool notify_asks(uint32_t on, enum notify_on event)
 {
-	if (moment == NOTIFY_DEPLOY_FAILED && (on & 1U << NOTIFY_FAILED) != 0)
+	if (event == NOTIFY_DEPLOY_FAILED && (on & 1U << NOTIFY_FAILED) != 0)
 		return true;
-	return moment < NOTIFY_COUNT && (on & 1U << moment) != 0;
+	return event < NOTIFY_COUNT && (on & 1U << event) != 0;
 }

@@ -26,6 +26,6 @@ extern const char *const notify_words[NOTIFY_COUNT]; /* "running", ... */
 enum notify_on notify_parse(struct str word);        /* NOTIFY_COUNT: there is no such word */
 enum notify_on notify_of_step(enum job_state from, enum job_state to);
 /* Does the bit set of words ask for it? Who wants to know of a failure is told of any. */
-bool notify_asks(uint32_t on, enum notify_on moment);
+bool notify_asks(uint32_t on, enum notify_on event);
 
 #endif

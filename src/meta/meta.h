@@ -196,8 +196,8 @@ struct meta_step {
 	/* of a place: the new attempt's rows (id, node_rank, node, cluster, gpus, dir) */
 	const struct model_attempt *attempts;
 	size_t n_attempts;
-	const struct model_notice *notices; /* stored with the step; due at once */
-	size_t n_notices;
+	const struct model_delivery *deliveries; /* stored with the step; due at once */
+	size_t n_deliveries;
 	const char *pin_cluster; /* for the project, unless it is pinned; NULL: not cache-enabled */
 };
 /* Its weights are fetched: it may be placed. ERR_CONFLICT unless it waits for them. */
@@ -323,12 +323,13 @@ struct meta_webhook {
 int meta_webhooks_due(struct meta *m, struct arena *a, int64_t now_ms, size_t limit,
                       struct meta_webhook **out, size_t *n, struct err *err) MUST_CHECK;
 /* What is due of one, oldest first. */
-int meta_notices(struct meta *m, struct arena *a, const struct meta_webhook *w, int64_t now_ms,
-                 size_t limit, struct model_notice **out, size_t *n, struct err *err) MUST_CHECK;
+int meta_deliveries(struct meta *m, struct arena *a, const struct meta_webhook *w, int64_t now_ms,
+                    size_t limit, struct model_delivery **out, size_t *n,
+                    struct err *err) MUST_CHECK;
 /* After a try: it is due again then, or over (due_ms 0). The event (NULL: none) is the job's, if
  * that is still there. */
-int meta_notice_tried(struct meta *m, const struct model_notice *t, int64_t due_ms,
-                      const struct model_event *e, struct err *err) MUST_CHECK;
+int meta_delivery_tried(struct meta *m, const struct model_delivery *t, int64_t due_ms,
+                        const struct model_event *e, struct err *err) MUST_CHECK;
 
 /* What deleted rows left behind: kind "objects" (key prefix), "object", "log" (job), "cache"
  * ("projects/<id>"), "summary" (file). */

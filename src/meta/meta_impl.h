@@ -28,8 +28,8 @@ int meta_one_in(struct db_tx *tx, struct arena *a, const char *sql, const struct
  * row changed. */
 int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n, enum err_code none,
               struct err *err) MUST_CHECK;
-int meta_notices_add(struct db_tx *tx, const struct model_notice *t, size_t n,
-                     struct err *err) MUST_CHECK;
+int meta_deliveries_add(struct db_tx *tx, const struct model_delivery *t, size_t n,
+                        struct err *err) MUST_CHECK;
 int meta_trash_add(struct db_tx *tx, const char *kind, const char *what,
                    struct err *err) MUST_CHECK;
 /* Trash of one job: objects, log. */

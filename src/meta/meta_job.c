@@ -251,7 +251,7 @@ static int insert_job(struct db_tx *tx, const struct model_job *j, const char *n
 		" user, recreated_from, created_ms, updated_ms, node_count, cpu_milli,"
 		" gpu_count, memory_bytes, gpu_type, spot, cache, max_duration_s, inputs_missing)"
 		" VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-	        "?)",
+		"?)",
 		DB_ARGS(db_text(j->id), db_text(name), db_text(j->project_id), db_text(j->team_id),
 	                db_text(job_state_word(j->core.state)), db_int(j->core.attempt_max),
 	                db_int(j->created_ms), db_int(j->priority), db_text(j->spec_json),
@@ -480,7 +480,7 @@ int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *fro
 	    put_weights(&tx, s->job_id, s->manifests,
 	                job_state_is_final(next.state) ? 0 : s->n_manifests, err) < 0)
 		return -1;
-	if (meta_notices_add(&tx, s->notices, s->n_notices, err) < 0)
+	if (meta_deliveries_add(&tx, s->deliveries, s->n_deliveries, err) < 0)
 		return -1;
 	e = (struct model_event){
 		.ms = s->now_ms,

@@ -2,14 +2,14 @@
  * of, and go when they have arrived or were given up. */
 #include "meta/meta_impl.h"
 
-int meta_notices_add(struct db_tx *tx, const struct model_notice *t, size_t n, struct err *err)
+int meta_deliveries_add(struct db_tx *tx, const struct model_delivery *t, size_t n, struct err *err)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (db_exec(tx,
 		            "INSERT INTO notices (id, job_id, team_id, webhook, moment, body,"
 		            " created_ms, due_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 		            DB_ARGS(db_text(t[i].id), db_text(t[i].job_id), db_text(t[i].team_id),
-		                    db_text(t[i].webhook), db_text(t[i].moment), db_text(t[i].body),
+		                    db_text(t[i].webhook), db_text(t[i].event), db_text(t[i].body),
 		                    db_int(t[i].created_ms), db_int(t[i].created_ms)),
 		            NULL, err) < 0)
 			return -1;
@@ -33,24 +33,24 @@ int meta_webhooks_due(struct meta *m, struct arena *a, int64_t now_ms, size_t li
 		DB_ARGS(db_int(now_ms), db_u64(limit)), sizeof(**out), webhook_row, out, n, err);
 }
 
-static void notice_row(struct db_rows *r, void *item)
+static void delivery_row(struct db_rows *r, void *item)
 {
-	struct model_notice *t = item;
+	struct model_delivery *t = item;
 
 	t->seq = db_get_int(r);
 	t->id = db_get_text(r);
 	t->job_id = db_get_text(r);
 	t->team_id = db_get_text(r);
 	t->webhook = db_get_text(r);
-	t->moment = db_get_text(r);
+	t->event = db_get_text(r);
 	t->body = db_get_text(r);
 	t->created_ms = db_get_int(r);
 	t->due_ms = db_get_int(r);
 	t->tries = db_get_u32(r);
 }
 
-int meta_notices(struct meta *m, struct arena *a, const struct meta_webhook *w, int64_t now_ms,
-                 size_t limit, struct model_notice **out, size_t *n, struct err *err)
+int meta_deliveries(struct meta *m, struct arena *a, const struct meta_webhook *w, int64_t now_ms,
+                    size_t limit, struct model_delivery **out, size_t *n, struct err *err)
 {
 	return meta_list(
 		m, a,
@@ -58,11 +58,11 @@ int meta_notices(struct meta *m, struct arena *a, const struct meta_webhook *w, 
 		" FROM notices WHERE team_id = ? AND webhook = ? AND due_ms <= ?"
 		" ORDER BY seq LIMIT ?",
 		DB_ARGS(db_text(w->team_id), db_text(w->name), db_int(now_ms), db_u64(limit)),
-		sizeof(**out), notice_row, out, n, err);
+		sizeof(**out), delivery_row, out, n, err);
 }
 
-int meta_notice_tried(struct meta *m, const struct model_notice *t, int64_t due_ms,
-                      const struct model_event *e, struct err *err)
+int meta_delivery_tried(struct meta *m, const struct model_delivery *t, int64_t due_ms,
+                        const struct model_event *e, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 

@@ -99,10 +99,10 @@ struct app {
 	struct execs *execs;
 	struct watch *watch;
 	struct upkeep *upkeep;
-	struct live *live;              /* see live.h */
-	struct specs *specs;            /* see specs.h */
-	struct inputs *inputs;          /* see inputs.h */
-	struct keyed_executor *notices; /* webhooks, see notify.h */
+	struct live *live;                 /* see live.h */
+	struct specs *specs;               /* see specs.h */
+	struct inputs *inputs;             /* see inputs.h */
+	struct keyed_executor *deliveries; /* webhooks, see notify.h */
 	struct loop *reconcile, *janitor, *notify;
 
 	atomic_uint_least64_t mirror_bytes, node_bytes; /* as last measured by the janitor */

@@ -33,7 +33,7 @@ static int step_locked(struct app *app, const struct meta_step *asked, const cha
 	assert(*to == guess.state); /* steps of one job are taken under its lock */
 	if (!final)
 		app_say(app, s->job_id, "%s", line);
-	if (s->n_notices > 0)
+	if (s->n_deliveries > 0)
 		loop_kick(app->notify);
 	return 0;
 }

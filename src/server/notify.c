@@ -67,15 +67,15 @@ void notify_of(struct app *app, struct arena *a, const struct model_job *job,
                const struct job_core *core, struct meta_step *s)
 {
 	AUTO_REDACT struct redact *r = redact_new();
-	enum notify_on moment = notify_of_step(job->core.state, core->state);
+	enum notify_on event = notify_of_step(job->core.state, core->state);
 	struct model_job j = after(job, core, s);
 	const char *message = s->message, *word, *body;
-	struct model_notice *notices;
+	struct model_delivery *deliveries;
 	struct specs_hold hold AUTO_SPEC = {0};
 	const struct job_spec *spec;
 	struct err err = {0};
 
-	if (moment == NOTIFY_COUNT)
+	if (event == NOTIFY_COUNT)
 		return;
 	if (specs_get(app, job->id, &hold, &err) < 0) {
 		log_error("notify: job=%s %s", job->id, err.msg);
@@ -84,7 +84,7 @@ void notify_of(struct app *app, struct arena *a, const struct model_job *job,
 	spec = hold.spec;
 	if (spec->n_notify == 0)
 		return;
-	word = notify_words[moment];
+	word = notify_words[event];
 	if (secrets_redact(app, job->team_id, spec, r, &err) < 0) { /* then without free text */
 		log_error("notify: job=%s %s", job->id, err.msg);
 		j.reason = j.error_message = j.error_id = NULL;
@@ -92,20 +92,20 @@ void notify_of(struct app *app, struct arena *a, const struct model_job *job,
 	}
 	redact_build(r);
 	body = body_of(app, a, &j, word, message, r);
-	notices = ARENA_ARRAY(a, struct model_notice, spec->n_notify);
+	deliveries = ARENA_ARRAY(a, struct model_delivery, spec->n_notify);
 	for (size_t i = 0; i < spec->n_notify; i++) {
-		if (notify_asks(spec->notify[i].on, moment))
-			notices[s->n_notices++] = (struct model_notice){
+		if (notify_asks(spec->notify[i].on, event))
+			deliveries[s->n_deliveries++] = (struct model_delivery){
 				.id = arena_printf(a, ID_PREFIX "%s", app_id(a, ID_CHARS)),
 				.job_id = job->id,
 				.team_id = job->team_id,
 				.webhook = arena_cstr(a, spec->notify[i].webhook),
-				.moment = word,
+				.event = word,
 				.body = body,
 				.created_ms = s->now_ms,
 			};
 	}
-	s->notices = notices;
+	s->deliveries = deliveries;
 }
 
 /* From half of the pause to all of it, or what the answer asked for. */
@@ -123,7 +123,7 @@ static int64_t pause_ms(uint32_t tries, int asked_s)
 }
 
 /* What a try came to, as an event where people should see it: the first failure and the end. */
-static void note(struct app *app, struct arena *a, const struct model_notice *t, int pause_s,
+static void note(struct app *app, struct arena *a, const struct model_delivery *t, int pause_s,
                  const struct err *why)
 {
 	struct model_event e = {.ms = clock_wall_ms(), .kind = "notify", .actor = "server"};
@@ -134,23 +134,23 @@ static void note(struct app *app, struct arena *a, const struct model_notice *t,
 	struct err err = {0};
 
 	if (told && t->tries == 0)
-		e.message = arena_printf(a, "delivered to webhook %s: %s", t->webhook, t->moment);
+		e.message = arena_printf(a, "delivered to webhook %s: %s", t->webhook, t->event);
 	else if (told)
 		e.message = arena_printf(a, "delivered to webhook %s: %s, attempt %u", t->webhook,
-		                         t->moment, t->tries + 1);
+		                         t->event, t->tries + 1);
 	else if (over)
 		e.message = arena_printf(a, "gave up on webhook %s after %u attempts: %s: %s",
-		                         t->webhook, t->tries + 1, t->moment, why->msg);
+		                         t->webhook, t->tries + 1, t->event, why->msg);
 	else
 		e.message = arena_printf(a, "delivery to webhook %s failed: %s: %s; retrying",
-		                         t->webhook, t->moment, why->msg);
+		                         t->webhook, t->event, why->msg);
 	log_info("notify: job=%s id=%s try=%u %s", t->job_id, t->id, t->tries + 1, e.message);
-	if (meta_notice_tried(app->meta, t, due, over || t->tries == 0 ? &e : NULL, &err) < 0)
+	if (meta_delivery_tried(app->meta, t, due, over || t->tries == 0 ? &e : NULL, &err) < 0)
 		log_error("notify: job=%s %s", t->job_id, err.msg); /* it is told again */
 	app_notify(app, CHANNEL_JOB, t->job_id);
 }
 
-static void tell(struct app *app, const struct model_notice *t)
+static void tell(struct app *app, const struct model_delivery *t)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct webhook hook = {0};
@@ -172,14 +172,14 @@ static bool tell_all(struct app *app, const char *key)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct str name = str_of(key), team = {0};
-	struct model_notice *t = NULL;
+	struct model_delivery *t = NULL;
 	struct meta_webhook w;
 	struct err err = {0};
 	size_t n = 0;
 
 	(void)str_cut(&name, '/', &team);
 	w = (struct meta_webhook){arena_strz(a, team), arena_strz(a, name)};
-	if (meta_notices(app->meta, a, &w, clock_wall_ms(), NOTIFY_BATCH, &t, &n, &err) < 0)
+	if (meta_deliveries(app->meta, a, &w, clock_wall_ms(), NOTIFY_BATCH, &t, &n, &err) < 0)
 		log_error("notify: webhook=%s %s", w.name, err.msg);
 	for (size_t i = 0; i < n && !atomic_load(&app->stopping); i++)
 		tell(app, &t[i]);
@@ -196,6 +196,6 @@ void notify_pass(struct app *app)
 	if (meta_webhooks_due(app->meta, a, clock_wall_ms(), NOTIFY_WEBHOOKS_MAX, &w, &n, &err) < 0)
 		log_error("notify: %s", err.msg);
 	for (size_t i = 0; i < n; i++)
-		keyed_executor_submit(app->notices,
+		keyed_executor_submit(app->deliveries,
 		                      arena_printf(a, "%s/%s", w[i].team_id, w[i].name), tell_all);
 }

@@ -160,7 +160,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	loop_stop(app->notify);
 	live_stop(app);
 	keyed_executor_stop(app->sweeps);
-	keyed_executor_stop(app->notices);
+	keyed_executor_stop(app->deliveries);
 	queue_stop(app);
 	inputs_stop(app);
 	fetch_stop(app);
@@ -191,7 +191,7 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 	inputs_start(app);
 	prepare_start(app);
 	app->sweeps = keyed_executor_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
-	app->notices = keyed_executor_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
+	app->deliveries = keyed_executor_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
 	queue_start(app);
 	app->reconcile = loop_new(app, reconcile_pass, RECONCILE_PERIOD_MS);
 	app->janitor = loop_new(app, janitor_pass, JANITOR_PERIOD_MS);
@@ -236,7 +236,7 @@ int server_main(int argc, char **argv, struct err *err)
 	loop_free(app->notify);
 	queue_free(app);
 	keyed_executor_free(app->sweeps);
-	keyed_executor_free(app->notices);
+	keyed_executor_free(app->deliveries);
 	keyed_executor_free(app->prepare);
 	inputs_free(app);
 	fetch_free(app);

@@ -121,7 +121,7 @@ static int drop(void *arg UNUSED, const void *p UNUSED, size_t n UNUSED, struct 
 	return 0;
 }
 
-int webhook_post(struct app *app, const struct webhook *w, const struct model_notice *t,
+int webhook_post(struct app *app, const struct webhook *w, const struct model_delivery *t,
                  int *status, int *pause_s, struct err *err)
 {
 	AUTO_BUF struct buf signature = BUF_INIT(200);

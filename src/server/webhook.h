@@ -34,7 +34,7 @@ void webhook_sign(const struct webhook *w, const char *id, int64_t seconds, stru
                   struct buf *out);
 /* One try. Any 2xx is success; *status is 0 when there was no answer, *pause_s what the answer asks
  * for (0 = nothing). Errors hold neither the URL nor the key. */
-int webhook_post(struct app *app, const struct webhook *w, const struct model_notice *t,
+int webhook_post(struct app *app, const struct webhook *w, const struct model_delivery *t,
                  int *status, int *pause_s, struct err *err) MUST_CHECK;
 
 #endif

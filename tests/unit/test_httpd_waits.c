@@ -97,11 +97,11 @@ static void httpd_queue_full(void **state UNUSED)
 	/* one runs, two wait, three are refused at once: none of them hangs on the worker */
 	for (size_t i = 0; i < COUNT(fds) && refused < 3; i = (i + 1) % COUNT(fds)) {
 		AUTO_BUF struct buf out = BUF_INIT(1 << 12);
-		struct timeval moment = {.tv_usec = 20000};
+		struct timeval event = {.tv_usec = 20000};
 
 		if (fds[i] < 0)
 			continue;
-		(void)setsockopt(fds[i], SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof(moment));
+		(void)setsockopt(fds[i], SOL_SOCKET, SO_RCVTIMEO, &event, sizeof(event));
 		read_until(fds[i], NULL, &out);
 		if (out.n == 0)
 			continue;

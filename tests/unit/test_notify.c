@@ -62,12 +62,12 @@ static void set_secret(struct fixture *f, const char *name, const char *value)
 	          &f->err);
 }
 
-static size_t due(struct fixture *f, int64_t now_ms, struct model_notice **out)
+static size_t due(struct fixture *f, int64_t now_ms, struct model_delivery **out)
 {
 	struct meta_webhook w = {f->project.team_id, "ops"};
 	size_t n = 0;
 
-	assert_ok(meta_notices(f->app->meta, f->a, &w, now_ms, 100, out, &n, &f->err), &f->err);
+	assert_ok(meta_deliveries(f->app->meta, f->a, &w, now_ms, 100, out, &n, &f->err), &f->err);
 	return n;
 }
 
@@ -77,7 +77,7 @@ static void pass(struct fixture *f)
 	int64_t until = clock_mono_ms() + FIXTURE_WAIT_MS;
 
 	notify_pass(f->app);
-	while (keyed_executor_busy(f->app->notices, NULL) && clock_mono_ms() < until)
+	while (keyed_executor_busy(f->app->deliveries, NULL) && clock_mono_ms() < until)
 		clock_sleep_ms(5);
 }
 
@@ -115,7 +115,7 @@ static void a_push_needs_its_webhooks(void **state)
 static void the_outbox_is_written_with_the_step(void **state)
 {
 	struct fixture *f = *state;
-	struct model_notice *t = NULL;
+	struct model_delivery *t = NULL;
 	struct model_job j = {0};
 	const struct doc *d = NULL;
 	struct principal *w;
@@ -125,11 +125,11 @@ static void the_outbox_is_written_with_the_step(void **state)
 	w = fixture_running(f, ",\"environment_variables\":{\"HF_TOKEN\":{\"secret\":\"hf\"}}",
 	                    NOTIFY ",\"name\":\"uses hf_0123456789abcdef\"", &j);
 	assert_int_equal(due(f, INT64_MAX, &t), 1);
-	assert_string_equal(t[0].moment, "running");
+	assert_string_equal(t[0].event, "running");
 	fixture_exit(f, w, JOB_END_EXIT, 3);
 	fixture_restart(f);
 	assert_int_equal(due(f, INT64_MAX, &t), 2);
-	assert_string_equal(t[1].moment, "failed");
+	assert_string_equal(t[1].event, "failed");
 	assert_string_not_equal(t[0].id, t[1].id);
 	assert_ok(js_parse(f->a, str_of(t[1].body), &d, &f->err), &f->err);
 	assert_string_equal(doc_cstr(doc_get(d, "type"), ""), "job.failed");
@@ -150,7 +150,7 @@ static void the_outbox_is_written_with_the_step(void **state)
 static void what_was_not_asked_for_is_not_told(void **state)
 {
 	struct fixture *f = *state;
-	struct model_notice *t = NULL;
+	struct model_delivery *t = NULL;
 	struct model_job j = {0};
 	struct principal *w;
 
@@ -164,7 +164,7 @@ static void what_was_not_asked_for_is_not_told(void **state)
 static void a_try_that_fails_is_due_again_and_given_up(void **state)
 {
 	struct fixture *f = *state;
-	struct model_notice *t = NULL;
+	struct model_delivery *t = NULL;
 	struct model_job j = {0};
 	int64_t now;
 	size_t events = 0;
@@ -184,7 +184,7 @@ static void a_try_that_fails_is_due_again_and_given_up(void **state)
 	assert_int_equal(t[0].tries, 1);
 	assert_true(t[0].due_ms >= now + NOTIFY_PAUSE_MS / 2);
 	for (uint32_t i = 1; i + 1 < NOTIFY_TRIES_MAX; i++) /* as if they had failed, too */
-		assert_ok(meta_notice_tried(f->app->meta, &t[0], 1, NULL, &f->err), &f->err);
+		assert_ok(meta_delivery_tried(f->app->meta, &t[0], 1, NULL, &f->err), &f->err);
 	pass(f);
 	said = last_event(f, j.id, &events);
 	assert_int_equal(events, 2);
@@ -196,7 +196,7 @@ static void a_try_that_fails_is_due_again_and_given_up(void **state)
 static void a_secret_that_is_gone(void **state)
 {
 	struct fixture *f = *state;
-	struct model_notice *t = NULL;
+	struct model_delivery *t = NULL;
 	struct model_job j = {0};
 	size_t events = 0;
 
@@ -211,7 +211,7 @@ static void a_secret_that_is_gone(void **state)
 static void a_removed_job_is_told_of_all_the_same(void **state)
 {
 	struct fixture *f = *state;
-	struct model_notice *t = NULL;
+	struct model_delivery *t = NULL;
 	struct model_job j = {0};
 	struct principal *w;
 
