@@ -33,11 +33,11 @@ int engine_launch(struct engine *e, const struct engine_launch *l, struct arena 
 	return 0;
 }
 
-int engine_look(struct engine *e, const char *ref, const char *dir, enum engine_sight *out,
-                struct err *err)
+int engine_probe(struct engine *e, const char *ref, const char *dir, enum engine_status *out,
+                 struct err *err)
 {
 	assert(dir != NULL);
-	return e->ops->look(e, ref, dir, out, err);
+	return e->ops->probe(e, ref, dir, out, err);
 }
 
 int engine_kill(struct engine *e, const char *ref, const char *dir, const atomic_bool *cancel,

@@ -21,7 +21,7 @@ struct engine_launch {
 	const char *program; /* this binary */
 };
 
-enum engine_sight {
+enum engine_status {
 	ENGINE_RUNS,    /* the process is there */
 	ENGINE_GONE,    /* proven: it ended, or the machine was restarted */
 	ENGINE_UNKNOWN, /* cannot tell now: never a reason to end an attempt */
@@ -35,8 +35,8 @@ struct engine_ops {
 	 * server. */
 	int (*launch)(struct engine *e, const struct engine_launch *l, struct arena *a, char **ref,
 	              struct err *err);
-	int (*look)(struct engine *e, const char *ref, const char *dir, enum engine_sight *out,
-	            struct err *err);
+	int (*probe)(struct engine *e, const char *ref, const char *dir, enum engine_status *out,
+	             struct err *err);
 	/* Kills the runner and all it started. Not there is success. It may take a minute:
 	 * ERR_CANCELED soon after *cancel. */
 	int (*kill)(struct engine *e, const char *ref, const char *dir, const atomic_bool *cancel,
@@ -52,8 +52,8 @@ int engine_open(struct engine **out, const char *name, const char *options,
 void engine_close(struct engine *e);
 int engine_launch(struct engine *e, const struct engine_launch *l, struct arena *a, char **ref,
                   struct err *err) MUST_CHECK;
-int engine_look(struct engine *e, const char *ref, const char *dir, enum engine_sight *out,
-                struct err *err) MUST_CHECK;
+int engine_probe(struct engine *e, const char *ref, const char *dir, enum engine_status *out,
+                 struct err *err) MUST_CHECK;
 int engine_kill(struct engine *e, const char *ref, const char *dir, const atomic_bool *cancel,
                 struct err *err) MUST_CHECK;
 

@@ -173,8 +173,8 @@ static int local_launch(struct engine *e UNUSED, const struct engine_launch *l, 
 	return 0;
 }
 
-static int local_look(struct engine *e UNUSED, const char *ref, const char *dir,
-                      enum engine_sight *out, struct err *err)
+static int local_probe(struct engine *e UNUSED, const char *ref, const char *dir,
+                       enum engine_status *out, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	char *launch = arena_printf(a, "%s/launch.json", dir);
@@ -263,6 +263,6 @@ const struct engine_ops engine_local = {
 	.open = local_open,
 	.close = local_close,
 	.launch = local_launch,
-	.look = local_look,
+	.probe = local_probe,
 	.kill = local_kill,
 };

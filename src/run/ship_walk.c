@@ -13,7 +13,7 @@
 
 #define DEPTH_MAX 32
 
-struct sight {
+struct status {
 	size_t name; /* in names */
 	struct ship_fact fact;
 	uint64_t links;
@@ -24,7 +24,7 @@ struct walk {
 	struct ship *s;
 	struct buf path;  /* of the folder that is read, then of a file in it */
 	struct buf names; /* of the batch, each with its NUL */
-	struct sight sight[SHIP_BATCH];
+	struct status status[SHIP_BATCH];
 	size_t n;
 	bool changed;
 };
@@ -134,7 +134,7 @@ static void touch(struct ship *s, struct ship_entry *e, const struct ship_fact *
 
 /* Has the content changed since the last look, or may it have? Another ctime alone, with as many
  * links as before, is a time that was set back or a mode: looked at again. */
-static bool is_other(const struct ship_entry *e, const struct sight *now)
+static bool is_other(const struct ship_entry *e, const struct status *now)
 {
 	if (e->walk == 0)
 		return e->state != SHIP_SENT || !ship_same(&e->sent, &now->fact);
@@ -143,7 +143,7 @@ static bool is_other(const struct ship_entry *e, const struct sight *now)
 }
 
 /* One file of the batch, with the lock; *id: the link that is wanted. */
-static bool see(struct ship *s, struct str path, const struct sight *now, uint64_t *id)
+static bool see(struct ship *s, struct str path, const struct status *now, uint64_t *id)
 {
 	struct ship_entry *e = map_get(s->entries, path);
 	bool changed = false, other;
@@ -180,7 +180,7 @@ static bool see(struct ship *s, struct str path, const struct sight *now, uint64
 }
 
 /* What became of a link. */
-static void attach(struct ship *s, struct str path, const struct sight *now, bool made,
+static void attach(struct ship *s, struct str path, const struct status *now, bool made,
                    const struct stat *after)
 {
 	struct ship_entry *e = map_get(s->entries, path);
@@ -208,26 +208,26 @@ static void flush(struct walk *w, int dirfd)
 
 	(void)pthread_mutex_lock(&s->lock);
 	for (size_t i = 0; i < w->n; i++) {
-		size_t keep = push(w, w->names.p + w->sight[i].name);
+		size_t keep = push(w, w->names.p + w->status[i].name);
 
 		w->changed =
-			see(s, buf_view(&w->path), &w->sight[i], &w->sight[i].id) || w->changed;
-		linked = linked || w->sight[i].id > 0;
+			see(s, buf_view(&w->path), &w->status[i], &w->status[i].id) || w->changed;
+		linked = linked || w->status[i].id > 0;
 		pop(w, keep);
 	}
 	(void)pthread_mutex_unlock(&s->lock);
 	for (size_t i = 0; linked && i < w->n; i++) {
-		const char *name = w->names.p + w->sight[i].name;
+		const char *name = w->names.p + w->status[i].name;
 		struct stat after;
 		size_t keep;
 		bool made;
 
-		if (w->sight[i].id == 0)
+		if (w->status[i].id == 0)
 			continue;
-		made = ship_spool_link(s, dirfd, name, w->sight[i].id, &w->sight[i].fact, &after);
+		made = ship_spool_link(s, dirfd, name, w->status[i].id, &w->status[i].fact, &after);
 		keep = push(w, name);
 		(void)pthread_mutex_lock(&s->lock);
-		attach(s, buf_view(&w->path), &w->sight[i], made, &after);
+		attach(s, buf_view(&w->path), &w->status[i], made, &after);
 		(void)pthread_mutex_unlock(&s->lock);
 		pop(w, keep);
 	}
@@ -282,7 +282,7 @@ static void look_at(struct walk *w, int dirfd, const char *name, struct buf *bel
 	} else if (S_ISDIR(st.st_mode)) {
 		buf_add(below, name, strlen(name) + 1);
 	} else {
-		w->sight[w->n++] = (struct sight){
+		w->status[w->n++] = (struct status){
 			.name = w->names.n, .fact = ship_fact_of(&st), .links = st.st_nlink};
 		buf_add(&w->names, name, strlen(name) + 1);
 	}

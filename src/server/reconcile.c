@@ -28,10 +28,10 @@ struct part {
 	bool waits;   /* on a thread of the sweep pool: what takes long may be done now */
 };
 
-static int look(const struct part *p, enum engine_sight *out, struct err *err)
+static int probe(const struct part *p, enum engine_status *out, struct err *err)
 {
-	return engine_look(p->app->engine, p->t->engine_ref != NULL ? p->t->engine_ref : "", p->dir,
-	                   out, err);
+	return engine_probe(p->app->engine, p->t->engine_ref != NULL ? p->t->engine_ref : "",
+	                    p->dir, out, err);
 }
 
 static int kill_all(const struct part *p, struct err *err)
@@ -113,13 +113,13 @@ static int sweep(const struct part *p, int64_t silent_ms, struct err *err)
 	return 0;
 }
 
-static bool look_again(struct app *app, const char *dir);
+static bool probe_again(struct app *app, const char *dir);
 
 /* False: the pool will come back to it, with all the time that it takes. */
 static bool may_wait(const struct part *p)
 {
 	if (!p->waits)
-		keyed_executor_submit(p->app->sweeps, p->t->dir, look_again);
+		keyed_executor_submit(p->app->sweeps, p->t->dir, probe_again);
 	return p->waits;
 }
 
@@ -171,13 +171,13 @@ static bool is_deaf(const struct part *p, int64_t now, int64_t heard)
 	return now - MAX(told, heard) > RECONCILE_DEAF_MS + (int64_t)grace_s * 1000;
 }
 
-static int look_at_current(const struct part *p, struct err *err)
+static int probe_current(const struct part *p, struct err *err)
 {
 	enum job_state s = p->job.core.state;
 	const struct model_attempt *t = p->t;
 	int64_t now = clock_wall_ms();
 	int64_t heard = MAX(t->heartbeat_ms, MAX(t->claimed_ms, t->launched_ms));
-	enum engine_sight sight = ENGINE_UNKNOWN;
+	enum engine_status status = ENGINE_UNKNOWN;
 
 	if (t->ended_ms != 0)
 		return jobs_settle(p->app, t->id, err);
@@ -198,11 +198,11 @@ static int look_at_current(const struct part *p, struct err *err)
 	if (t->claim != NULL && now - heard < RECONCILE_SILENT_MS &&
 	    heard >= p->app->started_ms) /* at start everybody is looked at once */
 		return 0;
-	if (look(p, &sight, err) < 0)
+	if (probe(p, &status, err) < 0)
 		return -1;
-	if (sight == ENGINE_GONE)
+	if (status == ENGINE_GONE)
 		return gone(p, now - heard, err);
-	if (sight != ENGINE_RUNS || !is_deaf(p, now, heard) || !may_wait(p))
+	if (status != ENGINE_RUNS || !is_deaf(p, now, heard) || !may_wait(p))
 		return 0;
 	log_warn("ending a runner that does not stop: attempt=%s rank=%u", t->id, t->node_rank);
 	return kill_all(p, err);
@@ -220,16 +220,16 @@ static int clean(const struct part *p, struct err *err)
 }
 
 /* The attempt is over: its runner ends by itself, else it is ended; then its folder goes. */
-static int look_at_past(const struct part *p, struct err *err)
+static int probe_past(const struct part *p, struct err *err)
 {
 	int64_t now = clock_wall_ms(), over = MAX(p->t->ended_ms, p->job.core.changed_ms);
-	enum engine_sight sight = ENGINE_GONE;
+	enum engine_status status = ENGINE_GONE;
 
 	if (p->job.id != NULL && keyed_executor_busy(p->app->prepare, p->job.id))
 		return 0;
-	if (p->t->launched_ms != 0 && look(p, &sight, err) < 0)
+	if (p->t->launched_ms != 0 && probe(p, &status, err) < 0)
 		return -1;
-	switch (sight) {
+	switch (status) {
 	case ENGINE_GONE:
 		return may_wait(p) ? clean(p, err) : 0;
 	case ENGINE_RUNS:
@@ -244,7 +244,8 @@ static int look_at_past(const struct part *p, struct err *err)
 	return 0;
 }
 
-static int look_at(struct app *app, const struct model_attempt *t, bool waits, struct err *err)
+static int probe_attempt(struct app *app, const struct model_attempt *t, bool waits,
+                         struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct part p = {
@@ -255,14 +256,14 @@ static int look_at(struct app *app, const struct model_attempt *t, bool waits, s
 			return -1;
 		err_clear(err);
 		p.job = (struct model_job){0};
-		return look_at_past(&p, err);
+		return probe_past(&p, err);
 	}
 	p.current = job_state_is_placed(p.job.core.state) && app_same(p.job.attempt_id, t->id);
-	return p.current ? look_at_current(&p, err) : look_at_past(&p, err);
+	return p.current ? probe_current(&p, err) : probe_past(&p, err);
 }
 
 /* Everybody, or the one of that folder with all the time that it takes. True: all went well. */
-static bool look_at_all(struct app *app, const char *dir)
+static bool probe_all(struct app *app, const char *dir)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct model_attempt *t = NULL;
@@ -280,7 +281,7 @@ static bool look_at_all(struct app *app, const char *dir)
 		                : keyed_executor_busy(app->sweeps, t[i].dir))
 			continue;
 		err_clear(&err);
-		if (look_at(app, &t[i], dir != NULL, &err) == 0)
+		if (probe_attempt(app, &t[i], dir != NULL, &err) == 0)
 			continue;
 		well = false;
 		if (err.code != ERR_CANCELED)
@@ -290,14 +291,14 @@ static bool look_at_all(struct app *app, const char *dir)
 	return well;
 }
 
-static bool look_again(struct app *app, const char *dir)
+static bool probe_again(struct app *app, const char *dir)
 {
-	return look_at_all(app, dir);
+	return probe_all(app, dir);
 }
 
 void reconcile_pass(struct app *app)
 {
-	(void)look_at_all(app, NULL); /* who failed is looked at again by the next one */
+	(void)probe_all(app, NULL); /* who failed is looked at again by the next one */
 }
 
 /* A runner that outlived us looks here when it cannot reach us: the port may be another one. */

@@ -66,13 +66,13 @@ static char *launch(struct place *p)
 	return ref;
 }
 
-static enum engine_sight look(struct place *p, const char *ref)
+static enum engine_status look(struct place *p, const char *ref)
 {
-	enum engine_sight sight = ENGINE_UNKNOWN;
+	enum engine_status status = ENGINE_UNKNOWN;
 	struct err err = {0};
 
-	assert_ok(engine_look(p->e, ref, p->dir, &sight, &err), &err);
-	return sight;
+	assert_ok(engine_probe(p->e, ref, p->dir, &status, &err), &err);
+	return status;
 }
 
 static void wait_for_end(struct place *p, const char *ref)
@@ -94,15 +94,15 @@ static void refuses(void **state)
 	struct place *p = *state;
 	struct engine *e = NULL;
 	struct engine_launch l = {.attempt_id = "a1", .dir = p->dir, .program = "/not/there"};
-	enum engine_sight sight;
+	enum engine_status status;
 	struct err err = {0};
 	char *ref = NULL;
 
 	assert_err(engine_open(&e, "cloud", "", &err), &err, ERR_INVALID, "cloud");
 	assert_err(engine_launch(p->e, &l, p->a, &ref, &err), &err, ERR_NOT_FOUND, "/not/there");
-	assert_err(engine_look(p->e, "{\"pid\":\"x\"}", p->dir, &sight, &err), &err, ERR_CORRUPT,
+	assert_err(engine_probe(p->e, "{\"pid\":\"x\"}", p->dir, &status, &err), &err, ERR_CORRUPT,
 	           "pid");
-	assert_int_equal(sight, ENGINE_UNKNOWN);
+	assert_int_equal(status, ENGINE_UNKNOWN);
 }
 
 static void lives_and_ends(void **state)
