@@ -33,7 +33,7 @@ static struct view look(const struct ship *s, const struct ship_group *g)
 		v.n++;
 		v.n_gone += e->gone;
 		v.n_lost += e->state == SHIP_LOST;
-		v.n_sent += e->state == SHIP_SENT || e->aside;
+		v.n_sent += e->state == SHIP_SENT || e->quarantine;
 		v.bytes_sent +=
 			e->state == SHIP_SENT ? e->fact.size : MIN(e->progress, e->fact.size);
 	}

@@ -108,7 +108,7 @@ void ship_journal_tidy(struct ship *s)
 			add_link(&all, e);
 		if (e->closed)
 			add_closed(&all, e);
-		if (e->stored && !e->aside && e->state == SHIP_SENT)
+		if (e->stored && !e->quarantine && e->state == SHIP_SENT)
 			add_sent(&all, e);
 	}
 	s->journal_most = 4 * all.n;

@@ -23,7 +23,7 @@ void ship_set_free(struct ship_set *x)
 
 static const struct format_result *check_of(const struct ship_entry *e)
 {
-	const struct ship_fact *is = e->aside ? &e->sent : &e->fact;
+	const struct ship_fact *is = e->quarantine ? &e->sent : &e->fact;
 
 	return e->check != NULL && ship_same(&e->checked, is) ? &e->check->r : NULL;
 }
@@ -81,9 +81,9 @@ static void look_at_set(struct ship *s, struct ship_group *g)
 			continue;
 		file[q.n++] = (struct set_file){
 			.path = arena_cstr(a, ship_inner(g, e->path)),
-			.size = e->aside ? e->sent.size : e->fact.size,
+			.size = e->quarantine ? e->sent.size : e->fact.size,
 			.check = check_of(e),
-			.sha256 = e->state == SHIP_SENT || e->aside ? &e->sha256 : NULL,
+			.sha256 = e->state == SHIP_SENT || e->quarantine ? &e->sha256 : NULL,
 		};
 	}
 	q.file = file;
@@ -270,7 +270,7 @@ static void add_files(struct ship *s, const struct ship_group *g, struct ckpt_fa
 			f->torn = inner;
 			f->torn_why = e->fault;
 		}
-		if (e->writer && !e->gone && !e->aside && f->writer == NULL && !s->final)
+		if (e->writer && !e->gone && !e->quarantine && f->writer == NULL && !s->final)
 			f->writer = inner;
 		if (f->cut == NULL && was_cut(s, e))
 			f->cut = inner;
@@ -386,13 +386,13 @@ static bool came_at_once(const struct ship_group *g)
 
 static void add_time(struct ship *s, struct ship_group *g, struct ckpt_facts *f, int64_t now)
 {
-	bool aside = false;
+	bool quarantine = false;
 	struct ship_entry *e = NULL;
 
 	TAILQ_FOREACH(e, &g->entries, peer)
-	aside = aside || e->aside;
+	quarantine = quarantine || e->quarantine;
 	f->quiet_ms = MAX(now - g->changed_ms, 0);
-	if (aside) /* it was quiet when it was copied */
+	if (quarantine) /* it was quiet when it was copied */
 		f->quiet_ms = MAX(f->quiet_ms, (int64_t)SHIP_ALONE_MS);
 	f->pause_ms = s->pause_ms;
 	f->remote = s->remote;

@@ -107,7 +107,7 @@ static bool belongs(const struct ship *s, const struct ship_group *g, const stru
 {
 	bool complete = g->verdict.state == CKPT_COMPLETE;
 
-	if (!e->stored || (e->state != SHIP_SENT && !e->aside && e->kind != FORMAT_NAME_LOG))
+	if (!e->stored || (e->state != SHIP_SENT && !e->quarantine && e->kind != FORMAT_NAME_LOG))
 		return false;
 	/* Temporary ones are kept of what never got whole. */
 	return e->kind != FORMAT_NAME_TEMPORARY || (s->walked_final && !complete);
@@ -355,8 +355,8 @@ bool ship_publish(struct ship *s, struct ship_group *g)
 	{
 		const struct manifest_file *f = ship_in_base(g, e->path);
 
-		if (e->aside && f != NULL && digest_same(&f->sha256, &e->sha256))
-			e->aside = false; /* it counts now; next is what is there */
+		if (e->quarantine && f != NULL && digest_same(&f->sha256, &e->sha256))
+			e->quarantine = false; /* it counts now; next is what is there */
 	}
 	return done;
 }

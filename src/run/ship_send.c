@@ -343,7 +343,7 @@ static void take_sent(struct sending *x)
 	e->revision = x->revision;
 	e->sent_ms = clock_mono_ms();
 	e->own = x->own;
-	e->aside = e->dirty;
+	e->quarantine = e->dirty;
 	if (!e->dirty) {
 		e->state = SHIP_SENT;
 		e->fact = x->want;

@@ -76,11 +76,11 @@ struct ship_entry {
 	/* as it is judged and sent */
 	struct ship_check *check; /* of `checked`; NULL = not looked at */
 	struct ship_fact checked;
-	bool dirty;     /* it changed while it was being sent */
-	bool aside;     /* `sent` is a whole one of before: it is written over already */
-	bool hole;      /* it has not all the blocks that its size promises */
-	bool look_only; /* it is stored: only its format is wanted */
-	bool stored;    /* `sent` is in the store: at its path, or as part of a revision */
+	bool dirty;      /* it changed while it was being sent */
+	bool quarantine; /* `sent` is a whole one of before: it is written over already */
+	bool hole;       /* it has not all the blocks that its size promises */
+	bool look_only;  /* it is stored: only its format is wanted */
+	bool stored;     /* `sent` is in the store: at its path, or as part of a revision */
 	struct ship_fact sent;
 	struct digest sha256;
 	uint32_t revision; /* 0 = at its path */

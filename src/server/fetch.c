@@ -210,7 +210,7 @@ static void renew_tree(struct fetch *f, const struct digest *manifest)
 	struct err err = {0};
 	bool held;
 
-	if (node_cache_set_aside(f->app->node, manifest, &held, &err) < 0)
+	if (node_cache_quarantine(f->app->node, manifest, &held, &err) < 0)
 		log_warn("fetch: %s", err.msg);
 }
 

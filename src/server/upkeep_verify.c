@@ -81,7 +81,7 @@ static int drop_tree(struct verify *v, struct arena *a, const struct digest *man
 	bool held;
 
 	digest_hex(manifest, hex);
-	if (node_cache_set_aside(v->app->node, manifest, &held, err) < 0) {
+	if (node_cache_quarantine(v->app->node, manifest, &held, err) < 0) {
 		if (err->code != ERR_BUSY)
 			return -1;
 		/* made for so long it is copied, and a copy is verified where it is made */
@@ -162,7 +162,7 @@ static int tell_one(void *arg, const struct digest *name, struct err *err)
 
 /* Trees first, so that killed in between none is left that holds what the store does not; and again
  * behind the blob, for those that were made of it meanwhile. */
-static int set_aside(struct verify *v, const struct blob_size *b, struct err *err)
+static int quarantine_blob(struct verify *v, const struct blob_size *b, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_MAP struct map *held = map_new();
@@ -180,7 +180,7 @@ static int set_aside(struct verify *v, const struct blob_size *b, struct err *er
 	if (blobs_each_manifest(v->app->blobs, drop_one, &f, err) < 0)
 		return -1;
 	app_crash_at("verify:before");
-	if (blobs_set_aside(v->app->blobs, &b->d, err) < 0)
+	if (blobs_quarantine(v->app->blobs, &b->d, err) < 0)
 		return -1;
 	app_crash_at("verify:after");
 	if (blobs_each_manifest(v->app->blobs, drop_one, &f, err) < 0 ||
@@ -207,7 +207,7 @@ static int read_blob(struct verify *v, const struct blob_size *b, struct err *er
 		return -1;
 	log_error("upkeep: %s", err->msg);
 	err_clear(err);
-	return set_aside(v, b, err);
+	return quarantine_blob(v, b, err);
 }
 
 static int note_blob(void *arg, const struct digest *d, uint64_t size, struct err *err UNUSED)
@@ -235,17 +235,17 @@ static int read_blobs(struct verify *v, struct err *err)
 
 /* ---- manifests and what they need ---------------------------------------------------------- */
 
-static int set_manifest_aside(struct verify *v, struct arena *a, const struct digest *name,
-                              struct err *err)
+static int quarantine_manifest(struct verify *v, struct arena *a, const struct digest *name,
+                               struct err *err)
 {
 	static const char *const words = "its file list is damaged: quarantined; the next job that "
-	                                 "needs it fetches what is missing";
+					 "needs it fetches what is missing";
 	const char *source = NULL;
 	struct upkeep_item x;
 	char hex[HASH_HEX_CAP];
 
 	digest_hex(name, hex);
-	if (blobs_set_manifest_aside(v->app->blobs, name, err) < 0 ||
+	if (blobs_quarantine_manifest(v->app->blobs, name, err) < 0 ||
 	    fail_mirrors(v, a, hex, words, &source, err) < 0)
 		return -1;
 	x = damaged("weights", source != NULL ? source : arena_printf(a, "manifest %s", hex), NULL,
@@ -272,7 +272,7 @@ static int read_manifest(void *arg, const struct digest *name, struct err *err)
 		return -1;
 	log_error("upkeep: %s", err->msg);
 	err_clear(err);
-	return set_manifest_aside(v, a, name, err);
+	return quarantine_manifest(v, a, name, err);
 }
 
 /* Ready weights whose files are not all there: set aside by a verification that was killed, or

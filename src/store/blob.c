@@ -273,32 +273,32 @@ int blobs_verify(struct blobs *b, const struct digest *d,
 	               b->dir, path);
 }
 
-static int move_aside(struct blobs *b, const char *path, const char *mark, struct err *err)
+static int move_to_quarantine(struct blobs *b, const char *path, const char *mark, struct err *err)
 {
-	char aside[BLOB_PATH_CAP];
+	char quarantine[BLOB_PATH_CAP];
 
-	FMT(aside, "tmp/" BLOB_DAMAGED "%s%s", mark, strrchr(path, '/') + 1);
-	if (renameat(b->fd, path, b->fd, aside) == 0)
+	FMT(quarantine, "tmp/" BLOB_DAMAGED "%s%s", mark, strrchr(path, '/') + 1);
+	if (renameat(b->fd, path, b->fd, quarantine) == 0)
 		return fs_sync_dir(b->fd, "tmp", err);
 	if (errno == ENOENT)
 		return 0;
 	return err_errno(err, errno, "%s/%s is damaged and cannot be moved aside", b->dir, path);
 }
 
-int blobs_set_aside(struct blobs *b, const struct digest *d, struct err *err)
+int blobs_quarantine(struct blobs *b, const struct digest *d, struct err *err)
 {
 	char path[BLOB_PATH_CAP];
 
 	blob_path(d, path);
-	return move_aside(b, path, "", err);
+	return move_to_quarantine(b, path, "", err);
 }
 
-int blobs_set_manifest_aside(struct blobs *b, const struct digest *name, struct err *err)
+int blobs_quarantine_manifest(struct blobs *b, const struct digest *name, struct err *err)
 {
 	char path[BLOB_PATH_CAP];
 
 	blob_manifest_path(name, path);
-	return move_aside(b, path, "m-", err);
+	return move_to_quarantine(b, path, "m-", err);
 }
 
 int blob_gc_lock(struct blobs *b, struct err *err)

@@ -43,10 +43,10 @@ int blobs_verify(struct blobs *b, const struct digest *d,
                  struct err *err) MUST_CHECK;
 /* A blob that differs leaves the store: tmp/corrupt-<hex>, swept by age. Who needs it fetches it
  * again; trees that link to it are the node cache's matter. One that is gone is fine. */
-int blobs_set_aside(struct blobs *b, const struct digest *d, struct err *err) MUST_CHECK;
+int blobs_quarantine(struct blobs *b, const struct digest *d, struct err *err) MUST_CHECK;
 /* The same for a manifest: tmp/corrupt-m-<hex>. */
-int blobs_set_manifest_aside(struct blobs *b, const struct digest *name,
-                             struct err *err) MUST_CHECK;
+int blobs_quarantine_manifest(struct blobs *b, const struct digest *name,
+                              struct err *err) MUST_CHECK;
 /* Calls fn with every blob and its size, in the order of the folders. -1 of fn ends it. */
 int blobs_each(struct blobs *b,
                int (*fn)(void *arg, const struct digest *d, uint64_t size, struct err *err),

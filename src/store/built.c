@@ -252,16 +252,17 @@ int built_grow(struct built *b, struct err *err)
 
 void built_say(struct built *b, const char *words)
 {
-	char path[PATH_CAP], aside[PATH_CAP];
+	char path[PATH_CAP], quarantine[PATH_CAP];
 	AUTO_FD int fd = -1;
 	size_t n = MIN(strlen(words), (size_t)BUILT_SAID_MAX);
 
 	path_of("tmp", b->hex, "/said", path);
-	path_of("tmp", b->hex, "/said.new", aside);
-	fd = openat(b->c->fd, aside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	path_of("tmp", b->hex, "/said.new", quarantine);
+	fd = openat(b->c->fd, quarantine, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+	            0600);
 	/* words for people: without them they wait as well */
 	if (fd >= 0 && write(fd, words, n) == (ssize_t)n)
-		(void)renameat(b->c->fd, aside, b->c->fd, path);
+		(void)renameat(b->c->fd, quarantine, b->c->fd, path);
 }
 
 static void read_said(struct built *b, char out[BUILT_SAID_MAX + 1])
@@ -418,14 +419,14 @@ static int hand_out(struct built *b, int lease, bool hit, struct node_lease *out
 	return 0;
 }
 
-static int set_aside(struct built *b, const struct digest *key, const struct err *why,
-                     struct err *err)
+static int quarantine_blob(struct built *b, const struct digest *key, const struct err *why,
+                           struct err *err)
 {
 	bool held = false;
 
 	if (b->m->damaged != NULL)
 		b->m->damaged(b->m->arg, why->msg);
-	if (node_cache_set_aside(b->c, key, &held, err) == 0)
+	if (node_cache_quarantine(b->c, key, &held, err) == 0)
 		return 0;
 	if (err->code != ERR_BUSY)
 		return -1;
@@ -458,7 +459,7 @@ int node_cache_built(struct node_cache *c, const struct digest *key, const struc
 				return rc;
 			}
 			(void)close(TAKE_FD(lease));
-			if (set_aside(&b, key, &why, err) < 0)
+			if (quarantine_blob(&b, key, &why, err) < 0)
 				return -1;
 			continue;
 		}

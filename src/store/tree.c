@@ -38,18 +38,19 @@ bool tree_exists(struct node_cache *c, const char *folder, const char *hex)
 /* The name goes first: what is half removed is not found. */
 int tree_remove(struct node_cache *c, const char *hex, struct err *err)
 {
-	char tree[TREE_PATH_CAP], aside[TREE_PATH_CAP], lease[TREE_PATH_CAP];
+	char tree[TREE_PATH_CAP], quarantine[TREE_PATH_CAP], lease[TREE_PATH_CAP];
 
 	path_of("trees", hex, "", tree);
-	path_of("tmp", hex, "", aside);
+	path_of("tmp", hex, "", quarantine);
 	path_of("leases", hex, ".lease", lease);
-	if (tree_remove_folder(c, aside, err) < 0) /* what a killed maker left */
+	if (tree_remove_folder(c, quarantine, err) < 0) /* what a killed maker left */
 		return -1;
 	if (tree_exists(c, "trees", hex)) {
 		/* moving a folder rewrites its "..": it has to be writable */
-		if (fchmodat(c->fd, tree, 0755, 0) < 0 || renameat(c->fd, tree, c->fd, aside) < 0)
+		if (fchmodat(c->fd, tree, 0755, 0) < 0 ||
+		    renameat(c->fd, tree, c->fd, quarantine) < 0)
 			return err_errno(err, errno, "%s/%s", c->dir, tree);
-		if (tree_remove_folder(c, aside, err) < 0)
+		if (tree_remove_folder(c, quarantine, err) < 0)
 			return -1;
 	}
 	if (unlinkat(c->fd, lease, 0) < 0 && errno != ENOENT)
@@ -128,8 +129,8 @@ int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_by
 	}
 	if (strlen(dir) + TREE_PATH_CAP > FS_PATH_MAX)
 		(void)err_set(err, ERR_INVALID, "the path of the node cache is too long: %s", dir);
-	else if (tree_each(c, "tmp", "", sweep_one, c, err) == 0 && tree_sweep_aside(c, err) == 0 &&
-	         tree_sweep_built(c, err) == 0) {
+	else if (tree_each(c, "tmp", "", sweep_one, c, err) == 0 &&
+	         tree_sweep_quarantine(c, err) == 0 && tree_sweep_built(c, err) == 0) {
 		*out = c;
 		return 0;
 	}
@@ -377,7 +378,7 @@ static int place(struct making *m, struct arena *a, const struct manifest_file *
 			return err_set(
 				err, ERR_NOT_FOUND,
 				"the blob of %s is no longer in the store: it was quarantined as "
-			        "damaged, or deleted. Push the job again to fetch it again",
+				"damaged, or deleted. Push the job again to fetch it again",
 				f->path);
 		if (errno != EXDEV && errno != EMLINK && errno != EPERM)
 			return err_errno(err, errno, "link %s to %s", f->path, blob);

@@ -47,8 +47,8 @@ int node_cache_drop(struct node_cache *c, const struct digest *manifest,
                     struct err *err) MUST_CHECK;
 /* A file of the tree is damaged: nobody is given this tree again. Unused, it is removed; in use, it
  * moves to damaged/ and those who have it mounted keep it. *held says which. */
-int node_cache_set_aside(struct node_cache *c, const struct digest *manifest, bool *held,
-                         struct err *err) MUST_CHECK;
+int node_cache_quarantine(struct node_cache *c, const struct digest *manifest, bool *held,
+                          struct err *err) MUST_CHECK;
 struct node_tree {
 	struct digest manifest;
 	uint64_t alone;  /* bytes of files that have no other name: what removing it frees */

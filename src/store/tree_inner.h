@@ -25,7 +25,7 @@ int tree_remove(struct node_cache *c, const char *hex, struct err *err) MUST_CHE
 int tree_reserve(struct node_cache *c, const char *hex, int lease, const struct lease_text *text,
                  struct err *err) MUST_CHECK;
 /* Removes trees that were set aside and that nobody holds any more. */
-int tree_sweep_aside(struct node_cache *c, struct err *err) MUST_CHECK;
+int tree_sweep_quarantine(struct node_cache *c, struct err *err) MUST_CHECK;
 /* Calls fn with each name (64 hex) in a folder whose entries end in `end`. */
 int tree_each(struct node_cache *c, const char *folder, const char *end,
               int (*fn)(void *arg, const char *hex, struct err *err), void *arg,

@@ -109,8 +109,8 @@ static void blob_that_rotted_is_moved_aside(void **state UNUSED)
 	}
 	assert_err(blobs_verify(b, &d, NULL, NULL, &err), &err, ERR_CORRUPT, "fetched again");
 	assert_true(blobs_has(b, &d, 5)); /* reading changes nothing */
-	assert_ok(blobs_set_aside(b, &d, &err), &err);
-	assert_ok(blobs_set_aside(b, &d, &err), &err); /* gone already */
+	assert_ok(blobs_quarantine(b, &d, &err), &err);
+	assert_ok(blobs_quarantine(b, &d, &err), &err); /* gone already */
 	assert_false(blobs_has(b, &d, 5));
 	assert_ok(blobs_put(b, STR_LIT("hello"), &d, &err), &err);
 	assert_ok(blobs_verify(b, &d, NULL, NULL, &err), &err);

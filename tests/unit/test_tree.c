@@ -449,12 +449,12 @@ static void tree_with_a_damaged_file_is_given_to_nobody(void **state UNUSED)
 	assert_ok(node_cache_verify(c, b, &m, add_step, &read, &err), &err);
 	assert_int_equal(read, 0); /* its files are the blobs */
 
-	assert_ok(node_cache_set_aside(c, &idle, &held, &err), &err);
+	assert_ok(node_cache_quarantine(c, &idle, &held, &err), &err);
 	assert_false(held || has_tree("aside", &idle));
-	assert_ok(node_cache_set_aside(c, &idle, &held, &err), &err); /* there is none */
+	assert_ok(node_cache_quarantine(c, &idle, &held, &err), &err); /* there is none */
 	assert_false(held);
 
-	assert_ok(node_cache_set_aside(c, &m, &held, &err), &err);
+	assert_ok(node_cache_quarantine(c, &m, &held, &err), &err);
 	assert_true(held && !has_tree("aside", &m));
 	take(c, b, &m, &lease_b); /* made anew, while the old one is in use */
 	assert_true(!lease_b.hit && is_file(lease_b.path, "f0"));

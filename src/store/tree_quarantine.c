@@ -1,6 +1,7 @@
 /*
- * tree_aside.c - trees with a damaged file: nobody is given one again, and whoever has it mounted
- * keeps it until he gives his lease back. The lease file moves with the tree: its lock says when.
+ * tree_quarantine.c - trees with a damaged file: nobody is given one again, and whoever has it
+ * mounted keeps it until he gives his lease back. The lease file moves with the tree: its lock says
+ * when.
  */
 #include "store/tree_inner.h"
 
@@ -10,39 +11,39 @@
 
 #include <sys/file.h>
 
-#define ASIDE_PATH_CAP 128
-#define ASIDE_ID 8
-#define ASIDE_STEP_MS 20
-#define ASIDE_WAIT_MS                                                                              \
+#define QUARANTINE_PATH_CAP 128
+#define QUARANTINE_ID 8
+#define QUARANTINE_STEP_MS 20
+#define QUARANTINE_WAIT_MS                                                                         \
 	(60 * 1000) /* for one who makes it: linking takes less; a copy is verified                \
 	             */
 
-/* In this order a kill in between leaves what tree_sweep_aside ends. */
-static int move_aside(struct node_cache *c, const char *hex, struct err *err)
+/* In this order a kill in between leaves what tree_sweep_quarantine ends. */
+static int move_to_quarantine(struct node_cache *c, const char *hex, struct err *err)
 {
-	char tree[ASIDE_PATH_CAP], lease[ASIDE_PATH_CAP], aside[ASIDE_PATH_CAP],
-		lock[ASIDE_PATH_CAP + 8];
-	char id[ASIDE_ID + 1];
+	char tree[QUARANTINE_PATH_CAP], lease[QUARANTINE_PATH_CAP], quarantine[QUARANTINE_PATH_CAP],
+		lock[QUARANTINE_PATH_CAP + 8];
+	char id[QUARANTINE_ID + 1];
 
-	seal_id(id, ASIDE_ID);
+	seal_id(id, QUARANTINE_ID);
 	FMT(tree, "trees/%s", hex);
 	FMT(lease, "leases/%s.lease", hex);
-	FMT(aside, TREE_DAMAGED "/%s-%s", hex, id);
-	FMT(lock, "%s.lease", aside);
+	FMT(quarantine, TREE_DAMAGED "/%s-%s", hex, id);
+	FMT(lock, "%s.lease", quarantine);
 	if (linkat(c->fd, lease, c->fd, lock, 0) < 0)
 		return err_errno(err, errno, "%s/%s", c->dir, lock);
 	/* moving a folder rewrites its "..": it has to be writable */
-	if (fchmodat(c->fd, tree, 0755, 0) < 0 || renameat(c->fd, tree, c->fd, aside) < 0)
+	if (fchmodat(c->fd, tree, 0755, 0) < 0 || renameat(c->fd, tree, c->fd, quarantine) < 0)
 		return err_errno(err, errno, "%s/%s", c->dir, tree);
 	if (unlinkat(c->fd, lease, 0) < 0 && errno != ENOENT)
 		return err_errno(err, errno, "%s/%s", c->dir, lease);
 	return fs_sync_dir(c->fd, "trees", err);
 }
 
-int node_cache_set_aside(struct node_cache *c, const struct digest *manifest, bool *held,
-                         struct err *err)
+int node_cache_quarantine(struct node_cache *c, const struct digest *manifest, bool *held,
+                          struct err *err)
 {
-	int64_t until = clock_mono_ms() + ASIDE_WAIT_MS;
+	int64_t until = clock_mono_ms() + QUARANTINE_WAIT_MS;
 	char hex[HASH_HEX_CAP];
 
 	*held = false;
@@ -57,11 +58,11 @@ int node_cache_set_aside(struct node_cache *c, const struct digest *manifest, bo
 		err_clear(err);
 		*held = tree_exists(c, "trees", hex);
 		if (*held)
-			return move_aside(c, hex, err);
+			return move_to_quarantine(c, hex, err);
 		if (clock_mono_ms() > until) /* it may have linked the damaged file already */
 			return err_set(err, ERR_BUSY, "tree %s is being made from what is damaged",
 			               hex);
-		clock_sleep_ms(ASIDE_STEP_MS);
+		clock_sleep_ms(QUARANTINE_STEP_MS);
 	}
 	return 0;
 }
@@ -78,10 +79,11 @@ static bool same_file(int a, int dirfd, const char *path)
 static int sweep(void *of, int dirfd UNUSED, const char *name, struct err *err)
 {
 	struct node_cache *c = of;
-	char lock[ASIDE_PATH_CAP], tree[ASIDE_PATH_CAP], lease[ASIDE_PATH_CAP], hex[HASH_HEX_CAP];
+	char lock[QUARANTINE_PATH_CAP], tree[QUARANTINE_PATH_CAP], lease[QUARANTINE_PATH_CAP],
+		hex[HASH_HEX_CAP];
 	AUTO_FD int fd = -1;
 
-	if (strlen(name) != 64 + 1 + ASIDE_ID + strlen(".lease") ||
+	if (strlen(name) != 64 + 1 + QUARANTINE_ID + strlen(".lease") ||
 	    !str_ends(str_of(name), ".lease"))
 		return 0; /* a tree: it goes with its lease */
 	FMT(lock, TREE_DAMAGED "/%s", name);
@@ -105,7 +107,7 @@ static int sweep(void *of, int dirfd UNUSED, const char *name, struct err *err)
 	return 0;
 }
 
-int tree_sweep_aside(struct node_cache *c, struct err *err)
+int tree_sweep_quarantine(struct node_cache *c, struct err *err)
 {
 	AUTO_FD int fd = fs_open_beneath(c->fd, TREE_DAMAGED, O_RDONLY | O_DIRECTORY, 0, err);
 
