@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "core/flow.h"
+#include "core/resumable.h"
 #include "face/face.h"
 #include "io/proc.h"
 #include "run/ids.h"

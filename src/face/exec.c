@@ -4,7 +4,7 @@
  */
 #include "base/clock.h"
 #include "base/hash.h"
-#include "core/flow.h"
+#include "core/resumable.h"
 #include "face/handlers.h"
 
 #define EXEC_ARGS_MAX 256
@@ -157,7 +157,7 @@ int job_exec_input(struct request *rq, struct err *err)
 	struct httpd *h = request_httpd(rq);
 	uint64_t channel = httpd_channel(CHANNEL_EXEC_ROOM, rq->arg[2]), next = 0;
 	uint64_t seq = httpd_channel_seq(h, channel);
-	AUTO_BUF struct buf bytes = BUF_INIT(FLOW_CHUNK_MAX);
+	AUTO_BUF struct buf bytes = BUF_INIT(RESUMABLE_CHUNK_MAX);
 	AUTO_ANSWER struct answer an = {0};
 	struct exec_input in = {0};
 	struct model_job j = {0};

@@ -74,7 +74,7 @@ struct server_status {
 struct exec_state { /* a command run inside a job's sandbox */
 	bool done;
 	int exit_code;
-	struct str frames; /* core/flow.h: what it printed from the offset on; in the arena */
+	struct str frames; /* core/resumable.h: what it printed from the offset on; in the arena */
 	uint64_t next_offset;
 };
 
@@ -307,7 +307,7 @@ struct face_ops {
 	int (*runner_exit)(void *of, const struct principal *principal, const struct wire_exit *x,
 	                   struct err *err); /* twice is fine */
 	/* Frames of output, from `offset` of all of them on. exit_code -1: it goes on. *next is as
-	 * of flow_put. */
+	 * of resumable_put. */
 	int (*runner_exec_output)(void *of, const struct principal *principal, const char *exec_id,
 	                          uint64_t offset, struct str frames, int exit_code, uint64_t *next,
 	                          enum wire_exec_state *state, struct err *err);

@@ -3,7 +3,7 @@
  * names the attempt and node; nothing here takes an id of a job from the caller.
  */
 #include "base/clock.h"
-#include "core/flow.h"
+#include "core/resumable.h"
 #include "face/answer.h"
 #include "face/face.h"
 

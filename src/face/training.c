@@ -2,7 +2,7 @@
 #include "face/handlers.h"
 
 #define SMALL ((size_t)64 << 10)
-#define EXEC_INPUT ((size_t)96 << 10) /* FLOW_CHUNK_MAX as base64, and its numbers */
+#define EXEC_INPUT ((size_t)96 << 10) /* RESUMABLE_CHUNK_MAX as base64, and its numbers */
 #define LARGE ((size_t)8 << 20)       /* a specification with long commands and many variables */
 #define PROJECT "/v1/training_projects/{project_id}"
 #define JOB PROJECT "/jobs/{job_id}"

@@ -8,10 +8,10 @@
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 
-#define CHUNK (FLOW_CHUNK_MAX / 2) /* of each side at a time: two are one body */
-#define REFUSALS 4                 /* commands beyond EXECS_AT_ONCE that are told so */
-#define LOOK_MS 500                /* how often what nobody announces is looked for */
-#define DRAIN_MS 300               /* for a terminal's last bytes; a pipe has them at once */
+#define CHUNK (RESUMABLE_CHUNK_MAX / 2) /* of each side at a time: two are one body */
+#define REFUSALS 4                      /* commands beyond EXECS_AT_ONCE that are told so */
+#define LOOK_MS 500                     /* how often what nobody announces is looked for */
+#define DRAIN_MS 300                    /* for a terminal's last bytes; a pipe has them at once */
 #define DRAIN_MAX                                                                                  \
 	((size_t)1 << 20) /* after its end: something it left behind may print for ever            \
 	                   */
@@ -153,7 +153,7 @@ static void pump(struct command *c)
 	                 .side = {{.fd = c->in.out_fd, .kind = FRAME_OUT},
 	                          {.fd = c->in.err_fd, .kind = FRAME_ERR}},
 	                 .chunk = BUF_INIT(CHUNK),
-	                 .frames = BUF_INIT(FLOW_MAX)};
+	                 .frames = BUF_INIT(RESUMABLE_MAX)};
 	bool quiet = false;
 
 	for (size_t i = 0; i < COUNT(p.side); i++)

@@ -80,7 +80,7 @@ static void *feed(void *arg)
 	uint64_t offset = 0;
 
 	while (is_live(c)) {
-		AUTO_BUF struct buf frames = BUF_INIT(4 * FLOW_MAX);
+		AUTO_BUF struct buf frames = BUF_INIT(4 * RESUMABLE_MAX);
 		enum wire_exec_state state = EXEC_HUNG;
 
 		if (!report_exec_input(c->o->report, c->what.id, offset, false, &c->over, &frames,

@@ -2,7 +2,7 @@
 #ifndef EXEC_INNER_H
 #define EXEC_INNER_H
 
-#include "core/flow.h"
+#include "core/resumable.h"
 #include "run/exec.h"
 
 #include <pthread.h>

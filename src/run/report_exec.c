@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "core/flow.h"
+#include "core/resumable.h"
 
 /* After an exchange that failed: false when another one would be of no use. */
 static bool may_try(struct report *r, const struct http_reply *reply, const atomic_bool *stop,

@@ -1,7 +1,7 @@
 /* exec.c - the table of commands inside sandboxes. */
 #include "server/exec.h"
 
-#include "core/flow.h"
+#include "core/resumable.h"
 #include "server/ctx.h"
 
 #include <sys/queue.h>
@@ -16,8 +16,8 @@ struct exec {
 	bool taken; /* its runner has spoken of it */
 	bool away;  /* hung up because nothing was heard of who started it */
 	int exit_code;
-	struct flow out, in; /* frames */
-	uint64_t input;      /* bytes of input that were taken: `in` holds them as frames */
+	struct resumable out, in; /* frames */
+	uint64_t input;           /* bytes of input that were taken: `in` holds them as frames */
 	bool input_ended;
 	int64_t started_ms, client_ms, touched_ms;
 	TAILQ_ENTRY(exec) link;
@@ -43,8 +43,8 @@ static void drop(struct execs *all, struct exec *e)
 {
 	TAILQ_REMOVE(&all->all, e, link);
 	all->n--;
-	flow_done(&e->out);
-	flow_done(&e->in);
+	resumable_done(&e->out);
+	resumable_done(&e->in);
 	arena_free(e->a);
 	free(e);
 }
@@ -94,7 +94,7 @@ static void finish(struct exec *e, int exit_code, const char *words)
 {
 	if (words != NULL)
 		frame_put(&e->out.b, FRAME_ERR, str_of(words));
-	flow_skip(&e->in, 0);
+	resumable_skip(&e->in, 0);
 	e->state = EXEC_OVER;
 	e->exit_code = exit_code;
 	e->touched_ms = clock_mono_ms();
@@ -111,7 +111,7 @@ static void notify_all(struct app *app, const char *id)
 static void abandon(struct exec *e, enum wire_exec_state how)
 {
 	e->state = how;
-	flow_skip(&e->out, 0);
+	resumable_skip(&e->out, 0);
 }
 
 static const struct wire_exec *copy_of(const struct wire_exec *x, const char *id, struct arena *a)
@@ -214,8 +214,8 @@ int ctx_exec_start(void *of, const struct principal *principal, struct arena *a,
 	e->attempt_id = arena_cstr(e->a, job.attempt_id);
 	e->what = *copy_of(what, e->id, e->a);
 	e->rank = rank;
-	e->out = e->in = (struct flow)FLOW_INIT;
-	e->out.b.max = e->in.b.max = 2 * FLOW_MAX; /* the heads of frames, and last words */
+	e->out = e->in = (struct resumable)RESUMABLE_INIT;
+	e->out.b.max = e->in.b.max = 2 * RESUMABLE_MAX; /* the heads of frames, and last words */
 	e->started_ms = e->client_ms = e->touched_ms = clock_mono_ms();
 	*exec_id = arena_cstr(a, e->id);
 	lock_take(&all->lock);
@@ -276,13 +276,13 @@ int ctx_exec_poll(void *of, const struct principal *principal, struct arena *a, 
 		finish(e, EXEC_LOST_CODE,
 		       "stoker: the job's runner did not accept the command; is its node up?\n");
 	before = e->out.at;
-	r = flow_read(&e->out, offset, &frames, err);
+	r = resumable_read(&e->out, offset, &frames, err);
 	room = e->out.at > before;
 	if (r == 0) {
 		out->done = e->state == EXEC_OVER;
 		out->exit_code = e->exit_code;
 		out->frames = arena_str(a, frames);
-		out->next_offset = flow_end(&e->out);
+		out->next_offset = resumable_end(&e->out);
 	}
 	lock_give(&app->execs->lock);
 	if (room)
@@ -293,7 +293,7 @@ int ctx_exec_poll(void *of, const struct principal *principal, struct arena *a, 
 /* As frames, what is new of it. */
 static int add_input(struct exec *e, const struct exec_input *in, struct err *err)
 {
-	struct flow *f = &e->in;
+	struct resumable *f = &e->in;
 	struct str fresh;
 
 	if (in->bytes.n > 0 && !e->what.input)
@@ -303,7 +303,7 @@ static int add_input(struct exec *e, const struct exec_input *in, struct err *er
 		               "offset: %" PRIu64 " is too far, go on from %" PRIu64, in->offset,
 		               e->input);
 	fresh = str_skip(in->bytes, (size_t)MIN(e->input - in->offset, (uint64_t)in->bytes.n));
-	if (f->b.n + fresh.n > FLOW_MAX)
+	if (f->b.n + fresh.n > RESUMABLE_MAX)
 		return 0;
 	if (in->rows > 0 && e->what.tty)
 		frame_put_size(&f->b, in->rows, in->columns);
@@ -410,9 +410,9 @@ int ctx_runner_exec_output(void *of, const struct principal *principal, const ch
 		return -1;
 	*next = offset + frames.n;
 	if (e->state == EXEC_LIVE)
-		r = flow_put(&e->out, offset, frames, next, err);
+		r = resumable_put(&e->out, offset, frames, next, err);
 	else if (e->state != EXEC_OVER)
-		flow_skip(&e->out, *next);
+		resumable_skip(&e->out, *next);
 	if (r == 0 && exit_code >= 0 && *next == offset + frames.n && e->state != EXEC_OVER)
 		finish(e, exit_code, NULL);
 	*state = e->state;
@@ -439,7 +439,7 @@ int ctx_runner_exec_input(void *of, const struct principal *principal, struct ar
 		return -1;
 	before = e->in.at;
 	if (e->state == EXEC_LIVE)
-		r = flow_read(&e->in, offset, &there, err);
+		r = resumable_read(&e->in, offset, &there, err);
 	*frames = arena_str(a, there);
 	*state = e->state;
 	room = e->in.at > before;

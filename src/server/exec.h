@@ -1,7 +1,7 @@
 /*
  * exec.h - commands that people run inside a job's sandbox: kept in memory only, a bounded number.
  * The runner gets them with its orders. What they are given and what they print passes through here
- * in two bounded flows (core/flow.h), so a side that is slow holds up the other, and both may
+ * in two bounded flows (core/resumable.h), so a side that is slow holds up the other, and both may
  * repeat what was cut off.
  *
  * Who started one and is not heard of for EXEC_AWAY_MS has gone: the command is hung up, the runner

@@ -2,7 +2,7 @@
  * late runners, stops in every state, gangs, retries, weights, checkpoints that are loaded. */
 #include "server_fixture.h"
 
-#include "core/flow.h"
+#include "core/resumable.h"
 #include "server/exec.h"
 
 #include <signal.h>

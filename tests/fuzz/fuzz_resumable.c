@@ -1,5 +1,5 @@
 /* fuzz_flow.c - bytes as frames: what is read as frames is written as the same bytes. */
-#include "core/flow.h"
+#include "core/resumable.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

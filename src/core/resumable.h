@@ -1,38 +1,40 @@
 /*
- * flow.h - bytes between two who may lose each other for a while: a bounded piece of a stream and
- * the offset of its first byte. Who puts says where its bytes begin, so what is sent twice is taken
- * once; who reads says how far it has come, and so much is let go. Nothing is ever dropped: without
- * room nothing is taken, and the sender waits.
+ * resumable.h - bytes between two who may lose each other for a while: a bounded piece of a stream
+ * and the offset of its first byte. Who puts says where its bytes begin, so what is sent twice is
+ * taken once; who reads says how far it has come, and so much is let go. Nothing is ever dropped:
+ * without room nothing is taken, and the sender waits.
  *
  * And frames, of which such streams consist: a kind, 24 bits of length with the most significant
  * byte first, bytes. They carry what a command in a sandbox is given and what it prints.
  */
-#ifndef FLOW_H
-#define FLOW_H
+#ifndef RESUMABLE_H
+#define RESUMABLE_H
 
 #include "base/buf.h"
 
-#define FLOW_MAX ((size_t)256 << 10)      /* bytes that wait in one direction */
-#define FLOW_CHUNK_MAX ((size_t)64 << 10) /* of one put: much less, so that it fits soon */
+#define RESUMABLE_MAX ((size_t)256 << 10)      /* bytes that wait in one direction */
+#define RESUMABLE_CHUNK_MAX ((size_t)64 << 10) /* of one put: much less, so that it fits soon */
 
-struct flow {
+struct resumable {
 	struct buf b;
 	uint64_t at; /* offset of its first byte */
 };
 /* clang-format off */
-#define FLOW_INIT {.b = BUF_INIT(FLOW_MAX)}
+#define RESUMABLE_INIT {.b = BUF_INIT(RESUMABLE_MAX)}
 /* clang-format on */
 
-void flow_done(struct flow *f);
-uint64_t flow_end(const struct flow *f);
+void resumable_done(struct resumable *f);
+uint64_t resumable_end(const struct resumable *f);
 /* The bytes that begin at `offset`, all of them or none. *next is where to go on: their end, or
  * less when there is no room yet. ERR_CONFLICT when bytes before `offset` are missing. */
-int flow_put(struct flow *f, uint64_t offset, struct str bytes, uint64_t *next,
-             struct err *err) MUST_CHECK;
+int resumable_put(struct resumable *f, uint64_t offset, struct str bytes, uint64_t *next,
+                  struct err *err) MUST_CHECK;
 /* What is there from `offset` on, until the next call; what is before it has arrived and goes.
  * ERR_CONFLICT when it is gone already, or not there yet. */
-int flow_read(struct flow *f, uint64_t offset, struct str *out, struct err *err) MUST_CHECK;
-void flow_skip(struct flow *f, uint64_t to); /* nobody reads any more: all up to there goes */
+int resumable_read(struct resumable *f, uint64_t offset, struct str *out,
+                   struct err *err) MUST_CHECK;
+void resumable_skip(struct resumable *f,
+                    uint64_t to); /* nobody reads any more: all up to there goes */
 
 enum frame_kind {
 	FRAME_STATE = 1, /* a word of wire_exec_state: before the others, of no stream */

@@ -1,46 +1,47 @@
-/* flow.c - bounded pieces of streams, and frames; see flow.h. */
-#include "core/flow.h"
+/* resumable.c - bounded pieces of streams, and frames; see resumable.h. */
+#include "core/resumable.h"
 
-void flow_done(struct flow *f)
+void resumable_done(struct resumable *f)
 {
 	buf_done(&f->b);
 }
 
-uint64_t flow_end(const struct flow *f)
+uint64_t resumable_end(const struct resumable *f)
 {
 	return f->at + f->b.n;
 }
 
-int flow_put(struct flow *f, uint64_t offset, struct str bytes, uint64_t *next, struct err *err)
+int resumable_put(struct resumable *f, uint64_t offset, struct str bytes, uint64_t *next,
+                  struct err *err)
 {
-	uint64_t end = flow_end(f);
+	uint64_t end = resumable_end(f);
 
 	if (offset > end)
 		return err_set(err, ERR_CONFLICT,
 		               "offset: %" PRIu64 " is too far, go on from %" PRIu64, offset, end);
 	bytes = str_skip(bytes, (size_t)MIN(end - offset, (uint64_t)bytes.n));
-	if (bytes.n <= FLOW_MAX - f->b.n)
+	if (bytes.n <= RESUMABLE_MAX - f->b.n)
 		buf_str(&f->b, bytes);
-	*next = MAX(flow_end(f), offset);
+	*next = MAX(resumable_end(f), offset);
 	return 0;
 }
 
-int flow_read(struct flow *f, uint64_t offset, struct str *out, struct err *err)
+int resumable_read(struct resumable *f, uint64_t offset, struct str *out, struct err *err)
 {
-	if (offset < f->at || offset > flow_end(f))
+	if (offset < f->at || offset > resumable_end(f))
 		return err_set(err, ERR_CONFLICT,
 		               "offset: %" PRIu64 " is not among what is kept, %" PRIu64
 		               " to %" PRIu64,
-		               offset, f->at, flow_end(f));
+		               offset, f->at, resumable_end(f));
 	buf_drop(&f->b, (size_t)(offset - f->at));
 	f->at = offset;
 	*out = buf_view(&f->b);
 	return 0;
 }
 
-void flow_skip(struct flow *f, uint64_t to)
+void resumable_skip(struct resumable *f, uint64_t to)
 {
-	f->at = MAX(flow_end(f), to);
+	f->at = MAX(resumable_end(f), to);
 	buf_clear(&f->b);
 }
 

@@ -1,54 +1,55 @@
-/* test_flow.c - pieces of streams that are sent again, come too early or find no room; frames. */
+/* test_resumable.c - pieces of streams that are sent again, come too early or find no room; frames.
+ */
 #include "unit.h"
 
-#include "core/flow.h"
+#include "core/resumable.h"
 
 static void flow_takes_what_is_new_once(void **state UNUSED)
 {
-	struct flow f CLEANUP(flow_done) = FLOW_INIT;
+	struct resumable f CLEANUP(resumable_done) = RESUMABLE_INIT;
 	struct err err = {0};
 	uint64_t next = 0;
 	struct str out;
 
-	assert_err(flow_put(&f, 1, STR_LIT("b"), &next, &err), &err, ERR_CONFLICT, "from 0");
-	assert_ok(flow_put(&f, 0, STR_LIT("abc"), &next, &err), &err);
+	assert_err(resumable_put(&f, 1, STR_LIT("b"), &next, &err), &err, ERR_CONFLICT, "from 0");
+	assert_ok(resumable_put(&f, 0, STR_LIT("abc"), &next, &err), &err);
 	assert_int_equal(next, 3);
-	assert_ok(flow_put(&f, 0, STR_LIT("ab"), &next, &err), &err); /* sent again */
-	assert_ok(flow_put(&f, 1, STR_LIT("bcde"), &next, &err), &err);
+	assert_ok(resumable_put(&f, 0, STR_LIT("ab"), &next, &err), &err); /* sent again */
+	assert_ok(resumable_put(&f, 1, STR_LIT("bcde"), &next, &err), &err);
 	assert_int_equal(next, 5);
-	assert_ok(flow_read(&f, 0, &out, &err), &err);
+	assert_ok(resumable_read(&f, 0, &out, &err), &err);
 	assert_true(str_eq(out, "abcde"));
-	assert_ok(flow_read(&f, 2, &out, &err), &err); /* the first two have arrived */
+	assert_ok(resumable_read(&f, 2, &out, &err), &err); /* the first two have arrived */
 	assert_true(str_eq(out, "cde"));
-	assert_err(flow_read(&f, 1, &out, &err), &err, ERR_CONFLICT, "not among");
-	assert_err(flow_read(&f, 6, &out, &err), &err, ERR_CONFLICT, "not among");
-	assert_ok(flow_read(&f, 5, &out, &err), &err);
+	assert_err(resumable_read(&f, 1, &out, &err), &err, ERR_CONFLICT, "not among");
+	assert_err(resumable_read(&f, 6, &out, &err), &err, ERR_CONFLICT, "not among");
+	assert_ok(resumable_read(&f, 5, &out, &err), &err);
 	assert_int_equal(out.n, 0);
-	flow_skip(&f, 9);
-	assert_int_equal(flow_end(&f), 9);
-	flow_skip(&f, 3); /* never back */
-	assert_int_equal(flow_end(&f), 9);
+	resumable_skip(&f, 9);
+	assert_int_equal(resumable_end(&f), 9);
+	resumable_skip(&f, 3); /* never back */
+	assert_int_equal(resumable_end(&f), 9);
 }
 
 static void flow_without_room_takes_nothing(void **state UNUSED)
 {
-	struct flow f CLEANUP(flow_done) = FLOW_INIT;
-	AUTO_BUF struct buf chunk = BUF_INIT(FLOW_CHUNK_MAX);
+	struct resumable f CLEANUP(resumable_done) = RESUMABLE_INIT;
+	AUTO_BUF struct buf chunk = BUF_INIT(RESUMABLE_CHUNK_MAX);
 	struct err err = {0};
 	uint64_t next = 0, sent = 0;
 	struct str out;
 
-	memset(buf_room(&chunk, FLOW_CHUNK_MAX), 'x', FLOW_CHUNK_MAX);
-	chunk.n = FLOW_CHUNK_MAX;
-	for (; sent < FLOW_MAX; sent += FLOW_CHUNK_MAX) {
-		assert_ok(flow_put(&f, sent, buf_view(&chunk), &next, &err), &err);
-		assert_int_equal(next, sent + FLOW_CHUNK_MAX);
+	memset(buf_room(&chunk, RESUMABLE_CHUNK_MAX), 'x', RESUMABLE_CHUNK_MAX);
+	chunk.n = RESUMABLE_CHUNK_MAX;
+	for (; sent < RESUMABLE_MAX; sent += RESUMABLE_CHUNK_MAX) {
+		assert_ok(resumable_put(&f, sent, buf_view(&chunk), &next, &err), &err);
+		assert_int_equal(next, sent + RESUMABLE_CHUNK_MAX);
 	}
-	assert_ok(flow_put(&f, sent, STR_LIT("y"), &next, &err), &err);
+	assert_ok(resumable_put(&f, sent, STR_LIT("y"), &next, &err), &err);
 	assert_int_equal(next, sent);
-	assert_ok(flow_read(&f, 1, &out, &err), &err);
-	assert_int_equal(out.n, FLOW_MAX - 1);
-	assert_ok(flow_put(&f, sent, STR_LIT("y"), &next, &err), &err);
+	assert_ok(resumable_read(&f, 1, &out, &err), &err);
+	assert_int_equal(out.n, RESUMABLE_MAX - 1);
+	assert_ok(resumable_put(&f, sent, STR_LIT("y"), &next, &err), &err);
 	assert_int_equal(next, sent + 1);
 }
 
