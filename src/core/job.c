@@ -30,7 +30,7 @@ static const struct {
 	const char *done; /* "a job that is ... cannot be ..." */
 } events[JOB_EVENT_COUNT] = {
 	[JOB_EV_PLACE]    = {"place",    "placed"},
-	[JOB_EV_FREEZE]   = {"freeze",   "frozen"},
+	[JOB_EV_RESOLVE]   = {"freeze",   "frozen"},
 	[JOB_EV_READY]    = {"ready",    "started"},
 	[JOB_EV_EXIT_OK]  = {"exit-ok",  "completed"},
 	[JOB_EV_EXIT_BAD] = {"exit-bad", "failed"},
@@ -68,7 +68,7 @@ static const uint8_t next[JOB_STATE_COUNT][JOB_EVENT_COUNT] = {
 		[JOB_EV_STOP]     = TO(JOB_STOPPED),
 	},
 	[JOB_CREATED] = {
-		[JOB_EV_FREEZE]   = TO(JOB_DEPLOYING),
+		[JOB_EV_RESOLVE]   = TO(JOB_DEPLOYING),
 		[JOB_EV_EXIT_BAD] = TO(JOB_DEPLOY_FAILED),
 		[JOB_EV_STOP]     = TO(JOB_STOPPED),
 		[JOB_EV_LOST]     = TO(JOB_PENDING),

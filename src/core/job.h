@@ -31,7 +31,7 @@ enum job_state {
 
 enum job_event {
 	JOB_EV_PLACE,    /* the whole gang has its place */
-	JOB_EV_FREEZE,   /* every source resolved and mirrored, manifests frozen */
+	JOB_EV_RESOLVE,  /* every source resolved and mirrored, manifests frozen */
 	JOB_EV_READY,    /* every runner staged and passed its preflight: user code may start */
 	JOB_EV_EXIT_OK,  /* exit record says 0 and the last checkpoint is verified in the store */
 	JOB_EV_EXIT_BAD, /* a bad end of any kind */

@@ -147,7 +147,7 @@ static int begin_chunks(struct s3_body *b, struct str sha256, struct err *err)
 	return 0;
 }
 
-static int read_claims(struct s3_body *b, struct str sha256, struct err *err)
+static int read_expected(struct s3_body *b, struct str sha256, struct err *err)
 {
 	struct str header = request_header(b->rq, "content-md5"), name;
 
@@ -223,7 +223,7 @@ int s3_body_new(struct request *rq, struct s3_body **out, uint64_t *size, struct
 		               "SHA-256, " SIGV4_UNSIGNED ", " S3_STREAM_PLAIN ", " SIGV4_STREAM
 		               " or " SIGV4_STREAM_TRAILER,
 		               (int)MIN(sha256.n, (size_t)60), sha256.p);
-	if (find_size(b, size, err) < 0 || read_claims(b, sha256, err) < 0 ||
+	if (find_size(b, size, err) < 0 || read_expected(b, sha256, err) < 0 ||
 	    (b->chunked && begin_chunks(b, sha256, err) < 0))
 		return -1;
 	(void)pthread_once(&tables_once, fill_tables);

@@ -172,11 +172,11 @@ static const struct doc *parse(struct arena *a, const char *json)
 	return d;
 }
 
-static void show_weights(struct js *js, const struct doc *frozen)
+static void show_weights(struct js *js, const struct doc *resolved)
 {
 	js_key(js, "weights");
 	js_list(js);
-	DOC_EACH (w, doc_get(frozen, "weights")) {
+	DOC_EACH (w, doc_get(resolved, "weights")) {
 		js_open(js);
 		js_key(js, "source");
 		js_doc(js, doc_get(w, "source"));

@@ -4,7 +4,7 @@
 #include "server/ckpts.h"
 #include "server/ctx.h"
 #include "server/exec.h"
-#include "server/frozen.h"
+#include "server/resolved.h"
 #include "server/jobs.h"
 #include "server/live.h"
 #include "server/secrets.h"
@@ -89,7 +89,7 @@ static void fill_gpus(struct app *app, struct arena *a, const struct mine *m,
 }
 
 /* The part of a checkpoint that this rank gets: its own, else the lowest there is. */
-static uint32_t rank_for(const struct frozen_load *l, uint32_t rank)
+static uint32_t rank_for(const struct resolved_load *l, uint32_t rank)
 {
 	uint32_t best = l->n_ranks > 0 ? l->rank[0] : 0;
 
@@ -103,12 +103,12 @@ static uint32_t rank_for(const struct frozen_load *l, uint32_t rank)
 
 /* A retry goes on from the job's own checkpoint, which takes the place of the ones that were chosen
  * as the latest before; what the job names, it gets again. */
-static void fill_loads(struct arena *a, const struct mine *m, const struct frozen *f,
+static void fill_loads(struct arena *a, const struct mine *m, const struct resolved *f,
                        struct wire_launch *out)
 {
 	out->load = ARENA_ARRAY(a, struct wire_load, f->n_load + 1);
 	for (size_t i = 0; i < f->n_load + 1; i++) {
-		const struct frozen_load *l = i == 0 ? f->resume : &f->load[i - 1];
+		const struct resolved_load *l = i == 0 ? f->resume : &f->load[i - 1];
 
 		if (l == NULL || (i > 0 && f->resume != NULL && l->latest))
 			continue;
@@ -124,16 +124,16 @@ static void fill_loads(struct arena *a, const struct mine *m, const struct froze
 	}
 }
 
-static int fill_frozen(struct arena *a, const struct mine *m, struct wire_launch *out,
-                       struct err *err)
+static int fill_resolved(struct arena *a, const struct mine *m, struct wire_launch *out,
+                         struct err *err)
 {
-	struct frozen f = {0};
+	struct resolved f = {0};
 
-	if (frozen_read(a, m->job.frozen_json, &f, err) < 0)
+	if (resolved_read(a, m->job.frozen_json, &f, err) < 0)
 		return -1;
 	out->weights = ARENA_ARRAY(a, struct wire_weights, f.n_weights + 1);
 	for (size_t i = 0; i < f.n_weights; i++) {
-		const struct frozen_weights *w = &f.weights[i];
+		const struct resolved_weights *w = &f.weights[i];
 
 		out->weights[out->n_weights++] = (struct wire_weights){
 			w->source, w->revision, w->mount_location, w->manifest, w->bytes, w->files};
@@ -210,7 +210,7 @@ int ctx_runner_claim(void *of, const struct principal *principal, struct arena *
 	if (find(app, principal, a, &m, err) < 0 ||
 	    meta_job(app->meta, a, m.job.id, &m.job, err) < 0 ||
 	    spec_read_stored(a, m.job.spec_json, &spec, err) < 0 ||
-	    fill_secrets(app, a, &m, &spec, &w, err) < 0 || fill_frozen(a, &m, &w, err) < 0 ||
+	    fill_secrets(app, a, &m, &spec, &w, err) < 0 || fill_resolved(a, &m, &w, err) < 0 ||
 	    fill_places(app, a, &m, &spec, &w, err) < 0)
 		return -1;
 	fill_gpus(app, a, &m, &w);

@@ -15,7 +15,7 @@ struct input {
 	struct arena *a;
 	struct model_job job;
 	struct specs_hold hold;
-	struct frozen frozen;
+	struct resolved resolved;
 	struct fetch *fetch[SPEC_WEIGHTS_MAX];
 	size_t n; /* that were begun */
 	struct inputs_said said;
@@ -59,10 +59,10 @@ void inputs_show(struct app *app, const char *job_id, const struct job_spec *spe
 	app_notify(app, CHANNEL_JOB, job_id);
 }
 
-struct frozen_weights inputs_weights(struct arena *a, const struct spec_weights *w,
-                                     const struct fetch_view *v)
+struct resolved_weights inputs_weights(struct arena *a, const struct spec_weights *w,
+                                       const struct fetch_view *v)
 {
-	return (struct frozen_weights){
+	return (struct resolved_weights){
 		.source = arena_cstr(a, w->source),
 		.revision = arena_cstr(a, v->revision),
 		.mount_location = arena_cstr(a, w->mount_location),
@@ -72,7 +72,7 @@ struct frozen_weights inputs_weights(struct arena *a, const struct spec_weights 
 	};
 }
 
-void inputs_say(struct app *app, const char *job_id, const struct frozen_weights *w, bool warm)
+void inputs_say(struct app *app, const char *job_id, const struct resolved_weights *w, bool warm)
 {
 	char bytes[UNITS_CAP], revision[20];
 
@@ -139,11 +139,12 @@ static int begin_fetches(struct app *app, struct input *x, struct err *err)
 	const struct job_spec *spec;
 
 	if (specs_get(app, x->job_id, &x->hold, err) < 0 ||
-	    frozen_read(x->a, x->job.frozen_json, &x->frozen, err) < 0)
+	    resolved_read(x->a, x->job.frozen_json, &x->resolved, err) < 0)
 		return -1;
 	spec = x->hold.spec;
 	for (; x->n < spec->n_weights; x->n++) {
-		const struct frozen_weights *old = frozen_find(&x->frozen, &spec->weights[x->n]);
+		const struct resolved_weights *old =
+			resolved_find(&x->resolved, &spec->weights[x->n]);
 		struct fetch_want want = {
 			.team_id = x->job.team_id,
 			.weights = &spec->weights[x->n],
@@ -161,17 +162,17 @@ static int begin_fetches(struct app *app, struct input *x, struct err *err)
 static bool keep(struct app *app, struct input *x, const struct fetch_view *v)
 {
 	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
-	struct frozen_weights *w = ARENA_ARRAY(x->a, struct frozen_weights, x->n);
+	struct resolved_weights *w = ARENA_ARRAY(x->a, struct resolved_weights, x->n);
 	const char **manifest;
 	struct err err = {0};
 	size_t n = 0;
 
 	for (size_t i = 0; i < x->n; i++)
 		w[i] = inputs_weights(x->a, &x->hold.spec->weights[i], &v[i]);
-	x->frozen.weights = w;
-	x->frozen.n_weights = x->n;
-	frozen_write(&x->frozen, &json);
-	frozen_manifests(x->a, &x->frozen, &manifest, &n);
+	x->resolved.weights = w;
+	x->resolved.n_weights = x->n;
+	resolved_write(&x->resolved, &json);
+	frozen_manifests(x->a, &x->resolved, &manifest, &n);
 	if (buf_check(&json, "frozen record", &err) < 0 ||
 	    meta_job_inputs(app->meta, x->job_id, buf_cstr(&json), manifest, n, &err) < 0) {
 		log_info("inputs: job=%s %s", x->job_id, err.msg);

@@ -10,7 +10,7 @@
 
 #include "core/sched.h"
 #include "server/fetch.h"
-#include "server/frozen.h"
+#include "server/resolved.h"
 
 #define INPUTS_MAX 16 /* jobs that are fetched for at once: twice FETCH_THREADS */
 #define INPUTS_PERIOD_MS 1000
@@ -40,9 +40,9 @@ struct inputs_said {
 void inputs_show(struct app *app, const char *job_id, const struct job_spec *spec,
                  const struct fetch_view *v, struct inputs_said *said, char *words, size_t cap);
 /* What a fetch that is done has brought; texts are put into the arena. */
-struct frozen_weights inputs_weights(struct arena *a, const struct spec_weights *w,
-                                     const struct fetch_view *v);
+struct resolved_weights inputs_weights(struct arena *a, const struct spec_weights *w,
+                                       const struct fetch_view *v);
 /* Says so in the job's log and events. */
-void inputs_say(struct app *app, const char *job_id, const struct frozen_weights *w, bool warm);
+void inputs_say(struct app *app, const char *job_id, const struct resolved_weights *w, bool warm);
 
 #endif

@@ -114,9 +114,9 @@ static int source_job(const struct choice *c, struct model_job *out, struct err 
 }
 
 static void keep(const struct choice *c, const struct whole *w, const struct model_job *from,
-                 struct frozen_load *out)
+                 struct resolved_load *out)
 {
-	*out = (struct frozen_load){
+	*out = (struct resolved_load){
 		.name = w->name,
 		.job_id = from->id,
 		.project_id = from->project_id,
@@ -132,7 +132,7 @@ static void keep(const struct choice *c, const struct whole *w, const struct mod
 
 /* The newest job that has a complete checkpoint; the job itself has none yet. */
 static int newest_of_jobs(const struct choice *c, const struct meta_query *q,
-                          struct frozen_load *out, bool *found, struct err *err)
+                          struct resolved_load *out, bool *found, struct err *err)
 {
 	struct model_job *jobs = NULL;
 	size_t n = 0;
@@ -153,7 +153,7 @@ static int newest_of_jobs(const struct choice *c, const struct meta_query *q,
 }
 
 /* A job that names no other is pushed again to go on: those of its name come first. */
-static int latest_of_project(const struct choice *c, struct frozen_load *out, struct err *err)
+static int latest_of_project(const struct choice *c, struct resolved_load *out, struct err *err)
 {
 	struct meta_query q = {.has_checkpoint = true, .limit = JOBS_MAX};
 	bool found = false;
@@ -175,7 +175,7 @@ static int latest_of_project(const struct choice *c, struct frozen_load *out, st
 }
 
 /* A name without a job: the project's newest job that has it. */
-static int named_of_project(const struct choice *c, struct frozen_load *out, struct err *err)
+static int named_of_project(const struct choice *c, struct resolved_load *out, struct err *err)
 {
 	struct meta_query q = {.has_checkpoint = true, .limit = JOBS_MAX};
 	struct model_job *jobs = NULL;
@@ -201,7 +201,7 @@ static int named_of_project(const struct choice *c, struct frozen_load *out, str
 }
 
 static int latest_of_job(const struct choice *c, const struct model_job *from,
-                         struct frozen_load *out, struct err *err)
+                         struct resolved_load *out, struct err *err)
 {
 	const struct whole *w = NULL;
 
@@ -215,7 +215,7 @@ static int latest_of_job(const struct choice *c, const struct model_job *from,
 }
 
 static int named_of_job(const struct choice *c, const struct model_job *from,
-                        struct frozen_load *out, struct err *err)
+                        struct resolved_load *out, struct err *err)
 {
 	struct whole *all = NULL;
 	size_t n = 0;
@@ -237,7 +237,7 @@ static int named_of_job(const struct choice *c, const struct model_job *from,
 	               c->ref->name);
 }
 
-static int choose(const struct choice *c, struct frozen_load *out, struct err *err)
+static int choose(const struct choice *c, struct resolved_load *out, struct err *err)
 {
 	struct model_job from = {0};
 
@@ -252,9 +252,9 @@ static int choose(const struct choice *c, struct frozen_load *out, struct err *e
 
 /* What the references of the specification stand for. */
 static int choose_all(struct app *app, struct arena *a, const struct model_job *job,
-                      const struct job_spec *spec, struct frozen *now, struct err *err)
+                      const struct job_spec *spec, struct resolved *now, struct err *err)
 {
-	now->load = ARENA_ARRAY(a, struct frozen_load, spec->load.n_refs + 1);
+	now->load = ARENA_ARRAY(a, struct resolved_load, spec->load.n_refs + 1);
 	for (size_t i = 0; i < spec->load.n_refs; i++) {
 		struct choice c = {.app = app, .a = a, .job = job, .ref = &spec->load.refs[i]};
 
@@ -272,7 +272,7 @@ static int choose_all(struct app *app, struct arena *a, const struct model_job *
 
 /* A retry goes on where the job itself had come to. */
 static int choose_own(struct app *app, struct arena *a, const struct model_job *job,
-                      struct frozen *now, struct err *err)
+                      struct resolved *now, struct err *err)
 {
 	struct choice c = {.app = app, .a = a, .job = job};
 	const struct whole *w = NULL;
@@ -284,13 +284,13 @@ static int choose_own(struct app *app, struct arena *a, const struct model_job *
 		        job->core.attempt, now->n_load > 0 ? "" : ": starting fresh");
 		return 0;
 	}
-	now->resume = ARENA_NEW(a, struct frozen_load);
+	now->resume = ARENA_NEW(a, struct resolved_load);
 	keep(&c, w, job, now->resume);
 	return 0;
 }
 
 int loads_choose(struct app *app, struct arena *a, const struct model_job *job,
-                 const struct job_spec *spec, const struct frozen *before, struct frozen *now,
+                 const struct job_spec *spec, const struct resolved *before, struct resolved *now,
                  struct err *err)
 {
 	bool again = job->core.attempt > 1;
@@ -314,7 +314,7 @@ int loads_choose(struct app *app, struct arena *a, const struct model_job *job,
  */
 static int check_one(const struct choice *c, struct err *err)
 {
-	struct frozen_load ignored;
+	struct resolved_load ignored;
 	struct model_job from = {0};
 	const char *project;
 
@@ -341,7 +341,7 @@ int loads_check(struct app *app, struct arena *a, const struct model_job *job,
 }
 
 int loads_newest(struct app *app, struct arena *a, const struct model_job *job,
-                 struct frozen_load *out, struct err *err)
+                 struct resolved_load *out, struct err *err)
 {
 	struct choice c = {.app = app, .a = a, .job = job, .quiet = true};
 	const struct whole *w = NULL;
@@ -353,11 +353,11 @@ int loads_newest(struct app *app, struct arena *a, const struct model_job *job,
 		               "job %s has no complete checkpoint to resume from; `stoker recreate "
 		               "%s` without --resume starts it fresh",
 		               job->id, job->id);
-	*out = (struct frozen_load){.name = w->name,
-	                            .job_id = job->id,
-	                            .project_id = job->project_id,
-	                            .rank = w->rank,
-	                            .n_ranks = w->n_ranks,
-	                            .latest = true};
+	*out = (struct resolved_load){.name = w->name,
+	                              .job_id = job->id,
+	                              .project_id = job->project_id,
+	                              .rank = w->rank,
+	                              .n_ranks = w->n_ranks,
+	                              .latest = true};
 	return 0;
 }

@@ -2,14 +2,14 @@
 #ifndef LOADS_H
 #define LOADS_H
 
-#include "server/frozen.h"
+#include "server/resolved.h"
 
 /* Fills now->load from the specification, or from what was frozen before, and of a retry
  * now->resume: the job's own newest complete checkpoint. Incomplete ones are skipped with a line in
  * the job's log. A reference without a checkpoint is ERR_CHECKPOINT_NOT_FOUND, or, when the job
  * does not require one, a line in its log. */
 int loads_choose(struct app *app, struct arena *a, const struct model_job *job,
-                 const struct job_spec *spec, const struct frozen *before, struct frozen *now,
+                 const struct job_spec *spec, const struct resolved *before, struct resolved *now,
                  struct err *err) MUST_CHECK;
 
 /* Whether the references of a job that is being pushed can lead anywhere: ERR_JOB_NOT_FOUND,
@@ -21,6 +21,6 @@ int loads_check(struct app *app, struct arena *a, const struct model_job *job,
 /* The newest complete checkpoint of this job, in `a`: for a recreated job that resumes.
  * ERR_CHECKPOINT_NOT_FOUND when it has none. */
 int loads_newest(struct app *app, struct arena *a, const struct model_job *job,
-                 struct frozen_load *out, struct err *err) MUST_CHECK;
+                 struct resolved_load *out, struct err *err) MUST_CHECK;
 
 #endif

@@ -14,7 +14,7 @@ struct prep {
 	struct arena *a;
 	struct model_job job;
 	struct job_spec spec;
-	struct frozen before, now;
+	struct resolved before, now;
 	struct fetch *fetch[SPEC_WEIGHTS_MAX];
 	struct inputs_said said;
 	bool over; /* stopped, or the server is: leave without a word */
@@ -31,16 +31,16 @@ static bool still_created(struct prep *p, struct err *err)
 	return now.core.state == JOB_CREATED && app_same(now.attempt_id, p->job.attempt_id);
 }
 
-static int freeze_code(struct prep *p, struct err *err)
+static int resolve_code(struct prep *p, struct err *err)
 {
-	p->now.code = ARENA_ARRAY(p->a, struct frozen_code, p->spec.n_artifacts + 1);
+	p->now.code = ARENA_ARRAY(p->a, struct resolved_code, p->spec.n_artifacts + 1);
 	for (size_t i = 0; i < p->spec.n_artifacts; i++) {
 		struct objstore_info info = {0};
 		const char *key = p->spec.artifacts[i].key;
 
 		if (objstore_stat(p->app->objects, key, &info, err) < 0)
 			return -1;
-		p->now.code[p->now.n_code++] = (struct frozen_code){key, info.size};
+		p->now.code[p->now.n_code++] = (struct resolved_code){key, info.size};
 	}
 	return 0;
 }
@@ -55,7 +55,7 @@ static int keep_weights(struct prep *p, size_t i, const struct fetch_view *v, st
 	}
 	p->now.weights[i] = inputs_weights(p->a, w, v);
 	/* What was fetched while the job waited was said then. */
-	if (!v->warm || frozen_find(&p->before, w) == NULL)
+	if (!v->warm || resolved_find(&p->before, w) == NULL)
 		inputs_say(p->app, p->job.id, &p->now.weights[i], v->warm);
 	return 0;
 }
@@ -97,10 +97,10 @@ static int weights(struct prep *p, struct err *err)
 {
 	int r = 0;
 
-	p->now.weights = ARENA_ARRAY(p->a, struct frozen_weights, p->spec.n_weights + 1);
+	p->now.weights = ARENA_ARRAY(p->a, struct resolved_weights, p->spec.n_weights + 1);
 	p->now.n_weights = p->spec.n_weights;
 	for (size_t i = 0; r == 0 && i < p->spec.n_weights; i++) {
-		const struct frozen_weights *old = frozen_find(&p->before, &p->spec.weights[i]);
+		const struct resolved_weights *old = resolved_find(&p->before, &p->spec.weights[i]);
 		struct fetch_want want = {
 			.team_id = p->job.team_id,
 			.weights = &p->spec.weights[i],
@@ -119,12 +119,12 @@ static int weights(struct prep *p, struct err *err)
 	return r;
 }
 
-static int freeze(struct prep *p, struct err *err)
+static int resolve(struct prep *p, struct err *err)
 {
 	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
 	struct meta_step s = {
 		.job_id = p->job.id,
-		.event = JOB_EV_FREEZE,
+		.event = JOB_EV_RESOLVE,
 		.now_ms = clock_wall_ms(),
 		.attempt_id = p->job.attempt_id,
 		.actor = "server",
@@ -132,7 +132,7 @@ static int freeze(struct prep *p, struct err *err)
 	};
 	const char **manifests;
 
-	frozen_write(&p->now, &json);
+	resolved_write(&p->now, &json);
 	if (buf_check(&json, "frozen record", err) < 0)
 		return -1;
 	s.frozen_json = buf_cstr(&json);
@@ -166,8 +166,8 @@ static void created(struct prep *p)
 		const char *stage; /* what an error message begins with */
 		int (*run)(struct prep *p, struct err *err);
 	} steps[] = {
-		{"secrets", check_secrets},    {"code", freeze_code}, {"cache", check_cache},
-		{"checkpoints", choose_loads}, {"weights", weights},  {"freeze", freeze},
+		{"secrets", check_secrets},    {"code", resolve_code}, {"cache", check_cache},
+		{"checkpoints", choose_loads}, {"weights", weights},   {"freeze", resolve},
 	};
 	struct err err = {0};
 
@@ -190,7 +190,7 @@ static int prepare_job(struct app *app, const char *job_id, struct err *err)
 		return -1;
 	if (p.job.core.state == JOB_CREATED) {
 		if (spec_read_stored(a, p.job.spec_json, &p.spec, err) < 0 ||
-		    frozen_read(a, p.job.frozen_json, &p.before, err) < 0) {
+		    resolved_read(a, p.job.frozen_json, &p.before, err) < 0) {
 			jobs_deploy_failed(app, &p.job, "specification", err);
 			err_clear(err);
 			return 0;

@@ -4,7 +4,7 @@
  */
 #include "server/ctx.h"
 #include "server/fetch.h"
-#include "server/frozen.h"
+#include "server/resolved.h"
 #include "server/loads.h"
 #include "server/queue.h"
 #include "server/secrets.h"
@@ -167,11 +167,11 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 	                         .code_keys = code,
 	                         .n_code_keys = spec->n_artifacts,
 	                         .message = message};
-	struct frozen f = {0};
+	struct resolved f = {0};
 	const char **manifests = NULL;
 	bool existing = false;
 
-	if (app_has_room(app, err) < 0 || frozen_read(a, row->frozen_json, &f, err) < 0)
+	if (app_has_room(app, err) < 0 || resolved_read(a, row->frozen_json, &f, err) < 0)
 		return -1;
 	frozen_manifests(a, &f, &manifests, &n.n_manifests);
 	n.manifests = manifests;
@@ -308,21 +308,21 @@ static int refreeze(struct app *app, struct arena *a, const struct model_job *ol
                     const char **out, struct err *err)
 {
 	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
-	struct frozen f = {0};
+	struct resolved f = {0};
 
 	*out = NULL;
-	if (frozen_read(a, old->frozen_json, &f, err) < 0)
+	if (resolved_read(a, old->frozen_json, &f, err) < 0)
 		return -1;
 	f.resume = NULL; /* of the old job's last attempt */
 	if (resume) {
-		f.load = ARENA_NEW(a, struct frozen_load);
+		f.load = ARENA_NEW(a, struct resolved_load);
 		f.n_load = 1;
 		if (loads_newest(app, a, old, f.load, err) < 0)
 			return -1;
 	} else if (old->frozen_json == NULL) {
 		return 0;
 	}
-	frozen_write(&f, &json);
+	resolved_write(&f, &json);
 	if (buf_check(&json, "frozen record", err) < 0)
 		return -1;
 	*out = arena_strz(a, buf_view(&json));

@@ -210,7 +210,7 @@ static const char *digest_revision(struct arena *a, const struct source_found *f
 
 /* Filtered, sorted, without doubles; the revision is the one that was asked for. */
 static int finish_listing(struct source *s, struct arena *a, struct source_found *f,
-                          const char *frozen, const char *revision, struct source_listing *out,
+                          const char *resolved, const char *revision, struct source_listing *out,
                           struct err *err)
 {
 	struct source_listing l = {.n = f->n, .bytes = f->bytes, .revision = revision};
@@ -230,7 +230,7 @@ static int finish_listing(struct source *s, struct arena *a, struct source_found
 	}
 	if (l.revision == NULL)
 		l.revision = digest_revision(a, f);
-	if (frozen != NULL && strcmp(frozen, l.revision) != 0)
+	if (resolved != NULL && strcmp(resolved, l.revision) != 0)
 		return err_set(err, ERR_CONFLICT,
 		               "it has changed since its revision was resolved. Push a new job to "
 		               "use its current content");

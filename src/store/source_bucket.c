@@ -287,7 +287,7 @@ static int find_object(struct bucket *b, struct arena *a, struct s3xml_entry *ou
 	return 0;
 }
 
-static int bucket_list(struct source *s, struct arena *a, const char *frozen UNUSED,
+static int bucket_list(struct source *s, struct arena *a, const char *resolved UNUSED,
                        struct source_found *to, const char **revision UNUSED, struct err *err)
 {
 	struct bucket *b = (struct bucket *)s;

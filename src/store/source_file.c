@@ -243,7 +243,7 @@ static int list(struct file_source *f, struct source_found *to, struct err *err)
 	return found(&st, str_of(slash != NULL ? slash + 1 : f->path), to, err);
 }
 
-static int file_list(struct source *s, struct arena *a UNUSED, const char *frozen UNUSED,
+static int file_list(struct source *s, struct arena *a UNUSED, const char *resolved UNUSED,
                      struct source_found *to, const char **revision UNUSED, struct err *err)
 {
 	return list((struct file_source *)s, to, err) < 0 ? refused(err) : 0;

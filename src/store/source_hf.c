@@ -275,14 +275,14 @@ static int get_json(struct hf *h, struct arena *a, const char *url, const struct
 	return target.n > 0 ? source_url_join(a, url, target, next, err) : 0;
 }
 
-static int resolve(struct hf *h, struct arena *a, const char *frozen, struct err *err)
+static int resolve(struct hf *h, struct arena *a, const char *resolved, struct err *err)
 {
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
 	const struct doc *doc;
-	struct str sha = str_of(frozen);
+	struct str sha = str_of(resolved);
 	char *next;
 
-	if (frozen == NULL) {
+	if (resolved == NULL) {
 		buf_printf(&url, "%s/api/%s/%s/revision/", h->endpoint, h->kind, h->id);
 		url_encode(str_of(h->rev), false, &url);
 		if (buf_check(&url, "the URL", err) < 0 ||
@@ -295,7 +295,8 @@ static int resolve(struct hf *h, struct arena *a, const char *frozen, struct err
 			               "the endpoint",
 			               h->endpoint);
 	} else if (!is_commit(sha)) {
-		return err_set(err, ERR_INVALID, "\"%s\" is not a commit of 40 hex digits", frozen);
+		return err_set(err, ERR_INVALID, "\"%s\" is not a commit of 40 hex digits",
+		               resolved);
 	}
 	FMT(h->sha, "%.*s", STR_ARG(sha));
 	return 0;
@@ -333,14 +334,14 @@ static int found_item(struct hf *h, const struct doc *item, struct source_found 
 	return source_found(to, path, (uint64_t)size, kind, id, (struct str){0}, err);
 }
 
-static int hf_list(struct source *s, struct arena *a, const char *frozen, struct source_found *to,
+static int hf_list(struct source *s, struct arena *a, const char *resolved, struct source_found *to,
                    const char **revision, struct err *err)
 {
 	struct hf *h = (struct hf *)s;
 	AUTO_BUF struct buf first = BUF_INIT(URL_MAX);
 	char *url;
 
-	if (resolve(h, a, frozen, err) < 0)
+	if (resolve(h, a, resolved, err) < 0)
 		return -1;
 	buf_printf(&first, "%s/api/%s/%s/tree/%s", h->endpoint, h->kind, h->id, h->sha);
 	if (h->folder[0] != '\0')

@@ -202,7 +202,7 @@ static int ask(struct https *h, struct facts *f, struct err *err)
 	return 0;
 }
 
-static int https_list(struct source *s, struct arena *a UNUSED, const char *frozen UNUSED,
+static int https_list(struct source *s, struct arena *a UNUSED, const char *resolved UNUSED,
                       struct source_found *to, const char **revision UNUSED, struct err *err)
 {
 	struct https *h = (struct https *)s;

@@ -24,8 +24,8 @@ struct source_ops {
 	            struct err *err);
 	/* Hands every file to source_found(). May set *revision (in `a`); otherwise a digest over
 	 * what was found is the revision. `frozen` is NULL, or the revision that is asked for. */
-	int (*list)(struct source *s, struct arena *a, const char *frozen, struct source_found *to,
-	            const char **revision, struct err *err);
+	int (*list)(struct source *s, struct arena *a, const char *resolved,
+	            struct source_found *to, const char **revision, struct err *err);
 	int (*read)(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
 	            const struct http_sink *to, const atomic_bool *cancel, struct err *err);
 	void (*done)(struct source *s); /* what source_free() does not know; may be NULL */

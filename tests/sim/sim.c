@@ -588,9 +588,9 @@ static void act(struct world *w)
 {
 	/* Ends and stops are rarer than progress. */
 	static const enum job_event often[] = {
-		JOB_EV_FREEZE,   JOB_EV_FREEZE, JOB_EV_FREEZE,  JOB_EV_READY,
-		JOB_EV_READY,    JOB_EV_READY,  JOB_EV_EXIT_OK, JOB_EV_EXIT_OK,
-		JOB_EV_EXIT_BAD, JOB_EV_RETRY,  JOB_EV_STOP,    JOB_EV_LOST,
+		JOB_EV_RESOLVE,  JOB_EV_RESOLVE, JOB_EV_RESOLVE, JOB_EV_READY,
+		JOB_EV_READY,    JOB_EV_READY,   JOB_EV_EXIT_OK, JOB_EV_EXIT_OK,
+		JOB_EV_EXIT_BAD, JOB_EV_RETRY,   JOB_EV_STOP,    JOB_EV_LOST,
 	};
 	struct job *j = w->n_jobs > 0 ? &w->job[below(w, (uint32_t)w->n_jobs)] : NULL;
 
@@ -618,7 +618,7 @@ static void act(struct world *w)
 /* No more arrivals, all nodes up, everything ends: then nobody may be left waiting. */
 static void drain(struct world *w)
 {
-	static const enum job_event on[] = {JOB_EV_FREEZE, JOB_EV_READY, JOB_EV_EXIT_OK};
+	static const enum job_event on[] = {JOB_EV_RESOLVE, JOB_EV_READY, JOB_EV_EXIT_OK};
 
 	for (size_t i = 0; i < w->n_nodes; i++)
 		w->node[i].down = false;

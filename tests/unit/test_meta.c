@@ -106,7 +106,7 @@ static int step(struct meta *m, const char *job, enum job_event ev, struct err *
 		s.n_attempts = 1;
 		s.pin_cluster = "local";
 	}
-	if (ev == JOB_EV_FREEZE)
+	if (ev == JOB_EV_RESOLVE)
 		s.frozen_json = "{\"weights\":[]}";
 	return meta_job_step(m, &s, &from, &to, err);
 }
@@ -246,7 +246,7 @@ static void a_job_is_stepped_once(void **state)
 	assert_ok(meta_attempt_launching(p->m, "att0001", 0, "hash1", 210, &p->err), &p->err);
 	assert_err(meta_attempt_claim(p->m, "att0001", 0, "n1", 220, &p->err), &p->err,
 	           ERR_CONFLICT, "over"); /* not deploying yet */
-	assert_ok(step(p->m, "job0001", JOB_EV_FREEZE, &p->err), &p->err);
+	assert_ok(step(p->m, "job0001", JOB_EV_RESOLVE, &p->err), &p->err);
 	assert_ok(meta_attempt_claim(p->m, "att0001", 0, "n1", 220, &p->err), &p->err);
 	assert_ok(meta_attempt_claim(p->m, "att0001", 0, "n1", 230, &p->err), &p->err);
 	assert_err(meta_attempt_claim(p->m, "att0001", 0, "n2", 230, &p->err), &p->err,
@@ -451,7 +451,7 @@ static int life(struct meta *m, struct arena *a, struct err *err)
 	    add_job(m, a, "job0001", "key", &j, err) < 0 ||
 	    step(m, "job0001", JOB_EV_PLACE, err) < 0 ||
 	    meta_attempt_launching(m, "att0001", 0, "hash", 1, err) < 0 ||
-	    step(m, "job0001", JOB_EV_FREEZE, err) < 0 ||
+	    step(m, "job0001", JOB_EV_RESOLVE, err) < 0 ||
 	    meta_attempt_launched(m, "att0001", 0, "ref", err) < 0 ||
 	    meta_attempt_claim(m, "att0001", 0, "n", 2, err) < 0 ||
 	    meta_attempt_ready(m, "att0001", 0, &flag, err) < 0 ||

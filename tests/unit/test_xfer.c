@@ -17,7 +17,7 @@ struct origin {
 	uint64_t size;
 	uint8_t twist; /* another content */
 	_Atomic uint64_t sent, calls, ranges;
-	uint64_t freeze_at;  /* from so many sent bytes on it stands still */
+	uint64_t resolve_at; /* from so many sent bytes on it stands still */
 	uint64_t cut_every;  /* each answer ends after so many bytes: ERR_UNAVAILABLE */
 	uint64_t fail_after; /* bytes; then fail_code for ever */
 	enum err_code fail_code;
@@ -67,7 +67,7 @@ static int origin_send(struct origin *o, uint64_t first, uint64_t count, const s
 		bool piped = o->piped > 0 && at > first;
 		size_t n = (size_t)MIN(end - at, (uint64_t)(piped ? o->piped : 8192));
 
-		while (o->freeze_at > 0 && atomic_load(&o->sent) >= o->freeze_at)
+		while (o->resolve_at > 0 && atomic_load(&o->sent) >= o->resolve_at)
 			pause();
 		if (cancel != NULL && atomic_load(cancel))
 			return err_set(err, ERR_CANCELED, "canceled");
@@ -415,7 +415,7 @@ static void fetch_and_kill(struct place *p, struct origin *shared, uint64_t byte
 	pid_t pid;
 	int status;
 
-	shared->freeze_at = bytes;
+	shared->resolve_at = bytes;
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
@@ -432,7 +432,7 @@ static void fetch_and_kill(struct place *p, struct origin *shared, uint64_t byte
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status));
-	shared->freeze_at = 0;
+	shared->resolve_at = 0;
 }
 
 static void resume(struct place *p, struct origin *o, const char *identity, uint64_t *fetched)

@@ -1,7 +1,7 @@
-/* frozen.c - the frozen record as JSON: {"weights":[],"load":[],"resume":{},"code":[]}. */
-#include "server/frozen.h"
+/* resolved.c - the frozen record as JSON: {"weights":[],"load":[],"resume":{},"code":[]}. */
+#include "server/resolved.h"
 
-static void write_load(const struct frozen_load *l, struct js *js)
+static void write_load(const struct resolved_load *l, struct js *js)
 {
 	js_open(js);
 	js_kv(js, "name", l->name);
@@ -16,7 +16,7 @@ static void write_load(const struct frozen_load *l, struct js *js)
 	js_close(js);
 }
 
-void frozen_write(const struct frozen *f, struct buf *out)
+void resolved_write(const struct resolved *f, struct buf *out)
 {
 	struct js js;
 
@@ -25,7 +25,7 @@ void frozen_write(const struct frozen *f, struct buf *out)
 	js_key(&js, "weights");
 	js_list(&js);
 	for (size_t i = 0; i < f->n_weights; i++) {
-		const struct frozen_weights *w = &f->weights[i];
+		const struct resolved_weights *w = &f->weights[i];
 
 		js_open(&js);
 		js_kv(&js, "source", w->source);
@@ -65,7 +65,7 @@ static uint64_t u64_of(const struct doc *d, const char *key)
 	return n > 0 ? (uint64_t)n : 0;
 }
 
-static void read_load(struct arena *a, const struct doc *d, struct frozen_load *out)
+static void read_load(struct arena *a, const struct doc *d, struct resolved_load *out)
 {
 	const struct doc *ranks = doc_get(d, "ranks");
 
@@ -78,11 +78,11 @@ static void read_load(struct arena *a, const struct doc *d, struct frozen_load *
 		out->rank[out->n_ranks++] = (uint32_t)doc_int(r, 0);
 }
 
-int frozen_read(struct arena *a, const char *json, struct frozen *out, struct err *err)
+int resolved_read(struct arena *a, const char *json, struct resolved *out, struct err *err)
 {
 	const struct doc *d = NULL, *weights, *load, *code;
 
-	*out = (struct frozen){0};
+	*out = (struct resolved){0};
 	if (json == NULL)
 		return 0;
 	if (js_parse(a, str_of(json), &d, err) < 0)
@@ -90,11 +90,11 @@ int frozen_read(struct arena *a, const char *json, struct frozen *out, struct er
 	weights = doc_get(d, "weights");
 	load = doc_get(d, "load");
 	code = doc_get(d, "code");
-	out->weights = ARENA_ARRAY(a, struct frozen_weights, (weights ? weights->count : 0) + 1);
-	out->load = ARENA_ARRAY(a, struct frozen_load, (load ? load->count : 0) + 1);
-	out->code = ARENA_ARRAY(a, struct frozen_code, (code ? code->count : 0) + 1);
+	out->weights = ARENA_ARRAY(a, struct resolved_weights, (weights ? weights->count : 0) + 1);
+	out->load = ARENA_ARRAY(a, struct resolved_load, (load ? load->count : 0) + 1);
+	out->code = ARENA_ARRAY(a, struct resolved_code, (code ? code->count : 0) + 1);
 	DOC_EACH (w, weights) {
-		out->weights[out->n_weights++] = (struct frozen_weights){
+		out->weights[out->n_weights++] = (struct resolved_weights){
 			.source = doc_cstr(doc_get(w, "source"), ""),
 			.revision = doc_cstr(doc_get(w, "revision"), NULL),
 			.mount_location = doc_cstr(doc_get(w, "mount_location"), ""),
@@ -106,11 +106,11 @@ int frozen_read(struct arena *a, const char *json, struct frozen *out, struct er
 	DOC_EACH (l, load)
 		read_load(a, l, &out->load[out->n_load++]);
 	if (doc_is(doc_get(d, "resume"), DOC_MAP)) {
-		out->resume = ARENA_NEW(a, struct frozen_load);
+		out->resume = ARENA_NEW(a, struct resolved_load);
 		read_load(a, doc_get(d, "resume"), out->resume);
 	}
 	DOC_EACH (c, code) {
-		out->code[out->n_code++] = (struct frozen_code){
+		out->code[out->n_code++] = (struct resolved_code){
 			.key = doc_cstr(doc_get(c, "key"), ""),
 			.bytes = u64_of(c, "bytes"),
 		};
@@ -118,7 +118,7 @@ int frozen_read(struct arena *a, const char *json, struct frozen *out, struct er
 	return 0;
 }
 
-void frozen_manifests(struct arena *a, const struct frozen *f, const char ***out, size_t *n)
+void frozen_manifests(struct arena *a, const struct resolved *f, const char ***out, size_t *n)
 {
 	*out = ARENA_ARRAY(a, const char *, f->n_weights + 1);
 	*n = 0;
@@ -128,7 +128,7 @@ void frozen_manifests(struct arena *a, const struct frozen *f, const char ***out
 	}
 }
 
-const struct frozen_weights *frozen_find(const struct frozen *f, const struct spec_weights *w)
+const struct resolved_weights *resolved_find(const struct resolved *f, const struct spec_weights *w)
 {
 	for (size_t i = 0; i < f->n_weights; i++) {
 		if (strcmp(f->weights[i].source, w->source) == 0 &&

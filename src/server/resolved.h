@@ -1,0 +1,49 @@
+/*
+ * resolved.h - what a job really gets, decided once in CREATED and kept in its row: revisions and
+ * manifests of its weights, checkpoints that it loads, code archives. A retry and a recreated job
+ * start from it, so they run with the same bytes.
+ */
+#ifndef RESOLVED_H
+#define RESOLVED_H
+
+#include "server/app.h"
+
+struct resolved_weights {
+	const char *source, *revision, *mount_location, *manifest; /* manifest: 64 hex */
+	uint64_t bytes, files;
+};
+
+struct resolved_load {
+	const char *name, *job_id, *project_id;
+	uint32_t *rank; /* the ranks that have a part of it */
+	size_t n_ranks;
+	bool latest; /* it was chosen, not named: a retry puts the job's own in its place */
+};
+
+struct resolved_code {
+	const char *key;
+	uint64_t bytes;
+};
+
+struct resolved {
+	struct resolved_weights *weights;
+	size_t n_weights;
+	struct resolved_load *load;
+	size_t n_load;
+	struct resolved_load *resume; /* of a retry: the job's own newest; NULL = none. It is not
+	                               * part of what a recreated job starts from. */
+	struct resolved_code *code;
+	size_t n_code;
+};
+
+void resolved_write(const struct resolved *f, struct buf *out);
+/* json NULL: an empty one. */
+int resolved_read(struct arena *a, const char *json, struct resolved *out,
+                  struct err *err) MUST_CHECK;
+/* The manifests that it names. */
+void frozen_manifests(struct arena *a, const struct resolved *f, const char ***out, size_t *n);
+/* The weights frozen for this source and mount, or NULL. */
+const struct resolved_weights *resolved_find(const struct resolved *f,
+                                             const struct spec_weights *w);
+
+#endif
