@@ -106,7 +106,7 @@ int out_list(const struct cli *c, const struct doc *list, const struct out_col *
 int out_form_one(const struct cli *c, enum out_form *form, struct err *err) MUST_CHECK;
 void out_one(enum out_form form, const struct doc *d); /* OUT_JSON or OUT_JSONL */
 void out_json(const struct doc *d);                    /* indented, to stdout */
-void out_say(const struct cli *c, const char *fmt, ...)
+void out_message(const struct cli *c, const char *fmt, ...)
 	PRINTF(2, 3); /* a line to stderr unless quiet */
 void out_next(const struct cli *c, const char *const *lines, size_t n);    /* what to type next */
 void out_progress(const struct cli *c, const char *fmt, ...) PRINTF(2, 3); /* replaced in place */

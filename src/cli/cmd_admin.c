@@ -132,7 +132,7 @@ int cmd_secrets_set(struct cli *c, struct err *err)
 	seal_wipe_buf(&value);
 	seal_wipe_buf(&body);
 	if (r == 0)
-		out_say(c, "secret %s is set; jobs that start from now on use it", c->arg[0]);
+		out_message(c, "secret %s is set; jobs that start from now on use it", c->arg[0]);
 	return r;
 }
 
@@ -145,7 +145,7 @@ static int delete_at(struct cli *c, const char *path, const char *question, cons
 		return -1;
 	if (remote_call(c, HTTP_DELETE, path, NULL, &reply, err) < 0)
 		return err_wrap(err, "%s", c->arg[0]);
-	out_say(c, "deleted");
+	out_message(c, "deleted");
 	return 0;
 }
 
@@ -192,7 +192,7 @@ int cmd_projects_rm(struct cli *c, struct err *err)
 			               typed, name);
 		if (remote_call(c, HTTP_DELETE, path, NULL, &reply, err) < 0)
 			return -1;
-		out_say(c, "deleted");
+		out_message(c, "deleted");
 		return 0;
 	}
 	return delete_at(
@@ -228,10 +228,11 @@ int cmd_teams_create(struct cli *c, struct err *err)
 	js_close(&js);
 	if (remote_call(c, HTTP_POST, "/v1/teams", &body, &reply, err) < 0)
 		return -1;
-	out_say(c,
-	        "created team %s (%s); `stoker tokens create NAME --team %s` creates a token for "
-	        "it",
-	        c->arg[0], doc_cstr(doc_path(reply, "team", "id", NULL), "?"), c->arg[0]);
+	out_message(
+		c,
+		"created team %s (%s); `stoker tokens create NAME --team %s` creates a token for "
+		"it",
+		c->arg[0], doc_cstr(doc_path(reply, "team", "id", NULL), "?"), c->arg[0]);
 	return 0;
 }
 
@@ -290,10 +291,10 @@ int cmd_tokens_create(struct cli *c, struct err *err)
 		out_one(form, reply);
 	else
 		(void)printf("%s\n", doc_cstr(doc_get(reply, "api_key"), ""));
-	out_say(c,
-	        "This token is shown only once. Send it to its user with this line:\n"
-	        "  stoker login --url %s    # asks for the token",
-	        c->url);
+	out_message(c,
+	            "This token is shown only once. Send it to its user with this line:\n"
+	            "  stoker login --url %s    # asks for the token",
+	            c->url);
 	return 0;
 }
 
@@ -334,17 +335,19 @@ static int print_trussrc(struct cli *c, struct err *err)
 	             c->token);
 	if (u.port != 8000 ||
 	    (strcmp(u.host, "127.0.0.1") != 0 && strcmp(u.host, "localhost") != 0))
-		out_say(c,
-		        "note: truss uses a server of your own only at http://localhost:8000. "
-		        "Yours is %s: set http_proxy=%s for truss. Do not change remote_url: the "
-		        "key would be sent elsewhere",
-		        c->url, c->url);
+		out_message(
+			c,
+			"note: truss uses a server of your own only at http://localhost:8000. "
+			"Yours is %s: set http_proxy=%s for truss. Do not change remote_url: the "
+			"key would be sent elsewhere",
+			c->url, c->url);
 	if (taken != NULL)
-		out_say(c,
-		        "note: %s already has a [baseten] section, and truss rejects a file with "
-		        "two. Replace that section, or save this one in another file and name it "
-		        "with USER_TRUSSRC_PATH",
-		        taken);
+		out_message(
+			c,
+			"note: %s already has a [baseten] section, and truss rejects a file with "
+			"two. Replace that section, or save this one in another file and name it "
+			"with USER_TRUSSRC_PATH",
+			taken);
 	return 0;
 }
 
@@ -388,9 +391,9 @@ int cmd_login(struct cli *c, struct err *err)
 	seal_wipe_buf(&token);
 	if (r < 0 || remote_save_login(c, c->url, c->token, err) < 0)
 		return -1;
-	out_say(c, "logged in to %s as %s (%s); saved in %s", c->url,
-	        doc_cstr(doc_get(me, "name"), "?"), doc_cstr(doc_get(me, "role"), "?"),
-	        remote_login_path(c->arena));
+	out_message(c, "logged in to %s as %s (%s); saved in %s", c->url,
+	            doc_cstr(doc_get(me, "name"), "?"), doc_cstr(doc_get(me, "role"), "?"),
+	            remote_login_path(c->arena));
 	return 0;
 }
 

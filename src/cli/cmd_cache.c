@@ -104,12 +104,13 @@ static void say_truncated(struct cli *c, const struct doc *reply)
 
 	if (!doc_bool(doc_get(reply, "truncated"), false))
 		return;
-	out_say(c,
-	        "warning: incomplete list: the cache holds %" PRId64
-	        " files, %s; this list has %zu",
-	        doc_int(doc_get(reply, "total_files"), 0),
-	        units_show_bytes((uint64_t)doc_int(doc_get(reply, "total_size_bytes"), 0), text),
-	        doc_get(reply, "file_summaries")->count);
+	out_message(
+		c,
+		"warning: incomplete list: the cache holds %" PRId64
+		" files, %s; this list has %zu",
+		doc_int(doc_get(reply, "total_files"), 0),
+		units_show_bytes((uint64_t)doc_int(doc_get(reply, "total_size_bytes"), 0), text),
+		doc_get(reply, "file_summaries")->count);
 }
 
 int cmd_cache_summarize(struct cli *c, struct err *err)
@@ -150,7 +151,7 @@ int cmd_cache_summarize(struct cli *c, struct err *err)
 	}
 	files = doc_get(reply, "file_summaries");
 	if (files == NULL) {
-		out_say(c, "No cache summary found for this project.");
+		out_message(c, "No cache summary found for this project.");
 		if (form == OUT_JSON)
 			(void)puts("[]");
 		return 0;
@@ -158,8 +159,8 @@ int cmd_cache_summarize(struct cli *c, struct err *err)
 	DOC_EACH (f, files) {
 		total += (uint64_t)MAX(doc_int(doc_get(f, "size_bytes"), 0), (int64_t)0);
 	}
-	out_say(c, "captured %s, %zu entries, %s", doc_cstr(doc_get(reply, "timestamp"), "?"),
-	        files->count, units_show_bytes(total, text));
+	out_message(c, "captured %s, %zu entries, %s", doc_cstr(doc_get(reply, "timestamp"), "?"),
+	            files->count, units_show_bytes(total, text));
 	say_truncated(c, reply);
 	if (form == OUT_JSON) {
 		out_json(reply);
@@ -287,9 +288,9 @@ int cmd_cache_quota(struct cli *c, struct err *err)
 	if (remote_call(c, HTTP_PATCH, arena_printf(c->arena, "%s/cache", cache.path), &body,
 	                &reply, err) < 0)
 		return -1;
-	out_say(c, "the cache quota of %s is now %s; jobs that start from now on get it",
-	        cache.title,
-	        units_show_bytes((uint64_t)doc_int(doc_get(reply, "quota_bytes"), 0), text));
+	out_message(c, "the cache quota of %s is now %s; jobs that start from now on get it",
+	            cache.title,
+	            units_show_bytes((uint64_t)doc_int(doc_get(reply, "quota_bytes"), 0), text));
 	return 0;
 }
 
@@ -311,8 +312,8 @@ int cmd_cache_rm(struct cli *c, struct err *err)
 	                             remote_part(c, c->arg[0])),
 	                NULL, &reply, err) < 0)
 		return -1;
-	out_say(c, "deleted %s from the cache of %s: %s freed",
-	        out_plain(c->arena, str_of(c->arg[0])), cache.title,
-	        units_show_bytes((uint64_t)doc_int(doc_get(reply, "bytes_freed"), 0), text));
+	out_message(c, "deleted %s from the cache of %s: %s freed",
+	            out_plain(c->arena, str_of(c->arg[0])), cache.title,
+	            units_show_bytes((uint64_t)doc_int(doc_get(reply, "bytes_freed"), 0), text));
 	return 0;
 }

@@ -378,8 +378,8 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 		               "no file of checkpoint %s matches \"%s\"; `stoker checkpoints show` "
 		               "lists them",
 		               p.checkpoint, p.include);
-	out_say(c, "pulled %s, %s, verified, into %s", out_count(c, p.files, "file"),
-	        units_show_bytes(p.bytes, text), dir);
+	out_message(c, "pulled %s, %s, verified, into %s", out_count(c, p.files, "file"),
+	            units_show_bytes(p.bytes, text), dir);
 	return 0;
 }
 
@@ -396,8 +396,8 @@ static int set_pinned(struct cli *c, bool pinned, struct err *err)
 	                             remote_part(c, doc_cstr(doc_get(ck, "checkpoint_id"), ""))),
 	                &body, &reply, err) < 0)
 		return -1;
-	out_say(c,
-	        pinned ? "pinned: kept until you unpin it, regardless of keep_last" : "unpinned");
+	out_message(c, pinned ? "pinned: kept until you unpin it, regardless of keep_last"
+	                      : "unpinned");
 	return 0;
 }
 
@@ -428,6 +428,6 @@ int cmd_checkpoints_rm(struct cli *c, struct err *err)
 	                             remote_part(c, doc_cstr(doc_get(ck, "checkpoint_id"), ""))),
 	                NULL, &reply, err) < 0)
 		return -1;
-	out_say(c, "deleted");
+	out_message(c, "deleted");
 	return 0;
 }

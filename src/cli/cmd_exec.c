@@ -185,8 +185,8 @@ static int run(struct session *s, const struct doc *job, struct err *err)
 		return s->code;
 	}
 	if (s->tty) {
-		out_say(s->c, "job %s, node %" PRId64 ": ~. hangs up",
-		        doc_cstr(doc_get(job, "id"), "?"), opt_int(s->c, "node", 0));
+		out_message(s->c, "job %s, node %" PRId64 ": ~. hangs up",
+		            doc_cstr(doc_get(job, "id"), "?"), opt_int(s->c, "node", 0));
 		if (terminal_raw(err) < 0)
 			return -1;
 	}
@@ -204,9 +204,9 @@ static int run(struct session *s, const struct doc *job, struct err *err)
 	}
 	err_clear(err);
 	if (s->end == SESSION_LEFT)
-		out_say(s->c, "\ndetached: the command keeps running in the job");
+		out_message(s->c, "\ndetached: the command keeps running in the job");
 	else
-		out_say(s->c, "\nhung up: the command was ended");
+		out_message(s->c, "\nhung up: the command was ended");
 	return s->code;
 }
 

@@ -36,7 +36,7 @@ static int list_examples(struct cli *c, struct err *err)
 	if (js_parse(c->arena, buf_view(&json), &list, err) < 0 ||
 	    out_list(c, list, cols, COUNT(cols), "no examples", err) < 0)
 		return -1;
-	out_say(c, "stoker init --example NAME");
+	out_message(c, "stoker init --example NAME");
 	return 0;
 }
 
@@ -89,7 +89,7 @@ int cmd_init(struct cli *c, struct err *err)
 		(void)exists(dir, f->path, full, sizeof(full));
 		if (fs_write_atomic(AT_FDCWD, full, f->body, f->executable ? 0755 : 0644, err) < 0)
 			return -1;
-		out_say(c, "wrote %s", full);
+		out_message(c, "wrote %s", full);
 	}
 	say_next(c, dir);
 	return 0;

@@ -33,14 +33,14 @@ static int stop_one(struct cli *c, const struct doc *job, struct err *err)
 		return -1;
 	grace_s = doc_int(doc_path(after, "spec", "limits", "stop_grace", NULL), 30);
 	if (strcmp(job_status(after), "STOPPED") == 0) /* it had not begun */
-		out_say(c, "stopped %s", job_title(c, job));
+		out_message(c, "stopped %s", job_title(c, job));
 	else if (strcmp(job_status(after), "RUNNING") != 0)
-		out_say(c, "stopping %s", job_title(c, job));
+		out_message(c, "stopping %s", job_title(c, job));
 	else if (opt_flag(c, "now"))
-		out_say(c, "stopping %s: SIGKILL sent", job_title(c, job));
+		out_message(c, "stopping %s: SIGKILL sent", job_title(c, job));
 	else
-		out_say(c, "stopping %s: SIGTERM sent, SIGKILL in %" PRId64 " s", job_title(c, job),
-		        grace_s);
+		out_message(c, "stopping %s: SIGTERM sent, SIGKILL in %" PRId64 " s",
+		            job_title(c, job), grace_s);
 	return 0;
 }
 
@@ -56,9 +56,10 @@ static int stop_all(struct cli *c, struct err *err)
 	if (joblist(c, &want, &found, err) < 0)
 		return -1;
 	if (found.list->count == 0) {
-		out_say(c, everyone ? "there are no active jobs"
-		                    : "you have no active jobs (--everyone includes those of other "
-		                      "users)");
+		out_message(
+			c, everyone ? "there are no active jobs"
+				    : "you have no active jobs (--everyone includes those of other "
+				      "users)");
 		return 0;
 	}
 	if (out_confirm(c,
@@ -78,8 +79,9 @@ static int stop_all(struct cli *c, struct err *err)
 			                out_count(c, found.list->count, "job"));
 		}
 	}
-	out_say(c, "%s told to stop%s", out_count(c, n, "job"),
-	        ended > 0 ? arena_printf(c->arena, "; %s had ended", out_number(c, ended)) : "");
+	out_message(c, "%s told to stop%s", out_count(c, n, "job"),
+	            ended > 0 ? arena_printf(c->arena, "; %s had ended", out_number(c, ended))
+	                      : "");
 	return 0;
 }
 
@@ -121,9 +123,9 @@ int cmd_recreate(struct cli *c, struct err *err)
 	if (out_form_one(c, &form, err) < 0 || resolve_job(c, c->arg[0], &job, err) < 0 ||
 	    post(c, job, "/recreate", resume ? "{\"resume\":true}" : "{}", &made, err) < 0)
 		return -1;
-	out_say(c, "created job %s from job %s: same code, same input revisions%s",
-	        doc_cstr(doc_get(made, "id"), "?"), doc_cstr(doc_get(job, "id"), "?"),
-	        resume ? ", from its newest complete checkpoint" : "");
+	out_message(c, "created job %s from job %s: same code, same input revisions%s",
+	            doc_cstr(doc_get(made, "id"), "?"), doc_cstr(doc_get(job, "id"), "?"),
+	            resume ? ", from its newest complete checkpoint" : "");
 	if (form != OUT_TABLE)
 		out_one(form, made);
 	else if (!opt_flag(c, "follow"))
@@ -145,8 +147,8 @@ int cmd_update(struct cli *c, struct err *err)
 	buf_printf(&body, "{\"priority\":%" PRId64 "}", opt_int(c, "priority", 0));
 	if (remote_call(c, HTTP_PATCH, job_path(c, job, ""), &body, &reply, err) < 0)
 		return -1;
-	out_say(c, "job %s: priority %" PRId64, doc_cstr(doc_get(job, "id"), "?"),
-	        opt_int(c, "priority", 0));
+	out_message(c, "job %s: priority %" PRId64, doc_cstr(doc_get(job, "id"), "?"),
+	            opt_int(c, "priority", 0));
 	return 0;
 }
 
@@ -256,10 +258,11 @@ static int metrics_once(struct cli *c, struct err *err)
 	metric_line(c, "cache", doc_path(reply, "cache", "usage_bytes", NULL), true, 0);
 	if (doc_get(reply, "per_node_metrics") == NULL ||
 	    doc_get(reply, "per_node_metrics")->count == 0)
-		out_say(c, doc_is(doc_get(job, "ended_at"), DOC_TEXT)
-		                   ? "no samples: the job ended before it ran a command"
-		                   : "no samples yet: the first comes a second after the commands "
-		                     "start");
+		out_message(c,
+		            doc_is(doc_get(job, "ended_at"), DOC_TEXT)
+		                    ? "no samples: the job ended before it ran a command"
+		                    : "no samples yet: the first comes a second after the commands "
+		                      "start");
 	return 0;
 }
 

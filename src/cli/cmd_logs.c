@@ -217,8 +217,8 @@ int job_outcome(struct cli *c, const struct doc *job)
 	const char *why =
 		doc_cstr(doc_get(job, "error_message"), doc_cstr(doc_get(job, "reason"), NULL));
 
-	out_say(c, "job %s: %s%s%s", doc_cstr(doc_get(job, "id"), "?"), out_status(c, status),
-	        why != NULL ? ": " : "", why != NULL ? out_plain(c->arena, str_of(why)) : "");
+	out_message(c, "job %s: %s%s%s", doc_cstr(doc_get(job, "id"), "?"), out_status(c, status),
+	            why != NULL ? ": " : "", why != NULL ? out_plain(c->arena, str_of(why)) : "");
 	if (strcmp(status, "TRAINING_JOB_COMPLETED") == 0)
 		return 0;
 	if (strcmp(status, "TRAINING_JOB_STOPPED") == 0)
@@ -298,7 +298,7 @@ int cmd_logs(struct cli *c, struct err *err)
 		if (err->code != ERR_CANCELED)
 			return -1;
 		err_clear(err);
-		out_say(c, "\ndetached: the job keeps running");
+		out_message(c, "\ndetached: the job keeps running");
 		return CLI_EXIT_DETACHED;
 	}
 	return 0;

@@ -115,8 +115,8 @@ static int say_rest(struct cli *c, const struct asked *a, const struct joblist *
 	struct joblist all;
 
 	if (mine->list->count < mine->total)
-		out_say(c, "%s of %s shown: --limit N shows more", out_number(c, mine->list->count),
-		        out_number(c, mine->total));
+		out_message(c, "%s of %s shown: --limit N shows more",
+		            out_number(c, mine->list->count), out_number(c, mine->total));
 	if (!a->others || c->quiet)
 		return 0;
 	want.mine = false;
@@ -124,8 +124,8 @@ static int say_rest(struct cli *c, const struct asked *a, const struct joblist *
 	if (joblist(c, &want, &all, err) < 0)
 		return -1;
 	if (all.total > mine->total)
-		out_say(c, "%s of other users: --everyone shows them",
-		        out_count(c, all.total - mine->total, "job"));
+		out_message(c, "%s of other users: --everyone shows them",
+		            out_count(c, all.total - mine->total, "job"));
 	return 0;
 }
 

@@ -298,9 +298,9 @@ static int send_code(struct cli *c, struct push *p, const struct pack *code, boo
 	}
 	*reused = kept > 0;
 	if (sent == 0)
-		out_say(c, "the server already has this code; nothing to send");
+		out_message(c, "the server already has this code; nothing to send");
 	else if (kept > 0)
-		out_say(c, "sent %s; the rest has not changed", units_show_bytes(sent, text));
+		out_message(c, "sent %s; the rest has not changed", units_show_bytes(sent, text));
 	p->spec.artifacts = list;
 	p->spec.n_artifacts = code->n_archives;
 	return 0;
@@ -328,15 +328,16 @@ static void say_dry(struct cli *c, const struct push *p, const struct pack *code
 	char size[UNITS_CAP];
 
 	for (size_t i = 0; i < TAR_LARGEST && code->largest[i].path[0] != '\0'; i++)
-		out_say(c, "  %-10s %s", units_show_bytes(code->largest[i].bytes, size),
-		        out_plain(c->arena, str_of(code->largest[i].path)));
-	out_say(c, "%s is valid: project %s, %s, %s to upload at most", p->file, p->spec.project,
-	        out_count(c, p->spec.n_commands, "command"), units_show_bytes(code->packed, size));
+		out_message(c, "  %-10s %s", units_show_bytes(code->largest[i].bytes, size),
+		            out_plain(c->arena, str_of(code->largest[i].path)));
+	out_message(c, "%s is valid: project %s, %s, %s to upload at most", p->file,
+	            p->spec.project, out_count(c, p->spec.n_commands, "command"),
+	            units_show_bytes(code->packed, size));
 	if (reason != NULL)
-		out_say(c, "the job would wait: %s", reason);
+		out_message(c, "the job would wait: %s", reason);
 	else
-		out_say(c, "the job would start at once");
-	out_say(c, "dry run: nothing was pushed");
+		out_message(c, "the job would start at once");
+	out_message(c, "dry run: nothing was pushed");
 }
 
 /* The folder as it is now, and the commit it comes from. */
@@ -369,7 +370,7 @@ static int follow(struct cli *c, const struct doc *job, struct err *err)
 	if (err->code != ERR_CANCELED)
 		return -1;
 	err_clear(err);
-	out_say(c, "\ndetached: job %s keeps running. `stoker stop %s` stops it", id, id);
+	out_message(c, "\ndetached: job %s keeps running. `stoker stop %s` stops it", id, id);
 	return CLI_EXIT_DETACHED;
 }
 
@@ -395,9 +396,9 @@ int cmd_push(struct cli *c, struct err *err)
 	}
 	if (create(c, &p, &code, &job, err) < 0)
 		return -1;
-	out_say(c, "pushed job %s (%s) to project %s: %s", doc_cstr(doc_get(job, "id"), "?"),
-	        doc_cstr(doc_get(job, "name"), "?"), p.spec.project,
-	        out_status(c, doc_cstr(doc_get(job, "current_status"), "?")));
+	out_message(c, "pushed job %s (%s) to project %s: %s", doc_cstr(doc_get(job, "id"), "?"),
+	            doc_cstr(doc_get(job, "name"), "?"), p.spec.project,
+	            out_status(c, doc_cstr(doc_get(job, "current_status"), "?")));
 	if (form != OUT_TABLE)
 		out_one(form, job);
 	else if (!follows)

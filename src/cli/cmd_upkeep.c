@@ -125,7 +125,8 @@ static int see_through(struct cli *c, bool mine, const struct doc **u, struct er
 		return stop(c, u, err);
 	err_clear(err);
 	out_progress_end(c);
-	out_say(c, "detached: it keeps running; the user who started it can stop it with Ctrl-C");
+	out_message(c,
+	            "detached: it keeps running; the user who started it can stop it with Ctrl-C");
 	return 1;
 }
 
@@ -151,9 +152,10 @@ static int show_items(struct cli *c, const struct doc *u, const char *empty, str
 	if (out_list(c, items, cols, COUNT(cols), empty, err) < 0)
 		return -1;
 	if (found > items->count)
-		out_say(c, "and %" PRIu64 " more, counted but not listed", found - items->count);
+		out_message(c, "and %" PRIu64 " more, counted but not listed",
+		            found - items->count);
 	if (doc_is(doc_get(u, "note"), DOC_TEXT))
-		out_say(c, "%s", text_of(u, "note"));
+		out_message(c, "%s", text_of(u, "note"));
 	return 0;
 }
 
@@ -218,13 +220,14 @@ int cmd_cache_gc(struct cli *c, struct err *err)
 	    (!shown && show_items(c, u, NOTHING, err) < 0))
 		return -1;
 	if (dry_run && number_of(u, "found") > 0)
-		out_say(c, "would free %s; run without --dry-run to delete", sum_of(c, u));
+		out_message(c, "would free %s; run without --dry-run to delete", sum_of(c, u));
 	else if (!dry_run)
-		out_say(c, "freed %s", sum_of(c, u));
+		out_message(c, "freed %s", sum_of(c, u));
 	if (!is_state(u, "STOPPED"))
 		return 0;
-	out_say(c,
-	        "stopped early: the listed items are removed; `stoker cache gc` removes the rest");
+	out_message(
+		c,
+		"stopped early: the listed items are removed; `stoker cache gc` removes the rest");
 	return CLI_EXIT_DETACHED;
 }
 
@@ -244,8 +247,8 @@ static int begin_or_join(struct cli *c, bool *mine, const struct doc **u, struct
 		return -1;
 	err_clear(err);
 	*mine = false;
-	out_say(c, "%s already started one. This is its progress; Ctrl-C only detaches",
-	        text_of(*u, "by"));
+	out_message(c, "%s already started one. This is its progress; Ctrl-C only detaches",
+	            text_of(*u, "by"));
 	return 0;
 }
 
@@ -269,11 +272,11 @@ int cmd_cache_verify(struct cli *c, struct err *err)
 	if (show_items(c, u, "nothing is damaged", err) < 0)
 		return -1;
 	if (found > 0)
-		out_say(c, "%s read: %" PRIu64 " damaged", bytes, found);
+		out_message(c, "%s read: %" PRIu64 " damaged", bytes, found);
 	else
-		out_say(c, "%s read", bytes);
+		out_message(c, "%s read", bytes);
 	if (is_state(u, "DONE"))
 		return found > 0;
-	out_say(c, "stopped early; the rest was not read");
+	out_message(c, "stopped early; the rest was not read");
 	return found > 0 ? 1 : CLI_EXIT_DETACHED;
 }

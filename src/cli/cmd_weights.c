@@ -41,8 +41,8 @@ int cmd_weights_ls(struct cli *c, struct err *err)
 		return -1;
 	DOC_EACH (w, list) {
 		if (doc_is(doc_get(w, "error"), DOC_TEXT))
-			out_say(c, "%s: %s", doc_cstr(doc_get(w, "id"), "?"),
-			        doc_cstr(doc_get(w, "error"), ""));
+			out_message(c, "%s: %s", doc_cstr(doc_get(w, "id"), "?"),
+			            doc_cstr(doc_get(w, "error"), ""));
 	}
 	return 0;
 }
@@ -101,9 +101,9 @@ int cmd_weights_prefetch(struct cli *c, struct err *err)
 				doc_cstr(doc_get(found, "error"), "it was removed meanwhile"));
 		if (str_eq(doc_text(doc_get(found, "state")), "READY")) {
 			out_progress_end(c);
-			out_say(c, "%s is mirrored: %s", c->arg[0],
-			        units_show_bytes((uint64_t)doc_int(doc_get(found, "bytes"), 0),
-			                         total));
+			out_message(c, "%s is mirrored: %s", c->arg[0],
+			            units_show_bytes((uint64_t)doc_int(doc_get(found, "bytes"), 0),
+			                             total));
 			return 0;
 		}
 		out_progress(
@@ -130,7 +130,7 @@ int cmd_weights_rm(struct cli *c, struct err *err)
 	                arena_printf(c->arena, "/v1/weights/%s", remote_part(c, c->arg[0])), NULL,
 	                &reply, err) < 0)
 		return err_wrap(err, "%s", c->arg[0]);
-	out_say(c, "freed %s",
-	        units_show_bytes((uint64_t)doc_int(doc_get(reply, "bytes_freed"), 0), text));
+	out_message(c, "freed %s",
+	            units_show_bytes((uint64_t)doc_int(doc_get(reply, "bytes_freed"), 0), text));
 	return 0;
 }

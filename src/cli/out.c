@@ -392,7 +392,7 @@ int out_list(const struct cli *c, const struct doc *list, const struct out_col *
 		break;
 	case OUT_TABLE:
 		if (list->count == 0)
-			out_say(c, "%s", empty);
+			out_message(c, "%s", empty);
 		else
 			print_table(list, cols, n);
 		break;
@@ -456,7 +456,7 @@ void out_error(const char *fmt, ...)
 	(void)fputc('\n', stderr);
 }
 
-void out_say(const struct cli *c, const char *fmt, ...)
+void out_message(const struct cli *c, const char *fmt, ...)
 {
 	va_list ap;
 

@@ -258,18 +258,18 @@ static void say_left(struct cli *c, const struct pack *p)
 	if (p->n_left > LEFT_SHOWN)
 		buf_printf(&b, " and %s more", out_number(c, p->n_left - LEFT_SHOWN));
 	if (p->n_left > 0)
-		out_say(c, "left out: %s", buf_cstr(&b));
+		out_message(c, "left out: %s", buf_cstr(&b));
 }
 
 static void say_links(struct cli *c, const struct pack *p)
 {
 	for (size_t i = 0; i < PACK_LINKS_SHOWN && p->link[i] != NULL; i++)
-		out_say(c, "warning: skipped %s -> %s: the link points outside the folder",
-		        out_plain(c->arena, str_of(p->link[i])),
-		        out_plain(c->arena, str_of(p->target[i])));
+		out_message(c, "warning: skipped %s -> %s: the link points outside the folder",
+		            out_plain(c->arena, str_of(p->link[i])),
+		            out_plain(c->arena, str_of(p->target[i])));
 	if (p->report.links > PACK_LINKS_SHOWN)
-		out_say(c, "warning: skipped %s more",
-		        out_count(c, p->report.links - PACK_LINKS_SHOWN, "link"));
+		out_message(c, "warning: skipped %s more",
+		            out_count(c, p->report.links - PACK_LINKS_SHOWN, "link"));
 }
 
 static void say_large(struct cli *c, const struct pack *p)
@@ -283,18 +283,19 @@ static void say_large(struct cli *c, const struct pack *p)
 		buf_printf(&b, "%s%s (%s)", i > 0 ? ", " : "",
 		           out_plain(c->arena, str_of(p->largest[i].path)),
 		           units_show_bytes(p->largest[i].bytes, size));
-	out_say(c,
-	        "hint: this is a lot of code%s%s. List data under `weights:` to fetch it once and "
-	        "cache it, or exclude it in .stokerignore",
-	        b.n > 0 ? "; the largest files: " : "", buf_cstr(&b));
+	out_message(
+		c,
+		"hint: this is a lot of code%s%s. List data under `weights:` to fetch it once and "
+		"cache it, or exclude it in .stokerignore",
+		b.n > 0 ? "; the largest files: " : "", buf_cstr(&b));
 }
 
 void pack_say(struct cli *c, const struct pack *p)
 {
 	char size[UNITS_CAP];
 
-	out_say(c, "code: %s, %s", out_count(c, p->report.files, "file"),
-	        units_show_bytes(p->report.bytes, size));
+	out_message(c, "code: %s, %s", out_count(c, p->report.files, "file"),
+	            units_show_bytes(p->report.bytes, size));
 	say_left(c, p);
 	say_links(c, p);
 	say_large(c, p);

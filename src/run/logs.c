@@ -146,7 +146,7 @@ static void put(struct logs *l, const struct buf *b)
 		fn(arg);
 }
 
-void logs_say(struct logs *l, const char *fmt, ...)
+void logs_message(struct logs *l, const char *fmt, ...)
 {
 	AUTO_BUF struct buf plain = BUF_INIT(SAY_MAX), clean = BUF_INIT(4 * SAY_MAX);
 	void (*fn)(void *) = NULL;

@@ -23,7 +23,7 @@ int logs_open(struct logs **out, const char *path, const struct redact *r,
 /* Called after each write, from the writing thread. */
 void logs_on_write(struct logs *l, void (*fn)(void *arg), void *arg);
 /* A line of the platform itself; redacted too. Any thread. */
-void logs_say(struct logs *l, const char *fmt, ...) PRINTF(2, 3);
+void logs_message(struct logs *l, const char *fmt, ...) PRINTF(2, 3);
 /* Starts the pump. The descriptors become ours. */
 int logs_pump(struct logs *l, int out_fd, int err_fd, struct err *err) MUST_CHECK;
 /* The job has ended: what is in the pipes is still taken, for at most drain_ms, as a grandchild may

@@ -248,7 +248,8 @@ static void on_wait(void *arg, const char *words)
 	char note[SAID_MAX];
 
 	if (!x->waited)
-		logs_say(x->j->logs, "python: another job builds this environment; waiting for it");
+		logs_message(x->j->logs,
+		             "python: another job builds this environment; waiting for it");
 	x->waited = true;
 	(void)snprintf(note, sizeof(note), "waiting for another job that builds it%s%s",
 	               words[0] != '\0' ? ": " : "", words);
@@ -259,8 +260,9 @@ static void on_damaged(void *arg, const char *why)
 {
 	struct asking *x = arg;
 
-	logs_say(x->j->logs,
-	         "python: the environment on this node is damaged (%s): building it again", why);
+	logs_message(x->j->logs,
+	             "python: the environment on this node is damaged (%s): building it again",
+	             why);
 	report_event(x->j->report, "warning", "the Python environment on the node was damaged: %s",
 	             why);
 }
@@ -295,9 +297,9 @@ static void say(const struct asking *x, const struct node_lease *lease)
 	read_installed(lease->path, version, &packages);
 	if (!lease->hit)
 		FMT(took, "built in %.1f s", (double)(clock_mono_ms() - x->begun_ms) / 1000);
-	logs_say(x->j->logs, "python %s: %zu package%s, %s, %s", version, packages,
-	         packages == 1 ? "" : "s", units_show_bytes(lease->bytes, size),
-	         lease->hit ? "already on this node" : took);
+	logs_message(x->j->logs, "python %s: %zu package%s, %s, %s", version, packages,
+	             packages == 1 ? "" : "s", units_show_bytes(lease->bytes, size),
+	             lease->hit ? "already on this node" : took);
 }
 
 int python_bring(const struct python_job *j, struct python *out, struct err *err)

@@ -185,7 +185,7 @@ static void take_line(struct build *x, struct str line)
 			*p = ' ';
 	}
 	if (l->n < SAID_LINES_MAX)
-		logs_say(x->j->logs, "python: %s", *slot);
+		logs_message(x->j->logs, "python: %s", *slot);
 	fmt_fixed(x->doing, sizeof(x->doing), "%.*s", (int)sizeof(x->doing) - 1, *slot);
 	x->line_ms = clock_mono_ms();
 	l->n++;
@@ -367,7 +367,8 @@ static int run(struct build *x, const struct python_want *w, const struct places
 	empty = sandbox_kill(x->s);
 	drain(x);
 	if (x->lines.n > SAID_LINES_MAX)
-		logs_say(x->j->logs, "python: ... and %zu more lines", x->lines.n - SAID_LINES_MAX);
+		logs_message(x->j->logs, "python: ... and %zu more lines",
+		             x->lines.n - SAID_LINES_MAX);
 	if (rc == 0 && code != 0)
 		rc = ended_badly(x, w, code, err);
 	if (rc == 0 && !empty) /* somebody could still write to it */
@@ -489,10 +490,10 @@ int python_build(const struct python_job *j, const struct python_want *w, struct
 	struct err later = {0};
 	int rc;
 
-	logs_say(j->logs, "python: building the environment of %zu requirement%s with %s%s%s",
-	         w->req.n_packages, w->req.n_packages == 1 ? "" : "s", by,
-	         w->tools.version != NULL ? " and Python " : "",
-	         w->tools.version != NULL ? w->tools.version : "");
+	logs_message(j->logs, "python: building the environment of %zu requirement%s with %s%s%s",
+	             w->req.n_packages, w->req.n_packages == 1 ? "" : "s", by,
+	             w->tools.version != NULL ? " and Python " : "",
+	             w->tools.version != NULL ? w->tools.version : "");
 	rc = in_sandbox(j, w, b, dir, tree, err);
 	if (fs_remove_tree(AT_FDCWD, dir, &later) < 0)
 		err_clear(&later); /* it goes with the attempt's folder */

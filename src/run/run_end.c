@@ -117,9 +117,9 @@ void run_verdict(struct run *r)
 		x->detail = arena_printf(r->a, "%s%s", x->detail, python_hint(r));
 	}
 	if (code == 0 && oom > 0)
-		logs_say(r->logs,
-		         "%" PRIu64 " process(es) of the job were killed for its memory limit",
-		         oom);
+		logs_message(r->logs,
+		             "%" PRIu64 " process(es) of the job were killed for its memory limit",
+		             oom);
 }
 
 int run_write_exit(struct run *r, struct err *err)
@@ -150,7 +150,7 @@ void run_deploy_failed(struct run *r, enum wire_stage stage, const struct err *w
 		.user_code_ran = false,
 		.synced = true,
 	};
-	logs_say(r->logs, "%s: %s", wire_stage_word(stage), why->msg);
+	logs_message(r->logs, "%s: %s", wire_stage_word(stage), why->msg);
 }
 
 /* All that shipping needs, and no secret: should we be killed, a sweeper goes on with it. */

@@ -82,8 +82,8 @@ static int make_sandbox(struct run *r, struct err *err)
 	if (sandbox_start(&r->sandbox, &r->sandbox_spec, err) < 0)
 		return -1;
 	if (r->sandbox->notes[0] != '\0')
-		logs_say(r->logs, "sandbox: %s", r->sandbox->notes);
-	logs_say(r->logs, "%s", r->sandbox->says);
+		logs_message(r->logs, "sandbox: %s", r->sandbox->notes);
+	logs_message(r->logs, "%s", r->sandbox->says);
 	return 0;
 }
 
@@ -143,13 +143,14 @@ static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 	clean.shown = buf_cstr(&name);
 	report_checkpoint(r->report, &clean);
 	if (row->state == CKPT_COMPLETE)
-		logs_say(r->logs, "%s is in the store: %" PRIu64 " file%s, %s", row->name,
-		         row->files, row->files == 1 ? "" : "s",
-		         units_show_bytes(row->bytes, bytes));
+		logs_message(r->logs, "%s is in the store: %" PRIu64 " file%s, %s", row->name,
+		             row->files, row->files == 1 ? "" : "s",
+		             units_show_bytes(row->bytes, bytes));
 	else if (row->state == CKPT_INCOMPLETE)
-		logs_say(r->logs,
-		         "checkpoint in progress when the job ended: %s is kept, marked INCOMPLETE",
-		         row->name);
+		logs_message(
+			r->logs,
+			"checkpoint in progress when the job ended: %s is kept, marked INCOMPLETE",
+			row->name);
 }
 
 static void on_ship_event(void *arg, const char *kind, const char *text)
@@ -159,7 +160,7 @@ static void on_ship_event(void *arg, const char *kind, const char *text)
 
 	redact_text(r->redact, str_of(text), &clean);
 	report_event(r->report, kind, "%s", buf_cstr(&clean));
-	logs_say(r->logs, "%s", text);
+	logs_message(r->logs, "%s", text);
 }
 
 /* The last sync waits for a store that is away, however long; `stop --now` does not. What goes on
@@ -300,7 +301,7 @@ PRINTF(2, 3) static void warn(struct run *r, const char *fmt, ...)
 	(void)vsnprintf(text, sizeof(text), fmt, ap); /* our own words: they fit */
 	va_end(ap);
 	report_event(r->report, "warning", "%s", text);
-	logs_say(r->logs, "%s", text);
+	logs_message(r->logs, "%s", text);
 }
 
 static void ask_to_end(struct run *r, int64_t grace_ms, const char *why)
@@ -308,8 +309,8 @@ static void ask_to_end(struct run *r, int64_t grace_ms, const char *why)
 	int64_t at = clock_mono_ms() + grace_ms;
 
 	if (r->kill_at_ms == 0) {
-		logs_say(r->logs, "%s: SIGTERM, then %" PRId64 " s until the rest is killed", why,
-		         grace_ms / 1000);
+		logs_message(r->logs, "%s: SIGTERM, then %" PRId64 " s until the rest is killed",
+		             why, grace_ms / 1000);
 		sandbox_signal(r->sandbox, SIGTERM);
 		r->kill_at_ms = MAX(at, 1);
 	} else {
@@ -415,7 +416,7 @@ static void wait_end(struct run *r)
 		sandbox_poll(s);
 		obey(r);
 		if (!killed && r->kill_at_ms > 0 && clock_mono_ms() >= r->kill_at_ms) {
-			logs_say(r->logs, "the grace is over: killing what is left");
+			logs_message(r->logs, "the grace is over: killing what is left");
 			(void)sandbox_kill(s);
 			r->kill_at_ms = INT64_MAX;
 			killed = true;
@@ -431,11 +432,11 @@ static void sync_checkpoints(struct run *r)
 
 	if (r->ship == NULL)
 		return;
-	logs_say(r->logs, "Job has exited. Syncing checkpoints...");
+	logs_message(r->logs, "Job has exited. Syncing checkpoints...");
 	report_stage(r->report, STAGE_SYNC);
 	r->end.synced = ship_finish(r->ship, ok);
 	if (!r->end.synced)
-		logs_say(r->logs, "not every checkpoint file is in the store");
+		logs_message(r->logs, "not every checkpoint file is in the store");
 }
 
 static void run_commands(struct run *r)
@@ -444,7 +445,7 @@ static void run_commands(struct run *r)
 	struct err err = {0};
 
 	if (go(r, &err) < 0) {
-		logs_say(r->logs, "the commands could not be started: %s", err.msg);
+		logs_message(r->logs, "the commands could not be started: %s", err.msg);
 		log_error("%s", err.msg);
 	}
 	wait_end(r);

@@ -96,14 +96,15 @@ static int stage_code(struct stage *st, struct err *err)
 		ids_end(st->ids);
 		if (r < 0)
 			return -1;
-		logs_say(st->logs, "code: %" PRIu64 " %s, %s", report.entries,
-		         report.entries == 1 ? "entry" : "entries",
-		         units_show_bytes(report.bytes, size));
+		logs_message(st->logs, "code: %" PRIu64 " %s, %s", report.entries,
+		             report.entries == 1 ? "entry" : "entries",
+		             units_show_bytes(report.bytes, size));
 		if (report.lowered > 0)
-			logs_say(st->logs,
-			         "code: %" PRIu64 " of its files had a setuid, setgid or sticky "
-			         "bit: it is not set here",
-			         report.lowered);
+			logs_message(st->logs,
+			             "code: %" PRIu64
+			             " of its files had a setuid, setgid or sticky "
+			             "bit: it is not set here",
+			             report.lowered);
 	}
 	return 0;
 }
@@ -139,12 +140,12 @@ static int one_weight(struct stage *st, size_t i, struct err *err)
 		return err_wrap(err, "weights %s", w->source);
 	st->tree[i] = lease->path;
 	st->n_leases++;
-	logs_say(st->logs, "weights %s at %s: %s, %" PRIu64 " files, %s", w->source,
-	         w->mount_location, units_show_bytes(lease->bytes, size), lease->files,
-	         lease->hit ? "already on this node" : "brought to this node");
+	logs_message(st->logs, "weights %s at %s: %s, %" PRIu64 " files, %s", w->source,
+	             w->mount_location, units_show_bytes(lease->bytes, size), lease->files,
+	             lease->hit ? "already on this node" : "brought to this node");
 	if (!lease->hit)
-		logs_say(st->logs, "weights %s took %" PRId64 " ms", w->source,
-		         clock_mono_ms() - begun);
+		logs_message(st->logs, "weights %s took %" PRId64 " ms", w->source,
+		             clock_mono_ms() - begun);
 	return 0;
 }
 
@@ -196,7 +197,7 @@ static bool wait_for_room(struct stage *st, int64_t since_ms, bool *said, const 
 	if (clock_mono_ms() - since_ms > STAGE_ROOM_WAIT_MS)
 		return false;
 	if (!*said)
-		logs_say(st->logs, "waiting for room in the node cache: %s", full->msg);
+		logs_message(st->logs, "waiting for room in the node cache: %s", full->msg);
 	*said = true;
 	report_progress(st->report, "waiting for room in the node cache, which running jobs use", 0,
 	                0);
@@ -342,9 +343,9 @@ static int load_checkpoint(struct stage *st, const struct wire_load *load, int r
 		if (canceled(st, err) || load_one(st, load, &c, i, root, &done, err) < 0)
 			return -1;
 	}
-	logs_say(st->logs, "checkpoint %s of job %s (rank %" PRIu32 "): %s, %zu files, verified",
-	         load->name, load->job_id, load->rank_from, units_show_bytes(done, size),
-	         c.files.n);
+	logs_message(
+		st->logs, "checkpoint %s of job %s (rank %" PRIu32 "): %s, %zu files, verified",
+		load->name, load->job_id, load->rank_from, units_show_bytes(done, size), c.files.n);
 	return 0;
 }
 
@@ -410,10 +411,10 @@ static int stage_places(struct stage *st, struct err *err)
 	if (s->base_image == NULL)
 		return 0;
 	if (strcmp(l->images, "host") == 0) {
-		logs_say(st->logs,
-		         "image %s was not used: this server runs every job on the host's root "
-		         "(--images host)",
-		         s->base_image);
+		logs_message(st->logs,
+		             "image %s was not used: this server runs every job on the host's root "
+		             "(--images host)",
+		             s->base_image);
 		return 0;
 	}
 	return stage_image(st, err);

@@ -2,7 +2,7 @@
 #include "server/app.h"
 #include "base/reserve.h"
 
-void app_say(struct app *app, const char *job_id, const char *fmt, ...)
+void app_log(struct app *app, const char *job_id, const char *fmt, ...)
 {
 	AUTO_BUF struct buf line = BUF_INIT(APP_LINE_MAX * 4);
 	struct err err = {0};
@@ -11,7 +11,7 @@ void app_say(struct app *app, const char *job_id, const char *fmt, ...)
 	va_start(ap, fmt);
 	buf_vprintf(&line, fmt, ap);
 	va_end(ap);
-	if (joblogs_say(app->logs, job_id, clock_wall_ns(), buf_cstr(&line), &err) < 0)
+	if (joblogs_message(app->logs, job_id, clock_wall_ns(), buf_cstr(&line), &err) < 0)
 		log_error("log of a job: job=%s %s", job_id, err.msg);
 	app_notify(app, CHANNEL_JOB, job_id);
 }

@@ -104,7 +104,7 @@ void cache_watch(struct app *app, const char *job_id, uint64_t bytes, uint64_t q
 	app_event(app, job_id, "cache", "server", "the training cache is %s (%s of %s)",
 	          marks[reached - 1].words, units_show_bytes(bytes, used),
 	          units_show_bytes(quota, limit));
-	app_say(app, job_id, "warning: the training cache is %s (%s of %s)",
+	app_log(app, job_id, "warning: the training cache is %s (%s of %s)",
 	        marks[reached - 1].words, used, limit);
 }
 

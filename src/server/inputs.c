@@ -46,7 +46,7 @@ void inputs_show(struct app *app, const char *job_id, const struct job_spec *spe
 		if (v[i].done || !v[i].listed || sum.bytes_done == said->bytes)
 			continue;
 		fetch_words(&v[i].progress, words, cap);
-		app_say(app, job_id, "weights %s: %s", spec->weights[i].source, words);
+		app_log(app, job_id, "weights %s: %s", spec->weights[i].source, words);
 	}
 	said->ms = row.now_ms;
 	said->bytes = sum.bytes_done;
@@ -80,7 +80,7 @@ void inputs_say(struct app *app, const char *job_id, const struct resolved_weigh
 	units_show_bytes(w->bytes, bytes);
 	app_event(app, job_id, "weights", "server", "%s at %s: %" PRIu64 " files, %s%s", w->source,
 	          revision, w->files, bytes, warm ? ", mirrored before" : "");
-	app_say(app, job_id, "weights %s at %s: %" PRIu64 " files, %s%s -> %s", w->source, revision,
+	app_log(app, job_id, "weights %s at %s: %" PRIu64 " files, %s%s -> %s", w->source, revision,
 	        w->files, bytes, warm ? ", mirrored before" : ", mirrored and verified",
 	        w->mount_location);
 }

@@ -27,12 +27,12 @@ static int step_locked(struct app *app, const struct meta_step *asked, const cha
 	final = job_state_is_final(guess.state);
 	notify_of(app, a, &job, &guess, s);
 	if (final)
-		app_say(app, s->job_id, "%s", line);
+		app_log(app, s->job_id, "%s", line);
 	if (meta_job_step(app->meta, s, from, to, err) < 0)
 		return -1;
 	assert(*to == guess.state); /* steps of one job are taken under its lock */
 	if (!final)
-		app_say(app, s->job_id, "%s", line);
+		app_log(app, s->job_id, "%s", line);
 	if (s->n_deliveries > 0)
 		loop_kick(app->notify);
 	return 0;

@@ -73,7 +73,7 @@ static int newest(const struct choice *c, const char *job_id, const struct whole
 	}
 	for (size_t i = 0; !c->quiet && i < n; i++) {
 		if (!w[i].complete && (best == NULL || w[i].created_ms >= best->created_ms))
-			app_say(c->app, c->job->id,
+			app_log(c->app, c->job->id,
 			        "skipping checkpoint %s of job %s: newer, but incomplete",
 			        w[i].name, job_id);
 	}
@@ -126,7 +126,7 @@ static void keep(const struct choice *c, const struct whole *w, const struct mod
 	};
 	if (c->quiet)
 		return;
-	app_say(c->app, c->job->id, "loading checkpoint %s of job %s (%s)", w->name, from->id,
+	app_log(c->app, c->job->id, "loading checkpoint %s of job %s (%s)", w->name, from->id,
 	        from->name);
 }
 
@@ -264,7 +264,7 @@ static int choose_all(struct app *app, struct arena *a, const struct model_job *
 		}
 		if (spec->load.required || err->code != ERR_NOT_FOUND)
 			return -1;
-		app_say(app, job->id, "no checkpoint to load (%s): starting fresh", err->msg);
+		app_log(app, job->id, "no checkpoint to load (%s): starting fresh", err->msg);
 		err_clear(err);
 	}
 	return 0;
@@ -280,7 +280,7 @@ static int choose_own(struct app *app, struct arena *a, const struct model_job *
 	if (newest(&c, job->id, &w, err) < 0)
 		return -1;
 	if (w == NULL) {
-		app_say(app, job->id, "attempt %u: the job has no complete checkpoint yet%s",
+		app_log(app, job->id, "attempt %u: the job has no complete checkpoint yet%s",
 		        job->core.attempt, now->n_load > 0 ? "" : ": starting fresh");
 		return 0;
 	}
@@ -297,7 +297,7 @@ int loads_choose(struct app *app, struct arena *a, const struct model_job *job,
 
 	if (!spec->load.enabled) {
 		if (again && spec->ckpt.enabled)
-			app_say(app, job->id,
+			app_log(app, job->id,
 			        "attempt %u starts fresh: load_checkpoint_config is not enabled",
 			        job->core.attempt);
 		return 0;

@@ -182,19 +182,19 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 	app_crash_at("push:after");
 	if (existing)
 		return 0;
-	app_say(app, out->id, "job %s (%s) of project %s: %s", out->name, out->id,
+	app_log(app, out->id, "job %s (%s) of project %s: %s", out->name, out->id,
 	        out->project_name, message);
 	if (spec->session_on_demand)
-		app_say(app, out->id,
+		app_log(app, out->id,
 		        "interactive session on demand: `stoker exec %s` opens a shell while the "
 		        "job runs; ssh and editors are not supported",
 		        out->id);
 	if (spec->node_count > 1)
-		app_say(app, out->id,
+		app_log(app, out->id,
 		        "node_count %u: all %u nodes run on this machine and share it",
 		        spec->node_count, spec->node_count);
 	if (spec->spot)
-		app_say(app, out->id,
+		app_log(app, out->id,
 		        "availability_model spot: jobs are never preempted here, so it runs as "
 		        "dedicated");
 	log_info("pushed: job=%s name=%s project=%s by=%s", out->id, out->name, out->project_name,

@@ -184,7 +184,7 @@ static void wait(struct app *app, const struct model_job *row, const char *reaso
 	if (!live_wait(app, row->id, &w, &first))
 		return;
 	if (first && row->reason == NULL)
-		app_say(app, row->id, "%s", reason);
+		app_log(app, row->id, "%s", reason);
 	app_notify(app, CHANNEL_JOB, row->id);
 }
 

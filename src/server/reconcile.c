@@ -342,7 +342,7 @@ static void first_lines(struct app *app, struct arena *a)
 		                 &err) < 0)
 			log_warn("first line: job=%s %s", job[i].id, err.msg);
 		else if (size == 0)
-			app_say(app, job[i].id, "job %s (%s) of project %s: pushed by %s",
+			app_log(app, job[i].id, "job %s (%s) of project %s: pushed by %s",
 			        job[i].name, job[i].id, job[i].project_name, job[i].user);
 	}
 }

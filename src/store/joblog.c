@@ -436,8 +436,8 @@ int joblogs_append(struct joblogs *l, const char *job_id, const char *attempt_id
 	return r;
 }
 
-int joblogs_say(struct joblogs *l, const char *job_id, int64_t now_ns, const char *text,
-                struct err *err)
+int joblogs_message(struct joblogs *l, const char *job_id, int64_t now_ns, const char *text,
+                    struct err *err)
 {
 	struct logfile *f;
 	int r;

@@ -32,8 +32,8 @@ int joblogs_append(struct joblogs *l, const char *job_id, const char *attempt_id
                    struct err *err) MUST_CHECK;
 /* A line of the platform itself ('s'), at now; to node 0's file. On a full disk it takes of the
  * reserve. */
-int joblogs_say(struct joblogs *l, const char *job_id, int64_t now_ns, const char *text,
-                struct err *err) MUST_CHECK;
+int joblogs_message(struct joblogs *l, const char *job_id, int64_t now_ns, const char *text,
+                    struct err *err) MUST_CHECK;
 
 struct joblog_line {
 	int64_t ns;

@@ -75,8 +75,8 @@ static void test_refuses(void **state)
 
 	(void)state;
 	setup(&w);
-	assert_err(joblogs_say(w.logs, "../x", 1, "no", &w.err), &w.err, ERR_INVALID, "job id");
-	assert_err(joblogs_say(w.logs, "", 1, "no", &w.err), &w.err, ERR_INVALID, "job id");
+	assert_err(joblogs_message(w.logs, "../x", 1, "no", &w.err), &w.err, ERR_INVALID, "job id");
+	assert_err(joblogs_message(w.logs, "", 1, "no", &w.err), &w.err, ERR_INVALID, "job id");
 	assert_err(joblogs_append(w.logs, JOB, "at0", 0, 0, STR_LIT("no newline"), false, &next,
 	                          &w.err),
 	           &w.err, ERR_INVALID, "newline");
@@ -120,12 +120,12 @@ static void test_order_and_merge(void **state)
 
 	(void)state;
 	setup(&w);
-	assert_ok(joblogs_say(w.logs, JOB, 10 * MS, "created", &w.err), &w.err);
+	assert_ok(joblogs_message(w.logs, JOB, 10 * MS, "created", &w.err), &w.err);
 	send(&w, 0, 20 * MS, 'o', "one\ntwo", false);
 	w.last_ns = 0;
 	send(&w, 1, 15 * MS, 'e', "other node", false);
 	/* a clock that is behind: raised, so the file's order holds */
-	assert_ok(joblogs_say(w.logs, JOB, 5 * MS, "late", &w.err), &w.err);
+	assert_ok(joblogs_message(w.logs, JOB, 5 * MS, "late", &w.err), &w.err);
 	assert_string_equal(page(&w, -1, 0, 0, 10, false),
 	                    "0:s:created|1:e:other node|0:o:one|0:o:two|0:s:late|");
 	assert_string_equal(page(&w, 0, 0, 0, 10, true), "0:s:created|0:o:one|0:o:two|0:s:late|");
@@ -156,7 +156,7 @@ static void test_resend(void **state)
 	assert_ok(joblogs_append(w.logs, JOB, "at0", 0, 0, str_n(b.p, first), false, &next, &w.err),
 	          &w.err);
 	assert_int_equal(next, first);
-	assert_ok(joblogs_say(w.logs, JOB, 3 * MS, "server", &w.err), &w.err);
+	assert_ok(joblogs_message(w.logs, JOB, 3 * MS, "server", &w.err), &w.err);
 	again(&w);
 	assert_ok(joblogs_append(w.logs, JOB, "at0", 0, 0, buf_view(&b), false, &next, &w.err),
 	          &w.err);
@@ -339,7 +339,7 @@ static void test_many_jobs(void **state)
 			char id[16];
 
 			FMT(id, "job%d", i);
-			assert_ok(joblogs_say(w.logs, id, 1, "hello", &w.err), &w.err);
+			assert_ok(joblogs_message(w.logs, id, 1, "hello", &w.err), &w.err);
 		}
 	}
 	for (int i = 0; i < 300; i++) {
@@ -381,7 +381,7 @@ static void *write_many(void *arg)
 		logline_write(&b, i * MS, &last, 'o', str_of("line"), false);
 		w->failed = joblogs_append(w->logs, JOB, "at0", w->rank, seq, buf_view(&b), false,
 		                           &seq, &err) < 0 ||
-		            joblogs_say(w->logs, JOB, i * MS, "said", &err) < 0;
+		            joblogs_message(w->logs, JOB, i * MS, "said", &err) < 0;
 	}
 	return NULL;
 }

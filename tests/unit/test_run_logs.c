@@ -159,7 +159,7 @@ static void knows_when_the_job_spoke(void **state)
 	struct place *p = *state;
 	int64_t begun = clock_mono_ms();
 
-	logs_say(p->logs, "the platform");
+	logs_message(p->logs, "the platform");
 	assert_int_equal(logs_heard_ms(p->logs), 0);
 	say(p->out, ".");
 	wait_for(p, "O .|");
@@ -232,7 +232,7 @@ static void platform_speaks_too(void **state)
 {
 	struct place *p = *state;
 
-	logs_say(p->logs, "weights %s", "hunter2hunter2");
+	logs_message(p->logs, "weights %s", "hunter2hunter2");
 	say(p->out, "torch.cuda.OutOfMemoryError: x\n");
 	finish(p);
 	assert_true(logs_tail_has(p->logs, "OutOfMemoryError"));
