@@ -18,7 +18,7 @@
 #include "server/reconcile.h"
 #include "server/specs.h"
 #include "server/start.h"
-#include "server/upkeep.h"
+#include "server/maintenance.h"
 #include "server/keyed_executor.h"
 
 #define FIXTURE_FLAGS_MAX 16
@@ -57,7 +57,7 @@ static inline void fixture_up(struct fixture *f)
 	specs_start(app);
 	exec_start(app);
 	cache_start(app);
-	upkeep_start(app);
+	maintenance_start(app);
 	fetch_start(app);
 	inputs_start(app);
 	prepare_start(app);
@@ -82,7 +82,7 @@ static inline void fixture_down(struct fixture *f)
 	fetch_stop(app);
 	keyed_executor_stop(app->prepare);
 	cache_stop(app);
-	upkeep_stop(app);
+	maintenance_stop(app);
 	loop_free(app->reconcile);
 	loop_free(app->janitor);
 	queue_free(app);
@@ -92,7 +92,7 @@ static inline void fixture_down(struct fixture *f)
 	inputs_free(app);
 	fetch_free(app);
 	cache_free(app);
-	upkeep_free(app);
+	maintenance_free(app);
 	exec_stop(app);
 	live_free(app);
 	specs_free(app);

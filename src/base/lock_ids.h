@@ -13,7 +13,7 @@
 	X(QUEUE_PASS,     "queue.pass",       "server/queue.c",        "one pass of the queue: held across the database's I/O") \
 	X(CKPTS,          "ckpts",            "server/app.h, by job",  "a checkpoint's row and its objects: held across their I/O") \
 	X(STEPS,          "steps",            "server/app.h, by job",  "a line in a job's log and the step that it announces: held across their I/O") \
-	X(UPKEEP,         "upkeep",           "server/upkeep.c",       "the task that an administrator asked for") \
+	X(MAINTENANCE,         "maintenance",           "server/maintenance.c",       "the task that an administrator asked for") \
 	X(INPUTS,         "inputs",           "server/inputs.c",       "jobs whose weights are fetched while they wait") \
 	X(FETCHES,        "fetches",          "server/fetch.c",        "the list of fetches, and what each shows of itself") \
 	X(KEYED,          "keyed",            "server/keyed_executor.c",        "the keys that have a task") \

@@ -79,14 +79,14 @@ struct exec_state { /* a command run inside a job's sandbox */
 };
 
 /* What an administrator asks for: collecting what nothing uses, reading again what is stored. */
-struct upkeep_want {
+struct maintenance_want {
 	bool verify;       /* else: collect */
 	bool dry_run;      /* of collecting: only look */
 	int64_t min_age_s; /* of collecting: what is left of fetches and uploads, and caches without
 	                    * an owner, only when they were not touched for so long */
 };
 
-struct upkeep_item {
+struct maintenance_item {
 	const char *kind;  /* "weights", "upload", ... */
 	const char *name;  /* of a source, checkpoint, blob, folder */
 	const char *path;  /* of the file in it; NULL: all of it */
@@ -95,19 +95,24 @@ struct upkeep_item {
 	int64_t used_ms; /* when it was last written or asked for; 0: not known */
 };
 
-struct upkeep_view {
+struct maintenance_view {
 	const char *id, *by;
-	struct upkeep_want want;
-	enum { UPKEEP_RUNNING, UPKEEP_DONE, UPKEEP_STOPPED, UPKEEP_FAILED } state;
+	struct maintenance_want want;
+	enum {
+		MAINTENANCE_RUNNING,
+		MAINTENANCE_DONE,
+		MAINTENANCE_STOPPED,
+		MAINTENANCE_FAILED
+	} state;
 	int64_t started_ms, ended_ms;
 	const char *doing;                /* while it runs */
 	uint64_t bytes_done, bytes_total; /* read, and to be read */
 	double rate_bytes_s;
-	uint64_t found, found_bytes; /* all of them */
-	struct upkeep_item *item;    /* the first ones, once it is over */
+	uint64_t found, found_bytes;   /* all of them */
+	struct maintenance_item *item; /* the first ones, once it is over */
 	size_t n_items;
 	const char *note;  /* what was left out, and why; NULL: nothing */
-	const char *error; /* UPKEEP_FAILED */
+	const char *error; /* MAINTENANCE_FAILED */
 };
 
 struct exec_input { /* what such a command is given */
@@ -282,15 +287,15 @@ struct face_ops {
 	              struct server_status *out, struct err *err);
 
 	/* One at a time: ERR_CONFLICT while another runs. For administrators of all teams. */
-	int (*upkeep_begin)(void *of, const struct principal *principal, struct arena *a,
-	                    const struct upkeep_want *want, struct upkeep_view *out,
-	                    struct err *err);
+	int (*maintenance_begin)(void *of, const struct principal *principal, struct arena *a,
+	                         const struct maintenance_want *want, struct maintenance_view *out,
+	                         struct err *err);
 	/* The one that runs, or the last one. ERR_NOT_FOUND when there was none since the start. */
-	int (*upkeep_show)(void *of, const struct principal *principal, struct arena *a,
-	                   struct upkeep_view *out, struct err *err);
+	int (*maintenance_show)(void *of, const struct principal *principal, struct arena *a,
+	                        struct maintenance_view *out, struct err *err);
 	/* Asks it to stop; what it did stays done. ERR_NOT_FOUND when another one runs by now. */
-	int (*upkeep_stop)(void *of, const struct principal *principal, struct arena *a,
-	                   const char *id, struct upkeep_view *out, struct err *err);
+	int (*maintenance_stop)(void *of, const struct principal *principal, struct arena *a,
+	                        const char *id, struct maintenance_view *out, struct err *err);
 
 	/* runners: `who` names attempt and node */
 	int (*runner_claim)(void *of, const struct principal *principal, struct arena *a,

@@ -60,10 +60,10 @@ int cache_team_summary(struct request *rq, struct err *err);
 int cache_team_summarize(struct request *rq, struct err *err);
 int cache_team_remove(struct request *rq, struct err *err);
 
-/* upkeep.c */
-int upkeep_post(struct request *rq, struct err *err);
-int upkeep_get(struct request *rq, struct err *err);
-int upkeep_delete(struct request *rq, struct err *err);
+/* maintenance.c */
+int maintenance_post(struct request *rq, struct err *err);
+int maintenance_get(struct request *rq, struct err *err);
+int maintenance_delete(struct request *rq, struct err *err);
 
 /* weights.c */
 int weights_list(struct request *rq, struct err *err);

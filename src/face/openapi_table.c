@@ -64,7 +64,7 @@ const struct schema_doc schema_docs[] = {
 	  "format:text!? whole:bool!? note:text!? checked_at:time!?" },
 	{ "Weights", "id:text! team_id:text!? source:text! revision:text!? state:enum(FETCHING,READY,FAILED)! manifest:text!? bytes:int! bytes_done:int! "
 	  "files:int! files_done:int! rate_bytes_per_second:num! error:text!? created_at:time!? last_used_at:time!? allow_patterns:any ignore_patterns:any" },
-	{ "Upkeep", "id:text! kind:enum(gc,verify)! dry_run:bool! min_age_seconds:int! by:text! state:enum(RUNNING,DONE,STOPPED,FAILED)! "
+	{ "Maintenance", "id:text! kind:enum(gc,verify)! dry_run:bool! min_age_seconds:int! by:text! state:enum(RUNNING,DONE,STOPPED,FAILED)! "
 	  "started_at:time! ended_at:time!? doing:text!? bytes_done:int! bytes_total:int! rate_bytes_per_second:num! found:int! found_bytes:int! "
 	  "items[{kind:text! name:text! path:text!? words:text!? bytes:int! last_used_at:time!?}]! note:text!? error:text!?" },
 	{ "Team", "id:text! name:text! default:bool! created_at:time!?" },
@@ -124,9 +124,9 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    TEAM "/cache/summary", NULL, NULL, SUMMARY, NULL, false },
 	{ HTTP_POST,   TEAM "/cache/summarize", NULL, NULL, SUMMARY, NULL, false },
 	{ HTTP_DELETE, TEAM "/cache/files", "path:filled!", NULL, "bytes_freed:int!", NULL, false },
-	{ HTTP_POST,   "/v1/upkeep", NULL, "kind:enum(gc,verify)! dry_run:bool? min_age_seconds:int(0,315360000)?", "upkeep:@Upkeep!", NULL, false },
-	{ HTTP_GET,    "/v1/upkeep", NULL, NULL, "upkeep:@Upkeep!", NULL, false },
-	{ HTTP_DELETE, "/v1/upkeep/{upkeep_id}", NULL, NULL, "upkeep:@Upkeep!", NULL, false },
+	{ HTTP_POST,   "/v1/maintenance", NULL, "kind:enum(gc,verify)! dry_run:bool? min_age_seconds:int(0,315360000)?", "maintenance:@Maintenance!", NULL, false },
+	{ HTTP_GET,    "/v1/maintenance", NULL, NULL, "maintenance:@Maintenance!", NULL, false },
+	{ HTTP_DELETE, "/v1/maintenance/{maintenance_id}", NULL, NULL, "maintenance:@Maintenance!", NULL, false },
 	{ HTTP_GET,    "/v1/weights", NULL, NULL, "weights[@Weights]!", NULL, false },
 	{ HTTP_POST,   "/v1/weights", NULL, "source:text! endpoint:text? allow_patterns[text]? ignore_patterns[text]? auth_secret_name:text? team_id:text?", "weights:@Weights!", NULL, false },
 	{ HTTP_DELETE, "/v1/weights/{weights_id}", NULL, NULL, DELETED " bytes_freed:int!", NULL, false },

@@ -3,7 +3,7 @@
  *
  * Threads: httpd's workers run the operations of ctx_*.c; one queue thread places jobs; prepare and
  * fetch pools mirror sources and launch; one reconcile thread compares rows with evidence, and the
- * sweep pool does what takes long of that; one janitor thread does all periodic work, one upkeep
+ * sweep pool does what takes long of that; one janitor thread does all periodic work, one maintenance
  * thread what an administrator asked for; one notify thread and its pool tell webhooks. They meet
  * in the database, never in each other's data.
  *
@@ -49,7 +49,7 @@ struct fetches;
 struct execs;
 struct watch;
 struct loop;
-struct upkeep;
+struct maintenance;
 struct live;
 struct specs;
 struct listener;
@@ -98,7 +98,7 @@ struct app {
 	struct fetches *fetches;
 	struct execs *execs;
 	struct watch *watch;
-	struct upkeep *upkeep;
+	struct maintenance *maintenance;
 	struct live *live;                 /* see live.h */
 	struct specs *specs;               /* see specs.h */
 	struct inputs *inputs;             /* see inputs.h */

@@ -122,11 +122,12 @@ int ctx_mirrors(OF, struct arena *a, struct model_mirror **out, size_t *n, struc
 int ctx_mirror_prefetch(OF, struct arena *a, const char *team_id, const struct spec_weights *w,
                         struct model_mirror *out, struct err *err);
 int ctx_mirror_delete(OF, const char *id, uint64_t *freed_bytes, struct err *err);
-/* upkeep.c */
-int ctx_upkeep_begin(OF, struct arena *a, const struct upkeep_want *want, struct upkeep_view *out,
-                     struct err *err);
-int ctx_upkeep_show(OF, struct arena *a, struct upkeep_view *out, struct err *err);
-int ctx_upkeep_stop(OF, struct arena *a, const char *id, struct upkeep_view *out, struct err *err);
+/* maintenance.c */
+int ctx_maintenance_begin(OF, struct arena *a, const struct maintenance_want *want,
+                          struct maintenance_view *out, struct err *err);
+int ctx_maintenance_show(OF, struct arena *a, struct maintenance_view *out, struct err *err);
+int ctx_maintenance_stop(OF, struct arena *a, const char *id, struct maintenance_view *out,
+                         struct err *err);
 /* ctx_runner.c, claim.c */
 int ctx_runner_claim(OF, struct arena *a, const char *nonce, struct wire_launch *out,
                      struct err *err);

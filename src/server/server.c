@@ -18,7 +18,7 @@
 #include "server/reconcile.h"
 #include "server/specs.h"
 #include "server/start.h"
-#include "server/upkeep.h"
+#include "server/maintenance.h"
 
 #include <signal.h>
 
@@ -166,7 +166,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	fetch_stop(app);
 	keyed_executor_stop(app->prepare);
 	cache_stop(app);
-	upkeep_stop(app);
+	maintenance_stop(app);
 	atomic_store(&app->httpd, NULL);
 	httpd_stop(h);
 	listener_close(app);
@@ -186,7 +186,7 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 	specs_start(app);
 	exec_start(app);
 	cache_start(app);
-	upkeep_start(app);
+	maintenance_start(app);
 	fetch_start(app);
 	inputs_start(app);
 	prepare_start(app);
@@ -241,7 +241,7 @@ int server_main(int argc, char **argv, struct err *err)
 	inputs_free(app);
 	fetch_free(app);
 	cache_free(app);
-	upkeep_free(app);
+	maintenance_free(app);
 	exec_stop(app);
 	live_free(app);
 	specs_free(app);

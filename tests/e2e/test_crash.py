@@ -54,7 +54,7 @@ def log_is_whole(cluster, job):
     assert len(lines) == len(set(lines)) or job["attempt"] > 1, lines
 
 
-# Those of upkeep have a test of their own: no job's life reaches them.
+# Those of maintenance have a test of their own: no job's life reaches them.
 @pytest.mark.parametrize("label", [x for x in labels("app") if not x.startswith(("gc:", "verify:"))])
 def test_server_dies(empty_cluster, label):
     c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"STOKER_CRASH_AT": label})

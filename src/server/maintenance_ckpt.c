@@ -1,14 +1,14 @@
 /*
- * upkeep_ckpt.c - checkpoints against their manifests. Only of jobs that have ended: one that runs
- * may write a file again, and its manifest a moment later.
+ * maintenance_ckpt.c - checkpoints against their manifests. Only of jobs that have ended: one that
+ * runs may write a file again, and its manifest a moment later.
  */
 #include "server/ckpts.h"
-#include "server/upkeep.h"
+#include "server/maintenance.h"
 #include "store/copy.h"
 
 /* Calls fn with every complete part of a checkpoint whose job has ended. */
-static int each_part(struct app *app, struct upkeep_task *t,
-                     int (*fn)(struct app *app, struct upkeep_task *t,
+static int each_part(struct app *app, struct maintenance_task *t,
+                     int (*fn)(struct app *app, struct maintenance_task *t,
                                const struct model_checkpoint *c, struct err *err),
                      struct err *err)
 {
@@ -35,20 +35,20 @@ static int each_part(struct app *app, struct upkeep_task *t,
 	return 0;
 }
 
-static int count(struct app *app UNUSED, struct upkeep_task *t, const struct model_checkpoint *c,
-                 struct err *err UNUSED)
+static int count(struct app *app UNUSED, struct maintenance_task *t,
+                 const struct model_checkpoint *c, struct err *err UNUSED)
 {
-	upkeep_add_total(t, c->bytes);
+	maintenance_add_total(t, c->bytes);
 	return 0;
 }
 
-int upkeep_count_checkpoints(struct app *app, struct upkeep_task *t, struct err *err)
+int maintenance_count_checkpoints(struct app *app, struct maintenance_task *t, struct err *err)
 {
 	return each_part(app, t, count, err);
 }
 
 struct reading {
-	struct upkeep_task *t;
+	struct maintenance_task *t;
 	struct hash *hash;
 	uint64_t n;
 };
@@ -59,11 +59,11 @@ static int sink(void *arg, const void *p, size_t n, struct err *err)
 
 	hash_add(r->hash, p, n);
 	r->n += n;
-	return upkeep_step(r->t, n, err);
+	return maintenance_step(r->t, n, err);
 }
 
 /* A store without descriptors. */
-static int read_through(struct app *app, struct upkeep_task *t, const char *key, uint64_t size,
+static int read_through(struct app *app, struct maintenance_task *t, const char *key, uint64_t size,
                         struct digest *got, uint64_t *n, struct err *err)
 {
 	AUTO_HASH struct hash *hash = hash_new(HASH_SHA256);
@@ -79,7 +79,7 @@ static int read_through(struct app *app, struct upkeep_task *t, const char *key,
 	return 0;
 }
 
-static int read_object(struct app *app, struct upkeep_task *t, const char *key, uint64_t size,
+static int read_object(struct app *app, struct maintenance_task *t, const char *key, uint64_t size,
                        struct digest *got, uint64_t *n, struct err *err)
 {
 	struct objstore_info info;
@@ -92,7 +92,7 @@ static int read_object(struct app *app, struct upkeep_task *t, const char *key, 
 		return read_through(app, t, key, size, got, n, err);
 	}
 	copy_drop(fd); /* what the disk holds is asked */
-	if (hash_fd_steps(fd, upkeep_step, t, got, n, err) < 0)
+	if (hash_fd_steps(fd, maintenance_step, t, got, n, err) < 0)
 		return -1;
 	copy_drop(fd);
 	return 0;
@@ -104,7 +104,7 @@ struct fault {
 	bool unread; /* the disk would not give it: that may be another matter tomorrow */
 };
 
-static int check_file(struct app *app, struct upkeep_task *t, const char *key,
+static int check_file(struct app *app, struct maintenance_task *t, const char *key,
                       const struct manifest_file *f, struct fault *out, struct err *err)
 {
 	struct digest got;
@@ -121,7 +121,7 @@ static int check_file(struct app *app, struct upkeep_task *t, const char *key,
 	if (err->code == ERR_NOT_FOUND) {
 		out->words = "missing";
 	} else if (err->code == ERR_IO) {
-		log_error("upkeep: %s", err->msg);
+		log_error("maintenance: %s", err->msg);
 		out->words = "it cannot be read";
 		out->unread = true;
 	} else {
@@ -131,7 +131,7 @@ static int check_file(struct app *app, struct upkeep_task *t, const char *key,
 	return 0;
 }
 
-static int tell(struct app *app, struct upkeep_task *t, struct arena *a,
+static int tell(struct app *app, struct maintenance_task *t, struct arena *a,
                 const struct model_checkpoint *c, const struct fault *f, struct err *err)
 {
 	bool there = true;
@@ -140,17 +140,18 @@ static int tell(struct app *app, struct upkeep_task *t, struct arena *a,
 		return -1;
 	if (!there)
 		return 0; /* deleted meanwhile */
-	upkeep_found(t, &(struct upkeep_item){
-				.kind = "checkpoint",
-				.name = arena_printf(a, "%s/%s", c->job_id, c->name),
-				.path = arena_printf(a, "rank-%" PRIu32 "/%s", c->rank, f->path),
-				.words = f->unread ? f->words
-	                                           : arena_printf(a,
-	                                                          "%s; the checkpoint counts as "
-	                                                          "incomplete now",
-	                                                          f->words),
-				.bytes = f->bytes,
-			});
+	maintenance_found(t,
+	                  &(struct maintenance_item){
+				  .kind = "checkpoint",
+				  .name = arena_printf(a, "%s/%s", c->job_id, c->name),
+				  .path = arena_printf(a, "rank-%" PRIu32 "/%s", c->rank, f->path),
+				  .words = f->unread ? f->words
+	                                             : arena_printf(a,
+	                                                            "%s; the checkpoint counts as "
+	                                                            "incomplete now",
+	                                                            f->words),
+				  .bytes = f->bytes,
+			  });
 	return 0;
 }
 
@@ -168,13 +169,13 @@ static int read_list(struct app *app, struct arena *a, const struct model_checkp
 		fault->words = "damaged";
 	}
 	if (err->code != ERR_NONE)
-		log_error("upkeep: %s", err->msg);
+		log_error("maintenance: %s", err->msg);
 	err_clear(err);
 	return 0;
 }
 
 /* The first file that is not whole is the finding: none of it is loaded any more. */
-static int check_part(struct app *app, struct upkeep_task *t, const struct model_checkpoint *c,
+static int check_part(struct app *app, struct maintenance_task *t, const struct model_checkpoint *c,
                       struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -183,8 +184,8 @@ static int check_part(struct app *app, struct upkeep_task *t, const struct model
 	struct ckpt parsed = {0};
 	struct fault fault;
 
-	upkeep_doing(t, "checkpoint %s of job %s", c->name, c->job_id);
-	if (upkeep_go_on(t, err) < 0 || read_list(app, a, c, &body, &parsed, &fault, err) < 0)
+	maintenance_doing(t, "checkpoint %s of job %s", c->name, c->job_id);
+	if (maintenance_go_on(t, err) < 0 || read_list(app, a, c, &body, &parsed, &fault, err) < 0)
 		return -1;
 	for (size_t i = 0; fault.words == NULL && i < parsed.files.n; i++) {
 		const struct manifest_file *f = &parsed.files.file[i];
@@ -195,7 +196,7 @@ static int check_part(struct app *app, struct upkeep_task *t, const struct model
 	return fault.words != NULL ? tell(app, t, a, c, &fault, err) : 0;
 }
 
-int upkeep_verify_checkpoints(struct app *app, struct upkeep_task *t, struct err *err)
+int maintenance_verify_checkpoints(struct app *app, struct maintenance_task *t, struct err *err)
 {
 	return each_part(app, t, check_part, err);
 }

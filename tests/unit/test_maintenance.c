@@ -1,20 +1,22 @@
-/* test_upkeep.c - what an administrator collects: beside a fetch, and what deleted rows left. */
+/* test_maintenance.c - what an administrator collects: beside a fetch, and what deleted rows left.
+ */
 #include "server_fixture.h"
 
-static struct upkeep_view upkeep(struct fixture *f, struct upkeep_want want)
+static struct maintenance_view maintenance(struct fixture *f, struct maintenance_want want)
 {
-	struct upkeep_view v = {0};
+	struct maintenance_view v = {0};
 
-	assert_ok(ctx_upkeep_begin(f->app, f->admin, f->a, &want, &v, &f->err), &f->err);
-	for (int waited = 0; v.state == UPKEEP_RUNNING && waited < FIXTURE_WAIT_MS; waited += 5) {
+	assert_ok(ctx_maintenance_begin(f->app, f->admin, f->a, &want, &v, &f->err), &f->err);
+	for (int waited = 0; v.state == MAINTENANCE_RUNNING && waited < FIXTURE_WAIT_MS;
+	     waited += 5) {
 		clock_sleep_ms(5);
-		assert_ok(ctx_upkeep_show(f->app, f->admin, f->a, &v, &f->err), &f->err);
+		assert_ok(ctx_maintenance_show(f->app, f->admin, f->a, &v, &f->err), &f->err);
 	}
-	assert_int_equal(v.state, UPKEEP_DONE);
+	assert_int_equal(v.state, MAINTENANCE_DONE);
 	return v;
 }
 
-static const struct upkeep_item *item_of(const struct upkeep_view *v, const char *kind)
+static const struct maintenance_item *item_of(const struct maintenance_view *v, const char *kind)
 {
 	for (size_t i = 0; i < v->n_items; i++)
 		if (strcmp(v->item[i].kind, kind) == 0)
@@ -22,19 +24,19 @@ static const struct upkeep_item *item_of(const struct upkeep_view *v, const char
 	return NULL;
 }
 
-static void upkeep_collects_beside_a_fetch_and_what_was_deleted(void **state)
+static void maintenance_collects_beside_a_fetch_and_what_was_deleted(void **state)
 {
-	const struct upkeep_want dry = {.dry_run = true}, real = {0};
+	const struct maintenance_want dry = {.dry_run = true}, real = {0};
 	struct fixture *f = *state;
 	struct model_mirror *x = NULL;
 	struct model_upload u = {0};
 	struct model_job j = {0};
-	struct upkeep_view v;
+	struct maintenance_view v;
 	const char *cache;
 	size_t n = 0;
 
-	assert_err(ctx_upkeep_show(f->app, f->admin, f->a, &v, &f->err), &f->err, ERR_NOT_FOUND,
-	           "no such upkeep");
+	assert_err(ctx_maintenance_show(f->app, f->admin, f->a, &v, &f->err), &f->err,
+	           ERR_NOT_FOUND, "no such maintenance task");
 	make_source(f);
 	assert_ok(fixture_push(f, "", source_weights(f), &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
@@ -42,36 +44,36 @@ static void upkeep_collects_beside_a_fetch_and_what_was_deleted(void **state)
 	fixture_exit(f, fixture_runner(f, j.id, 0), JOB_END_DEPLOY_FAILED, 0);
 	assert_ok(ctx_mirrors(f->app, f->admin, f->a, &x, &n, &f->err), &f->err);
 	forget_mirror(f, x[0].id);
-	assert_int_equal(upkeep(f, dry).found, 1);
+	assert_int_equal(maintenance(f, dry).found, 1);
 	assert_int_equal(pthread_rwlock_rdlock(&f->app->gc), 0); /* a fetch runs */
-	v = upkeep(f, real);
+	v = maintenance(f, real);
 	assert_int_equal(v.found, 0);
 	assert_non_null(strstr(v.note, "being fetched"));
 	assert_int_equal(pthread_rwlock_unlock(&f->app->gc), 0);
 
 	/* uploads that can still be written to are nobody's to take */
-	assert_ok(ctx_upkeep_stop(f->app, f->admin, f->a, v.id, &v, &f->err), &f->err);
-	assert_err(ctx_upkeep_stop(f->app, f->admin, f->a, "other", &v, &f->err), &f->err,
-	           ERR_NOT_FOUND, "no such upkeep");
+	assert_ok(ctx_maintenance_stop(f->app, f->admin, f->a, v.id, &v, &f->err), &f->err);
+	assert_err(ctx_maintenance_stop(f->app, f->admin, f->a, "other", &v, &f->err), &f->err,
+	           ERR_NOT_FOUND, "no such maintenance task");
 	assert_ok(ctx_upload_create(f->app, f->admin, f->a, NULL, NULL, &u, &f->err), &f->err);
 	assert_ok(objstore_put(f->app->objects, u.key, STR_LIT("code"), &f->err), &f->err);
 	assert_ok(ctx_project_delete(f->app, f->admin, f->project.id, &f->err), &f->err);
 	cache = app_path(f->app, f->a, arena_printf(f->a, "cache/projects/%s", f->project.id));
 	assert_ok(fs_mkdirs(AT_FDCWD, cache, 0755, &f->err), &f->err);
-	v = upkeep(f, dry);
+	v = maintenance(f, dry);
 	assert_null(item_of(&v, "upload"));
 	assert_null(item_of(&v, "orphaned cache")); /* it is in the trash already */
 	assert_non_null(item_of(&v, "deleted cache"));
 	assert_non_null(item_of(&v, "deleted log"));
 	assert_int_equal(item_of(&v, "weights")->bytes, 12);
 	n = v.found;
-	assert_int_equal(upkeep(f, real).found, n);
-	assert_int_equal(upkeep(f, dry).found, 0);
+	assert_int_equal(maintenance(f, real).found, n);
+	assert_int_equal(maintenance(f, dry).found, 0);
 	assert_int_equal(access(cache, F_OK), -1);
 	assert_int_equal(blobs_in_store(f), 0);
 }
 
 static const struct CMUnitTest tests[] = {
-	FIXTURE_TEST(upkeep_collects_beside_a_fetch_and_what_was_deleted),
+	FIXTURE_TEST(maintenance_collects_beside_a_fetch_and_what_was_deleted),
 };
 UNIT_MAIN(tests)

@@ -1,4 +1,5 @@
-/* cmd_upkeep.c - the server's own stores: collect what nothing uses, read again what is kept. */
+/* cmd_maintenance.c - the server's own stores: collect what nothing uses, read again what is kept.
+ */
 #include "cli/cli.h"
 
 #include "base/clock.h"
@@ -37,9 +38,9 @@ static int begin(struct cli *c, const char *kind, bool dry_run, int64_t age_s,
 	js_kv_bool(&js, "dry_run", dry_run);
 	js_kv_int(&js, "min_age_seconds", age_s);
 	js_close(&js);
-	if (remote_call(c, HTTP_POST, "/v1/upkeep", &body, &reply, err) < 0)
+	if (remote_call(c, HTTP_POST, "/v1/maintenance", &body, &reply, err) < 0)
 		return -1;
-	*out = doc_get(reply, "upkeep");
+	*out = doc_get(reply, "maintenance");
 	return 0;
 }
 
@@ -72,13 +73,13 @@ static int follow(struct cli *c, const struct doc **u, struct err *err)
 
 		show_progress(c, *u);
 		clock_sleep_ms(POLL_MS);
-		if (remote_get(c, &reply, err, "/v1/upkeep") < 0) {
+		if (remote_get(c, &reply, err, "/v1/maintenance") < 0) {
 			if (err->code != ERR_NOT_FOUND)
 				return -1;
 			err_clear(err);
 			reply = NULL;
 		}
-		*u = doc_get(reply, "upkeep");
+		*u = doc_get(reply, "maintenance");
 		if (strcmp(text_of(*u, "id"), id) != 0)
 			return err_set(err, ERR_UNAVAILABLE,
 			               "the server restarted and lost the result. Running it again "
@@ -97,16 +98,17 @@ static int stop(struct cli *c, const struct doc **u, struct err *err)
 	err_clear(err);
 	out_progress_end(c);
 	atomic_store(&interrupted, false);
-	if (remote_call(c, HTTP_DELETE,
-	                arena_printf(c->arena, "/v1/upkeep/%s", remote_part(c, text_of(*u, "id"))),
-	                NULL, &reply, err) < 0)
+	if (remote_call(
+		    c, HTTP_DELETE,
+		    arena_printf(c->arena, "/v1/maintenance/%s", remote_part(c, text_of(*u, "id"))),
+		    NULL, &reply, err) < 0)
 		return -1;
-	*u = doc_get(reply, "upkeep");
+	*u = doc_get(reply, "maintenance");
 	while (is_state(*u, "RUNNING") && clock_mono_ms() < until) {
 		clock_sleep_ms(POLL_MS);
-		if (remote_get(c, &reply, err, "/v1/upkeep") < 0)
+		if (remote_get(c, &reply, err, "/v1/maintenance") < 0)
 			return -1;
-		*u = doc_get(reply, "upkeep");
+		*u = doc_get(reply, "maintenance");
 	}
 	return 0;
 }
@@ -240,9 +242,9 @@ static int begin_or_join(struct cli *c, bool *mine, const struct doc **u, struct
 	*mine = true;
 	if (begin(c, "verify", false, 0, u, err) == 0)
 		return 0;
-	if (err->code != ERR_CONFLICT || remote_get(c, &reply, &ignored, "/v1/upkeep") < 0)
+	if (err->code != ERR_CONFLICT || remote_get(c, &reply, &ignored, "/v1/maintenance") < 0)
 		return -1;
-	*u = doc_get(reply, "upkeep");
+	*u = doc_get(reply, "maintenance");
 	if (strcmp(text_of(*u, "kind"), "verify") != 0 || !is_state(*u, "RUNNING"))
 		return -1;
 	err_clear(err);

@@ -1,10 +1,10 @@
 /*
- * upkeep_verify.c - `stoker cache verify`: what is stored is read from its disk and compared with
- * what its name or its manifest says. What differs is set aside before it is told of, so that no
- * job is given it: weights are fetched again by the next job that asks, a checkpoint is passed over
- * as an incomplete one is.
+ * maintenance_verify.c - `stoker cache verify`: what is stored is read from its disk and compared
+ * with what its name or its manifest says. What differs is set aside before it is told of, so that
+ * no job is given it: weights are fetched again by the next job that asks, a checkpoint is passed
+ * over as an incomplete one is.
  */
-#include "server/upkeep.h"
+#include "server/maintenance.h"
 
 #define USERS_MAX 5 /* running jobs that a finding names */
 
@@ -15,7 +15,7 @@ struct blob_size {
 
 struct verify {
 	struct app *app;
-	struct upkeep_task *t;
+	struct maintenance_task *t;
 	struct blob_size *blob; /* all there were when it began; ours */
 	struct copy {
 		struct digest d;
@@ -24,10 +24,10 @@ struct verify {
 	size_t n, cap, n_copies, cap_copies;
 };
 
-static struct upkeep_item damaged(const char *kind, const char *name, const char *path,
-                                  uint64_t bytes, const char *words)
+static struct maintenance_item damaged(const char *kind, const char *name, const char *path,
+                                       uint64_t bytes, const char *words)
 {
-	return (struct upkeep_item){
+	return (struct maintenance_item){
 		.kind = kind, .name = name, .path = path, .bytes = bytes, .words = words};
 }
 
@@ -85,7 +85,7 @@ static int drop_tree(struct verify *v, struct arena *a, const struct digest *man
 		if (err->code != ERR_BUSY)
 			return -1;
 		/* made for so long it is copied, and a copy is verified where it is made */
-		log_warn("upkeep: %s", err->msg);
+		log_warn("maintenance: %s", err->msg);
 		err_clear(err);
 	}
 	if (held)
@@ -141,7 +141,7 @@ static int tell_one(void *arg, const struct digest *name, struct err *err)
 	AUTO_ARENA struct arena *a = arena_new();
 	struct affected *f = arg;
 	const char *path = file_of(f, name, a, err), *source = NULL, *words;
-	struct upkeep_item x;
+	struct maintenance_item x;
 	char hex[HASH_HEX_CAP];
 
 	if (path == NULL)
@@ -153,7 +153,7 @@ static int tell_one(void *arg, const struct digest *name, struct err *err)
 		return -1;
 	x = damaged("weights", source != NULL ? source : arena_printf(a, "manifest %s", hex), path,
 	            f->size, words != NULL ? words : f->words);
-	upkeep_found(f->v->t, &x);
+	maintenance_found(f->v->t, &x);
 	f->found++;
 	return 0;
 }
@@ -174,7 +174,7 @@ static int quarantine_blob(struct verify *v, const struct blob_size *b, struct e
 		.words = "damaged: quarantined; the next job that needs it fetches it again",
 		.held = held,
 	};
-	struct upkeep_item x;
+	struct maintenance_item x;
 	char hex[HASH_HEX_CAP];
 
 	if (blobs_each_manifest(v->app->blobs, drop_one, &f, err) < 0)
@@ -190,13 +190,13 @@ static int quarantine_blob(struct verify *v, const struct blob_size *b, struct e
 	x = damaged("weights blob", hex, NULL, b->size,
 	            "damaged: quarantined; no weights refer to it");
 	if (f.found == 0)
-		upkeep_found(v->t, &x);
+		maintenance_found(v->t, &x);
 	return 0;
 }
 
 static int read_blob(struct verify *v, const struct blob_size *b, struct err *err)
 {
-	if (blobs_verify(v->app->blobs, &b->d, upkeep_step, v->t, err) == 0)
+	if (blobs_verify(v->app->blobs, &b->d, maintenance_step, v->t, err) == 0)
 		return 0;
 	if (err->code == ERR_NOT_FOUND) {
 		err_clear(err); /* collected meanwhile */
@@ -205,7 +205,7 @@ static int read_blob(struct verify *v, const struct blob_size *b, struct err *er
 	/* Bytes that cannot be read are as bad as wrong ones. */
 	if (err->code != ERR_CORRUPT && err->code != ERR_IO)
 		return -1;
-	log_error("upkeep: %s", err->msg);
+	log_error("maintenance: %s", err->msg);
 	err_clear(err);
 	return quarantine_blob(v, b, err);
 }
@@ -219,15 +219,15 @@ static int note_blob(void *arg, const struct digest *d, uint64_t size, struct er
 		v->blob = xrealloc(v->blob, v->cap * sizeof(*v->blob));
 	}
 	v->blob[v->n++] = (struct blob_size){*d, size};
-	upkeep_add_total(v->t, size);
+	maintenance_add_total(v->t, size);
 	return 0;
 }
 
 static int read_blobs(struct verify *v, struct err *err)
 {
 	for (size_t i = 0; i < v->n; i++) {
-		upkeep_doing(v->t, "weights: file %zu of %zu", i + 1, v->n);
-		if (upkeep_go_on(v->t, err) < 0 || read_blob(v, &v->blob[i], err) < 0)
+		maintenance_doing(v->t, "weights: file %zu of %zu", i + 1, v->n);
+		if (maintenance_go_on(v->t, err) < 0 || read_blob(v, &v->blob[i], err) < 0)
 			return -1;
 	}
 	return 0;
@@ -241,7 +241,7 @@ static int quarantine_manifest(struct verify *v, struct arena *a, const struct d
 	static const char *const words = "its file list is damaged: quarantined; the next job that "
 					 "needs it fetches what is missing";
 	const char *source = NULL;
-	struct upkeep_item x;
+	struct maintenance_item x;
 	char hex[HASH_HEX_CAP];
 
 	digest_hex(name, hex);
@@ -250,7 +250,7 @@ static int quarantine_manifest(struct verify *v, struct arena *a, const struct d
 		return -1;
 	x = damaged("weights", source != NULL ? source : arena_printf(a, "manifest %s", hex), NULL,
 	            0, words);
-	upkeep_found(v->t, &x);
+	maintenance_found(v->t, &x);
 	return 0;
 }
 
@@ -260,7 +260,7 @@ static int read_manifest(void *arg, const struct digest *name, struct err *err)
 	struct verify *v = arg;
 	struct manifest m;
 
-	if (upkeep_go_on(v->t, err) < 0)
+	if (maintenance_go_on(v->t, err) < 0)
 		return -1;
 	if (blobs_get_manifest(v->app->blobs, a, name, &m, err) == 0)
 		return 0;
@@ -270,7 +270,7 @@ static int read_manifest(void *arg, const struct digest *name, struct err *err)
 	}
 	if (err->code != ERR_CORRUPT && err->code != ERR_IO)
 		return -1;
-	log_error("upkeep: %s", err->msg);
+	log_error("maintenance: %s", err->msg);
 	err_clear(err);
 	return quarantine_manifest(v, a, name, err);
 }
@@ -282,7 +282,7 @@ static int check_mirror(struct verify *v, const struct model_mirror *x, struct e
 	AUTO_ARENA struct arena *a = arena_new();
 	const char *source, *missing = NULL,
 			    *words = "missing: the next job that needs it fetches it";
-	struct upkeep_item item;
+	struct maintenance_item item;
 	uint64_t size = 0;
 	struct manifest m;
 	struct digest name;
@@ -310,7 +310,7 @@ static int check_mirror(struct verify *v, const struct model_mirror *x, struct e
 	                 err) < 0)
 		return -1;
 	item = damaged("weights", x->source, missing, size, words);
-	upkeep_found(v->t, &item);
+	maintenance_found(v->t, &item);
 	return 0;
 }
 
@@ -320,12 +320,12 @@ static int check_mirrors(struct verify *v, struct err *err)
 	struct model_mirror *x = NULL;
 	size_t n = 0;
 
-	upkeep_doing(v->t, "weights: lists of files");
+	maintenance_doing(v->t, "weights: lists of files");
 	if (blobs_each_manifest(v->app->blobs, read_manifest, v, err) < 0 ||
 	    meta_mirrors(v->app->meta, a, NULL, &x, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
-		if (upkeep_go_on(v->t, err) < 0 || check_mirror(v, &x[i], err) < 0)
+		if (maintenance_go_on(v->t, err) < 0 || check_mirror(v, &x[i], err) < 0)
 			return -1;
 	return 0;
 }
@@ -343,7 +343,7 @@ static int note_copy(void *arg, const struct node_tree *t, struct err *err UNUSE
 		v->copy = xrealloc(v->copy, v->cap_copies * sizeof(*v->copy));
 	}
 	v->copy[v->n_copies++] = (struct copy){t->manifest, t->built};
-	upkeep_add_total(v->t, t->copied);
+	maintenance_add_total(v->t, t->copied);
 	return 0;
 }
 
@@ -365,14 +365,14 @@ static int read_copy(struct verify *v, const struct copy *c, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	const char *words;
-	struct upkeep_item x;
+	struct maintenance_item x;
 	char hex[HASH_HEX_CAP];
 
-	if (node_cache_verify(v->app->node, v->app->blobs, &c->d, upkeep_step, v->t, err) == 0)
+	if (node_cache_verify(v->app->node, v->app->blobs, &c->d, maintenance_step, v->t, err) == 0)
 		return 0;
 	if (err->code != ERR_CORRUPT && err->code != ERR_IO)
 		return -1;
-	log_error("upkeep: %s", err->msg);
+	log_error("maintenance: %s", err->msg);
 	words = arena_printf(a, "damaged (%s): the next job that needs it %s", err->msg,
 	                     c->built ? "builds it again" : "gets it from the mirror");
 	err_clear(err);
@@ -383,16 +383,16 @@ static int read_copy(struct verify *v, const struct copy *c, struct err *err)
 		x = damaged("Python environment", hex, NULL, 0, words);
 	else
 		x = damaged("node copy", source_of(v, a, hex), NULL, 0, words);
-	upkeep_found(v->t, &x);
+	maintenance_found(v->t, &x);
 	return 0;
 }
 
 static int read_copies(struct verify *v, struct err *err)
 {
 	for (size_t i = 0; i < v->n_copies; i++) {
-		upkeep_doing(v->t, "weights and environments on the node: %zu of %zu", i + 1,
-		             v->n_copies);
-		if (upkeep_go_on(v->t, err) < 0 || read_copy(v, &v->copy[i], err) < 0)
+		maintenance_doing(v->t, "weights and environments on the node: %zu of %zu", i + 1,
+		                  v->n_copies);
+		if (maintenance_go_on(v->t, err) < 0 || read_copy(v, &v->copy[i], err) < 0)
 			return -1;
 	}
 	return 0;
@@ -402,17 +402,17 @@ static int read_copies(struct verify *v, struct err *err)
 
 static int read_all(struct verify *v, struct err *err)
 {
-	upkeep_doing(v->t, "counting");
+	maintenance_doing(v->t, "counting");
 	if (blobs_each(v->app->blobs, note_blob, v, err) < 0 ||
 	    node_cache_each(v->app->node, v->app->blobs, note_copy, v, err) < 0 ||
-	    upkeep_count_checkpoints(v->app, v->t, err) < 0)
+	    maintenance_count_checkpoints(v->app, v->t, err) < 0)
 		return -1;
 	if (check_mirrors(v, err) < 0 || read_blobs(v, err) < 0 || read_copies(v, err) < 0)
 		return -1;
-	return upkeep_verify_checkpoints(v->app, v->t, err);
+	return maintenance_verify_checkpoints(v->app, v->t, err);
 }
 
-int upkeep_verify(struct app *app, struct upkeep_task *t, struct err *err)
+int maintenance_verify(struct app *app, struct maintenance_task *t, struct err *err)
 {
 	struct verify v = {.app = app, .t = t};
 	int r = read_all(&v, err);

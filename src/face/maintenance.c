@@ -1,4 +1,4 @@
-/* upkeep.c - collecting what nothing uses and reading again what is stored: begun, watched,
+/* maintenance.c - collecting what nothing uses and reading again what is stored: begun, watched,
  * stopped. */
 #include "face/handlers.h"
 #include "face/show.h"
@@ -6,7 +6,7 @@
 #define AGE_S ((int64_t)24 * 3600) /* unless the caller says another one */
 #define AGE_MAX_S ((int64_t)10 * 365 * 24 * 3600)
 
-static void show_item(struct js *js, const struct upkeep_item *x)
+static void show_item(struct js *js, const struct maintenance_item *x)
 {
 	js_open(js);
 	js_kv(js, "kind", x->kind);
@@ -18,19 +18,19 @@ static void show_item(struct js *js, const struct upkeep_item *x)
 	js_close(js);
 }
 
-static int send(struct request *rq, const struct upkeep_view *v, struct err *err)
+static int send(struct request *rq, const struct maintenance_view *v, struct err *err)
 {
 	static const char *const states[] = {
-		[UPKEEP_RUNNING] = "RUNNING",
-		[UPKEEP_DONE] = "DONE",
-		[UPKEEP_STOPPED] = "STOPPED",
-		[UPKEEP_FAILED] = "FAILED",
+		[MAINTENANCE_RUNNING] = "RUNNING",
+		[MAINTENANCE_DONE] = "DONE",
+		[MAINTENANCE_STOPPED] = "STOPPED",
+		[MAINTENANCE_FAILED] = "FAILED",
 	};
 	AUTO_ANSWER struct answer an = {0};
 	struct js *js = &an.js;
 
 	answer_open(&an);
-	js_key(js, "upkeep");
+	js_key(js, "maintenance");
 	js_open(js);
 	js_kv(js, "id", v->id);
 	js_kv(js, "kind", v->want.verify ? "verify" : "gc");
@@ -57,11 +57,11 @@ static int send(struct request *rq, const struct upkeep_view *v, struct err *err
 	return answer_send(rq, &an, 200, err);
 }
 
-int upkeep_post(struct request *rq, struct err *err)
+int maintenance_post(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	struct upkeep_want want = {.min_age_s = AGE_S};
-	struct upkeep_view v = {0};
+	struct maintenance_want want = {.min_age_s = AGE_S};
+	struct maintenance_view v = {0};
 	const struct doc *body;
 	const char *kind;
 
@@ -72,28 +72,28 @@ int upkeep_post(struct request *rq, struct err *err)
 	want.verify = strcmp(kind, "verify") == 0;
 	if (!want.verify && strcmp(kind, "gc") != 0)
 		return err_set(err, ERR_INVALID, "kind: \"%.40s\" is neither gc nor verify", kind);
-	if (ctx->ops->upkeep_begin(ctx->of, face_principal(rq), rq->arena, &want, &v, err) < 0)
+	if (ctx->ops->maintenance_begin(ctx->of, face_principal(rq), rq->arena, &want, &v, err) < 0)
 		return -1;
 	return send(rq, &v, err);
 }
 
-int upkeep_get(struct request *rq, struct err *err)
+int maintenance_get(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	struct upkeep_view v = {0};
+	struct maintenance_view v = {0};
 
-	if (ctx->ops->upkeep_show(ctx->of, face_principal(rq), rq->arena, &v, err) < 0)
+	if (ctx->ops->maintenance_show(ctx->of, face_principal(rq), rq->arena, &v, err) < 0)
 		return -1;
 	return send(rq, &v, err);
 }
 
-int upkeep_delete(struct request *rq, struct err *err)
+int maintenance_delete(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	struct upkeep_view v = {0};
+	struct maintenance_view v = {0};
 
-	if (ctx->ops->upkeep_stop(ctx->of, face_principal(rq), rq->arena, arg_text(rq, 0), &v,
-	                          err) < 0)
+	if (ctx->ops->maintenance_stop(ctx->of, face_principal(rq), rq->arena, arg_text(rq, 0), &v,
+	                               err) < 0)
 		return -1;
 	return send(rq, &v, err);
 }

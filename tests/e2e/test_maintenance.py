@@ -190,7 +190,7 @@ def test_only_administrators_of_all_teams(models):
     c.cli("teams", "create", "t")
     of_team = c.json("tokens", "create", "ta", "--role", "admin", "--team", "t")["api_key"]
     assert "all teams" in c.cli("cache", "verify", token=of_team, code=4).err
-    assert c.api("GET", "/v1/upkeep")[0] == 404
+    assert c.api("GET", "/v1/maintenance")[0] == 404
 
 
 def test_verify_finds_a_flipped_byte_of_a_real_model(models):
@@ -319,16 +319,16 @@ def begin_verify(c):
     return process, said
 
 
-def upkeep(c):
-    status, body = c.api("GET", "/v1/upkeep")
-    return body["upkeep"] if status == 200 else {"state": None}
+def maintenance(c):
+    status, body = c.api("GET", "/v1/maintenance")
+    return body["maintenance"] if status == 200 else {"state": None}
 
 
 def test_interrupt_stops_it_and_leaves_anothers(endless):
     c = endless
     mine, said = begin_verify(c)
-    until(lambda: upkeep(c)["state"] == "RUNNING" and upkeep(c)["bytes_done"] > 0)
-    view = upkeep(c)
+    until(lambda: maintenance(c)["state"] == "RUNNING" and maintenance(c)["bytes_done"] > 0)
+    view = maintenance(c)
     assert view["kind"] == "verify" and view["bytes_total"] >= 1 << 40 and view["by"], view
     until(lambda: "of 1.10 TB" in said())  # progress
     busy = c.cli("cache", "gc", "--dry-run", code=5)
@@ -337,16 +337,16 @@ def test_interrupt_stops_it_and_leaves_anothers(endless):
     until(lambda: "Ctrl-C" in said_other())
     other.send_signal(signal.SIGINT)
     assert other.wait(DEADLINE_S) == 130 and "detached" in said_other(), said_other()
-    assert upkeep(c)["state"] == "RUNNING"
+    assert maintenance(c)["state"] == "RUNNING"
     mine.send_signal(signal.SIGINT)
-    assert mine.wait(DEADLINE_S) == 130 and upkeep(c)["state"] == "STOPPED", said()
-    assert upkeep(c)["state"] == "STOPPED"
+    assert mine.wait(DEADLINE_S) == 130 and maintenance(c)["state"] == "STOPPED", said()
+    assert maintenance(c)["state"] == "STOPPED"
 
 
 def test_a_server_that_is_stopped_stops_it(endless):
     c = endless
     client, said = begin_verify(c)
-    until(lambda: upkeep(c).get("bytes_done", 0) > 0)
+    until(lambda: maintenance(c).get("bytes_done", 0) > 0)
     client.send_signal(signal.SIGSTOP)  # it sees neither the end nor the outage
     c.stop()
     (c.data / "store/blobs/sha256/00" / ("0" * 64)).unlink()
@@ -360,7 +360,7 @@ def test_a_server_that_is_killed_loses_nothing(endless):
     c = endless
     finished(c, source(c, "a"))
     client, said = begin_verify(c)
-    until(lambda: upkeep(c).get("bytes_done", 0) > 0)
+    until(lambda: maintenance(c).get("bytes_done", 0) > 0)
     c.kill()
     (c.data / "store/blobs/sha256/00" / ("0" * 64)).unlink()
     c.restart()

@@ -1,12 +1,12 @@
 /*
- * upkeep_gc.c - `stoker cache gc`: what the janitor removes in its own time, now and by name; and
- * caches whose project is gone, which it leaves alone. Looking and removing go the same way, so
+ * maintenance_gc.c - `stoker cache gc`: what the janitor removes in its own time, now and by name;
+ * and caches whose project is gone, which it leaves alone. Looking and removing go the same way, so
  * that what is shown is what goes.
  */
 #include "server/ctx.h"
 #include "server/fetch.h"
 #include "server/janitor.h"
-#include "server/upkeep.h"
+#include "server/maintenance.h"
 
 #include <dirent.h>
 
@@ -17,7 +17,7 @@
 
 struct gc {
 	struct app *app;
-	struct upkeep_task *t;
+	struct maintenance_task *t;
 	bool dry_run;
 	int64_t min_age_s;
 };
@@ -44,7 +44,7 @@ static uint64_t bytes_of_objects(struct gc *g, struct arena *a, const char *pref
 	struct err ignored = {0};
 	bool more = true;
 
-	while (more && !upkeep_is_over(g->t))
+	while (more && !maintenance_is_over(g->t))
 		if (objstore_list(g->app->objects, prefix, s.last, KEYS_A_PAGE, add_object, &s,
 		                  &more, &ignored) < 0)
 			break; /* a size is a convenience */
@@ -109,10 +109,10 @@ static bool still_there(const struct meta_trash *t, size_t n, int64_t id)
 }
 
 static void measure(struct gc *g, struct arena *a, const struct meta_trash *t, size_t n,
-                    struct upkeep_item *x)
+                    struct maintenance_item *x)
 {
 	for (size_t i = 0; i < n; i++) {
-		x[i] = (struct upkeep_item){.kind = t[i].kind, .name = t[i].what};
+		x[i] = (struct maintenance_item){.kind = t[i].kind, .name = t[i].what};
 		for (size_t k = 0; k < COUNT(deleted); k++) {
 			if (strcmp(deleted[k].trash, t[i].kind) != 0)
 				continue;
@@ -128,12 +128,13 @@ static int take_trash(struct gc *g, struct err *err)
 	for (int pass = 0; pass < TRASH_PASSES_MAX; pass++) {
 		AUTO_ARENA struct arena *a = arena_new();
 		struct meta_trash *t = NULL, *left = NULL;
-		struct upkeep_item *x;
+		struct maintenance_item *x;
 		size_t n = 0, n_left = 0, gone = 0;
 
-		if (upkeep_go_on(g->t, err) < 0 || meta_trash(g->app->meta, a, &t, &n, err) < 0)
+		if (maintenance_go_on(g->t, err) < 0 ||
+		    meta_trash(g->app->meta, a, &t, &n, err) < 0)
 			return -1;
-		x = ARENA_ARRAY(a, struct upkeep_item, n + 1);
+		x = ARENA_ARRAY(a, struct maintenance_item, n + 1);
 		measure(g, a, t, n, x);
 		if (!g->dry_run) {
 			janitor_trash(g->app);
@@ -143,7 +144,7 @@ static int take_trash(struct gc *g, struct err *err)
 		for (size_t i = 0; i < n; i++) {
 			if (still_there(left, n_left, t[i].id))
 				continue;
-			upkeep_found(g->t, &x[i]);
+			maintenance_found(g->t, &x[i]);
 			gone++;
 		}
 		if (g->dry_run || gone == 0 || n_left == 0)
@@ -174,7 +175,7 @@ static int drop_tree(void *arg, const struct node_tree *t, struct err *err)
 	bool used = true;
 
 	digest_hex(&t->manifest, hex);
-	if (upkeep_go_on(g->t, err) < 0 || tree_used(g, t, hex, &used, err) < 0)
+	if (maintenance_go_on(g->t, err) < 0 || tree_used(g, t, hex, &used, err) < 0)
 		return -1;
 	if (used)
 		return 0;
@@ -184,14 +185,15 @@ static int drop_tree(void *arg, const struct node_tree *t, struct err *err)
 		err_clear(err); /* asked for just now */
 		return 0;
 	}
-	upkeep_found(g->t, &(struct upkeep_item){
-				   .kind = t->built ? "Python environment" : "node copy",
-				   .name = hex,
-				   .words = t->built ? "not used recently"
-	                                             : "no mirror or job refers to these weights",
-				   .bytes = t->alone,
-				   .used_ms = t->used_ms,
-			   });
+	maintenance_found(g->t,
+	                  &(struct maintenance_item){
+				  .kind = t->built ? "Python environment" : "node copy",
+				  .name = hex,
+				  .words = t->built ? "not used recently"
+	                                            : "no mirror or job refers to these weights",
+				  .bytes = t->alone,
+				  .used_ms = t->used_ms,
+			  });
 	return 0;
 }
 
@@ -217,13 +219,13 @@ static void found_blob(void *arg, const struct blobs_item *x)
 		FMT(more, "with %.*s; %s", WORDS_MAX / 2, x->largest, words[x->kind].words);
 	else
 		FMT(more, "%s", words[x->kind].words);
-	upkeep_found(g->t, &(struct upkeep_item){
-				   .kind = words[x->kind].kind,
-				   .name = x->name,
-				   .words = more,
-				   .bytes = x->bytes,
-				   .used_ms = x->ms,
-			   });
+	maintenance_found(g->t, &(struct maintenance_item){
+					.kind = words[x->kind].kind,
+					.name = x->name,
+					.words = more,
+					.bytes = x->bytes,
+					.used_ms = x->ms,
+				});
 }
 
 static int collect_weights(struct gc *g, struct err *err)
@@ -233,8 +235,9 @@ static int collect_weights(struct gc *g, struct err *err)
 	int r;
 
 	if (!fetch_pause(g->app, PAUSE_MS)) {
-		upkeep_note(g->t, "weights are being fetched, so leftovers of other downloads were "
-		                  "skipped; run it again when `stoker weights ls` shows no fetch");
+		maintenance_note(g->t,
+		                 "weights are being fetched, so leftovers of other downloads were "
+		                 "skipped; run it again when `stoker weights ls` shows no fetch");
 		return 0;
 	}
 	/* No age: as no fetch runs, what is used is named by a row. */
@@ -258,13 +261,13 @@ static int drop_uploads(struct gc *g, struct err *err)
 	if (meta_uploads_unused(g->app->meta, a, before_ms, &u, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
-		upkeep_found(g->t, &(struct upkeep_item){
-					   .kind = "upload",
-					   .name = u[i].key,
-					   .words = "no job refers to it",
-					   .bytes = bytes_of_object(g, a, u[i].key),
-					   .used_ms = u[i].created_ms,
-				   });
+		maintenance_found(g->t, &(struct maintenance_item){
+						.kind = "upload",
+						.name = u[i].key,
+						.words = "no job refers to it",
+						.bytes = bytes_of_object(g, a, u[i].key),
+						.used_ms = u[i].created_ms,
+					});
 	if (g->dry_run || n == 0)
 		return 0;
 	if (meta_uploads_sweep(g->app->meta, before_ms, &swept, err) < 0)
@@ -284,10 +287,10 @@ static int drop_parts(struct gc *g, struct err *err)
 		return -1;
 	(void)snprintf(name, sizeof(name), "%" PRIu64 " in parts", s.uploads);
 	if (s.uploads > 0)
-		upkeep_found(g->t, &(struct upkeep_item){.kind = "unfinished uploads",
-		                                         .name = name,
-		                                         .words = "never continued",
-		                                         .bytes = s.bytes});
+		maintenance_found(g->t, &(struct maintenance_item){.kind = "unfinished uploads",
+		                                                   .name = name,
+		                                                   .words = "never continued",
+		                                                   .bytes = s.bytes});
 	return 0;
 }
 
@@ -346,13 +349,13 @@ static int drop_cache(struct gc *g, struct arena *a, const char *what, struct er
 		return 0;
 	if (!g->dry_run && fs_remove_tree(AT_FDCWD, dir, err) < 0)
 		return -1;
-	upkeep_found(g->t, &(struct upkeep_item){
-				   .kind = "orphaned cache",
-				   .name = what,
-				   .words = "its project or team was deleted",
-				   .bytes = total.bytes,
-				   .used_ms = used_ms,
-			   });
+	maintenance_found(g->t, &(struct maintenance_item){
+					.kind = "orphaned cache",
+					.name = what,
+					.words = "its project or team was deleted",
+					.bytes = total.bytes,
+					.used_ms = used_ms,
+				});
 	return 0;
 }
 
@@ -382,7 +385,7 @@ static int drop_caches_of(struct gc *g, bool project, struct err *err)
 
 		if (!is_id(e->d_name) || in_trash(t, n, what))
 			continue;
-		r = upkeep_go_on(g->t, err);
+		r = maintenance_go_on(g->t, err);
 		if (r == 0)
 			r = has_owner(g, a, project, e->d_name, &owned, err);
 		if (r == 0 && !owned)
@@ -399,7 +402,7 @@ static int drop_caches(struct gc *g, struct err *err)
 
 /* ---- all of it ----------------------------------------------------------------------------- */
 
-int upkeep_gc(struct app *app, struct upkeep_task *t, struct err *err)
+int maintenance_gc(struct app *app, struct maintenance_task *t, struct err *err)
 {
 	static const struct {
 		const char *doing;
@@ -412,12 +415,12 @@ int upkeep_gc(struct app *app, struct upkeep_task *t, struct err *err)
 		{"unfinished uploads", drop_parts},
 		{"caches without an owner", drop_caches},
 	};
-	const struct upkeep_want *want = upkeep_want_of(t);
+	const struct maintenance_want *want = maintenance_want_of(t);
 	struct gc g = {app, t, want->dry_run, want->min_age_s};
 
 	for (size_t i = 0; i < COUNT(steps); i++) {
-		upkeep_doing(t, "%s", steps[i].doing);
-		if (upkeep_go_on(t, err) < 0 || steps[i].run(&g, err) < 0)
+		maintenance_doing(t, "%s", steps[i].doing);
+		if (maintenance_go_on(t, err) < 0 || steps[i].run(&g, err) < 0)
 			return err_wrap(err, "%s", steps[i].doing);
 	}
 	return 0;
