@@ -42,7 +42,7 @@ struct model_job {
 	int64_t priority;
 	const char *spec_json;     /* normalized training_job object */
 	const char *document_json; /* as received */
-	const char *frozen_json;   /* resolved revisions, manifests, digests; NULL before FREEZE */
+	const char *resolved_json; /* resolved revisions, manifests, digests; NULL before FREEZE */
 	const char *reason;        /* why it waits or ended, in words; NULL = nothing to say */
 	const char *error_message; /* of DEPLOY_FAILED and FAILED; NULL = none */
 	const char *error_id;      /* its stable id (base/err_ids.h); NULL: none */

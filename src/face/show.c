@@ -262,7 +262,7 @@ void show_job(struct js *js, struct arena *a, const struct model_job *j, bool wh
 	show_named(js, "team", j->team_id, j->team_name);
 	js_kv(js, "recreated_from", j->recreated_from);
 	if (whole) {
-		show_weights(js, parse(a, j->frozen_json));
+		show_weights(js, parse(a, j->resolved_json));
 		js_key(js, "spec");
 		js_doc(js, parse(a, j->spec_json));
 	}

@@ -109,7 +109,7 @@ struct meta_query {
 	int64_t after_ms, after_row; /* behind this job of a list; 0: from the start */
 	size_t limit;                /* 0 = META_LIST_MAX */
 };
-/* frozen_json, spec_json and document_json are left out of lists. */
+/* resolved_json, spec_json and document_json are left out of lists. */
 int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struct model_job **out,
               size_t *n, struct err *err) MUST_CHECK;
 /* How many there are in all, whatever after_* and limit say. */
@@ -165,7 +165,7 @@ struct meta_new_job {
 	const char *idempotency_key;  /* NULL: none */
 	const char *const *code_keys; /* uploads that it names */
 	size_t n_code_keys;
-	const char *const *manifests; /* that row->frozen_json names */
+	const char *const *manifests; /* that row->resolved_json names */
 	size_t n_manifests;
 	const char *message; /* of its first event */
 };
@@ -183,8 +183,8 @@ struct meta_step {
 	const char *attempt_id; /* NULL, or: only while this is its attempt, else ERR_CONFLICT */
 	const char *actor, *message;
 	/* columns set with it; NULL leaves them */
-	const char *reason, *error_message, *frozen_json;
-	const char *const *manifests; /* with frozen_json: those that it names */
+	const char *reason, *error_message, *resolved_json;
+	const char *const *manifests; /* with resolved_json: those that it names */
 	size_t n_manifests;
 	const char *error_id; /* with error_message; NULL: it has none */
 	enum job_end end;     /* JOB_END_NONE leaves it */
@@ -201,7 +201,7 @@ struct meta_step {
 	const char *pin_cluster; /* for the project, unless it is pinned; NULL: not cache-enabled */
 };
 /* Its weights are fetched: it may be placed. ERR_CONFLICT unless it waits for them. */
-int meta_job_inputs(struct meta *m, const char *id, const char *frozen_json,
+int meta_job_inputs(struct meta *m, const char *id, const char *resolved_json,
                     const char *const *manifests, size_t n, struct err *err) MUST_CHECK;
 /* ERR_CONFLICT where the event is not legal in the job's state. */
 int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *from,

@@ -79,7 +79,7 @@ static void list_row(struct db_rows *r, void *item)
 	j->progress_rate = db_get_real(r);
 	j->heartbeat_ms = db_get_int(r);
 	j->row = db_get_int(r);
-	j->frozen_json = NULL;
+	j->resolved_json = NULL;
 	j->spec_json = NULL;
 	j->document_json = NULL;
 	j->inputs_missing = false;
@@ -92,7 +92,7 @@ static void job_row(struct db_rows *r, void *item)
 	struct model_job *j = item;
 
 	list_row(r, j);
-	j->frozen_json = db_get_text(r);
+	j->resolved_json = db_get_text(r);
 	j->spec_json = db_get_text(r);
 	j->document_json = db_get_text(r);
 }
@@ -255,7 +255,7 @@ static int insert_job(struct db_tx *tx, const struct model_job *j, const char *n
 		DB_ARGS(db_text(j->id), db_text(name), db_text(j->project_id), db_text(j->team_id),
 	                db_text(job_state_word(j->core.state)), db_int(j->core.attempt_max),
 	                db_int(j->created_ms), db_int(j->priority), db_text(j->spec_json),
-	                db_text(j->document_json), db_text(j->frozen_json), db_text(j->user),
+	                db_text(j->document_json), db_text(j->resolved_json), db_text(j->user),
 	                db_text(j->recreated_from), db_int(j->created_ms), db_int(j->created_ms),
 	                db_int(j->node_count), db_int(j->cpu_milli), db_int(j->gpu_count),
 	                db_u64(j->memory_bytes), db_text(j->gpu_type), db_int(j->spot),
@@ -279,7 +279,7 @@ static int put_weights(struct db_tx *tx, const char *job_id, const char *const *
 	return 0;
 }
 
-int meta_job_inputs(struct meta *m, const char *id, const char *frozen_json,
+int meta_job_inputs(struct meta *m, const char *id, const char *resolved_json,
                     const char *const *manifests, size_t n, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
@@ -289,7 +289,7 @@ int meta_job_inputs(struct meta *m, const char *id, const char *frozen_json,
 	    db_exec(&tx,
 	            "UPDATE jobs SET frozen_json = ?, inputs_missing = 0"
 	            " WHERE id = ? AND state = 'pending' AND inputs_missing = 1",
-	            DB_ARGS(db_text(frozen_json), db_text(id)), &changed, err) < 0)
+	            DB_ARGS(db_text(resolved_json), db_text(id)), &changed, err) < 0)
 		return -1;
 	if (changed == 0)
 		return err_set(err, ERR_CONFLICT, "job %s does not wait for its weights", id);
@@ -432,7 +432,7 @@ static int store_step(struct db_tx *tx, const struct meta_step *s, enum job_stat
 	            DB_ARGS(db_text(job_state_word(c->state)), db_int(c->attempt),
 	                    db_int(c->changed_ms), db_int(s->now_ms), db_text(s->reason),
 	                    db_text(job_state_word(from)), db_text(s->error_message),
-	                    db_text(s->frozen_json), db_text(job_end_word(s->end)),
+	                    db_text(s->resolved_json), db_text(job_end_word(s->end)),
 	                    db_int(s->end_code), db_int(s->started_ms), db_int(s->ended_ms),
 	                    db_int(s->stop_now), db_text(attempt), db_int(clear),
 	                    db_text(s->job_id), db_int(waits), db_int(over), db_text(s->error_id)),
@@ -476,7 +476,7 @@ int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *fro
 	            DB_ARGS(db_text(s->pin_cluster), db_text(now.project_id)), NULL, err) < 0)
 		return -1;
 	/* What is over needs nothing any more. */
-	if ((s->frozen_json != NULL || job_state_is_final(next.state)) &&
+	if ((s->resolved_json != NULL || job_state_is_final(next.state)) &&
 	    put_weights(&tx, s->job_id, s->manifests,
 	                job_state_is_final(next.state) ? 0 : s->n_manifests, err) < 0)
 		return -1;

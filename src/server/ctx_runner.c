@@ -129,7 +129,7 @@ static int fill_resolved(struct arena *a, const struct mine *m, struct wire_laun
 {
 	struct resolved f = {0};
 
-	if (resolved_read(a, m->job.frozen_json, &f, err) < 0)
+	if (resolved_read(a, m->job.resolved_json, &f, err) < 0)
 		return -1;
 	out->weights = ARENA_ARRAY(a, struct wire_weights, f.n_weights + 1);
 	for (size_t i = 0; i < f.n_weights; i++) {

@@ -139,7 +139,7 @@ static int begin_fetches(struct app *app, struct input *x, struct err *err)
 	const struct job_spec *spec;
 
 	if (specs_get(app, x->job_id, &x->hold, err) < 0 ||
-	    resolved_read(x->a, x->job.frozen_json, &x->resolved, err) < 0)
+	    resolved_read(x->a, x->job.resolved_json, &x->resolved, err) < 0)
 		return -1;
 	spec = x->hold.spec;
 	for (; x->n < spec->n_weights; x->n++) {
@@ -172,7 +172,7 @@ static bool keep(struct app *app, struct input *x, const struct fetch_view *v)
 	x->resolved.weights = w;
 	x->resolved.n_weights = x->n;
 	resolved_write(&x->resolved, &json);
-	frozen_manifests(x->a, &x->resolved, &manifest, &n);
+	resolved_manifests(x->a, &x->resolved, &manifest, &n);
 	if (buf_check(&json, "frozen record", &err) < 0 ||
 	    meta_job_inputs(app->meta, x->job_id, buf_cstr(&json), manifest, n, &err) < 0) {
 		log_info("inputs: job=%s %s", x->job_id, err.msg);

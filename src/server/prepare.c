@@ -135,8 +135,8 @@ static int resolve(struct prep *p, struct err *err)
 	resolved_write(&p->now, &json);
 	if (buf_check(&json, "frozen record", err) < 0)
 		return -1;
-	s.frozen_json = buf_cstr(&json);
-	frozen_manifests(p->a, &p->now, &manifests, &s.n_manifests);
+	s.resolved_json = buf_cstr(&json);
+	resolved_manifests(p->a, &p->now, &manifests, &s.n_manifests);
 	s.manifests = manifests;
 	app_crash_at("freeze:before");
 	if (jobs_step(p->app, &s, NULL, NULL, err) < 0)
@@ -190,7 +190,7 @@ static int prepare_job(struct app *app, const char *job_id, struct err *err)
 		return -1;
 	if (p.job.core.state == JOB_CREATED) {
 		if (spec_read_stored(a, p.job.spec_json, &p.spec, err) < 0 ||
-		    resolved_read(a, p.job.frozen_json, &p.before, err) < 0) {
+		    resolved_read(a, p.job.resolved_json, &p.before, err) < 0) {
 			jobs_deploy_failed(app, &p.job, "specification", err);
 			err_clear(err);
 			return 0;

@@ -171,9 +171,9 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 	const char **manifests = NULL;
 	bool existing = false;
 
-	if (app_has_room(app, err) < 0 || resolved_read(a, row->frozen_json, &f, err) < 0)
+	if (app_has_room(app, err) < 0 || resolved_read(a, row->resolved_json, &f, err) < 0)
 		return -1;
-	frozen_manifests(a, &f, &manifests, &n.n_manifests);
+	resolved_manifests(a, &f, &manifests, &n.n_manifests);
 	n.manifests = manifests;
 	row->id = app_id(a, MODEL_ID_LEN);
 	app_crash_at("push:before");
@@ -311,7 +311,7 @@ static int refreeze(struct app *app, struct arena *a, const struct model_job *ol
 	struct resolved f = {0};
 
 	*out = NULL;
-	if (resolved_read(a, old->frozen_json, &f, err) < 0)
+	if (resolved_read(a, old->resolved_json, &f, err) < 0)
 		return -1;
 	f.resume = NULL; /* of the old job's last attempt */
 	if (resume) {
@@ -319,7 +319,7 @@ static int refreeze(struct app *app, struct arena *a, const struct model_job *ol
 		f.n_load = 1;
 		if (loads_newest(app, a, old, f.load, err) < 0)
 			return -1;
-	} else if (old->frozen_json == NULL) {
+	} else if (old->resolved_json == NULL) {
 		return 0;
 	}
 	resolved_write(&f, &json);
@@ -358,7 +358,7 @@ int ctx_job_recreate(void *of, const struct principal *principal, struct arena *
 		load_from(a, &old, &spec);
 	fill_row(a, principal, &p, &spec, &row);
 	row.document_json = old.document_json;
-	if (refreeze(app, a, &old, resume, &row.frozen_json, err) < 0)
+	if (refreeze(app, a, &old, resume, &row.resolved_json, err) < 0)
 		return -1;
 	row.recreated_from = old.id;
 	if (secrets_check(app, p.team_id, &spec, err) < 0 ||

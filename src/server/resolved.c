@@ -118,7 +118,7 @@ int resolved_read(struct arena *a, const char *json, struct resolved *out, struc
 	return 0;
 }
 
-void frozen_manifests(struct arena *a, const struct resolved *f, const char ***out, size_t *n)
+void resolved_manifests(struct arena *a, const struct resolved *f, const char ***out, size_t *n)
 {
 	*out = ARENA_ARRAY(a, const char *, f->n_weights + 1);
 	*n = 0;

@@ -41,7 +41,7 @@ void resolved_write(const struct resolved *f, struct buf *out);
 int resolved_read(struct arena *a, const char *json, struct resolved *out,
                   struct err *err) MUST_CHECK;
 /* The manifests that it names. */
-void frozen_manifests(struct arena *a, const struct resolved *f, const char ***out, size_t *n);
+void resolved_manifests(struct arena *a, const struct resolved *f, const char ***out, size_t *n);
 /* The weights frozen for this source and mount, or NULL. */
 const struct resolved_weights *resolved_find(const struct resolved *f,
                                              const struct spec_weights *w);

@@ -107,7 +107,7 @@ static int step(struct meta *m, const char *job, enum job_event ev, struct err *
 		s.pin_cluster = "local";
 	}
 	if (ev == JOB_EV_RESOLVE)
-		s.frozen_json = "{\"weights\":[]}";
+		s.resolved_json = "{\"weights\":[]}";
 	return meta_job_step(m, &s, &from, &to, err);
 }
 

@@ -237,7 +237,7 @@ static void assert_waits_for_weights(struct fixture *f, const char *id)
 	j = fixture_job(f, id);
 	assert_int_equal(j.core.state, JOB_PENDING);
 	assert_int_equal(j.core.attempt, 0);
-	assert_null(j.frozen_json);
+	assert_null(j.resolved_json);
 }
 
 /* Whoever waits for a download holds no CPU, and nobody waits behind it. */
@@ -254,11 +254,11 @@ static void no_compute_while_weights_are_fetched(void **state)
 	fixture_await(f, ready.id, JOB_DEPLOYING);
 	assert_waits_for_weights(f, slow.id);
 	fetch_resume(f->app);
-	for (int i = 0; i < 1000 && fixture_job(f, slow.id).frozen_json == NULL; i++) {
+	for (int i = 0; i < 1000 && fixture_job(f, slow.id).resolved_json == NULL; i++) {
 		inputs_pass(f->app);
 		clock_sleep_ms(20);
 	}
-	assert_non_null(fixture_job(f, slow.id).frozen_json); /* while it waits */
+	assert_non_null(fixture_job(f, slow.id).resolved_json); /* while it waits */
 	assert_int_equal(fixture_job(f, slow.id).core.state, JOB_PENDING);
 	end_job(f, &ready);
 	fixture_await(f, slow.id, JOB_DEPLOYING);
