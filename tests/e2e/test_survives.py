@@ -102,6 +102,7 @@ def test_what_is_named_is_loaded_again_beside_the_own(cluster):
 
 
 def test_required(cluster):
+    cluster.wait(cluster.push(["true"]), "TRAINING_JOB_COMPLETED")  # makes the project, which has no checkpoint
     lacking = {"enabled": True, "checkpoints": [{"latest": {"project": "p"}}]}
     job = train(cluster, load=lacking)
     assert cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_id"] == "checkpoint_not_found" and cluster.user_lines(job) == []
