@@ -54,7 +54,9 @@
 	X(NAME_AMBIGUOUS,       CONFLICT,    "name_ambiguous",         "Several things match this name or prefix. Use one of the ids in the message.") \
 	X(SOURCE_CHANGED,       CONFLICT,    "source_changed",         "The source has changed since it was resolved. Push the job again to use what is there now.") \
 	X(PYTHON_BUILDER_MISSING, UNSUPPORTED, "python_builder_missing", "Nothing on the machine, or in the image, can build a Python environment. Install python3-venv, or uv.") \
+	X(PRIORITY_TOO_HIGH,    DENIED,      "priority_too_high",      "The priority is above --max-priority. Use a lower one, or ask an administrator to raise the job.") \
 	X(JOB_NEVER_FITS,       QUOTA,       "job_never_fits",         "No machine of this server could ever run the job. Ask for less, or add a machine.") \
+	X(TOO_MANY_WAITING,     QUOTA,       "too_many_waiting",       "The team has as many waiting jobs as --max-waiting-jobs allows. Push again later, or stop some.") \
 	X(CACHE_QUOTA_EXCEEDED, QUOTA,       "cache_quota_exceeded",   "The project's cache is over its quota. Remove files with `stoker cache rm`, or raise it with `stoker cache quota`.") \
 	X(STORED_SPEC,          CORRUPT,     "stored_spec_unreadable", "The database's copy of the job's specification is damaged. Push the job again.") \
 	X(NODE_CACHE_FULL,       NO_SPACE,    "node_cache_full",        "Running jobs use the node cache, and what this job needs does not fit beside it. The job waits; a larger --node-cache-bytes helps.") \

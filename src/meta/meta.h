@@ -130,6 +130,9 @@ struct meta_waiting {
 };
 int meta_waiting(struct meta *m, struct arena *a, struct meta_waiting **out, size_t *n,
                  struct err *err) MUST_CHECK;
+/* How many jobs of the team are pending. */
+int meta_waiting_of_team(struct meta *m, const char *team_id, int64_t *n,
+                         struct err *err) MUST_CHECK;
 /* What placed jobs hold: a row a node's part. */
 struct meta_held {
 	const char *job_id, *team_id, *user, *gpu_type, *node;

@@ -53,6 +53,17 @@ int meta_waiting(struct meta *m, struct arena *a, struct meta_waiting **out, siz
 		DB_NONE, sizeof(**out), waiting_row, out, n, err);
 }
 
+int meta_waiting_of_team(struct meta *m, const char *team_id, int64_t *n, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(m->db, DB_READ, &tx, err) < 0 ||
+	    db_number(&tx, "SELECT count(*) FROM jobs WHERE state = 'pending' AND team_id = ?",
+	              DB_ARGS(db_text(team_id)), 0, n, err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
 static void held_row(struct db_rows *r, void *item)
 {
 	struct meta_held *h = item;

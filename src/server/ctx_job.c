@@ -2,6 +2,7 @@
 #include "server/ctx.h"
 #include "server/janitor.h"
 #include "server/jobs.h"
+#include "server/limits.h"
 #include "server/live.h"
 #include "server/queue.h"
 #include "server/specs.h"
@@ -86,6 +87,7 @@ int ctx_job_change(void *of, const struct principal *principal, struct arena *a,
 
 	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
 	    ctx_job(app, principal, a, job_id, &job, err) < 0 ||
+	    (c->priority != NULL && limits_priority(app, principal, *c->priority, err) < 0) ||
 	    meta_job_change(app->meta, job.id, c, clock_wall_ms(), principal->name, err) < 0)
 		return -1;
 	specs_forget(app, job.id);

@@ -4,9 +4,10 @@
  */
 #include "server/ctx.h"
 #include "server/fetch.h"
-#include "server/resolved.h"
+#include "server/limits.h"
 #include "server/loads.h"
 #include "server/queue.h"
+#include "server/resolved.h"
 #include "server/secrets.h"
 #include "store/source.h"
 
@@ -238,7 +239,9 @@ static int check(struct app *app, struct arena *a, const struct principal *princ
 	if (read_spec(a, doc, spec, err) < 0)
 		return -1;
 	fill_row(a, principal, p, spec, row);
-	if (secrets_check(app, p->team_id, spec, err) < 0 ||
+	if (limits_priority(app, principal, spec->priority, err) < 0 ||
+	    limits_waiting(app, principal, p->team_id, err) < 0 ||
+	    secrets_check(app, p->team_id, spec, err) < 0 ||
 	    check_fits(app, row, p->pinned_cluster, err) < 0 || check_image(app, spec, err) < 0 ||
 	    check_idle(app, spec, err) < 0 || check_endpoints(app, spec, err) < 0 ||
 	    check_sources(app, spec, err) < 0 || loads_check(app, a, row, spec, err) < 0 ||
@@ -361,7 +364,9 @@ int ctx_job_recreate(void *of, const struct principal *principal, struct arena *
 	if (refreeze(app, a, &old, resume, &row.resolved_json, err) < 0)
 		return -1;
 	row.recreated_from = old.id;
-	if (secrets_check(app, p.team_id, &spec, err) < 0 ||
+	if (limits_priority(app, principal, spec.priority, err) < 0 ||
+	    limits_waiting(app, principal, p.team_id, err) < 0 ||
+	    secrets_check(app, p.team_id, &spec, err) < 0 ||
 	    check_fits(app, &row, p.pinned_cluster, err) < 0 || check_image(app, &spec, err) < 0 ||
 	    check_idle(app, &spec, err) < 0 || check_code(app, a, NULL, &spec, &keys, err) < 0)
 		return -1;

@@ -58,6 +58,10 @@ static const struct conf_row rows[] = {
 	{"backfill-wait", CONF_SECONDS, AT(backfill_wait), "1h", "TIME", "Jobs",
 	 "How long jobs without limits.max_duration may pass a job whose start time is unknown "
 	 "because it waits for jobs without limits.max_duration"},
+	{"max-priority", CONF_INT, AT(max_priority), "1000", "N", "Jobs",
+	 "Highest priority that members may give a job. Administrators may use any"},
+	{"max-waiting-jobs", CONF_INT, AT(max_waiting_jobs), "2000", "N", "Jobs",
+	 "Number of jobs that a team may have waiting. Administrators may push more. 0: no limit"},
 	{"grace", CONF_SECONDS, AT(grace), "30s", "TIME", "Jobs",
 	 "Time for open requests to finish at shutdown; jobs keep running without the server"},
 	{"node-cache-bytes", CONF_BYTES, AT(node_cache_bytes), "200G", "BYTES", "Storage",
@@ -211,6 +215,8 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 {
 	if (s->cpus < 0 || s->workers < 1 || s->workers > 256)
 		return err_set(err, ERR_INVALID, "--cpus from 0, --workers from 1 to 256");
+	if (s->max_waiting_jobs < 0)
+		return err_set(err, ERR_INVALID, "--max-waiting-jobs from 0");
 	if (s->memory > 0 && s->memory < MEMORY_MIN)
 		return err_set(err, ERR_UNIT_MISSING,
 		               "--memory %" PRIu64 " is %" PRIu64

@@ -293,6 +293,49 @@ static void weights_of_the_line_come_and_go(void **state)
 	assert_string_equal(bad.error_id, "address_denied");
 }
 
+/* One member cannot put a thousand jobs in front of everybody; an administrator may. */
+static void members_have_limits(void **state)
+{
+	struct fixture *f = *state;
+	struct principal member = *f->admin;
+	struct model_job out = {0};
+	struct model_change up = {.priority = &(int64_t){7}};
+	const struct doc *d = NULL, *high = NULL;
+
+	member.role = ROLE_MEMBER;
+	f->app->set.max_priority = 5;
+	f->app->set.max_waiting_jobs = 3;
+	assert_ok(js_parse(f->a,
+	                   STR_LIT("{\"compute\":{\"cpu_count\":4,\"memory\":\"1Gi\"},"
+	                           "\"priority\":5,\"runtime\":{\"start_commands\":[\"true\"]}}"),
+	                   &d, &f->err),
+	          &f->err);
+	assert_ok(js_parse(f->a,
+	                   STR_LIT("{\"priority\":6,\"runtime\":{\"start_commands\":[\"true\"]}}"),
+	                   &high, &f->err),
+	          &f->err);
+	push(f, 4, 0, &out); /* runs; the others wait */
+	assert_err(ctx_job_push(f->app, &member, f->a, f->project.id, high, NULL, &out, &f->err),
+	           &f->err, ERR_PRIORITY_TOO_HIGH, "");
+	assert_err(ctx_job_check(f->app, &member, f->a, f->project.team_id, f->project.name, high,
+	                         false, &out, &f->err),
+	           &f->err, ERR_PRIORITY_TOO_HIGH, "");
+	for (int i = 0; i < 3; i++)
+		assert_ok(
+			ctx_job_push(f->app, &member, f->a, f->project.id, d, NULL, &out, &f->err),
+			&f->err);
+	queue_pass(f->app);
+	assert_err(ctx_job_change(f->app, &member, f->a, out.id, &up, &out, &f->err), &f->err,
+	           ERR_PRIORITY_TOO_HIGH, "");
+	assert_err(ctx_job_push(f->app, &member, f->a, f->project.id, d, NULL, &out, &f->err),
+	           &f->err, ERR_TOO_MANY_WAITING, "");
+	assert_err(ctx_job_recreate(f->app, &member, f->a, out.id, false, &out, &f->err), &f->err,
+	           ERR_TOO_MANY_WAITING, "");
+	assert_ok(fixture_push_doc(f, high, NULL, &out), &f->err);
+	assert_ok(ctx_job_change(f->app, f->admin, f->a, out.id, &up, &out, &f->err), &f->err);
+	assert_int_equal(out.priority, 7);
+}
+
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(any_number_of_jobs_waits),
 	FIXTURE_TEST(a_bad_row_holds_nobody),
@@ -301,5 +344,6 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(a_place_in_line_is_shown),
 	FIXTURE_TEST(no_compute_while_weights_are_fetched),
 	FIXTURE_TEST(weights_of_the_line_come_and_go),
+	FIXTURE_TEST(members_have_limits),
 };
 UNIT_MAIN(tests)
