@@ -107,6 +107,9 @@ int ids_pool_check(const char *setting, const struct ids_texts *t, struct ids_po
 
 	if (parse(setting, t, &p, err) < 0)
 		return -1;
+	*out = (struct ids_pool){0};
+	if ((setting == NULL || setting[0] == '\0') && !is_mapped(t->uid_map, &p))
+		return 0;
 	p.span = (p.last - p.first) / IDS_SPAN >= SPANS_MIN ? IDS_SPAN : 1;
 	if (!is_mapped(t->uid_map, &p))
 		return err_set(err, ERR_JOB_IDS_TAKEN,

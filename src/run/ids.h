@@ -44,8 +44,9 @@ struct ids {
 #define IDS_IDMAP "idmap"
 #define IDS_TEAM "team"
 
-/* The pool: first-last, "" or NULL for the default. ERR_JOB_IDS_TAKEN when somebody of this machine
- * has one of them: a user, a group, or a range of subordinate ids. */
+/* The pool: first-last, "" or NULL for the default, whose span is 0 where this user namespace has
+ * too few ids for any: root there is one user outside, and so are its jobs. ERR_JOB_IDS_TAKEN when
+ * somebody of this machine has one of them: a user, a group, or a range of subordinate ids. */
 struct ids_pool {
 	uint32_t first, last, span;
 };

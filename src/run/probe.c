@@ -122,6 +122,12 @@ static void choose_ids(struct found *f, const char *setting)
 	}
 	if (ids_pool_read(setting, &f->pool, &err) < 0)
 		f->taken = arena_cstr(f->a, err.msg);
+	else if (f->pool.span == 0) {
+		f->root = false;
+		f->ids = IDS_NONE;
+		add_note(f, "ids of jobs",
+		         "this container has none to give, so jobs run as the server's user");
+	}
 	if (strcmp(f->ids, IDS_TEAM) == 0)
 		add_note(f, "ids of jobs",
 		         "the data folder's file system cannot translate them, so the jobs of a "

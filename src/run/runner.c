@@ -185,6 +185,12 @@ static int take_ids(struct run *r, struct err *err)
 
 	if (geteuid() != 0)
 		return 0;
+	if (l->ids_mode != NULL && strcmp(l->ids_mode, IDS_NONE) == 0) {
+		if (ids_pool_read(l->ids_pool, &pool, err) < 0)
+			return -1;
+		if (pool.span == 0)
+			return 0;
+	}
 	if (!idmap && (!team || l->ids_dir == NULL))
 		return err_set(err, ERR_SANDBOX_UNAVAILABLE,
 		               "this runner is root, and the server names no ids for its job");

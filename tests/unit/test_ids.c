@@ -22,8 +22,8 @@ static void the_default_pool(void **state UNUSED)
 
 static void a_pool_that_is_named(void **state UNUSED)
 {
-	static const char *const bad[] = {"1",     "5-4",   "0-100",      "a-b", "-",
-	                                  "10-11", "1-2-3", "5-4294967295"};
+	static const char *const bad[] = {"1", "5-4",   "0-100", "a-b",
+	                                  "-", "10-11", "1-2-3", "5-4294967295"};
 	struct ids_pool p;
 	struct err err = {0};
 
@@ -48,6 +48,7 @@ static void ids_of_somebody(void **state UNUSED)
 	struct ids_texts beside = {.passwd = STR_LIT("ann:x:2999999:1::/:\nbob:x:4000000:1::/:\n"),
 	                           .subuid = STR_LIT("ann:2999990:10\n# a note\nbob:3000000:0\n"),
 	                           .uid_map = nobody.uid_map};
+	struct ids_texts only_root = {.uid_map = STR_LIT("0 0 1\n")};
 	struct ids_texts container = {.uid_map = STR_LIT("0 100000 65536\n")};
 	struct ids_pool p;
 	struct err err = {0};
@@ -62,6 +63,10 @@ static void ids_of_somebody(void **state UNUSED)
 	assert_ok(ids_pool_check("3000000-3999999", &beside, &p, &err), &err);
 	assert_err(ids_pool_check("3000000-3999999", &container, &p, &err), &err, ERR_JOB_IDS_TAKEN,
 	           "");
+	assert_ok(ids_pool_check("", &container, &p, &err), &err);
+	assert_int_equal(p.span, 1);
+	assert_ok(ids_pool_check("", &only_root, &p, &err), &err);
+	assert_int_equal(p.span, 0);
 }
 
 /* One range each; what was given back may be had again; a pool has an end. */
