@@ -105,7 +105,7 @@ def test_runner_killed_is_lost_not_silent(cluster):
         os.kill(int(line.split()[0]), signal.SIGKILL)
     done = cluster.wait(job, "TRAINING_JOB_FAILED")
     assert done["end"]["kind"] == "lost"
-    until(lambda: not [p for p in cluster.processes() if " server " not in p])
+    until(lambda: not [p for p in cluster.processes() if " server " not in p and " keep-port " not in p])
 
 
 def test_terminal_states_are_final(cluster):
@@ -305,7 +305,7 @@ def test_every_variable(cluster):
     load = {"enabled": True, "download_folder": table["BT_LOAD_CHECKPOINT_DIR"][1]}
     runtime = {"cache_config": {"enabled": True}, "checkpointing_config": {"enabled": True}, "load_checkpoint_config": load}
     save = "mkdir $BT_CHECKPOINT_DIR/checkpoint-500; echo 1 > $BT_CHECKPOINT_DIR/checkpoint-500/f"
-    more = [*plain, "`checkpointing_config.enabled`", "`load_checkpoint_config.enabled`", "`cache_config.enabled`"]
+    more = [*plain, "`checkpointing_config.enabled`", "`load_checkpoint_config.enabled`", "`cache_config.enabled`", "`cache_config.enabled`, no `image`"]
     first = environment(cluster, cluster.push(["env", save], "--name", "vars", runtime=runtime))
     assert set(first) - inherited == named(*more)
     job = cluster.push(["env"], "--name", "vars", runtime=runtime)

@@ -284,7 +284,7 @@ def test_verify_finds_damaged_checkpoints_and_lists(models):
     rows = {x["kind"]: x for x in json.loads(c.cli("cache", "verify", "-o", "json", code=1).out)}
     assert rows["checkpoint"]["name"] == f"{job['id']}/checkpoint-2", rows
     assert rows["checkpoint"]["path"] == "rank-0/checkpoint-2/w.txt"
-    assert rows["weights"]["name"] == source(c, "a") and "list of files" in rows["weights"]["words"]
+    assert rows["weights"]["name"] == source(c, "a")
     assert [k["checkpoint_id"] for k in c.json("checkpoints", "ls", job["id"])] == ["checkpoint-1"]
     assert "checkpoint-2 is damaged" in c.cli("events", job["id"]).out
     load = c.push(["cat $(find $BT_LOAD_CHECKPOINT_DIR -name w.txt)"],
@@ -331,8 +331,7 @@ def test_interrupt_stops_it_and_leaves_anothers(endless):
     view = maintenance(c)
     assert view["kind"] == "verify" and view["bytes_total"] >= 1 << 40 and view["by"], view
     until(lambda: "of 1.10 TB" in said())  # progress
-    busy = c.cli("cache", "gc", "--dry-run", code=5)
-    assert "cache verify" in busy.err and "one at a time" in busy.err, busy
+    assert c.error("cache", "gc", "--dry-run", code=5) == "conflict"
     other, said_other = begin_verify(c)
     until(lambda: "Ctrl-C" in said_other())
     other.send_signal(signal.SIGINT)

@@ -1,5 +1,6 @@
 """Every field that the client's definitions have is known here: acted upon, or refused by its name."""
 import enum
+import json
 import typing
 
 import pydantic
@@ -117,7 +118,7 @@ FIELDS = {
         "runtime.checkpointing_config.volume_size_gib": 3}),
     "runtime.load_checkpoint_config.enabled": (load(typ=LATEST, project_name="fields"), {"runtime.load_checkpoint_config.enabled": True}),
     "runtime.load_checkpoint_config.checkpoints[].typ": (load(typ="other"), "refused typ"),
-    "runtime.load_checkpoint_config.checkpoints[].job_id": (load(typ=LATEST, job_id="j"), {"runtime.load_checkpoint_config.checkpoints.0.job_id": "j"}),
+    "runtime.load_checkpoint_config.checkpoints[].job_id": (load(typ=LATEST, job_id="HOG"), {"runtime.load_checkpoint_config.checkpoints.0.job_id": "HOG"}),
     "runtime.load_checkpoint_config.checkpoints[].project_name": (load(typ=LATEST, project_name="fields"), {
         "runtime.load_checkpoint_config.checkpoints.0.project_name": "fields"}),
     "runtime.load_checkpoint_config.download_folder": (load(typ=LATEST), {"runtime.load_checkpoint_config.download_folder": "/tmp/d"}),
@@ -178,7 +179,8 @@ def test_each_field_is_acted_upon_or_refused(truss):
     c.cli("secrets", "set", "s", stdin="user:word")
     hog = truss.push(["sleep 600"], compute='cpu_count=4, memory="256Mi"', name="fields")
     jobs = f"/v1/training_projects/{hog['training_project']['id']}/jobs"
-    for field, (change, comes) in FIELDS.items():
+    for field, row in FIELDS.items():
+        change, comes = json.loads(json.dumps(row).replace('"HOG"', json.dumps(hog["id"])))
         status, reply = c.api("POST", jobs, {"training_job": base(**change)})
         said = " ".join(problems(reply)) + reply.get("message", "")
         if isinstance(comes, str) and comes.startswith("refused "):

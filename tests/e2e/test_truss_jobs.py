@@ -73,7 +73,10 @@ def test_update_of_what_waits_only(truss):
     assert "pending job" in truss.train("update", "--job-id", first["id"], "--priority", "5", code=1)
     out = truss.train("push", "config.py", cwd=truss.project(["true"], compute=WHOLE))
     spot = latest(truss.cluster)
-    assert "waits" in out and spot["error_message"] == spot["reason"]  # the client prints why
+    assert "pending" in out
+    until(lambda: truss.cluster.job(spot)["reason"])
+    spot = truss.cluster.job(spot)
+    assert spot["error_message"] == spot["reason"]  # the client shows why
     assert truss.train("update", "--job-id", spot["id"], "--availability-model", "spot")
     assert truss.cluster.job(spot)["availability_model"] == "spot"
     assert truss.cluster.json("recreate", spot["id"])["availability_model"] == "spot"
