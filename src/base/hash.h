@@ -34,7 +34,7 @@ int hash_fd(int fd, struct digest *out, uint64_t *bytes, struct err *err) MUST_C
 int hash_fd_steps(int fd, int (*step)(void *arg, size_t bytes, struct err *err), void *arg,
                   struct digest *out, uint64_t *bytes, struct err *err) MUST_CHECK;
 void hash_hmac_sha256(const void *key, size_t key_n, const void *p, size_t n, uint8_t out[32]);
-uint32_t hash_crc32(uint32_t crc, const void *p, size_t n); /* IEEE, start with 0 */
+uint32_t hash_crc32(uint32_t crc, const void *p, size_t n);  /* IEEE, start with 0 */
 uint32_t hash_crc32c(uint32_t crc, const void *p, size_t n); /* Castagnoli, start with 0 */
 
 int hex_digit(char c);                                  /* 0 to 15, -1 = none */

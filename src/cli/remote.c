@@ -50,7 +50,7 @@ static int read_login(struct cli *c, struct err *err)
 		return err_set(
 			err, ERR_NOT_LOGGED_IN,
 			"not logged in: set STOKER_URL and STOKER_TOKEN, or run `stoker login "
-		        "--url URL`; the first start of a server logs its own user in");
+			"--url URL`; the first start of a server logs its own user in");
 	if ((st.st_mode & 077) != 0)
 		return err_set(err, ERR_DENIED,
 		               "other users can read %s (mode %03o): run chmod 600 on it", path,

@@ -30,14 +30,15 @@ static int plain_start(struct sandbox *s, int level UNUSED, int in, int out, int
 	front = sandbox_box_end(&a, &n);
 	if (sandbox_spawn(s, sandbox_init_argv(s->a, front, n), fds, COUNT(fds), err) < 0)
 		return -1;
-	(void)snprintf(s->says, sizeof(s->says),
-	               "sandbox: plain process group seccomp%s%s%s gpus=%zu; not enforced: files that "
-	               "everybody may read%s, other processes, network%s%s%s; places are where "
-	               "BT_* variables say",
-	               ids ? " own-id" : "", g->memory ? " mem" : "", g->cpu ? " cpu" : "",
-	               s->spec->n_gpus, ids ? "" : ", and those of the server's user",
-	               g->memory ? "" : ", memory", g->cpu ? "" : ", cpu",
-	               cgroup_tracks(g) ? "" : ", processes that leave their session");
+	(void)snprintf(
+		s->says, sizeof(s->says),
+		"sandbox: plain process group seccomp%s%s%s gpus=%zu; not enforced: files that "
+		"everybody may read%s, other processes, network%s%s%s; places are where "
+		"BT_* variables say",
+		ids ? " own-id" : "", g->memory ? " mem" : "", g->cpu ? " cpu" : "",
+		s->spec->n_gpus, ids ? "" : ", and those of the server's user",
+		g->memory ? "" : ", memory", g->cpu ? "" : ", cpu",
+		cgroup_tracks(g) ? "" : ", processes that leave their session");
 	return 0;
 }
 

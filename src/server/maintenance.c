@@ -106,9 +106,10 @@ void maintenance_found(struct maintenance_task *t, const struct maintenance_item
 
 	lock_take(&t->app->maintenance->lock);
 	if (!t->want.dry_run)
-		log_info("maintenance: %s: %s %s%s%s bytes=%" PRIu64 ": %s", kind_of(&t->want), x->kind,
-		         x->name, x->path != NULL ? " " : "", x->path != NULL ? x->path : "",
-		         x->bytes, x->words != NULL ? x->words : "removed");
+		log_info("maintenance: %s: %s %s%s%s bytes=%" PRIu64 ": %s", kind_of(&t->want),
+		         x->kind, x->name, x->path != NULL ? " " : "",
+		         x->path != NULL ? x->path : "", x->bytes,
+		         x->words != NULL ? x->words : "removed");
 	v->found++;
 	v->found_bytes += x->bytes;
 	if (v->n_items < MAINTENANCE_ITEMS_MAX)
@@ -251,7 +252,8 @@ static int look(struct app *app, struct arena *a, const char *id, bool stop,
 	t = app->maintenance->task;
 	if (t == NULL || (id != NULL && strcmp(t->id, id) != 0)) {
 		r = err_set(err, ERR_NOT_FOUND,
-		            "no such maintenance task: the server remembers only the last one, until it "
+		            "no such maintenance task: the server remembers only the last one, "
+		            "until it "
 		            "restarts");
 	} else {
 		if (stop)

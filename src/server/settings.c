@@ -17,13 +17,15 @@ static const struct conf_row rows[] = {
 	{"base-url", CONF_TEXT, AT(base_url), NULL, "URL", "Basics",
 	 "Public URL of the server. Unset: the address that the client used"},
 	{"trusted-proxy", CONF_LIST, AT(trusted_proxy), NULL, "CIDR", "Basics",
-	 "Reverse proxies whose X-Forwarded-Host and X-Forwarded-Proto are believed. Unset: those on "
+	 "Reverse proxies whose X-Forwarded-Host and X-Forwarded-Proto are believed. Unset: "
+	 "those on "
 	 "this machine"},
 	{"tls-cert", CONF_TEXT, AT(tls_cert), NULL, "FILE", "Safety",
 	 "Certificate chain (PEM): serve HTTPS"},
 	{"tls-key", CONF_TEXT, AT(tls_key), NULL, "FILE", "Safety", "Its private key (PEM)"},
 	{"insecure", CONF_BOOL, AT(insecure), "false", NULL, "Safety",
-	 "Allow plain HTTP on an address that other machines can reach; tokens are sent unencrypted"},
+	 "Allow plain HTTP on an address that other machines can reach; tokens are sent "
+	 "unencrypted"},
 	{"allow-file-root", CONF_LIST, AT(allow_file_root), NULL, "DIR", "Sources",
 	 "Folder that file:// weights may come from. Unset: none"},
 	{"allow-source-network", CONF_LIST, AT(allow_source_network), NULL, "CIDR", "Sources",
@@ -45,10 +47,12 @@ static const struct conf_row rows[] = {
 	 "auto or podman: jobs with a base_image run in podman, and are refused if podman is "
 	 "missing. host: every job runs on the host's root file system, and its log says so"},
 	{"sandbox", CONF_CHOICE, AT(sandbox), "auto", "auto|bwrap|podman|plain", "Jobs",
-	 "Sandbox for jobs. auto picks the strongest that works when the server starts. If it fails "
+	 "Sandbox for jobs. auto picks the strongest that works when the server starts. If it "
+	 "fails "
 	 "for a job, that job does not run"},
 	{"job-ids", CONF_TEXT, AT(job_ids), NULL, "FIRST-LAST", "Jobs",
-	 "User and group IDs that jobs of a root server run as, a range of its own for each job. No "
+	 "User and group IDs that jobs of a root server run as, a range of its own for each "
+	 "job. No "
 	 "account of this machine may use them. Unset: 1879048192-2147418111"},
 	{"share", CONF_LIST, AT(share), NULL, "DIR", "Jobs",
 	 "Host folder that jobs see read-only, under the same path"},

@@ -115,7 +115,7 @@ static int check_head(void *arg, const struct http_reply *reply, struct err *err
 		return err_set(
 			err, ERR_CORRUPT,
 			"it was sent with Content-Encoding %.*s although identity was requested. "
-		        "The server, or a proxy in front of it, must not compress files",
+			"The server, or a proxy in front of it, must not compress files",
 			(int)MIN(coding.n, (size_t)40), coding.p);
 	if (rq->pin_etag && check_same(rq->file, reply, err) < 0)
 		return -1;

@@ -24,7 +24,8 @@ static void test_refuses(void **state)
 		{HTTP_PATCH, "/v1/training/capacity", "{\"team_id\":\"t\",\"gpu_type\":\"H100\"}",
 	         400, "max_gpus: missing"},
 		{HTTP_PATCH, "/v1/training/capacity",
-	         "{\"team_id\":\"t\",\"gpu_type\":8,\"max_gpus\":1}", 400, "gpu_type: expected text"},
+	         "{\"team_id\":\"t\",\"gpu_type\":8,\"max_gpus\":1}", 400,
+	         "gpu_type: expected text"},
 	};
 	struct fake f;
 
