@@ -151,7 +151,7 @@ void ship_group_fault(struct ship *s, struct ship_group *g, struct str path, con
 void ship_note_odd(struct ship *s, struct str path, const char *why)
 {
 	if (map_get(s->odd, path) == NULL && map_count(s->odd) < ODD_MAX)
-		(void)map_set(s->odd, path, (void *)(uintptr_t)why);
+		(void)map_set(s->odd, path, xstrdup(why));
 }
 
 void ship_note_moved(struct ship *s, struct str path)
@@ -267,6 +267,7 @@ void ship_tables_free(struct ship *s)
 	map_free(s->stored);
 	map_free(s->folders);
 	map_free(s->siblings);
+	map_each(s->odd, free_value, NULL);
 	map_free(s->odd);
 	free(s->doomed);
 	buf_done(&s->moved);

@@ -156,7 +156,7 @@ struct ship {
 	struct map *stored;   /* ... that was sent last */
 	struct map *folders;  /* ... of a folder -> its path */
 	struct map *siblings; /* lineage -> struct ship_sibling */
-	struct map *odd;      /* path -> why it is not kept, in words */
+	struct map *odd;      /* path -> why it is not kept, in words: ours to free */
 	size_t odd_said;
 	struct ship_entries all, queued;
 	struct ship_groups list;
