@@ -77,14 +77,16 @@ def test_killed_at_many_moments(empty_cluster, saver):
     saved = {name_in_job(line.split(" ", 1)[1]) for line in lines if line.startswith("saved ")}
     rows = {c["checkpoint_id"]: c for c in cluster.json("checkpoints", "ls", job["id"], "--all")}
     complete = [name for name, row in rows.items() if row["state"] == "COMPLETE"]
-    assert complete and all(row["reason"] for row in rows.values())
+    assert (complete or not known) and all(row["reason"] for row in rows.values())
     assert {row["state"] for row in rows.values()} <= {"COMPLETE", "INCOMPLETE"}
 
     if known:
-        lost = {path for path in saved if path not in complete and str(pathlib.PurePath(path).parent) not in complete}
-        assert not lost, {path: rows.get(path) for path in lost}
+        lost = {path: rows.get(path) or rows.get(str(pathlib.PurePath(path).parent)) for path in saved
+                if path not in complete and str(pathlib.PurePath(path).parent) not in complete}
+        # the one whose writer was seen just before the kill that ended the job may be doubted, and says so
+        assert len(lost) <= 1 and all(row and row["state"] == "INCOMPLETE" for row in lost.values()), lost
 
     out = cluster.folder / "pulled"
     for name in complete:
         cluster.cli("checkpoints", "pull", f"{job['id']}/{name}", out)
-    assert cannot_be_loaded(script, saver, list(places(saver, out, complete))) == {}
+    assert not complete or cannot_be_loaded(script, saver, list(places(saver, out, complete))) == {}
