@@ -126,8 +126,8 @@ static int check_endpoints(struct app *app, const struct job_spec *spec, struct 
 }
 
 /* Each archive was uploaded with credentials of the caller's team, by who sees all teams, or by the
- * job that is made again (who is NULL), and has arrived. Credentials are asked for before a team is
- * named, so those of somebody who sees all teams say nothing about the project's. */
+ * job that is made again (principal is NULL), and has arrived. Credentials are asked for before a
+ * team is named, so those of somebody who sees all teams say nothing about the project's. */
 static int check_code(struct app *app, struct arena *a, const struct principal *principal,
                       const struct job_spec *spec, const char ***keys, struct err *err)
 {
@@ -228,6 +228,19 @@ static int by_key(struct app *app, struct arena *a, const char *project, const c
 	return 0;
 }
 
+/* May this row join the line, by what the server is now? Of a push and of a recreate. */
+static int check_row(struct app *app, const struct principal *principal,
+                     const struct model_project *p, const struct job_spec *spec,
+                     const struct model_job *row, struct err *err)
+{
+	if (limits_priority(app, principal, spec->priority, err) < 0 ||
+	    limits_waiting(app, principal, p->team_id, err) < 0 ||
+	    secrets_check(app, p->team_id, spec, err) < 0 ||
+	    check_fits(app, row, p->pinned_cluster, err) < 0 || check_image(app, spec, err) < 0)
+		return -1;
+	return check_idle(app, spec, err);
+}
+
 /* What both a push and a dry run ask: the row that would be stored. */
 static int check(struct app *app, struct arena *a, const struct principal *principal,
                  const struct model_project *p, const struct doc *doc, struct job_spec *spec,
@@ -239,12 +252,9 @@ static int check(struct app *app, struct arena *a, const struct principal *princ
 	if (read_spec(a, doc, spec, err) < 0)
 		return -1;
 	fill_row(a, principal, p, spec, row);
-	if (limits_priority(app, principal, spec->priority, err) < 0 ||
-	    limits_waiting(app, principal, p->team_id, err) < 0 ||
-	    secrets_check(app, p->team_id, spec, err) < 0 ||
-	    check_fits(app, row, p->pinned_cluster, err) < 0 || check_image(app, spec, err) < 0 ||
-	    check_idle(app, spec, err) < 0 || check_endpoints(app, spec, err) < 0 ||
-	    check_sources(app, spec, err) < 0 || loads_check(app, a, row, spec, err) < 0 ||
+	if (check_row(app, principal, p, spec, row, err) < 0 ||
+	    check_endpoints(app, spec, err) < 0 || check_sources(app, spec, err) < 0 ||
+	    loads_check(app, a, row, spec, err) < 0 ||
 	    check_code(app, a, principal, spec, keys, err) < 0)
 		return -1;
 	js_init(&js, &document);
@@ -364,11 +374,8 @@ int ctx_job_recreate(void *of, const struct principal *principal, struct arena *
 	if (refreeze(app, a, &old, resume, &row.resolved_json, err) < 0)
 		return -1;
 	row.recreated_from = old.id;
-	if (limits_priority(app, principal, spec.priority, err) < 0 ||
-	    limits_waiting(app, principal, p.team_id, err) < 0 ||
-	    secrets_check(app, p.team_id, &spec, err) < 0 ||
-	    check_fits(app, &row, p.pinned_cluster, err) < 0 || check_image(app, &spec, err) < 0 ||
-	    check_idle(app, &spec, err) < 0 || check_code(app, a, NULL, &spec, &keys, err) < 0)
+	if (check_row(app, principal, &p, &spec, &row, err) < 0 ||
+	    check_code(app, a, NULL, &spec, &keys, err) < 0)
 		return -1;
 	return add(app, a, &row, NULL, &spec, keys,
 	           arena_printf(a, "%s from %s by %s", resume ? "resumed" : "recreated", old.id,
