@@ -77,13 +77,18 @@ static bool is_mapped(struct str uid_map, const struct ids_pool *p)
 	return false;
 }
 
+static bool is_default(const char *setting)
+{
+	return setting == NULL || setting[0] == '\0';
+}
+
 static int parse(const char *setting, const struct ids_texts *t, struct ids_pool *p,
                  struct err *err)
 {
 	struct str last = str_of(setting), first;
 	uint64_t a = 0, b = 0;
 
-	if (setting == NULL || setting[0] == '\0') {
+	if (is_default(setting)) {
 		*p = (struct ids_pool){.first = IDS_FIRST, .last = IDS_LAST};
 		if (!is_mapped(t->uid_map, p))
 			*p = (struct ids_pool){.first = SMALL_FIRST, .last = SMALL_LAST};
@@ -108,15 +113,15 @@ int ids_pool_check(const char *setting, const struct ids_texts *t, struct ids_po
 	if (parse(setting, t, &p, err) < 0)
 		return -1;
 	*out = (struct ids_pool){0};
-	if ((setting == NULL || setting[0] == '\0') && !is_mapped(t->uid_map, &p))
-		return 0;
 	p.span = (p.last - p.first) / IDS_SPAN >= SPANS_MIN ? IDS_SPAN : 1;
 	if (!is_mapped(t->uid_map, &p))
-		return err_set(err, ERR_JOB_IDS_TAKEN,
-		               "the ids %" PRIu32 "-%" PRIu32
-		               " for jobs do not exist in this container: set --job-ids to a range "
-		               "of /proc/self/uid_map",
-		               p.first, p.last);
+		return is_default(setting)
+		               ? 0
+		               : err_set(err, ERR_JOB_IDS_TAKEN,
+		                         "the ids %" PRIu32 "-%" PRIu32
+		                         " for jobs do not exist in this container: set --job-ids "
+		                         "to a range of /proc/self/uid_map",
+		                         p.first, p.last);
 	if (check_text(t->passwd, "/etc/passwd", 2, -1, &p, err) < 0 ||
 	    check_text(t->group, "/etc/group", 2, -1, &p, err) < 0 ||
 	    check_text(t->subuid, "/etc/subuid", 1, 2, &p, err) < 0 ||

@@ -28,7 +28,7 @@ static const char *version_of(struct arena *a, const char *program)
 struct found {
 	struct arena *a;
 	const char *program, *data;
-	bool root;
+	bool own_ids; /* jobs get ids of their own */
 	struct ids_pool pool;
 	const char *kind, *says, *notes, *ids, *taken;
 };
@@ -59,12 +59,12 @@ static int make_folders(struct found *f, const char *dir, const struct ids *ids,
 
 static int take_ids(struct found *f, const char *dir, struct ids *out, struct err *err)
 {
-	bool idmap = f->root && strcmp(f->ids, IDS_IDMAP) == 0;
+	bool idmap = f->own_ids && strcmp(f->ids, IDS_IDMAP) == 0;
 
 	*out = (struct ids){0};
-	return f->root ? ids_take(out, &f->pool, idmap, dir,
-	                          idmap ? NULL : arena_printf(f->a, "%s/team", dir), err)
-	               : 0;
+	return f->own_ids ? ids_take(out, &f->pool, idmap, dir,
+	                             idmap ? NULL : arena_printf(f->a, "%s/team", dir), err)
+	                  : 0;
 }
 
 static bool start_in(struct found *f, const char *dir, const struct sandbox_kind *kind,
@@ -123,7 +123,7 @@ static void choose_ids(struct found *f, const char *setting)
 	if (ids_pool_read(setting, &f->pool, &err) < 0)
 		f->taken = arena_cstr(f->a, err.msg);
 	else if (f->pool.span == 0) {
-		f->root = false;
+		f->own_ids = false;
 		f->ids = IDS_NONE;
 		add_note(f, "ids of jobs",
 		         "this container has none to give, so jobs run as the server's user");
@@ -157,12 +157,12 @@ void sandbox_probe(const char *program, const char *data, const char *want, cons
 	struct found f = {.a = a,
 	                  .program = program,
 	                  .data = data,
-	                  .root = geteuid() == 0,
+	                  .own_ids = geteuid() == 0,
 	                  .says = "",
 	                  .notes = ""};
 	struct js js;
 
-	if (f.root)
+	if (f.own_ids)
 		choose_ids(&f, pool);
 	if (f.taken == NULL)
 		try_kinds(&f, want);

@@ -181,21 +181,19 @@ static int take_ids(struct run *r, struct err *err)
 	const struct wire_launch *l = &r->launch;
 	bool idmap = l->ids_mode != NULL && strcmp(l->ids_mode, IDS_IDMAP) == 0;
 	bool team = l->ids_mode != NULL && strcmp(l->ids_mode, IDS_TEAM) == 0;
+	bool none = l->ids_mode != NULL && strcmp(l->ids_mode, IDS_NONE) == 0;
 	struct ids_pool pool;
 
 	if (geteuid() != 0)
 		return 0;
-	if (l->ids_mode != NULL && strcmp(l->ids_mode, IDS_NONE) == 0) {
-		if (ids_pool_read(l->ids_pool, &pool, err) < 0)
-			return -1;
-		if (pool.span == 0)
-			return 0;
-	}
+	if (ids_pool_read(l->ids_pool, &pool, err) < 0)
+		return -1;
+	if (none && pool.span == 0)
+		return 0;
 	if (!idmap && (!team || l->ids_dir == NULL))
 		return err_set(err, ERR_SANDBOX_UNAVAILABLE,
 		               "this runner is root, and the server names no ids for its job");
-	if (ids_pool_read(l->ids_pool, &pool, err) < 0 ||
-	    (team && fs_mkdirs(AT_FDCWD, l->ids_dir, 0700, err) < 0))
+	if (team && fs_mkdirs(AT_FDCWD, l->ids_dir, 0700, err) < 0)
 		return -1;
 	return ids_take(&r->ids, &pool, idmap, r->dir,
 	                idmap ? NULL : arena_printf(r->a, "%s/%s", l->ids_dir, l->team_id), err);
