@@ -216,6 +216,8 @@ def guessed_proof(head, body):
 
 
 def echoed_challenge(head, body):
+    if b'"challenge"' not in body:  # asked without one
+        return reply(b"{}")
     return reply(json.dumps({"address": "127.0.0.1:8000", "proof": json.loads(body)["challenge"]}).encode())
 
 
