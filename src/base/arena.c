@@ -12,7 +12,6 @@ struct block {
 
 struct arena {
 	struct block *head; /* newest first */
-	size_t total;
 };
 
 struct arena *arena_new(void)
@@ -42,12 +41,6 @@ void arena_reset(struct arena *a)
 {
 	drop(a->head);
 	a->head = NULL;
-	a->total = 0;
-}
-
-size_t arena_bytes(const struct arena *a)
-{
-	return a->total;
 }
 
 void *arena_alloc(struct arena *a, size_t n)
@@ -70,7 +63,6 @@ void *arena_alloc(struct arena *a, size_t n)
 	}
 	out = b->bytes + b->used;
 	b->used += n;
-	a->total += n;
 	memset(out, 0, n);
 	return out;
 }

@@ -13,7 +13,6 @@ static const char *const words[] = {
 
 static atomic_int log_least = LOG_INFO;
 static atomic_bool log_json;
-static void (*_Atomic log_redact)(struct buf *line);
 
 void log_init(enum log_level least, bool json)
 {
@@ -33,16 +32,10 @@ int log_level_parse(struct str word, enum log_level *out, struct err *err)
 	               STR_ARG(word));
 }
 
-void log_set_redact(void (*fn)(struct buf *line))
-{
-	atomic_store(&log_redact, fn);
-}
-
 void log_write(enum log_level level, const char *fmt, ...)
 {
 	AUTO_BUF struct buf text = BUF_INIT(LOG_LINE_MAX);
 	AUTO_BUF struct buf line = BUF_INIT(LOG_LINE_MAX * 7); /* every byte may need an escape */
-	void (*redact)(struct buf *) = atomic_load(&log_redact);
 	char when[CLOCK_ISO_CAP];
 	va_list ap;
 
@@ -53,8 +46,6 @@ void log_write(enum log_level level, const char *fmt, ...)
 	va_end(ap);
 	if (text.full)
 		buf_puts(&text, "(a message too long to log)");
-	if (redact != NULL)
-		redact(&text);
 	for (size_t i = 0; i < text.n; i++) /* one event, one line */
 		if (text.p[i] == '\n')
 			text.p[i] = ' ';
