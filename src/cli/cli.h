@@ -119,6 +119,8 @@ int out_confirm(const struct cli *c, const char *question, const char *must_type
 void out_put(const char *fmt, ...) PRINTF(1, 2);   /* to stdout, as it is */
 void out_error(const char *fmt, ...) PRINTF(1, 2); /* a line to stderr, also when quiet */
 const char *out_status(const struct cli *c, const char *status); /* short and coloured, in arena */
+/* The same of a job, with why it failed or what it waits for, where that is known. */
+const char *out_job_status(const struct cli *c, const struct doc *job);
 /* Ready-made cells */
 void cell_age(const struct doc *iso, struct buf *out);
 void cell_in(const struct doc *iso, struct buf *out); /* time left: "6d", "never", "expired" */

@@ -123,9 +123,9 @@ int cmd_recreate(struct cli *c, struct err *err)
 	if (out_form_one(c, &form, err) < 0 || resolve_job(c, c->arg[0], &job, err) < 0 ||
 	    post(c, job, "/recreate", resume ? "{\"resume\":true}" : "{}", &made, err) < 0)
 		return -1;
-	out_message(c, "created job %s from job %s: same code, same input revisions%s",
+	out_message(c, "created job %s from job %s: same code, same input revisions%s: %s",
 	            doc_cstr(doc_get(made, "id"), "?"), doc_cstr(doc_get(job, "id"), "?"),
-	            resume ? ", from its newest complete checkpoint" : "");
+	            resume ? ", from its newest complete checkpoint" : "", out_job_status(c, made));
 	if (form != OUT_TABLE)
 		out_one(form, made);
 	else if (!opt_flag(c, "follow"))

@@ -214,11 +214,8 @@ int job_outcome(struct cli *c, const struct doc *job)
 {
 	const char *status = doc_cstr(doc_get(job, "current_status"), "?");
 	struct str end = doc_text(doc_path(job, "end", "kind", NULL));
-	const char *why =
-		doc_cstr(doc_get(job, "error_message"), doc_cstr(doc_get(job, "reason"), NULL));
 
-	out_message(c, "job %s: %s%s%s", doc_cstr(doc_get(job, "id"), "?"), out_status(c, status),
-	            why != NULL ? ": " : "", why != NULL ? out_plain(c->arena, str_of(why)) : "");
+	out_message(c, "job %s: %s", doc_cstr(doc_get(job, "id"), "?"), out_job_status(c, job));
 	if (strcmp(status, "TRAINING_JOB_COMPLETED") == 0)
 		return 0;
 	if (strcmp(status, "TRAINING_JOB_STOPPED") == 0)

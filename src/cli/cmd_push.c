@@ -397,8 +397,7 @@ int cmd_push(struct cli *c, struct err *err)
 	if (create(c, &p, &code, &job, err) < 0)
 		return -1;
 	out_message(c, "pushed job %s (%s) to project %s: %s", doc_cstr(doc_get(job, "id"), "?"),
-	            doc_cstr(doc_get(job, "name"), "?"), p.spec.project,
-	            out_status(c, doc_cstr(doc_get(job, "current_status"), "?")));
+	            doc_cstr(doc_get(job, "name"), "?"), p.spec.project, out_job_status(c, job));
 	if (form != OUT_TABLE)
 		out_one(form, job);
 	else if (!follows)

@@ -568,6 +568,17 @@ const char *out_status(const struct cli *c, const char *status)
 	return word;
 }
 
+const char *out_job_status(const struct cli *c, const struct doc *job)
+{
+	const char *status = out_status(c, doc_cstr(doc_get(job, "current_status"), "?"));
+	const char *why =
+		doc_cstr(doc_get(job, "error_message"), doc_cstr(doc_get(job, "reason"), NULL));
+
+	return why == NULL
+	               ? status
+	               : arena_printf(c->arena, "%s: %s", status, out_plain(c->arena, str_of(why)));
+}
+
 void cell_text(const struct doc *d, struct buf *out)
 {
 	if (d == NULL || d->kind == DOC_NULL)

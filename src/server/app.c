@@ -95,7 +95,8 @@ struct loop {
 	int64_t period_ms;
 	pthread_t thread;
 	struct lock lock;
-	struct cond wake;
+	struct cond wake, over;
+	uint64_t begun, ended; /* runs of fn; they differ while one is under way */
 	bool kicked, stop, runs;
 };
 
@@ -108,10 +109,13 @@ static void *loop_thread(void *arg)
 		int64_t until;
 
 		l->kicked = false;
+		l->begun++;
 		lock_give(&l->lock);
 		l->fn(l->app);
 		until = sync_deadline(l->period_ms);
 		lock_take(&l->lock);
+		l->ended = l->begun;
+		cond_broadcast(&l->over);
 		while (!l->kicked && !l->stop) {
 			if (!cond_wait_until(&l->wake, &l->lock, until))
 				break;
@@ -130,6 +134,7 @@ struct loop *loop_new(struct app *app, void (*fn)(struct app *app), int64_t peri
 	l->period_ms = period_ms;
 	lock_init(&l->lock, LOCK_LOOP);
 	cond_init(&l->wake);
+	cond_init(&l->over);
 	return l;
 }
 
@@ -137,8 +142,10 @@ void loop_run(struct loop *l)
 {
 	if (l == NULL)
 		return;
+	lock_take(&l->lock);
 	assert(!l->runs);
 	l->runs = true;
+	lock_give(&l->lock);
 	if (pthread_create(&l->thread, NULL, loop_thread, l) != 0)
 		abort(); /* at start, and out of threads: there is no server without its loops */
 }
@@ -153,6 +160,27 @@ void loop_kick(struct loop *l)
 	lock_give(&l->lock);
 }
 
+bool loop_kick_wait(struct loop *l, int64_t max_ms)
+{
+	int64_t until = sync_deadline(max_ms);
+	uint64_t mine;
+	bool seen;
+
+	if (l == NULL)
+		return false;
+	lock_take(&l->lock);
+	mine = l->begun + 1; /* one that is under way may have read its facts before the change */
+	l->kicked = true;
+	cond_signal(&l->wake);
+	while (l->runs && !l->stop && l->ended < mine) {
+		if (!cond_wait_until(&l->over, &l->lock, until))
+			break;
+	}
+	seen = l->ended >= mine;
+	lock_give(&l->lock);
+	return seen;
+}
+
 void loop_stop(struct loop *l)
 {
 	if (l == NULL || !l->runs)
@@ -160,6 +188,7 @@ void loop_stop(struct loop *l)
 	lock_take(&l->lock);
 	l->stop = true;
 	cond_signal(&l->wake);
+	cond_broadcast(&l->over);
 	lock_give(&l->lock);
 	(void)pthread_join(l->thread, NULL);
 	l->runs = false;
@@ -172,5 +201,6 @@ void loop_free(struct loop *l)
 	loop_stop(l);
 	lock_done(&l->lock);
 	cond_done(&l->wake);
+	cond_done(&l->over);
 	free(l);
 }

@@ -132,6 +132,9 @@ bool app_same(const char *a, const char *b); /* both may be NULL */
 struct loop *loop_new(struct app *app, void (*fn)(struct app *app), int64_t period_ms) MUST_CHECK;
 void loop_run(struct loop *l);
 void loop_kick(struct loop *l);
+/* The same, and waits until a run that began after this call has ended, at most max_ms. Callers
+ * that wait at once share that run. False when there was none in time, or the loop does not run. */
+bool loop_kick_wait(struct loop *l, int64_t max_ms);
 void loop_stop(struct loop *l); /* joins */
 void loop_free(struct loop *l); /* stops it first */
 

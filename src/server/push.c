@@ -1,10 +1,11 @@
 /*
  * push.c - a new job: validated whole, checked against this machine, its secrets and its code, and
- * stored before the reply, which does not wait for the queue.
+ * stored before the reply, which waits a moment for the queue to look at it.
  */
 #include "server/ctx.h"
 #include "server/fetch.h"
 #include "server/limits.h"
+#include "server/live.h"
 #include "server/loads.h"
 #include "server/queue.h"
 #include "server/resolved.h"
@@ -181,8 +182,10 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 	if (meta_job_add(app->meta, a, &n, out, &existing, err) < 0)
 		return -1;
 	app_crash_at("push:after");
-	if (existing)
+	if (existing) {
+		live_show(app, a, out, 1);
 		return 0;
+	}
 	app_log(app, out->id, "job %s (%s) of project %s: %s", out->name, out->id,
 	        out->project_name, message);
 	if (spec->session_on_demand)
@@ -200,8 +203,11 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 		        "dedicated");
 	log_info("pushed: job=%s name=%s project=%s by=%s", out->id, out->name, out->project_name,
 	         out->user);
-	queue_kick(app);
-	return meta_job(app->meta, a, out->id, out, err);
+	queue_kick_wait(app);
+	if (meta_job(app->meta, a, out->id, out, err) < 0)
+		return -1;
+	live_show(app, a, out, 1);
+	return 0;
 }
 
 static int check_key(const char *key, struct err *err)
@@ -223,7 +229,9 @@ static int by_key(struct app *app, struct arena *a, const char *project, const c
 	*found = meta_job_by_key(app->meta, a, project, key, out, err) == 0;
 	if (!*found && err->code != ERR_NOT_FOUND)
 		return -1;
-	if (!*found)
+	if (*found)
+		live_show(app, a, out, 1);
+	else
 		err_clear(err);
 	return 0;
 }

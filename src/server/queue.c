@@ -7,7 +7,8 @@
 
 struct queue {
 	struct loop *loop;
-	struct lock pass; /* one at a time: facts must not change under a decision */
+	struct lock pass;   /* one at a time: facts must not change under a decision */
+	atomic_int waiting; /* callers of queue_kick_wait */
 };
 
 void queue_node_empty(struct app *app, struct sched_node *out)
@@ -356,4 +357,15 @@ void queue_free(struct app *app)
 void queue_kick(struct app *app)
 {
 	loop_kick(app->queue->loop);
+}
+
+void queue_kick_wait(struct app *app)
+{
+	struct queue *q = app->queue;
+
+	if (atomic_fetch_add(&q->waiting, 1) < MAX(app->set.workers / 2, 1))
+		(void)loop_kick_wait(q->loop, QUEUE_WAIT_MS);
+	else
+		loop_kick(q->loop);
+	(void)atomic_fetch_sub(&q->waiting, 1);
 }

@@ -10,6 +10,7 @@
 #include "server/app.h"
 
 #define QUEUE_PERIOD_MS 15000
+#define QUEUE_WAIT_MS 100 /* that a push waits for the pass it asked for */
 #define QUEUE_DURATION_MAX_S (UINT64_C(366) * 86400) /* as long as limits.max_duration may be */
 
 void queue_start(struct app *app); /* passes can be asked for from now on */
@@ -17,6 +18,10 @@ void queue_run(struct app *app);   /* and are made by themselves */
 void queue_stop(struct app *app);
 void queue_free(struct app *app);
 void queue_kick(struct app *app);
+/* The same, and waits for the pass, at most QUEUE_WAIT_MS: the caller's row is then what the queue
+ * made of it. It does not wait while half of the threads that answer requests do: a pass that
+ * stalls must not hold up everybody. Call it without a lock or a transaction. */
+void queue_kick_wait(struct app *app);
 /* One pass now, in the caller's thread. Errors are logged: the next pass tries again. */
 void queue_pass(struct app *app);
 /* What a job that is not stored would wait for if it were pushed now; *reason NULL: nothing. */

@@ -20,6 +20,30 @@ def test_an_idle_cpu_is_used(cluster):
     cluster.wait(wide, "TRAINING_JOB_COMPLETED")
 
 
+def test_a_push_answers_with_what_the_queue_made_of_it(cluster):
+    """Under load the queue may come too late for one reply, not for all of them."""
+    def placed():
+        job = cluster.push(["true"], compute=small(1))
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+        return job["current_status"] != "TRAINING_JOB_PENDING"
+
+    until(placed)
+    first = cluster.push([cluster.hold()], compute=small(4))
+    cluster.wait(first, "TRAINING_JOB_RUNNING")
+
+    def waits():
+        job = cluster.push(["true"], compute=small(1))
+        again = cluster.json("recreate", job["id"])
+        for each in job, again:
+            cluster.cli("stop", each["id"])
+            assert each["current_status"] == "TRAINING_JOB_PENDING"
+        return job["reason"] and again["reason"] and job["reason"] == job["error_message"]
+
+    until(waits)
+    cluster.release(first)
+    cluster.wait(first, "TRAINING_JOB_COMPLETED")
+
+
 def test_nothing_passes_a_known_start(cluster):
     first = cluster.push([cluster.hold()], compute=small(3), limits={"max_duration": "1h"})
     cluster.wait(first, "TRAINING_JOB_RUNNING")

@@ -77,6 +77,14 @@ def test_update_of_what_waits_only(truss):
     until(lambda: truss.cluster.job(spot)["reason"])
     spot = truss.cluster.job(spot)
     assert spot["error_message"] == spot["reason"]  # the client shows why
+
+    def reason_in_reply():
+        reply = truss.train("push", "config.py", cwd=truss.project(["true"], compute=WHOLE))
+        waits = latest(truss.cluster)
+        truss.train("stop", "--job-id", waits["id"])
+        return waits["reason"] and waits["reason"] in " ".join(reply.split())
+
+    until(reason_in_reply)
     assert truss.train("update", "--job-id", spot["id"], "--availability-model", "spot")
     assert truss.cluster.job(spot)["availability_model"] == "spot"
     assert truss.cluster.json("recreate", spot["id"])["availability_model"] == "spot"

@@ -171,7 +171,7 @@ static void a_heartbeat_commits_nothing(void **state)
 	assert_null(j.progress);
 }
 
-/* The reply does not wait for the queue. */
+/* Nobody makes one here: no push waits for it. */
 static void a_push_makes_no_pass(void **state)
 {
 	struct fixture *f = *state;
@@ -189,6 +189,148 @@ static void a_push_makes_no_pass(void **state)
 	assert_int_equal(n, 0);
 	queue_pass(f->app);
 	fixture_await(f, j.id, JOB_DEPLOYING);
+}
+
+/* A loop whose runs read a number and then stand at a gate. */
+static atomic_int number, seen, inside;
+static atomic_bool gate;
+
+static void read_slowly(struct app *app UNUSED)
+{
+	int n = atomic_load(&number);
+
+	(void)atomic_fetch_add(&inside, 1);
+	while (!atomic_load(&gate))
+		clock_sleep_ms(1);
+	atomic_store(&seen, n);
+}
+
+/* What was seen when the wait was over; -1: nobody looked. */
+static void *wait_for_run(void *loop)
+{
+	return (void *)(intptr_t)(loop_kick_wait(loop, FIXTURE_WAIT_MS) ? atomic_load(&seen) : -1);
+}
+
+static void *stop_loop(void *loop)
+{
+	loop_stop(loop);
+	return NULL;
+}
+
+static struct loop *slow_loop(struct fixture *f)
+{
+	struct loop *l = loop_new(f->app, read_slowly, (int64_t)3600 * 1000);
+
+	atomic_store(&number, 1);
+	atomic_store(&seen, 0);
+	atomic_store(&inside, 0);
+	atomic_store(&gate, false);
+	loop_run(l);
+	while (atomic_load(&inside) == 0)
+		clock_sleep_ms(1);
+	return l;
+}
+
+static void a_wait_ends_with_a_later_run(void **state)
+{
+	struct loop *l = slow_loop(*state);
+	pthread_t waiter[4];
+	void *got = NULL;
+
+	atomic_store(&number, 2); /* the run that is under way has read 1 */
+	assert_false(loop_kick_wait(l, 1));
+	for (size_t i = 0; i < COUNT(waiter); i++)
+		assert_int_equal(pthread_create(&waiter[i], NULL, wait_for_run, l), 0);
+	atomic_store(&gate, true);
+	for (size_t i = 0; i < COUNT(waiter); i++) {
+		assert_int_equal(pthread_join(waiter[i], &got), 0);
+		assert_int_equal((intptr_t)got, 2);
+	}
+	loop_stop(l);
+	assert_false(loop_kick_wait(l, FIXTURE_WAIT_MS));
+	loop_free(l);
+	assert_false(loop_kick_wait(NULL, FIXTURE_WAIT_MS));
+}
+
+static void a_wait_ends_when_its_loop_is_stopped(void **state)
+{
+	struct loop *l = slow_loop(*state);
+	pthread_t waiter, stopper;
+	void *got = NULL;
+
+	assert_int_equal(pthread_create(&waiter, NULL, wait_for_run, l), 0);
+	assert_int_equal(pthread_create(&stopper, NULL, stop_loop, l), 0);
+	assert_int_equal(pthread_join(waiter, &got), 0);
+	assert_int_equal((intptr_t)got, -1);
+	atomic_store(&gate, true);
+	assert_int_equal(pthread_join(stopper, NULL), 0);
+	loop_free(l);
+}
+
+/* A pass that began before the push says nothing about it, so a reply under load may come without
+ * the queue's word: one of them has it. */
+static void a_push_says_what_the_queue_says(void **state)
+{
+	struct fixture *f = *state;
+	int64_t until = clock_mono_ms() + FIXTURE_WAIT_MS;
+	const struct doc *d = NULL;
+	struct model_job j = {0}, again = {0};
+
+	queue_run(f->app);
+	assert_ok(js_parse(f->a,
+	                   STR_LIT("{\"compute\":{\"cpu_count\":3,\"memory\":\"1Gi\"},"
+	                           "\"runtime\":{\"start_commands\":[\"true\"]}}"),
+	                   &d, &f->err),
+	          &f->err);
+	assert_ok(ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, &j, &f->err),
+	          &f->err);
+	fixture_await(f, j.id, JOB_DEPLOYING); /* it has 3 of 4 CPUs */
+	do {
+		assert_ok(
+			ctx_job_push(f->app, f->admin, f->a, f->project.id, d, "key", &j, &f->err),
+			&f->err);
+		assert_int_equal(j.core.state, JOB_PENDING);
+	} while (j.reason == NULL && clock_mono_ms() < until);
+	assert_non_null(j.reason);
+	assert_int_equal(j.place, 1);
+	do {
+		assert_ok(ctx_job_recreate(f->app, f->admin, f->a, j.id, false, &again, &f->err),
+		          &f->err);
+	} while (again.reason == NULL && clock_mono_ms() < until);
+	assert_non_null(again.reason);
+}
+
+/* The queue's thread stands still in the step of a job ahead: a push answers, and its job goes on
+ * as soon as the queue does. */
+static void a_pass_that_stalls_stalls_no_push(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job first = {0}, second = {0}, third = {0};
+	const struct doc *d = NULL;
+	struct lock *step;
+
+	push(f, 4, 0, &first);
+	push(f, 1, 9, &second);
+	fixture_await(f, first.id, JOB_DEPLOYING);
+	{
+		struct principal *w = fixture_runner(f, first.id, 0);
+
+		(void)fixture_claim(f, w, "n");
+		assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err);
+		fixture_exit(f, w, JOB_END_EXIT, 0);
+	}
+	step = app_stripe(f->app->steps, second.id);
+	lock_take(step);
+	queue_run(f->app);
+	assert_ok(js_parse(f->a, STR_LIT("{\"runtime\":{\"start_commands\":[\"true\"]}}"), &d,
+	                   &f->err),
+	          &f->err);
+	assert_ok(ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, &third, &f->err),
+	          &f->err);
+	assert_int_equal(third.core.state, JOB_PENDING);
+	lock_give(step);
+	fixture_await(f, second.id, JOB_DEPLOYING);
+	fixture_await(f, third.id, JOB_DEPLOYING);
 }
 
 /* The place in line is a number, and follows what happens ahead. */
@@ -341,6 +483,10 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(a_bad_row_holds_nobody),
 	FIXTURE_TEST(a_heartbeat_commits_nothing),
 	FIXTURE_TEST(a_push_makes_no_pass),
+	FIXTURE_TEST(a_wait_ends_with_a_later_run),
+	FIXTURE_TEST(a_wait_ends_when_its_loop_is_stopped),
+	FIXTURE_TEST(a_push_says_what_the_queue_says),
+	FIXTURE_TEST(a_pass_that_stalls_stalls_no_push),
 	FIXTURE_TEST(a_place_in_line_is_shown),
 	FIXTURE_TEST(no_compute_while_weights_are_fetched),
 	FIXTURE_TEST(weights_of_the_line_come_and_go),
