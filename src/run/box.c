@@ -16,7 +16,7 @@ static int join_cgroups(const struct box *b, struct err *err)
 		AUTO_FD int fd = open(path, O_WRONLY | O_CLOEXEC);
 
 		if (fd < 0 || write(fd, "0", 1) != 1)
-			return err_errno(err, errno, "joining the job's cgroup: %s", path);
+			return err_errno(err, errno, "cannot join the job's cgroup: %s", path);
 	}
 	return 0;
 }
@@ -58,7 +58,8 @@ static int parse_mount(struct box *b, int argc, char **argv, struct err *err)
 		if (strcmp(argv[0], mount_flags[i].flag) != 0)
 			continue;
 		if (argc < n || argv[n - 1][0] != '/' || argv[n - 1][1] == '\0')
-			return err_set(err, ERR_INVALID, "%s: a place is missing", argv[0]);
+			return err_set(err, ERR_INVALID, "%s: the path inside the job is missing",
+			               argv[0]);
 		*m = (struct box_mount){.kind = mount_flags[i].kind,
 		                        .is_file = mount_flags[i].kind == MOUNT_NULL,
 		                        .share = mount_flags[i].share,

@@ -23,7 +23,7 @@ static int drop_caps(struct err *err)
 	for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
 		(void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); /* older kernels know fewer */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || syscall(SYS_capset, &head, none) < 0)
-		return err_errno(err, errno, "giving up capabilities");
+		return err_errno(err, errno, "drop capabilities");
 	return 0;
 }
 
@@ -82,7 +82,7 @@ static int enter_spaces(int *flags, struct err *err)
 		return err_set(err, ERR_UNAVAILABLE, "the job has ended");
 	}
 	if (*flags != 0 && setns(BOX_ENTER_FD, *flags) < 0)
-		return err_errno(err, errno, "entering the job's namespaces");
+		return err_errno(err, errno, "enter the job's namespaces");
 	return close(BOX_ENTER_FD) < 0 ? err_errno(err, errno, "close") : 0;
 }
 
@@ -94,7 +94,7 @@ int box_enter(const struct box *b, struct err *err)
 	/* what we are run from is the host's: nobody in there may look into us or write to it */
 	(void)prctl(PR_SET_DUMPABLE, 0);
 	if (b->span > 0 && setgroups(0, NULL) < 0)
-		return err_errno(err, errno, "giving up groups");
+		return err_errno(err, errno, "drop supplementary groups");
 	if (enter_spaces(&flags, err) < 0)
 		return -1;
 	child = fork(); /* a pid namespace is entered by children */

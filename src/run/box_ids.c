@@ -100,7 +100,7 @@ static int own_mounts(struct err *err)
 		return err_errno(err, errno, "mount namespace");
 	/* what we mount stays ours; what the host unmounts goes here too */
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-		return err_errno(err, errno, "mounts of its own");
+		return err_errno(err, errno, "create a mount namespace");
 	return 0;
 }
 
@@ -117,9 +117,9 @@ int box_become_job(const struct box *b, struct err *err)
 	if (b->become && setgroups(0, NULL) < 0)
 		return err_errno(err, errno, "giving up groups");
 	if (setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
-		return err_errno(err, errno, "becoming the job's user");
+		return err_errno(err, errno, "switch to the job's user");
 	if (b->become && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return err_errno(err, errno, "no new privileges");
+		return err_errno(err, errno, "set no_new_privs");
 	return 0;
 }
 
@@ -129,7 +129,7 @@ static int enter_job_ns(struct box *b, struct err *err)
 	if (setgroups(0, NULL) < 0)
 		return err_errno(err, errno, "giving up groups");
 	if (setns(b->job_ns, CLONE_NEWUSER) < 0)
-		return err_errno(err, errno, "entering the job's user namespace");
+		return err_errno(err, errno, "enter the job's user namespace");
 	if (box_become_job(b, err) < 0)
 		return -1;
 	/* nobody of this id is there yet; and a child whose maps we write must be ours to write */

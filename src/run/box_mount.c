@@ -59,7 +59,7 @@ static int translate(struct box *b, const struct box_mount *m, const struct stat
 		return -1;
 	if (userns_map_mount(m->tree, ns, true) == 0 || m->share)
 		return 0;
-	return err_errno(err, errno, "%s: translating its owner", m->from);
+	return err_errno(err, errno, "%s: map its owner", m->from);
 }
 
 static uint64_t flags_of(const struct box_mount *m)
@@ -75,7 +75,8 @@ int box_open_source(struct box *b, struct box_mount *m, struct err *err)
 	struct stat st;
 
 	if (fd < 0 && (errno == ELOOP || errno == EXDEV))
-		return err_set(err, ERR_MOUNT_REFUSED, "%s: a link is on its way", m->from);
+		return err_set(err, ERR_MOUNT_REFUSED, "%s: its path goes through a symbolic link",
+		               m->from);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_errno(err, errno, "%s", m->from);
 	m->is_file = !S_ISDIR(st.st_mode);
@@ -123,8 +124,8 @@ static int open_place(int root, const struct box_mount *m, struct err *err)
 	              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	place = open_plain(parent >= 0 ? parent : root, rest, RESOLVE_BENEATH);
 	if (place < 0 && errno == ELOOP)
-		return err_set(err, ERR_MOUNT_REFUSED, "a link is there");
-	return place >= 0 ? place : err_errno(err, errno, "no file to mount it on");
+		return err_set(err, ERR_MOUNT_REFUSED, "a symbolic link is in its place");
+	return place >= 0 ? place : err_errno(err, errno, "create the file to mount it on");
 }
 
 /* What is hidden is there in the view, or nothing has to be hidden. */

@@ -23,16 +23,17 @@ int box_tty_open(const char *size, int to, struct err *err)
 	/* by its other end: no path that means something else in here */
 	slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (slave < 0)
-		return err_errno(err, errno, "the terminal's other end");
+		return err_errno(err, errno, "open the terminal");
 	if (getsid(0) != getpid() && setsid() < 0)
-		return err_errno(err, errno, "a session of its own");
+		return err_errno(err, errno, "start a session");
 	if (ioctl(slave, TIOCSCTTY, 0) < 0)
-		return err_errno(err, errno, "becoming the terminal's session");
+		return err_errno(err, errno, "make it the controlling terminal");
 	if (local_send(to, 't', master, err) < 0)
-		return err_wrap(err, "handing over the terminal");
+		return err_wrap(err, "pass the terminal to the runner");
 	for (int fd = 0; fd < 3; fd++) {
 		if (dup2(slave, fd) < 0)
-			return err_errno(err, errno, "the terminal as stdin, stdout and stderr");
+			return err_errno(err, errno,
+			                 "connect stdin, stdout and stderr to the terminal");
 	}
 	return close(to) < 0 ? err_errno(err, errno, "close") : 0;
 }
@@ -42,6 +43,7 @@ int box_tty_receive(int from, int64_t wait_ms, int *out, struct err *err)
 	char word;
 
 	if (local_receive(from, wait_ms, &word, out, err) < 0)
-		return err_wrap(err, "the command's terminal");
-	return *out >= 0 ? 0 : err_set(err, ERR_UNAVAILABLE, "no terminal came");
+		return err_wrap(err, "create a terminal for the command");
+	return *out >= 0 ? 0
+	                 : err_set(err, ERR_UNAVAILABLE, "the sandbox did not pass on a terminal");
 }

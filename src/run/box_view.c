@@ -258,7 +258,7 @@ static int carry(struct box *b, const char *host, const char *at, int depth, str
 static int scratch_on_tmpfs(struct box *b, const char *scratch, struct err *err)
 {
 	if (mount("tmpfs", ".", "tmpfs", MS_NODEV | MS_NOSUID, "mode=0755") < 0)
-		return err_errno(err, errno, "memory for the job's own files");
+		return err_errno(err, errno, "create the job's tmpfs");
 	if (chdir(scratch) < 0)
 		return err_errno(err, errno, "%s", scratch);
 	b->on_tmpfs = true;
@@ -298,7 +298,7 @@ static int enter_scratch(const struct box *b, const char **scratch, struct err *
 	*scratch = b->scratch_tree >= 0 ? BOX_PLACE : b->scratch;
 	if (b->scratch_tree >= 0 &&
 	    move_mount(b->scratch_tree, "", AT_FDCWD, BOX_PLACE, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		return err_errno(err, errno, "the job's own files");
+		return err_errno(err, errno, "populate the job's tmpfs");
 	return chdir(*scratch) < 0 ? err_errno(err, errno, "%s", *scratch) : 0;
 }
 

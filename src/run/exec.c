@@ -204,7 +204,7 @@ static void *run(void *arg)
 	struct err err = {0};
 
 	if (c->refused)
-		refuse(c, "stoker: too many commands run in this job already");
+		refuse(c, "stoker: this job already runs as many commands as allowed");
 	else if (sandbox_enter(o->sandbox, &e, &c->in, &err) < 0)
 		refuse(c, err.msg);
 	else {

@@ -47,9 +47,9 @@ static int check_text(struct str text, const char *file, int at, int n_at, const
 	while (str_cut(&text, '\n', &line)) {
 		if (line_meets(line, at, n_at, p, &principal))
 			return err_set(err, ERR_JOB_IDS_TAKEN,
-			               "the ids %" PRIu32 "-%" PRIu32
-			               " for jobs: some of them belong to %.*s (%s). Set --job-ids "
-			               "to a range that nobody has",
+			               "--job-ids: part of %" PRIu32 "-%" PRIu32
+			               " belongs to %.*s (%s). Choose a range that nobody "
+			               "uses",
 			               p->first, p->last, (int)MIN(principal.n, 100U), principal.p,
 			               file);
 	}
@@ -118,9 +118,9 @@ int ids_pool_check(const char *setting, const struct ids_texts *t, struct ids_po
 		return is_default(setting)
 		               ? 0
 		               : err_set(err, ERR_JOB_IDS_TAKEN,
-		                         "the ids %" PRIu32 "-%" PRIu32
-		                         " for jobs do not exist in this container: set --job-ids "
-		                         "to a range of /proc/self/uid_map",
+		                         "--job-ids: %" PRIu32 "-%" PRIu32
+		                         " do not exist in this container: choose a range that "
+		                         "/proc/self/uid_map lists",
 		                         p.first, p.last);
 	if (check_text(t->passwd, "/etc/passwd", 2, -1, &p, err) < 0 ||
 	    check_text(t->group, "/etc/group", 2, -1, &p, err) < 0 ||
@@ -280,9 +280,7 @@ static int choose(const struct ids_pool *p, int claims, const char *owner, uint3
 			return claim(claims, *first, owner, err);
 	}
 	return err_set(err, ERR_JOB_IDS_TAKEN,
-	               "all %" PRIu32 " ranges of the ids for jobs are in use: set --job-ids to a "
-	               "wider range",
-	               n);
+	               "--job-ids: all %" PRIu32 " ranges are in use: choose a wider range", n);
 }
 
 /* The one that the team has, kept beside the claims' life: its files have that owner. */

@@ -108,7 +108,7 @@ int ids_own_tree(const struct ids *ids, const char *dir, const atomic_bool *canc
 		return 0; /* its mount translates the owner that it has */
 	if (usage_walk(dir, 1, count_names, &o, cancel, &total, err) < 0 ||
 	    usage_walk(dir, 1, own_entry, &o, cancel, &total, err) < 0)
-		return err_wrap(err, "giving %s to the jobs of its team", dir);
+		return err_wrap(err, "change the owner of %s to its team's job user", dir);
 	if (o.left > 0)
 		log_warn("%s: %" PRIu64 " files stay as they are: they have names elsewhere, or "
 		         "lie too deep",

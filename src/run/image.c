@@ -99,17 +99,17 @@ static const char *denied_words(struct arena *a, const struct job_spec *s)
 	const char *host;
 
 	if (s->registry_auth == SPEC_AUTH_NONE)
-		return "the registry wants credentials, or has no such image: name a secret in "
+		return "the registry asks for credentials, or has no such image: name a secret in "
 		       "image.docker_auth";
 	host = registry_host(a, s->registry);
 	if (!registry_has(host, s->base_image))
 		return arena_printf(a,
-		                    "image.docker_auth has credentials of %s, and the image is "
-		                    "not of that registry: mend image.docker_auth.registry",
+		                    "image.docker_auth holds credentials for %s, but the image is "
+		                    "in another registry: correct image.docker_auth.registry",
 		                    host);
 	return arena_printf(a,
-	                    "%s refused the credentials of image.docker_auth, or they do not reach "
-	                    "this image: set secret \"%s\" anew (`stoker secrets set %s`)",
+	                    "%s refused the credentials of image.docker_auth, or they do not cover "
+	                    "this image: update secret \"%s\" (`stoker secrets set %s`)",
 	                    host, s->registry_secret, s->registry_secret);
 }
 
@@ -123,21 +123,22 @@ static int refuse(const struct image *im, struct str said, struct err *err)
 	} of[] = {
 		[WHY_DENIED] = {ERR_IMAGE_DENIED, denied_words(a, s)},
 		[WHY_UNKNOWN] = {ERR_IMAGE_NOT_FOUND,
-	                         "its registry has no such image, or none for this "
-	                         "kind of machine: check name and tag"},
+	                         "its registry does not have it, or not for this "
+	                         "kind of machine: check the name and tag"},
 		[WHY_AWAY] = {ERR_REGISTRY_UNREACHABLE,
 	                      "its registry cannot be reached from this machine"},
-		[WHY_CERT] = {ERR_CERTIFICATE_UNTRUSTED,
-	                      "its registry's certificate is not trusted: put the authority's in "
-	                      "/etc/containers/certs.d/REGISTRY/ca.crt"},
+		[WHY_CERT] =
+			{ERR_CERTIFICATE_UNTRUSTED,
+	                 "its registry's certificate is not trusted: copy the CA certificate to "
+	                 "/etc/containers/certs.d/REGISTRY/ca.crt"},
 		[WHY_PLAIN] = {ERR_REGISTRY_UNREACHABLE,
-	                       "its registry speaks plain HTTP: allow that by "
+	                       "its registry uses plain HTTP: allow this with "
 	                       "`insecure = true` in "
 	                       "/etc/containers/registries.conf"},
 		[WHY_SHORT] = {ERR_IMAGE_NOT_FOUND,
-	                       "the name does not say which registry: write it whole, such as "
+	                       "its name does not include a registry: write it in full, such as "
 	                       "docker.io/library/python:3.12"},
-		[WHY_FULL] = {ERR_NO_SPACE, "podman's storage is full: `podman image prune`"},
+		[WHY_FULL] = {ERR_NO_SPACE, "podman's storage is full: run `podman image prune`"},
 		[WHY_ELSE] = {ERR_IMAGE_NOT_FOUND, "it cannot be pulled"},
 	};
 	struct str line = {0};
@@ -150,7 +151,8 @@ static int refuse(const struct image *im, struct str said, struct err *err)
 	last = arena_strz(a, (struct str){line.p, MIN(line.n, (size_t)1000)});
 	why = why_of(last);
 	return err_set(err, of[why].code,
-	               "image %s: not on this machine, and %s. Or bring it by `podman load` or "
+	               "image %s is not on this machine, and %s. You can also add it with `podman "
+	               "load` or "
 	               "`podman import`. (podman: %.500s)",
 	               s->base_image, of[why].words, last);
 }
@@ -204,7 +206,7 @@ static int pull_as_named(struct arena *a, const struct image *im, struct err *er
 		return -1;
 	rc = pull(im, path, err);
 	if (unlink(path) < 0 && rc == 0)
-		return err_errno(err, errno, "%s: it holds a password and cannot be removed", path);
+		return err_errno(err, errno, "%s holds a password and cannot be removed", path);
 	return rc;
 }
 
@@ -228,7 +230,6 @@ int image_bring(struct arena *a, const struct image *im, const char **workdir, c
 	if (pull_as_named(a, im, err) < 0 || look(a, image, &there, workdir, path, err) < 0)
 		return -1;
 	if (!there)
-		return err_set(err, ERR_IO, "image %s: was pulled, and podman does not find it",
-		               image);
+		return err_set(err, ERR_IO, "podman pulled image %s but cannot find it", image);
 	return 0;
 }

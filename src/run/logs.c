@@ -111,8 +111,7 @@ static void put_locked(struct logs *l, const struct buf *b)
 	if (b->n == 0 || l->full)
 		return;
 	if (l->size + b->n > LOGS_BYTES_MAX) {
-		FMT(text, "the log has reached %" PRIu64 " bytes: no more of it is kept",
-		    (uint64_t)LOGS_BYTES_MAX);
+		FMT(text, "log truncated at %" PRIu64 " bytes", (uint64_t)LOGS_BYTES_MAX);
 		say_locked(l, text);
 		l->full = true;
 		return;
@@ -120,7 +119,7 @@ static void put_locked(struct logs *l, const struct buf *b)
 	if (l->lost > 0) {
 		uint64_t lost = l->lost;
 
-		FMT(text, "%" PRIu64 " lines of the log were lost: no space on the disk", lost);
+		FMT(text, "%" PRIu64 " log lines lost: the disk is full", lost);
 		l->lost = 0;
 		say_locked(l, text);
 		if (l->lost > 0) { /* still none */
@@ -321,7 +320,7 @@ int logs_pump(struct logs *l, int out_fd, int err_fd, struct err *err)
 	}
 	rc = pthread_create(&l->thread, NULL, pump, l);
 	if (rc != 0)
-		return err_errno(err, rc, "thread for the log");
+		return err_errno(err, rc, "start the log thread");
 	l->pumping = true;
 	return 0;
 }

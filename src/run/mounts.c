@@ -17,7 +17,7 @@ int mounts_add(struct mounts *m, enum mount_kind kind, const char *from, const c
 	*one = (struct mount){.kind = kind, .is_file = kind == MOUNT_NULL, .at = at, .from = from};
 	if (kind == MOUNT_RO || kind == MOUNT_RW) {
 		if (stat(from, &st) < 0)
-			return err_errno(err, errno, "%s, to be mounted at %s", from, at);
+			return err_errno(err, errno, "%s, for the mount at %s", from, at);
 		one->is_file = !S_ISDIR(st.st_mode);
 	}
 	m->n++;

@@ -125,13 +125,14 @@ static void choose_ids(struct found *f, const char *setting)
 	else if (f->pool.span == 0) {
 		f->own_ids = false;
 		f->ids = IDS_NONE;
-		add_note(f, "ids of jobs",
-		         "this container has none to give, so jobs run as the server's user");
+		add_note(
+			f, "ids of jobs",
+			"this container has no ids to give them, so jobs run as the server's user");
 	}
 	if (strcmp(f->ids, IDS_TEAM) == 0)
 		add_note(f, "ids of jobs",
-		         "the data folder's file system cannot translate them, so the jobs of a "
-		         "team share one");
+		         "the data folder's file system does not support idmapped mounts, so the "
+		         "jobs of a team share one user id");
 }
 
 static void try_kinds(struct found *f, const char *want)

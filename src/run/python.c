@@ -25,7 +25,7 @@ static int read_code(void *arg, const char *path, struct buf *out, struct err *e
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
-		return err_set(err, ERR_NOT_FOUND, "there is no %s in the job's folder", path);
+		return err_set(err, ERR_NOT_FOUND, "the job's folder has no file %s", path);
 	}
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return err_set(err, ERR_INVALID, "%s is not a file", path);
@@ -249,9 +249,9 @@ static void on_wait(void *arg, const char *words)
 
 	if (!x->waited)
 		logs_message(x->j->logs,
-		             "python: another job builds this environment; waiting for it");
+		             "python: another job is building this environment; waiting");
 	x->waited = true;
-	(void)snprintf(note, sizeof(note), "waiting for another job that builds it%s%s",
+	(void)snprintf(note, sizeof(note), "waiting for another job to build it%s%s",
 	               words[0] != '\0' ? ": " : "", words);
 	report_progress(x->j->report, note, 0, 0);
 }
@@ -261,8 +261,7 @@ static void on_damaged(void *arg, const char *why)
 	struct asking *x = arg;
 
 	logs_message(x->j->logs,
-	             "python: the environment on this node is damaged (%s): building it again",
-	             why);
+	             "python: the environment on this node is damaged (%s); rebuilding it", why);
 	report_event(x->j->report, "warning", "the Python environment on the node was damaged: %s",
 	             why);
 }

@@ -259,7 +259,7 @@ static int tell(struct build *x, struct err *err)
 	char note[BUILT_SAID_MAX + 60];
 
 	if (*report_cancel(x->j->report))
-		return err_set(err, ERR_CANCELED, "stopped while the Python environment was built");
+		return err_set(err, ERR_CANCELED, "stopped while building the Python environment");
 	if (now - x->begun_ms > BUILD_MS)
 		return err_set(err, ERR_TIMEOUT, "the environment was not built within %d h",
 		               (int)(BUILD_MS / 3600000));
@@ -329,8 +329,8 @@ static int ended_badly(struct build *x, const struct python_want *w, int code, s
 		               found != NULL ? found : "", why.n > 0 ? ". " : "", buf_cstr(&why));
 	if (code == EXIT_NO_BUILDER)
 		return err_set(err, ERR_PYTHON_BUILDER_MISSING,
-		               "%s has neither uv nor Python's venv and ensurepip: install one of "
-		               "them (apt install python3-venv)",
+		               "%s has neither uv nor Python's venv and ensurepip: install one "
+		               "(apt install python3-venv)",
 		               where);
 	if (x->s->oom_kills > 0 || x->s->oom)
 		return err_set(err, ERR_PYTHON_REQUIREMENTS_FAILED,
@@ -338,7 +338,7 @@ static int ended_badly(struct build *x, const struct python_want *w, int code, s
 		               "raise compute.memory",
 		               units_show_memory(x->j->spec->memory_bytes, memory));
 	return err_set(err, ERR_PYTHON_REQUIREMENTS_FAILED, "the environment cannot be built: %s",
-	               why.n > 0 ? buf_cstr(&why) : "its builder ended without a word");
+	               why.n > 0 ? buf_cstr(&why) : "its builder exited without a message");
 }
 
 static int run(struct build *x, const struct python_want *w, const struct places *at,
@@ -372,7 +372,7 @@ static int run(struct build *x, const struct python_want *w, const struct places
 	if (rc == 0 && code != 0)
 		rc = ended_badly(x, w, code, err);
 	if (rc == 0 && !empty) /* somebody could still write to it */
-		rc = err_set(err, ERR_TIMEOUT, "processes of the build do not end");
+		rc = err_set(err, ERR_TIMEOUT, "the build's processes cannot be killed");
 	return rc;
 }
 

@@ -185,8 +185,10 @@ int registry_auth(const struct job_spec *spec, const char *secret, const char *s
 	int rc = 0;
 
 	if (secret == NULL || (secret2 == NULL && spec->registry_auth == SPEC_AUTH_AWS_IAM))
-		return err_set(err, ERR_UNSUPPORTED,
-		               "the server did not send the credentials of %s: is it older?", host);
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"the server did not send credentials for %s: is it an older version?",
+			host);
 	rc = basic(a, spec, host, secret, secret2, cancel, &auth, err);
 	if (rc == 0) {
 		js_init(&js, out);

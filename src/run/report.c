@@ -55,7 +55,7 @@ static void fence(struct report *r, const char *why)
 {
 	if (r->fenced)
 		return;
-	log_error("this attempt is given up: %s", why);
+	log_error("abandoning this attempt: %s", why);
 	r->fenced = true;
 	r->cancel = true;
 	(void)pthread_mutex_lock(&r->lock);
@@ -166,10 +166,10 @@ static void look_around(struct report *r)
 	int64_t since = r->reached_ms;
 
 	if (report_is_orphan(r)) {
-		fence(r, "its folder is gone");
+		fence(r, "its folder was removed");
 	} else if (since > 0 && clock_mono_ms() - since > away_limit_ms()) {
 		r->away = true;
-		fence(r, "its job has ended, and the server has not answered for a day");
+		fence(r, "its job has ended, and the server has been unreachable for a day");
 	}
 }
 
@@ -357,7 +357,7 @@ int report_start(struct report *r, struct logs *logs, struct err *err)
 
 		/* the threads that run would be joined without the others: give up at once */
 		if (rc != 0) {
-			(void)err_errno(err, rc, "thread for the server");
+			(void)err_errno(err, rc, "start the reporting thread");
 			log_error("%s", err->msg);
 			_exit(1);
 		}

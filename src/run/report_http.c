@@ -68,7 +68,7 @@ static void look_for_server(struct report *r)
 	    wire_start_parse(&start, a, buf_view(&body), &err) == 0) {
 		(void)pthread_mutex_lock(&r->lock);
 		if (strcmp(start.server, r->server) != 0) {
-			log_info("the server is at %s now", start.server);
+			log_info("the server is now at %s", start.server);
 			free(r->server);
 			r->server = xstrdup(start.server);
 		}
@@ -132,7 +132,7 @@ int report_claim(struct report *r, struct arena *a, struct wire_launch *out, str
 		if (report_is_refusal(&reply) || reply.status == 400)
 			return err_set(err, one.code, "%s", one.msg);
 		if (report_is_orphan(r))
-			return err_set(err, ERR_NOT_FOUND, "the attempt's folder is gone");
+			return err_set(err, ERR_NOT_FOUND, "the attempt's folder was removed");
 		log_warn("claim: %s", one.msg);
 		report_pause_after(r, &tries);
 	}

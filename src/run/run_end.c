@@ -10,7 +10,7 @@
 #include <libgen.h>
 #include <signal.h>
 
-#define TOLD_TO_END "the runner was told to end: is the machine shutting down?"
+#define TOLD_TO_END "the runner received SIGTERM: is the machine shutting down?"
 #define RECORD_MAX ((size_t)1 << 20)
 #define DETAIL_MAX 600
 #define COMMAND_MAX 120
@@ -74,7 +74,7 @@ static const char *python_hint(struct run *r)
 		return "";
 	return r->spec.base_image != NULL
 	               ? "; the image has no `python`: try python3, or set runtime.python"
-	               : "; there is no `python` here: use python3, or set runtime.python";
+	               : "; this machine has no `python`: use python3, or set runtime.python";
 }
 
 void run_verdict(struct run *r)
@@ -118,7 +118,7 @@ void run_verdict(struct run *r)
 	}
 	if (code == 0 && oom > 0)
 		logs_message(r->logs,
-		             "%" PRIu64 " process(es) of the job were killed for its memory limit",
+		             "%" PRIu64 " process(es) of the job were killed at its memory limit",
 		             oom);
 }
 
@@ -275,7 +275,7 @@ static int sweep_checkpoints(struct arena *a, const char *dir, struct err *err)
 	if (fs_read(AT_FDCWD, arena_printf(a, "%s/launch.json", dir), &body, &no) < 0 ||
 	    wire_start_parse(&start, a, buf_view(&body), &no) < 0 ||
 	    report_open(&sweep.report, &start, dir, &no) < 0)
-		log_warn("the server cannot be told of checkpoints: %s", no.msg);
+		log_warn("cannot report checkpoints to the server: %s", no.msg);
 	(void)signal(SIGALRM, on_alarm);
 	(void)alarm(SWEEP_SHIP_MS / 1000);
 	r = ship_rest(a, dir, d, record && x.end == JOB_END_EXIT && x.code == 0, &sweep, &all, err);

@@ -219,7 +219,7 @@ static void note_signals(struct run *r)
 	struct signalfd_siginfo si;
 
 	while (read(r->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
-		log_warn("signal %u: the runner is told to end", si.ssi_signo);
+		log_warn("received signal %u: stopping the job", si.ssi_signo);
 		r->terminated = true;
 	}
 }
@@ -309,8 +309,8 @@ static void ask_to_end(struct run *r, int64_t grace_ms, const char *why)
 	int64_t at = clock_mono_ms() + grace_ms;
 
 	if (r->kill_at_ms == 0) {
-		logs_message(r->logs, "%s: SIGTERM, then %" PRId64 " s until the rest is killed",
-		             why, grace_ms / 1000);
+		logs_message(r->logs, "%s: SIGTERM sent, SIGKILL in %" PRId64 " s", why,
+		             grace_ms / 1000);
 		sandbox_signal(r->sandbox, SIGTERM);
 		r->kill_at_ms = MAX(at, 1);
 	} else {
@@ -326,8 +326,8 @@ static bool gpus_work(struct run *r)
 	if (sampler_gpu_use(r->sampler, &most))
 		return most >= IDLE_SHARE;
 	if (!r->idle_unknown)
-		warn(r, "limits.idle_gpu: what the GPUs do cannot be measured on this node: "
-		        "they count as busy");
+		warn(r, "limits.idle_gpu: GPU use cannot be measured on this node, so the GPUs "
+		        "count as busy");
 	r->idle_unknown = true;
 	return true;
 }
@@ -343,8 +343,8 @@ static void watch_idle(struct run *r)
 	switch (idle_look(&r->idle, gpus_work(r), logs_heard_ms(r->logs), now)) {
 	case IDLE_HALF:
 		warn(r,
-		     "idle GPUs for %s: all below %s and no output; the job is stopped after %s of "
-		     "it (limits.idle_gpu)",
+		     "GPUs idle for %s: all below %s, and no output; the job will be stopped after "
+		     "%s (limits.idle_gpu)",
 		     units_show_seconds(r->spec.idle_gpu_s / 2, half), IDLE_PERCENT,
 		     units_show_seconds(r->spec.idle_gpu_s, whole));
 		break;
@@ -368,22 +368,22 @@ static void obey(struct run *r)
 	report_desired(r->report, &o);
 	if (o.stop && !r->stopping) {
 		r->stopping = true;
-		ask_to_end(r, o.now ? 0 : grace_ms, "stop was asked for");
+		ask_to_end(r, o.now ? 0 : grace_ms, "stop requested");
 	}
 	if (o.now && r->kill_at_ms != 0)
 		r->kill_at_ms = MIN(r->kill_at_ms, clock_mono_ms());
 	if (report_fenced(r->report))
-		ask_to_end(r, 0, "this attempt is given up");
+		ask_to_end(r, 0, "this attempt is abandoned");
 	if (r->terminated)
-		ask_to_end(r, MIN(grace_ms, (int64_t)SHUTDOWN_MS), "the runner is told to end");
+		ask_to_end(r, MIN(grace_ms, (int64_t)SHUTDOWN_MS), "the runner received a signal");
 	if (r->deadline_ms > 0 && !r->timed_out && clock_mono_ms() >= r->deadline_ms) {
 		r->timed_out = true;
-		ask_to_end(r, grace_ms, "max_duration is over");
+		ask_to_end(r, grace_ms, "max_duration reached");
 	}
 	watch_idle(r);
 	if (o.idle && r->idle.whole && r->kill_at_ms == 0) {
 		r->idled = true;
-		ask_to_end(r, grace_ms, "idle_gpu is over");
+		ask_to_end(r, grace_ms, "idle_gpu reached");
 	}
 	while (report_exec(r->report, r->a, &x))
 		execs_run(r->execs, &x);
@@ -416,7 +416,7 @@ static void wait_end(struct run *r)
 		sandbox_poll(s);
 		obey(r);
 		if (!killed && r->kill_at_ms > 0 && clock_mono_ms() >= r->kill_at_ms) {
-			logs_message(r->logs, "the grace is over: killing what is left");
+			logs_message(r->logs, "grace period over: killing the remaining processes");
 			(void)sandbox_kill(s);
 			r->kill_at_ms = INT64_MAX;
 			killed = true;
@@ -436,7 +436,7 @@ static void sync_checkpoints(struct run *r)
 	report_stage(r->report, STAGE_SYNC);
 	r->end.synced = ship_finish(r->ship, ok);
 	if (!r->end.synced)
-		logs_message(r->logs, "not every checkpoint file is in the store");
+		logs_message(r->logs, "some checkpoint files were not uploaded");
 }
 
 static void run_commands(struct run *r)
@@ -445,7 +445,7 @@ static void run_commands(struct run *r)
 	struct err err = {0};
 
 	if (go(r, &err) < 0) {
-		logs_message(r->logs, "the commands could not be started: %s", err.msg);
+		logs_message(r->logs, "cannot start the commands: %s", err.msg);
 		log_error("%s", err.msg);
 	}
 	wait_end(r);
@@ -455,7 +455,7 @@ static void run_commands(struct run *r)
 	note_signals(r); /* a machine that shuts down tells the job and us in any order */
 	r->left = !sandbox_kill(r->sandbox);
 	if (r->left)
-		report_event(r->report, "warning", "processes of the job could not be killed");
+		report_event(r->report, "warning", "some of the job's processes cannot be killed");
 	logs_finish(r->logs, DRAIN_MS);
 	run_crash_at("exited");
 	run_verdict(r);
@@ -487,7 +487,7 @@ void run_job(struct run *r)
 		return;
 	}
 	if (!r->stopping && !report_fenced(r->report)) {
-		(void)err_set(&err, ERR_UNAVAILABLE, "the sandbox ended before the job began");
+		(void)err_set(&err, ERR_UNAVAILABLE, "the sandbox exited before the job started");
 		run_deploy_failed(r, STAGE_READY, &err);
 		return;
 	}

@@ -191,8 +191,9 @@ static int take_ids(struct run *r, struct err *err)
 	if (none && pool.span == 0)
 		return 0;
 	if (!idmap && (!team || l->ids_dir == NULL))
-		return err_set(err, ERR_SANDBOX_UNAVAILABLE,
-		               "this runner is root, and the server names no ids for its job");
+		return err_set(
+			err, ERR_SANDBOX_UNAVAILABLE,
+			"this runner is root, but the server assigned no user ids to its job");
 	if (team && fs_mkdirs(AT_FDCWD, l->ids_dir, 0700, err) < 0)
 		return -1;
 	return ids_take(&r->ids, &pool, idmap, r->dir,

@@ -99,7 +99,7 @@ int sampler_start(struct sampler **out, const struct sampler_options *o, struct 
 	rc = pthread_create(&s->thread, NULL, sum_folders, s);
 	if (rc != 0) {
 		sampler_stop(s);
-		return err_errno(err, rc, "thread for the sizes of folders");
+		return err_errno(err, rc, "start the folder size thread");
 	}
 	s->summing = true;
 	*out = s;

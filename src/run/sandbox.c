@@ -55,7 +55,7 @@ int sandbox_own(const struct sandbox *s, int fd, struct err *err)
 	const struct ids *ids = &s->spec->ids;
 
 	if (ids->on && fchown(fd, ids->job, ids->job) < 0)
-		return err_errno(err, errno, "a pipe of the job's");
+		return err_errno(err, errno, "create a pipe to the job");
 	return 0;
 }
 
@@ -321,8 +321,7 @@ static int start_once(struct sandbox *s, const struct sandbox_kind *kind, struct
 			ops->clean(s);
 	}
 	first_line(&note, &first, why);
-	return err_set(err, ERR_SANDBOX_FAILED, "the %s sandbox does not start: %s", kind->name,
-	               why);
+	return err_set(err, ERR_SANDBOX_FAILED, "the %s sandbox cannot start: %s", kind->name, why);
 }
 
 /* The one kind for this job, or none. */
@@ -581,7 +580,7 @@ int sandbox_sweep(const char *name, const char *dir, struct err *err)
 	cgroup_adopt(&g, name, groups);
 	if (cgroup_tracks(&g)) {
 		if (!cgroup_kill(&g, KILL_MS))
-			return err_set(err, ERR_TIMEOUT, "processes of %s do not die", name);
+			return err_set(err, ERR_TIMEOUT, "processes of %s cannot be killed", name);
 		cgroup_remove(&g);
 	}
 	return access(container, F_OK) == 0 ? sandbox_sweep_podman(name, err) : 0;

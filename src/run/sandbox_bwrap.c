@@ -372,7 +372,8 @@ static int bwrap_start(struct sandbox *s, int level, int in, int out, int err_fd
 	int r = 0;
 
 	if (proc_find("bwrap", found) == NULL)
-		return err_set(err, ERR_NOT_FOUND, "no bwrap here (apt install bubblewrap)");
+		return err_set(err, ERR_NOT_FOUND,
+		               "bwrap is not installed (apt install bubblewrap)");
 	if (!has_view(s, level) && make_tmp(s, err) < 0)
 		return -1;
 	bwrap_args(s, level, &args);
@@ -441,14 +442,14 @@ static int bwrap_find(struct sandbox *s, struct err *err)
 		info.n += (size_t)n;
 	}
 	if (js_parse(a, buf_view(&info), &d, err) < 0)
-		return err_wrap(err, "what bwrap says of itself");
+		return err_wrap(err, "bwrap's info message");
 	pid = doc_int(doc_get(d, "child-pid"), 0);
 	if (pid <= 0 || pid > INT_MAX)
-		return err_set(err, ERR_UNSUPPORTED, "bwrap does not name its child");
+		return err_set(err, ERR_UNSUPPORTED, "bwrap did not report its child's pid");
 	s->init = (pid_t)pid;
 	s->shell = child_of(s->init);
 	if (s->shell == 0)
-		return err_set(err, ERR_UNAVAILABLE, "the sandbox has no shell: it ended");
+		return err_set(err, ERR_UNAVAILABLE, "the sandbox exited before its shell started");
 	return 0;
 }
 

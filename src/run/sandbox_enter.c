@@ -69,7 +69,7 @@ static int make_terminal(int ends[2], const struct wire_exec *x, struct err *err
 		return err_errno(err, errno, "a terminal");
 	ends[1] = ioctl(ends[0], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (ends[1] < 0 || tcgetattr(ends[1], &t) < 0)
-		return err_errno(err, errno, "the terminal's other end");
+		return err_errno(err, errno, "open the terminal");
 	cfmakeraw(&t);
 	return tcsetattr(ends[1], TCSANOW, &t) < 0 ? err_errno(err, errno, "a raw terminal") : 0;
 }

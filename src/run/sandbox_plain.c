@@ -32,9 +32,9 @@ static int plain_start(struct sandbox *s, int level UNUSED, int in, int out, int
 		return -1;
 	(void)snprintf(
 		s->says, sizeof(s->says),
-		"sandbox: plain process group seccomp%s%s%s gpus=%zu; not enforced: files that "
-		"everybody may read%s, other processes, network%s%s%s; places are where "
-		"BT_* variables say",
+		"sandbox: plain process group seccomp%s%s%s gpus=%zu; not enforced: access to "
+		"world-readable files%s, other processes, network%s%s%s; folders are where the "
+		"BT_* variables point",
 		ids ? " own-id" : "", g->memory ? " mem" : "", g->cpu ? " cpu" : "",
 		s->spec->n_gpus, ids ? "" : ", and those of the server's user",
 		g->memory ? "" : ", memory", g->cpu ? "" : ", cpu",

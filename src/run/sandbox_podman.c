@@ -112,9 +112,10 @@ static int add_mounts(struct sandbox *s, struct box_args *a, struct err *err)
 		if (!is_shown(one))
 			continue;
 		if (strpbrk(from, ",\"") != NULL || strpbrk(one->at, ",\"") != NULL)
-			return err_set(err, ERR_UNSUPPORTED,
-			               "podman cannot mount %s: a comma or a quote in its name",
-			               one->at);
+			return err_set(
+				err, ERR_UNSUPPORTED,
+				"podman cannot mount %s: its name contains a comma or a quote",
+				one->at);
 		sandbox_box_put2(a, "--mount",
 		                 arena_printf(s->a, "type=bind,source=%s,destination=%s%s", from,
 		                              one->at, one->kind == MOUNT_RO ? ",ro" : ""));

@@ -165,10 +165,10 @@ int seccomp_file(struct err *err)
 
 	make(&f);
 	if (fd < 0)
-		return err_errno(err, errno, "memory for the filter of system calls");
+		return err_errno(err, errno, "out of memory for the system call filter");
 	if (fs_write_all(fd, f.op, f.n * sizeof(f.op[0]), err) < 0)
 		return -1;
 	if (lseek(fd, 0, SEEK_SET) < 0)
-		return err_errno(err, errno, "the filter of system calls");
+		return err_errno(err, errno, "install the system call filter");
 	return TAKE_FD(fd);
 }

@@ -280,7 +280,7 @@ static bool refuse(struct ship *s, struct ship_group *g, const struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(3000);
 
-	buf_printf(&text, "checkpoint %s cannot be stored: %s", g->name, err->msg);
+	buf_printf(&text, "cannot upload checkpoint %s: %s", g->name, err->msg);
 	s->o.event(s->o.arg, "warning", buf_cstr(&text));
 	(void)pthread_mutex_lock(&s->lock);
 	g->refused = g->written = g->reported = true;

@@ -155,7 +155,7 @@ static bool is_too_large(struct sending *x, int fd)
 		limit = (uint64_t)fs.f_blocks * fs.f_frsize;
 	if (limit == 0 || (uint64_t)x->st.st_size <= limit)
 		return false;
-	FMT(x->why, "cannot be stored: it says that it has %s, and its %s has %s",
+	FMT(x->why, "cannot be uploaded: its size is %s, but its %s holds only %s",
 	    units_show_bytes((uint64_t)x->st.st_size, has),
 	    x->s->o.volume_bytes > 0 ? "volume" : "disk", units_show_bytes(limit, may));
 	return true;
@@ -262,7 +262,7 @@ static enum outcome put(struct sending *x, int fd)
 		return TROUBLE;
 	if (has_moved(x, fd)) /* it became shorter while it was read */
 		return MOVED;
-	(void)snprintf(x->why, sizeof(x->why), "cannot be stored: %.200s", x->err.msg);
+	(void)snprintf(x->why, sizeof(x->why), "cannot be uploaded: %.200s", x->err.msg);
 	return REFUSED;
 }
 
@@ -389,7 +389,7 @@ static void settle_one(struct sending *x, enum outcome o)
 	case VANISHED: /* the walk drops it, unless it is the last */
 		e->state = e->id == 0 && !over ? SHIP_WAIT : SHIP_LOST;
 		e->retry_ms = now + SHIP_REST_MS;
-		ship_entry_fault(e, false, "vanished before it was sent");
+		ship_entry_fault(e, false, "was removed before it was uploaded");
 		break;
 	case UNREADABLE:
 		e->state = over ? SHIP_LOST : SHIP_WAIT;

@@ -192,7 +192,7 @@ void ship_say_odd(struct ship *s)
 	s->odd_said = map_count(s->odd);
 	(void)pthread_mutex_unlock(&s->lock);
 	if (odd.n > 0) {
-		buf_printf(&text, "only plain files of the checkpoint folder are kept, not %s",
+		buf_printf(&text, "checkpoints: only regular files are uploaded, not %s",
 		           buf_cstr(&odd));
 		s->o.event(s->o.arg, "warning", buf_cstr(&text));
 	}

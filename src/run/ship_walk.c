@@ -266,7 +266,8 @@ static void unreadable(struct walk *w, const struct stat *st, int why)
 static void look_at(struct walk *w, int dirfd, const char *name, struct buf *below)
 {
 	size_t keep = push(w, name);
-	const char *why = w->path.full ? "too long a path" : ckpt_path_fault(buf_view(&w->path));
+	const char *why =
+		w->path.full ? "its path is too long" : ckpt_path_fault(buf_view(&w->path));
 	struct stat st;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
@@ -274,7 +275,7 @@ static void look_at(struct walk *w, int dirfd, const char *name, struct buf *bel
 	} else if (S_ISLNK(st.st_mode)) {
 		leave_out(w, "a symbolic link");
 	} else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
-		leave_out(w, "a pipe, a socket or a device");
+		leave_out(w, "it is a pipe, a socket or a device");
 	} else if (why != NULL && str_eq(buf_view(&w->path), ".stoker")) {
 		leave_out(w, why);
 	} else if (why != NULL) {
@@ -304,7 +305,7 @@ static void enter(struct walk *w, int dirfd, const char *name, int depth)
 		if (fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
 			unreadable(w, &st, errno); /* neither gone nor exchanged */
 		else if (fd >= 0 && depth >= DEPTH_MAX)
-			fault(w, true, "too deep a folder");
+			fault(w, true, "its folder is too deep");
 	}
 	if (fd >= 0 && depth < DEPTH_MAX) {
 		know_folder(w, &st);

@@ -102,8 +102,8 @@ static int stage_code(struct stage *st, struct err *err)
 		if (report.lowered > 0)
 			logs_message(st->logs,
 			             "code: %" PRIu64
-			             " of its files had a setuid, setgid or sticky "
-			             "bit: it is not set here",
+			             " files had a setuid, setgid or sticky bit, which "
+			             "was cleared",
 			             report.lowered);
 	}
 	return 0;
@@ -142,9 +142,9 @@ static int one_weight(struct stage *st, size_t i, struct err *err)
 	st->n_leases++;
 	logs_message(st->logs, "weights %s at %s: %s, %" PRIu64 " files, %s", w->source,
 	             w->mount_location, units_show_bytes(lease->bytes, size), lease->files,
-	             lease->hit ? "already on this node" : "brought to this node");
+	             lease->hit ? "already on this node" : "copied to this node");
 	if (!lease->hit)
-		logs_message(st->logs, "weights %s took %" PRId64 " ms", w->source,
+		logs_message(st->logs, "fetching weights %s took %" PRId64 " ms", w->source,
 		             clock_mono_ms() - begun);
 	return 0;
 }
@@ -174,7 +174,7 @@ static int check_budget(const struct wire_launch *l, struct err *err)
 	if (need <= l->node_budget_bytes)
 		return 0;
 	return err_set(err, ERR_NO_SPACE,
-	               "the weights of this job need %" PRIu64
+	               "this job's weights need %" PRIu64
 	               " bytes, and the node cache may hold %" PRIu64
 	               ": give the server a larger --node-cache-bytes",
 	               need, l->node_budget_bytes);
@@ -197,10 +197,10 @@ static bool wait_for_room(struct stage *st, int64_t since_ms, bool *said, const 
 	if (clock_mono_ms() - since_ms > STAGE_ROOM_WAIT_MS)
 		return false;
 	if (!*said)
-		logs_message(st->logs, "waiting for room in the node cache: %s", full->msg);
+		logs_message(st->logs, "waiting for space in the node cache: %s", full->msg);
 	*said = true;
-	report_progress(st->report, "waiting for room in the node cache, which running jobs use", 0,
-	                0);
+	report_progress(st->report,
+	                "waiting for space in the node cache, which running jobs are using", 0, 0);
 	while (clock_mono_ms() < until) {
 		if (*report_cancel(st->report))
 			return false;
@@ -320,7 +320,7 @@ static int load_one(struct stage *st, const struct wire_load *load, const struct
 		return -1;
 	(void)hash_end(hash, got.b);
 	if (f.n != file->size || !digest_same(&got, &file->sha256))
-		return err_set(err, ERR_CORRUPT, "%s is not what its manifest says", key);
+		return err_set(err, ERR_CORRUPT, "%s does not match its manifest", key);
 	return 0;
 }
 
@@ -338,7 +338,7 @@ static int load_checkpoint(struct stage *st, const struct wire_load *load, int r
 		return -1;
 	if (c.state == CKPT_INCOMPLETE)
 		return err_set(err, ERR_CONFLICT,
-		               "it is incomplete: its trainer ended while it was written");
+		               "it is incomplete: its trainer died while writing it");
 	for (size_t i = 0; i < c.files.n; i++) {
 		if (canceled(st, err) || load_one(st, load, &c, i, root, &done, err) < 0)
 			return -1;
@@ -411,10 +411,11 @@ static int stage_places(struct stage *st, struct err *err)
 	if (s->base_image == NULL)
 		return 0;
 	if (strcmp(l->images, "host") == 0) {
-		logs_message(st->logs,
-		             "image %s was not used: this server runs every job on the host's root "
-		             "(--images host)",
-		             s->base_image);
+		logs_message(
+			st->logs,
+			"image %s is ignored: this server runs every job on the host's root file "
+			"system (--images host)",
+			s->base_image);
 		return 0;
 	}
 	return stage_image(st, err);

@@ -142,7 +142,7 @@ def test_a_log_that_fills_the_disk(small):
     small.cli("stop", job["id"])
     small.wait(job, "TRAINING_JOB_STOPPED")
     tail = small.logs(job, "-n", "10")
-    assert "job stopped" in tail and "lines of the log were lost: no space on the disk" in small.logs(job, "--system"), tail
+    assert "job stopped" in tail and "log lines lost" in small.logs(job, "--system"), tail
 
 
 def test_the_first_start_wants_some_room(empty_cluster):

@@ -74,7 +74,7 @@ def test_push_tail(truss):
     out = truss.train("push", "config.py", "--tail", cwd=folder)
     assert "pushed" in out and "from demo" in out
     assert truss.cluster.wait(latest(truss.cluster))["current_status"] == "TRAINING_JOB_COMPLETED"
-    assert "was not used" in truss.cluster.logs(latest(truss.cluster), "--system")
+    assert "--images host" in truss.cluster.logs(latest(truss.cluster), "--system")
 
 
 def test_the_release_before_it(truss):

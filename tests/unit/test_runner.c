@@ -252,7 +252,7 @@ static void kills_after_the_grace(void **state)
 	assert_int_equal(join(p), 0);
 	x = exit_of(p);
 	assert_int_equal(x.end, JOB_END_STOPPED);
-	assert_log(p, "the grace is over", true);
+	assert_log(p, "grace period over", true);
 	wait_gone("777.1");
 }
 
@@ -651,7 +651,7 @@ static void says_that_the_image_was_not_used(void **state)
 		"\"memory\":\"512Mi\"},\"runtime\":{\"start_commands\":[\"echo ran\"]}}";
 	x = run_whole(p);
 	assert_int_equal(x.code, 0);
-	assert_log(p, "image some/image:1 was not used", true);
+	assert_log(p, "image some/image:1 is ignored", true);
 }
 
 static void many_lines_in_order(void **state)

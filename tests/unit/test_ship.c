@@ -409,7 +409,7 @@ static void a_refused_name_ends_too(void **state)
 	put(p, "checkpoint-1/a", "a folder there");
 	put(p, "checkpoint-1/c", "fine");
 	assert_false(ship_finish(p->ship, true));
-	assert_true(said(p, "cannot be stored"));
+	assert_true(said(p, "cannot be uploaded"));
 	assert_true(manifest(p, "checkpoint-1", &c));
 	assert_int_equal(c.state, CKPT_INCOMPLETE);
 	assert_int_equal(c.files.n, 1);
