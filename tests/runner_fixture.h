@@ -544,7 +544,7 @@ UNUSED static void put_weights(struct place *p, bool damaged)
 	if (damaged) {
 	}
 	assert_ok(manifest_finish(&m, &err), &err);
-	assert_ok(blobs_put_manifest(blobs, &m, &name, &err), &err);
+	assert_ok(blobs_put_manifest(blobs, NULL, &m, &name, &err), &err);
 	if (damaged)
 		assert_int_equal(unlink(blobs_path(blobs, &d, p->a)), 0);
 	blobs_close(blobs);

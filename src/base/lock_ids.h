@@ -39,6 +39,7 @@
 	X(BUILT,          "built",            "store/built_list.c",    "one that is being built") \
 	X(USAGE,          "usage",            "store/usage.c",         "the folders that a walk has still to read") \
 	X(MIRROR,         "mirror",           "store/mirror.c",        "tickets, order and the first error of a fetch") \
+	X(BLOB_PINS,      "blob.pins",        "store/blob_pins.c",     "what fetches rely on: held while a collector renames one file") \
 	X(BLOB_BATCH,     "blob.batch",       "store/blob_batch.c",    "small blobs that wait for their sync") \
 	X(S3_UPLOAD,      "s3.upload",        "store/objstore_s3_upload.c", "the parts of an upload") \
 	X(XFER_WRITE,     "xfer.write",       "store/xfer.c",          "the journal of a transfer: held while 20 bytes are written") \

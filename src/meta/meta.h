@@ -271,7 +271,10 @@ int meta_mirror(struct meta *m, struct arena *a, const char *id, struct model_mi
 /* By (team, source, revision, filter): made with row->id, or found; state and counts as in row. */
 int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *row,
                     struct model_mirror *out, struct err *err) MUST_CHECK;
-int meta_mirror_used(struct meta *m, const char *id, int64_t now_ms, struct err *err) MUST_CHECK;
+/* All that lead to this manifest: it is used again, and least recently used ones are evicted first.
+ */
+int meta_mirror_used(struct meta *m, const char *manifest, int64_t now_ms,
+                     struct err *err) MUST_CHECK;
 /* ERR_CONFLICT while an active job has its manifest frozen. */
 int meta_mirror_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
 /* After a restart nothing is being fetched. */

@@ -208,10 +208,10 @@ int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *
 	return db_commit(&tx, err);
 }
 
-int meta_mirror_used(struct meta *m, const char *id, int64_t now_ms, struct err *err)
+int meta_mirror_used(struct meta *m, const char *manifest, int64_t now_ms, struct err *err)
 {
-	return meta_exec(m, "UPDATE mirrors SET used_ms = ? WHERE id = ?",
-	                 DB_ARGS(db_int(now_ms), db_text(id)), ERR_NONE, err);
+	return meta_exec(m, "UPDATE mirrors SET used_ms = max(used_ms, ?) WHERE manifest = ?",
+	                 DB_ARGS(db_int(now_ms), db_text(manifest)), ERR_NONE, err);
 }
 
 static int active_users(struct db_tx *tx, const char *manifest, int64_t *n, struct err *err)

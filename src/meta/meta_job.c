@@ -475,7 +475,13 @@ int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *fro
 	            "NULL",
 	            DB_ARGS(db_text(s->pin_cluster), db_text(now.project_id)), NULL, err) < 0)
 		return -1;
-	/* What is over needs nothing any more. */
+	/* What is over has used its weights until now, and needs nothing any more. */
+	if (job_state_is_final(next.state) &&
+	    db_exec(&tx,
+	            "UPDATE mirrors SET used_ms = max(used_ms, ?) WHERE manifest IN"
+	            " (SELECT manifest FROM job_weights WHERE job_id = ?)",
+	            DB_ARGS(db_int(s->now_ms), db_text(s->job_id)), NULL, err) < 0)
+		return -1;
 	if ((s->resolved_json != NULL || job_state_is_final(next.state)) &&
 	    put_weights(&tx, s->job_id, s->manifests,
 	                job_state_is_final(next.state) ? 0 : s->n_manifests, err) < 0)

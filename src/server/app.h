@@ -9,7 +9,7 @@
  *
  * Locks: docs/locks.md lists them in their order. Those of a pass of the queue, a checkpoint and a
  * step order whole pieces of work and are held across the database's I/O; the others guard lists in
- * memory only. app->gc comes before all of them: fetches share it, collecting blobs has it alone.
+ * memory only. None is held over the network: what a fetch relies on is pinned (blob_pins.h).
  */
 #ifndef APP_H
 #define APP_H
@@ -90,8 +90,6 @@ struct app {
 	struct face_ctx face;
 	atomic_bool stopping;
 	struct lock ckpts[APP_STRIPES], steps[APP_STRIPES];
-	/* shared: a fetch, which relies on blobs and a manifest that no row names yet; else: gc */
-	pthread_rwlock_t gc;
 	struct queue *queue;
 	struct keyed_executor *prepare; /* jobs, see prepare.h */
 	struct keyed_executor *sweeps;  /* folders, see reconcile.h */

@@ -17,7 +17,8 @@ struct fetch {
 	const char *key, *team_id, *source, *endpoint, *secret, *asked_revision, *asked_manifest,
 		*filter_json;
 	struct glob_filter filter;
-	unsigned refs; /* waiters, and one for its thread */
+	struct blob_pins *pins; /* until the last one has left: rows name what is used by then */
+	unsigned refs;          /* waiters, and one for its thread */
 	bool keep;
 	atomic_bool cancel;
 	struct fetch_view view; /* under the lock of the list */
@@ -85,7 +86,7 @@ static void on_progress(void *arg, const struct mirror_progress *p)
 		log_warn("mirror row: %s", err.msg); /* the next one, or the end, writes it again */
 }
 
-/* Everything that a manifest names is here: then upstream is not asked. */
+/* Everything that a manifest names is here, and stays: then upstream is not asked. */
 static bool complete(struct fetch *f, const char *hex, struct mirror_progress *p)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -93,10 +94,13 @@ static bool complete(struct fetch *f, const char *hex, struct mirror_progress *p
 	struct manifest m = {0};
 	struct err err = {0};
 
-	if (hex == NULL || digest_parse(str_of(hex), &name, &err) < 0 ||
-	    blobs_get_manifest(f->app->blobs, a, &name, &m, &err) < 0)
+	if (hex == NULL || digest_parse(str_of(hex), &name, &err) < 0)
+		return false;
+	blob_pins_add(f->pins, &name);
+	if (blobs_get_manifest(f->app->blobs, a, &name, &m, &err) < 0)
 		return false;
 	for (size_t i = 0; i < m.n; i++) {
+		blob_pins_add(f->pins, &m.file[i].sha256);
 		if (!blobs_has(f->app->blobs, &m.file[i].sha256, m.file[i].size))
 			return false;
 	}
@@ -157,6 +161,7 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	AUTO_SOURCE struct source *s = NULL;
 	struct source_listing listing = {0};
 	struct mirror_job job = {.blobs = app->blobs,
+	                         .pins = f->pins,
 	                         .listing = &listing,
 	                         .progress = on_progress,
 	                         .arg = f,
@@ -214,8 +219,7 @@ static void renew_tree(struct fetch *f, const struct digest *manifest)
 		log_warn("fetch: %s", err.msg);
 }
 
-/* With app->gc: from the first blob that is relied on to the row that names them all. */
-static int fetch_all_locked(struct fetch *f, struct err *err)
+static int fetch_all(struct fetch *f, struct err *err)
 {
 	struct buf secret = BUF_INIT(SEAL_VALUE_MAX);
 	struct mirror_progress done = {0};
@@ -238,6 +242,8 @@ static int fetch_all_locked(struct fetch *f, struct err *err)
 		digest_hex(&manifest, hex);
 	} else {
 		copy_cut(hex, sizeof(hex), f->asked_manifest);
+		if (meta_mirror_used(f->app->meta, hex, clock_wall_ms(), err) < 0)
+			return -1;
 	}
 	if (f->row.id != NULL) {
 		struct err ignored = {0};
@@ -264,14 +270,11 @@ static int fetch_all_locked(struct fetch *f, struct err *err)
 	return 0;
 }
 
-static int fetch_all(struct fetch *f, struct err *err)
+static void fetch_free_one(struct fetch *f)
 {
-	int r;
-
-	(void)pthread_rwlock_rdlock(&f->app->gc);
-	r = fetch_all_locked(f, err);
-	(void)pthread_rwlock_unlock(&f->app->gc);
-	return r;
+	blob_pins_free(f->pins);
+	arena_free(f->a);
+	free(f);
 }
 
 /* Under the lock. The last one frees. */
@@ -283,8 +286,7 @@ static void drop(struct fetch *f)
 			atomic_store(&f->cancel, true); /* only its thread is left */
 		return;
 	}
-	arena_free(f->a);
-	free(f);
+	fetch_free_one(f);
 }
 
 static void fetch_run(void *arg)
@@ -345,6 +347,7 @@ static struct fetch *make(struct app *app, const struct fetch_want *want)
 
 	f->app = app;
 	f->a = arena_new();
+	f->pins = blob_pins_new(app->blobs);
 	f->team_id = arena_cstr(f->a, want->team_id);
 	f->source = arena_cstr(f->a, w->source);
 	f->endpoint = arena_cstr(f->a, w->endpoint);
@@ -412,8 +415,7 @@ int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **o
 	}
 	if (same != NULL) {
 		same->refs++;
-		arena_free(f->a);
-		free(f);
+		fetch_free_one(f);
 		f = same;
 	} else if (atomic_load(&app->stopping)) {
 		r = err_set(err, ERR_CANCELED, "the server is shutting down");
@@ -422,12 +424,10 @@ int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **o
 		if (r == 0)
 			LIST_INSERT_HEAD(&all->all, f, in);
 	}
-	if (r < 0) {
-		arena_free(f->a);
-		free(f);
-	} else {
+	if (r < 0)
+		fetch_free_one(f);
+	else
 		*out = f;
-	}
 	lock_give(&all->lock);
 	return r;
 }
@@ -568,23 +568,6 @@ static int drop_tree(void *arg, const struct digest *manifest, struct err *err)
 	return 0;
 }
 
-bool fetch_pause(struct app *app, int64_t wait_ms)
-{
-	int64_t until = clock_mono_ms() + wait_ms;
-
-	while (pthread_rwlock_trywrlock(&app->gc) != 0) {
-		if (clock_mono_ms() >= until || atomic_load(&app->stopping))
-			return false;
-		clock_sleep_ms(FETCH_PAUSE_STEP_MS);
-	}
-	return true;
-}
-
-void fetch_resume(struct app *app)
-{
-	(void)pthread_rwlock_unlock(&app->gc);
-}
-
 int fetch_collect(struct app *app, const struct digest *only, int64_t min_age_s,
                   const struct blobs_way *way, struct blobs_collected *out, struct err *err)
 {
@@ -615,10 +598,7 @@ int ctx_mirror_delete(void *of, const struct principal *principal, const char *i
 		return 0;
 	if (digest_parse(str_of(x.manifest), &name, err) < 0)
 		return -1;
-	if (!fetch_pause(app, 0))
-		return 0; /* the janitor comes by */
 	r = fetch_collect(app, &name, 0, &(struct blobs_way){0}, &gone, err);
-	fetch_resume(app);
 	*freed_bytes = gone.bytes;
 	return r;
 }

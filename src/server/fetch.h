@@ -10,9 +10,8 @@
 
 #define FETCH_THREADS 8 /* sources at once */
 #define FETCH_QUEUE_MAX 1000
-#define FETCH_TRIES 4          /* of an outage of the source, with growing pauses */
-#define FETCH_PAUSE_STEP_MS 50 /* between two tries to be alone */
-#define FETCH_LIST_MS 60000    /* a prefetch waits this long for the listing */
+#define FETCH_TRIES 4       /* of an outage of the source, with growing pauses */
+#define FETCH_LIST_MS 60000 /* a prefetch waits this long for the listing */
 
 struct fetch;
 
@@ -47,13 +46,11 @@ int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **o
 void fetch_look(struct app *app, struct fetch *f, int64_t wait_ms, bool listing,
                 struct fetch_view *out);
 void fetch_keep(struct app *app, struct fetch *f); /* goes on without waiters */
+/* What it brought is pinned until then: leave when a row names it. */
 void fetch_leave(struct app *app, struct fetch *f);
-/* No fetch runs from here to fetch_resume: blobs may be collected. It is waited for up to wait_ms;
- * false while one runs. */
-bool fetch_pause(struct app *app, int64_t wait_ms) MUST_CHECK;
-void fetch_resume(struct app *app);
-/* Paused: removes manifests that no mirror and no active job names, when they are older than that,
- * and the blobs that only they named. `only`: no other than this one. */
+/* Removes manifests that no mirror and no active job names, when they are older than that, and the
+ * blobs that only they named. Fetches may run: what they rely on stays. `only`: no other than this
+ * one. */
 int fetch_collect(struct app *app, const struct digest *only, int64_t min_age_s,
                   const struct blobs_way *way, struct blobs_collected *out,
                   struct err *err) MUST_CHECK;

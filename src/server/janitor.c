@@ -126,12 +126,9 @@ static void sweep_bytes(struct app *app)
 		log_warn("janitor: %s", err.msg);
 		err_clear(&err);
 	}
-	if (!fetch_pause(app, 0))
-		return; /* a fetch runs: next time */
 	if (fetch_collect(app, NULL, JANITOR_MANIFEST_S, &way, &gone, &err) < 0 ||
 	    blobs_gc(app->blobs, JANITOR_TMP_S, &way, &loose, &err) < 0)
 		log_warn("janitor: %s", err.msg);
-	fetch_resume(app);
 	if (loose.files + gone.files > 0)
 		log_info("blobs that nothing names: files=%" PRIu64 " bytes=%" PRIu64,
 		         loose.files + gone.files, loose.bytes + gone.bytes);

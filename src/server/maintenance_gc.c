@@ -10,7 +10,6 @@
 
 #include <dirent.h>
 
-#define PAUSE_MS 5000       /* a fetch that runs is waited for so long */
 #define TRASH_PASSES_MAX 50 /* of a thousand rows each */
 #define KEYS_A_PAGE 1000
 #define WORDS_MAX 600
@@ -234,17 +233,10 @@ static int collect_weights(struct gc *g, struct err *err)
 	struct blobs_collected out;
 	int r;
 
-	if (!fetch_pause(g->app, PAUSE_MS)) {
-		maintenance_note(g->t,
-		                 "weights are being fetched, so leftovers of other downloads were "
-		                 "skipped; run it again when `stoker weights ls` shows no fetch");
-		return 0;
-	}
-	/* No age: as no fetch runs, what is used is named by a row. */
+	/* No age: what is used is named by a row, or pinned by a fetch. */
 	r = fetch_collect(g->app, NULL, 0, &way, &out, err);
 	if (r == 0)
 		r = blobs_gc(g->app->blobs, g->min_age_s, &way, &out, err);
-	fetch_resume(g->app);
 	return r;
 }
 

@@ -110,13 +110,15 @@ static int weights(struct prep *p, struct err *err)
 
 		r = fetch_begin(p->app, &want, &p->fetch[i], err);
 	}
-	if (r == 0)
-		r = wait_weights(p, err);
-	for (size_t i = 0; i < p->spec.n_weights; i++) {
+	return r == 0 ? wait_weights(p, err) : -1;
+}
+
+/* Once the job's row names what they brought, or it is over. */
+static void leave_fetches(struct prep *p)
+{
+	for (size_t i = 0; i < SPEC_WEIGHTS_MAX; i++)
 		if (p->fetch[i] != NULL)
 			fetch_leave(p->app, p->fetch[i]);
-	}
-	return r;
 }
 
 static int resolve(struct prep *p, struct err *err)
@@ -196,6 +198,7 @@ static int prepare_job(struct app *app, const char *job_id, struct err *err)
 			return 0;
 		}
 		created(&p);
+		leave_fetches(&p);
 		if (meta_job(app->meta, a, job_id, &p.job, err) < 0)
 			return -1;
 	}

@@ -308,7 +308,6 @@ int start_open(struct app *app, struct err *err)
 		lock_init(&app->ckpts[i], LOCK_CKPTS);
 		lock_init(&app->steps[i], LOCK_STEPS);
 	}
-	(void)pthread_rwlock_init(&app->gc, NULL);
 	if (whole_path(app, &app->set.tls_cert, "--tls-cert", err) < 0 ||
 	    whole_path(app, &app->set.tls_key, "--tls-key", err) < 0 || make_folder(app, err) < 0 ||
 	    take_lock(app, err) < 0)
@@ -341,7 +340,6 @@ void start_close(struct app *app)
 		lock_done(&app->ckpts[i]);
 		lock_done(&app->steps[i]);
 	}
-	(void)pthread_rwlock_destroy(&app->gc);
 }
 
 static const char *login_path(struct arena *a, const char **folder)

@@ -1,7 +1,6 @@
 /*
- * blob.c - see blob.h. One lock file (gc.lock) keeps the collector and those who publish a manifest
- * apart: a manifest is written only while all its blobs are seen to be there, so collecting can
- * never leave one that names a missing blob.
+ * blob.c - see blob.h. A manifest is written only while all its blobs are seen to be there and are
+ * pinned (blob_pins.h), so collecting can never leave one that names a missing blob.
  */
 #include "store/blob_impl.h"
 
@@ -14,8 +13,6 @@
 #define BLOB_NAME_MAX 128                 /* of a temporary file */
 #define BLOB_SMALL_MAX ((size_t)64 << 20) /* what blobs_put takes */
 #define BLOB_TMP_TRIES 16                 /* the name moved away between open and lock */
-#define BLOB_LOCK_STEP_MS 20
-#define BLOB_LOCK_MS (120 * 1000) /* a collector that holds the lock longer is stuck */
 
 int blobs_open(struct blobs **out, const char *dir, struct err *err)
 {
@@ -34,6 +31,7 @@ int blobs_open(struct blobs **out, const char *dir, struct err *err)
 	b = xcalloc(1, sizeof(*b));
 	b->dir = xstrdup(dir);
 	b->fd = TAKE_FD(fd);
+	b->pins = blob_pin_table_new();
 	*out = b;
 	return 0;
 }
@@ -42,6 +40,7 @@ void blobs_close(struct blobs *b)
 {
 	if (b == NULL)
 		return;
+	blob_pin_table_free(b->pins);
 	(void)close(b->fd);
 	free(b->dir);
 	free(b);
@@ -218,12 +217,14 @@ int blobs_drop_tmp(struct blobs *b, const char *name, struct err *err)
 
 static int put_small(struct blobs *b, struct str body, const char *to, struct err *err)
 {
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(b);
 	AUTO_FD int fd = -1;
 	char id[25], tmp[64];
 	int rc;
 
 	seal_id(id, 24);
 	FMT(tmp, "tmp/put-%s", id);
+	blob_pins_add_tmp(pins, tmp + strlen("tmp/"));
 	fd = openat(b->fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return err_errno(err, errno, "%s/%s", b->dir, tmp);
@@ -301,38 +302,20 @@ int blobs_quarantine_manifest(struct blobs *b, const struct digest *name, struct
 	return move_to_quarantine(b, path, "m-", err);
 }
 
-int blob_gc_lock(struct blobs *b, struct err *err)
-{
-	AUTO_FD int fd = openat(b->fd, "gc.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	int64_t until = clock_mono_ms() + BLOB_LOCK_MS;
-
-	if (fd < 0)
-		return err_errno(err, errno, "%s/gc.lock", b->dir);
-	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		if (errno != EWOULDBLOCK && errno != EINTR)
-			return err_errno(err, errno, "lock %s/gc.lock", b->dir);
-		if (clock_mono_ms() > until)
-			return err_set(err, ERR_BUSY, "%s/gc.lock has been held for %d s", b->dir,
-			               BLOB_LOCK_MS / 1000);
-		clock_sleep_ms(BLOB_LOCK_STEP_MS);
-	}
-	return TAKE_FD(fd);
-}
-
-int blobs_put_manifest(struct blobs *b, const struct manifest *m, struct digest *name,
-                       struct err *err)
+int blobs_put_manifest(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
+                       struct digest *name, struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(MANIFEST_BYTES_MAX);
-	AUTO_FD int lock = -1;
+	AUTO_BLOB_PINS struct blob_pins *own = pins == NULL ? blob_pins_new(b) : NULL;
 	char to[BLOB_PATH_CAP];
 	struct digest d;
 
 	manifest_write(m, &text, &d);
 	if (buf_check(&text, "the manifest", err) < 0)
 		return -1;
-	lock = blob_gc_lock(b, err);
-	if (lock < 0)
-		return -1;
+	for (size_t i = 0; i < m->n; i++)
+		blob_pins_add(own != NULL ? own : pins, &m->file[i].sha256);
+	blob_pins_add(own != NULL ? own : pins, &d);
 	for (size_t i = 0; i < m->n; i++)
 		if (!blobs_has(b, &m->file[i].sha256, m->file[i].size))
 			return err_set(err, ERR_CONFLICT,

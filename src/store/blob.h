@@ -15,6 +15,7 @@
 #include "base/fs.h"
 
 struct blobs;
+struct blob_pins; /* blob_pins.h */
 
 int blobs_open(struct blobs **out, const char *dir, struct err *err) MUST_CHECK; /* makes it */
 void blobs_close(struct blobs *b);
@@ -56,8 +57,12 @@ int blobs_each_manifest(struct blobs *b,
                         int (*fn)(void *arg, const struct digest *name, struct err *err), void *arg,
                         struct err *err) MUST_CHECK;
 
-int blobs_put_manifest(struct blobs *b, const struct manifest *m, struct digest *name,
-                       struct err *err) MUST_CHECK;
+/* ERR_CONFLICT when a blob is missing. The manifest and its blobs are pinned in `pins` (may be
+ * NULL) from before it is looked at. */
+int blobs_put_manifest(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
+                       struct digest *name, struct err *err) MUST_CHECK;
+/* Somebody relies on this blob or manifest, or did when a collection that runs had begun. */
+bool blobs_pinned(struct blobs *b, const struct digest *d);
 int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *name,
                        struct manifest *m, struct err *err) MUST_CHECK; /* digest checked */
 enum blobs_kind { BLOBS_MANIFEST, BLOBS_BLOB, BLOBS_PARTIAL, BLOBS_DAMAGED };
@@ -85,13 +90,12 @@ struct blobs_collected {
 	uint64_t manifests, files, bytes; /* files, bytes: of blobs and temporary files */
 };
 /* Removes manifests that were published more than min_age_s ago and are not kept, and the blobs
- * that only they named, of any age. Nobody publishes meanwhile; but a fetch relies on blobs that
- * are there before it publishes, so the caller lets none run. */
+ * that only they named, of any age. Fetches may run meanwhile: what they have pinned stays. */
 int blobs_collect(struct blobs *b, int64_t min_age_s, const struct blobs_choice *by,
                   const struct blobs_way *way, struct blobs_collected *out,
                   struct err *err) MUST_CHECK;
 /* Removes blobs that no manifest names (an earlier try has left them) and temporary files, both
- * when older than max_age_s. */
+ * when older than max_age_s and not pinned. */
 int blobs_gc(struct blobs *b, int64_t max_age_s, const struct blobs_way *way,
              struct blobs_collected *out, struct err *err) MUST_CHECK;
 int blobs_usage(struct blobs *b, uint64_t *files, uint64_t *bytes, struct err *err) MUST_CHECK;

@@ -1,6 +1,7 @@
 /* blob_batch.c - see blob_batch.h. One lock, for the group that is being filled; no I/O under it.
  */
 #include "store/blob_batch.h"
+#include "store/blob_pins.h"
 
 #include "base/seal.h"
 
@@ -24,6 +25,7 @@ struct group {
 
 struct blob_batch {
 	struct blobs *blobs;
+	struct blob_pins *pins; /* of the temporary files */
 	struct lock lock;
 	struct group *group;
 	_Atomic uint64_t number; /* of the next file; begins at random, others write there, too */
@@ -42,6 +44,7 @@ struct blob_batch *blob_batch_new(struct blobs *b)
 	uint64_t start;
 
 	bb->blobs = b;
+	bb->pins = blob_pins_new(b);
 	seal_random(&start, sizeof(start));
 	atomic_init(&bb->number, start);
 	bb->group = xcalloc(1, sizeof(*bb->group));
@@ -65,6 +68,7 @@ void blob_batch_free(struct blob_batch *bb)
 	if (bb == NULL)
 		return;
 	drop_group(bb, bb->group, 0);
+	blob_pins_free(bb->pins);
 	lock_done(&bb->lock);
 	free(bb);
 }
@@ -161,6 +165,7 @@ static int write_tmp(struct blob_batch *bb, uint64_t number, const void *p, size
 	char name[64];
 
 	tmp_name(number, name);
+	blob_pins_add_tmp(bb->pins, strrchr(name, '/') + 1);
 	fd = openat(blobs_dirfd(bb->blobs), name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
 	if (fd < 0)
 		return err_errno(err, errno, "%s", name);

@@ -18,7 +18,7 @@ void blob_batch_free(struct blob_batch *bb); /* what is not published is removed
 DEFINE_CLEANUP(struct blob_batch, blob_batch_free)
 #define AUTO_BLOB_BATCH CLEANUP(blob_batch_free_p)
 
-/* n bytes that hash to d (the caller has seen to that). Thread-safe. */
+/* n bytes that hash to d: the caller has seen to that, and has pinned d. Thread-safe. */
 int blob_batch_add(struct blob_batch *bb, const void *p, size_t n, const struct digest *d,
                    struct err *err) MUST_CHECK;
 /* All that was added, names too, is on the disk. No adder may be running. */

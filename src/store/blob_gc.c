@@ -24,16 +24,21 @@ struct named { /* the digests that manifests name */
 	size_t n, cap;
 };
 
-/* One that cannot be read ends the collection: what it names is not known. *largest (may be NULL)
- * gets the path of its largest file, the caller's, or NULL. */
+/* One that cannot be read ends the collection: what it names is not known. One that is gone names
+ * nothing any more: another collector was here. *largest (may be NULL) gets the path of its largest
+ * file, the caller's, or NULL. */
 static int note(struct named *set, const struct digest *manifest, char **largest, struct err *err)
 {
 	const struct manifest_file *most = NULL;
 	AUTO_ARENA struct arena *a = arena_new();
 	struct manifest m;
 
-	if (blobs_get_manifest(set->b, a, manifest, &m, err) < 0)
-		return -1;
+	if (blobs_get_manifest(set->b, a, manifest, &m, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		return 0;
+	}
 	if (set->n + m.n > set->cap) {
 		set->cap = MAX(set->cap * 2, set->n + m.n);
 		set->d = xrealloc(set->d, set->cap * sizeof(*set->d));
@@ -70,7 +75,8 @@ static bool names(const struct named *set, const struct digest *d)
 }
 
 struct sweep {
-	const struct named *named; /* NULL: everything old goes (temporary files) */
+	struct blobs *b;
+	const struct named *named; /* by manifests */
 	int64_t before_s;
 	const struct blobs_way *way;
 	struct blobs_collected *out;
@@ -82,17 +88,14 @@ static void tell(const struct blobs_way *way, const struct blobs_item *x)
 		way->each(way->arg, x);
 }
 
-static int sweep_file(struct sweep *s, int dirfd, struct blobs_item *x, const struct stat *st,
-                      struct err *err)
+/* One that was removed, or would be. */
+static void count(struct sweep *s, struct blobs_item *x, const struct stat *st)
 {
-	if (!s->way->dry_run && unlinkat(dirfd, x->name, 0) < 0)
-		return errno == ENOENT ? 0 : err_errno(err, errno, "remove %s", x->name);
 	x->files = 1;
 	x->bytes = (uint64_t)st->st_size;
 	s->out->files++;
 	s->out->bytes += x->bytes;
 	tell(s->way, x);
-	return 0;
 }
 
 /* A blob is as old as its last byte: a tree that links to it, or did, is no sign of use. */
@@ -100,8 +103,10 @@ static int sweep_blob(void *arg, int dirfd, const char *name, struct err *err)
 {
 	struct blobs_item x = {.kind = BLOBS_BLOB, .name = name};
 	struct sweep *s = arg;
+	char path[BLOB_PATH_CAP];
 	struct digest d;
 	struct stat st;
+	bool gone;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
 	    st.st_mtim.tv_sec > s->before_s)
@@ -111,11 +116,20 @@ static int sweep_blob(void *arg, int dirfd, const char *name, struct err *err)
 		return 0;
 	}
 	x.ms = st.st_mtim.tv_sec * 1000;
-	return names(s->named, &d) ? 0 : sweep_file(s, dirfd, &x, &st, err);
+	if (names(s->named, &d))
+		return 0;
+	blob_path(&d, path);
+	gone = s->way->dry_run && !blobs_pinned(s->b, &d);
+	if (!s->way->dry_run && blob_take_away(s->b, &d, path, &gone, err) < 0)
+		return -1;
+	if (gone)
+		count(s, &x, &st);
+	return 0;
 }
 
-/* Temporary files: a fetch that is going on holds its file locked, and that covers its journal.
- * ctime: one that was just set aside is young whatever its content's time. */
+/* Temporary files: a fetch that is going on pins their names, and has its file locked while it is
+ * written. ctime: one that was just set aside is young whatever its content's time. What a killed
+ * collector left has no age. */
 static int sweep_tmp(void *arg, int dirfd, const char *name, struct err *err)
 {
 	struct blobs_item x = {.kind = BLOBS_PARTIAL, .name = name};
@@ -125,17 +139,22 @@ static int sweep_tmp(void *arg, int dirfd, const char *name, struct err *err)
 	struct stat st;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
-	    st.st_ctim.tv_sec > s->before_s)
+	    (st.st_ctim.tv_sec > s->before_s && !str_starts(str_of(name), BLOB_GONE)))
 		return 0;
 	if (str_ends(str_of(name), ".journal"))
 		held[strlen(held) - strlen(".journal")] = '\0';
 	fd = openat(dirfd, held, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return 0;
+	if (blob_tmp_pinned(s->b, held))
+		return 0;
 	if (str_starts(str_of(name), BLOB_DAMAGED))
 		x.kind = BLOBS_DAMAGED;
 	x.ms = st.st_ctim.tv_sec * 1000;
-	return sweep_file(s, dirfd, &x, &st, err);
+	if (!s->way->dry_run && unlinkat(dirfd, name, 0) < 0)
+		return errno == ENOENT ? 0 : err_errno(err, errno, "remove %s", name);
+	count(s, &x, &st);
+	return 0;
 }
 
 struct fan { /* of blobs/sha256: two digits each */
@@ -167,14 +186,14 @@ static int fan_out(struct blobs *b,
 int blobs_gc(struct blobs *b, int64_t max_age_s, const struct blobs_way *way,
              struct blobs_collected *out, struct err *err)
 {
-	AUTO_FD int lock = blob_gc_lock(b, err);
 	struct named named = {.b = b};
-	struct sweep s = {.before_s = clock_wall_ms() / 1000 - max_age_s, .way = way, .out = out};
+	struct sweep s = {
+		.b = b, .before_s = clock_wall_ms() / 1000 - max_age_s, .way = way, .out = out};
+	struct blob_scan scan;
 	int rc;
 
 	*out = (struct blobs_collected){0};
-	if (lock < 0)
-		return -1;
+	blob_scan_begin(b, &scan);
 	rc = blobs_each_manifest(b, note_manifest, &named, err);
 	if (rc == 0) {
 		sort(&named);
@@ -183,6 +202,7 @@ int blobs_gc(struct blobs *b, int64_t max_age_s, const struct blobs_way *way,
 	}
 	if (rc == 0)
 		rc = each_name(b, "tmp", sweep_tmp, &s, err);
+	blob_scan_end(b, &scan);
 	free(named.d);
 	return rc < 0 ? err_wrap(err, "collect %s", b->dir) : 0;
 }
@@ -193,9 +213,11 @@ struct going { /* a manifest that is not kept */
 	int64_t ms;
 	size_t end; /* of its blobs in go; they begin where those of the one before end */
 	uint64_t files, bytes;
+	bool gone;
 };
 
 struct choice { /* between manifests that stay and manifests that go */
+	struct blobs *b;
 	const struct blobs_choice *by;
 	int64_t before_s;
 	struct named stay, go; /* the blobs of either */
@@ -216,8 +238,9 @@ static int choose(void *arg, int dirfd, const char *name, struct err *err)
 		return 0;
 	}
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_errno(err, errno, "manifests/%s", name);
-	if (st.st_ctim.tv_sec <= c->before_s && c->by->keep(c->by->arg, &d, &keep, err) < 0)
+		return errno == ENOENT ? 0 : err_errno(err, errno, "manifests/%s", name);
+	if (st.st_ctim.tv_sec <= c->before_s && !blobs_pinned(c->b, &d) &&
+	    c->by->keep(c->by->arg, &d, &keep, err) < 0)
 		return -1;
 	if (keep)
 		return note(&c->stay, &d, NULL, err);
@@ -240,13 +263,14 @@ static int remove_manifests(struct blobs *b, struct choice *c, struct err *err)
 		if (c->by->drop != NULL && c->by->drop(c->by->arg, &c->gone[i].name, err) < 0)
 			return -1;
 		blob_manifest_path(&c->gone[i].name, path);
-		if (unlinkat(b->fd, path, 0) < 0 && errno != ENOENT)
-			return err_errno(err, errno, "remove %s", path);
+		if (blob_take_away(b, &c->gone[i].name, path, &c->gone[i].gone, err) < 0)
+			return -1;
 	}
 	return c->n_gone > 0 ? fs_sync_dir(b->fd, "manifests", err) : 0;
 }
 
-/* Each blob goes, and counts, with the first of the manifests that go. */
+/* Each blob goes, and counts, with the first of the manifests that go. Of one that was published
+ * again meanwhile the blobs are pinned. */
 static int remove_blobs(struct blobs *b, struct choice *c, bool dry_run, struct err *err)
 {
 	AUTO_MAP struct map *seen = map_new();
@@ -256,13 +280,17 @@ static int remove_blobs(struct blobs *b, struct choice *c, bool dry_run, struct 
 
 	for (size_t i = 0; i < c->n_gone; i++) {
 		for (; k < c->gone[i].end; k++) {
-			blob_path(&c->go.d[k], path);
-			if (names(&c->stay, &c->go.d[k]) ||
-			    map_set(seen, str_of(path), c) != NULL ||
+			const struct digest *d = &c->go.d[k];
+			bool gone = dry_run && !blobs_pinned(b, d);
+
+			blob_path(d, path);
+			if (names(&c->stay, d) || map_set(seen, str_of(path), c) != NULL ||
 			    fstatat(b->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
 				continue; /* somebody else's too, or removed already */
-			if (!dry_run && unlinkat(b->fd, path, 0) < 0)
-				return err_errno(err, errno, "remove %s", path);
+			if (!dry_run && blob_take_away(b, d, path, &gone, err) < 0)
+				return -1;
+			if (!gone)
+				continue;
 			c->gone[i].files++;
 			c->gone[i].bytes += (uint64_t)st.st_size;
 		}
@@ -284,6 +312,8 @@ static int remove_chosen(struct blobs *b, struct choice *c, const struct blobs_w
 	for (size_t i = 0; i < c->n_gone; i++) {
 		struct going *g = &c->gone[i];
 
+		if (!way->dry_run && !g->gone)
+			continue; /* pinned meanwhile */
 		digest_hex(&g->name, hex);
 		out->manifests++;
 		out->files += g->files;
@@ -297,19 +327,20 @@ static int remove_chosen(struct blobs *b, struct choice *c, const struct blobs_w
 int blobs_collect(struct blobs *b, int64_t min_age_s, const struct blobs_choice *by,
                   const struct blobs_way *way, struct blobs_collected *out, struct err *err)
 {
-	AUTO_FD int lock = blob_gc_lock(b, err);
-	struct choice c = {.by = by,
+	struct choice c = {.b = b,
+	                   .by = by,
 	                   .before_s = clock_wall_ms() / 1000 - min_age_s,
 	                   .stay = {.b = b},
 	                   .go = {.b = b}};
+	struct blob_scan scan;
 	int rc;
 
 	*out = (struct blobs_collected){0};
-	if (lock < 0)
-		return -1;
+	blob_scan_begin(b, &scan);
 	rc = each_name(b, "manifests", choose, &c, err);
 	if (rc == 0)
 		rc = remove_chosen(b, &c, way, out, err);
+	blob_scan_end(b, &scan);
 	free(c.stay.d);
 	free(c.go.d);
 	for (size_t i = 0; i < c.n_gone; i++)

@@ -108,6 +108,13 @@ static int compare_size(const void *a, const void *b)
 	                          : (x->i > y->i) - (x->i < y->i);
 }
 
+/* Is the blob here? Once this says so it stays. */
+static bool here(struct mirror *m, const struct item *it)
+{
+	blob_pins_add(m->job->pins, &it->sha256);
+	return blobs_has(m->job->blobs, &it->sha256, it->f->size);
+}
+
 static void add_done(struct mirror *m, struct item *it)
 {
 	uint64_t told = atomic_exchange(&it->told, it->f->size);
@@ -134,7 +141,7 @@ static void plan(struct mirror *m)
 		struct item *it = &m->item[i];
 
 		if ((promised(it->f) || digest_cache_find(m->known, it->f, &it->sha256)) &&
-		    blobs_has(m->job->blobs, &it->sha256, it->f->size)) {
+		    here(m, it)) {
 			add_done(m, it);
 		} else if (it->same_as == ALONE) {
 			m->order[m->n_order++] = (struct wanted){it->f->size, i};
@@ -306,6 +313,7 @@ static int fetch_small(struct one *o, struct err *err)
 	x.mem = mem;
 	if (xfer_fetch(&x, &res, err) < 0)
 		return name_it(o, err);
+	blob_pins_add(o->m->job->pins, &res.sha256);
 	if (blob_batch_add(o->m->batch, mem, (size_t)o->it->f->size, &res.sha256, err) < 0)
 		return -1;
 	o->it->sha256 = res.sha256;
@@ -328,7 +336,7 @@ static int lock_tmp(struct one *o, const char *name, int *fd, char journal[FS_PA
 			return err_set(err, ERR_CANCELED, "canceled");
 		clock_sleep_ms(WAIT_STEP_MS);
 	}
-	if (!promised(o->it->f) || !blobs_has(b, &o->it->sha256, o->it->f->size))
+	if (!promised(o->it->f) || !here(o->m, o->it))
 		return 0;
 	(void)close(*fd);
 	*fd = -1;
@@ -344,6 +352,7 @@ static int fetch_large(struct one *o, unsigned streams, struct err *err)
 	struct xfer_job x = xfer_of(o, prefix);
 
 	tmp_name(o->m, o->it->f, name);
+	blob_pins_add_tmp(o->m->job->pins, name);
 	if (lock_tmp(o, name, &fd, journal, err) < 0)
 		return name_it(o, err);
 	if (fd < 0)
@@ -353,6 +362,7 @@ static int fetch_large(struct one *o, unsigned streams, struct err *err)
 	x.streams_max = streams;
 	if (xfer_fetch(&x, &res, err) < 0)
 		return name_it(o, err);
+	blob_pins_add(o->m->job->pins, &res.sha256);
 	if (blobs_commit(o->m->job->blobs, name, fd, &res.sha256, err) < 0)
 		return -1;
 	o->it->sha256 = res.sha256;
@@ -573,7 +583,7 @@ static int publish(struct mirror *m, struct digest *name, struct err *err)
 	}
 	if (manifest_finish(&mf, err) < 0)
 		return err_wrap(err, "%s", source_name(m->job->source));
-	return blobs_put_manifest(m->job->blobs, &mf, name, err);
+	return blobs_put_manifest(m->job->blobs, m->job->pins, &mf, name, err);
 }
 
 int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
@@ -584,7 +594,8 @@ int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
 	struct digest name;
 	int r;
 
-	assert(job->blobs != NULL && job->source != NULL && job->listing != NULL);
+	assert(job->blobs != NULL && job->pins != NULL && job->source != NULL &&
+	       job->listing != NULL);
 	m.known = digest_cache_load(job->blobs, source_name(job->source));
 	plan(&m);
 	m.batch = blob_batch_new(job->blobs);

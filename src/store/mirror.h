@@ -7,7 +7,7 @@
 #ifndef MIRROR_H
 #define MIRROR_H
 
-#include "store/blob.h"
+#include "store/blob_pins.h"
 #include "store/source.h"
 
 struct mirror_progress {
@@ -18,6 +18,8 @@ struct mirror_progress {
 
 struct mirror_job {
 	struct blobs *blobs;
+	/* Gets all that is written and relied on: it stays until the caller frees the pins. */
+	struct blob_pins *pins;
 	struct source *source;
 	const struct source_listing *listing;
 	unsigned files_at_once; /* 0 = 16 */

@@ -88,7 +88,9 @@ static int fetch(char **arg, struct err *err)
 	    blobs_open(&blobs, arg[1], err) < 0)
 		return -1;
 	{
-		struct mirror_job job = {.blobs = blobs, .source = source, .listing = &listing};
+		AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(blobs);
+		struct mirror_job job = {
+			.blobs = blobs, .pins = pins, .source = source, .listing = &listing};
 
 		if (mirror_fetch(&job, &manifest, &done, err) < 0)
 			return -1;

@@ -1,7 +1,10 @@
 /* test_blob.c - blobs are whole and verified or not there; manifests never name a hole. */
 #include "unit.h"
 
-#include "store/blob.h"
+#include "store/blob_pins.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 static char folder[64];
 
@@ -137,6 +140,13 @@ static void count_item(void *arg, const struct blobs_item *x)
 	((unsigned *)arg)[x->kind]++;
 }
 
+static int keep_none(void *arg UNUSED, const struct digest *manifest UNUSED, bool *keep,
+                     struct err *err UNUSED)
+{
+	*keep = false;
+	return 0;
+}
+
 static unsigned dropped;
 
 static int count_drop(void *arg UNUSED, const struct digest *manifest UNUSED,
@@ -160,10 +170,11 @@ static void blob_manifests(void **state UNUSED)
 	add(&m, "a/x", b, "one");
 	add(&m, "b", NULL, "two");
 	assert_ok(manifest_finish(&m, &err), &err);
-	assert_err(blobs_put_manifest(b, &m, &name, &err), &err, ERR_CONFLICT, "the blob of b");
+	assert_err(blobs_put_manifest(b, NULL, &m, &name, &err), &err, ERR_CONFLICT,
+	           "the blob of b");
 	assert_ok(blobs_put(b, STR_LIT("two"), &other, &err), &err);
-	assert_ok(blobs_put_manifest(b, &m, &name, &err), &err);
-	assert_ok(blobs_put_manifest(b, &m, &name, &err), &err);
+	assert_ok(blobs_put_manifest(b, NULL, &m, &name, &err), &err);
+	assert_ok(blobs_put_manifest(b, NULL, &m, &name, &err), &err);
 	assert_ok(blobs_get_manifest(b, a, &name, &back, &err), &err);
 	assert_int_equal(back.n, 2);
 	assert_string_equal(back.file[0].path, "a/x");
@@ -203,7 +214,7 @@ static void blob_collects_what_nobody_names(void **state UNUSED)
 	add(&m, "a", b, "one");
 	add(&m, "b", b, "two!");
 	assert_ok(manifest_finish(&m, &err), &err);
-	assert_ok(blobs_put_manifest(b, &m, &name, &err), &err);
+	assert_ok(blobs_put_manifest(b, NULL, &m, &name, &err), &err);
 	assert_ok(blobs_put(b, STR_LIT("nobody's"), &orphan, &err), &err);
 	assert_ok(blobs_tmp(b, "busy", &busy, journal, &err), &err);
 	assert_ok(fs_write_atomic(AT_FDCWD, journal, STR_LIT("j"), 0600, &err), &err);
@@ -251,13 +262,13 @@ static void blob_collects_manifests(void **state UNUSED)
 	add(&m, "a", b, "mine");
 	add(&m, "b", b, "shared");
 	assert_ok(manifest_finish(&m, &err), &err);
-	assert_ok(blobs_put_manifest(b, &m, &keep, &err), &err);
+	assert_ok(blobs_put_manifest(b, NULL, &m, &keep, &err), &err);
 	manifest_init(&m, a);
 	add(&m, "b", b, "shared");
 	add(&m, "c", b, "alone");
 	add(&m, "d", b, "alone");
 	assert_ok(manifest_finish(&m, &err), &err);
-	assert_ok(blobs_put_manifest(b, &m, &go, &err), &err);
+	assert_ok(blobs_put_manifest(b, NULL, &m, &go, &err), &err);
 	assert_ok(blobs_collect(b, 3600, &by, &real, &out, &err), &err);
 	assert_int_equal(out.manifests, 0); /* its row may still be on its way */
 	dropped = 0;
@@ -282,8 +293,194 @@ static void blob_collects_manifests(void **state UNUSED)
 	add(&m, "c", b, "alone");
 	add(&m, "d", b, "alone");
 	assert_ok(manifest_finish(&m, &err), &err);
-	assert_ok(blobs_put_manifest(b, &m, &again, &err), &err);
+	assert_ok(blobs_put_manifest(b, NULL, &m, &again, &err), &err);
 	assert_true(digest_same(&again, &go));
+}
+
+/* What is pinned stays, of any age: loose blobs, manifests with what they name, temporary files. */
+static void blob_pins_hold(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_store("pins");
+	AUTO_ARENA struct arena *a = arena_new();
+	struct blobs_choice none = {keep_none, count_drop, NULL};
+	struct blobs_way real = {0};
+	struct blob_pins *pins = blob_pins_new(b), *twice = blob_pins_new(b);
+	struct blobs_collected out;
+	struct digest name, loose, other;
+	char journal[FS_PATH_MAX];
+	struct err err = {0};
+	struct manifest m;
+	int tmp = -1;
+
+	manifest_init(&m, a);
+	add(&m, "a", b, "named");
+	assert_ok(manifest_finish(&m, &err), &err);
+	assert_ok(blobs_put_manifest(b, pins, &m, &name, &err), &err);
+	assert_ok(blobs_put(b, STR_LIT("loose"), &loose, &err), &err);
+	assert_ok(blobs_put(b, STR_LIT("other"), &other, &err), &err);
+	blob_pins_add(pins, &loose);
+	blob_pins_add(twice, &loose);
+	assert_ok(blobs_tmp(b, "between-tries", &tmp, journal, &err), &err);
+	assert_ok(fs_write_atomic(AT_FDCWD, journal, STR_LIT("j"), 0600, &err), &err);
+	(void)close(tmp);
+	blob_pins_add_tmp(pins, "between-tries");
+
+	dropped = 0;
+	assert_ok(blobs_collect(b, 0, &none, &real, &out, &err), &err);
+	assert_int_equal(out.manifests, 0);
+	assert_int_equal(dropped, 0);
+	assert_ok(blobs_gc(b, 0, &real, &out, &err), &err);
+	assert_int_equal(out.files, 1); /* other */
+	assert_true(blobs_has(b, &loose, 5) && there("pins", "tmp/between-tries.journal"));
+	blob_pins_free(pins);
+	assert_ok(blobs_collect(b, 0, &none, &real, &out, &err), &err);
+	assert_int_equal(out.manifests, 1);
+	assert_ok(blobs_gc(b, 0, &real, &out, &err), &err);
+	assert_int_equal(out.files, 2); /* the temporary file and its journal */
+	assert_true(blobs_has(b, &loose, 5));
+	blob_pins_free(twice);
+	assert_ok(blobs_gc(b, 0, &real, &out, &err), &err);
+	assert_false(blobs_has(b, &loose, 5));
+	assert_false(blobs_pinned(b, &loose));
+}
+
+struct published { /* during a collection that has seen all manifests */
+	struct blobs *b;
+	struct digest blob, name;
+};
+
+static int publish_meanwhile(void *arg, const struct digest *manifest UNUSED, bool *keep,
+                             struct err *err)
+{
+	struct published *p = arg;
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(p->b);
+	AUTO_ARENA struct arena *a = arena_new();
+	struct manifest m;
+
+	*keep = false;
+	blob_pins_add(pins, &p->blob);
+	assert_true(blobs_has(p->b, &p->blob, 6)); /* so it is not fetched */
+	manifest_init(&m, a);
+	assert_ok(manifest_add(&m, STR_LIT("again"), 6, &p->blob, err), err);
+	assert_ok(manifest_finish(&m, err), err);
+	return blobs_put_manifest(p->b, pins, &m, &p->name, err);
+}
+
+/* A fetch that is over before the collector acts on its older list of names. */
+static void blob_pins_outlive_their_owner_in_a_collection(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_store("pins-scan");
+	AUTO_ARENA struct arena *a = arena_new();
+	struct published p = {.b = b};
+	struct blobs_choice by = {publish_meanwhile, NULL, &p};
+	struct blobs_way real = {0};
+	struct blobs_collected out;
+	struct manifest m, back;
+	struct digest old;
+	struct err err = {0};
+
+	assert_ok(blobs_put(b, STR_LIT("shared"), &p.blob, &err), &err);
+	manifest_init(&m, a);
+	add(&m, "old", b, "shared");
+	assert_ok(manifest_finish(&m, &err), &err);
+	assert_ok(blobs_put_manifest(b, NULL, &m, &old, &err), &err);
+	assert_ok(blobs_collect(b, 0, &by, &real, &out, &err), &err);
+	assert_true(blobs_has(b, &p.blob, 6));
+	assert_ok(blobs_get_manifest(b, a, &p.name, &back, &err), &err);
+	assert_false(blobs_pinned(b, &p.blob)); /* the collection is over */
+}
+
+#define RACE_ROUNDS 400
+#define RACE_BLOBS 8
+
+struct race {
+	struct blobs *b;
+	atomic_bool over;
+	_Atomic uint64_t taken;
+	_Atomic uint64_t row[RACE_BLOBS]; /* fetches that rely on such manifests */
+};
+
+static int keep_rows(void *arg, const struct digest *manifest, bool *keep, struct err *err UNUSED)
+{
+	const struct race *r = arg;
+
+	*keep = atomic_load(&r->row[manifest->b[0] % RACE_BLOBS]) > 0;
+	return 0;
+}
+
+static void *collect_always(void *arg)
+{
+	struct race *r = arg;
+	struct blobs_choice by = {keep_rows, NULL, r};
+	struct blobs_way real = {0};
+	struct blobs_collected out;
+
+	while (!atomic_load(&r->over)) {
+		struct err err = {0};
+
+		assert_ok(blobs_collect(r->b, 0, &by, &real, &out, &err), &err);
+		atomic_fetch_add(&r->taken, out.files);
+		assert_ok(blobs_gc(r->b, -1, &real, &out, &err), &err); /* this second's, too */
+		atomic_fetch_add(&r->taken, out.files);
+	}
+	return NULL;
+}
+
+/* One after another, blobs that others fetch too: pinned, looked for, written, published, named by
+ * a row, and then they must be there. */
+static void *fetch_always(void *arg)
+{
+	struct race *r = arg;
+
+	for (unsigned i = 0; i < RACE_ROUNDS; i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct blob_pins *pins = blob_pins_new(r->b);
+		struct manifest m;
+		struct digest d, name;
+		struct err err = {0};
+
+		manifest_init(&m, a);
+		for (unsigned k = 0; k < 3; k++) {
+			char *text = arena_printf(a, "blob %u", (i + k) % RACE_BLOBS);
+
+			d = hash_sha256(text, strlen(text));
+			blob_pins_add(pins, &d);
+			if (!blobs_has(r->b, &d, strlen(text)))
+				assert_ok(blobs_put(r->b, str_of(text), &d, &err), &err);
+			assert_ok(manifest_add(&m, str_of(text), strlen(text), &d, &err), &err);
+		}
+		assert_ok(manifest_finish(&m, &err), &err);
+		assert_ok(blobs_put_manifest(r->b, pins, &m, &name, &err), &err);
+		atomic_fetch_add(&r->row[name.b[0] % RACE_BLOBS], 1);
+		blob_pins_free(pins); /* the row holds it from here */
+		for (unsigned look = 0; look < 3; look++) {
+			assert_ok(blobs_get_manifest(r->b, a, &name, &m, &err), &err);
+			for (size_t k = 0; k < m.n; k++)
+				assert_true(blobs_has(r->b, &m.file[k].sha256, m.file[k].size));
+			(void)sched_yield();
+		}
+		atomic_fetch_sub(&r->row[name.b[0] % RACE_BLOBS], 1);
+	}
+	return NULL;
+}
+
+static void blob_collectors_race_with_fetches(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_store("race");
+	static struct race r;
+	pthread_t fetcher[3], collector[2];
+
+	r.b = b;
+	for (size_t i = 0; i < COUNT(collector); i++)
+		assert_int_equal(pthread_create(&collector[i], NULL, collect_always, &r), 0);
+	for (size_t i = 0; i < COUNT(fetcher); i++)
+		assert_int_equal(pthread_create(&fetcher[i], NULL, fetch_always, &r), 0);
+	for (size_t i = 0; i < COUNT(fetcher); i++)
+		assert_int_equal(pthread_join(fetcher[i], NULL), 0);
+	atomic_store(&r.over, true);
+	for (size_t i = 0; i < COUNT(collector); i++)
+		assert_int_equal(pthread_join(collector[i], NULL), 0);
+	assert_true(atomic_load(&r.taken) > 0); /* there was something to race for */
 }
 
 static const struct CMUnitTest tests[] = {
@@ -293,6 +490,9 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(blob_manifests),
 	cmocka_unit_test(blob_collects_what_nobody_names),
 	cmocka_unit_test(blob_collects_manifests),
+	cmocka_unit_test(blob_pins_hold),
+	cmocka_unit_test(blob_pins_outlive_their_owner_in_a_collection),
+	cmocka_unit_test(blob_collectors_race_with_fetches),
 };
 
 static int set_up(void **state UNUSED)

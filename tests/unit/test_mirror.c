@@ -108,7 +108,9 @@ static int run_mirror(struct store *st, struct run *run, struct err *err)
 		.stall_ms = strstr(faults, "stall") != NULL ? 2000 : 60000};
 	struct glob_filter filter = {.allow = &run->allow, .n_allow = run->allow != NULL};
 	struct source_listing l;
-	struct mirror_job job = {.blobs = st->blobs, .listing = &l, .cancel = run->cancel};
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(st->blobs);
+	struct mirror_job job = {
+		.blobs = st->blobs, .pins = pins, .listing = &l, .cancel = run->cancel};
 
 	if (source_open(&s, url, &o, err) < 0 || source_list(s, a, &filter, NULL, &l, err) < 0)
 		return -1;
@@ -329,8 +331,10 @@ static void mirror_checks_space_first(void **state UNUSED)
 	store_open(&st);
 	assert_ok(source_open(&s, "hf://me/repo", &o, &err), &err);
 	job.blobs = st.blobs;
+	job.pins = blob_pins_new(st.blobs);
 	job.source = s;
 	assert_err(mirror_fetch(&job, &manifest, &done, &err), &err, ERR_NO_SPACE, "1.15 EB");
+	blob_pins_free(job.pins);
 	assert_int_equal(count_names(&st, "tmp"), 0);
 	store_done(&st);
 }

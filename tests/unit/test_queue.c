@@ -382,20 +382,43 @@ static void assert_waits_for_weights(struct fixture *f, const char *id)
 	assert_null(j.resolved_json);
 }
 
+/* A fetch of what make_source made begins and gets no further than its large file: here is who
+ * "fetches" that already, until the descriptor is closed. */
+static int hold_fetch(struct fixture *f)
+{
+	const char *dir = arena_printf(f->a, "%s/sources/model", f->dir);
+	char hex[HASH_HEX_CAP], journal[FS_PATH_MAX];
+	AUTO_HASH struct hash *h = hash_new(HASH_SHA256);
+	const char *source = arena_printf(f->a, "file://%s", dir);
+	struct digest d;
+	int fd = -1;
+
+	make_source(f);
+	assert_int_equal(truncate(arena_printf(f->a, "%s/weights.bin", dir), 2000000), 0);
+	hash_add(h, source, strlen(source) + 1);
+	hash_add(h, "weights.bin", sizeof("weights.bin"));
+	hash_add(h, "2000000", strlen("2000000"));
+	(void)hash_end(h, d.b);
+	digest_hex(&d, hex);
+	assert_ok(
+		blobs_tmp(f->app->blobs, arena_printf(f->a, "file-%s", hex), &fd, journal, &f->err),
+		&f->err);
+	return fd;
+}
+
 /* Whoever waits for a download holds no CPU, and nobody waits behind it. */
 static void no_compute_while_weights_are_fetched(void **state)
 {
 	struct fixture *f = *state;
 	struct model_job slow = {0}, ready = {0};
+	int held = hold_fetch(f);
 
-	make_source(f);
-	assert_true(fetch_pause(f->app, 0)); /* fetches begin, and get no further */
 	push_weights(f, arena_printf(f->a, "file://%s/sources/model", f->dir), &slow);
 	assert_waits_for_weights(f, slow.id);
 	push(f, 4, 0, &ready);
 	fixture_await(f, ready.id, JOB_DEPLOYING);
 	assert_waits_for_weights(f, slow.id);
-	fetch_resume(f->app);
+	(void)close(held);
 	for (int i = 0; i < 1000 && fixture_job(f, slow.id).resolved_json == NULL; i++) {
 		inputs_pass(f->app);
 		clock_sleep_ms(20);
@@ -414,9 +437,8 @@ static void weights_of_the_line_come_and_go(void **state)
 	struct fixture *f = *state;
 	struct model_job again = {0}, stopped = {0}, bad = {0};
 	const char *source = arena_printf(f->a, "file://%s/sources/model", f->dir);
+	int held = hold_fetch(f);
 
-	make_source(f);
-	assert_true(fetch_pause(f->app, 0));
 	push_weights(f, source, &again);
 	push_weights(f, source, &stopped);
 	assert_waits_for_weights(f, again.id);
@@ -425,7 +447,7 @@ static void weights_of_the_line_come_and_go(void **state)
 	          &f->err);
 	assert_int_equal(stopped.core.state, JOB_STOPPED);
 	inputs_pass(f->app);
-	fetch_resume(f->app);
+	(void)close(held);
 	fixture_restart(f);
 	fixture_await(f, again.id, JOB_DEPLOYING);
 	push_weights(f, "https://127.0.0.1:1/x", &bad);

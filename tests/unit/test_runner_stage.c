@@ -109,7 +109,7 @@ static void hold_tree(struct place *p, struct node_lease *lease)
 	assert_ok(blobs_put(b, STR_LIT("another\n"), &d, &err), &err);
 	assert_ok(manifest_add(&m, STR_LIT("a"), 8, &d, &err), &err);
 	assert_ok(manifest_finish(&m, &err), &err);
-	assert_ok(blobs_put_manifest(b, &m, &name, &err), &err);
+	assert_ok(blobs_put_manifest(b, NULL, &m, &name, &err), &err);
 	assert_ok(node_cache_tree(c, b, &name, NULL, NULL, NULL, lease, &err), &err);
 }
 

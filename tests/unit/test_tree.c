@@ -60,7 +60,7 @@ static struct digest make_manifest(struct blobs *b, unsigned seed, unsigned n, s
 		assert_ok(manifest_add(&m, str_of(path), size, &d, &err), &err);
 	}
 	assert_ok(manifest_finish(&m, &err), &err);
-	assert_ok(blobs_put_manifest(b, &m, &d, &err), &err);
+	assert_ok(blobs_put_manifest(b, NULL, &m, &d, &err), &err);
 	return d;
 }
 
