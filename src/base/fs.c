@@ -1,8 +1,6 @@
 /* fs.c - files without surprises. */
 #include "base/fs.h"
 
-#include "base/seal.h"
-
 #include <dirent.h>
 #include <linux/openat2.h>
 #include <sys/file.h>
@@ -272,31 +270,6 @@ int fs_rename(int from_dirfd, const char *from, int to_dirfd, const char *to, st
 		return err_errno(err, errno, "renaming %s to %s", from, to);
 	parent_of(to, parent);
 	return fs_sync_dir(to_dirfd, parent, err);
-}
-
-int fs_write_atomic(int dirfd, const char *path, struct str body, mode_t mode, struct err *err)
-{
-	char temp[FS_PATH_MAX], id[13];
-	AUTO_FD int fd = -1;
-
-	if (strlen(path) + 20 >= sizeof(temp))
-		return err_set(err, ERR_INVALID, "file name of %zu bytes", strlen(path));
-	seal_id(id, sizeof(id) - 1);
-	FMT(temp, "%s.%s.tmp", path, id);
-	fd = openat(dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-	if (fd < 0)
-		return err_errno(err, errno, "writing %s", path);
-	if (fchmod(fd, mode) < 0 || fs_write_all(fd, body.p, body.n, err) < 0 || fsync(fd) < 0) {
-		if (err->code == ERR_NONE)
-			(void)err_errno(err, errno, "writing");
-		(void)unlinkat(dirfd, temp, 0); /* what is there is not whole */
-		return err_wrap(err, "%s", path);
-	}
-	if (fs_rename(dirfd, temp, dirfd, path, err) < 0) {
-		(void)unlinkat(dirfd, temp, 0); /* it may be the rename that failed */
-		return -1;
-	}
-	return 0;
 }
 
 /* A folder that is to be emptied: made enterable first, never through a link. fd or -1 with errno.

@@ -1,6 +1,6 @@
 /*
  * box.h - the step between the runner and the program that runs a job (bwrap, podman, a shell):
- * `stoker runner --box ... -- PROGRAM`.
+ * `sandbox-exec ... -- PROGRAM` (sandbox_exec.h), or `stoker runner --box ... -- PROGRAM`.
  *
  * A process of its own, started by exec so that it holds nothing of the runner's memory (secrets).
  * It joins the job's cgroups, makes the namespaces, shows the job's mounts in them, gives up every

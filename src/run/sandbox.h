@@ -36,7 +36,7 @@ struct sandbox_spec {
 	const char *name;    /* unique on this machine, of groups and containers */
 	const char *kind;    /* one of sandbox_kinds; of a job with an image always podman */
 	const char *image;   /* NULL: the host's root */
-	const char *program; /* this binary, for `runner --box` */
+	const char *program; /* this binary, where sandbox-exec cannot be run from memory */
 	const struct mounts *mounts;
 	const struct wire_gpu *gpus;
 	size_t n_gpus;
@@ -174,8 +174,8 @@ const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_fro
 /* The same with another first line than the init's. */
 const char **sandbox_shell_argv(struct arena *a, const char **front, size_t n_front,
                                 const char *body);
-/* The arguments of `runner --box` in front of a program's: its groups and ids, then what a driver
- * puts there. */
+/* The arguments of sandbox-exec (box.h) in front of a program's: its groups and ids, then what a
+ * driver puts there. */
 struct box_args {
 	const char **v;
 	size_t n, cap;

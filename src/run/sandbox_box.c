@@ -1,6 +1,8 @@
-/* sandbox_box.c - the arguments of `runner --box` (box.h), which every driver has in front of its
+/* sandbox_box.c - the arguments of sandbox-exec (box.h), which every driver has in front of its
  * own. */
 #include "run/sandbox.h"
+
+#include "run/sandbox_exec.h"
 
 #define FIXED 40 /* of all that is not a mount */
 
@@ -29,7 +31,10 @@ void sandbox_box_begin(const struct sandbox *s, struct arena *a, struct box_args
 
 	*out = (struct box_args){.cap = FIXED + 2 * (size_t)CGROUP_PARTS + 3 * spec->mounts->n};
 	out->v = ARENA_ARRAY(a, const char *, out->cap);
-	sandbox_box_put3(out, spec->program, "runner", "--box");
+	if (sandbox_exec_path() != NULL)
+		sandbox_box_put(out, sandbox_exec_path());
+	else
+		sandbox_box_put3(out, spec->program, "runner", "--box");
 	for (int p = 0; p < CGROUP_PARTS && !s->ops->images; p++) { /* a container has its own */
 		if (s->cgroup.dir[p][0] != '\0')
 			sandbox_box_put2(out, "--cgroup", s->cgroup.dir[p]);

@@ -1,0 +1,17 @@
+/*
+ * sandbox_exec.h - the program sandbox-exec (box.h), which the runner carries as bytes.
+ *
+ * It is run from a copy in memory that is sealed: a job that gets at /proc/PID/exe of a command
+ * that enters it (CVE-2019-5736) reaches no file of the host, and cannot change what it reaches. It
+ * links no library but libc: a start costs a tenth of one of this program.
+ */
+#ifndef SANDBOX_EXEC_H
+#define SANDBOX_EXEC_H
+
+#include "base/base.h"
+
+/* A path for execve() by this process and its children, made once. NULL: this kernel runs nothing
+ * from memory (vm.memfd_noexec=2), use `stoker runner --box`. Static. */
+const char *sandbox_exec_path(void);
+
+#endif

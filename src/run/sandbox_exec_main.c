@@ -1,0 +1,12 @@
+/* sandbox_exec_main.c - the program sandbox-exec; see box.h. */
+#include "run/box.h"
+
+#include <sys/prctl.h>
+
+int main(int argc, char **argv)
+{
+	struct err err = {0};
+
+	(void)prctl(PR_SET_NAME, "sandbox-exec"); /* it is run from a descriptor */
+	return box_main(argc - 1, argv + 1, &err);
+}
