@@ -184,7 +184,7 @@ static int file_value(struct arena *a, const struct conf_row *row, const struct 
 	case DOC_NULL:
 	case DOC_LIST:
 	case DOC_MAP:
-		return err_set(err, ERR_INVALID, "a single value is wanted here, not %s",
+		return err_set(err, ERR_INVALID, "a single value is expected, not %s",
 		               doc_kind_name(d->kind));
 	}
 	return set(a, row, str_of(text), out, err);

@@ -48,7 +48,7 @@ int err_missing(struct err *err, enum err_code id)
 	const char *word;
 
 	if (id < ERR_COUNT)
-		return err_set(err, id, "nothing is there");
+		return err_set(err, id, "not found");
 	word = ids[id - ERR_COUNT - 1].id;
 	assert(strlen(word) >= sizeof(end));
 	return err_set(err, id, "no such %.*s", (int)(strlen(word) + 1 - sizeof(end)), word);

@@ -52,6 +52,8 @@
 	X(CHECKPOINT_INCOMPLETE, NOT_FOUND,  "checkpoint_incomplete",  "The checkpoint is there but not complete, so it is not loaded. `stoker checkpoints ls JOB --all` says why.") \
 	X(PYTHON_NOT_FOUND,     NOT_FOUND,   "python_not_found",       "The machine, or the image, has no Python of the version that the job names. The message lists what was found.") \
 	X(NAME_AMBIGUOUS,       CONFLICT,    "name_ambiguous",         "Several things match this name or prefix. Use one of the ids in the message.") \
+	X(ADDRESS_IN_USE,       CONFLICT,    "address_in_use",         "Another process already listens on this address and port. `ss -ltnp` shows which. Stop it, or use another port.") \
+	X(DATA_FOLDER_IN_USE,   CONFLICT,    "data_folder_in_use",     "Another server uses this data folder. The message names its process. Stop it, or use another folder.") \
 	X(SOURCE_CHANGED,       CONFLICT,    "source_changed",         "The source has changed since it was resolved. Push the job again to use what is there now.") \
 	X(PYTHON_BUILDER_MISSING, UNSUPPORTED, "python_builder_missing", "Nothing on the machine, or in the image, can build a Python environment. Install python3-venv, or uv.") \
 	X(PRIORITY_TOO_HIGH,    DENIED,      "priority_too_high",      "The priority is above --max-priority. Use a lower one, or ask an administrator to raise the job.") \

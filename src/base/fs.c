@@ -103,7 +103,7 @@ int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode, struct 
 		return err_set(err, ERR_UNSUPPORTED,
 		               "this kernel has no openat2: Linux 5.6 or newer is needed");
 	if (fd < 0 && (errno == EXDEV || errno == ELOOP))
-		return err_set(err, ERR_DENIED, "%s leads out of its folder", path);
+		return err_set(err, ERR_DENIED, "%s leads outside its folder", path);
 	return fd >= 0 ? (int)fd : err_errno(err, errno, "%s", path);
 }
 

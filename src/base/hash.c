@@ -102,7 +102,7 @@ int hash_fd_steps(int fd, int (*step)(void *arg, size_t bytes, struct err *err),
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return err_errno(err, errno, "reading to hash");
+			return err_errno(err, errno, "read the file to hash");
 		if (n == 0)
 			break;
 		hash_add(h, chunk, (size_t)n);
@@ -209,7 +209,8 @@ int hex_digit(char c)
 int hex_decode(struct str hex, uint8_t *out, size_t n, struct err *err)
 {
 	if (hex.n != 2 * n)
-		return err_set(err, ERR_INVALID, "%zu hex digits wanted, %zu given", 2 * n, hex.n);
+		return err_set(err, ERR_INVALID, "%zu hex digits are expected, not %zu", 2 * n,
+		               hex.n);
 	for (size_t i = 0; i < hex.n; i++)
 		if (hex_digit(hex.p[i]) < 0)
 			return err_set(err, ERR_INVALID, "not a hex digit at position %zu", i + 1);
@@ -282,7 +283,7 @@ int base64_decode(struct str text, bool url, struct buf *out, struct err *err)
 	while (text.n > 0 && text.p[text.n - 1] == '=')
 		text.n--;
 	if (text.n % 4 == 1)
-		return err_set(err, ERR_INVALID, "base64 text is cut short");
+		return err_set(err, ERR_INVALID, "the base64 text is truncated");
 	for (size_t i = 0; i < text.n; i++) {
 		int at = b64_value(text.p[i], url);
 

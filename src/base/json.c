@@ -103,7 +103,7 @@ int js_parse(struct arena *a, struct str text, const struct doc **out, struct er
 		return err_set(err, ERR_TOO_BIG, "JSON text of %zu bytes: the limit is %zu", text.n,
 		               JS_TEXT_MAX);
 	if (str_trim(text).n == 0)
-		return err_set(err, ERR_INVALID, "JSON expected, but there is no text");
+		return err_set(err, ERR_INVALID, "JSON is expected, but the text is empty");
 	j = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
 	if (j == NULL)
 		return err_set(err, ERR_INVALID, "not JSON: line %d, column %d: %s", je.line,

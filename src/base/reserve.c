@@ -25,7 +25,7 @@ static void fill(void)
 	if (posix_fallocate(reserve_fd, 0, (off_t)RESERVE_BYTES) == 0)
 		left = RESERVE_BYTES;
 	else if (ftruncate(reserve_fd, (off_t)left) < 0) /* somebody was faster */
-		log_warn("the reserve cannot be cut back: %s", strerror(errno));
+		log_warn("the disk reserve cannot be shrunk: %s", strerror(errno));
 }
 
 int reserve_open(const char *path, struct err *err)

@@ -177,10 +177,10 @@ int seal_open(const struct seal_key *master, struct str about, struct str sealed
 	    crypto_aead_xchacha20poly1305_ietf_decrypt(own.b, NULL, NULL, wrapped, WRAPPED,
 	                                               (const uint8_t *)about.p, about.n, nonce1,
 	                                               master->b) != 0)
-		return err_set(
-			err, ERR_CORRUPT,
-			"%.*s cannot be opened: it was changed, or sealed with another master key",
-			STR_ARG(about));
+		return err_set(err, ERR_CORRUPT,
+		               "%.*s cannot be decrypted: it was changed, or encrypted with "
+		               "another master key",
+		               STR_ARG(about));
 	body = sealed.n - HEAD - TAG;
 	room = buf_room(out, body);
 	if (room == NULL)
@@ -189,7 +189,7 @@ int seal_open(const struct seal_key *master, struct str about, struct str sealed
 	else if (crypto_aead_xchacha20poly1305_ietf_decrypt(
 			 (uint8_t *)room, NULL, NULL, (const uint8_t *)sealed.p + HEAD,
 			 sealed.n - HEAD, (const uint8_t *)about.p, about.n, nonce2, own.b) != 0)
-		r = err_set(err, ERR_CORRUPT, "%.*s was changed at rest", STR_ARG(about));
+		r = err_set(err, ERR_CORRUPT, "%.*s was modified in the database", STR_ARG(about));
 	else
 		out->n += body;
 	seal_wipe(&own, sizeof(own));

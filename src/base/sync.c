@@ -57,7 +57,7 @@ void lock_take(struct lock *l)
 	const struct lock *last = held.n > 0 ? held.lock[held.n - 1] : NULL;
 
 	if (last != NULL && last->id >= l->id) {
-		(void)fprintf(stderr, "lock %s: taken after %s, which comes behind it\n",
+		(void)fprintf(stderr, "lock %s: taken after %s, against the order\n",
 		              rows[l->id].name, rows[last->id].name);
 		abort();
 	}
@@ -81,7 +81,7 @@ static void forget(const struct lock *l)
 
 void lock_give(struct lock *l)
 {
-	must(lock_is_mine(l), l, "given by a thread that does not hold it");
+	must(lock_is_mine(l), l, "released by a thread that does not hold it");
 	forget(l);
 	atomic_store_explicit(&l->owner, 0, memory_order_relaxed);
 	(void)pthread_mutex_unlock(&l->mutex);
@@ -105,8 +105,8 @@ void cond_done(struct cond *c)
 
 static void let_go(struct lock *l)
 {
-	must(lock_is_mine(l), l, "waited with by a thread that does not hold it");
-	must(held.lock[held.n - 1] == l, l, "waited with, and it is not the innermost");
+	must(lock_is_mine(l), l, "waited on by a thread that does not hold it");
+	must(held.lock[held.n - 1] == l, l, "waited on while an inner lock is held");
 	atomic_store_explicit(&l->owner, 0, memory_order_relaxed);
 }
 

@@ -133,7 +133,7 @@ static int key_of(struct reader *r, const yaml_event_t *ev, const struct doc *pa
 	duplicate = doc_get(parent, key.text.p);
 	if (duplicate != NULL)
 		return err_set(r->err, ERR_INVALID,
-		               "line %zu, column %zu: key \"%.100s\" was given before, in line %u",
+		               "line %zu, column %zu: key \"%.100s\" was already given in line %u",
 		               ev->start_mark.line + 1, ev->start_mark.column + 1, key.text.p,
 		               duplicate->key_line);
 	d->key = key.text;

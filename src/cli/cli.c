@@ -222,7 +222,7 @@ static int unknown_command(int argc, char **argv, struct err *err)
 	}
 	if (group.n > 0)
 		return err_set(err, ERR_USAGE, "stoker %s: %s%s%suse one of %s", argv[0],
-		               argc > 1 ? "there is no \"" : "", argc > 1 ? argv[1] : "",
+		               argc > 1 ? "unknown command \"" : "", argc > 1 ? argv[1] : "",
 		               argc > 1 ? "\"; " : "", buf_cstr(&group));
 	for (size_t i = 0; i < n_aliases; i++)
 		if (strcmp(aliases[i].word, argv[0]) == 0)

@@ -135,9 +135,9 @@ int cmd_cache_summarize(struct cli *c, struct err *err)
 			key = sorts[i].key;
 	if (key == NULL)
 		return err_set(err, ERR_INVALID,
-		               "--sort is filepath, size, modified, type or permissions");
+		               "--sort must be filepath, size, modified, type or permissions");
 	if (strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
-		return err_set(err, ERR_INVALID, "--order is asc or desc");
+		return err_set(err, ERR_INVALID, "--order must be asc or desc");
 	if (out_form(c, &form, err) < 0 ||
 	    cache_of(c, c->n_arg > 0 ? c->arg[0] : NULL, "@", &cache, err) < 0)
 		return -1;
@@ -228,8 +228,7 @@ int cmd_cache_du(struct cli *c, struct err *err)
 
 	if (depth < 0)
 		return err_set(err, ERR_INVALID,
-		               "--depth %" PRId64 ": 0 sums all in one, 1 by the first folder",
-		               depth);
+		               "--depth %" PRId64 ": must be 0 (only the total) or more", depth);
 	if (cache_of(c, c->n_arg > 0 ? c->arg[0] : NULL, "@", &cache, err) < 0 ||
 	    remote_call(c, HTTP_POST, arena_printf(c->arena, "%s/cache/summarize", cache.path),
 	                &(struct buf)BUF_INIT(1), &reply, err) < 0)

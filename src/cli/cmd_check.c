@@ -382,10 +382,10 @@ int cmd_checkpoints_check(struct cli *c, struct err *err)
 
 	catch_interrupt();
 	if (opt_flag(c, "all") && opt_flag(c, "like"))
-		return err_set(err, ERR_USAGE, "--like compares one checkpoint: leave --all away");
+		return err_set(err, ERR_USAGE, "--like compares one checkpoint: remove --all");
 	r = gather(&w, what, err);
 	if (r == 0 && w.n == 0)
-		r = err_set(err, ERR_NOT_FOUND, "%s: there are no files", what);
+		r = err_set(err, ERR_NOT_FOUND, "%s: contains no files", what);
 	if (r == 0) {
 		qsort(w.file, w.n, sizeof(w.file[0]), by_group);
 		if (!w.all)

@@ -317,7 +317,8 @@ static int pull_file(struct cli *c, const struct doc *file, void *arg, struct er
 	uint64_t before = p->bytes;
 
 	if (!fs_path_is_plain(str_of(name)))
-		return err_set(err, ERR_CORRUPT, "the server names a file \"%s\"", name);
+		return err_set(err, ERR_CORRUPT, "the server sent an unusable file name: \"%s\"",
+		               name);
 	path = arena_printf(c->arena, "rank-%" PRId64 "/%s", doc_int(doc_get(file, "node_rank"), 0),
 	                    name);
 	if (!is_included(p, name, path))

@@ -87,7 +87,7 @@ static int print_output(struct session *s, const struct doc *list, struct err *e
 		bool is_err = str_eq(doc_text(doc_get(item, "stream")), "stderr");
 
 		if (base64_decode(doc_text(doc_get(item, "base64")), false, &out, err) < 0)
-			return err_wrap(err, "the answer of %s", s->c->url);
+			return err_wrap(err, "read the reply of %s", s->c->url);
 		if (print(s, is_err ? 2 : 1, buf_view(&out), err) < 0)
 			return -1;
 	}
@@ -220,7 +220,7 @@ int cmd_exec(struct cli *c, struct err *err)
 	s.tty = opt_flag(c, "tty") || (c->n_rest == 0 && typed && isatty(1) == 1);
 	s.input = s.tty || !typed || opt_flag(c, "stdin");
 	if (s.tty && !typed)
-		return err_set(err, ERR_INVALID, "-t needs a terminal on stdin; leave it out");
+		return err_set(err, ERR_INVALID, "-t requires a terminal on stdin; remove it");
 	if (c->n_rest == 0 && !s.input)
 		return err_set(err, ERR_INVALID, "name the command: stoker exec %s -- nvidia-smi",
 		               c->arg[0]);

@@ -78,7 +78,8 @@ int cmd_init(struct cli *c, struct err *err)
 	}
 	if (found == 0)
 		return err_set(err, ERR_NOT_FOUND,
-		               "there is no example \"%s\": stoker init --list-examples", want);
+		               "unknown example \"%s\": `stoker init --list-examples` lists them",
+		               want);
 	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n_example_files; i++) {

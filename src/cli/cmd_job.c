@@ -57,7 +57,7 @@ static int stop_all(struct cli *c, struct err *err)
 		return -1;
 	if (found.list->count == 0) {
 		out_message(
-			c, everyone ? "there are no active jobs"
+			c, everyone ? "no active jobs"
 				    : "you have no active jobs (--everyone includes those of other "
 				      "users)");
 		return 0;
@@ -92,7 +92,7 @@ int cmd_stop(struct cli *c, struct err *err)
 	if (opt_flag(c, "all") && c->n_arg > 0)
 		return err_set(err, ERR_USAGE, "name jobs or give --all, not both");
 	if (opt_flag(c, "everyone") && !opt_flag(c, "all"))
-		return err_set(err, ERR_USAGE, "--everyone goes with --all");
+		return err_set(err, ERR_USAGE, "--everyone requires --all");
 	if (opt_flag(c, "all"))
 		return stop_all(c, err);
 	if (c->n_arg == 0)

@@ -145,7 +145,9 @@ static int follow(struct tail *t, struct err *err)
 				if (clock_mono_ms() - lost_since > OUTAGE_S * 1000)
 					return -1;
 				lines_hide(t->lines);
-				out_progress(t->c, "lost the server, retrying: %s", err->msg);
+				out_progress(t->c,
+				             "lost the connection to the server, retrying: %s",
+				             err->msg);
 				err_clear(err);
 				clock_sleep_ms(500);
 				all = false;

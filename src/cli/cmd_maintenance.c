@@ -189,7 +189,7 @@ static int ask(struct cli *c, int64_t age_s, enum out_form form, bool *shown, bo
 
 	*go = true;
 	if (opt_flag(c, "yes") || isatty(0) != 1)
-		return out_confirm(c, "Remove what nothing uses?", NULL, err);
+		return out_confirm(c, "Remove all unused data?", NULL, err);
 	if (run_gc(c, true, age_s, &u, err) < 0)
 		return -1;
 	*go = number_of(u, "found") > 0;

@@ -87,7 +87,7 @@ static int read_options(struct cli *c, struct asked *a, struct err *err)
 	if (a->want.user != NULL && opt_flag(c, "everyone"))
 		return err_set(err, ERR_USAGE, "use --user or --everyone, not both");
 	if (limit < 1 || limit > JOBLIST_MAX)
-		return err_set(err, ERR_USAGE, "--limit is from 1 to %d", JOBLIST_MAX);
+		return err_set(err, ERR_USAGE, "--limit must be from 1 to %d", JOBLIST_MAX);
 	a->want.limit = (size_t)limit;
 	a->others = a->want.mine = a->want.user == NULL && !opt_flag(c, "everyone");
 	a->want.statuses = a->status;

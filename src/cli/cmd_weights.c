@@ -96,9 +96,9 @@ int cmd_weights_prefetch(struct cli *c, struct err *err)
 				found = d;
 		}
 		if (found == NULL || str_eq(doc_text(doc_get(found, "state")), "FAILED"))
-			return err_set(
-				err, ERR_UNAVAILABLE, "%s: %s", c->arg[0],
-				doc_cstr(doc_get(found, "error"), "it was removed meanwhile"));
+			return err_set(err, ERR_UNAVAILABLE, "%s: %s", c->arg[0],
+			               doc_cstr(doc_get(found, "error"),
+			                        "it was removed in the meantime"));
 		if (str_eq(doc_text(doc_get(found, "state")), "READY")) {
 			out_progress_end(c);
 			out_message(c, "%s is mirrored: %s", c->arg[0],

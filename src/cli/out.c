@@ -25,7 +25,8 @@ int out_form(const struct cli *c, enum out_form *form, struct err *err)
 			return 0;
 		}
 	}
-	return err_set(err, ERR_USAGE, "--output is table, json, jsonl or csv, not \"%s\"", want);
+	return err_set(err, ERR_USAGE, "--output must be table, json, jsonl or csv, not \"%s\"",
+	               want);
 }
 
 static void print_buf(const struct buf *b)

@@ -10,7 +10,7 @@ static int read_below(void *arg, const char *path, struct buf *out, struct err *
 
 	if (fstatat(*(int *)arg, path, &st, 0) < 0)
 		return errno == ENOENT ? err_set(err, ERR_NOT_FOUND,
-		                                 "there is no %s beside the job file", path)
+		                                 "%s not found next to the job file", path)
 		                       : err_errno(err, errno, "%s", path);
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, ERR_INVALID, "%s is not a file", path);

@@ -195,7 +195,7 @@ static const struct {
 	{ERR_HOST_UNREACHABLE, NULL, NULL,
          "Is the server running? `stoker server` starts one; STOKER_URL or `stoker login` name "
          "another"},
-	{ERR_HOST_UNKNOWN, NULL, "the host name has no address",
+	{ERR_HOST_UNKNOWN, NULL, "the host name cannot be resolved",
          "Is the name right? STOKER_URL or `stoker login` name another"},
 	{ERR_CA_FILE_UNREADABLE, NULL, "STOKER_CA_FILE does not name a readable PEM file", NULL},
 	{ERR_CERTIFICATE_UNTRUSTED, "subject name", "its certificate is for another name",

@@ -5,7 +5,7 @@ static int resolve(struct cli *c, const char *what, const char *word, const stru
                    struct err *err)
 {
 	if (word[0] == '\0')
-		return err_set(err, ERR_USAGE, "the name of the %s is empty", what);
+		return err_set(err, ERR_USAGE, "the %s's name is empty", what);
 	return remote_get(c, reply, err, "/v1/resolve?what=%s&word=%s", what, remote_part(c, word));
 }
 

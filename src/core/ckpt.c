@@ -218,13 +218,13 @@ static bool has_controls(struct str s)
 const char *ckpt_path_fault(struct str path)
 {
 	if (path.n > CKPT_PATH_MAX)
-		return "too long a path";
+		return "its path is too long";
 	if (has_controls(path))
-		return "control characters in its name";
+		return "its name contains control characters";
 	if (!str_is_utf8(path))
 		return "its name is not UTF-8";
 	if (!fs_path_is_plain(path))
-		return "not a plain path";
+		return "its path is not plain";
 	if (str_eq(path, CKPT_RESERVED) || str_starts(path, CKPT_RESERVED "/"))
 		return "a reserved name";
 	return NULL;
@@ -256,8 +256,8 @@ int ckpt_state_parse(struct str word, enum ckpt_state *out, struct err *err)
 			return 0;
 		}
 	}
-	return err_set(err, ERR_INVALID, "no state of a checkpoint is called \"%.*s\"",
-	               (int)MIN(word.n, 40), word.p == NULL ? "" : word.p);
+	return err_set(err, ERR_INVALID, "\"%.*s\" is not a checkpoint state", (int)MIN(word.n, 40),
+	               word.p == NULL ? "" : word.p);
 }
 
 const char *ckpt_kind_word(enum ckpt_kind k)
@@ -274,7 +274,7 @@ static int kind_parse(struct str word, enum ckpt_kind *out, struct err *err)
 			return 0;
 		}
 	}
-	return err_set(err, ERR_INVALID, "no kind of checkpoint is called \"%.*s\"",
+	return err_set(err, ERR_INVALID, "\"%.*s\" is not a kind of checkpoint",
 	               (int)MIN(word.n, 40), word.p == NULL ? "" : word.p);
 }
 

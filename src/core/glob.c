@@ -165,7 +165,7 @@ int glob_check(struct str pattern, struct err *err)
 		return err_set(err, ERR_INVALID, "a pattern of %zu bytes; the limit is %d",
 		               pattern.n, GLOB_MAX);
 	if (memchr(p, '\0', pattern.n) != NULL)
-		return err_set(err, ERR_INVALID, "a pattern holds a NUL byte");
+		return err_set(err, ERR_INVALID, "a pattern contains a NUL byte");
 	while (p < end) {
 		if (*p == '[') {
 			p = class_end(p, end);

@@ -52,8 +52,8 @@ static const struct {
 	[JOB_END_IDLE]          = {"idle",          "idle GPUs for"},
 	[JOB_END_STOPPED]       = {"stopped",       "stopped"},
 	[JOB_END_DEPLOY_FAILED] = {"deploy-failed", "failed before user code ran"},
-	[JOB_END_LOST]          = {"lost",          "the runner or its machine is gone"},
-	[JOB_END_RUNNER]        = {"runner",        "a fault of the platform, not of the job"},
+	[JOB_END_LOST]          = {"lost",          "the runner or its machine was lost"},
+	[JOB_END_RUNNER]        = {"runner",        "a platform fault, not the job's"},
 };
 
 /* Next state + 1; 0 is "not legal here". Every transition of the product is on this page.

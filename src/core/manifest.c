@@ -93,7 +93,7 @@ static int check_sorted(const struct manifest *m, struct err *err)
 		while (path[shared] != '\0' && path[shared] == before[shared])
 			shared++;
 		if (i > 0 && path[shared] == '\0' && before[shared] == '\0')
-			return err_set(err, ERR_INVALID, "\"%.200s\" is there twice", path);
+			return err_set(err, ERR_INVALID, "\"%.200s\" is listed twice", path);
 		for (const char *p = strchr(path + shared, '/'); p != NULL;
 		     p = strchr(p + 1, '/')) {
 			if (manifest_find(m, str_n(path, (size_t)(p - path))) != NULL)
@@ -140,7 +140,7 @@ static int parse_line(struct manifest *m, struct str line, struct err *err)
 		return err_set(err, ERR_CORRUPT, "not \"<digest> <size> <path>\"");
 	for (size_t i = 0; i < HEX_LEN; i++) {
 		if (line.p[i] >= 'A' && line.p[i] <= 'F')
-			return err_set(err, ERR_CORRUPT, "the digest is not in lower case");
+			return err_set(err, ERR_CORRUPT, "the digest is not lowercase");
 	}
 	if (digest_parse(str_n(line.p, HEX_LEN), &sha256, err) < 0)
 		return -1;
@@ -171,7 +171,7 @@ int manifest_parse(struct manifest *m, struct arena *a, struct str bytes, struct
 		               (int)sizeof(HEADER) - 2, HEADER);
 	if (bytes.p[bytes.n - 1] != '\n')
 		return err_set(err, ERR_CORRUPT,
-		               "the manifest is cut off: its last line has no end");
+		               "the manifest is truncated: its last line has no end");
 	manifest_init(&got, a);
 	bytes = str_skip(bytes, sizeof(HEADER) - 1);
 	while (bytes.n > 0) {

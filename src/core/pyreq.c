@@ -263,7 +263,7 @@ static int take_option(struct reading *r, struct str line, struct err *err)
 	case OPT_NO:
 		break;
 	}
-	return wrong(r, err, "%s is not for a job's environment: %s", o->name, o->cure);
+	return wrong(r, err, "%s cannot be used in a job's environment: %s", o->name, o->cure);
 }
 
 /* --- packages --- */
@@ -282,7 +282,7 @@ static int check_tail(const struct reading *r, struct str line, struct str *head
 		while (n < line.n && line.p[n] != '=' && !is_blank(line.p[n]))
 			n++;
 		if (!str_eq(str_n(line.p + i + 1, n - i - 1), "--hash"))
-			return wrong(r, err, "%.*s is not supported behind a requirement",
+			return wrong(r, err, "%.*s is not supported after a requirement",
 			             (int)MIN(n - i - 1, (size_t)60), line.p + i + 1);
 	}
 	return 0;
@@ -366,9 +366,9 @@ static int take_line(struct reading *r, struct str line, struct err *err)
 	if (line.n == 0)
 		return 0;
 	if (is_several(line))
-		return wrong(r, err, "holds a control character");
+		return wrong(r, err, "contains a control character");
 	if (str_ends(line, "\\")) /* pip would join the next line to it */
-		return wrong(r, err, "ends with a backslash that joins no line to it");
+		return wrong(r, err, "ends with a backslash, but no line follows");
 	if (++r->lines > PYREQ_LINES_MAX)
 		return wrong(r, err, "there are more than %d lines", PYREQ_LINES_MAX);
 	if (line.p[0] == '-')

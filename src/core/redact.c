@@ -234,11 +234,11 @@ int redact_add(struct redact *r, struct str value, struct err *err)
 
 	assert(!r->built);
 	if (r->values == REDACT_VALUES_MAX)
-		return err_set(err, ERR_TOO_BIG, "more than %d secrets to keep out of the logs",
+		return err_set(err, ERR_TOO_BIG, "more than %d secrets to redact from the logs",
 		               REDACT_VALUES_MAX);
 	if (value.n > REDACT_TOTAL_MAX - r->total)
 		return err_set(err, ERR_TOO_BIG,
-		               "the secrets to keep out of the logs have more than %zu KiB",
+		               "the secrets to redact from the logs are larger than %zu KiB",
 		               REDACT_TOTAL_MAX >> 10);
 	r->values++;
 	r->total += value.n;

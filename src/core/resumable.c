@@ -18,7 +18,8 @@ int resumable_put(struct resumable *f, uint64_t offset, struct str bytes, uint64
 
 	if (offset > end)
 		return err_set(err, ERR_CONFLICT,
-		               "offset: %" PRIu64 " is too far, go on from %" PRIu64, offset, end);
+		               "offset: %" PRIu64 " is too far; continue from %" PRIu64, offset,
+		               end);
 	bytes = str_skip(bytes, (size_t)MIN(end - offset, (uint64_t)bytes.n));
 	if (bytes.n <= RESUMABLE_MAX - f->b.n)
 		buf_str(&f->b, bytes);

@@ -104,7 +104,7 @@ enum sched_verdict sched_fits(const struct sched_node *nodes, size_t n_nodes,
 	assert(job->nodes > 0);
 	reason[0] = '\0';
 	if (n_nodes == 0) { /* they may come: nothing is known yet that forbids it */
-		(void)snprintf(reason, SCHED_REASON, "waits for a node: there is none");
+		(void)snprintf(reason, SCHED_REASON, "waits for a node: no node is up");
 		return SCHED_WAITS;
 	}
 	if (sched_ranks_ever(nodes, n_nodes, job) >= job->nodes)

@@ -247,7 +247,7 @@ int spec_endpoint_check(struct str source, struct str endpoint, struct err *err)
 	struct str host = endpoint;
 
 	if (!str_starts(source, "s3://") && !str_starts(source, "hf://"))
-		return err_set(err, ERR_SOURCE_INVALID, "goes with s3:// and hf:// sources only");
+		return err_set(err, ERR_SOURCE_INVALID, "is only for s3:// and hf:// sources");
 	if (str_starts(endpoint, "https://"))
 		host = str_skip(endpoint, sizeof("https://") - 1);
 	else if (str_starts(endpoint, "http://"))
@@ -293,12 +293,12 @@ int spec_source_check(struct str source, struct err *err)
 		for (size_t k = 0; k < rest.n; k++) {
 			if ((unsigned char)rest.p[k] <= ' ' || rest.p[k] == 127)
 				return err_set(err, ERR_SOURCE_INVALID,
-				               "holds a blank or a control character");
+				               "contains a blank or a control character");
 		}
 		if (schemes[i].ok == s3_ok && memchr(rest.p, '@', rest.n) != NULL)
 			return err_set(err, ERR_SOURCE_INVALID,
-			               "s3:// sources have no revisions: leave out \"@\" and "
-			               "the name behind it");
+			               "s3:// sources have no revisions: remove \"@\" and "
+			               "what follows it");
 		if (!schemes[i].ok(rest))
 			return err_set(err, ERR_SOURCE_INVALID, "should have the form %s",
 			               schemes[i].form);

@@ -14,7 +14,7 @@ struct docker_auth {
 	const char *key_id, *key, *gcp_json, *user_password;
 };
 
-#define NOT_HERE "give the registry a name and password by REGISTRY_SECRET"
+#define NOT_HERE "use REGISTRY_SECRET with a user name and password"
 
 /* clang-format off */
 static const struct spec_field aws_iam_fields[] = {
@@ -102,7 +102,7 @@ void spec_read_docker_auth(struct spec_reader *r, const struct doc *d, void *bas
 		if (!str_ieq(str_of(got.method), docker_methods[i].method)) {
 			if (spec_given(part))
 				spec_fault_at(r, part, docker_methods[i].part,
-				              "does not go with auth_method %.40s", got.method);
+				              "cannot be used with auth_method %.40s", got.method);
 			continue;
 		}
 		s->registry_auth = docker_methods[i].auth;
@@ -173,7 +173,8 @@ void spec_read_accelerator(struct spec_reader *r, const struct doc *d, void *bas
 		return;
 	}
 	if (memchr(type->text.p, ':', type->text.n) != NULL && spec_given(count)) {
-		spec_fault_at(r, type, "accelerator", "holds a count, and \"count\" is there too");
+		spec_fault_at(r, type, "accelerator",
+		              "contains a count, but \"count\" is given too");
 		return;
 	}
 	if (!read_gpus(r, type->text, s, &err)) {
@@ -254,8 +255,8 @@ void spec_read_env(struct spec_reader *r, const struct doc *d, void *base)
 
 		if (spec_judges(r) && !env_name_ok(child->key))
 			spec_fault(r, &at,
-			           "is not the name of a variable: letters, digits, _ . -, "
-			           "no digit first");
+			           "is not a valid variable name: use letters, digits, _ . - "
+			           "and do not start with a digit");
 		else
 			read_variable(r, child, e);
 		if (e->value != NULL || e->secret != NULL)
@@ -422,7 +423,7 @@ struct weights_auth {
 	const char *method, *secret;
 };
 
-#define NO_OIDC "put the credentials into a secret and name it in auth_secret_name"
+#define NO_OIDC "store the credentials in a secret and name it in auth_secret_name"
 
 /* clang-format off */
 static const struct spec_field auth_fields[] = {
@@ -460,7 +461,7 @@ static void read_weights_auth(struct spec_reader *r, const struct doc *d, void *
 		spec_fault_at(r, d, "auth_secret_name", "is missing: CUSTOM_SECRET needs it");
 	else if (got.secret != NULL && w->secret != NULL)
 		spec_fault_at(r, d, "auth_secret_name",
-		              "is given both here and beside \"auth\": leave one out");
+		              "is given here and next to \"auth\": remove one");
 	else if (got.secret != NULL)
 		w->secret = got.secret;
 }
@@ -602,7 +603,7 @@ void spec_read_retry_on(struct spec_reader *r, const struct doc *d, void *base)
 	size_t i = 0;
 
 	if (list != NULL && list->count == 0)
-		spec_fault(r, list, "is empty: leave \"retry\" out");
+		spec_fault(r, list, "is empty: remove \"retry\"");
 	DOC_EACH (item, list) {
 		size_t mark = spec_push_index(r, i++);
 		struct str word = doc_text(item);

@@ -12,7 +12,7 @@ static void read_notify_on(struct spec_reader *r, const struct doc *d, void *bas
 	size_t i = 0;
 
 	if (list != NULL && list->count == 0)
-		spec_fault(r, list, "is empty: leave it out to be told of every end");
+		spec_fault(r, list, "is empty: remove it to be notified of every final state");
 	DOC_EACH (item, list) {
 		size_t mark = spec_push_index(r, i++);
 		enum notify_on on = notify_parse(doc_text(item));
@@ -38,8 +38,8 @@ static void read_webhook(struct spec_reader *r, const struct doc *d, void *base)
 
 	if (doc_text(d).n > 0 && memmem(doc_text(d).p, doc_text(d).n, "://", 3) != NULL) {
 		spec_fault(r, d,
-		           "should be the name of a secret, and not the URL itself: put it there "
-		           "by `stoker secrets set NAME`");
+		           "should be the name of a secret, not the URL itself: store the URL "
+		           "with `stoker secrets set NAME`");
 		return;
 	}
 	name = spec_read_text(r, d, SPEC_NAME_MAX);
@@ -84,7 +84,7 @@ void spec_read_notify(struct spec_reader *r, const struct doc *d, void *base)
 			if (n->webhook != NULL && s->notify[i].webhook != NULL &&
 			    strcmp(n->webhook, s->notify[i].webhook) == 0)
 				spec_fault_at(r, doc_get(item, "webhook"), "webhook",
-				              "is there twice: put the words into one `on`");
+				              "is given twice: merge the two `on` lists");
 		}
 		spec_pop(r, mark);
 	}

@@ -96,7 +96,7 @@ static void check_system(struct spec_reader *r, const struct place *p)
 		                    "may not be the root folder");
 	else if (owner != NULL && strcmp(owner, p->path) == 0)
 		spec_problem_add_id(r->problems, ERR_PLACE_SYSTEM, p->at, p->name,
-		                    "\"%.100s\" belongs to the system: name a folder of your own",
+		                    "\"%.100s\" belongs to the system: choose another folder",
 		                    p->path);
 	else if (owner != NULL)
 		spec_problem_add_id(r->problems, ERR_PLACE_SYSTEM, p->at, p->name,
@@ -187,11 +187,11 @@ static void check_places(struct spec_reader *r, const struct doc *job, const str
 		          doc_get(item, "mount_location"), name);
 	}
 	given = all.n;
-	add_place(&all, PLACE_OWN, WORKSPACE, NULL, "the place of the code");
-	add_place(&all, PLACE_OWN, SCRATCH, NULL, "the place of the scratch folder");
+	add_place(&all, PLACE_OWN, WORKSPACE, NULL, "the folder of the code");
+	add_place(&all, PLACE_OWN, SCRATCH, NULL, "the scratch folder");
 	if (s->python.wanted)
 		add_place(&all, PLACE_PYTHON, SPEC_PYTHON_PLACE, NULL,
-		          "the place of the Python environment");
+		          "the folder of the Python environment");
 	for (size_t i = 0; i < given; i++) {
 		check_system(r, &all.item[i]);
 		check_shared(r, s, &all.item[i]);
@@ -210,7 +210,7 @@ static void rule_cache(struct spec_reader *r, const struct doc *runtime, struct 
 		size_t mark = spec_push(r, "runtime");
 
 		spec_fault_at(r, old, "enable_cache",
-		              "is deprecated, and cache_config is there too: leave it out");
+		              "is deprecated, and cache_config is given too: remove it");
 		spec_pop(r, mark);
 		return;
 	}
@@ -232,7 +232,7 @@ static void rule_load(struct spec_reader *r, const struct doc *runtime, struct j
 	} else if (s->load.enabled && doc_is(list, DOC_LIST) && list->count == 0) {
 		size_t mark = spec_push(r, "runtime.load_checkpoint_config");
 
-		spec_fault_at(r, list, "checkpoints", "is empty, and enabled is true");
+		spec_fault_at(r, list, "checkpoints", "is empty, but enabled is true");
 		spec_pop(r, mark);
 	}
 }
@@ -250,7 +250,7 @@ void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s
 		size_t mark = spec_push(r, "image");
 
 		spec_fault_at(r, doc_path(job, "image", "docker_auth", NULL), "docker_auth",
-		              "is there, but no base_image to fetch with it");
+		              "is given, but base_image is not");
 		spec_pop(r, mark);
 	}
 	if (s->idle_gpu_s > 0 && s->gpu_count == 0) {
@@ -266,7 +266,7 @@ void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s
 	if (r->form == SPEC_FILE && doc_is(commands, DOC_LIST) && commands->count == 0) {
 		size_t mark = spec_push(r, "runtime");
 
-		spec_fault_at(r, commands, "start_commands", "is empty: there is nothing to run");
+		spec_fault_at(r, commands, "start_commands", "is empty: list at least one command");
 		spec_pop(r, mark);
 	}
 	if (spec_judges(r))

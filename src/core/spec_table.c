@@ -43,7 +43,7 @@ static void fault(struct spec_reader *r, const struct doc *at, const char *fmt, 
 
 	buf_vprintf(&text, fmt, ap);
 	spec_problem_add(r->problems, at, r->path, "%s",
-	                 text.full ? "is not right" : buf_cstr(&text));
+	                 text.full ? "is invalid" : buf_cstr(&text));
 }
 
 bool spec_judges(const struct spec_reader *r)
@@ -109,7 +109,7 @@ const char *spec_read_text(struct spec_reader *r, const struct doc *d, size_t ma
 	else if (d->text.n > max)
 		spec_fault(r, d, "is %zu bytes long; the limit is %zu", d->text.n, max);
 	else if (memchr(d->text.p, '\0', d->text.n) != NULL)
-		spec_fault(r, d, "holds a NUL byte");
+		spec_fault(r, d, "contains a NUL byte");
 	else
 		return arena_strz(r->a, d->text);
 	return NULL;
@@ -269,7 +269,7 @@ static void read_real(struct spec_reader *r, const struct spec_field *f, const s
 	if (d->kind != DOC_INT && d->kind != DOC_REAL)
 		spec_unreadable(r, d, "should be a number, not %s", doc_kind_name(d->kind));
 	else if (!(v > (double)f->min && v <= (double)f->max)) /* also not a number */
-		spec_fault(r, d, "should be more than %" PRId64 " and at most %" PRId64, f->min,
+		spec_fault(r, d, "should be greater than %" PRId64 " and at most %" PRId64, f->min,
 		           f->max);
 	else
 		*out = v;
@@ -363,7 +363,7 @@ static void read_field(struct spec_reader *r, const struct spec_field *f, const 
 	size_t mark = spec_push(r, f->name);
 
 	if (spec_given(d) && (f->flags & SPEC_CLIENT) != 0 && r->form == SPEC_FILE)
-		spec_fault(r, d, "is not for a file: %s", f->help);
+		spec_fault(r, d, "cannot be set in a job file: %s", f->help);
 	else if (spec_given(d))
 		read_value(r, f, d, base);
 	else if (spec_given(map) && (f->flags & must) != 0)

@@ -331,14 +331,14 @@ static int next_step(struct str *path, struct str *key, size_t *index, struct er
 		while (n < path->n && path->p[n] != '.' && path->p[n] != '[')
 			n++;
 		if (n == 0)
-			return err_set(err, ERR_INVALID, "a part of the path is empty");
+			return err_set(err, ERR_INVALID, "the path contains an empty part");
 		*key = str_n(path->p, n);
 		*path = str_skip(*path, n);
 	}
 	if (path->n > 0 && path->p[0] == '.') {
 		*path = str_skip(*path, 1);
 		if (path->n == 0)
-			return err_set(err, ERR_INVALID, "the path ends in a dot");
+			return err_set(err, ERR_INVALID, "the path ends with a dot");
 	}
 	return 0;
 }
@@ -369,7 +369,7 @@ static int set_at(struct arena *a, const struct doc *old, struct str path, const
 		return -1;
 	want = key.n > 0 ? DOC_MAP : DOC_LIST;
 	if (old != NULL && old->kind != DOC_NULL && old->kind != want)
-		return err_set(err, ERR_INVALID, "%s stands where the path needs %s",
+		return err_set(err, ERR_INVALID, "the path leads through %s, where %s is expected",
 		               doc_kind_name(old->kind), doc_kind_name(want));
 	copy = ARENA_NEW(a, struct doc);
 	if (old != NULL)
@@ -384,7 +384,7 @@ static int set_at(struct arena *a, const struct doc *old, struct str path, const
 		const struct doc *node = child;
 
 		if (child == NULL && key.n == 0 && index != at)
-			return err_set(err, ERR_INVALID, "[%zu] is behind the end of a list of %zu",
+			return err_set(err, ERR_INVALID, "[%zu] is past the end of a list of %zu",
 			               index, at);
 		if (here || child == NULL) {
 			found = true;

@@ -428,7 +428,7 @@ static int read_word(const struct field *f, const struct doc *d, void *m, struct
 			return 0;
 		}
 	}
-	return err_set(err, ERR_INVALID, "%s: no stage is called \"%.*s\"", f->name,
+	return err_set(err, ERR_INVALID, "%s: \"%.*s\" is not a stage", f->name,
 	               (int)MIN(word.n, 40), word.p == NULL ? "" : word.p);
 }
 

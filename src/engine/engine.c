@@ -13,7 +13,8 @@ int engine_open(struct engine **out, const char *name, const char *options, stru
 		if (strcmp(engines[i]->name, name) == 0)
 			return engines[i]->open(out, options, err);
 	}
-	return err_set(err, ERR_INVALID, "no engine is called \"%s\": there is \"local\"", name);
+	return err_set(err, ERR_INVALID, "unknown engine \"%s\"; only \"local\" is supported",
+	               name);
 }
 
 void engine_close(struct engine *e)

@@ -99,7 +99,7 @@ static int read_ref(struct arena *a, struct str text, struct runner_ref *out, st
 
 	memset(out, 0, sizeof(*out));
 	if (js_parse(a, text, &d, err) < 0)
-		return err_wrap(err, "reference of a runner");
+		return err_wrap(err, "read the reference of a runner");
 	pid = doc_int(doc_get(d, "pid"), 0);
 	if (pid <= 0 || pid > INT_MAX)
 		return err_set(err, ERR_CORRUPT, "reference of a runner: no pid in it");
@@ -240,7 +240,7 @@ static int local_kill(struct engine *e UNUSED, const char *ref, const char *dir,
 			return err_set(err, ERR_CANCELED, "canceled");
 		if (proc_alive(&found.id))
 			return err_set(err, ERR_TIMEOUT,
-			               "runner %d does not die: is its disk hung?",
+			               "runner %d cannot be killed: does its disk hang?",
 			               (int)found.id.pid);
 	}
 	if (access(dir, F_OK) < 0)
@@ -251,9 +251,9 @@ static int local_kill(struct engine *e UNUSED, const char *ref, const char *dir,
 		return err_wrap(err, "sweeping %s", dir);
 	if (code == WIRE_SWEEP_AGAIN)
 		return err_set(err, ERR_BUSY,
-		               "%s: checkpoints of a dead runner are still being sent", dir);
+		               "%s: checkpoints of a dead runner are still being uploaded", dir);
 	if (code != 0)
-		return err_set(err, ERR_IO, "sweeping %s: exit code %d: %.*s", dir, code,
+		return err_set(err, ERR_IO, "cleaning up %s: exit code %d: %.*s", dir, code,
 		               (int)MIN(out.n, 400), buf_cstr(&out));
 	return 0;
 }

@@ -222,7 +222,7 @@ static int declare(struct inventory *out, const char *declared, struct err *err)
 		if (spec_accelerator(a, str_trim(one), &type, &count, err) < 0)
 			return err_wrap(err, "declared GPUs");
 		if (count > INVENTORY_GPUS_MAX - out->n_gpus)
-			return err_set(err, ERR_TOO_BIG, "declared GPUs: more than %d",
+			return err_set(err, ERR_TOO_BIG, "more than %d GPUs declared",
 			               INVENTORY_GPUS_MAX);
 		for (uint32_t i = 0; i < count; i++) {
 			struct inventory_gpu *g = &out->gpu[out->n_gpus];
@@ -254,9 +254,8 @@ static int find_gpus(struct inventory *out, struct err *err)
 		return 0;
 	}
 	if (nvml_list(n, gpu, COUNT(gpu), &count, err) < 0)
-		return err_wrap(err,
-		                "looking for GPUs (`nvidia-smi` may tell more; --gpus TYPE:COUNT "
-		                "declares those to use)");
+		return err_wrap(err, "detect GPUs (`nvidia-smi` may tell more; --gpus TYPE:COUNT "
+		                     "declares those to use)");
 	for (size_t i = 0; i < count; i++) {
 		struct inventory_gpu *g = &out->gpu[i];
 

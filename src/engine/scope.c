@@ -109,7 +109,7 @@ static bool try_one(struct arena *a, const struct scope_facts *f)
 	if (proc_run(wrap(a, f, nothing), (struct str){0}, SCOPE_TRY_MS, &out, &code, &err) == 0 &&
 	    code == 0)
 		return true;
-	log_warn("systemd gives runners no scope of their own, so their jobs may have no limits: "
+	log_warn("systemd cannot start a scope for runners, so their jobs may have no limits: "
 	         "systemd-run: exit code %d: %s%.*s",
 	         code, err.msg, (int)MIN(out.n, 300U), buf_cstr(&out));
 	return false;

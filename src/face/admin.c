@@ -159,7 +159,7 @@ static int role_of(const struct doc *body, enum model_role *role, struct err *er
 		return 0;
 	}
 	if (type != NULL)
-		return err_set(err, ERR_INVALID, "type: there is no type \"%.50s\" of a key", type);
+		return err_set(err, ERR_INVALID, "type: \"%.50s\" is not a type of API key", type);
 	return 0;
 }
 

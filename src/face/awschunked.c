@@ -17,7 +17,7 @@ static int line_add(struct awschunked *c, char ch, struct str *line, struct err 
 		return 1;
 	}
 	if (c->line_n == sizeof(c->line))
-		return bad("a line that does not end", err);
+		return bad("an unterminated line", err);
 	c->line[c->line_n++] = ch;
 	return 0;
 }
@@ -114,7 +114,7 @@ int awschunked_feed(struct awschunked *c, struct str *in, char *out, size_t cap,
 				return -1;
 			break;
 		case AWSCHUNKED_END:
-			return bad("bytes behind its end", err);
+			return bad("data after its end", err);
 		}
 		*in = str_skip(*in, take);
 	}

@@ -34,7 +34,7 @@ static int check_word(const char *what, const char *word, struct err *err)
 	    strspn(word,
 	           "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/@+:=-") !=
 	            strlen(word))
-		return err_set(err, ERR_INVALID, "%s \"%.200s\" cannot stand in a command line",
+		return err_set(err, ERR_INVALID, "%s \"%.200s\" cannot be used in a command line",
 		               what, word != NULL ? word : "");
 	return 0;
 }
@@ -142,7 +142,7 @@ static int find_size(struct request *rq, const struct principal *principal, cons
 			return 0;
 		}
 	}
-	return err_set(err, ERR_NOT_FOUND, "instance_type_id: there is no \"%.100s\"", id);
+	return err_set(err, ERR_NOT_FOUND, "instance_type_id: unknown type \"%.100s\"", id);
 }
 
 static int find_template(struct request *rq, struct plan *p, struct err *err)
@@ -169,7 +169,7 @@ static int check_secret(const char *name, const char *secret, struct err *err)
 
 	if (name[0] == '\0' || (name[0] >= '0' && name[0] <= '9') ||
 	    strspn(name, outbox) != strlen(name) || strlen(name) > SECRET_WORD_MAX)
-		return err_set(err, ERR_INVALID, "\"%.200s\" is no name of a variable", name);
+		return err_set(err, ERR_INVALID, "\"%.200s\" is not a valid variable name", name);
 	if (strlen(secret) > SECRET_WORD_MAX)
 		return err_set(err, ERR_INVALID, "secret \"%.200s...\": the name is too long",
 		               secret);

@@ -28,7 +28,7 @@ static int read_size(const struct doc *d, uint32_t *rows, uint32_t *columns, str
 	    body_int(d, "columns", 1, SIDE_MAX, &c, err) < 0)
 		return -1;
 	if ((r == 0) != (c == 0))
-		return err_set(err, ERR_INVALID, "rows and columns belong together");
+		return err_set(err, ERR_INVALID, "rows and columns must be given together");
 	*rows = (uint32_t)r;
 	*columns = (uint32_t)c;
 	return 0;

@@ -105,14 +105,13 @@ static int read_order(const struct doc *body, bool *ascending, struct err *err)
 		return err_set(err, ERR_INVALID, "order_by: expected a list");
 	DOC_EACH (one, by) {
 		if (one->kind != DOC_MAP)
-			return err_set(err, ERR_INVALID, "order_by: objects are wanted");
+			return err_set(err, ERR_INVALID, "order_by: expected a list of objects");
 		if (body_text(one, "field", false, &field, err) < 0 ||
 		    body_text(one, "order", false, &order, err) < 0)
 			return err_wrap(err, "order_by");
 		if (field != NULL && strcmp(field, "created_at") != 0)
 			return err_set(err, ERR_INVALID,
-			               "order_by: jobs are ordered by created_at only, not \"%s\"",
-			               field);
+			               "order_by: only created_at is supported, not \"%s\"", field);
 		if (order != NULL && strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
 			return err_set(err, ERR_INVALID, "order_by: \"%s\" is neither asc nor desc",
 			               order);
@@ -149,7 +148,7 @@ int jobs_search(struct request *rq, struct err *err)
 
 		q.states |= job_states_of_status(str_of(status[i]), &known);
 		if (!known)
-			return err_set(err, ERR_INVALID, "statuses: there is no status \"%.100s\"",
+			return err_set(err, ERR_INVALID, "statuses: unknown status \"%.100s\"",
 			               status[i]);
 	}
 	unmatched = n > 0 && q.states == 0; /* only statuses that no job of ours can have */
@@ -391,7 +390,7 @@ int job_no_session(struct request *rq, struct err *err)
 	if (handler_job(rq, &j, err) < 0)
 		return -1;
 	return err_set(err, ERR_NOT_FOUND,
-	               "there are no interactive sessions and no ssh on this server: "
+	               "this server has no interactive sessions and no ssh: "
 	               "`stoker exec %s` opens a shell while the job runs",
 	               j.id);
 }

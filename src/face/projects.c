@@ -68,7 +68,7 @@ static int team_by_name(struct request *rq, const char *name, const char **id, s
 			return 0;
 		}
 	}
-	return err_set(err, ERR_NOT_FOUND, "team_name: there is no team named \"%s\"", name);
+	return err_set(err, ERR_NOT_FOUND, "team_name: no team \"%s\"", name);
 }
 
 int handler_project_named(struct request *rq, const struct doc *body, const char **name,

@@ -148,7 +148,8 @@ static int log_append(struct request *rq, struct err *err)
 	if (err->code != ERR_NONE)
 		return -1;
 	if (seq < 0)
-		return err_set(err, ERR_INVALID, "seq: how many bytes were sent before is missing");
+		return err_set(err, ERR_INVALID,
+		               "seq: missing; expected the number of bytes sent before");
 	if (request_body(rq, &body, err) < 0 || own_job(rq, &job, err) < 0)
 		return -1;
 	r = joblogs_append(ctx->logs, job.id, principal->attempt_id, principal->node_rank,
@@ -178,7 +179,7 @@ static int event(struct request *rq, struct err *err)
 		return -1;
 	kind = doc_cstr(doc_get(d, "kind"), "");
 	if (kind[0] == '\0')
-		return err_set(err, ERR_INVALID, "kind: a word is missing");
+		return err_set(err, ERR_INVALID, "kind: missing");
 	if (ctx->ops->runner_event(ctx->of, face_principal(rq), kind,
 	                           doc_cstr(doc_get(d, "message"), ""), err) < 0 ||
 	    own_job(rq, &job, err) < 0)

@@ -29,7 +29,7 @@ static int check_bucket(struct request *rq, struct err *err)
 		if (s3_authorize(rq, S3_BUCKET, "", err) < 0) /* what is here is for no stranger */
 			return -1;
 		return err_set(err, ERR_NOT_FOUND,
-		               "NoSuchBucket: there is one bucket here, and it is \"%s\"",
+		               "NoSuchBucket: this server's only bucket is \"%s\"",
 		               face_ctx(rq)->bucket);
 	}
 	for (size_t i = 0; i < COUNT(absent); i++)
@@ -46,9 +46,9 @@ static int key_of(struct request *rq, const char **key, struct err *err)
 	if (check_bucket(rq, err) < 0)
 		return -1;
 	if (memchr(rq->arg[1].p, '\0', rq->arg[1].n) != NULL)
-		return err_set(err, ERR_INVALID, "InvalidArgument: a key has no NUL");
+		return err_set(err, ERR_INVALID, "InvalidArgument: a key must not contain NUL");
 	if (rq->arg[1].n > OBJSTORE_KEY_MAX)
-		return err_set(err, ERR_INVALID, "KeyTooLongError: a key has at most %d bytes",
+		return err_set(err, ERR_INVALID, "KeyTooLongError: a key can have at most %d bytes",
 		               OBJSTORE_KEY_MAX);
 	if (objstore_check_key(rq->arg[1], err) < 0)
 		return err_wrap(err, "InvalidArgument");
@@ -177,7 +177,7 @@ static int open_object(struct request *rq, const char *key, int *fd, struct objs
 	if (rc == 0 || err->code != ERR_NOT_FOUND)
 		return rc;
 	err_clear(err);
-	return err_set(err, ERR_NOT_FOUND, "NoSuchKey: there is no object %s", key);
+	return err_set(err, ERR_NOT_FOUND, "NoSuchKey: no object %s", key);
 }
 
 static int get_object(struct request *rq, struct err *err)
@@ -210,8 +210,7 @@ static int put_part(struct request *rq, const char *key, const char *id, struct 
 	if (err->code != ERR_NONE)
 		return err_wrap(err, "InvalidArgument");
 	if (number < 1 || number > OBJSTORE_PARTS_MAX)
-		return err_set(err, ERR_INVALID,
-		               "InvalidArgument: partNumber is a number from 1 to %d",
+		return err_set(err, ERR_INVALID, "InvalidArgument: partNumber must be from 1 to %d",
 		               OBJSTORE_PARTS_MAX);
 	if (s3_body_new(rq, &body, &size, err) < 0 ||
 	    objstore_parts_put(face_ctx(rq)->objects, key, id, (uint32_t)number, size, s3_body_read,
@@ -316,7 +315,7 @@ static int post_object(struct request *rq, struct err *err)
 		return complete_upload(rq, key, id, err);
 	if (request_query(rq, "uploads", &ignored))
 		return begin_upload(rq, key, err);
-	return err_set(err, ERR_INVALID, "MethodNotAllowed: POST is for uploads in parts");
+	return err_set(err, ERR_INVALID, "MethodNotAllowed: POST is only for multipart uploads");
 }
 
 /* Objects go with the job or project that they belong to; here only an upload is given up. */
@@ -329,7 +328,7 @@ static int delete_object(struct request *rq, struct err *err)
 	if (id == NULL)
 		return err_set(
 			err, ERR_DENIED,
-			"AccessDenied: an object goes with the job or project it belongs to");
+			"AccessDenied: delete the job or project that the object belongs to");
 	if (objstore_parts_abort(face_ctx(rq)->objects, key, id, err) < 0)
 		return -1;
 	return reply_bytes(rq, 204, NULL, (struct str){0});

@@ -133,7 +133,7 @@ static int check_token(struct request *rq, struct str token, enum s3_need need, 
 		               "credentials (GET /v1/blobs/credentials/train)");
 	if (!str_starts(rest, S3_PROJECTS))
 		return err_set(err, ERR_DENIED,
-		               "AccessDenied: a token reads what is below " S3_PROJECTS
+		               "AccessDenied: a token can only read below " S3_PROJECTS
 		               "<project>/ only");
 	rest = str_skip(rest, strlen(S3_PROJECTS));
 	project = rest;
@@ -145,7 +145,7 @@ static int check_token(struct request *rq, struct str token, enum s3_need need, 
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
-		return err_set(err, ERR_NOT_FOUND, "NoSuchKey: there is no object %s", key);
+		return err_set(err, ERR_NOT_FOUND, "NoSuchKey: no object %s", key);
 	}
 	return 0;
 }

@@ -198,7 +198,7 @@ static int find_size(struct s3_body *b, uint64_t *size, struct err *err)
 		*size = (uint64_t)b->rq->body_len;
 	} else {
 		return err_set(err, ERR_INVALID,
-		               "MissingContentLength: say how long the body is with %s",
+		               "MissingContentLength: send the length of the body in %s",
 		               b->chunked ? "x-amz-decoded-content-length" : "Content-Length");
 	}
 	if (*size > S3_OBJECT_MAX)
@@ -290,12 +290,10 @@ static int compare(const struct expected *e, const uint8_t *got, size_t n, const
 		return 0;
 	if (!e->known)
 		return err_set(err, ERR_INVALID,
-		               "IncompleteBody: the trailer %s was announced and did not come",
-		               name);
+		               "IncompleteBody: the trailer %s was declared but not sent", name);
 	if (memcmp(e->want, got, n) == 0)
 		return 0;
-	return err_set(err, ERR_INVALID, "%s: the body that came is not the one that %s describes",
-	               code, name);
+	return err_set(err, ERR_INVALID, "%s: the body does not match %s", code, name);
 }
 
 /* At the end of the body: is it what was announced? */
@@ -344,7 +342,7 @@ static int read_chunked(struct s3_body *b, void *p, size_t cap, size_t *n, struc
 				return b->chunks != NULL ? s3_chunks_end(b->chunks, err) : 0;
 			if (got == 0)
 				return err_set(err, ERR_INVALID,
-				               "IncompleteBody: the last chunk did not come");
+				               "IncompleteBody: the last chunk is missing");
 			b->left = str_n(b->raw, got);
 		}
 		if (awschunked_feed(&b->decoder, &b->left, p, cap, n, err) < 0)

@@ -90,14 +90,13 @@ int s3_chunks_trailer(struct s3_chunks *c, struct str name, struct str value, st
 	struct digest d;
 
 	if (!c->signed_trailer)
-		return err_set(err, ERR_DENIED,
-		               "SignatureDoesNotMatch: a trailer that is not signed: %.*s",
+		return err_set(err, ERR_DENIED, "SignatureDoesNotMatch: an unsigned trailer: %.*s",
 		               (int)MIN(name.n, (size_t)100), name.p);
 	if (!str_ieq(name, TRAILER_SIGNATURE)) {
 		buf_printf(&c->trailers, "%.*s:%.*s\n", STR_ARG(name), STR_ARG(value));
 		if (c->ended)
 			return err_set(err, ERR_DENIED,
-			               "SignatureDoesNotMatch: a trailer behind the signature of "
+			               "SignatureDoesNotMatch: a trailer after the signature of "
 			               "the trailers");
 		return buf_check(&c->trailers, "the trailers", err);
 	}
@@ -115,5 +114,5 @@ int s3_chunks_end(struct s3_chunks *c, struct err *err)
 	if (c->ended)
 		return 0;
 	return err_set(err, ERR_DENIED,
-	               "SignatureDoesNotMatch: the signature of the trailers did not come");
+	               "SignatureDoesNotMatch: the signature of the trailers is missing");
 }

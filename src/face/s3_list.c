@@ -126,9 +126,9 @@ static int read_mark(struct request *rq, struct listing *l, struct err *err)
 	if (request_query(rq, "continuation-token", &text) && text.n > 0) {
 		if (base64_decode(text, true, &raw, &ignored) < 0 ||
 		    memchr(buf_cstr(&raw), '\0', raw.n) != NULL)
-			return err_set(
-				err, ERR_INVALID,
-				"InvalidArgument: the continuation token is not one of ours");
+			return err_set(err, ERR_INVALID,
+			               "InvalidArgument: the continuation token was not issued by "
+			               "this server");
 		FMT(l->mark, "%s", buf_cstr(&raw));
 		return 0;
 	}
@@ -144,7 +144,7 @@ static int read_query(struct request *rq, struct listing *l, struct err *err)
 
 	l->first = !request_query(rq, "list-type", &text);
 	if (!l->first && !str_eq(text, "2"))
-		return err_set(err, ERR_INVALID, "InvalidArgument: list-type is 2, or not there");
+		return err_set(err, ERR_INVALID, "InvalidArgument: list-type must be 2 or absent");
 	if (request_query(rq, "prefix", &text))
 		l->prefix = text;
 	if (l->prefix.n > OBJSTORE_KEY_MAX)
@@ -153,7 +153,8 @@ static int read_query(struct request *rq, struct listing *l, struct err *err)
 		l->delimiter = text;
 	if (request_query(rq, "encoding-type", &text) && text.n > 0) {
 		if (!str_eq(text, "url"))
-			return err_set(err, ERR_INVALID, "InvalidArgument: encoding-type is url");
+			return err_set(err, ERR_INVALID,
+			               "InvalidArgument: encoding-type must be url");
 		l->encode = true;
 	}
 	max = request_query_int(rq, "max-keys", LIST_PAGE, err);

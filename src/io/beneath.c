@@ -155,7 +155,7 @@ static int step_into(int fd, const char *part, bool make, struct err *err)
 
 	if (next < 0 && errno == ENOENT && make) {
 		if (mkdirat(fd, part, 0755) < 0 && errno != EEXIST)
-			return err_errno(err, errno, "make its folder");
+			return err_errno(err, errno, "create its folder");
 		next = openat(fd, part, flags);
 	}
 	if (next >= 0)
@@ -164,7 +164,7 @@ static int step_into(int fd, const char *part, bool make, struct err *err)
 		return err_errno(err, errno, "open its folder");
 	if (fstatat(fd, part, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode))
 		return err_set(err, ERR_INVALID, "its path goes through a symbolic link");
-	return err_set(err, ERR_INVALID, "its path goes through what is not a folder");
+	return err_set(err, ERR_INVALID, "its path goes through something that is not a folder");
 }
 
 /* The folder `dir` ("" = the root) as a new descriptor. */
@@ -217,14 +217,14 @@ static int prepare(struct beneath *b, const char *path, bool keep_dir, const cha
 	if (enter_parent(b, path, leaf, err) < 0)
 		return -1;
 	if (fstatat(b->dir_fd, *leaf, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : err_errno(err, errno, "look at its place");
+		return errno == ENOENT ? 0 : err_errno(err, errno, "check what is at its path");
 	if (S_ISDIR(st.st_mode) && keep_dir)
 		return 0;
 	if (unlinkat(b->dir_fd, *leaf, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) == 0)
 		return 0;
 	if (errno == ENOTEMPTY || errno == EEXIST)
 		return err_set(err, ERR_INVALID, "it would replace a folder that is not empty");
-	return err_errno(err, errno, "remove what was there before");
+	return err_errno(err, errno, "remove the old entry");
 }
 
 int beneath_file(struct beneath *b, const char *path, struct err *err)
@@ -238,7 +238,7 @@ int beneath_file(struct beneath *b, const char *path, struct err *err)
 		return -1;
 	fd = openat(b->dir_fd, leaf, flags, 0600);
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_errno(err, errno, "make the file");
+		return err_errno(err, errno, "create the file");
 	inode_add(&b->made, st.st_ino);
 	return TAKE_FD(fd);
 }
@@ -251,10 +251,10 @@ int beneath_dir(struct beneath *b, const char *path, mode_t mode, struct err *er
 	if (prepare(b, path, true, &leaf, err) < 0)
 		return -1;
 	if (mkdirat(b->dir_fd, leaf, 0700) < 0 && errno != EEXIST)
-		return err_errno(err, errno, "make the folder");
+		return err_errno(err, errno, "create the folder");
 	fd = openat(b->dir_fd, leaf, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fchmod(fd, (mode & 0777) | 0700) < 0)
-		return err_errno(err, errno, "mode of the folder");
+		return err_errno(err, errno, "set the folder's mode");
 	return 0;
 }
 
@@ -271,7 +271,7 @@ int beneath_check_link(const char *path, const char *target, struct err *err)
 	bool down = false;
 
 	if (rest.n == 0 || rest.n >= BENEATH_PATH_MAX)
-		return err_set(err, ERR_INVALID, "a symbolic link without a usable target");
+		return err_set(err, ERR_INVALID, "a symbolic link with an unusable target");
 	if (target[0] == '/')
 		return err_set(err, ERR_INVALID, "a symbolic link to an absolute path");
 	for (const char *p = path; *p != '\0'; p++)
@@ -303,7 +303,7 @@ int beneath_symlink(struct beneath *b, const char *path, const char *target,
 	if (beneath_check_link(path, target, err) < 0 || prepare(b, path, false, &leaf, err) < 0)
 		return -1;
 	if (symlinkat(target, b->dir_fd, leaf) < 0)
-		return err_errno(err, errno, "make the symbolic link");
+		return err_errno(err, errno, "create the symbolic link");
 	(void)utimensat(b->dir_fd, leaf, times, AT_SYMLINK_NOFOLLOW); /* not on every file system */
 	return 0;
 }
@@ -341,7 +341,7 @@ int beneath_hard_link(struct beneath *b, const char *path, const char *target, s
 	/* Only to files: a symbolic link was checked for the place where it stands. */
 	if (to_dir < 0 || fstatat(to_dir, to_leaf, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    !S_ISREG(st.st_mode) || !inode_known(&b->made, st.st_ino))
-		return err_set(err, ERR_INVALID, "a hard link to %s, which is no earlier file",
+		return err_set(err, ERR_INVALID, "a hard link to %s, which is not an earlier file",
 		               shown);
 	if (itself)
 		return 0;

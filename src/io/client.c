@@ -189,7 +189,8 @@ static int check_listener(int fd, struct err *err)
 		return -1;
 	if (uid == geteuid() || uid == 0)
 		return 0;
-	return err_set(err, ERR_SERVER_UNPROVEN, "user %u listens at the socket", (unsigned)uid);
+	return err_set(err, ERR_SERVER_UNPROVEN, "user %u owns the listening socket",
+	               (unsigned)uid);
 }
 
 /* Before each request. What answers is looked at once, when the connection is new. */
@@ -207,7 +208,7 @@ static int on_connected(void *arg, char *peer UNUSED, char *own UNUSED, int peer
 	else if (fd >= 0 && t->greets)
 		r = t->c->greet(t->c->greet_arg, fd, &t->cause);
 	else if (t->greets)
-		r = err_set(&t->cause, ERR_IO, "the connection is not known");
+		r = err_set(&t->cause, ERR_IO, "the connection is unknown");
 	t->n_opened = 0;
 	if (r == 0)
 		return CURL_PREREQFUNC_OK;
@@ -581,13 +582,14 @@ static int explain(const struct transfer *t, CURL *h, CURLcode code, struct err 
 	if (t->taken)
 		return 0;
 	if (code == CURLE_OK && !t->head_ended)
-		return err_set(err, ERR_UNAVAILABLE, "the head of the reply was cut short");
+		return err_set(err, ERR_UNAVAILABLE, "the reply ended in its headers");
 	if (code == CURLE_OK || t->enough)
 		return 0;
 	if (t->refused && code == CURLE_COULDNT_CONNECT)
 		return err_set(err, ERR_ADDRESS_DENIED,
 		               t->c->only_allowed
-		                       ? "plain http goes only to networks that are allowed by name"
+		                       ? "plain http is only allowed to networks that are allowed "
+		                         "explicitly"
 		                       : "the address is of an internal network, which this server "
 		                         "does not connect to unless it is allowed");
 	if (code == CURLE_ABORTED_BY_CALLBACK)
@@ -659,7 +661,7 @@ static int resolve(struct arena *a, const char *base, const char *location, stru
 	    curl_url_set(cu, CURLUPART_URL, location, CURLU_PATH_AS_IS | CURLU_URLENCODE) !=
 	            CURLUE_OK ||
 	    curl_url_get(cu, CURLUPART_URL, &text, 0) != CURLUE_OK)
-		(void)err_set(err, ERR_INVALID, "redirected to something that is no URL");
+		(void)err_set(err, ERR_INVALID, "redirected to an invalid URL");
 	else if (url_parse(a, str_of(text), out, err) < 0)
 		(void)err_wrap(err, "redirected");
 	else
@@ -768,7 +770,7 @@ int http_do(struct http_client *c, const struct http_call *call, struct http_rep
 	r.arena = arena_new();
 	r.headers = ARENA_ARRAY(r.arena, struct http_header, REPLY_HEADERS_MAX);
 	if (!headers_are_sane(call))
-		rc = err_set(err, ERR_INVALID, "a header holds a line break");
+		rc = err_set(err, ERR_INVALID, "a header contains a line break");
 	else if (url_parse(r.arena, str_of(call->url), &u, err) < 0)
 		rc = -1;
 	else

@@ -112,7 +112,8 @@ int exchange_keep(struct exchange *x, const char *p, size_t n, struct err *err)
 	if (atomic_fetch_add(&x->h->kept, n) > KEPT_MAX - n) {
 		(void)atomic_fetch_sub(&x->h->kept, n);
 		err->retry_after_s = 1;
-		return err_set(err, ERR_UNAVAILABLE, "the server is busy: too many bodies arrive");
+		return err_set(err, ERR_UNAVAILABLE,
+		               "the server is busy: too many uploads at once");
 	}
 	buf_add(&x->kept, p, n);
 	return buf_check(&x->kept, "body", err);
@@ -191,7 +192,7 @@ static int authorize(struct exchange *x, struct err *err)
 	if (scope == SCOPE_OPEN)
 		return 0;
 	if (x->h->o.authorize == NULL)
-		return err_set(err, ERR_DENIED, "nobody may do this: the server knows no callers");
+		return err_set(err, ERR_DENIED, "not allowed: the server has no authentication");
 	return x->h->o.authorize(&x->rq, scope, err);
 }
 
@@ -202,7 +203,7 @@ static int handle(struct exchange *x, struct err *err)
 	int r;
 
 	if (atomic_load(&x->h->aborting))
-		return err_set(err, ERR_UNAVAILABLE, "the server is going down");
+		return err_set(err, ERR_UNAVAILABLE, "the server is shutting down");
 	if (!x->authorized) {
 		if (authorize(x, err) < 0)
 			return -1;

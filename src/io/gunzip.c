@@ -45,7 +45,7 @@ static bool next_member(struct gunzip *g, struct str *in, struct err *err)
 	if (in->n == 0)
 		return false;
 	if (g->padded || in->p[0] != '\x1f') {
-		(void)err_set(err, ERR_INVALID, "what follows its gzip data is none");
+		(void)err_set(err, ERR_INVALID, "its gzip data is followed by other data");
 		return false;
 	}
 	g->inside = inflateReset(&g->z) == Z_OK;
@@ -72,12 +72,12 @@ int gunzip_step(struct gunzip *g, struct str *in, void *out, size_t cap, size_t 
 			g->inside = false;
 		else if (r != Z_OK && r != Z_BUF_ERROR)
 			return err_set(err, ERR_INVALID, "its gzip data is damaged: %s",
-			               g->z.msg != NULL ? g->z.msg : "zlib refuses it");
+			               g->z.msg != NULL ? g->z.msg : "zlib cannot decompress it");
 	}
 	return 0;
 }
 
 int gunzip_end(const struct gunzip *g, struct err *err)
 {
-	return g->inside ? err_set(err, ERR_INVALID, "its gzip data ends in the middle") : 0;
+	return g->inside ? err_set(err, ERR_INVALID, "its gzip data is truncated") : 0;
 }

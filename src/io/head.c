@@ -82,13 +82,13 @@ const char *head_fault(const struct exchange *x, bool needs_host)
 
 	for (const struct header *h = x->headers; h != NULL; h = h->next) {
 		if (!is_token(h->name))
-			return "the name of a header holds a character that no name has";
+			return "a header's name contains an invalid character";
 		if (!is_text(h->value))
-			return "a header holds a control character";
+			return "a header contains a control character";
 		hosts += str_ieq(h->name, "host");
 		for (size_t i = 0; i < COUNT(once); i++) {
 			if (str_ieq(h->name, once[i]) && seen[i]++ > 0)
-				return "a header that counts once is there twice";
+				return "a header that may occur once was sent twice";
 		}
 	}
 	return needs_host && hosts == 0 ? "the Host header is missing" : NULL;

@@ -145,18 +145,18 @@ static void read_head(struct exchange *x, const char *method, const char *versio
 	read_peer(x);
 	info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 	if (n > HEADER_COUNT_MAX || (info != NULL && info->header_size > HEAD_MAX)) {
-		refuse_head(x, 431, "the head of the request is too large");
+		refuse_head(x, 431, "the request's headers are too large");
 		return;
 	}
 	head_line(&x->head, method, version);
 	(void)MHD_get_connection_values(x->conn, MHD_HEADER_KIND, add_header, x);
 	fault = head_fault(x, needs_host);
 	if (HEADS_ARE_OURS && info != NULL && !head_is_whole(&x->head, info->header_size))
-		fault = "the head of the request is malformed: lines end with CRLF, a name is "
-			"followed by "
-			"a colon, and there is no NUL";
+		fault = "the request's headers are malformed: lines must end with CRLF, a name "
+			"must "
+			"be followed by a colon, and NUL is not allowed";
 	else if (fault == NULL && !head_framing(x))
-		fault = "Content-Length or Transfer-Encoding is not clear";
+		fault = "Content-Length or Transfer-Encoding is ambiguous";
 	if (fault != NULL)
 		refuse_head(x, 400, fault);
 	else
@@ -225,11 +225,12 @@ static enum MHD_Result start_work(struct exchange *x)
 	struct err err = {0};
 
 	if (atomic_load(&x->h->draining) || !exchange_hold(x)) {
-		refuse(x, 503, ERR_UNAVAILABLE, "the server is going down");
+		refuse(x, 503, ERR_UNAVAILABLE, "the server is shutting down");
 	} else if (workers_submit(x->h->workers, exchange_work, x, &err) < 0) {
 		x->held = false;
 		exchange_let_go(x->h);
-		refuse(x, 503, ERR_UNAVAILABLE, "the server is busy: too many requests wait");
+		refuse(x, 503, ERR_UNAVAILABLE,
+		       "the server is busy: too many requests are waiting");
 	} else {
 		suspend(x);
 		return MHD_YES;
@@ -469,15 +470,15 @@ static int start_daemons(struct httpd *h, struct err *err)
 {
 	h->daemon = start_daemon(h, h->listen_fd, h->tls_cert != NULL);
 	if (h->daemon == NULL)
-		return err_set(err, ERR_INVALID, "the HTTP listener does not start%s",
-		               h->tls_cert != NULL ? ": is this a PEM certificate with its key?"
+		return err_set(err, ERR_INVALID, "cannot start the HTTP listener%s",
+		               h->tls_cert != NULL ? ": are these a PEM certificate and its key?"
 		                                   : "");
 	h->listen_fd = -1;
 	if (h->local_fd < 0)
 		return 0;
 	h->local = start_daemon(h, h->local_fd, false);
 	if (h->local == NULL)
-		return err_set(err, ERR_IO, "the listener of the Unix socket does not start");
+		return err_set(err, ERR_IO, "cannot start the listener on the Unix socket");
 	h->local_fd = -1;
 	return 0;
 }

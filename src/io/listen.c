@@ -16,13 +16,14 @@ static int parse_address(const char *address, char host[256], char port[8], stru
 	if (colon == NULL || str_u64(str_of(colon + 1), 0, UINT16_MAX, &n, err) < 0) {
 		err_clear(err);
 		return err_set(err, ERR_INVALID,
-		               "address %s: want HOST:PORT, such as 127.0.0.1:8000", address);
+		               "address %s: HOST:PORT is expected, such as 127.0.0.1:8000",
+		               address);
 	}
 	fmt_fixed(port, 8, "%u", (unsigned)n);
 	name = str_n(address, (size_t)(colon - address));
 	if (str_starts(name, "[") && str_ends(name, "]"))
 		name = str_n(name.p + 1, name.n - 2);
-	return str_copy(name, host, 256, "host of the address", err);
+	return str_copy(name, host, 256, "split the host from the address", err);
 }
 
 int listen_port(int fd, uint16_t *port, struct err *err)
@@ -47,10 +48,11 @@ static int bind_one(int fd, const struct addrinfo *ai, const char *host, const c
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0) {
 		if (errno == EADDRINUSE)
-			return err_set(err, ERR_CONFLICT,
-			               "port %s of %s is taken: another server runs there (see `ss "
-			               "-ltnp`); stop it, or listen on another port",
-			               port, host);
+			return err_set(
+				err, ERR_ADDRESS_IN_USE,
+				"port %s of %s is in use: another server runs there (see `ss "
+				"-ltnp`); stop it, or listen on another port",
+				port, host);
 		return err_errno(err, errno, "listen on %s port %s", host, port);
 	}
 	return listen_port(fd, bound, err);

@@ -19,10 +19,10 @@ int local_name(const char *path, int *dir, char name[LOCAL_NAME_CAP], struct err
 	int fd = open(folder[0] != '\0' ? folder : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
-		return err_errno(err, errno, "the folder of socket %s", path);
+		return err_errno(err, errno, "open the folder of socket %s", path);
 	if (strlen(base) > 60) {
 		(void)close(fd);
-		return err_set(err, ERR_INVALID, "socket %s: its name is too long", path);
+		return err_set(err, ERR_INVALID, "socket %s: the path is too long", path);
 	}
 	fmt_fixed(name, LOCAL_NAME_CAP, "/proc/self/fd/%d/%s", fd, base);
 	*dir = fd;
@@ -88,7 +88,7 @@ int local_peer(int fd, uid_t *uid, struct err *err)
 	socklen_t n = sizeof(peer);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
-		return err_errno(err, errno, "the other end of a socket");
+		return err_errno(err, errno, "identify the other end of a socket");
 	*uid = peer.uid;
 	return 0;
 }
@@ -128,7 +128,7 @@ int local_send(int sock, char word, int fd, struct err *err)
 	do
 		n = sendmsg(sock, &f.m, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
-	return n == 1 ? 0 : err_errno(err, errno, "a message to another process");
+	return n == 1 ? 0 : err_errno(err, errno, "send a message to another process");
 }
 
 int local_receive(int sock, int64_t wait_ms, char *word, int *fd, struct err *err)
@@ -148,9 +148,9 @@ int local_receive(int sock, int64_t wait_ms, char *word, int *fd, struct err *er
 		n = recvmsg(sock, &f.m, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return err_errno(err, errno, "a message from another process");
+		return err_errno(err, errno, "receive a message from another process");
 	if (n == 0)
-		return err_set(err, ERR_UNAVAILABLE, "the other process is gone");
+		return err_set(err, ERR_UNAVAILABLE, "the other process has exited");
 	c = CMSG_FIRSTHDR(&f.m);
 	if (c != NULL && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
 	    c->cmsg_len == CMSG_LEN(sizeof(int)))

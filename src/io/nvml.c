@@ -56,7 +56,7 @@ int nvml_open(struct nvml **out, struct err *err)
 	n->lib = dlopen(NVML_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (n->lib == NULL) {
 		free(n);
-		return err_set(err, ERR_NOT_FOUND, "no NVIDIA driver here (%s)", NVML_LIBRARY);
+		return err_set(err, ERR_NOT_FOUND, "no NVIDIA driver found (%s)", NVML_LIBRARY);
 	}
 	for (size_t i = 0; i < COUNT(symbols); i++) {
 		void *sym = dlsym(n->lib, symbols[i].symbol);
@@ -65,8 +65,9 @@ int nvml_open(struct nvml **out, struct err *err)
 			(void)dlclose(n->lib);
 			free(n);
 			return err_set(err, ERR_UNSUPPORTED,
-			               "%s has no %s: the driver is older than 418", NVML_LIBRARY,
-			               symbols[i].symbol);
+			               "%s has no %s: an NVIDIA driver of version 418 or newer is "
+			               "required",
+			               NVML_LIBRARY, symbols[i].symbol);
 		}
 		memcpy((char *)n + symbols[i].at, &sym, sizeof(sym));
 	}

@@ -102,7 +102,7 @@ void park_enter(struct exchange *x)
 		struct err err = {.retry_after_s = 1};
 
 		(void)pthread_mutex_unlock(&p->lock);
-		(void)err_set(&err, ERR_UNAVAILABLE, "the server is going down");
+		(void)err_set(&err, ERR_UNAVAILABLE, "the server is shutting down");
 		reply_error(&x->rq, &err);
 		exchange_finish(x, false);
 		return;
@@ -283,13 +283,13 @@ int park_start(struct httpd *h, struct err *err)
 	p->h = h;
 	p->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (p->wake_fd < 0)
-		return err_errno(err, errno, "eventfd for parked requests");
+		return err_errno(err, errno, "create an eventfd for parked requests");
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
 	r = pthread_create(&p->thread, NULL, look_after, p);
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (r != 0)
-		return err_errno(err, r, "thread for parked requests");
+		return err_errno(err, r, "start the thread for parked requests");
 	(void)pthread_setname_np(p->thread, "http-park");
 	p->running = true;
 	return 0;

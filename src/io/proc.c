@@ -200,21 +200,21 @@ static int say_failure(const struct proc_spec *s, const char *path, const struct
 {
 	switch ((enum stage)f->stage) {
 	case STAGE_FDS:
-		return err_errno(err, f->errnum, "%s: passing file descriptors to it", s->argv[0]);
+		return err_errno(err, f->errnum, "%s: pass it file descriptors", s->argv[0]);
 	case STAGE_SESSION:
-		return err_errno(err, f->errnum, "%s: session of its own", s->argv[0]);
+		return err_errno(err, f->errnum, "%s: start a session", s->argv[0]);
 	case STAGE_CWD:
 		return err_errno(err, f->errnum, "%s: working directory %s", s->argv[0], s->cwd);
 	case STAGE_LIMIT:
-		return err_errno(err, f->errnum, "%s: limit of open files", s->argv[0]);
+		return err_errno(err, f->errnum, "%s: set its limit of open files", s->argv[0]);
 	case STAGE_FORK:
 		return err_errno(err, f->errnum, "%s: fork", s->argv[0]);
 	case STAGE_EXEC:
 		break;
 	}
 	if (f->errnum == ENOENT && s->cwd == NULL && access(path, F_OK) == 0)
-		return err_set(err, ERR_NOT_FOUND, "%s: its interpreter (the #! line) is not there",
-		               path);
+		return err_set(err, ERR_NOT_FOUND,
+		               "%s: the interpreter in its #! line does not exist", path);
 	return err_errno(err, f->errnum, "%s", path);
 }
 
@@ -319,7 +319,7 @@ static int start(struct plan *p, struct pipes *ps, struct proc *out, struct err 
 			reap(pid);
 		close_fd_p(&proc.pidfd);
 		if (f.errnum == 0)
-			return err_errno(err, errnum, "%s: handle of the new process", s->argv[0]);
+			return err_errno(err, errnum, "%s: open a pidfd", s->argv[0]);
 		return say_failure(s, p->path, &f, err);
 	}
 	*out = proc;
@@ -488,11 +488,11 @@ static int input_fd(struct str in, struct err *err)
 	AUTO_FD int fd = memfd_create("stdin", MFD_CLOEXEC);
 
 	if (fd < 0)
-		return err_errno(err, errno, "memory for the input of a helper");
+		return err_errno(err, errno, "create the input of a helper");
 	if (fs_write_all(fd, in.p, in.n, err) < 0)
 		return -1;
 	if (lseek(fd, 0, SEEK_SET) < 0)
-		return err_errno(err, errno, "input of a helper");
+		return err_errno(err, errno, "write the input of a helper");
 	return TAKE_FD(fd);
 }
 
@@ -540,7 +540,7 @@ static int run(const char *const *argv, struct str in, int64_t deadline_ms,
 		return err_wrap(err, "%s", argv[0]);
 	if (r == 1)
 		return err_set(err, ERR_TIMEOUT,
-		               "%s: still ran after %" PRId64 " ms and was killed", argv[0],
+		               "%s: still running after %" PRId64 " ms and was killed", argv[0],
 		               deadline_ms);
 	*exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 	return 0;
@@ -614,7 +614,7 @@ static int read_stat(pid_t pid, char *state, uint64_t *start_ticks, struct err *
 		return -1;
 	close = b.n > 0 ? memrchr(b.p, ')', b.n) : NULL;
 	if (close == NULL)
-		return err_set(err, ERR_CORRUPT, "%s: not what it should be", path);
+		return err_set(err, ERR_CORRUPT, "%s: unexpected content", path);
 	rest = str_trim(str_skip(buf_view(&b), (size_t)(close - b.p) + 1));
 	*state = rest.n > 0 ? rest.p[0] : '?';
 	for (int i = 3; i <= 22; i++) { /* fields count from 1; 3 is the state */

@@ -49,7 +49,7 @@ static int await(const struct wire *w, short what, struct err *err)
 		if (w->cancel != NULL && atomic_load(w->cancel))
 			return err_set(err, ERR_CANCELED, "canceled");
 		if (clock_mono_ms() >= w->until_ms)
-			return err_set(err, ERR_TIMEOUT, "the server does not answer");
+			return err_set(err, ERR_TIMEOUT, "the server did not answer");
 	}
 	return 0;
 }
@@ -118,7 +118,8 @@ static int parse_head(struct str head, struct answer *out, struct err *err)
 	(void)str_cut(&head, '\n', &line);
 	if (!str_starts(line, "HTTP/1.") || line.n < 12 ||
 	    str_u64(str_n(line.p + 9, 3), 100, 599, &n, &ignored) < 0)
-		return err_set(err, ERR_SERVER_UNPROVEN, "what answers there does not speak HTTP");
+		return err_set(err, ERR_SERVER_UNPROVEN,
+		               "the program that answers does not speak HTTP");
 	*out = (struct answer){.status = (int)n, .closes = str_starts(line, "HTTP/1.0")};
 	while (str_cut(&head, '\n', &line)) {
 		line = str_trim(line);
@@ -130,10 +131,10 @@ static int parse_head(struct str head, struct answer *out, struct err *err)
 		else if (str_ieq(name, "connection"))
 			out->closes = str_ieq(line, "close");
 		else if (str_ieq(name, "transfer-encoding"))
-			return err_set(err, ERR_SERVER_UNPROVEN, "the reply has no length");
+			return err_set(err, ERR_SERVER_UNPROVEN, "the reply has no Content-Length");
 	}
 	if (!has_body)
-		return err_set(err, ERR_SERVER_UNPROVEN, "the reply has no length that can be");
+		return err_set(err, ERR_SERVER_UNPROVEN, "the reply has an invalid Content-Length");
 	out->body = (size_t)n;
 	return 0;
 }
@@ -162,11 +163,11 @@ static int check(struct proof *p, struct str challenge, struct str body, struct 
 	char want[HASH_HEX_CAP];
 
 	if (js_parse(a, body, &d, &ignored) < 0)
-		return err_set(err, ERR_SERVER_UNPROVEN, "the reply is no proof");
+		return err_set(err, ERR_SERVER_UNPROVEN, "the reply does not contain a proof");
 	address = doc_text(doc_get(d, "address"));
 	proof = doc_text(doc_get(d, "proof"));
 	if (address.n > PROOF_ADDRESS_MAX || proof.n != HASH_HEX_CAP - 1)
-		return err_set(err, ERR_SERVER_UNPROVEN, "the reply is no proof");
+		return err_set(err, ERR_SERVER_UNPROVEN, "the reply does not contain a proof");
 	proof_make(&key, challenge, address, want);
 	seal_wipe(&key, sizeof(key));
 	if (!seal_same(proof.p, want, HASH_HEX_CAP - 1))

@@ -78,7 +78,7 @@ int request_json(struct request *rq, const struct doc **out, struct err *err)
 	if (request_body(rq, &body, err) < 0)
 		return -1;
 	if (str_trim(body).n == 0)
-		return err_set(err, ERR_INVALID, "the body is empty, and should be JSON");
+		return err_set(err, ERR_INVALID, "the body is empty; JSON is expected");
 	if (js_parse(rq->arena, body, out, err) < 0)
 		return err_wrap(err, "body");
 	return 0;
@@ -87,10 +87,11 @@ int request_json(struct request *rq, const struct doc **out, struct err *err)
 static int lost(const struct exchange *x, struct err *err)
 {
 	if (atomic_load(&x->h->aborting))
-		return err_set(err, ERR_CANCELED, "the server is going down");
+		return err_set(err, ERR_CANCELED, "the server is shutting down");
 	if (x->rq.body_len < 0)
 		return err_set(err, ERR_INVALID,
-		               "the body was cut short after %" PRIu64 " bytes: the sender is gone",
+		               "the body was cut short after %" PRIu64
+		               " bytes: the client disconnected",
 		               x->body_got);
 	return err_set(err, ERR_INVALID,
 	               "the body was cut short: %" PRIu64 " of %" PRId64 " bytes came", x->body_got,

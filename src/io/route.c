@@ -163,7 +163,7 @@ int route_find(struct request *rq, const char *method, const struct face *const 
 	if (allow->n > 0)
 		return err_set(err, ERR_INVALID, "%s is not allowed here: %s", method,
 		               buf_cstr(allow));
-	return err_set(err, ERR_NOT_FOUND, "there is nothing at %.*s", (int)MIN(rq->path.n, 500),
+	return err_set(err, ERR_NOT_FOUND, "no such route: %.*s", (int)MIN(rq->path.n, 500),
 	               rq->path.p);
 }
 

@@ -174,7 +174,7 @@ static int canonical_request(const struct sigv4_parts *p, struct buf *out, struc
 	buf_str(out, p->signed_headers);
 	buf_putc(out, '\n');
 	buf_str(out, p->payload);
-	return buf_check(out, "the text to sign", err);
+	return buf_check(out, "build the string to sign", err);
 }
 
 static void hmac(const uint8_t *key, size_t n, struct str text, uint8_t out[HASH_SHA256_LEN])
@@ -211,7 +211,7 @@ int sigv4_signature(const char *secret, const struct sigv4_parts *p, char out[SI
 	buf_printf(&text, SIGV4_ALGORITHM "\n%s\n%.*s/%.*s/%.*s/" SIGV4_TERMINATOR "\n%s", p->time,
 	           STR_ARG(p->scope.date), STR_ARG(p->scope.region), STR_ARG(p->scope.service),
 	           hex);
-	if (buf_check(&text, "the text to sign", err) < 0)
+	if (buf_check(&text, "build the string to sign", err) < 0)
 		return -1;
 	sigv4_signing_key(secret, &p->scope, key);
 	hmac(key, sizeof(key), buf_view(&text), mac);

@@ -81,7 +81,7 @@ static int one_param(struct arena *a, struct str query, const char *name, struct
 		if (n > 1 || !sigv4_decode(a, raw_value, &value))
 			return err_set(err, ERR_DENIED,
 			               "AuthorizationQueryParametersError: %s is %s", name,
-			               n > 1 ? "there more than once" : "badly encoded");
+			               n > 1 ? "given more than once" : "badly encoded");
 	}
 	*out = value;
 	return 0;
@@ -137,7 +137,7 @@ static int parse_header(struct claim *c, struct str text, struct err *err)
 			if (!str_eq(name, fields[i].name))
 				continue;
 			if (fields[i].to->n > 0)
-				return malformed(c, "a field is there twice", err);
+				return malformed(c, "a field is given twice", err);
 			*fields[i].to = pair;
 		}
 	}
@@ -303,14 +303,15 @@ static int check_key(const struct claim *c, const struct sigv4_key *key, struct 
 
 	if (!str_eq(c->access, key->access_key))
 		return err_set(err, ERR_DENIED,
-		               "InvalidAccessKeyId: the access key is not known here");
+		               "InvalidAccessKeyId: this server does not know the access key");
 	if (key->region != NULL && !str_eq(c->scope.region, key->region))
-		return malformed(c, "the region is not the one of this server", err);
+		return malformed(c, "the region is not this server's", err);
 	if (key->service != NULL && !str_eq(c->scope.service, key->service))
-		return malformed(c, "the service is not the one of this server", err);
+		return malformed(c, "the service is not this server's", err);
 	if (c->token.n != token.n || (token.n > 0 && !seal_same(c->token.p, token.p, token.n)))
 		return err_set(err, ERR_DENIED,
-		               "InvalidToken: the session token is missing or not the key's");
+		               "InvalidToken: the session token is missing or does not belong to "
+		               "the access key");
 	return 0;
 }
 
@@ -397,7 +398,7 @@ int sigv4_chunks_begin(struct arena *a, const struct sigv4_key *key, const struc
 	if (read_claim(a, rq, &c, err) < 0)
 		return -1;
 	if (c.scope.region.n + c.scope.service.n > SIGV4_SCOPE_MAX)
-		return malformed(&c, "region and service are too long", err);
+		return malformed(&c, "the region and service are too long", err);
 	if (c.presigned ||
 	    str_copy(c.signature, out->last, sizeof(out->last), "signature", err) < 0)
 		return err_set(err, ERR_DENIED,

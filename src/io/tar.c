@@ -81,7 +81,8 @@ static int source_check(struct source *s)
 	unpacked = archive_filter_bytes(s->a, 0);
 	if (unpacked > TAR_RATIO_FROM && (uint64_t)unpacked / TAR_RATIO_MAX > s->packed)
 		return err_set(s->err, ERR_TOO_BIG,
-		               "archive: unpacks to more than %d times its size; refused as a bomb",
+		               "archive: unpacks to more than %d times its size; refused as a "
+		               "decompression bomb",
 		               TAR_RATIO_MAX);
 	if (s->header_to > 0 && unpacked > s->header_to)
 		return err_set(s->err, ERR_TOO_BIG,
@@ -246,7 +247,7 @@ static int copy_out(struct unpacker *u, int fd, uint64_t size)
 		if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
 			return source_fail(&u->s);
 		if (at < 0 || (uint64_t)at < end || (uint64_t)at > size || n > size - (uint64_t)at)
-			return err_set(u->err, ERR_INVALID, "its data is not where it should be");
+			return err_set(u->err, ERR_INVALID, "its data is misplaced");
 		if (fs_pwrite_all(fd, p, n, (uint64_t)at, u->err) < 0)
 			return -1;
 		end = (uint64_t)at + n;
@@ -272,7 +273,7 @@ static int unpack_file(struct unpacker *u, struct archive_entry *e, const char *
 	if (fd < 0 || copy_out(u, fd, (uint64_t)size) < 0)
 		return -1;
 	if (fchmod(fd, archive_entry_perm(e) & 0777) < 0 || futimens(fd, times) < 0)
-		return err_errno(u->err, errno, "mode and time of the file");
+		return err_errno(u->err, errno, "set the file's mode and time");
 	u->report.bytes += (uint64_t)size;
 	u->report.lowered += (archive_entry_perm(e) & 07000) != 0;
 	return 0;

@@ -151,7 +151,7 @@ static int copy_in(struct packer *p, int fd, uint64_t size)
 			return err_errno(p->err, errno, "read %s", p->path);
 		if (n == 0)
 			return err_set(p->err, ERR_CONFLICT,
-			               "%s became shorter while it was packed; try again", p->path);
+			               "%s shrank while it was being packed; try again", p->path);
 		if (archive_write_data(p->a, block, (size_t)n) != n)
 			return pack_fail(p);
 		at += (uint64_t)n;
@@ -175,11 +175,11 @@ static int pack_file(struct packer *p, int dirfd, const char *name)
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_errno(p->err, errno, "open %s", p->path);
 	if (!S_ISREG(st.st_mode))
-		return err_set(p->err, ERR_CONFLICT, "%s changed while it was packed; try again",
-		               p->path);
+		return err_set(p->err, ERR_CONFLICT,
+		               "%s changed while it was being packed; try again", p->path);
 	if ((uint64_t)st.st_size > p->bytes_max - p->report.bytes)
-		return err_set(p->err, ERR_TOO_BIG, "%s grew past the limit while it was packed",
-		               p->path);
+		return err_set(p->err, ERR_TOO_BIG,
+		               "%s grew past the limit while it was being packed", p->path);
 	archive_entry_set_size(p->e, st.st_size);
 	note_holes(p, fd, st.st_size);
 	if (pack_header(p) < 0)

@@ -56,7 +56,7 @@ static int parse_literal(struct str *rest, struct str *host, struct err *err)
 	uint8_t addr[16];
 
 	if (end == rest->n || end - 1 >= sizeof(text))
-		return err_set(err, ERR_INVALID, "no ] ends the address");
+		return err_set(err, ERR_INVALID, "the address has no closing ]");
 	memcpy(text, rest->p + 1, end - 1);
 	text[end - 1] = '\0';
 	if (inet_pton(AF_INET6, text, addr) != 1)
@@ -80,13 +80,14 @@ static int parse_host(struct arena *a, struct str text, struct url *out, struct 
 		for (size_t i = 0; i < host.n; i++) {
 			if (!is_alnum(host.p[i]) && strchr("-._", host.p[i]) == NULL)
 				return err_set(err, ERR_INVALID,
-				               "the host holds a character that no host name has");
+				               "the host contains an invalid character");
 		}
 	}
 	if (host.n == 0)
 		return err_set(err, ERR_INVALID, "the host is missing");
 	if (text.n > 0 && text.p[0] != ':')
-		return err_set(err, ERR_INVALID, "something other than a port follows the host");
+		return err_set(err, ERR_INVALID,
+		               "the host is followed by something other than a port");
 	if (parse_port(str_skip(text, 1), dflt, &out->port, err) < 0)
 		return -1;
 	out->host = arena_strz(a, host);
@@ -324,7 +325,7 @@ int url_net_parse(struct str text, struct url_net *out, struct err *err)
 	net.family = find_any(addr, ":") < addr.n ? AF_INET6 : AF_INET;
 	if (strlen(name) != addr.n || inet_pton(net.family, name, net.addr) != 1)
 		return err_set(err, ERR_INVALID,
-		               "%s is not an address (want 10.0.0.0/8 or fd00::/8)", name);
+		               "%s is not a network; write it as 10.0.0.0/8 or fd00::/8", name);
 	bits = net.family == AF_INET ? 32 : 128;
 	if (addr.n < text.n && str_u64(str_skip(text, addr.n + 1), 0, bits, &bits, err) < 0)
 		return err_wrap(err, "network %s", name);

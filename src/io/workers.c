@@ -90,7 +90,8 @@ int workers_submit(struct workers *w, void (*fn)(void *arg), void *arg, struct e
 	workers_check(w);
 	lock_give(&w->lock);
 	if (full)
-		return err_set(err, ERR_BUSY, "all %u %s threads are busy and %u more wait",
+		return err_set(err, ERR_BUSY,
+		               "all %u %s threads are busy and %u more requests are waiting",
 		               w->n_threads, w->name, w->cap);
 	return 0;
 }

@@ -12,7 +12,7 @@ void app_log(struct app *app, const char *job_id, const char *fmt, ...)
 	buf_vprintf(&line, fmt, ap);
 	va_end(ap);
 	if (joblogs_message(app->logs, job_id, clock_wall_ns(), buf_cstr(&line), &err) < 0)
-		log_error("log of a job: job=%s %s", job_id, err.msg);
+		log_error("job log: job=%s %s", job_id, err.msg);
 	app_notify(app, CHANNEL_JOB, job_id);
 }
 

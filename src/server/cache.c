@@ -21,7 +21,7 @@ static const struct {
 } marks[] = {
 	{80, "80 % full"},
 	{90, "90 % full"},
-	{100, "full: its quota is reached"},
+	{100, "full: it has reached its quota"},
 };
 
 char *cache_dir(struct app *app, struct arena *a, const char *scope, const char *id)
@@ -201,7 +201,7 @@ static int write_list(struct app *app, struct gather *g, const char *file, struc
 		entry_line(&out, &all[i]);
 	if (total > n)
 		buf_printf(&out, "{\"omitted\":%zu}\n", total - n);
-	if (buf_check(&out, "summary of a cache", err) < 0)
+	if (buf_check(&out, "read the summary of a cache", err) < 0)
 		return -1;
 	return fs_write_atomic(AT_FDCWD, app_path(app, a, file), buf_view(&out), 0600, err);
 }

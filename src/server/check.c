@@ -73,7 +73,7 @@ static void check_checkpoint(struct faults *f, struct arena *a, const struct mod
 			fault(f, "checkpoint %s of job %s: %s: %s", c->name, c->job_id, file->path,
 			      err.msg);
 		else if (info.size != file->size)
-			fault(f, "checkpoint %s of job %s: %s has %llu bytes, %llu are promised",
+			fault(f, "checkpoint %s of job %s: %s has %llu bytes, %llu are expected",
 			      c->name, c->job_id, file->path, (unsigned long long)info.size,
 			      (unsigned long long)file->size);
 	}

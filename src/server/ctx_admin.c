@@ -41,7 +41,7 @@ int ctx_team_create(void *of, const struct principal *principal, struct arena *a
 		return -1;
 	if (name == NULL || !spec_name_ok(str_of(name)))
 		return err_set(err, ERR_INVALID,
-		               "\"%.60s\" is not a name for a team: " SPEC_NAME_RULE,
+		               "\"%.60s\" is not a valid team name: " SPEC_NAME_RULE,
 		               name ? name : "");
 	if (n >= TEAMS_MAX)
 		return err_set(err, ERR_QUOTA, "there are %d teams already, which is the limit",
@@ -87,13 +87,13 @@ int ctx_token_create(void *of, const struct principal *principal, struct arena *
 	    meta_tokens(app->meta, a, NULL, &all, &n, err) < 0)
 		return -1;
 	if (name == NULL || name[0] == '\0' || strlen(name) > SPEC_NAME_MAX)
-		return err_set(err, ERR_INVALID, "a token needs a name of 1 to %d characters",
+		return err_set(err, ERR_INVALID, "a token's name must have 1 to %d characters",
 		               SPEC_NAME_MAX);
 	if (n >= TOKENS_MAX)
 		return err_set(err, ERR_QUOTA, "there are %d tokens already, which is the limit",
 		               TOKENS_MAX);
 	if (role < ROLE_VIEWER || role > ROLE_ADMIN)
-		return err_set(err, ERR_INVALID, "a role is viewer, member or admin");
+		return err_set(err, ERR_INVALID, "role: viewer, member or admin");
 	*plain = auth_new_token(a, APP_TOKEN, &hash);
 	*out = (struct model_token){
 		.id = app_id(a, MODEL_ID_LEN),
@@ -106,7 +106,7 @@ int ctx_token_create(void *of, const struct principal *principal, struct arena *
 	};
 	if (meta_token_add(app->meta, out, err) < 0)
 		return -1;
-	log_info("token made: id=%s name=%s by=%s", out->id, name, principal->name);
+	log_info("token created: id=%s name=%s by=%s", out->id, name, principal->name);
 	return 0;
 }
 

@@ -32,7 +32,7 @@ int ctx_project_upsert(void *of, const struct principal *principal, struct arena
 		return -1;
 	if (name == NULL || !spec_name_ok(str_of(name)))
 		return err_set(err, ERR_INVALID,
-		               "\"%.60s\" is not a name for a project: " SPEC_NAME_RULE,
+		               "\"%.60s\" is not a valid project name: " SPEC_NAME_RULE,
 		               name != NULL ? name : "");
 	p.id = app_id(a, MODEL_ID_LEN);
 	return meta_project_upsert(app->meta, a, &p, out, err);

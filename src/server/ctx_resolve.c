@@ -37,7 +37,7 @@ int ctx_job_resolve(void *of, const struct principal *principal, struct arena *a
 		if (*n > 0)
 			return 0;
 	}
-	return err_set(err, ERR_JOB_NOT_FOUND, "there is no job \"%.100s\"", word);
+	return err_set(err, ERR_JOB_NOT_FOUND, "no job \"%.100s\"", word);
 }
 
 /* The project of the caller's newest job: a project itself is nobody's. */
@@ -118,9 +118,7 @@ int ctx_project_resolve(void *of, const struct principal *principal, struct aren
 		return -1;
 	*out = all.item;
 	*n = all.n;
-	return all.n > 0 ? 0
-	                 : err_set(err, ERR_PROJECT_NOT_FOUND, "there is no project \"%.200s\"",
-	                           word);
+	return all.n > 0 ? 0 : err_set(err, ERR_PROJECT_NOT_FOUND, "no project \"%.200s\"", word);
 }
 
 enum { BY_ID, BY_NAME, BY_PREFIX };
@@ -148,5 +146,5 @@ int ctx_team_resolve(void *of, const struct principal *principal, struct arena *
 				(*out)[(*n)++] = all[i];
 		}
 	}
-	return *n > 0 ? 0 : err_set(err, ERR_TEAM_NOT_FOUND, "there is no team \"%.200s\"", word);
+	return *n > 0 ? 0 : err_set(err, ERR_TEAM_NOT_FOUND, "no team \"%.200s\"", word);
 }

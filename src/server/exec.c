@@ -404,7 +404,7 @@ int ctx_runner_exec_output(void *of, const struct principal *principal, const ch
 	int r = 0;
 
 	if (!is_output(frames))
-		return err_set(err, ERR_INVALID, "these are no frames of output");
+		return err_set(err, ERR_INVALID, "invalid output frames");
 	e = take_own(app, principal, exec_id, err);
 	if (e == NULL)
 		return -1;

@@ -382,7 +382,7 @@ int fetch_may(struct app *app, const struct spec_weights *w, struct err *err)
 	if (url_parse(a, str_of(w->endpoint), &asked, err) < 0 || asked.user != NULL ||
 	    asked.query != NULL) {
 		err_clear(err);
-		return err_set(err, ERR_SOURCE_INVALID, "endpoint %s: not the URL of a store",
+		return err_set(err, ERR_SOURCE_INVALID, "endpoint %s: not a store's URL",
 		               w->endpoint);
 	}
 	for (size_t i = 0; i < allowed->n; i++) {
@@ -527,7 +527,7 @@ int ctx_mirror_prefetch(void *of, const struct principal *principal, struct aren
 		*err = v.err;
 		r = -1;
 	} else if (!v.listed && !v.done) {
-		r = err_set(err, ERR_SOURCE_TIMEOUT, "%s: no listing yet: ask again", w->source);
+		r = err_set(err, ERR_SOURCE_TIMEOUT, "%s: not listed yet; try again", w->source);
 	} else {
 		r = meta_mirror(app->meta, a, v.mirror_id, out, err);
 	}
@@ -557,7 +557,7 @@ static int drop_tree(void *arg, const struct digest *manifest, struct err *err)
 	char hex[HASH_HEX_CAP];
 
 	digest_hex(manifest, hex);
-	log_info("a manifest that nothing names: %s", hex);
+	log_info("unreferenced manifest: %s", hex);
 	if (node_cache_drop(c->app->node, manifest, err) == 0) {
 		app_crash_at("gc:manifest");
 		return 0;

@@ -107,7 +107,7 @@ void inputs_want(struct app *app, const char *job_id, char reason[SCHED_REASON])
 		loop_kick(all->loop);
 	}
 	copy_cut(reason, SCHED_REASON,
-	         x != NULL ? x->words : "waits until weights of jobs ahead of it are fetched");
+	         x != NULL ? x->words : "waiting for the weights of jobs ahead of it");
 	lock_give(&all->lock);
 }
 

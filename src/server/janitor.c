@@ -112,7 +112,7 @@ static void sweep_rows(struct app *app)
 	    meta_idempotency_sweep(app->meta, now - JANITOR_IDEMPOTENCY_MS, &err) < 0)
 		log_warn("janitor: %s", err.msg);
 	if (n > 0)
-		log_info("uploads that no job named: %llu", (unsigned long long)n);
+		log_info("removed uploads of no job: %llu", (unsigned long long)n);
 }
 
 static void sweep_bytes(struct app *app)
@@ -130,7 +130,7 @@ static void sweep_bytes(struct app *app)
 	    blobs_gc(app->blobs, JANITOR_TMP_S, &way, &loose, &err) < 0)
 		log_warn("janitor: %s", err.msg);
 	if (loose.files + gone.files > 0)
-		log_info("blobs that nothing names: files=%" PRIu64 " bytes=%" PRIu64,
+		log_info("removed unreferenced blobs: files=%" PRIu64 " bytes=%" PRIu64,
 		         loose.files + gone.files, loose.bytes + gone.bytes);
 }
 

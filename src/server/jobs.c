@@ -88,7 +88,7 @@ void jobs_deploy_failed(struct app *app, const struct model_job *job, const char
 
 	if (jobs_step(app, &s, arena_printf(a, "job could not be deployed: %s", words), NULL,
 	              &err) < 0)
-		log_info("job not failed: job=%s %s (%s)", job->id, err.msg, words);
+		log_info("cannot fail the job: job=%s %s (%s)", job->id, err.msg, words);
 }
 
 bool jobs_bad_end(const char *exit_json)
@@ -196,7 +196,7 @@ static char *outcome(struct arena *a, const struct model_job *job, const struct 
 	if (ev == JOB_EV_EXIT_OK)
 		return arena_printf(a, "job completed");
 	if (x->end == JOB_END_EXIT && x->code == 0)
-		return arena_printf(a, "job failed: its last checkpoint did not reach the store");
+		return arena_printf(a, "job failed: its last checkpoint was not uploaded");
 	if (job->core.state == JOB_DEPLOYING)
 		return arena_printf(a, "job could not be deployed: %s%s%s",
 		                    x->stage ? x->stage : "", x->stage ? ": " : "",
@@ -223,7 +223,7 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 	if (specs_get(app, job->id, &hold, err) == 0) {
 		spec = hold.spec;
 	} else {
-		log_error("end of a job: job=%s %s", job->id, err->msg);
+		log_error("cannot end the job: job=%s %s", job->id, err->msg);
 		err_clear(err); /* it ends all the same, and is not tried again */
 	}
 	combine(a, t, n, &x, &rank);

@@ -10,8 +10,7 @@ int limits_priority(struct app *app, const struct principal *principal, int64_t 
 	if (principal->role >= ROLE_ADMIN || priority <= app->set.max_priority)
 		return 0;
 	return err_set(err, ERR_PRIORITY_TOO_HIGH,
-	               "priority %" PRId64 " is above %" PRId64
-	               ", the highest that members may use",
+	               "priority %" PRId64 " is above %" PRId64 ", the maximum for members",
 	               priority, app->set.max_priority);
 }
 

@@ -64,12 +64,12 @@ static int from_systemd(struct app *app, int *out, bool *given, struct err *err)
 	(void)unsetenv("LISTEN_FDS");
 	(void)unsetenv("LISTEN_FDNAMES");
 	if (fcntl(FIRST_FD, F_SETFD, FD_CLOEXEC) < 0 || fcntl(FIRST_FD, F_SETFL, O_NONBLOCK) < 0)
-		return err_errno(err, errno, "the socket from systemd");
+		return err_errno(err, errno, "use the socket from systemd");
 	if (address_of(app->arena, FIRST_FD, &address, err) < 0)
-		return err_wrap(err, "the socket from systemd");
+		return err_wrap(err, "use the socket from systemd");
 	app->set.listen = address;
 	if (settings_exposure(app->arena, &app->set, err) < 0)
-		return err_wrap(err, "the socket from systemd");
+		return err_wrap(err, "use the socket from systemd");
 	*out = FIRST_FD;
 	return 0;
 }
@@ -123,7 +123,7 @@ static int from_keeper(struct app *app, struct listener *l)
 	if (answer != 'F' || fd < 0 || address_of(a, fd, &kept, &err) < 0 ||
 	    !fits(a, app->set.listen, kept))
 		return -1;
-	log_info("listening on: %s, which was kept since the last server", kept);
+	log_info("listening on %s, kept open since the last server", kept);
 	return TAKE_FD(fd);
 }
 
@@ -189,7 +189,7 @@ static void keep_locked(struct app *app, struct listener *l)
 		hang_up(l);
 	l->kept = keep(app, l, &err) == 0;
 	if (!l->kept) {
-		log_warn("the port is not kept while the server restarts: %s", err.msg);
+		log_warn("the port is not kept open while the server restarts: %s", err.msg);
 		hang_up(l);
 	}
 }

@@ -128,7 +128,7 @@ static void finish(struct maintenance_task *t, int r, const struct err *err)
 	v->error = v->state == MAINTENANCE_FAILED ? arena_cstr(t->a, err->msg) : NULL;
 	v->ended_ms = clock_wall_ms();
 	v->rate_bytes_s = 0;
-	log_info("maintenance: over: kind=%s by=%s found=%" PRIu64 " bytes=%" PRIu64 "%s%s",
+	log_info("maintenance: finished: kind=%s by=%s found=%" PRIu64 " bytes=%" PRIu64 "%s%s",
 	         kind_of(&t->want), t->by, v->found, v->found_bytes, r < 0 ? " " : "",
 	         r < 0 ? err->msg : "");
 	lock_give(&t->app->maintenance->lock);
@@ -217,7 +217,7 @@ static int begin(struct app *app, const struct principal *principal,
 	}
 	task_free(u->task);
 	u->task = t;
-	log_info("maintenance: begins: kind=%s by=%s", kind_of(want), principal->name);
+	log_info("maintenance: started: kind=%s by=%s", kind_of(want), principal->name);
 	return 0;
 }
 

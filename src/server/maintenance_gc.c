@@ -207,7 +207,7 @@ static void found_blob(void *arg, const struct blobs_item *x)
 		const char *kind, *words;
 	} words[] = {
 		[BLOBS_MANIFEST] = {"weights", "no mirror or job refers to them"},
-		[BLOBS_BLOB] = {"weights blob", "no weights hold it"},
+		[BLOBS_BLOB] = {"weights blob", "no weights contain it"},
 		[BLOBS_PARTIAL] = {"partial fetch", "never resumed"},
 		[BLOBS_DAMAGED] = {"damaged blob", "quarantined by verify"},
 	};
@@ -400,9 +400,9 @@ int maintenance_gc(struct app *app, struct maintenance_task *t, struct err *err)
 		const char *doing;
 		int (*run)(struct gc *g, struct err *err);
 	} steps[] = {
-		{"what was deleted", take_trash}, /* before what adds to it */
+		{"deleted data", take_trash}, /* before what adds to it */
 		{"weights and environments on the node", drop_trees},
-		{"weights that nothing names", collect_weights},
+		{"weights without references", collect_weights},
 		{"uploads", drop_uploads},
 		{"unfinished uploads", drop_parts},
 		{"caches without an owner", drop_caches},

@@ -68,7 +68,8 @@ static void salvage_log(const struct part *p)
 			return;
 		if (joblogs_append(p->app->logs, p->t->job_id, p->t->id, p->t->node_rank, at,
 		                   str_n(piece, n), false, &next, &err) < 0) {
-			log_warn("log of a dead runner: job=%s %s", p->t->job_id, err.msg);
+			log_warn("collect the log of a dead runner: job=%s %s", p->t->job_id,
+			         err.msg);
 			return;
 		}
 		at += n;
@@ -108,7 +109,7 @@ static int sweep(const struct part *p, int64_t silent_ms, struct err *err)
 		return 0;
 	if (err->code == ERR_BUSY || err->code == ERR_CANCELED || silent_ms < RECONCILE_SWEEP_MS)
 		return -1;
-	log_error("not swept: attempt=%s rank=%u %s", p->t->id, p->t->node_rank, err->msg);
+	log_error("not cleaned up: attempt=%s rank=%u %s", p->t->id, p->t->node_rank, err->msg);
 	err_clear(err);
 	return 0;
 }
@@ -143,13 +144,13 @@ static int gone(const struct part *p, int64_t silent_ms, struct err *err)
 	}
 	if (p->t->claim == NULL && p->t->engine_ref == NULL) {
 		/* The server died between intent and launch, or before it stored the launch. */
-		log_info("launching again: attempt=%s rank=%u", p->t->id, p->t->node_rank);
+		log_info("relaunching: attempt=%s rank=%u", p->t->id, p->t->node_rank);
 		return launch_node(p->app, p->t, err);
 	}
 	salvage_log(p);
 	x = (struct wire_exit){.end = p->t->claim != NULL ? JOB_END_LOST : JOB_END_RUNNER};
-	x.detail = arena_printf(p->a, "the runner on %s ended without an exit record%s", p->t->node,
-	                        last_words(p));
+	x.detail = arena_printf(p->a, "the runner on %s exited without a record of its job%s",
+	                        p->t->node, last_words(p));
 	x.stage = "runner";
 	x.user_code_ran = s == JOB_RUNNING || s == JOB_STOPPING;
 	return end(p, &x, err);
@@ -204,7 +205,7 @@ static int probe_current(const struct part *p, struct err *err)
 		return gone(p, now - heard, err);
 	if (status != ENGINE_RUNS || !is_deaf(p, now, heard) || !may_wait(p))
 		return 0;
-	log_warn("ending a runner that does not stop: attempt=%s rank=%u", t->id, t->node_rank);
+	log_warn("killing a runner that does not stop: attempt=%s rank=%u", t->id, t->node_rank);
 	return kill_all(p, err);
 }
 
@@ -235,7 +236,7 @@ static int probe_past(const struct part *p, struct err *err)
 	case ENGINE_RUNS:
 		if (now - over < RECONCILE_ORPHAN_MS || !may_wait(p))
 			return 0;
-		log_warn("ending a runner whose attempt is over: attempt=%s rank=%u", p->t->id,
+		log_warn("killing a runner whose attempt is over: attempt=%s rank=%u", p->t->id,
 		         p->t->node_rank);
 		return kill_all(p, err);
 	case ENGINE_UNKNOWN:
@@ -340,7 +341,7 @@ static void first_lines(struct app *app, struct arena *a)
 		/* From its end: only the size is wanted. */
 		if (joblogs_read(app->logs, job[i].id, 0, UINT64_MAX, 0, &none, &next, &size,
 		                 &err) < 0)
-			log_warn("first line: job=%s %s", job[i].id, err.msg);
+			log_warn("write the first log line: job=%s %s", job[i].id, err.msg);
 		else if (size == 0)
 			app_log(app, job[i].id, "job %s (%s) of project %s: pushed by %s",
 			        job[i].name, job[i].id, job[i].project_name, job[i].user);

@@ -196,7 +196,7 @@ int ctx_secret_set(void *of, const struct principal *principal, struct arena *a,
 	    ctx_team(app, principal, a, team_id, &team, err) < 0)
 		return -1;
 	if (name == NULL || strlen(name) > SECRET_NAME_MAX || !spec_name_ok(str_of(name)))
-		return err_set(err, ERR_INVALID, "\"%.60s\" is not a name for a secret",
+		return err_set(err, ERR_INVALID, "\"%.60s\" is not a valid secret name",
 		               name != NULL ? name : "");
 	if (value.n == 0)
 		return err_set(err, ERR_INVALID, "secret \"%s\": the value is empty", name);

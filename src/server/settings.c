@@ -17,7 +17,7 @@ static const struct conf_row rows[] = {
 	{"base-url", CONF_TEXT, AT(base_url), NULL, "URL", "Basics",
 	 "Public URL of the server. Unset: the address that the client used"},
 	{"trusted-proxy", CONF_LIST, AT(trusted_proxy), NULL, "CIDR", "Basics",
-	 "Reverse proxies whose X-Forwarded-Host and X-Forwarded-Proto are believed. Unset: "
+	 "Reverse proxies whose X-Forwarded-Host and X-Forwarded-Proto are trusted. Unset: "
 	 "those on "
 	 "this machine"},
 	{"tls-cert", CONF_TEXT, AT(tls_cert), NULL, "FILE", "Safety",
@@ -159,9 +159,9 @@ int settings_exposure(struct arena *a, const struct settings *s, struct err *err
 	if (loopback || s->tls_cert != NULL || s->insecure)
 		return 0;
 	return err_set(err, ERR_INVALID,
-	               "--listen %s is reached by other machines, and without TLS every token"
-	               " travels readable: give --tls-cert and --tls-key, listen on 127.0.0.1"
-	               " behind a proxy, or insist with --insecure",
+	               "--listen %s is open to other machines, and without TLS tokens are sent"
+	               " unencrypted: give --tls-cert and --tls-key, listen on 127.0.0.1"
+	               " behind a proxy, or pass --insecure",
 	               s->listen);
 }
 
@@ -191,7 +191,7 @@ int settings_endpoint(struct arena *a, const char *text, struct url *out, struct
 	if (url_parse(a, str_of(url), out, err) < 0)
 		return -1;
 	if (out->user != NULL || out->query != NULL || strcmp(out->path, "/") != 0)
-		return err_set(err, ERR_INVALID, "should be a host, with a port if need be");
+		return err_set(err, ERR_INVALID, "should be HOST or HOST:PORT");
 	return 0;
 }
 
@@ -205,11 +205,10 @@ static int check_folders(const char *flag, const struct conf_list *l, struct err
 			               "--%s \"%s\": an absolute path is expected", flag,
 			               l->item[i]);
 		if (stat(l->item[i], &st) < 0)
-			return err_errno(err, errno,
-			                 "--%s %s: a folder of this machine is expected", flag,
-			                 l->item[i]);
+			return err_errno(err, errno, "--%s %s: must be a folder of this machine",
+			                 flag, l->item[i]);
 		if (!S_ISDIR(st.st_mode))
-			return err_set(err, ERR_INVALID, "--%s %s is no folder", flag, l->item[i]);
+			return err_set(err, ERR_INVALID, "--%s %s: not a folder", flag, l->item[i]);
 	}
 	return 0;
 }
@@ -218,16 +217,18 @@ static int check_folders(const char *flag, const struct conf_list *l, struct err
 static int check_values(struct arena *a, const struct settings *s, struct err *err)
 {
 	if (s->cpus < 0 || s->workers < 1 || s->workers > 256)
-		return err_set(err, ERR_INVALID, "--cpus from 0, --workers from 1 to 256");
+		return err_set(err, ERR_INVALID,
+		               "--cpus must be 0 or more, --workers from 1 to 256");
 	if (s->max_waiting_jobs < 0)
-		return err_set(err, ERR_INVALID, "--max-waiting-jobs from 0");
+		return err_set(err, ERR_INVALID, "--max-waiting-jobs must be 0 or more");
 	if (s->memory > 0 && s->memory < MEMORY_MIN)
 		return err_set(err, ERR_UNIT_MISSING,
 		               "--memory %" PRIu64 " is %" PRIu64
 		               " bytes: write the unit, as in %" PRIu64 "G",
 		               s->memory, s->memory, s->memory);
 	if (s->connections_per_address < 0 || s->connections_per_address > 4096)
-		return err_set(err, ERR_INVALID, "--connections-per-address from 0 to 4096");
+		return err_set(err, ERR_INVALID,
+		               "--connections-per-address must be from 0 to 4096");
 	if (check_url(a, "base-url", s->base_url, err) < 0 ||
 	    check_url(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
 	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)
@@ -255,7 +256,7 @@ int settings_load(struct arena *a, int argc, char **argv, struct settings *out, 
 	if (s.data == NULL)
 		return err_set(err, ERR_INVALID, "--data DIR is missing, and HOME is not set");
 	if ((s.tls_cert == NULL) != (s.tls_key == NULL))
-		return err_set(err, ERR_INVALID, "--tls-cert and --tls-key belong together");
+		return err_set(err, ERR_INVALID, "--tls-cert and --tls-key must be given together");
 	if (settings_exposure(a, &s, err) < 0)
 		return -1;
 	if (check_values(a, &s, err) < 0)

@@ -101,7 +101,7 @@ static int take_lock(struct app *app, struct err *err)
 		owner = owner_of(path, &principal, &address);
 		if (clock_mono_ms() - since > (owner != 0 ? OWNER_WAIT_MS : LOCK_WAIT_MS))
 			return err_set(
-				err, ERR_CONFLICT,
+				err, ERR_DATA_FOLDER_IN_USE,
 				"another server uses the data folder %s (pid %d, %.*s): stop it, "
 				"or start this one with another --data",
 				app->data, (int)owner,
@@ -433,7 +433,7 @@ int start_announce(struct app *app, const char *host, uint16_t port, struct err 
 	if (fs_pwrite_all(app->lock_fd, line, strlen(line), 0, err) < 0)
 		return -1;
 	if (write_login(app, port, err) < 0) { /* a convenience: the server works without it */
-		log_warn("login of this user: %s", err->msg);
+		log_warn("cannot save this user's login: %s", err->msg);
 		err_clear(err);
 	}
 	return 0;

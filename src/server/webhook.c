@@ -108,7 +108,7 @@ static void without_url(const struct http_call *call, struct err *err)
 		words += strlen(name) + 2;
 	if (redact_add(r, str_of(call->url), &ignored) < 0 ||
 	    redact_add(r, str_of(strchr(name, ' ') + 1), &ignored) < 0)
-		words = "the call failed"; /* a URL beyond all limits */
+		words = "the request failed"; /* a URL beyond all limits */
 	redact_build(r);
 	redact_text(r, str_of(words), &clean);
 	err_clear(err);

@@ -106,8 +106,9 @@ static int check_name(const char *name, struct err *err)
 
 	if (n == 0 || n > BLOB_NAME_MAX ||
 	    strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != n)
-		return err_set(err, ERR_INVALID, "\"%.*s\" is no name for a temporary file",
-		               BLOB_NAME_MAX, name);
+		return err_set(err, ERR_INVALID,
+		               "\"%.*s\" is not a valid name for a temporary file", BLOB_NAME_MAX,
+		               name);
 	return 0;
 }
 
@@ -124,8 +125,9 @@ static int lock_tmp(struct blobs *b, const char *path, struct err *err)
 			return err_errno(err, errno, "%s/%s", b->dir, path);
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 			if (errno == EWOULDBLOCK)
-				return err_set(err, ERR_BUSY, "%s/%s is being fetched by another",
-				               b->dir, path);
+				return err_set(err, ERR_BUSY,
+				               "%s/%s is being fetched by another process", b->dir,
+				               path);
 			return err_errno(err, errno, "lock %s/%s", b->dir, path);
 		}
 		if (fstat(fd, &held) == 0 &&
@@ -133,7 +135,7 @@ static int lock_tmp(struct blobs *b, const char *path, struct err *err)
 		    held.st_ino == named.st_ino)
 			return TAKE_FD(fd);
 	}
-	return err_set(err, ERR_BUSY, "%s/%s is being fetched by another", b->dir, path);
+	return err_set(err, ERR_BUSY, "%s/%s is being fetched by another process", b->dir, path);
 }
 
 int blobs_tmp(struct blobs *b, const char *name, int *fd, char journal[FS_PATH_MAX],
@@ -242,7 +244,7 @@ int blobs_put(struct blobs *b, struct str body, struct digest *out, struct err *
 	char to[BLOB_PATH_CAP];
 
 	if (body.n > BLOB_SMALL_MAX)
-		return err_set(err, ERR_TOO_BIG, "a blob of %zu bytes is not written at once",
+		return err_set(err, ERR_TOO_BIG, "a blob of %zu bytes is too large for one write",
 		               body.n);
 	blob_path(&d, to);
 	if (!blobs_has(b, &d, body.n) && put_small(b, body, to, err) < 0)
@@ -283,7 +285,7 @@ static int move_to_quarantine(struct blobs *b, const char *path, const char *mar
 		return fs_sync_dir(b->fd, "tmp", err);
 	if (errno == ENOENT)
 		return 0;
-	return err_errno(err, errno, "%s/%s is damaged and cannot be moved aside", b->dir, path);
+	return err_errno(err, errno, "%s/%s is damaged and cannot be quarantined", b->dir, path);
 }
 
 int blobs_quarantine(struct blobs *b, const struct digest *d, struct err *err)
@@ -343,8 +345,8 @@ int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *na
 		return err_wrap(err, "%s/%s", b->dir, path);
 	d = hash_sha256(text.p, text.n);
 	if (!digest_same(&d, name))
-		return err_set(err, ERR_CORRUPT, "%s/%s does not hold what its name says", b->dir,
-		               path);
+		return err_set(err, ERR_CORRUPT, "the content of %s/%s does not match its digest",
+		               b->dir, path);
 	if (manifest_parse(m, a, buf_view(&text), err) < 0)
 		return err_wrap(err, "%s/%s", b->dir, path);
 	return 0;

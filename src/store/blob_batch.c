@@ -124,7 +124,7 @@ static int publish_group(struct blob_batch *bb, struct group *g, struct err *err
 
 	if (g->n > SYNC_EACH_MAX ? syncfs(blobs_dirfd(bb->blobs)) < 0 : sync_each(bb, g, err) < 0) {
 		drop_group(bb, g, 0);
-		return err->code != ERR_NONE ? -1 : err_errno(err, errno, "sync of small blobs");
+		return err->code != ERR_NONE ? -1 : err_errno(err, errno, "sync small blobs");
 	}
 	for (size_t i = 0; i < g->n; i++) {
 		tmp_name(g->file[i].number, name);
@@ -147,7 +147,7 @@ static int sync_names(struct blob_batch *bb, struct err *err)
 	char shard[32];
 
 	if (atomic_load(&bb->files) > SYNC_EACH_MAX)
-		return syncfs(dirfd) < 0 ? err_errno(err, errno, "sync of small blobs") : 0;
+		return syncfs(dirfd) < 0 ? err_errno(err, errno, "sync small blobs") : 0;
 	for (unsigned i = 0; i < SHARDS; i++) {
 		FMT(shard, "blobs/sha256/%02x", i);
 		if (bb->dirty[i] && fs_sync_dir(dirfd, shard, err) < 0)

@@ -313,7 +313,7 @@ static int publish(struct built *b, struct err *err)
 	if (tree_reserve(b->c, b->hex, b->lease, &b->text, err) < 0)
 		return -1;
 	if (syncfs(root) < 0)
-		return err_errno(err, errno, "writing %s to disk", path);
+		return err_errno(err, errno, "sync %s", path);
 	path_of("tmp", b->hex, "/said", path);
 	(void)unlinkat(b->c->fd, path, 0);
 	path_of("tmp", b->hex, "/list", path);

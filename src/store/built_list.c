@@ -262,7 +262,7 @@ static int make(struct making *m, struct err *err)
 	int top = openat(m->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (top < 0)
-		return err_errno(err, errno, "the tree's folder");
+		return err_errno(err, errno, "open the tree's folder");
 	if (take_folder(m, top, ".", 0, err) < 0)
 		return -1;
 	together(hasher, m);
@@ -282,7 +282,7 @@ int built_list_make(int root, const atomic_bool *cancel, struct buf *out, struct
 
 	if (rc == 0) {
 		write_list(&m, out, sum);
-		rc = buf_check(out, "the list of files", err);
+		rc = buf_check(out, "read the list of files", err);
 	}
 	free(m.entry);
 	return rc;
@@ -470,7 +470,7 @@ int built_list_verify(int root, struct str list,
 			return err_wrap(err, "%s", e.path.p);
 		copy_drop(fd);
 		if (!digest_same(&got, &e.sha256))
-			return err_set(err, ERR_CORRUPT, "%s does not hold what was built",
+			return err_set(err, ERR_CORRUPT, "%s differs from what was built",
 			               e.path.p);
 	}
 	return 0;

@@ -77,7 +77,7 @@ static int read_chunk(const struct copy_job *job, char *p, size_t n, uint64_t at
 
 		if (r == 0)
 			return err_set(err, ERR_CONFLICT,
-			               "the file became shorter while it was read");
+			               "the file shrank while it was being read");
 		if (r < 0 && errno != EINTR)
 			return err_errno(err, errno, "read");
 		if (r < 0)
@@ -192,7 +192,7 @@ static int copy_hashed(const struct copy_job *job, struct err *err)
 	r.hash = h;
 	rc = pthread_create(&thread, NULL, hasher, &r);
 	if (rc != 0)
-		return err_errno(err, rc, "cannot start a thread to hash with");
+		return err_errno(err, rc, "cannot start the hashing thread");
 	rc = hash_and_write(job, &r, err);
 	lock_take(&r.lock);
 	r.done = true;

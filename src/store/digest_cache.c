@@ -8,7 +8,7 @@
 struct entry {
 	struct digest key, sha256;
 };
-static_assert(sizeof(struct entry) == 64, "what a file of it holds");
+static_assert(sizeof(struct entry) == 64, "a file's content");
 
 struct digest_cache {
 	char *name;

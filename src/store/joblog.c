@@ -15,10 +15,10 @@ int joblogs_open(struct joblogs **out, const char *dir, struct err *err)
 	int fd;
 
 	if (fs_mkdirs(AT_FDCWD, dir, 0700, err) < 0)
-		return err_wrap(err, "logs of jobs");
+		return err_wrap(err, "open the folder of logs");
 	fd = fs_open_dir(dir, err);
 	if (fd < 0)
-		return err_wrap(err, "logs of jobs");
+		return err_wrap(err, "open the folder of logs");
 	l = xcalloc(1, sizeof(*l));
 	l->dirfd = fd;
 	l->files = map_new();
@@ -62,7 +62,7 @@ int joblog_check_id(const char *job_id, struct err *err)
 	struct str id = str_of(job_id);
 
 	if (!fs_path_is_plain(id) || memchr(id.p, '/', id.n) != NULL || id.n > 100)
-		return err_set(err, ERR_INVALID, "\"%.100s\" is no job id", job_id);
+		return err_set(err, ERR_INVALID, "\"%.100s\" is not a job id", job_id);
 	return 0;
 }
 
@@ -304,7 +304,7 @@ static int commit(struct logfile *f, const struct buf *text, int64_t last_ns, st
 	}
 	f->size = size;
 	if (ftruncate(f->fd, (off_t)size) < 0)
-		log_debug("log=%s cannot be cut back: the next append overwrites it", f->name);
+		log_debug("log=%s cannot be truncated: the next append overwrites it", f->name);
 	return -1;
 }
 
@@ -409,8 +409,7 @@ static int append_last(struct logfile *f, const char *attempt_id, uint64_t seq, 
 	}
 	if (r == 0 && cut)
 		(void)say_locked(f, f->last_ns,
-		                 "lines of the log were lost: no space on the disk, and the job "
-		                 "was stopped",
+		                 "log lines lost: the disk is full, and the job was stopped",
 		                 RESERVE_WORDS / 2, &ignored); /* the log ends here, said or not */
 	return r;
 }
@@ -425,7 +424,7 @@ int joblogs_append(struct joblogs *l, const char *job_id, const char *attempt_id
 		return err_set(err, ERR_INVALID, "log records end with a newline");
 	if (attempt_id[0] == '\0' || strlen(attempt_id) >= JOBLOG_ATTEMPT_CAP ||
 	    strpbrk(attempt_id, " \n") != NULL)
-		return err_set(err, ERR_INVALID, "\"%.64s\" is no attempt id", attempt_id);
+		return err_set(err, ERR_INVALID, "\"%.64s\" is not an attempt id", attempt_id);
 	if (joblog_take(l, job_id, rank, true, &f, err) < 0)
 		return -1;
 	lock_take(&f->lock);

@@ -526,7 +526,7 @@ static void remember(struct mirror *m)
 			digest_cache_add(m->known, it->f, &it->sha256);
 	}
 	if (digest_cache_save(m->known, m->job->blobs, &ignored) < 0)
-		log_debug("source=%s not remembered: %s", source_name(m->job->source), ignored.msg);
+		log_debug("source=%s not recorded: %s", source_name(m->job->source), ignored.msg);
 }
 
 static int run_workers(struct mirror *m, struct rate *rate, struct err *err)
@@ -541,7 +541,7 @@ static int run_workers(struct mirror *m, struct rate *rate, struct err *err)
 
 		if (e != 0 && started == 0) {
 			lock_give(&m->lock);
-			return err_errno(err, e, "a thread to fetch with");
+			return err_errno(err, e, "start a fetch thread");
 		}
 		if (e != 0)
 			break; /* goes on with those that there are */

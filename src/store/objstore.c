@@ -30,7 +30,8 @@ int objstore_open(struct objstore **out, const char *url, const struct objstore_
 		return 0;
 	}
 	return err_set(err, ERR_INVALID,
-	               "\"%s\" is no object store: write dir:/path or s3:https://host/bucket", url);
+	               "\"%s\" is not an object store: write dir:/path or s3:https://host/bucket",
+	               url);
 }
 
 void objstore_close(struct objstore *os)
@@ -45,17 +46,18 @@ void objstore_close(struct objstore *os)
 int objstore_check_key(struct str key, struct err *err)
 {
 	if (key.n == 0 || key.n > OBJSTORE_KEY_MAX)
-		return err_set(err, ERR_INVALID, "a key has 1 to %d bytes, this one has %zu",
+		return err_set(err, ERR_INVALID, "a key must have 1 to %d bytes, not %zu",
 		               OBJSTORE_KEY_MAX, key.n);
 	for (size_t i = 0; i < key.n; i++)
 		if ((unsigned char)key.p[i] < 0x20 || key.p[i] == 0x7f)
-			return err_set(err, ERR_INVALID, "a key has no control characters");
+			return err_set(err, ERR_INVALID,
+			               "a key must not contain control characters");
 	if (!fs_path_is_plain(key))
-		return err_set(
-			err, ERR_INVALID,
-			"\"%.*s\" is no key: its parts between '/' may not be empty, \".\" or "
-			"\"..\"",
-			STR_ARG(key));
+		return err_set(err, ERR_INVALID,
+		               "\"%.*s\" is not a valid key: its parts between '/' must not be "
+		               "empty, \".\" or "
+		               "\"..\"",
+		               STR_ARG(key));
 	return 0;
 }
 
@@ -93,7 +95,7 @@ int objstore_put(struct objstore *os, const char *key, struct str body, struct e
 	if (begin(os, "put", key, err) < 0)
 		return -1;
 	if (body.n > OBJSTORE_BODY_MAX)
-		rc = err_set(err, ERR_TOO_BIG, "%zu bytes at once, more than %zu", body.n,
+		rc = err_set(err, ERR_TOO_BIG, "%zu bytes in one write; the limit is %zu", body.n,
 		             OBJSTORE_BODY_MAX);
 	else
 		rc = os->ops->put(os, key, body, err);
@@ -182,7 +184,7 @@ int objstore_fd(struct objstore *os, const char *key, int *fd, struct objstore_i
 	if (begin(os, "open", key, err) < 0)
 		return -1;
 	if (os->ops->fd == NULL)
-		rc = err_set(err, ERR_UNSUPPORTED, "this store has no files to be opened");
+		rc = err_set(err, ERR_UNSUPPORTED, "this store has no local files");
 	else
 		rc = os->ops->fd(os, key, &got_fd, &got, err);
 	if (rc == 0) {
@@ -256,7 +258,7 @@ static int check_id(const char *id, struct err *err)
 	size_t n = strlen(id);
 
 	if (n == 0 || n >= OBJSTORE_UPLOAD_CAP)
-		return err_set(err, ERR_NOT_FOUND, "there is no such upload");
+		return err_set(err, ERR_NOT_FOUND, "no such upload");
 	return 0;
 }
 
@@ -277,7 +279,8 @@ int objstore_parts_put(struct objstore *os, const char *key, const char *id, uin
 	if (begin(os, "upload", key, err) < 0)
 		return -1;
 	if (number < 1 || number > OBJSTORE_PARTS_MAX)
-		rc = err_set(err, ERR_INVALID, "a part's number is 1 to %d", OBJSTORE_PARTS_MAX);
+		rc = err_set(err, ERR_INVALID, "a part's number must be from 1 to %d",
+		             OBJSTORE_PARTS_MAX);
 	else if (check_id(id, err) < 0)
 		rc = -1;
 	else
@@ -295,16 +298,15 @@ int objstore_parts_end(struct objstore *os, const char *key, const char *id,
 	if (begin(os, "complete", key, err) < 0)
 		return -1;
 	if (n == 0 || n > OBJSTORE_PARTS_MAX)
-		rc = err_set(err, ERR_INVALID, "InvalidPart: an object has 1 to %d parts",
+		rc = err_set(err, ERR_INVALID, "InvalidPart: an object must have 1 to %d parts",
 		             OBJSTORE_PARTS_MAX);
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		if (parts[i].number < 1 || parts[i].number > OBJSTORE_PARTS_MAX)
-			rc = err_set(err, ERR_INVALID, "InvalidPart: there is no part %" PRIu32,
+			rc = err_set(err, ERR_INVALID, "InvalidPart: no part %" PRIu32,
 			             parts[i].number);
 		else if (i > 0 && parts[i].number <= parts[i - 1].number)
 			rc = err_set(err, ERR_INVALID,
-			             "InvalidPartOrder: part %" PRIu32
-			             " stands after part %" PRIu32,
+			             "InvalidPartOrder: part %" PRIu32 " follows part %" PRIu32,
 			             parts[i].number, parts[i - 1].number);
 	}
 	if (rc == 0)
@@ -351,7 +353,8 @@ int objstore_etag_add(struct objstore_etag *e, const char *etag, struct err *err
 	struct err bad = {0};
 
 	if (hex_decode(str_of(etag), md5, sizeof(md5), &bad) < 0)
-		return err_set(err, ERR_INVALID, "InvalidPart: \"%.40s\" is no part's ETag", etag);
+		return err_set(err, ERR_INVALID,
+		               "InvalidPart: \"%.40s\" is not an uploaded part's ETag", etag);
 	hash_add(e->md5, md5, sizeof(md5));
 	e->n++;
 	return 0;
@@ -379,7 +382,7 @@ int objstore_counted_read(struct objstore_counted *c, void *p, size_t cap, size_
 		return 0;
 	if (c->seen > c->size || (*n == 0 && c->seen < c->size))
 		return err_set(err, ERR_INVALID,
-		               "IncompleteBody: %" PRIu64 " bytes were announced, %s%" PRIu64
+		               "IncompleteBody: %" PRIu64 " bytes were declared, %s%" PRIu64
 		               " came",
 		               c->size, c->seen > c->size ? "at least " : "", c->seen);
 	return 0;

@@ -22,7 +22,7 @@ int dir_check_key(const char *key, struct err *err)
 {
 	if (strncmp(key, DIR_TMP, strlen(DIR_TMP)) == 0 &&
 	    (key[strlen(DIR_TMP)] == '/' || key[strlen(DIR_TMP)] == '\0'))
-		return err_set(err, ERR_INVALID, "keys below \"%s\" are the store's own", DIR_TMP);
+		return err_set(err, ERR_INVALID, "keys below \"%s\" are reserved", DIR_TMP);
 	return 0;
 }
 
@@ -35,7 +35,7 @@ static int open_parent(struct dirstore *d, const char *key, bool make, const cha
 	char part[NAME_MAX + 1];
 
 	if (fd < 0)
-		return err_errno(err, errno, "the store's folder");
+		return err_errno(err, errno, "open the store's folder");
 	for (const char *slash = strchr(key, '/'); slash != NULL; slash = strchr(key, '/')) {
 		int next;
 
@@ -45,15 +45,14 @@ static int open_parent(struct dirstore *d, const char *key, bool make, const cha
 			if (mkdirat(fd, part, 0755) < 0 && errno != EEXIST)
 				return err_errno(err, errno, "making folder %s", part);
 			if (fsync(fd) < 0)
-				return err_errno(err, errno, "syncing the folder of %s", part);
+				return err_errno(err, errno, "sync the folder of %s", part);
 			next = openat(fd, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		}
 		if (next < 0 && (errno == ENOTDIR || errno == ELOOP) && make)
-			return err_set(
-				err, ERR_CONFLICT,
-				"\"%s\" on the way to it is an object: a directory store cannot "
-				"hold a file and a folder of one name",
-				part);
+			return err_set(err, ERR_CONFLICT,
+			               "\"%s\" in its path is an object: a directory store cannot "
+			               "hold a file and a folder of one name",
+			               part);
 		if (next < 0)
 			return err_errno(err, errno, "%s", part);
 		(void)close(fd);
@@ -137,7 +136,7 @@ static int move_in(struct dirstore *d, const char *name, const char *key, struct
 			continue;
 		}
 		if (renameat(d->tmp, name, parent, leaf) == 0)
-			return fsync(parent) < 0 ? err_errno(err, errno, "syncing its folder") : 0;
+			return fsync(parent) < 0 ? err_errno(err, errno, "sync its folder") : 0;
 		if (errno == ENOENT)
 			continue;
 		if (errno != EISDIR && errno != ENOTEMPTY && errno != EEXIST)
@@ -149,7 +148,7 @@ static int move_in(struct dirstore *d, const char *name, const char *key, struct
 				"file and a folder of one name",
 				leaf);
 	}
-	return err_set(err, ERR_BUSY, "its folder is removed as fast as it is made");
+	return err_set(err, ERR_BUSY, "its folder keeps being removed");
 }
 
 int dir_publish(struct dirstore *d, int fd, const char *name, const char *key, const char *etag,
@@ -161,7 +160,7 @@ int dir_publish(struct dirstore *d, int fd, const char *name, const char *key, c
 		return -1;
 	keep_etag(fd, etag);
 	if (fsync(fd) < 0 || fstat(fd, &st) < 0)
-		return err_errno(err, errno, "syncing the object");
+		return err_errno(err, errno, "sync the object");
 	if (move_in(d, name, key, err) < 0)
 		return -1;
 	if (info != NULL)
@@ -493,7 +492,7 @@ static int dir_del(struct objstore *os, const char *key, struct err *err)
 		return err_errno(err, errno, "%s", leaf);
 	}
 	if (fsync(parent) < 0)
-		return err_errno(err, errno, "syncing its folder");
+		return err_errno(err, errno, "sync its folder");
 	prune(d, key);
 	return 0;
 }
@@ -564,7 +563,8 @@ static int dir_open(struct objstore **out, const char *rest, const struct objsto
 	struct dirstore *d = NULL;
 
 	if (rest[0] != '/')
-		return err_set(err, ERR_INVALID, "the path of a directory store starts with '/'");
+		return err_set(err, ERR_INVALID,
+		               "the path of a directory store must start with '/'");
 	if (fs_mkdirs(AT_FDCWD, rest, 0755, err) < 0)
 		return -1;
 	root = fs_open_dir(rest, err);

@@ -38,7 +38,7 @@ struct upload {
 static int gone(struct err *err)
 {
 	return err_set(err, ERR_NOT_FOUND,
-	               "NoSuchUpload: it was completed, aborted or never begun");
+	               "NoSuchUpload: it was completed, aborted or never started");
 }
 
 /* A small file of the upload as text; "" when it is not there. */

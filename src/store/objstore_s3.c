@@ -97,7 +97,7 @@ static int s3_copy(struct objstore *os, const char *from, const char *to, struct
 		return -1;
 	if (info.size > S3_COPY_MAX)
 		return err_set(err, ERR_UNSUPPORTED,
-		               "S3 copies objects of up to 5 GiB in one step, this one has %" PRIu64
+		               "S3 copies objects of up to 5 GiB in one step, not %" PRIu64
 		               " bytes",
 		               info.size);
 	buf_printf(&source, "/%s/", s->bucket);
@@ -142,7 +142,7 @@ static int range_sink(void *arg, const void *p, size_t n, struct err *err)
 	struct reading *r = arg;
 
 	if (n > r->count - r->done)
-		return err_set(err, ERR_IO, "the store sent more than was asked for");
+		return err_set(err, ERR_IO, "the store sent more than was requested");
 	if (r->sink(r->arg, p, n, err) < 0)
 		return -1;
 	r->done += n;
@@ -159,7 +159,7 @@ static int s3_read(struct objstore *os, const char *key, uint64_t first, uint64_
 	if (count == 0) {
 		if (s3_stat(os, key, &info, err) < 0)
 			return -1;
-		return first <= info.size ? 0 : err_set(err, ERR_RANGE, "it ends before that");
+		return first <= info.size ? 0 : err_set(err, ERR_RANGE, "the object is shorter");
 	}
 	retry.cancel = cancel;
 	while (r.done < count) {
@@ -214,7 +214,7 @@ static int s3_list(struct objstore *os, const char *prefix, const char *after, s
 	    s3xml_listing(a, buf_view(&reply.body), &l, err) < 0)
 		return -1;
 	if (l.n > max)
-		return err_set(err, ERR_IO, "the store listed %zu keys, %zu were asked for", l.n,
+		return err_set(err, ERR_IO, "the store listed %zu keys; %zu were requested", l.n,
 		               max);
 	for (size_t i = 0; i < l.n; i++) {
 		const char *last = i == 0 ? after : l.entry[i - 1].key;
@@ -288,7 +288,7 @@ static int s3_open(struct objstore **out, const char *rest, const struct objstor
 	bucket = u.path + 1;
 	if (u.user != NULL || u.query != NULL || bucket[0] == '\0' || strchr(bucket, '/') != NULL)
 		return err_set(err, ERR_INVALID,
-		               "write s3:https://host/bucket; keys come from settings");
+		               "write s3:https://host/bucket; credentials come from settings");
 	s = xcalloc(1, sizeof(*s));
 	s->client = env->client;
 	s->bucket = xstrdup(bucket);

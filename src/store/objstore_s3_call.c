@@ -45,7 +45,7 @@ static int refused(const struct http_reply *reply, struct err *err)
 		return err_set(err, kind, "%s: %s (HTTP %d)", code, message, reply->status);
 	if (reply->status >= 300 && reply->status < 400)
 		return err_set(err, ERR_INVALID,
-		               "HTTP %d: the bucket is elsewhere, write its own endpoint into the "
+		               "HTTP %d: the bucket is at another endpoint: put that one into the "
 		               "URL",
 		               reply->status);
 	return err_set(err, kind, "HTTP %d", reply->status);
@@ -151,7 +151,7 @@ static int spill(struct s3_spool *sp, struct err *err)
 		sp->fd = open(dir == NULL ? S3_SPOOL_DIR : dir, O_TMPFILE | O_RDWR | O_CLOEXEC,
 		              0600);
 		if (sp->fd < 0)
-			return err_errno(err, errno, "a temporary file in %s",
+			return err_errno(err, errno, "create a temporary file in %s",
 			                 dir == NULL ? S3_SPOOL_DIR : dir);
 	}
 	if (fs_write_all(sp->fd, sp->mem.p, sp->mem.n, err) < 0)

@@ -29,7 +29,7 @@ int s3_parts_begin(struct objstore *os, const char *key, char id[OBJSTORE_UPLOAD
 	if (s3_call((struct s3store *)os, &c, &reply, err) < 0 ||
 	    s3xml_upload_id(reply.arena, buf_view(&reply.body), &got, err) < 0)
 		return -1;
-	return str_copy(str_of(got), id, OBJSTORE_UPLOAD_CAP, "the upload's id", err);
+	return str_copy(str_of(got), id, OBJSTORE_UPLOAD_CAP, "read the upload's id", err);
 }
 
 static void part_query(struct buf *query, const char *id, uint32_t number)
@@ -57,7 +57,7 @@ static int put_part(struct s3store *s, const char *key, const char *id, uint32_t
 		return -1;
 	s3_etag(&reply, etag);
 	if (etag[0] == '\0')
-		return err_set(err, ERR_IO, "the store gave no ETag for part %" PRIu32, number);
+		return err_set(err, ERR_IO, "the store sent no ETag for part %" PRIu32, number);
 	return 0;
 }
 
@@ -333,7 +333,7 @@ static int send_all(struct sending *u, struct digest *sha256, struct err *err)
 	       pthread_create(&thread[started], NULL, sender, u) == 0)
 		started++;
 	if (started == 0)
-		(void)err_set(&u->err, ERR_BUSY, "no thread can be started");
+		(void)err_set(&u->err, ERR_BUSY, "cannot start a thread");
 	else
 		attend(u, h);
 	for (size_t i = 0; i < started; i++)

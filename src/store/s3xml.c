@@ -214,7 +214,7 @@ int s3xml_listing(struct arena *a, struct str xml, struct s3xml_listing *out, st
 		return err_wrap(err, "listing");
 	if (got.truncated && got.next == NULL)
 		return err_set(err, ERR_INVALID,
-		               "a listing that is cut without saying where to go on");
+		               "a truncated listing without a continuation token");
 	*out = got;
 	return 0;
 }
@@ -390,7 +390,7 @@ static int parts_end(void *arg, const char *path, struct str text, struct err *e
 	if (strcmp(path, PART_PATH "/PartNumber") == 0) {
 		if (str_u64(text, 1, OBJSTORE_PARTS_MAX, &number, &bad) < 0)
 			return err_set(err, ERR_INVALID,
-			               "InvalidPart: \"%.20s\" is no part's number",
+			               "InvalidPart: \"%.20s\" is not a part number",
 			               text.n == 0 ? "" : text.p);
 		f->part[f->n - 1].number = (uint32_t)number;
 	} else if (strcmp(path, PART_PATH "/ETag") == 0) {
@@ -414,7 +414,7 @@ int s3xml_parts(struct arena *a, struct str xml, struct objstore_part **parts, s
 	if (walk(&w, xml, err) < 0)
 		return -1;
 	if (f.n == 0)
-		return err_set(err, ERR_INVALID, "MalformedXML: no part is named");
+		return err_set(err, ERR_INVALID, "MalformedXML: the list of parts is empty");
 	*parts = f.part;
 	*n = f.n;
 	return 0;

@@ -144,8 +144,8 @@ static int refuse_path(struct str path, struct err *err)
 	for (size_t i = 0; i < n; i++)
 		shown[i] = (unsigned char)path.p[i] < ' ' || path.p[i] == 127 ? '?' : path.p[i];
 	return err_set(err, ERR_INVALID,
-	               "\"%.*s\" cannot be a file's path: leave it out with ignore_patterns",
-	               (int)n, shown);
+	               "\"%.*s\" cannot be a file's path: exclude it with ignore_patterns", (int)n,
+	               shown);
 }
 
 int source_found(struct source_found *to, struct str path, uint64_t size, enum hash_kind kind,
@@ -161,10 +161,10 @@ int source_found(struct source_found *to, struct str path, uint64_t size, enum h
 		return refuse_path(path, err);
 	if (to->n == SOURCE_FILES_MAX)
 		return err_set(err, ERR_TOO_BIG,
-		               "more than %d files: choose fewer with allow_patterns",
+		               "more than %d files: select fewer with allow_patterns",
 		               SOURCE_FILES_MAX);
 	if (size > INT64_MAX || __builtin_add_overflow(to->bytes, size, &to->bytes))
-		return err_set(err, ERR_CORRUPT, "the size of \"%.*s\" cannot be true",
+		return err_set(err, ERR_CORRUPT, "the size of \"%.*s\" is impossible",
 		               STR_ARG(path));
 	if (to->n == to->cap) {
 		to->cap = MAX((size_t)GROW_MIN, to->cap * 2);
@@ -267,7 +267,7 @@ struct counted {
 static int count_down(struct counted *c, size_t n, struct err *err)
 {
 	if (n > c->left)
-		return err_set(err, ERR_CORRUPT, "it sent more bytes than were asked for");
+		return err_set(err, ERR_CORRUPT, "it sent more bytes than were requested");
 	c->left -= n;
 	return 0;
 }

@@ -99,8 +99,7 @@ static int parse(struct bucket *b, struct str rest, const struct source_options 
 	struct str name = {0};
 
 	if (!str_cut(&rest, '/', &name) || !bucket_ok(name))
-		return err_set(err, ERR_INVALID,
-		               "not a bucket's name: s3:// expects s3://bucket/path");
+		return err_set(err, ERR_INVALID, "not a bucket name: use s3://bucket/path");
 	while (rest.n > 0 && rest.p[rest.n - 1] == '/')
 		rest.n--;
 	if (rest.n > OBJSTORE_KEY_MAX)
@@ -250,7 +249,7 @@ static int list_below(struct bucket *b, const char *prefix, struct source_found 
 
 			if (!str_starts(key, prefix))
 				return err_set(err, ERR_CORRUPT,
-				               "%s lists keys that were not asked for",
+				               "%s lists keys that were not requested",
 				               b->endpoint);
 			if (key.n == skip || str_ends(key, "/"))
 				continue; /* a folder's marker */

@@ -64,7 +64,7 @@ static int parse(struct file_source *f, struct str rest, const struct source_opt
 		path.n--;
 	if (!str_starts(path, "/") || (path.n > 1 && !fs_path_is_plain(str_skip(path, 1))))
 		return err_set(err, ERR_INVALID,
-		               "file:// expects an absolute path without . and .. parts: "
+		               "use an absolute path without . and .. parts: "
 		               "file:///folder/file");
 	for (size_t i = 0; i < o->n_file_roots; i++) {
 		rel = below(str_of(o->file_roots[i]), path);
@@ -145,7 +145,7 @@ static int found_link(const struct file_source *f, struct str rel, struct source
 	if (!S_ISREG(st.st_mode))
 		return err_set(
 			err, ERR_INVALID,
-			"\"%.*s\" is a link to something that is not a file: leave it out with "
+			"\"%.*s\" is a link to something that is not a file: exclude it with "
 			"ignore_patterns, or name its target as a source of its own",
 			STR_ARG(rel));
 	return found(&st, rel, to, err);
@@ -175,7 +175,7 @@ static int visit(const struct file_source *f, int dirfd, const char *name, struc
 		return found_link(f, buf_view(rel), to, err);
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, ERR_INVALID,
-		               "\"%s\" is not a file: leave it out with ignore_patterns",
+		               "\"%s\" is not a file: exclude it with ignore_patterns",
 		               buf_cstr(rel));
 	return found(&st, buf_view(rel), to, err);
 }
@@ -209,7 +209,7 @@ static int walk(const struct file_source *f, int dirfd, struct buf *rel, int dep
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
 		buf_printf(rel, "%s%s", at > 0 ? "/" : "", e->d_name);
-		r = buf_check(rel, "the path of a file", err);
+		r = buf_check(rel, "build the path of a file", err);
 		if (r == 0)
 			r = visit(f, dirfd, e->d_name, rel, depth, to, err);
 		rel->n = at;

@@ -96,8 +96,8 @@ static int parse_id(struct hf *h, struct str *rest, struct err *err)
 	*rest = str_skip(*rest, n);
 	if (!id_part_ok(owner) || !id_part_ok(name) || str_ends(name, ".git"))
 		return err_set(err, ERR_INVALID,
-		               "not a repository of the Hub: hf:// expects hf://owner/repo, with "
-		               "@revision and /folder if wanted");
+		               "not a Hub repository: use hf://owner/repo, optionally followed "
+		               "by @revision and /folder");
 	h->id = arena_printf(h->base.arena, "%.*s/%.*s", STR_ARG(owner), STR_ARG(name));
 	return 0;
 }

@@ -133,7 +133,7 @@ static int check_head(void *arg, const struct http_reply *reply, struct err *err
 			return -1;
 		if (first != rq->first || last - first >= rq->count)
 			return err_set(err, ERR_CORRUPT,
-			               "bytes %" PRIu64 "-%" PRIu64 " were asked for, %" PRIu64
+			               "bytes %" PRIu64 "-%" PRIu64 " were requested, %" PRIu64
 			               "-%" PRIu64 " sent",
 			               rq->first, rq->first + rq->count - 1, first, last);
 		return 0;

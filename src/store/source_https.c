@@ -133,11 +133,11 @@ static int learn(void *arg, const struct http_reply *reply, struct err *err)
 	struct err ignored = {0};
 
 	if (coding.n > 0 && !str_ieq(coding, "identity"))
-		return err_set(
-			err, ERR_CORRUPT,
-			"it is sent with Content-Encoding %.*s though identity was asked for: "
-			"the server, or a proxy before it, must not compress files",
-			(int)MIN(coding.n, (size_t)40), coding.p);
+		return err_set(err, ERR_CORRUPT,
+		               "it is sent with Content-Encoding %.*s although identity was "
+		               "requested for: "
+		               "the server, or a proxy before it, must not compress files",
+		               (int)MIN(coding.n, (size_t)40), coding.p);
 	learn_etag(f, reply);
 	f->has_sha256 = promised_sha256(reply, f->sha256);
 	if (reply->status == 206 || total.n > 0) {

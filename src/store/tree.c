@@ -128,7 +128,7 @@ int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_by
 		}
 	}
 	if (strlen(dir) + TREE_PATH_CAP > FS_PATH_MAX)
-		(void)err_set(err, ERR_INVALID, "the path of the node cache is too long: %s", dir);
+		(void)err_set(err, ERR_INVALID, "the node cache's path is too long: %s", dir);
 	else if (tree_each(c, "tmp", "", sweep_one, c, err) == 0 &&
 	         tree_sweep_quarantine(c, err) == 0 && tree_sweep_built(c, err) == 0) {
 		*out = c;
@@ -360,8 +360,8 @@ static int copy_blob(struct making *m, const struct manifest_file *f, struct err
 	if (copy_run(&job, err) < 0)
 		return err_wrap(err, "%s", f->path);
 	if (size != f->size || !digest_same(&got, &f->sha256))
-		return err_set(err, ERR_CORRUPT, "the blob of %s is not what its name says",
-		               f->path);
+		return err_set(err, ERR_CORRUPT,
+		               "the content of the blob of %s does not match its digest", f->path);
 	if (fsync(to) < 0)
 		return err_errno(err, errno, "%s", f->path);
 	return 0;

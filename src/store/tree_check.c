@@ -43,7 +43,7 @@ static int check_file(int root, const struct manifest_file *f, bool deep, struct
 	if (hash_fd(fd, &got, &bytes, err) < 0)
 		return err_wrap(err, "%s", f->path);
 	if (!digest_same(&got, &f->sha256))
-		return err_set(err, ERR_CORRUPT, "%s does not hold what the manifest says",
+		return err_set(err, ERR_CORRUPT, "the content of %s does not match the manifest",
 		               f->path);
 	return 0;
 }
@@ -88,8 +88,8 @@ static int check_tree(struct checking *k, struct arena *a, const char *hex, stru
 	for (size_t i = 0; i < COUNT(names.files); i++)
 		files += names.files[i];
 	if (files != list.n)
-		return err_set(err, ERR_CORRUPT, "%" PRIu64 " files where the manifest has %zu",
-		               files, list.n);
+		return err_set(err, ERR_CORRUPT, "%" PRIu64 " files; the manifest lists %zu", files,
+		               list.n);
 	return 0;
 }
 
@@ -230,7 +230,7 @@ static int verify_file(int root, struct blobs *from, const struct manifest_file 
 		return err_wrap(err, "%s", f->path);
 	copy_drop(fd);
 	if (!digest_same(&got, &f->sha256))
-		return err_set(err, ERR_CORRUPT, "%s does not hold what the manifest says",
+		return err_set(err, ERR_CORRUPT, "the content of %s does not match the manifest",
 		               f->path);
 	return 0;
 }

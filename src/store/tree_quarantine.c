@@ -60,7 +60,7 @@ int node_cache_quarantine(struct node_cache *c, const struct digest *manifest, b
 		if (*held)
 			return move_to_quarantine(c, hex, err);
 		if (clock_mono_ms() > until) /* it may have linked the damaged file already */
-			return err_set(err, ERR_BUSY, "tree %s is being made from what is damaged",
+			return err_set(err, ERR_BUSY, "tree %s is being built from damaged files",
 			               hex);
 		clock_sleep_ms(QUARANTINE_STEP_MS);
 	}

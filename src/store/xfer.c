@@ -158,7 +158,7 @@ static int part_write(void *arg, const void *p, size_t n, struct err *err)
 	const uint8_t *from = p;
 
 	if (n > s->size - atomic_load(&s->part->written) - s->held)
-		return err_set(err, ERR_CORRUPT, "the source sent more than the asked range");
+		return err_set(err, ERR_CORRUPT, "the source sent more than the requested range");
 	while (n > 0) {
 		size_t k = MIN(n, WRITE_CHUNK - s->held);
 
@@ -179,7 +179,7 @@ static int part_copy(struct part_sink *s, int from, size_t n, struct err *err)
 		ssize_t k = read(from, s->chunk + s->held, MIN(n, WRITE_CHUNK - s->held));
 
 		if (k <= 0)
-			return err_errno(err, k < 0 ? errno : EPIPE, "a pipe of a fetch");
+			return err_errno(err, k < 0 ? errno : EPIPE, "create a pipe for a fetch");
 		s->held += (size_t)k;
 		n -= (size_t)k;
 		if (s->held == WRITE_CHUNK && part_flush(s, err) < 0)
@@ -198,7 +198,7 @@ static int part_drain(void *arg, int from, size_t n, struct err *err)
 	int e = 0;
 
 	if (n > s->size - at - s->held)
-		return err_set(err, ERR_CORRUPT, "the source sent more than the asked range");
+		return err_set(err, ERR_CORRUPT, "the source sent more than the requested range");
 	if (part_flush(s, err) < 0)
 		return -1;
 	at = atomic_load_explicit(&s->part->written, memory_order_relaxed);
@@ -220,7 +220,7 @@ static int part_drain(void *arg, int from, size_t n, struct err *err)
 	atomic_store_explicit(&s->part->written, at, memory_order_release);
 	atomic_fetch_add_explicit(&s->x->fetched, n - left, memory_order_relaxed);
 	if (e != 0 && e != EINVAL)
-		return err_errno(err, e, "write of a fetched file");
+		return err_errno(err, e, "write a fetched file");
 	return part_copy(s, from, left, err);
 }
 
@@ -400,8 +400,7 @@ static void *syncer_main(void *arg)
 		}
 		x->unsynced = 0;
 		lock_give(&x->lock);
-		r = fdatasync(x->job->fd) < 0 ? err_errno(&err, errno, "sync of a fetched file")
-		                              : 0;
+		r = fdatasync(x->job->fd) < 0 ? err_errno(&err, errno, "sync a fetched file") : 0;
 		if (r < 0)
 			(void)unlink(x->job->journal);
 		lock_take(&x->lock);
@@ -464,7 +463,7 @@ static int crew_add(struct crew *c, void *(*fn)(void *), void *arg, struct err *
 	assert(c->threads < COUNT(c->thread));
 	e = pthread_create(&c->thread[c->threads], NULL, fn, arg);
 	if (e != 0)
-		return err_errno(err, e, "a thread to fetch with");
+		return err_errno(err, e, "start a fetch thread");
 	c->threads++;
 	return 0;
 }

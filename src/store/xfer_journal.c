@@ -113,7 +113,7 @@ static int begin(struct xfer_journal *j, const struct xfer_job *job, uint64_t pa
 		format_record(line, 's', n);
 		buf_puts(&body, line);
 	}
-	if (buf_check(&body, "the journal of a fetch", err) < 0 ||
+	if (buf_check(&body, "write the journal of a fetch", err) < 0 ||
 	    fs_write_atomic(AT_FDCWD, job->journal, buf_view(&body), 0600, err) < 0)
 		return -1;
 	j->noted = n;
@@ -177,7 +177,7 @@ int xfer_journal_part(struct xfer_journal *j, size_t part, struct err *err)
 		return 0;
 	format_record(line, 'p', (uint32_t)part);
 	if (fs_write_all(j->fd, line, RECORD_BYTES, err) < 0)
-		return err_wrap(err, "the journal of a fetch");
+		return err_wrap(err, "write the journal of a fetch");
 	j->noted++;
 	return 0;
 }
@@ -190,8 +190,8 @@ int xfer_journal_synced(struct xfer_journal *j, uint32_t count, struct err *err)
 		return 0;
 	format_record(line, 's', count);
 	if (fs_write_all(j->fd, line, RECORD_BYTES, err) < 0)
-		return err_wrap(err, "the journal of a fetch");
+		return err_wrap(err, "write the journal of a fetch");
 	if (fdatasync(j->fd) < 0)
-		return err_errno(err, errno, "the journal of a fetch");
+		return err_errno(err, errno, "write the journal of a fetch");
 	return 0;
 }

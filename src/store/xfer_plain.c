@@ -56,7 +56,7 @@ int xfer_content_end(struct xfer_content *c, const struct xfer_job *job, struct 
 		hex_encode(job->expect, n, want);
 		hex_encode(other, n, have);
 		return err_set(err, ERR_DIGEST_MISMATCH,
-		               "wrong digest: the source promises %s %s, what it sent has %s",
+		               "wrong digest: the source announced %s %s but sent %s",
 		               kind[job->kind], want, have);
 	}
 	*sha256 = d;
@@ -154,7 +154,7 @@ int xfer_plain(const struct xfer_job *job, struct xfer_result *out, struct err *
 
 	xfer_content_begin(&pl.content, job);
 	if (job->mem == NULL && ftruncate(job->fd, 0) < 0)
-		(void)err_errno(err, errno, "the temporary file of a fetch");
+		(void)err_errno(err, errno, "create the temporary file of a fetch");
 	else if (plain_read_all(&pl, err) == 0)
 		r = xfer_content_end(&pl.content, job, &sha256, err);
 	xfer_content_done(&pl.content);

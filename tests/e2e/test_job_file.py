@@ -46,7 +46,7 @@ job:
     ("project: p\njob: *x\n", "line 2"),
     ("project: &a p\njob: {}\n", "anchors"),
     ("project: !!str p\n", "tags"),
-    ("project: p\nproject: q\n", "given before"),
+    ("project: p\nproject: q\n", "already given"),
     ("project: [\n", "line"),
     ("project: p\nteam: nobody\njob: {runtime: {start_commands: ['true']}}\n", "nobody"),
 ])

@@ -310,7 +310,7 @@ static int fake_job_resolve(void *of, const struct principal *principal, struct 
 	*n = strcmp(word, "twin") == 0 ? f->n_jobs : 1;
 	if (*n > 1 || strcmp(word, "@") == 0 || strcmp(word, f->job[0].id) == 0)
 		return 0;
-	return err_set(err, ERR_JOB_NOT_FOUND, "there is no job \"%s\"", word);
+	return err_set(err, ERR_JOB_NOT_FOUND, "no job \"%s\"", word);
 }
 
 static int fake_project_resolve(void *of, const struct principal *principal, struct arena *a,
@@ -324,7 +324,7 @@ static int fake_project_resolve(void *of, const struct principal *principal, str
 	*n = 1;
 	if (strcmp(word, f->project[0].name) == 0)
 		return 0;
-	return err_set(err, ERR_PROJECT_NOT_FOUND, "there is no project \"%s\"", word);
+	return err_set(err, ERR_PROJECT_NOT_FOUND, "no project \"%s\"", word);
 }
 
 static int fake_team_resolve(void *of, const struct principal *principal, struct arena *a,
@@ -337,7 +337,7 @@ static int fake_team_resolve(void *of, const struct principal *principal, struct
 	*n = 1;
 	if (strcmp(word, f->team[0].name) == 0)
 		return 0;
-	return err_set(err, ERR_TEAM_NOT_FOUND, "there is no team \"%s\"", word);
+	return err_set(err, ERR_TEAM_NOT_FOUND, "no team \"%s\"", word);
 }
 
 static int fake_job_get(void *of, const struct principal *principal, struct arena *a,

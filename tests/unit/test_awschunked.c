@@ -86,7 +86,7 @@ static void awschunked_refuses(void **state UNUSED)
 		{"ffffffffffffffff\r\n", "too large"},
 		{"4\r\nhello\r\n0\r\n\r\n", "longer than its size"},
 		{"5\r\nhello\rx", "longer than its size"},
-		{"0\r\n\r\nmore", "behind its end"},
+		{"0\r\n\r\nmore", "after its end"},
 		{"0\r\nnocolon\r\n\r\n", "without a name"},
 		{"0\r\n:value\r\n\r\n", "without a name"},
 		{"0\r\na:1\r\na:2\r\na:3\r\na:4\r\na:5\r\na:6\r\na:7\r\na:8\r\na:9\r\n\r\n",
@@ -121,7 +121,7 @@ static void awschunked_line_is_bounded(void **state UNUSED)
 
 	memset(line, '1', sizeof(line));
 	assert_err(awschunked_feed(&c, &in, out, sizeof(out), &n, &err), &err, ERR_INVALID,
-	           "does not end");
+	           "unterminated");
 }
 
 static const struct CMUnitTest tests[] = {

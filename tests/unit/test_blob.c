@@ -62,8 +62,8 @@ static void blob_tmp_survives_and_is_locked(void **state UNUSED)
 	int fd = -1, other = -1;
 	char text[8] = "";
 
-	assert_err(blobs_tmp(b, "../x", &fd, journal, &err), &err, ERR_INVALID, "no name");
-	assert_err(blobs_tmp(b, "", &fd, journal, &err), &err, ERR_INVALID, "no name");
+	assert_err(blobs_tmp(b, "../x", &fd, journal, &err), &err, ERR_INVALID, "not a valid name");
+	assert_err(blobs_tmp(b, "", &fd, journal, &err), &err, ERR_INVALID, "not a valid name");
 	assert_ok(blobs_tmp(b, "fetch-1", &fd, journal, &err), &err);
 	assert_err(blobs_tmp(b, "fetch-1", &other, journal, &err), &err, ERR_BUSY, "being fetched");
 	assert_ok(fs_write_all(fd, "cont", 4, &err), &err);

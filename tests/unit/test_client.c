@@ -338,7 +338,7 @@ static void client_that_stays_inside(void **state UNUSED)
 	assert_ok(url_net_parse(STR_LIT("127.0.0.0/8"), &net, &err), &err);
 	p.allow = &net;
 	c = http_client_new(&p);
-	assert_err(http_do(c, &call, &r, &err), &err, ERR_DENIED, "allowed by name");
+	assert_err(http_do(c, &call, &r, &err), &err, ERR_DENIED, "allowed explicitly");
 }
 
 /* A public server that redirects inwards gets nowhere. */

@@ -118,7 +118,7 @@ static void test_order(void **state)
 	assert_err(load(a, &s, &err, ARGS(flag)), &err, ERR_INVALID,
 	           "c.yaml:2:1: no setting named \"wait-time\"; did you mean \"wait_time\"?");
 	assert_ok(fs_write_atomic(AT_FDCWD, path, STR_LIT("port: [1]\n"), 0600, &err), &err);
-	assert_err(load(a, &s, &err, ARGS(flag)), &err, ERR_INVALID, "a single value is wanted");
+	assert_err(load(a, &s, &err, ARGS(flag)), &err, ERR_INVALID, "a single value is expected");
 	assert_ok(fs_write_atomic(AT_FDCWD, path, STR_LIT("just text\n"), 0600, &err), &err);
 	assert_err(load(a, &s, &err, ARGS(flag)), &err, ERR_INVALID, "name: value");
 	assert_ok(fs_remove_tree(AT_FDCWD, dir, &err), &err);

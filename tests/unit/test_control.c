@@ -25,10 +25,10 @@ static void settings_that_are_refused(void **state UNUSED)
 		{"a root that is not there",
 	         {"--allow-file-root", "/nowhere/x"},
 	         "root /nowhere/x"},
-		{"a root that is a file", {"--allow-file-root", "/etc/passwd"}, "no folder"},
+		{"a root that is a file", {"--allow-file-root", "/etc/passwd"}, "not a folder"},
 		{"a relative share", {"--share", "venv"}, "absolute"},
 		{"a share that is not there", {"--share", "/nowhere/x"}, "/nowhere/x"},
-		{"a share of a file", {"--share", "/etc/passwd"}, "no folder"},
+		{"a share of a file", {"--share", "/etc/passwd"}, "not a folder"},
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -159,7 +159,7 @@ static void teams_do_not_see_each_other(void **state)
 	uint64_t total = 0;
 
 	assert_err(ctx_team_create(f->app, f->admin, f->a, "", &team, &f->err), &f->err,
-	           ERR_INVALID, "not a name");
+	           ERR_INVALID, "not a valid team name");
 	assert_ok(ctx_team_create(f->app, f->admin, f->a, "vision", &team, &f->err), &f->err);
 	assert_ok(ctx_token_create(f->app, f->admin, f->a, "v", team.id, ROLE_ADMIN, 0, &t, &plain,
 	                           &f->err),
@@ -359,8 +359,8 @@ static void caches_that_fill_at_the_end(void **state)
 	for (int waited = 0; waited < FIXTURE_WAIT_MS && cache_events(f, j.id, "quota") == 0;
 	     waited += 20)
 		clock_sleep_ms(20);
-	assert_int_equal(cache_events(f, j.id, "full: its quota is reached (1.00 kB of 1.00 kB)"),
-	                 1);
+	assert_int_equal(
+		cache_events(f, j.id, "full: it has reached its quota (1.00 kB of 1.00 kB)"), 1);
 	assert_int_equal(cache_events(f, j.id, ""), 2);
 }
 

@@ -47,7 +47,7 @@ static void test_ids(void **state)
 	assert_string_equal(err.msg, "no such secret");
 	err_clear(&err);
 	assert_int_equal(err_missing(&err, ERR_NOT_FOUND), -1);
-	assert_string_equal(err.msg, "nothing is there");
+	assert_string_equal(err.msg, "not found");
 	for (; err_row(n, &row); n++) { /* names that scripts can lean on */
 		assert_true(row.id[0] != '\0' &&
 		            strspn(row.id, "abcdefghijklmnopqrstuvwxyz_0123456789") ==

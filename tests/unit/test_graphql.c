@@ -147,7 +147,7 @@ static void test_deploy(void **state)
 	refused(&f, MUTATION, request(&f, "half", "H100-2-16x128", "true", ""), "is SYNCING");
 	refused(&f, MUTATION, request(&f, "odd", "H100-2-16x128", "true", ""), "of kind dcp");
 	refused(&f, MUTATION, request(&f, "evil", "H100-2-16x128", "true", ""),
-	        "cannot stand in a command line");
+	        "cannot be used in a command line");
 	refused(&f, MUTATION, request(&f, "checkpoint-24", "tiny", "true", ""), "instance_type_id");
 	d = ask(&f, MUTATION, request(&f, "checkpoint-24", "H100-2-16x128", "true", env));
 	d = at(d, "data.create_model_version_from_inference_template");

@@ -98,7 +98,7 @@ static void test_base64(void **state)
 		AUTO_BUF struct buf b = BUF_INIT(3);
 
 		assert_err(base64_decode(STR_LIT("Z"), false, &b, &err), &err, ERR_INVALID,
-		           "short");
+		           "truncated");
 		assert_err(base64_decode(STR_LIT("Zm 9v"), false, &b, &err), &err, ERR_INVALID, "");
 		buf_clear(&b);
 		assert_err(base64_decode(STR_LIT("Zm9vYmFy"), false, &b, &err), &err, ERR_TOO_BIG,

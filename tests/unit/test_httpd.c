@@ -226,7 +226,7 @@ static void httpd_bad_addresses(void **state UNUSED)
 	start(&w, NULL);
 	FMT(at, "127.0.0.1:%u", httpd_port(w.h));
 	o.address = at;
-	assert_err(httpd_start(&o, &second, &err), &err, ERR_CONFLICT, "is taken");
+	assert_err(httpd_start(&o, &second, &err), &err, ERR_ADDRESS_IN_USE, "");
 	o.address = "nonsense";
 	assert_err(httpd_start(&o, &second, &err), &err, ERR_INVALID, "HOST:PORT");
 	o.address = "127.0.0.1:70000";

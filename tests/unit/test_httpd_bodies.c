@@ -169,7 +169,7 @@ static void httpd_refused_uploads(void **state UNUSED)
 		{"/unread", "not now", 409},
 		{"/full", "the disk is full", 507},
 		{"/secret", "no such token", 401},
-		{"/nowhere", "nothing at", 404},
+		{"/nowhere", "no such route", 404},
 	};
 	struct world w = {0};
 	struct err err = {0};

@@ -8,8 +8,8 @@ static void test_refuses(void **state)
 	static const struct {
 		const char *text, *words;
 	} rows[] = {
-		{"", "no text"},
-		{"  \n", "no text"},
+		{"", "empty"},
+		{"  \n", "empty"},
 		{"{", "line 1"},
 		{"{\"a\":1,\"a\":2}", "duplicate"},
 		{"[1,]", "line 1"},

@@ -690,9 +690,9 @@ static void commands_inside_a_job(void **state)
 	assert_string_equal(o.exec[0].argv[1], "-l");
 	assert_err(
 		ctx_runner_exec_output(f->app, w, id, 0, STR_LIT("\4\0\0\0"), -1, &n, &is, &f->err),
-		&f->err, ERR_INVALID, "no frames of output");
+		&f->err, ERR_INVALID, "invalid output frames");
 	assert_err(ctx_runner_exec_output(f->app, w, id, 7, (struct str){0}, -1, &n, &is, &f->err),
-	           &f->err, ERR_CONFLICT, "go on from 0");
+	           &f->err, ERR_CONFLICT, "from 0");
 	print(f, w, id, 0, "total 0\n", -1, 12, EXEC_LIVE);
 	print(f, w, id, 0, "total 0\n", -1, 12, EXEC_LIVE); /* sent again */
 	print(f, w, id, 12, "end\n", 4, 20, EXEC_OVER);

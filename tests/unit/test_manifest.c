@@ -11,7 +11,7 @@ static const struct {
 } bad[] = {
 	{"nothing", "", "does not start with"},
 	{"other version", "stoker-manifest 2\n", "does not start with"},
-	{"cut off", HEAD HEX " 0 a", "cut off"},
+	{"cut off", HEAD HEX " 0 a", "truncated"},
 	{"no size", HEAD HEX " a\n", "size"},
 	{"signed size", HEAD HEX " +1 a\n", "size"},
 	{"leading zero", HEAD HEX " 01 a\n", "size"},
@@ -19,7 +19,7 @@ static const struct {
 	{"short digest", HEAD "e3b0 0 a\n", "line 2"},
 	{"capital digest",
          HEAD "E3B0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 0 a\n",
-         "lower case"},
+         "lowercase"},
 	{"no path", HEAD HEX " 0 \n", "plain relative path"},
 	{"climbs out", HEAD HEX " 0 ../a\n", "plain relative path"},
 	{"absolute", HEAD HEX " 0 /a\n", "plain relative path"},
@@ -99,7 +99,7 @@ static void manifest_finish_finds_clashes(void **state UNUSED)
 	assert_ok(manifest_finish(&m, &err), &err);
 	add(&m, "x/y", 1);
 	add(&m, "x/y", 1);
-	assert_err(manifest_finish(&m, &err), &err, ERR_INVALID, "\"x/y\" is there twice");
+	assert_err(manifest_finish(&m, &err), &err, ERR_INVALID, "\"x/y\" is listed twice");
 	manifest_init(&m, a);
 	add(&m, "x/y/z", 1);
 	add(&m, "x/y.txt", 1);

@@ -240,7 +240,7 @@ static void proof_refuses_liars(void **state UNUSED)
 		{"moved", "HTTP/1.1 302 No\r\nLocation: http://x/\r\nContent-Length: 0\r\n\r\n",
 	         ERR_SERVER_UNPROVEN},
 		{"continue", "HTTP/1.1 100 Continue\r\n\r\n", ERR_SERVER_UNPROVEN},
-		{"going down", "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", ERR_UNAVAILABLE},
+		{"shutting down", "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", ERR_UNAVAILABLE},
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {

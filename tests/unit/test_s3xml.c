@@ -17,7 +17,7 @@ static void s3xml_refuses(void **state UNUSED)
 	         "MalformedXML"},
 		{"other root", "<Other/>", "not <CompleteMultipartUpload>"},
 		{"like the root", "<CompleteMultipartUploads/>", "not <CompleteMultipartUpload>"},
-		{"no parts", "<CompleteMultipartUpload/>", "no part"},
+		{"no parts", "<CompleteMultipartUpload/>", "is empty"},
 		{"no etag",
 	         "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber></Part>"
 	         "</CompleteMultipartUpload>",
@@ -135,7 +135,7 @@ static void s3xml_reads_listings(void **state UNUSED)
 	                         STR_LIT("<ListBucketResult><IsTruncated>true</IsTruncated>"
 	                                 "</ListBucketResult>"),
 	                         &l, &err),
-	           &err, ERR_INVALID, "where to go on");
+	           &err, ERR_INVALID, "continuation token");
 	assert_err(s3xml_listing(a,
 	                         STR_LIT("<ListBucketResult><Contents><Size>-1</Size></Contents>"
 	                                 "</ListBucketResult>"),

@@ -34,7 +34,7 @@ static const struct {
 	enum sched_verdict want;
 	const char *reason;
 } rows[] = {
-	{"no node at all", NULL, 0, {JOB("j", 1, 1000, GIB)}, SCHED_WAITS, "there is none"},
+	{"no node at all", NULL, 0, {JOB("j", 1, 1000, GIB)}, SCHED_WAITS, "no node is up"},
 	{"memory", local, 1, {JOB("j", 1, 1000, 100 * GIB)}, SCHED_NEVER,
 	 "asks for 100 GiB of memory per node; the largest node has 64 GiB"},
 	{"fraction", local, 1, {JOB("j", 1, 1000, 64 * GIB + GIB / 2)}, SCHED_NEVER,

@@ -39,7 +39,7 @@ static const struct {
          {{'5', "a/b", ""}, {'2', "up", "a/b"}, {'2', "l", "up/../../../secret"}},
          "l",
          "\"..\" after a name"},
-	{"link to nothing", {{'2', "l", ""}}, "l", "without a usable target"},
+	{"link to nothing", {{'2', "l", ""}}, "l", "an unusable target"},
 	{"file through a link",
          {{'2', "l", "."}, {'0', "l/x", ""}},
          "l/x",
@@ -64,21 +64,27 @@ static const struct {
          {{'0', "a/b/x", ""}, {'5', "a/c", ""}, {'2', "a/c", "b"}, {'0', "a/c/y", ""}},
          "a/c/y",
          "goes through a symbolic link"},
-	{"file below a file", {{'0', "a", ""}, {'0', "a/x", ""}}, "a/x", "what is not a folder"},
+	{"file below a file", {{'0', "a", ""}, {'0', "a/x", ""}}, "a/x", "not a folder"},
 	{"file over a full folder", {{'0', "a/x", ""}, {'0', "a", ""}}, "a", "not empty"},
 	{"link over a full folder", {{'0', "a/x", ""}, {'2', "a", "b"}}, "a", "not empty"},
-	{"hard link to nothing", {{'1', "h", "gone"}}, "h", "no earlier file"},
-	{"hard link to a later file", {{'1', "h", "x"}, {'0', "x", ""}}, "h", "no earlier file"},
-	{"hard link to itself", {{'1', "h", "h"}}, "h", "no earlier file"},
+	{"hard link to nothing", {{'1', "h", "gone"}}, "h", "not an earlier file"},
+	{"hard link to a later file",
+         {{'1', "h", "x"}, {'0', "x", ""}},
+         "h",
+         "not an earlier file"},
+	{"hard link to itself", {{'1', "h", "h"}}, "h", "not an earlier file"},
 	{"hard link out", {{'1', "h", "../secret"}}, "h", "a hard link to ../secret: \"..\""},
 	{"hard link to an absolute path",
          {{'1', "h", "/etc/passwd"}},
          "h",
          "a hard link to /etc/passwd: an absolute path"},
-	{"hard link to a folder", {{'5', "a", ""}, {'1', "h", "a"}}, "h", "no earlier file"},
-	{"hard link to the root", {{'1', "h", "."}}, "h", "no earlier file"},
+	{"hard link to a folder", {{'5', "a", ""}, {'1', "h", "a"}}, "h", "not an earlier file"},
+	{"hard link to the root", {{'1', "h", "."}}, "h", "not an earlier file"},
 	/* a link's target was judged from where the link stands */
-	{"hard link to a link", {{'2', "a/l", "../x"}, {'1', "h", "a/l"}}, "h", "no earlier file"},
+	{"hard link to a link",
+         {{'2', "a/l", "../x"}, {'1', "h", "a/l"}},
+         "h",
+         "not an earlier file"},
 	{"hard link through a link",
          {{'0', "a/x", ""}, {'2', "l", "a"}, {'1', "h", "l/x"}},
          "h",
@@ -87,7 +93,7 @@ static const struct {
          {{'0', "x", ""}, {'2', "l", "."}, {'1', "l/h", "x"}},
          "l/h",
          "goes through a symbolic link"},
-	{"hard link to what was there before", {{'1', "h", "before"}}, "h", "no earlier file"},
+	{"hard link to what was there before", {{'1', "h", "before"}}, "h", "not an earlier file"},
 };
 
 static void tar_refuses(void **state)
@@ -288,7 +294,7 @@ static void tar_zstd_bombs(void **state)
 		zstd_zeros(buf_view(&head), "400M", &packed);
 		assert_true(packed.n < (100 << 10));
 		assert_err(unpack(p, buf_view(&packed), NULL, NULL, &err), &err, ERR_TOO_BIG,
-		           "refused as a bomb");
+		           "decompression bomb");
 		assert_true(stat_of(p, "f").st_size < (300 << 20));
 	}
 }
@@ -381,13 +387,13 @@ static void tar_refuses_damaged_gzip(void **state)
 	           "gzip data is damaged: incorrect length check");
 	packed.p[packed.n - 1] ^= 1;
 	assert_err(unpack(p, str_n(packed.p, packed.n - 4), NULL, NULL, &err), &err, ERR_INVALID,
-	           "gzip data ends in the middle");
+	           "gzip data is truncated");
 	assert_err(unpack(p, str_n(packed.p, packed.n / 2), NULL, NULL, &err), &err, ERR_INVALID,
-	           "gzip data ends in the middle");
+	           "gzip data is truncated");
 	buf_add(&twice, packed.p, packed.n);
 	buf_puts(&twice, "more");
 	assert_err(unpack(p, buf_view(&twice), NULL, NULL, &err), &err, ERR_INVALID,
-	           "what follows its gzip data is none");
+	           "followed by other data");
 }
 
 /* Members one after the other, as pigz and cat make them, and zeros at the end, as tapes had. */

@@ -545,7 +545,7 @@ static void tree_is_copied_where_links_cannot_go(void **state UNUSED)
 			assert_ok(fs_write_all(fd, "?", 1, &err), &err);
 		}
 		assert_err(node_cache_tree(c, b, &bad, NULL, NULL, NULL, &lease, &err), &err,
-		           ERR_CORRUPT, "not what its name says");
+		           ERR_CORRUPT, "does not match its digest");
 	}
 	assert_ok(fs_remove_tree(AT_FDCWD, dir, &err), &err);
 }

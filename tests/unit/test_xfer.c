@@ -285,7 +285,7 @@ static void xfer_checks_a_git_blob_id(void **state UNUSED)
 	assert_ok(xfer_fetch(&job, &res, &err), &err);
 	job.of = wrong;
 	assert_err(xfer_fetch(&job, &res, &err), &err, ERR_CORRUPT,
-	           "wrong digest: the source promises sha1 ce013625");
+	           "wrong digest: the source announced sha1 ce013625");
 }
 
 /* --- many streams ---------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@ static void test_refuses(void **state)
 		{"&x [1]", "anchors"},
 		{"a: !!str 1", "tags"},
 		{"!x {a: 1}", "tags"},
-		{"a: 1\nb: 2\na: 3", "line 3, column 1: key \"a\" was given before, in line 1"},
+		{"a: 1\nb: 2\na: 3", "line 3, column 1: key \"a\" was already given in line 1"},
 		{"? [1]\n: 2", "a key must be plain text"},
 		{"\"\": 1", "must not be empty"},
 		{"a: 1\n---\nb: 2", "only one document"},
