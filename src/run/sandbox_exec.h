@@ -3,7 +3,7 @@
  *
  * It is run from a copy in memory that is sealed: a job that gets at /proc/PID/exe of a command
  * that enters it (CVE-2019-5736) reaches no file of the host, and cannot change what it reaches. It
- * links no library but libc: a start costs a tenth of one of this program.
+ * links no library but libc: a start costs a twentieth of one of this program.
  */
 #ifndef SANDBOX_EXEC_H
 #define SANDBOX_EXEC_H
