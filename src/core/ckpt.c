@@ -5,7 +5,6 @@
 #include "base/fs.h"
 
 #define CKPT_FORMAT 1               /* "version" of the manifest object */
-#define CKPT_DETAILS_MAX 50000      /* files of one that are described one by one */
 #define CKPT_FLAT_MAX ((size_t)200) /* of a manifest's own name; a file's may have 255 bytes */
 #define CKPT_RESERVED ".stoker"     /* manifests' place in a rank's folder */
 #define CKPT_REVISIONS CKPT_RESERVED "/rev/"
@@ -194,6 +193,33 @@ int ckpt_name_cmp(const char *a, const char *b)
 	return strcmp(a, b); /* "step-07" and "step-7" */
 }
 
+void ckpt_lineage(const char *name, char out[CKPT_NAME_MAX])
+{
+	size_t n = 0;
+
+	for (const char *p = name; *p != '\0' && n < CKPT_NAME_MAX - 1; p++) {
+		bool digit = *p >= '0' && *p <= '9';
+
+		if (!digit)
+			out[n++] = *p;
+		else if (n == 0 || out[n - 1] != '#')
+			out[n++] = '#';
+	}
+	out[n] = '\0';
+}
+
+const char *ckpt_inner(const char *name, const char *path)
+{
+	size_t n = strlen(name);
+	const char *slash = strrchr(path, '/');
+
+	if (strcmp(name, ".") == 0)
+		return path;
+	if (strncmp(path, name, n) == 0 && path[n] == '/')
+		return path + n + 1;
+	return slash == NULL ? path : slash + 1; /* a checkpoint of one file */
+}
+
 int ckpt_order(int64_t a_ms, const char *a, int64_t b_ms, const char *b)
 {
 	if (a_ms != b_ms)
@@ -364,6 +390,12 @@ void ckpt_write(const struct ckpt *c, struct buf *out)
 	js_kv(&js, "trainer", c->trainer);
 	js_kv(&js, "marked_by", c->marked_by);
 	js_kv_u64(&js, "revision", c->revision);
+	if (c->since != 0)
+		js_kv_u64(&js, "since", c->since);
+	if (c->world != 0)
+		js_kv_u64(&js, "world", c->world);
+	if (c->doubt)
+		js_kv_bool(&js, "doubt", true);
 	js_kv(&js, "kind", ckpt_kind_word(c->kind));
 	js_kv(&js, "base_model", c->base_model);
 	js_kv_int(&js, "lora_r", c->lora_r);
@@ -465,6 +497,9 @@ static int parse_head(struct ckpt *out, struct arena *a, const struct doc *d, st
 	out->trainer = text_of(a, d, "trainer");
 	out->marked_by = text_of(a, d, "marked_by");
 	out->revision = (uint32_t)MIN(MAX(doc_int(doc_get(d, "revision"), 1), 1), UINT32_MAX);
+	out->since = (uint32_t)MIN(MAX(doc_int(doc_get(d, "since"), 0), 0), UINT32_MAX);
+	out->world = (uint32_t)MIN(MAX(doc_int(doc_get(d, "world"), 0), 0), UINT32_MAX);
+	out->doubt = doc_bool(doc_get(d, "doubt"), false);
 	out->base_model = model.n > 0 ? arena_strz(a, model) : NULL;
 	out->lora_r = doc_int(doc_get(d, "lora_r"), 0);
 	out->created_ms = doc_int(doc_get(d, "created_ms"), 0);
@@ -553,4 +588,21 @@ char *ckpt_manifest_key(struct arena *a, const char *prefix, uint32_t rank, cons
 	flatten(name, &flat);
 	return arena_printf(a, "%s/rank-%" PRIu32 "/" CKPT_RESERVED "/%s.json", prefix, rank,
 	                    buf_cstr(&flat));
+}
+
+char *ckpt_whole_key(struct arena *a, const char *prefix, const char *name)
+{
+	AUTO_BUF struct buf flat = BUF_INIT((size_t)4 * CKPT_NAME_MAX);
+
+	flatten(name, &flat);
+	return arena_printf(a, "%s/" CKPT_RESERVED "/%s.json", prefix, buf_cstr(&flat));
+}
+
+struct digest ckpt_digest(const struct ckpt *c)
+{
+	AUTO_BUF struct buf lines = BUF_INIT(MANIFEST_BYTES_MAX);
+	struct digest name;
+
+	manifest_write(&c->files, &lines, &name);
+	return name;
 }

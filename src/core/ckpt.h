@@ -18,7 +18,8 @@
 #include "base/json.h"
 
 #define CKPT_NAME_MAX 512
-#define CKPT_FILES_MAX 200000 /* per rank */
+#define CKPT_FILES_MAX 200000  /* per rank */
+#define CKPT_DETAILS_MAX 50000 /* files of one that are described one by one */
 
 /* The name of the checkpoint that `path` (relative to the checkpoint folder) belongs to; into out.
  */
@@ -27,6 +28,10 @@ void ckpt_name_of(struct str path, char out[CKPT_NAME_MAX]);
  * ("checkpoint-9" before "checkpoint-10"). Below, equal to or above 0. */
 int ckpt_name_cmp(const char *a, const char *b);
 int ckpt_order(int64_t a_ms, const char *a, int64_t b_ms, const char *b);
+/* The name with its numbers taken out: checkpoints of one kind have the same. */
+void ckpt_lineage(const char *name, char out[CKPT_NAME_MAX]);
+/* The path of a file of checkpoint `name` within it: "model.safetensors". */
+const char *ckpt_inner(const char *name, const char *path);
 /* May a file or a folder of a checkpoint be stored under this path? One rule for all: a plain
  * relative path of at most CKPT_PATH_MAX bytes, UTF-8, without control characters, and not the
  * place of the manifests. NULL: yes; else what is wrong, in words. */
@@ -68,6 +73,9 @@ struct ckpt {
 	const char *trainer;   /* whose layout it has: "Hugging Face Trainer"; NULL = not known */
 	const char *marked_by; /* the person who overruled the rules; NULL */
 	uint32_t revision;     /* from 1; one more each time that it replaces a complete one */
+	uint32_t since;        /* the newest revision that did more than add files; 0 = not said */
+	uint32_t world;        /* ranks of the job, as its runner knows; 0 = it does not */
+	bool doubt;            /* of several nodes: incomplete for lack of a proof alone */
 	enum ckpt_kind kind;
 	const char *base_model;  /* from adapter_config.json or config.json, NULL = unknown */
 	int64_t lora_r;          /* 0 = none */
@@ -92,6 +100,10 @@ char *ckpt_file_key(struct arena *a, const char *prefix, const struct ckpt *c, s
  * is there. Of one file; and the folder of all revisions of a checkpoint, with a '/'. */
 char *ckpt_revision_path(struct arena *a, const char *name, uint32_t revision, const char *path);
 char *ckpt_revision_folder(struct arena *a, const char *name);
+/* The name of the set of its files: their paths, sizes and contents, wherever they are stored. */
+struct digest ckpt_digest(const struct ckpt *c);
+/* <prefix>/.stoker/<name>.json: of a checkpoint of several nodes, see ckpt_whole.h. */
+char *ckpt_whole_key(struct arena *a, const char *prefix, const char *name);
 char *ckpt_manifest_key(struct arena *a, const char *prefix, uint32_t rank, const char *name);
 
 #endif

@@ -173,11 +173,13 @@ static bool row_copied(const struct ckpt_facts *f, struct ckpt_verdict *v)
 
 	if (f->last != CKPT_LAST_COPIED)
 		return false;
-	if (f->end == CKPT_ENDED_BADLY && !f->proven && !names_same(f))
+	if (f->end == CKPT_ENDED_BADLY && !f->proven && !names_same(f)) {
+		v->doubt = true;
 		return say(v, CKPT_INCOMPLETE,
 		           "copied in, and the job was killed: nothing proves that %s and %zu "
 		           "other files are all",
 		           word(f->last_name), f->n_files - (f->n_files > 0));
+	}
 	if (!after(f, v, f->gone != CKPT_THERE ? 0 : quiet_ms))
 		return true;
 	say_files(f, f->n_checked, files, sizeof(files));
@@ -227,11 +229,13 @@ static bool row_markerless(const struct ckpt_facts *f, struct ckpt_verdict *v)
 	if (f->end == CKPT_ENDED_BADLY && f->cut != NULL)
 		return say(v, CKPT_INCOMPLETE, "the job was killed while %s was written", f->cut);
 	/* Not even a list of shards: a merge in place has all of them from its first moment. */
-	if (f->end == CKPT_ENDED_BADLY && !names_same(f) && !f->single)
+	if (f->end == CKPT_ENDED_BADLY && !names_same(f) && !f->single) {
+		v->doubt = true;
 		return say(v, CKPT_INCOMPLETE,
 		           "the job was killed, and nothing proves that these %zu files are all "
 		           "(this trainer writes no marker)",
 		           f->n_files);
+	}
 	if (f->settle_ms > 0)
 		quiet_ms = f->settle_ms;
 	else if (f->single)
@@ -267,10 +271,12 @@ static bool row_unknown(const struct ckpt_facts *f, struct ckpt_verdict *v)
 	if (f->end == CKPT_ENDED_BADLY && f->cut != NULL)
 		return say(v, CKPT_INCOMPLETE,
 		           "the job was killed while %s was written, format not known", f->cut);
-	if (f->end == CKPT_ENDED_BADLY && !names_same(f))
+	if (f->end == CKPT_ENDED_BADLY && !names_same(f)) {
+		v->doubt = true;
 		return say(v, CKPT_INCOMPLETE,
 		           "the job was killed, and of a format that is not known nothing proves "
 		           "that it was whole");
+	}
 	if (f->end == CKPT_RUNNING && fewer && !f->newer_begun && f->gone == CKPT_THERE)
 		return say(v, CKPT_SYNCING, "fewer files than %s had", word(f->sibling));
 	if (!after(f, v, unknown_quiet_ms(f)))
@@ -299,25 +305,27 @@ void ckpt_judge(const struct ckpt_facts *f, struct ckpt_verdict *out)
 }
 
 /* The first part of which `is` is true; -1: none. */
-static int find_part(const struct ckpt_union *u, bool (*is)(const struct ckpt_part *p))
+static int find_part(const struct ckpt_union *u,
+                     bool (*is)(const struct ckpt_union *u, const struct ckpt_part *p))
 {
 	for (size_t i = 0; i < u->n_parts; i++)
-		if (is(&u->part[i]))
+		if (is(u, &u->part[i]))
 			return (int)i;
 	return -1;
 }
 
-static bool is_bad(const struct ckpt_part *p)
+/* What a part alone cannot prove, the lists of another one may. */
+static bool is_bad(const struct ckpt_union *u, const struct ckpt_part *p)
 {
-	return p->there && p->state == CKPT_INCOMPLETE;
+	return p->there && p->state == CKPT_INCOMPLETE && !(p->doubt && u->proven);
 }
 
-static bool is_coming(const struct ckpt_part *p)
+static bool is_coming(const struct ckpt_union *u UNUSED, const struct ckpt_part *p)
 {
 	return p->there && p->state == CKPT_SYNCING;
 }
 
-static bool is_running(const struct ckpt_part *p)
+static bool is_running(const struct ckpt_union *u UNUSED, const struct ckpt_part *p)
 {
 	return p->end == CKPT_RUNNING;
 }
@@ -387,7 +395,7 @@ void ckpt_judge_union(const struct ckpt_union *u, struct ckpt_verdict *out)
 	i = find_part(u, is_coming);
 	if (i >= 0) {
 		out->row = u->part[i].row;
-		say_of(out, CKPT_SYNCING, u, i);
+		say_of(out, u->part[i].end == CKPT_RUNNING ? CKPT_SYNCING : CKPT_INCOMPLETE, u, i);
 		return;
 	}
 	if (judge_absent(u, out))
@@ -409,8 +417,12 @@ void ckpt_judge_union(const struct ckpt_union *u, struct ckpt_verdict *out)
 	for (size_t k = 0; k < u->n_parts; k++)
 		if (u->part[k].there)
 			out->row = MAX(out->row, u->part[k].row);
-	say(out, CKPT_COMPLETE, "%zu files on %zu node%s checked%s%s", u->n_files, u->n_parts,
-	    u->n_parts == 1 ? "" : "s", u->last_name != NULL ? ", with " : "", word(u->last_name));
+	if (u->proof != NULL)
+		say(out, CKPT_COMPLETE, "%zu files of %zu nodes, %s", u->n_files, u->n_parts,
+		    u->proof);
+	else
+		say(out, CKPT_COMPLETE, "%zu files of %zu nodes checked%s%s", u->n_files,
+		    u->n_parts, u->last_name != NULL ? ", with " : "", word(u->last_name));
 }
 
 void ckpt_overrule(const char *principal, struct ckpt_verdict *out)

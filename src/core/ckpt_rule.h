@@ -90,6 +90,7 @@ struct ckpt_verdict {
 	enum ckpt_state state;
 	int row;
 	int64_t wait_ms; /* SYNCING: time alone may change it after so long; 0 = only a new fact */
+	bool doubt;      /* INCOMPLETE for lack of a proof alone: other nodes' files may be one */
 	char reason[CKPT_REASON_MAX]; /* "complete: trainer_state.json and 7 files checked" */
 };
 
@@ -102,6 +103,7 @@ struct ckpt_part {
 	bool was;              /* ... or had some of the last complete sibling */
 	enum ckpt_state state; /* by ckpt_judge over its own files: COMPLETE = whole and sent */
 	int row;
+	bool doubt;         /* INCOMPLETE for lack of a proof alone */
 	const char *reason; /* of that; "" = none */
 };
 
@@ -116,6 +118,7 @@ struct ckpt_union {
 	const char *last_name; /* the trainer's last file, NULL = it has none ... */
 	bool last_there;       /* ... and some node has it */
 	bool proven;           /* lists that name the whole set: a node without a part owes none */
+	const char *proof;     /* in words, as in struct ckpt_facts; NULL */
 	bool sibling;          /* there is a complete one before it */
 	bool newer_begun, newer_complete;
 	size_t n_files;

@@ -126,7 +126,12 @@ struct model_checkpoint {
 	const char *updating;     /* what is still to come of its next revision; NULL = none */
 	const char *marked_by;    /* the person who overruled; NULL */
 	uint32_t revision;        /* of its manifest; 0 = none yet */
-	bool pinned;              /* kept until a person says otherwise; not set by a put */
+	/* Of several nodes: `state` to `rule` above are the checkpoint's, these are this node's. */
+	bool is_part;
+	enum ckpt_state part_state;
+	int part_rule;
+	const char *part_reason;
+	bool pinned;       /* kept until a person says otherwise; not set by a put */
 	const char *shown; /* the name without secrets, for messages; from runners only, not kept */
 };
 

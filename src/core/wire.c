@@ -81,6 +81,7 @@ static const struct field load_rows[] = {
 	ROW(wire_load, TEXT, job_id),
 	ROW(wire_load, TEXT, prefix),
 	ROW(wire_load, U32,  rank_from),
+	ROW(wire_load, TEXT0, files_sha256),
 	ROW(wire_load, TEXT, dir),
 	ROW(wire_load, FLAG, resume),
 };

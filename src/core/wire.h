@@ -41,6 +41,7 @@ struct wire_weights {
 struct wire_load {
 	const char *name, *job_id, *prefix; /* object prefix of that job's checkpoints */
 	uint32_t rank_from;                 /* the rank whose files these are */
+	const char *files_sha256;           /* ckpt_digest of them, 64 hex; NULL = of one node */
 	const char *dir;                    /* below the download folder: "rank-0" */
 	bool resume;                        /* the job goes on from this one: STOKER_RESUME_FROM */
 };

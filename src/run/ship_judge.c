@@ -244,13 +244,21 @@ static bool is_ended_by_format(const struct ship_entry *e)
 	return false;
 }
 
+/* A row of archives may end early between two of them: .metadata knows, on another node. */
+static bool is_ended_by_metadata(const struct ship *s, const struct ship_entry *e)
+{
+	return s->o.nodes > 1 && e->check != NULL && e->check->r.verdict == FORMAT_WHOLE &&
+	       strcmp(e->check->r.format, "distcp") == 0 &&
+	       strcmp(e->group->layout->id, "dcp_ranks") != 0;
+}
+
 /* Was it being written when the end came? Without a sample after its last change: perhaps. */
 static bool was_cut(const struct ship *s, const struct ship_entry *e)
 {
 	bool recent =
 		e->writer || (e->writer_ms > 0 && s->died_ms - e->writer_ms < WRITER_RECENT_MS);
 
-	if (!s->final || e->gone || is_ended_by_format(e))
+	if (!s->final || e->gone || is_ended_by_format(e) || is_ended_by_metadata(s, e))
 		return false;
 	return recent || (!e->closed && !s->remote) ||
 	       (e->hole && e->check != NULL && e->check->r.verdict == FORMAT_WHOLE);
@@ -312,7 +320,7 @@ static bool lacks_weights(const struct ship_group *g, bool *small)
 	return *small && config;
 }
 
-static void add_set(const struct ship_group *g, struct ckpt_facts *f)
+static void add_set(const struct ship *s, const struct ship_group *g, struct ckpt_facts *f)
 {
 	const struct set_result *r = &g->set->r;
 	bool small = false, weightless = lacks_weights(g, &small);
@@ -331,7 +339,7 @@ static void add_set(const struct ship_group *g, struct ckpt_facts *f)
 		}
 	}
 	f->n_missing = f->missing != NULL ? r->n_problems : 0;
-	if (weightless && f->missing == NULL) {
+	if (weightless && f->missing == NULL && s->o.nodes <= 1) { /* else another node has them */
 		f->missing = "model.safetensors";
 		f->n_missing = 1;
 	}
@@ -447,7 +455,7 @@ void ship_judge(struct ship *s, struct ship_group *g)
 	if (g->stale || g->set == NULL)
 		look_at_set(s, g);
 	add_files(s, g, &f);
-	add_set(g, &f);
+	add_set(s, g, &f);
 	add_last(s, g, &f);
 	add_siblings(s, g, &f);
 	add_time(s, g, &f, clock_mono_ms());

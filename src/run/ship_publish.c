@@ -131,6 +131,25 @@ static void describe(struct arena *a, const struct ship_group *g, const struct s
 		out->at = ckpt_revision_path(a, g->name, e->revision, e->path);
 }
 
+/* Of several nodes each says since when it has more than added files: a callback's may follow what
+ * all have saved; what one of them has saved over does not belong to what the others have. */
+static uint32_t since_of(const struct ship_group *g, const struct ckpt *c)
+{
+	const struct ckpt *old = &g->base.c;
+
+	if (!ship_is_complete(g))
+		return c->revision;
+	for (size_t i = 0; i < old->files.n; i++) {
+		const struct manifest_file *was = &old->files.file[i];
+		const struct manifest_file *is = manifest_find(&c->files, str_of(was->path));
+
+		if (format_name(str_of(was->path)) == FORMAT_NAME_PLAIN &&
+		    (is == NULL || !digest_same(&is->sha256, &was->sha256)))
+			return c->revision;
+	}
+	return old->since != 0 ? old->since : old->revision;
+}
+
 /* The entries as a manifest, copied under the lock; and their names in the spool beside them. */
 static int collect(struct ship *s, struct ship_group *g, struct arena *a, struct ckpt *c,
                    uint64_t **ids, struct err *err)
@@ -146,6 +165,8 @@ static int collect(struct ship *s, struct ship_group *g, struct arena *a, struct
 		.rule = g->verdict.row,
 		.reason = arena_cstr(a, g->verdict.reason),
 		.trainer = ship_trainer(g),
+		.world = s->world,
+		.doubt = g->verdict.state == CKPT_INCOMPLETE && g->verdict.doubt,
 		.revision = MAX(g->stage, (uint32_t)ship_is_complete(g) + g->base.c.revision),
 	};
 	manifest_init(&c->files, a);
@@ -160,6 +181,7 @@ static int collect(struct ship *s, struct ship_group *g, struct arena *a, struct
 	if (manifest_finish(&c->files, err) < 0)
 		return -1;
 	c->revision = MAX(c->revision, 1);
+	c->since = s->o.nodes > 1 ? since_of(g, c) : 0;
 	c->created_ms = newest_ns / 1000000;
 	c->about = ARENA_ARRAY(a, struct ckpt_file, c->files.n + 1);
 	*ids = ARENA_ARRAY(a, uint64_t, c->files.n + 1);

@@ -16,41 +16,20 @@ const char *ship_base_name(const char *path)
 
 const char *ship_inner(const struct ship_group *g, const char *path)
 {
-	size_t n = strlen(g->name);
-
-	if (strcmp(g->name, ".") == 0)
-		return path;
-	if (strncmp(path, g->name, n) == 0 && path[n] == '/')
-		return path + n + 1;
-	return ship_base_name(path); /* a checkpoint of one file */
-}
-
-/* Siblings differ in their numbers only. */
-static char *lineage_of(const char *name)
-{
-	char *out = xstrdup(name), *to = out;
-
-	for (const char *p = name; *p != '\0'; p++) {
-		bool digit = *p >= '0' && *p <= '9';
-
-		if (!digit)
-			*to++ = *p;
-		else if (to == out || to[-1] != '#')
-			*to++ = '#';
-	}
-	*to = '\0';
-	return out;
+	return ckpt_inner(g->name, path);
 }
 
 struct ship_group *ship_group_of(struct ship *s, const char *name)
 {
 	struct ship_group *g = map_get(s->groups, str_of(name));
+	char lineage[CKPT_NAME_MAX];
 
 	if (g != NULL)
 		return g;
 	g = xcalloc(1, sizeof(*g));
 	g->name = xstrdup(name);
-	g->lineage = lineage_of(name);
+	ckpt_lineage(name, lineage);
+	g->lineage = xstrdup(lineage);
 	g->news = true;
 	g->due_ms = INT64_MAX;
 	g->litter.max = SHIP_LITTER_MAX;

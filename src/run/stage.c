@@ -324,6 +324,23 @@ static int load_one(struct stage *st, const struct wire_load *load, const struct
 	return 0;
 }
 
+/* The part that its checkpoint was complete with: a node that saves it over makes another one. */
+static int check_part(const struct wire_load *load, const struct ckpt *c, struct err *err)
+{
+	struct digest want, is;
+
+	if (load->files_sha256 == NULL)
+		return 0;
+	if (digest_parse(str_of(load->files_sha256), &want, err) < 0)
+		return -1;
+	is = ckpt_digest(c);
+	return digest_same(&is, &want)
+	               ? 0
+	               : err_set(err, ERR_CONFLICT,
+	                         "node %" PRIu32 " has saved its part again since it was complete",
+	                         load->rank_from);
+}
+
 static int load_checkpoint(struct stage *st, const struct wire_load *load, int root,
                            struct err *err)
 {
@@ -336,7 +353,9 @@ static int load_checkpoint(struct stage *st, const struct wire_load *load, int r
 	if (objstore_get(st->objects, key, &body, err) < 0 ||
 	    ckpt_parse(&c, st->a, buf_view(&body), err) < 0)
 		return -1;
-	if (c.state == CKPT_INCOMPLETE)
+	if (check_part(load, &c, err) < 0)
+		return -1;
+	if (c.state == CKPT_INCOMPLETE && load->files_sha256 == NULL)
 		return err_set(err, ERR_CONFLICT,
 		               "it is incomplete: its trainer died while writing it");
 	for (size_t i = 0; i < c.files.n; i++) {

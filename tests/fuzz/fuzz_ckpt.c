@@ -1,7 +1,23 @@
-/* fuzz_ckpt.c - checkpoint manifests from any bytes, and names from any path. */
-#include "core/ckpt.h"
+/* fuzz_ckpt.c - manifests of checkpoints and of their parts from any bytes, and names from any
+ * path.
+ */
+#include "core/ckpt_whole.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void of_all_nodes(struct arena *a, struct str text)
+{
+	AUTO_BUF struct buf out = BUF_INIT((size_t)64 << 20);
+	struct ckpt_whole w, again;
+	struct err err = {0};
+
+	if (ckpt_whole_parse(&w, a, text, &err) < 0)
+		return;
+	ckpt_whole_write(&w, &out);
+	if (!out.full &&
+	    (ckpt_whole_parse(&again, a, buf_view(&out), &err) < 0 || again.n_parts != w.n_parts))
+		abort();
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
@@ -17,6 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		abort();
 	(void)ckpt_path_fault(text);
 	assert(ckpt_name_cmp(name, name) == 0);
+	of_all_nodes(a, text);
 	if (ckpt_parse(&c, a, text, &err) < 0)
 		return 0;
 	ckpt_classify(&c, a, NULL);

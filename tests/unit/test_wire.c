@@ -59,7 +59,7 @@ static void keeps_launch(void **state UNUSED)
 	struct wire_code code[] = {{"uploads/x.tgz", 12}};
 	struct wire_gpu gpus[] = {{0, "GPU-1"}, {3, "GPU-2"}};
 	struct wire_load load[] = {
-		{"checkpoint-1", "j1", "training_projects/p/jobs/j1", 0, "rank-0", true}};
+		{"checkpoint-1", "j1", "training_projects/p/jobs/j1", 0, "ab12", "rank-0", true}};
 	struct wire_launch m = {.attempt_id = "a",
 	                        .job_id = "j",
 	                        .job_name = "job-1",
