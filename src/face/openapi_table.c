@@ -58,7 +58,7 @@ const struct schema_doc schema_docs[] = {
 	{ "NodeMetrics", "cpu_usage[@Point]! cpu_memory_usage_bytes[@Point]! gpu_utilization:any! gpu_memory_usage_bytes:any! ephemeral_storage:@Usage!" },
 	{ "Checkpoint", "id:text! checkpoint_id:text! created_at:time! checkpoint_type:text! base_model:text!? size_bytes:int! "
 	  "lora_adapter_config{r:int!}!? training_job_id:text! sync_status:enum(SYNCING,COMPLETE)! node_rank:int! "
-	  "state:enum(SYNCING,COMPLETE,INCOMPLETE)! reason:text!? rule:int! trainer:text!? updating:text!? marked_by:text!? revision:int! "
+	  "state:enum(SYNCING,COMPLETE,INCOMPLETE)! reason:text!? rule:int! trainer:text!? updating:text!? marked_by:text!? revision:int! part_state:text!? part_reason:text!? "
 	  "complete:bool! pinned:bool! files:int! bytes_sent:int! synced_at:time!?" },
 	{ "CheckpointFile", "url:text! relative_file_name:text! node_rank:int! size_bytes:int! last_modified:time! sha256:text! "
 	  "format:text!? whole:bool!? note:text!? checked_at:time!?" },

@@ -334,6 +334,8 @@ void show_checkpoint(struct js *js, struct arena *a, const struct model_checkpoi
 	js_kv(js, "updating", c->updating);
 	js_kv(js, "marked_by", c->marked_by);
 	js_kv_u64(js, "revision", c->revision);
+	js_kv(js, "part_state", c->is_part ? ckpt_state_word(c->part_state) : NULL);
+	js_kv(js, "part_reason", c->part_reason);
 	js_kv_bool(js, "complete", complete);
 	js_kv_bool(js, "pinned", c->pinned);
 	js_kv_u64(js, "files", c->files);

@@ -257,6 +257,9 @@ int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
                      struct model_checkpoint **out, size_t *n, struct err *err) MUST_CHECK;
 /* The job has ended: what was still on its way never arrived. */
 int meta_checkpoints_abandon(struct meta *m, const char *job_id, struct err *err) MUST_CHECK;
+/* State, rule, reason, marked_by and synced_ms of c on all its ranks. ERR_NOT_FOUND. */
+int meta_checkpoint_judge(struct meta *m, const struct model_checkpoint *c,
+                          struct err *err) MUST_CHECK;
 /* On all ranks. ERR_NOT_FOUND. */
 int meta_checkpoint_pin(struct meta *m, const char *job_id, const char *name, bool pinned,
                         struct err *err) MUST_CHECK;

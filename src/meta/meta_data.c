@@ -2,19 +2,23 @@
 #include "core/ckpt.h"
 #include "meta/meta_impl.h"
 
+static enum ckpt_state state_of(const char *word)
+{
+	return strcmp(word, ckpt_state_word(CKPT_COMPLETE)) == 0  ? CKPT_COMPLETE
+	       : strcmp(word, ckpt_state_word(CKPT_SYNCING)) == 0 ? CKPT_SYNCING
+	                                                          : CKPT_INCOMPLETE;
+}
+
 static void ckpt_row(struct db_rows *r, void *item)
 {
 	struct model_checkpoint *c = item;
-	const char *state;
+	const char *part;
 
 	c->job_id = db_get_text(r);
 	c->project_id = db_get_text(r);
 	c->name = db_get_text(r);
 	c->rank = db_get_u32(r);
-	state = db_get_text(r);
-	c->state = strcmp(state, ckpt_state_word(CKPT_COMPLETE)) == 0  ? CKPT_COMPLETE
-	           : strcmp(state, ckpt_state_word(CKPT_SYNCING)) == 0 ? CKPT_SYNCING
-	                                                               : CKPT_INCOMPLETE;
+	c->state = state_of(db_get_text(r));
 	c->kind = db_get_text(r);
 	c->base_model = db_get_text(r);
 	c->lora_r = db_get_int(r);
@@ -31,6 +35,11 @@ static void ckpt_row(struct db_rows *r, void *item)
 	c->updating = db_get_text(r);
 	c->marked_by = db_get_text(r);
 	c->revision = db_get_u32(r);
+	part = db_get_text(r);
+	c->is_part = part != NULL;
+	c->part_state = c->is_part ? state_of(part) : c->state;
+	c->part_rule = (int)db_get_int(r);
+	c->part_reason = db_get_text(r);
 }
 
 static int by_order(const void *a, const void *b)
@@ -51,7 +60,8 @@ int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
 		"SELECT c.job_id, j.project_id, c.name, c.rank, c.state, c.kind,"
 		" c.base_model, c.lora_r, c.created_ms, c.synced_ms, c.bytes, c.bytes_sent,"
 		" c.files, c.manifest_key, c.pinned, c.rule, c.reason, c.trainer, c.updating,"
-		" c.marked_by, c.revision FROM checkpoints c JOIN jobs j ON j.id = c.job_id"
+		" c.marked_by, c.revision, c.part_state, c.part_rule, c.part_reason FROM "
+		"checkpoints c JOIN jobs j ON j.id = c.job_id"
 		" WHERE c.job_id = ?",
 		DB_ARGS(db_text(job_id)), sizeof(**out), ckpt_row, out, n, err);
 
@@ -62,29 +72,46 @@ int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
 
 int meta_checkpoint_put(struct meta *m, const struct model_checkpoint *c, struct err *err)
 {
+	return meta_exec(
+		m,
+		"INSERT INTO checkpoints (job_id, name, rank, state, kind, base_model,"
+		" lora_r, created_ms, synced_ms, bytes, bytes_sent, files, manifest_key,"
+		" rule, reason, trainer, updating, marked_by, revision, part_state,"
+		" part_rule, part_reason)"
+		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+		" ON CONFLICT (job_id, name, rank) DO UPDATE SET state = excluded.state,"
+		" kind = excluded.kind, base_model = excluded.base_model,"
+		" lora_r = excluded.lora_r, created_ms = excluded.created_ms,"
+		" synced_ms = max(synced_ms, excluded.synced_ms), bytes = excluded.bytes,"
+		" bytes_sent = excluded.bytes_sent, files = excluded.files,"
+		" manifest_key = coalesce(excluded.manifest_key, manifest_key),"
+		" rule = excluded.rule, reason = excluded.reason,"
+		" trainer = excluded.trainer, updating = excluded.updating,"
+		" marked_by = excluded.marked_by,"
+		" revision = max(revision, excluded.revision),"
+		" part_state = excluded.part_state, part_rule = excluded.part_rule,"
+		" part_reason = excluded.part_reason",
+		DB_ARGS(db_text(c->job_id), db_text(c->name), db_int(c->rank),
+	                db_text(ckpt_state_word(c->state)), db_text(c->kind),
+	                db_text(c->base_model), db_int(c->lora_r), db_int(c->created_ms),
+	                db_int(c->synced_ms), db_u64(c->bytes), db_u64(c->bytes_sent),
+	                db_u64(c->files), db_text(c->manifest_key), db_int(c->rule),
+	                db_text(c->reason), db_text(c->trainer), db_text(c->updating),
+	                db_text(c->marked_by), db_int(c->revision),
+	                db_text(c->is_part ? ckpt_state_word(c->part_state) : NULL),
+	                db_int(c->part_rule), db_text(c->part_reason)),
+		ERR_NONE, err);
+}
+
+int meta_checkpoint_judge(struct meta *m, const struct model_checkpoint *c, struct err *err)
+{
 	return meta_exec(m,
-	                 "INSERT INTO checkpoints (job_id, name, rank, state, kind, base_model,"
-	                 " lora_r, created_ms, synced_ms, bytes, bytes_sent, files, manifest_key,"
-	                 " rule, reason, trainer, updating, marked_by, revision)"
-	                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	                 " ON CONFLICT (job_id, name, rank) DO UPDATE SET state = excluded.state,"
-	                 " kind = excluded.kind, base_model = excluded.base_model,"
-	                 " lora_r = excluded.lora_r, created_ms = excluded.created_ms,"
-	                 " synced_ms = max(synced_ms, excluded.synced_ms), bytes = excluded.bytes,"
-	                 " bytes_sent = excluded.bytes_sent, files = excluded.files,"
-	                 " manifest_key = coalesce(excluded.manifest_key, manifest_key),"
-	                 " rule = excluded.rule, reason = excluded.reason,"
-	                 " trainer = excluded.trainer, updating = excluded.updating,"
-	                 " marked_by = excluded.marked_by,"
-	                 " revision = max(revision, excluded.revision)",
-	                 DB_ARGS(db_text(c->job_id), db_text(c->name), db_int(c->rank),
-	                         db_text(ckpt_state_word(c->state)), db_text(c->kind),
-	                         db_text(c->base_model), db_int(c->lora_r), db_int(c->created_ms),
-	                         db_int(c->synced_ms), db_u64(c->bytes), db_u64(c->bytes_sent),
-	                         db_u64(c->files), db_text(c->manifest_key), db_int(c->rule),
-	                         db_text(c->reason), db_text(c->trainer), db_text(c->updating),
-	                         db_text(c->marked_by), db_int(c->revision)),
-	                 ERR_NONE, err);
+	                 "UPDATE checkpoints SET state = ?, rule = ?, reason = ?, marked_by = ?,"
+	                 " synced_ms = ? WHERE job_id = ? AND name = ?",
+	                 DB_ARGS(db_text(ckpt_state_word(c->state)), db_int(c->rule),
+	                         db_text(c->reason), db_text(c->marked_by), db_int(c->synced_ms),
+	                         db_text(c->job_id), db_text(c->name)),
+	                 ERR_CHECKPOINT_NOT_FOUND, err);
 }
 
 int meta_checkpoints_abandon(struct meta *m, const char *job_id, struct err *err)
@@ -92,7 +119,10 @@ int meta_checkpoints_abandon(struct meta *m, const char *job_id, struct err *err
 	AUTO_DB_TX struct db_tx tx = {0};
 
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
-	    db_exec(&tx, "UPDATE checkpoints SET state = ? WHERE job_id = ? AND state = ?",
+	    db_exec(&tx,
+	            "UPDATE checkpoints SET state = ?, reason = CASE"
+	            " WHEN reason LIKE 'syncing: %' THEN 'incomplete: ' || substr(reason, 10)"
+	            " ELSE reason END WHERE job_id = ? AND state = ?",
 	            DB_ARGS(db_text(ckpt_state_word(CKPT_INCOMPLETE)), db_text(job_id),
 	                    db_text(ckpt_state_word(CKPT_SYNCING))),
 	            NULL, err) < 0 ||

@@ -198,9 +198,15 @@ static const char version_11[] =
 static const char version_12[] =
 	"ALTER TABLE jobs ADD COLUMN inputs_missing INTEGER NOT NULL DEFAULT 0;";
 
+/* A checkpoint of several nodes has one state; what each node says of its part stands beside. */
+static const char version_13[] =
+	"ALTER TABLE checkpoints ADD COLUMN part_state TEXT;"
+	"ALTER TABLE checkpoints ADD COLUMN part_rule INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE checkpoints ADD COLUMN part_reason TEXT;";
+
 static const char *const migrations[SCHEMA_VERSION] = {
-	version_1, version_2, version_3, version_4,  version_5,  version_6,
-	version_7, version_8, version_9, version_10, version_11, version_12};
+	version_1, version_2, version_3,  version_4,  version_5,  version_6, version_7,
+	version_8, version_9, version_10, version_11, version_12, version_13};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

@@ -8,7 +8,7 @@
 
 #include "meta/db.h"
 
-#define SCHEMA_VERSION 12
+#define SCHEMA_VERSION 13
 
 int schema_migrate(struct db *db, struct err *err) MUST_CHECK;
 

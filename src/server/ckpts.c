@@ -1,5 +1,6 @@
 /* ckpts.c - checkpoints as rows and objects: listed, deleted, and kept in number. */
 #include "server/ckpts.h"
+#include "server/ckpt_union.h"
 #include "server/ctx.h"
 
 #include "base/units.h"
@@ -101,10 +102,18 @@ static int delete_whole(struct app *app, struct arena *a, const struct model_che
                         size_t n, const char *job_id, const char *name, size_t *parts,
                         struct err *err)
 {
+	const char *whole = NULL;
+
 	*parts = 0;
 	for (size_t i = 0; i < n; i++) {
 		if (strcmp(rows[i].name, name) != 0)
 			continue;
+		if (rows[i].is_part && whole == NULL) {
+			whole = ckpt_whole_key(
+				a, ckpt_prefix(a, rows[i].project_id, rows[i].job_id), name);
+			if (objstore_del(app->objects, whole, err) < 0)
+				return -1;
+		}
 		(*parts)++;
 		if (delete_part(app, a, &rows[i], err) < 0)
 			return -1;
@@ -238,30 +247,110 @@ static int is_stored(struct app *app, struct arena *a, const struct model_checkp
 	return 0;
 }
 
-static int put(struct app *app, struct arena *a, struct model_checkpoint *c, struct err *err)
+/* Of several nodes: what this one says of its part; the checkpoint's own state stays until all
+ * parts are judged together. */
+static int make_part(struct app *app, struct arena *a, struct model_checkpoint *c, struct err *err)
+{
+	struct model_checkpoint *rows = NULL, whole = {.state = CKPT_SYNCING};
+	size_t n = 0;
+
+	if (meta_checkpoints(app->meta, a, c->job_id, &rows, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(rows[i].name, c->name) == 0)
+			whole = rows[i];
+	c->is_part = true;
+	c->part_state = c->state;
+	c->part_rule = c->rule;
+	c->part_reason = c->reason;
+	c->state = whole.state;
+	c->rule = whole.rule;
+	c->reason = whole.reason;
+	c->marked_by = whole.marked_by;
+	c->synced_ms = whole.synced_ms;
+	return 0;
+}
+
+/* *before: what its checkpoint was. */
+static int put(struct app *app, struct arena *a, const struct model_job *job,
+               struct model_checkpoint *c, enum ckpt_state *before, struct err *err)
 {
 	bool stored = true;
 
+	*before = CKPT_SYNCING;
 	if (c->state == CKPT_COMPLETE && is_stored(app, a, c, &stored, err) < 0)
 		return err_wrap(err, "checkpoint %s", c->name);
-	if (!stored)
+	if (!stored) {
 		c->state = CKPT_INCOMPLETE;
+		c->rule = 2;
+		c->reason = "incomplete: files of it were deleted from the store";
+	}
 	c->synced_ms = c->state == CKPT_COMPLETE ? clock_wall_ms() : 0;
-	return meta_checkpoint_put(app->meta, c, err);
+	if (job->node_count <= 1)
+		return meta_checkpoint_put(app->meta, c, err);
+	if (make_part(app, a, c, err) < 0)
+		return -1;
+	*before = c->state;
+	if (meta_checkpoint_put(app->meta, c, err) < 0)
+		return -1;
+	app_crash_at("union:reported");
+	return ckpt_union_judge(app, job, c->name, &c->state, err);
 }
 
-int ckpts_put(struct app *app, struct arena *a, struct model_checkpoint *c, struct err *err)
+int ckpts_put(struct app *app, struct arena *a, const struct model_job *job,
+              struct model_checkpoint *c, bool *news, struct err *err)
 {
-	bool complete = c->state == CKPT_COMPLETE;
+	bool complete = c->state == CKPT_COMPLETE, lost;
+	enum ckpt_state before;
 	int r;
 
 	lock_take(app_stripe(app->ckpts, c->job_id));
-	r = put(app, a, c, err);
+	r = put(app, a, job, c, &before, err);
 	lock_give(app_stripe(app->ckpts, c->job_id));
-	if (r == 0 && complete && c->state != CKPT_COMPLETE)
+	lost = complete && (c->is_part ? c->part_state : c->state) != CKPT_COMPLETE;
+	if (r == 0 && lost)
 		app_event(app, c->job_id, "checkpoint", "server",
 		          "checkpoint %s is incomplete: files of it were deleted from the store",
 		          c->name);
+	*news = r == 0 && c->state == CKPT_COMPLETE && before != CKPT_COMPLETE;
+	return r;
+}
+
+static int settle_parts(struct app *app, struct arena *a, const struct model_job *job,
+                        struct err *err)
+{
+	struct model_checkpoint *rows = NULL;
+	size_t n = 0;
+
+	if (meta_checkpoints(app->meta, a, job->id, &rows, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		enum ckpt_state state = rows[i].state;
+		bool again = false;
+
+		for (size_t k = 0; k < i && !again; k++)
+			again = strcmp(rows[k].name, rows[i].name) == 0;
+		if (again || !rows[i].is_part || state != CKPT_SYNCING)
+			continue;
+		if (ckpt_union_judge(app, job, rows[i].name, &state, err) < 0)
+			return -1;
+		if (state == CKPT_COMPLETE)
+			app_event(app, job->id, "checkpoint", "server",
+			          "checkpoint %s is complete: all nodes have ended", rows[i].name);
+	}
+	return 0;
+}
+
+int ckpts_settle(struct app *app, const struct model_job *job, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	int r;
+
+	if (job->node_count <= 1)
+		return 0;
+	lock_take(app_stripe(app->ckpts, job->id));
+	r = settle_parts(app, a, job, err);
+	lock_give(app_stripe(app->ckpts, job->id));
 	return r;
 }
 
@@ -275,13 +364,16 @@ static int set_damaged(struct app *app, const struct model_checkpoint *c, bool *
 	if (meta_checkpoints(app->meta, a, c->job_id, &rows, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
-		if (strcmp(rows[i].name, c->name) != 0 || rows[i].rank != c->rank ||
-		    rows[i].state != CKPT_COMPLETE)
+		if (strcmp(rows[i].name, c->name) != 0 || rows[i].state != CKPT_COMPLETE)
 			continue;
+		/* on all nodes: without one part it is none */
 		rows[i].state = CKPT_INCOMPLETE;
+		if (rows[i].rank == c->rank) {
+			rows[i].part_state = CKPT_INCOMPLETE;
+			*done = true;
+		}
 		if (meta_checkpoint_put(app->meta, &rows[i], err) < 0)
 			return -1;
-		*done = true;
 	}
 	return 0;
 }
@@ -348,7 +440,9 @@ static bool is_known(struct arena *a, const struct model_checkpoint *rows, size_
                      const char *prefix, const char *key)
 {
 	for (size_t i = 0; i < n; i++) {
-		if (rows[i].state != CKPT_SYNCING &&
+		enum ckpt_state state = rows[i].is_part ? rows[i].part_state : rows[i].state;
+
+		if (state != CKPT_SYNCING &&
 		    strcmp(ckpt_manifest_key(a, prefix, rows[i].rank, rows[i].name), key) == 0)
 			return true;
 	}
@@ -362,6 +456,7 @@ static int adopt(struct app *app, struct arena *a, const struct model_job *job, 
 	struct ckpt found = {0};
 	struct model_checkpoint c;
 	char bytes[UNITS_CAP];
+	bool news = false;
 
 	if (objstore_get(app->objects, key, &body, err) < 0 ||
 	    ckpt_parse(&found, a, arena_str(a, buf_view(&body)), err) < 0)
@@ -376,11 +471,15 @@ static int adopt(struct app *app, struct arena *a, const struct model_job *job, 
 	                              .lora_r = found.lora_r,
 	                              .created_ms = found.created_ms,
 	                              .files = found.files.n,
+	                              .rule = found.rule,
+	                              .reason = found.reason,
+	                              .trainer = found.trainer,
+	                              .revision = found.revision,
 	                              .manifest_key = key};
 	for (size_t i = 0; i < found.files.n; i++)
 		c.bytes += found.files.file[i].size;
 	c.bytes_sent = c.bytes;
-	if (ckpts_put(app, a, &c, err) < 0)
+	if (ckpts_put(app, a, job, &c, &news, err) < 0)
 		return -1;
 	/* Without its name: only the runner knew which part of it may be a secret. */
 	app_event(app, job->id, "checkpoint", "server",

@@ -4,10 +4,13 @@
 
 #include "server/app.h"
 
-/* Stores what a runner says of one. Complete is only what the store holds whole: else c->state
- * becomes CKPT_INCOMPLETE. Sets c->synced_ms. */
-int ckpts_put(struct app *app, struct arena *a, struct model_checkpoint *c,
-              struct err *err) MUST_CHECK;
+/* Stores what a runner says of one. Complete is only what the store holds whole: else it becomes
+ * CKPT_INCOMPLETE. c->state becomes the checkpoint's, which of several nodes all parts decide;
+ * *news: it is complete, and of several nodes was not before. Sets c->synced_ms. */
+int ckpts_put(struct app *app, struct arena *a, const struct model_job *job,
+              struct model_checkpoint *c, bool *news, struct err *err) MUST_CHECK;
+/* A node of the job has ended: checkpoints that wait for it are judged again. */
+int ckpts_settle(struct app *app, const struct model_job *job, struct err *err) MUST_CHECK;
 /* A file of it is not what its manifest says: it is incomplete from now on, so that nothing loads
  * it by itself; its bytes stay. *done is false when it is not there or not complete any more. */
 int ckpts_set_damaged(struct app *app, const struct model_checkpoint *c, const char *path,

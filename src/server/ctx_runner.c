@@ -1,6 +1,7 @@
 /* ctx_runner.c - what runners say and ask: claim, heartbeat, orders, ready, events, exit. */
 #include "base/units.h"
 #include "server/cache.h"
+#include "server/ckpt_union.h"
 #include "server/ckpts.h"
 #include "server/ctx.h"
 #include "server/exec.h"
@@ -101,10 +102,31 @@ static uint32_t rank_for(const struct resolved_load *l, uint32_t rank)
 	return best;
 }
 
+/* The part as its checkpoint was complete with it. */
+static int fill_part(struct app *app, struct arena *a, struct wire_load *load, struct err *err)
+{
+	const struct ckpt_whole_part *part;
+	struct ckpt_whole whole = {0};
+	char hex[HASH_HEX_CAP];
+	bool found = false;
+
+	if (ckpt_union_read(app, a, load->prefix, load->name, &whole, &found, err) < 0)
+		return -1;
+	if (!found)
+		return 0; /* of a server that knew no such manifests */
+	part = ckpt_whole_part(&whole, load->rank_from);
+	if (part == NULL)
+		return err_set(err, ERR_CORRUPT, "it has no part of node %" PRIu32,
+		               load->rank_from);
+	digest_hex(&part->sha256, hex);
+	load->files_sha256 = arena_cstr(a, hex);
+	return 0;
+}
+
 /* A retry goes on from the job's own checkpoint, which takes the place of the ones that were chosen
  * as the latest before; what the job names, it gets again. */
-static void fill_loads(struct arena *a, const struct mine *m, const struct resolved *f,
-                       struct wire_launch *out)
+static int fill_loads(struct app *app, struct arena *a, const struct mine *m,
+                      const struct resolved *f, struct wire_launch *out, struct err *err)
 {
 	out->load = ARENA_ARRAY(a, struct wire_load, f->n_load + 1);
 	for (size_t i = 0; i < f->n_load + 1; i++) {
@@ -120,12 +142,15 @@ static void fill_loads(struct arena *a, const struct mine *m, const struct resol
 			.dir = arena_printf(a, "rank-%u", m->row.node_rank),
 			.resume = out->n_load == 0,
 		};
+		if (l->n_ranks > 1 && fill_part(app, a, &out->load[out->n_load], err) < 0)
+			return err_wrap(err, "checkpoint %s of job %s", l->name, l->job_id);
 		out->n_load++;
 	}
+	return 0;
 }
 
-static int fill_resolved(struct arena *a, const struct mine *m, struct wire_launch *out,
-                         struct err *err)
+static int fill_resolved(struct app *app, struct arena *a, const struct mine *m,
+                         struct wire_launch *out, struct err *err)
 {
 	struct resolved f = {0};
 
@@ -138,7 +163,8 @@ static int fill_resolved(struct arena *a, const struct mine *m, struct wire_laun
 		out->weights[out->n_weights++] = (struct wire_weights){
 			w->source, w->revision, w->mount_location, w->manifest, w->bytes, w->files};
 	}
-	fill_loads(a, m, &f, out);
+	if (fill_loads(app, a, m, &f, out, err) < 0)
+		return -1;
 	out->code = ARENA_ARRAY(a, struct wire_code, f.n_code + 1);
 	for (size_t i = 0; i < f.n_code; i++)
 		out->code[out->n_code++] = (struct wire_code){f.code[i].key, f.code[i].bytes};
@@ -210,8 +236,8 @@ int ctx_runner_claim(void *of, const struct principal *principal, struct arena *
 	if (find(app, principal, a, &m, err) < 0 ||
 	    meta_job(app->meta, a, m.job.id, &m.job, err) < 0 ||
 	    spec_read_stored(a, m.job.spec_json, &spec, err) < 0 ||
-	    fill_secrets(app, a, &m, &spec, &w, err) < 0 || fill_resolved(a, &m, &w, err) < 0 ||
-	    fill_places(app, a, &m, &spec, &w, err) < 0)
+	    fill_secrets(app, a, &m, &spec, &w, err) < 0 ||
+	    fill_resolved(app, a, &m, &w, err) < 0 || fill_places(app, a, &m, &spec, &w, err) < 0)
 		return -1;
 	fill_gpus(app, a, &m, &w);
 	w.attempt_id = m.row.id;
@@ -345,6 +371,16 @@ int ctx_runner_event(void *of, const struct principal *principal, const char *ki
 	return 0;
 }
 
+/* Of all nodes. */
+static uint64_t bytes_of(const struct model_checkpoint *rows, size_t n, const char *name)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += strcmp(rows[i].name, name) == 0 ? rows[i].bytes : 0;
+	return bytes;
+}
+
 int ctx_runner_checkpoint(void *of, const struct principal *principal,
                           const struct model_checkpoint *row, struct err *err)
 {
@@ -355,29 +391,29 @@ int ctx_runner_checkpoint(void *of, const struct principal *principal,
 	struct specs_hold hold AUTO_SPEC = {0};
 	char bytes[UNITS_CAP];
 	size_t n = 0;
-	bool all = true;
+	bool all = true, news = false;
 
 	if (find(app, principal, a, &m, err) < 0)
 		return -1;
 	c.job_id = m.job.id;
 	c.project_id = m.job.project_id;
 	c.rank = m.row.node_rank;
-	if (ckpts_put(app, a, &c, err) < 0 ||
+	if (ckpts_put(app, a, &m.job, &c, &news, err) < 0 ||
 	    meta_checkpoints(app->meta, a, m.job.id, &rows, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		all = all && rows[i].state != CKPT_SYNCING;
 	if (meta_job_sync(app->meta, m.job.id, all ? "COMPLETED" : "SYNCING", err) < 0)
 		return -1;
-	if (c.state == CKPT_COMPLETE && m.row.node_rank == 0) {
+	if (news) {
 		if (specs_get(app, m.job.id, &hold, err) < 0)
 			err_clear(err); /* then all of them are kept */
 		else if (ckpts_keep_last(app, a, &m.job, hold.spec->ckpt.keep_last, err) < 0)
 			return -1;
 	}
-	if (c.state == CKPT_COMPLETE)
+	if (news)
 		app_event(app, m.job.id, "checkpoint", "runner", "%s is in the store (%s)", c.shown,
-		          units_show_bytes(c.bytes, bytes));
+		          units_show_bytes(bytes_of(rows, n, c.name), bytes));
 	app_notify(app, CHANNEL_JOB, m.job.id);
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* jobs.c - steps of jobs: said, stored, told. */
 #include "server/jobs.h"
 #include "base/units.h"
+#include "server/ckpts.h"
 #include "server/inputs.h"
 #include "server/live.h"
 #include "server/notify.h"
@@ -253,7 +254,8 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 		                          ? strchr(words, ':') + 2
 		                          : words;
 	}
-	if (meta_checkpoints_abandon(app->meta, job->id, err) < 0)
+	if (ckpts_settle(app, job, err) < 0 ||
+	    meta_checkpoints_abandon(app->meta, job->id, err) < 0)
 		return -1;
 	app_crash_at("exit:before-step");
 	if (jobs_step(app, &s, NULL, NULL, err) < 0) {
@@ -274,16 +276,16 @@ int jobs_settle(struct app *app, const char *attempt_id, struct err *err)
 
 	if (meta_attempt(app->meta, a, attempt_id, &t, &n, err) < 0)
 		return -1;
-	for (size_t i = 0; i < n; i++) {
-		if (t[i].ended_ms == 0)
-			return 0;
-	}
 	if (n == 0)
 		return 0;
 	if (meta_job_brief(app->meta, a, t[0].job_id, &job, err) < 0)
 		return -1;
 	if (!job_state_is_placed(job.core.state) || !app_same(job.attempt_id, attempt_id))
 		return 0;
+	for (size_t i = 0; i < n; i++) {
+		if (t[i].ended_ms == 0)
+			return ckpts_settle(app, &job, err);
+	}
 	return settle(app, a, &job, t, n, err);
 }
 

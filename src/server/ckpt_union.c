@@ -1,0 +1,586 @@
+/* ckpt_union.c - the parts of a checkpoint, gathered, judged, and made one; see ckpt_union.h. */
+#include "server/ckpt_union.h"
+
+#include "base/log.h"
+#include "format/set.h"
+#include "server/jobs.h"
+#include "server/specs.h"
+
+#define WINDOW ((size_t)4 << 20) /* of an object that is read for its structure */
+
+struct node {
+	const struct model_checkpoint *row; /* NULL: it has none of it */
+	struct ckpt list;                   /* its manifest */
+	bool read;
+};
+
+struct work {
+	struct app *app;
+	struct arena *a;
+	const struct model_job *job;
+	const char *name, *prefix;
+	struct model_checkpoint *row; /* of the whole job */
+	size_t n_rows;
+	const struct model_checkpoint *any; /* a row of this checkpoint */
+	struct node *node;                  /* by rank */
+	struct ckpt_part *part;
+	struct ckpt_union u;
+	struct set_result set;
+	struct ckpt_verdict verdict;
+	struct ckpt_whole was; /* what it was complete with before */
+	bool has_was, kept;    /* kept: it stays as it was */
+};
+
+/* ---- by the rows -------------------------------------------------------------------------------
+ */
+
+static bool is_doubt(const struct model_checkpoint *row)
+{
+	return row->part_state == CKPT_INCOMPLETE &&
+	       (row->part_rule == 6 || row->part_rule == 9 || row->part_rule == 10);
+}
+
+static void add_row(struct work *w, const struct model_checkpoint *row)
+{
+	struct ckpt_part *p = &w->part[row->rank];
+
+	w->node[row->rank].row = w->any = row;
+	p->there = true;
+	p->state = row->is_part ? row->part_state : row->state;
+	p->row = row->is_part ? row->part_rule : row->rule;
+	p->reason = row->is_part ? row->part_reason : row->reason;
+	p->doubt = is_doubt(row);
+	w->u.n_files += row->files;
+}
+
+/* What came before it, and what after. */
+static void add_siblings(struct work *w)
+{
+	char own[CKPT_NAME_MAX], other[CKPT_NAME_MAX];
+	const char *last = NULL;
+
+	ckpt_lineage(w->name, own);
+	for (size_t i = 0; i < w->n_rows; i++) {
+		const struct model_checkpoint *r = &w->row[i];
+		int c = ckpt_name_cmp(r->name, w->name);
+
+		ckpt_lineage(r->name, other);
+		if (c == 0 || strcmp(own, other) != 0)
+			continue;
+		w->u.newer_begun = w->u.newer_begun || c > 0;
+		w->u.newer_complete = w->u.newer_complete || (c > 0 && r->state == CKPT_COMPLETE);
+		if (c < 0 && r->state == CKPT_COMPLETE &&
+		    (last == NULL || ckpt_name_cmp(r->name, last) > 0))
+			last = r->name;
+	}
+	w->u.sibling = last != NULL;
+	for (size_t i = 0; last != NULL && i < w->n_rows; i++)
+		if (strcmp(w->row[i].name, last) == 0 && w->row[i].rank < w->u.n_parts)
+			w->part[w->row[i].rank].was = true;
+}
+
+static int add_ends(struct work *w, struct err *err)
+{
+	struct model_attempt *t = NULL;
+	size_t n = 0;
+
+	if (w->job->attempt_id != NULL &&
+	    meta_attempt(w->app->meta, w->a, w->job->attempt_id, &t, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (t[i].node_rank >= w->u.n_parts || t[i].ended_ms == 0)
+			continue;
+		w->part[t[i].node_rank].end =
+			jobs_bad_end(t[i].exit_json) ? CKPT_ENDED_BADLY : CKPT_ENDED_OK;
+	}
+	return 0;
+}
+
+static int gather(struct work *w, struct err *err)
+{
+	size_t n = w->job->node_count;
+
+	w->node = ARENA_ARRAY(w->a, struct node, n + 1);
+	w->part = ARENA_ARRAY(w->a, struct ckpt_part, n + 1);
+	w->u.part = w->part;
+	w->u.n_parts = n;
+	if (meta_checkpoints(w->app->meta, w->a, w->job->id, &w->row, &w->n_rows, err) < 0)
+		return -1;
+	for (size_t i = 0; i < w->n_rows; i++)
+		if (strcmp(w->row[i].name, w->name) == 0 && w->row[i].rank < n)
+			add_row(w, &w->row[i]);
+	if (w->any == NULL)
+		return err_set(err, ERR_CHECKPOINT_NOT_FOUND, "job %s has no checkpoint \"%.200s\"",
+		               w->job->id, w->name);
+	add_siblings(w);
+	return add_ends(w, err);
+}
+
+/* Logs and pointers: nobody owes any. */
+static bool is_logs(const struct work *w)
+{
+	for (size_t i = 0; i < w->u.n_parts; i++) {
+		const struct model_checkpoint *row = w->node[i].row;
+
+		if (row != NULL &&
+		    (row->kind == NULL || strcmp(row->kind, ckpt_kind_word(CKPT_LOGS)) != 0))
+			return false;
+	}
+	return true;
+}
+
+/* ---- by the files ------------------------------------------------------------------------------
+ */
+
+/* An object as format_check() reads it: in small pieces, of a window that is fetched at once. */
+struct window {
+	struct app *app;
+	const char *key;
+	uint64_t size, at;
+	struct buf *bytes;
+};
+
+static int take_bytes(void *arg, const void *p, size_t n, struct err *err)
+{
+	struct buf *b = arg;
+
+	buf_add(b, p, n);
+	return buf_check(b, "object", err);
+}
+
+static int read_window(void *arg, uint64_t at, void *p, size_t n, struct err *err)
+{
+	struct window *v = arg;
+
+	if (at < v->at || at + n > v->at + v->bytes->n) {
+		buf_clear(v->bytes);
+		v->at = at;
+		if (objstore_read(v->app->objects, v->key, at, MIN((uint64_t)WINDOW, v->size - at),
+		                  take_bytes, v->bytes, NULL, err) < 0)
+			return -1;
+		if (v->bytes->n < n)
+			return err_set(err, ERR_CORRUPT, "%s is shorter than its manifest says",
+			               v->key);
+	}
+	memcpy(p, v->bytes->p + (at - v->at), n);
+	return 0;
+}
+
+/* Does it say something of other files, which may be another node's? */
+static bool has_list(const char *path)
+{
+	static const char *const names[] = {".metadata", "integrity.json", "model_index.json",
+	                                    "_CHECKPOINT_METADATA"};
+	const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
+
+	for (size_t i = 0; i < COUNT(names); i++)
+		if (strcmp(base, names[i]) == 0)
+			return true;
+	return str_ends(str_of(base), ".index.json");
+}
+
+static int read_list(struct work *w, const struct ckpt *c, size_t i, struct format_result *out,
+                     struct err *err)
+{
+	AUTO_BUF struct buf bytes = BUF_INIT(WINDOW);
+	struct window v = {.app = w->app,
+	                   .key = ckpt_file_key(w->a, w->prefix, c, i),
+	                   .size = c->files.file[i].size,
+	                   .bytes = &bytes};
+	struct format_source src = {.name = ckpt_inner(w->name, c->files.file[i].path),
+	                            .size = v.size,
+	                            .read = read_window,
+	                            .arg = &v};
+
+	return format_check(&src, out, err);
+}
+
+/* What the node's runner saw of a file; its own lists it has held against its files already. */
+static int fill_check(struct work *w, const struct ckpt *c, size_t i, struct format_result *out,
+                      struct err *err)
+{
+	const struct ckpt_file *about = &c->about[i];
+	bool told = c->files.n <= CKPT_DETAILS_MAX;
+
+	if (has_list(c->files.file[i].path)) {
+		if (read_list(w, c, i, out, err) == 0)
+			return 0;
+		if (err->code != ERR_NOT_FOUND && err->code != ERR_CORRUPT)
+			return -1;
+		err_clear(err);
+		*out = (struct format_result){.verdict = FORMAT_TORN, .format = ""};
+		FMT(out->reason, "is not in the store as its manifest says");
+		return 0;
+	}
+	*out = (struct format_result){
+		.verdict = about->whole || (!told && c->state == CKPT_COMPLETE) ? FORMAT_WHOLE
+	                                                                        : FORMAT_UNKNOWN,
+		.format = about->format != NULL ? about->format : "",
+		.tensors = UINT64_MAX,
+	};
+	return 0;
+}
+
+static bool is_marker(const char *inner, const char *marker)
+{
+	const char *slash = strrchr(inner, '/');
+
+	return strcmp(inner, marker) == 0 || (slash != NULL && strcmp(slash + 1, marker) == 0);
+}
+
+/* One file that is whole says nothing of others in its folder. */
+static bool is_proven(const struct work *w, const struct set_query *q)
+{
+	return w->set.state == SET_PROVEN &&
+	       (!w->set.layout->one_file || strcmp(q->name, q->file[0].path) == 0);
+}
+
+static void take_problems(struct work *w, const struct set_query *q)
+{
+	const struct set_result *r = &w->set;
+
+	for (size_t i = 0; i < MIN(r->n_problems, (size_t)SET_SHOWN_MAX); i++) {
+		const struct set_problem *p = &r->problem[i];
+
+		if (p->fault != SET_FAULT_MISSING && w->u.torn == NULL) {
+			w->u.torn = p->path;
+			w->u.torn_why = p->why;
+		} else if (p->fault == SET_FAULT_MISSING && w->u.missing == NULL) {
+			w->u.missing = p->path;
+		}
+	}
+	w->u.n_missing = w->u.missing != NULL ? r->n_problems : 0;
+	w->u.proven = is_proven(w, q);
+	w->u.proof = r->proof[0] != '\0' ? r->proof : NULL;
+	w->u.last_name = r->last;
+	w->u.last_there = r->last_there;
+}
+
+/* The file that comes last, where the job names it. */
+static void take_marker(struct work *w, const struct set_file *file, size_t n)
+{
+	struct specs_hold hold AUTO_SPEC = {0};
+	struct err err = {0};
+
+	if (specs_get(w->app, w->job->id, &hold, &err) < 0 || hold.spec->ckpt.marker == NULL)
+		return;
+	w->u.last_name = arena_cstr(w->a, hold.spec->ckpt.marker);
+	w->u.last_there = false;
+	for (size_t i = 0; i < n && !w->u.last_there; i++)
+		w->u.last_there = is_marker(file[i].path, w->u.last_name);
+}
+
+/* A model's settings without anything that could be its weights, on any node. */
+static bool lacks_weights(const struct set_file *file, size_t n)
+{
+	static const char *const words[] = {"json", "json lines", "text", "sentencepiece"};
+	bool config = false;
+
+	for (size_t i = 0; i < n; i++) {
+		const char *slash = strrchr(file[i].path, '/');
+		const char *base = slash == NULL ? file[i].path : slash + 1;
+		bool small = format_name(str_of(file[i].path)) != FORMAT_NAME_PLAIN;
+
+		for (size_t k = 0; k < COUNT(words) && !small; k++)
+			small = strcmp(file[i].check->format, words[k]) == 0;
+		if (!small)
+			return false;
+		config = config || strcmp(base, "config.json") == 0 ||
+		         strcmp(base, "adapter_config.json") == 0;
+	}
+	return config;
+}
+
+static int check_files(struct work *w, struct set_file *file, struct format_result *check,
+                       struct err *err)
+{
+	const char *slash = strrchr(w->name, '/');
+	struct set_query q = {.name = strcmp(w->name, ".") == 0 ? ""
+	                              : slash != NULL           ? slash + 1
+	                                                        : w->name,
+	                      .file = file};
+
+	for (size_t k = 0; k < w->u.n_parts; k++) {
+		const struct ckpt *c = &w->node[k].list;
+
+		if (!w->node[k].read)
+			continue;
+		q.world = MAX(q.world, c->world);
+		for (size_t i = 0; i < c->files.n; i++) {
+			if (fill_check(w, c, i, &check[q.n], err) < 0)
+				return -1;
+			file[q.n] = (struct set_file){
+				.path = ckpt_inner(w->name, c->files.file[i].path),
+				.size = c->files.file[i].size,
+				.check = &check[q.n],
+				.sha256 = &c->files.file[i].sha256,
+				.node = (uint32_t)k};
+			q.n++;
+		}
+	}
+	set_check(w->a, &q, &w->set);
+	take_problems(w, &q);
+	if (w->u.missing == NULL && lacks_weights(file, q.n)) {
+		w->u.missing = "model.safetensors";
+		w->u.n_missing = 1;
+	}
+	take_marker(w, file, q.n);
+	return 0;
+}
+
+static int look_at_files(struct work *w, struct err *err)
+{
+	struct format_result *check;
+	struct set_file *file;
+	size_t n = 0;
+	int r;
+
+	for (size_t k = 0; k < w->u.n_parts; k++)
+		n += w->node[k].list.files.n;
+	check = ARENA_ARRAY(w->a, struct format_result, n + 1);
+	file = ARENA_ARRAY(w->a, struct set_file, n + 1);
+	r = check_files(w, file, check, err);
+	for (size_t i = 0; i < n; i++)
+		format_result_done(&check[i]);
+	return r;
+}
+
+/* What is stored of each part. One that cannot be read is its node's to store again. */
+static int read_parts(struct work *w, struct err *err)
+{
+	w->u.n_files = 0;
+	for (size_t k = 0; k < w->u.n_parts; k++) {
+		AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
+		struct node *n = &w->node[k];
+		struct ckpt_part *p = &w->part[k];
+		const char *key;
+
+		if (n->row == NULL)
+			continue;
+		key = n->row->manifest_key != NULL
+		              ? n->row->manifest_key
+		              : ckpt_manifest_key(w->a, w->prefix, (uint32_t)k, w->name);
+		n->read = objstore_get(w->app->objects, key, &body, err) == 0 &&
+		          ckpt_parse(&n->list, w->a, arena_str(w->a, buf_view(&body)), err) == 0;
+		if (!n->read && err->code != ERR_NOT_FOUND && err->code != ERR_INVALID &&
+		    err->code != ERR_UNSUPPORTED && err->code != ERR_TOO_BIG)
+			return -1;
+		err_clear(err);
+		if (!n->read) {
+			n->list = (struct ckpt){0};
+			p->state = CKPT_SYNCING;
+			p->reason = "syncing: its list of files is not in the store";
+			continue;
+		}
+		p->doubt = n->list.doubt;
+		w->u.n_files += n->list.files.n;
+	}
+	return 0;
+}
+
+/* ---- one that was complete before --------------------------------------------------------------
+ */
+
+static uint32_t since_of(const struct ckpt *c)
+{
+	return c->since != 0 ? c->since : c->revision;
+}
+
+/* Saved over: by all of them, or it is not one checkpoint but parts of two. What only added files
+ * has not been. False: it is as it was, or has more files now. */
+static bool is_saved_over(const struct work *w, bool *by_all, size_t *waits)
+{
+	bool any = false;
+
+	*by_all = true;
+	for (size_t i = 0; i < w->was.n_parts; i++) {
+		const struct ckpt_whole_part *was = &w->was.part[i];
+		const struct node *n = was->rank < w->u.n_parts ? &w->node[was->rank] : NULL;
+
+		if (n != NULL && n->read && since_of(&n->list) != was->since) {
+			any = true;
+		} else if (*by_all) {
+			*by_all = false;
+			*waits = was->rank;
+		}
+	}
+	return any;
+}
+
+static bool is_as_before(const struct work *w)
+{
+	size_t n = 0;
+
+	for (size_t k = 0; k < w->u.n_parts; k++) {
+		const struct ckpt_whole_part *was = ckpt_whole_part(&w->was, (uint32_t)k);
+		struct digest is;
+
+		if (!w->node[k].read)
+			continue;
+		is = ckpt_digest(&w->node[k].list);
+		if (was == NULL || !digest_same(&was->sha256, &is))
+			return false;
+		n++;
+	}
+	return n == w->was.n_parts;
+}
+
+/* Parts of two saves are no checkpoint, whatever their files look like. */
+static void judge_saved_over(struct work *w, size_t waits)
+{
+	w->verdict = (struct ckpt_verdict){.row = 7};
+	if (w->part[waits].end == CKPT_RUNNING) {
+		w->verdict.state = CKPT_SYNCING;
+		FMT(w->verdict.reason, "syncing: being saved over, waiting for node %zu", waits);
+	} else {
+		w->verdict.state = CKPT_INCOMPLETE;
+		FMT(w->verdict.reason,
+		    "incomplete: it was being saved over: node %zu ended with the one of before",
+		    waits);
+	}
+}
+
+/* True: it stays as it is. COMPLETE is not taken back, but for what is gone. */
+static bool keeps(struct work *w)
+{
+	bool complete = w->any->state == CKPT_COMPLETE, by_all = false, over;
+	size_t waits = 0;
+
+	if (!w->has_was)
+		return complete && w->verdict.state != CKPT_COMPLETE;
+	over = is_saved_over(w, &by_all, &waits);
+	if (!over)
+		return complete && (w->verdict.state != CKPT_COMPLETE || is_as_before(w));
+	if (!by_all && w->part[waits].end != CKPT_ENDED_OK)
+		judge_saved_over(w, waits);
+	return false;
+}
+
+/* ---- the verdict
+ * ---------------------------------------------------------------------------------
+ */
+
+int ckpt_union_read(struct app *app, struct arena *a, const char *prefix, const char *name,
+                    struct ckpt_whole *out, bool *found, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
+
+	*found = objstore_get(app->objects, ckpt_whole_key(a, prefix, name), &body, err) == 0;
+	if (*found)
+		return ckpt_whole_parse(out, a, arena_str(a, buf_view(&body)), err);
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	return 0;
+}
+
+static int put_whole(struct work *w, const char *marked_by, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
+	struct ckpt_whole whole = {.name = w->name,
+	                           .job_id = w->job->id,
+	                           .rule = w->verdict.row,
+	                           .reason = w->verdict.reason,
+	                           .marked_by = marked_by};
+
+	whole.part = ARENA_ARRAY(w->a, struct ckpt_whole_part, w->u.n_parts + 1);
+	for (size_t k = 0; k < w->u.n_parts; k++) {
+		const struct ckpt *c = &w->node[k].list;
+
+		if (!w->node[k].read)
+			continue;
+		whole.created_ms = MAX(whole.created_ms, c->created_ms);
+		whole.part[whole.n_parts++] = (struct ckpt_whole_part){
+			.rank = (uint32_t)k,
+			.manifest = ckpt_manifest_key(w->a, w->prefix, (uint32_t)k, w->name),
+			.sha256 = ckpt_digest(c),
+			.revision = c->revision,
+			.since = since_of(c),
+			.files = c->files.n,
+			.bytes = c->files.bytes,
+		};
+	}
+	ckpt_whole_write(&whole, &body);
+	if (buf_check(&body, "manifest of all nodes", err) < 0)
+		return -1;
+	return objstore_put(w->app->objects, ckpt_whole_key(w->a, w->prefix, w->name),
+	                    buf_view(&body), err);
+}
+
+/* The manifest of all first: whoever sees the rows finds it. */
+static int store(struct work *w, const char *marked_by, struct err *err)
+{
+	bool complete = w->verdict.state == CKPT_COMPLETE;
+	struct model_checkpoint row = {.job_id = w->job->id,
+	                               .name = w->name,
+	                               .state = w->verdict.state,
+	                               .rule = w->verdict.row,
+	                               .reason = w->verdict.reason,
+	                               .marked_by = marked_by,
+	                               .synced_ms = complete ? clock_wall_ms() : 0};
+
+	if (complete && put_whole(w, marked_by, err) < 0)
+		return -1;
+	app_crash_at("union:stored");
+	return meta_checkpoint_judge(w->app->meta, &row, err);
+}
+
+/* One that is damaged counts as none: it is written again. */
+static int read_was(struct work *w, struct err *err)
+{
+	if (ckpt_union_read(w->app, w->a, w->prefix, w->name, &w->was, &w->has_was, err) == 0)
+		return 0;
+	if (err->code != ERR_INVALID && err->code != ERR_UNSUPPORTED && err->code != ERR_CORRUPT)
+		return -1;
+	err_clear(err);
+	w->has_was = false;
+	return 0;
+}
+
+static int judge(struct work *w, struct err *err)
+{
+	bool logs, complete;
+
+	if (gather(w, err) < 0)
+		return -1;
+	complete = w->any->state == CKPT_COMPLETE;
+	logs = is_logs(w);
+	/* at best: with all that other nodes' files can prove */
+	w->u.proven = true;
+	ckpt_judge_union(&w->u, &w->verdict);
+	if (w->verdict.state != CKPT_COMPLETE && !complete)
+		return store(w, NULL, err);
+	w->u.proven = logs;
+	if (read_parts(w, err) < 0 || (!logs && look_at_files(w, err) < 0))
+		return -1;
+	ckpt_judge_union(&w->u, &w->verdict);
+	if (read_was(w, err) < 0)
+		return -1;
+	w->kept = keeps(w);
+	return w->kept ? 0 : store(w, NULL, err);
+}
+
+int ckpt_union_judge(struct app *app, const struct model_job *job, const char *name,
+                     enum ckpt_state *state, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct work w = {.app = app, .a = a, .job = job, .name = name};
+
+	w.prefix = ckpt_prefix(a, job->project_id, job->id);
+	if (judge(&w, err) < 0)
+		return err_wrap(err, "checkpoint %s", name);
+	*state = w.kept ? w.any->state : w.verdict.state;
+	return 0;
+}
+
+int ckpt_union_mark(struct app *app, const struct model_job *job, const char *name,
+                    const struct ckpt_verdict *verdict, const char *marked_by, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct work w = {.app = app, .a = a, .job = job, .name = name, .verdict = *verdict};
+
+	w.prefix = ckpt_prefix(a, job->project_id, job->id);
+	if (gather(&w, err) < 0 || read_parts(&w, err) < 0)
+		return -1;
+	return store(&w, marked_by, err);
+}

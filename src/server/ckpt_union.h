@@ -1,0 +1,28 @@
+/*
+ * ckpt_union.h - checkpoints of jobs with several nodes. Each node's runner judges its own part and
+ * reports it; here they meet: by the files of all of them (format/set.h) and by how each node's
+ * processes ended, core/ckpt_rule.h says what the checkpoint is. When it is complete, a manifest
+ * that names all parts is stored (core/ckpt_whole.h), and then the rows of all nodes say so.
+ *
+ * With the lock of the job's checkpoints (app->ckpts).
+ */
+#ifndef CKPT_UNION_H
+#define CKPT_UNION_H
+
+#include "core/ckpt_rule.h"
+#include "core/ckpt_whole.h"
+#include "server/app.h"
+
+/* Judges one again after one of its rows has changed; *state is what it is now. */
+int ckpt_union_judge(struct app *app, const struct model_job *job, const char *name,
+                     enum ckpt_state *state, struct err *err) MUST_CHECK;
+/* A person says that it is complete: as it is stored. */
+int ckpt_union_mark(struct app *app, const struct model_job *job, const char *name,
+                    const struct ckpt_verdict *verdict, const char *marked_by,
+                    struct err *err) MUST_CHECK;
+/* What is loaded of a checkpoint: *found is false for one of a single node, which has no manifest
+ * of all. */
+int ckpt_union_read(struct app *app, struct arena *a, const char *prefix, const char *name,
+                    struct ckpt_whole *out, bool *found, struct err *err) MUST_CHECK;
+
+#endif

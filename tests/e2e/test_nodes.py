@@ -1,0 +1,132 @@
+"""Checkpoints of jobs with several nodes: each node has its part, and they are one checkpoint only together."""
+import json
+
+import pytest
+from conftest import DEADLINE_S, PARTS, ROOT, held_port
+
+# Writes a part of checkpoint-1 as a saver does that shards by node; what it writes is told by its arguments.
+SAVER = """
+import json, os, sys
+out = os.path.join(os.environ["BT_CHECKPOINT_DIR"], "checkpoint-1")
+os.makedirs(out, exist_ok=True)
+for what in sys.argv[1:]:
+    name, _, content = what.partition("=")
+    with open(os.path.join(out, name), "wb") as f:
+        if name.endswith(".safetensors"):
+            data = (content or "x").encode() * 1000
+            header = json.dumps({"w": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode()
+            f.write(len(header).to_bytes(8, "little") + header + data)
+        elif name.endswith(".index.json"):
+            f.write(json.dumps({"weight_map": {str(i): s for i, s in enumerate(content.split(","))}}).encode())
+        else:
+            f.write(content.encode())
+"""
+SHARDS = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+INDEX = "model.safetensors.index.json=" + ",".join(SHARDS)
+TWO = {"cpu_count": 1, "memory": "512Mi", "node_count": 2}
+RUNTIME = {"checkpointing_config": {"enabled": True, "settle": "1s"}}
+
+
+def parts(cluster, first, second, **kw):
+    """A job whose node 0 runs `first` and whose node 1 runs `second`."""
+    command = f"if test $BT_NODE_RANK = 0; then {first}; else {second}; fi"
+    return cluster.push([command], files={"saver.py": SAVER}, compute=TWO, runtime=kw.pop("runtime", RUNTIME), **kw)
+
+
+def save(*what):
+    return "python3 saver.py " + " ".join(f"'{w}'" for w in what)
+
+
+def rows(cluster, job):
+    return {r["node_rank"]: r for r in cluster.json("checkpoints", "ls", job["id"], "--all") if r["checkpoint_id"] == "checkpoint-1"}
+
+
+def whole(cluster, job, name="checkpoint-1"):
+    """The manifest of all nodes, or None."""
+    path = cluster.data / f"objects/training_projects/{job['training_project']['id']}/jobs/{job['id']}/.stoker/{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def test_complete_by_all_nodes_or_not_at_all(empty_cluster):
+    cluster = empty_cluster.start("--cpus", "12", "--memory", "12Gi")
+    good = parts(cluster, save("config.json={}", SHARDS[0] + "=a", INDEX), save(SHARDS[1] + "=b", "config.json={}"))
+    hole = parts(cluster, save("config.json={}", SHARDS[0], INDEX), save("config.json={}"))
+    dead = parts(cluster, save("config.json={}", SHARDS[0], INDEX), "sleep 1; kill -9 $$")
+    mixed = parts(cluster, save("config.json={}", SHARDS[0], INDEX), save("config.json=[]", SHARDS[1]))
+    alone = parts(cluster, save("config.json={}", "model.safetensors"), "true")
+
+    cluster.wait(good, "TRAINING_JOB_COMPLETED")
+    found = rows(cluster, good)
+    assert {k: r["state"] for k, r in found.items()} == {0: "COMPLETE", 1: "COMPLETE"}, found
+    assert found[0]["reason"] == found[1]["reason"] and {r["part_state"] for r in found.values()} == {"COMPLETE"}
+    assert [p["rank"] for p in whole(cluster, good)["parts"]] == [0, 1]
+    out = cluster.folder / "pulled"
+    cluster.cli("checkpoints", "pull", f"{good['id']}/checkpoint-1", out)
+    assert {str(p.relative_to(out)) for p in out.rglob("*.safetensors")} == {f"rank-{i}/checkpoint-1/{s}" for i, s in enumerate(SHARDS)}
+
+    cluster.wait(hole, "TRAINING_JOB_COMPLETED")
+    cluster.wait(dead, "TRAINING_JOB_FAILED")
+    cluster.wait(mixed, "TRAINING_JOB_COMPLETED")
+    for job, named in ((hole, SHARDS[1]), (dead, "node 1"), (mixed, "config.json")):
+        found = rows(cluster, job)
+        assert {r["state"] for r in found.values()} == {"INCOMPLETE"}, found
+        assert all(named in r["reason"] for r in found.values()), [r["reason"] for r in found.values()]
+        assert whole(cluster, job) is None
+        assert cluster.error("checkpoints", "show", f"{job['id']}/latest", code=3) == "checkpoint_not_found"
+        assert cluster.error("checkpoints", "pull", f"{job['id']}/checkpoint-1", out, code=5) == "conflict"
+    assert all(r["part_state"] == "COMPLETE" for r in rows(cluster, mixed).values())
+
+    cluster.wait(alone, "TRAINING_JOB_COMPLETED")  # nobody owes a part of what is whole without it
+    assert {k: r["state"] for k, r in rows(cluster, alone).items()} == {0: "COMPLETE"}
+    for job in (hole, dead, mixed, alone):
+        cluster.cli("checkpoints", "rm", f"{job['id']}/checkpoint-1", "--yes")
+        assert rows(cluster, job) == {}
+
+    load = {"load_checkpoint_config": {"enabled": True, "checkpoints": [{"latest": {"job": good["id"]}}]}}
+    show = "cd $BT_LOAD_CHECKPOINT_DIR; find . -name '*.safetensors'"
+    job = cluster.push([show], compute=TWO, runtime=load)
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert all(f"./rank-{i}/checkpoint-1/{s}" in cluster.logs(job) for i, s in enumerate(SHARDS))
+    # a part that is not the one that the checkpoint was complete with is not loaded
+    path = cluster.data / f"objects/training_projects/{job['training_project']['id']}/jobs/{good['id']}/rank-1/.stoker/checkpoint-1.json"
+    manifest = json.loads(path.read_text())
+    manifest["files"] = manifest["files"][:1]
+    path.write_text(json.dumps(manifest))
+    job = cluster.push([show], compute=TWO, runtime=load)
+    assert cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_id"] == "conflict"
+    cluster.cli("checkpoints", "rm", f"{good['id']}/checkpoint-1", "--yes")
+    assert whole(cluster, good) is None
+
+
+def test_torch_dcp_on_two_nodes(empty_cluster):
+    """.metadata on node 0 names the shards of node 1, with their lengths."""
+    cluster = empty_cluster.start("--cpus", "4", "--memory", "8Gi", "--share", PARTS / "trainer", "--share", PARTS / "savers")
+    files = {p.name: p.read_text() for p in (ROOT / "tests/savers").glob("*.py")}
+    ranks = "RANK=$BT_NODE_RANK LOCAL_RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 MASTER_ADDR=$BT_LEADER_ADDR MASTER_PORT=%d" % held_port()
+    # torch 1.13 makes the folder on rank 0 only; the last byte of node 1's second shard never gets to the disk
+    command = f"mkdir -p $BT_CHECKPOINT_DIR/step-1 $BT_CHECKPOINT_DIR/step-2; {ranks} {PARTS}/trainer/bin/python torch_savers.py " \
+              "save dcp-2 $BT_CHECKPOINT_DIR 2 || exit 1; " \
+              "test $BT_NODE_RANK = 1 || exec sleep 600; for f in $BT_CHECKPOINT_DIR/step-2/__1_*; do truncate -s -1 $f; done; kill -9 $$"
+    job = cluster.push([command], files=files, compute={**TWO, "cpu_count": 2, "memory": "2Gi"},
+                       runtime={"checkpointing_config": {"enabled": True},
+                                "environment_variables": {"PYTHONPATH": f"{PARTS}/savers/for-torch", "OMP_NUM_THREADS": "1"}})
+    cluster.wait(job, "TRAINING_JOB_FAILED")
+    found = cluster.json("checkpoints", "ls", job["id"], "--all")
+    states = {(r["checkpoint_id"], r["node_rank"]): r["state"] for r in found}
+    assert states[("step-1", 0)] == states[("step-1", 1)] == "COMPLETE", [(r["part_reason"], r["reason"], r["rule"]) for r in found]
+    assert states[("step-2", 0)] == states[("step-2", 1)] == "INCOMPLETE", found
+    assert all("__1_" in r["reason"] for r in found if r["checkpoint_id"] == "step-2")
+    assert len(whole(cluster, job, "step-1")["parts"]) == 2 and whole(cluster, job, "step-2") is None
+    assert cluster.json("checkpoints", "show", f"{job['id']}/latest")["checkpoint_id"] == "step-1"
+
+
+@pytest.mark.parametrize("label", ["union:reported", "union:stored"])
+def test_server_dies_between_the_parts(empty_cluster, label):
+    """A part is told again until the answer comes; what the parts make together is stored once more."""
+    cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"STOKER_CRASH_AT": label})
+    job = parts(cluster, save("config.json={}", SHARDS[0], INDEX), save(SHARDS[1]))
+    assert cluster.process.wait(DEADLINE_S) == 9
+    cluster.restart()
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert {k: r["state"] for k, r in rows(cluster, job).items()} == {0: "COMPLETE", 1: "COMPLETE"}
+    assert len(whole(cluster, job)["parts"]) == 2

@@ -1,0 +1,369 @@
+/* test_ckpt_union.c - a checkpoint of two nodes: the test is both runners, which store their parts
+ * and report them. */
+#include "server_fixture.h"
+
+#include "core/ckpt_whole.h"
+#include "server/ckpts.h"
+
+#define NAME "checkpoint-1"
+
+struct gang {
+	struct fixture *f;
+	struct model_job job;
+	struct principal *node[2];
+};
+
+static void start(struct fixture *f, struct gang *g)
+{
+	static const char json[] =
+		"{\"compute\":{\"cpu_count\":1,\"memory\":\"1Gi\",\"node_count\":2},"
+		"\"runtime\":{\"start_commands\":[\"true\"],"
+		"\"checkpointing_config\":{\"enabled\":true,\"keep_last\":1}}}";
+	const struct doc *d = NULL;
+
+	*g = (struct gang){.f = f};
+	assert_ok(js_parse(f->a, str_of(json), &d, &f->err), &f->err);
+	assert_ok(fixture_push_doc(f, d, NULL, &g->job), &f->err);
+	fixture_await(f, g->job.id, JOB_DEPLOYING);
+	for (uint32_t i = 0; i < 2; i++) {
+		g->node[i] = fixture_runner(f, g->job.id, i);
+		(void)fixture_claim(f, g->node[i], i == 0 ? "a" : "b");
+	}
+	for (uint32_t i = 0; i < 2; i++)
+		assert_ok(ctx_runner_ready(f->app, g->node[i], &f->err), &f->err);
+	fixture_await(f, g->job.id, JOB_RUNNING);
+	g->job = fixture_job(f, g->job.id);
+}
+
+/* One node's part: its files as "name=content", its manifest, and the report of it. */
+struct part {
+	const char *name;
+	uint32_t node;
+	enum ckpt_state state;
+	int rule;
+	bool doubt;
+	uint32_t revision, since, world;
+	const char *file[4];
+};
+
+static void store(struct gang *g, const struct part *p, const char *manifest)
+{
+	struct fixture *f = g->f;
+	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	const char *prefix = ckpt_prefix(f->a, g->job.project_id, g->job.id);
+	struct ckpt c = {.name = p->name,
+	                 .job_id = g->job.id,
+	                 .rank = p->node,
+	                 .state = p->state,
+	                 .rule = p->rule,
+	                 .doubt = p->doubt,
+	                 .revision = p->revision,
+	                 .since = p->since,
+	                 .world = p->world};
+
+	manifest_init(&c.files, f->a);
+	for (size_t i = 0; i < COUNT(p->file) && p->file[i] != NULL; i++) {
+		const char *equals = strchr(p->file[i], '=');
+		const char *path = arena_printf(f->a, "%s/%.*s", p->name,
+		                                (int)(equals - p->file[i]), p->file[i]);
+		struct digest d = hash_sha256(equals + 1, strlen(equals + 1));
+
+		assert_ok(manifest_add(&c.files, str_of(path), strlen(equals + 1), &d, &f->err),
+		          &f->err);
+		assert_ok(objstore_put(f->app->objects,
+		                       ckpt_object_key(f->a, prefix, p->node, path),
+		                       str_of(equals + 1), &f->err),
+		          &f->err);
+	}
+	assert_ok(manifest_finish(&c.files, &f->err), &f->err);
+	c.about = ARENA_ARRAY(f->a, struct ckpt_file, c.files.n + 1);
+	for (size_t i = 0; i < c.files.n; i++)
+		c.about[i] = (struct ckpt_file){.format = "json", .whole = true, .checked_ms = 1};
+	ckpt_write(&c, &json);
+	assert_ok(objstore_put(f->app->objects, manifest, buf_view(&json), &f->err), &f->err);
+}
+
+static enum ckpt_state report(struct gang *g, struct part p)
+{
+	struct fixture *f = g->f;
+	const char *prefix = ckpt_prefix(f->a, g->job.project_id, g->job.id);
+	const char *name = p.name != NULL ? p.name : NAME;
+	struct model_checkpoint c = {.name = name,
+	                             .shown = name,
+	                             .state = p.state,
+	                             .rule = p.rule != 0 ? p.rule : 9,
+	                             .reason = "incomplete: x",
+	                             .kind = "other",
+	                             .created_ms = 10,
+	                             .bytes = 5,
+	                             .files = 1},
+				*rows = NULL;
+	size_t n = 0;
+
+	p.name = name;
+	if (p.state != CKPT_SYNCING) {
+		c.manifest_key = ckpt_manifest_key(f->a, prefix, p.node, name);
+		store(g, &p, c.manifest_key);
+	}
+	assert_ok(ctx_runner_checkpoint(f->app, g->node[p.node], &c, &f->err), &f->err);
+	assert_ok(ctx_checkpoints(f->app, f->admin, f->a, g->job.id, true, &rows, &n, &f->err),
+	          &f->err);
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(rows[i].name, name) == 0)
+			c.state = rows[i].state;
+	return c.state;
+}
+
+/* Its state, the same on all nodes. */
+static enum ckpt_state state_of(struct gang *g, const char *name, const char *says)
+{
+	struct fixture *f = g->f;
+	struct model_checkpoint *rows = NULL;
+	enum ckpt_state state = CKPT_SYNCING;
+	size_t n = 0, seen = 0;
+
+	assert_ok(meta_checkpoints(f->app->meta, f->a, g->job.id, &rows, &n, &f->err), &f->err);
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(rows[i].name, name) != 0)
+			continue;
+		if (seen++ > 0)
+			assert_int_equal(rows[i].state, state);
+		state = rows[i].state;
+		if (says != NULL && strstr(rows[i].reason, says) == NULL)
+			fail_msg("\"%s\" does not say %s", rows[i].reason, says);
+	}
+	assert_true(seen > 0);
+	return state;
+}
+
+static bool whole(struct gang *g, struct ckpt_whole *out)
+{
+	struct fixture *f = g->f;
+	AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
+	const char *key =
+		ckpt_whole_key(f->a, ckpt_prefix(f->a, g->job.project_id, g->job.id), NAME);
+	struct err err = {0};
+
+	if (objstore_get(f->app->objects, key, &body, &err) < 0)
+		return false;
+	assert_ok(ckpt_whole_parse(out, f->a, arena_str(f->a, buf_view(&body)), &f->err), &f->err);
+	return true;
+}
+
+static void both_or_none(void **state)
+{
+	struct fixture *f = *state;
+	struct ckpt_whole w = {0};
+	struct gang g;
+
+	start(f, &g);
+	assert_int_equal(report(&g, (struct part){.state = CKPT_COMPLETE, .file = {"a=1"}}),
+	                 CKPT_SYNCING);
+	assert_string_equal(fixture_job(f, g.job.id).sync_status, "SYNCING");
+	assert_int_equal(report(&g, (struct part){.node = 1}), CKPT_SYNCING);
+	assert_false(whole(&g, &w));
+	assert_int_equal(
+		report(&g, (struct part){.node = 1, .state = CKPT_COMPLETE, .file = {"b=2"}}),
+		CKPT_COMPLETE);
+	assert_string_equal(fixture_job(f, g.job.id).sync_status, "COMPLETED");
+	assert_true(whole(&g, &w));
+	assert_int_equal(w.n_parts, 2);
+	assert_string_equal(w.name, NAME);
+	/* what is still to come of it takes nothing back */
+	assert_int_equal(report(&g, (struct part){.node = 1}), CKPT_COMPLETE);
+	assert_ok(ctx_checkpoint_delete(f->app, f->admin, g.job.id, NAME, &f->err), &f->err);
+	assert_false(whole(&g, &w));
+}
+
+/* A list on one node names files of another one; the same path must be the same file. */
+static void lists_are_held_against_all_nodes(void **state)
+{
+	static const struct {
+		const char *list, *other, *says;
+		enum ckpt_state state;
+	} cases[] = {
+		{"model.safetensors.index.json={\"weight_map\":{\"w\":\"m.bin\"}}", "n.bin=1",
+	         "m.bin", CKPT_SYNCING},
+		{"model.safetensors.index.json={\"weight_map\":{\"w\":\"m.bin\"}}", "m.bin=1", NULL,
+	         CKPT_COMPLETE},
+		{"same=1", "same=1", NULL, CKPT_COMPLETE},
+		{"same=1", "same=2", "same", CKPT_INCOMPLETE},
+		{"train.log=1", "train.log=2", NULL, CKPT_COMPLETE}, /* no part of any verdict */
+		{"rng_state_0.pth=1", "rng_state_1.pth=1", NULL, CKPT_COMPLETE},
+		{"config.json={}", "vocab.json={}", "model.safetensors", CKPT_SYNCING},
+	};
+	struct fixture *f = *state;
+	struct gang g;
+
+	start(f, &g);
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		const char *name = arena_printf(f->a, "folder-%c", (char)('a' + i));
+
+		(void)report(&g, (struct part){.name = name,
+		                               .state = CKPT_COMPLETE,
+		                               .file = {cases[i].list, "trainer_state.json={}"}});
+		(void)report(&g, (struct part){.name = name,
+		                               .node = 1,
+		                               .state = CKPT_COMPLETE,
+		                               .file = {cases[i].other}});
+		if (strncmp(cases[i].list, "config", 6) != 0 && cases[i].state != CKPT_COMPLETE)
+			assert_int_equal(state_of(&g, name, cases[i].says), cases[i].state);
+	}
+}
+
+static void a_node_that_ends_without_its_part(void **state)
+{
+	struct fixture *f = *state;
+	struct ckpt_whole w;
+	struct gang g;
+
+	start(f, &g);
+	assert_int_equal(report(&g, (struct part){.state = CKPT_COMPLETE, .file = {"a=1"}}),
+	                 CKPT_SYNCING);
+	fixture_exit(f, g.node[1], JOB_END_EXIT, 9);
+	assert_int_equal(fixture_job(f, g.job.id).core.state, JOB_RUNNING);
+	assert_int_equal(state_of(&g, NAME, "node 1"), CKPT_INCOMPLETE); /* at once */
+	assert_int_equal(report(&g, (struct part){.state = CKPT_COMPLETE, .file = {"a=1"}}),
+	                 CKPT_INCOMPLETE);
+	fixture_exit(f, g.node[0], JOB_END_STOPPED, 0);
+	assert_int_equal(state_of(&g, NAME, "node 1"), CKPT_INCOMPLETE);
+	assert_false(whole(&g, &w));
+}
+
+static void the_end_of_all_decides(void **state)
+{
+	struct fixture *f = *state;
+	struct ckpt_whole w;
+	struct gang g;
+
+	start(f, &g);
+	(void)report(&g, (struct part){.state = CKPT_COMPLETE, .file = {"a=1"}});
+	fixture_exit(f, g.node[0], JOB_END_EXIT, 0);
+	assert_int_equal(state_of(&g, NAME, "node 1"), CKPT_SYNCING);
+	fixture_exit(f, g.node[1], JOB_END_EXIT, 0); /* it never had one */
+	assert_int_equal(fixture_job(f, g.job.id).core.state, JOB_COMPLETED);
+	assert_int_equal(state_of(&g, NAME, NULL), CKPT_COMPLETE);
+	assert_true(whole(&g, &w));
+	assert_int_equal(w.n_parts, 1);
+}
+
+/* What a node alone cannot prove is proven by another one's list; what is torn never is. */
+static void doubt_is_cleared_by_proof(void **state)
+{
+	static const struct {
+		int rule;
+		bool doubt;
+		const char *list;
+		enum ckpt_state state;
+	} cases[] = {
+		{9, true, "data-00001-of-00002.json={}", CKPT_COMPLETE},
+		{9, true, "a.json={}", CKPT_INCOMPLETE},
+		{9, false, "data-00001-of-00002.json={}", CKPT_INCOMPLETE},
+		{2, false, "data-00001-of-00002.json={}", CKPT_INCOMPLETE},
+	};
+	struct fixture *f = *state;
+	struct gang g;
+
+	start(f, &g);
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		const char *name = arena_printf(f->a, "folder-%c", (char)('a' + i));
+
+		(void)report(&g, (struct part){.name = name,
+		                               .state = CKPT_COMPLETE,
+		                               .rule = 4,
+		                               .file = {cases[i].list}});
+		(void)report(&g, (struct part){.name = name,
+		                               .node = 1,
+		                               .state = CKPT_INCOMPLETE,
+		                               .rule = cases[i].rule,
+		                               .doubt = cases[i].doubt,
+		                               .file = {"data-00002-of-00002.json={}"}});
+		if (state_of(&g, name, NULL) != cases[i].state)
+			fail_msg("case %zu", i);
+	}
+}
+
+static void saved_over_by_all_of_them(void **state)
+{
+	struct fixture *f = *state;
+	struct ckpt_whole w = {0};
+	struct part first = {.state = CKPT_COMPLETE, .revision = 1, .since = 1, .file = {"a=1"}};
+	struct part second = {
+		.node = 1, .state = CKPT_COMPLETE, .revision = 1, .since = 1, .file = {"b=1"}};
+	struct gang g;
+
+	start(f, &g);
+	(void)report(&g, first);
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+	/* a callback adds a file */
+	first.revision = 2;
+	first.file[1] = "c=1";
+	assert_int_equal(report(&g, first), CKPT_COMPLETE);
+	assert_true(whole(&g, &w));
+	assert_int_equal(w.part[0].revision, 2);
+	/* parts of two saves are no checkpoint */
+	first.revision = first.since = 3;
+	first.file[0] = "a=2";
+	assert_int_equal(report(&g, first), CKPT_SYNCING);
+	second.revision = second.since = 2;
+	second.file[0] = "b=2";
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+	assert_true(whole(&g, &w));
+	assert_int_equal(w.part[1].revision, 2);
+	/* ... nor when the second one never comes */
+	first.revision = first.since = 4;
+	first.file[0] = "a=3";
+	assert_int_equal(report(&g, first), CKPT_SYNCING);
+	fixture_exit(f, g.node[1], JOB_END_EXIT, 9);
+	fixture_exit(f, g.node[0], JOB_END_EXIT, 0);
+	assert_int_equal(state_of(&g, NAME, "node 1"), CKPT_INCOMPLETE);
+}
+
+static void both_parts_load(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job k = {0};
+	struct ckpt_whole w = {0};
+	struct wire_launch l;
+	struct gang g;
+	char hex[HASH_HEX_CAP];
+	bool done = false;
+
+	start(f, &g);
+	(void)report(&g, (struct part){.state = CKPT_COMPLETE, .file = {"a=1"}});
+	(void)report(&g, (struct part){.node = 1, .state = CKPT_COMPLETE, .file = {"b=1"}});
+	fixture_exit(f, g.node[0], JOB_END_EXIT, 0);
+	fixture_exit(f, g.node[1], JOB_END_EXIT, 0);
+	assert_true(whole(&g, &w));
+	assert_ok(
+		fixture_push(f,
+	                     ",\"load_checkpoint_config\":{\"enabled\":true,\"checkpoints\":["
+	                     "{\"typ\":\"baseten_latest_checkpoint\",\"project_name\":\"demo\"}]}",
+	                     "", &k),
+		&f->err);
+	fixture_await(f, k.id, JOB_DEPLOYING);
+	l = fixture_claim(f, fixture_runner(f, k.id, 0), "a");
+	assert_int_equal(l.n_load, 1);
+	digest_hex(&w.part[0].sha256, hex);
+	assert_string_equal(l.load[0].files_sha256, hex);
+	/* a damaged part: it is complete on no node any more */
+	assert_ok(ckpts_set_damaged(
+			  f->app,
+			  &(struct model_checkpoint){.job_id = g.job.id, .name = NAME, .rank = 1},
+			  "b", &done, &f->err),
+	          &f->err);
+	assert_true(done);
+	assert_int_equal(state_of(&g, NAME, NULL), CKPT_INCOMPLETE);
+}
+
+static const struct CMUnitTest tests[] = {
+	FIXTURE_TEST(both_or_none),
+	FIXTURE_TEST(lists_are_held_against_all_nodes),
+	FIXTURE_TEST(a_node_that_ends_without_its_part),
+	FIXTURE_TEST(the_end_of_all_decides),
+	FIXTURE_TEST(doubt_is_cleared_by_proof),
+	FIXTURE_TEST(saved_over_by_all_of_them),
+	FIXTURE_TEST(both_parts_load),
+};
+
+UNIT_MAIN(tests)
