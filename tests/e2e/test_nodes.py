@@ -51,7 +51,9 @@ def test_complete_by_all_nodes_or_not_at_all(empty_cluster):
     cluster = empty_cluster.start("--cpus", "12", "--memory", "12Gi")
     good = parts(cluster, save("config.json={}", SHARDS[0] + "=a", INDEX), save(SHARDS[1] + "=b", "config.json={}"))
     hole = parts(cluster, save("config.json={}", SHARDS[0], INDEX), save("config.json={}"))
-    dead = parts(cluster, save("config.json={}", SHARDS[0], INDEX), "sleep 1; kill -9 $$")
+    saved = "$BT_PROJECT_CACHE_DIR/saved"  # node 1 dies when node 0 has its part
+    dead = parts(cluster, save("config.json={}", SHARDS[0], INDEX) + f"; touch {saved}", f"until test -e {saved}; do sleep 0.1; done; kill -9 $$",
+                 runtime={**RUNTIME, "cache_config": {"enabled": True}})
     mixed = parts(cluster, save("config.json={}", SHARDS[0], INDEX), save("config.json=[]", SHARDS[1]))
     alone = parts(cluster, save("config.json={}", "model.safetensors"), "true")
 
