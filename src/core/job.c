@@ -50,6 +50,7 @@ static const struct {
 	[JOB_END_OOM_CUDA]      = {"oom-cuda",      "out of GPU memory"},
 	[JOB_END_TIMEOUT]       = {"timeout",       "ran longer than limits.max_duration"},
 	[JOB_END_IDLE]          = {"idle",          "idle GPUs for"},
+	[JOB_END_DISK]          = {"disk",          "over a limit of the disk"},
 	[JOB_END_STOPPED]       = {"stopped",       "stopped"},
 	[JOB_END_DEPLOY_FAILED] = {"deploy-failed", "failed before user code ran"},
 	[JOB_END_LOST]          = {"lost",          "the runner or its machine was lost"},

@@ -50,6 +50,7 @@ enum job_end {
 	JOB_END_OOM_CUDA, /* said by the framework, not the kernel */
 	JOB_END_TIMEOUT,  /* limits.max_duration */
 	JOB_END_IDLE,     /* limits.idle_gpu; code = its seconds */
+	JOB_END_DISK,     /* more of the disk than it may have */
 	JOB_END_STOPPED,
 	JOB_END_DEPLOY_FAILED, /* before user code: stage in the message */
 	JOB_END_LOST,          /* runner or machine gone */

@@ -57,7 +57,7 @@ static const struct spec_field ckpt_fields[] = {
 	{.name = "checkpoint_path", .kind = SPEC_PATH, .at = AT(ckpt.path), .dflt = "/mnt/ckpts",
 	 .help = "the checkpoint folder; BT_CHECKPOINT_DIR holds its path"},
 	{.name = "volume_size_gib", .kind = SPEC_GIB, .min = 1, .max = 1 << 20,
-	 .at = AT(ckpt.volume_bytes), .help = "size limit of the folder in GiB; none if omitted"},
+	 .at = AT(ckpt.volume_bytes), .help = "size limit of the folder in GiB; a job that exceeds it is ended; none if omitted"},
 	{.name = "keep_last", .kind = SPEC_U32, .min = 0, .max = 1000000, .dflt = "0",
 	 .at = AT(ckpt.keep_last),
 	 .help = "number of checkpoints to keep in the store, 0 for all; pinned ones do not count "
@@ -124,7 +124,7 @@ static const struct spec_block runtime_block =
 static const struct spec_field retry_fields[] = {
 	{.name = "on", .kind = SPEC_CUSTOM, .flags = SPEC_REQUIRED, .read = spec_read_retry_on,
 	 .type = "list of text",
-	 .help = "`node_fail`, `failure` (nonzero exit code, signal, or out of memory), "
+	 .help = "`node_fail`, `failure` (nonzero exit code, signal, out of memory, or over a disk limit), "
 	         "`exit:N`, `preempted`"},
 	{.name = "max_attempts", .kind = SPEC_U32, .min = 1, .max = 100,
 	 .at = AT(retry.max_attempts), .help = "total number of attempts; 3 if omitted"},

@@ -125,6 +125,8 @@ static const struct field launch_rows[] = {
 	ROW(wire_launch, TEXT0, cache_project_dir),
 	ROW(wire_launch, TEXT0, cache_team_dir),
 	ROW(wire_launch, U64,   cache_quota_bytes),
+	ROW(wire_launch, U64,   scratch_bytes),
+	ROW(wire_launch, U64,   scratch_files),
 	ROW(wire_launch, TEXT0, ckpt_prefix),
 	ROW(wire_launch, TEXT,  images),
 	ROW(wire_launch, TEXT,  sandbox),

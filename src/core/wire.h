@@ -79,6 +79,7 @@ struct wire_launch {
 	const char *objstore;                           /* "dir:/path" */
 	const char *cache_project_dir, *cache_team_dir; /* NULL: no cache */
 	uint64_t cache_quota_bytes;
+	uint64_t scratch_bytes, scratch_files; /* limits of what a job writes; 0 = none */
 	const char *ckpt_prefix; /* NULL: no checkpointing; training_projects/<p>/jobs/<j> */
 	const char *images;      /* "auto", "podman", "host" */
 	const char *sandbox;     /* the kind that was chosen at start, see sandbox_kinds */

@@ -427,6 +427,26 @@ static int kill_all(const char *dir, int depth)
 	return n;
 }
 
+void cgroup_freeze(const struct cgroup *g, int64_t limit_ms)
+{
+	const char *dir = g->dir[CGROUP_UNIFIED];
+	uint64_t frozen = 0;
+
+	if (dir[0] == '\0' || !write_file(dir, "cgroup.freeze", "1"))
+		return; /* before Linux 5.2 */
+	for (int64_t until = clock_mono_ms() + limit_ms; clock_mono_ms() < until;
+	     clock_sleep_ms(POLL_MS)) {
+		if (!read_key(dir, "cgroup.events", "frozen", &frozen) || frozen == 1)
+			return;
+	}
+}
+
+void cgroup_thaw(const struct cgroup *g)
+{
+	if (g->dir[CGROUP_UNIFIED][0] != '\0')
+		(void)write_file(g->dir[CGROUP_UNIFIED], "cgroup.freeze", "0");
+}
+
 bool cgroup_kill(const struct cgroup *g, int64_t limit_ms)
 {
 	for (int64_t until = clock_mono_ms() + limit_ms;; clock_sleep_ms(POLL_MS)) {

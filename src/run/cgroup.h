@@ -56,6 +56,11 @@ uint64_t cgroup_oom_kills(const struct cgroup *g);
 uint64_t cgroup_peak(const struct cgroup *g); /* bytes, 0 = not known */
 bool cgroup_usage(const struct cgroup *g, uint64_t *memory_bytes, uint64_t *cpu_ns);
 bool cgroup_tracks(const struct cgroup *g); /* there is at least one group */
+/* All its processes stand still until cgroup_thaw(), or are killed. Waits for that, for at most
+ * limit_ms. Version 2, and the hierarchy without controllers beside version 1; else nothing
+ * happens. */
+void cgroup_freeze(const struct cgroup *g, int64_t limit_ms);
+void cgroup_thaw(const struct cgroup *g);
 /* Kills all that is in it until it is empty, for at most limit_ms. True: proven empty. */
 bool cgroup_kill(const struct cgroup *g, int64_t limit_ms);
 void cgroup_remove(struct cgroup *g);

@@ -4,6 +4,7 @@
 
 #include "core/idle.h"
 #include "run/exec.h"
+#include "run/quota.h"
 #include "run/sampler.h"
 #include "run/ship.h"
 #include "run/stage.h"
@@ -25,6 +26,7 @@ struct run {
 	struct sandbox *sandbox;
 	struct sampler *sampler;
 	struct ship *ship;
+	struct quota *quota;
 	struct execs *execs;
 	struct wire_env *env;
 	size_t n_env;
@@ -32,10 +34,12 @@ struct run {
 	int signal_fd;
 	uint64_t sync_done; /* of the last sync, as far as it was ... */
 	int64_t sync_ms;    /* ... when that grew last; monotonic */
+	int64_t low_ms;     /* since when it lacks inodes, 0 = it does not */
 
 	/* the end */
 	bool left; /* processes that could not be killed */
 	bool ran, stopping, timed_out, idled, terminated;
+	struct err over; /* the limit of the disk that the job crossed */
 	struct idle idle;
 	int64_t idle_look_ms;                      /* when to look next */
 	bool idle_unknown;                         /* and said so */
@@ -50,6 +54,9 @@ void run_crash_at(const char *label);
 void run_job(struct run *r);
 /* run_end.c */
 void run_verdict(struct run *r);
+/* An exit record can be written on a disk that has no inode left and no block: into a file that
+ * run_keep_spare() made before the job began. */
+int run_keep_spare(struct run *r, struct err *err) MUST_CHECK;
 int run_write_exit(struct run *r, struct err *err) MUST_CHECK;
 void run_deploy_failed(struct run *r, enum wire_stage stage, const struct err *why);
 void run_told_to_end(struct run *r); /* SIGTERM before user code */

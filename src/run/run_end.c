@@ -12,6 +12,9 @@
 
 #define TOLD_TO_END "the runner received SIGTERM: is the machine shutting down?"
 #define RECORD_MAX ((size_t)1 << 20)
+#define SPARE "exit.spare"
+#define SPARE_BYTES ((off_t)16 << 10) /* a record is a few hundred bytes, and its detail bounded   \
+	                               */
 #define DETAIL_MAX 600
 #define COMMAND_MAX 120
 #define SWEEP_SHIP_MS 20000 /* of one sweep; the next one goes on where it was */
@@ -95,6 +98,10 @@ void run_verdict(struct run *r)
 	x->detail = command_words(r);
 	if (r->stopping) {
 		x->end = JOB_END_STOPPED;
+	} else if (r->over.code != ERR_NONE) {
+		x->end = JOB_END_DISK;
+		x->detail = arena_cstr(r->a, r->over.msg);
+		x->error_id = err_id(&r->over);
 	} else if (r->timed_out) {
 		x->end = JOB_END_TIMEOUT;
 	} else if (r->idled) {
@@ -122,13 +129,46 @@ void run_verdict(struct run *r)
 		             oom);
 }
 
+int run_keep_spare(struct run *r, struct err *err)
+{
+	char *path = arena_printf(r->a, "%s/" SPARE, r->dir);
+	AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int rc = fd < 0 ? errno : posix_fallocate(fd, 0, SPARE_BYTES);
+
+	if (rc != 0)
+		return err_errno(err, rc, "%s", path);
+	return fsync(fd) < 0 ? err_errno(err, errno, "%s", path) : 0;
+}
+
+/* Its name is all that changes: the file and its blocks are there. */
+static int write_spare(struct run *r, const char *path, struct str body, struct err *err)
+{
+	const char *spare = arena_printf(r->a, "%s/" SPARE, r->dir);
+	AUTO_FD int fd = open(spare, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_errno(err, errno, "%s", spare);
+	if (fs_pwrite_all(fd, body.p, body.n, 0, err) < 0)
+		return -1;
+	if (ftruncate(fd, (off_t)body.n) < 0 || fsync(fd) < 0)
+		return err_errno(err, errno, "%s", spare);
+	return fs_rename(AT_FDCWD, spare, AT_FDCWD, path, err);
+}
+
 int run_write_exit(struct run *r, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(RECORD_MAX);
+	const char *path = arena_printf(r->a, "%s/exit.json", r->dir);
+	struct err full = {0}, no = {0};
 
 	wire_exit_write(&r->end, &out);
-	return fs_write_atomic(AT_FDCWD, arena_printf(r->a, "%s/exit.json", r->dir), buf_view(&out),
-	                       0600, err);
+	if (fs_write_atomic(AT_FDCWD, path, buf_view(&out), 0600, &full) == 0)
+		return 0;
+	if (full.code != ERR_NO_SPACE || write_spare(r, path, buf_view(&out), &no) < 0) {
+		*err = full;
+		return -1;
+	}
+	return 0;
 }
 
 void run_told_to_end(struct run *r)

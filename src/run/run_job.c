@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
-#define SYNC_STUCK_MS 10000         /* without progress, after `stop --now` */
+#define SYNC_STUCK_MS 10000         /* without progress after `stop --now`, or without inodes */
 #define SAID_MAX ((size_t)64 << 10) /* of one message, redacted */
 #define DRAIN_MS 2000               /* of the log, after the end: a grandchild may hold the pipe */
 #define SHUTDOWN_MS 10000           /* grace when it is the runner itself that is told to end */
@@ -163,6 +163,17 @@ static void on_ship_event(void *arg, const char *kind, const char *text)
 	logs_message(r->logs, "%s", text);
 }
 
+/* The checkpoint folder itself holds the inodes that are missing: what is shipped from it takes as
+ * many in the store, and the job would not end. */
+static bool sync_lacks_inodes(struct run *r, int64_t now)
+{
+	if (r->over.id != ERR_INODES_EXHAUSTED || !quota_inodes_low(r->dir))
+		r->low_ms = 0;
+	else if (r->low_ms == 0)
+		r->low_ms = now;
+	return r->low_ms != 0 && now - r->low_ms >= SYNC_STUCK_MS;
+}
+
 /* The last sync waits for a store that is away, however long; `stop --now` does not. What goes on
  * is left to go on, for a checkpoint that is whole is not to be lost to haste. */
 static bool on_sync(void *arg, uint64_t done)
@@ -176,7 +187,8 @@ static bool on_sync(void *arg, uint64_t done)
 		r->sync_done = done;
 		r->sync_ms = now;
 	}
-	return report_fenced(r->report) || (o.now && now - r->sync_ms >= SYNC_STUCK_MS);
+	return report_fenced(r->report) || sync_lacks_inodes(r, now) ||
+	       (o.now && now - r->sync_ms >= SYNC_STUCK_MS);
 }
 
 static uint32_t on_world(void *arg)
@@ -262,6 +274,43 @@ static void make_script(struct run *r, struct buf *out)
 	sandbox_script(r->sandbox, &script, out);
 }
 
+/* What the job writes on this node and loses with its attempt. */
+static const char *const scratch_places[] = {ATTEMPT_SCRATCH, ATTEMPT_BOX, ATTEMPT_VARTMP,
+                                             ATTEMPT_CODE};
+
+static int start_quota(struct run *r, struct err *err)
+{
+	const struct wire_launch *l = &r->launch;
+	const struct cgroup *g = &r->sandbox->cgroup;
+	struct quota_options o = {
+		.dir = r->dir,
+		.volume = r->spec.ckpt.enabled ? below(r, ATTEMPT_CKPT) : NULL,
+		.cache = {l->cache_project_dir, l->cache_team_dir},
+		.scratch_bytes = l->scratch_bytes,
+		.scratch_files = l->scratch_files,
+		.volume_bytes = r->spec.ckpt.volume_bytes,
+		.group = cgroup_tracks(g) ? g : NULL,
+	};
+
+	for (size_t i = 0; i < COUNT(scratch_places); i++)
+		o.scratch[i] = below(r, scratch_places[i]);
+	return quota_start(&r->quota, &o, err);
+}
+
+/* The commands are over and nobody looks at these any more: what comes, the record and the last
+ * sync, may need the room. What cannot be removed here goes with the attempt's folder. */
+static void make_room(struct run *r)
+{
+	struct err err = {0};
+
+	logs_message(r->logs, "removing what the job left in its scratch");
+	for (size_t i = 0; i < COUNT(scratch_places); i++) {
+		if (fs_remove_tree(AT_FDCWD, below(r, scratch_places[i]), &err) < 0)
+			log_warn("scratch of an ended job: %s", err.msg);
+		err_clear(&err);
+	}
+}
+
 static int go(struct run *r, struct err *err)
 {
 	AUTO_BUF struct buf script = BUF_INIT(SANDBOX_SCRIPT_MAX);
@@ -276,7 +325,8 @@ static int go(struct run *r, struct err *err)
 	x.workdir = r->workdir;
 	make_script(r, &script);
 	if (buf_check(&script, "commands and environment", err) < 0 ||
-	    logs_pump(r->logs, out, err_fd, err) < 0 || start_ship(r, err) < 0)
+	    logs_pump(r->logs, out, err_fd, err) < 0 || start_ship(r, err) < 0 ||
+	    run_keep_spare(r, err) < 0 || start_quota(r, err) < 0)
 		return -1;
 	r->execs = execs_new(&x);
 	r->started_ms = clock_wall_ms();
@@ -380,6 +430,8 @@ static void obey(struct run *r)
 		r->timed_out = true;
 		ask_to_end(r, grace_ms, "max_duration reached");
 	}
+	if (r->over.code == ERR_NONE && quota_crossed(r->quota, &r->over))
+		ask_to_end(r, 0, r->over.msg);
 	watch_idle(r);
 	if (o.idle && r->idle.whole && r->kill_at_ms == 0) {
 		r->idled = true;
@@ -403,18 +455,22 @@ static int next_ms(const struct run *r)
 static void wait_end(struct run *r)
 {
 	struct sandbox *s = r->sandbox;
+	int disk = r->quota != NULL ? quota_fd(r->quota) : -1;
 	bool killed = false;
 
 	while (!sandbox_ended(s, &r->code)) {
 		struct pollfd p[] = {{.fd = s->proc.pidfd, .events = POLLIN},
 		                     {.fd = report_fd(r->report), .events = POLLIN},
 		                     {.fd = r->signal_fd, .events = POLLIN},
-		                     {.fd = s->status_fd, .events = POLLIN}};
+		                     {.fd = s->status_fd, .events = POLLIN},
+		                     {.fd = disk, .events = POLLIN}};
 
 		(void)poll(p, COUNT(p), next_ms(r));
 		note_signals(r);
 		sandbox_poll(s);
 		obey(r);
+		if (r->over.code != ERR_NONE)
+			disk = -1; /* it stays readable */
 		if (!killed && r->kill_at_ms > 0 && clock_mono_ms() >= r->kill_at_ms) {
 			logs_message(r->logs, "grace period over: killing the remaining processes");
 			(void)sandbox_kill(s);
@@ -439,6 +495,21 @@ static void sync_checkpoints(struct run *r)
 		logs_message(r->logs, "some checkpoint files were not uploaded");
 }
 
+/* Before the sync: it may take long. */
+static void write_record(struct run *r)
+{
+	struct err err = {0};
+	bool written = run_write_exit(r, &err) == 0;
+
+	if (!r->left && (!written || r->over.code != ERR_NONE))
+		make_room(r);
+	if (written)
+		return;
+	err_clear(&err);
+	if (run_write_exit(r, &err) < 0)
+		log_error("exit record: %s", err.msg);
+}
+
 static void run_commands(struct run *r)
 {
 	struct wire_sample last;
@@ -453,6 +524,8 @@ static void run_commands(struct run *r)
 		report_sample(r->report, &last);
 	sampler_watch(r->sampler, NULL, 0, NULL);
 	note_signals(r); /* a machine that shuts down tells the job and us in any order */
+	quota_finish(r->quota, &r->over);
+	quota_stop(TAKE(r->quota));
 	r->left = !sandbox_kill(r->sandbox);
 	if (r->left)
 		report_event(r->report, "warning", "some of the job's processes cannot be killed");
@@ -462,8 +535,7 @@ static void run_commands(struct run *r)
 	if (err.code != ERR_NONE)
 		run_deploy_failed(r, STAGE_SANDBOX, &err);
 	err_clear(&err);
-	if (run_write_exit(r, &err) < 0) /* before the sync: it may take long */
-		log_error("exit record: %s", err.msg);
+	write_record(r);
 	run_crash_at("recorded");
 	sync_checkpoints(r);
 }

@@ -240,6 +240,7 @@ static int hold_lock(const struct run *r, struct err *err)
 static void run_close(struct run *r)
 {
 	execs_free(r->execs);
+	quota_stop(r->quota); /* before the groups go that it freezes */
 	report_close(r->report);
 	sampler_stop(r->sampler);
 	ship_close(r->ship);

@@ -345,9 +345,9 @@ static void say(struct sandbox *s, int level)
 		buf_puts(&not, " cpu");
 	if (!g->pids)
 		buf_puts(&not, " pids");
-	buf_printf(&b, " gpus=%zu shm=%s memlock=%s", s->spec->n_gpus,
+	buf_printf(&b, " gpus=%zu shm=%s memlock=%s disk=watched", s->spec->n_gpus,
 	           units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s->a));
-	buf_puts(&not, " network disk");
+	buf_puts(&not, " network");
 	buf_printf(&b, "; not enforced:%s", buf_cstr(&not ));
 	copy_cut(s->says, sizeof(s->says), buf_cstr(&b));
 }

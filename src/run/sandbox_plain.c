@@ -32,7 +32,8 @@ static int plain_start(struct sandbox *s, int level UNUSED, int in, int out, int
 		return -1;
 	(void)snprintf(
 		s->says, sizeof(s->says),
-		"sandbox: plain process group seccomp%s%s%s gpus=%zu; not enforced: access to "
+		"sandbox: plain process group seccomp%s%s%s gpus=%zu disk=watched; not enforced: "
+	        "access to "
 		"world-readable files%s, other processes, network%s%s%s; folders are where the "
 		"BT_* variables point",
 		ids ? " own-id" : "", g->memory ? " mem" : "", g->cpu ? " cpu" : "",

@@ -194,6 +194,8 @@ static int fill_places(struct app *app, struct arena *a, const struct mine *m,
 	out->store_dir = app_path(app, a, "store");
 	out->node_dir = app_path(app, a, "node");
 	out->node_budget_bytes = app->set.node_cache_bytes;
+	out->scratch_bytes = app->set.scratch_bytes;
+	out->scratch_files = (uint64_t)app->set.scratch_files;
 	out->objstore = arena_printf(a, "dir:%s/objects", app->data);
 	if (spec->cache.enabled) {
 		if (meta_project(app->meta, a, m->job.project_id, &p, err) < 0)

@@ -158,8 +158,9 @@ static bool retry_names(const struct job_spec *spec, int code)
 /* The job's own doing: not a limit of its time, a stop, or the platform's fault. */
 static bool is_failure(const struct wire_exit *x)
 {
-	return x->user_code_ran && (x->end == JOB_END_EXIT || x->end == JOB_END_SIGNAL ||
-	                            x->end == JOB_END_OOM || x->end == JOB_END_OOM_CUDA);
+	return x->user_code_ran &&
+	       (x->end == JOB_END_EXIT || x->end == JOB_END_SIGNAL || x->end == JOB_END_OOM ||
+	        x->end == JOB_END_OOM_CUDA || x->end == JOB_END_DISK);
 }
 
 static enum job_event event_of(const struct job_spec *spec, const struct wire_exit *x)

@@ -66,6 +66,12 @@ static const struct conf_row rows[] = {
 	 "Highest priority that members may give a job. Administrators may use any"},
 	{"max-waiting-jobs", CONF_INT, AT(max_waiting_jobs), "2000", "N", "Jobs",
 	 "Number of jobs that a team may have waiting. Administrators may push more. 0: no limit"},
+	{"scratch-size", CONF_BYTES, AT(scratch_bytes), "0", "BYTES", "Jobs",
+	 "Bytes that a job may have on each node in its scratch, workspace and temporary folders "
+	 "and in what it changes of the host's root. A job that has more is ended. 0: no limit"},
+	{"scratch-files", CONF_INT, AT(scratch_files), "0", "N", "Jobs",
+	 "Number of files and folders that a job may have there. 0: no limit, except that the job "
+	 "that holds most inodes is ended when few are left"},
 	{"grace", CONF_SECONDS, AT(grace), "30s", "TIME", "Jobs",
 	 "Time for open requests to finish at shutdown; jobs keep running without the server"},
 	{"node-cache-bytes", CONF_BYTES, AT(node_cache_bytes), "200G", "BYTES", "Storage",
@@ -219,6 +225,8 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 	if (s->cpus < 0 || s->workers < 1 || s->workers > 256)
 		return err_set(err, ERR_INVALID,
 		               "--cpus must be 0 or more, --workers from 1 to 256");
+	if (s->scratch_files < 0)
+		return err_set(err, ERR_INVALID, "--scratch-files must be 0 or more");
 	if (s->max_waiting_jobs < 0)
 		return err_set(err, ERR_INVALID, "--max-waiting-jobs must be 0 or more");
 	if (s->memory > 0 && s->memory < MEMORY_MIN)

@@ -1,0 +1,365 @@
+/* quota.c - see quota.h. */
+#include "run/quota.h"
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "store/usage.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/statvfs.h>
+
+#define LOOK_SHARE 20  /* counting takes at most this part of the time */
+#define NEAR_MS 20     /* between looks at a volume that may be full soon */
+#define AGAIN_MS 30000 /* inodes are few for another reason: how long before the next count */
+#define FREEZE_MS 500  /* until the kernel has frozen all */
+
+/* One limit: what is counted, and when next. */
+struct look {
+	int64_t due_ms;
+	uint64_t last_bytes; /* as counted the last time */
+	int64_t last_ms;
+};
+
+struct quota {
+	struct quota_options o;
+	struct look volume, scratch, inodes;
+	uint64_t inodes_left;                /* when they were counted last */
+	uint64_t files_before, bytes_before; /* used by all when the job began */
+	int stop_fd, crossed_fd;
+	atomic_bool cancel;  /* ends a count */
+	atomic_bool crossed; /* `why` is whole */
+	struct err why;
+	pthread_t thread;
+	bool running;
+};
+
+static bool is_low(uint64_t total, uint64_t left)
+{
+	uint64_t few = MIN(total / 4, (uint64_t)QUOTA_LOW_FILES);
+
+	return left < MAX(total / QUOTA_LOW_SHARE, few);
+}
+
+bool quota_inodes_over(uint64_t total, uint64_t left, uint64_t own)
+{
+	return is_low(total, left) && own >= QUOTA_SMALL_FILES && own / QUOTA_HOLDS > left;
+}
+
+static bool inodes_of(const char *dir, uint64_t *total, uint64_t *left)
+{
+	struct statvfs fs;
+
+	*total = *left = 0;
+	if (statvfs(dir, &fs) < 0 || fs.f_files == 0)
+		return false; /* btrfs and others have as many as there are bytes for */
+	*total = fs.f_files;
+	*left = fs.f_favail;
+	return true;
+}
+
+bool quota_inodes_low(const char *dir)
+{
+	uint64_t total, left;
+
+	return inodes_of(dir, &total, &left) && is_low(total, left);
+}
+
+/* What of the whole file system is in use, by anybody. */
+static void used_by_all(const struct quota *q, uint64_t *files, uint64_t *bytes)
+{
+	struct statvfs fs;
+
+	*files = *bytes = 0;
+	if (statvfs(q->o.dir, &fs) < 0)
+		return;
+	*files = fs.f_files - MIN(fs.f_files, fs.f_ffree);
+	*bytes = (uint64_t)(fs.f_blocks - MIN(fs.f_blocks, fs.f_bfree)) * fs.f_frsize;
+}
+
+/* A job may hide files: in folders too deep to be named, too many to be listed, or that only it may
+ * enter. Then all that the file system has got since the job began counts as its own. */
+static void add_hidden(const struct quota *q, struct usage_total *sum)
+{
+	uint64_t files, bytes;
+
+	used_by_all(q, &files, &bytes);
+	sum->files = MAX(sum->files, files - MIN(files, q->files_before));
+	sum->disk_bytes = MAX(sum->disk_bytes, bytes - MIN(bytes, q->bytes_before));
+}
+
+/* False: the job is over. */
+static bool count(struct quota *q, const char *const *dirs, size_t n, struct usage_total *sum)
+{
+	bool hidden = false;
+
+	*sum = (struct usage_total){0};
+	for (size_t i = 0; i < n; i++) {
+		struct usage_total one = {0};
+		struct err err = {0};
+
+		if (dirs[i] == NULL || access(dirs[i], F_OK) < 0)
+			continue;
+		if (usage_walk(dirs[i], 1, NULL, NULL, &q->cancel, &one, &err) < 0)
+			hidden = true;
+		sum->files += one.files + one.folders + one.links + one.others;
+		sum->disk_bytes += one.disk_bytes;
+		hidden = hidden || one.unreadable > 0;
+	}
+	if (hidden)
+		add_hidden(q, sum);
+	return !atomic_load(&q->cancel);
+}
+
+static void freeze(struct quota *q)
+{
+	if (q->o.group != NULL)
+		cgroup_freeze(q->o.group, FREEZE_MS);
+}
+
+static void thaw(struct quota *q)
+{
+	if (q->o.group != NULL)
+		cgroup_thaw(q->o.group);
+}
+
+/* The next look at what took that long. */
+static void put_off(struct look *l, int64_t begun_ms, int64_t least_ms)
+{
+	int64_t now = clock_mono_ms();
+
+	l->due_ms = now + MAX(least_ms, LOOK_SHARE * (now - begun_ms));
+	l->last_ms = now;
+}
+
+static bool is_due(const struct look *l)
+{
+	return clock_mono_ms() >= l->due_ms;
+}
+
+static bool volume_over(struct quota *q, uint64_t *bytes)
+{
+	struct usage_total sum;
+
+	if (!count(q, &q->o.volume, 1, &sum))
+		return false;
+	*bytes = sum.disk_bytes;
+	return sum.disk_bytes > q->o.volume_bytes;
+}
+
+/* Often when it may be full soon: what is written between two looks is over the limit. */
+static void look_at_volume(struct quota *q)
+{
+	int64_t begun = clock_mono_ms(), since = MAX(begun - q->volume.last_ms, INT64_C(1));
+	uint64_t bytes = 0, grown = 0;
+	char has[UNITS_CAP], may[UNITS_CAP];
+	bool over;
+
+	if (q->o.volume == NULL || q->o.volume_bytes == 0 || !is_due(&q->volume))
+		return;
+	over = volume_over(q, &bytes);
+	if (over) {
+		freeze(q);
+		over = volume_over(q, &bytes);
+		if (!over)
+			thaw(q);
+	}
+	if (over) {
+		(void)err_set(&q->why, ERR_VOLUME_FULL,
+		              "the checkpoint folder holds %s, and its volume has "
+		              "%s: raise volume_size_gib, or keep fewer checkpoints",
+		              units_show_bytes(bytes, has),
+		              units_show_bytes(q->o.volume_bytes, may));
+		return;
+	}
+	if (bytes > q->volume.last_bytes)
+		grown = (bytes - q->volume.last_bytes) * QUOTA_LOOK_MS * 4 / (uint64_t)since;
+	q->volume.last_bytes = bytes;
+	put_off(&q->volume, begun,
+	        bytes + grown > q->o.volume_bytes / 4 * 3 ? NEAR_MS : QUOTA_LOOK_MS * 2);
+}
+
+static bool scratch_over(struct quota *q, struct usage_total *sum)
+{
+	const struct quota_options *o = &q->o;
+
+	return count(q, o->scratch, COUNT(o->scratch), sum) &&
+	       ((o->scratch_bytes > 0 && sum->disk_bytes > o->scratch_bytes) ||
+	        (o->scratch_files > 0 && sum->files > o->scratch_files));
+}
+
+static void look_at_scratch(struct quota *q)
+{
+	const struct quota_options *o = &q->o;
+	int64_t begun = clock_mono_ms();
+	struct usage_total sum;
+	char has[UNITS_CAP], may[UNITS_CAP];
+	bool over;
+
+	if ((o->scratch_bytes == 0 && o->scratch_files == 0) || !is_due(&q->scratch))
+		return;
+	over = scratch_over(q, &sum);
+	if (over) {
+		freeze(q);
+		over = scratch_over(q, &sum);
+		if (!over)
+			thaw(q);
+	}
+	put_off(&q->scratch, begun, (int64_t)QUOTA_LOOK_MS * 2);
+	if (!over)
+		return;
+	if (o->scratch_bytes > 0 && sum.disk_bytes > o->scratch_bytes)
+		(void)err_set(&q->why, ERR_SCRATCH_QUOTA_EXCEEDED,
+		              "the job has written %s to its scratch, workspace and temporary "
+		              "folders; this server allows %s (--scratch-size)",
+		              units_show_bytes(sum.disk_bytes, has),
+		              units_show_bytes(o->scratch_bytes, may));
+	else
+		(void)err_set(&q->why, ERR_SCRATCH_QUOTA_EXCEEDED,
+		              "the job has %" PRIu64 " files in its scratch, workspace and "
+		              "temporary folders; this server allows %" PRIu64 " (--scratch-files)",
+		              sum.files, o->scratch_files);
+}
+
+/* All that the job can make files in. */
+static bool count_own(struct quota *q, uint64_t *own)
+{
+	const char *dirs[] = {q->o.dir, q->o.cache[0], q->o.cache[1]};
+	struct usage_total sum;
+	bool known = count(q, dirs, COUNT(dirs), &sum);
+
+	*own = sum.files;
+	return known;
+}
+
+/* Counted when they have become few, and again when half of those are gone or time has passed. */
+static void look_at_inodes(struct quota *q)
+{
+	int64_t begun = clock_mono_ms();
+	uint64_t total, left, own = 0;
+
+	if (!inodes_of(q->o.dir, &total, &left))
+		return;
+	if (!is_low(total, left)) {
+		q->inodes = (struct look){0};
+		return;
+	}
+	if (!is_due(&q->inodes) && left > q->inodes_left / 2)
+		return;
+	freeze(q);
+	if (count_own(q, &own) && inodes_of(q->o.dir, &total, &left) &&
+	    quota_inodes_over(total, left, own)) {
+		(void)err_set(&q->why, ERR_INODES_EXHAUSTED,
+		              "the disk of this node has %" PRIu64 " of %" PRIu64
+		              " inodes left, and this job holds %" PRIu64
+		              " files and folders: write fewer, larger files",
+		              left, total, own);
+		return;
+	}
+	thaw(q);
+	q->inodes_left = left;
+	put_off(&q->inodes, begun, own > left / 2 ? (int64_t)QUOTA_LOOK_MS * 2 : AGAIN_MS);
+}
+
+static void *watch(void *arg)
+{
+	struct quota *q = arg;
+	struct pollfd p = {.fd = q->stop_fd, .events = POLLIN};
+
+	for (;;) {
+		int wait =
+			q->volume.last_bytes > q->o.volume_bytes / 4 * 3 ? NEAR_MS : QUOTA_LOOK_MS;
+
+		if (poll(&p, 1, wait) > 0)
+			return NULL;
+		look_at_volume(q);
+		if (q->why.code == ERR_NONE)
+			look_at_scratch(q);
+		if (q->why.code == ERR_NONE)
+			look_at_inodes(q);
+		if (q->why.code == ERR_NONE)
+			continue;
+		atomic_store(&q->crossed, true);
+		(void)eventfd_write(q->crossed_fd, 1); /* of an empty counter: it fits */
+		return NULL;
+	}
+}
+
+int quota_start(struct quota **out, const struct quota_options *o, struct err *err)
+{
+	struct quota *q = xcalloc(1, sizeof(*q));
+	int rc;
+
+	q->o = *o;
+	used_by_all(q, &q->files_before, &q->bytes_before);
+	q->stop_fd = eventfd(0, EFD_CLOEXEC);
+	q->crossed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (q->stop_fd < 0 || q->crossed_fd < 0) {
+		rc = errno;
+		quota_stop(q);
+		return err_errno(err, rc, "eventfd");
+	}
+	rc = pthread_create(&q->thread, NULL, watch, q);
+	if (rc != 0) {
+		quota_stop(q);
+		return err_errno(err, rc, "thread that watches the disk");
+	}
+	q->running = true;
+	*out = q;
+	return 0;
+}
+
+int quota_fd(const struct quota *q)
+{
+	return q->crossed_fd;
+}
+
+bool quota_crossed(const struct quota *q, struct err *why)
+{
+	if (q == NULL || !atomic_load(&q->crossed))
+		return false;
+	*why = q->why;
+	return true;
+}
+
+static void end_thread(struct quota *q)
+{
+	if (!q->running)
+		return;
+	atomic_store(&q->cancel, true);
+	(void)eventfd_write(q->stop_fd, 1);
+	(void)pthread_join(q->thread, NULL);
+	q->running = false;
+	if (!atomic_load(&q->crossed))
+		thaw(q); /* it may have been told to stop while it counted */
+}
+
+void quota_finish(struct quota *q, struct err *why)
+{
+	if (q == NULL)
+		return;
+	end_thread(q);
+	if (atomic_load(&q->crossed))
+		return; /* what ended meanwhile was the job's doing, or quota_crossed() told of it
+		         */
+	atomic_store(&q->cancel, false);
+	q->volume = q->scratch = (struct look){0};
+	look_at_volume(q);
+	if (q->why.code == ERR_NONE)
+		look_at_scratch(q);
+	if (q->why.code != ERR_NONE)
+		*why = q->why;
+}
+
+void quota_stop(struct quota *q)
+{
+	if (q == NULL)
+		return;
+	end_thread(q);
+	if (q->stop_fd >= 0)
+		(void)close(q->stop_fd);
+	if (q->crossed_fd >= 0)
+		(void)close(q->crossed_fd);
+	free(q);
+}

@@ -1,0 +1,152 @@
+/* test_quota.c - who is ended for inodes, and a real folder that grows over its limits. */
+#include "run/quota.h"
+
+#include "base/clock.h"
+#include "unit.h"
+
+#include <poll.h>
+
+#define WAIT_MS 60000
+
+static const struct {
+	const char *name;
+	uint64_t total, left, own;
+	bool over;
+} rules[] = {
+	{"plenty", 1000000, 500000, 500000, false},
+	{"few, held by others", 1000000, 1000, 500, false},
+	{"few, held by it", 1000000, 40000, 900000, true},
+	{"few, shared by two alike", 1000000, 20000, 490000, true},
+	{"few, held by many", 1000000, 40000, 200000, false},
+	{"none left", 1000000, 0, 1000, true},
+	{"none left, and it has next to none", 1000000, 0, 999, false},
+	{"a small disk", 100000, 9000, 90000, true},
+	{"a tiny disk", 2000, 400, 1500, false},
+	{"a file system that counts none", 0, 0, 100000, false},
+};
+
+static void blames_who_holds_most(void **state UNUSED)
+{
+	for (size_t i = 0; i < COUNT(rules); i++) {
+		bool over = quota_inodes_over(rules[i].total, rules[i].left, rules[i].own);
+
+		if (over != rules[i].over)
+			fail_msg("%s: %d", rules[i].name, over);
+	}
+}
+
+struct place {
+	char dir[64];
+	struct quota_options o;
+	struct quota *q;
+};
+
+static int setup(void **state)
+{
+	struct place *p = xcalloc(1, sizeof(*p));
+
+	FMT(p->dir, "/tmp/test_quota.XXXXXX");
+	assert_non_null(mkdtemp(p->dir));
+	p->o.dir = p->dir;
+	*state = p;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0};
+
+	quota_stop(p->q);
+	assert_ok(fs_remove_tree(AT_FDCWD, p->dir, &err), &err);
+	free(p);
+	return 0;
+}
+
+static void put(struct place *p, const char *name, size_t bytes)
+{
+	AUTO_FREE char *path = xasprintf("%s/%s", p->dir, name), *body = xcalloc(1, bytes + 1);
+	struct err err = {0};
+
+	memset(body, 'x', bytes);
+	assert_ok(fs_write_atomic(AT_FDCWD, path, str_n(body, bytes), 0600, &err), &err);
+}
+
+static void assert_crossed(struct place *p, enum err_code id)
+{
+	struct pollfd fd = {.fd = quota_fd(p->q), .events = POLLIN};
+	struct err why = {0};
+
+	assert_int_equal(poll(&fd, 1, WAIT_MS), 1);
+	assert_true(quota_crossed(p->q, &why));
+	assert_int_equal(why.id, id);
+}
+
+static void a_volume_that_grows(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0}, why = {0};
+
+	p->o.volume = p->dir;
+	p->o.volume_bytes = 1 << 20;
+	put(p, "a", 600 << 10);
+	assert_ok(quota_start(&p->q, &p->o, &err), &err);
+	assert_false(quota_crossed(p->q, &why));
+	put(p, "b", 600 << 10);
+	assert_crossed(p, ERR_VOLUME_FULL);
+}
+
+/* Faster than it is looked at: the last look finds it. */
+static void a_volume_that_is_over_at_the_end(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0}, why = {0};
+
+	p->o.volume = p->dir;
+	p->o.volume_bytes = 1 << 20;
+	assert_ok(quota_start(&p->q, &p->o, &err), &err);
+	quota_finish(p->q, &why);
+	assert_int_equal(why.code, ERR_NONE);
+	put(p, "a", 1200 << 10);
+	quota_finish(p->q, &why);
+	assert_int_equal(why.id, ERR_VOLUME_FULL);
+}
+
+static void scratch_with_many_files(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0};
+
+	p->o.scratch[0] = p->dir;
+	p->o.scratch_files = 10;
+	assert_ok(quota_start(&p->q, &p->o, &err), &err);
+	for (char name[2] = "a"; name[0] <= 'k'; name[0]++)
+		put(p, name, 1);
+	assert_crossed(p, ERR_SCRATCH_QUOTA_EXCEEDED);
+}
+
+static void without_limits(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0}, why = {0};
+
+	put(p, "a", 1200 << 10);
+	assert_ok(quota_start(&p->q, &p->o, &err), &err);
+	quota_finish(p->q, &why);
+	assert_false(quota_crossed(p->q, &why));
+	assert_int_equal(why.code, ERR_NONE);
+	assert_false(quota_inodes_low("/proc"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(blames_who_holds_most),
+		cmocka_unit_test_setup_teardown(a_volume_that_grows, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_volume_that_is_over_at_the_end, setup, teardown),
+		cmocka_unit_test_setup_teardown(scratch_with_many_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(without_limits, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
