@@ -2,6 +2,8 @@
 #include "server/app.h"
 #include "base/reserve.h"
 
+#include <sys/statvfs.h>
+
 void app_log(struct app *app, const char *job_id, const char *fmt, ...)
 {
 	AUTO_BUF struct buf line = BUF_INIT(APP_LINE_MAX * 4);
@@ -59,10 +61,23 @@ char *app_path(struct app *app, struct arena *a, const char *below)
 	return arena_printf(a, "%s/%s", app->data, below);
 }
 
+bool app_lacks_inodes(const struct app *app)
+{
+	struct statvfs fs;
+
+	return statvfs(app->data, &fs) == 0 && fs.f_files > 0 && fs.f_favail < APP_INODES;
+}
+
 int app_has_room(struct app *app, struct err *err)
 {
 	uint64_t avail = 0, total = 0;
 
+	if (app_lacks_inodes(app))
+		return err_set(err, ERR_NO_SPACE,
+		               "the disk of the data folder has fewer than %d inodes left; make "
+		               "room with `stoker stop`, `checkpoints rm`, `cache rm` or `weights "
+		               "rm`",
+		               APP_INODES);
 	if (reserve_whole())
 		return 0;
 	if (fs_free_bytes(app->data, &avail, &total, err) < 0)

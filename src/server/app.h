@@ -120,6 +120,8 @@ void app_event(struct app *app, const char *job_id, const char *kind, const char
 void app_crash_at(const char *label);
 char *app_path(struct app *app, struct arena *a, const char *below);
 /* ERR_NO_SPACE while the disk is so full that nothing new should be begun. */
+#define APP_INODES 500 /* a job begins with tens of files, and all that runs goes on */
+bool app_lacks_inodes(const struct app *app);
 int app_has_room(struct app *app, struct err *err) MUST_CHECK;
 /* An id of `n` characters in the arena. */
 char *app_id(struct arena *a, size_t n);

@@ -124,6 +124,12 @@ static bool is_let(struct app *app, struct limits *l, const struct model_job *j,
 		inputs_want(app, j->id, reason);
 		return false;
 	}
+	if (app_lacks_inodes(app)) {
+		(void)snprintf(
+			reason, SCHED_REASON,
+			"waiting for inodes: the disk of the data folder has hardly any left");
+		return false;
+	}
 	return limits_let(l, j, reason);
 }
 

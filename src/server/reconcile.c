@@ -1,4 +1,5 @@
 /* reconcile.c - after a crash, a lost runner or a stop that overtook a launch: what is true now. */
+#include "server/queue.h"
 #include "server/reconcile.h"
 #include "server/cache.h"
 #include "server/ckpts.h"
@@ -211,8 +212,12 @@ static int probe_current(const struct part *p, struct err *err)
 
 static int clean(const struct part *p, struct err *err)
 {
+	bool lacked = app_lacks_inodes(p->app);
+
 	if (fs_remove_tree(AT_FDCWD, p->dir, err) < 0)
 		return -1;
+	if (lacked)
+		queue_kick(p->app); /* jobs wait for these */
 	if (meta_attempt_done(p->app->meta, p->t->id, p->t->node_rank, clock_wall_ms(), err) < 0)
 		return -1;
 	if (p->job.id != NULL && p->t->node_rank == 0 && p->t->claim != NULL)
