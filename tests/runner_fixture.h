@@ -48,7 +48,7 @@ struct place {
 	struct wire_exec exec;
 	size_t n_exec;
 	bool ready, ended;
-	char exit_json[4096];
+	char exit_json[4096], image[HASH_HEX_CAP]; /* of the first node that said it */
 	unsigned heartbeats, samples;
 	char events[8192], checkpoints[16384], exec_output[65536];
 	int exec_code; /* -1 = not done */
@@ -217,10 +217,24 @@ static int op_job(void *of UNUSED, const struct principal *principal UNUSED, str
 	return 0;
 }
 
+static int op_image(void *of, const struct principal *principal UNUSED, struct arena *a UNUSED,
+                    const struct wire_image *said, struct wire_image *out, struct err *err UNUSED)
+{
+	struct place *p = of_place(of);
+
+	(void)pthread_mutex_lock(&p->lock);
+	if (p->image[0] == '\0')
+		FMT(p->image, "%s", said->id);
+	*out = (struct wire_image){.id = p->image};
+	(void)pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
 static const struct face_ops place_ops = {
 	.runner_claim = op_claim,
 	.runner_heartbeat = op_heartbeat,
 	.runner_desired = op_desired,
+	.runner_image = op_image,
 	.runner_ready = op_ready,
 	.runner_event = op_event,
 	.runner_checkpoint = op_checkpoint,

@@ -66,14 +66,26 @@ static void view_progress(const struct doc *job)
 	         units_show_rate(doc_real(doc_get(p, "rate_bytes_per_second"), 0), rate));
 }
 
+/* Its name, and what the name stood for when the job was first started. */
+static void view_image(struct cli *c, const struct doc *job)
+{
+	const struct doc *name = doc_path(job, "spec", "image", "base_image", NULL),
+			 *is = doc_get(job, "image");
+
+	if (!doc_is(name, DOC_TEXT))
+		return;
+	out_line("image", "%s", shown(c, doc_text(name)));
+	if (doc_is(doc_get(is, "reference"), DOC_TEXT))
+		out_line("", "%s", shown(c, doc_text(doc_get(is, "reference"))));
+	else if (doc_is(doc_get(is, "id"), DOC_TEXT))
+		out_line("", "id %s", shown(c, doc_text(doc_get(is, "id"))));
+}
+
 static void view_code(struct cli *c, const struct doc *spec)
 {
-	const struct doc *git = doc_get(spec, "git"),
-			 *image = doc_path(spec, "image", "base_image", NULL);
+	const struct doc *git = doc_get(spec, "git");
 	size_t n = 0;
 
-	if (doc_is(image, DOC_TEXT))
-		out_line("image", "%s", shown(c, doc_text(image)));
 	if (doc_is(doc_get(git, "commit"), DOC_TEXT))
 		out_line("git commit", "%.12s%s%s%s%s", shown(c, doc_text(doc_get(git, "commit"))),
 		         doc_bool(doc_get(git, "dirty"), false) ? " with changes" : "",
@@ -208,6 +220,7 @@ int cmd_view(struct cli *c, struct err *err)
 	view_head(c, job);
 	view_progress(job);
 	view_asks(job, doc_get(job, "instance_type"));
+	view_image(c, job);
 	view_code(c, doc_get(job, "spec"));
 	view_environment(c, doc_get(job, "spec"));
 	view_weights(c, job);

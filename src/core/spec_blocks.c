@@ -7,8 +7,9 @@
 /* clang-format off */
 static const struct spec_field image_fields[] = {
 	{.name = "base_image", .kind = SPEC_TEXT, .max = 500, .at = AT(base_image),
-	 .help = "full tag of the image; without it, the job runs on the host's root file system, "
-	         "sandboxed"},
+	 .help = "full tag of the image, resolved to a digest when the job first starts: its retries "
+	         "and recreations run the same image, a new push resolves the tag again; without "
+	         "base_image, the job runs on the host's root file system, sandboxed"},
 	{.name = "docker_auth", .kind = SPEC_CUSTOM, .read = spec_read_docker_auth,
 	 .block = &spec_docker_auth_block, .type = "map",
 	 .help = "credentials of a private registry"},

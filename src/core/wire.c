@@ -99,6 +99,12 @@ static const struct field gpu_rows[] = {
 };
 static const struct shape gpu_shape = SHAPE(wire_gpu, gpu_rows, 0);
 
+static const struct field image_rows[] = {
+	ROW(wire_image, TEXT,  id),
+	ROW(wire_image, TEXT0, reference),
+};
+static const struct shape image_shape = SHAPE(wire_image, image_rows, 0);
+
 static const struct field launch_rows[] = {
 	ROW(wire_launch, TEXT,  attempt_id),
 	ROW(wire_launch, TEXT,  job_id),
@@ -118,6 +124,7 @@ static const struct field launch_rows[] = {
 	ROW(wire_launch, TEXT0, registry_secret),
 	ROW(wire_launch, TEXT0, registry_secret2),
 	ROWOF(wire_launch, LIST, gpus, n_gpus, &gpu_shape),
+	ROWOF(wire_launch, ONE, image, has_image, &image_shape),
 	ROW(wire_launch, TEXT,  store_dir),
 	ROW(wire_launch, TEXT,  node_dir),
 	ROW(wire_launch, U64,   node_budget_bytes),
@@ -559,6 +566,29 @@ void wire_launch_write(const struct wire_launch *m, struct buf *out)
 int wire_launch_parse(struct wire_launch *m, struct arena *a, struct str json, struct err *err)
 {
 	return read_message(&launch_shape, a, json, m, err);
+}
+
+void wire_image_write(const struct wire_image *m, struct buf *out)
+{
+	write_message(&image_shape, m, out);
+}
+
+int wire_image_parse(struct wire_image *m, struct arena *a, struct str json, struct err *err)
+{
+	static const char mark[] = "@sha256:";
+	struct digest d;
+	const char *at;
+
+	if (read_message(&image_shape, a, json, m, err) < 0 ||
+	    digest_parse(str_of(m->id), &d, err) < 0)
+		return -1;
+	if (m->reference == NULL)
+		return 0;
+	at = strstr(m->reference, mark);
+	if (at == NULL || at == m->reference || strlen(m->reference) > WIRE_REFERENCE_MAX)
+		return err_set(err, ERR_INVALID,
+		               "wire_image: reference: REPOSITORY@sha256:DIGEST is expected");
+	return digest_parse(str_of(at + strlen(mark)), &d, err);
 }
 
 void wire_heartbeat_write(const struct wire_heartbeat *m, struct buf *out)

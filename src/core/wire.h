@@ -57,6 +57,12 @@ struct wire_gpu {
 };
 
 /* The answer to a claim. */
+#define WIRE_REFERENCE_MAX 1000
+struct wire_image {
+	const char *id;        /* of its configuration, 64 hex */
+	const char *reference; /* REPOSITORY@sha256:DIGEST; NULL: it came from no registry */
+};
+
 struct wire_launch {
 	const char *attempt_id, *job_id, *job_name, *project_id, *project_name, *team_id;
 	uint32_t node_rank, node_count, retry_count;
@@ -73,6 +79,9 @@ struct wire_launch {
 	const char *registry_secret, *registry_secret2; /* values of the spec's; NULL: none */
 	struct wire_gpu *gpus;
 	size_t n_gpus;
+	bool has_image; /* it was resolved by an earlier attempt, or the job that this one repeats
+	                 */
+	struct wire_image image;
 	const char *store_dir; /* mirror: blobs and manifests */
 	const char *node_dir;  /* node cache: trees and leases */
 	uint64_t node_budget_bytes;
@@ -183,6 +192,9 @@ int wire_start_parse(struct wire_start *m, struct arena *a, struct str json,
 void wire_launch_write(const struct wire_launch *m, struct buf *out);
 int wire_launch_parse(struct wire_launch *m, struct arena *a, struct str json,
                       struct err *err) MUST_CHECK;
+void wire_image_write(const struct wire_image *m, struct buf *out);
+int wire_image_parse(struct wire_image *m, struct arena *a, struct str json,
+                     struct err *err) MUST_CHECK;
 void wire_heartbeat_write(const struct wire_heartbeat *m, struct buf *out);
 int wire_heartbeat_parse(struct wire_heartbeat *m, struct arena *a, struct str json,
                          struct err *err) MUST_CHECK;

@@ -304,6 +304,9 @@ struct face_ops {
 	                        const struct wire_heartbeat *hb, struct err *err);
 	int (*runner_desired)(void *of, const struct principal *principal, struct arena *a,
 	                      struct wire_desired *out, struct err *err);
+	/* *out: what stays with the job, which another node may have said before */
+	int (*runner_image)(void *of, const struct principal *principal, struct arena *a,
+	                    const struct wire_image *said, struct wire_image *out, struct err *err);
 	int (*runner_ready)(void *of, const struct principal *principal, struct err *err);
 	int (*runner_event)(void *of, const struct principal *principal, const char *kind,
 	                    const char *message, struct err *err);

@@ -46,7 +46,8 @@ const struct schema_doc schema_docs[] = {
 	  "checkpoint_sync_status:text!? " PRIORITY "! availability_model:enum(dedicated,spot)! node_count:int! user{email:text!}! reason:text!? place_in_line:int!? starts_by:time!? "
 	  "stage:text!? progress{note:text!? done_bytes:int! total_bytes:int! rate_bytes_per_second:num!}!? "
 	  "end{kind:text! code:int(-2147483648,2147483647)! detail:text!}!? attempt:int! started_at:time!? ended_at:time!? team{id:text!? name:text!?}! recreated_from:text!? "
-	  "weights[{source:text! revision:text! mount_location:text! manifest:text! bytes:int!}] spec:any" },
+	  "weights[{source:text! revision:text! mount_location:text! manifest:text! bytes:int!}] "
+	  "image{reference:text!? digest:text!? id:text!}? spec:any" },
 	{ "TrainingProject", "id:text! name:text! created_at:time!? updated_at:time!? team_id:text!? team_name:text!? cluster:text!? "
 	  "cache_quota_bytes:int! latest_job:@TrainingJob!?" },
 	{ "Event", "seq:int! timestamp:time!? kind:text! from:text!? to:text!? actor:text!? message:text!?" },

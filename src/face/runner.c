@@ -118,6 +118,20 @@ static int desired(struct request *rq, struct err *err)
 	return send_desired(rq, &o, err);
 }
 
+static int image(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_BUF struct buf out = BUF_INIT(BODY_SMALL);
+	struct wire_image said, kept = {0};
+	struct str body;
+
+	if (request_body(rq, &body, err) < 0 || wire_image_parse(&said, rq->arena, body, err) < 0 ||
+	    ctx->ops->runner_image(ctx->of, face_principal(rq), rq->arena, &said, &kept, err) < 0)
+		return -1;
+	wire_image_write(&kept, &out);
+	return reply_json(rq, 200, &out);
+}
+
 static int ready(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
@@ -315,6 +329,7 @@ static const struct route routes[] = {
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "claim",       claim,       "Claim the attempt; returns what to run"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "heartbeat",   heartbeat,   "Report stage, progress and a sample; returns the desired state"},
 	{HTTP_GET,  SCOPE_RUNNER, 0,          R "orders",      desired,      "Get the desired state (start, stop, commands); long-polls for a change"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "image",       image,       "Report which image the job's image name was resolved to; returns the one that stays with the job"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "ready",       ready,       "Report that staging is done"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_LOG,   R "log",         log_append,  "Append log records from byte seq on"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "event",       event,       "Add an event to the job"},

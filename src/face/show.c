@@ -193,6 +193,25 @@ static void show_weights(struct js *js, const struct doc *resolved)
 	js_end(js);
 }
 
+/* What the image's name stood for when the job was first started. */
+static void show_image(struct js *js, const struct doc *resolved)
+{
+	const struct doc *image = doc_get(resolved, "image");
+	const char *reference = doc_cstr(doc_get(image, "reference"), NULL);
+	const char *digest = reference != NULL ? strchr(reference, '@') : NULL;
+
+	js_key(js, "image");
+	if (!doc_is(image, DOC_MAP)) {
+		js_null(js);
+		return;
+	}
+	js_open(js);
+	js_kv(js, "reference", reference);
+	js_kv(js, "digest", digest != NULL ? digest + 1 : NULL);
+	js_kv(js, "id", doc_cstr(doc_get(image, "id"), NULL));
+	js_close(js);
+}
+
 static void show_instance(struct js *js, struct arena *a, const struct model_job *j)
 {
 	struct instance in = {j->gpu_type, j->gpu_count, j->cpu_milli, j->memory_bytes};
@@ -262,7 +281,10 @@ void show_job(struct js *js, struct arena *a, const struct model_job *j, bool wh
 	show_named(js, "team", j->team_id, j->team_name);
 	js_kv(js, "recreated_from", j->recreated_from);
 	if (whole) {
-		show_weights(js, parse(a, j->resolved_json));
+		const struct doc *resolved = parse(a, j->resolved_json);
+
+		show_weights(js, resolved);
+		show_image(js, resolved);
 		js_key(js, "spec");
 		js_doc(js, parse(a, j->spec_json));
 	}

@@ -206,6 +206,9 @@ struct meta_step {
 /* Its weights are fetched: it may be placed. ERR_CONFLICT unless it waits for them. */
 int meta_job_inputs(struct meta *m, const char *id, const char *resolved_json,
                     const char *const *manifests, size_t n, struct err *err) MUST_CHECK;
+/* More of what it starts from, found by this attempt. ERR_CONFLICT unless it is the job's last. */
+int meta_job_resolved(struct meta *m, const char *id, const char *attempt_id,
+                      const char *resolved_json, struct err *err) MUST_CHECK;
 /* ERR_CONFLICT where the event is not legal in the job's state. */
 int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *from,
                   enum job_state *to, struct err *err) MUST_CHECK;

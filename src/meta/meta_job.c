@@ -298,6 +298,22 @@ int meta_job_inputs(struct meta *m, const char *id, const char *resolved_json,
 	return db_commit(&tx, err);
 }
 
+int meta_job_resolved(struct meta *m, const char *id, const char *attempt_id,
+                      const char *resolved_json, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	uint64_t changed = 0;
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    db_exec(&tx, "UPDATE jobs SET frozen_json = ? WHERE id = ? AND attempt_id = ?",
+	            DB_ARGS(db_text(resolved_json), db_text(id), db_text(attempt_id)), &changed,
+	            err) < 0)
+		return -1;
+	if (changed == 0)
+		return err_set(err, ERR_CONFLICT, "attempt %s of job %s is over", attempt_id, id);
+	return db_commit(&tx, err);
+}
+
 static int add_names(struct db_tx *tx, const struct meta_new_job *n, struct err *err)
 {
 	const struct model_job *j = n->row;

@@ -7,34 +7,99 @@
 #include "io/proc.h"
 #include "run/registry.h"
 
-/* its working directory, then its variables, a line each */
-#define LOOK_FORMAT "{{.Config.WorkingDir}}{{range .Config.Env}}{{println}}{{.}}{{end}}{{println}}"
+/* its id, digest, names by digest, working directory, then its variables, a line each */
+#define LOOK_FORMAT                                                                                \
+	"{{.Id}}{{println}}{{.Digest}}{{println}}{{range .RepoDigests}}{{.}} {{end}}{{println}}"   \
+	"{{.Config.WorkingDir}}{{range .Config.Env}}{{println}}{{.}}{{end}}{{println}}"
 #define LOOK_MS 120000 /* of commands that only look */
 #define OUT_MAX ((size_t)256 << 10)
 #define AUTH_MAX ((size_t)8 << 20)
 #define WORDS_MAX 300
+#define REFERENCES_MAX 8 /* names by digest of one image that a registry is asked about */
 
-static int look(struct arena *a, const char *image, bool *there, const char **workdir,
-                const char **path, struct err *err)
+/* What podman knows of an image of this machine. */
+struct seen {
+	bool there;
+	const char *id, *workdir, *path;
+	const char *digest;
+	struct str references; /* all names by digest, with blanks between */
+};
+
+static int look(struct arena *a, const char *image, struct seen *out, struct err *err)
 {
-	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
+	AUTO_BUF struct buf said = BUF_INIT(OUT_MAX);
 	const char *argv[] = {"podman", "image", "inspect", "--format", LOOK_FORMAT, image, NULL};
-	struct str text, line = {0};
+	struct str text, line[4] = {0};
 	int code = 0;
 
-	if (proc_run(argv, (struct str){0}, LOOK_MS, &out, &code, err) < 0)
+	*out = (struct seen){0};
+	if (proc_run(argv, (struct str){0}, LOOK_MS, &said, &code, err) < 0)
 		return err_wrap(err, "image %s", image);
-	*there = code == 0;
-	text = buf_view(&out);
-	if (!*there || !str_cut(&text, '\n', &line))
-		return 0;
-	line = str_trim(line);
-	*workdir = line.n > 0 ? arena_strz(a, line) : "/";
-	while (str_cut(&text, '\n', &line)) {
-		if (str_starts(line, "PATH="))
-			*path = arena_strz(a, str_skip(line, strlen("PATH=")));
+	text = str_of(arena_strz(a, buf_view(&said)));
+	for (size_t i = 0; i < COUNT(line); i++) {
+		if (code != 0 || !str_cut(&text, '\n', &line[i]))
+			return 0;
+		line[i] = str_trim(line[i]);
+	}
+	out->there = true;
+	out->id = arena_strz(a, line[0]);
+	out->digest = arena_strz(a, line[1]);
+	out->references = line[2];
+	out->workdir = line[3].n > 0 ? arena_strz(a, line[3]) : "/";
+	while (str_cut(&text, '\n', &line[0])) {
+		if (str_starts(line[0], "PATH="))
+			out->path = arena_strz(a, str_skip(line[0], strlen("PATH=")));
 	}
 	return 0;
+}
+
+/* --- names --- */
+
+/* Without transport, tag and digest. */
+static struct str repository(struct str name)
+{
+	static const char transport[] = "docker://";
+	size_t end, slash;
+
+	if (str_starts(name, transport))
+		name = str_skip(name, strlen(transport));
+	for (end = 0; end < name.n && name.p[end] != '@'; end++)
+		;
+	name.n = end;
+	for (slash = end; slash > 0 && name.p[slash - 1] != '/'; slash--)
+		;
+	for (end = slash; end < name.n && name.p[end] != ':'; end++)
+		;
+	return (struct str){name.p, end};
+}
+
+/* podman makes a short name whole: "python" is docker.io/library/python. */
+static bool same_repository(struct str whole, struct str name)
+{
+	return str_same(whole, name) || (whole.n > name.n && whole.p[whole.n - name.n - 1] == '/' &&
+	                                 memcmp(whole.p + whole.n - name.n, name.p, name.n) == 0);
+}
+
+static bool is_local(const char *name)
+{
+	return str_starts(str_of(name), "localhost/");
+}
+
+const char *image_reference(struct arena *a, const char *name, struct str references,
+                            const char *digest)
+{
+	struct str mine = repository(str_of(name)), one, first = {0};
+
+	while (str_cut(&references, ' ', &one)) {
+		if (one.n == 0 || str_starts(one, "localhost/") ||
+		    !same_repository(repository(one), mine))
+			continue;
+		if (digest[0] != '\0' && str_ends(one, digest))
+			return arena_strz(a, one);
+		if (first.n == 0)
+			first = one;
+	}
+	return first.n > 0 ? arena_strz(a, first) : NULL;
 }
 
 /* --- the credentials' file --- */
@@ -113,7 +178,7 @@ static const char *denied_words(struct arena *a, const struct job_spec *s)
 	                    host, s->registry_secret, s->registry_secret);
 }
 
-static int refuse(const struct image *im, struct str said, struct err *err)
+static int refuse(const struct image *im, const char *name, struct str said, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	const struct job_spec *s = im->spec;
@@ -154,82 +219,193 @@ static int refuse(const struct image *im, struct str said, struct err *err)
 	               "image %s is not on this machine, and %s. You can also add it with `podman "
 	               "load` or "
 	               "`podman import`. (podman: %.500s)",
-	               s->base_image, of[why].words, last);
+	               name, of[why].words, last);
 }
 
 /* --- the pull --- */
 
 struct pull {
 	const struct image *im;
+	const char *name;
+	bool here; /* there is one already: a registry that is away is not waited for */
+	bool answered, given_up;
 	int64_t begun_ms;
 };
 
-/* Without a terminal podman says "Copying blob" at the begin of each layer, and no more. */
+static bool has(const struct buf *out, const char *mark)
+{
+	return out->n > 0 && memmem(out->p, out->n, mark, strlen(mark)) != NULL;
+}
+
+/* Without a terminal podman says "Copying blob" at the begin of each layer, and no more. The first
+ * word after the registry's answer is about signatures. */
 static bool pull_goes_on(void *arg, const struct buf *out)
 {
 	struct pull *p = arg;
 	static const char mark[] = "Copying blob ";
+	int64_t lasts = clock_mono_ms() - p->begun_ms;
 	char words[WORDS_MAX];
 	int layers = 0;
 
+	p->answered = p->answered || has(out, "Getting image source signatures");
+	p->given_up = p->here && !p->answered && lasts > IMAGE_ASK_MS;
 	for (size_t i = 0; i + sizeof(mark) <= out->n; i++)
 		layers += memcmp(out->p + i, mark, sizeof(mark) - 1) == 0 ? 1 : 0;
 	(void)snprintf(words, sizeof(words), "pulling image %.200s: %d layer%s, %" PRId64 " s",
-	               p->im->spec->base_image, layers, layers == 1 ? "" : "s",
-	               (clock_mono_ms() - p->begun_ms) / 1000);
+	               p->im->spec->base_image, layers, layers == 1 ? "" : "s", lasts / 1000);
 	p->im->note(p->im->arg, words);
-	return !atomic_load(p->im->cancel);
+	return !p->given_up && !atomic_load(p->im->cancel);
 }
 
-static int pull(const struct image *im, const char *auth, struct err *err)
+static int pull_with(struct pull *p, const char *auth, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
-	struct pull p = {im, clock_mono_ms()};
-	const char *plain[] = {"podman", "pull", im->spec->base_image, NULL};
-	const char *with[] = {"podman", "pull", "--authfile", auth, im->spec->base_image, NULL};
+	const char *plain[] = {"podman", "pull", p->name, NULL};
+	const char *with[] = {"podman", "pull", "--authfile", auth, p->name, NULL};
 	int code = 0;
 
+	p->begun_ms = clock_mono_ms();
 	if (proc_run_look(auth != NULL ? with : plain, IMAGE_PULL_MS,
-	                  &(struct proc_look){pull_goes_on, &p}, &out, &code, err) < 0)
-		return err_wrap(err, "image %s", im->spec->base_image);
-	return code == 0 ? 0 : refuse(im, buf_view(&out), err);
+	                  &(struct proc_look){pull_goes_on, p}, &out, &code, err) < 0) {
+		if (!p->given_up || err->code != ERR_CANCELED)
+			return err_wrap(err, "image %s", p->name);
+		err_clear(err);
+		return err_set(err, ERR_REGISTRY_UNREACHABLE,
+		               "image %s: its registry has not answered for %d s", p->name,
+		               IMAGE_ASK_MS / 1000);
+	}
+	p->answered = p->answered || has(&out, "Getting image source signatures");
+	return code == 0 ? 0 : refuse(p->im, p->name, buf_view(&out), err);
 }
 
-static int pull_as_named(struct arena *a, const struct image *im, struct err *err)
+static int pull(struct arena *a, struct pull *p, struct err *err)
 {
-	const char *path = arena_printf(a, "%s/" IMAGE_AUTH, im->dir);
+	const char *path = arena_printf(a, "%s/" IMAGE_AUTH, p->im->dir);
 	int rc;
 
-	if (im->spec->registry_auth == SPEC_AUTH_NONE)
-		return pull(im, NULL, err);
-	if (write_auth(a, im, path, err) < 0)
+	if (p->im->spec->registry_auth == SPEC_AUTH_NONE)
+		return pull_with(p, NULL, err);
+	if (write_auth(a, p->im, path, err) < 0)
 		return -1;
-	rc = pull(im, path, err);
+	rc = pull_with(p, path, err);
 	if (unlink(path) < 0 && rc == 0)
 		return err_errno(err, errno, "%s holds a password and cannot be removed", path);
 	return rc;
 }
 
-int image_bring(struct arena *a, const struct image *im, const char **workdir, const char **path,
-                struct err *err)
+static int look_again(struct arena *a, const char *name, struct seen *out, struct err *err)
 {
-	const char *image = im->spec->base_image;
-	char found[4096];
-	bool there = false;
+	if (look(a, name, out, err) < 0)
+		return -1;
+	if (!out->there)
+		return err_set(err, ERR_IO, "podman pulled image %s but cannot find it", name);
+	return 0;
+}
 
+/* --- what a name stands for now --- */
+
+static bool in_registry(struct arena *a, const struct image *im, const char *reference)
+{
+	struct pull p = {.im = im, .name = reference, .here = true};
+	struct err ignored = {0};
+
+	return pull(a, &p, &ignored) == 0;
+}
+
+/* An image that was built here and pushed has a digest of this machine besides the registry's; one
+ * of several platforms has that of their list and its own. The registry says which it has. */
+static const char *choose_reference(struct arena *a, const struct image *im, const struct seen *s)
+{
+	const char *name = im->spec->base_image,
+		   *best = image_reference(a, name, s->references, s->digest);
+	struct str all = s->references, one;
+
+	if (best == NULL || str_same(str_trim(all), str_of(best)) || in_registry(a, im, best))
+		return best;
+	for (int tries = 0; tries < REFERENCES_MAX && str_cut(&all, ' ', &one); tries++) {
+		const char *other = image_reference(a, name, one, "");
+
+		if (other != NULL && strcmp(other, best) != 0 && in_registry(a, im, other))
+			return other;
+	}
+	return best;
+}
+
+/* A tag is asked for each time; a digest stands for itself, and some names are of this machine. */
+static int resolve(struct arena *a, const struct image *im, struct seen *s, struct image_got *out,
+                   struct err *err)
+{
+	struct pull p = {.im = im, .name = im->spec->base_image};
+	const char *digest = strchr(p.name, '@');
+
+	if (look(a, p.name, s, err) < 0)
+		return -1;
+	p.here = s->there;
+	if (!s->there || (digest == NULL && !is_local(p.name))) {
+		if (pull(a, &p, err) == 0) {
+			if (look_again(a, p.name, s, err) < 0)
+				return -1;
+		} else if (!p.here || p.answered || atomic_load(im->cancel)) {
+			return -1;
+		} else {
+			out->unasked = arena_cstr(a, err->msg);
+			err_clear(err);
+		}
+	}
+	out->is.id = s->id;
+	if (digest != NULL)
+		out->is.reference = image_reference(a, p.name, s->references, digest);
+	else if (out->unasked != NULL)
+		out->is.reference = image_reference(a, p.name, s->references, s->digest);
+	else if (!is_local(p.name))
+		out->is.reference = choose_reference(a, im, s);
+	return 0;
+}
+
+/* --- what was resolved before --- */
+
+static int bring_wanted(struct arena *a, const struct image *im, const struct wire_image *wanted,
+                        struct seen *s, struct image_got *out, struct err *err)
+{
+	struct pull p = {.im = im, .name = wanted->reference};
+
+	out->is = *wanted;
+	if (look(a, wanted->id, s, err) < 0)
+		return -1;
+	if (s->there)
+		return 0;
+	if (wanted->reference == NULL)
+		return err_set(err, ERR_IMAGE_NOT_FOUND,
+		               "image %s: this job runs with image %.12s, which is not on this "
+		               "machine any more and came from no registry. Push the job again to "
+		               "run it with what the name stands for now",
+		               im->spec->base_image, wanted->id);
+	if (pull(a, &p, err) < 0)
+		return err_wrap(err, "image %s, as it was when the job was first started",
+		                im->spec->base_image);
+	if (look_again(a, p.name, s, err) < 0)
+		return -1;
+	out->is.id = s->id; /* a list of platforms has another one on another kind of machine */
+	return 0;
+}
+
+int image_bring(struct arena *a, const struct image *im, const struct wire_image *wanted,
+                struct image_got *out, struct err *err)
+{
+	struct seen s = {0};
+	char found[4096];
+
+	*out = (struct image_got){0};
 	if (proc_find("podman", found) == NULL)
 		return err_set(
 			err, ERR_PODMAN_MISSING,
 			"image %s: this machine has no podman (apt install podman); or start "
 			"the server with --images host, or leave base_image out",
-			image);
-	if (look(a, image, &there, workdir, path, err) < 0)
+			im->spec->base_image);
+	if ((wanted != NULL ? bring_wanted(a, im, wanted, &s, out, err)
+	                    : resolve(a, im, &s, out, err)) < 0)
 		return -1;
-	if (there)
-		return 0;
-	if (pull_as_named(a, im, err) < 0 || look(a, image, &there, workdir, path, err) < 0)
-		return -1;
-	if (!there)
-		return err_set(err, ERR_IO, "podman pulled image %s but cannot find it", image);
+	out->workdir = s.workdir;
+	out->path = s.path;
 	return 0;
 }

@@ -38,6 +38,10 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 /* Tries until the server answers. ERR_CONFLICT, ERR_AUTH, ...: this attempt is not ours. */
 int report_claim(struct report *r, struct arena *a, struct wire_launch *out,
                  struct err *err) MUST_CHECK;
+/* What this node resolved the job's image to; *out is what stays with the job, which another node
+ * may have said before. Tries until the server answers. ERR_CANCELED when staging is to give up. */
+int report_image(struct report *r, struct arena *a, const struct wire_image *mine,
+                 struct wire_image *out, struct err *err) MUST_CHECK;
 /* Starts the threads. */
 int report_start(struct report *r, struct logs *logs, struct err *err) MUST_CHECK;
 /* From now on `sample` fills what a heartbeat carries; false = none now. It is called by the

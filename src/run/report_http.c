@@ -138,6 +138,27 @@ int report_claim(struct report *r, struct arena *a, struct wire_launch *out, str
 	}
 }
 
+int report_image(struct report *r, struct arena *a, const struct wire_image *mine,
+                 struct wire_image *out, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(REPORT_BODY_MAX);
+	int tries = 0;
+
+	wire_image_write(mine, &body);
+	while (!atomic_load(&r->cancel)) {
+		AUTO_HTTP_REPLY struct http_reply reply = {0};
+		struct err one = {0};
+
+		if (report_post(r, "/runner/v1/image", buf_view(&body), &reply, &one) == 0)
+			return wire_image_parse(out, a, buf_view(&reply.body), err);
+		if (report_is_refusal(&reply) || reply.status == 400)
+			return err_set(err, one.code, "%s", one.msg);
+		log_warn("image: %s", one.msg);
+		report_pause_after(r, &tries);
+	}
+	return err_set(err, ERR_CANCELED, "stopped while staging");
+}
+
 void report_exit(struct report *r, const struct wire_exit *x)
 {
 	AUTO_BUF struct buf body = BUF_INIT(REPORT_BODY_MAX);

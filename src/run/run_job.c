@@ -70,6 +70,7 @@ static int make_sandbox(struct run *r, struct err *err)
 		.name = r->name,
 		.kind = r->launch.sandbox,
 		.image = r->stage.image,
+		.image_name = r->spec.base_image,
 		.program = r->program,
 		.ids = r->ids,
 		.mounts = r->mounts,

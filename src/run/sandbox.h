@@ -32,11 +32,12 @@
 #define SANDBOX_SCRIPT_MAX ((size_t)64 << 20)
 
 struct sandbox_spec {
-	const char *dir;     /* attempt folder */
-	const char *name;    /* unique on this machine, of groups and containers */
-	const char *kind;    /* one of sandbox_kinds; of a job with an image always podman */
-	const char *image;   /* NULL: the host's root */
-	const char *program; /* this binary, where sandbox-exec cannot be run from memory */
+	const char *dir;        /* attempt folder */
+	const char *name;       /* unique on this machine, of groups and containers */
+	const char *kind;       /* one of sandbox_kinds; of a job with an image always podman */
+	const char *image;      /* its id; NULL: the host's root */
+	const char *image_name; /* as the job names it */
+	const char *program;    /* this binary, where sandbox-exec cannot be run from memory */
 	const struct mounts *mounts;
 	const struct wire_gpu *gpus;
 	size_t n_gpus;

@@ -145,7 +145,7 @@ static void say(struct sandbox *s)
 	(void)snprintf(s->says, sizeof(s->says),
 	               "sandbox: podman image %s pidns ipcns ro-weights net=host%s%s gpus=%zu "
 	               "shm=%s memlock=%s disk=watched; not enforced:%s network",
-	               s->spec->image, mem, cpu, s->spec->n_gpus,
+	               s->spec->image_name, mem, cpu, s->spec->n_gpus,
 	               units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s->a),
 	               limits ? "" : " memory cpu pids");
 }

@@ -402,9 +402,26 @@ static int stage_image(struct stage *st, struct err *err)
 	                         .note = on_image,
 	                         .arg = st};
 
-	if (image_bring(st->a, &im, &st->image_workdir, &st->image_path, err) < 0)
+	const struct wire_launch *l = st->launch;
+	struct image_got got;
+	struct wire_image kept;
+
+	if (image_bring(st->a, &im, l->has_image ? &l->image : NULL, &got, err) < 0)
 		return -1;
-	st->image = st->spec->base_image;
+	if (!l->has_image) {
+		if (got.unasked != NULL)
+			logs_message(st->logs, "using the image that is on this machine: %s",
+			             got.unasked);
+		if (report_image(st->report, st->a, &got.is, &kept, err) < 0)
+			return -1;
+		/* Another node was first, and the tag has moved since. */
+		if (strcmp(kept.id, got.is.id) != 0 &&
+		    image_bring(st->a, &im, &kept, &got, err) < 0)
+			return -1;
+	}
+	st->image = got.is.id;
+	st->image_workdir = got.workdir;
+	st->image_path = got.path;
 	return 0;
 }
 

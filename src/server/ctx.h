@@ -133,6 +133,8 @@ int ctx_runner_claim(OF, struct arena *a, const char *nonce, struct wire_launch 
                      struct err *err);
 int ctx_runner_heartbeat(OF, const struct wire_heartbeat *hb, struct err *err);
 int ctx_runner_desired(OF, struct arena *a, struct wire_desired *out, struct err *err);
+int ctx_runner_image(OF, struct arena *a, const struct wire_image *said, struct wire_image *out,
+                     struct err *err);
 int ctx_runner_ready(OF, struct err *err);
 int ctx_runner_event(OF, const char *kind, const char *message, struct err *err);
 int ctx_runner_checkpoint(OF, const struct model_checkpoint *row, struct err *err);

@@ -168,6 +168,8 @@ static int fill_resolved(struct app *app, struct arena *a, const struct mine *m,
 	out->code = ARENA_ARRAY(a, struct wire_code, f.n_code + 1);
 	for (size_t i = 0; i < f.n_code; i++)
 		out->code[out->n_code++] = (struct wire_code){f.code[i].key, f.code[i].bytes};
+	out->has_image = f.image.id != NULL;
+	out->image = (struct wire_image){f.image.id, f.image.reference};
 	return 0;
 }
 
@@ -350,6 +352,52 @@ int ctx_runner_ready(void *of, const struct principal *principal, struct err *er
 		err_clear(err);
 	}
 	return 0;
+}
+
+/* The first node says what the job's image is; all get the same answer. */
+static int keep_image(struct app *app, struct arena *a, const struct mine *m,
+                      const struct wire_image *said, struct wire_image *out, struct err *err)
+{
+	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	const char *name = said->reference != NULL ? said->reference : said->id;
+	struct model_job job = {0};
+	struct resolved f = {0};
+
+	if (meta_job(app->meta, a, m->job.id, &job, err) < 0 ||
+	    resolved_read(a, job.resolved_json, &f, err) < 0)
+		return -1;
+	if (f.image.id != NULL) {
+		*out = (struct wire_image){f.image.id, f.image.reference};
+		return 0;
+	}
+	f.image = (struct resolved_image){said->id, said->reference};
+	resolved_write(&f, &json);
+	if (buf_check(&json, "frozen record", err) < 0 ||
+	    meta_job_resolved(app->meta, job.id, m->row.id, buf_cstr(&json), err) < 0)
+		return -1;
+	*out = *said;
+	app_log(app, job.id, "image: %s", name);
+	app_event(app, job.id, "image", "runner", "%s", name);
+	return 0;
+}
+
+int ctx_runner_image(void *of, const struct principal *principal, struct arena *a,
+                     const struct wire_image *said, struct wire_image *out, struct err *err)
+{
+	struct app *app = of;
+	struct mine m = {0};
+	struct lock *step;
+	int r;
+
+	if (find(app, principal, a, &m, err) < 0)
+		return -1;
+	if (is_over(&m))
+		return err_set(err, ERR_CONFLICT, "attempt %s is over", m.row.id);
+	step = app_stripe(app->steps, m.job.id); /* nodes say it at the same time */
+	lock_take(step);
+	r = keep_image(app, a, &m, said, out, err);
+	lock_give(step);
+	return r;
 }
 
 int ctx_runner_event(void *of, const struct principal *principal, const char *kind,

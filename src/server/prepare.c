@@ -134,6 +134,7 @@ static int resolve(struct prep *p, struct err *err)
 	};
 	const char **manifests;
 
+	p->now.image = p->before.image;
 	resolved_write(&p->now, &json);
 	if (buf_check(&json, "frozen record", err) < 0)
 		return -1;

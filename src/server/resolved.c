@@ -1,4 +1,6 @@
-/* resolved.c - the frozen record as JSON: {"weights":[],"load":[],"resume":{},"code":[]}. */
+/* resolved.c - the frozen record as JSON:
+ * {"weights":[],"load":[],"resume":{},"code":[],"image":{}}.
+ */
 #include "server/resolved.h"
 
 static void write_load(const struct resolved_load *l, struct js *js)
@@ -55,6 +57,13 @@ void resolved_write(const struct resolved *f, struct buf *out)
 		js_close(&js);
 	}
 	js_end(&js);
+	if (f->image.id != NULL) {
+		js_key(&js, "image");
+		js_open(&js);
+		js_kv(&js, "id", f->image.id);
+		js_kv(&js, "reference", f->image.reference);
+		js_close(&js);
+	}
 	js_close(&js);
 }
 
@@ -115,6 +124,8 @@ int resolved_read(struct arena *a, const char *json, struct resolved *out, struc
 			.bytes = u64_of(c, "bytes"),
 		};
 	}
+	out->image.id = doc_cstr(doc_path(d, "image", "id", NULL), NULL);
+	out->image.reference = doc_cstr(doc_path(d, "image", "reference", NULL), NULL);
 	return 0;
 }
 

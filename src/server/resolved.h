@@ -1,6 +1,6 @@
 /*
- * resolved.h - what a job really gets, decided once in CREATED and kept in its row: revisions and
- * manifests of its weights, checkpoints that it loads, code archives. A retry and a recreated job
+ * resolved.h - what a job really gets, decided once and kept in its row: revisions and manifests of
+ * its weights, checkpoints that it loads, code archives, its image. A retry and a recreated job
  * start from it, so they run with the same bytes.
  */
 #ifndef RESOLVED_H
@@ -25,6 +25,11 @@ struct resolved_code {
 	uint64_t bytes;
 };
 
+struct resolved_image {
+	const char *id;        /* 64 hex; NULL: no attempt has come that far yet */
+	const char *reference; /* REPOSITORY@sha256:DIGEST; NULL: of this machine alone */
+};
+
 struct resolved {
 	struct resolved_weights *weights;
 	size_t n_weights;
@@ -34,6 +39,7 @@ struct resolved {
 	                               * part of what a recreated job starts from. */
 	struct resolved_code *code;
 	size_t n_code;
+	struct resolved_image image; /* by the first runner that staged it */
 };
 
 void resolved_write(const struct resolved *f, struct buf *out);

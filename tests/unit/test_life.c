@@ -302,6 +302,9 @@ static void stops_in_every_state(void **state)
 	           ERR_NOT_FOUND, "job");
 }
 
+#define ONES "1111111111111111111111111111111111111111111111111111111111111111"
+#define TWOS "2222222222222222222222222222222222222222222222222222222222222222"
+
 /* Two nodes of a GPU each. */
 static int push_gang(struct fixture *f, const char *limits, struct model_job *out)
 {
@@ -317,6 +320,41 @@ static int push_gang(struct fixture *f, const char *limits, struct model_job *ou
 	                   &d, &f->err),
 	          &f->err);
 	return fixture_push_doc(f, d, NULL, out);
+}
+
+/* Two nodes find the tag moved between them: one image stays with the job, and with what is made of
+ * it. One whose attempt is over says nothing. */
+static void the_first_node_says_the_image(void **state)
+{
+	struct fixture *f = *state;
+	const struct wire_image one = {ONES, "r.example/a@sha256:" TWOS}, two = {TWOS, NULL};
+	struct wire_image out = {0};
+	struct model_job j = {0}, k = {0};
+	struct wire_launch l;
+	struct principal *r0, *r1;
+
+	assert_ok(push_gang(f, "", &j), &f->err);
+	fixture_await(f, j.id, JOB_DEPLOYING);
+	r0 = fixture_runner(f, j.id, 0);
+	r1 = fixture_runner(f, j.id, 1);
+	assert_false(fixture_claim(f, r0, "a").has_image);
+	assert_false(fixture_claim(f, r1, "b").has_image);
+	assert_ok(ctx_runner_image(f->app, r1, f->a, &one, &out, &f->err), &f->err);
+	assert_string_equal(out.id, one.id);
+	assert_ok(ctx_runner_image(f->app, r0, f->a, &two, &out, &f->err), &f->err);
+	assert_string_equal(out.id, one.id);
+	assert_string_equal(out.reference, one.reference);
+	fixture_exit(f, r0, JOB_END_DEPLOY_FAILED, 0);
+	fixture_exit(f, r1, JOB_END_DEPLOY_FAILED, 0);
+	assert_err(ctx_runner_image(f->app, r0, f->a, &two, &out, &f->err), &f->err, ERR_CONFLICT,
+	           "");
+
+	assert_ok(ctx_job_recreate(f->app, f->admin, f->a, j.id, false, &k, &f->err), &f->err);
+	fixture_await(f, k.id, JOB_DEPLOYING);
+	l = fixture_claim(f, fixture_runner(f, k.id, 0), "a");
+	assert_true(l.has_image);
+	assert_string_equal(l.image.id, one.id);
+	assert_string_equal(l.image.reference, one.reference);
 }
 
 static void a_gang_starts_and_ends_together(void **state)
@@ -775,6 +813,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(exits_decide),
 	FIXTURE_TEST(stops_in_every_state),
 	FIXTURE_TEST(a_gang_starts_and_ends_together),
+	FIXTURE_TEST(the_first_node_says_the_image),
 	FIXTURE_TEST(a_gang_is_idle_when_all_of_it_is),
 	FIXTURE_TEST(idle_gpu_wants_gpus_that_are_measured),
 	FIXTURE_TEST(weights_are_frozen_and_shared),

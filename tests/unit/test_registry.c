@@ -1,4 +1,5 @@
 /* Credentials of a registry: names, and the auth file that podman reads. */
+#include "run/image.h"
 #include "run/registry.h"
 
 #include "base/json.h"
@@ -112,10 +113,42 @@ static void refuses_what_is_no_credential(void **state UNUSED)
 	}
 }
 
+static void knows_an_image_by_its_digests(void **state UNUSED)
+{
+	static const struct {
+		const char *name, *references, *digest, *is;
+	} rows[] = {
+		{"r.example/a/b:1", "r.example/a/b@sha256:1 r.example/a/b@sha256:2 ", "sha256:2",
+	         "r.example/a/b@sha256:2"},
+		{"r.example/a/b:1", "r.example/a/b@sha256:1 r.example/a/b@sha256:2 ", "sha256:3",
+	         "r.example/a/b@sha256:1"},
+		{"r.example:5000/b", "r.example:5000/c@sha256:1 r.example:5000/b@sha256:1 ", "",
+	         "r.example:5000/b@sha256:1"},
+		{"docker://r.example/b", "r.example/b@sha256:1 ", "", "r.example/b@sha256:1"},
+		{"r.example/b@sha256:2", "r.example/b@sha256:1 r.example/b@sha256:2 ", "@sha256:2",
+	         "r.example/b@sha256:2"},
+		{"python:3.12", "docker.io/library/python@sha256:1 ", "",
+	         "docker.io/library/python@sha256:1"},
+		{"thon:3.12", "docker.io/library/python@sha256:1 ", "", NULL},
+		{"localhost/b:1", "localhost/b@sha256:1 ", "", NULL},
+		{"b:1", "localhost/b@sha256:1 ", "", NULL},
+		{"r.example/b:1", "", "", NULL},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		const char *is = image_reference(a, rows[i].name, str_of(rows[i].references),
+		                                 rows[i].digest);
+
+		assert_row((is == NULL) == (rows[i].is == NULL), rows[i].name);
+		if (is != NULL)
+			assert_string_equal(is, rows[i].is);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(knows_hosts),
-	cmocka_unit_test(knows_whose_an_image_is),
-	cmocka_unit_test(writes_the_auth_file),
+	cmocka_unit_test(knows_an_image_by_its_digests), cmocka_unit_test(knows_hosts),
+	cmocka_unit_test(knows_whose_an_image_is),       cmocka_unit_test(writes_the_auth_file),
 	cmocka_unit_test(refuses_what_is_no_credential),
 };
 UNIT_MAIN(tests)

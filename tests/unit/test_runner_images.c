@@ -68,6 +68,22 @@ static void unknown_image_is_refused_with_advice(void **state)
 	assert_non_null(strstr(x.detail, "podman import"));
 }
 
+/* The job was resolved to an image of this machine that is gone: its name is no substitute. */
+static void a_name_does_not_stand_in_for_an_image(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	if (!have_image(p))
+		return;
+	image_spec(p, "localhost/stoker-unit:1", "\"echo ran\"", "512Mi");
+	p->launch.has_image = true;
+	p->launch.image.id = "1111111111111111111111111111111111111111111111111111111111111111";
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_DEPLOY_FAILED);
+	assert_string_equal(x.error_id, "image_not_found");
+}
+
 static void runs_an_image(void **state)
 {
 	struct place *p = *state;
@@ -166,6 +182,7 @@ static void a_killed_runner_takes_its_container(void **state)
 #define T(f) cmocka_unit_test_setup_teardown(f, place_set_up, place_tear_down)
 static const struct CMUnitTest tests[] = {
 	T(unknown_image_is_refused_with_advice),
+	T(a_name_does_not_stand_in_for_an_image),
 	T(runs_an_image),
 	T(nothing_printed_is_lost),
 	T(stops_a_container),

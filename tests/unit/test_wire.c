@@ -82,6 +82,8 @@ static void keeps_launch(void **state UNUSED)
 	                        .registry_secret = "name:pass",
 	                        .gpus = gpus,
 	                        .n_gpus = 2,
+	                        .has_image = true,
+	                        .image = {"1f", "r.example/a@sha256:2f"},
 	                        .store_dir = "/d/store",
 	                        .node_dir = "/d/node",
 	                        .node_budget_bytes = 1U << 30,
@@ -109,6 +111,38 @@ static void keeps_launch(void **state UNUSED)
 	assert_null(back.registry_secret2);
 	assert_int_equal(back.n_hide, 0);
 	assert_int_equal(back.gpus[1].index, 3);
+	assert_true(back.has_image);
+	assert_string_equal(back.image.reference, "r.example/a@sha256:2f");
+}
+
+static void refuses_what_names_no_image(void **state UNUSED)
+{
+#define ID "\"id\":\"1111111111111111111111111111111111111111111111111111111111111111\""
+#define SUM "sha256:2222222222222222222222222222222222222222222222222222222222222222"
+	static const struct {
+		const char *json;
+		bool fine;
+	} rows[] = {
+		{"{" ID ",\"reference\":\"r.example/a@" SUM "\"}", true},
+		{"{" ID ",\"reference\":null}", true},
+		{"{" ID "}", true},
+		{"{" ID ",\"reference\":\"r.example/a:1\"}", false},
+		{"{" ID ",\"reference\":\"@" SUM "\"}", false},
+		{"{" ID ",\"reference\":\"r.example/a@" SUM "2\"}", false},
+		{"{\"id\":\"11\"}", false},
+		{"{\"id\":null}", false},
+		{"{}", false},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct wire_image m;
+		struct err err = {0};
+
+		assert_row((wire_image_parse(&m, a, str_of(rows[i].json), &err) == 0) ==
+		                   rows[i].fine,
+		           rows[i].json);
+	}
 }
 
 /* What the release before this one does not say. */
@@ -234,6 +268,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(refuses),
 	cmocka_unit_test(keeps_start),
 	cmocka_unit_test(keeps_launch),
+	cmocka_unit_test(refuses_what_names_no_image),
 	cmocka_unit_test(keeps_heartbeat),
 	cmocka_unit_test(reads_what_is_older),
 	cmocka_unit_test(bounds_fixed_lists),
