@@ -19,6 +19,7 @@
 #include "server/specs.h"
 #include "server/start.h"
 #include "server/maintenance.h"
+#include "server/mirror_room.h"
 #include "server/keyed_executor.h"
 
 #define FIXTURE_FLAGS_MAX 16
@@ -58,6 +59,7 @@ static inline void fixture_up(struct fixture *f)
 	exec_start(app);
 	cache_start(app);
 	maintenance_start(app);
+	mirror_room_start(app);
 	fetch_start(app);
 	inputs_start(app);
 	prepare_start(app);
@@ -91,6 +93,7 @@ static inline void fixture_down(struct fixture *f)
 	keyed_executor_free(app->prepare);
 	inputs_free(app);
 	fetch_free(app);
+	mirror_room_free(app);
 	cache_free(app);
 	maintenance_free(app);
 	exec_stop(app);

@@ -64,6 +64,8 @@
 	X(VOLUME_FULL,          QUOTA,       "volume_full",            "The checkpoint folder grew larger than volume_size_gib. The job was ended; its complete checkpoints are kept. Raise the size, or keep fewer checkpoints.") \
 	X(INODES_EXHAUSTED,     QUOTA,       "inodes_exhausted",       "The disk of the node was running out of inodes, and this job held most of them. It was ended. Write fewer, larger files.") \
 	X(STORED_SPEC,          CORRUPT,     "stored_spec_unreadable", "The database's copy of the job's specification is damaged. Push the job again.") \
+	X(MIRROR_FULL,          NO_SPACE,    "mirror_full",            "Jobs that wait or run need what is in the mirror, and the source does not fit beside it. A job waits; a larger --mirror-bytes helps.") \
+	X(MIRROR_TOO_SMALL,     NO_SPACE,    "mirror_too_small",       "The sources of the job are larger than the whole mirror may be. Select fewer files with allow_patterns, or raise --mirror-bytes.") \
 	X(NODE_CACHE_FULL,       NO_SPACE,    "node_cache_full",        "Running jobs use the node cache, and what this job needs does not fit beside it. The job waits; a larger --node-cache-bytes helps.") \
 	X(SOURCE_BUSY,          BUSY,        "source_busy",            "The source limits the rate of requests. Try again later; a secret often raises the limit.") \
 	X(DIGEST_MISMATCH,      CORRUPT,     "digest_mismatch",        "What the source sent does not have the digest that it promises. Nothing of it is used.") \

@@ -377,6 +377,8 @@ static int status_show(struct request *rq, struct err *err)
 	js_kv_u64(js, "pending", s.jobs_pending);
 	js_close(js);
 	js_kv_u64(js, "mirror_bytes", s.mirror_bytes);
+	js_kv_u64(js, "mirror_budget", s.mirror_budget);
+	js_kv_u64(js, "mirror_reserved", s.mirror_reserved);
 	js_key(js, "node_cache");
 	js_open(js);
 	js_kv_u64(js, "bytes", s.node_cache_bytes);

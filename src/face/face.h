@@ -64,6 +64,7 @@ struct server_status {
 		*python; /* what probing found, in words; python NULL: nothing */
 	int64_t started_ms;
 	uint64_t disk_free, disk_total, mirror_bytes, node_cache_bytes, node_cache_budget;
+	uint64_t mirror_budget, mirror_reserved, mirror_evicted, mirror_evicted_bytes;
 	uint64_t jobs_active, jobs_pending;
 	struct node_row *nodes;
 	size_t n_nodes;

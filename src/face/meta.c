@@ -39,6 +39,12 @@ static void one(struct buf *out, const char *name, const char *help, double valu
 	buf_printf(out, "stoker_%s %.17g\n", name, value);
 }
 
+static void total(struct buf *out, const char *name, const char *help, uint64_t value)
+{
+	buf_printf(out, "# HELP stoker_%s %s\n# TYPE stoker_%s counter\nstoker_%s %" PRIu64 "\n",
+	           name, help, name, name, value);
+}
+
 /* A label's value: backslash, quote and line break have escapes. */
 static void label(struct buf *out, const char *name, const char *value)
 {
@@ -118,6 +124,12 @@ static int metrics(struct request *rq, struct err *err)
 	one(&out, "disk_free_bytes", "Free space of the data folder.", (double)s.disk_free);
 	one(&out, "disk_total_bytes", "Size of its file system.", (double)s.disk_total);
 	one(&out, "mirror_bytes", "Weights that are mirrored.", (double)s.mirror_bytes);
+	one(&out, "mirror_budget_bytes", "Their limit.", (double)s.mirror_budget);
+	one(&out, "mirror_reserved_bytes", "What running fetches have yet to bring.",
+	    (double)s.mirror_reserved);
+	total(&out, "mirror_evicted_sources_total", "Sources evicted from the mirror.",
+	      s.mirror_evicted);
+	total(&out, "mirror_evicted_bytes_total", "Bytes that this freed.", s.mirror_evicted_bytes);
 	one(&out, "node_cache_bytes", "Weights on the node.", (double)s.node_cache_bytes);
 	one(&out, "node_cache_budget_bytes", "Their limit.", (double)s.node_cache_budget);
 	node_gauges(&out, &s);

@@ -281,6 +281,18 @@ int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *
  */
 int meta_mirror_used(struct meta *m, const char *manifest, int64_t now_ms,
                      struct err *err) MUST_CHECK;
+struct meta_idle {
+	const char *manifest, *source; /* one of those that lead to it */
+	uint64_t bytes;
+	int64_t used_ms;
+};
+/* Manifests that no active job has resolved and no fetch is about to replace, least recently used
+ * first. */
+int meta_mirrors_idle(struct meta *m, struct arena *a, struct meta_idle **out, size_t *n,
+                      struct err *err) MUST_CHECK;
+/* Deletes the rows of such a manifest; *evicted: it still was one. */
+int meta_mirror_evict(struct meta *m, const char *manifest, bool *evicted,
+                      struct err *err) MUST_CHECK;
 /* ERR_CONFLICT while an active job has its manifest frozen. */
 int meta_mirror_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
 /* After a restart nothing is being fetched. */

@@ -244,6 +244,46 @@ int meta_mirror_used(struct meta *m, const char *manifest, int64_t now_ms, struc
 	                 DB_ARGS(db_int(now_ms), db_text(manifest)), ERR_NONE, err);
 }
 
+static void idle_row(struct db_rows *r, void *item)
+{
+	struct meta_idle *x = item;
+
+	x->manifest = db_get_text(r);
+	x->source = db_get_text(r);
+	x->bytes = db_get_u64(r);
+	x->used_ms = db_get_int(r);
+}
+
+#define IDLE                                                                                       \
+	" manifest NOT IN (SELECT manifest FROM job_weights)"                                      \
+	" AND manifest NOT IN (SELECT manifest FROM mirrors"                                       \
+	"  WHERE state = 'fetching' AND manifest IS NOT NULL)"
+
+int meta_mirrors_idle(struct meta *m, struct arena *a, struct meta_idle **out, size_t *n,
+                      struct err *err)
+{
+	return meta_list(m, a,
+	                 "SELECT manifest, max(source), max(bytes_total), max(used_ms) FROM mirrors"
+	                 " WHERE manifest IS NOT NULL AND" IDLE
+	                 " GROUP BY manifest ORDER BY max(used_ms), manifest",
+	                 DB_NONE, sizeof(**out), idle_row, out, n, err);
+}
+
+int meta_mirror_evict(struct meta *m, const char *manifest, bool *evicted, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	uint64_t changed = 0;
+
+	*evicted = false;
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    db_exec(&tx, "DELETE FROM mirrors WHERE manifest = ? AND" IDLE,
+	            DB_ARGS(db_text(manifest)), &changed, err) < 0 ||
+	    db_commit(&tx, err) < 0)
+		return -1;
+	*evicted = changed > 0;
+	return 0;
+}
+
 static int active_users(struct db_tx *tx, const char *manifest, int64_t *n, struct err *err)
 {
 	return db_number(tx, "SELECT count(*) FROM job_weights WHERE manifest = ?",

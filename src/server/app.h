@@ -54,6 +54,7 @@ struct live;
 struct specs;
 struct listener;
 struct inputs;
+struct mirror_room;
 
 struct app {
 	struct arena *arena; /* of what lives as long as the server; filled at start only */
@@ -93,6 +94,7 @@ struct app {
 	struct queue *queue;
 	struct keyed_executor *prepare; /* jobs, see prepare.h */
 	struct keyed_executor *sweeps;  /* folders, see reconcile.h */
+	struct mirror_room *room;       /* see mirror_room.h */
 	struct fetches *fetches;
 	struct execs *execs;
 	struct watch *watch;

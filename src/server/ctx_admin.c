@@ -1,6 +1,7 @@
 /* ctx_admin.c - operations of administrators: teams, tokens, capacity, status. */
 #include "server/auth.h"
 #include "server/ctx.h"
+#include "server/mirror_room.h"
 #include "server/queue.h"
 
 #define TEAMS_MAX 1000
@@ -248,8 +249,10 @@ int ctx_status(void *of, const struct principal *principal, struct arena *a,
 {
 	struct app *app = of;
 	struct meta_counts counts = {0};
+	struct mirror_room_view room;
 
-	if (ctx_need(principal, ROLE_VIEWER, err) < 0 || meta_counts(app->meta, &counts, err) < 0)
+	if (ctx_need(principal, ROLE_VIEWER, err) < 0 || meta_counts(app->meta, &counts, err) < 0 ||
+	    mirror_room_view(app, &room, err) < 0)
 		return -1;
 	*out = (struct server_status){
 		.version = STOKER_VERSION,
@@ -259,6 +262,10 @@ int ctx_status(void *of, const struct principal *principal, struct arena *a,
 		.python = app->python,
 		.started_ms = app->started_ms,
 		.mirror_bytes = atomic_load(&app->mirror_bytes),
+		.mirror_budget = room.limit,
+		.mirror_reserved = room.reserved,
+		.mirror_evicted = room.evicted,
+		.mirror_evicted_bytes = room.evicted_bytes,
 		.node_cache_bytes = atomic_load(&app->node_bytes),
 		.node_cache_budget = app->set.node_cache_bytes,
 		.jobs_pending = counts.by_state[JOB_PENDING],

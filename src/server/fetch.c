@@ -4,6 +4,7 @@
 #include "core/redact.h"
 #include "server/ctx.h"
 #include "server/inputs.h"
+#include "server/mirror_room.h"
 #include "server/secrets.h"
 
 #include <sys/queue.h>
@@ -17,8 +18,9 @@ struct fetch {
 	const char *key, *team_id, *source, *endpoint, *secret, *asked_revision, *asked_manifest,
 		*filter_json;
 	struct glob_filter filter;
-	struct blob_pins *pins; /* until the last one has left: rows name what is used by then */
-	unsigned refs;          /* waiters, and one for its thread */
+	struct blob_pins *pins;   /* until the last one has left: rows name what is used by then */
+	struct mirror_hold *hold; /* while it runs */
+	unsigned refs;            /* waiters, and one for its thread */
 	bool keep;
 	atomic_bool cancel;
 	struct fetch_view view; /* under the lock of the list */
@@ -135,6 +137,21 @@ static void listed(struct fetch *f, const struct source_listing *l)
 	lock_give(&all->lock);
 }
 
+static int find_room(void *arg, const struct mirror_want *want, struct err *err)
+{
+	struct fetch *f = arg;
+
+	return mirror_room_take(f->app, f->source, f->row.bytes_total, want, &f->cancel, &f->hold,
+	                        err);
+}
+
+static void on_stored(void *arg, uint64_t bytes)
+{
+	struct fetch *f = arg;
+
+	mirror_room_stored(f->app, f->hold, bytes);
+}
+
 static void announce(struct fetch *f)
 {
 	struct fetches *all = f->app->fetches;
@@ -163,9 +180,12 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	struct mirror_job job = {.blobs = app->blobs,
 	                         .pins = f->pins,
 	                         .listing = &listing,
+	                         .room = find_room,
+	                         .stored = on_stored,
 	                         .progress = on_progress,
 	                         .arg = f,
 	                         .cancel = &f->cancel};
+	int r;
 
 	if (source_open(&s, f->source, &o, err) < 0 ||
 	    source_list(s, f->a, &f->filter, f->asked_revision, &listing, err) < 0)
@@ -176,7 +196,10 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 		return -1;
 	announce(f);
 	job.source = s;
-	return mirror_fetch(&job, manifest, done, err);
+	r = mirror_fetch(&job, manifest, done, err);
+	mirror_room_give(app, f->hold);
+	f->hold = NULL;
+	return r;
 }
 
 static int fetch_retried(struct fetch *f, struct str secret, struct mirror_progress *done,
@@ -535,48 +558,6 @@ int ctx_mirror_prefetch(void *of, const struct principal *principal, struct aren
 	return r;
 }
 
-struct collect {
-	struct app *app;
-	const struct digest *only; /* NULL: any */
-};
-
-/* Row, tree, manifest, blobs: each goes only when nothing above names it any more. */
-static int keep(void *arg, const struct digest *manifest, bool *keep, struct err *err)
-{
-	const struct collect *c = arg;
-	char hex[HASH_HEX_CAP];
-
-	*keep = c->only != NULL && !digest_same(c->only, manifest);
-	digest_hex(manifest, hex);
-	return *keep ? 0 : meta_manifest_used(c->app->meta, hex, keep, err);
-}
-
-static int drop_tree(void *arg, const struct digest *manifest, struct err *err)
-{
-	const struct collect *c = arg;
-	char hex[HASH_HEX_CAP];
-
-	digest_hex(manifest, hex);
-	log_info("unreferenced manifest: %s", hex);
-	if (node_cache_drop(c->app->node, manifest, err) == 0) {
-		app_crash_at("gc:manifest");
-		return 0;
-	}
-	if (err->code != ERR_BUSY)
-		return -1;
-	err_clear(err); /* a tree in use keeps its bytes until it is evicted */
-	return 0;
-}
-
-int fetch_collect(struct app *app, const struct digest *only, int64_t min_age_s,
-                  const struct blobs_way *way, struct blobs_collected *out, struct err *err)
-{
-	struct collect c = {app, only};
-
-	return blobs_collect(app->blobs, min_age_s, &(struct blobs_choice){keep, drop_tree, &c},
-	                     way, out, err);
-}
-
 int ctx_mirror_delete(void *of, const struct principal *principal, const char *id,
                       uint64_t *freed_bytes, struct err *err)
 {
@@ -598,7 +579,8 @@ int ctx_mirror_delete(void *of, const struct principal *principal, const char *i
 		return 0;
 	if (digest_parse(str_of(x.manifest), &name, err) < 0)
 		return -1;
-	r = fetch_collect(app, &name, 0, &(struct blobs_way){0}, &gone, err);
+	r = mirror_collect(app, &name, 0, &(struct blobs_way){0}, &gone, err);
 	*freed_bytes = gone.bytes;
+	mirror_room_changed(app);
 	return r;
 }

@@ -48,12 +48,6 @@ void fetch_look(struct app *app, struct fetch *f, int64_t wait_ms, bool listing,
 void fetch_keep(struct app *app, struct fetch *f); /* goes on without waiters */
 /* What it brought is pinned until then: leave when a row names it. */
 void fetch_leave(struct app *app, struct fetch *f);
-/* Removes manifests that no mirror and no active job names, when they are older than that, and the
- * blobs that only they named. Fetches may run: what they rely on stays. `only`: no other than this
- * one. */
-int fetch_collect(struct app *app, const struct digest *only, int64_t min_age_s,
-                  const struct blobs_way *way, struct blobs_collected *out,
-                  struct err *err) MUST_CHECK;
 /* "1.1 GB of 1.5 GB, 412 MB/s, 1s left" */
 void fetch_words(const struct mirror_progress *p, char *out, size_t cap);
 

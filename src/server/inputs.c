@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "server/jobs.h"
 #include "server/live.h"
+#include "server/mirror_room.h"
 #include "server/prepare.h"
 #include "server/queue.h"
 #include "server/specs.h"
@@ -21,6 +22,10 @@ struct input {
 	struct inputs_said said;
 	char words[SCHED_REASON];
 	bool begun, gone;
+	bool waits,
+		said_full; /* for room in the mirror, holding nothing of it; and its log says so */
+	uint64_t changes;  /* mirror_room_changes() before it was looked for */
+	int64_t again_mono_ms;
 	TAILQ_ENTRY(input) in;
 };
 
@@ -136,12 +141,8 @@ void inputs_kick(struct app *app)
 
 static int begin_fetches(struct app *app, struct input *x, struct err *err)
 {
-	const struct job_spec *spec;
+	const struct job_spec *spec = x->hold.spec;
 
-	if (specs_get(app, x->job_id, &x->hold, err) < 0 ||
-	    resolved_read(x->a, x->job.resolved_json, &x->resolved, err) < 0)
-		return -1;
-	spec = x->hold.spec;
 	for (; x->n < spec->n_weights; x->n++) {
 		const struct resolved_weights *old =
 			resolved_find(&x->resolved, &spec->weights[x->n]);
@@ -183,21 +184,95 @@ static bool keep(struct app *app, struct input *x, const struct fetch_view *v)
 	return true;
 }
 
-static void show(struct app *app, struct input *x, const struct fetch_view *v)
+static void show_wait(struct app *app, struct input *x, const char *what, const char *words)
 {
 	struct inputs *all = app->inputs;
 	struct live_wait w = {0};
-	char words[SCHED_REASON / 2] = "";
 	bool first;
 
-	inputs_show(app, x->job_id, x->hold.spec, v, &x->said, words, sizeof(words));
-	if (words[0] == '\0')
-		return;
 	lock_take(&all->lock);
-	FMT(x->words, "fetching its weights: %s", words);
+	FMT(x->words, "%s%.*s", what, SCHED_REASON / 2, words);
 	lock_give(&all->lock);
 	w.reason = x->words;
 	(void)live_wait(app, x->job_id, &w, &first);
+}
+
+static void show(struct app *app, struct input *x, const struct fetch_view *v)
+{
+	char words[SCHED_REASON / 2] = "";
+
+	inputs_show(app, x->job_id, x->hold.spec, v, &x->said, words, sizeof(words));
+	if (words[0] != '\0')
+		show_wait(app, x, "fetching its weights: ", words);
+}
+
+static void leave_fetches(struct app *app, struct input *x)
+{
+	for (size_t i = 0; i < x->n; i++)
+		fetch_leave(app, x->fetch[i]);
+	x->n = 0;
+}
+
+static bool failed(struct app *app, struct input *x, const struct err *err)
+{
+	if (!atomic_load(&app->stopping))
+		jobs_deploy_failed(app, &x->job, "weights", err);
+	return false;
+}
+
+/* The sources of this job alone are more than the mirror may hold: no other job's end helps. */
+static bool never_fits(struct app *app, const struct input *x, const struct fetch_view *v,
+                       struct err *err)
+{
+	char need[UNITS_CAP], most[UNITS_CAP];
+	struct mirror_room_view room;
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < x->n; i++) {
+		bool again = false;
+
+		for (size_t k = 0; k < i; k++)
+			again = again || x->fetch[k] == x->fetch[i];
+		sum += again ? 0 : v[i].progress.bytes_total;
+	}
+	if (mirror_room_view(app, &room, err) < 0)
+		return true;
+	if (sum <= room.limit)
+		return false;
+	(void)err_set(err, ERR_MIRROR_TOO_SMALL,
+	              "the weights of this job have %s, and the mirror may hold %s: give the "
+	              "server a larger --mirror-bytes",
+	              units_show_bytes(sum, need), units_show_bytes(room.limit, most));
+	return true;
+}
+
+/* What it has is given up meanwhile: another job may wait for that. Those that wait try again one
+ * after another, or two that have half of what they need would keep it from each other for ever. */
+static bool wait_for_room(struct app *app, struct input *x, const struct fetch_view *v,
+                          const struct err *full)
+{
+	struct inputs *all = app->inputs;
+	struct err err = {0};
+	const struct input *other;
+	int64_t turn = 1;
+
+	if (never_fits(app, x, v, &err))
+		return failed(app, x, &err);
+	if (!x->said_full)
+		app_log(app, x->job_id, "waiting for room in the mirror: %s", full->msg);
+	x->waits = x->said_full = true;
+	show_wait(app, x, "waits for room in the mirror: ", full->msg);
+	leave_fetches(app, x);
+	lock_take(&all->lock);
+	TAILQ_FOREACH(other, &all->all, in)
+	{
+		if (other == x)
+			break;
+		turn += other->waits;
+	}
+	lock_give(&all->lock);
+	x->again_mono_ms = clock_mono_ms() + turn * INPUTS_ROOM_MS;
+	return true;
 }
 
 /* False when it is over. */
@@ -207,14 +282,15 @@ static bool look(struct app *app, struct input *x)
 	struct fetch_view *v = ARENA_ARRAY(a, struct fetch_view, x->n + 1);
 	size_t done = 0;
 
-	for (size_t i = 0; i < x->n; i++) {
+	for (size_t i = 0; i < x->n; i++)
 		fetch_look(app, x->fetch[i], 0, false, &v[i]);
-		if (v[i].done && v[i].result < 0) {
-			if (!atomic_load(&app->stopping))
-				jobs_deploy_failed(app, &x->job, "weights", &v[i].err);
-			return false;
-		}
+	for (size_t i = 0; i < x->n; i++) {
 		done += v[i].done;
+		if (!v[i].done || v[i].result == 0)
+			continue;
+		if (v[i].err.id == ERR_MIRROR_FULL && !atomic_load(&app->stopping))
+			return wait_for_room(app, x, v, &v[i].err);
+		return failed(app, x, &v[i].err);
 	}
 	if (done == x->n)
 		return !keep(app, x, v);
@@ -235,11 +311,20 @@ static bool goes_on(struct app *app, struct input *x)
 		}
 		if (x->job.core.state != JOB_PENDING)
 			return false;
-		if (begin_fetches(app, x, &err) < 0) {
-			if (!atomic_load(&app->stopping))
-				jobs_deploy_failed(app, &x->job, "weights", &err);
-			return false;
-		}
+		x->waits = true; /* until the fetches below */
+		if (specs_get(app, x->job_id, &x->hold, &err) < 0 ||
+		    resolved_read(x->a, x->job.resolved_json, &x->resolved, &err) < 0)
+			return failed(app, x, &err);
+	}
+	if (x->waits) {
+		uint64_t changes = mirror_room_changes(app);
+
+		if (changes == x->changes && clock_mono_ms() < x->again_mono_ms)
+			return true;
+		x->changes = changes;
+		if (begin_fetches(app, x, &err) < 0)
+			return failed(app, x, &err);
+		x->waits = false;
 	}
 	return look(app, x);
 }
@@ -252,8 +337,7 @@ static void drop(struct app *app, struct input *x)
 	TAILQ_REMOVE(&all->all, x, in);
 	all->n--;
 	lock_give(&all->lock);
-	for (size_t i = 0; i < x->n; i++)
-		fetch_leave(app, x->fetch[i]);
+	leave_fetches(app, x);
 	specs_drop(&x->hold);
 	arena_free(x->a);
 	free(x->job_id);

@@ -14,6 +14,7 @@
 
 #define INPUTS_MAX 16 /* jobs that are fetched for at once: twice FETCH_THREADS */
 #define INPUTS_PERIOD_MS 1000
+#define INPUTS_ROOM_MS 10000 /* those that wait for room try again after so long, unless woken */
 
 void inputs_start(struct app *app); /* before the queue */
 void inputs_run(struct app *app);

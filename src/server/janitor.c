@@ -4,6 +4,7 @@
 #include "server/exec.h"
 #include "server/fetch.h"
 #include "server/listener.h"
+#include "server/mirror_room.h"
 
 #define KEYS_A_PAGE 1000
 
@@ -117,7 +118,7 @@ static void sweep_rows(struct app *app)
 
 static void sweep_bytes(struct app *app)
 {
-	struct blobs_collected gone = {0}, loose = {0};
+	struct blobs_collected gone = {0}, loose = {0}, over = {0};
 	struct blobs_way way = {0};
 	struct objstore_swept parts;
 	struct err err = {0};
@@ -126,9 +127,12 @@ static void sweep_bytes(struct app *app)
 		log_warn("janitor: %s", err.msg);
 		err_clear(&err);
 	}
-	if (fetch_collect(app, NULL, JANITOR_MANIFEST_S, &way, &gone, &err) < 0 ||
-	    blobs_gc(app->blobs, JANITOR_TMP_S, &way, &loose, &err) < 0)
+	if (mirror_collect(app, NULL, JANITOR_MANIFEST_S, &way, &gone, &err) < 0 ||
+	    blobs_gc(app->blobs, JANITOR_TMP_S, &way, &loose, &err) < 0 ||
+	    mirror_room_trim(app, 0, &way, &over, &err) < 0)
 		log_warn("janitor: %s", err.msg);
+	if (loose.files + gone.files + over.files > 0)
+		mirror_room_changed(app);
 	if (loose.files + gone.files > 0)
 		log_info("removed unreferenced blobs: files=%" PRIu64 " bytes=%" PRIu64,
 		         loose.files + gone.files, loose.bytes + gone.bytes);
@@ -136,11 +140,12 @@ static void sweep_bytes(struct app *app)
 
 static void measure(struct app *app)
 {
-	uint64_t files = 0, bytes = 0, trees = 0, leased = 0;
+	uint64_t bytes = 0, trees = 0, leased = 0;
+	struct blobs_held held;
 	struct err err = {0};
 
-	if (blobs_usage(app->blobs, &files, &bytes, &err) == 0)
-		atomic_store(&app->mirror_bytes, bytes);
+	if (blobs_held(app->blobs, &held, &err) == 0)
+		atomic_store(&app->mirror_bytes, held.bytes + held.partial);
 	err_clear(&err);
 	if (node_cache_usage(app->node, &trees, &bytes, &leased, &err) == 0)
 		atomic_store(&app->node_bytes, bytes);

@@ -4,6 +4,7 @@
 #include "server/ckpts.h"
 #include "server/inputs.h"
 #include "server/live.h"
+#include "server/mirror_room.h"
 #include "server/notify.h"
 #include "server/queue.h"
 #include "server/specs.h"
@@ -56,6 +57,8 @@ int jobs_step(struct app *app, const struct meta_step *s, const char *line, enum
 	app_notify(app, CHANNEL_JOB, s->job_id);
 	if (s->attempt_id != NULL)
 		app_notify(app, CHANNEL_DESIRED, s->attempt_id);
+	if (job_state_is_final(next))
+		mirror_room_changed(app); /* nobody else may need its weights */
 	if (from == JOB_PENDING)
 		inputs_forget(app, s->job_id);
 	live_moved(app, s->job_id, !job_state_is_placed(next) || s->event == JOB_EV_PLACE);

@@ -4,9 +4,9 @@
  * that what is shown is what goes.
  */
 #include "server/ctx.h"
-#include "server/fetch.h"
 #include "server/janitor.h"
 #include "server/maintenance.h"
+#include "server/mirror_room.h"
 
 #include <dirent.h>
 
@@ -19,6 +19,7 @@ struct gc {
 	struct maintenance_task *t;
 	bool dry_run;
 	int64_t min_age_s;
+	uint64_t collected; /* bytes of blobs that nothing names */
 };
 
 /* ---- what deleted rows left ---------------------------------------------------------------- */
@@ -234,10 +235,40 @@ static int collect_weights(struct gc *g, struct err *err)
 	int r;
 
 	/* No age: what is used is named by a row, or pinned by a fetch. */
-	r = fetch_collect(g->app, NULL, 0, &way, &out, err);
+	r = mirror_collect(g->app, NULL, 0, &way, &out, err);
+	g->collected = out.bytes;
 	if (r == 0)
 		r = blobs_gc(g->app->blobs, g->min_age_s, &way, &out, err);
+	g->collected += out.bytes;
 	return r;
+}
+
+static void found_evicted(void *arg, const struct blobs_item *x)
+{
+	struct gc *g = arg;
+	char words[WORDS_MAX];
+
+	FMT(words, "with %.*s; least recently used, and the mirror is over its limit",
+	    WORDS_MAX / 2, x->largest != NULL ? x->largest : "no files");
+	maintenance_found(g->t, &(struct maintenance_item){
+					.kind = "weights over the limit",
+					.name = x->name,
+					.words = words,
+					.bytes = x->bytes,
+					.used_ms = x->ms,
+				});
+}
+
+static int trim_weights(struct gc *g, struct err *err)
+{
+	struct blobs_way way = {g->dry_run, found_evicted, g};
+	struct blobs_collected out;
+
+	if (mirror_room_trim(g->app, g->dry_run ? g->collected : 0, &way, &out, err) < 0)
+		return -1;
+	if (!g->dry_run)
+		mirror_room_changed(g->app);
+	return 0;
 }
 
 /* ---- uploads ------------------------------------------------------------------------------- */
@@ -403,12 +434,13 @@ int maintenance_gc(struct app *app, struct maintenance_task *t, struct err *err)
 		{"deleted data", take_trash}, /* before what adds to it */
 		{"weights and environments on the node", drop_trees},
 		{"weights without references", collect_weights},
+		{"weights over the mirror's limit", trim_weights},
 		{"uploads", drop_uploads},
 		{"unfinished uploads", drop_parts},
 		{"caches without an owner", drop_caches},
 	};
 	const struct maintenance_want *want = maintenance_want_of(t);
-	struct gc g = {app, t, want->dry_run, want->min_age_s};
+	struct gc g = {.app = app, .t = t, .dry_run = want->dry_run, .min_age_s = want->min_age_s};
 
 	for (size_t i = 0; i < COUNT(steps); i++) {
 		maintenance_doing(t, "%s", steps[i].doing);

@@ -17,6 +17,7 @@ struct prep {
 	struct resolved before, now;
 	struct fetch *fetch[SPEC_WEIGHTS_MAX];
 	struct inputs_said said;
+	bool said_full;
 	bool over; /* stopped, or the server is: leave without a word */
 };
 
@@ -43,6 +44,31 @@ static int resolve_code(struct prep *p, struct err *err)
 		p->now.code[p->now.n_code++] = (struct resolved_code){key, info.size};
 	}
 	return 0;
+}
+
+static int begin_fetch(struct prep *p, size_t i, struct err *err)
+{
+	const struct resolved_weights *old = resolved_find(&p->before, &p->spec.weights[i]);
+	struct fetch_want want = {
+		.team_id = p->job.team_id,
+		.weights = &p->spec.weights[i],
+		.revision = old != NULL ? old->revision : NULL,
+		.manifest = old != NULL ? old->manifest : NULL,
+	};
+
+	return fetch_begin(p->app, &want, &p->fetch[i], err);
+}
+
+/* Others use the mirror: again, until there is room or the job is stopped. */
+static int fetch_again(struct prep *p, size_t i, const struct err *full, struct err *err)
+{
+	if (!p->said_full)
+		app_log(p->app, p->job.id, "waiting for room in the mirror: %s", full->msg);
+	p->said_full = true;
+	fetch_leave(p->app, p->fetch[i]);
+	p->fetch[i] = NULL;
+	clock_sleep_ms(PREPARE_ROOM_MS);
+	return begin_fetch(p, i, err);
 }
 
 static int keep_weights(struct prep *p, size_t i, const struct fetch_view *v, struct err *err)
@@ -79,6 +105,11 @@ static int wait_weights(struct prep *p, struct err *err)
 				p->over = err->code == ERR_NONE;
 				return -1;
 			}
+			if (v[i].result < 0 && v[i].err.id == ERR_MIRROR_FULL) {
+				if (fetch_again(p, i, &v[i].err, err) < 0)
+					return -1;
+				continue;
+			}
 			if (keep_weights(p, i, &v[i], err) < 0)
 				return -1;
 			kept[i] = true;
@@ -99,17 +130,8 @@ static int weights(struct prep *p, struct err *err)
 
 	p->now.weights = ARENA_ARRAY(p->a, struct resolved_weights, p->spec.n_weights + 1);
 	p->now.n_weights = p->spec.n_weights;
-	for (size_t i = 0; r == 0 && i < p->spec.n_weights; i++) {
-		const struct resolved_weights *old = resolved_find(&p->before, &p->spec.weights[i]);
-		struct fetch_want want = {
-			.team_id = p->job.team_id,
-			.weights = &p->spec.weights[i],
-			.revision = old != NULL ? old->revision : NULL,
-			.manifest = old != NULL ? old->manifest : NULL,
-		};
-
-		r = fetch_begin(p->app, &want, &p->fetch[i], err);
-	}
+	for (size_t i = 0; r == 0 && i < p->spec.n_weights; i++)
+		r = begin_fetch(p, i, err);
 	return r == 0 ? wait_weights(p, err) : -1;
 }
 

@@ -19,6 +19,7 @@
 #include "server/specs.h"
 #include "server/start.h"
 #include "server/maintenance.h"
+#include "server/mirror_room.h"
 
 #include <signal.h>
 
@@ -187,6 +188,7 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 	exec_start(app);
 	cache_start(app);
 	maintenance_start(app);
+	mirror_room_start(app);
 	fetch_start(app);
 	inputs_start(app);
 	prepare_start(app);
@@ -240,6 +242,7 @@ int server_main(int argc, char **argv, struct err *err)
 	keyed_executor_free(app->prepare);
 	inputs_free(app);
 	fetch_free(app);
+	mirror_room_free(app);
 	cache_free(app);
 	maintenance_free(app);
 	exec_stop(app);

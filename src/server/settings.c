@@ -74,6 +74,10 @@ static const struct conf_row rows[] = {
 	 "that holds most inodes is ended when few are left"},
 	{"grace", CONF_SECONDS, AT(grace), "30s", "TIME", "Jobs",
 	 "Time for open requests to finish at shutdown; jobs keep running without the server"},
+	{"mirror-bytes", CONF_BYTES, AT(mirror_bytes), NULL, "BYTES", "Storage",
+	 "Size limit of the mirror, which keeps the weights of all jobs. Sources that no job needs "
+	 "are evicted, least recently used first. A file counts once, although the node cache "
+	 "links to it. Unset: 80 % of the disk"},
 	{"node-cache-bytes", CONF_BYTES, AT(node_cache_bytes), "200G", "BYTES", "Storage",
 	 "Size limit of the node cache, which holds the weights and Python environments of jobs"},
 	{"cache-quota", CONF_BYTES, AT(cache_quota), "1TB", "BYTES", "Storage",

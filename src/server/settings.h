@@ -16,7 +16,7 @@ struct settings {
 	const char *tls_cert, *tls_key;
 	bool insecure, log_json, backfill, check;
 	const char *log_level;
-	uint64_t node_cache_bytes, cache_quota, grace, backfill_wait, scratch_bytes;
+	uint64_t mirror_bytes, node_cache_bytes, cache_quota, grace, backfill_wait, scratch_bytes;
 	int64_t workers, connections_per_address, max_priority, max_waiting_jobs, scratch_files;
 };
 

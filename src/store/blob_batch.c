@@ -1,7 +1,7 @@
 /* blob_batch.c - see blob_batch.h. One lock, for the group that is being filled; no I/O under it.
  */
 #include "store/blob_batch.h"
-#include "store/blob_pins.h"
+#include "store/blob_impl.h"
 
 #include "base/seal.h"
 
@@ -35,7 +35,7 @@ struct blob_batch {
 
 static void tmp_name(uint64_t number, char out[64])
 {
-	fmt_fixed(out, 64, "tmp/batch-%016" PRIx64, number);
+	fmt_fixed(out, 64, "tmp/" BLOB_BATCH "%016" PRIx64, number);
 }
 
 struct blob_batch *blob_batch_new(struct blobs *b)

@@ -427,3 +427,47 @@ int blobs_usage(struct blobs *b, uint64_t *files, uint64_t *bytes, struct err *e
 	*bytes = u.bytes;
 	return 0;
 }
+
+struct holding {
+	struct blobs *b;
+	struct blobs_held *out;
+};
+
+/* Holes, and what a file system compresses, take no space. */
+static uint64_t taken(const struct stat *st)
+{
+	return MIN((uint64_t)st->st_size, (uint64_t)st->st_blocks * 512);
+}
+
+static int add_partial(void *arg, int dirfd, const char *name, struct err *err UNUSED)
+{
+	struct holding *h = arg;
+	struct stat st;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+	    (str_starts(str_of(name), BLOB_BATCH) || !blob_tmp_pinned(h->b, name)))
+		h->out->partial += taken(&st);
+	return 0;
+}
+
+static int add_blob(void *arg, int dirfd, const char *name, struct err *err UNUSED)
+{
+	struct holding *h = arg;
+	struct stat st;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	h->out->files++;
+	h->out->bytes += taken(&st);
+	return 0;
+}
+
+int blobs_held(struct blobs *b, struct blobs_held *out, struct err *err)
+{
+	struct holding h = {b, out};
+
+	*out = (struct blobs_held){0};
+	return each_name(b, "tmp", add_partial, &h, err) < 0 || fan_out(b, add_blob, &h, err) < 0
+	               ? -1
+	               : 0;
+}

@@ -10,6 +10,7 @@
 #define BLOB_PATH_CAP 128       /* "blobs/sha256/ab/<64>" and kin */
 #define BLOB_DAMAGED "corrupt-" /* + 64 hex: a temporary file that was a blob */
 #define BLOB_GONE "gone-"       /* + 64 hex: its name is taken away, its bytes are about to go */
+#define BLOB_BATCH "batch-"     /* a small file that waits to be published with others */
 
 struct blob_pin_table; /* blob_pins.c */
 

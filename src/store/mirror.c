@@ -199,16 +199,33 @@ static uint64_t held_by_tmp(const struct mirror *m, const struct source_file *f)
 	return MIN(f->size, (uint64_t)st.st_blocks * 512);
 }
 
-static int check_space(const struct mirror *m, struct err *err)
+/* Pinned before they are counted: nobody takes them for leftovers any more. */
+static struct mirror_want count_missing(const struct mirror *m)
 {
-	char path[40], want[UNITS_CAP], have[UNITS_CAP];
-	uint64_t need = 0, avail = 0, total;
+	struct mirror_want w = {0};
+	char name[TMP_NAME_CAP];
 
 	for (size_t i = 0; i < m->n_order; i++) {
 		const struct source_file *f = m->item[m->order[i].i].f;
 
-		need += f->size - (f->size > SMALL_MAX ? held_by_tmp(m, f) : 0);
+		w.bytes += f->size;
+		if (f->size <= SMALL_MAX)
+			continue;
+		tmp_name(m, f, name);
+		blob_pins_add_tmp(m->job->pins, name);
+		w.held += held_by_tmp(m, f);
 	}
+	return w;
+}
+
+static int check_space(const struct mirror *m, struct err *err)
+{
+	struct mirror_want w = count_missing(m);
+	char path[40], want[UNITS_CAP], have[UNITS_CAP];
+	uint64_t need = w.bytes - w.held, avail = 0, total;
+
+	if (m->n_order > 0 && m->job->room != NULL && m->job->room(m->job->arg, &w, err) < 0)
+		return -1;
 	if (need == 0)
 		return 0;
 	FMT(path, "/proc/self/fd/%d", blobs_dirfd(m->job->blobs));
@@ -352,7 +369,6 @@ static int fetch_large(struct one *o, unsigned streams, struct err *err)
 	struct xfer_job x = xfer_of(o, prefix);
 
 	tmp_name(o->m, o->it->f, name);
-	blob_pins_add_tmp(o->m->job->pins, name);
 	if (lock_tmp(o, name, &fd, journal, err) < 0)
 		return name_it(o, err);
 	if (fd < 0)
@@ -434,10 +450,13 @@ static void *worker_main(void *arg)
 		                                   : fetch_large(&o, streams, &err);
 
 		give_back(m, streams);
-		if (r < 0)
+		if (r < 0) {
 			fail(m, &err);
-		else
-			add_done(m, o.it);
+			continue;
+		}
+		add_done(m, o.it);
+		if (m->job->stored != NULL)
+			m->job->stored(m->job->arg, o.it->f->size);
 	}
 	lock_take(&m->lock);
 	m->running--;

@@ -16,6 +16,11 @@ struct mirror_progress {
 	double rate_bytes_s; /* over the last seconds */
 };
 
+struct mirror_want { /* of the files that are not here */
+	uint64_t bytes;
+	uint64_t held; /* of these, what earlier tries have on the disk already */
+};
+
 struct mirror_job {
 	struct blobs *blobs;
 	/* Gets all that is written and relied on: it stays until the caller frees the pins. */
@@ -23,6 +28,10 @@ struct mirror_job {
 	struct source *source;
 	const struct source_listing *listing;
 	unsigned files_at_once; /* 0 = 16 */
+	/* Both may be NULL. Is there room? Asked once, before anything travels, when something is
+	 * missing. And so much of it is a blob now. */
+	int (*room)(void *arg, const struct mirror_want *want, struct err *err);
+	void (*stored)(void *arg, uint64_t bytes);
 	void (*progress)(void *arg,
 	                 const struct mirror_progress *p); /* about once a second, and at the end */
 	void *arg;
