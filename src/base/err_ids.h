@@ -51,6 +51,7 @@
 	X(IMAGE_NOT_FOUND,      NOT_FOUND,   "image_not_found",        "The image is not on the machine, and its registry does not have it. Check its name and tag.") \
 	X(CHECKPOINT_INCOMPLETE, NOT_FOUND,  "checkpoint_incomplete",  "The checkpoint is there but not complete, so it is not loaded. `stoker checkpoints ls JOB --all` says why.") \
 	X(PYTHON_NOT_FOUND,     NOT_FOUND,   "python_not_found",       "The machine, or the image, has no Python of the version that the job names. The message lists what was found.") \
+	X(CHECKPOINT_NOT_STORED, CONFLICT,   "checkpoint_not_stored",  "Files of the checkpoint are not in the store: its upload did not finish, or they were deleted. It cannot be marked as complete.") \
 	X(NAME_AMBIGUOUS,       CONFLICT,    "name_ambiguous",         "Several things match this name or prefix. Use one of the ids in the message.") \
 	X(ADDRESS_IN_USE,       CONFLICT,    "address_in_use",         "Another process already listens on this address and port. `ss -ltnp` shows which. Stop it, or use another port.") \
 	X(DATA_FOLDER_IN_USE,   CONFLICT,    "data_folder_in_use",     "Another server uses this data folder. The message names its process. Stop it, or use another folder.") \

@@ -200,6 +200,7 @@ int cmd_checkpoints_show(struct cli *c, struct err *err);
 int cmd_checkpoints_pull(struct cli *c, struct err *err);
 int cmd_checkpoints_pin(struct cli *c, struct err *err);
 int cmd_checkpoints_unpin(struct cli *c, struct err *err);
+int cmd_checkpoints_complete(struct cli *c, struct err *err);
 int cmd_checkpoints_rm(struct cli *c, struct err *err);
 int cmd_cache_summarize(struct cli *c, struct err *err);
 int cmd_cache_du(struct cli *c, struct err *err);

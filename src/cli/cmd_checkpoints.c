@@ -1,4 +1,4 @@
-/* cmd_checkpoints.c - checkpoints: list, show, pull with verification, delete. */
+/* cmd_checkpoints.c - checkpoints: list, show, pull with verification, mark, delete. */
 #include "cli/joblist.h"
 
 #include "base/fs.h"
@@ -410,6 +410,40 @@ int cmd_checkpoints_pin(struct cli *c, struct err *err)
 int cmd_checkpoints_unpin(struct cli *c, struct err *err)
 {
 	return set_pinned(c, false, err);
+}
+
+/* Whatever the rules say: what a person has looked at. */
+int cmd_checkpoints_complete(struct cli *c, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(100);
+	const struct doc *job, *ck, *reply;
+	enum out_form form;
+	const char *id;
+
+	if (out_form_one(c, &form, err) < 0 || find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
+		return -1;
+	id = arena_printf(c->arena, "%s/%s", doc_cstr(doc_get(job, "id"), "?"),
+	                  doc_cstr(doc_get(ck, "checkpoint_id"), "?"));
+	if (!doc_bool(doc_get(ck, "complete"), false) &&
+	    out_confirm(c,
+	                arena_printf(c->arena, "%s is %s (%s). Mark it as complete?", id,
+	                             doc_cstr(doc_get(ck, "state"), "?"),
+	                             doc_cstr(doc_get(ck, "reason"), "no reason is known")),
+	                NULL, err) < 0)
+		return -1;
+	buf_puts(&body, "{\"complete\":true}");
+	if (remote_call(c, HTTP_PATCH,
+	                arena_printf(c->arena, "%s/%s", job_path(c, job, "/checkpoints"),
+	                             remote_part(c, doc_cstr(doc_get(ck, "checkpoint_id"), ""))),
+	                &body, &reply, err) < 0 ||
+	    resolve_checkpoint(c, id, NULL, &job, &ck, err) < 0)
+		return -1;
+	if (form != OUT_TABLE)
+		out_one(form, ck);
+	else
+		out_message(c, "%s is complete: %s", id,
+		            doc_cstr(doc_get(ck, "reason"), "its files prove it"));
+	return 0;
 }
 
 int cmd_checkpoints_rm(struct cli *c, struct err *err)

@@ -208,6 +208,12 @@ const struct command commands[] = {
 	 "stoker checkpoints unpin latest\n"
 	 "stoker checkpoints unpin dgiwbss/checkpoint-500",
 	 OPTS(o_ck_show), 1, 1, false, cmd_checkpoints_unpin},
+	{"checkpoints complete", "CHECKPOINT", "mark an incomplete checkpoint as complete",
+	 "For a checkpoint whose format is not known, or that the rules doubt: `checkpoints show` says why. From then on `latest` and "
+	 "resume take it, torn files or not. The job must have ended and all files must be in the store. Who marked it is recorded.",
+	 "stoker checkpoints complete dgiwbss/checkpoint-500\n"
+	 "stoker checkpoints complete checkpoint-500 -j dgiwbss --yes -o json",
+	 OPTS(o_ck_rm), 1, 1, true, cmd_checkpoints_complete},
 	{"checkpoints rm", "CHECKPOINT", "delete a checkpoint permanently", NULL,
 	 "stoker checkpoints rm dgiwbss/checkpoint-100\n"
 	 "stoker checkpoints rm checkpoint-100 -j dgiwbss --yes",

@@ -158,25 +158,36 @@ int checkpoint_files(struct request *rq, struct err *err)
 	return answer_send(rq, &an, 200, err);
 }
 
+/* {"pinned": true or false}, {"complete": true}, or both. */
 int checkpoint_change(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_ANSWER struct answer an = {0};
 	const char *name = arg_text(rq, 2);
-	const struct doc *body;
+	const struct doc *body, *pin, *mark;
 	struct model_job j = {0};
-	bool pinned = false;
 
-	if (body_read(rq, false, &body, err) < 0 || body_bool(body, "pinned", &pinned, err) < 0)
+	if (body_read(rq, false, &body, err) < 0)
 		return -1;
-	if (!doc_is(doc_get(body, "pinned"), DOC_BOOL))
+	pin = doc_get(body, "pinned");
+	mark = doc_get(body, "complete");
+	if ((pin == NULL && mark == NULL) || (pin != NULL && !doc_is(pin, DOC_BOOL)))
 		return err_set(err, ERR_INVALID, "pinned: expected true or false");
+	if (mark != NULL && !doc_bool(mark, false))
+		return err_set(err, ERR_INVALID,
+		               "complete: expected true; a checkpoint is never marked incomplete");
 	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->checkpoint_pin(ctx->of, face_principal(rq), j.id, name, pinned, err) < 0)
+	    (mark != NULL &&
+	     ctx->ops->checkpoint_complete(ctx->of, face_principal(rq), j.id, name, err) < 0) ||
+	    (pin != NULL && ctx->ops->checkpoint_pin(ctx->of, face_principal(rq), j.id, name,
+	                                             doc_bool(pin, false), err) < 0))
 		return -1;
 	answer_open(&an);
 	js_kv(&an.js, "checkpoint_id", name);
-	js_kv_bool(&an.js, "pinned", pinned);
+	if (pin != NULL)
+		js_kv_bool(&an.js, "pinned", doc_bool(pin, false));
+	if (mark != NULL)
+		js_kv_bool(&an.js, "complete", true);
 	return answer_send(rq, &an, 200, err);
 }
 

@@ -242,6 +242,9 @@ struct face_ops {
 	/* A pinned one is not deleted, by nobody; unpin first. */
 	int (*checkpoint_pin)(void *of, const struct principal *principal, const char *job_id,
 	                      const char *name, bool pinned, struct err *err);
+	/* By hand, of a job that has ended: recorded as marked by the caller. */
+	int (*checkpoint_complete)(void *of, const struct principal *principal, const char *job_id,
+	                           const char *name, struct err *err);
 	int (*checkpoint_delete)(void *of, const struct principal *principal, const char *job_id,
 	                         const char *name, struct err *err);
 

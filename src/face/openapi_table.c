@@ -108,7 +108,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    JOB "/checkpoints", "all:bool", NULL, "checkpoints[@Checkpoint]!", NULL, false },
 	{ HTTP_GET,    JOB "/checkpoint_files", "page_size:int(1,1000) page_token:int(0,9223372036854775807) checkpoint:text", NULL,
 	  "presigned_urls[@CheckpointFile]! next_page_token:int!? total_count:int!", NULL, false },
-	{ HTTP_PATCH,  JOB "/checkpoints/{checkpoint...}", NULL, "pinned:bool!", "checkpoint_id:text! pinned:bool!", NULL, false },
+	{ HTTP_PATCH,  JOB "/checkpoints/{checkpoint...}", NULL, "pinned:bool complete:bool", "checkpoint_id:text! pinned:bool complete:bool", NULL, false },
 	{ HTTP_DELETE, JOB "/checkpoints/{checkpoint...}", NULL, NULL, "checkpoint_id:text! deleted:bool!", NULL, false },
 	{ HTTP_GET,    JOB "/download", NULL, NULL, "artifact_presigned_urls[text]!", NULL, false },
 	{ HTTP_GET,    JOB "/auth_codes", NULL, NULL, "auth_codes[any]!", NULL, false },

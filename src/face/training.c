@@ -34,7 +34,7 @@ static const struct route routes[] = {
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/metrics",                     metrics_get,             "Get resource metrics of a job as time series" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/checkpoints",                 checkpoints_list,        "List the checkpoints of a job" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/checkpoint_files",            checkpoint_files,        "List checkpoint files with signed URLs" },
-	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB "/checkpoints/{checkpoint...}", checkpoint_change,       "Pin or unpin a checkpoint" },
+	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB "/checkpoints/{checkpoint...}", checkpoint_change,       "Pin or unpin a checkpoint, or mark it as complete" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, JOB "/checkpoints/{checkpoint...}", checkpoint_remove,       "Delete a checkpoint" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/download",                    job_download,            "Get a signed URL of the pushed code" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/auth_codes",                  job_auth_codes,          "Always empty: there are no interactive sessions" },

@@ -219,10 +219,10 @@ int ctx_checkpoint_delete(void *of, const struct principal *principal, const cha
 	return change(of, principal, job_id, name, delete_named, "deleted", err);
 }
 
-/* Does the store hold what the manifest promises? A part that was deleted here is no longer what
- * its runner believes: it sends again only what changed. */
-static int is_stored(struct app *app, struct arena *a, const struct model_checkpoint *c,
-                     bool *stored, struct err *err)
+/* A part that was deleted here is no longer what its runner believes: it sends again only what
+ * changed. */
+int ckpts_is_stored(struct app *app, struct arena *a, const struct model_checkpoint *c,
+                    bool *stored, struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
 	const char *prefix = ckpt_prefix(a, c->project_id, c->job_id), *key;
@@ -249,36 +249,57 @@ static int is_stored(struct app *app, struct arena *a, const struct model_checkp
 
 /* Of several nodes: what this one says of its part; the checkpoint's own state stays until all
  * parts are judged together. */
-static int make_part(struct app *app, struct arena *a, struct model_checkpoint *c, struct err *err)
+static void make_part(struct model_checkpoint *c, const struct model_checkpoint *whole)
 {
-	struct model_checkpoint *rows = NULL, whole = {.state = CKPT_SYNCING};
-	size_t n = 0;
-
-	if (meta_checkpoints(app->meta, a, c->job_id, &rows, &n, err) < 0)
-		return -1;
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(rows[i].name, c->name) == 0)
-			whole = rows[i];
 	c->is_part = true;
 	c->part_state = c->state;
 	c->part_rule = c->rule;
 	c->part_reason = c->reason;
-	c->state = whole.state;
-	c->rule = whole.rule;
-	c->reason = whole.reason;
-	c->marked_by = whole.marked_by;
-	c->synced_ms = whole.synced_ms;
+	c->state = whole->state;
+	c->rule = whole->rule;
+	c->reason = whole->reason;
+	c->marked_by = whole->marked_by;
+	c->synced_ms = whole->synced_ms;
+}
+
+/* A row of the same checkpoint, of this node if there is one. */
+static int find_old(struct app *app, struct arena *a, const struct model_checkpoint *c,
+                    struct model_checkpoint *old, struct err *err)
+{
+	struct model_checkpoint *rows = NULL;
+	bool own = false;
+	size_t n = 0;
+
+	*old = (struct model_checkpoint){.state = CKPT_SYNCING};
+	if (meta_checkpoints(app->meta, a, c->job_id, &rows, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(rows[i].name, c->name) != 0 || own)
+			continue;
+		own = rows[i].rank == c->rank;
+		*old = rows[i];
+	}
 	return 0;
+}
+
+/* What a person has marked stays so until its runner finds a newer revision complete. */
+static bool is_marked(const struct model_checkpoint *old, const struct model_checkpoint *c)
+{
+	return old->marked_by != NULL && old->state == CKPT_COMPLETE &&
+	       (c->state != CKPT_COMPLETE || c->revision <= old->revision);
 }
 
 /* *before: what its checkpoint was. */
 static int put(struct app *app, struct arena *a, const struct model_job *job,
                struct model_checkpoint *c, enum ckpt_state *before, struct err *err)
 {
+	struct model_checkpoint old;
 	bool stored = true;
 
 	*before = CKPT_SYNCING;
-	if (c->state == CKPT_COMPLETE && is_stored(app, a, c, &stored, err) < 0)
+	if (find_old(app, a, c, &old, err) < 0)
+		return -1;
+	if (c->state == CKPT_COMPLETE && ckpts_is_stored(app, a, c, &stored, err) < 0)
 		return err_wrap(err, "checkpoint %s", c->name);
 	if (!stored) {
 		c->state = CKPT_INCOMPLETE;
@@ -286,10 +307,14 @@ static int put(struct app *app, struct arena *a, const struct model_job *job,
 		c->reason = "incomplete: files of it were deleted from the store";
 	}
 	c->synced_ms = c->state == CKPT_COMPLETE ? clock_wall_ms() : 0;
-	if (job->node_count <= 1)
+	if (job->node_count <= 1) {
+		if (stored && is_marked(&old, c)) {
+			*before = c->state = CKPT_COMPLETE;
+			return 0;
+		}
 		return meta_checkpoint_put(app->meta, c, err);
-	if (make_part(app, a, c, err) < 0)
-		return -1;
+	}
+	make_part(c, &old);
 	*before = c->state;
 	if (meta_checkpoint_put(app->meta, c, err) < 0)
 		return -1;
@@ -354,8 +379,8 @@ int ckpts_settle(struct app *app, const struct model_job *job, struct err *err)
 	return r;
 }
 
-static int set_damaged(struct app *app, const struct model_checkpoint *c, bool *done,
-                       struct err *err)
+static int set_damaged(struct app *app, const struct model_checkpoint *c, const char *path,
+                       bool *done, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct model_checkpoint *rows = NULL;
@@ -368,6 +393,10 @@ static int set_damaged(struct app *app, const struct model_checkpoint *c, bool *
 			continue;
 		/* on all nodes: without one part it is none */
 		rows[i].state = CKPT_INCOMPLETE;
+		rows[i].rule = 2;
+		rows[i].reason = arena_printf(
+			a, "incomplete: %.200s of node %" PRIu32 " is damaged in the store", path,
+			c->rank);
 		if (rows[i].rank == c->rank) {
 			rows[i].part_state = CKPT_INCOMPLETE;
 			*done = true;
@@ -385,7 +414,7 @@ int ckpts_set_damaged(struct app *app, const struct model_checkpoint *c, const c
 
 	*done = false;
 	lock_take(app_stripe(app->ckpts, c->job_id));
-	r = set_damaged(app, c, done, err);
+	r = set_damaged(app, c, path, done, err);
 	lock_give(app_stripe(app->ckpts, c->job_id));
 	if (r == 0 && *done)
 		app_event(app, c->job_id, "checkpoint", "server",

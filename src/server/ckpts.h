@@ -9,6 +9,9 @@
  * *news: it is complete, and of several nodes was not before. Sets c->synced_ms. */
 int ckpts_put(struct app *app, struct arena *a, const struct model_job *job,
               struct model_checkpoint *c, bool *news, struct err *err) MUST_CHECK;
+/* Does the store hold what the manifest promises? By names and sizes. */
+int ckpts_is_stored(struct app *app, struct arena *a, const struct model_checkpoint *c,
+                    bool *stored, struct err *err) MUST_CHECK;
 /* A node of the job has ended: checkpoints that wait for it are judged again. */
 int ckpts_settle(struct app *app, const struct model_job *job, struct err *err) MUST_CHECK;
 /* A file of it is not what its manifest says: it is incomplete from now on, so that nothing loads

@@ -89,6 +89,7 @@ const struct face_ops ctx_ops = {
 	.exec_leave = ctx_exec_leave,
 	.checkpoints = ctx_checkpoints,
 	.checkpoint_pin = ctx_checkpoint_pin,
+	.checkpoint_complete = ctx_checkpoint_complete,
 	.checkpoint_delete = ctx_checkpoint_delete,
 	.cache_snapshot = ctx_cache_snapshot,
 	.cache_summarize = ctx_cache_summarize,

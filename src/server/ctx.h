@@ -67,6 +67,8 @@ int ctx_checkpoints(OF, struct arena *a, const char *job_id, bool all,
                     struct model_checkpoint **out, size_t *n, struct err *err);
 int ctx_checkpoint_pin(OF, const char *job_id, const char *name, bool pinned, struct err *err);
 int ctx_checkpoint_delete(OF, const char *job_id, const char *name, struct err *err);
+/* ckpt_mark.c */
+int ctx_checkpoint_complete(OF, const char *job_id, const char *name, struct err *err);
 /* ctx_project.c */
 int ctx_upload_create(OF, struct arena *a, const char *team_id, const char *sha256,
                       struct model_upload *out, struct err *err);

@@ -18,7 +18,7 @@ import pytest
 from conftest import CALL_S, DEADLINE_S, ROOT, STOKER, Lines, proof
 
 COMMANDS = ["init", "push", "ps", "view", "logs", "stop", "recreate", "update", "events", "exec", "metrics", "checkpoints ls",
-            "checkpoints show", "checkpoints pull", "cache summarize", "cache du", "cache rm", "weights ls", "secrets set",
+            "checkpoints show", "checkpoints pull", "checkpoints complete", "cache summarize", "cache du", "cache rm", "weights ls", "secrets set",
             "secrets ls", "secrets rm", "projects ls", "projects rm", "teams ls", "teams create", "tokens ls", "tokens create",
             "tokens rm", "login", "doctor", "version"]
 

@@ -506,6 +506,13 @@ static int fake_checkpoint_pin(void *of, const struct principal *principal, cons
 	return fake_delete(of, principal, name, err);
 }
 
+static int fake_checkpoint_complete(void *of, const struct principal *principal, const char *id,
+                                    const char *name, struct err *err)
+{
+	(void)id;
+	return fake_delete(of, principal, name, err);
+}
+
 static int fake_checkpoint_delete(void *of, const struct principal *principal, const char *id,
                                   const char *name, struct err *err)
 {
@@ -695,6 +702,7 @@ static const struct face_ops fake_ops = {
 	.exec_leave = fake_exec_leave,
 	.checkpoints = fake_checkpoints,
 	.checkpoint_pin = fake_checkpoint_pin,
+	.checkpoint_complete = fake_checkpoint_complete,
 	.checkpoint_delete = fake_checkpoint_delete,
 	.cache_snapshot = fake_cache_snapshot,
 	.cache_summarize = fake_cache_snapshot,

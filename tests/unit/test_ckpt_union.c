@@ -356,6 +356,48 @@ static void both_parts_load(void **state)
 	assert_int_equal(state_of(&g, NAME, NULL), CKPT_INCOMPLETE);
 }
 
+/* What a person has said stays, until the runner finds a newer revision complete. */
+static void a_mark_stays(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct principal *w =
+		fixture_running(f, ",\"checkpointing_config\":{\"enabled\":true}", "", &j);
+	struct model_checkpoint c = {.name = NAME,
+	                             .shown = NAME,
+	                             .state = CKPT_INCOMPLETE,
+	                             .kind = "other",
+	                             .reason = "incomplete: x",
+	                             .revision = 1},
+				*rows = NULL;
+	size_t n = 0;
+
+	fixture_ship(f, &j, NAME);
+	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	assert_err(ctx_checkpoint_complete(f->app, f->admin, j.id, NAME, &f->err), &f->err,
+	           ERR_CONFLICT, "");
+	fixture_exit(f, w, JOB_END_EXIT, 1);
+	assert_err(ctx_checkpoint_complete(f->app, f->admin, j.id, "none", &f->err), &f->err,
+	           ERR_CHECKPOINT_NOT_FOUND, "");
+	assert_err(ctx_checkpoint_complete(f->app, f->admin, j.id, NAME, &f->err), &f->err,
+	           ERR_CHECKPOINT_NOT_STORED, ""); /* no manifest was told of */
+	c.manifest_key = ckpt_manifest_key(f->a, ckpt_prefix(f->a, j.project_id, j.id), 0, NAME);
+	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	assert_ok(ctx_checkpoint_complete(f->app, f->admin, j.id, NAME, &f->err), &f->err);
+	assert_ok(ctx_checkpoint_complete(f->app, f->admin, j.id, NAME, &f->err), &f->err);
+	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err); /* a late one */
+	assert_ok(meta_checkpoints(f->app->meta, f->a, j.id, &rows, &n, &f->err), &f->err);
+	assert_int_equal(rows[0].state, CKPT_COMPLETE);
+	assert_string_equal(rows[0].marked_by, f->admin->name);
+	c.state = CKPT_COMPLETE;
+	c.reason = "complete: x";
+	c.revision = 2;
+	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	assert_ok(meta_checkpoints(f->app->meta, f->a, j.id, &rows, &n, &f->err), &f->err);
+	assert_int_equal(rows[0].state, CKPT_COMPLETE);
+	assert_null(rows[0].marked_by);
+}
+
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(both_or_none),
 	FIXTURE_TEST(lists_are_held_against_all_nodes),
@@ -364,6 +406,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(doubt_is_cleared_by_proof),
 	FIXTURE_TEST(saved_over_by_all_of_them),
 	FIXTURE_TEST(both_parts_load),
+	FIXTURE_TEST(a_mark_stays),
 };
 
 UNIT_MAIN(tests)
