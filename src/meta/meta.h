@@ -133,6 +133,14 @@ int meta_waiting(struct meta *m, struct arena *a, struct meta_waiting **out, siz
 /* How many jobs of the team are pending. */
 int meta_waiting_of_team(struct meta *m, const char *team_id, int64_t *n,
                          struct err *err) MUST_CHECK;
+/* What jobs that wait or are placed have, or will have, in the node cache: a row a tree. */
+struct meta_tree {
+	const char *job_id, *manifest;
+	uint64_t bytes; /* 0: unknown */
+	bool placed;    /* the job is */
+};
+int meta_trees(struct meta *m, struct arena *a, struct meta_tree **out, size_t *n,
+               struct err *err) MUST_CHECK;
 /* What placed jobs hold: a row a node's part. */
 struct meta_held {
 	const char *job_id, *team_id, *user, *gpu_type, *node;

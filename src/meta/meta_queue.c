@@ -96,6 +96,32 @@ int meta_held(struct meta *m, struct arena *a, struct meta_held **out, size_t *n
 	return meta_list(m, a, sql, DB_NONE, sizeof(**out), held_row, out, n, err);
 }
 
+static void tree_row(struct db_rows *r, void *item)
+{
+	struct meta_tree *t = item;
+
+	t->job_id = db_get_text(r);
+	t->manifest = db_get_text(r);
+	t->bytes = db_get_u64(r);
+	t->placed = db_get_int(r) != 0;
+}
+
+/* job_weights has rows of jobs that are not over only. */
+int meta_trees(struct meta *m, struct arena *a, struct meta_tree **out, size_t *n, struct err *err)
+{
+	char states[META_STATES_CAP], sql[600];
+
+	meta_states(job_states_placed(), states);
+	FMT(sql,
+	    "SELECT w.job_id, w.manifest,"
+	    " coalesce((SELECT max(x.bytes_total) FROM mirrors x WHERE x.manifest = w.manifest), "
+	    "0),"
+	    " j.state IN (%s)"
+	    " FROM job_weights w JOIN jobs j ON j.id = w.job_id ORDER BY w.job_id",
+	    states);
+	return meta_list(m, a, sql, DB_NONE, sizeof(**out), tree_row, out, n, err);
+}
+
 static int put_job(struct db_tx *tx, const char *states, const struct meta_live_job *j,
                    struct err *err)
 {

@@ -204,9 +204,12 @@ static const char version_13[] =
 	"ALTER TABLE checkpoints ADD COLUMN part_rule INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE checkpoints ADD COLUMN part_reason TEXT;";
 
+/* What weights of jobs take in the node cache is looked up by manifest. */
+static const char version_14[] = "CREATE INDEX mirrors_manifest ON mirrors(manifest);";
+
 static const char *const migrations[SCHEMA_VERSION] = {
-	version_1, version_2, version_3,  version_4,  version_5,  version_6, version_7,
-	version_8, version_9, version_10, version_11, version_12, version_13};
+	version_1, version_2, version_3,  version_4,  version_5,  version_6,  version_7,
+	version_8, version_9, version_10, version_11, version_12, version_13, version_14};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

@@ -3,6 +3,7 @@
 #include "server/inputs.h"
 #include "server/jobs.h"
 #include "server/live.h"
+#include "server/node_room.h"
 #include "server/prepare.h"
 
 struct queue {
@@ -116,9 +117,21 @@ static bool limits_let(struct limits *l, const struct model_job *j, char reason[
 	return true;
 }
 
+/* It waits for something else: others may use what is left of the limit. */
+static void limits_return(struct limits *l, const struct model_job *j)
+{
+	int64_t asks = (int64_t)j->gpu_count * j->node_count;
+
+	for (size_t k = 0; k < l->n && asks > 0; k++) {
+		if (app_same(j->team_id, l->row[k].team_id) &&
+		    app_same(j->gpu_type, l->row[k].gpu_type))
+			l->used[k] -= asks;
+	}
+}
+
 /* May it start, when there is room? One that is only asked about has no id. */
-static bool is_let(struct app *app, struct limits *l, const struct model_job *j,
-                   char reason[SCHED_REASON])
+static bool is_let(struct app *app, struct limits *l, struct node_room *room,
+                   const struct model_job *j, char reason[SCHED_REASON])
 {
 	if (j->inputs_missing && j->id != NULL) {
 		inputs_want(app, j->id, reason);
@@ -130,7 +143,12 @@ static bool is_let(struct app *app, struct limits *l, const struct model_job *j,
 			"waiting for inodes: the disk of the data folder has hardly any left");
 		return false;
 	}
-	return limits_let(l, j, reason);
+	if (!limits_let(l, j, reason))
+		return false;
+	if (j->id == NULL || node_room_let(room, j->id, reason))
+		return true;
+	limits_return(l, j);
+	return false;
 }
 
 /* The attempts of a placement and the words about it. */
@@ -241,7 +259,7 @@ static void answer_all(struct app *app, struct arena *a, const struct meta_waiti
 
 /* What the scheduler says of each waiting job, in the order of the line. */
 struct verdicts {
-	size_t *line, let; /* those that no limit of a team holds come first */
+	size_t *line, let; /* those that wait for nothing but the machine come first */
 	struct sched_answer
 		*answer; /* by index of the waiting job; a held one has its reason alone */
 };
@@ -253,6 +271,7 @@ static int judge(struct app *app, struct arena *a, const struct meta_waiting *w,
 	size_t *line = ARENA_ARRAY(a, size_t, n), *held_up = ARENA_ARRAY(a, size_t, n), n_up = 0;
 	struct meta_held *held = NULL;
 	struct limits limits = {0};
+	struct node_room *room = NULL;
 	struct sched_node node;
 	struct sched_facts facts = {
 		.nodes = &node,
@@ -265,7 +284,8 @@ static int judge(struct app *app, struct arena *a, const struct meta_waiting *w,
 	*out = (struct verdicts){.line = line, .answer = ARENA_ARRAY(a, struct sched_answer, n)};
 	queue_node_empty(app, &node);
 	if (meta_held(app->meta, a, &held, &facts.n_held, err) < 0 ||
-	    limits_read(app, a, held, facts.n_held, &limits, err) < 0)
+	    limits_read(app, a, held, facts.n_held, &limits, err) < 0 ||
+	    node_room_read(app, a, &room, err) < 0)
 		return -1;
 	facts.held = held_of(a, held, facts.n_held, facts.now_ms);
 	for (size_t i = 0; i < n; i++)
@@ -275,7 +295,7 @@ static int judge(struct app *app, struct arena *a, const struct meta_waiting *w,
 		struct sched_answer *x = &out->answer[line[i]];
 
 		x->verdict = SCHED_WAITS;
-		if (is_let(app, &limits, &w[line[i]].job, x->reason))
+		if (is_let(app, &limits, room, &w[line[i]].job, x->reason))
 			line[out->let++] = line[i];
 		else
 			held_up[n_up++] = line[i];

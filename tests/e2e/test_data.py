@@ -332,3 +332,33 @@ def test_keep_last_and_pins(cluster):
     cluster.cli("checkpoints", "rm", f"{job['id']}/checkpoint-1", "-y")
     assert sorted(there()) == ["checkpoint-4", "checkpoint-5"]
     cluster.cli("checkpoints", "pin", f"{job['id']}/checkpoint-1", code=3)
+
+
+def test_a_full_node_cache_is_waited_for_without_a_place(files):
+    """Of two jobs at once whose weights do not fit together, one waits in the queue; its CPUs are for others."""
+    for name in "ab":
+        (files.sources / name).mkdir()
+        (files.sources / name / "w.bin").write_bytes(os.urandom(15 << 20))
+    files.stop()
+    files.start(*files.flags, "--node-cache-bytes", "20M")
+    whole = {"cpu_count": 2, "memory": "256Mi"}
+
+    def of(name, command):
+        return files.push([command, "sha256sum < /w/w.bin"], compute=whole,
+                          weights=[{"source": f"file://{files.sources}/{name}", "mount_location": "/w"}])
+
+    first = of("a", files.hold())
+    files.wait(first, "TRAINING_JOB_RUNNING")
+    second = of("b", "true")
+    until(lambda: [w["state"] for w in files.json("weights", "ls")] == ["READY", "READY"])
+    third = files.push(["true"], compute=whole)
+    files.wait(third, "TRAINING_JOB_COMPLETED")
+    waits = files.job(second)
+    assert waits["current_status"] == "TRAINING_JOB_PENDING" and waits["attempt"] == 0 and waits["reason"]
+    files.release(first)
+    files.wait(first, "TRAINING_JOB_COMPLETED")
+    files.wait(second, "TRAINING_JOB_COMPLETED")
+    again = of("a", "true")  # one after the other: the space is given back before it is asked for, or waited for
+    files.wait(again, "TRAINING_JOB_COMPLETED")
+    digests = [hashlib.sha256((files.sources / name / "w.bin").read_bytes()).hexdigest() for name in "aba"]
+    assert [files.user_lines(job)[-1].split()[0] for job in (first, second, again)] == digests

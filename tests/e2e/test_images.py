@@ -25,8 +25,16 @@ PASSWORD = "right"
 GCP_JSON = '{"type":"service_account","private_key":"made up for a test"}'
 
 
+PODMAN_TRIES = 5
+
+
 def podman(*args):
-    return subprocess.run(["podman", *map(str, args)], capture_output=True, text=True, timeout=CALL_S, check=True).stdout
+    """Tests share podman's storage: a command that meets an image while another test removes it fails, and is tried again."""
+    for _ in range(PODMAN_TRIES):
+        result = subprocess.run(["podman", *map(str, args)], capture_output=True, text=True, timeout=CALL_S, check=False)
+        if result.returncode == 0:
+            return result.stdout
+    raise AssertionError(f"podman {args}: {result.stderr}")
 
 
 class Registry:

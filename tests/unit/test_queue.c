@@ -457,6 +457,77 @@ static void weights_of_the_line_come_and_go(void **state)
 	assert_string_equal(bad.error_id, "address_denied");
 }
 
+/* A source of one file of so many bytes, and a job with 1 CPU that loads it. */
+static void push_sized(struct fixture *f, const char *name, uint64_t bytes, struct model_job *out)
+{
+	const char *dir = arena_printf(f->a, "%s/sources/%s", f->dir, name);
+	char *text = arena_alloc(f->a, bytes);
+
+	memset(text, name[0], bytes);
+	assert_ok(fs_mkdirs(AT_FDCWD, dir, 0755, &f->err), &f->err);
+	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f->a, "%s/w.bin", dir),
+	                          (struct str){text, bytes}, 0644, &f->err),
+	          &f->err);
+	assert_ok(fixture_push(f, "",
+	                       arena_printf(f->a,
+	                                    "\"weights\":[{\"source\":\"file://%s\","
+	                                    "\"mount_location\":\"/m\"}]",
+	                                    dir),
+	                       out),
+	          &f->err);
+}
+
+/* Its weights are here, and it has no place. */
+static void await_room(struct fixture *f, const char *id)
+{
+	int64_t until = clock_mono_ms() + FIXTURE_WAIT_MS;
+	struct model_attempt *t = NULL;
+	struct model_job j = {0};
+	size_t n = 0;
+
+	while (fixture_job(f, id).inputs_missing && clock_mono_ms() < until) {
+		inputs_pass(f->app);
+		clock_sleep_ms(20);
+	}
+	queue_pass(f->app);
+	assert_ok(ctx_job_get(f->app, f->admin, f->a, NULL, id, &j, &f->err), &f->err);
+	assert_false(j.inputs_missing);
+	assert_int_equal(j.core.state, JOB_PENDING);
+	assert_non_null(j.reason);
+	assert_ok(ctx_job_attempts(f->app, f->admin, f->a, id, &t, &n, &f->err), &f->err);
+	assert_int_equal(n, 0);
+}
+
+/* Who waits for space in the node cache holds no CPU. Nobody who comes later takes that space, but
+ * who needs none of it goes on. */
+static void no_compute_while_the_node_cache_is_full(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job a = {0}, b = {0}, c = {0}, small = {0}, same = {0}, none = {0}, big = {0};
+
+	f->app->set.node_cache_bytes = 25;
+	push_sized(f, "a", 12, &a);
+	push_sized(f, "b", 12, &b);
+	fixture_await(f, a.id, JOB_DEPLOYING);
+	fixture_await(f, b.id, JOB_DEPLOYING);
+	push_sized(f, "c", 12, &c);
+	push_sized(f, "small", 1, &small);
+	await_room(f, c.id);
+	await_room(f, small.id);
+	push_sized(f, "a", 12, &same);
+	fixture_await(f, same.id, JOB_DEPLOYING);
+	push(f, 1, 0, &none);
+	fixture_await(f, none.id, JOB_DEPLOYING);
+	end_job(f, &a);
+	await_room(f, c.id); /* `same` has them mounted */
+	end_job(f, &b);
+	fixture_await(f, c.id, JOB_DEPLOYING);
+	fixture_await(f, small.id, JOB_DEPLOYING);
+	end_job(f, &c);
+	push_sized(f, "too-big", 26, &big);
+	fixture_await(f, big.id, JOB_DEPLOYING); /* no waiting helps: its runner says why */
+}
+
 /* One member cannot put a thousand jobs in front of everybody; an administrator may. */
 static void members_have_limits(void **state)
 {
@@ -512,6 +583,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(a_place_in_line_is_shown),
 	FIXTURE_TEST(no_compute_while_weights_are_fetched),
 	FIXTURE_TEST(weights_of_the_line_come_and_go),
+	FIXTURE_TEST(no_compute_while_the_node_cache_is_full),
 	FIXTURE_TEST(members_have_limits),
 };
 UNIT_MAIN(tests)

@@ -1,0 +1,23 @@
+/*
+ * node_room.h - weights of a job are mounted from the node cache, which holds what running jobs
+ * have mounted and evicts the rest. A job whose weights do not fit beside those of placed jobs
+ * waits in the queue, so that it holds no CPU and no GPU meanwhile. Python environments are not
+ * counted, their size being unknown until they are built: a runner that meets them waits itself.
+ */
+#ifndef NODE_ROOM_H
+#define NODE_ROOM_H
+
+#include "core/sched.h"
+#include "server/app.h"
+
+struct node_room;
+
+/* What jobs have in the cache now; it lives in the arena. */
+int node_room_read(struct app *app, struct arena *a, struct node_room **out,
+                   struct err *err) MUST_CHECK;
+/* Asked in the order of the line. True: the weights fit, and count from now on. False: `reason`
+ * says what is missing, and jobs behind it get only what it leaves, or has no use for. A job that
+ * needs more than there can be is let through: its runner says so. */
+bool node_room_let(struct node_room *r, const char *job_id, char reason[SCHED_REASON]);
+
+#endif
