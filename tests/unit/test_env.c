@@ -98,7 +98,11 @@ static void the_page_names_every_variable(void **state UNUSED)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_BUF struct buf page = BUF_INIT((size_t)1 << 20);
-	struct wire_load from = {"checkpoint-1", "j", "p", 0, "rank-0", true};
+	struct wire_load from = {.name = "checkpoint-1",
+	                         .job_id = "j",
+	                         .prefix = "p",
+	                         .dir = "rank-0",
+	                         .resume = true};
 	struct wire_launch l = {.job_id = "j",
 	                        .job_name = "n",
 	                        .project_id = "p",
