@@ -27,6 +27,7 @@ struct quota {
 	struct look volume, scratch, inodes;
 	uint64_t inodes_left;                /* when they were counted last */
 	uint64_t files_before, bytes_before; /* used by all when the job began */
+	struct usage_total furniture;        /* the scratch as the job finds it */
 	int stop_fd, crossed_fd;
 	atomic_bool cancel;  /* ends a count */
 	atomic_bool crossed; /* `why` is whole */
@@ -184,8 +185,11 @@ static bool scratch_over(struct quota *q, struct usage_total *sum)
 {
 	const struct quota_options *o = &q->o;
 
-	return count(q, o->scratch, COUNT(o->scratch), sum) &&
-	       ((o->scratch_bytes > 0 && sum->disk_bytes > o->scratch_bytes) ||
+	if (!count(q, o->scratch, COUNT(o->scratch), sum))
+		return false;
+	sum->files -= MIN(sum->files, q->furniture.files);
+	sum->disk_bytes -= MIN(sum->disk_bytes, q->furniture.disk_bytes);
+	return ((o->scratch_bytes > 0 && sum->disk_bytes > o->scratch_bytes) ||
 	        (o->scratch_files > 0 && sum->files > o->scratch_files));
 }
 
@@ -217,7 +221,7 @@ static void look_at_scratch(struct quota *q)
 		              units_show_bytes(o->scratch_bytes, may));
 	else
 		(void)err_set(&q->why, ERR_SCRATCH_QUOTA_EXCEEDED,
-		              "the job has %" PRIu64 " files in its scratch, workspace and "
+		              "the job has made %" PRIu64 " files in its scratch, workspace and "
 		              "temporary folders; this server allows %" PRIu64 " (--scratch-files)",
 		              sum.files, o->scratch_files);
 }
@@ -293,6 +297,8 @@ int quota_start(struct quota **out, const struct quota_options *o, struct err *e
 
 	q->o = *o;
 	used_by_all(q, &q->files_before, &q->bytes_before);
+	if (o->scratch_bytes > 0 || o->scratch_files > 0)
+		(void)count(q, o->scratch, COUNT(o->scratch), &q->furniture);
 	q->stop_fd = eventfd(0, EFD_CLOEXEC);
 	q->crossed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (q->stop_fd < 0 || q->crossed_fd < 0) {
@@ -340,12 +346,10 @@ void quota_finish(struct quota *q, struct err *why)
 	if (q == NULL)
 		return;
 	end_thread(q);
-	if (atomic_load(&q->crossed))
-		return; /* what ended meanwhile was the job's doing, or quota_crossed() told of it
-		         */
 	atomic_store(&q->cancel, false);
 	q->volume = q->scratch = (struct look){0};
-	look_at_volume(q);
+	if (q->why.code == ERR_NONE)
+		look_at_volume(q);
 	if (q->why.code == ERR_NONE)
 		look_at_scratch(q);
 	if (q->why.code != ERR_NONE)
