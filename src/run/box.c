@@ -5,6 +5,7 @@
 #include "run/box_inner.h"
 #include "run/seccomp.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -95,7 +96,14 @@ static int parse_value(struct box *b, const char *flag, const char *value, struc
 {
 	const struct {
 		const char *flag, **to;
-	} values[] = {{"--scratch", &b->scratch}, {"--stage", &b->stage}, {"--tty", &b->tty}};
+	} values[] = {{"--scratch", &b->scratch},
+	              {"--stage", &b->stage},
+	              {"--tty", &b->tty},
+	              {"--cores", &b->cores}};
+	const struct {
+		const char *flag;
+		uint64_t *to;
+	} numbers[] = {{"--data-limit", &b->data_limit}, {"--process-limit", &b->process_limit}};
 
 	if (value == NULL)
 		return err_set(err, ERR_INVALID, "%s needs a value", flag);
@@ -104,6 +112,11 @@ static int parse_value(struct box *b, const char *flag, const char *value, struc
 			*values[i].to = value;
 			return 2;
 		}
+	}
+	for (size_t i = 0; i < COUNT(numbers); i++) {
+		if (strcmp(flag, numbers[i].flag) == 0)
+			return str_u64(str_of(value), 1, INT64_MAX, numbers[i].to, err) < 0 ? -1
+			                                                                    : 2;
 	}
 	if (strcmp(flag, "--ids") == 0)
 		return parse_ids(b, value, err) < 0 ? -1 : 2;
@@ -155,6 +168,37 @@ static void clear_environment(struct arena *a)
 	}
 }
 
+static int run_on_cores(const struct box *b, struct err *err)
+{
+	struct str rest = str_of(b->cores), one;
+	cpu_set_t set;
+
+	if (b->cores == NULL)
+		return 0;
+	CPU_ZERO(&set);
+	while (str_cut(&rest, ',', &one)) {
+		uint64_t core = 0;
+
+		if (str_u64(one, 0, CPU_SETSIZE - 1, &core, err) < 0)
+			return err_wrap(err, "--cores");
+		CPU_SET(core, &set);
+	}
+	(void)sched_setaffinity(0, sizeof(set), &set); /* gone since: it runs on all then */
+	return 0;
+}
+
+/* As late as can be: what makes the sandbox is not the job. */
+static int limit_resources(const struct box *b, struct err *err)
+{
+	struct rlimit data = {b->data_limit, b->data_limit},
+		      processes = {b->process_limit, b->process_limit};
+
+	if ((b->data_limit > 0 && setrlimit(RLIMIT_DATA, &data) < 0) ||
+	    (b->process_limit > 0 && setrlimit(RLIMIT_NPROC, &processes) < 0))
+		return err_errno(err, errno, "limits of the job's processes");
+	return 0;
+}
+
 /* What pins memory for a network card or a GPU needs it; the cgroup counts it all the same. */
 static void raise_memlock(void)
 {
@@ -196,6 +240,8 @@ static int filter(const struct box *b, struct err *err)
 static int make(struct box *b, const char *program, struct err *err)
 {
 	if (join_cgroups(b, err) < 0)
+		return -1;
+	if (run_on_cores(b, err) < 0)
 		return -1;
 	box_new_keyring();
 	raise_memlock();
@@ -253,6 +299,8 @@ int box_main(int argc, char **argv, struct err *err)
 		if (getppid() != parent)
 			_exit(BOX_EXIT);
 	}
+	if (r == 0)
+		r = limit_resources(b, err);
 	if (r == 0)
 		r = filter(b, err);
 	if (r == 0)

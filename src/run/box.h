@@ -16,6 +16,9 @@
  * entered through no link.
  *
  *   --cgroup DIR         join (repeats)
+ *   --cores 0,1,4        run on these
+ *   --data-limit BYTES   RLIMIT_DATA of each process, where no cgroup limits memory
+ *   --process-limit N    RLIMIT_NPROC, where no cgroup limits the number of processes
  *   --ids JOB:SPAN:NOBODY the job's range of ids on the host, and an id that owns nothing
  *   --idmap              mounts translate the owner that a source has to the job's first id
  *   --scratch DIR        has to be there; gets root/, u<n>/, w<n>/

@@ -31,6 +31,8 @@ struct box {
 	struct box_mount *mount;
 	size_t n_mounts;
 	const char *scratch, *stage;
+	const char *cores;                  /* NULL: all */
+	uint64_t data_limit, process_limit; /* 0 = none */
 	bool idmap, ro_root, become, clear_env, filter, filter_fd;
 	uint32_t job, span, nobody; /* span 0: no ids */
 	bool enter;

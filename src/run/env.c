@@ -76,9 +76,10 @@ static const char *resume_from(struct arena *a, const struct wire_launch *l,
 
 /* The job's cores, shared by its processes, one a GPU: what launchers start. */
 static const char *threads_of(struct arena *a, const struct wire_launch *l,
-                              const struct job_spec *spec)
+                              const struct job_spec *spec, const struct env_places *at)
 {
-	size_t n = (size_t)spec->cpu_count / MAX(l->n_gpus, (size_t)1);
+	size_t cores = at->cores > 0 ? at->cores : (size_t)(spec->cpu_count + 0.999);
+	size_t n = cores / MAX(l->n_gpus, (size_t)1);
 
 	return arena_printf(a, "%zu", MAX(n, (size_t)1));
 }
@@ -105,7 +106,7 @@ VALUE(utf8, "C.UTF-8")
 VALUE(home, o->at->home)
 VALUE(root, "root")
 VALUE(one, "1")
-VALUE(threads, threads_of(o->a, o->l, o->spec))
+VALUE(threads, threads_of(o->a, o->l, o->spec, o->at))
 VALUE(job_id, o->l->job_id)
 VALUE(job_name, o->l->job_name)
 VALUE(project_id, o->l->project_id)
@@ -186,8 +187,8 @@ static const struct env_row {
 	{"CUDA_VISIBLE_DEVICES",     ENV_ALWAYS,  cuda,          "the job's GPUs on this node; empty without GPUs", "GPU-8f6e8a5c-3a0b-7f53-9a51-2f7d1f8f2f11"},
 	{"NVIDIA_VISIBLE_DEVICES",   ENV_ALWAYS,  nvidia,        "the same for NVIDIA's container tools; `void` without GPUs", "void"},
 	{"PYTHONUNBUFFERED",         ENV_ALWAYS,  one,           "Python prints without delay", "1"},
-	/* nproc and OpenMP follow it: else they count the host's cores */
-	{"OMP_NUM_THREADS",          ENV_ALWAYS,  threads,       "the job's cores divided by its GPUs on this node, at least 1", "1"},
+	/* OpenMP and nproc follow it; where cores were chosen (cores.h), it is their number */
+	{"OMP_NUM_THREADS",          ENV_ALWAYS,  threads,       "the job's cores, rounded up, divided by its GPUs on this node, at least 1", "1"},
 	{"VIRTUAL_ENV",              ENV_PYTHON,  venv,          "the Python environment; its bin folder is first in PATH", "/opt/stoker/python"},
 	{"HOME",                     ENV_ALWAYS,  home,          "an empty folder, deleted when the job ends", "/root"},
 	{"USER",                     ENV_ALWAYS,  root,          "name of the user inside the job", "root"},

@@ -10,6 +10,7 @@ struct env_places {
 	const char *workspace, *scratch, *ckpt, *load;
 	const char *project_cache, *team_cache;
 	const char *home;
+	unsigned cores;         /* that the job runs on, 0 = all of the machine's */
 	const char *python;     /* the Python environment, NULL: none */
 	bool image;             /* PATH and locale are the image's own */
 	const char *image_path; /* its PATH */

@@ -3,6 +3,7 @@
 #define RUN_H
 
 #include "core/idle.h"
+#include "run/cores.h"
 #include "run/exec.h"
 #include "run/quota.h"
 #include "run/sampler.h"
@@ -21,6 +22,7 @@ struct run {
 	struct logs *logs;
 	struct stage stage;
 	struct ids ids; /* of the job's processes */
+	struct cores cores;
 	struct mounts *mounts;
 	struct sandbox_spec sandbox_spec;
 	struct sandbox *sandbox;

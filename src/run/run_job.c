@@ -65,6 +65,7 @@ static int make_sandbox(struct run *r, struct err *err)
 {
 	if (make_mounts(r, err) < 0)
 		return -1;
+	cores_take(&r->cores, r->dir, (uint32_t)(r->spec.cpu_count * 1000));
 	r->sandbox_spec = (struct sandbox_spec){
 		.dir = r->dir,
 		.name = r->name,
@@ -78,6 +79,8 @@ static int make_sandbox(struct run *r, struct err *err)
 		.n_gpus = r->launch.n_gpus,
 		.limits = {.memory_bytes = r->spec.memory_bytes,
 	                   .cpu_milli = (uint32_t)(r->spec.cpu_count * 1000)},
+		.cores = r->cores.list,
+		.n_cores = r->cores.n,
 		.need_places = r->launch.n_weights > 0 || (r->stage.python.place && !is_plain(r)),
 	};
 	if (sandbox_start(&r->sandbox, &r->sandbox_spec, err) < 0)
@@ -119,6 +122,7 @@ static void make_env(struct run *r)
 		.team_cache = place_of(r, arena_printf(r->a, "%s/team_artifacts", cache),
 	                               l->cache_team_dir),
 		.home = real ? scratch : "/root",
+		.cores = r->cores.n,
 		.python = r->stage.python.at,
 		.image = r->stage.image != NULL,
 		.image_path = r->stage.image_path,
@@ -528,6 +532,8 @@ static void run_commands(struct run *r)
 	quota_finish(r->quota, &r->over);
 	quota_stop(TAKE(r->quota));
 	r->left = !sandbox_kill(r->sandbox);
+	if (!r->left)
+		cores_release(r->dir);
 	if (r->left)
 		report_event(r->report, "warning", "some of the job's processes cannot be killed");
 	logs_finish(r->logs, DRAIN_MS);

@@ -247,6 +247,8 @@ static void run_close(struct run *r)
 	if (r->sandbox != NULL && !sandbox_kill(r->sandbox))
 		r->left = true;
 	sandbox_close(r->sandbox);
+	if (!r->left)
+		cores_release(r->dir);
 	if (r->ids.on && !r->left)
 		ids_release(r->dir);
 	stage_done(&r->stage);

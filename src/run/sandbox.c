@@ -237,6 +237,31 @@ static int code_of(int status)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+void sandbox_say_limits(const struct sandbox *s, struct buf *has, struct buf *lacks)
+{
+	const struct cgroup *g = &s->cgroup;
+	uint64_t data = sandbox_data_limit(s);
+	char memory[UNITS_CAP];
+
+	if (g->memory)
+		buf_printf(has, " mem=%s(cgroup v%d)",
+		           units_show_memory(s->spec->limits.memory_bytes, memory), g->v2 ? 2 : 1);
+	else if (data > 0)
+		buf_printf(has, " mem=%s/process(rlimit)", units_show_memory(data, memory));
+	if (!g->memory)
+		buf_puts(lacks, data > 0 ? " memory(of all processes)" : " memory");
+	if (g->cpu)
+		buf_printf(has, " cpu=%.4g", s->spec->limits.cpu_milli / 1000.0);
+	else
+		buf_puts(lacks, " cpu");
+	if (s->spec->n_cores > 0)
+		buf_printf(has, " cores=%u", s->spec->n_cores);
+	if (!g->pids && sandbox_process_limit(s) > 0)
+		buf_printf(has, " pids=%" PRIu64 "(rlimit)", sandbox_process_limit(s));
+	else if (!g->pids)
+		buf_puts(lacks, " pids");
+}
+
 /* True: it is gone. */
 static bool kill_proc(struct proc *p, int *code)
 {

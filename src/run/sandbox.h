@@ -42,6 +42,8 @@ struct sandbox_spec {
 	const struct wire_gpu *gpus;
 	size_t n_gpus;
 	struct cgroup_limits limits;
+	const char *cores; /* "0,1,4", "" or NULL: all */
+	unsigned n_cores;
 	struct ids ids;   /* whose ids its processes have; off: the runner's own */
 	bool need_places; /* there are mounts that plain cannot make */
 };
@@ -181,6 +183,13 @@ struct box_args {
 	const char **v;
 	size_t n, cap;
 };
+/* Bytes of data that a process of the job may have where no cgroup limits the memory of all, 0 =
+ * no such limit. More than the job asked for: memory that is reserved and not used counts too. */
+uint64_t sandbox_data_limit(const struct sandbox *s);
+/* Processes that the job's user may have where no cgroup limits them, 0 = no such limit. */
+uint64_t sandbox_process_limit(const struct sandbox *s);
+/* Words about memory, CPU and processes for `says`: what is limited and how, and what is not. */
+void sandbox_say_limits(const struct sandbox *s, struct buf *has, struct buf *lacks);
 void sandbox_box_begin(const struct sandbox *s, struct arena *a, struct box_args *out);
 void sandbox_box_put(struct box_args *a, const char *word);
 void sandbox_box_put2(struct box_args *a, const char *x, const char *y);

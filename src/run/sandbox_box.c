@@ -4,7 +4,8 @@
 
 #include "run/sandbox_exec.h"
 
-#define FIXED 40 /* of all that is not a mount */
+#define FIXED 46 /* of all that is not a mount */
+#define DATA_MORE ((uint64_t)1 << 30)
 
 void sandbox_box_put(struct box_args *a, const char *word)
 {
@@ -24,6 +25,21 @@ void sandbox_box_put3(struct box_args *a, const char *x, const char *y, const ch
 	sandbox_box_put(a, z);
 }
 
+uint64_t sandbox_data_limit(const struct sandbox *s)
+{
+	uint64_t bytes = s->spec->limits.memory_bytes;
+
+	if (s->ops->images || s->cgroup.memory || bytes == 0 || bytes > UINT64_MAX / 4)
+		return 0;
+	return 2 * bytes + DATA_MORE;
+}
+
+/* An id that others have too would count theirs. */
+uint64_t sandbox_process_limit(const struct sandbox *s)
+{
+	return s->ops->images || s->cgroup.pids || !s->spec->ids.on ? 0 : CGROUP_PIDS_MAX;
+}
+
 void sandbox_box_begin(const struct sandbox *s, struct arena *a, struct box_args *out)
 {
 	const struct sandbox_spec *spec = s->spec;
@@ -39,6 +55,14 @@ void sandbox_box_begin(const struct sandbox *s, struct arena *a, struct box_args
 		if (s->cgroup.dir[p][0] != '\0')
 			sandbox_box_put2(out, "--cgroup", s->cgroup.dir[p]);
 	}
+	if (spec->cores != NULL && spec->cores[0] != '\0')
+		sandbox_box_put2(out, "--cores", spec->cores);
+	if (sandbox_data_limit(s) > 0)
+		sandbox_box_put2(out, "--data-limit",
+		                 arena_printf(a, "%" PRIu64, sandbox_data_limit(s)));
+	if (sandbox_process_limit(s) > 0)
+		sandbox_box_put2(out, "--process-limit",
+		                 arena_printf(a, "%" PRIu64, sandbox_process_limit(s)));
 	if (ids->on)
 		sandbox_box_put2(out, "--ids",
 		                 arena_printf(a, "%" PRIu32 ":%" PRIu32 ":%" PRIu32, ids->job,

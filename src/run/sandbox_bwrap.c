@@ -326,25 +326,12 @@ static const char **box_argv(struct sandbox *s, int level, const char *bwrap, si
 
 static void say(struct sandbox *s, int level)
 {
-	const struct cgroup *g = &s->cgroup;
 	AUTO_BUF struct buf b = BUF_INIT(sizeof(s->says) - 1), not = BUF_INIT(500);
-	double cpus = s->spec->limits.cpu_milli / 1000.0;
-	const char *version = g->v2 ? "cgroup v2" : "cgroup v1";
-	char memory[UNITS_CAP], shm[UNITS_CAP];
+	char shm[UNITS_CAP];
 
 	buf_printf(&b, "sandbox: bwrap %s userns pidns ipcns seccomp ro-weights net=host",
 	           level == 0 ? "overlay" : "ro-root");
-	if (g->memory)
-		buf_printf(&b, " mem=%s(%s)",
-		           units_show_memory(s->spec->limits.memory_bytes, memory), version);
-	else
-		buf_puts(&not, " memory");
-	if (g->cpu)
-		buf_printf(&b, " cpu=%.4g", cpus);
-	else
-		buf_puts(&not, " cpu");
-	if (!g->pids)
-		buf_puts(&not, " pids");
+	sandbox_say_limits(s, &b, &not );
 	buf_printf(&b, " gpus=%zu shm=%s memlock=%s disk=watched", s->spec->n_gpus,
 	           units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s->a));
 	buf_puts(&not, " network");

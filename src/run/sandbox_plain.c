@@ -10,11 +10,25 @@
 
 #include <signal.h>
 
+static void say(struct sandbox *s)
+{
+	AUTO_BUF struct buf b = BUF_INIT(sizeof(s->says) - 1), not = BUF_INIT(500);
+	bool ids = s->spec->ids.on;
+
+	buf_printf(&b, "sandbox: plain process group seccomp%s", ids ? " own-id" : "");
+	sandbox_say_limits(s, &b, &not );
+	buf_printf(&b,
+	           " gpus=%zu disk=watched; not enforced:%s network processes files(world-readable"
+	           "%s)%s; folders are where the BT_* variables point",
+	           s->spec->n_gpus, buf_cstr(&not ), ids ? "" : ", the server's user's",
+	           cgroup_tracks(&s->cgroup) ? "" : " ending(processes that leave their session)");
+	copy_cut(s->says, sizeof(s->says), buf_cstr(&b));
+}
+
 static int plain_start(struct sandbox *s, int level UNUSED, int in, int out, int err_fd, int status,
                        struct err *err)
 {
 	struct proc_fd fds[] = {{in, 0}, {out, 1}, {err_fd, 2}, {status, 3}};
-	const struct cgroup *g = &s->cgroup;
 	bool ids = s->spec->ids.on;
 	const char **front = NULL;
 	struct box_args a;
@@ -30,16 +44,7 @@ static int plain_start(struct sandbox *s, int level UNUSED, int in, int out, int
 	front = sandbox_box_end(&a, &n);
 	if (sandbox_spawn(s, sandbox_init_argv(s->a, front, n), fds, COUNT(fds), err) < 0)
 		return -1;
-	(void)snprintf(
-		s->says, sizeof(s->says),
-		"sandbox: plain process group seccomp%s%s%s gpus=%zu disk=watched; not enforced: "
-	        "access to "
-		"world-readable files%s, other processes, network%s%s%s; folders are where the "
-		"BT_* variables point",
-		ids ? " own-id" : "", g->memory ? " mem" : "", g->cpu ? " cpu" : "",
-		s->spec->n_gpus, ids ? "" : ", and those of the server's user",
-		g->memory ? "" : ", memory", g->cpu ? "" : ", cpu",
-		cgroup_tracks(g) ? "" : ", processes that leave their session");
+	say(s);
 	return 0;
 }
 

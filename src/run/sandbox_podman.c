@@ -36,6 +36,20 @@ static void add_ulimits(struct box_args *a)
 	sandbox_box_put2(a, "--ulimit", "nproc=1000:1000");
 }
 
+/* Rootless podman gets it from nobody: systemd does not delegate it. */
+static bool has_cpuset(bool v1)
+{
+	AUTO_BUF struct buf words = BUF_INIT((size_t)4096);
+	struct err no = {0};
+
+	if (geteuid() != 0)
+		return false;
+	if (v1)
+		return access("/sys/fs/cgroup/cpuset/cpuset.cpus", F_OK) == 0;
+	return fs_read(AT_FDCWD, "/sys/fs/cgroup/cgroup.controllers", &words, &no) == 0 &&
+	       strstr(buf_cstr(&words), "cpuset") != NULL;
+}
+
 static void add_limits(struct sandbox *s, struct box_args *a)
 {
 	const struct cgroup_limits *l = &s->spec->limits;
@@ -45,6 +59,8 @@ static void add_limits(struct sandbox *s, struct box_args *a)
 		return; /* rootless podman cannot, and says so on every start */
 	if (l->memory_bytes > 0)
 		sandbox_box_put2(a, "--memory", arena_printf(s->a, "%" PRIu64, l->memory_bytes));
+	if (s->spec->n_cores > 0 && has_cpuset(v1))
+		sandbox_box_put2(a, "--cpuset-cpus", s->spec->cores);
 	if (l->cpu_milli > 0)
 		sandbox_box_put2(a, "--cpus", arena_printf(s->a, "%g", l->cpu_milli / 1000.0));
 	sandbox_box_put2(a, "--pids-limit", arena_printf(s->a, "%d", CGROUP_PIDS_MAX));
@@ -136,16 +152,18 @@ static void add_gpus(struct sandbox *s, struct box_args *a)
 static void say(struct sandbox *s)
 {
 	bool limits = geteuid() == 0 || s->cgroup.v2;
-	char mem[64] = "", cpu[64] = "", memory[UNITS_CAP], shm[UNITS_CAP];
+	char mem[64] = "", cpu[64] = "", cores[32] = "", memory[UNITS_CAP], shm[UNITS_CAP];
 
 	if (limits && s->spec->limits.memory_bytes > 0)
 		FMT(mem, " mem=%s", units_show_memory(s->spec->limits.memory_bytes, memory));
 	if (limits && s->spec->limits.cpu_milli > 0)
 		FMT(cpu, " cpu=%.4g", s->spec->limits.cpu_milli / 1000.0);
+	if (s->spec->n_cores > 0)
+		FMT(cores, " cores=%u", s->spec->n_cores);
 	(void)snprintf(s->says, sizeof(s->says),
-	               "sandbox: podman image %s pidns ipcns ro-weights net=host%s%s gpus=%zu "
+	               "sandbox: podman image %s pidns ipcns ro-weights net=host%s%s%s gpus=%zu "
 	               "shm=%s memlock=%s disk=watched; not enforced:%s network",
-	               s->spec->image_name, mem, cpu, s->spec->n_gpus,
+	               s->spec->image_name, mem, cpu, cores, s->spec->n_gpus,
 	               units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s->a),
 	               limits ? "" : " memory cpu pids");
 }

@@ -239,10 +239,10 @@ def test_workdir_of_an_image_comes_along(empty_cluster):
     podman("import", "--quiet", "--change", "WORKDIR /app", empty_cluster.folder / "root.tar", name)
     try:
         cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
-        job = cluster.push(["cat lib/deep; echo; cat .hidden; echo; cat run.sh"], files={"run.sh": "code"},
+        job = cluster.push(["cat lib/deep; echo; cat .hidden; echo; cat run.sh; echo; busybox nproc"], files={"run.sh": "code"},
                            image={"base_image": name})
         cluster.wait(job, "TRAINING_JOB_COMPLETED")
-        assert cluster.user_lines(job) == ["from the image", "also", "code"], "the code wins"
+        assert cluster.user_lines(job) == ["from the image", "also", "code", "1"], "the code wins, and it has its own core"
     finally:
         podman("rmi", "--force", name)
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import until
+from conftest import STOKER, held_port, until
 
 MB = 1 << 20
 CKPT = {"checkpointing_config": {"enabled": True, "settle": "1s"}}
@@ -52,9 +52,9 @@ def empty_files(where):
     return f"python3 -c \"{code}\" {where}"
 
 
-@pytest.mark.parametrize("where,runtime", [("$BT_SCRATCH_DIR", {}), ("/opt", {}), (".", {}),
+@pytest.mark.parametrize("where,runtime", [("$BT_SCRATCH_DIR", {}), ("/opt", {}),
                                            ("$BT_CHECKPOINT_DIR", CKPT), ("$BT_PROJECT_CACHE_DIR", CACHE)],
-                         ids=["scratch", "root", "workspace", "checkpoints", "cache"])
+                         ids=["scratch", "root", "checkpoints", "cache"])
 def test_inodes(few_inodes, where, runtime):
     """One job wants them all. It is ended, with its record; another team's job never notices, and the next one runs."""
     c = few_inodes
@@ -119,14 +119,14 @@ def test_the_end_of_a_job_needs_no_inode(few_inodes):
     assert done["end"]["kind"] == "exit" and done["end"]["code"] == 7, done
 
 
-@pytest.mark.parametrize("command", ["head -c 12M /dev/zero > $BT_SCRATCH_DIR/x; sleep 300", "head -c 12M /dev/zero > /opt/x",
-                                     "i=0; while true; do i=$((i+1)); : > f$i; done", "mkdir -p $(seq -s / 700); sleep 300"],
-                         ids=["bytes", "bytes-at-the-end", "files", "folders"])
-def test_scratch(empty_cluster, command):
+def test_scratch(empty_cluster):
     c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--scratch-size", "10MB", "--scratch-files", "600")
-    done = c.wait(c.push([command]), "TRAINING_JOB_FAILED")
-    assert done["error_id"] == "scratch_quota_exceeded" and done["end"]["kind"] == "disk", done
-    c.wait(c.push(["head -c 9M /dev/zero > $BT_SCRATCH_DIR/x; sleep 1"]), "TRAINING_JOB_COMPLETED")
+    over = ["head -c 12M /dev/zero > $BT_SCRATCH_DIR/x; sleep 300", "head -c 12M /dev/zero > /opt/x",  # the second ends before it is seen
+            "i=0; while true; do i=$((i+1)); : > f$i; done", "mkdir -p $(seq -s / 700); sleep 300"]
+    within = ["head -c 7M /dev/zero > $BT_SCRATCH_DIR/x; mkdir -p $(seq -s / 500); sleep 1"]
+    jobs = [c.push([command]) for command in over]
+    assert [c.wait(job, "TRAINING_JOB_FAILED")["error_id"] for job in jobs] == ["scratch_quota_exceeded"] * len(jobs)
+    c.wait(c.push(within), "TRAINING_JOB_COMPLETED")
 
 
 @pytest.mark.parametrize("write", ["cat /dev/zero > $BT_CHECKPOINT_DIR/x", "mkdir $BT_CHECKPOINT_DIR/c; i=0; while true; do i=$((i+1)); "
@@ -143,3 +143,70 @@ def test_volume(cluster, write):
     assert done["error_id"] == "volume_full" and done["end"]["kind"] == "disk", done
     listed = {k["checkpoint_id"]: k["state"] for k in c.json("checkpoints", "ls", job["id"])}
     assert listed["checkpoint-1"] == "COMPLETE", listed
+
+
+# --- cores, and limits without cgroups --------------------------------------------------------------------------------
+
+SEEN = "python3 -c \"import os; print('cores', sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])\"; nproc"
+
+
+def cores_of(cluster, job):
+    """The cores that a job printed, and its OMP_NUM_THREADS, which nproc follows."""
+    until(lambda: len(cluster.user_lines(job)) >= 2)
+    words, nproc = cluster.user_lines(job)[:2]
+    cores, threads = words.removeprefix("cores ").rsplit(" ", 1)
+    assert threads == nproc
+    return json.loads(cores), int(threads)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: there is nothing to choose")
+def test_cores(cluster):
+    """A job finds as many cores as it asked for; the next one gets others, as long as some are idle."""
+    c, all_cores = cluster, sorted(os.sched_getaffinity(0))
+    first = c.push([SEEN, c.hold()])
+    mine, threads = cores_of(c, first)
+    assert len(mine) == threads == 1 and set(mine) < set(all_cores)
+    second = c.push([SEEN, c.hold()])
+    theirs, _ = cores_of(c, second)
+    assert len(theirs) == 1 and not set(mine) & set(theirs)
+    inside = json.loads(c.cli("exec", first["id"], "--", "python3", "-c", "import os; print(sorted(os.sched_getaffinity(0)))").out)
+    assert inside == mine
+    c.release(first)
+    c.wait(first, "TRAINING_JOB_COMPLETED")
+    third = c.push([SEEN], compute={"cpu_count": 0.5, "memory": "256Mi"})  # a part of a core is one core
+    assert cores_of(c, third) == (mine, 1)
+    c.release(second)
+    half = c.push([SEEN], compute={"cpu_count": len(all_cores) - 0.5, "memory": "256Mi"})
+    assert cores_of(c, half) == (all_cores, len(all_cores))
+
+
+@pytest.fixture
+def no_cgroups(empty_cluster):
+    """A server that finds no cgroup: in a mount namespace of its own."""
+    c = empty_cluster
+    hide = ["unshare", "--mount", "sh", "-c", 'umount -l /sys/fs/cgroup && exec "$@"', "sh"]
+    if subprocess.run([*hide, "true"], capture_output=True).returncode != 0:
+        pytest.skip("this user may not hide the cgroups from a server")
+    c.port = held_port()
+    return c.launch([*hide, STOKER, "server", "--data", str(c.data), "--listen", f"127.0.0.1:{c.port}", "--cpus", "4", "--memory", "4Gi"])
+
+
+def test_memory_without_cgroups(no_cgroups):
+    """Each process is held, and the job's log says that the sum of them is not."""
+    c = no_cgroups
+    eat = "import sys; b = bytearray(int(sys.argv[1]) << 20); print('ate', len(b) >> 20)"
+    job = c.push([f'python3 -c "{eat}" 200', f'python3 -c "{eat}" 3000'], compute={"cpu_count": 1, "memory": "256Mi"})
+    done = c.wait(job, "TRAINING_JOB_FAILED")
+    assert done["end"]["kind"] == "exit", done
+    assert [line for line in c.user_lines(job) if line.startswith("ate")] == ["ate 200"]
+    assert "MemoryError" in c.logs(job)
+    line = next(line for line in c.logs(job).splitlines() if "sandbox: " in line)
+    assert "mem=1536Mi/process(rlimit)" in line.split("not enforced:")[0] and "memory" in line.split("not enforced:")[1], line
+
+
+def test_processes_without_cgroups(no_cgroups):
+    """The limit is there, and counts the job's processes alone: its user is nobody else's."""
+    c = no_cgroups
+    job = c.push(["ulimit -u; (ulimit -u 50; for i in $(seq 200); do sleep 3 & done; wait) 2>&1 | grep -m 1 -o 'Resource temporarily unavailable'"])
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert c.user_lines(job)[:2] == ["32768", "Resource temporarily unavailable"]
