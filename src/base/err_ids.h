@@ -22,6 +22,8 @@
 	X(PYTHON_REQUIREMENTS_INVALID, INVALID, "python_requirements_invalid", "A requirements file is missing, or one of its lines cannot be part of a shared environment. docs/python.md says which lines are taken.") \
 	X(SOURCE_EMPTY,         INVALID,     "source_empty",           "allow_patterns and ignore_patterns leave none of the source's files. Patterns without ** stop at a slash.") \
 	X(SOURCE_SECRET_INVALID, INVALID,    "source_secret_invalid",  "The secret does not have the form that this kind of source wants. The message names it.") \
+	X(REGISTRY_SECRET_INVALID, INVALID,  "registry_secret_invalid", "The secret of image.docker_auth is not in the form username:password. The message names it.") \
+	X(SECRET_NOT_SET,       INVALID,     "secret_not_set",         "The job names secrets that its team does not have. `stoker secrets set NAME` creates them.") \
 	X(SOURCE_INVALID,       INVALID,     "source_invalid",         "The source's URL, or a file name in it, cannot be used. The message says what is expected.") \
 	X(PLACE_SYSTEM,         INVALID,     "place_system",           "The job file names a folder of the system as the place of a mount. Name a folder of your own.") \
 	X(PLACE_SHARED,         INVALID,     "place_shared",           "The job file names a folder inside a cache as the place of a mount. Name a folder outside of it.") \

@@ -277,6 +277,46 @@ static int run_command(struct cli *c, int argc, char **argv, struct err *err)
 	return c->command->run(c, err);
 }
 
+/* Scripts ask for errors that they can read by -o json or, for every command, STOKER_ERRORS=json.
+ */
+static bool always_json(void)
+{
+	const char *always = getenv("STOKER_ERRORS");
+
+	return always != NULL && strcmp(always, "json") == 0;
+}
+
+bool cli_wants_json(const struct cli *c)
+{
+	const char *form = opt_text(c, "output", "");
+
+	return always_json() || strcmp(form, "json") == 0 || strcmp(form, "jsonl") == 0;
+}
+
+static void show_json(const struct err *err, const char *problems)
+{
+	AUTO_BUF struct buf line = BUF_INIT(CLI_PROBLEMS_MAX + (size_t)ERR_MSG_MAX * 8);
+	struct js js;
+
+	js_init(&js, &line);
+	js_open(&js);
+	js_kv_err(&js, "error", err);
+	if (problems != NULL) {
+		js_key(&js, "problems");
+		js_raw(&js, str_of(problems));
+	}
+	js_close(&js);
+	(void)fprintf(stderr, "%s\n", buf_cstr(&line));
+}
+
+static void show_error(const struct cli *c, const struct err *err)
+{
+	if (cli_wants_json(c))
+		show_json(err, c->problems);
+	else
+		out_error("stoker: %s", err->msg);
+}
+
 static int run_role(const struct cli_role *role, int argc, char **argv)
 {
 	struct err err = {0};
@@ -284,34 +324,11 @@ static int run_role(const struct cli_role *role, int argc, char **argv)
 
 	if (r >= 0)
 		return r;
-	(void)fprintf(stderr, "stoker %s: %s\n", role->name, err.msg);
+	if (always_json())
+		show_json(&err, NULL);
+	else
+		(void)fprintf(stderr, "stoker %s: %s\n", role->name, err.msg);
 	return err_info(&err)->exit;
-}
-
-/* Scripts ask for errors that they can read by -o json or, for every command, STOKER_ERRORS=json.
- */
-static bool wants_json(const struct cli *c)
-{
-	const char *always = getenv("STOKER_ERRORS"), *form = opt_text(c, "output", "");
-
-	return (always != NULL && strcmp(always, "json") == 0) || strcmp(form, "json") == 0 ||
-	       strcmp(form, "jsonl") == 0;
-}
-
-static void show_error(const struct cli *c, const struct err *err)
-{
-	AUTO_BUF struct buf line = BUF_INIT((size_t)ERR_MSG_MAX * 8);
-	struct js js;
-
-	if (!wants_json(c)) {
-		out_error("stoker: %s", err->msg);
-		return;
-	}
-	js_init(&js, &line);
-	js_open(&js);
-	js_kv_err(&js, "error", err);
-	js_close(&js);
-	(void)fprintf(stderr, "%s\n", buf_cstr(&line));
 }
 
 int cli_main(int argc, char **argv, const struct cli_role *roles, size_t n_roles)

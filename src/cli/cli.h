@@ -13,8 +13,9 @@
 #include "io/client.h"
 
 #define CLI_ARGS_MAX 256
-#define CLI_EXIT_FAILED 10    /* the job failed */
-#define CLI_EXIT_STOPPED 11   /* the job was stopped */
+#define CLI_PROBLEMS_MAX ((size_t)1 << 20) /* SPEC_PROBLEMS_MAX of them, every byte escaped */
+#define CLI_EXIT_FAILED 10                 /* the job failed */
+#define CLI_EXIT_STOPPED 11                /* the job was stopped */
 #define CLI_EXIT_TIMEOUT 124  /* a limit of the job's own time: max_duration, idle_gpu */
 #define CLI_EXIT_DETACHED 130 /* Ctrl-C while following: what was followed goes on */
 
@@ -66,12 +67,16 @@ struct cli {
 	} given[CLI_ARGS_MAX];
 	size_t n_given;
 	bool tty_out, tty_err, colour, quiet;
+	const char *problems; /* JSON: the mistakes of a job file, beside its error */
 	/* the server; see remote.h */
 	struct http_client *http;
 	const char *url, *token;
 	const char *host, *proof; /* for io/proof.h: Host header and path; set for http:// URLs */
 	atomic_uint port;         /* that the server says it is at; 0 = not known yet */
 };
+
+/* Are errors to be one line of JSON? By -o json or STOKER_ERRORS=json. */
+bool cli_wants_json(const struct cli *c);
 
 bool opt_flag(const struct cli *c, const char *name);
 const char *opt_text(const struct cli *c, const char *name, const char *dflt);

@@ -125,15 +125,25 @@ static const char *source_of(struct cli *c, const struct spec_problem *one, cons
 static void print_problems(struct cli *c, const struct spec_problems *problems, const char *file,
                            struct err *err)
 {
-	for (size_t i = 0; i < problems->n; i++) {
+	for (size_t i = 0; i < problems->n && !cli_wants_json(c); i++) {
 		AUTO_BUF struct buf line = BUF_INIT(PROBLEM_LINE_MAX);
 
 		spec_problem_text(&problems->item[i], source_of(c, &problems->item[i], file),
 		                  &line);
 		out_error("%s", buf_cstr(&line));
 	}
-	(void)err_set(err, ERR_INVALID, "%s has %zu mistakes", file,
+	(void)err_set(err, ERR_SPEC_INVALID, "%s has %zu mistakes", file,
 	              problems->n + problems->dropped);
+}
+
+static const char *problems_json(struct arena *a, const struct spec_problems *problems)
+{
+	AUTO_BUF struct buf out = BUF_INIT(CLI_PROBLEMS_MAX);
+	struct js js;
+
+	js_init(&js, &out);
+	spec_problems_json(problems, &js);
+	return arena_strz(a, buf_view(&out));
 }
 
 static int check_spec(struct cli *c, struct push *p, const struct doc *d, struct err *err)
@@ -145,6 +155,8 @@ static int check_spec(struct cli *c, struct push *p, const struct doc *d, struct
 		spec_problems_text(problems, source_of(c, &problems->item[0], p->file), err);
 	else if (r < 0)
 		print_problems(c, problems, p->file, err);
+	if (r < 0)
+		c->problems = problems_json(c->arena, problems);
 	free(problems);
 	return r;
 }

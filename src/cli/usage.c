@@ -282,7 +282,10 @@ void usage_reference(struct buf *out)
 		"| 130 | Ctrl-C, or the answer was no |\n\n"
 		"With `-o json` (or, for every command, with the variable `STOKER_ERRORS=json`) an "
 		"error is one line of JSON on stderr: `{\"error\": {\"id\": \"job_not_found\", "
-		"\"message\": \"...\"}}`. [errors.md](errors.md) lists the ids.\n");
+		"\"message\": \"...\"}}`. [errors.md](errors.md) lists the ids. Mistakes of a job "
+	        "file "
+		"are also listed in `problems`, each with `path`, `message`, `line` and "
+		"`column`.\n");
 }
 
 void usage_errors(struct buf *out)

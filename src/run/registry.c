@@ -68,12 +68,11 @@ static int ecr_region(struct arena *a, const char *host, char **region, const ch
 	}
 	if (end == NULL || n == 0 || n > ECR_REGION_MAX ||
 	    (strcmp(end, ".amazonaws.com") != 0 && strcmp(end, ".amazonaws.com.cn") != 0))
-		return err_set(
-			err, ERR_INVALID,
-			"AWS_IAM is for registries of AWS, such as "
-			"123456789012.dkr.ecr.eu-west-1.amazonaws.com; %.100s is none: give it "
-			"a name and password by REGISTRY_SECRET",
-			host);
+		return err_set(err, ERR_INVALID,
+		               "AWS_IAM is for registries of AWS, such as "
+		               "123456789012.dkr.ecr.eu-west-1.amazonaws.com; for %.100s use "
+		               "REGISTRY_SECRET with a user name and password",
+		               host);
 	*region = arena_strz(a, (struct str){at, n});
 	*tail = end;
 	return 0;
@@ -90,7 +89,7 @@ static int ecr_token(struct arena *a, struct str body, struct str *token, struct
 	list = doc_get(d, "authorizationData");
 	*token = doc_text(doc_get(doc_first(list), "authorizationToken"));
 	if (token->n == 0)
-		return err_set(err, ERR_CORRUPT, "the answer holds no authorizationToken");
+		return err_set(err, ERR_CORRUPT, "the reply has no authorizationToken");
 	return 0;
 }
 
@@ -147,9 +146,9 @@ static int basic(struct arena *a, const struct job_spec *s, const char *host, co
 	case SPEC_AUTH_REGISTRY_SECRET:
 		if (memchr(value.p, ':', value.n) == NULL)
 			return err_set(
-				err, ERR_INVALID,
-				"secret \"%s\" is not `username:password`: `stoker secrets set "
-				"%s`",
+				err, ERR_REGISTRY_SECRET_INVALID,
+				"secret \"%s\" is not in the form username:password: update it "
+				"with `stoker secrets set %s`",
 				s->registry_secret, s->registry_secret);
 		buf_add(&plain, value.p, value.n);
 		break;

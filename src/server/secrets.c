@@ -33,7 +33,7 @@ static int open_value(struct app *app, const char *team_id, const char *name, st
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
-		return err_set(err, ERR_NOT_FOUND,
+		return err_set(err, ERR_SECRET_NOT_FOUND,
 		               "secret \"%s\" is not set: `stoker secrets set %s`", name, name);
 	}
 	if (seal_open(&app->master, about(a, team_id, key, s->version), s->sealed, out, err) < 0)
@@ -128,10 +128,9 @@ int secrets_check(struct app *app, const char *team_id, const struct job_spec *s
 	int r = each_name(spec, look, &m, err);
 
 	if (r == 0 && m.n > 0)
-		r = err_set(err, ERR_INVALID,
-		            "%s not set in this team: %s%s (`stoker secrets set NAME`)",
-		            m.n == 1 ? "a secret is" : "secrets are", buf_cstr(&m.list),
-		            m.list.full ? ", ..." : "");
+		r = err_set(err, ERR_SECRET_NOT_SET,
+		            "the team has no secret%s %s%s: `stoker secrets set NAME` creates one",
+		            m.n == 1 ? "" : "s", buf_cstr(&m.list), m.list.full ? ", ..." : "");
 	buf_done(&m.list);
 	return r < 0 ? -1 : check_webhooks(app, a, team_id, spec, err);
 }

@@ -20,6 +20,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from web import make_certificate
 
 STOKER = os.environ.get("STOKER", str(pathlib.Path(__file__).parents[2] / "build/asan/src/stoker"))
 PARTS = pathlib.Path(os.environ.get("STOKER_PARTS", pathlib.Path.home() / ".cache/stoker-parts"))
@@ -180,12 +181,16 @@ class Cluster:
             assert result.code == code, result
         return result
 
-    def error(self, *args, code=None, **kw):
-        """The stable id of the error that a command ends with; its message is for people and may be reworded."""
+    def refusal(self, *args, code=None, **kw):
+        """The error that a command ends with, as scripts read it: {"error": {"id", "message"}, "problems": [...]}."""
         kw["env"] = {**kw.get("env", {}), "STOKER_ERRORS": "json"}
         result = self.cli(*args, code=code, **kw)
         assert result.code != 0, result
-        return json.loads(result.err.splitlines()[-1])["error"]["id"]
+        return json.loads(result.err.splitlines()[-1])
+
+    def error(self, *args, code=None, **kw):
+        """The stable id of that error; its message is for people and may be reworded."""
+        return self.refusal(*args, code=code, **kw)["error"]["id"]
 
     def json(self, *args, **kw):
         return json.loads(self.cli(*args, "-o", "json", **kw).out)
@@ -317,6 +322,11 @@ def empty_cluster(request):
                 os.kill(int(line.split()[0]), signal.SIGKILL)
         subprocess.run(["chmod", "-R", "u+rwX", folder], check=False)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def certificate(empty_cluster):
+    return make_certificate(empty_cluster.folder)
 
 
 @pytest.fixture

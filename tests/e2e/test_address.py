@@ -1,77 +1,32 @@
 """A server behind another address: URLs of objects follow the one that the client used."""
-import contextlib
 import http.client
-import http.server
 import json
 import socket
-import ssl
 import subprocess
-import threading
 
-import pytest
 from conftest import CALL_S, STOKER, until
+from web import Handler, serving
 
 CHECKPOINT = ["mkdir $BT_CHECKPOINT_DIR/checkpoint-1; echo weights > $BT_CHECKPOINT_DIR/checkpoint-1/model.bin"]
 RUNTIME = {"checkpointing_config": {"enabled": True, "settle": "1s"}}
 
 
-@contextlib.contextmanager
-def serving(handler, tls=None):
-    class Server(http.server.ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request, client_address):
-            pass
-
-    server = Server(("127.0.0.1", 0), handler)
-    if tls:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*tls)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def forwarder(port, extra, keep_host=False):
     """A reverse proxy in front of `port`; extra(handler) gives the headers that it adds."""
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Forwarder(Handler):
         def forward(self):
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = self.body()
             headers = {k: v for k, v in self.headers.items() if keep_host or k.lower() != "host"}
             upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=CALL_S)
             upstream.request(self.command, self.path, body, {**headers, **extra(self)})
             reply = upstream.getresponse()
-            data = reply.read()
-            self.send_response(reply.status)
-            for k, v in reply.getheaders():
-                if k.lower() not in ("content-length", "transfer-encoding", "connection"):
-                    self.send_header(k, v)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            own = ("content-length", "transfer-encoding", "connection")
+            self.answer(reply.status, reply.read(), [h for h in reply.getheaders() if h[0].lower() not in own])
             upstream.close()
 
         do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = forward
 
-        def log_message(self, *args):
-            pass
-    return Handler
-
-
-@pytest.fixture
-def certificate(empty_cluster):
-    cert, key = empty_cluster.folder / "cert.pem", empty_cluster.folder / "key.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(cert), "-days", "2",
-                    "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
-    return str(cert), str(key)
+    return Forwarder
 
 
 def round_trip(cluster, url, **env):

@@ -2,7 +2,6 @@
 import contextlib
 import csv
 import io
-import http.server
 import json
 import os
 import pty
@@ -16,6 +15,7 @@ import time
 
 import pytest
 from conftest import CALL_S, DEADLINE_S, ROOT, STOKER, Lines, proof
+from web import Handler, serving
 
 COMMANDS = ["init", "push", "ps", "view", "logs", "stop", "recreate", "update", "events", "exec", "metrics", "checkpoints ls",
             "checkpoints show", "checkpoints pull", "checkpoints complete", "cache summarize", "cache du", "cache rm", "weights ls", "secrets set",
@@ -220,37 +220,22 @@ def test_a_token_tells_its_team(cluster):
 @contextlib.contextmanager
 def answering(reply, gate=None):
     """A server that answers everything with `reply`, once the gate is open."""
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Answers(Handler):
         def do_GET(self):
-            body, answer = self.rfile.read(int(self.headers.get("Content-Length", 0))), reply
+            body = self.body()
             if self.path == "/v1/proof":
-                answer = proof(json.loads(body), "x", self.server.server_port)
-            else:
-                assert gate is None or gate.wait(CALL_S)
-            data = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+                return self.answer(200, proof(json.loads(body), "x", self.server.server_port))
+            assert gate is None or gate.wait(CALL_S)
+            return self.answer(200, reply)
 
         do_POST = do_GET
 
-        def log_message(self, *args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        if gate:
-            gate.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Answers) as port:
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            if gate:
+                gate.set()
 
 
 def test_a_slow_answer_is_waited_for_visibly(empty_cluster):

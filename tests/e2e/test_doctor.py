@@ -1,14 +1,11 @@
 """`stoker doctor` on set-ups that are wrong: one line says what, and how to mend it."""
-import contextlib
-import http.server
 import json
 import socket
-import ssl
 import subprocess
-import threading
 
 import pytest
 from conftest import CALL_S, STOKER, held_port, proof
+from web import Handler, serving
 
 
 def doctor(cluster, **env):
@@ -33,56 +30,21 @@ def failed(check, error):
     return 1, {check: ("fail", error)}
 
 
-@contextlib.contextmanager
 def web(answers, tls=None):
-    """A server that answers paths with (status, body); yields its port."""
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"  # a proof holds for its connection
-
+    """A server that answers paths with (status, body)."""
+    class Answers(Handler):
         def do_GET(self):
-            self.reply(*answers.get(self.path, (404, "<html>no such page</html>")))
+            self.answer(*answers.get(self.path, (404, "<html>no such page</html>")))
 
         def do_POST(self):
             """A server that knows the token of doctor(), and proves it."""
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.reply(200, proof(asked, "stoker_x", self.server.server_port))
+            self.answer(200, proof(json.loads(self.body()), "stoker_x", self.server.server_port))
 
-        def reply(self, status, body):
-            data = (body if isinstance(body, str) else json.dumps(body)).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *args):
-            pass
-
-    class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, request, client_address):
-            pass
-
-    server = Server(("127.0.0.1", 0), Handler)
-    if tls:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*tls)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
+    return serving(Answers, tls)
 
 
 def stoker(version, **more):
     return {"/openapi.json": (200, {"openapi": "3.1.0", "info": {"title": "Stoker", "version": version}}), **more}
-
-
-@pytest.fixture
-def certificate(empty_cluster):
-    cert, key = empty_cluster.folder / "cert.pem", empty_cluster.folder / "key.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(cert), "-days", "2",
-                    "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
-    return str(cert), str(key)
 
 
 ALL = {"server", "login", "clock", "sandbox", "python", "node", "disk", "upload"}

@@ -1,17 +1,16 @@
 """Private images from a real registry (Debian's docker-registry): pulled with the credentials a job names, else refused by name."""
 import base64
 import contextlib
-import http.server
 import json
 import pathlib
 import shutil
 import subprocess
-import threading
 import urllib.error
 import urllib.request
 
 import pytest
 from conftest import CALL_S, end_process, held_port, until
+from web import Handler, serving
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, ("podman", "docker-registry", "busybox"))),
                                 reason="podman, docker-registry and busybox are needed")
@@ -137,12 +136,12 @@ def test_private_image(empty_cluster, registry):
 
     message = refused(cluster, {"base_image": name})
     assert name in message and "image.docker_auth" in message
-    assert "registry-login" in cluster.cli("push", cluster.job_folder(["true"], image=image(name, host)) / "train.yaml", code=None).err + \
-        str(cluster.json("ps", "-a")), "a secret that is not set is named"
+    unset = cluster.refusal("push", cluster.job_folder(["true"], image=image(name, host)) / "train.yaml")["error"]
+    assert unset["id"] == "secret_not_set" and "registry-login" in unset["message"]
 
     cluster.cli("secrets", "set", "registry-login", stdin="no-colon-in-this-one")
-    message = refused(cluster, image(name, host), "invalid")
-    assert "registry-login" in message and "no-colon" not in message
+    message = refused(cluster, image(name, host), "registry_secret_invalid")
+    assert '"registry-login"' in message and "no-colon" not in message
 
     cluster.cli("secrets", "set", "registry-login", stdin="alice:wrong-password")
     message = refused(cluster, image(name, host))
@@ -183,26 +182,17 @@ def aws(password):
     """What ECR answers to GetAuthorizationToken: a password in exchange for a signed request. Yields (URL, requests)."""
     seen = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Exchange(Handler):
         def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.body()
             seen.append((dict(self.headers.items()), body))
             ok = "Credential=AKIATEST/" in self.headers["Authorization"]
             reply = {"authorizationData": [{"authorizationToken": base64.b64encode(f"AWS:{password}".encode()).decode()}]} if ok else \
                 {"__type": "UnrecognizedClientException", "message": "The security token included in the request is invalid."}
-            data = json.dumps(reply).encode()
-            self.send_response(200 if ok else 400)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            self.answer(200 if ok else 400, reply)
 
-        def log_message(self, *args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/", seen
-    server.shutdown()
+    with serving(Exchange) as port:
+        yield f"http://127.0.0.1:{port}/", seen
 
 
 def test_aws_keys(empty_cluster, registry):
@@ -214,7 +204,7 @@ def test_aws_keys(empty_cluster, registry):
         cluster.cli("secrets", "set", "aws-id", stdin="AKIAWRONG")
         cluster.cli("secrets", "set", "aws-key", stdin="the-secret-key")
         message = refused(cluster, auth, "invalid")
-        assert "aws-id" in message and "aws-key" in message and "the-secret-key" not in message
+        assert '"aws-id"' in message and '"aws-key"' in message and "the-secret-key" not in message
         cluster.cli("secrets", "set", "aws-id", stdin="AKIATEST")
         job = cluster.wait(cluster.push(["echo $MARK"], image=auth), "TRAINING_JOB_COMPLETED")
     assert cluster.user_lines(job) == ["from-the-image"]

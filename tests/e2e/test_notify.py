@@ -181,17 +181,16 @@ def test_refused_before_it_runs(near, receiver):
     """By name and place, and the URL is not repeated."""
     def push(**notify):
         folder = near.job_folder(["true"], notify=[notify])
-        return near.cli("push", folder / "train.yaml", code=None)
+        return near.refusal("push", folder / "train.yaml", code=2)
 
-    said = push(webhook="ops", on=["complete"])
-    assert said.code == 2 and re.search(r'train\.yaml:\d+:\d+: job\.notify\[0\]\.on\[0\]: .*did you mean "completed"', said.err)
+    [problem] = push(webhook="ops", on=["complete"])["problems"]
+    assert problem["path"] == "job.notify[0].on[0]" and problem["line"] and '"completed"' in problem["message"], problem
     said = push(webhook=f"https://h/{TOKEN}")
-    assert said.code == 2 and "job.notify[0].webhook" in said.err and TOKEN not in said.err
-    said = push(webhook="ops")
-    assert said.code == 2 and "a secret is not set in this team: ops" in said.err
+    assert [p["path"] for p in said["problems"]] == ["job.notify[0].webhook"] and TOKEN not in str(said)
+    assert push(webhook="ops")["error"]["id"] == "secret_not_set"
     near.cli("secrets", "set", "ops", stdin=TOKEN)
     said = push(webhook="ops")
-    assert said.code == 2 and "ops" in said.err and TOKEN not in said.err
+    assert said["error"]["id"] == "invalid" and "ops" in said["error"]["message"] and TOKEN not in str(said)
     assert near.json("ps", "-a") == []
 
 

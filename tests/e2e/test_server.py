@@ -11,10 +11,12 @@ from conftest import CALL_S, STOKER
 
 
 def server(cluster, *flags, env=None, data=None, before=()):
-    """Runs a server that is expected to give up."""
+    """Runs a server that is expected to give up: (exit code, id of the error, its message)."""
     done = subprocess.run([*before, STOKER, "server", "--data", str(data or cluster.data), *flags], capture_output=True, text=True,
-                          env=cluster.environment(**(env or {})), timeout=CALL_S)
-    return done.returncode, done.stderr
+                          env=cluster.environment(STOKER_ERRORS="json", **(env or {})), timeout=CALL_S)
+    assert done.returncode != 0, done
+    error = json.loads(done.stderr.splitlines()[-1])["error"]
+    return done.returncode, error["id"], error["message"]
 
 
 def test_first_start_leaves_everything_ready(cluster):
@@ -49,7 +51,7 @@ def test_another_login_is_kept_and_said(empty_cluster):
     login.write_text(json.dumps({"url": "http://127.0.0.1:1", "token": "stoker_of_another_server"}))
     empty_cluster.start()
     words = empty_cluster.log.read_text()
-    assert "stays logged in to http://127.0.0.1:1" in words and "stoker_of_another" not in words
+    assert "http://127.0.0.1:1" in words and "stoker_of_another" not in words
     command = words.split("`stoker ")[1].split("`")[0]
     subprocess.run(f"{STOKER} {command}", shell=True, check=True, env=empty_cluster.environment(), timeout=CALL_S)
     assert json.loads(login.read_text())["url"] == empty_cluster.url
@@ -60,8 +62,8 @@ def test_a_database_without_its_master_key(cluster):
     cluster.stop()
     key = cluster.data / "master.key"
     key.rename(cluster.folder / "kept.key")
-    code, words = server(cluster, "--listen", "127.0.0.1:0")
-    assert code == 3 and str(key) in words and "backup" in words and not key.exists()
+    code, error, words = server(cluster, "--listen", "127.0.0.1:0")
+    assert code == 3 and error == "not_found" and str(key) in words and not key.exists()
     (cluster.folder / "kept.key").rename(key)
     cluster.restart()
 
@@ -75,8 +77,8 @@ def test_a_database_of_another_user(cluster):
     plain = ["setpriv", "--bounding-set", "-dac_override,-fowner"] if os.geteuid() == 0 else []
     if plain:
         os.chown(database, 65534, 65534)
-    code, words = server(cluster, "--listen", "127.0.0.1:0", before=plain)
-    assert code != 0 and str(database) in words and "chown" in words
+    _, error, words = server(cluster, "--listen", "127.0.0.1:0", before=plain)
+    assert error == "denied" and str(database) in words and "chown" in words
     if plain:
         os.chown(database, 0, 0)
     database.chmod(0o600)
@@ -91,40 +93,39 @@ def test_help_prints_every_setting(cluster):
 
 
 def test_port_taken(empty_cluster):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        s.listen()
-        code, words = server(empty_cluster, "--listen", f"127.0.0.1:{s.getsockname()[1]}")
-    assert code != 0 and "taken" in words and "listen on another port" in words
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, error, words = server(empty_cluster, "--listen", f"127.0.0.1:{port}")
+    assert code == 5 and error == "address_in_use" and str(port) in words
 
 
 def test_second_server_on_the_same_data_folder(cluster):
-    code, words = server(cluster, "--listen", "127.0.0.1:0")
-    assert code != 0 and str(cluster.process.pid) in words and str(cluster.data) in words
+    code, error, words = server(cluster, "--listen", "127.0.0.1:0")
+    assert code == 5 and error == "data_folder_in_use" and str(cluster.process.pid) in words and str(cluster.data) in words
 
 
 def test_not_loopback_without_tls_is_refused(empty_cluster):
-    code, words = server(empty_cluster, "--listen", "0.0.0.0:0")
-    assert code != 0 and "--insecure" in words and "--tls-cert" in words
+    code, _, words = server(empty_cluster, "--listen", "0.0.0.0:0")
+    assert code == 2 and "--insecure" in words and "--tls-cert" in words
 
 
 @pytest.mark.parametrize("text, words", [
     ("listen: [1, 2]\n", "listen"),
-    ("lisen: 127.0.0.1:0\n", 'did you mean "listen"'),
-    ("cpus: &x 4\n", "anchors"),
+    ("lisen: 127.0.0.1:0\n", '"listen"'),
+    ("cpus: &x 4\n", "line 1"),
     ("cpus: many\n", "cpus"),
     ("a: b: c\n", "line 1"),
 ])
 def test_bad_config_file(empty_cluster, text, words):
     path = empty_cluster.folder / "conf.yaml"
     path.write_text(text)
-    code, said = server(empty_cluster, "--config", str(path), "--listen", "127.0.0.1:0")
+    code, _, said = server(empty_cluster, "--config", str(path), "--listen", "127.0.0.1:0")
     assert code == 2 and words in said and "conf.yaml" in said
 
 
 def test_missing_config_file(empty_cluster):
-    code, said = server(empty_cluster, "--config", "/nonexistent/conf.yaml")
-    assert code != 0 and "/nonexistent/conf.yaml" in said
+    code, error, said = server(empty_cluster, "--config", "/nonexistent/conf.yaml")
+    assert code == 3 and error == "not_found" and "/nonexistent/conf.yaml" in said
 
 
 def test_config_environment_and_flags_in_this_order(empty_cluster):
@@ -143,7 +144,7 @@ def test_nothing_without_a_token(cluster):
         assert status == 401, path
         assert b"message" in reply
         assert cluster.api("GET", path, token="stoker_wrong", raw=True)[0] == 401
-    assert "token" in cluster.cli("ps", code=4, token="stoker_wrong").err
+    assert cluster.error("ps", code=4, token="stoker_wrong") == "token_invalid"
 
 
 def test_both_header_schemes(cluster):

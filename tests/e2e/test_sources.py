@@ -234,11 +234,8 @@ def test_missing_repository_and_revision(empty_cluster, faulty):
         assert refusal(cluster, job) == error
 
 
-def test_a_certificate_that_nobody_vouches_for(empty_cluster):
-    cert, key = empty_cluster.folder / "cert.pem", empty_cluster.folder / "key.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(cert), "-days", "2",
-                    "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
-    with misbehaving(empty_cluster.folder, "--tls", cert, key) as port:
+def test_a_certificate_that_nobody_vouches_for(empty_cluster, certificate):
+    with misbehaving(empty_cluster.folder, "--tls", *certificate) as port:
         cluster = empty_cluster.start("--allow-source-network", "127.0.0.0/8")
         assert cluster.error("weights", "prefetch", f"https://localhost:{port}/plain/cert.pem") == "certificate_untrusted"
 

@@ -99,7 +99,7 @@ def test_sessions_are_refused_with_the_way_to_go(truss):
     assert "No auth codes" in truss.train("isession", "--job-id", job["id"])
     for change in ["--trigger", "on_startup"], ["--timeout-minutes", "5"]:
         out = " ".join(truss.train("update_session", job["id"], *change, code=None).split())
-        assert "Client error: there are no interactive sessions" in out and f"stoker exec {job['id']}" in out, out
+        assert "Client error: " in out and f"stoker exec {job['id']}" in out, out
     # what the ProxyCommand of `truss ssh` asks; it shows the message
     status, reply = truss.cluster.api("POST", f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/ssh/sign",
                                       {"public_key": "ssh-ed25519 A", "replica_id": "0"})
@@ -173,7 +173,8 @@ def test_two_teams(truss):
     assert c.json("ps", "-a") == []  # which team? it asks, and cannot
     job = truss.push(None, "--team", "blue", cwd=folder)
     assert c.wait(job, "TRAINING_JOB_COMPLETED")["team"]["name"] == "blue" and c.user_lines(job) == ["0"]
-    assert "not set in this team: s " in truss.train("push", "config.py", "--team", default, cwd=folder, code=1)  # the secret is blue's
+    refused = truss.train("push", "config.py", "--team", default, cwd=folder, code=1)  # the secret is blue's
+    assert "Client error: " in refused and "stoker secrets set" in refused, refused
     job2 = truss.push(["ls $BT_TEAM_CACHE_DIR | wc -l"], "--team", default, name="q", runtime="cache_config=CacheConfig(enabled=True)")
     assert c.wait(job2, "TRAINING_JOB_COMPLETED")["team"]["name"] == default and c.user_lines(job2) == ["0"]
     token = c.json("tokens", "create", "bluebird", "--team", "blue")["api_key"]
