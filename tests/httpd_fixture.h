@@ -36,6 +36,12 @@ struct world {
 	atomic_uint body_calls;
 	_Atomic(enum err_code) read_failed;
 	atomic_uint notes, failures;
+	/* of /stream: where its source fails, or hangs until nobody waits for it */
+	uint64_t source_ends;
+	bool source_hangs;
+	_Atomic uint64_t source_read, client_got; /* bytes; the latter as the test counts them */
+	_Atomic uint64_t lead;                    /* the most that was read ahead of the client */
+	atomic_uint sources_done, sources_hang;
 };
 
 /* Handlers */
@@ -182,6 +188,43 @@ static int file(struct request *rq, struct err *err)
 	                  "v1");
 }
 
+static int source_read(void *arg, uint64_t at, void *to, size_t n, const atomic_bool *left,
+                       struct err *err)
+{
+	struct world *w = arg;
+	uint64_t lead;
+
+	if (at + n > w->source_ends) {
+		atomic_fetch_add(&w->sources_hang, 1);
+		while (w->source_hangs && !atomic_load(left))
+			clock_sleep_ms(2);
+		return err_set(err, ERR_IO, "the source is gone");
+	}
+	pattern(at, to, n);
+	lead = at + n - MIN(at + n, atomic_load(&w->client_got));
+	if (lead > atomic_load(&w->lead))
+		atomic_store(&w->lead, lead);
+	atomic_fetch_add(&w->source_read, n);
+	return 0;
+}
+
+static void source_done(void *arg)
+{
+	struct world *w = arg;
+
+	atomic_fetch_add(&w->sources_done, 1);
+}
+
+static int stream(struct request *rq, struct err *err)
+{
+	const struct reply_source from = {source_read, source_done, rq->ctx};
+	int64_t size = request_query_int(rq, "size", 1000, err);
+
+	if (err->code != ERR_NONE)
+		return -1;
+	return reply_file_from(rq, "application/octet-stream", &from, (uint64_t)size, "v1", err);
+}
+
 static int splitter(struct request *rq, struct err *err UNUSED)
 {
 	reply_header(rq, "X-Evil", "a\r\nX-Injected: yes");
@@ -217,6 +260,7 @@ static const struct route routes[] = {
 	{HTTP_GET, SCOPE_OPEN, 0, "/follow/{id}", follow, "parks"},
 	{HTTP_GET, SCOPE_OPEN, 0, "/race", race, "parks late"},
 	{HTTP_GET, SCOPE_OPEN, 0, "/file", file, "a file"},
+	{HTTP_GET, SCOPE_OPEN, 0, "/stream", stream, "from elsewhere"},
 	{HTTP_GET, SCOPE_OPEN, 0, "/split", splitter, "a header with a line break"},
 	{HTTP_POST, SCOPE_OPEN, 1000, "/json", parsed, "a document"},
 };

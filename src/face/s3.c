@@ -117,85 +117,82 @@ static void modified_header(struct request *rq, int64_t ms)
 		reply_header(rq, "Last-Modified", text);
 }
 
-struct range_file {
-	int fd;
-	uint64_t at;
+/* Of a store that is elsewhere: the version that the head of the reply describes. */
+struct elsewhere {
+	struct objstore *objects;
+	const char *key, *etag;
 };
 
-static int to_file(void *arg, const void *p, size_t n, struct err *err)
-{
-	struct range_file *f = arg;
+struct piece {
+	char *to;
+	size_t n;
+};
 
-	if (fs_pwrite_all(f->fd, p, n, f->at, err) < 0)
-		return -1;
-	f->at += n;
+static int into_piece(void *arg, const void *p, size_t n, struct err *err UNUSED)
+{
+	struct piece *piece = arg;
+
+	assert(n <= piece->n); /* objstore_read gives no more than was asked for */
+	memcpy(piece->to, p, n);
+	piece->to += n;
+	piece->n -= n;
 	return 0;
 }
 
-/* From a store that is elsewhere: a file without a name, as long as the object, in which only what
- * was asked for is filled in. */
-static int fetch(struct request *rq, const char *key, int *out, struct objstore_info *info,
-                 struct err *err)
+static int read_elsewhere(void *arg, uint64_t at, void *to, size_t n, const atomic_bool *left,
+                          struct err *err)
 {
-	const char *dir = getenv("TMPDIR");
-	struct range_file f = {.fd = -1};
-	struct err ignored = {0};
-	AUTO_FD int fd = -1;
-	uint64_t count;
-	bool whole;
+	const struct elsewhere *e = arg;
+	struct piece piece = {to, n};
 
-	if (objstore_stat(face_ctx(rq)->objects, key, info, err) < 0)
-		return -1;
-	fd = open(dir == NULL ? "/var/tmp" : dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (fd < 0 || ftruncate(fd, (off_t)info->size) < 0)
-		return err_errno(err, errno, "a temporary file");
-	f.fd = fd;
-	if (rq->method != HTTP_HEAD && url_range(request_header(rq, "range"), info->size, &f.at,
-	                                         &count, &whole, &ignored) == 0) {
-		if (whole ||
-		    request_header(rq, "if-range").n > 0) { /* that may ask for all of it */
-			f.at = 0;
-			count = info->size;
-		}
-		if (objstore_read(face_ctx(rq)->objects, key, f.at, count, to_file, &f, NULL, err) <
-		    0)
-			return -1;
-	}
-	*out = TAKE_FD(fd);
-	return 0;
+	return objstore_read_same(e->objects, e->key, e->etag, at, n, into_piece, &piece, left,
+	                          err);
 }
 
-static int open_object(struct request *rq, const char *key, int *fd, struct objstore_info *info,
-                       struct err *err)
+static int send_elsewhere(struct request *rq, const char *key, const char *type, struct err *err)
 {
-	int rc = objstore_fd(face_ctx(rq)->objects, key, fd, info, err);
+	struct elsewhere *e = ARENA_NEW(rq->arena, struct elsewhere);
+	const struct reply_source from = {.read = read_elsewhere, .arg = e};
+	struct objstore_info info;
 
-	if (rc < 0 && err->code == ERR_UNSUPPORTED) {
-		err_clear(err);
-		rc = fetch(rq, key, fd, info, err);
+	if (objstore_stat(face_ctx(rq)->objects, key, &info, err) < 0)
+		return -1;
+	*e = (struct elsewhere){face_ctx(rq)->objects, key, arena_cstr(rq->arena, info.etag)};
+	modified_header(rq, info.modified_ms);
+	return reply_file_from(rq, type, &from, info.size, e->etag, err);
+}
+
+static int send_object(struct request *rq, const char *key, const char *type, struct err *err)
+{
+	struct objstore_info info;
+	int fd = -1;
+
+	if (objstore_fd(face_ctx(rq)->objects, key, &fd, &info, err) == 0) {
+		modified_header(rq, info.modified_ms);
+		return reply_file(rq, type, fd, info.size, info.etag);
 	}
-	if (rc == 0 || err->code != ERR_NOT_FOUND)
-		return rc;
+	if (err->code != ERR_UNSUPPORTED)
+		return -1;
 	err_clear(err);
-	return err_set(err, ERR_NOT_FOUND, "NoSuchKey: no object %s", key);
+	return send_elsewhere(rq, key, type, err);
 }
 
 static int get_object(struct request *rq, struct err *err)
 {
 	const char *key = NULL, *type = "application/octet-stream";
-	struct objstore_info info;
-	int fd = -1;
 
 	if (key_of(rq, &key, err) < 0 || s3_authorize(rq, S3_READ, key, err) < 0)
 		return -1;
 	if (upload_of(rq) != NULL)
 		return err_set(err, ERR_UNSUPPORTED,
 		               "NotImplemented: listing parts is not part of this S3 subset");
-	if (open_object(rq, key, &fd, &info, err) < 0)
-		return -1;
 	overrides(rq, &type);
-	modified_header(rq, info.modified_ms);
-	return reply_file(rq, type, fd, info.size, info.etag);
+	if (send_object(rq, key, type, err) == 0)
+		return 0;
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	return err_set(err, ERR_NOT_FOUND, "NoSuchKey: there is no object %s", key);
 }
 
 /* ---- writing ------------------------------------------------------------------------- */

@@ -27,6 +27,7 @@ void exchange_free(struct exchange *x)
 
 	if (x->reply.fd >= 0)
 		(void)close(x->reply.fd);
+	stream_free(x);
 	(void)pthread_cond_destroy(&x->moved);
 	(void)pthread_mutex_destroy(&x->lock);
 	buf_done(&x->kept);

@@ -29,6 +29,7 @@
 	((size_t)64 << 10) /* of libmicrohttpd: the head, and pieces of the body                   \
 	                    */
 #define HEAD_MAX ((size_t)32 << 10)
+#define STREAM_BLOCK ((size_t)64 << 10) /* of a streamed reply, for one send */
 #define PEM_MAX ((size_t)1 << 20)
 /* An unwanted body up to here is read, so that the connection can be kept... */
 #define DISCARD_SMALL ((int64_t)256 << 10)
@@ -163,6 +164,31 @@ static void read_head(struct exchange *x, const char *method, const char *versio
 		find_route(x, method);
 }
 
+/* Suspended under the lock that the worker needs to resume it, so it cannot be too early. */
+static void suspend(struct exchange *x)
+{
+	assert(!x->suspended);
+	x->suspended = true;
+	MHD_suspend_connection(x->conn);
+}
+
+/* Of a streamed reply libmicrohttpd wants bytes. What ends early is closed short, never padded. */
+static ssize_t on_stream(void *arg, uint64_t pos UNUSED, char *to, size_t max)
+{
+	struct exchange *x = arg;
+	bool failed = false;
+	size_t n;
+
+	(void)pthread_mutex_lock(&x->lock);
+	n = stream_take(x, to, max, &failed);
+	if (n == 0 && !failed) {
+		suspend(x);
+		atomic_store(&x->starved, true);
+	}
+	(void)pthread_mutex_unlock(&x->lock);
+	return failed ? MHD_CONTENT_READER_END_WITH_ERROR : (ssize_t)n;
+}
+
 static struct MHD_Response *make_response(struct exchange *x)
 {
 	struct reply *r = &x->reply;
@@ -171,6 +197,9 @@ static struct MHD_Response *make_response(struct exchange *x)
 		void *out;
 	} text = {.in = r->body.n > 0 ? r->body.p : ""}; /* PERSISTENT is only read */
 
+	if (r->streamed && r->count > 0)
+		return MHD_create_response_from_callback(r->count, STREAM_BLOCK, on_stream, x,
+		                                         NULL);
 	if (r->fd < 0)
 		return MHD_create_response_from_buffer(r->body.n, text.out, MHD_RESPMEM_PERSISTENT);
 	if (r->count == 0)
@@ -210,14 +239,6 @@ static enum MHD_Result send_early(struct exchange *x)
 	}
 	x->refused = true;
 	return send_reply(x);
-}
-
-/* Suspended under the lock that the worker needs to resume it, so it cannot be too early. */
-static void suspend(struct exchange *x)
-{
-	assert(!x->suspended);
-	x->suspended = true;
-	MHD_suspend_connection(x->conn);
 }
 
 static enum MHD_Result start_work(struct exchange *x)
@@ -391,6 +412,7 @@ static void on_completed(void *cls UNUSED, struct MHD_Connection *conn UNUSED, v
 	*ctx = NULL;
 	if (x == NULL)
 		return;
+	atomic_store(&x->left, true);
 	conns_head(x->h, x->of, false);
 	if (x->refused && why == MHD_REQUEST_TERMINATED_COMPLETED_OK && x->h->tls_key == NULL) {
 		int fd = fcntl(x->fd, F_DUPFD_CLOEXEC, 3);
@@ -497,6 +519,7 @@ static void httpd_free(struct httpd *h)
 {
 	assert(h->n_live == 0 && h->n_held == 0);
 	workers_stop(h->workers);
+	workers_stop(h->streams);
 	park_stop(h);
 	if (h->listen_fd >= 0)
 		(void)close(h->listen_fd);
@@ -620,6 +643,8 @@ void httpd_stop(struct httpd *h)
 	httpd_drain(h, 0);
 	(void)pthread_mutex_lock(&h->lock);
 	atomic_store(&h->aborting, true);
+	for (struct exchange *x = h->live; x != NULL; x = x->next)
+		atomic_store(&x->left, true);
 	(void)pthread_mutex_unlock(&h->lock);
 	park_cut(h);
 	/* Handlers have deadlines of their own; libmicrohttpd may not be stopped before the last

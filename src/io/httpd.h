@@ -135,6 +135,24 @@ int reply_fd(struct request *rq, int status, const char *type, int fd, uint64_t 
              uint64_t count);
 /* Range and If-None-Match handled, 200, 206, 304 or 416; etag without quotes, NULL = none. */
 int reply_file(struct request *rq, const char *type, int fd, uint64_t size, const char *etag);
+/* Bytes that are not on this machine. */
+struct reply_source {
+	/* Exactly n bytes from `at` on, or -1. Ends soon once *left is set. */
+	int (*read)(void *arg, uint64_t at, void *to, size_t n, const atomic_bool *left,
+	            struct err *err);
+	void (*done)(void *arg); /* may be NULL; called once, also when the reply fails */
+	void *arg;               /* until then; the request's arena lives as long */
+};
+#define STREAM_PIECE ((size_t)4 << 20) /* two of these are in memory for each such reply */
+#define STREAMS_MAX 64                 /* such replies at once; ERR_UNAVAILABLE for the next one */
+/* Reads ahead by one piece and no further: a client that takes nothing holds its memory, but no
+ * thread and no connection of the source. The first bytes are read here, so that their failure is
+ * this call's; a failure later closes the connection short. */
+int reply_stream(struct request *rq, int status, const char *type, const struct reply_source *from,
+                 uint64_t first, uint64_t count, struct err *err) MUST_CHECK;
+/* As reply_file, from a source. */
+int reply_file_from(struct request *rq, const char *type, const struct reply_source *from,
+                    uint64_t size, const char *etag, struct err *err) MUST_CHECK;
 /* Park until httpd_notify(channel) or deadline_mono_ms; then the handler runs again from its start,
  * with rq->wakes counted up. To lose no wake-up: read the channel's sequence first (notify_seq). */
 int reply_wait(struct request *rq, uint64_t channel, uint64_t seen_seq, int64_t deadline_mono_ms);

@@ -1,6 +1,6 @@
 /*
  * httpd_impl.h - what httpd.c, conns.c, exchange.c, head.c, listen.c, park.c, request.c and route.c
- * share; nobody else includes it.
+ * share, and stream.c; nobody else includes it.
  *
  * An exchange is one request and its reply. Two sides hold it: libmicrohttpd (`conn` is set) and a
  * worker (`held`: queued, running or parked). Either may leave first: the client hangs up while a
@@ -53,6 +53,7 @@ struct reply {
 	struct str body;        /* in the arena */
 	int fd;                 /* or `count` bytes of this from `first`, when not -1 */
 	uint64_t first, count;
+	bool streamed; /* or `count` bytes of exchange.stream */
 };
 
 /* Where the pieces of a head lie in the bytes that came; see head.c. */
@@ -82,6 +83,9 @@ struct exchange {
 	bool authorized;
 	int fd; /* the socket, for what libmicrohttpd does not watch */
 	uint64_t discarded;
+	struct stream *stream; /* of a streamed reply; stream.c */
+	atomic_bool left;      /* nobody wants its bytes any more */
+	atomic_bool starved;   /* suspended until its source has sent some */
 
 	/* of the worker that holds it */
 	bool stalled; /* its sender is silent: cut it off */
@@ -147,7 +151,9 @@ struct httpd {
 	pthread_cond_t none;  /* live became empty, or n_held 0 */
 	struct exchange *live;
 	unsigned n_live, n_held;
-	atomic_size_t kept; /* bytes of all exchanges' kept bodies */
+	atomic_size_t kept;      /* bytes of all exchanges' kept bodies */
+	struct workers *streams; /* under lock; NULL until the first streamed reply */
+	atomic_uint n_streams;
 };
 
 static inline struct exchange *exchange_of(const struct request *rq)
@@ -181,6 +187,13 @@ size_t exchange_take(struct exchange *x, char *p, size_t cap);
 int exchange_keep(struct exchange *x, const char *p, size_t n, struct err *err) MUST_CHECK;
 void exchange_cond(pthread_cond_t *c); /* one that waits by the monotonic clock */
 
+/* stream.c */
+/* The next bytes of a streamed reply, with x->lock held. 0: there are none yet, and the exchange is
+ * resumed when there are, or *failed: there will be none. */
+size_t stream_take(struct exchange *x, char *to, size_t max, bool *failed);
+void stream_free(struct exchange *x);
+void streams_drop_dead(struct httpd *h); /* leaves the sources of clients that hung up */
+
 /* route.c */
 /* Cuts scheme and authority off and splits at '?'. ERR_INVALID: no path, dot segments, bad escapes.
  */
@@ -212,6 +225,7 @@ bool head_framing(struct exchange *x);
 
 /* request.c */
 void request_add_header(struct exchange *x, const char *name, const char *value);
+void reply_set_status(struct exchange *x, int status, const char *type);
 void reply_fail(struct request *rq, int status, const struct err *err); /* 0 = the error's status */
 
 /* park.c */

@@ -260,6 +260,7 @@ static void *look_after(void *arg)
 
 		tend_lingering(p, now);
 		if (now - looked >= TICK_MAX_MS) {
+			streams_drop_dead(p->h);
 			looked = now;
 			drop_dead(p, fds, cap);
 			conns_tend(p->h, now);

@@ -215,7 +215,7 @@ void reply_header(struct request *rq, const char *name, const char *value)
 	x->reply.headers = h;
 }
 
-static void set_status(struct exchange *x, int status, const char *type)
+void reply_set_status(struct exchange *x, int status, const char *type)
 {
 	assert(x->reply.status == 0 && !x->parking); /* exactly one reply */
 	assert(status >= 200 && status <= 999);
@@ -227,7 +227,7 @@ int reply_bytes(struct request *rq, int status, const char *type, struct str bod
 {
 	struct exchange *x = exchange_of(rq);
 
-	set_status(x, status, type);
+	reply_set_status(x, status, type);
 	x->reply.body = arena_str(rq->arena, body);
 	return 0;
 }
@@ -244,7 +244,7 @@ int reply_fd(struct request *rq, int status, const char *type, int fd, uint64_t 
 	struct exchange *x = exchange_of(rq);
 
 	assert(fd >= 0);
-	set_status(x, status, type);
+	reply_set_status(x, status, type);
 	x->reply.fd = fd;
 	x->reply.first = first;
 	x->reply.count = count;
@@ -280,9 +280,11 @@ static struct str range_asked(const struct request *rq, const char *etag)
 	return request_header(rq, "range");
 }
 
-int reply_file(struct request *rq, const char *type, int fd, uint64_t size, const char *etag)
+/* What of a file of `size` bytes was asked for: *status 200 or 206. False when the reply is made
+ * already: it is not modified, or has no such bytes. */
+static bool file_range(struct request *rq, uint64_t size, const char *etag, int *status,
+                       uint64_t *first, uint64_t *count)
 {
-	uint64_t first, count;
 	struct err err = {0};
 	bool whole;
 
@@ -290,23 +292,50 @@ int reply_file(struct request *rq, const char *type, int fd, uint64_t size, cons
 	if (etag != NULL) {
 		reply_header(rq, "ETag", arena_printf(rq->arena, "\"%s\"", etag));
 		if (names_etag(request_header(rq, "if-none-match"), etag)) {
-			(void)close(fd);
-			return reply_bytes(rq, 304, NULL, (struct str){0});
+			(void)reply_bytes(rq, 304, NULL, (struct str){0});
+			return false;
 		}
 	}
-	if (url_range(range_asked(rq, etag), size, &first, &count, &whole, &err) < 0) {
-		(void)close(fd);
+	if (url_range(range_asked(rq, etag), size, first, count, &whole, &err) < 0) {
 		reply_header(rq, "Content-Range",
 		             arena_printf(rq->arena, "bytes */%" PRIu64, size));
 		reply_error(rq, &err);
-		return 0;
+		return false;
 	}
-	if (whole)
-		return reply_fd(rq, 200, type, fd, 0, size);
-	reply_header(rq, "Content-Range",
-	             arena_printf(rq->arena, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, first,
-	                          first + count - 1, size));
-	return reply_fd(rq, 206, type, fd, first, count);
+	*status = whole ? 200 : 206;
+	if (whole) {
+		*first = 0;
+		*count = size;
+	} else {
+		reply_header(rq, "Content-Range",
+		             arena_printf(rq->arena, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64,
+		                          *first, *first + *count - 1, size));
+	}
+	return true;
+}
+
+int reply_file(struct request *rq, const char *type, int fd, uint64_t size, const char *etag)
+{
+	uint64_t first, count;
+	int status;
+
+	if (file_range(rq, size, etag, &status, &first, &count))
+		return reply_fd(rq, status, type, fd, first, count);
+	(void)close(fd);
+	return 0;
+}
+
+int reply_file_from(struct request *rq, const char *type, const struct reply_source *from,
+                    uint64_t size, const char *etag, struct err *err)
+{
+	uint64_t first, count;
+	int status;
+
+	if (file_range(rq, size, etag, &status, &first, &count))
+		return reply_stream(rq, status, type, from, first, count, err);
+	if (from->done != NULL)
+		from->done(from->arg);
+	return 0;
 }
 
 int reply_wait(struct request *rq, uint64_t channel, uint64_t seen_seq, int64_t deadline_mono_ms)
@@ -343,6 +372,7 @@ void reply_error(struct request *rq, const struct err *err)
 	if (x->reply.fd >= 0)
 		(void)close(x->reply.fd);
 	x->reply.fd = -1;
+	x->reply.streamed = false;
 	x->reply.status = 0;
 	x->parking = false;
 	x->failure = arena_cstr(rq->arena, err->msg);

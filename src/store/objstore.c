@@ -166,13 +166,27 @@ int objstore_stat(struct objstore *os, const char *key, struct objstore_info *ou
 	return finish(os, rc, "stat", key, err);
 }
 
-int objstore_read(struct objstore *os, const char *key, uint64_t first, uint64_t count,
-                  objstore_sink_fn *sink, void *arg, const atomic_bool *cancel, struct err *err)
+int objstore_read_same(struct objstore *os, const char *key, const char *etag, uint64_t first,
+                       uint64_t count, objstore_sink_fn *sink, void *arg, const atomic_bool *cancel,
+                       struct err *err)
 {
 	if (begin(os, "read", key, err) < 0)
 		return -1;
-	return finish(os, os->ops->read(os, key, first, count, sink, arg, cancel, err), "read", key,
-	              err);
+	return finish(os, os->ops->read(os, key, etag, first, count, sink, arg, cancel, err),
+	              "read", key, err);
+}
+
+int objstore_read(struct objstore *os, const char *key, uint64_t first, uint64_t count,
+                  objstore_sink_fn *sink, void *arg, const atomic_bool *cancel, struct err *err)
+{
+	return objstore_read_same(os, key, NULL, first, count, sink, arg, cancel, err);
+}
+
+int objstore_check_etag(const char *wanted, const char *is, struct err *err)
+{
+	if (wanted == NULL || strcmp(wanted, is) == 0)
+		return 0;
+	return err_set(err, ERR_CONFLICT, "it was replaced while it was read");
 }
 
 int objstore_fd(struct objstore *os, const char *key, int *fd, struct objstore_info *info,

@@ -71,6 +71,11 @@ int objstore_stat(struct objstore *os, const char *key, struct objstore_info *ou
 int objstore_read(struct objstore *os, const char *key, uint64_t first, uint64_t count,
                   int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
                   const atomic_bool *cancel, struct err *err) MUST_CHECK;
+/* The same of the version with this ETag (of objstore_info): ERR_CONFLICT once it is replaced. */
+int objstore_read_same(struct objstore *os, const char *key, const char *etag, uint64_t first,
+                       uint64_t count,
+                       int (*sink)(void *arg, const void *p, size_t n, struct err *err), void *arg,
+                       const atomic_bool *cancel, struct err *err) MUST_CHECK;
 /* A descriptor to read the object from, for sendfile. ERR_UNSUPPORTED where there is none. */
 int objstore_fd(struct objstore *os, const char *key, int *fd, struct objstore_info *info,
                 struct err *err) MUST_CHECK;

@@ -351,14 +351,15 @@ static int dir_stat(struct objstore *os, const char *key, struct objstore_info *
 	return dir_fd(os, key, &fd, out, err);
 }
 
-static int dir_read(struct objstore *os, const char *key, uint64_t first, uint64_t count,
-                    objstore_sink_fn *sink, void *arg, const atomic_bool *cancel, struct err *err)
+static int dir_read(struct objstore *os, const char *key, const char *etag, uint64_t first,
+                    uint64_t count, objstore_sink_fn *sink, void *arg, const atomic_bool *cancel,
+                    struct err *err)
 {
 	AUTO_FREE char *chunk = NULL;
 	AUTO_FD int fd = -1;
 	struct objstore_info info;
 
-	if (dir_fd(os, key, &fd, &info, err) < 0)
+	if (dir_fd(os, key, &fd, &info, err) < 0 || objstore_check_etag(etag, info.etag, err) < 0)
 		return -1;
 	if (first > info.size || count > info.size - first)
 		return err_set(err, ERR_RANGE,

@@ -38,8 +38,10 @@ struct objstore_ops {
 	int (*copy)(struct objstore *os, const char *from, const char *to, struct err *err);
 	int (*stat)(struct objstore *os, const char *key, struct objstore_info *out,
 	            struct err *err);
-	int (*read)(struct objstore *os, const char *key, uint64_t first, uint64_t count,
-	            objstore_sink_fn *sink, void *arg, const atomic_bool *cancel, struct err *err);
+	/* etag NULL: of whichever version is there; else ERR_CONFLICT when it is another one. */
+	int (*read)(struct objstore *os, const char *key, const char *etag, uint64_t first,
+	            uint64_t count, objstore_sink_fn *sink, void *arg, const atomic_bool *cancel,
+	            struct err *err);
 	int (*fd)(struct objstore *os, const char *key, int *fd, struct objstore_info *info,
 	          struct err *err);
 	int (*list)(struct objstore *os, const char *prefix, const char *after, size_t max,
@@ -87,5 +89,8 @@ struct objstore_counted {
 };
 int objstore_counted_read(struct objstore_counted *c, void *p, size_t cap, size_t *n,
                           struct err *err) MUST_CHECK;
+
+/* For drivers: is the object still the version that was asked for (NULL: any)? */
+int objstore_check_etag(const char *wanted, const char *is, struct err *err) MUST_CHECK;
 
 #endif

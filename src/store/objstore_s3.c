@@ -120,7 +120,7 @@ static int range_head(void *arg, const struct http_reply *reply, struct err *err
 	struct reading *r = arg;
 	uint64_t left = r->count - r->done;
 	struct str range = str_trim(http_header_of(reply, "Content-Range"));
-	char wanted[80];
+	char wanted[80], etag[80] = "";
 
 	/* Some stores send a part with status 200: their Content-Range says that it is one. */
 	FMT(wanted, "bytes %" PRIu64 "-%" PRIu64 "/", r->first + r->done, r->first + r->count - 1);
@@ -132,9 +132,12 @@ static int range_head(void *arg, const struct http_reply *reply, struct err *err
 		return err_set(err, ERR_RANGE,
 		               "bytes %" PRIu64 "+%" PRIu64 ": only %" PRId64 " of them are there",
 		               r->first + r->done, left, reply->length);
-	if (r->etag[0] == '\0')
+	if (r->etag[0] == '\0') {
 		s3_etag(reply, r->etag);
-	return 0;
+		return 0;
+	}
+	s3_etag(reply, etag); /* of a store that ignores If-Match */
+	return etag[0] == '\0' ? 0 : objstore_check_etag(r->etag, etag, err);
 }
 
 static int range_sink(void *arg, const void *p, size_t n, struct err *err)
@@ -149,15 +152,19 @@ static int range_sink(void *arg, const void *p, size_t n, struct err *err)
 	return 0;
 }
 
-static int s3_read(struct objstore *os, const char *key, uint64_t first, uint64_t count,
-                   objstore_sink_fn *sink, void *arg, const atomic_bool *cancel, struct err *err)
+static int s3_read(struct objstore *os, const char *key, const char *etag, uint64_t first,
+                   uint64_t count, objstore_sink_fn *sink, void *arg, const atomic_bool *cancel,
+                   struct err *err)
 {
 	struct reading r = {.sink = sink, .arg = arg, .first = first, .count = count};
 	struct retry retry = RETRY_INIT(S3_TRIES);
 	struct objstore_info info;
 
+	copy_cut(r.etag, sizeof(r.etag), etag != NULL ? etag : "");
+
 	if (count == 0) {
-		if (s3_stat(os, key, &info, err) < 0)
+		if (s3_stat(os, key, &info, err) < 0 ||
+		    objstore_check_etag(etag, info.etag, err) < 0)
 			return -1;
 		return first <= info.size ? 0 : err_set(err, ERR_RANGE, "the object is shorter");
 	}

@@ -181,14 +181,15 @@ static int mem_stat(struct objstore *os, const char *key, struct objstore_info *
 	return mem_unlock(m, o == NULL ? -1 : 0);
 }
 
-static int mem_read(struct objstore *os, const char *key, uint64_t first, uint64_t count,
-                    objstore_sink_fn *sink, void *arg, const atomic_bool *cancel, struct err *err)
+static int mem_read(struct objstore *os, const char *key, const char *etag, uint64_t first,
+                    uint64_t count, objstore_sink_fn *sink, void *arg, const atomic_bool *cancel,
+                    struct err *err)
 {
 	AUTO_BUF struct buf part = BUF_INIT(MEM_BODY_MAX);
 	struct mem *m = mem_lock(os);
 	struct object *o = find(m, key, err);
 
-	if (o == NULL)
+	if (o == NULL || objstore_check_etag(etag, o->info.etag, err) < 0)
 		return mem_unlock(m, -1);
 	if (first > o->body.n || count > o->body.n - first)
 		return mem_unlock(m, err_set(err, ERR_RANGE,
@@ -526,12 +527,14 @@ static int fault_stat(struct objstore *os, const char *key, struct objstore_info
 	return u == NULL ? -1 : objstore_stat(u, key, out, err);
 }
 
-static int fault_read(struct objstore *os, const char *key, uint64_t first, uint64_t count,
-                      objstore_sink_fn *sink, void *arg, const atomic_bool *cancel, struct err *err)
+static int fault_read(struct objstore *os, const char *key, const char *etag, uint64_t first,
+                      uint64_t count, objstore_sink_fn *sink, void *arg, const atomic_bool *cancel,
+                      struct err *err)
 {
 	struct objstore *u = pass(os, err);
 
-	return u == NULL ? -1 : objstore_read(u, key, first, count, sink, arg, cancel, err);
+	return u == NULL ? -1
+	                 : objstore_read_same(u, key, etag, first, count, sink, arg, cancel, err);
 }
 
 static int fault_fd(struct objstore *os, const char *key, int *fd, struct objstore_info *info,

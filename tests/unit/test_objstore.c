@@ -118,6 +118,13 @@ static void suite_put_get(struct objstore *os)
 	assert_ok(objstore_read(os, "s/a", 5, 0, gather, &b, NULL, &err), &err);
 	assert_err(objstore_read(os, "s/a", 4, 2, gather, &b, NULL, &err), &err, ERR_RANGE, "s/a");
 	assert_err(objstore_read(os, "s/a", 6, 1, gather, &b, NULL, &err), &err, ERR_RANGE, "s/a");
+	assert_ok(objstore_stat(os, "s/a", &info, &err), &err);
+	buf_clear(&b);
+	assert_ok(objstore_read_same(os, "s/a", info.etag, 1, 3, gather, &b, NULL, &err), &err);
+	assert_int_equal(b.n, 3);
+	assert_err(objstore_read_same(os, "s/a", "another", 1, 3, gather, &b, NULL, &err), &err,
+	           ERR_CONFLICT, "s/a");
+	assert_int_equal(b.n, 3);
 
 	assert_ok(objstore_copy(os, "s/a", "s/deep/er/copy", &err), &err);
 	assert_ok(objstore_copy(os, "s/a", "s/deep/er/copy", &err), &err);
