@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "run/python.h"
 #include "run/sandbox.h"
+#include "run/sandbox_exec.h"
 
 #define PROBE_NAME "stoker-probe"
 
@@ -163,6 +164,10 @@ void sandbox_probe(const char *program, const char *data, const char *want, cons
 	                  .notes = ""};
 	struct js js;
 
+	if (sandbox_exec_path() == NULL)
+		add_note(&f, "commands that enter a job",
+		         "this kernel runs no program from memory (vm.memfd_noexec), so a job can "
+		         "run code inside the program that `stoker exec` starts");
 	if (f.own_ids)
 		choose_ids(&f, pool);
 	if (f.taken == NULL)

@@ -308,8 +308,10 @@ int runner_main(int argc, char **argv, struct err *err)
 	}
 	if (argc > 0 && strcmp(argv[0], "--box") == 0)
 		return box_main(argc - 1, argv + 1, err);
-	if (argc == 4 && strcmp(argv[0], "--probe") == 0)
+	if (argc == 4 && strcmp(argv[0], "--probe") == 0) {
+		log_init(LOG_ERROR, false); /* the server reads both outputs as one */
 		return probe(argv[1], argv[2], argv[3]);
+	}
 	if (argc == 2 && strcmp(argv[0], "--sweep") == 0)
 		return run_sweep(argv[1], err);
 	if (argc != 1 || argv[0][0] != '/')
