@@ -312,3 +312,18 @@ def test_calls_by_which_kernels_are_attacked(empty_cluster, kind):
     for name, answer in wanted.items():
         assert f"{name} {answer}" in printed
     cluster.cli("stop", job["id"], "--now")
+
+
+# --- what enters a job ------------------------------------------------------------------------------------------------
+
+
+def test_no_program_of_the_host_runs_as_the_jobs(cluster):
+    """CVE-2019-5736: the job's own shell, which `exec` starts, is a script for the very program that starts it. It would run
+    in the job, with the job's libraries, and the job could hold on to its file. That program is in no file, and not the job's to run."""
+    job = cluster.push(["printf '#!/proc/self/exe\\n' > /tmp/sh; chmod 755 /tmp/sh; mv /tmp/sh $(readlink -f /bin/sh); touch /tmp/planted",
+                        "exec python3 -c 'import time; time.sleep(3000)'"])
+    cluster.wait(job, "TRAINING_JOB_RUNNING")
+    until(lambda: list((cluster.data / "runs").glob("*/upper/root/tmp/planted")))
+    done = cluster.cli("exec", job["id"], "--", "true", code=None)
+    assert done.code == 120, done  # it could not start the shell; any other answer is of a program that ran
+    cluster.cli("stop", job["id"], "--now")
