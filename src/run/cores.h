@@ -1,7 +1,8 @@
 /*
  * cores.h - on which of the machine's cores a job runs: as many as its cpu_count says, rounded up,
- * and those that the fewest other jobs have. So programs that ask for the number of cores (nproc,
- * os.process_cpu_count) find the job's own, and two jobs share a core only when there are too few.
+ * and those that the fewest other jobs have, near its GPUs (topology.h). So programs that ask for
+ * the number of cores (nproc, os.process_cpu_count) find the job's own, and two jobs share a core
+ * only when there are too few.
  *
  * It is an affinity: a job may change it, and is held to its time by the cgroup all the same. Which
  * cores a job has is in a file of its attempt's folder, for other runners of the same server.
@@ -21,7 +22,8 @@ struct cores {
 
 /* For the attempt in `dir`, beside the others of its folder's folder. What fails leaves the job all
  * cores: out->n is 0. */
-void cores_take(struct cores *out, const char *dir, uint32_t cpu_milli);
+void cores_take(struct cores *out, const char *dir, uint32_t cpu_milli, const char *const *gpu_uuid,
+                size_t n_gpus);
 void cores_release(const char *dir); /* its processes are gone */
 
 #endif

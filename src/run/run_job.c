@@ -61,11 +61,20 @@ static int make_mounts(struct run *r, struct err *err)
 	return add_python(r, err);
 }
 
+static void take_cores(struct run *r)
+{
+	const char **uuid = ARENA_ARRAY(r->a, const char *, r->launch.n_gpus + 1);
+
+	for (size_t i = 0; i < r->launch.n_gpus; i++)
+		uuid[i] = r->launch.gpus[i].uuid;
+	cores_take(&r->cores, r->dir, (uint32_t)(r->spec.cpu_count * 1000), uuid, r->launch.n_gpus);
+}
+
 static int make_sandbox(struct run *r, struct err *err)
 {
 	if (make_mounts(r, err) < 0)
 		return -1;
-	cores_take(&r->cores, r->dir, (uint32_t)(r->spec.cpu_count * 1000));
+	take_cores(r);
 	r->sandbox_spec = (struct sandbox_spec){
 		.dir = r->dir,
 		.name = r->name,

@@ -40,7 +40,7 @@ static void take(struct place *p, const char *attempt, uint32_t milli, struct co
 	struct err err = {0};
 
 	assert_ok(fs_mkdirs(AT_FDCWD, dir, 0700, &err), &err);
-	cores_take(out, dir, milli);
+	cores_take(out, dir, milli, NULL, 0);
 }
 
 static void others_get_others(void **state)
