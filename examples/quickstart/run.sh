@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# What the job runs: `python` is the one that runtime.python in train.yaml has made.
+# The job runs this script. `python` is the environment that runtime.python in train.yaml defines.
 set -eu
 exec python train.py

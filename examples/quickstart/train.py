@@ -1,7 +1,7 @@
 """Fine-tune a sentence encoder to tell which topic of Python's documentation a passage is from.
 
 Everything it needs comes from the platform: its packages by runtime.python, the model mounted read-only, the prepared dataset from the
-project's cache, where it stays for the next job. Checkpoints are written to a folder that is shipped while training goes on.
+project's cache, where it stays for the next job. Checkpoints are uploaded while training goes on.
 """
 import hashlib
 import json

@@ -109,7 +109,7 @@ static int no_such_opt(const struct command *cmd, bool is_long, struct str name,
 	for (size_t i = 0; i < cmd->n_opts && n < COUNT(names); i++)
 		names[n++] = cmd->opts[i].name;
 	near = is_long ? conf_nearest(name, names, n) : NULL;
-	return err_set(err, ERR_USAGE, "stoker %s has no option %s%.*s%s%s%s; see stoker %s --help",
+	return err_set(err, ERR_USAGE, "%s: unknown option %s%.*s%s%s%s; see `stoker %s --help`",
 	               cmd->words, is_long ? "--" : "-", STR_ARG(name),
 	               near != NULL ? "; did you mean --" : "", near != NULL ? near : "",
 	               near != NULL ? "?" : "", cmd->words);
@@ -221,17 +221,16 @@ static int unknown_command(int argc, char **argv, struct err *err)
 			           commands[i].words + len + 1);
 	}
 	if (group.n > 0)
-		return err_set(err, ERR_USAGE, "stoker %s: %s%s%suse one of %s", argv[0],
+		return err_set(err, ERR_USAGE, "%s: %s%s%suse one of %s", argv[0],
 		               argc > 1 ? "unknown command \"" : "", argc > 1 ? argv[1] : "",
 		               argc > 1 ? "\"; " : "", buf_cstr(&group));
 	for (size_t i = 0; i < n_aliases; i++)
 		if (strcmp(aliases[i].word, argv[0]) == 0)
-			return err_set(err, ERR_COMMAND_UNKNOWN,
-			               "stoker has no command \"%s\": use `%s`", argv[0],
-			               aliases[i].instead);
+			return err_set(err, ERR_COMMAND_UNKNOWN, "unknown command \"%s\": use `%s`",
+			               argv[0], aliases[i].instead);
 	near = conf_nearest(str_of(argv[0]), names, n);
 	return err_set(err, ERR_COMMAND_UNKNOWN,
-	               "stoker has no command \"%s\"%s%s%s; see stoker --help", argv[0],
+	               "unknown command \"%s\"%s%s%s; see `stoker --help`", argv[0],
 	               near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
 	               near != NULL ? "\"?" : "");
 }

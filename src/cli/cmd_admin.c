@@ -6,6 +6,8 @@
 
 #include <termios.h>
 
+#define EXPIRES_DAYS_MAX 3650 /* what the server takes */
+
 static void latest_cell(const struct doc *d, struct buf *b)
 {
 	cell_text(doc_path(d, "latest_job", "id", NULL), b);
@@ -268,17 +270,21 @@ int cmd_tokens_create(struct cli *c, struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT(65536);
 	const struct doc *reply, *team;
+	int64_t days = opt_int(c, "expires-days", 0);
 	enum out_form form;
 	struct js js;
 
 	if (out_form_one(c, &form, err) < 0)
 		return -1;
+	if (opt_flag(c, "expires-days") && (days < 1 || days > EXPIRES_DAYS_MAX))
+		return err_set(err, ERR_USAGE, "--expires-days must be from 1 to %d",
+		               EXPIRES_DAYS_MAX);
 	js_init(&js, &body);
 	js_open(&js);
 	js_kv(&js, "name", c->arg[0]);
 	js_kv(&js, "role", opt_text(c, "role", "member"));
 	if (opt_flag(c, "expires-days"))
-		js_kv_int(&js, "expires_in_days", opt_int(c, "expires-days", 0));
+		js_kv_int(&js, "expires_in_days", days);
 	if (opt_flag(c, "team")) {
 		if (resolve_team(c, opt_text(c, "team", ""), &team, err) < 0)
 			return -1;

@@ -159,8 +159,9 @@ int cmd_cache_summarize(struct cli *c, struct err *err)
 	DOC_EACH (f, files) {
 		total += (uint64_t)MAX(doc_int(doc_get(f, "size_bytes"), 0), (int64_t)0);
 	}
-	out_message(c, "captured %s, %zu entries, %s", doc_cstr(doc_get(reply, "timestamp"), "?"),
-	            files->count, units_show_bytes(total, text));
+	out_message(c, "captured %s, %zu %s, %s", doc_cstr(doc_get(reply, "timestamp"), "?"),
+	            files->count, files->count == 1 ? "entry" : "entries",
+	            units_show_bytes(total, text));
 	say_truncated(c, reply);
 	if (form == OUT_JSON) {
 		out_json(reply);

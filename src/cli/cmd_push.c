@@ -28,10 +28,11 @@ static int read_file(struct cli *c, struct push *p, const struct doc **d, struct
 
 	if (fs_read(AT_FDCWD, p->file, &text, err) < 0) {
 		if (err->code == ERR_NOT_FOUND)
-			return err_set(
-				(err_clear(err), err), ERR_NOT_FOUND,
-				"%s not found: `stoker init` creates one, or name the job file",
-				p->file);
+			return err_set((err_clear(err), err), ERR_NOT_FOUND,
+			               c->n_arg > 0 ? "%s not found"
+			                            : "%s not found: `stoker init` creates one, or "
+			                              "name the job file",
+			               p->file);
 		return -1;
 	}
 	slash = strrchr(p->file, '/');
@@ -106,6 +107,9 @@ static const char *source_of(struct cli *c, const struct spec_problem *one, cons
 
 		if (strncmp(one->path, item[i], len) == 0 &&
 		    (one->path[len] == '\0' || one->path[len] == '.' || one->path[len] == '['))
+			return arena_printf(c->arena, "--set %s", item[i]);
+		len = strlen(one->path); /* a map that the option made */
+		if (one->line == 0 && strncmp(one->path, item[i], len) == 0 && item[i][len] == '.')
 			return arena_printf(c->arena, "--set %s", item[i]);
 	}
 	n = opt_list(c, "env", item, COUNT(item));

@@ -350,10 +350,11 @@ const struct alias aliases[] = {
 	{"cancel", "stoker stop"}, {"kill", "stoker stop --now"}, {"down", "stoker stop"}, {"scancel", "stoker stop"},
 	{"delete", "stoker stop"}, {"rm", "stoker stop"},
 	{"log", "stoker logs"}, {"tail", "stoker logs -f"}, {"follow", "stoker logs -f"}, {"attach", "stoker logs -f"},
-	{"ssh", "stoker exec JOB"}, {"shell", "stoker exec JOB"}, {"bash", "stoker exec JOB"},
+	{"ssh", "stoker exec JOB"}, {"shell", "stoker exec JOB"}, {"sh", "stoker exec JOB"}, {"bash", "stoker exec JOB"},
 	{"restart", "stoker recreate"}, {"rerun", "stoker recreate"}, {"retry", "stoker recreate"}, {"resume", "stoker recreate --resume"},
 	{"pull", "stoker checkpoints pull"}, {"download", "stoker checkpoints pull"}, {"checkpoint", "stoker checkpoints ls"},
-	{"whoami", "stoker doctor"}, {"logout", "rm ~/.config/stoker/login.json"}, {"config", "stoker login"},
+	{"scp", "stoker checkpoints pull"}, {"cp", "stoker checkpoints pull"},
+	{"whoami", "stoker doctor"}, {"nodes", "stoker doctor"}, {"gpus", "stoker doctor"}, {"sinfo", "stoker doctor"}, {"logout", "rm ~/.config/stoker/login.json"}, {"config", "stoker login"},
 	{"upload", "stoker push"}, {"secret", "stoker secrets set NAME"}, {"project", "stoker projects ls"},
 	{"gc", "stoker cache gc"}, {"prune", "stoker cache gc"}, {"serve", "stoker server"}, {"up", "stoker server"},
 };

@@ -263,7 +263,10 @@ bool remote_again(struct cli *c, struct retry *r, int tries, struct err *err)
 	if (err->code == ERR_CANCELED || !err_info(err)->retry || r->left <= 1)
 		return false;
 	(void)remote_explain(c, &said);
-	out_waiting(c, "%s. Trying again (%d/%d)", said.msg, tries - r->left + 2, tries);
+	if (r->left == tries) /* the cause once, then only that it goes on */
+		out_waiting(c, "%s. Trying again (2/%d)", said.msg, tries);
+	else
+		out_waiting(c, "trying again (%d/%d)", tries - r->left + 2, tries);
 	return retry_again(r, err);
 }
 

@@ -6,7 +6,8 @@
 #include "base/units.h"
 #include "base/yaml.h"
 
-#define FIELDS_MAX 32                    /* of one block */
+#define FIELDS_MAX 32 /* of one block */
+#define FIELDS_SHOWN_MAX 200
 #define UNITLESS_MAX ((uint64_t)1 << 20) /* bytes: who asks for fewer meant another unit */
 
 size_t spec_push(struct spec_reader *r, const char *name)
@@ -458,6 +459,16 @@ static const char *peer_of(struct arena *a, struct str key, const char *root)
 	return NULL;
 }
 
+/* "; fields: a, b, c", or nothing where that would be a page. */
+static const char *fields_text(struct arena *a, const char *const *names, size_t n)
+{
+	AUTO_BUF struct buf out = BUF_INIT(FIELDS_SHOWN_MAX);
+
+	for (size_t i = 0; i < n; i++)
+		buf_printf(&out, "%s%s", i == 0 ? "; fields: " : ", ", names[i]);
+	return out.full ? "" : arena_strz(a, buf_view(&out));
+}
+
 static void unknown_key(struct spec_reader *r, const struct spec_block *b, const struct doc *child)
 {
 	struct doc at = {.line = child->key_line, .col = child->key_col};
@@ -482,7 +493,7 @@ static void unknown_key(struct spec_reader *r, const struct spec_block *b, const
 	                   file ? "" : "training_job", home, sizeof(home)))
 		spec_fault_at(r, &at, name, "is unknown here: did you mean %s?", home);
 	else
-		spec_fault_at(r, &at, name, "is unknown");
+		spec_fault_at(r, &at, name, "is unknown%s", fields_text(r->a, words, n));
 }
 
 void spec_read_block(struct spec_reader *r, const struct spec_block *b, const struct doc *d,

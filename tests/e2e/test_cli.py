@@ -138,8 +138,8 @@ def test_no_server(empty_cluster):
     env = empty_cluster.environment(STOKER_URL="http://127.0.0.1:1", STOKER_TOKEN="x")
     done = run("ps", env=env)
     assert done.returncode == 1 and "stoker server" in done.stderr
-    done = run("ps", env=empty_cluster.environment())
-    assert done.returncode == 4 and "not logged in" in done.stderr
+    done = run("ps", "-o", "json", env=empty_cluster.environment())
+    assert done.returncode == 4 and json.loads(done.stderr)["error"]["id"] == "not_logged_in"
 
 
 def test_next_steps_go_to_stderr(cluster):
@@ -288,7 +288,7 @@ def test_errors_have_ids(cluster):
 
 @pytest.mark.parametrize("word, instead", [
     ("top", "metrics"), ("list", "ps"), ("run", "push"), ("status", "view"), ("cancel", "stop"), ("kill", "stop"), ("attach", "logs"),
-    ("ssh", "exec"), ("whoami", "doctor"), ("frobnicate", "--help")])
+    ("ssh", "exec"), ("whoami", "doctor"), ("scp", "checkpoints pull"), ("nodes", "doctor"), ("frobnicate", "--help")])
 def test_words_of_other_tools(word, instead):
     done = run(word, env={**os.environ, "STOKER_ERRORS": "json"})
     error = json.loads(done.stderr)["error"]
@@ -296,7 +296,7 @@ def test_words_of_other_tools(word, instead):
 
 
 @pytest.mark.parametrize("args, stdin, error", [
-    (["logs", "-n", "-1"], None, "usage"), (["ps", "--limit", "-5"], None, "usage"), (["logs", "--node", "-1"], None, "usage"),
+    (["logs", "-n", "-1"], None, "usage"), (["ps", "--limit", "-5"], None, "usage"), (["tokens", "create", "x", "--expires-days", "0"], None, "usage"), (["logs", "--node", "-1"], None, "usage"),
     (["secrets", "set", "bad name"], "x", "secret_name_invalid"), (["secrets", "set", ""], "x", "secret_name_invalid"),
     (["login", "--url", "127.0.0.1:8461"], None, "url_invalid"), (["login", "--url", "http://"], None, "url_invalid"),
     (["weights", "prefetch", "s3://me/tiny@main"], None, "source_invalid")])
@@ -333,7 +333,7 @@ def test_an_empty_job_file_is_answered_with_one_that_works(cluster, tmp_path):
     assert "trained" in cluster.cli("push", "-f", cwd=tmp_path).out
 
 
-@pytest.mark.parametrize("flags", [["-s", "job.foo=1"], ["-s", "job.compute.memory=lots"], ["-n", " x "]])
+@pytest.mark.parametrize("flags", [["-s", "job.foo=1"], ["-s", "compute.cpu_count=2"], ["-s", "job.compute.memory=lots"], ["-n", " x "]])
 def test_a_flag_is_blamed_for_its_value(cluster, flags):
     done = cluster.cli("push", cluster.job_folder(["true"]) / "train.yaml", *flags, code=2)
     assert "train.yaml" not in done.err and "--" in done.err

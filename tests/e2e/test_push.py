@@ -214,4 +214,5 @@ def test_no_server_is_said_at_once(empty_cluster):
         out, err = push.communicate(timeout=CALL_S)
     finally:
         push.kill()
+    assert f"http://127.0.0.1:{port}: " not in err  # the cause is said once
     assert push.returncode == 4 and "token" in err, err  # "x" is no token of this server
