@@ -207,9 +207,16 @@ static const char version_13[] =
 /* What weights of jobs take in the node cache is looked up by manifest. */
 static const char version_14[] = "CREATE INDEX mirrors_manifest ON mirrors(manifest);";
 
+/* What is asked of a team's or a project's jobs does not grow with those that are over, or with
+ * those of other teams. */
+static const char version_15[] =
+	"CREATE INDEX jobs_team ON jobs(team_id, created_ms);"
+	"CREATE INDEX jobs_team_state ON jobs(team_id, state, created_ms);"
+	"CREATE INDEX jobs_project_state ON jobs(project_id, state, created_ms);";
+
 static const char *const migrations[SCHEMA_VERSION] = {
-	version_1, version_2, version_3,  version_4,  version_5,  version_6,  version_7,
-	version_8, version_9, version_10, version_11, version_12, version_13, version_14};
+	version_1, version_2,  version_3,  version_4,  version_5,  version_6,  version_7, version_8,
+	version_9, version_10, version_11, version_12, version_13, version_14, version_15};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {

@@ -8,7 +8,7 @@
 
 #include "meta/db.h"
 
-#define SCHEMA_VERSION 14
+#define SCHEMA_VERSION 15
 
 int schema_migrate(struct db *db, struct err *err) MUST_CHECK;
 

@@ -16,15 +16,18 @@ from load import STOKER, Asker, Figures, percentiles
 
 N_FINISHED, N_WAITING = 10_000, 2_000
 N_COMMANDS, N_STOPS, N_BEATS = 10, 10, 300
+PAST_USER = "past"  # has pushed those that have finished
 IDLE_S = 5  # the server left alone: what the queue costs by itself
 
 
-def copies(path, template, prefix, count, age_ms):
-    """Copies of one job with its events; the first is the oldest, all are older than the template by age_ms."""
+def copies(path, template, prefix, count, age_ms, user=None):
+    """Copies of one job with its events, of another user if named; the first is the oldest, all are older than the template by age_ms."""
     with sqlite3.connect(path) as db:
         names = [row[1] for row in db.execute("PRAGMA table_info(jobs)")]
         new = {"id": "printf('%s%06d', ?1, i)", "name": "printf('%s-%d', ?1, i)", "created_ms": "created_ms - ?4 + i * 10",
                "updated_ms": "created_ms - ?4 + i * 10", "changed_ms": "created_ms - ?4 + i * 10"}
+        if user:
+            new["user"] = f"'{user}'"
         db.execute("CREATE TEMP TABLE n AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT i FROM n",
                    (count,))
         db.execute(f"INSERT INTO jobs ({', '.join(names)}) SELECT {', '.join(new.get(c, c) for c in names)} FROM n, "
@@ -52,7 +55,7 @@ class Crowd:
         hour = 3600 * 1000
         copies(self.server.data / "stoker.db", waiting, "w", N_WAITING, hour)
         if finished:
-            copies(self.server.data / "stoker.db", done, "f", finished, 24 * hour)
+            copies(self.server.data / "stoker.db", done, "f", finished, 24 * hour, PAST_USER)
         self.oldest = "f000001" if finished else done
         self.begin()
         if self.count("pending") != N_WAITING + 1:
@@ -170,7 +173,9 @@ class Crowd:
     def all(self, figures, label):
         """Adds the lines; those that could not be measured, in words."""
         failed = []
-        for what, measure in [("ps", lambda: self.commands(*[("ps",)] * N_COMMANDS)), ("view of the oldest", self.view_oldest),
+        for what, measure in [("ps", lambda: self.commands(*[("ps",)] * N_COMMANDS)),
+                              ("ps of one whose jobs are over", lambda: self.commands(*[("ps", "--user", PAST_USER)] * N_COMMANDS)),
+                              ("view of the oldest", self.view_oldest),
                               ("stop of one that waits", self.stops), ("push with a priority", self.pushes),
                               ("a heartbeat", self.beats), ("from an end to the next placement", self.passes),
                               ("the server left alone", self.idle)]:

@@ -224,6 +224,89 @@ static void jobs_are_named_and_keyed(void **state)
 	assert_string_equal(pr.latest_job_id, "job0003");
 }
 
+#define MANY 40
+
+static bool asked_for(const struct meta_query *q, const struct model_job *j)
+{
+	return (q->user == NULL || strcmp(q->user, j->user) == 0) &&
+	       (q->project_id == NULL || strcmp(q->project_id, j->project_id) == 0) &&
+	       (q->team_id == NULL || strcmp(q->team_id, j->team_id) == 0) &&
+	       (q->states == 0 || (q->states >> j->core.state & 1) != 0);
+}
+
+/* Page by page, against a plain look at all jobs, oldest first. */
+static void assert_lists(struct place *p, struct meta_query q, const struct model_job *all)
+{
+	struct model_job *page = NULL;
+	uint64_t total = 0;
+	size_t n = 1, found = 0;
+
+	q.limit = 3;
+	for (size_t i = 0; i < MANY; i++) {
+		const struct model_job *j = &all[q.ascending ? i : MANY - 1 - i];
+
+		if (!asked_for(&q, j))
+			continue;
+		if (found++ % q.limit == 0)
+			assert_ok(meta_jobs(p->m, p->a, &q, &page, &n, &p->err), &p->err);
+		assert_true((found - 1) % q.limit < n);
+		assert_string_equal(page[(found - 1) % q.limit].id, j->id);
+		q.after_ms = page[n - 1].created_ms;
+		q.after_row = page[n - 1].row;
+	}
+	assert_ok(meta_jobs(p->m, p->a, &q, &page, &n, &p->err), &p->err);
+	assert_int_equal(n, 0);
+	assert_ok(meta_jobs_count(p->m, &q, &total, &p->err), &p->err);
+	assert_int_equal(total, found);
+}
+
+/* Each question has an index of its own; all of them say the same. */
+static void jobs_are_listed_by_whatever_is_asked(void **state)
+{
+	struct place *p = *state;
+	struct model_team other = {.id = "team002", .name = "Other"};
+	struct model_project pr = {0},
+			     second = {.id = "proj002", .name = "x", .team_id = "team002"};
+	struct model_job all[MANY] = {0};
+	uint32_t active = 0;
+
+	for (unsigned s = 0; s < JOB_STATE_COUNT; s++)
+		active |= job_state_is_final((enum job_state)s) ? 0 : UINT32_C(1) << s;
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(meta_team_add(p->m, &other, &p->err), &p->err);
+	assert_ok(add_project(p->m, p->a, &pr, &p->err), &p->err);
+	assert_ok(meta_project_upsert(p->m, p->a, &second, &pr, &p->err), &p->err);
+	for (size_t i = 0; i < MANY; i++) {
+		struct model_job row = a_job(arena_printf(p->a, "job%04zu", (i * 7) % MANY));
+		struct meta_new_job n = {.row = &row, .message = "pushed"};
+		bool existing = false;
+
+		row.created_ms = 100 + (int64_t)i / 4; /* four at the same time */
+		row.user = i % 3 == 0 ? "ann" : "bob";
+		row.project_id = i % 5 < 2 ? "proj001" : "proj002";
+		row.team_id = i % 5 < 2 ? "team001" : "team002";
+		assert_ok(meta_job_add(p->m, p->a, &n, &all[i], &existing, &p->err), &p->err);
+		if (i % 4 != 1)
+			continue;
+		assert_ok(step(p->m, all[i].id, JOB_EV_STOP, &p->err), &p->err);
+		assert_ok(meta_job(p->m, p->a, all[i].id, &all[i], &p->err), &p->err);
+		assert_int_equal(all[i].core.state, JOB_STOPPED);
+	}
+	for (unsigned shape = 0; shape < 64; shape++) {
+		const uint32_t states[] = {0, active, UINT32_C(1) << JOB_PENDING,
+		                           active | UINT32_C(1) << JOB_STOPPED};
+		struct meta_query q = {
+			.user = (shape & 1) != 0 ? "ann" : NULL,
+			.project_id = (shape & 2) != 0 ? "proj002" : NULL,
+			.team_id = (shape & 4) != 0 ? "team002" : NULL,
+			.ascending = (shape & 8) != 0,
+			.states = states[shape / 16],
+		};
+
+		assert_lists(p, q, all);
+	}
+}
+
 static void a_job_is_stepped_once(void **state)
 {
 	struct place *p = *state;
@@ -514,6 +597,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(teams_and_tokens, setup, teardown),
 	cmocka_unit_test_setup_teardown(secrets_keep_their_id, setup, teardown),
 	cmocka_unit_test_setup_teardown(jobs_are_named_and_keyed, setup, teardown),
+	cmocka_unit_test_setup_teardown(jobs_are_listed_by_whatever_is_asked, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_job_is_stepped_once, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_late_attempt_changes_nothing, setup, teardown),
 	cmocka_unit_test_setup_teardown(deleting_leaves_trash, setup, teardown),
