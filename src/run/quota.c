@@ -14,6 +14,8 @@
 #define NEAR_MS 20     /* between looks at a volume that may be full soon */
 #define AGAIN_MS 30000 /* inodes are few for another reason: how long before the next count */
 #define FREEZE_MS 500  /* until the kernel has frozen all */
+#define DISKS_MAX 2    /* that of the attempts, and that of containers */
+#define OWN_MAX 4
 
 /* One limit: what is counted, and when next. */
 struct look {
@@ -22,12 +24,20 @@ struct look {
 	int64_t last_ms;
 };
 
+/* A file system that the job writes to, by a folder of it. */
+struct disk {
+	const char *dir, *own[OWN_MAX];      /* folders of it that are the job's */
+	uint64_t files_before, bytes_before; /* used by all when the job began */
+	struct look look;                    /* at its inodes */
+	uint64_t left;                       /* when they were counted last */
+};
+
 struct quota {
 	struct quota_options o;
-	struct look volume, scratch, inodes;
-	uint64_t inodes_left;                /* when they were counted last */
-	uint64_t files_before, bytes_before; /* used by all when the job began */
-	struct usage_total furniture;        /* the scratch as the job finds it */
+	struct look volume, scratch;
+	struct disk disk[DISKS_MAX];
+	size_t n_disks;
+	struct usage_total furniture; /* the scratch as the job finds it */
 	int stop_fd, crossed_fd;
 	atomic_bool cancel;  /* ends a count */
 	atomic_bool crossed; /* `why` is whole */
@@ -68,26 +78,33 @@ bool quota_inodes_low(const char *dir)
 }
 
 /* What of the whole file system is in use, by anybody. */
-static void used_by_all(const struct quota *q, uint64_t *files, uint64_t *bytes)
+static void used_by_all(const char *dir, uint64_t *files, uint64_t *bytes)
 {
 	struct statvfs fs;
 
 	*files = *bytes = 0;
-	if (statvfs(q->o.dir, &fs) < 0)
+	if (statvfs(dir, &fs) < 0)
 		return;
 	*files = fs.f_files - MIN(fs.f_files, fs.f_ffree);
 	*bytes = (uint64_t)(fs.f_blocks - MIN(fs.f_blocks, fs.f_bfree)) * fs.f_frsize;
 }
 
 /* A job may hide files: in folders too deep to be named, too many to be listed, or that only it may
- * enter. Then all that the file system has got since the job began counts as its own. */
+ * enter. Then all that the file systems have got since the job began counts as its own. */
 static void add_hidden(const struct quota *q, struct usage_total *sum)
 {
-	uint64_t files, bytes;
+	uint64_t more_files = 0, more_bytes = 0;
 
-	used_by_all(q, &files, &bytes);
-	sum->files = MAX(sum->files, files - MIN(files, q->files_before));
-	sum->disk_bytes = MAX(sum->disk_bytes, bytes - MIN(bytes, q->bytes_before));
+	for (size_t i = 0; i < q->n_disks; i++) {
+		const struct disk *d = &q->disk[i];
+		uint64_t files, bytes;
+
+		used_by_all(d->dir, &files, &bytes);
+		more_files += files - MIN(files, d->files_before);
+		more_bytes += bytes - MIN(bytes, d->bytes_before);
+	}
+	sum->files = MAX(sum->files, more_files);
+	sum->disk_bytes = MAX(sum->disk_bytes, more_bytes);
 }
 
 /* False: the job is over. */
@@ -227,32 +244,31 @@ static void look_at_scratch(struct quota *q)
 }
 
 /* All that the job can make files in. */
-static bool count_own(struct quota *q, uint64_t *own)
+static bool count_own(struct quota *q, const struct disk *d, uint64_t *own)
 {
-	const char *dirs[] = {q->o.dir, q->o.cache[0], q->o.cache[1]};
 	struct usage_total sum;
-	bool known = count(q, dirs, COUNT(dirs), &sum);
+	bool known = count(q, d->own, COUNT(d->own), &sum);
 
 	*own = sum.files;
 	return known;
 }
 
 /* Counted when they have become few, and again when half of those are gone or time has passed. */
-static void look_at_inodes(struct quota *q)
+static void look_at_inodes(struct quota *q, struct disk *d)
 {
 	int64_t begun = clock_mono_ms();
 	uint64_t total, left, own = 0;
 
-	if (!inodes_of(q->o.dir, &total, &left))
+	if (!inodes_of(d->dir, &total, &left))
 		return;
 	if (!is_low(total, left)) {
-		q->inodes = (struct look){0};
+		d->look = (struct look){0};
 		return;
 	}
-	if (!is_due(&q->inodes) && left > q->inodes_left / 2)
+	if (!is_due(&d->look) && left > d->left / 2)
 		return;
 	freeze(q);
-	if (count_own(q, &own) && inodes_of(q->o.dir, &total, &left) &&
+	if (count_own(q, d, &own) && inodes_of(d->dir, &total, &left) &&
 	    quota_inodes_over(total, left, own)) {
 		(void)err_set(&q->why, ERR_INODES_EXHAUSTED,
 		              "the disk of this node has %" PRIu64 " of %" PRIu64
@@ -262,8 +278,8 @@ static void look_at_inodes(struct quota *q)
 		return;
 	}
 	thaw(q);
-	q->inodes_left = left;
-	put_off(&q->inodes, begun, own > left / 2 ? (int64_t)QUOTA_LOOK_MS * 2 : AGAIN_MS);
+	d->left = left;
+	put_off(&d->look, begun, own > left / 2 ? (int64_t)QUOTA_LOOK_MS * 2 : AGAIN_MS);
 }
 
 static void *watch(void *arg)
@@ -280,8 +296,8 @@ static void *watch(void *arg)
 		look_at_volume(q);
 		if (q->why.code == ERR_NONE)
 			look_at_scratch(q);
-		if (q->why.code == ERR_NONE)
-			look_at_inodes(q);
+		for (size_t i = 0; i < q->n_disks && q->why.code == ERR_NONE; i++)
+			look_at_inodes(q, &q->disk[i]);
 		if (q->why.code == ERR_NONE)
 			continue;
 		atomic_store(&q->crossed, true);
@@ -290,13 +306,29 @@ static void *watch(void *arg)
 	}
 }
 
+/* A container's root may be on the disk of the attempts, or not. */
+static void find_disks(struct quota *q)
+{
+	const struct quota_options *o = &q->o;
+	struct stat dir, root;
+	bool apart = o->root != NULL && stat(o->dir, &dir) == 0 && stat(o->root, &root) == 0 &&
+	             dir.st_dev != root.st_dev;
+
+	q->disk[0] = (struct disk){
+		.dir = o->dir, .own = {o->dir, o->cache[0], o->cache[1], apart ? NULL : o->root}};
+	q->disk[1] = (struct disk){.dir = o->root, .own = {o->root}};
+	q->n_disks = apart ? 2 : 1;
+	for (size_t i = 0; i < q->n_disks; i++)
+		used_by_all(q->disk[i].dir, &q->disk[i].files_before, &q->disk[i].bytes_before);
+}
+
 int quota_start(struct quota **out, const struct quota_options *o, struct err *err)
 {
 	struct quota *q = xcalloc(1, sizeof(*q));
 	int rc;
 
 	q->o = *o;
-	used_by_all(q, &q->files_before, &q->bytes_before);
+	find_disks(q);
 	if (o->scratch_bytes > 0 || o->scratch_files > 0)
 		(void)count(q, o->scratch, COUNT(o->scratch), &q->furniture);
 	q->stop_fd = eventfd(0, EFD_CLOEXEC);

@@ -26,7 +26,8 @@
 
 struct quota_options {
 	const char *dir;        /* attempt folder: all below it is the job's */
-	const char *scratch[4]; /* what the limits of scratch count; NULL: fewer */
+	const char *scratch[5]; /* what the limits of scratch count; NULL: fewer */
+	const char *root;       /* what a container changes of its image; NULL: none */
 	const char *volume;     /* checkpoint folder; NULL: there is none */
 	const char *cache[2];   /* NULL: fewer */
 	uint64_t scratch_bytes, scratch_files, volume_bytes; /* 0 = no limit */

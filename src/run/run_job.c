@@ -308,6 +308,7 @@ static int start_quota(struct run *r, struct err *err)
 
 	for (size_t i = 0; i < COUNT(scratch_places); i++)
 		o.scratch[i] = below(r, scratch_places[i]);
+	o.root = o.scratch[COUNT(scratch_places)] = r->sandbox->upper;
 	return quota_start(&r->quota, &o, err);
 }
 

@@ -72,6 +72,7 @@ struct sandbox {
 	const struct sandbox_spec *spec;
 	struct arena *a;
 	struct proc proc;   /* our child */
+	const char *upper;  /* what a container writes over its image; NULL: none, or not known */
 	pid_t init, shell;  /* on the host: whose death ends all; what runs the commands */
 	pid_t group;        /* process group of the commands */
 	int raw;            /* how our child ended, once it did: 0-255, 128 + signal */

@@ -236,13 +236,21 @@ static int podman(const char *const *argv, struct buf *out, struct err *err)
 static int podman_find(struct sandbox *s, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(PODMAN_OUT);
-	const char *argv[] = {"podman",         "inspect",     "--format",
-	                      "{{.State.Pid}}", s->spec->name, NULL};
+	const char *argv[] = {
+		"podman",      "inspect",
+		"--format",    "{{.State.Pid}} {{index .GraphDriver.Data \"UpperDir\"}}",
+		s->spec->name, NULL};
+	struct str upper, word = {0};
 	uint64_t pid = 0;
 
-	if (podman(argv, &out, err) < 0 ||
-	    str_u64(str_trim(buf_view(&out)), 1, INT_MAX, &pid, err) < 0)
+	if (podman(argv, &out, err) < 0)
 		return err_wrap(err, "the container's process");
+	upper = str_trim(buf_view(&out));
+	(void)str_cut(&upper, ' ', &word);
+	if (str_u64(word, 1, INT_MAX, &pid, err) < 0)
+		return err_wrap(err, "the container's process");
+	if (str_starts(upper, "/")) /* vfs has none */
+		s->upper = arena_strz(s->a, upper);
 	s->init = s->shell = (pid_t)pid;
 	cgroup_remove(&s->cgroup); /* the container has groups of its own: those are read */
 	cgroup_of(&s->cgroup, s->init);

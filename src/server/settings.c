@@ -68,7 +68,7 @@ static const struct conf_row rows[] = {
 	 "Number of jobs that a team may have waiting. Administrators may push more. 0: no limit"},
 	{"scratch-size", CONF_BYTES, AT(scratch_bytes), "0", "BYTES", "Jobs",
 	 "Bytes that a job may have on each node in its scratch, workspace and temporary folders "
-	 "and in what it changes of the host's root. A job that has more is ended. 0: no limit"},
+	 "and in what it changes of the host's root or of its image. A job that has more is ended. 0: no limit"},
 	{"scratch-files", CONF_INT, AT(scratch_files), "0", "N", "Jobs",
 	 "Number of files and folders that a job may have there. 0: no limit, except that the job "
 	 "that holds most inodes is ended when few are left"},

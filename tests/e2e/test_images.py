@@ -237,6 +237,26 @@ def test_workdir_of_an_image_comes_along(empty_cluster):
         podman("rmi", "--force", name)
 
 
+def test_what_a_container_writes_over_its_image(empty_cluster):
+    """It is in podman's storage and not in the attempt's folder, and counts all the same."""
+    root, name = empty_cluster.folder / "root", f"localhost/{empty_cluster.folder.name}:1"
+    (root / "bin").mkdir(parents=True)
+    (root / "tmp").mkdir()
+    shutil.copy(shutil.which("busybox"), root / "bin/busybox")
+    for tool in ("sh", "cat", "cp", "head", "sleep"):
+        (root / "bin" / tool).symlink_to("busybox")
+    subprocess.run(["tar", "-cf", str(empty_cluster.folder / "root.tar"), "-C", str(root), "."], check=True)
+    podman("import", "--quiet", empty_cluster.folder / "root.tar", name)
+    try:
+        cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--scratch-size", "10MB")
+        jobs = [cluster.push([f"cat /dev/zero > {where}/x"], image={"base_image": name}) for where in ("/tmp", "$BT_SCRATCH_DIR")]
+        assert [cluster.wait(job, "TRAINING_JOB_FAILED")["error_id"] for job in jobs] == ["scratch_quota_exceeded"] * 2
+        within = cluster.push(["head -c 8M /dev/zero > /tmp/x; sleep 1"], image={"base_image": name})
+        cluster.wait(within, "TRAINING_JOB_COMPLETED")
+    finally:
+        podman("rmi", "--force", name)
+
+
 def ends(cluster, job):
     """A job that has printed $MARK: the word that is in its image, and what is shown of the image."""
     job = cluster.wait(job, "TRAINING_JOB_COMPLETED")

@@ -86,9 +86,10 @@ def take_inodes(cluster, left=0):
     outside = cluster.data / "outside"
     outside.mkdir()
     n = 0
-    while os.statvfs(cluster.data).f_favail > left:
-        (outside / str(n)).touch()
-        n += 1
+    while (free := os.statvfs(cluster.data).f_favail) > left:
+        for _ in range(free - left):
+            os.mknod(outside / str(n))
+            n += 1
     return outside
 
 
