@@ -32,7 +32,7 @@ packages_of() {
 	trainer) echo "python3-torch libopenblas0-pthread python3-venv python3-pip" ;;
 	savers) echo "python3-venv python3-pip" ;;
 	model) echo "python3-venv python3-pip" ;;
-	clients) echo "python3-venv python3-pip curl openssl procps iproute2 docker-registry" ;;
+	clients) echo "python3-venv python3-pip curl openssl procps iproute2 rsync docker-registry" ;;
 	minio | s3 | go | uv) echo "python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
 	bench) echo "bubblewrap python3-venv python3-pip nginx-light curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
