@@ -54,7 +54,7 @@ int err_missing(struct err *err, enum err_code id)
 	return err_set(err, id, "no such %.*s", (int)(strlen(word) + 1 - sizeof(end)), word);
 }
 
-/* What went wrong in terms of the error table; the rest of errno is ERR_IO. */
+/* The error table's code for an errno; those without a row are ERR_IO. */
 static enum err_code code_of_errno(int errnum)
 {
 	static const struct {

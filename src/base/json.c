@@ -131,7 +131,7 @@ static void newline(struct js *js)
 		buf_puts(js->out, "  ");
 }
 
-/* What goes between values. */
+/* Writes the separator before a value. */
 static void before(struct js *js)
 {
 	if (js->comma)

@@ -7,7 +7,7 @@ static const struct lock_row rows[LOCK_COUNT] = {
 #undef X
 };
 
-/* What this thread holds, in the order in which it was taken. */
+/* The locks that this thread holds, in the order in which it took them. */
 static _Thread_local struct {
 	const struct lock *lock[LOCK_NEST_MAX];
 	size_t n;
@@ -19,7 +19,7 @@ const struct lock_row *lock_row(enum lock_id id)
 	return &rows[id];
 }
 
-/* Of this thread, and of no other that lives. */
+/* An id of this thread that no other live thread has. */
 static uintptr_t self(void)
 {
 	return (uintptr_t)&held;

@@ -131,7 +131,7 @@ void cell_age(const struct doc *iso, struct buf *out);
 void cell_in(const struct doc *iso, struct buf *out); /* time left: "6d", "never", "expired" */
 void cell_bytes(const struct doc *n, struct buf *out);
 void cell_text(const struct doc *d, struct buf *out); /* "-" for null */
-/* Of a job. */
+/* Cells of a job's row. */
 void cell_run(const struct doc *job, struct buf *out); /* how long its commands ran */
 void cell_sync(const struct doc *job, struct buf *out);
 const char *out_cell_of(struct cli *c, void (*cell)(const struct doc *, struct buf *),

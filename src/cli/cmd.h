@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 
-/* What main.c adds to the table: the roles that the CLI layer cannot reach itself. */
+/* Roles that main.c adds to the table because the CLI layer cannot reach them. */
 struct cli_role {
 	const char *name;
 	int (*run)(int argc, char **argv, struct err *err);

@@ -51,7 +51,7 @@ static int list_checkpoints(struct cli *c, const struct doc *job, bool all, cons
 	return 0;
 }
 
-/* Of all jobs of a project, the newest job first. */
+/* Checkpoints of all jobs of a project, newest job first. */
 static int list_of_project(struct cli *c, const char *name, const struct doc **list,
                            struct err *err)
 {
@@ -206,7 +206,7 @@ static int show_json(struct cli *c, const struct doc *job, const struct doc *ck,
 	return 0;
 }
 
-/* Who decided that it is complete, and by what: the rows are in docs/checkpoints.md. */
+/* Which rule decided the state; docs/checkpoints.md lists the rules. */
 static const struct out_col decision_cols[] = {
 	{"REASON", false, cell_text, "reason"},     {"RULE", false, cell_text, "rule"},
 	{"TRAINER", false, cell_text, "trainer"},   {"REVISION", false, cell_text, "revision"},

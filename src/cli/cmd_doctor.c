@@ -82,7 +82,7 @@ static void check_nodes(struct doctor *d, const struct doc *status)
 	}
 }
 
-/* What a job without an image gets by runtime.python. */
+/* The Python that runtime.python gives a job without an image. */
 static void check_python(struct doctor *d, const struct doc *python)
 {
 	if (python == NULL)
@@ -171,7 +171,7 @@ static void check_clock(struct doctor *d, const struct doc *status)
 	            : "");
 }
 
-/* What a push does with its code. The server removes it, as no job is pushed with it. */
+/* Uploads a small file as a push would. The server removes it because no job refers to it. */
 static int try_upload(struct cli *c, struct err *err)
 {
 	static const char text[] = "stoker doctor\n";

@@ -241,7 +241,7 @@ static int64_t launched_ns(const struct doc *attempts, int64_t number)
 	return first * 1000000;
 }
 
-/* What is before the first launch belongs to the first attempt. */
+/* Lines before the first launch belong to the first attempt. */
 static int only_attempt(struct tail *t, int64_t number, struct err *err)
 {
 	const struct doc *reply, *attempts;

@@ -107,7 +107,7 @@ static int read_options(struct cli *c, struct asked *a, struct err *err)
 	return 0;
 }
 
-/* What the list does not show must not look as if it were not there. */
+/* Say how many jobs the list leaves out, so that nobody thinks they are gone. */
 static int say_rest(struct cli *c, const struct asked *a, const struct joblist *mine,
                     struct err *err)
 {

@@ -96,7 +96,7 @@ static int apply_sets(struct cli *c, const struct doc **d, struct err *err)
 	return 0;
 }
 
-/* Who wrote the field of a problem: an option, else the file. */
+/* Where the field of a problem comes from: an option, or the file. */
 static const char *source_of(struct cli *c, const struct spec_problem *one, const char *file)
 {
 	const char *item[SETS_MAX], *prefix = "job.runtime.environment_variables.";
@@ -401,7 +401,7 @@ int cmd_push(struct cli *c, struct err *err)
 	catch_interrupt();
 	if (out_form_one(c, &form, err) < 0 || prepare(c, &p, err) < 0)
 		return -1;
-	/* What cannot run here is refused before its code is packed and sent. */
+	/* A job that can never run here is refused before its code is packed and sent. */
 	if (send_job(c, &p, &job, err) < 0 || pack(c, &p, &code, err) < 0)
 		return -1;
 	if (opt_flag(c, "dry-run")) {

@@ -103,7 +103,7 @@ static void view_code(struct cli *c, const struct doc *spec)
 		out_line("", "... and %zu more", n - LINES_SHOWN);
 }
 
-/* Of a secret only its name is known here. */
+/* The value of a secret is not known here, only its name. */
 static void view_environment(struct cli *c, const struct doc *spec)
 {
 	size_t n = 0;

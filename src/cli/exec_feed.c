@@ -110,7 +110,7 @@ static void write_body(const struct feed *f, struct buf *out)
 	js_close(&js);
 }
 
-/* What the server took goes; what it did not is sent again. */
+/* Drop the bytes that the server accepted; the others are sent again. */
 static void post(struct feed *f)
 {
 	AUTO_ARENA struct arena *a = arena_new();

@@ -7,8 +7,8 @@
 
 struct ignores;
 
-/* Of the folder `root`. git: which gitignore files count beside those below the folder; NULL: none
- * does. */
+/* The ignore files of the folder `root`. git: which gitignore files count besides those below the
+ * folder; NULL: none. */
 int ignores_open(struct arena *a, int root, const struct git *git, struct ignores **out,
                  struct err *err) MUST_CHECK;
 void ignores_close(struct ignores *ig); /* NULL is fine */

@@ -154,7 +154,7 @@ int columns_of_terminal(void)
 	return 0; /* not a terminal: do not cut */
 }
 
-/* Of n bytes at p, which may be changed: with blanks for what a terminal would obey. */
+/* Replaces, in place, the bytes that a terminal would interpret with blanks. */
 static const char *plain_in_place(char *p, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {

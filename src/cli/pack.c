@@ -19,7 +19,7 @@
 #define SMALL_FILES (-1)
 #define ALL_FILES (-2)
 
-/* What a folder holds that a server keeps its data in. */
+/* Files that mark a folder as the data folder of a server. */
 static const char *const server_files[] = {"master.key", "stoker.db"};
 
 struct packing {

@@ -47,7 +47,7 @@ struct pack {
 int pack_folder(struct cli *c, const char *root, const struct git *git, bool use_gitignore,
                 struct pack *out, struct err *err) MUST_CHECK;
 void pack_done(struct pack *p);
-/* What is in it, what is not, and what had better not be, on stderr. */
+/* Prints to stderr what was packed, what was left out, and what probably does not belong in it. */
 void pack_say(struct cli *c, const struct pack *p);
 
 #endif

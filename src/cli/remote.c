@@ -214,7 +214,7 @@ static const struct {
          "Is it a Stoker server, and is it running? With TLS its URL begins with https://"},
 };
 
-/* What follows the URL in "POST http://host/path: words". */
+/* The text after the URL in "POST http://host/path: text". */
 static const char *words_of(const struct cli *c, const struct err *err)
 {
 	const char *url = strstr(err->msg, c->url), *words = url ? strstr(url, ": ") : NULL;

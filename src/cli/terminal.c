@@ -18,7 +18,7 @@ void terminal_restore(void)
 		(void)tcsetattr(0, TCSADRAIN, &before); /* it may be gone */
 }
 
-/* What was there before does the rest: the fault comes again. */
+/* The default action follows: the signal is raised again. */
 static void on_death(int sig)
 {
 	int keep = errno;
