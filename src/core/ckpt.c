@@ -357,7 +357,7 @@ void ckpt_classify(struct ckpt *c, struct arena *a, const struct doc *config)
 		c->base_model = arena_strz(a, model);
 }
 
-/* What is not there is not said: a checkpoint may have 200,000 files. */
+/* Absent fields are left out: a checkpoint may have 200,000 files. */
 static void write_about(struct js *js, const struct ckpt_file *f, bool details)
 {
 	if (f->at != NULL)

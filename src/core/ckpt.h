@@ -54,7 +54,7 @@ enum ckpt_kind {
 };
 const char *ckpt_kind_word(enum ckpt_kind k); /* "full", "lora", "whisper", ..., "other" */
 
-/* What is known of one file beside its digest. */
+/* Facts about one file besides its digest. */
 struct ckpt_file {
 	const char *format; /* "safetensors"; NULL = not known */
 	bool whole;         /* its structure was followed, and all that it promises is there */

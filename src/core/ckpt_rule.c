@@ -36,7 +36,7 @@ static const char *word(const char *s)
 	return s == NULL ? "" : s;
 }
 
-/* What does not get there while the job runs is given up when the trainer went on without it. */
+/* A checkpoint that was not finished when the trainer went on to the next one is abandoned. */
 static bool is_left_behind(const struct ckpt_facts *f)
 {
 	return f->gone != CKPT_THERE || (f->newer_complete && f->writer == NULL);
@@ -151,7 +151,7 @@ static bool names_same(const struct ckpt_facts *f)
 	return f->names == CKPT_NAMES_SAME;
 }
 
-/* What time or names say for it, where no last file does. */
+/* The evidence from time or names, where there is no last file. */
 static void say_how(const struct ckpt_facts *f, char *out, size_t cap)
 {
 	if (f->end == CKPT_ENDED_OK)
@@ -314,7 +314,7 @@ static int find_part(const struct ckpt_union *u,
 	return -1;
 }
 
-/* What a part alone cannot prove, the lists of another one may. */
+/* The lists of another part may prove what this part alone cannot. */
 static bool is_bad(const struct ckpt_union *u, const struct ckpt_part *p)
 {
 	return p->there && p->state == CKPT_INCOMPLETE && !(p->doubt && u->proven);

@@ -281,7 +281,7 @@ enum ignore_word ignore_says(const struct ignore *ig, const char *path, bool is_
 	return path[0] != '\0' ? last_says(ig, str_of(path), is_dir) : IGNORE_SILENT;
 }
 
-/* What lies in a folder that is left out is left out with it: nothing takes it back. */
+/* Everything in an ignored folder is ignored; no pattern brings it back. */
 bool ignore_match(const struct ignore *ig, const char *path, bool is_dir)
 {
 	for (const char *p = strchr(path, '/'); p != NULL; p = strchr(p + 1, '/')) {

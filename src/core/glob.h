@@ -30,8 +30,8 @@ bool glob_wanted(const struct glob_filter *f, struct str path);
 struct ignore;
 struct ignore *ignore_parse(struct arena *a, struct str text);
 bool ignore_match(const struct ignore *ig, const char *path, bool is_dir);
-/* What the last line that matches this very path says, for several files that override each other;
- * the caller does not ask about what is in a folder that is left out. */
+/* The verdict of the last line that matches this path, for several files that override each other.
+ * The caller must not ask about paths inside an ignored folder. */
 enum ignore_word { IGNORE_SILENT, IGNORE_OUT, IGNORE_IN };
 enum ignore_word ignore_says(const struct ignore *ig, const char *path, bool is_dir);
 extern const char ignore_builtin[]; /* what is left out when there is no such file */

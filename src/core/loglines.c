@@ -94,7 +94,7 @@ bool logline_next(struct str *bytes, struct logline *out)
 	return false;
 }
 
-/* What stands at the head of a text. */
+/* The next piece of a text. */
 enum piece { PIECE_CELL, PIECE_TAB, PIECE_COLOUR, PIECE_ERASE, PIECE_DROP };
 
 /* An escape sequence: its length into *n. Only colours are kept; "erase to the end of the line" has

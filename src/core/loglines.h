@@ -30,8 +30,8 @@ void logline_write(struct buf *out, int64_t now_ns, int64_t *last_ns, char strea
                    bool continues);
 /* The first record of *bytes; false when none is complete (or, when `final`, none left). */
 bool logline_next(struct str *bytes, struct logline *out);
-/* What a terminal would show: what a carriage return overwrote is dropped, trailing CR cut, ANSI
- * colours kept, other control characters dropped. */
+/* The text as a terminal would show it: overwritten text (carriage returns) is dropped, a trailing
+ * CR cut, ANSI colours kept, other control characters dropped. */
 void logline_fold(struct str text, struct buf *out);
 /* Columns that a text without carriage returns takes on a terminal: every character one. */
 size_t logline_width(struct str text);

@@ -74,7 +74,7 @@ static void link_entry(struct list *list, struct entry *e)
 	list->n++;
 }
 
-/* What has not been used for longest of the favoured goes back to the others. */
+/* The least recently used favoured entries become ordinary ones. */
 static void demote(struct lru *l)
 {
 	while (l->again.n > 1 && l->again.bytes > l->budget / 100 * KEPT_PERCENT) {

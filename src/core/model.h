@@ -72,7 +72,7 @@ struct model_job {
 	int64_t start_by_ms; /* it starts not later than this; 0 = unknown */
 };
 
-/* What may be changed of a job that waits. */
+/* The fields of a pending job that can be changed. */
 struct model_change {
 	const int64_t *priority; /* NULL: as it is */
 	const bool *spot;
@@ -126,7 +126,8 @@ struct model_checkpoint {
 	const char *updating;     /* what is still to come of its next revision; NULL = none */
 	const char *marked_by;    /* the person who overruled; NULL */
 	uint32_t revision;        /* of its manifest; 0 = none yet */
-	/* Of several nodes: `state` to `rule` above are the checkpoint's, these are this node's. */
+	/* A part of a checkpoint of several nodes: `state` to `rule` above are the checkpoint's,
+	 * these are this node's. */
 	bool is_part;
 	enum ckpt_state part_state;
 	int part_rule;

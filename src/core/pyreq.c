@@ -102,7 +102,7 @@ static bool has_password(struct str url, struct str scheme)
 	       str_ends(scheme, "https");
 }
 
-/* What a package or an index may be fetched from. */
+/* Accepts the URLs that packages and indexes may come from. */
 static int check_url(const struct reading *r, struct str url, struct err *err)
 {
 	static const char *const schemes[] = {
@@ -268,7 +268,7 @@ static int take_option(struct reading *r, struct str line, struct err *err)
 
 /* --- packages --- */
 
-/* What follows the requirement itself: "--hash=sha256:..." and nothing else. */
+/* Checks the options after a requirement: only "--hash=sha256:..." is allowed. */
 static int check_tail(const struct reading *r, struct str line, struct str *head, struct err *err)
 {
 	*head = line;
@@ -300,7 +300,7 @@ static bool is_archive(struct str name)
 	return false;
 }
 
-/* What follows the name and "[extra]": a version, a marker, "@ URL". */
+/* The text after the name and "[extra]": a version, a marker, "@ URL". */
 static struct str behind_name(struct str line, struct str *name)
 {
 	struct str rest;
@@ -344,7 +344,7 @@ static int check_package(const struct reading *r, struct str line, struct err *e
 	             (int)MIN(line.n, (size_t)100), line.p);
 }
 
-/* What is checked as one line must be one for pip, too: Python's splitlines knows more ends. */
+/* pip must see one line where we see one, and Python's splitlines knows more line ends. */
 static bool is_several(struct str line)
 {
 	static const char *const ends[] = {"\xc2\x85", "\xe2\x80\xa8", "\xe2\x80\xa9"};
@@ -546,7 +546,7 @@ const char *pyreq_file(struct arena *a, struct str path, struct err *err)
 
 bool pyreq_env_wanted(const char *name)
 {
-	/* What would install elsewhere, or is ours to say. */
+	/* Options that install elsewhere, or that Stoker itself sets. */
 	static const char *const never[] = {
 		"PIP_TARGET",
 		"PIP_PREFIX",

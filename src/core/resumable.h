@@ -29,8 +29,8 @@ uint64_t resumable_end(const struct resumable *f);
  * less when there is no room yet. ERR_CONFLICT when bytes before `offset` are missing. */
 int resumable_put(struct resumable *f, uint64_t offset, struct str bytes, uint64_t *next,
                   struct err *err) MUST_CHECK;
-/* What is there from `offset` on, until the next call; what is before it has arrived and goes.
- * ERR_CONFLICT when it is gone already, or not there yet. */
+/* The bytes from `offset` on, valid until the next call; those before it have been received and are
+ * dropped. ERR_CONFLICT if it is dropped already, or not there yet. */
 int resumable_read(struct resumable *f, uint64_t offset, struct str *out,
                    struct err *err) MUST_CHECK;
 void resumable_skip(struct resumable *f,

@@ -250,7 +250,7 @@ static void be_strict(struct run *r, const struct sched_job *j)
 	}
 }
 
-/* What it was promised is taken from all behind it. */
+/* Reserves what the job was promised, for all jobs behind it. */
 static void promise(struct run *r, const struct sched_job *j, const struct sched_share *share,
                     int64_t start, struct sched_answer *out)
 {

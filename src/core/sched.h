@@ -36,7 +36,7 @@ struct sched_node {
 	bool down;
 };
 
-/* What one rank of a placed job holds of a node. */
+/* The resources of a node that one rank of a placed job holds. */
 struct sched_held {
 	size_t node;
 	uint32_t cpu_milli;
@@ -90,8 +90,8 @@ struct sched_gpus { /* of a node: so many of this type */
  * could ask for is left out. */
 size_t sched_gpu_kinds(const struct sched_node *n, struct sched_gpus out[SCHED_KINDS_MAX]);
 
-/* What a user has used lately: share-milliseconds, a share being the largest part of the CPUs,
- * memory or GPUs of all nodes together. */
+/* A user's recent use in share-milliseconds, a share being the largest fraction of the CPUs, memory
+ * or GPUs of all nodes. */
 struct sched_used {
 	const char *team, *user;
 	double share_ms;

@@ -66,7 +66,7 @@ struct plan_want {
 /* The first time at which the whole gang fits for all its duration, and where. False: none. */
 bool plan_earliest(struct plan *p, const struct plan_want *w, struct sched_share *share,
                    int64_t *start);
-/* What is in use now. */
+/* The resources in use now. */
 const struct plan_use *plan_now(const struct plan_node *n);
 /* How many ranks fit beside this use, at most `most`. */
 uint32_t plan_ranks(const struct plan_node *n, const struct sched_job *j,

@@ -78,7 +78,7 @@ static double cost(const struct line *l, const struct sched_job *j)
 	return ms * sched_share_of(l->f, j->cpu_milli, j->memory_bytes, j->gpus) * j->nodes;
 }
 
-/* What was used, and what runs: as if its declared or usual time were yet to come. */
+/* Charges past use and running jobs, as if these were to run for their declared or usual time. */
 static void charge_past(struct line *l)
 {
 	for (size_t i = 0; i < l->f->n_used; i++)
@@ -158,7 +158,7 @@ static bool is_next(const struct account *a, const struct account *best)
 	       (!(a->share_ms > best->share_ms) && a->oldest < best->oldest);
 }
 
-/* Of the team that has used least the user that has, among those that have a job left. */
+/* In the team with the least use, the user with the least use, among those with a job left. */
 static struct account *next_user(const struct line *l)
 {
 	const struct account *team = NULL;

@@ -115,7 +115,7 @@ void plan_init(struct plan *p, struct arena *a, const struct sched_facts *f)
 
 /* --- what fits --- */
 
-/* What is left of a node for a job, over some time. */
+/* The free resources of a node over a span of time. */
 struct left {
 	uint32_t ranks;
 	uint64_t gpus; /* of the job's type */

@@ -98,7 +98,7 @@ static void say_affinity(const struct sched_node *nodes, size_t n, const struct 
 	    NAME_ARG(j->project), j->pinned_cluster, types, asked);
 }
 
-/* What the largest node that the job may use has of each. */
+/* The most that a single node offers of each resource, among nodes that the job may use. */
 struct largest {
 	uint32_t cpu_milli, gpus;
 	uint64_t memory_bytes;
@@ -167,7 +167,7 @@ void sched_say_never(const struct sched_node *nodes, size_t n, const struct sche
 
 /* --- waiting --- */
 
-/* What there is of each now, on the nodes that could hold a rank of the job. */
+/* The free amount of each resource, on the nodes that could hold a rank of the job. */
 struct room {
 	uint32_t nodes_up, nodes_free, ranks, gpus, gpus_free, most_gpus_free;
 	uint32_t cpu_milli, most_cpu_free;

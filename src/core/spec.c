@@ -186,7 +186,8 @@ static bool all_of(struct str s, const char *extra)
 	return s.n > 0;
 }
 
-/* What is before the first `sep`; *s is what follows it, p NULL when there is no `sep`. */
+/* Splits at the first `sep`: returns the text before it; *s is the text after it, p NULL if there
+ * is no `sep`. */
 static struct str split(struct str *s, char sep)
 {
 	const char *at = s->n > 0 ? memchr(s->p, sep, s->n) : NULL;

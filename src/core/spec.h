@@ -19,7 +19,7 @@
 #define SPEC_REQUIREMENT_MAX 4000 /* bytes of one */
 #define SPEC_NAME_MAX 200
 #define SPEC_PYTHON_PLACE "/opt/stoker/python" /* where a job finds its environment */
-/* What a name is, for messages: see spec_name_ok(). */
+/* The rule for names, for messages; see spec_name_ok(). */
 #define SPEC_NAME_RULE "one line of 1 to 200 bytes, no control characters, no blanks at either end"
 
 struct spec_env {
@@ -144,9 +144,9 @@ struct spec_problems {
 enum spec_form {
 	SPEC_FILE, /* train.yaml: project, team, job; stray keys refused with "did you mean" */
 	SPEC_API,  /* the value of training_job; the same rules, plus what only clients send */
-	/* What spec_write() made when the job was pushed: data. It was judged then, maybe by an
-	 * older version, and is not judged again: unknown keys are ignored, values are taken as
-	 * they are. A problem is only what cannot be read: a value of another kind, a missing
+	/* The output of spec_write() when the job was pushed: data. It was validated then, maybe by
+	 * an older version, and is not validated again: unknown keys are ignored, values are
+	 * accepted as they are. Only an unreadable value is a problem: another type, or a missing
 	 * field. */
 	SPEC_STORED,
 };

@@ -161,7 +161,7 @@ static const struct spec_field git_fields[] = {
 static const struct spec_block git_block =
 	SPEC_MAP("job.git", "The commit that the code comes from (Stoker only).", git_fields);
 
-/* What a client's workspace did, it did before it sent the code. */
+/* The client has applied its workspace already, before it sent the code. */
 static const struct spec_field workspace_fields[] = {
 	{.name = "workspace_root", .kind = SPEC_IGNORED, .help = "root folder of the code"},
 	{.name = "external_dirs", .kind = SPEC_IGNORED, .help = "folders added to the archive"},

@@ -543,7 +543,7 @@ void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base)
 
 /* --- truss_user_env --- */
 
-/* What the client says of itself is taken as it comes: nothing depends on it. */
+/* The client's description of itself is accepted as it is: nothing depends on it. */
 void spec_read_user_env(struct spec_reader *r, const struct doc *d, void *base)
 {
 	const struct doc *info = doc_get(d, "git_info"), *sha = doc_get(info, "latest_commit_sha");

@@ -104,8 +104,8 @@ static void check_system(struct spec_reader *r, const struct place *p)
 		                    owner);
 }
 
-/* What is in a cache outlives the job and others write to it: what they leave there must not decide
- * what is mounted, nor where. */
+/* A cache outlives the job and others write to it: their files must not decide what is mounted, or
+ * where. */
 static void check_shared(struct spec_reader *r, const struct job_spec *s, const struct place *p)
 {
 	static const char *const caches[] = {"user_artifacts", "team_artifacts", "huggingface"};

@@ -78,7 +78,7 @@ size_t spec_push_index(struct spec_reader *r, size_t i);
 void spec_pop(struct spec_reader *r, size_t mark);
 /* A mistake that people are told of. Of a stored specification it is none: see SPEC_STORED. */
 void spec_fault(struct spec_reader *r, const struct doc *at, const char *fmt, ...) PRINTF(3, 4);
-/* What nobody could read, in a stored specification either: another kind of value. */
+/* Reports a value that cannot be read even in a stored specification: another type. */
 void spec_unreadable(struct spec_reader *r, const struct doc *at, const char *fmt, ...)
 	PRINTF(3, 4);
 /* A mistake of one field of the block that is being read. */
@@ -122,7 +122,7 @@ void spec_write_python(const struct job_spec *s, struct js *js);
 /* In spec_notify.c. */
 void spec_read_notify(struct spec_reader *r, const struct doc *d, void *base);
 
-/* What no single field can say: places that clash, fields that exclude each other. */
+/* Rules across fields: mounts that clash, fields that exclude each other. */
 void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s);
 
 #endif

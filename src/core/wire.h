@@ -143,7 +143,7 @@ struct wire_heartbeat {
 	struct wire_sample sample;
 };
 
-/* What the server wants; answer to a heartbeat, and to the long poll for commands. */
+/* The desired state: the answer to a heartbeat, and to the long poll for commands. */
 struct wire_desired {
 	bool go;      /* all runners of the gang are ready: start user code */
 	bool stop;    /* SIGTERM, grace, then the whole tree */
@@ -162,7 +162,7 @@ struct wire_desired {
 	size_t n_exec;
 };
 
-/* Of such a command, as the server sees it. */
+/* The state of a command, as the server sees it. */
 enum wire_exec_state {
 	EXEC_LIVE,
 	EXEC_HUNG, /* who started it is gone: it gets SIGHUP, and after a while SIGKILL */

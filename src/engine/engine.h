@@ -57,8 +57,8 @@ int engine_probe(struct engine *e, const char *ref, const char *dir, enum engine
 int engine_kill(struct engine *e, const char *ref, const char *dir, const atomic_bool *cancel,
                 struct err *err) MUST_CHECK;
 
-/* What this machine has: CPUs and memory that this process may use (cgroup and affinity counted),
- * GPUs by NVML through dlopen. */
+/* The machine's resources: CPUs and memory that this process may use (including cgroup and affinity
+ * limits), GPUs by NVML through dlopen. */
 #define INVENTORY_GPUS_MAX 64
 struct inventory {
 	uint32_t cpu_milli;

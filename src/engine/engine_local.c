@@ -23,8 +23,8 @@
 #define KILL_WAIT_MS 10000
 #define KILL_POLL_MS 10
 
-/* What a runner gets of our environment: nothing that could hold a secret or change its libraries'
- * behaviour, but what its helpers (bwrap, podman) and the sanitizers of a test build need. */
+/* The variables that a runner inherits: none that could hold a secret or change how its libraries
+ * behave, only those that its helpers (bwrap, podman) and the sanitizers of a test build need. */
 static const char *const passed[] = {
 	"PATH",
 	"HOME",

@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 
-/* What the decision rests on. */
+/* The facts that the decision depends on. */
 struct scope_facts {
 	bool systemd; /* it manages this machine, with cgroup version 2 */
 	bool root;
