@@ -71,7 +71,7 @@ const char *face_url(const struct request *rq)
 	struct str proto = forwarded(rq, "X-Forwarded-Proto"), host = face_host(rq);
 	const char *scheme = ctx->tls ? "https" : "http";
 
-	/* Who uses the server as a plain proxy names a host that need not exist. */
+	/* A client that uses the server as a plain proxy may name a host that does not exist. */
 	if (ctx->base_url_is_set || rq->by_proxy || !host_ok(rq->arena, host))
 		return ctx->base_url;
 	if (proto.n > 0 && !str_ieq(proto, "http") && !str_ieq(proto, "https"))

@@ -22,7 +22,7 @@ void answer_done(struct answer *an);
 #define AUTO_ANSWER CLEANUP(answer_done)
 /* Closes the object and replies with it. ERR_TOO_BIG when it is larger than ANSWER_MAX. */
 int answer_send(struct request *rq, struct answer *an, int status, struct err *err) MUST_CHECK;
-/* What a removal answers: {"<key>": what, "deleted": true}. */
+/* The answer to a removal: {"<key>": what, "deleted": true}. */
 int answer_deleted(struct request *rq, const char *key, const char *what,
                    struct err *err) MUST_CHECK;
 

@@ -21,7 +21,7 @@
 #include "store/joblog.h"
 #include "store/objstore.h"
 
-/* Who asks: set by the server's authorize hook as request->who. */
+/* The caller: set by the server's authorize hook as request->who. */
 struct principal {
 	unsigned magic;
 #define PRINCIPAL_MAGIC 0x3405eU
@@ -79,7 +79,7 @@ struct exec_state { /* a command run inside a job's sandbox */
 	uint64_t next_offset;
 };
 
-/* What an administrator asks for: collecting what nothing uses, reading again what is stored. */
+/* A maintenance task: collect unused data, or verify stored data. */
 struct maintenance_want {
 	bool verify;       /* else: collect */
 	bool dry_run;      /* of collecting: only look */
@@ -156,11 +156,10 @@ struct face_ops {
 	int (*token_prove)(void *of, const char *id, struct str challenge, struct str address,
 	                   char proof[HASH_HEX_CAP], struct err *err);
 
-	/* What people type: an exact id, else an exact name, else the start of an id; a project
-	 * also as TEAM/PROJECT. "@": the caller's newest job, and the project of it. *n > 1: the
-	 * word could mean any of these, the newest first, RESOLVE_MAX at most. Nothing:
-	 * ERR_..._NOT_FOUND.
-	 */
+	/* Resolves what people type: an exact id, else an exact name, else an id prefix; a project
+	 * also as TEAM/PROJECT. "@" is the caller's newest job, or its project. *n > 1: the word is
+	 * ambiguous; these are the candidates, newest first, RESOLVE_MAX at most. No match:
+	 * ERR_..._NOT_FOUND. */
 	int (*job_resolve)(void *of, const struct principal *principal, struct arena *a,
 	                   const char *word, struct model_job **out, size_t *n, struct err *err);
 	int (*project_resolve)(void *of, const struct principal *principal, struct arena *a,
@@ -222,7 +221,7 @@ struct face_ops {
 	int (*exec_start)(void *of, const struct principal *principal, struct arena *a,
 	                  const char *job_id, uint32_t rank, const struct wire_exec *what,
 	                  char **exec_id, struct err *err);
-	/* What was before `offset` is let go. */
+	/* Output before `offset` is dropped. */
 	int (*exec_poll)(void *of, const struct principal *principal, struct arena *a,
 	                 const char *job_id, const char *exec_id, uint64_t offset,
 	                 struct exec_state *out, struct err *err);

@@ -382,7 +382,7 @@ int job_auth_codes(struct request *rq, struct err *err)
 	return answer_send(rq, &an, 200, err);
 }
 
-/* What the stock client asks for such a session, and for ssh: it shows the message. */
+/* The stock client asks this for sessions and for ssh, and shows the message. */
 int job_no_session(struct request *rq, struct err *err)
 {
 	struct model_job j = {0};

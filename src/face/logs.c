@@ -88,7 +88,7 @@ static int send_page(struct request *rq, const struct page_query *q, struct err 
 
 	if (check_words(q, err) < 0 || handler_job(rq, &j, err) < 0)
 		return -1;
-	/* What a job prints has no level, and a least level leaves out what has none. */
+	/* A job's output has no level, so a minimum level excludes it. */
 	if (q->min_level == NULL && find_lines(rq, j.id, q, &line, &n, err) < 0)
 		return -1;
 	answer_open(&an);

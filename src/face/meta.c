@@ -15,7 +15,8 @@ static int health(struct request *rq, struct err *err)
 	return reply_bytes(rq, 200, "application/json", STR_LIT("{\"status\":\"ok\"}"));
 }
 
-/* What people program against; what runners and S3 clients speak has documents of its own. */
+/* The API that people program against; the protocols of runners and S3 clients have their own
+ * documents. */
 static int openapi(struct request *rq, struct err *err)
 {
 	static const struct face *const faces[] = {&face_training, &face_admin, &face_graphql,

@@ -147,7 +147,7 @@ static void node_series(struct js *js, const struct node_samples *ns)
 	js_close(js);
 }
 
-/* Of the job: its leader counts the cache. null for a job without one. */
+/* The job's cache, as its leader measures it. null for a job without a cache. */
 static void cache_series(struct js *js, const struct node_samples *leader)
 {
 	bool any = false;

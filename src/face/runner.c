@@ -141,7 +141,7 @@ static int ready(struct request *rq, struct err *err)
 	return empty(rq, err);
 }
 
-/* Of a job that is being stopped: its runner ends only when all of it is taken. */
+/* The job is being stopped: its runner exits only when all of the log is stored. */
 static bool last_words(const struct model_job *job)
 {
 	return job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING;

@@ -117,7 +117,7 @@ static void modified_header(struct request *rq, int64_t ms)
 		reply_header(rq, "Last-Modified", text);
 }
 
-/* Of a store that is elsewhere: the version that the head of the reply describes. */
+/* An object in a remote store, in the version that the head of the reply describes. */
 struct elsewhere {
 	struct objstore *objects;
 	const char *key, *etag;

@@ -49,7 +49,7 @@ static const struct code codes[] = {
 	{ "XAmzContentSHA256Mismatch",         400 },
 };
 
-/* What goes out when the text names no code. */
+/* The S3 code for errors whose text names none. */
 static const char *const by_kind[ERR_COUNT] = {
 	[ERR_INVALID]     = "InvalidRequest",
 	[ERR_AUTH]        = "AccessDenied",

@@ -21,7 +21,7 @@ enum s3_need { S3_READ, S3_LIST, S3_WRITE, S3_BUCKET };
 int s3_authorize(struct request *rq, enum s3_need need, const char *key,
                  struct err *err) MUST_CHECK;
 
-/* What the signatures of a body's chunks go on from: that of the request, which is authorized. */
+/* The signatures of a body's chunks continue from that of the request, which is authorized. */
 struct sigv4_chunks;
 int s3_chunk_seed(struct request *rq, struct sigv4_chunks *out, struct err *err) MUST_CHECK;
 
@@ -32,7 +32,7 @@ struct s3_body;
 int s3_body_new(struct request *rq, struct s3_body **out, uint64_t *size,
                 struct err *err) MUST_CHECK;
 int s3_body_read(void *body, void *p, size_t cap, size_t *n, struct err *err) MUST_CHECK;
-/* Of a body that was read to its end: the digest that the client had signed. */
+/* The SHA-256 that the client had signed, once the body was read to its end. */
 bool s3_body_sha256(const struct s3_body *b, char hex[65]);
 void s3_body_free(struct s3_body *b);
 DEFINE_CLEANUP(struct s3_body, s3_body_free)

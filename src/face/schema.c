@@ -17,7 +17,7 @@ static bool eat(struct str *s, char c)
 	return true;
 }
 
-/* Of our own texts: what was opened is closed. */
+/* For our own texts: an opened bracket must be closed. */
 static void must_eat(struct str *s, char c)
 {
 	bool there = eat(s, c);

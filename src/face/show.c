@@ -193,7 +193,7 @@ static void show_weights(struct js *js, const struct doc *resolved)
 	js_end(js);
 }
 
-/* What the image's name stood for when the job was first started. */
+/* The digest that the image's name resolved to when the job first started. */
 static void show_image(struct js *js, const struct doc *resolved)
 {
 	const struct doc *image = doc_get(resolved, "image");

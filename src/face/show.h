@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "core/model.h"
 
-/* What a job or a node offers, as clients name it: "H100:8 4x64" and the like. */
+/* The resources of a job or a node, as clients name them: "H100:8 4x64" and the like. */
 struct instance {
 	const char *gpu_type; /* NULL = none */
 	uint32_t gpu_count, cpu_milli;

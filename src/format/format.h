@@ -47,7 +47,7 @@ struct format_need {
 	struct digest sha256; /* of its content */
 };
 
-/* What a file says about the rest of the checkpoint. */
+/* A file's role in the rest of the checkpoint. */
 enum format_role {
 	FORMAT_PLAIN,
 	FORMAT_INDEX,     /* *.index.json: need = shards */
@@ -94,7 +94,7 @@ struct format_row {
 };
 bool format_row(size_t i, struct format_row *out);
 
-/* What the name of a file (path relative to the checkpoint, or base name) says. */
+/* What a file's name says (path relative to the checkpoint, or base name). */
 enum format_name {
 	FORMAT_NAME_PLAIN,
 	FORMAT_NAME_TEMPORARY, /* never part of a checkpoint: *.tmp, .tmpXXXXXX, *.incomplete... */

@@ -7,7 +7,7 @@
 
 #define MAGIC_N 6
 
-/* What follows "'key':" in the header; empty when it is not there. */
+/* The text after "'key':" in the header; empty if the key is missing. */
 static struct str member(struct str head, const char *key)
 {
 	size_t n = strlen(key);

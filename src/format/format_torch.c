@@ -43,7 +43,7 @@ struct storages {
 	bool full;
 };
 
-/* What the persistent id says: its key, and how many bytes it asks for (0 = any). */
+/* Reads a persistent id: its key, and the number of bytes that it refers to (0 = any). */
 static bool read_id(struct storages *st, const struct pickle_value *item, size_t n, uint64_t *key,
                     uint64_t *each, uint64_t *bytes)
 {

@@ -7,7 +7,7 @@
  */
 #include "format/parsers.h"
 
-/* What the directory holds. */
+/* The archive's central directory. */
 struct listing {
 	bool data, version, weights, config, metadata, other, all_npy;
 	struct zip_entry pkl;
@@ -136,7 +136,7 @@ void check_zip(struct look *l)
 	free(have);
 }
 
-/* What Python's zipfile leaves when it is closed before anything was written. */
+/* Python's zipfile leaves this file when it is closed before anything was written. */
 void check_empty_zip(struct look *l)
 {
 	if (str_ends(l->name, ".keras"))

@@ -72,7 +72,8 @@ bool name_match(const char *p, struct str s, struct name_number num[NAME_NUMBERS
 	}
 }
 
-/* Of any part of the path: a folder that is temporary has nothing else in it. */
+/* Names of temporary files and folders, in any part of the path: everything in a temporary folder
+ * is temporary. */
 static const char *const temporary[] = {
 	".tmp??????", /* safetensors */
 	"tmp*.safetensors",

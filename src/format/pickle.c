@@ -5,7 +5,7 @@
 
 #define DICTS 64 /* state dicts that may be open at once, one inside the other */
 
-/* What a dict says of a stored item; the ring forgets the oldest. */
+/* The key and value of an item stored in a dict; the ring forgets the oldest. */
 struct entry {
 	uint64_t serial;
 	struct pickle_value path;
@@ -171,7 +171,7 @@ static void number(struct walk *w, bool known, int64_t v)
 	                              .at = (uint64_t)v});
 }
 
-/* Of LONG1: two's complement, little endian. */
+/* The value of a LONG1: two's complement, little endian. */
 static int64_t wide(const uint8_t *p, size_t n)
 {
 	uint64_t v = n > 0 && (p[n - 1] & 0x80) ? UINT64_MAX : 0;

@@ -47,7 +47,7 @@ struct pickle_value {
 	uint64_t at;
 };
 
-/* What the walk meets. False ends it (PICKLE_ENDED). */
+/* Callbacks of the walk. Returning false ends it (PICKLE_ENDED). */
 struct pickle_sink {
 	/* A persistent id that is a tuple; items beyond n are PICKLE_NOTHING. */
 	bool (*persistent)(void *arg, const struct pickle_value item[PICKLE_ITEMS], size_t n);

@@ -257,7 +257,7 @@ static void count_files(char *out, size_t cap, size_t n)
 	(void)snprintf(out, cap, "%zu %s checked", n, n == 1 ? "file" : "files");
 }
 
-/* Of some last files there is nothing to check: a YAML, one that is beside the folder. */
+/* Some last files cannot be checked: a YAML, or one that is beside the folder. */
 static bool last_is_whole(const struct work *w)
 {
 	const struct member *m = map_get(w->by_path, str_of(w->out->last));

@@ -28,7 +28,7 @@ struct set_query {
 	const char *name; /* of the checkpoint: "checkpoint-500"; "" = has none */
 	const struct set_file *file;
 	size_t n;
-	/* What stands beside the checkpoint, in the folder above: signs and pointers. */
+	/* Files beside the checkpoint, in the folder above: markers and pointers. */
 	const struct set_file *beside;
 	size_t n_beside;
 	uint32_t world;      /* ranks of the job, 0 = not known */
@@ -90,7 +90,8 @@ struct set_result {
 	size_t n_problems, n_leftovers;
 	struct set_problem problem[SET_SHOWN_MAX];
 	const char *leftover[SET_SHOWN_MAX]; /* .distcp files that .metadata does not name */
-	/* What proves it: ".metadata lists 64 shards of 64, all sizes right"; "" = nothing. */
+	/* The proof of completeness: ".metadata lists 64 shards of 64, all sizes right"; "" = none.
+	 */
 	char proof[SET_WORDS_MAX];
 	/* One line for people, of any state: the first problem, what is waited for, or what was
 	 * checked. To stand behind "incomplete: ", "syncing: ", "complete: ". */

@@ -44,7 +44,7 @@ static struct str folder_and_end(struct work *w, struct str folder, struct str n
 	                           (int)(name.n - (size_t)(dot - name.p)), dot));
 }
 
-/* What endings the indexes of each folder name. */
+/* Notes which file name endings the indexes of each folder list. */
 static void note_indexed(struct work *w, struct map *indexed)
 {
 	for (size_t i = 0; i < w->n; i++) {

@@ -163,7 +163,7 @@ static curl_socket_t on_socket(void *arg, curlsocktype purpose UNUSED, struct cu
 	return t->sock;
 }
 
-/* Of those that were opened, the one that became the connection: it has this port; -1 = none. */
+/* The opened socket that became the connection: it has this local port; -1 = none. */
 static int connected(const struct transfer *t, int own_port)
 {
 	for (size_t i = 0; i < t->n_opened; i++) {
@@ -678,7 +678,7 @@ static bool is_redirect(const struct http_reply *r)
 	       http_header_of(r, "location").n > 0;
 }
 
-/* What the next request is: u, method and body as the status asks. */
+/* Prepares the next request: URL, method and body as the status requires. */
 static int follow(struct transfer *t, struct url *u, bool *with_credentials, struct err *err)
 {
 	struct http_reply *r = t->reply;

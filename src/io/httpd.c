@@ -125,7 +125,7 @@ static void find_route(struct exchange *x, const char *method)
 	}
 }
 
-/* What follows is not clear either: the reply ends the connection. */
+/* The bytes that follow are ambiguous too, so the reply closes the connection. */
 static void refuse_head(struct exchange *x, int status, const char *why)
 {
 	x->rq.body_len = -1;
@@ -172,7 +172,8 @@ static void suspend(struct exchange *x)
 	MHD_suspend_connection(x->conn);
 }
 
-/* Of a streamed reply libmicrohttpd wants bytes. What ends early is closed short, never padded. */
+/* libmicrohttpd asks for bytes of a streamed reply. One that ends early is cut short, never padded.
+ */
 static ssize_t on_stream(void *arg, uint64_t pos UNUSED, char *to, size_t max)
 {
 	struct exchange *x = arg;

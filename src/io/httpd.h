@@ -18,7 +18,7 @@
 #define ROUTE_ARGS_MAX 6
 #define ROUTE_BODY_STREAM ((size_t)-1) /* the handler reads the body itself with request_read */
 
-/* What a caller must be. The authorize hook decides and fills request->who. */
+/* The scope that a route requires. The authorize hook decides and fills request->who. */
 enum scope {
 	SCOPE_OPEN, /* the handler checks the caller itself (health, signed URLs, SigV4, GraphQL) */
 	SCOPE_RUNNER, /* the token of one attempt */

@@ -7,7 +7,7 @@
 /* ERR_CONFLICT when the port is taken. *port is the one that was bound. The socket does not block.
  */
 int listen_open(const char *address, int *fd, uint16_t *port, struct err *err) MUST_CHECK;
-/* Of one that was opened elsewhere. */
+/* The port of a socket that was opened elsewhere. */
 int listen_port(int fd, uint16_t *port, struct err *err) MUST_CHECK;
 
 #endif

@@ -20,7 +20,8 @@ int local_connect(const char *path, int type, int *fd, struct err *err) MUST_CHE
 #define LOCAL_NAME_CAP 108
 int local_name(const char *path, int *dir, char name[LOCAL_NAME_CAP], struct err *err) MUST_CHECK;
 bool local_is(int fd); /* is it such a socket? */
-/* Who is at the other end: the process that connected or, seen from there, the one that listens. */
+/* The user at the other end: of the process that connected or, seen from there, of the one that
+ * listens. */
 int local_peer(int fd, uid_t *uid, struct err *err) MUST_CHECK;
 
 /* One byte, and a descriptor with it when fd >= 0. */

@@ -49,7 +49,7 @@ static struct str between(struct str s, const char *open, const char *close)
 	return to == NULL ? (struct str){0} : str_n(from, (size_t)(to - from));
 }
 
-/* What an error's body says, in the words of its protocol. */
+/* The message in an error's body, in the format of its protocol. */
 static struct str words_of(struct arena *a, const struct http_reply *r)
 {
 	struct str body = str_trim(buf_view(&r->body)), text;

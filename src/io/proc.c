@@ -26,7 +26,7 @@
 
 extern char **environ;
 
-/* What a child does before exec, in the words of an error message. */
+/* The steps of a child before exec, named in error messages. */
 enum stage { STAGE_FDS, STAGE_SESSION, STAGE_CWD, STAGE_LIMIT, STAGE_FORK, STAGE_EXEC };
 
 struct failure {

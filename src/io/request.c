@@ -280,8 +280,8 @@ static struct str range_asked(const struct request *rq, const char *etag)
 	return request_header(rq, "range");
 }
 
-/* What of a file of `size` bytes was asked for: *status 200 or 206. False when the reply is made
- * already: it is not modified, or has no such bytes. */
+/* The range of a file of `size` bytes that the request asks for: *status is 200 or 206. False if
+ * the reply is made already: not modified, or no such bytes. */
 static bool file_range(struct request *rq, uint64_t size, const char *etag, int *status,
                        uint64_t *first, uint64_t *count)
 {

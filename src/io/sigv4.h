@@ -33,8 +33,8 @@ int sigv4_presign(struct arena *a, const struct sigv4_key *key, enum http_method
                   const char *url, int64_t expires_s, int64_t now_ms, char **out,
                   struct err *err) MUST_CHECK;
 
-/* What arrived at a server, as sent. A request in absolute form (through a proxy) gives path and
- * query only: what is signed is the Host header. */
+/* A request as the server received it. In absolute form (through a proxy) it gives path and query
+ * only: the Host header is what is signed. */
 struct sigv4_request {
 	enum http_method method;
 	struct str path, query; /* undecoded */

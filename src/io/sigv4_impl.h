@@ -21,7 +21,7 @@ struct sigv4_scope {
 	struct str date, region, service;
 };
 
-/* What is signed, still in parts. */
+/* The string to sign, still in parts. */
 struct sigv4_parts {
 	const char *method;
 	struct str path, query; /* canonical already */

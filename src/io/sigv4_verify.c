@@ -27,7 +27,7 @@ static bool time_parse(struct str text, int64_t *s)
 	return strcmp(again, copy) == 0; /* no 31st of February, no signs, no blanks */
 }
 
-/* What a request says about its signature. */
+/* The signature that a request claims. */
 struct claim {
 	bool presigned;
 	struct str access;

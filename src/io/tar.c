@@ -42,11 +42,9 @@ static void read_free_p(struct archive **a)
 
 /* ---- reading ---- */
 
-/*
- * What libarchive reads from. Compressed input is handed over in small slices, and with each the
- * output so far is looked at: libarchive may unpack as much as it likes while it parses headers and
- * sparse maps or skips data, and a slice is all that it can do so with.
- */
+/* The input of libarchive. Compressed input is passed in small slices, and the output is measured
+ * after each: libarchive may unpack any amount while it parses headers and sparse maps or skips
+ * data, but only from one slice. */
 struct source {
 	int fd;
 	struct archive *a;
@@ -107,7 +105,7 @@ static int source_fill(struct source *s)
 	return 0;
 }
 
-/* What gzip holds next; *n 0 at its end. */
+/* The next bytes that gzip unpacks; *n is 0 at the end. */
 static int source_unzip(struct source *s, size_t *n)
 {
 	*n = 0;
@@ -193,7 +191,7 @@ static int source_next(struct source *s, struct archive_entry **e)
 {
 	int r;
 
-	/* What is left of the last one: a hard link with a body, a link with a size. */
+	/* Skip the rest of the last entry: a hard link with a body, a link with a size. */
 	if (s->begun && (archive_read_data_skip(s->a) < ARCHIVE_WARN || source_check(s) < 0))
 		return source_fail(s);
 	s->begun = true;

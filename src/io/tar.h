@@ -23,7 +23,7 @@ struct tar_report {
 	uint64_t lowered;        /* unpacked files without their setuid, setgid or sticky bit */
 };
 
-/* What of a folder goes into an archive. Paths are relative to the root. */
+/* Selects the files of a folder that go into an archive. Paths are relative to the root. */
 struct tar_pick {
 	/* Decides for each path but devices and sockets; a skipped folder is not entered. NULL:
 	 * everything goes. */
