@@ -122,8 +122,8 @@ int meta_job_brief(struct meta *m, struct arena *a, const char *id, struct model
                    struct err *err) MUST_CHECK;
 int meta_job_spec(struct meta *m, struct arena *a, const char *id, const char **spec_json,
                   struct err *err) MUST_CHECK;
-/* What the queue wants to know of a job that waits; columns that it does not ask for are left
- * empty. In the order of the line but for fair share: highest priority first, then the oldest. */
+/* The fields of a waiting job that the queue needs; other columns are left empty. Ordered as the
+ * queue is, except for fair share: highest priority first, then the oldest. */
 struct meta_waiting {
 	struct model_job job;
 	const char *pinned_cluster; /* of the project; NULL: none */
@@ -133,7 +133,7 @@ int meta_waiting(struct meta *m, struct arena *a, struct meta_waiting **out, siz
 /* How many jobs of the team are pending. */
 int meta_waiting_of_team(struct meta *m, const char *team_id, int64_t *n,
                          struct err *err) MUST_CHECK;
-/* What jobs that wait or are placed have, or will have, in the node cache: a row a tree. */
+/* The trees in the node cache of waiting and placed jobs: one row per tree. */
 struct meta_tree {
 	const char *job_id, *manifest;
 	uint64_t bytes; /* 0: unknown */
@@ -141,7 +141,7 @@ struct meta_tree {
 };
 int meta_trees(struct meta *m, struct arena *a, struct meta_tree **out, size_t *n,
                struct err *err) MUST_CHECK;
-/* What placed jobs hold: a row a node's part. */
+/* The resources that placed jobs hold: one row per node. */
 struct meta_held {
 	const char *job_id, *team_id, *user, *gpu_type, *node;
 	uint32_t cpu_milli, gpu_count;
@@ -153,8 +153,8 @@ struct meta_held {
 };
 int meta_held(struct meta *m, struct arena *a, struct meta_held **out, size_t *n,
               struct err *err) MUST_CHECK;
-/* What is kept in memory while it changes (server/live.h), stored now and then: all of it in one
- * transaction. Rows that are gone or over stay as they are. */
+/* Fields kept in memory while they change (server/live.h) and stored from time to time, all in one
+ * transaction. Rows of deleted or finished jobs stay as they are. */
 struct meta_live_job {
 	const char *id;
 	const char *reason;        /* why it waits; NULL leaves the column */
@@ -200,8 +200,8 @@ struct meta_step {
 	const char *error_id; /* with error_message; NULL: it has none */
 	enum job_end end;     /* JOB_END_NONE leaves it */
 	int end_code;
-	/* Of user code. 0 leaves the start; an end is kept of a job that is over only, 0 = now_ms.
-	 * Both are cleared when the job waits again. */
+	/* When user code ran. 0 leaves the start as it is; an end is stored only with a finished
+	 * job, 0 = now_ms. Both are cleared when the job waits again. */
 	int64_t started_ms, ended_ms;
 	bool stop_now; /* of a stop: without grace */
 	/* of a place: the new attempt's rows (id, node_rank, node, cluster, gpus, dir) */
@@ -325,7 +325,7 @@ int meta_upload_stored(struct meta *m, const char *key, const char *sha256,
  * left NULL. ERR_UPLOAD_NOT_FOUND. */
 int meta_upload_same(struct meta *m, struct arena *a, const char *team_id, const char *sha256,
                      int64_t now_ms, struct model_upload *out, struct err *err) MUST_CHECK;
-/* What meta_uploads_sweep would take; secrets are left NULL. */
+/* The uploads that meta_uploads_sweep would remove; secrets are left NULL. */
 int meta_uploads_unused(struct meta *m, struct arena *a, int64_t created_ms,
                         struct model_upload **out, size_t *n, struct err *err) MUST_CHECK;
 /* Uploads made before created_ms that no job names: rows go, keys become trash. */
@@ -354,7 +354,7 @@ struct meta_webhook {
 /* Those that have something due. */
 int meta_webhooks_due(struct meta *m, struct arena *a, int64_t now_ms, size_t limit,
                       struct meta_webhook **out, size_t *n, struct err *err) MUST_CHECK;
-/* What is due of one, oldest first. */
+/* The due deliveries of one webhook, oldest first. */
 int meta_deliveries(struct meta *m, struct arena *a, const struct meta_webhook *w, int64_t now_ms,
                     size_t limit, struct model_delivery **out, size_t *n,
                     struct err *err) MUST_CHECK;
@@ -363,8 +363,8 @@ int meta_deliveries(struct meta *m, struct arena *a, const struct meta_webhook *
 int meta_delivery_tried(struct meta *m, const struct model_delivery *t, int64_t due_ms,
                         const struct model_event *e, struct err *err) MUST_CHECK;
 
-/* What deleted rows left behind: kind "objects" (key prefix), "object", "log" (job), "cache"
- * ("projects/<id>"), "summary" (file). */
+/* Data of deleted rows that is still to be removed: kind "objects" (key prefix), "object", "log"
+ * (job), "cache" ("projects/<id>"), "summary" (file). */
 struct meta_trash {
 	int64_t id;
 	const char *kind, *what;

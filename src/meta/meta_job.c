@@ -123,8 +123,8 @@ int meta_job_spec(struct meta *m, struct arena *a, const char *id, const char **
 	                spec_row, spec_json, ERR_JOB_NOT_FOUND, err);
 }
 
-/* What a query asks for, as SQL after WHERE. A handful of shapes, so the statements are found
- * prepared. */
+/* The WHERE clause of a query. There are only a handful of forms, so that prepared statements are
+ * reused. */
 struct where {
 	struct buf sql;
 	struct db_val v[12];
@@ -402,7 +402,7 @@ int meta_job_add(struct meta *m, struct arena *a, const struct meta_new_job *n,
 	return db_commit(&tx, err);
 }
 
-/* What a step reads before it decides. */
+/* The row that a step reads before it decides. */
 struct now {
 	struct job_core core;
 	const char *attempt_id, *project_id;
@@ -508,7 +508,7 @@ int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *fro
 	            "NULL",
 	            DB_ARGS(db_text(s->pin_cluster), db_text(now.project_id)), NULL, err) < 0)
 		return -1;
-	/* What is over has used its weights until now, and needs nothing any more. */
+	/* A finished job has used its weights until now, and needs nothing any more. */
 	if (job_state_is_final(next.state) &&
 	    db_exec(&tx,
 	            "UPDATE mirrors SET used_ms = max(used_ms, ?) WHERE manifest IN"

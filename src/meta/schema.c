@@ -121,18 +121,18 @@ static const char version_1[] =
 	"CREATE TABLE trash ("
 	" id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, what TEXT NOT NULL) STRICT;";
 
-/* What lists show is a column: a list does not read specifications. */
+/* Fields that lists show are columns: a list does not read specifications. */
 static const char version_2[] =
 	"ALTER TABLE jobs ADD COLUMN spot INTEGER NOT NULL DEFAULT 0;"
 	"UPDATE jobs SET spot = 1"
 	" WHERE json_extract(spec_json, '$.compute.availability_model') = 'spot';";
 
-/* What a person keeps whatever the job's keep_last says. */
+/* Checkpoints that a person keeps regardless of the job's keep_last. */
 static const char version_3[] =
 	"ALTER TABLE checkpoints ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;";
 
-/* What webhooks are still to be told. A notice outlives its job: what happened is told even of one
- * that was removed right afterwards. */
+/* Deliveries that webhooks still wait for. They outlive their job: an event is delivered even if
+ * the job was deleted right afterwards. */
 static const char version_4[] =
 	"CREATE TABLE notices ("
 	" seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, job_id TEXT NOT NULL,"
@@ -142,15 +142,15 @@ static const char version_4[] =
 	"CREATE INDEX notices_due ON notices(due_ms);"
 	"CREATE INDEX notices_webhook ON notices(team_id, webhook, due_ms);";
 
-/* What a runner says of limits.idle_gpu; the job ends when all of its nodes say so. */
+/* A runner's report on limits.idle_gpu; the job ends when all of its nodes are idle. */
 static const char version_5[] = "ALTER TABLE attempts ADD COLUMN idle INTEGER NOT NULL DEFAULT 0;";
 
 /* The stable id of error_message (base/err_ids.h): nobody has to match its words. */
 static const char version_6[] = "ALTER TABLE jobs ADD COLUMN error_id TEXT;";
 
-/* What the queue asks of a specification is a column, so that a pass reads none. cache: 1 =
- * enabled, 2 = and only where the project's cache is. A row whose specification is damaged keeps
- * zeros. */
+/* Fields of a specification that the queue needs are columns, so that a pass reads no
+ * specification. cache: 1 = enabled, 2 = only where the project's cache is. A row with a damaged
+ * specification keeps zeros. */
 static const char version_7[] =
 	"ALTER TABLE jobs ADD COLUMN cache INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE jobs ADD COLUMN max_duration_s INTEGER NOT NULL DEFAULT 0;"
@@ -204,7 +204,7 @@ static const char version_13[] =
 	"ALTER TABLE checkpoints ADD COLUMN part_rule INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE checkpoints ADD COLUMN part_reason TEXT;";
 
-/* What weights of jobs take in the node cache is looked up by manifest. */
+/* The space that weights take in the node cache is looked up by manifest. */
 static const char version_14[] = "CREATE INDEX mirrors_manifest ON mirrors(manifest);";
 
 /* What is asked of a team's or a project's jobs does not grow with those that are over, or with

@@ -113,7 +113,7 @@ extern const struct face_ops ctx_ops; /* of = the app */
 /* A line of the platform in the job's log. A log that cannot be written stops nothing: it is said
  * in the server's own log. */
 void app_log(struct app *app, const char *job_id, const char *fmt, ...) PRINTF(3, 4);
-/* Of an array of locks, the one of this job. */
+/* The lock for this job in an array of locks. */
 struct lock *app_stripe(struct lock locks[APP_STRIPES], const char *job_id);
 void app_notify(struct app *app, const char *kind, const char *id);
 void app_event(struct app *app, const char *job_id, const char *kind, const char *actor,

@@ -243,7 +243,7 @@ struct walk {
 	char job_id[MODEL_ID_CAP * 2]; /* the job that ended; "" = its marks are another walk's */
 };
 
-/* What grew after the last sample counts too, however short the job was. */
+/* Growth after the last sample counts too, however short the job was. */
 static void watch_last(struct app *app, struct arena *a, const char *job_id, uint64_t bytes)
 {
 	struct model_job job = {0};

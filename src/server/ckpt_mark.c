@@ -3,8 +3,8 @@
 #include "server/ckpts.h"
 #include "server/ctx.h"
 
-/* Whose runner still decides, and what has no files to load, is not a person's to mark. Anything
- * else is, a torn file too: what is loaded is what is stored. */
+/* A checkpoint cannot be marked while its runner still decides, or if it has no files. Any other
+ * can be, even a torn one: it is loaded as it is stored. */
 static int check(struct app *app, struct arena *a, const struct model_job *job,
                  const struct model_checkpoint *row, struct err *err)
 {
@@ -25,7 +25,7 @@ static int check(struct app *app, struct arena *a, const struct model_job *job,
 	return 0;
 }
 
-/* Of one node: its manifest says so too, for those that load it. */
+/* Marks the part of one node: its manifest says so too, for those that load it. */
 static int mark_one(struct app *app, struct arena *a, const struct model_checkpoint *row,
                     const struct ckpt_verdict *v, const char *by, struct err *err)
 {

@@ -53,7 +53,7 @@ static void add_row(struct work *w, const struct model_checkpoint *row)
 	w->u.n_files += row->files;
 }
 
-/* What came before it, and what after. */
+/* The checkpoints before and after this one. */
 static void add_siblings(struct work *w)
 {
 	char own[CKPT_NAME_MAX], other[CKPT_NAME_MAX];
@@ -195,7 +195,7 @@ static int read_list(struct work *w, const struct ckpt *c, size_t i, struct form
 	return format_check(&src, out, err);
 }
 
-/* What the node's runner saw of a file; its own lists it has held against its files already. */
+/* The node's runner has checked its files; it has also compared its own lists with them. */
 static int fill_check(struct work *w, const struct ckpt *c, size_t i, struct format_result *out,
                       struct err *err)
 {
@@ -345,7 +345,7 @@ static int look_at_files(struct work *w, struct err *err)
 	return r;
 }
 
-/* What is stored of each part. One that cannot be read is its node's to store again. */
+/* Reads the manifest of each part. A node whose manifest cannot be read must store it again. */
 static int read_parts(struct work *w, struct err *err)
 {
 	w->u.n_files = 0;

@@ -20,8 +20,8 @@ int ckpt_union_judge(struct app *app, const struct model_job *job, const char *n
 int ckpt_union_mark(struct app *app, const struct model_job *job, const char *name,
                     const struct ckpt_verdict *verdict, const char *marked_by,
                     struct err *err) MUST_CHECK;
-/* What is loaded of a checkpoint: *found is false for one of a single node, which has no manifest
- * of all. */
+/* The manifest of all nodes of a checkpoint: *found is false for a checkpoint of a single node,
+ * which has none. */
 int ckpt_union_read(struct app *app, struct arena *a, const char *prefix, const char *name,
                     struct ckpt_whole *out, bool *found, struct err *err) MUST_CHECK;
 

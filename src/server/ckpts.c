@@ -30,7 +30,7 @@ int ctx_checkpoints(void *of, const struct principal *principal, struct arena *a
 	*out = ARENA_ARRAY(a, struct model_checkpoint, n_rows + 1);
 	*n = 0;
 	for (size_t i = 0; i < n_rows; i++) {
-		/* What is still on its way shows while the job is alive. */
+		/* Uploads in progress are shown while the job is alive. */
 		bool coming =
 			rows[i].state != CKPT_INCOMPLETE && job_state_is_placed(job.core.state);
 
@@ -183,7 +183,7 @@ static int unpin_named(struct app *app, struct arena *a UNUSED, const struct mod
 	return meta_checkpoint_pin(app->meta, job->id, name, false, err);
 }
 
-/* What a person does to one checkpoint; `done` is the event's word for it. */
+/* A user's change to one checkpoint; `done` is the event's verb for it. */
 static int change(struct app *app, const struct principal *principal, const char *job_id,
                   const char *name,
                   int (*fn)(struct app *app, struct arena *a, const struct model_job *job,
@@ -247,7 +247,7 @@ int ckpts_is_stored(struct app *app, struct arena *a, const struct model_checkpo
 	return 0;
 }
 
-/* Of several nodes: what this one says of its part; the checkpoint's own state stays until all
+/* Stores a node's part of a checkpoint of several nodes; the checkpoint's own state stays until all
  * parts are judged together. */
 static void make_part(struct model_checkpoint *c, const struct model_checkpoint *whole)
 {
@@ -282,7 +282,7 @@ static int find_old(struct app *app, struct arena *a, const struct model_checkpo
 	return 0;
 }
 
-/* What a person has marked stays so until its runner finds a newer revision complete. */
+/* A mark by a user stays until the runner finds a newer revision complete. */
 static bool is_marked(const struct model_checkpoint *old, const struct model_checkpoint *c)
 {
 	return old->marked_by != NULL && old->state == CKPT_COMPLETE &&

@@ -173,7 +173,7 @@ static int fill_resolved(struct app *app, struct arena *a, const struct mine *m,
 	return 0;
 }
 
-/* What a job must not see of this machine: our data, and the login of who runs the server. */
+/* Paths that jobs must not see: our data, and the login of the user who runs the server. */
 static void fill_hide(struct app *app, struct arena *a, struct wire_launch *out)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -421,7 +421,7 @@ int ctx_runner_event(void *of, const struct principal *principal, const char *ki
 	return 0;
 }
 
-/* Of all nodes. */
+/* The sum over all nodes. */
 static uint64_t bytes_of(const struct model_checkpoint *rows, size_t n, const char *name)
 {
 	uint64_t bytes = 0;

@@ -89,7 +89,7 @@ static struct exec *find(struct execs *all, const char *id)
 	return NULL;
 }
 
-/* What is known of the end, and words about it when there are any. */
+/* Records the end, with a message if there is one. */
 static void finish(struct exec *e, int exit_code, const char *words)
 {
 	if (words != NULL)
@@ -232,7 +232,7 @@ int ctx_exec_start(void *of, const struct principal *principal, struct arena *a,
 	return 0;
 }
 
-/* Of somebody who may run commands in this job. The lock is held when there is one. */
+/* The command, if the caller may run commands in its job. On success the lock is held. */
 static struct exec *take(struct app *app, const struct principal *principal, struct arena *a,
                          const char *job_id, const char *exec_id, struct err *err)
 {
@@ -357,7 +357,7 @@ int ctx_exec_leave(void *of, const struct principal *principal, struct arena *a,
 	return 0;
 }
 
-/* Of the attempt and node that asks. The lock is held when there is one. */
+/* The command, if it belongs to the attempt and node that asks. On success the lock is held. */
 static struct exec *take_own(struct app *app, const struct principal *principal,
                              const char *exec_id, struct err *err)
 {
@@ -382,7 +382,7 @@ static struct exec *take_own(struct app *app, const struct principal *principal,
 	return e;
 }
 
-/* What it printed, and nothing else: a person's terminal reads it. */
+/* Only output frames are accepted: they are shown on a terminal. */
 static bool is_output(struct str frames)
 {
 	enum frame_kind kind;

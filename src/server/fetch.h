@@ -46,7 +46,7 @@ int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **o
 void fetch_look(struct app *app, struct fetch *f, int64_t wait_ms, bool listing,
                 struct fetch_view *out);
 void fetch_keep(struct app *app, struct fetch *f); /* goes on without waiters */
-/* What it brought is pinned until then: leave when a row names it. */
+/* The fetched files are pinned until then: leave when a row refers to them. */
 void fetch_leave(struct app *app, struct fetch *f);
 /* "1.1 GB of 1.5 GB, 412 MB/s, 1s left" */
 void fetch_words(const struct mirror_progress *p, char *out, size_t cap);

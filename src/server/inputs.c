@@ -246,8 +246,9 @@ static bool never_fits(struct app *app, const struct input *x, const struct fetc
 	return true;
 }
 
-/* What it has is given up meanwhile: another job may wait for that. Those that wait try again one
- * after another, or two that have half of what they need would keep it from each other for ever. */
+/* Release what the job has in the meantime: another job may wait for it. Waiting jobs try again one
+ * after another; otherwise two jobs that each have half of what they need would block each other
+ * for ever. */
 static bool wait_for_room(struct app *app, struct input *x, const struct fetch_view *v,
                           const struct err *full)
 {

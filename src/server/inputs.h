@@ -40,7 +40,7 @@ struct inputs_said {
  * the sum. */
 void inputs_show(struct app *app, const char *job_id, const struct job_spec *spec,
                  const struct fetch_view *v, struct inputs_said *said, char *words, size_t cap);
-/* What a fetch that is done has brought; texts are put into the arena. */
+/* The result of a finished fetch; its strings are copied into the arena. */
 struct resolved_weights inputs_weights(struct arena *a, const struct spec_weights *w,
                                        const struct fetch_view *v);
 /* Says so in the job's log and events. */

@@ -108,7 +108,7 @@ bool jobs_bad_end(const char *exit_json)
 	return x.end != JOB_END_EXIT || x.code != 0;
 }
 
-/* What all parts together amount to: the first bad end that is a cause and not a consequence (parts
+/* The combined end of all parts: the first failure that is a cause and not a consequence (parts
  * that were stopped because another one failed), else success. */
 static void combine(struct arena *a, const struct model_attempt *t, size_t n, struct wire_exit *out,
                     uint32_t *rank)

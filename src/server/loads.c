@@ -250,7 +250,7 @@ static int choose(const struct choice *c, struct resolved_load *out, struct err 
 	                      : named_of_job(c, &from, out, err);
 }
 
-/* What the references of the specification stand for. */
+/* Resolves the specification's references to checkpoints. */
 static int choose_all(struct app *app, struct arena *a, const struct model_job *job,
                       const struct job_spec *spec, struct resolved *now, struct err *err)
 {

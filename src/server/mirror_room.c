@@ -172,7 +172,7 @@ static int find_idle(struct eviction *e, struct err *err)
 	return 0;
 }
 
-/* What would go with these sources; with none, leftovers only. */
+/* The bytes that removing these sources would free; with none, only leftovers. */
 static int would_free(struct eviction *e, size_t first, size_t n, struct blobs_collected *out,
                       const struct blobs_way *each, struct err *err)
 {
@@ -194,8 +194,8 @@ static void add(struct eviction *e, const struct blobs_collected *gone)
 	e->out->bytes += gone->bytes;
 }
 
-/* What nothing names and nobody holds: of evictions that were interrupted, of fetches that failed.
- * Only what a fetch may go on with has an age. */
+/* Removes unreferenced, unused files: of interrupted evictions and of failed fetches. Only files
+ * that a fetch may resume have an age. */
 static int drop_leftovers(struct eviction *e, int64_t min_age_s, struct err *err)
 {
 	struct blobs_way way = {0};

@@ -12,7 +12,7 @@
 
 struct node_room;
 
-/* What jobs have in the cache now; it lives in the arena. */
+/* The trees that jobs have in the cache now; allocated in the arena. */
 int node_room_read(struct app *app, struct arena *a, struct node_room **out,
                    struct err *err) MUST_CHECK;
 /* Asked in the order of the line. True: the weights fit, and count from now on. False: `reason`

@@ -122,7 +122,8 @@ static int64_t pause_ms(uint32_t tries, int asked_s)
 	return MAX(pause, MIN(asked, NOTIFY_PAUSE_MAX_MS));
 }
 
-/* What a try came to, as an event where people should see it: the first failure and the end. */
+/* Records the result of a delivery attempt as an event where people should see it: the first
+ * failure and the end. */
 static void note(struct app *app, struct arena *a, const struct model_delivery *t, int pause_s,
                  const struct err *why)
 {

@@ -8,7 +8,7 @@
 #include "server/loads.h"
 #include "server/secrets.h"
 
-/* What one preparation works on. */
+/* The state of one preparation. */
 struct prep {
 	struct app *app;
 	struct arena *a;
@@ -80,7 +80,7 @@ static int keep_weights(struct prep *p, size_t i, const struct fetch_view *v, st
 		return -1;
 	}
 	p->now.weights[i] = inputs_weights(p->a, w, v);
-	/* What was fetched while the job waited was said then. */
+	/* A fetch while the job waited was already logged. */
 	if (!v->warm || resolved_find(&p->before, w) == NULL)
 		inputs_say(p->app, p->job.id, &p->now.weights[i], v->warm);
 	return 0;

@@ -249,7 +249,7 @@ static int check_row(struct app *app, const struct principal *principal,
 	return check_idle(app, spec, err);
 }
 
-/* What both a push and a dry run ask: the row that would be stored. */
+/* The checks of both a push and a dry run: the row that would be stored. */
 static int check(struct app *app, struct arena *a, const struct principal *principal,
                  const struct model_project *p, const struct doc *doc, struct job_spec *spec,
                  struct model_job *row, const char ***keys, struct err *err)
@@ -323,8 +323,7 @@ int ctx_job_check(void *of, const struct principal *principal, struct arena *a, 
 	return forecast ? queue_forecast(app, a, out, p.pinned_cluster, &out->reason, err) : 0;
 }
 
-/* What the new job starts from: the same as the old one did or, to resume, where that had come to.
- */
+/* The inputs of the new job: those of the old one or, to resume, its newest complete checkpoint. */
 static int refreeze(struct app *app, struct arena *a, const struct model_job *old, bool resume,
                     const char **out, struct err *err)
 {

@@ -199,7 +199,7 @@ static void never(struct app *app, const struct model_job *row, const char *reas
 	jobs_deploy_failed(app, row, "placement", &cause);
 }
 
-/* What it waits for is shown as it is now, and said once in its log. */
+/* Shows the current reason for waiting, and logs it once. */
 static void wait(struct app *app, const struct model_job *row, const char *reason, size_t place,
                  int64_t start_ms)
 {
@@ -213,7 +213,7 @@ static void wait(struct app *app, const struct model_job *row, const char *reaso
 	app_notify(app, CHANNEL_JOB, row->id);
 }
 
-/* What placed jobs hold, with the ends that they declared. All of it is on this one node. */
+/* The resources of placed jobs, with the ends that they declared. All of it is on this one node. */
 static struct sched_held *held_of(struct arena *a, const struct meta_held *h, size_t n,
                                   int64_t now_ms)
 {
@@ -257,7 +257,7 @@ static void answer_all(struct app *app, struct arena *a, const struct meta_waiti
 	}
 }
 
-/* What the scheduler says of each waiting job, in the order of the line. */
+/* The scheduler's verdict on each waiting job, in the order of the queue. */
 struct verdicts {
 	size_t *line, let; /* those that wait for nothing but the machine come first */
 	struct sched_answer

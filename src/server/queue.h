@@ -24,7 +24,8 @@ void queue_kick(struct app *app);
 void queue_kick_wait(struct app *app);
 /* One pass now, in the caller's thread. Errors are logged: the next pass tries again. */
 void queue_pass(struct app *app);
-/* What a job that is not stored would wait for if it were pushed now; *reason NULL: nothing. */
+/* The reason why a job that is not stored would wait if it were pushed now; *reason NULL: it would
+ * not. */
 int queue_forecast(struct app *app, struct arena *a, const struct model_job *job,
                    const char *pinned, const char **reason, struct err *err) MUST_CHECK;
 /* This machine as the scheduler sees it, empty or with what placed jobs hold. */

@@ -49,7 +49,7 @@ static int end(const struct part *p, const struct wire_exit *x, struct err *err)
 	return 0;
 }
 
-/* What a dead runner had written to its log and not sent any more. */
+/* Copies the rest of a dead runner's log that it had not sent. */
 static void salvage_log(const struct part *p)
 {
 	AUTO_FD int fd =
@@ -102,8 +102,8 @@ static bool exit_record(const struct part *p, struct wire_exit *x)
 	       wire_exit_parse(x, p->a, buf_view(&text), &ignored) == 0;
 }
 
-/* What a dead runner leaves: processes, and checkpoints that are still to be sent. While the store
- * is away that is asked for again and again; what cannot be swept holds nothing up for ever. */
+/* Cleans up after a dead runner: processes, and checkpoints that are still to be uploaded. While
+ * the store is away this is tried again and again; a failure blocks nothing for ever. */
 static int sweep(const struct part *p, int64_t silent_ms, struct err *err)
 {
 	if (kill_all(p, err) == 0 && ckpts_adopt(p->app, p->a, &p->job, p->t->node_rank, err) == 0)

@@ -18,7 +18,7 @@ char *secret_key(struct arena *a, const char *name)
 	return key;
 }
 
-/* What binds the sealed bytes to their place: a row copied elsewhere does not open. */
+/* Binds the encrypted bytes to their row: a copy in another row cannot be decrypted. */
 static struct str about(struct arena *a, const char *team_id, const char *key, const char *version)
 {
 	return str_of(arena_printf(a, "%s/%s/%s", team_id, key, version));

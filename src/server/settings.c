@@ -223,7 +223,7 @@ static int check_folders(const char *flag, const struct conf_list *l, struct err
 	return 0;
 }
 
-/* What would else come to light in the first job that needs it. */
+/* Checks values whose mistakes would otherwise show in the first job that needs them. */
 static int check_values(struct arena *a, const struct settings *s, struct err *err)
 {
 	if (s->cpus < 0 || s->workers < 1 || s->workers > 256)

@@ -64,7 +64,7 @@ static int make_folder(struct app *app, struct err *err)
 	return 0;
 }
 
-/* Whose pid stands in the lock file; 0 = nobody's that lives. */
+/* The pid in the lock file; 0 = no live process. */
 static pid_t owner_of(const char *path, struct buf *principal, struct str *address)
 {
 	struct err ignored = {0};

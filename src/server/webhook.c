@@ -93,7 +93,7 @@ void webhook_sign(const struct webhook *w, const char *id, int64_t seconds, stru
 	base64_encode(mac, sizeof(mac), false, out);
 }
 
-/* What the call said of itself, without where it went: in the path of a webhook is its token. */
+/* Removes the URL from an error: a webhook's path contains its token. */
 static void without_url(const struct http_call *call, struct err *err)
 {
 	AUTO_REDACT struct redact *r = redact_new();
