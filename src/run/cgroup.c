@@ -368,7 +368,7 @@ uint64_t cgroup_peak(const struct cgroup *g)
 	return n;
 }
 
-/* What could be given back at once (clean file pages) is not counted, as in `docker stats`. */
+/* Memory that can be reclaimed at once (clean file pages) is not counted, as in `docker stats`. */
 bool cgroup_usage(const struct cgroup *g, uint64_t *memory_bytes, uint64_t *cpu_ns)
 {
 	uint64_t idle = 0, usec = 0;

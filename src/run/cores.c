@@ -15,7 +15,7 @@
 #define LOCK_MS 5000
 #define LOCK_STEP_MS 5
 
-/* What other attempts have. */
+/* Counts the cores of other attempts. */
 static void count_taken(const char *runs, const char *own, unsigned taken[CPU_SETSIZE])
 {
 	DIR *d = opendir(runs);

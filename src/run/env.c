@@ -86,7 +86,7 @@ static const char *threads_of(struct arena *a, const struct wire_launch *l,
 
 /* --- the table ------------------------------------------------------------------------------- */
 
-/* What a value is made from. */
+/* The inputs of a variable's value. */
 struct env_of {
 	struct arena *a;
 	const struct wire_launch *l;
@@ -281,7 +281,7 @@ void env_quote(const char *text, struct buf *out)
 	buf_putc(out, '\'');
 }
 
-/* What is no name for a shell cannot be exported by one; spec.c refuses such names. */
+/* A shell can only export valid names; spec.c refuses others. */
 static bool is_name(const char *name)
 {
 	for (const char *p = name; *p != '\0'; p++) {
@@ -311,7 +311,7 @@ static bool is_proxy(const char *entry)
 	       !str_ieq(name, "no_proxy");
 }
 
-/* Whoever wrote the password may have written any character: up to the last @. */
+/* A password may contain any character: cut at the last @. */
 static const char *without_login(struct arena *a, const char *entry)
 {
 	const char *at = strrchr(entry, '@'), *value = strchr(entry, '=') + 1;

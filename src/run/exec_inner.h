@@ -22,7 +22,7 @@ struct command {
 	atomic_bool ended;   /* the threads have nothing more to do */
 };
 
-/* What the server says of it: what is hung up stays so. */
+/* The server's view of the command: one that is hung up stays hung up. */
 void command_heard(struct command *c, enum wire_exec_state state);
 void command_feed_start(struct command *c);
 void command_feed_stop(struct command *c);

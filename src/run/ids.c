@@ -19,7 +19,7 @@
 #define SMALL_FIRST 60578
 #define SMALL_LAST 61183
 
-/* Whose is one of first..last by this line? `at`: which field is its first id; n_at: which one
+/* Does this line own an id of first..last? `at`: the field of its first id; n_at: the field of
  * their number, or -1. */
 static bool line_meets(struct str line, int at, int n_at, const struct ids_pool *p,
                        struct str *principal)
@@ -194,7 +194,7 @@ static bool are_used(uint32_t first, uint32_t span)
 	return used;
 }
 
-/* Who has it, "" = nobody. */
+/* The attempt that holds it, "" = none. */
 static void claimed_by(int claims, const char *name, char owner[FS_PATH_MAX])
 {
 	AUTO_BUF struct buf body = BUF_INIT(CLAIM_MAX);
@@ -361,8 +361,8 @@ void ids_release(const char *dir)
 	(void)unlink(mine);
 }
 
-/* What file access of this thread is judged by; leaving 0 takes the capabilities over files along,
- * coming back brings them. */
+/* Sets the ids that this thread's file access is checked against; leaving 0 drops the file
+ * capabilities, returning to 0 restores them. */
 static void set_fs(uint32_t id)
 {
 	(void)setfsgid(id);

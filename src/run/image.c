@@ -17,7 +17,7 @@
 #define WORDS_MAX 300
 #define REFERENCES_MAX 8 /* names by digest of one image that a registry is asked about */
 
-/* What podman knows of an image of this machine. */
+/* An image of this machine, as podman describes it. */
 struct seen {
 	bool there;
 	const char *id, *workdir, *path;
@@ -123,7 +123,7 @@ static int write_auth(struct arena *a, const struct image *im, const char *path,
 
 enum why { WHY_DENIED, WHY_UNKNOWN, WHY_AWAY, WHY_CERT, WHY_PLAIN, WHY_SHORT, WHY_FULL, WHY_ELSE };
 
-/* What podman 4 says, in parts of its last line; the first that is found counts. */
+/* Podman 4's errors, as parts of its last line; the first match counts. */
 static const struct {
 	const char *words;
 	enum why why;

@@ -27,7 +27,7 @@ struct image {
 	const struct job_spec *spec;
 	const struct wire_launch *launch;
 	const atomic_bool *cancel;
-	/* What it does right now, in words, at least twice a second. */
+	/* Reports the current step as text, at least twice a second. */
 	void (*note)(void *arg, const char *words);
 	void *arg;
 };

@@ -43,7 +43,7 @@ bool mountinfo_next(struct arena *a, struct str *text, struct mountinfo *out)
 	return false;
 }
 
-/* What comes after `top` in a path that is it or lies below it: "" or "/rest"; else NULL. */
+/* The rest of a path that is `top` or lies below it: "" or "/rest"; else NULL. */
 static const char *rest_of(const char *path, const char *top)
 {
 	size_t n = strcmp(top, "/") == 0 ? 0 : strlen(top);

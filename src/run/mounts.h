@@ -44,7 +44,7 @@ struct mounts {
 #define MOUNT_WORKSPACE "/b10/workspace"
 #define MOUNT_BT_SCRATCH "/mnt/bt-scratch"
 
-/* What is known of this machine. */
+/* Facts about this machine. */
 struct mounts_machine {
 	struct str passwd, mountinfo; /* the texts of /etc/passwd and /proc/self/mountinfo */
 	const char *home;             /* of the server, as its environment says; NULL: none */
@@ -52,8 +52,8 @@ struct mounts_machine {
 };
 void mounts_machine(struct arena *a, struct mounts_machine *out);
 
-/* What must not be seen of this host, and what the administrator shows: sorted, deeper ones later.
- */
+/* The host's paths that must be hidden, and those that the administrator shares: sorted, deeper
+ * ones later. */
 int mounts_host(struct mounts *m, const struct wire_launch *l, const struct mounts_machine *on,
                 struct err *err) MUST_CHECK;
 /* The job's own. trees: one path a weights entry of the launch. code_at: where code without a

@@ -25,7 +25,7 @@ static const char *version_of(struct arena *a, const char *program)
 	return arena_strz(a, word);
 }
 
-/* What the server is told. */
+/* The report to the server. */
 struct found {
 	struct arena *a;
 	const char *program, *data;

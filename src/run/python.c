@@ -77,8 +77,8 @@ static bool has(const struct wire_env *env, size_t n, const char *name)
 	return false;
 }
 
-/* Of the job's variables those that an index, a proxy, a compiler or a line of the requirements
- * asks for. */
+/* Chooses the job's variables that an index, a proxy, a compiler or a line of the requirements
+ * needs. */
 static int choose_env(const struct python_job *j, struct python_want *w, struct err *err)
 {
 	const struct wire_launch *l = j->launch;
@@ -105,7 +105,7 @@ static bool is_pythons(const char *name)
 	       strncmp(name, "CONDA_", 6) == 0;
 }
 
-/* What the server was started with goes on to its sandboxes: some of it must not. */
+/* The server's environment is passed on to its sandboxes; some variables must not be. */
 static void choose_unset(const struct python_job *j, struct python_want *w)
 {
 	const char **unset;
@@ -141,8 +141,8 @@ static void put_text(struct buf *key, const char *what, const char *value)
 		put(key, what, str_of(value));
 }
 
-/* Of a secret: its name, and the URL that it is without who signs in there. So a token that is
- * replaced builds nothing anew, and another index does. */
+/* The part of a secret that counts for the key: its name, and its URL without the login. So a
+ * replaced token rebuilds nothing, but another index does. */
 static struct str of_secret(struct arena *a, const struct job_spec *s, const struct wire_env *e)
 {
 	const char *at = strstr(e->value, "://"), *name = "", *end, *host;
@@ -183,7 +183,7 @@ static void put_env(const struct python_job *j, const struct python_want *w, str
 	}
 }
 
-/* What the administrator tells all pips and uvs of this machine. */
+/* Adds the machine-wide configuration of pip and uv to the key. */
 static void put_config(struct buf *key)
 {
 	static const char *const files[] = {"/etc/pip.conf", "/etc/xdg/pip/pip.conf",

@@ -21,7 +21,7 @@
 #define PYTHON_DIR "python" /* in the attempt's folder: that of the build's sandbox */
 #define PYTHON_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-/* What an environment is for, set by the caller. */
+/* The job that an environment is for, set by the caller. */
 struct python_job {
 	struct arena *a;
 	const char *dir;       /* attempt folder: code is in its ATTEMPT_CODE */
@@ -48,7 +48,7 @@ int python_bring(const struct python_job *j, struct python *out, struct err *err
 /* Removes what the build of a killed runner left behind: its group, its container. */
 int python_sweep(const char *name, const char *dir, struct err *err) MUST_CHECK;
 
-/* What builds environments on this machine: "Python 3.11.2, uv 0.13.9"; NULL: nothing can. */
+/* The tools that build environments on this machine: "Python 3.11.2, uv 0.13.9"; NULL: none. */
 const char *python_words(struct arena *a, const char *sandbox_kind);
 
 /* --- within python*.c --- */
@@ -66,7 +66,7 @@ struct python_tools {
 };
 int python_find(const struct python_job *j, struct python_tools *out, struct err *err) MUST_CHECK;
 
-/* What the program that builds is given, and what the key is made of. */
+/* The input of the build, from which the key is computed. */
 struct python_want {
 	struct pyreq req;
 	struct python_tools tools;

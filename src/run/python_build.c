@@ -119,7 +119,7 @@ static void write_script(const struct python_job *j, const struct python_want *w
 	buf_puts(out, script);
 }
 
-/* What a build is given; what the job sets comes last and wins. */
+/* The environment of a build; the job's variables come last and win. */
 static struct wire_env *build_env(const struct python_job *j, const struct python_want *w,
                                   const struct places *at, size_t *n)
 {
@@ -299,7 +299,7 @@ static int watch(struct build *x, int *code, struct err *err)
 	return 0;
 }
 
-/* What is still in the pipes when nobody writes to them any more. */
+/* Reads the rest of the pipes once all writers are gone. */
 static void drain(struct build *x)
 {
 	int64_t until = clock_mono_ms() + DRAIN_MS;

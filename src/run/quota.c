@@ -77,7 +77,7 @@ bool quota_inodes_low(const char *dir)
 	return inodes_of(dir, &total, &left) && is_low(total, left);
 }
 
-/* What of the whole file system is in use, by anybody. */
+/* The use of the whole file system, by anybody. */
 static void used_by_all(const char *dir, uint64_t *files, uint64_t *bytes)
 {
 	struct statvfs fs;

@@ -237,7 +237,7 @@ static void *poll_main(void *arg)
 	return NULL;
 }
 
-/* What follows `sent` in the log file, in whole records. */
+/* Reads the records after `sent` from the log file, whole records only. */
 static int read_log(struct report *r, int fd, uint64_t size, uint64_t sent, struct buf *out,
                     struct err *err)
 {

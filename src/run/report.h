@@ -38,8 +38,9 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 /* Tries until the server answers. ERR_CONFLICT, ERR_AUTH, ...: this attempt is not ours. */
 int report_claim(struct report *r, struct arena *a, struct wire_launch *out,
                  struct err *err) MUST_CHECK;
-/* What this node resolved the job's image to; *out is what stays with the job, which another node
- * may have said before. Tries until the server answers. ERR_CANCELED when staging is to give up. */
+/* Reports the digest that this node resolved the job's image to; *out is the one that the job
+ * keeps, which another node may have reported before. Retries until the server answers.
+ * ERR_CANCELED when staging must stop. */
 int report_image(struct report *r, struct arena *a, const struct wire_image *mine,
                  struct wire_image *out, struct err *err) MUST_CHECK;
 /* Starts the threads. */
@@ -51,7 +52,7 @@ void report_samples(struct report *r, bool (*sample)(void *arg, struct wire_samp
 void report_logs_changed(void *report); /* for logs_on_write */
 
 void report_stage(struct report *r, enum wire_stage stage);
-/* Of the stage; the rate is worked out here. note NULL = none. */
+/* Reports progress of the stage; the rate is computed here. note NULL = none. */
 void report_progress(struct report *r, const char *note, uint64_t done, uint64_t total);
 void report_ready(struct report *r);
 /* A sample that must arrive before the exit does: a heartbeat among the messages. */

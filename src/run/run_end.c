@@ -13,13 +13,12 @@
 #define TOLD_TO_END "the runner received SIGTERM: is the machine shutting down?"
 #define RECORD_MAX ((size_t)1 << 20)
 #define SPARE "exit.spare"
-#define SPARE_BYTES ((off_t)16 << 10) /* a record is a few hundred bytes, and its detail bounded   \
-	                               */
+#define SPARE_BYTES ((off_t)16 << 10) /* a record is a few hundred bytes: its detail is bounded */
 #define DETAIL_MAX 600
 #define COMMAND_MAX 120
 #define SWEEP_SHIP_MS 20000 /* of one sweep; the next one goes on where it was */
 
-/* What frameworks say when a GPU's memory is out; a cgroup knows nothing of it. */
+/* What frameworks print when a GPU runs out of memory; a cgroup does not notice. */
 static const char *const cuda_oom[] = {
 	"torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError", "CUDA out of memory",
 	"CUDA_ERROR_OUT_OF_MEMORY", "RESOURCE_EXHAUSTED: Out of memory while trying to allocate"};

@@ -288,7 +288,7 @@ static void make_script(struct run *r, struct buf *out)
 	sandbox_script(r->sandbox, &script, out);
 }
 
-/* What the job writes on this node and loses with its attempt. */
+/* Folders on this node that the job writes to and that are deleted with its attempt. */
 static const char *const scratch_places[] = {ATTEMPT_SCRATCH, ATTEMPT_BOX, ATTEMPT_VARTMP,
                                              ATTEMPT_CODE};
 
@@ -383,7 +383,7 @@ static void ask_to_end(struct run *r, int64_t grace_ms, const char *why)
 	}
 }
 
-/* What cannot be measured counts as work, and is said once. */
+/* GPUs that cannot be measured count as busy, which is reported once. */
 static bool gpus_work(struct run *r)
 {
 	double most = 0;

@@ -55,7 +55,7 @@ static int read_start(struct run *r, struct err *err)
 	return rc;
 }
 
-/* Of "name:password" the password alone, too. */
+/* For "name:password", also redact the password alone. */
 static int redact_registry(struct run *r, const char *value, struct err *err)
 {
 	struct str password = str_trim(str_of(value)), name = {0};
@@ -137,7 +137,7 @@ static int start_sampler(struct run *r, struct err *err)
 	return 0;
 }
 
-/* What any attempt needs before its first stage. */
+/* The preparations that every attempt needs before its first stage. */
 static int begin(struct run *r, struct err *err)
 {
 	AUTO_FREE char *copy = xstrdup(r->dir);

@@ -13,8 +13,9 @@
 struct sampler;
 
 struct sampler_options {
-	/* What the job writes besides its checkpoints and caches, on the scratch's file system;
-	 * NULL: less of them. The first one's file system is the one whose room is told. */
+	/* Folders that the job writes to, besides checkpoints and caches, on the scratch file
+	 * system; NULL ends a shorter list. The free space reported is that of the first one's file
+	 * system. */
 	const char *written[3];
 	const char *cache_dir; /* NULL = none */
 	uint64_t cache_quota;
@@ -30,9 +31,9 @@ int sampler_start(struct sampler **out, const struct sampler_options *o,
 void sampler_watch(struct sampler *s, const struct cgroup *g, pid_t init, struct ship *ship);
 /* Fills *out when a sample is due; for report_samples. */
 bool sampler_read(void *sampler, struct wire_sample *out);
-/* What was since the last one, due or not, once the job has ended and before its group goes: false
- * = nothing is watched. A job too short for a sample has one by this: its CPUs over its life and
- * its peak of memory, where there is no group those of this process's ended children. */
+/* The sample since the last one, due or not, after the job has ended and before its cgroup is
+ * removed: false = nothing is watched. It gives even a very short job a sample: its CPU use over
+ * its life and its peak memory or, without a cgroup, those of this process's ended children. */
 bool sampler_last(struct sampler *s, struct wire_sample *out);
 /* The most that any of the GPUs is used right now, 0..1. False: that is not known of all of them.
  * Any thread. */
