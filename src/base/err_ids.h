@@ -12,42 +12,42 @@
 /*    constant              class        id                        when, and what helps */
 #define ERR_IDS(X) \
 	X(USAGE,                INVALID,     "usage",                  "The command line is wrong. `stoker COMMAND --help` shows how it is used.") \
-	X(REQUEST_MALFORMED,    INVALID,     "request_malformed",      "The head of the HTTP request can be understood in more than one way, so it is refused. A broken client or proxy sends such.") \
-	X(COMMAND_UNKNOWN,      INVALID,     "command_unknown",        "stoker has no such command. The message names the one that does this, if there is one.") \
+	X(REQUEST_MALFORMED,    INVALID,     "request_malformed",      "The headers of the HTTP request are ambiguous, so it is refused. The client or a proxy is broken.") \
+	X(COMMAND_UNKNOWN,      INVALID,     "command_unknown",        "stoker has no such command. The message suggests the one that does this, if any.") \
 	X(JOB_FILE_EMPTY,       INVALID,     "job_file_empty",         "The job file is empty. The message shows the smallest one; `stoker init` writes one.") \
-	X(UNIT_MISSING,         INVALID,     "unit_missing",           "A size that small is meant in other units. Write the unit: 512Mi, 64Gi.") \
+	X(UNIT_MISSING,         INVALID,     "unit_missing",           "The size has no unit and would be a few bytes. Write the unit: 512Mi, 64Gi.") \
 	X(SECRET_NAME_INVALID,  INVALID,     "secret_name_invalid",    "Secret names have no blanks and no `=`. The value is read from the terminal or stdin, never from the command line.") \
 	X(URL_INVALID,          INVALID,     "url_invalid",            "The server's URL is not complete. It starts with http:// or https://.") \
 	X(SPEC_INVALID,         INVALID,     "spec_invalid",           "The job file or request has mistakes; each is listed with its path.") \
-	X(PYTHON_REQUIREMENTS_INVALID, INVALID, "python_requirements_invalid", "A requirements file is missing, or one of its lines cannot be part of a shared environment. docs/python.md says which lines are taken.") \
+	X(PYTHON_REQUIREMENTS_INVALID, INVALID, "python_requirements_invalid", "A requirements file is missing, or one of its lines cannot be part of a shared environment. docs/python.md lists what is supported.") \
 	X(SOURCE_EMPTY,         INVALID,     "source_empty",           "allow_patterns and ignore_patterns leave none of the source's files. Patterns without ** stop at a slash.") \
-	X(SOURCE_SECRET_INVALID, INVALID,    "source_secret_invalid",  "The secret does not have the form that this kind of source wants. The message names it.") \
+	X(SOURCE_SECRET_INVALID, INVALID,    "source_secret_invalid",  "The secret is not in the form that this kind of source expects. The message names it.") \
 	X(REGISTRY_SECRET_INVALID, INVALID,  "registry_secret_invalid", "The secret of image.docker_auth is not in the form username:password. The message names it.") \
 	X(SECRET_NOT_SET,       INVALID,     "secret_not_set",         "The job names secrets that its team does not have. `stoker secrets set NAME` creates them.") \
 	X(SOURCE_INVALID,       INVALID,     "source_invalid",         "The source's URL, or a file name in it, cannot be used. The message says what is expected.") \
-	X(PLACE_SYSTEM,         INVALID,     "place_system",           "The job file names a folder of the system as the place of a mount. Name a folder of your own.") \
-	X(PLACE_SHARED,         INVALID,     "place_shared",           "The job file names a folder inside a cache as the place of a mount. Name a folder outside of it.") \
-	X(PYTHON_REQUIREMENTS_FAILED, INVALID,   "python_requirements_failed", "The Python environment could not be built. The message ends with the last words of pip or uv; the job's log has all of them.") \
+	X(PLACE_SYSTEM,         INVALID,     "place_system",           "The job file mounts something on a system folder. Choose another folder.") \
+	X(PLACE_SHARED,         INVALID,     "place_shared",           "The job file mounts something inside a cache. Choose a folder outside it.") \
+	X(PYTHON_REQUIREMENTS_FAILED, INVALID,   "python_requirements_failed", "The Python environment could not be built. The message ends with the last lines of pip or uv; the job's log has all of them.") \
 	X(TOKEN_INVALID,        AUTH,        "token_invalid",          "The token is missing, unknown, revoked or expired. Run `stoker login`.") \
 	X(ADDRESS_DENIED,       DENIED,      "address_denied",         "A source, a webhook or a redirect leads to an internal address. An administrator can allow the network with --allow-source-network.") \
 	X(ROLE_REQUIRED,        DENIED,      "role_required",          "The token's role does not allow this. Ask an administrator for a token with the role named in the message.") \
-	X(SERVER_UNPROVEN,      DENIED,      "server_unproven",        "What answers at the server's address did not prove that it is the server of this login. The token was not sent. Is the server running, and is the URL right?") \
+	X(SERVER_UNPROVEN,      DENIED,      "server_unproven",        "The program that answers at the server's address did not prove that it is the server of this login, so the token was not sent. Check that the server is running and that the URL is right.") \
 	X(SOURCE_DENIED,        DENIED,      "source_denied",          "The source refuses access. The secret, or the server's user for file://, must be allowed to list and read there.") \
 	X(SOURCE_ENDPOINT_DENIED, DENIED,    "source_endpoint_denied", "This server does not allow the endpoint. An administrator can allow its host with --allow-endpoint.") \
-	X(SOURCE_REDIRECT_DENIED, DENIED,    "source_redirect_denied", "The source redirects in a circle, or from https to http. Name the place where the file is.") \
-	X(SOURCE_ROOT_DENIED,   DENIED,      "source_root_denied",     "file:// does not lead below an allowed folder. An administrator can allow it with --allow-file-root.") \
-	X(SOURCE_UNAUTHORIZED,  DENIED,      "source_unauthorized",    "The source wants credentials. Name a secret that holds them in auth_secret_name.") \
-	X(IMAGE_DENIED,         DENIED,      "image_denied",           "The registry refuses the image to these credentials, or without any. Check image.docker_auth and its secret.") \
-	X(MOUNT_REFUSED,        DENIED,      "mount_refused",          "A link or a file is where a mount of the job needs a folder. Rename it, or name another place in the job file.") \
+	X(SOURCE_REDIRECT_DENIED, DENIED,    "source_redirect_denied", "The source redirects in a loop, or from https to http. Use the file's final URL.") \
+	X(SOURCE_ROOT_DENIED,   DENIED,      "source_root_denied",     "The file:// path is not in an allowed folder. An administrator can allow it with --allow-file-root.") \
+	X(SOURCE_UNAUTHORIZED,  DENIED,      "source_unauthorized",    "The source requires credentials. Name a secret that holds them in auth_secret_name.") \
+	X(IMAGE_DENIED,         DENIED,      "image_denied",           "The registry denies access to the image with these credentials, or without any. Check image.docker_auth and its secret.") \
+	X(MOUNT_REFUSED,        DENIED,      "mount_refused",          "A link or a file is where the job needs a folder to mount on. Rename it, or choose another folder in the job file.") \
 	X(JOB_NOT_FOUND,        NOT_FOUND,   "job_not_found",          "No job that you can see has this id, prefix or name. `stoker ps -a` lists jobs.") \
 	X(PROJECT_NOT_FOUND,    NOT_FOUND,   "project_not_found",      "No project that you can see has this id or name. `stoker projects ls` lists projects.") \
 	X(TEAM_NOT_FOUND,       NOT_FOUND,   "team_not_found",         "No team has this id or name. `stoker teams ls` lists teams.") \
 	X(SECRET_NOT_FOUND,     NOT_FOUND,   "secret_not_found",       "The team has no secret of this name. `stoker secrets set NAME` creates it.") \
 	X(CHECKPOINT_NOT_FOUND, NOT_FOUND,   "checkpoint_not_found",   "The job has no checkpoint of this name. `stoker checkpoints ls JOB` lists them.") \
 	X(TOKEN_NOT_FOUND,      NOT_FOUND,   "token_not_found",        "There is no API token with this id. `stoker tokens ls` lists them.") \
-	X(WEIGHTS_NOT_FOUND,    NOT_FOUND,   "weights_not_found",      "Nothing is mirrored under this id. `stoker weights ls` lists what is.") \
-	X(UPLOAD_NOT_FOUND,     NOT_FOUND,   "upload_not_found",       "The upload was never begun, has expired, or was aborted. Push again.") \
-	X(ATTEMPT_NOT_FOUND,    NOT_FOUND,   "attempt_not_found",      "The runner's attempt is not known any more: its job was deleted.") \
+	X(WEIGHTS_NOT_FOUND,    NOT_FOUND,   "weights_not_found",      "No mirrored source has this id. `stoker weights ls` lists them.") \
+	X(UPLOAD_NOT_FOUND,     NOT_FOUND,   "upload_not_found",       "The upload was never started, has expired, or was aborted. Push again.") \
+	X(ATTEMPT_NOT_FOUND,    NOT_FOUND,   "attempt_not_found",      "The runner's attempt no longer exists: its job was deleted.") \
 	X(SUMMARY_NOT_FOUND,    NOT_FOUND,   "summary_not_found",      "The cache was never summarized. Run `stoker cache summarize`.") \
 	X(SOURCE_NOT_FOUND,     NOT_FOUND,   "source_not_found",       "The source does not exist, has no files, or has no such revision. Check its URL.") \
 	X(IMAGE_NOT_FOUND,      NOT_FOUND,   "image_not_found",        "The image is not on the machine, and its registry does not have it. Check its name and tag.") \
@@ -67,26 +67,26 @@
 	X(VOLUME_FULL,          QUOTA,       "volume_full",            "The checkpoint folder grew larger than volume_size_gib. The job was ended; its complete checkpoints are kept. Raise the size, or keep fewer checkpoints.") \
 	X(INODES_EXHAUSTED,     QUOTA,       "inodes_exhausted",       "The disk of the node was running out of inodes, and this job held most of them. It was ended. Write fewer, larger files.") \
 	X(STORED_SPEC,          CORRUPT,     "stored_spec_unreadable", "The database's copy of the job's specification is damaged. Push the job again.") \
-	X(MIRROR_FULL,          NO_SPACE,    "mirror_full",            "Jobs that wait or run need what is in the mirror, and the source does not fit beside it. A job waits; a larger --mirror-bytes helps.") \
-	X(MIRROR_TOO_SMALL,     NO_SPACE,    "mirror_too_small",       "The sources of the job are larger than the whole mirror may be. Select fewer files with allow_patterns, or raise --mirror-bytes.") \
-	X(NODE_CACHE_FULL,       NO_SPACE,    "node_cache_full",        "Running jobs use the node cache, and what this job needs does not fit beside it. The job waits; a larger --node-cache-bytes helps.") \
+	X(MIRROR_FULL,          NO_SPACE,    "mirror_full",            "Waiting or running jobs need everything in the mirror, and the source does not fit in what is left. The job waits; a larger --mirror-bytes helps.") \
+	X(MIRROR_TOO_SMALL,     NO_SPACE,    "mirror_too_small",       "The job's sources are larger than the whole mirror may be. Select fewer files with allow_patterns, or raise --mirror-bytes.") \
+	X(NODE_CACHE_FULL,       NO_SPACE,    "node_cache_full",        "Running jobs are using the node cache, and this job's weights do not fit in what is left. The job waits; a larger --node-cache-bytes helps.") \
 	X(SOURCE_BUSY,          BUSY,        "source_busy",            "The source limits the rate of requests. Try again later; a secret often raises the limit.") \
-	X(DIGEST_MISMATCH,      CORRUPT,     "digest_mismatch",        "What the source sent does not have the digest that it promises. Nothing of it is used.") \
-	X(SOURCE_BROKEN,        CORRUPT,     "source_broken",          "The source, or a proxy in front of it, does not keep to its protocol. Check the endpoint.") \
-	X(SOURCE_UNSUPPORTED,   UNSUPPORTED, "source_unsupported",     "The source lacks something that is needed, such as the length of a file.") \
+	X(DIGEST_MISMATCH,      CORRUPT,     "digest_mismatch",        "The source sent data that does not match the digest it announced. The data is not used.") \
+	X(SOURCE_BROKEN,        CORRUPT,     "source_broken",          "The source, or a proxy in front of it, violates its protocol. Check the endpoint.") \
+	X(SOURCE_UNSUPPORTED,   UNSUPPORTED, "source_unsupported",     "The source lacks a required feature, such as the length of a file.") \
 	X(NOT_LOGGED_IN,        AUTH,        "not_logged_in",          "This user has no saved login, and STOKER_URL and STOKER_TOKEN are not set. Run `stoker login --url URL`.") \
-	X(CA_FILE_UNREADABLE,   INVALID,     "ca_file_unreadable",     "STOKER_CA_FILE does not name a file of PEM certificates that can be read.") \
-	X(HOST_UNKNOWN,         UNAVAILABLE, "host_unknown",           "The host name of the URL has no address. Check the name.") \
+	X(CA_FILE_UNREADABLE,   INVALID,     "ca_file_unreadable",     "STOKER_CA_FILE does not name a readable file of PEM certificates.") \
+	X(HOST_UNKNOWN,         UNAVAILABLE, "host_unknown",           "The host name of the URL cannot be resolved. Check the name.") \
 	X(HOST_UNREACHABLE,     UNAVAILABLE, "host_unreachable",       "Nothing answers at this address and port. Check that the server is running.") \
 	X(TLS_EXPECTED,         UNAVAILABLE, "tls_expected",           "One side speaks TLS and the other does not. Use https:// for a server with TLS, http:// for one without.") \
 	X(NOT_STOKER,           UNAVAILABLE, "not_stoker",             "Something answers at this URL, but it is not a Stoker server. Check the URL.") \
-	X(CERTIFICATE_UNTRUSTED, UNAVAILABLE, "certificate_untrusted", "The other side's certificate has expired, is for another name, or is not signed by a trusted authority. Install the authority's with update-ca-certificates.") \
-	X(SOURCE_UNREACHABLE,   UNAVAILABLE, "source_unreachable",     "The source cannot be reached, or is out of order. Try again later.") \
-	X(REGISTRY_UNREACHABLE, UNAVAILABLE, "registry_unreachable",   "The image's registry cannot be reached from the machine, or not with TLS. Check the name of the image and the network.") \
+	X(CERTIFICATE_UNTRUSTED, UNAVAILABLE, "certificate_untrusted", "The certificate has expired, is for another name, or is not signed by a trusted authority. Install the authority's certificate with update-ca-certificates.") \
+	X(SOURCE_UNREACHABLE,   UNAVAILABLE, "source_unreachable",     "The source cannot be reached or is failing. Try again later.") \
+	X(REGISTRY_UNREACHABLE, UNAVAILABLE, "registry_unreachable",   "The image's registry cannot be reached from the machine, or does not use TLS. Check the image's name and the network.") \
 	X(SOURCE_TIMEOUT,       TIMEOUT,     "source_timeout",         "The source sent nothing for too long. Try again later.") \
 	X(PODMAN_MISSING,       UNSUPPORTED, "podman_missing",         "The job names an image, and the server's machine has no podman. Install it and start the server again.") \
-	X(SANDBOX_CANNOT_MOUNT, UNSUPPORTED, "sandbox_cannot_mount",   "The server runs jobs in the plain sandbox, which cannot mount weights at their place. Install bubblewrap on its machine and start it again.") \
-	X(JOB_IDS_TAKEN,        CONFLICT,    "job_ids_taken",          "IDs of the range set by --job-ids belong to somebody else on this machine, or are all in use. The message says whose they are.") \
+	X(SANDBOX_CANNOT_MOUNT, UNSUPPORTED, "sandbox_cannot_mount",   "The server runs jobs in the plain sandbox, which cannot mount weights at their mount_location. Install bubblewrap on its machine and restart it.") \
+	X(JOB_IDS_TAKEN,        CONFLICT,    "job_ids_taken",          "Some ids of the range set by --job-ids belong to other users of this machine, or all are in use. The message says whose they are.") \
 	X(SANDBOX_UNAVAILABLE,  UNSUPPORTED, "sandbox_unavailable",    "The sandbox that --sandbox names does not work on this machine, or cannot run jobs without an image. The message says why.") \
 	X(SANDBOX_FAILED,       UNAVAILABLE, "sandbox_failed",         "The sandbox of the job could not be started; the message says why. A weaker one is never used instead.") \
 	/* the end; every row above continues the line */
