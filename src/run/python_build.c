@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "run/env.h"
 #include "run/mounts.h"
+#include "run/quota.h"
 #include "run/sandbox.h"
 
 #include <poll.h>
@@ -165,6 +166,7 @@ struct build {
 	const struct python_job *j;
 	struct built *b;
 	struct sandbox *s;
+	struct quota *quota;
 	struct lines lines;
 	char doing[BUILT_SAID_MAX];
 	int64_t begun_ms, line_ms, look_ms, grow_ms;
@@ -285,7 +287,8 @@ static int watch(struct build *x, int *code, struct err *err)
 		struct pollfd p[] = {{.fd = s->out_fd, .events = POLLIN},
 		                     {.fd = s->err_fd, .events = POLLIN},
 		                     {.fd = s->status_fd, .events = POLLIN},
-		                     {.fd = s->proc.pidfd, .events = POLLIN}};
+		                     {.fd = s->proc.pidfd, .events = POLLIN},
+		                     {.fd = quota_fd(x->quota), .events = POLLIN}};
 
 		if (tell(x, err) < 0)
 			return -1;
@@ -295,8 +298,30 @@ static int watch(struct build *x, int *code, struct err *err)
 		if (p[1].revents != 0 && !read_some(x, 1, s->err_fd))
 			close_fd_p(&s->err_fd), s->err_fd = -1;
 		sandbox_poll(s);
+		if (quota_crossed(x->quota, err))
+			return err_wrap(err, "building the environment");
 	}
 	return 0;
+}
+
+/* Packages run code when they are built: it may take no more of the disk than the job's own. */
+static int start_quota(struct build *x, const char *dir, const char *tree, struct err *err)
+{
+	const struct wire_launch *l = x->j->launch;
+	struct arena *a = x->j->a;
+	struct quota_options o = {
+		.dir = dir,
+		.scratch = {arena_printf(a, "%s/" ATTEMPT_SCRATCH, dir),
+	                    arena_printf(a, "%s/" ATTEMPT_BOX, dir),
+	                    arena_printf(a, "%s/" ATTEMPT_VARTMP, dir), x->s->upper},
+		.root = x->s->upper,
+		.cache = {l->cache_project_dir, tree},
+		.scratch_bytes = l->scratch_bytes,
+		.scratch_files = l->scratch_files,
+		.group = cgroup_tracks(&x->s->cgroup) ? &x->s->cgroup : NULL,
+	};
+
+	return quota_start(&x->quota, &o, err);
 }
 
 /* Reads the rest of the pipes once all writers are gone. */
@@ -476,7 +501,10 @@ static int in_sandbox(const struct python_job *j, const struct python_want *w, s
 	if (make_folders(j, dir, tree, &w->req, err) < 0 ||
 	    make_mounts(j, w, dir, tree, m, &at, err) < 0 || sandbox_start(&x.s, &spec, err) < 0)
 		return -1;
-	rc = run(&x, w, &at, err);
+	rc = start_quota(&x, dir, tree, err);
+	if (rc == 0)
+		rc = run(&x, w, &at, err);
+	quota_stop(x.quota);
 	sandbox_close(x.s);
 	lines_done(&x.lines);
 	return rc;

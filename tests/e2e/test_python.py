@@ -236,6 +236,14 @@ def test_a_source_package_is_not_trusted(empty_cluster, make_index, uv):
         assert not pathlib.Path(path).exists(), (path, wrote)
 
 
+def test_a_package_that_fills_the_disk_while_it_is_built(empty_cluster, make_index):
+    """What packages run when they are built is held to the limits of a job."""
+    fill = "import os, tempfile, time\nf = open(os.path.join(tempfile.gettempdir(), 'x'), 'wb')\nwhile True: f.write(bytes(1 << 20)); time.sleep(0.005)"
+    index = make_index(source("greedy", "1.0", fill))
+    start(empty_cluster, "--scratch-size", "100MB")
+    fails(empty_cluster, push(empty_cluster, ["greedy"], index), "scratch_quota_exceeded")
+
+
 def test_ten_at_once_are_one_build(empty_cluster, make_index):
     index = make_index()
     index.files.update([source("slow", "1.0", index.call("mark/built") + "; " + index.call("gate/go"))])
