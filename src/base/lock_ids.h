@@ -32,6 +32,7 @@
 	X(REPORT_OUTBOX,    "report.mail",      "run/report.c",          "what is to be sent to the server") \
 	X(SAMPLER,        "sampler",          "run/sampler.c",         "the last sample") \
 	X(SHIP,           "ship",             "run/ship.c",            "the table of checkpoint files") \
+	X(LOAD,           "load",             "run/load.c",            "threads that load a checkpoint, and their first error") \
 	X(RUN_LOGS,       "run.logs",         "run/logs.c",            "a runner's log file") \
 	X(JOBLOGS_SAMPLES,"joblogs.samples",  "store/joblog_impl.h",   "files of metrics: held across their I/O") \
 	X(JOBLOGS,        "joblogs",          "store/joblog_impl.h",   "the open logs of jobs") \

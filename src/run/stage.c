@@ -1,4 +1,5 @@
 /* stage.c - the stages before user code, in order; see stage.h. */
+#include "run/load.h"
 #include "run/stage.h"
 
 #include "base/clock.h"
@@ -269,59 +270,18 @@ static int stage_weights(struct stage *st, struct err *err)
 	return 0;
 }
 
-struct load_file {
-	int fd;
-	struct hash *hash;
-	uint64_t n;
+struct load_progress {
 	struct stage *st;
-	uint64_t *done, total;
-	const char *name;
+	const struct ckpt *ckpt;
 };
 
-static int load_sink(void *arg, const void *p, size_t n, struct err *err)
+static void on_load(void *arg, uint64_t done)
 {
-	struct load_file *f = arg;
+	struct load_progress *p = arg;
 	char note[300];
 
-	hash_add(f->hash, p, n);
-	f->n += n;
-	*f->done += n;
-	(void)snprintf(note, sizeof(note), "checkpoint %s", f->name);
-	report_progress(f->st->report, note, *f->done, f->total);
-	return fs_write_all(f->fd, p, n, err);
-}
-
-static int load_one(struct stage *st, const struct wire_load *load, const struct ckpt *c, size_t i,
-                    int root, uint64_t *done, struct err *err)
-{
-	const struct manifest_file *file = &c->files.file[i];
-	AUTO_HASH struct hash *hash = hash_new(HASH_SHA256);
-	const char *key = ckpt_file_key(st->a, load->prefix, c, i);
-	char *path = arena_printf(st->a, "%s/%s", load->dir, file->path);
-	char *slash = strrchr(path, '/');
-	AUTO_FD int fd = -1;
-	struct load_file f = {
-		.hash = hash, .st = st, .done = done, .total = c->files.bytes, .name = c->name};
-	struct digest got;
-
-	ids_begin(st->ids);
-	*slash = '\0';
-	if (fs_mkdirs(root, path, 0755, err) == 0) {
-		*slash = '/';
-		fd = fs_open_beneath(root, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644,
-		                     err);
-	}
-	ids_end(st->ids);
-	if (fd < 0)
-		return -1;
-	f.fd = fd;
-	if (file->size > 0 && objstore_read(st->objects, key, 0, file->size, load_sink, &f,
-	                                    report_cancel(st->report), err) < 0)
-		return -1;
-	(void)hash_end(hash, got.b);
-	if (f.n != file->size || !digest_same(&got, &file->sha256))
-		return err_set(err, ERR_CORRUPT, "%s does not match its manifest", key);
-	return 0;
+	(void)snprintf(note, sizeof(note), "checkpoint %s", p->ckpt->name);
+	report_progress(p->st->report, note, done, p->ckpt->files.bytes);
 }
 
 /* The part that its checkpoint was complete with: a node that saves it over makes another one. */
@@ -347,7 +307,16 @@ static int load_checkpoint(struct stage *st, const struct wire_load *load, int r
 	AUTO_BUF struct buf body = BUF_INIT(OBJSTORE_BODY_MAX);
 	const char *key = ckpt_manifest_key(st->a, load->prefix, load->rank_from, load->name);
 	struct ckpt c;
-	uint64_t done = 0;
+	struct load_progress progress = {st, &c};
+	struct load_job job = {.objects = st->objects,
+	                       .ids = st->ids,
+	                       .root = root,
+	                       .dir = load->dir,
+	                       .prefix = load->prefix,
+	                       .ckpt = &c,
+	                       .progress = on_load,
+	                       .arg = &progress,
+	                       .cancel = report_cancel(st->report)};
 	char size[UNITS_CAP];
 
 	if (objstore_get(st->objects, key, &body, err) < 0 ||
@@ -358,13 +327,12 @@ static int load_checkpoint(struct stage *st, const struct wire_load *load, int r
 	if (c.state == CKPT_INCOMPLETE && load->files_sha256 == NULL)
 		return err_set(err, ERR_CONFLICT,
 		               "it is incomplete: its trainer died while writing it");
-	for (size_t i = 0; i < c.files.n; i++) {
-		if (canceled(st, err) || load_one(st, load, &c, i, root, &done, err) < 0)
-			return -1;
-	}
-	logs_message(
-		st->logs, "checkpoint %s of job %s (rank %" PRIu32 "): %s, %zu files, verified",
-		load->name, load->job_id, load->rank_from, units_show_bytes(done, size), c.files.n);
+	if (canceled(st, err) || load_files(&job, err) < 0)
+		return -1;
+	logs_message(st->logs,
+	             "checkpoint %s of job %s (rank %" PRIu32 "): %s, %zu files, verified",
+	             load->name, load->job_id, load->rank_from,
+	             units_show_bytes(c.files.bytes, size), c.files.n);
 	return 0;
 }
 

@@ -2,7 +2,7 @@
 """make bench: Stoker beside named peers, in interleaved rounds; a table on stdout, the same in build/bench.json.
 
     bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-far fetch-minio warm python
-                           checkpoint check summarize push jobs line tails
+                           checkpoint load check summarize push jobs line tails
 
 BENCH_ROUNDS    rounds after one that warms up (5)
 BENCH_SIZE_MIB  size of the model and of the checkpoint (3072); the number of small files shrinks with it
@@ -339,6 +339,52 @@ class Bench:
                   [make("stoker", lambda key: [STORE, "put", f"dir:{store}", key, source], ours=True)],
                   limit)
 
+    def load(self):
+        """A checkpoint of one large file from the object store into a job's folder, verified."""
+        source = self.repository("one") / "model.bin"
+        digest = json.loads((self.www / f"api/models/bench/one/tree/{COMMIT}").read_text())[0]["lfs"]["oid"]
+        store, to = self.folder / "objects", self.out / "a.bin"
+        store.mkdir()
+        os.link(source, store / "ckpt.bin")
+        sums = f"echo {digest} {shlex.quote(str(to))} | sha256sum -c --quiet"
+
+        def make(name, argv, program=None, server=None, ours=False, mark="", checked=False):
+            """`checked`: a peer that is followed by what gives its user the same certainty."""
+            words = ["sh", "-c", " ".join(shlex.quote(str(w)) for w in argv) + " && " + sums] if checked else argv
+
+            def once():
+                self.out.mkdir()
+                self.touch_memory(SIZE)
+                return run(words, self.aws, server=server and server.pid)
+
+            def check(done):
+                if to.stat().st_size != SIZE:
+                    raise Wrong(f"{to.stat().st_size} of {SIZE} bytes arrived")
+            return self.contender(name, once, program, check, lambda: shutil.rmtree(self.out, ignore_errors=True), ours, mark)
+
+        limit = (f"SHA-256 of {SIZE // MIB} MiB, one chain on one core", SIZE / self.limits["sha256_gb_s"] / 1e9)
+
+        def ours(url, server=None):
+            return [make("stoker", [STORE, "load", url, "ckpt.bin", digest, to], server=server, ours=True),
+                    make("stoker, one stream", [STORE, "load-1", url, "ckpt.bin", digest, to], server=server, ours=True, mark="as before")]
+        self.play(Row("load-dir", f"load a checkpoint of {SIZE // MIB} MiB from the directory store, verified", "", SIZE),
+                  [*ours(f"dir:{store}"), make("cp, sha256sum", ["cp", source, to], "sha256sum", checked=True)], limit)
+        minio = peers.Minio(self.folder)
+        try:
+            run([STORE, "put", f"s3:{minio.url}/bench", "ckpt.bin", source], self.aws)
+            get = [tool("s5cmd"), "--endpoint-url", minio.url, "cp", "s3://bench/ckpt.bin", to]
+            rclone = self.rclone("copyto", self.s3_remote(minio.url) + "bench/ckpt.bin", to)
+            self.play(Row("load-minio", f"load a checkpoint of {SIZE // MIB} MiB from MinIO {peers.minio_version()}, ours verified", "", SIZE), [
+                *ours(f"s3:{minio.url}/bench", minio),
+                make("s5cmd", get, "s5cmd", minio),
+                make("s5cmd, sha256sum", get, "s5cmd", minio, checked=True),
+                make("rclone, sha256sum", rclone, "rclone", minio, checked=True),
+            ], self.verified_limit(f"{minio.url}/bench/ckpt.bin", self.aws, SIZE))
+        finally:
+            minio.stop()
+            shutil.rmtree(minio.drive, ignore_errors=True)
+            shutil.rmtree(store, ignore_errors=True)
+
     def summarize(self):
         """On the checkout's file system: that is where caches live. 300 000 files in some 10 000 folders."""
         with tempfile.TemporaryDirectory(prefix="bench-walk-", dir=ROOT / "build") as tree:
@@ -440,7 +486,7 @@ class Bench:
 
 ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
         "python": Bench.python,
-        "checkpoint": Bench.checkpoint, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "jobs": load.many_jobs,
+        "checkpoint": Bench.checkpoint, "load": Bench.load, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "jobs": load.many_jobs,
         "line": line.long_line, "tails": load.many_tails}
 
 

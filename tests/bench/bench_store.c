@@ -20,7 +20,7 @@
 #include "base/json.h"
 #include "io/sigv4.h"
 #include "store/mirror.h"
-#include "store/objstore.h"
+#include "store/objstore_fetch.h"
 #include "store/usage.h"
 
 #include <netdb.h>
@@ -131,6 +131,90 @@ static int put(char **arg, struct err *err)
 	js_kv(&js, "sha256", hex);
 	js_kv_u64(&js, "bytes", (uint64_t)st.st_size);
 	say(&js, &out);
+	return 0;
+}
+
+/* An object into a file, verified: `arg` is store, key, digest, file. */
+static int open_load(char **arg, struct http_client *client, struct objstore **os,
+                     struct objstore_info *info, struct digest *want, int *fd, struct err *err)
+{
+	struct objstore_env env = {.client = client, .key = keys()};
+
+	*fd = open(arg[3], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (*fd < 0)
+		return err_errno(err, errno, "%s", arg[3]);
+	return objstore_open(os, arg[0], &env, err) < 0 ||
+	                       objstore_stat(*os, arg[1], info, err) < 0 ||
+	                       digest_parse(str_of(arg[2]), want, err) < 0
+	               ? -1
+	               : 0;
+}
+
+static void say_loaded(const struct objstore_info *info)
+{
+	AUTO_BUF struct buf out = BUF_INIT(MIB);
+	struct js js;
+
+	js_init(&js, &out);
+	js_open(&js);
+	js_kv_u64(&js, "bytes", info->size);
+	say(&js, &out);
+}
+
+static int load(char **arg, struct err *err)
+{
+	struct http_policy open_policy = {0};
+	AUTO_HTTP_CLIENT struct http_client *client = http_client_new(&open_policy);
+	AUTO_OBJSTORE struct objstore *os = NULL;
+	AUTO_FD int fd = -1;
+	struct objstore_info info;
+	struct digest want;
+	struct objstore_fetch f = {.key = arg[1], .sha256 = &want};
+
+	if (open_load(arg, client, &os, &info, &want, &fd, err) < 0)
+		return -1;
+	f.size = info.size;
+	f.fd = fd;
+	if (objstore_fetch(os, &f, err) < 0)
+		return -1;
+	say_loaded(&info);
+	return 0;
+}
+
+struct one_stream {
+	struct hash *hash;
+	int fd;
+};
+
+static int hash_and_write(void *arg, const void *p, size_t n, struct err *err)
+{
+	struct one_stream *o = arg;
+
+	hash_add(o->hash, p, n);
+	return fs_write_all(o->fd, p, n, err);
+}
+
+/* As it was done before: each piece is read, hashed and written by one thread. */
+static int load_one_stream(char **arg, struct err *err)
+{
+	struct http_policy open_policy = {0};
+	AUTO_HTTP_CLIENT struct http_client *client = http_client_new(&open_policy);
+	AUTO_OBJSTORE struct objstore *os = NULL;
+	AUTO_HASH struct hash *hash = hash_new(HASH_SHA256);
+	AUTO_FD int fd = -1;
+	struct objstore_info info;
+	struct digest want, got;
+	struct one_stream o = {.hash = hash};
+
+	if (open_load(arg, client, &os, &info, &want, &fd, err) < 0)
+		return -1;
+	o.fd = fd;
+	if (objstore_read(os, arg[1], 0, info.size, hash_and_write, &o, NULL, err) < 0)
+		return -1;
+	(void)hash_end(hash, got.b);
+	if (!digest_same(&got, &want))
+		return err_set(err, ERR_CORRUPT, "another digest");
+	say_loaded(&info);
 	return 0;
 }
 
@@ -416,8 +500,11 @@ static const struct {
 	int args;
 	int (*run)(char **arg, struct err *err);
 } command[] = {
-	{"fetch", 2, fetch},   {"put", 3, put},     {"walk", 1, walk},   {"drain", 2, drain},
-	{"memory", 1, memory}, {"files", 2, files}, {"spawn", 1, spawn},
+	{"fetch", 2, fetch},   {"put", 3, put},
+	{"load", 4, load},     {"load-1", 4, load_one_stream},
+	{"walk", 1, walk},     {"drain", 2, drain},
+	{"memory", 1, memory}, {"files", 2, files},
+	{"spawn", 1, spawn},
 };
 
 int main(int argc, char **argv)
@@ -432,6 +519,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "bench_store %s: %s\n", argv[1], err.msg);
 		return 1;
 	}
-	fprintf(stderr, "usage: bench_store fetch|put|walk|drain|memory|files|spawn ...\n");
+	fprintf(stderr,
+	        "usage: bench_store fetch|put|load|load-1|walk|drain|memory|files|spawn ...\n");
 	return 2;
 }

@@ -5,6 +5,7 @@
 #include "unit.h"
 
 #include "base/clock.h"
+#include "store/objstore_fetch.h"
 #include "store/objstore_impl.h"
 
 #include <dirent.h>
@@ -362,9 +363,65 @@ static void suite_parts(struct objstore *os, bool sized)
 	assert_err(objstore_stat(os, "p/x", &info, &err), &err, ERR_NOT_FOUND, "");
 }
 
+static void note_progress(void *arg, uint64_t done)
+{
+	*(uint64_t *)arg = done;
+}
+
+#define FETCHED (((size_t)17 << 20) + 3) /* some ranges, where they travel in ranges */
+
+static int fetch_to(struct objstore *os, size_t size, const struct digest *sha256, uint8_t *out,
+                    struct err *err)
+{
+	char path[] = "/tmp/stoker-fetch-XXXXXX";
+	AUTO_FD int fd = mkostemp(path, O_CLOEXEC);
+	uint64_t told = 0;
+	const struct objstore_fetch f = {.key = "s/fetched",
+	                                 .size = size,
+	                                 .sha256 = sha256,
+	                                 .fd = fd,
+	                                 .progress = note_progress,
+	                                 .arg = &told};
+
+	assert_true(fd >= 0);
+	(void)unlink(path);
+	if (objstore_fetch(os, &f, err) < 0)
+		return -1;
+	assert_true(told == size);
+	assert_int_equal(lseek(fd, 0, SEEK_END), (off_t)size);
+	assert_int_equal(pread(fd, out, size, 0), (ssize_t)size);
+	return 0;
+}
+
+/* Small ones and large ones; nothing that is not what was promised passes. */
+static void suite_fetch(struct objstore *os)
+{
+	static const size_t sizes[] = {0, 5, (size_t)1 << 20, FETCHED};
+	AUTO_FREE uint8_t *want = xmalloc(FETCHED), *got = xmalloc(FETCHED + 1);
+	struct err err = {0};
+
+	for (size_t i = 0; i < FETCHED; i++)
+		want[i] = (uint8_t)((i * 2654435761U) >> 13);
+	for (size_t i = 0; i < COUNT(sizes); i++) {
+		struct digest d = hash_sha256(want, sizes[i]), other = hash_sha256("x", 1);
+
+		assert_ok(objstore_put(os, "s/fetched", str_n((const char *)want, sizes[i]), &err),
+		          &err);
+		assert_ok(fetch_to(os, sizes[i], &d, got, &err), &err);
+		assert_memory_equal(got, want, sizes[i]);
+		assert_err(fetch_to(os, sizes[i], &other, got, &err), &err, ERR_CORRUPT, "");
+		assert_err(fetch_to(os, sizes[i] + 1, &d, got, &err), &err, ERR_CORRUPT, "");
+		if (sizes[i] > 0)
+			assert_err(fetch_to(os, sizes[i] - 1, &d, got, &err), &err, ERR_CORRUPT,
+			           "");
+	}
+	assert_ok(objstore_del(os, "s/fetched", &err), &err);
+}
+
 static void suite(struct objstore *os)
 {
 	suite_missing(os);
+	suite_fetch(os);
 	suite_put_get(os);
 	suite_keys(os);
 	suite_put_file(os, 0);

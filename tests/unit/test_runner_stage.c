@@ -260,8 +260,10 @@ static void loads_checkpoints(void **state)
 
 	ships_checkpoints(state);
 	p->launch.load = ARENA_NEW(p->a, struct wire_load);
-	p->launch.load[0] = (struct wire_load){"checkpoint-1", "job1", p->launch.ckpt_prefix, 0,
-	                                       "rank-0",       false};
+	p->launch.load[0] = (struct wire_load){.name = "checkpoint-1",
+	                                       .job_id = "job1",
+	                                       .prefix = p->launch.ckpt_prefix,
+	                                       .dir = "rank-0"};
 	p->launch.n_load = 1;
 	p->nonce[0] = '\0';
 	p->go = p->ended = false;
@@ -287,8 +289,10 @@ static void refuses_damaged_checkpoints(void **state)
 	                       STR_LIT("x\n"), &err),
 	          &err);
 	p->launch.load = ARENA_NEW(p->a, struct wire_load);
-	p->launch.load[0] = (struct wire_load){"checkpoint-1", "job1", p->launch.ckpt_prefix, 0,
-	                                       "rank-0",       false};
+	p->launch.load[0] = (struct wire_load){.name = "checkpoint-1",
+	                                       .job_id = "job1",
+	                                       .prefix = p->launch.ckpt_prefix,
+	                                       .dir = "rank-0"};
 	p->launch.n_load = 1;
 	p->nonce[0] = '\0';
 	p->go = p->ended = false;
