@@ -187,7 +187,7 @@ static int run_on_cores(const struct box *b, struct err *err)
 	return 0;
 }
 
-/* As late as can be: what makes the sandbox is not the job. */
+/* As late as can be: this program is not the job, and reserves a lot where it has sanitizers. */
 static int limit_resources(const struct box *b, struct err *err)
 {
 	struct rlimit data = {b->data_limit, b->data_limit},
@@ -267,6 +267,8 @@ static void become(struct box *b, char **argv, struct err *err)
 		(void)fprintf(stderr, BOX_MEMORY "%s\n", b->first.msg);
 	if (b->clear_env)
 		clear_environment(b->a);
+	if (limit_resources(b, err) < 0)
+		return;
 	if (b->program >= 0) {
 		if (slash != NULL)
 			argv[0] += slash - name + 1; /* its path is the host's */
@@ -299,8 +301,6 @@ int box_main(int argc, char **argv, struct err *err)
 		if (getppid() != parent)
 			_exit(BOX_EXIT);
 	}
-	if (r == 0)
-		r = limit_resources(b, err);
 	if (r == 0)
 		r = filter(b, err);
 	if (r == 0)
