@@ -107,8 +107,10 @@ static void add_hidden(const struct quota *q, struct usage_total *sum)
 	sum->disk_bytes = MAX(sum->disk_bytes, more_bytes);
 }
 
-/* False: the job is over. */
-static bool count(struct quota *q, const char *const *dirs, size_t n, struct usage_total *sum)
+/* False: the job is over. `closed`: folders in there that nobody could read before the job began.
+ */
+static bool count(struct quota *q, const char *const *dirs, size_t n, uint64_t closed,
+                  struct usage_total *sum)
 {
 	bool hidden = false;
 
@@ -123,9 +125,9 @@ static bool count(struct quota *q, const char *const *dirs, size_t n, struct usa
 			hidden = true;
 		sum->files += one.files + one.folders + one.links + one.others;
 		sum->disk_bytes += one.disk_bytes;
-		hidden = hidden || one.unreadable > 0;
+		sum->unreadable += one.unreadable;
 	}
-	if (hidden)
+	if (hidden || sum->unreadable > closed)
 		add_hidden(q, sum);
 	return !atomic_load(&q->cancel);
 }
@@ -160,7 +162,7 @@ static bool volume_over(struct quota *q, uint64_t *bytes)
 {
 	struct usage_total sum;
 
-	if (!count(q, &q->o.volume, 1, &sum))
+	if (!count(q, &q->o.volume, 1, 0, &sum))
 		return false;
 	*bytes = sum.disk_bytes;
 	return sum.disk_bytes > q->o.volume_bytes;
@@ -202,7 +204,7 @@ static bool scratch_over(struct quota *q, struct usage_total *sum)
 {
 	const struct quota_options *o = &q->o;
 
-	if (!count(q, o->scratch, COUNT(o->scratch), sum))
+	if (!count(q, o->scratch, COUNT(o->scratch), q->furniture.unreadable, sum))
 		return false;
 	sum->files -= MIN(sum->files, q->furniture.files);
 	sum->disk_bytes -= MIN(sum->disk_bytes, q->furniture.disk_bytes);
@@ -247,7 +249,7 @@ static void look_at_scratch(struct quota *q)
 static bool count_own(struct quota *q, const struct disk *d, uint64_t *own)
 {
 	struct usage_total sum;
-	bool known = count(q, d->own, COUNT(d->own), &sum);
+	bool known = count(q, d->own, COUNT(d->own), q->furniture.unreadable, &sum);
 
 	*own = sum.files;
 	return known;
@@ -329,8 +331,9 @@ int quota_start(struct quota **out, const struct quota_options *o, struct err *e
 
 	q->o = *o;
 	find_disks(q);
-	if (o->scratch_bytes > 0 || o->scratch_files > 0)
-		(void)count(q, o->scratch, COUNT(o->scratch), &q->furniture);
+	/* overlays have folders that an ordinary user cannot read */
+	if (o->scratch_bytes > 0 || o->scratch_files > 0 || geteuid() != 0)
+		(void)count(q, o->scratch, COUNT(o->scratch), UINT64_MAX, &q->furniture);
 	q->stop_fd = eventfd(0, EFD_CLOEXEC);
 	q->crossed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (q->stop_fd < 0 || q->crossed_fd < 0) {

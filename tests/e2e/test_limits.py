@@ -1,6 +1,7 @@
 """What a job may take of its node: inodes, bytes, its checkpoint volume. Each limit is attacked by a job that wants more."""
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -211,3 +212,25 @@ def test_processes_without_cgroups(no_cgroups):
     job = c.push(["ulimit -u; (ulimit -u 50; for i in $(seq 200); do sleep 3 & done; wait) 2>&1 | grep -m 1 -o 'Resource temporarily unavailable'"])
     c.wait(job, "TRAINING_JOB_COMPLETED")
     assert c.user_lines(job)[:2] == ["32768", "Resource temporarily unavailable"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming an ordinary user takes root")
+def test_limits_of_an_ordinary_users_server(empty_cluster):
+    """It cannot read all that is in a job's folder, holds its jobs by no cgroup here, and blames none for what others write."""
+    c = empty_cluster
+    shutil.copy(STOKER, c.folder / "stoker")
+    c.folder.chmod(0o755)
+    subprocess.run(["chown", "-R", "65534:65534", c.folder], check=True)
+    c.port = held_port()
+    c.launch(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", str(c.folder / "stoker"), "server", "--data", str(c.data),
+              "--listen", f"127.0.0.1:{c.port}", "--cpus", "4", "--memory", "4Gi", "--scratch-size", "10MB"])
+    innocent = c.push([c.hold(), "sleep 1", "echo through"])
+    c.wait(innocent, "TRAINING_JOB_RUNNING")
+    (c.data / "by-others").write_bytes(bytes(40 * MB))
+    c.release(innocent)
+    c.wait(innocent, "TRAINING_JOB_COMPLETED")
+    closed = "mkdir $BT_SCRATCH_DIR/d; exec 5> $BT_SCRATCH_DIR/d/x; chmod 0 $BT_SCRATCH_DIR/d; cat /dev/zero >&5"
+    for command, error in [("cat /dev/zero > $BT_SCRATCH_DIR/x", "scratch_quota_exceeded"), (closed, "scratch_quota_exceeded"),
+                           ("cat /dev/zero > $BT_CHECKPOINT_DIR/x", "volume_full")]:
+        job = c.push([command], runtime={"checkpointing_config": {"enabled": True, "settle": "1s", "volume_size_gib": 1}})
+        assert c.wait(job, "TRAINING_JOB_FAILED")["error_id"] == error
