@@ -96,9 +96,7 @@ static int fetch_ranges(struct objstore *os, const struct objstore_fetch *f, str
 		return -1;
 	if (e.info.size != f->size)
 		return differs(f, err);
-	if (xfer_fetch(&job, &got, err) < 0)
-		return err->code == ERR_CORRUPT ? differs(f, err) : err_wrap(err, "%s", f->key);
-	return 0;
+	return xfer_fetch(&job, &got, err) < 0 ? err_wrap(err, "%s", f->key) : 0;
 }
 
 int objstore_fetch(struct objstore *os, const struct objstore_fetch *f, struct err *err)

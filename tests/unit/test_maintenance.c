@@ -79,7 +79,66 @@ static void maintenance_collects_beside_a_fetch_and_what_was_deleted(void **stat
 	assert_int_equal(blobs_in_store(f), 0);
 }
 
+/* A source with a file of its own; its job is over, so nobody needs it. */
+static void mirror_source(struct fixture *f, const char *name, const char *content)
+{
+	const char *dir = arena_printf(f->a, "%s/sources/%s", f->dir, name);
+	struct model_job j = {0};
+
+	assert_ok(fs_mkdirs(AT_FDCWD, dir, 0755, &f->err), &f->err);
+	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f->a, "%s/w", dir), str_of(content), 0644,
+	                          &f->err),
+	          &f->err);
+	assert_ok(fixture_push(f, "",
+	                       arena_printf(f->a,
+	                                    "\"weights\":[{\"source\":\"file://%s\","
+	                                    "\"mount_location\":\"/w\"}]",
+	                                    dir),
+	                       &j),
+	          &f->err);
+	fixture_await(f, j.id, JOB_DEPLOYING);
+	(void)fixture_claim(f, fixture_runner(f, j.id, 0), "a");
+	fixture_exit(f, fixture_runner(f, j.id, 0), JOB_END_DEPLOY_FAILED, 0);
+	clock_sleep_ms(2); /* the next one is used later */
+}
+
+/* A limit that was lowered: a dry run shows what goes then, the least recently used first, and what
+ * other garbage frees counts before. */
+static void maintenance_trims_the_mirror_to_its_limit(void **state)
+{
+	const struct maintenance_want dry = {.dry_run = true}, real = {0};
+	struct fixture *f = *state;
+	struct maintenance_view would, did;
+	struct model_mirror *x = NULL;
+	struct digest loose;
+	size_t n = 0;
+
+	mirror_source(f, "old", "12345678");
+	mirror_source(f, "new", "abcdefgh");
+	mirror_source(f, "newest", "ABCDEFGH");
+	assert_int_equal(maintenance(f, dry).found, 0);
+	assert_ok(blobs_put(f->app->blobs, STR_LIT("rest"), &loose, &f->err), &f->err);
+	f->app->set.mirror_bytes = 24;
+	would = maintenance(f, dry);
+	assert_int_equal(would.found, 1); /* the loose one is enough */
+	f->app->set.mirror_bytes = 9;
+	would = maintenance(f, dry);
+	assert_int_equal(would.found, 3);
+	assert_int_equal(would.found_bytes, 4 + 8 + 8);
+	assert_int_equal(item_of(&would, "weights over the limit")->bytes, 8);
+	assert_int_equal(blobs_in_store(f), 4);
+	did = maintenance(f, real);
+	assert_int_equal(did.found, would.found);
+	assert_int_equal(did.found_bytes, would.found_bytes);
+	assert_int_equal(maintenance(f, dry).found, 0);
+	assert_ok(ctx_mirrors(f->app, f->admin, f->a, &x, &n, &f->err), &f->err);
+	assert_int_equal(n, 1);
+	assert_true(str_ends(str_of(x[0].source), "/newest"));
+	assert_int_equal(blobs_in_store(f), 1);
+}
+
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(maintenance_collects_beside_a_fetch_and_what_was_deleted),
+	FIXTURE_TEST(maintenance_trims_the_mirror_to_its_limit),
 };
 UNIT_MAIN(tests)
