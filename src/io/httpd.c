@@ -208,7 +208,9 @@ static struct MHD_Response *make_response(struct exchange *x)
 	return MHD_create_response_from_fd_at_offset64(r->count, TAKE_FD(r->fd), r->first);
 }
 
-static enum MHD_Result send_reply(struct exchange *x)
+/* Without x->lock: libmicrohttpd has a lock of its own for a response, and holds it in on_stream().
+ * Nobody else looks at a reply that is done. */
+static enum MHD_Result queue_reply(struct exchange *x)
 {
 	const struct reply *r = &x->reply;
 	struct MHD_Response *m = make_response(x);
@@ -228,6 +230,13 @@ static enum MHD_Result send_reply(struct exchange *x)
 	if (x->h->o.note != NULL)
 		x->h->o.note(&x->rq, r->status, x->failure, clock_mono_ms() - x->start_ms);
 	return sent;
+}
+
+/* By on_access, when it has given the lock back. */
+static enum MHD_Result send_reply(struct exchange *x)
+{
+	x->sending = true;
+	return MHD_YES;
 }
 
 /* Nothing of the body was read yet: read it if that is cheap, else answer and hang up. */
@@ -333,9 +342,10 @@ static enum MHD_Result on_access(void *cls UNUSED, struct MHD_Connection *conn U
 	(void)pthread_mutex_lock(&x->lock);
 	if (!x->seen)
 		read_head(x, method, version);
+	x->sending = false;
 	r = data != NULL ? on_body(x, data, n) : on_turn(x);
 	(void)pthread_mutex_unlock(&x->lock);
-	return r;
+	return x->sending ? queue_reply(x) : r;
 }
 
 static struct conn *conn_of(struct MHD_Connection *conn)

@@ -77,6 +77,7 @@ struct exchange {
 	char *failure; /* the words of the error that was replied, or NULL */
 	int64_t start_ms;
 	bool seen;    /* the head was looked at; only libmicrohttpd's thread reads it */
+	bool sending; /* this call of on_access queues the reply; only libmicrohttpd's thread */
 	bool expects; /* the sender waits for "100 Continue" */
 	bool refused; /* answered before its body: the connection ends */
 	bool hang_up; /* where the next request would begin is not clear: the connection ends */
