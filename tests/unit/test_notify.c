@@ -103,8 +103,7 @@ static void a_push_needs_its_webhooks(void **state)
 	struct fixture *f = *state;
 	struct model_job j = {0};
 
-	assert_err(fixture_push(f, "", NOTIFY, &j), &f->err, ERR_INVALID,
-	           "not set in this team: ops");
+	assert_err(fixture_push(f, "", NOTIFY, &j), &f->err, ERR_SECRET_NOT_SET, "ops");
 	set_secret(f, "ops", "nonsense-s3cr3t");
 	assert_err(fixture_push(f, "", NOTIFY, &j), &f->err, ERR_INVALID,
 	           "notify[0].webhook: secret \"ops\"");
