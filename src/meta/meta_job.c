@@ -179,18 +179,27 @@ static void where_done(struct where *w)
 	buf_done(&w->sql);
 }
 
-/* SQLite would look at all jobs of a user, project or team, newest first, for the few that are not
- * over. It is told to take those alone and to sort them. */
+/* SQLite knows nothing of how many rows an index finds, and would rather go through all jobs of a
+ * team in order than sort the three of a name. So it is told: the index of what names the fewest
+ * jobs, and of those that are not over, or are in one state, the one that finds them alone. */
 static const char *index_of(const struct meta_query *q)
 {
-	if (q->states == 0 || (q->states & ~meta_active_states()) != 0 || q->job_id != NULL ||
-	    q->name != NULL || q->prefix != NULL)
+	bool by_state = q->states != 0 && ((q->states & ~meta_active_states()) == 0 ||
+	                                   (q->states & (q->states - 1)) == 0);
+
+	if (q->job_id != NULL)
 		return "";
+	if (q->name != NULL)
+		return "INDEXED BY jobs_name ";
+	if (q->prefix != NULL)
+		return "INDEXED BY sqlite_autoindex_jobs_1 "; /* of the primary key */
 	if (q->user != NULL)
-		return "INDEXED BY jobs_user_state ";
+		return by_state ? "INDEXED BY jobs_user_state " : "INDEXED BY jobs_user ";
 	if (q->project_id != NULL)
-		return "INDEXED BY jobs_project_state ";
-	return q->team_id != NULL ? "INDEXED BY jobs_team_state " : "";
+		return by_state ? "INDEXED BY jobs_project_state " : "INDEXED BY jobs_project ";
+	if (q->team_id != NULL)
+		return by_state ? "INDEXED BY jobs_team_state " : "INDEXED BY jobs_team ";
+	return "";
 }
 
 int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struct model_job **out,
@@ -229,7 +238,7 @@ int meta_jobs_count(struct meta *m, const struct meta_query *q, uint64_t *n, str
 	*n = 0;
 	if (!where_of(q, &w))
 		return 0;
-	FMT(sql, "SELECT count(*) FROM jobs j %s", buf_cstr(&w.sql));
+	FMT(sql, "SELECT count(*) FROM jobs j %s%s", index_of(q), buf_cstr(&w.sql));
 	if (db_begin(m->db, DB_READ, &tx, err) < 0 ||
 	    db_number(&tx, sql, w.v, w.n, 0, &count, err) < 0)
 		return -1;

@@ -231,6 +231,8 @@ static bool asked_for(const struct meta_query *q, const struct model_job *j)
 	return (q->user == NULL || strcmp(q->user, j->user) == 0) &&
 	       (q->project_id == NULL || strcmp(q->project_id, j->project_id) == 0) &&
 	       (q->team_id == NULL || strcmp(q->team_id, j->team_id) == 0) &&
+	       (q->name == NULL || strcmp(q->name, j->name) == 0) &&
+	       (q->prefix == NULL || str_starts(str_of(j->id), q->prefix)) &&
 	       (q->states == 0 || (q->states >> j->core.state & 1) != 0);
 }
 
@@ -285,6 +287,7 @@ static void jobs_are_listed_by_whatever_is_asked(void **state)
 		row.user = i % 3 == 0 ? "ann" : "bob";
 		row.project_id = i % 5 < 2 ? "proj001" : "proj002";
 		row.team_id = i % 5 < 2 ? "team001" : "team002";
+		row.name = i % 2 == 0 ? "even" : NULL;
 		assert_ok(meta_job_add(p->m, p->a, &n, &all[i], &existing, &p->err), &p->err);
 		if (i % 4 != 1)
 			continue;
@@ -292,7 +295,7 @@ static void jobs_are_listed_by_whatever_is_asked(void **state)
 		assert_ok(meta_job(p->m, p->a, all[i].id, &all[i], &p->err), &p->err);
 		assert_int_equal(all[i].core.state, JOB_STOPPED);
 	}
-	for (unsigned shape = 0; shape < 64; shape++) {
+	for (unsigned shape = 0; shape < 256; shape++) {
 		const uint32_t states[] = {0, active, UINT32_C(1) << JOB_PENDING,
 		                           active | UINT32_C(1) << JOB_STOPPED};
 		struct meta_query q = {
@@ -300,7 +303,9 @@ static void jobs_are_listed_by_whatever_is_asked(void **state)
 			.project_id = (shape & 2) != 0 ? "proj002" : NULL,
 			.team_id = (shape & 4) != 0 ? "team002" : NULL,
 			.ascending = (shape & 8) != 0,
-			.states = states[shape / 16],
+			.name = (shape & 64) != 0 ? "even" : NULL,
+			.prefix = (shape & 128) != 0 ? "job001" : NULL,
+			.states = states[shape / 16 % 4],
 		};
 
 		assert_lists(p, q, all);
