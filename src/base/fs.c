@@ -424,6 +424,21 @@ int fs_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *total_bytes,
 	return 0;
 }
 
+bool fs_inodes(const char *dir, uint64_t *total, uint64_t *left)
+{
+	struct statvfs v;
+	AUTO_FD int fd = -1;
+
+	*total = *left = 0;
+	if (statvfs(dir, &v) < 0 || v.f_files == 0)
+		return false;
+	if (v.f_favail == 0)
+		fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	*total = v.f_files;
+	*left = v.f_favail;
+	return fd < 0;
+}
+
 bool fs_is_network(const char *path)
 {
 	static const uint32_t magics[] = {

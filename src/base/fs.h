@@ -48,6 +48,9 @@ int fs_remove_tree(int dirfd, const char *path, struct err *err) MUST_CHECK;
 int fs_lock(const char *path, struct err *err) MUST_CHECK;
 int fs_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *total_bytes,
                   struct err *err) MUST_CHECK;
+/* Files that the file system of a folder has room for, and how many more. False: it does not count
+ * them, as btrfs, or says that there are none left and makes another one all the same. */
+bool fs_inodes(const char *dir, uint64_t *total, uint64_t *left);
 /* True for NFS, Lustre, CIFS, FUSE...: where locks and SQLite are not to be trusted. */
 bool fs_is_network(const char *path);
 

@@ -58,23 +58,11 @@ bool quota_inodes_over(uint64_t total, uint64_t left, uint64_t own)
 	return is_low(total, left) && own >= QUOTA_SMALL_FILES && own / QUOTA_HOLDS > left;
 }
 
-static bool inodes_of(const char *dir, uint64_t *total, uint64_t *left)
-{
-	struct statvfs fs;
-
-	*total = *left = 0;
-	if (statvfs(dir, &fs) < 0 || fs.f_files == 0)
-		return false; /* btrfs and others have as many as there are bytes for */
-	*total = fs.f_files;
-	*left = fs.f_favail;
-	return true;
-}
-
 bool quota_inodes_low(const char *dir)
 {
 	uint64_t total, left;
 
-	return inodes_of(dir, &total, &left) && is_low(total, left);
+	return fs_inodes(dir, &total, &left) && is_low(total, left);
 }
 
 /* The use of the whole file system, by anybody. */
@@ -261,7 +249,7 @@ static void look_at_inodes(struct quota *q, struct disk *d)
 	int64_t begun = clock_mono_ms();
 	uint64_t total, left, own = 0;
 
-	if (!inodes_of(d->dir, &total, &left))
+	if (!fs_inodes(d->dir, &total, &left))
 		return;
 	if (!is_low(total, left)) {
 		d->look = (struct look){0};
@@ -270,7 +258,7 @@ static void look_at_inodes(struct quota *q, struct disk *d)
 	if (!is_due(&d->look) && left > d->left / 2)
 		return;
 	freeze(q);
-	if (count_own(q, d, &own) && inodes_of(d->dir, &total, &left) &&
+	if (count_own(q, d, &own) && fs_inodes(d->dir, &total, &left) &&
 	    quota_inodes_over(total, left, own)) {
 		(void)err_set(&q->why, ERR_INODES_EXHAUSTED,
 		              "the disk of this node has %" PRIu64 " of %" PRIu64

@@ -2,8 +2,6 @@
 #include "server/app.h"
 #include "base/reserve.h"
 
-#include <sys/statvfs.h>
-
 void app_log(struct app *app, const char *job_id, const char *fmt, ...)
 {
 	AUTO_BUF struct buf line = BUF_INIT(APP_LINE_MAX * 4);
@@ -63,9 +61,9 @@ char *app_path(struct app *app, struct arena *a, const char *below)
 
 bool app_lacks_inodes(const struct app *app)
 {
-	struct statvfs fs;
+	uint64_t total, left;
 
-	return statvfs(app->data, &fs) == 0 && fs.f_files > 0 && fs.f_favail < APP_INODES;
+	return fs_inodes(app->data, &total, &left) && left < APP_INODES;
 }
 
 int app_has_room(struct app *app, struct err *err)

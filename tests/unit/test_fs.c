@@ -67,6 +67,22 @@ static void test_write_read(void **state)
 	done(&w);
 }
 
+static void test_inodes(void **state)
+{
+	struct world w;
+	uint64_t total = 0, left = 0;
+
+	(void)state;
+	setup(&w);
+	if (fs_inodes(w.dir, &total, &left)) /* btrfs has no such number */
+		assert_true(total > 0 && left <= total);
+	else
+		assert_true(total == 0 || left == 0);
+	assert_false(fs_inodes("/proc", &total, &left));
+	assert_false(fs_inodes("/no/such/folder", &total, &left));
+	done(&w);
+}
+
 static void test_mkdirs(void **state)
 {
 	struct world w;
@@ -230,10 +246,15 @@ static void test_lock_and_pio(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_plain),        cmocka_unit_test(test_write_read),
-	cmocka_unit_test(test_mkdirs),       cmocka_unit_test(test_beneath),
-	cmocka_unit_test(test_remove_tree),  cmocka_unit_test(test_remove_deep_tree),
-	cmocka_unit_test(test_lock_and_pio), cmocka_unit_test(test_each_name),
+	cmocka_unit_test(test_plain),
+	cmocka_unit_test(test_write_read),
+	cmocka_unit_test(test_inodes),
+	cmocka_unit_test(test_mkdirs),
+	cmocka_unit_test(test_beneath),
+	cmocka_unit_test(test_remove_tree),
+	cmocka_unit_test(test_remove_deep_tree),
+	cmocka_unit_test(test_lock_and_pio),
+	cmocka_unit_test(test_each_name),
 };
 
 UNIT_MAIN(tests)
