@@ -7,6 +7,10 @@
 #include "server/specs.h"
 
 #define WINDOW ((size_t)4 << 20) /* of an object that is read for its structure */
+/* Of one checkpoint are read, for names are the job's: so many lists of so many bytes in all.
+ * Beyond that a list is a file like any other, and proves nothing. */
+#define LISTS_MAX 64
+#define LISTS_BYTES_MAX ((uint64_t)512 << 20)
 
 struct node {
 	const struct model_checkpoint *row; /* NULL: it has none of it */
@@ -28,6 +32,8 @@ struct work {
 	struct set_result set;
 	struct ckpt_verdict verdict;
 	struct ckpt_whole was; /* what it was complete with before */
+	size_t n_lists;        /* read, and ... */
+	uint64_t list_bytes;   /* ... of so many bytes */
 	bool has_was, kept;    /* kept: it stays as it was */
 };
 
@@ -179,6 +185,15 @@ static bool has_list(const char *path)
 	return str_ends(str_of(base), ".index.json");
 }
 
+static bool may_read(struct work *w, uint64_t size)
+{
+	if (w->n_lists >= LISTS_MAX || size > LISTS_BYTES_MAX - w->list_bytes)
+		return false;
+	w->n_lists++;
+	w->list_bytes += size;
+	return true;
+}
+
 static int read_list(struct work *w, const struct ckpt *c, size_t i, struct format_result *out,
                      struct err *err)
 {
@@ -202,7 +217,7 @@ static int fill_check(struct work *w, const struct ckpt *c, size_t i, struct for
 	const struct ckpt_file *about = &c->about[i];
 	bool told = c->files.n <= CKPT_DETAILS_MAX;
 
-	if (has_list(c->files.file[i].path)) {
+	if (has_list(c->files.file[i].path) && may_read(w, c->files.file[i].size)) {
 		if (read_list(w, c, i, out, err) == 0)
 			return 0;
 		if (err->code != ERR_NOT_FOUND && err->code != ERR_CORRUPT)

@@ -319,6 +319,9 @@ static int put(struct app *app, struct arena *a, const struct model_job *job,
 	if (meta_checkpoint_put(app->meta, c, err) < 0)
 		return -1;
 	app_crash_at("union:reported");
+	/* being saved over: as long as it is not done, nothing of what is complete changes */
+	if (*before == CKPT_COMPLETE && c->updating != NULL)
+		return 0;
 	return ckpt_union_judge(app, job, c->name, &c->state, err);
 }
 
