@@ -38,12 +38,13 @@ struct wire_weights {
 	uint64_t bytes, files;
 };
 
+#define WIRE_NO_PART "-" /* of several nodes, and their manifest does not name this part */
 struct wire_load {
 	const char *name, *job_id, *prefix; /* object prefix of that job's checkpoints */
 	uint32_t rank_from;                 /* the rank whose files these are */
-	const char *files_sha256;           /* ckpt_digest of them, 64 hex; NULL = of one node */
-	const char *dir;                    /* below the download folder: "rank-0" */
-	bool resume;                        /* the job goes on from this one: STOKER_RESUME_FROM */
+	const char *files_sha256; /* ckpt_digest of them; NULL = of one node; WIRE_NO_PART */
+	const char *dir;          /* below the download folder: "rank-0" */
+	bool resume;              /* the job goes on from this one: STOKER_RESUME_FROM */
 };
 
 struct wire_code {

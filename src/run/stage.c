@@ -291,6 +291,9 @@ static int check_part(const struct wire_load *load, const struct ckpt *c, struct
 
 	if (load->files_sha256 == NULL)
 		return 0;
+	if (strcmp(load->files_sha256, WIRE_NO_PART) == 0)
+		return err_set(err, ERR_CORRUPT,
+		               "the manifest of all nodes is damaged, or not in the store");
 	if (digest_parse(str_of(load->files_sha256), &want, err) < 0)
 		return -1;
 	is = ckpt_digest(c);

@@ -1,4 +1,5 @@
 /* ctx_runner.c - what runners say and ask: claim, heartbeat, orders, ready, events, exit. */
+#include "base/log.h"
 #include "base/units.h"
 #include "server/cache.h"
 #include "server/ckpt_union.h"
@@ -102,7 +103,22 @@ static uint32_t rank_for(const struct resolved_load *l, uint32_t rank)
 	return best;
 }
 
-/* The part as its checkpoint was complete with it. */
+static int is_of_several(struct app *app, struct arena *a, const struct wire_load *load, bool *yes,
+                         struct err *err)
+{
+	struct model_checkpoint *rows = NULL;
+	size_t n = 0;
+
+	*yes = false;
+	if (meta_checkpoints(app->meta, a, load->job_id, &rows, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n && !*yes; i++)
+		*yes = rows[i].is_part && strcmp(rows[i].name, load->name) == 0;
+	return 0;
+}
+
+/* The part as its checkpoint was complete with it. Without a manifest of all nodes that names it,
+ * the runner refuses to load it, by name: a claim that fails is only tried again. */
 static int fill_part(struct app *app, struct arena *a, struct wire_load *load, struct err *err)
 {
 	const struct ckpt_whole_part *part;
@@ -110,14 +126,21 @@ static int fill_part(struct app *app, struct arena *a, struct wire_load *load, s
 	char hex[HASH_HEX_CAP];
 	bool found = false;
 
-	if (ckpt_union_read(app, a, load->prefix, load->name, &whole, &found, err) < 0)
+	if (is_of_several(app, a, load, &found, err) < 0)
 		return -1;
 	if (!found)
-		return 0; /* of a server that knew no such manifests */
+		return 0;
+	load->files_sha256 = WIRE_NO_PART;
+	if (ckpt_union_read(app, a, load->prefix, load->name, &whole, &found, err) < 0) {
+		if (err->code != ERR_INVALID && err->code != ERR_UNSUPPORTED)
+			return -1;
+		log_error("checkpoint %s of job %s: %s", load->name, load->job_id, err->msg);
+		err_clear(err);
+		return 0;
+	}
 	part = ckpt_whole_part(&whole, load->rank_from);
 	if (part == NULL)
-		return err_set(err, ERR_CORRUPT, "it has no part of node %" PRIu32,
-		               load->rank_from);
+		return 0;
 	digest_hex(&part->sha256, hex);
 	load->files_sha256 = arena_cstr(a, hex);
 	return 0;
@@ -142,7 +165,7 @@ static int fill_loads(struct app *app, struct arena *a, const struct mine *m,
 			.dir = arena_printf(a, "rank-%u", m->row.node_rank),
 			.resume = out->n_load == 0,
 		};
-		if (l->n_ranks > 1 && fill_part(app, a, &out->load[out->n_load], err) < 0)
+		if (fill_part(app, a, &out->load[out->n_load], err) < 0)
 			return err_wrap(err, "checkpoint %s of job %s", l->name, l->job_id);
 		out->n_load++;
 	}

@@ -7,7 +7,7 @@ from conftest import DEADLINE_S, PARTS, ROOT, held_port
 # Writes a part of checkpoint-1 as a saver does that shards by node; what it writes is told by its arguments.
 SAVER = """
 import json, os, sys
-out = os.path.join(os.environ["BT_CHECKPOINT_DIR"], "checkpoint-1")
+out = os.path.join(os.environ["BT_CHECKPOINT_DIR"], "checkpoint-" + os.environ.get("STEP", "1"))
 os.makedirs(out, exist_ok=True)
 for what in sys.argv[1:]:
     name, _, content = what.partition("=")
@@ -89,7 +89,12 @@ def test_complete_by_all_nodes_or_not_at_all(empty_cluster):
     job = cluster.push([show], compute=TWO, runtime=load)
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert all(f"./rank-{i}/checkpoint-1/{s}" in cluster.logs(job) for i, s in enumerate(SHARDS))
-    # a part that is not the one that the checkpoint was complete with is not loaded
+    # nothing is loaded without the manifest of all nodes, nor a part that is not the one which it names
+    of_all = next((cluster.data / "objects").rglob(f"{good['id']}/.stoker/checkpoint-1.json"))
+    of_all.rename(cluster.folder / "away")
+    job = cluster.push([show], compute=TWO, runtime=load)
+    assert cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_id"] == "corrupt"
+    (cluster.folder / "away").rename(of_all)
     path = cluster.data / f"objects/training_projects/{job['training_project']['id']}/jobs/{good['id']}/rank-1/.stoker/checkpoint-1.json"
     manifest = json.loads(path.read_text())
     manifest["files"] = manifest["files"][:1]
@@ -132,3 +137,19 @@ def test_server_dies_between_the_parts(empty_cluster, label):
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert {k: r["state"] for k, r in rows(cluster, job).items()} == {0: "COMPLETE", 1: "COMPLETE"}
     assert len(whole(cluster, job)["parts"]) == 2
+
+
+def test_a_gang_goes_on_from_what_all_of_it_saved(cluster):
+    """checkpoint-2 has no part of node 1, which dies: the retry begins with checkpoint-1, each node with its own part."""
+    first = "STEP=1 " + save("config.json={}", SHARDS[0], INDEX)
+    second = "STEP=1 " + save(SHARDS[1])
+    saved = "$BT_PROJECT_CACHE_DIR/saved"
+    again = 'test $BT_RETRY_COUNT = 0 || { echo from ${STOKER_RESUME_FROM##*/} $(ls $STOKER_RESUME_FROM); exit 0; }'
+    command = f"{again}; if test $BT_NODE_RANK = 0; then {first}; STEP=2 {save('config.json={}', SHARDS[0], INDEX)}; touch {saved}; sleep 600; " \
+              f"else {second}; until test -e {saved}; do sleep 0.1; done; exit 3; fi"
+    job = cluster.push([command], files={"saver.py": SAVER}, compute=TWO, retry={"on": ["failure"]},
+                       runtime={**RUNTIME, "cache_config": {"enabled": True}, "load_checkpoint_config": {"enabled": True}})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    lines = cluster.logs(job)
+    assert f"[0] from checkpoint-1 config.json {SHARDS[0]} model.safetensors.index.json" in lines, lines
+    assert f"[1] from checkpoint-1 {SHARDS[1]}" in lines, lines

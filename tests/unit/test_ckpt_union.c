@@ -43,7 +43,7 @@ struct part {
 	int rule;
 	bool doubt;
 	uint32_t revision, since, world;
-	const char *file[4];
+	const char *file[80];
 };
 
 static void store(struct gang *g, const struct part *p, const char *manifest)
@@ -211,6 +211,32 @@ static void lists_are_held_against_all_nodes(void **state)
 	}
 }
 
+/* Names are the job's: what is called a list does not make the server read without end. One that
+ * is beyond the bound is a file like any other. */
+static void lists_are_bounded(void **state)
+{
+	struct fixture *f = *state;
+	struct gang g;
+
+	start(f, &g);
+	for (int gap = 0; gap < 2; gap++) {
+		const char *name = arena_printf(f->a, "folder-%c", 'a' + gap);
+		struct part first = {.name = name, .state = CKPT_COMPLETE};
+
+		for (int i = 0; i < 70; i++)
+			first.file[i] = arena_printf(
+				f->a, "%03d.index.json={\"weight_map\":{\"w\":\"%s\"}}", i,
+				i == (gap == 0 ? 69 : 0) ? "gone.bin" : "here.bin");
+		first.file[70] = "here.bin=1";
+		(void)report(&g, first);
+		assert_int_equal(report(&g, (struct part){.name = name,
+		                                          .node = 1,
+		                                          .state = CKPT_COMPLETE,
+		                                          .file = {"z=1"}}),
+		                 gap == 0 ? CKPT_COMPLETE : CKPT_SYNCING);
+	}
+}
+
 static void a_node_that_ends_without_its_part(void **state)
 {
 	struct fixture *f = *state;
@@ -346,6 +372,14 @@ static void both_parts_load(void **state)
 	assert_int_equal(l.n_load, 1);
 	digest_hex(&w.part[0].sha256, hex);
 	assert_string_equal(l.load[0].files_sha256, hex);
+	/* without the manifest of all nodes it is not loaded */
+	assert_ok(objstore_del(
+			  f->app->objects,
+			  ckpt_whole_key(f->a, ckpt_prefix(f->a, g.job.project_id, g.job.id), NAME),
+			  &f->err),
+	          &f->err);
+	l = fixture_claim(f, fixture_runner(f, k.id, 0), "a");
+	assert_string_equal(l.load[0].files_sha256, WIRE_NO_PART);
 	/* a damaged part: it is complete on no node any more */
 	assert_ok(ckpts_set_damaged(
 			  f->app,
@@ -401,6 +435,7 @@ static void a_mark_stays(void **state)
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(both_or_none),
 	FIXTURE_TEST(lists_are_held_against_all_nodes),
+	FIXTURE_TEST(lists_are_bounded),
 	FIXTURE_TEST(a_node_that_ends_without_its_part),
 	FIXTURE_TEST(the_end_of_all_decides),
 	FIXTURE_TEST(doubt_is_cleared_by_proof),
