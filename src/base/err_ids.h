@@ -13,6 +13,7 @@
 #define ERR_IDS(X) \
 	X(USAGE,                INVALID,     "usage",                  "The command line is wrong. `stoker COMMAND --help` shows how it is used.") \
 	X(REQUEST_MALFORMED,    INVALID,     "request_malformed",      "The headers of the HTTP request are ambiguous, so it is refused. The client or a proxy is broken.") \
+	X(CONFIRMATION_REQUIRED, INVALID,    "confirmation_required",  "The command asks before it deletes something, and stdin is not a terminal. Pass --yes.") \
 	X(COMMAND_UNKNOWN,      INVALID,     "command_unknown",        "stoker has no such command. The message suggests the one that does this, if any.") \
 	X(JOB_FILE_EMPTY,       INVALID,     "job_file_empty",         "The job file is empty. The message shows the smallest one; `stoker init` writes one.") \
 	X(UNIT_MISSING,         INVALID,     "unit_missing",           "The size has no unit and would be a few bytes. Write the unit: 512Mi, 64Gi.") \
@@ -30,7 +31,7 @@
 	X(PYTHON_REQUIREMENTS_FAILED, INVALID,   "python_requirements_failed", "The Python environment could not be built. The message ends with the last lines of pip or uv; the job's log has all of them.") \
 	X(TOKEN_INVALID,        AUTH,        "token_invalid",          "The token is missing, unknown, revoked or expired. Run `stoker login`.") \
 	X(ADDRESS_DENIED,       DENIED,      "address_denied",         "A source, a webhook or a redirect leads to an internal address. An administrator can allow the network with --allow-source-network.") \
-	X(ROLE_REQUIRED,        DENIED,      "role_required",          "The token's role does not allow this. Ask an administrator for a token with the role named in the message.") \
+	X(ROLE_REQUIRED,        DENIED,      "role_required",          "The token's role or team does not allow this. The message names the role, or asks for a token for all teams.") \
 	X(SERVER_UNPROVEN,      DENIED,      "server_unproven",        "The program that answers at the server's address did not prove that it is the server of this login, so the token was not sent. Check that the server is running and that the URL is right.") \
 	X(SOURCE_DENIED,        DENIED,      "source_denied",          "The source refuses access. The secret, or the server's user for file://, must be allowed to list and read there.") \
 	X(SOURCE_ENDPOINT_DENIED, DENIED,    "source_endpoint_denied", "This server does not allow the endpoint. An administrator can allow its host with --allow-endpoint.") \
@@ -49,11 +50,16 @@
 	X(UPLOAD_NOT_FOUND,     NOT_FOUND,   "upload_not_found",       "The upload was never started, has expired, or was aborted. Push again.") \
 	X(ATTEMPT_NOT_FOUND,    NOT_FOUND,   "attempt_not_found",      "The runner's attempt no longer exists: its job was deleted.") \
 	X(SUMMARY_NOT_FOUND,    NOT_FOUND,   "summary_not_found",      "The cache was never summarized. Run `stoker cache summarize`.") \
+	X(CACHE_PATH_NOT_FOUND, NOT_FOUND,   "cache_path_not_found",   "The cache has no file or folder of this path. `stoker cache ls` lists them.") \
 	X(SOURCE_NOT_FOUND,     NOT_FOUND,   "source_not_found",       "The source does not exist, has no files, or has no such revision. Check its URL.") \
 	X(IMAGE_NOT_FOUND,      NOT_FOUND,   "image_not_found",        "The image is not on the machine, and its registry does not have it. Check its name and tag.") \
 	X(CHECKPOINT_INCOMPLETE, NOT_FOUND,  "checkpoint_incomplete",  "The checkpoint is there but not complete, so it is not loaded. `stoker checkpoints ls JOB --all` says why.") \
 	X(PYTHON_NOT_FOUND,     NOT_FOUND,   "python_not_found",       "The machine, or the image, has no Python of the version that the job names. The message lists what was found.") \
 	X(CHECKPOINT_NOT_STORED, CONFLICT,   "checkpoint_not_stored",  "Files of the checkpoint are not in the store: its upload did not finish, or they were deleted. It cannot be marked as complete.") \
+	X(JOB_ENDED,            CONFLICT,    "job_ended",              "The job has already ended. `stoker recreate JOB` runs it again.") \
+	X(JOB_NOT_RUNNING,      CONFLICT,    "job_not_running",        "A command can only be run in a running job. `stoker view JOB` shows its state.") \
+	X(JOB_NOT_PENDING,      CONFLICT,    "job_not_pending",        "Only a job that waits in the queue can be changed.") \
+	X(CHECKPOINT_PINNED,    CONFLICT,    "checkpoint_pinned",      "The checkpoint is pinned. `stoker checkpoints unpin` removes the pin.") \
 	X(NAME_AMBIGUOUS,       CONFLICT,    "name_ambiguous",         "Several things match this name or prefix. Use one of the ids in the message.") \
 	X(ADDRESS_IN_USE,       CONFLICT,    "address_in_use",         "Another process already listens on this address and port. `ss -ltnp` shows which. Stop it, or use another port.") \
 	X(DATA_FOLDER_IN_USE,   CONFLICT,    "data_folder_in_use",     "Another server uses this data folder. The message names its process. Stop it, or use another folder.") \

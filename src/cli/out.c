@@ -535,9 +535,9 @@ int out_confirm(const struct cli *c, const char *question, const char *must_type
 	if (opt_flag(c, "yes") && must_type == NULL)
 		return 0;
 	if (isatty(0) != 1)
-		return err_set(err, ERR_INVALID, "%s stdin is not a terminal; %s", question,
-		               must_type != NULL ? "name it with --confirm"
-		                                 : "pass --yes to confirm");
+		return err_set(
+			err, ERR_CONFIRMATION_REQUIRED, "%s stdin is not a terminal; %s", question,
+			must_type != NULL ? "name it with --confirm" : "pass --yes to confirm");
 	(void)fprintf(stderr, "%s %s ", out_plain(c->arena, str_of(question)),
 	              must_type != NULL ? "Type its name to go on:" : "[y/N]");
 	(void)fflush(stderr);

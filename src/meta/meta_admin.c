@@ -71,7 +71,8 @@ int meta_team_del(struct meta *m, const char *id, struct err *err)
 	              0, &projects, err) < 0)
 		return -1;
 	if (t.is_default)
-		return err_set(err, ERR_CONFLICT, "%s is the default team: it stays", t.name);
+		return err_set(err, ERR_CONFLICT, "%s is the default team, which cannot be deleted",
+		               t.name);
 	if (projects > 0)
 		return err_set(err, ERR_CONFLICT, "team %s has %lld projects: delete them first",
 		               t.name, (long long)projects);

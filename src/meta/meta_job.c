@@ -556,8 +556,8 @@ static int change_in(struct db_tx *tx, const char *id, const char *set, struct d
 	if (db_exec(tx, sql, DB_ARGS(db_int(e->ms), value, db_text(id)), &changed, err) < 0)
 		return -1;
 	if (changed == 0)
-		return err_set(err, ERR_CONFLICT, "only the %s of a pending job can be changed",
-		               e->kind);
+		return err_set(err, ERR_JOB_NOT_PENDING,
+		               "only the %s of a pending job can be changed", e->kind);
 	return event_in(tx, id, e, err);
 }
 

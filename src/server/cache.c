@@ -443,8 +443,14 @@ int ctx_cache_remove(void *of, const struct principal *principal, const char *sc
 	if (!fs_path_is_plain(path))
 		return err_set(err, ERR_INVALID, "\"%.*s\" is not a path below the cache",
 		               (int)MIN(path.n, (size_t)200), path.p);
-	if (remove_below(cache_dir(app, a, scope, id), arena_strz(a, path), bytes, err) < 0)
-		return -1;
+	if (remove_below(cache_dir(app, a, scope, id), arena_strz(a, path), bytes, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		return err_set(err, ERR_CACHE_PATH_NOT_FOUND,
+		               "the cache has no file or folder %.*s",
+		               (int)MIN(path.n, (size_t)200), path.p);
+	}
 	log_info("cache: removed scope=%s id=%s path=%.*s by=%s", scope, id, STR_ARG(path),
 	         principal->name);
 	return cache_snapshot_now(app, a, scope, id, &s, err);

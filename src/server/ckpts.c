@@ -159,7 +159,7 @@ static int delete_named(struct app *app, struct arena *a, const struct model_job
 	    check_settled(job, rows, n, name, err) < 0)
 		return -1;
 	if (is_pinned(rows, n, name))
-		return err_set(err, ERR_CONFLICT,
+		return err_set(err, ERR_CHECKPOINT_PINNED,
 		               "checkpoint %s of job %s is pinned; unpin it first with `stoker "
 		               "checkpoints unpin`",
 		               name, job->id);

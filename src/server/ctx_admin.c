@@ -25,7 +25,7 @@ int ctx_need_all(const struct principal *principal, struct err *err)
 		return -1;
 	if (principal->team_id != NULL)
 		return err_set(
-			err, ERR_DENIED,
+			err, ERR_ROLE_REQUIRED,
 			"token \"%s\" belongs to one team; this requires a token for all teams",
 			principal->name);
 	return 0;

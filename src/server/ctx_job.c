@@ -57,7 +57,7 @@ int ctx_job_stop(void *of, const struct principal *principal, struct arena *a, c
 	    ctx_job(app, principal, a, job_id, &job, err) < 0)
 		return -1;
 	if (job_state_is_final(job.core.state))
-		return err_set(err, ERR_CONFLICT, "job %s is already %s", job.id,
+		return err_set(err, ERR_JOB_ENDED, "job %s is already %s", job.id,
 		               job_state_name(job.core.state) + sizeof("TRAINING_JOB_") - 1);
 	again = job.core.state == JOB_STOPPING || job.core.state == JOB_STOPPING_DEPLOYING;
 	s.job_id = job.id;

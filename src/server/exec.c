@@ -202,7 +202,7 @@ int ctx_exec_start(void *of, const struct principal *principal, struct arena *a,
 	    ctx_job(app, principal, a, job_id, &job, err) < 0)
 		return -1;
 	if (job.core.state != JOB_RUNNING)
-		return err_set(err, ERR_CONFLICT, "job %s is not running", job_id);
+		return err_set(err, ERR_JOB_NOT_RUNNING, "job %s is not running", job_id);
 	if (rank >= job.node_count)
 		return err_set(err, ERR_INVALID, "job %s has no node %u", job_id, rank);
 	if (what->n_argv > EXEC_ARGS_MAX || (what->n_argv == 0 && !what->input))

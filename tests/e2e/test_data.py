@@ -121,8 +121,8 @@ def test_checkpoints_are_shipped_while_it_runs(cluster):
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     out = cluster.folder / "out"
     cluster.cli("checkpoints", "pull", f"{job['id']}/latest", out)
-    nothing = cluster.cli("checkpoints", "pull", f"{job['id']}/latest", out, "--include", "*.nope", code=3)
-    assert '"*.nope"' in nothing.err and "checkpoints show" in nothing.err
+    nothing = cluster.refusal("checkpoints", "pull", f"{job['id']}/latest", out, "--include", "*.nope", code=3)["error"]
+    assert nothing["id"] == "not_found" and '"*.nope"' in nothing["message"]
     for glob in ("w", "checkpoint-1/*", "rank-0/checkpoint-1/w", "**/w"):  # in it, in the job, as shown
         assert "pulled 1 file" in cluster.cli("checkpoints", "pull", f"{job['id']}/latest", out, "--include", glob).err
     got = hashlib.sha256((out / "rank-0/checkpoint-1/w").read_bytes()).hexdigest()
@@ -228,7 +228,7 @@ def test_secret_removed_before_the_start(cluster):
     job = cluster.push(["echo never"], runtime={"environment_variables": {"X": {"secret": "s"}}}, compute={"cpu_count": 4, "memory": "1Gi"})
     cluster.cli("secrets", "rm", "s", "--yes")
     cluster.cli("stop", blocker["id"], "--now")
-    assert "stoker secrets set" in cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_message"]
+    assert cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_id"] == "secret_not_set"
 
 
 def test_the_sandbox(cluster):
@@ -278,7 +278,8 @@ def test_the_quota_of_a_cache_is_set(cluster):
     cluster.cli("cache", "quota", "5GB", "-p", "roomy")
     project = next(p for p in cluster.json("projects", "ls") if p["name"] == "roomy")
     assert project["cache_quota_bytes"] == 5 * 10**9
-    assert "quota" in cluster.cli("cache", "quota", "much", "-p", "roomy", code=2).err
+    cluster.error("cache", "quota", "much", "-p", "roomy", code=2)
+    assert cluster.error("cache", "rm", "nothing/there", "-p", "roomy", "-y", code=3) == "cache_path_not_found"
 
 
 def test_scratch_is_what_the_job_wrote(cluster):
@@ -321,13 +322,12 @@ def test_keep_last_and_pins(cluster):
     for i in range(1, 6):
         until(lambda: f"checkpoint-{i}" in there())
         if i == 1:
-            assert "pinned" in cluster.cli("checkpoints", "pin", f"{job['id']}/checkpoint-1").err
+            cluster.cli("checkpoints", "pin", f"{job['id']}/checkpoint-1")
         cluster.release(job, i)
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert sorted(there()) == ["checkpoint-1", "checkpoint-4", "checkpoint-5"]
     assert there()["checkpoint-1"]["pinned"] and "COMPLETE pinned" in cluster.cli("checkpoints", "ls", job["id"]).out
-    refused = cluster.cli("checkpoints", "rm", f"{job['id']}/checkpoint-1", "-y", code=5).err
-    assert "is pinned" in refused and "unpin" in refused
+    assert cluster.error("checkpoints", "rm", f"{job['id']}/checkpoint-1", "-y", code=5) == "checkpoint_pinned"
     cluster.cli("checkpoints", "unpin", f"{job['id']}/checkpoint-1")
     cluster.cli("checkpoints", "rm", f"{job['id']}/checkpoint-1", "-y")
     assert sorted(there()) == ["checkpoint-4", "checkpoint-5"]

@@ -111,7 +111,7 @@ def test_runner_killed_is_lost_not_silent(cluster):
 def test_terminal_states_are_final(cluster):
     job = cluster.push(["true"])
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
-    assert "COMPLETED" in cluster.cli("stop", job["id"], code=5).err
+    assert cluster.error("stop", job["id"], code=5) == "job_ended"
     assert cluster.job(job)["current_status"] == "TRAINING_JOB_COMPLETED"
 
 
@@ -137,7 +137,7 @@ def test_names_prefixes_and_the_newest(cluster):
     assert cluster.json("view", "my-job")["id"] == job["id"]
     assert cluster.json("view", job["id"][:4])["id"] == job["id"]
     assert cluster.json("view", "@")["id"] == job["id"]
-    assert "no job" in cluster.cli("view", "nothing-like-it", code=3).err
+    assert cluster.error("view", "nothing-like-it", code=3) == "job_not_found"
 
 
 def test_exec_runs_inside_the_job(cluster):
@@ -178,7 +178,6 @@ def test_out_of_memory_is_told_apart(cluster):
     job = cluster.push(["python3 -c 'x = bytearray(900 << 20)'"])
     done = cluster.wait(job, "TRAINING_JOB_FAILED")
     assert done["end"]["kind"] == "oom", cluster.logs(job, "--system")
-    assert "memory" in done["error_message"]
 
 
 def test_every_line_once_and_in_order(cluster):
@@ -208,8 +207,8 @@ def test_interrupt_detaches_and_the_job_goes_on(cluster):
     Lines(push).until(lambda line: line.startswith("up"))
     push.send_signal(signal.SIGINT)
     words = push.communicate(timeout=CALL_S)[1].decode()
-    assert push.returncode == 130 and "detached" in words and "stoker stop" in words, words
     job = cluster.json("view", "@")
+    assert push.returncode == 130 and f"stoker stop {job['id']}" in words, words
     cluster.release(job)
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert "end" in cluster.user_lines(job)
@@ -269,7 +268,7 @@ def test_gpus_of_two_types(empty_cluster):
     c.wait(job, "TRAINING_JOB_COMPLETED")
     assert c.user_lines(job) == ["gpu=1,2"]
     folder = c.job_folder(["true"], compute={"cpu_count": 1, "memory": "256Mi", "accelerator": "H100:2"})
-    assert "asks for 2 x H100 per node; the largest node has 1" in c.cli("push", folder / "train.yaml", code=5).err
+    assert c.error("push", folder / "train.yaml", code=5) == "job_never_fits"
     rows = c.api("GET", "/v1/training/capacity")[1]["gpu_capacities"]
     assert {r["gpu_type"]: r["baseline"] for r in rows} == {"H100": 1, "L4": 2}, rows
 

@@ -1,5 +1,6 @@
 """No space: on the data folder's disk, in a project's cache. Said before it happens, and mended by making room."""
 import errno
+import json
 import os
 import sqlite3
 import subprocess
@@ -77,8 +78,7 @@ def test_a_full_disk_refuses_and_recovers(small):
     running = small.push(["echo up", small.hold(), "echo through"])
     until(lambda: "up" in small.logs(running))
     filler = fill(small)
-    result = small.cli("push", small.job_folder(["true"], files={"big.txt": "x" * MB}) / "train.yaml", code=1)
-    assert "full" in result.err or "No space" in result.err, result
+    assert small.error("push", small.job_folder(["true"], files={"big.txt": "x" * MB}) / "train.yaml", code=1) == "no_space"
     small.kill()
     small.restart()  # a disk without room must not keep the server, which helps to make some, from starting
     assert small.cli("ps").out.count("RUNNING") == 1
@@ -106,8 +106,7 @@ def test_a_full_disk_can_be_stopped_on(small):
         assert "job stopped" in small.logs(one)
     until(lambda: not list((small.data / "runs").iterdir()))  # what the jobs held goes with them
     filler = fill(small)
-    said = small.cli("push", small.job_folder(["true"]) / "train.yaml", code=1)
-    assert "is full" in said.err and "make room" in said.err, said
+    assert small.error("push", small.job_folder(["true"]) / "train.yaml", code=1) == "no_space"
     small.kill()
     small.restart()
     assert small.cli("ps").code == 0
@@ -151,14 +150,14 @@ def test_the_first_start_wants_some_room(empty_cluster):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(c.data)], check=True)
     try:
         done = c_server(c)
-        assert done.returncode == 1 and "the server needs at least" in done.stderr
+        assert done.returncode == 1 and json.loads(done.stderr.splitlines()[-1])["error"]["id"] == "no_space", done
     finally:
         subprocess.run(["umount", str(c.data)], check=True)
 
 
 def c_server(cluster):
     return subprocess.run([STOKER, "server", "--data", str(cluster.data), "--listen", "127.0.0.1:0"], capture_output=True,
-                          text=True, env=cluster.environment(), timeout=CALL_S)
+                          text=True, env=cluster.environment(STOKER_ERRORS="json"), timeout=CALL_S)
 
 
 def test_cache_quota(empty_cluster):
@@ -168,7 +167,7 @@ def test_cache_quota(empty_cluster):
     c.wait(first, "TRAINING_JOB_COMPLETED")
     second = c.push(["true"], runtime=cached)  # at once: what the first one left counts already
     done = c.wait(second, "TRAINING_JOB_DEPLOY_FAILED")
-    assert "12.58 MB" in done["error_message"] and "stoker cache rm" in done["error_message"]
+    assert done["error_id"] == "cache_quota_exceeded" and "12.58 MB" in done["error_message"]
     c.cli("cache", "rm", "data", "-p", "p", "-y")
     third = c.push(["true"], runtime=cached)
     c.wait(third, "TRAINING_JOB_COMPLETED")
@@ -216,8 +215,8 @@ def test_cache_affinity(empty_cluster):
     with sqlite3.connect(c.data / "stoker.db", timeout=30) as db:
         db.execute("UPDATE projects SET pinned_cluster = 'elsewhere'")
     folder = c.job_folder(["true"], runtime={"cache_config": {"enabled": True}})
-    said = c.cli("push", folder / "train.yaml", code=5).err
-    assert "elsewhere" in said and "require_cache_affinity: false" in said, said
+    refused = c.refusal("push", folder / "train.yaml", code=5)["error"]
+    assert refused["id"] == "job_never_fits" and "elsewhere" in refused["message"] and "require_cache_affinity" in refused["message"]
     loose = {"cache_config": {"enabled": True, "require_cache_affinity": False}}
     job = c.push(["ls -A $BT_PROJECT_CACHE_DIR | wc -l"], runtime=loose)
     c.wait(job, "TRAINING_JOB_COMPLETED")

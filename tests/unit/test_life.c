@@ -296,7 +296,7 @@ static void stops_in_every_state(void **state)
 	assert_ok(ctx_job_stop(f->app, f->admin, f->a, c.id, false, &c, &f->err), &f->err);
 	assert_int_equal(c.core.state, JOB_STOPPED);
 	assert_err(ctx_job_change(f->app, f->admin, f->a, c.id, &change, &c, &f->err), &f->err,
-	           ERR_CONFLICT, "pending");
+	           ERR_JOB_NOT_PENDING, "");
 	assert_ok(ctx_job_delete(f->app, f->admin, c.id, &f->err), &f->err);
 	assert_err(ctx_job_get(f->app, f->admin, f->a, NULL, c.id, &c, &f->err), &f->err,
 	           ERR_NOT_FOUND, "job");
@@ -744,7 +744,7 @@ static void commands_inside_a_job(void **state)
 	assert_ok(ctx_exec_poll(f->app, f->admin, f->a, j.id, id, 0, &s, &f->err), &f->err);
 	assert_true(s.done && s.exit_code == 255);
 	assert_err(ctx_exec_start(f->app, f->admin, f->a, j.id, 0, &ls, &id, &f->err), &f->err,
-	           ERR_CONFLICT, "not running");
+	           ERR_JOB_NOT_RUNNING, "");
 }
 
 static void give(struct fixture *f, const char *job, const char *id, const struct exec_input *in,
