@@ -325,6 +325,8 @@ int meta_upload_stored(struct meta *m, const char *key, const char *sha256,
  * left NULL. ERR_UPLOAD_NOT_FOUND. */
 int meta_upload_same(struct meta *m, struct arena *a, const char *team_id, const char *sha256,
                      int64_t now_ms, struct model_upload *out, struct err *err) MUST_CHECK;
+/* A push is about to name it again: until then it is as young as a new one, and is not swept. */
+int meta_upload_reused(struct meta *m, const char *key, int64_t now_ms, struct err *err) MUST_CHECK;
 /* The uploads that meta_uploads_sweep would remove; secrets are left NULL. */
 int meta_uploads_unused(struct meta *m, struct arena *a, int64_t created_ms,
                         struct model_upload **out, size_t *n, struct err *err) MUST_CHECK;

@@ -434,6 +434,12 @@ int meta_upload_same(struct meta *m, struct arena *a, const char *team_id, const
 	return 0;
 }
 
+int meta_upload_reused(struct meta *m, const char *key, int64_t now_ms, struct err *err)
+{
+	return meta_exec(m, "UPDATE uploads SET created_ms = max(created_ms, ?) WHERE key = ?",
+	                 DB_ARGS(db_int(now_ms), db_text(key)), ERR_UPLOAD_NOT_FOUND, err);
+}
+
 /* Made before ?1, and no longer to be written to. */
 #define UNUSED_UPLOADS                                                                             \
 	" WHERE created_ms < ?1 AND expires_ms < ?1"                                               \

@@ -79,7 +79,10 @@ static int same_upload(struct app *app, struct arena *a, const char *team_id, co
 
 	if (sha256 == NULL)
 		return 0;
+	/* Held before it is looked at: the job that names it may be deleted before the next one is
+	 * pushed. */
 	if (meta_upload_same(app->meta, a, team_id, sha256, clock_wall_ms(), out, err) == 0 &&
+	    meta_upload_reused(app->meta, out->key, clock_wall_ms(), err) == 0 &&
 	    objstore_stat(app->objects, out->key, &info, err) == 0) {
 		out->there = true;
 		return 0;

@@ -515,8 +515,13 @@ static void mirrors_uploads_snapshots(void **state)
 	assert_null(unused[0].secret_key);
 	assert_ok(meta_uploads_sweep(p->m, 15, &swept, &p->err), &p->err);
 	assert_int_equal(swept, 0);
+	assert_ok(meta_upload_reused(p->m, "uploads/y.tgz", 30, &p->err), &p->err);
 	assert_ok(meta_uploads_sweep(p->m, 25, &swept, &p->err), &p->err);
+	assert_int_equal(swept, 0); /* a push is about to name it again */
+	assert_ok(meta_uploads_sweep(p->m, 31, &swept, &p->err), &p->err);
 	assert_int_equal(swept, 1);
+	assert_err(meta_upload_reused(p->m, "uploads/y.tgz", 40, &p->err), &p->err,
+	           ERR_UPLOAD_NOT_FOUND, "");
 	assert_err(meta_snapshot(p->m, p->a, "project", "proj001", &w, &p->err), &p->err,
 	           ERR_SUMMARY_NOT_FOUND, "");
 	assert_ok(meta_snapshot_put(p->m, &s, &p->err), &p->err);
