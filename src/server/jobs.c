@@ -7,6 +7,7 @@
 #include "server/mirror_room.h"
 #include "server/notify.h"
 #include "server/queue.h"
+#include "server/reconcile.h"
 #include "server/specs.h"
 
 static int step_locked(struct app *app, const struct meta_step *asked, const char *line,
@@ -211,6 +212,24 @@ static char *outcome(struct arena *a, const struct model_job *job, const struct 
 	return arena_printf(a, "job failed: %s", what);
 }
 
+/* By all nodes, now that they have ended. While the store is away that is tried again, but it holds
+ * the end of the job up no longer than a sweep may. */
+static int judge_checkpoints(struct app *app, const struct model_job *job,
+                             const struct model_attempt *t, size_t n, struct err *err)
+{
+	int64_t ended_ms = 0;
+
+	for (size_t i = 0; i < n; i++)
+		ended_ms = MAX(ended_ms, t[i].ended_ms);
+	if (ckpts_settle(app, job, err) == 0)
+		return 0;
+	if (clock_wall_ms() - ended_ms < RECONCILE_SWEEP_MS)
+		return -1;
+	log_error("checkpoints not judged: job=%s %s", job->id, err->msg);
+	err_clear(err);
+	return 0;
+}
+
 static int settle(struct app *app, struct arena *a, const struct model_job *job,
                   const struct model_attempt *t, size_t n, struct err *err)
 {
@@ -258,7 +277,7 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 		                          ? strchr(words, ':') + 2
 		                          : words;
 	}
-	if (ckpts_settle(app, job, err) < 0 ||
+	if (judge_checkpoints(app, job, t, n, err) < 0 ||
 	    meta_checkpoints_abandon(app->meta, job->id, err) < 0)
 		return -1;
 	app_crash_at("exit:before-step");
@@ -280,17 +299,34 @@ int jobs_settle(struct app *app, const char *attempt_id, struct err *err)
 
 	if (meta_attempt(app->meta, a, attempt_id, &t, &n, err) < 0)
 		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (t[i].ended_ms == 0)
+			return 0;
+	}
 	if (n == 0)
 		return 0;
 	if (meta_job_brief(app->meta, a, t[0].job_id, &job, err) < 0)
 		return -1;
 	if (!job_state_is_placed(job.core.state) || !app_same(job.attempt_id, attempt_id))
 		return 0;
-	for (size_t i = 0; i < n; i++) {
-		if (t[i].ended_ms == 0)
-			return ckpts_settle(app, &job, err);
-	}
 	return settle(app, a, &job, t, n, err);
+}
+
+/* Checkpoints that wait for the node that has ended need not wait for the others too. */
+static int judge_parts(struct app *app, const char *attempt_id, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_attempt *t = NULL;
+	struct model_job job = {0};
+	size_t n = 0;
+
+	if (meta_attempt(app->meta, a, attempt_id, &t, &n, err) < 0)
+		return -1;
+	if (n < 2)
+		return 0;
+	if (meta_job_brief(app->meta, a, t[0].job_id, &job, err) < 0)
+		return -1;
+	return app_same(job.attempt_id, attempt_id) ? ckpts_settle(app, &job, err) : 0;
 }
 
 int jobs_node_ended(struct app *app, const char *attempt_id, uint32_t rank,
@@ -308,5 +344,7 @@ int jobs_node_ended(struct app *app, const char *attempt_id, uint32_t rank,
 	live_ended(app, attempt_id, rank);
 	if (first)
 		app_notify(app, CHANNEL_DESIRED, attempt_id); /* a bad end stops the other parts */
+	if (first && judge_parts(app, attempt_id, err) < 0)
+		return -1;
 	return jobs_settle(app, attempt_id, err);
 }
