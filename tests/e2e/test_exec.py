@@ -286,7 +286,7 @@ def test_words_about_what_cannot_be(cluster, job):
     assert cluster.error("exec", job["id"], "-t", "--", "sh", stdin="", code=2) == "invalid"
     cluster.cli("stop", job["id"], "--now")
     cluster.wait(job, "TRAINING_JOB_STOPPED")
-    assert cluster.error("exec", job["id"], "--", "true", code=5, stdin="") == "conflict"
+    assert cluster.error("exec", job["id"], "--", "true", code=5, stdin="") == "job_not_running"
 
 
 @pytest.mark.parametrize("kind", ["plain", "podman"])
