@@ -85,7 +85,7 @@ def identity(method, scheme, **parts):
 
 
 LATEST, IAM = "baseten_latest_checkpoint", {"access_key_secret_ref": {"name": "s"}, "secret_access_key_secret_ref": {"name": "s"}}
-SAYS = "stoker exec"  # the job's log, when it is pushed
+SAYS = "stoker exec"  # in the job's log
 # For each field, what is pushed and what comes of it: {path: value} in the job's specification, "says" words in its log, "refused"
 # naming something, or CLIENTS.
 FIELDS = {
@@ -107,7 +107,7 @@ FIELDS = {
     "compute.memory": (compute(memory="300Mi"), {"compute.memory": "300Mi"}),
     "compute.accelerator.accelerator": (compute(accelerator={"accelerator": "H200", "count": 1}), "refused H200"),
     "compute.accelerator.count": (compute(accelerator={"accelerator": "H200", "count": 8}), "refused 8"),
-    "compute.availability_model": (compute(availability_model="spot"), "says never preempted"),
+    "compute.availability_model": (compute(availability_model="spot"), "says availability_model"),
     "runtime.start_commands": (runtime(start_commands=["echo x"]), {"runtime.start_commands": ["echo x"]}),
     "runtime.environment_variables.KEY": (runtime(environment_variables={"KEY": "v"}), {"runtime.environment_variables": {"KEY": "v"}}),
     "runtime.enable_cache": (runtime(enable_cache=True), {"runtime.cache_config.enabled": True}),
@@ -125,7 +125,7 @@ FIELDS = {
     **{f"runtime.cache_config.{key}": (runtime(cache_config={"enabled": True, key: value}), {f"runtime.cache_config.{key}": value})
        for key, value in (("enabled", True), ("enable_legacy_hf_mount", True), ("require_cache_affinity", False), ("mount_base_path", "/cc"))},
     "interactive_session.trigger": (session(trigger="on_startup"), "refused interactive_session"),
-    "interactive_session.timeout_minutes": (session(timeout_minutes=5), "says while the job runs"),
+    "interactive_session.timeout_minutes": (session(timeout_minutes=5), "says stoker exec"),
     "interactive_session.session_provider": (session(session_provider="cursor"), "says " + SAYS),
     "interactive_session.auth_provider": (session(auth_provider="github"), "says " + SAYS),
     "name": ({"name": "n"}, {"name": "n"}),
