@@ -52,7 +52,7 @@ def test_a_job_is_found_however_many_came_after_it(cluster):
     copies(cluster, job, MANY)
     for word in job["id"], job["id"][:6], "the-first":
         assert cluster.json("view", word)["id"] == job["id"]
-        assert cluster.error("stop", word, code=5) == "conflict"
+        assert cluster.error("stop", word, code=5) == "job_ended"
     listed = cluster.cli("ps", "-a", "-o", "json")
     assert len(json.loads(listed.out)) == 1000
     assert "1,000 of 1,011" in listed.err
