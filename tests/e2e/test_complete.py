@@ -24,7 +24,7 @@ def test_marked_by_hand(empty_cluster):
 
     # asked for, and for whom
     one = f"{job['id']}/checkpoint-1"
-    assert cluster.error("checkpoints", "complete", one, code=2, stdin="") == "invalid"
+    assert cluster.error("checkpoints", "complete", one, code=2, stdin="") == "confirmation_required"
     path = f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/checkpoints/checkpoint-1"
     for body in ({}, {"complete": False}, {"complete": 1}):
         assert cluster.api("PATCH", path, body)[0] == 400, body

@@ -28,7 +28,8 @@ def job(cluster):
 
 def started(cluster, **kw):
     job = cluster.push(["echo up; sleep 600"], **kw)
-    until(lambda: "up" in cluster.logs(job))
+    until(lambda: "up" in cluster.user_lines(job))
+    cluster.wait(job, "TRAINING_JOB_RUNNING")
     return job
 
 
