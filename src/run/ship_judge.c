@@ -194,7 +194,7 @@ static enum ckpt_last judge_last(const struct ship_group *g, const struct ship_e
 			continue;
 		if (ship_in_base(g, e->path) != NULL && same && !is_as_base(g, e))
 			return CKPT_LAST_OLD; /* saved over */
-		if (e->first_walk <= last->changed_walk && e->changed_walk > last->changed_walk &&
+		if (e->first_walk <= last->changed_walk && e->again_walk > last->changed_walk &&
 		    ship_in_base(g, e->path) == NULL)
 			return CKPT_LAST_OLD; /* the same, before the first was whole */
 		is = CKPT_LAST_COPIED;

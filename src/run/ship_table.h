@@ -61,6 +61,7 @@ struct ship_entry {
 	int64_t base_ctime_ns; /* as of the last look: another one means another content */
 	uint64_t links;
 	uint64_t walk, first_walk, changed_walk; /* numbers of walks */
+	uint64_t again_walk; /* that saw it written anew; 0: it has only grown */
 	int64_t changed_ms;                      /* monotonic */
 	bool gone;
 	bool writer, closed;         /* by the last sample; closed: none since the last change */

@@ -88,6 +88,14 @@ static void learn_pause(struct ship *s, const struct ship_group *g, int64_t now)
 		s->pause_ms = MAX(s->pause_ms, now - g->changed_ms);
 }
 
+/* Another file under its name, or its bytes once more. One that is copied in only grows, and may
+ * get an older time at its end. */
+static bool is_written_again(const struct ship_fact *was, const struct ship_fact *is)
+{
+	return is->ino != was->ino || is->size < was->size ||
+	       (is->size == was->size && is->mtime_ns > was->mtime_ns);
+}
+
 /* New or changed content of an entry: what was queued or sent of it is void. */
 static void touch(struct ship *s, struct ship_entry *e, const struct ship_fact *now)
 {
@@ -98,6 +106,8 @@ static void touch(struct ship *s, struct ship_entry *e, const struct ship_fact *
 	 * own link of before may have set it, which makes it younger. */
 	if (e->walk == 0 && s->walk == 1)
 		changed = mono - MIN(MAX(clock_wall_ms() - now->ctime_ns / 1000000, 0), mono);
+	if (e->walk > 0 && is_written_again(&e->fact, now))
+		e->again_walk = s->walk;
 	e->fact = *now;
 	if (e->walk == 0 && ship_same(&e->was_closed, now))
 		e->fact.ctime_ns = e->was_closed.ctime_ns;

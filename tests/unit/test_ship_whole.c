@@ -336,6 +336,58 @@ static void saved_over_and_killed(void **state)
 	assert_false(waiting(p));
 }
 
+static void put_trainer(struct place *p, size_t cut)
+{
+	put(p, "checkpoint-3/config.json", "{}");
+	put_state(p, "checkpoint-3/trainer_state.json", 3);
+	put(p, "checkpoint-3/training_args.bin", "\x80\x02N.");
+	put_tensors(p, "checkpoint-3/optimizer.safetensors", 'a', 10, 0);
+	put_tensors(p, "checkpoint-3/model.safetensors", 'a', 100, cut);
+}
+
+/* A file that is copied in after the last one grows under its name: that is no second save. */
+static void a_copy_grows_behind_its_last_file(void **state)
+{
+	struct place *p = *state;
+	char rest[50];
+	struct ckpt c;
+	FILE *f;
+
+	put_trainer(p, sizeof(rest));
+	start(p);
+	wait_walks(p, 3);
+	memset(rest, 'a', sizeof(rest));
+	f = fopen(in(p, "checkpoint-3/model.safetensors"), "ae");
+	assert_non_null(f);
+	assert_int_equal(fwrite(rest, 1, sizeof(rest), f), sizeof(rest));
+	assert_int_equal(fclose(f), 0);
+	wait_walks(p, 3);
+	assert_true(ship_finish(p->ship, true));
+	assert_true(manifest(p, "checkpoint-3", &c));
+	assert_int_equal(c.state, CKPT_COMPLETE);
+	assert_int_equal(c.rule, 6);
+}
+
+/* One that is written once more, before the first save was complete, is. */
+static void saved_over_before_it_was_complete(void **state)
+{
+	struct place *p = *state;
+	struct ckpt c;
+
+	p->o.settle_ms = NEVER_MS;
+	put_trainer(p, 1);
+	start(p);
+	wait_walks(p, 3);
+	put_tensors(p, "checkpoint-3/model.safetensors", 'b', 100, 1);
+	wait_walks(p, 3);
+	put_tensors(p, "checkpoint-3/model.safetensors", 'b', 100, 0);
+	wait_walks(p, 3);
+	assert_true(ship_finish(p->ship, true));
+	assert_true(manifest(p, "checkpoint-3", &c));
+	assert_int_equal(c.state, CKPT_INCOMPLETE);
+	assert_int_equal(c.rule, 7);
+}
+
 /* Another attempt of the job, on a disk of its own, knows nothing of the first one. */
 static void another_attempt_spoils_nothing(void **state)
 {
@@ -620,6 +672,8 @@ static const struct CMUnitTest tests[] = {
 	T(siblings_tell_what_is_missing),
 	T(saved_over),
 	T(saved_over_and_killed),
+	T(a_copy_grows_behind_its_last_file),
+	T(saved_over_before_it_was_complete),
 	T(another_attempt_spoils_nothing),
 	T(a_revision_survives_its_shipper),
 	T(more_files_and_fewer),
