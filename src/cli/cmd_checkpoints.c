@@ -206,7 +206,7 @@ static int show_json(struct cli *c, const struct doc *job, const struct doc *ck,
 	return 0;
 }
 
-/* Which rule decided the state; docs/checkpoints.md lists the rules. */
+/* Which rule decided the state; core/ckpt_rule.h lists the rules. */
 static const struct out_col decision_cols[] = {
 	{"REASON", false, cell_text, "reason"},     {"RULE", false, cell_text, "rule"},
 	{"TRAINER", false, cell_text, "trainer"},   {"REVISION", false, cell_text, "revision"},
