@@ -314,7 +314,7 @@ def test_a_secret_in_a_checkpoints_name_is_in_no_event(cluster):
 def test_keep_last_and_pins(cluster):
     job = cluster.push(["for i in 1 2 3 4 5; do mkdir $BT_CHECKPOINT_DIR/checkpoint-$i; echo $i > $BT_CHECKPOINT_DIR/checkpoint-$i/w; "
                         f"{cluster.hold('$i')}; done"],
-                       runtime={"checkpointing_config": {"enabled": True, "keep_last": 2}})
+                       runtime={"checkpointing_config": {"enabled": True, "keep_last": 2, "settle": "1s"}})
 
     def there():
         return {c["checkpoint_id"]: c for c in cluster.json("checkpoints", "ls", job["id"]) if c["state"] == "COMPLETE"}
