@@ -103,9 +103,9 @@ def raw(port, data):
 
 
 def test_a_killed_keeper_comes_back(cluster):
-    first = keepers(cluster)[0]
-    os.kill(int(first.split()[0]), 9)
-    until(lambda: keepers(cluster) and keepers(cluster) != [first])
+    first = keepers(cluster)[0].split()[0]
+    os.kill(int(first), 9)
+    until(lambda: [k for k in keepers(cluster) if k.split()[0] != first])
     job = squat(cluster)
     kill_and_start(cluster)
     cluster.release(job)
