@@ -147,11 +147,21 @@ void exchange_let_go(struct httpd *h)
 	(void)pthread_mutex_unlock(&h->lock);
 }
 
-void exchange_finish(struct exchange *x, bool cut)
+void exchange_leave_locked(struct exchange *x)
 {
 	struct httpd *h = x->h;
-	bool last;
+	bool last = x->conn == NULL;
 
+	exchange_resume(x);
+	x->held = false;
+	(void)pthread_mutex_unlock(&x->lock); /* libmicrohttpd may free it from here on */
+	if (last)
+		exchange_free(x);
+	exchange_let_go(h);
+}
+
+void exchange_finish(struct exchange *x, bool cut)
+{
 	(void)pthread_mutex_lock(&x->lock);
 	assert(x->held);
 	x->done = !cut;
@@ -161,28 +171,17 @@ void exchange_finish(struct exchange *x, bool cut)
 	/* libmicrohttpd waits for a silent sender: it shall see the end of the connection */
 	if (cut && x->conn != NULL && !x->suspended)
 		(void)shutdown(x->fd, SHUT_RDWR);
-	exchange_resume(x);
-	last = x->conn == NULL;
-	x->held = false;
-	(void)pthread_mutex_unlock(&x->lock); /* libmicrohttpd may free it from here on */
-	if (last)
-		exchange_free(x);
-	exchange_let_go(h);
+	exchange_leave_locked(x);
 }
 
 /* The caller may be here; now libmicrohttpd collects the body, and needs no worker for that. */
 static void collect_body(struct exchange *x)
 {
-	struct httpd *h = x->h;
-
 	(void)pthread_mutex_lock(&x->lock);
 	assert(x->suspended && x->conn != NULL);
 	x->body = BODY_COLLECT;
 	x->kept.max = MAX(x->rq.route->body_max, 1);
-	exchange_resume(x);
-	x->held = false;
-	(void)pthread_mutex_unlock(&x->lock);
-	exchange_let_go(h);
+	exchange_leave_locked(x);
 }
 
 static int authorize(struct exchange *x, struct err *err)

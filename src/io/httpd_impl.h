@@ -176,6 +176,9 @@ void exchange_free(struct exchange *x); /* when neither side holds it */
 bool exchange_hold(struct exchange *x);
 /* Ends it: after the last use of the exchange, because the server is freed once nothing is held. */
 void exchange_let_go(struct httpd *h);
+/* The end of a worker's turn: resumes the connection, unlocks x->lock, which the caller holds, and
+ * lets go. The exchange may be gone on return. */
+void exchange_leave_locked(struct exchange *x);
 /* A worker's turn: authorize, then the handler. */
 void exchange_work(void *arg);
 /* The holder is through: the reply is sent, or the connection cut off when `cut`. */

@@ -11,9 +11,9 @@
 
 #include <poll.h>
 
-#define STREAM_FIRST ((size_t)1 << 20) /* read before the reply begins: an early failure is said   \
-	                                */
-#define STREAM_THREADS 8               /* sources that are read at once */
+/* Read before the reply begins, so that an early failure is an answer with a status. */
+#define STREAM_FIRST ((size_t)1 << 20)
+#define STREAM_THREADS 8 /* sources that are read at once */
 
 struct stream {
 	struct reply_source from;
@@ -51,12 +51,10 @@ static void fill_next(void *arg)
 {
 	struct exchange *x = arg;
 	struct stream *s = x->stream;
-	struct httpd *h = x->h;
 	struct err err = {0};
 	unsigned i = 1 - s->now;
 	size_t n = next_size(s, STREAM_PIECE);
 	int r = fill(x, i, n, &err);
-	bool last;
 
 	(void)pthread_mutex_lock(&x->lock);
 	s->filling = false;
@@ -67,13 +65,7 @@ static void fill_next(void *arg)
 	if (r < 0 && !atomic_load(&x->left))
 		log_warn("http: request=%s cut short: %s", x->rq.id, err.msg);
 	atomic_store(&x->starved, false);
-	exchange_resume(x);
-	last = x->conn == NULL;
-	x->held = false;
-	(void)pthread_mutex_unlock(&x->lock); /* libmicrohttpd may free it from here on */
-	if (last)
-		exchange_free(x);
-	exchange_let_go(h);
+	exchange_leave_locked(x);
 }
 
 /* With x->lock held. */
