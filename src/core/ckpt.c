@@ -208,16 +208,27 @@ void ckpt_lineage(const char *name, char out[CKPT_NAME_MAX])
 	out[n] = '\0';
 }
 
+const char *ckpt_base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash == NULL ? path : slash + 1;
+}
+
+bool ckpt_is_marker(const char *inner, const char *marker)
+{
+	return strcmp(inner, marker) == 0 || strcmp(ckpt_base_name(inner), marker) == 0;
+}
+
 const char *ckpt_inner(const char *name, const char *path)
 {
 	size_t n = strlen(name);
-	const char *slash = strrchr(path, '/');
 
 	if (strcmp(name, ".") == 0)
 		return path;
 	if (strncmp(path, name, n) == 0 && path[n] == '/')
 		return path + n + 1;
-	return slash == NULL ? path : slash + 1; /* a checkpoint of one file */
+	return ckpt_base_name(path); /* a checkpoint of one file */
 }
 
 int ckpt_order(int64_t a_ms, const char *a, int64_t b_ms, const char *b)
@@ -322,13 +333,6 @@ static const struct sign {
 	{"bf16_zero_pp_rank_", ".pt", CKPT_DEEPSPEED},
 };
 
-static struct str base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return str_of(slash == NULL ? path : slash + 1);
-}
-
 void ckpt_classify(struct ckpt *c, struct arena *a, const struct doc *config)
 {
 	struct str model = {0};
@@ -336,7 +340,7 @@ void ckpt_classify(struct ckpt *c, struct arena *a, const struct doc *config)
 	c->kind = CKPT_OTHER;
 	for (size_t i = 0; i < COUNT(signs) && c->kind == CKPT_OTHER; i++) {
 		for (size_t f = 0; f < c->files.n && c->kind == CKPT_OTHER; f++) {
-			struct str name = base_name(c->files.file[f].path);
+			struct str name = str_of(ckpt_base_name(c->files.file[f].path));
 
 			if (str_starts(name, signs[i].start) && str_ends(name, signs[i].end))
 				c->kind = signs[i].kind;

@@ -32,6 +32,9 @@ int ckpt_order(int64_t a_ms, const char *a, int64_t b_ms, const char *b);
 void ckpt_lineage(const char *name, char out[CKPT_NAME_MAX]);
 /* The path of a file of checkpoint `name` within it: "model.safetensors". */
 const char *ckpt_inner(const char *name, const char *path);
+const char *ckpt_base_name(const char *path); /* what follows the last '/' */
+/* Is this file of a checkpoint the one that its job writes last? marker: a path or a base name. */
+bool ckpt_is_marker(const char *inner, const char *marker);
 /* May a file or a folder of a checkpoint be stored under this path? One rule for all: a plain
  * relative path of at most CKPT_PATH_MAX bytes, UTF-8, without control characters, and not the
  * place of the manifests. NULL: yes; else what is wrong, in words. */

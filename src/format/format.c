@@ -321,3 +321,13 @@ bool format_row(size_t i, struct format_row *out)
 	                           formats[i].does_not};
 	return true;
 }
+
+bool format_is_settings(const char *format)
+{
+	static const char *const settings[] = {"json", "json lines", "text", "sentencepiece"};
+
+	for (size_t i = 0; i < COUNT(settings); i++)
+		if (strcmp(format, settings[i]) == 0)
+			return true;
+	return false;
+}

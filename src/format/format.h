@@ -103,4 +103,10 @@ enum format_name {
 };
 enum format_name format_name(struct str path);
 
+/* Settings and words, which a saver writes before the weights: JSON, text, a tokenizer. format: of
+ * a result. */
+bool format_is_settings(const char *format);
+/* The settings of a model or an adapter, by its name: there are weights beside it, or to come. */
+bool format_is_config(struct str path);
+
 #endif

@@ -159,3 +159,10 @@ enum format_name format_name(struct str path)
 	return any(pointers, COUNT(pointers), name_base(path)) ? FORMAT_NAME_POINTER
 	                                                       : FORMAT_NAME_PLAIN;
 }
+
+bool format_is_config(struct str path)
+{
+	struct str base = name_base(path);
+
+	return str_eq(base, "config.json") || str_eq(base, "adapter_config.json");
+}

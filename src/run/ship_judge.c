@@ -34,7 +34,7 @@ static size_t add_beside(struct ship *s, struct arena *a, const struct ship_grou
 {
 	static const char *const names[] = {"%s-unfinished", "dlrover_latest.txt", "latest",
 	                                    "latest_checkpointed_iteration.txt"};
-	const char *base = ship_base_name(g->name);
+	const char *base = ckpt_base_name(g->name);
 	size_t n = 0;
 
 	for (size_t i = 0; i < COUNT(names); i++) {
@@ -65,7 +65,7 @@ static void look_at_set(struct ship *s, struct ship_group *g)
 	const struct ship_sibling *b = sibling_of(s, g);
 	struct set_file beside[4], *file = NULL;
 	struct set_query q = {
-		.name = strcmp(g->name, ".") == 0 ? "" : arena_cstr(a, ship_base_name(g->name)),
+		.name = strcmp(g->name, ".") == 0 ? "" : arena_cstr(a, ckpt_base_name(g->name)),
 		.beside = beside,
 		.world = s->world,
 		.part = s->o.nodes > 1};
@@ -165,8 +165,7 @@ static const struct ship_entry *find_last(struct ship *s, const struct ship_grou
 		const char *inner = ship_inner(g, e->path);
 
 		if ((!e->gone || !live) &&
-		    (strcmp(inner, name) == 0 ||
-		     (s->o.marker != NULL && strcmp(ship_base_name(inner), name) == 0)))
+		    (s->o.marker != NULL ? ckpt_is_marker(inner, name) : strcmp(inner, name) == 0))
 			return e;
 	}
 	return NULL;
@@ -289,17 +288,6 @@ static void add_files(struct ship *s, const struct ship_group *g, struct ckpt_fa
 	}
 }
 
-/* Settings and words: what a saver writes before the weights. */
-static bool is_small_talk(const struct ship_entry *e)
-{
-	static const char *const formats[] = {"json", "json lines", "text", "sentencepiece"};
-
-	for (size_t i = 0; e->check != NULL && i < COUNT(formats); i++)
-		if (strcmp(e->check->r.format, formats[i]) == 0)
-			return true;
-	return false;
-}
-
 /* A model's settings without anything that could be its weights. */
 static bool lacks_weights(const struct ship_group *g, bool *small)
 {
@@ -309,13 +297,10 @@ static bool lacks_weights(const struct ship_group *g, bool *small)
 	*small = true;
 	TAILQ_FOREACH(e, &g->entries, peer)
 	{
-		const char *base = ship_base_name(e->path);
-
 		if (!ship_counts(e))
 			continue;
-		*small = *small && is_small_talk(e);
-		config = config || strcmp(base, "config.json") == 0 ||
-		         strcmp(base, "adapter_config.json") == 0;
+		*small = *small && e->check != NULL && format_is_settings(e->check->r.format);
+		config = config || format_is_config(str_of(e->path));
 	}
 	return *small && config;
 }
@@ -482,7 +467,7 @@ void ship_sibling_set(struct ship *s, const struct ship_group *g, const struct c
 	arena_free(b->a);
 	b->a = arena_new();
 	b->name = arena_cstr(b->a, g->name);
-	b->base = ship_base_name(b->name);
+	b->base = ckpt_base_name(b->name);
 	b->n = c->files.n;
 	b->file = ARENA_ARRAY(b->a, const char *, b->n + 1);
 	for (size_t i = 0; i < b->n; i++)

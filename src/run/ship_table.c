@@ -7,13 +7,6 @@
 #define ODD_MAX 20 /* said of one attempt */
 #define ODD_TEXT_MAX ((size_t)2000)
 
-const char *ship_base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash == NULL ? path : slash + 1;
-}
-
 const char *ship_inner(const struct ship_group *g, const char *path)
 {
 	return ckpt_inner(g->name, path);

@@ -62,7 +62,7 @@ struct ship_entry {
 	uint64_t links;
 	uint64_t walk, first_walk, changed_walk; /* numbers of walks */
 	uint64_t again_walk; /* that saw it written anew; 0: it has only grown */
-	int64_t changed_ms;                      /* monotonic */
+	int64_t changed_ms;  /* monotonic */
 	bool gone;
 	bool writer, closed;         /* by the last sample; closed: none since the last change */
 	int64_t probe_ms, writer_ms; /* of the last sample; of the last that found one */
@@ -207,7 +207,6 @@ bool ship_same(const struct ship_fact *a, const struct ship_fact *b); /* content
 bool ship_counts(const struct ship_entry *e); /* takes part in the verdict */
 /* Its path in the checkpoint: "model.safetensors". */
 const char *ship_inner(const struct ship_group *g, const char *path);
-const char *ship_base_name(const char *path);
 void ship_tables_free(struct ship *s);
 void ship_say_odd(struct ship *s); /* without the lock */
 

@@ -177,7 +177,7 @@ static bool has_list(const char *path)
 {
 	static const char *const names[] = {".metadata", "integrity.json", "model_index.json",
 	                                    "_CHECKPOINT_METADATA"};
-	const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
+	const char *base = ckpt_base_name(path);
 
 	for (size_t i = 0; i < COUNT(names); i++)
 		if (strcmp(base, names[i]) == 0)
@@ -236,13 +236,6 @@ static int fill_check(struct work *w, const struct ckpt *c, size_t i, struct for
 	return 0;
 }
 
-static bool is_marker(const char *inner, const char *marker)
-{
-	const char *slash = strrchr(inner, '/');
-
-	return strcmp(inner, marker) == 0 || (slash != NULL && strcmp(slash + 1, marker) == 0);
-}
-
 /* One file that is whole says nothing of others in its folder. */
 static bool is_proven(const struct work *w, const struct set_query *q)
 {
@@ -282,26 +275,19 @@ static void take_marker(struct work *w, const struct set_file *file, size_t n)
 	w->u.last_name = arena_cstr(w->a, hold.spec->ckpt.marker);
 	w->u.last_there = false;
 	for (size_t i = 0; i < n && !w->u.last_there; i++)
-		w->u.last_there = is_marker(file[i].path, w->u.last_name);
+		w->u.last_there = ckpt_is_marker(file[i].path, w->u.last_name);
 }
 
 /* A model's settings without anything that could be its weights, on any node. */
 static bool lacks_weights(const struct set_file *file, size_t n)
 {
-	static const char *const words[] = {"json", "json lines", "text", "sentencepiece"};
 	bool config = false;
 
 	for (size_t i = 0; i < n; i++) {
-		const char *slash = strrchr(file[i].path, '/');
-		const char *base = slash == NULL ? file[i].path : slash + 1;
-		bool small = format_name(str_of(file[i].path)) != FORMAT_NAME_PLAIN;
-
-		for (size_t k = 0; k < COUNT(words) && !small; k++)
-			small = strcmp(file[i].check->format, words[k]) == 0;
-		if (!small)
+		if (format_name(str_of(file[i].path)) == FORMAT_NAME_PLAIN &&
+		    !format_is_settings(file[i].check->format))
 			return false;
-		config = config || strcmp(base, "config.json") == 0 ||
-		         strcmp(base, "adapter_config.json") == 0;
+		config = config || format_is_config(str_of(file[i].path));
 	}
 	return config;
 }
@@ -309,10 +295,7 @@ static bool lacks_weights(const struct set_file *file, size_t n)
 static int check_files(struct work *w, struct set_file *file, struct format_result *check,
                        struct err *err)
 {
-	const char *slash = strrchr(w->name, '/');
-	struct set_query q = {.name = strcmp(w->name, ".") == 0 ? ""
-	                              : slash != NULL           ? slash + 1
-	                                                        : w->name,
+	struct set_query q = {.name = strcmp(w->name, ".") == 0 ? "" : ckpt_base_name(w->name),
 	                      .file = file};
 
 	for (size_t k = 0; k < w->u.n_parts; k++) {
