@@ -3,6 +3,7 @@
  * names the attempt and node; nothing here takes an id of a job from the caller.
  */
 #include "base/clock.h"
+#include "base/log.h"
 #include "core/resumable.h"
 #include "face/answer.h"
 #include "face/face.h"
@@ -64,6 +65,7 @@ static int send_desired(struct request *rq, const struct wire_desired *o, struct
 	return reply_json(rq, 200, &out);
 }
 
+/* A disk without space for a sample is no reason to refuse a sign of life. */
 static int keep_sample(struct request *rq, const struct wire_sample *sample, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
@@ -75,8 +77,14 @@ static int keep_sample(struct request *rq, const struct wire_sample *sample, str
 		return -1;
 	js_init(&js, &line);
 	wire_sample_write(sample, &js);
-	return joblogs_add_sample(ctx->logs, job.id, face_principal(rq)->node_rank, buf_view(&line),
-	                          err);
+	if (joblogs_add_sample(ctx->logs, job.id, face_principal(rq)->node_rank, buf_view(&line),
+	                       err) < 0) {
+		if (err->code != ERR_NO_SPACE)
+			return -1;
+		log_debug("sample lost: %s", err->msg);
+		err_clear(err);
+	}
+	return 0;
 }
 
 static int heartbeat(struct request *rq, struct err *err)

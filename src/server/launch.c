@@ -48,7 +48,8 @@ int launch_node(struct app *app, const struct model_attempt *t, struct err *err)
 	if (meta_attempt_launching(app->meta, t->id, t->node_rank, hash, clock_wall_ms(), err) < 0)
 		return -1;
 	app_crash_at("launch:intent");
-	if (write_start(dir, &start, err) < 0)
+	if (joblogs_create(app->logs, t->job_id, t->node_rank, err) < 0 ||
+	    write_start(dir, &start, err) < 0)
 		return -1;
 	app_crash_at("launch:before");
 	if (engine_launch(app->engine, &l, a, &ref, err) < 0)

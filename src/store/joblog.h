@@ -21,6 +21,10 @@ struct joblogs;
 int joblogs_open(struct joblogs **out, const char *dir, struct err *err) MUST_CHECK;
 void joblogs_close(struct joblogs *l);
 DEFINE_CLEANUP(struct joblogs, joblogs_close)
+/* Makes the files of one node, so that a disk which runs out of inodes later stops neither its log
+ * nor its metrics. Once is enough; again is fine. */
+int joblogs_create(struct joblogs *l, const char *job_id, uint32_t rank,
+                   struct err *err) MUST_CHECK;
 /* Whole records from a runner. `seq` counts the runner's own bytes sent so far for (attempt, rank):
  * bytes below what was already taken are skipped; a gap is ERR_CONFLICT with the expected value.
  * `last`: the job is being stopped and waits for nothing else; on a full disk its words take of the
@@ -59,6 +63,7 @@ int joblogs_tail_offset(struct joblogs *l, const char *job_id, uint32_t rank, ui
 /* Ranks that have a log, as a count (ranks are 0..n-1). */
 int joblogs_ranks(struct joblogs *l, const char *job_id, uint32_t *n, struct err *err) MUST_CHECK;
 
+/* ERR_NO_SPACE: this sample is lost; the next one may be stored. */
 int joblogs_add_sample(struct joblogs *l, const char *job_id, uint32_t rank, struct str json_line,
                        struct err *err) MUST_CHECK;
 /* Samples (JSON lines) between from_ms and to_ms (0 = open), thinned to at most `points`. */

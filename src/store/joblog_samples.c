@@ -45,18 +45,43 @@ static int thin(struct joblogs *l, const char *name, struct err *err)
 	return fs_write_atomic(l->dirfd, name, buf_view(&half), 0600, err);
 }
 
-static int add_locked(struct joblogs *l, const char *job_id, const char *name, struct str line,
-                      struct err *err)
+static int open_locked(struct joblogs *l, const char *job_id, const char *name, struct err *err)
 {
-	AUTO_BUF struct buf text = BUF_INIT(SAMPLE_MAX + 2);
-	AUTO_FD int fd = -1;
-	struct stat st;
-	char last = '\n';
+	int fd;
 
 	if (mkdirat(l->dirfd, job_id, 0700) < 0 && errno != EEXIST)
 		return err_errno(err, errno, "metrics of %s", job_id);
 	fd = openat(l->dirfd, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (fd < 0 || fstat(fd, &st) < 0)
+	return fd < 0 ? err_errno(err, errno, "metrics of %s", job_id) : fd;
+}
+
+int joblogs_create(struct joblogs *l, const char *job_id, uint32_t rank, struct err *err)
+{
+	AUTO_FD int fd = -1;
+	struct logfile *f;
+	char name[160];
+
+	if (joblog_take(l, job_id, rank, true, &f, err) < 0)
+		return -1;
+	joblog_give(l, f);
+	file_name(name, job_id, rank);
+	lock_take(&l->samples);
+	fd = open_locked(l, job_id, name, err);
+	lock_give(&l->samples);
+	return fd < 0 ? -1 : 0;
+}
+
+static int add_locked(struct joblogs *l, const char *job_id, const char *name, struct str line,
+                      struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(SAMPLE_MAX + 2);
+	AUTO_FD int fd = open_locked(l, job_id, name, err);
+	struct stat st;
+	char last = '\n';
+
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
 		return err_errno(err, errno, "metrics of %s", job_id);
 	if (st.st_size > 0 && fs_pread_all(fd, &last, 1, (uint64_t)st.st_size - 1, err) < 0)
 		return err_wrap(err, "metrics of %s", job_id);

@@ -54,9 +54,9 @@ def empty_files(where):
     return f"python3 -c \"{code}\" {where}"
 
 
-@pytest.mark.parametrize("where,runtime", [("$BT_SCRATCH_DIR", {}), ("/opt", {}),
+@pytest.mark.parametrize("where,runtime", [("$BT_SCRATCH_DIR", {}), ("/opt", {}), ("$BT_CHECKPOINT_DIR", CKPT),
                                            ("$BT_PROJECT_CACHE_DIR", CACHE)],
-                         ids=["scratch", "root", "cache"])
+                         ids=["scratch", "root", "checkpoints", "cache"])
 def test_inodes(few_inodes, where, runtime):
     """One job wants them all. It is ended, with its record; another team's job never notices, and the next one runs."""
     c = few_inodes

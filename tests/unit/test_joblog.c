@@ -3,6 +3,7 @@
 
 #include "unit.h"
 
+#include <dirent.h>
 #include <pthread.h>
 
 #define MS ((int64_t)1000000)
@@ -460,6 +461,41 @@ static void test_samples(void **state)
 	done(&w);
 }
 
+static size_t count_files(const char *dir)
+{
+	struct dirent *e;
+	DIR *d = opendir(dir);
+	size_t n = 0;
+
+	assert_non_null(d);
+	while ((e = readdir(d)) != NULL)
+		n += e->d_type == DT_REG;
+	(void)closedir(d);
+	return n;
+}
+
+/* A disk may run out of inodes while a job runs. */
+static void test_needs_no_new_files(void **state)
+{
+	struct world w;
+	char dir[96];
+	size_t n;
+
+	(void)state;
+	setup(&w);
+	FMT(dir, "%s/" JOB, w.dir);
+	assert_ok(joblogs_create(w.logs, JOB, 0, &w.err), &w.err);
+	n = count_files(dir);
+	assert_true(n > 0);
+	send(&w, 0, 5 * MS, 'o', "a line", false);
+	assert_ok(joblogs_message(w.logs, JOB, 6 * MS, "of the platform", &w.err), &w.err);
+	assert_ok(joblogs_add_sample(w.logs, JOB, 0, STR_LIT("{}"), &w.err), &w.err);
+	assert_ok(joblogs_create(w.logs, JOB, 0, &w.err), &w.err);
+	assert_int_equal(count_files(dir), n);
+	assert_string_equal(page(&w, -1, 0, 0, 0, false), "0:o:a line|0:s:of the platform|");
+	done(&w);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_refuses),
 	cmocka_unit_test(test_empty),
@@ -471,6 +507,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_crash),
 	cmocka_unit_test(test_many_jobs),
 	cmocka_unit_test(test_samples),
+	cmocka_unit_test(test_needs_no_new_files),
 	cmocka_unit_test(test_threads),
 };
 
