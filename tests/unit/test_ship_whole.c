@@ -524,7 +524,7 @@ static void the_upload_is_never_a_mix(void **state)
 		assert_true(object_bytes(p, "ckpt.raw", &b));
 		assert_false(is_a_mix(&b));
 	}
-	print_message("%zu manifests seen\n", seen);
+	print_message("# %zu manifests seen\n", seen);
 }
 
 /* ---- logs and pointers -------------------------------------------------------------------------
