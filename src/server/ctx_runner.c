@@ -118,7 +118,7 @@ static int is_of_several(struct app *app, struct arena *a, const struct wire_loa
 }
 
 /* The part as its checkpoint was complete with it. Without a manifest of all nodes that names it,
- * the runner refuses to load it, by name: a claim that fails is only tried again. */
+ * the runner refuses to load it, by name. */
 static int fill_part(struct app *app, struct arena *a, struct wire_load *load, struct err *err)
 {
 	const struct ckpt_whole_part *part;
@@ -244,13 +244,62 @@ static int fill_places(struct app *app, struct arena *a, const struct mine *m,
 	return 0;
 }
 
+/* *stage is what an error's message begins with. */
+static int fill_launch(struct app *app, struct arena *a, const struct mine *m,
+                       struct wire_launch *out, const char **stage, struct err *err)
+{
+	struct job_spec spec = {0};
+
+	*stage = "specification";
+	if (spec_read_stored(a, m->job.spec_json, &spec, err) < 0)
+		return -1;
+	*stage = "secrets";
+	if (fill_secrets(app, a, m, &spec, out, err) < 0)
+		return -1;
+	*stage = "inputs";
+	if (fill_resolved(app, a, m, out, err) < 0)
+		return -1;
+	*stage = "folders";
+	if (fill_places(app, a, m, &spec, out, err) < 0)
+		return -1;
+	fill_gpus(app, a, m, out);
+	return 0;
+}
+
+/* Is it no fault of what the job names, but of the moment? */
+static bool may_pass(const struct err *err)
+{
+	static const enum err_code codes[] = {ERR_BUSY,    ERR_IO,       ERR_UNAVAILABLE,
+	                                      ERR_TIMEOUT, ERR_NO_SPACE, ERR_CANCELED};
+
+	for (size_t i = 0; i < COUNT(codes); i++)
+		if (err->code == codes[i])
+			return true;
+	return false;
+}
+
+/* Nothing has run yet, and no later claim can do better: the job ends, its other nodes with it.
+ * The runner is told to ask again. It finds its attempt over, or, if the end could not be stored,
+ * comes back here. */
+static void claim_failed(struct app *app, const struct mine *m, const char *stage, struct err *err)
+{
+	if (m->job.core.state != JOB_DEPLOYING || !app_same(m->job.attempt_id, m->row.id))
+		return; /* it moved on since the claim */
+	log_warn("claim: job=%s attempt=%s rank=%u %s: %s", m->job.id, m->row.id, m->row.node_rank,
+	         stage, err->msg);
+	if (may_pass(err))
+		return;
+	jobs_deploy_failed(app, &m->job, stage, err);
+	err_become(err, ERR_UNAVAILABLE);
+}
+
 int ctx_runner_claim(void *of, const struct principal *principal, struct arena *a,
                      const char *nonce, struct wire_launch *out, struct err *err)
 {
 	struct app *app = of;
 	struct mine m = {0};
-	struct job_spec spec = {0};
 	struct wire_launch w = {0};
+	const char *stage = NULL;
 
 	if (nonce == NULL || nonce[0] == '\0' || strlen(nonce) > 100)
 		return err_set(err, ERR_INVALID, "nonce: 1 to 100 characters");
@@ -261,12 +310,12 @@ int ctx_runner_claim(void *of, const struct principal *principal, struct arena *
 	app_crash_at("claim:after");
 	/* Read for this answer, which goes on to name what is in it. */
 	if (find(app, principal, a, &m, err) < 0 ||
-	    meta_job(app->meta, a, m.job.id, &m.job, err) < 0 ||
-	    spec_read_stored(a, m.job.spec_json, &spec, err) < 0 ||
-	    fill_secrets(app, a, &m, &spec, &w, err) < 0 ||
-	    fill_resolved(app, a, &m, &w, err) < 0 || fill_places(app, a, &m, &spec, &w, err) < 0)
+	    meta_job(app->meta, a, m.job.id, &m.job, err) < 0)
 		return -1;
-	fill_gpus(app, a, &m, &w);
+	if (fill_launch(app, a, &m, &w, &stage, err) < 0) {
+		claim_failed(app, &m, stage, err);
+		return -1;
+	}
 	w.attempt_id = m.row.id;
 	w.job_id = m.job.id;
 	w.job_name = m.job.name;

@@ -3,11 +3,13 @@
 After the restart a job ends properly, its user code ran at most once an attempt (each run appends a line to a file
 in the project cache), and nothing is left behind: no process, no mount (the fixture), no attempt folder, no upload.
 """
+import contextlib
 import http.client
 import json
 import pathlib
 import random
 import re
+import sqlite3
 import subprocess
 import time
 
@@ -114,6 +116,29 @@ def test_a_lost_attempt_is_tried_again_once(empty_cluster):
     c.restart()
     done = c.wait(job, "TRAINING_JOB_COMPLETED")
     assert runs(c, job) == [f"attempt {done['attempt'] - 1}"]
+    nothing_left(c, job)
+
+
+@pytest.mark.parametrize("change,error", [("DELETE FROM secrets", "secret_not_found"), ("UPDATE secrets SET sealed = x'00'", "corrupt"),
+                                          ("UPDATE jobs SET frozen_json = '{'", "invalid")], ids=["deleted", "damaged", "record"])
+def test_a_claim_that_fails_for_good(empty_cluster, change, error):
+    """What the job needs goes between its placement and the claims of its two runners: it ends with the cause, and so do they."""
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"STOKER_CRASH_AT": "claim:before"})
+    c.cli("secrets", "set", "key", stdin="value")
+    folder = c.job_folder(ORACLE, compute={"cpu_count": 1, "memory": "256Mi", "node_count": 2},
+                          runtime={**CACHE, "environment_variables": {"KEY": {"name": "key"}}})
+    push = push_in_background(c, folder)
+    assert c.process.wait(DEADLINE_S) == 9
+    push.communicate(timeout=CALL_S)
+    with contextlib.closing(sqlite3.connect(c.data / "stoker.db")) as db:
+        assert db.execute(change).rowcount == 1
+        db.commit()
+    c.restart()
+    job = c.json("ps", "-a")[0]
+    done = c.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
+    assert done["error_id"] == error and done["error_message"], done
+    assert runs(c, job) == []
+    log_is_whole(c, done)
     nothing_left(c, job)
 
 

@@ -350,6 +350,9 @@ static void both_parts_load(void **state)
 	struct fixture *f = *state;
 	struct model_job k = {0};
 	struct ckpt_whole w = {0};
+	const struct objstore_env env = {0};
+	AUTO_OBJSTORE struct objstore *away = NULL;
+	struct objstore *store;
 	struct wire_launch l;
 	struct gang g;
 	char hex[HASH_HEX_CAP];
@@ -372,6 +375,16 @@ static void both_parts_load(void **state)
 	assert_int_equal(l.n_load, 1);
 	digest_hex(&w.part[0].sha256, hex);
 	assert_string_equal(l.load[0].files_sha256, hex);
+	/* a store that is away ends no job: the runner asks again */
+	assert_ok(objstore_open(&away, arena_printf(f->a, "fault:1:dir:%s/objects", f->app->data),
+	                        &env, &f->err),
+	          &f->err);
+	store = f->app->objects;
+	f->app->objects = away;
+	assert_err(ctx_runner_claim(f->app, fixture_runner(f, k.id, 0), f->a, "a", &l, &f->err),
+	           &f->err, ERR_UNAVAILABLE, "");
+	f->app->objects = store;
+	assert_int_equal(fixture_job(f, k.id).core.state, JOB_DEPLOYING);
 	/* without the manifest of all nodes it is not loaded */
 	assert_ok(objstore_del(
 			  f->app->objects,

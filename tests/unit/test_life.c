@@ -306,7 +306,8 @@ static void stops_in_every_state(void **state)
 #define TWOS "2222222222222222222222222222222222222222222222222222222222222222"
 
 /* Two nodes of a GPU each. */
-static int push_gang(struct fixture *f, const char *limits, struct model_job *out)
+static int push_gang(struct fixture *f, const char *limits, const char *runtime,
+                     struct model_job *out)
 {
 	const struct doc *d = NULL;
 
@@ -315,8 +316,8 @@ static int push_gang(struct fixture *f, const char *limits, struct model_job *ou
 	                                       "{\"compute\":{\"cpu_count\":1,\"memory\":\"1Gi\","
 	                                       "\"node_count\":2,\"accelerator\":\"H100:1\"},"
 	                                       "\"limits\":{%s},"
-	                                       "\"runtime\":{\"start_commands\":[\"true\"]}}",
-	                                       limits)),
+	                                       "\"runtime\":{\"start_commands\":[\"true\"]%s}}",
+	                                       limits, runtime)),
 	                   &d, &f->err),
 	          &f->err);
 	return fixture_push_doc(f, d, NULL, out);
@@ -333,7 +334,7 @@ static void the_first_node_says_the_image(void **state)
 	struct wire_launch l;
 	struct principal *r0, *r1;
 
-	assert_ok(push_gang(f, "", &j), &f->err);
+	assert_ok(push_gang(f, "", "", &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	r0 = fixture_runner(f, j.id, 0);
 	r1 = fixture_runner(f, j.id, 1);
@@ -364,7 +365,7 @@ static void a_gang_starts_and_ends_together(void **state)
 	struct principal *r0, *r1;
 	struct wire_desired o = {0};
 
-	assert_ok(push_gang(f, "", &j), &f->err);
+	assert_ok(push_gang(f, "", "", &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	r0 = fixture_runner(f, j.id, 0);
 	r1 = fixture_runner(f, j.id, 1);
@@ -386,6 +387,70 @@ static void a_gang_starts_and_ends_together(void **state)
 	assert_int_equal(j.end_code, 9); /* the cause, not the consequence */
 }
 
+/* As if the database had been damaged, or somebody else had changed it. */
+static void change_row(struct fixture *f, const char *sql, const char *id)
+{
+	AUTO_DB struct db *db = NULL;
+	AUTO_DB_TX struct db_tx tx = {0};
+	uint64_t changed = 0;
+
+	assert_ok(db_open(&db, arena_printf(f->a, "sqlite:%s/stoker.db", f->dir), &f->err),
+	          &f->err);
+	assert_ok(db_begin(db, DB_WRITE, &tx, &f->err), &f->err);
+	assert_ok(db_exec(&tx, sql, DB_ARGS(db_text(id)), &changed, &f->err), &f->err);
+	assert_int_equal(changed, 1);
+	assert_ok(db_commit(&tx, &f->err), &f->err);
+}
+
+/* What a claim cannot read now it will never read: the job ends with the cause, on all nodes. */
+static void a_claim_that_fails_for_good_ends_the_job(void **state)
+{
+	static const struct {
+		const char *sql, *id;
+	} cases[] = {
+		{"DELETE FROM secrets WHERE team_id IN (SELECT team_id FROM jobs WHERE id = ?)",
+	         "secret_not_found"},
+		{"UPDATE secrets SET sealed = x'00' WHERE team_id IN"
+	         " (SELECT team_id FROM jobs WHERE id = ?)",
+	         "corrupt"},
+		{"UPDATE jobs SET spec_json = '{' WHERE id = ?", "stored_spec_unreadable"},
+		{"UPDATE jobs SET frozen_json = '{' WHERE id = ?", "invalid"},
+	};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct principal *r0, *r1;
+		struct model_secret s = {0};
+		struct wire_desired o = {0};
+		struct wire_launch l = {0};
+		struct model_job j = {0};
+
+		assert_ok(ctx_secret_set(f->app, f->admin, f->a, NULL, "key", STR_LIT("s3cr3t"), &s,
+		                         &f->err),
+		          &f->err);
+		assert_ok(push_gang(f, "", ",\"environment_variables\":{\"A\":{\"name\":\"key\"}}",
+		                    &j),
+		          &f->err);
+		fixture_await(f, j.id, JOB_DEPLOYING);
+		r0 = fixture_runner(f, j.id, 0);
+		r1 = fixture_runner(f, j.id, 1);
+		(void)fixture_claim(f, r1, "b");
+		change_row(f, cases[i].sql, j.id);
+		assert_true(ctx_runner_claim(f->app, r0, f->a, "a", &l, &f->err) < 0);
+		err_clear(&f->err);
+		j = fixture_job(f, j.id);
+		assert_int_equal(j.core.state, JOB_DEPLOY_FAILED);
+		assert_string_equal(j.error_id, cases[i].id);
+		/* its runner asks again and goes; so does the other node's */
+		assert_err(ctx_runner_claim(f->app, r0, f->a, "a", &l, &f->err), &f->err,
+		           ERR_CONFLICT, "over");
+		assert_ok(ctx_runner_desired(f->app, r1, f->a, &o, &f->err), &f->err);
+		assert_true(o.stop && o.now && !o.go);
+		fixture_kill_runners(f);
+		fixture_reconcile(f);
+	}
+}
+
 static bool told_to_end_idle(struct fixture *f, struct principal *w, bool idle)
 {
 	struct wire_heartbeat hb = {.stage = STAGE_RUNNING, .idle = idle};
@@ -405,7 +470,7 @@ static void a_gang_is_idle_when_all_of_it_is(void **state)
 	struct wire_desired before = {0}, o = {0};
 	struct principal *a, *b;
 
-	assert_ok(push_gang(f, "", &j), &f->err);
+	assert_ok(push_gang(f, "", "", &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	a = fixture_runner(f, j.id, 0);
 	b = fixture_runner(f, j.id, 1);
@@ -437,7 +502,7 @@ static void idle_gpu_wants_gpus_that_are_measured(void **state)
 	struct fixture *f = *state;
 	struct model_job j = {0};
 
-	assert_err(push_gang(f, "\"idle_gpu\":\"30m\"", &j), &f->err, ERR_QUOTA,
+	assert_err(push_gang(f, "\"idle_gpu\":\"30m\"", "", &j), &f->err, ERR_QUOTA,
 	           "limits.max_duration");
 }
 
@@ -813,6 +878,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(exits_decide),
 	FIXTURE_TEST(stops_in_every_state),
 	FIXTURE_TEST(a_gang_starts_and_ends_together),
+	FIXTURE_TEST(a_claim_that_fails_for_good_ends_the_job),
 	FIXTURE_TEST(the_first_node_says_the_image),
 	FIXTURE_TEST(a_gang_is_idle_when_all_of_it_is),
 	FIXTURE_TEST(idle_gpu_wants_gpus_that_are_measured),
