@@ -70,7 +70,7 @@ static bool is_pickle(const struct head *h)
 
 static bool is_metadata(const struct head *h)
 {
-	return is_pickle(h) && str_eq(h->name, ".metadata");
+	return is_pickle(h) && str_eq(h->name, DCP_METADATA);
 }
 
 static bool is_ocdbt(const struct head *h)
@@ -195,7 +195,7 @@ static const struct promise {
 	{"*.npz", "npz"},
 	{"*.npy", "npy"},
 	{"*.distcp", "distcp"},
-	{".metadata", "dcp metadata"},
+	{DCP_METADATA, "dcp metadata"},
 	{"*.metadata", "dcp metadata"},
 	{"*.pt", "torch zip"},
 	{"*.pth", "torch zip"},
@@ -329,5 +329,26 @@ bool format_is_settings(const char *format)
 	for (size_t i = 0; i < COUNT(settings); i++)
 		if (strcmp(format, settings[i]) == 0)
 			return true;
+	return false;
+}
+
+bool format_is_list(struct str path)
+{
+	struct str base = name_base(path);
+
+	if (str_eq(base, DCP_METADATA))
+		return true;
+	switch (json_role(base)) {
+	case FORMAT_INDEX:
+	case FORMAT_DCP:
+	case FORMAT_INTEGRITY:
+	case FORMAT_PIPELINE:
+	case FORMAT_COMMIT:
+		return true;
+	case FORMAT_PLAIN:
+	case FORMAT_STATE:
+	case FORMAT_POINTER:
+		break;
+	}
 	return false;
 }

@@ -108,5 +108,8 @@ enum format_name format_name(struct str path);
 bool format_is_settings(const char *format);
 /* The settings of a model or an adapter, by its name: there are weights beside it, or to come. */
 bool format_is_config(struct str path);
+/* It says something of other files, by its name: an index, .metadata, hashes, a commit. Those may
+ * be another node's, so the node that has it cannot judge it alone. */
+bool format_is_list(struct str path);
 
 #endif

@@ -176,6 +176,13 @@ static const struct teller *teller_of(struct str name)
 	return NULL;
 }
 
+enum format_role json_role(struct str name)
+{
+	const struct teller *as = teller_of(name);
+
+	return as == NULL ? FORMAT_PLAIN : as->role;
+}
+
 /* The members of the outermost map. */
 static enum jscan_token tell(struct jscan *s, const struct teller *as, struct needs *ns)
 {

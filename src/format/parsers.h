@@ -11,6 +11,7 @@
 /* format_json.c */
 void check_json(struct look *l);
 void check_json_lines(struct look *l);
+enum format_role json_role(struct str name); /* of a file with this base name */
 /* format_safetensors.c */
 void check_safetensors(struct look *l);
 /* format_zip.c: finds out which of torch zip, .keras, npz, plain zip it is. */
@@ -23,6 +24,7 @@ bool torch_is_data(const struct zip_entry *e);
 void check_torch_legacy(struct look *l);
 void check_pickle(struct look *l);
 /* format_dcp.c */
+#define DCP_METADATA ".metadata"
 void check_metadata(struct look *l);
 void check_distcp(struct look *l);
 /* format_gguf.c */

@@ -172,19 +172,6 @@ static int read_window(void *arg, uint64_t at, void *p, size_t n, struct err *er
 	return 0;
 }
 
-/* Does it say something of other files, which may be another node's? */
-static bool has_list(const char *path)
-{
-	static const char *const names[] = {".metadata", "integrity.json", "model_index.json",
-	                                    "_CHECKPOINT_METADATA"};
-	const char *base = ckpt_base_name(path);
-
-	for (size_t i = 0; i < COUNT(names); i++)
-		if (strcmp(base, names[i]) == 0)
-			return true;
-	return str_ends(str_of(base), ".index.json");
-}
-
 static bool may_read(struct work *w, uint64_t size)
 {
 	if (w->n_lists >= LISTS_MAX || size > LISTS_BYTES_MAX - w->list_bytes)
@@ -217,7 +204,7 @@ static int fill_check(struct work *w, const struct ckpt *c, size_t i, struct for
 	const struct ckpt_file *about = &c->about[i];
 	bool told = c->files.n <= CKPT_DETAILS_MAX;
 
-	if (has_list(c->files.file[i].path) && may_read(w, c->files.file[i].size)) {
+	if (format_is_list(str_of(c->files.file[i].path)) && may_read(w, c->files.file[i].size)) {
 		if (read_list(w, c, i, out, err) == 0)
 			return 0;
 		if (err->code != ERR_NOT_FOUND && err->code != ERR_CORRUPT)

@@ -186,6 +186,10 @@ static void lists_are_held_against_all_nodes(void **state)
 	         "m.bin", CKPT_SYNCING},
 		{"model.safetensors.index.json={\"weight_map\":{\"w\":\"m.bin\"}}", "m.bin=1", NULL,
 	         CKPT_COMPLETE},
+		{"model.weights.json={\"weight_map\":{\"layer\":[\"m.h5\"]}}", "n.h5=1", "m.h5",
+	         CKPT_SYNCING},
+		{"model.weights.json={\"weight_map\":{\"layer\":[\"m.h5\"]}}", "m.h5=1", NULL,
+	         CKPT_COMPLETE},
 		{"same=1", "same=1", NULL, CKPT_COMPLETE},
 		{"same=1", "same=2", "same", CKPT_INCOMPLETE},
 		{"train.log=1", "train.log=2", NULL, CKPT_COMPLETE}, /* no part of any verdict */
