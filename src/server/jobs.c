@@ -290,49 +290,59 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 	return 0;
 }
 
+/* An attempt and its job, as they are once a part of it has ended. */
+struct ended {
+	struct model_attempt *part;
+	struct model_job job;
+	size_t n;
+};
+
+static int read_ended(struct app *app, struct arena *a, const char *attempt_id, struct ended *out,
+                      struct err *err)
+{
+	if (meta_attempt(app->meta, a, attempt_id, &out->part, &out->n, err) < 0)
+		return -1;
+	return out->n == 0 ? 0 : meta_job_brief(app->meta, a, out->part[0].job_id, &out->job, err);
+}
+
+static int settle_if_all_ended(struct app *app, struct arena *a, const char *attempt_id,
+                               const struct ended *e, struct err *err)
+{
+	for (size_t i = 0; i < e->n; i++) {
+		if (e->part[i].ended_ms == 0)
+			return 0;
+	}
+	if (e->n == 0 || !job_state_is_placed(e->job.core.state) ||
+	    !app_same(e->job.attempt_id, attempt_id))
+		return 0;
+	return settle(app, a, &e->job, e->part, e->n, err);
+}
+
 int jobs_settle(struct app *app, const char *attempt_id, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct model_attempt *t = NULL;
-	struct model_job job = {0};
-	size_t n = 0;
+	struct ended e = {0};
 
-	if (meta_attempt(app->meta, a, attempt_id, &t, &n, err) < 0)
+	if (read_ended(app, a, attempt_id, &e, err) < 0)
 		return -1;
-	for (size_t i = 0; i < n; i++) {
-		if (t[i].ended_ms == 0)
-			return 0;
-	}
-	if (n == 0)
-		return 0;
-	if (meta_job_brief(app->meta, a, t[0].job_id, &job, err) < 0)
-		return -1;
-	if (!job_state_is_placed(job.core.state) || !app_same(job.attempt_id, attempt_id))
-		return 0;
-	return settle(app, a, &job, t, n, err);
+	return settle_if_all_ended(app, a, attempt_id, &e, err);
 }
 
 /* Checkpoints that wait for the node that has ended need not wait for the others too. */
-static int judge_parts(struct app *app, const char *attempt_id, struct err *err)
+static int judge_parts(struct app *app, const char *attempt_id, const struct ended *e,
+                       struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct model_attempt *t = NULL;
-	struct model_job job = {0};
-	size_t n = 0;
-
-	if (meta_attempt(app->meta, a, attempt_id, &t, &n, err) < 0)
-		return -1;
-	if (n < 2)
+	if (e->n < 2 || !app_same(e->job.attempt_id, attempt_id))
 		return 0;
-	if (meta_job_brief(app->meta, a, t[0].job_id, &job, err) < 0)
-		return -1;
-	return app_same(job.attempt_id, attempt_id) ? ckpts_settle(app, &job, err) : 0;
+	return ckpts_settle(app, &e->job, err);
 }
 
 int jobs_node_ended(struct app *app, const char *attempt_id, uint32_t rank,
                     const struct wire_exit *x, struct err *err)
 {
 	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	AUTO_ARENA struct arena *a = arena_new();
+	struct ended e = {0};
 	bool first = false;
 
 	wire_exit_write(x, &json);
@@ -344,7 +354,8 @@ int jobs_node_ended(struct app *app, const char *attempt_id, uint32_t rank,
 	live_ended(app, attempt_id, rank);
 	if (first)
 		app_notify(app, CHANNEL_DESIRED, attempt_id); /* a bad end stops the other parts */
-	if (first && judge_parts(app, attempt_id, err) < 0)
+	if (read_ended(app, a, attempt_id, &e, err) < 0 ||
+	    (first && judge_parts(app, attempt_id, &e, err) < 0))
 		return -1;
-	return jobs_settle(app, attempt_id, err);
+	return settle_if_all_ended(app, a, attempt_id, &e, err);
 }
