@@ -15,6 +15,9 @@
 #define DRAIN_MS 2000               /* of the log, after the end: a grandchild may hold the pipe */
 #define SHUTDOWN_MS 10000           /* grace when it is the runner itself that is told to end */
 #define POLL_MAX_MS 1000
+/* When less is free, an ended job's scratch goes at once: for the last sync, the rest of the log,
+ * and what the server keeps back (base/reserve.h). */
+#define CRAMPED ((uint64_t)128 << 20)
 #define WARN_MAX 400
 
 static bool is_plain(const struct run *r)
@@ -510,13 +513,21 @@ static void sync_checkpoints(struct run *r)
 		logs_message(r->logs, "some checkpoint files were not uploaded");
 }
 
+static bool is_cramped(const struct run *r)
+{
+	uint64_t avail = 0, total = 0;
+	struct err unknown = {0};
+
+	return fs_free_bytes(r->dir, &avail, &total, &unknown) == 0 && avail < CRAMPED;
+}
+
 /* Before the sync: it may take long. */
 static void write_record(struct run *r)
 {
 	struct err err = {0};
 	bool written = run_write_exit(r, &err) == 0;
 
-	if (!r->left && (!written || r->over.code != ERR_NONE))
+	if (!r->left && (!written || r->over.code != ERR_NONE || is_cramped(r)))
 		make_room(r);
 	if (written)
 		return;

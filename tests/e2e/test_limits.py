@@ -23,17 +23,28 @@ def disk(cluster, options):
         pytest.skip(f"this user may not mount a small disk: {done.stderr.strip()}")
 
 
+@contextlib.contextmanager
+def started_on(cluster, options):
+    disk(cluster, options)
+    yield cluster.start("--cpus", "4", "--memory", "4Gi")
+    try:
+        cluster.end_jobs()
+        cluster.stop()
+        until(lambda: not cluster.processes())
+    finally:
+        subprocess.run(["umount", "-l", str(cluster.data)], check=True)
+
+
 @pytest.fixture
 def few_inodes(empty_cluster):
-    c = empty_cluster
-    disk(c, f"size=900m,nr_inodes={INODES}")
-    yield c.start("--cpus", "4", "--memory", "4Gi")
-    try:
-        c.end_jobs()
-        c.stop()
-        until(lambda: not c.processes())
-    finally:
-        subprocess.run(["umount", "-l", str(c.data)], check=True)
+    with started_on(empty_cluster, f"size=900m,nr_inodes={INODES}") as c:
+        yield c
+
+
+@pytest.fixture
+def few_bytes(empty_cluster):
+    with started_on(empty_cluster, "size=300m") as c:
+        yield c
 
 
 def empty_files(where):
@@ -71,6 +82,15 @@ def test_inodes(few_inodes, where, runtime):
     c.release(neighbour)
     c.wait(neighbour, "TRAINING_JOB_COMPLETED")
     assert "through" in c.user_lines(neighbour)
+    c.wait(c.push(["echo next"], project="r"), "TRAINING_JOB_COMPLETED")
+
+
+def test_bytes(few_bytes):
+    """Scratch and log leave none. The job ends all the same, for its scratch goes before the rest of its log is stored."""
+    c = few_bytes
+    job = c.push(["head -c 200M /dev/zero > $BT_SCRATCH_DIR/x; yes a line of some length, again and again | head -c 80M; exit 3"], compute=ROOM)
+    done = c.wait(job, "TRAINING_JOB_FAILED")
+    assert done["end"]["kind"] == "exit" and done["end"]["code"] == 3, done
     c.wait(c.push(["echo next"], project="r"), "TRAINING_JOB_COMPLETED")
 
 
