@@ -98,7 +98,7 @@ int blobs_collect(struct blobs *b, int64_t min_age_s, const struct blobs_choice 
  * when older than max_age_s and not pinned. */
 int blobs_gc(struct blobs *b, int64_t max_age_s, const struct blobs_way *way,
              struct blobs_collected *out, struct err *err) MUST_CHECK;
-/* What the store takes of its disk. Each blob counts once, however many names it has elsewhere.
+/* Disk use of the store. Each blob counts once, however many names it has elsewhere.
  * `partial`: temporary files, but those that large files are fetched into just now. */
 struct blobs_held {
 	uint64_t files, bytes, partial;

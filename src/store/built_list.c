@@ -100,7 +100,7 @@ static int take_link(struct making *m, int dirfd, const char *name, const char *
 	return e->kind == 'l' ? 0 : err_set(err, ERR_CONFLICT, "%s is being changed", path);
 }
 
-/* What its maker made unreadable for himself is made readable first. */
+/* A build may leave entries that their owner cannot read: they become readable first. */
 static int open_entry(int dirfd, const char *name, const struct stat *st, struct err *err)
 {
 	int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC |

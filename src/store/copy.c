@@ -217,7 +217,7 @@ static bool cloned(const struct copy_job *job)
 	return ioctl(job->to, FICLONE, job->from) == 0;
 }
 
-/* What the kernel cannot do between these two (another file system, an old kernel): by hand. */
+/* For files between which the kernel cannot copy: other file systems, old kernels. */
 static int copy_by_hand(const struct copy_job *job, uint64_t done, struct err *err)
 {
 	AUTO_FREE char *p = xmalloc(COPY_CHUNK);

@@ -16,7 +16,7 @@
 
 struct digest_cache;
 
-/* What there is for this source; empty when there is nothing, or nothing readable. */
+/* The digests known for this source; empty when there are none, or none can be read. */
 struct digest_cache *digest_cache_load(struct blobs *b, const char *source_name) MUST_CHECK;
 void digest_cache_free(struct digest_cache *k); /* NULL is fine */
 DEFINE_CLEANUP(struct digest_cache, digest_cache_free)

@@ -66,7 +66,7 @@ int joblog_check_id(const char *job_id, struct err *err)
 	return 0;
 }
 
-/* What the state file says; a missing or broken one leaves everything at zero. */
+/* Reads the state file; a missing or broken one leaves everything at zero. */
 static bool state_parse(struct logfile *f, struct str text)
 {
 	struct err bad = {0};
@@ -389,7 +389,7 @@ static int say_locked(struct logfile *f, int64_t now_ns, const char *text, uint6
 	return r;
 }
 
-/* Of a reserve that has no more for logs, the state and one line are still stored. */
+/* When the reserve has no more for logs, the state and one line are still stored. */
 static int append_last(struct logfile *f, const char *attempt_id, uint64_t seq, struct str records,
                        uint64_t *next, struct err *err)
 {

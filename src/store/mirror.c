@@ -186,7 +186,7 @@ static void tmp_name(const struct mirror *m, const struct source_file *f, char o
 	fmt_fixed(out, TMP_NAME_CAP, "file-%s", hex);
 }
 
-/* What an earlier try has allocated already. */
+/* Bytes that an earlier try has allocated already. */
 static uint64_t held_by_tmp(const struct mirror *m, const struct source_file *f)
 {
 	char name[TMP_NAME_CAP], path[TMP_NAME_CAP + 8];
@@ -570,7 +570,7 @@ static int run_workers(struct mirror *m, struct rate *rate, struct err *err)
 	oversee(m, rate);
 	for (unsigned i = 0; i < started; i++)
 		(void)pthread_join(thread[i], NULL);
-	/* What was fetched is kept, also by a job that failed: the next one finds it. */
+	/* Keep the fetched blobs even if the job failed: the next one finds them. */
 	if (blob_batch_publish(m->batch, &own) < 0)
 		fail(m, &own);
 	else

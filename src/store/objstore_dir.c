@@ -501,7 +501,7 @@ static int dir_del(struct objstore *os, const char *key, struct err *err)
 /* ---- life -------------------------------------------------------------------------------- */
 
 /* Temporary files and uploads that nobody has touched for so long. */
-/* Of a file, or of the parts in a folder. */
+/* The size of a file, or the sum of the parts in a folder. */
 static int size_of(int dirfd, const char *name, const struct stat *st, uint64_t *bytes,
                    struct err *err)
 {

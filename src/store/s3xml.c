@@ -290,7 +290,7 @@ struct wanted { /* the text of two elements, wherever they are below the root */
 	const char *text[2];
 };
 
-/* What is shown of a text that somebody else chose: no character is cut in two. */
+/* Shortens a server's text for a message, between two characters. */
 static struct str cut(struct str s)
 {
 	size_t n = MIN(s.n, (size_t)S3XML_ERROR_MAX);

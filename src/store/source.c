@@ -135,7 +135,7 @@ bool source_wanted(const struct source_found *to, struct str path)
 	return to->filter == NULL || glob_wanted(to->filter, path);
 }
 
-/* What a source calls its files may hold anything: shown without control characters. */
+/* A source may give its files any name: control characters are not shown. */
 static int refuse_path(struct str path, struct err *err)
 {
 	char shown[300];

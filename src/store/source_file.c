@@ -42,7 +42,7 @@ static int refused(struct err *err)
 
 /* --- open ------------------------------------------------------------------------------------ */
 
-/* What is left of `path` below `root`, without '/' in front; p NULL when it is not below. */
+/* The part of `path` below `root`, without a leading '/'; p is NULL when it is not below. */
 static struct str below(struct str root, struct str path)
 {
 	while (root.n > 0 && root.p[root.n - 1] == '/')

@@ -183,7 +183,7 @@ static enum err_code code_of_status(int status)
 	return status >= 500 ? ERR_UNAVAILABLE : ERR_INVALID;
 }
 
-/* What can be done about it. The Hub's own word of the reason is explained by who knows it. */
+/* Adds advice. The source explains a reason that the Hub gives. */
 static int advise(const struct source *s, const struct http_reply *reply, enum err_code code,
                   struct err *err)
 {

@@ -17,7 +17,7 @@ struct source_found; /* grows while a driver lists */
 struct source_ops {
 	const char *scheme; /* "hf" */
 	const char *form;   /* what a URL looks like, for messages */
-	/* What to do about a 401 or 403; follows "the source's URL: ". */
+	/* Advice for a 401 or 403; follows "the source's URL: ". */
 	const char *auth_advice;
 	/* `rest` is what follows "://". Allocates *out with source_new(). */
 	int (*open)(struct source **out, struct str rest, const struct source_options *o,

@@ -1,11 +1,11 @@
 /*
  * xfer.c - one file over several streams.
  *
- * What xfer_plain.c does not take is cut into parts: stream threads take the lowest part that is
- * wanted and write at its offset; the hasher reads back behind the contiguous front, so hashing
- * overlaps fetching and covers what an earlier try had written; the syncer makes finished parts
- * durable now and then; the caller's thread waits, reports progress and decides how many streams
- * there shall be.
+ * Files that xfer_plain.c does not take are cut into parts: stream threads take the lowest part
+ * that is wanted and write at its offset; the hasher reads back behind the contiguous front, so
+ * hashing overlaps fetching and covers what an earlier try had written; the syncer makes finished
+ * parts durable now and then; the caller's thread waits, reports progress and decides how many
+ * streams there shall be.
  *
  * One lock (struct xfer.lock) guards the part table; it is never held across I/O, except for the
  * 20 bytes that note a part in the journal. Another one (writing) lets one stream at a time write.
@@ -188,7 +188,7 @@ static int part_copy(struct part_sink *s, int from, size_t n, struct err *err)
 	return 0;
 }
 
-/* What came over a plain connection goes to the file without passing through this process. */
+/* Splices from a plain connection to the file, without a copy through this process. */
 static int part_drain(void *arg, int from, size_t n, struct err *err)
 {
 	struct part_sink *s = arg;
@@ -242,7 +242,7 @@ static int fetch_part(struct xfer *x, size_t part, uint8_t *chunk, struct err *e
 		int got = job->read(job->of, s.first + at, s.size - at, &sink, &x->stop, err);
 		struct err own = {0};
 
-		/* What came before a failure is kept, too. */
+		/* The bytes before a failure are kept, too. */
 		if (part_flush(&s, &own) < 0) {
 			*err = own;
 			return -1;
@@ -645,7 +645,7 @@ int xfer_fetch(const struct xfer_job *job, struct xfer_result *out, struct err *
 		return 0;
 	if (job->journal != NULL && (err->code == ERR_CORRUPT || err->code == ERR_UNSUPPORTED))
 		(void)unlink(job->journal);
-	/* What an earlier try left on this disk may be what is wrong. */
+	/* Bytes that an earlier try left on this disk may be the corrupt ones. */
 	if (err->code == ERR_CORRUPT && resumed) {
 		err_clear(err);
 		if (fetch_ranged(job, out, &again, err) == 0)
