@@ -148,8 +148,8 @@ static int parse(struct box *b, int argc, char **argv, int *rest, struct err *er
 	return 0;
 }
 
-/* What a program needs to be found, to speak the right language and to reach a network behind a
- * proxy. Sanitizers' options of a test build end here. */
+/* Keeps what programs need to be found, to use the right locale and to reach a network behind a
+ * proxy. Options of a test build's sanitizers end here. */
 static void clear_environment(struct arena *a)
 {
 	static const char *const kept[] = {"PATH",        "LANG",        "LC_ALL",   "TZ",
@@ -199,7 +199,8 @@ static int limit_resources(const struct box *b, struct err *err)
 	return 0;
 }
 
-/* What pins memory for a network card or a GPU needs it; the cgroup counts it all the same. */
+/* Drivers that pin memory for a network card or a GPU need it; the cgroup counts it all the same.
+ */
 static void raise_memlock(void)
 {
 	struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY}, own;

@@ -104,7 +104,7 @@ static int own_mounts(struct err *err)
 	return 0;
 }
 
-/* What its processes find there is a new one, not the server's with what is kept in it. */
+/* Its processes get a new session keyring, not the server's with the keys in it. */
 void box_new_keyring(void)
 {
 	(void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL); /* a kernel without keys */

@@ -45,8 +45,8 @@ int box_map_of(struct box *b, uint32_t uid, uint32_t gid, struct err *err)
 	return fd;
 }
 
-/* Whoever owns it on disk: in there it is the job's. What an administrator shares may be of a file
- * system that cannot translate: then it is seen by the rights that everybody has. */
+/* Inside, the job owns it, whoever owns it on disk. A folder that an administrator shares may be on
+ * a file system without id-mapped mounts: then the rights of others apply. */
 static int translate(struct box *b, const struct box_mount *m, const struct stat *st,
                      struct err *err)
 {
@@ -128,7 +128,7 @@ static int open_place(int root, const struct box_mount *m, struct err *err)
 	return place >= 0 ? place : err_errno(err, errno, "create the file to mount it on");
 }
 
-/* What is hidden is there in the view, or nothing has to be hidden. */
+/* Opens a path to mask; if the view lacks it, there is nothing to mask. */
 static int open_hidden(int root, const struct box_mount *m)
 {
 	return open_plain(root, m->at + 1, RESOLVE_BENEATH);

@@ -70,7 +70,7 @@ static int make_dir(const char *path, mode_t mode, struct err *err)
 	return 0;
 }
 
-/* What is mounted at its own place: it needs a folder or a file there. */
+/* Is it mounted at a path of its own, which must have a folder or a file? */
 static bool needs_point(const struct box_mount *m)
 {
 	return m->kind == MOUNT_RO || m->kind == MOUNT_RW;
@@ -291,8 +291,8 @@ static int build(struct box *b, struct err *err)
 	return 0;
 }
 
-/* Of a box with ids the scratch folder lies where the job's id cannot go: it is at BOX_PLACE then,
- * over the host's /tmp, which no view shows. */
+/* With job ids, the scratch folder lies where the job's id cannot go: it is mounted at BOX_PLACE
+ * then, over the host's /tmp, which no view shows. */
 static int enter_scratch(const struct box *b, const char **scratch, struct err *err)
 {
 	*scratch = b->scratch_tree >= 0 ? BOX_PLACE : b->scratch;

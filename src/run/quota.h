@@ -6,8 +6,8 @@
  * frozen (where it has a cgroup), so that nothing grows meanwhile and no file is seen twice; what
  * is over then ends the job, still frozen. Looking takes at most a twentieth of the time.
  *
- * What the scratch holds before the job begins (its code, the folders of its view of the host) does
- * not count.
+ * Files that are in the scratch before the job begins (its code, the folders of its view of the
+ * host) do not count.
  *
  * Inodes have no limit for each job, but when few are left the job that holds most of them ends:
  * as `kubelet` evicts pods from a node without inodes. What counts then is all that the job can

@@ -18,7 +18,7 @@
 #define COMMAND_MAX 120
 #define SWEEP_SHIP_MS 20000 /* of one sweep; the next one goes on where it was */
 
-/* What frameworks print when a GPU runs out of memory; a cgroup does not notice. */
+/* Frameworks print these when a GPU runs out of memory; a cgroup does not notice. */
 static const char *const cuda_oom[] = {
 	"torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError", "CUDA out of memory",
 	"CUDA_ERROR_OUT_OF_MEMORY", "RESOURCE_EXHAUSTED: Out of memory while trying to allocate"};

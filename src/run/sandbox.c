@@ -139,7 +139,7 @@ void sandbox_poll(struct sandbox *s)
 	}
 }
 
-/* What a start that fails says on its stderr; the job's own stderr later. */
+/* stderr of a start that failed; later it is the job's own. */
 static void read_note(struct sandbox *s, struct buf *note)
 {
 	char chunk[512];
@@ -404,8 +404,8 @@ int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec, struct 
  * keeps the stdin too: a container that ended by itself would take its memory counters along, so it
  * waits to be killed.
  *
- * What the job prints goes into our pipes themselves, which come as 4 and 5: by way of podman's own
- * it may still be under way when the end is told, and would be lost with the container. */
+ * The job writes straight into our pipes, which are passed as 4 and 5: output that goes through
+ * podman's own may still be under way at the end, and would be lost with the container. */
 static void script_watcher(struct buf *out)
 {
 	buf_puts(out, "exec >&4 2>&5 4<&0 5>&-\n( (trap '' TERM INT HUP; cat <&4 >/dev/null; kill "

@@ -59,8 +59,8 @@ struct sandbox_ops {
 	             struct err *err);
 	/* After "ready": finds s->init, s->shell. May be NULL: both are s->proc. */
 	int (*find)(struct sandbox *s, struct err *err);
-	/* What comes before "sh -c ..." to run inside. In `a`, NULL-terminated. tty: NULL, or the
-	 * size for `--tty` of the box. */
+	/* Arguments to put before "sh -c ..." to run it inside. In `a`, NULL-terminated. tty: NULL,
+	 * or the size for `--tty` of the box. */
 	const char **(*enter)(struct sandbox *s, struct arena *a, const char *tty);
 	bool remote; /* what `enter` starts is a client: the command is no descendant of it */
 	/* Ends what killing processes does not. May be NULL. */

@@ -186,7 +186,7 @@ static int spawn(struct sandbox *s, const struct wire_exec *x, const struct ends
 	return proc_spawn(&spec, out, err);
 }
 
-/* What it said before it was the command. */
+/* Reads its message from before it became the command. */
 static int why(int fd, struct err *err)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};

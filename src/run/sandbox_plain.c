@@ -3,8 +3,8 @@
  * podman works, or that want it so. The job sees the host's files. What it started is found by its
  * cgroup, else by its process group.
  *
- * Of a runner that is root it has an id of its own and sees its folders below IDS_STAGE, in a mount
- * namespace of its own; else it runs as the runner's user, and its folders are where they are.
+ * If the runner is root, the job has a user id and a mount namespace of its own, and sees its
+ * folders below IDS_STAGE; else it runs as the runner's user, and sees them at their own paths.
  */
 #include "run/sandbox.h"
 

@@ -87,7 +87,7 @@ static bool is_shown(const struct mount *m)
 	       m->kind == MOUNT_RW; /* there is nothing of the host to hide */
 }
 
-/* Of a root runner the box shows the mounts to podman, opened through no link and translated to the
+/* For a root runner, sandbox-exec shows podman the mounts, opened through no link and mapped to the
  * job's ids, in a mount namespace that podman and the container share. */
 static const char *staged(struct sandbox *s, size_t i)
 {

@@ -32,7 +32,7 @@ static bool unfinished(struct ship *s)
 	return false;
 }
 
-/* What the thread itself has worked: on a busy machine much more time than that goes by. */
+/* CPU time of this thread: on a busy machine much more time than that goes by. */
 static int64_t worked_ms(void)
 {
 	struct timespec t;
@@ -41,7 +41,7 @@ static int64_t worked_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Of a dead trainer nothing is judged before it is known how it ended. */
+/* If the trainer is dead, nothing is judged before its exit is known. */
 static void wait_for_the_end(struct ship *s)
 {
 	while (s->o.dead && !s->final && !s->done)

@@ -6,7 +6,7 @@
 #define TELL_MS 1000
 #define JUDGE_MS 2000 /* between two verdicts on one whose files are still on their way */
 
-/* What the lock protects, summed up for one checkpoint. */
+/* A summary of one checkpoint's entries, taken under the lock. */
 struct view {
 	bool live;
 	size_t n, n_sent, n_lost, n_gone;
@@ -40,7 +40,7 @@ static struct view look(const struct ship *s, const struct ship_group *g)
 	return v;
 }
 
-/* What the trainer itself took out of a checkpoint that stays. */
+/* Drops entries that the trainer itself deleted from a checkpoint that stays. */
 static void drop_gone(struct ship *s, struct ship_group *g)
 {
 	struct ship_entry *e = NULL, *next = NULL;
@@ -154,7 +154,7 @@ static void tell_progress(struct ship *s, struct ship_group *g, const struct vie
 	g->told_bytes = v->bytes_sent;
 }
 
-/* What is complete is so until its content changes. */
+/* A complete checkpoint stays complete until its content changes. */
 static void settle_base(struct ship_group *g)
 {
 	g->verdict = (struct ckpt_verdict){.state = g->base.c.state, .row = g->base.c.rule};

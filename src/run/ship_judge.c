@@ -7,7 +7,7 @@
 #define WRITER_RECENT_MS SHIP_PROBE_MS /* before the end: a kill closes descriptors too */
 #define PUBLISHED_QUIET_MS 2000
 
-/* What the set of files says, kept until one of them changes. */
+/* The verdict on a set of files, kept until one of them changes. */
 struct ship_set {
 	struct arena *a;
 	struct set_result r;
@@ -452,7 +452,7 @@ void ship_judge(struct ship *s, struct ship_group *g)
 	ckpt_judge(&f, &g->verdict);
 }
 
-/* What the next ones of its kind are compared with. */
+/* The next checkpoints of its lineage are compared with this one. */
 void ship_sibling_set(struct ship *s, const struct ship_group *g, const struct ckpt *c)
 {
 	struct ship_sibling *b = map_get(s->siblings, str_of(g->lineage));

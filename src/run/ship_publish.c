@@ -56,8 +56,7 @@ static void take_base(struct ship *s, struct ship_group *g, struct arena *a, con
 		g->moving = g->moving || (c->state == CKPT_COMPLETE && c->about[i].at != NULL);
 }
 
-/* What an attempt before this one, or a shipper before us, wrote; one that cannot be read is
- * replaced. */
+/* Loads the manifest of an earlier attempt or shipper; one that cannot be read is replaced. */
 bool ship_load_base(struct ship *s, struct ship_group *g)
 {
 	AUTO_BUF struct buf body = BUF_INIT(OBJSTORE_BODY_MAX);
@@ -131,8 +130,9 @@ static void describe(struct arena *a, const struct ship_group *g, const struct s
 		out->at = ckpt_revision_path(a, g->name, e->revision, e->path);
 }
 
-/* Of several nodes each says since when it has more than added files: a callback's may follow what
- * all have saved; what one of them has saved over does not belong to what the others have. */
+/* With several nodes, each says since which revision it has changed files and not only added some:
+ * a callback may add files after all have saved, but a node that saves over its files has a part
+ * that does not belong to the parts of the others. */
 static uint32_t since_of(const struct ship_group *g, const struct ckpt *c)
 {
 	const struct ckpt *old = &g->base.c;
@@ -454,7 +454,7 @@ static bool is_named(const struct ship_group *g, struct str at)
 	return false;
 }
 
-/* What no manifest names, unless it has become something else since. */
+/* Deletes objects that no manifest names, unless they have been replaced since. */
 static bool sweep_litter(struct ship *s, struct ship_group *g, struct arena *a)
 {
 	AUTO_BUF struct buf litter = BUF_INIT(SHIP_LITTER_MAX);

@@ -109,7 +109,7 @@ static const char *key_of(struct sending *x, const char *path, uint32_t revision
 /* ---- opening -----------------------------------------------------------------------------------
  */
 
-/* Who it belongs to and what its mode says, for people; it could not be opened. */
+/* Reports the owner and the mode of a file that cannot be opened. */
 static void say_owner(struct sending *x, int why)
 {
 	struct err err = {0};

@@ -127,7 +127,7 @@ bool ship_spool_own(struct ship *s, uint64_t id, bool copy, int *fd)
 
 		done = copy_run(&job, &err) == 0;
 	}
-	/* What moved while it was copied is a mix. */
+	/* A file that changed while it was copied is a mix. */
 	done = done && fstat(*fd, &after) == 0 && before.st_size == after.st_size &&
 	       before.st_mtim.tv_sec == after.st_mtim.tv_sec &&
 	       before.st_mtim.tv_nsec == after.st_mtim.tv_nsec &&

@@ -151,7 +151,7 @@ static void add_odd(struct str path, void *why, void *arg)
 	buf_printf(news->text, " (%s)", (const char *)why);
 }
 
-/* What is left out is said, once: without it the checkpoint may be of no use. */
+/* Logs what is left out, once: without it the checkpoint may be of no use. */
 void ship_say_odd(struct ship *s)
 {
 	AUTO_BUF struct buf text = BUF_INIT(ODD_TEXT_MAX);

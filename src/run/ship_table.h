@@ -40,7 +40,7 @@ struct ship_fact {
 	int64_t mtime_ns, ctime_ns;
 };
 
-/* What its structure says; shared, and freed by the last one who lets go (under the lock). */
+/* Result of a structure check; shared, freed with its last reference (under the lock). */
 struct ship_check {
 	unsigned refs;
 	struct format_result r;
@@ -249,7 +249,7 @@ bool ship_is_live(const struct ship_group *g);        /* something of it is in t
 bool ship_is_logs(const struct ship_group *g);        /* nothing but logs and pointers */
 bool ship_is_complete(const struct ship_group *g);    /* by the manifest in the store */
 bool ship_is_as_base(const struct ship_group *g);     /* ... and has not changed since */
-/* What that manifest says of a file; NULL: it is not complete, or does not name it. */
+/* The entry of a file in that manifest; NULL: it is not complete, or does not name it. */
 const struct manifest_file *ship_in_base(const struct ship_group *g, const char *path);
 /* ship_publish.c: manifests, revisions and reports; with the lock, which is given up meanwhile.
  * False: the store is away, g->retry_ms says when to try again. */

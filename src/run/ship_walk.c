@@ -102,8 +102,8 @@ static void touch(struct ship *s, struct ship_entry *e, const struct ship_fact *
 	struct ship_group *g = e->group;
 	int64_t mono = clock_mono_ms(), changed = mono;
 
-	/* What was there before our first look need not wait once more. Only ctime cannot lie; our
-	 * own link of before may have set it, which makes it younger. */
+	/* Files that were there before our first walk need not wait once more. Only ctime cannot
+	 * lie; our own link of before may have set it, which makes it younger. */
 	if (e->walk == 0 && s->walk == 1)
 		changed = mono - MIN(MAX(clock_wall_ms() - now->ctime_ns / 1000000, 0), mono);
 	if (e->walk > 0 && is_written_again(&e->fact, now))
@@ -189,7 +189,7 @@ static bool see(struct ship *s, struct str path, const struct status *now, uint6
 	return changed;
 }
 
-/* What became of a link. */
+/* Takes note of a link that was made, or was not. */
 static void attach(struct ship *s, struct str path, const struct status *now, bool made,
                    const struct stat *after)
 {
@@ -377,7 +377,7 @@ static void note_gone(struct ship *s, struct ship_entry *e)
 		g->gone_walk = s->walk;
 }
 
-/* Of what is only in the spool: it may still be written through a descriptor. */
+/* A file that is only in the spool: it may still be written through a descriptor. */
 struct spooled {
 	uint64_t id;
 	char *path;
@@ -457,7 +457,7 @@ static void settle_moved(struct ship *s)
 	buf_clear(&s->moved);
 }
 
-/* What was met before and not this time has been mended. */
+/* A fault that this walk did not meet again has been mended. */
 static void settle_faults(struct ship *s)
 {
 	struct ship_group *g = NULL;
