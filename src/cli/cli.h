@@ -158,7 +158,7 @@ int remote_get(struct cli *c, const struct doc **out, struct err *err, const cha
 int remote_expect(const struct http_call *call, const struct http_reply *reply,
                   struct err *err) MUST_CHECK;
 /* Rewrites the error of a failed exchange for people: who cannot be reached, why, and what helps.
- * What the server itself said stays. Returns -1. */
+ * The server's own message stays. Returns -1. */
 int remote_explain(const struct cli *c, struct err *err);
 /* retry_again() that says at once what is wrong, and that it goes on: `tries` is what r began with.
  */

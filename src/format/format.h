@@ -94,7 +94,7 @@ struct format_row {
 };
 bool format_row(size_t i, struct format_row *out);
 
-/* What a file's name says (path relative to the checkpoint, or base name). */
+/* The role of a file by its name (path relative to the checkpoint, or base name). */
 enum format_name {
 	FORMAT_NAME_PLAIN,
 	FORMAT_NAME_TEMPORARY, /* never part of a checkpoint: *.tmp, .tmpXXXXXX, *.incomplete... */

@@ -207,8 +207,8 @@ static const char version_13[] =
 /* The space that weights take in the node cache is looked up by manifest. */
 static const char version_14[] = "CREATE INDEX mirrors_manifest ON mirrors(manifest);";
 
-/* What is asked of a team's or a project's jobs does not grow with those that are over, or with
- * those of other teams. */
+/* Queries for a team's or a project's jobs do not slow down with finished jobs, or with those of
+ * other teams. */
 static const char version_15[] =
 	"CREATE INDEX jobs_team ON jobs(team_id, created_ms);"
 	"CREATE INDEX jobs_team_state ON jobs(team_id, state, created_ms);"

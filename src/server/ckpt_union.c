@@ -7,8 +7,8 @@
 #include "server/specs.h"
 
 #define WINDOW ((size_t)4 << 20) /* of an object that is read for its structure */
-/* Of one checkpoint are read, for names are the job's: so many lists of so many bytes in all.
- * Beyond that a list is a file like any other, and proves nothing. */
+/* Bounds of one checkpoint, because the job chooses the names: the server reads at most so many
+ * lists, of so many bytes in all. Any further list is a plain file, and proves nothing. */
 #define LISTS_MAX 64
 #define LISTS_BYTES_MAX ((uint64_t)512 << 20)
 

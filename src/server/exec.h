@@ -4,8 +4,8 @@
  * in two bounded flows (core/resumable.h), so a side that is slow holds up the other, and both may
  * repeat what was cut off.
  *
- * Who started one and is not heard of for EXEC_AWAY_MS has gone: the command is hung up, the runner
- * sees it within EXEC_PARK_MS. Who leaves it to itself says so before. All ends with the server's
+ * A client that is silent for EXEC_AWAY_MS has gone: the command is hung up, and the runner sees
+ * it within EXEC_PARK_MS. A client that detaches says so before. All ends with the server's
  * life: the runner then hangs up what was not left, the caller is told.
  */
 #ifndef EXEC_H

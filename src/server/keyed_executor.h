@@ -1,7 +1,6 @@
 /*
  * keyed_executor.h - a pool of threads in which a key (a job, a folder) has one task at a time.
- * Whoever asks for a task that is there already asks again later, so a full pool refuses without a
- * word, too.
+ * Callers ask again later when the task is there already, so a full pool refuses in silence, too.
  */
 #ifndef KEYED_EXECUTOR_H
 #define KEYED_EXECUTOR_H

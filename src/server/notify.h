@@ -1,7 +1,7 @@
 /*
  * notify.h - a job's webhooks are told of its states: at least once each, by an outbox.
  *
- * What is to be told is a row that the step itself writes (meta_step.notices), complete and without
+ * A delivery is a row that the step itself writes (meta_step.notices), complete and without
  * secrets. The notify thread hands webhooks that have something due to a pool, in which each has
  * one task: a dead one holds one thread for as long as a call may take, and nobody else. A notice
  * that does not arrive is due again after a pause that grows, until it has been tried often or long
