@@ -293,8 +293,8 @@ void spec_write(const struct job_spec *s, struct js *js)
 
 /* --- spec_set --- */
 
-/* The places of a value from the command line would be taken for places in the file. */
-static struct doc *without_places(struct arena *a, const struct doc *d)
+/* Line and column of a value from the command line would be taken for those of the file. */
+static struct doc *without_positions(struct arena *a, const struct doc *d)
 {
 	struct doc *copy = ARENA_NEW(a, struct doc);
 	struct doc **tail = &copy->first;
@@ -304,7 +304,7 @@ static struct doc *without_places(struct arena *a, const struct doc *d)
 	copy->next = NULL;
 	*tail = NULL;
 	DOC_EACH (child, d) {
-		*tail = without_places(a, child);
+		*tail = without_positions(a, child);
 		tail = &(*tail)->next;
 	}
 	return copy;
@@ -414,7 +414,7 @@ int spec_set(struct arena *a, const struct doc **root, struct str path, struct s
 	if (yml_parse(a, value, &parsed, err) < 0)
 		return err_wrap(err, "the value of %.*s", (int)MIN(path.n, (size_t)SPEC_PATH_CAP),
 		                path.p);
-	if (set_at(a, *root, path, without_places(a, parsed), 0, &set, err) < 0)
+	if (set_at(a, *root, path, without_positions(a, parsed), 0, &set, err) < 0)
 		return err_wrap(err, "%.*s", (int)MIN(path.n, (size_t)SPEC_PATH_CAP), path.p);
 	*root = set;
 	return 0;

@@ -96,7 +96,7 @@ static bool ends_with(const char *path, const char *end)
 	return n > k && strcmp(path + n - k, end) == 0;
 }
 
-void cgroup_find(struct str self, struct str mountinfo, struct cgroup_places *out)
+void cgroup_find(struct str self, struct str mountinfo, struct cgroup_paths *out)
 {
 	char *at = out->dir[CGROUP_UNIFIED];
 
@@ -164,7 +164,7 @@ static bool write_u64(const char *dir, const char *name, uint64_t value)
 	return write_file(dir, name, text);
 }
 
-static void read_places(const char *proc, struct cgroup_places *out)
+static void read_paths(const char *proc, struct cgroup_paths *out)
 {
 	AUTO_BUF struct buf self = BUF_INIT(TEXT_MAX), mounts = BUF_INIT(TEXT_MAX);
 	AUTO_BUF struct buf controllers = BUF_INIT(TEXT_MAX);
@@ -224,7 +224,7 @@ static bool hand_down(const char *place)
 	return write_file(place, "cgroup.subtree_control", "+memory +cpu +pids");
 }
 
-static bool make_v2(struct cgroup *g, const struct cgroup_places *p, const char *name,
+static bool make_v2(struct cgroup *g, const struct cgroup_paths *p, const char *name,
                     const struct cgroup_limits *l)
 {
 	const char *place = p->dir[CGROUP_UNIFIED];
@@ -247,7 +247,7 @@ static bool make_v2(struct cgroup *g, const struct cgroup_places *p, const char 
 	return true;
 }
 
-static void make_v1(struct cgroup *g, const struct cgroup_places *p, const char *name,
+static void make_v1(struct cgroup *g, const struct cgroup_paths *p, const char *name,
                     const struct cgroup_limits *l)
 {
 	char *memory = g->dir[CGROUP_MEMORY], *cpu = g->dir[CGROUP_CPU];
@@ -283,13 +283,13 @@ static uint64_t oom_counter(const struct cgroup *g)
 
 void cgroup_make(struct cgroup *g, const char *name, const struct cgroup_limits *limits)
 {
-	struct cgroup_places places;
+	struct cgroup_paths paths;
 
 	memset(g, 0, sizeof(*g));
 	g->memory_limit = limits->memory_bytes;
-	read_places("/proc/self", &places);
-	if (!make_v2(g, &places, name, limits))
-		make_v1(g, &places, name, limits);
+	read_paths("/proc/self", &paths);
+	if (!make_v2(g, &paths, name, limits))
+		make_v1(g, &paths, name, limits);
 	g->oom_before = oom_counter(g);
 }
 
@@ -324,19 +324,19 @@ void cgroup_adopt(struct cgroup *g, const char *name, const char *path)
 
 void cgroup_of(struct cgroup *g, pid_t pid)
 {
-	AUTO_FREE struct cgroup_places *places = xcalloc(1, sizeof(*places));
+	AUTO_FREE struct cgroup_paths *paths = xcalloc(1, sizeof(*paths));
 	uint64_t limit = g->memory_limit;
 	char proc[32];
 
 	FMT(proc, "/proc/%d", (int)pid);
 	memset(g, 0, sizeof(*g));
 	g->memory_limit = limit;
-	read_places(proc, places);
-	g->v2 = places->v2_memory;
+	read_paths(proc, paths);
+	g->v2 = paths->v2_memory;
 	for (int i = 0; i < CGROUP_PARTS; i++) {
 		/* its own, not the whole machine's: a container's path is not the root */
-		if (strstr(places->dir[i], "libpod") != NULL)
-			FMT(g->dir[i], "%s", places->dir[i]);
+		if (strstr(paths->dir[i], "libpod") != NULL)
+			FMT(g->dir[i], "%s", paths->dir[i]);
 	}
 	g->oom_before = 0;
 }
@@ -519,9 +519,9 @@ static void sweep_place(const char *place, int64_t max_age_s)
 
 void cgroup_sweep_old(int64_t max_age_s)
 {
-	AUTO_FREE struct cgroup_places *places = xcalloc(1, sizeof(*places));
+	AUTO_FREE struct cgroup_paths *paths = xcalloc(1, sizeof(*paths));
 
-	read_places("/proc/self", places);
+	read_paths("/proc/self", paths);
 	for (int i = 0; i < CGROUP_PARTS; i++)
-		sweep_place(places->dir[i], max_age_s);
+		sweep_place(paths->dir[i], max_age_s);
 }

@@ -27,7 +27,7 @@ enum cgroup_part {
 };
 
 /* Where the groups of this process are: folder of each hierarchy, "" = there is none. */
-struct cgroup_places {
+struct cgroup_paths {
 	char dir[CGROUP_PARTS][CGROUP_PATH_MAX];
 	bool v2_memory; /* the unified hierarchy has the memory controller */
 	bool service;   /* ... and we are in a systemd service's own group */
@@ -35,7 +35,7 @@ struct cgroup_places {
 /* From the texts of /proc/self/cgroup, /proc/self/mountinfo: pure, for tests. Folders that do not
  * exist fall back to the mount itself (inside a container the path is the host's). Of the unified
  * one it is the group that was left by stepping aside. */
-void cgroup_find(struct str self, struct str mountinfo, struct cgroup_places *out);
+void cgroup_find(struct str self, struct str mountinfo, struct cgroup_paths *out);
 
 struct cgroup {
 	char dir[CGROUP_PARTS][CGROUP_PATH_MAX]; /* of this job's groups, "" = none */

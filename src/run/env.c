@@ -28,7 +28,7 @@ static void put(struct env_list *e, const char *name, const char *value, bool se
 }
 
 /* The environment's programs come first, whatever PATH is otherwise. */
-static void put_first(struct env_list *e, const struct env_places *at)
+static void put_first(struct env_list *e, const struct env_paths *at)
 {
 	const char *path = at->image ? at->image_path : NULL;
 	bool secret = false;
@@ -61,7 +61,7 @@ static const char *visible_gpus(struct arena *a, const struct wire_launch *l)
 
 /* The checkpoint to go on from: a job that starts fresh has none. */
 static const char *resume_from(struct arena *a, const struct wire_launch *l,
-                               const struct env_places *at)
+                               const struct env_paths *at)
 {
 	for (size_t i = 0; i < l->n_load; i++) {
 		const struct wire_load *load = &l->load[i];
@@ -76,7 +76,7 @@ static const char *resume_from(struct arena *a, const struct wire_launch *l,
 
 /* The job's cores, shared by its processes, one a GPU: what launchers start. */
 static const char *threads_of(struct arena *a, const struct wire_launch *l,
-                              const struct job_spec *spec, const struct env_places *at)
+                              const struct job_spec *spec, const struct env_paths *at)
 {
 	size_t cores = at->cores > 0 ? at->cores : (size_t)(spec->cpu_count + 0.999);
 	size_t n = cores / MAX(l->n_gpus, (size_t)1);
@@ -91,7 +91,7 @@ struct env_of {
 	struct arena *a;
 	const struct wire_launch *l;
 	const struct job_spec *spec;
-	const struct env_places *at;
+	const struct env_paths *at;
 };
 
 #define VALUE(name, expression)                                                                    \
@@ -235,7 +235,7 @@ static bool applies(const struct env_row *row, const struct env_of *o)
 }
 
 void env_make(struct arena *a, const struct wire_launch *l, const struct job_spec *spec,
-              const struct env_places *at, struct wire_env **out, size_t *n)
+              const struct env_paths *at, struct wire_env **out, size_t *n)
 {
 	struct env_list e = {.a = a, .cap = COUNT(rows) + l->n_env};
 	const struct env_of of = {.a = a, .l = l, .spec = spec, .at = at};

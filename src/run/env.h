@@ -6,7 +6,7 @@
 #include "core/wire.h"
 
 /* Where things are, as the job sees them (under the plain sandbox they are not at their places). */
-struct env_places {
+struct env_paths {
 	const char *workspace, *scratch, *ckpt, *load;
 	const char *project_cache, *team_cache;
 	const char *home;
@@ -19,7 +19,7 @@ struct env_places {
 /* In order; a name that comes again replaces the earlier one. Values that are secrets stay marked.
  */
 void env_make(struct arena *a, const struct wire_launch *l, const struct job_spec *spec,
-              const struct env_places *at, struct wire_env **out, size_t *n);
+              const struct env_paths *at, struct wire_env **out, size_t *n);
 /* docs/environment.md: each variable, when it is set, what it holds, and an example. */
 void env_reference(struct buf *out);
 /* Lines for a POSIX shell that drop what a runner has for itself (its libraries' path, its

@@ -24,7 +24,7 @@
 
 #define IDS_RUN "/run/stoker"
 #define IDS_CLAIMS IDS_RUN "/ids"
-#define IDS_STAGE IDS_RUN "/stage" /* where a box shows mounts in a namespace of its own */
+#define IDS_STAGE IDS_RUN "/stage" /* where sandbox-exec shows mounts in a namespace of its own */
 #define IDS_SPAN 65536             /* ids of one range, where the pool has room for it */
 #define IDS_FIRST 1879048192       /* the pool when no setting names one: 0x70000000.. */
 #define IDS_LAST 2147418111        /* which systemd and container tools leave alone */
@@ -36,7 +36,7 @@ struct ids {
 	uint32_t span;   /* ids of a range */
 	uint32_t job;    /* the first of the job's */
 	uint32_t disk;   /* owner on disk */
-	uint32_t nobody; /* an id that owns nothing, see box_veil.c */
+	uint32_t nobody; /* an id that owns nothing, see sandbox_exec_mask.c */
 };
 
 /* How the mode is said in a launch and by a probe. */

@@ -131,8 +131,8 @@ static int check_place(const struct mounts *m, size_t first, const struct wire_l
 	return 0;
 }
 
-static int check_places(struct mounts *m, size_t first, const struct wire_launch *l, bool on_host,
-                        struct err *err)
+static int check_mount_points(struct mounts *m, size_t first, const struct wire_launch *l,
+                              bool on_host, struct err *err)
 {
 	const char **named = ARENA_ARRAY(m->a, const char *, m->n + 1);
 
@@ -211,7 +211,7 @@ int mounts_job(struct mounts *m, const struct wire_launch *l, const struct job_s
 	} else if (l->n_code > 0 && add_code_entries(m, code, code_at, on_host, err) < 0) {
 		return -1;
 	}
-	if (check_places(m, first, l, on_host, err) < 0)
+	if (check_mount_points(m, first, l, on_host, err) < 0)
 		return -1;
 	mounts_sort(m, first);
 	for (size_t i = first; i < m->n; i++) {

@@ -37,7 +37,7 @@ struct mounts {
 #define ATTEMPT_SCRATCH "scratch"
 #define ATTEMPT_CKPT "ckpt"
 #define ATTEMPT_LOAD "load"
-#define ATTEMPT_BOX "upper" /* the sandbox's view of "/" and what is written there */
+#define ATTEMPT_UPPER "upper" /* the sandbox's view of "/" and what is written there */
 #define ATTEMPT_VARTMP "vartmp"
 #define ATTEMPT_SPOOL "spool"
 

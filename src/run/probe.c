@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "run/python.h"
 #include "run/sandbox.h"
-#include "run/sandbox_exec.h"
+#include "run/sandbox_exec_image.h"
 
 #define PROBE_NAME "stoker-probe"
 
@@ -43,7 +43,7 @@ static void add_note(struct found *f, const char *what, const char *why)
 /* As a job's attempt has them, all of the job's id. */
 static int make_folders(struct found *f, const char *dir, const struct ids *ids, struct err *err)
 {
-	static const char *const below[] = {ATTEMPT_BOX, ATTEMPT_VARTMP};
+	static const char *const below[] = {ATTEMPT_UPPER, ATTEMPT_VARTMP};
 
 	for (size_t i = 0; i < COUNT(below); i++) {
 		char *path = arena_printf(f->a, "%s/%s", dir, below[i]);

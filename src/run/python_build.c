@@ -96,12 +96,12 @@ static void set(struct buf *out, const char *name, const char *value)
 	buf_putc(out, '\n');
 }
 
-struct places {
+struct paths {
 	const char *env, *build, *uv, *cache; /* as the build sees them; cache NULL: none */
 };
 
 static void write_script(const struct python_job *j, const struct python_want *w,
-                         const struct places *at, struct buf *out)
+                         const struct paths *at, struct buf *out)
 {
 	const struct pyreq *q = &w->req;
 
@@ -122,7 +122,7 @@ static void write_script(const struct python_job *j, const struct python_want *w
 
 /* The environment of a build; the job's variables come last and win. */
 static struct wire_env *build_env(const struct python_job *j, const struct python_want *w,
-                                  const struct places *at, size_t *n)
+                                  const struct paths *at, size_t *n)
 {
 	const char *cache =
 		at->cache != NULL ? at->cache : arena_printf(j->a, "%s/cache", at->build);
@@ -312,7 +312,7 @@ static int start_quota(struct build *x, const char *dir, const char *tree, struc
 	struct quota_options o = {
 		.dir = dir,
 		.scratch = {arena_printf(a, "%s/" ATTEMPT_SCRATCH, dir),
-	                    arena_printf(a, "%s/" ATTEMPT_BOX, dir),
+	                    arena_printf(a, "%s/" ATTEMPT_UPPER, dir),
 	                    arena_printf(a, "%s/" ATTEMPT_VARTMP, dir), x->s->upper},
 		.root = x->s->upper,
 		.cache = {l->cache_project_dir, tree},
@@ -366,7 +366,7 @@ static int ended_badly(struct build *x, const struct python_want *w, int code, s
 	               why.n > 0 ? buf_cstr(&why) : "its builder exited without a message");
 }
 
-static int run(struct build *x, const struct python_want *w, const struct places *at,
+static int run(struct build *x, const struct python_want *w, const struct paths *at,
                struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(SANDBOX_SCRIPT_MAX),
@@ -416,7 +416,7 @@ static int make_folder(const struct python_job *j, const char *path, struct err 
 static int make_folders(const struct python_job *j, const char *dir, const char *tree,
                         const struct pyreq *q, struct err *err)
 {
-	static const char *const names[] = {ATTEMPT_SCRATCH, ATTEMPT_SCRATCH "/tmp", ATTEMPT_BOX,
+	static const char *const names[] = {ATTEMPT_SCRATCH, ATTEMPT_SCRATCH "/tmp", ATTEMPT_UPPER,
 	                                    ATTEMPT_VARTMP};
 	AUTO_BUF struct buf text = BUF_INIT(TEXT_MAX);
 	AUTO_FD int scratch = -1;
@@ -442,7 +442,7 @@ static int make_folders(const struct python_job *j, const char *dir, const char 
 }
 
 static int make_mounts(const struct python_job *j, const struct python_want *w, const char *dir,
-                       const char *tree, struct mounts *m, struct places *at, struct err *err)
+                       const char *tree, struct mounts *m, struct paths *at, struct err *err)
 {
 	struct mounts_machine machine;
 	const struct wire_launch *l = j->launch;
@@ -451,16 +451,16 @@ static int make_mounts(const struct python_job *j, const struct python_want *w, 
 	     cache = j->spec->cache.enabled && l->cache_project_dir != NULL;
 
 	if (!w->place) {
-		*at = (struct places){tree, scratch, w->tools.uv,
-		                      cache ? l->cache_project_dir : NULL};
+		*at = (struct paths){tree, scratch, w->tools.uv,
+		                     cache ? l->cache_project_dir : NULL};
 		return 0;
 	}
-	*at = (struct places){w->at, arena_printf(j->a, "%s" MOUNT_BT_SCRATCH, w->below),
-	                      w->tools.uv != NULL ? arena_printf(j->a, "%s" UV_PLACE, w->below)
-	                                          : NULL,
-	                      cache ? arena_printf(j->a, "%s%s/user_artifacts", w->below,
-	                                           j->spec->cache.base_path)
-	                            : NULL};
+	*at = (struct paths){w->at, arena_printf(j->a, "%s" MOUNT_BT_SCRATCH, w->below),
+	                     w->tools.uv != NULL ? arena_printf(j->a, "%s" UV_PLACE, w->below)
+	                                         : NULL,
+	                     cache ? arena_printf(j->a, "%s%s/user_artifacts", w->below,
+	                                          j->spec->cache.base_path)
+	                           : NULL};
 	mounts_machine(j->a, &machine);
 	if (host && w->below[0] == '\0' && mounts_host(m, l, &machine, err) < 0)
 		return -1;
@@ -488,13 +488,13 @@ static int in_sandbox(const struct python_job *j, const struct python_want *w, s
 		.limits = {.memory_bytes = j->spec->memory_bytes,
 	                   .cpu_milli = (uint32_t)(j->spec->cpu_count * 1000)},
 		.ids = *j->ids,
-		.need_places = w->place && w->below[0] == '\0',
+		.need_mount_points = w->place && w->below[0] == '\0',
 	};
 	struct build x = {.j = j,
 	                  .b = b,
 	                  .begun_ms = clock_mono_ms(),
 	                  .lines = {.part = {BUF_INIT(LINE_MAX_BYTES), BUF_INIT(LINE_MAX_BYTES)}}};
-	struct places at;
+	struct paths at;
 	int rc;
 
 	m->a = j->a;

@@ -93,7 +93,8 @@ static int make_sandbox(struct run *r, struct err *err)
 	                   .cpu_milli = (uint32_t)(r->spec.cpu_count * 1000)},
 		.cores = r->cores.list,
 		.n_cores = r->cores.n,
-		.need_places = r->launch.n_weights > 0 || (r->stage.python.place && !is_plain(r)),
+		.need_mount_points =
+			r->launch.n_weights > 0 || (r->stage.python.place && !is_plain(r)),
 	};
 	if (sandbox_start(&r->sandbox, &r->sandbox_spec, err) < 0)
 		return -1;
@@ -107,7 +108,7 @@ static int make_sandbox(struct run *r, struct err *err)
  * below a root that is there for it, or in the data folder. */
 static const char *place_of(const struct run *r, const char *place, const char *real)
 {
-	if (place == NULL || r->sandbox->ops->makes_places)
+	if (place == NULL || r->sandbox->ops->has_mount_points)
 		return place;
 	return r->ids.on ? arena_printf(r->a, IDS_STAGE "%s", place) : real;
 }
@@ -121,10 +122,10 @@ static void make_env(struct run *r)
 {
 	const struct job_spec *s = &r->spec;
 	const struct wire_launch *l = &r->launch;
-	bool real = !r->sandbox->ops->makes_places;
+	bool real = !r->sandbox->ops->has_mount_points;
 	const char *cache = s->cache.enabled ? s->cache.base_path : "";
 	const char *scratch = place_of(r, MOUNT_BT_SCRATCH, below(r, ATTEMPT_SCRATCH));
-	struct env_places at = {
+	struct env_paths at = {
 		.workspace = place_of(r, MOUNT_WORKSPACE, below(r, ATTEMPT_CODE)),
 		.scratch = scratch,
 		.ckpt = place_of(r, s->ckpt.path, below(r, ATTEMPT_CKPT)),
@@ -284,7 +285,7 @@ static void make_script(struct run *r, struct buf *out)
 	                                .commands = s->commands,
 	                                .n_commands = s->n_commands};
 
-	if (s->cache.enabled && s->cache.legacy_hf_mount && r->sandbox->ops->makes_places)
+	if (s->cache.enabled && s->cache.legacy_hf_mount && r->sandbox->ops->has_mount_points)
 		script.link = (struct sandbox_link){
 			arena_printf(r->a, "%s/huggingface", s->cache.base_path),
 			"user_artifacts/huggingface"};
@@ -292,8 +293,8 @@ static void make_script(struct run *r, struct buf *out)
 }
 
 /* Folders on this node that the job writes to and that are deleted with its attempt. */
-static const char *const scratch_places[] = {ATTEMPT_SCRATCH, ATTEMPT_BOX, ATTEMPT_VARTMP,
-                                             ATTEMPT_CODE};
+static const char *const scratch_dirs[] = {ATTEMPT_SCRATCH, ATTEMPT_UPPER, ATTEMPT_VARTMP,
+                                           ATTEMPT_CODE};
 
 static int start_quota(struct run *r, struct err *err)
 {
@@ -309,9 +310,9 @@ static int start_quota(struct run *r, struct err *err)
 		.group = cgroup_tracks(g) ? g : NULL,
 	};
 
-	for (size_t i = 0; i < COUNT(scratch_places); i++)
-		o.scratch[i] = below(r, scratch_places[i]);
-	o.root = o.scratch[COUNT(scratch_places)] = r->sandbox->upper;
+	for (size_t i = 0; i < COUNT(scratch_dirs); i++)
+		o.scratch[i] = below(r, scratch_dirs[i]);
+	o.root = o.scratch[COUNT(scratch_dirs)] = r->sandbox->upper;
 	return quota_start(&r->quota, &o, err);
 }
 
@@ -322,8 +323,8 @@ static void make_room(struct run *r)
 	struct err err = {0};
 
 	logs_message(r->logs, "removing what the job left in its scratch");
-	for (size_t i = 0; i < COUNT(scratch_places); i++) {
-		if (fs_remove_tree(AT_FDCWD, below(r, scratch_places[i]), &err) < 0)
+	for (size_t i = 0; i < COUNT(scratch_dirs); i++) {
+		if (fs_remove_tree(AT_FDCWD, below(r, scratch_dirs[i]), &err) < 0)
 			log_warn("scratch of an ended job: %s", err.msg);
 		err_clear(&err);
 	}

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/seal.h"
-#include "run/box.h"
+#include "run/sandbox_exec.h"
 #include "run/run.h"
 
 #include <libgen.h>
@@ -120,7 +120,7 @@ static int start_sampler(struct run *r, struct err *err)
 {
 	struct sampler_options o = {
 		.written = {arena_printf(r->a, "%s/" ATTEMPT_SCRATCH, r->dir),
-	                    arena_printf(r->a, "%s/" ATTEMPT_BOX, r->dir),
+	                    arena_printf(r->a, "%s/" ATTEMPT_UPPER, r->dir),
 	                    arena_printf(r->a, "%s/" ATTEMPT_VARTMP, r->dir)},
 		.cache_dir = r->spec.cache.enabled ? r->launch.cache_project_dir : NULL,
 		.cache_quota = r->launch.cache_quota_bytes,
@@ -306,8 +306,8 @@ int runner_main(int argc, char **argv, struct err *err)
 		argc--;
 		argv++;
 	}
-	if (argc > 0 && strcmp(argv[0], "--box") == 0)
-		return box_main(argc - 1, argv + 1, err);
+	if (argc > 0 && strcmp(argv[0], "--sandbox-exec") == 0)
+		return sandbox_exec_run(argc - 1, argv + 1, err);
 	if (argc == 4 && strcmp(argv[0], "--probe") == 0) {
 		log_init(LOG_ERROR, false); /* the server reads both outputs as one */
 		return probe(argv[1], argv[2], argv[3]);

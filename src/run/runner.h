@@ -7,7 +7,7 @@
  *                           what it had not shipped yet is shipped
  *   stoker runner --probe DATA SANDBOX IDS
  *                           which sandbox jobs get here, as JSON, see sandbox_probe
- *   stoker runner --box ... box.h
+ *   stoker runner --sandbox-exec ... sandbox_exec.h
  *
  * STOKER_CRASH_AT=<label> ends the process at that step, for tests: claimed, staged, ready,
  * started, exited, recorded, synced, reported.

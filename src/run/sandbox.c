@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/units.h"
-#include "run/box.h"
+#include "run/sandbox_exec.h"
 #include "run/env.h"
 
 #include <linux/capability.h>
@@ -296,7 +296,7 @@ static void first_line(struct buf *note, const struct err *why, char out[200])
 		copy_cut(out, 200, why->msg);
 }
 
-/* It is up: who ends it, and what the box said on its way. */
+/* It is up: finds the process to end, and reads the messages of sandbox-exec. */
 static int found(struct sandbox *s, struct buf *note)
 {
 	const char *why = NULL;
@@ -306,9 +306,9 @@ static int found(struct sandbox *s, struct buf *note)
 	s->group = getpgid(s->shell);
 	if (s->group == getpgrp())
 		s->group = s->shell; /* never our own */
-	why = note->n > 0 ? strstr(buf_cstr(note), BOX_MEMORY) : NULL;
+	why = note->n > 0 ? strstr(buf_cstr(note), SANDBOX_EXEC_MEMORY) : NULL;
 	if (why != NULL) {
-		why += strlen(BOX_MEMORY);
+		why += strlen(SANDBOX_EXEC_MEMORY);
 		(void)snprintf(s->notes, sizeof(s->notes),
 		               "what the job writes outside its folders goes to memory, because "
 		               "the data folder's file system takes no overlay: %.*s",
@@ -362,7 +362,7 @@ static const struct sandbox_kind *kind_of(const struct sandbox_spec *spec, struc
 		              "the sandbox \"%s\" cannot run a job without an image", name);
 		return NULL;
 	}
-	if (spec->need_places && !k->ops->makes_places) {
+	if (spec->need_mount_points && !k->ops->has_mount_points) {
 		(void)err_set(err, ERR_SANDBOX_CANNOT_MOUNT,
 		              "the %s sandbox cannot mount weights at their mount_location: "
 		              "install bubblewrap (apt install bubblewrap), allow user namespaces, "

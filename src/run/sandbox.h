@@ -44,23 +44,23 @@ struct sandbox_spec {
 	struct cgroup_limits limits;
 	const char *cores; /* "0,1,4", "" or NULL: all */
 	unsigned n_cores;
-	struct ids ids;   /* whose ids its processes have; off: the runner's own */
-	bool need_places; /* there are mounts that plain cannot make */
+	struct ids ids;         /* whose ids its processes have; off: the runner's own */
+	bool need_mount_points; /* there are mounts that plain cannot make */
 };
 
 struct sandbox;
 
 struct sandbox_ops {
 	const char *name;
-	bool images, host; /* what it can show as "/" */
-	bool makes_places; /* mounts are where the job wants them */
+	bool images, host;     /* what it can show as "/" */
+	bool has_mount_points; /* mounts are where the job wants them */
 	/* Spawns s->proc with the given ends as 0..3. `level` is of its row in sandbox_kinds. */
 	int (*start)(struct sandbox *s, int level, int in, int out, int err_fd, int status,
 	             struct err *err);
 	/* After "ready": finds s->init, s->shell. May be NULL: both are s->proc. */
 	int (*find)(struct sandbox *s, struct err *err);
 	/* Arguments to put before "sh -c ..." to run it inside. In `a`, NULL-terminated. tty: NULL,
-	 * or the size for `--tty` of the box. */
+	 * or the size for `--tty` of sandbox-exec. */
 	const char **(*enter)(struct sandbox *s, struct arena *a, const char *tty);
 	bool remote; /* what `enter` starts is a client: the command is no descendant of it */
 	/* Ends what killing processes does not. May be NULL. */
@@ -178,9 +178,9 @@ const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_fro
 /* The same with another first line than the init's. */
 const char **sandbox_shell_argv(struct arena *a, const char **front, size_t n_front,
                                 const char *body);
-/* The arguments of sandbox-exec (box.h) in front of a program's: its groups and ids, then what a
- * driver puts there. */
-struct box_args {
+/* The arguments of sandbox-exec (sandbox_exec.h) in front of a program's: its groups and ids, then
+ * what a driver puts there. */
+struct sandbox_args {
 	const char **v;
 	size_t n, cap;
 };
@@ -191,13 +191,14 @@ uint64_t sandbox_data_limit(const struct sandbox *s);
 uint64_t sandbox_process_limit(const struct sandbox *s);
 /* Words about memory, CPU and processes for `says`: what is limited and how, and what is not. */
 void sandbox_say_limits(const struct sandbox *s, struct buf *has, struct buf *lacks);
-void sandbox_box_begin(const struct sandbox *s, struct arena *a, struct box_args *out);
-void sandbox_box_put(struct box_args *a, const char *word);
-void sandbox_box_put2(struct box_args *a, const char *x, const char *y);
-void sandbox_box_put3(struct box_args *a, const char *x, const char *y, const char *z);
-void sandbox_box_mounts(struct box_args *a, const struct mounts *m);
-const char **sandbox_box_end(struct box_args *a, size_t *n); /* NULL-terminated; n may be NULL */
-const char **sandbox_box_enter(struct sandbox *s, struct arena *a, const char *tty);
+void sandbox_args_begin(const struct sandbox *s, struct arena *a, struct sandbox_args *out);
+void sandbox_args_put(struct sandbox_args *a, const char *word);
+void sandbox_args_put2(struct sandbox_args *a, const char *x, const char *y);
+void sandbox_args_put3(struct sandbox_args *a, const char *x, const char *y, const char *z);
+void sandbox_args_mounts(struct sandbox_args *a, const struct mounts *m);
+const char **sandbox_args_end(struct sandbox_args *a,
+                              size_t *n); /* NULL-terminated; n may be NULL */
+const char **sandbox_args_enter(struct sandbox *s, struct arena *a, const char *tty);
 int sandbox_own(const struct sandbox *s, int fd, struct err *err) MUST_CHECK; /* a pipe's end */
 int sandbox_spawn(struct sandbox *s, const char *const *argv, const struct proc_fd *fds, size_t n,
                   struct err *err) MUST_CHECK;

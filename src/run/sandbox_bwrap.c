@@ -1,9 +1,9 @@
 /*
  * sandbox_bwrap.c - bubblewrap: the host's root with everything written there thrown away, in
- * namespaces of its own. Level 0 shows overlays that `runner --box` makes (box.h); level 1, where
- * the kernel gives none, the root read-only with empty folders where the job's places need one:
- * made by the box for a runner that is root, by bwrap itself for others, as it may be allowed to
- * make a user namespace where we are not.
+ * namespaces of its own. Level 0 shows overlays that `runner --sandbox-exec` makes
+ * (sandbox_exec.h); level 1, where the kernel gives none, the root read-only with empty folders
+ * where the job's places need one: made by sandbox-exec for a runner that is root, by bwrap itself
+ * for others, as it may be allowed to make a user namespace where we are not.
  *
  * The user is root inside: of a root runner by the user namespace of the job's ids (ids.h), else by
  * one that maps the runner's own id. No capability over the host comes with it. bwrap's arguments
@@ -14,15 +14,15 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/units.h"
-#include "run/box.h"
+#include "run/sandbox_exec.h"
 
 #include <dirent.h>
 #include <sys/sysmacros.h>
 
 #define ARGS_MAX ((size_t)4 << 20)
 #define INFO_MAX ((size_t)4096)
-#define RUNG1_TMP ATTEMPT_BOX "/tmp" /* beside what a rung 0 that failed may have left */
-#define ENTRIES_MAX 256              /* of one folder that is shown entry by entry */
+#define RUNG1_TMP ATTEMPT_UPPER "/tmp" /* beside what a rung 0 that failed may have left */
+#define ENTRIES_MAX 256                /* of one folder that is shown entry by entry */
 
 /* NUL-terminated arguments, one after the other. */
 static void arg(struct buf *b, const char *text)
@@ -45,7 +45,7 @@ static void arg3(struct buf *b, const char *x, const char *y, const char *z)
 static void add_user(struct buf *b, const struct ids *ids)
 {
 	if (ids->on) {
-		arg2(b, "--userns2", "7"); /* BOX_USERNS_FD */
+		arg2(b, "--userns2", "7"); /* SANDBOX_EXEC_USERNS_FD */
 		return;
 	}
 	arg(b, "--unshare-user");
@@ -66,7 +66,7 @@ static void add_namespaces(struct buf *b, const struct ids *ids)
 	for (size_t i = 0; i < COUNT(flags); i++)
 		arg(b, flags[i]);
 	add_user(b, ids);
-	arg2(b, "--seccomp", "8"); /* BOX_FILTER_FD */
+	arg2(b, "--seccomp", "8"); /* SANDBOX_EXEC_FILTER_FD */
 	arg2(b, "--cap-drop", "ALL");
 	for (size_t i = 0; i < COUNT(caps); i++)
 		arg2(b, "--cap-add", caps[i]);
@@ -178,7 +178,7 @@ static void add_fresh(struct buf *b)
 	add_proc_masks(b);
 }
 
-/* Without a box: one entry of a folder as it is, read-only. */
+/* Without sandbox-exec: one entry of a folder as it is, read-only. */
 static void show_one(struct sandbox *s, struct buf *b, const char *path)
 {
 	char *target = arena_alloc(s->a, FS_PATH_MAX);
@@ -266,7 +266,7 @@ static void show_root(struct sandbox *s, struct buf *b)
 	}
 }
 
-/* Does the box make the view? */
+/* Does sandbox-exec make the view? */
 static bool has_view(const struct sandbox *s, int level)
 {
 	return level == 0 || s->spec->ids.on;
@@ -280,8 +280,8 @@ static void bwrap_args(struct sandbox *s, int level, struct buf *b)
 	add_namespaces(b, &spec->ids);
 	if (has_view(s, level)) {
 		arg3(b, "--bind",
-		     spec->ids.on ? BOX_PLACE "/root"
-		                  : arena_printf(s->a, "%s/" ATTEMPT_BOX "/root", dir),
+		     spec->ids.on ? SANDBOX_EXEC_SCRATCH "/root"
+		                  : arena_printf(s->a, "%s/" ATTEMPT_UPPER "/root", dir),
 		     "/");
 		add_fresh(b);
 		add_devices(b, spec);
@@ -299,29 +299,30 @@ static void bwrap_args(struct sandbox *s, int level, struct buf *b)
 	arg2(b, "--chdir", "/");
 }
 
-/* "runner --box ...", up to bwrap's own arguments. */
-static const char **box_argv(struct sandbox *s, int level, const char *bwrap, size_t *n)
+/* "runner --sandbox-exec ...", up to bwrap's own arguments. */
+static const char **sandbox_exec_argv(struct sandbox *s, int level, const char *bwrap, size_t *n)
 {
 	const struct sandbox_spec *spec = s->spec;
 	const char *dns = resolver(s->a);
-	struct box_args a;
+	struct sandbox_args a;
 
-	sandbox_box_begin(s, s->a, &a);
-	sandbox_box_put(&a, "--filter-fd");
+	sandbox_args_begin(s, s->a, &a);
+	sandbox_args_put(&a, "--filter-fd");
 	if (has_view(s, level)) {
-		sandbox_box_put2(&a, "--scratch", arena_printf(s->a, "%s/" ATTEMPT_BOX, spec->dir));
+		sandbox_args_put2(&a, "--scratch",
+		                  arena_printf(s->a, "%s/" ATTEMPT_UPPER, spec->dir));
 		if (level > 0)
-			sandbox_box_put(&a, "--ro-root");
-		sandbox_box_put3(&a, "--rw", arena_printf(s->a, "%s/" ATTEMPT_VARTMP, spec->dir),
-		                 "/var/tmp");
+			sandbox_args_put(&a, "--ro-root");
+		sandbox_args_put3(&a, "--rw", arena_printf(s->a, "%s/" ATTEMPT_VARTMP, spec->dir),
+		                  "/var/tmp");
 		if (dns != NULL)
-			sandbox_box_put3(&a, "--share", dns, dns);
-		sandbox_box_mounts(&a, spec->mounts);
+			sandbox_args_put3(&a, "--share", dns, dns);
+		sandbox_args_mounts(&a, spec->mounts);
 	}
-	sandbox_box_put(&a, "--");
-	sandbox_box_put3(&a, bwrap, "--args", "4");
-	sandbox_box_put3(&a, "--info-fd", "5", "--");
-	return sandbox_box_end(&a, n);
+	sandbox_args_put(&a, "--");
+	sandbox_args_put3(&a, bwrap, "--args", "4");
+	sandbox_args_put3(&a, "--info-fd", "5", "--");
+	return sandbox_args_end(&a, n);
 }
 
 static void say(struct sandbox *s, int level)
@@ -374,7 +375,7 @@ static int bwrap_start(struct sandbox *s, int level, int in, int out, int err_fd
 		struct proc_fd fds[] = {{in, 0},     {out, 1},          {err_fd, 2},
 		                        {status, 3}, {args_pipe[0], 4}, {info_pipe[1], 5}};
 
-		front = box_argv(s, level, found, &n);
+		front = sandbox_exec_argv(s, level, found, &n);
 		r = sandbox_spawn(s, sandbox_init_argv(s->a, front, n), fds, COUNT(fds), err);
 		(void)close(info_pipe[1]);
 		s->info_fd = info_pipe[0];
@@ -443,8 +444,8 @@ static int bwrap_find(struct sandbox *s, struct err *err)
 const struct sandbox_ops sandbox_bwrap = {
 	.name = "bwrap",
 	.host = true,
-	.makes_places = true,
+	.has_mount_points = true,
 	.start = bwrap_start,
 	.find = bwrap_find,
-	.enter = sandbox_box_enter,
+	.enter = sandbox_args_enter,
 };

@@ -6,7 +6,7 @@
 #include "run/sandbox.h"
 
 #include "base/fs.h"
-#include "run/box.h"
+#include "run/sandbox_exec.h"
 #include "run/env.h"
 
 #include <dirent.h>
@@ -169,8 +169,8 @@ static int spawn(struct sandbox *s, const struct wire_exec *x, const struct ends
 	                         1},
 	                        {err_fd, 2},
 	                        {e->script[0], 3},
-	                        {s->shell_fd, BOX_ENTER_FD},
-	                        {e->tty[1], BOX_TTY_FD}};
+	                        {s->shell_fd, SANDBOX_EXEC_ENTER_FD},
+	                        {e->tty[1], SANDBOX_EXEC_TTY_FD}};
 	struct proc_spec spec = {.cwd = "/",
 	                         .envp = env_of_sandbox(a),
 	                         .fds = fds,
@@ -215,7 +215,7 @@ static int take_ends(struct ends *e, const struct wire_exec *x, bool outer,
 	} else {
 		if (outer)
 			master = TAKE_FD(e->tty[0]);
-		else if (box_tty_receive(e->tty[0], READY_MS, &master, err) < 0)
+		else if (sandbox_exec_tty_receive(e->tty[0], READY_MS, &master, err) < 0)
 			return why(e->err[0], err);
 		out->out_fd = master;
 		out->in_fd = fcntl(master, F_DUPFD_CLOEXEC, 3);
@@ -321,9 +321,9 @@ static void look(pid_t pid, pid_t *parent, pid_t *session)
 	}
 }
 
-/* The box stays outside of a pid namespace and waits for its child, which leads the session when
- * there is a terminal. */
-static void signal_session(pid_t box, int sig)
+/* sandbox-exec stays outside of a pid namespace and waits for its child, which leads the session
+ * when there is a terminal. */
+static void signal_session(pid_t outer, int sig)
 {
 	DIR *d = opendir("/proc");
 	struct dirent *e;
@@ -340,12 +340,12 @@ static void signal_session(pid_t box, int sig)
 				continue;
 			look(pid, &parent, &session);
 			if (round == 0) {
-				child = parent == box ? pid : child;
+				child = parent == outer ? pid : child;
 				continue;
 			}
-			if (session == 0 || (session != box && session != child))
+			if (session == 0 || (session != outer && session != child))
 				continue;
-			if (pid != box || child == 0 || sig == SIGKILL)
+			if (pid != outer || child == 0 || sig == SIGKILL)
 				(void)kill(pid, sig);
 		}
 	}

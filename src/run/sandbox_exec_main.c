@@ -1,5 +1,5 @@
-/* sandbox_exec_main.c - the program sandbox-exec; see box.h. */
-#include "run/box.h"
+/* sandbox_exec_main.c - the program sandbox-exec; see sandbox_exec.h. */
+#include "run/sandbox_exec.h"
 
 #include <sys/prctl.h>
 
@@ -8,5 +8,5 @@ int main(int argc, char **argv)
 	struct err err = {0};
 
 	(void)prctl(PR_SET_NAME, "sandbox-exec"); /* it is run from a descriptor */
-	return box_main(argc - 1, argv + 1, &err);
+	return sandbox_exec_run(argc - 1, argv + 1, &err);
 }

@@ -31,17 +31,17 @@ static int plain_start(struct sandbox *s, int level UNUSED, int in, int out, int
 	struct proc_fd fds[] = {{in, 0}, {out, 1}, {err_fd, 2}, {status, 3}};
 	bool ids = s->spec->ids.on;
 	const char **front = NULL;
-	struct box_args a;
+	struct sandbox_args a;
 	size_t n = 0;
 
-	sandbox_box_begin(s, s->a, &a);
-	sandbox_box_put2(&a, "--clear-env", "--filter");
+	sandbox_args_begin(s, s->a, &a);
+	sandbox_args_put2(&a, "--clear-env", "--filter");
 	if (ids) {
-		sandbox_box_put3(&a, "--become", "--stage", IDS_STAGE);
-		sandbox_box_mounts(&a, s->spec->mounts);
+		sandbox_args_put3(&a, "--become", "--stage", IDS_STAGE);
+		sandbox_args_mounts(&a, s->spec->mounts);
 	}
-	sandbox_box_put(&a, "--");
-	front = sandbox_box_end(&a, &n);
+	sandbox_args_put(&a, "--");
+	front = sandbox_args_end(&a, &n);
 	if (sandbox_spawn(s, sandbox_init_argv(s->a, front, n), fds, COUNT(fds), err) < 0)
 		return -1;
 	say(s);
@@ -52,5 +52,5 @@ const struct sandbox_ops sandbox_plain = {
 	.name = "plain",
 	.host = true,
 	.start = plain_start,
-	.enter = sandbox_box_enter,
+	.enter = sandbox_args_enter,
 };

@@ -19,21 +19,21 @@
 #define PODMAN_ARGS (200 + 2 * (size_t)MOUNTS_MAX)
 
 /* crun 1.8 refuses machines whose controllers are on version 1 while version 2 is mounted too. */
-static void add_runtime(struct box_args *a)
+static void add_runtime(struct sandbox_args *a)
 {
 	char found[4096];
 
 	if (access("/sys/fs/cgroup/unified", F_OK) == 0 && proc_find("runc", found) != NULL)
-		sandbox_box_put2(a, "--runtime", "runc");
+		sandbox_args_put2(a, "--runtime", "runc");
 }
 
 /* Limits that podman would raise for the container, but may not without CAP_SYS_RESOURCE. */
-static void add_ulimits(struct box_args *a)
+static void add_ulimits(struct sandbox_args *a)
 {
 	if (geteuid() != 0 || prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE, 0, 0, 0) == 1)
 		return;
-	sandbox_box_put2(a, "--ulimit", "nofile=1000:1000");
-	sandbox_box_put2(a, "--ulimit", "nproc=1000:1000");
+	sandbox_args_put2(a, "--ulimit", "nofile=1000:1000");
+	sandbox_args_put2(a, "--ulimit", "nproc=1000:1000");
 }
 
 /* Rootless podman gets it from nobody: systemd does not delegate it. */
@@ -50,7 +50,7 @@ static bool has_cpuset(bool v1)
 	       strstr(buf_cstr(&words), "cpuset") != NULL;
 }
 
-static void add_limits(struct sandbox *s, struct box_args *a)
+static void add_limits(struct sandbox *s, struct sandbox_args *a)
 {
 	const struct cgroup_limits *l = &s->spec->limits;
 	bool v1 = !s->cgroup.v2;
@@ -58,27 +58,27 @@ static void add_limits(struct sandbox *s, struct box_args *a)
 	if (geteuid() != 0 && v1)
 		return; /* rootless podman cannot, and says so on every start */
 	if (l->memory_bytes > 0)
-		sandbox_box_put2(a, "--memory", arena_printf(s->a, "%" PRIu64, l->memory_bytes));
+		sandbox_args_put2(a, "--memory", arena_printf(s->a, "%" PRIu64, l->memory_bytes));
 	if (s->spec->n_cores > 0 && has_cpuset(v1))
-		sandbox_box_put2(a, "--cpuset-cpus", s->spec->cores);
+		sandbox_args_put2(a, "--cpuset-cpus", s->spec->cores);
 	if (l->cpu_milli > 0)
-		sandbox_box_put2(a, "--cpus", arena_printf(s->a, "%g", l->cpu_milli / 1000.0));
-	sandbox_box_put2(a, "--pids-limit", arena_printf(s->a, "%d", CGROUP_PIDS_MAX));
+		sandbox_args_put2(a, "--cpus", arena_printf(s->a, "%g", l->cpu_milli / 1000.0));
+	sandbox_args_put2(a, "--pids-limit", arena_printf(s->a, "%d", CGROUP_PIDS_MAX));
 }
 
 /* As in the other sandboxes: room for data loaders, memory that a card may reach, the cards. */
-static void add_fabric(struct sandbox *s, struct box_args *a)
+static void add_fabric(struct sandbox *s, struct sandbox_args *a)
 {
 	struct rlimit lock;
 	bool may = geteuid() == 0 ? prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE, 0, 0, 0) == 1
 	                          : getrlimit(RLIMIT_MEMLOCK, &lock) == 0 &&
 	                                    lock.rlim_max == RLIM_INFINITY;
 
-	sandbox_box_put2(a, "--shm-size", arena_printf(s->a, "%" PRIu64, sandbox_shm_bytes()));
+	sandbox_args_put2(a, "--shm-size", arena_printf(s->a, "%" PRIu64, sandbox_shm_bytes()));
 	if (may)
-		sandbox_box_put2(a, "--ulimit", "memlock=-1:-1");
+		sandbox_args_put2(a, "--ulimit", "memlock=-1:-1");
 	if (access(SANDBOX_FABRIC, F_OK) == 0)
-		sandbox_box_put2(a, "--device", SANDBOX_FABRIC);
+		sandbox_args_put2(a, "--device", SANDBOX_FABRIC);
 }
 
 static bool is_shown(const struct mount *m)
@@ -94,30 +94,30 @@ static const char *staged(struct sandbox *s, size_t i)
 	return arena_printf(s->a, IDS_STAGE "/%zu", i);
 }
 
-static void add_box(struct sandbox *s, struct box_args *a)
+static void add_box(struct sandbox *s, struct sandbox_args *a)
 {
 	const struct mounts *m = s->spec->mounts;
 
-	sandbox_box_begin(s, s->a, a);
-	sandbox_box_put2(a, "--stage", IDS_STAGE);
+	sandbox_args_begin(s, s->a, a);
+	sandbox_args_put2(a, "--stage", IDS_STAGE);
 	for (size_t i = 0; i < m->n; i++) {
 		if (is_shown(&m->item[i]))
-			sandbox_box_put3(a, m->item[i].kind == MOUNT_RO ? "--ro" : "--rw",
-			                 m->item[i].from, staged(s, i));
+			sandbox_args_put3(a, m->item[i].kind == MOUNT_RO ? "--ro" : "--rw",
+			                  m->item[i].from, staged(s, i));
 	}
-	sandbox_box_put(a, "--");
+	sandbox_args_put(a, "--");
 }
 
-static void add_ids(struct sandbox *s, struct box_args *a)
+static void add_ids(struct sandbox *s, struct sandbox_args *a)
 {
 	const struct ids *ids = &s->spec->ids;
 	char *map = arena_printf(s->a, "0:%" PRIu32 ":%" PRIu32, ids->job, ids->span);
 
-	sandbox_box_put2(a, "--uidmap", map);
-	sandbox_box_put2(a, "--gidmap", map);
+	sandbox_args_put2(a, "--uidmap", map);
+	sandbox_args_put2(a, "--gidmap", map);
 }
 
-static int add_mounts(struct sandbox *s, struct box_args *a, struct err *err)
+static int add_mounts(struct sandbox *s, struct sandbox_args *a, struct err *err)
 {
 	const struct mounts *m = s->spec->mounts;
 
@@ -132,18 +132,18 @@ static int add_mounts(struct sandbox *s, struct box_args *a, struct err *err)
 				err, ERR_UNSUPPORTED,
 				"podman cannot mount %s: its name contains a comma or a quote",
 				one->at);
-		sandbox_box_put2(a, "--mount",
-		                 arena_printf(s->a, "type=bind,source=%s,destination=%s%s", from,
-		                              one->at, one->kind == MOUNT_RO ? ",ro" : ""));
+		sandbox_args_put2(a, "--mount",
+		                  arena_printf(s->a, "type=bind,source=%s,destination=%s%s", from,
+		                               one->at, one->kind == MOUNT_RO ? ",ro" : ""));
 	}
 	return 0;
 }
 
-static void add_gpus(struct sandbox *s, struct box_args *a)
+static void add_gpus(struct sandbox *s, struct sandbox_args *a)
 {
 	for (size_t i = 0; i < s->spec->n_gpus; i++) {
 		if (strncmp(s->spec->gpus[i].uuid, "declared-", 9) != 0)
-			sandbox_box_put2(
+			sandbox_args_put2(
 				a, "--device",
 				arena_printf(s->a, "nvidia.com/gpu=%s", s->spec->gpus[i].uuid));
 	}
@@ -169,7 +169,7 @@ static void say(struct sandbox *s)
 }
 
 /* Room for that many more. */
-static void room(struct arena *arena, struct box_args *a, size_t more)
+static void room(struct arena *arena, struct sandbox_args *a, size_t more)
 {
 	const char **wider = ARENA_ARRAY(arena, const char *, a->n + more);
 
@@ -184,7 +184,7 @@ static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, in
 {
 	struct proc_fd fds[] = {{in, 0},     {out, 1}, {err_fd, 2},
 	                        {status, 3}, {out, 4}, {err_fd, 5}}; /* see script_watcher */
-	struct box_args a = {.v = NULL};
+	struct sandbox_args a = {.v = NULL};
 	static const char *const fixed[] = {"--replace",
 	                                    "--interactive",
 	                                    "--network=host",
@@ -199,12 +199,12 @@ static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, in
 	if (s->spec->ids.on)
 		add_box(s, &a);
 	room(s->a, &a, PODMAN_ARGS);
-	sandbox_box_put(&a, "podman");
+	sandbox_args_put(&a, "podman");
 	add_runtime(&a);
-	sandbox_box_put2(&a, "run", "--name");
-	sandbox_box_put(&a, s->spec->name);
+	sandbox_args_put2(&a, "run", "--name");
+	sandbox_args_put(&a, s->spec->name);
 	for (size_t i = 0; i < COUNT(fixed); i++)
-		sandbox_box_put(&a, fixed[i]);
+		sandbox_args_put(&a, fixed[i]);
 	if (s->spec->ids.on)
 		add_ids(s, &a);
 	add_ulimits(&a);
@@ -213,7 +213,7 @@ static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, in
 	add_fabric(s, &a);
 	if (add_mounts(s, &a, err) < 0)
 		return -1;
-	sandbox_box_put(&a, s->spec->image);
+	sandbox_args_put(&a, s->spec->image);
 	if (fs_write_atomic(AT_FDCWD, arena_printf(s->a, "%s/" SANDBOX_CONTAINER, s->spec->dir),
 	                    str_of(s->spec->name), 0600, err) < 0)
 		return -1;
@@ -308,7 +308,7 @@ int sandbox_sweep_podman(const char *name, struct err *err)
 const struct sandbox_ops sandbox_podman = {
 	.name = "podman",
 	.images = true,
-	.makes_places = true,
+	.has_mount_points = true,
 	.start = podman_start,
 	.find = podman_find,
 	.enter = podman_enter,

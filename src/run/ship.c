@@ -148,7 +148,7 @@ static void *publisher(void *ship)
 	return NULL;
 }
 
-static int open_places(struct ship *s, struct err *err)
+static int open_folders(struct ship *s, struct err *err)
 {
 	s->dir_fd = fs_open_dir(s->o.dir, err);
 	if (s->dir_fd < 0)
@@ -196,7 +196,7 @@ int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
 	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	(void)pthread_cond_init(&s->changed, &attr);
 	(void)pthread_condattr_destroy(&attr);
-	if (open_places(s, err) < 0) {
+	if (open_folders(s, err) < 0) {
 		ship_free(s);
 		return err_wrap(err, "checkpoint shipping");
 	}

@@ -24,7 +24,7 @@ static bool canceled(struct stage *st, struct err *err)
 static int folders(struct stage *st, struct err *err)
 {
 	static const char *const names[] = {ATTEMPT_CODE, ATTEMPT_SCRATCH, ATTEMPT_CKPT,
-	                                    ATTEMPT_LOAD, ATTEMPT_BOX,     ATTEMPT_VARTMP,
+	                                    ATTEMPT_LOAD, ATTEMPT_UPPER,   ATTEMPT_VARTMP,
 	                                    ATTEMPT_SPOOL};
 
 	for (size_t i = 0; i < COUNT(names); i++) {
@@ -406,7 +406,7 @@ static int share_cache(struct stage *st, const char *dir, struct err *err)
 	return ids_own_tree(st->ids, dir, report_cancel(st->report), err);
 }
 
-static int stage_places(struct stage *st, struct err *err)
+static int stage_sandbox(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
 	const struct job_spec *s = st->spec;
@@ -435,7 +435,7 @@ int stage_run(struct stage *st, struct err *err)
 		int (*run)(struct stage *st, struct err *err);
 	} stages[] = {
 		{STAGE_CODE, folders},          {STAGE_CODE, stage_code},
-		{STAGE_SANDBOX, stage_places},  {STAGE_PYTHON, stage_python},
+		{STAGE_SANDBOX, stage_sandbox}, {STAGE_PYTHON, stage_python},
 		{STAGE_WEIGHTS, stage_weights}, {STAGE_CHECKPOINTS, stage_checkpoints},
 	};
 

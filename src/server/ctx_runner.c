@@ -211,8 +211,8 @@ static void fill_hide(struct app *app, struct arena *a, struct wire_launch *out)
 		out->hide[out->n_hide++] = app->set.tls_key;
 }
 
-static int fill_places(struct app *app, struct arena *a, const struct mine *m,
-                       const struct job_spec *spec, struct wire_launch *out, struct err *err)
+static int fill_paths(struct app *app, struct arena *a, const struct mine *m,
+                      const struct job_spec *spec, struct wire_launch *out, struct err *err)
 {
 	struct model_project p = {0};
 
@@ -260,7 +260,7 @@ static int fill_launch(struct app *app, struct arena *a, const struct mine *m,
 	if (fill_resolved(app, a, m, out, err) < 0)
 		return -1;
 	*stage = "folders";
-	if (fill_places(app, a, m, &spec, out, err) < 0)
+	if (fill_paths(app, a, m, &spec, out, err) < 0)
 		return -1;
 	fill_gpus(app, a, m, out);
 	return 0;

@@ -148,7 +148,7 @@ def runner_of(cluster):
     found = []
     for line in cluster.processes():
         pid, _, command = line.partition(" ")
-        if "stoker runner " in command and "--box" not in command:
+        if "stoker runner " in command and "--sandbox-exec" not in command:
             found.append(int(pid))
     return found
 

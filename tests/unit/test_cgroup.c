@@ -36,7 +36,7 @@ static const struct {
 
 static void finds_places(void **state UNUSED)
 {
-	AUTO_FREE struct cgroup_places *out = xcalloc(1, sizeof(*out));
+	AUTO_FREE struct cgroup_paths *out = xcalloc(1, sizeof(*out));
 
 	for (size_t i = 0; i < COUNT(places); i++) {
 		cgroup_find(str_of(places[i].self), str_of(places[i].mounts), out);
@@ -57,7 +57,7 @@ static void stepping_aside_is_no_new_place(void **state UNUSED)
 		{"b.service", "b.service", true},
 		{"b.service/stoker-leaf/stoker-leaf", "b.service/stoker-leaf", false},
 	};
-	AUTO_FREE struct cgroup_places *out = xcalloc(1, sizeof(*out));
+	AUTO_FREE struct cgroup_paths *out = xcalloc(1, sizeof(*out));
 	AUTO_ARENA struct arena *a = arena_new();
 	char top[] = "/tmp/test_cgroup.XXXXXX";
 	struct err err = {0};

@@ -4,13 +4,13 @@
 #include "io/proc.h"
 #include "unit.h"
 
-static const struct env_places at = {.workspace = "/b10/workspace",
-                                     .scratch = "/mnt/bt-scratch",
-                                     .ckpt = "/mnt/ckpts",
-                                     .load = "/tmp/loaded_checkpoints",
-                                     .project_cache = "/root/.cache/user_artifacts",
-                                     .team_cache = "/root/.cache/team_artifacts",
-                                     .home = "/root"};
+static const struct env_paths at = {.workspace = "/b10/workspace",
+                                    .scratch = "/mnt/bt-scratch",
+                                    .ckpt = "/mnt/ckpts",
+                                    .load = "/tmp/loaded_checkpoints",
+                                    .project_cache = "/root/.cache/user_artifacts",
+                                    .team_cache = "/root/.cache/team_artifacts",
+                                    .home = "/root"};
 
 static const char *get(const struct wire_env *env, size_t n, const char *name)
 {
@@ -110,7 +110,7 @@ static void the_page_names_every_variable(void **state UNUSED)
 	                        .leader_addr = "h",
 	                        .load = &from,
 	                        .n_load = 1};
-	struct env_places full = at;
+	struct env_paths full = at;
 	struct job_spec s = {.workdir = true};
 	struct wire_env *env = NULL;
 	size_t n = 0, rows = 0;

@@ -1,8 +1,8 @@
 /* test_sandbox_exec.c - the program that the runner carries: it runs, and nobody can change it. */
 #include "base/fs.h"
 #include "io/proc.h"
-#include "run/box.h"
 #include "run/sandbox_exec.h"
+#include "run/sandbox_exec_image.h"
 #include "unit.h"
 
 #include <linux/memfd.h>
@@ -35,7 +35,7 @@ static void sandbox_exec_becomes_a_program(void **state UNUSED)
 		skip(); /* vm.memfd_noexec=2 */
 	assert_string_equal(path, sandbox_exec_path());
 	assert_int_equal(run(becomes), 7);
-	assert_int_equal(run(refuses), BOX_EXIT);
+	assert_int_equal(run(refuses), SANDBOX_EXEC_EXIT);
 }
 
 static void sandbox_exec_is_sealed(void **state UNUSED)

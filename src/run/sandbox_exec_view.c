@@ -1,5 +1,5 @@
 /*
- * box_view.c - a writable view of the host's root.
+ * sandbox_exec_view.c - a writable view of the host's root.
  *
  * A plain folder `root` in the scratch folder stands for "/". Each folder of the host's root is an
  * overlay in it: lower the host's, upper in scratch, so that writes vanish with it. Whole "/" as
@@ -7,7 +7,7 @@
  * on it, which is what a user namespace always sees below "/". A folder with mounts inside is made
  * anew and its entries are treated one by one.
  */
-#include "run/box_inner.h"
+#include "run/sandbox_exec_inner.h"
 
 #include "base/fs.h"
 #include "run/mountinfo.h"
@@ -27,7 +27,7 @@ static bool is_below(const char *path, const char *top)
 	return strncmp(path, top, n) == 0 && path[n] == '/' && path[n + 1] != '\0';
 }
 
-bool box_has_mounts_below(const struct box *b, const char *path)
+bool sandbox_exec_has_mounts_below(const struct sandbox_exec *b, const char *path)
 {
 	for (size_t i = 0; i < b->host.n; i++) {
 		if (is_below(b->host.item[i], path))
@@ -36,7 +36,7 @@ bool box_has_mounts_below(const struct box *b, const char *path)
 	return false;
 }
 
-bool box_is_skipped(const char *path)
+bool sandbox_exec_is_skipped(const char *path)
 {
 	for (size_t i = 0; i < COUNT(never); i++) {
 		if (strcmp(never[i], path) == 0)
@@ -45,7 +45,7 @@ bool box_is_skipped(const char *path)
 	return false;
 }
 
-int box_read_mounts(struct box *b, struct err *err)
+int sandbox_exec_read_mounts(struct sandbox_exec *b, struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT(MOUNTINFO_MAX);
 	struct mountinfo one;
@@ -55,7 +55,7 @@ int box_read_mounts(struct box *b, struct err *err)
 		return -1;
 	rest = buf_view(&body);
 	while (mountinfo_next(b->a, &rest, &one)) {
-		if (!box_is_skipped(one.at) && b->host.n < BOX_LIST_MAX)
+		if (!sandbox_exec_is_skipped(one.at) && b->host.n < SANDBOX_EXEC_LIST_MAX)
 			b->host.item[b->host.n++] = one.at;
 	}
 	return 0;
@@ -71,13 +71,13 @@ static int make_dir(const char *path, mode_t mode, struct err *err)
 }
 
 /* Is it mounted at a path of its own, which must have a folder or a file? */
-static bool needs_point(const struct box_mount *m)
+static bool needs_point(const struct sandbox_exec_mount *m)
 {
 	return m->kind == MOUNT_RO || m->kind == MOUNT_RW;
 }
 
 /* Is a place of the job's strictly below this folder of the host, and not there? */
-static bool lacks_point(const struct box *b, const char *host)
+static bool lacks_point(const struct sandbox_exec *b, const char *host)
 {
 	for (size_t i = 0; i < b->n_mounts; i++) {
 		if (needs_point(&b->mount[i]) && is_below(b->mount[i].at, host) &&
@@ -89,14 +89,15 @@ static bool lacks_point(const struct box *b, const char *host)
 
 /* The mount points inside this overlay are made in its upper layer, before it is mounted: an
  * ordinary user could not make them in the host's folders. */
-static int make_points(const struct box *b, const char *host, const char *upper, struct err *err)
+static int make_points(const struct sandbox_exec *b, const char *host, const char *upper,
+                       struct err *err)
 {
 	AUTO_FD int fd = fs_open_dir(upper, err);
 
 	if (fd < 0)
 		return -1;
 	for (size_t i = 0; i < b->n_mounts; i++) {
-		const struct box_mount *m = &b->mount[i];
+		const struct sandbox_exec_mount *m = &b->mount[i];
 		char *below = NULL, *slash = NULL;
 		int point;
 
@@ -116,7 +117,7 @@ static int make_points(const struct box *b, const char *host, const char *upper,
 	return 0;
 }
 
-static int mount_overlay(struct box *b, const char *host, const char *at, int lower_fd,
+static int mount_overlay(struct sandbox_exec *b, const char *host, const char *at, int lower_fd,
                          struct err *err)
 {
 	char options[256];
@@ -134,7 +135,8 @@ static int mount_overlay(struct box *b, const char *host, const char *at, int lo
 }
 
 /* As it is, and read-only, with what is mounted in it. */
-static int carry_read_only(const struct box *b, const char *host, const char *at, struct err *err)
+static int carry_read_only(const struct sandbox_exec *b, const char *host, const char *at,
+                           struct err *err)
 {
 	struct mount_attr attr = {.attr_set =
 	                                  MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
@@ -149,7 +151,7 @@ static int carry_read_only(const struct box *b, const char *host, const char *at
 		               : 0;
 	if (errno != ENOSYS)
 		return err_errno(err, errno, "%s", host);
-	if (box_has_mounts_below(b, host))
+	if (sandbox_exec_has_mounts_below(b, host))
 		return 0; /* before Linux 5.12 they would stay writable: the job sees it empty */
 	if (mount(host, at, NULL, MS_BIND, NULL) < 0 ||
 	    mount(NULL, at, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) <
@@ -158,8 +160,8 @@ static int carry_read_only(const struct box *b, const char *host, const char *at
 	return 0;
 }
 
-static int carry_dir(struct box *b, const char *host, const char *at, const struct stat *st,
-                     struct err *err)
+static int carry_dir(struct sandbox_exec *b, const char *host, const char *at,
+                     const struct stat *st, struct err *err)
 {
 	char *upper = arena_printf(b->a, "u%u", b->overlays);
 	char *work = arena_printf(b->a, "w%u", b->overlays);
@@ -170,7 +172,7 @@ static int carry_dir(struct box *b, const char *host, const char *at, const stru
 		return err_errno(err, errno, "%s", host);
 	if (make_dir(at, st->st_mode & 07777, err) < 0)
 		return -1;
-	if (b->ro_root || b->overlays >= BOX_OVERLAYS_MAX)
+	if (b->ro_root || b->overlays >= SANDBOX_EXEC_OVERLAYS_MAX)
 		return carry_read_only(b, host, at, err);
 	if (make_dir(upper, st->st_mode & 07777, err) < 0 || make_dir(work, 0755, err) < 0 ||
 	    make_points(b, host, upper, err) < 0)
@@ -185,9 +187,10 @@ static int carry_dir(struct box *b, const char *host, const char *at, const stru
 	return carry_read_only(b, host, at, err);
 }
 
-static int carry(struct box *b, const char *host, const char *at, int depth, struct err *err);
+static int carry(struct sandbox_exec *b, const char *host, const char *at, int depth,
+                 struct err *err);
 
-static int carry_entries(struct box *b, const char *host, const char *at, int depth,
+static int carry_entries(struct sandbox_exec *b, const char *host, const char *at, int depth,
                          struct err *err)
 {
 	DIR *d = opendir(host);
@@ -210,7 +213,7 @@ static int carry_entries(struct box *b, const char *host, const char *at, int de
 	return r;
 }
 
-static int carry_link(struct box *b, const char *host, const char *at, struct err *err)
+static int carry_link(struct sandbox_exec *b, const char *host, const char *at, struct err *err)
 {
 	char *target = arena_alloc(b->a, FS_PATH_MAX);
 	ssize_t n = readlink(host, target, FS_PATH_MAX - 1);
@@ -233,11 +236,12 @@ static int carry_file(const char *host, const char *at, struct err *err)
 	return 0;
 }
 
-static int carry(struct box *b, const char *host, const char *at, int depth, struct err *err)
+static int carry(struct sandbox_exec *b, const char *host, const char *at, int depth,
+                 struct err *err)
 {
 	struct stat st;
 
-	if (box_is_skipped(host) || lstat(host, &st) < 0)
+	if (sandbox_exec_is_skipped(host) || lstat(host, &st) < 0)
 		return 0; /* made elsewhere, or gone meanwhile */
 	if (S_ISLNK(st.st_mode))
 		return carry_link(b, host, at, err);
@@ -245,17 +249,17 @@ static int carry(struct box *b, const char *host, const char *at, int depth, str
 		return carry_file(host, at, err);
 	if (!S_ISDIR(st.st_mode))
 		return 0;
-	if (!box_has_mounts_below(b, host) && !(b->ro_root && lacks_point(b, host)))
+	if (!sandbox_exec_has_mounts_below(b, host) && !(b->ro_root && lacks_point(b, host)))
 		return carry_dir(b, host, at, &st, err);
 	if (make_dir(at, 0755, err) < 0)
 		return -1;
-	return depth < BOX_DEPTH_MAX ? carry_entries(b, host, at, depth, err)
-	                             : carry_read_only(b, host, at, err);
+	return depth < SANDBOX_EXEC_DEPTH_MAX ? carry_entries(b, host, at, depth, err)
+	                                      : carry_read_only(b, host, at, err);
 }
 
 /* Where the scratch folder's file system cannot be an upper layer (it is an overlay itself, or a
  * network's), writes go to memory, still counted by the job's limit. */
-static int scratch_on_tmpfs(struct box *b, const char *scratch, struct err *err)
+static int scratch_on_tmpfs(struct sandbox_exec *b, const char *scratch, struct err *err)
 {
 	if (mount("tmpfs", ".", "tmpfs", MS_NODEV | MS_NOSUID, "mode=0755") < 0)
 		return err_errno(err, errno, "create the job's tmpfs");
@@ -265,7 +269,7 @@ static int scratch_on_tmpfs(struct box *b, const char *scratch, struct err *err)
 	return 0;
 }
 
-static int build(struct box *b, struct err *err)
+static int build(struct sandbox_exec *b, struct err *err)
 {
 	static const struct {
 		const char *path;
@@ -291,18 +295,18 @@ static int build(struct box *b, struct err *err)
 	return 0;
 }
 
-/* With job ids, the scratch folder lies where the job's id cannot go: it is mounted at BOX_PLACE
- * then, over the host's /tmp, which no view shows. */
-static int enter_scratch(const struct box *b, const char **scratch, struct err *err)
+/* With job ids, the scratch folder lies where the job's id cannot go: it is mounted at
+ * SANDBOX_EXEC_SCRATCH then, over the host's /tmp, which no view shows. */
+static int enter_scratch(const struct sandbox_exec *b, const char **scratch, struct err *err)
 {
-	*scratch = b->scratch_tree >= 0 ? BOX_PLACE : b->scratch;
-	if (b->scratch_tree >= 0 &&
-	    move_mount(b->scratch_tree, "", AT_FDCWD, BOX_PLACE, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+	*scratch = b->scratch_tree >= 0 ? SANDBOX_EXEC_SCRATCH : b->scratch;
+	if (b->scratch_tree >= 0 && move_mount(b->scratch_tree, "", AT_FDCWD, SANDBOX_EXEC_SCRATCH,
+	                                       MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return err_errno(err, errno, "populate the job's tmpfs");
 	return chdir(*scratch) < 0 ? err_errno(err, errno, "%s", *scratch) : 0;
 }
 
-int box_build_view(struct box *b, struct err *err)
+int sandbox_exec_build_view(struct sandbox_exec *b, struct err *err)
 {
 	const char *scratch = NULL;
 	struct err first = {0};
@@ -319,5 +323,5 @@ int box_build_view(struct box *b, struct err *err)
 		b->first = first;
 	}
 	root = fs_open_dir("root", err);
-	return root < 0 ? -1 : box_attach(b, root, err);
+	return root < 0 ? -1 : sandbox_exec_attach(b, root, err);
 }

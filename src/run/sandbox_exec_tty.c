@@ -1,12 +1,12 @@
-/* box_tty.c - a terminal of the sandbox's own, for a command that a person types to. */
-#include "run/box.h"
+/* sandbox_exec_tty.c - a terminal of the sandbox's own, for a command that a person types to. */
+#include "run/sandbox_exec.h"
 
 #include "base/fs.h"
 #include "io/local.h"
 
 #include <sys/ioctl.h>
 
-int box_tty_open(const char *size, int to, struct err *err)
+int sandbox_exec_tty_open(const char *size, int to, struct err *err)
 {
 	AUTO_FD int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
 	AUTO_FD int slave = -1;
@@ -38,7 +38,7 @@ int box_tty_open(const char *size, int to, struct err *err)
 	return close(to) < 0 ? err_errno(err, errno, "close") : 0;
 }
 
-int box_tty_receive(int from, int64_t wait_ms, int *out, struct err *err)
+int sandbox_exec_tty_receive(int from, int64_t wait_ms, int *out, struct err *err)
 {
 	char word;
 

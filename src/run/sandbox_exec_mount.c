@@ -1,5 +1,6 @@
-/* box_mount.c - the job's mounts: sources as detached mounts, places beneath a root; see box.h. */
-#include "run/box_inner.h"
+/* sandbox_exec_mount.c - the job's mounts: sources as detached mounts, places beneath a root; see
+ * sandbox_exec.h. */
+#include "run/sandbox_exec_inner.h"
 
 #include "base/fs.h"
 #include "run/userns.h"
@@ -20,7 +21,7 @@ static int open_plain(int dirfd, const char *path, uint64_t resolve)
 	return (int)fd;
 }
 
-int box_map_of(struct box *b, uint32_t uid, uint32_t gid, struct err *err)
+int sandbox_exec_map_of(struct sandbox_exec *b, uint32_t uid, uint32_t gid, struct err *err)
 {
 	bool root = uid == 0 && gid == 0;
 	/* owners of ours are whole ranges on disk, as the host's are; others a single one */
@@ -47,14 +48,14 @@ int box_map_of(struct box *b, uint32_t uid, uint32_t gid, struct err *err)
 
 /* Inside, the job owns it, whoever owns it on disk. A folder that an administrator shares may be on
  * a file system without id-mapped mounts: then the rights of others apply. */
-static int translate(struct box *b, const struct box_mount *m, const struct stat *st,
-                     struct err *err)
+static int translate(struct sandbox_exec *b, const struct sandbox_exec_mount *m,
+                     const struct stat *st, struct err *err)
 {
 	int ns;
 
 	if (!b->idmap)
 		return 0;
-	ns = box_map_of(b, st->st_uid, st->st_gid, err);
+	ns = sandbox_exec_map_of(b, st->st_uid, st->st_gid, err);
 	if (ns < 0)
 		return -1;
 	if (userns_map_mount(m->tree, ns, true) == 0 || m->share)
@@ -62,13 +63,13 @@ static int translate(struct box *b, const struct box_mount *m, const struct stat
 	return err_errno(err, errno, "%s: map its owner", m->from);
 }
 
-static uint64_t flags_of(const struct box_mount *m)
+static uint64_t flags_of(const struct sandbox_exec_mount *m)
 {
 	return MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
 	       (m->kind == MOUNT_RW ? 0U : MOUNT_ATTR_RDONLY);
 }
 
-int box_open_source(struct box *b, struct box_mount *m, struct err *err)
+int sandbox_exec_open_source(struct sandbox_exec *b, struct sandbox_exec_mount *m, struct err *err)
 {
 	struct mount_attr attr = {.attr_set = flags_of(m)};
 	AUTO_FD int fd = open_plain(AT_FDCWD, m->kind == MOUNT_NULL ? "/dev/null" : m->from, 0);
@@ -94,17 +95,18 @@ int box_open_source(struct box *b, struct box_mount *m, struct err *err)
 	return 0;
 }
 
-int box_open_sources(struct box *b, struct err *err)
+int sandbox_exec_open_sources(struct sandbox_exec *b, struct err *err)
 {
 	for (size_t i = 0; i < b->n_mounts; i++) {
-		if (b->mount[i].kind != MOUNT_EMPTY && box_open_source(b, &b->mount[i], err) < 0)
+		if (b->mount[i].kind != MOUNT_EMPTY &&
+		    sandbox_exec_open_source(b, &b->mount[i], err) < 0)
 			return err_wrap(err, "the job's %s", b->mount[i].at);
 	}
 	return 0;
 }
 
 /* Its folder is made where it is missing, a file too. fd or -1. */
-static int open_place(int root, const struct box_mount *m, struct err *err)
+static int open_place(int root, const struct sandbox_exec_mount *m, struct err *err)
 {
 	const char *rest = m->at + 1, *slash = strrchr(rest, '/');
 	AUTO_FD int made = -1, parent = -1;
@@ -129,12 +131,12 @@ static int open_place(int root, const struct box_mount *m, struct err *err)
 }
 
 /* Opens a path to mask; if the view lacks it, there is nothing to mask. */
-static int open_hidden(int root, const struct box_mount *m)
+static int open_hidden(int root, const struct sandbox_exec_mount *m)
 {
 	return open_plain(root, m->at + 1, RESOLVE_BENEATH);
 }
 
-static int remount(const struct box_mount *m, int root, struct err *err)
+static int remount(const struct sandbox_exec_mount *m, int root, struct err *err)
 {
 	AUTO_FD int fd = open_plain(root, m->at + 1, RESOLVE_BENEATH);
 	char self[40];
@@ -150,7 +152,7 @@ static int remount(const struct box_mount *m, int root, struct err *err)
 	return 0;
 }
 
-static int attach_one(struct box_mount *m, int root, struct err *err)
+static int attach_one(struct sandbox_exec_mount *m, int root, struct err *err)
 {
 	bool hides = m->kind == MOUNT_EMPTY || m->kind == MOUNT_NULL;
 	AUTO_FD int place = hides ? open_hidden(root, m) : open_place(root, m, err);
@@ -172,7 +174,7 @@ static int attach_one(struct box_mount *m, int root, struct err *err)
 	return m->late ? remount(m, root, err) : 0;
 }
 
-int box_attach(struct box *b, int root, struct err *err)
+int sandbox_exec_attach(struct sandbox_exec *b, int root, struct err *err)
 {
 	for (size_t i = 0; i < b->n_mounts; i++) {
 		if (attach_one(&b->mount[i], root, err) < 0)

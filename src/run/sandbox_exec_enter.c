@@ -1,5 +1,5 @@
-/* box_enter.c - into the namespaces of a job that runs; see box.h. */
-#include "run/box_inner.h"
+/* sandbox_exec_enter.c - into the namespaces of a job that runs; see sandbox_exec.h. */
+#include "run/sandbox_exec_inner.h"
 
 #include "base/fs.h"
 
@@ -73,20 +73,20 @@ static int differing(int pid, int *flags, struct err *err)
 /* All at once, of the process itself: its pid may be another's by now. */
 static int enter_spaces(int *flags, struct err *err)
 {
-	int pid = pid_behind(BOX_ENTER_FD);
+	int pid = pid_behind(SANDBOX_EXEC_ENTER_FD);
 
 	*flags = 0;
 	if (pid == 0 || differing(pid, flags, err) < 0 ||
-	    pidfd_send_signal(BOX_ENTER_FD, 0, NULL, 0) < 0) {
+	    pidfd_send_signal(SANDBOX_EXEC_ENTER_FD, 0, NULL, 0) < 0) {
 		err_clear(err);
 		return err_set(err, ERR_UNAVAILABLE, "the job has ended");
 	}
-	if (*flags != 0 && setns(BOX_ENTER_FD, *flags) < 0)
+	if (*flags != 0 && setns(SANDBOX_EXEC_ENTER_FD, *flags) < 0)
 		return err_errno(err, errno, "enter the job's namespaces");
-	return close(BOX_ENTER_FD) < 0 ? err_errno(err, errno, "close") : 0;
+	return close(SANDBOX_EXEC_ENTER_FD) < 0 ? err_errno(err, errno, "close") : 0;
 }
 
-int box_enter(const struct box *b, struct err *err)
+int sandbox_exec_enter(const struct sandbox_exec *b, struct err *err)
 {
 	pid_t child = 0;
 	int status = 0, flags = 0;
@@ -102,11 +102,11 @@ int box_enter(const struct box *b, struct err *err)
 		return err_errno(err, errno, "fork");
 	if (child > 0) {
 		if (waitpid(child, &status, 0) < 0)
-			_exit(BOX_EXIT);
+			_exit(SANDBOX_EXEC_EXIT);
 		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 	}
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if ((b->become || (flags & CLONE_NEWUSER) != 0) && box_become_job(b, err) < 0)
+	if ((b->become || (flags & CLONE_NEWUSER) != 0) && sandbox_exec_become_job(b, err) < 0)
 		return -1;
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* taken back by the change of ids */
 	(void)prctl(PR_SET_DUMPABLE, 0);
