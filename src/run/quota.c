@@ -146,41 +146,44 @@ static bool is_due(const struct look *l)
 	return clock_mono_ms() >= l->due_ms;
 }
 
-static bool volume_over(struct quota *q, uint64_t *bytes)
+/* Is a limit crossed? Of one that seems to be, the second count, with the job frozen, decides. When
+ * it does not, the job goes on. */
+static bool is_over(struct quota *q, bool (*over)(struct quota *, struct usage_total *),
+                    struct usage_total *sum)
 {
-	struct usage_total sum;
-
-	if (!count(q, &q->o.volume, 1, 0, &sum))
+	if (!over(q, sum))
 		return false;
-	*bytes = sum.disk_bytes;
-	return sum.disk_bytes > q->o.volume_bytes;
+	freeze(q);
+	if (over(q, sum))
+		return true;
+	thaw(q);
+	return false;
+}
+
+static bool volume_over(struct quota *q, struct usage_total *sum)
+{
+	return count(q, &q->o.volume, 1, 0, sum) && sum->disk_bytes > q->o.volume_bytes;
 }
 
 /* Often when it may be full soon: what is written between two looks is over the limit. */
 static void look_at_volume(struct quota *q)
 {
 	int64_t begun = clock_mono_ms(), since = MAX(begun - q->volume.last_ms, INT64_C(1));
-	uint64_t bytes = 0, grown = 0;
+	struct usage_total sum = {0};
+	uint64_t bytes, grown = 0;
 	char has[UNITS_CAP], may[UNITS_CAP];
-	bool over;
 
 	if (q->o.volume == NULL || q->o.volume_bytes == 0 || !is_due(&q->volume))
 		return;
-	over = volume_over(q, &bytes);
-	if (over) {
-		freeze(q);
-		over = volume_over(q, &bytes);
-		if (!over)
-			thaw(q);
-	}
-	if (over) {
+	if (is_over(q, volume_over, &sum)) {
 		(void)err_set(&q->why, ERR_VOLUME_FULL,
 		              "the checkpoint folder holds %s, and its volume has "
 		              "%s: raise volume_size_gib, or keep fewer checkpoints",
-		              units_show_bytes(bytes, has),
+		              units_show_bytes(sum.disk_bytes, has),
 		              units_show_bytes(q->o.volume_bytes, may));
 		return;
 	}
+	bytes = sum.disk_bytes;
 	if (bytes > q->volume.last_bytes)
 		grown = (bytes - q->volume.last_bytes) * QUOTA_LOOK_MS * 4 / (uint64_t)since;
 	q->volume.last_bytes = bytes;
@@ -210,13 +213,7 @@ static void look_at_scratch(struct quota *q)
 
 	if ((o->scratch_bytes == 0 && o->scratch_files == 0) || !is_due(&q->scratch))
 		return;
-	over = scratch_over(q, &sum);
-	if (over) {
-		freeze(q);
-		over = scratch_over(q, &sum);
-		if (!over)
-			thaw(q);
-	}
+	over = is_over(q, scratch_over, &sum);
 	put_off(&q->scratch, begun, (int64_t)QUOTA_LOOK_MS * 2);
 	if (!over)
 		return;
