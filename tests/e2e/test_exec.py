@@ -15,7 +15,7 @@ import threading
 
 import pytest
 from conftest import CALL_S, DEADLINE_S, STOKER, Lines, until
-from test_images import podman
+from containers import local_image
 from test_terminal import Terminal
 
 MIB = 1 << 20
@@ -292,22 +292,12 @@ def test_words_about_what_cannot_be(cluster, job):
 
 @pytest.mark.parametrize("kind", ["plain", "podman"])
 def test_in_every_sandbox(empty_cluster, kind):
-    cluster, name, kw = empty_cluster, "localhost/stoker-exec:1", {}
-    if kind == "podman":
-        if not all(map(shutil.which, ("podman", "busybox"))):
-            pytest.skip("podman and busybox are needed")
-        root = cluster.folder / "root"
-        (root / "bin").mkdir(parents=True)
-        (root / "tmp").mkdir()
-        shutil.copy(shutil.which("busybox"), root / "bin/busybox")
-        for tool in ("sh", "cat", "cp", "head", "sleep", "stty", "kill", "tr", "sha256sum"):
-            (root / "bin" / tool).symlink_to("busybox")
-        subprocess.run(["tar", "-cf", str(cluster.folder / "root.tar"), "-C", str(root), "."], check=True)
-        podman("import", "--quiet", cluster.folder / "root.tar", name)
-        kw = {"image": {"base_image": name}}
-    try:
+    cluster = empty_cluster
+    if kind == "podman" and not all(map(shutil.which, ("podman", "busybox"))):
+        pytest.skip("podman and busybox are needed")
+    with local_image(cluster.folder) if kind == "podman" else contextlib.nullcontext() as image:
         cluster.start("--cpus", "4", "--memory", "4Gi", *(["--sandbox", "plain"] if kind == "plain" else []))
-        job = started(cluster, **kw)
+        job = started(cluster, **({} if image is None else {"image": {"base_image": image}}))
         data = random.Random(6).randbytes(2 * MIB)
         code, out, err = run(cluster, job, "sh", "-c", "cat; echo err >&2; exit 6", data=data)
         assert (code, out == data, err) == (6, True, b"err\n")
@@ -326,6 +316,3 @@ def test_in_every_sandbox(empty_cluster, kind):
             s.process.wait(DEADLINE_S)
         until(lambda: not inside(cluster, job, "sleep 991.5"))
         cluster.end_jobs()
-    finally:
-        if kind == "podman":
-            podman("rmi", "--force", name)

@@ -10,6 +10,7 @@ import urllib.request
 
 import pytest
 from conftest import CALL_S, end_process, held_port, until
+from containers import local_image, local_name, podman, root_tar
 from web import Handler, serving
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, ("podman", "docker-registry", "busybox"))),
@@ -22,18 +23,6 @@ _json_key:$2y$05$koYBbJsAuFkON1PQxfZQqeFjXOjtwd7QQL1mJGHV5YWpcZvYS.K.S
 """
 PASSWORD = "right"
 GCP_JSON = '{"type":"service_account","private_key":"made up for a test"}'
-
-
-PODMAN_TRIES = 5
-
-
-def podman(*args):
-    """Tests share podman's storage: a command that meets an image while another test removes it fails, and is tried again."""
-    for _ in range(PODMAN_TRIES):
-        result = subprocess.run(["podman", *map(str, args)], capture_output=True, text=True, timeout=CALL_S, check=False)
-        if result.returncode == 0:
-            return result.stdout
-    raise AssertionError(f"podman {args}: {result.stderr}")
 
 
 class Registry:
@@ -69,15 +58,8 @@ class Registry:
 
     def built(self, name, mark, *flags):
         """The same in this machine's storage alone."""
-        whole, root = f"{self.host}/{name}", self.folder / "root"
-        if not root.exists():
-            (root / "bin").mkdir(parents=True)
-            (root / "tmp").mkdir()
-            shutil.copy(shutil.which("busybox"), root / "bin/busybox")
-            for tool in ("sh", "cat", "echo", "ls", "sleep"):
-                (root / "bin" / tool).symlink_to("busybox")
-            subprocess.run(["tar", "-cf", str(self.folder / "root.tar"), "-C", str(root), "."], check=True)
-        self.ids.add(podman("import", "--quiet", *flags, "--change", f"ENV MARK={mark}", self.folder / "root.tar", whole).strip())
+        whole = f"{self.host}/{name}"
+        self.ids.add(podman("import", "--quiet", *flags, "--change", f"ENV MARK={mark}", root_tar(self.folder), whole).strip())
         return whole
 
     def digest(self, name):
@@ -215,46 +197,23 @@ def test_aws_keys(empty_cluster, registry):
 
 def test_workdir_of_an_image_comes_along(empty_cluster):
     """Also where cp is busybox's, which does nothing when the target folder is there and -n was said."""
-    root, name = empty_cluster.folder / "root", f"localhost/{empty_cluster.folder.name}:1"
-    (root / "bin").mkdir(parents=True)
-    (root / "tmp").mkdir()
-    (root / "app/lib").mkdir(parents=True)
-    (root / "app/lib/deep").write_text("from the image")
-    (root / "app/run.sh").write_text("image")
-    (root / "app/.hidden").write_text("also")
-    shutil.copy(shutil.which("busybox"), root / "bin/busybox")
-    for tool in ("sh", "cat", "cp", "head", "sleep"):
-        (root / "bin" / tool).symlink_to("busybox")
-    subprocess.run(["tar", "-cf", str(empty_cluster.folder / "root.tar"), "-C", str(root), "."], check=True)
-    podman("import", "--quiet", "--change", "WORKDIR /app", empty_cluster.folder / "root.tar", name)
-    try:
+    files = (("app/lib/deep", "from the image"), ("app/run.sh", "image"), ("app/.hidden", "also"))
+    with local_image(empty_cluster.folder, files, ["WORKDIR /app"]) as name:
         cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
         job = cluster.push(["cat lib/deep; echo; cat .hidden; echo; cat run.sh; echo; busybox nproc"], files={"run.sh": "code"},
                            image={"base_image": name})
         cluster.wait(job, "TRAINING_JOB_COMPLETED")
         assert cluster.user_lines(job) == ["from the image", "also", "code", "1"], "the code wins, and it has its own core"
-    finally:
-        podman("rmi", "--force", name)
 
 
 def test_what_a_container_writes_over_its_image(empty_cluster):
     """It is in podman's storage and not in the attempt's folder, and counts all the same."""
-    root, name = empty_cluster.folder / "root", f"localhost/{empty_cluster.folder.name}:1"
-    (root / "bin").mkdir(parents=True)
-    (root / "tmp").mkdir()
-    shutil.copy(shutil.which("busybox"), root / "bin/busybox")
-    for tool in ("sh", "cat", "cp", "head", "sleep"):
-        (root / "bin" / tool).symlink_to("busybox")
-    subprocess.run(["tar", "-cf", str(empty_cluster.folder / "root.tar"), "-C", str(root), "."], check=True)
-    podman("import", "--quiet", empty_cluster.folder / "root.tar", name)
-    try:
+    with local_image(empty_cluster.folder) as name:
         cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--scratch-size", "10MB")
         jobs = [cluster.push([f"cat /dev/zero > {where}/x"], image={"base_image": name}) for where in ("/tmp", "$BT_SCRATCH_DIR")]
         assert [cluster.wait(job, "TRAINING_JOB_FAILED")["error_id"] for job in jobs] == ["scratch_quota_exceeded"] * 2
         within = cluster.push(["head -c 8M /dev/zero > /tmp/x; sleep 1"], image={"base_image": name})
         cluster.wait(within, "TRAINING_JOB_COMPLETED")
-    finally:
-        podman("rmi", "--force", name)
 
 
 def ends(cluster, job):
@@ -338,7 +297,7 @@ def test_a_registry_that_is_away_stops_no_image_that_is_here(empty_cluster, regi
 
 
 def test_an_image_of_this_machine_has_an_id_alone(empty_cluster, registry):
-    name, cluster = f"localhost/{empty_cluster.folder.name}:1", empty_cluster
+    name, cluster = local_name(empty_cluster.folder), empty_cluster
     cluster.start("--cpus", "4", "--memory", "4Gi")
 
     def build(mark):

@@ -1,0 +1,51 @@
+"""Images of one static busybox, made with podman in this machine's storage, which all tests share."""
+import contextlib
+import shutil
+import subprocess
+
+from conftest import CALL_S
+
+TOOLS = ("sh", "cat", "cp", "echo", "head", "kill", "ls", "sha256sum", "sleep", "stty", "tr")
+PODMAN_TRIES = 5
+
+
+def podman(*args):
+    """A command that meets an image while another test removes it fails, and is tried again."""
+    for _ in range(PODMAN_TRIES):
+        result = subprocess.run(["podman", *map(str, args)], capture_output=True, text=True, timeout=CALL_S, check=False)
+        if result.returncode == 0:
+            return result.stdout
+    raise AssertionError(f"podman {args}: {result.stderr}")
+
+
+def root_tar(folder, files=()):
+    """The archive of a root file system below `folder`, with `files` (path, text) beside busybox; made once."""
+    root, tar = folder / "root", folder / "root.tar"
+    if tar.exists():
+        return tar
+    (root / "bin").mkdir(parents=True)
+    (root / "tmp").mkdir()
+    shutil.copy(shutil.which("busybox"), root / "bin/busybox")
+    for tool in TOOLS:
+        (root / "bin" / tool).symlink_to("busybox")
+    for path, text in files:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    subprocess.run(["tar", "-cf", tar, "-C", root, "."], check=True)
+    return tar
+
+
+def local_name(folder):
+    """A name for an image of this test alone. A tag may hold any characters of a temporary folder's name; a repository may not."""
+    return f"localhost/stoker-test:{folder.name}"
+
+
+@contextlib.contextmanager
+def local_image(folder, files=(), changes=()):
+    """Gives the name of an image in this machine's storage, which is removed afterwards."""
+    name = local_name(folder)
+    podman("import", "--quiet", *(word for change in changes for word in ("--change", change)), root_tar(folder, files), name)
+    try:
+        yield name
+    finally:
+        podman("rmi", "--force", name)
