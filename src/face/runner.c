@@ -149,10 +149,11 @@ static int ready(struct request *rq, struct err *err)
 	return empty(rq, err);
 }
 
-/* The job is being stopped: its runner exits only when all of the log is stored. */
-static bool last_words(const struct model_job *job)
+/* The runner exits only when all of the log is stored, and the job is being stopped, or has ended
+ * and its runner says that it has waited for room long enough. */
+static bool last_words(const struct model_job *job, bool said)
 {
-	return job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING;
+	return said || job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING;
 }
 
 /* A gap is 409 with what to go on from; so is a repetition that was taken already a plain 200. */
@@ -162,6 +163,7 @@ static int log_append(struct request *rq, struct err *err)
 	const struct principal *principal = face_principal(rq);
 	AUTO_ANSWER struct answer an = {0};
 	int64_t seq = request_query_int(rq, "seq", -1, err);
+	bool last = err->code == ERR_NONE && request_query_int(rq, "last", 0, err) != 0;
 	struct model_job job;
 	struct str body;
 	uint64_t next = 0;
@@ -175,7 +177,7 @@ static int log_append(struct request *rq, struct err *err)
 	if (request_body(rq, &body, err) < 0 || own_job(rq, &job, err) < 0)
 		return -1;
 	r = joblogs_append(ctx->logs, job.id, principal->attempt_id, principal->node_rank,
-	                   (uint64_t)seq, body, last_words(&job), &next, err);
+	                   (uint64_t)seq, body, last_words(&job, last), &next, err);
 	if (r < 0 && err->code != ERR_CONFLICT)
 		return -1;
 	answer_open(&an);

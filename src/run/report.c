@@ -269,21 +269,46 @@ static bool next_of(struct str json, uint64_t *next)
 	return true;
 }
 
+/* A disk that is full now may have room soon: an ended job's log waits for that, but not for ever.
+ * Then the server keeps of it what its reserve holds. */
+static bool is_last(struct report *r)
+{
+	int64_t flush_ms;
+
+	(void)pthread_mutex_lock(&r->lock);
+	flush_ms = r->flush_ms;
+	(void)pthread_mutex_unlock(&r->lock);
+	if (flush_ms > 0 && r->full_ms > 0 &&
+	    clock_mono_ms() - MAX(flush_ms, r->full_ms) >= REPORT_FULL_MS)
+		r->last = true;
+	return r->last;
+}
+
+static void note_room(struct report *r, const struct http_reply *reply)
+{
+	if (reply->status != 507)
+		r->full_ms = 0;
+	else if (r->full_ms == 0)
+		r->full_ms = clock_mono_ms();
+}
+
 static bool send_log(struct report *r, int fd, uint64_t size, uint64_t sent, uint64_t *next)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	AUTO_BUF struct buf body = BUF_INIT(REPORT_LOG_CHUNK + 1);
 	char path[64];
 	struct err err = {0};
+	bool taken;
 
 	if (read_log(r, fd, size, sent, &body, &err) < 0) {
 		log_warn("log: %s", err.msg);
 		return false;
 	}
-	FMT(path, "/runner/v1/log?seq=%" PRIu64, sent);
-	if (report_exchange(r, HTTP_POST, path, "text/plain", buf_view(&body), REPORT_SMALL_MS,
-	                    &reply, &err) == 0 ||
-	    reply.status == 409) {
+	FMT(path, "/runner/v1/log?seq=%" PRIu64 "%s", sent, is_last(r) ? "&last=1" : "");
+	taken = report_exchange(r, HTTP_POST, path, "text/plain", buf_view(&body), REPORT_SMALL_MS,
+	                        &reply, &err) == 0;
+	note_room(r, &reply);
+	if (taken || reply.status == 409) {
 		if (next_of(buf_view(&reply.body), next) && *next <= size)
 			return true;
 	}
@@ -470,6 +495,9 @@ bool report_flush(struct report *r)
 {
 	bool all = false;
 
+	(void)pthread_mutex_lock(&r->lock);
+	r->flush_ms = clock_mono_ms();
+	(void)pthread_mutex_unlock(&r->lock);
 	while (!all && !r->fenced) {
 		(void)pthread_mutex_lock(&r->lock);
 		all = r->log_sent >= logs_size(r->logs) && TAILQ_EMPTY(&r->outbox);

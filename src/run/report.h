@@ -24,6 +24,7 @@
 	4096 /* checkpoints replace their older message; of others the oldest go */
 #define REPORT_LOG_CHUNK ((size_t)512 << 10)
 #define REPORT_AWAY_MS 86400000 /* without an answer after the job's end: the runner goes */
+#define REPORT_FULL_MS 30000    /* an ended job's log waits for room on the server's disk */
 #define REPORT_REFUSALS 5       /* in a row, at heartbeats: fenced */
 
 struct report;

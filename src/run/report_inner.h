@@ -47,6 +47,9 @@ struct report {
 		reached_ms; /* when it last answered, or the job ended; 0: it has not ended */
 	int event_fd;
 
+	int64_t full_ms; /* of the ship thread: since when the server has no room; 0: it has */
+	bool last;       /* the same: it has waited long enough, see REPORT_FULL_MS */
+
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t changed;
 	enum wire_stage stage;
@@ -61,6 +64,7 @@ struct report {
 	struct outbox outbox;
 	size_t n_outbox;
 	uint64_t log_sent;
+	int64_t flush_ms; /* since when nothing but the rest of the log is waited for; 0: not yet */
 	struct arena *execs_arena;
 	struct wire_exec exec[REPORT_EXECS_MAX];
 	char seen[REPORT_EXECS_MAX][REPORT_EXEC_ID_MAX]; /* the last ones: orders are repeated */

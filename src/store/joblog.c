@@ -287,6 +287,7 @@ static struct joblog_attempt *attempt_of(struct logfile *f, const char *id)
 	at = &f->attempt[f->n_attempts++];
 	memset(at, 0, sizeof(*at));
 	copy_cut(at->id, sizeof(at->id), id);
+	f->full = f->full && f->size + LOGLINE_MAX > JOBLOG_BYTES_MAX; /* the disk may have room */
 	return at;
 }
 
@@ -409,7 +410,7 @@ static int append_last(struct logfile *f, const char *attempt_id, uint64_t seq, 
 	}
 	if (r == 0 && cut)
 		(void)say_locked(f, f->last_ns,
-		                 "log lines lost: the disk is full, and the job was stopped",
+		                 "log lines lost: the disk is full, and the job is ending",
 		                 RESERVE_WORDS / 2, &ignored); /* the log ends here, said or not */
 	return r;
 }

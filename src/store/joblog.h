@@ -27,8 +27,9 @@ int joblogs_create(struct joblogs *l, const char *job_id, uint32_t rank,
                    struct err *err) MUST_CHECK;
 /* Whole records from a runner. `seq` counts the runner's own bytes sent so far for (attempt, rank):
  * bytes below what was already taken are skipped; a gap is ERR_CONFLICT with the expected value.
- * `last`: the job is being stopped and waits for nothing else; on a full disk its words take of the
- * reserve, and those that still find no space are taken and not kept, which the log says.
+ * `last`: the attempt is ending and waits for nothing else; on a full disk its words take of the
+ * reserve, and those that still find no space are taken and not kept, which the log says. The next
+ * attempt's are kept again.
  * *next is what the runner must send from. Record times are raised where needed so that the file's
  * order holds. */
 int joblogs_append(struct joblogs *l, const char *job_id, const char *attempt_id, uint32_t rank,

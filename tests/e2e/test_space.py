@@ -144,6 +144,17 @@ def test_a_log_that_fills_the_disk(small):
     assert "job stopped" in tail and "log lines lost" in small.logs(job, "--system"), tail
 
 
+def test_a_job_that_ends_with_a_log_that_fills_the_disk(small):
+    """It has nothing else to give back: it ends with as much of its log as fits, and the next attempt is heard again."""
+    resize(small, "120m")
+    job = small.push(["test $BT_RETRY_COUNT = 0 || { echo once more; exit 4; }; yes 'a line of some length, again and again' | head -c 200M; exit 3"],
+                     compute={"cpu_count": 1, "memory": "1Gi"}, retry={"max_attempts": 2, "on": ["failure"]})
+    done = small.wait(job, "TRAINING_JOB_FAILED")
+    assert done["end"]["code"] == 4, done
+    tail = small.logs(job, "-n", "10")
+    assert "once more" in tail and "log lines lost" in small.logs(job, "--system"), tail
+
+
 def test_the_first_start_wants_some_room(empty_cluster):
     c = empty_cluster
     c.data.mkdir()

@@ -329,6 +329,32 @@ static void test_crash(void **state)
 	done(&w);
 }
 
+/* For want of room on the disk, when an attempt ended: the next one's log is kept. */
+static void test_a_log_that_was_full(void **state)
+{
+	const size_t word = strlen("stoker-joblog 1 ") + 20 + 1;
+	AUTO_BUF struct buf b = BUF_INIT((size_t)1 << 20);
+	AUTO_FD int fd = -1;
+	struct world w;
+	char path[100];
+	uint64_t next;
+
+	(void)state;
+	setup(&w);
+	send(&w, 0, MS, 'o', "kept", false);
+	joblogs_close(w.logs);
+	FMT(path, "%s/" JOB "/node-0.state", w.dir);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_int_equal(pwrite(fd, "full", 4, (off_t)word), 4);
+	assert_ok(joblogs_open(&w.logs, w.dir, &w.err), &w.err);
+	send(&w, 0, 2 * MS, 'o', "lost", false);
+	logline_write(&b, 3 * MS, &w.last_ns, 'o', STR_LIT("again"), false);
+	assert_ok(joblogs_append(w.logs, JOB, "at1", 0, 0, buf_view(&b), false, &next, &w.err),
+	          &w.err);
+	assert_string_equal(page(&w, 0, 0, 0, 10, false), "0:o:kept|0:o:again|");
+	done(&w);
+}
+
 static void test_many_jobs(void **state)
 {
 	struct world w;
@@ -505,6 +531,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_long_lines),
 	cmocka_unit_test(test_read_and_tail),
 	cmocka_unit_test(test_crash),
+	cmocka_unit_test(test_a_log_that_was_full),
 	cmocka_unit_test(test_many_jobs),
 	cmocka_unit_test(test_samples),
 	cmocka_unit_test(test_needs_no_new_files),
