@@ -264,6 +264,9 @@ int meta_attempt_done(struct meta *m, const char *id, uint32_t rank, int64_t now
 /* checkpoints: by creation */
 int meta_checkpoint_put(struct meta *m, const struct model_checkpoint *c,
                         struct err *err) MUST_CHECK;
+/* All or none. */
+int meta_checkpoints_put(struct meta *m, const struct model_checkpoint *c, size_t n,
+                         struct err *err) MUST_CHECK;
 int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
                      struct model_checkpoint **out, size_t *n, struct err *err) MUST_CHECK;
 /* The job has ended: what was still on its way never arrived. */

@@ -70,37 +70,54 @@ int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
 	return r;
 }
 
+static int put_checkpoint(struct db_tx *tx, const struct model_checkpoint *c, struct err *err)
+{
+	return db_exec(tx,
+	               "INSERT INTO checkpoints (job_id, name, rank, state, kind, base_model,"
+	               " lora_r, created_ms, synced_ms, bytes, bytes_sent, files, manifest_key,"
+	               " rule, reason, trainer, updating, marked_by, revision, part_state,"
+	               " part_rule, part_reason)"
+	               " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	               " ON CONFLICT (job_id, name, rank) DO UPDATE SET state = excluded.state,"
+	               " kind = excluded.kind, base_model = excluded.base_model,"
+	               " lora_r = excluded.lora_r, created_ms = excluded.created_ms,"
+	               " synced_ms = max(synced_ms, excluded.synced_ms), bytes = excluded.bytes,"
+	               " bytes_sent = excluded.bytes_sent, files = excluded.files,"
+	               " manifest_key = coalesce(excluded.manifest_key, manifest_key),"
+	               " rule = excluded.rule, reason = excluded.reason,"
+	               " trainer = excluded.trainer, updating = excluded.updating,"
+	               " marked_by = excluded.marked_by,"
+	               " revision = max(revision, excluded.revision),"
+	               " part_state = excluded.part_state, part_rule = excluded.part_rule,"
+	               " part_reason = excluded.part_reason",
+	               DB_ARGS(db_text(c->job_id), db_text(c->name), db_int(c->rank),
+	                       db_text(ckpt_state_word(c->state)), db_text(c->kind),
+	                       db_text(c->base_model), db_int(c->lora_r), db_int(c->created_ms),
+	                       db_int(c->synced_ms), db_u64(c->bytes), db_u64(c->bytes_sent),
+	                       db_u64(c->files), db_text(c->manifest_key), db_int(c->rule),
+	                       db_text(c->reason), db_text(c->trainer), db_text(c->updating),
+	                       db_text(c->marked_by), db_int(c->revision),
+	                       db_text(c->is_part ? ckpt_state_word(c->part_state) : NULL),
+	                       db_int(c->part_rule), db_text(c->part_reason)),
+	               NULL, err);
+}
+
+int meta_checkpoints_put(struct meta *m, const struct model_checkpoint *c, size_t n,
+                         struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		if (put_checkpoint(&tx, &c[i], err) < 0)
+			return -1;
+	return db_commit(&tx, err);
+}
+
 int meta_checkpoint_put(struct meta *m, const struct model_checkpoint *c, struct err *err)
 {
-	return meta_exec(
-		m,
-		"INSERT INTO checkpoints (job_id, name, rank, state, kind, base_model,"
-		" lora_r, created_ms, synced_ms, bytes, bytes_sent, files, manifest_key,"
-		" rule, reason, trainer, updating, marked_by, revision, part_state,"
-		" part_rule, part_reason)"
-		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-		" ON CONFLICT (job_id, name, rank) DO UPDATE SET state = excluded.state,"
-		" kind = excluded.kind, base_model = excluded.base_model,"
-		" lora_r = excluded.lora_r, created_ms = excluded.created_ms,"
-		" synced_ms = max(synced_ms, excluded.synced_ms), bytes = excluded.bytes,"
-		" bytes_sent = excluded.bytes_sent, files = excluded.files,"
-		" manifest_key = coalesce(excluded.manifest_key, manifest_key),"
-		" rule = excluded.rule, reason = excluded.reason,"
-		" trainer = excluded.trainer, updating = excluded.updating,"
-		" marked_by = excluded.marked_by,"
-		" revision = max(revision, excluded.revision),"
-		" part_state = excluded.part_state, part_rule = excluded.part_rule,"
-		" part_reason = excluded.part_reason",
-		DB_ARGS(db_text(c->job_id), db_text(c->name), db_int(c->rank),
-	                db_text(ckpt_state_word(c->state)), db_text(c->kind),
-	                db_text(c->base_model), db_int(c->lora_r), db_int(c->created_ms),
-	                db_int(c->synced_ms), db_u64(c->bytes), db_u64(c->bytes_sent),
-	                db_u64(c->files), db_text(c->manifest_key), db_int(c->rule),
-	                db_text(c->reason), db_text(c->trainer), db_text(c->updating),
-	                db_text(c->marked_by), db_int(c->revision),
-	                db_text(c->is_part ? ckpt_state_word(c->part_state) : NULL),
-	                db_int(c->part_rule), db_text(c->part_reason)),
-		ERR_NONE, err);
+	return meta_checkpoints_put(m, c, 1, err);
 }
 
 int meta_checkpoint_judge(struct meta *m, const struct model_checkpoint *c, struct err *err)
@@ -126,6 +143,10 @@ int meta_checkpoints_abandon(struct meta *m, const char *job_id, struct err *err
 	            DB_ARGS(db_text(ckpt_state_word(CKPT_INCOMPLETE)), db_text(job_id),
 	                    db_text(ckpt_state_word(CKPT_SYNCING))),
 	            NULL, err) < 0 ||
+	    db_exec(&tx,
+	            "UPDATE checkpoints SET updating = 'incomplete: ' || substr(updating, 10)"
+	            " WHERE job_id = ? AND updating LIKE 'syncing: %'",
+	            DB_ARGS(db_text(job_id)), NULL, err) < 0 ||
 	    db_exec(&tx,
 	            "UPDATE jobs SET sync_status = 'COMPLETED' WHERE id = ?"
 	            " AND sync_status IS NOT NULL",

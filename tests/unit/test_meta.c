@@ -461,6 +461,45 @@ static void checkpoints_have_one_order(void **state)
 	assert_string_equal(cs[4].name, "checkpoint-100");
 }
 
+/* A job that has ended: nothing is on its way any more, to a complete one neither. */
+static void abandoned_with_the_job(void **state)
+{
+	struct place *p = *state;
+	struct model_project pr = {0};
+	struct model_job j = {0};
+	struct model_checkpoint c[2] = {{.job_id = "job0001",
+	                                 .name = "checkpoint-1",
+	                                 .kind = "full",
+	                                 .state = CKPT_COMPLETE,
+	                                 .reason = "complete: x",
+	                                 .updating = "syncing: waiting for node 1"},
+	                                {.job_id = "job0001",
+	                                 .name = "checkpoint-2",
+	                                 .kind = "full",
+	                                 .reason = "syncing: y"}},
+				*cs = NULL;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(add_project(p->m, p->a, &pr, &p->err), &p->err);
+	assert_ok(add_job(p->m, p->a, "job0001", NULL, &j, &p->err), &p->err);
+	assert_ok(meta_checkpoints_put(p->m, c, 2, &p->err), &p->err);
+	assert_ok(meta_checkpoints_abandon(p->m, "job0001", &p->err), &p->err);
+	assert_ok(meta_checkpoints(p->m, p->a, "job0001", &cs, &n, &p->err), &p->err);
+	assert_int_equal(n, 2);
+	assert_int_equal(cs[0].state, CKPT_COMPLETE);
+	assert_string_equal(cs[0].reason, "complete: x");
+	assert_string_equal(cs[0].updating, "incomplete: waiting for node 1");
+	assert_int_equal(cs[1].state, CKPT_INCOMPLETE);
+	assert_string_equal(cs[1].reason, "incomplete: y");
+	/* all of them or none */
+	c[0].revision = 2;
+	c[1].job_id = "job0002";
+	assert_err(meta_checkpoints_put(p->m, c, 2, &p->err), &p->err, ERR_CONFLICT, "");
+	assert_ok(meta_checkpoints(p->m, p->a, "job0001", &cs, &n, &p->err), &p->err);
+	assert_int_equal(cs[0].revision, 0);
+}
+
 static void mirrors_uploads_snapshots(void **state)
 {
 	struct place *p = *state;
@@ -612,6 +651,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_late_attempt_changes_nothing, setup, teardown),
 	cmocka_unit_test_setup_teardown(deleting_leaves_trash, setup, teardown),
 	cmocka_unit_test_setup_teardown(checkpoints_have_one_order, setup, teardown),
+	cmocka_unit_test_setup_teardown(abandoned_with_the_job, setup, teardown),
 	cmocka_unit_test_setup_teardown(mirrors_uploads_snapshots, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_statement_can_fail, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_newer_database_is_refused, setup, teardown),
