@@ -8,6 +8,7 @@
 #define CKPT_FLAT_MAX ((size_t)200) /* of a manifest's own name; a file's may have 255 bytes */
 #define CKPT_RESERVED ".stoker"     /* manifests' place in a rank's folder */
 #define CKPT_REVISIONS CKPT_RESERVED "/rev/"
+#define CKPT_KEPT CKPT_RESERVED "/kept/"
 #define CKPT_SHORT 16 /* hex digits of a digest that stands for a name */
 
 /* Words that frameworks put before a number: checkpoint-500 (Trainer), global_step10 (DeepSpeed),
@@ -430,6 +431,12 @@ static const char *text_of(struct arena *a, const struct doc *d, const char *key
 	return s.n > 0 ? arena_strz(a, s) : NULL;
 }
 
+static bool is_place(struct str at)
+{
+	return (str_starts(at, CKPT_REVISIONS) || str_starts(at, CKPT_KEPT)) &&
+	       manifest_path_ok(at);
+}
+
 /* Objects of a revision lie in its own folder and nowhere else. */
 static int parse_about(struct ckpt *out, struct arena *a, const struct doc *d, struct err *err)
 {
@@ -446,8 +453,7 @@ static int parse_about(struct ckpt *out, struct arena *a, const struct doc *d, s
 			.checked_ms = doc_int(doc_get(f, "checked_ms"), 0),
 			.at = text_of(a, f, "at"),
 		};
-		if (about->at != NULL && (!str_starts(str_of(about->at), CKPT_REVISIONS) ||
-		                          !manifest_path_ok(str_of(about->at))))
+		if (about->at != NULL && !is_place(str_of(about->at)))
 			return err_set(err, ERR_INVALID, "files: at: not a place of revisions");
 	}
 	return 0;
@@ -561,6 +567,25 @@ char *ckpt_revision_path(struct arena *a, const char *name, uint32_t revision, c
 
 	digest_of(path, of);
 	return arena_printf(a, "%s%" PRIu32 "/%s", ckpt_revision_folder(a, name), revision, of);
+}
+
+char *ckpt_kept_folder(struct arena *a, const char *name)
+{
+	char of[CKPT_SHORT + 1];
+
+	digest_of(name, of);
+	return arena_printf(a, CKPT_KEPT "%s/", of);
+}
+
+char *ckpt_kept_path(struct arena *a, const char *name, const struct digest *set, const char *path)
+{
+	char hex[HASH_HEX_CAP], of[CKPT_SHORT + 1];
+
+	digest_hex(set, hex);
+	if (path == NULL)
+		return arena_printf(a, "%s%s/manifest.json", ckpt_kept_folder(a, name), hex);
+	digest_of(path, of);
+	return arena_printf(a, "%s%s/%s", ckpt_kept_folder(a, name), hex, of);
 }
 
 /* A directory store has a file of this name. */

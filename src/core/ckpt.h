@@ -103,6 +103,12 @@ char *ckpt_file_key(struct arena *a, const char *prefix, const struct ckpt *c, s
  * is there. Of one file; and the folder of all revisions of a checkpoint, with a '/'. */
 char *ckpt_revision_path(struct arena *a, const char *name, uint32_t revision, const char *path);
 char *ckpt_revision_folder(struct arena *a, const char *name);
+/* Where the server keeps the part with which a checkpoint of several nodes is complete, below the
+ * rank's folder, whatever its node saves meanwhile: each set of files has a folder of its own there
+ * (set: ckpt_digest). Of one file, and of its manifest (path NULL); and the folder of all sets,
+ * with a '/'. */
+char *ckpt_kept_path(struct arena *a, const char *name, const struct digest *set, const char *path);
+char *ckpt_kept_folder(struct arena *a, const char *name);
 /* The name of the set of its files: their paths, sizes and contents, wherever they are stored. */
 struct digest ckpt_digest(const struct ckpt *c);
 /* <prefix>/.stoker/<name>.json: of a checkpoint of several nodes, see ckpt_whole.h. */

@@ -284,19 +284,40 @@ static void on_load(void *arg, uint64_t done)
 	report_progress(p->st->report, note, done, p->ckpt->files.bytes);
 }
 
-/* The part that its checkpoint was complete with: a node that saves it over makes another one. */
-static int check_part(const struct wire_load *load, const struct ckpt *c, struct err *err)
+static int parse_part(struct stage *st, const char *key, struct ckpt *out, struct err *err)
 {
+	AUTO_BUF struct buf body = BUF_INIT(OBJSTORE_BODY_MAX);
+
+	if (objstore_get(st->objects, key, &body, err) < 0)
+		return -1;
+	return ckpt_parse(out, st->a, arena_str(st->a, buf_view(&body)), err);
+}
+
+/* The part that its checkpoint is complete with: a node that saves it over makes another one. */
+static int read_part(struct stage *st, const struct wire_load *load, struct ckpt *out,
+                     struct err *err)
+{
+	const char *own = ckpt_manifest_key(st->a, load->prefix, load->rank_from, load->name);
 	struct digest want, is;
 
 	if (load->files_sha256 == NULL)
-		return 0;
+		return parse_part(st, own, out, err);
 	if (strcmp(load->files_sha256, WIRE_NO_PART) == 0)
 		return err_set(err, ERR_CORRUPT,
 		               "the manifest of all nodes is damaged, or not in the store");
 	if (digest_parse(str_of(load->files_sha256), &want, err) < 0)
 		return -1;
-	is = ckpt_digest(c);
+	if (parse_part(st,
+	               ckpt_object_key(st->a, load->prefix, load->rank_from,
+	                               ckpt_kept_path(st->a, load->name, &want, NULL)),
+	               out, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err); /* gone: the checkpoint has been saved over since */
+		if (parse_part(st, own, out, err) < 0)
+			return -1;
+	}
+	is = ckpt_digest(out);
 	return digest_same(&is, &want)
 	               ? 0
 	               : err_set(err, ERR_CONFLICT,
@@ -307,8 +328,6 @@ static int check_part(const struct wire_load *load, const struct ckpt *c, struct
 static int load_checkpoint(struct stage *st, const struct wire_load *load, int root,
                            struct err *err)
 {
-	AUTO_BUF struct buf body = BUF_INIT(OBJSTORE_BODY_MAX);
-	const char *key = ckpt_manifest_key(st->a, load->prefix, load->rank_from, load->name);
 	struct ckpt c;
 	struct load_progress progress = {st, &c};
 	struct load_job job = {.objects = st->objects,
@@ -322,10 +341,7 @@ static int load_checkpoint(struct stage *st, const struct wire_load *load, int r
 	                       .cancel = report_cancel(st->report)};
 	char size[UNITS_CAP];
 
-	if (objstore_get(st->objects, key, &body, err) < 0 ||
-	    ckpt_parse(&c, st->a, buf_view(&body), err) < 0)
-		return -1;
-	if (check_part(load, &c, err) < 0)
+	if (read_part(st, load, &c, err) < 0)
 		return -1;
 	if (c.state == CKPT_INCOMPLETE && load->files_sha256 == NULL)
 		return err_set(err, ERR_CONFLICT,

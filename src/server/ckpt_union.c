@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "format/set.h"
+#include "server/ckpt_keep.h"
 #include "server/jobs.h"
 #include "server/specs.h"
 
@@ -11,10 +12,12 @@
  * lists, of so many bytes in all. Any further list is a plain file, and proves nothing. */
 #define LISTS_MAX 64
 #define LISTS_BYTES_MAX ((uint64_t)512 << 20)
+#define TRIES 5 /* when nodes store new parts while these are judged */
 
 struct node {
 	const struct model_checkpoint *row; /* NULL: it has none of it */
-	struct ckpt list;                   /* its manifest */
+	struct ckpt list;                   /* its manifest, ... */
+	struct str bytes;                   /* ... as it is stored */
 	bool read;
 };
 
@@ -34,7 +37,10 @@ struct work {
 	struct ckpt_whole was; /* what it was complete with before */
 	size_t n_lists;        /* read, and ... */
 	uint64_t list_bytes;   /* ... of so many bytes */
+	const char *updating;  /* what its next one waits for or lacks; NULL = nothing */
 	bool has_was, kept;    /* kept: it stays as it was */
+	bool over, moved;      /* over: saved over; moved: a part has changed meanwhile */
+	bool gone;             /* the store lacks files of a part */
 };
 
 /* ---- by the rows -------------------------------------------------------------------------------
@@ -338,15 +344,13 @@ static int read_parts(struct work *w, struct err *err)
 		AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
 		struct node *n = &w->node[k];
 		struct ckpt_part *p = &w->part[k];
-		const char *key;
+		const char *key = ckpt_manifest_key(w->a, w->prefix, (uint32_t)k, w->name);
 
 		if (n->row == NULL)
 			continue;
-		key = n->row->manifest_key != NULL
-		              ? n->row->manifest_key
-		              : ckpt_manifest_key(w->a, w->prefix, (uint32_t)k, w->name);
-		n->read = objstore_get(w->app->objects, key, &body, err) == 0 &&
-		          ckpt_parse(&n->list, w->a, arena_str(w->a, buf_view(&body)), err) == 0;
+		n->read = objstore_get(w->app->objects, key, &body, err) == 0;
+		n->bytes = arena_str(w->a, buf_view(&body));
+		n->read = n->read && ckpt_parse(&n->list, w->a, n->bytes, err) == 0;
 		if (!n->read && err->code != ERR_NOT_FOUND && err->code != ERR_INVALID &&
 		    err->code != ERR_UNSUPPORTED && err->code != ERR_TOO_BIG)
 			return -1;
@@ -392,22 +396,44 @@ static bool is_saved_over(const struct work *w, bool *by_all, size_t *waits)
 	return any;
 }
 
+static bool is_part_as_before(const struct work *w, size_t k)
+{
+	const struct ckpt_whole_part *was = ckpt_whole_part(&w->was, (uint32_t)k);
+	struct digest is;
+
+	if (was == NULL || !w->node[k].read)
+		return false;
+	is = ckpt_digest(&w->node[k].list);
+	return digest_same(&was->sha256, &is);
+}
+
+/* Its parts are those of before, and the rows know where they are kept. */
 static bool is_as_before(const struct work *w)
 {
 	size_t n = 0;
 
 	for (size_t k = 0; k < w->u.n_parts; k++) {
-		const struct ckpt_whole_part *was = ckpt_whole_part(&w->was, (uint32_t)k);
-		struct digest is;
-
 		if (!w->node[k].read)
 			continue;
-		is = ckpt_digest(&w->node[k].list);
-		if (was == NULL || !digest_same(&was->sha256, &is))
+		if (!is_part_as_before(w, k) ||
+		    !app_same(w->node[k].row->manifest_key,
+		              ckpt_whole_part(&w->was, (uint32_t)k)->manifest))
 			return false;
 		n++;
 	}
 	return n == w->was.n_parts;
+}
+
+/* One of a server that did not keep parts has lost them when it is saved over. */
+static bool is_kept(const struct work *w)
+{
+	for (size_t i = 0; i < w->was.n_parts; i++) {
+		const struct ckpt_whole_part *p = &w->was.part[i];
+
+		if (strcmp(p->manifest, ckpt_manifest_key(w->a, w->prefix, p->rank, w->name)) == 0)
+			return false;
+	}
+	return true;
 }
 
 /* Parts of two saves are no checkpoint, whatever their files look like. */
@@ -425,20 +451,25 @@ static void judge_saved_over(struct work *w, size_t waits)
 	}
 }
 
-/* True: it stays as it is. COMPLETE is not taken back, but for what is gone. */
+/* True: it stays as it is. COMPLETE is not taken back: what it was complete with is kept until the
+ * new parts of all nodes are complete together. */
 static bool keeps(struct work *w)
 {
-	bool complete = w->any->state == CKPT_COMPLETE, by_all = false, over;
+	bool complete = w->any->state == CKPT_COMPLETE, by_all = false;
 	size_t waits = 0;
 
 	if (!w->has_was)
 		return complete && w->verdict.state != CKPT_COMPLETE;
-	over = is_saved_over(w, &by_all, &waits);
-	if (!over)
-		return complete && (w->verdict.state != CKPT_COMPLETE || is_as_before(w));
-	if (!by_all && w->part[waits].end != CKPT_ENDED_OK)
+	w->over = is_saved_over(w, &by_all, &waits);
+	if (w->over && !by_all && w->part[waits].end != CKPT_ENDED_OK)
 		judge_saved_over(w, waits);
-	return false;
+	if (w->over && !is_kept(w))
+		return false;
+	if (complete && w->verdict.state != CKPT_COMPLETE) {
+		w->updating = w->verdict.reason;
+		return true;
+	}
+	return complete && !w->over && is_as_before(w);
 }
 
 /* ---- the verdict
@@ -456,6 +487,31 @@ int ckpt_union_read(struct app *app, struct arena *a, const char *prefix, const 
 	if (err->code != ERR_NOT_FOUND)
 		return -1;
 	err_clear(err);
+	return 0;
+}
+
+static int keep_parts(struct work *w, struct err *err)
+{
+	for (size_t k = 0; k < w->u.n_parts && !w->moved && !w->gone; k++) {
+		const struct ckpt *c = &w->node[k].list;
+		const struct ckpt_whole_part *was = ckpt_whole_part(&w->was, (uint32_t)k);
+		enum ckpt_keep got = KEEP_DONE;
+		bool have;
+
+		if (!w->node[k].read)
+			continue;
+		have = w->has_was && is_part_as_before(w, k) &&
+		       strcmp(was->manifest, ckpt_keep_key(w->a, w->prefix, c)) == 0;
+		if (ckpt_keep(w->app, w->a, w->prefix, c, w->node[k].bytes, have, &got, err) < 0)
+			return -1;
+		w->moved = got == KEEP_MOVED;
+		w->gone = got == KEEP_GONE;
+		if (w->gone) {
+			w->verdict = (struct ckpt_verdict){.state = CKPT_INCOMPLETE, .row = 2};
+			FMT(w->verdict.reason,
+			    "incomplete: not all files of node %zu are in the store", k);
+		}
+	}
 	return 0;
 }
 
@@ -477,7 +533,7 @@ static int put_whole(struct work *w, const char *marked_by, struct err *err)
 		whole.created_ms = MAX(whole.created_ms, c->created_ms);
 		whole.part[whole.n_parts++] = (struct ckpt_whole_part){
 			.rank = (uint32_t)k,
-			.manifest = ckpt_manifest_key(w->a, w->prefix, (uint32_t)k, w->name),
+			.manifest = ckpt_keep_key(w->a, w->prefix, c),
 			.sha256 = ckpt_digest(c),
 			.revision = c->revision,
 			.since = since_of(c),
@@ -492,21 +548,112 @@ static int put_whole(struct work *w, const char *marked_by, struct err *err)
 	                    buf_view(&body), err);
 }
 
-/* The manifest of all first: whoever sees the rows finds it. */
-static int store(struct work *w, const char *marked_by, struct err *err)
+/* The rows of all nodes at once: what they were read with is what is kept now. */
+static int put_rows(struct work *w, const char *marked_by, struct err *err)
 {
-	bool complete = w->verdict.state == CKPT_COMPLETE;
-	struct model_checkpoint row = {.job_id = w->job->id,
-	                               .name = w->name,
-	                               .state = w->verdict.state,
-	                               .rule = w->verdict.row,
-	                               .reason = w->verdict.reason,
-	                               .marked_by = marked_by,
-	                               .synced_ms = complete ? clock_wall_ms() : 0};
+	struct model_checkpoint *rows =
+		ARENA_ARRAY(w->a, struct model_checkpoint, w->u.n_parts + 1);
+	size_t n = 0;
 
-	if (complete && put_whole(w, marked_by, err) < 0)
+	for (size_t k = 0; k < w->u.n_parts; k++) {
+		const struct ckpt *c = &w->node[k].list;
+		struct model_checkpoint *r = &rows[n];
+
+		if (w->node[k].row == NULL)
+			continue;
+		*r = *w->node[k].row;
+		r->state = w->verdict.state;
+		r->rule = w->verdict.row;
+		r->reason = w->verdict.reason;
+		r->marked_by = marked_by;
+		r->synced_ms = clock_wall_ms();
+		r->updating = NULL;
+		n++;
+		if (!w->node[k].read)
+			continue;
+		r->manifest_key = ckpt_keep_key(w->a, w->prefix, c);
+		r->kind = ckpt_kind_word(c->kind);
+		r->base_model = c->base_model;
+		r->lora_r = c->lora_r;
+		r->trainer = c->trainer;
+		r->created_ms = c->created_ms;
+		r->revision = c->revision;
+		r->files = c->files.n;
+		r->bytes = r->bytes_sent = c->files.bytes;
+	}
+	return meta_checkpoints_put(w->app->meta, rows, n, err);
+}
+
+/* What no manifest of all nodes names any more. It costs room only, and goes with the next one. */
+static void drop_was(struct work *w)
+{
+	struct err err = {0};
+
+	for (size_t i = 0; w->has_was && i < w->was.n_parts; i++) {
+		uint32_t rank = w->was.part[i].rank;
+		bool is = rank < w->u.n_parts && w->node[rank].read;
+		struct digest set = is ? ckpt_digest(&w->node[rank].list) : (struct digest){0};
+
+		if (ckpt_keep_drop(w->app, w->a, w->prefix, rank, w->name, is ? &set : NULL, &err) <
+		    0) {
+			log_warn("checkpoint %s of job %s: %s", w->name, w->job->id, err.msg);
+			err_clear(&err);
+		}
+	}
+}
+
+/* The parts are kept, then the manifest of all is stored: whoever sees the rows finds both. */
+static int store_complete(struct work *w, const char *marked_by, struct err *err)
+{
+	if (keep_parts(w, err) < 0)
+		return -1;
+	if (w->moved || w->gone)
+		return 0;
+	app_crash_at("union:kept");
+	if (put_whole(w, marked_by, err) < 0)
 		return -1;
 	app_crash_at("union:stored");
+	if (put_rows(w, marked_by, err) < 0)
+		return -1;
+	app_crash_at("union:switched");
+	drop_was(w);
+	return 0;
+}
+
+/* Says at the parts that are not those of before what their checkpoint waits for. */
+static int put_updating(struct work *w, struct err *err)
+{
+	struct model_checkpoint *rows =
+		ARENA_ARRAY(w->a, struct model_checkpoint, w->u.n_parts + 1);
+	size_t n = 0;
+
+	for (size_t k = 0; w->updating != NULL && k < w->u.n_parts; k++) {
+		if (w->node[k].row == NULL || is_part_as_before(w, k))
+			continue;
+		rows[n] = *w->node[k].row;
+		rows[n++].updating = w->updating;
+	}
+	return n > 0 ? meta_checkpoints_put(w->app->meta, rows, n, err) : 0;
+}
+
+static int store(struct work *w, struct err *err)
+{
+	struct model_checkpoint row = {.job_id = w->job->id, .name = w->name};
+
+	if (w->verdict.state == CKPT_COMPLETE) {
+		if (store_complete(w, NULL, err) < 0)
+			return -1;
+		if (!w->gone)
+			return 0;
+		if (w->has_was && w->any->state == CKPT_COMPLETE) {
+			w->kept = true;
+			w->updating = w->verdict.reason;
+			return put_updating(w, err);
+		}
+	}
+	row.state = w->verdict.state;
+	row.rule = w->verdict.row;
+	row.reason = w->verdict.reason;
 	return meta_checkpoint_judge(w->app->meta, &row, err);
 }
 
@@ -519,6 +666,7 @@ static int read_was(struct work *w, struct err *err)
 		return -1;
 	err_clear(err);
 	w->has_was = false;
+	w->was = (struct ckpt_whole){0};
 	return 0;
 }
 
@@ -534,7 +682,7 @@ static int judge(struct work *w, struct err *err)
 	w->u.proven = true;
 	ckpt_judge_union(&w->u, &w->verdict);
 	if (w->verdict.state != CKPT_COMPLETE && !complete)
-		return store(w, NULL, err);
+		return store(w, err);
 	w->u.proven = logs;
 	if (read_parts(w, err) < 0 || (!logs && look_at_files(w, err) < 0))
 		return -1;
@@ -542,20 +690,39 @@ static int judge(struct work *w, struct err *err)
 	if (read_was(w, err) < 0)
 		return -1;
 	w->kept = keeps(w);
-	return w->kept ? 0 : store(w, NULL, err);
+	if (w->kept && w->updating == NULL)
+		drop_was(w); /* a server that died had no time to */
+	return w->kept ? put_updating(w, err) : store(w, err);
 }
 
-int ckpt_union_judge(struct app *app, const struct model_job *job, const char *name,
-                     enum ckpt_state *state, struct err *err)
+/* *done is false: a part changed meanwhile, and nothing was stored. */
+static int judge_once(struct app *app, const struct model_job *job, const char *name,
+                      enum ckpt_state *state, bool *news, bool *done, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct work w = {.app = app, .a = a, .job = job, .name = name};
 
 	w.prefix = ckpt_prefix(a, job->project_id, job->id);
 	if (judge(&w, err) < 0)
-		return err_wrap(err, "checkpoint %s", name);
+		return -1;
+	*done = !w.moved;
+	*news = !w.kept && w.verdict.state == CKPT_COMPLETE &&
+	        (w.over || w.any->state != CKPT_COMPLETE);
 	*state = w.kept ? w.any->state : w.verdict.state;
 	return 0;
+}
+
+int ckpt_union_judge(struct app *app, const struct model_job *job, const char *name,
+                     enum ckpt_state *state, bool *news, struct err *err)
+{
+	bool done = false;
+
+	for (int i = 0; i < TRIES && !done; i++)
+		if (judge_once(app, job, name, state, news, &done, err) < 0)
+			return err_wrap(err, "checkpoint %s", name);
+	return done ? 0
+	            : err_set(err, ERR_UNAVAILABLE, "checkpoint %s: its parts change all the time",
+	                      name);
 }
 
 int ckpt_union_mark(struct app *app, const struct model_job *job, const char *name,
@@ -565,7 +732,12 @@ int ckpt_union_mark(struct app *app, const struct model_job *job, const char *na
 	struct work w = {.app = app, .a = a, .job = job, .name = name, .verdict = *verdict};
 
 	w.prefix = ckpt_prefix(a, job->project_id, job->id);
-	if (gather(&w, err) < 0 || read_parts(&w, err) < 0)
+	if (gather(&w, err) < 0 || read_parts(&w, err) < 0 || read_was(&w, err) < 0 ||
+	    store_complete(&w, marked_by, err) < 0)
 		return -1;
-	return store(&w, marked_by, err);
+	return !w.moved && !w.gone
+	               ? 0
+	               : err_set(err, ERR_CHECKPOINT_NOT_STORED,
+	                         "checkpoint %s of job %s: not all its files are in the store",
+	                         name, job->id);
 }

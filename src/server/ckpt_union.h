@@ -1,8 +1,10 @@
 /*
  * ckpt_union.h - checkpoints of jobs with several nodes. Each node's runner judges its own part and
  * reports it; here they meet: by the files of all of them (format/set.h) and by how each node's
- * processes ended, core/ckpt_rule.h says what the checkpoint is. When it is complete, a manifest
- * that names all parts is stored (core/ckpt_whole.h), and then the rows of all nodes say so.
+ * processes ended, core/ckpt_rule.h says what the checkpoint is. When it is complete, its parts are
+ * kept (ckpt_keep.h), a manifest that names all of them is stored (core/ckpt_whole.h), and then the
+ * rows of all nodes say so. While it is saved over, they name what is kept, until the new parts of
+ * all nodes are complete together.
  *
  * With the lock of the job's checkpoints (app->ckpts).
  */
@@ -13,9 +15,10 @@
 #include "core/ckpt_whole.h"
 #include "server/app.h"
 
-/* Judges one again after one of its rows has changed; *state is what it is now. */
+/* Judges one again after one of its rows has changed; *state is what it is now; *news: it is
+ * complete, and was not before, or with what has been saved over. */
 int ckpt_union_judge(struct app *app, const struct model_job *job, const char *name,
-                     enum ckpt_state *state, struct err *err) MUST_CHECK;
+                     enum ckpt_state *state, bool *news, struct err *err) MUST_CHECK;
 /* A person says that it is complete: as it is stored. */
 int ckpt_union_mark(struct app *app, const struct model_job *job, const char *name,
                     const struct ckpt_verdict *verdict, const char *marked_by,

@@ -1,5 +1,6 @@
 /* ckpts.c - checkpoints as rows and objects: listed, deleted, and kept in number. */
 #include "server/ckpts.h"
+#include "server/ckpt_keep.h"
 #include "server/ckpt_union.h"
 #include "server/ctx.h"
 
@@ -64,8 +65,11 @@ static int delete_part(struct app *app, struct arena *a, const struct model_chec
 	struct ckpt parsed = {0};
 
 	k->a = a;
-	manifest = c->manifest_key != NULL ? c->manifest_key
-	                                   : ckpt_manifest_key(a, prefix, c->rank, c->name);
+	if (c->is_part && ckpt_keep_drop(app, a, prefix, c->rank, c->name, NULL, err) < 0)
+		return -1;
+	manifest = c->manifest_key != NULL && !c->is_part
+	                   ? c->manifest_key
+	                   : ckpt_manifest_key(a, prefix, c->rank, c->name);
 	if (objstore_get(app->objects, manifest, &body, err) == 0) {
 		if (ckpt_parse(&parsed, a, buf_view(&body), err) < 0 ||
 		    objstore_del(app->objects, manifest, err) < 0)
@@ -248,9 +252,11 @@ int ckpts_is_stored(struct app *app, struct arena *a, const struct model_checkpo
 }
 
 /* Stores a node's part of a checkpoint of several nodes; the checkpoint's own state stays until all
- * parts are judged together. */
+ * parts are judged together, and so does what it is complete with. */
 static void make_part(struct model_checkpoint *c, const struct model_checkpoint *whole)
 {
+	bool own = whole->state == CKPT_COMPLETE && whole->name != NULL && whole->rank == c->rank;
+
 	c->is_part = true;
 	c->part_state = c->state;
 	c->part_rule = c->rule;
@@ -260,6 +266,18 @@ static void make_part(struct model_checkpoint *c, const struct model_checkpoint 
 	c->reason = whole->reason;
 	c->marked_by = whole->marked_by;
 	c->synced_ms = whole->synced_ms;
+	if (!own)
+		return;
+	c->manifest_key = whole->manifest_key;
+	c->kind = whole->kind;
+	c->base_model = whole->base_model;
+	c->lora_r = whole->lora_r;
+	c->trainer = whole->trainer;
+	c->created_ms = whole->created_ms;
+	c->revision = whole->revision;
+	c->files = whole->files;
+	c->bytes = whole->bytes;
+	c->bytes_sent = whole->bytes_sent;
 }
 
 /* A row of the same checkpoint, of this node if there is one. */
@@ -289,14 +307,13 @@ static bool is_marked(const struct model_checkpoint *old, const struct model_che
 	       (c->state != CKPT_COMPLETE || c->revision <= old->revision);
 }
 
-/* *before: what its checkpoint was. */
 static int put(struct app *app, struct arena *a, const struct model_job *job,
-               struct model_checkpoint *c, enum ckpt_state *before, struct err *err)
+               struct model_checkpoint *c, bool *news, struct err *err)
 {
 	struct model_checkpoint old;
 	bool stored = true;
 
-	*before = CKPT_SYNCING;
+	*news = false;
 	if (find_old(app, a, c, &old, err) < 0)
 		return -1;
 	if (c->state == CKPT_COMPLETE && ckpts_is_stored(app, a, c, &stored, err) < 0)
@@ -309,39 +326,49 @@ static int put(struct app *app, struct arena *a, const struct model_job *job,
 	c->synced_ms = c->state == CKPT_COMPLETE ? clock_wall_ms() : 0;
 	if (job->node_count <= 1) {
 		if (stored && is_marked(&old, c)) {
-			*before = c->state = CKPT_COMPLETE;
+			c->state = CKPT_COMPLETE;
 			return 0;
 		}
+		*news = c->state == CKPT_COMPLETE;
 		return meta_checkpoint_put(app->meta, c, err);
 	}
 	make_part(c, &old);
-	*before = c->state;
 	if (meta_checkpoint_put(app->meta, c, err) < 0)
 		return -1;
 	app_crash_at("union:reported");
 	/* being saved over: as long as it is not done, nothing of what is complete changes */
-	if (*before == CKPT_COMPLETE && c->updating != NULL)
+	if (c->state == CKPT_COMPLETE && c->updating != NULL)
 		return 0;
-	return ckpt_union_judge(app, job, c->name, &c->state, err);
+	return ckpt_union_judge(app, job, c->name, &c->state, news, err);
 }
 
 int ckpts_put(struct app *app, struct arena *a, const struct model_job *job,
               struct model_checkpoint *c, bool *news, struct err *err)
 {
 	bool complete = c->state == CKPT_COMPLETE, lost;
-	enum ckpt_state before;
 	int r;
 
 	lock_take(app_stripe(app->ckpts, c->job_id));
-	r = put(app, a, job, c, &before, err);
+	r = put(app, a, job, c, news, err);
 	lock_give(app_stripe(app->ckpts, c->job_id));
 	lost = complete && (c->is_part ? c->part_state : c->state) != CKPT_COMPLETE;
 	if (r == 0 && lost)
 		app_event(app, c->job_id, "checkpoint", "server",
 		          "checkpoint %s is incomplete: files of it were deleted from the store",
 		          c->name);
-	*news = r == 0 && c->state == CKPT_COMPLETE && before != CKPT_COMPLETE;
+	*news = *news && r == 0;
 	return r;
+}
+
+/* The checkpoint waits for a node: to be complete, or to be complete with what is new. */
+static bool is_waiting(const struct model_checkpoint *rows, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(rows[i].name, name) == 0 && rows[i].is_part &&
+		    (rows[i].state == CKPT_SYNCING ||
+		     (rows[i].state == CKPT_COMPLETE && rows[i].updating != NULL)))
+			return true;
+	return false;
 }
 
 static int settle_parts(struct app *app, struct arena *a, const struct model_job *job,
@@ -354,15 +381,15 @@ static int settle_parts(struct app *app, struct arena *a, const struct model_job
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		enum ckpt_state state = rows[i].state;
-		bool again = false;
+		bool again = false, news = false;
 
 		for (size_t k = 0; k < i && !again; k++)
 			again = strcmp(rows[k].name, rows[i].name) == 0;
-		if (again || !rows[i].is_part || state != CKPT_SYNCING)
+		if (again || !is_waiting(rows, n, rows[i].name))
 			continue;
-		if (ckpt_union_judge(app, job, rows[i].name, &state, err) < 0)
+		if (ckpt_union_judge(app, job, rows[i].name, &state, &news, err) < 0)
 			return -1;
-		if (state == CKPT_COMPLETE)
+		if (news)
 			app_event(app, job->id, "checkpoint", "server",
 			          "checkpoint %s is complete: all nodes have ended", rows[i].name);
 	}
@@ -539,7 +566,9 @@ int ckpts_adopt(struct app *app, struct arena *a, const struct model_job *job, u
 			return -1;
 		for (size_t i = 0; i < k->n; i++) {
 			after = k->key[i];
-			if (is_known(a, rows, n, prefix, after))
+			/* manifests; in folders of their own are files of revisions */
+			if (strchr(after + strlen(folder), '/') != NULL ||
+			    is_known(a, rows, n, prefix, after))
 				continue;
 			if (adopt(app, a, job, after, err) < 0)
 				return -1;

@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from conftest import DEADLINE_S, PARTS, ROOT, held_port
+from conftest import DEADLINE_S, PARTS, ROOT, held_port, until
 
 # Writes a part of checkpoint-1 as a saver does that shards by node; what it writes is told by its arguments.
 SAVER = """
@@ -95,7 +95,7 @@ def test_complete_by_all_nodes_or_not_at_all(empty_cluster):
     job = cluster.push([show], compute=TWO, runtime=load)
     assert cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")["error_id"] == "corrupt"
     (cluster.folder / "away").rename(of_all)
-    path = cluster.data / f"objects/training_projects/{job['training_project']['id']}/jobs/{good['id']}/rank-1/.stoker/checkpoint-1.json"
+    path = next((cluster.data / "objects").rglob(f"{good['id']}/rank-1/.stoker/kept/*/*/manifest.json"))
     manifest = json.loads(path.read_text())
     manifest["files"] = manifest["files"][:1]
     path.write_text(json.dumps(manifest))
@@ -137,6 +137,79 @@ def test_server_dies_between_the_parts(empty_cluster, label):
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert {k: r["state"] for k, r in rows(cluster, job).items()} == {0: "COMPLETE", 1: "COMPLETE"}
     assert len(whole(cluster, job)["parts"]) == 2
+
+
+@pytest.mark.parametrize("label", [None, "union:kept", "union:stored", "union:switched"])
+def test_saved_over_by_all_nodes_or_not_at_all(empty_cluster, label):
+    """Of checkpoint-1, saved over, the old parts count until all nodes have saved: node 1 dies when node 0 has, and the retry, which
+    goes on from the old one, saves both. label: where the server dies when it changes from the old parts to the new ones."""
+    cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+    step = "$BT_PROJECT_CACHE_DIR/step-"
+    wait = "until test -e %s; do sleep 0.1; done"
+
+    def saves(shard, letter, *more):
+        return save(f"{SHARDS[shard]}={letter}", *more)
+
+    def node(shard, between, *more):
+        return f"if test $BT_RETRY_COUNT = 0; then {saves(shard, 'a', *more)}; touch {step}first-{shard}; {wait % (step + 'second')}; {between}; fi; " \
+               f"cut -c 200-203 $STOKER_RESUME_FROM/{SHARDS[shard]}; {wait % (step + 'third')}; {saves(shard, 'c', *more)}; {wait % (step + 'end')}"
+
+    def go(name):
+        (next((cluster.data / "cache").rglob("step-first-0")).parent / f"step-{name}").touch()
+
+    def pulled():
+        out = cluster.folder / f"pulled-{len(list(cluster.folder.iterdir()))}"
+        cluster.cli("checkpoints", "pull", f"{job['id']}/checkpoint-1", out)
+        return [(out / f"rank-{i}/checkpoint-1/{s}").read_bytes()[-4:].decode() for i, s in enumerate(SHARDS)]
+
+    def settled(**want):
+        found = {}
+
+        def there():
+            found.update(rows(cluster, job))
+            assert {r["state"] for r in found.values()} <= {"COMPLETE"}, found
+            return len(found) == 2 and all((r["updating"] or "").startswith(want["updating"]) or not want["updating"] and not r["updating"]
+                                           for r in found.values() if r["node_rank"] == 0)
+        until(there)
+        return found
+
+    first = node(0, saves(0, "b", INDEX) + "; sleep 600", INDEX)
+    job = parts(cluster, first, node(1, wait % (step + "dies") + "; kill -9 $$"), retry={"on": ["failure"]},
+                runtime={**RUNTIME, "cache_config": {"enabled": True}, "load_checkpoint_config": {"enabled": True}})
+    until(lambda: whole(cluster, job))
+    was = whole(cluster, job)
+    go("second")
+    found = settled(updating="syncing: being saved over, waiting for node 1")
+    assert found[0]["part_state"] == "COMPLETE" and found[0]["revision"] == 1, found
+    assert pulled() == ["aaaa", "aaaa"] and whole(cluster, job) == was
+    go("dies")
+    found = settled(updating="incomplete: ")
+    until(lambda: cluster.logs(job).count("aaaa") == 2)  # both nodes go on from the old one
+    assert pulled() == ["aaaa", "aaaa"] and whole(cluster, job) == was
+    if label:
+        cluster.stop()
+        cluster.start(env={"STOKER_CRASH_AT": label})
+    go("third")
+    if label:
+        assert cluster.process.wait(DEADLINE_S) == 9
+        cluster.restart()
+    until(lambda: pulled() == ["cccc", "cccc"])
+    assert whole(cluster, job) != was
+    settled(updating="")
+    go("end")
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert pulled() == ["cccc", "cccc"]
+    load = {"load_checkpoint_config": {"enabled": True, "checkpoints": [{"latest": {"job": job["id"]}}]}}
+    other = cluster.push(["cut -c 200-203 $BT_LOAD_CHECKPOINT_DIR/rank-$BT_NODE_RANK/checkpoint-1/*.safetensors"], compute=TWO, runtime=load)
+    cluster.wait(other, "TRAINING_JOB_COMPLETED")
+    assert cluster.logs(other).count("cccc") == 2
+    kept = list((cluster.data / "objects").rglob("kept/*/*"))
+    assert len(kept) == 2, kept  # of the parts that count, and of no others
+    cluster.stop()
+    assert cluster.cli("server", "--data", cluster.data, "--check", "--log-level", "error").out.endswith(": 0 faults\n")
+    cluster.start()
+    cluster.cli("checkpoints", "rm", f"{job['id']}/checkpoint-1", "--yes")
+    assert not list((cluster.data / "objects").rglob(f"{job['id']}/**/*.*"))
 
 
 def test_a_gang_goes_on_from_what_all_of_it_saved(cluster):

@@ -305,6 +305,7 @@ static void keys(void **state UNUSED)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	char *p = ckpt_prefix(a, "p1", "j1"), *key, name[CKPT_NAME_MAX];
+	struct digest set = {0};
 
 	assert_string_equal(p, "training_projects/p1/jobs/j1");
 	assert_string_equal(ckpt_object_key(a, p, 3, "checkpoint-1/a"),
@@ -321,6 +322,10 @@ static void keys(void **state UNUSED)
 	assert_string_not_equal(strrchr(ckpt_manifest_key(a, p, 0, name), '/') + 1, key);
 	assert_true(str_starts(str_of(ckpt_revision_path(a, "n", 2, "n/x")),
 	                       ckpt_revision_folder(a, "n")));
+	assert_true(
+		str_starts(str_of(ckpt_kept_path(a, "n", &set, "n/x")), ckpt_kept_folder(a, "n")));
+	assert_string_not_equal(ckpt_kept_path(a, "n", &set, "n/x"),
+	                        ckpt_kept_path(a, "n", &set, NULL));
 }
 
 static const struct CMUnitTest tests[] = {

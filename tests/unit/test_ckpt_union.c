@@ -103,6 +103,7 @@ static enum ckpt_state report(struct gang *g, struct part p)
 	p.name = name;
 	if (p.state != CKPT_SYNCING) {
 		c.manifest_key = ckpt_manifest_key(f->a, prefix, p.node, name);
+		c.revision = p.revision;
 		store(g, &p, c.manifest_key);
 	}
 	assert_ok(ctx_runner_checkpoint(f->app, g->node[p.node], &c, &f->err), &f->err);
@@ -313,13 +314,92 @@ static void doubt_is_cleared_by_proof(void **state)
 	}
 }
 
+/* What a pull of the node's part gets, file by file, each as its manifest says: "a=1 b=2 ". */
+static const char *pulled(struct gang *g, uint32_t node)
+{
+	struct fixture *f = g->f;
+	const char *prefix = ckpt_prefix(f->a, g->job.project_id, g->job.id), *all = "";
+	struct model_checkpoint *rows = NULL;
+	size_t n = 0;
+
+	assert_ok(meta_checkpoints(f->app->meta, f->a, g->job.id, &rows, &n, &f->err), &f->err);
+	for (size_t i = 0; i < n; i++) {
+		AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+		struct ckpt c = {0};
+
+		if (strcmp(rows[i].name, NAME) != 0 || rows[i].rank != node)
+			continue;
+		assert_ok(objstore_get(f->app->objects, rows[i].manifest_key, &json, &f->err),
+		          &f->err);
+		assert_ok(ckpt_parse(&c, f->a, arena_str(f->a, buf_view(&json)), &f->err), &f->err);
+		assert_int_equal(rows[i].files, c.files.n);
+		assert_int_equal(rows[i].bytes, c.files.bytes);
+		assert_int_equal(rows[i].revision, c.revision);
+		for (size_t k = 0; k < c.files.n; k++) {
+			AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
+			struct digest is;
+
+			assert_ok(objstore_get(f->app->objects, ckpt_file_key(f->a, prefix, &c, k),
+			                       &body, &f->err),
+			          &f->err);
+			is = hash_sha256(body.p, body.n);
+			assert_true(digest_same(&is, &c.files.file[k].sha256));
+			all = arena_printf(f->a, "%s%s=%.*s ", all,
+			                   ckpt_inner(NAME, c.files.file[k].path), (int)body.n,
+			                   body.p);
+		}
+	}
+	return all;
+}
+
+/* What is still to come of it, as the node's row says; NULL: nothing. */
+static const char *updating(struct gang *g, uint32_t node)
+{
+	struct fixture *f = g->f;
+	struct model_checkpoint *rows = NULL;
+	size_t n = 0;
+
+	assert_ok(meta_checkpoints(f->app->meta, f->a, g->job.id, &rows, &n, &f->err), &f->err);
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(rows[i].name, NAME) == 0 && rows[i].rank == node)
+			return rows[i].updating;
+	fail();
+	return NULL;
+}
+
+static void count_key(void *arg, const char *key, const struct objstore_info *info UNUSED)
+{
+	size_t *n = arg;
+
+	*n += strstr(key, "/.stoker/kept/") != NULL;
+}
+
+/* Objects that the server keeps of all nodes. */
+static size_t n_kept(struct gang *g)
+{
+	struct fixture *f = g->f;
+	size_t n = 0;
+	bool more = false;
+
+	assert_ok(objstore_list(f->app->objects,
+	                        arena_printf(f->a, "%s/",
+	                                     ckpt_prefix(f->a, g->job.project_id, g->job.id)),
+	                        NULL, 1000, count_key, &n, &more, &f->err),
+	          &f->err);
+	return n;
+}
+
+static const struct part first_save[2] = {
+	{.state = CKPT_COMPLETE, .revision = 1, .since = 1, .file = {"a=1"}},
+	{.node = 1, .state = CKPT_COMPLETE, .revision = 1, .since = 1, .file = {"b=1"}},
+};
+
+/* The old parts count until the new ones of all nodes do: then all change at once. */
 static void saved_over_by_all_of_them(void **state)
 {
 	struct fixture *f = *state;
 	struct ckpt_whole w = {0};
-	struct part first = {.state = CKPT_COMPLETE, .revision = 1, .since = 1, .file = {"a=1"}};
-	struct part second = {
-		.node = 1, .state = CKPT_COMPLETE, .revision = 1, .since = 1, .file = {"b=1"}};
+	struct part first = first_save[0], second = first_save[1];
 	struct gang g;
 
 	start(f, &g);
@@ -331,22 +411,120 @@ static void saved_over_by_all_of_them(void **state)
 	assert_int_equal(report(&g, first), CKPT_COMPLETE);
 	assert_true(whole(&g, &w));
 	assert_int_equal(w.part[0].revision, 2);
+	assert_string_equal(pulled(&g, 0), "a=1 c=1 ");
 	/* parts of two saves are no checkpoint */
 	first.revision = first.since = 3;
 	first.file[0] = "a=2";
-	assert_int_equal(report(&g, first), CKPT_SYNCING);
+	assert_int_equal(report(&g, first), CKPT_COMPLETE);
+	assert_non_null(strstr(updating(&g, 0), "node 1"));
+	assert_null(updating(&g, 1));
+	assert_true(whole(&g, &w));
+	assert_int_equal(w.part[0].revision, 2);
+	assert_string_equal(pulled(&g, 0), "a=1 c=1 ");
+	assert_string_equal(pulled(&g, 1), "b=1 ");
+	/* a node that is two saves ahead: nothing says which saves of two nodes belong together */
+	first.revision = first.since = 4;
+	first.file[0] = "a=3";
+	assert_int_equal(report(&g, first), CKPT_COMPLETE);
+	assert_string_equal(pulled(&g, 0), "a=1 c=1 ");
 	second.revision = second.since = 2;
 	second.file[0] = "b=2";
 	assert_int_equal(report(&g, second), CKPT_COMPLETE);
 	assert_true(whole(&g, &w));
 	assert_int_equal(w.part[1].revision, 2);
-	/* ... nor when the second one never comes */
-	first.revision = first.since = 4;
-	first.file[0] = "a=3";
-	assert_int_equal(report(&g, first), CKPT_SYNCING);
+	assert_string_equal(pulled(&g, 0), "a=3 c=1 ");
+	assert_string_equal(pulled(&g, 1), "b=2 ");
+	assert_null(updating(&g, 0));
+	assert_int_equal(n_kept(&g), 5); /* files and manifests of what counts, and of no other */
+	/* ... nor if the second one never comes */
+	first.revision = first.since = 5;
+	first.file[0] = "a=4";
+	assert_int_equal(report(&g, first), CKPT_COMPLETE);
 	fixture_exit(f, g.node[1], JOB_END_EXIT, 9);
+	assert_non_null(strstr(updating(&g, 0), "incomplete: "));
 	fixture_exit(f, g.node[0], JOB_END_EXIT, 0);
-	assert_int_equal(state_of(&g, NAME, "node 1"), CKPT_INCOMPLETE);
+	assert_int_equal(state_of(&g, NAME, "complete: "), CKPT_COMPLETE);
+	assert_non_null(strstr(updating(&g, 0), "node 1"));
+	assert_string_equal(pulled(&g, 0), "a=3 c=1 ");
+	assert_string_equal(pulled(&g, 1), "b=2 ");
+	assert_ok(ctx_checkpoint_delete(f->app, f->admin, g.job.id, NAME, &f->err), &f->err);
+	assert_int_equal(n_kept(&g), 0);
+}
+
+/* New parts of all nodes that make no checkpoint together: the old one stays. */
+static void saved_over_with_a_hole(void **state)
+{
+	struct fixture *f = *state;
+	struct part first = first_save[0], second = first_save[1];
+	struct gang g;
+
+	start(f, &g);
+	(void)report(&g, first);
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+	first.revision = first.since = second.revision = second.since = 2;
+	first.file[0] = "same=1";
+	second.file[0] = "same=2";
+	(void)report(&g, first);
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+	assert_non_null(strstr(updating(&g, 1), "same"));
+	assert_string_equal(pulled(&g, 0), "a=1 ");
+	assert_string_equal(pulled(&g, 0), "a=1 ");
+	assert_string_equal(pulled(&g, 1), "b=1 ");
+	/* a runner that is looked after keeps its hands off what is kept */
+	assert_ok(ckpts_adopt(f->app, f->a, &g.job, 0, &f->err), &f->err);
+	assert_string_equal(pulled(&g, 0), "a=1 ");
+}
+
+/* ... nor what the store does not hold. */
+static void saved_over_and_lost(void **state)
+{
+	struct fixture *f = *state;
+	struct part first = first_save[0], second = first_save[1];
+	const char *prefix;
+	struct gang g;
+
+	start(f, &g);
+	prefix = ckpt_prefix(f->a, g.job.project_id, g.job.id);
+	(void)report(&g, first);
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+	first.revision = first.since = second.revision = second.since = 2;
+	first.file[0] = "c=2";
+	second.file[0] = "b=2";
+	(void)report(&g, first);
+	assert_ok(
+		objstore_del(f->app->objects, ckpt_object_key(f->a, prefix, 0, NAME "/c"), &f->err),
+		&f->err);
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+	assert_non_null(strstr(updating(&g, 1), "node 0"));
+	assert_string_equal(pulled(&g, 0), "a=1 ");
+	assert_string_equal(pulled(&g, 1), "b=1 ");
+}
+
+/* The server died when the manifest of all nodes was new and the rows were not. */
+static void rows_follow_the_manifest_of_all(void **state)
+{
+	struct fixture *f = *state;
+	struct model_checkpoint *rows = NULL;
+	struct part first = first_save[0], second = first_save[1];
+	struct gang g;
+	size_t n = 0;
+
+	start(f, &g);
+	(void)report(&g, first);
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+	assert_ok(meta_checkpoints(f->app->meta, f->a, g.job.id, &rows, &n, &f->err), &f->err);
+	first.revision = first.since = second.revision = second.since = 2;
+	first.file[0] = "a=2";
+	second.file[0] = "b=2";
+	(void)report(&g, first);
+	(void)report(&g, second);
+	for (size_t i = 0; i < n; i++)
+		rows[i].updating = "syncing: x";
+	assert_ok(meta_checkpoints_put(f->app->meta, rows, n, &f->err), &f->err);
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+	assert_string_equal(pulled(&g, 0), "a=2 ");
+	assert_string_equal(pulled(&g, 1), "b=2 ");
+	assert_null(updating(&g, 0));
 }
 
 static void both_parts_load(void **state)
@@ -457,6 +635,9 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(the_end_of_all_decides),
 	FIXTURE_TEST(doubt_is_cleared_by_proof),
 	FIXTURE_TEST(saved_over_by_all_of_them),
+	FIXTURE_TEST(saved_over_with_a_hole),
+	FIXTURE_TEST(saved_over_and_lost),
+	FIXTURE_TEST(rows_follow_the_manifest_of_all),
 	FIXTURE_TEST(both_parts_load),
 	FIXTURE_TEST(a_mark_stays),
 };
