@@ -268,6 +268,29 @@ static const char *job_file(struct cli *c, const char *named)
 	                    str_ends(str_of(named), "/") ? "" : "/");
 }
 
+/* "TEAM/PROJECT" as -p takes it: a project that there is, also one that has a slash in its name
+ * since it was allowed, or else a new one of that team. */
+static int split_project(struct cli *c, struct push *p, struct err *err)
+{
+	struct str name = str_of(p->spec.project), team;
+	const struct doc *found;
+
+	if (p->spec.team != NULL || strchr(p->spec.project, '/') == NULL)
+		return 0;
+	if (resolve_project(c, p->spec.project, &found, err) == 0) {
+		p->spec.project = doc_cstr(doc_get(found, "name"), "");
+		p->spec.team = doc_cstr(doc_get(found, "team_name"), NULL);
+		return 0;
+	}
+	if (err->id != ERR_PROJECT_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	(void)str_cut(&name, '/', &team);
+	p->spec.project = arena_strz(c->arena, name);
+	p->spec.team = arena_strz(c->arena, team);
+	return 0;
+}
+
 static int prepare(struct cli *c, struct push *p, struct err *err)
 {
 	const struct doc *d;
@@ -282,6 +305,8 @@ static int prepare(struct cli *c, struct push *p, struct err *err)
 		return -1;
 	if (remote_login(c, err) < 0)
 		return -1;
+	if (split_project(c, p, err) < 0)
+		return err_wrap(err, "project");
 	if (p->spec.team != NULL) {
 		if (resolve_team(c, p->spec.team, &d, err) < 0)
 			return -1;

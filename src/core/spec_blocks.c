@@ -209,9 +209,9 @@ const struct spec_block spec_job_block =
 
 static const struct spec_field file_fields[] = {
 	{.name = "project", .kind = SPEC_NAME, .flags = SPEC_REQUIRED, .at = AT(project),
-	 .help = "name of the project; created if it does not exist"},
+	 .help = "name of the project, or `TEAM/PROJECT`; the project is created if it does not exist"},
 	{.name = "team", .kind = SPEC_NAME, .at = AT(team),
-	 .help = "team that owns the project; your default team if omitted"},
+	 .help = "team that owns the project; your default team if neither this nor `project` names one"},
 	{.name = "job", .kind = SPEC_BLOCK, .flags = SPEC_REQUIRED, .block = &spec_job_block,
 	 .help = "the job itself"},
 };

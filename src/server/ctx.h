@@ -20,6 +20,9 @@ int ctx_sees(const struct principal *principal, const char *team_id, enum err_co
              struct err *err) MUST_CHECK;
 int ctx_project(struct app *app, const struct principal *principal, struct arena *a, const char *id,
                 struct model_project *out, struct err *err) MUST_CHECK;
+/* May a project be made under this name, or is there one? */
+int ctx_project_name(struct app *app, struct arena *a, const char *team_id, const char *name,
+                     struct err *err) MUST_CHECK;
 int ctx_job(struct app *app, const struct principal *principal, struct arena *a, const char *id,
             struct model_job *out, struct err *err) MUST_CHECK;
 

@@ -44,6 +44,11 @@ int ctx_team_create(void *of, const struct principal *principal, struct arena *a
 		return err_set(err, ERR_INVALID,
 		               "\"%.60s\" is not a valid team name: " SPEC_NAME_RULE,
 		               name ? name : "");
+	if (strchr(name, '/') != NULL)
+		return err_set(err, ERR_INVALID,
+		               "\"%.60s\": a team's name has no /, which stands between a team and "
+		               "its project",
+		               name);
 	if (n >= TEAMS_MAX)
 		return err_set(err, ERR_QUOTA, "there are %d teams already, which is the limit",
 		               TEAMS_MAX);

@@ -16,6 +16,29 @@ int ctx_project_get(void *of, const struct principal *principal, struct arena *a
 	return ctx_project(of, principal, a, id, out, err);
 }
 
+int ctx_project_name(struct app *app, struct arena *a, const char *team_id, const char *name,
+                     struct err *err)
+{
+	const char *slash = name != NULL ? strchr(name, '/') : NULL;
+	struct model_project old = {0};
+
+	if (name == NULL || !spec_name_ok(str_of(name)))
+		return err_set(err, ERR_INVALID,
+		               "\"%.60s\" is not a valid project name: " SPEC_NAME_RULE,
+		               name != NULL ? name : "");
+	if (slash == NULL || meta_project_by_name(app->meta, a, team_id, name, &old, err) == 0)
+		return 0;
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	return err_set(
+		err, ERR_INVALID,
+		"\"%.60s\": a project's name has no /, which stands between a team and its "
+		"project. To name the team, set `team` in the job file or `team_name` in the "
+		"API",
+		name);
+}
+
 int ctx_project_upsert(void *of, const struct principal *principal, struct arena *a,
                        const char *team_id, const char *name, struct model_project *out,
                        struct err *err)
@@ -28,12 +51,9 @@ int ctx_project_upsert(void *of, const struct principal *principal, struct arena
 	                          .cache_quota_bytes = app->set.cache_quota};
 
 	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    ctx_team(app, principal, a, team_id, &p.team_id, err) < 0)
+	    ctx_team(app, principal, a, team_id, &p.team_id, err) < 0 ||
+	    ctx_project_name(app, a, p.team_id, name, err) < 0)
 		return -1;
-	if (name == NULL || !spec_name_ok(str_of(name)))
-		return err_set(err, ERR_INVALID,
-		               "\"%.60s\" is not a valid project name: " SPEC_NAME_RULE,
-		               name != NULL ? name : "");
 	p.id = app_id(a, MODEL_ID_LEN);
 	return meta_project_upsert(app->meta, a, &p, out, err);
 }

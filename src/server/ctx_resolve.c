@@ -82,7 +82,7 @@ static int add_found(struct app *app, struct arena *a, const struct meta_project
 	return 0;
 }
 
-/* A name may hold slashes, so "a/b/c" is a project a/b/c, b/c of team a, or c of team a/b. */
+/* An old name may hold slashes, so "a/b/c" is a project a/b/c, b/c of team a, or c of team a/b. */
 static int find_named(struct app *app, const struct principal *principal, struct arena *a,
                       const char *word, struct found *all, struct err *err)
 {

@@ -309,7 +309,8 @@ int ctx_job_check(void *of, const struct principal *principal, struct arena *a, 
 
 	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
 	    ctx_team(app, principal, a, team_id, &team_id, err) < 0 ||
-	    meta_team(app->meta, a, team_id, &team, err) < 0)
+	    meta_team(app->meta, a, team_id, &team, err) < 0 ||
+	    ctx_project_name(app, a, team_id, project, err) < 0)
 		return -1;
 	if (meta_project_by_name(app->meta, a, team_id, project, &p, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)

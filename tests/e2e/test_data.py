@@ -103,11 +103,11 @@ def test_cache_commands(cluster):
 
 
 def test_deleting_a_project_deletes_its_cache(cluster):
-    job = cluster.push(["echo x > $BT_PROJECT_CACHE_DIR/f"], project="gone/soon", runtime=CACHE)
+    job = cluster.push(["echo x > $BT_PROJECT_CACHE_DIR/f"], project="gone soon", runtime=CACHE)
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
-    cluster.cli("projects", "rm", "gone/soon", code=2)
-    cluster.cli("projects", "rm", "gone/soon", "--confirm", "wrong", code=2)
-    cluster.cli("projects", "rm", "gone/soon", "--confirm", "gone/soon")
+    cluster.cli("projects", "rm", "gone soon", code=2)
+    cluster.cli("projects", "rm", "gone soon", "--confirm", "wrong", code=2)
+    cluster.cli("projects", "rm", "gone soon", "--confirm", "gone soon")
     assert cluster.json("projects", "ls") == []
     assert not list((cluster.data / "cache/projects").glob("*/f"))
 

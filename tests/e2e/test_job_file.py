@@ -176,7 +176,7 @@ def test_variables_of_here_only_when_asked_for(cluster):
 
 
 def test_what_can_never_run_is_refused_before_its_code_is_sent(cluster):
-    folder = cluster.job_folder(["true"], project="never/was", compute={"cpu_count": 4000, "memory": "1Gi"})
+    folder = cluster.job_folder(["true"], project="never was", compute={"cpu_count": 4000, "memory": "1Gi"})
     refused = cluster.cli("push", folder / "train.yaml", "-o", "json", code=5).err.splitlines()
     assert len(refused) == 1 and json.loads(refused[0])["error"]["id"] == "job_never_fits", refused
-    assert "never/was" not in [p["name"] for p in cluster.json("projects", "ls")]
+    assert "never was" not in [p["name"] for p in cluster.json("projects", "ls")]

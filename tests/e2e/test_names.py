@@ -176,9 +176,58 @@ def teams(cluster):
     return {"lab": token(cluster, "ann", "--team", "lab"), "Default": token(cluster, "dan", "--team", "Default")}
 
 
+def renamed(cluster, projects):
+    """Names with a slash, as a server once took them."""
+    cluster.stop()
+    db = sqlite3.connect(cluster.data / "stoker.db")
+    for project, name in projects:
+        db.execute("UPDATE projects SET name = ? WHERE id = ?", (name, project["id"]))
+    db.commit()
+    db.close()
+    cluster.restart()
+
+
+def test_a_job_file_names_a_team_and_its_project(cluster, teams):
+    def pushed(project, **more):
+        return cluster.push(["true"], *[f"--set={k}={v}" for k, v in more.items()], project=project)["training_project"]["id"]
+
+    def refused(project, *flags, code, token=None):
+        return cluster.error("push", cluster.job_folder(["true"], project=project) / "train.yaml", *flags, code=code, token=token)
+    made = pushed("lab/hello")
+    assert [(p["id"], p["team_name"], p["name"]) for p in cluster.json("projects", "ls")] == [(made, "lab", "hello")]
+    assert pushed("lab/hello") == pushed("hello", team="lab") == made
+    assert pushed("hello") != made
+    # code is uploaded for the team that the job belongs to
+    assert push_as(cluster, teams["lab"], ["true"], project="lab/hello", files={"f": "x"})["training_project"]["id"] == made
+    assert refused("nobody/hello", code=3) == refused("lab/new", code=3, token=teams["Default"]) == "team_not_found"
+    assert refused("lab/deep/net", code=2) == refused("Default/lab/new", code=2) == refused("lab/", code=2) == "invalid"
+    assert refused("lab/new", "--set", "team=Default", code=2) == "invalid"
+    assert refused("/hello", code=2) == "usage"
+    assert {p["name"] for p in cluster.json("projects", "ls")} == {"hello"}
+    status, reply = cluster.api("POST", "/v1/training_projects", {"training_project": {"name": "lab/hello"}})
+    assert status == 400 and reply["error"]["id"] == "invalid" and "team_name" in reply["error"]["message"]
+    assert cluster.error("teams", "create", "lab/more", code=2) == "invalid"
+
+
+def test_an_old_project_with_a_slash_in_its_name_is_still_there(cluster, teams):
+    old = cluster.push(["true"], project="old")["training_project"]
+    renamed(cluster, [(old, "lab/hello")])
+    assert cluster.push(["true"], project="lab/hello")["training_project"]["id"] == old["id"]
+    status, reply = cluster.api("POST", "/v1/training_projects", {"training_project": {"name": "lab/hello"}})
+    assert status == 200 and reply["training_project"]["id"] == old["id"]
+    twin = cluster.push(["true"], "--set", "team=lab", project="hello")["training_project"]
+    folder = cluster.job_folder(["true"], project="lab/hello")
+    assert cluster.error("push", folder / "train.yaml", code=5) == "name_ambiguous"
+    for team, project in (("lab", twin["id"]), ("Default", old["id"])):
+        job = cluster.push(["true"], "--set", f"team={team}", project="hello" if team == "lab" else "lab/hello")
+        assert job["training_project"]["id"] == project
+
+
 def test_a_project_of_a_team(cluster, teams):
     made = {team: push_as(cluster, t, ["true"], project="hello")["training_project"] for team, t in teams.items()}
-    slash = push_as(cluster, teams["Default"], ["true"], project="lab/deep/net")["training_project"]
+    slash = push_as(cluster, teams["Default"], ["true"], project="slash")["training_project"]
+    twin = push_as(cluster, teams["lab"], ["true"], project="twin")["training_project"]
+    renamed(cluster, [(slash, "lab/deep/net")])
     reply = resolve(cluster, "project", "hello", 409)
     assert {c["team"] for c in reply["candidates"]} == set(teams) and {c["id"] for c in reply["candidates"]} == {p["id"] for p in made.values()}
     for team, project in made.items():
@@ -193,7 +242,7 @@ def test_a_project_of_a_team(cluster, teams):
         assert resolve(cluster, "project", word, 404, as_token=teams["Default"])["error"]["id"] == "project_not_found"
     assert resolve(cluster, "team", "lab", 404, as_token=teams["Default"])["error"]["id"] == "team_not_found"
     assert resolve(cluster, "project", "lab/", 404) and resolve(cluster, "project", "/hello", 404)
-    twin = push_as(cluster, teams["lab"], ["true"], project="deep/net")["training_project"]
+    renamed(cluster, [(twin, "deep/net")])
     both = resolve(cluster, "project", "lab/deep/net", 409)
     assert {c["id"] for c in both["candidates"]} == {slash["id"], twin["id"]}
     cluster.cli("projects", "rm", "lab/hello", "--confirm", "hello")
