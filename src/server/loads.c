@@ -264,9 +264,11 @@ static int choose_all(struct app *app, struct arena *a, const struct model_job *
 		}
 		if (spec->load.required || err->code != ERR_NOT_FOUND)
 			return -1;
-		app_log(app, job->id, "no checkpoint to load (%s): starting fresh", err->msg);
+		app_log(app, job->id, "not loaded: %s", err->msg);
 		err_clear(err);
 	}
+	if (now->n_load == 0)
+		app_log(app, job->id, "no checkpoint to load: starting fresh");
 	return 0;
 }
 

@@ -177,9 +177,22 @@ def test_a_reference_to_nothing_is_refused_at_push(cluster, ref, error):
     assert cluster.error("push", folder / "train.yaml", code=3) == error
     assert cluster.error("push", folder / "train.yaml", "--dry-run", code=3) == error
     assert cluster.json("ps", "-a") == []
-    job = cluster.push(["echo fresh"], runtime={"load_checkpoint_config": {**load, "required": False}})
+    job = cluster.push(["echo fresh"], runtime={"load_checkpoint_config": {"enabled": True, "checkpoints": [ref, ref], "required": False}})
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert cluster.user_lines(job) == ["fresh"]
+    log = cluster.logs(job)
+    assert log.count("nosuch") == 2 and log.count("starting fresh") == 1
+
+
+def test_one_checkpoint_of_two_is_missing(cluster):
+    first = cluster.push(["mkdir $BT_CHECKPOINT_DIR/c && echo whole > $BT_CHECKPOINT_DIR/c/w"], runtime=CKPT)
+    cluster.wait(first, "TRAINING_JOB_COMPLETED")
+    load = {"enabled": True, "required": False, "checkpoints": [{"named": {"job": first["id"], "name": "missing"}}, {"latest": {}}]}
+    job = cluster.push(["cat $BT_LOAD_CHECKPOINT_DIR/*/c/w $BT_LOAD_CHECKPOINT_DIR/c/w 2>/dev/null || true"], runtime={"load_checkpoint_config": load})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job) == ["whole"]
+    log = cluster.logs(job)
+    assert log.count("missing") == 1 and "fresh" not in log
 
 
 def test_a_job_that_runs_may_still_write_the_checkpoint(cluster):
