@@ -208,8 +208,7 @@ int proof_ask(struct proof *p, int fd, struct err *err)
 	if (answer.status == 401)
 		return err_set(err, ERR_TOKEN_INVALID,
 		               "the server does not know this token: it was revoked or has "
-		               "expired, or another "
-		               "program answers there. `stoker login` saves a new one");
+		               "expired, or another program answers there");
 	if (answer.status == 503 || answer.status == 429 || answer.closes)
 		return err_set(err, ERR_UNAVAILABLE, "the server is busy or restarting");
 	if (answer.status != 200)

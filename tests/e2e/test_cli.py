@@ -271,6 +271,7 @@ def test_errors_have_ids(cluster):
     assert cluster.error("stop", "nothere", code=3) == "job_not_found"
     assert cluster.error("ps", "--frob", code=2) == cluster.error("update", code=2) == "usage"
     assert cluster.error("ps", token="wrong", code=4) == "token_invalid"
+    assert cluster.cli("ps", token="wrong", code=4).err.count("`stoker login") == 1  # what to do is said once
     status, reply = cluster.api("GET", "/v1/training_projects/none/jobs/none")
     assert status == 404 and reply["error"] == {"id": "job_not_found", "message": reply["message"]}
     status, reply = cluster.api("POST", "/v1/training_projects", {"training_project": {"name": ""}})
