@@ -168,6 +168,7 @@ static void say_how(const struct ckpt_facts *f, char *out, size_t cap)
 
 static bool row_copied(const struct ckpt_facts *f, struct ckpt_verdict *v)
 {
+	size_t others = f->n_files - (f->n_files > 0);
 	int64_t quiet_ms = f->settle_ms > 0 ? f->settle_ms : QUIET_MS;
 	char files[100], how[CKPT_REASON_MAX];
 
@@ -177,8 +178,8 @@ static bool row_copied(const struct ckpt_facts *f, struct ckpt_verdict *v)
 		v->doubt = true;
 		return say(v, CKPT_INCOMPLETE,
 		           "copied in, and the job was killed: nothing proves that %s and %zu "
-		           "other files are all",
-		           word(f->last_name), f->n_files - (f->n_files > 0));
+		           "other file%s are all",
+		           word(f->last_name), others, others == 1 ? "" : "s");
 	}
 	if (!after(f, v, f->gone != CKPT_THERE ? 0 : quiet_ms))
 		return true;
@@ -232,9 +233,10 @@ static bool row_markerless(const struct ckpt_facts *f, struct ckpt_verdict *v)
 	if (f->end == CKPT_ENDED_BADLY && !names_same(f) && !f->single) {
 		v->doubt = true;
 		return say(v, CKPT_INCOMPLETE,
-		           "the job was killed, and nothing proves that these %zu files are all "
+		           "the job was killed, and nothing proves that %s %zu file%s all "
 		           "(this trainer writes no marker)",
-		           f->n_files);
+		           f->n_files == 1 ? "this" : "these", f->n_files,
+		           f->n_files == 1 ? " is" : "s are");
 	}
 	if (f->settle_ms > 0)
 		quiet_ms = f->settle_ms;

@@ -141,8 +141,9 @@ static int one_weight(struct stage *st, size_t i, struct err *err)
 		return err_wrap(err, "weights %s", w->source);
 	st->tree[i] = lease->path;
 	st->n_leases++;
-	logs_message(st->logs, "weights %s at %s: %s, %" PRIu64 " files, %s", w->source,
+	logs_message(st->logs, "weights %s at %s: %s, %" PRIu64 " file%s, %s", w->source,
 	             w->mount_location, units_show_bytes(lease->bytes, size), lease->files,
+	             lease->files == 1 ? "" : "s",
 	             lease->hit ? "already on this node" : "copied to this node");
 	if (!lease->hit)
 		logs_message(st->logs, "fetching weights %s took %" PRId64 " ms", w->source,

@@ -79,15 +79,16 @@ struct resolved_weights inputs_weights(struct arena *a, const struct spec_weight
 
 void inputs_say(struct app *app, const char *job_id, const struct resolved_weights *w, bool warm)
 {
+	const char *s = w->files == 1 ? "" : "s";
 	char bytes[UNITS_CAP], revision[20];
 
 	copy_cut(revision, 13, w->revision != NULL ? w->revision : "");
 	units_show_bytes(w->bytes, bytes);
-	app_event(app, job_id, "weights", "server", "%s at %s: %" PRIu64 " files, %s%s", w->source,
-	          revision, w->files, bytes, warm ? ", mirrored before" : "");
-	app_log(app, job_id, "weights %s at %s: %" PRIu64 " files, %s%s -> %s", w->source, revision,
-	        w->files, bytes, warm ? ", mirrored before" : ", mirrored and verified",
-	        w->mount_location);
+	app_event(app, job_id, "weights", "server", "%s at %s: %" PRIu64 " file%s, %s%s", w->source,
+	          revision, w->files, s, bytes, warm ? ", mirrored before" : "");
+	app_log(app, job_id, "weights %s at %s: %" PRIu64 " file%s, %s%s -> %s", w->source,
+	        revision, w->files, s, bytes,
+	        warm ? ", mirrored before" : ", mirrored and verified", w->mount_location);
 }
 
 /* --- what the queue asks --- */

@@ -43,6 +43,13 @@ def test_weights_are_there_before_the_first_line(files):
     assert len(mirrored) == 1 and mirrored[0]["state"] == "READY" and mirrored[0]["files"] == 2
 
 
+def test_one_file_is_not_files(files):
+    job = files.push(["true"], weights=weights(files, allow_patterns=["config.json"]))
+    files.wait(job, "TRAINING_JOB_COMPLETED")
+    said = files.logs(job) + files.cli("events", job["id"]).out
+    assert said.count("1 file,") == 3 and "1 files" not in said
+
+
 def test_the_second_job_finds_them_warm(files):
     first = files.push(["true"], weights=weights(files))
     files.wait(first, "TRAINING_JOB_COMPLETED")

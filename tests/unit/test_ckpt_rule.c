@@ -170,6 +170,14 @@ static void names_what_matters(void **state UNUSED)
 	         {"checkpoint-200", "3 files"}},
 		{{.n_files = 3, .n_checked = 1, .known = true, .quiet_ms = 30000},
 	         {"1 file ", "2 of a format"}},
+		{{.n_files = 1, .n_checked = 1, .known = true, .end = BAD}, {"this 1 file is"}},
+		{{.n_files = 2, .known = true, .end = BAD}, {"these 2 files are"}},
+		{{.n_files = 2,
+	          .known = true,
+	          .end = BAD,
+	          .last = CKPT_LAST_COPIED,
+	          .last_name = "last"},
+	         {"last and 1 other file are"}},
 	};
 
 	for (size_t i = 0; i < COUNT(of); i++) {
