@@ -95,7 +95,9 @@ int cmd_checkpoints_ls(struct cli *c, struct err *err)
 	                        list_checkpoints(c, job, opt_flag(c, "all"), &list, err) < 0))
 		return -1;
 	return out_list(c, list, ck_cols, COUNT(ck_cols),
-	                "no checkpoints (--all shows incomplete ones)", err);
+	                opt_flag(c, "all") ? "no checkpoints"
+	                                   : "no checkpoints (--all shows incomplete ones)",
+	                err);
 }
 
 static int find_checkpoint(struct cli *c, const char *word, const struct doc **job,

@@ -169,6 +169,7 @@ def test_what_was_being_written_at_death_is_kept_apart(cluster):
 def test_a_missing_checkpoint_is_refused_by_name(cluster):
     done = cluster.push(["true"])
     cluster.wait(done, "TRAINING_JOB_COMPLETED")
+    assert ["--all" in cluster.cli("checkpoints", "ls", done["id"], *flags).err for flags in ([], ["-a"])] == [True, False]
     load = {"enabled": True, "checkpoints": [{"named": {"job": done["id"], "name": "checkpoint-77"}}]}
     folder = cluster.job_folder(["echo never"], runtime={"load_checkpoint_config": load})
     assert cluster.error("push", folder / "train.yaml", code=3) == "checkpoint_not_found"
