@@ -276,7 +276,7 @@ int cmd_cache_quota(struct cli *c, struct err *err)
 	if (units_bytes(str_of(c->arg[0]), &bytes, err) < 0)
 		return err_wrap(err, "quota");
 	if (is_bare(str_of(c->arg[0])) && bytes < QUOTA_BARE_MAX)
-		return err_set(err, ERR_INVALID,
+		return err_set(err, ERR_UNIT_MISSING,
 		               "quota %s is a number of bytes: write the unit, as in %sGB",
 		               c->arg[0], c->arg[0]);
 	if (cache_of(c, NULL, NULL, &cache, err) < 0)

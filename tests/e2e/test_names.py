@@ -254,7 +254,7 @@ def test_writes_name_their_project(cluster, teams):
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     assert cluster.error("cache", "quota", "10GB", code=2) == cluster.error("cache", "rm", "x", "-y", code=2) == "usage"
     quota = [p["cache_quota_bytes"] for p in cluster.json("projects", "ls")]
-    assert cluster.error("cache", "quota", "10", "-p", "p", code=2) == "invalid"  # ten bytes
+    assert cluster.error("cache", "quota", "10", "-p", "p", code=2) == "unit_missing"  # ten bytes
     assert [p["cache_quota_bytes"] for p in cluster.json("projects", "ls")] == quota
     assert "Default/p" in cluster.cli("cache", "quota", "10GB", "-p", "p").err
     assert [p["cache_quota_bytes"] for p in cluster.json("projects", "ls")] == [10**10]
