@@ -68,7 +68,7 @@ struct wire_launch {
 	const char *attempt_id, *job_id, *job_name, *project_id, *project_name, *team_id;
 	uint32_t node_rank, node_count, retry_count;
 	const char *leader_addr;
-	const char *spec_json; /* the training_job object, for the runner to read with spec_read */
+	const char *spec_json; /* as stored: the runner reads it with spec_read_stored */
 	struct wire_code *code;
 	size_t n_code;
 	struct wire_weights *weights;

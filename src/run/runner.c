@@ -86,20 +86,6 @@ static int make_redactor(struct run *r, struct err *err)
 	return 0;
 }
 
-static int read_spec(struct run *r, struct err *err)
-{
-	struct spec_problems *problems = arena_alloc(r->a, sizeof(*problems));
-	const struct doc *d = NULL;
-
-	if (js_parse(r->a, str_of(r->launch.spec_json), &d, err) < 0)
-		return err_wrap(err, "the job's specification");
-	if (spec_read(r->a, d, SPEC_API, &r->spec, problems) < 0) {
-		spec_problems_text(problems, NULL, err);
-		return err_wrap(err, "the job's specification");
-	}
-	return 0;
-}
-
 static int open_signals(struct run *r, struct err *err)
 {
 	sigset_t set;
@@ -213,7 +199,8 @@ static void attempt(struct run *r)
 	                          .report = r->report,
 	                          .logs = r->logs,
 	                          .ids = &r->ids};
-	if (read_spec(r, &err) < 0 || take_ids(r, &err) < 0 || start_sampler(r, &err) < 0)
+	if (spec_read_stored(r->a, r->launch.spec_json, &r->spec, &err) < 0 ||
+	    take_ids(r, &err) < 0 || start_sampler(r, &err) < 0)
 		run_deploy_failed(r, STAGE_CLAIM, &err);
 	else if (stage_run(&r->stage, &err) < 0)
 		run_deploy_failed(r, r->stage.at, &err);

@@ -1,4 +1,7 @@
 """The line of waiting jobs: who starts when, who is let past, what is held by whom."""
+import contextlib
+import sqlite3
+
 from conftest import until
 
 
@@ -67,3 +70,18 @@ def test_a_missing_gpu_is_the_reason_that_is_given(cluster):
                                 runtime={"cache_config": {"enabled": True}})
     result = cluster.cli("push", folder / "train.yaml", code=5, env={"STOKER_ERRORS": "json"})
     assert '"job_never_fits"' in result.err and "affinity" not in result.err and "H100" in result.err, result
+
+
+def test_a_waiting_job_of_a_newer_version_runs(cluster):
+    """What is stored was validated when it was pushed: fields that this version does not know are no fault of the job."""
+    first = cluster.push([cluster.hold()], compute=small(4))
+    cluster.wait(first, "TRAINING_JOB_RUNNING")
+    waits = cluster.push(["echo ran"], compute=small(4))
+    cluster.stop()
+    with contextlib.closing(sqlite3.connect(cluster.data / "stoker.db")) as db, db:
+        db.execute("UPDATE jobs SET spec_json = json_set(spec_json, '$.compute.newfield', json('{\"x\":1}'), '$.later', 1) WHERE id = ?",
+                   (waits["id"],))
+    cluster.restart()
+    cluster.release(first)
+    cluster.wait(waits, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(waits) == ["ran"]

@@ -654,6 +654,33 @@ static void says_that_the_image_was_not_used(void **state)
 	assert_log(p, "image some/image:1 is ignored", true);
 }
 
+/* As the server's: a field of a newer version, a limit that has moved. Only what cannot be read
+ * ends the job. */
+static void a_stored_specification_is_not_judged(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	p->launch.spec_json =
+		"{\"gone\":1,\"image\":{},\"compute\":{\"cpu_count\":1,\"memory\":\"512Mi\","
+		"\"newfield\":{\"x\":1}},\"runtime\":{\"start_commands\":[\"echo ran\"]},"
+		"\"limits\":{\"stop_grace\":999999999}}";
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o ran\n", true);
+}
+
+static void an_unreadable_specification_ends_the_job(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	p->launch.spec_json = "{\"runtime\":7}";
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_DEPLOY_FAILED);
+	assert_string_equal(x.error_id, "stored_spec_unreadable");
+}
+
 static void many_lines_in_order(void **state)
 {
 	struct place *p = *state;
@@ -717,6 +744,8 @@ static const struct CMUnitTest tests[] = {
 	T(plain_is_the_last_resort),
 	T(plain_cannot_mount_weights),
 	T(says_that_the_image_was_not_used),
+	T(a_stored_specification_is_not_judged),
+	T(an_unreadable_specification_ends_the_job),
 	T(many_lines_in_order),
 	cmocka_unit_test(as_an_ordinary_user),
 };
