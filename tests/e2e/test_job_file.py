@@ -137,6 +137,7 @@ def test_init_makes_a_job_that_runs(cluster):
     assert "hello" in listed and "quickstart" in listed
     names = [e["name"] for e in cluster.json("init", "--list-examples")]
     assert {"hello", "quickstart", "resume"} <= set(names) and all(n in listed for n in names)
+    assert all(e["description"].endswith(".") for e in cluster.json("init", "--list-examples"))
 
 
 def test_ignore_file_and_modes(cluster):
