@@ -258,9 +258,9 @@ void env_reference(struct buf *out)
 	buf_puts(out,
 	         "# Environment variables of a job\n\nPrinted by `make docs` from the table that "
 	         "sets them. A job's commands get these variables, then its "
-	         "`environment_variables`, which may replace any of them, and no others: nothing "
-	         "else of the server's environment reaches a job. A job in an `image` also gets "
-	         "the image's own variables.\n\n"
+	         "`environment_variables`, which may replace any of them. Nothing else of the "
+	         "server's environment reaches a job. A job in an `image` also gets the image's "
+	         "own variables, and `TERM`, `HOSTNAME` and `container` from podman.\n\n"
 	         "| variable | set | holds | example |\n|---|---|---|---|\n");
 	for (size_t i = 0; i < COUNT(rows); i++)
 		buf_printf(out, "| `%s` | %s | %s | `%s` |\n", rows[i].name,

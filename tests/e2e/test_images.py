@@ -3,13 +3,14 @@ import base64
 import contextlib
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import urllib.error
 import urllib.request
 
 import pytest
-from conftest import CALL_S, end_process, held_port, until
+from conftest import CALL_S, ROOT, end_process, held_port, until
 from containers import local_image, local_name, podman, root_tar
 from web import Handler, serving
 
@@ -318,3 +319,17 @@ def test_an_image_of_this_machine_has_an_id_alone(empty_cluster, registry):
         assert job["error_id"] == "image_not_found"
     finally:
         podman("rmi", "--force", name)
+
+
+def test_variables_of_an_image(empty_cluster):
+    """What a job in an image gets beside the table: the image's own, and what podman sets."""
+    page = (ROOT / "docs/environment.md").read_text()
+    known = set(re.findall(r"^\| `(\w+)` \|", page, re.M))
+    with local_image(empty_cluster.folder, changes=["ENV MARK=of-the-image"]) as name:
+        c = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+        job = c.push(["busybox env"], image={"base_image": name})
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        got = dict(line.split("=", 1) for line in c.user_lines(job))
+    assert got.pop("MARK") == "of-the-image"
+    more = set(got) - known
+    assert more and all(f"`{n}`" in page for n in more), more
