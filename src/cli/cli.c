@@ -172,25 +172,30 @@ static int take_option(struct cli *c, int argc, char **argv, int *i, struct err 
 	return take(c, o, value, err);
 }
 
+/* Goes on after a mistake, of which the first is told: -o says in which form. */
 static int parse(struct cli *c, int argc, char **argv, struct err *err)
 {
+	struct err later = {0};
+	int r = 0;
+
 	for (int i = 0; i < argc; i++) {
 		if (strcmp(argv[i], "--") == 0) {
 			c->rest = ARENA_ARRAY(c->arena, const char *, (size_t)(argc - i));
 			while (++i < argc)
 				c->rest[c->n_rest++] = argv[i];
-			return 0;
+			break;
 		}
 		if (argv[i][0] == '-' && argv[i][1] != '\0') {
-			if (take_option(c, argc, argv, &i, err) < 0)
-				return -1;
-		} else if (c->n_arg >= CLI_ARGS_MAX) {
-			return err_set(err, ERR_USAGE, "too many arguments");
-		} else {
+			if (take_option(c, argc, argv, &i, r < 0 ? &later : err) < 0)
+				r = -1;
+			err_clear(&later);
+		} else if (c->n_arg < CLI_ARGS_MAX) {
 			c->arg[c->n_arg++] = argv[i];
+		} else if (r == 0) {
+			r = err_set(err, ERR_USAGE, "too many arguments");
 		}
 	}
-	return 0;
+	return r;
 }
 
 static int check_count(const struct cli *c, struct err *err)

@@ -272,6 +272,9 @@ def test_errors_have_ids(cluster):
     assert cluster.error("ps", "--frob", code=2) == cluster.error("update", code=2) == "usage"
     assert cluster.error("ps", token="wrong", code=4) == "token_invalid"
     assert cluster.cli("ps", token="wrong", code=4).err.count("`stoker login") == 1  # what to do is said once
+    for words, named in (("ps -n -5", "-5"), ("ps --bogus", "--bogus"), ("cache du -d x --bogus", "--depth")):
+        error = json.loads(cluster.cli(*words.split(), "-o", "json", code=2).err)["error"]  # -o after the mistake; the first is told
+        assert error["id"] == "usage" and named in error["message"]
     status, reply = cluster.api("GET", "/v1/training_projects/none/jobs/none")
     assert status == 404 and reply["error"] == {"id": "job_not_found", "message": reply["message"]}
     status, reply = cluster.api("POST", "/v1/training_projects", {"training_project": {"name": ""}})
