@@ -157,6 +157,17 @@ static void note_link(const char *path, const char *target, void *arg)
 	p->out->target[n] = arena_cstr(p->c->arena, target);
 }
 
+static void note_special(const char *path, void *arg)
+{
+	struct packing *p = arg;
+	size_t n = 0;
+
+	while (n < PACK_SPECIALS_SHOWN && p->out->special[n] != NULL)
+		n++;
+	if (n < PACK_SPECIALS_SHOWN)
+		p->out->special[n] = arena_cstr(p->c->arena, path);
+}
+
 static int by_bytes(const void *a, const void *b)
 {
 	const struct pack_left *x = a, *y = b;
@@ -192,7 +203,7 @@ static int pack_part(struct packing *p, int part, struct err *err)
 
 static int pack_all(struct packing *p, struct err *err)
 {
-	struct tar_pick pick = {.skip = skip, .link = note_link, .arg = p};
+	struct tar_pick pick = {.skip = skip, .link = note_link, .special = note_special, .arg = p};
 
 	p->looking = true;
 	if (tar_look(p->root, &pick, 0, &p->out->report, p->out->largest, err) < 0)
@@ -272,6 +283,16 @@ static void say_links(struct cli *c, const struct pack *p)
 		            out_count(c, p->report.links - PACK_LINKS_SHOWN, "link"));
 }
 
+static void say_specials(struct cli *c, const struct pack *p)
+{
+	for (size_t i = 0; i < PACK_SPECIALS_SHOWN && p->special[i] != NULL; i++)
+		out_message(c, "warning: skipped %s: it is a pipe, a socket or a device",
+		            out_plain(c->arena, str_of(p->special[i])));
+	if (p->report.specials > PACK_SPECIALS_SHOWN)
+		out_message(c, "warning: skipped %s more pipes, sockets and devices",
+		            out_number(c, p->report.specials - PACK_SPECIALS_SHOWN));
+}
+
 static void say_large(struct cli *c, const struct pack *p)
 {
 	AUTO_BUF struct buf b = BUF_INIT((size_t)64 << 10);
@@ -298,5 +319,6 @@ void pack_say(struct cli *c, const struct pack *p)
 	            units_show_bytes(p->report.bytes, size));
 	say_left(c, p);
 	say_links(c, p);
+	say_specials(c, p);
 	say_large(c, p);
 }

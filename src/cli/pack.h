@@ -18,6 +18,7 @@
 
 #define PACK_ARCHIVES_MAX 16 /* as many as a job may name */
 #define PACK_LINKS_SHOWN 5
+#define PACK_SPECIALS_SHOWN 5
 
 struct pack_left {
 	const char *path, *by; /* by: the file whose line names it, or "default" */
@@ -37,7 +38,8 @@ struct pack {
 	struct pack_left *left;    /* the largest first */
 	size_t n_left;
 	const char *link[PACK_LINKS_SHOWN],
-		*target[PACK_LINKS_SHOWN]; /* the first of report.links */
+		*target[PACK_LINKS_SHOWN];        /* the first of report.links */
+	const char *special[PACK_SPECIALS_SHOWN]; /* the first of report.specials */
 	struct pack_archive archive[PACK_ARCHIVES_MAX];
 	size_t n_archives;
 	uint64_t packed; /* bytes of all archives */

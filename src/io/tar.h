@@ -20,17 +20,20 @@ struct tar_report {
 	uint64_t files;          /* entries that are no folders; of packing only */
 	uint64_t skipped;        /* files and folders that were not wanted */
 	uint64_t links;          /* left out because they lead out of the folder */
+	uint64_t specials;       /* pipes, sockets and devices that `special` was told of */
 	uint64_t lowered;        /* unpacked files without their setuid, setgid or sticky bit */
 };
 
 /* Selects the files of a folder that go into an archive. Paths are relative to the root. */
 struct tar_pick {
-	/* Decides for each path but devices and sockets; a skipped folder is not entered. NULL:
-	 * everything goes. */
+	/* Decides for each path, but for pipes, sockets and devices only whether `special` is told;
+	 * a skipped folder is not entered. NULL: everything goes. */
 	bool (*skip)(const char *path, bool is_dir, void *arg);
 	/* Told of each symbolic link that tar_unpack would refuse, which is left out. May be NULL.
 	 */
 	void (*link)(const char *path, const char *target, void *arg);
+	/* Told of each pipe, socket and device, which is left out. May be NULL. */
+	void (*special)(const char *path, void *arg);
 	void *arg;
 	bool looked; /* the caller has used tar_look: tar_pack does not look again */
 };

@@ -248,6 +248,16 @@ static int leads_out(struct packer *p, int dirfd, const char *name, bool *out)
 	return 0;
 }
 
+/* Nobody would unpack a pipe, a socket or a device. */
+static void leave_special(struct packer *p)
+{
+	if (p->a != NULL || p->pick.special == NULL ||
+	    (p->pick.skip != NULL && p->pick.skip(p->path, false, p->pick.arg)))
+		return;
+	p->pick.special(p->path, p->pick.arg);
+	p->report.specials++;
+}
+
 static int too_big(struct packer *p)
 {
 	AUTO_BUF struct buf list = BUF_INIT(ERR_MSG_MAX);
@@ -274,8 +284,10 @@ static int visit(struct packer *p, int dirfd, const char *name, int depth)
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) /* gone since the folder was read */
 		return errno == ENOENT ? 0 : err_errno(p->err, errno, "look at %s", p->path);
 	is_dir = S_ISDIR(st.st_mode);
-	if (!is_dir && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+	if (!is_dir && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode)) {
+		leave_special(p);
 		return 0;
+	}
 	if (p->pick.skip != NULL && p->pick.skip(p->path, is_dir, p->pick.arg)) {
 		p->report.skipped++;
 		return 0;

@@ -165,6 +165,18 @@ def test_links_that_lead_out_are_left_out(cluster):
     assert "env/python3" in said and "/usr/bin/python3" in said and "up" in said
 
 
+def test_what_is_no_file_is_left_out(cluster):
+    folder = cluster.job_folder(["find . -mindepth 1 | sort | tr '\\n' ' '; echo"], files={"sub/f": "1", ".stokerignore": "quiet\n"})
+    for name in "pipe", "sub/pipe", "quiet":
+        os.mkfifo(folder / name)
+    files, said = arrived(cluster, folder)
+    assert files == {"train.yaml", ".stokerignore", "sub", "sub/f"}
+    assert said.count("skipped") == 2 and "skipped pipe:" in said and "skipped sub/pipe:" in said
+    for i in range(6):
+        os.mkfifo(folder / f"more-{i}")
+    assert pushed(cluster, folder)[1].count("skipped") == 6  # five by name, and how many more
+
+
 def test_pulled_checkpoints_are_not_pushed(cluster):
     folder = cluster.job_folder([*LIST, "mkdir -p $BT_CHECKPOINT_DIR/checkpoint-1; echo w > $BT_CHECKPOINT_DIR/checkpoint-1/w"],
                                 runtime={"checkpointing_config": {"enabled": True, "settle": "1s"}})
