@@ -104,6 +104,10 @@ static bool row_torn(const struct ckpt_facts *f, struct ckpt_verdict *v)
 /* After a violent end a descriptor tells nothing: the kernel closed all of them. */
 static bool row_writer(const struct ckpt_facts *f, struct ckpt_verdict *v)
 {
+	if (f->end == CKPT_ENDED_OK && f->cut != NULL)
+		return say(v, CKPT_INCOMPLETE,
+		           "the commands ended while another process of the job was writing %s",
+		           f->cut);
 	if (f->writer == NULL || f->end == CKPT_ENDED_BADLY)
 		return false;
 	return say(v, CKPT_SYNCING, "%s is open for writing", f->writer);

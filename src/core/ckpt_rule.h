@@ -71,8 +71,8 @@ struct ckpt_facts {
 	size_t n_files;    /* that count */
 	size_t n_checked;  /* of them, of a known format, and whole */
 	bool published;    /* row 5 */
-	const char *cut; /* ended otherwise: a file that had a writer in the last sample, and whose
-	                  * format does not prove its end */
+	const char *cut;   /* ended: a file that had a writer in the last sample, and, if it ended
+	                    * badly, whose format does not prove its end */
 	int64_t quiet_ms;
 	int64_t pause_ms; /* longest pause within a checkpoint of this job; row 10 */
 	bool newer_begun, newer_complete;

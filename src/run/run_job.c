@@ -15,6 +15,7 @@
 #define DRAIN_MS 2000               /* of the log, after the end: a grandchild may hold the pipe */
 #define SHUTDOWN_MS 10000           /* grace when it is the runner itself that is told to end */
 #define POLL_MAX_MS 1000
+#define LAST_LOOK_MS 10000 /* at files that are open when the commands have ended */
 /* When less is free, an ended job's scratch goes at once: for the last sync, the rest of the log,
  * and what the server keeps back (base/reserve.h). */
 #define CRAMPED ((uint64_t)128 << 20)
@@ -283,7 +284,8 @@ static void make_script(struct run *r, struct buf *out)
 	                                .n_env = r->n_env,
 	                                .workdir = r->workdir,
 	                                .commands = s->commands,
-	                                .n_commands = s->n_commands};
+	                                .n_commands = s->n_commands,
+	                                .lingers = s->ckpt.enabled};
 
 	if (s->cache.enabled && s->cache.legacy_hf_mount && r->sandbox->ops->has_mount_points)
 		script.link = (struct sandbox_link){
@@ -471,11 +473,19 @@ static int next_ms(const struct run *r)
 	return (int)MAX(next, 0);
 }
 
+/* The commands have ended; processes that they started may still write. */
+static void commands_ended(struct run *r)
+{
+	if (r->sandbox->code == 0)
+		ship_last_look(r->ship, LAST_LOOK_MS);
+	sandbox_let_go(r->sandbox);
+}
+
 static void wait_end(struct run *r)
 {
 	struct sandbox *s = r->sandbox;
 	int disk = r->quota != NULL ? quota_fd(r->quota) : -1;
-	bool killed = false;
+	bool killed = false, told = false;
 
 	while (!sandbox_ended(s, &r->code)) {
 		struct pollfd p[] = {{.fd = s->proc.pidfd, .events = POLLIN},
@@ -487,6 +497,10 @@ static void wait_end(struct run *r)
 		(void)poll(p, COUNT(p), next_ms(r));
 		note_signals(r);
 		sandbox_poll(s);
+		if (s->ended && !told) {
+			told = true;
+			commands_ended(r);
+		}
 		obey(r);
 		if (r->over.code != ERR_NONE)
 			disk = -1; /* it stays readable */

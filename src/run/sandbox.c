@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "run/sandbox_exec.h"
 #include "run/env.h"
@@ -443,11 +444,14 @@ static void script_link(const struct sandbox_link *link, struct buf *out)
 void sandbox_script(struct sandbox *s, const struct sandbox_script *what, struct buf *out)
 {
 	bool image = s->ops->images;
-	const char *hidden = image ? " 3>&- 4<&-" : " 3>&-";
-	const char *linger = image ? "read -r stoker_end <&4; " : "";
+	bool lingers = image || what->lingers;
+	const char *hidden = lingers ? " 3>&- 4<&-" : " 3>&-";
+	const char *linger = lingers ? "read -r stoker_end <&4; " : "";
 
 	if (image)
 		script_watcher(out);
+	else if (lingers)
+		buf_puts(out, "exec 4<&0\n");
 	buf_puts(out, "exec </dev/null\n");
 	if (image && what->workdir != NULL)
 		script_content(what->workdir, out);
@@ -485,6 +489,17 @@ int sandbox_go(struct sandbox *s, struct str script, struct err *err)
 	    fs_write_all(s->in_fd, script.p, script.n, err) < 0)
 		return err_wrap(err, "starting the commands");
 	return 0;
+}
+
+void sandbox_let_go(struct sandbox *s)
+{
+	struct err gone = {0};
+
+	if (!s->ended || s->let_go || s->ops->images)
+		return;
+	s->let_go = true;
+	if (fs_write_all(s->in_fd, "\n", 1, &gone) < 0)
+		log_debug("sandbox: its shell is gone already: %s", gone.msg);
 }
 
 /* How a process ended that nobody has waited for yet: proc(5), field 52 of its stat. */

@@ -85,6 +85,7 @@ struct sandbox {
 	struct buf status;  /* of an unfinished line */
 	int command;        /* index of the one that runs, -1 = none yet */
 	bool ended;         /* the init said "end" */
+	bool let_go;        /* its shell was told to go */
 	int64_t gone_ms;    /* when the shell was seen to be gone, 0 = it was not */
 	int code;           /* what it said */
 	bool killed;
@@ -110,10 +111,14 @@ struct sandbox_script {
 	struct sandbox_link {        /* made before the first command; at NULL: none */
 		const char *at, *to; /* `to` is relative to the folder of `at`, and made too */
 	} link;
+	bool lingers; /* after "end" the shell waits for sandbox_let_go() */
 };
 void sandbox_script(struct sandbox *s, const struct sandbox_script *what, struct buf *out);
 /* Reads what the init reported, without waiting. */
 void sandbox_poll(struct sandbox *s);
+/* The commands have ended, and the shell of a script that lingers goes. A container stays until
+ * sandbox_kill(). */
+void sandbox_let_go(struct sandbox *s);
 /* Our child has ended: 0 = not yet. *code: 0-255, 128 + signal when it was killed. */
 bool sandbox_ended(struct sandbox *s, int *code);
 /* To the commands' process group, not to the init. */

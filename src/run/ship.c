@@ -63,7 +63,7 @@ static void pace(struct ship *s, int64_t begun, int64_t worked, bool busy)
 	int64_t until = begun + clamp(share, least, SHIP_WALK_MAX_MS);
 	int64_t soonest = begun + clamp(worked * SHIP_BUSY_SHARE, WAKE_MS, SHIP_WALK_MAX_MS);
 
-	while (!s->done && !s->final) {
+	while (!s->done && !s->final && !s->last_look) {
 		int64_t left = (s->woken ? soonest : until) - clock_mono_ms();
 
 		if (left <= 0)
@@ -81,6 +81,15 @@ static void walked_for_good(struct ship *s)
 	g->news = true;
 }
 
+static void note_left_open(struct ship *s, int64_t begun)
+{
+	struct ship_entry *e = NULL;
+
+	TAILQ_FOREACH(e, &s->all, link)
+	e->left_open = e->writer && e->probe_ms >= begun;
+	s->last_look = false;
+}
+
 /* Looks at the folder, and does nothing that could keep it from looking again soon: what comes and
  * goes between two looks is lost. */
 static void *walker(void *ship)
@@ -92,14 +101,18 @@ static void *walker(void *ship)
 	while (!s->done && !s->walked_final) {
 		int64_t begun = clock_mono_ms(), worked = worked_ms();
 		bool final = s->final; /* nobody writes any more: one look is enough */
+		bool last = s->last_look;
 		bool changed;
 
 		s->woken = false;
+		s->probe_now = s->probe_now || last;
 		(void)pthread_mutex_unlock(&s->lock);
 		changed = ship_walk(s);
 		if (!final)
 			ship_probe(s);
 		(void)pthread_mutex_lock(&s->lock);
+		if (last)
+			note_left_open(s, begun);
 		if (final)
 			walked_for_good(s);
 		(void)pthread_cond_broadcast(&s->changed);
@@ -257,6 +270,21 @@ static bool gives_up(struct ship *s)
 	yes = s->o.give_up(s->o.arg, done);
 	(void)pthread_mutex_lock(&s->lock);
 	return yes;
+}
+
+void ship_last_look(struct ship *s, int64_t limit_ms)
+{
+	int64_t until = clock_mono_ms() + limit_ms;
+
+	if (s == NULL)
+		return;
+	(void)pthread_mutex_lock(&s->lock);
+	s->last_look = true;
+	(void)pthread_cond_broadcast(&s->changed);
+	for (int64_t left = limit_ms; left > 0 && s->last_look && !s->done;
+	     left = until - clock_mono_ms())
+		ship_wait_ms(s, left);
+	(void)pthread_mutex_unlock(&s->lock);
 }
 
 bool ship_finish(struct ship *s, bool ok)

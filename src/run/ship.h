@@ -59,6 +59,10 @@ struct ship_totals {
 
 int ship_start(struct ship **out, const struct ship_options *o, struct err *err) MUST_CHECK;
 void ship_totals(struct ship *s, struct ship_totals *out);
+/* The commands have ended, and processes that they left behind have not been killed yet: finds the
+ * files that those have open for writing. A checkpoint with such a file does not become complete,
+ * however well the commands ended. Waits for the look, at most limit_ms. NULL is fine. */
+void ship_last_look(struct ship *s, int64_t limit_ms);
 /* The trainer has ended (ok: with exit code 0): sends all the rest, however long the store is away.
  * True: everything is in the store. False: cancelled, or a file could not be read. */
 bool ship_finish(struct ship *s, bool ok);

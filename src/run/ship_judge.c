@@ -229,13 +229,17 @@ static void add_last(struct ship *s, const struct ship_group *g, struct ckpt_fac
 /* ---- files -------------------------------------------------------------------------------------
  */
 
-/* Written from its first byte to its last, with something at the end that says so: what is whole
- * was closed, or as good as. Others have their size before they have their bytes. */
-static bool is_ended_by_format(const struct ship_entry *e)
+/* Formats that end with a trailer, which savers write last: a whole file was closed, or as good as.
+ * Others know their length from their first bytes, and may have their size before their content. A
+ * trailer proves nothing of a file that is written over in place: it may be the old one. */
+static bool is_ended_by_format(const struct ship_entry *e, bool recent)
 {
-	static const char *const formats[] = {"torch zip", "torch legacy", "pickle", "json",
-	                                      "keras",     "npz",          "tar",    "dcp metadata",
-	                                      "gguf",      "npy",          "msgpack"};
+	static const char *const formats[] = {"torch zip", "torch legacy", "pickle",
+	                                      "json",      "keras",        "npz",
+	                                      "tar",       "dcp metadata"};
+
+	if (recent && ship_in_base(e->group, e->path) != NULL)
+		return false;
 
 	for (size_t i = 0; e->check != NULL && i < COUNT(formats); i++)
 		if (strcmp(e->check->r.format, formats[i]) == 0)
@@ -251,15 +255,20 @@ static bool is_ended_by_metadata(const struct ship *s, const struct ship_entry *
 	       strcmp(e->group->layout->id, "dcp_ranks") != 0;
 }
 
-/* Was it being written when the end came? Without a sample after its last change: perhaps. */
+/* Was it being written when the end came? Without a sample after its last change: perhaps. When the
+ * commands end normally, the last look finds the files that their processes still have open. */
 static bool was_cut(const struct ship *s, const struct ship_entry *e)
 {
 	bool recent =
 		e->writer || (e->writer_ms > 0 && s->died_ms - e->writer_ms < WRITER_RECENT_MS);
 
-	if (!s->final || e->gone || is_ended_by_format(e) || is_ended_by_metadata(s, e))
+	if (!s->final || e->gone)
 		return false;
-	return recent || (!e->closed && !s->remote) ||
+	if (s->ok)
+		return e->left_open;
+	if (is_ended_by_format(e, recent || e->left_open) || is_ended_by_metadata(s, e))
+		return false;
+	return recent || e->left_open || (!e->closed && !s->remote) ||
 	       (e->hole && e->check != NULL && e->check->r.verdict == FORMAT_WHOLE);
 }
 

@@ -65,6 +65,7 @@ struct ship_entry {
 	int64_t changed_ms;  /* monotonic */
 	bool gone;
 	bool writer, closed;         /* by the last sample; closed: none since the last change */
+	bool left_open;              /* a process that outlived the commands had it open */
 	int64_t probe_ms, writer_ms; /* of the last sample; of the last that found one */
 	struct ship_fact was_closed; /* by the journal: no writer when it was this */
 
@@ -167,6 +168,7 @@ struct ship {
 	uint64_t dropped_files, dropped_bytes; /* of rotated checkpoints, all in the store */
 	bool final, ok, done, finished, lost;
 	bool walked_final;    /* all that the trainer left is in the tables */
+	bool last_look;       /* wanted: the commands have ended, their processes may not have */
 	bool remote;          /* neither leases nor inotify: row 11 */
 	bool network, blind;  /* a remote file system; not all of it is watched by inotify */
 	bool probe_now;       /* a descriptor was closed: who is left? */

@@ -298,3 +298,36 @@ def test_the_highest_rank_is_missing(cluster):
     assert row["state"] == "INCOMPLETE" and missing in row["reason"], row
     assert ended(cluster, unknown, "ends")[name]["state"] == "COMPLETE"  # names alone do not tell of a rank beyond the last
     assert ended(cluster, killed, "kill")[name]["state"] == "INCOMPLETE"
+
+
+LEFT = r'''
+import os, subprocess, sys, time
+
+out = os.environ["BT_CHECKPOINT_DIR"] + "/half"
+if sys.argv[1] == "main":
+    os.makedirs(out)
+    open(f"{out}/config.json", "w").write("{}\n")
+    subprocess.Popen([sys.executable, sys.argv[0], "writer"], start_new_session=True)
+    while not os.path.exists(f"{out}/model.safetensors"):
+        time.sleep(0.01)
+else:
+    head = b'{"w":{"dtype":"U8","shape":[10000000],"data_offsets":[0,10000000]}}'
+    f = open(f"{out}/.model", "wb", buffering=0)
+    f.write(len(head).to_bytes(8, "little") + head)
+    f.truncate(8 + len(head) + 10000000)
+    os.rename(f"{out}/.model", f"{out}/model.safetensors")
+    while True:
+        f.write(b"x" * 100)
+        time.sleep(0.01)
+'''
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "plain"])
+def test_a_writer_outlives_the_commands(empty_cluster, sandbox):
+    """They end with 0, and what is killed then was in the middle of a file, whose size says nothing. What they do at their exit is still done."""
+    cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--sandbox", sandbox)
+    job = cluster.push(["trap 'echo the trap; exit 0' EXIT", "python3 left.py main"], files={"left.py": LEFT},
+                       runtime={"checkpointing_config": {"enabled": True}})
+    row = ended(cluster, job, "ends")["half"]
+    assert row["state"] == "INCOMPLETE" and "model.safetensors" in row["reason"], row
+    assert "the trap" in cluster.user_lines(job)

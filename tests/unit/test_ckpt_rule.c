@@ -42,6 +42,7 @@ static const struct row {
 	/* 3 */
 	{"writer, running", {.writer = "a", LAST(NEWEST), .quiet_ms = 99999}, SYN, 3, 0},
 	{"writer, ended 0", {.end = OK, .writer = "a", LAST(NEWEST)}, SYN, 3, 0},
+	{"open when the commands ended", {.end = OK, .cut = "a", LAST(NEWEST)}, INC, 3, 0},
 	{"writer, killed", {.end = BAD, .writer = "a", LAST(NEWEST)}, COM, 4, 0},
 	{"writer, published", {.writer = "a", KNOWN, .published = true}, SYN, 3, 0},
 	{"writer, settled", {.writer = "a", UNKNOWN, .settle_ms = 1000, .quiet_ms = 99999}, SYN, 3, 0},

@@ -336,6 +336,75 @@ static void saved_over_and_killed(void **state)
 	assert_false(waiting(p));
 }
 
+/* Its size is right from its header on; all four numbers are 0 or not. */
+static void put_npy(struct place *p, const char *path)
+{
+	char b[128 + 16] = "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': "
+			   "False, 'shape': (4,), }";
+	size_t n = 10 + strlen(b + 10);
+	FILE *f = fopen(in(p, path), "we");
+
+	assert_non_null(f);
+	memset(b + n, ' ', 127 - n);
+	b[127] = '\n';
+	assert_int_equal(fwrite(b, 1, sizeof(b), f), sizeof(b));
+	assert_int_equal(fclose(f), 0);
+}
+
+static int hold(struct place *p, const char *path)
+{
+	int fd = open(in(p, path), O_RDWR | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, "x", 1, 140), 1);
+	return fd;
+}
+
+/* The length that a header promises says nothing of the bytes. */
+static void killed_while_an_array_was_open(void **state)
+{
+	struct place *p = *state;
+	struct ckpt c;
+	int fd;
+
+	p->o.settle_ms = 100;
+	put(p, "step-1/config.json", "{}");
+	put_npy(p, "step-1/emb.npy");
+	start(p);
+	wait_said(p, "[step-1 COMPLETE 2]");
+	put(p, "step-2/config.json", "{}");
+	put_npy(p, "step-2/emb.npy");
+	fd = hold(p, "step-2/emb.npy");
+	wait_reason(p, "open for writing");
+	(void)close(fd); /* as the kernel does for a killed process */
+	assert_true(ship_finish(p->ship, false));
+	assert_true(manifest(p, "step-2", &c));
+	assert_int_equal(c.state, CKPT_INCOMPLETE);
+	assert_int_equal(c.rule, 9);
+}
+
+/* The commands have ended with 0, and something that they left behind still writes. */
+static void left_open_at_a_good_end(void **state)
+{
+	struct place *p = *state;
+	struct ckpt c;
+	int fd;
+
+	start(p);
+	put_tensors(p, "whole/model.safetensors", 'a', 100, 0);
+	put_tensors(p, "half/model.safetensors", 'a', 100, 0);
+	fd = hold(p, "half/model.safetensors");
+	ship_last_look(p->ship, WAIT_MS);
+	(void)close(fd);
+	wait_walks(p, 3); /* a later look finds no writer, and proves nothing */
+	assert_true(ship_finish(p->ship, true));
+	assert_true(manifest(p, "half", &c));
+	assert_int_equal(c.state, CKPT_INCOMPLETE);
+	assert_int_equal(c.rule, 3);
+	assert_true(manifest(p, "whole", &c));
+	assert_int_equal(c.state, CKPT_COMPLETE);
+}
+
 static void put_trainer(struct place *p, size_t cut)
 {
 	put(p, "checkpoint-3/config.json", "{}");
@@ -672,6 +741,8 @@ static const struct CMUnitTest tests[] = {
 	T(siblings_tell_what_is_missing),
 	T(saved_over),
 	T(saved_over_and_killed),
+	T(killed_while_an_array_was_open),
+	T(left_open_at_a_good_end),
 	T(a_copy_grows_behind_its_last_file),
 	T(saved_over_before_it_was_complete),
 	T(another_attempt_spoils_nothing),
