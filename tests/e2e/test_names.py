@@ -224,7 +224,8 @@ def test_an_old_project_with_a_slash_in_its_name_is_still_there(cluster, teams):
 
 
 def test_a_project_of_a_team(cluster, teams):
-    made = {team: push_as(cluster, t, ["true"], project="hello")["training_project"] for team, t in teams.items()}
+    jobs = {team: push_as(cluster, t, ["true"], project="hello") for team, t in teams.items()}
+    made = {team: job["training_project"] for team, job in jobs.items()}
     slash = push_as(cluster, teams["Default"], ["true"], project="slash")["training_project"]
     twin = push_as(cluster, teams["lab"], ["true"], project="twin")["training_project"]
     renamed(cluster, [(slash, "lab/deep/net")])
@@ -245,6 +246,7 @@ def test_a_project_of_a_team(cluster, teams):
     renamed(cluster, [(twin, "deep/net")])
     both = resolve(cluster, "project", "lab/deep/net", 409)
     assert {c["id"] for c in both["candidates"]} == {slash["id"], twin["id"]}
+    cluster.wait(jobs["lab"], "TRAINING_JOB_COMPLETED")  # before it ends its project cannot be deleted
     cluster.cli("projects", "rm", "lab/hello", "--confirm", "hello")
     assert resolved_id(resolve(cluster, "project", "hello")) == made["Default"]["id"]
 

@@ -82,7 +82,7 @@ def test_interrupt_detaches(gpus):
 
 
 def test_a_narrow_table_keeps_what_one_types(gpus):
-    job = gpus.push(["true"], "--name", "a-name-that-is-rather-long", project="a/project/with/a/long/name")
+    job = gpus.push(["true"], "--name", "a-name-that-is-rather-long", project="a-project-with-a-long-name")
     gpus.wait(job, "TRAINING_JOB_COMPLETED")
     shown = Terminal(gpus, "ps", "-a", columns=60)
     assert shown.end() == 0
