@@ -1,13 +1,14 @@
 /*
  * conns.c - the connections of a listener: how many one address holds, and which of them owe a
- * head.
+ * head or a body.
  *
  * libmicrohttpd's timeout begins anew with every byte, so a sender of a byte now and then would
  * keep its place for ever. Here a head has a deadline for all of it: head_s for the first one of a
- * connection (with its TLS handshake), idle_s from one request to the next. And when almost all
- * places are taken, the connection that has waited longest for a head makes room. That holds for
- * loopback, too, where addresses are not counted: behind a proxy on this machine all clients have
- * the same one.
+ * connection (with its TLS handshake), idle_s from one request to the next. A body that costs no
+ * worker has one as well: its sender may be behind BODY_RATE_MIN by stall_s, and is not credited
+ * for bytes that come sooner. And when almost all places are taken, the connection that has owed
+ * its bytes longest makes room: a body that moves owes nothing. That holds for loopback, too, where
+ * addresses are not counted: behind a proxy on this machine all clients have the same one.
  */
 #include "base/clock.h"
 #include "io/httpd_impl.h"
@@ -17,8 +18,10 @@
 
 struct conn {
 	int fd;
-	int64_t since_ms; /* when it began to wait for a head */
-	bool waiting, served, cut;
+	enum { OWES_NOTHING, OWES_HEAD, OWES_BODY } owes;
+	int64_t since_ms; /* of a body: moved up by each byte, to now at most */
+	uint64_t paid;    /* what since_ms has not counted yet: less than a ms, in parts */
+	bool served, cut;
 	bool counted;
 	uint8_t peer[9]; /* family and address: of IPv6 the network of 64 bits, which one client has
 	                  */
@@ -85,7 +88,8 @@ static void make_room(struct conns *all)
 
 	LIST_FOREACH(c, &all->list, in)
 	{
-		if (c->waiting && !c->cut && (oldest == NULL || c->since_ms < oldest->since_ms))
+		if (c->owes != OWES_NOTHING && !c->cut &&
+		    (oldest == NULL || c->since_ms < oldest->since_ms))
 			oldest = c;
 	}
 	if (oldest != NULL)
@@ -99,7 +103,7 @@ struct conn *conns_add(struct httpd *h, int fd, const struct sockaddr *sa)
 
 	c->fd = fd;
 	c->since_ms = clock_mono_ms();
-	c->waiting = true;
+	c->owes = OWES_HEAD;
 	c->counted = peer_of(sa, c->peer);
 	(void)pthread_mutex_lock(&all->lock);
 	if (all->n >= h->o.connections_max - h->o.connections_max / CONNS_SPARE)
@@ -122,10 +126,43 @@ void conns_remove(struct httpd *h, struct conn *c)
 void conns_head(struct httpd *h, struct conn *c, bool has_come)
 {
 	(void)pthread_mutex_lock(&h->conns.lock);
-	c->waiting = !has_come;
+	c->owes = has_come ? OWES_NOTHING : OWES_HEAD;
 	c->served = c->served || has_come;
 	c->since_ms = clock_mono_ms();
 	(void)pthread_mutex_unlock(&h->conns.lock);
+}
+
+void conns_body(struct httpd *h, struct conn *c, bool begins)
+{
+	(void)pthread_mutex_lock(&h->conns.lock);
+	c->owes = begins ? OWES_BODY : OWES_NOTHING;
+	c->since_ms = clock_mono_ms();
+	c->paid = 0;
+	(void)pthread_mutex_unlock(&h->conns.lock);
+}
+
+void conns_paid(struct httpd *h, struct conn *c, size_t n)
+{
+	int64_t now = clock_mono_ms();
+
+	(void)pthread_mutex_lock(&h->conns.lock);
+	c->paid += (uint64_t)n * 1000;
+	c->since_ms = MIN(now, c->since_ms + (int64_t)(c->paid / BODY_RATE_MIN));
+	c->paid %= BODY_RATE_MIN;
+	(void)pthread_mutex_unlock(&h->conns.lock);
+}
+
+static int64_t most_ms(const struct httpd *h, const struct conn *c)
+{
+	switch (c->owes) {
+	case OWES_HEAD:
+		return (c->served ? h->o.idle_s : h->o.head_s) * 1000;
+	case OWES_BODY:
+		return h->o.stall_s * 1000;
+	case OWES_NOTHING:
+		break;
+	}
+	return INT64_MAX;
 }
 
 void conns_tend(struct httpd *h, int64_t now)
@@ -136,9 +173,7 @@ void conns_tend(struct httpd *h, int64_t now)
 	(void)pthread_mutex_lock(&all->lock);
 	LIST_FOREACH(c, &all->list, in)
 	{
-		int64_t most = (c->served ? h->o.idle_s : h->o.head_s) * 1000;
-
-		if (c->waiting && !c->cut && now - c->since_ms >= most)
+		if (!c->cut && now - c->since_ms >= most_ms(h, c))
 			cut(c);
 	}
 	(void)pthread_mutex_unlock(&all->lock);

@@ -166,8 +166,11 @@ void exchange_finish(struct exchange *x, bool cut)
 	assert(x->held);
 	x->done = !cut;
 	x->gone = cut;
-	if (x->body == BODY_STREAM && !x->body_ended)
+	if (x->body == BODY_STREAM && !x->body_ended) {
 		x->body = BODY_DISCARD;
+		if (x->conn != NULL) /* no worker looks at its sender any more */
+			conns_body(x->h, x->of, true);
+	}
 	/* libmicrohttpd waits for a silent sender: it shall see the end of the connection */
 	if (cut && x->conn != NULL && !x->suspended)
 		(void)shutdown(x->fd, SHUT_RDWR);

@@ -24,6 +24,7 @@
 #define CONNECTIONS_MAX 4096
 #define IDLE_S 120
 #define HEAD_S 30
+#define STALL_S 60
 #define LOOPS 2 /* threads that own sockets */
 #define CONNECTION_BYTES                                                                           \
 	((size_t)64 << 10) /* of libmicrohttpd: the head, and pieces of the body                   \
@@ -245,6 +246,7 @@ static enum MHD_Result send_early(struct exchange *x)
 	if (!x->expects && x->rq.body_len >= 0 && x->rq.body_len <= DISCARD_SMALL) {
 		x->body = BODY_DISCARD;
 		x->body_started = true;
+		conns_body(x->h, x->of, true);
 		return MHD_YES;
 	}
 	x->refused = true;
@@ -278,10 +280,13 @@ static enum MHD_Result on_turn(struct exchange *x)
 		return MHD_NO;
 	if (!x->body_started && (x->body == BODY_NONE || wanted)) {
 		x->body_started = true; /* libmicrohttpd reads on, and calls when all came */
+		if (x->body == BODY_COLLECT)
+			conns_body(x->h, x->of, true);
 		return MHD_YES;
 	}
 	if (x->body_started && !x->body_ended) {
 		x->body_ended = true;
+		conns_body(x->h, x->of, false);
 		(void)pthread_cond_broadcast(&x->moved);
 	}
 	if (x->done)
@@ -327,6 +332,8 @@ static enum MHD_Result on_body(struct exchange *x, const char *p, size_t *n)
 		break;
 	}
 	x->body_got += used;
+	if (x->body != BODY_STREAM)
+		conns_paid(x->h, x->of, used);
 	*n -= used;
 	return MHD_YES;
 }
@@ -424,7 +431,6 @@ static void on_completed(void *cls UNUSED, struct MHD_Connection *conn UNUSED, v
 	if (x == NULL)
 		return;
 	atomic_store(&x->left, true);
-	conns_head(x->h, x->of, false);
 	if (x->refused && why == MHD_REQUEST_TERMINATED_COMPLETED_OK && x->h->tls_key == NULL) {
 		int fd = fcntl(x->fd, F_DUPFD_CLOEXEC, 3);
 
@@ -432,6 +438,7 @@ static void on_completed(void *cls UNUSED, struct MHD_Connection *conn UNUSED, v
 			park_linger(x->h, fd);
 	}
 	(void)pthread_mutex_lock(&x->lock);
+	conns_head(x->h, x->of, false);
 	x->conn = NULL;
 	last = !x->held;
 	(void)pthread_cond_broadcast(&x->moved);
@@ -562,6 +569,7 @@ static struct httpd *httpd_new(const struct httpd_options *o)
 	h->o.connections_max = o->connections_max == 0 ? CONNECTIONS_MAX : o->connections_max;
 	h->o.idle_s = o->idle_s == 0 ? IDLE_S : o->idle_s;
 	h->o.head_s = o->head_s == 0 ? HEAD_S : o->head_s;
+	h->o.stall_s = o->stall_s == 0 ? STALL_S : o->stall_s;
 	h->faces = xcalloc(o->n_faces + 1, sizeof(struct face *));
 	memcpy(h->faces, o->faces, o->n_faces * sizeof(struct face *));
 	h->listen_fd = h->local_fd = h->park.wake_fd = -1;

@@ -93,7 +93,8 @@ struct httpd_options {
 	                   120 */
 	int64_t head_s; /* from the begin of a connection to its first whole head; 0 = 30 */
 	/* request_read waits so long for a byte, and in all so long and a second more for each KiB
-	 * that came; 0 = 60 */
+	 * that came. A sender whose body costs no worker may be so far behind a KiB a second. 0 =
+	 * 60 */
 	int64_t stall_s;
 };
 

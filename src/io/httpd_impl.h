@@ -30,10 +30,11 @@
 #define HEADER_COUNT_MAX 100
 #define RING_BYTES ((size_t)512 << 10) /* of a body between socket and handler */
 #define KEPT_MAX ((size_t)512 << 20)   /* of all bodies that are kept in memory */
+#define BODY_RATE_MIN 1024             /* bytes a second: who is slower is cut off */
 #define LINGER_MAX 64                  /* refused senders whose bytes are still swallowed */
 #define CHANNEL_SLOTS 4096             /* channels share a sequence when they share a slot */
 #define CONNS_SPARE                                                                                \
-	8 /* the last eighth of the places: for it, those that owe a head are cut off              \
+	8 /* the last eighth of the places: for it, those that owe bytes are cut off               \
 	   */
 
 enum body_state { BODY_NONE, BODY_WAITING, BODY_COLLECT, BODY_STREAM, BODY_DISCARD };
@@ -215,6 +216,9 @@ struct conn *conns_add(struct httpd *h, int fd, const struct sockaddr *sa);
 void conns_remove(struct httpd *h, struct conn *c); /* before its descriptor is closed */
 /* The head of a request has come; else its reply is sent, and the next head is waited for. */
 void conns_head(struct httpd *h, struct conn *c, bool has_come);
+/* A body that libmicrohttpd's thread takes by itself begins, or is whole; bytes of it have come. */
+void conns_body(struct httpd *h, struct conn *c, bool begins);
+void conns_paid(struct httpd *h, struct conn *c, size_t n);
 void conns_tend(struct httpd *h, int64_t now_ms); /* cuts off those that took too long */
 
 /* head.c */

@@ -5,9 +5,7 @@
 
 #include <sys/socket.h>
 
-#define STALL_S 60
-#define BODY_RATE_MIN 1024 /* bytes a second: a slower sender keeps a worker from the others */
-#define WAIT_SLICE_MS 250  /* how soon a waiting handler sees that the server goes down */
+#define WAIT_SLICE_MS 250 /* how soon a waiting handler sees that the server goes down */
 
 /* The request */
 
@@ -144,7 +142,7 @@ static int check_rate(const struct exchange *x, int64_t stall_ms, struct err *er
 /* With x->lock held. 0: there are bytes, or the end was reached. */
 static int await_bytes(struct exchange *x, struct err *err)
 {
-	int64_t stall_ms = (x->h->o.stall_s > 0 ? x->h->o.stall_s : STALL_S) * 1000;
+	int64_t stall_ms = x->h->o.stall_s * 1000;
 	int64_t left_ms = stall_ms;
 
 	while (x->ring_n == 0 && !x->body_ended && x->body == BODY_STREAM) {
@@ -158,8 +156,7 @@ static int await_bytes(struct exchange *x, struct err *err)
 			return err_set(err, ERR_TIMEOUT,
 			               "no byte of the body came for %" PRId64 " s, %" PRIu64
 			               " bytes after its start",
-			               x->h->o.stall_s > 0 ? x->h->o.stall_s : STALL_S,
-			               x->body_got);
+			               x->h->o.stall_s, x->body_got);
 		}
 		if (check_rate(x, stall_ms, err) < 0) {
 			x->stalled = true;

@@ -284,6 +284,64 @@ static void httpd_trickling_sender(void **state UNUSED)
 	stop(&w);
 }
 
+/* Bodies that need no worker: kept in memory, or read because nobody wants them. They hold their
+ * places no longer than others, whether they are silent or send a byte now and then. */
+static void httpd_kept_bodies_have_a_deadline(void **state UNUSED)
+{
+	static const char *const begins[] = {
+		"POST /echo" HOST "Content-Length: 100000\r\n\r\n",
+		"POST /echo" HOST "Transfer-Encoding: chunked\r\n\r\n186a0\r\n",
+		"POST /nowhere" HOST "Content-Length: 100000\r\n\r\n",
+		"PUT /full" HOST "Content-Length: 100000\r\n\r\n", /* a handler has begun it */
+	};
+	struct httpd_options o = {.stall_s = 1};
+	struct world w = {0};
+
+	start(&w, &o);
+	for (size_t i = 0; i < 2 * COUNT(begins); i++) {
+		AUTO_FD int fd = dial(&w);
+		char first[1000] = {0};
+		ssize_t n = -1;
+
+		send_text(fd, begins[i / 2]);
+		(void)!send(fd, first, sizeof(first), MSG_NOSIGNAL);
+		for (int64_t until = clock_mono_ms() + 20000; n != 0;) {
+			assert_row(clock_mono_ms() < until, begins[i / 2]);
+			clock_sleep_ms(20);
+			if (i % 2 == 0 && send(fd, "x", 1, MSG_NOSIGNAL) != 1)
+				break;
+			n = recv(fd, first, 1, MSG_DONTWAIT);
+			assert_row(n <= 0, "it has no reply");
+			if (n < 0 && errno != EAGAIN)
+				break;
+		}
+	}
+	assert_int_equal(w.body_calls, 0);
+	stop(&w);
+}
+
+/* Slow for its whole length, and longer on its way than anybody may be silent: it is taken. */
+static void httpd_slow_kept_body(void **state UNUSED)
+{
+	struct httpd_options o = {.stall_s = 2};
+	AUTO_BUF struct buf out = BUF_INIT(1 << 20);
+	AUTO_FD int fd = -1;
+	struct world w = {0};
+	char piece[4000];
+
+	memset(piece, 'x', sizeof(piece));
+	start(&w, &o);
+	fd = dial(&w);
+	send_text(fd, "POST /echo" HOST "Content-Length: 64000\r\n" END);
+	for (int i = 0; i < 16; i++) {
+		assert_int_equal(send(fd, piece, sizeof(piece), MSG_NOSIGNAL), sizeof(piece));
+		clock_sleep_ms(200);
+	}
+	read_until(fd, NULL, &out);
+	assert_non_null(strstr(buf_cstr(&out), " 200 "));
+	stop(&w);
+}
+
 static void httpd_slow_sender(void **state UNUSED)
 {
 	AUTO_BUF struct buf out = BUF_INIT(1 << 16);
@@ -317,6 +375,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(httpd_cut_short),
 	cmocka_unit_test(httpd_silent_sender),
 	cmocka_unit_test(httpd_trickling_sender),
+	cmocka_unit_test(httpd_kept_bodies_have_a_deadline),
+	cmocka_unit_test(httpd_slow_kept_body),
 	cmocka_unit_test(httpd_slow_sender),
 };
 UNIT_MAIN(tests)

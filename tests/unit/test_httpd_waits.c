@@ -298,6 +298,81 @@ static void httpd_the_idle_make_room(void **state UNUSED)
 	stop(&w);
 }
 
+/* Nor does who sends the bodies of its requests without end, be they wanted or refused. */
+static void httpd_slow_bodies_make_room(void **state UNUSED)
+{
+	static const char *const begins[] = {
+		"POST /echo" HOST "Content-Length: 100000\r\n\r\n{",
+		"POST /echo" HOST "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+		"POST /nowhere" HOST "Content-Length: 100000\r\n\r\n{",
+	};
+	struct httpd_options o = {.connections_max = 16};
+	struct world w = {0};
+	int fds[48];
+
+	start(&w, &o);
+	for (size_t i = 0; i < COUNT(fds); i++) {
+		fds[i] = dial(&w);
+		send_text(fds[i], begins[i % COUNT(begins)]);
+		clock_sleep_ms(5); /* so that its head is read before the next one comes */
+	}
+	for (int i = 0; i < 8; i++) {
+		AUTO_BUF struct buf out = BUF_INIT(1 << 20);
+
+		raw(&w, "GET /" HOST END, &out);
+		assert_non_null(strstr(buf_cstr(&out), " 200 "));
+	}
+	for (size_t i = 0; i < COUNT(fds); i++)
+		(void)close(fds[i]);
+	stop(&w);
+}
+
+static bool is_open(int fd)
+{
+	char byte;
+	ssize_t n = recv(fd, &byte, 1, MSG_DONTWAIT);
+
+	return n < 0 && errno == EAGAIN;
+}
+
+/* Who owes longest goes first. A body that moves owes nothing from before its last bytes. */
+static void httpd_moving_bodies_stay(void **state UNUSED)
+{
+	static char kib[1024];
+	struct httpd_options o = {.connections_max = 16};
+	AUTO_BUF struct buf out = BUF_INIT(1 << 20);
+	AUTO_FD int moving = -1, head = -1, body = -1;
+	struct world w = {0};
+	int fds[13];
+
+	start(&w, &o);
+	moving = dial(&w);
+	send_text(moving, "POST /echo" HOST "Content-Length: 4096\r\n" END);
+	body = dial(&w);
+	send_text(body, "POST /echo" HOST "Content-Length: 4096\r\n" END);
+	clock_sleep_ms(50);
+	head = dial(&w);
+	send_text(head, "POST /echo HTTP/1.1\r\n");
+	for (int i = 0; i < 3; i++) {
+		clock_sleep_ms(50);
+		assert_int_equal(send(moving, kib, sizeof(kib), MSG_NOSIGNAL), sizeof(kib));
+	}
+	clock_sleep_ms(200);
+	for (size_t i = 0; i < COUNT(fds); i++)
+		fds[i] = dial(&w); /* the last two get the places of those that owe longest */
+	for (int64_t until = clock_mono_ms() + WAIT_MS; is_open(body) || is_open(head);) {
+		assert_true(clock_mono_ms() < until);
+		clock_sleep_ms(5);
+	}
+	assert_true(is_open(moving));
+	assert_int_equal(send(moving, kib, sizeof(kib), MSG_NOSIGNAL), sizeof(kib));
+	read_until(moving, NULL, &out);
+	assert_non_null(strstr(buf_cstr(&out), " 200 "));
+	for (size_t i = 0; i < COUNT(fds); i++)
+		(void)close(fds[i]);
+	stop(&w);
+}
+
 static struct sockaddr_storage address(const char *text)
 {
 	struct sockaddr_storage ss = {0};
@@ -363,6 +438,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(httpd_stops_at_once),
 	cmocka_unit_test(httpd_heads_have_a_deadline),
 	cmocka_unit_test(httpd_the_idle_make_room),
+	cmocka_unit_test(httpd_slow_bodies_make_room),
+	cmocka_unit_test(httpd_moving_bodies_stay),
 	cmocka_unit_test(httpd_one_address_has_a_share),
 };
 UNIT_MAIN(tests)
