@@ -148,9 +148,11 @@ struct face_ops {
 	                  struct model_secret *out, struct err *err);
 	int (*secret_delete)(void *of, const struct principal *principal, const char *team_id,
 	                     const char *name, struct err *err);
-	/* Bearer or Api-Key token to who, for faces that check the caller themselves. ERR_AUTH. */
-	int (*authenticate)(void *of, struct arena *a, struct str token, struct principal **out,
-	                    struct err *err);
+	/* Bearer or Api-Key token to who, for faces that check the caller themselves. `local`: the
+	 * request came by the Unix socket, where alone the tokens of this machine's runners are
+	 * good. ERR_AUTH. */
+	int (*authenticate)(void *of, struct arena *a, struct str token, bool local,
+	                    struct principal **out, struct err *err);
 
 	/* The proof of io/proof.h for the token whose hash begins with `id`. ERR_TOKEN_INVALID. */
 	int (*token_prove)(void *of, const char *id, struct str challenge, struct str address,

@@ -170,7 +170,8 @@ static int identify(struct request *rq, struct principal **principal, struct err
 	    !(str_ieq(scheme, "Bearer") || str_ieq(scheme, "Api-Key")))
 		return err_set(err, ERR_AUTH,
 		               "an API key is required: Authorization: Api-Key <key>");
-	if (ctx->ops->authenticate(ctx->of, rq->arena, str_trim(header), principal, err) < 0)
+	if (ctx->ops->authenticate(ctx->of, rq->arena, str_trim(header), rq->local, principal,
+	                           err) < 0)
 		return -1;
 	if ((*principal)->attempt_id != NULL)
 		return err_set(err, ERR_DENIED, "runners may not use this route");

@@ -120,7 +120,7 @@ static int check_token(struct request *rq, struct str token, enum s3_need need, 
 	struct model_project row = {0};
 	struct principal *principal = NULL;
 
-	if (ctx->ops->authenticate(ctx->of, rq->arena, token, &principal, err) < 0)
+	if (ctx->ops->authenticate(ctx->of, rq->arena, token, rq->local, &principal, err) < 0)
 		return -1;
 	if (principal->role < ROLE_MEMBER)
 		return err_set(err, ERR_DENIED,

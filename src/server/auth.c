@@ -64,8 +64,8 @@ static int person_principal(struct app *app, struct arena *a, const char *hash, 
 	return 0;
 }
 
-int ctx_authenticate(void *of, struct arena *a, struct str token, struct principal **out,
-                     struct err *err)
+int ctx_authenticate(void *of, struct arena *a, struct str token, bool local,
+                     struct principal **out, struct err *err)
 {
 	struct principal *w = ARENA_NEW(a, struct principal);
 	const char *hash;
@@ -73,6 +73,8 @@ int ctx_authenticate(void *of, struct arena *a, struct str token, struct princip
 
 	if (token.n == 0 || token.n > TOKEN_MAX)
 		return refuse(err);
+	if (str_starts(token, APP_LOCAL_TOKEN "_") && !local)
+		return refuse(err); /* it was stolen: its runner has the socket */
 	hash = hash_of(a, token);
 	w->magic = PRINCIPAL_MAGIC;
 	r = str_starts(token, APP_RUN_TOKEN "_") || str_starts(token, APP_LOCAL_TOKEN "_")
@@ -134,10 +136,8 @@ int auth_request(struct request *rq, enum scope scope, struct err *err)
 	if (!str_cut(&header, ' ', &scheme) ||
 	    (!str_ieq(scheme, "Bearer") && !str_ieq(scheme, "Api-Key")))
 		return err_set(err, ERR_AUTH, "Authorization: Bearer <token> is expected");
-	if (ctx_authenticate(ctx->of, rq->arena, str_trim(header), &w, err) < 0)
+	if (ctx_authenticate(ctx->of, rq->arena, str_trim(header), rq->local, &w, err) < 0)
 		return -1;
-	if (str_starts(str_trim(header), APP_LOCAL_TOKEN "_") && !rq->local)
-		return refuse(err); /* it was stolen: its runner has the socket */
 	if (scope == SCOPE_RUNNER && w->attempt_id == NULL)
 		return err_set(err, ERR_DENIED, "only runners may call this route");
 	if (scope != SCOPE_RUNNER && ctx_need(w, role_of(scope), err) < 0)

@@ -47,8 +47,8 @@ int ctx_secret_set(OF, struct arena *a, const char *team_id, const char *name, s
                    struct model_secret *out, struct err *err);
 int ctx_secret_delete(OF, const char *team_id, const char *name, struct err *err);
 /* auth.c */
-int ctx_authenticate(void *of, struct arena *a, struct str token, struct principal **out,
-                     struct err *err);
+int ctx_authenticate(void *of, struct arena *a, struct str token, bool local,
+                     struct principal **out, struct err *err);
 int ctx_token_prove(void *of, const char *id, struct str challenge, struct str address,
                     char proof[HASH_HEX_CAP], struct err *err);
 /* ctx_resolve.c */

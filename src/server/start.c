@@ -363,7 +363,7 @@ static bool is_kept(struct app *app, struct arena *a, const struct doc *login)
 	struct principal *w = NULL;
 
 	return !str_eq(doc_text(doc_get(login, "url")), app->base_url) ||
-	       ctx_authenticate(app, a, doc_text(doc_get(login, "token")), &w, &no) == 0;
+	       ctx_authenticate(app, a, doc_text(doc_get(login, "token")), false, &w, &no) == 0;
 }
 
 /* Absent, or of this data folder (the same token): written with the address of now. A login to

@@ -335,6 +335,16 @@ def runner_request(cluster, path, token, body):
             b"Content-Type: application/json\r\nContent-Length: " + str(len(data)).encode() + b"\r\n\r\n" + data)
 
 
+def answer_to(cluster, path, token):
+    """Status and body, without what differs from one request to the next."""
+    if path.startswith("/s3/"):
+        data = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n".encode()
+    else:
+        data = runner_request(cluster, path, token, {"query": "{ __typename }"})
+    head, _, body = raw(cluster.port, data).partition(b"\r\n\r\n")
+    return head.split(b"\r\n")[0], re.sub(rb"<RequestId>[^<]*", b"", body)
+
+
 def by_socket(cluster, data, user=None):
     """The answer at the server's Unix socket; `user`: asked as somebody else, who was let into the folder by mistake."""
     script = ("import socket,sys;s=socket.socket(socket.AF_UNIX);s.settimeout(60);s.connect(sys.argv[1]);s.sendall(sys.stdin.buffer.read());d=b''\n"
@@ -354,6 +364,10 @@ def test_a_stolen_runner_token(cluster):
         answer = raw(cluster.port, stolen)
         assert answer.startswith(b"HTTP/1.1 401 ") and json.loads(answer.split(b"\r\n\r\n")[1])["error"]["id"] == "token_invalid"
     assert cluster.api("GET", "/v1/users/me", token=start["token"])[0] == 401
+    # To the faces that check their callers themselves it is a token that nobody has, as their protocols say that.
+    for path in ("/graphql/", "/s3/stoker"):
+        stolen, unknown = [answer_to(cluster, path, token) for token in (start["token"], "stoker_" + "x" * 43)]
+        assert stolen == unknown
     if os.geteuid() == 0:
         for path in (cluster.folder, cluster.data):
             path.chmod(0o755)

@@ -58,10 +58,11 @@ static struct principal runner_principal_of = {.magic = PRINCIPAL_MAGIC,
                                                .role = ROLE_MEMBER,
                                                .attempt_id = "at1"};
 
-static int fake_authenticate(void *of, struct arena *a, struct str token, struct principal **out,
-                             struct err *err)
+static int fake_authenticate(void *of, struct arena *a, struct str token, bool local,
+                             struct principal **out, struct err *err)
 {
 	(void)of;
+	(void)local;
 	(void)a;
 	if (str_eq(token, "admin"))
 		*out = &admin_principal;
@@ -80,7 +81,7 @@ static int fake_authorize(struct request *rq, enum scope scope, struct err *err)
 	struct principal *principal;
 
 	(void)str_cut(&header, ' ', &scheme);
-	if (fake_authenticate(NULL, rq->arena, header, &principal, err) < 0)
+	if (fake_authenticate(NULL, rq->arena, header, rq->local, &principal, err) < 0)
 		return -1;
 	if ((scope == SCOPE_ADMIN && principal->role < ROLE_ADMIN) ||
 	    (scope == SCOPE_MEMBER && principal->role < ROLE_MEMBER))

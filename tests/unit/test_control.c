@@ -118,20 +118,21 @@ static void callers(void **state)
 	char *plain = NULL;
 	size_t n = 0;
 
-	assert_err(ctx_authenticate(f->app, f->a, STR_LIT("stoker_no"), &w, &f->err), &f->err,
-	           ERR_TOKEN_INVALID, "");
-	assert_err(ctx_authenticate(f->app, f->a, STR_LIT(""), &w, &f->err), &f->err, ERR_AUTH, "");
-	assert_err(ctx_authenticate(f->app, f->a, STR_LIT("stokerrun_no"), &w, &f->err), &f->err,
+	assert_err(ctx_authenticate(f->app, f->a, STR_LIT("stoker_no"), false, &w, &f->err),
+	           &f->err, ERR_TOKEN_INVALID, "");
+	assert_err(ctx_authenticate(f->app, f->a, STR_LIT(""), false, &w, &f->err), &f->err,
 	           ERR_AUTH, "");
+	assert_err(ctx_authenticate(f->app, f->a, STR_LIT("stokerrun_no"), false, &w, &f->err),
+	           &f->err, ERR_AUTH, "");
 	assert_ok(ctx_token_create(f->app, f->admin, f->a, "old", NULL, ROLE_MEMBER, 1, &t, &plain,
 	                           &f->err),
 	          &f->err);
-	assert_err(ctx_authenticate(f->app, f->a, str_of(plain), &w, &f->err), &f->err, ERR_AUTH,
-	           "expired");
+	assert_err(ctx_authenticate(f->app, f->a, str_of(plain), false, &w, &f->err), &f->err,
+	           ERR_AUTH, "expired");
 	assert_ok(ctx_token_create(f->app, f->admin, f->a, "look", NULL, ROLE_VIEWER, 0, &t, &plain,
 	                           &f->err),
 	          &f->err);
-	assert_ok(ctx_authenticate(f->app, f->a, str_of(plain), &w, &f->err), &f->err);
+	assert_ok(ctx_authenticate(f->app, f->a, str_of(plain), false, &w, &f->err), &f->err);
 	assert_ok(ctx_project_get(f->app, w, f->a, f->project.id, &p, &f->err), &f->err);
 	assert_err(ctx_project_upsert(f->app, w, f->a, NULL, "x", &p, &f->err), &f->err, ERR_DENIED,
 	           "member");
@@ -139,8 +140,8 @@ static void callers(void **state)
 	           ERR_DENIED, "member");
 	assert_err(ctx_tokens(f->app, w, f->a, &list, &n, &f->err), &f->err, ERR_DENIED, "admin");
 	assert_ok(ctx_token_delete(f->app, f->admin, t.id, &f->err), &f->err);
-	assert_err(ctx_authenticate(f->app, f->a, str_of(plain), &w, &f->err), &f->err, ERR_AUTH,
-	           "");
+	assert_err(ctx_authenticate(f->app, f->a, str_of(plain), false, &w, &f->err), &f->err,
+	           ERR_AUTH, "");
 	assert_err(ctx_token_delete(f->app, f->admin, f->admin->token_id, &f->err), &f->err,
 	           ERR_CONFLICT, "");
 }
@@ -164,7 +165,7 @@ static void teams_do_not_see_each_other(void **state)
 	assert_ok(ctx_token_create(f->app, f->admin, f->a, "v", team.id, ROLE_ADMIN, 0, &t, &plain,
 	                           &f->err),
 	          &f->err);
-	assert_ok(ctx_authenticate(f->app, f->a, str_of(plain), &w, &f->err), &f->err);
+	assert_ok(ctx_authenticate(f->app, f->a, str_of(plain), false, &w, &f->err), &f->err);
 	assert_ok(fixture_push(f, "", "", &j), &f->err);
 	assert_err(ctx_job_get(f->app, w, f->a, NULL, j.id, &j, &f->err), &f->err, ERR_NOT_FOUND,
 	           "job");

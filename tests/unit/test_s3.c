@@ -56,8 +56,8 @@ static int url_key(void *of UNUSED, struct arena *a UNUSED, const char **access_
 	return 0;
 }
 
-static int authenticate(void *of UNUSED, struct arena *a, struct str token, struct principal **out,
-                        struct err *err)
+static int authenticate(void *of UNUSED, struct arena *a, struct str token, bool local UNUSED,
+                        struct principal **out, struct err *err)
 {
 	if (!str_eq(token, TOKEN) && !str_eq(token, "stoker_viewer"))
 		return err_set(err, ERR_AUTH, "this token is not known");

@@ -30,8 +30,8 @@ static struct http_client *client;
 static struct objstore *objects;
 static uint8_t *content;
 
-static int authenticate(void *of UNUSED, struct arena *a, struct str token, struct principal **out,
-                        struct err *err)
+static int authenticate(void *of UNUSED, struct arena *a, struct str token, bool local UNUSED,
+                        struct principal **out, struct err *err)
 {
 	if (!str_eq(token, TOKEN))
 		return err_set(err, ERR_AUTH, "this token is not known");
