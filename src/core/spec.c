@@ -217,6 +217,18 @@ static bool hf_ok(struct str rest)
 	return all_of(owner, "._-") && all_of(id, "._-") && owner.p[0] != '.' && id.p[0] != '.';
 }
 
+bool spec_bucket_ok(struct str name)
+{
+	if (!all_of(name, "._-") || name.n < 3 || name.n > 63 || name.p[0] == '.' ||
+	    name.p[0] == '-')
+		return false;
+	for (size_t i = 1; i < name.n; i++) {
+		if (name.p[i] == '.' && name.p[i - 1] == '.')
+			return false;
+	}
+	return true;
+}
+
 static bool s3_ok(struct str rest)
 {
 	struct str bucket;
@@ -224,7 +236,7 @@ static bool s3_ok(struct str rest)
 	if (rest.n == 0 || memchr(rest.p, '@', rest.n) != NULL)
 		return false;
 	bucket = split(&rest, '/');
-	return all_of(bucket, "._-") && bucket.n <= 63 && (rest.n == 0 || rest.p[0] != '/');
+	return spec_bucket_ok(bucket) && (rest.n == 0 || rest.p[0] != '/');
 }
 
 static bool https_ok(struct str rest)
@@ -265,7 +277,7 @@ static const struct {
 	bool (*ok)(struct str rest); /* NULL: not offered, `form` is what to do instead */
 } schemes[] = {
 	{"hf://",    "hf://owner/repo or hf://owner/repo@revision", hf_ok},
-	{"s3://",    "s3://bucket/path",                            s3_ok},
+	{"s3://",    "s3://bucket/path, the bucket of 3 to 63 characters", s3_ok},
 	{"https://", "https://host/path",                           https_ok},
 	{"file://",  "file:///absolute/path",                       file_ok},
 	{"gs://",    "mirror it to an s3:// bucket", NULL},

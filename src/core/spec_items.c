@@ -513,6 +513,19 @@ static void check_patterns(struct spec_reader *r, const struct doc *weights, con
 	spec_pop(r, list);
 }
 
+/* With the id that a fetch would end with. */
+static void check_source(struct spec_reader *r, const struct doc *at, const char *source)
+{
+	struct err err = {0};
+	size_t mark;
+
+	if (!spec_judges(r) || spec_source_check(str_of(source), &err) == 0)
+		return;
+	mark = spec_push(r, "source");
+	spec_problem_add_id(r->problems, err.id, at, r->path, "%.250s", err.msg);
+	spec_pop(r, mark);
+}
+
 void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base)
 {
 	const struct doc *list = spec_read_list(r, d, SPEC_WEIGHTS_MAX);
@@ -529,9 +542,8 @@ void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base)
 		if (item->kind == DOC_NULL)
 			spec_unreadable(r, item, "should be a map, not null");
 		spec_read_block(r, &spec_weights_block, item, w);
-		if (w->source != NULL && spec_source_check(str_of(w->source), &err) < 0)
-			spec_fault_at(r, doc_get(item, "source"), "source", "%.250s", err.msg);
-		err_clear(&err);
+		if (w->source != NULL)
+			check_source(r, doc_get(item, "source"), w->source);
 		if (w->source != NULL && w->endpoint != NULL &&
 		    spec_endpoint_check(str_of(w->source), str_of(w->endpoint), &err) < 0)
 			spec_fault_at(r, doc_get(item, "endpoint"), "endpoint", "%.250s", err.msg);

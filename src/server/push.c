@@ -99,7 +99,7 @@ static int check_idle(struct app *app, const struct job_spec *spec, struct err *
 	               "declared with --gpus. Use limits.max_duration");
 }
 
-/* A file:// source outside of the allowed folders would only fail later. */
+/* A file:// source that is not there, or not in an allowed folder, would only fail later. */
 static int check_sources(struct app *app, const struct job_spec *spec, struct err *err)
 {
 	struct source_options o = {
@@ -111,7 +111,8 @@ static int check_sources(struct app *app, const struct job_spec *spec, struct er
 		AUTO_SOURCE struct source *s = NULL;
 
 		if (str_starts(str_of(spec->weights[i].source), "file://") &&
-		    source_open(&s, spec->weights[i].source, &o, err) < 0)
+		    (source_open(&s, spec->weights[i].source, &o, err) < 0 ||
+		     source_check(s, err) < 0))
 			return err_wrap(err, "job.weights[%zu]", i);
 	}
 	return 0;

@@ -240,6 +240,14 @@ static int finish_listing(struct source *s, struct arena *a, struct source_found
 	return 0;
 }
 
+int source_check(struct source *s, struct err *err)
+{
+	if (s->ops->check == NULL || s->ops->check(s, err) == 0)
+		return 0;
+	(void)err_wrap(err, "%s", s->name);
+	return fail(err);
+}
+
 int source_list(struct source *s, struct arena *a, const struct glob_filter *filter,
                 const char *revision, struct source_listing *out, struct err *err)
 {

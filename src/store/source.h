@@ -56,6 +56,9 @@ void source_close(struct source *s);
 DEFINE_CLEANUP(struct source, source_close)
 #define AUTO_SOURCE CLEANUP(source_close_p)
 const char *source_name(const struct source *s); /* its URL without query, for messages */
+/* Is it there, as far as that can be told at once: without the network, without a walk? Errors are
+ * those of source_list(). */
+int source_check(struct source *s, struct err *err) MUST_CHECK;
 /* Resolves and lists; `revision` (may be NULL) asks for one that was frozen before. Errors name the
  * source and say what to do: ERR_AUTH "401 ... set auth_secret_name", ERR_NOT_FOUND, ERR_INVALID
  * when the filter leaves nothing. */

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "core/spec.h"
 #include "io/sigv4.h"
 #include "store/s3xml.h"
 
@@ -66,20 +67,6 @@ static int read_secret(struct bucket *b, struct err *err)
 	return 0;
 }
 
-static bool bucket_ok(struct str s)
-{
-	if (s.n < 3 || s.n > 63 || s.p[0] == '.' || s.p[0] == '-')
-		return false;
-	for (size_t i = 0; i < s.n; i++) {
-		char c = s.p[i];
-
-		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-		      c == '-' || c == '_' || (c == '.' && s.p[i - 1] != '.')))
-			return false;
-	}
-	return true;
-}
-
 static void set_endpoint(struct bucket *b, const char *url)
 {
 	struct str ep = str_of(url);
@@ -98,7 +85,7 @@ static int parse(struct bucket *b, struct str rest, const struct source_options 
 {
 	struct str name = {0};
 
-	if (!str_cut(&rest, '/', &name) || !bucket_ok(name))
+	if (!str_cut(&rest, '/', &name) || !spec_bucket_ok(name))
 		return err_set(err, ERR_INVALID, "not a bucket name: use s3://bucket/path");
 	while (rest.n > 0 && rest.p[rest.n - 1] == '/')
 		rest.n--;

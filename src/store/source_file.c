@@ -220,27 +220,48 @@ static int walk(const struct file_source *f, int dirfd, struct buf *rel, int dep
 	return r;
 }
 
-static int list(struct file_source *f, struct source_found *to, struct err *err)
+/* The file or the folder that the URL names. fd or -1. */
+static int open_named(const struct file_source *f, struct stat *st, struct err *err)
 {
-	AUTO_BUF struct buf rel = BUF_INIT(FS_PATH_MAX);
-	AUTO_FD int fd = -1;
-	const char *slash = strrchr(f->path, '/');
-	struct stat st;
+	AUTO_FD int fd = f->path[0] != '\0'
+	                         ? open_below(f, f->path, err)
+	                         : openat(f->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int given;
 
-	fd = f->path[0] != '\0' ? open_below(f, f->path, err)
-	                        : openat(f->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return err->code == ERR_NONE ? err_errno(err, errno, "its folder") : -1;
-	if (fstat(fd, &st) < 0)
+	if (fstat(fd, st) < 0)
 		return err_errno(err, errno, "fstat");
-	f->single = !S_ISDIR(st.st_mode);
-	if (!f->single)
-		return walk(f, fd, &rel, 0, to, err);
-	if (!S_ISREG(st.st_mode))
+	if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode))
 		return err_set(err, ERR_INVALID,
 		               "neither a file nor a folder on the server's machine: name one of "
 		               "them in the URL");
+	given = fd;
+	fd = -1;
+	return given;
+}
+
+static int list(struct file_source *f, struct source_found *to, struct err *err)
+{
+	AUTO_BUF struct buf rel = BUF_INIT(FS_PATH_MAX);
+	const char *slash = strrchr(f->path, '/');
+	struct stat st;
+	AUTO_FD int fd = open_named(f, &st, err);
+
+	if (fd < 0)
+		return -1;
+	f->single = !S_ISDIR(st.st_mode);
+	if (!f->single)
+		return walk(f, fd, &rel, 0, to, err);
 	return found(&st, str_of(slash != NULL ? slash + 1 : f->path), to, err);
+}
+
+static int file_check(struct source *s, struct err *err)
+{
+	struct stat st;
+	AUTO_FD int fd = open_named((const struct file_source *)s, &st, err);
+
+	return fd < 0 ? refused(err) : 0;
 }
 
 static int file_list(struct source *s, struct arena *a UNUSED, const char *resolved UNUSED,
@@ -310,6 +331,7 @@ const struct source_ops source_file_ops = {
 	.form = "file:///folder or file:///folder/file",
 	.auth_advice = "the server's user must be allowed to read it",
 	.open = file_open,
+	.check = file_check,
 	.list = file_list,
 	.read = file_read,
 	.done = file_done,

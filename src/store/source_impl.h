@@ -22,6 +22,8 @@ struct source_ops {
 	/* `rest` is what follows "://". Allocates *out with source_new(). */
 	int (*open)(struct source **out, struct str rest, const struct source_options *o,
 	            struct err *err);
+	/* See source_check(); NULL: only a listing can tell. */
+	int (*check)(struct source *s, struct err *err);
 	/* Hands every file to source_found(). May set *revision (in `a`); otherwise a digest over
 	 * what was found is the revision. `frozen` is NULL, or the revision that is asked for. */
 	int (*list)(struct source *s, struct arena *a, const char *resolved,

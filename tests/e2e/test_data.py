@@ -62,11 +62,25 @@ def test_the_second_job_finds_them_warm(files):
     assert blob.stat().st_nlink >= 2, "the tree is hard links: one machine keeps one copy"
 
 
-@pytest.mark.parametrize("source, error", [("file://{root}/nothing", "source_not_found"), ("https://127.0.0.1:1/x", "address_denied")])
-def test_bad_sources(files, source, error):
-    job = files.push(["echo never"], weights=[{"source": source.format(root=files.sources), "mount_location": "/w"}])
+def test_a_source_that_cannot_be_fetched_fails_before_user_code(files):
+    job = files.push(["echo never"], weights=[{"source": "https://127.0.0.1:1/x", "mount_location": "/w"}])
     done = files.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
-    assert done["error_id"] == error and "never" not in files.user_lines(job)
+    assert done["error_id"] == "address_denied" and "never" not in files.user_lines(job)
+
+
+@pytest.mark.parametrize("source, error", [("file://{root}/nothing", "source_not_found"), ("file://{root}/model/config.json/x", None),
+                                           ("file://{root}/out", "source_denied"), ("file://{root}/dangling", "source_not_found"),
+                                           ("file://{root}/pipe", "source_invalid"), ("s3://b/m", "source_invalid")])
+def test_a_source_that_cannot_be_there_is_refused_at_push(files, source, error):
+    """With the id that a prefetch gives, and nothing is left."""
+    (files.sources / "out").symlink_to("/etc")
+    (files.sources / "dangling").symlink_to("nothing")
+    os.mkfifo(files.sources / "pipe")
+    source = source.format(root=files.sources)
+    folder = files.job_folder(["echo never"], weights=[{"source": source, "mount_location": "/w"}])
+    said = {files.error("push", folder / "train.yaml", *flags) for flags in ([], ["--dry-run"])}
+    assert files.json("ps", "-a") == [] and files.json("weights", "ls") == []
+    assert said == {files.error("weights", "prefetch", source)} and error in (None, *said)
 
 
 @pytest.mark.parametrize("source", ["file:///etc/passwd", "file:///usr/share/common-licenses", "file://{root}-not"])

@@ -207,7 +207,7 @@ def test_what_is_taken(truss):
         {"image": {"base_image": "r.example/x", "docker_auth": {"auth_method": "AWS_IAM", "registry": "r.example", "aws_iam_docker_auth": {
             "access_key_secret_ref": ref, "secret_access_key_secret_ref": ref}}}},
         {"weights": [{"source": "hf://a/b@main", "mount_location": "/m", "auth": {"auth_method": "CUSTOM_SECRET", "auth_secret_name": "s"},
-                      "allow_patterns": ["*.json"], "ignore_patterns": ["x*"]}, {"source": "s3://b/p", "mount_location": "/n", "auth_secret_name": "s"}]},
+                      "allow_patterns": ["*.json"], "ignore_patterns": ["x*"]}, {"source": "s3://bucket/p", "mount_location": "/n", "auth_secret_name": "s"}]},
         {"interactive_session": {"trigger": "on_demand", "timeout_minutes": -1, "session_provider": "ssh", "auth_provider": "github"}},
         {"priority": -5, "name": "n", "workspace": {"workspace_root": None, "external_dirs": [], "exclude_dirs": ["x"]}, "enable_baseten_workdir": False},
     ]
@@ -229,8 +229,8 @@ def test_what_is_refused_says_so_by_name(truss):
         (docker("AWS_OIDC", aws_oidc_docker_auth=role), "docker_auth"),
         (docker("AWS_ASSUME_ROLE", aws_assume_role_docker_auth=role), "docker_auth"),
         (docker("GCP_OIDC", gcp_oidc_docker_auth={"service_account": "s", "workload_identity_provider": "w"}), "docker_auth"),
-        (weighs("s3://b/p", auth_method="AWS_OIDC", aws_oidc_role_arn="a", aws_oidc_region="r"), "auth"),
-        (weighs("s3://b/p", auth_method="AWS_ASSUME_ROLE", aws_assume_role_arn="a", aws_assume_role_region="r"), "auth"),
+        (weighs("s3://bucket/p", auth_method="AWS_OIDC", aws_oidc_role_arn="a", aws_oidc_region="r"), "auth"),
+        (weighs("s3://bucket/p", auth_method="AWS_ASSUME_ROLE", aws_assume_role_arn="a", aws_assume_role_region="r"), "auth"),
         (weighs("gs://b/p", auth_method="GCP_OIDC", gcp_oidc_service_account="a", gcp_oidc_workload_id_provider="r"), "auth"),
         *((weighs(f"{scheme}://b/p"), "source") for scheme in ("gs", "azure", "r2", "cw")),
         (loads({"typ": "loops_checkpoint", "run_id": "r", "checkpoint_name": "c", "target": "trainer"}), "checkpoints[0]"),

@@ -144,11 +144,11 @@ static const struct {
              "  weights: [{ source: \"hf://a/b\", mount_location: /mnt/ckpts }]\n"),
          "job.weights[0].mount_location", "checkpoint_path", 6, 51},
 	{"auth by OIDC",
-         JOB("  weights: [{ source: \"s3://a/b\", mount_location: /m, auth: { auth_method: "
+         JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth: { auth_method: "
              "AWS_OIDC } }]\n"),
          "job.weights[0].auth.auth_method", "not offered", 4, 76},
 	{"two secrets",
-         JOB("  weights: [{ source: \"s3://a/b\", mount_location: /m, auth_secret_name: a,\n"
+         JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth_secret_name: a,\n"
              "    auth: { auth_secret_name: b } }]\n"),
          "job.weights[0].auth.auth_secret_name", "remove one", 5, 11},
 	{"docker method", JOB("  image: { docker_auth: { auth_method: GCP_OIDC, registry: r } }\n"),
@@ -366,7 +366,8 @@ static void spec_reports_all_at_once(void **state UNUSED)
 	assert_int_equal(p->dropped, 21);
 	spec_problems_text(p, "train.yaml", &err);
 	assert_true(strlen(err.msg) <= 1900);
-	assert_true(str_starts(str_of(err.msg), "train.yaml:2:1: stray: is unknown; fields: project, team, job\n"));
+	assert_true(str_starts(str_of(err.msg),
+	                       "train.yaml:2:1: stray: is unknown; fields: project, team, job\n"));
 	assert_non_null(strstr(err.msg, "\n... and "));
 	err_clear(&err);
 	js_init(&js, &json);
@@ -696,9 +697,12 @@ static const struct {
 	{"hf://a/..", "hf://owner/repo"},
 	{"s3://", "s3://bucket/path"},
 	{"s3:///x", "s3://bucket/path"},
-	{"s3://b//x", "s3://bucket/path"},
-	{"s3://b/x@1", "revision"},
-	{"s3://b/a b", "blank"},
+	{"s3://bucket//x", "s3://bucket/path"},
+	{"s3://bucket/x@1", "revision"},
+	{"s3://bucket/a b", "blank"},
+	{"s3://b/m", "3 to 63"},
+	{"s3://a..b/m", "s3://bucket/path"},
+	{"s3://-ab/m", "s3://bucket/path"},
 	{"https://", "https://host/path"},
 	{"https://host", "https://host/path"},
 	{"https://u@host/x", "https://host/path"},
@@ -713,8 +717,8 @@ static const struct {
 	{"hf://Qwen/Qwen3-0.6B", NULL},
 	{"hf://Qwen/Qwen3-0.6B@refs/pr/3", NULL},
 	{"hf://datasets/a/b@main", NULL},
-	{"s3://b", NULL},
-	{"s3://b/p/q/", NULL},
+	{"s3://abc", NULL},
+	{"s3://a.B_1/p/q/", NULL},
 	{"https://host:8443/a/b.tar?x=1", NULL},
 	{"file:///srv/data", NULL},
 	{"file:///srv/data/", NULL},
