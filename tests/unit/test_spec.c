@@ -146,7 +146,7 @@ static const struct {
 	{"auth by OIDC",
          JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth: { auth_method: "
              "AWS_OIDC } }]\n"),
-         "job.weights[0].auth.auth_method", "not offered", 4, 76},
+         "job.weights[0].auth.auth_method", "not offered", 4, 78},
 	{"two secrets",
          JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth_secret_name: a,\n"
              "    auth: { auth_secret_name: b } }]\n"),
