@@ -559,6 +559,7 @@ static void run_commands(struct run *r)
 	if (go(r, &err) < 0) {
 		logs_message(r->logs, "cannot start the commands: %s", err.msg);
 		log_error("%s", err.msg);
+		(void)sandbox_kill(r->sandbox); /* it would wait for them for ever */
 	}
 	wait_end(r);
 	if (sampler_last(r->sampler, &last))
