@@ -393,8 +393,8 @@ bool cgroup_usage(const struct cgroup *g, uint64_t *memory_bytes, uint64_t *cpu_
 	return true;
 }
 
-/* Sends KILL to all in a group and those below; returns how many there were, -1 = cannot tell. */
-static int kill_all(const char *dir, int depth)
+/* Calls fn for all in a group and those below; returns how many there were, -1 = cannot tell. */
+static int each(const char *dir, int depth, void (*fn)(void *arg, pid_t pid), void *arg)
 {
 	AUTO_BUF struct buf procs = BUF_INIT(TEXT_MAX);
 	struct str rest, line;
@@ -409,7 +409,7 @@ static int kill_all(const char *dir, int depth)
 		struct err err = {0};
 
 		if (str_u64(line, 1, INT_MAX, &pid, &err) == 0) {
-			(void)kill((pid_t)pid, SIGKILL); /* gone meanwhile is fine */
+			fn(arg, (pid_t)pid);
 			n++;
 		}
 	}
@@ -420,11 +420,31 @@ static int kill_all(const char *dir, int depth)
 		if (e->d_type != DT_DIR || e->d_name[0] == '.')
 			continue;
 		FMT(sub, "%s/%s", dir, e->d_name);
-		n += MAX(kill_all(sub, depth + 1), 0);
+		n += MAX(each(sub, depth + 1, fn, arg), 0);
 	}
 	if (d != NULL)
 		(void)closedir(d);
 	return n;
+}
+
+static void kill_one(void *arg UNUSED, pid_t pid)
+{
+	(void)kill(pid, SIGKILL); /* gone meanwhile is fine */
+}
+
+static void add_one(void *arg, pid_t pid)
+{
+	buf_add(arg, &pid, sizeof(pid));
+}
+
+void cgroup_pids(const struct cgroup *g, struct buf *out)
+{
+	int i = CGROUP_UNIFIED;
+
+	for (int k = 0; k < CGROUP_PARTS && g->dir[i][0] == '\0'; k++)
+		i = k;
+	if (g->dir[i][0] != '\0')
+		(void)each(g->dir[i], 0, add_one, out);
 }
 
 void cgroup_freeze(const struct cgroup *g, int64_t limit_ms)
@@ -455,7 +475,7 @@ bool cgroup_kill(const struct cgroup *g, int64_t limit_ms)
 		if (g->dir[CGROUP_UNIFIED][0] != '\0') /* from 5.14 on: all at once, no race */
 			(void)write_file(g->dir[CGROUP_UNIFIED], "cgroup.kill", "1");
 		for (int i = 0; i < CGROUP_PARTS; i++) {
-			if (g->dir[i][0] != '\0' && kill_all(g->dir[i], 0) != 0)
+			if (g->dir[i][0] != '\0' && each(g->dir[i], 0, kill_one, NULL) != 0)
 				empty = false;
 		}
 		if (empty)

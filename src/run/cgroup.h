@@ -56,6 +56,8 @@ uint64_t cgroup_oom_kills(const struct cgroup *g);
 uint64_t cgroup_peak(const struct cgroup *g); /* bytes, 0 = not known */
 bool cgroup_usage(const struct cgroup *g, uint64_t *memory_bytes, uint64_t *cpu_ns);
 bool cgroup_tracks(const struct cgroup *g); /* there is at least one group */
+/* Appends the pid_t of all its processes, as one of its hierarchies has them. */
+void cgroup_pids(const struct cgroup *g, struct buf *out);
 /* All its processes stand still until cgroup_thaw(), or are killed. Waits for that, for at most
  * limit_ms. Version 2, and the hierarchy without controllers beside version 1; else nothing
  * happens. */

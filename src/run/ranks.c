@@ -77,16 +77,15 @@ static bool is_below(const struct one *all, size_t n, pid_t pid, pid_t init)
 	return false;
 }
 
-uint32_t ranks_of(pid_t init)
+void ranks_pids(pid_t init, struct buf *out)
 {
 	AUTO_BUF struct buf list = BUF_INIT(PROCESSES_MAX * sizeof(struct one));
 	struct one *all;
 	DIR *d = init > 0 ? opendir("/proc") : NULL;
-	uint32_t world = 0;
 	size_t n;
 
 	if (d == NULL)
-		return 0;
+		return;
 	for (struct dirent *e = readdir(d); e != NULL && !list.full; e = readdir(d)) {
 		struct one x = {.pid = (pid_t)strtol(e->d_name, NULL, 10)};
 
@@ -95,13 +94,26 @@ uint32_t ranks_of(pid_t init)
 		x.parent = parent_of(dirfd(d), e->d_name);
 		buf_add(&list, &x, sizeof(x));
 	}
+	(void)closedir(d);
 	all = (struct one *)(void *)list.p;
 	n = list.n / sizeof(struct one);
 	if (n > 0)
 		qsort(all, n, sizeof(all[0]), by_pid);
-	for (size_t i = 0; i < n && world == 0; i++)
+	for (size_t i = 0; i < n; i++)
 		if (is_below(all, n, all[i].pid, init))
-			world = world_of(dirfd(d), all[i].pid);
-	(void)closedir(d);
+			buf_add(out, &all[i].pid, sizeof(pid_t));
+}
+
+uint32_t ranks_of(pid_t init)
+{
+	AUTO_BUF struct buf list = BUF_INIT(PROCESSES_MAX * sizeof(pid_t));
+	AUTO_FD int proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint32_t world = 0;
+
+	if (proc_fd < 0)
+		return 0;
+	ranks_pids(init, &list);
+	for (size_t i = 0; i < list.n / sizeof(pid_t) && world == 0; i++)
+		world = world_of(proc_fd, ((const pid_t *)(const void *)list.p)[i]);
 	return world;
 }
