@@ -319,6 +319,7 @@ static int start_quota(struct build *x, const char *dir, const char *tree, struc
 		.scratch_bytes = l->scratch_bytes,
 		.scratch_files = l->scratch_files,
 		.group = cgroup_tracks(&x->s->cgroup) ? &x->s->cgroup : NULL,
+		.init = x->s->init,
 	};
 
 	return quota_start(&x->quota, &o, err);

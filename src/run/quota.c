@@ -3,6 +3,8 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "run/nameless.h"
+#include "run/ranks.h"
 #include "store/usage.h"
 
 #include <poll.h>
@@ -16,20 +18,44 @@
 #define FREEZE_MS 500  /* until the kernel has frozen all */
 #define DISKS_MAX 2    /* that of the attempts, and that of containers */
 #define OWN_MAX 4
+#define PIDS_MAX ((size_t)CGROUP_PIDS_MAX * sizeof(pid_t))
+#define MARGIN_SHARE 8      /* of a limit, see struct tally */
+#define NAMELESS_MS 10000   /* between two looks for nameless files, without a reason */
+#define NAMELESS_FILES 1000 /* that the file system has beyond those that have been counted */
+
+/* Where a nameless file was. */
+enum place { IN_SCRATCH, IN_VOLUME, IN_CACHE, PLACES };
+#define ANYWHERE (1U << IN_SCRATCH | 1U << IN_VOLUME | 1U << IN_CACHE)
 
 /* One limit: what is counted, and when next. */
 struct look {
 	int64_t due_ms;
 	uint64_t last_bytes; /* as counted the last time */
 	int64_t last_ms;
+	int64_t nameless_due_ms; /* when nameless files are looked for, whatever else is known */
 };
 
 /* A file system that the job writes to, by a folder of it. */
 struct disk {
-	const char *dir, *own[OWN_MAX];      /* folders of it that are the job's */
+	const char *dir, *own[OWN_MAX]; /* folders of it that are the job's */
+	dev_t dev;
 	uint64_t files_before, bytes_before; /* used by all when the job began */
 	struct look look;                    /* at its inodes */
 	uint64_t left;                       /* when they were counted last */
+};
+
+static_assert(DISKS_MAX * PLACES <= NAMELESS_KINDS, "each place on each disk is a kind");
+
+/* What a count is about. */
+struct tally {
+	struct look *look; /* NULL: without nameless files */
+	const char *const *dirs;
+	size_t n;
+	uint64_t closed;              /* folders that nobody could read before the job began */
+	unsigned places;              /* of nameless files: set of 1 << enum place */
+	const struct disk *disk;      /* of them; NULL: any */
+	uint64_t margin;              /* so many bytes that nobody knows call for a look at them */
+	struct usage_total furnished; /* to subtract */
 };
 
 struct quota {
@@ -37,7 +63,8 @@ struct quota {
 	struct look volume, scratch;
 	struct disk disk[DISKS_MAX];
 	size_t n_disks;
-	struct usage_total furniture; /* the scratch as the job finds it */
+	struct usage_total furniture; /* the scratch as the job finds it, without its code */
+	bool frozen;
 	int stop_fd, crossed_fd;
 	atomic_bool cancel;  /* ends a count */
 	atomic_bool crossed; /* `why` is whole */
@@ -77,46 +104,125 @@ static void used_by_all(const char *dir, uint64_t *files, uint64_t *bytes)
 	*bytes = (uint64_t)(fs.f_blocks - MIN(fs.f_blocks, fs.f_bfree)) * fs.f_frsize;
 }
 
-/* A job may hide files: in folders too deep to be named, too many to be listed, or that only it may
- * enter. Then all that the file systems have got since the job began counts as its own. */
-static void add_hidden(const struct quota *q, struct usage_total *sum)
+/* What all file systems have got since the job began. */
+static void grown(const struct quota *q, uint64_t *more_files, uint64_t *more_bytes)
 {
-	uint64_t more_files = 0, more_bytes = 0;
-
+	*more_files = *more_bytes = 0;
 	for (size_t i = 0; i < q->n_disks; i++) {
 		const struct disk *d = &q->disk[i];
 		uint64_t files, bytes;
 
 		used_by_all(d->dir, &files, &bytes);
-		more_files += files - MIN(files, d->files_before);
-		more_bytes += bytes - MIN(bytes, d->bytes_before);
+		*more_files += files - MIN(files, d->files_before);
+		*more_bytes += bytes - MIN(bytes, d->bytes_before);
 	}
+}
+
+/* A job may hide files: in folders too deep to be named, too many to be listed, or that only it may
+ * enter, or behind too many descriptors. Then all growth counts as its own. */
+static void add_hidden(const struct quota *q, struct usage_total *sum)
+{
+	uint64_t more_files, more_bytes;
+
+	grown(q, &more_files, &more_bytes);
 	sum->files = MAX(sum->files, more_files);
 	sum->disk_bytes = MAX(sum->disk_bytes, more_bytes);
 }
 
-/* False: the job is over. `closed`: folders in there that nobody could read before the job began.
- */
-static bool count(struct quota *q, const char *const *dirs, size_t n, uint64_t closed,
-                  struct usage_total *sum)
+static bool is_in(const char *path, const char *dir)
+{
+	size_t n = dir == NULL ? 0 : strlen(dir);
+
+	return n > 0 && strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+/* Overlays are in the scratch, or a container's root. What is elsewhere is memory, or not of this
+ * node. */
+static int kind_of(void *arg, const struct nameless *f)
+{
+	const struct quota *q = arg;
+	const struct quota_options *o = &q->o;
+	enum place place = IN_SCRATCH;
+	size_t disk = 0;
+
+	while (disk < q->n_disks && q->disk[disk].dev != f->dev)
+		disk++;
+	if (disk == q->n_disks && !f->overlay)
+		return -1;
+	if (disk == q->n_disks)
+		disk = q->n_disks - 1;
+	if (is_in(f->path, o->volume) || is_in(f->path, o->volume_at))
+		place = IN_VOLUME;
+	else if (is_in(f->path, o->cache[0]) || is_in(f->path, o->cache[1]) ||
+	         is_in(f->path, o->cache_at))
+		place = IN_CACHE;
+	return (int)(disk * PLACES + place);
+}
+
+/* Looking at all descriptors takes longer than at the names. So it is done when there is a reason,
+ * and now and then: somebody else may have deleted as much as this job has written. */
+static bool may_have_nameless(const struct quota *q, const struct tally *t,
+                              const struct usage_total *sum)
+{
+	uint64_t files, bytes;
+	int64_t now = clock_mono_ms();
+
+	grown(q, &files, &bytes);
+	if (!q->frozen && now < t->look->nameless_due_ms &&
+	    files + t->furnished.files <= sum->files + NAMELESS_FILES &&
+	    bytes + t->furnished.disk_bytes <= sum->disk_bytes + t->margin)
+		return false;
+	t->look->nameless_due_ms = now + NAMELESS_MS;
+	return true;
+}
+
+/* False: there are too many to look at. */
+static bool add_nameless(struct quota *q, const struct tally *t, struct usage_total *sum)
+{
+	AUTO_BUF struct buf pids = BUF_INIT(PIDS_MAX);
+	struct nameless_total kinds[NAMELESS_KINDS] = {0};
+
+	if (q->o.group != NULL)
+		cgroup_pids(q->o.group, &pids);
+	else
+		ranks_pids(q->o.init, &pids);
+	if (!nameless_count((const pid_t *)(void *)pids.p, pids.n / sizeof(pid_t), kind_of, q,
+	                    &q->cancel, kinds))
+		return false;
+	for (size_t i = 0; i < q->n_disks * PLACES; i++) {
+		if ((t->places & 1U << i % PLACES) == 0 ||
+		    (t->disk != NULL && t->disk != &q->disk[i / PLACES]))
+			continue;
+		sum->files += kinds[i].files;
+		sum->disk_bytes += kinds[i].disk_bytes;
+	}
+	return true;
+}
+
+/* False: the job is over. */
+static bool count(struct quota *q, const struct tally *t, struct usage_total *sum)
 {
 	bool hidden = false;
 
 	*sum = (struct usage_total){0};
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < t->n; i++) {
 		struct usage_total one = {0};
 		struct err err = {0};
 
-		if (dirs[i] == NULL || access(dirs[i], F_OK) < 0)
+		if (t->dirs[i] == NULL || access(t->dirs[i], F_OK) < 0)
 			continue;
-		if (usage_walk(dirs[i], 1, NULL, NULL, &q->cancel, &one, &err) < 0)
+		if (usage_walk(t->dirs[i], 1, NULL, NULL, &q->cancel, &one, &err) < 0)
 			hidden = true;
 		sum->files += one.files + one.folders + one.links + one.others;
 		sum->disk_bytes += one.disk_bytes;
 		sum->unreadable += one.unreadable;
 	}
-	if (hidden || sum->unreadable > closed)
+	if (t->look != NULL && may_have_nameless(q, t, sum) && !add_nameless(q, t, sum))
+		hidden = true;
+	if (hidden || sum->unreadable > t->closed)
 		add_hidden(q, sum);
+	sum->files -= MIN(sum->files, t->furnished.files);
+	sum->disk_bytes -= MIN(sum->disk_bytes, t->furnished.disk_bytes);
 	return !atomic_load(&q->cancel);
 }
 
@@ -124,12 +230,14 @@ static void freeze(struct quota *q)
 {
 	if (q->o.group != NULL)
 		cgroup_freeze(q->o.group, FREEZE_MS);
+	q->frozen = true;
 }
 
 static void thaw(struct quota *q)
 {
 	if (q->o.group != NULL)
 		cgroup_thaw(q->o.group);
+	q->frozen = false;
 }
 
 /* The next look at what took that long. */
@@ -162,7 +270,13 @@ static bool is_over(struct quota *q, bool (*over)(struct quota *, struct usage_t
 
 static bool volume_over(struct quota *q, struct usage_total *sum)
 {
-	return count(q, &q->o.volume, 1, 0, sum) && sum->disk_bytes > q->o.volume_bytes;
+	const struct tally t = {.look = &q->volume,
+	                        .dirs = &q->o.volume,
+	                        .n = 1,
+	                        .places = 1U << IN_VOLUME,
+	                        .margin = q->o.volume_bytes / MARGIN_SHARE};
+
+	return count(q, &t, sum) && sum->disk_bytes > q->o.volume_bytes;
 }
 
 /* Often when it may be full soon: what is written between two looks is over the limit. */
@@ -195,12 +309,38 @@ static bool scratch_over(struct quota *q, struct usage_total *sum)
 {
 	const struct quota_options *o = &q->o;
 
-	if (!count(q, o->scratch, COUNT(o->scratch), q->furniture.unreadable, sum))
+	const struct tally t = {
+		.look = &q->scratch,
+		.dirs = o->scratch,
+		.n = COUNT(o->scratch),
+		.closed = q->furniture.unreadable,
+		.places = 1U << IN_SCRATCH,
+		.margin = o->scratch_bytes > 0 ? o->scratch_bytes / MARGIN_SHARE : UINT64_MAX / 2,
+		.furnished = q->furniture,
+	};
+
+	if (!count(q, &t, sum))
 		return false;
-	sum->files -= MIN(sum->files, q->furniture.files);
-	sum->disk_bytes -= MIN(sum->disk_bytes, q->furniture.disk_bytes);
 	return ((o->scratch_bytes > 0 && sum->disk_bytes > o->scratch_bytes) ||
 	        (o->scratch_files > 0 && sum->files > o->scratch_files));
+}
+
+static void scratch_full(const struct quota *q, const struct usage_total *sum, struct err *why)
+{
+	const struct quota_options *o = &q->o;
+	char has[UNITS_CAP], may[UNITS_CAP];
+
+	if (o->scratch_bytes > 0 && sum->disk_bytes > o->scratch_bytes)
+		(void)err_set(why, ERR_SCRATCH_QUOTA_EXCEEDED,
+		              "the job has %s in its scratch, workspace and temporary folders; "
+		              "this server allows %s (--scratch-size)",
+		              units_show_bytes(sum->disk_bytes, has),
+		              units_show_bytes(o->scratch_bytes, may));
+	else
+		(void)err_set(why, ERR_SCRATCH_QUOTA_EXCEEDED,
+		              "the job has %" PRIu64 " files in its scratch, workspace and "
+		              "temporary folders; this server allows %" PRIu64 " (--scratch-files)",
+		              sum->files, o->scratch_files);
 }
 
 static void look_at_scratch(struct quota *q)
@@ -208,33 +348,27 @@ static void look_at_scratch(struct quota *q)
 	const struct quota_options *o = &q->o;
 	int64_t begun = clock_mono_ms();
 	struct usage_total sum;
-	char has[UNITS_CAP], may[UNITS_CAP];
 	bool over;
 
 	if ((o->scratch_bytes == 0 && o->scratch_files == 0) || !is_due(&q->scratch))
 		return;
 	over = is_over(q, scratch_over, &sum);
 	put_off(&q->scratch, begun, (int64_t)QUOTA_LOOK_MS * 2);
-	if (!over)
-		return;
-	if (o->scratch_bytes > 0 && sum.disk_bytes > o->scratch_bytes)
-		(void)err_set(&q->why, ERR_SCRATCH_QUOTA_EXCEEDED,
-		              "the job has written %s to its scratch, workspace and temporary "
-		              "folders; this server allows %s (--scratch-size)",
-		              units_show_bytes(sum.disk_bytes, has),
-		              units_show_bytes(o->scratch_bytes, may));
-	else
-		(void)err_set(&q->why, ERR_SCRATCH_QUOTA_EXCEEDED,
-		              "the job has made %" PRIu64 " files in its scratch, workspace and "
-		              "temporary folders; this server allows %" PRIu64 " (--scratch-files)",
-		              sum.files, o->scratch_files);
+	if (over)
+		scratch_full(q, &sum, &q->why);
 }
 
 /* All that the job can make files in. */
-static bool count_own(struct quota *q, const struct disk *d, uint64_t *own)
+static bool count_own(struct quota *q, struct disk *d, uint64_t *own)
 {
+	const struct tally t = {.look = &d->look,
+	                        .dirs = d->own,
+	                        .n = COUNT(d->own),
+	                        .closed = q->furniture.unreadable,
+	                        .places = ANYWHERE,
+	                        .disk = d};
 	struct usage_total sum;
-	bool known = count(q, d->own, COUNT(d->own), q->furniture.unreadable, &sum);
+	bool known = count(q, &t, &sum);
 
 	*own = sum.files;
 	return known;
@@ -297,16 +431,41 @@ static void *watch(void *arg)
 static void find_disks(struct quota *q)
 {
 	const struct quota_options *o = &q->o;
-	struct stat dir, root;
-	bool apart = o->root != NULL && stat(o->dir, &dir) == 0 && stat(o->root, &root) == 0 &&
-	             dir.st_dev != root.st_dev;
+	struct stat dir = {0}, root = {0};
+	bool known = stat(o->dir, &dir) == 0;
+	bool apart =
+		known && o->root != NULL && stat(o->root, &root) == 0 && dir.st_dev != root.st_dev;
 
 	q->disk[0] = (struct disk){
 		.dir = o->dir, .own = {o->dir, o->cache[0], o->cache[1], apart ? NULL : o->root}};
 	q->disk[1] = (struct disk){.dir = o->root, .own = {o->root}};
 	q->n_disks = apart ? 2 : 1;
+	q->disk[0].dev = dir.st_dev;
+	q->disk[1].dev = root.st_dev;
 	for (size_t i = 0; i < q->n_disks; i++)
 		used_by_all(q->disk[i].dir, &q->disk[i].files_before, &q->disk[i].bytes_before);
+}
+
+/* The scratch as the job finds it. Its code counts as files of its own, which may be too much
+ * already; but what nobody can read in there was closed by nobody to hide something. */
+static int furnish(struct quota *q, struct err *err)
+{
+	const struct quota_options *o = &q->o;
+	struct tally all = {.dirs = o->scratch, .n = COUNT(o->scratch), .closed = UINT64_MAX};
+	struct tally code = {.dirs = &o->code, .n = 1, .closed = UINT64_MAX};
+	struct usage_total own, over;
+
+	/* overlays have folders that an ordinary user cannot read */
+	if (o->scratch_bytes == 0 && o->scratch_files == 0 && geteuid() == 0)
+		return 0;
+	(void)count(q, &all, &q->furniture);
+	(void)count(q, &code, &own);
+	q->furniture.files -= MIN(q->furniture.files, own.files);
+	q->furniture.disk_bytes -= MIN(q->furniture.disk_bytes, own.disk_bytes);
+	if (!scratch_over(q, &over))
+		return 0;
+	scratch_full(q, &over, err);
+	return -1;
 }
 
 int quota_start(struct quota **out, const struct quota_options *o, struct err *err)
@@ -316,9 +475,11 @@ int quota_start(struct quota **out, const struct quota_options *o, struct err *e
 
 	q->o = *o;
 	find_disks(q);
-	/* overlays have folders that an ordinary user cannot read */
-	if (o->scratch_bytes > 0 || o->scratch_files > 0 || geteuid() != 0)
-		(void)count(q, o->scratch, COUNT(o->scratch), UINT64_MAX, &q->furniture);
+	q->stop_fd = q->crossed_fd = -1;
+	if (furnish(q, err) < 0) {
+		quota_stop(q);
+		return -1;
+	}
 	q->stop_fd = eventfd(0, EFD_CLOEXEC);
 	q->crossed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (q->stop_fd < 0 || q->crossed_fd < 0) {

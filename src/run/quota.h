@@ -6,8 +6,9 @@
  * frozen (where it has a cgroup), so that nothing grows meanwhile and no file is seen twice; what
  * is over then ends the job, still frozen. Looking takes at most a twentieth of the time.
  *
- * Files that are in the scratch before the job begins (its code, the folders of its view of the
- * host) do not count.
+ * What is in the scratch before the job begins (the folders of its view of the host) does not
+ * count, but its code does: the job may delete that, and write as much instead. Files without a
+ * name that its processes hold count where their last name was.
  *
  * Inodes have no limit for each job, but when few are left the job that holds most of them ends:
  * as `kubelet` evicts pods from a node without inodes. What counts then is all that the job can
@@ -27,15 +28,20 @@
 struct quota_options {
 	const char *dir;        /* attempt folder: all below it is the job's */
 	const char *scratch[5]; /* what the limits of scratch count; NULL: fewer */
+	const char *code;       /* that of `scratch` with the job's code; NULL: none */
 	const char *root;       /* what a container changes of its image; NULL: none */
 	const char *volume;     /* checkpoint folder; NULL: there is none */
 	const char *cache[2];   /* NULL: fewer */
 	uint64_t scratch_bytes, scratch_files, volume_bytes; /* 0 = no limit */
-	const struct cgroup *group;                          /* lives until quota_stop() */
+	/* where the job finds them; NULL: where they are */
+	const char *volume_at, *cache_at;
+	const struct cgroup *group; /* lives until quota_stop() */
+	pid_t init; /* whose descendants are the job, where there is no group; 0: none */
 };
 
 struct quota;
 
+/* ERR_SCRATCH_QUOTA_EXCEEDED: the code alone is over a limit. */
 int quota_start(struct quota **out, const struct quota_options *o, struct err *err) MUST_CHECK;
 /* Readable once a limit is crossed. */
 int quota_fd(const struct quota *q);

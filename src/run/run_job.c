@@ -301,6 +301,7 @@ static const char *const scratch_dirs[] = {ATTEMPT_SCRATCH, ATTEMPT_UPPER, ATTEM
 static int start_quota(struct run *r, struct err *err)
 {
 	const struct wire_launch *l = &r->launch;
+	const struct job_spec *s = &r->spec;
 	const struct cgroup *g = &r->sandbox->cgroup;
 	struct quota_options o = {
 		.dir = r->dir,
@@ -309,7 +310,12 @@ static int start_quota(struct run *r, struct err *err)
 		.scratch_bytes = l->scratch_bytes,
 		.scratch_files = l->scratch_files,
 		.volume_bytes = r->spec.ckpt.volume_bytes,
+		.code = below(r, ATTEMPT_CODE),
+		.volume_at =
+			place_of(r, s->ckpt.enabled ? s->ckpt.path : NULL, below(r, ATTEMPT_CKPT)),
+		.cache_at = place_of(r, s->cache.enabled ? s->cache.base_path : NULL, NULL),
 		.group = cgroup_tracks(g) ? g : NULL,
+		.init = r->sandbox->init,
 	};
 
 	for (size_t i = 0; i < COUNT(scratch_dirs); i++)

@@ -85,6 +85,23 @@ def test_inodes(few_inodes, where, runtime):
     c.wait(c.push(["echo next"], project="r"), "TRAINING_JOB_COMPLETED")
 
 
+def test_inodes_without_a_name(few_inodes):
+    """Nobody finds these files in a folder: what the job's processes hold open is counted too."""
+    c = few_inodes
+    code = ("import os, time\n"
+            "held = []\n"
+            "while True:\n"
+            "    try:\n"
+            "        held.append(os.open('/tmp', os.O_TMPFILE | os.O_RDWR))\n"
+            "    except OSError:\n"
+            "        time.sleep(0.01)\n")
+    take = f'for i in $(seq 8); do python3 -c "{code}" & done; wait'
+    done = c.wait(c.push(["ulimit -n", "ulimit -Sn $(ulimit -Hn)", take], compute=ROOM), "TRAINING_JOB_FAILED")
+    assert done["error_id"] == "inodes_exhausted" and done["end"]["kind"] == "disk", done
+    until(lambda: os.statvfs(c.data).f_favail > 1000)
+    c.wait(c.push(["echo next"], project="r"), "TRAINING_JOB_COMPLETED")
+
+
 def test_bytes(few_bytes):
     """Scratch and log leave none. The job ends all the same, for its scratch goes before the rest of its log is stored."""
     c = few_bytes
@@ -143,18 +160,42 @@ def test_the_end_of_a_job_needs_no_inode(few_inodes):
     assert done["end"]["kind"] == "exit" and done["end"]["code"] == 7, done
 
 
+def nameless(where, n_bytes, how):
+    """Holds a file of that size that no folder lists."""
+    take = {"unlinked": "f = open(d + '/x', 'w+b'); os.unlink(d + '/x')", "tmpfile": "f = open(os.open(d, os.O_TMPFILE | os.O_RDWR), 'w+b')"}[how]
+    return f"python3 -c \"import os, sys, time; d = sys.argv[1]; {take}; f.write(bytes({n_bytes})); f.flush(); time.sleep(300)\" {where}"
+
+
 def test_scratch(empty_cluster):
     c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--scratch-size", "10MB", "--scratch-files", "600")
     over = ["head -c 12M /dev/zero > $BT_SCRATCH_DIR/x; sleep 300", "head -c 12M /dev/zero > /opt/x",  # the second ends before it is seen
             "i=0; while true; do i=$((i+1)); : > f$i; done", "mkdir -p $(seq -s / 700); sleep 300"]
     within = ["head -c 7M /dev/zero > $BT_SCRATCH_DIR/x; mkdir -p $(seq -s / 500); sleep 1"]
+    over += [nameless(where, 12 * MB, how) for where, how in [("$BT_SCRATCH_DIR", "unlinked"), ("$BT_SCRATCH_DIR", "tmpfile"), ("/tmp", "tmpfile"),
+                                                               ("/opt", "unlinked")]]
     jobs = [c.push([command]) for command in over]
     assert [c.wait(job, "TRAINING_JOB_FAILED")["error_id"] for job in jobs] == ["scratch_quota_exceeded"] * len(jobs)
     c.wait(c.push(within), "TRAINING_JOB_COMPLETED")
+    elsewhere = "(" + nameless("$BT_CHECKPOINT_DIR", 12 * MB, "tmpfile") + ") & (" + nameless("/dev/shm", 12 * MB, "unlinked") + ") & sleep 3"
+    c.wait(c.push([elsewhere], runtime=CKPT), "TRAINING_JOB_COMPLETED")
+
+
+def test_the_code_counts_as_scratch(empty_cluster):
+    """A job may delete its code and write as much elsewhere: so the code has no room of its own."""
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--scratch-size", "10MB", "--scratch-files", "600")
+    job = c.push(["rm big; head -c 7M /dev/zero > $BT_SCRATCH_DIR/x; echo through; head -c 12M /dev/zero > $BT_SCRATCH_DIR/y; sleep 300"], files={"big": "x" * 7 * MB})
+    assert c.wait(job, "TRAINING_JOB_FAILED")["error_id"] == "scratch_quota_exceeded"
+    assert "through" in c.user_lines(job)
+    for files in {"big": "x" * 12 * MB}, {f"d/{n}": "" for n in range(700)}:
+        refused = c.wait(c.push(["echo never"], files=files), "TRAINING_JOB_FAILED")
+        assert refused["error_id"] == "scratch_quota_exceeded", refused
+        assert "never" not in c.user_lines(refused)
 
 
 @pytest.mark.parametrize("write", ["cat /dev/zero > $BT_CHECKPOINT_DIR/x", "mkdir $BT_CHECKPOINT_DIR/c; i=0; while true; do i=$((i+1)); "
-                                   "head -c 32M /dev/zero > $BT_CHECKPOINT_DIR/c/$i; done"], ids=["one-file", "many"])
+                                   "head -c 32M /dev/zero > $BT_CHECKPOINT_DIR/c/$i; done",
+                                   "python3 -c \"import os, time; f = os.open(os.environ['BT_CHECKPOINT_DIR'], os.O_TMPFILE | os.O_RDWR); "
+                                   "[os.write(f, bytes(32 << 20)) for i in range(40)]; time.sleep(60)\""], ids=["one-file", "many", "nameless"])
 def test_volume(cluster, write):
     """It holds what it says, not what a warning says. What was whole before is kept, and stays whole."""
     c = cluster

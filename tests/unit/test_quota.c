@@ -5,6 +5,7 @@
 #include "unit.h"
 
 #include <poll.h>
+#include <sys/mman.h>
 
 #define WAIT_MS 60000
 
@@ -125,6 +126,93 @@ static void scratch_with_many_files(void **state)
 	assert_crossed(p, ERR_SCRATCH_QUOTA_EXCEEDED);
 }
 
+/* One that nobody can find by name: `unlinked` once had one. */
+static int put_nameless(struct place *p, size_t bytes, bool unlinked)
+{
+	AUTO_FREE char *path = xasprintf("%s/once", p->dir), *body = xcalloc(1, bytes);
+	int fd = unlinked ? open(path, O_RDWR | O_CREAT, 0600)
+	                  : open(p->dir, O_RDWR | O_TMPFILE, 0600);
+
+	assert_true(fd >= 0);
+	if (unlinked)
+		assert_int_equal(unlink(path), 0);
+	memset(body, 'x', bytes);
+	assert_int_equal(write(fd, body, bytes), bytes);
+	return fd;
+}
+
+static void nameless_files(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0};
+
+	p->o.init = getpid();
+	for (int unlinked = 0; unlinked <= 1; unlinked++) {
+		AUTO_FD int volume = -1, scratch = -1;
+
+		p->o.volume = p->dir;
+		p->o.volume_bytes = 1 << 20;
+		assert_ok(quota_start(&p->q, &p->o, &err), &err);
+		volume = put_nameless(p, 1200 << 10, unlinked);
+		assert_crossed(p, ERR_VOLUME_FULL);
+		quota_stop(TAKE(p->q));
+		close_fd_p(&volume), volume = -1;
+		p->o.volume = NULL;
+		p->o.scratch[0] = p->dir;
+		p->o.scratch_bytes = 1 << 20;
+		assert_ok(quota_start(&p->q, &p->o, &err), &err);
+		scratch = put_nameless(p, 1200 << 10, unlinked);
+		assert_crossed(p, ERR_SCRATCH_QUOTA_EXCEEDED);
+		quota_stop(TAKE(p->q));
+		p->o.scratch_bytes = 0;
+	}
+}
+
+/* Each once, however many descriptors it has; and one that is only mapped. */
+static void nameless_files_count_once(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0}, why = {0};
+	AUTO_FD int fd = -1, again = -1, more = -1;
+	size_t bytes = 600 << 10;
+	void *at;
+
+	p->o.init = getpid();
+	p->o.scratch[0] = p->dir;
+	p->o.scratch_bytes = 1 << 20;
+	assert_ok(quota_start(&p->q, &p->o, &err), &err);
+	fd = put_nameless(p, bytes, false);
+	again = dup(fd);
+	at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	assert_true(at != MAP_FAILED);
+	quota_finish(p->q, &why);
+	assert_int_equal(why.code, ERR_NONE);
+	if (geteuid() == 0) { /* others may not see what is mapped */
+		close_fd_p(&fd), fd = -1;
+		close_fd_p(&again), again = -1;
+	}
+	more = put_nameless(p, bytes, false);
+	quota_finish(p->q, &why);
+	assert_int_equal(why.id, ERR_SCRATCH_QUOTA_EXCEEDED);
+	(void)munmap(at, bytes);
+}
+
+/* What the job found there is furniture; its code is not. */
+static void code_that_is_too_large(void **state)
+{
+	struct place *p = *state;
+	struct err err = {0};
+
+	p->o.scratch[0] = p->dir;
+	p->o.scratch_bytes = 1 << 20;
+	put(p, "a", 1200 << 10);
+	assert_ok(quota_start(&p->q, &p->o, &err), &err);
+	quota_stop(TAKE(p->q));
+	p->o.code = p->dir;
+	assert_int_equal(quota_start(&p->q, &p->o, &err), -1);
+	assert_int_equal(err.id, ERR_SCRATCH_QUOTA_EXCEEDED);
+}
+
 static void without_limits(void **state)
 {
 	struct place *p = *state;
@@ -145,6 +233,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_volume_that_grows, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_volume_that_is_over_at_the_end, setup, teardown),
 		cmocka_unit_test_setup_teardown(scratch_with_many_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(nameless_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(nameless_files_count_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(code_that_is_too_large, setup, teardown),
 		cmocka_unit_test_setup_teardown(without_limits, setup, teardown),
 	};
 
