@@ -97,6 +97,15 @@ static bool is_written_again(const struct ship_fact *was, const struct ship_fact
 }
 
 /* New or changed content of an entry: what was queued or sent of it is void. */
+/* The ones before it need not wait for quiet any more. */
+static void wake_siblings(struct ship *s, const struct ship_group *g)
+{
+	struct ship_group *o = NULL;
+
+	TAILQ_FOREACH(o, &s->list, link)
+	o->news = o->news || strcmp(o->lineage, g->lineage) == 0;
+}
+
 static void touch(struct ship *s, struct ship_entry *e, const struct ship_fact *now)
 {
 	struct ship_group *g = e->group;
@@ -134,6 +143,8 @@ static void touch(struct ship *s, struct ship_entry *e, const struct ship_fact *
 	g->stale = true;
 	learn_pause(s, g, changed);
 	g->changed_ms = MAX(g->changed_ms, changed);
+	if (g->grown_walk == 0)
+		wake_siblings(s, g);
 	g->grown_walk = s->walk;
 	g->gone_walk = 0;
 	g->written = false;

@@ -360,6 +360,26 @@ static int hold(struct place *p, const char *path)
 	return fd;
 }
 
+/* A trainer without a marker has begun the next save: the one before it is whole, and stays so when
+ * the trainer is killed a moment later. */
+static void a_newer_one_has_begun(void **state)
+{
+	struct place *p = *state;
+	struct ckpt c;
+
+	p->o.settle_ms = NEVER_MS;
+	start(p);
+	put(p, "step-10/config.json", "{}");
+	put_tensors(p, "step-10/model.safetensors", 'a', 100, 0);
+	wait_reason(p, "waiting for");
+	put(p, "step-20/config.json", "{}");
+	wait_said(p, "[step-10 COMPLETE 2]");
+	assert_true(ship_finish(p->ship, false));
+	assert_true(manifest(p, "step-10", &c));
+	assert_int_equal(c.state, CKPT_COMPLETE);
+	assert_non_null(strstr(c.reason, "a newer one has begun"));
+}
+
 /* The length that a header promises says nothing of the bytes. */
 static void killed_while_an_array_was_open(void **state)
 {
@@ -741,6 +761,7 @@ static const struct CMUnitTest tests[] = {
 	T(siblings_tell_what_is_missing),
 	T(saved_over),
 	T(saved_over_and_killed),
+	T(a_newer_one_has_begun),
 	T(killed_while_an_array_was_open),
 	T(left_open_at_a_good_end),
 	T(a_copy_grows_behind_its_last_file),
