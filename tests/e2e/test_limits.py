@@ -66,7 +66,7 @@ def empty_files(where):
 
 
 @pytest.mark.parametrize("where,runtime", [("$BT_SCRATCH_DIR", {}), ("/opt", {}), ("$BT_CHECKPOINT_DIR", CKPT),
-                                           ("$BT_PROJECT_CACHE_DIR", CACHE)],
+                                           ("$BT_PROJECT_CACHE_DIR/many", CACHE)],
                          ids=["scratch", "root", "checkpoints", "cache"])
 def test_inodes(few_inodes, where, runtime):
     """One job wants them all. It is ended, with its record; another team's job never notices, and the next one runs."""
@@ -75,9 +75,11 @@ def test_inodes(few_inodes, where, runtime):
     folder = c.job_folder([c.hold(), "echo through"], project="q")
     neighbour = json.loads(c.cli("push", folder / "train.yaml", "--set", "team=other", "-o", "json").out)
     c.wait(neighbour, "TRAINING_JOB_RUNNING")
-    greedy = c.push([empty_files(where)], runtime=runtime, compute=ROOM)
+    greedy = c.push([f"mkdir -p {where}", empty_files(where)], runtime=runtime, compute=ROOM)
     done = c.wait(greedy, "TRAINING_JOB_FAILED")
     assert done["error_id"] == "inodes_exhausted" and done["end"]["kind"] == "disk", done
+    if runtime == CACHE:  # it belongs to the project, and stays until somebody deletes it
+        c.cli("cache", "rm", "many", "-p", "p", "-y")
     until(lambda: os.statvfs(c.data).f_favail > 1000)  # what it held went with it
     c.release(neighbour)
     c.wait(neighbour, "TRAINING_JOB_COMPLETED")
