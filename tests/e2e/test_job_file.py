@@ -24,10 +24,10 @@ def refusal(cluster, text, *flags, code=2):
     return error["id"], error["message"]
 
 
-def paths(cluster, text):
+def paths(cluster, text, error="spec_invalid"):
     """Where the mistakes of a job file are."""
     refused = cluster.refusal("push", written(cluster, text), code=2)
-    assert refused["error"]["id"] == "spec_invalid" and all(p["message"] for p in refused["problems"])
+    assert refused["error"]["id"] == error and all(p["message"] for p in refused["problems"])
     return [p["path"] for p in refused["problems"]]
 
 
@@ -81,7 +81,7 @@ def test_unknown_key_of_the_root(cluster):
 
 def test_what_this_server_cannot_do_is_refused_by_name(cluster):
     assert paths(cluster, GOOD + "  interactive_session: {trigger: on_startup}\n") == ["job.interactive_session"]
-    assert paths(cluster, GOOD + "  weights: [{source: 'gs://b/x', mount_location: /w}]\n") == ["job.weights[0].source"]
+    assert paths(cluster, GOOD + "  weights: [{source: 'gs://b/x', mount_location: /w}]\n", "source_invalid") == ["job.weights[0].source"]
 
 
 @pytest.mark.parametrize("compute, asked", [("memory: 900Gi", "900 GiB"), ("cpu_count: 500", "500 CPUs"), ("accelerator: 'H100:2'", "H100")])

@@ -79,7 +79,7 @@ def test_sigterm_drains_and_the_job_goes_on(cluster):
 
 def test_stop_gives_grace(cluster):
     job = cluster.push(["trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.1; done"])
-    until(lambda: "up" in cluster.logs(job))
+    until(lambda: "up" in cluster.user_lines(job))
     cluster.cli("stop", job["id"])
     done = cluster.wait(job, "TRAINING_JOB_STOPPED")
     assert "asked" in cluster.logs(job)
@@ -90,7 +90,7 @@ def test_stop_kills_the_whole_tree(cluster):
     mark = f"98765.{os.getpid()}"  # of this run: others may be testing on this machine
     job = cluster.push([f"trap '' TERM; setsid sleep {mark} & echo up; while :; do sleep 0.1; done"],
                        limits={"stop_grace": "1s"})
-    until(lambda: "up" in cluster.logs(job))
+    until(lambda: "up" in cluster.user_lines(job))
     cluster.cli("stop", job["id"])
     cluster.wait(job, "TRAINING_JOB_STOPPED")
     until(lambda: not [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in read(p)])
@@ -98,7 +98,7 @@ def test_stop_kills_the_whole_tree(cluster):
 
 def test_runner_killed_is_lost_not_silent(cluster):
     job = cluster.push(["echo up; sleep 1000"])
-    until(lambda: "up" in cluster.logs(job))
+    until(lambda: "up" in cluster.user_lines(job))  # an id may hold these letters, too
     runner = [p for p in cluster.processes() if " runner " in p]
     assert runner
     for line in runner:
@@ -142,7 +142,7 @@ def test_names_prefixes_and_the_newest(cluster):
 
 def test_exec_runs_inside_the_job(cluster):
     job = cluster.push(["echo inner > /tmp/inside; echo up; sleep 600"])
-    until(lambda: "up" in cluster.logs(job))
+    until(lambda: "up" in cluster.user_lines(job))
     assert cluster.cli("exec", job["id"], "--", "cat", "/tmp/inside").out == "inner\n"
     cluster.cli("exec", job["id"], "--", "sh", "-c", "exit 7", code=7)
     cluster.cli("stop", job["id"], "--now")

@@ -169,7 +169,7 @@ def test_a_progress_bar_is_one_line_that_is_redrawn(cluster):
 
 def test_interrupted_exec_says_that_the_command_goes_on(cluster):
     job = cluster.push(["echo up; sleep 600"])
-    until(lambda: "up" in cluster.logs(job))
+    until(lambda: "up" in cluster.user_lines(job))
     terminal = Terminal(cluster, "exec", job["id"], "--", "sh", "-c", "echo inside; until test -e /tmp/go; do sleep 0.1; done; echo end >/b10/workspace/ended; sleep 600")
     terminal.read("inside")
     os.write(terminal.master, b"\x03")
