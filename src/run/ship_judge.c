@@ -229,22 +229,32 @@ static void add_last(struct ship *s, const struct ship_group *g, struct ckpt_fac
 /* ---- files -------------------------------------------------------------------------------------
  */
 
-/* Formats that end with a trailer, which savers write last: a whole file was closed, or as good as.
- * Others know their length from their first bytes, and may have their size before their content. A
- * trailer proves nothing of a file that is written over in place: it may be the old one. */
-static bool is_ended_by_format(const struct ship_entry *e, bool recent)
+static bool is_whole(const struct ship_entry *e, const char *const *formats, size_t n)
 {
-	static const char *const formats[] = {"torch zip", "torch legacy", "pickle",
-	                                      "json",      "keras",        "npz",
-	                                      "tar",       "dcp metadata"};
-
-	if (recent && ship_in_base(e->group, e->path) != NULL)
-		return false;
-
-	for (size_t i = 0; e->check != NULL && i < COUNT(formats); i++)
+	for (size_t i = 0; e->check != NULL && i < n; i++)
 		if (strcmp(e->check->r.format, formats[i]) == 0)
 			return e->check->r.verdict == FORMAT_WHOLE;
 	return false;
+}
+
+/* A whole file of these was closed, or as good as, because savers write it from its first byte to
+ * its last. Some end with a trailer, which proves nothing where a complete file is written over in
+ * place: it may be the old one. Some say their length at their beginning: they may have their size
+ * before their content, and a writer that was seen then may have been in the middle of it. Any
+ * other format always may. */
+static bool is_ended_by_format(const struct ship_entry *e, bool recent)
+{
+	static const char *const trailer[] = {"torch zip", "torch legacy", "pickle",
+	                                      "json",      "keras",        "npz",
+	                                      "tar",       "dcp metadata"};
+	static const char *const length[] = {"gguf", "npy", "msgpack"};
+
+	if (recent && ship_in_base(e->group, e->path) != NULL)
+		return false;
+	if (is_whole(e, trailer, COUNT(trailer)))
+		return true;
+	return !e->hole && !(recent && e->writer_size == e->fact.size) &&
+	       is_whole(e, length, COUNT(length));
 }
 
 /* A row of archives may end early between two of them: .metadata knows, on another node. */

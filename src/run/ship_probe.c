@@ -204,6 +204,7 @@ static void answer(struct ship *s, const struct asked *a)
 	e->writer = a->is == SHIP_WRITER;
 	if (a->is == SHIP_WRITER) {
 		e->writer_ms = now;
+		e->writer_size = a->fact.size;
 		e->group->changed_ms = MAX(e->group->changed_ms, now);
 	} else if (a->is == SHIP_WRITER_NONE) {
 		e->closed = true;

@@ -384,6 +384,7 @@ static void settle_one(struct sending *x, enum outcome o)
 		e->rewritten = true;
 		e->writer = true;
 		e->writer_ms = now;
+		e->writer_size = e->fact.size;
 		e->closed = false;
 		break;
 	case VANISHED: /* the walk drops it, unless it is the last */

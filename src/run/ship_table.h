@@ -67,6 +67,7 @@ struct ship_entry {
 	bool writer, closed;         /* by the last sample; closed: none since the last change */
 	bool left_open;              /* a process that outlived the commands had it open */
 	int64_t probe_ms, writer_ms; /* of the last sample; of the last that found one */
+	uint64_t writer_size;        /* of the file, when that one was found */
 	struct ship_fact was_closed; /* by the journal: no writer when it was this */
 
 	/* in the spool */
