@@ -1,8 +1,6 @@
 /* ckpt_keep.c - parts of complete checkpoints of several nodes, kept; see ckpt_keep.h. */
 #include "server/ckpt_keep.h"
 
-#define KEYS_A_PAGE 1000
-
 char *ckpt_keep_key(struct arena *a, const char *prefix, const struct ckpt *c)
 {
 	struct digest set = ckpt_digest(c);
@@ -72,44 +70,16 @@ int ckpt_keep(struct app *app, struct arena *a, const char *prefix, const struct
 	return *out == KEEP_DONE ? put_manifest(app, a, prefix, &kept, err) : 0;
 }
 
-struct page {
-	struct arena *a;
-	const char *key[KEYS_A_PAGE];
-	size_t n;
-};
-
-static void take_key(void *arg, const char *key, const struct objstore_info *info UNUSED)
-{
-	struct page *p = arg;
-
-	if (p->n < COUNT(p->key))
-		p->key[p->n++] = arena_cstr(p->a, key);
-}
-
 int ckpt_keep_drop(struct app *app, struct arena *a, const char *prefix, uint32_t rank,
                    const char *name, const struct digest *but, struct err *err)
 {
 	const char *folder = ckpt_object_key(a, prefix, rank, ckpt_kept_folder(a, name));
-	const char *after = NULL, *stays = NULL;
-	struct page *p = ARENA_NEW(a, struct page);
+	const char *stays = NULL;
 	char hex[HASH_HEX_CAP];
 
-	p->a = a;
 	if (but != NULL) {
 		digest_hex(but, hex);
 		stays = arena_printf(a, "%s%s/", folder, hex);
 	}
-	for (bool more = true; more; more = more && p->n > 0) {
-		p->n = 0;
-		if (objstore_list(app->objects, folder, after, KEYS_A_PAGE, take_key, p, &more,
-		                  err) < 0)
-			return -1;
-		for (size_t i = 0; i < p->n; i++) {
-			after = p->key[i];
-			if ((stays == NULL || !str_starts(str_of(after), stays)) &&
-			    objstore_del(app->objects, after, err) < 0)
-				return -1;
-		}
-	}
-	return 0;
+	return objstore_del_below(app->objects, folder, stays, NULL, err);
 }

@@ -41,30 +41,14 @@ int ctx_checkpoints(void *of, const struct principal *principal, struct arena *a
 	return 0;
 }
 
-struct keys {
-	struct arena *a;
-	const char *key[1000];
-	size_t n;
-};
-
-static void take_key(void *arg, const char *key, const struct objstore_info *info UNUSED)
-{
-	struct keys *k = arg;
-
-	if (k->n < COUNT(k->key))
-		k->key[k->n++] = arena_cstr(k->a, key);
-}
-
 /* The manifest first: then the checkpoint is gone for everybody; its files after. */
 static int delete_part(struct app *app, struct arena *a, const struct model_checkpoint *c,
                        struct err *err)
 {
 	const char *prefix = ckpt_prefix(a, c->project_id, c->job_id), *manifest;
-	struct keys *k = ARENA_NEW(a, struct keys);
 	AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
 	struct ckpt parsed = {0};
 
-	k->a = a;
 	if (c->is_part && ckpt_keep_drop(app, a, prefix, c->rank, c->name, NULL, err) < 0)
 		return -1;
 	manifest = c->manifest_key != NULL && !c->is_part
@@ -85,20 +69,11 @@ static int delete_part(struct app *app, struct arena *a, const struct model_chec
 		return -1;
 	err_clear(err);
 	/* Never completed: whatever lies below its name. "." without a manifest names no folder. */
-	for (bool more = strcmp(c->name, ".") != 0; more;) {
-		k->n = 0;
-		if (objstore_list(
-			    app->objects,
-			    arena_printf(a, "%s/", ckpt_object_key(a, prefix, c->rank, c->name)),
-			    NULL, 1000, take_key, k, &more, err) < 0)
-			return -1;
-		for (size_t i = 0; i < k->n; i++) {
-			if (objstore_del(app->objects, k->key[i], err) < 0)
-				return -1;
-		}
-		more = more && k->n > 0;
-	}
-	return 0;
+	if (strcmp(c->name, ".") == 0)
+		return 0;
+	return objstore_del_below(
+		app->objects, arena_printf(a, "%s/", ckpt_object_key(a, prefix, c->rank, c->name)),
+		NULL, NULL, err);
 }
 
 /* All ranks of one checkpoint: objects, then rows. */
@@ -545,6 +520,20 @@ static int adopt(struct app *app, struct arena *a, const struct model_job *job, 
 	          "recovered checkpoint uploaded before the runner died (%s)",
 	          units_show_bytes(c.bytes, bytes));
 	return 0;
+}
+
+struct keys {
+	struct arena *a;
+	const char *key[1000];
+	size_t n;
+};
+
+static void take_key(void *arg, const char *key, const struct objstore_info *info UNUSED)
+{
+	struct keys *k = arg;
+
+	if (k->n < COUNT(k->key))
+		k->key[k->n++] = arena_cstr(k->a, key);
 }
 
 int ckpts_adopt(struct app *app, struct arena *a, const struct model_job *job, uint32_t rank,

@@ -6,40 +6,10 @@
 #include "server/listener.h"
 #include "server/mirror_room.h"
 
-#define KEYS_A_PAGE 1000
-
-struct page {
-	struct arena *a;
-	const char *key[KEYS_A_PAGE];
-	size_t n;
-};
-
-static void take_key(void *arg, const char *key, const struct objstore_info *info UNUSED)
+static int empty_objects(struct app *app, struct arena *a UNUSED, const char *prefix,
+                         struct err *err)
 {
-	struct page *p = arg;
-
-	if (p->n < COUNT(p->key))
-		p->key[p->n++] = arena_cstr(p->a, key);
-}
-
-static int empty_objects(struct app *app, struct arena *a, const char *prefix, struct err *err)
-{
-	bool more = true;
-
-	while (more && !atomic_load(&app->stopping)) {
-		struct page *p = ARENA_NEW(a, struct page);
-
-		p->a = a;
-		if (objstore_list(app->objects, prefix, NULL, KEYS_A_PAGE, take_key, p, &more,
-		                  err) < 0)
-			return -1;
-		for (size_t i = 0; i < p->n; i++) {
-			if (objstore_del(app->objects, p->key[i], err) < 0)
-				return -1;
-		}
-		more = more && p->n > 0;
-	}
-	return 0;
+	return objstore_del_below(app->objects, prefix, NULL, &app->stopping, err);
 }
 
 static int empty_cache(struct app *app, struct arena *a, const char *what, struct err *err)

@@ -401,3 +401,42 @@ int objstore_counted_read(struct objstore_counted *c, void *p, size_t cap, size_
 		               c->size, c->seen > c->size ? "at least " : "", c->seen);
 	return 0;
 }
+
+#define KEYS_A_PAGE 1000
+
+struct page {
+	struct arena *a;
+	const char *key[KEYS_A_PAGE];
+	size_t n;
+};
+
+static void take_key(void *arg, const char *key, const struct objstore_info *info UNUSED)
+{
+	struct page *p = arg;
+
+	if (p->n < COUNT(p->key))
+		p->key[p->n++] = arena_cstr(p->a, key);
+}
+
+int objstore_del_below(struct objstore *os, const char *prefix, const char *but,
+                       const atomic_bool *cancel, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct page *p = ARENA_NEW(a, struct page);
+	const char *after = NULL;
+
+	p->a = a;
+	for (bool more = true; more && (cancel == NULL || !atomic_load(cancel));
+	     more = more && p->n > 0) {
+		p->n = 0;
+		if (objstore_list(os, prefix, after, KEYS_A_PAGE, take_key, p, &more, err) < 0)
+			return -1;
+		for (size_t i = 0; i < p->n; i++) {
+			after = p->key[i];
+			if ((but == NULL || !str_starts(str_of(after), but)) &&
+			    objstore_del(os, after, err) < 0)
+				return -1;
+		}
+	}
+	return 0;
+}

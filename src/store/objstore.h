@@ -87,6 +87,11 @@ int objstore_list(struct objstore *os, const char *prefix, const char *after, si
 /* Deleting what is not there succeeds. */
 int objstore_del(struct objstore *os, const char *key, struct err *err) MUST_CHECK;
 
+/* Deletes all objects whose key starts with prefix, but for those that start with `but` (NULL: none
+ * stays). cancel: stops between two pages, without an error; NULL: never. */
+int objstore_del_below(struct objstore *os, const char *prefix, const char *but,
+                       const atomic_bool *cancel, struct err *err) MUST_CHECK;
+
 /* Parts: for what arrives in pieces, in any order. An upload that is neither completed nor aborted
  * is invisible; objstore_sweep removes those older than max_age_s, or only counts them. */
 #define OBJSTORE_UPLOAD_CAP 512 /* AWS gives ids of 130 and more characters */
