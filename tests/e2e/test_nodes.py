@@ -218,12 +218,15 @@ def test_a_gang_goes_on_from_what_all_of_it_saved(cluster):
     """checkpoint-2 has no part of node 1, which dies: the retry begins with checkpoint-1, each node with its own part."""
     first = "STEP=1 " + save("config.json={}", SHARDS[0], INDEX)
     second = "STEP=1 " + save(SHARDS[1])
-    saved = "$BT_PROJECT_CACHE_DIR/saved"
+    saved, dies = "$BT_PROJECT_CACHE_DIR/saved", "$BT_PROJECT_CACHE_DIR/dies"
     again = 'test $BT_RETRY_COUNT = 0 || { echo from ${STOKER_RESUME_FROM##*/} $(ls $STOKER_RESUME_FROM); exit 0; }'
     command = f"{again}; if test $BT_NODE_RANK = 0; then {first}; STEP=2 {save('config.json={}', SHARDS[0], INDEX)}; touch {saved}; sleep 600; " \
-              f"else {second}; until test -e {saved}; do sleep 0.1; done; exit 3; fi"
+              f"else {second}; until test -e {dies}; do sleep 0.1; done; exit 3; fi"
     job = cluster.push([command], files={"saver.py": SAVER}, compute=TWO, retry={"on": ["failure"]},
                        runtime={**RUNTIME, "cache_config": {"enabled": True}, "load_checkpoint_config": {"enabled": True}})
+    # what a node wrote in the second before it died is doubted: it dies when checkpoint-1 is one
+    until(lambda: whole(cluster, job))
+    until(lambda: next((cluster.data / "cache").rglob("saved"), None)).with_name("dies").touch()
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     lines = cluster.logs(job)
     assert f"[0] from checkpoint-1 config.json {SHARDS[0]} model.safetensors.index.json" in lines, lines
