@@ -138,8 +138,7 @@ class Crowd:
     def beats(self):
         """As the runner of the running job sends them."""
         start = json.loads(next((self.server.data / "runs").glob("*-0/launch.json")).read_text())
-        asker = Asker(self.server)
-        asker.token = start["token"]
+        asker = Asker(self.server, start["token"], start["socket"])
         body = {"stage": "running", "note": "step", "done_bytes": 1, "total_bytes": 2, "rate_bytes_s": 0.5}
         return percentiles([asker.ask("POST", "/runner/v1/heartbeat", {**body, "seq": n, "note": f"step {n}"})[0] for n in range(N_BEATS)])
 
