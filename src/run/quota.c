@@ -23,8 +23,8 @@
 #define NAMELESS_MS 10000   /* between two looks for nameless files, without a reason */
 #define NAMELESS_FILES 1000 /* that the file system has beyond those that have been counted */
 
-/* Where a nameless file was. */
-enum place { IN_SCRATCH, IN_VOLUME, IN_CACHE, PLACES };
+/* Where a nameless file was. The spool is in the attempt's folder: who walks that has its files. */
+enum place { IN_SCRATCH, IN_VOLUME, IN_CACHE, IN_SPOOL, PLACES };
 #define ANYWHERE (1U << IN_SCRATCH | 1U << IN_VOLUME | 1U << IN_CACHE)
 
 /* One limit: what is counted, and when next. */
@@ -151,7 +151,9 @@ static int kind_of(void *arg, const struct nameless *f)
 		return -1;
 	if (disk == q->n_disks)
 		disk = q->n_disks - 1;
-	if (is_in(f->path, o->volume) || is_in(f->path, o->volume_at))
+	if (f->spooled)
+		place = IN_SPOOL;
+	else if (is_in(f->path, o->volume) || is_in(f->path, o->volume_at))
 		place = IN_VOLUME;
 	else if (is_in(f->path, o->cache[0]) || is_in(f->path, o->cache[1]) ||
 	         is_in(f->path, o->cache_at))
@@ -181,13 +183,16 @@ static bool add_nameless(struct quota *q, const struct tally *t, struct usage_to
 {
 	AUTO_BUF struct buf pids = BUF_INIT(PIDS_MAX);
 	struct nameless_total kinds[NAMELESS_KINDS] = {0};
+	struct nameless_search all = {
+		.spool = q->o.spool, .kind_of = kind_of, .arg = q, .cancel = &q->cancel};
 
 	if (q->o.group != NULL)
 		cgroup_pids(q->o.group, &pids);
 	else
 		ranks_pids(q->o.init, &pids);
-	if (!nameless_count((const pid_t *)(void *)pids.p, pids.n / sizeof(pid_t), kind_of, q,
-	                    &q->cancel, kinds))
+	all.pids = (const pid_t *)(void *)pids.p;
+	all.n = pids.n / sizeof(pid_t);
+	if (!nameless_count(&all, kinds))
 		return false;
 	for (size_t i = 0; i < q->n_disks * PLACES; i++) {
 		if ((t->places & 1U << i % PLACES) == 0 ||
@@ -273,7 +278,7 @@ static bool volume_over(struct quota *q, struct usage_total *sum)
 	const struct tally t = {.look = &q->volume,
 	                        .dirs = &q->o.volume,
 	                        .n = 1,
-	                        .places = 1U << IN_VOLUME,
+	                        .places = 1U << IN_VOLUME | 1U << IN_SPOOL,
 	                        .margin = q->o.volume_bytes / MARGIN_SHARE};
 
 	return count(q, &t, sum) && sum->disk_bytes > q->o.volume_bytes;

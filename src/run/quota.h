@@ -8,7 +8,8 @@
  *
  * What is in the scratch before the job begins (the folders of its view of the host) does not
  * count, but its code does: the job may delete that, and write as much instead. Files without a
- * name that its processes hold count where their last name was.
+ * name that its processes hold count where their last name was. Those that the job removed from its
+ * checkpoint folder and no longer holds wait in the spool to be uploaded, and count for nothing.
  *
  * Inodes have no limit for each job, but when few are left the job that holds most of them ends:
  * as `kubelet` evicts pods from a node without inodes. What counts then is all that the job can
@@ -31,6 +32,7 @@ struct quota_options {
 	const char *code;       /* that of `scratch` with the job's code; NULL: none */
 	const char *root;       /* what a container changes of its image; NULL: none */
 	const char *volume;     /* checkpoint folder; NULL: there is none */
+	const char *spool;      /* links to its files (ship.h); NULL: there are none */
 	const char *cache[2];   /* NULL: fewer */
 	uint64_t scratch_bytes, scratch_files, volume_bytes; /* 0 = no limit */
 	/* where the job finds them; NULL: where they are */

@@ -306,6 +306,7 @@ static int start_quota(struct run *r, struct err *err)
 	struct quota_options o = {
 		.dir = r->dir,
 		.volume = r->spec.ckpt.enabled ? below(r, ATTEMPT_CKPT) : NULL,
+		.spool = r->spec.ckpt.enabled ? below(r, ATTEMPT_SPOOL) : NULL,
 		.cache = {l->cache_project_dir, l->cache_team_dir},
 		.scratch_bytes = l->scratch_bytes,
 		.scratch_files = l->scratch_files,

@@ -197,7 +197,9 @@ def test_the_code_counts_as_scratch(empty_cluster):
 @pytest.mark.parametrize("write", ["cat /dev/zero > $BT_CHECKPOINT_DIR/x", "mkdir $BT_CHECKPOINT_DIR/c; i=0; while true; do i=$((i+1)); "
                                    "head -c 32M /dev/zero > $BT_CHECKPOINT_DIR/c/$i; done",
                                    "python3 -c \"import os, time; f = os.open(os.environ['BT_CHECKPOINT_DIR'], os.O_TMPFILE | os.O_RDWR); "
-                                   "[os.write(f, bytes(32 << 20)) for i in range(40)]; time.sleep(60)\""], ids=["one-file", "many", "nameless"])
+                                   "[os.write(f, bytes(32 << 20)) for i in range(40)]; time.sleep(60)\"",
+                                   "exec 5> $BT_CHECKPOINT_DIR/x; echo seen >&5; sleep 3; rm $BT_CHECKPOINT_DIR/x; cat /dev/zero >&5"],
+                         ids=["one-file", "many", "nameless", "removed"])
 def test_volume(cluster, write):
     """It holds what it says, not what a warning says. What was whole before is kept, and stays whole."""
     c = cluster

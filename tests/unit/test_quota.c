@@ -197,6 +197,53 @@ static void nameless_files_count_once(void **state)
 	(void)munmap(at, bytes);
 }
 
+/* Held open, with a name in the volume if `named`, and one in the spool, as the shipper makes it.
+ */
+static int put_spooled(struct place *p, size_t bytes, bool named)
+{
+	AUTO_FREE char *path = xasprintf("%s/volume/x", p->dir);
+	AUTO_FREE char *link_path = xasprintf("%s/spool/%zu", p->dir, bytes);
+	AUTO_FREE char *body = xcalloc(1, bytes);
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(link(path, link_path), 0);
+	if (!named)
+		assert_int_equal(unlink(path), 0);
+	assert_int_equal(write(fd, body, bytes), bytes);
+	return fd;
+}
+
+/* What the job removed and still writes: the spool's name of it is not the job's. */
+static void what_the_spool_alone_names(void **state)
+{
+	struct place *p = *state;
+	AUTO_FREE char *volume = xasprintf("%s/volume", p->dir);
+	AUTO_FREE char *spool = xasprintf("%s/spool", p->dir);
+	struct err err = {0}, why = {0};
+	AUTO_FD int named = -1, removed = -1;
+
+	assert_int_equal(mkdir(volume, 0700), 0);
+	assert_int_equal(mkdir(spool, 0700), 0);
+	p->o.init = getpid();
+	p->o.volume = volume;
+	p->o.spool = spool;
+	p->o.volume_bytes = 1 << 20;
+	assert_ok(quota_start(&p->q, &p->o, &err), &err);
+	removed = put_spooled(p, 1100 << 10, false);
+	quota_finish(p->q, &why);
+	assert_int_equal(why.id, ERR_VOLUME_FULL);
+	quota_stop(TAKE(p->q));
+
+	/* nobody writes it any more: it waits for the store, which is not the job's fault */
+	close_fd_p(&removed), removed = -1;
+	err_clear(&why);
+	assert_ok(quota_start(&p->q, &p->o, &err), &err);
+	named = put_spooled(p, 600 << 10, true); /* once, by its name */
+	quota_finish(p->q, &why);
+	assert_int_equal(why.code, ERR_NONE);
+}
+
 /* What the job found there is furniture; its code is not. */
 static void code_that_is_too_large(void **state)
 {
@@ -235,6 +282,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(scratch_with_many_files, setup, teardown),
 		cmocka_unit_test_setup_teardown(nameless_files, setup, teardown),
 		cmocka_unit_test_setup_teardown(nameless_files_count_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_the_spool_alone_names, setup, teardown),
 		cmocka_unit_test_setup_teardown(code_that_is_too_large, setup, teardown),
 		cmocka_unit_test_setup_teardown(without_limits, setup, teardown),
 	};
