@@ -69,7 +69,7 @@
 	X(JOB_NEVER_FITS,       QUOTA,       "job_never_fits",         "No machine of this server could ever run the job. Ask for less, or add a machine.") \
 	X(TOO_MANY_WAITING,     QUOTA,       "too_many_waiting",       "The team has as many waiting jobs as --max-waiting-jobs allows. Push again later, or stop some.") \
 	X(CACHE_QUOTA_EXCEEDED, QUOTA,       "cache_quota_exceeded",   "The project's cache is over its quota. Remove files with `stoker cache rm`, or raise it with `stoker cache quota`.") \
-	X(SCRATCH_QUOTA_EXCEEDED, QUOTA,     "scratch_quota_exceeded", "The job wrote more bytes or files to its scratch, workspace and temporary folders than --scratch-size or --scratch-files allows. It was ended.") \
+	X(SCRATCH_QUOTA_EXCEEDED, QUOTA,     "scratch_quota_exceeded", "The job wrote more bytes or files to its scratch, workspace and temporary folders than --scratch-size or --scratch-files allows, and was ended. If its code alone is too much, it was not started.") \
 	X(VOLUME_FULL,          QUOTA,       "volume_full",            "The checkpoint folder grew larger than volume_size_gib. The job was ended; its complete checkpoints are kept. Raise the size, or keep fewer checkpoints.") \
 	X(INODES_EXHAUSTED,     QUOTA,       "inodes_exhausted",       "The disk of the node was running out of inodes, and this job held most of them. It was ended. Write fewer, larger files.") \
 	X(STORED_SPEC,          CORRUPT,     "stored_spec_unreadable", "The database's copy of the job's specification is damaged. Push the job again.") \

@@ -470,7 +470,7 @@ static int furnish(struct quota *q, struct err *err)
 	if (!scratch_over(q, &over))
 		return 0;
 	scratch_full(q, &over, err);
-	return -1;
+	return err_wrap(err, "with nothing in them but its code");
 }
 
 int quota_start(struct quota **out, const struct quota_options *o, struct err *err)

@@ -354,7 +354,7 @@ static int go(struct run *r, struct err *err)
 	make_script(r, &script);
 	if (buf_check(&script, "commands and environment", err) < 0 ||
 	    logs_pump(r->logs, out, err_fd, err) < 0 || start_ship(r, err) < 0 ||
-	    run_keep_spare(r, err) < 0 || start_quota(r, err) < 0)
+	    run_keep_spare(r, err) < 0)
 		return -1;
 	r->execs = execs_new(&x);
 	r->started_ms = clock_wall_ms();
@@ -596,7 +596,8 @@ void run_job(struct run *r)
 	struct err err = {0};
 
 	report_stage(r->report, STAGE_SANDBOX);
-	if (make_sandbox(r, &err) < 0) {
+	/* before the job is ready: its code alone may be too much */
+	if (make_sandbox(r, &err) < 0 || start_quota(r, &err) < 0) {
 		run_deploy_failed(r, STAGE_SANDBOX, &err);
 		return;
 	}

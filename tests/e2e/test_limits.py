@@ -183,13 +183,13 @@ def test_scratch(empty_cluster):
 
 
 def test_the_code_counts_as_scratch(empty_cluster):
-    """A job may delete its code and write as much elsewhere: so the code has no room of its own."""
+    """A job may delete its code and write as much elsewhere: so the code has no room of its own. Code that has none does not start."""
     c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--scratch-size", "10MB", "--scratch-files", "600")
     job = c.push(["rm big; head -c 7M /dev/zero > $BT_SCRATCH_DIR/x; echo through; head -c 12M /dev/zero > $BT_SCRATCH_DIR/y; sleep 300"], files={"big": "x" * 7 * MB})
     assert c.wait(job, "TRAINING_JOB_FAILED")["error_id"] == "scratch_quota_exceeded"
     assert "through" in c.user_lines(job)
     for files in {"big": "x" * 12 * MB}, {f"d/{n}": "" for n in range(700)}:
-        refused = c.wait(c.push(["echo never"], files=files), "TRAINING_JOB_FAILED")
+        refused = c.wait(c.push(["echo never"], files=files), "TRAINING_JOB_DEPLOY_FAILED")
         assert refused["error_id"] == "scratch_quota_exceeded", refused
         assert "never" not in c.user_lines(refused)
 
