@@ -9,6 +9,7 @@
 #define CKPT_RESERVED ".stoker"     /* manifests' place in a rank's folder */
 #define CKPT_REVISIONS CKPT_RESERVED "/rev/"
 #define CKPT_KEPT CKPT_RESERVED "/kept/"
+#define CKPT_MS_MAX ((int64_t)1 << 53)
 #define CKPT_SHORT 16 /* hex digits of a digest that stands for a name */
 
 /* Words that frameworks put before a number: checkpoint-500 (Trainer), global_step10 (DeepSpeed),
@@ -379,6 +380,17 @@ static void write_about(struct js *js, const struct ckpt_file *f, bool details)
 		js_kv(js, "note", f->note);
 }
 
+static void write_times(struct js *js, const struct ckpt_times *t)
+{
+	js_key(js, "saved");
+	js_open(js);
+	js_kv_int(js, "began_ms", t->began_ms);
+	js_kv_int(js, "ended_ms", t->ended_ms);
+	js_kv_int(js, "before_ms", t->before_ms);
+	js_kv_int(js, "written_ms", t->written_ms);
+	js_close(js);
+}
+
 void ckpt_write(const struct ckpt *c, struct buf *out)
 {
 	struct js js;
@@ -401,6 +413,8 @@ void ckpt_write(const struct ckpt *c, struct buf *out)
 		js_kv_u64(&js, "world", c->world);
 	if (c->doubt)
 		js_kv_bool(&js, "doubt", true);
+	if (c->saved.ended_ms != 0)
+		write_times(&js, &c->saved);
 	js_kv(&js, "kind", ckpt_kind_word(c->kind));
 	js_kv(&js, "base_model", c->base_model);
 	js_kv_int(&js, "lora_r", c->lora_r);
@@ -484,6 +498,20 @@ static int parse_files(struct ckpt *out, struct arena *a, const struct doc *d, s
 	return parse_about(out, a, d, err);
 }
 
+/* Bounded, so that whoever compares them need not fear an overflow. */
+static int64_t moment(const struct doc *d, const char *key)
+{
+	return MIN(MAX(doc_int(doc_get(d, key), 0), 0), CKPT_MS_MAX);
+}
+
+static struct ckpt_times parse_times(const struct doc *d)
+{
+	return (struct ckpt_times){.began_ms = moment(d, "began_ms"),
+	                           .ended_ms = moment(d, "ended_ms"),
+	                           .before_ms = moment(d, "before_ms"),
+	                           .written_ms = moment(d, "written_ms")};
+}
+
 static int parse_head(struct ckpt *out, struct arena *a, const struct doc *d, struct err *err)
 {
 	int64_t rank = doc_int(doc_get(d, "rank"), -1);
@@ -510,6 +538,7 @@ static int parse_head(struct ckpt *out, struct arena *a, const struct doc *d, st
 	out->since = (uint32_t)MIN(MAX(doc_int(doc_get(d, "since"), 0), 0), UINT32_MAX);
 	out->world = (uint32_t)MIN(MAX(doc_int(doc_get(d, "world"), 0), 0), UINT32_MAX);
 	out->doubt = doc_bool(doc_get(d, "doubt"), false);
+	out->saved = parse_times(doc_get(d, "saved"));
 	out->base_model = model.n > 0 ? arena_strz(a, model) : NULL;
 	out->lora_r = doc_int(doc_get(d, "lora_r"), 0);
 	out->created_ms = doc_int(doc_get(d, "created_ms"), 0);

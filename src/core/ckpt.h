@@ -66,6 +66,14 @@ struct ckpt_file {
 	const char *at; /* below the rank's folder: its object is there, not at its path; NULL */
 };
 
+/* When the files of a save were written, by their node's clock. All 0: not known. */
+struct ckpt_times {
+	int64_t began_ms, ended_ms; /* the first and the last change of this save */
+	int64_t before_ms;          /* the last one of the save that it replaces; 0 = none known */
+	int64_t written_ms; /* when the manifest was: the time that the store has for it tells how
+	                     * the clocks differ */
+};
+
 /* One rank's part of one checkpoint. */
 struct ckpt {
 	const char *name, *job_id;
@@ -79,6 +87,7 @@ struct ckpt {
 	uint32_t since;        /* the newest revision that did more than add files; 0 = not said */
 	uint32_t world;        /* ranks of the job, as its runner knows; 0 = it does not */
 	bool doubt;            /* of several nodes: incomplete for lack of a proof alone */
+	struct ckpt_times saved; /* of several nodes */
 	enum ckpt_kind kind;
 	const char *base_model;  /* from adapter_config.json or config.json, NULL = unknown */
 	int64_t lora_r;          /* 0 = none */

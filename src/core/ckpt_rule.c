@@ -9,6 +9,7 @@
 #define QUIET_REMOTE_MIN_MS 60000
 #define REMOTE_FACTOR 4
 #define PAUSE_FACTOR 3
+#define PAUSE_SHARE 4 /* of the pause between two saves */
 
 static const char *const fronts[] = {
 	[CKPT_SYNCING] = "syncing",
@@ -381,6 +382,41 @@ static bool judge_absent(const struct ckpt_union *u, struct ckpt_verdict *v)
 	return false;
 }
 
+/* Before this a part was written for a save that another one has replaced. */
+static int64_t oldest_of_one_save(const struct ckpt_union *u)
+{
+	int64_t oldest = 0;
+
+	for (size_t i = 0; i < u->n_parts; i++) {
+		const struct ckpt_part *p = &u->part[i];
+		int64_t slack = MAX((p->began_ms - p->before_ms) / PAUSE_SHARE, CKPT_CLOCKS_MS);
+
+		if (p->there && p->before_ms != 0)
+			oldest = MAX(oldest, p->began_ms - slack);
+	}
+	return oldest;
+}
+
+static bool judge_saves(const struct ckpt_union *u, struct ckpt_verdict *v)
+{
+	int64_t oldest = oldest_of_one_save(u);
+
+	for (size_t i = 0; i < u->n_parts; i++) {
+		const struct ckpt_part *p = &u->part[i];
+		bool once = p->before_ms == 0 && p->end == CKPT_ENDED_OK;
+
+		if (!p->there || p->ended_ms == 0 || p->ended_ms >= oldest || once)
+			continue;
+		v->row = 7;
+		if (p->end == CKPT_RUNNING && !u->newer_complete)
+			return say(v, CKPT_SYNCING, "being saved over, waiting for node %zu", i);
+		return say(v, CKPT_INCOMPLETE,
+		           "it was being saved over: node %zu %s with the one of before", i,
+		           p->end == CKPT_RUNNING ? "went on" : "ended");
+	}
+	return false;
+}
+
 void ckpt_judge_union(const struct ckpt_union *u, struct ckpt_verdict *out)
 {
 	bool live = find_part(u, is_running) >= 0;
@@ -388,11 +424,13 @@ void ckpt_judge_union(const struct ckpt_union *u, struct ckpt_verdict *out)
 	int i;
 
 	*out = (struct ckpt_verdict){.row = 2};
+	i = find_part(u, is_bad);
+	if (i < 0 && judge_saves(u, out)) /* files of two saves differ, which says nothing */
+		return;
 	if (u->torn != NULL) {
 		say(out, CKPT_INCOMPLETE, "%s %s", u->torn, word(u->torn_why));
 		return;
 	}
-	i = find_part(u, is_bad);
 	if (i >= 0) {
 		out->row = u->part[i].row;
 		say_of(out, CKPT_INCOMPLETE, u, i);

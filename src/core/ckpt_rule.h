@@ -27,6 +27,8 @@
  * (e) As the last complete sibling's; or when it is one file. (f) As the last complete sibling's.
  *     Both only if no file had a writer in the last sample before the end.
  *
+ * Of several nodes, row 7 also fits parts of two saves: ckpt_judge_union.
+ *
  * A settle time that the job names takes the place of the 30 s of rows 6, 9 and 10; a marker that
  * it names is the last file of rows 4 to 8. Neither helps a torn file.
  */
@@ -105,6 +107,8 @@ struct ckpt_part {
 	int row;
 	bool doubt;         /* INCOMPLETE for lack of a proof alone */
 	const char *reason; /* of that; "" = none */
+	/* struct ckpt_times, by one clock for all parts */
+	int64_t began_ms, ended_ms, before_ms;
 };
 
 /* Facts about the union of all parts' files. */
@@ -124,7 +128,16 @@ struct ckpt_union {
 	size_t n_files;
 };
 
-/* The parts' rows hold for the union, and every node is accounted for. */
+/* The parts' rows hold for the union, every node is accounted for, and all parts are of one save.
+ *
+ * The last is row 7, by the times of the parts. The nodes of a job save together, and train between
+ * two saves. So a part is of an earlier save than another one if it had been written long before
+ * that one began: more than a quarter of the pause between that one and the save which it replaces.
+ * A quarter and not half, because a runner may miss a save or two, and then the pause that it knows
+ * is of two or three. Parts that are closer than CKPT_CLOCKS_MS, parts without times, and parts of
+ * which none replaces another one are not told apart. A node that has saved once and ended well
+ * owes no other part. */
+#define CKPT_CLOCKS_MS 2000 /* the times of two nodes may be off by so much */
 void ckpt_judge_union(const struct ckpt_union *u, struct ckpt_verdict *out);
 
 /* A person said so. */

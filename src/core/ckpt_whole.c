@@ -30,6 +30,8 @@ void ckpt_whole_write(const struct ckpt_whole *w, struct buf *out)
 		js_kv(&js, "files_sha256", hex);
 		js_kv_u64(&js, "revision", p->revision);
 		js_kv_u64(&js, "since", p->since);
+		if (p->ended_ms != 0)
+			js_kv_int(&js, "ended_ms", p->ended_ms);
 		js_kv_u64(&js, "files", p->files);
 		js_kv_u64(&js, "bytes", p->bytes);
 		js_close(&js);
@@ -64,6 +66,7 @@ static int parse_part(struct ckpt_whole_part *out, struct arena *a, const struct
 	out->rank = (uint32_t)rank;
 	out->revision = (uint32_t)revision;
 	out->since = (uint32_t)since;
+	out->ended_ms = doc_int(doc_get(d, "ended_ms"), 0);
 	if (key.n == 0)
 		return err_set(err, ERR_INVALID, "parts: manifest: a key is expected");
 	out->manifest = arena_strz(a, key);

@@ -14,8 +14,9 @@
 
 struct ckpt_whole_part {
 	uint32_t rank, revision, since; /* of its manifest */
-	const char *manifest;           /* its object */
-	struct digest sha256;           /* ckpt_digest */
+	int64_t ended_ms; /* ckpt_times of it: written anew with the same content; 0 = not known */
+	const char *manifest; /* its object */
+	struct digest sha256; /* ckpt_digest */
 	uint64_t files, bytes;
 };
 

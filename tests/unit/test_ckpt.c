@@ -194,15 +194,17 @@ static void decision_round_trip(void **state UNUSED)
 		{.note = "lacks 2 tensors", .format = "torch zip", .checked_ms = 8},
 		{.at = ckpt_revision_path(a, "c", 3, "c/c")},
 	};
-	struct ckpt back, c = {.name = "c",
-	                       .job_id = "j",
-	                       .state = CKPT_COMPLETE,
-	                       .rule = 4,
-	                       .reason = "complete: all",
-	                       .trainer = "T",
-	                       .marked_by = "ada",
-	                       .revision = 3,
-	                       .about = about};
+	struct ckpt back,
+		c = {.name = "c",
+	             .job_id = "j",
+	             .state = CKPT_COMPLETE,
+	             .rule = 4,
+	             .reason = "complete: all",
+	             .trainer = "T",
+	             .marked_by = "ada",
+	             .revision = 3,
+	             .saved = {.began_ms = 5, .ended_ms = 6, .before_ms = 3, .written_ms = 9},
+	             .about = about};
 	struct err err = {0};
 
 	manifest_init(&c.files, a);
@@ -217,6 +219,7 @@ static void decision_round_trip(void **state UNUSED)
 	assert_string_equal(back.trainer, "T");
 	assert_string_equal(back.marked_by, "ada");
 	assert_int_equal(back.revision, 3);
+	assert_memory_equal(&back.saved, &c.saved, sizeof(c.saved));
 	assert_true(back.about[0].whole);
 	assert_string_equal(back.about[0].format, "safetensors");
 	assert_int_equal(back.about[0].checked_ms, 7);

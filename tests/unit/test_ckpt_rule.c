@@ -213,6 +213,12 @@ static void long_names_are_cut(void **state UNUSED)
 		.there = true, .state = st, .row = rw, .reason = "complete: x"                     \
 	}
 
+#define SAVED(e, began_s, ended_s, before_s)                                                       \
+	{                                                                                          \
+		.there = true, .end = e, .state = COM, .row = 4, .began_ms = began_s * 1000,       \
+		.ended_ms = ended_s * 1000, .before_ms = before_s * 1000                           \
+	}
+
 static const struct {
 	const char *name;
 	struct ckpt_part part[3];
@@ -240,6 +246,22 @@ static const struct {
 	{"it had one before", {PART(COM, 4), {.was = true}}, {.n_parts = 2, .sibling = true}, SYN, 2},
 	{"it had one before, newer complete", {PART(COM, 4), {.was = true}}, {.n_parts = 2, .sibling = true, .newer_complete = true}, INC, 2},
 	{"it had one before, ended", {PART(COM, 4), {.was = true, .end = OK}}, {.n_parts = 2, .sibling = true}, INC, 2},
+	/* saves of one name, in seconds: node 0 has saved it over */
+	{"of one save", {SAVED(RUN, 600, 620, 320), SAVED(RUN, 601, 640, 330)}, {.n_parts = 2}, COM, 4},
+	{"one is late", {SAVED(RUN, 600, 620, 320), SAVED(RUN, 660, 661, 330)}, {.n_parts = 2}, COM, 4},
+	{"one is a save behind", {SAVED(RUN, 600, 620, 320), SAVED(RUN, 301, 330, 30)}, {.n_parts = 2}, SYN, 7},
+	{"the other one is", {SAVED(RUN, 301, 330, 30), SAVED(RUN, 600, 620, 320)}, {.n_parts = 2}, SYN, 7},
+	{"behind, its first save", {SAVED(RUN, 600, 620, 320), SAVED(RUN, 301, 330, 0)}, {.n_parts = 2}, SYN, 7},
+	{"behind, with two saves missed", {SAVED(RUN, 900, 920, 20), SAVED(RUN, 601, 630, 330)}, {.n_parts = 2}, SYN, 7},
+	{"behind, newer complete", {SAVED(RUN, 600, 620, 320), SAVED(RUN, 301, 330, 30)}, {.n_parts = 2, .newer_complete = true}, INC, 7},
+	{"behind, ended", {SAVED(RUN, 600, 620, 320), SAVED(OK, 301, 330, 30)}, {.n_parts = 2}, INC, 7},
+	{"saved only once, ended", {SAVED(RUN, 600, 620, 320), SAVED(OK, 301, 330, 0)}, {.n_parts = 2}, COM, 4},
+	{"saved only once, died", {SAVED(RUN, 600, 620, 320), SAVED(BAD, 301, 330, 0)}, {.n_parts = 2}, INC, 7},
+	{"times not known", {SAVED(RUN, 600, 620, 320), PART(COM, 4)}, {.n_parts = 2}, COM, 4},
+	{"nobody has saved over", {SAVED(RUN, 600, 620, 0), SAVED(RUN, 301, 330, 0)}, {.n_parts = 2}, COM, 4},
+	{"closer than clocks", {SAVED(RUN, 600, 600, 598), SAVED(RUN, 598, 598, 596)}, {.n_parts = 2}, COM, 4},
+	{"of two saves, and differs", {SAVED(RUN, 600, 620, 320), SAVED(RUN, 301, 330, 30)}, {.n_parts = 2, .torn = "config.json"}, SYN, 7},
+	{"behind, and torn", {SAVED(RUN, 600, 620, 320), {.there = true, .state = INC, .row = 2, .began_ms = 301000, .ended_ms = 330000}}, {.n_parts = 2}, INC, 2},
 	{"three nodes", {PART(COM, 4), PART(COM, 9), {.was = true}}, {.n_parts = 3, .sibling = true}, SYN, 2},
 };
 /* clang-format on */
