@@ -229,7 +229,8 @@ static void step(struct ship *s, struct ship_group *g)
 	}
 	if (v.n == 0 && g->fault == NULL)
 		return;
-	if (v.n > 0 && g->fault == NULL && ship_is_as_base(g) && v.n_sent + v.n_lost == v.n) {
+	if (v.n > 0 && g->fault == NULL && ship_is_as_base(g) && v.n_sent + v.n_lost == v.n &&
+	    !ship_is_saved_anew(s, g)) {
 		settle_base(g);
 		finish(s, g, v.live);
 		return;

@@ -150,6 +150,78 @@ static uint32_t since_of(const struct ship_group *g, const struct ckpt *c)
 	return old->since != 0 ? old->since : old->revision;
 }
 
+/* ---- when it was saved -------------------------------------------------------------------------
+ * The server must tell the saves of several nodes apart: ckpt_judge_union.
+ */
+
+/* Of the files that were written after a moment. */
+struct span {
+	int64_t began_ms, ended_ms;
+	uint64_t bytes, all_bytes;
+};
+
+/* Anybody may set mtime back; a rename or a link of our own sets ctime, later. */
+static int64_t content_ms(const struct ship_fact *f)
+{
+	return MIN(f->mtime_ns, f->ctime_ns) / 1000000;
+}
+
+static struct span span_since(const struct ship_group *g, int64_t after_ms)
+{
+	struct span x = {.began_ms = INT64_MAX};
+	const struct ship_entry *e = NULL;
+
+	TAILQ_FOREACH(e, &g->entries, peer)
+	{
+		int64_t at = content_ms(&e->sent);
+
+		if (!e->stored || (e->state != SHIP_SENT && !e->quarantine) ||
+		    e->kind != FORMAT_NAME_PLAIN)
+			continue;
+		x.all_bytes += e->sent.size;
+		if (at <= after_ms)
+			continue;
+		x.bytes += e->sent.size;
+		x.ended_ms = MAX(x.ended_ms, at);
+		x.began_ms = MIN(x.began_ms, e->began_ms > after_ms ? MIN(e->began_ms, at) : at);
+	}
+	return x;
+}
+
+/* Most of it: what is less is an afterthought of the save before, a callback's or an exporter's. */
+static bool is_a_save(const struct span *x)
+{
+	return x->ended_ms > 0 && x->bytes >= x->all_bytes - x->bytes;
+}
+
+bool ship_is_saved_anew(const struct ship *s, const struct ship_group *g)
+{
+	struct span x;
+
+	if (s->o.nodes <= 1 || !ship_is_complete(g) || g->base.c.saved.ended_ms == 0)
+		return false;
+	x = span_since(g, g->base.c.saved.ended_ms);
+	return is_a_save(&x);
+}
+
+static struct ckpt_times times_of(const struct ship *s, const struct ship_group *g,
+                                  const struct ckpt *c)
+{
+	const struct ckpt *old = &g->base.c;
+	bool over = ship_is_complete(g);
+	int64_t before_ms = over ? old->saved.ended_ms : 0;
+	struct ckpt_times t = over ? old->saved : (struct ckpt_times){0};
+	struct span x = span_since(g, before_ms);
+	bool added = over && c->since == (old->since != 0 ? old->since : old->revision);
+
+	if (is_a_save(&x) && (!added || ship_is_saved_anew(s, g)))
+		return (struct ckpt_times){
+			.began_ms = x.began_ms, .ended_ms = x.ended_ms, .before_ms = before_ms};
+	if (!added && x.ended_ms > 0 && t.ended_ms != 0)
+		t.ended_ms = x.ended_ms;
+	return t;
+}
+
 /* The entries as a manifest, copied under the lock; and their names in the spool beside them. */
 static int collect(struct ship *s, struct ship_group *g, struct arena *a, struct ckpt *c,
                    uint64_t **ids, struct err *err)
@@ -181,7 +253,10 @@ static int collect(struct ship *s, struct ship_group *g, struct arena *a, struct
 	if (manifest_finish(&c->files, err) < 0)
 		return -1;
 	c->revision = MAX(c->revision, 1);
-	c->since = s->o.nodes > 1 ? since_of(g, c) : 0;
+	if (s->o.nodes > 1) {
+		c->since = since_of(g, c);
+		c->saved = times_of(s, g, c);
+	}
 	c->created_ms = newest_ns / 1000000;
 	c->about = ARENA_ARRAY(a, struct ckpt_file, c->files.n + 1);
 	*ids = ARENA_ARRAY(a, uint64_t, c->files.n + 1);
@@ -254,7 +329,8 @@ static bool has_writer(struct ship *s, struct ship_group *g, const struct ckpt *
 
 static bool same_manifest(const struct ckpt *a, const struct ckpt *b)
 {
-	if (a->state != b->state || a->files.n != b->files.n)
+	if (a->state != b->state || a->files.n != b->files.n ||
+	    a->saved.ended_ms != b->saved.ended_ms)
 		return false;
 	for (size_t i = 0; i < a->files.n; i++) {
 		const char *x = a->about[i].at, *y = b->about[i].at;
@@ -286,9 +362,10 @@ static void drop_old(struct ship_group *g, const struct ckpt *new)
 
 enum put_result { PUT_DONE, PUT_AGAIN, PUT_REFUSED };
 
-static enum put_result put(struct ship *s, const char *key, const struct ckpt *c, struct buf *body,
+static enum put_result put(struct ship *s, const char *key, struct ckpt *c, struct buf *body,
                            struct err *err)
 {
+	c->saved.written_ms = clock_wall_ms();
 	ckpt_write(c, body);
 	if (buf_check(body, "its list of files", err) == 0 &&
 	    objstore_put(s->o.objects, key, buf_view(body), err) == 0)

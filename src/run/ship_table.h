@@ -63,6 +63,7 @@ struct ship_entry {
 	uint64_t walk, first_walk, changed_walk; /* numbers of walks */
 	uint64_t again_walk; /* that saw it written anew; 0: it has only grown */
 	int64_t changed_ms;  /* monotonic */
+	int64_t began_ms;    /* wall: when its present content was first seen to come; 0 */
 	bool gone;
 	bool writer, closed;         /* by the last sample; closed: none since the last change */
 	bool left_open;              /* a process that outlived the commands had it open */
@@ -252,6 +253,8 @@ bool ship_is_live(const struct ship_group *g);        /* something of it is in t
 bool ship_is_logs(const struct ship_group *g);        /* nothing but logs and pointers */
 bool ship_is_complete(const struct ship_group *g);    /* by the manifest in the store */
 bool ship_is_as_base(const struct ship_group *g);     /* ... and has not changed since */
+/* ... and yet was saved anew, with the same content: nodes of a job that save together. */
+bool ship_is_saved_anew(const struct ship *s, const struct ship_group *g);
 /* The entry of a file in that manifest; NULL: it is not complete, or does not name it. */
 const struct manifest_file *ship_in_base(const struct ship_group *g, const char *path);
 /* ship_publish.c: manifests, revisions and reports; with the lock, which is given up meanwhile.

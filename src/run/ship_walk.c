@@ -96,7 +96,6 @@ static bool is_written_again(const struct ship_fact *was, const struct ship_fact
 	       (is->size == was->size && is->mtime_ns > was->mtime_ns);
 }
 
-/* New or changed content of an entry: what was queued or sent of it is void. */
 /* The ones before it need not wait for quiet any more. */
 static void wake_siblings(struct ship *s, const struct ship_group *g)
 {
@@ -106,6 +105,19 @@ static void wake_siblings(struct ship *s, const struct ship_group *g)
 	o->news = o->news || strcmp(o->lineage, g->lineage) == 0;
 }
 
+/* A writer who had closed the file and comes back begins anew; a file that gets its name when it is
+ * written began under another one. */
+static void note_began(struct ship *s, struct ship_entry *e, const struct ship_fact *now)
+{
+	const struct ship_entry *was = map_get(s->inodes, ship_inode(now));
+
+	if (was != NULL && was != e && was->began_ms != 0)
+		e->began_ms = was->began_ms;
+	else if (e->began_ms == 0 || e->closed)
+		e->began_ms = clock_wall_ms();
+}
+
+/* New or changed content of an entry: what was queued or sent of it is void. */
 static void touch(struct ship *s, struct ship_entry *e, const struct ship_fact *now)
 {
 	struct ship_group *g = e->group;
@@ -117,6 +129,7 @@ static void touch(struct ship *s, struct ship_entry *e, const struct ship_fact *
 		changed = mono - MIN(MAX(clock_wall_ms() - now->ctime_ns / 1000000, 0), mono);
 	if (e->walk > 0 && is_written_again(&e->fact, now))
 		e->again_walk = s->walk;
+	note_began(s, e, now);
 	e->fact = *now;
 	if (e->walk == 0 && ship_same(&e->was_closed, now))
 		e->fact.ctime_ns = e->was_closed.ctime_ns;

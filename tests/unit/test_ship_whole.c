@@ -318,6 +318,54 @@ static void saved_over(void **state)
 	assert_true(holds(p, "last/optimizer.safetensors", 'b'));
 }
 
+static void wait_saved_after(struct place *p, struct ckpt *c, int64_t ended_ms)
+{
+	for (int64_t until = clock_mono_ms() + WAIT_MS;
+	     !manifest(p, "last", c) || c->saved.ended_ms <= ended_ms || waiting(p);) {
+		assert_true(clock_mono_ms() < until);
+		clock_sleep_ms(20);
+	}
+}
+
+/* The server compares when nodes saved: each tells it of its own part. */
+static void each_save_has_its_time(void **state)
+{
+	struct place *p = *state;
+	int64_t begun_ms = clock_wall_ms() - 1000; /* files have the kernel's coarse time */
+	struct ckpt a, b, c, d;
+
+	p->o.nodes = 2;
+	start(p);
+	save(p, 'a', 1);
+	wait_saved_after(p, &a, 0);
+	assert_true(begun_ms <= a.saved.began_ms && a.saved.began_ms <= a.saved.ended_ms);
+	assert_true(a.saved.ended_ms <= a.saved.written_ms);
+	assert_int_equal(a.saved.before_ms, 0);
+	save(p, 'b', 2);
+	wait_saved_after(p, &b, a.saved.ended_ms);
+	assert_int_equal(b.saved.before_ms, a.saved.ended_ms);
+	assert_true(b.saved.before_ms < b.saved.began_ms && b.saved.began_ms <= b.saved.ended_ms);
+	assert_true(b.since > a.since);
+	/* the same once more is a save, too */
+	save(p, 'b', 2);
+	wait_saved_after(p, &c, b.saved.ended_ms);
+	assert_int_equal(c.saved.before_ms, b.saved.ended_ms);
+	assert_true(c.saved.began_ms > b.saved.ended_ms);
+	assert_int_equal(c.since, b.since);
+	/* an afterthought is none, and neither is a shipper that looks at it all anew */
+	put_state(p, "last/trainer_state.json", 3);
+	wait_saved_after(p, &d, c.saved.ended_ms);
+	assert_int_equal(d.saved.began_ms, c.saved.began_ms);
+	assert_int_equal(d.saved.before_ms, c.saved.before_ms);
+	assert_true(d.since > c.since);
+	stop(p);
+	start(p);
+	assert_true(ship_finish(p->ship, true));
+	assert_true(manifest(p, "last", &c));
+	assert_int_equal(c.saved.ended_ms, d.saved.ended_ms);
+	assert_int_equal(c.saved.began_ms, d.saved.began_ms);
+}
+
 static void saved_over_and_killed(void **state)
 {
 	struct place *p = *state;
@@ -760,6 +808,7 @@ static const struct CMUnitTest tests[] = {
 	T(published_by_a_rename),
 	T(siblings_tell_what_is_missing),
 	T(saved_over),
+	T(each_save_has_its_time),
 	T(saved_over_and_killed),
 	T(a_newer_one_has_begun),
 	T(killed_while_an_array_was_open),
