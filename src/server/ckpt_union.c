@@ -336,6 +336,31 @@ static int look_at_files(struct work *w, struct err *err)
 	return r;
 }
 
+/* When a part was saved, by the store's clock, which is one for all nodes: by how long before its
+ * manifest was stored. One that is gone meanwhile counts as without times. */
+static int read_times(struct work *w, size_t k, const char *key, struct err *err)
+{
+	const struct ckpt_times *t = &w->node[k].list.saved;
+	struct ckpt_part *p = &w->part[k];
+	struct objstore_info info = {0};
+	int64_t shift_ms;
+
+	if (t->ended_ms == 0 || t->written_ms == 0)
+		return 0;
+	if (objstore_stat(w->app->objects, key, &info, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+	}
+	if (info.modified_ms == 0)
+		return 0;
+	shift_ms = info.modified_ms - t->written_ms;
+	p->began_ms = t->began_ms + shift_ms;
+	p->ended_ms = t->ended_ms + shift_ms;
+	p->before_ms = t->before_ms != 0 ? t->before_ms + shift_ms : 0;
+	return 0;
+}
+
 /* Reads the manifest of each part. A node whose manifest cannot be read must store it again. */
 static int read_parts(struct work *w, struct err *err)
 {
@@ -363,6 +388,8 @@ static int read_parts(struct work *w, struct err *err)
 		}
 		p->doubt = n->list.doubt;
 		w->u.n_files += n->list.files.n;
+		if (read_times(w, k, key, err) < 0)
+			return -1;
 	}
 	return 0;
 }
@@ -373,6 +400,15 @@ static int read_parts(struct work *w, struct err *err)
 static uint32_t since_of(const struct ckpt *c)
 {
 	return c->since != 0 ? c->since : c->revision;
+}
+
+/* Written anew, if only with the same content. */
+static bool is_saved_anew(const struct node *n, const struct ckpt_whole_part *was)
+{
+	int64_t ended_ms = n->list.saved.ended_ms;
+
+	return since_of(&n->list) != was->since ||
+	       (ended_ms != 0 && was->ended_ms != 0 && ended_ms != was->ended_ms);
 }
 
 /* Saved over: by all of them, or it is not one checkpoint but parts of two. What only added files
@@ -386,7 +422,7 @@ static bool is_saved_over(const struct work *w, bool *by_all, size_t *waits)
 		const struct ckpt_whole_part *was = &w->was.part[i];
 		const struct node *n = was->rank < w->u.n_parts ? &w->node[was->rank] : NULL;
 
-		if (n != NULL && n->read && since_of(&n->list) != was->since) {
+		if (n != NULL && n->read && is_saved_anew(n, was)) {
 			any = true;
 		} else if (*by_all) {
 			*by_all = false;
@@ -537,6 +573,7 @@ static int put_whole(struct work *w, const char *marked_by, struct err *err)
 			.sha256 = ckpt_digest(c),
 			.revision = c->revision,
 			.since = since_of(c),
+			.ended_ms = c->saved.ended_ms,
 			.files = c->files.n,
 			.bytes = c->files.bytes,
 		};

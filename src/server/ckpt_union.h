@@ -6,6 +6,13 @@
  * rows of all nodes say so. While it is saved over, they name what is kept, until the new parts of
  * all nodes are complete together.
  *
+ * Parts of two saves are never complete together, whatever their files look like. Each part's
+ * manifest says when its files were written, and when the files were that they replace (struct
+ * ckpt_times); ckpt_judge_union compares these times, and `updating` or the reason names the node
+ * that is behind. Clocks of nodes differ: the time at which the store got a manifest is the same
+ * clock for all. Without such times (a runner of before) the parts of a complete checkpoint that is
+ * saved over are accepted when all nodes have saved over theirs, however often each did.
+ *
  * With the lock of the job's checkpoints (app->ckpts).
  */
 #ifndef CKPT_UNION_H

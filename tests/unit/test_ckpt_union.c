@@ -43,6 +43,7 @@ struct part {
 	int rule;
 	bool doubt;
 	uint32_t revision, since, world;
+	struct ckpt_times saved;
 	const char *file[80];
 };
 
@@ -59,6 +60,7 @@ static void store(struct gang *g, const struct part *p, const char *manifest)
 	                 .doubt = p->doubt,
 	                 .revision = p->revision,
 	                 .since = p->since,
+	                 .saved = p->saved,
 	                 .world = p->world};
 
 	manifest_init(&c.files, f->a);
@@ -451,6 +453,92 @@ static void saved_over_by_all_of_them(void **state)
 	assert_int_equal(n_kept(&g), 0);
 }
 
+/* Saved so many seconds ago, and the one before it; by the node's own clock. */
+static struct ckpt_times ago(uint32_t node, int ended_s, int before_s)
+{
+	int64_t now_ms = node == 0 ? 1000000000 : 7000000000;
+
+	return (struct ckpt_times){.began_ms = now_ms - (ended_s + 1) * 1000,
+	                           .ended_ms = now_ms - ended_s * 1000,
+	                           .before_ms = before_s > 0 ? now_ms - before_s * 1000 : 0,
+	                           .written_ms = now_ms};
+}
+
+static void parts_of_two_saves(void **state)
+{
+	struct fixture *f = *state;
+	struct part first = first_save[0], second = first_save[1];
+	struct gang g;
+
+	start(f, &g);
+	first.saved = ago(0, 500, 0);
+	second.saved = ago(1, 500, 0);
+	(void)report(&g, first);
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+	first.revision = first.since = 3;
+	first.file[0] = "a=3";
+	first.saved = ago(0, 100, 300);
+	(void)report(&g, first);
+	/* the second save of node 1 comes when node 0 has saved for the third time */
+	second.revision = second.since = 2;
+	second.file[0] = "b=2";
+	second.saved = ago(1, 300, 500);
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+	assert_non_null(strstr(updating(&g, 0), "node 1"));
+	assert_non_null(strstr(updating(&g, 1), "node 1"));
+	assert_string_equal(pulled(&g, 0), "a=1 ");
+	assert_string_equal(pulled(&g, 1), "b=1 ");
+	second.revision = second.since = 3;
+	second.file[0] = "b=3";
+	second.saved = ago(1, 99, 300);
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+	assert_string_equal(pulled(&g, 0), "a=3 ");
+	assert_string_equal(pulled(&g, 1), "b=3 ");
+	assert_null(updating(&g, 0));
+	/* node 1 saves once more what it has saved already */
+	first.revision = first.since = 4;
+	first.file[0] = "a=4";
+	first.saved = ago(0, 10, 100);
+	(void)report(&g, first);
+	assert_non_null(strstr(updating(&g, 0), "node 1"));
+	assert_string_equal(pulled(&g, 0), "a=3 ");
+	second.revision = 4;
+	second.saved = ago(1, 11, 99);
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+	assert_string_equal(pulled(&g, 0), "a=4 ");
+	assert_string_equal(pulled(&g, 1), "b=3 ");
+	assert_null(updating(&g, 0));
+	/* ... and ends well without the next one */
+	first.revision = first.since = 5;
+	first.file[0] = "a=5";
+	first.saved = ago(0, 0, 10);
+	second.saved = ago(1, 11, 99);
+	(void)report(&g, first);
+	fixture_exit(f, g.node[1], JOB_END_EXIT, 0);
+	fixture_exit(f, g.node[0], JOB_END_EXIT, 0);
+	assert_int_equal(state_of(&g, NAME, "complete: "), CKPT_COMPLETE);
+	assert_non_null(strstr(updating(&g, 0), "incomplete: "));
+	assert_string_equal(pulled(&g, 0), "a=4 ");
+}
+
+/* Neither has been complete before. */
+static void first_parts_of_two_saves(void **state)
+{
+	struct fixture *f = *state;
+	struct part first = first_save[0], second = first_save[1];
+	struct gang g;
+
+	start(f, &g);
+	first.revision = first.since = 2;
+	first.saved = ago(0, 100, 300);
+	second.saved = ago(1, 300, 0);
+	(void)report(&g, first);
+	assert_int_equal(report(&g, second), CKPT_SYNCING);
+	assert_int_equal(state_of(&g, NAME, "waiting for node 1"), CKPT_SYNCING);
+	second.saved.written_ms = 0; /* without times, as a runner of before tells it */
+	assert_int_equal(report(&g, second), CKPT_COMPLETE);
+}
+
 /* New parts of all nodes that make no checkpoint together: the old one stays. */
 static void saved_over_with_a_hole(void **state)
 {
@@ -635,6 +723,8 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(the_end_of_all_decides),
 	FIXTURE_TEST(doubt_is_cleared_by_proof),
 	FIXTURE_TEST(saved_over_by_all_of_them),
+	FIXTURE_TEST(parts_of_two_saves),
+	FIXTURE_TEST(first_parts_of_two_saves),
 	FIXTURE_TEST(saved_over_with_a_hole),
 	FIXTURE_TEST(saved_over_and_lost),
 	FIXTURE_TEST(rows_follow_the_manifest_of_all),
