@@ -48,6 +48,13 @@ struct str str_skip(struct str s, size_t n)
 
 size_t str_utf8_len(struct str s)
 {
+	uint32_t code;
+
+	return str_utf8(s, &code);
+}
+
+size_t str_utf8(struct str s, uint32_t *code)
+{
 	static const struct {
 		uint8_t mask, lead;
 		size_t len;
@@ -74,6 +81,7 @@ size_t str_utf8_len(struct str s)
 		}
 		if (v < rows[i].least || v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff))
 			return 0;
+		*code = v;
 		return rows[i].len;
 	}
 	return 0;

@@ -29,6 +29,7 @@ struct str str_skip(struct str s, size_t n); /* n is cut to s.n */
 struct str str_trim(struct str s);           /* spaces, tabs, CR, LF at both ends */
 /* Bytes of the UTF-8 character that s begins with; 0: none (overlong, surrogate, cut short). */
 size_t str_utf8_len(struct str s);
+size_t str_utf8(struct str s, uint32_t *code); /* the same, with its code point */
 bool str_is_utf8(struct str s);
 /* Cuts s at the first `sep`: *head is before it, *s what follows; false when s is used up. */
 bool str_cut(struct str *s, char sep, struct str *head);

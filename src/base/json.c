@@ -1,6 +1,8 @@
 /* json.c - JSON over jansson: text to doc tree, and a writer. */
 #include "base/json.h"
 
+#include "base/shown.h"
+
 #include <jansson.h>
 #include <math.h>
 
@@ -182,16 +184,33 @@ void js_end(struct js *js)
 	leave(js, '[', ']');
 }
 
-static void quote(struct buf *out, struct str s)
+/* As JSON has it: a code beyond 16 bits is two of them. */
+static void escape_code(struct buf *out, struct str s)
 {
+	uint32_t code;
+
+	if (str_utf8(s, &code) == 0)
+		return;
+	if (code > 0xffff)
+		buf_printf(out, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10),
+		           0xdc00 + ((code - 0x10000) & 0x3ff));
+	else
+		buf_printf(out, "\\u%04x", code);
+}
+
+static void quote(const struct js *js, struct str s)
+{
+	struct buf *out = js->out;
 	const uint8_t *p = (const uint8_t *)s.p;
 	size_t plain = 0;
 
 	buf_putc(out, '"');
 	for (size_t i = 0; i < s.n;) {
 		size_t len = p[i] >= 0x20 && p[i] < 0x7f ? 1 : str_utf8_len(str_skip(s, i));
+		bool hidden = js->shown && len > 1 && shown_len(str_skip(s, i)) == 0;
 
-		if (len > 0 && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\' && p[i] != 0x7f) {
+		if (len > 0 && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\' && p[i] != 0x7f &&
+		    !hidden) {
 			i += len;
 			continue;
 		}
@@ -206,9 +225,12 @@ static void quote(struct buf *out, struct str s)
 			buf_puts(out, "\\t");
 		else if (p[i] < 0x20 || p[i] == 0x7f)
 			buf_printf(out, "\\u%04x", p[i]);
+		else if (hidden)
+			escape_code(out, str_skip(s, i));
 		else
 			buf_puts(out, "\xef\xbf\xbd"); /* U+FFFD */
-		plain = ++i;
+		i += MAX(len, (size_t)1);
+		plain = i;
 	}
 	buf_add(out, s.p + plain, s.n - plain);
 	buf_putc(out, '"');
@@ -220,7 +242,7 @@ void js_key_str(struct js *js, struct str key)
 	if (js->comma)
 		buf_putc(js->out, ',');
 	newline(js);
-	quote(js->out, key);
+	quote(js, key);
 	buf_puts(js->out, js->indent ? ": " : ":");
 	js->comma = false;
 }
@@ -233,7 +255,7 @@ void js_key(struct js *js, const char *key)
 void js_text(struct js *js, struct str s)
 {
 	before(js);
-	quote(js->out, s);
+	quote(js, s);
 }
 
 void js_cstr(struct js *js, const char *s)

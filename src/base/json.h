@@ -19,6 +19,7 @@ struct js {
 	struct buf *out;
 	unsigned depth;
 	bool comma, indent;
+	bool shown; /* what people cannot see (base/shown.h) is escaped too: the same text */
 	char stack[JS_DEPTH_MAX];
 };
 

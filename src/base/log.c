@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/shown.h"
 
 #include <stdatomic.h>
 
@@ -54,13 +55,15 @@ void log_write(enum log_level level, const char *fmt, ...)
 		struct js js;
 
 		js_init(&js, &line);
+		js.shown = true;
 		js_open(&js);
 		js_kv(&js, "time", when);
 		js_kv(&js, "level", words[level]);
 		js_kv_str(&js, "msg", buf_view(&text));
 		js_close(&js);
 	} else {
-		buf_printf(&line, "%s %-5s %s", when, words[level], buf_cstr(&text));
+		buf_printf(&line, "%s %-5s ", when, words[level]);
+		shown_add(&line, buf_view(&text));
 	}
 	buf_putc(&line, '\n');
 	(void)!write(2, line.p, line.n); /* nowhere to report a log that cannot be written */

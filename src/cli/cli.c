@@ -303,6 +303,7 @@ static void show_json(const struct err *err, const char *problems)
 	struct js js;
 
 	js_init(&js, &line);
+	js.shown = true;
 	js_open(&js);
 	js_kv_err(&js, "error", err);
 	if (problems != NULL) {
@@ -331,7 +332,7 @@ static int run_role(const struct cli_role *role, int argc, char **argv)
 	if (always_json())
 		show_json(&err, NULL);
 	else
-		(void)fprintf(stderr, "stoker %s: %s\n", role->name, err.msg);
+		out_error("stoker %s: %s", role->name, err.msg);
 	return err_info(&err)->exit;
 }
 

@@ -120,7 +120,8 @@ void out_progress_end(const struct cli *c);
 void out_waiting(const struct cli *c, const char *fmt, ...) PRINTF(2, 3);
 int out_confirm(const struct cli *c, const char *question, const char *must_type,
                 struct err *err) MUST_CHECK;
-/* All of these, and out_line(), print blanks for control characters: most words are of others. */
+/* All of these, and out_line(), escape what people cannot see: most words are of others. A newline
+ * is one. */
 void out_put(const char *fmt, ...) PRINTF(1, 2);   /* to stdout, as it is */
 void out_error(const char *fmt, ...) PRINTF(1, 2); /* a line to stderr, also when quiet */
 const char *out_status(const struct cli *c, const char *status); /* short and coloured, in arena */
@@ -131,6 +132,7 @@ void cell_age(const struct doc *iso, struct buf *out);
 void cell_in(const struct doc *iso, struct buf *out); /* time left: "6d", "never", "expired" */
 void cell_bytes(const struct doc *n, struct buf *out);
 void cell_text(const struct doc *d, struct buf *out); /* "-" for null */
+void cell_name(const struct doc *d, struct buf *out); /* the same as out_name() has it */
 /* Cells of a job's row. */
 void cell_run(const struct doc *job, struct buf *out); /* how long its commands ran */
 void cell_sync(const struct doc *job, struct buf *out);
@@ -139,8 +141,10 @@ const char *out_cell_of(struct cli *c, void (*cell)(const struct doc *, struct b
 void out_line(const char *label, const char *fmt, ...) PRINTF(2, 3); /* of a page of one thing */
 const char *out_number(struct cli *c, uint64_t n);                   /* "1,011" */
 const char *out_count(struct cli *c, uint64_t n, const char *thing); /* "1 job", "1,011 jobs" */
-/* Somebody else's words on one line, without what a terminal would obey. */
+/* Somebody else's words on one line: blanks for white space, and base/shown.h for the rest. */
 const char *out_plain(struct arena *a, struct str s);
+/* A name: white space that is no blank is escaped too. */
+const char *out_name(struct arena *a, struct str s);
 int columns_of_terminal(void);
 
 /* remote.c */

@@ -58,7 +58,7 @@ static int read_value(const char *prompt, const char *command, struct buf *out, 
 	if (tty) {
 		quiet = old;
 		quiet.c_lflag &= ~(tcflag_t)ECHO;
-		(void)fprintf(stderr, "%s", prompt);
+		(void)fputs(prompt, stderr);
 		(void)fflush(stderr);
 		(void)tcsetattr(0, TCSAFLUSH, &quiet); /* an echo is a nuisance, not a failure */
 	}

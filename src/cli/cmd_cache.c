@@ -46,7 +46,7 @@ static void cf_modified(const struct doc *d, struct buf *b)
 	buf_done(&full);
 }
 
-static const struct out_col cf_cols[] = {{"PATH", false, cell_text, "path"},
+static const struct out_col cf_cols[] = {{"PATH", false, cell_name, "path"},
                                          {"SIZE", true, cell_bytes, "size_bytes"},
                                          {"MODIFIED", false, cf_modified, NULL},
                                          {"TYPE", false, cell_text, "file_type"},
@@ -225,7 +225,7 @@ int cmd_cache_du(struct cli *c, struct err *err)
 	int64_t depth = opt_int(c, "depth", 1);
 	static const struct out_col cols[] = {{"SIZE", true, cell_bytes, "size_bytes"},
 	                                      {"FILES", true, cell_text, "files"},
-	                                      {"PATH", false, cell_text, "path"}};
+	                                      {"PATH", false, cell_name, "path"}};
 
 	if (depth < 0)
 		return err_set(err, ERR_INVALID,
@@ -304,7 +304,7 @@ int cmd_cache_rm(struct cli *c, struct err *err)
 		return -1;
 	if (out_confirm(c,
 	                arena_printf(c->arena, "Delete %s from the cache of %s for good?",
-	                             out_plain(c->arena, str_of(c->arg[0])), cache.title),
+	                             out_name(c->arena, str_of(c->arg[0])), cache.title),
 	                NULL, err) < 0)
 		return -1;
 	if (remote_call(c, HTTP_DELETE,
@@ -313,7 +313,7 @@ int cmd_cache_rm(struct cli *c, struct err *err)
 	                NULL, &reply, err) < 0)
 		return -1;
 	out_message(c, "deleted %s from the cache of %s: %s freed",
-	            out_plain(c->arena, str_of(c->arg[0])), cache.title,
+	            out_name(c->arena, str_of(c->arg[0])), cache.title,
 	            units_show_bytes((uint64_t)doc_int(doc_get(reply, "bytes_freed"), 0), text));
 	return 0;
 }

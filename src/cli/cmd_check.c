@@ -289,7 +289,7 @@ static void write_one(struct js *js, const struct checkpoint *k, size_t skip)
 }
 
 static const struct out_col file_cols[] = {
-	{"FILE", false, cell_text, "path"},     {"SIZE", true, cell_bytes, "size_bytes"},
+	{"FILE", false, cell_name, "path"},     {"SIZE", true, cell_bytes, "size_bytes"},
 	{"FORMAT", false, cell_text, "format"}, {"VERDICT", false, cell_text, "verdict"},
 	{"REASON", false, cell_text, "reason"},
 };
@@ -298,15 +298,15 @@ static int print_one(struct cli *c, const struct doc *d, const struct checkpoint
                      struct err *err)
 {
 	(void)printf("checkpoint %s (%s)\n",
-	             k->name[0] == '\0' ? "." : out_plain(c->arena, str_of(k->name)),
+	             k->name[0] == '\0' ? "." : out_name(c->arena, str_of(k->name)),
 	             k->set.layout->title);
 	if (out_list(c, doc_get(d, "files"), file_cols, COUNT(file_cols), "no files", err) < 0)
 		return -1;
 	for (size_t i = 0; i < MIN(k->set.n_leftovers, (size_t)SET_SHOWN_MAX); i++)
-		(void)printf("left over: %s\n", out_plain(c->arena, str_of(k->set.leftover[i])));
+		(void)printf("left over: %s\n", out_name(c->arena, str_of(k->set.leftover[i])));
 	if (k->set.hole != NULL)
 		(void)printf("%s has a hole: its bytes may never have been written\n",
-		             out_plain(c->arena, str_of(k->set.hole)));
+		             out_name(c->arena, str_of(k->set.hole)));
 	(void)printf("%s: %s\n", is_whole(k) ? "whole" : "not whole",
 	             out_plain(c->arena, str_of(k->set.words)));
 	return 0;

@@ -28,7 +28,7 @@ static void ck_why(const struct doc *d, struct buf *b)
 }
 
 static const struct out_col ck_cols[] = {
-	{"CHECKPOINT", false, cell_text, "checkpoint_id"},
+	{"CHECKPOINT", false, cell_name, "checkpoint_id"},
 	{"JOB", false, cell_text, "training_job_id"},
 	{"RANK", true, cell_text, "node_rank"},
 	{"TYPE", false, cell_text, "checkpoint_type"},
@@ -150,7 +150,7 @@ static int show_file(struct cli *c, const struct doc *file, void *arg UNUSED,
 	char size[UNITS_CAP];
 
 	out_put("  rank-%" PRId64 "/%-50s %10s  %s\n", doc_int(doc_get(file, "node_rank"), 0),
-	        out_plain(c->arena, doc_text(doc_get(file, "relative_file_name"))),
+	        out_name(c->arena, doc_text(doc_get(file, "relative_file_name"))),
 	        units_show_bytes((uint64_t)doc_int(doc_get(file, "size_bytes"), 0), size),
 	        out_plain(c->arena, str_of(checked_as(c, file))));
 	return 0;
@@ -451,14 +451,14 @@ int cmd_checkpoints_complete(struct cli *c, struct err *err)
 int cmd_checkpoints_rm(struct cli *c, struct err *err)
 {
 	const struct doc *job, *ck, *reply;
-	char question[200];
 
 	if (find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
 		return -1;
-	(void)snprintf(question, sizeof(question), "Delete checkpoint %.80s of job %.20s for good?",
-	               doc_cstr(doc_get(ck, "checkpoint_id"), "?"),
-	               doc_cstr(doc_get(job, "id"), "?"));
-	if (out_confirm(c, question, NULL, err) < 0)
+	if (out_confirm(c,
+	                arena_printf(c->arena, "Delete checkpoint %s of job %s for good?",
+	                             out_name(c->arena, doc_text(doc_get(ck, "checkpoint_id"))),
+	                             doc_cstr(doc_get(job, "id"), "?")),
+	                NULL, err) < 0)
 		return -1;
 	if (remote_call(c, HTTP_DELETE,
 	                arena_printf(c->arena, "%s/%s", job_path(c, job, "/checkpoints"),

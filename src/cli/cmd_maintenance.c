@@ -132,7 +132,7 @@ static int see_through(struct cli *c, bool mine, const struct doc **u, struct er
 	return 1;
 }
 
-static void cell_name(const struct doc *d, struct buf *b)
+static void item_name(const struct doc *d, struct buf *b)
 {
 	cell_text(doc_get(d, "name"), b);
 	if (doc_is(doc_get(d, "path"), DOC_TEXT)) {
@@ -145,7 +145,7 @@ static int show_items(struct cli *c, const struct doc *u, const char *empty, str
 {
 	static const struct out_col cols[] = {
 		{"KIND", false, cell_text, "kind"},       {"SIZE", true, cell_bytes, "bytes"},
-		{"USED", true, cell_age, "last_used_at"}, {"NAME", false, cell_name, NULL},
+		{"USED", true, cell_age, "last_used_at"}, {"NAME", false, item_name, NULL},
 		{"WHY", false, cell_text, "words"},
 	};
 	uint64_t found = number_of(u, "found");

@@ -146,6 +146,7 @@ static const char *problems_json(struct arena *a, const struct spec_problems *pr
 	struct js js;
 
 	js_init(&js, &out);
+	js.shown = true;
 	spec_problems_json(problems, &js);
 	return arena_strz(a, buf_view(&out));
 }
@@ -370,7 +371,7 @@ static void say_dry(struct cli *c, const struct push *p, const struct pack *code
 
 	for (size_t i = 0; i < TAR_LARGEST && code->largest[i].path[0] != '\0'; i++)
 		out_message(c, "  %-10s %s", units_show_bytes(code->largest[i].bytes, size),
-		            out_plain(c->arena, str_of(code->largest[i].path)));
+		            out_name(c->arena, str_of(code->largest[i].path)));
 	out_message(c, "%s is valid: project %s, %s, %s to upload at most", p->file,
 	            p->spec.project, out_count(c, p->spec.n_commands, "command"),
 	            units_show_bytes(code->packed, size));

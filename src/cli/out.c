@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/clock.h"
+#include "base/shown.h"
 #include "base/units.h"
 
 #include <sys/ioctl.h>
@@ -40,6 +41,7 @@ void out_json(const struct doc *d)
 	struct js js;
 
 	js_init(&js, &out);
+	js.shown = true;
 	js.indent = true;
 	js_doc(&js, d);
 	buf_putc(&out, '\n');
@@ -52,6 +54,7 @@ static void print_line(const struct doc *d)
 	struct js js;
 
 	js_init(&js, &out);
+	js.shown = true;
 	js_doc(&js, d);
 	buf_putc(&out, '\n');
 	print_buf(&out);
@@ -109,12 +112,17 @@ static void csv_cell(struct buf *out, struct str s)
 static void csv_column(const struct out_col *col, const struct doc *row, struct buf *out)
 {
 	AUTO_BUF struct buf cell = BUF_INIT(OUT_MAX);
+	AUTO_BUF struct buf seen = BUF_INIT(SHOWN_GROWTH * OUT_MAX);
 
-	if (col->cell == cell_age)
+	if (col->cell == cell_age || col->cell == cell_name)
 		cell_text(doc_get(row, col->key), &cell);
 	else
 		out_cell(col, row, &cell);
-	csv_cell(out, str_eq(buf_view(&cell), "-") ? str_of("") : buf_view(&cell));
+	if (isatty(1) == 1) /* people; programs get the name itself */
+		shown_add(&seen, buf_view(&cell));
+	else
+		buf_str(&seen, buf_view(&cell));
+	csv_cell(out, str_eq(buf_view(&seen), "-") ? str_of("") : buf_view(&seen));
 }
 
 /* For programs: a size has its number in a column more, an age is the time that it began. */
@@ -154,26 +162,22 @@ int columns_of_terminal(void)
 	return 0; /* not a terminal: do not cut */
 }
 
-/* Replaces, in place, the bytes that a terminal would interpret with blanks. */
-static const char *plain_in_place(char *p, size_t n)
+const char *out_name(struct arena *a, struct str s)
 {
-	for (size_t i = 0; i < n; i++) {
-		unsigned char c = (unsigned char)p[i];
-		/* C1 controls are two bytes in UTF-8 */
-		bool c1 = c == 0xc2 && i + 1 < n && ((unsigned char)p[i + 1] & 0xe0) == 0x80;
+	AUTO_BUF struct buf b = BUF_INIT(OUT_MAX);
 
-		if (c < 0x20 || c == 0x7f || c1)
-			p[i] = ' ';
-		if (c1)
-			p[++i] = ' ';
-	}
-	p[n] = '\0';
-	return p;
+	shown_add(&b, s);
+	return arena_strz(a, buf_view(&b));
 }
 
 const char *out_plain(struct arena *a, struct str s)
 {
-	return plain_in_place(arena_strz(a, s), s.n);
+	char *line = arena_strz(a, s);
+
+	for (size_t i = 0; i < s.n; i++)
+		if (line[i] == '\n' || line[i] == '\r' || line[i] == '\t')
+			line[i] = ' ';
+	return out_name(a, str_n(line, s.n));
 }
 
 /* Columns as seen: bytes that continue a UTF-8 character take no place. */
@@ -402,19 +406,22 @@ int out_list(const struct cli *c, const struct doc *list, const struct out_col *
 }
 
 /* Names, reasons and messages come from jobs and servers: nothing in them commands the reader's
- * terminal. Colours are ours, and stand as COLOUR and the last digit of their number. */
+ * terminal, or hides. Colours are ours, and stand as COLOUR and the last digit of their number. */
 static void emit(FILE *to, const char *fmt, va_list ap) PRINTF(2, 0);
 
-static bool colours_used; /* else there is nobody to see them */
+static bool colours_used; /* else COLOUR is somebody else's */
 
 static void put_colour(FILE *to, char digit)
 {
-	if (!colours_used)
-		(void)fputs("  ", to);
-	else if (digit == '0')
+	if (digit == '0')
 		(void)fputs("\033[0m", to);
 	else
 		(void)fprintf(to, "\033[3%cm", digit);
+}
+
+static bool is_colour(struct str s)
+{
+	return colours_used && s.n > 1 && s.p[0] == COLOUR && s.p[1] >= '0' && s.p[1] <= '7';
 }
 
 static void emit(FILE *to, const char *fmt, va_list ap)
@@ -423,17 +430,18 @@ static void emit(FILE *to, const char *fmt, va_list ap)
 	size_t from = 0;
 
 	buf_vprintf(&text, fmt, ap);
-	(void)buf_cstr(&text); /* so that there is an end to write to */
 	for (size_t i = 0; i <= text.n; i++) {
-		char at = i < text.n ? text.p[i] : '\0';
+		AUTO_BUF struct buf seen = BUF_INIT(SHOWN_GROWTH * OUT_MAX);
+		bool colour = is_colour(str_skip(buf_view(&text), i));
 
-		if (i < text.n && at != COLOUR && at != '\n')
+		if (i < text.n && text.p[i] != '\n' && !colour)
 			continue;
-		(void)fputs(plain_in_place(text.p + from, i - from), to);
-		if (at == '\n')
-			(void)fputc('\n', to);
-		if (at == COLOUR && i + 1 < text.n && text.p[i + 1] >= '0' && text.p[i + 1] <= '7')
+		shown_add(&seen, str_n(text.p + from, i - from));
+		(void)fputs(buf_cstr(&seen), to);
+		if (colour)
 			put_colour(to, text.p[++i]);
+		else if (i < text.n)
+			(void)fputc('\n', to);
 		from = i + 1;
 	}
 }
@@ -475,7 +483,7 @@ void out_next(const struct cli *c, const char *const *lines, size_t n)
 		return;
 	(void)fputs("next:\n", stderr);
 	for (size_t i = 0; i < n; i++)
-		(void)fprintf(stderr, "  %s\n", lines[i]);
+		out_error("  %s", lines[i]);
 }
 
 static int64_t progress_last_ms;
@@ -592,6 +600,14 @@ void cell_text(const struct doc *d, struct buf *out)
 		buf_printf(out, "%.6g", d->real);
 	else if (d->kind == DOC_BOOL)
 		buf_puts(out, d->flag ? "yes" : "no");
+}
+
+void cell_name(const struct doc *d, struct buf *out)
+{
+	AUTO_BUF struct buf text = BUF_INIT(OUT_MAX);
+
+	cell_text(d, &text);
+	shown_add(out, buf_view(&text));
 }
 
 void cell_bytes(const struct doc *d, struct buf *out)

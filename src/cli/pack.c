@@ -263,7 +263,7 @@ static void say_left(struct cli *c, const struct pack *p)
 		const struct pack_left *l = &p->left[i];
 
 		buf_printf(&b, "%s%s%s (%s%s, %s)", i > 0 ? ", " : "",
-		           out_plain(c->arena, str_of(l->path)), l->is_dir ? "/" : "",
+		           out_name(c->arena, str_of(l->path)), l->is_dir ? "/" : "",
 		           l->more ? "over " : "", units_show_bytes(l->bytes, size), l->by);
 	}
 	if (p->n_left > LEFT_SHOWN)
@@ -276,8 +276,8 @@ static void say_links(struct cli *c, const struct pack *p)
 {
 	for (size_t i = 0; i < PACK_LINKS_SHOWN && p->link[i] != NULL; i++)
 		out_message(c, "warning: skipped %s -> %s: the link points outside the folder",
-		            out_plain(c->arena, str_of(p->link[i])),
-		            out_plain(c->arena, str_of(p->target[i])));
+		            out_name(c->arena, str_of(p->link[i])),
+		            out_name(c->arena, str_of(p->target[i])));
 	if (p->report.links > PACK_LINKS_SHOWN)
 		out_message(c, "warning: skipped %s more",
 		            out_count(c, p->report.links - PACK_LINKS_SHOWN, "link"));
@@ -287,7 +287,7 @@ static void say_specials(struct cli *c, const struct pack *p)
 {
 	for (size_t i = 0; i < PACK_SPECIALS_SHOWN && p->special[i] != NULL; i++)
 		out_message(c, "warning: skipped %s: it is a pipe, a socket or a device",
-		            out_plain(c->arena, str_of(p->special[i])));
+		            out_name(c->arena, str_of(p->special[i])));
 	if (p->report.specials > PACK_SPECIALS_SHOWN)
 		out_message(c, "warning: skipped %s more pipes, sockets and devices",
 		            out_number(c, p->report.specials - PACK_SPECIALS_SHOWN));
@@ -302,7 +302,7 @@ static void say_large(struct cli *c, const struct pack *p)
 		return;
 	for (size_t i = 0; i < TAR_LARGEST && p->largest[i].bytes >= LARGE_FILE; i++)
 		buf_printf(&b, "%s%s (%s)", i > 0 ? ", " : "",
-		           out_plain(c->arena, str_of(p->largest[i].path)),
+		           out_name(c->arena, str_of(p->largest[i].path)),
 		           units_show_bytes(p->largest[i].bytes, size));
 	out_message(
 		c,

@@ -1,6 +1,8 @@
 /* loglines.c - records of a job's output: written, read, and folded as a terminal would. */
 #include "core/loglines.h"
 
+#include "base/shown.h"
+
 #define DIGITS 19
 #define TAB_COLUMNS 8
 #define ESC 0x1b
@@ -35,11 +37,16 @@ void logline_write(struct buf *out, int64_t now_ns, int64_t *last_ns, char strea
 {
 	assert(stream == 'o' || stream == 'e' || stream == 's');
 	do {
+		AUTO_BUF struct buf seen = BUF_INIT(SHOWN_GROWTH * text.n);
 		const char *end = text.n > 0 ? memchr(text.p, '\n', text.n) : NULL;
 		struct str line = end != NULL ? str_n(text.p, (size_t)(end - text.p)) : text;
 		bool whole = end != NULL || !continues;
 
 		text = str_skip(text, line.n + (end != NULL));
+		if (stream == 's') { /* it quotes names that the job chose */
+			shown_add(&seen, line);
+			line = buf_view(&seen);
+		}
 		while (line.n > LOGLINE_TEXT_MAX) {
 			size_t n = cut_at(line);
 

@@ -25,7 +25,8 @@ struct logline {
 };
 
 /* Cuts complete records into out from raw bytes of one stream. `last_ns` is read and moved on. Text
- * longer than the maximum is cut into continuing records. */
+ * longer than the maximum is cut into continuing records. What a job wrote stays as it is; in the
+ * platform's own lines, what people cannot see is escaped (base/shown.h). */
 void logline_write(struct buf *out, int64_t now_ns, int64_t *last_ns, char stream, struct str text,
                    bool continues);
 /* The first record of *bytes; false when none is complete (or, when `final`, none left). */

@@ -1,12 +1,13 @@
 /* meta.c - what the server says of itself: health, metrics, its API, and two plain pages. */
 #include "base/json.h"
+#include "base/shown.h"
 #include "face/face.h"
 #include "io/proof.h"
 
 #define TEXT_MAX ((size_t)4 << 20)
 #define OPENAPI_MAX ((size_t)4 << 20)
 #define PROOF_BODY_MAX ((size_t)1 << 10)
-#define SHOWN_MAX 300                     /* characters of an id or an address on a page */
+#define SHOWN_MAX 300                     /* bytes of an id or an address on a page */
 #define TRUSS_URL "http://localhost:8000" /* the stock client knows its own server only there */
 
 static int health(struct request *rq, struct err *err)
@@ -142,13 +143,15 @@ static int metrics(struct request *rq, struct err *err)
 /* Text for a page; ids come from the path, so from anybody. */
 static void escaped(struct buf *out, struct str s)
 {
-	s.n = MIN(s.n, (size_t)SHOWN_MAX);
+	char text[SHOWN_MAX + 1];
+
+	s = str_of(shown_cut(s, text, sizeof(text)));
 	for (size_t i = 0; i < s.n; i++) {
 		char c = s.p[i];
 
 		if (c == '<' || c == '>' || c == '&' || c == '"' || c == '\'')
 			buf_printf(out, "&#%d;", c);
-		else if ((unsigned char)c >= ' ')
+		else
 			buf_putc(out, c);
 	}
 }

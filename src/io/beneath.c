@@ -2,6 +2,7 @@
 #include "io/beneath.h"
 
 #include "base/fs.h"
+#include "base/shown.h"
 
 /* Inode numbers of the files that were made: what a hard link may name. 0 = a free slot. */
 struct inodes {
@@ -54,44 +55,9 @@ static void inode_add(struct inodes *set, uint64_t ino)
 	inode_put(set, ino);
 }
 
-/* Length of the UTF-8 sequence at s, 0 when it is none: overlong forms and surrogates neither. */
-static size_t utf8_length(const unsigned char *s)
-{
-	size_t more = *s >= 0xf0 ? 3 : *s >= 0xe0 ? 2 : *s >= 0xc2 ? 1 : 0;
-
-	if (*s < 0x80)
-		return 1;
-	if (more == 0 || *s > 0xf4)
-		return 0;
-	for (size_t i = 1; i <= more; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	}
-	if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] > 0x9f) ||
-	    (*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] > 0x8f))
-		return 0;
-	return more + 1;
-}
-
 const char *beneath_shown(const char *name, char out[BENEATH_SHOWN_CAP])
 {
-	const unsigned char *s = (const unsigned char *)name;
-	size_t n = 0;
-
-	while (*s != '\0' && n < BENEATH_SHOWN_CAP - 5) {
-		size_t len = *s < 0x20 || *s == 0x7f ? 0 : utf8_length(s);
-
-		if (len == 0) {
-			out[n++] = '?';
-			s++;
-			continue;
-		}
-		memcpy(out + n, s, len);
-		n += len;
-		s += len;
-	}
-	out[n] = '\0';
-	return out;
+	return shown_cut(str_of(name), out, BENEATH_SHOWN_CAP);
 }
 
 int beneath_clean(const char *raw, char out[BENEATH_PATH_MAX + 1], struct err *err)

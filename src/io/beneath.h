@@ -20,7 +20,7 @@
 #define BENEATH_PART_MAX 255
 #define BENEATH_SHOWN_CAP 256
 
-/* A name from outside, fit for a message: valid UTF-8 without control characters, cut. */
+/* A name from outside, fit for a message (base/shown.h), cut. */
 const char *beneath_shown(const char *name, char out[BENEATH_SHOWN_CAP]);
 
 /* A name as written -> plain parts ("./a//b/" -> "a/b"); "" is the root itself. */

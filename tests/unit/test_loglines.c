@@ -55,6 +55,23 @@ static void loglines_times_rise(void **state UNUSED)
 	                                    "1700000000000000006 O f\n");
 }
 
+/* A name in a line of the platform's own hides nothing; what the job writes is the job's. */
+static void loglines_escape_our_own(void **state UNUSED)
+{
+	static const char text[] = "a\xe2\x80\xae"
+				   "b\x1b[2J\nc\xc2\x9bK\n";
+	AUTO_BUF struct buf out = BUF_INIT(10000);
+	int64_t last = 0;
+
+	logline_write(&out, 1700000000000000001, &last, 's', str_of(text), false);
+	logline_write(&out, 1700000000000000003, &last, 'o', str_of(text), false);
+	assert_string_equal(buf_cstr(&out), "1700000000000000001 s a\\u202eb\\u001b[2J\n"
+	                                    "1700000000000000002 s c\\u009bK\n"
+	                                    "1700000000000000003 o a\xe2\x80\xae"
+	                                    "b\x1b[2J\n"
+	                                    "1700000000000000004 o c\xc2\x9bK\n");
+}
+
 /* 40000 bytes come back, in records of the maximum, cut between characters. */
 static void loglines_cut_long_text(void **state UNUSED)
 {
@@ -129,6 +146,7 @@ static void loglines_fold(void **state UNUSED)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(loglines_pass_over_what_is_torn),
 	cmocka_unit_test(loglines_times_rise),
+	cmocka_unit_test(loglines_escape_our_own),
 	cmocka_unit_test(loglines_cut_long_text),
 	cmocka_unit_test(loglines_fold),
 };
