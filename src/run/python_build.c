@@ -298,6 +298,7 @@ static int watch(struct build *x, int *code, struct err *err)
 		if (p[1].revents != 0 && !read_some(x, 1, s->err_fd))
 			close_fd_p(&s->err_fd), s->err_fd = -1;
 		sandbox_poll(s);
+		sandbox_let_go(s);
 		if (quota_crossed(x->quota, err))
 			return err_wrap(err, "building the environment");
 	}

@@ -263,14 +263,17 @@ static bool wait_go(struct run *r)
 	for (;;) {
 		struct pollfd p[] = {{.fd = report_fd(r->report), .events = POLLIN},
 		                     {.fd = r->signal_fd, .events = POLLIN},
-		                     {.fd = r->sandbox->proc.pidfd, .events = POLLIN}};
+		                     {.fd = r->sandbox->proc.pidfd, .events = POLLIN},
+		                     {.fd = r->sandbox->status_fd, .events = POLLIN}};
 		struct report_desired o;
 
 		(void)poll(p, COUNT(p), POLL_MAX_MS);
 		note_signals(r);
+		sandbox_poll(r->sandbox);
 		report_desired(r->report, &o);
 		r->stopping = o.stop;
-		if (o.stop || r->terminated || report_fenced(r->report) || p[2].revents != 0)
+		if (o.stop || r->terminated || report_fenced(r->report) || p[2].revents != 0 ||
+		    r->sandbox->ended)
 			return false;
 		if (o.go)
 			return true;
@@ -284,8 +287,7 @@ static void make_script(struct run *r, struct buf *out)
 	                                .n_env = r->n_env,
 	                                .workdir = r->workdir,
 	                                .commands = s->commands,
-	                                .n_commands = s->n_commands,
-	                                .lingers = s->ckpt.enabled};
+	                                .n_commands = s->n_commands};
 
 	if (s->cache.enabled && s->cache.legacy_hf_mount && r->sandbox->ops->has_mount_points)
 		script.link = (struct sandbox_link){

@@ -29,16 +29,26 @@ const struct sandbox_kind sandbox_kinds[SANDBOX_KINDS] = {
 	{"plain", "plain", &sandbox_plain, 0},
 };
 
-/* Reads its length, then itself: stdin stays open behind it. bash where there is one, under
- * its own name: what it says of the job's commands must not look like what the platform says. */
+/* bash where there is one, under its own name: what it says of the job's commands must not look
+ * like what the platform says. */
+#define SHELL                                                                                      \
+	"if command -v bash >/dev/null 2>&1; then exec bash -c \"$1\" bash; fi; exec sh -c "       \
+	"\"$1\" sh"
+/* The init waits for the shell of the commands, whichever way that ends: an `exec` in a command, or
+ * an `exit`, leaves nothing of it that could say so. Signals to the whole process group are for
+ * that one alone. Then it waits to be let go, or for the end of the runner. What it would say of a
+ * shell that was killed is not the job's output. */
+#define INIT                                                                                       \
+	"trap : HUP INT QUIT PIPE ALRM TERM USR1 USR2; exec 6>&2 2>/dev/null; "                    \
+	"(exec 2>&6 6>&-; " SHELL "); stoker_code=$?; "                                            \
+	"printf 'end %d\\n' $stoker_code >&3; read -r stoker_end; exit $stoker_code"
+/* Reads the script's length, then the script: stdin stays open behind it. */
 #define INIT_BODY "printf 'ready\\n' >&3; read -r n && s=$(head -c \"$n\") && eval \"$s\""
-#define INIT_SHELL                                                                                 \
-	"if command -v bash >/dev/null 2>&1; then exec bash -c \"$1\" bash; fi; eval \"$1\""
 
-const char **sandbox_shell_argv(struct arena *a, const char **front, size_t n_front,
-                                const char *body)
+static const char **shell_argv(struct arena *a, const char **front, size_t n_front,
+                               const char *text, const char *body)
 {
-	const char *const init[] = {"/bin/sh", "-c", INIT_SHELL, "sh", body};
+	const char *const init[] = {"/bin/sh", "-c", text, "sh", body};
 	const char **argv = ARENA_ARRAY(a, const char *, n_front + COUNT(init) + 1);
 
 	memcpy(argv, front, n_front * sizeof(*argv));
@@ -46,9 +56,15 @@ const char **sandbox_shell_argv(struct arena *a, const char **front, size_t n_fr
 	return argv;
 }
 
+const char **sandbox_shell_argv(struct arena *a, const char **front, size_t n_front,
+                                const char *body)
+{
+	return shell_argv(a, front, n_front, SHELL, body);
+}
+
 const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_front)
 {
-	return sandbox_shell_argv(a, front, n_front, INIT_BODY);
+	return shell_argv(a, front, n_front, INIT, INIT_BODY);
 }
 
 int sandbox_own(const struct sandbox *s, int fd, struct err *err)
@@ -104,9 +120,11 @@ static void take_line(struct sandbox *s, struct str line, bool *ready)
 		*ready = true;
 	else if (str_eq(word, "run") && str_u64(line, 0, INT_MAX, &n, &err) == 0)
 		s->command = (int)n;
+	else if (str_eq(word, "code") && str_u64(line, 0, 255, &n, &err) == 0)
+		s->said = (int)n;
 	else if (str_eq(word, "end") && str_u64(line, 0, 255, &n, &err) == 0) {
 		s->ended = true;
-		s->code = (int)n;
+		s->code = s->said >= 0 ? s->said : (int)n;
 	}
 }
 
@@ -164,7 +182,7 @@ static int wait_ready(struct sandbox *s, struct buf *note, struct err *err)
 		if (left <= 0)
 			return err_set(err, ERR_TIMEOUT, "not ready within %d s",
 			               SANDBOX_READY_MS / 1000);
-		if (poll(p, COUNT(p), (int)left) < 0 && errno != EINTR)
+		if (poll(p, COUNT(p), s->ended ? 0 : (int)left) < 0 && errno != EINTR)
 			return err_errno(err, errno, "poll");
 		if (p[1].revents & POLLIN)
 			read_note(s, note);
@@ -172,7 +190,7 @@ static int wait_ready(struct sandbox *s, struct buf *note, struct err *err)
 			continue; /* it closed the pipe: it is about to end */
 		if (ready)
 			return 0;
-		if (p[2].revents != 0 && (p[1].revents & POLLIN) == 0)
+		if ((s->ended || p[2].revents != 0) && (p[1].revents & POLLIN) == 0)
 			return err_set(err, ERR_UNAVAILABLE, "ended before it was ready");
 	}
 }
@@ -387,7 +405,7 @@ int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec, struct 
 	s->in_fd = s->status_fd = s->out_fd = s->err_fd = s->info_fd = -1;
 	s->init_fd = s->shell_fd = -1;
 	s->proc.pidfd = -1;
-	s->command = -1;
+	s->command = s->said = -1;
 	s->status = (struct buf)BUF_INIT(4096);
 	cgroup_make(&s->cgroup, spec->name, &spec->limits);
 	if (cgroup_save(&s->cgroup, arena_printf(s->a, "%s/" SANDBOX_CGROUPS, spec->dir), err) <
@@ -401,9 +419,9 @@ int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec, struct 
 }
 
 /* A killed runner closes stdin, and nothing else would end a container then: a watcher waits for
- * that. It is nobody's child in there, so that a `wait` of the job does not wait for it. The init
- * keeps the stdin too: a container that ended by itself would take its memory counters along, so it
- * waits to be killed.
+ * that. It is nobody's child in there, so that a `wait` of the job does not wait for it. A
+ * container that ended by itself would take its memory counters along, so its init waits to be
+ * killed.
  *
  * The job writes straight into our pipes, which are passed as 4 and 5: output that goes through
  * podman's own may still be under way at the end, and would be lost with the container. */
@@ -444,14 +462,10 @@ static void script_link(const struct sandbox_link *link, struct buf *out)
 void sandbox_script(struct sandbox *s, const struct sandbox_script *what, struct buf *out)
 {
 	bool image = s->ops->images;
-	bool lingers = image || what->lingers;
-	const char *hidden = lingers ? " 3>&- 4<&-" : " 3>&-";
-	const char *linger = lingers ? "read -r stoker_end <&4; " : "";
+	const char *hidden = image ? " 3>&- 4<&-" : " 3>&-";
 
 	if (image)
 		script_watcher(out);
-	else if (lingers)
-		buf_puts(out, "exec 4<&0\n");
 	buf_puts(out, "exec </dev/null\n");
 	if (image && what->workdir != NULL)
 		script_content(what->workdir, out);
@@ -469,15 +483,17 @@ void sandbox_script(struct sandbox *s, const struct sandbox_script *what, struct
 	 * not start. Its exit code is kept, unless it is 0: it did not come to its end. */
 	buf_puts(out, "unset n s\ntrap 'stoker_code=$?; [ $stoker_code -ne 0 ] || stoker_code=143; "
 	              "exit $stoker_code' TERM INT\n");
+	/* A trap of the job's at EXIT changes nothing about the code of its commands. When nobody
+	 * reads what the shell reports, the runner is gone, and no further command starts. */
 	for (size_t i = 0; i < what->n_commands; i++) {
-		buf_printf(out, "printf 'run %zu\\n' >&3\neval ", i);
+		buf_printf(out, "printf 'run %zu\n' >&3 || exit 1\neval ", i);
 		env_quote(what->commands[i], out);
 		buf_printf(out,
 		           "%s\nstoker_code=$?\nif [ $stoker_code -ne 0 ]; then "
-		           "printf 'end %%d\\n' $stoker_code >&3; %sexit $stoker_code; fi\n",
-		           hidden, linger);
+		           "printf 'code %%d\n' $stoker_code >&3; exit $stoker_code; fi\n",
+		           hidden);
 	}
-	buf_printf(out, "printf 'end 0\\n' >&3\n%sexit 0\n", linger);
+	buf_puts(out, "printf 'code 0\n' >&3\nexit 0\n");
 }
 
 int sandbox_go(struct sandbox *s, struct str script, struct err *err)

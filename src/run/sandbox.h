@@ -6,10 +6,12 @@
  * Which one is chosen once, when the server starts, by really starting each (sandbox_probe). A job
  * runs in that one or not at all: whatever makes it fail for one job is no reason for a weaker one.
  *
- * Starting makes everything and leaves a small shell, the init, waiting for its script on stdin, so
- * that a sandbox which does not work is found out before the job is ready. The script comes by
- * pipe: secrets are in no argument list. The init reports on descriptor 3: "ready", "run N", "end
- * CODE".
+ * Starting makes everything and leaves two small shells, so that a sandbox which does not work is
+ * found out before the job is ready. The inner one waits for its script on stdin and runs the
+ * commands; the script comes by pipe: secrets are in no argument list. The outer one, the init,
+ * waits for the inner one, however that ends, and then to be let go: until then all that the
+ * commands left behind lives. They report on descriptor 3: "ready", "run N", "code CODE" of the
+ * commands, and the init "end CODE".
  *
  * A command that is entered beside the job's own is started the same way, but for its script, which
  * comes by descriptor 3: its stdin is its own. With a terminal, bwrap and plain make one inside and
@@ -73,7 +75,7 @@ struct sandbox {
 	struct arena *a;
 	struct proc proc;   /* our child */
 	const char *upper;  /* what a container writes over its image; NULL: none, or not known */
-	pid_t init, shell;  /* on the host: whose death ends all; what runs the commands */
+	pid_t init, shell;  /* on the host: whose death ends all; what waits for the commands */
 	pid_t group;        /* process group of the commands */
 	int raw;            /* how our child ended, once it did: 0-255, 128 + signal */
 	int init_fd;        /* pidfd of init, -1 = none */
@@ -84,10 +86,11 @@ struct sandbox {
 	int info_fd;        /* bwrap's, -1 = none */
 	struct buf status;  /* of an unfinished line */
 	int command;        /* index of the one that runs, -1 = none yet */
+	int said;           /* the code of the commands, as their shell said it, -1 = it did not */
 	bool ended;         /* the init said "end" */
-	bool let_go;        /* its shell was told to go */
+	bool let_go;        /* the init was told to go */
 	int64_t gone_ms;    /* when the shell was seen to be gone, 0 = it was not */
-	int code;           /* what it said */
+	int code;           /* how the commands ended */
 	bool killed;
 	bool clean_failed;        /* a driver could not remove what it made */
 	uint64_t oom_kills, peak; /* of the cgroup, taken before it went */
@@ -111,13 +114,11 @@ struct sandbox_script {
 	struct sandbox_link {        /* made before the first command; at NULL: none */
 		const char *at, *to; /* `to` is relative to the folder of `at`, and made too */
 	} link;
-	bool lingers; /* after "end" the shell waits for sandbox_let_go() */
 };
 void sandbox_script(struct sandbox *s, const struct sandbox_script *what, struct buf *out);
 /* Reads what the init reported, without waiting. */
 void sandbox_poll(struct sandbox *s);
-/* The commands have ended, and the shell of a script that lingers goes. A container stays until
- * sandbox_kill(). */
+/* After "end": the init goes, and with it what is left. A container stays until sandbox_kill(). */
 void sandbox_let_go(struct sandbox *s);
 /* Our child has ended: 0 = not yet. *code: 0-255, 128 + signal when it was killed. */
 bool sandbox_ended(struct sandbox *s, int *code);

@@ -326,8 +326,9 @@ else:
 def test_a_writer_outlives_the_commands(empty_cluster, sandbox):
     """They end with 0, and what is killed then was in the middle of a file, whose size says nothing. What they do at their exit is still done."""
     cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--sandbox", sandbox)
-    job = cluster.push(["trap 'echo the trap; exit 0' EXIT", "python3 left.py main"], files={"left.py": LEFT},
-                       runtime={"checkpointing_config": {"enabled": True}})
-    row = ended(cluster, job, "ends")["half"]
-    assert row["state"] == "INCOMPLETE" and "model.safetensors" in row["reason"], row
-    assert "the trap" in cluster.user_lines(job)
+    forms = [["trap 'echo the trap; exit 0' EXIT", "python3 left.py main"], ["exec python3 left.py main"], ["python3 left.py main; exit 0", "echo never"]]
+    jobs = [cluster.push(commands, files={"left.py": LEFT}, runtime={"checkpointing_config": {"enabled": True}}) for commands in forms]
+    for job in jobs:
+        row = ended(cluster, job, "ends")["half"]
+        assert row["state"] == "INCOMPLETE" and "model.safetensors" in row["reason"], row
+    assert [cluster.user_lines(job) for job in jobs] == [["the trap"], [], []]

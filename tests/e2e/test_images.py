@@ -217,6 +217,19 @@ def test_what_a_container_writes_over_its_image(empty_cluster):
         cluster.wait(within, "TRAINING_JOB_COMPLETED")
 
 
+def test_a_writer_outlives_the_commands_of_a_container(empty_cluster):
+    """However the last of them ends: exec leaves no shell that could say so."""
+    left = "(mkdir $BT_CHECKPOINT_DIR/half; exec 5> $BT_CHECKPOINT_DIR/half/w.bin; while echo x >&5; do sleep 0.01; done) & sleep 3; "
+    with local_image(empty_cluster.folder) as name:
+        cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+        jobs = [cluster.push([left + last], image={"base_image": name}, runtime={"checkpointing_config": {"enabled": True}})
+                for last in ("true", "exec sleep 0.1", "exit 0")]
+        for job in jobs:
+            cluster.wait(job, "TRAINING_JOB_COMPLETED")
+            row, = cluster.json("checkpoints", "ls", job["id"], "--all")
+            assert row["state"] == "INCOMPLETE" and "w.bin" in row["reason"], row
+
+
 def ends(cluster, job):
     """A job that has printed $MARK: the word that is in its image, and what is shown of the image."""
     job = cluster.wait(job, "TRAINING_JOB_COMPLETED")

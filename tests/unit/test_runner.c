@@ -61,6 +61,43 @@ static void runs_in_one_shell(void **state)
 }
 
 /* What is written to the host's places vanishes; what must not be seen is not there. */
+/* Their shell may be gone before its last line, or change its mind at its exit. */
+static void ends_as_its_commands_say(void **state)
+{
+	static const struct {
+		const char *commands;
+		enum job_end end;
+		int code;
+	} rows[] = {
+		{"\"exec sh -c 'exit 6'\",\"echo never\"", JOB_END_EXIT, 6},
+		{"\"exit 0\",\"echo never\"", JOB_END_EXIT, 0},
+		{"\"exec sh -c 'kill -9 $$'\",\"echo never\"", JOB_END_SIGNAL, 9},
+		{"\"kill -9 $$\",\"echo never\"", JOB_END_SIGNAL, 9},
+		{"\"trap 'echo bye; exit 0' EXIT; (exit 3)\",\"echo never\"", JOB_END_EXIT, 3},
+		{"\"trap 'exit 5' EXIT\",\"true\"", JOB_END_EXIT, 0},
+		{"\"trap 'n=4' USR1; kill -USR1 0; sleep 0.1\",\"exit $n\"", JOB_END_EXIT, 4},
+		{"\"export p=$$; exec sh -c '[ $p = $$ ]'\"", JOB_END_EXIT, 0},
+		{"\"exec no-such-program\"", JOB_END_EXIT, 127},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct place *p = NULL;
+		struct wire_exit x;
+
+		if (i > 0) {
+			assert_int_equal(place_tear_down(state), 0);
+			assert_int_equal(place_set_up(state), 0);
+		}
+		p = *state;
+		spec(p, rows[i].commands, "", "");
+		x = run_whole(p);
+		if (x.end != rows[i].end || x.code != rows[i].code)
+			fail_msg("%s: %d, %d", rows[i].commands, x.end, x.code);
+		assert_log(p, "o never\n", false);
+		assert_log(p, "Killed", false);
+	}
+}
+
 static void hides_the_host(void **state)
 {
 	struct place *p = *state;
@@ -220,6 +257,26 @@ static void stops_with_grace(void **state)
 	assert_int_equal(x.code, 5);
 	assert_log(p, "o saving\n", true);
 	assert_log(p, "o next\n", false);
+}
+
+/* The same, of a command that took the shell's place. */
+static void stops_what_was_executed(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	spec(p,
+	     "\"exec sh -c 'trap \\\"echo saving; exit 5\\\" TERM; echo up; while :; do sleep "
+	     "0.05; done'\",\"echo next\"",
+	     "", "");
+	launch(p, NULL);
+	wait_log(p, "o up");
+	stop_job(p, false);
+	assert_int_equal(join(p), 0);
+	x = exit_of(p);
+	assert_int_equal(x.end, JOB_END_STOPPED);
+	assert_int_equal(x.code, 5);
+	assert_log(p, "o saving\n", true);
 }
 
 /* A machine that shuts down ends all its processes: that is no fault of the job. */
@@ -716,6 +773,7 @@ static const struct CMUnitTest tests[] = {
 	T(stops_at_the_first_failure),
 	T(broken_command_is_a_failure),
 	T(runs_in_one_shell),
+	T(ends_as_its_commands_say),
 	T(hides_the_host),
 	T(hides_a_key_below_tmp),
 	T(shows_shared_folders),
@@ -723,6 +781,7 @@ static const struct CMUnitTest tests[] = {
 	T(secrets_are_in_no_argv),
 	T(cache_survives),
 	T(stops_with_grace),
+	T(stops_what_was_executed),
 	T(is_lost_with_its_machine),
 	T(kills_after_the_grace),
 	T(ends_what_lasts_too_long),
