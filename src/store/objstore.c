@@ -153,6 +153,27 @@ int objstore_copy(struct objstore *os, const char *from, const char *to, struct 
 	return finish(os, os->ops->copy(os, from, to, err), "copy", from, err);
 }
 
+int objstore_copy_all(struct objstore *os, const struct objstore_pair *pair, size_t n,
+                      struct err *err)
+{
+	size_t at = 0;
+	int rc;
+
+	for (; os->ops->copy_all == NULL && at < n; at++)
+		if (objstore_copy(os, pair[at].from, pair[at].to, err) < 0)
+			return -1;
+	if (at == n)
+		return 0;
+	for (size_t i = 0; i < n; i++) {
+		assert(strcmp(pair[i].from, pair[i].to) != 0);
+		if (begin(os, "copy", pair[i].from, err) < 0 ||
+		    begin(os, "copy to", pair[i].to, err) < 0)
+			return -1;
+	}
+	rc = os->ops->copy_all(os, pair, n, &at, err);
+	return finish(os, rc, "copy", pair[MIN(at, n - 1)].from, err);
+}
+
 int objstore_stat(struct objstore *os, const char *key, struct objstore_info *out, struct err *err)
 {
 	struct objstore_info got = {0};
@@ -263,6 +284,23 @@ int objstore_del(struct objstore *os, const char *key, struct err *err)
 	if (begin(os, "delete", key, err) < 0)
 		return -1;
 	return finish(os, os->ops->del(os, key, err), "delete", key, err);
+}
+
+static int del_all(struct objstore *os, const char *const *key, size_t n, struct err *err)
+{
+	size_t at = 0;
+	int rc;
+
+	for (; os->ops->del_all == NULL && at < n; at++)
+		if (objstore_del(os, key[at], err) < 0)
+			return -1;
+	if (at == n)
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		if (begin(os, "delete", key[i], err) < 0)
+			return -1;
+	rc = os->ops->del_all(os, key, n, &at, err);
+	return finish(os, rc, "delete", key[MIN(at, n - 1)], err);
 }
 
 /* ---- parts ------------------------------------------------------------------------------- */
@@ -428,15 +466,18 @@ int objstore_del_below(struct objstore *os, const char *prefix, const char *but,
 	p->a = a;
 	for (bool more = true; more && (cancel == NULL || !atomic_load(cancel));
 	     more = more && p->n > 0) {
+		size_t n = 0;
+
 		p->n = 0;
 		if (objstore_list(os, prefix, after, KEYS_A_PAGE, take_key, p, &more, err) < 0)
 			return -1;
 		for (size_t i = 0; i < p->n; i++) {
 			after = p->key[i];
-			if ((but == NULL || !str_starts(str_of(after), but)) &&
-			    objstore_del(os, after, err) < 0)
-				return -1;
+			if (but == NULL || !str_starts(str_of(after), but))
+				p->key[n++] = after;
 		}
+		if (del_all(os, p->key, n, err) < 0)
+			return -1;
 	}
 	return 0;
 }

@@ -65,6 +65,13 @@ int objstore_put_stream(struct objstore *os, const char *key, uint64_t size,
 /* Same content, new key, without moving bytes where the store can (hard link, server-side copy). */
 int objstore_copy(struct objstore *os, const char *from, const char *to,
                   struct err *err) MUST_CHECK;
+/* The same of n objects, for less than one by one: all are durable when it returns. When one fails,
+ * some of the others have been copied. */
+struct objstore_pair {
+	const char *from, *to;
+};
+int objstore_copy_all(struct objstore *os, const struct objstore_pair *pair, size_t n,
+                      struct err *err) MUST_CHECK;
 int objstore_stat(struct objstore *os, const char *key, struct objstore_info *out,
                   struct err *err) MUST_CHECK;
 /* `count` bytes from `first` to the sink. */

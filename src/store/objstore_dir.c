@@ -123,7 +123,9 @@ static void keep_etag(int fd, const char *etag)
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
-static int move_in(struct dirstore *d, const char *name, const char *key, struct err *err)
+/* Not durable before *folder, its folder, is synced. */
+static int move_in_unsynced(struct dirstore *d, const char *name, const char *key, int *folder,
+                            struct err *err)
 {
 	for (int i = 0; i < DIR_RACES_MAX; i++) {
 		const char *leaf = NULL;
@@ -135,8 +137,10 @@ static int move_in(struct dirstore *d, const char *name, const char *key, struct
 			err_clear(err); /* a delete pruned the folder behind us: make it again */
 			continue;
 		}
-		if (renameat(d->tmp, name, parent, leaf) == 0)
-			return fsync(parent) < 0 ? err_errno(err, errno, "sync its folder") : 0;
+		if (renameat(d->tmp, name, parent, leaf) == 0) {
+			*folder = TAKE_FD(parent);
+			return 0;
+		}
 		if (errno == ENOENT)
 			continue;
 		if (errno != EISDIR && errno != ENOTEMPTY && errno != EEXIST)
@@ -149,6 +153,18 @@ static int move_in(struct dirstore *d, const char *name, const char *key, struct
 				leaf);
 	}
 	return err_set(err, ERR_BUSY, "its folder keeps being removed");
+}
+
+static int sync_folder(int fd, struct err *err)
+{
+	return fsync(fd) < 0 ? err_errno(err, errno, "sync its folder") : 0;
+}
+
+static int move_in(struct dirstore *d, const char *name, const char *key, struct err *err)
+{
+	AUTO_FD int folder = -1;
+
+	return move_in_unsynced(d, name, key, &folder, err) < 0 ? -1 : sync_folder(folder, err);
 }
 
 int dir_publish(struct dirstore *d, int fd, const char *name, const char *key, const char *etag,
@@ -434,16 +450,18 @@ static int copy_bytes(struct dirstore *d, const char *from, const char *to, stru
 	return end_tmp(d, fd, name, to, info.etag, copy_run(&job, err), NULL, err);
 }
 
-static int dir_copy(struct objstore *os, const char *from, const char *to, struct err *err)
+/* *folder: must be synced; -1: it was. */
+static int copy_unsynced(struct dirstore *d, const char *from, const char *to, int *folder,
+                         struct err *err)
 {
-	struct dirstore *d = (struct dirstore *)os;
 	char id[DIR_ID_LEN + 1], name[DIR_TMP_CAP];
 	struct objstore_info info;
 	AUTO_FD int in = -1, parent = -1;
 	const char *leaf = NULL;
 	int rc;
 
-	if (dir_check_key(to, err) < 0 || dir_fd(os, from, &in, &info, err) < 0)
+	*folder = -1;
+	if (dir_check_key(to, err) < 0 || dir_fd(&d->base, from, &in, &info, err) < 0)
 		return -1;
 	parent = open_parent(d, from, false, &leaf, err);
 	if (parent < 0)
@@ -453,9 +471,47 @@ static int dir_copy(struct objstore *os, const char *from, const char *to, struc
 	/* objects are never written in place, so one file may have two keys */
 	if (linkat(parent, leaf, d->tmp, name, 0) < 0)
 		return copy_bytes(d, from, to, err);
-	rc = move_in(d, name, to, err);
+	rc = move_in_unsynced(d, name, to, folder, err);
 	(void)unlinkat(d->tmp, name, 0); /* still there when both were one file already */
 	return rc;
+}
+
+static bool is_one_folder(int a, int b)
+{
+	struct stat x, y;
+
+	return a >= 0 && b >= 0 && fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_ino == y.st_ino &&
+	       x.st_dev == y.st_dev;
+}
+
+/* One sync for all that follow each other in one folder. */
+static int dir_copy_all(struct objstore *os, const struct objstore_pair *pair, size_t n, size_t *at,
+                        struct err *err)
+{
+	struct dirstore *d = (struct dirstore *)os;
+	AUTO_FD int last = -1;
+
+	for (*at = 0; *at < n; (*at)++) {
+		AUTO_FD int folder = -1;
+
+		if (copy_unsynced(d, pair[*at].from, pair[*at].to, &folder, err) < 0)
+			return -1;
+		if (folder < 0 || is_one_folder(folder, last))
+			continue;
+		if (last >= 0 && sync_folder(last, err) < 0)
+			return -1;
+		close_fd_p(&last);
+		last = TAKE_FD(folder);
+	}
+	return last < 0 ? 0 : sync_folder(last, err);
+}
+
+static int dir_copy(struct objstore *os, const char *from, const char *to, struct err *err)
+{
+	const struct objstore_pair pair = {from, to};
+	size_t at;
+
+	return dir_copy_all(os, &pair, 1, &at, err);
 }
 
 /* Folders that are empty now go too. */
@@ -470,9 +526,9 @@ static void prune(struct dirstore *d, const char *key)
 	}
 }
 
-static int dir_del(struct objstore *os, const char *key, struct err *err)
+/* *folder: must be synced; -1: nothing was there. */
+static int del_unsynced(struct dirstore *d, const char *key, int *folder, struct err *err)
 {
-	struct dirstore *d = (struct dirstore *)os;
 	const char *leaf = NULL;
 	AUTO_FD int parent = -1;
 
@@ -492,10 +548,46 @@ static int dir_del(struct objstore *os, const char *key, struct err *err)
 			return 0;
 		return err_errno(err, errno, "%s", leaf);
 	}
-	if (fsync(parent) < 0)
-		return err_errno(err, errno, "sync its folder");
-	prune(d, key);
+	*folder = TAKE_FD(parent);
 	return 0;
+}
+
+static int dir_del_all(struct objstore *os, const char *const *key, size_t n, size_t *at,
+                       struct err *err)
+{
+	struct dirstore *d = (struct dirstore *)os;
+	const char *in_last = NULL;
+	AUTO_FD int last = -1;
+
+	for (*at = 0; *at < n; (*at)++) {
+		AUTO_FD int folder = -1;
+
+		if (del_unsynced(d, key[*at], &folder, err) < 0)
+			return -1;
+		if (folder < 0)
+			continue;
+		if (last >= 0 && !is_one_folder(folder, last)) {
+			if (sync_folder(last, err) < 0)
+				return -1;
+			prune(d, in_last);
+		}
+		close_fd_p(&last);
+		last = TAKE_FD(folder);
+		in_last = key[*at];
+	}
+	if (last < 0)
+		return 0;
+	if (sync_folder(last, err) < 0)
+		return -1;
+	prune(d, in_last);
+	return 0;
+}
+
+static int dir_del(struct objstore *os, const char *key, struct err *err)
+{
+	size_t at;
+
+	return dir_del_all(os, &key, 1, &at, err);
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
@@ -590,11 +682,13 @@ const struct objstore_ops objstore_dir = {
 	.put_file = dir_put_file,
 	.put_stream = dir_put_stream,
 	.copy = dir_copy,
+	.copy_all = dir_copy_all,
 	.stat = dir_stat,
 	.read = dir_read,
 	.fd = dir_fd,
 	.list = dir_list,
 	.del = dir_del,
+	.del_all = dir_del_all,
 	.parts_begin = dir_parts_begin,
 	.parts_put = dir_parts_put,
 	.parts_end = dir_parts_end,

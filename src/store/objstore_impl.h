@@ -1,7 +1,8 @@
 /*
  * objstore_impl.h - what a driver of objstore.h is made of, and the guard that every caller passes.
  * A driver's functions may rely on: a checked key, sizes within the limits of objstore.h, *err
- * clear, outputs not NULL unless said so. Only *fd is optional (NULL: ERR_UNSUPPORTED).
+ * clear, outputs not NULL unless said so. Optional are *fd (NULL: ERR_UNSUPPORTED), *copy_all and
+ * *del_all.
  */
 #ifndef OBJSTORE_IMPL_H
 #define OBJSTORE_IMPL_H
@@ -36,6 +37,9 @@ struct objstore_ops {
 	                  objstore_read_fn *read, void *arg, struct objstore_info *info,
 	                  struct err *err);
 	int (*copy)(struct objstore *os, const char *from, const char *to, struct err *err);
+	/* NULL: one by one. *at: the number of the one that failed. */
+	int (*copy_all)(struct objstore *os, const struct objstore_pair *pair, size_t n, size_t *at,
+	                struct err *err);
 	int (*stat)(struct objstore *os, const char *key, struct objstore_info *out,
 	            struct err *err);
 	/* etag NULL: of whichever version is there; else ERR_CONFLICT when it is another one. */
@@ -47,6 +51,8 @@ struct objstore_ops {
 	int (*list)(struct objstore *os, const char *prefix, const char *after, size_t max,
 	            objstore_each_fn *each, void *arg, bool *more, struct err *err);
 	int (*del)(struct objstore *os, const char *key, struct err *err);
+	int (*del_all)(struct objstore *os, const char *const *key, size_t n, size_t *at,
+	               struct err *err); /* as copy_all */
 	int (*parts_begin)(struct objstore *os, const char *key, char id[OBJSTORE_UPLOAD_CAP],
 	                   struct err *err);
 	int (*parts_put)(struct objstore *os, const char *key, const char *id, uint32_t number,

@@ -136,6 +136,44 @@ static void suite_put_get(struct objstore *os)
 	assert_err(objstore_stat(os, "s/a", &info, &err), &err, ERR_NOT_FOUND, "");
 }
 
+/* Of a page of many each is one; a driver may do them together. */
+static void suite_many(struct objstore *os)
+{
+	static const struct objstore_pair pairs[] = {{"s/a", "s/x/1"},
+	                                             {"s/b", "s/x/2"},
+	                                             {"s/a", "s/y/z/1"},
+	                                             {"s/b", "s/x/1"},
+	                                             {"s/x/2", "s/x/3"}};
+	static const struct objstore_pair none[] = {{"s/a", "s/v/1"}, {"s/none", "s/v/2"}},
+					  bad[] = {{"s/a", "s/w/1"}, {"s/b", "../w"}};
+	AUTO_BUF struct buf b = BUF_INIT(100);
+	struct objstore_info info;
+	struct err err = {0};
+	bool more = true;
+
+	assert_ok(objstore_put(os, "s/a", STR_LIT("aa"), &err), &err);
+	assert_ok(objstore_put(os, "s/b", STR_LIT("b"), &err), &err);
+	assert_ok(objstore_copy_all(os, NULL, 0, &err), &err);
+	for (int i = 0; i < 2; i++) { /* and once more onto itself */
+		assert_ok(objstore_copy_all(os, pairs, COUNT(pairs), &err), &err);
+		same_object(os, "s/x/1", "b", 1);
+		same_object(os, "s/x/2", "b", 1);
+		same_object(os, "s/x/3", "b", 1);
+		same_object(os, "s/y/z/1", "aa", 2);
+	}
+	assert_err(objstore_copy_all(os, none, COUNT(none), &err), &err, ERR_NOT_FOUND, "s/none");
+	assert_err(objstore_copy_all(os, bad, COUNT(bad), &err), &err, ERR_INVALID, "../w");
+	assert_ok(objstore_del_below(os, "s/", "s/x/2", NULL, &err), &err);
+	assert_err(objstore_stat(os, "s/x/1", &info, &err), &err, ERR_NOT_FOUND, "");
+	same_object(os, "s/x/2", "b", 1);
+	assert_ok(objstore_put(os, "s/y", STR_LIT("no folder"), &err), &err);
+	assert_ok(objstore_del_below(os, "s/", NULL, NULL, &err), &err);
+	assert_ok(objstore_list(os, "s/", NULL, 10, NULL, NULL, &more, &err), &err);
+	assert_false(more);
+	assert_ok(objstore_put(os, "s", STR_LIT("no folder"), &err), &err);
+	assert_ok(objstore_del(os, "s", &err), &err);
+}
+
 static void suite_keys(struct objstore *os)
 {
 	static const char *const bad[] = {"",   "/a",     "a/",   "a//b", ".",
@@ -423,6 +461,7 @@ static void suite(struct objstore *os)
 	suite_missing(os);
 	suite_fetch(os);
 	suite_put_get(os);
+	suite_many(os);
 	suite_keys(os);
 	suite_put_file(os, 0);
 	suite_put_file(os, 1000);
