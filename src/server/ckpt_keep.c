@@ -24,19 +24,21 @@ static int is_same(struct app *app, struct arena *a, const char *prefix, const s
 	return 0;
 }
 
+/* All are durable before the manifest that names them is stored. */
 static int copy_files(struct app *app, struct arena *a, const char *prefix, const struct ckpt *c,
                       const struct ckpt *kept, bool *gone, struct err *err)
 {
-	for (size_t i = 0; i < c->files.n; i++) {
-		if (objstore_copy(app->objects, ckpt_file_key(a, prefix, c, i),
-		                  ckpt_file_key(a, prefix, kept, i), err) == 0)
-			continue;
-		if (err->code != ERR_NOT_FOUND)
-			return -1;
-		err_clear(err);
-		*gone = true;
+	struct objstore_pair *pair = ARENA_ARRAY(a, struct objstore_pair, c->files.n + 1);
+
+	for (size_t i = 0; i < c->files.n; i++)
+		pair[i] = (struct objstore_pair){ckpt_file_key(a, prefix, c, i),
+		                                 ckpt_file_key(a, prefix, kept, i)};
+	if (objstore_copy_all(app->objects, pair, c->files.n, err) == 0)
 		return 0;
-	}
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	*gone = true;
 	return 0;
 }
 
