@@ -21,6 +21,25 @@ static bool is_seen(uint32_t code)
 	return true;
 }
 
+/* Controls, separators of lines and paragraphs, and what Unicode calls Bidi_Control. */
+static bool turns(uint32_t c)
+{
+	return c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||
+	       (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+bool shown_deceives(struct str s)
+{
+	uint32_t code;
+
+	for (size_t len; s.n > 0; s = str_skip(s, len)) {
+		len = str_utf8(s, &code);
+		if (len == 0 || turns(code))
+			return true;
+	}
+	return false;
+}
+
 size_t shown_len(struct str s)
 {
 	uint32_t code;

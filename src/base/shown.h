@@ -17,6 +17,9 @@
 
 /* Bytes of the character that s begins with, if it can be shown as it is; else 0. */
 size_t shown_len(struct str s);
+/* Is there something in it that is no text, commands a terminal, breaks a line or turns the text
+ * around? What only takes no room, such as a joiner, is part of words in some scripts. */
+bool shown_deceives(struct str s);
 /* \n \t \r, \u202e, \U000e0041; \xff for a byte that is not UTF-8. A backslash stays one. */
 void shown_add(struct buf *out, struct str s);
 /* The same to a fixed array with NUL; what does not fit is left out, at a character's border. */

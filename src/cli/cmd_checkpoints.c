@@ -3,11 +3,15 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/map.h"
+#include "base/shown.h"
 #include "base/units.h"
+#include "core/ckpt.h"
 #include "core/glob.h"
 
 #define PAGES_MAX 1000
 #define PULL_TRIES 6
+#define NAME_SHOWN 200                /* bytes of a name that is refused */
 #define PULL_DIR "checkpoints"        /* what a push leaves out by default */
 #define SHOWN_MAX ((size_t)256 << 20) /* of JSON about one checkpoint, or a project's */
 
@@ -242,6 +246,9 @@ int cmd_checkpoints_show(struct cli *c, struct err *err)
 
 struct pull {
 	int root;
+	const char
+		*part; /* a file until it is whole; what the server names is in folders beside it */
+	struct map *names;
 	const char *checkpoint, *include;
 	uint64_t files, bytes, total;
 };
@@ -310,35 +317,99 @@ static bool is_included(const struct pull *p, const char *name, const char *show
 	return glob_match(glob, str_of(name)) || glob_match(glob, str_of(shown));
 }
 
+static char *path_of(struct cli *c, const struct doc *file)
+{
+	return arena_printf(c->arena, "rank-%" PRId64 "/%s", doc_int(doc_get(file, "node_rank"), 0),
+	                    doc_cstr(doc_get(file, "relative_file_name"), ""));
+}
+
+/* The server may be a stranger's: a name leads nowhere else, and looks like what it is. */
+static int check_name(const struct doc *file, struct err *err)
+{
+	struct str name = doc_text(doc_get(file, "relative_file_name"));
+	const char *why = ckpt_path_fault(name);
+	char seen[NAME_SHOWN];
+
+	if (why == NULL && shown_deceives(name))
+		why = "its name turns the text around";
+	if (why == NULL)
+		return 0;
+	return err_set(err, ERR_FILE_NAME_REFUSED, "the server lists the file \"%s\": %s",
+	               shown_cut(name, seen, sizeof(seen)), why);
+}
+
+static int list_name(struct cli *c, const struct doc *file, void *arg, struct err *err)
+{
+	struct pull *p = arg;
+	const char *name = doc_cstr(doc_get(file, "relative_file_name"), "");
+	const char *path = path_of(c, file);
+
+	if (!is_included(p, name, path))
+		return 0;
+	if (check_name(file, err) < 0)
+		return -1;
+	if (map_set(p->names, str_of(path), p) != NULL)
+		return err_set(err, ERR_FILE_NAME_REFUSED, "the server lists the file \"%s\" twice",
+		               name);
+	return 0;
+}
+
+struct parents {
+	struct map *names;
+	const char *file; /* found to be a folder too */
+	struct arena *arena;
+};
+
+static void check_parents(struct str path, void *value UNUSED, void *arg)
+{
+	struct parents *p = arg;
+
+	for (size_t i = 0; i < path.n; i++)
+		if (path.p[i] == '/' && map_get(p->names, str_n(path.p, i)) != NULL)
+			p->file = arena_strz(p->arena, str_n(path.p, i));
+}
+
+/* All names, before the first file is written. */
+static int check_names(struct cli *c, const struct doc *job, struct pull *p, struct err *err)
+{
+	AUTO_MAP struct map *names = map_new();
+	struct parents parents = {.names = names, .arena = c->arena};
+
+	p->names = names;
+	if (each_file(c, job, p->checkpoint, list_name, p, err) < 0)
+		return -1;
+	map_each(names, check_parents, &parents);
+	if (parents.file != NULL)
+		return err_set(err, ERR_FILE_NAME_REFUSED,
+		               "the server lists \"%s\" as a file and as a folder", parents.file);
+	return 0;
+}
+
 static int pull_file(struct cli *c, const struct doc *file, void *arg, struct err *err)
 {
 	struct pull *p = arg;
 	const char *name = doc_cstr(doc_get(file, "relative_file_name"), "");
 	struct retry r = RETRY_INIT(PULL_TRIES);
-	char *path, *temp, *slash;
+	char *path = path_of(c, file), *slash;
 	uint64_t before = p->bytes;
 
-	if (!fs_path_is_plain(str_of(name)))
-		return err_set(err, ERR_CORRUPT, "the server sent an unusable file name: \"%s\"",
-		               name);
-	path = arena_printf(c->arena, "rank-%" PRId64 "/%s", doc_int(doc_get(file, "node_rank"), 0),
-	                    name);
 	if (!is_included(p, name, path))
 		return 0;
-	temp = arena_printf(c->arena, "%s.part", path);
+	if (check_name(file, err) < 0)
+		return -1;
 	slash = strrchr(path, '/');
 	*slash = '\0';
 	if (fs_mkdirs(p->root, path, 0755, err) < 0)
 		return -1;
 	*slash = '/';
 	r.cancel = &interrupted;
-	while (fetch_file(c, file, p, temp, err) < 0) {
+	while (fetch_file(c, file, p, p->part, err) < 0) {
 		p->bytes = before;
 		if (!retry_again(&r, err))
 			return err_wrap(err, "%s", name);
 	}
 	p->files++;
-	return fs_rename(p->root, temp, p->root, path, err);
+	return fs_rename(p->root, p->part, p->root, path, err);
 }
 
 /* So that git does not take it for code either. */
@@ -365,13 +436,15 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 		               "checkpoint %s is %s; --incomplete pulls it anyway",
 		               doc_cstr(doc_get(ck, "checkpoint_id"), "?"),
 		               doc_cstr(doc_get(ck, "state"), "?"));
-	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0 || (root = fs_open_dir(dir, err)) < 0 ||
-	    (c->n_arg < 2 && hide_from_git(root, err) < 0))
+	p.checkpoint = doc_cstr(doc_get(ck, "checkpoint_id"), "");
+	if (check_names(c, job, &p, err) < 0 || fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0 ||
+	    (root = fs_open_dir(dir, err)) < 0 || (c->n_arg < 2 && hide_from_git(root, err) < 0))
 		return -1;
 	p.root = root;
-	p.checkpoint = doc_cstr(doc_get(ck, "checkpoint_id"), "");
+	p.part = arena_printf(c->arena, ".pull-%d.part", (int)getpid());
 	p.total = (uint64_t)doc_int(doc_get(ck, "size_bytes"), 0);
 	if (each_file(c, job, p.checkpoint, pull_file, &p, err) < 0) {
+		(void)unlinkat(root, p.part, 0);
 		out_progress_end(c);
 		return -1;
 	}

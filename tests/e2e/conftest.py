@@ -171,7 +171,7 @@ class Cluster:
         return (self.data / "admin-token").read_text().strip()
 
     def cli_environment(self, token=None, **more):
-        return self.environment(STOKER_URL=self.url, STOKER_TOKEN=token or self.token, **more)
+        return self.environment(**{"STOKER_URL": self.url, "STOKER_TOKEN": token or self.token, **more})
 
     def cli(self, *args, code=0, stdin=None, cwd=None, env=None, token=None, timeout=CALL_S):
         done = subprocess.run([STOKER, *map(str, args)], env=self.cli_environment(token, **(env or {})), input=stdin,

@@ -67,9 +67,24 @@ static void shown_json_is_exact(void **state UNUSED)
 	arena_free(a);
 }
 
+static void shown_tells_what_deceives(void **state UNUSED)
+{
+	static const char *const bad[] = {"\n",           "a\x1b[m",      "\xc2\x9b",
+	                                  "\xe2\x80\xae", "\xe2\x81\xa9", "\xd8\x9c",
+	                                  "\xe2\x80\x8e", "\xe2\x80\xa9", "\xff"};
+	static const char *const good[] = {"", "a b", "\xd7\x90", "\xe2\x80\x8c",
+	                                   "\xf0\x9f\x9a\x80"};
+
+	for (size_t i = 0; i < COUNT(bad); i++)
+		assert_row(shown_deceives(str_of(bad[i])), bad[i]);
+	for (size_t i = 0; i < COUNT(good); i++)
+		assert_row(!shown_deceives(str_of(good[i])), good[i]);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(shown_rows),
 	cmocka_unit_test(shown_json_is_exact),
+	cmocka_unit_test(shown_tells_what_deceives),
 };
 
 UNIT_MAIN(tests)
