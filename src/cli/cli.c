@@ -271,6 +271,7 @@ static int run_command(struct cli *c, int argc, char **argv, struct err *err)
 		return unknown_command(argc, argv, err);
 	if (parse(c, argc - used, argv + used, err) < 0)
 		return -1;
+	c->argv = NULL;
 	if (opt_flag(c, "help")) {
 		usage_command(c->command, stdout);
 		return 0;
@@ -290,11 +291,32 @@ static bool always_json(void)
 	return always != NULL && strcmp(always, "json") == 0;
 }
 
+static bool is_json(const char *form)
+{
+	return form != NULL && (strcmp(form, "json") == 0 || strcmp(form, "jsonl") == 0);
+}
+
+/* -o json in a command line that has no meaning otherwise: of no command, or of one without -o. */
+static bool asks_for_json(char **argv)
+{
+	for (; *argv != NULL && strcmp(*argv, "--") != 0; argv++) {
+		if (strcmp(*argv, "-o") == 0 || strcmp(*argv, "--output") == 0) {
+			if (is_json(argv[1]))
+				return true;
+		} else if (strncmp(*argv, "-o", 2) == 0) {
+			if (is_json(*argv + 2))
+				return true;
+		} else if (strncmp(*argv, "--output=", 9) == 0 && is_json(*argv + 9)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 bool cli_wants_json(const struct cli *c)
 {
-	const char *form = opt_text(c, "output", "");
-
-	return always_json() || strcmp(form, "json") == 0 || strcmp(form, "jsonl") == 0;
+	return always_json() || is_json(opt_text(c, "output", NULL)) ||
+	       (c->argv != NULL && asks_for_json(c->argv));
 }
 
 static void show_json(const struct err *err, const char *problems)
@@ -329,7 +351,7 @@ static int run_role(const struct cli_role *role, int argc, char **argv)
 
 	if (r >= 0)
 		return r;
-	if (always_json())
+	if (always_json() || asks_for_json(argv))
 		show_json(&err, NULL);
 	else
 		out_error("stoker %s: %s", role->name, err.msg);
@@ -355,6 +377,7 @@ int cli_main(int argc, char **argv, const struct cli_role *roles, size_t n_roles
 		if (strcmp(argv[1], roles[i].name) == 0)
 			return run_role(&roles[i], argc - 2, argv + 2);
 	c.arena = arena_new();
+	c.argv = argv + 1;
 	c.tty_out = isatty(1) == 1;
 	c.tty_err = isatty(2) == 1;
 	c.colour = c.tty_out && getenv("NO_COLOR") == NULL;

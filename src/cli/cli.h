@@ -67,6 +67,7 @@ struct cli {
 	} given[CLI_ARGS_MAX];
 	size_t n_given;
 	bool tty_out, tty_err, colour, quiet;
+	char **argv;          /* the command line, until it is understood; then NULL */
 	const char *problems; /* JSON: the mistakes of a job file, beside its error */
 	/* the server; see remote.h */
 	struct http_client *http;

@@ -275,6 +275,14 @@ def test_errors_have_ids(cluster):
     for words, named in (("ps -n -5", "-5"), ("ps --bogus", "--bogus"), ("cache du -d x --bogus", "--depth")):
         error = json.loads(cluster.cli(*words.split(), "-o", "json", code=2).err)["error"]  # -o after the mistake; the first is told
         assert error["id"] == "usage" and named in error["message"]
+    # a command that does not know -o, or is none
+    for words, error_id in (("frob -o json", "command_unknown"), ("frob --output=jsonl", "command_unknown"), ("cache frob -ojson", "usage"),
+                            ("-o json", "command_unknown"), ("help frob -o json", "command_unknown"), ("stop x -o json", "usage"),
+                            ("login --output json --frob", "usage"), ("server --frob -o json", "invalid")):
+        said = cluster.cli(*words.split(), code=2)
+        assert json.loads(said.err)["error"]["id"] == error_id and said.out == "", words
+    for words in "frob -o table", "stop --frob -- -o json", "frob json":
+        assert cluster.cli(*words.split(), code=2).err.startswith("stoker: "), words
     status, reply = cluster.api("GET", "/v1/training_projects/none/jobs/none")
     assert status == 404 and reply["error"] == {"id": "job_not_found", "message": reply["message"]}
     status, reply = cluster.api("POST", "/v1/training_projects", {"training_project": {"name": ""}})
