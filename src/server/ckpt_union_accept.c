@@ -85,17 +85,8 @@ static int put_rows(struct union_work *w, const char *marked_by, struct err *err
 		r->synced_ms = clock_wall_ms();
 		r->updating = NULL;
 		n++;
-		if (!w->node[k].read)
-			continue;
-		r->manifest_key = ckpt_keep_key(w->a, w->prefix, c);
-		r->kind = ckpt_kind_word(c->kind);
-		r->base_model = c->base_model;
-		r->lora_r = c->lora_r;
-		r->trainer = c->trainer;
-		r->created_ms = c->created_ms;
-		r->revision = c->revision;
-		r->files = c->files.n;
-		r->bytes = r->bytes_sent = c->files.bytes;
+		if (w->node[k].read)
+			ckpts_show(r, c, ckpt_keep_key(w->a, w->prefix, c));
 	}
 	return meta_checkpoints_put(w->app->meta, rows, n, err);
 }

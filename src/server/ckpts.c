@@ -16,6 +16,19 @@ static bool is_complete(const struct model_checkpoint *c, size_t n, const char *
 	return true;
 }
 
+void ckpts_show(struct model_checkpoint *row, const struct ckpt *c, const char *key)
+{
+	row->manifest_key = key;
+	row->kind = ckpt_kind_word(c->kind);
+	row->base_model = c->base_model;
+	row->lora_r = c->lora_r;
+	row->trainer = c->trainer;
+	row->created_ms = c->created_ms;
+	row->revision = c->revision;
+	row->files = c->files.n;
+	row->bytes = row->bytes_sent = c->files.bytes;
+}
+
 int ctx_checkpoints(void *of, const struct principal *principal, struct arena *a,
                     const char *job_id, bool all, struct model_checkpoint **out, size_t *n,
                     struct err *err)
@@ -230,29 +243,21 @@ int ckpts_is_stored(struct app *app, struct arena *a, const struct model_checkpo
  * parts are judged together, and so does what it is complete with. */
 static void make_part(struct model_checkpoint *c, const struct model_checkpoint *whole)
 {
-	bool own = whole->state == CKPT_COMPLETE && whole->name != NULL && whole->rank == c->rank;
+	const struct model_checkpoint told = *c;
 
-	c->is_part = true;
-	c->part_state = c->state;
-	c->part_rule = c->rule;
-	c->part_reason = c->reason;
+	if (whole->state == CKPT_COMPLETE && whole->name != NULL && whole->rank == c->rank)
+		*c = *whole;
 	c->state = whole->state;
 	c->rule = whole->rule;
 	c->reason = whole->reason;
 	c->marked_by = whole->marked_by;
 	c->synced_ms = whole->synced_ms;
-	if (!own)
-		return;
-	c->manifest_key = whole->manifest_key;
-	c->kind = whole->kind;
-	c->base_model = whole->base_model;
-	c->lora_r = whole->lora_r;
-	c->trainer = whole->trainer;
-	c->created_ms = whole->created_ms;
-	c->revision = whole->revision;
-	c->files = whole->files;
-	c->bytes = whole->bytes;
-	c->bytes_sent = whole->bytes_sent;
+	c->is_part = true;
+	c->part_state = told.state;
+	c->part_rule = told.rule;
+	c->part_reason = told.reason;
+	c->updating = told.updating;
+	c->shown = told.shown;
 }
 
 /* A row of the same checkpoint, of this node if there is one. */
@@ -500,19 +505,9 @@ static int adopt(struct app *app, struct arena *a, const struct model_job *job, 
 	                              .name = found.name,
 	                              .rank = found.rank,
 	                              .state = found.state,
-	                              .kind = ckpt_kind_word(found.kind),
-	                              .base_model = found.base_model,
-	                              .lora_r = found.lora_r,
-	                              .created_ms = found.created_ms,
-	                              .files = found.files.n,
 	                              .rule = found.rule,
-	                              .reason = found.reason,
-	                              .trainer = found.trainer,
-	                              .revision = found.revision,
-	                              .manifest_key = key};
-	for (size_t i = 0; i < found.files.n; i++)
-		c.bytes += found.files.file[i].size;
-	c.bytes_sent = c.bytes;
+	                              .reason = found.reason};
+	ckpts_show(&c, &found, key);
 	if (ckpts_put(app, a, job, &c, &news, err) < 0)
 		return -1;
 	/* Without its name: only the runner knew which part of it may be a secret. */

@@ -4,6 +4,8 @@
 
 #include "server/app.h"
 
+/* What a manifest says of its files, into the row; key: where the manifest is. */
+void ckpts_show(struct model_checkpoint *row, const struct ckpt *c, const char *key);
 /* Stores what a runner says of one. Complete is only what the store holds whole: else it becomes
  * CKPT_INCOMPLETE. c->state becomes the checkpoint's, which of several nodes all parts decide;
  * *news: it is complete, and of several nodes was not before. Sets c->synced_ms. */
