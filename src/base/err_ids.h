@@ -75,7 +75,7 @@
 	X(STORED_SPEC,          CORRUPT,     "stored_spec_unreadable", "The database's copy of the job's specification is damaged. Push the job again.") \
 	X(MIRROR_FULL,          NO_SPACE,    "mirror_full",            "Waiting or running jobs need everything in the mirror, and the source does not fit in what is left. The job waits; a larger --mirror-bytes helps.") \
 	X(MIRROR_TOO_SMALL,     NO_SPACE,    "mirror_too_small",       "The job's sources are larger than the whole mirror may be. Select fewer files with allow_patterns, or raise --mirror-bytes.") \
-	X(NODE_CACHE_FULL,       NO_SPACE,    "node_cache_full",        "Running jobs are using the node cache, and this job's weights do not fit in what is left. The job waits; a larger --node-cache-bytes helps.") \
+	X(NODE_CACHE_FULL,       NO_SPACE,    "node_cache_full",        "Running jobs are using the node cache, and this job's weights or Python environment do not fit in what is left. The job waits; a larger --node-cache-bytes helps.") \
 	X(SOURCE_BUSY,          BUSY,        "source_busy",            "The source limits the rate of requests. Try again later; a secret often raises the limit.") \
 	X(DIGEST_MISMATCH,      CORRUPT,     "digest_mismatch",        "The source sent data that does not match the digest it announced. The data is not used.") \
 	X(SOURCE_BROKEN,        CORRUPT,     "source_broken",          "The source, or a proxy in front of it, violates its protocol. Check the endpoint.") \

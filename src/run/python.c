@@ -316,9 +316,14 @@ int python_bring(const struct python_job *j, struct python *out, struct err *err
 	    python_find(j, &w->tools, err) < 0)
 		return -1;
 	choose_unset(j, w);
-	if (make_key(j, w, &key, err) < 0 ||
-	    node_cache_built(j->cache, &key, &by, report_cancel(j->report), &out->lease, err) < 0)
+	if (make_key(j, w, &key, err) < 0)
 		return -1;
+	while (node_cache_built(j->cache, &key, &by, report_cancel(j->report), &out->lease, err) <
+	       0) {
+		if (err->id != ERR_NODE_CACHE_FULL || !j->wait_for_room(j->arg, err))
+			return -1;
+		err_clear(err);
+	}
 	out->place = w->place;
 	out->at = w->place ? w->at : out->lease.path;
 	say(&x, &out->lease);

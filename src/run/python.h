@@ -34,6 +34,9 @@ struct python_job {
 	struct report *report;
 	struct logs *logs;
 	struct node_cache *cache;
+	/* Running jobs use the cache. False: gives up. */
+	bool (*wait_for_room)(void *arg, const struct err *full);
+	void *arg;
 };
 
 /* A job's environment, leased. */

@@ -191,16 +191,24 @@ static int all_weights(struct stage *st, struct err *err)
 	return 0;
 }
 
+struct room_wait {
+	struct stage *st;
+	int64_t since_ms;
+	bool said;
+};
+
 /* False: it is stopped, or has waited for long enough. */
-static bool wait_for_room(struct stage *st, int64_t since_ms, bool *said, const struct err *full)
+static bool wait_for_room(void *arg, const struct err *full)
 {
+	struct room_wait *w = arg;
+	struct stage *st = w->st;
 	int64_t until = clock_mono_ms() + STAGE_ROOM_STEP_MS;
 
-	if (clock_mono_ms() - since_ms > STAGE_ROOM_WAIT_MS)
+	if (clock_mono_ms() - w->since_ms > STAGE_ROOM_WAIT_MS)
 		return false;
-	if (!*said)
+	if (!w->said)
 		logs_message(st->logs, "waiting for space in the node cache: %s", full->msg);
-	*said = true;
+	w->said = true;
 	report_progress(st->report,
 	                "waiting for space in the node cache, which running jobs are using", 0, 0);
 	while (clock_mono_ms() < until) {
@@ -209,6 +217,16 @@ static bool wait_for_room(struct stage *st, int64_t since_ms, bool *said, const 
 		clock_sleep_ms(STAGE_CANCEL_STEP_MS);
 	}
 	return true;
+}
+
+/* Stopped while it waited: that is why it ends. */
+static int waited_in_vain(struct stage *st, struct err *err)
+{
+	if (*report_cancel(st->report)) {
+		err_clear(err);
+		(void)canceled(st, err);
+	}
+	return -1;
 }
 
 static int open_cache(struct stage *st, struct err *err)
@@ -222,6 +240,7 @@ static int open_cache(struct stage *st, struct err *err)
 
 static int stage_python(struct stage *st, struct err *err)
 {
+	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms()};
 	struct python_job j = {.a = st->a,
 	                       .dir = st->dir,
 	                       .name = st->name,
@@ -231,21 +250,24 @@ static int stage_python(struct stage *st, struct err *err)
 	                       .launch = st->launch,
 	                       .spec = st->spec,
 	                       .report = st->report,
-	                       .logs = st->logs};
+	                       .logs = st->logs,
+	                       .wait_for_room = wait_for_room,
+	                       .arg = &wait};
 
 	if (!st->spec->python.wanted)
 		return 0;
 	if (open_cache(st, err) < 0)
 		return -1;
 	j.cache = st->cache;
-	return python_bring(&j, &st->python, err);
+	if (python_bring(&j, &st->python, err) == 0)
+		return 0;
+	return err->id == ERR_NODE_CACHE_FULL ? waited_in_vain(st, err) : -1;
 }
 
 static int stage_weights(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
-	int64_t since_ms = clock_mono_ms();
-	bool said = false;
+	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms()};
 
 	if (l->n_weights == 0)
 		return 0;
@@ -259,13 +281,8 @@ static int stage_weights(struct stage *st, struct err *err)
 		if (err->id != ERR_NODE_CACHE_FULL)
 			return -1;
 		give_back(st);
-		if (!wait_for_room(st, since_ms, &said, err)) {
-			if (*report_cancel(st->report)) {
-				err_clear(err);
-				(void)canceled(st, err);
-			}
-			return -1;
-		}
+		if (!wait_for_room(&wait, err))
+			return waited_in_vain(st, err);
 		err_clear(err);
 	}
 	return 0;

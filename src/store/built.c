@@ -22,6 +22,8 @@
 #define WAIT_MS ((int64_t)24 * 3600 * 1000)
 #define FAILED_MAX ((size_t)4096)
 #define FAILED_OLD_S 86400
+#define SIZE_MAX_TEXT ((size_t)32)
+#define SIZE_OLD_S (90 * 86400)
 #define AHEAD_MAX ((uint64_t)256 << 20) /* counted before it is written */
 #define AHEAD_PART 16                   /* ... and at most this part of the budget */
 
@@ -156,21 +158,28 @@ static int sweep(struct node_cache *c, const char *hex, struct err *err)
 	return fd < 0 ? -1 : fs_each_name(TAKE_FD(fd), TREE_BUILT, sweep_one, &s, err);
 }
 
-static int sweep_failed(void *arg UNUSED, int dirfd, const char *name, struct err *err UNUSED)
+static int sweep_note(void *arg, int dirfd, const char *name, struct err *err UNUSED)
 {
+	const int64_t *old_s = arg;
 	struct stat st;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    st.st_mtim.tv_sec < clock_wall_ms() / 1000 - FAILED_OLD_S)
+	    st.st_mtim.tv_sec < clock_wall_ms() / 1000 - *old_s)
 		(void)unlinkat(dirfd, name, 0);
 	return 0;
 }
 
+static int sweep_notes(struct node_cache *c, const char *folder, int64_t old_s, struct err *err)
+{
+	AUTO_FD int fd = fs_open_beneath(c->fd, folder, O_RDONLY | O_DIRECTORY, 0, err);
+
+	return fd < 0 ? -1 : fs_each_name(TAKE_FD(fd), folder, sweep_note, &old_s, err);
+}
+
 int tree_sweep_built(struct node_cache *c, struct err *err)
 {
-	AUTO_FD int fd = fs_open_beneath(c->fd, TREE_FAILED, O_RDONLY | O_DIRECTORY, 0, err);
-
-	if (fd < 0 || fs_each_name(TAKE_FD(fd), TREE_FAILED, sweep_failed, NULL, err) < 0)
+	if (sweep_notes(c, TREE_FAILED, FAILED_OLD_S, err) < 0 ||
+	    sweep_notes(c, TREE_SIZES, SIZE_OLD_S, err) < 0)
 		return -1;
 	return sweep(c, NULL, err);
 }
@@ -226,6 +235,41 @@ static int measure(struct built *b, struct usage_total *total, struct err *err)
 	return usage_walk(dir, 1, NULL, NULL, b->cancel, total, err);
 }
 
+/* For the next time that it is made. */
+static void keep_size(struct built *b, uint64_t bytes)
+{
+	AUTO_BUF struct buf body = BUF_INIT(SIZE_MAX_TEXT);
+	char path[PATH_CAP];
+	struct err ignored = {0};
+
+	path_of(TREE_SIZES, b->hex, "", path);
+	buf_printf(&body, "%" PRIu64, bytes);
+	if (fs_write_atomic(b->c->fd, path, buf_view(&body), 0600, &ignored) < 0)
+		err_clear(&ignored); /* then it is found out again */
+}
+
+static uint64_t known_size(struct built *b)
+{
+	AUTO_BUF struct buf body = BUF_INIT(SIZE_MAX_TEXT);
+	char path[PATH_CAP];
+	struct err no = {0};
+	uint64_t bytes = 0;
+
+	path_of(TREE_SIZES, b->hex, "", path);
+	if (fs_read(b->c->fd, path, &body, &no) < 0 ||
+	    str_u64(buf_view(&body), 1, UINT64_MAX, &bytes, &no) < 0)
+		return 0;
+	return bytes;
+}
+
+/* Room for all of it, if that is known: nothing is made that would have to go again. */
+static int reserve_first(struct built *b, struct err *err)
+{
+	b->text.bytes = known_size(b);
+	return b->text.bytes == 0 ? built_grow(b, err)
+	                          : tree_reserve(b->c, b->hex, b->lease, &b->text, err);
+}
+
 int built_grow(struct built *b, struct err *err)
 {
 	uint64_t ahead = MIN(AHEAD_MAX, b->c->budget / AHEAD_PART);
@@ -247,7 +291,11 @@ int built_grow(struct built *b, struct err *err)
 		return -1;
 	}
 	b->text.bytes = total.bytes; /* without what is yet to come */
-	return tree_reserve(b->c, b->hex, b->lease, &b->text, err);
+	if (tree_reserve(b->c, b->hex, b->lease, &b->text, err) == 0)
+		return 0;
+	if (err->id == ERR_NODE_CACHE_FULL)
+		keep_size(b, MIN(total.bytes + ahead, b->c->budget));
+	return -1;
 }
 
 void built_say(struct built *b, const char *words)
@@ -310,6 +358,7 @@ static int publish(struct built *b, struct err *err)
 	if (root < 0 || built_list_make(root, b->cancel, &list, &sum, err) < 0)
 		return -1;
 	b->text = (struct lease_text){.bytes = sum.bytes, .files = sum.files, .uses = 1};
+	keep_size(b, sum.bytes);
 	if (tree_reserve(b->c, b->hex, b->lease, &b->text, err) < 0)
 		return -1;
 	if (syncfs(root) < 0)
@@ -337,7 +386,7 @@ static int make_once(struct built *b, struct err *err)
 	b->text = (struct lease_text){.uses = 1};
 	rc = begin(b, err);
 	if (rc == 0)
-		rc = built_grow(b, err);
+		rc = reserve_first(b, err);
 	dir = xasprintf("%s/built/%s", b->c->dir, b->name);
 	if (rc == 0)
 		rc = b->m->make(b->m->arg, b, dir, err);

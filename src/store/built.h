@@ -8,6 +8,7 @@
  *   <dir>/trees/<key>/tree      a link to ../../built/<key>-<id>
  *   <dir>/tmp/<key>/            the same while it is being made, and `said`: its maker's last words
  *   <dir>/failed/<key>          why the last try failed, for those who waited for it
+ *   <dir>/sizes/<key>           bytes that it had, or at least needs when there was no room for it
  *
  * A tree is read-only and looked at, entry by entry, before each lease: one that was changed is set
  * aside and made again.
@@ -34,7 +35,8 @@ struct built_maker {
 
 /* The tree of this key, leased: out->path is the tree. Made when it is missing; processes that ask
  * at the same time wait for the one that makes it, get its error when it fails, and when it dies
- * one of them makes it. */
+ * one of them makes it. ERR_NO_SPACE, ERR_NODE_CACHE_FULL: as tree.h says, and before it is made if
+ * it was made here before, or found no room. */
 int node_cache_built(struct node_cache *c, const struct digest *key, const struct built_maker *m,
                      const atomic_bool *cancel, struct node_lease *out, struct err *err) MUST_CHECK;
 /* Measures what has been made and counts it, evicting others: ERR_NO_SPACE when it does not fit. */

@@ -107,8 +107,8 @@ static int sweep_one(void *arg, const char *hex, struct err *err)
 int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_bytes,
                     struct err *err)
 {
-	static const char *const folders[] = {"trees",    "leases",    "tmp",
-	                                      TREE_BUILT, TREE_FAILED, TREE_DAMAGED};
+	static const char *const folders[] = {"trees",     "leases",   "tmp",       TREE_BUILT,
+	                                      TREE_FAILED, TREE_SIZES, TREE_DAMAGED};
 	struct node_cache *c = NULL;
 	int fd;
 

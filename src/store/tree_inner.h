@@ -9,6 +9,7 @@
 #define TREE_DAMAGED "damaged"
 #define TREE_BUILT "built"
 #define TREE_FAILED "failed"
+#define TREE_SIZES "sizes"
 
 struct node_cache {
 	char *dir;

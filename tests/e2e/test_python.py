@@ -326,6 +326,25 @@ def test_the_budget_holds(empty_cluster, index):
     assert gone and trees(cluster) == (0, 0)
 
 
+def test_waits_for_what_running_jobs_use(empty_cluster, index):
+    """Its size is known from the last time: nothing is built before there is room for it."""
+    cluster = start(empty_cluster, "--node-cache-bytes", "60M")
+    index.files.update(wheel(name, "1.0", {f"{name}.bin": os.urandom(20_000_000).hex()[:20_000_000]}) for name in ("one", "two", "three"))
+    run(cluster, ["three"], index)
+    held = [push(cluster, [name], index, [cluster.hold()]) for name in ("one", "two")]
+    for job in held:
+        cluster.wait(job, "TRAINING_JOB_RUNNING")
+    asked = index.hits["simple three"]
+    job = push(cluster, ["three"], index)
+    until(lambda: "waiting for space in the node cache" in cluster.logs(job))
+    assert index.hits["simple three"] == asked
+    cluster.release(held[0])
+    cluster.wait(job, DONE)
+    assert index.hits["simple three"] > asked
+    cluster.release(held[1])
+    cluster.wait(held[1], DONE)
+
+
 def test_two_nodes_share_one(empty_cluster, make_index):
     index = make_index()
     index.files.update([source("slow", "1.0", index.call("mark/built"))])

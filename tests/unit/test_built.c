@@ -411,12 +411,37 @@ static void built_counts_in_the_budget(void **state UNUSED)
 	assert_int_equal(leased, 1); /* what was held is there, whatever else had to go */
 	assert_int_equal(count("budget", "built"), trees);
 	large.grow_to = 1; /* 60010: only what is held stays */
-	assert_ok(take(c, "d", &large, &second, &err), &err);
+	assert_ok(take(c, "e", &large, &second, &err), &err);
 	assert_ok(node_cache_usage(c, &trees, &bytes, &leased, &err), &err);
 	assert_int_equal(trees, 2);
 	assert_int_equal(bytes, 30010 + 60010);
 	assert_int_equal(count("budget", "built"), 2);
 	(void)close(lease.fd);
+	(void)close(second.fd);
+}
+
+/* What was made before, or found no room, is not begun before there is enough. */
+static void built_reserves_what_it_had(void **state UNUSED)
+{
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("sizes", 100000);
+	struct maker m = {.size = 30000}, large = {.size = 30000, .grow_to = 1}, grows = large;
+	struct err err = {0};
+
+	assert_ok(take(c, "large", &large, &lease, &err), &err);
+	(void)close(lease.fd);
+	assert_ok(take(c, "a", &m, &lease, &err), &err);
+	assert_ok(take(c, "b", &m, &second, &err), &err); /* takes the place of the large one */
+	assert_err(take(c, "large", &large, NULL, &err), &err, ERR_NODE_CACHE_FULL, "");
+	assert_int_equal(large.made, 1);
+	assert_err(take(c, "new", &grows, NULL, &err), &err, ERR_NODE_CACHE_FULL, "");
+	assert_err(take(c, "new", &grows, NULL, &err), &err, ERR_NODE_CACHE_FULL, "");
+	assert_int_equal(grows.made, 1);
+	(void)close(second.fd);
+	assert_ok(take(c, "large", &large, &second, &err), &err);
+	assert_int_equal(large.made, 2);
+	(void)close(lease.fd);
+	(void)close(second.fd);
+	assert_ok(take(c, "new", &grows, &second, &err), &err);
 	(void)close(second.fd);
 }
 
@@ -527,6 +552,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(built_is_never_given_when_changed),
 		cmocka_unit_test(built_aside_stays_for_its_holder),
 		cmocka_unit_test(built_counts_in_the_budget),
+		cmocka_unit_test(built_reserves_what_it_had),
 		cmocka_unit_test(built_of_hostile_content),
 		cmocka_unit_test(built_is_known_to_the_collector),
 	};
