@@ -68,7 +68,76 @@ static int team_by_name(struct request *rq, const char *name, const char **id, s
 			return 0;
 		}
 	}
-	return err_set(err, ERR_NOT_FOUND, "team_name: no team \"%s\"", name);
+	return err_set(err, ERR_TEAM_NOT_FOUND, "no team \"%.60s\"", name);
+}
+
+static int is_team(struct request *rq, const char *id, struct str name, bool *yes, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct model_team *t;
+	size_t n;
+
+	*yes = false;
+	if (ctx->ops->teams(ctx->of, face_principal(rq), rq->arena, &t, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		*yes = *yes || (strcmp(t[i].id, id) == 0 && str_eq(name, t[i].name));
+	return 0;
+}
+
+/* Among what "a/b" may mean for this team: the project that has this very name since it was
+ * allowed, else project b if the team is a. */
+static int name_in_team(struct request *rq, const struct model_project *p, size_t n,
+                        const char *team_id, const char **name, struct err *err)
+{
+	struct str rest = str_of(*name), team;
+	bool same;
+
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(p[i].team_id, team_id) == 0 && strcmp(p[i].name, *name) == 0)
+			return 0;
+	(void)str_cut(&rest, '/', &team);
+	if (is_team(rq, team_id, team, &same, err) < 0)
+		return -1;
+	if (same)
+		*name = arena_strz(rq->arena, rest);
+	return 0;
+}
+
+/* TEAM/PROJECT, as -p of the command line takes it: a project that there is, else a new one of that
+ * team. */
+static int split_name(struct request *rq, const char **name, const char **team_id, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct str rest = str_of(*name), team;
+	struct model_project *p = NULL;
+	size_t n = 0;
+
+	if (strchr(*name, '/') == NULL || (*name)[0] == '/')
+		return 0;
+	(void)str_cut(&rest, '/', &team);
+	if (ctx->ops->project_resolve(ctx->of, face_principal(rq), rq->arena, *name, &p, &n, err) <
+	    0) {
+		if (err->id != ERR_PROJECT_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		n = 0;
+	}
+	if (*team_id != NULL)
+		return name_in_team(rq, p, n, *team_id, name, err);
+	if (n > 1)
+		return err_set(
+			err, ERR_NAME_AMBIGUOUS,
+			"project \"%.60s\" is ambiguous: %s of team %.60s, %s of team %.60s; "
+			"name the team, or use an id",
+			*name, p[0].id, p[0].team_name, p[1].id, p[1].team_name);
+	if (n == 1) {
+		*name = p->name;
+		*team_id = p->team_id;
+		return 0;
+	}
+	*name = arena_strz(rq->arena, rest);
+	return team_by_name(rq, arena_strz(rq->arena, team), team_id, err);
 }
 
 int handler_project_named(struct request *rq, const struct doc *body, const char **name,
@@ -86,7 +155,9 @@ int handler_project_named(struct request *rq, const struct doc *body, const char
 		return err_set(err, ERR_INVALID,
 		               "training_project.name: \"%.60s\" is not a name: " SPEC_NAME_RULE,
 		               *name);
-	return *team_id == NULL ? team_by_name(rq, team_name, team_id, err) : 0;
+	if (*team_id == NULL && team_by_name(rq, team_name, team_id, err) < 0)
+		return -1;
+	return split_name(rq, name, team_id, err);
 }
 
 static int put(struct request *rq, const char *team_id, struct err *err)

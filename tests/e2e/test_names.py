@@ -204,9 +204,29 @@ def test_a_job_file_names_a_team_and_its_project(cluster, teams):
     assert refused("lab/new", "--set", "team=Default", code=2) == "invalid"
     assert refused("/hello", code=2) == "usage"
     assert {p["name"] for p in cluster.json("projects", "ls")} == {"hello"}
-    status, reply = cluster.api("POST", "/v1/training_projects", {"training_project": {"name": "lab/hello"}})
-    assert status == 400 and reply["error"]["id"] == "invalid" and "team_name" in reply["error"]["message"]
     assert cluster.error("teams", "create", "lab/more", code=2) == "invalid"
+
+
+def test_the_api_takes_a_team_and_its_project_too(cluster, teams):
+    ids = {t["name"]: t["id"] for t in cluster.api("GET", "/v1/teams")[1]["teams"]}
+
+    def post(name, team_name=None, path="", as_token=None):
+        body = {"name": name, **({"team_name": team_name} if team_name else {})}
+        status, reply = cluster.api("POST", f"/v1{path}/training_projects", {"training_project": body}, token=as_token)
+        return (status, reply["error"]["id"]) if status != 200 else (reply["training_project"]["team_name"], reply["training_project"]["name"])
+    assert post("lab/hello") == post("lab/hello") == post("lab/hello", "lab") == post("lab/hello", path=f"/teams/{ids['lab']}") == ("lab", "hello")
+    assert post("lab/hello", as_token=teams["lab"]) == post("hello", as_token=teams["lab"]) == ("lab", "hello")
+    assert post("hello") == ("Default", "hello") and len(cluster.json("projects", "ls")) == 2
+    assert post("lab/hello", as_token=teams["Default"]) == post("lab/new", as_token=teams["Default"]) == (404, "team_not_found")
+    assert post("nobody/hello") == post("hello", "nobody") == (404, "team_not_found")
+    for name, team_name, path in (("lab/hello", "Default", ""), ("lab/hello", None, f"/teams/{ids['Default']}"), ("lab/deep/net", None, ""),
+                                  ("lab/", None, ""), ("/hello", None, "")):
+        assert post(name, team_name, path) == (400, "invalid"), name
+    # the dry run of a job takes the same words
+    job = {"compute": {"cpu_count": 1, "memory": "256Mi"}, "runtime": {"start_commands": ["true"]}}
+    status, reply = cluster.api("POST", "/v1/training_jobs/check", {"training_project": {"name": "lab/hello"}, "training_job": job})
+    assert status == 200 and reply["training_job"]["team"]["name"] == "lab" and reply["training_job"]["training_project"]["name"] == "hello"
+    assert len(cluster.json("projects", "ls")) == 2
 
 
 def test_an_old_project_with_a_slash_in_its_name_is_still_there(cluster, teams):
@@ -218,6 +238,8 @@ def test_an_old_project_with_a_slash_in_its_name_is_still_there(cluster, teams):
     twin = cluster.push(["true"], "--set", "team=lab", project="hello")["training_project"]
     folder = cluster.job_folder(["true"], project="lab/hello")
     assert cluster.error("push", folder / "train.yaml", code=5) == "name_ambiguous"
+    status, reply = cluster.api("POST", "/v1/training_projects", {"training_project": {"name": "lab/hello"}})
+    assert status == 409 and reply["error"]["id"] == "name_ambiguous"
     for team, project in (("lab", twin["id"]), ("Default", old["id"])):
         job = cluster.push(["true"], "--set", f"team={team}", project="hello" if team == "lab" else "lab/hello")
         assert job["training_project"]["id"] == project

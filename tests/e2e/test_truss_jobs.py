@@ -177,11 +177,15 @@ def test_two_teams(truss):
     assert "Client error: " in refused and "stoker secrets set" in refused, refused
     job2 = truss.push(["ls $BT_TEAM_CACHE_DIR | wc -l"], "--team", default, name="q", runtime="cache_config=CacheConfig(enabled=True)")
     assert c.wait(job2, "TRAINING_JOB_COMPLETED")["team"]["name"] == default and c.user_lines(job2) == ["0"]
+    slash = truss.push(["true"], "--team", "blue", name="blue/p", files={"f": "x"})  # as a job file of the stoker command has it
+    assert slash["training_project"] == job["training_project"]
+    assert "/" in truss.train("push", "config.py", "--team", default, cwd=truss.project(["true"], name="blue/p"), code=1)
     token = c.json("tokens", "create", "bluebird", "--team", "blue")["api_key"]
     blue = Client(c, token=token, name="blue-home")
     assert job["id"] in blue.train("view", "--job-id", job["id"])
     assert "No training jobs found" in blue.train("view", "--job-id", job2["id"], code=2)
     assert "No queued or running" in blue.train("stop", "--job-id", job2["id"], code=2)
+    assert blue.push(["true"], name="blue/p")["training_project"] == job["training_project"]
     third = blue.push(["true"], name="r")  # the only team it sees
     assert c.wait(third, "TRAINING_JOB_COMPLETED")["team"]["name"] == "blue"
     project = job2["training_project"]["id"]
