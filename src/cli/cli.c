@@ -172,20 +172,28 @@ static int take_option(struct cli *c, int argc, char **argv, int *i, struct err 
 	return take(c, o, value, err);
 }
 
+/* exec: what stands behind "--" is a command. Elsewhere these are arguments, dashes or not. */
+static bool runs_the_rest(const struct command *cmd)
+{
+	return strstr(cmd->args, "[--") != NULL;
+}
+
 /* Goes on after a mistake, of which the first is told: -o says in which form. */
 static int parse(struct cli *c, int argc, char **argv, struct err *err)
 {
 	struct err later = {0};
+	bool only_words = false;
 	int r = 0;
 
 	for (int i = 0; i < argc; i++) {
-		if (strcmp(argv[i], "--") == 0) {
+		if (!only_words && strcmp(argv[i], "--") == 0 && !runs_the_rest(c->command)) {
+			only_words = true;
+		} else if (!only_words && strcmp(argv[i], "--") == 0) {
 			c->rest = ARENA_ARRAY(c->arena, const char *, (size_t)(argc - i));
 			while (++i < argc)
 				c->rest[c->n_rest++] = argv[i];
 			break;
-		}
-		if (argv[i][0] == '-' && argv[i][1] != '\0') {
+		} else if (!only_words && argv[i][0] == '-' && argv[i][1] != '\0') {
 			if (take_option(c, argc, argv, &i, r < 0 ? &later : err) < 0)
 				r = -1;
 			err_clear(&later);
@@ -233,6 +241,11 @@ static int unknown_command(int argc, char **argv, struct err *err)
 		if (strcmp(aliases[i].word, argv[0]) == 0)
 			return err_set(err, ERR_COMMAND_UNKNOWN, "unknown command \"%s\": use `%s`",
 			               argv[0], aliases[i].instead);
+	if (argv[0][0] == '-')
+		return err_set(err, ERR_USAGE,
+		               "unknown option %s: options stand behind the command, as in "
+		               "`stoker ps -o json`",
+		               argv[0]);
 	near = conf_nearest(str_of(argv[0]), names, n);
 	return err_set(err, ERR_COMMAND_UNKNOWN,
 	               "unknown command \"%s\"%s%s%s; see `stoker --help`", argv[0],
@@ -371,7 +384,8 @@ int cli_main(int argc, char **argv, const struct cli_role *roles, size_t n_roles
 		usage_all(argc < 2 ? stderr : stdout);
 		return argc < 2 ? 2 : 0;
 	}
-	if (strcmp(argv[1], "--version") == 0)
+	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0 ||
+	    strcmp(argv[1], "-v") == 0)
 		argv[1] = version;
 	for (size_t i = 0; i < n_roles; i++)
 		if (strcmp(argv[1], roles[i].name) == 0)

@@ -147,6 +147,8 @@ const char *out_plain(struct arena *a, struct str s);
 /* A name: white space that is no blank is escaped too. */
 const char *out_name(struct arena *a, struct str s);
 int columns_of_terminal(void);
+/* Writes out what stdout holds. *unread: its reader is gone (`| head`), which is no error. */
+int out_flush(bool *unread, struct err *err) MUST_CHECK;
 
 /* remote.c */
 int remote_login(struct cli *c,
@@ -243,11 +245,9 @@ int cmd_print_locks(struct cli *c, struct err *err);
 int cmd_print_job_file(struct cli *c, struct err *err);
 
 /* Shared between verbs */
-/* Follows a job's log to its end; *job_out is its last state. Ctrl-C: ERR_CANCELED. */
-int follow_job(struct cli *c, const struct doc *job, const struct doc **job_out,
-               struct err *err) MUST_CHECK;
-/* The exit code of a job's outcome, with a last line to stderr. */
-int job_outcome(struct cli *c, const struct doc *job);
+/* Follows a job's log to its end. Returns the exit code of its outcome; CLI_EXIT_DETACHED after
+ * Ctrl-C, or when nobody reads the log any more. */
+int follow_job(struct cli *c, const struct doc *job, struct err *err) MUST_CHECK;
 /* Replaces ${NAME} in all texts of a job file. */
 int expand_env(struct cli *c, const struct doc **d, struct err *err) MUST_CHECK;
 

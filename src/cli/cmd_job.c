@@ -115,7 +115,7 @@ int cmd_stop(struct cli *c, struct err *err)
 
 int cmd_recreate(struct cli *c, struct err *err)
 {
-	const struct doc *job, *made, *last;
+	const struct doc *job, *made;
 	bool resume = opt_flag(c, "resume");
 	enum out_form form;
 
@@ -132,7 +132,7 @@ int cmd_recreate(struct cli *c, struct err *err)
 		(void)printf("%s\n", doc_cstr(doc_get(made, "id"), ""));
 	if (!opt_flag(c, "follow"))
 		return 0;
-	return follow_job(c, made, &last, err) < 0 ? -1 : job_outcome(c, last);
+	return follow_job(c, made, err);
 }
 
 int cmd_update(struct cli *c, struct err *err)

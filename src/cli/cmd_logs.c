@@ -19,6 +19,7 @@ struct tail {
 	int64_t since_ns, until_ns; /* 0 = no limit */
 	uint64_t *offset;           /* per rank */
 	bool *final;
+	bool unread; /* whoever read stdout is gone: `| head` */
 };
 
 static int fetch(struct tail *t, uint32_t rank, const char *query, struct http_reply *reply,
@@ -78,7 +79,6 @@ static int page(struct tail *t, uint32_t rank, const char *more, bool *moved, st
 	bytes = buf_view(&reply.body);
 	while (logline_next(&bytes, &line))
 		print_record(t, rank, &line);
-	(void)fflush(stdout);
 	*moved = reply.body.n > 0;
 	t->offset[rank] = header_u64(&reply, "X-Stoker-Next-Offset", t->offset[rank]);
 	t->final[rank] =
@@ -125,10 +125,10 @@ static int follow(struct tail *t, struct err *err)
 {
 	int64_t lost_since = 0;
 
-	for (;;) {
+	while (!t->unread) {
 		bool all = true;
 
-		for (uint32_t r = 0; r < t->ranks; r++) {
+		for (uint32_t r = 0; r < t->ranks && !t->unread; r++) {
 			bool moved = false;
 			bool one = t->ranks == 1 || t->rank != UINT32_MAX;
 			char more[40];
@@ -154,15 +154,17 @@ static int follow(struct tail *t, struct err *err)
 				continue;
 			}
 			lost_since = 0;
+			if (out_flush(&t->unread, err) < 0)
+				return -1;
 			if (!moved && t->c->tty_err)
 				show_waiting(t);
 			all = all && t->final[r];
 		}
-		if (all) {
-			out_progress_end(t->c);
-			return 0;
-		}
+		if (all)
+			break;
 	}
+	out_progress_end(t->c);
+	return 0;
 }
 
 static int everything(struct tail *t, struct err *err)
@@ -170,8 +172,8 @@ static int everything(struct tail *t, struct err *err)
 	for (uint32_t r = 0; r < t->ranks; r++) {
 		bool moved = true;
 
-		while (moved && (t->rank == UINT32_MAX || t->rank == r))
-			if (page(t, r, "", &moved, err) < 0)
+		while (moved && !t->unread && (t->rank == UINT32_MAX || t->rank == r))
+			if (page(t, r, "", &moved, err) < 0 || out_flush(&t->unread, err) < 0)
 				return -1;
 	}
 	return 0;
@@ -198,21 +200,7 @@ static int print_all(struct tail *t, bool to_the_end, struct err *err)
 	return r;
 }
 
-int follow_job(struct cli *c, const struct doc *job, const struct doc **job_out, struct err *err)
-{
-	struct tail t;
-	const struct doc *reply;
-
-	tail_init(&t, c, job);
-	if (print_all(&t, true, err) < 0)
-		return -1;
-	if (remote_get(c, &reply, err, "%s", job_path(c, job, "")) < 0)
-		return -1;
-	*job_out = doc_get(reply, "training_job");
-	return 0;
-}
-
-int job_outcome(struct cli *c, const struct doc *job)
+static int job_outcome(struct cli *c, const struct doc *job)
 {
 	const char *status = doc_cstr(doc_get(job, "current_status"), "?");
 	struct str end = doc_text(doc_path(job, "end", "kind", NULL));
@@ -223,6 +211,23 @@ int job_outcome(struct cli *c, const struct doc *job)
 	if (strcmp(status, "TRAINING_JOB_STOPPED") == 0)
 		return CLI_EXIT_STOPPED;
 	return str_eq(end, "timeout") || str_eq(end, "idle") ? CLI_EXIT_TIMEOUT : CLI_EXIT_FAILED;
+}
+
+int follow_job(struct cli *c, const struct doc *job, struct err *err)
+{
+	const char *id = doc_cstr(doc_get(job, "id"), "");
+	const struct doc *reply;
+	struct tail t;
+
+	tail_init(&t, c, job);
+	if (print_all(&t, true, err) == 0 && !t.unread &&
+	    remote_get(c, &reply, err, "%s", job_path(c, job, "")) == 0)
+		return job_outcome(c, doc_get(reply, "training_job"));
+	if (!t.unread && err->code != ERR_CANCELED)
+		return -1;
+	err_clear(err);
+	out_message(c, "\ndetached: job %s keeps running. `stoker stop %s` stops it", id, id);
+	return CLI_EXIT_DETACHED;
 }
 
 /* When attempt `number` was launched, on the first of its nodes, in ns; 0 = never. */

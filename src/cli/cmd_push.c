@@ -402,20 +402,6 @@ static int pack(struct cli *c, struct push *p, struct pack *code, struct err *er
 	return r;
 }
 
-static int follow(struct cli *c, const struct doc *job, struct err *err)
-{
-	const char *id = doc_cstr(doc_get(job, "id"), "");
-	const struct doc *last = NULL;
-
-	if (follow_job(c, job, &last, err) == 0)
-		return job_outcome(c, last);
-	if (err->code != ERR_CANCELED)
-		return -1;
-	err_clear(err);
-	out_message(c, "\ndetached: job %s keeps running. `stoker stop %s` stops it", id, id);
-	return CLI_EXIT_DETACHED;
-}
-
 int cmd_push(struct cli *c, struct err *err)
 {
 	CLEANUP(pack_done) struct pack code = {0};
@@ -445,7 +431,7 @@ int cmd_push(struct cli *c, struct err *err)
 	else if (!follows)
 		(void)printf("%s\n", doc_cstr(doc_get(job, "id"), ""));
 	if (follows)
-		return follow(c, job, err);
+		return follow_job(c, job, err);
 	print_next(c, job);
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include "base/shown.h"
 #include "base/units.h"
 
+#include <poll.h>
 #include <sys/ioctl.h>
 
 #define OUT_MAX ((size_t)64 << 20)
@@ -146,6 +147,20 @@ static void print_csv(const struct doc *list, const struct out_col *cols, size_t
 		}
 	}
 	print_buf(&out);
+}
+
+int out_flush(bool *unread, struct err *err)
+{
+	struct pollfd out = {.fd = 1};
+	bool failed;
+
+	errno = 0;
+	failed = fflush(stdout) == EOF || ferror(stdout) != 0;
+	/* a pipe without a reader is in error, also while there is nothing to write */
+	*unread = (failed && errno == EPIPE) || (poll(&out, 1, 0) == 1 && (out.revents & POLLERR));
+	if (failed && !*unread)
+		return err_errno(err, errno != 0 ? errno : EIO, "writing the output");
+	return 0;
 }
 
 int columns_of_terminal(void)

@@ -343,23 +343,25 @@ int remote_get(struct cli *c, const struct doc **out, struct err *err, const cha
 int watch(struct cli *c, int (*once)(struct cli *c, struct err *err), struct err *err)
 {
 	struct arena *whole = c->arena;
+	bool unread = false;
 
 	catch_interrupt();
 	if (remote_login(c, err) < 0) /* so that it is kept in the arena that stays */
 		return -1;
-	while (!interrupted) {
+	while (!interrupted && !unread) {
 		int r;
 
 		c->arena = arena_new();
 		if (c->tty_out)
 			(void)fputs("\033[H\033[J", stdout);
 		r = once(c, err);
-		(void)fflush(stdout);
+		if (r >= 0)
+			r = out_flush(&unread, err);
 		arena_free(c->arena);
 		c->arena = whole;
 		if (r < 0 && err->code != ERR_CANCELED)
 			return -1;
-		for (int i = 0; i < WATCH_TENTHS && !interrupted; i++)
+		for (int i = 0; i < WATCH_TENTHS && !interrupted && !unread; i++)
 			clock_sleep_ms(100);
 	}
 	err_clear(err);

@@ -46,18 +46,21 @@ void usage_all(FILE *to)
 	                  "More: stoker COMMAND --help\n");
 }
 
-/* Paragraphs for a terminal, wrapped at 96 columns. */
-static void wrapped(const char *text, FILE *to)
+#define HELP_COLUMNS 80 /* what a new terminal has */
+#define OPTION_TEXT 31  /* column of what an option does */
+
+/* A paragraph for a terminal. Its first line begins at column `indent`, where the cursor is. */
+static void wrapped(const char *text, size_t indent, FILE *to)
 {
 	struct str rest = str_of(text), word;
-	size_t col = 0;
+	size_t col = indent;
 
 	while (str_cut(&rest, ' ', &word)) {
-		bool first = col == 0;
+		bool first = col == indent;
 
-		if (!first && col + 1 + word.n > 96) {
-			(void)fputc('\n', to);
-			col = 0;
+		if (!first && col + 1 + word.n > HELP_COLUMNS) {
+			(void)fprintf(to, "\n%*s", (int)indent, "");
+			col = indent;
 			first = true;
 		}
 		(void)fprintf(to, "%s%.*s", first ? "" : " ", STR_ARG(word));
@@ -68,13 +71,15 @@ static void wrapped(const char *text, FILE *to)
 
 static void one_option(const struct opt *o, FILE *to)
 {
-	char left[64];
+	char left[64], help[400];
 
 	(void)snprintf(left, sizeof(left), "%s%c%s--%s%s%s", o->letter != 0 ? "-" : " ",
 	               o->letter != 0 ? o->letter : ' ', o->letter != 0 ? ", " : "  ", o->name,
 	               o->kind == OPT_FLAG ? "" : " ", o->kind == OPT_FLAG ? "" : o->arg);
-	(void)fprintf(to, "  %-28s %s%s\n", left, o->help,
-	              o->kind == OPT_LIST ? " (repeat for several)" : "");
+	(void)snprintf(help, sizeof(help), "%s%s", o->help,
+	               o->kind == OPT_LIST ? " (repeat for several)" : "");
+	(void)fprintf(to, "  %-28s ", left);
+	wrapped(help, OPTION_TEXT, to);
 }
 
 void usage_command(const struct command *cmd, FILE *to)
@@ -84,7 +89,7 @@ void usage_command(const struct command *cmd, FILE *to)
 	              cmd->args, toupper((unsigned char)cmd->help[0]), cmd->help + 1);
 	if (cmd->more != NULL) {
 		(void)fputc('\n', to);
-		wrapped(cmd->more, to);
+		wrapped(cmd->more, 0, to);
 	}
 	(void)fprintf(to, "\noptions:\n");
 	for (size_t i = 0; i < cmd->n_opts; i++)

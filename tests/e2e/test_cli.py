@@ -14,7 +14,7 @@ import threading
 import time
 
 import pytest
-from conftest import CALL_S, DEADLINE_S, ROOT, STOKER, Lines, proof
+from conftest import CALL_S, DEADLINE_S, FINAL, ROOT, STOKER, Lines, proof
 from web import Handler, serving
 
 COMMANDS = ["init", "push", "ps", "view", "logs", "stop", "recreate", "update", "events", "exec", "metrics", "checkpoints ls",
@@ -34,7 +34,26 @@ def test_every_command_has_help(command):
 
 
 def test_version():
-    assert run("--version").stdout == run("version").stdout != ""
+    for spelled in "--version", "-V", "-v":
+        assert run(spelled).stdout == run("version").stdout != ""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_new_terminal(command):
+    text, _, _ = run(*command.split(), "--help").stdout.partition("\nexamples:\n")
+    assert all(len(line) <= 80 for line in text.splitlines()[1:]), text
+
+
+def test_two_dashes_end_the_options(cluster):
+    """What stands behind them is an argument: `stop -- NAME` without its NAME would be the newest job, or none."""
+    odd = cluster.push([cluster.hold()], "--name=-x")
+    newest = cluster.push([cluster.hold()])
+    assert json.loads(cluster.cli("view", "-o", "json", "--", "-x").out)["id"] == odd["id"]
+    assert cluster.error("view", "--", "--", code=3) == "job_not_found"
+    cluster.cli("stop", "--now", "--", "-x")
+    cluster.wait(odd, "TRAINING_JOB_STOPPED")
+    assert cluster.job(newest)["current_status"] not in FINAL
+    assert cluster.error("-o", "json", "ps", code=2) == "usage"
 
 
 @pytest.mark.parametrize("group", ["cache", "checkpoints", "weights", "secrets", "projects", "teams", "tokens"])
@@ -198,6 +217,45 @@ def test_watching_ends_with_an_interrupt(cluster):
         finally:
             process.kill()
             process.communicate()
+
+
+def first_lines(cluster, *command):
+    """`stoker COMMAND | head -1`: what it ends with."""
+    process = subprocess.Popen([STOKER, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cluster.cli_environment())
+    try:
+        assert Lines(process).next()
+        process.stdout.close()
+        return process.wait(DEADLINE_S), process.stderr.read().decode()
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_nobody_reads_on(cluster):
+    """Who follows a job into `head` gets the prompt back, while the job prints and while it is silent."""
+    loud = cluster.push(["while sleep 0.2; do echo tick; done"])
+    cluster.wait(loud, "TRAINING_JOB_RUNNING")
+    assert first_lines(cluster, "logs", "-f", loud["id"]) == (0, "")
+    silent = cluster.push([cluster.hold()])
+    cluster.wait(silent, "TRAINING_JOB_RUNNING")
+    assert first_lines(cluster, "logs", "-f", silent["id"]) == (0, "")
+    assert first_lines(cluster, "ps", "-w")[0] == 0
+    folder = cluster.job_folder(["while sleep 0.2; do echo tick; done"])
+    code, said = first_lines(cluster, "push", "-f", folder)
+    pushed = cluster.json("view", "@")
+    assert code == 130 and f"stoker stop {pushed['id']}" in said
+    code, said = first_lines(cluster, "recreate", "-f", loud["id"])
+    assert code == 130 and f"stoker stop {cluster.json('view', '@')['id']}" in said
+    assert cluster.job(pushed)["current_status"] not in FINAL
+
+
+def test_a_full_disk_ends_a_follower(cluster):
+    job = cluster.push([cluster.hold()])
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([STOKER, "logs", "-f", job["id"]], stdout=full, stderr=subprocess.PIPE, timeout=CALL_S,
+                              env=cluster.cli_environment(STOKER_ERRORS="json"))
+    assert done.returncode != 0 and json.loads(done.stderr)["error"]["id"] == "no_space"
 
 
 def test_log_of_one_attempt(cluster):
