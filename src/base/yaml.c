@@ -18,9 +18,25 @@ static int fail(struct reader *r, const yaml_mark_t *at, const char *what)
 	               at->column + 1, what);
 }
 
+/* What the parser stumbled over in the words of somebody who writes a file; NULL: in its own. */
+static const char *plain_problem(const yaml_parser_t *p)
+{
+	const char *said = p->problem != NULL ? p->problem : "";
+
+	if (strcmp(said, "found character that cannot start any token") == 0)
+		return *p->buffer.pointer == '\t'
+		               ? "a tab: indent with spaces"
+		               : "text cannot begin with this character: put it in quotes";
+	if (strcmp(said, "mapping values are not allowed in this context") == 0)
+		return "unexpected colon: the line above lacks its own, or text with \": \" lacks "
+		       "its quotes";
+	return NULL;
+}
+
 static int next_event(struct reader *r, yaml_event_t *ev)
 {
 	const yaml_parser_t *p = &r->parser;
+	const char *plain;
 
 	if (yaml_parser_parse(&r->parser, ev) == 1)
 		return 0;
@@ -29,6 +45,9 @@ static int next_event(struct reader *r, yaml_event_t *ev)
 	if (p->error == YAML_READER_ERROR)
 		return err_set(r->err, ERR_INVALID, "byte %zu: %s", p->problem_offset,
 		               p->problem != NULL ? p->problem : "cannot be read");
+	plain = plain_problem(p);
+	if (plain != NULL)
+		return fail(r, &p->problem_mark, plain);
 	return err_set(r->err, ERR_INVALID, "line %zu, column %zu: %s%s%s",
 	               p->problem_mark.line + 1, p->problem_mark.column + 1,
 	               p->problem != NULL ? p->problem : "bad YAML", p->context != NULL ? ", " : "",

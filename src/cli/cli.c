@@ -117,16 +117,16 @@ static int no_such_opt(const struct command *cmd, bool is_long, struct str name,
 
 static int take(struct cli *c, const struct opt *o, const char *value, struct err *err)
 {
+	struct err why = {0};
 	int64_t n;
 
 	if (c->n_given >= CLI_ARGS_MAX)
 		return err_set(err, ERR_USAGE, "too many options");
 	if ((o->kind == OPT_INT || o->kind == OPT_COUNT) &&
-	    str_i64(str_of(value), o->kind == OPT_COUNT ? 0 : INT64_MIN + 1, INT64_MAX, &n, err) <
-	            0) {
-		err_refine(err, ERR_USAGE);
-		return err_wrap(err, "--%s", o->name);
-	}
+	    str_i64(str_of(value), o->kind == OPT_COUNT ? 0 : INT64_MIN + 1, INT64_MAX, &n, &why) <
+	            0)
+		return err_set(err, ERR_USAGE, "--%s: \"%.60s\" is not a whole number%s", o->name,
+		               value, o->kind == OPT_COUNT ? " from 0 on" : "");
 	c->given[c->n_given].opt = o;
 	c->given[c->n_given++].value = value;
 	return 0;

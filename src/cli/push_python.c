@@ -9,9 +9,13 @@ static int read_below(void *arg, const char *path, struct buf *out, struct err *
 	struct stat st;
 
 	if (fstatat(*(int *)arg, path, &st, 0) < 0)
-		return errno == ENOENT ? err_set(err, ERR_NOT_FOUND,
-		                                 "%s not found next to the job file", path)
-		                       : err_errno(err, errno, "%s", path);
+		return errno != ENOENT
+		               ? err_errno(err, errno, "%s", path)
+		               : err_set(err, ERR_NOT_FOUND, "%s not found next to the job file%s",
+		                         path,
+		                         strchr(path, '.') == NULL ? "; packages stand in a list: "
+		                                                     "[numpy, tqdm]"
+		                                                   : "");
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, ERR_INVALID, "%s is not a file", path);
 	return fs_read(*(int *)arg, path, out, err);

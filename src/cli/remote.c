@@ -102,6 +102,11 @@ int remote_login(struct cli *c, struct err *err)
 		c->token = token;
 	if ((c->url == NULL || c->token == NULL) && read_login(c, err) < 0)
 		return -1;
+	if (strstr(c->url, "://") == NULL)
+		return err_set(
+			err, ERR_URL_INVALID,
+			"the server's URL \"%.200s\" is not one: did you mean http://%.200s?",
+			c->url, c->url);
 	if (url_parse(c->arena, str_of(c->url), &parsed, err) < 0)
 		return err_wrap(err, "the server's URL");
 	while (str_ends(str_of(c->url), "/"))

@@ -337,6 +337,11 @@ static int check_package(const struct reading *r, struct str line, struct err *e
 	if (strchr("./~\\", line.p[0]) != NULL || is_archive(str_n(line.p, n)) ||
 	    memchr(line.p, '/', n) != NULL)
 		return check_url(r, str_n(line.p, n), err);
+	if (name.n > 0 && rest.n > 1 && rest.p[0] == '=' && rest.p[1] != '=')
+		return wrong(r, err,
+		             "\"%.*s\" has no operator such as == or >=: write \"%.*s==1.0\"",
+		             (int)MIN(line.n, (size_t)100), line.p, (int)MIN(name.n, (size_t)60),
+		             name.p);
 	if (name.n > 0 && is_word(name.p[0]) && is_word(name.p[name.n - 1]) &&
 	    (rest.n == 0 || strchr("<>=!~;(", rest.p[0]) != NULL))
 		return 0;
@@ -399,6 +404,10 @@ static int read_text(struct reading *r, struct str text, struct err *err)
 
 	if (str_starts(text, "\xef\xbb\xbf"))
 		text = str_skip(text, 3);
+	r->line = 1;
+	if (str_starts(text, "\xff\xfe") ||
+	    str_starts(text, "\xfe\xff")) /* `pip freeze >` of PowerShell */
+		return wrong(r, err, "the file is UTF-16: save it as UTF-8");
 	while (str_cut(&text, '\n', &line)) {
 		bool comment;
 
@@ -520,6 +529,7 @@ bool pyreq_version_ok(struct str version)
 
 const char *pyreq_file(struct arena *a, struct str path, struct err *err)
 {
+	static const char marks[] = "<>=!~[;@"; /* of a requirement, not of a file's name */
 	static const char *const others[] = {".toml", ".lock", ".yml", ".yaml", ".cfg", ".py"};
 
 	while (str_starts(path, "./"))
@@ -536,6 +546,16 @@ const char *pyreq_file(struct arena *a, struct str path, struct err *err)
 		(void)err_set(err, ERR_INVALID,
 		              "should be a requirements file; make one by `uv export`, "
 		              "`uv pip compile` or `pip freeze`");
+		return NULL;
+	}
+	for (size_t i = 0; i < path.n; i++) {
+		if (strchr(marks, path.p[i]) == NULL)
+			continue;
+		(void)err_set(
+			err, ERR_INVALID,
+			"should be the path of a requirements file; packages stand in a list: "
+			"[\"%.*s\"]",
+			(int)MIN(path.n, (size_t)100), path.p);
 		return NULL;
 	}
 	if (fs_path_is_plain(path))

@@ -101,8 +101,9 @@ const char *spec_read_text(struct spec_reader *r, const struct doc *d, size_t ma
 {
 	if (d->kind != DOC_TEXT)
 		spec_unreadable(r, d, "should be text, not %s%s", doc_kind_name(d->kind),
-		                d->kind == DOC_LIST || d->kind == DOC_MAP ? ""
-		                                                          : ": put it in quotes");
+		                d->kind == DOC_LIST  ? ""
+		                : d->kind == DOC_MAP ? ": text with \": \" needs quotes"
+		                                     : ": put it in quotes");
 	else if (!spec_judges(r))
 		return arena_strz(r->a, d->text);
 	else if (d->text.n == 0)
@@ -116,11 +117,24 @@ const char *spec_read_text(struct spec_reader *r, const struct doc *d, size_t ma
 	return NULL;
 }
 
+/* Can stand between double quotes as it is. */
+static bool is_one_line(struct str s)
+{
+	for (size_t i = 0; i < s.n; i++) {
+		if ((unsigned char)s.p[i] < ' ' || s.p[i] == '"' || s.p[i] == '\\')
+			return false;
+	}
+	return true;
+}
+
 const struct doc *spec_read_list(struct spec_reader *r, const struct doc *d, size_t max)
 {
 	if (!spec_given(d))
 		return NULL;
-	if (d->kind != DOC_LIST)
+	if (d->kind == DOC_TEXT && d->text.n < 80 && is_one_line(d->text))
+		spec_unreadable(r, d, "should be a list, not text: write [\"%.*s\"]",
+		                STR_ARG(d->text));
+	else if (d->kind != DOC_LIST)
 		spec_unreadable(r, d, "should be a list, not %s", doc_kind_name(d->kind));
 	else if (d->count > max) /* arrays elsewhere are as long as the limit */
 		spec_unreadable(r, d, "has %zu items; the limit is %zu", d->count, max);

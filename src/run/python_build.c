@@ -216,6 +216,7 @@ static bool read_some(struct build *x, int i, int fd)
 static bool is_error(const char *line)
 {
 	return strncmp(line, "ERROR:", 6) == 0 || strncmp(line, "error:", 6) == 0 ||
+	       strncmp(line, "fatal:", 6) == 0 || /* git's, which pip leaves out of its own */
 	       strncmp(line, "\xc3\x97", 2) == 0; /* uv's cross */
 }
 
@@ -224,25 +225,42 @@ static const char *line_at(const struct lines *l, size_t i)
 	return l->last[i % LAST_LINES];
 }
 
+/* pip says an error of a subprocess twice, and that it is not its own. */
+static bool adds_nothing(const char *const *said, size_t n, const char *line)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(said[i], line) == 0)
+			return true;
+	}
+	return strncmp(line, "note: This error originates", 27) == 0 ||
+	       strstr(line, "See above for output.") != NULL;
+}
+
 /* From the first line that tells of an error, else the last few; of what is long, that line and as
  * much of the end as fits. */
 static void last_words(const struct lines *l, struct buf *out)
 {
-	size_t oldest = l->n > LAST_LINES ? l->n - LAST_LINES : 0, first = oldest, from = l->n;
+	size_t oldest = l->n > LAST_LINES ? l->n - LAST_LINES : 0, first = oldest, n = 0, from;
 	size_t room = WHY_MAX;
+	const char *said[LAST_LINES];
 
 	while (first < l->n && !is_error(line_at(l, first)))
 		first++;
 	if (first == l->n)
 		first = l->n - oldest > 5 ? l->n - 5 : oldest;
-	if (first == l->n)
+	for (; first < l->n; first++) {
+		if (!adds_nothing(said, n, line_at(l, first)))
+			said[n++] = line_at(l, first);
+	}
+	if (n == 0)
 		return;
-	room -= MIN(room, strlen(line_at(l, first)) + 6);
-	while (from > first + 1 && strlen(line_at(l, from - 1)) + 1 < room)
-		room -= strlen(line_at(l, --from)) + 1;
-	buf_printf(out, "%s%s", line_at(l, first), from > first + 1 ? "\n..." : "");
-	for (; from < l->n; from++)
-		buf_printf(out, "\n%s", line_at(l, from));
+	from = n;
+	room -= MIN(room, strlen(said[0]) + 6);
+	while (from > 1 && strlen(said[from - 1]) + 1 < room)
+		room -= strlen(said[--from]) + 1;
+	buf_printf(out, "%s%s", said[0], from > 1 ? "\n..." : "");
+	for (; from < n; from++)
+		buf_printf(out, "\n%s", said[from]);
 }
 
 static void lines_done(struct lines *l)

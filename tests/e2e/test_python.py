@@ -10,7 +10,7 @@ import tempfile
 
 import pytest
 import yaml
-from conftest import FINAL, PARTS, ROOT, until
+from conftest import FINAL, PARTS, ROOT, held_port, until
 from python_index import Index, source, wheel
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -154,6 +154,10 @@ def test_a_requirement_that_fails(empty_cluster, index, uv):
     cluster = start(empty_cluster, uv=uv)
     view = fails(cluster, push(cluster, ["leaf", "nosuch==9"], index), "python_requirements_failed")
     assert "nosuch" in view["error_message"]  # in the words of pip or uv
+    port = held_port()
+    view = fails(cluster, push(cluster, [f"leaf @ git+http://127.0.0.1:{port}/leaf.git"], index), "python_requirements_failed")
+    why = view["error_message"]
+    assert why.count("fatal: ") == 1 and "originates from a subprocess" not in why, why  # git's own words, once
     assert trees(cluster) == (0, 0)
 
 
@@ -168,6 +172,7 @@ def test_what_cannot_be_required(empty_cluster, index):
     for line in ("-e .", "./pkg", "/srv/x.whl", "file:///srv/x.whl", "--index-url https://me:word@h/simple", "-r ../r.txt", "--trusted-host h",
                  "--target /x", "two words", "x @ https://${NOT_SET}@h/x.whl"):
         refused("r.txt", {"r.txt": f"leaf\n{line}\n"})
+    refused("numpy")
     folder = refused("gone.txt")
     assert cluster.error("push", folder / "train.yaml", "--dry-run", code=2) == "python_requirements_invalid"
     assert cluster.json("ps", "-a") == []

@@ -20,7 +20,10 @@ static void test_refuses(void **state)
 		{"a: [1", "line"},
 		{"a: b: c", "line 1"},
 		{"a: \"x\\0y\"", "NUL"},
-		{"\ta: 1", "line 1"},
+		{"\ta: 1", "line 1, column 1: a tab"},
+		{"a:\n\tb: 1", "line 2, column 1: a tab"},
+		{"a: @b", "column 4: text cannot begin"},
+		{"a b\nc: 1", "line 2, column 2: unexpected colon"},
 		{"a: \xff", "byte"},
 	};
 	AUTO_ARENA struct arena *a = arena_new();
