@@ -334,8 +334,12 @@ static int send_code(struct cli *c, struct push *p, const struct pack *code, boo
 		                   .afresh = afresh};
 		bool new = true;
 
-		if (upload_file(c, &u, &list[i], &new, err) < 0)
-			return -1;
+		if (upload_file(c, &u, &list[i], &new, err) < 0) {
+			if (err->code != ERR_CANCELED)
+				return -1;
+			err_clear(err);
+			return err_set(err, ERR_CANCELED, "canceled: no job was created");
+		}
 		*(new ? &sent : &kept) += one->bytes;
 	}
 	*reused = kept > 0;

@@ -5,12 +5,14 @@ import io
 import json
 import os
 import pathlib
+import shutil
+import signal
 import subprocess
 import tarfile
 import time
 
 import pytest
-from conftest import STOKER, until
+from conftest import CALL_S, STOKER, until
 
 CKPT = {"checkpointing_config": {"enabled": True, "settle": "1s"}}
 CACHE = {"cache_config": {"enabled": True}}
@@ -131,6 +133,31 @@ def test_deleting_a_project_deletes_its_cache(cluster):
     cluster.cli("projects", "rm", "gone soon", "--confirm", "gone soon")
     assert cluster.json("projects", "ls") == []
     assert not list((cluster.data / "cache/projects").glob("*/f"))
+
+
+def test_a_pull_of_many_small_files(cluster):
+    """Interrupted, it leaves whole files alone. Whole, it is written to the disk once, not twice a file."""
+    many = 3000
+    make = f"mkdir $BT_CHECKPOINT_DIR/checkpoint-1; cd $BT_CHECKPOINT_DIR/checkpoint-1; for i in $(seq {many}); do echo $i > f$i; done"
+    job = cluster.push([make], runtime=CKPT)
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    out = cluster.folder / "out"
+    command = [STOKER, "checkpoints", "pull", f"{job['id']}/latest", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=cluster.cli_environment(STOKER_ERRORS="json"))
+    until(lambda: len(list(out.rglob("f*"))) > 10, pause=0.01)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=CALL_S)[1].decode().splitlines()[-1]
+    assert process.returncode == 130 and json.loads(said)["error"]["id"] == "canceled", said
+    arrived = [p for p in out.rglob("f*")]
+    assert 0 < len(arrived) < many and all(p.read_text() == p.name[1:] + "\n" for p in arrived)
+    if not shutil.which("strace"):
+        pytest.skip("needs strace")
+    trace = cluster.folder / "trace"
+    subprocess.run(["strace", "-f", "-e", "trace=fsync,fdatasync,syncfs", "-o", str(trace), *command], check=True, capture_output=True,
+                   timeout=CALL_S, env=cluster.cli_environment(ASAN_OPTIONS="detect_leaks=0"))  # not under a tracer
+    assert len(list(out.rglob("f*"))) == many
+    calls = [line for line in trace.read_text().splitlines() if "sync" in line]
+    assert any("syncfs" in line for line in calls) and len(calls) < 20, len(calls)
 
 
 def test_checkpoints_are_shipped_while_it_runs(cluster):
