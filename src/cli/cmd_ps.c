@@ -73,7 +73,7 @@ static int read_status(struct cli *c, const char *word, const char **out, struct
 
 struct asked {
 	struct joblist_want want;
-	const char *status[STATUSES_MAX];
+	const char *status[2 * STATUSES_MAX];
 	bool others; /* jobs of others were left out because nobody asked for them */
 };
 
@@ -81,6 +81,7 @@ static int read_options(struct cli *c, struct asked *a, struct err *err)
 {
 	const char *word[STATUSES_MAX], *name = opt_text(c, "project", NULL);
 	const struct doc *project;
+	size_t n_words;
 	int64_t limit = opt_int(c, "limit", JOBLIST_SHOWN);
 
 	*a = (struct asked){.want.user = opt_text(c, "user", NULL)};
@@ -91,10 +92,15 @@ static int read_options(struct cli *c, struct asked *a, struct err *err)
 	a->want.limit = (size_t)limit;
 	a->others = a->want.mine = a->want.user == NULL && !opt_flag(c, "everyone");
 	a->want.statuses = a->status;
-	a->want.n_statuses = opt_list(c, "status", word, COUNT(word));
-	for (size_t i = 0; i < a->want.n_statuses; i++)
-		if (read_status(c, word[i], &a->status[i], err) < 0)
+	n_words = opt_list(c, "status", word, COUNT(word));
+	for (size_t i = 0; i < n_words; i++) {
+		const char **one = &a->status[a->want.n_statuses++];
+
+		if (read_status(c, word[i], one, err) < 0)
 			return -1;
+		if (strcmp(*one, "TRAINING_JOB_FAILED") == 0) /* as in `notify` */
+			a->status[a->want.n_statuses++] = "TRAINING_JOB_DEPLOY_FAILED";
+	}
 	if (a->want.n_statuses == 0 && !opt_flag(c, "all")) {
 		a->want.statuses = joblist_active;
 		a->want.n_statuses = n_joblist_active;

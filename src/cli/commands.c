@@ -26,7 +26,7 @@ static const struct opt o_ps[] = {
 	{"project", 'p', OPT_TEXT, "PROJECT", "only jobs of this project: NAME, TEAM/NAME or id"},
 	{"user", 'u', OPT_TEXT, "NAME", "only jobs that NAME pushed"},
 	{"everyone", 'e', OPT_FLAG, NULL, "jobs of all users, not only yours"},
-	{"status", 's', OPT_LIST, "STATUS", "only jobs in this status: pending, running, failed, ..."},
+	{"status", 's', OPT_LIST, "STATUS", "only jobs in this status: pending, running, failed (and deploy_failed), ..."},
 	{"limit", 'n', OPT_COUNT, "N", "show at most N jobs [1000]"},
 };
 static const struct opt o_logs[] = {

@@ -147,6 +147,10 @@ def test_ps_shows_whose_and_filters(cluster):
     assert ids("--user", "bob", "-a") == ids("-a", as_token=bob) == {bobs["id"]}
     assert ids("--everyone") == ids("--user", "admin") == {mine["id"]}
     assert ids("--status", "failed", "--everyone") == {bobs["id"]}  # a status that is asked for needs no -a
+    undeployed = cluster.push(["true"], runtime={"python": {"requirements": ["x"], "version": "3.4"}})
+    cluster.wait(undeployed, "TRAINING_JOB_DEPLOY_FAILED")
+    assert ids("--status", "failed", "--everyone") == {bobs["id"], undeployed["id"]}  # as in `notify`
+    assert ids("--status", "deploy_failed") == {undeployed["id"]}
     assert ids("--status", "COMPLETED", "--status", "training_job_running") == {mine["id"], done["id"]}
     assert cluster.error("ps", "--status", "sleeping", code=2) == "usage"
     assert cluster.error("ps", "--limit", "0", code=2) == cluster.error("ps", "--user", "bob", "--everyone", code=2) == "usage"
