@@ -288,7 +288,7 @@ void usage_reference(struct buf *out)
 		"With `-o json` (or, for every command, with the variable `STOKER_ERRORS=json`) an "
 		"error is one line of JSON on stderr: `{\"error\": {\"id\": \"job_not_found\", "
 		"\"message\": \"...\"}}`. [errors.md](errors.md) lists the ids. Mistakes of a job "
-	        "file "
+		"file "
 		"are also listed in `problems`, each with `path`, `message`, `line` and "
 		"`column`.\n");
 }
