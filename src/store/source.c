@@ -208,6 +208,11 @@ static const char *digest_revision(struct arena *a, const struct source_found *f
 	return arena_cstr(a, hex);
 }
 
+int source_no_files(const struct source *s, struct err *err)
+{
+	return err_set(err, ERR_NOT_FOUND, "there are no files: check the URL (%s)", s->ops->form);
+}
+
 /* Filtered, sorted, without doubles; the revision is the one that was asked for. */
 static int finish_listing(struct source *s, struct arena *a, struct source_found *f,
                           const char *resolved, const char *revision, struct source_listing *out,
@@ -216,8 +221,7 @@ static int finish_listing(struct source *s, struct arena *a, struct source_found
 	struct source_listing l = {.n = f->n, .bytes = f->bytes, .revision = revision};
 
 	if (f->seen == 0)
-		return err_set(err, ERR_NOT_FOUND, "there are no files: check the URL (%s)",
-		               s->ops->form);
+		return source_no_files(s, err);
 	if (f->n == 0)
 		return err_set(err, ERR_SOURCE_EMPTY,
 		               "allow_patterns and ignore_patterns leave none of its %zu files",

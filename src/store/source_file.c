@@ -10,6 +10,7 @@
 #include <dirent.h>
 
 #define DEPTH_MAX 64
+#define LOOK_MAX 1000 /* folders in which a push looks for a file */
 #define READ_MAX ((size_t)1 << 20)
 
 struct file_source {
@@ -256,12 +257,48 @@ static int list(struct file_source *f, struct source_found *to, struct err *err)
 	return found(&st, str_of(slash != NULL ? slash + 1 : f->path), to, err);
 }
 
+/* Is there anything but folders? Ends at the first file, and after LOOK_MAX folders; what cannot be
+ * looked at is for a listing to refuse. */
+static bool holds_file(int dirfd, int depth, int *left)
+{
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* an offset of its own */
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *e;
+	bool is = false;
+
+	if (dir == NULL || depth > DEPTH_MAX || --*left <= 0) {
+		if (dir != NULL)
+			(void)closedir(dir);
+		else if (fd >= 0)
+			(void)close(fd);
+		return true;
+	}
+	while (!is && (e = readdir(dir)) != NULL) {
+		AUTO_FD int sub = -1;
+		struct stat st;
+
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		is = fstatat(dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		     !S_ISDIR(st.st_mode);
+		if (is)
+			break;
+		sub = openat(dirfd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		is = sub < 0 || holds_file(sub, depth + 1, left);
+	}
+	(void)closedir(dir);
+	return is;
+}
+
 static int file_check(struct source *s, struct err *err)
 {
 	struct stat st;
 	AUTO_FD int fd = open_named((const struct file_source *)s, &st, err);
+	int left = LOOK_MAX;
 
-	return fd < 0 ? refused(err) : 0;
+	if (fd < 0)
+		return refused(err);
+	return S_ISDIR(st.st_mode) && !holds_file(fd, 0, &left) ? source_no_files(s, err) : 0;
 }
 
 static int file_list(struct source *s, struct arena *a UNUSED, const char *resolved UNUSED,

@@ -57,6 +57,9 @@ void *source_new(const struct source_options *o, size_t size) MUST_CHECK;
 int source_found(struct source_found *to, struct str path, uint64_t size, enum hash_kind kind,
                  const uint8_t *id, struct str etag, struct err *err) MUST_CHECK;
 
+/* The error of a source that holds nothing. */
+int source_no_files(const struct source *s, struct err *err);
+
 /* Does the filter let this path through? For drivers that would fail on what nobody wants. */
 bool source_wanted(const struct source_found *to, struct str path);
 

@@ -72,12 +72,14 @@ def test_a_source_that_cannot_be_fetched_fails_before_user_code(files):
 
 @pytest.mark.parametrize("source, error", [("file://{root}/nothing", "source_not_found"), ("file://{root}/model/config.json/x", None),
                                            ("file://{root}/out", "source_denied"), ("file://{root}/dangling", "source_not_found"),
-                                           ("file://{root}/pipe", "source_invalid"), ("s3://b/m", "source_invalid")])
+                                           ("file://{root}/pipe", "source_invalid"), ("s3://b/m", "source_invalid"),
+                                           ("file://{root}/empty", "source_not_found")])
 def test_a_source_that_cannot_be_there_is_refused_at_push(files, source, error):
     """With the id that a prefetch gives, and nothing is left."""
     (files.sources / "out").symlink_to("/etc")
     (files.sources / "dangling").symlink_to("nothing")
     os.mkfifo(files.sources / "pipe")
+    (files.sources / "empty/of/files").mkdir(parents=True)
     source = source.format(root=files.sources)
     folder = files.job_folder(["echo never"], weights=[{"source": source, "mount_location": "/w"}])
     said = {files.error("push", folder / "train.yaml", *flags) for flags in ([], ["--dry-run"])}
