@@ -88,8 +88,9 @@ static void on_progress(void *arg, const struct mirror_progress *p)
 		log_warn("mirror row: %s", err.msg); /* the next one, or the end, writes it again */
 }
 
-/* Everything that a manifest names is here, and stays: then upstream is not asked. */
-static bool complete(struct fetch *f, const char *hex, struct mirror_progress *p)
+/* Everything that a manifest names is here and, with pins, stays: then upstream is not asked. */
+static bool complete(struct app *app, struct blob_pins *pins, const char *hex,
+                     struct mirror_progress *p)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct digest name;
@@ -98,12 +99,14 @@ static bool complete(struct fetch *f, const char *hex, struct mirror_progress *p
 
 	if (hex == NULL || digest_parse(str_of(hex), &name, &err) < 0)
 		return false;
-	blob_pins_add(f->pins, &name);
-	if (blobs_get_manifest(f->app->blobs, a, &name, &m, &err) < 0)
+	if (pins != NULL)
+		blob_pins_add(pins, &name);
+	if (blobs_get_manifest(app->blobs, a, &name, &m, &err) < 0)
 		return false;
 	for (size_t i = 0; i < m.n; i++) {
-		blob_pins_add(f->pins, &m.file[i].sha256);
-		if (!blobs_has(f->app->blobs, &m.file[i].sha256, m.file[i].size))
+		if (pins != NULL)
+			blob_pins_add(pins, &m.file[i].sha256);
+		if (!blobs_has(app->blobs, &m.file[i].sha256, m.file[i].size))
 			return false;
 	}
 	*p = (struct mirror_progress){.bytes_total = m.bytes,
@@ -111,6 +114,13 @@ static bool complete(struct fetch *f, const char *hex, struct mirror_progress *p
 	                              .files_total = m.n,
 	                              .files_done = m.n};
 	return true;
+}
+
+bool fetch_has(struct app *app, const char *manifest)
+{
+	struct mirror_progress ignored;
+
+	return complete(app, NULL, manifest, &ignored);
 }
 
 static void listed(struct fetch *f, const struct source_listing *l)
@@ -249,7 +259,7 @@ static int fetch_all(struct fetch *f, struct err *err)
 	struct digest manifest = {0};
 	struct fetches *all = f->app->fetches;
 	char hex[HASH_HEX_CAP] = "";
-	bool warm = complete(f, f->asked_manifest, &done);
+	bool warm = complete(f->app, f->pins, f->asked_manifest, &done);
 	int r = 0;
 
 	if (!warm) {

@@ -38,6 +38,8 @@ void fetch_stop(struct app *app); /* after app->stopping: cancels what runs, joi
 void fetch_free(struct app *app);
 /* May a job of this server name that endpoint? ERR_SOURCE_ENDPOINT_DENIED, ERR_SOURCE_INVALID. */
 int fetch_may(struct app *app, const struct spec_weights *w, struct err *err) MUST_CHECK;
+/* Is everything here that this manifest names? Then its source is not asked. */
+bool fetch_has(struct app *app, const char *manifest);
 /* Joins or begins; leave it with fetch_leave. */
 int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **out,
                 struct err *err) MUST_CHECK;

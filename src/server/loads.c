@@ -327,11 +327,28 @@ static int check_one(const struct choice *c, struct err *err)
 	return job_state_is_final(from.core.state) ? choose(c, &ignored, err) : 0;
 }
 
+static int check_frozen(struct app *app, struct arena *a, const struct model_job *job,
+                        const struct resolved *frozen, struct err *err)
+{
+	for (size_t i = 0; i < frozen->n_load; i++) {
+		struct spec_load ref = {.job = frozen->load[i].job_id,
+		                        .name = frozen->load[i].name};
+		struct choice c = {.app = app, .a = a, .job = job, .ref = &ref, .quiet = true};
+		struct resolved_load ignored;
+
+		if (choose(&c, &ignored, err) < 0)
+			return err_wrap(err, "load_checkpoint_config");
+	}
+	return 0;
+}
+
 int loads_check(struct app *app, struct arena *a, const struct model_job *job,
-                const struct job_spec *spec, struct err *err)
+                const struct job_spec *spec, const struct resolved *frozen, struct err *err)
 {
 	if (!spec->load.enabled || !spec->load.required)
 		return 0;
+	if (frozen->n_load > 0)
+		return check_frozen(app, a, job, frozen, err);
 	for (size_t i = 0; i < spec->load.n_refs; i++) {
 		struct choice c = {
 			.app = app, .a = a, .job = job, .ref = &spec->load.refs[i], .quiet = true};

@@ -14,9 +14,11 @@ int loads_choose(struct app *app, struct arena *a, const struct model_job *job,
 
 /* Whether the references of a job that is being pushed can lead anywhere: ERR_JOB_NOT_FOUND,
  * ERR_PROJECT_NOT_FOUND, ERR_CHECKPOINT_NOT_FOUND or ERR_CHECKPOINT_INCOMPLETE when a required one
- * never will. A job that has not ended may still write the checkpoint. */
+ * never will. A job that has not ended may still write the checkpoint. frozen: of the job that is
+ * made again; what it started from is still to be there. */
 int loads_check(struct app *app, struct arena *a, const struct model_job *job,
-                const struct job_spec *spec, struct err *err) MUST_CHECK;
+                const struct job_spec *spec, const struct resolved *frozen,
+                struct err *err) MUST_CHECK;
 
 /* The newest complete checkpoint of this job, in `a`: for a recreated job that resumes.
  * ERR_CHECKPOINT_NOT_FOUND when it has none. */

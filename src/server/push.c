@@ -100,29 +100,35 @@ static int check_idle(struct app *app, const struct job_spec *spec, struct err *
 }
 
 /* A file:// source that is not there, or not in an allowed folder, would only fail later. */
-static int check_sources(struct app *app, const struct job_spec *spec, struct err *err)
+static int check_source(struct app *app, const struct spec_weights *w, struct err *err)
 {
 	struct source_options o = {
 		.file_roots = (const char *const *)app->set.allow_file_root.item,
 		.n_file_roots = app->set.allow_file_root.n,
 	};
+	AUTO_SOURCE struct source *s = NULL;
 
-	for (size_t i = 0; i < spec->n_weights; i++) {
-		AUTO_SOURCE struct source *s = NULL;
-
-		if (str_starts(str_of(spec->weights[i].source), "file://") &&
-		    (source_open(&s, spec->weights[i].source, &o, err) < 0 ||
-		     source_check(s, err) < 0))
-			return err_wrap(err, "job.weights[%zu]", i);
-	}
-	return 0;
+	if (spec_source_check(str_of(w->source), err) < 0)
+		return -1;
+	if (!str_starts(str_of(w->source), "file://"))
+		return 0;
+	return source_open(&s, w->source, &o, err) < 0 ? -1 : source_check(s, err);
 }
 
-static int check_endpoints(struct app *app, const struct job_spec *spec, struct err *err)
+/* frozen: of the job that is made again; what it had is not fetched as long as it is here. */
+static int check_sources(struct app *app, const struct job_spec *spec,
+                         const struct resolved *frozen, struct err *err)
 {
 	for (size_t i = 0; i < spec->n_weights; i++) {
-		if (fetch_may(app, &spec->weights[i], err) < 0)
-			return err_wrap(err, "job.weights[%zu].endpoint", i);
+		const struct spec_weights *w = &spec->weights[i];
+		const struct resolved_weights *had = resolved_find(frozen, w);
+		bool may = fetch_may(app, w, err) == 0;
+
+		if (may && check_source(app, w, err) == 0)
+			continue;
+		if (had == NULL || !fetch_has(app, had->manifest))
+			return err_wrap(err, "job.weights[%zu]%s", i, may ? "" : ".endpoint");
+		err_clear(err);
 	}
 	return 0;
 }
@@ -256,14 +262,15 @@ static int check(struct app *app, struct arena *a, const struct principal *princ
                  struct model_job *row, const char ***keys, struct err *err)
 {
 	AUTO_BUF struct buf document = BUF_INIT(APP_JSON_MAX);
+	const struct resolved nothing = {0};
 	struct js js;
 
 	if (read_spec(a, doc, spec, err) < 0)
 		return -1;
 	fill_row(a, principal, p, spec, row);
 	if (check_row(app, principal, p, spec, row, err) < 0 ||
-	    check_endpoints(app, spec, err) < 0 || check_sources(app, spec, err) < 0 ||
-	    loads_check(app, a, row, spec, err) < 0 ||
+	    check_sources(app, spec, &nothing, err) < 0 ||
+	    loads_check(app, a, row, spec, &nothing, err) < 0 ||
 	    check_code(app, a, principal, spec, keys, err) < 0)
 		return -1;
 	js_init(&js, &document);
@@ -369,6 +376,7 @@ int ctx_job_recreate(void *of, const struct principal *principal, struct arena *
 	struct model_project p = {0};
 	struct model_job old = {0}, row;
 	struct job_spec spec = {0};
+	struct resolved frozen = {0};
 	const char **keys = NULL;
 
 	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
@@ -380,10 +388,13 @@ int ctx_job_recreate(void *of, const struct principal *principal, struct arena *
 		load_from(a, &old, &spec);
 	fill_row(a, principal, &p, &spec, &row);
 	row.document_json = old.document_json;
-	if (refreeze(app, a, &old, resume, &row.resolved_json, err) < 0)
+	if (refreeze(app, a, &old, resume, &row.resolved_json, err) < 0 ||
+	    resolved_read(a, row.resolved_json, &frozen, err) < 0)
 		return -1;
 	row.recreated_from = old.id;
 	if (check_row(app, principal, &p, &spec, &row, err) < 0 ||
+	    check_sources(app, &spec, &frozen, err) < 0 ||
+	    loads_check(app, a, &row, &spec, &frozen, err) < 0 ||
 	    check_code(app, a, NULL, &spec, &keys, err) < 0)
 		return -1;
 	return add(app, a, &row, NULL, &spec, keys,

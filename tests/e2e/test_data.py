@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tarfile
 import time
@@ -85,6 +86,51 @@ def test_a_source_that_cannot_be_there_is_refused_at_push(files, source, error):
     said = {files.error("push", folder / "train.yaml", *flags) for flags in ([], ["--dry-run"])}
     assert files.json("ps", "-a") == [] and files.json("weights", "ls") == []
     assert said == {files.error("weights", "prefetch", source)} and error in (None, *said)
+
+
+def again(files, job):
+    """The id of the error of a recreate that leaves nothing."""
+    before = len(files.json("ps", "-a"))
+    refused = files.error("recreate", job["id"])
+    assert len(files.json("ps", "-a")) == before
+    return refused
+
+
+def test_a_recreated_job_wants_its_sources_unless_they_are_mirrored(files):
+    job = files.push(["cat /app/model/config.json"], weights=weights(files))
+    files.wait(job, "TRAINING_JOB_COMPLETED")
+    model = files.sources / "model"
+    model.rename(files.sources / "gone")
+    warm = files.json("recreate", job["id"])
+    files.wait(warm, "TRAINING_JOB_COMPLETED")
+    assert files.user_lines(warm) == files.user_lines(job)
+    files.stop()
+    shutil.rmtree(files.data / "store/blobs")
+    files.restart()
+    assert again(files, job) == "source_not_found"
+    model.mkdir()
+    assert again(files, job) == "source_not_found"
+    files.stop()
+    files.start("--cpus", "4", "--memory", "4Gi")
+    assert again(files, job) == "source_root_denied"
+    files.stop()
+    db = sqlite3.connect(files.data / "stoker.db")
+    with db:  # a name that an earlier version took
+        db.execute("UPDATE jobs SET frozen_json = NULL, spec_json = replace(spec_json, ?, 's3://b/m')", (f"file://{model}",))
+    db.close()
+    files.restart()
+    assert again(files, job) == "source_invalid"
+
+
+def test_a_recreated_job_wants_the_checkpoint_that_it_started_from(cluster):
+    base = cluster.push(["mkdir $BT_CHECKPOINT_DIR/checkpoint-1; echo 1 > $BT_CHECKPOINT_DIR/checkpoint-1/a"], runtime=CKPT)
+    cluster.wait(base, "TRAINING_JOB_COMPLETED")
+    load = {"enabled": True, "checkpoints": [{"named": {"job": base["id"], "name": "checkpoint-1"}}]}
+    job = cluster.push(["true"], runtime={"load_checkpoint_config": load})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    cluster.wait(cluster.json("recreate", job["id"]), "TRAINING_JOB_COMPLETED")
+    cluster.cli("checkpoints", "rm", f"{base['id']}/checkpoint-1", "-y")
+    assert again(cluster, job) == "checkpoint_not_found"
 
 
 @pytest.mark.parametrize("source", ["file:///etc/passwd", "file:///usr/share/common-licenses", "file://{root}-not"])
