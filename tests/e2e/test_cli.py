@@ -335,7 +335,7 @@ def test_errors_have_ids(cluster):
         assert error["id"] == "usage" and named in error["message"]
     # a command that does not know -o, or is none
     for words, error_id in (("frob -o json", "command_unknown"), ("frob --output=jsonl", "command_unknown"), ("cache frob -ojson", "usage"),
-                            ("-o json", "command_unknown"), ("help frob -o json", "command_unknown"), ("stop x -o json", "usage"),
+                            ("-o json ps", "usage"), ("help frob -o json", "command_unknown"), ("stop x -o json", "usage"),
                             ("login --output json --frob", "usage"), ("server --frob -o json", "invalid")):
         said = cluster.cli(*words.split(), code=2)
         assert json.loads(said.err)["error"]["id"] == error_id and said.out == "", words
