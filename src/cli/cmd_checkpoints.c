@@ -229,6 +229,24 @@ static void show_cells(const struct doc *ck, const struct out_col *cols, size_t 
 	}
 }
 
+/* The rules doubt what they cannot prove; a person can look. */
+static void show_way_out(struct cli *c, const struct doc *job, const struct doc *ck)
+{
+	const char *id = arena_printf(c->arena, "%s/%s", doc_cstr(doc_get(job, "id"), "?"),
+	                              out_name(c->arena, doc_text(doc_get(ck, "checkpoint_id"))));
+
+	const char *lines[] = {
+		arena_printf(c->arena, "stoker checkpoints pull %s      # look at its files", id),
+		arena_printf(c->arena,
+	                     "stoker checkpoints complete %s  # they are whole: jobs may resume "
+	                     "from it",
+	                     id),
+	};
+
+	if (strcmp(doc_cstr(doc_get(ck, "state"), ""), ckpt_state_word(CKPT_INCOMPLETE)) == 0)
+		out_next(c, lines, COUNT(lines));
+}
+
 int cmd_checkpoints_show(struct cli *c, struct err *err)
 {
 	const struct doc *job, *ck;
@@ -241,7 +259,10 @@ int cmd_checkpoints_show(struct cli *c, struct err *err)
 	show_cells(ck, ck_cols, COUNT(ck_cols) - 1); /* WHY: the reason, whatever the state */
 	show_cells(ck, decision_cols, COUNT(decision_cols));
 	(void)printf("files\n");
-	return each_file(c, job, doc_cstr(doc_get(ck, "checkpoint_id"), ""), show_file, NULL, err);
+	if (each_file(c, job, doc_cstr(doc_get(ck, "checkpoint_id"), ""), show_file, NULL, err) < 0)
+		return -1;
+	show_way_out(c, job, ck);
+	return 0;
 }
 
 struct pull {

@@ -233,7 +233,8 @@ static bool row_markerless(const struct ckpt_facts *f, struct ckpt_verdict *v)
 	if (early(f, v))
 		return true;
 	if (f->end == CKPT_ENDED_BADLY && f->cut != NULL)
-		return say(v, CKPT_INCOMPLETE, "the job was killed while %s was written", f->cut);
+		return say(v, CKPT_INCOMPLETE,
+		           "the job was killed while %s was written, or just after", f->cut);
 	/* Not even a list of shards: a merge in place has all of them from its first moment. */
 	if (f->end == CKPT_ENDED_BADLY && !names_same(f) && !f->single) {
 		v->doubt = true;
@@ -277,7 +278,9 @@ static bool row_unknown(const struct ckpt_facts *f, struct ckpt_verdict *v)
 		return true;
 	if (f->end == CKPT_ENDED_BADLY && f->cut != NULL)
 		return say(v, CKPT_INCOMPLETE,
-		           "the job was killed while %s was written, format not known", f->cut);
+		           "the job was killed while %s was written, or just after, format not "
+		           "known",
+		           f->cut);
 	if (f->end == CKPT_ENDED_BADLY && !names_same(f)) {
 		v->doubt = true;
 		return say(v, CKPT_INCOMPLETE,
