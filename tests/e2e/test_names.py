@@ -155,7 +155,8 @@ def test_ps_shows_whose_and_filters(cluster):
     assert cluster.error("ps", "--status", "sleeping", code=2) == "usage"
     assert cluster.error("ps", "--limit", "0", code=2) == cluster.error("ps", "--user", "bob", "--everyone", code=2) == "usage"
     rows = list(csv.DictReader(io.StringIO(cluster.cli("ps", "-a", "--everyone", "-o", "csv").out)))
-    assert {(r["JOB"], r["USER"]) for r in rows} == {(mine["id"], "admin"), (done["id"], "admin"), (bobs["id"], "bob")}
+    expected = {(mine["id"], "admin"), (done["id"], "admin"), (undeployed["id"], "admin"), (bobs["id"], "bob")}
+    assert {(r["JOB"], r["USER"]) for r in rows} == expected
     assert "--everyone" in cluster.cli("ps", token=bob).err  # others' jobs are not hidden without a word
     cluster.release(mine)
 
