@@ -4,8 +4,8 @@
 #include "base/fs.h"
 
 #define NOT_LOCAL                                                                                  \
-	"an environment is shared by its content, and a local path is not in it. Put the code "    \
-	"into the job's folder and set PYTHONPATH, or install it in start_commands"
+	"an environment is shared between jobs, and your code is not. Put it into the job's "      \
+	"folder and set PYTHONPATH; see \"Your own package\" in docs/python.md"
 #define NO_PASSWORD                                                                                \
 	"a password does not belong in this file: write ${NAME} and set NAME in "                  \
 	"environment_variables to { secret: ... }"

@@ -97,7 +97,7 @@ static const struct spec_block load_block =
 static const struct spec_field runtime_fields[] = {
 	{.name = "start_commands", .kind = SPEC_TEXTS, .flags = SPEC_REQUIRED_FILE,
 	 .max = SPEC_COMMANDS_MAX, .at = AT(commands), .at_n = AT(n_commands),
-	 .help = "shell commands, run in order; the first failure ends the job"},
+	 .help = "shell commands, run in order by one shell, so `cd` and `export` carry over; the first failure ends the job"},
 	{.name = "environment_variables", .kind = SPEC_CUSTOM, .read = spec_read_env,
 	 .type = "map of text or { secret: NAME }", .help = "set before the first command"},
 	{.name = "python", .kind = SPEC_CUSTOM, .read = spec_read_python, .block = &spec_python_block,

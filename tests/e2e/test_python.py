@@ -137,6 +137,34 @@ def test_short_forms_and_exec(empty_cluster, index):
     cluster.wait(bare, DONE)
 
 
+BACKEND = """
+import zipfile
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    info, name = "mine-7.dist-info", "mine-7-py3-none-any.whl"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as z:
+        z.write("src/mine/__init__.py", "mine/__init__.py")
+        z.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: mine\\nVersion: 7\\n")
+        z.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nGenerator: own\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        z.writestr(f"{info}/RECORD", "")
+    return name
+"""
+
+
+@pytest.mark.parametrize("uv", [False, True], ids=["pip", "uv"])
+def test_an_own_package(empty_cluster, index, uv):
+    """The two ways of docs/python.md, without the index: it stays in the job's folder, or is built into the scratch folder."""
+    cluster = start(empty_cluster, uv=uv)
+    files = {"src/mine/__init__.py": "version = 7\n", "backend.py": BACKEND,
+             "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'}
+    commands = ["(cd /tmp && PYTHONPATH=$BT_WORKING_DIR/src " + tell("mine", "leaf") + ")"]
+    if not uv:  # uv's environment has no pip
+        commands += ["pip install --no-deps --target $BT_SCRATCH_DIR/own .",
+                     "cd /tmp && PYTHONPATH=$BT_SCRATCH_DIR/own " + tell("mine", "leaf")]
+    job = run(cluster, ["leaf==1.0"], index, commands, files=files)
+    assert told(cluster, job) == [[PLACE, "7", "1.0"]] * (1 if uv else 2)
+
+
 def test_system_site_packages(empty_cluster, index):
     """What the interpreter has of its own is seen by this key alone, and counts as there."""
     cluster = start(empty_cluster, uv=True)
