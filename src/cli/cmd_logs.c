@@ -284,8 +284,10 @@ int cmd_logs(struct cli *c, struct err *err)
 	if (opt_flag(c, "node")) {
 		t.rank = (uint32_t)opt_int(c, "node", 0);
 		if (t.rank >= t.ranks)
-			return err_set(err, ERR_NOT_FOUND, "the job has %u node%s: --node 0 to %u",
-			               t.ranks, t.ranks == 1 ? "" : "s", t.ranks - 1);
+			return t.ranks == 1 ? err_set(err, ERR_NOT_FOUND, "the job has one node: 0")
+			                    : err_set(err, ERR_NOT_FOUND,
+			                              "the job has %u nodes: 0 to %u", t.ranks,
+			                              t.ranks - 1);
 	}
 	if (since != NULL) {
 		if (units_seconds(str_of(since), &seconds, err) < 0)

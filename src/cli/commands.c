@@ -356,6 +356,8 @@ const struct alias aliases[] = {
 	{"scp", "stoker checkpoints pull"}, {"cp", "stoker checkpoints pull"},
 	{"whoami", "stoker doctor"}, {"nodes", "stoker doctor"}, {"gpus", "stoker doctor"}, {"sinfo", "stoker doctor"}, {"logout", "rm ~/.config/stoker/login.json"}, {"config", "stoker login"},
 	{"upload", "stoker push"}, {"secret", "stoker secrets set NAME"}, {"project", "stoker projects ls"},
+	{"job", "stoker ps"}, {"ckpt", "stoker checkpoints ls"}, {"ckpts", "stoker checkpoints ls"}, {"token", "stoker tokens ls"},
+	{"team", "stoker teams ls"}, {"weight", "stoker weights ls"},
 	{"gc", "stoker cache gc"}, {"prune", "stoker cache gc"}, {"serve", "stoker server"}, {"up", "stoker server"},
 };
 /* clang-format on */

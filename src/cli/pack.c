@@ -182,16 +182,20 @@ static int pack_part(struct packing *p, int part, struct err *err)
 {
 	struct tar_pick pick = {.skip = skip, .arg = p, .looked = true};
 	struct pack_archive *at = &p->out->archive[p->out->n_archives];
-	const char *tmp = getenv("TMPDIR");
+	const char *asked = getenv("TMPDIR"),
+		   *tmp = asked != NULL && asked[0] != '\0' ? asked : "/tmp";
 	struct tar_report report = {0};
 	struct digest sha256;
-	AUTO_FD int fd = open(tmp != NULL ? tmp : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	AUTO_FD int fd = open(tmp, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
 	if (fd < 0)
-		return err_errno(err, errno, "temporary file in %s", tmp != NULL ? tmp : "/tmp");
+		return err_errno(err, errno, "temporary file in %s", tmp);
 	p->part = part;
-	if (tar_pack(p->root, &pick, fd, 0, &report, err) < 0)
-		return -1;
+	if (tar_pack(p->root, &pick, fd, 0, &report, err) < 0) {
+		if (err->code != ERR_NO_SPACE)
+			return -1;
+		return err_wrap(err, "temporary file in %s (TMPDIR names another folder)", tmp);
+	}
 	if (lseek(fd, 0, SEEK_SET) < 0 || hash_fd(fd, &sha256, &at->bytes, err) < 0)
 		return -1;
 	digest_hex(&sha256, at->sha256);

@@ -162,7 +162,9 @@ static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 	clean.shown = buf_cstr(&name);
 	report_checkpoint(r->report, &clean);
 	if (row->state == CKPT_COMPLETE)
-		logs_message(r->logs, "%s is in the store: %" PRIu64 " file%s, %s", row->name,
+		logs_message(r->logs, "%s is in the store: %" PRIu64 " file%s, %s",
+		             strcmp(row->name, ".") == 0 ? "the checkpoint folder itself"
+		                                         : row->name,
 		             row->files, row->files == 1 ? "" : "s",
 		             units_show_bytes(row->bytes, bytes));
 	else if (row->state == CKPT_INCOMPLETE)

@@ -367,9 +367,9 @@ static int load_checkpoint(struct stage *st, const struct wire_load *load, int r
 	if (canceled(st, err) || load_files(&job, err) < 0)
 		return -1;
 	logs_message(st->logs,
-	             "checkpoint %s of job %s (rank %" PRIu32 "): %s, %zu files, verified",
+	             "checkpoint %s of job %s (rank %" PRIu32 "): %s, %zu file%s, verified",
 	             load->name, load->job_id, load->rank_from,
-	             units_show_bytes(c.files.bytes, size), c.files.n);
+	             units_show_bytes(c.files.bytes, size), c.files.n, c.files.n == 1 ? "" : "s");
 	return 0;
 }
 

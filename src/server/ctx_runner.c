@@ -534,7 +534,8 @@ int ctx_runner_checkpoint(void *of, const struct principal *principal,
 			return -1;
 	}
 	if (news)
-		app_event(app, m.job.id, "checkpoint", "runner", "%s is in the store (%s)", c.shown,
+		app_event(app, m.job.id, "checkpoint", "runner", "%s is in the store (%s)",
+		          strcmp(c.shown, ".") == 0 ? "the checkpoint folder itself" : c.shown,
 		          units_show_bytes(bytes_of(rows, n, c.name), bytes));
 	app_notify(app, CHANNEL_JOB, m.job.id);
 	return 0;

@@ -356,7 +356,8 @@ def test_errors_have_ids(cluster):
 
 @pytest.mark.parametrize("word, instead", [
     ("top", "metrics"), ("list", "ps"), ("run", "push"), ("status", "view"), ("cancel", "stop"), ("kill", "stop"), ("attach", "logs"),
-    ("ssh", "exec"), ("whoami", "doctor"), ("scp", "checkpoints pull"), ("nodes", "doctor"), ("frobnicate", "--help")])
+    ("ssh", "exec"), ("whoami", "doctor"), ("scp", "checkpoints pull"), ("nodes", "doctor"), ("job", "ps"), ("ckpt", "checkpoints ls"),
+    ("token", "tokens ls"), ("frobnicate", "--help")])
 def test_words_of_other_tools(word, instead):
     done = run(word, env={**os.environ, "STOKER_ERRORS": "json"})
     error = json.loads(done.stderr)["error"]

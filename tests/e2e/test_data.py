@@ -183,6 +183,19 @@ def test_deleting_a_project_deletes_its_cache(cluster):
     assert not list((cluster.data / "cache/projects").glob("*/f"))
 
 
+def test_a_file_without_a_folder(cluster):
+    """torch.save(..., $BT_CHECKPOINT_DIR/last.pt): the folder itself is the checkpoint, "." by name, and is loaded like any."""
+    load = {"load_checkpoint_config": {"enabled": True}}
+    first = cluster.push(["echo 1 > $BT_CHECKPOINT_DIR/last.txt"], runtime={**CKPT, **load})
+    cluster.wait(first, "TRAINING_JOB_COMPLETED")
+    assert [c["checkpoint_id"] for c in cluster.json("checkpoints", "ls", first["id"])] == ["."]
+    again = cluster.push(["cat $STOKER_RESUME_FROM/last.txt"], runtime=load)
+    cluster.wait(again, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(again) == ["1"]
+    said = cluster.logs(first) + cluster.logs(again) + cluster.cli("events", first["id"]).out
+    assert "1 files" not in said and " . is in the store" not in said
+
+
 def test_a_pull_of_many_small_files(cluster):
     """Interrupted, it leaves whole files alone. Whole, it is written to the disk once, not twice a file."""
     many = 3000

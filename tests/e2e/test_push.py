@@ -228,3 +228,23 @@ def test_no_server_is_said_at_once(empty_cluster):
         push.kill()
     assert f"http://127.0.0.1:{port}: " not in err  # the cause is said once
     assert push.returncode == 4 and "token" in err, err  # "x" is no token of this server
+
+
+def test_no_room_to_pack(cluster):
+    """The archive is made in TMPDIR: the message names it, and how to take another."""
+    folder = cluster.job_folder(["true"])
+    with open(folder / "noise", "wb") as f:
+        f.write(os.urandom(8 << 20))
+    said = cluster.refusal("push", folder, env={"TMPDIR": "/dev/shm/none"})["error"]
+    assert "/dev/shm/none" in said["message"]
+    small = cluster.folder / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small], capture_output=True).returncode != 0:
+        pytest.skip("cannot mount")
+    try:
+        # libarchive keeps its buffer after a write that failed
+        said = cluster.refusal("push", folder, env={"TMPDIR": str(small), "ASAN_OPTIONS": "detect_leaks=0"})["error"]
+        assert said["id"] == "no_space" and str(small) in said["message"] and "TMPDIR" in said["message"]
+    finally:
+        subprocess.run(["umount", small], check=True)
+    cluster.cli("push", folder, "--dry-run", env={"TMPDIR": ""})
