@@ -272,7 +272,13 @@ bool remote_again(struct cli *c, struct retry *r, int tries, struct err *err)
 		out_waiting(c, "%s. Trying again (2/%d)", said.msg, tries);
 	else
 		out_waiting(c, "trying again (%d/%d)", tries - r->left + 2, tries);
-	return retry_again(r, err);
+	if (retry_again(r, err))
+		return true;
+	if (interrupted) { /* what it waited for is not why it ends */
+		err_clear(err);
+		(void)err_set(err, ERR_CANCELED, "canceled");
+	}
+	return false;
 }
 
 struct waiting {

@@ -14,7 +14,7 @@ import threading
 import time
 
 import pytest
-from conftest import CALL_S, DEADLINE_S, FINAL, ROOT, STOKER, Lines, proof
+from conftest import CALL_S, DEADLINE_S, FINAL, ROOT, STOKER, Lines, held_port, proof
 from web import Handler, serving
 
 COMMANDS = ["init", "push", "ps", "view", "logs", "stop", "recreate", "update", "events", "exec", "metrics", "checkpoints ls",
@@ -157,6 +157,16 @@ def test_no_server(empty_cluster):
     assert done.returncode == 1 and "stoker server" in done.stderr
     done = run("ps", "-o", "json", env=empty_cluster.environment())
     assert done.returncode == 4 and json.loads(done.stderr)["error"]["id"] == "not_logged_in"
+
+
+def test_interrupted_while_no_server_answers(empty_cluster, tmp_path):
+    run("init", str(tmp_path))
+    env = empty_cluster.environment(STOKER_URL=f"http://127.0.0.1:{held_port()}", STOKER_TOKEN="x", STOKER_ERRORS="json")
+    process = subprocess.Popen([STOKER, "push", str(tmp_path)], stderr=subprocess.PIPE, env=env, text=True)
+    assert "(2/" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=CALL_S)[1].splitlines()[-1]
+    assert process.returncode == 130 and json.loads(said)["error"]["id"] == "canceled"
 
 
 def test_next_steps_go_to_stderr(cluster):
