@@ -449,9 +449,16 @@ def test_a_project_is_shown_with_its_team(cluster):
         assert [j["id"] for j in cluster.json("ps", "-a", "-p", row[2])] == [row[0]]
 
 
-def test_a_missing_python_is_explained(cluster):
+def test_usual_failures_are_explained(cluster):
     job = cluster.push(["mkdir empty; PATH=$PWD/empty; python train.py"])
     assert "python3" in cluster.wait(job, "TRAINING_JOB_FAILED")["error_message"]
+    for command, cure in (
+            ("echo true > s; ./s", "chmod"), (r"printf 'true\r\n\r\nfalse\r\n' > s; bash s", "Windows"),
+            (r"printf 'set -eu\r\nfalse' > s; bash s; false", "Windows"),
+            ("echo error: externally-managed-environment >&2; exit 1", "runtime.python")):
+        job = cluster.push([command])
+        why = cluster.wait(job, "TRAINING_JOB_FAILED")["error_message"]
+        assert cure in why, (command, why)
     other = cluster.push(["no-such-program"])
     assert "python3" not in cluster.wait(other, "TRAINING_JOB_FAILED")["error_message"]
 
