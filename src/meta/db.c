@@ -1,9 +1,13 @@
 /* db.c - connections, transactions, rows; the drivers do the rest. */
 #include "meta/db.h"
 
+#include "base/clock.h"
 #include "base/sync.h"
 
-static const struct db_ops *const drivers[] = {&db_sqlite, &db_fault};
+#define PAUSE_MS 50 /* the first one; each is twice as long */
+#define PAUSE_MAX_MS 500
+
+static const struct db_ops *const drivers[] = {&db_sqlite, &db_pg, &db_postgres, &db_fault};
 
 struct db {
 	const struct db_ops *ops;
@@ -77,10 +81,10 @@ int db_open(struct db **out, const char *url, struct err *err)
 		return err_set(err, ERR_INVALID, "no database driver for \"%s\"", url);
 	/* The writer first: it makes the file and sets its journal mode. */
 	if (db->ops->open(&db->writer, where, true, err) < 0)
-		return err_wrap(err, "open database %s", where);
+		return err_wrap(err, "open database");
 	for (size_t i = 0; i < DB_READERS; i++) {
 		if (db->ops->open(&db->readers[i], where, false, err) < 0)
-			return err_wrap(err, "open database %s", where);
+			return err_wrap(err, "open database");
 		db->idle[db->n_idle++] = db->readers[i];
 	}
 	*out = TAKE(db);
@@ -142,33 +146,50 @@ int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err
 	tx->db = db;
 	tx->mode = mode;
 	tx->conn = take(db, mode);
-	if (db->ops->script(tx->conn, mode == DB_WRITE ? "BEGIN IMMEDIATE" : "BEGIN", err) < 0) {
+	if (db->ops->begin(tx->conn, mode, err) < 0) {
 		give_back(tx);
-		return err_wrap(err, "begin");
+		return -1;
 	}
 	return 0;
+}
+
+bool db_is_sqlite(const struct db *db)
+{
+	return db->writer->sqlite;
+}
+
+struct db_retry db_retry(void)
+{
+	return (struct db_retry){.until_ms = clock_mono_ms() + DB_OUTAGE_MS, .pause_ms = PAUSE_MS};
+}
+
+bool db_again(struct db_retry *t, struct err *err)
+{
+	if (err->id != ERR_DATABASE_UNAVAILABLE && err->id != ERR_DATABASE_CONFLICT)
+		return false;
+	if (clock_mono_ms() >= t->until_ms)
+		return false;
+	err_clear(err);
+	clock_sleep_ms(t->pause_ms);
+	t->pause_ms = MIN(t->pause_ms * 2, (int64_t)PAUSE_MAX_MS);
+	return true;
 }
 
 int db_commit(struct db_tx *tx, struct err *err)
 {
+	int r;
+
 	assert(tx->conn != NULL);
-	if (tx->db->ops->script(tx->conn, "COMMIT", err) < 0) {
-		err_wrap(err, "commit");
-		db_end(tx);
-		return -1;
-	}
+	r = tx->db->ops->commit(tx->conn, err);
 	give_back(tx);
-	return 0;
+	return r;
 }
 
 void db_end(struct db_tx *tx)
 {
-	struct err ignored = {0};
-
 	if (tx->conn == NULL)
 		return;
-	/* SQLite may have rolled back by itself (disk full): then there is nothing left to undo. */
-	(void)tx->db->ops->script(tx->conn, "ROLLBACK", &ignored);
+	tx->db->ops->rollback(tx->conn);
 	give_back(tx);
 }
 
@@ -195,6 +216,24 @@ int db_script(struct db_tx *tx, const char *sql, struct err *err)
 {
 	assert(tx->conn != NULL);
 	return tx->db->ops->script(tx->conn, sql, err);
+}
+
+int db_version(struct db_tx *tx, int64_t *out, struct err *err)
+{
+	assert(tx->conn != NULL);
+	return tx->db->ops->version(tx->conn, out, err);
+}
+
+int db_set_version(struct db_tx *tx, int64_t version, struct err *err)
+{
+	assert(tx->conn != NULL && tx->mode == DB_WRITE);
+	return tx->db->ops->set_version(tx->conn, version, err);
+}
+
+int db_check(struct db_tx *tx, struct err *err)
+{
+	assert(tx->conn != NULL);
+	return tx->db->ops->check(tx->conn, err);
 }
 
 int db_query(struct db_tx *tx, struct arena *a, const char *sql, const struct db_val *v, size_t n,

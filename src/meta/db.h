@@ -3,7 +3,8 @@
  * they were committed. A driver is one .c file with one const struct db_ops in the table of db.c.
  *
  *   sqlite:/path             WAL, synchronous=FULL; one writer connection, a few readers
- *   fault:<n>:sqlite:/path   fails the n-th statement, for tests
+ *   postgresql://...         the same over libpq, see db_pg.c; postgres: is the same
+ *   fault:<n>:<url>          fails the n-th statement, for tests
  *
  * A write transaction holds the one writer from its begin (BEGIN IMMEDIATE), so what it reads
  * cannot change under it. A read transaction sees one snapshot. Both are short: no I/O but the
@@ -16,14 +17,23 @@
  *               &changed, err) < 0)
  *           return -1;
  *   return db_commit(&tx, err);
+ *
+ * A database that is elsewhere restarts, or asks for a transaction to be tried again. A function
+ * that is one transaction and changes nothing else is therefore called by DB_AGAIN, which calls it
+ * again as long as that may help.
+ *
+ * The SQL is what all drivers understand: "user" and "end" in quotes; in ON CONFLICT ... DO UPDATE
+ * the old value has its table's name in front; greatest() and least() for two numbers; no number
+ * where a truth value stands; an order by a column that may be NULL says where these come.
  */
 #ifndef DB_H
 #define DB_H
 
 #include "base/arena.h"
 
-#define DB_READERS 4     /* snapshots at once; more readers wait for one */
-#define DB_BUSY_MS 10000 /* another process (a backup) may hold the lock this long */
+#define DB_READERS 4      /* snapshots at once; more readers wait for one */
+#define DB_BUSY_MS 10000  /* another process (a backup) may hold the lock this long */
+#define DB_OUTAGE_MS 3000 /* an answer is put off so long, no longer */
 #define DB_SQL_MAX 8192
 #define DB_VALUE_MAX ((size_t)64 << 20) /* one column; the largest is a job's document */
 #define DB_CACHED_MAX 256               /* prepared statements kept a connection */
@@ -48,6 +58,8 @@ struct db_val db_blob(struct str s);
 		sizeof((const struct db_val[]){__VA_ARGS__}) / sizeof(struct db_val)
 #define DB_NONE NULL, 0
 
+enum db_mode { DB_READ, DB_WRITE };
+
 struct db_conn;
 struct db_stmt; /* a driver's own */
 
@@ -55,7 +67,18 @@ struct db_ops {
 	const char *scheme;
 	int (*open)(struct db_conn **out, const char *where, bool writer, struct err *err);
 	void (*close)(struct db_conn *c);
-	/* Statements without parameters and rows: BEGIN, COMMIT, a migration. */
+	/* A transaction, and its end. ERR_DATABASE_UNAVAILABLE, ERR_DATABASE_CONFLICT: nothing was
+	 * changed, and the whole of it may be tried again. A commit that failed has rolled back. */
+	int (*begin)(struct db_conn *c, enum db_mode mode, struct err *err);
+	int (*commit)(struct db_conn *c, struct err *err);
+	void (*rollback)(struct db_conn *c);
+	/* The number of the last migration, read and written inside a transaction. */
+	int (*version)(struct db_conn *c, int64_t *out, struct err *err);
+	int (*set_version)(struct db_conn *c, int64_t version, struct err *err);
+	/* Looks at all that is stored, in a transaction: ERR_CORRUPT. */
+	int (*check)(struct db_conn *c, struct err *err);
+	/* Statements without parameters and rows, as a migration has them: in SQLite's words, which
+	 * the driver translates. */
 	int (*script)(struct db_conn *c, const char *sql, struct err *err);
 	/* Prepared (or taken from the cache) and bound; `finish` follows always. */
 	int (*start)(struct db_conn *c, const char *sql, const struct db_val *v, size_t n,
@@ -71,9 +94,10 @@ struct db_ops {
 /* First member of every driver's connection. */
 struct db_conn {
 	const struct db_ops *ops;
+	bool sqlite; /* it speaks SQLite's own words, too */
 };
 
-extern const struct db_ops db_sqlite, db_fault;
+extern const struct db_ops db_sqlite, db_pg, db_postgres, db_fault;
 
 struct db;
 int db_open(struct db **out, const char *url, struct err *err) MUST_CHECK;
@@ -83,13 +107,32 @@ DEFINE_CLEANUP(struct db, db_close)
 /* For wrappers: the driver that a URL names, and what follows its scheme. */
 const struct db_ops *db_driver(const char *url, const char **where);
 
-enum db_mode { DB_READ, DB_WRITE };
-
 struct db_tx {
 	struct db *db;
 	struct db_conn *conn; /* NULL: not begun, or over */
 	enum db_mode mode;
 };
+
+/* It speaks SQLite's own words, too: INDEXED BY, json_extract(). */
+bool db_is_sqlite(const struct db *db);
+
+/* Calls again a function that is one transaction, while the database asks for it and the time that
+ * an outage may last is not over. */
+struct db_retry {
+	int64_t until_ms, pause_ms;
+};
+struct db_retry db_retry(void);
+bool db_again(struct db_retry *retry, struct err *err); /* false: err is the answer */
+#define DB_AGAIN(call, err)                                                                        \
+	({                                                                                         \
+		struct db_retry retry_ = db_retry();                                               \
+		int r_;                                                                            \
+                                                                                                   \
+		do                                                                                 \
+			r_ = (call);                                                               \
+		while (r_ < 0 && db_again(&retry_, err));                                          \
+		r_;                                                                                \
+	})
 
 int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err) MUST_CHECK;
 int db_commit(struct db_tx *tx, struct err *err) MUST_CHECK; /* of a reader: just its end */
@@ -100,6 +143,9 @@ void db_end(struct db_tx *tx);                               /* rolls back what 
 int db_exec(struct db_tx *tx, const char *sql, const struct db_val *v, size_t n, uint64_t *changed,
             struct err *err) MUST_CHECK;
 int db_script(struct db_tx *tx, const char *sql, struct err *err) MUST_CHECK;
+int db_version(struct db_tx *tx, int64_t *out, struct err *err) MUST_CHECK;
+int db_set_version(struct db_tx *tx, int64_t version, struct err *err) MUST_CHECK;
+int db_check(struct db_tx *tx, struct err *err) MUST_CHECK;
 
 /* Rows: start, then db_next until it says no; db_rows_done any time. One at a time per statement.
  */

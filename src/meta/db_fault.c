@@ -42,6 +42,7 @@ static int fault_open(struct db_conn **out, const char *where, bool writer, stru
 		free(f);
 		return -1;
 	}
+	f->base.sqlite = f->under->sqlite;
 	if (writer)
 		atomic_store(&left, (long)n);
 	*out = &f->base;
@@ -54,12 +55,43 @@ static void fault_close(struct db_conn *c)
 	free(c);
 }
 
+static int fault_begin(struct db_conn *c, enum db_mode mode, struct err *err)
+{
+	return trip(err) < 0 ? -1 : under(c)->ops->begin(under(c), mode, err);
+}
+
+/* Undoing is not made to fail: the tests look at what is left afterwards. */
+static void fault_rollback(struct db_conn *c)
+{
+	under(c)->ops->rollback(under(c));
+}
+
+static int fault_commit(struct db_conn *c, struct err *err)
+{
+	if (trip(err) == 0)
+		return under(c)->ops->commit(under(c), err);
+	fault_rollback(c);
+	return -1;
+}
+
+static int fault_version(struct db_conn *c, int64_t *out, struct err *err)
+{
+	return trip(err) < 0 ? -1 : under(c)->ops->version(under(c), out, err);
+}
+
+static int fault_set_version(struct db_conn *c, int64_t version, struct err *err)
+{
+	return trip(err) < 0 ? -1 : under(c)->ops->set_version(under(c), version, err);
+}
+
+static int fault_check(struct db_conn *c, struct err *err)
+{
+	return trip(err) < 0 ? -1 : under(c)->ops->check(under(c), err);
+}
+
 static int fault_script(struct db_conn *c, const char *sql, struct err *err)
 {
-	/* Undoing is not made to fail: the tests look at what is left afterwards. */
-	if (strcmp(sql, "ROLLBACK") != 0 && trip(err) < 0)
-		return -1;
-	return under(c)->ops->script(under(c), sql, err);
+	return trip(err) < 0 ? -1 : under(c)->ops->script(under(c), sql, err);
 }
 
 static int fault_start(struct db_conn *c, const char *sql, const struct db_val *v, size_t n,
@@ -94,6 +126,12 @@ const struct db_ops db_fault = {
 	.scheme = "fault",
 	.open = fault_open,
 	.close = fault_close,
+	.begin = fault_begin,
+	.commit = fault_commit,
+	.rollback = fault_rollback,
+	.version = fault_version,
+	.set_version = fault_set_version,
+	.check = fault_check,
 	.script = fault_script,
 	.start = fault_start,
 	.step = fault_step,

@@ -11,6 +11,7 @@
 #include <sqlite3.h>
 
 #define LOG_PAGES 4000 /* 16 MB of write-ahead log before it is folded into the file */
+#define SHOWN_MAX 1000 /* of what SQLite found wrong */
 #define METHODS_MAX 8  /* kinds of files that SQLite's own layer knows; it has four */
 
 /* --- files that take of the reserve ----------------------------------------------------------- */
@@ -135,6 +136,29 @@ static int sq_script(struct db_conn *dc, const char *sql, struct err *err)
 	return rc == SQLITE_OK ? 0 : fail(c, rc, sql, err);
 }
 
+static int sq_begin(struct db_conn *dc, enum db_mode mode, struct err *err)
+{
+	return sq_script(dc, mode == DB_WRITE ? "BEGIN IMMEDIATE" : "BEGIN", err) < 0
+	               ? err_wrap(err, "begin")
+	               : 0;
+}
+
+/* SQLite may have rolled back by itself (disk full): then there is nothing left to undo. */
+static void sq_rollback(struct db_conn *dc)
+{
+	struct err ignored = {0};
+
+	(void)sq_script(dc, "ROLLBACK", &ignored);
+}
+
+static int sq_commit(struct db_conn *dc, struct err *err)
+{
+	if (sq_script(dc, "COMMIT", err) == 0)
+		return 0;
+	sq_rollback(dc);
+	return err_wrap(err, "commit");
+}
+
 static void drop(struct str key UNUSED, void *value, void *arg UNUSED)
 {
 	(void)sqlite3_finalize(value);
@@ -148,6 +172,26 @@ static void sq_close(struct db_conn *dc)
 	map_free(c->cached);
 	(void)sqlite3_close(c->db);
 	free(c);
+}
+
+/* greatest(a, b), least(a, b): as other databases call them. No column of ours that they are used
+ * for is NULL. */
+static void choose(sqlite3_context *x, int n UNUSED, sqlite3_value **v)
+{
+	bool greatest = sqlite3_user_data(x) != NULL;
+	bool first = sqlite3_value_int64(v[0]) > sqlite3_value_int64(v[1]);
+
+	sqlite3_result_value(x, first == greatest ? v[0] : v[1]);
+}
+
+static int add_functions(struct conn *c)
+{
+	int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC;
+	int rc = sqlite3_create_function(c->db, "greatest", 2, flags, c, choose, NULL, NULL);
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_create_function(c->db, "least", 2, flags, NULL, choose, NULL, NULL);
+	return rc;
 }
 
 static int sq_open(struct db_conn **out, const char *where, bool writer, struct err *err)
@@ -164,7 +208,9 @@ static int sq_open(struct db_conn **out, const char *where, bool writer, struct 
 
 	(void)pthread_once(&once, roomy_register);
 	rc = sqlite3_open_v2(where, &c->db, flags, roomy.vfs.zName);
-	c->base.ops = &db_sqlite;
+	if (rc == SQLITE_OK)
+		rc = add_functions(c);
+	c->base = (struct db_conn){.ops = &db_sqlite, .sqlite = true};
 	c->cached = map_new();
 	if (rc != SQLITE_OK) {
 		fail(c, rc, where, err);
@@ -287,10 +333,73 @@ static uint64_t sq_changes(struct db_conn *dc)
 	return (uint64_t)sqlite3_changes64(((struct conn *)dc)->db);
 }
 
+/* The first column of the first row. */
+static int first_value(struct db_conn *dc, const char *sql, struct db_val *out, struct buf *text,
+                       struct err *err)
+{
+	struct db_stmt *s = NULL;
+	bool row = false;
+	int r;
+
+	*out = (struct db_val){.kind = DB_NULL};
+	if (sq_start(dc, sql, NULL, 0, &s, err) < 0)
+		return -1;
+	r = sq_step(dc, s, &row, err);
+	if (r == 0 && row) {
+		sq_column(dc, s, 0, out);
+		buf_add(text, out->text.p, out->text.n);
+	}
+	sq_finish(dc, s);
+	return r;
+}
+
+static int sq_version(struct db_conn *dc, int64_t *out, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(SHOWN_MAX);
+	struct db_val v;
+
+	if (first_value(dc, "PRAGMA user_version", &v, &text, err) < 0)
+		return -1;
+	*out = v.num;
+	return 0;
+}
+
+static int sq_set_version(struct db_conn *dc, int64_t version, struct err *err)
+{
+	char sql[60];
+
+	FMT(sql, "PRAGMA user_version = %lld", (long long)version);
+	return sq_script(dc, sql, err);
+}
+
+static int sq_check(struct db_conn *dc, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(SHOWN_MAX), table = BUF_INIT(SHOWN_MAX);
+	struct db_val v;
+
+	if (first_value(dc, "PRAGMA integrity_check(1)", &v, &text, err) < 0)
+		return -1;
+	if (strcmp(buf_cstr(&text), "ok") != 0)
+		return err_set(err, ERR_CORRUPT, "database: %s", buf_cstr(&text));
+	if (first_value(dc, "PRAGMA foreign_key_check", &v, &table, err) < 0)
+		return -1;
+	if (v.kind != DB_NULL)
+		return err_set(err, ERR_CORRUPT,
+		               "database: a row of %s names one that is not there",
+		               buf_cstr(&table));
+	return 0;
+}
+
 const struct db_ops db_sqlite = {
 	.scheme = "sqlite",
 	.open = sq_open,
 	.close = sq_close,
+	.begin = sq_begin,
+	.commit = sq_commit,
+	.rollback = sq_rollback,
+	.version = sq_version,
+	.set_version = sq_set_version,
+	.check = sq_check,
 	.script = sq_script,
 	.start = sq_start,
 	.step = sq_step,

@@ -52,15 +52,22 @@ int meta_list_in(struct db_tx *tx, struct arena *a, const char *sql, const struc
 	return 0;
 }
 
-int meta_list(struct meta *m, struct arena *a, const char *sql, const struct db_val *v, size_t n,
-              size_t each, void (*row)(struct db_rows *r, void *item), void *out, size_t *count,
-              struct err *err)
+static int list(struct meta *m, struct arena *a, const char *sql, const struct db_val *v, size_t n,
+                size_t each, void (*row)(struct db_rows *r, void *item), void *out, size_t *count,
+                struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
 	if (db_begin(m->db, DB_READ, &tx, err) < 0)
 		return -1;
 	return meta_list_in(&tx, a, sql, v, n, each, row, out, count, err);
+}
+
+int meta_list(struct meta *m, struct arena *a, const char *sql, const struct db_val *v, size_t n,
+              size_t each, void (*row)(struct db_rows *r, void *item), void *out, size_t *count,
+              struct err *err)
+{
+	return DB_AGAIN(list(m, a, sql, v, n, each, row, out, count, err), err);
 }
 
 int meta_one_in(struct db_tx *tx, struct arena *a, const char *sql, const struct db_val *v,
@@ -78,9 +85,9 @@ int meta_one_in(struct db_tx *tx, struct arena *a, const char *sql, const struct
 	return 0;
 }
 
-int meta_one(struct meta *m, struct arena *a, const char *sql, const struct db_val *v, size_t n,
-             void (*row)(struct db_rows *r, void *item), void *item, enum err_code none,
-             struct err *err)
+static int one(struct meta *m, struct arena *a, const char *sql, const struct db_val *v, size_t n,
+               void (*row)(struct db_rows *r, void *item), void *item, enum err_code none,
+               struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
@@ -89,8 +96,31 @@ int meta_one(struct meta *m, struct arena *a, const char *sql, const struct db_v
 	return meta_one_in(&tx, a, sql, v, n, row, item, none, err);
 }
 
-int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n, enum err_code none,
-              struct err *err)
+int meta_one(struct meta *m, struct arena *a, const char *sql, const struct db_val *v, size_t n,
+             void (*row)(struct db_rows *r, void *item), void *item, enum err_code none,
+             struct err *err)
+{
+	return DB_AGAIN(one(m, a, sql, v, n, row, item, none, err), err);
+}
+
+static int number(struct meta *m, const char *sql, const struct db_val *v, size_t n, int64_t *out,
+                  struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(m->db, DB_READ, &tx, err) < 0)
+		return -1;
+	return db_number(&tx, sql, v, n, 0, out, err);
+}
+
+int meta_number(struct meta *m, const char *sql, const struct db_val *v, size_t n, int64_t *out,
+                struct err *err)
+{
+	return DB_AGAIN(number(m, sql, v, n, out, err), err);
+}
+
+static int exec(struct meta *m, const char *sql, const struct db_val *v, size_t n,
+                enum err_code none, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	uint64_t changed = 0;
@@ -100,6 +130,12 @@ int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n,
 	if (none != ERR_NONE && changed == 0)
 		return err_missing(err, none);
 	return db_commit(&tx, err);
+}
+
+int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n, enum err_code none,
+              struct err *err)
+{
+	return DB_AGAIN(exec(m, sql, v, n, none, err), err);
 }
 
 int meta_trash_add(struct db_tx *tx, const char *kind, const char *what, struct err *err)
@@ -159,31 +195,24 @@ uint32_t meta_active_states(void)
 	return set;
 }
 
-static void text_row(struct db_rows *r, void *item)
+static int check(struct meta *m, struct err *err)
 {
-	*(const char **)item = db_get_text(r);
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(m->db, DB_READ, &tx, err) < 0)
+		return -1;
+	return db_check(&tx, err);
 }
 
 int meta_check(struct meta *m, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct meta_query all = {0};
-	const char **line = NULL;
 	struct model_job *jobs = NULL;
 	size_t n = 0;
 
-	if (meta_list(m, a, "PRAGMA integrity_check(10)", DB_NONE, sizeof(*line), text_row, &line,
-	              &n, err) < 0)
+	if (DB_AGAIN(check(m, err), err) < 0)
 		return -1;
-	if (n != 1 || line[0] == NULL || strcmp(line[0], "ok") != 0)
-		return err_set(err, ERR_CORRUPT, "database: %s", n > 0 && line[0] ? line[0] : "?");
-	if (meta_list(m, a, "PRAGMA foreign_key_check", DB_NONE, sizeof(*line), text_row, &line, &n,
-	              err) < 0)
-		return -1;
-	if (n > 0)
-		return err_set(err, ERR_CORRUPT,
-		               "database: a row of %s names one that is not there",
-		               line[0] ? line[0] : "?");
 	if (meta_jobs(m, a, &all, &jobs, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)

@@ -38,7 +38,7 @@ int meta_team(struct meta *m, struct arena *a, const char *id, struct model_team
 	                ERR_TEAM_NOT_FOUND, err);
 }
 
-int meta_team_add(struct meta *m, const struct model_team *t, struct err *err)
+static int team_add_once(struct meta *m, const struct model_team *t, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	int64_t there = 0;
@@ -57,7 +57,12 @@ int meta_team_add(struct meta *m, const struct model_team *t, struct err *err)
 	return db_commit(&tx, err);
 }
 
-int meta_team_del(struct meta *m, const char *id, struct err *err)
+int meta_team_add(struct meta *m, const struct model_team *t, struct err *err)
+{
+	return DB_AGAIN(team_add_once(m, t, err), err);
+}
+
+static int team_del_once(struct meta *m, const char *id, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	AUTO_ARENA struct arena *a = arena_new();
@@ -83,6 +88,11 @@ int meta_team_del(struct meta *m, const char *id, struct err *err)
 	    db_exec(&tx, "DELETE FROM teams WHERE id = ?", DB_ARGS(db_text(id)), NULL, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
+}
+
+int meta_team_del(struct meta *m, const char *id, struct err *err)
+{
+	return DB_AGAIN(team_del_once(m, id, err), err);
 }
 
 #define TOKEN                                                                                      \
@@ -201,8 +211,8 @@ int meta_secret(struct meta *m, struct arena *a, const char *team_id, const char
 	                ERR_SECRET_NOT_FOUND, err);
 }
 
-int meta_secret_put(struct meta *m, struct arena *a, const struct meta_secret *s,
-                    struct model_secret *out, struct err *err)
+static int secret_put_once(struct meta *m, struct arena *a, const struct meta_secret *s,
+                           struct model_secret *out, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
@@ -222,6 +232,12 @@ int meta_secret_put(struct meta *m, struct arena *a, const struct meta_secret *s
 	                ERR_SECRET_NOT_FOUND, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
+}
+
+int meta_secret_put(struct meta *m, struct arena *a, const struct meta_secret *s,
+                    struct model_secret *out, struct err *err)
+{
+	return DB_AGAIN(secret_put_once(m, a, s, out, err), err);
 }
 
 int meta_secret_del(struct meta *m, const char *team_id, const char *key, struct err *err)

@@ -58,8 +58,8 @@ int meta_attempt_by_token(struct meta *m, struct arena *a, const char *hash,
 }
 
 /* An update that must hit exactly its row; `refused` says why it did not. */
-static int guarded(struct meta *m, const char *sql, const struct db_val *v, size_t n,
-                   const char *refused, struct err *err)
+static int guarded_once(struct meta *m, const char *sql, const struct db_val *v, size_t n,
+                        const char *refused, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	uint64_t changed = 0;
@@ -69,6 +69,12 @@ static int guarded(struct meta *m, const char *sql, const struct db_val *v, size
 	if (changed == 0)
 		return err_set(err, ERR_CONFLICT, "%s", refused);
 	return db_commit(&tx, err);
+}
+
+static int guarded(struct meta *m, const char *sql, const struct db_val *v, size_t n,
+                   const char *refused, struct err *err)
+{
+	return DB_AGAIN(guarded_once(m, sql, v, n, refused, err), err);
 }
 
 int meta_attempt_launching(struct meta *m, const char *id, uint32_t rank, const char *token_hash,
@@ -105,7 +111,8 @@ int meta_attempt_claim(struct meta *m, const char *id, uint32_t rank, const char
 	               "the attempt is another runner's, or it is over", err);
 }
 
-int meta_attempt_ready(struct meta *m, const char *id, uint32_t rank, bool *all, struct err *err)
+static int attempt_ready_once(struct meta *m, const char *id, uint32_t rank, bool *all,
+                              struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	uint64_t changed = 0;
@@ -125,8 +132,13 @@ int meta_attempt_ready(struct meta *m, const char *id, uint32_t rank, bool *all,
 	return db_commit(&tx, err);
 }
 
-int meta_attempt_exit(struct meta *m, const char *id, uint32_t rank, const char *exit_json,
-                      int64_t now_ms, bool *first, struct err *err)
+int meta_attempt_ready(struct meta *m, const char *id, uint32_t rank, bool *all, struct err *err)
+{
+	return DB_AGAIN(attempt_ready_once(m, id, rank, all, err), err);
+}
+
+static int attempt_exit_once(struct meta *m, const char *id, uint32_t rank, const char *exit_json,
+                             int64_t now_ms, bool *first, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	uint64_t changed = 0;
@@ -142,8 +154,14 @@ int meta_attempt_exit(struct meta *m, const char *id, uint32_t rank, const char 
 	return db_commit(&tx, err);
 }
 
-int meta_attempt_done(struct meta *m, const char *id, uint32_t rank, int64_t now_ms,
-                      struct err *err)
+int meta_attempt_exit(struct meta *m, const char *id, uint32_t rank, const char *exit_json,
+                      int64_t now_ms, bool *first, struct err *err)
+{
+	return DB_AGAIN(attempt_exit_once(m, id, rank, exit_json, now_ms, first, err), err);
+}
+
+static int attempt_done_once(struct meta *m, const char *id, uint32_t rank, int64_t now_ms,
+                             struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
@@ -158,4 +176,10 @@ int meta_attempt_done(struct meta *m, const char *id, uint32_t rank, int64_t now
 	            DB_ARGS(db_text(id), db_int(rank)), NULL, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
+}
+
+int meta_attempt_done(struct meta *m, const char *id, uint32_t rank, int64_t now_ms,
+                      struct err *err)
+{
+	return DB_AGAIN(attempt_done_once(m, id, rank, now_ms, err), err);
 }

@@ -81,13 +81,14 @@ static int put_checkpoint(struct db_tx *tx, const struct model_checkpoint *c, st
 	               " ON CONFLICT (job_id, name, rank) DO UPDATE SET state = excluded.state,"
 	               " kind = excluded.kind, base_model = excluded.base_model,"
 	               " lora_r = excluded.lora_r, created_ms = excluded.created_ms,"
-	               " synced_ms = max(synced_ms, excluded.synced_ms), bytes = excluded.bytes,"
+	               " synced_ms = greatest(checkpoints.synced_ms, excluded.synced_ms), bytes = "
+	               "excluded.bytes,"
 	               " bytes_sent = excluded.bytes_sent, files = excluded.files,"
-	               " manifest_key = coalesce(excluded.manifest_key, manifest_key),"
+	               " manifest_key = coalesce(excluded.manifest_key, checkpoints.manifest_key),"
 	               " rule = excluded.rule, reason = excluded.reason,"
 	               " trainer = excluded.trainer, updating = excluded.updating,"
 	               " marked_by = excluded.marked_by,"
-	               " revision = max(revision, excluded.revision),"
+	               " revision = greatest(checkpoints.revision, excluded.revision),"
 	               " part_state = excluded.part_state, part_rule = excluded.part_rule,"
 	               " part_reason = excluded.part_reason",
 	               DB_ARGS(db_text(c->job_id), db_text(c->name), db_int(c->rank),
@@ -102,8 +103,8 @@ static int put_checkpoint(struct db_tx *tx, const struct model_checkpoint *c, st
 	               NULL, err);
 }
 
-int meta_checkpoints_put(struct meta *m, const struct model_checkpoint *c, size_t n,
-                         struct err *err)
+static int checkpoints_put_once(struct meta *m, const struct model_checkpoint *c, size_t n,
+                                struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
@@ -113,6 +114,12 @@ int meta_checkpoints_put(struct meta *m, const struct model_checkpoint *c, size_
 		if (put_checkpoint(&tx, &c[i], err) < 0)
 			return -1;
 	return db_commit(&tx, err);
+}
+
+int meta_checkpoints_put(struct meta *m, const struct model_checkpoint *c, size_t n,
+                         struct err *err)
+{
+	return DB_AGAIN(checkpoints_put_once(m, c, n, err), err);
 }
 
 int meta_checkpoint_put(struct meta *m, const struct model_checkpoint *c, struct err *err)
@@ -131,7 +138,7 @@ int meta_checkpoint_judge(struct meta *m, const struct model_checkpoint *c, stru
 	                 ERR_CHECKPOINT_NOT_FOUND, err);
 }
 
-int meta_checkpoints_abandon(struct meta *m, const char *job_id, struct err *err)
+static int checkpoints_abandon_once(struct meta *m, const char *job_id, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
@@ -153,6 +160,11 @@ int meta_checkpoints_abandon(struct meta *m, const char *job_id, struct err *err
 	            DB_ARGS(db_text(job_id)), NULL, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
+}
+
+int meta_checkpoints_abandon(struct meta *m, const char *job_id, struct err *err)
+{
+	return DB_AGAIN(checkpoints_abandon_once(m, job_id, err), err);
 }
 
 int meta_checkpoint_pin(struct meta *m, const char *job_id, const char *name, bool pinned,
@@ -225,8 +237,8 @@ int meta_mirror(struct meta *m, struct arena *a, const char *id, struct model_mi
 	                ERR_WEIGHTS_NOT_FOUND, err);
 }
 
-int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *x,
-                    struct model_mirror *out, struct err *err)
+static int mirror_put_once(struct meta *m, struct arena *a, const struct model_mirror *x,
+                           struct model_mirror *out, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
@@ -237,11 +249,13 @@ int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *
 	            " error, bytes_total, bytes_done, files_total, files_done, rate, created_ms,"
 	            " updated_ms, used_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 	            " ON CONFLICT (team_id, source, revision, filter_json) DO UPDATE SET"
-	            " manifest = coalesce(excluded.manifest, manifest), state = excluded.state,"
+	            " manifest = coalesce(excluded.manifest, mirrors.manifest), state = "
+	            "excluded.state,"
 	            " error = excluded.error, bytes_total = excluded.bytes_total,"
 	            " bytes_done = excluded.bytes_done, files_total = excluded.files_total,"
 	            " files_done = excluded.files_done, rate = excluded.rate,"
-	            " updated_ms = excluded.updated_ms, used_ms = max(used_ms, excluded.used_ms)",
+	            " updated_ms = excluded.updated_ms, used_ms = greatest(mirrors.used_ms, "
+	            "excluded.used_ms)",
 	            DB_ARGS(db_text(x->id), db_text(x->team_id), db_text(x->source),
 	                    db_text(x->revision), db_text(x->filter_json), db_text(x->manifest),
 	                    db_text(mirror_words[x->state]), db_text(x->error),
@@ -259,9 +273,15 @@ int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *
 	return db_commit(&tx, err);
 }
 
+int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *x,
+                    struct model_mirror *out, struct err *err)
+{
+	return DB_AGAIN(mirror_put_once(m, a, x, out, err), err);
+}
+
 int meta_mirror_used(struct meta *m, const char *manifest, int64_t now_ms, struct err *err)
 {
-	return meta_exec(m, "UPDATE mirrors SET used_ms = max(used_ms, ?) WHERE manifest = ?",
+	return meta_exec(m, "UPDATE mirrors SET used_ms = greatest(used_ms, ?) WHERE manifest = ?",
 	                 DB_ARGS(db_int(now_ms), db_text(manifest)), ERR_NONE, err);
 }
 
@@ -290,7 +310,7 @@ int meta_mirrors_idle(struct meta *m, struct arena *a, struct meta_idle **out, s
 	                 DB_NONE, sizeof(**out), idle_row, out, n, err);
 }
 
-int meta_mirror_evict(struct meta *m, const char *manifest, bool *evicted, struct err *err)
+static int mirror_evict_once(struct meta *m, const char *manifest, bool *evicted, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	uint64_t changed = 0;
@@ -303,6 +323,11 @@ int meta_mirror_evict(struct meta *m, const char *manifest, bool *evicted, struc
 		return -1;
 	*evicted = changed > 0;
 	return 0;
+}
+
+int meta_mirror_evict(struct meta *m, const char *manifest, bool *evicted, struct err *err)
+{
+	return DB_AGAIN(mirror_evict_once(m, manifest, evicted, err), err);
 }
 
 static int active_users(struct db_tx *tx, const char *manifest, int64_t *n, struct err *err)
@@ -330,7 +355,7 @@ int meta_manifest_jobs(struct meta *m, struct arena *a, const char *manifest, si
 	                 id_row, ids, n, err);
 }
 
-int meta_mirror_del(struct meta *m, const char *id, struct err *err)
+static int mirror_del_once(struct meta *m, const char *id, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	AUTO_ARENA struct arena *a = arena_new();
@@ -353,6 +378,11 @@ int meta_mirror_del(struct meta *m, const char *id, struct err *err)
 	return db_commit(&tx, err);
 }
 
+int meta_mirror_del(struct meta *m, const char *id, struct err *err)
+{
+	return DB_AGAIN(mirror_del_once(m, id, err), err);
+}
+
 int meta_mirrors_interrupted(struct meta *m, int64_t now_ms, struct err *err)
 {
 	return meta_exec(m,
@@ -364,15 +394,14 @@ int meta_mirrors_interrupted(struct meta *m, int64_t now_ms, struct err *err)
 
 int meta_manifest_used(struct meta *m, const char *manifest, bool *used, struct err *err)
 {
-	AUTO_DB_TX struct db_tx tx = {0};
-	int64_t mirrors = 0, jobs = 0;
+	int64_t n = 0;
 
-	if (db_begin(m->db, DB_READ, &tx, err) < 0 ||
-	    db_number(&tx, "SELECT count(*) FROM mirrors WHERE manifest = ?",
-	              DB_ARGS(db_text(manifest)), 0, &mirrors, err) < 0 ||
-	    active_users(&tx, manifest, &jobs, err) < 0)
+	if (meta_number(m,
+	                "SELECT (SELECT count(*) FROM mirrors WHERE manifest = ?1)"
+	                " + (SELECT count(*) FROM job_weights WHERE manifest = ?1)",
+	                DB_ARGS(db_text(manifest)), &n, err) < 0)
 		return -1;
-	*used = mirrors > 0 || jobs > 0;
+	*used = n > 0;
 	return 0;
 }
 
@@ -457,7 +486,7 @@ int meta_upload_same(struct meta *m, struct arena *a, const char *team_id, const
 
 int meta_upload_reused(struct meta *m, const char *key, int64_t now_ms, struct err *err)
 {
-	return meta_exec(m, "UPDATE uploads SET created_ms = max(created_ms, ?) WHERE key = ?",
+	return meta_exec(m, "UPDATE uploads SET created_ms = greatest(created_ms, ?) WHERE key = ?",
 	                 DB_ARGS(db_int(now_ms), db_text(key)), ERR_UPLOAD_NOT_FOUND, err);
 }
 
@@ -481,7 +510,7 @@ int meta_uploads_unused(struct meta *m, struct arena *a, int64_t created_ms,
 	                 DB_ARGS(db_int(created_ms)), sizeof(**out), upload_only, out, n, err);
 }
 
-int meta_uploads_sweep(struct meta *m, int64_t created_ms, uint64_t *n, struct err *err)
+static int uploads_sweep_once(struct meta *m, int64_t created_ms, uint64_t *n, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
@@ -494,6 +523,11 @@ int meta_uploads_sweep(struct meta *m, int64_t created_ms, uint64_t *n, struct e
 	            err) < 0)
 		return -1;
 	return db_commit(&tx, err);
+}
+
+int meta_uploads_sweep(struct meta *m, int64_t created_ms, uint64_t *n, struct err *err)
+{
+	return DB_AGAIN(uploads_sweep_once(m, created_ms, n, err), err);
 }
 
 static void snapshot_row(struct db_rows *r, void *item)

@@ -24,6 +24,9 @@ int meta_one(struct meta *m, struct arena *a, const char *sql, const struct db_v
 int meta_one_in(struct db_tx *tx, struct arena *a, const char *sql, const struct db_val *v,
                 size_t n, void (*row)(struct db_rows *r, void *item), void *item,
                 enum err_code none, struct err *err) MUST_CHECK;
+/* The first column of the first row, a number; 0 when there is none. */
+int meta_number(struct meta *m, const char *sql, const struct db_val *v, size_t n, int64_t *out,
+                struct err *err) MUST_CHECK;
 /* One statement in a transaction of its own. `none` (may be ERR_NONE): err_missing(none) when no
  * row changed. */
 int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n, enum err_code none,

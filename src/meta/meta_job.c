@@ -1,4 +1,5 @@
 /* meta_job.c - jobs: added with their first event, stepped by compare-and-set, listed, deleted. */
+#include "base/json.h"
 #include "meta/meta_impl.h"
 
 #define COLUMNS                                                                                    \
@@ -182,12 +183,12 @@ static void where_done(struct where *w)
 /* SQLite knows nothing of how many rows an index finds, and would rather go through all jobs of a
  * team in order than sort the three of a name. So it is told: the index of what names the fewest
  * jobs, and of those that are not over, or are in one state, the one that finds them alone. */
-static const char *index_of(const struct meta_query *q)
+static const char *index_of(struct meta *m, const struct meta_query *q)
 {
 	bool by_state = q->states != 0 && ((q->states & ~meta_active_states()) == 0 ||
 	                                   (q->states & (q->states - 1)) == 0);
 
-	if (q->job_id != NULL)
+	if (q->job_id != NULL || !db_is_sqlite(m->db))
 		return "";
 	if (q->name != NULL)
 		return "INDEXED BY jobs_name ";
@@ -224,13 +225,12 @@ int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struc
 	    LIST "WHERE j.rowid IN (SELECT j.rowid FROM jobs j %s%s"
 	         " ORDER BY j.created_ms %s, j.rowid %s LIMIT ?)"
 	         " ORDER BY j.created_ms %s, j.rowid %s",
-	    index_of(q), buf_cstr(&w.sql), order, order, order, order);
+	    index_of(m, q), buf_cstr(&w.sql), order, order, order, order);
 	return meta_list(m, a, sql, w.v, w.n, sizeof(**out), list_row, out, n, err);
 }
 
 int meta_jobs_count(struct meta *m, const struct meta_query *q, uint64_t *n, struct err *err)
 {
-	AUTO_DB_TX struct db_tx tx = {0};
 	struct where w CLEANUP(where_done);
 	char sql[4000];
 	int64_t count = 0;
@@ -238,9 +238,8 @@ int meta_jobs_count(struct meta *m, const struct meta_query *q, uint64_t *n, str
 	*n = 0;
 	if (!where_of(q, &w))
 		return 0;
-	FMT(sql, "SELECT count(*) FROM jobs j %s%s", index_of(q), buf_cstr(&w.sql));
-	if (db_begin(m->db, DB_READ, &tx, err) < 0 ||
-	    db_number(&tx, sql, w.v, w.n, 0, &count, err) < 0)
+	FMT(sql, "SELECT count(*) FROM jobs j %s%s", index_of(m, q), buf_cstr(&w.sql));
+	if (meta_number(m, sql, w.v, w.n, &count, err) < 0)
 		return -1;
 	*n = (uint64_t)count;
 	return 0;
@@ -274,7 +273,7 @@ static int insert_job(struct db_tx *tx, const struct model_job *j, const char *n
 		tx,
 		"INSERT INTO jobs (id, name, project_id, team_id, state, attempt,"
 		" attempt_max, changed_ms, priority, spec_json, document_json, frozen_json,"
-		" user, recreated_from, created_ms, updated_ms, node_count, cpu_milli,"
+		" \"user\", recreated_from, created_ms, updated_ms, node_count, cpu_milli,"
 		" gpu_count, memory_bytes, gpu_type, spot, cache, max_duration_s, inputs_missing)"
 		" VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
 		"?)",
@@ -298,15 +297,16 @@ static int put_weights(struct db_tx *tx, const char *job_id, const char *const *
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (db_exec(tx,
-		            "INSERT OR IGNORE INTO job_weights (job_id, manifest) VALUES (?, ?)",
+		            "INSERT INTO job_weights (job_id, manifest) VALUES (?, ?) ON CONFLICT "
+		            "DO NOTHING",
 		            DB_ARGS(db_text(job_id), db_text(manifest[i])), NULL, err) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-int meta_job_inputs(struct meta *m, const char *id, const char *resolved_json,
-                    const char *const *manifests, size_t n, struct err *err)
+static int job_inputs_once(struct meta *m, const char *id, const char *resolved_json,
+                           const char *const *manifests, size_t n, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	uint64_t changed = 0;
@@ -324,8 +324,14 @@ int meta_job_inputs(struct meta *m, const char *id, const char *resolved_json,
 	return db_commit(&tx, err);
 }
 
-int meta_job_resolved(struct meta *m, const char *id, const char *attempt_id,
-                      const char *resolved_json, struct err *err)
+int meta_job_inputs(struct meta *m, const char *id, const char *resolved_json,
+                    const char *const *manifests, size_t n, struct err *err)
+{
+	return DB_AGAIN(job_inputs_once(m, id, resolved_json, manifests, n, err), err);
+}
+
+static int job_resolved_once(struct meta *m, const char *id, const char *attempt_id,
+                             const char *resolved_json, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	uint64_t changed = 0;
@@ -338,6 +344,12 @@ int meta_job_resolved(struct meta *m, const char *id, const char *attempt_id,
 	if (changed == 0)
 		return err_set(err, ERR_CONFLICT, "attempt %s of job %s is over", attempt_id, id);
 	return db_commit(&tx, err);
+}
+
+int meta_job_resolved(struct meta *m, const char *id, const char *attempt_id,
+                      const char *resolved_json, struct err *err)
+{
+	return DB_AGAIN(job_resolved_once(m, id, attempt_id, resolved_json, err), err);
 }
 
 static int add_names(struct db_tx *tx, const struct meta_new_job *n, struct err *err)
@@ -353,9 +365,12 @@ static int add_names(struct db_tx *tx, const struct meta_new_job *n, struct err 
 	            NULL, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n->n_code_keys; i++) {
-		if (db_exec(tx, "INSERT OR IGNORE INTO job_code (job_id, key) VALUES (?, ?)",
+		if (db_exec(tx,
+		            "INSERT INTO job_code (job_id, key) VALUES (?, ?) ON CONFLICT DO "
+		            "NOTHING",
 		            DB_ARGS(db_text(j->id), db_text(n->code_keys[i])), NULL, err) < 0 ||
-		    db_exec(tx, "UPDATE uploads SET expires_ms = min(expires_ms, ?) WHERE key = ?",
+		    db_exec(tx,
+		            "UPDATE uploads SET expires_ms = least(expires_ms, ?) WHERE key = ?",
 		            DB_ARGS(db_int(j->created_ms), db_text(n->code_keys[i])), NULL,
 		            err) < 0)
 			return -1;
@@ -363,8 +378,8 @@ static int add_names(struct db_tx *tx, const struct meta_new_job *n, struct err 
 	return 0;
 }
 
-int meta_job_add(struct meta *m, struct arena *a, const struct meta_new_job *n,
-                 struct model_job *out, bool *existing, struct err *err)
+static int job_add_once(struct meta *m, struct arena *a, const struct meta_new_job *n,
+                        struct model_job *out, bool *existing, struct err *err)
 {
 	const struct model_job *j = n->row;
 	struct model_event first = {
@@ -409,6 +424,12 @@ int meta_job_add(struct meta *m, struct arena *a, const struct meta_new_job *n,
 		return -1;
 	*existing = false;
 	return db_commit(&tx, err);
+}
+
+int meta_job_add(struct meta *m, struct arena *a, const struct meta_new_job *n,
+                 struct model_job *out, bool *existing, struct err *err)
+{
+	return DB_AGAIN(job_add_once(m, a, n, out, existing, err), err);
 }
 
 /* The row that a step reads before it decides. */
@@ -460,16 +481,17 @@ static int store_step(struct db_tx *tx, const struct meta_step *s, enum job_stat
 	            " error_message = coalesce(?7, error_message),"
 	            " error_id = CASE WHEN ?7 IS NULL THEN error_id ELSE ?19 END,"
 	            " frozen_json = coalesce(?8, frozen_json),"
-	            " end = CASE WHEN ?9 = 'none' THEN end ELSE ?9 END,"
+	            " \"end\" = CASE WHEN ?9 = 'none' THEN \"end\" ELSE ?9 END,"
 	            " end_code = CASE WHEN ?9 = 'none' THEN end_code ELSE ?10 END,"
-	            " started_ms = CASE WHEN ?17 THEN 0 WHEN ?11 = 0 THEN started_ms ELSE ?11 END,"
-	            " ended_ms = CASE WHEN NOT ?18 THEN 0 WHEN ?12 = 0 THEN ?4 ELSE ?12 END,"
-	            " stop_now = max(stop_now, ?13), attempt_id = coalesce(?14, attempt_id),"
-	            " stage = CASE WHEN ?15 THEN NULL ELSE stage END,"
-	            " progress = CASE WHEN ?15 THEN NULL ELSE progress END,"
-	            " progress_done = CASE WHEN ?15 THEN 0 ELSE progress_done END,"
-	            " progress_total = CASE WHEN ?15 THEN 0 ELSE progress_total END,"
-	            " progress_rate = CASE WHEN ?15 THEN 0.0 ELSE progress_rate END"
+	            " started_ms = CASE WHEN ?17 <> 0 THEN 0 WHEN ?11 = 0 THEN started_ms ELSE ?11 "
+	            "END,"
+	            " ended_ms = CASE WHEN ?18 = 0 THEN 0 WHEN ?12 = 0 THEN ?4 ELSE ?12 END,"
+	            " stop_now = greatest(stop_now, ?13), attempt_id = coalesce(?14, attempt_id),"
+	            " stage = CASE WHEN ?15 <> 0 THEN NULL ELSE stage END,"
+	            " progress = CASE WHEN ?15 <> 0 THEN NULL ELSE progress END,"
+	            " progress_done = CASE WHEN ?15 <> 0 THEN 0 ELSE progress_done END,"
+	            " progress_total = CASE WHEN ?15 <> 0 THEN 0 ELSE progress_total END,"
+	            " progress_rate = CASE WHEN ?15 <> 0 THEN 0.0 ELSE progress_rate END"
 	            " WHERE id = ?16 AND state = ?6",
 	            DB_ARGS(db_text(job_state_word(c->state)), db_int(c->attempt),
 	                    db_int(c->changed_ms), db_int(s->now_ms), db_text(s->reason),
@@ -484,8 +506,8 @@ static int store_step(struct db_tx *tx, const struct meta_step *s, enum job_stat
 	return 0;
 }
 
-int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *from,
-                  enum job_state *to, struct err *err)
+static int job_step_once(struct meta *m, const struct meta_step *s, enum job_state *from,
+                         enum job_state *to, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	AUTO_ARENA struct arena *a = arena_new();
@@ -520,7 +542,7 @@ int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *fro
 	/* A finished job has used its weights until now, and needs nothing any more. */
 	if (job_state_is_final(next.state) &&
 	    db_exec(&tx,
-	            "UPDATE mirrors SET used_ms = max(used_ms, ?) WHERE manifest IN"
+	            "UPDATE mirrors SET used_ms = greatest(used_ms, ?) WHERE manifest IN"
 	            " (SELECT manifest FROM job_weights WHERE job_id = ?)",
 	            DB_ARGS(db_int(s->now_ms), db_text(s->job_id)), NULL, err) < 0)
 		return -1;
@@ -545,6 +567,12 @@ int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *fro
 	return 0;
 }
 
+int meta_job_step(struct meta *m, const struct meta_step *s, enum job_state *from,
+                  enum job_state *to, struct err *err)
+{
+	return DB_AGAIN(job_step_once(m, s, from, to, err), err);
+}
+
 /* One changed column of a job that waits, with its event. */
 static int change_in(struct db_tx *tx, const char *id, const char *set, struct db_val value,
                      struct model_event *e, struct err *err)
@@ -561,8 +589,47 @@ static int change_in(struct db_tx *tx, const char *id, const char *set, struct d
 	return event_in(tx, id, e, err);
 }
 
-int meta_job_change(struct meta *m, const char *id, const struct model_change *c, int64_t now_ms,
-                    const char *actor, struct err *err)
+/* compute.availability_model of its specification; the rest stays as it is. */
+static int change_model(struct db_tx *tx, const char *id, const char *model, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf out = BUF_INIT(DB_VALUE_MAX);
+	const char *spec_json = NULL;
+	const struct doc *spec = NULL, *compute;
+	struct js js;
+
+	if (meta_one_in(tx, a, "SELECT spec_json FROM jobs WHERE id = ?", DB_ARGS(db_text(id)),
+	                spec_row, &spec_json, ERR_JOB_NOT_FOUND, err) < 0 ||
+	    js_parse(a, str_of(spec_json), &spec, err) < 0)
+		return -1;
+	compute = doc_get(spec, "compute");
+	js_init(&js, &out);
+	js_open(&js);
+	DOC_EACH (member, spec) {
+		if (member == compute)
+			continue;
+		js_key_str(&js, member->key);
+		js_doc(&js, member);
+	}
+	js_key(&js, "compute");
+	js_open(&js);
+	DOC_EACH (member, compute) {
+		if (str_eq(member->key, "availability_model"))
+			continue;
+		js_key_str(&js, member->key);
+		js_doc(&js, member);
+	}
+	js_kv(&js, "availability_model", model);
+	js_close(&js);
+	js_close(&js);
+	if (buf_check(&out, "specification", err) < 0)
+		return -1;
+	return db_exec(tx, "UPDATE jobs SET spec_json = ? WHERE id = ?",
+	               DB_ARGS(db_text(buf_cstr(&out)), db_text(id)), NULL, err);
+}
+
+static int job_change_once(struct meta *m, const char *id, const struct model_change *c,
+                           int64_t now_ms, const char *actor, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	struct model_event e = {.ms = now_ms, .actor = actor};
@@ -581,30 +648,33 @@ int meta_job_change(struct meta *m, const char *id, const struct model_change *c
 		e.kind = "availability_model";
 		FMT(text, "availability_model is %s now", *c->spot ? "spot" : "dedicated");
 		/* the specification, too: it is what a job is recreated from */
-		if (change_in(&tx, id,
-		              "spot = ?2, spec_json = json_set(spec_json,"
-		              " '$.compute.availability_model',"
-		              " CASE WHEN ?2 THEN 'spot' ELSE 'dedicated' END)",
-		              db_int(*c->spot), &e, err) < 0)
+		if (change_in(&tx, id, "spot = ?", db_int(*c->spot), &e, err) < 0 ||
+		    change_model(&tx, id, *c->spot ? "spot" : "dedicated", err) < 0)
 			return -1;
 	}
 	return db_commit(&tx, err);
 }
 
+int meta_job_change(struct meta *m, const char *id, const struct model_change *c, int64_t now_ms,
+                    const char *actor, struct err *err)
+{
+	return DB_AGAIN(job_change_once(m, id, c, now_ms, actor, err), err);
+}
+
 int meta_job_sync(struct meta *m, const char *id, const char *status, struct err *err)
 {
-	return meta_exec(m, "UPDATE jobs SET sync_status = ? WHERE id = ? AND sync_status IS NOT ?",
-	                 DB_ARGS(db_text(status), db_text(id), db_text(status)), ERR_NONE, err);
+	return meta_exec(
+		m,
+		"UPDATE jobs SET sync_status = ? WHERE id = ? AND sync_status IS DISTINCT FROM ?",
+		DB_ARGS(db_text(status), db_text(id), db_text(status)), ERR_NONE, err);
 }
 
 int meta_job_stop_now(struct meta *m, const char *id, bool *now, struct err *err)
 {
-	AUTO_DB_TX struct db_tx tx = {0};
 	int64_t flag = 0;
 
-	if (db_begin(m->db, DB_READ, &tx, err) < 0 ||
-	    db_number(&tx, "SELECT stop_now FROM jobs WHERE id = ?", DB_ARGS(db_text(id)), 0, &flag,
-	              err) < 0)
+	if (meta_number(m, "SELECT stop_now FROM jobs WHERE id = ?", DB_ARGS(db_text(id)), &flag,
+	                err) < 0)
 		return -1;
 	*now = flag != 0;
 	return 0;
@@ -631,7 +701,7 @@ static void del_row(struct db_rows *r, void *item)
 	n->project_id = db_get_text(r);
 }
 
-int meta_job_del(struct meta *m, const char *id, struct err *err)
+static int job_del_once(struct meta *m, const char *id, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	AUTO_ARENA struct arena *a = arena_new();
@@ -651,13 +721,24 @@ int meta_job_del(struct meta *m, const char *id, struct err *err)
 	return db_commit(&tx, err);
 }
 
-int meta_event_add(struct meta *m, const char *job_id, const struct model_event *e, struct err *err)
+int meta_job_del(struct meta *m, const char *id, struct err *err)
+{
+	return DB_AGAIN(job_del_once(m, id, err), err);
+}
+
+static int event_add_once(struct meta *m, const char *job_id, const struct model_event *e,
+                          struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 || event_in(&tx, job_id, e, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
+}
+
+int meta_event_add(struct meta *m, const char *job_id, const struct model_event *e, struct err *err)
+{
+	return DB_AGAIN(event_add_once(m, job_id, e, err), err);
 }
 
 static void event_row(struct db_rows *r, void *item)

@@ -61,8 +61,8 @@ int meta_deliveries(struct meta *m, struct arena *a, const struct meta_webhook *
 		sizeof(**out), delivery_row, out, n, err);
 }
 
-int meta_delivery_tried(struct meta *m, const struct model_delivery *t, int64_t due_ms,
-                        const struct model_event *e, struct err *err)
+static int delivery_tried_once(struct meta *m, const struct model_delivery *t, int64_t due_ms,
+                               const struct model_event *e, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
@@ -82,4 +82,10 @@ int meta_delivery_tried(struct meta *m, const struct model_delivery *t, int64_t 
 	                         NULL, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
+}
+
+int meta_delivery_tried(struct meta *m, const struct model_delivery *t, int64_t due_ms,
+                        const struct model_event *e, struct err *err)
+{
+	return DB_AGAIN(delivery_tried_once(m, t, due_ms, e, err), err);
 }

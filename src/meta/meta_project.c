@@ -69,8 +69,8 @@ int meta_projects_find(struct meta *m, struct arena *a, const struct meta_projec
 		sizeof(**out), project_row, out, n, err);
 }
 
-int meta_project_upsert(struct meta *m, struct arena *a, const struct model_project *p,
-                        struct model_project *out, struct err *err)
+static int project_upsert_once(struct meta *m, struct arena *a, const struct model_project *p,
+                               struct model_project *out, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
@@ -90,6 +90,12 @@ int meta_project_upsert(struct meta *m, struct arena *a, const struct model_proj
 	return db_commit(&tx, err);
 }
 
+int meta_project_upsert(struct meta *m, struct arena *a, const struct model_project *p,
+                        struct model_project *out, struct err *err)
+{
+	return DB_AGAIN(project_upsert_once(m, a, p, out, err), err);
+}
+
 int meta_project_quota(struct meta *m, const char *id, uint64_t bytes, struct err *err)
 {
 	return meta_exec(m, "UPDATE projects SET cache_quota = ? WHERE id = ?",
@@ -101,7 +107,7 @@ static void id_row(struct db_rows *r, void *item)
 	*(const char **)item = db_get_text(r);
 }
 
-int meta_project_del(struct meta *m, const char *id, struct err *err)
+static int project_del_once(struct meta *m, const char *id, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	AUTO_ARENA struct arena *a = arena_new();
@@ -138,4 +144,9 @@ int meta_project_del(struct meta *m, const char *id, struct err *err)
 	    db_exec(&tx, "DELETE FROM projects WHERE id = ?", DB_ARGS(db_text(id)), NULL, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
+}
+
+int meta_project_del(struct meta *m, const char *id, struct err *err)
+{
+	return DB_AGAIN(project_del_once(m, id, err), err);
 }

@@ -55,13 +55,8 @@ int meta_waiting(struct meta *m, struct arena *a, struct meta_waiting **out, siz
 
 int meta_waiting_of_team(struct meta *m, const char *team_id, int64_t *n, struct err *err)
 {
-	AUTO_DB_TX struct db_tx tx = {0};
-
-	if (db_begin(m->db, DB_READ, &tx, err) < 0 ||
-	    db_number(&tx, "SELECT count(*) FROM jobs WHERE state = 'pending' AND team_id = ?",
-	              DB_ARGS(db_text(team_id)), 0, n, err) < 0)
-		return -1;
-	return db_commit(&tx, err);
+	return meta_number(m, "SELECT count(*) FROM jobs WHERE state = 'pending' AND team_id = ?",
+	                   DB_ARGS(db_text(team_id)), n, err);
 }
 
 static void held_row(struct db_rows *r, void *item)
@@ -116,7 +111,7 @@ int meta_trees(struct meta *m, struct arena *a, struct meta_tree **out, size_t *
 	    "SELECT w.job_id, w.manifest,"
 	    " coalesce((SELECT max(x.bytes_total) FROM mirrors x WHERE x.manifest = w.manifest), "
 	    "0),"
-	    " j.state IN (%s)"
+	    " CASE WHEN j.state IN (%s) THEN 1 ELSE 0 END"
 	    " FROM job_weights w JOIN jobs j ON j.id = w.job_id ORDER BY w.job_id",
 	    states);
 	return meta_list(m, a, sql, DB_NONE, sizeof(**out), tree_row, out, n, err);
@@ -128,8 +123,8 @@ static int put_job(struct db_tx *tx, const char *states, const struct meta_live_
 	char sql[700];
 
 	FMT(sql,
-	    "UPDATE jobs SET reason = coalesce(?1, reason), updated_ms = max(updated_ms, ?2),"
-	    " heartbeat_ms = max(heartbeat_ms, ?3),"
+	    "UPDATE jobs SET reason = coalesce(?1, reason), updated_ms = greatest(updated_ms, ?2),"
+	    " heartbeat_ms = greatest(heartbeat_ms, ?3),"
 	    " stage = CASE WHEN ?4 IS NULL THEN stage ELSE ?4 END,"
 	    " progress = CASE WHEN ?4 IS NULL THEN progress ELSE ?5 END,"
 	    " progress_done = CASE WHEN ?4 IS NULL THEN progress_done ELSE ?6 END,"
@@ -144,8 +139,8 @@ static int put_job(struct db_tx *tx, const char *states, const struct meta_live_
 	               NULL, err);
 }
 
-int meta_live_put(struct meta *m, const struct meta_live_job *jobs, size_t n_jobs,
-                  const struct meta_live_node *nodes, size_t n_nodes, struct err *err)
+static int live_put_once(struct meta *m, const struct meta_live_job *jobs, size_t n_jobs,
+                         const struct meta_live_node *nodes, size_t n_nodes, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 	char states[META_STATES_CAP];
@@ -161,7 +156,7 @@ int meta_live_put(struct meta *m, const struct meta_live_job *jobs, size_t n_job
 		const struct meta_live_node *t = &nodes[i];
 
 		if (db_exec(&tx,
-		            "UPDATE attempts SET heartbeat_ms = max(heartbeat_ms, ?), idle = ?"
+		            "UPDATE attempts SET heartbeat_ms = greatest(heartbeat_ms, ?), idle = ?"
 		            " WHERE id = ? AND node_rank = ?",
 		            DB_ARGS(db_int(t->heartbeat_ms), db_int(t->idle),
 		                    db_text(t->attempt_id), db_int(t->rank)),
@@ -169,4 +164,10 @@ int meta_live_put(struct meta *m, const struct meta_live_job *jobs, size_t n_job
 			return -1;
 	}
 	return db_commit(&tx, err);
+}
+
+int meta_live_put(struct meta *m, const struct meta_live_job *jobs, size_t n_jobs,
+                  const struct meta_live_node *nodes, size_t n_nodes, struct err *err)
+{
+	return DB_AGAIN(live_put_once(m, jobs, n_jobs, nodes, n_nodes, err), err);
 }

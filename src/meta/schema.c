@@ -1,6 +1,7 @@
 /*
  * schema.c - the tables, as migrations that are only ever added to. STRICT: a column holds the type
- * it says. Times are wall milliseconds with 0 for never; states are the stored words of core/.
+ * it says. Times are wall milliseconds with 0 for never; states are the stored words of core/. They
+ * are in SQLite's words; other drivers translate these (db.h).
  */
 #include "meta/schema.h"
 
@@ -42,8 +43,8 @@ static const char version_1[] =
 	" state TEXT NOT NULL, attempt INTEGER NOT NULL, attempt_max INTEGER NOT NULL,"
 	" changed_ms INTEGER NOT NULL, priority INTEGER NOT NULL,"
 	" spec_json TEXT NOT NULL, document_json TEXT NOT NULL, frozen_json TEXT,"
-	" reason TEXT, error_message TEXT, end TEXT NOT NULL DEFAULT 'none',"
-	" end_code INTEGER NOT NULL DEFAULT 0, attempt_id TEXT, user TEXT NOT NULL,"
+	" reason TEXT, error_message TEXT, \"end\" TEXT NOT NULL DEFAULT 'none',"
+	" end_code INTEGER NOT NULL DEFAULT 0, attempt_id TEXT, \"user\" TEXT NOT NULL,"
 	" recreated_from TEXT, sync_status TEXT, stop_now INTEGER NOT NULL DEFAULT 0,"
 	" created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
 	" started_ms INTEGER NOT NULL DEFAULT 0, ended_ms INTEGER NOT NULL DEFAULT 0,"
@@ -122,8 +123,8 @@ static const char version_1[] =
 	" id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, what TEXT NOT NULL) STRICT;";
 
 /* Fields that lists show are columns: a list does not read specifications. */
-static const char version_2[] =
-	"ALTER TABLE jobs ADD COLUMN spot INTEGER NOT NULL DEFAULT 0;"
+static const char version_2[] = "ALTER TABLE jobs ADD COLUMN spot INTEGER NOT NULL DEFAULT 0;";
+static const char fill_2[] =
 	"UPDATE jobs SET spot = 1"
 	" WHERE json_extract(spec_json, '$.compute.availability_model') = 'spot';";
 
@@ -154,14 +155,15 @@ static const char version_6[] = "ALTER TABLE jobs ADD COLUMN error_id TEXT;";
 static const char version_7[] =
 	"ALTER TABLE jobs ADD COLUMN cache INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE jobs ADD COLUMN max_duration_s INTEGER NOT NULL DEFAULT 0;"
+	"CREATE INDEX jobs_line ON jobs(state, priority DESC, created_ms, id);";
+static const char fill_7[] =
 	"UPDATE jobs SET"
 	" cache = CASE WHEN json_extract(spec_json, '$.runtime.cache_config.enabled') = 1 THEN 1 +"
 	"  (json_extract(spec_json, '$.runtime.cache_config.require_cache_affinity') = 1) ELSE 0 "
 	"END,"
 	" max_duration_s ="
 	"  coalesce(CAST(json_extract(spec_json, '$.limits.max_duration') AS INTEGER), 0)"
-	" WHERE json_valid(spec_json);"
-	"CREATE INDEX jobs_line ON jobs(state, priority DESC, created_ms, id);";
+	" WHERE json_valid(spec_json);";
 
 /* Why a checkpoint has its state (core/ckpt_rule.h). */
 static const char version_8[] =
@@ -173,9 +175,10 @@ static const char version_8[] =
 	"ALTER TABLE checkpoints ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;";
 
 /* People ask by name, and for what is theirs. */
-static const char version_9[] = "CREATE INDEX jobs_name ON jobs(name);"
-				"CREATE INDEX jobs_user ON jobs(user, created_ms);"
-				"CREATE INDEX jobs_user_state ON jobs(user, state, created_ms);";
+static const char version_9[] =
+	"CREATE INDEX jobs_name ON jobs(name);"
+	"CREATE INDEX jobs_user ON jobs(\"user\", created_ms);"
+	"CREATE INDEX jobs_user_state ON jobs(\"user\", state, created_ms);";
 
 /* Code that was sent before is not sent again. */
 static const char version_10[] = "ALTER TABLE uploads ADD COLUMN sha256 TEXT;"
@@ -186,7 +189,8 @@ static const char version_11[] =
 	"CREATE TABLE job_weights ("
 	" job_id TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, manifest TEXT NOT NULL,"
 	" PRIMARY KEY (job_id, manifest)) STRICT, WITHOUT ROWID;"
-	"CREATE INDEX job_weights_manifest ON job_weights(manifest);"
+	"CREATE INDEX job_weights_manifest ON job_weights(manifest);";
+static const char fill_11[] =
 	"INSERT OR IGNORE INTO job_weights (job_id, manifest)"
 	" SELECT j.id, json_extract(w.value, '$.manifest') FROM jobs j,"
 	"  json_each(CASE WHEN json_valid(j.frozen_json) THEN j.frozen_json ELSE '{}' END,"
@@ -214,18 +218,23 @@ static const char version_15[] =
 	"CREATE INDEX jobs_team_state ON jobs(team_id, state, created_ms);"
 	"CREATE INDEX jobs_project_state ON jobs(project_id, state, created_ms);";
 
-static const char *const migrations[SCHEMA_VERSION] = {
-	version_1, version_2,  version_3,  version_4,  version_5,  version_6,  version_7, version_8,
-	version_9, version_10, version_11, version_12, version_13, version_14, version_15};
+/* fill: for the rows of an older SQLite database, in its own words. Other drivers are younger than
+ * these: their tables are empty then. */
+static const struct migration {
+	const char *tables, *fill;
+} migrations[SCHEMA_VERSION] = {{version_1, NULL},   {version_2, fill_2},   {version_3, NULL},
+                                {version_4, NULL},   {version_5, NULL},     {version_6, NULL},
+                                {version_7, fill_7}, {version_8, NULL},     {version_9, NULL},
+                                {version_10, NULL},  {version_11, fill_11}, {version_12, NULL},
+                                {version_13, NULL},  {version_14, NULL},    {version_15, NULL}};
 
 static int apply(struct db *db, bool *more, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
+	const struct migration *step;
 	int64_t at = 0;
-	char sql[60];
 
-	if (db_begin(db, DB_WRITE, &tx, err) < 0 ||
-	    db_number(&tx, "PRAGMA user_version", DB_NONE, 0, &at, err) < 0)
+	if (db_begin(db, DB_WRITE, &tx, err) < 0 || db_version(&tx, &at, err) < 0)
 		return -1;
 	if (at > SCHEMA_VERSION)
 		return err_set(
@@ -236,10 +245,11 @@ static int apply(struct db *db, bool *more, struct err *err)
 	*more = at < SCHEMA_VERSION;
 	if (!*more)
 		return 0;
-	if (db_script(&tx, migrations[at], err) < 0)
+	step = &migrations[at];
+	if (db_script(&tx, step->tables, err) < 0 ||
+	    (step->fill != NULL && db_is_sqlite(db) && db_script(&tx, step->fill, err) < 0))
 		return err_wrap(err, "schema %lld", (long long)at + 1);
-	FMT(sql, "PRAGMA user_version = %lld", (long long)at + 1);
-	if (db_script(&tx, sql, err) < 0)
+	if (db_set_version(&tx, at + 1, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
 }
@@ -249,7 +259,7 @@ int schema_migrate(struct db *db, struct err *err)
 	bool more = true;
 
 	while (more) {
-		if (apply(db, &more, err) < 0)
+		if (DB_AGAIN(apply(db, &more, err), err) < 0)
 			return -1;
 	}
 	return 0;

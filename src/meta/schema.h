@@ -1,6 +1,6 @@
 /*
- * schema.h - numbered migrations. The number of the last one applied is the database's
- * user_version; each runs in one transaction with the change of that number. A database that is
+ * schema.h - numbered migrations, the same for all drivers. The database keeps the number of the
+ * last one applied; each runs in one transaction with the change of that number. A database that is
  * newer than this program is refused: an older server must not write to it.
  */
 #ifndef SCHEMA_H

@@ -1,5 +1,6 @@
-/* test_meta.c - the rows over a real SQLite file: every noun, the guards that keep jobs honest, and
- * one life of a job with every statement made to fail in turn. */
+/* test_meta.c - the rows over a real database: every noun, the guards that keep jobs honest, and
+ * one life of a job with every statement made to fail in turn. STOKER_TEST_DATABASE is the URL of a
+ * PostgreSQL; without it, a SQLite file. */
 #include "unit.h"
 
 #include "base/fs.h"
@@ -7,12 +8,45 @@
 #include "meta/meta.h"
 #include "meta/schema.h"
 
+#define URL_CAP 300
+
 struct place {
-	char dir[64], url[128];
+	char dir[64], url[URL_CAP];
 	struct arena *a;
 	struct meta *m;
 	struct err err;
 };
+
+static const char *postgres(void)
+{
+	return getenv("STOKER_TEST_DATABASE");
+}
+
+static void in_database(const char *sql)
+{
+	AUTO_DB struct db *db = NULL;
+	AUTO_DB_TX struct db_tx tx = {0};
+	struct err err = {0};
+
+	assert_ok(db_open(&db, postgres(), &err), &err);
+	assert_ok(db_begin(db, DB_WRITE, &tx, &err), &err);
+	assert_ok(db_script(&tx, sql, &err), &err);
+	assert_ok(db_commit(&tx, &err), &err);
+}
+
+/* A database that is new: a file, or a schema. */
+static void fresh(struct place *p, int number, char out[URL_CAP])
+{
+	char sql[100];
+
+	if (postgres() == NULL) {
+		(void)snprintf(out, URL_CAP, "sqlite:%s/%d.db", p->dir, number);
+		return;
+	}
+	FMT(sql, "DROP SCHEMA IF EXISTS t%d CASCADE; CREATE SCHEMA t%d", number, number);
+	in_database(sql);
+	(void)snprintf(out, URL_CAP, "%s&options=-csearch_path%%3Dt%d", postgres(), number);
+}
 
 static int setup(void **state)
 {
@@ -21,10 +55,11 @@ static int setup(void **state)
 	FMT(p->dir, "/tmp/test_meta.XXXXXX");
 	if (mkdtemp(p->dir) == NULL)
 		return -1;
-	FMT(p->url, "sqlite:%s/stoker.db", p->dir);
+	fresh(p, 0, p->url);
 	p->a = arena_new();
 	*state = p;
-	return meta_open(&p->m, p->url, &p->err);
+	assert_ok(meta_open(&p->m, p->url, &p->err), &p->err);
+	return 0;
 }
 
 static int teardown(void **state)
@@ -125,7 +160,7 @@ static void teams_and_tokens(void **state)
 	size_t n = 0;
 
 	assert_err(meta_team(p->m, p->a, NULL, &t, &p->err), &p->err, ERR_TEAM_NOT_FOUND, "");
-	assert_err(meta_token_add(p->m, &k, &p->err), &p->err, ERR_CONFLICT, "FOREIGN");
+	assert_err(meta_token_add(p->m, &k, &p->err), &p->err, ERR_CONFLICT, "database: ");
 	assert_ok(add_team(p->m, &p->err), &p->err);
 	assert_err(add_team(p->m, &p->err), &p->err, ERR_CONFLICT, "already");
 	assert_ok(meta_team(p->m, p->a, NULL, &t, &p->err), &p->err);
@@ -604,9 +639,10 @@ static void every_statement_can_fail(void **state)
 		AUTO_ARENA struct arena *a = arena_new();
 		AUTO_META struct meta *m = NULL;
 		struct err err = {0};
-		char url[200];
+		char url[URL_CAP], plain[URL_CAP];
 
-		FMT(url, "fault:%d:sqlite:%s/fault-%d.db", n, p->dir, n);
+		fresh(p, n, plain);
+		FMT(url, "fault:%d:%.200s", n, plain);
 		if (meta_open(&m, url, &err) == 0 && life(m, a, &err) == 0) {
 			assert_true(n > 30);
 			return;
@@ -614,8 +650,7 @@ static void every_statement_can_fail(void **state)
 		assert_non_null(strstr(err.msg, "injected fault"));
 		meta_close(TAKE(m));
 		err_clear(&err);
-		FMT(url, "sqlite:%s/fault-%d.db", p->dir, n);
-		assert_ok(meta_open(&m, url, &err), &err);
+		assert_ok(meta_open(&m, plain, &err), &err);
 		assert_ok(meta_check(m, &err), &err);
 	}
 	fail_msg("it never succeeded");
@@ -626,17 +661,18 @@ static void a_newer_database_is_refused(void **state)
 	struct place *p = *state;
 	AUTO_META struct meta *again = NULL;
 
+	meta_close(TAKE(p->m));
 	assert_ok(meta_open(&again, p->url, &p->err), &p->err); /* migrating twice is fine */
+	meta_close(TAKE(again));
 	{
 		AUTO_DB struct db *db = NULL;
 		AUTO_DB_TX struct db_tx tx = {0};
 
 		assert_ok(db_open(&db, p->url, &p->err), &p->err);
 		assert_ok(db_begin(db, DB_WRITE, &tx, &p->err), &p->err);
-		assert_ok(db_script(&tx, "PRAGMA user_version = 9999", &p->err), &p->err);
+		assert_ok(db_set_version(&tx, 9999, &p->err), &p->err);
 		assert_ok(db_commit(&tx, &p->err), &p->err);
 	}
-	meta_close(TAKE(again));
 	assert_err(meta_open(&again, p->url, &p->err), &p->err, ERR_CONFLICT, "newer");
 	assert_err(meta_open(&again, "oracle:x", &p->err), &p->err, ERR_INVALID, "driver");
 	assert_err(meta_open(&again, "sqlite:/nowhere/x.db", &p->err), &p->err, ERR_IO, "open");
