@@ -229,21 +229,22 @@ static void show_cells(const struct doc *ck, const struct out_col *cols, size_t 
 	}
 }
 
-/* The rules doubt what they cannot prove; a person can look. Files that lie in no folder are the
- * checkpoint ".", which no path of the API names: it cannot be marked. */
+/* The rules doubt what they cannot prove; a person can look. */
 static void show_way_out(struct cli *c, const struct doc *job, const struct doc *ck)
 {
-	const char *name = out_name(c->arena, doc_text(doc_get(ck, "checkpoint_id")));
-	const char *id = arena_printf(c->arena, "%s/%s", doc_cstr(doc_get(job, "id"), "?"), name);
+	const char *id = arena_printf(c->arena, "%s/%s", doc_cstr(doc_get(job, "id"), "?"),
+	                              out_name(c->arena, doc_text(doc_get(ck, "checkpoint_id"))));
+
 	const char *lines[] = {
+		arena_printf(c->arena, "stoker checkpoints pull %s      # look at its files", id),
 		arena_printf(c->arena,
-	                     "stoker checkpoints pull %s --incomplete  # look at its files", id),
-		arena_printf(c->arena,
-	                     "stoker checkpoints complete %s           # mark it as whole", id),
+	                     "stoker checkpoints complete %s  # they are whole: jobs may resume "
+	                     "from it",
+	                     id),
 	};
 
 	if (strcmp(doc_cstr(doc_get(ck, "state"), ""), ckpt_state_word(CKPT_INCOMPLETE)) == 0)
-		out_next(c, lines, strcmp(name, ".") == 0 ? 1 : COUNT(lines));
+		out_next(c, lines, COUNT(lines));
 }
 
 int cmd_checkpoints_show(struct cli *c, struct err *err)

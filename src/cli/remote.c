@@ -214,6 +214,7 @@ static const struct {
 	{ERR_TLS_EXPECTED, "wrong version number", "it does not speak TLS",
          "Use http:// in the URL"},
 	{ERR_TLS_EXPECTED, NULL, NULL, NULL},
+	{ERR_DATABASE_UNAVAILABLE, NULL, NULL, "Jobs go on running; try again later"},
 	{ERR_TIMEOUT, NULL, "no answer", "Is the address right? Is there a firewall in between?"},
 	{ERR_UNAVAILABLE, NULL, NULL,
          "Is it a Stoker server, and is it running? With TLS its URL begins with https://"},
@@ -272,13 +273,7 @@ bool remote_again(struct cli *c, struct retry *r, int tries, struct err *err)
 		out_waiting(c, "%s. Trying again (2/%d)", said.msg, tries);
 	else
 		out_waiting(c, "trying again (%d/%d)", tries - r->left + 2, tries);
-	if (retry_again(r, err))
-		return true;
-	if (interrupted) { /* what it waited for is not why it ends */
-		err_clear(err);
-		(void)err_set(err, ERR_CANCELED, "canceled");
-	}
-	return false;
+	return retry_again(r, err);
 }
 
 struct waiting {

@@ -184,6 +184,17 @@ static int check(struct proof *p, struct str challenge, struct str body, struct 
 	return 0;
 }
 
+/* Of what an unproven server says, only whether it is this. */
+static bool says_database(struct str body)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const struct doc *d = NULL;
+	struct err ignored = {0};
+
+	return js_parse(a, body, &d, &ignored) == 0 &&
+	       str_eq(doc_text(doc_path(d, "error", "id", NULL)), "database_unavailable");
+}
+
 int proof_ask(struct proof *p, int fd, struct err *err)
 {
 	AUTO_BUF struct buf rq = BUF_INIT(HEAD_MAX), head = BUF_INIT(HEAD_MAX),
@@ -209,6 +220,9 @@ int proof_ask(struct proof *p, int fd, struct err *err)
 		return err_set(err, ERR_TOKEN_INVALID,
 		               "the server does not know this token: it was revoked or has "
 		               "expired, or another program answers there");
+	if (answer.status == 503 && says_database(buf_view(&body)))
+		return err_set(err, ERR_DATABASE_UNAVAILABLE,
+		               "the server's database cannot be reached");
 	if (answer.status == 503 || answer.status == 429 || answer.closes)
 		return err_set(err, ERR_UNAVAILABLE, "the server is busy or restarting");
 	if (answer.status != 200)

@@ -68,41 +68,15 @@ static const char *memory_words(struct run *r)
 	                    units_show_memory(r->spec.memory_bytes, limit), command_words(r));
 }
 
-/* What a colleague would say to the last lines of a job's output. */
-/* clang-format off */
-static const struct {
-	int code;         /* exit code; 0 = any but success */
-	const char *said; /* in the last lines, as shells and pip report it */
-	const char *cure, *in_image;
-} hints[] = {
-	/* Debian has no `python`, only `python3` */
-	{127, "python: command not found", "this machine has no `python`: use python3, or set runtime.python",
-	 "the image has no `python`: try python3, or set runtime.python"},
-	{127, "python: not found", "this machine has no `python`: use python3, or set runtime.python",
-	 "the image has no `python`: try python3, or set runtime.python"},
-	{126, ": Permission denied", "the file is not executable: run it by `bash FILE`, or chmod +x it", NULL},
-	{0, "$'\\r': command not found", "a script has Windows line ends: sed -i 's/\\r$//' FILE", NULL},
-	{0, "\r: invalid option", "a script has Windows line ends: sed -i 's/\\r$//' FILE", NULL},
-	{0, "error: externally-managed-environment",
-	 "pip cannot install here: name the packages in runtime.python, see docs/python.md", NULL},
-	{0, "Read-only file system: '/opt/stoker/python/",
-	 "this environment is read-only: name the packages in runtime.python, see docs/python.md", NULL},
-};
-/* clang-format on */
-
-static const char *hint(struct run *r, int code)
+/* Debian has no `python`, only `python3`: as sh, dash and bash report it. */
+static const char *python_hint(struct run *r)
 {
-	bool image = r->spec.base_image != NULL;
-
-	for (size_t i = 0; i < COUNT(hints); i++) {
-		if ((hints[i].code != 0 && hints[i].code != code) ||
-		    !logs_tail_has(r->logs, hints[i].said))
-			continue;
-		return arena_printf(r->a, "; %s",
-		                    image && hints[i].in_image != NULL ? hints[i].in_image
-		                                                       : hints[i].cure);
-	}
-	return "";
+	if (!logs_tail_has(r->logs, "python: command not found") &&
+	    !logs_tail_has(r->logs, "python: not found"))
+		return "";
+	return r->spec.base_image != NULL
+	               ? "; the image has no `python`: try python3, or set runtime.python"
+	               : "; this machine has no `python`: use python3, or set runtime.python";
 }
 
 void run_verdict(struct run *r)
@@ -145,8 +119,8 @@ void run_verdict(struct run *r)
 		x->code = code - 128;
 	} else if (code == 0) {
 		x->detail = NULL;
-	} else {
-		x->detail = arena_printf(r->a, "%s%s", x->detail, hint(r, code));
+	} else if (code == 127) { /* the shell's: command not found */
+		x->detail = arena_printf(r->a, "%s%s", x->detail, python_hint(r));
 	}
 	if (code == 0 && oom > 0)
 		logs_message(r->logs,

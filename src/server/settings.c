@@ -11,6 +11,9 @@ static const struct conf_row rows[] = {
 	{"data", CONF_TEXT, AT(data), NULL, "DIR", "Basics",
 	 "Folder of the database, the mirror, checkpoints, caches and logs, on a local disk. "
 	 "Unset: $XDG_DATA_HOME/stoker, ~/.local/share/stoker"},
+	{"database", CONF_TEXT, AT(database), NULL, "URL", "Basics",
+	 "sqlite:FILE, or postgresql://[USER@]HOST[:PORT]/NAME[?OPTION=VALUE...] with libpq's options, variables and "
+	 "password file. Unset: stoker.db in the data folder"},
 	{"config", CONF_TEXT, AT(config), NULL, "FILE", "Basics", "YAML file with settings"},
 	{"listen", CONF_TEXT, AT(listen), "127.0.0.1:8000", "ADDRESS:PORT", "Basics",
 	 "Address to listen on; port 0 picks a free port"},
@@ -223,6 +226,31 @@ static int check_folders(const char *flag, const struct conf_list *l, struct err
 	return 0;
 }
 
+bool settings_has_password(const char *url)
+{
+	const char *at = strstr(url, "://"), *end, *colon;
+
+	at = at != NULL ? at + strlen("://") : url;
+	end = at + strcspn(at, "/?");
+	colon = memchr(at, ':', (size_t)(end - at));
+	if (colon != NULL && memchr(colon, '@', (size_t)(end - colon)) != NULL)
+		return true;
+	return strstr(end, "password=") != NULL; /* sslpassword, too */
+}
+
+static int check_database(const char *url, struct err *err)
+{
+	static const char *const schemes[] = {"sqlite:", "postgresql://", "postgres://"};
+
+	for (size_t i = 0; i < COUNT(schemes); i++)
+		if (url == NULL || strncmp(url, schemes[i], strlen(schemes[i])) == 0)
+			return 0;
+	/* what was given may have a password */
+	return err_set(err, ERR_INVALID,
+	               "--database should be sqlite:FILE or "
+	               "postgresql://[USER@]HOST[:PORT]/NAME");
+}
+
 /* Checks values whose mistakes would otherwise show in the first job that needs them. */
 static int check_values(struct arena *a, const struct settings *s, struct err *err)
 {
@@ -241,7 +269,8 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 	if (s->connections_per_address < 0 || s->connections_per_address > 4096)
 		return err_set(err, ERR_INVALID,
 		               "--connections-per-address must be from 0 to 4096");
-	if (check_url(a, "base-url", s->base_url, err) < 0 ||
+	if (check_database(s->database, err) < 0 ||
+	    check_url(a, "base-url", s->base_url, err) < 0 ||
 	    check_url(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
 	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)
 		return -1;

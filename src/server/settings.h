@@ -6,7 +6,7 @@
 #include "io/url.h"
 
 struct settings {
-	const char *data, *config, *listen, *base_url;
+	const char *data, *database, *config, *listen, *base_url;
 	struct conf_list allow_file_root, allow_source_network, allow_endpoint, share,
 		trusted_proxy;
 	const char *hf_endpoint, *s3_endpoint;
@@ -33,6 +33,9 @@ int settings_exposure(struct arena *a, const struct settings *s, struct err *err
  * machine reaches it. */
 int settings_address(struct arena *a, const char *listen, const char **host, uint16_t *port,
                      bool *loopback, struct err *err) MUST_CHECK;
+
+/* --database with a password in it, which belongs into libpq's own files and variables. */
+bool settings_has_password(const char *url);
 
 /* An item of allow_endpoint as a URL. */
 int settings_endpoint(struct arena *a, const char *text, struct url *out,

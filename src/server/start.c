@@ -13,6 +13,7 @@
 #define LOCK_WAIT_MS 10000 /* for the lock of a server that is no more */
 #define OWNER_WAIT_MS 1000 /* of one that is there: it may be dying */
 #define LOCK_PAUSE_MS 50
+#define SQLITE "sqlite:"
 #define SMALL_FILE ((size_t)64 << 10)
 
 static const char *const folders[] = {
@@ -192,21 +193,61 @@ static int make_url_key(struct app *app, struct err *err)
 	return 0;
 }
 
-static int open_meta(struct app *app, struct err *err)
+/* A new key beside an old database would open none of its secrets. */
+static int load_key(struct app *app, bool first, struct err *err)
 {
-	const char *db = app_path(app, app->arena, "stoker.db");
 	const char *key = app_path(app, app->arena, "master.key");
-	bool first = access(db, F_OK) != 0;
 
-	if (!first && access(db, W_OK) < 0)
+	if (seal_load_key(key, first, &app->master, err) == 0)
+		return 0;
+	if (!first && err->code == ERR_NOT_FOUND)
+		return err_wrap(err, "the database has rows, and its master key is not here: copy "
+		                     "master.key from the data folder of its server");
+	return err_wrap(err, first ? "master key" : "master key of an existing database");
+}
+
+/* The key first: a database without one has nothing that it could not open. */
+static int open_file(struct app *app, const char *file, struct err *err)
+{
+	bool first = access(file, F_OK) != 0;
+
+	if (!first && access(file, W_OK) < 0)
 		return err_errno(err, errno,
 		                 "%s is not writable by this user. If another user restored a "
 		                 "backup, chown the whole folder",
-		                 db);
-	/* A new key beside an old database would open none of its secrets. */
-	if (seal_load_key(key, first, &app->master, err) < 0)
-		return err_wrap(err, first ? "master key" : "master key of an existing database");
-	if (meta_open(&app->meta, arena_printf(app->arena, "sqlite:%s", db), err) < 0 ||
+		                 file);
+	if (load_key(app, first, err) < 0)
+		return -1;
+	return meta_open(&app->meta, arena_printf(app->arena, "sqlite:%s", file), err);
+}
+
+/* One that is elsewhere says itself whether it is new: the first key goes where the rows will go.
+ */
+static int open_database(struct app *app, struct err *err)
+{
+	const char *url = app->set.database;
+	struct model_team t = {0};
+
+	if (url == NULL)
+		return open_file(app, app_path(app, app->arena, "stoker.db"), err);
+	if (strncmp(url, SQLITE, strlen(SQLITE)) == 0)
+		return open_file(app, url + strlen(SQLITE), err);
+	if (settings_has_password(url))
+		log_warn("--database names a password, which every user of this machine can read "
+		         "in the list of processes: put it into PGPASSFILE or PGPASSWORD");
+	if (meta_open(&app->meta, url, err) < 0)
+		return err_wrap(err, "--database");
+	if (meta_team(app->meta, app->arena, NULL, &t, err) == 0)
+		return load_key(app, false, err);
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	return load_key(app, true, err);
+}
+
+static int open_meta(struct app *app, struct err *err)
+{
+	if (open_database(app, err) < 0 ||
 	    meta_cluster_put(app->meta, APP_CLUSTER, "local", clock_wall_ms(), err) < 0 ||
 	    make_default_team(app, err) < 0 || make_admin(app, err) < 0)
 		return -1;

@@ -143,7 +143,16 @@ class Cluster:
         """Each start of a cluster is at the same port, as under a supervisor."""
         self.flags = list(flags) or self.flags
         self.port = self.port or held_port()
-        return self.launch([STOKER, "server", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}", *self.flags], env)
+        return self.launch([STOKER, "server", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}", *self.database_flags(), *self.flags], env)
+
+    def database_flags(self):
+        """Under tests/with_postgres.sh the rows are in a schema of this cluster's own."""
+        url = os.environ.get("STOKER_TEST_DATABASE")
+        if not url or "--database" in self.flags:
+            return []
+        schema = "c" + "".join(c for c in self.folder.name if c.isalnum()).lower()
+        subprocess.run(["psql", url, "-qc", f"CREATE SCHEMA IF NOT EXISTS {schema}"], check=True, capture_output=True, timeout=CALL_S)
+        return ["--database", f"{url}&options=-csearch_path%3D{schema}"]
 
     def launch(self, command, env=None):
         """A command that becomes the server."""

@@ -14,7 +14,7 @@ import threading
 import time
 
 import pytest
-from conftest import CALL_S, DEADLINE_S, FINAL, ROOT, STOKER, Lines, held_port, proof
+from conftest import CALL_S, DEADLINE_S, FINAL, ROOT, STOKER, Lines, proof
 from web import Handler, serving
 
 COMMANDS = ["init", "push", "ps", "view", "logs", "stop", "recreate", "update", "events", "exec", "metrics", "checkpoints ls",
@@ -157,16 +157,6 @@ def test_no_server(empty_cluster):
     assert done.returncode == 1 and "stoker server" in done.stderr
     done = run("ps", "-o", "json", env=empty_cluster.environment())
     assert done.returncode == 4 and json.loads(done.stderr)["error"]["id"] == "not_logged_in"
-
-
-def test_interrupted_while_no_server_answers(empty_cluster, tmp_path):
-    run("init", str(tmp_path))
-    env = empty_cluster.environment(STOKER_URL=f"http://127.0.0.1:{held_port()}", STOKER_TOKEN="x", STOKER_ERRORS="json")
-    process = subprocess.Popen([STOKER, "push", str(tmp_path)], stderr=subprocess.PIPE, env=env, text=True)
-    assert "(2/" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=CALL_S)[1].splitlines()[-1]
-    assert process.returncode == 130 and json.loads(said)["error"]["id"] == "canceled"
 
 
 def test_next_steps_go_to_stderr(cluster):
@@ -449,16 +439,9 @@ def test_a_project_is_shown_with_its_team(cluster):
         assert [j["id"] for j in cluster.json("ps", "-a", "-p", row[2])] == [row[0]]
 
 
-def test_usual_failures_are_explained(cluster):
+def test_a_missing_python_is_explained(cluster):
     job = cluster.push(["mkdir empty; PATH=$PWD/empty; python train.py"])
     assert "python3" in cluster.wait(job, "TRAINING_JOB_FAILED")["error_message"]
-    for command, cure in (
-            ("echo true > s; ./s", "chmod"), (r"printf 'true\r\n\r\nfalse\r\n' > s; bash s", "Windows"),
-            (r"printf 'set -eu\r\nfalse' > s; bash s; false", "Windows"),
-            ("echo error: externally-managed-environment >&2; exit 1", "runtime.python")):
-        job = cluster.push([command])
-        why = cluster.wait(job, "TRAINING_JOB_FAILED")["error_message"]
-        assert cure in why, (command, why)
     other = cluster.push(["no-such-program"])
     assert "python3" not in cluster.wait(other, "TRAINING_JOB_FAILED")["error_message"]
 

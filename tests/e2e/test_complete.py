@@ -12,15 +12,15 @@ def row(cluster, job, name):
 
 def test_a_file_closed_just_before_a_kill(cluster):
     """It may be cut short, and nobody can tell: `show` says why it is doubted, and what to do."""
-    job = cluster.push(["cd $BT_CHECKPOINT_DIR; mkdir c; head -c 5M /dev/zero > c/last.xyz; kill -9 $$"], runtime=RUNTIME)
+    job = cluster.push(["head -c 5M /dev/zero > $BT_CHECKPOINT_DIR/last.xyz; kill -9 $$"], runtime=RUNTIME)
     cluster.wait(job, "TRAINING_JOB_FAILED")
     (doubted,) = cluster.json("checkpoints", "ls", job["id"], "--all")
     assert doubted["state"] == "INCOMPLETE" and "the job was killed" in doubted["reason"], doubted
     name = f"{job['id']}/{doubted['checkpoint_id']}"
     shown = cluster.cli("checkpoints", "show", name)
     assert doubted["reason"] in shown.out
-    assert f"stoker checkpoints pull {name} --incomplete " in shown.err and f"stoker checkpoints complete {name} " in shown.err, shown
-    cluster.cli("checkpoints", "pull", name, "--incomplete", cluster.folder / "out")
+    assert f"stoker checkpoints pull {name} " in shown.err and f"stoker checkpoints complete {name} " in shown.err, shown
+    cluster.cli("checkpoints", "pull", name, cluster.folder / "out")
     cluster.cli("checkpoints", "complete", name, "--yes")
     assert cluster.cli("checkpoints", "show", name).err == ""
 

@@ -1,0 +1,173 @@
+"""The rows in a PostgreSQL: a real one, that is stopped, killed, frozen and full of somebody else's things."""
+import base64
+import signal
+import subprocess
+
+import pytest
+from conftest import CALL_S, DEADLINE_S, STOKER, until
+from postgres import PASSWORD, Postgres
+
+
+@pytest.fixture(scope="module")
+def server():
+    p = Postgres()
+    yield p
+    p.close()
+
+
+@pytest.fixture
+def database(server, request):
+    """(server, URL): a database that is new."""
+    name = "t" + "".join(c for c in request.node.name if c.isalnum())[:50].lower()
+    server.sql(f"CREATE DATABASE {name}")
+    return server, server.url(name)
+
+
+@pytest.fixture
+def pg(empty_cluster, database):
+    empty_cluster.pg, empty_cluster.database = database
+    return empty_cluster.start("--database", database[1], "--cpus", "4", "--memory", "4Gi", env=database[0].env)
+
+
+def again(cluster, **env):
+    """Its next start."""
+    return cluster.start(env={**cluster.pg.env, **env})
+
+
+def refused(cluster, url, env=None, data=None):
+    """What a server says that cannot start."""
+    done = subprocess.run([STOKER, "server", "--data", data or cluster.folder / "other", "--listen", "127.0.0.1:0", "--database", url],
+                          env=cluster.environment(**(env or {})), capture_output=True, text=True, timeout=CALL_S)
+    assert done.returncode != 0, done
+    assert PASSWORD not in done.stdout + done.stderr
+    return done.stderr
+
+
+def test_a_life(pg):
+    """Push, log, checkpoint, cache, secret; all of it is there after kill -9 of the server."""
+    pg.cli("secrets", "set", "key", stdin="a-value-of-mine")
+    command = "echo hello $SECRET; mkdir -p $BT_CHECKPOINT_DIR/checkpoint-1; echo x > $BT_CHECKPOINT_DIR/checkpoint-1/a.txt; " \
+              "touch $BT_CHECKPOINT_DIR/checkpoint-1/done"
+    job = pg.push([command], runtime={"checkpointing_config": {"enabled": True, "marker": "done"}, "cache_config": {"enabled": True},
+                                      "environment_variables": {"SECRET": {"name": "key"}}})
+    pg.wait(job, "TRAINING_JOB_COMPLETED")
+    assert "hello" in pg.logs(job)
+    for start in range(2):
+        assert [r["checkpoint_id"] for r in pg.json("checkpoints", "ls", job["id"])] == ["checkpoint-1"]
+        assert [s["name"] for s in pg.json("secrets", "ls")] == ["key"]
+        assert [e["kind"] for e in pg.json("events", job["id"])].count("state") >= 4
+        assert pg.json("ps", "-a")[0]["id"] == job["id"]
+        if start == 0:
+            pg.kill()
+            again(pg)
+    assert not (pg.data / "stoker.db").exists()
+    assert pg.cli("server", "--data", pg.data, "--database", pg.database, "--check", env=pg.pg.env, code=None).code != 0  # it is in use
+    pg.stop()
+    assert pg.cli("server", "--data", pg.data, "--database", pg.database, "--check", "--log-level", "error", env=pg.pg.env).out.endswith(": 0 faults\n")
+    again(pg)
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate", "kill"])
+def test_an_outage_pauses(pg, how):
+    """The database goes away while a job runs: the job goes on, who asks is told, and nothing is lost."""
+    job = pg.push([f"echo before; {pg.hold()}; echo after"])
+    until(lambda: "before" in pg.logs(job))
+    waiting = pg.push([pg.hold("second")], compute={"cpu_count": 4, "memory": "256Mi"})
+    if how == "kill":
+        pg.pg.kill()
+    else:
+        pg.pg.stop(how)
+    status, said = pg.api("GET", "/v1/training_projects")
+    assert (status, said["error"]["id"]) == (503, "database_unavailable")
+    assert how != "kill" or pg.error("ps") == "database_unavailable"
+    assert pg.process.poll() is None
+    pg.pg.start()
+    until(lambda: pg.cli("ps", code=None).code == 0)
+    pg.release(job)
+    pg.wait(job, "TRAINING_JOB_COMPLETED")
+    assert "after" in pg.logs(job)
+    pg.wait(waiting, "TRAINING_JOB_RUNNING")
+    pg.release(waiting, "second")
+    pg.wait(waiting, "TRAINING_JOB_COMPLETED")
+    assert len(pg.json("ps", "-a")) == 2
+
+
+def test_a_job_ends_while_the_database_is_away(pg):
+    job = pg.push([f"echo up; {pg.hold()}; echo ends"], runtime={"checkpointing_config": {"enabled": True}})
+    until(lambda: "up" in pg.user_lines(job))
+    pg.release(job)  # which takes a tenth of a second to be seen
+    pg.pg.kill()
+    until(lambda: list(pg.data.glob("runs/*/exit.json")))
+    assert pg.api("GET", "/v1/training_projects")[0] == 503
+    pg.pg.start()
+    pg.wait(job, "TRAINING_JOB_COMPLETED")
+    assert "ends" in pg.user_lines(job)
+
+
+def test_a_database_that_freezes(pg):
+    """It takes what is sent and says nothing: every question ends, and once it goes on all is as before."""
+    job = pg.push([pg.hold()])
+    pg.wait(job, "TRAINING_JOB_RUNNING")
+    pg.pg.signal(signal.SIGSTOP)
+    try:
+        status, said = pg.api("GET", "/v1/training_projects")
+        assert (status, said["error"]["id"]) == (503, "database_unavailable")
+    finally:
+        pg.pg.signal(signal.SIGCONT)
+    until(lambda: pg.cli("ps", code=None).code == 0)
+    pg.release(job)
+    pg.wait(job, "TRAINING_JOB_COMPLETED")
+
+
+def test_one_server_at_a_time(pg):
+    assert "another Stoker server uses this database" in refused(pg, pg.database, pg.pg.env)
+    job = pg.push(["true"])
+    pg.wait(job, "TRAINING_JOB_COMPLETED")
+    # its session is taken away and another server writes: it never writes again
+    pg.pg.sql("UPDATE stoker_schema SET leader = 'another'; SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+              "WHERE datname = current_database() AND pid <> pg_backend_pid()", pg.database.rpartition("/")[2])
+    assert pg.error("push", pg.job_folder(["true"]) / "train.yaml") == "database_in_use"
+    pg.kill()
+    again(pg)
+
+
+def test_the_key_belongs_to_the_database(pg):
+    other = pg.folder / "other"
+    pg.stop()
+    assert "copy master.key" in refused(pg, pg.database, pg.pg.env)
+    assert not (other / "master.key").exists()  # a new key would open none of its secrets
+    (other / "master.key").write_text(base64.b64encode(bytes(32)).decode() + "\n")
+    (other / "master.key").chmod(0o600)
+    assert "master key does not belong" in refused(pg, pg.database, pg.pg.env)
+    again(pg)
+
+
+def test_bad_databases(empty_cluster, database):
+    server, url = database
+    name = url.rpartition("/")[2]
+    env = server.env
+    assert "password authentication failed" in refused(empty_cluster, url.replace("stoker@", f"stoker:not{PASSWORD}@"))
+    assert "does not exist" in refused(empty_cluster, url + "x", env)
+    assert "cannot be reached" in refused(empty_cluster, f"postgresql://stoker@127.0.0.1:1/{name}", env)
+    assert "sqlite:FILE or" in refused(empty_cluster, f"mysql://me:{PASSWORD}@host/x")
+    server.sql("CREATE ROLE reader LOGIN PASSWORD 'x'", name)
+    server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", name)
+    assert "permission denied" in refused(empty_cluster, url.replace("stoker@", "reader:x@"))
+    server.sql("CREATE TABLE stoker_schema (one INTEGER PRIMARY KEY, version BIGINT NOT NULL, leader TEXT); "
+               "INSERT INTO stoker_schema VALUES (1, 9999)", name)
+    assert "newer Stoker" in refused(empty_cluster, url, env)
+    server.sql("UPDATE stoker_schema SET version = 0; CREATE TABLE jobs (mine INTEGER)", name)
+    assert "already exists" in refused(empty_cluster, url, env)
+    assert server.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", name) == "2"  # nothing half-done
+    # a password in the URL works, and is told off
+    server.sql("DROP TABLE jobs", name)
+    empty_cluster.start("--database", url.replace("stoker@", f"stoker:{PASSWORD}@"))
+    log = empty_cluster.log.read_text()
+    assert "PGPASSFILE" in log and PASSWORD not in log
+
+
+def test_names_that_are_not_utf8(pg):
+    """PostgreSQL stores no text that is not UTF-8: such bytes are replaced, and the job does not fail by them."""
+    job = pg.push(["printf 'a\\377b' >&2; mkdir $BT_CHECKPOINT_DIR/$(printf 'n\\303\\244me'); exit 3"],
+                  runtime={"checkpointing_config": {"enabled": True}})
+    pg.wait(job, "TRAINING_JOB_FAILED", deadline=DEADLINE_S)
