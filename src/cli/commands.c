@@ -134,7 +134,7 @@ const struct command commands[] = {
 	 OPTS(o_init), 0, 1, true, cmd_init},
 	{"push", "[FILE|DIR]", "push a job: a job file and the folder it is in",
 	 "Reads FILE (default: train.yaml), uploads its folder, and creates a job. Files that .gitignore or .stokerignore "
-	 "exclude are not sent. Prints the id of the job. With -f, follows the log and exits with 0 if the job completed, "
+	 "exclude are not sent, nor are .ssh, .aws and the like. Prints the id of the job. With -f, follows the log and exits with 0 if the job completed, "
 	 "10 if it failed, 11 if it was stopped; Ctrl-C detaches and the job keeps running.",
 	 "stoker push -f                    # push ./train.yaml and follow its log\n"
 	 "stoker push lora.yaml --dry-run   # check it, show its size and what it would wait for\n"

@@ -135,6 +135,10 @@ static bool skip(const char *path, bool is_dir, void *arg)
 		return false;
 	part = part_of(path, S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0);
 	if (p->looking) {
+		const char *slash = strrchr(path, '/');
+
+		if (strcmp(slash != NULL ? slash + 1 : path, ".env") == 0 && p->out->dotenv == NULL)
+			p->out->dotenv = arena_strz(p->c->arena, str_of(path));
 		if (part != SMALL_FILES) {
 			p->apart += (uint64_t)st.st_size;
 			p->parts |= 1U << part;
@@ -297,6 +301,15 @@ static void say_specials(struct cli *c, const struct pack *p)
 		            out_number(c, p->report.specials - PACK_SPECIALS_SHOWN));
 }
 
+static void say_dotenv(struct cli *c, const struct pack *p)
+{
+	if (p->dotenv != NULL)
+		out_message(c,
+		            "warning: %s is sent too. If it holds secrets, exclude it in "
+		            ".stokerignore and use `stoker secrets set`",
+		            out_name(c->arena, str_of(p->dotenv)));
+}
+
 static void say_large(struct cli *c, const struct pack *p)
 {
 	AUTO_BUF struct buf b = BUF_INIT((size_t)64 << 10);
@@ -324,5 +337,6 @@ void pack_say(struct cli *c, const struct pack *p)
 	say_left(c, p);
 	say_links(c, p);
 	say_specials(c, p);
+	say_dotenv(c, p);
 	say_large(c, p);
 }

@@ -40,6 +40,7 @@ struct pack {
 	const char *link[PACK_LINKS_SHOWN],
 		*target[PACK_LINKS_SHOWN];        /* the first of report.links */
 	const char *special[PACK_SPECIALS_SHOWN]; /* the first of report.specials */
+	const char *dotenv;                       /* a .env that is sent; NULL: none */
 	struct pack_archive archive[PACK_ARCHIVES_MAX];
 	size_t n_archives;
 	uint64_t packed; /* bytes of all archives */

@@ -291,9 +291,16 @@ bool ignore_match(const struct ignore *ig, const char *path, bool is_dir)
 	return ignore_says(ig, path, is_dir) == IGNORE_OUT;
 }
 
-/* checkpoints/ is where `stoker checkpoints pull` puts them. */
+/* checkpoints/ is where `stoker checkpoints pull` puts them. The rest are keys and tokens, for a
+ * job file in a home folder. */
 const char ignore_always[] = ".git/\n"
-			     "/checkpoints/\n";
+			     "/checkpoints/\n"
+			     ".ssh/\n"
+			     ".aws/\n"
+			     ".gnupg/\n"
+			     ".netrc\n"
+			     ".git-credentials\n"
+			     "/.config/stoker/\n";
 const char ignore_builtin[] = ".hg/\n"
 			      ".svn/\n"
 			      ".DS_Store\n"

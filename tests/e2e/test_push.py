@@ -89,6 +89,17 @@ def test_the_commit_is_recorded(cluster, remote, shown):
     assert commit[:12] in page and "s3cret" not in page
 
 
+def test_keys_of_a_home_folder_stay_there(cluster):
+    keys = [".ssh/id_rsa", ".aws/credentials", ".netrc", ".git-credentials", ".config/stoker/login.json", "sub/.ssh/id_rsa"]
+    folder = cluster.job_folder(LIST, files={**dict.fromkeys(keys, "key"), "a.py": "1", "sub/.env": "K=v"})
+    files, said = arrived(cluster, folder)
+    assert files == {"train.yaml", "a.py", "sub/.env"}
+    assert ".ssh/" in said and "warning: sub/.env " in said  # code may need that one
+    (folder / ".stokerignore").write_text("!.netrc\n.env\n")
+    files, said = arrived(cluster, folder)
+    assert ".netrc" in files and not files & {".ssh/id_rsa", "sub/.env"} and "warning" not in said
+
+
 def test_the_same_code_is_sent_once(cluster):
     folder = cluster.job_folder(LIST, files={"a": "1"})
     first, _ = pushed(cluster, folder)
