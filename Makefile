@@ -50,7 +50,7 @@ lint: all
 		--suppress=varFuncNullUB --suppress=internalAstError --error-exitcode=1 -Isrc src
 	@# one process a file: what clang-tidy 14 says of many at once is not reliable; its stderr only counts
 	git ls-files 'src/*.c' | xargs -P 2 -I{} sh -c 'clang-tidy --quiet {} -- -std=gnu17 -D_GNU_SOURCE \
-		-DSTOKER_VERSION=\"\" -Isrc $(shell pkg-config --cflags libmicrohttpd) 2>/dev/null'
+		-DSTOKER_VERSION=\"\" -Isrc $(shell pkg-config --cflags libmicrohttpd libpq) 2>/dev/null'
 
 docs: all
 	@tools/print_docs.sh

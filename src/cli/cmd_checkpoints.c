@@ -489,6 +489,12 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 	return 0;
 }
 
+static const char *checkpoint_path(struct cli *c, const struct doc *job, const struct doc *ck)
+{
+	return arena_printf(c->arena, "%s?checkpoint=%s", job_path(c, job, "/checkpoints"),
+	                    remote_part(c, doc_cstr(doc_get(ck, "checkpoint_id"), "")));
+}
+
 static int set_pinned(struct cli *c, bool pinned, struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT(100);
@@ -497,10 +503,7 @@ static int set_pinned(struct cli *c, bool pinned, struct err *err)
 	if (find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
 		return -1;
 	buf_puts(&body, pinned ? "{\"pinned\":true}" : "{\"pinned\":false}");
-	if (remote_call(c, HTTP_PATCH,
-	                arena_printf(c->arena, "%s/%s", job_path(c, job, "/checkpoints"),
-	                             remote_part(c, doc_cstr(doc_get(ck, "checkpoint_id"), ""))),
-	                &body, &reply, err) < 0)
+	if (remote_call(c, HTTP_PATCH, checkpoint_path(c, job, ck), &body, &reply, err) < 0)
 		return -1;
 	out_message(c, pinned ? "pinned: kept until you unpin it, regardless of keep_last"
 	                      : "unpinned");
@@ -537,10 +540,7 @@ int cmd_checkpoints_complete(struct cli *c, struct err *err)
 	                NULL, err) < 0)
 		return -1;
 	buf_puts(&body, "{\"complete\":true}");
-	if (remote_call(c, HTTP_PATCH,
-	                arena_printf(c->arena, "%s/%s", job_path(c, job, "/checkpoints"),
-	                             remote_part(c, doc_cstr(doc_get(ck, "checkpoint_id"), ""))),
-	                &body, &reply, err) < 0 ||
+	if (remote_call(c, HTTP_PATCH, checkpoint_path(c, job, ck), &body, &reply, err) < 0 ||
 	    resolve_checkpoint(c, id, NULL, &job, &ck, err) < 0)
 		return -1;
 	if (form != OUT_TABLE)
@@ -563,10 +563,7 @@ int cmd_checkpoints_rm(struct cli *c, struct err *err)
 	                             doc_cstr(doc_get(job, "id"), "?")),
 	                NULL, err) < 0)
 		return -1;
-	if (remote_call(c, HTTP_DELETE,
-	                arena_printf(c->arena, "%s/%s", job_path(c, job, "/checkpoints"),
-	                             remote_part(c, doc_cstr(doc_get(ck, "checkpoint_id"), ""))),
-	                NULL, &reply, err) < 0)
+	if (remote_call(c, HTTP_DELETE, checkpoint_path(c, job, ck), NULL, &reply, err) < 0)
 		return -1;
 	out_message(c, "deleted");
 	return 0;

@@ -159,15 +159,24 @@ int checkpoint_files(struct request *rq, struct err *err)
 }
 
 /* {"pinned": true or false}, {"complete": true}, or both. */
+/* In the path, or in the query: "." cannot stand in a path. */
+static int take_name(struct request *rq, const char **out, struct err *err)
+{
+	*out = rq->n_arg > 2 ? arg_text(rq, 2) : query_text(rq, "checkpoint");
+	return *out != NULL ? 0
+	                    : err_set(err, ERR_INVALID,
+	                              "checkpoint: the query should name the checkpoint");
+}
+
 int checkpoint_change(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_ANSWER struct answer an = {0};
-	const char *name = arg_text(rq, 2);
 	const struct doc *body, *pin, *mark;
 	struct model_job j = {0};
+	const char *name = NULL;
 
-	if (body_read(rq, false, &body, err) < 0)
+	if (take_name(rq, &name, err) < 0 || body_read(rq, false, &body, err) < 0)
 		return -1;
 	pin = doc_get(body, "pinned");
 	mark = doc_get(body, "complete");
@@ -194,10 +203,10 @@ int checkpoint_change(struct request *rq, struct err *err)
 int checkpoint_remove(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	const char *name = arg_text(rq, 2);
 	struct model_job j = {0};
+	const char *name = NULL;
 
-	if (handler_job(rq, &j, err) < 0 ||
+	if (take_name(rq, &name, err) < 0 || handler_job(rq, &j, err) < 0 ||
 	    ctx->ops->checkpoint_delete(ctx->of, face_principal(rq), j.id, name, err) < 0)
 		return -1;
 	return answer_deleted(rq, "checkpoint_id", name, err);

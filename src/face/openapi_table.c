@@ -110,6 +110,8 @@ const struct route_doc route_docs[] = {
 	  "presigned_urls[@CheckpointFile]! next_page_token:int!? total_count:int!", NULL, false },
 	{ HTTP_PATCH,  JOB "/checkpoints/{checkpoint...}", NULL, "pinned:bool complete:bool", "checkpoint_id:text! pinned:bool complete:bool", NULL, false },
 	{ HTTP_DELETE, JOB "/checkpoints/{checkpoint...}", NULL, NULL, "checkpoint_id:text! deleted:bool!", NULL, false },
+	{ HTTP_PATCH,  JOB "/checkpoints", "checkpoint:filled!", "pinned:bool complete:bool", "checkpoint_id:text! pinned:bool complete:bool", NULL, false },
+	{ HTTP_DELETE, JOB "/checkpoints", "checkpoint:filled!", NULL, "checkpoint_id:text! deleted:bool!", NULL, false },
 	{ HTTP_GET,    JOB "/download", NULL, NULL, "artifact_presigned_urls[text]!", NULL, false },
 	{ HTTP_GET,    JOB "/auth_codes", NULL, NULL, "auth_codes[any]!", NULL, false },
 	{ HTTP_POST,   JOB "/exec", NULL, "command[filled]? node_rank:int(0,1023)? input:bool? " TERMINAL, "exec_id:text!", NULL, false },

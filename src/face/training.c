@@ -36,6 +36,8 @@ static const struct route routes[] = {
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/checkpoint_files",            checkpoint_files,        "List checkpoint files with signed URLs" },
 	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB "/checkpoints/{checkpoint...}", checkpoint_change,       "Pin or unpin a checkpoint, or mark it as complete" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, JOB "/checkpoints/{checkpoint...}", checkpoint_remove,       "Delete a checkpoint" },
+	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB "/checkpoints",                 checkpoint_change,       "The same; `checkpoint` names it, which may be ." },
+	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, JOB "/checkpoints",                 checkpoint_remove,       "The same; `checkpoint` names it, which may be ." },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/download",                    job_download,            "Get a signed URL of the pushed code" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/auth_codes",                  job_auth_codes,          "Always empty: there are no interactive sessions" },
 	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB "/interactive_session",         job_no_session,          "Refused: there are no sessions; use exec" },

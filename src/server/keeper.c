@@ -194,7 +194,7 @@ int keeper_main(int argc, char **argv, struct err *err)
 	if (local_listen(path, SOCK_SEQPACKET, &k.listen_fd, err) < 0)
 		return -1;
 	run(&k);
-	/* A server that finds nobody here, or is hung up on, opens the port itself: free by then. */
+	/* A server that finds nobody here, or is hung up on, opens the port: free by then. */
 	drop(&k.port_fd);
 	(void)unlink(path);
 	drop(&k.listen_fd);

@@ -271,6 +271,16 @@ def test_moved_over_the_one_before(cluster):
     cluster.cli("checkpoints", "pull", f"{job['id']}/.", cluster.folder / "out")
     body = (cluster.folder / "out/rank-0/last.ckpt").read_bytes()
     assert b"1" * (2 << 20) in body and b"22" not in body
+    # "." is a name like any other
+    name = f"{job['id']}/."
+    cluster.cli("checkpoints", "pin", name)
+    cluster.cli("checkpoints", "unpin", name)
+    cluster.cli("checkpoints", "complete", name)
+    path = f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/checkpoints"
+    status, said = cluster.api("DELETE", path)
+    assert (status, said["error"]["id"]) == (400, "invalid"), said  # one, never all of them
+    cluster.cli("checkpoints", "rm", name, "--yes")
+    assert "." not in rows(cluster, job)
 
 
 def test_writers_that_no_name_leads_to(cluster):
