@@ -14,6 +14,14 @@ static int64_t now_ns(clockid_t id)
 	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
+/* Not to the ends of the range: who subtracts two of them need not fear an overflow. */
+int64_t clock_ns_of(int64_t s, int64_t ns)
+{
+	const int64_t past_s = -(INT64_C(1) << 31), future_s = INT64_C(7000000000);
+
+	return MIN(MAX(s, past_s), future_s) * 1000000000 + ns;
+}
+
 int64_t clock_wall_ns(void)
 {
 	int64_t fake = atomic_load(&fake_wall_ms);

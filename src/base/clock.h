@@ -7,6 +7,8 @@
 int64_t clock_wall_ms(void);
 int64_t clock_wall_ns(void);
 int64_t clock_mono_ms(void); /* CLOCK_BOOTTIME: goes on while the machine sleeps */
+/* A file's time may be any second, which whoever owns the file sets: as near as nanoseconds get. */
+int64_t clock_ns_of(int64_t s, int64_t ns);
 void clock_sleep_ms(int64_t ms);
 /* From now on both clocks stand at these values; -1, -1 gives back the real ones. */
 void clock_fake(int64_t wall_ms, int64_t mono_ms);

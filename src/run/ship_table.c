@@ -177,8 +177,8 @@ struct ship_fact ship_fact_of(const struct stat *st)
 		.ino = st->st_ino,
 		.dev = st->st_dev,
 		.blocks = (uint64_t)st->st_blocks,
-		.mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
-		.ctime_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec,
+		.mtime_ns = clock_ns_of(st->st_mtim.tv_sec, st->st_mtim.tv_nsec),
+		.ctime_ns = clock_ns_of(st->st_ctim.tv_sec, st->st_ctim.tv_nsec),
 	};
 }
 

@@ -2,6 +2,7 @@
 #include "store/built_list.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "store/copy.h"
 
@@ -23,7 +24,7 @@ struct entry {
 
 static int64_t ns_of(const struct timespec *t)
 {
-	return t->tv_sec * 1000000000 + t->tv_nsec;
+	return clock_ns_of(t->tv_sec, t->tv_nsec);
 }
 
 static char kind_of(mode_t mode)

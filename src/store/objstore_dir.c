@@ -78,7 +78,7 @@ int dir_tmp(struct dirstore *d, char name[DIR_TMP_CAP], struct err *err)
 
 static int64_t mtime_ns(const struct stat *st)
 {
-	return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+	return clock_ns_of(st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
 }
 
 /* The ETag that was kept counts while size and time are those that it was kept for; `value` may be

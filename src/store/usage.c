@@ -7,6 +7,7 @@
 #include "store/usage.h"
 
 #include <linux/openat2.h>
+#include "base/clock.h"
 #include "base/sync.h"
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -142,7 +143,7 @@ static void tell(struct walker *me, const char *dir, const char *name, const str
 		n = snprintf(me->path, sizeof(me->path), "%s/%s", dir, name);
 	if (n < 0 || (size_t)n >= sizeof(me->path))
 		return; /* no path that a call would take */
-	e.mtime_ns = st->stx_mtime.tv_sec * 1000000000 + st->stx_mtime.tv_nsec;
+	e.mtime_ns = clock_ns_of(st->stx_mtime.tv_sec, st->stx_mtime.tv_nsec);
 	me->w->each(me->w->arg, me->slot, &e);
 }
 

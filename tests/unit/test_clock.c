@@ -73,6 +73,15 @@ static void test_iso(void **state)
 	clock_iso(INT64_MIN, text); /* whatever it says, it fits */
 }
 
+static void test_times_of_files(void **state UNUSED)
+{
+	assert_true(clock_ns_of(1, 2) == 1000000002);
+	assert_true(clock_ns_of(-1, 5) == -999999995);
+	assert_true(clock_ns_of(INT64_MAX, 999999999) > clock_ns_of(1795255872, 0));
+	assert_true(clock_ns_of(INT64_MIN, 0) < clock_ns_of(0, 0));
+	assert_true(clock_ns_of(INT64_MAX, 0) - clock_ns_of(INT64_MIN, 0) > 0);
+}
+
 static void test_fake(void **state)
 {
 	int64_t real = clock_wall_ms();
@@ -89,6 +98,7 @@ static void test_fake(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_parse),
 	cmocka_unit_test(test_iso),
+	cmocka_unit_test(test_times_of_files),
 	cmocka_unit_test(test_fake),
 };
 

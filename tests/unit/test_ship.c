@@ -117,6 +117,22 @@ static void a_rename_is_one_checkpoint(void **state)
 	assert_null(object(p, "tmp-checkpoint-7/model.raw"));
 }
 
+/* A time that its nanoseconds in 64 bits do not reach. */
+static void a_time_in_the_year_2400(void **state)
+{
+	const struct timespec both[] = {{.tv_sec = 13569465600}, {.tv_sec = 13569465600}};
+	struct place *p = *state;
+	struct ckpt c;
+
+	start(p);
+	put(p, "tmp-checkpoint-7/model.raw", "weights");
+	assert_int_equal(utimensat(AT_FDCWD, in(p, "tmp-checkpoint-7/model.raw"), both, 0), 0);
+	assert_int_equal(rename(in(p, "tmp-checkpoint-7"), in(p, "checkpoint-7")), 0);
+	assert_true(ship_finish(p->ship, true));
+	assert_true(manifest(p, "checkpoint-7", &c));
+	assert_true(c.created_ms > clock_wall_ms());
+}
+
 static void overwriting_ships_again(void **state)
 {
 	struct place *p = *state;
@@ -420,6 +436,7 @@ static const struct CMUnitTest tests[] = {
 	T(rotation_takes_nothing_away),
 	T(own_temporaries_are_left_out),
 	T(a_rename_is_one_checkpoint),
+	T(a_time_in_the_year_2400),
 	T(overwriting_ships_again),
 	T(resumes_after_a_kill),
 	T(death_leaves_it_incomplete),
