@@ -67,6 +67,7 @@ struct cli {
 	} given[CLI_ARGS_MAX];
 	size_t n_given;
 	bool tty_out, tty_err, colour, quiet;
+	bool named_job;       /* which of several jobs was taken is said, once */
 	char **argv;          /* the command line, until it is understood; then NULL */
 	const char *problems; /* JSON: the mistakes of a job file, beside its error */
 	/* the server; see remote.h */
@@ -178,8 +179,13 @@ void catch_interrupt(void);
 
 /* resolve.c: names as people type them, resolved by the server: an exact id, else an exact name,
  * else the start of an id. ERR_NAME_AMBIGUOUS names the candidates. */
+enum several {                 /* of several jobs of one name */
+	       SEVERAL_REFUSE, /* what changes or destroys something does not guess */
+	       SEVERAL_ACTIVE, /* the only active one; this and the next say on stderr which */
+	       SEVERAL_NEWEST, /* that, else the newest */
+};
 /* "@": the newest job that this user pushed. The job object. */
-int resolve_job(struct cli *c, const char *word, const struct doc **job,
+int resolve_job(struct cli *c, const char *word, enum several several, const struct doc **job,
                 struct err *err) MUST_CHECK;
 /* Also TEAM/PROJECT; "@": that of the newest job. */
 int resolve_project(struct cli *c, const char *word, const struct doc **project,
@@ -187,7 +193,7 @@ int resolve_project(struct cli *c, const char *word, const struct doc **project,
 int resolve_team(struct cli *c, const char *word, const struct doc **team,
                  struct err *err) MUST_CHECK;
 /* "JOB/NAME", or NAME of job_word (NULL: "@"); NAME "latest" is the newest complete one. */
-int resolve_checkpoint(struct cli *c, const char *word, const char *job_word,
+int resolve_checkpoint(struct cli *c, const char *word, const char *job_word, enum several several,
                        const struct doc **job, const struct doc **checkpoint,
                        struct err *err) MUST_CHECK;
 const char *project_title(struct cli *c, const struct doc *project); /* "TEAM/PROJECT" */

@@ -95,8 +95,9 @@ int cmd_checkpoints_ls(struct cli *c, struct err *err)
 		return err_set(err, ERR_USAGE, "name a job or --project, not both");
 	if (project != NULL && list_of_project(c, project, &list, err) < 0)
 		return -1;
-	if (project == NULL && (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0 ||
-	                        list_checkpoints(c, job, opt_flag(c, "all"), &list, err) < 0))
+	if (project == NULL &&
+	    (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", SEVERAL_NEWEST, &job, err) < 0 ||
+	     list_checkpoints(c, job, opt_flag(c, "all"), &list, err) < 0))
 		return -1;
 	return out_list(c, list, ck_cols, COUNT(ck_cols),
 	                opt_flag(c, "all") ? "no checkpoints"
@@ -104,10 +105,10 @@ int cmd_checkpoints_ls(struct cli *c, struct err *err)
 	                err);
 }
 
-static int find_checkpoint(struct cli *c, const char *word, const struct doc **job,
-                           const struct doc **ck, struct err *err)
+static int find_checkpoint(struct cli *c, const char *word, enum several several,
+                           const struct doc **job, const struct doc **ck, struct err *err)
 {
-	return resolve_checkpoint(c, word, opt_text(c, "job", NULL), job, ck, err);
+	return resolve_checkpoint(c, word, opt_text(c, "job", NULL), several, job, ck, err);
 }
 
 static int each_file(struct cli *c, const struct doc *job, const char *name,
@@ -252,7 +253,8 @@ int cmd_checkpoints_show(struct cli *c, struct err *err)
 	const struct doc *job, *ck;
 	enum out_form form;
 
-	if (out_form_one(c, &form, err) < 0 || find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
+	if (out_form_one(c, &form, err) < 0 ||
+	    find_checkpoint(c, c->arg[0], SEVERAL_NEWEST, &job, &ck, err) < 0)
 		return -1;
 	if (form != OUT_TABLE)
 		return show_json(c, job, ck, form, err);
@@ -452,7 +454,7 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 	char text[UNITS_CAP];
 
 	catch_interrupt();
-	if (find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
+	if (find_checkpoint(c, c->arg[0], SEVERAL_NEWEST, &job, &ck, err) < 0)
 		return -1;
 	if (!str_eq(doc_text(doc_get(ck, "state")), "COMPLETE") && !opt_flag(c, "incomplete"))
 		return err_set(err, ERR_CONFLICT,
@@ -500,7 +502,7 @@ static int set_pinned(struct cli *c, bool pinned, struct err *err)
 	AUTO_BUF struct buf body = BUF_INIT(100);
 	const struct doc *job, *ck, *reply;
 
-	if (find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
+	if (find_checkpoint(c, c->arg[0], SEVERAL_REFUSE, &job, &ck, err) < 0)
 		return -1;
 	buf_puts(&body, pinned ? "{\"pinned\":true}" : "{\"pinned\":false}");
 	if (remote_call(c, HTTP_PATCH, checkpoint_path(c, job, ck), &body, &reply, err) < 0)
@@ -528,7 +530,8 @@ int cmd_checkpoints_complete(struct cli *c, struct err *err)
 	enum out_form form;
 	const char *id;
 
-	if (out_form_one(c, &form, err) < 0 || find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
+	if (out_form_one(c, &form, err) < 0 ||
+	    find_checkpoint(c, c->arg[0], SEVERAL_REFUSE, &job, &ck, err) < 0)
 		return -1;
 	id = arena_printf(c->arena, "%s/%s", doc_cstr(doc_get(job, "id"), "?"),
 	                  doc_cstr(doc_get(ck, "checkpoint_id"), "?"));
@@ -541,7 +544,7 @@ int cmd_checkpoints_complete(struct cli *c, struct err *err)
 		return -1;
 	buf_puts(&body, "{\"complete\":true}");
 	if (remote_call(c, HTTP_PATCH, checkpoint_path(c, job, ck), &body, &reply, err) < 0 ||
-	    resolve_checkpoint(c, id, NULL, &job, &ck, err) < 0)
+	    resolve_checkpoint(c, id, NULL, SEVERAL_REFUSE, &job, &ck, err) < 0)
 		return -1;
 	if (form != OUT_TABLE)
 		out_one(form, ck);
@@ -555,7 +558,7 @@ int cmd_checkpoints_rm(struct cli *c, struct err *err)
 {
 	const struct doc *job, *ck, *reply;
 
-	if (find_checkpoint(c, c->arg[0], &job, &ck, err) < 0)
+	if (find_checkpoint(c, c->arg[0], SEVERAL_REFUSE, &job, &ck, err) < 0)
 		return -1;
 	if (out_confirm(c,
 	                arena_printf(c->arena, "Delete checkpoint %s of job %s for good?",

@@ -225,7 +225,7 @@ int cmd_exec(struct cli *c, struct err *err)
 		return err_set(err, ERR_INVALID, "name the command: stoker exec %s -- nvidia-smi",
 		               c->arg[0]);
 	catch_interrupt();
-	if (resolve_job(c, c->arg[0], &job, err) == 0)
+	if (resolve_job(c, c->arg[0], SEVERAL_ACTIVE, &job, err) == 0)
 		r = run(&s, job, err);
 	close_fd_p(&s.signal_fd);
 	close_fd_p(&s.wake_fd);

@@ -99,7 +99,7 @@ int cmd_stop(struct cli *c, struct err *err)
 		return err_set(err, ERR_USAGE,
 		               "name the job to stop (@ is your newest), or give --all");
 	for (unsigned i = 0; i < c->n_arg; i++)
-		if (resolve_job(c, c->arg[i], &jobs[i], err) < 0)
+		if (resolve_job(c, c->arg[i], SEVERAL_REFUSE, &jobs[i], err) < 0)
 			return -1;
 	for (unsigned i = 0; i < c->n_arg; i++) {
 		struct err one = {0};
@@ -120,7 +120,8 @@ int cmd_recreate(struct cli *c, struct err *err)
 	enum out_form form;
 
 	catch_interrupt();
-	if (out_form_one(c, &form, err) < 0 || resolve_job(c, c->arg[0], &job, err) < 0 ||
+	if (out_form_one(c, &form, err) < 0 ||
+	    resolve_job(c, c->arg[0], SEVERAL_REFUSE, &job, err) < 0 ||
 	    post(c, job, "/recreate", resume ? "{\"resume\":true}" : "{}", &made, err) < 0)
 		return -1;
 	out_message(c, "created job %s from job %s: same code, same input revisions%s: %s",
@@ -142,7 +143,7 @@ int cmd_update(struct cli *c, struct err *err)
 
 	if (!opt_flag(c, "priority"))
 		return err_set(err, ERR_USAGE, "nothing to change: give --priority N");
-	if (resolve_job(c, c->arg[0], &job, err) < 0)
+	if (resolve_job(c, c->arg[0], SEVERAL_REFUSE, &job, err) < 0)
 		return -1;
 	buf_printf(&body, "{\"priority\":%" PRId64 "}", opt_int(c, "priority", 0));
 	if (remote_call(c, HTTP_PATCH, job_path(c, job, ""), &body, &reply, err) < 0)
@@ -160,7 +161,7 @@ int cmd_events(struct cli *c, struct err *err)
 	                                      {"WHAT", false, cell_text, "message"}};
 	const struct doc *job, *reply;
 
-	if (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0 ||
+	if (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", SEVERAL_NEWEST, &job, err) < 0 ||
 	    remote_get(c, &reply, err, "%s", job_path(c, job, "/events")) < 0)
 		return -1;
 	return out_list(c, doc_get(reply, "events"), cols, COUNT(cols), "no events", err);
@@ -225,7 +226,7 @@ static int metrics_once(struct cli *c, struct err *err)
 	enum out_form form;
 
 	if (out_form_one(c, &form, err) < 0 ||
-	    resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0)
+	    resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", SEVERAL_NEWEST, &job, err) < 0)
 		return -1;
 	buf_puts(&body, "{}");
 	if (remote_call(c, HTTP_POST, job_path(c, job, "/metrics"), &body, &reply, err) < 0)

@@ -275,7 +275,7 @@ int cmd_logs(struct cli *c, struct err *err)
 
 	if (opt_flag(c, "follow"))
 		catch_interrupt();
-	if (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0)
+	if (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", SEVERAL_NEWEST, &job, err) < 0)
 		return -1;
 	tail_init(&t, c, job);
 	t.form.raw = opt_flag(c, "raw");

@@ -209,7 +209,7 @@ int cmd_view(struct cli *c, struct err *err)
 	enum out_form form;
 
 	if (out_form_one(c, &form, err) < 0 ||
-	    resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", &job, err) < 0 ||
+	    resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", SEVERAL_NEWEST, &job, err) < 0 ||
 	    remote_get(c, &reply, err, "%s", job_path(c, job, "")) < 0)
 		return -1;
 	job = doc_get(reply, "training_job");

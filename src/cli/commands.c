@@ -144,7 +144,9 @@ const struct command commands[] = {
 	 "stoker ps                         # your active jobs\n"
 	 "stoker ps -a --everyone -s failed # all failed jobs of all users",
 	 OPTS(o_ps), 0, 0, true, cmd_ps},
-	{"view", "[JOB]", "show a job: status, inputs, commands, newest checkpoints and events", NULL,
+	{"view", "[JOB]", "show a job: status, inputs, commands, newest checkpoints and events",
+	 "Of several jobs of one name, commands that only read take the active one if there is just one, else the newest, and say\n"
+	 "which. Commands that change or delete something refuse the name and list the jobs.",
 	 "stoker view                       # your newest job\n"
 	 "stoker view dgiwbss -o json       # everything, for scripts",
 	 NO_OPTS, 0, 1, true, cmd_view},

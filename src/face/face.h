@@ -164,6 +164,11 @@ struct face_ops {
 	 * ERR_..._NOT_FOUND. */
 	int (*job_resolve)(void *of, const struct principal *principal, struct arena *a,
 	                   const char *word, struct model_job **out, size_t *n, struct err *err);
+	/* Of several jobs of this name the only active one, else the newest if *newest allows
+	 * that, which then tells whether it was; *out NULL: neither. *n: how many there are. */
+	int (*job_pick)(void *of, const struct principal *principal, struct arena *a,
+	                const char *name, bool *newest, struct model_job **out, uint64_t *n,
+	                struct err *err);
 	int (*project_resolve)(void *of, const struct principal *principal, struct arena *a,
 	                       const char *word, struct model_project **out, size_t *n,
 	                       struct err *err);

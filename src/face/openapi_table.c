@@ -89,8 +89,8 @@ const struct route_doc route_docs[] = {
 	  "TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED,TRAINING_JOB_PREEMPTED)]? "
 	  "project_id:text? job_id:text? user:text? mine:bool? limit:int(1,1000)? cursor:filled? "
 	  "order_by[{field:enum(created_at)? order:enum(asc,desc)?}]?", JOBS, NULL, true },
-	{ HTTP_GET,    "/v1/resolve", "what:enum(job,project,team,checkpoint)! word:filled! job:filled", NULL,
-	  "training_job:@TrainingJob training_project:@TrainingProject team:@Team checkpoint:@Checkpoint", NULL, false },
+	{ HTTP_GET,    "/v1/resolve", "what:enum(job,project,team,checkpoint)! word:filled! job:filled several:enum(active,newest)", NULL,
+	  "training_job:@TrainingJob taken{jobs:int! as:enum(active,newest)!} training_project:@TrainingProject team:@Team checkpoint:@Checkpoint", NULL, false },
 	{ HTTP_GET,    JOB, NULL, NULL, "training_job:@TrainingJob! training_project{id:text! name:text!}!", NULL, false },
 	{ HTTP_PATCH,  JOB, NULL, PRIORITY "? availability_model:enum(dedicated,spot)?", ONE_JOB, NULL, false },
 	{ HTTP_DELETE, JOB, NULL, NULL, DELETED, NULL, false },

@@ -75,20 +75,64 @@ static int send_jobs(struct request *rq, const char *word, const struct model_jo
 	return send_ambiguous(rq, "job", word, c, n, err);
 }
 
-static int resolve_job(struct request *rq, const char *word, struct err *err)
+/* The jobs that a word means. Of several that carry it as their name, one is taken if the caller
+ * wants that: then n is 1 and `of` is how many there are. The start of an id is never guessed. */
+struct meant {
+	struct model_job *job;
+	size_t n;
+	uint64_t of; /* 0: none was taken */
+	bool newest; /* it was taken as the newest, not as the only active one */
+};
+
+static int find_jobs(struct request *rq, const char *word, struct meant *m, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
-	struct model_job *j = NULL;
-	size_t n = 0;
+	const char *several = query_text(rq, "several");
+	bool newest = several != NULL && strcmp(several, "newest") == 0;
+	struct model_job *one = NULL;
+	uint64_t of = 0;
 
-	if (ctx->ops->job_resolve(ctx->of, face_principal(rq), rq->arena, word, &j, &n, err) < 0)
+	*m = (struct meant){0};
+	if (several != NULL && !newest && strcmp(several, "active") != 0)
+		return err_set(err, ERR_INVALID,
+		               "parameter several: \"%.40s\" is not active or newest", several);
+	if (ctx->ops->job_resolve(ctx->of, face_principal(rq), rq->arena, word, &m->job, &m->n,
+	                          err) < 0)
 		return -1;
-	if (n > 1)
-		return send_jobs(rq, word, j, n, err);
+	if (m->n < 2 || several == NULL || strcmp(m->job->name, word) != 0)
+		return 0;
+	if (ctx->ops->job_pick(ctx->of, face_principal(rq), rq->arena, word, &newest, &one, &of,
+	                       err) < 0)
+		return -1;
+	if (one != NULL)
+		*m = (struct meant){one, 1, of, newest};
+	return 0;
+}
+
+static void show_meant(struct js *js, struct arena *a, const struct meant *m)
+{
+	js_key(js, "training_job");
+	show_job(js, a, m->job, false);
+	if (m->of == 0)
+		return;
+	js_key(js, "taken");
+	js_open(js);
+	js_kv_u64(js, "jobs", m->of);
+	js_kv(js, "as", m->newest ? "newest" : "active");
+	js_close(js);
+}
+
+static int resolve_job(struct request *rq, const char *word, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+	struct meant m;
+
+	if (find_jobs(rq, word, &m, err) < 0)
+		return -1;
+	if (m.n > 1)
+		return send_jobs(rq, word, m.job, m.n, err);
 	answer_open(&an);
-	js_key(&an.js, "training_job");
-	show_job(&an.js, rq->arena, j, false);
+	show_meant(&an.js, rq->arena, &m);
 	return answer_send(rq, &an, 200, err);
 }
 
@@ -181,7 +225,7 @@ static size_t split(struct request *rq, const char *word, struct ck_words out[SP
 	return n;
 }
 
-static int send_checkpoint(struct request *rq, const struct model_job *j,
+static int send_checkpoint(struct request *rq, const struct meant *m,
                            const struct model_checkpoint *c, struct err *err)
 {
 	AUTO_ANSWER struct answer an = {0};
@@ -189,14 +233,12 @@ static int send_checkpoint(struct request *rq, const struct model_job *j,
 	answer_open(&an);
 	js_key(&an.js, "checkpoint");
 	show_checkpoint(&an.js, rq->arena, c);
-	js_key(&an.js, "training_job");
-	show_job(&an.js, rq->arena, j, false);
+	show_meant(&an.js, rq->arena, m);
 	return answer_send(rq, &an, 200, err);
 }
 
 static int resolve_checkpoint(struct request *rq, const char *word, struct err *err)
 {
-	const struct face_ctx *ctx = face_ctx(rq);
 	struct ck_words w[SPLITS_MAX];
 	const struct model_job *seen = NULL; /* the job that was there, without the checkpoint */
 	const char *name = NULL;
@@ -204,23 +246,21 @@ static int resolve_checkpoint(struct request *rq, const char *word, struct err *
 
 	for (size_t i = 0; i < n; i++) {
 		const struct model_checkpoint *c = NULL;
-		struct model_job *j = NULL;
-		size_t hits = 0;
+		struct meant m;
 
 		err_clear(err);
-		if (ctx->ops->job_resolve(ctx->of, face_principal(rq), rq->arena, w[i].job, &j,
-		                          &hits, err) < 0) {
+		if (find_jobs(rq, w[i].job, &m, err) < 0) {
 			if (err->code != ERR_NOT_FOUND)
 				return -1;
 			continue;
 		}
-		if (hits > 1)
-			return send_jobs(rq, w[i].job, j, hits, err);
-		if (checkpoint_of(rq, j, w[i].name, &c, err) < 0)
+		if (m.n > 1)
+			return send_jobs(rq, w[i].job, m.job, m.n, err);
+		if (checkpoint_of(rq, m.job, w[i].name, &c, err) < 0)
 			return -1;
 		if (c != NULL)
-			return send_checkpoint(rq, j, c, err);
-		seen = j;
+			return send_checkpoint(rq, &m, c, err);
+		seen = m.job;
 		name = w[i].name;
 	}
 	if (seen == NULL)

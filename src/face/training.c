@@ -19,7 +19,7 @@ static const struct route routes[] = {
 	{ HTTP_POST,   SCOPE_MEMBER, LARGE, PROJECT "/jobs",                    job_push,                "Push a job" },
 	{ HTTP_POST,   SCOPE_MEMBER, LARGE, "/v1/training_jobs/check",          job_dry_run,             "Validate a job without storing anything; with forecast, reason says what it would wait for" },
 	{ HTTP_POST,   SCOPE_VIEWER, SMALL, "/v1/training_jobs/search",         jobs_search,             "Search jobs" },
-	{ HTTP_GET,    SCOPE_VIEWER, 0,     "/v1/resolve",                      resolve_word,            "Resolve an id, an id prefix, a name, or @ (the caller's newest); 409 with the candidates if ambiguous" },
+	{ HTTP_GET,    SCOPE_VIEWER, 0,     "/v1/resolve",                      resolve_word,            "Resolve an id, an id prefix, a name, or @ (the caller's newest); 409 with the candidates if ambiguous; several=active or newest takes the only active job of a name, or else its newest" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB,                                job_show,                "Get a job with its specification" },
 	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB,                                job_change,              "Change the priority or availability model of a pending job" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, JOB,                                job_remove,              "Delete a finished job" },

@@ -67,6 +67,7 @@ const struct face_ops ctx_ops = {
 	.authenticate = ctx_authenticate,
 	.token_prove = ctx_token_prove,
 	.job_resolve = ctx_job_resolve,
+	.job_pick = ctx_job_pick,
 	.project_resolve = ctx_project_resolve,
 	.team_resolve = ctx_team_resolve,
 	.projects = ctx_projects,

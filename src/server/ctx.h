@@ -54,6 +54,8 @@ int ctx_token_prove(void *of, const char *id, struct str challenge, struct str a
 /* ctx_resolve.c */
 int ctx_job_resolve(OF, struct arena *a, const char *word, struct model_job **out, size_t *n,
                     struct err *err);
+int ctx_job_pick(OF, struct arena *a, const char *name, bool *newest, struct model_job **out,
+                 uint64_t *n, struct err *err);
 int ctx_project_resolve(OF, struct arena *a, const char *word, struct model_project **out,
                         size_t *n, struct err *err);
 int ctx_team_resolve(OF, struct arena *a, const char *word, struct model_team **out, size_t *n,

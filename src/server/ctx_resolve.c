@@ -40,6 +40,35 @@ int ctx_job_resolve(void *of, const struct principal *principal, struct arena *a
 	return err_set(err, ERR_JOB_NOT_FOUND, "no job \"%.100s\"", word);
 }
 
+int ctx_job_pick(void *of, const struct principal *principal, struct arena *a, const char *name,
+                 bool *newest, struct model_job **out, uint64_t *n, struct err *err)
+{
+	struct app *app = of;
+	struct meta_query q = {.team_id = principal->team_id, .name = name, .limit = 2};
+	struct model_job *j = NULL;
+	size_t found = 0;
+
+	*out = NULL;
+	if (meta_jobs_count(app->meta, &q, n, err) < 0)
+		return -1;
+	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
+		if (!job_state_is_final((enum job_state)s))
+			q.states |= UINT32_C(1) << s;
+	}
+	if (meta_jobs(app->meta, a, &q, &j, &found, err) < 0)
+		return -1;
+	*newest = *newest && found != 1;
+	if (*newest) {
+		q.states = 0;
+		q.limit = 1;
+		if (meta_jobs(app->meta, a, &q, &j, &found, err) < 0)
+			return -1;
+	}
+	if (found == 1)
+		*out = j;
+	return 0;
+}
+
 /* The project of the caller's newest job: a project itself is nobody's. */
 static int own_project(struct app *app, const struct principal *principal, struct arena *a,
                        struct model_project **out, size_t *n, struct err *err)

@@ -101,12 +101,41 @@ def test_id_then_name_then_prefix(cluster):
     assert reply["error"]["id"] == "name_ambiguous"
     assert [c["id"] for c in reply["candidates"]] == [again["id"], first["id"]]
     assert all(c["name"] == "run" and c["project"] == "p" and c["created_at"] for c in reply["candidates"])
-    assert cluster.error("view", "run", code=5) == "name_ambiguous"
+    assert cluster.error("stop", "run", code=5) == "name_ambiguous"
     for word in "%", "_" * 7, "no\x01thing", "zzzzzzz", "RUN", "ru", "a/b":
         assert resolve(cluster, "job", word, 404)["error"]["id"] == "job_not_found"
     for query in "what=job", "word=x", "what=job&word=", "what=shoe&word=x":
         assert cluster.api("GET", f"/v1/resolve?{query}")[0] == 400
     assert cluster.api("GET", "/v1/resolve?what=job&word=x", token="none")[0] == 401
+
+
+def test_a_name_of_several_jobs_is_read_but_not_changed(cluster):
+    """The only active one, else the newest; what changes something is told exactly what to change."""
+    old, held = cluster.push(["echo old"], "--name", "run"), cluster.push([cluster.hold()], "--name", "run")
+    new = cluster.push(["echo new; mkdir $BT_CHECKPOINT_DIR/checkpoint-1; echo 1 > $BT_CHECKPOINT_DIR/checkpoint-1/a"],
+                       "--name", "run", runtime={"checkpointing_config": {"enabled": True}})
+    for job in old, new:
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    cluster.wait(held, "TRAINING_JOB_RUNNING")
+    reply = resolve(cluster, "job", "run", several="newest")
+    assert resolved_id(reply) == held["id"] and reply["taken"] == {"jobs": 3, "as": "active"}
+    assert resolved_id(resolve(cluster, "job", "run", several="active")) == held["id"]
+    assert resolve(cluster, "job", "run", 409)["error"]["id"] == "name_ambiguous"
+    assert "taken" not in resolve(cluster, "job", held["id"], several="newest")
+    assert cluster.cli("exec", "run", "--", "sh", "-c", "echo $BT_TRAINING_JOB_ID").out.strip() == held["id"]
+    cluster.cli("stop", held["id"], "--now")
+    cluster.wait(held, "TRAINING_JOB_STOPPED")
+    reply = resolve(cluster, "job", "run", several="newest")
+    assert resolved_id(reply) == new["id"] and reply["taken"] == {"jobs": 3, "as": "newest"}
+    assert resolve(cluster, "job", "run", 409, several="active")["error"]["id"] == "name_ambiguous"
+    assert cluster.api("GET", "/v1/resolve?what=job&word=run&several=all")[0] == 400
+    for words in (["view", "run"], ["logs", "run"], ["metrics", "run"], ["events", "run"], ["checkpoints", "ls", "run"],
+                  ["checkpoints", "show", "run/latest"], ["checkpoints", "show", "latest", "-j", "run"]):
+        said = cluster.cli(*words).err.splitlines()
+        assert len(said) == 1 and "3 jobs" in said[0] and new["id"] in said[0], words
+    for words in (["stop", "run"], ["recreate", "run"], ["update", "run", "--priority", "1"], ["exec", "run", "--", "true"],
+                  ["checkpoints", "rm", "run/latest", "-y"], ["checkpoints", "pin", "run/latest"]):
+        assert cluster.error(*words, code=5) == "name_ambiguous", words
 
 
 def test_at_and_all_are_mine(cluster):

@@ -314,6 +314,20 @@ static int fake_job_resolve(void *of, const struct principal *principal, struct 
 	return err_set(err, ERR_JOB_NOT_FOUND, "no job \"%s\"", word);
 }
 
+static int fake_job_pick(void *of, const struct principal *principal, struct arena *a,
+                         const char *name, bool *newest, struct model_job **out, uint64_t *n,
+                         struct err *err)
+{
+	FAKE(of);
+	(void)principal;
+	(void)a;
+	(void)name;
+	(void)err;
+	*out = *newest ? f->job : NULL;
+	*n = f->n_jobs;
+	return 0;
+}
+
 static int fake_project_resolve(void *of, const struct principal *principal, struct arena *a,
                                 const char *word, struct model_project **out, size_t *n,
                                 struct err *err)
@@ -681,6 +695,7 @@ static const struct face_ops fake_ops = {
 	.secret_delete = fake_secret_delete,
 	.authenticate = fake_authenticate,
 	.job_resolve = fake_job_resolve,
+	.job_pick = fake_job_pick,
 	.project_resolve = fake_project_resolve,
 	.team_resolve = fake_team_resolve,
 	.projects = fake_projects,

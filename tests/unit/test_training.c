@@ -174,6 +174,11 @@ static void test_resolve(void **state)
 	assert_text(g.d, "candidates.1.user", "ada");
 	g = fake_call(&f, HTTP_GET, "/v1/resolve?what=checkpoint&word=x&job=twin", "");
 	assert_int_equal(g.status, 409);
+	/* The fake finds them by the start of an id, of which none is taken. */
+	g = fake_call(&f, HTTP_GET, "/v1/resolve?what=job&word=twin&several=newest", "");
+	assert_int_equal(g.status, 409);
+	g = fake_call(&f, HTTP_GET, "/v1/resolve?what=job&word=twin&several=all", "");
+	assert_int_equal(g.status, 400);
 	f.ckpt[0] = (struct model_checkpoint){
 		.job_id = "job0001", .name = "a/b", .state = CKPT_COMPLETE, .created_ms = T0};
 	f.ckpt[1] = (struct model_checkpoint){
