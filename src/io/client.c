@@ -13,6 +13,7 @@
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
+#include <netdb.h>
 #include "base/sync.h"
 #include <signal.h>
 #include <sys/socket.h>
@@ -141,17 +142,44 @@ static void give_handle(struct http_client *c, CURL *h)
 		curl_easy_cleanup(h);
 }
 
+static bool may_connect(const struct http_client *c, const struct sockaddr *to)
+{
+	bool allowed = !c->guard || (!c->only_allowed && !url_addr_is_internal(to));
+
+	for (size_t i = 0; !allowed && i < c->n_allow; i++)
+		allowed = url_net_has(&c->allow[i], to);
+	return allowed;
+}
+
+bool http_host_denied(const struct http_client *c, const char *host)
+{
+	const struct addrinfo numeric = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
+	struct addrinfo *found = NULL;
+	char bare[INET6_ADDRSTRLEN + 2];
+	size_t n = strlen(host);
+	bool denied;
+
+	if (host[0] == '[') { /* url.h leaves the brackets of IPv6 */
+		if (n < 2 || n - 2 >= sizeof(bare))
+			return false;
+		memcpy(bare, host + 1, n - 2);
+		bare[n - 2] = '\0';
+		host = bare;
+	}
+	if (getaddrinfo(host, NULL, &numeric, &found) != 0)
+		return false;
+	denied = !may_connect(c, found->ai_addr);
+	freeaddrinfo(found);
+	return denied;
+}
+
 /* Callbacks of libcurl */
 
 static curl_socket_t on_socket(void *arg, curlsocktype purpose UNUSED, struct curl_sockaddr *to)
 {
 	struct transfer *t = arg;
-	bool outside = !t->c->only_allowed && !url_addr_is_internal(&to->addr);
-	bool allowed = !t->c->guard || to->family == AF_UNIX || outside;
 
-	for (size_t i = 0; !allowed && i < t->c->n_allow; i++)
-		allowed = url_net_has(&t->c->allow[i], &to->addr);
-	if (!allowed) {
+	if (to->family != AF_UNIX && !may_connect(t->c, &to->addr)) {
 		t->refused = true;
 		return CURL_SOCKET_BAD;
 	}

@@ -46,6 +46,10 @@ struct http_policy {
 };
 
 struct http_client;
+/* Does the policy rule out every connection to this host? Only where it is an address: in any form
+ * that a resolver reads (127.1, 0x7f000001, 017700000001). A name is judged when it has become one.
+ */
+bool http_host_denied(const struct http_client *c, const char *host);
 struct http_client *http_client_new(const struct http_policy *policy) MUST_CHECK; /* copies it */
 void http_client_free(struct http_client *c);
 DEFINE_CLEANUP(struct http_client, http_client_free)

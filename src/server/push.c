@@ -99,18 +99,20 @@ static int check_idle(struct app *app, const struct job_spec *spec, struct err *
 	               "declared with --gpus. Use limits.max_duration");
 }
 
-/* A file:// source that is not there, or not in an allowed folder, would only fail later. */
+/* A file:// source that is not there, or not in an allowed folder, and an internal address would
+ * only fail later. */
 static int check_source(struct app *app, const struct spec_weights *w, struct err *err)
 {
 	struct source_options o = {
 		.file_roots = (const char *const *)app->set.allow_file_root.item,
 		.n_file_roots = app->set.allow_file_root.n,
+		.client = app->upstream,
 	};
 	AUTO_SOURCE struct source *s = NULL;
 
 	if (spec_source_check(str_of(w->source), err) < 0)
 		return -1;
-	if (!str_starts(str_of(w->source), "file://"))
+	if (!str_starts(str_of(w->source), "file://") && !str_starts(str_of(w->source), "https://"))
 		return 0;
 	return source_open(&s, w->source, &o, err) < 0 ? -1 : source_check(s, err);
 }

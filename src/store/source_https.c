@@ -8,7 +8,7 @@
 
 struct https {
 	struct source base;
-	const char *url;
+	const char *url, *host;
 	const char *file; /* its name: the last part of the path */
 	char *auth;       /* "Bearer ...", NULL = none; wiped at the end */
 };
@@ -25,6 +25,7 @@ static int open_url(struct source **out, const char *scheme, struct str rest,
 	h->url = arena_printf(a, "%s://%.*s", scheme, STR_ARG(rest));
 	if (url_parse(a, str_of(h->url), &u, err) < 0)
 		goto fail;
+	h->host = u.host;
 	name = str_of(strrchr(u.path, '/') + 1);
 	if (url_decode(a, name, &name, err) < 0)
 		goto fail;
@@ -53,6 +54,17 @@ static int http_open(struct source **out, struct str rest, const struct source_o
                      struct err *err)
 {
 	return open_url(out, "http", rest, o, err);
+}
+
+static int https_check(struct source *s, struct err *err)
+{
+	const struct https *h = (const struct https *)s;
+
+	if (!http_host_denied(s->client, h->host))
+		return 0;
+	return err_set(err, ERR_ADDRESS_DENIED,
+	               "a source on an internal address requires the server's setting "
+	               "--allow-source-network");
 }
 
 static void https_done(struct source *s)
@@ -237,6 +249,7 @@ const struct source_ops source_https_ops = {
 	.form = "https://host/folder/file",
 	.auth_advice = "set auth_secret_name to a secret with a token that may read it",
 	.open = https_open,
+	.check = https_check,
 	.list = https_list,
 	.read = https_read,
 	.done = https_done,
@@ -247,6 +260,7 @@ const struct source_ops source_http_ops = {
 	.form = "http://host/folder/file",
 	.auth_advice = "set auth_secret_name to a secret with a token that may read it",
 	.open = http_open,
+	.check = https_check,
 	.list = https_list,
 	.read = https_read,
 	.done = https_done,

@@ -349,7 +349,7 @@ def test_errors_have_ids(cluster):
     assert cluster.error("push", folder / "train.yaml", code=5) == "job_never_fits"
     (folder / "train.yaml").write_text("project: p\njob: {runtime: {start_commands: 7}}\n")
     assert cluster.error("push", folder / "train.yaml", code=2) == "spec_invalid"
-    job = cluster.push(["echo no"], weights=[{"source": "https://127.0.0.1:1/x", "mount_location": "/w"}])
+    job = cluster.push(["echo no"], weights=[{"source": "https://localhost:1/x", "mount_location": "/w"}])
     failed = cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
     assert failed["error_id"] == "address_denied" and failed["error_message"]
 

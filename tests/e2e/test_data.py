@@ -66,7 +66,7 @@ def test_the_second_job_finds_them_warm(files):
 
 
 def test_a_source_that_cannot_be_fetched_fails_before_user_code(files):
-    job = files.push(["echo never"], weights=[{"source": "https://127.0.0.1:1/x", "mount_location": "/w"}])
+    job = files.push(["echo never"], weights=[{"source": "https://localhost:1/x", "mount_location": "/w"}])
     done = files.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
     assert done["error_id"] == "address_denied" and "never" not in files.user_lines(job)
 
@@ -86,6 +86,25 @@ def test_a_source_that_cannot_be_there_is_refused_at_push(files, source, error):
     said = {files.error("push", folder / "train.yaml", *flags) for flags in ([], ["--dry-run"])}
     assert files.json("ps", "-a") == [] and files.json("weights", "ls") == []
     assert said == {files.error("weights", "prefetch", source)} and error in (None, *said)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1:8443", "[::1]", "[::ffff:10.0.0.1]", "127.1", "2130706433", "0x7f000001",
+                                  "017700000001", "0xa9.0xfe.43518"])
+def test_an_internal_address_is_refused_at_push(files, host):
+    """As far as it is one by itself: what a name leads to is seen when it is fetched."""
+    folder = files.job_folder(["echo never"], weights=[{"source": f"https://{host}/x", "mount_location": "/w"}])
+    for flags in [], ["--dry-run"]:
+        assert files.error("push", folder / "train.yaml", *flags, code=4) == "address_denied"
+    assert files.json("ps", "-a") == []
+
+
+def test_an_internal_address_that_is_allowed_is_not_refused_at_push(empty_cluster):
+    cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--allow-source-network", "127.0.0.0/8")
+    said = []
+    for host in "127.0.0.1:1", "0x7f000001:1", "8.8.8.8", "10.0.0.1":
+        folder = cluster.job_folder(["true"], weights=[{"source": f"https://{host}/x", "mount_location": "/w"}])
+        said.append(cluster.cli("push", folder / "train.yaml", "--dry-run", code=None).code)
+    assert said == [0, 0, 0, 4]
 
 
 def again(files, job):

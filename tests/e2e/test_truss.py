@@ -148,7 +148,7 @@ def test_a_job_stopped_while_pending_ends_its_tail(truss):
 
 
 def test_a_job_that_fails_to_deploy_ends_its_tail(truss):
-    folder = truss.project(["true"], job='weights=[WeightsSource(source="https://127.0.0.1:1/x", mount_location="/w")]')
+    folder = truss.project(["true"], job='weights=[WeightsSource(source="https://localhost:1/x", mount_location="/w")]')
     out = truss.train("push", "config.py", "--tail", cwd=folder)
     assert "allow-source-network" in out
 

@@ -631,7 +631,7 @@ static void bad_inputs_fail_by_name(void **state)
 		const char *runtime, *extra, *id;
 	} rows[] = {
 		{"",
-	         "\"weights\":[{\"source\":\"https://127.0.0.1:1/x\",\"mount_location\":\"/m\"}]",
+	         "\"weights\":[{\"source\":\"https://localhost:1/x\",\"mount_location\":\"/m\"}]",
 	         "address_denied"},
 		{",\"load_checkpoint_config\":{\"enabled\":true,\"checkpoints\":["
 	         "{\"typ\":\"baseten_latest_checkpoint\"}]}",

@@ -450,7 +450,7 @@ static void weights_of_the_line_come_and_go(void **state)
 	(void)close(held);
 	fixture_restart(f);
 	fixture_await(f, again.id, JOB_DEPLOYING);
-	push_weights(f, "https://127.0.0.1:1/x", &bad);
+	push_weights(f, "https://localhost:1/x", &bad);
 	fixture_await(f, bad.id, JOB_DEPLOY_FAILED);
 	bad = fixture_job(f, bad.id);
 	assert_int_equal(bad.core.attempt, 0); /* though all CPUs are taken */
