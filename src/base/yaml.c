@@ -1,6 +1,10 @@
 /* yaml.c - libyaml's events to a doc tree, strictly. */
 #include "base/yaml.h"
 
+#include "base/buf.h"
+#include "base/hash.h"
+#include "base/json.h"
+
 #include <math.h>
 #include <yaml.h>
 
@@ -9,13 +13,42 @@ struct reader {
 	struct arena *a;
 	unsigned depth;
 	size_t nodes;
+	const size_t *pair; /* where join_pairs() shortened the text: in characters of the result */
+	size_t n_pairs;
 	struct err *err;
 };
 
+#define PAIR_LEN 12   /* "\\ud83e\\udd8a", as JSON writes what is beyond 16 bits */
+#define JOINED_LEN 10 /* "\\U0001f98a", the same in YAML */
+
+static size_t pairs_before(const struct reader *r, size_t index)
+{
+	size_t low = 0, high = r->n_pairs;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (r->pair[mid] < index)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* From 1, and in the text that was given. */
+static size_t column(const struct reader *r, const yaml_mark_t *at)
+{
+	size_t pairs = pairs_before(r, at->index) -
+	               pairs_before(r, at->index - MIN(at->index, at->column));
+
+	return at->column + 1 + pairs * (PAIR_LEN - JOINED_LEN);
+}
+
 static int fail(struct reader *r, const yaml_mark_t *at, const char *what)
 {
-	return err_set(r->err, ERR_INVALID, "line %zu, column %zu: %s", at->line + 1,
-	               at->column + 1, what);
+	return err_set(r->err, ERR_INVALID, "line %zu, column %zu: %s", at->line + 1, column(r, at),
+	               what);
 }
 
 /* What the parser stumbled over in the words of somebody who writes a file; NULL: in its own. */
@@ -49,7 +82,7 @@ static int next_event(struct reader *r, yaml_event_t *ev)
 	if (plain != NULL)
 		return fail(r, &p->problem_mark, plain);
 	return err_set(r->err, ERR_INVALID, "line %zu, column %zu: %s%s%s",
-	               p->problem_mark.line + 1, p->problem_mark.column + 1,
+	               p->problem_mark.line + 1, column(r, &p->problem_mark),
 	               p->problem != NULL ? p->problem : "bad YAML", p->context != NULL ? ", " : "",
 	               p->context != NULL ? p->context : "");
 }
@@ -153,11 +186,11 @@ static int key_of(struct reader *r, const yaml_event_t *ev, const struct doc *pa
 	if (duplicate != NULL)
 		return err_set(r->err, ERR_INVALID,
 		               "line %zu, column %zu: key \"%.100s\" was already given in line %u",
-		               ev->start_mark.line + 1, ev->start_mark.column + 1, key.text.p,
+		               ev->start_mark.line + 1, column(r, &ev->start_mark), key.text.p,
 		               duplicate->key_line);
 	d->key = key.text;
 	d->key_line = (unsigned)ev->start_mark.line + 1;
-	d->key_col = (unsigned)ev->start_mark.column + 1;
+	d->key_col = (unsigned)column(r, &ev->start_mark);
 	return 0;
 }
 
@@ -199,7 +232,7 @@ static int node(struct reader *r, const yaml_event_t *ev, struct doc *d)
 	int rc;
 
 	d->line = (unsigned)ev->start_mark.line + 1;
-	d->col = (unsigned)ev->start_mark.column + 1;
+	d->col = (unsigned)column(r, &ev->start_mark);
 	if (++r->nodes > YML_NODES_MAX)
 		return fail(r, &ev->start_mark, "the document has too many values");
 	if (ev->type == YAML_SCALAR_EVENT)
@@ -248,15 +281,77 @@ static int document(struct reader *r, struct doc *root)
 	}
 }
 
+/* The code unit of an escape \\uXXXX that `text` begins with; 0: it does not begin with one. */
+static unsigned escaped_unit(struct str text)
+{
+	unsigned unit = 0;
+
+	if (text.n < PAIR_LEN / 2 || text.p[0] != '\\' || text.p[1] != 'u')
+		return 0;
+	for (size_t i = 2; i < PAIR_LEN / 2; i++) {
+		int digit = hex_digit(text.p[i]);
+
+		if (digit < 0)
+			return 0;
+		unit = unit * 16 + (unsigned)digit;
+	}
+	return unit;
+}
+
+/* The tree comes from libyaml, which knows where everything stands, and takes all of JSON but this:
+ * programs that write ASCII only, as Python's json does, escape an emoji as two halves. */
+static void join_pairs(struct reader *r, struct str text, struct buf *out)
+{
+	size_t *pair = ARENA_ARRAY(r->a, size_t, text.n / PAIR_LEN + 1);
+	size_t at = 0; /* in characters */
+
+	r->pair = pair;
+	for (size_t i = 0; i < text.n;) {
+		unsigned high = escaped_unit(str_skip(text, i)), low = 0;
+		size_t n = 1;
+
+		if (high >= 0xd800 && high < 0xdc00)
+			low = escaped_unit(str_skip(text, i + PAIR_LEN / 2));
+		if (low >= 0xdc00 && low < 0xe000) {
+			pair[r->n_pairs++] = at;
+			buf_printf(out, "\\U%08x",
+			           0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00));
+			i += PAIR_LEN;
+			at += JOINED_LEN;
+			continue;
+		}
+		if (text.p[i] == '\\' && i + 1 < text.n)
+			n = 2; /* what an escape escapes begins none */
+		for (size_t k = 0; k < n; k++) {
+			buf_putc(out, text.p[i + k]);
+			at += ((uint8_t)text.p[i + k] & 0xc0) != 0x80;
+		}
+		i += n;
+	}
+}
+
+static bool is_json_object(struct arena *a, struct str text)
+{
+	const struct doc *ignored;
+	struct err err = {0};
+
+	return str_starts(str_trim(text), "{") && js_parse(a, text, &ignored, &err) == 0;
+}
+
 int yml_parse(struct arena *a, struct str text, const struct doc **out, struct err *err)
 {
 	struct reader r = {.a = a, .err = err};
+	AUTO_BUF struct buf joined = BUF_INIT(YML_TEXT_MAX);
 	struct doc *root = ARENA_NEW(a, struct doc);
 	int rc;
 
 	if (text.n > YML_TEXT_MAX)
 		return err_set(err, ERR_TOO_BIG, "YAML text of %zu bytes: the limit is %zu", text.n,
 		               YML_TEXT_MAX);
+	if (memmem(text.p, text.n, "\\u", 2) != NULL && is_json_object(a, text)) {
+		join_pairs(&r, text, &joined);
+		text = buf_view(&joined);
+	}
 	if (yaml_parser_initialize(&r.parser) != 1)
 		abort();
 	yaml_parser_set_input_string(&r.parser, (const unsigned char *)text.p, text.n);

@@ -1,7 +1,8 @@
 /*
  * yaml.h - one YAML document to a doc tree, strictly: no anchors, aliases, tags or duplicate keys;
  * depth and size are bounded; plain scalars are typed here (int, real, true/false, null/~/empty),
- * so `no` and `on` stay text. The only user of libyaml. Its functions own yaml_, ours are yml_.
+ * so `no` and `on` stay text. A JSON object is read as JSON has it: its surrogate pairs too. The
+ * only user of libyaml. Its functions own yaml_, ours are yml_.
  */
 #ifndef BASE_YAML_H
 #define BASE_YAML_H

@@ -133,7 +133,44 @@ static void test_places(void **state)
 	assert_string_equal(doc_cstr(d->first->next, ""), "two\n");
 }
 
+/* As programs write it that keep to ASCII. */
+static void test_json_with_surrogates(void **state)
+{
+	static const struct {
+		const char *text, *value; /* NULL: refused */
+		unsigned line, col;       /* of key "b" */
+	} rows[] = {
+		{"{\"a\": \"\\ud83e\\udd8a\", \"b\": 1}", "\xf0\x9f\xa6\x8a", 1, 23},
+		{"{\"a\": \"\\uD83E\\uDD8A \\ud83e\\udd8a\",\n \"b\": 1}",
+	         "\xf0\x9f\xa6\x8a \xf0\x9f\xa6\x8a", 2, 2},
+		{"{\n\t\"a\": \"\xc3\xa9\\/\\u00e9\\ud83e\\udd8a\", \"b\": 1}",
+	         "\xc3\xa9/\xc3\xa9\xf0\x9f\xa6\x8a", 2, 32},
+		{"{\"a\": \"\\\\ud83e\\\\udd8a\", \"b\": 1}", "\\ud83e\\udd8a", 1, 25},
+		{"{\"a\": \"\\ud83e\", \"b\": 1}", NULL, 0, 0},
+		{"{\"a\": \"\\udd8a\\ud83e\", \"b\": 1}", NULL, 0, 0},
+	};
+	AUTO_ARENA struct arena *a = arena_new();
+	struct err err = {0};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		const struct doc *d = NULL, *b;
+		int r = yml_parse(a, str_of(rows[i].text), &d, &err);
+
+		if ((r == 0) != (rows[i].value != NULL))
+			fail_msg("row %s: %s", rows[i].text, err.msg);
+		if (r == 0) {
+			assert_string_equal(doc_cstr(doc_get(d, "a"), ""), rows[i].value);
+			b = doc_get(d, "b");
+			assert_int_equal(b->key_line, rows[i].line);
+			assert_int_equal(b->key_col, rows[i].col);
+		}
+		err_clear(&err);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_json_with_surrogates),
 	cmocka_unit_test(test_refuses),
 	cmocka_unit_test(test_limits),
 	cmocka_unit_test(test_types),
