@@ -1,11 +1,21 @@
 """The rows in a PostgreSQL: a real one, that is stopped, killed, frozen and full of somebody else's things."""
 import base64
+import contextlib
+import json
+import os
+import pathlib
+import random
+import re
 import signal
 import subprocess
+import threading
+import time
 
 import pytest
 from conftest import CALL_S, DEADLINE_S, STOKER, until
 from postgres import PASSWORD, Postgres
+
+LOAD_S = int(os.environ.get("STOKER_TEST_LOAD_S", "6"))
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +174,62 @@ def test_bad_databases(empty_cluster, database):
     empty_cluster.start("--database", url.replace("stoker@", f"stoker:{PASSWORD}@"))
     log = empty_cluster.log.read_text()
     assert "PGPASSFILE" in log and PASSWORD not in log
+
+
+def sockets(cluster):
+    there = 0
+    for fd in pathlib.Path(f"/proc/{cluster.process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            there += os.readlink(fd).startswith("socket:")
+    return there
+
+
+def test_sessions_are_taken_away_under_load(pg):
+    """Any of its sessions, at any moment: what was accepted is there and runs once, and the server goes on."""
+    name = pg.database.rpartition("/")[2]
+    folder = pg.job_folder(["echo ran once"], project="load", compute={"cpu_count": 1, "memory": "64Mi"})
+    pg.wait(json.loads(pg.cli("push", folder / "train.yaml", "-o", "json").out), "TRAINING_JOB_COMPLETED")
+    before, over = sockets(pg), threading.Event()
+    accepted, asked, odd = [], set(), []
+
+    def user(me):
+        rng = random.Random(me)
+        while not over.is_set():
+            done = pg.cli("push", folder / "train.yaml", "-o", "json", code=None)
+            if done.code == 0:
+                accepted.append(json.loads(done.out))
+                if rng.random() < 0.3:
+                    asked.add(accepted[-1]["id"])
+                    pg.cli("stop", accepted[-1]["id"], code=None)
+            elif not re.search("database|conflict|reached|unavailable", done.err):
+                odd.append(done.err)
+
+    users = [threading.Thread(target=user, args=(i,)) for i in range(3)]
+    for u in users:
+        u.start()
+    rng, until_s = random.Random(7), time.monotonic() + LOAD_S
+    try:
+        while time.monotonic() < until_s:
+            pg.pg.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'stoker' AND random() < 0.5", name)
+            time.sleep(rng.uniform(0, 0.5))
+    finally:
+        over.set()
+        for u in users:
+            u.join()
+    assert pg.process.poll() is None and not odd and len(accepted) > LOAD_S / 10, (odd, len(accepted))
+    until(lambda: pg.cli("ps", code=None).code == 0)
+    for job in accepted:
+        last = pg.wait(job)
+        assert last["current_status"] == "TRAINING_JOB_COMPLETED" or job["id"] in asked, last
+        runs = sum(line.endswith("ran once") for line in pg.user_lines(job))
+        assert runs == 1 or (runs == 0 and job["id"] in asked), pg.logs(job)
+    listed = [j["id"] for j in pg.json("ps", "-a", "--limit", "5000")]
+    assert len(listed) == len(set(listed)) and {j["id"] for j in accepted} <= set(listed)
+    assert int(pg.pg.sql("SELECT max(n) FROM (SELECT count(*) AS n FROM attempts GROUP BY job_id) AS x", name)) == 1
+    until(lambda: sockets(pg) <= before + 2)  # logs stay open for a while
+    pg.kill()
+    again(pg)
+    assert len(pg.json("ps", "-a", "--limit", "5000")) == len(listed)
 
 
 def test_names_that_are_not_utf8(pg):
