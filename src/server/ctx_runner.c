@@ -535,7 +535,7 @@ int ctx_runner_checkpoint(void *of, const struct principal *principal,
 	}
 	if (news)
 		app_event(app, m.job.id, "checkpoint", "runner", "%s is in the store (%s)",
-		          strcmp(c.shown, ".") == 0 ? "the checkpoint folder itself" : c.shown,
+		          strcmp(c.name, ".") == 0 ? "the checkpoint folder itself" : c.shown,
 		          units_show_bytes(bytes_of(rows, n, c.name), bytes));
 	app_notify(app, CHANNEL_JOB, m.job.id);
 	return 0;
