@@ -237,10 +237,11 @@ static void show_way_out(struct cli *c, const struct doc *job, const struct doc 
 	                              out_name(c->arena, doc_text(doc_get(ck, "checkpoint_id"))));
 
 	const char *lines[] = {
-		arena_printf(c->arena, "stoker checkpoints pull %s      # look at its files", id),
 		arena_printf(c->arena,
-	                     "stoker checkpoints complete %s  # they are whole: jobs may resume "
-	                     "from it",
+	                     "stoker checkpoints pull --incomplete %s  # look at its files", id),
+		arena_printf(c->arena,
+	                     "stoker checkpoints complete %s           # they are whole: jobs may "
+	                     "resume from it",
 	                     id),
 	};
 

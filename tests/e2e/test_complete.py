@@ -19,8 +19,8 @@ def test_a_file_closed_just_before_a_kill(cluster):
     name = f"{job['id']}/{doubted['checkpoint_id']}"
     shown = cluster.cli("checkpoints", "show", name)
     assert doubted["reason"] in shown.out
-    assert f"stoker checkpoints pull {name} " in shown.err and f"stoker checkpoints complete {name} " in shown.err, shown
-    cluster.cli("checkpoints", "pull", name, cluster.folder / "out")
+    assert f"stoker checkpoints pull --incomplete {name} " in shown.err and f"stoker checkpoints complete {name} " in shown.err, shown
+    cluster.cli("checkpoints", "pull", "--incomplete", name, cluster.folder / "out")
     cluster.cli("checkpoints", "complete", name, "--yes")
     assert cluster.cli("checkpoints", "show", name).err == ""
 
