@@ -99,6 +99,9 @@
 	X(DATABASE_UNAVAILABLE, UNAVAILABLE, "database_unavailable",   "The database cannot be reached or is restarting, and nothing was changed. Jobs go on running; try again later.") \
 	X(DATABASE_UNCERTAIN,   UNAVAILABLE, "database_uncertain",     "The database was lost while it stored a change, and could not be asked since. Look whether the change was made before you repeat it.") \
 	X(DATABASE_CONFLICT,    BUSY,        "database_conflict",      "Another session changed the same rows at the same time, and nothing was changed. Try again.") \
+	X(DATABASE_NEWER,       CONFLICT,    "database_newer",         "A newer Stoker has migrated the database. Start that version, or restore a backup.") \
+	X(MASTER_KEY_MISSING,   NOT_FOUND,   "master_key_missing",     "The database has rows, and the data folder has no master key. Copy master.key from the data folder of its server; a new key could open none of its secrets.") \
+	X(MASTER_KEY_WRONG,     INVALID,     "master_key_wrong",       "The master key in the data folder does not belong to the database. Copy the one of its server.") \
 	X(DATABASE_IN_USE,      CONFLICT,    "database_in_use",        "Another Stoker server uses the database. One server at a time may: stop the other one, or give this one a database of its own.") \
 	/* the end; every row above continues the line */
 /* clang-format on */

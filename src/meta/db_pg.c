@@ -91,6 +91,7 @@ static enum err_code class_of(const char *state)
 		{"40001", ERR_DATABASE_CONFLICT},    /* serialization failure */
 		{"40P01", ERR_DATABASE_CONFLICT},    /* deadlock */
 		{"23", ERR_CONFLICT},                /* constraints */
+		{"42P07", ERR_CONFLICT},             /* a table of that name is there already */
 		{"53100", ERR_NO_SPACE},
 		{"53", ERR_DATABASE_UNAVAILABLE}, /* too many sessions, no memory */
 		{"28", ERR_DENIED},

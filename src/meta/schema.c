@@ -238,7 +238,7 @@ static int apply(struct db *db, bool *more, struct err *err)
 		return -1;
 	if (at > SCHEMA_VERSION)
 		return err_set(
-			err, ERR_CONFLICT,
+			err, ERR_DATABASE_NEWER,
 			"the database is of a newer Stoker (schema %lld, this program knows %d):"
 			" start that version, or restore a backup",
 			(long long)at, SCHEMA_VERSION);

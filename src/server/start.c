@@ -173,8 +173,10 @@ static int make_url_key(struct app *app, struct err *err)
 	char hex[65];
 
 	if (meta_kv_get(app->meta, app->arena, "url-key", &stored, err) == 0) {
-		if (seal_open(&app->master, about, stored, &plain, err) < 0)
+		if (seal_open(&app->master, about, stored, &plain, err) < 0) {
+			err_become(err, ERR_MASTER_KEY_WRONG);
 			return err_wrap(err, "the master key does not belong to this database");
+		}
 	} else {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
@@ -200,9 +202,11 @@ static int load_key(struct app *app, bool first, struct err *err)
 
 	if (seal_load_key(key, first, &app->master, err) == 0)
 		return 0;
-	if (!first && err->code == ERR_NOT_FOUND)
+	if (!first && err->code == ERR_NOT_FOUND) {
+		err_become(err, ERR_MASTER_KEY_MISSING);
 		return err_wrap(err, "the database has rows, and its master key is not here: copy "
 		                     "master.key from the data folder of its server");
+	}
 	return err_wrap(err, first ? "master key" : "master key of an existing database");
 }
 

@@ -1,5 +1,6 @@
 """The rows in a PostgreSQL: a real one, that is stopped, killed, frozen and full of somebody else's things."""
 import base64
+import json
 import contextlib
 import json
 import os
@@ -44,13 +45,13 @@ def again(cluster, **env):
     return cluster.start(env={**cluster.pg.env, **env})
 
 
-def refused(cluster, url, env=None, data=None):
-    """What a server says that cannot start."""
-    done = subprocess.run([STOKER, "server", "--data", data or cluster.folder / "other", "--listen", "127.0.0.1:0", "--database", url],
-                          env=cluster.environment(**(env or {})), capture_output=True, text=True, timeout=CALL_S)
+def refused(cluster, url, env=None):
+    """The id of the error of a server that cannot start."""
+    done = subprocess.run([STOKER, "server", "--data", cluster.folder / "other", "--listen", "127.0.0.1:0", "--database", url],
+                          env=cluster.environment(STOKER_ERRORS="json", **(env or {})), capture_output=True, text=True, timeout=CALL_S)
     assert done.returncode != 0, done
     assert PASSWORD not in done.stdout + done.stderr
-    return done.stderr
+    return json.loads(done.stderr.splitlines()[-1])["error"]["id"]
 
 
 def test_a_life(pg):
@@ -130,7 +131,7 @@ def test_a_database_that_freezes(pg):
 
 
 def test_one_server_at_a_time(pg):
-    assert "another Stoker server uses this database" in refused(pg, pg.database, pg.pg.env)
+    assert refused(pg, pg.database, pg.pg.env) == "database_in_use"
     job = pg.push(["true"])
     pg.wait(job, "TRAINING_JOB_COMPLETED")
     # its session is taken away and another server writes: it never writes again
@@ -144,11 +145,11 @@ def test_one_server_at_a_time(pg):
 def test_the_key_belongs_to_the_database(pg):
     other = pg.folder / "other"
     pg.stop()
-    assert "copy master.key" in refused(pg, pg.database, pg.pg.env)
+    assert refused(pg, pg.database, pg.pg.env) == "master_key_missing"
     assert not (other / "master.key").exists()  # a new key would open none of its secrets
     (other / "master.key").write_text(base64.b64encode(bytes(32)).decode() + "\n")
     (other / "master.key").chmod(0o600)
-    assert "master key does not belong" in refused(pg, pg.database, pg.pg.env)
+    assert refused(pg, pg.database, pg.pg.env) == "master_key_wrong"
     again(pg)
 
 
@@ -156,18 +157,18 @@ def test_bad_databases(empty_cluster, database):
     server, url = database
     name = url.rpartition("/")[2]
     env = server.env
-    assert "password authentication failed" in refused(empty_cluster, url.replace("stoker@", f"stoker:not{PASSWORD}@"))
-    assert "does not exist" in refused(empty_cluster, url + "x", env)
-    assert "cannot be reached" in refused(empty_cluster, f"postgresql://stoker@127.0.0.1:1/{name}", env)
-    assert "sqlite:FILE or" in refused(empty_cluster, f"mysql://me:{PASSWORD}@host/x")
+    assert refused(empty_cluster, url.replace("stoker@", f"stoker:not{PASSWORD}@")) == "database_unavailable"
+    assert refused(empty_cluster, url + "x", env) == "database_unavailable"
+    assert refused(empty_cluster, f"postgresql://stoker@127.0.0.1:1/{name}", env) == "database_unavailable"
+    assert refused(empty_cluster, f"mysql://me:{PASSWORD}@host/x") == "invalid"
     server.sql("CREATE ROLE reader LOGIN PASSWORD 'x'", name)
     server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", name)
-    assert "permission denied" in refused(empty_cluster, url.replace("stoker@", "reader:x@"))
+    assert refused(empty_cluster, url.replace("stoker@", "reader:x@")) == "denied"
     server.sql("CREATE TABLE stoker_schema (one INTEGER PRIMARY KEY, version BIGINT NOT NULL, leader TEXT); "
                "INSERT INTO stoker_schema VALUES (1, 9999)", name)
-    assert "newer Stoker" in refused(empty_cluster, url, env)
+    assert refused(empty_cluster, url, env) == "database_newer"
     server.sql("UPDATE stoker_schema SET version = 0; CREATE TABLE jobs (mine INTEGER)", name)
-    assert "already exists" in refused(empty_cluster, url, env)
+    assert refused(empty_cluster, url, env) == "conflict"
     assert server.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", name) == "2"  # nothing half-done
     # a password in the URL works, and is told off
     server.sql("DROP TABLE jobs", name)

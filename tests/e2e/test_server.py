@@ -63,7 +63,7 @@ def test_a_database_without_its_master_key(cluster):
     key = cluster.data / "master.key"
     key.rename(cluster.folder / "kept.key")
     code, error, words = server(cluster, "--listen", "127.0.0.1:0")
-    assert code == 3 and error == "not_found" and str(key) in words and not key.exists()
+    assert code == 3 and error == "master_key_missing" and str(key) in words and not key.exists()
     (cluster.folder / "kept.key").rename(key)
     cluster.restart()
 
