@@ -7,7 +7,15 @@
 #define PAUSE_MS 50 /* the first one; each is twice as long */
 #define PAUSE_MAX_MS 500
 
-static const struct db_ops *const drivers[] = {&db_sqlite, &db_pg, &db_postgres, &db_fault};
+static const struct {
+	const char *scheme;
+	const struct db_ops *ops;
+} drivers[] = {
+	{"sqlite", &db_sqlite},
+	{"postgresql", &db_pg},
+	{"postgres", &db_pg}, /* libpq takes both */
+	{"fault", &db_fault},
+};
 
 struct db {
 	const struct db_ops *ops;
@@ -58,11 +66,11 @@ struct db_val db_blob(struct str s)
 const struct db_ops *db_driver(const char *url, const char **where)
 {
 	for (size_t i = 0; i < COUNT(drivers); i++) {
-		size_t n = strlen(drivers[i]->scheme);
+		size_t n = strlen(drivers[i].scheme);
 
-		if (strncmp(url, drivers[i]->scheme, n) == 0 && url[n] == ':') {
+		if (strncmp(url, drivers[i].scheme, n) == 0 && url[n] == ':') {
 			*where = url + n + 1;
-			return drivers[i];
+			return drivers[i].ops;
 		}
 	}
 	return NULL;

@@ -64,7 +64,6 @@ struct db_conn;
 struct db_stmt; /* a driver's own */
 
 struct db_ops {
-	const char *scheme;
 	int (*open)(struct db_conn **out, const char *where, bool writer, struct err *err);
 	void (*close)(struct db_conn *c);
 	/* A transaction, and its end. ERR_DATABASE_UNAVAILABLE, ERR_DATABASE_CONFLICT: nothing was
@@ -97,7 +96,7 @@ struct db_conn {
 	bool sqlite; /* it speaks SQLite's own words, too */
 };
 
-extern const struct db_ops db_sqlite, db_pg, db_postgres, db_fault;
+extern const struct db_ops db_sqlite, db_pg, db_fault;
 
 struct db;
 int db_open(struct db **out, const char *url, struct err *err) MUST_CHECK;

@@ -123,7 +123,6 @@ static uint64_t fault_changes(struct db_conn *c)
 }
 
 const struct db_ops db_fault = {
-	.scheme = "fault",
 	.open = fault_open,
 	.close = fault_close,
 	.begin = fault_begin,

@@ -384,13 +384,12 @@ static void pg_close(struct db_conn *dc)
 	free(c);
 }
 
-static int open_url(struct db_conn **out, const struct db_ops *ops, const char *where, bool writer,
-                    struct err *err)
+static int pg_open(struct db_conn **out, const char *where, bool writer, struct err *err)
 {
 	struct conn *c = xcalloc(1, sizeof(*c));
 	size_t cap = strlen(where) + sizeof("postgresql:");
 
-	c->base.ops = ops;
+	c->base.ops = &db_pg;
 	c->writer = writer;
 	c->cached = map_new();
 	c->url = xcalloc(1, cap);
@@ -401,16 +400,6 @@ static int open_url(struct db_conn **out, const struct db_ops *ops, const char *
 	}
 	*out = &c->base;
 	return 0;
-}
-
-static int pg_open(struct db_conn **out, const char *where, bool writer, struct err *err)
-{
-	return open_url(out, &db_pg, where, writer, err);
-}
-
-static int postgres_open(struct db_conn **out, const char *where, bool writer, struct err *err)
-{
-	return open_url(out, &db_postgres, where, writer, err);
 }
 
 /* --- transactions ----------------------------------------------------------------------------- */
@@ -732,13 +721,19 @@ static uint64_t pg_changes(struct db_conn *dc)
 	return ((struct conn *)dc)->changes;
 }
 
-#define DRIVER(name, opens)                                                                        \
-	{                                                                                          \
-		.scheme = (name), .open = (opens), .close = pg_close, .begin = pg_begin,           \
-		.commit = pg_commit, .rollback = pg_rollback, .version = pg_version,               \
-		.set_version = pg_set_version, .check = pg_check, .script = pg_script,             \
-		.start = pg_start, .step = pg_step, .column = pg_column, .finish = pg_finish,      \
-		.changes = pg_changes,                                                             \
-	}
-const struct db_ops db_pg = DRIVER("postgresql", pg_open);
-const struct db_ops db_postgres = DRIVER("postgres", postgres_open);
+const struct db_ops db_pg = {
+	.open = pg_open,
+	.close = pg_close,
+	.begin = pg_begin,
+	.commit = pg_commit,
+	.rollback = pg_rollback,
+	.version = pg_version,
+	.set_version = pg_set_version,
+	.check = pg_check,
+	.script = pg_script,
+	.start = pg_start,
+	.step = pg_step,
+	.column = pg_column,
+	.finish = pg_finish,
+	.changes = pg_changes,
+};

@@ -391,7 +391,6 @@ static int sq_check(struct db_conn *dc, struct err *err)
 }
 
 const struct db_ops db_sqlite = {
-	.scheme = "sqlite",
 	.open = sq_open,
 	.close = sq_close,
 	.begin = sq_begin,
