@@ -122,11 +122,8 @@ static int lost(struct conn *c, const char *why, struct err *err)
 {
 	struct str line = first_line(why);
 
-	if (c->pg != NULL)
-		err_set(err, ERR_DATABASE_UNAVAILABLE, "the database cannot be reached: %.*s",
-		        STR_ARG(line));
-	else
-		err_set(err, ERR_DATABASE_UNAVAILABLE, "the database does not answer");
+	err_set(err, ERR_DATABASE_UNAVAILABLE, "the database cannot be reached: %.*s",
+	        STR_ARG(line));
 	drop_session(c);
 	return -1;
 }
@@ -160,8 +157,7 @@ static int wait_for(struct conn *c, short events, int64_t deadline_ms, struct er
 	if (left > 0 && poll(&p, 1, (int)left) != 0)
 		return 0; /* an interrupted wait is looked at again */
 	/* what it might still answer is nobody's: a session that is closed cannot be mistaken */
-	drop_session(c);
-	return lost(c, "", err);
+	return lost(c, "it does not answer", err);
 }
 
 static int flush(struct conn *c, int64_t deadline_ms, struct err *err)
@@ -358,7 +354,7 @@ static int connect_to(struct conn *c, struct err *err)
 	c->pg = PQconnectdbParams(keys, values, 1);
 	if (c->pg == NULL || PQstatus(c->pg) != CONNECTION_OK) {
 		atomic_store(&away_until_ms, clock_mono_ms() + CONNECT_PAUSE_MS);
-		return lost(c, c->pg != NULL ? PQerrorMessage(c->pg) : "", err);
+		return lost(c, c->pg != NULL ? PQerrorMessage(c->pg) : "out of memory", err);
 	}
 	(void)PQsetNoticeReceiver(c->pg, quiet, NULL);
 	if (PQserverVersion(c->pg) < SERVER_MIN)
@@ -661,16 +657,14 @@ static int pg_step(struct db_conn *c UNUSED, struct db_stmt *s, bool *row, struc
 static void take_bytes(struct db_stmt *s, struct str hex, struct db_val *out)
 {
 	struct err err = {0};
+	char *to;
 
 	hex = str_skip(hex, 2);
 	buf_clear(&s->bytes);
-	for (size_t i = 0; i + 1 < hex.n; i += 2) {
-		uint8_t byte;
-
-		if (hex_decode(str_n(hex.p + i, 2), &byte, 1, &err) < 0)
-			return;
-		buf_add(&s->bytes, &byte, 1);
-	}
+	to = buf_room(&s->bytes, hex.n / 2);
+	if (to == NULL || hex_decode(hex, (uint8_t *)to, hex.n / 2, &err) < 0)
+		return;
+	s->bytes.n = hex.n / 2;
 	*out = (struct db_val){.kind = DB_BLOB, .text = buf_view(&s->bytes)};
 }
 
