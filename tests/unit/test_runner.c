@@ -239,15 +239,14 @@ static void cache_survives(void **state)
 	assert_string_equal(buf_cstr(&body), "kept\n");
 }
 
-static void stops_with_grace(void **state)
+#define SAVES_AND_ENDS                                                                             \
+	"sh -c 'trap \\\"echo saving; exit 5\\\" TERM; echo up; while :; do sleep 0.05; done'\""
+
+static void ends_by_itself(struct place *p, const char *commands)
 {
-	struct place *p = *state;
 	struct wire_exit x;
 
-	spec(p,
-	     "\"sh -c 'trap \\\"echo saving; exit 5\\\" TERM; echo up; while :; do sleep 0.05; "
-	     "done'\",\"echo next\"",
-	     "", "");
+	spec(p, commands, "", "");
 	launch(p, NULL);
 	wait_log(p, "o up");
 	stop_job(p, false);
@@ -259,24 +258,15 @@ static void stops_with_grace(void **state)
 	assert_log(p, "o next\n", false);
 }
 
+static void stops_with_grace(void **state)
+{
+	ends_by_itself(*state, "\"" SAVES_AND_ENDS ",\"echo next\"");
+}
+
 /* The same, of a command that took the shell's place. */
 static void stops_what_was_executed(void **state)
 {
-	struct place *p = *state;
-	struct wire_exit x;
-
-	spec(p,
-	     "\"exec sh -c 'trap \\\"echo saving; exit 5\\\" TERM; echo up; while :; do sleep "
-	     "0.05; done'\",\"echo next\"",
-	     "", "");
-	launch(p, NULL);
-	wait_log(p, "o up");
-	stop_job(p, false);
-	assert_int_equal(join(p), 0);
-	x = exit_of(p);
-	assert_int_equal(x.end, JOB_END_STOPPED);
-	assert_int_equal(x.code, 5);
-	assert_log(p, "o saving\n", true);
+	ends_by_itself(*state, "\"exec " SAVES_AND_ENDS ",\"echo next\"");
 }
 
 /* A machine that shuts down ends all its processes: that is no fault of the job. */
