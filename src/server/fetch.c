@@ -430,6 +430,22 @@ int fetch_may(struct app *app, const struct spec_weights *w, struct err *err)
 	               w->source, w->endpoint);
 }
 
+int fetch_check(struct app *app, const struct spec_weights *w, struct err *err)
+{
+	struct source_options o = {
+		.file_roots = (const char *const *)app->set.allow_file_root.item,
+		.n_file_roots = app->set.allow_file_root.n,
+		.client = app->upstream,
+	};
+	AUTO_SOURCE struct source *s = NULL;
+
+	if (spec_source_check(str_of(w->source), err) < 0)
+		return -1;
+	if (!str_starts(str_of(w->source), "file://") && !str_starts(str_of(w->source), "https://"))
+		return 0;
+	return source_open(&s, w->source, &o, err) < 0 ? -1 : source_check(s, err);
+}
+
 int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **out, struct err *err)
 {
 	struct fetches *all = app->fetches;
@@ -552,7 +568,7 @@ int ctx_mirror_prefetch(void *of, const struct principal *principal, struct aren
 
 	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
 	    ctx_team(app, principal, a, team_id, &want.team_id, err) < 0 ||
-	    spec_source_check(str_of(w->source), err) < 0 || fetch_begin(app, &want, &f, err) < 0)
+	    fetch_check(app, w, err) < 0 || fetch_begin(app, &want, &f, err) < 0)
 		return -1;
 	fetch_keep(app, f);
 	fetch_look(app, f, FETCH_LIST_MS, true, &v);

@@ -38,6 +38,9 @@ void fetch_stop(struct app *app); /* after app->stopping: cancels what runs, joi
 void fetch_free(struct app *app);
 /* May a job of this server name that endpoint? ERR_SOURCE_ENDPOINT_DENIED, ERR_SOURCE_INVALID. */
 int fetch_may(struct app *app, const struct spec_weights *w, struct err *err) MUST_CHECK;
+/* What can be said of a source before it is fetched: one that is none, a file that is not there or
+ * not in an allowed folder, an internal address. */
+int fetch_check(struct app *app, const struct spec_weights *w, struct err *err) MUST_CHECK;
 /* Is everything here that this manifest names? Then its source is not asked. */
 bool fetch_has(struct app *app, const char *manifest);
 /* Joins or begins; leave it with fetch_leave. */

@@ -99,24 +99,6 @@ static int check_idle(struct app *app, const struct job_spec *spec, struct err *
 	               "declared with --gpus. Use limits.max_duration");
 }
 
-/* A file:// source that is not there, or not in an allowed folder, and an internal address would
- * only fail later. */
-static int check_source(struct app *app, const struct spec_weights *w, struct err *err)
-{
-	struct source_options o = {
-		.file_roots = (const char *const *)app->set.allow_file_root.item,
-		.n_file_roots = app->set.allow_file_root.n,
-		.client = app->upstream,
-	};
-	AUTO_SOURCE struct source *s = NULL;
-
-	if (spec_source_check(str_of(w->source), err) < 0)
-		return -1;
-	if (!str_starts(str_of(w->source), "file://") && !str_starts(str_of(w->source), "https://"))
-		return 0;
-	return source_open(&s, w->source, &o, err) < 0 ? -1 : source_check(s, err);
-}
-
 /* frozen: of the job that is made again; what it had is not fetched as long as it is here. */
 static int check_sources(struct app *app, const struct job_spec *spec,
                          const struct resolved *frozen, struct err *err)
@@ -126,7 +108,7 @@ static int check_sources(struct app *app, const struct job_spec *spec,
 		const struct resolved_weights *had = resolved_find(frozen, w);
 		bool may = fetch_may(app, w, err) == 0;
 
-		if (may && check_source(app, w, err) == 0)
+		if (may && fetch_check(app, w, err) == 0)
 			continue;
 		if (had == NULL || !fetch_has(app, had->manifest))
 			return err_wrap(err, "job.weights[%zu]%s", i, may ? "" : ".endpoint");

@@ -91,11 +91,15 @@ def test_a_source_that_cannot_be_there_is_refused_at_push(files, source, error):
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1:8443", "[::1]", "[::ffff:10.0.0.1]", "127.1", "2130706433", "0x7f000001",
                                   "017700000001", "0xa9.0xfe.43518"])
 def test_an_internal_address_is_refused_at_push(files, host):
-    """As far as it is one by itself: what a name leads to is seen when it is fetched."""
+    """As far as it is one by itself: what a name leads to is seen when it is fetched. A prefetch is refused in the same words, and nothing is fetched."""
     folder = files.job_folder(["echo never"], weights=[{"source": f"https://{host}/x", "mount_location": "/w"}])
     for flags in [], ["--dry-run"]:
         assert files.error("push", folder / "train.yaml", *flags, code=4) == "address_denied"
     assert files.json("ps", "-a") == []
+    pushed, fetched = [files.refusal(*words, code=4)["error"] for words in
+                       (["push", folder / "train.yaml"], ["weights", "prefetch", f"https://{host}/x"])]
+    assert fetched["id"] == "address_denied" and pushed["message"] == f"job.weights[0]: {fetched['message']}"
+    assert files.json("weights", "ls") == []
 
 
 def test_an_internal_address_that_is_allowed_is_not_refused_at_push(empty_cluster):
