@@ -87,6 +87,14 @@ size_t str_utf8(struct str s, uint32_t *code)
 	return 0;
 }
 
+size_t str_utf8_mend(struct str s, struct str *text)
+{
+	size_t len = str_utf8_len(s);
+
+	*text = len > 0 ? str_n(s.p, len) : UTF8_MARK;
+	return MAX(len, (size_t)1);
+}
+
 bool str_is_utf8(struct str s)
 {
 	while (s.n > 0) {

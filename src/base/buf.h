@@ -31,6 +31,10 @@ struct str str_trim(struct str s);           /* spaces, tabs, CR, LF at both end
 size_t str_utf8_len(struct str s);
 size_t str_utf8(struct str s, uint32_t *code); /* the same, with its code point */
 bool str_is_utf8(struct str s);
+/* The bytes that the first character of s takes, s not being empty. *text: that character, or
+ * UTF8_MARK for one byte that begins none. */
+size_t str_utf8_mend(struct str s, struct str *text);
+#define UTF8_MARK STR_LIT("\xef\xbf\xbd") /* U+FFFD: what cannot be written as it is */
 /* Cuts s at the first `sep`: *head is before it, *s what follows; false when s is used up. */
 bool str_cut(struct str *s, char sep, struct str *head);
 char *str_dup(struct str s) MUST_CHECK; /* heap, NUL-terminated */

@@ -206,11 +206,12 @@ static void quote(const struct js *js, struct str s)
 
 	buf_putc(out, '"');
 	for (size_t i = 0; i < s.n;) {
-		size_t len = p[i] >= 0x20 && p[i] < 0x7f ? 1 : str_utf8_len(str_skip(s, i));
+		struct str text = str_n(s.p + i, 1);
+		size_t len = p[i] >= 0x20 && p[i] < 0x7f ? 1 : str_utf8_mend(str_skip(s, i), &text);
 		bool hidden = js->shown && len > 1 && shown_len(str_skip(s, i)) == 0;
 
-		if (len > 0 && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\' && p[i] != 0x7f &&
-		    !hidden) {
+		if (text.p == s.p + i && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\' &&
+		    p[i] != 0x7f && !hidden) {
 			i += len;
 			continue;
 		}
@@ -228,8 +229,8 @@ static void quote(const struct js *js, struct str s)
 		else if (hidden)
 			escape_code(out, str_skip(s, i));
 		else
-			buf_puts(out, "\xef\xbf\xbd"); /* U+FFFD */
-		i += MAX(len, (size_t)1);
+			buf_str(out, text);
+		i += len;
 		plain = i;
 	}
 	buf_add(out, s.p + plain, s.n - plain);

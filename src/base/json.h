@@ -14,7 +14,7 @@
 int js_parse(struct arena *a, struct str text, const struct doc **out, struct err *err) MUST_CHECK;
 
 /* Writer: keeps track of commas and nesting; asserts balanced calls. Bytes that are not valid UTF-8
- * come out as U+FFFD. Check the buf once at the end. */
+ * come out as UTF8_MARK. Check the buf once at the end. */
 struct js {
 	struct buf *out;
 	unsigned depth;

@@ -538,13 +538,11 @@ static struct str storable(struct str s, struct buf *out)
 		return s;
 	*out = (struct buf)BUF_INIT(KEPT_MAX);
 	while (s.n > 0) {
-		size_t n = *s.p == '\0' ? 0 : str_utf8_len(s);
+		struct str text;
+		size_t n = str_utf8_mend(s, &text);
 
-		if (n > 0)
-			buf_add(out, s.p, n);
-		else
-			buf_puts(out, "\xef\xbf\xbd");
-		s = str_skip(s, MAX(n, (size_t)1));
+		buf_str(out, *s.p == '\0' ? UTF8_MARK : text);
+		s = str_skip(s, n);
 	}
 	return buf_view(out);
 }

@@ -420,10 +420,21 @@ int s3xml_parts(struct arena *a, struct str xml, struct objstore_part **parts, s
 	return 0;
 }
 
+/* XML 1.0 has no way to say these. */
+static bool is_no_xml(struct str text)
+{
+	unsigned char c = (unsigned char)*text.p;
+
+	return c < 0x20 || c == 0x7f || str_eq(text, "\xef\xbf\xbe") ||
+	       str_eq(text, "\xef\xbf\xbf");
+}
+
 void s3xml_text(struct buf *out, struct str s)
 {
-	for (size_t i = 0; i < s.n; i++) {
-		unsigned char c = (unsigned char)s.p[i];
+	while (s.n > 0) {
+		struct str text;
+		size_t n = str_utf8_mend(s, &text);
+		char c = *text.p;
 
 		if (c == '&')
 			buf_puts(out, "&amp;");
@@ -435,9 +446,8 @@ void s3xml_text(struct buf *out, struct str s)
 			buf_puts(out, "&quot;");
 		else if (c == '\t' || c == '\n' || c == '\r')
 			buf_printf(out, "&#%d;", c);
-		else if (c < 0x20 || c == 0x7f)
-			buf_puts(out, "\xef\xbf\xbd"); /* XML 1.0 has no way to say it */
 		else
-			buf_putc(out, (char)c);
+			buf_str(out, is_no_xml(text) ? UTF8_MARK : text);
+		s = str_skip(s, n);
 	}
 }

@@ -67,6 +67,50 @@ static void test_str(void **state)
 	           "it is 4 bytes long");
 }
 
+/* What Unicode calls ill-formed (3.9, D92), and next to it the last and first that are not. */
+static void test_utf8_mend(void **state)
+{
+#define M "\xef\xbf\xbd"
+	static const struct {
+		const char *what, *text, *want;
+	} rows[] = {
+		{"ASCII", "a~", "a~"},
+		{"the least of 2, 3, 4 bytes", "\xc2\x80\xe0\xa0\x80\xf0\x90\x80\x80",
+	         "\xc2\x80\xe0\xa0\x80\xf0\x90\x80\x80"},
+		{"the greatest of 2, 3, 4 bytes", "\xdf\xbf\xef\xbf\xbf\xf4\x8f\xbf\xbf",
+	         "\xdf\xbf\xef\xbf\xbf\xf4\x8f\xbf\xbf"},
+		{"the mark itself", M, M},
+		{"a byte that continues", "a\x80z\xbf", "a" M "z" M},
+		{"overlong, 2 bytes", "\xc0\xaf\xc1\xbf", M M M M},
+		{"overlong, 3 bytes", "\xe0\x9f\xbf", M M M},
+		{"overlong, 4 bytes", "\xf0\x8f\xbf\xbf", M M M M},
+		{"next to surrogates", "\xed\x9f\xbf\xee\x80\x80", "\xed\x9f\xbf\xee\x80\x80"},
+		{"surrogates", "\xed\xa0\x80\xed\xbf\xbf", M M M M M M},
+		{"beyond U+10FFFF", "\xf4\x90\x80\x80", M M M M},
+		{"leads of no character", "\xf5\x80\x80\x80\xfe\xff", M M M M M M},
+		{"truncated at the end", "a\xe2\x82", "a" M M},
+		{"truncated, 4 bytes", "\xf0\x9f\x98", M M M},
+		{"truncated in the middle", "\xe2\x82z\xf0\x9f\xc3\xa9", M M "z" M M "\xc3\xa9"},
+	};
+#undef M
+	struct str text;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_BUF struct buf out = BUF_INIT(100);
+		struct str s = str_of(rows[i].text);
+
+		while (s.n > 0) {
+			s = str_skip(s, str_utf8_mend(s, &text));
+			buf_str(&out, text);
+		}
+		assert_row(strcmp(buf_cstr(&out), rows[i].want) == 0, rows[i].what);
+		assert_row(str_is_utf8(buf_view(&out)), rows[i].what);
+	}
+	assert_int_equal(str_utf8_mend(str_n("\0z", 2), &text), 1);
+	assert_true(text.n == 1 && text.p[0] == '\0');
+}
+
 static void test_limit_sticks(void **state)
 {
 	AUTO_BUF struct buf b = BUF_INIT(10);
@@ -110,9 +154,8 @@ static void test_grows(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_numbers),
-	cmocka_unit_test(test_str),
-	cmocka_unit_test(test_limit_sticks),
+	cmocka_unit_test(test_numbers),   cmocka_unit_test(test_str),
+	cmocka_unit_test(test_utf8_mend), cmocka_unit_test(test_limit_sticks),
 	cmocka_unit_test(test_grows),
 };
 

@@ -187,6 +187,11 @@ static void s3xml_writes_text(void **state UNUSED)
 
 	s3xml_text(&b, STR_LIT("a<b>&\"c'\n\x01\xc3\xa9"));
 	assert_string_equal(buf_cstr(&b), "a&lt;b&gt;&amp;&quot;c'&#10;\xef\xbf\xbd\xc3\xa9");
+	/* a document with one of these in it cannot be read at all */
+	buf_clear(&b);
+	s3xml_text(&b, STR_LIT("\xff\xc0z\xef\xbf\xbf\xef\xbf\xbe\xef\xbf\xbc"));
+	assert_string_equal(buf_cstr(&b), "\xef\xbf\xbd\xef\xbf\xbdz\xef\xbf\xbd"
+	                                  "\xef\xbf\xbd\xef\xbf\xbc");
 }
 
 static const struct CMUnitTest tests[] = {
