@@ -518,27 +518,47 @@ void sandbox_let_go(struct sandbox *s)
 		log_debug("sandbox: its shell is gone already: %s", gone.msg);
 }
 
-/* How a process ended that nobody has waited for yet: proc(5), field 52 of its stat. */
-static int zombie_code(pid_t pid)
+/* proc(5): the state of a process, 0 = it is gone; by the last field of its stat, how it ended. */
+static char state_of(pid_t pid, int *status)
 {
 	AUTO_BUF struct buf text = BUF_INIT(STAT_MAX);
 	struct err no = {0};
 	struct str rest, word = {0};
 	const char *after = NULL;
-	char path[40];
-	uint64_t status = 0;
+	char path[40], state = 0;
+	uint64_t n = 0;
 
 	FMT(path, "/proc/%d/stat", (int)pid);
 	if (fs_read(AT_FDCWD, path, &text, &no) == 0 && text.n > 0)
 		after = memrchr(text.p, ')', text.n); /* its name may hold anything */
 	if (after == NULL)
-		return 128 + SIGKILL;
+		return 0;
 	rest = str_trim(str_skip(buf_view(&text), (size_t)(after - text.p) + 1));
 	for (int field = 3; field <= 52 && str_cut(&rest, ' ', &word); field++) {
-		if (field == 3 && !str_eq(word, "Z"))
-			return 128 + SIGKILL; /* it was waited for, and this is another one */
+		if (field == 3)
+			state = *word.p;
 	}
-	return str_u64(word, 0, INT_MAX, &status, &no) < 0 ? 128 + SIGKILL : code_of((int)status);
+	*status = str_u64(word, 0, INT_MAX, &n, &no) < 0 ? SIGKILL : (int)n;
+	return state;
+}
+
+/* How a process ended that nobody has waited for yet. */
+static int zombie_code(pid_t pid)
+{
+	int status = 0;
+
+	/* else it was waited for, and this is another one */
+	return state_of(pid, &status) == 'Z' ? code_of(status) : 128 + SIGKILL;
+}
+
+/* The init is no process of the job, but within its reach: stopped, it would not see the end of the
+ * commands. */
+static void wake_init(struct sandbox *s)
+{
+	int status = 0;
+
+	if (s->shell_fd >= 0 && state_of(s->shell, &status) == 'T')
+		(void)pidfd_send_signal(s->shell_fd, SIGCONT, NULL, 0);
 }
 
 /* The commands' shell has ended, and so should all that was made for it. What keeps it up can only
@@ -571,6 +591,7 @@ bool sandbox_ended(struct sandbox *s, int *code)
 			*code = s->ended ? s->code : zombie_code(s->shell);
 			return true;
 		} else {
+			wake_init(s);
 			return false;
 		}
 	}

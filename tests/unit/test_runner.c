@@ -78,6 +78,9 @@ static void ends_as_its_commands_say(void **state)
 		{"\"trap 'n=4' USR1; kill -USR1 0; sleep 0.1\",\"exit $n\"", JOB_END_EXIT, 4},
 		{"\"export p=$$; exec sh -c '[ $p = $$ ]'\"", JOB_END_EXIT, 0},
 		{"\"exec no-such-program\"", JOB_END_EXIT, 127},
+		/* it stops what waits for it */
+		{"\"kill -STOP $PPID; exit 2\"", JOB_END_EXIT, 2},
+		{"\"kill -STOP $PPID\",\"exec sh -c 'kill -9 $$'\"", JOB_END_SIGNAL, 9},
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
