@@ -42,8 +42,10 @@ const struct sandbox_kind sandbox_kinds[SANDBOX_KINDS] = {
 	"trap : HUP INT QUIT PIPE ALRM TERM USR1 USR2; exec 6>&2 2>/dev/null; "                    \
 	"(exec 2>&6 6>&-; " SHELL "); stoker_code=$?; "                                            \
 	"printf 'end %d\\n' $stoker_code >&3; read -r stoker_end; exit $stoker_code"
-/* Reads the script's length, then the script: stdin stays open behind it. */
-#define INIT_BODY "printf 'ready\\n' >&3; read -r n && s=$(head -c \"$n\") && eval \"$s\""
+/* Reads the script's length, then the script: stdin stays open behind it. The script's last word is
+ * what to do next, see script_commands(). */
+#define INIT_BODY                                                                                  \
+	"printf 'ready\\n' >&3; read -r n && s=$(head -c \"$n\") && eval \"$s\" && eval \"$s\""
 
 static const char **shell_argv(struct arena *a, const char **front, size_t n_front,
                                const char *text, const char *body)
@@ -459,10 +461,40 @@ static void script_link(const struct sandbox_link *link, struct buf *out)
 	              "ln -s \"$t\" \"$l\"; }) 2>/dev/null || :\n");
 }
 
+/* The commands, as words; what runs them is one line, and bash counts the lines of what is run by
+ * eval from that one's: so what it says of a command names the line in that command. */
+static void script_commands(const struct sandbox_script *what, const char *hidden, struct buf *out)
+{
+	AUTO_BUF struct buf line = BUF_INIT(SANDBOX_SCRIPT_MAX);
+
+	for (size_t i = 0; i < what->n_commands; i++) {
+		buf_printf(out, "stoker_%zu=", i);
+		env_quote(what->commands[i], out);
+		buf_putc(out, '\n');
+	}
+	/* The command that runs gets the signal itself and may clean up; what would follow it does
+	 * not start. Its exit code is kept, unless it is 0: it did not come to its end. */
+	buf_puts(&line, "unset n s; trap 'stoker_code=$?; [ $stoker_code -ne 0 ] || "
+	                "stoker_code=143; exit $stoker_code' TERM INT; ");
+	/* A trap of the job's at EXIT changes nothing about the code of its commands. When nobody
+	 * reads what the shell reports, the runner is gone, and no further command starts. */
+	for (size_t i = 0; i < what->n_commands; i++)
+		buf_printf(&line,
+		           "printf 'run %zu\\n' >&3 || exit 1; eval \"$stoker_%zu\"%s; "
+		           "stoker_code=$?; if [ $stoker_code -ne 0 ]; then "
+		           "printf 'code %%d\\n' $stoker_code >&3; exit $stoker_code; fi; ",
+		           i, i, hidden);
+	buf_puts(&line, "printf 'code 0\\n' >&3; exit 0");
+	buf_puts(out, "s=");
+	env_quote(buf_cstr(&line), out);
+	/* busybox's sh counts from 0; dash counts from the innermost eval */
+	buf_puts(out, "\n[ -n \"$BASH_VERSION\" ] || s='\n'$s\n");
+	out->full = out->full || line.full;
+}
+
 void sandbox_script(struct sandbox *s, const struct sandbox_script *what, struct buf *out)
 {
 	bool image = s->ops->images;
-	const char *hidden = image ? " 3>&- 4<&-" : " 3>&-";
 
 	if (image)
 		script_watcher(out);
@@ -479,21 +511,7 @@ void sandbox_script(struct sandbox *s, const struct sandbox_script *what, struct
 		env_quote(what->workdir, out);
 		buf_puts(out, " || exit 1\n");
 	}
-	/* The command that runs gets the signal itself and may clean up; what would follow it does
-	 * not start. Its exit code is kept, unless it is 0: it did not come to its end. */
-	buf_puts(out, "unset n s\ntrap 'stoker_code=$?; [ $stoker_code -ne 0 ] || stoker_code=143; "
-	              "exit $stoker_code' TERM INT\n");
-	/* A trap of the job's at EXIT changes nothing about the code of its commands. When nobody
-	 * reads what the shell reports, the runner is gone, and no further command starts. */
-	for (size_t i = 0; i < what->n_commands; i++) {
-		buf_printf(out, "printf 'run %zu\n' >&3 || exit 1\neval ", i);
-		env_quote(what->commands[i], out);
-		buf_printf(out,
-		           "%s\nstoker_code=$?\nif [ $stoker_code -ne 0 ]; then "
-		           "printf 'code %%d\n' $stoker_code >&3; exit $stoker_code; fi\n",
-		           hidden);
-	}
-	buf_puts(out, "printf 'code 0\n' >&3\nexit 0\n");
+	script_commands(what, image ? " 3>&- 4<&-" : " 3>&-", out);
 }
 
 int sandbox_go(struct sandbox *s, struct str script, struct err *err)

@@ -207,6 +207,16 @@ def test_workdir_of_an_image_comes_along(empty_cluster):
         assert cluster.user_lines(job) == ["from the image", "also", "code", "1"], "the code wins, and it has its own core"
 
 
+def test_errors_name_the_line_of_the_command(empty_cluster):
+    """Busybox's sh counts otherwise than bash and dash do."""
+    with local_image(empty_cluster.folder) as name:
+        cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+        job = cluster.push(["no-such-1\n\nno-such-3 || :", "\nif then"], image={"base_image": name})
+        cluster.wait(job, "TRAINING_JOB_FAILED")
+        lines = re.findall(r"line (\d+): (\S+) ", "\n".join(cluster.user_lines(job)))
+        assert lines == [("1", "no-such-1:"), ("3", "no-such-3:"), ("2", "syntax")]
+
+
 def test_what_a_container_writes_over_its_image(empty_cluster):
     """It is in podman's storage and not in the attempt's folder, and counts all the same."""
     with local_image(empty_cluster.folder) as name:

@@ -465,6 +465,40 @@ static void does_not_wait_for_ever(void **state)
 	assert_int_equal(x.code, 7);
 }
 
+/* As an editor shows them, in each command anew; also where nothing of the sandbox's is between. */
+static void errors_name_the_line_of_the_command(void **state)
+{
+	static const char *const kinds[] = {"bwrap-overlay", "plain"};
+
+	for (size_t i = 0; i < COUNT(kinds); i++) {
+		struct place *p = NULL;
+		struct wire_exit x;
+
+		if (i > 0) {
+			assert_int_equal(place_tear_down(state), 0);
+			assert_int_equal(place_set_up(state), 0);
+		}
+		p = *state;
+		p->launch.sandbox = kinds[i];
+		put_env(p, "LINES_OF_IT", "a\nb\nc", false);
+		spec(p,
+		     "\"no-such-1\\n\\necho it\\\\'s\\nno-such-4; "
+		     "echo LINENO=$LINENO\","
+		     "\"f() {\\n  no-such-2\\n}\\nf\\ncat <<E\\n'\\nE\\nno-such-8\\n:\\n\","
+		     "\": \\nif then\"",
+		     "", "");
+		x = run_whole(p);
+		assert_int_equal(x.code, 2);
+		assert_log(p, "e bash: line 1: no-such-1: ", true);
+		assert_log(p, "o it's\n", true);
+		assert_log(p, "o LINENO=4\n", true);
+		assert_log(p, "e bash: line 4: no-such-4: ", true);
+		assert_log(p, "line 2: no-such-2: ", true);
+		assert_log(p, "e bash: line 8: no-such-8: ", true);
+		assert_log(p, "line 2: syntax error", true);
+	}
+}
+
 /* A debugger of the job's holds the sandbox's first process: the commands have ended all the same.
  */
 static void a_held_init_holds_nothing_up(void **state)
@@ -767,6 +801,7 @@ static const struct CMUnitTest tests[] = {
 	T(broken_command_is_a_failure),
 	T(runs_in_one_shell),
 	T(ends_as_its_commands_say),
+	T(errors_name_the_line_of_the_command),
 	T(hides_the_host),
 	T(hides_a_key_below_tmp),
 	T(shows_shared_folders),
