@@ -209,11 +209,15 @@ static struct ckpt_times times_of(const struct ship *s, const struct ship_group 
 {
 	const struct ckpt *old = &g->base.c;
 	bool over = ship_is_complete(g);
-	int64_t before_ms = over ? old->saved.ended_ms : 0;
+	int64_t before_ms = old->saved.ended_ms; /* withdrawn since, if it was incomplete */
 	struct ckpt_times t = over ? old->saved : (struct ckpt_times){0};
 	struct span x = span_since(g, before_ms);
 	bool added = over && c->since == (old->since != 0 ? old->since : old->revision);
 
+	if (!over && !is_a_save(&x)) { /* the rest of an incomplete one */
+		before_ms = 0;
+		x = span_since(g, 0);
+	}
 	if (is_a_save(&x) && (!added || ship_is_saved_anew(s, g)))
 		return (struct ckpt_times){
 			.began_ms = x.began_ms, .ended_ms = x.ended_ms, .before_ms = before_ms};

@@ -366,6 +366,30 @@ static void each_save_has_its_time(void **state)
 	assert_int_equal(c.saved.began_ms, d.saved.began_ms);
 }
 
+/* Without that, it would go together with any old part of another node. */
+static void a_save_replaces_an_incomplete_one_too(void **state)
+{
+	struct place *p = *state;
+	struct ckpt a, b;
+
+	p->o.nodes = 2;
+	start(p);
+	put_tensors(p, "last/model.safetensors", 'a', 100, 0);
+	put_tensors(p, "last/optimizer.safetensors", 'a', 100, 0);
+	assert_true(ship_finish(p->ship, false));
+	assert_true(manifest(p, "last", &a));
+	assert_int_equal(a.state, CKPT_INCOMPLETE);
+	assert_true(a.saved.ended_ms > 0);
+	stop(p);
+	start(p);
+	clock_sleep_ms(20); /* files have the kernel's coarse time */
+	save(p, 'b', 2);
+	wait_saved_after(p, &b, a.saved.ended_ms);
+	assert_int_equal(b.state, CKPT_COMPLETE);
+	assert_int_equal(b.saved.before_ms, a.saved.ended_ms);
+	assert_true(b.saved.began_ms > a.saved.ended_ms);
+}
+
 static void saved_over_and_killed(void **state)
 {
 	struct place *p = *state;
@@ -809,6 +833,7 @@ static const struct CMUnitTest tests[] = {
 	T(siblings_tell_what_is_missing),
 	T(saved_over),
 	T(each_save_has_its_time),
+	T(a_save_replaces_an_incomplete_one_too),
 	T(saved_over_and_killed),
 	T(a_newer_one_has_begun),
 	T(killed_while_an_array_was_open),
