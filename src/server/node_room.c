@@ -1,5 +1,6 @@
 /* node_room.c - see node_room.h. */
 #include "server/node_room.h"
+#include "base/log.h"
 #include "base/units.h"
 
 struct weights {
@@ -9,7 +10,10 @@ struct weights {
 };
 
 struct node_room {
+	struct node_cache *node;
 	uint64_t budget, held, claimed; /* bytes; held is part of claimed */
+	uint64_t environments;          /* that are in use */
+	bool looked;                    /* ... which is known */
 	const struct meta_tree *row;    /* ordered by job */
 	size_t n;
 	struct weights **of; /* by row; rows of one manifest share theirs */
@@ -32,6 +36,7 @@ int node_room_read(struct app *app, struct arena *a, struct node_room **out, str
 
 	if (meta_trees(app->meta, a, &row, &r->n, err) < 0)
 		return -1;
+	r->node = app->node;
 	r->budget = app->set.node_cache_bytes;
 	r->row = row;
 	r->of = ARENA_ARRAY(a, struct weights *, r->n + 1);
@@ -65,6 +70,17 @@ static size_t first_row(const struct node_room *r, const char *job_id)
 	return low;
 }
 
+/* Asked when it matters: most jobs have no weights, or those that others hold. */
+static uint64_t environments(struct node_room *r)
+{
+	struct err err = {0};
+
+	if (!r->looked && node_cache_built_held(r->node, &r->environments, &err) < 0)
+		log_warn("node cache: %s", err.msg);
+	r->looked = true;
+	return r->environments;
+}
+
 bool node_room_let(struct node_room *r, const char *job_id, char reason[SCHED_REASON])
 {
 	uint64_t all = 0, more = 0, unclaimed = 0, others = r->claimed;
@@ -79,6 +95,8 @@ bool node_room_let(struct node_room *r, const char *job_id, char reason[SCHED_RE
 		more += w->held ? 0 : w->bytes;
 		unclaimed += w->claimed ? 0 : w->bytes;
 	}
+	if (more > 0 && all <= r->budget)
+		others += environments(r);
 	fits = more == 0 || all > r->budget || others + unclaimed <= r->budget;
 	for (size_t i = from; i < to && all <= r->budget; i++) {
 		if (fits)

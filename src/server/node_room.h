@@ -1,8 +1,9 @@
 /*
  * node_room.h - weights of a job are mounted from the node cache, which holds what running jobs
  * have mounted and evicts the rest. A job whose weights do not fit beside those of placed jobs
- * waits in the queue, so that it holds no CPU and no GPU meanwhile. Python environments are not
- * counted, their size being unknown until they are built: a runner that meets them waits itself.
+ * waits in the queue, so that it holds no CPU and no GPU meanwhile. Python environments count as
+ * long as somebody uses or builds them. One that a job is going to want does not, its size being
+ * unknown until it is built: a runner that finds no room for it waits itself.
  */
 #ifndef NODE_ROOM_H
 #define NODE_ROOM_H

@@ -596,6 +596,39 @@ int node_cache_drop(struct node_cache *c, const struct digest *manifest, struct 
 	return 0;
 }
 
+struct built_held {
+	struct node_cache *c;
+	uint64_t bytes;
+};
+
+static int note_built(void *arg, const char *hex, struct err *err UNUSED)
+{
+	struct built_held *b = arg;
+	char path[TREE_PATH_CAP], making[TREE_PATH_CAP];
+	AUTO_FD int fd = -1;
+
+	path_of("trees", hex, "", path);
+	path_of("tmp", hex, "", making);
+	if (!tree_is_built(b->c, path) && !tree_is_built(b->c, making))
+		return 0;
+	path_of("leases", hex, ".lease", path);
+	fd = openat(b->c->fd, path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+		b->bytes += lease_read(fd).bytes;
+	return 0;
+}
+
+/* Without the lock of all: who makes room may hold that for long. */
+int node_cache_built_held(struct node_cache *c, uint64_t *bytes, struct err *err)
+{
+	struct built_held b = {.c = c};
+
+	if (tree_each(c, "leases", ".lease", note_built, &b, err) < 0)
+		return -1;
+	*bytes = b.bytes;
+	return 0;
+}
+
 int node_cache_usage(struct node_cache *c, uint64_t *trees, uint64_t *bytes, uint64_t *leased,
                      struct err *err)
 {

@@ -68,6 +68,8 @@ int node_cache_verify(struct node_cache *c, struct blobs *from, const struct dig
                       struct err *err) MUST_CHECK;
 int node_cache_usage(struct node_cache *c, uint64_t *trees, uint64_t *bytes, uint64_t *leased,
                      struct err *err) MUST_CHECK;
+/* Bytes of the trees that a program made, or is making, and that somebody holds. */
+int node_cache_built_held(struct node_cache *c, uint64_t *bytes, struct err *err) MUST_CHECK;
 /* Trees against their manifests in `from`: sizes, and digests when `deep`. First fault is the
  * error. */
 int node_cache_check(struct node_cache *c, struct blobs *from, bool deep,

@@ -1,6 +1,8 @@
 /* test_queue.c - the line of waiting jobs over the real control plane: however long it is, whatever
  * is in it. */
 #include "server_fixture.h"
+#include "server/node_room.h"
+#include "store/built.h"
 
 /* Changes the database as another program would. */
 static void alter(struct fixture *f, const char *sql)
@@ -528,6 +530,50 @@ static void no_compute_while_the_node_cache_is_full(void **state)
 	fixture_await(f, big.id, JOB_DEPLOYING); /* no waiting helps: its runner says why */
 }
 
+static bool has_room(struct fixture *f, const char *id)
+{
+	struct node_room *room = NULL;
+	char reason[SCHED_REASON];
+
+	assert_ok(node_room_read(f->app, f->a, &room, &f->err), &f->err);
+	return node_room_let(room, id, reason);
+}
+
+static int make_environment(void *arg UNUSED, struct built *b, const char *dir, struct err *err)
+{
+	AUTO_FREE char *path = xasprintf("%s/x", dir);
+
+	if (fs_write_atomic(AT_FDCWD, path, STR_LIT("twelve bytes"), 0644, err) < 0)
+		return -1;
+	return built_grow(b, err);
+}
+
+/* No job names them, and a runner that finds no room beside them waits with its place. */
+static void environments_in_use_take_room(void **state)
+{
+	static const struct built_maker by = {.make = make_environment};
+	static struct node_lease lease; /* leases are large */
+	struct digest key = hash_sha256("key", 3);
+	struct fixture *f = *state;
+	struct model_job a = {0}, b = {0};
+
+	f->app->set.node_cache_bytes = 25;
+	assert_ok(node_cache_built(f->app->node, &key, &by, NULL, &lease, &f->err), &f->err);
+	push_sized(f, "b", 12, &b);
+	fixture_await(f, b.id, JOB_DEPLOYING);
+	push_sized(f, "a", 12, &a);
+	for (size_t n = 0; n < 2; clock_sleep_ms(20)) {
+		struct meta_tree *row = NULL;
+
+		inputs_pass(f->app);
+		assert_ok(meta_trees(f->app->meta, f->a, &row, &n, &f->err), &f->err);
+	}
+	assert_false(has_room(f, a.id));
+	(void)close(lease.fd);
+	assert_true(has_room(f, a.id));
+	fixture_await(f, a.id, JOB_DEPLOYING);
+}
+
 /* One member cannot put a thousand jobs in front of everybody; an administrator may. */
 static void members_have_limits(void **state)
 {
@@ -584,6 +630,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(no_compute_while_weights_are_fetched),
 	FIXTURE_TEST(weights_of_the_line_come_and_go),
 	FIXTURE_TEST(no_compute_while_the_node_cache_is_full),
+	FIXTURE_TEST(environments_in_use_take_room),
 	FIXTURE_TEST(members_have_limits),
 };
 UNIT_MAIN(tests)
