@@ -364,12 +364,28 @@ static struct conn *conn_of(struct MHD_Connection *conn)
 	return info->socket_context;
 }
 
+/* libmicrohttpd lists the parameters of a query, in memory that a thousand of them fill. Then 0.9
+ * replies, forgets that it did, and waits for a head that it has thrown away. Nobody asks for its
+ * list: request_query() reads the target as it came. So it finds nothing behind the question mark.
+ * The text is its own buffer, which it cuts there itself in a moment. */
+static void hide_query(const char *uri)
+{
+	union {
+		const char *in;
+		char *out;
+	} mark = {.in = strchr(uri, '?')};
+
+	if (mark.in != NULL)
+		mark.out[1] = '\0';
+}
+
 static void *on_uri(void *cls, const char *uri, struct MHD_Connection *conn)
 {
 	struct exchange *x = exchange_new(cls, conn, uri);
 
 	x->of = conn_of(conn);
 	head_begin(&x->head, uri);
+	hide_query(uri);
 	return x;
 }
 

@@ -189,6 +189,36 @@ static void httpd_heads_in_pieces(void **state UNUSED)
 	stop(&w);
 }
 
+/* More parameters or cookies than libmicrohttpd has memory for. Each is answered, and nothing of it
+ * is left: stop() counts. */
+static void httpd_many_parameters(void **state UNUSED)
+{
+	static const struct {
+		const char *begin, *again, *end, *want;
+	} cases[] = {
+		{"GET /file?", "a=1&", "size=77" HOST, "HTTP/1.1 200 "},
+		{"GET /file?", "a&", "size=77" HOST, "HTTP/1.1 200 "},
+		{"GET /file?size=77", "&", HOST, "HTTP/1.1 200 "},
+		{"GET /file?size=77&", "?", HOST, "HTTP/1.1 200 "},
+		{"GET /" HOST "Cookie: ", "a=1; ", "b=2\r\n", "HTTP/1.1 431 "},
+	};
+	struct world w = {0};
+
+	start(&w, NULL);
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		AUTO_BUF struct buf text = BUF_INIT(1 << 20), out = BUF_INIT(1 << 20);
+
+		buf_puts(&text, cases[i].begin);
+		while (text.n < 20000)
+			buf_puts(&text, cases[i].again);
+		buf_printf(&text, "%s" END, cases[i].end);
+		raw(&w, buf_cstr(&text), &out);
+		if (strncmp(buf_cstr(&out), cases[i].want, strlen(cases[i].want)) != 0)
+			fail_msg("row %zu: %s", i, buf_cstr(&out));
+	}
+	stop(&w);
+}
+
 static void httpd_large_head(void **state UNUSED)
 {
 	AUTO_BUF struct buf text = BUF_INIT(1 << 20), out = BUF_INIT(1 << 20);
@@ -430,19 +460,13 @@ static void httpd_too_large_chunked(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(httpd_bad_requests),
-	cmocka_unit_test(httpd_ambiguous_heads),
-	cmocka_unit_test(httpd_unusual_heads),
-	cmocka_unit_test(httpd_heads_in_pieces),
-	cmocka_unit_test(httpd_large_head),
-	cmocka_unit_test(httpd_bad_addresses),
-	cmocka_unit_test(httpd_routes),
-	cmocka_unit_test(httpd_lists_its_routes),
-	cmocka_unit_test(httpd_head),
-	cmocka_unit_test(httpd_notes_every_reply),
-	cmocka_unit_test(httpd_other_addresses),
-	cmocka_unit_test(httpd_no_header_injection),
-	cmocka_unit_test(httpd_small_bodies),
+	cmocka_unit_test(httpd_bad_requests),        cmocka_unit_test(httpd_ambiguous_heads),
+	cmocka_unit_test(httpd_unusual_heads),       cmocka_unit_test(httpd_heads_in_pieces),
+	cmocka_unit_test(httpd_many_parameters),     cmocka_unit_test(httpd_large_head),
+	cmocka_unit_test(httpd_bad_addresses),       cmocka_unit_test(httpd_routes),
+	cmocka_unit_test(httpd_lists_its_routes),    cmocka_unit_test(httpd_head),
+	cmocka_unit_test(httpd_notes_every_reply),   cmocka_unit_test(httpd_other_addresses),
+	cmocka_unit_test(httpd_no_header_injection), cmocka_unit_test(httpd_small_bodies),
 	cmocka_unit_test(httpd_too_large_chunked),
 };
 UNIT_MAIN(tests)
