@@ -27,6 +27,7 @@ struct place {
 	pthread_mutex_t lock;
 	char news[65536], events[16384];
 	char reason[CKPT_REASON_MAX], updating[CKPT_REASON_MAX]; /* of the last news */
+	int64_t created_ms;
 	atomic_bool hold, held; /* the host keeps the next news waiting; it does */
 };
 
@@ -43,6 +44,7 @@ static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 	n = strlen(p->news);
 	(void)snprintf(p->news + n, sizeof(p->news) - n, "[%s %s %" PRIu64 "]", row->name,
 	               ckpt_state_word(row->state), row->files);
+	p->created_ms = row->created_ms;
 	copy_cut(p->reason, sizeof(p->reason), row->reason == NULL ? "" : row->reason);
 	copy_cut(p->updating, sizeof(p->updating), row->updating == NULL ? "" : row->updating);
 	(void)pthread_mutex_unlock(&p->lock);

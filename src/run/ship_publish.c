@@ -261,7 +261,7 @@ static int collect(struct ship *s, struct ship_group *g, struct arena *a, struct
 		c->since = since_of(g, c);
 		c->saved = times_of(s, g, c);
 	}
-	c->created_ms = newest_ns / 1000000;
+	c->created_ms = c->files.n > 0 ? newest_ns / 1000000 : g->seen_ms;
 	c->about = ARENA_ARRAY(a, struct ckpt_file, c->files.n + 1);
 	*ids = ARENA_ARRAY(a, uint64_t, c->files.n + 1);
 	for (size_t i = 0; i < c->files.n; i++) {
@@ -592,7 +592,7 @@ static void add_sums(const struct ship *s, const struct ship_group *g, struct mo
 			e->state == SHIP_SENT ? e->fact.size : MIN(e->progress, e->fact.size);
 		newest_ns = MAX(newest_ns, e->fact.mtime_ns);
 	}
-	row->created_ms = newest_ns / 1000000;
+	row->created_ms = row->files > 0 ? newest_ns / 1000000 : g->seen_ms;
 }
 
 /* A complete one stays so while it is saved over; what is still to come is said beside. */

@@ -4,8 +4,9 @@
 #include "base/clock.h"
 #include "base/map.h"
 
-#define ODD_MAX 20 /* said of one attempt */
-#define ODD_TEXT_MAX ((size_t)2000)
+#define ODD_MAX 20       /* said of one attempt */
+#define ODD_NAME_MAX 100 /* bytes of each path: a longer one must not hide the others */
+#define ODD_TEXT_MAX ((size_t)ODD_MAX * (ODD_NAME_MAX + 100) + 100)
 
 const char *ship_inner(const struct ship_group *g, const char *path)
 {
@@ -23,6 +24,7 @@ struct ship_group *ship_group_of(struct ship *s, const char *name)
 	g->name = xstrdup(name);
 	ckpt_lineage(name, lineage);
 	g->lineage = xstrdup(lineage);
+	g->seen_ms = clock_wall_ms();
 	g->news = true;
 	g->due_ms = INT64_MAX;
 	g->litter.max = SHIP_LITTER_MAX;
@@ -146,9 +148,9 @@ static void add_odd(struct str path, void *why, void *arg)
 		return;
 	}
 	buf_puts(news->text, news->text->n > 0 ? ", " : "");
-	for (size_t i = 0; i < path.n; i++)
+	for (size_t i = 0; i < MIN(path.n, (size_t)ODD_NAME_MAX); i++)
 		buf_putc(news->text, (unsigned char)path.p[i] < 0x20 ? '?' : path.p[i]);
-	buf_printf(news->text, " (%s)", (const char *)why);
+	buf_printf(news->text, "%s (%.80s)", path.n > ODD_NAME_MAX ? "..." : "", (const char *)why);
 }
 
 /* Logs what is left out, once: without it the checkpoint may be of no use. */

@@ -107,7 +107,8 @@ struct ship_group {
 	TAILQ_ENTRY(ship_group) link;
 	struct ship_entries entries;
 	char *name;
-	char *lineage; /* the name with its numbers taken out: siblings have the same */
+	char *lineage;   /* the name with its numbers taken out: siblings have the same */
+	int64_t seen_ms; /* first, by the wall clock */
 	struct ship_base base;
 	struct ckpt_verdict verdict;
 	bool judged; /* `verdict` is one */

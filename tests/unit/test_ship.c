@@ -411,6 +411,26 @@ static void odd_ones_are_left_alone(void **state)
 	assert_true(said(p, "ck?[31m"));
 }
 
+/* Long names do not keep the others from being said. What holds no file at all has a time. */
+static void long_names_are_cut(void **state)
+{
+	struct place *p = *state;
+	char name[256];
+
+	start(p);
+	for (char c = 1; c < 20; c++) {
+		memset(name, c, sizeof(name) - 1);
+		name[sizeof(name) - 1] = '\0';
+		put(p, arena_printf(p->a, "%s/a", name), "x");
+	}
+	assert_int_equal(mkdir(in(p, "checkpoint-1"), 0700), 0);
+	put(p, "checkpoint-1/new\nline", "x");
+	assert_false(ship_finish(p->ship, true));
+	assert_true(said(p, "????... ("));
+	assert_true(said(p, "checkpoint-1/new?line ("));
+	assert_true(p->created_ms > clock_wall_ms() - WAIT_MS);
+}
+
 /* A name that the store refuses does not hold up the end; its checkpoint says that it lacks
  * something. */
 static void a_refused_name_ends_too(void **state)
@@ -448,6 +468,7 @@ static const struct CMUnitTest tests[] = {
 	T(gives_up_when_told),
 	T(warns_of_a_full_volume),
 	T(odd_ones_are_left_alone),
+	T(long_names_are_cut),
 	T(a_refused_name_ends_too),
 	T(rotation_goes_on_while_the_host_is_slow),
 	T(death_with_the_shipper_leaves_it_incomplete),
