@@ -128,16 +128,22 @@ static int set(struct arena *a, const struct conf_row *row, struct str text, voi
 	case CONF_SECONDS:
 		return units_seconds(text, (uint64_t *)(void *)at, err);
 	case CONF_LIST:
+	case CONF_PAIR:
 		return list_add(a, (struct conf_list *)(void *)at, text, err);
 	}
-	abort(); /* seven kinds of settings */
+	abort(); /* eight kinds of settings */
 	return -1;
+}
+
+static bool is_list(const struct conf_row *row)
+{
+	return row->kind == CONF_LIST || row->kind == CONF_PAIR;
 }
 
 /* A later source replaces a list of an earlier one; within a source items add up. */
 static void clear_list(const struct conf_row *row, void *out)
 {
-	if (row->kind == CONF_LIST)
+	if (is_list(row))
 		*(struct conf_list *)(void *)((char *)out + row->at) = (struct conf_list){0};
 }
 
@@ -218,7 +224,7 @@ static int from_file(struct arena *a, const struct conf_row *rows, size_t n, con
 		if (row == NULL)
 			return unknown(rows, n, true, d->key, where, err);
 		clear_list(row, out);
-		if (row->kind == CONF_LIST && d->kind == DOC_LIST) {
+		if (is_list(row) && d->kind == DOC_LIST) {
 			DOC_EACH (item, d) {
 				if (r == 0)
 					r = file_value(a, row, item, out, err);
@@ -245,7 +251,7 @@ static int from_environment(struct arena *a, const struct conf_row *rows, size_t
 		value = getenv(name);
 		if (value == NULL || value[0] == '\0')
 			continue;
-		if (rows[i].kind != CONF_LIST) {
+		if (!is_list(&rows[i])) {
 			if (set(a, &rows[i], str_of(value), out, err) < 0)
 				return err_wrap(err, "%s", name);
 			continue;
@@ -261,10 +267,17 @@ static int from_environment(struct arena *a, const struct conf_row *rows, size_t
 
 struct flag {
 	const struct conf_row *row;
-	struct str value;
+	struct str value, second; /* second: of a pair */
 };
 
-/* Reads argv[*i] and, when its value stands apart, the next one. */
+static int wants(const struct conf_row *row, struct err *err)
+{
+	return err_set(err, ERR_INVALID, "--%s wants %s: %s", row->name,
+	               row->kind == CONF_PAIR ? "two values" : "a value",
+	               row->arg != NULL ? row->arg : "VALUE");
+}
+
+/* Reads argv[*i] and, when its value stands apart, the next one; both of a pair. */
 static int one_flag(const struct conf_row *rows, size_t n, int argc, char **argv, int *i,
                     struct flag *out, struct err *err)
 {
@@ -280,20 +293,23 @@ static int one_flag(const struct conf_row *rows, size_t n, int argc, char **argv
 
 		if (boolean && !has_value && str_starts(name, "no-") &&
 		    str_eq(str_skip(name, 3), rows[k].name)) {
-			*out = (struct flag){&rows[k], STR_LIT("false")};
+			*out = (struct flag){.row = &rows[k], .value = STR_LIT("false")};
 			return 0;
 		}
 		if (!str_eq(name, rows[k].name))
 			continue;
-		if (has_value)
-			*out = (struct flag){&rows[k], word};
-		else if (boolean)
-			*out = (struct flag){&rows[k], STR_LIT("true")};
-		else if (*i + 1 < argc)
-			*out = (struct flag){&rows[k], str_of(argv[++*i])};
-		else
-			return err_set(err, ERR_INVALID, "--%s wants a value: %s", rows[k].name,
-			               rows[k].arg != NULL ? rows[k].arg : "VALUE");
+		*out = (struct flag){.row = &rows[k], .value = word};
+		if (boolean && !has_value)
+			out->value = STR_LIT("true");
+		else if (!has_value && *i + 1 >= argc)
+			return wants(&rows[k], err);
+		else if (!has_value)
+			out->value = str_of(argv[++*i]);
+		if (rows[k].kind != CONF_PAIR)
+			return 0;
+		if (*i + 1 >= argc)
+			return wants(&rows[k], err);
+		out->second = str_of(argv[++*i]);
 		return 0;
 	}
 	return unknown(rows, n, false, name, "", err);
@@ -318,7 +334,8 @@ static int from_flags(struct arena *a, const struct conf_row *rows, size_t n, in
 		if (!seen[f.row - rows])
 			clear_list(f.row, out);
 		seen[f.row - rows] = true;
-		if (set(a, f.row, f.value, out, err) < 0)
+		if (set(a, f.row, f.value, out, err) < 0 ||
+		    (f.row->kind == CONF_PAIR && set(a, f.row, f.second, out, err) < 0))
 			return err_wrap(err, "--%s", f.row->name);
 	}
 	return 0;

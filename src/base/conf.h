@@ -1,14 +1,24 @@
 /*
  * conf.h - settings from a table: default < --config FILE (YAML map) < STOKER_<NAME> < --flag.
  * Every row is a flag `--some-name`, a variable STOKER_SOME_NAME and a key some_name. Lists repeat
- * the flag; in the environment they are separated by commas; in the file they are YAML lists.
+ * the flag; in the environment they are separated by commas; in the file they are YAML lists. A
+ * pair is a list of two, whose flag takes both: --some-name A B.
  */
 #ifndef CONF_H
 #define CONF_H
 
 #include "base/arena.h"
 
-enum conf_kind { CONF_TEXT, CONF_BOOL, CONF_INT, CONF_BYTES, CONF_SECONDS, CONF_LIST, CONF_CHOICE };
+enum conf_kind {
+	CONF_TEXT,
+	CONF_BOOL,
+	CONF_INT,
+	CONF_BYTES,
+	CONF_SECONDS,
+	CONF_LIST,
+	CONF_CHOICE,
+	CONF_PAIR
+};
 
 struct conf_list {
 	const char **item;
@@ -19,7 +29,7 @@ struct conf_row {
 	const char *name; /* with dashes, as the flag */
 	enum conf_kind kind;
 	size_t at;        /* offsetof: const char *, bool, int64_t, uint64_t (bytes, seconds),
-	                   * struct conf_list, const char * (choice) */
+	                   * struct conf_list (pair, too), const char * (choice) */
 	const char *dflt; /* as text; NULL = unset */
 	const char *arg;  /* what stands after the flag in help: "DIR", "a|b|c" for a choice */
 	const char *group;

@@ -9,7 +9,7 @@ struct settings {
 	bool verbose, colour;
 	int64_t port;
 	uint64_t budget, wait;
-	struct conf_list nets;
+	struct conf_list nets, ends;
 };
 
 static const struct conf_row rows[] = {
@@ -25,11 +25,12 @@ static const struct conf_row rows[] = {
 	{"budget", CONF_BYTES, offsetof(struct settings, budget), "2Gi", "SIZE", "Net", "bytes"},
 	{"wait-time", CONF_SECONDS, offsetof(struct settings, wait), "1m", "T", "Net", "time"},
 	{"net", CONF_LIST, offsetof(struct settings, nets), NULL, "CIDR", "Net", "networks"},
+	{"move", CONF_PAIR, offsetof(struct settings, ends), NULL, "FROM TO", "Net", "two of them"},
 };
 
 static int load(struct arena *a, struct settings *s, struct err *err, const char *const *argv)
 {
-	char *args[10];
+	char *args[12];
 	int n = 0;
 
 	while (argv[n] != NULL) {
@@ -52,6 +53,8 @@ static void test_refuses(void **state)
 		{"--wait_time=1", "did you mean \"wait-time\"?"},
 		{"--qqqqqqqq=1", "no setting named \"qqqqqqqq\""},
 		{"--port", "--port wants a value: N"},
+		{"--move", "--move wants two values: FROM TO"},
+		{"--move=a", "--move wants two values: FROM TO"},
 		{"--port=x", "--port: \"x\" is not a whole number"},
 		{"--budget=big", "--budget: \"big\" is not a size"},
 		{"--run-mode=docker", "not one of auto|bwrap"},
@@ -103,11 +106,14 @@ static void test_order(void **state)
 	assert_int_equal(s.nets.n, 3);
 	assert_string_equal(s.nets.item[1], "d");
 	assert_ok(load(a, &s, &err,
-	               ARGS("--port", "3", flag, "--net=x", "--no-verbose", "--net", "y")),
+	               ARGS("--port", "3", flag, "--net=x", "--move", "from", "to", "--no-verbose",
+	                    "--net", "y")),
 	          &err);
 	assert_int_equal(s.port, 3);
 	assert_int_equal(s.nets.n, 2);
 	assert_string_equal(s.nets.item[1], "y");
+	assert_int_equal(s.ends.n, 2);
+	assert_string_equal(s.ends.item[1], "to");
 	assert_false(s.verbose);
 	assert_int_equal(unsetenv("STOKER_NET"), 0);
 	assert_int_equal(setenv("STOKER_PORT", "many", 1), 0);
