@@ -103,6 +103,10 @@
 	X(MASTER_KEY_MISSING,   NOT_FOUND,   "master_key_missing",     "The database has rows, and the data folder has no master key. Copy master.key from the data folder of its server; a new key could open none of its secrets.") \
 	X(MASTER_KEY_WRONG,     INVALID,     "master_key_wrong",       "The master key in the data folder does not belong to the database. Copy the one of its server.") \
 	X(DATABASE_IN_USE,      CONFLICT,    "database_in_use",        "Another Stoker server uses the database. One server at a time may: stop the other one, or give this one a database of its own.") \
+	X(DATABASE_MOVED,       CONFLICT,    "database_moved",         "The rows of this database were moved to another one. Start the server with that one as --database.") \
+	X(DATABASE_INCOMPLETE,  CONFLICT,    "database_incomplete",    "A move into this database was interrupted. Run stoker server --move-database FROM TO again; it goes on where it stopped.") \
+	X(DATABASE_NOT_EMPTY,   CONFLICT,    "database_not_empty",     "Rows can only be moved into a database, a schema or a file that is new. This one has rows of its own.") \
+	X(DATABASE_DIFFERS,     CORRUPT,     "database_differs",       "A move has copied all rows, and one of them is not the same in both databases. The first one is whole and stays in use; the message names the row.") \
 	/* the end; every row above continues the line */
 /* clang-format on */
 

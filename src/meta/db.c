@@ -278,6 +278,15 @@ static struct db_val column(struct db_rows *r)
 	return v;
 }
 
+struct db_val db_get(struct db_rows *r)
+{
+	struct db_val v = column(r);
+
+	if (v.text.p != NULL)
+		v.text = arena_str(r->arena, v.text);
+	return v;
+}
+
 int64_t db_get_int(struct db_rows *r)
 {
 	struct db_val v = column(r);

@@ -36,6 +36,7 @@
 #define DB_OUTAGE_MS 3000 /* an answer is put off so long, no longer */
 #define DB_SQL_MAX 8192
 #define DB_VALUE_MAX ((size_t)64 << 20) /* one column; the largest is a job's document */
+#define DB_PARAMS_MAX 128               /* of one statement */
 #define DB_CACHED_MAX 256               /* prepared statements kept a connection */
 
 enum db_kind { DB_NULL, DB_INT, DB_REAL, DB_TEXT, DB_BLOB };
@@ -168,6 +169,9 @@ bool db_get_bool(struct db_rows *r);
 double db_get_real(struct db_rows *r);
 const char *db_get_text(struct db_rows *r); /* copied into the arena */
 struct str db_get_blob(struct db_rows *r);  /* same */
+
+/* As it is; its bytes are copied into the arena. */
+struct db_val db_get(struct db_rows *r);
 
 /* One number: the first column of the first row, `dflt` when there is none. */
 int db_number(struct db_tx *tx, const char *sql, const struct db_val *v, size_t n, int64_t dflt,

@@ -35,8 +35,7 @@
 #define SETTLE_MS DB_OUTAGE_MS /* how long a lost commit is asked for */
 #define SETTLE_PAUSE_MS 100
 #define LEAD_WAIT_MS 5000 /* for the lock, when a server starts */
-#define PARAMS_MAX 32
-#define KEY_MAX (DB_SQL_MAX + PARAMS_MAX + 1)
+#define KEY_MAX (DB_SQL_MAX + DB_PARAMS_MAX + 1)
 #define LEADER_CAP 33
 #define XID_CAP 24
 #define KEPT_MAX DB_VALUE_MAX
@@ -517,11 +516,11 @@ static int pg_script(struct db_conn *dc, const char *sql, struct err *err)
 }
 
 struct params {
-	Oid type[PARAMS_MAX];
-	const char *value[PARAMS_MAX];
-	int length[PARAMS_MAX], format[PARAMS_MAX];
-	uint64_t number[PARAMS_MAX]; /* in network order */
-	struct buf text[PARAMS_MAX]; /* of those that cannot go as they are */
+	Oid type[DB_PARAMS_MAX];
+	const char *value[DB_PARAMS_MAX];
+	int length[DB_PARAMS_MAX], format[DB_PARAMS_MAX];
+	uint64_t number[DB_PARAMS_MAX]; /* in network order */
+	struct buf text[DB_PARAMS_MAX]; /* of those that cannot go as they are */
 	size_t n;
 };
 
@@ -529,22 +528,6 @@ static void params_done(struct params *p)
 {
 	for (size_t i = 0; i < p->n; i++)
 		buf_done(&p->text[i]);
-}
-
-/* Bytes that are no UTF-8, and NUL, which PostgreSQL does not store as text. */
-static struct str storable(struct str s, struct buf *out)
-{
-	if (str_is_utf8(s) && memchr(s.p, '\0', s.n) == NULL)
-		return s;
-	*out = (struct buf)BUF_INIT(KEPT_MAX);
-	while (s.n > 0) {
-		struct str text;
-		size_t n = str_utf8_mend(s, &text);
-
-		buf_str(out, *s.p == '\0' ? UTF8_MARK : text);
-		s = str_skip(s, n);
-	}
-	return buf_view(out);
 }
 
 static void bind(struct params *p, const struct db_val *v)
@@ -568,7 +551,8 @@ static void bind(struct params *p, const struct db_val *v)
 	case DB_TEXT:
 	case DB_BLOB:
 		p->type[i] = v->kind == DB_TEXT ? OID_TEXT : OID_BYTEA;
-		s = v->kind == DB_TEXT ? storable(v->text, &p->text[i]) : v->text;
+		p->text[i] = (struct buf)BUF_INIT(KEPT_MAX);
+		s = v->kind == DB_TEXT ? pg_text(v->text, &p->text[i]) : v->text;
 		p->value[i] = s.n > 0 ? s.p : "";
 		p->length[i] = (int)s.n;
 		return;
@@ -626,7 +610,7 @@ static int pg_start(struct db_conn *dc, const char *sql, const struct db_val *v,
 	struct err no = {0};
 	char name[16];
 
-	assert(n <= PARAMS_MAX && strlen(sql) < DB_SQL_MAX);
+	assert(n <= DB_PARAMS_MAX && strlen(sql) < DB_SQL_MAX);
 	if (!is_open(c))
 		return lost(c, "the session is over", err);
 	for (size_t i = 0; i < n; i++)

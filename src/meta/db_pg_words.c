@@ -64,3 +64,17 @@ void pg_params(const char *sql, struct buf *out)
 		buf_printf(out, "$%u", n);
 	}
 }
+
+struct str pg_text(struct str s, struct buf *out)
+{
+	if (str_is_utf8(s) && memchr(s.p, '\0', s.n) == NULL)
+		return s;
+	while (s.n > 0) {
+		struct str text;
+		size_t n = str_utf8_mend(s, &text);
+
+		buf_str(out, *s.p == '\0' ? UTF8_MARK : text);
+		s = str_skip(s, n);
+	}
+	return buf_view(out);
+}

@@ -8,5 +8,8 @@
 void pg_words(const char *sql, struct buf *out);
 /* ? and ?2 are $1 and $2; a ? takes the number after the largest one, as in SQLite. */
 void pg_params(const char *sql, struct buf *out);
+/* The text as PostgreSQL stores it: neither NUL nor bytes that are no UTF-8. Itself, or in `out`,
+ * which is empty and large enough. */
+struct str pg_text(struct str s, struct buf *out);
 
 #endif

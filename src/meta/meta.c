@@ -1,12 +1,14 @@
 /* meta.c - opening, checking, and the shapes that all the queries share. */
 #include "meta/meta_impl.h"
+#include "meta/move.h"
 #include "meta/schema.h"
 
 int meta_open(struct meta **out, const char *url, struct err *err)
 {
 	AUTO_META struct meta *m = xcalloc(1, sizeof(*m));
 
-	if (db_open(&m->db, url, err) < 0 || schema_migrate(m->db, err) < 0)
+	if (db_open(&m->db, url, err) < 0 || schema_migrate(m->db, err) < 0 ||
+	    move_check(m->db, err) < 0)
 		return -1;
 	*out = TAKE(m);
 	return 0;

@@ -8,7 +8,7 @@
 
 #include "meta/db.h"
 
-#define SCHEMA_VERSION 15
+#define SCHEMA_VERSION 16
 
 int schema_migrate(struct db *db, struct err *err) MUST_CHECK;
 
