@@ -59,8 +59,8 @@ struct mirror_room;
 struct app {
 	struct arena *arena; /* of what lives as long as the server; filled at start only */
 	struct settings set;
-	const char *data; /* absolute */
-	int lock_fd;
+	const char *data;                 /* absolute */
+	int lock_fd, database_fd;         /* of the data folder; of a SQLite file */
 	const char *program;              /* this binary, for the engine */
 	const char *base_url, *local_url; /* for clients, for runners of this machine */
 	const char *node_name;

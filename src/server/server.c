@@ -20,6 +20,7 @@
 #include "server/start.h"
 #include "server/maintenance.h"
 #include "server/mirror_room.h"
+#include "server/move.h"
 
 #include <signal.h>
 
@@ -229,6 +230,8 @@ int server_main(int argc, char **argv, struct err *err)
 	    log_level_parse(str_of(app->set.log_level), &level, err) < 0)
 		return -1;
 	log_init(level, app->set.log_json);
+	if (app->set.move_database.n > 0)
+		return server_move(a, &app->set, err);
 	proc_guard();
 	(void)umask(077); /* what lies in the data folder is this user's alone */
 	block_signals(&signals);

@@ -94,6 +94,9 @@ static const struct conf_row rows[] = {
 	{"log-json", CONF_BOOL, AT(log_json), "false", NULL, "Server", "Log as JSON, one object per line"},
 	{"check", CONF_BOOL, AT(check), "false", NULL, "Server",
 	 "Compare the database with the files, print what is wrong, and exit"},
+	{"move-database", CONF_PAIR, AT(move_database), NULL, "FROM TO", "Server",
+	 "Copy all rows from one database to another that is new (URLs as of --database), compare them, and exit. No server "
+	 "may use either. When it is interrupted, the next call goes on"},
 };
 /* clang-format on */
 #undef AT
@@ -238,7 +241,7 @@ bool settings_has_password(const char *url)
 	return strstr(end, "password=") != NULL; /* sslpassword, too */
 }
 
-static int check_database(const char *url, struct err *err)
+static int check_database(const char *flag, const char *url, struct err *err)
 {
 	static const char *const schemes[] = {"sqlite:", "postgresql://", "postgres://"};
 
@@ -247,8 +250,19 @@ static int check_database(const char *url, struct err *err)
 			return 0;
 	/* what was given may have a password */
 	return err_set(err, ERR_INVALID,
-	               "--database should be sqlite:FILE or "
-	               "postgresql://[USER@]HOST[:PORT]/NAME");
+	               "--%s should be sqlite:FILE or postgresql://[USER@]HOST[:PORT]/NAME", flag);
+}
+
+static int check_move(const struct conf_list *ends, struct err *err)
+{
+	if (ends->n != 0 && ends->n != 2)
+		return err_set(err, ERR_INVALID, "--move-database wants two URLs: FROM TO");
+	for (size_t i = 0; i < ends->n; i++)
+		if (check_database("move-database", ends->item[i], err) < 0)
+			return -1;
+	if (ends->n == 2 && strcmp(ends->item[0], ends->item[1]) == 0)
+		return err_set(err, ERR_INVALID, "--move-database names the same database twice");
+	return 0;
 }
 
 /* Checks values whose mistakes would otherwise show in the first job that needs them. */
@@ -269,7 +283,8 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 	if (s->connections_per_address < 0 || s->connections_per_address > 4096)
 		return err_set(err, ERR_INVALID,
 		               "--connections-per-address must be from 0 to 4096");
-	if (check_database(s->database, err) < 0 ||
+	if (check_database("database", s->database, err) < 0 ||
+	    check_move(&s->move_database, err) < 0 ||
 	    check_url(a, "base-url", s->base_url, err) < 0 ||
 	    check_url(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
 	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)

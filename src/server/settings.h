@@ -8,7 +8,7 @@
 struct settings {
 	const char *data, *database, *config, *listen, *base_url;
 	struct conf_list allow_file_root, allow_source_network, allow_endpoint, share,
-		trusted_proxy;
+		trusted_proxy, move_database;
 	const char *hf_endpoint, *s3_endpoint;
 	int64_t cpus;
 	uint64_t memory;

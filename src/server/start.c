@@ -210,6 +210,24 @@ static int load_key(struct app *app, bool first, struct err *err)
 	return err_wrap(err, first ? "master key" : "master key of an existing database");
 }
 
+int start_hold(const char *lock, const char *database, int *fd, struct err *err)
+{
+	int64_t until_ms = clock_mono_ms() + OWNER_WAIT_MS;
+
+	while ((*fd = fs_lock(lock, err)) < 0) {
+		if (err->code != ERR_BUSY)
+			return -1;
+		err_clear(err);
+		if (clock_mono_ms() >= until_ms)
+			return err_set(err, ERR_DATABASE_IN_USE,
+			               "another Stoker server uses the database %s: stop it, or "
+			               "give this one a database of its own",
+			               database);
+		clock_sleep_ms(LOCK_PAUSE_MS);
+	}
+	return 0;
+}
+
 /* The key first: a database without one has nothing that it could not open. */
 static int open_file(struct app *app, const char *file, struct err *err)
 {
@@ -220,7 +238,7 @@ static int open_file(struct app *app, const char *file, struct err *err)
 		                 "%s is not writable by this user. If another user restored a "
 		                 "backup, chown the whole folder",
 		                 file);
-	if (load_key(app, first, err) < 0)
+	if (load_key(app, first, err) < 0 || start_hold(file, file, &app->database_fd, err) < 0)
 		return -1;
 	return meta_open(&app->meta, arena_printf(app->arena, "sqlite:%s", file), err);
 }
@@ -347,7 +365,7 @@ static int whole_path(struct app *app, const char **path, const char *flag, stru
 
 int start_open(struct app *app, struct err *err)
 {
-	app->lock_fd = -1;
+	app->lock_fd = app->database_fd = -1;
 	app->started_ms = clock_wall_ms();
 	for (size_t i = 0; i < APP_STRIPES; i++) {
 		lock_init(&app->ckpts[i], LOCK_CKPTS);
@@ -377,6 +395,8 @@ void start_close(struct app *app)
 	blobs_close(app->blobs);
 	objstore_close(app->objects);
 	meta_close(app->meta);
+	if (app->database_fd >= 0)
+		(void)close(app->database_fd);
 	reserve_close();
 	seal_wipe(&app->master, sizeof(app->master));
 	if (app->lock_fd >= 0)

@@ -9,6 +9,10 @@
 /* Everything but the listener and the threads. On failure the app can still be closed. */
 int start_open(struct app *app, struct err *err) MUST_CHECK;
 void start_close(struct app *app);
+/* One server at a time uses a SQLite file, whatever its data folder is: as long as the descriptor
+ * of its lock, which is the file itself, is open. Close it last: closing any descriptor of a file
+ * ends SQLite's own locks. ERR_DATABASE_IN_USE. */
+int start_hold(const char *lock, const char *database, int *fd, struct err *err) MUST_CHECK;
 /* base_url and local_url. */
 void start_urls(struct app *app, const char *host, uint16_t port);
 /* It listens there: the lock file names the address, the login of this user points to it. */
