@@ -10,6 +10,14 @@
 	"a password does not belong in this file: write ${NAME} and set NAME in "                  \
 	"environment_variables to { secret: ... }"
 
+struct part {
+	const char *path; /* NULL: the list of the job file */
+	const char *name;
+	bool constraint;
+	struct buf text;
+	unsigned lines;
+};
+
 struct reading {
 	struct arena *a;
 	const struct pyreq_from *from; /* NULL: nested files are not read */
@@ -20,6 +28,9 @@ struct reading {
 	size_t files, lines;
 	unsigned depth;
 	bool constrain; /* the file was named by -c */
+	struct part part[PYREQ_FILES_MAX + 1];
+	size_t n_parts;
+	struct part *into; /* NULL: none, or it has been read before */
 };
 
 PRINTF(3, 4)
@@ -45,6 +56,106 @@ static bool is_blank(char c)
 static bool is_word(char c)
 {
 	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
+/* --- what is kept of a file --- */
+
+static struct part *add_part(struct reading *r)
+{
+	for (size_t i = 0; i < r->n_parts; i++) {
+		const struct part *p = &r->part[i];
+
+		if (p->path != NULL && r->file != NULL && strcmp(p->path, r->file) == 0 &&
+		    p->constraint == r->constrain)
+			return NULL;
+	}
+	assert(r->n_parts < COUNT(r->part));
+	r->part[r->n_parts] = (struct part){
+		.path = r->file, .constraint = r->constrain, .text = BUF_INIT(PYREQ_TEXT_MAX)};
+	return &r->part[r->n_parts++];
+}
+
+PRINTF(2, 3) static void keep(struct reading *r, const char *fmt, ...)
+{
+	struct part *p = r->into;
+	va_list ap;
+
+	if (p == NULL)
+		return;
+	for (; p->lines + 1 < r->line; p->lines++)
+		buf_putc(&p->text, '\n');
+	va_start(ap, fmt);
+	buf_vprintf(&p->text, fmt, ap);
+	va_end(ap);
+	buf_putc(&p->text, '\n');
+	p->lines++;
+}
+
+/* By these, Python and uv take a file for something else. */
+static bool means_more(struct str name)
+{
+	static const char *const ends[] = {".py", ".pyw", ".toml", ".cfg"};
+
+	for (size_t i = 0; i < COUNT(ends); i++) {
+		if (str_ends(name, ends[i]))
+			return true;
+	}
+	return false;
+}
+
+/* Both as files, or one as a folder of the other. */
+static bool is_in_the_way(const char *a, const char *b)
+{
+	size_t n = strlen(a), m = strlen(b), least = MIN(n, m);
+
+	return strncmp(a, b, least) == 0 && (n == m || (n > m ? a : b)[least] == '/');
+}
+
+static bool is_taken(const struct reading *r, size_t i, const char *name)
+{
+	const char *own = r->part[i].path;
+
+	for (size_t k = 0; k < r->n_parts; k++) {
+		const char *path = r->part[k].path;
+
+		if (k == i || (own != NULL && path != NULL && strcmp(own, path) == 0))
+			continue;
+		if ((path != NULL && is_in_the_way(path, name)) ||
+		    (k < i && is_in_the_way(r->part[k].name, name)))
+			return true;
+	}
+	return false;
+}
+
+static void name_parts(struct reading *r)
+{
+	for (size_t i = 0; i < r->n_parts; i++) {
+		struct part *p = &r->part[i];
+
+		p->name = p->path != NULL ? p->path : PYREQ_LIST_NAME;
+		if (means_more(str_of(p->name)))
+			p->name = arena_printf(r->a, "%s.txt", p->name);
+		while (is_taken(r, i, p->name))
+			p->name = arena_printf(r->a, "%s_", p->name);
+	}
+}
+
+static int put_parts(struct reading *r, struct err *err)
+{
+	name_parts(r);
+	for (size_t i = 0; i < r->n_parts; i++) {
+		const struct part *p = &r->part[i];
+
+		if (p->text.n == 0)
+			continue;
+		if (buf_check(&p->text, p->name, err) < 0)
+			return -1;
+		r->out->part[r->out->n_parts++] =
+			(struct pyreq_part){.name = p->name,
+		                            .text = arena_str(r->a, buf_view(&p->text)),
+		                            .constraint = p->constraint};
+	}
+	return 0;
 }
 
 /* --- variables and URLs --- */
@@ -250,15 +361,19 @@ static int take_option(struct reading *r, struct str line, struct err *err)
 		if (check_url(r, value, err) < 0)
 			return -1;
 		buf_printf(&r->options, "%s %.*s\n", o->name, STR_ARG(value));
+		keep(r, "%s %.*s", o->name, STR_ARG(value));
 		return note_vars(r, value, err);
 	case OPT_WORD:
 		buf_printf(&r->options, "%s %.*s\n", o->name, STR_ARG(value));
+		keep(r, "%s %.*s", o->name, STR_ARG(value));
 		return 0;
 	case OPT_FLAG:
-		if (o->flag == SIZE_MAX)
+		if (o->flag == SIZE_MAX) {
 			buf_printf(&r->options, "%s\n", o->name);
-		else
+			keep(r, "%s", o->name);
+		} else {
 			*(bool *)((char *)r->out + o->flag) = true;
+		}
 		return 0;
 	case OPT_NO:
 		break;
@@ -382,6 +497,7 @@ static int take_line(struct reading *r, struct str line, struct err *err)
 		return -1;
 	r->out->n_packages += !r->constrain;
 	buf_printf(r->constrain ? &r->constraints : &r->packages, "%.*s\n", STR_ARG(line));
+	keep(r, "%.*s", STR_ARG(line));
 	return 0;
 }
 
@@ -437,7 +553,12 @@ static int read_text(struct reading *r, struct str text, struct err *err)
 static int read_file(struct reading *r, const char *path, bool constrain, struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT(PYREQ_FILE_MAX);
-	struct reading outer = *r;
+	const struct {
+		const char *file;
+		unsigned line;
+		bool constrain;
+		struct part *into;
+	} outer = {r->file, r->line, r->constrain, r->into};
 	struct err why = {0};
 	int rc;
 
@@ -454,11 +575,13 @@ static int read_file(struct reading *r, const char *path, bool constrain, struct
 	r->depth++;
 	r->file = path;
 	r->constrain = constrain;
+	r->into = add_part(r);
 	rc = read_text(r, buf_view(&body), err);
 	r->depth--;
 	r->file = outer.file;
 	r->line = outer.line;
 	r->constrain = outer.constrain;
+	r->into = outer.into;
 	return rc;
 }
 
@@ -467,6 +590,8 @@ static void reading_done(struct reading *r)
 	buf_done(&r->packages);
 	buf_done(&r->constraints);
 	buf_done(&r->options);
+	for (size_t i = 0; i < r->n_parts; i++)
+		buf_done(&r->part[i].text);
 }
 
 #define READING(arena, where, result)                                                              \
@@ -484,13 +609,18 @@ int pyreq_resolve(struct arena *a, const struct pyreq_from *from, struct pyreq *
 	*out = (struct pyreq){0};
 	if (from->file != NULL && read_file(&r, from->file, false, err) < 0)
 		return -1;
+	if (from->file == NULL)
+		r.into = add_part(&r);
 	for (size_t i = 0; from->file == NULL && i < from->n; i++) {
+		r.line = (unsigned)i + 1;
 		if (take_line(&r, without_comment(str_of(from->line[i])), err) < 0)
 			return err_wrap(err, "requirements[%zu]", i);
 	}
 	if (r.packages.full || r.constraints.full || r.options.full)
 		return err_set(err, ERR_PYTHON_REQUIREMENTS_INVALID,
 		               "the requirements are more than %zu bytes", PYREQ_TEXT_MAX);
+	if (put_parts(&r, err) < 0)
+		return -1;
 	out->packages = arena_str(a, buf_view(&r.packages));
 	out->constraints = arena_str(a, buf_view(&r.constraints));
 	out->options = arena_str(a, buf_view(&r.options));

@@ -31,7 +31,19 @@ struct pyreq_from {
 	void *arg;
 };
 
+/* One file, as the user has it: its lines that count are at their lines, and all others are empty.
+ * So what pip and uv say of one names what the user wrote. */
+struct pyreq_part {
+	const char *name; /* its path, or nearly so; a plain one that no other part has */
+	struct str text;
+	bool constraint; /* named by -c */
+};
+#define PYREQ_LIST_NAME "runtime.python.requirements" /* of the lines of a job file */
+
 struct pyreq {
+	struct pyreq_part part[PYREQ_FILES_MAX + 1]; /* those that have any line */
+	size_t n_parts;
+	/* All of them together: */
 	struct str packages;    /* what to install, a line each */
 	struct str constraints; /* lines that only limit versions */
 	struct str options; /* indexes and the like: lines of options that pip and uv both take */

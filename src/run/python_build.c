@@ -24,19 +24,20 @@
 #define SHOWN_MAX 400       /* bytes of one of them */
 #define LAST_LINES 40       /* an error is looked for in these */
 #define WHY_MAX 700
-#define TEXT_MAX ((size_t)16 << 20)
 
 #define UV_PLACE "/opt/stoker/uv"
+#define REQUIREMENTS "requirements" /* folder of what the user wrote, under its own names */
 #define EXIT_NO_PYTHON 90
 #define EXIT_NO_BUILDER 91
 
 /* ---- the script ---------------------------------------------------------------------------- */
 
 /* Given: python ('' = the image's own, or uv's), version, uv, env, build, site, pip_flags,
- * uv_flags. An image is asked for its interpreter here. */
+ * uv_flags; as arguments the files of the requirements. An image is asked for its interpreter here.
+ */
 static const char script[] =
 	"( set -eu\n"
-	"cd \"$build\"\n"
+	"cd \"$build/" REQUIREMENTS "\"\n"
 	"is_it() { \"$1\" -c 'import sys; v = \"%d.%d.%d\" % sys.version_info[:3]; w = "
 	"sys.argv[1]; sys.exit(sys.version_info[0] < 3 or not (v + \".\").startswith(w + \".\" if "
 	"w "
@@ -58,24 +59,22 @@ static const char script[] =
 	"$($p --version 2>&1)\" >&2; exit 90; }; done\n"
 	"  exit 90\n"
 	"fi\n"
-	"constraints=; [ ! -s constraints.txt ] || constraints='-c constraints.txt'\n"
 	"for f in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt; do\n"
 	"  [ -n \"${SSL_CERT_FILE:-}\" ] || [ ! -r $f ] || export SSL_CERT_FILE=$f\n"
 	"done\n"
 	"if [ -n \"$uv\" ]; then\n"
 	"  \"$uv\" venv --quiet --allow-existing --python \"$python\" $site \"$env\"\n"
-	"  [ ! -s packages.txt ] || \"$uv\" pip install --python \"$env/bin/python\" "
-	"--compile-bytecode $uv_flags -r packages.txt $constraints\n"
+	"  [ $# -eq 0 ] || \"$uv\" pip install --python \"$env/bin/python\" "
+	"--compile-bytecode $uv_flags \"$@\"\n"
 	"elif \"$python\" -c 'import venv, ensurepip' 2>/dev/null; then\n"
 	"  \"$python\" -m venv $site \"$env\"\n"
-	"  [ ! -s packages.txt ] || \"$env/bin/python\" -m pip install $pip_flags -r packages.txt "
-	"$constraints\n"
+	"  [ $# -eq 0 ] || \"$env/bin/python\" -m pip install $pip_flags \"$@\"\n"
 	"elif \"$python\" -c 'import venv, pip; v = pip.__version__.split(\".\"); assert "
 	"(int(v[0]), "
 	"int(v[1])) >= (22, 3)' 2>/dev/null; then\n"
 	"  \"$python\" -m venv --without-pip $site \"$env\"\n"
-	"  [ ! -s packages.txt ] || \"$python\" -m pip --python \"$env/bin/python\" install "
-	"$pip_flags -r packages.txt $constraints\n"
+	"  [ $# -eq 0 ] || \"$python\" -m pip --python \"$env/bin/python\" install "
+	"$pip_flags \"$@\"\n"
 	"else\n"
 	"  exit 91\n"
 	"fi\n"
@@ -117,6 +116,12 @@ static void write_script(const struct python_job *j, const struct python_want *w
 	           q->hashes ? "--require-hashes " : "", q->binary ? "--prefer-binary" : "");
 	buf_printf(out, "uv_flags='%s%s'\n", q->pre ? "--prerelease allow " : "",
 	           q->hashes ? "--require-hashes" : "");
+	buf_puts(out, "set --");
+	for (size_t i = 0; q->n_packages > 0 && i < q->n_parts; i++) {
+		buf_puts(out, q->part[i].constraint ? " --constraint=" : " --requirement=");
+		env_quote(q->part[i].name, out);
+	}
+	buf_putc(out, '\n');
 	buf_puts(out, script);
 }
 
@@ -433,13 +438,32 @@ static int make_folder(const struct python_job *j, const char *path, struct err 
 	return fd < 0 ? -1 : ids_own(j->ids, fd, path, err);
 }
 
+/* The user's files, so far as they count: what is said of one names it. */
+static int put_requirements(const struct python_job *j, const char *dir, const struct pyreq *q,
+                            struct err *err)
+{
+	if (make_folder(j, dir, err) < 0)
+		return -1;
+	for (size_t i = 0; i < q->n_parts; i++) {
+		char *path = arena_printf(j->a, "%s/%s", dir, q->part[i].name);
+
+		for (char *p = path + strlen(dir) + 1; (p = strchr(p, '/')) != NULL; p++) {
+			*p = '\0';
+			if (make_folder(j, path, err) < 0)
+				return -1;
+			*p = '/';
+		}
+		if (fs_write_atomic(AT_FDCWD, path, q->part[i].text, 0644, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int make_folders(const struct python_job *j, const char *dir, const char *tree,
                         const struct pyreq *q, struct err *err)
 {
 	static const char *const names[] = {ATTEMPT_SCRATCH, ATTEMPT_SCRATCH "/tmp", ATTEMPT_UPPER,
 	                                    ATTEMPT_VARTMP};
-	AUTO_BUF struct buf text = BUF_INIT(TEXT_MAX);
-	AUTO_FD int scratch = -1;
 
 	for (size_t i = 0; i < COUNT(names); i++) {
 		if (make_folder(j, arena_printf(j->a, "%s/%s", dir, names[i]), err) < 0)
@@ -449,16 +473,8 @@ static int make_folders(const struct python_job *j, const char *dir, const char 
 		return -1;
 	if (chmod(arena_printf(j->a, "%s/" ATTEMPT_VARTMP, dir), 01777) < 0)
 		return err_errno(err, errno, "%s/" ATTEMPT_VARTMP, dir);
-	scratch = fs_open_dir(arena_printf(j->a, "%s/" ATTEMPT_SCRATCH, dir), err);
-	if (scratch < 0)
-		return -1;
-	if (q->n_packages > 0) {
-		buf_str(&text, q->options);
-		buf_str(&text, q->packages);
-	}
-	if (fs_write_atomic(scratch, "packages.txt", buf_view(&text), 0644, err) < 0)
-		return -1;
-	return fs_write_atomic(scratch, "constraints.txt", q->constraints, 0644, err);
+	return put_requirements(j, arena_printf(j->a, "%s/" ATTEMPT_SCRATCH "/" REQUIREMENTS, dir),
+	                        q, err);
 }
 
 static int make_mounts(const struct python_job *j, const struct python_want *w, const char *dir,

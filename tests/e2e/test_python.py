@@ -189,6 +189,24 @@ def test_a_requirement_that_fails(empty_cluster, index, uv):
     assert trees(cluster) == (0, 0)
 
 
+@pytest.mark.parametrize("uv", [False, True], ids=["pip", "uv"])
+def test_what_is_said_names_the_users_file(empty_cluster, index, uv):
+    """And the line in it, where pip says one; uv counts characters from its begin."""
+    cluster = start(empty_cluster, uv=uv)
+    files = {"needs/all.txt": "# these\n\n-r more.txt\n-c ../limits.txt\nother\n", "needs/more.txt": "\n\nleaf>=1 <2\n", "limits.txt": "\nleaf<2\n"}
+    view = fails(cluster, push(cluster, "needs/all.txt", index, files=files), "python_requirements_failed")
+    assert "needs/more.txt" in view["error_message"] and (uv or "line 3 of needs/more.txt" in view["error_message"])
+    files["needs/more.txt"] = "\n\nleaf\n"
+    files["limits.txt"] = "\nleaf>=1 <2\n"
+    view = fails(cluster, push(cluster, "needs/all.txt", index, files=files), "python_requirements_failed")
+    assert "limits.txt" in view["error_message"] and (uv or "line 2 of limits.txt" in view["error_message"])
+    view = fails(cluster, push(cluster, ["leaf", "other>=1 <2"], index), "python_requirements_failed")
+    assert "runtime.python.requirements" in view["error_message"] and (uv or "line 2 of runtime" in view["error_message"])
+    files["limits.txt"] = "\nleaf<2\n"
+    job = run(cluster, "needs/all.txt", index, [tell("leaf", "other")], files=files)
+    assert told(cluster, job) == [[PLACE, "1.0", "1.0"]]
+
+
 def test_what_cannot_be_required(empty_cluster, index):
     cluster = start(empty_cluster)
 

@@ -177,6 +177,57 @@ static void pyreq_files_together(void **state UNUSED)
 	assert_string_equal(q.var[1], "TOKEN");
 }
 
+static void assert_part(const struct pyreq *q, size_t i, bool constraint, const char *name,
+                        const char *text)
+{
+	assert_true(i < q->n_parts);
+	assert_string_equal(q->part[i].name, name);
+	assert_true(q->part[i].constraint == constraint);
+	if (!str_eq(q->part[i].text, text))
+		fail_msg("%s: %.*s", name, STR_ARG(q->part[i].text));
+}
+
+/* What pip and uv say of a file must be true of the user's. */
+static void pyreq_keeps_lines_where_they_are(void **state UNUSED)
+{
+	static const char *const files[] = {
+		"r.txt",
+		"# x\r\n\na>=1, \\\r\n<2\r\n-r no/lines.txt\n-r sub/r.py\n-c limits.txt\n"
+		"--pre\n-i https://h/s\nb # y\n-r limits.txt",
+		"no/lines.txt",
+		"-r ../sub/r.py.txt\n\n",
+		"sub/r.py",
+		"\nc\n",
+		"sub/r.py.txt",
+		"d\n",
+		"limits.txt",
+		"\ne==1\n-r sub/r.py\n",
+		PYREQ_LIST_NAME,
+		"g",
+	};
+	static const char *const list[] = {"a", "-r limits.txt", "b", "-r " PYREQ_LIST_NAME};
+	struct folder f = {files, COUNT(files)};
+	struct pyreq_from from = {.line = list, .n = COUNT(list), .read = read_folder, .arg = &f};
+	AUTO_ARENA struct arena *a = arena_new();
+	struct err err = {0};
+	struct pyreq q;
+
+	assert_ok(resolve(a, files, COUNT(files), &q, &err), &err);
+	assert_part(&q, 0, false, "r.txt", "\n\na>=1, <2\n\n\n\n\n\n--index-url https://h/s\nb\n");
+	assert_part(&q, 1, false, "sub/r.py.txt", "d\n");
+	assert_part(&q, 2, false, "sub/r.py.txt_", "\nc\n"); /* Python would import it */
+	assert_part(&q, 3, true, "limits.txt", "\ne==1\n");
+	assert_part(&q, 4, true, "sub/r.py.txt_", "\nc\n");
+	assert_part(&q, 5, false, "limits.txt", "\ne==1\n");
+	assert_int_equal(q.n_parts, 6);
+	assert_ok(pyreq_resolve(a, &from, &q, &err), &err);
+	assert_part(&q, 0, false, PYREQ_LIST_NAME "_", "a\n\nb\n");
+	assert_part(&q, 1, false, "limits.txt", "\ne==1\n");
+	assert_part(&q, 2, false, "sub/r.py.txt", "\nc\n");
+	assert_part(&q, 3, false, PYREQ_LIST_NAME, "g\n");
+	assert_int_equal(q.n_parts, 4);
+}
+
 static void pyreq_names_the_place(void **state UNUSED)
 {
 	static const char *const files[] = {"a/r.txt", "x\n\n-r b.txt\n", "a/b.txt",
@@ -260,8 +311,11 @@ static void pyreq_small_words(void **state UNUSED)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pyreq_lines),           cmocka_unit_test(pyreq_files_together),
-		cmocka_unit_test(pyreq_names_the_place), cmocka_unit_test(pyreq_has_bounds),
+		cmocka_unit_test(pyreq_lines),
+		cmocka_unit_test(pyreq_files_together),
+		cmocka_unit_test(pyreq_keeps_lines_where_they_are),
+		cmocka_unit_test(pyreq_names_the_place),
+		cmocka_unit_test(pyreq_has_bounds),
 		cmocka_unit_test(pyreq_small_words),
 	};
 
