@@ -32,12 +32,12 @@ stop:
 	@tools/run.sh stop
 
 test:
-	@tools/parts.sh build run unit trainer savers model clients minio s3 uv
+	@tools/parts.sh build run unit vm trainer savers model clients minio s3 uv
 	@$(MAKE) --no-print-directory B=asan all
 	@tools/test.sh
 
 unit:
-	@tools/parts.sh build run unit
+	@tools/parts.sh build run unit vm
 	@$(MAKE) --no-print-directory B=asan all
 	@tools/test.sh unit
 

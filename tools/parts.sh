@@ -9,6 +9,7 @@
 #   minio    an S3 server, built by Go
 #   s3       two more S3 servers, which differ from it: rclone's and gofakes3
 #   unit     programs that unit tests use
+#   vm       QEMU and a kernel for it: what the machine's own kernel may not have
 #   clients  a virtual environment with pytest, boto3 and the truss client
 #   lint     clang, clang-tidy, cppcheck
 #   bench    the peers of `make bench`; none of their services is started
@@ -28,6 +29,7 @@ packages_of() {
 	case $1 in
 	build) echo "gcc libc6-dev libmicrohttpd-dev libcurl4-openssl-dev libjansson-dev libyaml-dev libsqlite3-dev libpq-dev libsodium-dev libssl-dev libarchive-dev zlib1g-dev libexpat1-dev uthash-dev libcmocka-dev meson ninja-build pkgconf python3 ca-certificates" ;;
 	unit) echo "zstd openssl xz-utils podman runc busybox-static postgresql" ;;
+	vm) echo "qemu-system-x86 e2fsprogs xfsprogs busybox-static mount bubblewrap" ;;
 	run) echo "bubblewrap python3 python3-venv ca-certificates" ;;
 	trainer) echo "python3-torch libopenblas0-pthread python3-venv python3-pip" ;;
 	savers) echo "python3-venv python3-pip" ;;
@@ -193,12 +195,26 @@ make_clients() {
 	pip_lock clients truss-before --target "$parts/clients/truss-0.18.35"
 }
 
+# Debian's kernel for clouds: its files, not the package, whose scripts would make this machine boot it.
+make_vm() {
+	local new=$parts/vm.tmp name
+	command -v apt-get >/dev/null || { say "the kernel for a virtual machine comes from Debian: put vmlinuz into $parts/vm/boot, its modules into $parts/vm/lib/modules"; exit 1; }
+	rm -rf "$new"
+	mkdir -p "$new"
+	as_root apt-get update -qq
+	name=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+	[ -n "$name" ] || { say "there is no linux-image-cloud-amd64 for this machine"; exit 1; }
+	(cd "$new" && apt-get download -qq "$name" >/dev/null 2>&1 && dpkg -x ./*.deb . && rm ./*.deb)
+	rm -rf "$new/usr" "${parts:?}/vm"
+	mv "$new" "$parts/vm"
+}
+
 make_peers() {
 	new_venv peers
 	pip_lock peers peers
 }
 
-[ $# -gt 0 ] || { sed -n '2,18p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,19p' "$0"; exit 2; }
 need_packages "$@"
 mkdir -p "$parts"
 for group in "$@"; do
@@ -206,6 +222,7 @@ for group in "$@"; do
 	trainer) once trainer make_trainer trainer ;;
 	savers) once savers make_savers savers savers-torch ;;
 	model) once model make_model model model.sha256 ;;
+	vm) once vm make_vm ;;
 	minio) once minio make_minio minio ;;
 	s3) once s3 make_s3 s3 gofakes3 ;;
 	clients) once clients make_clients clients truss-newest truss-before ;;
