@@ -70,7 +70,7 @@
 	X(TOO_MANY_WAITING,     QUOTA,       "too_many_waiting",       "The team has as many waiting jobs as --max-waiting-jobs allows. Push again later, or stop some.") \
 	X(CACHE_QUOTA_EXCEEDED, QUOTA,       "cache_quota_exceeded",   "The project's cache is over its quota. Remove files with `stoker cache rm`, or raise it with `stoker cache quota`.") \
 	X(SCRATCH_QUOTA_EXCEEDED, QUOTA,     "scratch_quota_exceeded", "The job wrote more bytes or files to its scratch, workspace and temporary folders than --scratch-size or --scratch-files allows, and was ended. If its code alone is too much, it was not started.") \
-	X(VOLUME_FULL,          QUOTA,       "volume_full",            "The checkpoint folder grew larger than volume_size_gib. The job was ended; its complete checkpoints are kept. Raise the size, or keep fewer checkpoints.") \
+	X(VOLUME_FULL,          QUOTA,       "volume_full",            "The checkpoint folder grew larger than volume_size_gib, and the job was ended; or the job failed when the folder was full. Its complete checkpoints are kept. Raise the size, or keep fewer checkpoints.") \
 	X(INODES_EXHAUSTED,     QUOTA,       "inodes_exhausted",       "The disk of the node was running out of inodes, and this job held most of them. It was ended. Write fewer, larger files.") \
 	X(STORED_SPEC,          CORRUPT,     "stored_spec_unreadable", "The database's copy of the job's specification is damaged. Push the job again.") \
 	X(MIRROR_FULL,          NO_SPACE,    "mirror_full",            "Waiting or running jobs need everything in the mirror, and the source does not fit in what is left. The job waits; a larger --mirror-bytes helps.") \

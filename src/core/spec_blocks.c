@@ -58,7 +58,7 @@ static const struct spec_field ckpt_fields[] = {
 	{.name = "checkpoint_path", .kind = SPEC_PATH, .at = AT(ckpt.path), .dflt = "/mnt/ckpts",
 	 .help = "the checkpoint folder; BT_CHECKPOINT_DIR holds its path"},
 	{.name = "volume_size_gib", .kind = SPEC_GIB, .min = 1, .max = 1 << 20,
-	 .at = AT(ckpt.volume_bytes), .help = "size limit of the folder in GiB; a job that exceeds it is ended; none if omitted"},
+	 .at = AT(ckpt.volume_bytes), .help = "size limit of the folder in GiB; a job that exceeds it is ended, or, where the file system enforces the limit, its writes fail; none if omitted"},
 	{.name = "keep_last", .kind = SPEC_U32, .min = 0, .max = 1000000, .dflt = "0",
 	 .at = AT(ckpt.keep_last),
 	 .help = "number of checkpoints to keep in the store, 0 for all; pinned ones do not count "

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "run/nameless.h"
+#include "run/prjquota.h"
 #include "run/ranks.h"
 #include "store/usage.h"
 
@@ -19,8 +20,10 @@
 #define DISKS_MAX 2    /* that of the attempts, and that of containers */
 #define OWN_MAX 4
 #define PIDS_MAX ((size_t)CGROUP_PIDS_MAX * sizeof(pid_t))
-#define MARGIN_SHARE 8      /* of a limit, see struct tally */
-#define NAMELESS_MS 10000   /* between two looks for nameless files, without a reason */
+#define MARGIN_SHARE 8 /* of a limit, see struct tally */
+#define FULL_SHARE 64  /* of a limited volume: full when less than this part of it is left, */
+#define FULL_BYTES ((uint64_t)64 << 20) /* and no more than so much: what one write may ask for */
+#define NAMELESS_MS 10000               /* between two looks for nameless files, without a reason */
 #define NAMELESS_FILES 1000 /* that the file system has beyond those that have been counted */
 
 /* Where a nameless file was. The spool is in the attempt's folder: who walks that has its files. */
@@ -66,8 +69,9 @@ struct quota {
 	struct usage_total furniture; /* the scratch as the job finds it, without its code */
 	bool frozen;
 	int stop_fd, crossed_fd;
-	atomic_bool cancel;  /* ends a count */
-	atomic_bool crossed; /* `why` is whole */
+	atomic_bool cancel;    /* ends a count */
+	atomic_bool crossed;   /* `why` is whole */
+	_Atomic uint64_t most; /* that a volume with a project took, as the file system counts */
 	struct err why;
 	pthread_t thread;
 	bool running;
@@ -273,15 +277,44 @@ static bool is_over(struct quota *q, bool (*over)(struct quota *, struct usage_t
 	return false;
 }
 
+static uint64_t margin(uint64_t limit)
+{
+	return MIN(limit / FULL_SHARE, FULL_BYTES);
+}
+
 static bool volume_over(struct quota *q, struct usage_total *sum)
 {
+	/* A file system may go over its own limit by the blocks that say where a file's blocks are.
+	 */
+	uint64_t slack = q->o.project != 0 ? margin(q->o.volume_bytes) : 0;
 	const struct tally t = {.look = &q->volume,
 	                        .dirs = &q->o.volume,
 	                        .n = 1,
 	                        .places = 1U << IN_VOLUME | 1U << IN_SPOOL,
 	                        .margin = q->o.volume_bytes / MARGIN_SHARE};
 
-	return count(q, &t, sum) && sum->disk_bytes > q->o.volume_bytes;
+	return count(q, &t, sum) && sum->disk_bytes > q->o.volume_bytes + slack;
+}
+
+/* One question to the file system, however many files there are. */
+static void look_at_project(struct quota *q)
+{
+	uint64_t bytes = 0;
+
+	if (q->o.project != 0 && prjquota_used(q->o.volume, q->o.project, &bytes) &&
+	    bytes > atomic_load(&q->most))
+		atomic_store(&q->most, bytes);
+}
+
+bool quota_volume_full(const struct quota *q)
+{
+	return q != NULL && q->o.project != 0 &&
+	       atomic_load(&q->most) + margin(q->o.volume_bytes) >= q->o.volume_bytes;
+}
+
+bool quota_volume_near(const struct quota *q)
+{
+	return q != NULL && q->o.project != 0 && atomic_load(&q->most) >= q->o.volume_bytes / 4 * 3;
 }
 
 /* Often when it may be full soon: what is written between two looks is over the limit. */
@@ -419,6 +452,7 @@ static void *watch(void *arg)
 
 		if (poll(&p, 1, wait) > 0)
 			return NULL;
+		look_at_project(q);
 		look_at_volume(q);
 		if (q->why.code == ERR_NONE)
 			look_at_scratch(q);
@@ -533,6 +567,7 @@ void quota_finish(struct quota *q, struct err *why)
 		return;
 	end_thread(q);
 	atomic_store(&q->cancel, false);
+	look_at_project(q);
 	q->volume = q->scratch = (struct look){0};
 	if (q->why.code == ERR_NONE)
 		look_at_volume(q);

@@ -6,6 +6,10 @@
  * frozen (where it has a cgroup), so that nothing grows meanwhile and no file is seen twice; what
  * is over then ends the job, still frozen. Looking takes at most a twentieth of the time.
  *
+ * Where the file system itself limits the volume (`project`), a write that would cross the limit
+ * fails, and the job goes on. The count is the second line then: it finds what the file system does
+ * not know to be the volume's.
+ *
  * What is in the scratch before the job begins (the folders of its view of the host) does not
  * count, but its code does: the job may delete that, and write as much instead. Files without a
  * name that its processes hold count where their last name was. Those that the job removed from its
@@ -35,6 +39,8 @@ struct quota_options {
 	const char *spool;      /* links to its files (ship.h); NULL: there are none */
 	const char *cache[2];   /* NULL: fewer */
 	uint64_t scratch_bytes, scratch_files, volume_bytes; /* 0 = no limit */
+	uint32_t project; /* by which the file system limits the volume (prjquota.h); 0: it does not
+	                   */
 	/* where the job finds them; NULL: where they are */
 	const char *volume_at, *cache_at;
 	const struct cgroup *group; /* lives until quota_stop() */
@@ -54,6 +60,10 @@ bool quota_crossed(const struct quota *q, struct err *why);
  * that crosses a limit at its end has crossed it too, however fast it was. NULL is fine. */
 void quota_finish(struct quota *q, struct err *why);
 void quota_stop(struct quota *q); /* NULL is fine */
+/* Of a volume that the file system limits: was it as good as full, or `most` of it in use? Nobody
+ * hears of a write that failed but the job. NULL is fine. */
+bool quota_volume_full(const struct quota *q);
+bool quota_volume_near(const struct quota *q);
 
 /* Has the file system of this folder few inodes left? False where they are not counted. */
 bool quota_inodes_low(const char *dir);

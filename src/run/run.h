@@ -29,6 +29,7 @@ struct run {
 	struct sampler *sampler;
 	struct ship *ship;
 	struct quota *quota;
+	uint32_t project; /* of the checkpoint folder, whose size is limited; 0: it has none */
 	struct execs *execs;
 	struct wire_env *env;
 	size_t n_env;
@@ -41,7 +42,8 @@ struct run {
 	/* the end */
 	bool left; /* processes that could not be killed */
 	bool ran, stopping, timed_out, idled, terminated;
-	struct err over; /* the limit of the disk that the job crossed */
+	bool told_full, near_full; /* the volume; by the file system's limit */
+	struct err over;           /* the limit of the disk that the job crossed */
 	struct idle idle;
 	int64_t idle_look_ms;                      /* when to look next */
 	bool idle_unknown;                         /* and said so */

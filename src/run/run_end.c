@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "run/prjquota.h"
 #include "run/run.h"
 
 #include <ctype.h>
@@ -79,6 +80,28 @@ static const char *python_hint(struct run *r)
 	               : "; this machine has no `python`: use python3, or set runtime.python";
 }
 
+/* A write failed at the limit of the volume, by all that can be seen from here: it was full, or the
+ * last words are the error of such a write. xfs says of a project what it says of a whole disk, as
+ * does any tmpfs: that counts when the volume was near its limit. */
+static bool met_full_volume(struct run *r)
+{
+	return r->told_full || (r->project != 0 && logs_tail_has(r->logs, strerror(EDQUOT))) ||
+	       (r->near_full && logs_tail_has(r->logs, strerror(ENOSPC)));
+}
+
+static void volume_full(struct run *r)
+{
+	char may[UNITS_CAP];
+
+	r->end.end = JOB_END_DISK;
+	(void)err_set(&r->over, ERR_VOLUME_FULL,
+	              "the checkpoint folder's volume is full, and has %s: raise volume_size_gib, "
+	              "or keep fewer checkpoints",
+	              units_show_bytes(r->spec.ckpt.volume_bytes, may));
+	r->end.detail = arena_cstr(r->a, r->over.msg);
+	r->end.error_id = err_id(&r->over);
+}
+
 void run_verdict(struct run *r)
 {
 	struct sandbox *s = r->sandbox;
@@ -114,6 +137,8 @@ void run_verdict(struct run *r)
 		x->detail = memory_words(r);
 	} else if (code != 0 && says_cuda_oom(r)) {
 		x->end = JOB_END_OOM_CUDA;
+	} else if (code != 0 && met_full_volume(r)) {
+		volume_full(r);
 	} else if (code > 128 && code <= 128 + SIGRTMAX) {
 		x->end = JOB_END_SIGNAL;
 		x->code = code - 128;
@@ -347,5 +372,6 @@ int run_sweep(const char *dir, struct err *err)
 	if (sandbox_sweep(name, dir, err) < 0 || python_sweep(name, dir, err) < 0)
 		return -1;
 	ids_release(dir);
+	prjquota_lift(arena_printf(a, "%s/" ATTEMPT_CKPT, dir));
 	return sweep_checkpoints(a, dir, err);
 }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "run/env.h"
+#include "run/prjquota.h"
 #include "run/ranks.h"
 #include "run/run.h"
 
@@ -81,6 +82,7 @@ static int make_sandbox(struct run *r, struct err *err)
 	take_cores(r);
 	r->sandbox_spec = (struct sandbox_spec){
 		.dir = r->dir,
+		.volume_limited = r->project != 0,
 		.name = r->name,
 		.kind = r->launch.sandbox,
 		.image = r->stage.image,
@@ -233,6 +235,7 @@ static int start_ship(struct run *r, struct err *err)
 		.marker = r->spec.ckpt.marker,
 		.world = on_world,
 		.volume_bytes = r->spec.ckpt.volume_bytes,
+		.limited = r->project != 0,
 		.cancel = report_given_up(r->report),
 		.give_up = on_sync,
 		.checkpoint = on_checkpoint,
@@ -315,6 +318,7 @@ static int start_quota(struct run *r, struct err *err)
 		.scratch_bytes = l->scratch_bytes,
 		.scratch_files = l->scratch_files,
 		.volume_bytes = r->spec.ckpt.volume_bytes,
+		.project = r->project,
 		.code = below(r, ATTEMPT_CODE),
 		.volume_at =
 			place_of(r, s->ckpt.enabled ? s->ckpt.path : NULL, below(r, ATTEMPT_CKPT)),
@@ -384,6 +388,20 @@ PRINTF(2, 3) static void warn(struct run *r, const char *fmt, ...)
 	va_end(ap);
 	report_event(r->report, "warning", "%s", text);
 	logs_message(r->logs, "%s", text);
+}
+
+/* Once, and not when it is over: the next writes may be fine, when older files are removed. */
+static void tell_full(struct run *r)
+{
+	char may[UNITS_CAP];
+
+	if (r->told_full || !quota_volume_full(r->quota))
+		return;
+	r->told_full = true;
+	warn(r,
+	     "the checkpoint folder's volume is full: it has %s (volume_size_gib); what is written "
+	     "beyond that fails",
+	     units_show_bytes(r->spec.ckpt.volume_bytes, may));
 }
 
 static void ask_to_end(struct run *r, int64_t grace_ms, const char *why)
@@ -464,6 +482,7 @@ static void obey(struct run *r)
 	}
 	if (r->over.code == ERR_NONE && quota_crossed(r->quota, &r->over))
 		ask_to_end(r, 0, r->over.msg);
+	tell_full(r);
 	watch_idle(r);
 	if (o.idle && r->idle.whole && r->kill_at_ms == 0) {
 		r->idled = true;
@@ -578,6 +597,8 @@ static void run_commands(struct run *r)
 	sampler_watch(r->sampler, NULL, 0, NULL);
 	note_signals(r); /* a machine that shuts down tells the job and us in any order */
 	quota_finish(r->quota, &r->over);
+	tell_full(r);
+	r->near_full = quota_volume_near(r->quota);
 	quota_stop(TAKE(r->quota));
 	r->left = !sandbox_kill(r->sandbox);
 	if (!r->left)
@@ -595,11 +616,25 @@ static void run_commands(struct run *r)
 	sync_checkpoints(r);
 }
 
+/* Where the file system can limit the checkpoint folder, it does; else, or when that fails, the
+ * watcher alone does. */
+static void take_project(struct run *r)
+{
+	struct err err = {0};
+
+	if (!r->spec.ckpt.enabled || r->spec.ckpt.volume_bytes == 0)
+		return;
+	if (prjquota_take(below(r, ATTEMPT_CKPT), r->spec.ckpt.volume_bytes, &r->project, &err) < 0)
+		log_warn("the file system does not limit the checkpoint folder: %s", err.msg);
+	err_clear(&err);
+}
+
 void run_job(struct run *r)
 {
 	struct err err = {0};
 
 	report_stage(r->report, STAGE_SANDBOX);
+	take_project(r);
 	/* before the job is ready: its code alone may be too much */
 	if (make_sandbox(r, &err) < 0 || start_quota(r, &err) < 0) {
 		run_deploy_failed(r, STAGE_SANDBOX, &err);

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/seal.h"
+#include "run/prjquota.h"
 #include "run/sandbox_exec.h"
 #include "run/run.h"
 
@@ -238,6 +239,8 @@ static void run_close(struct run *r)
 		cores_release(r->dir);
 	if (r->ids.on && !r->left)
 		ids_release(r->dir);
+	if (r->project != 0 && !r->left)
+		prjquota_lift(arena_printf(r->a, "%s/" ATTEMPT_CKPT, r->dir));
 	stage_done(&r->stage);
 	logs_close(r->logs);
 	redact_free(r->redact);

@@ -258,6 +258,11 @@ static int code_of(int status)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+const char *sandbox_disk_words(const struct sandbox *s)
+{
+	return s->spec->volume_limited ? "disk=quota(volume),watched" : "disk=watched";
+}
+
 void sandbox_say_limits(const struct sandbox *s, struct buf *has, struct buf *lacks)
 {
 	const struct cgroup *g = &s->cgroup;

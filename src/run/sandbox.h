@@ -47,6 +47,7 @@ struct sandbox_spec {
 	const char *cores; /* "0,1,4", "" or NULL: all */
 	unsigned n_cores;
 	struct ids ids;         /* whose ids its processes have; off: the runner's own */
+	bool volume_limited;    /* the file system holds the checkpoint folder to its size */
 	bool need_mount_points; /* there are mounts that plain cannot make */
 };
 
@@ -195,6 +196,8 @@ struct sandbox_args {
 uint64_t sandbox_data_limit(const struct sandbox *s);
 /* Processes that the job's user may have where no cgroup limits them, 0 = no such limit. */
 uint64_t sandbox_process_limit(const struct sandbox *s);
+/* How the disk is limited, for `says`. */
+const char *sandbox_disk_words(const struct sandbox *s);
 /* Words about memory, CPU and processes for `says`: what is limited and how, and what is not. */
 void sandbox_say_limits(const struct sandbox *s, struct buf *has, struct buf *lacks);
 void sandbox_args_begin(const struct sandbox *s, struct arena *a, struct sandbox_args *out);

@@ -333,8 +333,9 @@ static void say(struct sandbox *s, int level)
 	buf_printf(&b, "sandbox: bwrap %s userns pidns ipcns seccomp ro-weights net=host",
 	           level == 0 ? "overlay" : "ro-root");
 	sandbox_say_limits(s, &b, &not );
-	buf_printf(&b, " gpus=%zu shm=%s memlock=%s disk=watched", s->spec->n_gpus,
-	           units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s->a));
+	buf_printf(&b, " gpus=%zu shm=%s memlock=%s %s", s->spec->n_gpus,
+	           units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s->a),
+	           sandbox_disk_words(s));
 	buf_puts(&not, " network");
 	buf_printf(&b, "; not enforced:%s", buf_cstr(&not ));
 	copy_cut(s->says, sizeof(s->says), buf_cstr(&b));

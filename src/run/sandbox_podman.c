@@ -162,10 +162,10 @@ static void say(struct sandbox *s)
 		FMT(cores, " cores=%u", s->spec->n_cores);
 	(void)snprintf(s->says, sizeof(s->says),
 	               "sandbox: podman image %s pidns ipcns ro-weights net=host%s%s%s gpus=%zu "
-	               "shm=%s memlock=%s disk=watched; not enforced:%s network",
+	               "shm=%s memlock=%s %s; not enforced:%s network",
 	               s->spec->image_name, mem, cpu, cores, s->spec->n_gpus,
 	               units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s->a),
-	               limits ? "" : " memory cpu pids");
+	               sandbox_disk_words(s), limits ? "" : " memory cpu pids");
 }
 
 /* Room for that many more. */

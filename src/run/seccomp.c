@@ -43,6 +43,7 @@ static const uint32_t refused[] = {
 	SYS_swapon,
 	SYS_swapoff,
 	SYS_quotactl,
+	SYS_quotactl_fd,
 	/* the kernel itself */
 	SYS_init_module,
 	SYS_finit_module,

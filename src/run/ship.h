@@ -37,11 +37,14 @@ struct ship_options {
 	struct objstore *objects;
 	const char *prefix; /* training_projects/<p>/jobs/<j> */
 	const char *job_id;
-	uint32_t rank, nodes;      /* nodes of the job, 0 = 1: with more this is a part of each */
-	int64_t settle_ms;         /* that the job asks for, 0 = as the rules say (ckpt_rule.h) */
-	const char *marker;        /* the name of the last file of its checkpoints; NULL */
-	bool dead;                 /* the trainer died with the shipper before us */
-	uint64_t volume_bytes;     /* what the job may write there, 0 = what the disk has */
+	uint32_t rank, nodes;  /* nodes of the job, 0 = 1: with more this is a part of each */
+	int64_t settle_ms;     /* that the job asks for, 0 = as the rules say (ckpt_rule.h) */
+	const char *marker;    /* the name of the last file of its checkpoints; NULL */
+	bool dead;             /* the trainer died with the shipper before us */
+	uint64_t volume_bytes; /* what the job may write there, 0 = what the disk has */
+	/* The file system limits the folder (prjquota.h): what is left in the spool alone is taken
+	 * out of that. */
+	bool limited;
 	const atomic_bool *cancel; /* gives up; may be NULL */
 	/* Asked while ship_finish waits, with how much has been done: true gives up. May be NULL.
 	 */

@@ -74,6 +74,7 @@ struct ship_entry {
 	/* in the spool */
 	uint64_t id;    /* its name there, 0 = not linked */
 	bool own;       /* a copy: nobody writes into it */
+	bool forgotten; /* by the folder's project: it does not count for the volume any more */
 	bool relink;    /* what is there now is not what the spool has */
 	bool rewritten; /* it changed while it was sent: the next time it is copied first */
 
@@ -233,6 +234,9 @@ void ship_spool_sweep(struct ship *s);
 /* The file itself: its link in the spool, else its place; a plain file, opened without waiting.
  * -1: it is not there, or not plain (errno). */
 int ship_open(struct ship *s, uint64_t id, const char *path);
+/* The folder's project forgets the spool's file, which has no other name and which nobody writes.
+ * False: not yet. */
+bool ship_spool_forget(struct ship *s, uint64_t id);
 /* Makes the spool's file of e one that nobody writes into; *fd becomes its descriptor. */
 bool ship_spool_own(struct ship *s, uint64_t id, bool copy, int *fd);
 /* ship_journal.c */

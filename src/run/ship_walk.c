@@ -228,7 +228,7 @@ static void attach(struct ship *s, struct str path, const struct status *now, bo
 	}
 	ship_spool_doom(s, e->id);
 	e->id = now->id;
-	e->own = false;
+	e->own = e->forgotten = false;
 	e->base_ctime_ns = f.ctime_ns; /* ours */
 	e->links = after->st_nlink;
 	ship_journal_link(s, e);
@@ -498,6 +498,38 @@ static void settle_faults(struct ship *s)
 	}
 }
 
+/* What waits in the spool alone, also while it is sent. */
+static void forget_gone(struct ship *s)
+{
+	AUTO_BUF struct buf left = BUF_INIT((size_t)CKPT_FILES_MAX * sizeof(struct spooled));
+	struct ship_entry *e = NULL;
+
+	(void)pthread_mutex_lock(&s->lock);
+	TAILQ_FOREACH(e, &s->all, link)
+	{
+		struct spooled x = {.id = e->id};
+
+		if (e->walk == s->walk || e->id == 0 || e->own || e->forgotten)
+			continue;
+		x.path = xstrdup(e->path);
+		buf_add(&left, &x, sizeof(x));
+	}
+	(void)pthread_mutex_unlock(&s->lock);
+	for (size_t at = 0; at + sizeof(struct spooled) <= left.n; at += sizeof(struct spooled)) {
+		struct spooled x;
+		bool forgotten;
+
+		memcpy(&x, left.p + at, sizeof(x));
+		forgotten = ship_spool_forget(s, x.id);
+		(void)pthread_mutex_lock(&s->lock);
+		e = map_get(s->entries, str_of(x.path));
+		if (e != NULL && e->id == x.id)
+			e->forgotten = forgotten;
+		(void)pthread_mutex_unlock(&s->lock);
+		free(x.path);
+	}
+}
+
 bool ship_walk(struct ship *s)
 {
 	AUTO_FREE struct walk *w = xcalloc(1, sizeof(*w));
@@ -518,6 +550,8 @@ bool ship_walk(struct ship *s)
 	settle_moved(s);
 	settle_faults(s);
 	(void)pthread_mutex_unlock(&s->lock);
+	if (s->o.limited)
+		forget_gone(s);
 	for (size_t at = 0; at + sizeof(struct spooled) <= spooled.n;
 	     at += sizeof(struct spooled)) {
 		struct spooled x;
