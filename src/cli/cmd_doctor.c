@@ -135,6 +135,31 @@ static int ask_who(struct cli *c, const struct doc **about, struct err *err)
 	return 0;
 }
 
+/* Without a token, and without the database: the server says so itself. */
+static void check_database(struct cli *c, struct doctor *d, struct err *ignored)
+{
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct http_call call = {.method = HTTP_GET,
+	                         .url = arena_printf(c->arena, "%s/healthz", c->url),
+	                         .anonymous = true,
+	                         .body_max = MEET_MAX,
+	                         .total_ms = MEET_MS,
+	                         .connect_ms = MEET_MS,
+	                         .cancel = &interrupted};
+	const struct doc *health = NULL;
+
+	if (http_do(c->http, &call, &reply, ignored) < 0 || reply.status != 200 ||
+	    js_parse(c->arena, buf_view(&reply.body), &health, ignored) < 0 ||
+	    doc_get(health, "database") == NULL)
+		return; /* an older server */
+	if (str_eq(doc_text(doc_get(health, "database")), "ok"))
+		finding(d, OK, "database", "database: answers");
+	else
+		add(d, FAILURE, "database", "database_unavailable",
+		    "database: does not answer the server. Jobs go on running; look whether "
+		    "PostgreSQL runs and can be reached from the server's machine");
+}
+
 static bool check_server(struct cli *c, struct doctor *d)
 {
 	const struct doc *about = NULL;
@@ -153,6 +178,7 @@ static bool check_server(struct cli *c, struct doctor *d)
 		        "server %s answers, version %s; this program is %s. Install the server's "
 		        "version, or update the server (docs/operating.md, Upgrade)",
 		        c->url, version, STOKER_VERSION);
+	check_database(c, d, &e);
 	return true;
 }
 

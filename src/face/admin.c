@@ -371,11 +371,16 @@ static int status_show(struct request *rq, struct err *err)
 	for (size_t i = 0; i < s.n_nodes; i++)
 		show_node(js, &s.nodes[i]);
 	js_end(js);
+	js_kv_int(js, "database_away_ms", s.database_away_ms);
 	js_key(js, "jobs");
-	js_open(js);
-	js_kv_u64(js, "active", s.jobs_active);
-	js_kv_u64(js, "pending", s.jobs_pending);
-	js_close(js);
+	if (s.database_away_ms == 0) {
+		js_open(js);
+		js_kv_u64(js, "active", s.jobs_active);
+		js_kv_u64(js, "pending", s.jobs_pending);
+		js_close(js);
+	} else {
+		js_null(js);
+	}
 	js_kv_u64(js, "mirror_bytes", s.mirror_bytes);
 	js_kv_u64(js, "mirror_budget", s.mirror_budget);
 	js_kv_u64(js, "mirror_reserved", s.mirror_reserved);

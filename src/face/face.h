@@ -65,7 +65,9 @@ struct server_status {
 	int64_t started_ms;
 	uint64_t disk_free, disk_total, mirror_bytes, node_cache_bytes, node_cache_budget;
 	uint64_t mirror_budget, mirror_reserved, mirror_evicted, mirror_evicted_bytes;
-	uint64_t jobs_active, jobs_pending;
+	uint64_t jobs_active, jobs_pending;             /* not known while the database is away */
+	int64_t database_away_ms;                       /* 0: it answers */
+	uint64_t database_outages, database_outages_ms; /* those that are over */
 	struct node_row *nodes;
 	size_t n_nodes;
 };
@@ -295,6 +297,7 @@ struct face_ops {
 	                    struct capacity_row *out, struct err *err);
 	int (*status)(void *of, const struct principal *principal, struct arena *a,
 	              struct server_status *out, struct err *err);
+	bool (*database_away)(void *of);
 
 	/* One at a time: ERR_CONFLICT while another runs. For administrators of all teams. */
 	int (*maintenance_begin)(void *of, const struct principal *principal, struct arena *a,

@@ -1,6 +1,7 @@
 /* meta.c - what the server says of itself: health, metrics, its API, and two plain pages. */
 #include "base/json.h"
 #include "base/shown.h"
+#include "face/answer.h"
 #include "face/face.h"
 #include "io/proof.h"
 
@@ -10,10 +11,18 @@
 #define SHOWN_MAX 300                     /* bytes of an id or an address on a page */
 #define TRUSS_URL "http://localhost:8000" /* the stock client knows its own server only there */
 
+/* It says nothing but this to somebody without a token, and it says it without the database: who
+ * asks whether this process lives must not end it because another one does not. */
 static int health(struct request *rq, struct err *err)
 {
-	(void)err;
-	return reply_bytes(rq, 200, "application/json", STR_LIT("{\"status\":\"ok\"}"));
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_ANSWER struct answer an = {0};
+
+	answer_open(&an);
+	js_kv(&an.js, "status", "ok");
+	js_kv(&an.js, "role", "leader");
+	js_kv(&an.js, "database", ctx->ops->database_away(ctx->of) ? "away" : "ok");
+	return answer_send(rq, &an, 200, err);
 }
 
 /* The API that people program against; the protocols of runners and S3 clients have their own
@@ -118,11 +127,20 @@ static int metrics(struct request *rq, struct err *err)
 	label(&out, "version", s.version);
 	buf_puts(&out, "} 1\n");
 	one(&out, "start_time_seconds", "When the server started.", (double)s.started_ms / 1000.0);
-	gauge(&out, "jobs", "Jobs that have not ended.");
-	buf_printf(&out,
-	           "stoker_jobs{state=\"active\"} %" PRIu64
-	           "\nstoker_jobs{state=\"pending\"} %" PRIu64 "\n",
-	           s.jobs_active, s.jobs_pending);
+	one(&out, "database_up", "1 while the database answers.", s.database_away_ms == 0);
+	one(&out, "database_away_seconds", "How long it has not answered.",
+	    (double)s.database_away_ms / 1000.0);
+	total(&out, "database_outages_total", "Outages of the database that are over.",
+	      s.database_outages);
+	total(&out, "database_outage_milliseconds_total", "How long they were together.",
+	      s.database_outages_ms);
+	if (s.database_away_ms == 0) {
+		gauge(&out, "jobs", "Jobs that have not ended.");
+		buf_printf(&out,
+		           "stoker_jobs{state=\"active\"} %" PRIu64
+		           "\nstoker_jobs{state=\"pending\"} %" PRIu64 "\n",
+		           s.jobs_active, s.jobs_pending);
+	}
 	one(&out, "disk_free_bytes", "Free space of the data folder.", (double)s.disk_free);
 	one(&out, "disk_total_bytes", "Size of its file system.", (double)s.disk_total);
 	one(&out, "mirror_bytes", "Weights that are mirrored.", (double)s.mirror_bytes);

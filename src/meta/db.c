@@ -2,6 +2,7 @@
 #include "meta/db.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/sync.h"
 
 #define PAUSE_MS 50 /* the first one; each is twice as long */
@@ -25,6 +26,10 @@ struct db {
 	struct cond read_free;
 	struct db_conn *readers[DB_READERS], *idle[DB_READERS];
 	size_t n_idle;
+	/* Of readers and of the writer: wall time; 0: the last begin was answered. Written under
+	 * read_lock. */
+	_Atomic int64_t away_ms[2];
+	struct db_outage past; /* under read_lock; since_ms is not used */
 };
 
 struct db_val db_int(int64_t n)
@@ -148,6 +153,42 @@ static void give_back(struct db_tx *tx)
 	lock_give(&db->read_lock);
 }
 
+/* The first of the two, 0: it answers. */
+static int64_t away_since(struct db *db)
+{
+	int64_t r = atomic_load(&db->away_ms[DB_READ]), w = atomic_load(&db->away_ms[DB_WRITE]);
+
+	return r == 0 ? w : w == 0 ? r : MIN(r, w);
+}
+
+static void note_answer(struct db *db, enum db_mode mode, bool away)
+{
+	int64_t since, now = clock_wall_ms();
+
+	if (away == (atomic_load(&db->away_ms[mode]) != 0))
+		return;
+	lock_take(&db->read_lock);
+	since = away_since(db);
+	atomic_store(&db->away_ms[mode], away ? now : 0);
+	if (away && since == 0) {
+		log_warn("the database does not answer; jobs go on running");
+	} else if (!away && since != 0 && away_since(db) == 0) {
+		db->past.n++;
+		db->past.last_ms = MAX(now - since, INT64_C(1));
+		db->past.total_ms += (uint64_t)db->past.last_ms;
+		log_info("the database answers again: away_ms=%" PRId64, db->past.last_ms);
+	}
+	lock_give(&db->read_lock);
+}
+
+void db_outage(struct db *db, struct db_outage *out)
+{
+	lock_take(&db->read_lock);
+	*out = db->past;
+	out->since_ms = away_since(db);
+	lock_give(&db->read_lock);
+}
+
 int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err)
 {
 	assert(tx->conn == NULL);
@@ -155,9 +196,11 @@ int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err
 	tx->mode = mode;
 	tx->conn = take(db, mode);
 	if (db->ops->begin(tx->conn, mode, err) < 0) {
+		note_answer(db, mode, err->id == ERR_DATABASE_UNAVAILABLE);
 		give_back(tx);
 		return -1;
 	}
+	note_answer(db, mode, false);
 	return 0;
 }
 

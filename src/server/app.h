@@ -55,6 +55,7 @@ struct specs;
 struct listener;
 struct inputs;
 struct mirror_room;
+struct known_tokens;
 
 struct app {
 	struct arena *arena; /* of what lives as long as the server; filled at start only */
@@ -100,10 +101,12 @@ struct app {
 	struct watch *watch;
 	struct maintenance *maintenance;
 	struct live *live;                 /* see live.h */
+	struct known_tokens *known;        /* see auth.h */
 	struct specs *specs;               /* see specs.h */
 	struct inputs *inputs;             /* see inputs.h */
 	struct keyed_executor *deliveries; /* webhooks, see notify.h */
 	struct loop *reconcile, *janitor, *notify;
+	uint64_t outages_told; /* see outage.h; of the thread of reconcile */
 
 	atomic_uint_least64_t mirror_bytes, node_bytes; /* as last measured by the janitor */
 };

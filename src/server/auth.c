@@ -44,6 +44,74 @@ static int runner_principal(struct app *app, struct arena *a, const char *hash, 
 	return 0;
 }
 
+static void remember(struct app *app, const char *hash, const struct model_token *t)
+{
+	struct known_tokens *k = app->known;
+	struct known_token *at = NULL;
+
+	lock_take(&k->lock);
+	for (size_t i = 0; i < AUTH_KNOWN_MAX && at == NULL; i++)
+		at = strcmp(k->token[i].hash, hash) == 0 ? &k->token[i] : NULL;
+	if (at == NULL)
+		at = &k->token[k->next++ % AUTH_KNOWN_MAX];
+	FMT(at->hash, "%s", hash);
+	FMT(at->id, "%s", t->id);
+	FMT(at->team_id, "%s", t->team_id != NULL ? t->team_id : "");
+	FMT(at->name, "%s", t->name);
+	at->role = t->role;
+	at->expires_ms = t->expires_ms;
+	lock_give(&k->lock);
+}
+
+static bool recall(struct app *app, struct arena *a, const char *hash, struct model_token *out)
+{
+	struct known_tokens *k = app->known;
+	bool found = false;
+
+	lock_take(&k->lock);
+	for (size_t i = 0; i < AUTH_KNOWN_MAX && !found; i++) {
+		const struct known_token *t = &k->token[i];
+
+		found = strcmp(t->hash, hash) == 0;
+		if (found)
+			*out = (struct model_token){
+				.id = arena_cstr(a, t->id),
+				.name = arena_cstr(a, t->name),
+				.team_id = t->team_id[0] != '\0' ? arena_cstr(a, t->team_id) : NULL,
+				.role = t->role,
+				.used_ms = INT64_MAX, /* nobody can be told */
+				.expires_ms = t->expires_ms,
+			};
+	}
+	lock_give(&k->lock);
+	return found;
+}
+
+void auth_forget(struct app *app)
+{
+	lock_take(&app->known->lock);
+	memset(app->known->token, 0, sizeof(app->known->token));
+	lock_give(&app->known->lock);
+}
+
+static int token_of(struct app *app, struct arena *a, const char *hash, struct model_token *out,
+                    struct err *err)
+{
+	struct meta_outage outage;
+
+	meta_outage(app->meta, false, &outage);
+	if (outage.since_ms != 0 && recall(app, a, hash, out))
+		return 0;
+	if (meta_token_by_hash(app->meta, a, hash, out, err) < 0) {
+		if (err->id != ERR_DATABASE_UNAVAILABLE || !recall(app, a, hash, out))
+			return -1;
+		err_clear(err);
+		return 0;
+	}
+	remember(app, hash, out);
+	return 0;
+}
+
 static int person_principal(struct app *app, struct arena *a, const char *hash, struct principal *w,
                             struct err *err)
 {
@@ -51,7 +119,7 @@ static int person_principal(struct app *app, struct arena *a, const char *hash, 
 	struct err ignored = {0};
 	struct model_token t = {0};
 
-	if (meta_token_by_hash(app->meta, a, hash, &t, err) < 0)
+	if (token_of(app, a, hash, &t, err) < 0)
 		return -1;
 	if (t.expires_ms != 0 && t.expires_ms <= now)
 		return err_set(err, ERR_TOKEN_INVALID, "token \"%s\" has expired", t.name);

@@ -8,8 +8,24 @@
 
 #include "server/app.h"
 
+#define AUTH_KNOWN_MAX 64
+
 /* The hook of httpd: Authorization: Bearer or Api-Key. */
 int auth_request(struct request *rq, enum scope scope, struct err *err);
+/* Tokens of people that were good the last time, for an outage of the database: what it would say
+ * of them cannot change meanwhile, as changes go through it. A few; the oldest goes. */
+struct known_tokens {
+	struct lock lock;
+	struct known_token {
+		char hash[HASH_HEX_CAP], id[MODEL_ID_CAP], team_id[MODEL_ID_CAP];
+		char name[SPEC_NAME_MAX + 1];
+		enum model_role role;
+		int64_t expires_ms;
+	} token[AUTH_KNOWN_MAX];
+	size_t next;
+};
+/* A token or a team was deleted. */
+void auth_forget(struct app *app);
 /* A new token and the hex of its hash, in the arena. */
 char *auth_new_token(struct arena *a, const char *prefix, char **hash);
 

@@ -106,6 +106,7 @@ const struct face_ops ctx_ops = {
 	.capacity = ctx_capacity,
 	.capacity_set = ctx_capacity_set,
 	.status = ctx_status,
+	.database_away = ctx_database_away,
 	.maintenance_begin = ctx_maintenance_begin,
 	.maintenance_show = ctx_maintenance_show,
 	.maintenance_stop = ctx_maintenance_stop,

@@ -40,6 +40,7 @@ int ctx_capacity(OF, struct arena *a, struct capacity_row **out, size_t *n, stru
 int ctx_capacity_set(OF, struct arena *a, const char *team_id, const char *gpu_type,
                      int64_t max_gpus, struct capacity_row *out, struct err *err);
 int ctx_status(OF, struct arena *a, struct server_status *out, struct err *err);
+bool ctx_database_away(void *of);
 /* secrets.c */
 int ctx_secrets(OF, struct arena *a, const char *team_id, struct model_secret **out, size_t *n,
                 struct err *err);

@@ -63,6 +63,7 @@ int ctx_team_delete(void *of, const struct principal *principal, const char *id,
 
 	if (ctx_need_all(principal, err) < 0 || meta_team_del(app->meta, id, err) < 0)
 		return -1;
+	auth_forget(app);
 	log_info("deleted: team=%s by=%s", id, principal->name);
 	loop_kick(app->janitor);
 	return 0;
@@ -131,6 +132,7 @@ int ctx_token_delete(void *of, const struct principal *principal, const char *id
 		               "you are using this token; use another one to delete it");
 	if (meta_token_del(app->meta, id, err) < 0)
 		return -1;
+	auth_forget(app);
 	log_info("token deleted: id=%s name=%s by=%s", id, t.name, principal->name);
 	return 0;
 }
@@ -249,15 +251,38 @@ static int node_row(struct app *app, struct arena *a, struct server_status *out,
 	return 0;
 }
 
+bool ctx_database_away(void *of)
+{
+	const struct app *app = of;
+	struct meta_outage outage;
+
+	meta_outage(app->meta, false, &outage);
+	return outage.since_ms != 0;
+}
+
+/* What the database knows: jobs, and what they hold of the node. */
+static int status_rows(struct app *app, struct arena *a, struct server_status *out, struct err *err)
+{
+	struct meta_counts counts = {0};
+
+	if (meta_counts(app->meta, &counts, err) < 0)
+		return -1;
+	out->jobs_pending = counts.by_state[JOB_PENDING];
+	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
+		if (job_state_is_placed((enum job_state)s))
+			out->jobs_active += counts.by_state[s];
+	}
+	return node_row(app, a, out, err);
+}
+
 int ctx_status(void *of, const struct principal *principal, struct arena *a,
                struct server_status *out, struct err *err)
 {
 	struct app *app = of;
-	struct meta_counts counts = {0};
 	struct mirror_room_view room;
+	struct meta_outage outage;
 
-	if (ctx_need(principal, ROLE_VIEWER, err) < 0 || meta_counts(app->meta, &counts, err) < 0 ||
-	    mirror_room_view(app, &room, err) < 0)
+	if (ctx_need(principal, ROLE_VIEWER, err) < 0 || mirror_room_view(app, &room, err) < 0)
 		return -1;
 	*out = (struct server_status){
 		.version = STOKER_VERSION,
@@ -273,13 +298,20 @@ int ctx_status(void *of, const struct principal *principal, struct arena *a,
 		.mirror_evicted_bytes = room.evicted_bytes,
 		.node_cache_bytes = atomic_load(&app->node_bytes),
 		.node_cache_budget = app->set.node_cache_bytes,
-		.jobs_pending = counts.by_state[JOB_PENDING],
 	};
-	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
-		if (job_state_is_placed((enum job_state)s))
-			out->jobs_active += counts.by_state[s];
-	}
 	if (fs_free_bytes(app->data, &out->disk_free, &out->disk_total, err) < 0)
 		return -1;
-	return node_row(app, a, out, err);
+	/* while the database is away, the rest is still said */
+	meta_outage(app->meta, false, &outage);
+	if (outage.since_ms == 0 && status_rows(app, a, out, err) < 0) {
+		if (err->id != ERR_DATABASE_UNAVAILABLE)
+			return -1;
+		err_clear(err);
+		meta_outage(app->meta, false, &outage);
+	}
+	if (outage.since_ms != 0)
+		out->database_away_ms = MAX(clock_wall_ms() - outage.since_ms, INT64_C(1));
+	out->database_outages = outage.n;
+	out->database_outages_ms = outage.total_ms;
+	return 0;
 }

@@ -1,6 +1,7 @@
 /* reconcile.c - after a crash, a lost runner or a stop that overtook a launch: what is true now. */
 #include "server/queue.h"
 #include "server/reconcile.h"
+#include "server/outage.h"
 #include "server/cache.h"
 #include "server/ckpts.h"
 #include "server/exec.h"
@@ -304,6 +305,7 @@ static bool probe_again(struct app *app, const char *dir)
 
 void reconcile_pass(struct app *app)
 {
+	outage_pass(app);
 	(void)probe_all(app, NULL); /* who failed is looked at again by the next one */
 }
 

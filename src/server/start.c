@@ -367,6 +367,8 @@ int start_open(struct app *app, struct err *err)
 {
 	app->lock_fd = app->database_fd = -1;
 	app->started_ms = clock_wall_ms();
+	app->known = ARENA_NEW(app->arena, struct known_tokens);
+	lock_init(&app->known->lock, LOCK_KNOWN_TOKENS);
 	for (size_t i = 0; i < APP_STRIPES; i++) {
 		lock_init(&app->ckpts[i], LOCK_CKPTS);
 		lock_init(&app->steps[i], LOCK_STEPS);
@@ -401,6 +403,7 @@ void start_close(struct app *app)
 	seal_wipe(&app->master, sizeof(app->master));
 	if (app->lock_fd >= 0)
 		(void)close(app->lock_fd);
+	lock_done(&app->known->lock);
 	for (size_t i = 0; i < APP_STRIPES; i++) {
 		lock_done(&app->ckpts[i]);
 		lock_done(&app->steps[i]);

@@ -115,6 +115,46 @@ def test_a_job_ends_while_the_database_is_away(pg):
     assert "ends" in pg.user_lines(job)
 
 
+def metrics(pg):
+    status, text = pg.api("GET", "/metrics", raw=True)
+    assert status == 200, text
+    return {k: float(v) for k, v in re.findall(r"^(stoker_database_\w+) (\S+)$", text.decode(), re.M)}
+
+
+def test_an_outage_is_named(pg):
+    """In /healthz, /metrics, doctor, ps while it lasts; afterwards in the events of the jobs that ran through it."""
+    job = pg.push([pg.hold()])
+    pg.wait(job, "TRAINING_JOB_RUNNING")
+    over = pg.push(["true"])
+    pg.wait(over, "TRAINING_JOB_COMPLETED")
+    assert metrics(pg) == {"stoker_database_up": 1, "stoker_database_away_seconds": 0, "stoker_database_outages_total": 0,
+                           "stoker_database_outage_milliseconds_total": 0}
+    assert pg.api("GET", "/healthz", token="") == (200, {"status": "ok", "role": "leader", "database": "ok"})
+    member = json.loads(pg.cli("tokens", "create", "one", "--role", "member", "-o", "json").out)["api_key"]
+    assert pg.api("GET", "/v1/status", token=member)[0] == 200
+    gone = json.loads(pg.cli("tokens", "create", "two", "--role", "member", "-o", "json").out)
+    assert pg.api("GET", "/v1/status", token=gone["api_key"])[0] == 200
+    pg.cli("tokens", "rm", gone["id"], "--yes")
+    assert pg.api("GET", "/v1/status", token=member)[0] == pg.api("GET", "/v1/status")[0] == 200
+    pg.pg.kill()
+    until(lambda: pg.api("GET", "/healthz", token="")[1]["database"] == "away")
+    assert metrics(pg)["stoker_database_up"] == 0
+    assert pg.api("GET", "/v1/status", token=member)[1]["database_away_ms"] > 0  # who was known is still known
+    assert pg.api("GET", "/v1/status", token=gone["api_key"])[0] in (401, 503)  # who was not is not let in
+    assert pg.api("GET", "/v1/status", token="stoker_" + "0" * 64)[0] == 503
+    findings = json.loads(pg.cli("doctor", "-o", "json", code=1).out)
+    assert [f["verdict"] for f in findings if f["id"] == "database_unavailable" and f["check"] == "database"] == ["fail"]
+    assert pg.error("ps") == "database_unavailable"
+    pg.pg.start()
+    until(lambda: pg.cli("ps", code=None).code == 0)
+    until(lambda: "database" in [e["kind"] for e in pg.json("events", job["id"])])
+    now = metrics(pg)
+    assert now["stoker_database_up"] == 1 and now["stoker_database_outages_total"] >= 1 and now["stoker_database_outage_milliseconds_total"] >= 1000
+    assert "database" not in [e["kind"] for e in pg.json("events", over["id"])]
+    pg.release(job)
+    pg.wait(job, "TRAINING_JOB_COMPLETED")
+
+
 def test_a_database_that_freezes(pg):
     """It takes what is sent and says nothing: every question ends, and once it goes on all is as before."""
     job = pg.push([pg.hold()])

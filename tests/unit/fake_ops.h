@@ -662,6 +662,12 @@ static int fake_capacity_set(void *of, const struct principal *principal, struct
 	return 0;
 }
 
+static bool fake_database_away(void *of)
+{
+	(void)of;
+	return false;
+}
+
 static int fake_status(void *of, const struct principal *principal, struct arena *a,
                        struct server_status *out, struct err *err)
 {
@@ -732,6 +738,7 @@ static const struct face_ops fake_ops = {
 	.capacity = fake_capacity,
 	.capacity_set = fake_capacity_set,
 	.status = fake_status,
+	.database_away = fake_database_away,
 };
 
 /* One team, one project, one job of each state that matters. */

@@ -1,0 +1,13 @@
+/* outage.h - tells running jobs of outages of the database. */
+#ifndef OUTAGE_H
+#define OUTAGE_H
+
+#include "server/app.h"
+
+#define OUTAGE_TOLD_MS 1000 /* a shorter one nobody has noticed */
+
+/* Asks a database that did not answer whether it does now. After an outage: an event of each job
+ * that ran through it. One thread at a time. */
+void outage_pass(struct app *app);
+
+#endif
