@@ -2,9 +2,11 @@
 import base64
 import contextlib
 import json
+import os
 import pathlib
 import re
 import shutil
+import stat
 import subprocess
 import urllib.error
 import urllib.request
@@ -215,6 +217,37 @@ def test_errors_name_the_line_of_the_command(empty_cluster):
         cluster.wait(job, "TRAINING_JOB_FAILED")
         lines = re.findall(r"line (\d+): (\S+) ", "\n".join(cluster.user_lines(job)))
         assert lines == [("1", "no-such-1:"), ("3", "no-such-3:"), ("2", "syntax")]
+
+
+@pytest.fixture
+def fabric():
+    """A card's device where none is: what reads as /dev/zero does."""
+    folder = pathlib.Path("/dev/infiniband")
+    if os.geteuid() != 0 or folder.exists():
+        pytest.skip("wants to make /dev/infiniband")
+    folder.mkdir()
+    try:
+        os.mknod(folder / "uverbs0", stat.S_IFCHR | 0o666, os.makedev(1, 5))
+        (folder / "uverbs0").chmod(0o666)
+        yield "/dev/infiniband/uverbs0"
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("kind", ["bwrap", "podman"])
+def test_what_network_cards_and_data_loaders_want(empty_cluster, fabric, kind):
+    """Without a GPU, too: half of the memory as /dev/shm, memory that may be locked, the cards. The log's first lines say it."""
+    with local_image(empty_cluster.folder) if kind == "podman" else contextlib.nullcontext() as name:
+        cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+        job = cluster.push(["busybox df -k /dev/shm | busybox awk 'END { print $2 }'", "ulimit -l", f"head -c 3 {fabric} | busybox wc -c"],
+                           **({"image": {"base_image": name}} if name else {}))
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+        shm, locked, read = cluster.user_lines(job)
+        has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024
+        assert has * 0.45 <= int(shm) <= has * 0.55 and read == "3"
+        said = re.search(r"memlock=(\S+)", cluster.logs(job, "--system"))[1]
+        assert locked == (said if said == "unlimited" else str(int(said.removesuffix("Mi")) * 1024))
+        assert " shm=" in cluster.logs(job, "--system")
 
 
 def test_what_a_container_writes_over_its_image(empty_cluster):
