@@ -1,6 +1,7 @@
 /* probe.c - which sandbox this machine's jobs get: each kind is really started, with nothing to do.
  */
 #include "base/json.h"
+#include "run/prjquota.h"
 #include "run/python.h"
 #include "run/sandbox.h"
 #include "run/sandbox_exec_image.h"
@@ -78,6 +79,7 @@ static bool start_in(struct found *f, const char *dir, const struct sandbox_kind
 		.name = arena_printf(f->a, PROBE_NAME "-%d", (int)getpid()),
 		.program = f->program,
 		.mounts = m,
+		.volume_limited = prjquota_works(dir),
 		.limits = {.memory_bytes = (uint64_t)1 << 30, .cpu_milli = 1000}};
 	struct sandbox *s = NULL;
 

@@ -62,6 +62,7 @@ KEEP = "mkdir $BT_CHECKPOINT_DIR/checkpoint-1; echo 1 > $BT_CHECKPOINT_DIR/check
 WAIT = "sleep 1000"
 JOBS = {"fill": FILL, "reserve": RESERVE, "keep": KEEP, "wait": WAIT}
 SCRIPT = """
+echo "== doctor"; stoker doctor; echo "== end"
 for name in fill reserve keep; do push $name; wait_for ended; show; done
 
 # The runner dies, and its sweeper takes the limit away.
@@ -88,6 +89,7 @@ def test_the_volume(tmp_path):
         assert view["error_id"] == "volume_full" and view["end"]["kind"] == "disk", view
         assert os.strerror(errno.EDQUOT) in log, log
         assert sum("volume is full" in line for line in log.splitlines() if "stoker:" in line and "job failed" not in line) <= 1, log
+    assert "disk=quota(volume)" in found["doctor"][0], found["doctor"]
     took = int(re.search(r"^disk (\d+)", fill[1], re.M)[1])
     assert GIB - (1 << 20) < took <= GIB, took
     view, log, checkpoints = keep
