@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A virtual machine for tests of what this machine's kernel may not have: file systems with project quotas.
 
-    vm.py BINARY    runs a test program in it, with PRJQUOTA_EXT4 and PRJQUOTA_XFS mounted; ends with its exit code
+    vm.py BINARY    runs a test program in it, with PRJQUOTA_EXT4, PRJQUOTA_XFS and FULL (a small disk) mounted; ends with its exit code
 
 QEMU with Debian's cloud kernel (tools/parts.sh vm). Not under KVM: on machines that are virtual themselves it may be there
 and hang, and the tests are short without it. The root file system is made of the programs that a test names and their
@@ -163,9 +163,10 @@ def run(script, files):
 
 
 UNIT = """
-mkdir /mnt/ext4 /mnt/xfs
+mkdir /mnt/ext4 /mnt/xfs /mnt/full
+mount -t tmpfs -o size=64k tmpfs /mnt/full
 mount -o prjquota /dev/vdb /mnt/ext4 && mount -o prjquota /dev/vdc /mnt/xfs || exit 1
-CMOCKA_MESSAGE_OUTPUT=TAP PRJQUOTA_EXT4=/mnt/ext4 PRJQUOTA_XFS=/mnt/xfs /test
+CMOCKA_MESSAGE_OUTPUT=TAP PRJQUOTA_EXT4=/mnt/ext4 PRJQUOTA_XFS=/mnt/xfs FULL=/mnt/full /test
 """
 
 

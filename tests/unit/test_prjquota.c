@@ -2,15 +2,19 @@
  * machine (tests/vm.py), where PRJQUOTA_EXT4 and PRJQUOTA_XFS are mounted with them. */
 #include "run/prjquota.h"
 
+#include "base/clock.h"
 #include "base/fs.h"
+#include "run/ship.h"
 #include "unit.h"
 
+#include <dirent.h>
 #include <linux/capability.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 
 #define MIB ((uint64_t)1 << 20)
 #define LIMIT (32 * MIB)
+#define WAIT_MS 120000
 #define TAKERS 8
 #define ROUNDS 25
 #define TEST_IDS 0x53550000U /* beside those that servers take */
@@ -173,6 +177,90 @@ static void a_forgotten_file_counts_for_nothing(void **state)
 	assert_int_equal(errno, EXDEV);
 }
 
+static bool is_below(const struct place *p, uint32_t id, uint64_t bytes)
+{
+	for (int i = 0; i < WAIT_MS / 20 && used(p, id) >= bytes; i++)
+		clock_sleep_ms(20);
+	return used(p, id) < bytes;
+}
+
+/* The number of the last file in the spool; 0: there is none. */
+static unsigned long newest(const struct place *p)
+{
+	DIR *d = opendir(p->spool);
+	unsigned long last = 0;
+
+	assert_non_null(d);
+	for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+		last = MAX(last, strtoul(e->d_name, NULL, 10));
+	(void)closedir(d);
+	return last;
+}
+
+static void wait_for(const struct place *p, unsigned long number)
+{
+	for (int i = 0; i < WAIT_MS / 20 && newest(p) < number; i++)
+		clock_sleep_ms(20);
+	assert_true(newest(p) >= number);
+}
+
+static void no_checkpoint(void *arg UNUSED, const struct model_checkpoint *row UNUSED)
+{
+}
+
+static void no_event(void *arg UNUSED, const char *kind UNUSED, const char *text UNUSED)
+{
+}
+
+/* The shipper itself, with a store that is full for ever: what the trainer removes leaves the
+ * volume, but not while it can still be written. */
+static void what_waits_in_the_spool_does_not_count(void **state)
+{
+	const struct place *p = *state;
+	const uint64_t size = 8 * MIB;
+	uint32_t id = take(p, LIMIT);
+	AUTO_FREE char *url = xasprintf("dir:%s", getenv("FULL")),
+		       *folder = xasprintf("%s/checkpoint-1", p->dir),
+		       *closed = xasprintf("%s/closed.bin", folder),
+		       *held = xasprintf("%s/held.bin", folder),
+		       *moved = xasprintf("%s/moved.bin", folder),
+		       *other = xasprintf("%s/renamed.bin", folder);
+	struct ship_options o = {.dir = p->dir,
+	                         .spool = p->spool,
+	                         .prefix = "jobs/j",
+	                         .job_id = "j",
+	                         .limited = true,
+	                         .checkpoint = no_checkpoint,
+	                         .event = no_event};
+	struct ship *ship = NULL;
+	struct err err = {0};
+	int fd;
+
+	assert_ok(objstore_open(&o.objects, url, &(struct objstore_env){0}, &err), &err);
+	assert_int_equal(mkdir(folder, 0700), 0);
+	assert_int_equal(fill(closed, size), 0);
+	assert_int_equal(fill(held, size), 0);
+	assert_ok(ship_start(&ship, &o, &err), &err);
+	wait_for(p, 2);
+	fd = open(held, O_WRONLY | O_APPEND | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_true(used(p, id) >= 2 * size);
+	assert_int_equal(unlink(closed), 0);
+	assert_true(is_below(p, id, 2 * size));
+	assert_int_equal(unlink(held), 0);
+	clock_sleep_ms(1000); /* for looks at the folder that would take it out */
+	assert_true(used(p, id) >= size);
+	(void)close(fd);
+	assert_true(is_below(p, id, size));
+	assert_int_equal(fill(moved, size), 0);
+	wait_for(p, 3);
+	assert_int_equal(rename(moved, other), 0); /* its old name is gone, the file is not */
+	clock_sleep_ms(1000);
+	assert_true(used(p, id) >= size);
+	ship_close(ship);
+	objstore_close(o.objects);
+}
+
 struct taker {
 	pthread_t thread;
 	pthread_barrier_t *all;
@@ -279,6 +367,7 @@ static const struct CMUnitTest tests[] = {
 	ON(a_write_stops_at_the_limit),
 	ON(blocks_are_not_reserved_beyond_it),
 	ON(a_forgotten_file_counts_for_nothing),
+	ON(what_waits_in_the_spool_does_not_count),
 	ON(nobody_shares_an_id),
 	ON(a_lifted_limit_is_gone),
 	ON(a_limit_that_was_left_holds_nobody_up),
