@@ -244,7 +244,8 @@ static int simple(struct conn *c, const char *sql, struct err *err)
 	return 0;
 }
 
-/* The first column of the first row as text, "" when there is none. */
+/* The first column of the first row as text, "" when there is none. Without a parameter it may be
+ * several statements: the last one's. */
 static int ask(struct conn *c, const char *sql, const char *param, char *out, size_t cap,
                struct err *err)
 {
@@ -253,7 +254,9 @@ static int ask(struct conn *c, const char *sql, const char *param, char *out, si
 
 	if (!is_open(c))
 		return lost(c, "the session is over", err);
-	if (answer(c, PQsendQueryParams(c->pg, sql, param != NULL, NULL, params, NULL, NULL, 0),
+	if (answer(c,
+	           param != NULL ? PQsendQueryParams(c->pg, sql, 1, NULL, params, NULL, NULL, 0)
+	                         : PQsendQuery(c->pg, sql),
 	           sql, &res, err) < 0)
 		return -1;
 	out[0] = '\0';
@@ -408,11 +411,9 @@ static int pg_begin(struct db_conn *dc, enum db_mode mode, struct err *err)
 	c->xid[0] = '\0';
 	if (mode == DB_READ)
 		return simple(c, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", err);
-	return simple(c, "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE", err) < 0 ||
-	                       ask(c, "SELECT pg_current_xact_id()", NULL, c->xid, sizeof(c->xid),
-	                           err) < 0
-	               ? -1
-	               : 0;
+	return ask(c, /* in one round trip */
+	           "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE; SELECT pg_current_xact_id()",
+	           NULL, c->xid, sizeof(c->xid), err);
 }
 
 static void pg_rollback(struct db_conn *dc)
