@@ -19,7 +19,8 @@
 
 #define REF_MAX ((size_t)16 << 10)
 #define YOUNG_MS 10000 /* a runner that is not there yet may still be on its way */
-#define SWEEP_MAX_MS 60000
+#define SWEEP_SILENT_MS 60000
+#define WORDS_MAX 400
 #define KILL_WAIT_MS 10000
 #define KILL_POLL_MS 10
 
@@ -214,11 +215,34 @@ static void kill_runner(const struct proc_id *id, const atomic_bool *cancel)
 
 struct until {
 	const atomic_bool *cancel;
+	size_t seen; /* of its output */
+	int64_t seen_ms;
+	bool silent;
 };
 
-static bool goes_on(void *arg, const struct buf *out UNUSED)
+/* A sweeper ends itself when nothing moves. One that uploads a large checkpoint tells of it now and
+ * then, and has all the time that it takes. */
+static bool goes_on(void *arg, const struct buf *out)
 {
-	return !atomic_load(((const struct until *)arg)->cancel);
+	struct until *u = arg;
+	int64_t now = clock_mono_ms();
+
+	if (out->n != u->seen || out->full) {
+		u->seen = out->n;
+		u->seen_ms = now;
+	}
+	u->silent = now - u->seen_ms > SWEEP_SILENT_MS;
+	return !u->silent && !atomic_load(u->cancel);
+}
+
+/* What it said beside its signs of life. */
+static struct str words_of(const struct buf *out)
+{
+	struct str s = buf_view(out);
+
+	while (s.n > 0 && s.p[0] == '.')
+		s = str_skip(s, 1);
+	return str_skip(s, s.n > WORDS_MAX ? s.n - WORDS_MAX : 0);
 }
 
 static int local_kill(struct engine *e UNUSED, const char *ref, const char *dir,
@@ -227,8 +251,9 @@ static int local_kill(struct engine *e UNUSED, const char *ref, const char *dir,
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_BUF struct buf out = BUF_INIT((size_t)64 << 10);
 	const char *argv[] = {NULL, "runner", "--sweep", dir, NULL};
-	struct until until = {cancel};
+	struct until until = {.cancel = cancel};
 	struct runner_ref found;
+	struct str words;
 	bool known = false;
 	int code = 0;
 
@@ -246,15 +271,21 @@ static int local_kill(struct engine *e UNUSED, const char *ref, const char *dir,
 	if (access(dir, F_OK) < 0)
 		return 0; /* nothing left to sweep by */
 	argv[0] = found.program != NULL ? found.program : "/proc/self/exe";
-	if (proc_run_look(argv, SWEEP_MAX_MS, &(struct proc_look){goes_on, &until}, &out, &code,
-	                  err) < 0)
-		return err_wrap(err, "sweeping %s", dir);
+	until.seen_ms = clock_mono_ms(); /* the kill has taken its time */
+	if (proc_run_look(argv, -1, &(struct proc_look){goes_on, &until}, &out, &code, err) < 0) {
+		if (!until.silent || err->code != ERR_CANCELED)
+			return err_wrap(err, "sweeping %s", dir);
+		err_clear(err);
+		return err_set(err, ERR_TIMEOUT, "sweeping %s: no progress for %d s", dir,
+		               SWEEP_SILENT_MS / 1000);
+	}
 	if (code == WIRE_SWEEP_AGAIN)
 		return err_set(err, ERR_BUSY,
 		               "%s: checkpoints of a dead runner are still being uploaded", dir);
+	words = words_of(&out);
 	if (code != 0)
 		return err_set(err, ERR_IO, "cleaning up %s: exit code %d: %.*s", dir, code,
-		               (int)MIN(out.n, 400), buf_cstr(&out));
+		               STR_ARG(words));
 	return 0;
 }
 

@@ -17,7 +17,8 @@
 #define SPARE_BYTES ((off_t)16 << 10) /* a record is a few hundred bytes: its detail is bounded */
 #define DETAIL_MAX 600
 #define COMMAND_MAX 120
-#define SWEEP_SHIP_MS 20000 /* of one sweep; the next one goes on where it was */
+#define SWEEP_SHIP_S 20    /* of a sweep without progress; the next one goes on with its files */
+#define SWEEP_TELL_MS 5000 /* between two signs of life to the server (engine_local.c) */
 
 /* Frameworks print these when a GPU runs out of memory; a cgroup does not notice. */
 static const char *const cuda_oom[] = {
@@ -249,6 +250,8 @@ static int read_doc(struct arena *a, const char *path, const struct doc **out, s
 struct sweep {
 	struct report *report; /* NULL: the server cannot be told */
 	atomic_bool cancel;
+	uint64_t done; /* the most that was ever reached */
+	int64_t told_ms;
 };
 
 static void on_swept(void *arg, const struct model_checkpoint *row)
@@ -263,6 +266,24 @@ static void on_swept(void *arg, const struct model_checkpoint *row)
 static void on_sweep_event(void *arg UNUSED, const char *kind, const char *text)
 {
 	log_warn("%s: %s", kind, text);
+}
+
+/* A file larger than a sweep is long has to come to its end: it is sent from its start each time.
+ * What is tried again and again, on a full disk, makes no progress. */
+static bool on_sweep_progress(void *arg, uint64_t done)
+{
+	struct sweep *s = arg;
+	int64_t now = clock_mono_ms();
+
+	if (done <= s->done)
+		return false;
+	s->done = done;
+	(void)alarm(SWEEP_SHIP_S);
+	if (now - s->told_ms < SWEEP_TELL_MS)
+		return false;
+	s->told_ms = now;
+	(void)!write(STDOUT_FILENO, ".", 1);
+	return false;
 }
 
 static const char *text_of(const struct doc *d, const char *key)
@@ -288,6 +309,7 @@ static int ship_rest(struct arena *a, const char *dir, const struct doc *d, bool
 		.volume_bytes = (uint64_t)MAX(doc_int(doc_get(d, "volume_bytes"), 0), 0),
 		.dead = true,
 		.cancel = &sweep->cancel,
+		.give_up = on_sweep_progress,
 		.checkpoint = on_swept,
 		.event = on_sweep_event,
 		.arg = sweep,
@@ -340,7 +362,7 @@ static int sweep_checkpoints(struct arena *a, const char *dir, struct err *err)
 	    report_open(&sweep.report, &start, dir, &no) < 0)
 		log_warn("cannot report checkpoints to the server: %s", no.msg);
 	(void)signal(SIGALRM, on_alarm);
-	(void)alarm(SWEEP_SHIP_MS / 1000);
+	(void)alarm(SWEEP_SHIP_S);
 	r = ship_rest(a, dir, d, record && x.end == JOB_END_EXIT && x.code == 0, &sweep, &all, err);
 	report_close(sweep.report);
 	if (r == 0 && record && all) {

@@ -6,9 +6,11 @@ in the project cache), and nothing is left behind: no process, no mount (the fix
 import contextlib
 import http.client
 import json
+import os
 import pathlib
 import random
 import re
+import signal
 import sqlite3
 import subprocess
 import time
@@ -104,6 +106,48 @@ def test_runner_dies(empty_cluster, label):
         assert [k["checkpoint_id"] for k in c.json("checkpoints", "ls", job["id"], "--all")] == ["checkpoint-1"]
     log_is_whole(c, done)
     nothing_left(c, job)
+
+
+LARGE = 600_000_000
+SLOW_S, PIECE_S = 0.5, 0.01
+
+
+def slowed(pids):
+    """A process gets so little of the machine that a large file takes it a minute."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    time.sleep(SLOW_S)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    time.sleep(PIECE_S)
+
+
+def test_a_large_file_outlasts_a_sweep(empty_cluster):
+    """What a killed runner had not sent is sent, however long one file of it takes: the next attempt begins with it."""
+    c = empty_cluster.start("--cpus", "4", "--memory", "8Gi")
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({LARGE},), }}".ljust(117) + "\n"
+    array = f"printf '\\x93NUMPY\\1\\0\\x76\\0'; cat header; head -c {LARGE} /dev/urandom"
+    job = c.push(["test -z \"$STOKER_RESUME_FROM\" || exit 0", f"({array}) > $BT_CHECKPOINT_DIR/large.npy; echo written; sleep 600"],
+                 files={"header": header}, compute={"cpu_count": 1, "memory": "2Gi"}, retry={"on": ["node_fail"]},
+                 runtime={"checkpointing_config": {"enabled": True}, "load_checkpoint_config": {"enabled": True}})
+    until(lambda: "written" in c.logs(job))
+
+    def of(word):
+        return [int(line.split()[0]) for line in c.processes() if f"runner {word}" in line and "--sandbox-exec" not in line]
+
+    os.kill(*of(str(c.data)), signal.SIGKILL)
+    begun, seen = time.monotonic(), set()
+    while c.job(job)["attempt"] == 1 and time.monotonic() - begun < DEADLINE_S:
+        sweepers = of("--sweep")
+        seen.update(sweepers)
+        for _ in range(20 if sweepers else 0):
+            slowed(sweepers)
+    assert len(seen) == 1, "it was not begun again"
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    row, = c.json("checkpoints", "ls", job["id"], "--all")
+    assert row["size_bytes"] == 10 + len(header) + LARGE, row
 
 
 def test_a_lost_attempt_is_tried_again_once(empty_cluster):
