@@ -90,8 +90,7 @@ static bool row_torn(const struct ckpt_facts *f, struct ckpt_verdict *v)
 	bool over = is_left_behind(f);
 
 	if (f->torn != NULL && f->cut != NULL && strcmp(f->torn, f->cut) == 0)
-		return lacks(f, v, over, "the job was killed while %s was written (%s)", f->torn,
-		             why);
+		return lacks(f, v, over, "the job ended while %s was written (%s)", f->torn, why);
 	if (f->torn != NULL)
 		return lacks(f, v, over, "%s %s", f->torn, why);
 	if (f->n_missing > 1)
@@ -182,7 +181,8 @@ static bool row_copied(const struct ckpt_facts *f, struct ckpt_verdict *v)
 	if (f->end == CKPT_ENDED_BADLY && !f->proven && !names_same(f)) {
 		v->doubt = true;
 		return say(v, CKPT_INCOMPLETE,
-		           "copied in, and the job was killed: nothing proves that %s and %zu "
+		           "copied in, and the job did not end normally: nothing proves that %s "
+		           "and %zu "
 		           "other file%s are all",
 		           word(f->last_name), others, others == 1 ? "" : "s");
 	}
@@ -233,16 +233,17 @@ static bool row_markerless(const struct ckpt_facts *f, struct ckpt_verdict *v)
 	if (early(f, v))
 		return true;
 	if (f->end == CKPT_ENDED_BADLY && f->cut != NULL)
-		return say(v, CKPT_INCOMPLETE,
-		           "the job was killed while %s was written, or just after", f->cut);
+		return say(v, CKPT_INCOMPLETE, "the job ended while %s was written, or just after",
+		           f->cut);
 	/* Not even a list of shards: a merge in place has all of them from its first moment. */
 	if (f->end == CKPT_ENDED_BADLY && !names_same(f) && !f->single) {
 		v->doubt = true;
-		return say(v, CKPT_INCOMPLETE,
-		           "the job was killed, and nothing proves that %s %zu file%s all "
-		           "(this trainer writes no marker)",
-		           f->n_files == 1 ? "this" : "these", f->n_files,
-		           f->n_files == 1 ? " is" : "s are");
+		return say(
+			v, CKPT_INCOMPLETE,
+			"the job did not end normally, and nothing proves that %s %zu file%s all "
+			"(this trainer writes no marker)",
+			f->n_files == 1 ? "this" : "these", f->n_files,
+			f->n_files == 1 ? " is" : "s are");
 	}
 	if (f->settle_ms > 0)
 		quiet_ms = f->settle_ms;
@@ -278,14 +279,15 @@ static bool row_unknown(const struct ckpt_facts *f, struct ckpt_verdict *v)
 		return true;
 	if (f->end == CKPT_ENDED_BADLY && f->cut != NULL)
 		return say(v, CKPT_INCOMPLETE,
-		           "the job was killed while %s was written, or just after, format not "
+		           "the job ended while %s was written, or just after, format not "
 		           "known",
 		           f->cut);
 	if (f->end == CKPT_ENDED_BADLY && !names_same(f)) {
 		v->doubt = true;
 		return say(v, CKPT_INCOMPLETE,
-		           "the job was killed, and of a format that is not known nothing proves "
-		           "that it was whole");
+		           "format not known, and the job did not end normally: nothing proves "
+		           "that it "
+		           "is whole");
 	}
 	if (f->end == CKPT_RUNNING && fewer && !f->newer_begun && f->gone == CKPT_THERE)
 		return say(v, CKPT_SYNCING, "fewer files than %s had", word(f->sibling));
