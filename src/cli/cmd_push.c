@@ -302,7 +302,7 @@ static int prepare(struct cli *c, struct push *p, struct err *err)
 	if (opt_flag(c, "expand-env") && expand_env(c, &d, err) < 0)
 		return err_wrap(err, "%s", p->file);
 	if (apply_sets(c, &d, err) < 0 || check_spec(c, p, d, err) < 0 ||
-	    push_python_check(&p->spec, p->root, err) < 0)
+	    push_python_check(&p->spec, p->root, NULL, err) < 0)
 		return -1;
 	if (remote_login(c, err) < 0)
 		return -1;
@@ -418,7 +418,8 @@ int cmd_push(struct cli *c, struct err *err)
 	if (out_form_one(c, &form, err) < 0 || prepare(c, &p, err) < 0)
 		return -1;
 	/* A job that can never run here is refused before its code is packed and sent. */
-	if (send_job(c, &p, &job, err) < 0 || pack(c, &p, &code, err) < 0)
+	if (send_job(c, &p, &job, err) < 0 || pack(c, &p, &code, err) < 0 ||
+	    push_python_check(&p.spec, p.root, &code, err) < 0)
 		return -1;
 	if (opt_flag(c, "dry-run")) {
 		say_dry(c, &p, &code, job);

@@ -222,9 +222,15 @@ def test_what_cannot_be_required(empty_cluster, index):
     folder = refused("gone.txt")
     assert cluster.error("push", folder / "train.yaml", "--dry-run", code=2) == "python_requirements_invalid"
     assert cluster.json("ps", "-a") == []
-    # the runner looks for itself: a file that is there, and is not sent
-    job = push(cluster, "r.txt", index, files={"r.txt": "leaf\n", ".stokerignore": "r.txt\n"})
-    fails(cluster, job, "python_requirements_invalid")
+    # a file that is there, and is not sent
+    refused("r.txt", {"r.txt": "leaf\n", ".stokerignore": "r.txt\n"})
+    refused("r.txt", {"r.txt": "-r needs/more.txt\n", "needs/more.txt": "leaf\n", ".gitignore": "needs/\n"})
+    sent = {"r.txt": "leaf\n", ".gitignore": "*.txt\n", ".stokerignore": "!r.txt\n"}
+    cluster.wait(push(cluster, "r.txt", index, files=sent), DONE)
+    # the runner looks for itself
+    dangling = cluster.job_folder(["true"], runtime=runtime("r.txt", index), files={"x": "leaf\n", ".stokerignore": "x\n"})
+    (dangling / "r.txt").symlink_to("x")
+    fails(cluster, json.loads(cluster.cli("push", dangling / "train.yaml", "-o", "json").out), "python_requirements_invalid")
     link = cluster.job_folder(["true"], runtime=runtime("r.txt", index), files={"x": ""})
     (link / "r.txt").symlink_to("x")
     assert cluster.wait(json.loads(cluster.cli("push", link / "train.yaml", "-o", "json").out))["current_status"] == DONE
