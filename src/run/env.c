@@ -140,6 +140,7 @@ enum env_when {
 	ENV_CACHE,
 	ENV_LIBRARY,   /* not where an image may have baked in what a library downloads */
 	ENV_INHERITED, /* what is set where the server runs; not by us */
+	ENV_PROXY,     /* the same, also in an image: podman hands these on */
 	ENV_SHELL,     /* by the shell that runs the commands */
 };
 
@@ -154,6 +155,7 @@ static const char *const when_words[] = {
 	[ENV_CACHE] = "`cache_config.enabled`",
 	[ENV_LIBRARY] = "`cache_config.enabled`, no `image`",
 	[ENV_INHERITED] = "no `image`, and set for the server",
+	[ENV_PROXY] = "set for the server",
 	[ENV_SHELL] = "set by the shell",
 };
 
@@ -196,12 +198,12 @@ static const struct env_row {
 	{"PATH",                     ENV_HOST,    host_path,     "where commands are found; in an image, the image's own", PATH_DEFAULT},
 	{"LANG",                     ENV_HOST,    utf8,          "locale; in an image, the image's own", "C.UTF-8"},
 	{"TZ",                       ENV_INHERITED, NULL,        "time zone", "Europe/Berlin"},
-	{"HTTP_PROXY",               ENV_INHERITED, NULL,        "proxy for http://", "http://proxy.example.org:3128"},
-	{"HTTPS_PROXY",              ENV_INHERITED, NULL,        "proxy for https://", "http://proxy.example.org:3128"},
-	{"NO_PROXY",                 ENV_INHERITED, NULL,        "hosts that are reached without a proxy", "localhost,127.0.0.1"},
-	{"http_proxy",               ENV_INHERITED, NULL,        "same as HTTP_PROXY", "http://proxy.example.org:3128"},
-	{"https_proxy",              ENV_INHERITED, NULL,        "same as HTTPS_PROXY", "http://proxy.example.org:3128"},
-	{"no_proxy",                 ENV_INHERITED, NULL,        "same as NO_PROXY", "localhost,127.0.0.1"},
+	{"HTTP_PROXY",               ENV_PROXY,     NULL,        "proxy for http://", "http://proxy.example.org:3128"},
+	{"HTTPS_PROXY",              ENV_PROXY,     NULL,        "proxy for https://", "http://proxy.example.org:3128"},
+	{"NO_PROXY",                 ENV_PROXY,     NULL,        "hosts that are reached without a proxy", "localhost,127.0.0.1"},
+	{"http_proxy",               ENV_PROXY,     NULL,        "same as HTTP_PROXY", "http://proxy.example.org:3128"},
+	{"https_proxy",              ENV_PROXY,     NULL,        "same as HTTPS_PROXY", "http://proxy.example.org:3128"},
+	{"no_proxy",                 ENV_PROXY,     NULL,        "same as NO_PROXY", "localhost,127.0.0.1"},
 	{"PWD",                      ENV_SHELL,   NULL,          "current folder", "/b10/workspace"},
 	{"OLDPWD",                   ENV_SHELL,   NULL,          "the folder before it", "/"},
 	{"SHLVL",                    ENV_SHELL,   NULL,          "depth of nested shells", "1"},
@@ -228,6 +230,7 @@ static bool applies(const struct env_row *row, const struct env_of *o)
 	case ENV_PYTHON: /* their values are NULL otherwise */
 	case ENV_RESUME:
 	case ENV_INHERITED:
+	case ENV_PROXY:
 	case ENV_SHELL:
 		break;
 	}

@@ -188,6 +188,7 @@ static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, in
 	static const char *const fixed[] = {"--replace",
 	                                    "--interactive",
 	                                    "--network=host",
+	                                    "--http-proxy=true", /* the default; env.c says so */
 	                                    "--log-driver=none",
 	                                    "--preserve-fds=3",
 	                                    "--pull=never",

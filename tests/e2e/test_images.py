@@ -380,12 +380,15 @@ def test_an_image_of_this_machine_has_an_id_alone(empty_cluster, registry):
 def test_variables_of_an_image(empty_cluster):
     """What a job in an image gets beside the table: the image's own, and what podman sets."""
     page = (ROOT / "docs/environment.md").read_text()
-    known = set(re.findall(r"^\| `(\w+)` \|", page, re.M))
+    known = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page, re.M))
+    proxies = {"HTTP_PROXY": "http://proxy.example.org:3128", "HTTPS_PROXY": "http://proxy.example.org:3128", "no_proxy": "127.0.0.1"}
     with local_image(empty_cluster.folder, changes=["ENV MARK=of-the-image"]) as name:
-        c = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+        c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={**proxies, "TZ": "Europe/Berlin"})
         job = c.push(["busybox env"], image={"base_image": name})
         c.wait(job, "TRAINING_JOB_COMPLETED")
         got = dict(line.split("=", 1) for line in c.user_lines(job))
     assert got.pop("MARK") == "of-the-image"
-    more = set(got) - known
+    assert {n for n in got if known.get(n, "").startswith("no `image`")} == {"PATH"}, "it is the image's own"
+    assert {n: got[n] for n in got if known.get(n) == "set for the server"} == proxies
+    more = set(got) - set(known)
     assert more and all(f"`{n}`" in page for n in more), more
