@@ -7,6 +7,7 @@
 #include "store/tree_inner.h"
 
 #include "base/clock.h"
+#include "base/units.h"
 #include "core/lru.h"
 #include "store/copy.h"
 
@@ -259,6 +260,7 @@ static int room_lock(struct node_cache *c, struct err *err)
 static int make_room(struct room *r, uint64_t need, struct err *err)
 {
 	uint64_t budget = r->c->budget;
+	char needs[UNITS_CAP], used[UNITS_CAP], has[UNITS_CAP];
 
 	if (r->n > 1)
 		qsort(r->held, r->n, sizeof(*r->held), by_use);
@@ -276,10 +278,12 @@ static int make_room(struct room *r, uint64_t need, struct err *err)
 		return -1;
 	if (lru_bytes(r->lru) + need > budget)
 		return err_set(err, ERR_NODE_CACHE_FULL,
-		               "the tree needs %" PRIu64 " bytes, but %" PRIu64 " of the %" PRIu64
-		               " bytes of the node cache %s are in use by running jobs. Wait for "
-		               "them, or give the node cache a larger budget",
-		               need, lru_bytes(r->lru), budget, r->c->dir);
+		               "%s are needed, and running jobs use %s of the %s that the node "
+		               "cache may hold. Wait for them, or give it a larger budget "
+		               "(--node-cache-bytes)",
+		               units_show_bytes(need, needs),
+		               units_show_bytes(lru_bytes(r->lru), used),
+		               units_show_bytes(budget, has));
 	return 0;
 }
 
@@ -288,14 +292,15 @@ int tree_reserve(struct node_cache *c, const char *hex, int lease, const struct 
 {
 	AUTO_FD int lock = -1;
 	struct room r = {.c = c, .mine = hex, .err = err};
+	char needs[UNITS_CAP], has[UNITS_CAP];
 	int rc;
 
 	if (text->bytes > c->budget)
 		return err_set(err, ERR_NO_SPACE,
-		               "the tree needs %" PRIu64
-		               " bytes, the node cache %s may hold %" PRIu64
-		               ": give it a larger budget",
-		               text->bytes, c->dir, c->budget);
+		               "%s are needed, and the whole node cache may hold %s: give it a "
+		               "larger budget (--node-cache-bytes)",
+		               units_show_bytes(text->bytes, needs),
+		               units_show_bytes(c->budget, has));
 	lock = room_lock(c, err);
 	if (lock < 0)
 		return -1;

@@ -164,7 +164,7 @@ static void tree_budget_holds(void **state UNUSED)
 	for (unsigned i = 0; i < 4; i++)
 		m[i] = make_manifest(b, 10 + i, 4, 1000);
 	assert_err(node_cache_tree(c, b, &large, NULL, NULL, NULL, &lease_a, &err), &err,
-	           ERR_NO_SPACE, "11000 bytes");
+	           ERR_NO_SPACE, "11.00 kB");
 	take(c, b, &m[0], &lease_b); /* leased all the time */
 	clock_sleep_ms(15);
 	take_and_give(c, b, &m[1]);
