@@ -194,6 +194,7 @@ static int all_weights(struct stage *st, struct err *err)
 struct room_wait {
 	struct stage *st;
 	int64_t since_ms;
+	bool on_disk; /* not in the node cache, whose budget is used up by running jobs */
 	bool said;
 };
 
@@ -207,10 +208,14 @@ static bool wait_for_room(void *arg, const struct err *full)
 	if (clock_mono_ms() - w->since_ms > STAGE_ROOM_WAIT_MS)
 		return false;
 	if (!w->said)
-		logs_message(st->logs, "waiting for space in the node cache: %s", full->msg);
+		logs_message(st->logs, "waiting for space %s: %s",
+		             w->on_disk ? "on the disk" : "in the node cache", full->msg);
 	w->said = true;
 	report_progress(st->report,
-	                "waiting for space in the node cache, which running jobs are using", 0, 0);
+	                w->on_disk ? "waiting for space on the disk"
+	                           : "waiting for space in the node cache, which running jobs "
+	                             "are using",
+	                0, 0);
 	while (clock_mono_ms() < until) {
 		if (*report_cancel(st->report))
 			return false;
@@ -462,15 +467,42 @@ static int stage_sandbox(struct stage *st, struct err *err)
 	return stage_image(st, err);
 }
 
+/* A full disk may be why the attempt before this one failed. It would end the job now, which has
+ * been deployed before and would go on once there is room. What was written is written over. */
+static int with_room(struct stage *st, int (*run)(struct stage *st, struct err *err),
+                     struct err *err)
+{
+	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms(), .on_disk = true};
+
+	while (run(st, err) < 0) {
+		if (err->id != ERR_NO_SPACE || st->launch->retry_count == 0)
+			return -1;
+		if (!wait_for_room(&wait, err))
+			return waited_in_vain(st, err);
+		err_clear(err);
+	}
+	return 0;
+}
+
+static int code_with_room(struct stage *st, struct err *err)
+{
+	return with_room(st, stage_code, err);
+}
+
+static int checkpoints_with_room(struct stage *st, struct err *err)
+{
+	return with_room(st, stage_checkpoints, err);
+}
+
 int stage_run(struct stage *st, struct err *err)
 {
 	static const struct {
 		enum wire_stage stage;
 		int (*run)(struct stage *st, struct err *err);
 	} stages[] = {
-		{STAGE_CODE, folders},          {STAGE_CODE, stage_code},
+		{STAGE_CODE, folders},          {STAGE_CODE, code_with_room},
 		{STAGE_SANDBOX, stage_sandbox}, {STAGE_PYTHON, stage_python},
-		{STAGE_WEIGHTS, stage_weights}, {STAGE_CHECKPOINTS, stage_checkpoints},
+		{STAGE_WEIGHTS, stage_weights}, {STAGE_CHECKPOINTS, checkpoints_with_room},
 	};
 
 	st->at = STAGE_CODE;

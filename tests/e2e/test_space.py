@@ -93,6 +93,23 @@ def test_a_full_disk_refuses_and_recovers(small):
     assert check.out.endswith(": 0 faults\n"), check
 
 
+@pytest.mark.parametrize("end", ["room", "stop"])
+def test_a_retry_waits_for_room(small, end):
+    """The disk is full when the next attempt of a job unpacks its code: it goes on once there is room, and can be stopped."""
+    greedy = ("test $BT_RETRY_COUNT -gt 0 && exit 0; rm large.txt; cat /dev/zero > $BT_PROJECT_CACHE_DIR/big; "
+              "truncate -s -2M $BT_PROJECT_CACHE_DIR/big; exit 3")
+    job = small.push([greedy], files={"large.txt": os.urandom(3 * MB).hex()}, compute={"cpu_count": 1, "memory": "1Gi"},
+                     retry={"on": ["failure"]}, runtime={"cache_config": {"enabled": True}})
+    until(lambda: "waiting for space on the disk" in json.dumps(small.job(job)))
+    assert small.job(job)["current_status"] == "TRAINING_JOB_DEPLOYING"
+    if end == "stop":
+        small.cli("stop", job["id"])
+        small.wait(job, "TRAINING_JOB_STOPPED")
+    next(small.data.glob("cache/projects/*/big")).unlink()
+    if end == "room":
+        small.wait(job, "TRAINING_JOB_COMPLETED")
+
+
 def test_a_full_disk_can_be_stopped_on(small):
     """Though a job takes every byte that becomes free, it can be ended, and its end is told; nothing new begins."""
     greedy = "echo up; echo ahead > full; while true; do head -c 1M /dev/zero >> full; done 2> /dev/null"
