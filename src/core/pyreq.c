@@ -483,6 +483,8 @@ static bool is_several(struct str line)
 /* A whole line: joined, without its comment, trimmed. */
 static int take_line(struct reading *r, struct str line, struct err *err)
 {
+	struct str head;
+
 	if (line.n == 0)
 		return 0;
 	if (is_several(line))
@@ -493,8 +495,11 @@ static int take_line(struct reading *r, struct str line, struct err *err)
 		return wrong(r, err, "there are more than %d lines", PYREQ_LINES_MAX);
 	if (line.p[0] == '-')
 		return take_option(r, line, err);
-	if (check_package(r, line, err) < 0 || note_vars(r, line, err) < 0)
+	if (check_package(r, line, err) < 0 || note_vars(r, line, err) < 0 ||
+	    check_tail(r, line, &head, err) < 0)
 		return -1;
+	if (head.n < line.n) /* one hash calls for all of them: pip's rule, for uv too */
+		r->out->hashes = true;
 	r->out->n_packages += !r->constrain;
 	buf_printf(r->constrain ? &r->constraints : &r->packages, "%.*s\n", STR_ARG(line));
 	keep(r, "%.*s", STR_ARG(line));

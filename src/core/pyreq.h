@@ -48,7 +48,8 @@ struct pyreq {
 	struct str constraints; /* lines that only limit versions */
 	struct str options; /* indexes and the like: lines of options that pip and uv both take */
 	size_t n_packages;
-	bool pre, hashes, binary; /* --pre, --require-hashes, --prefer-binary: pip's, not uv's */
+	bool pre, binary;                /* --pre, --prefer-binary: pip's, not uv's */
+	bool hashes;                     /* --require-hashes, or a hash of any requirement */
 	const char *var[PYREQ_VARS_MAX]; /* names in ${NAME}, each once */
 	size_t n_vars;
 };

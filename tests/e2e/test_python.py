@@ -1,5 +1,6 @@
 """runtime.python: environments that are built once from a job's requirements, by pip and by uv, in the sandboxes that there are."""
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -204,6 +205,18 @@ def test_what_is_said_names_the_users_file(empty_cluster, index, uv):
     assert "runtime.python.requirements" in view["error_message"] and (uv or "line 2 of runtime" in view["error_message"])
     files["limits.txt"] = "\nleaf<2\n"
     job = run(cluster, "needs/all.txt", index, [tell("leaf", "other")], files=files)
+    assert told(cluster, job) == [[PLACE, "1.0", "1.0"]]
+
+
+@pytest.mark.parametrize("uv", [False, True], ids=["pip", "uv"])
+def test_one_hash_calls_for_all(empty_cluster, make_index, uv):
+    """Whoever pins by hash is not given what nobody has pinned, whichever program builds."""
+    leaf, other = wheel("leaf", "1.0"), wheel("other", "1.0")
+    index = make_index(leaf, other)
+    pin, own = (f"{n}==1.0 --hash=sha256:{hashlib.sha256(w[1]).hexdigest()}" for n, w in (("leaf", leaf), ("other", other)))
+    cluster = start(empty_cluster, uv=uv)
+    fails(cluster, push(cluster, [pin, "other==1.0"], index), "python_requirements_failed")
+    job = run(cluster, [pin, own], index, [tell("leaf", "other")])
     assert told(cluster, job) == [[PLACE, "1.0", "1.0"]]
 
 
