@@ -9,6 +9,7 @@
 
 #include <sys/queue.h>
 
+#define TICK_MS 20 /* of the kernel's clock for files, and more */
 #define ROW_EVERY_MS 2000
 
 struct fetch {
@@ -242,13 +243,15 @@ static void redact_err(struct str secret, struct err *err)
 }
 
 /* Files had to travel though the node has a tree of them: the store had lost them, damaged perhaps,
- * and the tree may still link to what it lost. */
-static void renew_tree(struct fetch *f, const struct digest *manifest)
+ * and the tree may still link to what it lost. Not one that was made meanwhile: another fetch of
+ * the same files was faster, and a job is about to mount it. A time of a file may be a tick too
+ * early. */
+static void renew_tree(struct fetch *f, const struct digest *manifest, int64_t began_ms)
 {
 	struct err err = {0};
 	bool held;
 
-	if (node_cache_quarantine(f->app->node, manifest, &held, &err) < 0)
+	if (node_cache_renew(f->app->node, manifest, began_ms - TICK_MS, &held, &err) < 0)
 		log_warn("fetch: %s", err.msg);
 }
 
@@ -258,6 +261,7 @@ static int fetch_all(struct fetch *f, struct err *err)
 	struct mirror_progress done = {0};
 	struct digest manifest = {0};
 	struct fetches *all = f->app->fetches;
+	int64_t began_ms = clock_wall_ms();
 	char hex[HASH_HEX_CAP] = "";
 	bool warm = complete(f->app, f->pins, f->asked_manifest, &done);
 	int r = 0;
@@ -271,7 +275,7 @@ static int fetch_all(struct fetch *f, struct err *err)
 			redact_err(buf_view(&secret), err);
 		seal_wipe_buf(&secret);
 		if (r == 0 && done.fetched > 0)
-			renew_tree(f, &manifest);
+			renew_tree(f, &manifest, began_ms);
 		digest_hex(&manifest, hex);
 	} else {
 		copy_cut(hex, sizeof(hex), f->asked_manifest);

@@ -49,6 +49,9 @@ int node_cache_drop(struct node_cache *c, const struct digest *manifest,
  * moves to damaged/ and those who have it mounted keep it. *held says which. */
 int node_cache_quarantine(struct node_cache *c, const struct digest *manifest, bool *held,
                           struct err *err) MUST_CHECK;
+/* The same for a tree that was made before `before_ms` of the wall clock. */
+int node_cache_renew(struct node_cache *c, const struct digest *manifest, int64_t before_ms,
+                     bool *held, struct err *err) MUST_CHECK;
 struct node_tree {
 	struct digest manifest;
 	uint64_t alone;  /* bytes of files that have no other name: what removing it frees */

@@ -67,6 +67,27 @@ int node_cache_quarantine(struct node_cache *c, const struct digest *manifest, b
 	return 0;
 }
 
+/* The last file got its name in the folder then: nothing is added to a tree, nor taken from it. */
+static bool is_older(struct node_cache *c, const char *hex, int64_t before_ms)
+{
+	char path[QUARANTINE_PATH_CAP];
+	struct stat st;
+
+	FMT(path, "trees/%s", hex);
+	return fstatat(c->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       clock_ns_of(st.st_mtim.tv_sec, st.st_mtim.tv_nsec) / 1000000 < before_ms;
+}
+
+int node_cache_renew(struct node_cache *c, const struct digest *manifest, int64_t before_ms,
+                     bool *held, struct err *err)
+{
+	char hex[HASH_HEX_CAP];
+
+	*held = false;
+	digest_hex(manifest, hex);
+	return is_older(c, hex, before_ms) ? node_cache_quarantine(c, manifest, held, err) : 0;
+}
+
 static bool same_file(int a, int dirfd, const char *path)
 {
 	struct stat x, y;

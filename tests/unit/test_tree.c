@@ -454,7 +454,9 @@ static void tree_with_a_damaged_file_is_given_to_nobody(void **state UNUSED)
 	assert_ok(node_cache_quarantine(c, &idle, &held, &err), &err); /* there is none */
 	assert_false(held);
 
-	assert_ok(node_cache_quarantine(c, &m, &held, &err), &err);
+	assert_ok(node_cache_renew(c, &m, clock_wall_ms() - 60000, &held, &err), &err);
+	assert_true(!held && has_tree("aside", &m)); /* made since: it is renewed already */
+	assert_ok(node_cache_renew(c, &m, clock_wall_ms() + 60000, &held, &err), &err);
 	assert_true(held && !has_tree("aside", &m));
 	take(c, b, &m, &lease_b); /* made anew, while the old one is in use */
 	assert_true(!lease_b.hit && is_file(lease_b.path, "f0"));
