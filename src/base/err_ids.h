@@ -90,6 +90,7 @@
 	X(CERTIFICATE_UNTRUSTED, UNAVAILABLE, "certificate_untrusted", "The certificate has expired, is for another name, or is not signed by a trusted authority. Install the authority's certificate with update-ca-certificates.") \
 	X(SOURCE_UNREACHABLE,   UNAVAILABLE, "source_unreachable",     "The source cannot be reached or is failing. Try again later.") \
 	X(REGISTRY_UNREACHABLE, UNAVAILABLE, "registry_unreachable",   "The image's registry cannot be reached from the machine, or does not use TLS. Check the image's name and the network.") \
+	X(IMAGE_PULL_FAILED,    UNAVAILABLE, "image_pull_failed",      "podman could not pull the image, or was killed meanwhile; the message has its words. Try again.") \
 	X(SOURCE_TIMEOUT,       TIMEOUT,     "source_timeout",         "The source sent nothing for too long. Try again later.") \
 	X(PODMAN_MISSING,       UNSUPPORTED, "podman_missing",         "The job names an image, and the server's machine has no podman. Install it and start the server again.") \
 	X(SANDBOX_CANNOT_MOUNT, UNSUPPORTED, "sandbox_cannot_mount",   "The server runs jobs in the plain sandbox, which cannot mount weights at their mount_location. Install bubblewrap on its machine and restart it.") \

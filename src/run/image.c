@@ -204,7 +204,7 @@ static int refuse(const struct image *im, const char *name, struct str said, str
 	                       "its name does not include a registry: write it in full, such as "
 	                       "docker.io/library/python:3.12"},
 		[WHY_FULL] = {ERR_NO_SPACE, "podman's storage is full: run `podman image prune`"},
-		[WHY_ELSE] = {ERR_IMAGE_NOT_FOUND, "it cannot be pulled"},
+		[WHY_ELSE] = {ERR_IMAGE_PULL_FAILED, "it cannot be pulled"},
 	};
 	struct str line = {0};
 	const char *last;
@@ -223,6 +223,8 @@ static int refuse(const struct image *im, const char *name, struct str said, str
 }
 
 /* --- the pull --- */
+
+#define SIGNAL_BASE 128 /* of an exit code: it was killed by a signal */
 
 struct pull {
 	const struct image *im;
@@ -275,6 +277,10 @@ static int pull_with(struct pull *p, const char *auth, struct err *err)
 		               IMAGE_ASK_MS / 1000);
 	}
 	p->answered = p->answered || has(&out, "Getting image source signatures");
+	if (code > SIGNAL_BASE)
+		return err_set(err, ERR_IMAGE_PULL_FAILED,
+		               "image %s: podman was killed by signal %d while it pulled it",
+		               p->name, code - SIGNAL_BASE);
 	return code == 0 ? 0 : refuse(p->im, p->name, buf_view(&out), err);
 }
 

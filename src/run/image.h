@@ -40,8 +40,8 @@ struct image_got {
 
 /* Makes spec->base_image ready: `wanted`, or with NULL what its name stands for now. Texts are put
  * into `a`. Errors name the image and say how to mend it: ERR_PODMAN_MISSING, ERR_IMAGE_DENIED,
- * ERR_IMAGE_NOT_FOUND, ERR_REGISTRY_UNREACHABLE, ERR_CERTIFICATE_UNTRUSTED, ERR_NO_SPACE,
- * ERR_TIMEOUT, ERR_CANCELED. */
+ * ERR_IMAGE_NOT_FOUND, ERR_IMAGE_PULL_FAILED, ERR_REGISTRY_UNREACHABLE, ERR_CERTIFICATE_UNTRUSTED,
+ * ERR_NO_SPACE, ERR_TIMEOUT, ERR_CANCELED. */
 int image_bring(struct arena *a, const struct image *im, const struct wire_image *wanted,
                 struct image_got *out, struct err *err) MUST_CHECK;
 /* Which of an image's names by digest is of the repository of `name` (any name that podman takes):

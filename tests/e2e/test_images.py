@@ -6,6 +6,8 @@ import os
 import pathlib
 import re
 import shutil
+import signal
+import socket
 import stat
 import subprocess
 import urllib.error
@@ -150,6 +152,23 @@ def test_registry_is_away(empty_cluster):
     cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
     message = refused(cluster, {"base_image": f"127.0.0.1:{held_port()}/team/shell:1"}, "registry_unreachable")
     assert "podman load" in message
+
+
+def test_podman_is_killed_while_it_pulls(empty_cluster):
+    """From a registry that takes the connection and says nothing. The image may well be there: it is not called missing."""
+    cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        name = f"127.0.0.1:{silent.getsockname()[1]}/team/shell:1"
+        job = cluster.push(["true"], image={"base_image": name})
+
+        def pulling():
+            listed = subprocess.run(["pgrep", "-f", f"^podman pull .*{name}"], capture_output=True, text=True, check=False)
+            return [int(p) for p in listed.stdout.split()]
+        for pid in until(pulling):
+            os.kill(pid, signal.SIGKILL)
+        job = cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
+        assert job["error_id"] == "image_pull_failed", job["error_message"]
+        until(lambda: not pulling())
 
 
 def test_google_key(empty_cluster, registry):
