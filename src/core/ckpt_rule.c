@@ -172,6 +172,7 @@ static void say_how(const struct ckpt_facts *f, char *out, size_t cap)
 
 static bool row_copied(const struct ckpt_facts *f, struct ckpt_verdict *v)
 {
+	const char *what = f->model_only ? "weights without an optimizer" : "copied in";
 	size_t others = f->n_files - (f->n_files > 0);
 	int64_t quiet_ms = f->settle_ms > 0 ? f->settle_ms : QUIET_MS;
 	char files[100], how[CKPT_REASON_MAX];
@@ -181,16 +182,16 @@ static bool row_copied(const struct ckpt_facts *f, struct ckpt_verdict *v)
 	if (f->end == CKPT_ENDED_BADLY && !f->proven && !names_same(f)) {
 		v->doubt = true;
 		return say(v, CKPT_INCOMPLETE,
-		           "copied in, and the job did not end normally: nothing proves that %s "
+		           "%s, and the job did not end normally: nothing proves that %s "
 		           "and %zu "
 		           "other file%s are all",
-		           word(f->last_name), others, others == 1 ? "" : "s");
+		           what, word(f->last_name), others, others == 1 ? "" : "s");
 	}
 	if (!after(f, v, f->gone != CKPT_THERE ? 0 : quiet_ms))
 		return true;
 	say_files(f, f->n_checked, files, sizeof(files));
 	say_how(f, how, sizeof(how));
-	return say(v, CKPT_COMPLETE, "copied in, %s, %s%s%s", how, files,
+	return say(v, CKPT_COMPLETE, "%s, %s, %s%s%s", what, how, files,
 	           f->proof != NULL ? ", " : "", word(f->proof));
 }
 

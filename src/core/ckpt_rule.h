@@ -44,7 +44,7 @@ enum ckpt_last {
 	CKPT_LAST_NONE,   /* this format has none */
 	CKPT_LAST_ABSENT, /* it has not come yet */
 	CKPT_LAST_NEWEST, /* it came after all that it must come after */
-	CKPT_LAST_COPIED, /* others are newer, and all were first seen together */
+	CKPT_LAST_COPIED, /* others are newer, and all were first seen together; or model_only */
 	CKPT_LAST_OLD,    /* unchanged since the complete revision, while others changed */
 };
 
@@ -66,6 +66,7 @@ struct ckpt_facts {
 	const char *writer;     /* row 3: a file that somebody has open for writing */
 	enum ckpt_last last;
 	const char *last_name;
+	bool model_only;   /* weights without an optimizer: on purpose, or half a copy */
 	bool known;        /* the format is (rows 4 to 9) */
 	bool single;       /* one file of a format that can be checked */
 	bool proven;       /* index, .metadata... list the whole set, and it is there */

@@ -222,7 +222,9 @@ static void add_last(struct ship *s, const struct ship_group *g, struct ckpt_fac
 	}
 	f->last = judge_last(g, e);
 	/* weights and nothing else: on purpose, as the one before, or half a copy */
-	if (f->last == CKPT_LAST_NEWEST && r->only_model && !r->same_names && s->o.marker == NULL)
+	f->model_only = f->last == CKPT_LAST_NEWEST && r->only_model && !r->same_names &&
+	                s->o.marker == NULL;
+	if (f->model_only)
 		f->last = CKPT_LAST_COPIED;
 }
 

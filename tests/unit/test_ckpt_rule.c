@@ -178,7 +178,14 @@ static void names_what_matters(void **state UNUSED)
 	          .end = BAD,
 	          .last = CKPT_LAST_COPIED,
 	          .last_name = "last"},
-	         {"last and 1 other file are"}},
+	         {"copied in", "last and 1 other file are"}},
+		{{.n_files = 2,
+	          .known = true,
+	          .end = BAD,
+	          .last = CKPT_LAST_COPIED,
+	          .model_only = true,
+	          .last_name = "last"},
+	         {"weights without", "last and 1 other file are"}},
 	};
 
 	for (size_t i = 0; i < COUNT(of); i++) {
