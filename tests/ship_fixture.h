@@ -131,11 +131,11 @@ static UNUSED void settle_in(struct place *p, int64_t ms)
 	p->o.settle_ms = ms;
 	if (p->ship == NULL)
 		return;
-	(void)pthread_mutex_lock(&p->ship->lock);
+	lock_take(&p->ship->lock);
 	p->ship->o.settle_ms = ms;
 	TAILQ_FOREACH(g, &p->ship->list, link)
 	g->news = true;
-	(void)pthread_mutex_unlock(&p->ship->lock);
+	lock_give(&p->ship->lock);
 }
 
 static char *folder_of(struct place *p, const char *name)
@@ -239,11 +239,11 @@ static UNUSED void wait_walks(struct place *p, uint64_t n)
 	uint64_t first = 0, now = 0;
 
 	for (int64_t until = clock_mono_ms() + WAIT_MS; now < first + n || first == 0;) {
-		(void)pthread_mutex_lock(&p->ship->lock);
+		lock_take(&p->ship->lock);
 		now = p->ship->walk;
 		p->ship->woken = true; /* it need not wait for its time */
-		(void)pthread_cond_broadcast(&p->ship->changed);
-		(void)pthread_mutex_unlock(&p->ship->lock);
+		cond_broadcast(&p->ship->changed);
+		lock_give(&p->ship->lock);
 		if (first == 0)
 			first = now + 1; /* one that is under way may have passed already */
 		if (clock_mono_ms() > until)
@@ -260,10 +260,10 @@ static UNUSED void wait_closed(struct place *p, const char *path)
 	for (int64_t until = clock_mono_ms() + WAIT_MS; !there;) {
 		const struct ship_entry *e = NULL;
 
-		(void)pthread_mutex_lock(&p->ship->lock);
+		lock_take(&p->ship->lock);
 		e = map_get(p->ship->entries, str_of(path));
 		there = e != NULL && e->closed && (e->id > 0 || e->stored);
-		(void)pthread_mutex_unlock(&p->ship->lock);
+		lock_give(&p->ship->lock);
 		if (clock_mono_ms() > until)
 			fail_msg("%s was never seen closed: %s", path, p->news);
 		clock_sleep_ms(10);

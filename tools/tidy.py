@@ -30,6 +30,9 @@ OWNER = {
 }
 
 
+SYNC = {"base/sync.h", "base/sync.c"}
+
+
 def may_use():
     text = (SRC / "meson.build").read_text()
     body = re.search(r"may_use = (\{.*?\n\})", text, re.S).group(1)
@@ -43,6 +46,8 @@ def layer_faults():
         rel = path.relative_to(SRC)
         layer = rel.parts[0] if len(rel.parts) > 1 else None
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if re.search(r"\bpthread_(mutex|cond)_", line) and str(rel) not in SYNC:
+                faults.append(f"src/{rel}:{number}: locks and conditions are those of base/sync.h")
             found = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
             if not found:
                 continue

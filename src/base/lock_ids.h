@@ -29,8 +29,8 @@
 	X(DB_READ,        "db.read",          "meta/db.c",             "the list of idle reading connections") \
 	X(DB_VFS,         "db.vfs",           "meta/db_sqlite.c",      "SQLite's file methods") \
 	X(ENGINE_SCOPE,   "engine.scope",     "engine/scope.c",        "what is known of the service manager") \
-	X(REPORT,         "report",           "run/report.c",          "what the server last said") \
-	X(REPORT_OUTBOX,    "report.mail",      "run/report.c",          "what is to be sent to the server") \
+	X(REPORT_SAMPLE,  "report.sample",    "run/report_inner.h",    "who measures the job: held while it does") \
+	X(REPORT,         "report",           "run/report_inner.h",    "what the server last said, and what is to be sent to it") \
 	X(SAMPLER,        "sampler",          "run/sampler.c",         "the last sample") \
 	X(SHIP,           "ship",             "run/ship.c",            "the table of checkpoint files") \
 	X(LOAD,           "load",             "run/load.c",            "threads that load a checkpoint, and their first error") \
@@ -52,6 +52,7 @@
 	X(OBJSTORE_MEM,   "objstore.mem",     "store/objstore_test.c", "the objects of a store in memory") \
 	X(HTTPD_PARK,     "httpd.park",       "io/httpd_impl.h",       "who follows which channel") \
 	X(EXCHANGE,       "exchange",         "io/httpd_impl.h",       "one request and its answer") \
+	X(HTTPD_CONNS,    "httpd.conns",      "io/httpd_impl.h",       "the list of connections") \
 	X(HTTPD,          "httpd",            "io/httpd_impl.h",       "the list of live exchanges") \
 	X(CLIENT,         "client",           "io/client.c",           "idle connections of an HTTP client") \
 	X(WORKERS,        "workers",          "io/workers.c",          "the queue of a pool of threads") \

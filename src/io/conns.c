@@ -68,10 +68,10 @@ bool conns_admit(struct httpd *h, const struct sockaddr *sa)
 
 	if (h->o.per_address_max == 0 || !peer_of(sa, peer))
 		return true;
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	LIST_FOREACH(c, &all->list, in)
 	n += c->counted && memcmp(c->peer, peer, sizeof(peer)) == 0;
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 	return n < h->o.per_address_max;
 }
 
@@ -105,51 +105,51 @@ struct conn *conns_add(struct httpd *h, int fd, const struct sockaddr *sa)
 	c->since_ms = clock_mono_ms();
 	c->owes = OWES_HEAD;
 	c->counted = peer_of(sa, c->peer);
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	if (all->n >= h->o.connections_max - h->o.connections_max / CONNS_SPARE)
 		make_room(all);
 	LIST_INSERT_HEAD(&all->list, c, in);
 	all->n++;
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 	return c;
 }
 
 void conns_remove(struct httpd *h, struct conn *c)
 {
-	(void)pthread_mutex_lock(&h->conns.lock);
+	lock_take(&h->conns.lock);
 	LIST_REMOVE(c, in);
 	h->conns.n--;
-	(void)pthread_mutex_unlock(&h->conns.lock);
+	lock_give(&h->conns.lock);
 	free(c);
 }
 
 void conns_head(struct httpd *h, struct conn *c, bool has_come)
 {
-	(void)pthread_mutex_lock(&h->conns.lock);
+	lock_take(&h->conns.lock);
 	c->owes = has_come ? OWES_NOTHING : OWES_HEAD;
 	c->served = c->served || has_come;
 	c->since_ms = clock_mono_ms();
-	(void)pthread_mutex_unlock(&h->conns.lock);
+	lock_give(&h->conns.lock);
 }
 
 void conns_body(struct httpd *h, struct conn *c, bool begins)
 {
-	(void)pthread_mutex_lock(&h->conns.lock);
+	lock_take(&h->conns.lock);
 	c->owes = begins ? OWES_BODY : OWES_NOTHING;
 	c->since_ms = clock_mono_ms();
 	c->paid = 0;
-	(void)pthread_mutex_unlock(&h->conns.lock);
+	lock_give(&h->conns.lock);
 }
 
 void conns_paid(struct httpd *h, struct conn *c, size_t n)
 {
 	int64_t now = clock_mono_ms();
 
-	(void)pthread_mutex_lock(&h->conns.lock);
+	lock_take(&h->conns.lock);
 	c->paid += (uint64_t)n * 1000;
 	c->since_ms = MIN(now, c->since_ms + (int64_t)(c->paid / BODY_RATE_MIN));
 	c->paid %= BODY_RATE_MIN;
-	(void)pthread_mutex_unlock(&h->conns.lock);
+	lock_give(&h->conns.lock);
 }
 
 static int64_t most_ms(const struct httpd *h, const struct conn *c)
@@ -170,11 +170,11 @@ void conns_tend(struct httpd *h, int64_t now)
 	struct conns *all = &h->conns;
 	struct conn *c;
 
-	(void)pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	LIST_FOREACH(c, &all->list, in)
 	{
 		if (!c->cut && now - c->since_ms >= most_ms(h, c))
 			cut(c);
 	}
-	(void)pthread_mutex_unlock(&all->lock);
+	lock_give(&all->lock);
 }

@@ -14,7 +14,7 @@ void exchange_free(struct exchange *x)
 
 	assert(!x->held && x->conn == NULL);
 	(void)atomic_fetch_sub(&h->kept, x->kept.n);
-	(void)pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	if (x->prev != NULL)
 		x->prev->next = x->next;
 	else
@@ -22,28 +22,18 @@ void exchange_free(struct exchange *x)
 	if (x->next != NULL)
 		x->next->prev = x->prev;
 	if (--h->n_live == 0)
-		(void)pthread_cond_broadcast(&h->none);
-	(void)pthread_mutex_unlock(&h->lock);
+		cond_broadcast(&h->none);
+	lock_give(&h->lock);
 
 	if (x->reply.fd >= 0)
 		(void)close(x->reply.fd);
 	stream_free(x);
-	(void)pthread_cond_destroy(&x->moved);
-	(void)pthread_mutex_destroy(&x->lock);
+	cond_done(&x->moved);
+	lock_done(&x->lock);
 	buf_done(&x->kept);
 	free(x->ring);
 	arena_free(x->rq.arena);
 	free(x);
-}
-
-void exchange_cond(pthread_cond_t *c)
-{
-	pthread_condattr_t attr;
-
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(c, &attr);
-	(void)pthread_condattr_destroy(&attr);
 }
 
 struct exchange *exchange_new(struct httpd *h, struct MHD_Connection *conn, const char *uri)
@@ -61,16 +51,16 @@ struct exchange *exchange_new(struct httpd *h, struct MHD_Connection *conn, cons
 	x->rq.ctx = h->o.ctx;
 	x->rq.target = str_of(arena_cstr(x->rq.arena, uri));
 	seal_id(x->rq.id, 12);
-	(void)pthread_mutex_init(&x->lock, NULL);
-	exchange_cond(&x->moved);
+	lock_init(&x->lock, LOCK_EXCHANGE);
+	cond_init(&x->moved);
 
-	(void)pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	x->next = h->live;
 	if (h->live != NULL)
 		h->live->prev = x;
 	h->live = x;
 	h->n_live++;
-	(void)pthread_mutex_unlock(&h->lock);
+	lock_give(&h->lock);
 	return x;
 }
 
@@ -85,7 +75,7 @@ size_t exchange_put(struct exchange *x, const char *p, size_t n)
 	memcpy(x->ring + at, p, to_end);
 	memcpy(x->ring, p + to_end, n - to_end);
 	x->ring_n += n;
-	(void)pthread_cond_broadcast(&x->moved);
+	cond_broadcast(&x->moved);
 	return n;
 }
 
@@ -128,11 +118,11 @@ bool exchange_hold(struct exchange *x)
 	struct httpd *h = x->h;
 	bool may;
 
-	(void)pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	may = !atomic_load(&h->aborting);
 	if (may)
 		h->n_held++;
-	(void)pthread_mutex_unlock(&h->lock);
+	lock_give(&h->lock);
 	x->held = may;
 	return may;
 }
@@ -140,11 +130,11 @@ bool exchange_hold(struct exchange *x)
 /* After the last use of what was held: the server may be freed once nothing is. */
 void exchange_let_go(struct httpd *h)
 {
-	(void)pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	assert(h->n_held > 0);
 	if (--h->n_held == 0)
-		(void)pthread_cond_broadcast(&h->none);
-	(void)pthread_mutex_unlock(&h->lock);
+		cond_broadcast(&h->none);
+	lock_give(&h->lock);
 }
 
 void exchange_leave_locked(struct exchange *x)
@@ -154,7 +144,7 @@ void exchange_leave_locked(struct exchange *x)
 
 	exchange_resume(x);
 	x->held = false;
-	(void)pthread_mutex_unlock(&x->lock); /* libmicrohttpd may free it from here on */
+	lock_give(&x->lock); /* libmicrohttpd may free it from here on */
 	if (last)
 		exchange_free(x);
 	exchange_let_go(h);
@@ -162,7 +152,7 @@ void exchange_leave_locked(struct exchange *x)
 
 void exchange_finish(struct exchange *x, bool cut)
 {
-	(void)pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	assert(x->held);
 	x->done = !cut;
 	x->gone = cut;
@@ -180,7 +170,7 @@ void exchange_finish(struct exchange *x, bool cut)
 /* The caller may be here; now libmicrohttpd collects the body, and needs no worker for that. */
 static void collect_body(struct exchange *x)
 {
-	(void)pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	assert(x->suspended && x->conn != NULL);
 	x->body = BODY_COLLECT;
 	x->kept.max = MAX(x->rq.route->body_max, 1);

@@ -181,13 +181,13 @@ static ssize_t on_stream(void *arg, uint64_t pos UNUSED, char *to, size_t max)
 	bool failed = false;
 	size_t n;
 
-	(void)pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	n = stream_take(x, to, max, &failed);
 	if (n == 0 && !failed) {
 		suspend(x);
 		atomic_store(&x->starved, true);
 	}
-	(void)pthread_mutex_unlock(&x->lock);
+	lock_give(&x->lock);
 	return failed ? MHD_CONTENT_READER_END_WITH_ERROR : (ssize_t)n;
 }
 
@@ -287,7 +287,7 @@ static enum MHD_Result on_turn(struct exchange *x)
 	if (x->body_started && !x->body_ended) {
 		x->body_ended = true;
 		conns_body(x->h, x->of, false);
-		(void)pthread_cond_broadcast(&x->moved);
+		cond_broadcast(&x->moved);
 	}
 	if (x->done)
 		return x->body_started ? send_reply(x) : send_early(x);
@@ -346,12 +346,12 @@ static enum MHD_Result on_access(void *cls UNUSED, struct MHD_Connection *conn U
 	enum MHD_Result r;
 
 	assert(x != NULL && x->magic == EXCHANGE_MAGIC);
-	(void)pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	if (!x->seen)
 		read_head(x, method, version);
 	x->sending = false;
 	r = data != NULL ? on_body(x, data, n) : on_turn(x);
-	(void)pthread_mutex_unlock(&x->lock);
+	lock_give(&x->lock);
 	return x->sending ? queue_reply(x) : r;
 }
 
@@ -453,12 +453,12 @@ static void on_completed(void *cls UNUSED, struct MHD_Connection *conn UNUSED, v
 		if (fd >= 0)
 			park_linger(x->h, fd);
 	}
-	(void)pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	conns_head(x->h, x->of, false);
 	x->conn = NULL;
 	last = !x->held;
-	(void)pthread_cond_broadcast(&x->moved);
-	(void)pthread_mutex_unlock(&x->lock);
+	cond_broadcast(&x->moved);
+	lock_give(&x->lock);
 	if (last)
 		exchange_free(x);
 }
@@ -564,10 +564,10 @@ static void httpd_free(struct httpd *h)
 	free(h->tls_key);
 	free(h->tls_cert);
 	free(h->faces);
-	(void)pthread_cond_destroy(&h->none);
-	(void)pthread_mutex_destroy(&h->conns.lock);
-	(void)pthread_mutex_destroy(&h->park.lock);
-	(void)pthread_mutex_destroy(&h->lock);
+	cond_done(&h->none);
+	lock_done(&h->conns.lock);
+	lock_done(&h->park.lock);
+	lock_done(&h->lock);
 	free(h);
 }
 
@@ -589,11 +589,11 @@ static struct httpd *httpd_new(const struct httpd_options *o)
 	h->faces = xcalloc(o->n_faces + 1, sizeof(struct face *));
 	memcpy(h->faces, o->faces, o->n_faces * sizeof(struct face *));
 	h->listen_fd = h->local_fd = h->park.wake_fd = -1;
-	(void)pthread_mutex_init(&h->lock, NULL);
-	(void)pthread_mutex_init(&h->park.lock, NULL);
-	(void)pthread_mutex_init(&h->conns.lock, NULL);
+	lock_init(&h->lock, LOCK_HTTPD);
+	lock_init(&h->park.lock, LOCK_HTTPD_PARK);
+	lock_init(&h->conns.lock, LOCK_HTTPD_CONNS);
 	LIST_INIT(&h->conns.list);
-	exchange_cond(&h->none);
+	cond_init(&h->none);
 	return h;
 }
 
@@ -644,17 +644,10 @@ uint16_t httpd_port(const struct httpd *h)
 /* With h->lock held: until *n is 0, or the time is up. */
 static void await_none(struct httpd *h, const unsigned *n, int64_t ms)
 {
-	struct timespec until;
+	int64_t until_ms = sync_deadline(ms);
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += ms / 1000;
-	until.tv_nsec += (ms % 1000) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
 	while (*n > 0) {
-		if (pthread_cond_timedwait(&h->none, &h->lock, &until) == ETIMEDOUT)
+		if (!cond_wait_until(&h->none, &h->lock, until_ms))
 			return;
 	}
 }
@@ -666,9 +659,9 @@ void httpd_drain(struct httpd *h, int64_t grace_ms)
 		quiesce(h->local);
 		park_close(h);
 	}
-	(void)pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	await_none(h, &h->n_live, grace_ms);
-	(void)pthread_mutex_unlock(&h->lock);
+	lock_give(&h->lock);
 }
 
 void httpd_stop(struct httpd *h)
@@ -676,18 +669,18 @@ void httpd_stop(struct httpd *h)
 	if (h == NULL)
 		return;
 	httpd_drain(h, 0);
-	(void)pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	atomic_store(&h->aborting, true);
 	for (struct exchange *x = h->live; x != NULL; x = x->next)
 		atomic_store(&x->left, true);
-	(void)pthread_mutex_unlock(&h->lock);
+	lock_give(&h->lock);
 	park_cut(h);
 	/* Handlers have deadlines of their own; libmicrohttpd may not be stopped before the last
 	 * one has let its connection go on. */
-	(void)pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	while (h->n_held > 0)
-		(void)pthread_cond_wait(&h->none, &h->lock);
-	(void)pthread_mutex_unlock(&h->lock);
+		cond_wait(&h->none, &h->lock);
+	lock_give(&h->lock);
 	MHD_stop_daemon(h->daemon);
 	if (h->local != NULL)
 		MHD_stop_daemon(h->local);

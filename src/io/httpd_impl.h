@@ -20,11 +20,11 @@
 #ifndef HTTPD_IMPL_H
 #define HTTPD_IMPL_H
 
+#include "base/sync.h"
 #include "io/httpd.h"
 #include "io/listen.h"
 #include "io/workers.h"
 
-#include <pthread.h>
 #include <sys/queue.h>
 
 #define HEADER_COUNT_MAX 100
@@ -95,8 +95,8 @@ struct exchange {
 	uint64_t channel, seen_seq;
 	int64_t deadline_ms;
 
-	pthread_mutex_t lock; /* everything below */
-	pthread_cond_t moved; /* the ring, the body's state or the connection changed */
+	struct lock lock;  /* everything below */
+	struct cond moved; /* the ring, the body's state or the connection changed */
 	struct MHD_Connection *conn;
 	bool held, suspended, done /* reply is ready */, gone /* cut it off */;
 	enum body_state body;
@@ -115,7 +115,7 @@ struct exchange {
 /* The requests that wait for news, and the thread that looks after them; park.c. */
 struct park {
 	struct httpd *h;
-	pthread_mutex_t lock;
+	struct lock lock;
 	struct exchange *list; /* circular would save nothing: order does not matter */
 	unsigned n;
 	uint64_t seq[CHANNEL_SLOTS];
@@ -133,7 +133,7 @@ struct park {
 };
 
 struct conns {
-	pthread_mutex_t lock;
+	struct lock lock;
 	LIST_HEAD(, conn) list;
 	unsigned n;
 };
@@ -149,8 +149,8 @@ struct httpd {
 	atomic_bool draining, aborting;
 	struct park park;
 	struct conns conns;
-	pthread_mutex_t lock; /* live */
-	pthread_cond_t none;  /* live became empty, or n_held 0 */
+	struct lock lock; /* live */
+	struct cond none; /* live became empty, or n_held 0 */
 	struct exchange *live;
 	unsigned n_live, n_held;
 	atomic_size_t kept;      /* bytes of all exchanges' kept bodies */
@@ -190,7 +190,6 @@ size_t exchange_take(struct exchange *x, char *p, size_t cap);
 /* Adds to x->kept. ERR_TOO_BIG over the route's limit, ERR_UNAVAILABLE when all bodies together
  * are. */
 int exchange_keep(struct exchange *x, const char *p, size_t n, struct err *err) MUST_CHECK;
-void exchange_cond(pthread_cond_t *c); /* one that waits by the monotonic clock */
 
 /* stream.c */
 /* The next bytes of a streamed reply, with x->lock held. 0: there are none yet, and the exchange is

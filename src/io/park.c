@@ -97,11 +97,11 @@ void park_enter(struct exchange *x)
 	struct park *p = &x->h->park;
 	bool again;
 
-	(void)pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock);
 	if (p->closed && x->rq.timed_out) {
 		struct err err = {.retry_after_s = 1};
 
-		(void)pthread_mutex_unlock(&p->lock);
+		lock_give(&p->lock);
 		(void)err_set(&err, ERR_UNAVAILABLE, "the server is shutting down");
 		reply_error(&x->rq, &err);
 		exchange_finish(x, false);
@@ -115,16 +115,16 @@ void park_enter(struct exchange *x)
 		(void)launch(p, x);
 	}
 	prod(p); /* it may have the nearest deadline now */
-	(void)pthread_mutex_unlock(&p->lock);
+	lock_give(&p->lock);
 }
 
 uint64_t httpd_channel_seq(struct httpd *h, uint64_t channel)
 {
 	uint64_t seq;
 
-	(void)pthread_mutex_lock(&h->park.lock);
+	lock_take(&h->park.lock);
 	seq = h->park.seq[slot_of(channel)];
-	(void)pthread_mutex_unlock(&h->park.lock);
+	lock_give(&h->park.lock);
 	return seq;
 }
 
@@ -133,7 +133,7 @@ void httpd_notify(struct httpd *h, uint64_t channel)
 	struct park *p = &h->park;
 	bool late = false;
 
-	(void)pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock);
 	p->seq[slot_of(channel)]++;
 	for (struct exchange *x = p->list, *next; x != NULL; x = next) {
 		next = x->parked_next;
@@ -144,7 +144,7 @@ void httpd_notify(struct httpd *h, uint64_t channel)
 	}
 	if (late)
 		prod(p);
-	(void)pthread_mutex_unlock(&p->lock);
+	lock_give(&p->lock);
 }
 
 /* The thread */
@@ -219,7 +219,7 @@ void park_linger(struct httpd *h, int fd)
 {
 	struct park *p = &h->park;
 
-	(void)pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock);
 	if (p->n_linger < LINGER_MAX && !p->stop) {
 		p->linger[p->n_linger].fd = fd;
 		p->linger[p->n_linger].until_ms = clock_mono_ms() + LINGER_MS;
@@ -228,7 +228,7 @@ void park_linger(struct httpd *h, int fd)
 		fd = -1;
 		prod(p);
 	}
-	(void)pthread_mutex_unlock(&p->lock);
+	lock_give(&p->lock);
 	if (fd >= 0)
 		(void)close(fd);
 }
@@ -241,10 +241,10 @@ static void sleep_until(struct park *p, struct pollfd fds[LINGER_MAX + 1], int64
 	fds[n++] = (struct pollfd){.fd = p->wake_fd, .events = POLLIN};
 	for (size_t i = 0; i < p->n_linger; i++)
 		fds[n++] = (struct pollfd){.fd = p->linger[i].fd, .events = POLLIN};
-	(void)pthread_mutex_unlock(&p->lock);
+	lock_give(&p->lock);
 	(void)poll(fds, n, (int)MIN(MAX(ms, 0), TICK_MAX_MS));
 	(void)!read(p->wake_fd, &count, sizeof(count));
-	(void)pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock);
 }
 
 static void *look_after(void *arg)
@@ -254,7 +254,7 @@ static void *look_after(void *arg)
 	struct pollfd *fds = xcalloc(cap + LINGER_MAX + 1, sizeof(*fds));
 	int64_t looked = 0;
 
-	(void)pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock);
 	while (!p->stop) {
 		int64_t now = clock_mono_ms(), next;
 
@@ -270,7 +270,7 @@ static void *look_after(void *arg)
 	}
 	while (p->n_linger > 0)
 		(void)close(p->linger[--p->n_linger].fd);
-	(void)pthread_mutex_unlock(&p->lock);
+	lock_give(&p->lock);
 	free(fds);
 	return NULL;
 }
@@ -300,26 +300,26 @@ void park_close(struct httpd *h)
 {
 	struct park *p = &h->park;
 
-	(void)pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock);
 	p->closed = true;
 	for (struct exchange *x = p->list; x != NULL; x = x->parked_next)
 		wake(x, true);
 	prod(p);
-	(void)pthread_mutex_unlock(&p->lock);
+	lock_give(&p->lock);
 }
 
 void park_cut(struct httpd *h)
 {
 	struct park *p = &h->park;
 
-	(void)pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock);
 	while (p->list != NULL) {
 		struct exchange *x = p->list;
 
 		unlink_it(p, x);
 		exchange_finish(x, true);
 	}
-	(void)pthread_mutex_unlock(&p->lock);
+	lock_give(&p->lock);
 }
 
 void park_stop(struct httpd *h)
@@ -327,10 +327,10 @@ void park_stop(struct httpd *h)
 	struct park *p = &h->park;
 
 	if (p->running) {
-		(void)pthread_mutex_lock(&p->lock);
+		lock_take(&p->lock);
 		p->stop = true;
 		prod(p);
-		(void)pthread_mutex_unlock(&p->lock);
+		lock_give(&p->lock);
 		(void)pthread_join(p->thread, NULL);
 		p->running = false;
 	}

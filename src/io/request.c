@@ -96,21 +96,6 @@ static int lost(const struct exchange *x, struct err *err)
 	               x->rq.body_len);
 }
 
-/* Not clock.h: a test that stops those clocks still wants its bytes. */
-static struct timespec real_ms_ahead(int64_t ms)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	ts.tv_sec += ms / 1000;
-	ts.tv_nsec += (ms % 1000) * 1000000;
-	if (ts.tv_nsec >= 1000000000) {
-		ts.tv_nsec -= 1000000000;
-		ts.tv_sec++;
-	}
-	return ts;
-}
-
 /* It said that no more comes. libmicrohttpd (0.9.75) misses that when it comes with the last bytes
  * that are here: it reads them, and waits for an edge that was. */
 static bool hung_up(const struct exchange *x)
@@ -118,13 +103,6 @@ static bool hung_up(const struct exchange *x)
 	char byte;
 
 	return x->fd >= 0 && recv(x->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-}
-
-static int64_t ms_since(const struct timespec *then)
-{
-	struct timespec now = real_ms_ahead(0);
-
-	return (now.tv_sec - then->tv_sec) * 1000 + (now.tv_nsec - then->tv_nsec) / 1000000;
 }
 
 /* A worker waits so long in all: as if nothing came, and a second more for what a slow line brings
@@ -146,8 +124,9 @@ static int await_bytes(struct exchange *x, struct err *err)
 	int64_t left_ms = stall_ms;
 
 	while (x->ring_n == 0 && !x->body_ended && x->body == BODY_STREAM) {
-		struct timespec until = real_ms_ahead(WAIT_SLICE_MS), begun = real_ms_ahead(0);
-		int r;
+		/* not clock.h: a test that stops those clocks still wants its bytes */
+		int64_t begun_ms = sync_deadline(0);
+		bool woken;
 
 		if (x->conn == NULL || atomic_load(&x->h->aborting))
 			return lost(x, err);
@@ -162,9 +141,9 @@ static int await_bytes(struct exchange *x, struct err *err)
 			x->stalled = true;
 			return -1;
 		}
-		r = pthread_cond_timedwait(&x->moved, &x->lock, &until);
-		x->waited_ms += ms_since(&begun);
-		if (r != ETIMEDOUT)
+		woken = cond_wait_until(&x->moved, &x->lock, sync_deadline(WAIT_SLICE_MS));
+		x->waited_ms += sync_deadline(0) - begun_ms;
+		if (woken)
 			continue;
 		left_ms -= WAIT_SLICE_MS;
 		if (x->ring_n == 0 && !x->body_ended && x->conn != NULL && hung_up(x)) {
@@ -181,7 +160,7 @@ int request_read(struct request *rq, void *p, size_t cap, size_t *n, struct err 
 	int r;
 
 	assert(rq->route->body_max == ROUTE_BODY_STREAM && cap > 0);
-	(void)pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	if (x->body == BODY_WAITING) {
 		x->ring = xmalloc(RING_BYTES);
 		x->body = BODY_STREAM;
@@ -190,7 +169,7 @@ int request_read(struct request *rq, void *p, size_t cap, size_t *n, struct err 
 	r = await_bytes(x, err);
 	if (r == 0)
 		*n = x->ring_n == 0 ? 0 : exchange_take(x, p, cap);
-	(void)pthread_mutex_unlock(&x->lock);
+	lock_give(&x->lock);
 	return r;
 }
 

@@ -56,7 +56,7 @@ static void fill_next(void *arg)
 	size_t n = next_size(s, STREAM_PIECE);
 	int r = fill(x, i, n, &err);
 
-	(void)pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	s->filling = false;
 	if (r == 0)
 		filled(s, i, n);
@@ -111,7 +111,7 @@ size_t stream_take(struct exchange *x, char *to, size_t max, bool *failed)
  * socket is the exchange's as long as it is starved; it still was when it was looked at. */
 void streams_drop_dead(struct httpd *h)
 {
-	(void)pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	for (struct exchange *x = h->live; x != NULL; x = x->next) {
 		struct pollfd fd = {.fd = x->fd, .events = POLLRDHUP};
 
@@ -119,7 +119,7 @@ void streams_drop_dead(struct httpd *h)
 		    (fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0)
 			atomic_store(&x->left, true);
 	}
-	(void)pthread_mutex_unlock(&h->lock);
+	lock_give(&h->lock);
 }
 
 void stream_free(struct exchange *x)
@@ -147,10 +147,10 @@ static int admit(struct httpd *h, struct err *err)
 		               "SlowDown: %d objects are being sent from another store already",
 		               STREAMS_MAX);
 	}
-	(void)pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	if (h->streams == NULL)
 		h->streams = workers_new(STREAM_THREADS, STREAMS_MAX, "stream");
-	(void)pthread_mutex_unlock(&h->lock);
+	lock_give(&h->lock);
 	return 0;
 }
 

@@ -3,9 +3,9 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/sync.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
 
@@ -26,7 +26,7 @@ struct stream {
 
 struct logs {
 	const struct redact *redact;
-	pthread_mutex_t lock; /* of what follows, down to `lost` */
+	struct lock lock; /* of what follows, down to `lost` */
 	int fd;
 	uint64_t size;
 	int64_t last_ns;
@@ -60,17 +60,17 @@ int logs_open(struct logs **out, const char *path, const struct redact *r, struc
 	l->redact = r;
 	l->wake_fd = -1;
 	l->tail = (struct buf)BUF_INIT(2 * LOGS_TAIL_MAX);
-	(void)pthread_mutex_init(&l->lock, NULL);
+	lock_init(&l->lock, LOCK_RUN_LOGS);
 	*out = l;
 	return 0;
 }
 
 void logs_on_write(struct logs *l, void (*fn)(void *arg), void *arg)
 {
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	l->on_write = fn;
 	l->arg = arg;
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 }
 
 static uint64_t count_lines(const struct buf *b)
@@ -136,11 +136,11 @@ static void put(struct logs *l, const struct buf *b)
 	void (*fn)(void *) = NULL;
 	void *arg = NULL;
 
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	put_locked(l, b);
 	fn = l->on_write;
 	arg = l->arg;
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 	if (fn != NULL && b->n > 0)
 		fn(arg);
 }
@@ -161,24 +161,24 @@ void logs_message(struct logs *l, const char *fmt, ...)
 	}
 	va_end(ap);
 	redact_text(l->redact, buf_view(&plain), &clean);
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	if (!l->full)
 		say_locked(l, buf_cstr(&clean));
 	fn = l->on_write;
 	arg = l->arg;
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 	if (fn != NULL)
 		fn(arg);
 }
 
 static void keep_tail(struct logs *l, struct str text)
 {
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	text = str_skip(text, text.n > LOGS_TAIL_MAX ? text.n - LOGS_TAIL_MAX : 0);
 	if (l->tail.n + text.n > l->tail.max)
 		buf_drop(&l->tail, l->tail.n + text.n - LOGS_TAIL_MAX);
 	buf_str(&l->tail, text);
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 }
 
 /* Whole lines go out; a piece of one when it is due (`partial`) or too long to wait. */
@@ -188,7 +188,7 @@ static void cut_lines(struct logs *l, struct stream *s, bool partial, struct buf
 	const char *nl = NULL;
 	size_t used = 0;
 
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	while (s->text.n > used &&
 	       (nl = memchr(s->text.p + used, '\n', s->text.n - used)) != NULL) {
 		size_t n = (size_t)(nl - s->text.p) - used;
@@ -203,7 +203,7 @@ static void cut_lines(struct logs *l, struct stream *s, bool partial, struct buf
 		used = s->text.n;
 		s->open = true;
 	}
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 	if (used > 0)
 		buf_drop(&s->text, used);
 	if (s->text.n == 0)
@@ -351,9 +351,9 @@ uint64_t logs_size(struct logs *l)
 {
 	uint64_t n = 0;
 
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	n = l->size;
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 	return n;
 }
 
@@ -361,9 +361,9 @@ bool logs_tail_has(struct logs *l, const char *words)
 {
 	bool found = false;
 
-	(void)pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	found = l->tail.n > 0 && memmem(l->tail.p, l->tail.n, words, strlen(words)) != NULL;
-	(void)pthread_mutex_unlock(&l->lock);
+	lock_give(&l->lock);
 	return found;
 }
 
@@ -376,6 +376,6 @@ void logs_close(struct logs *l)
 		(void)close(l->wake_fd);
 	(void)close(l->fd);
 	buf_done(&l->tail);
-	(void)pthread_mutex_destroy(&l->lock);
+	lock_done(&l->lock);
 	free(l);
 }

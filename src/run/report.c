@@ -14,7 +14,6 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 {
 	struct http_policy policy = {.ca_file = start->ca_file, .unix_socket = start->socket};
 	struct report *r = xcalloc(1, sizeof(*r));
-	pthread_condattr_t attr;
 
 	r->dir_fd = fs_open_dir(dir, err);
 	if (r->dir_fd < 0) {
@@ -34,12 +33,9 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 	r->dir = xstrdup(dir);
 	r->execs_arena = arena_new();
 	TAILQ_INIT(&r->outbox);
-	(void)pthread_mutex_init(&r->lock, NULL);
-	(void)pthread_mutex_init(&r->sample_lock, NULL);
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&r->changed, &attr);
-	(void)pthread_condattr_destroy(&attr);
+	lock_init(&r->lock, LOCK_REPORT);
+	lock_init(&r->sample_lock, LOCK_REPORT_SAMPLE);
+	cond_init(&r->changed);
 	*out = r;
 	return 0;
 }
@@ -58,9 +54,9 @@ static void fence(struct report *r, const char *why)
 	log_error("abandoning this attempt: %s", why);
 	r->fenced = true;
 	r->cancel = true;
-	(void)pthread_mutex_lock(&r->lock);
-	(void)pthread_cond_broadcast(&r->changed);
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_take(&r->lock);
+	cond_broadcast(&r->changed);
+	lock_give(&r->lock);
 	wake(r);
 }
 
@@ -104,7 +100,7 @@ static void take_desired(struct report *r, struct str json)
 		log_warn("orders: %s", err.msg);
 		return;
 	}
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	r->desired.go = r->desired.go || o.go;
 	r->desired.stop = r->desired.stop || o.stop;
 	r->desired.now = r->desired.now || o.now;
@@ -114,14 +110,14 @@ static void take_desired(struct report *r, struct str json)
 		take_exec(r, &o.exec[i]);
 	if (r->desired.stop)
 		r->cancel = true;
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_give(&r->lock);
 	wake(r);
 }
 
 void report_fill_heartbeat(struct report *r, struct wire_heartbeat *hb, char note[REPORT_NOTE_MAX])
 {
 	memset(hb, 0, sizeof(*hb));
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	hb->seq = ++r->seq;
 	hb->stage = r->stage;
 	copy_cut(note, REPORT_NOTE_MAX, r->note);
@@ -131,14 +127,14 @@ void report_fill_heartbeat(struct report *r, struct wire_heartbeat *hb, char not
 	hb->rate_bytes_s = r->rate;
 	hb->idle = r->idle;
 	r->heartbeat_now = false;
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_give(&r->lock);
 }
 
 static void fill_sample(struct report *r, struct wire_heartbeat *hb)
 {
-	(void)pthread_mutex_lock(&r->sample_lock);
+	lock_take(&r->sample_lock);
 	hb->has_sample = r->sample != NULL && r->sample(r->arg, &hb->sample);
-	(void)pthread_mutex_unlock(&r->sample_lock);
+	lock_give(&r->sample_lock);
 }
 
 bool report_is_orphan(const struct report *r)
@@ -201,12 +197,12 @@ static void *heartbeat_main(void *arg)
 			report_pause_after(r, &tries);
 		}
 		look_around(r);
-		(void)pthread_mutex_lock(&r->lock);
+		lock_take(&r->lock);
 		for (int64_t until = clock_mono_ms() + REPORT_HEARTBEAT_MS,
 		             left = REPORT_HEARTBEAT_MS;
 		     left > 0 && !r->done && !r->heartbeat_now; left = until - clock_mono_ms())
 			report_wait_locked(r, left);
-		(void)pthread_mutex_unlock(&r->lock);
+		lock_give(&r->lock);
 	}
 	return NULL;
 }
@@ -222,9 +218,9 @@ static void *poll_main(void *arg)
 		struct err err = {0};
 		uint64_t seq = 0;
 
-		(void)pthread_mutex_lock(&r->lock);
+		lock_take(&r->lock);
 		seq = r->desired_seq;
-		(void)pthread_mutex_unlock(&r->lock);
+		lock_give(&r->lock);
 		FMT(path, "/runner/v1/orders?seq=%" PRIu64 "&wait_ms=%d", seq, REPORT_DESIRED_MS);
 		if (report_exchange(r, HTTP_GET, path, "", (struct str){0},
 		                    REPORT_DESIRED_MS + REPORT_SMALL_MS, &reply, &err) == 0) {
@@ -275,9 +271,9 @@ static bool is_last(struct report *r)
 {
 	int64_t flush_ms;
 
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	flush_ms = r->flush_ms;
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_give(&r->lock);
 	if (flush_ms > 0 && r->full_ms > 0 &&
 	    clock_mono_ms() - MAX(flush_ms, r->full_ms) >= REPORT_FULL_MS)
 		r->last = true;
@@ -327,12 +323,12 @@ static void *ship_main(void *arg)
 	while (fd >= 0 && !r->done && !r->fenced) {
 		uint64_t size = 0, sent = 0, next = 0;
 
-		(void)pthread_mutex_lock(&r->lock);
+		lock_take(&r->lock);
 		size = logs_size(r->logs); /* with the lock: no change is missed before the wait */
 		sent = r->log_sent;
 		if (size <= sent)
 			report_wait_locked(r, 1000);
-		(void)pthread_mutex_unlock(&r->lock);
+		lock_give(&r->lock);
 		if (size <= sent)
 			continue;
 		if (!send_log(r, fd, size, sent, &next)) {
@@ -340,10 +336,10 @@ static void *ship_main(void *arg)
 			continue;
 		}
 		tries = 0;
-		(void)pthread_mutex_lock(&r->lock);
+		lock_take(&r->lock);
 		r->log_sent = next;
-		(void)pthread_cond_broadcast(&r->changed);
-		(void)pthread_mutex_unlock(&r->lock);
+		cond_broadcast(&r->changed);
+		lock_give(&r->lock);
 	}
 	return NULL;
 }
@@ -352,17 +348,17 @@ void report_logs_changed(void *report)
 {
 	struct report *r = report;
 
-	(void)pthread_mutex_lock(&r->lock);
-	(void)pthread_cond_broadcast(&r->changed);
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_take(&r->lock);
+	cond_broadcast(&r->changed);
+	lock_give(&r->lock);
 }
 
 void report_samples(struct report *r, bool (*sample)(void *arg, struct wire_sample *out), void *arg)
 {
-	(void)pthread_mutex_lock(&r->sample_lock);
+	lock_take(&r->sample_lock);
 	r->sample = sample;
 	r->arg = arg;
-	(void)pthread_mutex_unlock(&r->sample_lock);
+	lock_give(&r->sample_lock);
 }
 
 int report_start(struct report *r, struct logs *logs, struct err *err)
@@ -393,31 +389,31 @@ int report_start(struct report *r, struct logs *logs, struct err *err)
 
 void report_stage(struct report *r, enum wire_stage stage)
 {
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	r->stage = stage;
 	r->note[0] = '\0';
 	r->done_bytes = r->total_bytes = r->rate_bytes = 0;
 	r->rate = 0;
 	r->rate_ms = clock_mono_ms();
 	r->heartbeat_now = true;
-	(void)pthread_cond_broadcast(&r->changed);
-	(void)pthread_mutex_unlock(&r->lock);
+	cond_broadcast(&r->changed);
+	lock_give(&r->lock);
 }
 
 void report_idle(struct report *r, bool idle)
 {
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	r->idle = idle;
 	r->heartbeat_now = true;
-	(void)pthread_cond_broadcast(&r->changed);
-	(void)pthread_mutex_unlock(&r->lock);
+	cond_broadcast(&r->changed);
+	lock_give(&r->lock);
 }
 
 void report_progress(struct report *r, const char *note, uint64_t done, uint64_t total)
 {
 	int64_t now = clock_mono_ms();
 
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	copy_cut(r->note, sizeof(r->note), note == NULL ? "" : note);
 	if (done < r->rate_bytes) {
 		r->rate_bytes = done;
@@ -429,7 +425,7 @@ void report_progress(struct report *r, const char *note, uint64_t done, uint64_t
 	}
 	r->done_bytes = done;
 	r->total_bytes = total;
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_give(&r->lock);
 }
 
 int report_fd(const struct report *r)
@@ -442,9 +438,9 @@ void report_desired(struct report *r, struct report_desired *out)
 	uint64_t n = 0;
 
 	(void)!read(r->event_fd, &n, sizeof(n)); /* nothing in it is fine */
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	*out = r->desired;
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_give(&r->lock);
 }
 
 bool report_fenced(struct report *r)
@@ -476,7 +472,7 @@ bool report_exec(struct report *r, struct arena *a, struct wire_exec *out)
 {
 	bool found = false;
 
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	if (r->n_exec > 0) {
 		struct wire_exec *x = &r->exec[0];
 
@@ -487,7 +483,7 @@ bool report_exec(struct report *r, struct arena *a, struct wire_exec *out)
 			arena_reset(r->execs_arena);
 		found = true;
 	}
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_give(&r->lock);
 	return found;
 }
 
@@ -495,15 +491,15 @@ bool report_flush(struct report *r)
 {
 	bool all = false;
 
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	r->flush_ms = clock_mono_ms();
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_give(&r->lock);
 	while (!all && !r->fenced) {
-		(void)pthread_mutex_lock(&r->lock);
+		lock_take(&r->lock);
 		all = r->log_sent >= logs_size(r->logs) && TAILQ_EMPTY(&r->outbox);
 		if (!all)
 			report_wait_locked(r, 1000);
-		(void)pthread_mutex_unlock(&r->lock);
+		lock_give(&r->lock);
 	}
 	return all;
 }
@@ -513,10 +509,10 @@ void report_close(struct report *r)
 	if (r == NULL)
 		return;
 	r->halt = true;
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	r->done = true;
-	(void)pthread_cond_broadcast(&r->changed);
-	(void)pthread_mutex_unlock(&r->lock);
+	cond_broadcast(&r->changed);
+	lock_give(&r->lock);
 	if (r->started) {
 		logs_on_write(r->logs, NULL, NULL);
 		(void)pthread_join(r->heartbeat, NULL);
@@ -533,8 +529,8 @@ void report_close(struct report *r)
 	free(r->server);
 	free(r->auth);
 	free(r->dir);
-	(void)pthread_cond_destroy(&r->changed);
-	(void)pthread_mutex_destroy(&r->lock);
-	(void)pthread_mutex_destroy(&r->sample_lock);
+	cond_done(&r->changed);
+	lock_done(&r->lock);
+	lock_done(&r->sample_lock);
 	free(r);
 }

@@ -12,26 +12,17 @@
 
 void report_wait_locked(struct report *r, int64_t ms)
 {
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ms / 1000;
-	t.tv_nsec += ms % 1000 * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000;
-	}
-	(void)pthread_cond_timedwait(&r->changed, &r->lock, &t);
+	(void)cond_wait_until(&r->changed, &r->lock, sync_deadline(ms));
 }
 
 static void pause_ms(struct report *r, int64_t ms)
 {
 	int64_t until = clock_mono_ms() + ms;
 
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	for (int64_t left = ms; left > 0 && !r->done; left = until - clock_mono_ms())
 		report_wait_locked(r, left);
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_give(&r->lock);
 }
 
 void report_pause_after(struct report *r, int *tries)
@@ -48,9 +39,9 @@ static char *url_of(struct report *r, const char *path)
 {
 	char *url = NULL;
 
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	url = xasprintf("%s%s", r->server, path);
-	(void)pthread_mutex_unlock(&r->lock);
+	lock_give(&r->lock);
 	return url;
 }
 
@@ -66,13 +57,13 @@ static void look_for_server(struct report *r)
 		return; /* that stays where it is */
 	if (fs_read(AT_FDCWD, arena_printf(a, "%s/launch.json", r->dir), &body, &err) == 0 &&
 	    wire_start_parse(&start, a, buf_view(&body), &err) == 0) {
-		(void)pthread_mutex_lock(&r->lock);
+		lock_take(&r->lock);
 		if (strcmp(start.server, r->server) != 0) {
 			log_info("the server is now at %s", start.server);
 			free(r->server);
 			r->server = xstrdup(start.server);
 		}
-		(void)pthread_mutex_unlock(&r->lock);
+		lock_give(&r->lock);
 	}
 	seal_wipe_buf(&body);
 }

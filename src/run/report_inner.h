@@ -5,10 +5,10 @@
 #ifndef REPORT_INNER_H
 #define REPORT_INNER_H
 
+#include "base/sync.h"
 #include "io/client.h"
 #include "run/report.h"
 
-#include <pthread.h>
 #include <sys/queue.h>
 
 #define REPORT_SMALL_MS 15000 /* for an answer that is not waited for on purpose */
@@ -32,7 +32,7 @@ struct report {
 	bool by_socket; /* the server's on this machine; `server` only fills the Host header */
 	int dir_fd;     /* the attempt's folder, to see when it is gone */
 	struct logs *logs;
-	pthread_mutex_t
+	struct lock
 		sample_lock; /* of the next two; a sample takes locks of others, so not `lock` */
 	bool (*sample)(void *arg, struct wire_sample *out);
 	void *arg;
@@ -50,8 +50,8 @@ struct report {
 	int64_t full_ms; /* of the ship thread: since when the server has no room; 0: it has */
 	bool last;       /* the same: it has waited long enough, see REPORT_FULL_MS */
 
-	pthread_mutex_t lock; /* of all below */
-	pthread_cond_t changed;
+	struct lock lock; /* of all below */
+	struct cond changed;
 	enum wire_stage stage;
 	char note[REPORT_NOTE_MAX];
 	uint64_t done_bytes, total_bytes, seq;

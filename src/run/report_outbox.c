@@ -39,7 +39,7 @@ static void queue_item(struct report *r, const char *path, const char *key, stru
 	m->n = body.n;
 	if (body.n > 0)
 		memcpy(m->body, body.p, body.n);
-	(void)pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock);
 	TAILQ_FOREACH(old, &r->outbox, link)
 	{
 		if (key != NULL && old->key != NULL && !old->sending && strcmp(old->key, key) == 0)
@@ -56,8 +56,8 @@ static void queue_item(struct report *r, const char *path, const char *key, stru
 		drop_item(r, old);
 	TAILQ_INSERT_TAIL(&r->outbox, m, link);
 	r->n_outbox++;
-	(void)pthread_cond_broadcast(&r->changed);
-	(void)pthread_mutex_unlock(&r->lock);
+	cond_broadcast(&r->changed);
+	lock_give(&r->lock);
 }
 
 /* Without threads (the sweeper): a few tries, then never mind. */
@@ -92,27 +92,27 @@ void *report_outbox_main(void *arg)
 		struct err err = {0};
 		bool sent = false;
 
-		(void)pthread_mutex_lock(&r->lock);
+		lock_take(&r->lock);
 		m = TAILQ_FIRST(&r->outbox);
 		if (m == NULL)
 			report_wait_locked(r, 1000);
 		else
 			m->sending = true;
-		(void)pthread_mutex_unlock(&r->lock);
+		lock_give(&r->lock);
 		if (m == NULL)
 			continue;
 		sent = report_post(r, m->path, str_n(m->body, m->n), &reply, &err) == 0;
 		if (!sent && !r->halt)
 			log_warn("%s: %s", m->path, err.msg);
-		(void)pthread_mutex_lock(&r->lock);
+		lock_take(&r->lock);
 		m->sending = false;
 		if (sent || is_rejected(&reply)) {
 			drop_item(r, m);
 			tries = 0;
-			(void)pthread_cond_broadcast(&r->changed);
+			cond_broadcast(&r->changed);
 			sent = true;
 		}
-		(void)pthread_mutex_unlock(&r->lock);
+		lock_give(&r->lock);
 		if (!sent)
 			report_pause_after(r, &tries);
 	}

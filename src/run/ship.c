@@ -11,13 +11,7 @@
 
 void ship_wait_ms(struct ship *s, int64_t ms)
 {
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_nsec += ms % 1000 * 1000000;
-	t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000;
-	t.tv_nsec %= 1000000000;
-	(void)pthread_cond_timedwait(&s->changed, &s->lock, &t);
+	(void)cond_wait_until(&s->changed, &s->lock, sync_deadline(ms));
 }
 
 static bool unfinished(struct ship *s)
@@ -45,7 +39,7 @@ static int64_t worked_ms(void)
 static void wait_for_the_end(struct ship *s)
 {
 	while (s->o.dead && !s->final && !s->done)
-		(void)pthread_cond_wait(&s->changed, &s->lock);
+		cond_wait(&s->changed, &s->lock);
 }
 
 static int64_t clamp(int64_t v, int64_t least, int64_t most)
@@ -96,7 +90,7 @@ static void *walker(void *ship)
 {
 	struct ship *s = ship;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	wait_for_the_end(s);
 	while (!s->done && !s->walked_final) {
 		int64_t begun = clock_mono_ms(), worked = worked_ms();
@@ -106,20 +100,20 @@ static void *walker(void *ship)
 
 		s->woken = false;
 		s->probe_now = s->probe_now || last;
-		(void)pthread_mutex_unlock(&s->lock);
+		lock_give(&s->lock);
 		changed = ship_walk(s);
 		if (!final)
 			ship_probe(s);
-		(void)pthread_mutex_lock(&s->lock);
+		lock_take(&s->lock);
 		if (last)
 			note_left_open(s, begun);
 		if (final)
 			walked_for_good(s);
-		(void)pthread_cond_broadcast(&s->changed);
+		cond_broadcast(&s->changed);
 		if (!final)
 			pace(s, begun, worked_ms() - worked, changed || unfinished(s));
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	return NULL;
 }
 
@@ -128,10 +122,10 @@ static void *publisher(void *ship)
 {
 	struct ship *s = ship;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	wait_for_the_end(s);
 	while (!s->done && s->walk == 0) /* of what the journal names nothing is known before it */
-		(void)pthread_cond_wait(&s->changed, &s->lock);
+		cond_wait(&s->changed, &s->lock);
 	while (!s->done) {
 		int64_t until = clock_mono_ms() + SHIP_WALK_MS;
 		bool last = s->walked_final;
@@ -139,14 +133,14 @@ static void *publisher(void *ship)
 		ship_groups_step(s);
 		if (last && ship_all_done(s)) {
 			s->finished = true;
-			(void)pthread_cond_broadcast(&s->changed);
+			cond_broadcast(&s->changed);
 		}
-		(void)pthread_mutex_unlock(&s->lock);
+		lock_give(&s->lock);
 		ship_spool_sweep(s);
 		ship_say_odd(s);
 		if (!last)
 			ship_check_space(s);
-		(void)pthread_mutex_lock(&s->lock);
+		lock_take(&s->lock);
 		ship_journal_tidy(s);
 		for (int64_t left = until - clock_mono_ms(); left > 0 && !s->done && !s->finished;
 		     left = until - clock_mono_ms()) {
@@ -155,9 +149,9 @@ static void *publisher(void *ship)
 				break; /* the senders have news, or nothing to do */
 		}
 		while (s->finished && !s->done)
-			(void)pthread_cond_wait(&s->changed, &s->lock);
+			cond_wait(&s->changed, &s->lock);
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	return NULL;
 }
 
@@ -180,15 +174,14 @@ static void ship_free(struct ship *s)
 	close_fd_p(&s->dir_fd);
 	close_fd_p(&s->spool_fd);
 	close_fd_p(&s->journal_fd);
-	(void)pthread_cond_destroy(&s->changed);
-	(void)pthread_mutex_destroy(&s->lock);
+	cond_done(&s->changed);
+	lock_done(&s->lock);
 	free(s);
 }
 
 int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
 {
 	struct ship *s = xcalloc(1, sizeof(*s));
-	pthread_condattr_t attr;
 
 	s->o = *o;
 	s->dir_fd = s->spool_fd = s->journal_fd = -1;
@@ -204,11 +197,8 @@ int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
 	TAILQ_INIT(&s->all);
 	TAILQ_INIT(&s->queued);
 	TAILQ_INIT(&s->list);
-	(void)pthread_mutex_init(&s->lock, NULL);
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&s->changed, &attr);
-	(void)pthread_condattr_destroy(&attr);
+	lock_init(&s->lock, LOCK_SHIP);
+	cond_init(&s->changed);
 	if (open_folders(s, err) < 0) {
 		ship_free(s);
 		return err_wrap(err, "checkpoint shipping");
@@ -233,7 +223,7 @@ void ship_totals(struct ship *s, struct ship_totals *out)
 	struct ship_group *g = NULL;
 
 	memset(out, 0, sizeof(*out));
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	out->files = s->dropped_files;
 	out->bytes_sent = s->dropped_bytes;
 	TAILQ_FOREACH(e, &s->all, link)
@@ -247,7 +237,7 @@ void ship_totals(struct ship *s, struct ship_totals *out)
 		out->complete += ship_is_complete(g);
 		out->incomplete += g->base.there && g->base.c.state == CKPT_INCOMPLETE;
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 }
 
 /* Called and returns with the lock; something grows with whatever is stored. */
@@ -266,9 +256,9 @@ static bool gives_up(struct ship *s)
 	done += e->state == SHIP_SENT ? e->sent.size + 1 : e->progress;
 	TAILQ_FOREACH(g, &s->list, link)
 	done += g->written;
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	yes = s->o.give_up(s->o.arg, done);
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	return yes;
 }
 
@@ -278,32 +268,32 @@ void ship_last_look(struct ship *s, int64_t limit_ms)
 
 	if (s == NULL)
 		return;
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	s->last_look = true;
-	(void)pthread_cond_broadcast(&s->changed);
+	cond_broadcast(&s->changed);
 	for (int64_t left = limit_ms; left > 0 && s->last_look && !s->done;
 	     left = until - clock_mono_ms())
 		ship_wait_ms(s, left);
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 }
 
 bool ship_finish(struct ship *s, bool ok)
 {
 	bool all = false;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	if (!s->o.dead)
 		s->died_ms = clock_mono_ms();
 	s->ok = ok;
 	s->final = true;
-	(void)pthread_cond_broadcast(&s->changed);
+	cond_broadcast(&s->changed);
 	while (!s->finished) {
 		if (gives_up(s))
 			break;
 		ship_wait_ms(s, NAP_MS);
 	}
 	all = s->finished && !s->lost && !s->too_many;
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	return all;
 }
 
@@ -312,10 +302,10 @@ void ship_close(struct ship *s)
 	if (s == NULL)
 		return;
 	s->halt = true;
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	s->done = true;
-	(void)pthread_cond_broadcast(&s->changed);
-	(void)pthread_mutex_unlock(&s->lock);
+	cond_broadcast(&s->changed);
+	lock_give(&s->lock);
 	(void)pthread_join(s->walker, NULL);
 	(void)pthread_join(s->publisher, NULL);
 	for (size_t i = 0; i < SHIP_SENDERS; i++)

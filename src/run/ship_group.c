@@ -111,7 +111,7 @@ static bool queue_ready(struct ship *s, struct ship_group *g)
 		n++;
 	}
 	if (n > 0)
-		(void)pthread_cond_broadcast(&s->changed);
+		cond_broadcast(&s->changed);
 	return n > 0;
 }
 
@@ -270,9 +270,9 @@ static void learn_world(struct ship *s)
 		return;
 	s->world_ms = now + s->world_pause_ms;
 	s->world_pause_ms = MIN(2 * s->world_pause_ms + SHIP_WORLD_MS, (int64_t)SHIP_WORLD_MAX_MS);
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	world = s->o.world(s->o.arg);
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	s->world = world;
 	TAILQ_FOREACH(g, &s->list, link)
 	if (world != 0)

@@ -168,7 +168,7 @@ static size_t collect(struct ship *s, struct buf *out)
 	int64_t now = clock_mono_ms();
 	size_t n = 0;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	TAILQ_FOREACH(e, &s->all, link)
 	{
 		struct asked a = {.id = e->id, .fact = e->fact};
@@ -181,7 +181,7 @@ static size_t collect(struct ship *s, struct buf *out)
 		n++;
 	}
 	s->probe_now = false;
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	return n;
 }
 
@@ -232,7 +232,7 @@ void ship_probe(struct ship *s)
 	}
 	if (slow)
 		find_writers(&w);
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	s->remote = s->network || (s->no_lease && w.blind) || s->blind;
 	for (size_t i = 0; i < n; i++) {
 		if (slow && a[i].is == SHIP_WRITER_UNKNOWN)
@@ -242,5 +242,5 @@ void ship_probe(struct ship *s)
 		answer(s, &a[i]);
 		free(a[i].path);
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 }

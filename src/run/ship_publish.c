@@ -24,7 +24,7 @@ static const char *manifest_key(struct ship *s, struct arena *a, const struct sh
 static bool again(struct ship *s, struct ship_group *g, const struct err *err)
 {
 	ship_trouble(s, g->name, err);
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	g->retry_ms = clock_mono_ms() + SHIP_RETRY_MS;
 	g->news = true;
 	return false;
@@ -66,7 +66,7 @@ bool ship_load_base(struct ship *s, struct ship_group *g)
 	struct err err = {0};
 	bool there;
 
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	there = objstore_get(s->o.objects, key, &body, &err) == 0 &&
 	        ckpt_parse(&c, a, arena_str(a, buf_view(&body)), &err) == 0;
 	if (!there && err.code != ERR_NOT_FOUND && err.code != ERR_INVALID &&
@@ -74,7 +74,7 @@ bool ship_load_base(struct ship *s, struct ship_group *g)
 		arena_free(a);
 		return again(s, g, &err);
 	}
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	if (there) {
 		take_base(s, g, a, &c);
 	} else {
@@ -91,10 +91,10 @@ bool ship_withdraw(struct ship *s, struct ship_group *g)
 	const char *key = manifest_key(s, a, g);
 	struct err err = {0};
 
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	if (objstore_del(s->o.objects, key, &err) < 0)
 		return again(s, g, &err);
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	g->base.there = false;
 	return true;
 }
@@ -316,7 +316,7 @@ static bool has_writer(struct ship *s, struct ship_group *g, const struct ckpt *
 		fd = ship_open(s, ids[i], path);
 		if (fd < 0 || ship_probe_fd(s, fd) != SHIP_WRITER)
 			continue;
-		(void)pthread_mutex_lock(&s->lock);
+		lock_take(&s->lock);
 		e = map_get(s->entries, str_of(path));
 		if (e != NULL && e->state == SHIP_SENT) {
 			e->writer = true;
@@ -325,7 +325,7 @@ static bool has_writer(struct ship *s, struct ship_group *g, const struct ckpt *
 			e->writer_size = e->fact.size;
 			e->state = SHIP_WAIT; /* what it becomes is to be sent again */
 		}
-		(void)pthread_mutex_unlock(&s->lock);
+		lock_give(&s->lock);
 		return true;
 	}
 	return false;
@@ -386,7 +386,7 @@ static bool refuse(struct ship *s, struct ship_group *g, const struct err *err)
 
 	buf_printf(&text, "cannot upload checkpoint %s: %s", g->name, err->msg);
 	s->o.event(s->o.arg, "warning", buf_cstr(&text));
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	g->refused = g->written = g->reported = true;
 	s->lost = true;
 	return true;
@@ -403,7 +403,7 @@ static bool put_new(struct ship *s, struct ship_group *g, struct arena *a, struc
 
 	if (c->state == CKPT_COMPLETE && has_writer(s, g, c, ids)) {
 		arena_free(own);
-		(void)pthread_mutex_lock(&s->lock);
+		lock_take(&s->lock);
 		g->news = true;
 		return true;
 	}
@@ -417,7 +417,7 @@ static bool put_new(struct ship *s, struct ship_group *g, struct arena *a, struc
 		arena_free(own);
 		return r == PUT_AGAIN ? again(s, g, &err) : refuse(s, g, &err);
 	}
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	drop_old(g, &kept);
 	take_base(s, g, own, &kept);
 	g->written = g->version == version;
@@ -445,7 +445,7 @@ bool ship_publish(struct ship *s, struct ship_group *g)
 		return true;
 	}
 	if (collect(s, g, a, &c, &ids, &err) < 0) {
-		(void)pthread_mutex_unlock(&s->lock);
+		lock_give(&s->lock);
 		return refuse(s, g, &err);
 	}
 	if (g->base.there && same_manifest(&c, &g->base.c)) {
@@ -453,7 +453,7 @@ bool ship_publish(struct ship *s, struct ship_group *g)
 		g->reported = false;
 		return true;
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	done = put_new(s, g, a, &c, ids, version);
 	TAILQ_FOREACH(e, &g->entries, peer)
 	{
@@ -498,7 +498,7 @@ static bool move_all(struct ship *s, struct ship_group *g, struct arena *a)
 
 	c.about = ARENA_ARRAY(a, struct ckpt_file, c.files.n + 1);
 	memcpy(c.about, g->base.c.about, c.files.n * sizeof(c.about[0]));
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	if (move_files(s, a, &c, &err) == 0)
 		r = put(s, manifest_key(s, a, g), &c, &body, &err);
 	else if (err.code == ERR_NOT_FOUND || err.code == ERR_INVALID || err.code == ERR_TOO_BIG ||
@@ -510,7 +510,7 @@ static bool move_all(struct ship *s, struct ship_group *g, struct arena *a)
 		arena_free(own);
 		return again(s, g, &err);
 	}
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	g->moving = false;
 	if (r != PUT_DONE) {
 		arena_free(own);
@@ -553,14 +553,14 @@ static bool sweep_litter(struct ship *s, struct ship_group *g, struct arena *a)
 
 		if (used)
 			continue;
-		(void)pthread_mutex_unlock(&s->lock);
+		lock_give(&s->lock);
 		if (objstore_del(s->o.objects, rank_key(s, a, path), &err) < 0) {
 			bool later = again(s, g, &err);
 
 			ship_litter(g, path);
 			return later;
 		}
-		(void)pthread_mutex_lock(&s->lock);
+		lock_take(&s->lock);
 	}
 	return true;
 }
@@ -638,7 +638,7 @@ void ship_tell(struct ship *s, struct ship_group *g)
 	g->told_ms = clock_mono_ms();
 	g->told_bytes = row.bytes_sent;
 	FMT(g->told, "%s", g->verdict.reason);
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	s->o.checkpoint(s->o.arg, &row);
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 }

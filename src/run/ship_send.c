@@ -66,13 +66,13 @@ void ship_trouble(struct ship *s, const char *what, const struct err *why)
 
 	if (why->code == ERR_NO_SPACE && ship_make_room(s))
 		return;
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	if (s->trouble_ms != 0 && now - s->trouble_ms < TROUBLE_MS) {
-		(void)pthread_mutex_unlock(&s->lock);
+		lock_give(&s->lock);
 		return;
 	}
 	s->trouble_ms = now;
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	buf_printf(&text, "checkpoint %s: %s; it is tried again", what, why->msg);
 	s->o.event(s->o.arg, "warning", buf_cstr(&text));
 }
@@ -81,22 +81,22 @@ static void wait_retry(struct ship *s)
 {
 	int64_t until = clock_mono_ms() + SHIP_RETRY_MS;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	while (!s->done && !s->halt && clock_mono_ms() < until) {
-		(void)pthread_mutex_unlock(&s->lock);
+		lock_give(&s->lock);
 		clock_sleep_ms(50);
-		(void)pthread_mutex_lock(&s->lock);
+		lock_take(&s->lock);
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 }
 
 static void on_progress(void *arg, uint64_t bytes)
 {
 	struct sending *x = arg;
 
-	(void)pthread_mutex_lock(&x->s->lock);
+	lock_take(&x->s->lock);
 	x->e->progress = bytes;
-	(void)pthread_mutex_unlock(&x->s->lock);
+	lock_give(&x->s->lock);
 }
 
 static const char *key_of(struct sending *x, const char *path, uint32_t revision)
@@ -214,7 +214,7 @@ static bool copy_twin(struct sending *x, const char *key)
 
 	if (x->st.st_nlink < 2 || x->st.st_size == 0)
 		return false;
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	t = map_get(s->stored, ship_inode(&x->want));
 	if (t != NULL && t != x->e && t->state == SHIP_SENT && ship_same(&t->sent, &x->want)) {
 		path = arena_cstr(x->a, t->path);
@@ -226,14 +226,14 @@ static bool copy_twin(struct sending *x, const char *key)
 			revision == 0 ? path
 				      : ckpt_revision_path(x->a, t->group->name, revision, path));
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	if (from == NULL || objstore_copy(s->o.objects, from, key, &err) < 0)
 		return false;
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	t = map_get(s->entries, str_of(path));
 	done = t != NULL && t->state == SHIP_SENT && t->revision == revision &&
 	       ship_same(&t->sent, &was);
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	return done;
 }
 
@@ -424,10 +424,10 @@ static void drop_same(struct sending *x)
 	struct err err = {0};
 	bool same;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	old = ship_in_base(x->e->group, x->path);
 	same = old != NULL && digest_same(&old->sha256, &x->sha256);
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	if (!same)
 		return;
 	if (objstore_del(s->o.objects, key_of(x, x->path, x->revision), &err) < 0)
@@ -460,7 +460,7 @@ static void send_one(struct ship *s, struct ship_entry *e)
 	enum outcome o;
 
 	e->look_only = false;
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	set_priority(!x.last);
 	o = send_it(&x);
 	if (o == SENT && x.revision > 0)
@@ -471,7 +471,7 @@ static void send_one(struct ship *s, struct ship_entry *e)
 		ship_trouble(s, x.path, &x.err);
 		wait_retry(s);
 	}
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	settle_one(&x, o);
 	ship_check_done(x.check);
 }
@@ -480,19 +480,19 @@ void *ship_sender(void *ship)
 {
 	struct ship *s = ship;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	while (!s->done) {
 		struct ship_entry *e = TAILQ_FIRST(&s->queued);
 
 		if (e == NULL || s->halt) {
-			(void)pthread_cond_wait(&s->changed, &s->lock);
+			cond_wait(&s->changed, &s->lock);
 			continue;
 		}
 		TAILQ_REMOVE(&s->queued, e, queue);
 		e->state = SHIP_SENDING;
 		send_one(s, e);
-		(void)pthread_cond_broadcast(&s->changed);
+		cond_broadcast(&s->changed);
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	return NULL;
 }

@@ -14,7 +14,7 @@ static uint64_t largest(struct ship *s)
 	struct ship_group *g = NULL;
 	uint64_t most = 0;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	TAILQ_FOREACH(g, &s->list, link)
 	{
 		struct ship_entry *e = NULL;
@@ -26,7 +26,7 @@ static uint64_t largest(struct ship *s)
 	}
 	s->most_bytes = MAX(s->most_bytes, most);
 	most = s->most_bytes;
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	return most;
 }
 
@@ -86,7 +86,7 @@ bool ship_make_room(struct ship *s)
 	size_t n = 0;
 	bool made = false;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	if (s->walked_final) {
 		path = ARENA_ARRAY(a, const char *, s->n_entries + 1);
 		TAILQ_FOREACH(e, &s->all, link)
@@ -99,7 +99,7 @@ bool ship_make_room(struct ship *s)
 			e->gone = true;
 		}
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	ship_spool_sweep(s);
 	for (size_t i = 0; i < n; i++)
 		made = remove_beneath(s, path[i]) || made;

@@ -53,11 +53,11 @@ void ship_spool_sweep(struct ship *s)
 	uint64_t *id;
 	size_t n;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	id = TAKE(s->doomed);
 	n = s->n_doomed;
 	s->n_doomed = s->cap_doomed = 0;
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	for (size_t i = 0; i < n; i++) {
 		char name[32];
 

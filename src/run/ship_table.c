@@ -160,11 +160,11 @@ void ship_say_odd(struct ship *s)
 	AUTO_BUF struct buf odd = BUF_INIT(ODD_TEXT_MAX);
 	struct odd_news news = {.text = &odd};
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	news.skip = s->odd_said;
 	map_each(s->odd, add_odd, &news);
 	s->odd_said = map_count(s->odd);
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	if (odd.n > 0) {
 		buf_printf(&text, "checkpoints: only regular files are uploaded, not %s",
 		           buf_cstr(&odd));

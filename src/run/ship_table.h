@@ -9,11 +9,11 @@
 #define SHIP_TABLE_H
 
 #include "base/fs.h"
+#include "base/sync.h"
 #include "core/ckpt_rule.h"
 #include "format/set.h"
 #include "run/ship.h"
 
-#include <pthread.h>
 #include <sys/queue.h>
 
 #define SHIP_REST_MS 500                  /* a file is sent when it has not changed for so long */
@@ -154,8 +154,8 @@ struct ship {
 	struct ship_options o;
 	int dir_fd, spool_fd, journal_fd;
 	uint64_t journal_bytes, journal_most; /* most: where it is written anew */
-	pthread_mutex_t lock;                 /* of all below */
-	pthread_cond_t changed;
+	struct lock lock;                     /* of all below */
+	struct cond changed;
 	struct map *entries; /* path -> struct ship_entry */
 	struct map *groups;
 	struct map *inodes;   /* device and inode -> the entry that was seen last with it */

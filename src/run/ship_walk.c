@@ -63,22 +63,22 @@ static void fault(struct walk *w, bool folder, const char *why)
 	struct str path = buf_view(&w->path);
 	struct ship_group *g = NULL;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	ship_note_odd(s, path, why);
 	g = group_at(s, &w->path, folder);
 	if (g != NULL)
 		ship_group_fault(s, g, path, why);
 	else
 		s->lost = true;
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 }
 
 /* Holds nothing that could be kept: left out, with a word. */
 static void leave_out(struct walk *w, const char *why)
 {
-	(void)pthread_mutex_lock(&w->s->lock);
+	lock_take(&w->s->lock);
 	ship_note_odd(w->s, buf_view(&w->path), why);
-	(void)pthread_mutex_unlock(&w->s->lock);
+	lock_give(&w->s->lock);
 }
 
 /* The longest pause within a checkpoint that is not whole yet. */
@@ -240,7 +240,7 @@ static void flush(struct walk *w, int dirfd)
 	struct ship *s = w->s;
 	bool linked = false;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	for (size_t i = 0; i < w->n; i++) {
 		size_t keep = push(w, w->names.p + w->status[i].name);
 
@@ -249,7 +249,7 @@ static void flush(struct walk *w, int dirfd)
 		linked = linked || w->status[i].id > 0;
 		pop(w, keep);
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	for (size_t i = 0; linked && i < w->n; i++) {
 		const char *name = w->names.p + w->status[i].name;
 		struct stat after;
@@ -260,9 +260,9 @@ static void flush(struct walk *w, int dirfd)
 			continue;
 		made = ship_spool_link(s, dirfd, name, w->status[i].id, &w->status[i].fact, &after);
 		keep = push(w, name);
-		(void)pthread_mutex_lock(&s->lock);
+		lock_take(&s->lock);
 		attach(s, buf_view(&w->path), &w->status[i], made, &after);
-		(void)pthread_mutex_unlock(&s->lock);
+		lock_give(&s->lock);
 		pop(w, keep);
 	}
 	w->n = 0;
@@ -277,12 +277,12 @@ static void know_folder(struct walk *w, const struct stat *st)
 	struct ship_fact f = ship_fact_of(st);
 	char *old = NULL;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	if (map_get(s->folders, ship_inode(&f)) != NULL || map_count(s->folders) < SHIP_FOLDERS_MAX)
 		old = map_set(s->folders, ship_inode(&f), str_dup(buf_view(&w->path)));
 	if (old != NULL && strcmp(old, buf_cstr(&w->path)) != 0)
 		ship_note_moved(s, buf_view(&w->path));
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	free(old);
 }
 
@@ -450,11 +450,11 @@ static void restat(struct ship *s, const struct spooled *x)
 	if (fstatat(s->spool_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return;
 	now = ship_fact_of(&st);
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	e = map_get(s->entries, str_of(x->path));
 	if (e != NULL && e->id == x->id && e->gone && !ship_same(&e->fact, &now))
 		touch(s, e, &now);
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 }
 
 /* Checkpoints that came with a rename of their folder, whole. */
@@ -504,7 +504,7 @@ static void forget_gone(struct ship *s)
 	AUTO_BUF struct buf left = BUF_INIT((size_t)CKPT_FILES_MAX * sizeof(struct spooled));
 	struct ship_entry *e = NULL;
 
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	TAILQ_FOREACH(e, &s->all, link)
 	{
 		struct spooled x = {.id = e->id};
@@ -514,18 +514,18 @@ static void forget_gone(struct ship *s)
 		x.path = xstrdup(e->path);
 		buf_add(&left, &x, sizeof(x));
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	for (size_t at = 0; at + sizeof(struct spooled) <= left.n; at += sizeof(struct spooled)) {
 		struct spooled x;
 		bool forgotten;
 
 		memcpy(&x, left.p + at, sizeof(x));
 		forgotten = ship_spool_forget(s, x.id);
-		(void)pthread_mutex_lock(&s->lock);
+		lock_take(&s->lock);
 		e = map_get(s->entries, str_of(x.path));
 		if (e != NULL && e->id == x.id)
 			e->forgotten = forgotten;
-		(void)pthread_mutex_unlock(&s->lock);
+		lock_give(&s->lock);
 		free(x.path);
 	}
 }
@@ -539,17 +539,17 @@ bool ship_walk(struct ship *s)
 	w->s = s;
 	w->path.max = FS_PATH_MAX;
 	w->names.max = (size_t)SHIP_BATCH * (NAME_MAX + 1);
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	s->walk++;
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	if (fd < 0)
 		return false;
 	walk_dir(w, fd, 0);
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	w->changed = settle_gone(s, &spooled) || w->changed;
 	settle_moved(s);
 	settle_faults(s);
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 	if (s->o.limited)
 		forget_gone(s);
 	for (size_t at = 0; at + sizeof(struct spooled) <= spooled.n;

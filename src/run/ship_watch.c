@@ -45,7 +45,7 @@ static void forget(struct ship *s, int wd)
 
 static void take(struct ship *s, const char *piece, size_t n)
 {
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	for (size_t at = 0; at + sizeof(struct inotify_event) <= n;) {
 		struct inotify_event e;
 
@@ -58,8 +58,8 @@ static void take(struct ship *s, const char *piece, size_t n)
 		at += sizeof(e) + e.len;
 	}
 	s->woken = true;
-	(void)pthread_cond_broadcast(&s->changed);
-	(void)pthread_mutex_unlock(&s->lock);
+	cond_broadcast(&s->changed);
+	lock_give(&s->lock);
 }
 
 static void *watcher(void *ship)
@@ -111,7 +111,7 @@ void ship_watch_folder(struct ship *s, int dirfd, const char *path)
 	if (s->watch == NULL || s->walked_final)
 		return;
 	FMT(place, "/proc/self/fd/%d", dirfd);
-	(void)pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	if (map_count(s->watch->paths) >= SHIP_WATCHES_MAX) {
 		s->blind = true;
 	} else {
@@ -121,7 +121,7 @@ void ship_watch_folder(struct ship *s, int dirfd, const char *path)
 		else if (errno == ENOSPC || errno == ENOMEM)
 			s->blind = true; /* the user's limit of watches */
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	lock_give(&s->lock);
 }
 
 static void free_path(struct str key UNUSED, void *path, void *arg UNUSED)

@@ -193,12 +193,12 @@ static void *send_after_the_last_look(void *arg)
 	bool passed = false;
 
 	for (int64_t until = clock_mono_ms() + WAIT_MS; !l->over && clock_mono_ms() < until;) {
-		(void)pthread_mutex_lock(&l->p->ship->lock);
+		lock_take(&l->p->ship->lock);
 		if (l->p->ship->walked_final && !passed) {
 			l->e->state = SHIP_WAIT;
 			passed = true;
 		}
-		(void)pthread_mutex_unlock(&l->p->ship->lock);
+		lock_give(&l->p->ship->lock);
 		clock_sleep_ms(10);
 	}
 	l->cancel = true;
@@ -217,12 +217,12 @@ static void what_the_last_look_passed_over_is_sent_once(void **state)
 	start(p);
 	put(p, "checkpoint-2/b", "linked only");
 	wait_said(p, "[checkpoint-2 SYNCING 1]");
-	(void)pthread_mutex_lock(&p->ship->lock);
+	lock_take(&p->ship->lock);
 	l.e = map_get(p->ship->entries, STR_LIT("checkpoint-2/b"));
 	l.e->fact.mtime_ns = 0; /* nothing is known of it */
 	l.e->state = SHIP_SENDING;
 	drop(p, "checkpoint-2");
-	(void)pthread_mutex_unlock(&p->ship->lock);
+	lock_give(&p->ship->lock);
 	assert_int_equal(pthread_create(&t, NULL, send_after_the_last_look, &l), 0);
 	assert_true(ship_finish(p->ship, true));
 	l.over = true;

@@ -98,7 +98,7 @@ static void without_leases(void **state)
 		drop(p, "../other");
 		put(p, "checkpoint-1/a.raw", "half");
 		fd = ways[i](p, &map);
-		(void)pthread_mutex_init(&s.lock, NULL);
+		lock_init(&s.lock, LOCK_SHIP);
 		s.journal_fd = -1;
 		s.entries = map_new();
 		s.groups = map_new();
@@ -123,7 +123,7 @@ static void without_leases(void **state)
 		assert_false(e->writer);
 		assert_true(e->closed);
 		ship_tables_free(&s);
-		(void)pthread_mutex_destroy(&s.lock);
+		lock_done(&s.lock);
 	}
 }
 
