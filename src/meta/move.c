@@ -147,6 +147,14 @@ int move_check(struct db *db, struct err *err)
 		note.place);
 }
 
+bool move_knows(const char *table)
+{
+	for (size_t i = 0; i < COUNT(tables); i++)
+		if (strcmp(tables[i].name, table) == 0)
+			return true;
+	return false;
+}
+
 const char *move_place(struct arena *a, const char *url)
 {
 	struct str rest = str_of(url), scheme, part;

@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "meta/db.h"
 #include "meta/meta.h"
+#include "meta/move.h"
 #include "meta/schema.h"
 
 #define URL_CAP 300
@@ -656,6 +657,69 @@ static void every_statement_can_fail(void **state)
 	fail_msg("it never succeeded");
 }
 
+/* What a migration adds is moved, too. */
+static void every_table_is_moved(void **state)
+{
+	static const char *const own[] = {"moves", "stoker_schema"};
+	struct place *p = *state;
+	AUTO_DB struct db *db = NULL;
+	AUTO_DB_TX struct db_tx tx = {0};
+	AUTO_DB_ROWS struct db_rows r = {0};
+	bool row = true;
+	size_t n = 0;
+
+	meta_close(p->m);
+	p->m = NULL;
+	assert_ok(db_open(&db, p->url, &p->err), &p->err);
+	assert_ok(db_begin(db, DB_READ, &tx, &p->err), &p->err);
+	assert_ok(db_query(&tx, p->a,
+	                   db_is_sqlite(db) ? "SELECT name FROM sqlite_master WHERE type = 'table'"
+	                                      " AND name NOT LIKE 'sqlite_%'"
+	                                    : "SELECT tablename::text FROM pg_tables WHERE"
+	                                      " schemaname = current_schema()",
+	                   DB_NONE, &r, &p->err),
+	          &p->err);
+	for (;;) {
+		const char *name;
+
+		assert_ok(db_next(&r, &row, &p->err), &p->err);
+		if (!row)
+			break;
+		name = db_get_text(&r);
+		n++;
+		if (!move_knows(name) && strcmp(name, own[0]) != 0 && strcmp(name, own[1]) != 0)
+			fail_msg("move.c does not know table %s", name);
+	}
+	assert_true(n > 15);
+}
+
+static void rows_are_moved_once(void **state)
+{
+	struct place *p = *state;
+	struct model_project project;
+	struct model_job job = {0};
+	struct move_options o = {.from = p->url};
+	struct meta *m = NULL;
+	char to[URL_CAP];
+	uint64_t rows = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(add_project(p->m, p->a, &project, &p->err), &p->err);
+	assert_ok(add_job(p->m, p->a, "job0001", NULL, &job, &p->err), &p->err);
+	meta_close(p->m);
+	p->m = NULL;
+	fresh(p, 1, to);
+	o.to = to;
+	assert_ok(move_database(&o, &rows, &p->err), &p->err);
+	assert_true(rows >= 3);
+	assert_err(meta_open(&m, p->url, &p->err), &p->err, ERR_DATABASE_MOVED, "moved");
+	assert_ok(meta_open(&m, to, &p->err), &p->err);
+	assert_ok(meta_job(m, p->a, "job0001", &job, &p->err), &p->err);
+	assert_string_equal(job.user, "tester");
+	meta_close(m);
+	assert_err(move_database(&o, &rows, &p->err), &p->err, ERR_DATABASE_MOVED, "before");
+}
+
 static void a_newer_database_is_refused(void **state)
 {
 	struct place *p = *state;
@@ -690,6 +754,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(abandoned_with_the_job, setup, teardown),
 	cmocka_unit_test_setup_teardown(mirrors_uploads_snapshots, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_statement_can_fail, setup, teardown),
+	cmocka_unit_test_setup_teardown(every_table_is_moved, setup, teardown),
+	cmocka_unit_test_setup_teardown(rows_are_moved_once, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_newer_database_is_refused, setup, teardown),
 };
 UNIT_MAIN(tests)
