@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 
+import pytest
 from conftest import CALL_S, held_port, until
 
 PASSWORD = "a-pass-word-4711"
@@ -93,3 +94,18 @@ class Postgres:
             self.signal(signal.SIGCONT)
             self.stop("immediate")
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def server():
+    p = Postgres()
+    yield p
+    p.close()
+
+
+@pytest.fixture
+def target(server, request):
+    """The URL of a database that is new."""
+    name = "t" + "".join(c for c in request.node.name if c.isalnum())[:50].lower()
+    server.sql(f"CREATE DATABASE {name}")
+    return server.url(name)

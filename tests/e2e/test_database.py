@@ -14,24 +14,15 @@ import time
 
 import pytest
 from conftest import CALL_S, DEADLINE_S, STOKER, until
-from postgres import PASSWORD, Postgres
+from postgres import PASSWORD, server, target  # noqa: F401
 
 LOAD_S = int(os.environ.get("STOKER_TEST_LOAD_S", "6"))
 
 
-@pytest.fixture(scope="module")
-def server():
-    p = Postgres()
-    yield p
-    p.close()
-
-
 @pytest.fixture
-def database(server, request):
+def database(server, target):  # noqa: F811
     """(server, URL): a database that is new."""
-    name = "t" + "".join(c for c in request.node.name if c.isalnum())[:50].lower()
-    server.sql(f"CREATE DATABASE {name}")
-    return server, server.url(name)
+    return server, target
 
 
 @pytest.fixture

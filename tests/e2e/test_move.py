@@ -6,26 +6,10 @@ import sqlite3
 import subprocess
 import time
 
-import pytest
 from conftest import CALL_S, DEADLINE_S, STOKER, until
-from postgres import PASSWORD, Postgres
+from postgres import PASSWORD, server, target  # noqa: F401
 
 MANY = 6000
-
-
-@pytest.fixture(scope="module")
-def server():
-    p = Postgres()
-    yield p
-    p.close()
-
-
-@pytest.fixture
-def target(server, request):
-    """A database that is new."""
-    name = "m" + "".join(c for c in request.node.name if c.isalnum())[:50].lower()
-    server.sql(f"CREATE DATABASE {name}")
-    return server.url(name)
 
 
 def move(cluster, pg, source, to, code=0):
