@@ -109,20 +109,26 @@ static void check_disk(struct doctor *d, const struct doc *status)
 	            : "");
 }
 
-/* Asked without a token, so that what is no Stoker never sees it. */
-static int ask_who(struct cli *c, const struct doc **about, struct err *err)
+/* Without a token, so that what is no Stoker never sees it. */
+static int ask(struct cli *c, const char *path, struct http_reply *reply, struct err *err)
 {
-	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	struct http_call call = {.method = HTTP_GET,
-	                         .url = arena_printf(c->arena, "%s/openapi.json", c->url),
+	                         .url = arena_printf(c->arena, "%s%s", c->url, path),
 	                         .anonymous = true,
 	                         .body_max = MEET_MAX,
 	                         .total_ms = MEET_MS,
 	                         .connect_ms = MEET_MS,
 	                         .cancel = &interrupted};
+
+	return http_do(c->http, &call, reply, err);
+}
+
+static int ask_who(struct cli *c, const struct doc **about, struct err *err)
+{
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	struct err ignored = {0};
 
-	if (http_do(c->http, &call, &reply, err) < 0)
+	if (ask(c, "/openapi.json", &reply, err) < 0)
 		return remote_explain(c, err);
 	if (reply.status != 200 || js_parse(c->arena, buf_view(&reply.body), about, &ignored) < 0 ||
 	    !str_eq(doc_text(doc_path(*about, "info", "title", NULL)), "Stoker"))
@@ -135,20 +141,13 @@ static int ask_who(struct cli *c, const struct doc **about, struct err *err)
 	return 0;
 }
 
-/* Without a token, and without the database: the server says so itself. */
+/* The server says so itself, without the database. */
 static void check_database(struct cli *c, struct doctor *d, struct err *ignored)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct http_call call = {.method = HTTP_GET,
-	                         .url = arena_printf(c->arena, "%s/healthz", c->url),
-	                         .anonymous = true,
-	                         .body_max = MEET_MAX,
-	                         .total_ms = MEET_MS,
-	                         .connect_ms = MEET_MS,
-	                         .cancel = &interrupted};
 	const struct doc *health = NULL;
 
-	if (http_do(c->http, &call, &reply, ignored) < 0 || reply.status != 200 ||
+	if (ask(c, "/healthz", &reply, ignored) < 0 || reply.status != 200 ||
 	    js_parse(c->arena, buf_view(&reply.body), &health, ignored) < 0 ||
 	    doc_get(health, "database") == NULL)
 		return; /* an older server */
