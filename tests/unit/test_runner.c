@@ -60,7 +60,16 @@ static void runs_in_one_shell(void **state)
 	assert_true(x.user_code_ran && x.synced && x.started_ms > 0 && x.ended_ms >= x.started_ms);
 }
 
-/* What is written to the host's places vanishes; what must not be seen is not there. */
+/* Each row of a table gets a place that is new. */
+static struct place *place_of_row(void **state, size_t row)
+{
+	if (row > 0) {
+		assert_int_equal(place_tear_down(state), 0);
+		assert_int_equal(place_set_up(state), 0);
+	}
+	return *state;
+}
+
 /* Their shell may be gone before its last line, or change its mind at its exit. */
 static void ends_as_its_commands_say(void **state)
 {
@@ -84,14 +93,9 @@ static void ends_as_its_commands_say(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		struct place *p = NULL;
+		struct place *p = place_of_row(state, i);
 		struct wire_exit x;
 
-		if (i > 0) {
-			assert_int_equal(place_tear_down(state), 0);
-			assert_int_equal(place_set_up(state), 0);
-		}
-		p = *state;
 		spec(p, rows[i].commands, "", "");
 		x = run_whole(p);
 		if (x.end != rows[i].end || x.code != rows[i].code)
@@ -101,6 +105,7 @@ static void ends_as_its_commands_say(void **state)
 	}
 }
 
+/* What is written to the host's places vanishes; what must not be seen is not there. */
 static void hides_the_host(void **state)
 {
 	struct place *p = *state;
@@ -471,14 +476,9 @@ static void errors_name_the_line_of_the_command(void **state)
 	static const char *const kinds[] = {"bwrap-overlay", "plain"};
 
 	for (size_t i = 0; i < COUNT(kinds); i++) {
-		struct place *p = NULL;
+		struct place *p = place_of_row(state, i);
 		struct wire_exit x;
 
-		if (i > 0) {
-			assert_int_equal(place_tear_down(state), 0);
-			assert_int_equal(place_set_up(state), 0);
-		}
-		p = *state;
 		p->launch.sandbox = kinds[i];
 		put_env(p, "LINES_OF_IT", "a\nb\nc", false);
 		spec(p,
