@@ -484,25 +484,16 @@ static int with_room(struct stage *st, int (*run)(struct stage *st, struct err *
 	return 0;
 }
 
-static int code_with_room(struct stage *st, struct err *err)
-{
-	return with_room(st, stage_code, err);
-}
-
-static int checkpoints_with_room(struct stage *st, struct err *err)
-{
-	return with_room(st, stage_checkpoints, err);
-}
-
 int stage_run(struct stage *st, struct err *err)
 {
 	static const struct {
 		enum wire_stage stage;
 		int (*run)(struct stage *st, struct err *err);
+		bool fills_disk; /* the scratch's: see with_room() */
 	} stages[] = {
-		{STAGE_CODE, folders},          {STAGE_CODE, code_with_room},
-		{STAGE_SANDBOX, stage_sandbox}, {STAGE_PYTHON, stage_python},
-		{STAGE_WEIGHTS, stage_weights}, {STAGE_CHECKPOINTS, checkpoints_with_room},
+		{STAGE_CODE, folders, false},          {STAGE_CODE, stage_code, true},
+		{STAGE_SANDBOX, stage_sandbox, false}, {STAGE_PYTHON, stage_python, false},
+		{STAGE_WEIGHTS, stage_weights, false}, {STAGE_CHECKPOINTS, stage_checkpoints, true},
 	};
 
 	st->at = STAGE_CODE;
@@ -511,7 +502,10 @@ int stage_run(struct stage *st, struct err *err)
 	for (size_t i = 0; i < COUNT(stages); i++) {
 		st->at = stages[i].stage;
 		report_stage(st->report, st->at);
-		if (canceled(st, err) || stages[i].run(st, err) < 0)
+		if (canceled(st, err))
+			return -1;
+		if ((stages[i].fills_disk ? with_room(st, stages[i].run, err)
+		                          : stages[i].run(st, err)) < 0)
 			return -1;
 	}
 	return 0;
