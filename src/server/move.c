@@ -9,7 +9,6 @@
 
 #include <libgen.h>
 
-#define SQLITE "sqlite:"
 #define SHOW_MS 1000       /* between two lines on a terminal, which are one */
 #define SHOW_FILE_MS 10000 /* elsewhere */
 
@@ -45,17 +44,11 @@ static void show(void *arg, enum move_phase phase, uint64_t rows, uint64_t total
 		(void)fputc('\n', stderr);
 }
 
-/* The file of a SQLite URL, NULL of another one. */
-static const char *file_of(const char *url)
-{
-	return strncmp(url, SQLITE, strlen(SQLITE)) == 0 ? url + strlen(SQLITE) : NULL;
-}
-
 /* A server holds the lock of its file. An older one holds that of its data folder only, where the
  * file usually is. */
 static int hold(struct arena *a, const char *url, int fd[2], struct err *err)
 {
-	const char *file = file_of(url), *lock;
+	const char *file = settings_sqlite_file(url), *lock;
 
 	if (file == NULL)
 		return 0;
@@ -67,7 +60,7 @@ static int hold(struct arena *a, const char *url, int fd[2], struct err *err)
 
 static int check_ends(struct arena *a, const char *from, const char *to, struct err *err)
 {
-	const char *file = file_of(from);
+	const char *file = settings_sqlite_file(from);
 
 	if (file != NULL && access(file, F_OK) != 0)
 		return err_set(err, ERR_NOT_FOUND, "%s: no such database", file);
@@ -99,6 +92,6 @@ int server_move(struct arena *a, const struct settings *set, struct err *err)
 	             "Next: stoker server --data DIR --database %s, with the data folder (and its "
 	             "master.key) as before\n",
 	             units_show_count(rows, count), move_place(a, o.to),
-	             file_of(o.to) != NULL ? o.to : "URL");
+	             settings_sqlite_file(o.to) != NULL ? o.to : "URL");
 	return 0;
 }

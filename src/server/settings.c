@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 
+#define SQLITE "sqlite:"
 #define MEMORY_MIN ((uint64_t)64 << 20) /* less runs no job: another unit was meant */
 #define AT(member) offsetof(struct settings, member)
 /* clang-format off */
@@ -229,6 +230,11 @@ static int check_folders(const char *flag, const struct conf_list *l, struct err
 	return 0;
 }
 
+const char *settings_sqlite_file(const char *url)
+{
+	return strncmp(url, SQLITE, strlen(SQLITE)) == 0 ? url + strlen(SQLITE) : NULL;
+}
+
 bool settings_has_password(const char *url)
 {
 	const char *at = strstr(url, "://"), *end, *colon;
@@ -243,7 +249,7 @@ bool settings_has_password(const char *url)
 
 static int check_database(const char *flag, const char *url, struct err *err)
 {
-	static const char *const schemes[] = {"sqlite:", "postgresql://", "postgres://"};
+	static const char *const schemes[] = {SQLITE, "postgresql://", "postgres://"};
 
 	for (size_t i = 0; i < COUNT(schemes); i++)
 		if (url == NULL || strncmp(url, schemes[i], strlen(schemes[i])) == 0)

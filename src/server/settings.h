@@ -34,6 +34,8 @@ int settings_exposure(struct arena *a, const struct settings *s, struct err *err
 int settings_address(struct arena *a, const char *listen, const char **host, uint16_t *port,
                      bool *loopback, struct err *err) MUST_CHECK;
 
+/* The file of --database sqlite:FILE; NULL: another URL. */
+const char *settings_sqlite_file(const char *url);
 /* --database with a password in it, which belongs into libpq's own files and variables. */
 bool settings_has_password(const char *url);
 

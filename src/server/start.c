@@ -13,7 +13,6 @@
 #define LOCK_WAIT_MS 10000 /* for the lock of a server that is no more */
 #define OWNER_WAIT_MS 1000 /* of one that is there: it may be dying */
 #define LOCK_PAUSE_MS 50
-#define SQLITE "sqlite:"
 #define SMALL_FILE ((size_t)64 << 10)
 
 static const char *const folders[] = {
@@ -252,8 +251,8 @@ static int open_database(struct app *app, struct err *err)
 
 	if (url == NULL)
 		return open_file(app, app_path(app, app->arena, "stoker.db"), err);
-	if (strncmp(url, SQLITE, strlen(SQLITE)) == 0)
-		return open_file(app, url + strlen(SQLITE), err);
+	if (settings_sqlite_file(url) != NULL)
+		return open_file(app, settings_sqlite_file(url), err);
 	if (settings_has_password(url))
 		log_warn("--database names a password, which every user of this machine can read "
 		         "in the list of processes: put it into PGPASSFILE or PGPASSWORD");
