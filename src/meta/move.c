@@ -567,12 +567,25 @@ static int check_empty(struct db *db, const char *place, struct err *err)
 	return 0;
 }
 
+/* What lies there is of a move that was given up, or must not be there. */
+static int make_ready(struct mover *m, const struct note *to, struct err *err)
+{
+	const char *place = move_place(m->a, m->o->to);
+
+	if (to->role == IS_TARGET)
+		return DB_AGAIN(clear_once(m->to, err), err);
+	if (to->role != NO_ROLE)
+		return err_set(err, ERR_DATABASE_NOT_EMPTY,
+		               "%s was itself moved to %s: move into a database that is new", place,
+		               to->place);
+	return check_empty(m->to, place, err);
+}
+
 /* The notes say what to do. *whole: all rows have arrived, the last step is missing. */
 static int begin_move(struct mover *m, bool *whole, struct err *err)
 {
 	struct note from, to;
-	const char *from_place = move_place(m->a, m->o->from),
-		   *to_place = move_place(m->a, m->o->to);
+	const char *from_place = move_place(m->a, m->o->from);
 	uint8_t raw[8];
 	char id[2 * sizeof(raw) + 1];
 	bool ours;
@@ -590,18 +603,12 @@ static int begin_move(struct mover *m, bool *whole, struct err *err)
 		return err_set(err, ERR_DATABASE_INCOMPLETE,
 		               "%s is itself the target of a move from %s that was interrupted",
 		               from_place, from.place);
-	if (to.role == IS_TARGET ? DB_AGAIN(clear_once(m->to, err), err) < 0
-	                         : to.role != NO_ROLE || check_empty(m->to, to_place, err) < 0)
-		return err->code != ERR_NONE
-		               ? -1
-		               : err_set(err, ERR_DATABASE_NOT_EMPTY,
-		                         "%s was itself moved to %s: move into a database that is "
-		                         "new",
-		                         to_place, to.place);
+	if (make_ready(m, &to, err) < 0)
+		return -1;
 	seal_random(raw, sizeof(raw));
 	hex_encode(raw, sizeof(raw), id);
 	to = (struct note){IS_TARGET, id, from_place};
-	from = (struct note){IS_SOURCE, id, to_place};
+	from = (struct note){IS_SOURCE, id, move_place(m->a, m->o->to)};
 	return write_note(m->to, &to, err) < 0 ? -1 : write_note(m->from, &from, err);
 }
 
