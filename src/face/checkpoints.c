@@ -49,7 +49,7 @@ static int signed_url(struct request *rq, const char *key, char **out, struct er
 	return sigv4_presign(
 		rq->arena, &signer, HTTP_GET,
 		arena_printf(rq->arena, "%s/s3/%s/%s", face_url(rq), ctx->bucket, buf_cstr(&path)),
-		SIGV4_PRESIGN_MAX_S, clock_wall_ms(), out, err);
+		NULL, 0, SIGV4_PRESIGN_MAX_S, clock_wall_ms(), out, err);
 }
 
 static int load_manifest(struct request *rq, const struct model_checkpoint *row, struct ckpt *out,

@@ -330,31 +330,37 @@ int sigv4_sign(struct arena *a, const struct sigv4_key *key, enum http_method me
 }
 
 int sigv4_presign(struct arena *a, const struct sigv4_key *key, enum http_method method,
-                  const char *url, int64_t expires_s, int64_t now_ms, char **out, struct err *err)
+                  const char *url, const struct http_header *headers, size_t n_headers,
+                  int64_t expires_s, int64_t now_ms, char **out, struct err *err)
 {
 	AUTO_BUF struct buf q = BUF_INIT(SIGV4_TEXT_MAX);
-	char time[SIGV4_TIME_CAP], sig[SIGV4_HEX_LEN + 1];
-	struct http_header host = {"host", NULL};
+	char time[SIGV4_TIME_CAP], sig[SIGV4_HEX_LEN + 1], *host;
+	struct http_header *all = ARENA_ARRAY(a, struct http_header, n_headers + 1);
 	struct sigv4_parts p = {.method = http_method_name[method],
-	                        .headers = &host,
-	                        .n_headers = 1,
-	                        .signed_headers = STR_LIT("host"),
+	                        .headers = all,
+	                        .n_headers = n_headers + 1,
 	                        .payload = STR_LIT(SIGV4_UNSIGNED),
 	                        .time = time};
 	struct url u;
 
-	assert(method < HTTP_METHODS && expires_s > 0 && expires_s <= SIGV4_PRESIGN_MAX_S);
+	assert(method < HTTP_METHODS && n_headers <= HTTP_HEADERS_MAX);
+	assert(expires_s > 0 && expires_s <= SIGV4_PRESIGN_MAX_S);
 	if (url_parse(a, str_of(url), &u, err) < 0)
 		return -1;
-	host.value = authority(a, &u);
+	host = authority(a, &u);
+	all[0] = (struct http_header){"host", host};
+	for (size_t i = 0; i < n_headers; i++)
+		all[i + 1] = headers[i];
+	p.signed_headers = names_of(a, all, p.n_headers);
 	sigv4_time(now_ms, time);
 	p.scope = scope_of(key, time);
 	buf_printf(&q, "X-Amz-Algorithm=" SIGV4_ALGORITHM "&X-Amz-Credential=");
 	url_encode(str_of(arena_printf(a, "%s/%.8s/%s/%s/" SIGV4_TERMINATOR, key->access_key, time,
 	                               key->region, key->service)),
 	           false, &q);
-	buf_printf(&q, "&X-Amz-Date=%s&X-Amz-Expires=%" PRId64 "&X-Amz-SignedHeaders=host", time,
+	buf_printf(&q, "&X-Amz-Date=%s&X-Amz-Expires=%" PRId64 "&X-Amz-SignedHeaders=", time,
 	           expires_s);
+	url_encode(p.signed_headers, false, &q);
 	if (key->session_token != NULL) {
 		buf_puts(&q, "&X-Amz-Security-Token=");
 		url_encode(str_of(key->session_token), false, &q);
@@ -367,7 +373,7 @@ int sigv4_presign(struct arena *a, const struct sigv4_key *key, enum http_method
 	p.query = query_to_sign(a, buf_cstr(&q));
 	if (sigv4_signature(key->secret_key, &p, sig, err) < 0)
 		return -1;
-	*out = arena_printf(a, "%s://%s%s?%.*s&X-Amz-Signature=%s", u.scheme, host.value, u.path,
+	*out = arena_printf(a, "%s://%s%s?%.*s&X-Amz-Signature=%s", u.scheme, host, u.path,
 	                    STR_ARG(p.query), sig);
 	return 0;
 }

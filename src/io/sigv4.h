@@ -28,10 +28,11 @@ int sigv4_sign(struct arena *a, const struct sigv4_key *key, enum http_method me
                const char *payload_hash, int64_t now_ms, struct http_header out[4], size_t *n_out,
                struct err *err) MUST_CHECK;
 
-/* A URL that works for expires_s seconds without headers. */
+/* A URL that works for expires_s seconds with these headers and no others of x-amz- (at most
+ * HTTP_HEADERS_MAX, mostly none). */
 int sigv4_presign(struct arena *a, const struct sigv4_key *key, enum http_method method,
-                  const char *url, int64_t expires_s, int64_t now_ms, char **out,
-                  struct err *err) MUST_CHECK;
+                  const char *url, const struct http_header *headers, size_t n_headers,
+                  int64_t expires_s, int64_t now_ms, char **out, struct err *err) MUST_CHECK;
 
 /* A request as the server received it. In absolute form (through a proxy) it gives path and query
  * only: the Host header is what is signed. */

@@ -343,7 +343,7 @@ static int drain(char **arg, struct err *err)
 
 	streams = MAX(1UL, MIN(streams, (unsigned long)DRAIN_MAX));
 	if (key.access_key != NULL &&
-	    sigv4_presign(a, &key, HTTP_GET, link, 3600, clock_wall_ms(), &link, err) < 0)
+	    sigv4_presign(a, &key, HTTP_GET, link, NULL, 0, 3600, clock_wall_ms(), &link, err) < 0)
 		return -1;
 	if (object_size(link, &size, err) < 0 || url_parse(a, str_of(link), &u, err) < 0)
 		return -1;

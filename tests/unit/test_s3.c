@@ -476,7 +476,9 @@ static void s3_signed_urls(void **state UNUSED)
 	struct err err = {0};
 
 	assert_ok(objstore_put(objects, SEEN, STR_LIT("hello"), &err), &err);
-	assert_ok(sigv4_presign(a, &key, HTTP_GET, plain, 600, clock_wall_ms(), &url, &err), &err);
+	assert_ok(
+		sigv4_presign(a, &key, HTTP_GET, plain, NULL, 0, 600, clock_wall_ms(), &url, &err),
+		&err);
 	get(url, NULL, 0, 200, "hello");
 	get(url, &range, 1, 206, "ell");
 	get(url, &far, 1, 416, "InvalidRange");
@@ -490,15 +492,17 @@ static void s3_signed_urls(void **state UNUSED)
 	other = arena_cstr(a, url); /* another file with this signature */
 	memcpy(strstr(other, "f.bin"), "g.bin", 5);
 	get(other, NULL, 0, 403, "SignatureDoesNotMatch");
-	assert_ok(sigv4_presign(a, &key, HTTP_GET, plain, 600, clock_wall_ms() - 700 * 1000, &url,
-	                        &err),
+	assert_ok(sigv4_presign(a, &key, HTTP_GET, plain, NULL, 0, 600,
+	                        clock_wall_ms() - 700 * 1000, &url, &err),
 	          &err);
 	get(url, NULL, 0, 403, "Request has expired");
-	assert_ok(sigv4_presign(a, &key, HTTP_GET, arena_printf(a, "%s-none", plain), 600,
+	assert_ok(sigv4_presign(a, &key, HTTP_GET, arena_printf(a, "%s-none", plain), NULL, 0, 600,
 	                        clock_wall_ms(), &url, &err),
 	          &err);
 	get(url, NULL, 0, 404, "NoSuchKey");
-	assert_ok(sigv4_presign(a, &key, HTTP_PUT, plain, 600, clock_wall_ms(), &url, &err), &err);
+	assert_ok(
+		sigv4_presign(a, &key, HTTP_PUT, plain, NULL, 0, 600, clock_wall_ms(), &url, &err),
+		&err);
 	expect((struct try){.method = HTTP_PUT,
 	                    .target = url + strlen(base),
 	                    .body = STR_LIT("x"),

@@ -123,8 +123,8 @@ static void sigv4_presigns_like_aws(void **state UNUSED)
 	struct err err = {0};
 	char *url;
 
-	assert_ok(sigv4_presign(a, &aws, HTTP_GET, "https://" HOST "/test.txt", 86400, WHEN, &url,
-	                        &err),
+	assert_ok(sigv4_presign(a, &aws, HTTP_GET, "https://" HOST "/test.txt", NULL, 0, 86400,
+	                        WHEN, &url, &err),
 	          &err);
 	assert_string_equal(url, "https://" HOST "/test.txt?" PRESIGNED_QUERY);
 	assert_true(str_eq(sigv4_access_key(a, &rq), ACCESS));
@@ -322,8 +322,8 @@ static void sigv4_session_tokens(void **state UNUSED)
 			trip_make(&t, a, &signer, "http://h:8000/s3/b/k");
 			if (presigned == 1) {
 				assert_ok(sigv4_presign(a, &signer, HTTP_GET,
-				                        "http://h:8000/s3/b/k", 60, WHEN, &url,
-				                        &err),
+				                        "http://h:8000/s3/b/k", NULL, 0, 60, WHEN,
+				                        &url, &err),
 				          &err);
 				t.rq.method = HTTP_GET;
 				t.rq.n_headers = 1; /* Host */

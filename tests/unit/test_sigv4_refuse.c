@@ -309,8 +309,8 @@ static void sigv4_presigned_keeps_its_query(void **state UNUSED)
 	char *url;
 
 	assert_ok(sigv4_presign(a, &aws, HTTP_PUT,
-	                        "http://[::1]:9000/b/a%20b?uploadId=x+y%2F1&partNumber=2", 60, WHEN,
-	                        &url, &err),
+	                        "http://[::1]:9000/b/a%20b?uploadId=x+y%2F1&partNumber=2", NULL, 0,
+	                        60, WHEN, &url, &err),
 	          &err);
 	assert_ok(url_parse(a, str_of(url), &u, &err), &err);
 	assert_non_null(strstr(url, "http://[::1]:9000/b/a%20b?"));
@@ -325,6 +325,18 @@ static void sigv4_presigned_keeps_its_query(void **state UNUSED)
 	rq.n_headers = 3; /* nor to make what is written public */
 	assert_err(sigv4_verify(a, &aws, &rq, WHEN, &err), &err, ERR_DENIED,
 	           "AccessDenied: There were headers present");
+
+	assert_ok(sigv4_presign(a, &aws, HTTP_PUT, "http://[::1]:9000/b/k", &h[2], 1, 60, WHEN,
+	                        &url, &err),
+	          &err);
+	assert_ok(url_parse(a, str_of(url), &u, &err), &err);
+	assert_non_null(strstr(u.query, "X-Amz-SignedHeaders=host%3Bx-amz-acl"));
+	rq.path = str_of(u.path);
+	rq.query = str_of(u.query);
+	assert_ok(sigv4_verify(a, &aws, &rq, WHEN, &err), &err);
+	h[2].value = "private";
+	assert_err(sigv4_verify(a, &aws, &rq, WHEN, &err), &err, ERR_DENIED,
+	           "SignatureDoesNotMatch: ");
 }
 
 static void sigv4_access_key_of_odd_requests(void **state UNUSED)
