@@ -5,6 +5,7 @@
 static const struct objstore_ops *const drivers[] = {
 	&objstore_dir,
 	&objstore_s3,
+	&objstore_signed,
 	&objstore_mem,
 	&objstore_fault, /* fault:<n>:<url> fails the n-th call of <url>'s store */
 };
@@ -229,6 +230,26 @@ int objstore_fd(struct objstore *os, const char *key, int *fd, struct objstore_i
 	return finish(os, rc, "open", key, err);
 }
 
+int objstore_presign(struct objstore *os, struct arena *a, const struct objstore_request *rq,
+                     struct objstore_signed *out, struct err *err)
+{
+	struct objstore_signed got = {0};
+	int rc;
+
+	assert(rq->expires_s > 0 && rq->expires_s <= SIGV4_PRESIGN_MAX_S);
+	if (begin(os, "sign", rq->key, err) < 0)
+		return -1;
+	if (os->ops->presign == NULL)
+		rc = err_set(err, ERR_UNSUPPORTED, "this store is not spoken to by HTTP");
+	else if (rq->copy_from != NULL && objstore_check_key(str_of(rq->copy_from), err) < 0)
+		rc = -1;
+	else
+		rc = os->ops->presign(os, a, rq, &got, err);
+	if (rc == 0)
+		*out = got;
+	return finish(os, rc, "sign", rq->key, err);
+}
+
 struct ordered { /* keys come in order, start with the prefix, after `after`: checked for all */
 	objstore_each_fn *each;
 	void *arg;
@@ -271,7 +292,9 @@ int objstore_list(struct objstore *os, const char *prefix, const char *after, si
 		rc = 0;
 	} else {
 		copy_cut(o.last, sizeof(o.last), after == NULL ? "" : after);
-		rc = os->ops->list(os, prefix, after, max, check_order, &o, &got, err);
+		rc = os->ops->list == NULL
+		             ? err_set(err, ERR_UNSUPPORTED, "this store cannot list")
+		             : os->ops->list(os, prefix, after, max, check_order, &o, &got, err);
 		assert(rc < 0 || o.n <= max);
 	}
 	if (rc == 0)
@@ -387,7 +410,8 @@ int objstore_sweep(struct objstore *os, int64_t max_age_s, bool dry_run, struct 
 	int rc;
 
 	assert(max_age_s >= 0 && err->code == ERR_NONE);
-	rc = os->ops->sweep(os, max_age_s, dry_run, &n, err);
+	rc = os->ops->sweep == NULL ? err_set(err, ERR_UNSUPPORTED, "this store cannot list")
+	                            : os->ops->sweep(os, max_age_s, dry_run, &n, err);
 	if (rc == 0)
 		*out = n;
 	return finish(os, rc, "sweep", "uploads", err);

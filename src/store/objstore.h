@@ -6,7 +6,10 @@
  * arguments, count, and put the store and key in front of every error. Thread-safe.
  *
  *   dir:/path                      a directory; keys are paths below it
- *   s3:https://host[:port]/bucket  any S3-compatible store, path style; keys from objstore_env
+ *   s3:https://host[:port]/bucket[/prefix]
+ *                                  any S3-compatible store, path style; keys from objstore_env
+ *   signed:                        the same for one who has no keys: somebody else signs each
+ *                                  request (objstore_env.signer); it cannot list
  *   mem:                           for tests
  *   fault:<n>:<url>                fails the n-th call of <url>'s store
  */
@@ -25,9 +28,26 @@
 
 struct objstore; /* opaque to callers; drivers see objstore_impl.h */
 
-struct objstore_env { /* what s3 needs; zeroed for the others */
+/* One request to an S3 store, to be signed for somebody who has no keys. */
+struct objstore_request {
+	enum http_method method;
+	const char *key;
+	const char *query;     /* encoded, without '?'; NULL: none */
+	const char *copy_from; /* the key that a PUT copies; NULL: it does not */
+	int64_t expires_s;
+};
+struct objstore_signed {
+	const char *url;         /* the whole request but for its body and headers of ranges */
+	const char *copy_source; /* value of the header x-amz-copy-source; NULL: none */
+};
+
+struct objstore_env { /* what s3 and signed need; zeroed for the others */
 	struct http_client *client;
 	struct sigv4_key key; /* access_key NULL: unsigned requests */
+	/* of signed: called for every try of every request, from any thread */
+	int (*signer)(void *arg, struct arena *a, const struct objstore_request *rq,
+	              struct objstore_signed *out, struct err *err);
+	void *signer_arg;
 };
 
 struct objstore_info {
@@ -86,6 +106,10 @@ int objstore_read_same(struct objstore *os, const char *key, const char *etag, u
 /* A descriptor to read the object from, for sendfile. ERR_UNSUPPORTED where there is none. */
 int objstore_fd(struct objstore *os, const char *key, int *fd, struct objstore_info *info,
                 struct err *err) MUST_CHECK;
+/* Lets somebody else do this request until it expires (1 s to SIGV4_PRESIGN_MAX_S).
+ * ERR_UNSUPPORTED where the store is not spoken to by HTTP. */
+int objstore_presign(struct objstore *os, struct arena *a, const struct objstore_request *rq,
+                     struct objstore_signed *out, struct err *err) MUST_CHECK;
 /* Keys that start with prefix, after `after` (may be NULL), in order, at most max (<= 1000).
  * *more: there are further ones. */
 int objstore_list(struct objstore *os, const char *prefix, const char *after, size_t max,

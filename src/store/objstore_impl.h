@@ -1,8 +1,8 @@
 /*
  * objstore_impl.h - what a driver of objstore.h is made of, and the guard that every caller passes.
  * A driver's functions may rely on: a checked key, sizes within the limits of objstore.h, *err
- * clear, outputs not NULL unless said so. Optional are *fd (NULL: ERR_UNSUPPORTED), *copy_all and
- * *del_all.
+ * clear, outputs not NULL unless said so. Optional are *fd, *presign, *list and *sweep (NULL:
+ * ERR_UNSUPPORTED), *copy_all and *del_all.
  */
 #ifndef OBJSTORE_IMPL_H
 #define OBJSTORE_IMPL_H
@@ -48,6 +48,8 @@ struct objstore_ops {
 	            struct err *err);
 	int (*fd)(struct objstore *os, const char *key, int *fd, struct objstore_info *info,
 	          struct err *err);
+	int (*presign)(struct objstore *os, struct arena *a, const struct objstore_request *rq,
+	               struct objstore_signed *out, struct err *err);
 	int (*list)(struct objstore *os, const char *prefix, const char *after, size_t max,
 	            objstore_each_fn *each, void *arg, bool *more, struct err *err);
 	int (*del)(struct objstore *os, const char *key, struct err *err);
@@ -73,7 +75,8 @@ struct objstore {
 	atomic_uint_fast64_t n_calls, n_errors;
 };
 
-extern const struct objstore_ops objstore_dir, objstore_s3, objstore_mem, objstore_fault;
+extern const struct objstore_ops objstore_dir, objstore_s3, objstore_signed, objstore_mem,
+	objstore_fault;
 
 /* S3's rule for the ETag of an object made of parts: MD5 over the parts' MD5s, a dash, their
  * number. */

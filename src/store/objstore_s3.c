@@ -88,9 +88,8 @@ static int s3_put_stream(struct objstore *os, const char *key, uint64_t size,
 static int s3_copy(struct objstore *os, const char *from, const char *to, struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	AUTO_BUF struct buf source = BUF_INIT(4 * OBJSTORE_KEY_MAX);
-	struct s3store *s = (struct s3store *)os;
-	struct s3_call c = {.method = HTTP_PUT, .key = to, .n_header = 1, .stall_ms = S3_FINISH_MS};
+	struct s3_call c = {
+		.method = HTTP_PUT, .key = to, .copy_from = from, .stall_ms = S3_FINISH_MS};
 	struct objstore_info info;
 
 	if (s3_stat(os, from, &info, err) < 0)
@@ -100,10 +99,7 @@ static int s3_copy(struct objstore *os, const char *from, const char *to, struct
 		               "S3 copies objects of up to 5 GiB in one step, not %" PRIu64
 		               " bytes",
 		               info.size);
-	buf_printf(&source, "/%s/", s->bucket);
-	url_encode(str_of(from), true, &source);
-	c.header[0] = (struct http_header){"x-amz-copy-source", buf_cstr(&source)};
-	return s3_call(s, &c, &reply, err);
+	return s3_call((struct s3store *)os, &c, &reply, err);
 }
 
 /* ---- ranges -------------------------------------------------------------------------- */
@@ -200,12 +196,38 @@ static int s3_read(struct objstore *os, const char *key, const char *etag, uint6
 
 /* ---- list, delete -------------------------------------------------------------------- */
 
+/* A key of the bucket as ours, NULL when it is somebody else's. */
+const char *s3_own_key(const struct s3store *s, const char *key)
+{
+	return str_starts(str_of(key), s->prefix) ? key + strlen(s->prefix) : NULL;
+}
+
+static int check_listing(struct s3store *s, struct s3xml_listing *l, const char *prefix,
+                         const char *after, size_t max, struct err *err)
+{
+	const char *last = after;
+
+	if (l->n > max)
+		return err_set(err, ERR_IO, "the store listed %zu keys; %zu were requested", l->n,
+		               max);
+	for (size_t i = 0; i < l->n; i++) {
+		const char *key = s3_own_key(s, l->entry[i].key);
+
+		if (key == NULL || !str_starts(str_of(key), prefix) ||
+		    (last != NULL && strcmp(last, key) >= 0))
+			return err_set(err, ERR_IO, "the store lists keys out of order");
+		l->entry[i].key = last = key;
+	}
+	return 0;
+}
+
 static int s3_list(struct objstore *os, const char *prefix, const char *after, size_t max,
                    objstore_each_fn *each, void *arg, bool *more, struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	AUTO_BUF struct buf query = BUF_INIT(8 * OBJSTORE_KEY_MAX);
+	AUTO_BUF struct buf query = BUF_INIT(8 * (OBJSTORE_KEY_MAX + S3_PREFIX_MAX));
 	AUTO_ARENA struct arena *a = arena_new();
+	struct s3store *s = (struct s3store *)os;
 	struct s3_call c = {.total_ms = S3_SHORT_MS};
 	struct s3xml_listing l;
 	char text[16];
@@ -213,23 +235,14 @@ static int s3_list(struct objstore *os, const char *prefix, const char *after, s
 	FMT(text, "%zu", max);
 	buf_puts(&query, "list-type=2");
 	s3_query(&query, "max-keys", text);
-	s3_query(&query, "prefix", prefix);
+	s3_query(&query, "prefix", arena_printf(a, "%s%s", s->prefix, prefix));
 	if (after != NULL)
-		s3_query(&query, "start-after", after);
+		s3_query(&query, "start-after", arena_printf(a, "%s%s", s->prefix, after));
 	c.query = buf_cstr(&query);
-	if (s3_call((struct s3store *)os, &c, &reply, err) < 0 ||
-	    s3xml_listing(a, buf_view(&reply.body), &l, err) < 0)
+	if (s3_call(s, &c, &reply, err) < 0 ||
+	    s3xml_listing(a, buf_view(&reply.body), &l, err) < 0 ||
+	    check_listing(s, &l, prefix, after, max, err) < 0)
 		return -1;
-	if (l.n > max)
-		return err_set(err, ERR_IO, "the store listed %zu keys; %zu were requested", l.n,
-		               max);
-	for (size_t i = 0; i < l.n; i++) {
-		const char *last = i == 0 ? after : l.entry[i - 1].key;
-
-		if (!str_starts(str_of(l.entry[i].key), prefix) ||
-		    (last != NULL && strcmp(last, l.entry[i].key) >= 0))
-			return err_set(err, ERR_IO, "the store lists keys out of order");
-	}
 	for (size_t i = 0; i < l.n; i++)
 		each(arg, l.entry[i].key, &l.entry[i].info);
 	*more = l.truncated;
@@ -272,6 +285,7 @@ static void s3_close(struct objstore *os)
 	wipe(s->key.service);
 	free(s->endpoint);
 	free(s->bucket);
+	free(s->prefix);
 	free(s);
 }
 
@@ -280,25 +294,45 @@ static const char *copy_of(const char *text, const char *dflt)
 	return text != NULL ? xstrdup(text) : dflt != NULL ? xstrdup(dflt) : NULL;
 }
 
+/* "/bucket" or "/bucket/some/prefix", as it stands in a URL. */
+static int parse_place(struct s3store *s, struct arena *a, const char *path, struct err *err)
+{
+	struct str rest = {0}, bucket = {0};
+
+	if (url_decode(a, str_of(path + 1), &rest, err) < 0)
+		return -1;
+	while (rest.n > 0 && rest.p[rest.n - 1] == '/')
+		rest.n--;
+	if (rest.n == 0 || !str_cut(&rest, '/', &bucket) || bucket.n == 0)
+		return err_set(err, ERR_INVALID, "it names no bucket");
+	if (rest.n > S3_PREFIX_MAX || (rest.n > 0 && objstore_check_key(rest, err) < 0)) {
+		err_clear(err);
+		return err_set(err, ERR_INVALID,
+		               "the prefix in the bucket should be plain names of at most %d bytes "
+		               "in all, with '/' between them",
+		               S3_PREFIX_MAX);
+	}
+	s->bucket = xasprintf("%.*s", STR_ARG(bucket));
+	s->prefix = rest.n > 0 ? xasprintf("%.*s/", STR_ARG(rest)) : xstrdup("");
+	return 0;
+}
+
 static int s3_open(struct objstore **out, const char *rest, const struct objstore_env *env,
                    struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct s3store *s;
-	const char *bucket;
 	struct url u;
 
 	if (env->client == NULL)
 		return err_set(err, ERR_INVALID, "S3 needs an HTTP client");
 	if (url_parse(a, str_of(rest), &u, err) < 0)
 		return -1;
-	bucket = u.path + 1;
-	if (u.user != NULL || u.query != NULL || bucket[0] == '\0' || strchr(bucket, '/') != NULL)
+	if (u.user != NULL || u.query != NULL)
 		return err_set(err, ERR_INVALID,
 		               "write s3:https://host/bucket; credentials come from settings");
 	s = xcalloc(1, sizeof(*s));
 	s->client = env->client;
-	s->bucket = xstrdup(bucket);
 	s->endpoint = strchr(u.host, ':') != NULL
 	                      ? xasprintf("%s://[%s]:%u", u.scheme, u.host, u.port)
 	                      : xasprintf("%s://%s:%u", u.scheme, u.host, u.port);
@@ -307,26 +341,46 @@ static int s3_open(struct objstore **out, const char *rest, const struct objstor
 	s->key.session_token = copy_of(env->key.session_token, NULL);
 	s->key.region = copy_of(env->key.region, "us-east-1");
 	s->key.service = copy_of(env->key.service, "s3");
+	if (parse_place(s, a, u.path, err) < 0) {
+		s3_close(&s->base);
+		return -1;
+	}
 	*out = &s->base;
 	return 0;
 }
 
+static int signed_open(struct objstore **out, const char *rest, const struct objstore_env *env,
+                       struct err *err)
+{
+	struct s3store *s;
+
+	if (env->client == NULL || env->signer == NULL || rest[0] != '\0')
+		return err_set(err, ERR_INVALID, "it needs an HTTP client and a signer");
+	s = xcalloc(1, sizeof(*s));
+	s->client = env->client;
+	s->signer = env->signer;
+	s->signer_arg = env->signer_arg;
+	*out = &s->base;
+	return 0;
+}
+
+#define SAME_FOR_BOTH                                                                              \
+	.close = s3_close, .get = s3_get, .put = s3_put, .put_file = s3_put_file,                  \
+	.put_stream = s3_put_stream, .copy = s3_copy, .stat = s3_stat, .read = s3_read,            \
+	.del = s3_del, .parts_begin = s3_parts_begin, .parts_put = s3_parts_put,                   \
+	.parts_end = s3_parts_end, .parts_abort = s3_parts_abort
+
 const struct objstore_ops objstore_s3 = {
 	.scheme = "s3",
 	.open = s3_open,
-	.close = s3_close,
-	.get = s3_get,
-	.put = s3_put,
-	.put_file = s3_put_file,
-	.put_stream = s3_put_stream,
-	.copy = s3_copy,
-	.stat = s3_stat,
-	.read = s3_read,
+	SAME_FOR_BOTH,
+	.presign = s3_presign,
 	.list = s3_list,
-	.del = s3_del,
-	.parts_begin = s3_parts_begin,
-	.parts_put = s3_parts_put,
-	.parts_end = s3_parts_end,
-	.parts_abort = s3_parts_abort,
 	.sweep = s3_sweep,
+};
+
+const struct objstore_ops objstore_signed = {
+	.scheme = "signed",
+	.open = signed_open,
+	SAME_FOR_BOTH,
 };

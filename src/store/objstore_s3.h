@@ -15,6 +15,8 @@
 #define S3_PART ((uint64_t)16 << 20)
 #define S3_PART_STEP ((uint64_t)1 << 20)
 #define S3_STREAMS 4
+#define S3_SIGNED_S 3600 /* a signature that somebody else gives is good for this long */
+#define S3_PREFIX_MAX 200
 #define S3_REPLY_MAX ((size_t)8 << 20)
 #define S3_SHORT_MS (60 * 1000)       /* requests without a body to speak of */
 #define S3_FINISH_MS (10 * 60 * 1000) /* completing and copying: the store moves the bytes */
@@ -23,13 +25,18 @@ struct s3store {
 	struct objstore base;
 	struct http_client *client; /* the caller's */
 	struct sigv4_key key;       /* copies; access_key NULL: unsigned */
-	char *endpoint, *bucket;    /* "https://host:port", "name" */
+	char *endpoint, *bucket;    /* "https://host:port", "name"; NULL with a signer */
+	char *prefix;               /* of every key in the bucket: "" or "a/b/" */
+	int (*signer)(void *arg, struct arena *a, const struct objstore_request *rq,
+	              struct objstore_signed *out, struct err *err);
+	void *signer_arg;
 };
 
 struct s3_call {
 	enum http_method method;
-	const char *key;   /* NULL: the bucket itself */
-	const char *query; /* encoded, or NULL */
+	const char *key;       /* NULL: the bucket itself */
+	const char *query;     /* encoded, or NULL */
+	const char *copy_from; /* the key that is copied, or NULL */
 	struct http_header header[4];
 	size_t n_header;
 	struct str body;
@@ -50,6 +57,8 @@ int s3_call_once(struct s3store *s, const struct s3_call *c, struct http_reply *
 /* Up to S3_TRIES, while the error is of a kind that passes. Not for calls with a sink. */
 int s3_call(struct s3store *s, const struct s3_call *c, struct http_reply *reply,
             struct err *err) MUST_CHECK;
+int s3_presign(struct objstore *os, struct arena *a, const struct objstore_request *rq,
+               struct objstore_signed *out, struct err *err) MUST_CHECK;
 /* The ETag header without quotes; "" when there is none. */
 void s3_etag(const struct http_reply *reply, char out[80]);
 /* "name=value" with what a query needs, encoded. */
@@ -82,6 +91,7 @@ int s3_parts_abort(struct objstore *os, const char *key, const char *id,
                    struct err *err) MUST_CHECK;
 int s3_sweep(struct objstore *os, int64_t max_age_s, bool dry_run, struct objstore_swept *out,
              struct err *err) MUST_CHECK;
+const char *s3_own_key(const struct s3store *s, const char *key);
 int s3_stat(struct objstore *os, const char *key, struct objstore_info *out,
             struct err *err) MUST_CHECK;
 

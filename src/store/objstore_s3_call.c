@@ -26,7 +26,7 @@ void s3_etag(const struct http_reply *reply, char out[80])
 }
 
 /* S3's own word and sentence, and the kind of error they are. */
-static int refused(const struct http_reply *reply, struct err *err)
+static int refused(const struct s3store *s, const struct http_reply *reply, struct err *err)
 {
 	const char *code = "", *message = "";
 	enum err_code kind = err_from_http(reply->status);
@@ -40,6 +40,8 @@ static int refused(const struct http_reply *reply, struct err *err)
 		kind = ERR_INVALID;
 	else if (strcmp(code, "RequestTimeout") == 0 || strcmp(code, "InternalError") == 0)
 		kind = ERR_UNAVAILABLE;
+	else if (s->signer != NULL && kind == ERR_DENIED && strstr(message, "expired") != NULL)
+		kind = ERR_UNAVAILABLE; /* the next try asks for another signature */
 	err->retry_after_s = reply->retry_after_s;
 	if (code[0] != '\0')
 		return err_set(err, kind, "%s: %s (HTTP %d)", code, message, reply->status);
@@ -61,13 +63,95 @@ static bool holds_error(const struct s3_call *c, const struct http_reply *reply)
 	return code[0] != '\0';
 }
 
+/* NULL key: the bucket itself. */
+static int url_of(const struct s3store *s, struct arena *a, const char *key, const char *query,
+                  const char **out, struct err *err)
+{
+	AUTO_BUF struct buf url = BUF_INIT(S3_URL_MAX);
+
+	buf_printf(&url, "%s/%s", s->endpoint, s->bucket);
+	if (key != NULL) {
+		buf_putc(&url, '/');
+		url_encode(str_of(s->prefix), true, &url);
+		url_encode(str_of(key), true, &url);
+	}
+	if (query != NULL)
+		buf_printf(&url, "?%s", query);
+	if (buf_check(&url, "the URL", err) < 0)
+		return -1;
+	*out = arena_strz(a, buf_view(&url));
+	return 0;
+}
+
+static const char *copy_source(const struct s3store *s, struct arena *a, const char *from)
+{
+	AUTO_BUF struct buf source = BUF_INIT(S3_URL_MAX);
+
+	if (from == NULL)
+		return NULL;
+	buf_printf(&source, "/%s/", s->bucket);
+	url_encode(str_of(s->prefix), true, &source);
+	url_encode(str_of(from), true, &source);
+	return arena_strz(a, buf_view(&source)); /* two keys: it fits */
+}
+
+int s3_presign(struct objstore *os, struct arena *a, const struct objstore_request *rq,
+               struct objstore_signed *out, struct err *err)
+{
+	struct s3store *s = (struct s3store *)os;
+	struct http_header header = {"x-amz-copy-source", copy_source(s, a, rq->copy_from)};
+	const char *url = NULL;
+	char *got = NULL;
+
+	if (s->key.access_key == NULL)
+		return err_set(err, ERR_UNSUPPORTED, "there are no keys to sign with");
+	if (url_of(s, a, rq->key, rq->query, &url, err) < 0 ||
+	    sigv4_presign(a, &s->key, rq->method, url, &header, header.value != NULL, rq->expires_s,
+	                  clock_wall_ms(), &got, err) < 0)
+		return -1;
+	*out = (struct objstore_signed){got, header.value};
+	return 0;
+}
+
+/* Somebody else's signature, which is good for a while. */
+static int ask_signer(struct s3store *s, struct arena *a, const struct s3_call *c,
+                      struct http_call *call, struct http_header *all, struct err *err)
+{
+	const struct objstore_request rq = {.method = c->method,
+	                                    .key = c->key,
+	                                    .query = c->query,
+	                                    .copy_from = c->copy_from,
+	                                    .expires_s = S3_SIGNED_S};
+	struct objstore_signed signed_ = {0};
+
+	assert(c->key != NULL);
+	if (s->signer(s->signer_arg, a, &rq, &signed_, err) < 0)
+		return -1;
+	call->url = signed_.url;
+	if (signed_.copy_source != NULL)
+		all[call->n_headers++] =
+			(struct http_header){"x-amz-copy-source", signed_.copy_source};
+	for (size_t i = 0; i < c->n_header; i++)
+		all[call->n_headers++] = c->header[i];
+	call->headers = all;
+	return 0;
+}
+
 static int sign(struct s3store *s, struct arena *a, const struct s3_call *c, struct http_call *call,
                 struct http_header *all, struct err *err)
 {
+	struct http_header own[COUNT(c->header) + 1];
 	const char *hash = SIGV4_UNSIGNED;
 	char hex[HASH_HEX_CAP];
+	size_t n_own = 0;
 
-	call->n_headers = 0;
+	if (url_of(s, a, c->key, c->query, &call->url, err) < 0)
+		return -1;
+	for (size_t i = 0; i < c->n_header; i++)
+		own[n_own++] = c->header[i];
+	if (c->copy_from != NULL)
+		own[n_own++] =
+			(struct http_header){"x-amz-copy-source", copy_source(s, a, c->copy_from)};
 	if (s->key.access_key != NULL) {
 		if (c->body_len == 0 && !c->unsigned_body) {
 			struct digest d = hash_sha256(c->body.p, c->body.n);
@@ -75,12 +159,12 @@ static int sign(struct s3store *s, struct arena *a, const struct s3_call *c, str
 			digest_hex(&d, hex);
 			hash = hex;
 		}
-		if (sigv4_sign(a, &s->key, c->method, call->url, c->header, c->n_header, hash,
-		               clock_wall_ms(), all, &call->n_headers, err) < 0)
+		if (sigv4_sign(a, &s->key, c->method, call->url, own, n_own, hash, clock_wall_ms(),
+		               all, &call->n_headers, err) < 0)
 			return -1;
 	}
-	for (size_t i = 0; i < c->n_header; i++)
-		all[call->n_headers++] = c->header[i];
+	for (size_t i = 0; i < n_own; i++)
+		all[call->n_headers++] = own[i];
 	call->headers = all;
 	return 0;
 }
@@ -89,9 +173,8 @@ int s3_call_once(struct s3store *s, const struct s3_call *c, struct http_reply *
                  struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	AUTO_BUF struct buf url = BUF_INIT(S3_URL_MAX);
 	AUTO_HTTP_REPLY struct http_reply got = {0};
-	struct http_header all[8];
+	struct http_header all[COUNT(c->header) + 5];
 	struct http_call call = {
 		.method = c->method,
 		.body = c->body,
@@ -108,20 +191,12 @@ int s3_call_once(struct s3store *s, const struct s3_call *c, struct http_reply *
 		.cancel = c->cancel,
 	};
 
-	buf_printf(&url, "%s/%s", s->endpoint, s->bucket);
-	if (c->key != NULL) {
-		buf_putc(&url, '/');
-		url_encode(str_of(c->key), true, &url);
-	}
-	if (c->query != NULL)
-		buf_printf(&url, "?%s", c->query);
-	if (buf_check(&url, "the URL", err) < 0)
-		return -1;
-	call.url = buf_cstr(&url);
-	if (sign(s, a, c, &call, all, err) < 0 || http_do(s->client, &call, &got, err) < 0)
+	if ((s->signer != NULL ? ask_signer(s, a, c, &call, all, err)
+	                       : sign(s, a, c, &call, all, err)) < 0 ||
+	    http_do(s->client, &call, &got, err) < 0)
 		return -1;
 	if (got.status < 200 || got.status > 299 || holds_error(c, &got))
-		return refused(&got, err);
+		return refused(s, &got, err);
 	*reply = got;
 	got = (struct http_reply){0};
 	return 0;

@@ -129,6 +129,7 @@ int s3_sweep(struct objstore *os, int64_t max_age_s, bool dry_run, struct objsto
 	int64_t before_ms = clock_wall_ms() - max_age_s * 1000;
 	AUTO_ARENA struct arena *a = arena_new();
 	const char *next_key = NULL, *next_id = NULL;
+	struct s3store *s = (struct s3store *)os;
 
 	for (int page = 0; page < S3_PAGES_MAX; page++) {
 		AUTO_BUF struct buf query = BUF_INIT(8 * OBJSTORE_KEY_MAX);
@@ -137,19 +138,22 @@ int s3_sweep(struct objstore *os, int64_t max_age_s, bool dry_run, struct objsto
 		struct s3xml_uploads l;
 
 		s3_query(&query, "uploads", "");
+		if (s->prefix[0] != '\0')
+			s3_query(&query, "prefix", s->prefix);
 		if (next_key != NULL)
 			s3_query(&query, "key-marker", next_key);
 		if (next_id != NULL)
 			s3_query(&query, "upload-id-marker", next_id);
 		c.query = buf_cstr(&query);
-		if (s3_call((struct s3store *)os, &c, &reply, err) < 0 ||
+		if (s3_call(s, &c, &reply, err) < 0 ||
 		    s3xml_uploads(a, buf_view(&reply.body), &l, err) < 0)
 			return -1;
 		for (size_t i = 0; i < l.n; i++) {
-			if (l.upload[i].begun_ms > before_ms)
+			const char *key = s3_own_key(s, l.upload[i].key);
+
+			if (key == NULL || l.upload[i].begun_ms > before_ms)
 				continue;
-			if (dry_run ||
-			    s3_parts_abort(os, l.upload[i].key, l.upload[i].id, err) == 0)
+			if (dry_run || s3_parts_abort(os, key, l.upload[i].id, err) == 0)
 				out->uploads++;
 			else if (err->code != ERR_NOT_FOUND)
 				return -1;
