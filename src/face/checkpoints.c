@@ -1,8 +1,9 @@
 /*
  * checkpoints.c - checkpoints and their files, the uploaded code, and credentials for uploads.
  *
- * Files come from the manifests in the object store. Their URLs are presigned for seven days on
- * this server's own S3 face, so a plain GET, with ranges, is all that a reader needs.
+ * Files come from the manifests in the object store. Their URLs are presigned for seven days, by
+ * the store where it speaks HTTP and else on this server's own S3 face, so a plain GET, with
+ * ranges, is all that a reader needs.
  */
 #include "base/clock.h"
 #include "face/handlers.h"
@@ -36,20 +37,35 @@ int checkpoints_list(struct request *rq, struct err *err)
 	return answer_send(rq, &an, 200, err);
 }
 
-/* A URL of this server that reads one object without any header. */
-static int signed_url(struct request *rq, const char *key, char **out, struct err *err)
+/* A URL that reads one object without any header: of the store where that speaks HTTP, else of this
+ * server. */
+static int signed_url(struct request *rq, const char *key, const char **out, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
+	const struct objstore_request get = {
+		.method = HTTP_GET, .key = key, .expires_s = SIGV4_PRESIGN_MAX_S};
+	struct objstore_signed signed_ = {0};
+	char *own = NULL;
 	AUTO_BUF struct buf path = BUF_INIT(4 * OBJSTORE_KEY_MAX);
 	struct sigv4_key signer = {.region = REGION, .service = "s3"};
 
+	if (objstore_presign(ctx->objects, rq->arena, &get, &signed_, err) == 0) {
+		*out = signed_.url;
+		return 0;
+	}
+	if (err->code != ERR_UNSUPPORTED)
+		return -1;
+	err_clear(err);
 	if (ctx->ops->url_key(ctx->of, rq->arena, &signer.access_key, &signer.secret_key, err) < 0)
 		return -1;
 	url_encode(str_of(key), true, &path);
-	return sigv4_presign(
-		rq->arena, &signer, HTTP_GET,
-		arena_printf(rq->arena, "%s/s3/%s/%s", face_url(rq), ctx->bucket, buf_cstr(&path)),
-		NULL, 0, SIGV4_PRESIGN_MAX_S, clock_wall_ms(), out, err);
+	if (sigv4_presign(rq->arena, &signer, HTTP_GET,
+	                  arena_printf(rq->arena, "%s/s3/%s/%s", face_url(rq), ctx->bucket,
+	                               buf_cstr(&path)),
+	                  NULL, 0, SIGV4_PRESIGN_MAX_S, clock_wall_ms(), &own, err) < 0)
+		return -1;
+	*out = own;
+	return 0;
 }
 
 static int load_manifest(struct request *rq, const struct model_checkpoint *row, struct ckpt *out,
@@ -74,7 +90,8 @@ static int show_file(struct request *rq, struct js *js, const struct model_job *
 	const char *prefix = ckpt_prefix(rq->arena, j->project_id, j->id);
 	const struct manifest_file *f = &c->files.file[i];
 	const struct ckpt_file *about = &c->about[i];
-	char hex[HASH_HEX_CAP], when[CLOCK_ISO_CAP], *url = NULL;
+	char hex[HASH_HEX_CAP], when[CLOCK_ISO_CAP];
+	const char *url = NULL;
 
 	if (signed_url(rq, ckpt_file_key(rq->arena, prefix, c, i), &url, err) < 0)
 		return -1;
@@ -231,7 +248,7 @@ int job_download(struct request *rq, struct err *err)
 	js_list(&an.js);
 	DOC_EACH (artifact, list) {
 		const char *key = doc_cstr(doc_get(artifact, "s3_key"), NULL);
-		char *url = NULL;
+		const char *url = NULL;
 
 		if (key == NULL || shown++ == ARTIFACTS_MAX)
 			break;
