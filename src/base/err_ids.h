@@ -104,6 +104,10 @@
 	X(MASTER_KEY_MISSING,   NOT_FOUND,   "master_key_missing",     "The database has rows, and the data folder has no master key. Copy master.key from the data folder of its server; a new key could open none of its secrets.") \
 	X(MASTER_KEY_WRONG,     INVALID,     "master_key_wrong",       "The master key in the data folder does not belong to the database. Copy the one of its server.") \
 	X(DATABASE_IN_USE,      CONFLICT,    "database_in_use",        "Another Stoker server uses the database. One server at a time may: stop the other one, or give this one a database of its own.") \
+	X(OBJECTS_FOREIGN,      CONFLICT,    "objects_foreign",        "The object store has the mark (stoker.json) of another Stoker's database. Give this server a bucket or a prefix of its own.") \
+	X(OBJECTS_ELSEWHERE,    CONFLICT,    "objects_elsewhere",      "This database's objects are in another store. Start the server with that one, or copy all of them here first, stoker.json included, with any S3 tool.") \
+	X(OBJECTS_MISSING,      NOT_FOUND,   "objects_missing",        "The bucket of --objects does not exist. Create it; the server makes none.") \
+	X(OBJECTS_DENIED,       DENIED,      "objects_denied",         "The object store refuses the server's keys. They need to read, write, list and delete objects of the bucket, at least below the prefix.") \
 	X(DATABASE_MOVED,       CONFLICT,    "database_moved",         "The rows of this database were moved to another one. Start the server with that one as --database.") \
 	X(DATABASE_INCOMPLETE,  CONFLICT,    "database_incomplete",    "A move into this database was interrupted. Run stoker server --move-database FROM TO again; it goes on where it stopped.") \
 	X(DATABASE_NOT_EMPTY,   CONFLICT,    "database_not_empty",     "Rows can only be moved into a database, a schema or a file that is new. This one has rows of its own.") \

@@ -105,6 +105,20 @@ static const struct field image_rows[] = {
 };
 static const struct shape image_shape = SHAPE(wire_image, image_rows, 0);
 
+static const struct field sign_rows[] = {
+	ROW(wire_sign, TEXT,  method),
+	ROW(wire_sign, TEXT,  key),
+	ROW(wire_sign, TEXT0, query),
+	ROW(wire_sign, TEXT0, copy_from),
+};
+static const struct shape sign_shape = SHAPE(wire_sign, sign_rows, 0);
+
+static const struct field signed_rows[] = {
+	ROW(wire_signed, TEXT,  url),
+	ROW(wire_signed, TEXT0, copy_source),
+};
+static const struct shape signed_shape = SHAPE(wire_signed, signed_rows, 0);
+
 static const struct field launch_rows[] = {
 	ROW(wire_launch, TEXT,  attempt_id),
 	ROW(wire_launch, TEXT,  job_id),
@@ -589,6 +603,26 @@ int wire_image_parse(struct wire_image *m, struct arena *a, struct str json, str
 		return err_set(err, ERR_INVALID,
 		               "wire_image: reference: REPOSITORY@sha256:DIGEST is expected");
 	return digest_parse(str_of(at + strlen(mark)), &d, err);
+}
+
+void wire_sign_write(const struct wire_sign *m, struct buf *out)
+{
+	write_message(&sign_shape, m, out);
+}
+
+int wire_sign_parse(struct wire_sign *m, struct arena *a, struct str json, struct err *err)
+{
+	return read_message(&sign_shape, a, json, m, err);
+}
+
+void wire_signed_write(const struct wire_signed *m, struct buf *out)
+{
+	write_message(&signed_shape, m, out);
+}
+
+int wire_signed_parse(struct wire_signed *m, struct arena *a, struct str json, struct err *err)
+{
+	return read_message(&signed_shape, a, json, m, err);
 }
 
 void wire_heartbeat_write(const struct wire_heartbeat *m, struct buf *out)

@@ -86,7 +86,7 @@ struct wire_launch {
 	const char *store_dir; /* mirror: blobs and manifests */
 	const char *node_dir;  /* node cache: trees and leases */
 	uint64_t node_budget_bytes;
-	const char *objstore;                           /* "dir:/path" */
+	const char *objstore; /* "dir:/path"; "signed:", then the server signs each request */
 	const char *cache_project_dir, *cache_team_dir; /* NULL: no cache */
 	uint64_t cache_quota_bytes;
 	uint64_t scratch_bytes, scratch_files; /* limits of what a job writes; 0 = none */
@@ -100,6 +100,17 @@ struct wire_launch {
 	size_t n_share;
 	const char **hide; /* host paths that must not be seen: data folder, ... */
 	size_t n_hide;
+};
+
+/* A request to the object store that a runner wants signed, and the answer: see objstore.h. */
+struct wire_sign {
+	const char *method, *key;
+	const char *query;     /* encoded; NULL: none */
+	const char *copy_from; /* NULL: it copies nothing */
+};
+struct wire_signed {
+	const char *url;
+	const char *copy_source; /* value of the header x-amz-copy-source; NULL: none */
 };
 
 /* Stages of a runner, in order; shown to people. */
@@ -196,6 +207,12 @@ int wire_launch_parse(struct wire_launch *m, struct arena *a, struct str json,
 void wire_image_write(const struct wire_image *m, struct buf *out);
 int wire_image_parse(struct wire_image *m, struct arena *a, struct str json,
                      struct err *err) MUST_CHECK;
+void wire_sign_write(const struct wire_sign *m, struct buf *out);
+int wire_sign_parse(struct wire_sign *m, struct arena *a, struct str json,
+                    struct err *err) MUST_CHECK;
+void wire_signed_write(const struct wire_signed *m, struct buf *out);
+int wire_signed_parse(struct wire_signed *m, struct arena *a, struct str json,
+                      struct err *err) MUST_CHECK;
 void wire_heartbeat_write(const struct wire_heartbeat *m, struct buf *out);
 int wire_heartbeat_parse(struct wire_heartbeat *m, struct arena *a, struct str json,
                          struct err *err) MUST_CHECK;

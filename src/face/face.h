@@ -320,6 +320,8 @@ struct face_ops {
 	/* *out: what stays with the job, which another node may have said before */
 	int (*runner_image)(void *of, const struct principal *principal, struct arena *a,
 	                    const struct wire_image *said, struct wire_image *out, struct err *err);
+	int (*runner_sign)(void *of, const struct principal *principal, struct arena *a,
+	                   const struct wire_sign *said, struct wire_signed *out, struct err *err);
 	int (*runner_ready)(void *of, const struct principal *principal, struct err *err);
 	int (*runner_event)(void *of, const struct principal *principal, const char *kind,
 	                    const char *message, struct err *err);

@@ -140,6 +140,21 @@ static int image(struct request *rq, struct err *err)
 	return reply_json(rq, 200, &out);
 }
 
+static int sign(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_BUF struct buf out = BUF_INIT(BODY_SMALL);
+	struct wire_signed signed_ = {0};
+	struct wire_sign said;
+	struct str body;
+
+	if (request_body(rq, &body, err) < 0 || wire_sign_parse(&said, rq->arena, body, err) < 0 ||
+	    ctx->ops->runner_sign(ctx->of, face_principal(rq), rq->arena, &said, &signed_, err) < 0)
+		return -1;
+	wire_signed_write(&signed_, &out);
+	return reply_json(rq, 200, &out);
+}
+
 static int ready(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
@@ -340,6 +355,7 @@ static const struct route routes[] = {
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "heartbeat",   heartbeat,   "Report stage, progress and a sample; returns the desired state"},
 	{HTTP_GET,  SCOPE_RUNNER, 0,          R "orders",      desired,      "Get the desired state (start, stop, commands); long-polls for a change"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "image",       image,       "Report which image the job's image name was resolved to; returns the one that stays with the job"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "sign",        sign,        "Sign a request to the object store for an object that is the attempt's to read or write"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "ready",       ready,       "Report that staging is done"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_LOG,   R "log",         log_append,  "Append log records from byte seq on"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "event",       event,       "Add an event to the job"},

@@ -14,6 +14,7 @@
 #include "core/model.h"
 #include "core/wire.h"
 #include "run/logs.h"
+#include "store/objstore.h"
 
 #include <stdatomic.h>
 
@@ -44,6 +45,10 @@ int report_claim(struct report *r, struct arena *a, struct wire_launch *out,
  * ERR_CANCELED when staging must stop. */
 int report_image(struct report *r, struct arena *a, const struct wire_image *mine,
                  struct wire_image *out, struct err *err) MUST_CHECK;
+/* Has a request to the object store signed: for objstore_env.signer, `report` is one. Tries until
+ * the server answers; ERR_CANCELED when staging must stop, or it is fenced. */
+int report_sign(void *report, struct arena *a, const struct objstore_request *rq,
+                struct objstore_signed *out, struct err *err) MUST_CHECK;
 /* Starts the threads. */
 int report_start(struct report *r, struct logs *logs, struct err *err) MUST_CHECK;
 /* From now on `sample` fills what a heartbeat carries; false = none now. It is called by the

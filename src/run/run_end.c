@@ -296,6 +296,7 @@ static const char *text_of(const struct doc *d, const char *key)
 static int ship_rest(struct arena *a, const char *dir, const struct doc *d, bool ok,
                      struct sweep *sweep, bool *all, struct err *err)
 {
+	AUTO_HTTP_CLIENT struct http_client *http = NULL; /* freed behind the store */
 	AUTO_OBJSTORE struct objstore *objects = NULL;
 	struct ship_options o = {
 		.dir = arena_printf(a, "%s/" ATTEMPT_CKPT, dir),
@@ -318,7 +319,7 @@ static int ship_rest(struct arena *a, const char *dir, const struct doc *d, bool
 
 	if (o.prefix == NULL || o.job_id == NULL || text_of(d, "objstore") == NULL)
 		return err_set(err, ERR_CORRUPT, "ship.json lacks a field");
-	if (objstore_open(&objects, text_of(d, "objstore"), &(struct objstore_env){0}, err) < 0)
+	if (stage_objects(&objects, &http, text_of(d, "objstore"), sweep->report, err) < 0)
 		return -1;
 	o.objects = objects;
 	if (ship_start(&ship, &o, err) < 0)

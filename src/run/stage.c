@@ -484,6 +484,16 @@ static int with_room(struct stage *st, int (*run)(struct stage *st, struct err *
 	return 0;
 }
 
+int stage_objects(struct objstore **out, struct http_client **http, const char *url,
+                  struct report *report, struct err *err)
+{
+	struct objstore_env env = {.signer = report_sign, .signer_arg = report};
+
+	if (strncmp(url, "signed:", strlen("signed:")) == 0 && report != NULL)
+		env.client = *http = http_client_new(&(struct http_policy){0});
+	return objstore_open(out, url, &env, err);
+}
+
 int stage_run(struct stage *st, struct err *err)
 {
 	static const struct {
@@ -497,7 +507,7 @@ int stage_run(struct stage *st, struct err *err)
 	};
 
 	st->at = STAGE_CODE;
-	if (objstore_open(&st->objects, st->launch->objstore, &(struct objstore_env){0}, err) < 0)
+	if (stage_objects(&st->objects, &st->http, st->launch->objstore, st->report, err) < 0)
 		return -1;
 	for (size_t i = 0; i < COUNT(stages); i++) {
 		st->at = stages[i].stage;
@@ -520,7 +530,9 @@ void stage_done(struct stage *st)
 	node_cache_close(st->cache);
 	blobs_close(st->blobs);
 	objstore_close(st->objects);
+	http_client_free(st->http);
 	st->cache = NULL;
 	st->blobs = NULL;
 	st->objects = NULL;
+	st->http = NULL;
 }

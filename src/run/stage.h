@@ -22,8 +22,9 @@ struct stage {
 	const struct job_spec *spec;
 	struct report *report;
 	struct logs *logs;
-	const struct ids *ids; /* who owns what the job may write */
-	enum wire_stage at;    /* where it is, or failed */
+	const struct ids *ids;    /* who owns what the job may write */
+	enum wire_stage at;       /* where it is, or failed */
+	struct http_client *http; /* to a store that is elsewhere; NULL: it is a folder */
 	struct objstore *objects;
 	struct blobs *blobs;
 	struct node_cache *cache;
@@ -39,5 +40,9 @@ struct stage {
  * says so. */
 int stage_run(struct stage *st, struct err *err) MUST_CHECK;
 void stage_done(struct stage *st);
+/* A launch's object store. *http (freed behind the store; NULL is fine) and report are used by one
+ * that is elsewhere. */
+int stage_objects(struct objstore **out, struct http_client **http, const char *url,
+                  struct report *report, struct err *err) MUST_CHECK;
 
 #endif

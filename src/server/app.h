@@ -76,12 +76,15 @@ struct app {
 
 	struct meta *meta;
 	struct objstore *objects;
+	const char *objects_url; /* as objstore_open took it */
+	bool objects_sure;       /* they are this database's: see objects.h */
 	struct blobs *blobs;
 	struct node_cache *node;
 	struct joblogs *logs;
 	struct url_net *allow, *proxies;
 	size_t n_proxies;
 	struct http_client *upstream; /* guarded: to sources, and webhooks by https */
+	struct http_client *stores;   /* to the object store, which the administrator chose */
 	struct http_client *inside;   /* to no address but those that sources may live on */
 	struct engine *engine;
 	struct inventory inv;                      /* with the settings applied */

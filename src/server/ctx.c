@@ -114,6 +114,7 @@ const struct face_ops ctx_ops = {
 	.runner_heartbeat = ctx_runner_heartbeat,
 	.runner_desired = ctx_runner_desired,
 	.runner_image = ctx_runner_image,
+	.runner_sign = ctx_runner_sign,
 	.runner_ready = ctx_runner_ready,
 	.runner_event = ctx_runner_event,
 	.runner_checkpoint = ctx_runner_checkpoint,

@@ -144,6 +144,10 @@ int ctx_runner_desired(OF, struct arena *a, struct wire_desired *out, struct err
 int ctx_runner_image(OF, struct arena *a, const struct wire_image *said, struct wire_image *out,
                      struct err *err);
 int ctx_runner_ready(OF, struct err *err);
+/* object_rights.c */
+int ctx_runner_sign(OF, struct arena *a, const struct wire_sign *said, struct wire_signed *out,
+                    struct err *err);
+/* ctx_runner.c */
 int ctx_runner_event(OF, const char *kind, const char *message, struct err *err);
 int ctx_runner_checkpoint(OF, const struct model_checkpoint *row, struct err *err);
 int ctx_runner_exit(OF, const struct wire_exit *x, struct err *err);

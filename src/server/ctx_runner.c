@@ -9,6 +9,7 @@
 #include "server/resolved.h"
 #include "server/jobs.h"
 #include "server/live.h"
+#include "server/objects.h"
 #include "server/secrets.h"
 #include "server/specs.h"
 
@@ -221,7 +222,7 @@ static int fill_paths(struct app *app, struct arena *a, const struct mine *m,
 	out->node_budget_bytes = app->set.node_cache_bytes;
 	out->scratch_bytes = app->set.scratch_bytes;
 	out->scratch_files = (uint64_t)app->set.scratch_files;
-	out->objstore = arena_printf(a, "dir:%s/objects", app->data);
+	out->objstore = objects_of_runners(app);
 	if (spec->cache.enabled) {
 		if (meta_project(app->meta, a, m->job.project_id, &p, err) < 0)
 			return -1;

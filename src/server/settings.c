@@ -1,10 +1,13 @@
 /* settings.c - the settings of `stoker server`, a row each; help and docs are printed from it. */
 #include "server/settings.h"
+#include "core/spec.h"
 #include "io/url.h"
 
 #include <arpa/inet.h>
 
 #define SQLITE "sqlite:"
+#define DIR_ "dir:"
+#define S3 "s3://"
 #define MEMORY_MIN ((uint64_t)64 << 20) /* less runs no job: another unit was meant */
 #define AT(member) offsetof(struct settings, member)
 /* clang-format off */
@@ -15,6 +18,14 @@ static const struct conf_row rows[] = {
 	{"database", CONF_TEXT, AT(database), NULL, "URL", "Basics",
 	 "sqlite:FILE, or postgresql://[USER@]HOST[:PORT]/NAME[?OPTION=VALUE...] with libpq's options, variables and "
 	 "password file. Unset: stoker.db in the data folder"},
+	{"objects", CONF_TEXT, AT(objects), NULL, "URL", "Basics",
+	 "Where code, checkpoints, logs and mirrored weights are kept: dir:DIR, or s3://BUCKET[/PREFIX], from which runners "
+	 "and clients get them directly. Unset: objects in the data folder"},
+	{"objects-endpoint", CONF_TEXT, AT(objects_endpoint), NULL, "URL", "Basics",
+	 "The store of --objects s3://..., which runners and clients can reach too. Unset: AWS"},
+	{"objects-credentials", CONF_TEXT, AT(objects_credentials), NULL, "FILE", "Basics",
+	 "Its keys: the JSON of an S3 secret (aws_access_key_id, aws_secret_access_key, aws_session_token, aws_region), which "
+	 "only this user can read. Unset: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION"},
 	{"config", CONF_TEXT, AT(config), NULL, "FILE", "Basics", "YAML file with settings"},
 	{"listen", CONF_TEXT, AT(listen), "127.0.0.1:8000", "ADDRESS:PORT", "Basics",
 	 "Address to listen on; port 0 picks a free port"},
@@ -259,6 +270,47 @@ static int check_database(const char *flag, const char *url, struct err *err)
 	               "--%s should be sqlite:FILE or postgresql://[USER@]HOST[:PORT]/NAME", flag);
 }
 
+static int check_objects(struct arena *a, const struct settings *s, struct err *err)
+{
+	const char *url = s->objects;
+	bool s3 = url != NULL && strncmp(url, S3, strlen(S3)) == 0;
+	struct str rest = {0}, bucket = {0};
+	struct url u;
+
+	if (!s3 && (s->objects_endpoint != NULL || s->objects_credentials != NULL))
+		return err_set(err, ERR_INVALID,
+		               "--objects-endpoint and --objects-credentials belong to --objects "
+		               "s3://BUCKET[/PREFIX]");
+	if (url == NULL || (strncmp(url, DIR_, strlen(DIR_)) == 0 && url[strlen(DIR_)] == '/'))
+		return 0;
+	if (!s3)
+		return err_set(err, ERR_INVALID,
+		               "--objects \"%s\" should be dir:/DIR or s3://BUCKET[/PREFIX]", url);
+	rest = str_of(url + strlen(S3));
+	if (!str_cut(&rest, '/', &bucket) || !spec_bucket_ok(bucket))
+		return err_set(err, ERR_INVALID, "--objects \"%s\": not the name of a bucket", url);
+	if (s->objects_endpoint != NULL && settings_endpoint(a, s->objects_endpoint, &u, err) < 0)
+		return err_wrap(err, "--objects-endpoint \"%s\"", s->objects_endpoint);
+	return 0;
+}
+
+const char *settings_objects_url(struct arena *a, const struct settings *s, const char *region)
+{
+	struct err no = {0};
+	struct url u;
+
+	if (s->objects == NULL || strncmp(s->objects, S3, strlen(S3)) != 0)
+		return s->objects;
+	if (s->objects_endpoint == NULL)
+		return arena_printf(a, "s3:https://s3.%s.amazonaws.com/%s", region,
+		                    s->objects + strlen(S3));
+	if (settings_endpoint(a, s->objects_endpoint, &u, &no) < 0)
+		return s->objects; /* not reached: it was checked */
+	return arena_printf(a,
+	                    strchr(u.host, ':') != NULL ? "s3:%s://[%s]:%u/%s" : "s3:%s://%s:%u/%s",
+	                    u.scheme, u.host, u.port, s->objects + strlen(S3));
+}
+
 static int check_move(const struct conf_list *ends, struct err *err)
 {
 	if (ends->n != 0 && ends->n != 2)
@@ -289,7 +341,7 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 	if (s->connections_per_address < 0 || s->connections_per_address > 4096)
 		return err_set(err, ERR_INVALID,
 		               "--connections-per-address must be from 0 to 4096");
-	if (check_database("database", s->database, err) < 0 ||
+	if (check_database("database", s->database, err) < 0 || check_objects(a, s, err) < 0 ||
 	    check_move(&s->move_database, err) < 0 ||
 	    check_url(a, "base-url", s->base_url, err) < 0 ||
 	    check_url(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||

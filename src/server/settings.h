@@ -7,6 +7,7 @@
 
 struct settings {
 	const char *data, *database, *config, *listen, *base_url;
+	const char *objects, *objects_endpoint, *objects_credentials;
 	struct conf_list allow_file_root, allow_source_network, allow_endpoint, share,
 		trusted_proxy, move_database;
 	const char *hf_endpoint, *s3_endpoint;
@@ -36,6 +37,8 @@ int settings_address(struct arena *a, const char *listen, const char **host, uin
 
 /* The file of --database sqlite:FILE; NULL: another URL. */
 const char *settings_sqlite_file(const char *url);
+/* "dir:" or "s3:" and where, as objstore_open wants it; region NULL: that of the endpoint. */
+const char *settings_objects_url(struct arena *a, const struct settings *s, const char *region);
 /* --database with a password in it, which belongs into libpq's own files and variables. */
 bool settings_has_password(const char *url);
 

@@ -6,6 +6,7 @@
 #include "base/reserve.h"
 #include "server/auth.h"
 #include "server/ctx.h"
+#include "server/objects.h"
 
 #include <signal.h>
 #include <sys/file.h>
@@ -277,11 +278,9 @@ static int open_meta(struct app *app, struct err *err)
 
 static int open_stores(struct app *app, struct err *err)
 {
-	struct objstore_env env = {0};
 	struct arena *a = app->arena;
 
-	if (objstore_open(&app->objects, arena_printf(a, "dir:%s/objects", app->data), &env, err) <
-	            0 ||
+	if (objects_open(app, err) < 0 ||
 	    blobs_open(&app->blobs, app_path(app, a, "store"), err) < 0 ||
 	    node_cache_open(&app->node, app_path(app, a, "node"), app->set.node_cache_bytes, err) <
 	            0)
@@ -394,7 +393,7 @@ void start_close(struct app *app)
 	joblogs_close(app->logs);
 	node_cache_close(app->node);
 	blobs_close(app->blobs);
-	objstore_close(app->objects);
+	objects_close(app);
 	meta_close(app->meta);
 	if (app->database_fd >= 0)
 		(void)close(app->database_fd);

@@ -1,0 +1,30 @@
+/*
+ * objects.h - the object store of the server: a directory, or a bucket elsewhere (--objects).
+ *
+ * The object stoker.json at its root says whose it is: it has an id that the database has too. A
+ * store with another id, or one without it when the database has one, is refused, so that neither
+ * two servers share a bucket nor one starts without the objects that its rows name. A copy of all
+ * objects by any S3 tool takes it along.
+ */
+#ifndef SERVER_OBJECTS_H
+#define SERVER_OBJECTS_H
+
+#include "server/app.h"
+
+#define OBJECTS_MARK "stoker.json"
+#define OBJECTS_SIGNED_S 3600 /* a request of a runner may begin until then */
+
+/* Opens what the settings name. ERR_OBJECTS_*; a store that is away stops no server whose objects
+ * were in it before. */
+int objects_open(struct app *app, struct err *err) MUST_CHECK;
+/* Whose it is, as soon as the store can be asked: for one that was away at the start. ERR_OBJECTS_*
+ * when it is not ours. */
+int objects_confirm(struct app *app, struct err *err) MUST_CHECK;
+void objects_close(struct app *app);
+
+/* Does another machine have them? */
+bool objects_elsewhere(const struct app *app);
+/* For a launch: how its runner gets at them. */
+const char *objects_of_runners(const struct app *app);
+
+#endif
