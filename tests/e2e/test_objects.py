@@ -1,0 +1,165 @@
+"""`--objects s3://`: code, checkpoints and what else the server keeps in a real S3 store, and runners that go there themselves."""
+import http.client
+import json
+import os
+import socket
+import subprocess
+import urllib.request
+
+import pytest
+from conftest import CALL_S, STOKER, until
+from s3 import KEY, KEYS, SECRET, s3_running
+
+PREFIX = "team/stoker"
+CKPT = {"checkpointing_config": {"enabled": True, "marker": "done"}}
+
+
+def save(name, mib=1):
+    return (f"mkdir -p $BT_CHECKPOINT_DIR/{name}; head -c {mib}M /dev/urandom > $BT_CHECKPOINT_DIR/{name}/w.bin; "
+            f"sha256sum < $BT_CHECKPOINT_DIR/{name}/w.bin; touch $BT_CHECKPOINT_DIR/{name}/done")
+
+
+@pytest.fixture(params=["minio", "versitygw"])
+def store(request, empty_cluster):
+    with s3_running(empty_cluster.folder, request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def minio(empty_cluster):
+    with s3_running(empty_cluster.folder, "minio") as server:
+        yield server
+
+
+def flags(cluster, store, url=f"s3://data/{PREFIX}"):
+    keys = cluster.folder / "keys.json"
+    keys.write_text(KEYS)
+    keys.chmod(0o600)
+    return ["--cpus", "4", "--memory", "4Gi", "--objects", url, "--objects-endpoint", store.endpoint, "--objects-credentials", str(keys)]
+
+
+def cannot_start(cluster, *args, **env):
+    done = subprocess.run([STOKER, "server", "--data", cluster.data, "--listen", "127.0.0.1:0", *args], capture_output=True, text=True, timeout=CALL_S,
+                          env=cluster.environment(STOKER_ERRORS="json", **env))
+    assert done.returncode != 0 and SECRET not in done.stdout + done.stderr, done
+    return json.loads(done.stderr.splitlines()[-1])["error"]["id"]
+
+
+def test_a_job_and_its_checkpoints(empty_cluster, store):
+    """Code and checkpoints go through no folder of the server, and the job after the first one loads them."""
+    c = empty_cluster.start(*flags(empty_cluster, store))
+    job = c.push(["cat hello.txt", save("checkpoint-1", 40)], runtime=CKPT, files={"hello.txt": "from the archive\n"})
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    first, digest = c.user_lines(job)
+    assert first == "from the archive"
+    assert all(k.startswith(PREFIX + "/") for k in store.keys()) and not any((c.data / "objects").rglob("w.bin"))
+    assert f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/rank-0/checkpoint-1/w.bin" in store.keys()
+    c.cli("checkpoints", "pull", f"{job['id']}/checkpoint-1", c.folder / "pulled")
+    pulled = next((c.folder / "pulled").rglob("w.bin"))
+    assert subprocess.run(["sha256sum"], stdin=open(pulled, "rb"), capture_output=True, text=True).stdout == digest + "\n"
+    again = c.push(["sha256sum < $BT_LOAD_CHECKPOINT_DIR/*/*/w.bin || find $BT_LOAD_CHECKPOINT_DIR"],
+                   runtime={"checkpointing_config": {"enabled": True}, "load_checkpoint_config": {"enabled": True, "checkpoints": [
+                       {"typ": "baseten_latest_checkpoint", "job_id": job["id"]}]}})
+    c.wait(again, "TRAINING_JOB_COMPLETED")
+    assert digest in c.user_lines(again), c.logs(again)
+    status, _ = c.api("DELETE", f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}")
+    assert status == 200
+    until(lambda: not [k for k in store.keys() if job["id"] in k])
+
+
+def test_no_bytes_through_the_server(empty_cluster, minio):
+    """URLs that clients get are the store's own."""
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    job = c.push([save("checkpoint-1")], runtime=CKPT)
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    status, said = c.api("GET", f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/checkpoint_files")
+    url = next(f["url"] for f in said["presigned_urls"] if f["relative_file_name"].endswith("w.bin"))
+    assert status == 200 and url.startswith(minio.endpoint) and SECRET not in url
+    with urllib.request.urlopen(url, timeout=CALL_S) as reply:
+        assert len(reply.read()) == 1 << 20
+
+
+def test_whose_bucket(empty_cluster, minio):
+    c = empty_cluster
+    right = flags(c, minio)
+    elsewhere = flags(c, minio, "s3://data/other")
+    assert cannot_start(c, *flags(c, minio, "s3://none/x")) == "objects_missing"
+    assert cannot_start(c, *right[:-2]) == "invalid"  # no keys
+    assert cannot_start(c, *right[:-2], AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY="wrong") == "objects_denied"
+    os.chmod(right[-1], 0o644)
+    assert cannot_start(c, *right) == "denied"
+    os.chmod(right[-1], 0o600)
+    c.start(*right)
+    c.wait(c.push(["true"]), "TRAINING_JOB_COMPLETED")
+    c.stop()
+    assert cannot_start(c, *elsewhere) == "objects_elsewhere"  # its mark is not there
+    assert cannot_start(c) == "objects_elsewhere"  # its objects are not in the folder
+    assert subprocess.run([STOKER, "server", "--data", c.folder / "second", "--listen", "127.0.0.1:0", *right], timeout=CALL_S,
+                          capture_output=True, env=c.environment()).returncode != 0  # another Stoker
+    for key in minio.keys(PREFIX):  # copied by any tool: then it is the same store
+        minio.client.copy_object(Bucket="data", Key=key.replace(PREFIX, "other"), CopySource={"Bucket": "data", "Key": key})
+    c.start(*elsewhere)
+    c.wait(c.push(["true"]), "TRAINING_JOB_COMPLETED")
+
+
+def test_a_store_that_goes_away(empty_cluster, minio):
+    """Killed and frozen while a job runs and saves: the job goes on, and all of it arrives."""
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    job = c.push(["echo up", c.hold("one"), save("checkpoint-1", 20), "echo saved", c.hold("two"), save("checkpoint-2", 20)], runtime=CKPT)
+    c.wait(job, "TRAINING_JOB_RUNNING")
+    minio.kill()
+    c.release(job, "one")
+    until(lambda: "saved" in c.user_lines(job))
+    c.stop()
+    c.restart()  # a server starts without its store, too
+    minio.start()
+    until(lambda: f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/rank-0/checkpoint-1/w.bin" in minio.keys())
+    minio.freeze()
+    c.release(job, "two")
+    minio.thaw()
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    rows = c.json("checkpoints", "ls", job["id"])
+    assert len(rows) == 2 and all(f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/rank-0/{r['checkpoint_id']}/w.bin"
+                                  in minio.keys() for r in rows), rows
+
+
+def test_foreign_objects_are_not_signed(cluster_of_two):
+    """A runner's token signs what is its attempt's, and nothing else."""
+    c, jobs, tokens = cluster_of_two
+
+    def sign(method, key, **more):
+        """By the server's socket, where alone these tokens are good."""
+        line = http.client.HTTPConnection("local")
+        line.sock = socket.socket(socket.AF_UNIX)
+        line.sock.connect(str(c.data / "server.sock"))
+        line.request("POST", "/runner/v1/sign", json.dumps({"method": method, "key": key, **more}),
+                     {"Authorization": f"Bearer {tokens[0]}", "Content-Type": "application/json"})
+        return line.getresponse().status
+
+    own, other = (f"training_projects/{j['training_project']['id']}/jobs/{j['id']}" for j in jobs)
+    assert sign("PUT", f"{own}/rank-0/a") == 200 and sign("GET", f"{own}/rank-1/a") == 200
+    assert sign("PUT", f"{own}/rank-0/a", query="uploadId=x&partNumber=1") == 200
+    for method, key in [("PUT", f"{own}/rank-1/a"), ("PUT", f"{own}/rank-00/a"), ("DELETE", f"{own}/.stoker/x"), ("GET", f"{other}/rank-0/a"),
+                        ("PUT", f"{other}/rank-0/a"), ("GET", "stoker.json"), ("PUT", "stoker.json"), ("GET", f"{own}"), ("PUT", f"{own}/rank-0")]:
+        assert sign(method, key) == 403, (method, key)
+    for key in ["", "/x", f"{own}/rank-0/../../x", "a//b", "a\n"]:
+        assert sign("PUT", key) in (400, 403), key
+    assert sign("PUT", f"{own}/rank-0/b", copy_from=f"{other}/rank-0/a") == 403
+    assert sign("GET", f"{own}/rank-0/b", query="acl") == 400 and sign("PUT", f"{own}/rank-0/b", query="acl=") == 400
+    assert sign("PATCH", f"{own}/rank-0/b") == 400
+
+
+@pytest.fixture
+def cluster_of_two(empty_cluster, minio):
+    """Two jobs that run, and the tokens of their runners."""
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    jobs = [c.push([c.hold()], runtime=CKPT) for _ in range(2)]
+    for job in jobs:
+        c.wait(job, "TRAINING_JOB_RUNNING")
+    starts = [json.loads(p.read_text()) for p in c.data.glob("runs/*/launch.json")]
+    ship = {json.loads(p.read_text())["job_id"]: p.parent for p in c.data.glob("runs/*/ship.json")}
+    assert len(starts) == 2
+    yield c, jobs, [json.loads((ship[j["id"]] / "launch.json").read_text())["token"] for j in jobs]
+    for job in jobs:
+        c.release(job)
+        c.wait(job, "TRAINING_JOB_COMPLETED")
