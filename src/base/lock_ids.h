@@ -27,6 +27,7 @@
 	X(LOOP,           "loop",             "server/app.c",          "a loop's wake-up") \
 	X(DB_WRITE,       "db.write",         "meta/db.c",             "the writing connection: held by the open transaction") \
 	X(DB_READ,        "db.read",          "meta/db.c",             "the list of idle reading connections") \
+	X(DB_BEAT,        "db.beat",          "meta/db.c",             "the thread that says that this server still leads") \
 	X(DB_VFS,         "db.vfs",           "meta/db_sqlite.c",      "SQLite's file methods") \
 	X(ENGINE_SCOPE,   "engine.scope",     "engine/scope.c",        "what is known of the service manager") \
 	X(REPORT_SAMPLE,  "report.sample",    "run/report_inner.h",    "who measures the job: held while it does") \

@@ -30,6 +30,15 @@ struct db {
 	 * read_lock. */
 	_Atomic int64_t away_ms[2];
 	struct db_outage past; /* under read_lock; since_ms is not used */
+
+	struct lock beat_lock; /* of all below */
+	struct cond beat_now;
+	struct db_conn *beat; /* the thread's own; NULL: there is no thread */
+	pthread_t beat_thread;
+	char url[LEAD_URL_CAP];
+	bool closing, deposed;
+	void (*on_deposed)(void *arg); /* NULL: not set, or called */
+	void *on_deposed_arg;
 };
 
 struct db_val db_int(int64_t n)
@@ -81,25 +90,162 @@ const struct db_ops *db_driver(const char *url, const char **where)
 	return NULL;
 }
 
-int db_open(struct db **out, const char *url, struct err *err)
+/* --- who leads --- */
+
+static void note_deposed(struct db *db)
 {
-	AUTO_DB struct db *db = xcalloc(1, sizeof(*db));
-	const char *where = NULL;
+	lock_take(&db->beat_lock);
+	db->deposed = true;
+	cond_signal(&db->beat_now);
+	lock_give(&db->beat_lock);
+}
+
+static void beat(struct db *db)
+{
+	struct err err = {0};
+	char url[LEAD_URL_CAP];
+	bool held = true;
+
+	lock_take(&db->beat_lock);
+	FMT(url, "%s", db->url);
+	lock_give(&db->beat_lock);
+	if (db->ops->beat(db->beat, db->writer, url, &held, &err) < 0) {
+		if (err.id == ERR_DATABASE_IN_USE)
+			note_deposed(db);
+		return; /* else it is away: whoever needs it says so */
+	}
+	if (!held) { /* the session that writes was lost: no other server is to find a free lock */
+		AUTO_DB_TX struct db_tx tx = {0};
+
+		(void)(db_begin(db, DB_WRITE, &tx, &err) < 0);
+	}
+}
+
+static void *beat_main(void *arg)
+{
+	struct db *db = arg;
+	void (*fn)(void *arg);
+
+	lock_take(&db->beat_lock);
+	while (!db->closing) {
+		int64_t until = sync_deadline(DB_BEAT_MS);
+
+		lock_give(&db->beat_lock);
+		beat(db);
+		lock_take(&db->beat_lock);
+		fn = db->deposed ? db->on_deposed : NULL;
+		if (fn != NULL) {
+			db->on_deposed = NULL;
+			lock_give(&db->beat_lock);
+			fn(db->on_deposed_arg);
+			lock_take(&db->beat_lock);
+		}
+		while (!db->closing && !(db->deposed && db->on_deposed != NULL)) {
+			if (!cond_wait_until(&db->beat_now, &db->beat_lock, until))
+				break;
+		}
+	}
+	lock_give(&db->beat_lock);
+	return NULL;
+}
+
+static int start_beat(struct db *db, const char *where, struct err *err)
+{
+	int rc;
+
+	if (db->ops->open(&db->beat, where, false, err) < 0)
+		return -1;
+	rc = pthread_create(&db->beat_thread, NULL, beat_main, db);
+	if (rc == 0)
+		return 0;
+	db->ops->close(db->beat);
+	db->beat = NULL;
+	return err_errno(err, rc, "start a thread");
+}
+
+static void stop_beat(struct db *db)
+{
+	if (db->beat == NULL)
+		return;
+	lock_take(&db->beat_lock);
+	db->closing = true;
+	cond_signal(&db->beat_now);
+	lock_give(&db->beat_lock);
+	(void)pthread_join(db->beat_thread, NULL);
+	db->ops->close(db->beat);
+}
+
+void db_lead_url(struct db *db, const char *url)
+{
+	lock_take(&db->beat_lock);
+	copy_cut(db->url, sizeof(db->url), url);
+	lock_give(&db->beat_lock);
+}
+
+void db_on_deposed(struct db *db, void (*fn)(void *arg), void *arg)
+{
+	lock_take(&db->beat_lock);
+	db->on_deposed_arg = arg;
+	db->on_deposed = fn;
+	cond_signal(&db->beat_now);
+	lock_give(&db->beat_lock);
+}
+
+/* --- open and close --- */
+
+static struct db *new_db(void)
+{
+	struct db *db = xcalloc(1, sizeof(*db));
 
 	lock_init(&db->write_lock, LOCK_DB_WRITE);
 	lock_init(&db->read_lock, LOCK_DB_READ);
+	lock_init(&db->beat_lock, LOCK_DB_BEAT);
 	cond_init(&db->read_free);
+	cond_init(&db->beat_now);
+	return db;
+}
+
+static int open_reader(struct db *db, const char *where, struct err *err)
+{
+	struct db_conn **c = &db->readers[db->n_idle];
+
+	if (db->ops->open(c, where, false, err) < 0)
+		return err_wrap(err, "open database");
+	db->idle[db->n_idle++] = *c;
+	return 0;
+}
+
+int db_open(struct db **out, const char *url, struct err *err)
+{
+	AUTO_DB struct db *db = new_db();
+	const char *where = NULL;
+
 	db->ops = db_driver(url, &where);
 	if (db->ops == NULL)
 		return err_set(err, ERR_INVALID, "no database driver for \"%s\"", url);
 	/* The writer first: it makes the file and sets its journal mode. */
 	if (db->ops->open(&db->writer, where, true, err) < 0)
 		return err_wrap(err, "open database");
+	if (db->ops->beat != NULL && start_beat(db, where, err) < 0)
+		return err_wrap(err, "open database");
 	for (size_t i = 0; i < DB_READERS; i++) {
-		if (db->ops->open(&db->readers[i], where, false, err) < 0)
-			return err_wrap(err, "open database");
-		db->idle[db->n_idle++] = db->readers[i];
+		if (open_reader(db, where, err) < 0)
+			return -1;
 	}
+	*out = TAKE(db);
+	return 0;
+}
+
+int db_open_to_watch(struct db **out, const char *url, struct err *err)
+{
+	AUTO_DB struct db *db = new_db();
+	const char *where = NULL;
+
+	db->ops = db_driver(url, &where);
+	if (db->ops == NULL || db->ops->lead == NULL)
+		return err_set(err, ERR_INVALID, "one server has this kind of database to itself");
+	if (open_reader(db, where, err) < 0)
+		return -1;
 	*out = TAKE(db);
 	return 0;
 }
@@ -108,6 +254,7 @@ void db_close(struct db *db)
 {
 	if (db == NULL)
 		return;
+	stop_beat(db);
 	for (size_t i = 0; i < DB_READERS; i++) {
 		if (db->readers[i] != NULL)
 			db->ops->close(db->readers[i]);
@@ -116,7 +263,9 @@ void db_close(struct db *db)
 		db->ops->close(db->writer);
 	lock_done(&db->write_lock);
 	lock_done(&db->read_lock);
+	lock_done(&db->beat_lock);
 	cond_done(&db->read_free);
+	cond_done(&db->beat_now);
 	free(db);
 }
 
@@ -197,11 +346,31 @@ int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err
 	tx->conn = take(db, mode);
 	if (db->ops->begin(tx->conn, mode, err) < 0) {
 		note_answer(db, mode, err->id == ERR_DATABASE_UNAVAILABLE);
+		if (err->id == ERR_DATABASE_IN_USE)
+			note_deposed(db);
 		give_back(tx);
 		return -1;
 	}
 	note_answer(db, mode, false);
 	return 0;
+}
+
+int db_lead(struct db *db, struct lead *out, struct err *err)
+{
+	struct db_tx tx = {.db = db, .mode = DB_READ, .conn = take(db, DB_READ)};
+	int r = db->ops->lead(tx.conn, out, err);
+
+	give_back(&tx);
+	return r;
+}
+
+int db_end_lead(struct db *db, const struct lead *seen, struct err *err)
+{
+	struct db_tx tx = {.db = db, .mode = DB_READ, .conn = take(db, DB_READ)};
+	int r = db->ops->end_lead(tx.conn, seen, err);
+
+	give_back(&tx);
+	return r;
 }
 
 bool db_is_sqlite(const struct db *db)

@@ -30,10 +30,12 @@
 #define DB_H
 
 #include "base/arena.h"
+#include "meta/lead.h"
 
 #define DB_READERS 4      /* snapshots at once; more readers wait for one */
 #define DB_BUSY_MS 10000  /* another process (a backup) may hold the lock this long */
 #define DB_OUTAGE_MS 3000 /* an answer is put off so long, no longer */
+#define DB_BEAT_MS 1000   /* a leader says that it lives */
 #define DB_SQL_MAX 8192
 #define DB_VALUE_MAX ((size_t)64 << 20) /* one column; the largest is a job's document */
 #define DB_PARAMS_MAX 128               /* of one statement */
@@ -89,6 +91,16 @@ struct db_ops {
 	void (*column)(struct db_conn *c, struct db_stmt *s, int i, struct db_val *out);
 	void (*finish)(struct db_conn *c, struct db_stmt *s);
 	uint64_t (*changes)(struct db_conn *c); /* rows of the last INSERT, UPDATE, DELETE */
+
+	/* For databases that servers on several machines reach; NULL: a lock of the file is enough.
+	 * `c` is a session that reads, and none of these begins a transaction. */
+	/* Says that the server of `writer` lives. ERR_DATABASE_IN_USE: another one has taken over.
+	 * *held: a session holds the lock of the one that writes. */
+	int (*beat)(struct db_conn *c, const struct db_conn *writer, const char *url, bool *held,
+	            struct err *err);
+	int (*lead)(struct db_conn *c, struct lead *out, struct err *err);
+	/* Ends the session that holds the lock, if it is still the one that was seen. */
+	int (*end_lead)(struct db_conn *c, const struct lead *seen, struct err *err);
 };
 
 /* First member of every driver's connection. */
@@ -101,6 +113,18 @@ extern const struct db_ops db_sqlite, db_pg, db_fault;
 
 struct db;
 int db_open(struct db **out, const char *url, struct err *err) MUST_CHECK;
+/* One that only reads, beside the server that leads: db_begin(DB_READ) and the next two.
+ * ERR_INVALID for a database that one machine has to itself. */
+int db_open_to_watch(struct db **out, const char *url, struct err *err) MUST_CHECK;
+int db_lead(struct db *db, struct lead *out, struct err *err) MUST_CHECK;
+/* Ends the session of a leader that is dead or frozen, so that db_open can lead. */
+int db_end_lead(struct db *db, const struct lead *seen, struct err *err) MUST_CHECK;
+/* A database that several machines reach is told every DB_BEAT_MS that this server lives, and where
+ * it answers. */
+void db_lead_url(struct db *db, const char *url);
+/* Called once, by a thread of the database's own, when another server has taken over: nothing can
+ * be written any more. */
+void db_on_deposed(struct db *db, void (*fn)(void *arg), void *arg);
 void db_close(struct db *db); /* NULL is fine; no transaction may be open */
 DEFINE_CLEANUP(struct db, db_close)
 #define AUTO_DB CLEANUP(db_close_p)

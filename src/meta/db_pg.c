@@ -8,6 +8,12 @@
  * a second server does not get in, and leaves its name in stoker_schema, so one that lost its
  * session learns that another server has written since and never writes again.
  *
+ * The lock is the fence: only the session that holds it writes, and no other gets it before that
+ * session is over and what it had open is committed or undone. A session outlives a server whose
+ * machine is frozen or without power, so a leader also counts in stoker_beat, by a session of its
+ * own, for the one that writes may be long in a migration. A standby that sees the number stand
+ * still has the session ended, and takes the lock. It compares no clocks.
+ *
  * Every wait has a deadline; a session that does not answer is given up, and the next transaction
  * opens another one. What is in a URL besides the address (user, password, certificates) is
  * libpq's; its own files and variables are better places for a password. Source: PostgreSQL 15
@@ -36,12 +42,11 @@
 #define SETTLE_PAUSE_MS 100
 #define LEAD_WAIT_MS 5000 /* for the lock, when a server starts */
 #define KEY_MAX (DB_SQL_MAX + DB_PARAMS_MAX + 1)
-#define LEADER_CAP 33
 #define XID_CAP 24
 #define KEPT_MAX DB_VALUE_MAX
 #define SCRIPT_MAX ((size_t)64 << 10)
 #define SERVER_MIN 130000
-#define LOCK_CLASS 0x53746b72 /* "Stkr"; the second half is the schema's */
+#define LOCK_CLASS_TEXT "1400138610" /* "Stkr"; the second half is the schema's */
 
 /* Of pg_type: what we send, and what counts and sums come as. */
 enum { OID_BOOL = 16, OID_BYTEA = 17, OID_INT8 = 20, OID_INT2 = 21, OID_INT4 = 23, OID_TEXT = 25 };
@@ -52,10 +57,11 @@ struct conn {
 	PGconn *pg; /* NULL: there was never one */
 	char *url;
 	bool writer, opened;
+	bool made;          /* of one that watches: the tables of a leader are there */
 	struct map *cached; /* parameter types, SQL -> name of a prepared statement */
 	unsigned n_prepared;
-	char leader[LEADER_CAP]; /* of the writer: what it has left in stoker_schema */
-	char xid[XID_CAP];       /* of the write transaction that is open */
+	char leader[LEAD_NAME_CAP]; /* of the writer: what it has left in stoker_schema */
+	char xid[XID_CAP];          /* of the write transaction that is open */
 	uint64_t changes;
 };
 
@@ -244,6 +250,32 @@ static int simple(struct conn *c, const char *sql, struct err *err)
 	return 0;
 }
 
+/* One statement with texts as its parameters. */
+static int ask_rows(struct conn *c, const char *sql, const char *const *params, int n,
+                    PGresult **out, struct err *err)
+{
+	if (!is_open(c))
+		return lost(c, "the session is over", err);
+	return answer(c, PQsendQueryParams(c->pg, sql, n, NULL, params, NULL, NULL, 0), sql, out,
+	              err);
+}
+
+/* NULL and a column of no row are "". */
+static void take_text(const PGresult *res, int column, char *out, size_t cap)
+{
+	out[0] = '\0';
+	if (PQntuples(res) > 0 && !PQgetisnull(res, 0, column))
+		(void)snprintf(out, cap, "%s", PQgetvalue(res, 0, column));
+}
+
+static int64_t take_int(const PGresult *res, int column)
+{
+	char word[24];
+
+	take_text(res, column, word, sizeof(word));
+	return strtoll(word, NULL, 10);
+}
+
 /* The first column of the first row as text, "" when there is none. Without a parameter it may be
  * several statements: the last one's. */
 static int ask(struct conn *c, const char *sql, const char *param, char *out, size_t cap,
@@ -259,9 +291,7 @@ static int ask(struct conn *c, const char *sql, const char *param, char *out, si
 	                         : PQsendQuery(c->pg, sql),
 	           sql, &res, err) < 0)
 		return -1;
-	out[0] = '\0';
-	if (PQntuples(res) > 0 && !PQgetisnull(res, 0, 0))
-		(void)snprintf(out, cap, "%s", PQgetvalue(res, 0, 0));
+	take_text(res, 0, out, cap);
 	PQclear(res);
 	return 0;
 }
@@ -272,9 +302,10 @@ static int ask(struct conn *c, const char *sql, const char *param, char *out, si
 static int take_lead(struct conn *c, struct err *err)
 {
 	int64_t until_ms = clock_mono_ms() + (c->opened ? 0 : LEAD_WAIT_MS);
-	char word[8], sql[120];
+	static const char sql[] =
+		"SELECT pg_try_advisory_lock(" LOCK_CLASS_TEXT ", hashtext(current_schema()))::int";
+	char word[8];
 
-	FMT(sql, "SELECT pg_try_advisory_lock(%d, hashtext(current_schema()))::int", LOCK_CLASS);
 	for (;;) {
 		if (ask(c, sql, NULL, word, sizeof(word), err) < 0)
 			return -1;
@@ -291,35 +322,51 @@ static int take_lead(struct conn *c, struct err *err)
 	                           "this one a database of its own");
 }
 
-/* A server that has written since we last held the lock has put its own name there. */
+static int deposed(struct err *err)
+{
+	return err_set(err, ERR_DATABASE_IN_USE,
+	               "another Stoker server has taken over this database: this one writes "
+	               "nothing any more");
+}
+
+/* A server that has led since has put its own name there. */
+static int still_leads(struct conn *c, struct err *err)
+{
+	char word[LEAD_NAME_CAP + 8];
+
+	if (ask(c, "SELECT leader FROM stoker_schema", NULL, word, sizeof(word), err) < 0)
+		return -1;
+	return strcmp(word, c->leader) == 0 ? 0 : deposed(err);
+}
+
 static int lead(struct conn *c, struct err *err)
 {
 	static const char setup[] =
 		"CREATE TABLE IF NOT EXISTS stoker_schema (one INTEGER PRIMARY KEY CHECK (one = 1),"
 		" version BIGINT NOT NULL, leader TEXT);"
-		"INSERT INTO stoker_schema (one, version) VALUES (1, 0) ON CONFLICT DO NOTHING";
-	char word[LEADER_CAP + 8];
+		"INSERT INTO stoker_schema (one, version) VALUES (1, 0) ON CONFLICT DO NOTHING;"
+		"CREATE TABLE IF NOT EXISTS stoker_beat (one INTEGER PRIMARY KEY CHECK (one = 1),"
+		" beat BIGINT NOT NULL, url TEXT);"
+		"INSERT INTO stoker_beat (one, beat) VALUES (1, 0) ON CONFLICT DO NOTHING";
+	uint8_t raw[(LEAD_NAME_CAP - 1) / 2];
+	char word[LEAD_NAME_CAP + 8];
 
-	if (take_lead(c, err) < 0)
+	if (c->opened) /* by its name first: that it is over is no outage */
+		return still_leads(c, err) < 0 || take_lead(c, err) < 0 ? -1 : still_leads(c, err);
+	seal_random(raw, sizeof(raw));
+	hex_encode(raw, sizeof(raw), c->leader);
+	if (take_lead(c, err) < 0 || simple(c, setup, err) < 0)
 		return -1;
-	if (!c->opened) {
-		uint8_t raw[(LEADER_CAP - 1) / 2];
-
-		seal_random(raw, sizeof(raw));
-		hex_encode(raw, sizeof(raw), c->leader);
-		if (simple(c, setup, err) < 0 ||
-		    ask(c, "UPDATE stoker_schema SET leader = $1 RETURNING leader", c->leader, word,
-		        sizeof(word), err) < 0)
-			return -1;
-	} else if (ask(c, "SELECT leader FROM stoker_schema", NULL, word, sizeof(word), err) < 0) {
-		return -1;
-	}
-	return strcmp(word, c->leader) == 0
-	               ? 0
-	               : err_set(err, ERR_DATABASE_IN_USE,
-	                         "another Stoker server has taken over this database: this one "
-	                         "writes nothing any more; stop it");
+	return ask(c, "UPDATE stoker_schema SET leader = $1 RETURNING leader", c->leader, word,
+	           sizeof(word), err);
 }
+
+/* The session that holds the lock, as a condition on a row of pg_locks. */
+#define HOLDS_LOCK                                                                                 \
+	"l.locktype = 'advisory' AND l.granted AND l.objsubid = 2"                                 \
+	" AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"       \
+	" AND l.classid = " LOCK_CLASS_TEXT                                                        \
+	" AND l.objid::bigint = (hashtext(current_schema())::bigint & 4294967295)"
 
 static void quiet(void *arg UNUSED, const PGresult *res UNUSED)
 {
@@ -372,10 +419,95 @@ static int connect_to(struct conn *c, struct err *err)
 	return 0;
 }
 
+/* --- who leads -------------------------------------------------------------------------------- */
+
+static int pg_beat(struct db_conn *dc, const struct db_conn *writer, const char *url, bool *held,
+                   struct err *err)
+{
+	static const char sql[] =
+		"UPDATE stoker_beat SET beat = beat + 1, url = $2"
+		" WHERE EXISTS (SELECT 1 FROM stoker_schema WHERE leader = $1)"
+		" RETURNING (SELECT count(*) FROM pg_locks l WHERE " HOLDS_LOCK ")";
+	const char *params[] = {((const struct conn *)writer)->leader, url};
+	struct conn *c = (struct conn *)dc;
+	PGresult *res = NULL;
+	bool leads;
+
+	if ((!is_open(c) && connect_to(c, err) < 0) ||
+	    ask_rows(c, sql, params, COUNT(params), &res, err) < 0)
+		return -1;
+	leads = PQntuples(res) > 0;
+	*held = take_int(res, 0) > 0;
+	PQclear(res);
+	return leads ? 0 : deposed(err);
+}
+
+static int pg_lead(struct db_conn *dc, struct lead *out, struct err *err)
+{
+	static const char there[] = "SELECT (to_regclass('stoker_schema') IS NOT NULL AND"
+				    " to_regclass('stoker_beat') IS NOT NULL)::int";
+	static const char sql[] = "SELECT s.leader, b.url, b.beat, s.version,"
+				  " (SELECT l.pid FROM pg_locks l WHERE " HOLDS_LOCK " LIMIT 1)"
+				  " FROM stoker_schema s, stoker_beat b";
+	struct conn *c = (struct conn *)dc;
+	PGresult *res = NULL;
+	char word[8] = "";
+
+	*out = (struct lead){0};
+	if (!is_open(c) && connect_to(c, err) < 0)
+		return -1;
+	if (!c->made && ask(c, there, NULL, word, sizeof(word), err) < 0)
+		return -1;
+	c->made = c->made || strcmp(word, "1") == 0;
+	if (!c->made)
+		return 0;
+	if (ask_rows(c, sql, NULL, 0, &res, err) < 0)
+		return -1;
+	out->made = PQntuples(res) > 0;
+	take_text(res, 0, out->name, sizeof(out->name));
+	take_text(res, 1, out->url, sizeof(out->url));
+	out->beat = take_int(res, 2);
+	out->version = take_int(res, 3);
+	out->session = take_int(res, 4);
+	PQclear(res);
+	return 0;
+}
+
+static int pg_end_lead(struct db_conn *dc, const struct lead *seen, struct err *err)
+{
+	static const char sql[] =
+		"SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l, stoker_schema s"
+		" WHERE " HOLDS_LOCK " AND l.pid = $1::int AND coalesce(s.leader, '') = $2";
+	char session[24];
+	const char *params[] = {session, seen->name};
+	struct conn *c = (struct conn *)dc;
+	PGresult *res = NULL;
+
+	FMT(session, "%" PRId64, seen->session);
+	if ((!is_open(c) && connect_to(c, err) < 0) ||
+	    ask_rows(c, sql, params, COUNT(params), &res, err) < 0)
+		return -1;
+	PQclear(res);
+	return 0;
+}
+
+/* A leader that ends in order says so: a standby need not wait. */
+static void abdicate(struct conn *c)
+{
+	struct err ignored = {0};
+	char sql[120];
+
+	if (!c->writer || !c->opened || !is_open(c))
+		return;
+	FMT(sql, "UPDATE stoker_schema SET leader = NULL WHERE leader = '%s'", c->leader);
+	(void)(simple(c, sql, &ignored) < 0);
+}
+
 static void pg_close(struct db_conn *dc)
 {
 	struct conn *c = (struct conn *)dc;
 
+	abdicate(c);
 	drop_session(c);
 	map_free(c->cached);
 	free(c->url);
@@ -713,4 +845,7 @@ const struct db_ops db_pg = {
 	.column = pg_column,
 	.finish = pg_finish,
 	.changes = pg_changes,
+	.beat = pg_beat,
+	.lead = pg_lead,
+	.end_lead = pg_end_lead,
 };

@@ -14,6 +14,48 @@ int meta_open(struct meta **out, const char *url, struct err *err)
 	return 0;
 }
 
+int meta_open_to_watch(struct meta **out, const char *url, struct err *err)
+{
+	AUTO_META struct meta *m = xcalloc(1, sizeof(*m));
+
+	if (db_open_to_watch(&m->db, url, err) < 0)
+		return -1;
+	*out = TAKE(m);
+	return 0;
+}
+
+int meta_lead(struct meta *m, struct lead *out, struct err *err)
+{
+	return db_lead(m->db, out, err) < 0 ? -1 : schema_known(out->version, err);
+}
+
+int meta_end_lead(struct meta *m, const struct lead *seen, struct err *err)
+{
+	return db_end_lead(m->db, seen, err);
+}
+
+void meta_lead_url(struct meta *m, const char *url)
+{
+	db_lead_url(m->db, url);
+}
+
+void meta_on_deposed(struct meta *m, void (*fn)(void *arg), void *arg)
+{
+	db_on_deposed(m->db, fn, arg);
+}
+
+static int leads(struct meta *m, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	return db_begin(m->db, DB_WRITE, &tx, err);
+}
+
+int meta_leads(struct meta *m, struct err *err)
+{
+	return DB_AGAIN(leads(m, err), err);
+}
+
 void meta_close(struct meta *m)
 {
 	if (m == NULL)

@@ -14,6 +14,7 @@
 #define META_H
 
 #include "core/model.h"
+#include "meta/lead.h"
 
 #define META_LIST_MAX 100000  /* rows of one list */
 #define META_EVENTS_MAX 10000 /* events of one answer */
@@ -24,6 +25,22 @@ int meta_open(struct meta **out, const char *url, struct err *err) MUST_CHECK; /
 void meta_close(struct meta *m);                                               /* NULL is fine */
 DEFINE_CLEANUP(struct meta, meta_close)
 #define AUTO_META CLEANUP(meta_close_p)
+/* Beside the server that leads: reads values (meta_kv_get), and the three below. ERR_INVALID for a
+ * database that one machine has to itself. */
+int meta_open_to_watch(struct meta **out, const char *url, struct err *err) MUST_CHECK;
+
+/* ERR_DATABASE_NEWER: by a schema that this program does not know. */
+int meta_lead(struct meta *m, struct lead *out, struct err *err) MUST_CHECK;
+/* Ends the session of a leader that is dead or frozen, so that meta_open can lead. */
+int meta_end_lead(struct meta *m, const struct lead *seen, struct err *err) MUST_CHECK;
+/* For the leader: where it answers. */
+void meta_lead_url(struct meta *m, const char *url);
+/* Called once, by a thread of its own, when another server has taken over: nothing can be written
+ * any more. */
+void meta_on_deposed(struct meta *m, void (*fn)(void *arg), void *arg);
+/* ERR_DATABASE_IN_USE: another server has taken over. Asked of the database itself. */
+int meta_leads(struct meta *m, struct err *err) MUST_CHECK;
+
 /* SQLite's own integrity check, foreign keys, and job_check() of every row. */
 int meta_check(struct meta *m, struct err *err) MUST_CHECK;
 

@@ -233,6 +233,16 @@ static const struct migration {
 	{version_9, NULL},  {version_10, NULL},  {version_11, fill_11}, {version_12, NULL},
 	{version_13, NULL}, {version_14, NULL},  {version_15, NULL},    {version_16, NULL}};
 
+int schema_known(int64_t version, struct err *err)
+{
+	if (version <= SCHEMA_VERSION)
+		return 0;
+	return err_set(err, ERR_DATABASE_NEWER,
+	               "the database is of a newer Stoker (schema %lld, this program knows %d):"
+	               " start that version, or restore a backup",
+	               (long long)version, SCHEMA_VERSION);
+}
+
 static int apply(struct db *db, bool *more, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
@@ -241,12 +251,8 @@ static int apply(struct db *db, bool *more, struct err *err)
 
 	if (db_begin(db, DB_WRITE, &tx, err) < 0 || db_version(&tx, &at, err) < 0)
 		return -1;
-	if (at > SCHEMA_VERSION)
-		return err_set(
-			err, ERR_DATABASE_NEWER,
-			"the database is of a newer Stoker (schema %lld, this program knows %d):"
-			" start that version, or restore a backup",
-			(long long)at, SCHEMA_VERSION);
+	if (schema_known(at, err) < 0)
+		return -1;
 	*more = at < SCHEMA_VERSION;
 	if (!*more)
 		return 0;

@@ -10,6 +10,8 @@
 
 #define SCHEMA_VERSION 16
 
+/* ERR_DATABASE_NEWER */
+int schema_known(int64_t version, struct err *err) MUST_CHECK;
 int schema_migrate(struct db *db, struct err *err) MUST_CHECK;
 
 #endif

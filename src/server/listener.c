@@ -255,6 +255,19 @@ void listener_drain(struct app *app)
 	lock_give(&l->lock);
 }
 
+void listener_abandon(struct app *app)
+{
+	struct listener *l = app->listener;
+	struct err ignored = {0};
+
+	if (l == NULL)
+		return;
+	lock_take(&l->lock);
+	if (l->keeper_fd >= 0)
+		(void)!local_send(l->keeper_fd, 'Q', -1, &ignored);
+	lock_give(&l->lock);
+}
+
 void listener_close(struct app *app)
 {
 	struct listener *l = app->listener;

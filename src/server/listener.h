@@ -31,6 +31,8 @@ void listener_keep(struct app *app);
 /* No new requests: with runners alive the keeper goes on, else the port is let go. */
 void listener_drain(struct app *app);
 void listener_close(struct app *app);
+/* For a server that ends at once and is not to come back here: the port is free. Any thread. */
+void listener_abandon(struct app *app);
 
 /* Does a runner of this data folder live? */
 bool listener_runners(const char *lock_path);

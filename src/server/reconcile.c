@@ -36,8 +36,11 @@ static int probe(const struct part *p, enum engine_status *out, struct err *err)
 	                    p->dir, out, err);
 }
 
+/* A server that was frozen may believe what was true before another one took over. */
 static int kill_all(const struct part *p, struct err *err)
 {
+	if (meta_leads(p->app->meta, err) < 0)
+		return -1;
 	return engine_kill(p->app->engine, p->t->engine_ref != NULL ? p->t->engine_ref : "", p->dir,
 	                   &p->app->stopping, err);
 }

@@ -111,6 +111,21 @@ static int listen_http(struct app *app, int fd, struct httpd **out, struct err *
 	return httpd_start(&o, out, err);
 }
 
+/* The rows are another server's now, and whatever this one believes may be old. So it ends as by
+ * kill -9, which all of its parts are made for: nothing more is answered, launched or ended. */
+static void step_down(void *arg)
+{
+	struct app *app = arg;
+	struct err err = {0};
+
+	err_set(&err, ERR_DATABASE_IN_USE,
+	        "another Stoker server leads now: this one ends; jobs "
+	        "go on");
+	log_error("%s", err.msg);
+	listener_abandon(app);
+	_exit(err_info(&err)->exit);
+}
+
 /* From the listener to the last thread's end. */
 static int serve(struct app *app, const sigset_t *signals, struct err *err)
 {
@@ -141,6 +156,8 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 		return -1;
 	}
 	atomic_store(&app->httpd, h);
+	meta_lead_url(app->meta, app->base_url);
+	meta_on_deposed(app->meta, step_down, app);
 	reconcile_start(app);
 	inputs_run(app);
 	queue_run(app);

@@ -165,12 +165,42 @@ def test_one_server_at_a_time(pg):
     assert refused(pg, pg.database, pg.pg.env) == "database_in_use"
     job = pg.push(["true"])
     pg.wait(job, "TRAINING_JOB_COMPLETED")
-    # its session is taken away and another server writes: it never writes again
-    pg.pg.sql("UPDATE stoker_schema SET leader = 'another'; SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-              "WHERE datname = current_database() AND pid <> pg_backend_pid()", pg.database.rpartition("/")[2])
-    assert pg.error("push", pg.job_folder(["true"]) / "train.yaml") == "database_in_use"
-    pg.kill()
+    # another server writes: this one ends by itself, and its sessions need not be taken away for it
+    pg.pg.sql("UPDATE stoker_schema SET leader = 'another'", pg.database.rpartition("/")[2])
+    assert pg.process.wait(DEADLINE_S) != 0
+    assert "another Stoker server leads now" in pg.log.read_text()
     again(pg)
+
+
+def test_a_frozen_leader_wakes_up(pg):
+    """Another server has taken over meanwhile: the first changes nothing, ends nothing, and ends itself."""
+    name = pg.database.rpartition("/")[2]
+    job = pg.push([pg.hold()])
+    pg.wait(job, "TRAINING_JOB_RUNNING")
+    runner = [p for p in pg.processes() if " runner " in p]
+    pg.process.send_signal(signal.SIGSTOP)
+    asked = []
+
+    def ask():
+        with contextlib.suppress(OSError):  # it ends without an answer
+            asked.append(pg.api("POST", f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/stop")[0])
+
+    waits = threading.Thread(target=ask)  # its request is there when it wakes up
+    waits.start()
+    time.sleep(1)
+    pg.pg.sql("UPDATE stoker_schema SET leader = 'another'; SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+              "WHERE datname = current_database() AND pid <> pg_backend_pid()", name)
+    rows = "SELECT * FROM jobs ORDER BY id; SELECT * FROM attempts ORDER BY id; SELECT * FROM events ORDER BY seq"
+    before = pg.pg.sql(rows, name)
+    pg.process.send_signal(signal.SIGCONT)
+    assert pg.process.wait(DEADLINE_S) != 0
+    waits.join()
+    assert not [status for status in asked if status < 300]
+    assert pg.pg.sql(rows, name) == before
+    assert runner and [p for p in pg.processes() if " runner " in p] == runner
+    again(pg)
+    pg.release(job)
+    pg.wait(job, "TRAINING_JOB_COMPLETED")
 
 
 def test_the_key_belongs_to_the_database(pg):
@@ -200,7 +230,7 @@ def test_bad_databases(empty_cluster, database):
     assert refused(empty_cluster, url, env) == "database_newer"
     server.sql("UPDATE stoker_schema SET version = 0; CREATE TABLE jobs (mine INTEGER)", name)
     assert refused(empty_cluster, url, env) == "conflict"
-    assert server.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", name) == "2"  # nothing half-done
+    assert server.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", name) == "3"  # nothing half-done
     # a password in the URL works, and is told off
     server.sql("DROP TABLE jobs", name)
     empty_cluster.start("--database", url.replace("stoker@", f"stoker:{PASSWORD}@"))

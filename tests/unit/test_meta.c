@@ -660,7 +660,7 @@ static void every_statement_can_fail(void **state)
 /* What a migration adds is moved, too. */
 static void every_table_is_moved(void **state)
 {
-	static const char *const own[] = {"moves", "stoker_schema"};
+	static const char *const own[] = {"moves", "stoker_beat", "stoker_schema"};
 	struct place *p = *state;
 	AUTO_DB struct db *db = NULL;
 	AUTO_DB_TX struct db_tx tx = {0};
