@@ -34,7 +34,6 @@
 	X(REPORT,         "report",           "run/report_inner.h",    "what the server last said, and what is to be sent to it") \
 	X(SAMPLER,        "sampler",          "run/sampler.c",         "the last sample") \
 	X(SHIP,           "ship",             "run/ship.c",            "the table of checkpoint files") \
-	X(LOAD,           "load",             "run/load.c",            "threads that load a checkpoint, and their first error") \
 	X(RUN_LOGS,       "run.logs",         "run/logs.c",            "a runner's log file") \
 	X(JOBLOGS_SAMPLES,"joblogs.samples",  "store/joblog_impl.h",   "files of metrics: held across their I/O") \
 	X(JOBLOGS,        "joblogs",          "store/joblog_impl.h",   "the open logs of jobs") \
@@ -42,6 +41,7 @@
 	X(BUILT_LIST,     "built.list",       "store/built_list.c",    "what was built by content") \
 	X(BUILT,          "built",            "store/built_list.c",    "one that is being built") \
 	X(USAGE,          "usage",            "store/usage.c",         "the folders that a walk has still to read") \
+	X(CREW,           "crew",             "store/crew.c",          "threads that take items, and their first error") \
 	X(MIRROR,         "mirror",           "store/mirror.c",        "tickets, order and the first error of a fetch") \
 	X(BLOB_PINS,      "blob.pins",        "store/blob_pins.c",     "what fetches rely on: held while a collector renames one file") \
 	X(BLOB_BATCH,     "blob.batch",       "store/blob_batch.c",    "small blobs that wait for their sync") \

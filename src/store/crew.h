@@ -1,0 +1,28 @@
+/*
+ * crew.h - a few threads take items in order; the caller's thread waits for them, tells about
+ * progress and passes a cancel on. The first failure ends it.
+ */
+#ifndef CREW_H
+#define CREW_H
+
+#include "base/base.h"
+#include "base/err.h"
+
+#include <stdatomic.h>
+
+#define CREW_THREADS_MAX 64
+#define CREW_TICK_MS 100
+
+struct crew_job {
+	size_t n; /* items */
+	unsigned threads;
+	/* From any thread. `stop`: another one failed, or it was canceled. */
+	int (*run)(void *arg, size_t i, const atomic_bool *stop, struct err *err);
+	void (*tick)(void *arg); /* may be NULL; every CREW_TICK_MS and at the end, the caller's */
+	void *arg;
+	const atomic_bool *cancel; /* may be NULL */
+};
+
+int crew_run(const struct crew_job *job, struct err *err) MUST_CHECK;
+
+#endif
