@@ -139,7 +139,7 @@ static const struct field launch_rows[] = {
 	ROW(wire_launch, TEXT0, registry_secret2),
 	ROWOF(wire_launch, LIST, gpus, n_gpus, &gpu_shape),
 	ROWOF(wire_launch, ONE, image, has_image, &image_shape),
-	ROW(wire_launch, TEXT,  store_dir),
+	ROW(wire_launch, TEXT0, store_dir),
 	ROW(wire_launch, TEXT,  node_dir),
 	ROW(wire_launch, U64,   node_budget_bytes),
 	ROW(wire_launch, TEXT,  objstore),

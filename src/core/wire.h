@@ -83,7 +83,7 @@ struct wire_launch {
 	bool has_image; /* it was resolved by an earlier attempt, or the job that this one repeats
 	                 */
 	struct wire_image image;
-	const char *store_dir; /* mirror: blobs and manifests */
+	const char *store_dir; /* mirror: blobs and manifests; NULL: in the object store only */
 	const char *node_dir;  /* node cache: trees and leases */
 	uint64_t node_budget_bytes;
 	const char *objstore; /* "dir:/path"; "signed:", then the server signs each request */

@@ -129,6 +129,7 @@ static int one_weight(struct stage *st, size_t i, struct err *err)
 {
 	const struct wire_weights *w = &st->launch->weights[i];
 	struct weights_progress progress = {st, w};
+	const struct tree_from from = {st->blobs, st->objects};
 	struct node_lease *lease = &st->lease[st->n_leases];
 	int64_t begun = clock_mono_ms();
 	char size[UNITS_CAP];
@@ -136,15 +137,17 @@ static int one_weight(struct stage *st, size_t i, struct err *err)
 
 	lease->fd = -1;
 	if (digest_parse(str_of(w->manifest), &d, err) < 0 ||
-	    node_cache_tree(st->cache, st->blobs, &d, on_weights, &progress,
-	                    report_cancel(st->report), lease, err) < 0)
+	    node_cache_tree(st->cache, &from, &d, on_weights, &progress, report_cancel(st->report),
+	                    lease, err) < 0)
 		return err_wrap(err, "weights %s", w->source);
 	st->tree[i] = lease->path;
 	st->n_leases++;
 	logs_message(st->logs, "weights %s at %s: %s, %" PRIu64 " file%s, %s", w->source,
 	             w->mount_location, units_show_bytes(lease->bytes, size), lease->files,
 	             lease->files == 1 ? "" : "s",
-	             lease->hit ? "already on this node" : "copied to this node");
+	             lease->hit           ? "already on this node"
+	             : lease->fetched > 0 ? "fetched from the object store"
+	                                  : "copied to this node");
 	if (!lease->hit)
 		logs_message(st->logs, "fetching weights %s took %" PRId64 " ms", w->source,
 		             clock_mono_ms() - begun);
@@ -278,7 +281,9 @@ static int stage_weights(struct stage *st, struct err *err)
 		return 0;
 	if (l->n_weights > SPEC_WEIGHTS_MAX)
 		return err_set(err, ERR_TOO_BIG, "more than %d weights", SPEC_WEIGHTS_MAX);
-	if (blobs_open(&st->blobs, l->store_dir, err) < 0 || open_cache(st, err) < 0)
+	if (l->store_dir != NULL && blobs_open(&st->blobs, l->store_dir, err) < 0)
+		return -1;
+	if (open_cache(st, err) < 0)
 		return -1;
 	if (check_budget(l, err) < 0)
 		return -1;

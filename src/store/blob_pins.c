@@ -22,6 +22,8 @@ struct pin {
 struct blob_pin_table {
 	struct lock lock;
 	struct map *pins;
+	struct map *going;   /* objects that are being removed; values mean nothing */
+	struct cond settled; /* one of them is */
 	LIST_HEAD(, blob_scan) scans;
 	uint64_t n_scans; /* ever begun: a collection's number */
 	size_t n_idle;    /* pins without a holder */
@@ -34,6 +36,8 @@ struct blob_pin_table *blob_pin_table_new(void)
 	lock_init(&t->lock, LOCK_BLOB_PINS);
 	LIST_INIT(&t->scans);
 	t->pins = map_new();
+	t->going = map_new();
+	cond_init(&t->settled);
 	return t;
 }
 
@@ -47,6 +51,8 @@ void blob_pin_table_free(struct blob_pin_table *t)
 	assert(LIST_EMPTY(&t->scans));
 	map_each(t->pins, free_pin, NULL);
 	map_free(t->pins);
+	map_free(t->going);
+	cond_done(&t->settled);
 	lock_done(&t->lock);
 	free(t);
 }
@@ -91,6 +97,16 @@ void blob_pins_add(struct blob_pins *p, const struct digest *d)
 		t->n_idle--;
 	}
 	pin->holders++;
+	lock_give(&t->lock);
+}
+
+void blob_pins_settle(struct blobs *b, const struct digest *d)
+{
+	struct blob_pin_table *t = b->pins;
+
+	lock_take(&t->lock);
+	while (map_get(t->going, key_of(d)) != NULL)
+		cond_wait(&t->settled, &t->lock);
 	lock_give(&t->lock);
 }
 
@@ -190,6 +206,29 @@ static bool is_pinned(struct blobs *b, const struct digest *d)
 bool blobs_pinned(struct blobs *b, const struct digest *d)
 {
 	return is_pinned(b, d);
+}
+
+bool blob_going_begin(struct blobs *b, const struct digest *d)
+{
+	struct blob_pin_table *t = b->pins;
+	bool mine;
+
+	lock_take(&t->lock);
+	mine = map_get(t->pins, key_of(d)) == NULL && map_get(t->going, key_of(d)) == NULL;
+	if (mine)
+		(void)map_set(t->going, key_of(d), t);
+	lock_give(&t->lock);
+	return mine;
+}
+
+void blob_going_end(struct blobs *b, const struct digest *d)
+{
+	struct blob_pin_table *t = b->pins;
+
+	lock_take(&t->lock);
+	(void)map_del(t->going, key_of(d));
+	cond_broadcast(&t->settled);
+	lock_give(&t->lock);
 }
 
 bool blob_tmp_pinned(struct blobs *b, const char *name)

@@ -23,6 +23,9 @@ DEFINE_CLEANUP(struct blob_pins, blob_pins_free)
 #define AUTO_BLOB_PINS CLEANUP(blob_pins_free_p)
 
 void blob_pins_add(struct blob_pins *p, const struct digest *d); /* of a blob or a manifest */
+/* Behind blob_pins_add, before an object store is asked: a collector that was about to remove the
+ * object when it was pinned has ended that, so what is seen now stays seen. */
+void blob_pins_settle(struct blobs *b, const struct digest *d);
 /* A temporary file, by its name below tmp/, and its journal. */
 void blob_pins_add_tmp(struct blob_pins *p, const char *name);
 

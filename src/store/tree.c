@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "core/lru.h"
-#include "store/copy.h"
+#include "store/blob_objects.h"
 
 #include <sys/file.h>
 
@@ -17,8 +17,7 @@
 #define TREE_WAIT_STEP_MS 20
 #define TREE_LOCK_MS (120 * 1000) /* `lock` is held for one pass over the leases */
 #define TREE_LEASES_MAX 100000
-#define TREE_RACES_MAX 1000            /* lost to an evictor between two locks */
-#define TREE_STEP ((uint64_t)64 << 20) /* bytes between two words of progress, when linking */
+#define TREE_RACES_MAX 1000 /* lost to an evictor between two locks */
 
 static void path_of(const char *folder, const char *hex, const char *end, char out[TREE_PATH_CAP])
 {
@@ -108,8 +107,8 @@ static int sweep_one(void *arg, const char *hex, struct err *err)
 int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_bytes,
                     struct err *err)
 {
-	static const char *const folders[] = {"trees",     "leases",   "tmp",       TREE_BUILT,
-	                                      TREE_FAILED, TREE_SIZES, TREE_DAMAGED};
+	static const char *const folders[] = {"trees",     "leases",   "tmp",        TREE_BUILT,
+	                                      TREE_FAILED, TREE_SIZES, TREE_DAMAGED, TREE_BLOBS};
 	struct node_cache *c = NULL;
 	int fd;
 
@@ -167,6 +166,8 @@ struct room {
 	struct lru *lru;
 	struct err *err;
 	bool failed;
+	bool removed; /* a tree, or what its maker left: there may be blobs that none has any more
+	               */
 };
 
 static int note_lease(void *arg, const char *hex, struct err *err)
@@ -192,8 +193,10 @@ static int note_lease(void *arg, const char *hex, struct err *err)
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
 		if (!lease_is_named(r->c->fd, fd, h.hex))
 			return 0; /* made anew by one who has yet to ask for room */
-		if (!tree_exists(r->c, "trees", hex)) /* a maker was killed */
+		if (!tree_exists(r->c, "trees", hex)) { /* a maker was killed */
+			r->removed = true;
 			return tree_remove(r->c, hex, err);
+		}
 		(void)flock(fd, LOCK_UN);
 	} else {
 		r->leased++;
@@ -233,6 +236,7 @@ static void victim(struct str key, uint64_t bytes UNUSED, void *arg)
 	assert(h != NULL && h->fd >= 0);
 	if (r->failed)
 		return;
+	r->removed = true;
 	if (tree_remove(r->c, h->hex, r->err) < 0)
 		r->failed = true;
 	else
@@ -309,6 +313,8 @@ int tree_reserve(struct node_cache *c, const char *hex, int lease, const struct 
 	rc = tree_each(c, "leases", ".lease", note_lease, &r, err);
 	if (rc == 0)
 		rc = make_room(&r, text->bytes, err);
+	if (rc == 0 && r.removed)
+		rc = tree_sweep_blobs(c, false, err);
 	if (rc == 0)
 		rc = lease_write(lease, text, err);
 	for (size_t i = 0; i < r.n; i++)
@@ -318,162 +324,6 @@ int tree_reserve(struct node_cache *c, const char *hex, int lease, const struct 
 	lru_free(r.lru);
 	map_free(r.by_hex);
 	return rc;
-}
-
-/* ---- making ------------------------------------------------------------------------------ */
-
-struct making {
-	struct node_cache *c;
-	struct blobs *from;
-	int root; /* tmp/<manifest> */
-	void (*progress)(void *arg, uint64_t done, uint64_t total);
-	void *arg;
-	const atomic_bool *cancel;
-	uint64_t done, total, told;
-};
-
-static void on_copy(void *arg, uint64_t bytes)
-{
-	struct making *m = arg;
-
-	if (m->progress != NULL)
-		m->progress(m->arg, m->done + bytes, m->total);
-}
-
-/* Another file system, or no more links to be had: bytes, and what they hash to. */
-static int copy_blob(struct making *m, const struct manifest_file *f, struct err *err)
-{
-	AUTO_FD int from = -1, to = -1;
-	struct digest got;
-	uint64_t size;
-	struct copy_job job = {
-		.size = f->size,
-		.sha256 = &got,
-		.drop_from = true, /* what will be read again is the copy */
-		.progress = on_copy,
-		.arg = m,
-		.cancel = m->cancel,
-	};
-
-	if (blobs_fd(m->from, &f->sha256, &from, &size, err) < 0)
-		return -1;
-	to = openat(m->root, f->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
-	if (to < 0)
-		return err_errno(err, errno, "%s", f->path);
-	job.from = from;
-	job.to = to;
-	if (copy_run(&job, err) < 0)
-		return err_wrap(err, "%s", f->path);
-	if (size != f->size || !digest_same(&got, &f->sha256))
-		return err_set(err, ERR_CORRUPT,
-		               "the content of the blob of %s does not match its digest", f->path);
-	if (fsync(to) < 0)
-		return err_errno(err, errno, "%s", f->path);
-	return 0;
-}
-
-static int place(struct making *m, struct arena *a, const struct manifest_file *f, struct err *err)
-{
-	char *blob = blobs_path(m->from, &f->sha256, a);
-
-	if (m->cancel != NULL && atomic_load(m->cancel))
-		return err_set(err, ERR_CANCELED, "canceled");
-	if (linkat(AT_FDCWD, blob, m->root, f->path, 0) < 0) {
-		if (errno == ENOENT)
-			return err_set(
-				err, ERR_NOT_FOUND,
-				"the blob of %s is no longer in the store: it was quarantined as "
-				"damaged, or deleted. Push the job again to fetch it again",
-				f->path);
-		if (errno != EXDEV && errno != EMLINK && errno != EPERM)
-			return err_errno(err, errno, "link %s to %s", f->path, blob);
-		if (copy_blob(m, f, err) < 0)
-			return -1;
-	}
-	m->done += f->size;
-	if (m->progress != NULL && (m->done - m->told >= TREE_STEP || m->done == m->total)) {
-		m->told = m->done;
-		m->progress(m->arg, m->done, m->total);
-	}
-	return 0;
-}
-
-/* Read-only and on disk. Files come in order, so a folder's files stand together. */
-static int seal_folder(struct making *m, const char *path, struct err *err)
-{
-	AUTO_FD int fd = openat(m->root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-	if (fd < 0 || fchmod(fd, 0555) < 0 || fsync(fd) < 0)
-		return err_errno(err, errno, "%s", path);
-	return 0;
-}
-
-/* The folders above `path`, made or (when `seal`) sealed; `last` is the path before it. */
-static int folders(struct making *m, const char *last, const char *path, bool seal, struct err *err)
-{
-	for (const char *s = strchr(path, '/'); s != NULL; s = strchr(s + 1, '/')) {
-		size_t n = (size_t)(s - path) + 1;
-		AUTO_FREE char *folder = NULL;
-
-		if (last != NULL && strncmp(last, path, n) == 0)
-			continue; /* seen with the file before */
-		folder = xstrndup(path, n - 1);
-		if (seal) {
-			if (seal_folder(m, folder, err) < 0)
-				return -1;
-		} else if (mkdirat(m->root, folder, 0755) < 0 && errno != EEXIST) {
-			return err_errno(err, errno, "%s", folder);
-		}
-	}
-	return 0;
-}
-
-static int fill(struct making *m, const struct manifest *list, struct err *err)
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	const char *last = NULL;
-
-	for (size_t i = 0; i < list->n; i++) {
-		if (folders(m, last, list->file[i].path, false, err) < 0 ||
-		    place(m, a, &list->file[i], err) < 0)
-			return -1;
-		last = list->file[i].path;
-		arena_reset(a);
-	}
-	last = NULL;
-	for (size_t i = 0; i < list->n; i++) {
-		if (folders(m, last, list->file[i].path, true, err) < 0)
-			return -1;
-		last = list->file[i].path;
-	}
-	return fsync(m->root) < 0 ? err_errno(err, errno, "fsync") : 0;
-}
-
-static int make(struct making *m, const char *hex, const struct manifest *list, struct err *err)
-{
-	char tmp[TREE_PATH_CAP], tree[TREE_PATH_CAP];
-	AUTO_FD int root = -1;
-
-	path_of("tmp", hex, "", tmp);
-	path_of("trees", hex, "", tree);
-	if (fs_remove_tree(m->c->fd, tmp, err) < 0) /* what a killed maker left */
-		return -1;
-	if (mkdirat(m->c->fd, tmp, 0755) < 0)
-		return err_errno(err, errno, "%s/%s", m->c->dir, tmp);
-	root = openat(m->c->fd, tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (root < 0)
-		return err_errno(err, errno, "%s/%s", m->c->dir, tmp);
-	m->root = root;
-	if (fill(m, list, err) < 0 || fs_rename(m->c->fd, tmp, m->c->fd, tree, err) < 0) {
-		struct err later = {0};
-
-		if (fs_remove_tree(m->c->fd, tmp, &later) < 0)
-			err_clear(&later); /* it is swept at the next open */
-		return -1;
-	}
-	if (fchmod(root, 0555) < 0) /* only now: moving a folder needs it writable */
-		return err_errno(err, errno, "%s/%s", m->c->dir, tree);
-	return 0;
 }
 
 /* ---- the calls --------------------------------------------------------------------------- */
@@ -495,72 +345,57 @@ static int hand_out(struct node_cache *c, const char *hex, int lease, bool hit,
 	return 0;
 }
 
-/* Where blobs are linked a tree takes no space; where they are copied it must be there. */
-static int check_disk(struct making *m, struct err *err)
+/* The folder's, else the object store's. */
+static int read_manifest(const struct tree_from *from, struct arena *a, const struct digest *name,
+                         struct manifest *list, struct err *err)
 {
-	struct stat here, there;
-	uint64_t left, all;
-
-	if (fstat(m->c->fd, &here) < 0 || fstat(blobs_dirfd(m->from), &there) < 0)
-		return err_errno(err, errno, "%s", m->c->dir);
-	if (here.st_dev == there.st_dev)
-		return 0;
-	if (fs_free_bytes(m->c->dir, &left, &all, err) < 0)
-		return -1;
-	if (left >= m->total)
-		return 0;
-	return err_set(
-		err, ERR_NO_SPACE,
-		"the tree needs %" PRIu64 " bytes, the disk of the node cache %s has %" PRIu64
-		" left. Free some space, or give the node cache a smaller budget so that it evicts",
-		m->total, m->c->dir, left);
+	if (from->blobs != NULL) {
+		if (blobs_get_manifest(from->blobs, a, name, list, err) == 0)
+			return 0;
+		if (err->code != ERR_NOT_FOUND || from->objects == NULL)
+			return -1;
+		err_clear(err);
+	}
+	return blob_objects_manifest(from->objects, a, name, list, err);
 }
 
 /* 1: somebody else was faster. */
-static int make_once(struct making *m, const char *hex, const struct digest *manifest,
-                     struct err *err)
+static int make_once(struct node_cache *c, const char *hex, const struct digest *manifest,
+                     struct tree_want *want, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	AUTO_FD int lease = lease_wait(m->c->fd, hex, LOCK_EX, m->cancel, err);
+	AUTO_FD int lease = lease_wait(c->fd, hex, LOCK_EX, want->cancel, err);
 	struct manifest list;
-	struct lease_text text;
 	int rc;
 
 	if (lease < 0)
 		return -1;
-	if (tree_exists(m->c, "trees", hex))
+	if (tree_exists(c, "trees", hex))
 		return 1;
-	if (blobs_get_manifest(m->from, a, manifest, &list, err) < 0)
+	if (read_manifest(want->from, a, manifest, &list, err) < 0)
 		return -1;
-	text = (struct lease_text){.bytes = list.bytes, .files = list.n, .uses = 1};
-	m->total = list.bytes;
-	rc = tree_reserve(m->c, hex, lease, &text, err);
-	if (rc == 0)
-		rc = check_disk(m, err);
-	if (rc == 0)
-		rc = make(m, hex, &list, err);
-	if (rc < 0) {
+	rc = tree_make(c, hex, lease, &list, want, err);
+	/* What was fetched until an outage stays, counted by its lease, as after a kill: who comes
+	 * next goes on with it, or makes room of it. */
+	if (rc < 0 && !err_info(err)->retry) {
 		struct err later = {0};
 
-		if (tree_remove(m->c, hex, &later) < 0)
+		if (tree_remove(c, hex, &later) < 0 || tree_sweep_blobs(c, false, &later) < 0)
 			err_clear(&later); /* the next one who looks for room does it */
 	}
 	return rc;
 }
 
-int node_cache_tree(struct node_cache *c, struct blobs *from, const struct digest *manifest,
+int node_cache_tree(struct node_cache *c, const struct tree_from *from,
+                    const struct digest *manifest,
                     void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg,
                     const atomic_bool *cancel, struct node_lease *out, struct err *err)
 {
-	struct making m = {.c = c,
-	                   .from = from,
-	                   .root = -1,
-	                   .progress = progress,
-	                   .arg = arg,
-	                   .cancel = cancel};
+	struct tree_want want = {.from = from, .progress = progress, .arg = arg, .cancel = cancel};
 	char hex[HASH_HEX_CAP];
 	bool made = false;
 
+	assert(from->blobs != NULL || from->objects != NULL);
 	digest_hex(manifest, hex);
 	for (int i = 0; i < TREE_RACES_MAX; i++) {
 		AUTO_FD int lease = lease_wait(c->fd, hex, LOCK_SH, cancel, err);
@@ -572,11 +407,12 @@ int node_cache_tree(struct node_cache *c, struct blobs *from, const struct diges
 			if (hand_out(c, hex, lease, !made, out, err) < 0)
 				return err_wrap(err, "tree %s", hex);
 			lease = -1; /* the caller's */
+			out->fetched = made ? want.fetched : 0;
 			return 0;
 		}
 		/* flock cannot trade a lock for another in one step: let go, take, look again */
 		(void)close(TAKE_FD(lease));
-		rc = make_once(&m, hex, manifest, err);
+		rc = make_once(c, hex, manifest, &want, err);
 		if (rc < 0)
 			return err_wrap(err, "tree %s", hex);
 		made = made || rc == 0;
@@ -596,7 +432,7 @@ int node_cache_drop(struct node_cache *c, const struct digest *manifest, struct 
 	if (!tree_exists(c, "trees", hex))
 		return 0;
 	lease = lease_try(c->fd, hex, LOCK_EX, err);
-	if (lease < 0 || tree_remove(c, hex, err) < 0)
+	if (lease < 0 || tree_remove(c, hex, err) < 0 || tree_sweep_blobs(c, false, err) < 0)
 		return err_wrap(err, "drop");
 	return 0;
 }
@@ -643,7 +479,8 @@ int node_cache_usage(struct node_cache *c, uint64_t *trees, uint64_t *bytes, uin
 
 	if (lock < 0)
 		return -1;
-	if (tree_each(c, "leases", ".lease", note_lease, &r, err) < 0) {
+	if (tree_each(c, "leases", ".lease", note_lease, &r, err) < 0 ||
+	    (r.removed && tree_sweep_blobs(c, false, err) < 0)) {
 		free(r.held);
 		return -1;
 	}

@@ -6,17 +6,21 @@
  *   <dir>/trees/<manifest>/...      complete, or not there; files 0444, folders 0555
  *   <dir>/leases/<manifest>.lease   flock: shared = mounted, exclusive = being made or evicted
  *   <dir>/tmp/                      being made; swept at open
+ *   <dir>/blobs/ab/<64 hex>         what came from an object store: one more name of a tree's file,
+ *                                   so that the next tree links it; it goes when no tree has it
  *   <dir>/built/, <dir>/failed/     trees that programs made: built.h
  *   <dir>/damaged/<manifest>-<id>   set aside while it was held, with its lease file beside it;
  *                                   swept at open once nobody holds it
  *
  * Where blobs and trees are on one file system a blob is linked, not copied: one machine keeps one
- * copy. Otherwise it is copied and verified. The budget counts trees' bytes, those being made too.
+ * copy. Otherwise it is copied, or fetched from the object store, and verified. The budget counts
+ * trees' bytes, those being made too.
  */
 #ifndef TREE_H
 #define TREE_H
 
 #include "store/blob.h"
+#include "store/objstore.h"
 
 #include <stdatomic.h>
 
@@ -28,18 +32,26 @@ void node_cache_close(struct node_cache *c);
 DEFINE_CLEANUP(struct node_cache, node_cache_close)
 #define AUTO_NODE_CACHE CLEANUP(node_cache_close_p)
 
+/* Where a tree's files come from, in this order, behind what the cache itself has. */
+struct tree_from {
+	struct blobs *blobs;      /* on this machine; NULL: none */
+	struct objstore *objects; /* blob_objects.h; NULL: none */
+};
+
 struct node_lease {
 	int fd;                 /* close it to give the lease back */
 	char path[FS_PATH_MAX]; /* of the tree */
 	bool hit;               /* it was already there */
 	uint64_t bytes, files;
+	uint64_t fetched; /* of these bytes, what came from the object store for this call */
 };
 
 /* The tree of this manifest, leased. Made from `from` when missing: space is found by eviction
  * first (ERR_NO_SPACE with sizes when it is larger than the budget, ERR_NODE_CACHE_FULL when too
  * much is leased: it may be tried again). Processes that ask at the same time wait for the one that
  * makes it. */
-int node_cache_tree(struct node_cache *c, struct blobs *from, const struct digest *manifest,
+int node_cache_tree(struct node_cache *c, const struct tree_from *from,
+                    const struct digest *manifest,
                     void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg,
                     const atomic_bool *cancel, struct node_lease *out, struct err *err) MUST_CHECK;
 /* ERR_BUSY while somebody holds it. */

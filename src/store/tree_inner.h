@@ -10,6 +10,7 @@
 #define TREE_BUILT "built"
 #define TREE_FAILED "failed"
 #define TREE_SIZES "sizes"
+#define TREE_BLOBS "blobs"
 
 struct node_cache {
 	char *dir;
@@ -31,6 +32,36 @@ int tree_sweep_quarantine(struct node_cache *c, struct err *err) MUST_CHECK;
 int tree_each(struct node_cache *c, const char *folder, const char *end,
               int (*fn)(void *arg, const char *hex, struct err *err), void *arg,
               struct err *err) MUST_CHECK;
+
+/* tree_make.c: with the tree's lease held exclusively. A failure leaves what is in tmp/. */
+struct tree_want {
+	const struct tree_from *from;
+	void (*progress)(void *arg, uint64_t done, uint64_t total);
+	void *arg;
+	const atomic_bool *cancel;
+	uint64_t fetched; /* out: bytes that came from the object store */
+};
+int tree_make(struct node_cache *c, const char *hex, int lease, const struct manifest *list,
+              struct tree_want *want, struct err *err) MUST_CHECK;
+
+/* tree_fetch.c: files of a tree that is being made. */
+/* Linked from what the cache has of it: true. The folder of the path is there. */
+bool tree_link_own(struct node_cache *c, const struct digest *d, int root, const char *path);
+struct tree_fetch {
+	struct node_cache *c;
+	struct objstore *objects;
+	int root; /* of the tree; its folders are there */
+	const struct manifest_file *const *file;
+	size_t n;
+	void (*progress)(void *arg, uint64_t bytes); /* so far; from the caller's thread */
+	void *arg;
+	const atomic_bool *cancel;
+};
+/* Each is verified, synced and one more name in the cache's blobs. */
+int tree_fetch(const struct tree_fetch *f, struct err *err) MUST_CHECK;
+/* Removes the names of blobs that no tree has any more. all: every name, for one of the files is
+ * damaged; trees keep theirs. */
+int tree_sweep_blobs(struct node_cache *c, bool all, struct err *err) MUST_CHECK;
 
 /* built.c: trees that a program made. */
 /* Does this folder (trees/<key>, tmp/<key>) stand for one? */

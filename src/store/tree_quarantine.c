@@ -48,6 +48,9 @@ int node_cache_quarantine(struct node_cache *c, const struct digest *manifest, b
 
 	*held = false;
 	digest_hex(manifest, hex);
+	/* No tree that is made from now on is given the damaged file. */
+	if (tree_sweep_blobs(c, true, err) < 0)
+		return -1;
 	while (tree_exists(c, "trees", hex) || tree_exists(c, "tmp", hex)) {
 		AUTO_FD int lease = lease_try(c->fd, hex, LOCK_EX, err);
 

@@ -2,6 +2,7 @@
 #include "runner_fixture.h"
 
 #include "io/tar.h"
+#include "store/blob_objects.h"
 #include "store/tree.h"
 
 static void put_archive(struct place *p, bool hostile)
@@ -94,6 +95,33 @@ static void mounts_weights(void **state)
 	assert_log(p, "o kept\n", true);
 }
 
+/* A machine that has none of the server's folders: what the store holds is all there is. */
+static void weights_come_from_the_object_store(void **state)
+{
+	struct place *p = *state;
+	AUTO_BLOBS struct blobs *b = NULL;
+	AUTO_BLOB_PINS struct blob_pins *pins = NULL;
+	struct blob_objects_put put = {.to = p->objects};
+	struct digest name;
+	struct wire_exit x;
+	struct err err = {0};
+
+	put_weights(p, false);
+	assert_ok(blobs_open(&b, p->launch.store_dir, &err), &err);
+	assert_ok(digest_parse(str_of(p->launch.weights[0].manifest), &name, &err), &err);
+	put.from = b;
+	put.pins = pins = blob_pins_new(b);
+	put.manifest = &name;
+	assert_ok(blob_objects_put(&put, &err), &err);
+	assert_ok(fs_remove_tree(AT_FDCWD, p->launch.store_dir, &err), &err);
+	p->launch.store_dir = NULL;
+	spec(p, "\"cat /models/b/sub/model.bin\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o weights!\n", true);
+	assert_log(p, "fetched from the object store", true);
+}
+
 /* Another job holds a tree that leaves no room for ours. */
 static void hold_tree(struct place *p, struct node_lease *lease)
 {
@@ -110,7 +138,9 @@ static void hold_tree(struct place *p, struct node_lease *lease)
 	assert_ok(manifest_add(&m, STR_LIT("a"), 8, &d, &err), &err);
 	assert_ok(manifest_finish(&m, &err), &err);
 	assert_ok(blobs_put_manifest(b, NULL, &m, &name, &err), &err);
-	assert_ok(node_cache_tree(c, b, &name, NULL, NULL, NULL, lease, &err), &err);
+	assert_ok(node_cache_tree(c, &(struct tree_from){.blobs = b}, &name, NULL, NULL, NULL,
+	                          lease, &err),
+	          &err);
 }
 
 /* It waits as long as there is hope, and no longer. */
@@ -319,6 +349,7 @@ static const struct CMUnitTest tests[] = {
 	T(code_without_workspace),
 	T(refuses_hostile_code),
 	T(mounts_weights),
+	T(weights_come_from_the_object_store),
 	T(waits_for_room_in_the_node_cache),
 	T(a_stop_ends_the_wait_for_room),
 	T(more_than_the_node_cache_holds_is_not_waited_for),

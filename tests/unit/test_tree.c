@@ -72,7 +72,9 @@ static void take(struct node_cache *c, struct blobs *b, const struct digest *m,
 {
 	struct err err = {0};
 
-	assert_ok(node_cache_tree(c, b, m, NULL, NULL, NULL, out, &err), &err);
+	assert_ok(
+		node_cache_tree(c, &(struct tree_from){.blobs = b}, m, NULL, NULL, NULL, out, &err),
+		&err);
 	assert_true(out->fd >= 0);
 }
 
@@ -118,9 +120,12 @@ static void tree_is_made_once_and_read_only(void **state UNUSED)
 	char path[FS_PATH_MAX + 16];
 	struct stat st;
 
-	assert_err(node_cache_tree(c, b, &none, NULL, NULL, NULL, &lease_a, &err), &err,
-	           ERR_NOT_FOUND, "tree 07");
-	assert_ok(node_cache_tree(c, b, &m, on_progress, &told, NULL, &lease_a, &err), &err);
+	assert_err(node_cache_tree(c, &(struct tree_from){.blobs = b}, &none, NULL, NULL, NULL,
+	                           &lease_a, &err),
+	           &err, ERR_NOT_FOUND, "tree 07");
+	assert_ok(node_cache_tree(c, &(struct tree_from){.blobs = b}, &m, on_progress, &told, NULL,
+	                          &lease_a, &err),
+	          &err);
 	assert_false(lease_a.hit);
 	assert_int_equal(lease_a.bytes, 7000);
 	assert_int_equal(lease_a.files, 7);
@@ -163,8 +168,9 @@ static void tree_budget_holds(void **state UNUSED)
 
 	for (unsigned i = 0; i < 4; i++)
 		m[i] = make_manifest(b, 10 + i, 4, 1000);
-	assert_err(node_cache_tree(c, b, &large, NULL, NULL, NULL, &lease_a, &err), &err,
-	           ERR_NO_SPACE, "11.00 kB");
+	assert_err(node_cache_tree(c, &(struct tree_from){.blobs = b}, &large, NULL, NULL, NULL,
+	                           &lease_a, &err),
+	           &err, ERR_NO_SPACE, "11.00 kB");
 	take(c, b, &m[0], &lease_b); /* leased all the time */
 	clock_sleep_ms(15);
 	take_and_give(c, b, &m[1]);
@@ -176,8 +182,9 @@ static void tree_budget_holds(void **state UNUSED)
 	assert_true(trees == 2 && bytes == 8000 && leased == 1);
 	take(c, b, &m[2], &lease_a);
 	assert_true(lease_a.hit);
-	assert_err(node_cache_tree(c, b, &m[3], NULL, NULL, NULL, &lease_a, &err), &err,
-	           ERR_NODE_CACHE_FULL, "");
+	assert_err(node_cache_tree(c, &(struct tree_from){.blobs = b}, &m[3], NULL, NULL, NULL,
+	                           &lease_a, &err),
+	           &err, ERR_NODE_CACHE_FULL, "");
 	(void)close(lease_b.fd); /* the job has ended, or was killed */
 	take(c, b, &m[3], &lease_b);
 	assert_false(has_tree("budget", &m[0]));
@@ -289,7 +296,8 @@ static void *maker(void *arg)
 	struct node_lease lease;
 	struct err err = {0};
 
-	k->ok = node_cache_tree(k->cache, k->blobs, k->m, NULL, NULL, NULL, &lease, &err) == 0;
+	k->ok = node_cache_tree(k->cache, &(struct tree_from){.blobs = k->blobs}, k->m, NULL, NULL,
+	                        NULL, &lease, &err) == 0;
 	if (k->ok) {
 		k->hit = lease.hit;
 		(void)close(lease.fd);
@@ -520,9 +528,12 @@ static void tree_is_copied_where_links_cannot_go(void **state UNUSED)
 		struct told told = {0};
 		uint64_t read = 0;
 
-		assert_err(node_cache_tree(c, b, &m, NULL, NULL, &cancel, &lease, &err), &err,
-		           ERR_CANCELED, "");
-		assert_ok(node_cache_tree(c, b, &m, on_progress, &told, NULL, &lease, &err), &err);
+		assert_err(node_cache_tree(c, &(struct tree_from){.blobs = b}, &m, NULL, NULL,
+		                           &cancel, &lease, &err),
+		           &err, ERR_CANCELED, "");
+		assert_ok(node_cache_tree(c, &(struct tree_from){.blobs = b}, &m, on_progress,
+		                          &told, NULL, &lease, &err),
+		          &err);
 		assert_int_equal(told.done, told.total);
 		assert_ok(node_cache_check(c, b, true, &err), &err);
 		/* a copy can rot by itself: it is read, and stays with those who have it */
@@ -546,8 +557,9 @@ static void tree_is_copied_where_links_cannot_go(void **state UNUSED)
 
 			assert_ok(fs_write_all(fd, "?", 1, &err), &err);
 		}
-		assert_err(node_cache_tree(c, b, &bad, NULL, NULL, NULL, &lease, &err), &err,
-		           ERR_CORRUPT, "does not match its digest");
+		assert_err(node_cache_tree(c, &(struct tree_from){.blobs = b}, &bad, NULL, NULL,
+		                           NULL, &lease, &err),
+		           &err, ERR_CORRUPT, "does not match its digest");
 	}
 	assert_ok(fs_remove_tree(AT_FDCWD, dir, &err), &err);
 }
