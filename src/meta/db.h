@@ -4,7 +4,7 @@
  *
  *   sqlite:/path             WAL, synchronous=FULL; one writer connection, a few readers
  *   postgresql://...         the same over libpq, see db_pg.c; postgres: is the same
- *   fault:<n>:<url>          fails the n-th statement, for tests
+ *   fault:<n>[-<last>]:<url> fails the n-th statement, or all from it to another; for tests
  *
  * A write transaction holds the one writer from its begin (BEGIN IMMEDIATE), so what it reads
  * cannot change under it. A read transaction sees one snapshot. Both are short: no I/O but the

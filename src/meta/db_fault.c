@@ -1,10 +1,12 @@
 /* db_fault.c - fault:<n>:<url>: another driver whose n-th statement fails, counted over all
- * connections of the process since the last open of a writer. For tests. */
+ * connections of the process since the last open of a writer. fault:<n>-<last>:<url> is an outage:
+ * all of these fail, as they do when it has been waited out. For tests. */
 #include "meta/db.h"
 
 #include <stdatomic.h>
 
-static atomic_long left; /* statements until the failing one */
+static atomic_long left;  /* statements until the failing one */
+static atomic_long lasts; /* how many fail then */
 
 struct fault {
 	struct db_conn base;
@@ -18,20 +20,26 @@ static struct db_conn *under(struct db_conn *c)
 
 static int trip(struct err *err)
 {
-	if (atomic_fetch_sub(&left, 1) != 1)
+	long at = atomic_fetch_sub(&left, 1), n = atomic_load(&lasts);
+
+	if (at > 1 || at <= 1 - n)
 		return 0;
-	return err_set(err, ERR_IO, "injected fault");
+	return err_set(err, n > 1 ? ERR_UNAVAILABLE : ERR_IO, "injected fault");
 }
 
 static int fault_open(struct db_conn **out, const char *where, bool writer, struct err *err)
 {
 	const struct db_ops *ops;
-	struct str rest = str_of(where), head;
-	uint64_t n = 0;
+	struct str rest = str_of(where), last, first = {0};
+	uint64_t n = 0, end = 0;
 	struct fault *f;
 
-	if (!str_cut(&rest, ':', &head) || str_u64(head, 0, INT32_MAX, &n, err) < 0)
-		return err->code != ERR_NONE ? -1 : err_set(err, ERR_INVALID, "fault:<n>:<url>");
+	if (!str_cut(&rest, ':', &last))
+		return err_set(err, ERR_INVALID, "fault:<n>[-<last>]:<url>");
+	if (!str_cut(&last, '-', &first) || last.n == 0)
+		last = first;
+	if (str_u64(first, 0, INT32_MAX, &n, err) < 0 || str_u64(last, n, INT32_MAX, &end, err) < 0)
+		return -1;
 	where = rest.p;
 	ops = db_driver(rest.p, &where);
 	if (ops == NULL)
@@ -43,8 +51,10 @@ static int fault_open(struct db_conn **out, const char *where, bool writer, stru
 		return -1;
 	}
 	f->base.sqlite = f->under->sqlite;
-	if (writer)
+	if (writer) {
 		atomic_store(&left, (long)n);
+		atomic_store(&lasts, (long)(end - n + 1));
+	}
 	*out = &f->base;
 	return 0;
 }

@@ -1,6 +1,7 @@
 /*
  * objstore_test.c - drivers for tests: mem: keeps objects in memory, fault:<n>:<url> fails the n-th
- * call of the store that it wraps. Both are real drivers: the conformance suite runs over them.
+ * call of the store that it wraps, fault:<n>-<last>:<url> all from one to another. Both are real
+ * drivers: the conformance suite runs over them.
  */
 #include "store/objstore_impl.h"
 
@@ -463,7 +464,8 @@ const struct objstore_ops objstore_mem = {
 struct fault {
 	struct objstore base;
 	struct objstore *under;
-	atomic_uint_fast64_t left; /* calls until the failing one */
+	atomic_llong left; /* calls until the failing one */
+	long long lasts;   /* how many fail then */
 };
 
 /* The store below, or NULL when it is this call's turn to fail. */
@@ -471,11 +473,12 @@ static struct objstore *pass(struct objstore *os, struct err *err)
 {
 	struct fault *f = (struct fault *)os;
 
-	if (atomic_load(&f->left) > 0 && atomic_fetch_sub(&f->left, 1) == 1) {
-		(void)err_set(err, ERR_UNAVAILABLE, "injected fault");
-		return NULL;
-	}
-	return f->under;
+	long long at = atomic_fetch_sub(&f->left, 1);
+
+	if (at > 1 || at <= 1 - f->lasts)
+		return f->under;
+	(void)err_set(err, ERR_UNAVAILABLE, "injected fault");
+	return NULL;
 }
 
 static int fault_get(struct objstore *os, const char *key, struct buf *out, struct err *err)
@@ -613,20 +616,25 @@ static void fault_close(struct objstore *os)
 static int fault_open(struct objstore **out, const char *rest, const struct objstore_env *env,
                       struct err *err)
 {
-	struct str url = str_of(rest), count;
+	struct str url = str_of(rest), last = {0}, first = {0};
 	struct objstore *under = NULL;
 	struct fault *f;
-	uint64_t n;
+	uint64_t n, end;
+	bool has = str_cut(&url, ':', &last);
 
-	if (!str_cut(&url, ':', &count) || str_u64(count, 0, UINT32_MAX, &n, err) < 0) {
+	if (!str_cut(&last, '-', &first) || last.n == 0)
+		last = first;
+	if (!has || str_u64(first, 0, UINT32_MAX, &n, err) < 0 ||
+	    str_u64(last, n, UINT32_MAX, &end, err) < 0) {
 		err_clear(err);
-		return err_set(err, ERR_INVALID, "write fault:<number of the call>:<url>");
+		return err_set(err, ERR_INVALID, "write fault:<number of the call>[-<last>]:<url>");
 	}
 	if (objstore_open(&under, url.p, env, err) < 0)
 		return -1;
 	f = xcalloc(1, sizeof(*f));
 	f->under = under;
-	atomic_init(&f->left, n);
+	atomic_init(&f->left, (long long)n);
+	f->lasts = (long long)(end - n + 1);
 	*out = &f->base;
 	return 0;
 }
