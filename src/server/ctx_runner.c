@@ -267,18 +267,6 @@ static int fill_launch(struct app *app, struct arena *a, const struct mine *m,
 	return 0;
 }
 
-/* Is it no fault of what the job names, but of the moment? */
-static bool may_pass(const struct err *err)
-{
-	static const enum err_code codes[] = {ERR_BUSY,    ERR_IO,       ERR_UNAVAILABLE,
-	                                      ERR_TIMEOUT, ERR_NO_SPACE, ERR_CANCELED};
-
-	for (size_t i = 0; i < COUNT(codes); i++)
-		if (err->code == codes[i])
-			return true;
-	return false;
-}
-
 /* Nothing has run yet, and no later claim can do better: the job ends, its other nodes with it.
  * The runner is told to ask again. It finds its attempt over, or, if the end could not be stored,
  * comes back here. */
@@ -288,7 +276,7 @@ static void claim_failed(struct app *app, const struct mine *m, const char *stag
 		return; /* it moved on since the claim */
 	log_warn("claim: job=%s attempt=%s rank=%u %s: %s", m->job.id, m->row.id, m->row.node_rank,
 	         stage, err->msg);
-	if (may_pass(err))
+	if (jobs_may_pass(err))
 		return;
 	jobs_deploy_failed(app, &m->job, stage, err);
 	err_become(err, ERR_UNAVAILABLE);

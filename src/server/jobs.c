@@ -96,6 +96,32 @@ void jobs_deploy_failed(struct app *app, const struct model_job *job, const char
 		log_info("cannot fail the job: job=%s %s (%s)", job->id, err.msg, words);
 }
 
+bool jobs_may_pass(const struct err *err)
+{
+	static const enum err_code codes[] = {ERR_BUSY,    ERR_IO,       ERR_UNAVAILABLE,
+	                                      ERR_TIMEOUT, ERR_NO_SPACE, ERR_CANCELED};
+
+	for (size_t i = 0; i < COUNT(codes); i++)
+		if (err->code == codes[i])
+			return true;
+	return false;
+}
+
+void jobs_held_up(struct app *app, const struct model_job *job, const char *stage,
+                  const struct err *cause)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct live_progress p = {
+		.stage = stage,
+		.words = arena_printf(a, "waiting: %s: %s", stage, cause->msg),
+		.now_ms = clock_wall_ms(),
+	};
+
+	log_warn("job=%s %s", job->id, p.words);
+	if (live_progress(app, job->id, &p))
+		app_log(app, job->id, "%s", p.words);
+}
+
 bool jobs_bad_end(const char *exit_json)
 {
 	AUTO_ARENA struct arena *a = arena_new();

@@ -19,6 +19,14 @@ int jobs_step(struct app *app, const struct meta_step *s, const char *line, enum
 void jobs_deploy_failed(struct app *app, const struct model_job *job, const char *stage,
                         const struct err *cause);
 
+/* Is it no fault of what the job names, but of the moment: of a store or a database that is away?
+ */
+bool jobs_may_pass(const struct err *err);
+/* Shows what holds the placed job up, and says it once in its log: it is tried again by reconcile.
+ */
+void jobs_held_up(struct app *app, const struct model_job *job, const char *stage,
+                  const struct err *cause);
+
 /* One node's part of an attempt has ended, by the runner's word or by evidence. First writer wins.
  * When all parts have ended the attempt's end is combined and the job stepped. */
 int jobs_node_ended(struct app *app, const char *attempt_id, uint32_t rank,

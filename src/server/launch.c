@@ -75,8 +75,11 @@ void launch_job(struct app *app, const struct model_job *job)
 			continue;
 		if (launch_node(app, &t[i], &err) == 0)
 			continue;
-		/* Parts that run already are stopped by reconcile: their attempt is over. */
-		jobs_deploy_failed(app, job, "launch", &err);
+		/* Parts that run already wait for it, or are stopped: their attempt is over. */
+		if (jobs_may_pass(&err))
+			jobs_held_up(app, job, "launch", &err);
+		else
+			jobs_deploy_failed(app, job, "launch", &err);
 		return;
 	}
 }

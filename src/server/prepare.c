@@ -185,15 +185,30 @@ static int choose_loads(struct prep *p, struct err *err)
 	return loads_choose(p->app, p->a, &p->job, &p->spec, &p->before, &p->now, err);
 }
 
+/* A database or a store that is away ends no job. A source that is away was tried long enough. */
+static bool may_pass(const struct err *err, bool sources)
+{
+	if (sources)
+		return err->id == ERR_DATABASE_UNAVAILABLE || err->id == ERR_DATABASE_CONFLICT;
+	return jobs_may_pass(err);
+}
+
 static void created(struct prep *p)
 {
+	/* clang-format off */
 	static const struct {
 		const char *stage; /* what an error message begins with */
 		int (*run)(struct prep *p, struct err *err);
+		bool sources; /* it asks others than our own database and store */
 	} steps[] = {
-		{"secrets", check_secrets},    {"code", resolve_code}, {"cache", check_cache},
-		{"checkpoints", choose_loads}, {"weights", weights},   {"freeze", resolve},
+		{"secrets",     check_secrets, false},
+		{"code",        resolve_code,  false},
+		{"cache",       check_cache,   false},
+		{"checkpoints", choose_loads,  false},
+		{"weights",     weights,       true},
+		{"freeze",      resolve,       false},
 	};
+	/* clang-format on */
 	struct err err = {0};
 
 	for (size_t i = 0; i < COUNT(steps); i++) {
@@ -201,7 +216,10 @@ static void created(struct prep *p)
 			continue;
 		if (p->over || atomic_load(&p->app->stopping))
 			return;
-		jobs_deploy_failed(p->app, &p->job, steps[i].stage, &err);
+		if (may_pass(&err, steps[i].sources))
+			jobs_held_up(p->app, &p->job, steps[i].stage, &err);
+		else
+			jobs_deploy_failed(p->app, &p->job, steps[i].stage, &err);
 		return;
 	}
 }
