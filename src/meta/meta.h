@@ -262,6 +262,9 @@ int meta_events(struct meta *m, struct arena *a, const char *job_id, int64_t aft
 /* attempts: of one job (job_id) or all that are not done with (NULL); by number, rank */
 int meta_attempts(struct meta *m, struct arena *a, const char *job_id, struct model_attempt **out,
                   size_t *n, struct err *err) MUST_CHECK;
+/* Those ranks of one attempt that are not done with. */
+int meta_attempt_left(struct meta *m, struct arena *a, const char *id, struct model_attempt **out,
+                      size_t *n, struct err *err) MUST_CHECK;
 /* All ranks of one attempt. */
 int meta_attempt(struct meta *m, struct arena *a, const char *id, struct model_attempt **out,
                  size_t *n, struct err *err) MUST_CHECK;

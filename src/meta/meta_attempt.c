@@ -43,6 +43,13 @@ int meta_attempts(struct meta *m, struct arena *a, const char *job_id, struct mo
 	                 DB_ARGS(db_text(job_id)), sizeof(**out), attempt_row, out, n, err);
 }
 
+int meta_attempt_left(struct meta *m, struct arena *a, const char *id, struct model_attempt **out,
+                      size_t *n, struct err *err)
+{
+	return meta_list(m, a, ATTEMPT "WHERE t.id = ? AND t.done_ms = 0 ORDER BY t.node_rank",
+	                 DB_ARGS(db_text(id)), sizeof(**out), attempt_row, out, n, err);
+}
+
 int meta_attempt(struct meta *m, struct arena *a, const char *id, struct model_attempt **out,
                  size_t *n, struct err *err)
 {

@@ -272,6 +272,16 @@ static int probe_attempt(struct app *app, const struct model_attempt *t, bool wa
 	return p.current ? probe_current(&p, err) : probe_past(&p, err);
 }
 
+/* The attempt of a folder of ours, "runs/<attempt>-<rank>". */
+static const char *attempt_in(struct arena *a, const char *dir)
+{
+	const char *name = strrchr(dir, '/'), *rank = strrchr(dir, '-');
+
+	if (name == NULL || rank == NULL || rank < name)
+		return dir;
+	return arena_strz(a, str_n(name + 1, (size_t)(rank - name - 1)));
+}
+
 /* Everybody, or the one of that folder with all the time that it takes. True: all went well. */
 static bool probe_all(struct app *app, const char *dir)
 {
@@ -281,7 +291,8 @@ static bool probe_all(struct app *app, const char *dir)
 	size_t n = 0;
 	struct err err = {0};
 
-	if (meta_attempts(app->meta, a, NULL, &t, &n, &err) < 0) {
+	if ((dir == NULL ? meta_attempts(app->meta, a, NULL, &t, &n, &err)
+	                 : meta_attempt_left(app->meta, a, attempt_in(a, dir), &t, &n, &err)) < 0) {
 		log_error("reconcile: %s", err.msg);
 		return false;
 	}
