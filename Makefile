@@ -7,6 +7,7 @@
 #   make lint    layering, formatting, static analysis
 #   make docs    print docs/ from the tables
 #   make bench   compare with named peers; prints ratios
+#   make sim     kill the server, runners, database and store at random under 100000 jobs; prints costs (SEED=n)
 B ?= rel
 O := build/$(B)
 
@@ -61,4 +62,13 @@ bench:
 	@ninja -C build/rel --quiet tests/bench/bench_store tests/bench/bench_run
 	@python3 tests/bench/bench.py
 
-.PHONY: all run stop test unit lint docs bench
+SEED ?= 1
+sim:
+	@tools/parts.sh build
+	@$(MAKE) --no-print-directory B=rel all
+	@ninja -C build/rel --quiet tests/server/lives
+	@for jobs in 100 10000 100000; do \
+		build/rel/tests/server/lives --place --seed $(SEED) --nodes 1000 --jobs $$jobs && \
+		build/rel/tests/server/lives --seed $(SEED) --nodes 1000 --jobs $$jobs || exit 1; done
+
+.PHONY: all run stop test unit lint docs bench sim
