@@ -46,7 +46,7 @@ static void share(struct node_cache *c, const struct digest *d, int root, const 
 	*strrchr(name, '/') = '\0';
 	if (mkdirat(c->fd, name, 0755) == 0 || errno == EEXIST) {
 		name_of(d, name);
-		(void)linkat(root, path, c->fd, name, 0);
+		(void)(linkat(root, path, c->fd, name, 0) == 0);
 	}
 }
 
