@@ -35,9 +35,11 @@
 	X(SAMPLER,        "sampler",          "run/sampler.c",         "the last sample") \
 	X(SHIP,           "ship",             "run/ship.c",            "the table of checkpoint files") \
 	X(RUN_LOGS,       "run.logs",         "run/logs.c",            "a runner's log file") \
+	X(JOBLOGS_STORE,  "joblogs.store",    "store/joblog_store.h",  "by job, its log as objects: held across their I/O") \
 	X(JOBLOGS_SAMPLES,"joblogs.samples",  "store/joblog_impl.h",   "files of metrics: held across their I/O") \
 	X(JOBLOGS,        "joblogs",          "store/joblog_impl.h",   "the open logs of jobs") \
 	X(JOBLOG,         "joblog",           "store/joblog_impl.h",   "one log: held across its I/O") \
+	X(JOBLOGS_DUE,    "joblogs.due",      "store/joblog_store.h",  "which logs wait to be stored") \
 	X(BUILT_LIST,     "built.list",       "store/built_list.c",    "what was built by content") \
 	X(BUILT,          "built",            "store/built_list.c",    "one that is being built") \
 	X(USAGE,          "usage",            "store/usage.c",         "the folders that a walk has still to read") \

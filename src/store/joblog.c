@@ -7,7 +7,6 @@
 #include <dirent.h>
 
 #define STATE_HEAD "stoker-joblog 1"
-#define STATE_TEXT_MAX ((size_t)(JOBLOG_ATTEMPTS_MAX + 1) * (JOBLOG_ATTEMPT_CAP + 64))
 
 int joblogs_open(struct joblogs **out, const char *dir, struct err *err)
 {
@@ -51,6 +50,7 @@ void joblogs_close(struct joblogs *l)
 		return;
 	map_each(l->files, free_each, NULL);
 	map_free(l->files);
+	joblog_store_free(l);
 	(void)close(l->dirfd);
 	lock_done(&l->lock);
 	lock_done(&l->samples);
@@ -94,13 +94,18 @@ static bool state_parse(struct logfile *f, struct str text)
 }
 
 /* Numbers have fixed widths: the text only grows, and one pwrite replaces it whole. */
+void joblog_state_text(const struct logfile *f, struct buf *out)
+{
+	buf_printf(out, STATE_HEAD " %020" PRIu64 " %s\n", f->size, f->full ? "full" : "open");
+	for (size_t i = 0; i < f->n_attempts; i++)
+		buf_printf(out, "%s %020" PRIu64 "\n", f->attempt[i].id, f->attempt[i].next);
+}
+
 static int state_save(const struct logfile *f, struct err *err)
 {
-	AUTO_BUF struct buf text = BUF_INIT(STATE_TEXT_MAX);
+	AUTO_BUF struct buf text = BUF_INIT(JOBLOG_STATE_MAX);
 
-	buf_printf(&text, STATE_HEAD " %020" PRIu64 " %s\n", f->size, f->full ? "full" : "open");
-	for (size_t i = 0; i < f->n_attempts; i++)
-		buf_printf(&text, "%s %020" PRIu64 "\n", f->attempt[i].id, f->attempt[i].next);
+	joblog_state_text(f, &text);
 	assert(!text.full);
 	if (fs_pwrite_all(f->state_fd, text.p, text.n, 0, err) < 0 ||
 	    ftruncate(f->state_fd, (off_t)text.n) < 0) {
@@ -138,11 +143,11 @@ static int find_end(struct logfile *f, uint64_t size, struct err *err)
 
 static int recover(struct logfile *f, struct err *err)
 {
-	AUTO_BUF struct buf text = BUF_INIT(STATE_TEXT_MAX);
+	AUTO_BUF struct buf text = BUF_INIT(JOBLOG_STATE_MAX);
 	struct stat st;
 	uint64_t real;
-	char *to = buf_room(&text, STATE_TEXT_MAX);
-	ssize_t n = pread(f->state_fd, to, STATE_TEXT_MAX, 0);
+	char *to = buf_room(&text, JOBLOG_STATE_MAX);
+	ssize_t n = pread(f->state_fd, to, JOBLOG_STATE_MAX, 0);
 
 	if (n < 0 || fstat(f->fd, &st) < 0)
 		return err_errno(err, errno, "log of %s", f->name);
@@ -196,6 +201,20 @@ out:
 	return -1;
 }
 
+int joblog_left(struct joblogs *l, const char *job_id, const char *name, uint64_t *size,
+                bool *there, struct err *err)
+{
+	struct logfile *f;
+
+	if (logfile_open(l, job_id, name, false, &f, err) < 0)
+		return -1;
+	*there = f != NULL;
+	*size = f != NULL ? f->size : 0;
+	if (f != NULL)
+		logfile_free(f);
+	return 0;
+}
+
 static void find_oldest(struct str key, void *value, void *arg)
 {
 	struct logfile *f = value, **oldest = arg;
@@ -216,6 +235,16 @@ static void evict(struct joblogs *l)
 	logfile_free(oldest);
 }
 
+static bool is_open(struct joblogs *l, const char *name)
+{
+	bool is;
+
+	lock_take(&l->lock);
+	is = map_get(l->files, str_of(name)) != NULL;
+	lock_give(&l->lock);
+	return is;
+}
+
 int joblog_take(struct joblogs *l, const char *job_id, uint32_t rank, bool create,
                 struct logfile **out, struct err *err)
 {
@@ -229,6 +258,8 @@ int joblog_take(struct joblogs *l, const char *job_id, uint32_t rank, bool creat
 		return err_set(err, ERR_INVALID, "node %u: a job has at most %d", rank,
 		               JOBLOG_RANKS_MAX);
 	FMT(name, "%s/node-%u", job_id, rank);
+	if (l->store != NULL && !is_open(l, name) && joblog_attach(l, job_id, err) < 0)
+		return -1;
 	lock_take(&l->lock);
 	f = map_get(l->files, str_of(name));
 	if (f == NULL) {
@@ -433,11 +464,13 @@ int joblogs_append(struct joblogs *l, const char *job_id, const char *attempt_id
 	         : append_locked(f, attempt_id, seq, records, next, err);
 	lock_give(&f->lock);
 	joblog_give(l, f);
+	if (r == 0 && records.n > 0)
+		joblog_mark(l, job_id, JOBLOG_LINES, rank, records.n, JOBLOG_SEGMENT_MS);
 	return r;
 }
 
-int joblogs_message(struct joblogs *l, const char *job_id, int64_t now_ns, const char *text,
-                    struct err *err)
+int joblog_say(struct joblogs *l, const char *job_id, int64_t now_ns, const char *text,
+               struct err *err)
 {
 	struct logfile *f;
 	int r;
@@ -448,10 +481,26 @@ int joblogs_message(struct joblogs *l, const char *job_id, int64_t now_ns, const
 	r = say_locked(f, now_ns, text, RESERVE_WORDS / 2, err);
 	lock_give(&f->lock);
 	joblog_give(l, f);
+	if (r == 0)
+		joblog_mark(l, job_id, JOBLOG_LINES, 0, strlen(text), JOBLOG_MESSAGE_MS);
 	return r;
 }
 
-int joblogs_ranks(struct joblogs *l, const char *job_id, uint32_t *n, struct err *err)
+/* Lines that wait keep their order: none overtakes them. */
+int joblogs_message(struct joblogs *l, const char *job_id, int64_t now_ns, const char *text,
+                    struct err *err)
+{
+	if (joblog_holds(l) && joblog_hold(l, job_id, now_ns, text))
+		return 0;
+	if (joblog_say(l, job_id, now_ns, text, err) == 0)
+		return 0;
+	if (!err_info(err)->retry || !joblog_hold(l, job_id, now_ns, text))
+		return -1;
+	err_clear(err);
+	return 0;
+}
+
+static int ranks_here(struct joblogs *l, const char *job_id, uint32_t *n, struct err *err)
 {
 	uint32_t count = 0;
 	struct dirent *e;
@@ -483,11 +532,18 @@ int joblogs_ranks(struct joblogs *l, const char *job_id, uint32_t *n, struct err
 	return 0;
 }
 
-int joblogs_delete(struct joblogs *l, const char *job_id, struct err *err)
+int joblogs_ranks(struct joblogs *l, const char *job_id, uint32_t *n, struct err *err)
+{
+	if (joblog_check_id(job_id, err) < 0 || joblog_attach(l, job_id, err) < 0)
+		return -1;
+	return ranks_here(l, job_id, n, err);
+}
+
+int joblog_remove(struct joblogs *l, const char *job_id, struct err *err)
 {
 	uint32_t n;
 
-	if (joblogs_ranks(l, job_id, &n, err) < 0)
+	if (ranks_here(l, job_id, &n, err) < 0)
 		return -1;
 	lock_take(&l->lock);
 	for (uint32_t rank = 0; rank < n; rank++) {
@@ -506,4 +562,11 @@ int joblogs_delete(struct joblogs *l, const char *job_id, struct err *err)
 	if (fs_remove_tree(l->dirfd, job_id, err) < 0)
 		return err_wrap(err, "log of %s", job_id);
 	return 0;
+}
+
+int joblogs_delete(struct joblogs *l, const char *job_id, struct err *err)
+{
+	if (joblog_check_id(job_id, err) < 0)
+		return -1;
+	return l->store != NULL ? joblog_forget(l, job_id, err) : joblog_remove(l, job_id, err);
 }

@@ -6,12 +6,18 @@
  *
  * Appends carry the offset they belong at, so a runner that sends again after a lost answer doubles
  * nothing. System lines of the server itself go to node-0's log. Reading by time bisects the file.
+ *
+ * With a store (joblogs_keep) the folder is a buffer and a cache: what is appended is stored soon
+ * after, as segments (joblog_segment.h), and a job that another server wrote is fetched before its
+ * first use. What a server had not stored when it went, runners send again: their offsets are
+ * stored together with the bytes.
  */
 #ifndef JOBLOG_H
 #define JOBLOG_H
 
 #include "core/loglines.h"
 #include "base/fs.h"
+#include "store/objstore.h"
 
 #define JOBLOG_BYTES_MAX                                                                           \
 	((uint64_t)4 << 30) /* per node; then one line says so and no more is kept */
@@ -72,5 +78,27 @@ int joblogs_samples(struct joblogs *l, struct arena *a, const char *job_id, uint
                     int64_t from_ms, int64_t to_ms, size_t points, struct str **lines, size_t *n,
                     struct err *err) MUST_CHECK;
 int joblogs_delete(struct joblogs *l, const char *job_id, struct err *err) MUST_CHECK;
+
+#define JOBLOG_SEGMENT_MS 2000                   /* so long a line of a job waits to be stored */
+#define JOBLOG_SEGMENT_BYTES ((uint64_t)1 << 20) /* ... and no longer once there are so many */
+#define JOBLOG_MESSAGE_MS 100                    /* the same of a line of the platform */
+#define JOBLOG_SAMPLE_MS 30000                   /* and of samples */
+#define JOBLOG_SETTLE_MS 10000 /* after a job's end, when what is left of its log has come */
+#define JOBLOG_HELD_MAX 4096   /* lines of the platform that wait for their log */
+#define JOBLOG_PAUSE_MS 30000  /* between two tries, at the most */
+/* Called before anything else. epoch: above those of all servers before. pause_ms: between two
+ * tries while the store does not answer, at first. */
+void joblogs_keep(struct joblogs *l, struct objstore *os, uint32_t epoch, int64_t pause_ms);
+/* A job that no server knew before: nothing of it can be in the store. */
+int joblogs_new_job(struct joblogs *l, const char *job_id, struct err *err) MUST_CHECK;
+/* Nothing but stragglers will come: its segments become few. */
+void joblogs_ended(struct joblogs *l, const char *job_id);
+/* Stores what is due next, or waits for that, at most max_ms; any number of threads. *did:
+ * something was due. What fails is tried again, later. */
+int joblogs_store_next(struct joblogs *l, int64_t max_ms, bool *did, struct err *err) MUST_CHECK;
+/* Everything is due at once: what an earlier server left in the folder too, if `left`. */
+int joblogs_store_all(struct joblogs *l, bool left, struct err *err) MUST_CHECK;
+/* Files that wait to be stored, lines that wait for their log. */
+size_t joblogs_waiting(struct joblogs *l);
 
 #endif

@@ -13,9 +13,9 @@
 #define SAMPLE_MAX ((size_t)8 << 10)         /* one line */
 #define SAMPLE_POINTS_MAX 5000               /* in one answer */
 
-static void file_name(char out[160], const char *job_id, uint32_t rank)
+static void file_name(char out[JOBLOG_NAME_CAP], const char *job_id, uint32_t rank)
 {
-	fmt_fixed(out, 160, "%s/metrics-%u.jsonl", job_id, rank);
+	fmt_fixed(out, JOBLOG_NAME_CAP, "%s/metrics-%u.jsonl", job_id, rank);
 }
 
 static int check(const char *job_id, uint32_t rank, struct err *err)
@@ -26,7 +26,21 @@ static int check(const char *job_id, uint32_t rank, struct err *err)
 	return joblog_check_id(job_id, err);
 }
 
-static int thin(struct joblogs *l, const char *name, struct err *err)
+/* What is stored stays whole: a new era begins, before the file is another one. */
+static int begin_era(struct joblogs *l, const char *job_id, const char *name, struct err *err)
+{
+	const char *file = name + strlen(job_id) + 1;
+	struct joblog_sent sent;
+
+	if (l->store == NULL)
+		return 0;
+	if (joblog_sent_load(l, job_id, file, &sent, err) < 0)
+		return -1;
+	sent = (struct joblog_sent){.era = sent.era + 1};
+	return joblog_sent_save(l, job_id, file, &sent, err);
+}
+
+static int thin(struct joblogs *l, const char *job_id, const char *name, struct err *err)
 {
 	AUTO_BUF struct buf all = BUF_INIT(SAMPLES_BYTES_MAX + 2 * SAMPLE_MAX);
 	AUTO_BUF struct buf half = BUF_INIT(SAMPLES_BYTES_MAX + 2 * SAMPLE_MAX);
@@ -42,6 +56,8 @@ static int thin(struct joblogs *l, const char *name, struct err *err)
 			buf_putc(&half, '\n');
 		}
 	}
+	if (begin_era(l, job_id, name, err) < 0)
+		return -1;
 	return fs_write_atomic(l->dirfd, name, buf_view(&half), 0600, err);
 }
 
@@ -59,7 +75,7 @@ int joblogs_create(struct joblogs *l, const char *job_id, uint32_t rank, struct 
 {
 	AUTO_FD int fd = -1;
 	struct logfile *f;
-	char name[160];
+	char name[JOBLOG_NAME_CAP];
 
 	if (joblog_take(l, job_id, rank, true, &f, err) < 0)
 		return -1;
@@ -93,7 +109,7 @@ static int add_locked(struct joblogs *l, const char *job_id, const char *name, s
 		return err_wrap(err, "metrics of %s", job_id);
 	if ((uint64_t)st.st_size + text.n < SAMPLES_BYTES_MAX)
 		return 0;
-	if (thin(l, name, err) < 0)
+	if (thin(l, job_id, name, err) < 0)
 		return err_wrap(err, "metrics of %s", job_id);
 	return 0;
 }
@@ -101,7 +117,7 @@ static int add_locked(struct joblogs *l, const char *job_id, const char *name, s
 int joblogs_add_sample(struct joblogs *l, const char *job_id, uint32_t rank, struct str json_line,
                        struct err *err)
 {
-	char name[160];
+	char name[JOBLOG_NAME_CAP];
 	int r;
 
 	if (check(job_id, rank, err) < 0)
@@ -110,10 +126,14 @@ int joblogs_add_sample(struct joblogs *l, const char *job_id, uint32_t rank, str
 	if (json_line.n > SAMPLE_MAX || memchr(json_line.p, '\n', json_line.n) != NULL)
 		return err_set(err, ERR_INVALID, "a sample is one line of at most %zu bytes",
 		               SAMPLE_MAX);
+	if (joblog_attach(l, job_id, err) < 0)
+		return -1;
 	file_name(name, job_id, rank);
 	lock_take(&l->samples);
 	r = add_locked(l, job_id, name, json_line, err);
 	lock_give(&l->samples);
+	if (r == 0)
+		joblog_mark(l, job_id, JOBLOG_SAMPLES, rank, json_line.n, JOBLOG_SAMPLE_MS);
 	return r;
 }
 
@@ -223,11 +243,11 @@ int joblogs_samples(struct joblogs *l, struct arena *a, const char *job_id, uint
 	AUTO_ARENA struct arena *scratch = arena_new();
 	struct sampled s = {.chunk = BUF_INIT(2 * SAMPLE_MAX + 8), .scratch = scratch};
 	AUTO_FD int fd = -1;
-	char name[160];
+	char name[JOBLOG_NAME_CAP];
 	struct stat st;
 	uint64_t first, end;
 
-	if (check(job_id, rank, err) < 0)
+	if (check(job_id, rank, err) < 0 || joblog_attach(l, job_id, err) < 0)
 		return -1;
 	file_name(name, job_id, rank);
 	fd = openat(l->dirfd, name, O_RDONLY | O_CLOEXEC);
@@ -247,4 +267,21 @@ int joblogs_samples(struct joblogs *l, struct arena *a, const char *job_id, uint
 	*n = pick(&s, a, first, end, points, *lines);
 	buf_done(&s.chunk);
 	return 0;
+}
+
+int joblog_samples_fd(struct joblogs *l, const char *job_id, uint32_t rank, uint64_t *size,
+                      struct err *err)
+{
+	AUTO_FD int fd = -1;
+	char name[JOBLOG_NAME_CAP];
+	struct stat st;
+
+	file_name(name, job_id, rank);
+	fd = openat(l->dirfd, name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		return -1;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_errno(err, errno, "metrics of %s", job_id);
+	*size = (uint64_t)st.st_size;
+	return TAKE_FD(fd);
 }

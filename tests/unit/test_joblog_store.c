@@ -1,0 +1,581 @@
+/*
+ * test_joblog_store.c - logs in a store, for servers that come and go: every line once and in order
+ * whatever fails, whoever dies, whatever an earlier server stores late.
+ */
+#include "store/joblog.h"
+#include "store/joblog_segment.h"
+
+#include "unit.h"
+
+#define MS ((int64_t)1000000)
+#define JOB "abc1234"
+#define LINES_MAX 400
+
+/* The runner has all its lines, and sends from where the server says. */
+struct runner {
+	struct buf log;
+	uint64_t sent;
+	int64_t last_ns;
+	unsigned lines;
+};
+
+struct server {
+	char dir[64];
+	struct joblogs *logs;
+};
+
+struct world {
+	struct objstore *os;
+	struct arena *a;
+	struct err err;
+	struct runner runner;
+	uint32_t epoch;
+	struct server now;
+};
+
+static void start(struct world *w, struct server *s, bool new_machine)
+{
+	if (new_machine) {
+		FMT(s->dir, "/tmp/test-joblog-XXXXXX");
+		assert_non_null(mkdtemp(s->dir));
+	}
+	assert_ok(joblogs_open(&s->logs, s->dir, &w->err), &w->err);
+	joblogs_keep(s->logs, w->os, ++w->epoch, 0);
+}
+
+static void die(struct server *s)
+{
+	joblogs_close(s->logs);
+	s->logs = NULL;
+}
+
+static void burn(struct world *w, struct server *s)
+{
+	if (s->logs != NULL)
+		die(s);
+	assert_ok(fs_remove_tree(AT_FDCWD, s->dir, &w->err), &w->err);
+}
+
+static void setup(struct world *w, const char *url)
+{
+	struct objstore_env env = {0};
+
+	memset(w, 0, sizeof(*w));
+	assert_ok(objstore_open(&w->os, url, &env, &w->err), &w->err);
+	w->a = arena_new();
+	w->runner.log = (struct buf)BUF_INIT((size_t)64 << 20);
+	start(w, &w->now, true);
+}
+
+static void done(struct world *w)
+{
+	burn(w, &w->now);
+	objstore_close(w->os);
+	buf_done(&w->runner.log);
+	arena_free(w->a);
+}
+
+static void print(struct world *w, unsigned n)
+{
+	struct runner *r = &w->runner;
+	char text[40];
+
+	for (unsigned i = 0; i < n; i++) {
+		FMT(text, "line %u", r->lines);
+		logline_write(&r->log, (int64_t)++r->lines * MS, &r->last_ns, 'o', str_of(text),
+		              false);
+	}
+}
+
+/* As run/report.c does it. False: the server could not. */
+static bool deliver(struct world *w, struct server *s)
+{
+	struct runner *r = &w->runner;
+
+	for (int tries = 0; tries < 5; tries++) {
+		struct str rest = str_skip(buf_view(&r->log), (size_t)r->sent);
+
+		if (joblogs_append(s->logs, JOB, "at0", 0, r->sent, rest, false, &r->sent,
+		                   &w->err) == 0)
+			return true;
+		if (w->err.code != ERR_CONFLICT)
+			break;
+		err_clear(&w->err);
+	}
+	assert_true(err_info(&w->err)->retry);
+	err_clear(&w->err);
+	return false;
+}
+
+static bool say(struct world *w, struct server *s, const char *text)
+{
+	return joblogs_message(s->logs, JOB, (int64_t)w->runner.lines * MS, text, &w->err) == 0;
+}
+
+/* Stores what there is. False when the store failed. */
+static bool store_once(struct world *w, struct server *s)
+{
+	bool did = true;
+
+	assert_ok(joblogs_store_all(s->logs, false, &w->err), &w->err);
+	while (did) {
+		if (joblogs_store_next(s->logs, 0, &did, &w->err) < 0) {
+			err_clear(&w->err);
+			return false;
+		}
+	}
+	return true;
+}
+
+static void store(struct world *w, struct server *s)
+{
+	do {
+		(void)store_once(w, s);
+	} while (joblogs_waiting(s->logs) > 0);
+}
+
+/* Lines of the job itself: each once, in order. Those of the platform are counted. */
+static unsigned check_lines(struct world *w, struct server *s)
+{
+	struct joblog_line *line = NULL;
+	unsigned seen = 0, others = 0;
+	size_t n = 0;
+
+	for (int tries = 0;; tries++) {
+		if (joblogs_range(s->logs, w->a, JOB, -1, 0, 0, 0, false, &line, &n, &w->err) == 0)
+			break;
+		assert_true(tries < 3 && err_info(&w->err)->retry);
+		err_clear(&w->err);
+	}
+	for (size_t i = 0; i < n; i++) {
+		char want[40];
+
+		assert_true(i == 0 || line[i - 1].ns < line[i].ns);
+		if (line[i].stream == 's') {
+			others++;
+			continue;
+		}
+		FMT(want, "line %u", seen++);
+		assert_string_equal(line[i].text, want);
+	}
+	assert_int_equal(seen, w->runner.lines);
+	return others;
+}
+
+static size_t count_objects(struct world *w)
+{
+	struct segment *s;
+	size_t n;
+
+	assert_ok(segment_list(w->os, w->a, JOB, NULL, &s, &n, &w->err), &w->err);
+	return n;
+}
+
+/* ---- names --------------------------------------------------------------------------- */
+
+#define S(epoch_, era_, from_, to_)                                                                \
+	{                                                                                          \
+		.epoch = (epoch_), .era = (era_), .from = (from_), .to = (to_)                     \
+	}
+
+static void test_pieces(void **state)
+{
+	/* clang-format off */
+	static const struct {
+		const char *name;
+		struct segment s[6];
+		size_t n;
+		const char *want;
+	} rows[] = {
+		{"nothing", {S(0, 0, 0, 0)}, 0, ""},
+		{"one after the other", {S(1, 0, 0, 10), S(1, 0, 10, 30)}, 2, "0:0-10 1:10-30 "},
+		{"not from the start", {S(1, 0, 5, 10)}, 1, ""},
+		{"a gap ends it", {S(1, 0, 0, 10), S(1, 0, 11, 30)}, 2, "0:0-10 "},
+		{"put twice, longer", {S(1, 0, 0, 10), S(1, 0, 0, 20), S(1, 0, 20, 30)}, 3, "1:0-20 2:20-30 "},
+		{"merged, not yet deleted", {S(1, 0, 0, 10), S(1, 0, 0, 30), S(1, 0, 10, 20), S(1, 0, 20, 30)}, 4, "1:0-30 "},
+		{"a later server", {S(1, 0, 0, 10), S(1, 0, 10, 20), S(2, 0, 10, 15)}, 3, "0:0-10 2:10-15 "},
+		{"late, of an earlier one", {S(1, 0, 0, 10), S(1, 0, 10, 90), S(2, 0, 10, 15), S(2, 0, 15, 18)}, 4, "0:0-10 2:10-15 3:15-18 "},
+		{"longer than the next allows", {S(1, 0, 0, 20), S(2, 0, 10, 15)}, 2, "0:0-10 1:10-15 "},
+		{"written anew", {S(1, 0, 0, 20), S(1, 1, 0, 5)}, 2, "1:0-5 "},
+		{"anew, by the next server", {S(1, 3, 0, 20), S(2, 0, 20, 25), S(2, 1, 0, 5)}, 3, "2:0-5 "},
+		{"merged by the next server", {S(1, 0, 0, 10), S(1, 0, 10, 20), S(2, 0, 0, 30)}, 3, "2:0-30 "},
+	};
+	/* clang-format on */
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_BUF struct buf got = BUF_INIT(1000);
+		struct segment_piece p[6];
+		size_t n = segment_pieces(rows[i].s, rows[i].n, p);
+
+		for (size_t k = 0; k < n; k++)
+			buf_printf(&got, "%zu:%" PRIu64 "-%" PRIu64 " ", p[k].i, p[k].from,
+			           p[k].to);
+		assert_row(strcmp(buf_cstr(&got), rows[i].want) == 0, rows[i].name);
+	}
+}
+
+static void test_reach(void **state)
+{
+	static const struct segment_piece p[] = {
+		{0, 0, 100 << 20}, {1, 100 << 20, 101 << 20}, {2, 101 << 20, (101 << 20) + 10}};
+	const uint64_t end = (101 << 20) + 10;
+
+	(void)state;
+	assert_int_equal(segment_reach(p, 0, 0, 10, false), 0);
+	assert_int_equal(segment_reach(p, 3, end, end + 10, false), 101 << 20);
+	assert_int_equal(segment_reach(p, 3, end, end + (1 << 20), false), 100 << 20);
+	assert_int_equal(segment_reach(p, 3, end, end + 10, true), 100 << 20);
+	/* what was stored behind `from` by another server is no part */
+	assert_int_equal(segment_reach(p, 3, 101 << 20, end, false), 101 << 20);
+}
+
+/* ---- servers ------------------------------------------------------------------------- */
+
+static void test_takeover(void **state)
+{
+	struct world w;
+	struct server next;
+	uint32_t ranks;
+
+	(void)state;
+	setup(&w, "mem:");
+	assert_true(say(&w, &w.now, "pushed"));
+	print(&w, 20);
+	assert_true(deliver(&w, &w.now));
+	store(&w, &w.now);
+	print(&w, 20);
+	assert_true(deliver(&w, &w.now)); /* taken, and never stored */
+	burn(&w, &w.now);
+	start(&w, &next, true);
+	assert_ok(joblogs_ranks(next.logs, JOB, &ranks, &w.err), &w.err);
+	assert_int_equal(ranks, 1);
+	print(&w, 20);
+	assert_true(deliver(&w, &next));
+	assert_int_equal(check_lines(&w, &next), 1);
+	assert_true(say(&w, &next, "over"));
+	store(&w, &next);
+	burn(&w, &next);
+	start(&w, &w.now, true);
+	assert_int_equal(check_lines(&w, &w.now), 2);
+	done(&w);
+}
+
+/* kill -9 with the folder intact: what was taken is there, stored or not, and will be stored. */
+static void test_restart(void **state)
+{
+	struct world w;
+	struct server next;
+
+	(void)state;
+	setup(&w, "mem:");
+	print(&w, 10);
+	assert_true(deliver(&w, &w.now));
+	store(&w, &w.now);
+	print(&w, 10);
+	assert_true(deliver(&w, &w.now) && say(&w, &w.now, "not stored"));
+	die(&w.now);
+	start(&w, &w.now, false);
+	assert_ok(joblogs_store_all(w.now.logs, true, &w.err), &w.err);
+	store(&w, &w.now);
+	assert_int_equal(joblogs_waiting(w.now.logs), 0);
+	start(&w, &next, true);
+	assert_int_equal(check_lines(&w, &next), 1);
+	burn(&w, &next);
+	done(&w);
+}
+
+/* A folder from the time when there was no store: all of it goes there. */
+static void test_moves_there(void **state)
+{
+	struct world w;
+	struct server next;
+
+	(void)state;
+	setup(&w, "mem:");
+	die(&w.now);
+	assert_ok(joblogs_open(&w.now.logs, w.now.dir, &w.err), &w.err);
+	print(&w, 10);
+	assert_true(deliver(&w, &w.now) && say(&w, &w.now, "alone"));
+	die(&w.now);
+	start(&w, &w.now, false);
+	assert_ok(joblogs_store_all(w.now.logs, true, &w.err), &w.err);
+	store(&w, &w.now);
+	start(&w, &next, true);
+	assert_int_equal(check_lines(&w, &next), 1);
+	burn(&w, &next);
+	done(&w);
+}
+
+/* A frozen server stores what it took before the other one came: that is nobody's. */
+static void test_late(void **state)
+{
+	struct world w;
+	struct server next, third;
+
+	(void)state;
+	setup(&w, "mem:");
+	print(&w, 10);
+	assert_true(deliver(&w, &w.now));
+	store(&w, &w.now);
+	print(&w, 10);
+	assert_true(deliver(&w, &w.now) && say(&w, &w.now, "a word of the frozen one"));
+	start(&w, &next, true);
+	assert_true(say(&w, &next, "another leads"));
+	print(&w, 3);
+	assert_true(deliver(&w, &next));
+	store(&w, &next);
+	joblogs_ended(w.now.logs, JOB);
+	store(&w, &w.now); /* it merges too, and deletes nothing of the other's */
+	start(&w, &third, true);
+	assert_int_equal(check_lines(&w, &third), 1);
+	/* and its folder is worth nothing to its next start */
+	die(&w.now);
+	start(&w, &w.now, false);
+	assert_int_equal(check_lines(&w, &w.now), 1);
+	burn(&w, &next);
+	burn(&w, &third);
+	done(&w);
+}
+
+/* A power cut took more of the folder than of the store. */
+static void test_power_cut(void **state)
+{
+	struct world w;
+	char path[100];
+
+	(void)state;
+	setup(&w, "mem:");
+	print(&w, 10);
+	assert_true(deliver(&w, &w.now));
+	store(&w, &w.now);
+	die(&w.now);
+	FMT(path, "%s/" JOB "/node-0.log", w.now.dir);
+	assert_int_equal(truncate(path, 100), 0);
+	start(&w, &w.now, false);
+	assert_int_equal(check_lines(&w, &w.now), 0);
+	done(&w);
+}
+
+/* Many small segments are few at any time, one at the end, and none when the job is deleted. */
+static void test_merges(void **state)
+{
+	struct world w;
+	struct server next;
+
+	(void)state;
+	setup(&w, "mem:");
+	for (int i = 0; i < LINES_MAX; i++) {
+		print(&w, 1);
+		assert_true(deliver(&w, &w.now));
+		store(&w, &w.now);
+		assert_true(count_objects(&w) < 32);
+	}
+	start(&w, &next, true);
+	assert_int_equal(check_lines(&w, &next), 0);
+	burn(&w, &next);
+	joblogs_ended(w.now.logs, JOB);
+	store(&w, &w.now);
+	assert_int_equal(count_objects(&w), 1);
+	start(&w, &next, true);
+	assert_int_equal(check_lines(&w, &next), 0);
+	store(&w, &next); /* it stores nothing again */
+	assert_int_equal(count_objects(&w), 1);
+	assert_ok(joblogs_delete(next.logs, JOB, &w.err), &w.err);
+	assert_int_equal(count_objects(&w), 0);
+	burn(&w, &next);
+	store(&w, &w.now);
+	done(&w);
+}
+
+static void add_sample(struct world *w, struct server *s, unsigned n)
+{
+	AUTO_BUF struct buf line = BUF_INIT(8192);
+
+	buf_printf(&line, "{\"wall_ms\":%u,\"pad\":\"%07000u\"}", n, n);
+	assert_ok(joblogs_add_sample(s->logs, JOB, 0, buf_view(&line), &w->err), &w->err);
+}
+
+static void check_samples(struct world *w, struct server *s, unsigned last)
+{
+	char want[40];
+	struct str *line;
+	size_t n;
+
+	assert_ok(joblogs_samples(s->logs, w->a, JOB, 0, 0, 0, 5000, &line, &n, &w->err), &w->err);
+	assert_true(n > 1);
+	FMT(want, "{\"wall_ms\":%u,", 1);
+	assert_true(str_starts(line[0], want));
+	FMT(want, "{\"wall_ms\":%u,", last);
+	assert_true(str_starts(line[n - 1], want));
+}
+
+/* Samples are thinned, so their file is not only appended to. */
+static void test_samples(void **state)
+{
+	struct world w;
+	struct server next;
+	unsigned n = 0;
+
+	(void)state;
+	setup(&w, "mem:");
+	for (int i = 0; i < 7; i++) { /* it is thinned at 32 MiB, and again after 16 more */
+		for (int k = 0; k < 1000; k++)
+			add_sample(&w, &w.now, ++n);
+		store(&w, &w.now);
+		start(&w, &next, true);
+		check_samples(&w, &next, n);
+		burn(&w, &next);
+	}
+	assert_true(count_objects(&w) <= 16);
+	joblogs_ended(w.now.logs, JOB);
+	store(&w, &w.now);
+	assert_int_equal(count_objects(&w), 1);
+	burn(&w, &w.now);
+	start(&w, &w.now, true);
+	check_samples(&w, &w.now, n);
+	add_sample(&w, &w.now, ++n);
+	store(&w, &w.now);
+	burn(&w, &w.now);
+	start(&w, &w.now, true);
+	check_samples(&w, &w.now, n);
+	done(&w);
+}
+
+/* Damage costs lines, and is said in the log; the job goes on. */
+static void test_damage(void **state)
+{
+	struct world w;
+	struct segment *s;
+	struct joblog_line *line;
+	size_t n;
+
+	(void)state;
+	setup(&w, "mem:");
+	print(&w, 10);
+	assert_true(deliver(&w, &w.now));
+	store(&w, &w.now);
+	assert_ok(segment_list(w.os, w.a, JOB, NULL, &s, &n, &w.err), &w.err);
+	assert_int_equal(n, 1);
+	assert_ok(objstore_put(w.os, segment_key(w.a, JOB, &s[0]), STR_LIT("stoker-log-segment 1 "),
+	                       &w.err),
+	          &w.err);
+	burn(&w, &w.now);
+	start(&w, &w.now, true);
+	print(&w, 1);
+	assert_true(deliver(&w, &w.now)); /* the runner has them all */
+	assert_int_equal(check_lines(&w, &w.now), 0);
+	store(&w, &w.now);
+	assert_ok(joblogs_range(w.now.logs, w.a, JOB, -1, 0, 0, 1, true, &line, &n, &w.err),
+	          &w.err);
+	assert_int_equal(n, 1);
+	assert_non_null(strstr(line[0].text, "log lines lost"));
+	done(&w);
+}
+
+/* A line of the platform waits for a log that cannot be fetched just now. */
+static void test_held(void **state)
+{
+	struct world w;
+
+	(void)state;
+	setup(&w, "fault:1:mem:");
+	assert_true(say(&w, &w.now, "first") && say(&w, &w.now, "second"));
+	assert_int_equal(joblogs_waiting(w.now.logs), 2);
+	store(&w, &w.now);
+	assert_int_equal(check_lines(&w, &w.now), 2);
+	assert_int_equal(joblogs_waiting(w.now.logs), 0);
+	/* of a new job it does not: its log is nowhere else */
+	done(&w);
+	setup(&w, "fault:1:mem:");
+	assert_ok(joblogs_new_job(w.now.logs, JOB, &w.err), &w.err);
+	assert_true(say(&w, &w.now, "first"));
+	assert_int_equal(check_lines(&w, &w.now), 1);
+	done(&w);
+}
+
+/* A whole life over two servers. `dies`: the first one does when its store fails first. False: the
+ * store did not fail. */
+static bool live(struct world *w, bool dies, unsigned *said)
+{
+	bool failed = false;
+
+	*said = 0;
+	for (int i = 0; i < 20 && !(dies && failed); i++) {
+		print(w, 3);
+		failed = !deliver(w, &w->now) || failed;
+		if (i % 5 == 0) {
+			assert_true(say(w, &w->now, "a word"));
+			(*said)++;
+		}
+		failed = !store_once(w, &w->now) || failed;
+	}
+	if (!dies) {
+		joblogs_ended(w->now.logs, JOB);
+		store(w, &w->now);
+		assert_int_equal(check_lines(w, &w->now), *said);
+	}
+	burn(w, &w->now);
+	start(w, &w->now, true);
+	print(w, 2);
+	while (!deliver(w, &w->now))
+		failed = true;
+	return failed;
+}
+
+static void each_fault(bool dies)
+{
+	bool failed = true;
+	int n = 0;
+
+	for (n = 1; failed; n++) {
+		struct world w;
+		unsigned said, found;
+		char url[40];
+
+		FMT(url, "fault:%d:mem:", n);
+		setup(&w, url);
+		failed = live(&w, dies, &said);
+		found = check_lines(&w, &w.now);
+		assert_true(found <= said && (dies || found == said));
+		store(&w, &w.now);
+		burn(&w, &w.now);
+		start(&w, &w.now, true);
+		assert_int_equal(check_lines(&w, &w.now), found);
+		store(&w, &w.now);
+		if (!dies)
+			assert_true(count_objects(&w) <= 2);
+		done(&w);
+	}
+	assert_true(n > 20);
+}
+
+static void test_each_fault(void **state)
+{
+	(void)state;
+	each_fault(false);
+}
+
+static void test_each_fault_kills(void **state)
+{
+	(void)state;
+	each_fault(true);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_pieces),
+	cmocka_unit_test(test_reach),
+	cmocka_unit_test(test_takeover),
+	cmocka_unit_test(test_restart),
+	cmocka_unit_test(test_moves_there),
+	cmocka_unit_test(test_late),
+	cmocka_unit_test(test_power_cut),
+	cmocka_unit_test(test_merges),
+	cmocka_unit_test(test_samples),
+	cmocka_unit_test(test_damage),
+	cmocka_unit_test(test_held),
+	cmocka_unit_test(test_each_fault),
+	cmocka_unit_test(test_each_fault_kills),
+};
+
+UNIT_MAIN(tests)
