@@ -280,6 +280,8 @@ void meta_outage(struct meta *m, bool ask, struct meta_outage *out)
 	*out = (struct meta_outage){now.since_ms, now.n, now.total_ms, now.last_ms};
 }
 
+#define EPOCH "epoch" /* of the last server */
+
 static void kv_row(struct db_rows *r, void *item)
 {
 	*(struct str *)item = db_get_blob(r);
@@ -291,10 +293,44 @@ int meta_kv_get(struct meta *m, struct arena *a, const char *key, struct str *ou
 	                out, ERR_NOT_FOUND, err);
 }
 
+#define KV_PUT                                                                                     \
+	"INSERT INTO kv (key, value) VALUES (?, ?)"                                                \
+	" ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+
 int meta_kv_put(struct meta *m, const char *key, struct str value, struct err *err)
 {
-	return meta_exec(m,
-	                 "INSERT INTO kv (key, value) VALUES (?, ?)"
-	                 " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-	                 DB_ARGS(db_text(key), db_blob(value)), ERR_NONE, err);
+	return meta_exec(m, KV_PUT, DB_ARGS(db_text(key), db_blob(value)), ERR_NONE, err);
+}
+
+static int epoch_once(struct meta *m, int64_t least, uint32_t *out, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	AUTO_ARENA struct arena *a = arena_new();
+	struct str last = {0};
+	uint64_t n = 0;
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0)
+		return -1;
+	if (meta_one_in(&tx, a, "SELECT value FROM kv WHERE key = ?", DB_ARGS(db_text(EPOCH)),
+	                kv_row, &last, ERR_NOT_FOUND, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+	} else if (str_u64(last, 0, UINT32_MAX - 1, &n, err) < 0) {
+		return err_wrap(err, "the epoch in the database");
+	}
+	n = (uint64_t)MAX((int64_t)n + 1, least);
+	if (db_exec(&tx, KV_PUT,
+	            DB_ARGS(db_text(EPOCH), db_blob(str_of(arena_printf(a, "%" PRIu64, n)))), NULL,
+	            err) < 0 ||
+	    db_commit(&tx, err) < 0)
+		return -1;
+	*out = (uint32_t)n;
+	return 0;
+}
+
+int meta_epoch_next(struct meta *m, int64_t least, uint32_t *out, struct err *err)
+{
+	assert(least >= 0 && least < UINT32_MAX);
+	return DB_AGAIN(epoch_once(m, least, out, err), err);
 }

@@ -57,6 +57,9 @@ void meta_outage(struct meta *m, bool ask, struct meta_outage *out);
 int meta_kv_get(struct meta *m, struct arena *a, const char *key, struct str *out,
                 struct err *err) MUST_CHECK;
 int meta_kv_put(struct meta *m, const char *key, struct str value, struct err *err) MUST_CHECK;
+/* A number that no server had before: above those that this database gave, and at least `least`
+ * (the time, for a database that was restored has forgotten some). */
+int meta_epoch_next(struct meta *m, int64_t least, uint32_t *out, struct err *err) MUST_CHECK;
 
 /* clusters, teams, tokens */
 int meta_cluster_put(struct meta *m, const char *name, const char *engine, int64_t now_ms,
