@@ -55,6 +55,7 @@ struct specs;
 struct listener;
 struct inputs;
 struct mirror_room;
+struct log_store;
 struct known_tokens;
 
 struct app {
@@ -81,6 +82,7 @@ struct app {
 	struct blobs *blobs;
 	struct node_cache *node;
 	struct joblogs *logs;
+	struct log_store *log_store; /* see log_store.h; NULL: the logs are nowhere else */
 	struct url_net *allow, *proxies;
 	size_t n_proxies;
 	struct http_client *upstream; /* guarded: to sources, and webhooks by https */

@@ -58,8 +58,10 @@ int jobs_step(struct app *app, const struct meta_step *s, const char *line, enum
 	app_notify(app, CHANNEL_JOB, s->job_id);
 	if (s->attempt_id != NULL)
 		app_notify(app, CHANNEL_DESIRED, s->attempt_id);
-	if (job_state_is_final(next))
+	if (job_state_is_final(next)) {
 		mirror_room_changed(app); /* nobody else may need its weights */
+		joblogs_ended(app->logs, s->job_id);
+	}
 	if (from == JOB_PENDING)
 		inputs_forget(app, s->job_id);
 	live_moved(app, s->job_id, !job_state_is_placed(next) || s->event == JOB_EV_PLACE);

@@ -151,6 +151,15 @@ static int check_code(struct app *app, struct arena *a, const struct principal *
 	return 0;
 }
 
+/* So no store is asked for the log of a job that is new. */
+static void begin_log(struct app *app, const char *job_id)
+{
+	struct err err = {0};
+
+	if (joblogs_new_job(app->logs, job_id, &err) < 0)
+		log_warn("job log: job=%s %s", job_id, err.msg);
+}
+
 static int add(struct app *app, struct arena *a, struct model_job *row, const char *key,
                const struct job_spec *spec, const char *const *code, const char *message,
                struct model_job *out, struct err *err)
@@ -177,6 +186,7 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 		live_show(app, a, out, 1);
 		return 0;
 	}
+	begin_log(app, out->id);
 	app_log(app, out->id, "job %s (%s) of project %s: %s", out->name, out->id,
 	        out->project_name, message);
 	if (spec->session_on_demand)

@@ -11,6 +11,7 @@
 #include "server/keyed_executor.h"
 #include "server/listener.h"
 #include "server/live.h"
+#include "server/log_store.h"
 #include "server/notify.h"
 #include "server/prepare.h"
 #include "server/probe.h"
@@ -189,6 +190,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	atomic_store(&app->httpd, NULL);
 	httpd_stop(h);
 	listener_close(app);
+	log_store_stop(app);
 	log_info("stopped");
 	return 0;
 }
@@ -199,7 +201,7 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 		return -1;
 	if (app->set.check)
 		return check_all(app, err);
-	if (probe_sandbox(app, err) < 0)
+	if (probe_sandbox(app, err) < 0 || log_store_start(app, err) < 0)
 		return -1;
 	live_start(app);
 	specs_start(app);
@@ -268,6 +270,7 @@ int server_main(int argc, char **argv, struct err *err)
 	exec_stop(app);
 	live_free(app);
 	specs_free(app);
+	log_store_free(app);
 	start_close(app);
 	return r;
 }

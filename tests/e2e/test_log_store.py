@@ -1,0 +1,134 @@
+"""Logs and metrics of jobs in the object store: a server that loses its disk, or another one in its place, has every line, once and in order."""
+import json
+import shutil
+
+import pytest
+from conftest import CALL_S, until
+from postgres import server, target  # noqa: F401
+from s3 import s3_running
+from test_objects import PREFIX, flags
+
+LINES = 1500
+
+
+@pytest.fixture
+def minio(empty_cluster):
+    with s3_running(empty_cluster.folder, "minio") as store:
+        yield store
+
+
+def counting(gate, first, last):
+    """Prints lines as a job does, some at once, some slowly, and waits in the middle."""
+    return f"for i in $(seq {first} {last}); do echo line $i; [ $((i % 50)) -ne 0 ] || sleep 0.1; done; until test -e /tmp/{gate}; do sleep 0.1; done"
+
+
+def stored(store, job, file=""):
+    return store.keys(f"{PREFIX}/logs/{job['id']}/{file}")
+
+
+def api_lines(c, job):
+    """By pages, as a client of the API reads."""
+    path = f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}/logs"
+    lines, start = [], 0
+    while True:
+        status, page = c.api("POST", path, {"direction": "asc", "limit": 400, **({"start_epoch_millis": start} if start else {})})
+        assert status == 200, page
+        new = page["logs"]
+        if not new:
+            return [x["message"] for x in lines]
+        lines += new
+        start = int(new[-1]["timestamp"]) // 1000000 + 1
+
+
+def whole(c, job, last=LINES):
+    said = c.user_lines(job)
+    assert said == [f"line {i}" for i in range(1, last + 1)]
+    by_api = api_lines(c, job)
+    assert [x for x in by_api if x.startswith("line ")] == said
+    assert len(by_api) == len(c.logs(job).splitlines())
+
+
+def lose_logs(c):
+    shutil.rmtree(c.data / "logs")
+
+
+def test_the_folder_of_a_running_job_is_lost(empty_cluster, minio):
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    job = c.push([counting("one", 1, 900), counting("two", 901, LINES)])
+    until(lambda: "line 900" in c.user_lines(job))
+    until(lambda: stored(minio, job, "node-0.log"))
+    platform = [x for x in c.logs(job).splitlines() if x.startswith("stoker:")]
+    c.release(job, "one")
+    until(lambda: "line 1000" in c.user_lines(job))
+    c.kill()
+    lose_logs(c)
+    c.restart()
+    until(lambda: f"line {LINES}" in c.user_lines(job))
+    c.release(job, "two")
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    whole(c, job)
+    assert [x for x in c.logs(job).splitlines() if x.startswith("stoker:")][:len(platform)] == platform
+    until(lambda: len(stored(minio, job, "node-0.log")) == 1)  # one object, once it has settled
+    c.stop()
+    lose_logs(c)
+    c.restart()
+    whole(c, job)
+    assert c.json("metrics", job["id"])["per_node_metrics"][0]["metrics"]["cpu_usage"]
+    assert c.api("DELETE", f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}")[0] == 200
+    until(lambda: not stored(minio, job))
+
+
+def test_the_store_goes_away(empty_cluster, minio):
+    """Lines wait in the data folder, and are read from there."""
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    job = c.push([counting("one", 1, 900), counting("two", 901, LINES)])
+    until(lambda: "line 900" in c.user_lines(job))
+    minio.kill()
+    c.release(job, "one")
+    until(lambda: f"line {LINES}" in c.user_lines(job))
+    until(lambda: "job logs wait in the data folder" in c.log.read_text())
+    c.kill()
+    c.restart()
+    minio.start()
+    c.release(job, "two")
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    whole(c, job)
+    c.stop()
+    lose_logs(c)
+    c.restart()
+    whole(c, job)
+
+
+def test_another_server(empty_cluster, minio, server, target):  # noqa: F811
+    """The same database and objects, and a folder that has nothing but the master key."""
+    c = empty_cluster
+    args = [*flags(c, minio), "--database", target]
+    c.start(*args, env=server.env)
+    job = c.push([f"for i in $(seq 1 {LINES}); do echo line $i; done"])
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    whole(c, job)
+    shown = c.logs(job)
+    c.stop()
+    first, c.data = c.data, c.folder / "other"
+    c.data.mkdir()
+    for name in ("master.key", "admin-token"):
+        shutil.copy(first / name, c.data / name)
+    c.start(*args, env=server.env)
+    whole(c, job)
+    assert c.logs(job) == shown
+    again = c.push(["echo again"])
+    c.wait(again, "TRAINING_JOB_COMPLETED")
+    c.stop()
+    c.data = first  # which knows nothing of the second job
+    c.start(*args, env=server.env)
+    assert c.user_lines(again) == ["again"]
+    whole(c, job)
+
+
+def test_one_machine_keeps_one_copy(empty_cluster):
+    c = empty_cluster.start()
+    job = c.push(["echo hello"])
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    c.stop()
+    assert (c.data / "logs" / job["id"] / "node-0.log").exists()
+    assert not list((c.data / "objects").glob("logs/*")) and not list((c.data / "logs").rglob("*.sent"))
