@@ -191,12 +191,15 @@ static bool find_start(struct run *r, const struct sched_job *j, int64_t from, i
 	for (unsigned pass = 0; pass < 2; pass++) {
 		for (size_t i = 0; i < r->plan.n; i++) {
 			const char *name = r->plan.node[i].is->cluster;
-			bool is_home = pinned != NULL && strcmp(pinned, name) == 0;
+			bool is_home;
 			int64_t at = 0;
 
+			if (r->plan.node[i].cluster != i) /* another node stands for it */
+				continue;
 			w.cluster = i;
-			if (r->plan.node[i].cluster != i || is_home != (pass == 0) ||
-			    !sched_may_use(j, name) || !plan_earliest(&r->plan, &w, other, &at))
+			is_home = pinned != NULL && strcmp(pinned, name) == 0;
+			if (is_home != (pass == 0) || !sched_may_use(j, name) ||
+			    !plan_earliest(&r->plan, &w, other, &at))
 				continue;
 			memcpy(share, other, j->nodes * sizeof(*share));
 			*start = at;

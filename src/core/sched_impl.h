@@ -47,7 +47,8 @@ struct plan {
 	int64_t now_ms;
 	struct plan_node *node;
 	size_t n;
-	uint64_t work; /* steps looked at */
+	uint64_t work;          /* steps looked at */
+	struct plan_left *left; /* of a search: what it found free of each node */
 };
 
 void plan_init(struct plan *p, struct arena *a, const struct sched_facts *f);

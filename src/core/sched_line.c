@@ -16,9 +16,14 @@ struct account { /* of a team, or of a user in a team */
 	size_t oldest;        /* rank by age of its next job: who used alike goes by it */
 };
 
+struct whole { /* of all nodes */
+	double cpu, memory, gpus;
+};
+
 struct line {
 	struct arena *a;
 	const struct sched_facts *f;
+	struct whole whole;
 	const struct sched_job *job;
 	struct map *accounts;  /* "team" and "team\nuser" */
 	struct account **of;   /* of each job, that of its user */
@@ -32,18 +37,31 @@ static double part(double asked, double all)
 	return all > 0 ? asked / all : 0;
 }
 
+static struct whole whole_of(const struct sched_facts *f)
+{
+	struct whole w = {0};
+
+	for (size_t i = 0; i < f->n_nodes; i++) {
+		w.cpu += f->nodes[i].cpu_milli;
+		w.memory += (double)f->nodes[i].memory_bytes;
+		w.gpus += f->nodes[i].gpus;
+	}
+	return w;
+}
+
+static double share_of(const struct whole *w, uint32_t cpu_milli, uint64_t memory_bytes,
+                       uint32_t gpus)
+{
+	return MAX(MAX(part(cpu_milli, w->cpu), part((double)memory_bytes, w->memory)),
+	           part(gpus, w->gpus));
+}
+
 double sched_share_of(const struct sched_facts *f, uint32_t cpu_milli, uint64_t memory_bytes,
                       uint32_t gpus)
 {
-	double cpu = 0, memory = 0, all_gpus = 0;
+	struct whole w = whole_of(f);
 
-	for (size_t i = 0; i < f->n_nodes; i++) {
-		cpu += f->nodes[i].cpu_milli;
-		memory += (double)f->nodes[i].memory_bytes;
-		all_gpus += f->nodes[i].gpus;
-	}
-	return MAX(MAX(part(cpu_milli, cpu), part((double)memory_bytes, memory)),
-	           part(gpus, all_gpus));
+	return share_of(&w, cpu_milli, memory_bytes, gpus);
 }
 
 static struct account *account_at(struct line *l, const char *key, struct account *team)
@@ -75,7 +93,7 @@ static double cost(const struct line *l, const struct sched_job *j)
 {
 	double ms = j->duration_ms > 0 ? (double)j->duration_ms : (double)SCHED_COST_MS;
 
-	return ms * sched_share_of(l->f, j->cpu_milli, j->memory_bytes, j->gpus) * j->nodes;
+	return ms * share_of(&l->whole, j->cpu_milli, j->memory_bytes, j->gpus) * j->nodes;
 }
 
 /* Charges past use and running jobs, as if these were to run for their declared or usual time. */
@@ -90,8 +108,8 @@ static void charge_past(struct line *l)
 		if (h->end_ms != 0)
 			left = (double)MAX(h->end_ms - l->f->now_ms, (int64_t)0);
 		charge(account(l, h->team, h->user),
-		       left * sched_share_of(l->f, h->cpu_milli, h->memory_bytes,
-		                             sched_bits(h->gpus)));
+		       left * share_of(&l->whole, h->cpu_milli, h->memory_bytes,
+		                       sched_bits(h->gpus)));
 	}
 }
 
@@ -192,6 +210,7 @@ void sched_line(struct arena *a, const struct sched_facts *f, const struct sched
 	struct line l = {
 		.a = a,
 		.f = f,
+		.whole = whole_of(f),
 		.job = jobs,
 		.accounts = accounts,
 		.of = ARENA_ARRAY(a, struct account *, n_jobs),

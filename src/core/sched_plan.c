@@ -4,6 +4,13 @@
  */
 #include "core/sched_impl.h"
 
+/* The free resources of a node over a span of time. */
+struct plan_left {
+	uint32_t ranks;
+	uint64_t gpus; /* of the job's type */
+	uint32_t cpu_milli;
+};
+
 /* Where the step that holds `at` is; a step begins there afterwards when `split`. */
 static size_t find_step(const struct plan_node *n, int64_t at)
 {
@@ -90,6 +97,7 @@ void plan_init(struct plan *p, struct arena *a, const struct sched_facts *f)
 	*p = (struct plan){.a = a, .now_ms = f->now_ms, .n = f->n_nodes};
 	assert(f->n_nodes <= SCHED_NODES_MAX);
 	p->node = ARENA_ARRAY(a, struct plan_node, p->n);
+	p->left = ARENA_ARRAY(a, struct plan_left, p->n);
 	for (size_t i = 0; i < p->n; i++) {
 		struct plan_node *n = &p->node[i];
 
@@ -115,15 +123,9 @@ void plan_init(struct plan *p, struct arena *a, const struct sched_facts *f)
 
 /* --- what fits --- */
 
-/* The free resources of a node over a span of time. */
-struct left {
-	uint32_t ranks;
-	uint64_t gpus; /* of the job's type */
-	uint32_t cpu_milli;
-};
-
-uint32_t plan_ranks(const struct plan_node *n, const struct sched_job *j,
-                    const struct plan_use *use, uint32_t most)
+/* all: the GPUs of the node that the job could use. */
+static uint32_t ranks_beside(const struct plan_node *n, const struct sched_job *j, uint64_t all,
+                             const struct plan_use *use, uint32_t most)
 {
 	uint64_t cpu = n->is->cpu_milli - MIN(n->is->cpu_milli, use->cpu_milli);
 	uint64_t memory = n->is->memory_bytes - MIN(n->is->memory_bytes, use->memory_bytes);
@@ -134,8 +136,14 @@ uint32_t plan_ranks(const struct plan_node *n, const struct sched_job *j,
 	if (j->memory_bytes > 0)
 		ranks = MIN(ranks, memory / j->memory_bytes);
 	if (j->gpus > 0)
-		ranks = MIN(ranks, sched_bits(sched_gpus_of(n->is, j) & ~use->gpus) / j->gpus);
+		ranks = MIN(ranks, sched_bits(all & ~use->gpus) / j->gpus);
 	return (uint32_t)ranks;
+}
+
+uint32_t plan_ranks(const struct plan_node *n, const struct sched_job *j,
+                    const struct plan_use *use, uint32_t most)
+{
+	return ranks_beside(n, j, j->gpus > 0 ? sched_gpus_of(n->is, j) : 0, use, most);
 }
 
 static struct plan_use use_of(const struct plan_step *s, bool late)
@@ -149,13 +157,14 @@ static struct plan_use use_of(const struct plan_step *s, bool late)
 
 /* As many ranks as fit from `at` for the whole duration, at most `most`; `*next`: no earlier time
  * has room for more. */
-static struct left look(struct plan *p, const struct plan_node *n, const struct plan_want *w,
-                        int64_t at, uint32_t most, int64_t *next)
+static struct plan_left look(struct plan *p, const struct plan_node *n, const struct plan_want *w,
+                             int64_t at, uint32_t most, int64_t *next)
 {
 	const struct sched_job *j = w->job;
 	int64_t end = w->duration_ms >= PLAN_FOREVER - at ? PLAN_FOREVER : at + w->duration_ms;
 	size_t first = find_step(n, at), i;
-	struct left left = {.ranks = most, .gpus = sched_gpus_of(n->is, j)};
+	const uint64_t all = sched_gpus_of(n->is, j);
+	struct plan_left left = {.ranks = most, .gpus = all};
 
 	for (i = first; i < n->n && n->step[i].from < end; i++) {
 		struct plan_use use = use_of(&n->step[i], w->late);
@@ -163,7 +172,7 @@ static struct left look(struct plan *p, const struct plan_node *n, const struct 
 
 		left.gpus &= ~use.gpus;
 		left.cpu_milli = i == first ? cpu : MIN(left.cpu_milli, cpu);
-		left.ranks = MIN(left.ranks, plan_ranks(n, j, &use, most));
+		left.ranks = MIN(left.ranks, ranks_beside(n, j, all, &use, most));
 		if (j->gpus > 0)
 			left.ranks = MIN(left.ranks, sched_bits(left.gpus) / j->gpus);
 	}
@@ -174,7 +183,7 @@ static struct left look(struct plan *p, const struct plan_node *n, const struct 
 	while (left.ranks < most && i-- > first) {
 		struct plan_use use = use_of(&n->step[i], w->late);
 
-		if (i > first && plan_ranks(n, j, &use, most) > left.ranks)
+		if (i > first && ranks_beside(n, j, all, &use, most) > left.ranks)
 			continue;
 		if (i + 1 < n->n)
 			*next = n->step[i + 1].from;
@@ -184,7 +193,7 @@ static struct left look(struct plan *p, const struct plan_node *n, const struct 
 }
 
 /* Jobs without GPUs keep off the nodes that have some; GPUs are taken where fewest are left. */
-static bool is_better(const struct plan *p, const struct left *left, size_t a, size_t b,
+static bool is_better(const struct plan *p, const struct plan_left *left, size_t a, size_t b,
                       const struct sched_job *j)
 {
 	uint32_t ga = sched_bits(left[a].gpus), gb = sched_bits(left[b].gpus);
@@ -213,7 +222,7 @@ static uint64_t lowest_bits(uint64_t set, uint32_t n)
 /* Ranks are alike, so giving them one by one is exact. A start that is promised takes the first
  * nodes and GPUs that fit: who starts meanwhile leaves those, and takes of what is before them only
  * what did not fit anyway, so the next run promises the same again. */
-static void deal(const struct plan *p, const struct plan_want *w, struct left *left,
+static void deal(const struct plan *p, const struct plan_want *w, struct plan_left *left,
                  struct sched_share *share)
 {
 	const struct sched_job *j = w->job;
@@ -238,7 +247,7 @@ bool plan_earliest(struct plan *p, const struct plan_want *w, struct sched_share
                    int64_t *start)
 {
 	const struct sched_job *j = w->job;
-	struct left *left = ARENA_ARRAY(p->a, struct left, p->n);
+	struct plan_left *left = p->left;
 	int64_t at = MAX(w->from, p->now_ms);
 
 	while (at <= w->until && at < PLAN_FOREVER && p->work < SCHED_WORK_MAX) {
@@ -249,7 +258,7 @@ bool plan_earliest(struct plan *p, const struct plan_want *w, struct sched_share
 			const struct plan_node *n = &p->node[i];
 			int64_t next;
 
-			left[i] = (struct left){0};
+			left[i] = (struct plan_left){0};
 			if (n->cluster != w->cluster || n->kept || !sched_fits_idle(n->is, j))
 				continue;
 			left[i] = look(p, n, w, at, j->many_per_node ? j->nodes : 1, &next);
