@@ -194,10 +194,21 @@ static int all_weights(struct stage *st, struct err *err)
 	return 0;
 }
 
+/* What a stage waits for, in words for the log, and for whom looks at the job. */
+enum waits_for { FOR_NODE_CACHE, FOR_DISK, FOR_STORE };
+static const struct {
+	const char *log, *note;
+} waits[] = {
+	[FOR_NODE_CACHE] = {"space in the node cache",
+                            "space in the node cache, which running jobs are using"},
+	[FOR_DISK] = {"space on the disk", "space on the disk"},
+	[FOR_STORE] = {"the object store", "the object store, which does not answer"},
+};
+
 struct room_wait {
 	struct stage *st;
 	int64_t since_ms;
-	bool on_disk; /* not in the node cache, whose budget is used up by running jobs */
+	enum waits_for what;
 	bool said;
 };
 
@@ -207,18 +218,15 @@ static bool wait_for_room(void *arg, const struct err *full)
 	struct room_wait *w = arg;
 	struct stage *st = w->st;
 	int64_t until = clock_mono_ms() + STAGE_ROOM_STEP_MS;
+	char note[100];
 
 	if (clock_mono_ms() - w->since_ms > STAGE_ROOM_WAIT_MS)
 		return false;
 	if (!w->said)
-		logs_message(st->logs, "waiting for space %s: %s",
-		             w->on_disk ? "on the disk" : "in the node cache", full->msg);
+		logs_message(st->logs, "waiting for %s: %s", waits[w->what].log, full->msg);
 	w->said = true;
-	report_progress(st->report,
-	                w->on_disk ? "waiting for space on the disk"
-	                           : "waiting for space in the node cache, which running jobs "
-	                             "are using",
-	                0, 0);
+	FMT(note, "waiting for %s", waits[w->what].note);
+	report_progress(st->report, note, 0, 0);
 	while (clock_mono_ms() < until) {
 		if (*report_cancel(st->report))
 			return false;
@@ -281,7 +289,9 @@ static int stage_weights(struct stage *st, struct err *err)
 		return 0;
 	if (l->n_weights > SPEC_WEIGHTS_MAX)
 		return err_set(err, ERR_TOO_BIG, "more than %d weights", SPEC_WEIGHTS_MAX);
-	if (l->store_dir != NULL && blobs_open(&st->blobs, l->store_dir, err) < 0)
+	give_back(st); /* of a try that an outage ended */
+	if (l->store_dir != NULL && st->blobs == NULL &&
+	    blobs_open(&st->blobs, l->store_dir, err) < 0)
 		return -1;
 	if (open_cache(st, err) < 0)
 		return -1;
@@ -477,7 +487,7 @@ static int stage_sandbox(struct stage *st, struct err *err)
 static int with_room(struct stage *st, int (*run)(struct stage *st, struct err *err),
                      struct err *err)
 {
-	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms(), .on_disk = true};
+	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms(), .what = FOR_DISK};
 
 	while (run(st, err) < 0) {
 		if (err->id != ERR_NO_SPACE || st->launch->retry_count == 0)
@@ -487,6 +497,33 @@ static int with_room(struct stage *st, int (*run)(struct stage *st, struct err *
 		err_clear(err);
 	}
 	return 0;
+}
+
+/* An object store that is away ends no job: what is there stays there, and the rest comes when it
+ * is back. */
+static int with_store(struct stage *st, int (*run)(struct stage *st, struct err *err),
+                      struct err *err)
+{
+	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms(), .what = FOR_STORE};
+
+	while (run(st, err) < 0) {
+		if (st->http == NULL || (err->code != ERR_UNAVAILABLE && err->code != ERR_TIMEOUT))
+			return -1;
+		if (!wait_for_room(&wait, err))
+			return waited_in_vain(st, err);
+		err_clear(err);
+	}
+	return 0;
+}
+
+static int code_with_room(struct stage *st, struct err *err)
+{
+	return with_room(st, stage_code, err);
+}
+
+static int checkpoints_with_room(struct stage *st, struct err *err)
+{
+	return with_room(st, stage_checkpoints, err);
 }
 
 int stage_objects(struct objstore **out, struct http_client **http, const char *url,
@@ -504,11 +541,14 @@ int stage_run(struct stage *st, struct err *err)
 	static const struct {
 		enum wire_stage stage;
 		int (*run)(struct stage *st, struct err *err);
-		bool fills_disk; /* the scratch's: see with_room() */
+		bool from_store;
 	} stages[] = {
-		{STAGE_CODE, folders, false},          {STAGE_CODE, stage_code, true},
-		{STAGE_SANDBOX, stage_sandbox, false}, {STAGE_PYTHON, stage_python, false},
-		{STAGE_WEIGHTS, stage_weights, false}, {STAGE_CHECKPOINTS, stage_checkpoints, true},
+		{STAGE_CODE, folders, false},
+		{STAGE_CODE, code_with_room, true},
+		{STAGE_SANDBOX, stage_sandbox, false},
+		{STAGE_PYTHON, stage_python, false},
+		{STAGE_WEIGHTS, stage_weights, true},
+		{STAGE_CHECKPOINTS, checkpoints_with_room, true},
 	};
 
 	st->at = STAGE_CODE;
@@ -519,7 +559,7 @@ int stage_run(struct stage *st, struct err *err)
 		report_stage(st->report, st->at);
 		if (canceled(st, err))
 			return -1;
-		if ((stages[i].fills_disk ? with_room(st, stages[i].run, err)
+		if ((stages[i].from_store ? with_store(st, stages[i].run, err)
 		                          : stages[i].run(st, err)) < 0)
 			return -1;
 	}
