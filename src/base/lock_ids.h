@@ -17,6 +17,7 @@
 	X(INPUTS,         "inputs",           "server/inputs.c",       "jobs whose weights are fetched while they wait") \
 	X(FETCHES,        "fetches",          "server/fetch.c",        "the list of fetches, and what each shows of itself") \
 	X(MIRROR_ROOM,    "mirror.room",      "server/mirror_room.c",  "what fetches have reserved of the mirror") \
+	X(WEIGHTS,        "weights",          "server/weights.c",      "the digests that manifests name, for runners that ask") \
 	X(KEYED,          "keyed",            "server/keyed_executor.c",        "the keys that have a task") \
 	X(SPECS,          "specs",            "server/specs.c",        "the specifications that were read") \
 	X(LIVE,           "live",             "server/live.c",         "heartbeats, progress and what jobs wait for") \

@@ -56,6 +56,7 @@ struct listener;
 struct inputs;
 struct mirror_room;
 struct log_store;
+struct weights;
 struct known_tokens;
 
 struct app {
@@ -101,6 +102,7 @@ struct app {
 	struct keyed_executor *prepare; /* jobs, see prepare.h */
 	struct keyed_executor *sweeps;  /* folders, see reconcile.h */
 	struct mirror_room *room;       /* see mirror_room.h */
+	struct weights *weights;        /* see weights.h */
 	struct fetches *fetches;
 	struct execs *execs;
 	struct watch *watch;

@@ -6,11 +6,14 @@
 #include "server/inputs.h"
 #include "server/mirror_room.h"
 #include "server/secrets.h"
+#include "server/weights.h"
+#include "store/blob_objects.h"
 
 #include <sys/queue.h>
 
 #define TICK_MS 20 /* of the kernel's clock for files, and more */
 #define ROW_EVERY_MS 2000
+#define STORE_RATE_MS 1000 /* over which a rate is measured */
 
 struct fetch {
 	struct app *app;
@@ -41,16 +44,17 @@ void fetch_words(const struct mirror_progress *p, char *out, size_t cap)
 {
 	char done[UNITS_CAP], total[UNITS_CAP], rate[UNITS_CAP], left[UNITS_CAP];
 	uint64_t rest = p->bytes_total > p->bytes_done ? p->bytes_total - p->bytes_done : 0;
+	const char *what = p->storing ? "to the object store: " : "";
 
 	units_show_bytes(p->bytes_done, done);
 	units_show_bytes(p->bytes_total, total);
 	if (p->rate_bytes_s < 1) {
-		(void)snprintf(out, cap, "%s of %s", done, total);
+		(void)snprintf(out, cap, "%s%s of %s", what, done, total);
 		return;
 	}
 	units_show_rate(p->rate_bytes_s, rate);
 	units_show_seconds((uint64_t)((double)rest / p->rate_bytes_s), left);
-	(void)snprintf(out, cap, "%s of %s, %s, %s left", done, total, rate, left);
+	(void)snprintf(out, cap, "%s%s of %s, %s, %s left", what, done, total, rate, left);
 }
 
 static void put_row(struct fetch *f, struct err *err)
@@ -89,39 +93,14 @@ static void on_progress(void *arg, const struct mirror_progress *p)
 		log_warn("mirror row: %s", err.msg); /* the next one, or the end, writes it again */
 }
 
-/* Everything that a manifest names is here and, with pins, stays: then upstream is not asked. */
-static bool complete(struct app *app, struct blob_pins *pins, const char *hex,
-                     struct mirror_progress *p)
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	struct digest name;
-	struct manifest m = {0};
-	struct err err = {0};
-
-	if (hex == NULL || digest_parse(str_of(hex), &name, &err) < 0)
-		return false;
-	if (pins != NULL)
-		blob_pins_add(pins, &name);
-	if (blobs_get_manifest(app->blobs, a, &name, &m, &err) < 0)
-		return false;
-	for (size_t i = 0; i < m.n; i++) {
-		if (pins != NULL)
-			blob_pins_add(pins, &m.file[i].sha256);
-		if (!blobs_has(app->blobs, &m.file[i].sha256, m.file[i].size))
-			return false;
-	}
-	*p = (struct mirror_progress){.bytes_total = m.bytes,
-	                              .bytes_done = m.bytes,
-	                              .files_total = m.n,
-	                              .files_done = m.n};
-	return true;
-}
-
 bool fetch_has(struct app *app, const char *manifest)
 {
 	struct mirror_progress ignored;
+	enum weights_at at;
+	struct err err = {0};
 
-	return complete(app, NULL, manifest, &ignored);
+	/* A store that cannot be asked refuses nothing: the job waits for it. */
+	return weights_find(app, NULL, manifest, &ignored, &at, &err) < 0 || at != WEIGHTS_NOWHERE;
 }
 
 static void listed(struct fetch *f, const struct source_listing *l)
@@ -173,6 +152,104 @@ static void announce(struct fetch *f)
 	lock_give(&all->lock);
 }
 
+struct storing {
+	struct fetch *f;
+	int64_t since_ms;
+	uint64_t since_sent;
+	double rate;
+};
+
+static void on_put(void *arg, uint64_t done, uint64_t total, uint64_t sent)
+{
+	struct storing *s = arg;
+	struct mirror_progress p = s->f->view.progress; /* written by this thread alone */
+	int64_t took = clock_mono_ms() - s->since_ms;
+
+	if (took >= STORE_RATE_MS) {
+		s->rate = (double)(sent - s->since_sent) * 1000 / (double)took;
+		s->since_ms += took;
+		s->since_sent = sent;
+	}
+	p.bytes_done = done;
+	p.bytes_total = total;
+	p.rate_bytes_s = s->rate;
+	p.storing = true;
+	on_progress(s->f, &p);
+}
+
+/* An outage of the object store is waited out: what is fetched stays fetched. */
+static int put_objects(struct fetch *f, const struct digest *manifest, struct err *err)
+{
+	struct storing s = {.f = f, .since_ms = clock_mono_ms()};
+	const struct blob_objects_put put = {.from = f->app->blobs,
+	                                     .to = f->app->objects,
+	                                     .pins = f->pins,
+	                                     .manifest = manifest,
+	                                     .progress = on_put,
+	                                     .arg = &s,
+	                                     .cancel = &f->cancel};
+	struct retry r = RETRY_INIT(INT_MAX);
+
+	if (!weights_in_objects(f->app))
+		return 0;
+	app_crash_at("weights:fetched");
+	r.cancel = &f->cancel;
+	while (blob_objects_put(&put, err) < 0) {
+		log_info("weights to the object store: source=%s %s", f->source, err->msg);
+		if (!retry_again(&r, err))
+			return -1;
+	}
+	app_crash_at("weights:put");
+	return 0;
+}
+
+/* Has it been fetched before? Then its source is not asked; one that is only in the folder is put
+ * into the object store now. */
+static int find_kept(struct fetch *f, const char *hex, struct mirror_progress *total, bool *kept,
+                     struct err *err)
+{
+	struct retry r = RETRY_INIT(INT_MAX);
+	enum weights_at at = WEIGHTS_NOWHERE;
+	struct digest name;
+
+	r.cancel = &f->cancel;
+	while (weights_find(f->app, f->pins, hex, total, &at, err) < 0) {
+		log_info("weights in the object store: source=%s %s", f->source, err->msg);
+		if (!retry_again(&r, err))
+			return -1;
+	}
+	*kept = at != WEIGHTS_NOWHERE;
+	if (at != WEIGHTS_FOLDER)
+		return 0;
+	return digest_parse(str_of(hex), &name, err) < 0 ? -1 : put_objects(f, &name, err);
+}
+
+/* What this revision was found to be before, whoever of the team asked. */
+static int find_revision(struct fetch *f, const struct source_listing *l,
+                         struct mirror_progress *done, struct digest *manifest, bool *kept,
+                         struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_mirror *all = NULL;
+	size_t n = 0;
+
+	*kept = false;
+	if (!weights_in_objects(f->app))
+		return 0; /* the folder is asked for each file */
+	if (meta_mirrors(f->app->meta, a, f->team_id, &all, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n && !*kept; i++) {
+		if (strcmp(all[i].source, f->source) != 0 ||
+		    strcmp(all[i].revision, l->revision) != 0 ||
+		    strcmp(all[i].filter_json, f->filter_json) != 0 || all[i].manifest == NULL)
+			continue;
+		if (find_kept(f, all[i].manifest, done, kept, err) < 0 ||
+		    digest_parse(str_of(all[i].manifest), manifest, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress *done,
                       struct digest *manifest, struct err *err)
 {
@@ -188,6 +265,7 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	};
 	AUTO_SOURCE struct source *s = NULL;
 	struct source_listing listing = {0};
+	bool kept = false;
 	struct mirror_job job = {.blobs = app->blobs,
 	                         .pins = f->pins,
 	                         .listing = &listing,
@@ -199,18 +277,21 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	int r;
 
 	if (source_open(&s, f->source, &o, err) < 0 ||
-	    source_list(s, f->a, &f->filter, f->asked_revision, &listing, err) < 0)
+	    source_list(s, f->a, &f->filter, f->asked_revision, &listing, err) < 0 ||
+	    find_revision(f, &listing, done, manifest, &kept, err) < 0)
 		return -1;
 	listed(f, &listing);
 	put_row(f, err);
 	if (err->code != ERR_NONE)
 		return -1;
 	announce(f);
+	if (kept)
+		return 0;
 	job.source = s;
 	r = mirror_fetch(&job, manifest, done, err);
 	mirror_room_give(app, f->hold);
 	f->hold = NULL;
-	return r;
+	return r == 0 ? put_objects(f, manifest, err) : -1;
 }
 
 static int fetch_retried(struct fetch *f, struct str secret, struct mirror_progress *done,
@@ -263,9 +344,11 @@ static int fetch_all(struct fetch *f, struct err *err)
 	struct fetches *all = f->app->fetches;
 	int64_t began_ms = clock_wall_ms();
 	char hex[HASH_HEX_CAP] = "";
-	bool warm = complete(f->app, f->pins, f->asked_manifest, &done);
-	int r = 0;
+	bool warm = false;
+	int r = find_kept(f, f->asked_manifest, &done, &warm, err);
 
+	if (r < 0)
+		return -1;
 	if (!warm) {
 		if (f->secret != NULL)
 			r = secret_open(f->app, f->team_id, f->secret, &secret, err);

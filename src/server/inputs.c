@@ -48,6 +48,7 @@ void inputs_show(struct app *app, const char *job_id, const struct job_spec *spe
 		sum.bytes_total += v[i].progress.bytes_total;
 		sum.bytes_done += v[i].progress.bytes_done;
 		sum.rate_bytes_s += v[i].done ? 0 : v[i].progress.rate_bytes_s;
+		sum.storing = sum.storing || (!v[i].done && v[i].progress.storing);
 		if (v[i].done || !v[i].listed || sum.bytes_done == said->bytes)
 			continue;
 		fetch_words(&v[i].progress, words, cap);

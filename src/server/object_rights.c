@@ -2,13 +2,14 @@
  * object_rights.c - what a runner may do in the object store: it has no keys, so each of its
  * requests is signed here, after a look at what its attempt is and gets.
  *
- *   read    its job's code, its checkpoints, and those that it loads
+ *   read    its job's code, its weights, its checkpoints, and those that it loads
  *   write   the checkpoints of its own rank
  */
 #include "io/url.h"
 #include "server/ctx.h"
 #include "server/objects.h"
 #include "server/resolved.h"
+#include "server/weights.h"
 
 struct right {
 	struct app *app;
@@ -58,7 +59,7 @@ static int may_read(const struct right *r, const char *key, bool *yes, struct er
 			*yes = *yes ||
 			       is_below(r->a, key, ckpt_prefix(r->a, l->project_id, l->job_id));
 	}
-	return 0;
+	return *yes ? 0 : weights_may_read(r->app, &f, key, yes, err);
 }
 
 static bool may_write(const struct right *r, const char *key)

@@ -7,6 +7,7 @@
 #include "server/auth.h"
 #include "server/ctx.h"
 #include "server/objects.h"
+#include "server/weights.h"
 
 #include <signal.h>
 #include <sys/file.h>
@@ -285,6 +286,7 @@ static int open_stores(struct app *app, struct err *err)
 	    node_cache_open(&app->node, app_path(app, a, "node"), app->set.node_cache_bytes, err) <
 	            0)
 		return -1;
+	weights_open(app);
 	return joblogs_open(&app->logs, app_path(app, a, "logs"), err);
 }
 
@@ -392,6 +394,7 @@ void start_close(struct app *app)
 	http_client_free(app->inside);
 	joblogs_close(app->logs);
 	node_cache_close(app->node);
+	weights_close(app);
 	blobs_close(app->blobs);
 	objects_close(app);
 	meta_close(app->meta);

@@ -14,6 +14,7 @@ struct mirror_progress {
 	uint64_t bytes_total, bytes_done, files_total, files_done;
 	uint64_t fetched;    /* bytes that travelled in this call */
 	double rate_bytes_s; /* over the last seconds */
+	bool storing;        /* all is here, and is put into the object store */
 };
 
 struct mirror_want { /* of the files that are not here */

@@ -1,0 +1,204 @@
+"""Mirrored weights with `--objects s3://`: the bucket has all of them, the server's folder and a node's cache are caches of it."""
+import hashlib
+import http.client
+import json
+import shutil
+import socket
+import subprocess
+
+import boto3
+import pytest
+from conftest import DEADLINE_S, STOKER, until
+from s3 import KEY, SECRET, s3_running
+from test_objects import PREFIX, flags
+
+MIB = 1 << 20
+
+
+@pytest.fixture(params=["minio", "versitygw"])
+def store(request, empty_cluster):
+    with s3_running(empty_cluster.folder, request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def minio(empty_cluster):
+    with s3_running(empty_cluster.folder, "minio") as server:
+        yield server
+
+
+def body_of(seed, size):
+    return hashlib.shake_128(seed.encode()).digest(size)
+
+
+def model(cluster, name="model", files=("a.bin", "sub/b.bin", "sub/c.bin"), size=20 * MIB):
+    """A source: one large file, small ones, and the digest of all as `sha256sum` prints it."""
+    folder = cluster.folder / "sources" / name
+    for i, file in enumerate(files):
+        path = folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body_of(name + file, size if i == 0 else 3000 + i))
+    return folder
+
+
+def weights(folder):
+    return [{"source": f"file://{folder}", "mount_location": "/w"}]
+
+
+SUM = "cd /w && find . -type f | LC_ALL=C sort | xargs cat | sha256sum"
+
+
+def sum_of(name, files=("a.bin", "sub/b.bin", "sub/c.bin"), size=20 * MIB):
+    whole = b"".join(body_of(name + f, size if i == 0 else 3000 + i) for i, f in enumerate(files))
+    return hashlib.sha256(whole).hexdigest() + "  -"
+
+
+def start(cluster, store, *more):
+    (cluster.folder / "sources").mkdir(exist_ok=True)
+    return cluster.start(*flags(cluster, store), "--allow-file-root", str(cluster.folder / "sources"), *more)
+
+
+def blob_keys(store):
+    return [k for k in store.keys(PREFIX) if k.startswith(f"{PREFIX}/blobs/")]
+
+
+def objects(store):
+    """The weights in it."""
+    bucket = boto3.resource("s3", endpoint_url=store.endpoint, aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name="us-east-1").Bucket("data")
+    return [o for o in bucket.objects.filter(Prefix=PREFIX) if "/blobs/" in o.key or "/manifests/" in o.key]
+
+
+def forget(cluster, *names):
+    """What another machine does not have."""
+    for name in names:
+        folder = cluster.data / name
+        for path in [folder, *folder.rglob("*")]:
+            if path.is_dir():
+                path.chmod(0o755)
+        shutil.rmtree(folder)
+
+
+def test_the_bucket_is_enough(empty_cluster, store):
+    """The folder, the node's cache and the source are gone: the same weights are there for the next job."""
+    c = start(empty_cluster, store)
+    folder = model(c)
+    job = c.push([SUM], weights=weights(folder))
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert c.user_lines(job) == [sum_of("model")]
+    assert len(blob_keys(store)) == 3 and len([k for k in store.keys(PREFIX) if "/manifests/" in k]) == 1
+    for key in blob_keys(store):
+        assert hashlib.sha256(store.body(key)).hexdigest() == key.rpartition("/")[2]
+
+    c.stop()
+    forget(c, "store", "node")
+    shutil.rmtree(folder)
+    c.restart()
+    again = c.json("recreate", job["id"])
+    c.wait(again, "TRAINING_JOB_COMPLETED")
+    assert c.user_lines(again) == [sum_of("model")]
+    assert "fetched from the object store" in c.logs(again)
+    assert not any((c.data / "store/blobs").rglob("?" * 64))  # the server has not fetched them
+    third = c.json("recreate", job["id"])
+    c.wait(third, "TRAINING_JOB_COMPLETED")
+    assert "already on this node" in c.logs(third)
+
+
+def test_a_folder_that_lacks_some(empty_cluster, minio):
+    """Files that the server's folder has are links; the others come from the bucket."""
+    c = start(empty_cluster, minio)
+    job = c.push([SUM], weights=weights(model(c)))
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    forget(c, "node")
+    c.stop()
+    c.restart()
+    large = hashlib.sha256(body_of("modela.bin", 20 * MIB)).hexdigest()
+    (c.data / "store/blobs/sha256" / large[:2] / large).unlink()
+    again = c.json("recreate", job["id"])
+    c.wait(again, "TRAINING_JOB_COMPLETED")
+    assert c.user_lines(again) == [sum_of("model")]
+    assert "fetched from the object store" in c.logs(again)
+    tree = next((c.data / "node/trees").iterdir())
+    assert {p.name: p.stat().st_nlink for p in tree.rglob("*.bin")} == {"a.bin": 2, "b.bin": 2, "c.bin": 2}
+    assert [p.name for p in (c.data / "node/blobs").rglob("?" * 64)] == [large]
+
+
+@pytest.mark.parametrize("label", ["weights:fetched", "weights:put"])
+def test_the_server_dies_while_it_puts(empty_cluster, minio, label):
+    """Blobs, manifest, row: killed in between, the next server goes on, and sends nothing again that is there."""
+    c = start(empty_cluster, minio)
+    c.stop()
+    c.start(env={"STOKER_CRASH_AT": label})
+    job = c.push([SUM], weights=weights(model(c)))
+    assert c.process.wait(DEADLINE_S) == 9
+    before = {o.key: o.last_modified for o in objects(minio)}
+    assert len(before) == (4 if label == "weights:put" else 0)
+    c.restart()
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert c.user_lines(job) == [sum_of("model")]
+    after = {o.key: o.last_modified for o in objects(minio)}
+    assert len(after) == 4 and {k: after[k] for k in before} == before
+
+
+def test_a_store_that_goes_away_is_waited_for(empty_cluster, minio):
+    """While weights are put, and while a runner gets them."""
+    c = start(empty_cluster, minio)
+    folder = model(c)
+    minio.kill()
+    asked = subprocess.Popen([STOKER, "weights", "prefetch", f"file://{folder}"], env=c.cli_environment(), stdout=subprocess.DEVNULL)
+    until(lambda: "weights to the object store" in c.log.read_text())
+    minio.start()
+    assert asked.wait(DEADLINE_S) == 0 and c.json("weights", "ls")[0]["state"] == "READY"
+    assert len(objects(minio)) == 4
+    job = c.push([SUM], weights=weights(folder))
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    forget(c, "store")
+    c.stop()
+    forget(c, "node")
+    c.start(env={"STOKER_CRASH_AT": "claim:after"})  # the runner is there, and has not staged anything
+    again = c.json("recreate", job["id"])
+    assert c.process.wait(DEADLINE_S) == 9
+    minio.kill()
+    c.restart()
+    until(lambda: "waiting for the object store" in c.logs(again))
+    minio.start()
+    c.wait(again, "TRAINING_JOB_COMPLETED")
+    assert c.user_lines(again) == [sum_of("model")]
+
+
+def test_a_runner_reads_its_own_weights_only(empty_cluster, minio):
+    c = start(empty_cluster, minio)
+    jobs = [c.push([c.hold()], weights=weights(model(c, name))) for name in ("one", "two")]
+    for job in jobs:
+        c.wait(job, "TRAINING_JOB_RUNNING")
+    starts = [json.loads(p.read_text()) for p in c.data.glob("runs/*/launch.json")]
+    own = {job["id"]: [w["manifest"] for w in c.json("weights", "ls") if w["source"].endswith(name)][0] for job, name in zip(jobs, ("one", "two"))}
+
+    def sign(token, method, key):
+        line = http.client.HTTPConnection("local")
+        line.sock = socket.socket(socket.AF_UNIX)
+        line.sock.connect(str(c.data / "server.sock"))
+        line.request("POST", "/runner/v1/sign", json.dumps({"method": method, "key": key}),
+                     {"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
+        return line.getresponse().status
+
+    seen = []
+    for start_ in starts:
+        mine = [m for m in own.values() if sign(start_["token"], "GET", f"manifests/{m}") == 200]
+        assert len(mine) == 1
+        seen += mine
+        for manifest in own.values():
+            lines = minio.body(f"{PREFIX}/manifests/{manifest}").decode().splitlines()[1:]
+            keys = [f"blobs/sha256/{d[:2]}/{d}" for d in (line.split()[0] for line in lines)]
+            assert len(keys) == 3
+            for key in [f"manifests/{manifest}", *keys]:
+                for method in ("GET", "HEAD"):
+                    assert sign(start_["token"], method, key) == (200 if [manifest] == mine else 403), key
+                for method in ("PUT", "DELETE", "POST"):
+                    assert sign(start_["token"], method, key) == 403, key
+        digest = keys[0].rpartition("/")[2]
+        for key in [f"blobs/sha256/00/{digest}", f"blobs/{digest}", digest, f"blobs/sha256/{digest[:2]}/{digest.upper()}", "manifests/", "blobs/sha256/"]:
+            assert sign(start_["token"], "GET", key) in (400, 403), key
+    assert sorted(seen) == sorted(own.values())
+    for job in jobs:
+        c.release(job)
+        c.wait(job, "TRAINING_JOB_COMPLETED")
