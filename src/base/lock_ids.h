@@ -24,6 +24,7 @@
 	X(CACHE_WATCH,    "cache.watch",      "server/cache.c",        "how full the caches of running jobs were last seen") \
 	X(EXEC,           "exec",             "server/exec.c",         "sessions of `stoker exec`") \
 	X(LISTENER,       "listener",         "server/listener.c",     "the connection to the process that keeps the port") \
+	X(STANDBY,        "standby",          "server/standby.c",      "what a standby says of itself") \
 	X(KNOWN_TOKENS,   "known.tokens",     "server/auth.h",         "tokens that were good the last time") \
 	X(LOOP,           "loop",             "server/app.c",          "a loop's wake-up") \
 	X(DB_WRITE,       "db.write",         "meta/db.c",             "the writing connection: held by the open transaction") \

@@ -130,6 +130,13 @@ static int ask_who(struct cli *c, const struct doc **about, struct err *err)
 
 	if (ask(c, "/openapi.json", &reply, err) < 0)
 		return remote_explain(c, err);
+	if (reply.status == 503 &&
+	    js_parse(c->arena, buf_view(&reply.body), about, &ignored) == 0 &&
+	    str_eq(doc_text(doc_path(*about, "error", "id", NULL)), "standby"))
+		return err_set(err, ERR_STANDBY,
+		               "%s: %.300s. STOKER_URL or `stoker login` name "
+		               "another",
+		               c->url, doc_cstr(doc_get(*about, "message"), "a standby"));
 	if (reply.status != 200 || js_parse(c->arena, buf_view(&reply.body), about, &ignored) < 0 ||
 	    !str_eq(doc_text(doc_path(*about, "info", "title", NULL)), "Stoker"))
 		return err_set(

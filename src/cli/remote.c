@@ -215,6 +215,7 @@ static const struct {
          "Use http:// in the URL"},
 	{ERR_TLS_EXPECTED, NULL, NULL, NULL},
 	{ERR_DATABASE_UNAVAILABLE, NULL, NULL, "Jobs go on running; try again later"},
+	{ERR_STANDBY, NULL, NULL, "STOKER_URL or `stoker login` name another"},
 	{ERR_TIMEOUT, NULL, "no answer", "Is the address right? Is there a firewall in between?"},
 	{ERR_UNAVAILABLE, NULL, NULL,
          "Is it a Stoker server, and is it running? With TLS its URL begins with https://"},

@@ -158,7 +158,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    "/", NULL, NULL, NULL, "text/html", false },
 	{ HTTP_GET,    "/training/{project_id}/logs/{job_id}", NULL, NULL, NULL, "text/html", false },
 	{ HTTP_POST,   "/v1/proof", NULL, "token:text! challenge:text!", "address:text! proof:text!", NULL, false },
-	{ HTTP_GET,    "/healthz", NULL, NULL, "status:enum(ok)! role:enum(leader)! database:enum(ok,away)!", NULL, false },
+	{ HTTP_GET,    "/healthz", NULL, NULL, "status:enum(ok)! role:enum(leader,standby)! database:enum(ok,away)!", NULL, false },
 	{ HTTP_GET,    "/metrics", NULL, NULL, NULL, "text/plain", false },
 };
 /* clang-format on */

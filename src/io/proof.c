@@ -185,14 +185,14 @@ static int check(struct proof *p, struct str challenge, struct str body, struct 
 }
 
 /* Of what an unproven server says, only whether it is this. */
-static bool says_database(struct str body)
+static bool says(struct str body, const char *id)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	const struct doc *d = NULL;
 	struct err ignored = {0};
 
 	return js_parse(a, body, &d, &ignored) == 0 &&
-	       str_eq(doc_text(doc_path(d, "error", "id", NULL)), "database_unavailable");
+	       str_eq(doc_text(doc_path(d, "error", "id", NULL)), id);
 }
 
 int proof_ask(struct proof *p, int fd, struct err *err)
@@ -220,7 +220,9 @@ int proof_ask(struct proof *p, int fd, struct err *err)
 		return err_set(err, ERR_TOKEN_INVALID,
 		               "the server does not know this token: it was revoked or has "
 		               "expired, or another program answers there");
-	if (answer.status == 503 && says_database(buf_view(&body)))
+	if (answer.status == 503 && says(buf_view(&body), "standby"))
+		return err_set(err, ERR_STANDBY, "it is a standby, and another server leads");
+	if (answer.status == 503 && says(buf_view(&body), "database_unavailable"))
 		return err_set(err, ERR_DATABASE_UNAVAILABLE,
 		               "the server's database cannot be reached");
 	if (answer.status == 503 || answer.status == 429 || answer.closes)

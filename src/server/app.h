@@ -94,6 +94,7 @@ struct app {
 	const char *gpu_types[INVENTORY_GPUS_MAX]; /* of each of inv */
 
 	struct listener *listener;   /* the port, see listener.h */
+	int listen_fd;               /* of a standby that leads now; -1: not open yet */
 	struct httpd *_Atomic httpd; /* NULL before it listens and while it is being stopped */
 	struct face_ctx face;
 	atomic_bool stopping;

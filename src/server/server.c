@@ -18,6 +18,7 @@
 #include "server/queue.h"
 #include "server/reconcile.h"
 #include "server/specs.h"
+#include "server/standby.h"
 #include "server/start.h"
 #include "server/maintenance.h"
 #include "server/mirror_room.h"
@@ -136,8 +137,10 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	uint16_t port = 0;
 	int sig = 0, fd = -1;
 
-	if (listener_open(app, &fd, err) < 0)
+	if (app->listen_fd < 0 && listener_open(app, &app->listen_fd, err) < 0)
 		return -1;
+	fd = app->listen_fd; /* the listener's from here on */
+	app->listen_fd = -1;
 	if (settings_address(app->arena, app->set.listen, &host, &port, &loopback, err) < 0)
 		return -1;
 	start_urls(app, host, port);
@@ -197,11 +200,20 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 
 static int run(struct app *app, const sigset_t *signals, struct err *err)
 {
+	bool leads = true;
+
+	if (start_folder(app, err) < 0 ||
+	    (app->set.standby && standby_wait(app, signals, &leads, err) < 0))
+		return -1;
+	if (!leads) {
+		log_info("stopped");
+		return 0;
+	}
 	if (start_open(app, err) < 0)
 		return -1;
 	if (app->set.check)
 		return check_all(app, err);
-	if (probe_sandbox(app, err) < 0 || log_store_start(app, err) < 0)
+	if ((app->sandbox == NULL && probe_sandbox(app, err) < 0) || log_store_start(app, err) < 0)
 		return -1;
 	live_start(app);
 	specs_start(app);
@@ -245,6 +257,7 @@ int server_main(int argc, char **argv, struct err *err)
 	}
 	app = ARENA_NEW(a, struct app);
 	app->arena = a;
+	app->listen_fd = -1;
 	if (settings_load(a, argc, argv, &app->set, err) < 0 ||
 	    log_level_parse(str_of(app->set.log_level), &level, err) < 0)
 		return -1;

@@ -104,6 +104,8 @@ static const struct conf_row rows[] = {
 	{"log-level", CONF_CHOICE, AT(log_level), "info", "debug|info|warn|error", "Server",
 	 "Minimum level written to stderr"},
 	{"log-json", CONF_BOOL, AT(log_json), "false", NULL, "Server", "Log as JSON, one object per line"},
+	{"standby", CONF_BOOL, AT(standby), "false", NULL, "Server",
+	 "Wait until the server that uses the same --database is gone, then take over. Needs postgresql: and its master.key"},
 	{"check", CONF_BOOL, AT(check), "false", NULL, "Server",
 	 "Compare the database with the files, print what is wrong, and exit"},
 	{"move-database", CONF_PAIR, AT(move_database), NULL, "FROM TO", "Server",
@@ -323,6 +325,21 @@ static int check_move(const struct conf_list *ends, struct err *err)
 	return 0;
 }
 
+static int check_standby(const struct settings *s, struct err *err)
+{
+	if (!s->standby)
+		return 0;
+	if (s->database == NULL || settings_sqlite_file(s->database) != NULL)
+		return err_set(
+			err, ERR_INVALID,
+			"--standby needs --database postgresql://..., which two machines can "
+			"reach; SQLite is a file of one");
+	if (s->check || s->move_database.n > 0)
+		return err_set(err, ERR_INVALID,
+		               "--standby does not go with --check and --move-database");
+	return 0;
+}
+
 /* Checks values whose mistakes would otherwise show in the first job that needs them. */
 static int check_values(struct arena *a, const struct settings *s, struct err *err)
 {
@@ -342,7 +359,7 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 		return err_set(err, ERR_INVALID,
 		               "--connections-per-address must be from 0 to 4096");
 	if (check_database("database", s->database, err) < 0 || check_objects(a, s, err) < 0 ||
-	    check_move(&s->move_database, err) < 0 ||
+	    check_move(&s->move_database, err) < 0 || check_standby(s, err) < 0 ||
 	    check_url(a, "base-url", s->base_url, err) < 0 ||
 	    check_url(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
 	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)

@@ -15,7 +15,7 @@ struct settings {
 	uint64_t memory;
 	const char *gpus, *images, *sandbox, *job_ids;
 	const char *tls_cert, *tls_key;
-	bool insecure, log_json, backfill, check;
+	bool insecure, log_json, backfill, check, standby;
 	const char *log_level;
 	uint64_t mirror_bytes, node_cache_bytes, cache_quota, grace, backfill_wait, scratch_bytes;
 	int64_t workers, connections_per_address, max_priority, max_waiting_jobs, scratch_files;

@@ -6,6 +6,7 @@
 #include "base/reserve.h"
 #include "server/auth.h"
 #include "server/ctx.h"
+#include "server/listener.h"
 #include "server/objects.h"
 #include "server/weights.h"
 
@@ -16,6 +17,7 @@
 #define OWNER_WAIT_MS 1000 /* of one that is there: it may be dying */
 #define LOCK_PAUSE_MS 50
 #define SMALL_FILE ((size_t)64 << 10)
+#define URL_KEY "url-key"
 
 static const char *const folders[] = {
 	"objects",     "store", "node", "cache/projects",
@@ -164,29 +166,37 @@ static int make_admin(struct app *app, struct err *err)
 	return meta_token_add(app->meta, &t, err);
 }
 
-/* The key pair that signs download URLs: "access\nsecret", sealed. */
+/* The key pair that signs download URLs, "access\nsecret": the master key opens it, or is wrong.
+ * ERR_NOT_FOUND: there is none yet. */
+static int open_url_key(struct app *app, struct meta *meta, struct buf *plain, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct str stored = {0};
+
+	if (meta_kv_get(meta, a, URL_KEY, &stored, err) < 0)
+		return -1;
+	if (seal_open(&app->master, str_of(URL_KEY), stored, plain, err) == 0)
+		return 0;
+	err_become(err, ERR_MASTER_KEY_WRONG);
+	return err_wrap(err, "the master key does not belong to this database");
+}
+
 static int make_url_key(struct app *app, struct err *err)
 {
 	AUTO_BUF struct buf plain = BUF_INIT(SMALL_FILE), sealed = BUF_INIT(SMALL_FILE);
-	const struct str about = STR_LIT("url-key");
-	struct str stored = {0}, rest, access;
+	struct str rest, access;
 	uint8_t raw[32];
 	char hex[65];
 
-	if (meta_kv_get(app->meta, app->arena, "url-key", &stored, err) == 0) {
-		if (seal_open(&app->master, about, stored, &plain, err) < 0) {
-			err_become(err, ERR_MASTER_KEY_WRONG);
-			return err_wrap(err, "the master key does not belong to this database");
-		}
-	} else {
+	if (open_url_key(app, app->meta, &plain, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
 		seal_random(raw, sizeof(raw));
 		hex_encode(raw, sizeof(raw), hex);
 		buf_printf(&plain, "STKR%.16s\n%s", hex, hex + 16);
-		seal_close(&app->master, about, buf_view(&plain), &sealed);
-		if (meta_kv_put(app->meta, "url-key", buf_view(&sealed), err) < 0)
+		seal_close(&app->master, str_of(URL_KEY), buf_view(&plain), &sealed);
+		if (meta_kv_put(app->meta, URL_KEY, buf_view(&sealed), err) < 0)
 			return -1;
 	}
 	rest = buf_view(&plain);
@@ -209,6 +219,23 @@ static int load_key(struct app *app, bool first, struct err *err)
 		                     "master.key from the data folder of its server");
 	}
 	return err_wrap(err, first ? "master key" : "master key of an existing database");
+}
+
+int start_key(struct app *app, struct err *err)
+{
+	return load_key(app, false, err);
+}
+
+int start_key_fits(struct app *app, struct meta *meta, struct err *err)
+{
+	AUTO_BUF struct buf plain = BUF_INIT(SMALL_FILE);
+	int r = open_url_key(app, meta, &plain, err);
+
+	seal_wipe_buf(&plain);
+	if (r == 0 || err->code != ERR_NOT_FOUND)
+		return r;
+	err_clear(err);
+	return 0;
 }
 
 int start_hold(const char *lock, const char *database, int *fd, struct err *err)
@@ -258,7 +285,7 @@ static int open_database(struct app *app, struct err *err)
 	if (settings_has_password(url))
 		log_warn("--database names a password, which every user of this machine can read "
 		         "in the list of processes: put it into PGPASSFILE or PGPASSWORD");
-	if (meta_open(&app->meta, url, err) < 0)
+	if (app->meta == NULL && meta_open(&app->meta, url, err) < 0)
 		return err_wrap(err, "--database");
 	if (meta_team(app->meta, app->arena, NULL, &t, err) == 0)
 		return load_key(app, false, err);
@@ -326,15 +353,22 @@ static int open_upstream(struct app *app, struct err *err)
 	return 0;
 }
 
-static int open_engine(struct app *app, struct err *err)
+static int find_program(struct app *app, struct err *err)
 {
-	char self[PATH_MAX], host[256] = "";
+	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	if (n < 0)
 		return err_errno(err, errno, "/proc/self/exe");
 	self[n] = '\0';
 	app->program = arena_cstr(app->arena, self);
+	return 0;
+}
+
+static int open_engine(struct app *app, struct err *err)
+{
+	char host[256] = "";
+
 	if (gethostname(host, sizeof(host) - 1) < 0)
 		return err_errno(err, errno, "hostname");
 	app->node_name = arena_cstr(app->arena, host[0] != '\0' ? host : "localhost");
@@ -363,10 +397,9 @@ static int whole_path(struct app *app, const char **path, const char *flag, stru
 	return 0;
 }
 
-int start_open(struct app *app, struct err *err)
+int start_folder(struct app *app, struct err *err)
 {
 	app->lock_fd = app->database_fd = -1;
-	app->started_ms = clock_wall_ms();
 	app->known = ARENA_NEW(app->arena, struct known_tokens);
 	lock_init(&app->known->lock, LOCK_KNOWN_TOKENS);
 	for (size_t i = 0; i < APP_STRIPES; i++) {
@@ -374,13 +407,19 @@ int start_open(struct app *app, struct err *err)
 		lock_init(&app->steps[i], LOCK_STEPS);
 	}
 	if (whole_path(app, &app->set.tls_cert, "--tls-cert", err) < 0 ||
-	    whole_path(app, &app->set.tls_key, "--tls-key", err) < 0 || make_folder(app, err) < 0 ||
-	    take_lock(app, err) < 0)
+	    whole_path(app, &app->set.tls_key, "--tls-key", err) < 0 ||
+	    find_program(app, err) < 0 || make_folder(app, err) < 0 || take_lock(app, err) < 0)
 		return -1;
 	for (size_t i = 0; i < COUNT(folders); i++) {
 		if (fs_mkdirs(AT_FDCWD, app_path(app, app->arena, folders[i]), 0700, err) < 0)
 			return -1;
 	}
+	return 0;
+}
+
+int start_open(struct app *app, struct err *err)
+{
+	app->started_ms = clock_wall_ms();
 	if (reserve_open(app_path(app, app->arena, "reserve"), err) < 0 ||
 	    open_meta(app, err) < 0 || open_stores(app, err) < 0 || open_upstream(app, err) < 0)
 		return -1;
@@ -389,6 +428,9 @@ int start_open(struct app *app, struct err *err)
 
 void start_close(struct app *app)
 {
+	if (app->listen_fd >= 0) /* a standby that failed to lead */
+		(void)close(app->listen_fd);
+	listener_close(app);
 	engine_close(app->engine);
 	http_client_free(app->upstream);
 	http_client_free(app->inside);

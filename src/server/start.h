@@ -6,8 +6,13 @@
 
 #define START_FREE_MIN ((uint64_t)256 << 20)
 
-/* Everything but the listener and the threads. On failure the app can still be closed. */
+/* The data folder and its lock. On failure of this and the next, the app can still be closed. */
+int start_folder(struct app *app, struct err *err) MUST_CHECK;
+/* Everything else but the listener and the threads. A database that is open stays. */
 int start_open(struct app *app, struct err *err) MUST_CHECK;
+/* For a standby. The key is here; and it belongs to the database, or that is new. */
+int start_key(struct app *app, struct err *err) MUST_CHECK;
+int start_key_fits(struct app *app, struct meta *meta, struct err *err) MUST_CHECK;
 void start_close(struct app *app);
 /* One server at a time uses a SQLite file, whatever its data folder is: as long as the descriptor
  * of its lock, which is the file itself, is open. Close it last: closing any descriptor of a file

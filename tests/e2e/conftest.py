@@ -139,11 +139,11 @@ class Cluster:
         env.update(more)
         return env
 
-    def start(self, *flags, env=None):
+    def start(self, *flags, env=None, says="listening on http"):
         """Each start of a cluster is at the same port, as under a supervisor."""
         self.flags = list(flags) or self.flags
         self.port = self.port or held_port()
-        return self.launch([STOKER, "server", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}", *self.database_flags(), *self.flags], env)
+        return self.launch([STOKER, "server", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}", *self.database_flags(), *self.flags], env, says)
 
     def database_flags(self):
         """Under tests/with_postgres.sh the rows are in a schema of this cluster's own."""
@@ -154,12 +154,12 @@ class Cluster:
         subprocess.run(["psql", url, "-qc", f"CREATE SCHEMA IF NOT EXISTS {schema}"], check=True, capture_output=True, timeout=CALL_S)
         return ["--database", f"{url}&options=-csearch_path%3D{schema}"]
 
-    def launch(self, command, env=None):
+    def launch(self, command, env=None, says="listening on http"):
         """A command that becomes the server."""
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=self.environment(**(env or {})), text=True)
         line = Lines(self.process).next() or ""
-        assert line.startswith("listening on http"), f"{line!r}\n{self.log.read_text()}"
+        assert line.startswith(says), f"{line!r}\n{self.log.read_text()}"
         self.url = line.split()[-1]
         return self
 
@@ -313,11 +313,10 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
-@pytest.fixture
-def empty_cluster(request):
-    """A cluster that is not started yet."""
+@contextlib.contextmanager
+def new_cluster():
     folder = tempfile.mkdtemp(prefix="stoker-e2e-", dir="/var/tmp")
-    c = request.node.stash[CLUSTER] = Cluster(folder)
+    c = Cluster(folder)
     yield c
     try:
         c.end_jobs()
@@ -332,6 +331,14 @@ def empty_cluster(request):
                 os.kill(int(line.split()[0]), signal.SIGKILL)
         subprocess.run(["chmod", "-R", "u+rwX", folder], check=False)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def empty_cluster(request):
+    """A cluster that is not started yet."""
+    with new_cluster() as c:
+        request.node.stash[CLUSTER] = c
+        yield c
 
 
 @pytest.fixture

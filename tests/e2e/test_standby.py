@@ -1,0 +1,185 @@
+"""A second server waits beside the one that leads, on one PostgreSQL, and leads when that is gone."""
+import base64
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+from conftest import CALL_S, DEADLINE_S, STOKER, new_cluster, until
+from postgres import server, target  # noqa: F401
+
+
+class Pair:
+    """The leader, and others on its database; each has a data folder of its own, as if on a machine of its own."""
+
+    def __init__(self, pg, url, first, stack):
+        self.pg, self.url, self.stack, self.leader = pg, url, stack, first
+        self.flags = ["--database", url, "--cpus", "4", "--memory", "4Gi"]
+
+    @property
+    def name(self):
+        return self.url.rpartition("/")[2]
+
+    def folder(self):
+        """Of another server: with the key, and the token of its administrator."""
+        c = self.stack.enter_context(new_cluster())
+        c.data.mkdir()
+        for name in ("master.key", "admin-token"):
+            shutil.copy2(self.leader.data / name, c.data / name)
+        return c
+
+    def standby(self, *flags):
+        c = self.folder()
+        end_jobs, c.end_jobs = c.end_jobs, lambda: role(c) == "leader" and end_jobs()
+        c.start(*self.flags, "--standby", *flags, env=self.pg.env, says="standing by on http")
+        assert health(c) == {"status": "ok", "role": "standby", "database": health(c)["database"]}
+        return c
+
+    def sql(self, text):
+        return self.pg.sql(text, self.name)
+
+
+@pytest.fixture
+def pair(empty_cluster, server, target):  # noqa: F811
+    with contextlib.ExitStack() as stack:
+        p = Pair(server, target, empty_cluster, stack)
+        empty_cluster.start(*p.flags, env=server.env)
+        yield p
+
+
+def health(c):
+    status, said = c.api("GET", "/healthz", token="")
+    assert status == 200, said
+    return said
+
+
+def role(c):
+    """None: nobody answers yet, or it is just handing the port from one to the other."""
+    with contextlib.suppress(OSError):
+        return health(c)["role"]
+    return None
+
+
+def refused(c, *flags, env=None):
+    """The id of the error of a server that cannot start, or ends by itself."""
+    done = subprocess.run([STOKER, "server", "--data", c.data, "--listen", "127.0.0.1:0", *flags], env=c.environment(STOKER_ERRORS="json", **(env or {})),
+                          capture_output=True, text=True, timeout=CALL_S)
+    assert done.returncode != 0, done
+    return json.loads(done.stderr.splitlines()[-1])["error"]["id"]
+
+
+def test_the_leader_dies(pair):
+    """kill -9: the standby leads, and knows everything."""
+    a, b = pair.leader, pair.standby()
+    a.cli("secrets", "set", "key", stdin="a-value-of-mine")
+    job = a.push(["echo $SECRET >/dev/null; echo ran"], runtime={"environment_variables": {"SECRET": {"name": "key"}}})
+    a.wait(job, "TRAINING_JOB_COMPLETED")
+    events = a.json("events", job["id"])
+    status, said = b.api("GET", "/v1/status")
+    assert (status, said["error"]["id"]) == (503, "standby")
+    until(lambda: a.url in b.api("GET", "/v1/status")[1]["message"])
+    assert b.api("POST", "/v1/projects", {})[0] == b.api("PUT", "/s3/stoker/x", b"x" * 100000)[0] == b.api("GET", "/")[0] == 503
+    assert b.error("ps") == "standby"
+    assert [f["id"] for f in json.loads(b.cli("doctor", "-o", "json", code=1).out) if f["check"] == "server"] == ["standby"]
+    assert health(a)["role"] == "leader"
+    rows = pair.sql("SELECT count(*) FROM tokens")
+    began = time.monotonic()
+    a.kill()
+    until(lambda: role(b) == "leader")
+    print(f"took over in {time.monotonic() - began:.1f} s")
+    assert b.json("events", job["id"]) == events
+    assert [j["id"] for j in b.json("ps", "-a")] == [job["id"]]
+    assert [s["name"] for s in b.json("secrets", "ls")] == ["key"]
+    assert pair.sql("SELECT count(*) FROM tokens") == rows
+    again = b.push(["test $SECRET = a-value-of-mine"], runtime={"environment_variables": {"SECRET": {"name": "key"}}})
+    b.wait(again, "TRAINING_JOB_COMPLETED")
+    assert refused(a, *pair.flags, env=pair.pg.env) == "database_in_use"  # the first one is a server like any other now
+    a.start(*pair.flags, "--standby", env=pair.pg.env, says="standing by on http")
+    b.stop()  # in order: nothing is waited for
+    until(lambda: role(a) == "leader")
+    assert [j["id"] for j in a.json("ps", "-a")] == [again["id"], job["id"]]
+
+
+def test_a_frozen_leader(pair):
+    """Its sessions live as long as it is frozen; awake again, it changes nothing and ends."""
+    a, b = pair.leader, pair.standby()
+    a.process.send_signal(signal.SIGSTOP)
+    asked = []
+
+    def push():
+        with contextlib.suppress(OSError):  # it ends without an answer
+            asked.append(a.api("POST", "/v1/teams", {"name": "frozen"})[0])
+
+    waits = threading.Thread(target=push)  # it is there when the server wakes up
+    waits.start()
+    try:
+        until(lambda: role(b) == "leader")
+        done = b.push(["true"])
+        b.wait(done, "TRAINING_JOB_COMPLETED")
+    finally:
+        a.process.send_signal(signal.SIGCONT)
+    assert a.process.wait(DEADLINE_S) != 0
+    assert "another Stoker server leads now" in a.log.read_text()
+    waits.join()
+    assert not [status for status in asked if status < 300]
+    assert "frozen" not in [t["name"] for t in b.json("teams", "ls")]
+    assert health(b)["role"] == "leader"
+
+
+def test_two_standbys(pair):
+    a, others = pair.leader, [pair.standby(), pair.standby()]
+    a.kill()
+    until(lambda: sorted(filter(None, map(role, others))) == ["leader", "standby"])
+    first = next(c for c in others if role(c) == "leader")
+    second = next(c for c in others if c is not first)
+    for _ in range(20):  # and it stays so
+        assert (role(first), role(second)) == ("leader", "standby")
+        time.sleep(0.5)
+    first.kill()
+    until(lambda: role(second) == "leader")
+    second.wait(second.push(["true"]), "TRAINING_JOB_COMPLETED")
+
+
+@pytest.mark.parametrize("how", ["restart", "kill", "freeze"])
+def test_an_outage_of_the_database(pair, how):
+    """Nobody has died: the leader goes on leading."""
+    a, b = pair.leader, pair.standby()
+    if how == "freeze":
+        pair.pg.signal(signal.SIGSTOP)
+        try:
+            time.sleep(7)
+        finally:
+            pair.pg.signal(signal.SIGCONT)
+    else:
+        pair.pg.stop("fast") if how == "restart" else pair.pg.kill()
+        until(lambda: health(b)["database"] == "away")
+        time.sleep(8)
+        assert health(b) == {"status": "ok", "role": "standby", "database": "away"}
+        pair.pg.start()
+    until(lambda: health(b)["database"] == "ok")
+    for _ in range(20):
+        assert (role(a), role(b)) == ("leader", "standby")
+        time.sleep(0.5)
+    until(lambda: a.cli("ps", code=None).code == 0)
+    a.wait(a.push(["true"]), "TRAINING_JOB_COMPLETED")
+
+
+def test_what_a_standby_refuses(pair):
+    """What a takeover would fail by is said at its start."""
+    c = pair.folder()
+    standby = ["--standby", *pair.flags]
+    assert refused(c, "--standby") == refused(c, "--standby", "--database", f"sqlite:{c.folder}/x.db") == "invalid"
+    assert refused(c, *standby, "--check") == "invalid"
+    (c.data / "master.key").write_text(base64.b64encode(bytes(32)).decode() + "\n")
+    assert refused(c, *standby, env=pair.pg.env) == "master_key_wrong"
+    (c.data / "master.key").unlink()
+    assert refused(c, *standby, env=pair.pg.env) == "master_key_missing"
+    assert not (c.data / "master.key").exists()
+    pair.sql("UPDATE stoker_schema SET version = 9999")
+    shutil.copy2(pair.leader.data / "master.key", c.data / "master.key")
+    assert refused(c, *standby, env=pair.pg.env) == "database_newer"
+    assert health(pair.leader)["role"] == "leader"
