@@ -48,7 +48,7 @@ def nothing_left(cluster, job):
     until(lambda: not list((cluster.data / "runs").iterdir()))
     objects = cluster.data / "objects"
     kept = [str(p.relative_to(objects)) for p in objects.rglob("*") if p.is_file()]
-    strange = [k for k in kept if not re.match(r"uploads/[^/]+\.tgz$|training_projects/[^/]+/jobs/[^/]+/rank-0/", k)]
+    strange = [k for k in kept if not re.match(r"stoker\.json$|uploads/[^/]+\.tgz$|training_projects/[^/]+/jobs/[^/]+/rank-0/", k)]
     assert not strange, (job["id"], strange)
 
 
