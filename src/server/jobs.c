@@ -4,6 +4,7 @@
 #include "server/ckpts.h"
 #include "server/inputs.h"
 #include "server/live.h"
+#include "server/log_store.h"
 #include "server/mirror_room.h"
 #include "server/notify.h"
 #include "server/queue.h"
@@ -29,8 +30,10 @@ static int step_locked(struct app *app, const struct meta_step *asked, const cha
 		return -1;
 	final = job_state_is_final(guess.state);
 	notify_of(app, a, &job, &guess, s);
-	if (final)
+	if (final) {
 		app_log(app, s->job_id, "%s", line);
+		(void)joblogs_flush(app->logs, s->job_id, LOG_STORE_END_MS); /* else soon */
+	}
 	if (meta_job_step(app->meta, s, from, to, err) < 0)
 		return -1;
 	assert(*to == guess.state); /* steps of one job are taken under its lock */

@@ -10,6 +10,7 @@
 
 #define LOG_STORE_THREADS 4
 #define LOG_STORE_PAUSE_MS 1000 /* while the store does not answer, at first */
+#define LOG_STORE_END_MS 3000   /* that a job's last line may hold up its last step */
 #define LOG_STORE_LAST_MS 5000  /* at the end of the server: then the next one stores the rest */
 
 /* Before anything is read or written. */

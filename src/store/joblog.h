@@ -96,6 +96,9 @@ void joblogs_ended(struct joblogs *l, const char *job_id);
 /* Stores what is due next, or waits for that, at most max_ms; any number of threads. *did:
  * something was due. What fails is tried again, later. */
 int joblogs_store_next(struct joblogs *l, int64_t max_ms, bool *did, struct err *err) MUST_CHECK;
+/* Waits until the lines that a job has now are stored, at most max_ms, and not at all while the
+ * store does not answer. True: they are; also without a store. */
+bool joblogs_flush(struct joblogs *l, const char *job_id, int64_t max_ms);
 /* Everything is due at once: what an earlier server left in the folder too, if `left`. */
 int joblogs_store_all(struct joblogs *l, bool left, struct err *err) MUST_CHECK;
 /* Files that wait to be stored, lines that wait for their log. */

@@ -218,6 +218,7 @@ static int store_due(struct joblogs *l, struct joblog_due *d, struct err *err)
 	}
 	if (d->at_ms == JOBLOG_NEVER && d->ended_ms == JOBLOG_NEVER)
 		drop_due(st, d);
+	cond_broadcast(&st->stored);
 	return r;
 }
 
@@ -247,6 +248,44 @@ int joblogs_store_next(struct joblogs *l, int64_t max_ms, bool *did, struct err 
 	}
 	lock_give(&st->lock);
 	return r;
+}
+
+struct flush {
+	const char *job_id;
+	bool waits;
+};
+
+static void hurry(struct str key UNUSED, void *value, void *arg)
+{
+	struct joblog_due *d = value;
+	struct flush *f = arg;
+
+	if (d->kind != JOBLOG_LINES || strcmp(d->job_id, f->job_id) != 0)
+		return;
+	if (d->at_ms != JOBLOG_NEVER)
+		d->at_ms = 0;
+	f->waits = f->waits || d->busy || d->at_ms == 0;
+}
+
+bool joblogs_flush(struct joblogs *l, const char *job_id, int64_t max_ms)
+{
+	struct joblog_store *st = l->store;
+	int64_t until = sync_deadline(max_ms);
+	struct flush f = {.job_id = job_id};
+
+	if (st == NULL)
+		return true;
+	lock_take(&st->lock);
+	for (;;) {
+		f.waits = st->n_held > 0;
+		map_each(st->files, hurry, &f);
+		cond_broadcast(&st->changed);
+		if (!f.waits || st->paused_until_ms > clock_mono_ms() ||
+		    !cond_wait_until(&st->stored, &st->lock, until))
+			break;
+	}
+	lock_give(&st->lock);
+	return !f.waits;
 }
 
 static void make_due(struct str key UNUSED, void *value, void *arg UNUSED)
@@ -335,6 +374,7 @@ void joblogs_keep(struct joblogs *l, struct objstore *os, uint32_t epoch, int64_
 		lock_init(&st->stripe[i], LOCK_JOBLOGS_STORE);
 	lock_init(&st->lock, LOCK_JOBLOGS_DUE);
 	cond_init(&st->changed);
+	cond_init(&st->stored);
 	st->files = map_new();
 	TAILQ_INIT(&st->held);
 	l->store = st;
@@ -359,6 +399,7 @@ void joblog_store_free(struct joblogs *l)
 		lock_done(&st->stripe[i]);
 	lock_done(&st->lock);
 	cond_done(&st->changed);
+	cond_done(&st->stored);
 	free(st);
 	l->store = NULL;
 }

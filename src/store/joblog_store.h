@@ -37,8 +37,9 @@ struct joblog_store {
 	uint32_t epoch;
 	struct lock stripe[JOBLOG_STRIPES]; /* by job: see joblog_stripe */
 	struct lock lock;                   /* of what follows */
-	struct cond changed;
-	struct map *files; /* "<job>/<file>" -> struct joblog_due */
+	struct cond changed;                /* something is due, or sooner than it was */
+	struct cond stored;                 /* or could not be */
+	struct map *files;                  /* "<job>/<file>" -> struct joblog_due */
 	TAILQ_HEAD(, joblog_held) held;
 	size_t n_held;
 	bool telling; /* somebody writes held lines */

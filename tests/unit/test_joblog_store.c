@@ -7,6 +7,8 @@
 
 #include "unit.h"
 
+#include <pthread.h>
+
 #define MS ((int64_t)1000000)
 #define JOB "abc1234"
 #define LINES_MAX 400
@@ -494,6 +496,115 @@ static void test_held(void **state)
 	done(&w);
 }
 
+/* What a runner that ends and a final state wait for. */
+static void test_flush(void **state)
+{
+	struct world w;
+
+	(void)state;
+	setup(&w, "fault:3:mem:");
+	assert_true(joblogs_flush(w.now.logs, JOB, 1000));
+	print(&w, 3);
+	assert_true(deliver(&w, &w.now));
+	assert_false(joblogs_flush(w.now.logs, JOB, 0)); /* nobody stores it */
+	assert_false(joblogs_flush(w.now.logs, JOB, 20));
+	assert_true(joblogs_flush(w.now.logs, "another", 1000));
+	assert_true(store_once(&w, &w.now));
+	assert_true(joblogs_flush(w.now.logs, JOB, 1000));
+	assert_true(say(&w, &w.now, "over"));
+	assert_false(store_once(&w, &w.now));
+	assert_false(joblogs_flush(w.now.logs, JOB, 0));
+	store(&w, &w.now);
+	assert_true(joblogs_flush(w.now.logs, JOB, 1000));
+	done(&w);
+}
+
+#define STORERS 3
+#define WRITERS 4
+#define WRITES 200
+
+struct crowd {
+	struct joblogs *logs;
+	atomic_bool over;
+	atomic_uint next;
+};
+
+static void *storer(void *arg)
+{
+	struct crowd *c = arg;
+
+	while (!atomic_load(&c->over)) {
+		struct err err = {0};
+		bool did;
+
+		if (joblogs_store_next(c->logs, 5, &did, &err) < 0)
+			abort(); /* no assertion of cmocka's outside of its thread */
+	}
+	return NULL;
+}
+
+static void *writer(void *arg)
+{
+	struct crowd *c = arg;
+	AUTO_ARENA struct arena *a = arena_new();
+	char job[20];
+	uint64_t seq = 0;
+	int64_t last_ns = 0;
+
+	FMT(job, "job%u", atomic_fetch_add(&c->next, 1) / 2); /* two write to each */
+	for (unsigned i = 0; i < WRITES; i++) {
+		AUTO_BUF struct buf b = BUF_INIT(1000);
+		struct joblog_line *line;
+		struct err err = {0};
+		size_t n;
+
+		logline_write(&b, i + 1, &last_ns, 'o', STR_LIT("a line"), false);
+		if (joblogs_message(c->logs, job, i + 1, "of the platform", &err) < 0 ||
+		    joblogs_append(c->logs, job, arena_printf(a, "%p", (void *)&seq), 0, seq,
+		                   buf_view(&b), false, &seq, &err) < 0 ||
+		    joblogs_add_sample(c->logs, job, 0, STR_LIT("{\"wall_ms\":1}"), &err) < 0 ||
+		    (i % 50 == 0 &&
+		     (joblogs_range(c->logs, a, job, -1, 0, 0, 0, false, &line, &n, &err) < 0 ||
+		      !joblogs_flush(c->logs, job, 60000))))
+			abort();
+	}
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	pthread_t storers[STORERS], writers[WRITERS];
+	struct crowd c = {0};
+	struct server next;
+	struct world w;
+
+	(void)state;
+	setup(&w, "mem:");
+	c.logs = w.now.logs;
+	for (size_t i = 0; i < STORERS; i++)
+		assert_int_equal(pthread_create(&storers[i], NULL, storer, &c), 0);
+	for (size_t i = 0; i < WRITERS; i++)
+		assert_int_equal(pthread_create(&writers[i], NULL, writer, &c), 0);
+	for (size_t i = 0; i < WRITERS; i++)
+		assert_int_equal(pthread_join(writers[i], NULL), 0);
+	atomic_store(&c.over, true);
+	for (size_t i = 0; i < STORERS; i++)
+		assert_int_equal(pthread_join(storers[i], NULL), 0);
+	store(&w, &w.now);
+	start(&w, &next, true);
+	for (unsigned i = 0; i < WRITERS / 2; i++) {
+		struct joblog_line *line;
+		size_t n;
+
+		assert_ok(joblogs_range(next.logs, w.a, arena_printf(w.a, "job%u", i), -1, 0, 0, 0,
+		                        false, &line, &n, &w.err),
+		          &w.err);
+		assert_int_equal(n, 2 * 2 * WRITES);
+	}
+	burn(&w, &next);
+	done(&w);
+}
+
 /* A whole life over two servers. `dies`: the first one does when its store fails first. False: the
  * store did not fail. */
 static bool live(struct world *w, bool dies, unsigned *said)
@@ -574,6 +685,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_samples),
 	cmocka_unit_test(test_damage),
 	cmocka_unit_test(test_held),
+	cmocka_unit_test(test_flush),
+	cmocka_unit_test(test_threads),
 	cmocka_unit_test(test_each_fault),
 	cmocka_unit_test(test_each_fault_kills),
 };
