@@ -11,6 +11,7 @@
 #define BODY_SMALL ((size_t)256 << 10)
 #define BODY_LOG ((size_t)4 << 20)
 #define DESIRED_MAX_MS 30000
+#define LOG_DONE_MS 10000
 #define NONCE_MIN 8
 
 static int empty(struct request *rq, struct err *err)
@@ -171,7 +172,9 @@ static bool last_words(const struct model_job *job, bool said)
 	return said || job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING;
 }
 
-/* A gap is 409 with what to go on from; so is a repetition that was taken already a plain 200. */
+/* A runner that is done has nothing more, and forgets what it had: so it is answered when its log
+ * is where another server would find it, or cannot be for now. A gap is 409 with what to go on
+ * from; so is a repetition that was taken already a plain 200. */
 static int log_append(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
@@ -179,6 +182,7 @@ static int log_append(struct request *rq, struct err *err)
 	AUTO_ANSWER struct answer an = {0};
 	int64_t seq = request_query_int(rq, "seq", -1, err);
 	bool last = err->code == ERR_NONE && request_query_int(rq, "last", 0, err) != 0;
+	bool done = err->code == ERR_NONE && request_query_int(rq, "done", 0, err) != 0;
 	struct model_job job;
 	struct str body;
 	uint64_t next = 0;
@@ -195,6 +199,8 @@ static int log_append(struct request *rq, struct err *err)
 	                   (uint64_t)seq, body, last_words(&job, last), &next, err);
 	if (r < 0 && err->code != ERR_CONFLICT)
 		return -1;
+	if (r == 0 && done)
+		(void)joblogs_flush(ctx->logs, job.id, LOG_DONE_MS);
 	answer_open(&an);
 	if (r < 0)
 		js_kv(&an.js, "message", err->msg);

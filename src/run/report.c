@@ -313,6 +313,25 @@ static bool send_log(struct report *r, int fd, uint64_t size, uint64_t sent, uin
 	return false;
 }
 
+/* All is sent, and soon forgotten: the server is asked whether it has all of it, where it lasts. It
+ * may be another server by now. */
+static bool send_done(struct report *r, uint64_t size, uint64_t *next)
+{
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	char path[64];
+	struct err err = {0};
+	bool taken;
+
+	FMT(path, "/runner/v1/log?seq=%" PRIu64 "&done=1", size);
+	taken = report_exchange(r, HTTP_POST, path, "text/plain", (struct str){0}, REPORT_SMALL_MS,
+	                        &reply, &err) == 0;
+	if ((taken || reply.status == 409) && next_of(buf_view(&reply.body), next) && *next <= size)
+		return true;
+	if (!r->halt && err.code != ERR_NONE)
+		log_warn("log: %s", err.msg);
+	return false;
+}
+
 static void *ship_main(void *arg)
 {
 	struct report *r = arg;
@@ -322,22 +341,25 @@ static void *ship_main(void *arg)
 
 	while (fd >= 0 && !r->done && !r->fenced) {
 		uint64_t size = 0, sent = 0, next = 0;
+		bool ask;
 
 		lock_take(&r->lock);
 		size = logs_size(r->logs); /* with the lock: no change is missed before the wait */
 		sent = r->log_sent;
-		if (size <= sent)
+		ask = size <= sent && r->flush_ms > 0 && !r->log_kept;
+		if (size <= sent && !ask)
 			report_wait_locked(r, 1000);
 		lock_give(&r->lock);
-		if (size <= sent)
+		if (size <= sent && !ask)
 			continue;
-		if (!send_log(r, fd, size, sent, &next)) {
+		if (!(ask ? send_done(r, size, &next) : send_log(r, fd, size, sent, &next))) {
 			report_pause_after(r, &tries);
 			continue;
 		}
 		tries = 0;
 		lock_take(&r->lock);
 		r->log_sent = next;
+		r->log_kept = ask && next == size;
 		cond_broadcast(&r->changed);
 		lock_give(&r->lock);
 	}
@@ -493,10 +515,12 @@ bool report_flush(struct report *r)
 
 	lock_take(&r->lock);
 	r->flush_ms = clock_mono_ms();
+	r->log_kept = false;
+	cond_broadcast(&r->changed);
 	lock_give(&r->lock);
 	while (!all && !r->fenced) {
 		lock_take(&r->lock);
-		all = r->log_sent >= logs_size(r->logs) && TAILQ_EMPTY(&r->outbox);
+		all = r->log_kept && r->log_sent >= logs_size(r->logs) && TAILQ_EMPTY(&r->outbox);
 		if (!all)
 			report_wait_locked(r, 1000);
 		lock_give(&r->lock);

@@ -64,6 +64,7 @@ struct report {
 	struct outbox outbox;
 	size_t n_outbox;
 	uint64_t log_sent;
+	bool log_kept;    /* all of it, where it lasts: what is waited for at the end */
 	int64_t flush_ms; /* since when nothing but the rest of the log is waited for; 0: not yet */
 	struct arena *execs_arena;
 	struct wire_exec exec[REPORT_EXECS_MAX];

@@ -1,9 +1,8 @@
 """Logs and metrics of jobs in the object store: a server that loses its disk, or another one in its place, has every line, once and in order."""
-import json
 import shutil
 
 import pytest
-from conftest import CALL_S, until
+from conftest import until
 from postgres import server, target  # noqa: F401
 from s3 import s3_running
 from test_objects import PREFIX, flags
@@ -97,6 +96,20 @@ def test_the_store_goes_away(empty_cluster, minio):
     lose_logs(c)
     c.restart()
     whole(c, job)
+
+
+def test_a_job_that_has_just_ended(empty_cluster, minio):
+    """Its runner is gone, and so is the folder: what was said to be over is stored."""
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    for _ in range(3):
+        job = c.push([f"for i in $(seq 1 {LINES}); do echo line $i; done"])
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        c.kill()
+        shown = (c.data / "logs" / job["id"] / "node-0.log").read_text()
+        lose_logs(c)
+        c.restart()
+        whole(c, job)
+        assert len(c.logs(job).splitlines()) == len(shown.splitlines())
 
 
 def test_another_server(empty_cluster, minio, server, target):  # noqa: F811
