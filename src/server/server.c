@@ -202,8 +202,8 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 {
 	bool leads = true;
 
-	if (start_folder(app, err) < 0 ||
-	    (app->set.standby && standby_wait(app, signals, &leads, err) < 0))
+	if (app->set.standby &&
+	    (start_folder(app, err) < 0 || standby_wait(app, signals, &leads, err) < 0))
 		return -1;
 	if (!leads) {
 		log_info("stopped");

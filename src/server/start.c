@@ -419,6 +419,8 @@ int start_folder(struct app *app, struct err *err)
 
 int start_open(struct app *app, struct err *err)
 {
+	if (app->known == NULL && start_folder(app, err) < 0)
+		return -1;
 	app->started_ms = clock_wall_ms();
 	if (reserve_open(app_path(app, app->arena, "reserve"), err) < 0 ||
 	    open_meta(app, err) < 0 || open_stores(app, err) < 0 || open_upstream(app, err) < 0)

@@ -6,7 +6,8 @@
 
 #define START_FREE_MIN ((uint64_t)256 << 20)
 
-/* The data folder and its lock. On failure of this and the next, the app can still be closed. */
+/* The data folder and its lock, which the next takes if nobody has. On failure of either the app
+ * can still be closed. */
 int start_folder(struct app *app, struct err *err) MUST_CHECK;
 /* Everything else but the listener and the threads. A database that is open stays. */
 int start_open(struct app *app, struct err *err) MUST_CHECK;
