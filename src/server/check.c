@@ -1,5 +1,7 @@
 /* check.c - everything that a row promises is there. */
 #include "server/check.h"
+#include "server/weights.h"
+#include "store/blob_objects.h"
 
 struct faults {
 	struct app *app;
@@ -19,9 +21,24 @@ static void fault(struct faults *f, const char *fmt, ...)
 	(void)putchar('\n');
 }
 
+/* What the folder lacks is no fault when the object store has it. */
+static void check_object(struct faults *f, const struct model_mirror *x, const char *key,
+                         const char *path, uint64_t size)
+{
+	struct err err = {0};
+	bool has = false;
+
+	if (blob_objects_has(f->app->objects, key, size, &has, &err) < 0)
+		fault(f, "weights %s (%s): %s: %s", x->id, x->source, path, err.msg);
+	else if (!has)
+		fault(f, "weights %s (%s): %s: its blob is not in the object store", x->id,
+		      x->source, path);
+}
+
 static void check_mirror(struct faults *f, struct arena *a, const struct model_mirror *x)
 {
 	struct manifest m = {0};
+	char key[BLOB_KEY_CAP];
 	struct digest name;
 	struct err err = {0};
 
@@ -29,14 +46,17 @@ static void check_mirror(struct faults *f, struct arena *a, const struct model_m
 		return;
 	f->manifests++;
 	if (x->manifest == NULL || digest_parse(str_of(x->manifest), &name, &err) < 0 ||
-	    blobs_get_manifest(f->app->blobs, a, &name, &m, &err) < 0) {
+	    weights_manifest(f->app, a, &name, &m, &err) < 0) {
 		fault(f, "weights %s (%s): manifest: %s", x->id, x->source, err.msg);
 		return;
 	}
 	for (size_t i = 0; i < m.n; i++) {
 		f->blobs++;
 		err_clear(&err);
-		if (!blobs_has(f->app->blobs, &m.file[i].sha256, m.file[i].size))
+		blob_object_key(&m.file[i].sha256, key);
+		if (weights_in_objects(f->app))
+			check_object(f, x, key, m.file[i].path, m.file[i].size);
+		else if (!blobs_has(f->app->blobs, &m.file[i].sha256, m.file[i].size))
 			fault(f, "weights %s (%s): %s: its blob is missing", x->id, x->source,
 			      m.file[i].path);
 		else if (blobs_verify(f->app->blobs, &m.file[i].sha256, NULL, NULL, &err) < 0)

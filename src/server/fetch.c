@@ -694,6 +694,10 @@ int ctx_mirror_delete(void *of, const struct principal *principal, const char *i
 		return -1;
 	r = mirror_collect(app, &name, 0, &(struct blobs_way){0}, &gone, err);
 	*freed_bytes = gone.bytes;
+	if (r == 0 && weights_in_objects(app)) {
+		r = mirror_collect_objects(app, &name, 0, -1, &(struct blobs_way){0}, &gone, err);
+		*freed_bytes = gone.bytes;
+	}
 	mirror_room_changed(app);
 	return r;
 }

@@ -20,6 +20,7 @@ struct gc {
 	bool dry_run;
 	int64_t min_age_s;
 	uint64_t collected; /* bytes of blobs that nothing names */
+	bool in_objects;    /* what is found is in the object store */
 };
 
 /* ---- what deleted rows left ---------------------------------------------------------------- */
@@ -219,6 +220,9 @@ static void found_blob(void *arg, const struct blobs_item *x)
 		FMT(more, "with %.*s; %s", WORDS_MAX / 2, x->largest, words[x->kind].words);
 	else
 		FMT(more, "%s", words[x->kind].words);
+	if (g->in_objects)
+		(void)snprintf(more + strlen(more), sizeof(more) - strlen(more),
+		               "; in the object store");
 	maintenance_found(g->t, &(struct maintenance_item){
 					.kind = words[x->kind].kind,
 					.name = x->name,
@@ -240,6 +244,11 @@ static int collect_weights(struct gc *g, struct err *err)
 	if (r == 0)
 		r = blobs_gc(g->app->blobs, g->min_age_s, &way, &out, err);
 	g->collected += out.bytes;
+	if (r < 0)
+		return -1;
+	g->in_objects = true;
+	r = mirror_collect_objects(g->app, NULL, 0, g->min_age_s, &way, &out, err);
+	g->in_objects = false;
 	return r;
 }
 

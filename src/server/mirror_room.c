@@ -6,6 +6,8 @@
 #include "server/mirror_room.h"
 #include "base/units.h"
 #include "server/inputs.h"
+#include "server/weights.h"
+#include "store/blob_objects.h"
 
 #include <sys/queue.h>
 
@@ -142,32 +144,86 @@ int mirror_collect(struct app *app, const struct digest *only, int64_t min_age_s
 	                     way, out, err);
 }
 
+int mirror_collect_objects(struct app *app, const struct digest *only, int64_t min_age_s,
+                           int64_t loose_age_s, const struct blobs_way *way,
+                           struct blobs_collected *out, struct err *err)
+{
+	struct collect c = {app, only, NULL};
+	const struct blob_objects_collect job = {
+		.os = app->objects,
+		.here = app->blobs,
+		.min_age_s = min_age_s,
+		.loose_age_s = loose_age_s,
+		.by = &(struct blobs_choice){keep, NULL, &c},
+		.way = way,
+		.cancel = &app->stopping,
+	};
+
+	*out = (struct blobs_collected){0};
+	return weights_in_objects(app) ? blob_objects_collect(&job, out, err) : 0;
+}
+
 /* ---- evicting ------------------------------------------------------------------------------ */
 
 struct eviction {
 	struct app *app;
 	const struct blobs_way *way; /* of the sources */
 	struct arena *a;
-	struct meta_idle *idle; /* least recently used first */
+	struct victim {
+		const struct meta_idle *of;
+		bool kept; /* in the object store: its rows stay */
+	} * idle;          /* least recently used first */
 	size_t n, next;
 	struct blobs_collected *out;
 };
 
+/* Behind those of no job, for the folder is only a cache of them. */
+static int add_used(struct eviction *e, struct meta_idle **all, size_t *n, struct err *err)
+{
+	AUTO_MAP struct map *seen = map_new();
+	struct model_mirror *x = NULL;
+	struct meta_idle *both;
+	size_t n_x = 0;
+
+	if (!weights_in_objects(e->app))
+		return 0;
+	if (meta_mirrors(e->app->meta, e->a, NULL, &x, &n_x, err) < 0)
+		return -1;
+	both = ARENA_ARRAY(e->a, struct meta_idle, *n + n_x + 1);
+	for (size_t i = 0; i < *n; i++) {
+		both[i] = (*all)[i];
+		(void)map_set(seen, str_of(both[i].manifest), e);
+	}
+	for (size_t i = 0; i < n_x; i++)
+		if (x[i].manifest != NULL && map_set(seen, str_of(x[i].manifest), e) == NULL)
+			both[(*n)++] = (struct meta_idle){x[i].manifest, x[i].source,
+			                                  x[i].bytes_total, x[i].used_ms};
+	*all = both;
+	return 0;
+}
+
 static int find_idle(struct eviction *e, struct err *err)
 {
 	struct meta_idle *all = NULL;
-	struct digest d;
-	size_t n = 0;
+	size_t n = 0, n_idle;
 
 	e->n = e->next = 0;
 	if (meta_mirrors_idle(e->app->meta, e->a, &all, &n, err) < 0)
 		return -1;
-	e->idle = all;
+	n_idle = n;
+	if (add_used(e, &all, &n, err) < 0)
+		return -1;
+	e->idle = ARENA_ARRAY(e->a, struct victim, n + 1);
 	for (size_t i = 0; i < n; i++) {
-		if (digest_parse(str_of(all[i].manifest), &d, err) < 0)
+		struct digest d;
+		bool kept;
+
+		if (digest_parse(str_of(all[i].manifest), &d, err) < 0 ||
+		    weights_are_kept(e->app, &d, &kept, err) < 0)
 			return -1;
-		if (!blobs_pinned(e->app->blobs, &d)) /* else a job is about to name it */
-			all[e->n++] = all[i];
+		if (blobs_pinned(e->app->blobs, &d) || (i >= n_idle && !kept))
+			continue; /* a job is about to name it, or has and needs the folder */
+		e->idle[e->n++] = (struct victim){&all[i], kept};
 	}
 	return 0;
 }
@@ -182,7 +238,7 @@ static int would_free(struct eviction *e, size_t first, size_t n, struct blobs_c
 	                        each != NULL ? each->arg : NULL};
 
 	for (size_t i = first; i < first + n; i++)
-		(void)map_set(victims, str_of(e->idle[i].manifest), e);
+		(void)map_set(victims, str_of(e->idle[i].of->manifest), e);
 	return blobs_collect(e->app->blobs, 0, &(struct blobs_choice){keep, NULL, &c}, &dry, out,
 	                     err);
 }
@@ -217,32 +273,43 @@ static size_t victims(const struct eviction *e, uint64_t bytes)
 	size_t n = 0;
 
 	while (e->next + n < e->n && (n == 0 || sum < bytes))
-		sum += e->idle[e->next + n++].bytes;
+		sum += e->idle[e->next + n++].of->bytes;
 	return n;
+}
+
+/* From where it may be had again: the object store, with its rows; else its source. */
+static int drop_one(struct eviction *e, const struct victim *v, struct map *kept, struct err *err)
+{
+	const struct meta_idle *x = v->of;
+	bool evicted = v->kept;
+	char bytes[UNITS_CAP];
+
+	if (v->kept)
+		(void)map_set(kept, str_of(x->manifest), e);
+	else if (meta_mirror_evict(e->app->meta, x->manifest, &evicted, err) < 0)
+		return -1;
+	if (!evicted)
+		return 0; /* a job has resolved it just now */
+	atomic_fetch_add(&e->app->room->evicted, 1);
+	log_info("weights evicted: source=%s manifest=%s size=%s%s", x->source, x->manifest,
+	         units_show_bytes(x->bytes, bytes), v->kept ? " kept=objects" : "");
+	app_crash_at("evict:row");
+	return 0;
 }
 
 static int drop_sources(struct eviction *e, size_t n, struct err *err)
 {
-	struct mirror_room *r = e->app->room;
+	AUTO_MAP struct map *kept = map_new();
+	struct collect c = {e->app, NULL, kept};
 	struct blobs_collected gone;
 
-	for (size_t i = 0; i < n; i++) {
-		const struct meta_idle *x = &e->idle[e->next++];
-		bool evicted = false;
-		char bytes[UNITS_CAP];
-
-		if (meta_mirror_evict(e->app->meta, x->manifest, &evicted, err) < 0)
+	for (size_t i = 0; i < n; i++)
+		if (drop_one(e, &e->idle[e->next++], kept, err) < 0)
 			return -1;
-		if (!evicted)
-			continue; /* a job has resolved it just now */
-		atomic_fetch_add(&r->evicted, 1);
-		log_info("weights evicted: source=%s manifest=%s size=%s", x->source, x->manifest,
-		         units_show_bytes(x->bytes, bytes));
-		app_crash_at("evict:row");
-	}
-	if (mirror_collect(e->app, NULL, 0, e->way, &gone, err) < 0)
+	if (blobs_collect(e->app->blobs, 0, &(struct blobs_choice){keep, drop_tree, &c}, e->way,
+	                  &gone, err) < 0)
 		return -1;
-	atomic_fetch_add(&r->evicted_bytes, gone.bytes);
+	atomic_fetch_add(&e->app->room->evicted_bytes, gone.bytes);
 	add(e, &gone);
 	return 0;
 }

@@ -4,6 +4,9 @@
  * of other fetches, then sources that no job which waits or runs has resolved. What cannot go is
  * waited for (ERR_MIRROR_FULL), or refused when it could never fit (ERR_MIRROR_TOO_SMALL).
  *
+ * With --objects the folder is a cache of the object store (weights.h): what goes from it are blobs
+ * and manifests, in use or not, and their rows stay.
+ *
  * Each blob counts once, however many sources and trees of the node cache have a name of it.
  * Eviction goes row, tree, manifest, blobs: killed anywhere, nothing names what is gone, and the
  * next collector takes the rest.
@@ -52,5 +55,11 @@ int mirror_room_view(struct app *app, struct mirror_room_view *out, struct err *
 int mirror_collect(struct app *app, const struct digest *only, int64_t min_age_s,
                    const struct blobs_way *way, struct blobs_collected *out,
                    struct err *err) MUST_CHECK;
+
+/* The same in the object store, where --objects has one; and blobs that no manifest names, when
+ * they are older than loose_age_s (< 0: they are not looked for). */
+int mirror_collect_objects(struct app *app, const struct digest *only, int64_t min_age_s,
+                           int64_t loose_age_s, const struct blobs_way *way,
+                           struct blobs_collected *out, struct err *err) MUST_CHECK;
 
 #endif

@@ -77,7 +77,7 @@ int weights_manifest(struct app *app, struct arena *a, const struct digest *name
 }
 
 /* Its object, once nobody is about to remove it. */
-static int is_kept(struct app *app, const struct digest *name, bool *kept, struct err *err)
+int weights_are_kept(struct app *app, const struct digest *name, bool *kept, struct err *err)
 {
 	char key[BLOB_KEY_CAP];
 	struct objstore_info info;
@@ -126,7 +126,7 @@ int weights_find(struct app *app, struct blob_pins *pins, const char *manifest,
 	}
 	if (pins != NULL)
 		blob_pins_add(pins, &name);
-	if (is_kept(app, &name, &kept, err) < 0)
+	if (weights_are_kept(app, &name, &kept, err) < 0)
 		return -1;
 	if (weights_manifest(app, a, &name, &m, err) < 0) {
 		if (err_info(err)->retry)

@@ -29,6 +29,9 @@ int weights_find(struct app *app, struct blob_pins *pins, const char *manifest,
 /* The list of files: the folder's, else the object store's. */
 int weights_manifest(struct app *app, struct arena *a, const struct digest *name,
                      struct manifest *m, struct err *err) MUST_CHECK;
+/* Is the manifest's object there, and with it all that it names? Without --objects: no. */
+int weights_are_kept(struct app *app, const struct digest *name, bool *kept,
+                     struct err *err) MUST_CHECK;
 /* May a runner whose job has these inputs read this object? It may, if one of its manifests it is,
  * or is named there. */
 int weights_may_read(struct app *app, const struct resolved *f, const char *key, bool *yes,

@@ -159,10 +159,66 @@ def test_a_store_that_goes_away_is_waited_for(empty_cluster, minio):
     assert c.process.wait(DEADLINE_S) == 9
     minio.kill()
     c.restart()
-    until(lambda: "waiting for the object store" in c.logs(again))
+    until(lambda: "waiting for the object store" in json.dumps(c.job(again)))
     minio.start()
     c.wait(again, "TRAINING_JOB_COMPLETED")
     assert c.user_lines(again) == [sum_of("model")]
+
+
+def test_the_folder_is_a_cache_with_a_limit(empty_cluster, minio):
+    """What goes from it is no loss: the rows stay, and a job whose source is gone gets its weights from the bucket."""
+    c = start(empty_cluster, minio, "--mirror-bytes", "50Mi")
+    folders = [model(c, name) for name in ("one", "two", "three")]
+    jobs = [c.push([SUM], weights=weights(folder)) for folder in folders]
+    for job, name in zip(jobs, ("one", "two", "three")):
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        assert c.user_lines(job) == [sum_of(name)]
+    assert len(objects(minio)) == 12 and [w["state"] for w in c.json("weights", "ls")] == ["READY"] * 3
+    assert sum(p.stat().st_size for p in (c.data / "store/blobs").rglob("*") if p.is_file()) < 50 * MIB
+    for folder in folders:
+        shutil.rmtree(folder)
+    for job, name in zip(jobs, ("one", "two", "three")):
+        again = c.json("recreate", job["id"])
+        c.wait(again, "TRAINING_JOB_COMPLETED")
+        assert c.user_lines(again) == [sum_of(name)]
+    c.stop()
+    assert c.cli("server", "--data", c.data, *c.flags, "--check", "--log-level", "error").out.endswith(": 0 faults\n")
+
+
+def test_deleted_weights_leave_the_bucket(empty_cluster, minio):
+    """By name, and what nothing names; blobs that other weights have stay."""
+    c = start(empty_cluster, minio)
+    one, two = model(c, "one"), model(c, "two")
+    shutil.copy(one / "sub/b.bin", two / "sub/b.bin")
+    for folder in (one, two):
+        c.wait(c.push(["true"], weights=weights(folder)), "TRAINING_JOB_COMPLETED")
+    assert len(objects(minio)) == 7
+    row = next(w for w in c.json("weights", "ls") if w["source"].endswith("one"))
+    c.cli("weights", "rm", row["id"], "--yes")
+    left = objects(minio)
+    assert len(left) == 4 and sum(o.size for o in left if "/blobs/" in o.key) == sum(p.stat().st_size for p in two.rglob("*.bin"))
+    digest = hashlib.sha256(b"loose").hexdigest()
+    minio.client.put_object(Bucket="data", Key=f"{PREFIX}/blobs/sha256/{digest[:2]}/{digest}", Body=b"loose")
+    assert "in the object store" in c.cli("cache", "gc", "--older-than", "0s", "--dry-run").out and len(objects(minio)) == 5
+    assert "in the object store" in c.cli("cache", "gc", "--older-than", "0s", "--yes").out
+    assert sorted(o.key for o in objects(minio)) == sorted(o.key for o in left)
+
+
+def test_what_the_bucket_has_lost_is_found_and_put_again(empty_cluster, minio):
+    c = start(empty_cluster, minio)
+    folder = model(c)
+    job = c.push([SUM], weights=weights(folder))
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert c.cli("cache", "verify").code == 0
+    lost = next(o for o in objects(minio) if "/blobs/" in o.key and o.size > MIB)
+    minio.client.delete_object(Bucket="data", Key=lost.key)
+    shutil.rmtree(folder)
+    said = c.cli("cache", "verify", code=None)
+    assert "missing in the object store" in said.out and said.code != 0, said
+    assert len([o for o in objects(minio) if "/manifests/" in o.key]) == 0
+    again = c.json("recreate", job["id"])
+    c.wait(again, "TRAINING_JOB_COMPLETED")
+    assert len(objects(minio)) == 4 and lost.key in [o.key for o in objects(minio)]
 
 
 def test_a_runner_reads_its_own_weights_only(empty_cluster, minio):

@@ -574,6 +574,224 @@ static void tree_is_given_up_when_canceled(void **state UNUSED)
 	assert_int_equal(count_files("canceled/blobs"), 0);
 }
 
+/* ---- collecting ---------------------------------------------------------------------------- */
+
+struct rows { /* manifests that are named */
+	const struct digest *d;
+	size_t n;
+	unsigned told;
+};
+
+static int keep(void *arg, const struct digest *manifest, bool *keep, struct err *err UNUSED)
+{
+	const struct rows *r = arg;
+
+	*keep = false;
+	for (size_t i = 0; i < r->n; i++)
+		*keep = *keep || digest_same(&r->d[i], manifest);
+	return 0;
+}
+
+static void count_told(void *arg, const struct blobs_item *x UNUSED)
+{
+	((struct rows *)arg)->told++;
+}
+
+static int collect(struct objstore *os, struct blobs *b, struct rows *rows, int64_t loose_age_s,
+                   bool dry_run, struct blobs_collected *out, struct err *err)
+{
+	const struct blobs_choice by = {keep, NULL, rows};
+	const struct blobs_way way = {dry_run, count_told, rows};
+	const struct blob_objects_collect job = {
+		.os = os, .here = b, .loose_age_s = loose_age_s, .by = &by, .way = &way};
+
+	return blob_objects_collect(&job, out, err);
+}
+
+/* All that is named is there, and is as it should be. */
+static void whole(struct objstore *os, const struct digest *m, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct manifest list;
+		struct err err = {0};
+		char key[BLOB_KEY_CAP];
+
+		assert_ok(blob_objects_manifest(os, a, &m[i], &list, &err), &err);
+		for (size_t k = 0; k < list.n; k++) {
+			bool has = false;
+
+			blob_object_key(&list.file[k].sha256, key);
+			assert_ok(blob_objects_has(os, key, list.file[k].size, &has, &err), &err);
+			assert_true(has);
+		}
+	}
+}
+
+static int count_object(void *arg, const struct blob_object *x UNUSED, struct err *err UNUSED)
+{
+	++*(unsigned *)arg;
+	return 0;
+}
+
+static unsigned count_objects(struct objstore *os, enum blobs_kind kind)
+{
+	struct err err = {0};
+	unsigned n = 0;
+
+	assert_ok(blob_objects_each(os, kind, count_object, &n, &err), &err);
+	return n;
+}
+
+#define OWN 5 /* of the contents of a manifest, those that no other seed has */
+#define DISTINCT 6
+
+static void what_no_row_names_goes(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
+	AUTO_BLOBS struct blobs *here = open_blobs("collect-here");
+	struct digest m[3];
+	struct rows rows = {m, 1, 0};
+	struct blobs_collected out;
+	struct err err = {0};
+
+	fill(os, "collect-from", 3, m);
+	assert_int_equal(count_objects(os, BLOBS_BLOB), 3 * OWN + 1);
+	assert_ok(objstore_put(os, "blobs/sha256/ab/nonsense", STR_LIT("x"), &err), &err);
+	assert_ok(collect(os, here, &rows, 0, true, &out, &err), &err);
+	assert_int_equal(out.manifests, 2);
+	assert_int_equal(out.files, 2 * OWN);
+	assert_true(out.bytes > 2 * LARGE);
+	assert_int_equal(rows.told, 2);
+	whole(os, m, 3);
+	{
+		/* a put relies on one: it stays, with all that it names */
+		AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(here);
+
+		blob_pins_add(pins, &m[1]);
+		assert_ok(collect(os, here, &rows, 0, false, &out, &err), &err);
+		assert_int_equal(out.manifests, 1);
+		assert_int_equal(out.files, OWN);
+		whole(os, m, 2);
+	}
+	assert_int_equal(count_objects(os, BLOBS_MANIFEST), 2);
+	rows.n = 0;
+	assert_ok(collect(os, here, &rows, -1, false, &out, &err), &err);
+	assert_int_equal(out.manifests, 2);
+	assert_int_equal(count_objects(os, BLOBS_MANIFEST) + count_objects(os, BLOBS_BLOB), 0);
+}
+
+static void blobs_without_a_manifest_go_by_age(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
+	AUTO_BLOBS struct blobs *here = open_blobs("loose-here");
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(here);
+	struct digest m[1], loose = hash_sha256("loose", 5), pinned = hash_sha256("pinned", 6);
+	struct rows rows = {m, 1, 0};
+	struct blobs_collected out;
+	struct err err = {0};
+	char key[BLOB_KEY_CAP];
+
+	fill(os, "loose-from", 1, m);
+	blob_object_key(&loose, key);
+	assert_ok(objstore_put(os, key, STR_LIT("loose"), &err), &err);
+	blob_object_key(&pinned, key);
+	assert_ok(objstore_put(os, key, STR_LIT("pinned"), &err), &err);
+	blob_pins_add(pins, &pinned);
+	assert_ok(collect(os, here, &rows, 3600, false, &out, &err), &err);
+	assert_int_equal(out.files, 0);
+	assert_ok(collect(os, here, &rows, 0, false, &out, &err), &err);
+	assert_int_equal(out.files, 1);
+	assert_int_equal(out.bytes, 5);
+	assert_int_equal(count_objects(os, BLOBS_BLOB), DISTINCT + 1);
+	whole(os, m, 1);
+}
+
+/* Whichever call fails, what a row names is whole, and so is what a manifest names. */
+static void collection_that_fails_anywhere_is_ended_later(void **state UNUSED)
+{
+	bool done = false;
+
+	for (unsigned n = 1; n < 100 && !done; n++) {
+		AUTO_FREE char *dir = xasprintf("dir:%s/ends-%u", folder, n);
+		AUTO_FREE char *url = xasprintf("fault:%u:%s", n, dir);
+		AUTO_OBJSTORE struct objstore *os = open_store(dir), *fault = open_store(url);
+		AUTO_BLOBS struct blobs *here = open_blobs("ends-here");
+		struct digest m[2];
+		struct rows rows = {m, 1, 0};
+		struct blobs_collected out;
+		struct err err = {0};
+
+		fill(os, "ends-from", 2, m);
+		done = collect(fault, here, &rows, 0, false, &out, &err) == 0;
+		err_clear(&err);
+		whole(os, m, count_objects(os, BLOBS_MANIFEST));
+		assert_ok(collect(os, here, &rows, 0, false, &out, &err), &err);
+		whole(os, m, 1);
+		assert_int_equal(count_objects(os, BLOBS_MANIFEST), 1);
+		assert_int_equal(count_objects(os, BLOBS_BLOB), DISTINCT);
+	}
+	assert_true(done);
+}
+
+struct racer {
+	struct objstore *os;
+	struct blobs *b;
+	struct digest m;
+	atomic_bool stop, named; /* named: there is a row */
+};
+
+static int keep_named(void *arg, const struct digest *manifest UNUSED, bool *keep,
+                      struct err *err UNUSED)
+{
+	*keep = atomic_load(&((struct racer *)arg)->named);
+	return 0;
+}
+
+static void *collector(void *arg)
+{
+	struct racer *r = arg;
+	const struct blobs_choice by = {keep_named, NULL, r};
+	const struct blobs_way way = {0};
+	const struct blob_objects_collect job = {.os = r->os, .here = r->b, .by = &by, .way = &way};
+
+	while (!atomic_load(&r->stop)) {
+		struct blobs_collected out;
+		struct err err = {0};
+
+		assert_ok(blob_objects_collect(&job, &out, &err), &err);
+	}
+	return NULL;
+}
+
+/* A collector that never rests, and puts that rely on what it is about to remove. */
+static void puts_race_with_a_collector(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
+	AUTO_BLOBS struct blobs *b = open_blobs("race");
+	struct racer r = {.os = os, .b = b, .m = make_manifest(b, 1)};
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, collector, &r), 0);
+	for (unsigned i = 0; i < 60; i++) {
+		AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(b);
+		struct err err = {0};
+		const struct blob_objects_put job = {
+			.from = b, .to = os, .pins = pins, .manifest = &r.m};
+
+		assert_ok(blob_objects_put(&job, &err), &err);
+		atomic_store(&r.named, true);
+		blob_pins_free(pins);
+		pins = NULL;
+		whole(os, &r.m, 1);
+		clock_sleep_ms(i % 3);
+		whole(os, &r.m, 1);
+		atomic_store(&r.named, false); /* the row goes, and the collector sees it */
+	}
+	atomic_store(&r.stop, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 static char of_mem[] = "mem:", of_dir[] = "dir:";
 
 static const struct CMUnitTest tests[] = {
@@ -591,6 +809,10 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(tree_of_a_killed_maker_is_gone_on_with),
 	cmocka_unit_test(tree_asked_for_twice_is_fetched_once),
 	cmocka_unit_test(tree_is_given_up_when_canceled),
+	cmocka_unit_test(what_no_row_names_goes),
+	cmocka_unit_test(blobs_without_a_manifest_go_by_age),
+	cmocka_unit_test(collection_that_fails_anywhere_is_ended_later),
+	cmocka_unit_test(puts_race_with_a_collector),
 };
 
 static int set_up(void **state UNUSED)
