@@ -2,6 +2,7 @@
 #include "server/check.h"
 #include "server/weights.h"
 #include "store/blob_objects.h"
+#include "store/joblog_segment.h"
 
 struct faults {
 	struct app *app;
@@ -99,6 +100,19 @@ static void check_checkpoint(struct faults *f, struct arena *a, const struct mod
 	}
 }
 
+/* Those here are a copy; where there is no other, a log has no digest to check it by. */
+static void check_log(struct faults *f, const struct model_job *job)
+{
+	struct err err = {0};
+	size_t n = 0;
+
+	if (f->app->set.objects == NULL)
+		return;
+	if (segment_check(f->app->objects, job->id, &n, &err) < 0)
+		fault(f, "log of job %s: %s", job->id, err.msg);
+	f->objects += n;
+}
+
 int check_all(struct app *app, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -122,6 +136,7 @@ int check_all(struct app *app, struct err *err)
 			return -1;
 		for (size_t k = 0; k < n_c; k++)
 			check_checkpoint(&f, a, &c[k]);
+		check_log(&f, &job[i]);
 	}
 	(void)printf("checked: %zu jobs, %llu manifests, %llu blobs, %llu checkpoints, %llu"
 	             " objects: %llu faults\n",

@@ -288,3 +288,43 @@ int segment_get(struct objstore *os, const char *key, const struct segment *s,
 	buf_str(state, str_n(rest.p, rest.n - 1)); /* without the empty line */
 	return buf_check(state, "the state of a log", err);
 }
+
+static int check_file(struct objstore *os, struct arena *a, const char *job_id,
+                      const struct segment *s, size_t n, int fd, struct err *err)
+{
+	struct segment_piece *p = ARENA_ARRAY(a, struct segment_piece, n);
+	size_t n_p = segment_pieces(s, n, p);
+	uint64_t end = n_p > 0 ? p[n_p - 1].to : 0;
+
+	for (size_t i = 0; i < n_p; i++) {
+		AUTO_BUF struct buf state = BUF_INIT(SEGMENT_STATE_MAX);
+		const struct segment *of = &s[p[i].i];
+
+		if (segment_get(os, segment_key(a, job_id, of), of, &p[i], fd, &state, err) < 0)
+			return -1;
+	}
+	return s[n - 1].from <= end
+	               ? 0
+	               : err_set(err, ERR_CORRUPT, "%s: no segment begins at byte %" PRIu64,
+	                         s->file, end);
+}
+
+int segment_check(struct objstore *os, const char *job_id, size_t *n, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_FD int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	struct segment *s;
+	size_t all;
+
+	if (fd < 0)
+		return err_errno(err, errno, "/dev/null");
+	if (segment_list(os, a, job_id, NULL, &s, &all, err) < 0)
+		return -1;
+	*n = all;
+	for (size_t run; all > 0; s += run, all -= run) {
+		run = segment_run(s, all);
+		if (check_file(os, a, job_id, s, run, fd, err) < 0)
+			return -1;
+	}
+	return 0;
+}

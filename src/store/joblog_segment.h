@@ -59,5 +59,8 @@ int segment_put(struct objstore *os, const char *key, int fd, uint64_t from, uin
 int segment_get(struct objstore *os, const char *key, const struct segment *s,
                 const struct segment_piece *p, int fd, struct buf *state,
                 struct err *err) MUST_CHECK;
+/* Reads all segments of a job that count. ERR_CORRUPT: one of them is damaged, or one is missing
+ * between others. *n: how many there are. */
+int segment_check(struct objstore *os, const char *job_id, size_t *n, struct err *err) MUST_CHECK;
 
 #endif

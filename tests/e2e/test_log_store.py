@@ -10,6 +10,12 @@ from test_objects import PREFIX, flags
 LINES = 1500
 
 
+@pytest.fixture(params=["minio", "versitygw"])
+def store(request, empty_cluster):
+    with s3_running(empty_cluster.folder, request.param) as one:
+        yield one
+
+
 @pytest.fixture
 def minio(empty_cluster):
     with s3_running(empty_cluster.folder, "minio") as store:
@@ -51,11 +57,11 @@ def lose_logs(c):
     shutil.rmtree(c.data / "logs")
 
 
-def test_the_folder_of_a_running_job_is_lost(empty_cluster, minio):
-    c = empty_cluster.start(*flags(empty_cluster, minio))
+def test_the_folder_of_a_running_job_is_lost(empty_cluster, store):
+    c = empty_cluster.start(*flags(empty_cluster, store))
     job = c.push([counting("one", 1, 900), counting("two", 901, LINES)])
     until(lambda: "line 900" in c.user_lines(job))
-    until(lambda: stored(minio, job, "node-0.log"))
+    until(lambda: stored(store, job, "node-0.log"))
     platform = [x for x in c.logs(job).splitlines() if x.startswith("stoker:")]
     c.release(job, "one")
     until(lambda: "line 1000" in c.user_lines(job))
@@ -67,14 +73,15 @@ def test_the_folder_of_a_running_job_is_lost(empty_cluster, minio):
     c.wait(job, "TRAINING_JOB_COMPLETED")
     whole(c, job)
     assert [x for x in c.logs(job).splitlines() if x.startswith("stoker:")][:len(platform)] == platform
-    until(lambda: len(stored(minio, job, "node-0.log")) == 1)  # one object, once it has settled
+    until(lambda: len(stored(store, job, "node-0.log")) == 1)  # one object, once it has settled
     c.stop()
     lose_logs(c)
+    assert c.cli("server", "--data", c.data, "--check", "--log-level", "error", *c.flags).out.endswith(": 0 faults\n")
     c.restart()
     whole(c, job)
     assert c.json("metrics", job["id"])["per_node_metrics"][0]["metrics"]["cpu_usage"]
     assert c.api("DELETE", f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}")[0] == 200
-    until(lambda: not stored(minio, job))
+    until(lambda: not stored(store, job))
 
 
 def test_the_store_goes_away(empty_cluster, minio):
@@ -110,6 +117,12 @@ def test_a_job_that_has_just_ended(empty_cluster, minio):
         c.restart()
         whole(c, job)
         assert len(c.logs(job).splitlines()) == len(shown.splitlines())
+    c.stop()
+    check = ("server", "--data", c.data, "--check", "--log-level", "error", *c.flags)
+    assert c.cli(*check).out.endswith(": 0 faults\n")
+    key = stored(minio, job, "node-0.log")[0]
+    minio.client.put_object(Bucket="data", Key=key, Body=minio.body(key)[:-1] + b"?")
+    assert f"log of job {job['id']}: " in c.cli(*check, code=None).out
 
 
 def test_another_server(empty_cluster, minio, server, target):  # noqa: F811

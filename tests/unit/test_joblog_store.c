@@ -459,9 +459,12 @@ static void test_damage(void **state)
 	store(&w, &w.now);
 	assert_ok(segment_list(w.os, w.a, JOB, NULL, &s, &n, &w.err), &w.err);
 	assert_int_equal(n, 1);
+	assert_ok(segment_check(w.os, JOB, &n, &w.err), &w.err);
+	assert_int_equal(n, 1);
 	assert_ok(objstore_put(w.os, segment_key(w.a, JOB, &s[0]), STR_LIT("stoker-log-segment 1 "),
 	                       &w.err),
 	          &w.err);
+	assert_err(segment_check(w.os, JOB, &n, &w.err), &w.err, ERR_CORRUPT, "node-0.log");
 	burn(&w, &w.now);
 	start(&w, &w.now, true);
 	print(&w, 1);
