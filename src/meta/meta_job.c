@@ -208,6 +208,8 @@ int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struc
 {
 	struct where w CLEANUP(where_done);
 	const char *order = q->ascending ? "ASC" : "DESC";
+	/* what each of them finds a row by: others than SQLite have no index of the rowid */
+	const char *key = db_is_sqlite(m->db) ? "rowid" : "id";
 	char sql[4000];
 
 	*n = 0;
@@ -222,10 +224,10 @@ int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struc
 	}
 	w.v[w.n++] = db_u64(q->limit > 0 ? q->limit : META_LIST_MAX);
 	FMT(sql,
-	    LIST "WHERE j.rowid IN (SELECT j.rowid FROM jobs j %s%s"
+	    LIST "WHERE j.%s IN (SELECT j.%s FROM jobs j %s%s"
 	         " ORDER BY j.created_ms %s, j.rowid %s LIMIT ?)"
 	         " ORDER BY j.created_ms %s, j.rowid %s",
-	    index_of(m, q), buf_cstr(&w.sql), order, order, order, order);
+	    key, key, index_of(m, q), buf_cstr(&w.sql), order, order, order, order);
 	return meta_list(m, a, sql, w.v, w.n, sizeof(**out), list_row, out, n, err);
 }
 
