@@ -57,7 +57,7 @@ docs: all
 	@tools/print_docs.sh
 
 bench:
-	@tools/parts.sh build run minio clients uv bench
+	@tools/parts.sh build run unit minio clients uv bench
 	@$(MAKE) --no-print-directory B=rel all
 	@ninja -C build/rel --quiet tests/bench/bench_store tests/bench/bench_run
 	@python3 tests/bench/bench.py

@@ -2,7 +2,7 @@
 """make bench: Stoker beside named peers, in interleaved rounds; a table on stdout, the same in build/bench.json.
 
     bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-far fetch-minio warm python
-                           checkpoint load check summarize push jobs line tails
+                           checkpoint load check summarize push jobs line databases tails
 
 BENCH_ROUNDS    rounds after one that warms up (5)
 BENCH_SIZE_MIB  size of the model and of the checkpoint (3072); the number of small files shrinks with it
@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 
+import databases
 import line
 import load
 import peers
@@ -465,6 +466,9 @@ class Bench:
     def start(self):
         start.first_line(self)
 
+    def databases(self):
+        databases.both(self, ROUNDS)
+
     def warm(self):
         start.warm_model(self)
 
@@ -487,7 +491,7 @@ class Bench:
 ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
         "python": Bench.python,
         "checkpoint": Bench.checkpoint, "load": Bench.load, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "jobs": load.many_jobs,
-        "line": line.long_line, "tails": load.many_tails}
+        "line": line.long_line, "databases": Bench.databases, "tails": load.many_tails}
 
 
 def place():

@@ -207,14 +207,14 @@ class Slurm:
 class Stoker(Server):
     """Our server on a data folder of its own."""
 
-    def __init__(self, binary, folder, *flags):
+    def __init__(self, binary, folder, *flags, says="listening on http://"):
         self.binary, self.data = binary, folder / "data"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("STOKER_", "AWS_"))}
         self.env.update(HOME=str(folder), XDG_CONFIG_HOME=str(folder / "config"), NO_COLOR="1")
         self.begin([binary, "server", "--data", self.data, "--listen", "127.0.0.1:0", *flags], folder / "stoker.log",
                    env=self.env, stdout=subprocess.PIPE)
         line = self.process.stdout.readline().decode()
-        if not line.startswith("listening on http://"):
+        if not line.startswith(says):
             raise RuntimeError(f"stoker server: {(folder / 'stoker.log').read_text()[-500:]}")
         self.url = line.split()[-1]
         self.env.update(STOKER_URL=self.url, STOKER_TOKEN=(self.data / "admin-token").read_text().strip())
