@@ -8,6 +8,7 @@
 #define SQLITE "sqlite:"
 #define DIR_ "dir:"
 #define S3 "s3://"
+#define OBJECTS_URL_MAX 8000
 #define MEMORY_MIN ((uint64_t)64 << 20) /* less runs no job: another unit was meant */
 #define AT(member) offsetof(struct settings, member)
 /* clang-format off */
@@ -298,19 +299,20 @@ static int check_objects(struct arena *a, const struct settings *s, struct err *
 
 const char *settings_objects_url(struct arena *a, const struct settings *s, const char *region)
 {
+	AUTO_BUF struct buf place = BUF_INIT(OBJECTS_URL_MAX);
 	struct err no = {0};
 	struct url u;
 
 	if (s->objects == NULL || strncmp(s->objects, S3, strlen(S3)) != 0)
 		return s->objects;
 	if (s->objects_endpoint == NULL)
-		return arena_printf(a, "s3:https://s3.%s.amazonaws.com/%s", region,
-		                    s->objects + strlen(S3));
-	if (settings_endpoint(a, s->objects_endpoint, &u, &no) < 0)
-		return s->objects; /* not reached: it was checked */
-	return arena_printf(a,
-	                    strchr(u.host, ':') != NULL ? "s3:%s://[%s]:%u/%s" : "s3:%s://%s:%u/%s",
-	                    u.scheme, u.host, u.port, s->objects + strlen(S3));
+		buf_printf(&place, "s3:https://s3.%s.amazonaws.com/", region);
+	else if (settings_endpoint(a, s->objects_endpoint, &u, &no) == 0)
+		buf_printf(&place,
+		           strchr(u.host, ':') != NULL ? "s3:%s://[%s]:%u/" : "s3:%s://%s:%u/",
+		           u.scheme, u.host, u.port);
+	url_encode(str_of(s->objects + strlen(S3)), true, &place);
+	return arena_strz(a, buf_view(&place));
 }
 
 static int check_move(const struct conf_list *ends, struct err *err)

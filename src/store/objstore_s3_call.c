@@ -40,8 +40,8 @@ static int refused(const struct s3store *s, const struct http_reply *reply, stru
 		kind = ERR_INVALID;
 	else if (strcmp(code, "RequestTimeout") == 0 || strcmp(code, "InternalError") == 0)
 		kind = ERR_UNAVAILABLE;
-	else if (s->signer != NULL && kind == ERR_DENIED && strstr(message, "expired") != NULL)
-		kind = ERR_UNAVAILABLE; /* the next try asks for another signature */
+	else if (s->signer != NULL && kind == ERR_DENIED)
+		kind = ERR_UNAVAILABLE; /* it has expired: the next try asks for another one */
 	err->retry_after_s = reply->retry_after_s;
 	if (code[0] != '\0')
 		return err_set(err, kind, "%s: %s (HTTP %d)", code, message, reply->status);

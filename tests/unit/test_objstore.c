@@ -93,8 +93,10 @@ static void suite_missing(struct objstore *os)
 	assert_err(objstore_copy(os, "s/none", "s/new", &err), &err, ERR_NOT_FOUND, "s/none");
 	assert_ok(objstore_del(os, "s/none", &err), &err);
 	assert_ok(objstore_del(os, "s/none/deeper", &err), &err);
-	assert_ok(objstore_list(os, "s/", NULL, 10, NULL, NULL, &more, &err), &err);
-	assert_false(more);
+	if (os->ops->list != NULL) {
+		assert_ok(objstore_list(os, "s/", NULL, 10, NULL, NULL, &more, &err), &err);
+		assert_false(more);
+	}
 	assert_int_equal(b.n, 0);
 }
 
@@ -286,11 +288,15 @@ static void note(void *arg, const char *key, const struct objstore_info *info)
 	FMT(k->key[k->n++], "%s", key);
 }
 
+static struct objstore *lister; /* the store behind one that cannot list */
+
 static void list_all(struct objstore *os, const char *prefix, size_t page, struct keys *out)
 {
 	struct err err = {0};
 	bool more = true;
 
+	if (os->ops->list == NULL)
+		os = lister;
 	out->n = 0;
 	while (more) {
 		size_t before = out->n;
@@ -461,13 +467,15 @@ static void suite(struct objstore *os)
 	suite_missing(os);
 	suite_fetch(os);
 	suite_put_get(os);
-	suite_many(os);
+	if (os->ops->list != NULL) /* it deletes by prefix */
+		suite_many(os);
 	suite_keys(os);
 	suite_put_file(os, 0);
 	suite_put_file(os, 1000);
 	suite_put_file(os, ((size_t)20 << 20) + 17);
 	suite_stream(os);
-	suite_list(os);
+	if (os->ops->list != NULL)
+		suite_list(os);
 	suite_parts(os, true);
 	suite_parts(os, false);
 }
@@ -529,6 +537,22 @@ static void objstore_fault_conforms(void **state UNUSED)
 	suite(os);
 }
 
+/* One signature in 64 has expired when it is used. */
+static int sign_by(void *arg, struct arena *a, const struct objstore_request *rq,
+                   struct objstore_signed *out, struct err *err)
+{
+	static atomic_uint calls;
+	struct objstore_request soon = *rq;
+
+	if (atomic_fetch_add(&calls, 1) % 64 != 0)
+		return objstore_presign(arg, a, rq, out, err);
+	soon.expires_s = 1;
+	if (objstore_presign(arg, a, &soon, out, err) < 0)
+		return -1;
+	clock_sleep_ms(2100);
+	return 0;
+}
+
 /* STOKER_TEST_S3=s3:http://host:port/bucket with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: an
  * empty bucket of a real store. */
 static void objstore_s3_conforms(void **state UNUSED)
@@ -537,6 +561,7 @@ static void objstore_s3_conforms(void **state UNUSED)
 	struct http_policy policy = {0};
 	AUTO_HTTP_CLIENT struct http_client *client = http_client_new(&policy);
 	AUTO_OBJSTORE struct objstore *os = NULL;
+	AUTO_OBJSTORE struct objstore *other = NULL;
 	struct objstore_env env = {
 		.client = client,
 		.key = {.access_key = getenv("AWS_ACCESS_KEY_ID"),
@@ -547,6 +572,7 @@ static void objstore_s3_conforms(void **state UNUSED)
 	char id[OBJSTORE_UPLOAD_CAP];
 	struct err err = {0};
 	struct objstore_swept swept = {0};
+	bool more = false;
 
 	if (url == NULL) {
 		print_message("# STOKER_TEST_S3 names no bucket: S3 is not tested\n");
@@ -554,6 +580,13 @@ static void objstore_s3_conforms(void **state UNUSED)
 	}
 	assert_ok(objstore_open(&os, url, &env, &err), &err);
 	suite(os);
+	env.signer = sign_by;
+	env.signer_arg = os;
+	assert_ok(objstore_open(&other, "signed:", &env, &err), &err);
+	lister = os;
+	suite(other);
+	assert_err(objstore_list(other, "", NULL, 10, NULL, NULL, &more, &err), &err,
+	           ERR_UNSUPPORTED, "");
 	assert_ok(objstore_parts_begin(os, "swept", id, &err), &err);
 	clock_sleep_ms(1100);
 	assert_ok(objstore_sweep(os, 3600, false, &swept, &err), &err);
