@@ -49,6 +49,7 @@
 	X(MIRROR,         "mirror",           "store/mirror.c",        "tickets, order and the first error of a fetch") \
 	X(BLOB_PINS,      "blob.pins",        "store/blob_pins.c",     "what fetches rely on: held while a collector renames one file") \
 	X(BLOB_BATCH,     "blob.batch",       "store/blob_batch.c",    "small blobs that wait for their sync") \
+	X(OBJSTORE,       "objstore",         "store/objstore_impl.h", "since when a store has been away") \
 	X(S3_UPLOAD,      "s3.upload",        "store/objstore_s3_upload.c", "the parts of an upload") \
 	X(XFER_WRITE,     "xfer.write",       "store/xfer.c",          "the journal of a transfer: held while 20 bytes are written") \
 	X(XFER,           "xfer",             "store/xfer.c",          "the parts of a transfer") \

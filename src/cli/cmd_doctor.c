@@ -148,22 +148,33 @@ static int ask_who(struct cli *c, const struct doc **about, struct err *err)
 	return 0;
 }
 
-/* The server says so itself, without the database. */
-static void check_database(struct cli *c, struct doctor *d, struct err *ignored)
+/* What the server needs: it says so itself, without any of it. */
+static void check_parts(struct cli *c, struct doctor *d, struct err *ignored)
 {
+	static const struct {
+		const char *key, *id, *ok, *bad;
+	} rows[] = {
+		{"database", "database_unavailable", "database: answers",
+	         "database: does not answer the server. Jobs go on running; look whether "
+	         "PostgreSQL runs and can be reached from the server's machine"},
+		{"objects", "unavailable", "object store: answers",
+	         "object store: away, full, or it refuses the server's keys. Jobs go on running, "
+	         "and their checkpoints wait; the server's log and GET /v1/status say why"},
+	};
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	const struct doc *health = NULL;
 
 	if (ask(c, "/healthz", &reply, ignored) < 0 || reply.status != 200 ||
-	    js_parse(c->arena, buf_view(&reply.body), &health, ignored) < 0 ||
-	    doc_get(health, "database") == NULL)
-		return; /* an older server */
-	if (str_eq(doc_text(doc_get(health, "database")), "ok"))
-		finding(d, OK, "database", "database: answers");
-	else
-		add(d, FAILURE, "database", "database_unavailable",
-		    "database: does not answer the server. Jobs go on running; look whether "
-		    "PostgreSQL runs and can be reached from the server's machine");
+	    js_parse(c->arena, buf_view(&reply.body), &health, ignored) < 0)
+		return;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct str state = doc_text(doc_get(health, rows[i].key));
+
+		if (str_eq(state, "ok"))
+			finding(d, OK, rows[i].key, "%s", rows[i].ok);
+		else if (state.n > 0) /* an older server says nothing */
+			add(d, FAILURE, rows[i].key, rows[i].id, rows[i].bad);
+	}
 }
 
 static bool check_server(struct cli *c, struct doctor *d)
@@ -184,7 +195,7 @@ static bool check_server(struct cli *c, struct doctor *d)
 		        "server %s answers, version %s; this program is %s. Install the server's "
 		        "version, or update the server (docs/operating.md, Upgrade)",
 		        c->url, version, STOKER_VERSION);
-	check_database(c, d, &e);
+	check_parts(c, d, &e);
 	return true;
 }
 

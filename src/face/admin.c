@@ -350,6 +350,8 @@ static int status_show(struct request *rq, struct err *err)
 	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_ANSWER struct answer an = {0};
 	struct server_status s = {0};
+	char why[OBJSTORE_WHY_MAX];
+	struct outage objects;
 	struct js *js = &an.js;
 
 	if (ctx->ops->status(ctx->of, face_principal(rq), rq->arena, &s, err) < 0)
@@ -371,9 +373,12 @@ static int status_show(struct request *rq, struct err *err)
 	for (size_t i = 0; i < s.n_nodes; i++)
 		show_node(js, &s.nodes[i]);
 	js_end(js);
-	js_kv_int(js, "database_away_ms", s.database_away_ms);
+	js_kv_int(js, "database_away_ms", outage_away_ms(&s.database, clock_wall_ms()));
+	objstore_outage(ctx->objects, &objects, why);
+	js_kv_int(js, "objects_away_ms", outage_away_ms(&objects, clock_wall_ms()));
+	js_kv(js, "objects_problem", objects.since_ms != 0 ? why : NULL);
 	js_key(js, "jobs");
-	if (s.database_away_ms == 0) {
+	if (s.database.since_ms == 0) {
 		js_open(js);
 		js_kv_u64(js, "active", s.jobs_active);
 		js_kv_u64(js, "pending", s.jobs_pending);

@@ -65,9 +65,8 @@ struct server_status {
 	int64_t started_ms;
 	uint64_t disk_free, disk_total, mirror_bytes, node_cache_bytes, node_cache_budget;
 	uint64_t mirror_budget, mirror_reserved, mirror_evicted, mirror_evicted_bytes;
-	uint64_t jobs_active, jobs_pending;             /* not known while the database is away */
-	int64_t database_away_ms;                       /* 0: it answers */
-	uint64_t database_outages, database_outages_ms; /* those that are over */
+	uint64_t jobs_active, jobs_pending; /* not known while the database is away */
+	struct outage database;
 	struct node_row *nodes;
 	size_t n_nodes;
 };

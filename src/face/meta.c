@@ -1,4 +1,5 @@
 /* meta.c - what the server says of itself: health, metrics, its API, and two plain pages. */
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/shown.h"
 #include "face/answer.h"
@@ -17,11 +18,15 @@ static int health(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_ANSWER struct answer an = {0};
+	char why[OBJSTORE_WHY_MAX];
+	struct outage objects;
 
 	answer_open(&an);
 	js_kv(&an.js, "status", "ok");
 	js_kv(&an.js, "role", "leader");
 	js_kv(&an.js, "database", ctx->ops->database_away(ctx->of) ? "away" : "ok");
+	objstore_outage(ctx->objects, &objects, why);
+	js_kv(&an.js, "objects", objects.since_ms != 0 ? "away" : "ok");
 	return answer_send(rq, &an, 200, err);
 }
 
@@ -114,27 +119,41 @@ static void node_gauges(struct buf *out, const struct server_status *s)
 	}
 }
 
+/* Of the database, or the object store. */
+static void outage_metrics(struct buf *out, const char *what, const struct outage *o)
+{
+	char name[60];
+
+	FMT(name, "%s_up", what);
+	one(out, name, "1 while it answers.", o->since_ms == 0);
+	FMT(name, "%s_away_seconds", what);
+	one(out, name, "How long it has not answered.",
+	    (double)outage_away_ms(o, clock_wall_ms()) / 1000.0);
+	FMT(name, "%s_outages_total", what);
+	total(out, name, "Outages that are over.", o->n);
+	FMT(name, "%s_outage_milliseconds_total", what);
+	total(out, name, "How long they were together.", o->total_ms);
+}
+
 static int metrics(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_BUF struct buf out = BUF_INIT(TEXT_MAX);
 	struct server_status s = {0};
+	char why[OBJSTORE_WHY_MAX];
+	struct outage objects;
 
 	if (ctx->ops->status(ctx->of, face_principal(rq), rq->arena, &s, err) < 0)
 		return -1;
+	objstore_outage(ctx->objects, &objects, why);
 	gauge(&out, "info", "The server's version.");
 	buf_puts(&out, "stoker_info{");
 	label(&out, "version", s.version);
 	buf_puts(&out, "} 1\n");
 	one(&out, "start_time_seconds", "When the server started.", (double)s.started_ms / 1000.0);
-	one(&out, "database_up", "1 while the database answers.", s.database_away_ms == 0);
-	one(&out, "database_away_seconds", "How long it has not answered.",
-	    (double)s.database_away_ms / 1000.0);
-	total(&out, "database_outages_total", "Outages of the database that are over.",
-	      s.database_outages);
-	total(&out, "database_outage_milliseconds_total", "How long they were together.",
-	      s.database_outages_ms);
-	if (s.database_away_ms == 0) {
+	outage_metrics(&out, "database", &s.database);
+	outage_metrics(&out, "objects", &objects);
+	if (s.database.since_ms == 0) {
 		gauge(&out, "jobs", "Jobs that have not ended.");
 		buf_printf(&out,
 		           "stoker_jobs{state=\"active\"} %" PRIu64

@@ -26,10 +26,10 @@ struct db {
 	struct cond read_free;
 	struct db_conn *readers[DB_READERS], *idle[DB_READERS];
 	size_t n_idle;
-	/* Of readers and of the writer: wall time; 0: the last begin was answered. Written under
-	 * read_lock. */
-	_Atomic int64_t away_ms[2];
-	struct db_outage past; /* under read_lock; since_ms is not used */
+	/* Of readers and of the writer: the last begin was not answered. Written under read_lock.
+	 */
+	atomic_bool away[2];
+	struct outage outage; /* of one of the two or both; under read_lock */
 
 	struct lock beat_lock; /* of all below */
 	struct cond beat_now;
@@ -302,39 +302,27 @@ static void give_back(struct db_tx *tx)
 	lock_give(&db->read_lock);
 }
 
-/* The first of the two, 0: it answers. */
-static int64_t away_since(struct db *db)
-{
-	int64_t r = atomic_load(&db->away_ms[DB_READ]), w = atomic_load(&db->away_ms[DB_WRITE]);
-
-	return r == 0 ? w : w == 0 ? r : MIN(r, w);
-}
-
 static void note_answer(struct db *db, enum db_mode mode, bool away)
 {
-	int64_t since, now = clock_wall_ms();
-
-	if (away == (atomic_load(&db->away_ms[mode]) != 0))
+	if (away == atomic_load(&db->away[mode]))
 		return;
 	lock_take(&db->read_lock);
-	since = away_since(db);
-	atomic_store(&db->away_ms[mode], away ? now : 0);
-	if (away && since == 0) {
-		log_warn("the database does not answer; jobs go on running");
-	} else if (!away && since != 0 && away_since(db) == 0) {
-		db->past.n++;
-		db->past.last_ms = MAX(now - since, INT64_C(1));
-		db->past.total_ms += (uint64_t)db->past.last_ms;
-		log_info("the database answers again: away_ms=%" PRId64, db->past.last_ms);
+	atomic_store(&db->away[mode], away);
+	away = atomic_load(&db->away[DB_READ]) || atomic_load(&db->away[DB_WRITE]);
+	if (outage_note(&db->outage, away, clock_wall_ms())) {
+		if (away)
+			log_warn("the database does not answer; jobs go on running");
+		else
+			log_info("the database answers again: away_ms=%" PRId64,
+			         db->outage.last_ms);
 	}
 	lock_give(&db->read_lock);
 }
 
-void db_outage(struct db *db, struct db_outage *out)
+void db_outage(struct db *db, struct outage *out)
 {
 	lock_take(&db->read_lock);
-	*out = db->past;
-	out->since_ms = away_since(db);
+	*out = db->outage;
 	lock_give(&db->read_lock);
 }
 

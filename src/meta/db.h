@@ -30,6 +30,7 @@
 #define DB_H
 
 #include "base/arena.h"
+#include "base/outage.h"
 #include "meta/lead.h"
 
 #define DB_READERS 4      /* snapshots at once; more readers wait for one */
@@ -158,14 +159,7 @@ bool db_again(struct db_retry *retry, struct err *err); /* false: err is the ans
 		r_;                                                                                \
 	})
 
-/* Since when it does not answer, and how it was before. */
-struct db_outage {
-	int64_t since_ms;  /* wall; 0: it answers */
-	uint64_t n;        /* outages that are over */
-	uint64_t total_ms; /* what they took */
-	int64_t last_ms;   /* what the last of them took */
-};
-void db_outage(struct db *db, struct db_outage *out);
+void db_outage(struct db *db, struct outage *out);
 
 int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err) MUST_CHECK;
 int db_commit(struct db_tx *tx, struct err *err) MUST_CHECK; /* of a reader: just its end */

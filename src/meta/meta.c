@@ -264,20 +264,18 @@ int meta_check(struct meta *m, struct err *err)
 	return 0;
 }
 
-void meta_outage(struct meta *m, bool ask, struct meta_outage *out)
+void meta_outage(struct meta *m, bool ask, struct outage *out)
 {
-	struct db_outage now;
 	struct err ignored = {0};
 
-	db_outage(m->db, &now);
-	for (enum db_mode mode = DB_READ; ask && now.since_ms != 0 && mode <= DB_WRITE; mode++) {
+	db_outage(m->db, out);
+	for (enum db_mode mode = DB_READ; ask && out->since_ms != 0 && mode <= DB_WRITE; mode++) {
 		AUTO_DB_TX struct db_tx tx = {0};
 
 		(void)(db_begin(m->db, mode, &tx, &ignored) < 0); /* that it answers is noted */
 		err_clear(&ignored);
 	}
-	db_outage(m->db, &now);
-	*out = (struct meta_outage){now.since_ms, now.n, now.total_ms, now.last_ms};
+	db_outage(m->db, out);
 }
 
 #define EPOCH "epoch" /* of the last server */

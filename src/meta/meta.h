@@ -13,6 +13,7 @@
 #ifndef META_H
 #define META_H
 
+#include "base/outage.h"
 #include "core/model.h"
 #include "meta/lead.h"
 
@@ -44,14 +45,8 @@ int meta_leads(struct meta *m, struct err *err) MUST_CHECK;
 /* SQLite's own integrity check, foreign keys, and job_check() of every row. */
 int meta_check(struct meta *m, struct err *err) MUST_CHECK;
 
-/* Since when the database does not answer, and how it was before. */
-struct meta_outage {
-	int64_t since_ms;     /* wall; 0: it answers */
-	uint64_t n, total_ms; /* outages that are over, and what they took together */
-	int64_t last_ms;      /* what the last of them took */
-};
-/* By what was last asked of it. `ask`: where it did not answer, it is asked again. */
-void meta_outage(struct meta *m, bool ask, struct meta_outage *out);
+/* By what was last asked of the database. `ask`: where it did not answer, it is asked again. */
+void meta_outage(struct meta *m, bool ask, struct outage *out);
 
 /* The server's own small values. */
 int meta_kv_get(struct meta *m, struct arena *a, const char *key, struct str *out,

@@ -113,8 +113,8 @@ struct app {
 	struct specs *specs;               /* see specs.h */
 	struct inputs *inputs;             /* see inputs.h */
 	struct keyed_executor *deliveries; /* webhooks, see notify.h */
-	struct loop *reconcile, *janitor, *notify;
-	uint64_t outages_told; /* see outage.h; of the thread of reconcile */
+	struct loop *reconcile, *janitor, *notify, *objects_watch;
+	uint64_t outages_told[2]; /* see outage.h; of the thread of reconcile */
 
 	atomic_uint_least64_t mirror_bytes, node_bytes; /* as last measured by the janitor */
 };

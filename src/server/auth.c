@@ -97,7 +97,7 @@ void auth_forget(struct app *app)
 static int token_of(struct app *app, struct arena *a, const char *hash, struct model_token *out,
                     struct err *err)
 {
-	struct meta_outage outage;
+	struct outage outage;
 
 	meta_outage(app->meta, false, &outage);
 	if (outage.since_ms != 0 && recall(app, a, hash, out))

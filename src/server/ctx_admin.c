@@ -254,7 +254,7 @@ static int node_row(struct app *app, struct arena *a, struct server_status *out,
 bool ctx_database_away(void *of)
 {
 	const struct app *app = of;
-	struct meta_outage outage;
+	struct outage outage;
 
 	meta_outage(app->meta, false, &outage);
 	return outage.since_ms != 0;
@@ -280,7 +280,7 @@ int ctx_status(void *of, const struct principal *principal, struct arena *a,
 {
 	struct app *app = of;
 	struct mirror_room_view room;
-	struct meta_outage outage;
+	struct outage outage;
 
 	if (ctx_need(principal, ROLE_VIEWER, err) < 0 || mirror_room_view(app, &room, err) < 0)
 		return -1;
@@ -309,9 +309,6 @@ int ctx_status(void *of, const struct principal *principal, struct arena *a,
 		err_clear(err);
 		meta_outage(app->meta, false, &outage);
 	}
-	if (outage.since_ms != 0)
-		out->database_away_ms = MAX(clock_wall_ms() - outage.since_ms, INT64_C(1));
-	out->database_outages = outage.n;
-	out->database_outages_ms = outage.total_ms;
+	out->database = outage;
 	return 0;
 }

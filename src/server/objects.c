@@ -2,6 +2,8 @@
 #include "server/objects.h"
 #include "base/json.h"
 
+#include <signal.h>
+
 #define CREDENTIALS_MAX ((size_t)64 << 10)
 #define MARK_MAX ((size_t)64 << 10)
 #define REGION_DEFAULT "us-east-1"
@@ -286,7 +288,7 @@ static int make_folder(const char *url, struct err *err)
 int objects_open(struct app *app, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new(); /* of keys, which the store copies */
-	struct objstore_env env = {0};
+	struct objstore_env env = {.cancel = &app->stopping};
 
 	app->objects_url = app->set.objects;
 	if (app->set.objects == NULL) {
@@ -309,4 +311,31 @@ void objects_close(struct app *app)
 {
 	objstore_close(app->objects);
 	http_client_free(app->stores);
+}
+
+void objects_pass(struct app *app)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct objstore_info info;
+	struct outage outage;
+	struct err err = {0};
+	struct known k;
+	char why[OBJSTORE_WHY_MAX];
+
+	if (!objects_elsewhere(app))
+		return;
+	if (!app->objects_sure) {
+		if (objects_confirm(app, &err) < 0 &&
+		    (err.id == ERR_OBJECTS_FOREIGN || err.id == ERR_OBJECTS_ELSEWHERE)) {
+			log_error("%s", err.msg);
+			(void)kill(getpid(), SIGTERM);
+		}
+		return;
+	}
+	objstore_outage(app->objects, &outage, why);
+	if (outage.since_ms == 0)
+		(void)(objstore_stat(app->objects, OBJECTS_MARK, &info, &err) < 0);
+	else if (read_known(app, a, &k, &err) == 0 && k.id != NULL)
+		(void)(write_mark(app, k.id, &err) < 0); /* what it showed is noted */
+	err_clear(&err);
 }

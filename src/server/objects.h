@@ -21,6 +21,10 @@ int objects_open(struct app *app, struct err *err) MUST_CHECK;
  * when it is not ours. */
 int objects_confirm(struct app *app, struct err *err) MUST_CHECK;
 void objects_close(struct app *app);
+/* Asks a store that is elsewhere whether it is there, and by a write when it was not: a loop's. A
+ * store that turns out to be another Stoker's ends the server. */
+void objects_pass(struct app *app);
+#define OBJECTS_PERIOD_MS 5000
 
 /* Does another machine have them? */
 bool objects_elsewhere(const struct app *app);

@@ -1,6 +1,6 @@
-/* outage.h - tells running jobs of outages of the database. */
-#ifndef OUTAGE_H
-#define OUTAGE_H
+/* outage.h - tells running jobs of outages of the database and the object store. */
+#ifndef SERVER_OUTAGE_H
+#define SERVER_OUTAGE_H
 
 #include "server/app.h"
 

@@ -13,6 +13,7 @@
 #include "server/live.h"
 #include "server/log_store.h"
 #include "server/notify.h"
+#include "server/objects.h"
 #include "server/prepare.h"
 #include "server/probe.h"
 #include "server/queue.h"
@@ -168,6 +169,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	loop_run(app->reconcile);
 	loop_run(app->janitor);
 	loop_run(app->notify);
+	loop_run(app->objects_watch);
 	live_run(app);
 	(void)printf("listening on %s\n", app->local_url);
 	(void)fflush(stdout);
@@ -181,6 +183,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	loop_stop(app->reconcile);
 	loop_stop(app->janitor);
 	loop_stop(app->notify);
+	loop_stop(app->objects_watch);
 	live_stop(app);
 	keyed_executor_stop(app->sweeps);
 	keyed_executor_stop(app->deliveries);
@@ -230,6 +233,7 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 	app->reconcile = loop_new(app, reconcile_pass, RECONCILE_PERIOD_MS);
 	app->janitor = loop_new(app, janitor_pass, JANITOR_PERIOD_MS);
 	app->notify = loop_new(app, notify_pass, NOTIFY_PERIOD_MS);
+	app->objects_watch = loop_new(app, objects_pass, OBJECTS_PERIOD_MS);
 	return serve(app, signals, err);
 }
 
@@ -271,6 +275,7 @@ int server_main(int argc, char **argv, struct err *err)
 	loop_free(app->reconcile);
 	loop_free(app->janitor);
 	loop_free(app->notify);
+	loop_free(app->objects_watch);
 	queue_free(app);
 	keyed_executor_free(app->sweeps);
 	keyed_executor_free(app->deliveries);

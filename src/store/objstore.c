@@ -1,6 +1,9 @@
 /* objstore.c - see objstore.h: the list of drivers, and what is checked for all of them. */
 #include "store/objstore_impl.h"
 
+#include "base/clock.h"
+#include "base/log.h"
+
 /* clang-format off */
 static const struct objstore_ops *const drivers[] = {
 	&objstore_dir,
@@ -27,6 +30,7 @@ int objstore_open(struct objstore **out, const char *url, const struct objstore_
 		assert(os != NULL && err->code == ERR_NONE);
 		os->ops = drivers[i];
 		os->url = xstrdup(url);
+		lock_init(&os->lock, LOCK_OBJSTORE);
 		*out = os;
 		return 0;
 	}
@@ -41,6 +45,7 @@ void objstore_close(struct objstore *os)
 		return;
 	free(os->url);
 	os->url = NULL;
+	lock_done(&os->lock);
 	os->ops->close(os);
 }
 
@@ -62,11 +67,53 @@ int objstore_check_key(struct str key, struct err *err)
 	return 0;
 }
 
+/* Is it the store that failed, and not the request? */
+static bool is_trouble(const struct err *err)
+{
+	static const enum err_code codes[] = {ERR_UNAVAILABLE, ERR_TIMEOUT, ERR_NO_SPACE,
+	                                      ERR_DENIED,      ERR_AUTH,    ERR_BUSY};
+
+	for (size_t i = 0; i < COUNT(codes); i++)
+		if (err->code == codes[i])
+			return true;
+	return strstr(err->msg, "NoSuchBucket") != NULL;
+}
+
+/* A success costs one load. */
+static void note(struct objstore *os, int rc, const struct err *err)
+{
+	bool away = rc < 0 && is_trouble(err);
+
+	if (os->ops->fd != NULL || away == atomic_load(&os->away) ||
+	    (rc < 0 && !away && err->code != ERR_NOT_FOUND))
+		return;
+	lock_take(&os->lock);
+	atomic_store(&os->away, away);
+	if (away)
+		copy_cut(os->why, sizeof(os->why), err->msg);
+	if (outage_note(&os->outage, away, clock_wall_ms())) {
+		if (away)
+			log_warn("the object store fails; what needs it waits: %s", os->why);
+		else
+			log_info("the object store is back: away_ms=%" PRId64, os->outage.last_ms);
+	}
+	lock_give(&os->lock);
+}
+
+void objstore_outage(struct objstore *os, struct outage *out, char why[OBJSTORE_WHY_MAX])
+{
+	lock_take(&os->lock);
+	*out = os->outage;
+	copy_cut(why, OBJSTORE_WHY_MAX, out->since_ms != 0 ? os->why : "");
+	lock_give(&os->lock);
+}
+
 /* The contract of every driver, and the store and key in front of every error. */
 static int finish(struct objstore *os, int rc, const char *verb, const char *key, struct err *err)
 {
 	assert(rc == 0 || rc == -1);
 	assert((rc == 0) == (err->code == ERR_NONE));
+	note(os, rc, err);
 	if (rc == 0)
 		return 0;
 	atomic_fetch_add(&os->n_errors, 1);

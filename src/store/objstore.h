@@ -18,6 +18,7 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/outage.h"
 #include "io/client.h"
 #include "io/sigv4.h"
 
@@ -48,6 +49,8 @@ struct objstore_env { /* what s3 and signed need; zeroed for the others */
 	int (*signer)(void *arg, struct arena *a, const struct objstore_request *rq,
 	              struct objstore_signed *out, struct err *err);
 	void *signer_arg;
+	/* Set by another thread: every call ends, ERR_CANCELED, within a second. May be NULL. */
+	const atomic_bool *cancel;
 };
 
 struct objstore_info {
@@ -59,6 +62,10 @@ struct objstore_info {
 int objstore_open(struct objstore **out, const char *url, const struct objstore_env *env,
                   struct err *err) MUST_CHECK;
 void objstore_close(struct objstore *os); /* NULL is fine */
+#define OBJSTORE_WHY_MAX 500
+/* By what calls have shown, each after its own tries: is it away, full, or does it refuse our keys,
+ * and why. One that is a folder never is. */
+void objstore_outage(struct objstore *os, struct outage *out, char why[OBJSTORE_WHY_MAX]);
 DEFINE_CLEANUP(struct objstore, objstore_close)
 #define AUTO_OBJSTORE CLEANUP(objstore_close_p)
 

@@ -7,6 +7,7 @@
 #ifndef OBJSTORE_IMPL_H
 #define OBJSTORE_IMPL_H
 
+#include "base/sync.h"
 #include "store/objstore.h"
 
 typedef int objstore_read_fn(void *arg, void *p, size_t cap, size_t *n, struct err *err);
@@ -73,6 +74,10 @@ struct objstore {
 	const struct objstore_ops *ops;
 	char *url; /* for messages */
 	atomic_uint_fast64_t n_calls, n_errors;
+	atomic_bool away;
+	struct lock lock; /* of the next two */
+	struct outage outage;
+	char why[OBJSTORE_WHY_MAX];
 };
 
 extern const struct objstore_ops objstore_dir, objstore_s3, objstore_signed, objstore_mem,

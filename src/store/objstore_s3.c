@@ -164,7 +164,7 @@ static int s3_read(struct objstore *os, const char *key, const char *etag, uint6
 			return -1;
 		return first <= info.size ? 0 : err_set(err, ERR_RANGE, "the object is shorter");
 	}
-	retry.cancel = cancel;
+	retry.cancel = cancel != NULL ? cancel : ((struct s3store *)os)->cancel;
 	while (r.done < count) {
 		AUTO_HTTP_REPLY struct http_reply reply = {0};
 		struct s3_call c = {.key = key,
@@ -333,6 +333,7 @@ static int s3_open(struct objstore **out, const char *rest, const struct objstor
 		               "write s3:https://host/bucket; credentials come from settings");
 	s = xcalloc(1, sizeof(*s));
 	s->client = env->client;
+	s->cancel = env->cancel;
 	s->endpoint = strchr(u.host, ':') != NULL
 	                      ? xasprintf("%s://[%s]:%u", u.scheme, u.host, u.port)
 	                      : xasprintf("%s://%s:%u", u.scheme, u.host, u.port);
@@ -360,6 +361,7 @@ static int signed_open(struct objstore **out, const char *rest, const struct obj
 	s->client = env->client;
 	s->signer = env->signer;
 	s->signer_arg = env->signer_arg;
+	s->cancel = env->cancel;
 	*out = &s->base;
 	return 0;
 }

@@ -18,7 +18,8 @@
 #define S3_SIGNED_S 3600 /* a signature that somebody else gives is good for this long */
 #define S3_PREFIX_MAX 200
 #define S3_REPLY_MAX ((size_t)8 << 20)
-#define S3_SHORT_MS (60 * 1000)       /* requests without a body to speak of */
+#define S3_SHORT_MS (20 * 1000)       /* requests without a body to speak of */
+#define S3_AWAY_MS 5000               /* for the first byte from a store that was away last */
 #define S3_FINISH_MS (10 * 60 * 1000) /* completing and copying: the store moves the bytes */
 
 struct s3store {
@@ -30,6 +31,7 @@ struct s3store {
 	int (*signer)(void *arg, struct arena *a, const struct objstore_request *rq,
 	              struct objstore_signed *out, struct err *err);
 	void *signer_arg;
+	const atomic_bool *cancel; /* of every call that has none of its own; NULL: never */
 };
 
 struct s3_call {

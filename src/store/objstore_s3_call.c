@@ -188,9 +188,13 @@ int s3_call_once(struct s3store *s, const struct s3_call *c, struct http_reply *
 		.total_ms = c->total_ms,
 		.stall_ms = c->stall_ms,
 		.body_max = c->reply_max == 0 ? S3_REPLY_MAX : c->reply_max,
-		.cancel = c->cancel,
+		.cancel = c->cancel != NULL ? c->cancel : s->cancel,
 	};
 
+	if (atomic_load(&s->base.away)) {
+		call.connect_ms = S3_AWAY_MS;
+		call.stall_ms = S3_AWAY_MS;
+	}
 	if ((s->signer != NULL ? ask_signer(s, a, c, &call, all, err)
 	                       : sign(s, a, c, &call, all, err)) < 0 ||
 	    http_do(s->client, &call, &got, err) < 0)
@@ -207,11 +211,13 @@ int s3_call(struct s3store *s, const struct s3_call *c, struct http_reply *reply
 	struct retry r = RETRY_INIT(S3_TRIES);
 
 	assert(c->sink == NULL);
-	r.cancel = c->cancel;
+	r.cancel = c->cancel != NULL ? c->cancel : s->cancel;
 	for (;;) {
 		if (s3_call_once(s, c, reply, err) == 0)
 			return 0;
-		if (!retry_again(&r, err))
+		/* Nobody is held up by more than one try of a store that is away, or hangs: those
+		 * who wait for it wait elsewhere. */
+		if (err->code == ERR_TIMEOUT || atomic_load(&s->base.away) || !retry_again(&r, err))
 			return -1;
 	}
 }

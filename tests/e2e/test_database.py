@@ -120,7 +120,7 @@ def test_an_outage_is_named(pg):
     pg.wait(over, "TRAINING_JOB_COMPLETED")
     assert metrics(pg) == {"stoker_database_up": 1, "stoker_database_away_seconds": 0, "stoker_database_outages_total": 0,
                            "stoker_database_outage_milliseconds_total": 0}
-    assert pg.api("GET", "/healthz", token="") == (200, {"status": "ok", "role": "leader", "database": "ok"})
+    assert pg.api("GET", "/healthz", token="") == (200, {"status": "ok", "role": "leader", "database": "ok", "objects": "ok"})
     member = json.loads(pg.cli("tokens", "create", "one", "--role", "member", "-o", "json").out)["api_key"]
     assert pg.api("GET", "/v1/status", token=member)[0] == 200
     gone = json.loads(pg.cli("tokens", "create", "two", "--role", "member", "-o", "json").out)

@@ -47,14 +47,14 @@ def stoker(version, **more):
     return {"/openapi.json": (200, {"openapi": "3.1.0", "info": {"title": "Stoker", "version": version}}), **more}
 
 
-ALL = {"server", "database", "login", "clock", "sandbox", "python", "node", "disk", "upload"}
+ALL = {"server", "database", "objects", "login", "clock", "sandbox", "python", "node", "disk", "upload"}
 
 
 def test_all_is_well(cluster):
     code, found = doctor(cluster, STOKER_URL=cluster.url, STOKER_TOKEN=cluster.token)
     assert code == 0 and set(found) == ALL and not [v for v in found.values() if v[0] == "fail"], found
     code, found = doctor(cluster, STOKER_URL=cluster.url)
-    assert code == 1 and found == {"server": ("ok", None), "database": ("ok", None), "login": ("fail", "token_invalid")}
+    assert code == 1 and found == {"server": ("ok", None), "database": ("ok", None), "objects": ("ok", None), "login": ("fail", "token_invalid")}
     viewer = cluster.cli("tokens", "create", "v", "--role", "viewer", "-q").out.strip()
     code, found = doctor(cluster, STOKER_URL=cluster.url, STOKER_TOKEN=viewer)
     assert code == 0 and set(found) == ALL

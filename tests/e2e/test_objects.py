@@ -3,6 +3,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import urllib.request
@@ -112,25 +113,67 @@ def test_whose_bucket(empty_cluster, minio):
     c.wait(c.push(["true"]), "TRAINING_JOB_COMPLETED")
 
 
+def health(cluster):
+    return cluster.api("GET", "/healthz", token="")[1]["objects"]
+
+
+def object_metrics(cluster):
+    text = cluster.api("GET", "/metrics", raw=True)[1].decode()
+    return {k: float(v) for k, v in re.findall(r"^stoker_objects_(\w+) (\S+)$", text, re.MULTILINE)}
+
+
 def test_a_store_that_goes_away(empty_cluster, minio):
-    """Killed and frozen while a job runs and saves: the job goes on, and all of it arrives."""
+    """Killed and frozen while jobs run, save and wait: they go on, all of it arrives, and its absence is named."""
     c = empty_cluster.start(*flags(empty_cluster, minio))
-    job = c.push(["echo up", c.hold("one"), save("checkpoint-1", 20), "echo saved", c.hold("two"), save("checkpoint-2", 20)], runtime=CKPT)
+    job = c.push(["echo up", c.hold("one"), save("checkpoint-1", 20), "echo saved", c.hold("two"), save("checkpoint-2", 20), "echo again", c.hold("three")],
+                 runtime=CKPT)
     c.wait(job, "TRAINING_JOB_RUNNING")
+    waits = c.push(["cat hello.txt"], files={"hello.txt": "hello\n"}, compute={"cpu_count": 4, "memory": "256Mi"})
+    assert health(c) == "ok" and object_metrics(c)["up"] == 1
     minio.kill()
     c.release(job, "one")
     until(lambda: "saved" in c.user_lines(job))
+    until(lambda: health(c) == "away")
+    assert "object store" in c.cli("doctor", code=None).out and object_metrics(c)["up"] == 0 and object_metrics(c)["away_seconds"] > 0
+    status = c.api("GET", "/v1/status")[1]
+    assert status["objects_away_ms"] > 0 and minio.endpoint in status["objects_problem"] and SECRET not in status["objects_problem"]
+    assert c.error("push", c.job_folder(["true"], files={"a": "b"}) / "train.yaml") == "unavailable"
     c.stop()
     c.restart()  # a server starts without its store, too
     minio.start()
-    until(lambda: f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/rank-0/checkpoint-1/w.bin" in minio.keys())
+    folder = f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/rank-0"
+    until(lambda: f"{folder}/checkpoint-1/w.bin" in minio.keys() and health(c) == "ok")
     minio.freeze()
     c.release(job, "two")
+    until(lambda: "again" in c.user_lines(job) and health(c) == "away")
+    c.release(job, "three")
+    until(lambda: c.job(waits)["current_status"] in ("TRAINING_JOB_CREATED", "TRAINING_JOB_DEPLOYING", "TRAINING_JOB_PENDING"))
+    c.stop()  # and stops, while each of its questions hangs
+    c.restart()
     minio.thaw()
     c.wait(job, "TRAINING_JOB_COMPLETED")
+    c.wait(waits, "TRAINING_JOB_COMPLETED")
+    assert c.user_lines(waits) == ["hello"]
+    assert any(e["kind"] == "objects" for e in c.json("events", job["id"]))
     rows = c.json("checkpoints", "ls", job["id"])
-    assert len(rows) == 2 and all(f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/rank-0/{r['checkpoint_id']}/w.bin"
-                                  in minio.keys() for r in rows), rows
+    assert len(rows) == 2 and all(f"{folder}/{r['checkpoint_id']}/w.bin" in minio.keys() for r in rows), rows
+
+
+def test_a_job_that_is_placed_waits_for_the_store(empty_cluster, minio):
+    """Its code is in a store that is away: it waits with the reason, and goes on; another one is stopped meanwhile."""
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    first = c.push([c.hold()], compute={"cpu_count": 4, "memory": "256Mi"})
+    c.wait(first, "TRAINING_JOB_RUNNING")
+    jobs = [c.push(["cat hello.txt"], files={"hello.txt": "hello\n"}, compute={"cpu_count": 2, "memory": "256Mi"}) for _ in range(2)]
+    minio.kill()
+    c.release(first)
+    for job in jobs:
+        until(lambda job=job: "waiting" in c.logs(job))
+    c.cli("stop", jobs[1]["id"])
+    c.wait(jobs[1], "TRAINING_JOB_STOPPED")
+    minio.start()
+    c.wait(jobs[0], "TRAINING_JOB_COMPLETED")
+    assert c.user_lines(jobs[0]) == ["hello"]
 
 
 def test_foreign_objects_are_not_signed(cluster_of_two):
