@@ -59,9 +59,9 @@ struct joblog_line {
 int joblogs_range(struct joblogs *l, struct arena *a, const char *job_id, int rank, int64_t from_ns,
                   int64_t to_ns, size_t limit, bool newest, struct joblog_line **out, size_t *n,
                   struct err *err) MUST_CHECK;
-/* Raw records of one node's file from a byte offset (always at a record's start), at most max
- * bytes, whole records; *next = offset after them; *size = file size now. Offset past the end gives
- * none. */
+/* Raw records of one node's file from a byte offset (inside of a record: from the next one on), at
+ * most max bytes, whole records; *next = offset after them; *size = file size now. Offset past the
+ * end gives none. */
 int joblogs_read(struct joblogs *l, const char *job_id, uint32_t rank, uint64_t offset, size_t max,
                  struct buf *out, uint64_t *next, uint64_t *size, struct err *err) MUST_CHECK;
 /* Offset at which the last `lines` lines of the file begin. */

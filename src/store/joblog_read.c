@@ -102,6 +102,23 @@ static int scan_back(struct logfile *f, uint64_t lo, uint64_t end, uint64_t line
 	return 0;
 }
 
+/* Moves an offset inside of a record to the next one: another server may have written the log. */
+static int record_start(struct logfile *f, uint64_t end, uint64_t *offset, struct err *err)
+{
+	AUTO_FREE char *chunk = NULL;
+	size_t n = (size_t)MIN(end - *offset + 1, (uint64_t)SPAN);
+	const char *nl;
+
+	if (*offset == 0)
+		return 0;
+	chunk = xmalloc(n);
+	if (fs_pread_all(f->fd, chunk, n, *offset - 1, err) < 0)
+		return err_wrap(err, "log of %s", f->name);
+	nl = memchr(chunk, '\n', n);
+	*offset = nl != NULL ? *offset + (uint64_t)(nl - chunk) : end;
+	return 0;
+}
+
 int joblogs_read(struct joblogs *l, const char *job_id, uint32_t rank, uint64_t offset, size_t max,
                  struct buf *out, uint64_t *next, uint64_t *size, struct err *err)
 {
@@ -120,14 +137,15 @@ int joblogs_read(struct joblogs *l, const char *job_id, uint32_t rank, uint64_t 
 		joblog_give(l, f);
 		return 0;
 	}
+	r = record_start(f, end, &offset, err);
 	n = (size_t)MIN(end - offset, (uint64_t)MAX(max, LOGLINE_MAX));
-	to = buf_room(out, n);
-	if (to == NULL)
+	to = r == 0 ? buf_room(out, n) : NULL;
+	if (r == 0 && to == NULL && n > 0)
 		r = err_set(err, ERR_TOO_BIG, "log of %s: no room for %zu bytes", f->name, n);
-	else if (fs_pread_all(f->fd, to, n, offset, err) < 0)
+	else if (r == 0 && fs_pread_all(f->fd, to, n, offset, err) < 0)
 		r = err_wrap(err, "log of %s", f->name);
 	if (r == 0) {
-		const char *nl = memrchr(to, '\n', n);
+		const char *nl = n > 0 ? memrchr(to, '\n', n) : NULL;
 
 		n = nl != NULL ? (size_t)(nl + 1 - to) : 0;
 		out->n += n;

@@ -281,6 +281,19 @@ static void test_read_and_tail(void **state)
 		assert_int_equal(all.p[all.n - 1], '\n');
 	}
 	assert_int_equal(all.n, w.seq);
+	for (off = 0; off < 200; off++) { /* the next record, wherever one asks from */
+		const char *from =
+			off == 0 ? all.p : (char *)memchr(all.p + off - 1, '\n', all.n - off) + 1;
+
+		buf_clear(&b);
+		assert_ok(joblogs_read(w.logs, JOB, 0, off, 1, &b, &next, &size, &w.err), &w.err);
+		assert_true(b.n > 0 && memcmp(b.p, from, b.n) == 0);
+		assert_int_equal(next, (uint64_t)(from - all.p) + b.n);
+	}
+	buf_clear(&b);
+	assert_ok(joblogs_read(w.logs, JOB, 0, size - 1, 1, &b, &next, &size, &w.err), &w.err);
+	assert_int_equal(b.n, 0);
+	assert_int_equal(next, size);
 	for (uint64_t lines = 0; lines <= 5001; lines += lines < 4 ? 1 : 833) {
 		assert_ok(joblogs_tail_offset(w.logs, JOB, 0, lines, &off, &w.err), &w.err);
 		buf_clear(&b);
