@@ -5,9 +5,10 @@
 #include "base/units.h"
 
 #define CHUNK ((size_t)4 << 20)
-#define WAIT_MS 20000 /* one node: the server answers as soon as there is a line */
-#define WAIT_MANY 250 /* several nodes take turns */
-#define OUTAGE_S 600  /* how long a follower waits for a server that went away */
+#define WAIT_MS 20000               /* one node: the server answers as soon as there is a line */
+#define WAIT_MANY 250               /* several nodes take turns */
+#define AGAIN ((uint64_t)256 << 10) /* read again after a connection was lost */
+#define OUTAGE_S 600                /* how long a follower waits for a server that went away */
 
 struct tail {
 	struct cli *c;
@@ -18,6 +19,7 @@ struct tail {
 	struct lines *lines;
 	int64_t since_ns, until_ns; /* 0 = no limit */
 	uint64_t *offset;           /* per rank */
+	int64_t *last_ns;           /* of the records that were read */
 	bool *final;
 	bool unread; /* whoever read stdout is gone: `| head` */
 };
@@ -65,6 +67,15 @@ static uint64_t header_u64(const struct http_reply *r, const char *name, uint64_
 	return v;
 }
 
+/* The server that answers again may be another one, which knows the runner's lines and not all that
+ * the first one added: then offsets have moved a little. Times rise strictly, so what was read
+ * before is known by them. */
+static void step_back(struct tail *t, uint32_t rank)
+{
+	if (t->last_ns[rank] > 0)
+		t->offset[rank] -= MIN(t->offset[rank], AGAIN);
+}
+
 /* One page of one node. *moved: something came. */
 static int page(struct tail *t, uint32_t rank, const char *more, bool *moved, struct err *err)
 {
@@ -77,8 +88,12 @@ static int page(struct tail *t, uint32_t rank, const char *more, bool *moved, st
 	if (fetch(t, rank, query, &reply, err) < 0)
 		return -1;
 	bytes = buf_view(&reply.body);
-	while (logline_next(&bytes, &line))
+	while (logline_next(&bytes, &line)) {
+		if (line.ns <= t->last_ns[rank])
+			continue;
+		t->last_ns[rank] = line.ns;
 		print_record(t, rank, &line);
+	}
 	*moved = reply.body.n > 0;
 	t->offset[rank] = header_u64(&reply, "X-Stoker-Next-Offset", t->offset[rank]);
 	t->final[rank] =
@@ -123,6 +138,7 @@ static void show_waiting(struct tail *t)
 /* Until every node's log is final; an outage of the server is waited out. */
 static int follow(struct tail *t, struct err *err)
 {
+	bool *lost = ARENA_ARRAY(t->c->arena, bool, t->ranks);
 	int64_t lost_since = 0;
 
 	while (!t->unread) {
@@ -140,6 +156,9 @@ static int follow(struct tail *t, struct err *err)
 			if (page(t, r, more, &moved, err) < 0) {
 				if (!err_info(err)->retry || err->code == ERR_CANCELED)
 					return -1;
+				if (!lost[r])
+					step_back(t, r);
+				lost[r] = true;
 				if (lost_since == 0)
 					lost_since = clock_mono_ms();
 				if (clock_mono_ms() - lost_since > OUTAGE_S * 1000)
@@ -154,6 +173,7 @@ static int follow(struct tail *t, struct err *err)
 				continue;
 			}
 			lost_since = 0;
+			lost[r] = false;
 			if (out_flush(&t->unread, err) < 0)
 				return -1;
 			if (!moved && t->c->tty_err)
@@ -185,6 +205,7 @@ static void tail_init(struct tail *t, struct cli *c, const struct doc *job)
 
 	*t = (struct tail){.c = c, .job = job, .rank = UINT32_MAX, .ranks = n, .own_lines = true};
 	t->offset = ARENA_ARRAY(c->arena, uint64_t, n);
+	t->last_ns = ARENA_ARRAY(c->arena, int64_t, n);
 	t->final = ARENA_ARRAY(c->arena, bool, n);
 	t->form.nodes = n > 1;
 }

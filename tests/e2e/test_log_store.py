@@ -1,8 +1,9 @@
 """Logs and metrics of jobs in the object store: a server that loses its disk, or another one in its place, has every line, once and in order."""
 import shutil
+import subprocess
 
 import pytest
-from conftest import until
+from conftest import CALL_S, STOKER, until
 from postgres import server, target  # noqa: F401
 from s3 import s3_running
 from test_objects import PREFIX, flags
@@ -63,6 +64,7 @@ def test_the_folder_of_a_running_job_is_lost(empty_cluster, store):
     until(lambda: "line 900" in c.user_lines(job))
     until(lambda: stored(store, job, "node-0.log"))
     platform = [x for x in c.logs(job).splitlines() if x.startswith("stoker:")]
+    follower = subprocess.Popen([STOKER, "logs", "-f", job["id"]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=c.cli_environment())
     c.release(job, "one")
     until(lambda: "line 1000" in c.user_lines(job))
     c.kill()
@@ -72,6 +74,8 @@ def test_the_folder_of_a_running_job_is_lost(empty_cluster, store):
     c.release(job, "two")
     c.wait(job, "TRAINING_JOB_COMPLETED")
     whole(c, job)
+    followed, _ = follower.communicate(timeout=CALL_S)
+    assert [x for x in followed.splitlines() if x.startswith("line ")] == c.user_lines(job)
     assert [x for x in c.logs(job).splitlines() if x.startswith("stoker:")][:len(platform)] == platform
     until(lambda: len(stored(store, job, "node-0.log")) == 1)  # one object, once it has settled
     c.stop()
