@@ -1,9 +1,14 @@
 """Real S3 servers, each with one bucket, "data"."""
 import contextlib
+import http.client
+import http.server
 import json
 import os
 import signal
+import socket
 import subprocess
+import threading
+import time
 
 import boto3
 import botocore.config
@@ -80,3 +85,71 @@ def s3_server(folder, kind, **env):
     """Its endpoint and a client."""
     with s3_running(folder, kind, **env) as server:
         yield server.endpoint, server.client
+
+
+class Weather:
+    """A proxy in front of a store, for what a healthy one does not show. `fault(method, path)` says what befalls a request: None,
+    ("status", code), ("cut", bytes of the answer's body) or ("slow", bytes a second)."""
+
+    def __init__(self, store):
+        self.store, self.fault, self.struck = store, lambda method, path: None, 0
+        weather = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_one(self):
+                weather.forward(self)
+
+            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_one
+
+            def log_message(self, *args):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.endpoint = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def forward(self, rq):
+        if rq.headers.get("Expect"):
+            rq.send_response_only(100)
+            rq.end_headers()
+        body = rq.rfile.read(int(rq.headers.get("Content-Length", 0)))
+        fault = self.fault(rq.command, rq.path)
+        self.struck += fault is not None
+        if fault and fault[0] == "status":
+            text = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+            rq.send_response(fault[1])
+            rq.send_header("Content-Length", str(len(text)))
+            rq.end_headers()
+            rq.wfile.write(b"" if rq.command == "HEAD" else text)
+            return
+        line = http.client.HTTPConnection("127.0.0.1", self.store.port, timeout=CALL_S)
+        line.putrequest(rq.command, rq.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in rq.headers.items():  # the Host that was signed, too
+            if name.lower() != "expect":
+                line.putheader(name, value)
+        line.endheaders(body)
+        reply = line.getresponse()
+        data = reply.read()
+        rq.send_response(reply.status)
+        for name, value in reply.getheaders():
+            if name.lower() not in ("content-length", "connection", "transfer-encoding", "date", "server"):
+                rq.send_header(name, value)
+        rq.send_header("Content-Length", reply.headers.get("Content-Length", str(len(data))) if rq.command == "HEAD" else str(len(data)))
+        rq.end_headers()
+        if fault and fault[0] == "cut":
+            rq.wfile.write(data[:fault[1]])
+            rq.wfile.flush()
+            rq.connection.shutdown(socket.SHUT_RDWR)
+            return
+        step = fault[1] // 10 if fault else len(data) or 1
+        for at in range(0, len(data), step):
+            rq.wfile.write(data[at:at + step])
+            if fault:
+                time.sleep(0.1)
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()

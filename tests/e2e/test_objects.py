@@ -1,8 +1,10 @@
 """`--objects s3://`: code, checkpoints and what else the server keeps in a real S3 store, and runners that go there themselves."""
+import hashlib
 import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import socket
 import subprocess
@@ -10,7 +12,7 @@ import urllib.request
 
 import pytest
 from conftest import CALL_S, STOKER, until
-from s3 import KEY, KEYS, SECRET, s3_running
+from s3 import KEY, KEYS, SECRET, Weather, s3_running
 
 PREFIX = "team/stoker"
 CKPT = {"checkpointing_config": {"enabled": True, "marker": "done"}}
@@ -157,6 +159,49 @@ def test_a_store_that_goes_away(empty_cluster, minio):
     assert any(e["kind"] == "objects" for e in c.json("events", job["id"]))
     rows = c.json("checkpoints", "ls", job["id"])
     assert len(rows) == 2 and all(f"{folder}/{r['checkpoint_id']}/w.bin" in minio.keys() for r in rows), rows
+
+
+def test_bad_weather(empty_cluster, minio):
+    """Answers of 503, answers that are cut, and slow ones: what arrives is whole."""
+    weather = Weather(minio)
+    dice = random.Random(7)
+    try:
+        c = empty_cluster.start(*flags(empty_cluster, weather))
+        weather.fault = lambda method, path: dice.choice([None, None, None, ("status", 503), ("cut", 1000), ("slow", 4 << 20)])
+        job = c.push(["cat hello.txt", save("checkpoint-1", 30), save("checkpoint-2", 5)], runtime=CKPT, files={"hello.txt": "from the archive\n"})
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        first, *digests = c.user_lines(job)
+        assert first == "from the archive" and weather.struck > 10
+        folder = f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/rank-0"
+        for name, digest in zip(["checkpoint-1", "checkpoint-2"], digests):
+            assert hashlib.sha256(minio.body(f"{folder}/{name}/w.bin")).hexdigest() == digest.split()[0]
+        loads = c.push(["sha256sum < $(find $BT_LOAD_CHECKPOINT_DIR -name w.bin | sort | head -n 1)"],
+                       runtime={"checkpointing_config": {"enabled": True}, "load_checkpoint_config": {"enabled": True, "checkpoints": [
+                           {"typ": "baseten_named_checkpoint", "checkpoint_name": "checkpoint-1", "job_id": job["id"]}]}})
+        c.wait(loads, "TRAINING_JOB_COMPLETED")
+        assert c.user_lines(loads) == digests[:1]
+        weather.fault = lambda method, path: None
+    finally:
+        weather.close()
+
+
+def test_a_bucket_that_goes_away(empty_cluster, minio):
+    """Deleted while a job runs, and made again: what the job still has arrives."""
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    job = c.push(["echo up", c.hold("one"), save("checkpoint-1", 2), "echo saved", c.hold("two")], runtime=CKPT)
+    c.wait(job, "TRAINING_JOB_RUNNING")
+    for key in minio.keys():
+        minio.client.delete_object(Bucket="data", Key=key)
+    minio.client.delete_bucket(Bucket="data")
+    until(lambda: health(c) == "away")
+    assert "NoSuchBucket" in c.api("GET", "/v1/status")[1]["objects_problem"]
+    c.release(job, "one")
+    until(lambda: "saved" in c.user_lines(job))
+    minio.client.create_bucket(Bucket="data")
+    until(lambda: health(c) == "ok")
+    c.release(job, "two")
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/rank-0/checkpoint-1/w.bin" in minio.keys()
 
 
 def test_a_job_that_is_placed_waits_for_the_store(empty_cluster, minio):
