@@ -7,6 +7,7 @@
 #include "server/janitor.h"
 #include "server/maintenance.h"
 #include "server/mirror_room.h"
+#include "server/weights.h"
 
 #include <dirent.h>
 
@@ -200,7 +201,9 @@ static int drop_tree(void *arg, const struct node_tree *t, struct err *err)
 
 static int drop_trees(struct gc *g, struct err *err)
 {
-	return node_cache_each(g->app->node, g->app->blobs, drop_tree, g, err);
+	const struct tree_from from = weights_from(g->app);
+
+	return node_cache_each(g->app->node, &from, drop_tree, g, err);
 }
 
 static void found_blob(void *arg, const struct blobs_item *x)

@@ -472,9 +472,10 @@ static int read_copy(struct verify *v, const struct copy *c, struct err *err)
 	AUTO_ARENA struct arena *a = arena_new();
 	const char *words;
 	struct maintenance_item x;
+	const struct tree_from from = weights_from(v->app);
 	char hex[HASH_HEX_CAP];
 
-	if (node_cache_verify(v->app->node, v->app->blobs, &c->d, maintenance_step, v->t, err) == 0)
+	if (node_cache_verify(v->app->node, &from, &c->d, maintenance_step, v->t, err) == 0)
 		return 0;
 	if (err->code != ERR_CORRUPT && err->code != ERR_IO)
 		return -1;
@@ -508,9 +509,11 @@ static int read_copies(struct verify *v, struct err *err)
 
 static int read_all(struct verify *v, struct err *err)
 {
+	const struct tree_from from = weights_from(v->app);
+
 	maintenance_doing(v->t, "counting");
 	if (blobs_each(v->app->blobs, note_blob, v, err) < 0 ||
-	    node_cache_each(v->app->node, v->app->blobs, note_copy, v, err) < 0 ||
+	    node_cache_each(v->app->node, &from, note_copy, v, err) < 0 ||
 	    maintenance_count_checkpoints(v->app, v->t, err) < 0)
 		return -1;
 	if (check_mirrors(v, err) < 0 || read_blobs(v, err) < 0 || read_copies(v, err) < 0)

@@ -63,6 +63,11 @@ bool weights_in_objects(const struct app *app)
 	return app->set.objects != NULL;
 }
 
+struct tree_from weights_from(const struct app *app)
+{
+	return (struct tree_from){app->blobs, weights_in_objects(app) ? app->objects : NULL};
+}
+
 /* ---- where they are ------------------------------------------------------------------------ */
 
 int weights_manifest(struct app *app, struct arena *a, const struct digest *name,

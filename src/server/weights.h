@@ -17,6 +17,9 @@ void weights_close(struct app *app);
 /* Does the object store have them? */
 bool weights_in_objects(const struct app *app);
 
+/* Where the files of a tree come from. */
+struct tree_from weights_from(const struct app *app);
+
 enum weights_at {
 	WEIGHTS_NOWHERE, /* or not all of them */
 	WEIGHTS_FOLDER,  /* all in the folder; with --objects they have to be put first */

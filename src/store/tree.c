@@ -346,8 +346,8 @@ static int hand_out(struct node_cache *c, const char *hex, int lease, bool hit,
 }
 
 /* The folder's, else the object store's. */
-static int read_manifest(const struct tree_from *from, struct arena *a, const struct digest *name,
-                         struct manifest *list, struct err *err)
+int tree_manifest(const struct tree_from *from, struct arena *a, const struct digest *name,
+                  struct manifest *list, struct err *err)
 {
 	if (from->blobs != NULL) {
 		if (blobs_get_manifest(from->blobs, a, name, list, err) == 0)
@@ -372,7 +372,7 @@ static int make_once(struct node_cache *c, const char *hex, const struct digest 
 		return -1;
 	if (tree_exists(c, "trees", hex))
 		return 1;
-	if (read_manifest(want->from, a, manifest, &list, err) < 0)
+	if (tree_manifest(want->from, a, manifest, &list, err) < 0)
 		return -1;
 	rc = tree_make(c, hex, lease, &list, want, err);
 	/* What was fetched until an outage stays, counted by its lease, as after a kill: who comes

@@ -73,12 +73,13 @@ struct node_tree {
 	bool built; /* by a program (built.h): no manifest names it */
 };
 /* Calls fn with each tree; what is being made or evicted is passed over. -1 of fn ends it. */
-int node_cache_each(struct node_cache *c, struct blobs *from,
+int node_cache_each(struct node_cache *c, const struct tree_from *from,
                     int (*fn)(void *arg, const struct node_tree *t, struct err *err), void *arg,
                     struct err *err) MUST_CHECK;
 /* Re-reads those files of a tree that are no links to blobs: ERR_CORRUPT with the first that is not
  * what the manifest says. `step` as for blobs_verify. A tree that is gone is fine. */
-int node_cache_verify(struct node_cache *c, struct blobs *from, const struct digest *manifest,
+int node_cache_verify(struct node_cache *c, const struct tree_from *from,
+                      const struct digest *manifest,
                       int (*step)(void *arg, size_t bytes, struct err *err), void *arg,
                       struct err *err) MUST_CHECK;
 int node_cache_usage(struct node_cache *c, uint64_t *trees, uint64_t *bytes, uint64_t *leased,
@@ -87,7 +88,7 @@ int node_cache_usage(struct node_cache *c, uint64_t *trees, uint64_t *bytes, uin
 int node_cache_built_held(struct node_cache *c, uint64_t *bytes, struct err *err) MUST_CHECK;
 /* Trees against their manifests in `from`: sizes, and digests when `deep`. First fault is the
  * error. */
-int node_cache_check(struct node_cache *c, struct blobs *from, bool deep,
+int node_cache_check(struct node_cache *c, const struct tree_from *from, bool deep,
                      struct err *err) MUST_CHECK;
 
 #endif

@@ -9,7 +9,7 @@
 
 struct checking {
 	struct node_cache *c;
-	struct blobs *from;
+	const struct tree_from *from;
 	bool deep;
 };
 
@@ -71,7 +71,7 @@ static int check_tree(struct checking *k, struct arena *a, const char *hex, stru
 		return tree_verify_built(k->c, hex, k->deep, NULL, NULL, err);
 	if (digest_parse(str_of(hex), &d, err) < 0)
 		return -1;
-	if (blobs_get_manifest(k->from, a, &d, &list, err) < 0) {
+	if (tree_manifest(k->from, a, &d, &list, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err); /* its source was deleted: the tree goes when room is needed */
@@ -113,18 +113,20 @@ static int check_one(void *arg, const char *hex, struct err *err)
 }
 
 /* Is this file another name of the blob? Then it holds what the blob holds. */
-static bool is_blob(int dirfd, struct blobs *from, const struct stat *st, const struct digest *d)
+static bool is_blob(int dirfd, const struct tree_from *from, const struct stat *st,
+                    const struct digest *d)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct stat blob;
 
-	return fstatat(dirfd, blobs_path(from, d, a), &blob, AT_SYMLINK_NOFOLLOW) == 0 &&
+	return from->blobs != NULL &&
+	       fstatat(dirfd, blobs_path(from->blobs, d, a), &blob, AT_SYMLINK_NOFOLLOW) == 0 &&
 	       blob.st_ino == st->st_ino && blob.st_dev == st->st_dev;
 }
 
 struct looking {
 	struct node_cache *c;
-	struct blobs *from;
+	const struct tree_from *from;
 	int (*fn)(void *arg, const struct node_tree *t, struct err *err);
 	void *arg;
 };
@@ -151,7 +153,7 @@ static int measure(struct looking *l, const char *hex, struct node_tree *t, stru
 		t->copied = t->alone;
 		return 0;
 	}
-	if (blobs_get_manifest(l->from, a, &t->manifest, &list, err) < 0) {
+	if (tree_manifest(l->from, a, &t->manifest, &list, err) < 0) {
 		err_clear(err);
 		if (usage_walk(dir, 1, NULL, NULL, NULL, &total, err) < 0) {
 			if (err->code != ERR_NOT_FOUND)
@@ -198,7 +200,7 @@ static int look_at(void *arg, const char *hex, struct err *err)
 	return l->fn(l->arg, &t, err);
 }
 
-int node_cache_each(struct node_cache *c, struct blobs *from,
+int node_cache_each(struct node_cache *c, const struct tree_from *from,
                     int (*fn)(void *arg, const struct node_tree *t, struct err *err), void *arg,
                     struct err *err)
 {
@@ -207,7 +209,7 @@ int node_cache_each(struct node_cache *c, struct blobs *from,
 	return tree_each(c, "trees", "", look_at, &l, err);
 }
 
-static int verify_file(int root, struct blobs *from, const struct manifest_file *f,
+static int verify_file(int root, const struct tree_from *from, const struct manifest_file *f,
                        int (*step)(void *arg, size_t bytes, struct err *err), void *arg,
                        struct err *err)
 {
@@ -249,7 +251,8 @@ static bool is_there(struct node_cache *c, const char *hex, int root)
 
 /* Without the lease, which would keep the tree from being evicted for as long as that takes: what a
  * tree holds never changes. */
-int node_cache_verify(struct node_cache *c, struct blobs *from, const struct digest *manifest,
+int node_cache_verify(struct node_cache *c, const struct tree_from *from,
+                      const struct digest *manifest,
                       int (*step)(void *arg, size_t bytes, struct err *err), void *arg,
                       struct err *err)
 {
@@ -269,7 +272,7 @@ int node_cache_verify(struct node_cache *c, struct blobs *from, const struct dig
 		err_clear(err);
 		return 0; /* evicted meanwhile */
 	}
-	if (blobs_get_manifest(from, a, manifest, &list, err) < 0) {
+	if (tree_manifest(from, a, manifest, &list, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err); /* nothing says what it should hold; no job is given it */
@@ -290,7 +293,7 @@ int node_cache_verify(struct node_cache *c, struct blobs *from, const struct dig
 	return 0;
 }
 
-int node_cache_check(struct node_cache *c, struct blobs *from, bool deep, struct err *err)
+int node_cache_check(struct node_cache *c, const struct tree_from *from, bool deep, struct err *err)
 {
 	struct checking k = {.c = c, .from = from, .deep = deep};
 

@@ -329,6 +329,32 @@ static void tree_shares_blobs_with_other_trees(void **state UNUSED)
 	take(c, os, &m[0], bytes_of(os, &m[0]));
 }
 
+/* What the object store says a tree should hold, when no folder does. */
+static void tree_that_rots_is_found(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("rots", BUDGET);
+	AUTO_ARENA struct arena *a = arena_new();
+	const struct tree_from from = {.objects = os};
+	struct node_lease lease;
+	struct digest m[1];
+	struct err err = {0};
+	const char *file;
+	int fd;
+
+	fill(os, "rots-from", 1, m);
+	assert_ok(tree_of(c, os, m, &lease, &err), &err);
+	(void)close(lease.fd);
+	assert_ok(node_cache_verify(c, &from, m, NULL, NULL, &err), &err);
+	file = arena_printf(a, "%s/f3", lease.path);
+	assert_int_equal(chmod(file, 0644), 0);
+	fd = open(file, O_WRONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_ok(fs_write_all(fd, "?", 1, &err), &err);
+	(void)close(fd);
+	assert_err(node_cache_verify(c, &from, m, NULL, NULL, &err), &err, ERR_CORRUPT, "f3");
+}
+
 static void tree_refuses_what_differs(void **state UNUSED)
 {
 	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
@@ -386,7 +412,8 @@ static void tree_that_fails_anywhere_is_made_later(void **state UNUSED)
 		if (!whole) {
 			err_clear(&err);
 			assert_ok(tree_of(c, os, m, &lease, &err), &err);
-			assert_ok(node_cache_check(c, b, true, &err), &err);
+			assert_ok(node_cache_check(c, &(struct tree_from){.blobs = b}, true, &err),
+			          &err);
 		}
 		(void)close(lease.fd);
 		assert_ok(node_cache_drop(c, m, &err), &err);
@@ -503,7 +530,7 @@ static void tree_of_a_killed_maker_is_gone_on_with(void **state UNUSED)
 		assert_ok(tree_of(c, &r.base, m, &lease, &err), &err);
 		assert_true(lease.fetched > 0 && lease.fetched < LARGE);
 		assert_true(atomic_load(&r.bytes) < LARGE);
-		assert_ok(node_cache_check(c, b, true, &err), &err);
+		assert_ok(node_cache_check(c, &(struct tree_from){.blobs = b}, true, &err), &err);
 		(void)close(lease.fd);
 	}
 }
@@ -803,6 +830,7 @@ static const struct CMUnitTest tests[] = {
 	{"tree_comes_from_the_object_store (dir)", tree_comes_from_the_object_store, NULL, NULL,
          of_dir},
 	cmocka_unit_test(tree_shares_blobs_with_other_trees),
+	cmocka_unit_test(tree_that_rots_is_found),
 	cmocka_unit_test(tree_refuses_what_differs),
 	cmocka_unit_test(tree_that_fails_anywhere_is_made_later),
 	cmocka_unit_test(tree_keeps_to_the_budget),

@@ -514,16 +514,19 @@ static void built_is_known_to_the_collector(void **state UNUSED)
 
 	assert_ok(blobs_open(&b, mirror, &err), &err);
 	assert_ok(take(c, "a", &m, &lease, &err), &err);
-	assert_ok(node_cache_each(c, b, note_tree, &t, &err), &err);
+	assert_ok(node_cache_each(c, &(struct tree_from){.blobs = b}, note_tree, &t, &err), &err);
 	assert_true(t.built && t.held && digest_same(&t.manifest, &key));
 	assert_int_equal(t.alone, 1010);
-	assert_ok(node_cache_check(c, b, true, &err), &err);
-	assert_ok(node_cache_verify(c, b, &key, NULL, NULL, &err), &err);
+	assert_ok(node_cache_check(c, &(struct tree_from){.blobs = b}, true, &err), &err);
+	assert_ok(node_cache_verify(c, &(struct tree_from){.blobs = b}, &key, NULL, NULL, &err),
+	          &err);
 	assert_err(node_cache_drop(c, &key, &err), &err, ERR_BUSY, "");
 	(void)close(lease.fd);
 	overwrite(lease.path);
-	assert_err(node_cache_verify(c, b, &key, NULL, NULL, &err), &err, ERR_CORRUPT, "bin/tool");
-	assert_err(node_cache_check(c, b, false, &err), &err, ERR_CORRUPT, "bin/tool");
+	assert_err(node_cache_verify(c, &(struct tree_from){.blobs = b}, &key, NULL, NULL, &err),
+	           &err, ERR_CORRUPT, "bin/tool");
+	assert_err(node_cache_check(c, &(struct tree_from){.blobs = b}, false, &err), &err,
+	           ERR_CORRUPT, "bin/tool");
 	assert_ok(node_cache_drop(c, &key, &err), &err);
 	assert_empty("known");
 }

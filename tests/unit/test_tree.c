@@ -146,7 +146,7 @@ static void tree_is_made_once_and_read_only(void **state UNUSED)
 
 	assert_ok(node_cache_usage(c, &trees, &bytes, &leased, &err), &err);
 	assert_true(trees == 1 && bytes == 7000 && leased == 1);
-	assert_ok(node_cache_check(c, b, true, &err), &err);
+	assert_ok(node_cache_check(c, &(struct tree_from){.blobs = b}, true, &err), &err);
 	assert_err(node_cache_drop(c, &m, &err), &err, ERR_BUSY, "in use");
 	(void)close(lease_a.fd);
 	assert_err(node_cache_drop(c, &m, &err), &err, ERR_BUSY, "in use");
@@ -275,10 +275,12 @@ static void tree_faults_are_found(void **state UNUSED)
 
 		assert_ok(fs_pwrite_all(fd, "!", 1, 10, &err), &err);
 	}
-	assert_ok(node_cache_check(c, b, false, &err), &err);
-	assert_err(node_cache_check(c, b, true, &err), &err, ERR_CORRUPT, "f0");
+	assert_ok(node_cache_check(c, &(struct tree_from){.blobs = b}, false, &err), &err);
+	assert_err(node_cache_check(c, &(struct tree_from){.blobs = b}, true, &err), &err,
+	           ERR_CORRUPT, "f0");
 	assert_int_equal(truncate(path, 10), 0);
-	assert_err(node_cache_check(c, b, false, &err), &err, ERR_CORRUPT, "f0");
+	assert_err(node_cache_check(c, &(struct tree_from){.blobs = b}, false, &err), &err,
+	           ERR_CORRUPT, "f0");
 	(void)close(lease.fd);
 	assert_ok(node_cache_drop(c, &m, &err), &err);
 }
@@ -355,7 +357,7 @@ static void tree_eviction_under_load(void **state UNUSED)
 		if (round % 2 == 0)
 			assert_ok(node_cache_drop(c, &m[round % COUNT(m)], &err), &err);
 	}
-	assert_ok(node_cache_check(c, b, true, &err), &err);
+	assert_ok(node_cache_check(c, &(struct tree_from){.blobs = b}, true, &err), &err);
 }
 
 static void rot(const char *dir, const char *name)
@@ -408,7 +410,7 @@ static struct wanted_tree look_for(struct node_cache *c, struct blobs *b, const 
 	struct wanted_tree w = {.manifest = *m};
 	struct err err = {0};
 
-	assert_ok(node_cache_each(c, b, note_tree, &w, &err), &err);
+	assert_ok(node_cache_each(c, &(struct tree_from){.blobs = b}, note_tree, &w, &err), &err);
 	return w;
 }
 
@@ -454,7 +456,8 @@ static void tree_with_a_damaged_file_is_given_to_nobody(void **state UNUSED)
 	assert_int_equal(w.n, 2);
 	assert_true(w.found.held && w.found.copied == 0 && w.found.alone == 0);
 	assert_false(look_for(c, b, &idle).found.held);
-	assert_ok(node_cache_verify(c, b, &m, add_step, &read, &err), &err);
+	assert_ok(node_cache_verify(c, &(struct tree_from){.blobs = b}, &m, add_step, &read, &err),
+	          &err);
 	assert_int_equal(read, 0); /* its files are the blobs */
 
 	assert_ok(node_cache_quarantine(c, &idle, &held, &err), &err);
@@ -535,16 +538,21 @@ static void tree_is_copied_where_links_cannot_go(void **state UNUSED)
 		                          &told, NULL, &lease, &err),
 		          &err);
 		assert_int_equal(told.done, told.total);
-		assert_ok(node_cache_check(c, b, true, &err), &err);
+		assert_ok(node_cache_check(c, &(struct tree_from){.blobs = b}, true, &err), &err);
 		/* a copy can rot by itself: it is read, and stays with those who have it */
 		assert_int_equal(copied_bytes(c, b, &m), told.total);
-		assert_ok(node_cache_verify(c, b, &m, add_step, &read, &err), &err);
+		assert_ok(node_cache_verify(c, &(struct tree_from){.blobs = b}, &m, add_step, &read,
+		                            &err),
+		          &err);
 		assert_int_equal(read, told.total);
 		rot(lease.path, "f0");
-		assert_err(node_cache_verify(c, b, &m, NULL, NULL, &err), &err, ERR_CORRUPT, "f0");
+		assert_err(
+			node_cache_verify(c, &(struct tree_from){.blobs = b}, &m, NULL, NULL, &err),
+			&err, ERR_CORRUPT, "f0");
 		(void)close(lease.fd);
 		/* who reads does not hold it: evicted meanwhile, it is nobody's fault */
-		assert_ok(node_cache_verify(c, b, &m, evict_step, &(struct evict){c, &m}, &err),
+		assert_ok(node_cache_verify(c, &(struct tree_from){.blobs = b}, &m, evict_step,
+		                            &(struct evict){c, &m}, &err),
 		          &err);
 		assert_int_equal(look_for(c, b, &m).n, 0);
 
