@@ -269,6 +269,7 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	struct mirror_job job = {.blobs = app->blobs,
 	                         .pins = f->pins,
 	                         .listing = &listing,
+	                         .objects = weights_in_objects(app) ? app->objects : NULL,
 	                         .room = find_room,
 	                         .stored = on_stored,
 	                         .progress = on_progress,

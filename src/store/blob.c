@@ -304,8 +304,18 @@ int blobs_quarantine_manifest(struct blobs *b, const struct digest *name, struct
 	return move_to_quarantine(b, path, "m-", err);
 }
 
-int blobs_put_manifest(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
-                       struct digest *name, struct err *err)
+static int all_here(struct blobs *b, const struct manifest *m, struct err *err)
+{
+	for (size_t i = 0; i < m->n; i++)
+		if (!blobs_has(b, &m->file[i].sha256, m->file[i].size))
+			return err_set(err, ERR_CONFLICT,
+			               "the blob of %s is not in %s: fetch it first",
+			               m->file[i].path, b->dir);
+	return 0;
+}
+
+static int put_manifest(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
+                        bool elsewhere, struct digest *name, struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(MANIFEST_BYTES_MAX);
 	AUTO_BLOB_PINS struct blob_pins *own = pins == NULL ? blob_pins_new(b) : NULL;
@@ -318,11 +328,8 @@ int blobs_put_manifest(struct blobs *b, struct blob_pins *pins, const struct man
 	for (size_t i = 0; i < m->n; i++)
 		blob_pins_add(own != NULL ? own : pins, &m->file[i].sha256);
 	blob_pins_add(own != NULL ? own : pins, &d);
-	for (size_t i = 0; i < m->n; i++)
-		if (!blobs_has(b, &m->file[i].sha256, m->file[i].size))
-			return err_set(err, ERR_CONFLICT,
-			               "the blob of %s is not in %s: fetch it first",
-			               m->file[i].path, b->dir);
+	if (!elsewhere && all_here(b, m, err) < 0)
+		return -1;
 	blob_manifest_path(&d, to);
 	if (put_small(b, buf_view(&text), to, err) < 0)
 		return err_wrap(err, "%s", to);
@@ -331,6 +338,18 @@ int blobs_put_manifest(struct blobs *b, struct blob_pins *pins, const struct man
 		return err_errno(err, errno, "%s/%s", b->dir, to);
 	*name = d;
 	return 0;
+}
+
+int blobs_put_manifest(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
+                       struct digest *name, struct err *err)
+{
+	return put_manifest(b, pins, m, false, name, err);
+}
+
+int blobs_put_list(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
+                   struct digest *name, struct err *err)
+{
+	return put_manifest(b, pins, m, true, name, err);
 }
 
 int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *name,

@@ -61,6 +61,9 @@ int blobs_each_manifest(struct blobs *b,
  * NULL) from before it is looked at. */
 int blobs_put_manifest(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
                        struct digest *name, struct err *err) MUST_CHECK;
+/* The same of one whose blobs are in an object store, all of them or those that are not here. */
+int blobs_put_list(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
+                   struct digest *name, struct err *err) MUST_CHECK;
 /* Somebody relies on this blob or manifest, or did when a collection that runs had begun. */
 bool blobs_pinned(struct blobs *b, const struct digest *d);
 int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *name,

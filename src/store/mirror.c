@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "store/blob_batch.h"
+#include "store/blob_objects.h"
 #include "store/digest_cache.h"
 #include "store/xfer.h"
 
@@ -50,6 +51,7 @@ struct mirror {
 	struct digest_cache *known;
 	atomic_bool stop;
 	_Atomic uint64_t bytes_done, files_done, fetched;
+	atomic_bool elsewhere; /* some are in the object store only */
 
 	struct lock lock;
 	struct cond freed; /* tickets, or it is over */
@@ -385,6 +387,32 @@ static int fetch_large(struct one *o, unsigned streams, struct err *err)
 	return 0;
 }
 
+/* In the object store, and once this says so it stays. One that is away has nothing: then it
+ * travels. */
+static bool elsewhere(struct mirror *m, const struct item *it)
+{
+	char key[BLOB_KEY_CAP];
+	struct err err = {0};
+	bool has = false;
+
+	if (m->job->objects == NULL || !promised(it->f))
+		return false;
+	blob_object_key(&it->sha256, key);
+	blob_pins_settle(m->job->blobs, &it->sha256); /* plan() has pinned it */
+	if (blob_objects_has(m->job->objects, key, it->f->size, &has, &err) < 0)
+		log_info("%s: asked for in vain: %s", key, err.msg);
+	if (has)
+		atomic_store(&m->elsewhere, true);
+	return has;
+}
+
+static int bring(struct one *o, unsigned streams, struct err *err)
+{
+	if (elsewhere(o->m, o->it))
+		return 0;
+	return o->it->f->size <= SMALL_MAX ? fetch_small(o, err) : fetch_large(o, streams, err);
+}
+
 /* --- workers --------------------------------------------------------------------------------- */
 
 /* The next item and as many streams as it may use; large files that wait go first. */
@@ -446,8 +474,7 @@ static void *worker_main(void *arg)
 	while (take(m, &i, &streams)) {
 		struct one o = {m, &m->item[i]};
 		struct err err = {0};
-		int r = o.it->f->size <= SMALL_MAX ? fetch_small(&o, &err)
-		                                   : fetch_large(&o, streams, &err);
+		int r = bring(&o, streams, &err);
 
 		give_back(m, streams);
 		if (r < 0) {
@@ -602,6 +629,8 @@ static int publish(struct mirror *m, struct digest *name, struct err *err)
 	}
 	if (manifest_finish(&mf, err) < 0)
 		return err_wrap(err, "%s", source_name(m->job->source));
+	if (atomic_load(&m->elsewhere))
+		return blobs_put_list(m->job->blobs, m->job->pins, &mf, name, err);
 	return blobs_put_manifest(m->job->blobs, m->job->pins, &mf, name, err);
 }
 

@@ -8,6 +8,7 @@
 #define MIRROR_H
 
 #include "store/blob_pins.h"
+#include "store/objstore.h"
 #include "store/source.h"
 
 struct mirror_progress {
@@ -28,6 +29,9 @@ struct mirror_job {
 	struct blob_pins *pins;
 	struct source *source;
 	const struct source_listing *listing;
+	/* NULL: none. Blobs that it has, and that the source promises, need not travel: the
+	 * manifest names them all the same. */
+	struct objstore *objects;
 	unsigned files_at_once; /* 0 = 16 */
 	/* Both may be NULL. Is there room? Asked once, before anything travels, when something is
 	 * missing. And so much of it is a blob now. */

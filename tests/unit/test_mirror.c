@@ -2,6 +2,7 @@
  */
 #include "faulty.h"
 
+#include "store/blob_objects.h"
 #include "store/mirror.h"
 #include "store/xfer.h"
 
@@ -84,6 +85,7 @@ struct run {
 	const char *allow; /* one pattern, NULL = all */
 	const atomic_bool *cancel;
 	struct http_client *client; /* NULL = the server's */
+	struct objstore *objects;   /* NULL = none */
 	struct digest manifest;
 	struct mirror_progress done;
 };
@@ -109,8 +111,11 @@ static int run_mirror(struct store *st, struct run *run, struct err *err)
 	struct glob_filter filter = {.allow = &run->allow, .n_allow = run->allow != NULL};
 	struct source_listing l;
 	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(st->blobs);
-	struct mirror_job job = {
-		.blobs = st->blobs, .pins = pins, .listing = &l, .cancel = run->cancel};
+	struct mirror_job job = {.blobs = st->blobs,
+	                         .pins = pins,
+	                         .listing = &l,
+	                         .objects = run->objects,
+	                         .cancel = run->cancel};
 
 	if (source_open(&s, url, &o, err) < 0 || source_list(s, a, &filter, NULL, &l, err) < 0)
 		return -1;
@@ -138,6 +143,29 @@ static void assert_mirrored(struct store *st, const struct digest *name, size_t 
 		assert_true(digest_same(&d, &m.file[i].sha256));
 		assert_int_equal(size, m.file[i].size);
 	}
+}
+
+static void put_objects(struct store *st, struct objstore *os, const struct digest *manifest)
+{
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(st->blobs);
+	const struct blob_objects_put put = {
+		.from = st->blobs, .to = os, .pins = pins, .manifest = manifest};
+	struct err err = {0};
+
+	assert_ok(blob_objects_put(&put, &err), &err);
+}
+
+static void shorten(struct objstore *os, struct store *st, const struct digest *manifest,
+                    const char *path)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct manifest m;
+	struct err err = {0};
+	char key[BLOB_KEY_CAP];
+
+	assert_ok(blobs_get_manifest(st->blobs, a, manifest, &m, &err), &err);
+	blob_object_key(&manifest_find(&m, str_of(path))->sha256, key);
+	assert_ok(objstore_put(os, key, STR_LIT("half"), &err), &err);
 }
 
 /* --- what goes well -------------------------------------------------------------------------- */
@@ -169,6 +197,38 @@ static void mirror_whole_repository(void **state UNUSED)
 	assert_mirrored(&st, &run.manifest, N_SMALL + 5);
 	assert_int_equal(count_names(&st, "manifests"), 1);
 	store_done(&st);
+}
+
+/* A folder that has nothing, and an object store that has all: only what the source promises no
+ * SHA-256 of travels, and the store lacks nothing behind it. */
+static void mirror_asks_the_object_store(void **state UNUSED)
+{
+	struct run first = {.url = "hf://me/repo"}, second = first;
+	AUTO_OBJSTORE struct objstore *os = NULL;
+	struct err err = {0};
+	struct store one, two;
+	uint64_t large = LARGE_SIZE + LONG_SIZE;
+
+	assert_ok(objstore_open(&os, "mem:", &(struct objstore_env){0}, &err), &err);
+	second.objects = os;
+	store_open(&one);
+	store_open(&two);
+	assert_ok(run_mirror(&one, &first, &err), &err);
+	put_objects(&one, os, &first.manifest);
+	assert_ok(run_mirror(&two, &second, &err), &err);
+	assert_true(digest_same(&first.manifest, &second.manifest));
+	assert_true(second.done.fetched + large <= second.done.bytes_total);
+	assert_int_equal(second.done.bytes_done, second.done.bytes_total);
+	put_objects(&two, os, &second.manifest); /* nothing that is not there */
+	store_done(&two);
+	store_open(&two);
+	/* one that is half there is not there */
+	shorten(os, &one, &first.manifest, "large.safetensors");
+	assert_ok(run_mirror(&two, &second, &err), &err);
+	assert_true(second.done.fetched >= LARGE_SIZE);
+	put_objects(&two, os, &second.manifest);
+	store_done(&one);
+	store_done(&two);
 }
 
 static void mirror_stays_within_its_streams(void **state UNUSED)
@@ -476,6 +536,7 @@ static void mirror_shares_a_fetch(void **state UNUSED)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(mirror_whole_repository),
+	cmocka_unit_test(mirror_asks_the_object_store),
 	cmocka_unit_test(mirror_stays_within_its_streams),
 	cmocka_unit_test(mirror_gets_through),
 	cmocka_unit_test(mirror_knows_what_it_has_fetched),
