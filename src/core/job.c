@@ -36,6 +36,7 @@ static const struct {
 	[JOB_EV_EXIT_BAD] = {"exit-bad", "failed"},
 	[JOB_EV_RETRY]    = {"retry",    "tried again"},
 	[JOB_EV_STOP]     = {"stop",     "stopped"},
+	[JOB_EV_UNPLACE]  = {"unplace",  "given another place"},
 	[JOB_EV_LOST]     = {"lost",     "lost"},
 };
 
@@ -72,6 +73,7 @@ static const uint8_t next[JOB_STATE_COUNT][JOB_EVENT_COUNT] = {
 		[JOB_EV_RESOLVE]   = TO(JOB_DEPLOYING),
 		[JOB_EV_EXIT_BAD] = TO(JOB_DEPLOY_FAILED),
 		[JOB_EV_STOP]     = TO(JOB_STOPPED),
+		[JOB_EV_UNPLACE]  = TO(JOB_PENDING),
 		[JOB_EV_LOST]     = TO(JOB_PENDING),
 	},
 	[JOB_DEPLOYING] = {
@@ -79,6 +81,7 @@ static const uint8_t next[JOB_STATE_COUNT][JOB_EVENT_COUNT] = {
 		[JOB_EV_EXIT_BAD] = TO(JOB_DEPLOY_FAILED),
 		[JOB_EV_RETRY]    = TO(JOB_PENDING),
 		[JOB_EV_STOP]     = TO(JOB_STOPPING_DEPLOYING),
+		[JOB_EV_UNPLACE]  = TO(JOB_PENDING),
 		[JOB_EV_LOST]     = TO(JOB_PENDING),
 	},
 	[JOB_RUNNING] = {
@@ -244,6 +247,7 @@ int job_step(struct job_core *j, enum job_event ev, int64_t now_ms, struct err *
 		return err_set(err, ERR_CONFLICT, "a job that is %s cannot be %s",
 		               states[j->state].word, events[ev].done);
 	to = (enum job_state)(next[j->state][ev] - 1);
+	j->attempt -= ev == JOB_EV_UNPLACE;
 	if (to == JOB_PENDING && j->attempt == j->attempt_max) /* no attempt left */
 		to = j->state == JOB_RUNNING ? JOB_FAILED : JOB_DEPLOY_FAILED;
 

@@ -37,6 +37,8 @@ enum job_event {
 	JOB_EV_EXIT_BAD, /* a bad end of any kind */
 	JOB_EV_RETRY,    /* a bad end that the job's retry rule names */
 	JOB_EV_STOP,     /* a person asked */
+	JOB_EV_UNPLACE,  /* its node is gone before anything was launched there: no attempt was made
+	                  */
 	JOB_EV_LOST,     /* the engine's evidence: the runner is gone and left no exit record */
 	JOB_EVENT_COUNT,
 };

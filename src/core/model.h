@@ -91,7 +91,8 @@ struct model_attempt {
 	const char *id, *job_id;
 	uint32_t number, node_rank; /* number counts from 0 */
 	const char *node, *cluster;
-	uint64_t gpus; /* bit set of indices */
+	const char *node_id; /* whose server started it; NULL: of before these were kept */
+	uint64_t gpus;       /* bit set of indices */
 	const char *token_hash;
 	const char *claim;      /* nonce of the runner that owns it; NULL = unclaimed */
 	const char *dir;        /* attempt folder */

@@ -167,7 +167,7 @@ int meta_trees(struct meta *m, struct arena *a, struct meta_tree **out, size_t *
                struct err *err) MUST_CHECK;
 /* The resources that placed jobs hold: one row per node. */
 struct meta_held {
-	const char *job_id, *team_id, *user, *gpu_type, *node;
+	const char *job_id, *team_id, *user, *gpu_type, *node, *node_id;
 	uint32_t cpu_milli, gpu_count;
 	uint64_t memory_bytes;
 	uint64_t gpus; /* bit set of indices */

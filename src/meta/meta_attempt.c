@@ -7,7 +7,7 @@
 #define ATTEMPT                                                                                    \
 	"SELECT t.id, t.job_id, t.number, t.node_rank, t.node, t.cluster, t.gpus, t.token_hash,"   \
 	" t.claim, t.dir, t.engine_ref, t.ready, t.exit_json, t.launched_ms, t.claimed_ms,"        \
-	" t.ended_ms, t.heartbeat_ms, t.idle FROM attempts t "
+	" t.ended_ms, t.heartbeat_ms, t.idle, t.node_id FROM attempts t "
 
 static void attempt_row(struct db_rows *r, void *item)
 {
@@ -31,6 +31,7 @@ static void attempt_row(struct db_rows *r, void *item)
 	t->ended_ms = db_get_int(r);
 	t->heartbeat_ms = db_get_int(r);
 	t->idle = db_get_bool(r);
+	t->node_id = db_get_text(r);
 }
 
 int meta_attempts(struct meta *m, struct arena *a, const char *job_id, struct model_attempt **out,

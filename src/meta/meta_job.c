@@ -458,10 +458,10 @@ static int add_attempts(struct db_tx *tx, const struct meta_step *s, uint32_t nu
 
 		if (db_exec(tx,
 		            "INSERT INTO attempts (id, job_id, number, node_rank, node, cluster,"
-		            " gpus, dir) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		            " gpus, dir, node_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		            DB_ARGS(db_text(t->id), db_text(s->job_id), db_int(number),
 		                    db_int(t->node_rank), db_text(t->node), db_text(t->cluster),
-		                    db_bits(t->gpus), db_text(t->dir)),
+		                    db_bits(t->gpus), db_text(t->dir), db_text(t->node_id)),
 		            NULL, err) < 0)
 			return -1;
 	}

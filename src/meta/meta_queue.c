@@ -75,6 +75,7 @@ static void held_row(struct db_rows *r, void *item)
 	h->placed_ms = db_get_int(r);
 	h->started_ms = db_get_int(r);
 	h->max_duration_s = db_get_u64(r);
+	h->node_id = db_get_text(r);
 }
 
 int meta_held(struct meta *m, struct arena *a, struct meta_held **out, size_t *n, struct err *err)
@@ -84,7 +85,7 @@ int meta_held(struct meta *m, struct arena *a, struct meta_held **out, size_t *n
 	meta_states(job_states_placed(), states);
 	FMT(sql,
 	    "SELECT j.id, j.team_id, j.user, j.gpu_type, t.node, j.cpu_milli, j.gpu_count,"
-	    " j.memory_bytes, t.gpus, t.launched_ms, j.started_ms, j.max_duration_s"
+	    " j.memory_bytes, t.gpus, t.launched_ms, j.started_ms, j.max_duration_s, t.node_id"
 	    " FROM jobs j JOIN attempts t ON t.id = j.attempt_id"
 	    " WHERE j.state IN (%s) ORDER BY j.id, t.node_rank",
 	    states);

@@ -223,15 +223,19 @@ static const char version_16[] =
 	"CREATE TABLE moves ("
 	" role TEXT PRIMARY KEY, id TEXT NOT NULL, place TEXT NOT NULL) STRICT;";
 
+/* In which data folder an attempt's runner was started: only its server knows of that runner. */
+static const char version_17[] = "ALTER TABLE attempts ADD COLUMN node_id TEXT;";
+
 /* fill: for the rows of an older SQLite database, in its own words. Other drivers are younger than
  * these: their tables are empty then. */
 static const struct migration {
 	const char *tables, *fill;
-} migrations[SCHEMA_VERSION] = {
-	{version_1, NULL},  {version_2, fill_2}, {version_3, NULL},     {version_4, NULL},
-	{version_5, NULL},  {version_6, NULL},   {version_7, fill_7},   {version_8, NULL},
-	{version_9, NULL},  {version_10, NULL},  {version_11, fill_11}, {version_12, NULL},
-	{version_13, NULL}, {version_14, NULL},  {version_15, NULL},    {version_16, NULL}};
+} migrations[SCHEMA_VERSION] = {{version_1, NULL},   {version_2, fill_2},   {version_3, NULL},
+                                {version_4, NULL},   {version_5, NULL},     {version_6, NULL},
+                                {version_7, fill_7}, {version_8, NULL},     {version_9, NULL},
+                                {version_10, NULL},  {version_11, fill_11}, {version_12, NULL},
+                                {version_13, NULL},  {version_14, NULL},    {version_15, NULL},
+                                {version_16, NULL},  {version_17, NULL}};
 
 int schema_known(int64_t version, struct err *err)
 {

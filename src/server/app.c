@@ -102,6 +102,11 @@ bool app_same(const char *a, const char *b)
 	return strcmp(a, b) == 0;
 }
 
+bool app_is_here(const struct app *app, const char *node_id, const char *node)
+{
+	return node_id != NULL ? app_same(node_id, app->node_id) : app_same(node, app->node_name);
+}
+
 struct loop {
 	struct app *app;
 	void (*fn)(struct app *app);

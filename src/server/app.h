@@ -67,6 +67,7 @@ struct app {
 	const char *program;              /* this binary, for the engine */
 	const char *base_url, *local_url; /* for clients, for runners of this machine */
 	const char *node_name;
+	const char *node_id;      /* of the data folder: see app_is_here */
 	const char *sandbox;      /* what probing found, in words */
 	const char *python;       /* what builds Python environments, in words; NULL: nothing */
 	const char *sandbox_kind; /* how every job is run, chosen at start: see run/sandbox.h */
@@ -114,7 +115,10 @@ struct app {
 	struct inputs *inputs;             /* see inputs.h */
 	struct keyed_executor *deliveries; /* webhooks, see notify.h */
 	struct loop *reconcile, *janitor, *notify, *objects_watch;
-	uint64_t outages_told[2]; /* see outage.h; of the thread of reconcile */
+	uint64_t outages_told[2];     /* see outage.h; of the thread of reconcile */
+	uint64_t outages_heard;       /* the same */
+	int64_t passed_ms;            /* the same: its last pass; monotonic */
+	_Atomic int64_t listening_ms; /* since when a runner that lives was heard; monotonic */
 
 	atomic_uint_least64_t mirror_bytes, node_bytes; /* as last measured by the janitor */
 };
@@ -139,6 +143,9 @@ int app_has_room(struct app *app, struct err *err) MUST_CHECK;
 /* An id of `n` characters in the arena. */
 char *app_id(struct arena *a, size_t n);
 bool app_same(const char *a, const char *b); /* both may be NULL */
+/* Was it this server that started it, or its predecessor on this data folder? Only then engine and
+ * folder say anything about it. */
+bool app_is_here(const struct app *app, const char *node_id, const char *node);
 
 /* A thread that runs fn every period, and at once when kicked. It may be kicked before it runs and
  * after it was stopped: nothing happens then. All but loop_new accept NULL. */

@@ -292,6 +292,12 @@ int ctx_runner_claim(void *of, const struct principal *principal, struct arena *
 
 	if (nonce == NULL || nonce[0] == '\0' || strlen(nonce) > 100)
 		return err_set(err, ERR_INVALID, "nonce: 1 to 100 characters");
+	if (find(app, principal, a, &m, err) < 0)
+		return -1;
+	if (!app_is_here(app, m.row.node_id, m.row.node))
+		return err_set(err, ERR_CONFLICT,
+		               "it was launched by a server on another machine, which leads no "
+		               "more: this one has nothing to start it with");
 	app_crash_at("claim:before");
 	if (meta_attempt_claim(app->meta, principal->attempt_id, principal->node_rank, nonce,
 	                       clock_wall_ms(), err) < 0)

@@ -213,6 +213,21 @@ void live_show(struct app *app, struct arena *a, struct model_job *jobs, size_t 
 	lock_give(&l->lock);
 }
 
+int64_t live_heard_ms(struct app *app, const char *attempt_id, uint32_t rank)
+{
+	struct live *l = app->live;
+	const struct node *n;
+	char key[NODE_KEY_CAP];
+	int64_t heard_ms;
+
+	node_key(attempt_id, rank, key);
+	lock_take(&l->lock);
+	n = map_get(l->nodes, str_of(key));
+	heard_ms = n != NULL ? n->heard_ms : 0;
+	lock_give(&l->lock);
+	return heard_ms;
+}
+
 void live_show_nodes(struct app *app, struct model_attempt *t, size_t n)
 {
 	struct live *l = app->live;

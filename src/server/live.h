@@ -44,6 +44,8 @@ void live_ended(struct app *app, const char *attempt_id, uint32_t rank);
 
 /* Rows as they were read, with what is known beyond them. Texts are put into the arena. */
 void live_show(struct app *app, struct arena *a, struct model_job *jobs, size_t n);
+/* When it was last heard of, monotonic; 0: not by this server. */
+int64_t live_heard_ms(struct app *app, const char *attempt_id, uint32_t rank);
 void live_show_nodes(struct app *app, struct model_attempt *t, size_t n);
 
 /* Stores what is due. */

@@ -40,6 +40,8 @@ int queue_node(struct app *app, struct arena *a, struct sched_node *out, struct 
 	if (meta_held(app->meta, a, &held, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
+		if (!app_is_here(app, held[i].node_id, held[i].node))
+			continue;
 		out->cpu_milli_used += held[i].cpu_milli;
 		out->memory_used += held[i].memory_bytes;
 		out->gpus_used |= held[i].gpus;
@@ -173,6 +175,7 @@ static void place(struct app *app, struct arena *a, const struct model_job *row,
 			.id = id,
 			.node_rank = i,
 			.node = app->node_name,
+			.node_id = app->node_id,
 			.cluster = APP_CLUSTER,
 			.gpus = answer->shares[i].gpus,
 			.dir = arena_printf(a, "runs/%s-%u", id, i),
@@ -213,16 +216,22 @@ static void wait(struct app *app, const struct model_job *row, const char *reaso
 	app_notify(app, CHANNEL_JOB, row->id);
 }
 
-/* The resources of placed jobs, with the ends that they declared. All of it is on this one node. */
-static struct sched_held *held_of(struct arena *a, const struct meta_held *h, size_t n,
-                                  int64_t now_ms)
+/* The resources of this node that placed jobs have, with the ends that they declared. */
+static struct sched_held *held_of(const struct app *app, struct arena *a, const struct meta_held *h,
+                                  size_t *n, int64_t now_ms)
 {
-	struct sched_held *out = ARENA_ARRAY(a, struct sched_held, n);
+	struct sched_held *out = ARENA_ARRAY(a, struct sched_held, *n);
+	size_t all = *n;
 
-	for (size_t i = 0; i < n; i++) {
+	*n = 0;
+	for (size_t i = 0; i < all; i++) {
 		int64_t lasts = (int64_t)MIN(h[i].max_duration_s, QUEUE_DURATION_MAX_S) * 1000;
+		struct sched_held *to;
 
-		out[i] = (struct sched_held){
+		if (!app_is_here(app, h[i].node_id, h[i].node))
+			continue;
+		to = &out[(*n)++];
+		*to = (struct sched_held){
 			.cpu_milli = h[i].cpu_milli,
 			.memory_bytes = h[i].memory_bytes,
 			.gpus = h[i].gpus,
@@ -231,7 +240,7 @@ static struct sched_held *held_of(struct arena *a, const struct meta_held *h, si
 			.user = h[i].user,
 		};
 		if (lasts > 0) /* it counts from the first command */
-			out[i].end_ms = (h[i].started_ms > 0 ? h[i].started_ms : now_ms) + lasts;
+			to->end_ms = (h[i].started_ms > 0 ? h[i].started_ms : now_ms) + lasts;
 	}
 	return out;
 }
@@ -287,7 +296,7 @@ static int judge(struct app *app, struct arena *a, const struct meta_waiting *w,
 	    limits_read(app, a, held, facts.n_held, &limits, err) < 0 ||
 	    node_room_read(app, a, &room, err) < 0)
 		return -1;
-	facts.held = held_of(a, held, facts.n_held, facts.now_ms);
+	facts.held = held_of(app, a, held, &facts.n_held, facts.now_ms);
 	for (size_t i = 0; i < n; i++)
 		queue_ask(&w[i].job, w[i].pinned_cluster, &ask[i]);
 	sched_line(a, &facts, ask, n, line);

@@ -12,6 +12,8 @@
 #include "server/prepare.h"
 #include "server/specs.h"
 
+#include "base/units.h"
+
 #include <dirent.h>
 
 #define FOLDERS_MAX 100000
@@ -214,6 +216,74 @@ static int probe_current(const struct part *p, struct err *err)
 	return kill_all(p, err);
 }
 
+/* Another server is to start it here or there: nothing of this attempt was launched. */
+static int unplace(const struct part *p, struct err *err)
+{
+	struct meta_step s = {
+		.job_id = p->job.id,
+		.event = JOB_EV_UNPLACE,
+		.now_ms = clock_wall_ms(),
+		.attempt_id = p->t->id,
+		.actor = "server",
+		.message = arena_printf(p->a,
+	                                "the server on %s is gone before it launched this "
+	                                "job: it waits for another place",
+	                                p->t->node),
+	};
+
+	s.reason = s.message;
+	return jobs_step(p->app, &s, NULL, NULL, err);
+}
+
+static int any_launched(const struct part *p, bool *any, struct err *err)
+{
+	struct model_attempt *all = NULL;
+	size_t n = 0;
+
+	if (meta_attempt(p->app->meta, p->a, p->t->id, &all, &n, err) < 0)
+		return -1;
+	*any = false;
+	for (size_t i = 0; i < n; i++)
+		*any = *any || all[i].launched_ms != 0 || all[i].ended_ms != 0;
+	return 0;
+}
+
+/* Of a server on another machine. */
+static int probe_elsewhere(const struct part *p, struct err *err)
+{
+	const struct model_attempt *t = p->t;
+	enum job_state s = p->job.core.state;
+	int64_t heard_ms =
+		MAX(live_heard_ms(p->app, t->id, t->node_rank), atomic_load(&p->app->listening_ms));
+	struct wire_exit x = {.end = JOB_END_LOST, .stage = "runner"};
+	bool any = false;
+	char span[UNITS_CAP];
+
+	if (t->ended_ms != 0)
+		return jobs_settle(p->app, t->id, err);
+	if (any_launched(p, &any, err) < 0)
+		return -1;
+	if (!any && (s == JOB_CREATED || s == JOB_DEPLOYING))
+		return unplace(p, err);
+	if (clock_mono_ms() - heard_ms < (int64_t)p->app->set.node_lost * 1000)
+		return 0;
+	x.detail = arena_printf(p->a, "the runner on %s was not heard of for %s", t->node,
+	                        units_show_seconds(p->app->set.node_lost, span));
+	x.user_code_ran = s == JOB_RUNNING || s == JOB_STOPPING;
+	log_warn("lost: attempt=%s rank=%u: %s", t->id, t->node_rank, x.detail);
+	return end(p, &x, err);
+}
+
+/* Once its runner had time to end by itself, its token is good for nothing any more. */
+static int past_elsewhere(const struct part *p, struct err *err)
+{
+	int64_t over = MAX(MAX(p->t->ended_ms, p->job.core.changed_ms), p->app->started_ms);
+
+	if (clock_wall_ms() - over < RECONCILE_ORPHAN_MS)
+		return 0;
+	return meta_attempt_done(p->app->meta, p->t->id, p->t->node_rank, clock_wall_ms(), err);
+}
+
 static int clean(const struct part *p, struct err *err)
 {
 	bool lacked = app_lacks_inodes(p->app);
@@ -261,14 +331,18 @@ static int probe_attempt(struct app *app, const struct model_attempt *t, bool wa
 	struct part p = {
 		.app = app, .a = a, .t = t, .dir = app_path(app, a, t->dir), .waits = waits};
 
+	bool here = app_is_here(app, t->node_id, t->node);
+
 	if (meta_job_brief(app->meta, a, t->job_id, &p.job, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
 		p.job = (struct model_job){0};
-		return probe_past(&p, err);
 	}
-	p.current = job_state_is_placed(p.job.core.state) && app_same(p.job.attempt_id, t->id);
+	p.current = p.job.id != NULL && job_state_is_placed(p.job.core.state) &&
+	            app_same(p.job.attempt_id, t->id);
+	if (!here)
+		return p.current ? probe_elsewhere(&p, err) : past_elsewhere(&p, err);
 	return p.current ? probe_current(&p, err) : probe_past(&p, err);
 }
 
@@ -317,9 +391,24 @@ static bool probe_again(struct app *app, const char *dir)
 	return probe_all(app, dir);
 }
 
+/* A runner that lives was not heard while the database was away, or we were. */
+static void mind_silence(struct app *app)
+{
+	int64_t now = clock_mono_ms();
+	struct outage outage;
+
+	meta_outage(app->meta, false, &outage);
+	if (outage.since_ms != 0 || outage.n != app->outages_heard ||
+	    now - app->passed_ms > RECONCILE_PAUSE_MS)
+		atomic_store(&app->listening_ms, now);
+	app->outages_heard = outage.n;
+	app->passed_ms = now;
+}
+
 void reconcile_pass(struct app *app)
 {
 	outage_pass(app);
+	mind_silence(app);
 	(void)probe_all(app, NULL); /* who failed is looked at again by the next one */
 }
 

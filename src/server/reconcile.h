@@ -4,6 +4,11 @@
  * alone, unless its job was stopped: then somebody must. What is over is cleaned; what is ours but
  * belongs to nothing is ended.
  *
+ * What a server on another machine had started is known by its heartbeats alone: neither the engine
+ * nor a folder here says anything about it. It is lost when it was not heard of for --node-lost,
+ * counted by our clock from when we began to listen; the store goes on from its newest checkpoint
+ * if the job's retry rule names node_fail. Its folder is its own server's to clean.
+ *
  * The part of it that waits (a dead runner's processes and checkpoints are swept, a late runner is
  * ended, a folder is removed: seconds each, and tens of them while a store is away) is done by
  * app->sweeps, one task a folder ("runs/..."), so that neither the next look at everybody nor the
@@ -21,6 +26,8 @@
 #define SWEEP_THREADS 8
 #define SWEEP_QUEUE_MAX 1000
 #define RECONCILE_ORPHAN_MS 60000 /* a runner whose attempt is over has this long to end */
+
+#define RECONCILE_PAUSE_MS 20000 /* passes that are further apart have missed what runners said */
 
 #define RECONCILE_GRACE_S 30    /* of a job whose specification cannot be read */
 #define RECONCILE_DEAF_MS 60000 /* and one that was told to stop, beyond its job's grace time */

@@ -10,6 +10,7 @@
 #define S3 "s3://"
 #define OBJECTS_URL_MAX 8000
 #define MEMORY_MIN ((uint64_t)64 << 20) /* less runs no job: another unit was meant */
+#define NODE_LOST_MIN_S 10
 #define AT(member) offsetof(struct settings, member)
 /* clang-format off */
 static const struct conf_row rows[] = {
@@ -88,6 +89,9 @@ static const struct conf_row rows[] = {
 	{"scratch-files", CONF_INT, AT(scratch_files), "0", "N", "Jobs",
 	 "Number of files and folders that a job may have there. 0: no limit, except that the job "
 	 "that holds most inodes is ended when few are left"},
+	{"node-lost", CONF_SECONDS, AT(node_lost), "90s", "TIME", "Jobs",
+	 "After a takeover: a job whose runner is on another server's machine and was not heard of for so long is lost "
+	 "(retry: node_fail). At least 10s"},
 	{"grace", CONF_SECONDS, AT(grace), "30s", "TIME", "Jobs",
 	 "Time for open requests to finish at shutdown; jobs keep running without the server"},
 	{"mirror-bytes", CONF_BYTES, AT(mirror_bytes), NULL, "BYTES", "Storage",
@@ -352,6 +356,11 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 		return err_set(err, ERR_INVALID, "--scratch-files must be 0 or more");
 	if (s->max_waiting_jobs < 0)
 		return err_set(err, ERR_INVALID, "--max-waiting-jobs must be 0 or more");
+	if (s->node_lost < NODE_LOST_MIN_S)
+		return err_set(err, ERR_INVALID,
+		               "--node-lost must be %ds or more: runners report every 2 s, and "
+		               "look for a new server for longer",
+		               NODE_LOST_MIN_S);
 	if (s->memory > 0 && s->memory < MEMORY_MIN)
 		return err_set(err, ERR_UNIT_MISSING,
 		               "--memory %" PRIu64 " is %" PRIu64

@@ -17,7 +17,8 @@ struct settings {
 	const char *tls_cert, *tls_key;
 	bool insecure, log_json, backfill, check, standby;
 	const char *log_level;
-	uint64_t mirror_bytes, node_cache_bytes, cache_quota, grace, backfill_wait, scratch_bytes;
+	uint64_t mirror_bytes, node_cache_bytes, cache_quota, grace, backfill_wait, scratch_bytes,
+		node_lost;
 	int64_t workers, connections_per_address, max_priority, max_waiting_jobs, scratch_files;
 };
 

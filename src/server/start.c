@@ -18,6 +18,7 @@
 #define LOCK_PAUSE_MS 50
 #define SMALL_FILE ((size_t)64 << 10)
 #define URL_KEY "url-key"
+#define NODE_ID_LEN 20
 
 static const char *const folders[] = {
 	"objects",     "store", "node", "cache/projects",
@@ -353,6 +354,27 @@ static int open_upstream(struct app *app, struct err *err)
 	return 0;
 }
 
+/* Evidence about runners is in the data folder, so that is who we are: it stays the same when the
+ * machine gets another name, and goes along when the folder is moved. */
+static int make_node_id(struct app *app, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(SMALL_FILE);
+	const char *path = app_path(app, app->arena, "node-id");
+
+	if (fs_read(AT_FDCWD, path, &text, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		buf_printf(&text, "%s\n", app_id(app->arena, NODE_ID_LEN));
+		if (fs_write_atomic(AT_FDCWD, path, buf_view(&text), 0600, err) < 0)
+			return -1;
+	}
+	app->node_id = arena_strz(app->arena, str_trim(buf_view(&text)));
+	if (app->node_id[0] == '\0')
+		return err_set(err, ERR_CORRUPT, "%s is empty: remove it", path);
+	return 0;
+}
+
 static int find_program(struct app *app, struct err *err)
 {
 	char self[PATH_MAX];
@@ -408,7 +430,8 @@ int start_folder(struct app *app, struct err *err)
 	}
 	if (whole_path(app, &app->set.tls_cert, "--tls-cert", err) < 0 ||
 	    whole_path(app, &app->set.tls_key, "--tls-key", err) < 0 ||
-	    find_program(app, err) < 0 || make_folder(app, err) < 0 || take_lock(app, err) < 0)
+	    find_program(app, err) < 0 || make_folder(app, err) < 0 || take_lock(app, err) < 0 ||
+	    make_node_id(app, err) < 0)
 		return -1;
 	for (size_t i = 0; i < COUNT(folders); i++) {
 		if (fs_mkdirs(AT_FDCWD, app_path(app, app->arena, folders[i]), 0700, err) < 0)

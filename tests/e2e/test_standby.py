@@ -2,6 +2,7 @@
 import base64
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,8 @@ class Pair:
 
     def __init__(self, pg, url, first, stack):
         self.pg, self.url, self.stack, self.leader = pg, url, stack, first
-        self.flags = ["--database", url, "--cpus", "4", "--memory", "4Gi"]
+        (first.folder / "objects").mkdir()
+        self.flags = ["--database", url, "--objects", f"dir:{first.folder}/objects", "--cpus", "4", "--memory", "4Gi"]
 
     @property
     def name(self):
@@ -183,3 +185,46 @@ def test_what_a_standby_refuses(pair):
     shutil.copy2(pair.leader.data / "master.key", c.data / "master.key")
     assert refused(c, *standby, env=pair.pg.env) == "database_newer"
     assert health(pair.leader)["role"] == "leader"
+
+
+def lose_power(c):
+    """As its machine would: the server, its runners and what they run."""
+    c.kill()
+    until(lambda: not [os.kill(int(line.split()[0]), signal.SIGKILL) for line in c.processes()])
+
+
+AGAIN = {"retry": {"max_attempts": 2, "on": ["node_fail"]}}
+
+
+def test_a_machine_dies(pair):
+    """What ran there is lost once it was not heard of for --node-lost, and tried again here if it may be."""
+    a, b = pair.leader, pair.standby("--node-lost", "10s")
+    hold = f"test $BT_RETRY_COUNT -gt 0 || {a.hold()}; echo ran"
+    again, once = a.push([hold], **AGAIN), a.push([a.hold()])
+    for job in (again, once):
+        a.wait(job, "TRAINING_JOB_RUNNING")
+    lose_power(a)
+    until(lambda: role(b) == "leader")
+    assert b.api("GET", "/v1/status")[1]["nodes"][0]["millicpu_used"] == 0  # what others hold elsewhere is not held here
+    assert b.job(once)["current_status"] == "TRAINING_JOB_RUNNING"  # not known to be over
+    b.wait(again, "TRAINING_JOB_COMPLETED")
+    last = b.wait(once, "TRAINING_JOB_FAILED")
+    assert "was not heard of for 10s" in last["error_message"], last
+    assert [line for line in b.user_lines(again) if line.endswith("ran")]
+    rows = pair.sql(f"SELECT count(DISTINCT node_id) FROM attempts WHERE job_id = '{again['id']}'")
+    assert rows == "2"
+
+
+def test_nothing_was_launched_yet(pair):
+    """A job that only had its place there gets another one, and no attempt of it is counted."""
+    a = pair.leader
+    a.stop()
+    a.start(*pair.flags, env={**pair.pg.env, "STOKER_CRASH_AT": "place:after"})
+    b = pair.standby()
+    a.cli("push", a.job_folder(["echo ran"]) / "train.yaml", code=None)  # it ends before it answers
+    assert a.process.wait(DEADLINE_S) == 9
+    until(lambda: role(b) == "leader")
+    job, = b.json("ps", "-a")
+    b.wait(job, "TRAINING_JOB_COMPLETED")
+    assert [line for line in b.user_lines(job) if line.endswith("ran")]
+    assert b.job(job)["attempt"] == 1
