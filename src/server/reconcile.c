@@ -17,7 +17,8 @@
 #include <dirent.h>
 
 #define FOLDERS_MAX 100000
-#define TAIL_MAX 400 /* of a dead runner's own words, for people */
+#define FIRST_LINES_MAX 2000 /* jobs whose log is looked at by a start */
+#define TAIL_MAX 400         /* of a dead runner's own words, for people */
 #define LOG_PIECE ((size_t)1 << 20)
 #define LOG_FILE_MAX ((size_t)4 << 30)
 
@@ -431,10 +432,12 @@ static void tell_address(struct app *app, struct arena *a, const struct model_at
 	seal_wipe_buf(&out);
 }
 
-/* The first line of a job is written after its row: a crash between leaves it without one. */
+/* The first line of a job is written after its row: a crash between leaves it without one. Only the
+ * newest are looked at: no more pushes than there are threads were under way. */
 static void first_lines(struct app *app, struct arena *a)
 {
-	struct meta_query q = {.states = 1U << JOB_PENDING | 1U << JOB_CREATED};
+	struct meta_query q = {.states = 1U << JOB_PENDING | 1U << JOB_CREATED,
+	                       .limit = FIRST_LINES_MAX};
 	struct model_job *job = NULL;
 	struct err err = {0};
 	size_t n = 0;
