@@ -40,20 +40,20 @@
 #define DRAIN_STEPS 600 /* in which all that is left must end */
 #define POOL_WAIT_US (INT64_C(300) * 1000000)
 #define REFUSED_MAX 40 /* starts in a row that fail while the database is away */
-#define PUSH_STEPS 4
+#define PUSH_STEPS 32
 /* How a life ended, to the parent. 9: app_crash_at */
 enum { EXIT_CLOSED = 0, EXIT_CRASHED = 9, EXIT_FAILED = 10, EXIT_REFUSED = 11, EXIT_OVER = 12 };
 
 /* clang-format off */
 const struct shape shapes[SHAPES] = {
-	{16,  64,  1, 0, NULL,  20},
-	{64,  256, 1, 0, "2h",  20},
-	{64,  256, 2, 0, "1h",  10},
-	{8,   16,  1, 0, "10m", 20},
-	{128, 512, 1, 0, NULL,  10},
-	{64,  256, 4, 0, "4h",  6},
-	{32,  128, 1, 1, "1h",  2},
-	{64,  256, 1, 4, NULL,  1},
+	{4,  16,  1, 0, NULL,  20},
+	{16, 64,  1, 0, "2h",  20},
+	{16, 64,  2, 0, "1h",  10},
+	{2,  4,   1, 0, "10m", 20},
+	{32, 128, 1, 0, NULL,  10},
+	{16, 64,  4, 0, "4h",  6},
+	{8,  32,  1, 1, "1h",  1},
+	{16, 64,  1, 4, NULL,  1},
 };
 static const char *const labels[] = {
 	"push:before", "push:after", "place:before", "place:after", "freeze:before", "freeze:after",
@@ -457,7 +457,8 @@ static bool one_step(struct server *s)
 	if (one_in(w, 20))
 		w->now_ms += 3600 * 1000;
 	clock_fake(w->now_ms, -1);
-	push(s, w->n_jobs / PUSH_STEPS + 1);
+	/* a long line at once, and a few at a time behind it */
+	push(s, w->pushed == 0 ? w->n_jobs / 4 * 3 : w->n_jobs / PUSH_STEPS + 1);
 	if (!calm)
 		disturb(s);
 	if (!jobs_look(w, s->app))
@@ -713,7 +714,7 @@ int main(int argc, char **argv)
 	w->seed = 1;
 	w->n_jobs = 500;
 	w->step_us = 1000;
-	w->n_nodes = 30;
+	w->n_nodes = 8;
 	w->database = getenv("SIM_DATABASE") != NULL ? getenv("SIM_DATABASE")
 	                                             : getenv("STOKER_TEST_DATABASE");
 	for (int i = 1; i < argc; i++) {

@@ -6,7 +6,7 @@
 
 #define CLUSTERS 4
 #define NODE_GPUS 8
-#define PASSES 30
+#define PASSES 5
 
 struct site {
 	struct world *w; /* for CHECK and chance */

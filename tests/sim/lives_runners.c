@@ -252,7 +252,7 @@ static void begin(struct act *x)
 	CHECK((j->started[x->r->rank] & bit) == 0,
 	      "user code of %s, attempt %u, rank %u starts a second time", j->id, x->r->number,
 	      x->r->rank);
-	for (uint32_t i = w->first_alive; i < atomic_load(&w->n_runners); i++) {
+	for (uint32_t i = w->first_alive; x->r->gpus != 0 && i < atomic_load(&w->n_runners); i++) {
 		const struct runner *o = &w->runner[i];
 
 		CHECK(o == x->r || atomic_load(&o->life) != LIFE_RUNS ||
