@@ -97,7 +97,8 @@ void joblogs_ended(struct joblogs *l, const char *job_id);
  * something was due. What fails is tried again, later. */
 int joblogs_store_next(struct joblogs *l, int64_t max_ms, bool *did, struct err *err) MUST_CHECK;
 /* Waits until the lines that a job has now are stored, at most max_ms, and not at all while the
- * store does not answer. True: they are; also without a store. */
+ * store does not answer, or somebody has just waited in vain. True: they are; also without a store.
+ */
 bool joblogs_flush(struct joblogs *l, const char *job_id, int64_t max_ms);
 /* Everything is due at once: what an earlier server left in the folder too, if `left`. */
 int joblogs_store_all(struct joblogs *l, bool left, struct err *err) MUST_CHECK;

@@ -152,6 +152,7 @@ void joblog_note_answer(struct joblog_store *st, bool ok)
 {
 	lock_take(&st->lock);
 	if (ok) {
+		st->slow = false;
 		st->pause_ms = 0;
 		st->paused_until_ms = 0;
 	} else {
@@ -280,9 +281,10 @@ bool joblogs_flush(struct joblogs *l, const char *job_id, int64_t max_ms)
 		f.waits = st->n_held > 0;
 		map_each(st->files, hurry, &f);
 		cond_broadcast(&st->changed);
-		if (!f.waits || st->paused_until_ms > clock_mono_ms() ||
-		    !cond_wait_until(&st->stored, &st->lock, until))
+		if (!f.waits || st->slow || st->paused_until_ms > clock_mono_ms())
 			break;
+		if (!cond_wait_until(&st->stored, &st->lock, until))
+			st->slow = true; /* one look is left: it may be stored by now */
 	}
 	lock_give(&st->lock);
 	return !f.waits;

@@ -42,6 +42,7 @@ struct joblog_store {
 	struct map *files;                  /* "<job>/<file>" -> struct joblog_due */
 	TAILQ_HEAD(, joblog_held) held;
 	size_t n_held;
+	bool slow;    /* somebody waited for it in vain, and it has stored nothing since */
 	bool telling; /* somebody writes held lines */
 	int64_t pause_least_ms, pause_ms, paused_until_ms;
 };

@@ -109,6 +109,25 @@ def test_the_store_goes_away(empty_cluster, minio):
     whole(c, job)
 
 
+def test_a_store_that_hangs_ends_no_job_late(empty_cluster, minio):
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    jobs = [c.push([counting("one", 1, LINES)]) for _ in range(2)]
+    for job in jobs:
+        until(lambda: f"line {LINES}" in c.user_lines(job))
+    minio.freeze()
+    for job in jobs:
+        c.release(job, "one")
+    for job in jobs:
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+    minio.thaw()
+    until(lambda: all(len(stored(minio, job, "node-0.log")) == 1 for job in jobs))
+    c.kill()
+    lose_logs(c)
+    c.restart()
+    for job in jobs:
+        whole(c, job)
+
+
 def test_a_job_that_has_just_ended(empty_cluster, minio):
     """Its runner is gone, and so is the folder: what was said to be over is stored."""
     c = empty_cluster.start(*flags(empty_cluster, minio))

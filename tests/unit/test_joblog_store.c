@@ -509,8 +509,8 @@ static void test_flush(void **state)
 	assert_true(joblogs_flush(w.now.logs, JOB, 1000));
 	print(&w, 3);
 	assert_true(deliver(&w, &w.now));
-	assert_false(joblogs_flush(w.now.logs, JOB, 0)); /* nobody stores it */
-	assert_false(joblogs_flush(w.now.logs, JOB, 20));
+	assert_false(joblogs_flush(w.now.logs, JOB, 20));      /* nobody stores it */
+	assert_false(joblogs_flush(w.now.logs, JOB, 3600000)); /* so this one does not wait */
 	assert_true(joblogs_flush(w.now.logs, "another", 1000));
 	assert_true(store_once(&w, &w.now));
 	assert_true(joblogs_flush(w.now.logs, JOB, 1000));
@@ -632,8 +632,13 @@ static bool live(struct world *w, bool dies, unsigned *said)
 	burn(w, &w->now);
 	start(w, &w->now, true);
 	print(w, 2);
-	while (!deliver(w, &w->now))
+	while (!deliver(w, &w->now)) {
 		failed = true;
+		if (dies) { /* in the middle of fetching */
+			die(&w->now);
+			start(w, &w->now, false);
+		}
+	}
 	return failed;
 }
 
