@@ -218,9 +218,12 @@ static int find_idle(struct eviction *e, struct err *err)
 		struct digest d;
 		bool kept;
 
-		if (digest_parse(str_of(all[i].manifest), &d, err) < 0 ||
-		    weights_are_kept(e->app, &d, &kept, err) < 0)
+		if (digest_parse(str_of(all[i].manifest), &d, err) < 0)
 			return -1;
+		if (weights_are_kept(e->app, &d, &kept, err) < 0) {
+			err_clear(err); /* the store is away: nothing says that it may go */
+			continue;
+		}
 		if (blobs_pinned(e->app->blobs, &d) || (i >= n_idle && !kept))
 			continue; /* a job is about to name it, or has and needs the folder */
 		e->idle[e->n++] = (struct victim){&all[i], kept};

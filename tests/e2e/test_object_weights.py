@@ -103,6 +103,24 @@ def test_the_bucket_is_enough(empty_cluster, store):
     assert "already on this node" in c.logs(third)
 
 
+def test_objects_in_another_folder(empty_cluster):
+    """`--objects dir:`, a folder that the next server has too."""
+    c = empty_cluster
+    (c.folder / "sources").mkdir()
+    c.start("--cpus", "4", "--memory", "4Gi", "--objects", f"dir:{c.folder}/objects", "--allow-file-root", str(c.folder / "sources"))
+    folder = model(c)
+    job = c.push([SUM], weights=weights(folder))
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert len([p for p in (c.folder / "objects/blobs").rglob("?" * 64)]) == 3
+    c.stop()
+    forget(c, "store", "node")
+    shutil.rmtree(folder)
+    c.restart()
+    again = c.json("recreate", job["id"])
+    c.wait(again, "TRAINING_JOB_COMPLETED")
+    assert c.user_lines(again) == [sum_of("model")]
+
+
 def test_a_folder_that_lacks_some(empty_cluster, minio):
     """Files that the server's folder has are links; the others come from the bucket."""
     c = start(empty_cluster, minio)
