@@ -477,10 +477,34 @@ static int remote_read(struct objstore *os, const char *key, const char *etag, u
 	                    : objstore_read(r->under, key, first, count, sink, arg, cancel, err);
 }
 
+static int remote_list(struct objstore *os, const char *prefix, const char *after, size_t max,
+                       objstore_each_fn *each, void *arg, bool *more, struct err *err)
+{
+	return objstore_list(((struct remote *)os)->under, prefix, after, max, each, arg, more,
+	                     err);
+}
+
+static int remote_put_file(struct objstore *os, const char *key, const struct objstore_file *f,
+                           struct digest *sha256, struct err *err)
+{
+	return objstore_put_file(((struct remote *)os)->under, key, f->fd, f->size, f->expect,
+	                         sha256, f->progress, f->arg, f->cancel, err);
+}
+
+/* As a request that travels. */
+static int remote_del(struct objstore *os, const char *key, struct err *err)
+{
+	clock_sleep_ms(3);
+	return objstore_del(((struct remote *)os)->under, key, err);
+}
+
 static const struct objstore_ops remote_ops = {
 	.scheme = "remote",
 	.stat = remote_stat,
 	.read = remote_read,
+	.list = remote_list,
+	.put_file = remote_put_file,
+	.del = remote_del,
 };
 
 static struct remote remote_of(struct objstore *under)
@@ -794,8 +818,10 @@ static void *collector(void *arg)
 /* A collector that never rests, and puts that rely on what it is about to remove. */
 static void puts_race_with_a_collector(void **state UNUSED)
 {
-	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
+	AUTO_OBJSTORE struct objstore *under = open_store("mem:");
 	AUTO_BLOBS struct blobs *b = open_blobs("race");
+	struct remote remote = remote_of(under);
+	struct objstore *os = &remote.base;
 	struct racer r = {.os = os, .b = b, .m = make_manifest(b, 1)};
 	pthread_t thread;
 
