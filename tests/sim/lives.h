@@ -15,7 +15,7 @@
 #define APART __attribute__((noinline)) /* each with a frame of its own: they are large */
 #define ATTEMPTS_MAX 3
 #define DIR_CAP 64
-#define SAMPLES_MAX 65536
+#define SAMPLES_MAX (1 << 20) /* of which only what is used takes memory */
 #define GIB (UINT64_C(1) << 30)
 #define NODE_CPUS 64 /* of one node */
 #define NODE_GIB 256
