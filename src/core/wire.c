@@ -20,10 +20,11 @@ enum kind {
 	FLAG, /* a BOOL that older ones do not say: false then */
 	STAGE,
 	END,
-	TEXTS, /* const char ** and its count */
-	LIST,  /* array of structs and its count */
-	FIXED, /* array inside the struct and its count */
-	ONE,   /* struct inside the struct; `count` is its bool has_... */
+	TEXTS,  /* const char ** and its count */
+	TEXTS0, /* the same; absent is none, for what older programs do not say */
+	LIST,   /* array of structs and its count */
+	FIXED,  /* array inside the struct and its count */
+	ONE,    /* struct inside the struct; `count` is its bool has_... */
 };
 
 struct shape;
@@ -56,6 +57,7 @@ static const struct field start_rows[] = {
 	ROW(wire_start, TEXT,  token),
 	ROW(wire_start, TEXT,  attempt_id),
 	ROW(wire_start, U32,   node_rank),
+	ROWS(wire_start, TEXTS0, others, n_others),
 };
 static const struct shape start_shape = SHAPE(wire_start, start_rows, 0);
 
@@ -289,6 +291,11 @@ static uint64_t clamp(uint64_t n)
 
 static void write_shape(const struct shape *sh, const void *m, struct js *js);
 
+static bool is_texts(const struct field *f)
+{
+	return f->kind == TEXTS || f->kind == TEXTS0;
+}
+
 static void write_list(const struct field *f, const void *m, struct js *js)
 {
 	size_t n = GET(size_t, m, f->count);
@@ -298,7 +305,7 @@ static void write_list(const struct field *f, const void *m, struct js *js)
 		base = GET(const char *, m, f->at);
 	js_list(js);
 	for (size_t i = 0; i < n; i++) {
-		if (f->kind == TEXTS)
+		if (is_texts(f))
 			js_cstr(js, GET(const char *, base, i * sizeof(char *)));
 		else
 			write_shape(f->of, base + i * f->of->size, js);
@@ -339,6 +346,7 @@ static void write_field(const struct field *f, const void *m, struct js *js)
 		js_cstr(js, job_end_word(GET(enum job_end, m, f->at)));
 		break;
 	case TEXTS:
+	case TEXTS0:
 	case LIST:
 	case FIXED:
 		write_list(f, m, js);
@@ -403,7 +411,7 @@ static int read_list(const struct field *f, struct arena *a, const struct doc *d
                      struct err *err)
 {
 	size_t max = f->kind == FIXED ? f->of->cap : WIRE_LIST_MAX;
-	size_t each = f->kind == TEXTS ? sizeof(char *) : f->of->size;
+	size_t each = is_texts(f) ? sizeof(char *) : f->of->size;
 	char *base = (char *)m + f->at;
 	size_t i = 0;
 
@@ -420,7 +428,7 @@ static int read_list(const struct field *f, struct arena *a, const struct doc *d
 		struct field one = {.name = f->name, .kind = TEXT};
 		const char *text = NULL;
 
-		if (f->kind == TEXTS) {
+		if (is_texts(f)) {
 			if (read_text(&one, a, child, &text, err) < 0)
 				return -1;
 			PUT(const char *, base, i *each, text);
@@ -516,8 +524,13 @@ static int read_field(const struct field *f, struct arena *a, const struct doc *
 	case END:
 		return read_word(f, d, m, err);
 	case TEXTS:
+	case TEXTS0:
 	case LIST:
 	case FIXED:
+		if (f->kind == TEXTS0 && d == NULL) {
+			PUT(size_t, m, f->count, 0);
+			return 0;
+		}
 		return read_list(f, a, d, m, err);
 	case ONE:
 		PUT(bool, m, f->count, doc_is(d, DOC_MAP));

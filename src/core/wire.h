@@ -26,6 +26,8 @@ struct wire_start {
 	const char *token; /* of this attempt and node */
 	const char *attempt_id;
 	uint32_t node_rank;
+	const char **others; /* base URLs of servers that may lead one day, in order */
+	size_t n_others;
 };
 
 struct wire_env {

@@ -266,6 +266,9 @@ int meta_attempt_left(struct meta *m, struct arena *a, const char *id, struct mo
 /* All ranks of one attempt. */
 int meta_attempt(struct meta *m, struct arena *a, const char *id, struct model_attempt **out,
                  size_t *n, struct err *err) MUST_CHECK;
+/* prefix: of the hash, in hex. */
+int meta_attempt_by_token_prefix(struct meta *m, struct arena *a, const char *prefix,
+                                 struct model_attempt *out, struct err *err) MUST_CHECK;
 int meta_attempt_by_token(struct meta *m, struct arena *a, const char *hash,
                           struct model_attempt *out, struct err *err) MUST_CHECK;
 /* The intent, before the engine is asked: a new token, so that a runner started earlier can never

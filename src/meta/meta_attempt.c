@@ -65,6 +65,14 @@ int meta_attempt_by_token(struct meta *m, struct arena *a, const char *hash,
 	                out, ERR_TOKEN_NOT_FOUND, err);
 }
 
+int meta_attempt_by_token_prefix(struct meta *m, struct arena *a, const char *prefix,
+                                 struct model_attempt *out, struct err *err)
+{
+	return meta_one(m, a,
+	                ATTEMPT "WHERE t.token_hash >= ?1 AND t.token_hash < ?1 || 'g' LIMIT 1",
+	                DB_ARGS(db_text(prefix)), attempt_row, out, ERR_TOKEN_NOT_FOUND, err);
+}
+
 /* An update that must hit exactly its row; `refused` says why it did not. */
 static int guarded_once(struct meta *m, const char *sql, const struct db_val *v, size_t n,
                         const char *refused, struct err *err)

@@ -12,7 +12,6 @@
 int report_open(struct report **out, const struct wire_start *start, const char *dir,
                 struct err *err)
 {
-	struct http_policy policy = {.ca_file = start->ca_file, .unix_socket = start->socket};
 	struct report *r = xcalloc(1, sizeof(*r));
 
 	r->dir_fd = fs_open_dir(dir, err);
@@ -26,9 +25,16 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 		free(r);
 		return err_errno(err, errno, "eventfd");
 	}
-	r->http = http_client_new(&policy);
 	r->by_socket = start->socket != NULL;
-	r->server = xstrdup(r->by_socket ? "http://local" : start->server);
+	r->token = xstrdup(start->token);
+	if (report_ways(r, start, err) < 0) {
+		report_ways_done(r);
+		(void)close(r->event_fd);
+		(void)close(r->dir_fd);
+		free(r->token);
+		free(r);
+		return -1;
+	}
 	r->auth = xasprintf("Bearer %s", start->token);
 	r->dir = xstrdup(dir);
 	r->execs_arena = arena_new();
@@ -545,12 +551,13 @@ void report_close(struct report *r)
 		(void)pthread_join(r->outbox_thread, NULL);
 	}
 	report_outbox_done(r);
-	http_client_free(r->http);
+	report_ways_done(r);
 	(void)close(r->event_fd);
 	(void)close(r->dir_fd);
 	arena_free(r->execs_arena);
 	seal_wipe(r->auth, strlen(r->auth));
-	free(r->server);
+	seal_wipe(r->token, strlen(r->token));
+	free(r->token);
 	free(r->auth);
 	free(r->dir);
 	cond_done(&r->changed);

@@ -6,6 +6,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/seal.h"
+#include "io/proof.h"
+#include "io/url.h"
 
 #define NONCE_LEN 24
 #define CLAIM_MAX ((size_t)64 << 20)
@@ -35,14 +37,103 @@ void report_pause_after(struct report *r, int *tries)
 	pause_ms(r, ms / 2 + dice % (ms / 2 + 1));
 }
 
-static char *url_of(struct report *r, const char *path)
+/* Whoever got hold of an address is not to be sent the token: over plain HTTP the server proves
+ * itself first. */
+static int greet(void *arg, int fd, struct err *err)
 {
-	char *url = NULL;
+	struct report_way *w = arg;
+	struct proof p = {.host = w->host,
+	                  .target = w->target,
+	                  .token = str_of(w->r->token),
+	                  .cancel = &w->r->halt};
+
+	return proof_ask(&p, fd, err);
+}
+
+static void add_way(struct report *r, const char *url, const struct http_policy *policy)
+{
+	struct report_way *w = &r->way[r->n_ways++];
+
+	w->r = r;
+	w->url = xstrdup(url);
+	while (str_ends(str_of(w->url), "/"))
+		w->url[strlen(w->url) - 1] = '\0';
+	w->http = http_client_new(policy);
+}
+
+static int add_other(struct report *r, const char *ca_file, const char *url, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct report_way *w = &r->way[r->n_ways];
+	struct http_policy policy = {
+		.ca_file = ca_file, .greet = greet, .greet_origin = url, .greet_arg = w};
+	struct url u;
+	struct str path;
+
+	if (url_parse(a, str_of(url), &u, err) < 0)
+		return -1;
+	path = str_of(u.path);
+	while (str_ends(path, "/"))
+		path.n--;
+	w->host = xasprintf("%s:%u", u.host, u.port);
+	w->target = xasprintf("%.*s" PROOF_PATH, STR_ARG(path));
+	add_way(r, url, &policy);
+	return 0;
+}
+
+int report_ways(struct report *r, const struct wire_start *start, struct err *err)
+{
+	struct http_policy policy = {.ca_file = start->ca_file, .unix_socket = start->socket};
+
+	add_way(r, r->by_socket ? "http://local" : start->server, &policy);
+	for (size_t i = 0; i < start->n_others && r->n_ways < REPORT_WAYS_MAX; i++) {
+		if (add_other(r, start->ca_file, start->others[i], err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+void report_ways_done(struct report *r)
+{
+	for (size_t i = 0; i < r->n_ways; i++) {
+		http_client_free(r->way[i].http);
+		free(r->way[i].url);
+		free(r->way[i].host);
+		free(r->way[i].target);
+	}
+}
+
+static struct report_way *way_of(struct report *r, const char *path, char **url)
+{
+	struct report_way *w;
 
 	lock_take(&r->lock);
-	url = xasprintf("%s%s", r->server, path);
+	w = &r->way[r->at];
+	*url = xasprintf("%s%s", w->url, path);
 	lock_give(&r->lock);
-	return url;
+	return w;
+}
+
+/* What this way led to does not lead: the next one is tried, unless another thread did so. */
+static void turn_away(struct report *r, const struct report_way *w)
+{
+	lock_take(&r->lock);
+	if (w == &r->way[r->at])
+		r->at = (r->at + 1) % r->n_ways;
+	lock_give(&r->lock);
+}
+
+static void note_reached(struct report *r, const struct report_way *w)
+{
+	size_t i = (size_t)(w - r->way);
+	bool other;
+
+	lock_take(&r->lock);
+	other = r->reached != i;
+	r->reached = i;
+	if (other)
+		log_info("the server that leads is now at %s", w->url);
+	lock_give(&r->lock);
 }
 
 /* A server that was started again may be on another port: it writes that into our launch.json. */
@@ -58,10 +149,10 @@ static void look_for_server(struct report *r)
 	if (fs_read(AT_FDCWD, arena_printf(a, "%s/launch.json", r->dir), &body, &err) == 0 &&
 	    wire_start_parse(&start, a, buf_view(&body), &err) == 0) {
 		lock_take(&r->lock);
-		if (strcmp(start.server, r->server) != 0) {
+		if (strcmp(start.server, r->way[0].url) != 0) {
 			log_info("the server is now at %s", start.server);
-			free(r->server);
-			r->server = xstrdup(start.server);
+			free(r->way[0].url);
+			r->way[0].url = xstrdup(start.server);
 		}
 		lock_give(&r->lock);
 	}
@@ -71,7 +162,8 @@ static void look_for_server(struct report *r)
 int report_exchange(struct report *r, enum http_method method, const char *path, const char *type,
                     struct str body, int64_t total_ms, struct http_reply *reply, struct err *err)
 {
-	AUTO_FREE char *url = url_of(r, path);
+	AUTO_FREE char *url = NULL;
+	struct report_way *way = way_of(r, path, &url);
 	struct http_header headers[] = {{"Authorization", r->auth}, {"Content-Type", type}};
 	struct http_call call = {.method = method,
 	                         .url = url,
@@ -84,10 +176,19 @@ int report_exchange(struct report *r, enum http_method method, const char *path,
 	                         .body_max = CLAIM_MAX,
 	                         .cancel = &r->halt};
 
-	if (http_do(r->http, &call, reply, err) < 0) {
+	if (http_do(way->http, &call, reply, err) < 0) {
+		if (err->id == ERR_TOKEN_INVALID) { /* said before the token was sent */
+			reply->status = 401;
+			return -1;
+		}
 		look_for_server(r);
+		turn_away(r, way);
 		return -1;
 	}
+	if (reply->status >= 502 && reply->status <= 504)
+		turn_away(r, way);
+	else
+		note_reached(r, way);
 	return http_expect(&call, reply, err);
 }
 

@@ -26,10 +26,23 @@ struct outbox_item {
 };
 TAILQ_HEAD(outbox, outbox_item);
 
-struct report {
+/* A way to a server that may lead. */
+struct report_way {
 	struct http_client *http;
-	char *server, *auth, *dir;
-	bool by_socket; /* the server's on this machine; `server` only fills the Host header */
+	char *url; /* without a slash at its end; under `lock` where it may change: see by_socket */
+	char *host;   /* of the proof that is asked for over plain HTTP */
+	char *target; /* the same */
+	struct report *r;
+};
+#define REPORT_WAYS_MAX 10
+
+struct report {
+	/* The server that launched us, then --node-url. Filled when it is opened. */
+	struct report_way way[REPORT_WAYS_MAX];
+	size_t n_ways;
+	char *token, *auth, *dir;
+	bool by_socket; /* way[0], the server's on this machine; its URL only fills the Host header
+	                 */
 	int dir_fd;     /* the attempt's folder, to see when it is gone */
 	struct logs *logs;
 	struct lock
@@ -52,6 +65,7 @@ struct report {
 
 	struct lock lock; /* of all below */
 	struct cond changed;
+	size_t at, reached; /* the way that is tried, and the last one that led to a leader */
 	enum wire_stage stage;
 	char note[REPORT_NOTE_MAX];
 	uint64_t done_bytes, total_bytes, seq;
@@ -76,6 +90,8 @@ struct report {
 bool report_is_orphan(const struct report *r);
 
 /* report_http.c */
+int report_ways(struct report *r, const struct wire_start *start, struct err *err) MUST_CHECK;
+void report_ways_done(struct report *r);
 void report_wait_locked(struct report *r,
                         int64_t ms); /* a change or the time; with the lock held */
 /* Growing pause between tries, jittered so that a hundred runners do not return as one. */

@@ -36,7 +36,7 @@
 #define APP_STRIPES 64    /* locks that jobs share */
 #define APP_LINE_MAX 2000 /* bytes of one line of the server in a job's log */
 #define APP_TOKEN "stoker"
-#define APP_RUN_TOKEN "stokerrun"
+#define APP_RUN_TOKEN "stokerrun" /* of a runner: good at any server that leads (--node-url) */
 #define APP_LOCAL_TOKEN                                                                            \
 	"stokerlocal" /* of a runner on this machine: good at the Unix socket only */
 #define APP_SOCKET "server.sock"

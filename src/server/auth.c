@@ -157,21 +157,41 @@ int ctx_authenticate(void *of, struct arena *a, struct str token, bool local,
 	return r;
 }
 
+/* Of a person, or of a runner. */
+static int hash_by_prefix(struct app *app, struct arena *a, const char *prefix, const char **out,
+                          struct err *err)
+{
+	struct model_attempt attempt = {0};
+	struct model_token t = {0};
+
+	if (meta_token_by_prefix(app->meta, a, prefix, &t, err) == 0) {
+		*out = t.hash;
+		return 0;
+	}
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	if (meta_attempt_by_token_prefix(app->meta, a, prefix, &attempt, err) < 0)
+		return -1;
+	*out = attempt.token_hash;
+	return 0;
+}
+
 int ctx_token_prove(void *of, const char *id, struct str challenge, struct str address,
                     char proof[HASH_HEX_CAP], struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
-	struct model_token t = {0};
+	const char *hash = NULL;
 	struct digest key;
 
-	if (meta_token_by_prefix(app->meta, a, id, &t, err) < 0) {
+	if (hash_by_prefix(app, a, id, &hash, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
 		return refuse(err);
 	}
-	if (digest_parse(str_of(t.hash), &key, err) < 0)
+	if (digest_parse(str_of(hash), &key, err) < 0)
 		return -1;
 	proof_make(&key, challenge, address, proof);
 	seal_wipe(&key, sizeof(key));

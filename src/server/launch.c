@@ -33,7 +33,10 @@ int launch_node(struct app *app, const struct model_attempt *t, struct err *err)
 		.ca_file = app->set.tls_cert,
 		.socket = app_path(app, a, APP_SOCKET),
 		.lock = app_path(app, a, APP_RUNNERS),
-		.token = auth_new_token(a, APP_LOCAL_TOKEN, &hash),
+		.token = auth_new_token(
+			a, app->set.node_url.n > 0 ? APP_RUN_TOKEN : APP_LOCAL_TOKEN, &hash),
+		.others = app->set.node_url.item,
+		.n_others = app->set.node_url.n,
 		.attempt_id = t->id,
 		.node_rank = t->node_rank,
 	};

@@ -11,6 +11,7 @@
 #define OBJECTS_URL_MAX 8000
 #define MEMORY_MIN ((uint64_t)64 << 20) /* less runs no job: another unit was meant */
 #define NODE_LOST_MIN_S 10
+#define NODE_URLS_MAX 8
 #define AT(member) offsetof(struct settings, member)
 /* clang-format off */
 static const struct conf_row rows[] = {
@@ -33,6 +34,9 @@ static const struct conf_row rows[] = {
 	 "Address to listen on; port 0 picks a free port"},
 	{"base-url", CONF_TEXT, AT(base_url), NULL, "URL", "Basics",
 	 "Public URL of the server. Unset: the address that the client used"},
+	{"node-url", CONF_LIST, AT(node_url), NULL, "URL", "Basics",
+	 "Where the runners of this server's jobs find the one that leads, in order, when this one is gone: its own URL and those of "
+	 "the standbys. Unset: they wait for this one"},
 	{"trusted-proxy", CONF_LIST, AT(trusted_proxy), NULL, "CIDR", "Basics",
 	 "Reverse proxies whose X-Forwarded-Host and X-Forwarded-Proto are trusted. Unset: "
 	 "those on "
@@ -331,6 +335,44 @@ static int check_move(const struct conf_list *ends, struct err *err)
 	return 0;
 }
 
+/* URL[,URL]: as in a variable, for a flag too. */
+static void split_commas(struct arena *a, struct conf_list *l)
+{
+	const char **all = ARENA_ARRAY(a, const char *, NODE_URLS_MAX + 1);
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		struct str rest = str_of(l->item[i]), one = {0};
+
+		while (n <= NODE_URLS_MAX && str_cut(&rest, ',', &one))
+			all[n++] = arena_strz(a, str_trim(one));
+	}
+	*l = (struct conf_list){all, n};
+}
+
+static int check_node_urls(struct arena *a, const struct settings *s, struct err *err)
+{
+	if (s->node_url.n > NODE_URLS_MAX)
+		return err_set(err, ERR_INVALID, "--node-url: at most %d addresses", NODE_URLS_MAX);
+	for (size_t i = 0; i < s->node_url.n; i++) {
+		struct url u;
+
+		if (url_parse(a, str_of(s->node_url.item[i]), &u, err) < 0)
+			return err_wrap(err, "--node-url \"%s\"", s->node_url.item[i]);
+		if (u.user != NULL || u.query != NULL)
+			return err_set(err, ERR_INVALID,
+			               "--node-url should be http(s)://HOST[:PORT] without a user "
+			               "and a query");
+		if (strcmp(u.scheme, "http") == 0 && !is_loopback(u.host) && !s->insecure)
+			return err_set(
+				err, ERR_INVALID,
+				"--node-url %s: tokens of runners would be sent unencrypted: "
+				"use https://, or pass --insecure",
+				s->node_url.item[i]);
+	}
+	return 0;
+}
+
 static int check_standby(const struct settings *s, struct err *err)
 {
 	if (!s->standby)
@@ -371,7 +413,7 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 		               "--connections-per-address must be from 0 to 4096");
 	if (check_database("database", s->database, err) < 0 || check_objects(a, s, err) < 0 ||
 	    check_move(&s->move_database, err) < 0 || check_standby(s, err) < 0 ||
-	    check_url(a, "base-url", s->base_url, err) < 0 ||
+	    check_node_urls(a, s, err) < 0 || check_url(a, "base-url", s->base_url, err) < 0 ||
 	    check_url(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
 	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)
 		return -1;
@@ -401,6 +443,7 @@ int settings_load(struct arena *a, int argc, char **argv, struct settings *out, 
 		return err_set(err, ERR_INVALID, "--tls-cert and --tls-key must be given together");
 	if (settings_exposure(a, &s, err) < 0)
 		return -1;
+	split_commas(a, &s.node_url);
 	if (check_values(a, &s, err) < 0)
 		return -1;
 	*out = s;

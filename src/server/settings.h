@@ -9,7 +9,7 @@ struct settings {
 	const char *data, *database, *config, *listen, *base_url;
 	const char *objects, *objects_endpoint, *objects_credentials;
 	struct conf_list allow_file_root, allow_source_network, allow_endpoint, share,
-		trusted_proxy, move_database;
+		trusted_proxy, move_database, node_url;
 	const char *hf_endpoint, *s3_endpoint;
 	int64_t cpus;
 	uint64_t memory;

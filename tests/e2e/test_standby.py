@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from conftest import CALL_S, DEADLINE_S, STOKER, new_cluster, until
+from conftest import CALL_S, DEADLINE_S, STOKER, held_port, new_cluster, until
 from postgres import server, target  # noqa: F401
 
 
@@ -34,8 +34,9 @@ class Pair:
             shutil.copy2(self.leader.data / name, c.data / name)
         return c
 
-    def standby(self, *flags):
+    def standby(self, *flags, port=None):
         c = self.folder()
+        c.port = port
         end_jobs, c.end_jobs = c.end_jobs, lambda: role(c) == "leader" and end_jobs()
         c.start(*self.flags, "--standby", *flags, env=self.pg.env, says="standing by on http")
         assert health(c) == {"status": "ok", "role": "standby", "database": health(c)["database"]}
@@ -228,3 +229,25 @@ def test_nothing_was_launched_yet(pair):
     b.wait(job, "TRAINING_JOB_COMPLETED")
     assert [line for line in b.user_lines(job) if line.endswith("ran")]
     assert b.job(job)["attempt"] == 1
+
+
+def test_a_runner_finds_the_new_leader(pair):
+    """The job goes on and completes, and each line of its log is there once."""
+    a, port = pair.leader, held_port()
+    urls = f"http://127.0.0.1:{a.port},http://127.0.0.1:{port}"
+    a.stop()
+    a.start(*pair.flags, "--node-url", urls, env=pair.pg.env)
+    b = pair.standby("--node-url", urls, "--node-lost", "60s", port=port)
+    job = a.push([f"echo one; {a.hold()}; echo two; exit 0"], **AGAIN)
+    until(lambda: "one" in a.user_lines(job))
+    a.kill()
+    until(lambda: role(b) == "leader")
+    b.release(job)
+    last = b.wait(job, "TRAINING_JOB_COMPLETED")
+    assert last["attempt"] == 1
+    assert [line for line in b.user_lines(job) if line in ("one", "two")] == ["one", "two"]
+
+
+def test_what_may_be_listed(pair):
+    c = pair.folder()
+    assert refused(c, "--node-url", "ftp://a") == refused(c, "--node-url", "http://example.com:8000") == "invalid"

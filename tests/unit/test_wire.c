@@ -35,7 +35,10 @@ static void keeps_start(void **state UNUSED)
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_BUF struct buf out = BUF_INIT(10000);
 	struct wire_start back;
+	const char *others[] = {"https://a", "https://b:8000"};
 	struct wire_start m = {.server = "http://127.0.0.1:8000",
+	                       .others = others,
+	                       .n_others = 2,
 	                       .token = "stoker_x",
 	                       .attempt_id = "abcdefg",
 	                       .node_rank = 3};
@@ -47,6 +50,15 @@ static void keeps_start(void **state UNUSED)
 	assert_null(back.ca_file);
 	assert_string_equal(back.token, m.token);
 	assert_int_equal(back.node_rank, 3);
+	assert_int_equal(back.n_others, 2);
+	assert_string_equal(back.others[1], others[1]);
+	assert_ok(wire_start_parse(
+			  &back, a,
+			  STR_LIT("{\"server\":\"http://a\",\"token\":\"t\",\"attempt_id\":\"x\","
+	                          "\"node_rank\":0}"),
+			  &err),
+	          &err); /* of an older server */
+	assert_int_equal(back.n_others, 0);
 }
 
 static void keeps_launch(void **state UNUSED)
