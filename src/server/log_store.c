@@ -15,6 +15,8 @@ static void say(struct log_store *s, int r, const struct err *err)
 	if (r == 0) {
 		if (atomic_exchange(&s->away, false))
 			log_info("job logs are stored again");
+	} else if (err->code == ERR_CANCELED) {
+		log_debug("the server ends: %s", err->msg); /* the next one stores it */
 	} else if (!err_info(err)->retry) {
 		log_warn("a job log is not stored: %s", err->msg);
 	} else if (!atomic_exchange(&s->away, true)) {
@@ -67,7 +69,7 @@ static void end_threads(struct log_store *s)
 	s->n = 0;
 }
 
-void log_store_stop(struct app *app)
+void log_store_drain(struct app *app)
 {
 	struct log_store *s = app->log_store;
 	int64_t until = clock_mono_ms() + LOG_STORE_LAST_MS;
@@ -79,7 +81,12 @@ void log_store_stop(struct app *app)
 		log_warn("job logs: %s", err.msg);
 	while (joblogs_waiting(app->logs) > 0 && !atomic_load(&s->away) && clock_mono_ms() < until)
 		clock_sleep_ms(20);
-	end_threads(s);
+}
+
+void log_store_stop(struct app *app)
+{
+	if (app->log_store != NULL)
+		end_threads(app->log_store);
 }
 
 void log_store_free(struct app *app)

@@ -16,6 +16,7 @@
 /* Before anything is read or written. */
 int log_store_start(struct app *app, struct err *err) MUST_CHECK;
 /* Stores what waits, if that can be done soon. */
+void log_store_drain(struct app *app);
 void log_store_stop(struct app *app);
 void log_store_free(struct app *app);
 

@@ -179,6 +179,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	log_info("%s: draining; jobs go on without the server", strsignal(sig));
 	listener_drain(app);
 	httpd_drain(h, (int64_t)app->set.grace * 1000);
+	log_store_drain(app); /* what stops ends its calls of the store, too */
 	atomic_store(&app->stopping, true);
 	loop_stop(app->reconcile);
 	loop_stop(app->janitor);
