@@ -251,3 +251,27 @@ def test_a_runner_finds_the_new_leader(pair):
 def test_what_may_be_listed(pair):
     c = pair.folder()
     assert refused(c, "--node-url", "ftp://a") == refused(c, "--node-url", "http://example.com:8000") == "invalid"
+
+
+def test_a_lost_runner_reappears(pair):
+    """Its attempt is over and another one runs: it is refused, and ends what it ran."""
+    a, port = pair.leader, held_port()
+    urls = f"http://127.0.0.1:{a.port},http://127.0.0.1:{port}"
+    a.stop()
+    a.start(*pair.flags, "--node-url", urls, env=pair.pg.env)
+    b = pair.standby("--node-url", urls, "--node-lost", "10s", port=port)
+    job = a.push([f"test $BT_RETRY_COUNT -gt 0 || {a.hold()}; echo ran"], **AGAIN)
+    a.wait(job, "TRAINING_JOB_RUNNING")
+    runners = [int(line.split()[0]) for line in a.processes() if " runner " in line]
+    for pid in runners:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        a.kill()
+        until(lambda: role(b) == "leader")
+        b.wait(job, "TRAINING_JOB_COMPLETED")
+    finally:
+        for pid in runners:
+            os.kill(pid, signal.SIGCONT)
+    until(lambda: not [line for line in a.processes() if " runner " in line])
+    assert b.job(job)["attempt"] == 2
+    assert [line for line in b.user_lines(job) if line == "ran"] == ["ran"]
