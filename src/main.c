@@ -2,7 +2,7 @@
 #include "cli/cmd.h"
 #include "run/env.h"
 #include "run/runner.h"
-#include "server/listener.h"
+#include "server/start/listener.h"
 #include "server/server.h"
 
 static int print_settings(int argc UNUSED, char **argv UNUSED, struct err *err UNUSED)

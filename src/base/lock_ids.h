@@ -9,23 +9,23 @@
 /* clang-format off */
 /*    constant            name                where                    what it guards */
 #define LOCK_IDS(X) \
-	X(JANITOR_TRASH,  "janitor.trash",    "server/janitor.c",      "emptying the trash: held while files are removed") \
-	X(QUEUE_PASS,     "queue.pass",       "server/queue.c",        "one pass of the queue: held across the database's I/O") \
+	X(JANITOR_TRASH,  "janitor.trash",    "server/maintenance/janitor.c",      "emptying the trash: held while files are removed") \
+	X(QUEUE_PASS,     "queue.pass",       "server/control/queue.c",        "one pass of the queue: held across the database's I/O") \
 	X(CKPTS,          "ckpts",            "server/app.h, by job",  "a checkpoint's row and its objects: held across their I/O") \
 	X(STEPS,          "steps",            "server/app.h, by job",  "a line in a job's log and the step that it announces: held across their I/O") \
-	X(MAINTENANCE,         "maintenance",           "server/maintenance.c",       "the task that an administrator asked for") \
-	X(INPUTS,         "inputs",           "server/inputs.c",       "jobs whose weights are fetched while they wait") \
-	X(FETCHES,        "fetches",          "server/fetch.c",        "the list of fetches, and what each shows of itself") \
-	X(MIRROR_ROOM,    "mirror.room",      "server/mirror_room.c",  "what fetches have reserved of the mirror") \
-	X(WEIGHTS,        "weights",          "server/weights.c",      "the digests that manifests name, for runners that ask") \
-	X(KEYED,          "keyed",            "server/keyed_executor.c",        "the keys that have a task") \
-	X(SPECS,          "specs",            "server/specs.c",        "the specifications that were read") \
-	X(LIVE,           "live",             "server/live.c",         "heartbeats, progress and what jobs wait for") \
-	X(CACHE_WATCH,    "cache.watch",      "server/cache.c",        "how full the caches of running jobs were last seen") \
-	X(EXEC,           "exec",             "server/exec.c",         "sessions of `stoker exec`") \
-	X(LISTENER,       "listener",         "server/listener.c",     "the connection to the process that keeps the port") \
-	X(STANDBY,        "standby",          "server/standby.c",      "what a standby says of itself") \
-	X(KNOWN_TOKENS,   "known.tokens",     "server/auth.h",         "tokens that were good the last time") \
+	X(MAINTENANCE,         "maintenance",           "server/maintenance/maintenance.c",       "the task that an administrator asked for") \
+	X(INPUTS,         "inputs",           "server/control/inputs.c",       "jobs whose weights are fetched while they wait") \
+	X(FETCHES,        "fetches",          "server/data/fetch.c",        "the list of fetches, and what each shows of itself") \
+	X(MIRROR_ROOM,    "mirror.room",      "server/data/mirror_room.c",  "what fetches have reserved of the mirror") \
+	X(WEIGHTS,        "weights",          "server/data/weights.c",      "the digests that manifests name, for runners that ask") \
+	X(KEYED,          "keyed",            "server/control/keyed_executor.c",        "the keys that have a task") \
+	X(SPECS,          "specs",            "server/control/specs.c",        "the specifications that were read") \
+	X(LIVE,           "live",             "server/control/live.c",         "heartbeats, progress and what jobs wait for") \
+	X(CACHE_WATCH,    "cache.watch",      "server/data/cache.c",        "how full the caches of running jobs were last seen") \
+	X(EXEC,           "exec",             "server/api/exec.c",         "sessions of `stoker exec`") \
+	X(LISTENER,       "listener",         "server/start/listener.c",     "the connection to the process that keeps the port") \
+	X(STANDBY,        "standby",          "server/start/standby.c",      "what a standby says of itself") \
+	X(KNOWN_TOKENS,   "known.tokens",     "server/api/auth.h",         "tokens that were good the last time") \
 	X(LOOP,           "loop",             "server/app.c",          "a loop's wake-up") \
 	X(DB_WRITE,       "db.write",         "meta/db.c",             "the writing connection: held by the open transaction") \
 	X(DB_READ,        "db.read",          "meta/db.c",             "the list of idle reading connections") \
@@ -37,25 +37,25 @@
 	X(SAMPLER,        "sampler",          "run/sampler.c",         "the last sample") \
 	X(SHIP,           "ship",             "run/ship.c",            "the table of checkpoint files") \
 	X(RUN_LOGS,       "run.logs",         "run/logs.c",            "a runner's log file") \
-	X(JOBLOGS_STORE,  "joblogs.store",    "store/joblog_store.h",  "by job, its log as objects: held across their I/O") \
-	X(JOBLOGS_SAMPLES,"joblogs.samples",  "store/joblog_impl.h",   "files of metrics: held across their I/O") \
-	X(JOBLOGS,        "joblogs",          "store/joblog_impl.h",   "the open logs of jobs") \
-	X(JOBLOG,         "joblog",           "store/joblog_impl.h",   "one log: held across its I/O") \
-	X(JOBLOGS_DUE,    "joblogs.due",      "store/joblog_store.h",  "which logs wait to be stored") \
-	X(BUILT_LIST,     "built.list",       "store/built_list.c",    "what was built by content") \
-	X(BUILT,          "built",            "store/built_list.c",    "one that is being built") \
-	X(USAGE,          "usage",            "store/usage.c",         "the folders that a walk has still to read") \
-	X(CREW,           "crew",             "store/crew.c",          "threads that take items, and their first error") \
-	X(MIRROR,         "mirror",           "store/mirror.c",        "tickets, order and the first error of a fetch") \
-	X(BLOB_PINS,      "blob.pins",        "store/blob_pins.c",     "what fetches rely on: held while a collector renames one file") \
-	X(BLOB_BATCH,     "blob.batch",       "store/blob_batch.c",    "small blobs that wait for their sync") \
-	X(OBJSTORE,       "objstore",         "store/objstore_impl.h", "since when a store has been away") \
-	X(S3_UPLOAD,      "s3.upload",        "store/objstore_s3_upload.c", "the parts of an upload") \
-	X(XFER_WRITE,     "xfer.write",       "store/xfer.c",          "the journal of a transfer: held while 20 bytes are written") \
-	X(XFER,           "xfer",             "store/xfer.c",          "the parts of a transfer") \
-	X(COPY,           "copy",             "store/copy.c",          "the blocks between reader and hasher") \
-	X(SOURCE_HF,      "source.hf",        "store/source_hf.c",     "signed addresses") \
-	X(OBJSTORE_MEM,   "objstore.mem",     "store/objstore_test.c", "the objects of a store in memory") \
+	X(JOBLOGS_STORE,  "joblogs.store",    "store/logs/joblog_store.h",  "by job, its log as objects: held across their I/O") \
+	X(JOBLOGS_SAMPLES,"joblogs.samples",  "store/logs/joblog_impl.h",   "files of metrics: held across their I/O") \
+	X(JOBLOGS,        "joblogs",          "store/logs/joblog_impl.h",   "the open logs of jobs") \
+	X(JOBLOG,         "joblog",           "store/logs/joblog_impl.h",   "one log: held across its I/O") \
+	X(JOBLOGS_DUE,    "joblogs.due",      "store/logs/joblog_store.h",  "which logs wait to be stored") \
+	X(BUILT_LIST,     "built.list",       "store/blobs/built_list.c",    "what was built by content") \
+	X(BUILT,          "built",            "store/blobs/built_list.c",    "one that is being built") \
+	X(USAGE,          "usage",            "store/common/usage.c",         "the folders that a walk has still to read") \
+	X(CREW,           "crew",             "store/common/crew.c",          "threads that take items, and their first error") \
+	X(MIRROR,         "mirror",           "store/sources/mirror.c",        "tickets, order and the first error of a fetch") \
+	X(BLOB_PINS,      "blob.pins",        "store/blobs/blob_pins.c",     "what fetches rely on: held while a collector renames one file") \
+	X(BLOB_BATCH,     "blob.batch",       "store/blobs/blob_batch.c",    "small blobs that wait for their sync") \
+	X(OBJSTORE,       "objstore",         "store/objects/objstore_impl.h", "since when a store has been away") \
+	X(S3_UPLOAD,      "s3.upload",        "store/objects/objstore_s3_upload.c", "the parts of an upload") \
+	X(XFER_WRITE,     "xfer.write",       "store/sources/xfer.c",          "the journal of a transfer: held while 20 bytes are written") \
+	X(XFER,           "xfer",             "store/sources/xfer.c",          "the parts of a transfer") \
+	X(COPY,           "copy",             "store/common/copy.c",          "the blocks between reader and hasher") \
+	X(SOURCE_HF,      "source.hf",        "store/sources/source_hf.c",     "signed addresses") \
+	X(OBJSTORE_MEM,   "objstore.mem",     "store/objects/objstore_test.c", "the objects of a store in memory") \
 	X(HTTPD_PARK,     "httpd.park",       "io/httpd_impl.h",       "who follows which channel") \
 	X(EXCHANGE,       "exchange",         "io/httpd_impl.h",       "one request and its answer") \
 	X(HTTPD_CONNS,    "httpd.conns",      "io/httpd_impl.h",       "the list of connections") \

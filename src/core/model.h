@@ -66,7 +66,7 @@ struct model_job {
 	uint64_t progress_done, progress_total;
 	double progress_rate;
 	int64_t heartbeat_ms;
-	bool inputs_missing; /* it waits for its weights; see server/inputs.h */
+	bool inputs_missing; /* it waits for its weights; see server/control/inputs.h */
 	/* while it waits: known to the server that runs, not stored */
 	size_t place;        /* in line, from 1; 0 = not in line */
 	int64_t start_by_ms; /* it starts not later than this; 0 = unknown */

@@ -1,6 +1,6 @@
 /*
  * notify.h - the moments of a job that its `notify` may name: their words, which change of state is
- * which moment, and whether a list of words asks for one. Pure; server/notify.h delivers.
+ * which moment, and whether a list of words asks for one. Pure; server/control/notify.h delivers.
  */
 #ifndef NOTIFY_H
 #define NOTIFY_H

@@ -17,9 +17,9 @@
 #include "core/wire.h"
 #include "io/httpd.h"
 #include "io/url.h"
-#include "store/blob.h"
-#include "store/joblog.h"
-#include "store/objstore.h"
+#include "store/blobs/blob.h"
+#include "store/logs/joblog.h"
+#include "store/objects/objstore.h"
 
 /* The caller: set by the server's authorize hook as request->who. */
 struct principal {

@@ -5,7 +5,7 @@
 #include "face/s3_impl.h"
 
 #include "io/url.h"
-#include "store/s3xml.h"
+#include "store/objects/s3xml.h"
 
 #define COMPLETE_MAX ((size_t)4 << 20) /* 10000 parts with checksums */
 #define REPLY_MAX ((size_t)64 << 10)

@@ -1,7 +1,7 @@
 /* s3_error.c - errors and documents of the S3 face as XML. */
 #include "face/s3_impl.h"
 
-#include "store/s3xml.h"
+#include "store/objects/s3xml.h"
 
 #define S3_XML_MAX ((size_t)8 << 20)
 

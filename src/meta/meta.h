@@ -177,8 +177,8 @@ struct meta_held {
 };
 int meta_held(struct meta *m, struct arena *a, struct meta_held **out, size_t *n,
               struct err *err) MUST_CHECK;
-/* Fields kept in memory while they change (server/live.h) and stored from time to time, all in one
- * transaction. Rows of deleted or finished jobs stay as they are. */
+/* Fields kept in memory while they change (server/control/live.h) and stored from time to time, all
+ * in one transaction. Rows of deleted or finished jobs stay as they are. */
 struct meta_live_job {
 	const char *id;
 	const char *reason;        /* why it waits; NULL leaves the column */

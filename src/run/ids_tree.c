@@ -9,7 +9,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "store/usage.h"
+#include "store/common/usage.h"
 
 #include <dirent.h>
 #include <linux/openat2.h>

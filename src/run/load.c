@@ -1,8 +1,8 @@
 /* load.c - see load.h. A crew takes the files, the largest first. */
 #include "run/load.h"
 
-#include "store/crew.h"
-#include "store/objstore_fetch.h"
+#include "store/common/crew.h"
+#include "store/objects/objstore_fetch.h"
 
 struct wanted {
 	size_t i;

@@ -3,7 +3,7 @@
 #define LOAD_H
 
 #include "run/ids.h"
-#include "store/objstore.h"
+#include "store/objects/objstore.h"
 
 #define LOAD_FILES_AT_ONCE 4
 #define LOAD_STREAMS 4 /* of each, from a store that is elsewhere */

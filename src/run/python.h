@@ -1,8 +1,8 @@
 /*
  * python.h - the Python environment of a job (runtime.python): its requirements are read from the
  * job's code, a key is made of all that it depends on, and the node cache is asked for the tree of
- * that key (store/built.h). When it is missing it is built here, in a sandbox like the job's own,
- * with the job's limits and without its other secrets.
+ * that key (store/blobs/built.h). When it is missing it is built here, in a sandbox like the job's
+ * own, with the job's limits and without its other secrets.
  *
  * Where the sandbox makes places, the environment is built and mounted at SPEC_PYTHON_PLACE; in the
  * plain sandbox of a root runner below IDS_STAGE; of another it is used where it lies.
@@ -16,7 +16,7 @@
 #include "run/ids.h"
 #include "run/logs.h"
 #include "run/report.h"
-#include "store/built.h"
+#include "store/blobs/built.h"
 
 #define PYTHON_DIR "python" /* in the attempt's folder: that of the build's sandbox */
 #define PYTHON_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

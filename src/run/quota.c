@@ -6,7 +6,7 @@
 #include "run/nameless.h"
 #include "run/prjquota.h"
 #include "run/ranks.h"
-#include "store/usage.h"
+#include "store/common/usage.h"
 
 #include <poll.h>
 #include <pthread.h>

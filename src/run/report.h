@@ -14,7 +14,7 @@
 #include "core/model.h"
 #include "core/wire.h"
 #include "run/logs.h"
-#include "store/objstore.h"
+#include "store/objects/objstore.h"
 
 #include <stdatomic.h>
 

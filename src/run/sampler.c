@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "io/nvml.h"
-#include "store/usage.h"
+#include "store/common/usage.h"
 
 #include "base/sync.h"
 #include <sys/resource.h>

@@ -17,7 +17,7 @@
 #define SHIP_H
 
 #include "core/model.h"
-#include "store/objstore.h"
+#include "store/objects/objstore.h"
 
 #define SHIP_SENDERS 2        /* files at once; the store sends a large one in parts of its own */
 #define SHIP_WALK_MS 250      /* between two looks, at least ... */

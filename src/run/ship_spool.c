@@ -5,7 +5,7 @@
  */
 #include "run/prjquota.h"
 #include "run/ship_table.h"
-#include "store/copy.h"
+#include "store/common/copy.h"
 
 #include <linux/fs.h>
 #include <sys/ioctl.h>

@@ -11,8 +11,8 @@
 #include "run/ids.h"
 #include "run/python.h"
 #include "run/report.h"
-#include "store/objstore.h"
-#include "store/tree.h"
+#include "store/objects/objstore.h"
+#include "store/blobs/tree.h"
 
 struct stage {
 	struct arena *a;

@@ -23,9 +23,9 @@
 #include "io/workers.h"
 #include "meta/meta.h"
 #include "server/settings.h"
-#include "store/mirror.h"
-#include "store/tree.h"
-#include "store/usage.h"
+#include "store/sources/mirror.h"
+#include "store/blobs/tree.h"
+#include "store/common/usage.h"
 
 #include "base/sync.h"
 #include <stdatomic.h>

@@ -19,9 +19,9 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "io/sigv4.h"
-#include "store/mirror.h"
-#include "store/objstore_fetch.h"
-#include "store/usage.h"
+#include "store/sources/mirror.h"
+#include "store/objects/objstore_fetch.h"
+#include "store/common/usage.h"
 
 #include <netdb.h>
 #include <pthread.h>

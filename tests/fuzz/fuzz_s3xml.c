@@ -1,5 +1,5 @@
 /* fuzz_s3xml.c - every reader of S3's XML over one input; what is written reads back. */
-#include "store/s3xml.h"
+#include "store/objects/s3xml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

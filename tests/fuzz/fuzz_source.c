@@ -1,5 +1,5 @@
 /* fuzz_source.c - source URLs and secrets from anywhere: no crash, no secret in what is said. */
-#include "store/source.h"
+#include "store/sources/source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,7 +1,7 @@
 /* lives_checks.c - what must hold: the rows against the world. */
 #include "lives.h"
 #include "meta/meta_impl.h"
-#include "server/ckpts.h"
+#include "server/data/ckpts.h"
 
 static bool lost_a_runner(const struct world *w, const char *attempt)
 {

@@ -1,8 +1,8 @@
 /* lives_runners.c - an engine that launches nothing, and the runners that it would have launched:
  * they speak to the server as real ones do, and any of them may die at any time. */
 #include "lives.h"
-#include "server/ckpts.h"
-#include "server/ctx.h"
+#include "server/data/ckpts.h"
+#include "server/api/ctx.h"
 
 #include "core/ckpt.h"
 

@@ -1,7 +1,7 @@
 /* test_blob.c - blobs are whole and verified or not there; manifests never name a hole. */
 #include "unit.h"
 
-#include "store/blob_pins.h"
+#include "store/blobs/blob_pins.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

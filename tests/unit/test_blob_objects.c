@@ -2,11 +2,11 @@
 #include "unit.h"
 
 #include "base/clock.h"
-#include "store/blob_impl.h"
-#include "store/blob_objects.h"
-#include "store/objstore_impl.h"
-#include "store/tree.h"
-#include "store/usage.h"
+#include "store/blobs/blob_impl.h"
+#include "store/blobs/blob_objects.h"
+#include "store/objects/objstore_impl.h"
+#include "store/blobs/tree.h"
+#include "store/common/usage.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -3,8 +3,8 @@
 #include "unit.h"
 
 #include "base/clock.h"
-#include "store/built.h"
-#include "store/usage.h"
+#include "store/blobs/built.h"
+#include "store/common/usage.h"
 
 #include <dirent.h>
 #include <pthread.h>

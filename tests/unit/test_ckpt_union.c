@@ -3,7 +3,7 @@
 #include "server_fixture.h"
 
 #include "core/ckpt_whole.h"
-#include "server/ckpts.h"
+#include "server/data/ckpts.h"
 
 #define NAME "checkpoint-1"
 

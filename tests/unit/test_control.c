@@ -1,8 +1,8 @@
 /* test_control.c - settings, the data folder, callers and their rights, secrets, limits, caches. */
 #include "server_fixture.h"
 
-#include "server/auth.h"
-#include "server/secrets.h"
+#include "server/api/auth.h"
+#include "server/api/secrets.h"
 
 static void settings_that_are_refused(void **state UNUSED)
 {

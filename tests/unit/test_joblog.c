@@ -1,5 +1,5 @@
 /* test_joblog.c - logs and metrics at rest: order, offsets, pages by time, what a crash leaves. */
-#include "store/joblog.h"
+#include "store/logs/joblog.h"
 
 #include "unit.h"
 

@@ -2,8 +2,8 @@
  * test_joblog_store.c - logs in a store, for servers that come and go: every line once and in order
  * whatever fails, whoever dies, whatever an earlier server stores late.
  */
-#include "store/joblog.h"
-#include "store/joblog_segment.h"
+#include "store/logs/joblog.h"
+#include "store/logs/joblog_segment.h"
 
 #include "unit.h"
 

@@ -3,7 +3,7 @@
 #include "server_fixture.h"
 
 #include "core/resumable.h"
-#include "server/exec.h"
+#include "server/api/exec.h"
 
 #include <signal.h>
 

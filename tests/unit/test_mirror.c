@@ -2,9 +2,9 @@
  */
 #include "faulty.h"
 
-#include "store/blob_objects.h"
-#include "store/mirror.h"
-#include "store/xfer.h"
+#include "store/blobs/blob_objects.h"
+#include "store/sources/mirror.h"
+#include "store/sources/xfer.h"
 
 #include <dirent.h>
 #include <pthread.h>

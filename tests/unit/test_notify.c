@@ -2,7 +2,7 @@
  * into the outbox, and what becomes of it when nobody answers. */
 #include "server_fixture.h"
 
-#include "server/webhook.h"
+#include "server/control/webhook.h"
 
 #define KEY "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 #define HOOK "https://127.0.0.1:9/hooks/t0ken-of-0ps"

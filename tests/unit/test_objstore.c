@@ -5,8 +5,8 @@
 #include "unit.h"
 
 #include "base/clock.h"
-#include "store/objstore_fetch.h"
-#include "store/objstore_impl.h"
+#include "store/objects/objstore_fetch.h"
+#include "store/objects/objstore_impl.h"
 
 #include <dirent.h>
 #include <sys/xattr.h>

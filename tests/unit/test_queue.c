@@ -1,8 +1,8 @@
 /* test_queue.c - the line of waiting jobs over the real control plane: however long it is, whatever
  * is in it. */
 #include "server_fixture.h"
-#include "server/node_room.h"
-#include "store/built.h"
+#include "server/control/node_room.h"
+#include "store/blobs/built.h"
 
 /* Changes the database as another program would. */
 static void alter(struct fixture *f, const char *sql)

@@ -2,8 +2,8 @@
 #include "runner_fixture.h"
 
 #include "io/tar.h"
-#include "store/blob_objects.h"
-#include "store/tree.h"
+#include "store/blobs/blob_objects.h"
+#include "store/blobs/tree.h"
 
 static void put_archive(struct place *p, bool hostile)
 {

@@ -1,7 +1,7 @@
 /* test_s3xml.c - S3's documents as servers and clients write them, and as nobody should. */
 #include "unit.h"
 
-#include "store/s3xml.h"
+#include "store/objects/s3xml.h"
 
 #define HEAD "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
 #define NS " xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\""

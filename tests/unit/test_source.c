@@ -1,7 +1,7 @@
 /* test_source.c - Hub, S3, web and local sources against a server that misbehaves as it is told. */
 #include "faulty.h"
 
-#include "store/source.h"
+#include "store/sources/source.h"
 
 #include <pthread.h>
 

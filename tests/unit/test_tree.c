@@ -3,8 +3,8 @@
 #include "unit.h"
 
 #include "base/clock.h"
-#include "store/tree.h"
-#include "store/usage.h"
+#include "store/blobs/tree.h"
+#include "store/common/usage.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* test_usage.c - the parallel walk: what it counts, what it leaves out, and how it ends. */
 #include "unit.h"
 
-#include "store/usage.h"
+#include "store/common/usage.h"
 
 static char folder[64];
 

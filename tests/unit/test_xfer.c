@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "base/fs.h"
-#include "store/xfer.h"
+#include "store/sources/xfer.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -1,0 +1,235 @@
+/* auth.c - who is asking. */
+#include "server/api/auth.h"
+#include "io/proof.h"
+#include "server/api/ctx.h"
+
+#define TOKEN_MAX 200
+#define USED_EVERY_MS 60000 /* "last used" is written at most this often */
+
+static char *hash_of(struct arena *a, struct str token)
+{
+	struct digest d = hash_sha256(token.p, token.n);
+	char *hex = arena_alloc(a, HASH_HEX_CAP);
+
+	digest_hex(&d, hex);
+	return hex;
+}
+
+char *auth_new_token(struct arena *a, const char *prefix, char **hash)
+{
+	AUTO_BUF struct buf b = BUF_INIT(TOKEN_MAX);
+
+	seal_token(prefix, &b);
+	*hash = hash_of(a, buf_view(&b));
+	return arena_strz(a, buf_view(&b));
+}
+
+static int refuse(struct err *err)
+{
+	return err_set(err, ERR_TOKEN_INVALID, "the token is unknown or was revoked");
+}
+
+static int runner_principal(struct app *app, struct arena *a, const char *hash, struct principal *w,
+                            struct err *err)
+{
+	struct model_attempt t = {0};
+
+	if (meta_attempt_by_token(app->meta, a, hash, &t, err) < 0)
+		return -1;
+	w->name = "runner";
+	w->token_id = t.id;
+	w->attempt_id = t.id;
+	w->node_rank = t.node_rank;
+	w->role = ROLE_VIEWER;
+	return 0;
+}
+
+static void remember(struct app *app, const char *hash, const struct model_token *t)
+{
+	struct known_tokens *k = app->known;
+	struct known_token *at = NULL;
+
+	lock_take(&k->lock);
+	for (size_t i = 0; i < AUTH_KNOWN_MAX && at == NULL; i++)
+		at = strcmp(k->token[i].hash, hash) == 0 ? &k->token[i] : NULL;
+	if (at == NULL)
+		at = &k->token[k->next++ % AUTH_KNOWN_MAX];
+	FMT(at->hash, "%s", hash);
+	FMT(at->id, "%s", t->id);
+	FMT(at->team_id, "%s", t->team_id != NULL ? t->team_id : "");
+	FMT(at->name, "%s", t->name);
+	at->role = t->role;
+	at->expires_ms = t->expires_ms;
+	lock_give(&k->lock);
+}
+
+static bool recall(struct app *app, struct arena *a, const char *hash, struct model_token *out)
+{
+	struct known_tokens *k = app->known;
+	bool found = false;
+
+	lock_take(&k->lock);
+	for (size_t i = 0; i < AUTH_KNOWN_MAX && !found; i++) {
+		const struct known_token *t = &k->token[i];
+
+		found = strcmp(t->hash, hash) == 0;
+		if (found)
+			*out = (struct model_token){
+				.id = arena_cstr(a, t->id),
+				.name = arena_cstr(a, t->name),
+				.team_id = t->team_id[0] != '\0' ? arena_cstr(a, t->team_id) : NULL,
+				.role = t->role,
+				.used_ms = INT64_MAX, /* nobody can be told */
+				.expires_ms = t->expires_ms,
+			};
+	}
+	lock_give(&k->lock);
+	return found;
+}
+
+void auth_forget(struct app *app)
+{
+	lock_take(&app->known->lock);
+	memset(app->known->token, 0, sizeof(app->known->token));
+	lock_give(&app->known->lock);
+}
+
+static int token_of(struct app *app, struct arena *a, const char *hash, struct model_token *out,
+                    struct err *err)
+{
+	struct outage outage;
+
+	meta_outage(app->meta, false, &outage);
+	if (outage.since_ms != 0 && recall(app, a, hash, out))
+		return 0;
+	if (meta_token_by_hash(app->meta, a, hash, out, err) < 0) {
+		if (err->id != ERR_DATABASE_UNAVAILABLE || !recall(app, a, hash, out))
+			return -1;
+		err_clear(err);
+		return 0;
+	}
+	remember(app, hash, out);
+	return 0;
+}
+
+static int person_principal(struct app *app, struct arena *a, const char *hash, struct principal *w,
+                            struct err *err)
+{
+	int64_t now = clock_wall_ms();
+	struct err ignored = {0};
+	struct model_token t = {0};
+
+	if (token_of(app, a, hash, &t, err) < 0)
+		return -1;
+	if (t.expires_ms != 0 && t.expires_ms <= now)
+		return err_set(err, ERR_TOKEN_INVALID, "token \"%s\" has expired", t.name);
+	if (now - t.used_ms >= USED_EVERY_MS && meta_token_used(app->meta, t.id, now, &ignored) < 0)
+		log_warn("token: %s", ignored.msg); /* only shown to people */
+	w->name = t.name;
+	w->token_id = t.id;
+	w->team_id = t.team_id;
+	w->role = t.role;
+	return 0;
+}
+
+int ctx_authenticate(void *of, struct arena *a, struct str token, bool local,
+                     struct principal **out, struct err *err)
+{
+	struct principal *w = ARENA_NEW(a, struct principal);
+	const char *hash;
+	int r;
+
+	if (token.n == 0 || token.n > TOKEN_MAX)
+		return refuse(err);
+	if (str_starts(token, APP_LOCAL_TOKEN "_") && !local)
+		return refuse(err); /* it was stolen: its runner has the socket */
+	hash = hash_of(a, token);
+	w->magic = PRINCIPAL_MAGIC;
+	r = str_starts(token, APP_RUN_TOKEN "_") || str_starts(token, APP_LOCAL_TOKEN "_")
+	            ? runner_principal(of, a, hash, w, err)
+	            : person_principal(of, a, hash, w, err);
+	if (r < 0 && err->code == ERR_NOT_FOUND) {
+		err_clear(err);
+		return refuse(err);
+	}
+	if (r == 0)
+		*out = w;
+	return r;
+}
+
+/* Of a person, or of a runner. */
+static int hash_by_prefix(struct app *app, struct arena *a, const char *prefix, const char **out,
+                          struct err *err)
+{
+	struct model_attempt attempt = {0};
+	struct model_token t = {0};
+
+	if (meta_token_by_prefix(app->meta, a, prefix, &t, err) == 0) {
+		*out = t.hash;
+		return 0;
+	}
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	if (meta_attempt_by_token_prefix(app->meta, a, prefix, &attempt, err) < 0)
+		return -1;
+	*out = attempt.token_hash;
+	return 0;
+}
+
+int ctx_token_prove(void *of, const char *id, struct str challenge, struct str address,
+                    char proof[HASH_HEX_CAP], struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	const char *hash = NULL;
+	struct digest key;
+
+	if (hash_by_prefix(app, a, id, &hash, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		return refuse(err);
+	}
+	if (digest_parse(str_of(hash), &key, err) < 0)
+		return -1;
+	proof_make(&key, challenge, address, proof);
+	seal_wipe(&key, sizeof(key));
+	return 0;
+}
+
+static enum model_role role_of(enum scope scope)
+{
+	switch (scope) {
+	case SCOPE_ADMIN:
+		return ROLE_ADMIN;
+	case SCOPE_MEMBER:
+		return ROLE_MEMBER;
+	case SCOPE_VIEWER:
+	case SCOPE_RUNNER:
+	case SCOPE_OPEN:
+		break;
+	}
+	return ROLE_VIEWER;
+}
+
+int auth_request(struct request *rq, enum scope scope, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct str header = str_trim(request_header(rq, "Authorization")), scheme;
+	struct principal *w = NULL;
+
+	if (header.n == 0)
+		return err_set(err, ERR_AUTH, "a token is required: Authorization: Bearer <token>");
+	if (!str_cut(&header, ' ', &scheme) ||
+	    (!str_ieq(scheme, "Bearer") && !str_ieq(scheme, "Api-Key")))
+		return err_set(err, ERR_AUTH, "Authorization: Bearer <token> is expected");
+	if (ctx_authenticate(ctx->of, rq->arena, str_trim(header), rq->local, &w, err) < 0)
+		return -1;
+	if (scope == SCOPE_RUNNER && w->attempt_id == NULL)
+		return err_set(err, ERR_DENIED, "only runners may call this route");
+	if (scope != SCOPE_RUNNER && ctx_need(w, role_of(scope), err) < 0)
+		return -1;
+	rq->principal = w;
+	return 0;
+}

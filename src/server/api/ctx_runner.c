@@ -1,0 +1,549 @@
+/* ctx_runner.c - what runners say and ask: claim, heartbeat, orders, ready, events, exit. */
+#include "base/log.h"
+#include "base/units.h"
+#include "server/data/cache.h"
+#include "server/data/ckpt_union.h"
+#include "server/data/ckpts.h"
+#include "server/api/ctx.h"
+#include "server/api/exec.h"
+#include "server/control/resolved.h"
+#include "server/control/jobs.h"
+#include "server/control/live.h"
+#include "server/start/objects.h"
+#include "server/api/secrets.h"
+#include "server/control/specs.h"
+
+/* The runner's own row and its job. */
+struct mine {
+	struct model_attempt row;
+	struct model_job job;
+	struct model_attempt *all; /* every rank */
+	size_t n;
+};
+
+static int find(struct app *app, const struct principal *principal, struct arena *a, struct mine *m,
+                struct err *err)
+{
+	if (meta_attempt(app->meta, a, principal->attempt_id, &m->all, &m->n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < m->n; i++) {
+		if (m->all[i].node_rank == principal->node_rank) {
+			m->row = m->all[i];
+			return meta_job_brief(app->meta, a, m->row.job_id, &m->job, err);
+		}
+	}
+	return err_missing(err, ERR_ATTEMPT_NOT_FOUND);
+}
+
+int ctx_runner_job(void *of, const struct principal *principal, struct arena *a,
+                   struct model_job *out, struct err *err)
+{
+	struct mine m = {0};
+
+	if (find(of, principal, a, &m, err) < 0)
+		return -1;
+	*out = m.job;
+	return 0;
+}
+
+static int open_secret(struct app *app, struct arena *a, const struct mine *m, const char *name,
+                       const char **value, struct err *err)
+{
+	struct buf plain = BUF_INIT(SEAL_VALUE_MAX);
+	int r = secret_open(app, m->job.team_id, name, &plain, err);
+
+	if (r == 0)
+		*value = arena_strz(a, buf_view(&plain));
+	seal_wipe_buf(&plain);
+	return r;
+}
+
+static int fill_secrets(struct app *app, struct arena *a, const struct mine *m,
+                        const struct job_spec *spec, struct wire_launch *out, struct err *err)
+{
+	out->env = ARENA_ARRAY(a, struct wire_env, spec->n_env + 1);
+	for (size_t i = 0; i < spec->n_env; i++) {
+		const struct spec_env *e = &spec->env[i];
+
+		out->env[i] = (struct wire_env){e->name, e->value, e->secret != NULL};
+		if (e->secret != NULL &&
+		    open_secret(app, a, m, e->secret, &out->env[i].value, err) < 0)
+			return -1;
+	}
+	out->n_env = spec->n_env;
+	if (spec->registry_secret != NULL &&
+	    open_secret(app, a, m, spec->registry_secret, &out->registry_secret, err) < 0)
+		return -1;
+	if (spec->registry_secret2 != NULL &&
+	    open_secret(app, a, m, spec->registry_secret2, &out->registry_secret2, err) < 0)
+		return -1;
+	return 0;
+}
+
+static void fill_gpus(struct app *app, struct arena *a, const struct mine *m,
+                      struct wire_launch *out)
+{
+	out->gpus = ARENA_ARRAY(a, struct wire_gpu, INVENTORY_GPUS_MAX);
+	for (uint32_t i = 0; i < app->inv.n_gpus; i++) {
+		if ((m->row.gpus & (UINT64_C(1) << i)) == 0)
+			continue;
+		out->gpus[out->n_gpus++] = (struct wire_gpu){i, app->inv.gpu[i].uuid};
+	}
+}
+
+/* The part of a checkpoint that this rank gets: its own, else the lowest there is. */
+static uint32_t rank_for(const struct resolved_load *l, uint32_t rank)
+{
+	uint32_t best = l->n_ranks > 0 ? l->rank[0] : 0;
+
+	for (size_t i = 0; i < l->n_ranks; i++) {
+		if (l->rank[i] == rank)
+			return rank;
+		best = MIN(best, l->rank[i]);
+	}
+	return best;
+}
+
+static int is_of_several(struct app *app, struct arena *a, const struct wire_load *load, bool *yes,
+                         struct err *err)
+{
+	struct model_checkpoint *rows = NULL;
+	size_t n = 0;
+
+	*yes = false;
+	if (meta_checkpoints(app->meta, a, load->job_id, &rows, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n && !*yes; i++)
+		*yes = rows[i].is_part && strcmp(rows[i].name, load->name) == 0;
+	return 0;
+}
+
+/* The part as its checkpoint was complete with it. Without a manifest of all nodes that names it,
+ * the runner refuses to load it, by name. */
+static int fill_part(struct app *app, struct arena *a, struct wire_load *load, struct err *err)
+{
+	const struct ckpt_whole_part *part;
+	struct ckpt_whole whole = {0};
+	char hex[HASH_HEX_CAP];
+	bool found = false;
+
+	if (is_of_several(app, a, load, &found, err) < 0)
+		return -1;
+	if (!found)
+		return 0;
+	load->files_sha256 = WIRE_NO_PART;
+	if (ckpt_union_read(app, a, load->prefix, load->name, &whole, &found, err) < 0) {
+		if (err->code != ERR_INVALID && err->code != ERR_UNSUPPORTED)
+			return -1;
+		log_error("checkpoint %s of job %s: %s", load->name, load->job_id, err->msg);
+		err_clear(err);
+		return 0;
+	}
+	part = ckpt_whole_part(&whole, load->rank_from);
+	if (part == NULL)
+		return 0;
+	digest_hex(&part->sha256, hex);
+	load->files_sha256 = arena_cstr(a, hex);
+	return 0;
+}
+
+/* A retry goes on from the job's own checkpoint, which takes the place of the ones that were chosen
+ * as the latest before; what the job names, it gets again. */
+static int fill_loads(struct app *app, struct arena *a, const struct mine *m,
+                      const struct resolved *f, struct wire_launch *out, struct err *err)
+{
+	out->load = ARENA_ARRAY(a, struct wire_load, f->n_load + 1);
+	for (size_t i = 0; i < f->n_load + 1; i++) {
+		const struct resolved_load *l = i == 0 ? f->resume : &f->load[i - 1];
+
+		if (l == NULL || (i > 0 && f->resume != NULL && l->latest))
+			continue;
+		out->load[out->n_load] = (struct wire_load){
+			.name = l->name,
+			.job_id = l->job_id,
+			.prefix = ckpt_prefix(a, l->project_id, l->job_id),
+			.rank_from = rank_for(l, m->row.node_rank),
+			.dir = arena_printf(a, "rank-%u", m->row.node_rank),
+			.resume = out->n_load == 0,
+		};
+		if (fill_part(app, a, &out->load[out->n_load], err) < 0)
+			return err_wrap(err, "checkpoint %s of job %s", l->name, l->job_id);
+		out->n_load++;
+	}
+	return 0;
+}
+
+static int fill_resolved(struct app *app, struct arena *a, const struct mine *m,
+                         struct wire_launch *out, struct err *err)
+{
+	struct resolved f = {0};
+
+	if (resolved_read(a, m->job.resolved_json, &f, err) < 0)
+		return -1;
+	out->weights = ARENA_ARRAY(a, struct wire_weights, f.n_weights + 1);
+	for (size_t i = 0; i < f.n_weights; i++) {
+		const struct resolved_weights *w = &f.weights[i];
+
+		out->weights[out->n_weights++] = (struct wire_weights){
+			w->source, w->revision, w->mount_location, w->manifest, w->bytes, w->files};
+	}
+	if (fill_loads(app, a, m, &f, out, err) < 0)
+		return -1;
+	out->code = ARENA_ARRAY(a, struct wire_code, f.n_code + 1);
+	for (size_t i = 0; i < f.n_code; i++)
+		out->code[out->n_code++] = (struct wire_code){f.code[i].key, f.code[i].bytes};
+	out->has_image = f.image.id != NULL;
+	out->image = (struct wire_image){f.image.id, f.image.reference};
+	return 0;
+}
+
+/* Paths that jobs must not see: our data, and the login of the user who runs the server. */
+static void fill_hide(struct app *app, struct arena *a, struct wire_launch *out)
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+
+	out->hide = ARENA_ARRAY(a, const char *, 4);
+	out->hide[out->n_hide++] = app->data;
+	if (config != NULL && config[0] == '/')
+		out->hide[out->n_hide++] = arena_printf(a, "%s/stoker", config);
+	else if (home != NULL && home[0] == '/')
+		out->hide[out->n_hide++] = arena_printf(a, "%s/.config/stoker", home);
+	if (app->set.tls_key != NULL)
+		out->hide[out->n_hide++] = app->set.tls_key;
+}
+
+static int fill_paths(struct app *app, struct arena *a, const struct mine *m,
+                      const struct job_spec *spec, struct wire_launch *out, struct err *err)
+{
+	struct model_project p = {0};
+
+	out->store_dir = app_path(app, a, "store");
+	out->node_dir = app_path(app, a, "node");
+	out->node_budget_bytes = app->set.node_cache_bytes;
+	out->scratch_bytes = app->set.scratch_bytes;
+	out->scratch_files = (uint64_t)app->set.scratch_files;
+	out->objstore = objects_of_runners(app);
+	if (spec->cache.enabled) {
+		if (meta_project(app->meta, a, m->job.project_id, &p, err) < 0)
+			return -1;
+		out->cache_project_dir =
+			app_path(app, a, arena_printf(a, "cache/projects/%s", p.id));
+		out->cache_team_dir =
+			app_path(app, a, arena_printf(a, "cache/teams/%s", m->job.team_id));
+		out->cache_quota_bytes = p.cache_quota_bytes;
+	}
+	if (spec->ckpt.enabled)
+		out->ckpt_prefix = ckpt_prefix(a, m->job.project_id, m->job.id);
+	out->images = app->set.images;
+	out->sandbox = app->sandbox_kind;
+	out->ids_mode = app->ids_mode;
+	out->ids_pool = app->set.job_ids;
+	out->ids_dir = app_path(app, a, "ids");
+	out->share = app->set.share.item;
+	out->n_share = app->set.share.n;
+	fill_hide(app, a, out);
+	return 0;
+}
+
+/* *stage is what an error's message begins with. */
+static int fill_launch(struct app *app, struct arena *a, const struct mine *m,
+                       struct wire_launch *out, const char **stage, struct err *err)
+{
+	struct job_spec spec = {0};
+
+	*stage = "specification";
+	if (spec_read_stored(a, m->job.spec_json, &spec, err) < 0)
+		return -1;
+	*stage = "secrets";
+	if (fill_secrets(app, a, m, &spec, out, err) < 0)
+		return -1;
+	*stage = "inputs";
+	if (fill_resolved(app, a, m, out, err) < 0)
+		return -1;
+	*stage = "folders";
+	if (fill_paths(app, a, m, &spec, out, err) < 0)
+		return -1;
+	fill_gpus(app, a, m, out);
+	return 0;
+}
+
+/* Nothing has run yet, and no later claim can do better: the job ends, its other nodes with it.
+ * The runner is told to ask again. It finds its attempt over, or, if the end could not be stored,
+ * comes back here. */
+static void claim_failed(struct app *app, const struct mine *m, const char *stage, struct err *err)
+{
+	if (m->job.core.state != JOB_DEPLOYING || !app_same(m->job.attempt_id, m->row.id))
+		return; /* it moved on since the claim */
+	log_warn("claim: job=%s attempt=%s rank=%u %s: %s", m->job.id, m->row.id, m->row.node_rank,
+	         stage, err->msg);
+	if (jobs_may_pass(err))
+		return;
+	jobs_deploy_failed(app, &m->job, stage, err);
+	err_become(err, ERR_UNAVAILABLE);
+}
+
+int ctx_runner_claim(void *of, const struct principal *principal, struct arena *a,
+                     const char *nonce, struct wire_launch *out, struct err *err)
+{
+	struct app *app = of;
+	struct mine m = {0};
+	struct wire_launch w = {0};
+	const char *stage = NULL;
+
+	if (nonce == NULL || nonce[0] == '\0' || strlen(nonce) > 100)
+		return err_set(err, ERR_INVALID, "nonce: 1 to 100 characters");
+	if (find(app, principal, a, &m, err) < 0)
+		return -1;
+	if (!app_is_here(app, m.row.node_id, m.row.node))
+		return err_set(err, ERR_CONFLICT,
+		               "it was launched by a server on another machine, which leads no "
+		               "more: this one has nothing to start it with");
+	app_crash_at("claim:before");
+	if (meta_attempt_claim(app->meta, principal->attempt_id, principal->node_rank, nonce,
+	                       clock_wall_ms(), err) < 0)
+		return -1;
+	app_crash_at("claim:after");
+	/* Read for this answer, which goes on to name what is in it. */
+	if (find(app, principal, a, &m, err) < 0 ||
+	    meta_job(app->meta, a, m.job.id, &m.job, err) < 0)
+		return -1;
+	if (fill_launch(app, a, &m, &w, &stage, err) < 0) {
+		claim_failed(app, &m, stage, err);
+		return -1;
+	}
+	w.attempt_id = m.row.id;
+	w.job_id = m.job.id;
+	w.job_name = m.job.name;
+	w.project_id = m.job.project_id;
+	w.project_name = m.job.project_name;
+	w.team_id = m.job.team_id;
+	w.node_rank = m.row.node_rank;
+	w.node_count = m.job.node_count;
+	w.retry_count = m.row.number;
+	w.leader_addr = "127.0.0.1"; /* the local cluster is this machine */
+	w.spec_json = m.job.spec_json;
+	*out = w;
+	log_info("claimed: job=%s attempt=%s rank=%u", m.job.id, m.row.id, m.row.node_rank);
+	return 0;
+}
+
+/* Is the attempt still the one whose user code may run? */
+static bool is_over(const struct mine *m)
+{
+	return !job_state_is_placed(m->job.core.state) || !app_same(m->job.attempt_id, m->row.id) ||
+	       m->row.ended_ms != 0;
+}
+
+int ctx_runner_heartbeat(void *of, const struct principal *principal,
+                         const struct wire_heartbeat *hb, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct mine m = {0};
+	struct live_progress p = {
+		.stage = wire_stage_word(hb->stage),
+		.words = hb->note,
+		.done = hb->done_bytes,
+		.total = hb->total_bytes,
+		.rate = hb->rate_bytes_s,
+		.now_ms = clock_wall_ms(),
+		.heartbeat = true,
+	};
+
+	if (find(app, principal, a, &m, err) < 0)
+		return -1;
+	if (is_over(&m))
+		return 0; /* its orders say so */
+	if (live_beat(app, m.row.id, m.row.node_rank, hb->idle, p.now_ms))
+		app_notify(app, CHANNEL_DESIRED, m.row.id);
+	/* Rank 0 speaks for the job; the others' own view is in their log and metrics. */
+	if (m.row.node_rank != 0)
+		return 0;
+	if (hb->has_sample && hb->sample.cache_quota > 0)
+		cache_watch(app, m.job.id, hb->sample.cache_bytes, hb->sample.cache_quota);
+	if (live_progress(app, m.job.id, &p))
+		app_notify(app, CHANNEL_JOB, m.job.id);
+	return 0;
+}
+
+int ctx_runner_desired(void *of, const struct principal *principal, struct arena *a,
+                       struct wire_desired *out, struct err *err)
+{
+	struct app *app = of;
+	struct mine m = {0};
+	uint64_t generation = 0;
+	bool stopping, idle = true;
+
+	*out = (struct wire_desired){0};
+	if (find(app, principal, a, &m, err) < 0)
+		return -1;
+	stopping = m.job.core.state == JOB_STOPPING || m.job.core.state == JOB_STOPPING_DEPLOYING;
+	out->go = m.job.core.state == JOB_RUNNING && !is_over(&m);
+	out->stop = stopping || is_over(&m);
+	out->now = is_over(&m) && m.row.ended_ms == 0;
+	live_show_nodes(app, m.all, m.n);
+	if (stopping && !out->now && meta_job_stop_now(app->meta, m.job.id, &out->now, err) < 0)
+		return -1;
+	for (size_t i = 0; i < m.n; i++) {
+		out->stop = out->stop || jobs_bad_end(m.all[i].exit_json);
+		idle = idle && m.all[i].idle;
+	}
+	out->idle = idle && out->go;
+	exec_desired(app, a, m.row.id, m.row.node_rank, out, &generation);
+	/* Changes exactly when an order does. */
+	out->seq = generation * 16 + (out->go ? 1 : 0) + (out->stop ? 2 : 0) + (out->now ? 4 : 0) +
+	           (out->idle ? 8 : 0);
+	return 0;
+}
+
+int ctx_runner_ready(void *of, const struct principal *principal, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct mine m = {0};
+	struct meta_step s = {.event = JOB_EV_READY, .actor = "runner", .message = "running"};
+	bool all = false;
+
+	if (find(app, principal, a, &m, err) < 0 ||
+	    meta_attempt_ready(app->meta, m.row.id, m.row.node_rank, &all, err) < 0)
+		return -1;
+	if (!all)
+		return 0;
+	s.job_id = m.job.id;
+	s.attempt_id = m.row.id;
+	s.now_ms = s.started_ms = clock_wall_ms(); /* the exit record will say it more exactly */
+	app_crash_at("ready:before");
+	if (jobs_step(app, &s, NULL, NULL, err) < 0) {
+		if (err->code != ERR_CONFLICT) /* stopped, or it runs already: the orders say so */
+			return -1;
+		err_clear(err);
+	}
+	return 0;
+}
+
+/* The first node says what the job's image is; all get the same answer. */
+static int keep_image(struct app *app, struct arena *a, const struct mine *m,
+                      const struct wire_image *said, struct wire_image *out, struct err *err)
+{
+	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	const char *name = said->reference != NULL ? said->reference : said->id;
+	struct model_job job = {0};
+	struct resolved f = {0};
+
+	if (meta_job(app->meta, a, m->job.id, &job, err) < 0 ||
+	    resolved_read(a, job.resolved_json, &f, err) < 0)
+		return -1;
+	if (f.image.id != NULL) {
+		*out = (struct wire_image){f.image.id, f.image.reference};
+		return 0;
+	}
+	f.image = (struct resolved_image){said->id, said->reference};
+	resolved_write(&f, &json);
+	if (buf_check(&json, "frozen record", err) < 0 ||
+	    meta_job_resolved(app->meta, job.id, m->row.id, buf_cstr(&json), err) < 0)
+		return -1;
+	*out = *said;
+	app_log(app, job.id, "image: %s", name);
+	app_event(app, job.id, "image", "runner", "%s", name);
+	return 0;
+}
+
+int ctx_runner_image(void *of, const struct principal *principal, struct arena *a,
+                     const struct wire_image *said, struct wire_image *out, struct err *err)
+{
+	struct app *app = of;
+	struct mine m = {0};
+	struct lock *step;
+	int r;
+
+	if (find(app, principal, a, &m, err) < 0)
+		return -1;
+	if (is_over(&m))
+		return err_set(err, ERR_CONFLICT, "attempt %s is over", m.row.id);
+	step = app_stripe(app->steps, m.job.id); /* nodes say it at the same time */
+	lock_take(step);
+	r = keep_image(app, a, &m, said, out, err);
+	lock_give(step);
+	return r;
+}
+
+int ctx_runner_event(void *of, const struct principal *principal, const char *kind,
+                     const char *message, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct mine m = {0};
+	struct model_event e = {.ms = clock_wall_ms(), .kind = kind, .message = message};
+
+	if (find(app, principal, a, &m, err) < 0)
+		return -1;
+	if (kind == NULL || kind[0] == '\0' || strlen(kind) > 40 || message == NULL ||
+	    strlen(message) > APP_LINE_MAX)
+		return err_set(err, ERR_INVALID,
+		               "an event has a kind and a message of bounded length");
+	e.actor = m.n > 1 ? arena_printf(a, "runner %u", m.row.node_rank) : "runner";
+	if (meta_event_add(app->meta, m.job.id, &e, err) < 0)
+		return -1;
+	app_notify(app, CHANNEL_JOB, m.job.id);
+	return 0;
+}
+
+/* The sum over all nodes. */
+static uint64_t bytes_of(const struct model_checkpoint *rows, size_t n, const char *name)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += strcmp(rows[i].name, name) == 0 ? rows[i].bytes : 0;
+	return bytes;
+}
+
+int ctx_runner_checkpoint(void *of, const struct principal *principal,
+                          const struct model_checkpoint *row, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = of;
+	struct mine m = {0};
+	struct model_checkpoint c = *row, *rows = NULL;
+	struct specs_hold hold AUTO_SPEC = {0};
+	char bytes[UNITS_CAP];
+	size_t n = 0;
+	bool all = true, news = false;
+
+	if (find(app, principal, a, &m, err) < 0)
+		return -1;
+	c.job_id = m.job.id;
+	c.project_id = m.job.project_id;
+	c.rank = m.row.node_rank;
+	if (ckpts_put(app, a, &m.job, &c, &news, err) < 0 ||
+	    meta_checkpoints(app->meta, a, m.job.id, &rows, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		all = all && rows[i].state != CKPT_SYNCING;
+	if (meta_job_sync(app->meta, m.job.id, all ? "COMPLETED" : "SYNCING", err) < 0)
+		return -1;
+	if (news) {
+		if (specs_get(app, m.job.id, &hold, err) < 0)
+			err_clear(err); /* then all of them are kept */
+		else if (ckpts_keep_last(app, a, &m.job, hold.spec->ckpt.keep_last, err) < 0)
+			return -1;
+	}
+	if (news)
+		app_event(app, m.job.id, "checkpoint", "runner", "%s is in the store (%s)",
+		          strcmp(c.name, ".") == 0 ? "the checkpoint folder itself" : c.shown,
+		          units_show_bytes(bytes_of(rows, n, c.name), bytes));
+	app_notify(app, CHANNEL_JOB, m.job.id);
+	return 0;
+}
+
+int ctx_runner_exit(void *of, const struct principal *principal, const struct wire_exit *x,
+                    struct err *err)
+{
+	struct app *app = of;
+
+	if (jobs_node_ended(app, principal->attempt_id, principal->node_rank, x, err) < 0)
+		return -1;
+	exec_attempt_over(app, principal->attempt_id);
+	loop_kick(app->reconcile); /* its folder */
+	return 0;
+}

@@ -1,0 +1,398 @@
+/*
+ * push.c - a new job: validated whole, checked against this machine, its secrets and its code, and
+ * stored before the reply, which waits a moment for the queue to look at it.
+ */
+#include "server/api/ctx.h"
+#include "server/data/fetch.h"
+#include "server/api/limits.h"
+#include "server/control/live.h"
+#include "server/control/loads.h"
+#include "server/control/queue.h"
+#include "server/control/resolved.h"
+#include "server/api/secrets.h"
+#include "store/sources/source.h"
+
+#define KEY_MAX 200 /* of an idempotency key */
+
+static int read_spec(struct arena *a, const struct doc *doc, struct job_spec *spec, struct err *err)
+{
+	struct spec_problems *problems = ARENA_NEW(a, struct spec_problems);
+
+	if (spec_read(a, doc, SPEC_API, spec, problems) == 0)
+		return 0;
+	spec_problems_text(problems, NULL, err);
+	assert(err->code != ERR_NONE);
+	return -1;
+}
+
+static uint32_t to_milli(double cpus)
+{
+	return cpus >= UINT32_MAX / 1000 ? UINT32_MAX : (uint32_t)(cpus * 1000 + 0.5);
+}
+
+static void fill_row(struct arena *a, const struct principal *principal,
+                     const struct model_project *p, const struct job_spec *spec,
+                     struct model_job *out)
+{
+	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	struct js js;
+
+	js_init(&js, &json);
+	spec_write(spec, &js);
+	*out = (struct model_job){
+		.name = spec->name,
+		.project_id = p->id,
+		.project_name = p->name,
+		.team_id = p->team_id,
+		.team_name = p->team_name,
+		.core = {.state = JOB_PENDING, .attempt_max = MAX(spec->retry.max_attempts, 1U)},
+		.priority = spec->priority,
+		.spec_json = arena_strz(a, buf_view(&json)),
+		.user = principal->name,
+		.created_ms = clock_wall_ms(),
+		.node_count = spec->node_count,
+		.cpu_milli = to_milli(spec->cpu_count),
+		.gpu_count = spec->gpu_count,
+		.memory_bytes = spec->memory_bytes,
+		.gpu_type = spec->gpu_count > 0 ? spec->gpu_type : NULL,
+		.spot = spec->spot,
+		.cache = spec->cache.enabled,
+		.cache_affinity = spec->cache.require_affinity,
+		.max_duration_s = spec->max_duration_s,
+		.inputs_missing = spec->n_weights > 0,
+	};
+	out->core.changed_ms = out->updated_ms = out->created_ms;
+}
+
+static int check_fits(struct app *app, const struct model_job *row, const char *pinned,
+                      struct err *err)
+{
+	char reason[SCHED_REASON] = "";
+	struct sched_node node;
+	struct sched_job ask;
+
+	queue_node_empty(app, &node);
+	queue_ask(row, pinned, &ask);
+	if (sched_fits(&node, 1, &ask, reason) == SCHED_NEVER)
+		return err_set(err, ERR_JOB_NEVER_FITS, "this job can never run here: %s", reason);
+	return 0;
+}
+
+static int check_image(struct app *app, const struct job_spec *spec, struct err *err)
+{
+	if (spec->base_image == NULL || strcmp(app->set.images, "host") == 0 || app->podman)
+		return 0;
+	return err_set(err, ERR_QUOTA,
+	               "image %s needs podman, which is not installed on this machine. Install it, "
+	               "or start the server with --images host to run every job on the machine's "
+	               "root file system",
+	               spec->base_image);
+}
+
+/* A declared GPU is known to nobody but who declared it: what it does cannot be asked. */
+static int check_idle(struct app *app, const struct job_spec *spec, struct err *err)
+{
+	if (spec->idle_gpu_s == 0 || !app->inv.declared)
+		return 0;
+	return err_set(err, ERR_QUOTA,
+	               "limits.idle_gpu needs GPUs that NVML can measure; this server's GPUs are "
+	               "declared with --gpus. Use limits.max_duration");
+}
+
+/* frozen: of the job that is made again; what it had is not fetched as long as it is here. */
+static int check_sources(struct app *app, const struct job_spec *spec,
+                         const struct resolved *frozen, struct err *err)
+{
+	for (size_t i = 0; i < spec->n_weights; i++) {
+		const struct spec_weights *w = &spec->weights[i];
+		const struct resolved_weights *had = resolved_find(frozen, w);
+		bool may = fetch_may(app, w, err) == 0;
+
+		if (may && fetch_check(app, w, err) == 0)
+			continue;
+		if (had == NULL || !fetch_has(app, had->manifest))
+			return err_wrap(err, "job.weights[%zu]%s", i, may ? "" : ".endpoint");
+		err_clear(err);
+	}
+	return 0;
+}
+
+/* Each archive was uploaded with credentials of the caller's team, by who sees all teams, or by the
+ * job that is made again (principal is NULL), and has arrived. Credentials are asked for before a
+ * team is named, so those of somebody who sees all teams say nothing about the project's. */
+static int check_code(struct app *app, struct arena *a, const struct principal *principal,
+                      const struct job_spec *spec, const char ***keys, struct err *err)
+{
+	*keys = ARENA_ARRAY(a, const char *, spec->n_artifacts + 1);
+	for (size_t i = 0; i < spec->n_artifacts; i++) {
+		const struct spec_artifact *code = &spec->artifacts[i];
+		struct model_upload u = {0};
+		struct objstore_info info = {0};
+
+		if (strcmp(code->bucket, APP_BUCKET) != 0)
+			return err_set(
+				err, ERR_INVALID,
+				"runtime.artifacts[%zu]: bucket \"%.60s\": code is uploaded to"
+				" bucket \"" APP_BUCKET "\"",
+				i, code->bucket);
+		if (meta_upload_by_key(app->meta, a, code->key, &u, err) < 0 ||
+		    (principal != NULL && principal->team_id != NULL &&
+		     !app_same(u.team_id, principal->team_id)) ||
+		    objstore_stat(app->objects, code->key, &info, err) < 0) {
+			if (err->code != ERR_NONE && err->code != ERR_NOT_FOUND)
+				return -1;
+			err_clear(err);
+			return err_set(err, ERR_UPLOAD_NOT_FOUND,
+			               "runtime.artifacts[%zu]: nothing was uploaded as \"%.200s\"",
+			               i, code->key);
+		}
+		(*keys)[i] = code->key;
+	}
+	return 0;
+}
+
+/* So no store is asked for the log of a job that is new. */
+static void begin_log(struct app *app, const char *job_id)
+{
+	struct err err = {0};
+
+	if (joblogs_new_job(app->logs, job_id, &err) < 0)
+		log_warn("job log: job=%s %s", job_id, err.msg);
+}
+
+static int add(struct app *app, struct arena *a, struct model_job *row, const char *key,
+               const struct job_spec *spec, const char *const *code, const char *message,
+               struct model_job *out, struct err *err)
+{
+	struct meta_new_job n = {.row = row,
+	                         .idempotency_key = key,
+	                         .code_keys = code,
+	                         .n_code_keys = spec->n_artifacts,
+	                         .message = message};
+	struct resolved f = {0};
+	const char **manifests = NULL;
+	bool existing = false;
+
+	if (app_has_room(app, err) < 0 || resolved_read(a, row->resolved_json, &f, err) < 0)
+		return -1;
+	resolved_manifests(a, &f, &manifests, &n.n_manifests);
+	n.manifests = manifests;
+	row->id = app_id(a, MODEL_ID_LEN);
+	app_crash_at("push:before");
+	if (meta_job_add(app->meta, a, &n, out, &existing, err) < 0)
+		return -1;
+	app_crash_at("push:after");
+	if (existing) {
+		live_show(app, a, out, 1);
+		return 0;
+	}
+	begin_log(app, out->id);
+	app_log(app, out->id, "job %s (%s) of project %s: %s", out->name, out->id,
+	        out->project_name, message);
+	if (spec->session_on_demand)
+		app_log(app, out->id,
+		        "interactive session on demand: `stoker exec %s` opens a shell while the "
+		        "job runs; ssh and editors are not supported",
+		        out->id);
+	if (spec->node_count > 1)
+		app_log(app, out->id,
+		        "node_count %u: all %u nodes run on this machine and share it",
+		        spec->node_count, spec->node_count);
+	if (spec->spot)
+		app_log(app, out->id,
+		        "availability_model spot: jobs are never preempted here, so it runs as "
+		        "dedicated");
+	log_info("pushed: job=%s name=%s project=%s by=%s", out->id, out->name, out->project_name,
+	         out->user);
+	queue_kick_wait(app);
+	if (meta_job(app->meta, a, out->id, out, err) < 0)
+		return -1;
+	live_show(app, a, out, 1);
+	return 0;
+}
+
+static int check_key(const char *key, struct err *err)
+{
+	if (key == NULL)
+		return 0;
+	if (key[0] == '\0' || strlen(key) > KEY_MAX)
+		return err_set(err, ERR_INVALID, "Idempotency-Key: 1 to %d characters", KEY_MAX);
+	return 0;
+}
+
+/* 0 and *found when this key has made a job. */
+static int by_key(struct app *app, struct arena *a, const char *project, const char *key,
+                  struct model_job *out, bool *found, struct err *err)
+{
+	*found = false;
+	if (key == NULL)
+		return 0;
+	*found = meta_job_by_key(app->meta, a, project, key, out, err) == 0;
+	if (!*found && err->code != ERR_NOT_FOUND)
+		return -1;
+	if (*found)
+		live_show(app, a, out, 1);
+	else
+		err_clear(err);
+	return 0;
+}
+
+/* May this row join the line, by what the server is now? Of a push and of a recreate. */
+static int check_row(struct app *app, const struct principal *principal,
+                     const struct model_project *p, const struct job_spec *spec,
+                     const struct model_job *row, struct err *err)
+{
+	if (limits_priority(app, principal, spec->priority, err) < 0 ||
+	    limits_waiting(app, principal, p->team_id, err) < 0 ||
+	    secrets_check(app, p->team_id, spec, err) < 0 ||
+	    check_fits(app, row, p->pinned_cluster, err) < 0 || check_image(app, spec, err) < 0)
+		return -1;
+	return check_idle(app, spec, err);
+}
+
+/* The checks of both a push and a dry run: the row that would be stored. */
+static int check(struct app *app, struct arena *a, const struct principal *principal,
+                 const struct model_project *p, const struct doc *doc, struct job_spec *spec,
+                 struct model_job *row, const char ***keys, struct err *err)
+{
+	AUTO_BUF struct buf document = BUF_INIT(APP_JSON_MAX);
+	const struct resolved nothing = {0};
+	struct js js;
+
+	if (read_spec(a, doc, spec, err) < 0)
+		return -1;
+	fill_row(a, principal, p, spec, row);
+	if (check_row(app, principal, p, spec, row, err) < 0 ||
+	    check_sources(app, spec, &nothing, err) < 0 ||
+	    loads_check(app, a, row, spec, &nothing, err) < 0 ||
+	    check_code(app, a, principal, spec, keys, err) < 0)
+		return -1;
+	js_init(&js, &document);
+	js_doc(&js, doc);
+	if (buf_check(&document, "job", err) < 0)
+		return -1;
+	row->document_json = arena_strz(a, buf_view(&document));
+	return 0;
+}
+
+int ctx_job_push(void *of, const struct principal *principal, struct arena *a,
+                 const char *project_id, const struct doc *doc, const char *idempotency_key,
+                 struct model_job *out, struct err *err)
+{
+	struct app *app = of;
+	struct model_project p = {0};
+	struct job_spec spec = {0};
+	struct model_job row;
+	const char **keys = NULL;
+	bool found = false;
+
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_project(app, principal, a, project_id, &p, err) < 0 ||
+	    check_key(idempotency_key, err) < 0 ||
+	    by_key(app, a, p.id, idempotency_key, out, &found, err) < 0)
+		return -1;
+	if (found)
+		return 0;
+	if (check(app, a, principal, &p, doc, &spec, &row, &keys, err) < 0)
+		return -1;
+	return add(app, a, &row, idempotency_key, &spec, keys,
+	           arena_printf(a, "pushed by %s", principal->name), out, err);
+}
+
+int ctx_job_check(void *of, const struct principal *principal, struct arena *a, const char *team_id,
+                  const char *project, const struct doc *doc, bool forecast, struct model_job *out,
+                  struct err *err)
+{
+	struct app *app = of;
+	struct model_team team = {0};
+	struct model_project p = {0};
+	struct job_spec spec = {0};
+	const char **keys = NULL;
+
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_team(app, principal, a, team_id, &team_id, err) < 0 ||
+	    meta_team(app->meta, a, team_id, &team, err) < 0 ||
+	    ctx_project_name(app, a, team_id, project, err) < 0)
+		return -1;
+	if (meta_project_by_name(app->meta, a, team_id, project, &p, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		p = (struct model_project){
+			.name = project, .team_id = team.id, .team_name = team.name};
+	}
+	if (check(app, a, principal, &p, doc, &spec, out, &keys, err) < 0)
+		return -1;
+	return forecast ? queue_forecast(app, a, out, p.pinned_cluster, &out->reason, err) : 0;
+}
+
+/* The inputs of the new job: those of the old one or, to resume, its newest complete checkpoint. */
+static int refreeze(struct app *app, struct arena *a, const struct model_job *old, bool resume,
+                    const char **out, struct err *err)
+{
+	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	struct resolved f = {0};
+
+	*out = NULL;
+	if (resolved_read(a, old->resolved_json, &f, err) < 0)
+		return -1;
+	f.resume = NULL; /* of the old job's last attempt */
+	if (resume) {
+		f.load = ARENA_NEW(a, struct resolved_load);
+		f.n_load = 1;
+		if (loads_newest(app, a, old, f.load, err) < 0)
+			return -1;
+	} else if (old->resolved_json == NULL) {
+		return 0;
+	}
+	resolved_write(&f, &json);
+	if (buf_check(&json, "frozen record", err) < 0)
+		return -1;
+	*out = arena_strz(a, buf_view(&json));
+	return 0;
+}
+
+/* Resuming loads, whatever the old job's file says; one that named nothing names the old job. */
+static void load_from(struct arena *a, const struct model_job *old, struct job_spec *spec)
+{
+	spec->load.enabled = spec->load.required = true;
+	if (spec->load.n_refs > 0)
+		return;
+	spec->load.refs = ARENA_NEW(a, struct spec_load);
+	spec->load.refs[0] = (struct spec_load){.latest = true, .job = old->id};
+	spec->load.n_refs = 1;
+}
+
+int ctx_job_recreate(void *of, const struct principal *principal, struct arena *a,
+                     const char *job_id, bool resume, struct model_job *out, struct err *err)
+{
+	struct app *app = of;
+	struct model_project p = {0};
+	struct model_job old = {0}, row;
+	struct job_spec spec = {0};
+	struct resolved frozen = {0};
+	const char **keys = NULL;
+
+	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
+	    ctx_job(app, principal, a, job_id, &old, err) < 0 ||
+	    spec_read_stored(a, old.spec_json, &spec, err) < 0 ||
+	    meta_project(app->meta, a, old.project_id, &p, err) < 0)
+		return -1;
+	if (resume)
+		load_from(a, &old, &spec);
+	fill_row(a, principal, &p, &spec, &row);
+	row.document_json = old.document_json;
+	if (refreeze(app, a, &old, resume, &row.resolved_json, err) < 0 ||
+	    resolved_read(a, row.resolved_json, &frozen, err) < 0)
+		return -1;
+	row.recreated_from = old.id;
+	if (check_row(app, principal, &p, &spec, &row, err) < 0 ||
+	    check_sources(app, &spec, &frozen, err) < 0 ||
+	    loads_check(app, a, &row, &spec, &frozen, err) < 0 ||
+	    check_code(app, a, NULL, &spec, &keys, err) < 0)
+		return -1;
+	return add(app, a, &row, NULL, &spec, keys,
+	           arena_printf(a, "%s from %s by %s", resume ? "resumed" : "recreated", old.id,
+	                        principal->name),
+	           out, err);
+}

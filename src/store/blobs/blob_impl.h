@@ -1,0 +1,43 @@
+/* blob_impl.h - what blob.c (keeps), blob_pins.c (holds) and blob_gc.c (collects) share. */
+#ifndef BLOB_IMPL_H
+#define BLOB_IMPL_H
+
+#include "base/sync.h"
+#include "store/blobs/blob_pins.h"
+
+#include <sys/queue.h>
+
+#define BLOB_PATH_CAP 128       /* "blobs/sha256/ab/<64>" and kin */
+#define BLOB_DAMAGED "corrupt-" /* + 64 hex: a temporary file that was a blob */
+#define BLOB_GONE "gone-"       /* + 64 hex: its name is taken away, its bytes are about to go */
+#define BLOB_BATCH "batch-"     /* a small file that waits to be published with others */
+
+struct blob_pin_table; /* blob_pins.c */
+
+struct blobs {
+	char *dir; /* absolute or as given; only for paths that are shown and handed out */
+	int fd;
+	struct blob_pin_table *pins;
+};
+
+void blob_path(const struct digest *d, char out[BLOB_PATH_CAP]);
+void blob_manifest_path(const struct digest *d, char out[BLOB_PATH_CAP]);
+
+struct blob_pin_table *blob_pin_table_new(void) MUST_CHECK;
+void blob_pin_table_free(struct blob_pin_table *t);
+/* From before a collector reads the first manifest until it has removed the last name. */
+struct blob_scan {
+	uint64_t number;
+	LIST_ENTRY(blob_scan) in;
+};
+void blob_scan_begin(struct blobs *b, struct blob_scan *s);
+void blob_scan_end(struct blobs *b, struct blob_scan *s);
+/* Removes a blob or manifest unless it is pinned; *gone: it was there and is no more. */
+int blob_take_away(struct blobs *b, const struct digest *d, const char *path, bool *gone,
+                   struct err *err) MUST_CHECK;
+/* Around the removal of an object, which takes longer than a lock is held: false, it is pinned. */
+bool blob_going_begin(struct blobs *b, const struct digest *d);
+void blob_going_end(struct blobs *b, const struct digest *d);
+bool blob_tmp_pinned(struct blobs *b, const char *name);
+
+#endif

@@ -1,0 +1,195 @@
+/* blob_objects.c - see blob_objects.h. */
+#include "store/blobs/blob_objects.h"
+
+#include "store/blobs/blob_impl.h"
+#include "store/common/crew.h"
+
+#define PUT_THREADS 8 /* blobs at once; large ones go in parallel parts besides */
+
+static_assert(BLOB_KEY_CAP >= BLOB_PATH_CAP, "a key is the path of a blob store");
+
+void blob_object_key(const struct digest *d, char out[BLOB_KEY_CAP])
+{
+	blob_path(d, out);
+}
+
+void blob_objects_manifest_key(const struct digest *name, char out[BLOB_KEY_CAP])
+{
+	blob_manifest_path(name, out);
+}
+
+static int into_buf(void *arg, const void *p, size_t n, struct err *err UNUSED)
+{
+	buf_add(arg, p, n);
+	return 0;
+}
+
+int blob_objects_manifest(struct objstore *os, struct arena *a, const struct digest *name,
+                          struct manifest *m, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(MANIFEST_BYTES_MAX);
+	struct objstore_info info;
+	char key[BLOB_KEY_CAP];
+	struct digest d;
+
+	blob_objects_manifest_key(name, key);
+	if (objstore_stat(os, key, &info, err) < 0)
+		return -1;
+	if (info.size > MANIFEST_BYTES_MAX)
+		return err_set(err, ERR_CORRUPT, "%s is larger than any manifest", key);
+	if (info.size > 0 && objstore_read(os, key, 0, info.size, into_buf, &text, NULL, err) < 0)
+		return -1;
+	d = hash_sha256(text.p, text.n);
+	if (!digest_same(&d, name))
+		return err_set(err, ERR_CORRUPT,
+		               "the content of %s in the object store does not match its digest",
+		               key);
+	return manifest_parse(m, a, buf_view(&text), err) < 0 ? err_wrap(err, "%s", key) : 0;
+}
+
+int blob_objects_has(struct objstore *os, const char *key, uint64_t size, bool *has,
+                     struct err *err)
+{
+	struct objstore_info info;
+
+	*has = false;
+	if (objstore_stat(os, key, &info, err) == 0) {
+		*has = info.size == size;
+		return 0;
+	}
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	return 0;
+}
+
+/* --- putting --------------------------------------------------------------------------------- */
+
+struct putting {
+	const struct blob_objects_put *put;
+	struct manifest_file *file; /* one of each content, the largest first */
+	_Atomic uint64_t done, sent;
+	uint64_t total;
+};
+
+struct one {
+	struct putting *p;
+	uint64_t told;
+};
+
+static void on_sent(void *arg, uint64_t bytes)
+{
+	struct one *o = arg;
+
+	/* Parts that are sent anew take back what was told; the sums wrap around and are right. */
+	atomic_fetch_add(&o->p->done, bytes - o->told);
+	atomic_fetch_add(&o->p->sent, bytes - o->told);
+	o->told = bytes;
+}
+
+static int put_one(void *arg, size_t i, const atomic_bool *stop, struct err *err)
+{
+	struct putting *p = arg;
+	const struct manifest_file *f = &p->file[i];
+	struct one o = {.p = p};
+	char key[BLOB_KEY_CAP];
+	AUTO_FD int fd = -1;
+	uint64_t size;
+	bool has;
+
+	blob_object_key(&f->sha256, key);
+	blob_pins_add(p->put->pins, &f->sha256);
+	blob_pins_settle(p->put->from, &f->sha256);
+	if (blob_objects_has(p->put->to, key, f->size, &has, err) < 0)
+		return -1;
+	if (has) {
+		atomic_fetch_add(&p->done, f->size);
+		return 0;
+	}
+	if (blobs_fd(p->put->from, &f->sha256, &fd, &size, err) < 0 ||
+	    objstore_put_file(p->put->to, key, fd, f->size, &f->sha256, NULL, on_sent, &o, stop,
+	                      err) < 0)
+		return err_wrap(err, "%s, to the object store", f->path);
+	on_sent(&o, f->size);
+	return 0;
+}
+
+static void tell(void *arg)
+{
+	struct putting *p = arg;
+	const struct blob_objects_put *put = p->put;
+
+	if (put->progress != NULL)
+		put->progress(put->arg, MIN(atomic_load(&p->done), p->total), p->total,
+		              atomic_load(&p->sent));
+}
+
+static int put_manifest(const struct blob_objects_put *put, struct err *err)
+{
+	char key[BLOB_KEY_CAP];
+	AUTO_FD int fd = -1;
+	struct stat st;
+	bool has;
+
+	blob_objects_manifest_key(put->manifest, key); /* the path in the store, too */
+	blob_pins_add(put->pins, put->manifest);
+	blob_pins_settle(put->from, put->manifest);
+	fd = openat(blobs_dirfd(put->from), key, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_errno(err, errno, "%s", key);
+	if (blob_objects_has(put->to, key, (uint64_t)st.st_size, &has, err) < 0)
+		return -1;
+	if (has)
+		return 0;
+	return objstore_put_file(put->to, key, fd, (uint64_t)st.st_size, put->manifest, NULL, NULL,
+	                         NULL, put->cancel, err);
+}
+
+static int by_digest(const void *a, const void *b)
+{
+	const struct manifest_file *x = a, *y = b;
+
+	return memcmp(x->sha256.b, y->sha256.b, sizeof(x->sha256.b));
+}
+
+static int larger(const void *a, const void *b)
+{
+	const struct manifest_file *x = a, *y = b;
+
+	return x->size != y->size ? (x->size < y->size) - (x->size > y->size) : by_digest(a, b);
+}
+
+/* One of each content, the largest first. Returns how many. */
+static size_t distinct(struct manifest_file *f, size_t n)
+{
+	size_t kept = 0;
+
+	if (n == 0)
+		return 0;
+	qsort(f, n, sizeof(*f), by_digest);
+	for (size_t i = 0; i < n; i++)
+		if (kept == 0 || !digest_same(&f[kept - 1].sha256, &f[i].sha256))
+			f[kept++] = f[i];
+	qsort(f, kept, sizeof(*f), larger);
+	return kept;
+}
+
+int blob_objects_put(const struct blob_objects_put *put, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct putting p = {.put = put};
+	struct crew_job crew = {.threads = PUT_THREADS,
+	                        .run = put_one,
+	                        .tick = tell,
+	                        .arg = &p,
+	                        .cancel = put->cancel};
+	struct manifest m;
+
+	if (blobs_get_manifest(put->from, a, put->manifest, &m, err) < 0)
+		return -1;
+	p.file = m.file;
+	crew.n = distinct(m.file, m.n);
+	for (size_t i = 0; i < crew.n; i++)
+		p.total += m.file[i].size;
+	return crew_run(&crew, err) < 0 ? -1 : put_manifest(put, err);
+}

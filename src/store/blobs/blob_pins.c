@@ -1,0 +1,261 @@
+/*
+ * blob_pins.c - see blob_pins.h. One table for a store: how many hold a digest, and, when nobody
+ * does any more, which collections may still have to leave it alone.
+ */
+#include "store/blobs/blob_impl.h"
+
+#include "base/map.h"
+
+#define PINS_FIRST 64
+
+struct blob_pins {
+	struct blobs *b;
+	struct digest *d; /* under the lock of the table */
+	size_t n, cap;
+};
+
+struct pin {
+	uint64_t holders;
+	uint64_t last_scan; /* the newest collection that had begun when the last holder left */
+};
+
+struct blob_pin_table {
+	struct lock lock;
+	struct map *pins;
+	struct map *going;   /* objects that are being removed; values mean nothing */
+	struct cond settled; /* one of them is */
+	LIST_HEAD(, blob_scan) scans;
+	uint64_t n_scans; /* ever begun: a collection's number */
+	size_t n_idle;    /* pins without a holder */
+};
+
+struct blob_pin_table *blob_pin_table_new(void)
+{
+	struct blob_pin_table *t = xcalloc(1, sizeof(*t));
+
+	lock_init(&t->lock, LOCK_BLOB_PINS);
+	LIST_INIT(&t->scans);
+	t->pins = map_new();
+	t->going = map_new();
+	cond_init(&t->settled);
+	return t;
+}
+
+static void free_pin(struct str key UNUSED, void *value, void *arg UNUSED)
+{
+	free(value);
+}
+
+void blob_pin_table_free(struct blob_pin_table *t)
+{
+	assert(LIST_EMPTY(&t->scans));
+	map_each(t->pins, free_pin, NULL);
+	map_free(t->pins);
+	map_free(t->going);
+	cond_done(&t->settled);
+	lock_done(&t->lock);
+	free(t);
+}
+
+static struct str key_of(const struct digest *d)
+{
+	return str_n((const char *)d->b, sizeof(d->b));
+}
+
+/* Temporary files share the table; their names are no digests. */
+static struct digest tmp_id(const char *name)
+{
+	AUTO_FREE char *text = xasprintf("tmp/%s", name);
+
+	return hash_sha256(text, strlen(text));
+}
+
+struct blob_pins *blob_pins_new(struct blobs *b)
+{
+	struct blob_pins *p = xcalloc(1, sizeof(*p));
+
+	p->b = b;
+	return p;
+}
+
+void blob_pins_add(struct blob_pins *p, const struct digest *d)
+{
+	struct blob_pin_table *t = p->b->pins;
+	struct pin *pin;
+
+	lock_take(&t->lock);
+	if (p->n == p->cap) {
+		p->cap = MAX(p->cap * 2, (size_t)PINS_FIRST);
+		p->d = xrealloc(p->d, p->cap * sizeof(*p->d));
+	}
+	p->d[p->n++] = *d;
+	pin = map_get(t->pins, key_of(d));
+	if (pin == NULL) {
+		pin = xcalloc(1, sizeof(*pin));
+		(void)map_set(t->pins, key_of(d), pin);
+	} else if (pin->holders == 0) {
+		t->n_idle--;
+	}
+	pin->holders++;
+	lock_give(&t->lock);
+}
+
+void blob_pins_settle(struct blobs *b, const struct digest *d)
+{
+	struct blob_pin_table *t = b->pins;
+
+	lock_take(&t->lock);
+	while (map_get(t->going, key_of(d)) != NULL)
+		cond_wait(&t->settled, &t->lock);
+	lock_give(&t->lock);
+}
+
+void blob_pins_add_tmp(struct blob_pins *p, const char *name)
+{
+	struct digest d = tmp_id(name);
+
+	blob_pins_add(p, &d);
+}
+
+/* With the lock. */
+static void give_back(struct blob_pin_table *t, const struct digest *d)
+{
+	struct pin *pin = map_get(t->pins, key_of(d));
+
+	assert(pin != NULL && pin->holders > 0);
+	if (--pin->holders > 0)
+		return;
+	if (LIST_EMPTY(&t->scans)) {
+		(void)map_del(t->pins, key_of(d));
+		free(pin);
+		return;
+	}
+	pin->last_scan = t->n_scans;
+	t->n_idle++;
+}
+
+void blob_pins_free(struct blob_pins *p)
+{
+	struct blob_pin_table *t;
+
+	if (p == NULL)
+		return;
+	t = p->b->pins;
+	lock_take(&t->lock);
+	for (size_t i = 0; i < p->n; i++)
+		give_back(t, &p->d[i]);
+	lock_give(&t->lock);
+	free(p->d);
+	free(p);
+}
+
+/* ---- collectors -------------------------------------------------------------------------- */
+
+void blob_scan_begin(struct blobs *b, struct blob_scan *s)
+{
+	struct blob_pin_table *t = b->pins;
+
+	lock_take(&t->lock);
+	s->number = ++t->n_scans;
+	LIST_INSERT_HEAD(&t->scans, s, in);
+	lock_give(&t->lock);
+}
+
+struct forget {
+	struct blob_pin_table *t;
+	uint64_t oldest; /* collection that still runs */
+};
+
+static void forget_pin(struct str key, void *value, void *arg)
+{
+	const struct forget *f = arg;
+	struct pin *pin = value;
+
+	if (pin->holders > 0 || pin->last_scan >= f->oldest)
+		return;
+	(void)map_del(f->t->pins, key);
+	free(pin);
+	f->t->n_idle--;
+}
+
+void blob_scan_end(struct blobs *b, struct blob_scan *s)
+{
+	struct blob_pin_table *t = b->pins;
+	struct forget f = {t, UINT64_MAX};
+	const struct blob_scan *other;
+
+	lock_take(&t->lock);
+	LIST_REMOVE(s, in);
+	LIST_FOREACH(other, &t->scans, in)
+	f.oldest = MIN(f.oldest, other->number);
+	if (t->n_idle > 0)
+		map_each(t->pins, forget_pin, &f);
+	lock_give(&t->lock);
+}
+
+static bool is_pinned(struct blobs *b, const struct digest *d)
+{
+	bool pinned;
+
+	lock_take(&b->pins->lock);
+	pinned = map_get(b->pins->pins, key_of(d)) != NULL;
+	lock_give(&b->pins->lock);
+	return pinned;
+}
+
+bool blobs_pinned(struct blobs *b, const struct digest *d)
+{
+	return is_pinned(b, d);
+}
+
+bool blob_going_begin(struct blobs *b, const struct digest *d)
+{
+	struct blob_pin_table *t = b->pins;
+	bool mine;
+
+	lock_take(&t->lock);
+	mine = map_get(t->pins, key_of(d)) == NULL && map_get(t->going, key_of(d)) == NULL;
+	if (mine)
+		(void)map_set(t->going, key_of(d), t);
+	lock_give(&t->lock);
+	return mine;
+}
+
+void blob_going_end(struct blobs *b, const struct digest *d)
+{
+	struct blob_pin_table *t = b->pins;
+
+	lock_take(&t->lock);
+	(void)map_del(t->going, key_of(d));
+	cond_broadcast(&t->settled);
+	lock_give(&t->lock);
+}
+
+bool blob_tmp_pinned(struct blobs *b, const char *name)
+{
+	struct digest d = tmp_id(name);
+
+	return is_pinned(b, &d);
+}
+
+int blob_take_away(struct blobs *b, const struct digest *d, const char *path, bool *gone,
+                   struct err *err)
+{
+	struct blob_pin_table *t = b->pins;
+	char aside[BLOB_PATH_CAP];
+	int e = 0;
+
+	FMT(aside, "tmp/" BLOB_GONE "%s", strrchr(path, '/') + 1);
+	*gone = false;
+	lock_take(&t->lock);
+	if (map_get(t->pins, key_of(d)) == NULL) {
+		*gone = renameat(b->fd, path, b->fd, aside) == 0;
+		e = *gone ? 0 : errno;
+	}
+	lock_give(&t->lock);
+	if (e != 0 && e != ENOENT)
+		return err_errno(err, e, "remove %s", path);
+	if (*gone && unlinkat(b->fd, aside, 0) < 0 && errno != ENOENT)
+		return err_errno(err, errno, "remove %s", aside);
+	return 0;
+}

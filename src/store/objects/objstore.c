@@ -1,0 +1,554 @@
+/* objstore.c - see objstore.h: the list of drivers, and what is checked for all of them. */
+#include "store/objects/objstore_impl.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+/* clang-format off */
+static const struct objstore_ops *const drivers[] = {
+	&objstore_dir,
+	&objstore_s3,
+	&objstore_signed,
+	&objstore_mem,
+	&objstore_fault, /* fault:<n>:<url> fails the n-th call of <url>'s store */
+};
+/* clang-format on */
+
+int objstore_open(struct objstore **out, const char *url, const struct objstore_env *env,
+                  struct err *err)
+{
+	static const struct objstore_env none;
+
+	for (size_t i = 0; i < COUNT(drivers); i++) {
+		size_t n = strlen(drivers[i]->scheme);
+		struct objstore *os = NULL;
+
+		if (strncmp(url, drivers[i]->scheme, n) != 0 || url[n] != ':')
+			continue;
+		if (drivers[i]->open(&os, url + n + 1, env == NULL ? &none : env, err) < 0)
+			return err_wrap(err, "object store %s", url);
+		assert(os != NULL && err->code == ERR_NONE);
+		os->ops = drivers[i];
+		os->url = xstrdup(url);
+		lock_init(&os->lock, LOCK_OBJSTORE);
+		*out = os;
+		return 0;
+	}
+	return err_set(err, ERR_INVALID,
+	               "\"%s\" is not an object store: write dir:/path or s3:https://host/bucket",
+	               url);
+}
+
+void objstore_close(struct objstore *os)
+{
+	if (os == NULL)
+		return;
+	free(os->url);
+	os->url = NULL;
+	lock_done(&os->lock);
+	os->ops->close(os);
+}
+
+int objstore_check_key(struct str key, struct err *err)
+{
+	if (key.n == 0 || key.n > OBJSTORE_KEY_MAX)
+		return err_set(err, ERR_INVALID, "a key must have 1 to %d bytes, not %zu",
+		               OBJSTORE_KEY_MAX, key.n);
+	for (size_t i = 0; i < key.n; i++)
+		if ((unsigned char)key.p[i] < 0x20 || key.p[i] == 0x7f)
+			return err_set(err, ERR_INVALID,
+			               "a key must not contain control characters");
+	if (!fs_path_is_plain(key))
+		return err_set(err, ERR_INVALID,
+		               "\"%.*s\" is not a valid key: its parts between '/' must not be "
+		               "empty, \".\" or "
+		               "\"..\"",
+		               STR_ARG(key));
+	return 0;
+}
+
+/* Is it the store that failed, and not the request? */
+static bool is_trouble(const struct err *err)
+{
+	static const enum err_code codes[] = {ERR_UNAVAILABLE, ERR_TIMEOUT, ERR_NO_SPACE,
+	                                      ERR_DENIED,      ERR_AUTH,    ERR_BUSY};
+
+	for (size_t i = 0; i < COUNT(codes); i++)
+		if (err->code == codes[i])
+			return true;
+	return strstr(err->msg, "NoSuchBucket") != NULL;
+}
+
+/* A success costs one load. */
+static void note(struct objstore *os, int rc, const struct err *err)
+{
+	bool away = rc < 0 && is_trouble(err);
+
+	if (os->ops->fd != NULL || away == atomic_load(&os->away) ||
+	    (rc < 0 && !away && err->code != ERR_NOT_FOUND))
+		return;
+	lock_take(&os->lock);
+	atomic_store(&os->away, away);
+	if (away)
+		copy_cut(os->why, sizeof(os->why), err->msg);
+	if (outage_note(&os->outage, away, clock_wall_ms())) {
+		if (away)
+			log_warn("the object store fails; what needs it waits: %s", os->why);
+		else
+			log_info("the object store is back: away_ms=%" PRId64, os->outage.last_ms);
+	}
+	lock_give(&os->lock);
+}
+
+void objstore_outage(struct objstore *os, struct outage *out, char why[OBJSTORE_WHY_MAX])
+{
+	lock_take(&os->lock);
+	*out = os->outage;
+	copy_cut(why, OBJSTORE_WHY_MAX, out->since_ms != 0 ? os->why : "");
+	lock_give(&os->lock);
+}
+
+/* The contract of every driver, and the store and key in front of every error. */
+static int finish(struct objstore *os, int rc, const char *verb, const char *key, struct err *err)
+{
+	assert(rc == 0 || rc == -1);
+	assert((rc == 0) == (err->code == ERR_NONE));
+	note(os, rc, err);
+	if (rc == 0)
+		return 0;
+	atomic_fetch_add(&os->n_errors, 1);
+	return err_wrap(err, "%s %s in %s", verb, key, os->url);
+}
+
+static int begin(struct objstore *os, const char *verb, const char *key, struct err *err)
+{
+	assert(err->code == ERR_NONE);
+	atomic_fetch_add(&os->n_calls, 1);
+	if (objstore_check_key(str_of(key), err) < 0)
+		return finish(os, -1, verb, key, err);
+	return 0;
+}
+
+int objstore_get(struct objstore *os, const char *key, struct buf *out, struct err *err)
+{
+	if (begin(os, "get", key, err) < 0)
+		return -1;
+	return finish(os, os->ops->get(os, key, out, err), "get", key, err);
+}
+
+int objstore_put(struct objstore *os, const char *key, struct str body, struct err *err)
+{
+	int rc;
+
+	if (begin(os, "put", key, err) < 0)
+		return -1;
+	if (body.n > OBJSTORE_BODY_MAX)
+		rc = err_set(err, ERR_TOO_BIG, "%zu bytes in one write; the limit is %zu", body.n,
+		             OBJSTORE_BODY_MAX);
+	else
+		rc = os->ops->put(os, key, body, err);
+	return finish(os, rc, "put", key, err);
+}
+
+int objstore_put_file(struct objstore *os, const char *key, int fd, uint64_t size,
+                      const struct digest *sha256, struct digest *sha256_out,
+                      void (*progress)(void *arg, uint64_t bytes), void *arg,
+                      const atomic_bool *cancel, struct err *err)
+{
+	struct objstore_file f = {
+		.fd = fd,
+		.size = size,
+		.want_sha256 = sha256 != NULL || sha256_out != NULL,
+		.expect = sha256,
+		.progress = progress,
+		.arg = arg,
+		.cancel = cancel,
+	};
+	struct digest got = {0};
+	int rc;
+
+	assert(fd >= 0 && size <= INT64_MAX);
+	if (begin(os, "put", key, err) < 0)
+		return -1;
+	rc = os->ops->put_file(os, key, &f, &got, err);
+	assert(rc < 0 || sha256 == NULL || digest_same(sha256, &got));
+	if (rc == 0 && sha256_out != NULL)
+		*sha256_out = got;
+	return finish(os, rc, "put", key, err);
+}
+
+int objstore_put_stream(struct objstore *os, const char *key, uint64_t size, objstore_read_fn *read,
+                        void *arg, struct objstore_info *info, struct err *err)
+{
+	struct objstore_info got = {0};
+	int rc;
+
+	if (begin(os, "put", key, err) < 0)
+		return -1;
+	rc = os->ops->put_stream(os, key, size, read, arg, &got, err);
+	assert(rc < 0 || size == UINT64_MAX || got.size == size);
+	if (rc == 0 && info != NULL)
+		*info = got;
+	return finish(os, rc, "put", key, err);
+}
+
+int objstore_copy(struct objstore *os, const char *from, const char *to, struct err *err)
+{
+	if (begin(os, "copy", from, err) < 0 || begin(os, "copy to", to, err) < 0)
+		return -1;
+	if (strcmp(from, to) == 0)
+		return 0;
+	return finish(os, os->ops->copy(os, from, to, err), "copy", from, err);
+}
+
+int objstore_copy_all(struct objstore *os, const struct objstore_pair *pair, size_t n,
+                      struct err *err)
+{
+	size_t at = 0;
+	int rc;
+
+	for (; os->ops->copy_all == NULL && at < n; at++)
+		if (objstore_copy(os, pair[at].from, pair[at].to, err) < 0)
+			return -1;
+	if (at == n)
+		return 0;
+	for (size_t i = 0; i < n; i++) {
+		assert(strcmp(pair[i].from, pair[i].to) != 0);
+		if (begin(os, "copy", pair[i].from, err) < 0 ||
+		    begin(os, "copy to", pair[i].to, err) < 0)
+			return -1;
+	}
+	rc = os->ops->copy_all(os, pair, n, &at, err);
+	return finish(os, rc, "copy", pair[MIN(at, n - 1)].from, err);
+}
+
+int objstore_stat(struct objstore *os, const char *key, struct objstore_info *out, struct err *err)
+{
+	struct objstore_info got = {0};
+	int rc;
+
+	if (begin(os, "stat", key, err) < 0)
+		return -1;
+	rc = os->ops->stat(os, key, &got, err);
+	if (rc == 0)
+		*out = got;
+	return finish(os, rc, "stat", key, err);
+}
+
+int objstore_read_same(struct objstore *os, const char *key, const char *etag, uint64_t first,
+                       uint64_t count, objstore_sink_fn *sink, void *arg, const atomic_bool *cancel,
+                       struct err *err)
+{
+	if (begin(os, "read", key, err) < 0)
+		return -1;
+	return finish(os, os->ops->read(os, key, etag, first, count, sink, arg, cancel, err),
+	              "read", key, err);
+}
+
+int objstore_read(struct objstore *os, const char *key, uint64_t first, uint64_t count,
+                  objstore_sink_fn *sink, void *arg, const atomic_bool *cancel, struct err *err)
+{
+	return objstore_read_same(os, key, NULL, first, count, sink, arg, cancel, err);
+}
+
+int objstore_check_etag(const char *wanted, const char *is, struct err *err)
+{
+	if (wanted == NULL || strcmp(wanted, is) == 0)
+		return 0;
+	return err_set(err, ERR_CONFLICT, "it was replaced while it was read");
+}
+
+int objstore_fd(struct objstore *os, const char *key, int *fd, struct objstore_info *info,
+                struct err *err)
+{
+	struct objstore_info got = {0};
+	int got_fd = -1, rc;
+
+	if (begin(os, "open", key, err) < 0)
+		return -1;
+	if (os->ops->fd == NULL)
+		rc = err_set(err, ERR_UNSUPPORTED, "this store has no local files");
+	else
+		rc = os->ops->fd(os, key, &got_fd, &got, err);
+	if (rc == 0) {
+		*fd = got_fd;
+		*info = got;
+	}
+	return finish(os, rc, "open", key, err);
+}
+
+int objstore_presign(struct objstore *os, struct arena *a, const struct objstore_request *rq,
+                     struct objstore_signed *out, struct err *err)
+{
+	struct objstore_signed got = {0};
+	int rc;
+
+	assert(rq->expires_s > 0 && rq->expires_s <= SIGV4_PRESIGN_MAX_S);
+	if (begin(os, "sign", rq->key, err) < 0)
+		return -1;
+	if (os->ops->presign == NULL)
+		rc = err_set(err, ERR_UNSUPPORTED, "this store is not spoken to by HTTP");
+	else if (rq->copy_from != NULL && objstore_check_key(str_of(rq->copy_from), err) < 0)
+		rc = -1;
+	else
+		rc = os->ops->presign(os, a, rq, &got, err);
+	if (rc == 0)
+		*out = got;
+	return finish(os, rc, "sign", rq->key, err);
+}
+
+struct ordered { /* keys come in order, start with the prefix, after `after`: checked for all */
+	objstore_each_fn *each;
+	void *arg;
+	const char *prefix;
+	char last[OBJSTORE_KEY_MAX + 1];
+	size_t n;
+};
+
+static void check_order(void *arg, const char *key, const struct objstore_info *info)
+{
+	struct ordered *o = arg;
+
+	assert(str_starts(str_of(key), o->prefix) && strcmp(o->last, key) < 0);
+	copy_cut(o->last, sizeof(o->last), key);
+	o->n++;
+	o->each(o->arg, key, info);
+}
+
+/* Could a key start so? The part behind the last slash may be anything. */
+static bool may_begin_key(const char *prefix)
+{
+	const char *slash = strrchr(prefix, '/');
+
+	return slash == NULL || fs_path_is_plain(str_n(prefix, (size_t)(slash - prefix)));
+}
+
+int objstore_list(struct objstore *os, const char *prefix, const char *after, size_t max,
+                  objstore_each_fn *each, void *arg, bool *more, struct err *err)
+{
+	struct ordered o = {.each = each, .arg = arg, .prefix = prefix};
+	bool got = false;
+	int rc;
+
+	assert(max <= 1000 && err->code == ERR_NONE);
+	atomic_fetch_add(&os->n_calls, 1);
+	if (strlen(prefix) > OBJSTORE_KEY_MAX ||
+	    (after != NULL && strlen(after) > OBJSTORE_KEY_MAX)) {
+		rc = err_set(err, ERR_INVALID, "a prefix has at most %d bytes", OBJSTORE_KEY_MAX);
+	} else if (max == 0 || !may_begin_key(prefix)) {
+		rc = 0;
+	} else {
+		copy_cut(o.last, sizeof(o.last), after == NULL ? "" : after);
+		rc = os->ops->list == NULL
+		             ? err_set(err, ERR_UNSUPPORTED, "this store cannot list")
+		             : os->ops->list(os, prefix, after, max, check_order, &o, &got, err);
+		assert(rc < 0 || o.n <= max);
+	}
+	if (rc == 0)
+		*more = got;
+	return finish(os, rc, "list", prefix, err);
+}
+
+int objstore_del(struct objstore *os, const char *key, struct err *err)
+{
+	if (begin(os, "delete", key, err) < 0)
+		return -1;
+	return finish(os, os->ops->del(os, key, err), "delete", key, err);
+}
+
+static int del_all(struct objstore *os, const char *const *key, size_t n, struct err *err)
+{
+	size_t at = 0;
+	int rc;
+
+	for (; os->ops->del_all == NULL && at < n; at++)
+		if (objstore_del(os, key[at], err) < 0)
+			return -1;
+	if (at == n)
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		if (begin(os, "delete", key[i], err) < 0)
+			return -1;
+	rc = os->ops->del_all(os, key, n, &at, err);
+	return finish(os, rc, "delete", key[MIN(at, n - 1)], err);
+}
+
+/* ---- parts ------------------------------------------------------------------------------- */
+
+static int check_id(const char *id, struct err *err)
+{
+	size_t n = strlen(id);
+
+	if (n == 0 || n >= OBJSTORE_UPLOAD_CAP)
+		return err_set(err, ERR_NOT_FOUND, "no such upload");
+	return 0;
+}
+
+int objstore_parts_begin(struct objstore *os, const char *key, char id[OBJSTORE_UPLOAD_CAP],
+                         struct err *err)
+{
+	if (begin(os, "upload", key, err) < 0)
+		return -1;
+	return finish(os, os->ops->parts_begin(os, key, id, err), "upload", key, err);
+}
+
+int objstore_parts_put(struct objstore *os, const char *key, const char *id, uint32_t number,
+                       uint64_t size, objstore_read_fn *read, void *arg, char etag[80],
+                       struct err *err)
+{
+	int rc;
+
+	if (begin(os, "upload", key, err) < 0)
+		return -1;
+	if (number < 1 || number > OBJSTORE_PARTS_MAX)
+		rc = err_set(err, ERR_INVALID, "a part's number must be from 1 to %d",
+		             OBJSTORE_PARTS_MAX);
+	else if (check_id(id, err) < 0)
+		rc = -1;
+	else
+		rc = os->ops->parts_put(os, key, id, number, size, read, arg, etag, err);
+	return finish(os, rc, "upload", key, err);
+}
+
+int objstore_parts_end(struct objstore *os, const char *key, const char *id,
+                       const struct objstore_part *parts, size_t n, struct objstore_info *info,
+                       struct err *err)
+{
+	struct objstore_info got = {0};
+	int rc = 0;
+
+	if (begin(os, "complete", key, err) < 0)
+		return -1;
+	if (n == 0 || n > OBJSTORE_PARTS_MAX)
+		rc = err_set(err, ERR_INVALID, "InvalidPart: an object must have 1 to %d parts",
+		             OBJSTORE_PARTS_MAX);
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		if (parts[i].number < 1 || parts[i].number > OBJSTORE_PARTS_MAX)
+			rc = err_set(err, ERR_INVALID, "InvalidPart: no part %" PRIu32,
+			             parts[i].number);
+		else if (i > 0 && parts[i].number <= parts[i - 1].number)
+			rc = err_set(err, ERR_INVALID,
+			             "InvalidPartOrder: part %" PRIu32 " follows part %" PRIu32,
+			             parts[i].number, parts[i - 1].number);
+	}
+	if (rc == 0)
+		rc = check_id(id, err);
+	if (rc == 0)
+		rc = os->ops->parts_end(os, key, id, parts, n, &got, err);
+	if (rc == 0 && info != NULL)
+		*info = got;
+	return finish(os, rc, "complete", key, err);
+}
+
+int objstore_parts_abort(struct objstore *os, const char *key, const char *id, struct err *err)
+{
+	int rc;
+
+	if (begin(os, "abort", key, err) < 0)
+		return -1;
+	rc = check_id(id, err) < 0 ? -1 : os->ops->parts_abort(os, key, id, err);
+	return finish(os, rc, "abort", key, err);
+}
+
+int objstore_sweep(struct objstore *os, int64_t max_age_s, bool dry_run, struct objstore_swept *out,
+                   struct err *err)
+{
+	struct objstore_swept n = {0};
+	int rc;
+
+	assert(max_age_s >= 0 && err->code == ERR_NONE);
+	rc = os->ops->sweep == NULL ? err_set(err, ERR_UNSUPPORTED, "this store cannot list")
+	                            : os->ops->sweep(os, max_age_s, dry_run, &n, err);
+	if (rc == 0)
+		*out = n;
+	return finish(os, rc, "sweep", "uploads", err);
+}
+
+void objstore_etag_begin(struct objstore_etag *e)
+{
+	e->md5 = hash_new(HASH_MD5);
+	e->n = 0;
+}
+
+int objstore_etag_add(struct objstore_etag *e, const char *etag, struct err *err)
+{
+	uint8_t md5[16];
+	struct err bad = {0};
+
+	if (hex_decode(str_of(etag), md5, sizeof(md5), &bad) < 0)
+		return err_set(err, ERR_INVALID,
+		               "InvalidPart: \"%.40s\" is not an uploaded part's ETag", etag);
+	hash_add(e->md5, md5, sizeof(md5));
+	e->n++;
+	return 0;
+}
+
+void objstore_etag_end(struct objstore_etag *e, char out[80])
+{
+	uint8_t md5[HASH_SHA256_LEN];
+	char hex[33];
+
+	(void)hash_end(e->md5, md5);
+	hash_free(TAKE(e->md5));
+	hex_encode(md5, 16, hex);
+	fmt_fixed(out, 80, "%s-%zu", hex, e->n);
+}
+
+int objstore_counted_read(struct objstore_counted *c, void *p, size_t cap, size_t *n,
+                          struct err *err)
+{
+	if (c->read(c->arg, p, cap, n, err) < 0)
+		return -1;
+	assert(*n <= cap);
+	c->seen += *n;
+	if (c->size == UINT64_MAX)
+		return 0;
+	if (c->seen > c->size || (*n == 0 && c->seen < c->size))
+		return err_set(err, ERR_INVALID,
+		               "IncompleteBody: %" PRIu64 " bytes were declared, %s%" PRIu64
+		               " came",
+		               c->size, c->seen > c->size ? "at least " : "", c->seen);
+	return 0;
+}
+
+#define KEYS_A_PAGE 1000
+
+struct page {
+	struct arena *a;
+	const char *key[KEYS_A_PAGE];
+	size_t n;
+};
+
+static void take_key(void *arg, const char *key, const struct objstore_info *info UNUSED)
+{
+	struct page *p = arg;
+
+	if (p->n < COUNT(p->key))
+		p->key[p->n++] = arena_cstr(p->a, key);
+}
+
+int objstore_del_below(struct objstore *os, const char *prefix, const char *but,
+                       const atomic_bool *cancel, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct page *p = ARENA_NEW(a, struct page);
+	const char *after = NULL;
+
+	p->a = a;
+	for (bool more = true; more && (cancel == NULL || !atomic_load(cancel));
+	     more = more && p->n > 0) {
+		size_t n = 0;
+
+		p->n = 0;
+		if (objstore_list(os, prefix, after, KEYS_A_PAGE, take_key, p, &more, err) < 0)
+			return -1;
+		for (size_t i = 0; i < p->n; i++) {
+			after = p->key[i];
+			if (but == NULL || !str_starts(str_of(after), but))
+				p->key[n++] = after;
+		}
+		if (del_all(os, p->key, n, err) < 0)
+			return -1;
+	}
+	return 0;
+}

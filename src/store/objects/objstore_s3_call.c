@@ -1,0 +1,269 @@
+/* objstore_s3_call.c - one signed request of the S3 driver, and what its reply means. */
+#include "store/objects/objstore_s3.h"
+
+#include "base/clock.h"
+#include "store/objects/s3xml.h"
+
+#define S3_URL_MAX 8000
+#define S3_SPOOL_DIR "/var/tmp"
+#define S3_CHUNK ((size_t)256 << 10)
+
+void s3_query(struct buf *out, const char *name, const char *value)
+{
+	buf_printf(out, "%s%s=", out->n > 0 ? "&" : "", name);
+	url_encode(str_of(value), false, out);
+}
+
+void s3_etag(const struct http_reply *reply, char out[80])
+{
+	struct str etag = http_header_of(reply, "etag");
+
+	while (etag.n > 0 && etag.p[0] == '"')
+		etag = str_skip(etag, 1);
+	while (etag.n > 0 && etag.p[etag.n - 1] == '"')
+		etag.n--;
+	fmt_fixed(out, 80, "%.*s", (int)MIN(etag.n, (size_t)79), etag.n == 0 ? "" : etag.p);
+}
+
+/* S3's own word and sentence, and the kind of error they are. */
+static int refused(const struct s3store *s, const struct http_reply *reply, struct err *err)
+{
+	const char *code = "", *message = "";
+	enum err_code kind = err_from_http(reply->status);
+
+	s3xml_error(reply->arena, buf_view(&reply->body), &code, &message);
+	if (reply->status < 300) /* a 200 that turned into an error while it was sent */
+		kind = ERR_UNAVAILABLE;
+	if (strcmp(code, "NoSuchUpload") == 0)
+		kind = ERR_NOT_FOUND;
+	else if (strncmp(code, "InvalidPart", 11) == 0 || strcmp(code, "EntityTooSmall") == 0)
+		kind = ERR_INVALID;
+	else if (strcmp(code, "RequestTimeout") == 0 || strcmp(code, "InternalError") == 0)
+		kind = ERR_UNAVAILABLE;
+	else if (s->signer != NULL && kind == ERR_DENIED)
+		kind = ERR_UNAVAILABLE; /* it has expired: the next try asks for another one */
+	err->retry_after_s = reply->retry_after_s;
+	if (code[0] != '\0')
+		return err_set(err, kind, "%s: %s (HTTP %d)", code, message, reply->status);
+	if (reply->status >= 300 && reply->status < 400)
+		return err_set(err, ERR_INVALID,
+		               "HTTP %d: the bucket is at another endpoint: put that one into the "
+		               "URL",
+		               reply->status);
+	return err_set(err, kind, "HTTP %d", reply->status);
+}
+
+static bool holds_error(const struct s3_call *c, const struct http_reply *reply)
+{
+	const char *code, *message;
+
+	if (c->sink != NULL || c->method == HTTP_GET || reply->body.n == 0)
+		return false;
+	s3xml_error(reply->arena, buf_view(&reply->body), &code, &message);
+	return code[0] != '\0';
+}
+
+/* NULL key: the bucket itself. */
+static int url_of(const struct s3store *s, struct arena *a, const char *key, const char *query,
+                  const char **out, struct err *err)
+{
+	AUTO_BUF struct buf url = BUF_INIT(S3_URL_MAX);
+
+	buf_printf(&url, "%s/%s", s->endpoint, s->bucket);
+	if (key != NULL) {
+		buf_putc(&url, '/');
+		url_encode(str_of(s->prefix), true, &url);
+		url_encode(str_of(key), true, &url);
+	}
+	if (query != NULL)
+		buf_printf(&url, "?%s", query);
+	if (buf_check(&url, "the URL", err) < 0)
+		return -1;
+	*out = arena_strz(a, buf_view(&url));
+	return 0;
+}
+
+static const char *copy_source(const struct s3store *s, struct arena *a, const char *from)
+{
+	AUTO_BUF struct buf source = BUF_INIT(S3_URL_MAX);
+
+	if (from == NULL)
+		return NULL;
+	buf_printf(&source, "/%s/", s->bucket);
+	url_encode(str_of(s->prefix), true, &source);
+	url_encode(str_of(from), true, &source);
+	return arena_strz(a, buf_view(&source)); /* two keys: it fits */
+}
+
+int s3_presign(struct objstore *os, struct arena *a, const struct objstore_request *rq,
+               struct objstore_signed *out, struct err *err)
+{
+	struct s3store *s = (struct s3store *)os;
+	struct http_header header = {"x-amz-copy-source", copy_source(s, a, rq->copy_from)};
+	const char *url = NULL;
+	char *got = NULL;
+
+	if (s->key.access_key == NULL)
+		return err_set(err, ERR_UNSUPPORTED, "there are no keys to sign with");
+	if (url_of(s, a, rq->key, rq->query, &url, err) < 0 ||
+	    sigv4_presign(a, &s->key, rq->method, url, &header, header.value != NULL, rq->expires_s,
+	                  clock_wall_ms(), &got, err) < 0)
+		return -1;
+	*out = (struct objstore_signed){got, header.value};
+	return 0;
+}
+
+/* Somebody else's signature, which is good for a while. */
+static int ask_signer(struct s3store *s, struct arena *a, const struct s3_call *c,
+                      struct http_call *call, struct http_header *all, struct err *err)
+{
+	const struct objstore_request rq = {.method = c->method,
+	                                    .key = c->key,
+	                                    .query = c->query,
+	                                    .copy_from = c->copy_from,
+	                                    .expires_s = S3_SIGNED_S};
+	struct objstore_signed signed_ = {0};
+
+	assert(c->key != NULL);
+	if (s->signer(s->signer_arg, a, &rq, &signed_, err) < 0)
+		return -1;
+	call->url = signed_.url;
+	if (signed_.copy_source != NULL)
+		all[call->n_headers++] =
+			(struct http_header){"x-amz-copy-source", signed_.copy_source};
+	for (size_t i = 0; i < c->n_header; i++)
+		all[call->n_headers++] = c->header[i];
+	call->headers = all;
+	return 0;
+}
+
+static int sign(struct s3store *s, struct arena *a, const struct s3_call *c, struct http_call *call,
+                struct http_header *all, struct err *err)
+{
+	struct http_header own[COUNT(c->header) + 1];
+	const char *hash = SIGV4_UNSIGNED;
+	char hex[HASH_HEX_CAP];
+	size_t n_own = 0;
+
+	if (url_of(s, a, c->key, c->query, &call->url, err) < 0)
+		return -1;
+	for (size_t i = 0; i < c->n_header; i++)
+		own[n_own++] = c->header[i];
+	if (c->copy_from != NULL)
+		own[n_own++] =
+			(struct http_header){"x-amz-copy-source", copy_source(s, a, c->copy_from)};
+	if (s->key.access_key != NULL) {
+		if (c->body_len == 0 && !c->unsigned_body) {
+			struct digest d = hash_sha256(c->body.p, c->body.n);
+
+			digest_hex(&d, hex);
+			hash = hex;
+		}
+		if (sigv4_sign(a, &s->key, c->method, call->url, own, n_own, hash, clock_wall_ms(),
+		               all, &call->n_headers, err) < 0)
+			return -1;
+	}
+	for (size_t i = 0; i < n_own; i++)
+		all[call->n_headers++] = own[i];
+	call->headers = all;
+	return 0;
+}
+
+int s3_call_once(struct s3store *s, const struct s3_call *c, struct http_reply *reply,
+                 struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_HTTP_REPLY struct http_reply got = {0};
+	struct http_header all[COUNT(c->header) + 5];
+	struct http_call call = {
+		.method = c->method,
+		.body = c->body,
+		.body_fd = c->fd,
+		.has_body_fd = c->body_len > 0,
+		.body_at = c->body_at,
+		.body_len = c->body_len,
+		.sink = c->sink,
+		.head = c->head,
+		.arg = c->arg,
+		.total_ms = c->total_ms,
+		.stall_ms = c->stall_ms,
+		.body_max = c->reply_max == 0 ? S3_REPLY_MAX : c->reply_max,
+		.cancel = c->cancel != NULL ? c->cancel : s->cancel,
+	};
+
+	if (atomic_load(&s->base.away)) {
+		call.connect_ms = S3_AWAY_MS;
+		call.stall_ms = S3_AWAY_MS;
+	}
+	if ((s->signer != NULL ? ask_signer(s, a, c, &call, all, err)
+	                       : sign(s, a, c, &call, all, err)) < 0 ||
+	    http_do(s->client, &call, &got, err) < 0)
+		return -1;
+	if (got.status < 200 || got.status > 299 || holds_error(c, &got))
+		return refused(s, &got, err);
+	*reply = got;
+	got = (struct http_reply){0};
+	return 0;
+}
+
+int s3_call(struct s3store *s, const struct s3_call *c, struct http_reply *reply, struct err *err)
+{
+	struct retry r = RETRY_INIT(S3_TRIES);
+
+	assert(c->sink == NULL);
+	r.cancel = c->cancel != NULL ? c->cancel : s->cancel;
+	for (;;) {
+		if (s3_call_once(s, c, reply, err) == 0)
+			return 0;
+		/* Nobody is held up by more than one try of a store that is away, or hangs: those
+		 * who wait for it wait elsewhere. */
+		if (err->code == ERR_TIMEOUT || atomic_load(&s->base.away) || !retry_again(&r, err))
+			return -1;
+	}
+}
+
+/* ---- spool --------------------------------------------------------------------------- */
+
+static int spill(struct s3_spool *sp, struct err *err)
+{
+	const char *dir = getenv("TMPDIR");
+
+	if (sp->fd < 0) {
+		sp->fd = open(dir == NULL ? S3_SPOOL_DIR : dir, O_TMPFILE | O_RDWR | O_CLOEXEC,
+		              0600);
+		if (sp->fd < 0)
+			return err_errno(err, errno, "create a temporary file in %s",
+			                 dir == NULL ? S3_SPOOL_DIR : dir);
+	}
+	if (fs_write_all(sp->fd, sp->mem.p, sp->mem.n, err) < 0)
+		return -1;
+	buf_clear(&sp->mem);
+	return 0;
+}
+
+int s3_spool(struct s3_spool *sp, uint64_t size, objstore_read_fn *read, void *arg, struct err *err)
+{
+	struct objstore_counted in = {.read = read, .arg = arg, .size = size};
+
+	*sp = (struct s3_spool){.mem = BUF_INIT(S3_SMALL + S3_CHUNK), .fd = -1};
+	for (size_t n = 1; n > 0;) {
+		char *to = buf_room(&sp->mem, S3_CHUNK);
+
+		assert(to != NULL); /* it is emptied before it is full */
+		if (objstore_counted_read(&in, to, S3_CHUNK, &n, err) < 0)
+			return -1;
+		sp->mem.n += n;
+		if (sp->mem.n > S3_SMALL && spill(sp, err) < 0)
+			return -1;
+	}
+	sp->size = in.seen;
+	return sp->fd >= 0 ? spill(sp, err) : 0;
+}
+
+void s3_spool_done(struct s3_spool *sp)
+{
+	buf_done(&sp->mem);
+	if (sp->fd >= 0)
+		(void)close(sp->fd);
+	sp->fd = -1;
+}

@@ -1,0 +1,48 @@
+/*
+ * s3xml.h - the dozen S3 XML documents that we read and write, over expat; shared with face/s3.c.
+ * Bounded in depth, text and count; DTDs and entities are refused.
+ */
+#ifndef S3XML_H
+#define S3XML_H
+
+#include "store/objects/objstore.h"
+
+#define S3XML_MAX ((size_t)8 << 20)
+
+struct s3xml_entry {
+	const char *key;
+	struct objstore_info info;
+};
+struct s3xml_listing {
+	struct s3xml_entry *entry;
+	size_t n;
+	bool truncated;
+	const char *next; /* continuation token, NULL = none */
+};
+/* ListObjectsV2 reply. */
+int s3xml_listing(struct arena *a, struct str xml, struct s3xml_listing *out,
+                  struct err *err) MUST_CHECK;
+struct s3xml_upload {
+	const char *key, *id;
+	int64_t begun_ms;
+};
+struct s3xml_uploads {
+	struct s3xml_upload *upload;
+	size_t n;
+	bool truncated;
+	const char *next_key, *next_id; /* where the next page starts, NULL = not told */
+};
+/* ListMultipartUploads reply. */
+int s3xml_uploads(struct arena *a, struct str xml, struct s3xml_uploads *out,
+                  struct err *err) MUST_CHECK;
+/* <Error>: code and message, "" when absent. Never fails on junk: both are then "". */
+void s3xml_error(struct arena *a, struct str xml, const char **code, const char **message);
+/* InitiateMultipartUploadResult's UploadId; CompleteMultipartUploadResult's ETag. */
+int s3xml_upload_id(struct arena *a, struct str xml, const char **id, struct err *err) MUST_CHECK;
+/* CompleteMultipartUpload as a client sends it. */
+int s3xml_parts(struct arena *a, struct str xml, struct objstore_part **parts, size_t *n,
+                struct err *err) MUST_CHECK;
+/* Text with &, <, >, quotes and control characters escaped. */
+void s3xml_text(struct buf *out, struct str s);
+
+#endif

@@ -1,0 +1,673 @@
+/*
+ * mirror.c - a listing becomes blobs: what is there is skipped, the rest fetched by a few workers,
+ * largest files first; large ones over several streams, small ones in memory and synced in groups.
+ *
+ * All share MIRROR.files_at_once streams: a ticket each. Locks: struct mirror.lock guards tickets,
+ * order and the first error, and is never held across I/O.
+ */
+#include "store/sources/mirror.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "store/blobs/blob_batch.h"
+#include "store/blobs/blob_objects.h"
+#include "store/common/digest_cache.h"
+#include "store/sources/xfer.h"
+
+#include "base/sync.h"
+
+#define AT_ONCE_DEFAULT 16
+#define AT_ONCE_MAX 64
+#define SMALL_MAX ((uint64_t)1 << 20)     /* kept in memory while it is fetched */
+#define RANGED_MIN (2 * XFER_PART_MIN)    /* larger ones come over several streams */
+#define SPACE_MARGIN ((uint64_t)64 << 20) /* left free for the rest of the server */
+#define TICK_MS 100
+#define PROGRESS_MS 1000
+#define RATE_SAMPLES 5
+#define WAIT_STEP_MS 200
+#define WAIT_MAX_MS (INT64_C(6) * 3600 * 1000) /* for another fetch of the same blob */
+
+struct item {
+	const struct source_file *f;
+	struct digest sha256; /* promised, later learned */
+	size_t same_as;       /* another item with the same promise is fetched for this one */
+	_Atomic uint64_t told;
+	bool done;
+};
+#define ALONE SIZE_MAX
+
+struct wanted {
+	uint64_t size;
+	size_t i;
+};
+
+struct mirror {
+	const struct mirror_job *job;
+	struct item *item;
+	struct wanted *order; /* items to fetch, largest first */
+	size_t n_order;
+	struct blob_batch *batch;
+	struct digest_cache *known;
+	atomic_bool stop;
+	_Atomic uint64_t bytes_done, files_done, fetched;
+	atomic_bool elsewhere; /* some are in the object store only */
+
+	struct lock lock;
+	struct cond freed; /* tickets, or it is over */
+	struct cond ended; /* a worker, or all is over */
+	size_t next;
+	unsigned tickets, share, running, waiting, large_waiting;
+	bool failed;
+	struct err err;
+};
+
+/* --- what is to be done ---------------------------------------------------------------------- */
+
+static bool promised(const struct source_file *f)
+{
+	return f->has_id && f->kind == HASH_SHA256;
+}
+
+struct by_id {
+	struct digest d;
+	size_t i;
+};
+
+static int compare_id(const void *a, const void *b)
+{
+	const struct by_id *x = a, *y = b;
+	int c = memcmp(x->d.b, y->d.b, sizeof(x->d.b));
+
+	return c != 0 ? c : (x->i > y->i) - (x->i < y->i);
+}
+
+/* Files with the same promise are fetched once. */
+static void find_duplicates(struct mirror *m)
+{
+	size_t n = 0;
+	AUTO_FREE struct by_id *ids = xcalloc(m->job->listing->n + 1, sizeof(*ids));
+
+	for (size_t i = 0; i < m->job->listing->n; i++) {
+		m->item[i].same_as = ALONE;
+		if (promised(m->item[i].f))
+			ids[n++] = (struct by_id){m->item[i].sha256, i};
+	}
+	qsort(ids, n, sizeof(*ids), compare_id);
+	for (size_t i = 1, first = 0; i < n; i++) {
+		if (digest_same(&ids[i].d, &ids[first].d))
+			m->item[ids[i].i].same_as = ids[first].i;
+		else
+			first = i;
+	}
+}
+
+static int compare_size(const void *a, const void *b)
+{
+	const struct wanted *x = a, *y = b;
+
+	return x->size != y->size ? (x->size < y->size) - (x->size > y->size)
+	                          : (x->i > y->i) - (x->i < y->i);
+}
+
+/* Is the blob here? Once this says so it stays. */
+static bool here(struct mirror *m, const struct item *it)
+{
+	blob_pins_add(m->job->pins, &it->sha256);
+	return blobs_has(m->job->blobs, &it->sha256, it->f->size);
+}
+
+static void add_done(struct mirror *m, struct item *it)
+{
+	uint64_t told = atomic_exchange(&it->told, it->f->size);
+
+	it->done = true;
+	atomic_fetch_add(&m->bytes_done, it->f->size - told);
+	atomic_fetch_add(&m->files_done, 1);
+}
+
+static void plan(struct mirror *m)
+{
+	const struct source_listing *l = m->job->listing;
+	unsigned large = 0;
+
+	m->item = xcalloc(l->n + 1, sizeof(*m->item));
+	m->order = xcalloc(l->n + 1, sizeof(*m->order));
+	for (size_t i = 0; i < l->n; i++) {
+		m->item[i].f = &l->file[i];
+		if (promised(&l->file[i]))
+			memcpy(m->item[i].sha256.b, l->file[i].id, HASH_SHA256_LEN);
+	}
+	find_duplicates(m);
+	for (size_t i = 0; i < l->n; i++) {
+		struct item *it = &m->item[i];
+
+		if ((promised(it->f) || digest_cache_find(m->known, it->f, &it->sha256)) &&
+		    here(m, it)) {
+			add_done(m, it);
+		} else if (it->same_as == ALONE) {
+			m->order[m->n_order++] = (struct wanted){it->f->size, i};
+			large += it->f->size >= RANGED_MIN;
+		}
+	}
+	qsort(m->order, m->n_order, sizeof(*m->order), compare_size);
+	m->tickets = m->job->files_at_once != 0 ? MIN(m->job->files_at_once, AT_ONCE_MAX)
+	                                        : AT_ONCE_DEFAULT;
+	m->share = MAX(1U, m->tickets / MAX(1U, MIN(large, 4U)));
+}
+
+/* --- space ----------------------------------------------------------------------------------- */
+
+#define TMP_NAME_CAP 96
+
+/* The name of a large file while it is fetched: the same for every job that wants these bytes. */
+static void tmp_name(const struct mirror *m, const struct source_file *f, char out[TMP_NAME_CAP])
+{
+	static const char *const kind[] = {
+		[HASH_SHA256] = "sha256", [HASH_SHA1] = "git", [HASH_MD5] = "md5"};
+	static const size_t bytes[] = {[HASH_SHA256] = 32, [HASH_SHA1] = 20, [HASH_MD5] = 16};
+	char hex[HASH_HEX_CAP], size[24];
+	struct digest d;
+
+	if (f->has_id) {
+		hex_encode(f->id, bytes[f->kind], hex);
+		fmt_fixed(out, TMP_NAME_CAP, "%s-%s", kind[f->kind], hex);
+		return;
+	}
+	{
+		AUTO_HASH struct hash *h = hash_new(HASH_SHA256);
+		const char *name = source_name(m->job->source);
+
+		FMT(size, "%" PRIu64, f->size);
+		hash_add(h, name, strlen(name) + 1);
+		hash_add(h, f->path, strlen(f->path) + 1);
+		hash_add(h, size, strlen(size));
+		(void)hash_end(h, d.b);
+	}
+	digest_hex(&d, hex);
+	fmt_fixed(out, TMP_NAME_CAP, "file-%s", hex);
+}
+
+/* Bytes that an earlier try has allocated already. */
+static uint64_t held_by_tmp(const struct mirror *m, const struct source_file *f)
+{
+	char name[TMP_NAME_CAP], path[TMP_NAME_CAP + 8];
+	struct stat st;
+
+	tmp_name(m, f, name);
+	FMT(path, "tmp/%s", name);
+	if (fstatat(blobs_dirfd(m->job->blobs), path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	return MIN(f->size, (uint64_t)st.st_blocks * 512);
+}
+
+/* Pinned before they are counted: nobody takes them for leftovers any more. */
+static struct mirror_want count_missing(const struct mirror *m)
+{
+	struct mirror_want w = {0};
+	char name[TMP_NAME_CAP];
+
+	for (size_t i = 0; i < m->n_order; i++) {
+		const struct source_file *f = m->item[m->order[i].i].f;
+
+		w.bytes += f->size;
+		if (f->size <= SMALL_MAX)
+			continue;
+		tmp_name(m, f, name);
+		blob_pins_add_tmp(m->job->pins, name);
+		w.held += held_by_tmp(m, f);
+	}
+	return w;
+}
+
+static int check_space(const struct mirror *m, struct err *err)
+{
+	struct mirror_want w = count_missing(m);
+	char path[40], want[UNITS_CAP], have[UNITS_CAP];
+	uint64_t need = w.bytes - w.held, avail = 0, total;
+
+	if (m->n_order > 0 && m->job->room != NULL && m->job->room(m->job->arg, &w, err) < 0)
+		return -1;
+	if (need == 0)
+		return 0;
+	FMT(path, "/proc/self/fd/%d", blobs_dirfd(m->job->blobs));
+	if (fs_free_bytes(path, &avail, &total, err) < 0)
+		return -1;
+	if (avail >= SPACE_MARGIN && avail - SPACE_MARGIN >= need)
+		return 0;
+	return err_set(err, ERR_NO_SPACE,
+	               "%s: %s are not in the mirror yet, and its disk has %s free. Free some "
+	               "space, or select fewer files with allow_patterns",
+	               source_name(m->job->source), units_show_bytes(need, want),
+	               units_show_bytes(avail, have));
+}
+
+/* --- one file -------------------------------------------------------------------------------- */
+
+struct passing {
+	struct mirror *m;
+	const struct http_sink *to;
+};
+
+static int counting_put(void *arg, const void *p, size_t n, struct err *err)
+{
+	struct passing *c = arg;
+
+	atomic_fetch_add_explicit(&c->m->fetched, n, memory_order_relaxed);
+	return c->to->put(c->to->arg, p, n, err);
+}
+
+static int counting_drain(void *arg, int from, size_t n, struct err *err)
+{
+	struct passing *c = arg;
+
+	atomic_fetch_add_explicit(&c->m->fetched, n, memory_order_relaxed);
+	return c->to->drain(c->to->arg, from, n, err);
+}
+
+struct one {
+	struct mirror *m;
+	struct item *it;
+};
+
+static int read_source(void *of, uint64_t first, uint64_t count, const struct http_sink *to,
+                       const atomic_bool *cancel, struct err *err)
+{
+	struct one *o = of;
+	struct passing c = {o->m, to};
+	struct http_sink counting = {
+		.put = counting_put, .drain = to->drain != NULL ? counting_drain : NULL, .arg = &c};
+
+	return source_read(o->m->job->source, o->it->f, first, count, &counting, cancel, err);
+}
+
+static void on_progress(void *arg, uint64_t done)
+{
+	struct one *o = arg;
+	uint64_t told = atomic_exchange(&o->it->told, done);
+
+	/* A fetch that begins anew takes back what it had told; the sum wraps around and is right.
+	 */
+	atomic_fetch_add(&o->m->bytes_done, done - told);
+}
+
+/* A failure of the fetch itself does not name the source yet. */
+static int name_it(const struct one *o, struct err *err)
+{
+	const char *name = source_name(o->m->job->source);
+
+	if (!str_starts(str_of(err->msg), name))
+		(void)err_wrap(err, "%s: %s", name, o->it->f->path);
+	return -1;
+}
+
+static struct xfer_job xfer_of(struct one *o, char prefix[32])
+{
+	const struct source_file *f = o->it->f;
+	struct xfer_job x = {.read = read_source,
+	                     .of = o,
+	                     .size = f->size,
+	                     .identity = f->etag,
+	                     .fd = -1,
+	                     .kind = f->kind,
+	                     .expect = f->has_id ? f->id : NULL,
+	                     .progress = on_progress,
+	                     .arg = o,
+	                     .cancel = &o->m->stop};
+
+	if (f->has_id && f->kind == HASH_SHA1) { /* git's blob id: the NUL belongs to it */
+		fmt_fixed(prefix, 32, "blob %" PRIu64, f->size);
+		x.prefix = str_n(prefix, strlen(prefix) + 1);
+	}
+	return x;
+}
+
+static int fetch_small(struct one *o, struct err *err)
+{
+	AUTO_FREE uint8_t *mem = xmalloc((size_t)o->it->f->size + 1);
+	struct xfer_result res;
+	char prefix[32];
+	struct xfer_job x = xfer_of(o, prefix);
+
+	x.mem = mem;
+	if (xfer_fetch(&x, &res, err) < 0)
+		return name_it(o, err);
+	blob_pins_add(o->m->job->pins, &res.sha256);
+	if (blob_batch_add(o->m->batch, mem, (size_t)o->it->f->size, &res.sha256, err) < 0)
+		return -1;
+	o->it->sha256 = res.sha256;
+	return 0;
+}
+
+/* The temporary file, as soon as nobody else fetches the same. fd -1: it has become a blob. */
+static int lock_tmp(struct one *o, const char *name, int *fd, char journal[FS_PATH_MAX],
+                    struct err *err)
+{
+	int64_t until = clock_mono_ms() + WAIT_MAX_MS;
+	struct blobs *b = o->m->job->blobs;
+
+	*fd = -1;
+	while (blobs_tmp(b, name, fd, journal, err) < 0) {
+		if (err->code != ERR_BUSY || clock_mono_ms() > until)
+			return -1;
+		err_clear(err);
+		if (atomic_load(&o->m->stop))
+			return err_set(err, ERR_CANCELED, "canceled");
+		clock_sleep_ms(WAIT_STEP_MS);
+	}
+	if (!promised(o->it->f) || !here(o->m, o->it))
+		return 0;
+	(void)close(*fd);
+	*fd = -1;
+	return blobs_drop_tmp(b, name, err);
+}
+
+static int fetch_large(struct one *o, unsigned streams, struct err *err)
+{
+	AUTO_FD int fd = -1;
+	AUTO_FREE char *journal = xmalloc(FS_PATH_MAX);
+	struct xfer_result res;
+	char prefix[32], name[TMP_NAME_CAP];
+	struct xfer_job x = xfer_of(o, prefix);
+
+	tmp_name(o->m, o->it->f, name);
+	if (lock_tmp(o, name, &fd, journal, err) < 0)
+		return name_it(o, err);
+	if (fd < 0)
+		return 0;
+	x.fd = fd;
+	x.journal = digest_cache_applies(o->it->f) ? journal : NULL;
+	x.streams_max = streams;
+	if (xfer_fetch(&x, &res, err) < 0)
+		return name_it(o, err);
+	blob_pins_add(o->m->job->pins, &res.sha256);
+	if (blobs_commit(o->m->job->blobs, name, fd, &res.sha256, err) < 0)
+		return -1;
+	o->it->sha256 = res.sha256;
+	return 0;
+}
+
+/* In the object store, and once this says so it stays. One that is away has nothing: then it
+ * travels. */
+static bool elsewhere(struct mirror *m, const struct item *it)
+{
+	char key[BLOB_KEY_CAP];
+	struct err err = {0};
+	bool has = false;
+
+	if (m->job->objects == NULL || !promised(it->f))
+		return false;
+	blob_object_key(&it->sha256, key);
+	blob_pins_settle(m->job->blobs, &it->sha256); /* plan() has pinned it */
+	if (blob_objects_has(m->job->objects, key, it->f->size, &has, &err) < 0)
+		log_info("%s: asked for in vain: %s", key, err.msg);
+	if (has)
+		atomic_store(&m->elsewhere, true);
+	return has;
+}
+
+static int bring(struct one *o, unsigned streams, struct err *err)
+{
+	if (elsewhere(o->m, o->it))
+		return 0;
+	return o->it->f->size <= SMALL_MAX ? fetch_small(o, err) : fetch_large(o, streams, err);
+}
+
+/* --- workers --------------------------------------------------------------------------------- */
+
+/* The next item and as many streams as it may use; large files that wait go first. */
+static bool take(struct mirror *m, size_t *i, unsigned *streams)
+{
+	unsigned want;
+	bool large, got = false;
+
+	lock_take(&m->lock);
+	if (!m->failed && m->next < m->n_order) {
+		*i = m->order[m->next++].i;
+		large = m->item[*i].f->size >= RANGED_MIN;
+		want = large ? m->share : 1;
+		m->large_waiting += large;
+		m->waiting++;
+		while (!m->failed && (m->tickets < want || (!large && m->large_waiting > 0)))
+			cond_wait(&m->freed, &m->lock);
+		m->waiting--;
+		m->large_waiting -= large;
+		if (!m->failed) {
+			m->tickets -= want;
+			*streams = want;
+			got = true;
+		}
+		if (large && m->waiting > 0)
+			cond_broadcast(&m->freed);
+	}
+	lock_give(&m->lock);
+	return got;
+}
+
+static void give_back(struct mirror *m, unsigned streams)
+{
+	lock_take(&m->lock);
+	m->tickets += streams;
+	if (m->waiting > 0)
+		cond_broadcast(&m->freed);
+	lock_give(&m->lock);
+}
+
+static void fail(struct mirror *m, const struct err *err)
+{
+	lock_take(&m->lock);
+	if (!m->failed)
+		m->err = *err;
+	m->failed = true;
+	atomic_store(&m->stop, true);
+	cond_broadcast(&m->freed);
+	cond_signal(&m->ended);
+	lock_give(&m->lock);
+}
+
+static void *worker_main(void *arg)
+{
+	struct mirror *m = arg;
+	unsigned streams;
+	size_t i;
+
+	while (take(m, &i, &streams)) {
+		struct one o = {m, &m->item[i]};
+		struct err err = {0};
+		int r = bring(&o, streams, &err);
+
+		give_back(m, streams);
+		if (r < 0) {
+			fail(m, &err);
+			continue;
+		}
+		add_done(m, o.it);
+		if (m->job->stored != NULL)
+			m->job->stored(m->job->arg, o.it->f->size);
+	}
+	lock_take(&m->lock);
+	m->running--;
+	cond_signal(&m->ended);
+	lock_give(&m->lock);
+	return NULL;
+}
+
+/* --- progress -------------------------------------------------------------------------------- */
+
+struct rate {
+	uint64_t bytes[RATE_SAMPLES];
+	int64_t at_ms[RATE_SAMPLES];
+	unsigned n;
+};
+
+static double rate_now(struct rate *r, uint64_t fetched)
+{
+	int64_t now = clock_mono_ms();
+	unsigned oldest = r->n >= RATE_SAMPLES ? r->n % RATE_SAMPLES : 0;
+	int64_t took;
+	uint64_t moved;
+
+	if (r->n == 0) {
+		r->bytes[0] = fetched;
+		r->at_ms[0] = now;
+		r->n = 1;
+		return 0;
+	}
+	took = now - r->at_ms[oldest];
+	moved = fetched - r->bytes[oldest];
+	r->bytes[r->n % RATE_SAMPLES] = fetched;
+	r->at_ms[r->n % RATE_SAMPLES] = now;
+	r->n++;
+	return took > 0 ? (double)moved * 1000.0 / (double)took : 0;
+}
+
+static struct mirror_progress snapshot(struct mirror *m, struct rate *rate)
+{
+	struct mirror_progress p = {.bytes_total = m->job->listing->bytes,
+	                            .files_total = m->job->listing->n,
+	                            .bytes_done = atomic_load(&m->bytes_done),
+	                            .files_done = atomic_load(&m->files_done),
+	                            .fetched = atomic_load(&m->fetched)};
+
+	p.rate_bytes_s = rate_now(rate, p.fetched);
+	return p;
+}
+
+/* Waits for the workers; tells about progress, and passes a cancel on. */
+static void oversee(struct mirror *m, struct rate *rate)
+{
+	int64_t told = clock_mono_ms();
+	struct err err = {0};
+	bool canceled = false;
+
+	lock_take(&m->lock);
+	while (m->running > 0) {
+		(void)cond_wait_until(&m->ended, &m->lock, sync_deadline(TICK_MS));
+		lock_give(&m->lock);
+		if (!canceled && m->job->cancel != NULL && atomic_load(m->job->cancel)) {
+			canceled = true;
+			(void)err_set(&err, ERR_CANCELED, "%s: canceled",
+			              source_name(m->job->source));
+			fail(m, &err);
+		}
+		if (m->job->progress != NULL && clock_mono_ms() - told >= PROGRESS_MS) {
+			struct mirror_progress p = snapshot(m, rate);
+
+			told = clock_mono_ms();
+			m->job->progress(m->job->arg, &p);
+		}
+		lock_take(&m->lock);
+	}
+	lock_give(&m->lock);
+}
+
+static void remember(struct mirror *m)
+{
+	struct err ignored = {0};
+
+	for (size_t i = 0; i < m->n_order; i++) {
+		const struct item *it = &m->item[m->order[i].i];
+
+		if (it->done && !promised(it->f))
+			digest_cache_add(m->known, it->f, &it->sha256);
+	}
+	if (digest_cache_save(m->known, m->job->blobs, &ignored) < 0)
+		log_debug("source=%s not recorded: %s", source_name(m->job->source), ignored.msg);
+}
+
+static int run_workers(struct mirror *m, struct rate *rate, struct err *err)
+{
+	unsigned wanted = (unsigned)MIN((size_t)m->tickets, m->n_order), started = 0;
+	pthread_t thread[AT_ONCE_MAX];
+	struct err own = {0};
+
+	lock_take(&m->lock);
+	for (; started < wanted; started++) {
+		int e = pthread_create(&thread[started], NULL, worker_main, m);
+
+		if (e != 0 && started == 0) {
+			lock_give(&m->lock);
+			return err_errno(err, e, "start a fetch thread");
+		}
+		if (e != 0)
+			break; /* goes on with those that there are */
+		m->running++;
+	}
+	lock_give(&m->lock);
+	oversee(m, rate);
+	for (unsigned i = 0; i < started; i++)
+		(void)pthread_join(thread[i], NULL);
+	/* Keep the fetched blobs even if the job failed: the next one finds them. */
+	if (blob_batch_publish(m->batch, &own) < 0)
+		fail(m, &own);
+	else
+		remember(m);
+	if (m->failed) {
+		*err = m->err;
+		return -1;
+	}
+	return 0;
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+static int publish(struct mirror *m, struct digest *name, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct manifest mf;
+
+	manifest_init(&mf, a);
+	for (size_t i = 0; i < m->job->listing->n; i++) {
+		struct item *it = &m->item[i];
+
+		if (!it->done) {
+			assert(it->same_as != ALONE && m->item[it->same_as].done);
+			add_done(m, it);
+		}
+		if (manifest_add(&mf, str_of(it->f->path), it->f->size, &it->sha256, err) < 0)
+			return -1;
+	}
+	if (manifest_finish(&mf, err) < 0)
+		return err_wrap(err, "%s", source_name(m->job->source));
+	if (atomic_load(&m->elsewhere))
+		return blobs_put_list(m->job->blobs, m->job->pins, &mf, name, err);
+	return blobs_put_manifest(m->job->blobs, m->job->pins, &mf, name, err);
+}
+
+int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
+                 struct mirror_progress *done, struct err *err)
+{
+	struct mirror m = {.job = job};
+	struct rate rate = {0};
+	struct digest name;
+	int r;
+
+	assert(job->blobs != NULL && job->pins != NULL && job->source != NULL &&
+	       job->listing != NULL);
+	m.known = digest_cache_load(job->blobs, source_name(job->source));
+	plan(&m);
+	m.batch = blob_batch_new(job->blobs);
+	lock_init(&m.lock, LOCK_MIRROR);
+	cond_init(&m.freed);
+	cond_init(&m.ended);
+	(void)rate_now(&rate, 0);
+	r = check_space(&m, err);
+	if (r == 0 && m.n_order > 0)
+		r = run_workers(&m, &rate, err);
+	if (r == 0)
+		r = publish(&m, &name, err);
+	if (r == 0) {
+		*done = snapshot(&m, &rate);
+		*manifest = name;
+		if (job->progress != NULL)
+			job->progress(job->arg, done);
+	}
+	cond_done(&m.ended);
+	cond_done(&m.freed);
+	lock_done(&m.lock);
+	blob_batch_free(m.batch);
+	digest_cache_free(m.known);
+	free(m.item);
+	free(m.order);
+	return r;
+}

@@ -1,0 +1,105 @@
+/*
+ * source_impl.h - what the drivers of source.h share: their table, a list that grows, and one HTTP
+ * exchange with the manners of a fetcher.
+ */
+#ifndef SOURCE_IMPL_H
+#define SOURCE_IMPL_H
+
+#include "store/sources/source.h"
+
+#define SOURCE_TRIES 6
+#define SOURCE_RETRY_AFTER_MAX 600         /* seconds; who asks for a longer pause is given up */
+#define SOURCE_PAGES_MAX 2000              /* of one listing */
+#define SOURCE_PAGE_MAX ((size_t)16 << 20) /* bytes of one page */
+
+struct source_found; /* grows while a driver lists */
+
+struct source_ops {
+	const char *scheme; /* "hf" */
+	const char *form;   /* what a URL looks like, for messages */
+	/* Advice for a 401 or 403; follows "the source's URL: ". */
+	const char *auth_advice;
+	/* `rest` is what follows "://". Allocates *out with source_new(). */
+	int (*open)(struct source **out, struct str rest, const struct source_options *o,
+	            struct err *err);
+	/* See source_check(); NULL: only a listing can tell. */
+	int (*check)(struct source *s, struct err *err);
+	/* Hands every file to source_found(). May set *revision (in `a`); otherwise a digest over
+	 * what was found is the revision. `frozen` is NULL, or the revision that is asked for. */
+	int (*list)(struct source *s, struct arena *a, const char *resolved,
+	            struct source_found *to, const char **revision, struct err *err);
+	int (*read)(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
+	            const struct http_sink *to, const atomic_bool *cancel, struct err *err);
+	void (*done)(struct source *s); /* what source_free() does not know; may be NULL */
+};
+
+extern const struct source_ops source_file_ops, source_hf_ops, source_http_ops, source_https_ops,
+	source_s3_ops;
+
+/* First member of every driver's own struct. */
+struct source {
+	const struct source_ops *ops;
+	char *name; /* the URL without query and password, for messages */
+	struct http_client *client;
+	struct arena *arena; /* lives as long as the source; filled by open and list only */
+	char *secret;        /* "" = anonymous; wiped at the end */
+	const char
+		*auth_advice; /* what to do about a 401 or 403, if not what ops say; may be NULL */
+	int64_t stall_ms;
+	const atomic_bool *cancel; /* of lists */
+};
+
+/* A driver's struct of `size` bytes, zeroed, with its base filled from o. */
+void *source_new(const struct source_options *o, size_t size) MUST_CHECK;
+
+/* One file. Those that the filter leaves out are counted and dropped. `id` and `etag` may be NULL.
+ */
+int source_found(struct source_found *to, struct str path, uint64_t size, enum hash_kind kind,
+                 const uint8_t *id, struct str etag, struct err *err) MUST_CHECK;
+
+/* The error of a source that holds nothing. */
+int source_no_files(const struct source *s, struct err *err);
+
+/* Does the filter let this path through? For drivers that would fail on what nobody wants. */
+bool source_wanted(const struct source_found *to, struct str path);
+
+/* --- over HTTP ------------------------------------------------------------------------------- */
+
+#define SOURCE_RQ_HEADERS 12
+
+struct source_rq {
+	enum http_method method;
+	const char *url;
+	const char *auth; /* value of Authorization, for the origin of `url` only; NULL = none */
+	struct http_header header[SOURCE_RQ_HEADERS];
+	size_t n_headers;
+	bool no_redirect; /* a 3xx is an error: the request is signed for its host */
+	/* A range of a file into the sink; without a file the body stays in the reply. */
+	const struct source_file *file;
+	uint64_t first, count;
+	bool pin_etag; /* the ranges of this file must keep file->etag */
+	const struct http_sink *to;
+	void *arg; /* of head */
+	/* Without a file: looks at a 2xx answer before its body is read. */
+	int (*head)(void *arg, const struct http_reply *reply, struct err *err);
+	const atomic_bool *cancel;
+	/* Filled: headers that only some hop of a redirect carries. */
+	char linked_etag[160], linked_size[24];
+};
+
+/* One exchange, redirects followed by hand: Authorization stays at home, https never becomes http.
+ * Any end but 2xx is an error with the code, the server's words and advice. On failure
+ * reply->status and its headers are still those of the last answer. `reply` is the caller's to
+ * finish. */
+int source_http(struct source *s, struct source_rq *rq, struct http_reply *reply,
+                struct err *err) MUST_CHECK;
+/* The same, tried again while the kind of failure allows, until s->cancel; for small bodies. */
+int source_http_retry(struct source *s, struct source_rq *rq, struct http_reply *reply,
+                      struct err *err) MUST_CHECK;
+/* `location` as seen from `base`, in `a`. ERR_INVALID when it is not http or https. */
+int source_url_join(struct arena *a, const char *base, struct str location, char **out,
+                    struct err *err) MUST_CHECK;
+/* ETag without W/ and quotes; *weak (may be NULL). Drivers keep "W/" in front of weak ones. */
+struct str source_etag(struct str header, bool *weak);
+
+#endif
