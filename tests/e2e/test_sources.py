@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from conftest import CALL_S, ROOT, Lines, end_process, until
-from s3 import KEYS, s3_server
+from s3 import KEY, KEYS, SECRET, s3_server
 
 @pytest.fixture
 def minio(empty_cluster):
