@@ -109,15 +109,22 @@ void objstore_outage(struct objstore *os, struct outage *out, char why[OBJSTORE_
 }
 
 /* The contract of every driver, and the store and key in front of every error. */
-static int finish(struct objstore *os, int rc, const char *verb, const char *key, struct err *err)
+static int finish_here(struct objstore *os, int rc, const char *verb, const char *key,
+                       struct err *err)
 {
 	assert(rc == 0 || rc == -1);
 	assert((rc == 0) == (err->code == ERR_NONE));
-	note(os, rc, err);
 	if (rc == 0)
 		return 0;
 	atomic_fetch_add(&os->n_errors, 1);
 	return err_wrap(err, "%s %s in %s", verb, key, os->url);
+}
+
+/* Of a call that the store has answered, or should have. */
+static int finish(struct objstore *os, int rc, const char *verb, const char *key, struct err *err)
+{
+	note(os, rc, err);
+	return finish_here(os, rc, verb, key, err);
 }
 
 static int begin(struct objstore *os, const char *verb, const char *key, struct err *err)
@@ -294,7 +301,7 @@ int objstore_presign(struct objstore *os, struct arena *a, const struct objstore
 		rc = os->ops->presign(os, a, rq, &got, err);
 	if (rc == 0)
 		*out = got;
-	return finish(os, rc, "sign", rq->key, err);
+	return finish_here(os, rc, "sign", rq->key, err);
 }
 
 struct ordered { /* keys come in order, start with the prefix, after `after`: checked for all */
@@ -336,7 +343,8 @@ int objstore_list(struct objstore *os, const char *prefix, const char *after, si
 	    (after != NULL && strlen(after) > OBJSTORE_KEY_MAX)) {
 		rc = err_set(err, ERR_INVALID, "a prefix has at most %d bytes", OBJSTORE_KEY_MAX);
 	} else if (max == 0 || !may_begin_key(prefix)) {
-		rc = 0;
+		*more = false;
+		return 0; /* without the store */
 	} else {
 		copy_cut(o.last, sizeof(o.last), after == NULL ? "" : after);
 		rc = os->ops->list == NULL
