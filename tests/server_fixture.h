@@ -17,6 +17,7 @@
 #include "server/control/queue.h"
 #include "server/control/reconcile.h"
 #include "server/control/specs.h"
+#include "server/start/parts.h"
 #include "server/start/start.h"
 #include "server/maintenance/maintenance.h"
 #include "server/data/mirror_room.h"
@@ -54,20 +55,7 @@ static inline void fixture_up(struct fixture *f)
 	FMT(script, "%s/runner.sh", f->dir);
 	app->program = arena_cstr(a, script);
 	app->sandbox = app->sandbox_kind = "none";
-	live_start(app);
-	specs_start(app);
-	exec_start(app);
-	cache_start(app);
-	maintenance_start(app);
-	mirror_room_start(app);
-	fetch_start(app);
-	inputs_start(app);
-	prepare_start(app);
-	app->sweeps = keyed_executor_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
-	app->deliveries = keyed_executor_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
-	queue_start(app);
-	app->reconcile = loop_new(app, reconcile_pass, 1000);
-	app->janitor = loop_new(app, reconcile_pass, 1000);
+	parts_start(app);
 	f->app = app;
 	assert_ok(fs_read(AT_FDCWD, app_path(app, a, "admin-token"), &token, &f->err), &f->err);
 	assert_ok(
@@ -80,26 +68,8 @@ static inline void fixture_down(struct fixture *f)
 	struct app *app = f->app;
 
 	atomic_store(&app->stopping, true);
-	keyed_executor_stop(app->sweeps);
-	keyed_executor_stop(app->deliveries);
-	fetch_stop(app);
-	keyed_executor_stop(app->prepare);
-	cache_stop(app);
-	maintenance_stop(app);
-	loop_free(app->reconcile);
-	loop_free(app->janitor);
-	queue_free(app);
-	keyed_executor_free(app->sweeps);
-	keyed_executor_free(app->deliveries);
-	keyed_executor_free(app->prepare);
-	inputs_free(app);
-	fetch_free(app);
-	mirror_room_free(app);
-	cache_free(app);
-	maintenance_free(app);
-	exec_stop(app);
-	live_free(app);
-	specs_free(app);
+	parts_stop(app);
+	parts_free(app);
 	start_close(app);
 	arena_free(app->arena);
 	f->app = NULL;

@@ -2,27 +2,17 @@
 #include "server/server.h"
 #include "io/proc.h"
 #include "server/api/auth.h"
-#include "server/data/cache.h"
 #include "server/maintenance/check.h"
-#include "server/api/exec.h"
-#include "server/data/fetch.h"
 #include "server/control/inputs.h"
-#include "server/maintenance/janitor.h"
-#include "server/control/keyed_executor.h"
 #include "server/start/listener.h"
 #include "server/control/live.h"
 #include "server/data/log_store.h"
-#include "server/control/notify.h"
-#include "server/start/objects.h"
-#include "server/control/prepare.h"
+#include "server/start/parts.h"
 #include "server/start/probe.h"
 #include "server/control/queue.h"
 #include "server/control/reconcile.h"
-#include "server/control/specs.h"
 #include "server/start/standby.h"
 #include "server/start/start.h"
-#include "server/maintenance/maintenance.h"
-#include "server/data/mirror_room.h"
 #include "server/maintenance/move.h"
 
 #include <signal.h>
@@ -181,19 +171,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	httpd_drain(h, (int64_t)app->set.grace * 1000);
 	log_store_drain(app); /* what stops ends its calls of the store, too */
 	atomic_store(&app->stopping, true);
-	loop_stop(app->reconcile);
-	loop_stop(app->janitor);
-	loop_stop(app->notify);
-	loop_stop(app->objects_watch);
-	live_stop(app);
-	keyed_executor_stop(app->sweeps);
-	keyed_executor_stop(app->deliveries);
-	queue_stop(app);
-	inputs_stop(app);
-	fetch_stop(app);
-	keyed_executor_stop(app->prepare);
-	cache_stop(app);
-	maintenance_stop(app);
+	parts_stop(app);
 	atomic_store(&app->httpd, NULL);
 	httpd_stop(h);
 	listener_close(app);
@@ -219,22 +197,7 @@ static int run(struct app *app, const sigset_t *signals, struct err *err)
 		return check_all(app, err);
 	if ((app->sandbox == NULL && probe_sandbox(app, err) < 0) || log_store_start(app, err) < 0)
 		return -1;
-	live_start(app);
-	specs_start(app);
-	exec_start(app);
-	cache_start(app);
-	maintenance_start(app);
-	mirror_room_start(app);
-	fetch_start(app);
-	inputs_start(app);
-	prepare_start(app);
-	app->sweeps = keyed_executor_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
-	app->deliveries = keyed_executor_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
-	queue_start(app);
-	app->reconcile = loop_new(app, reconcile_pass, RECONCILE_PERIOD_MS);
-	app->janitor = loop_new(app, janitor_pass, JANITOR_PERIOD_MS);
-	app->notify = loop_new(app, notify_pass, NOTIFY_PERIOD_MS);
-	app->objects_watch = loop_new(app, objects_pass, OBJECTS_PERIOD_MS);
+	parts_start(app);
 	return serve(app, signals, err);
 }
 
@@ -273,22 +236,7 @@ int server_main(int argc, char **argv, struct err *err)
 	(void)umask(077); /* what lies in the data folder is this user's alone */
 	block_signals(&signals);
 	r = run(app, &signals, err);
-	loop_free(app->reconcile);
-	loop_free(app->janitor);
-	loop_free(app->notify);
-	loop_free(app->objects_watch);
-	queue_free(app);
-	keyed_executor_free(app->sweeps);
-	keyed_executor_free(app->deliveries);
-	keyed_executor_free(app->prepare);
-	inputs_free(app);
-	fetch_free(app);
-	mirror_room_free(app);
-	cache_free(app);
-	maintenance_free(app);
-	exec_stop(app);
-	live_free(app);
-	specs_free(app);
+	parts_free(app);
 	log_store_free(app);
 	start_close(app);
 	return r;

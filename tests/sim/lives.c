@@ -14,21 +14,14 @@
  * all of them one by one, with --place (lives_place.c).
  */
 #include "lives.h"
-#include "server/data/cache.h"
 #include "server/api/ctx.h"
-#include "server/api/exec.h"
-#include "server/data/fetch.h"
 #include "server/control/inputs.h"
-#include "server/maintenance/janitor.h"
 #include "server/control/keyed_executor.h"
 #include "server/control/live.h"
-#include "server/maintenance/maintenance.h"
-#include "server/data/mirror_room.h"
-#include "server/control/notify.h"
 #include "server/control/prepare.h"
 #include "server/control/queue.h"
 #include "server/control/reconcile.h"
-#include "server/control/specs.h"
+#include "server/start/parts.h"
 #include "server/start/start.h"
 
 #include <signal.h>
@@ -171,49 +164,6 @@ static int parts_open(struct server *s, struct err *err)
 	app->program = "/bin/false";
 	app->sandbox = app->sandbox_kind = "none";
 	return 0;
-}
-
-static void parts_start(struct app *app)
-{
-	live_start(app);
-	specs_start(app);
-	exec_start(app);
-	cache_start(app);
-	maintenance_start(app);
-	mirror_room_start(app);
-	fetch_start(app);
-	inputs_start(app);
-	prepare_start(app);
-	app->sweeps = keyed_executor_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
-	app->deliveries = keyed_executor_new(app, NOTIFY_THREADS, NOTIFY_WEBHOOKS_MAX, "notify");
-	queue_start(app);
-	app->reconcile = loop_new(app, reconcile_pass, RECONCILE_PERIOD_MS);
-	app->janitor = loop_new(app, janitor_pass, JANITOR_PERIOD_MS);
-}
-
-static void parts_close(struct app *app)
-{
-	atomic_store(&app->stopping, true);
-	keyed_executor_stop(app->sweeps);
-	keyed_executor_stop(app->deliveries);
-	fetch_stop(app);
-	keyed_executor_stop(app->prepare);
-	cache_stop(app);
-	maintenance_stop(app);
-	loop_free(app->reconcile);
-	loop_free(app->janitor);
-	queue_free(app);
-	keyed_executor_free(app->sweeps);
-	keyed_executor_free(app->deliveries);
-	keyed_executor_free(app->prepare);
-	inputs_free(app);
-	fetch_free(app);
-	mirror_room_free(app);
-	cache_free(app);
-	maintenance_free(app);
-	exec_stop(app);
-	live_free(app);
-	specs_free(app);
 }
 
 static int team_of(struct server *s, const struct principal *admin, const char *name,
@@ -526,7 +476,9 @@ static NORETURN void live(struct world *w)
 	}
 	if (over)
 		all_look(w, s.app);
-	parts_close(s.app);
+	atomic_store(&s.app->stopping, true);
+	parts_stop(s.app);
+	parts_free(s.app);
 	start_close(s.app);
 	(void)fflush(stdout);
 	arena_free(TAKE(a));
