@@ -128,16 +128,19 @@ static void *publisher(void *ship)
 		cond_wait(&s->changed, &s->lock);
 	while (!s->done) {
 		int64_t until = clock_mono_ms() + SHIP_WALK_MS;
-		bool last = s->walked_final;
+		bool last = s->walked_final, over;
 
 		ship_groups_step(s);
-		if (last && ship_all_done(s)) {
+		over = last && ship_all_done(s);
+		lock_give(&s->lock);
+		ship_say_odd(s); /* before who waits for the end goes on, and perhaps away */
+		lock_take(&s->lock);
+		if (over) {
 			s->finished = true;
 			cond_broadcast(&s->changed);
 		}
 		lock_give(&s->lock);
 		ship_spool_sweep(s);
-		ship_say_odd(s);
 		if (!last)
 			ship_check_space(s);
 		lock_take(&s->lock);
