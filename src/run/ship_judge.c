@@ -267,6 +267,13 @@ static bool is_ended_by_metadata(const struct ship *s, const struct ship_entry *
 	       strcmp(e->group->layout->id, "dcp_ranks") != 0;
 }
 
+/* Closed by its writer, not by the kernel: we hear of a violent end after the descriptors are
+ * closed, and a sample in between finds no writer. */
+static bool was_closed(const struct ship *s, const struct ship_entry *e)
+{
+	return e->closed && (e->probe_ms == 0 || s->died_ms - e->probe_ms >= WRITER_RECENT_MS);
+}
+
 /* Was it being written when the end came? Without a sample after its last change: perhaps. When the
  * commands end normally, the last look finds the files that their processes still have open. */
 static bool was_cut(const struct ship *s, const struct ship_entry *e)
@@ -280,7 +287,7 @@ static bool was_cut(const struct ship *s, const struct ship_entry *e)
 		return e->left_open;
 	if (is_ended_by_format(e, recent || e->left_open) || is_ended_by_metadata(s, e))
 		return false;
-	return recent || e->left_open || (!e->closed && !s->remote) ||
+	return recent || e->left_open || (!was_closed(s, e) && !s->remote) ||
 	       (e->hole && e->check != NULL && e->check->r.verdict == FORMAT_WHOLE);
 }
 

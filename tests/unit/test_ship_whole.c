@@ -452,6 +452,27 @@ static void a_newer_one_has_begun(void **state)
 	assert_non_null(strstr(c.reason, "a newer one has begun"));
 }
 
+/* We hear of a death after the kernel has closed the files: that nobody writes them then proves
+ * nothing. */
+static void found_closed_after_the_death(void **state)
+{
+	struct place *p = *state;
+	struct ckpt c;
+
+	p->o.settle_ms = 1500;
+	put(p, "step-1/w", "whole");
+	start(p);
+	wait_said(p, "[step-1 COMPLETE 1]");
+	put(p, "step-2/w", "half");
+	wait_walks(p, 2); /* sampled, less than a second before the end */
+	assert_true(ship_finish(p->ship, false));
+	assert_true(manifest(p, "step-2", &c));
+	assert_int_equal(c.state, CKPT_INCOMPLETE);
+	assert_non_null(strstr(c.reason, "or just after"));
+	assert_true(manifest(p, "step-1", &c));
+	assert_int_equal(c.state, CKPT_COMPLETE);
+}
+
 /* The length that a header promises says nothing of the bytes. */
 static void killed_while_an_array_was_open(void **state)
 {
@@ -836,6 +857,7 @@ static const struct CMUnitTest tests[] = {
 	T(a_save_replaces_an_incomplete_one_too),
 	T(saved_over_and_killed),
 	T(a_newer_one_has_begun),
+	T(found_closed_after_the_death),
 	T(killed_while_an_array_was_open),
 	T(left_open_at_a_good_end),
 	T(a_copy_grows_behind_its_last_file),
