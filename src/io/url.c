@@ -162,6 +162,12 @@ int url_parse(struct arena *a, struct str text, struct url *out, struct err *err
 	return 0;
 }
 
+char *url_origin(struct arena *a, const char *scheme, const char *host, uint16_t port)
+{
+	return arena_printf(a, strchr(host, ':') != NULL ? "%s://[%s]:%u" : "%s://%s:%u", scheme,
+	                    host, port);
+}
+
 bool url_same_origin(const struct url *a, const struct url *b)
 {
 	return strcmp(a->scheme, b->scheme) == 0 && strcmp(a->host, b->host) == 0 &&

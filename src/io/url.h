@@ -17,6 +17,8 @@ struct url {
 /* http and https only. ERR_INVALID names what is wrong. Everything lives in `a`. */
 int url_parse(struct arena *a, struct str text, struct url *out, struct err *err) MUST_CHECK;
 bool url_same_origin(const struct url *a, const struct url *b);
+/* "scheme://host:port", an IPv6 host in brackets. */
+char *url_origin(struct arena *a, const char *scheme, const char *host, uint16_t port);
 /* Encodes all but unreserved characters; keep_slash leaves '/' as it is (S3 keys, Hub paths). */
 void url_encode(struct str s, bool keep_slash, struct buf *out);
 /* Percent-decoding; '+' stays. ERR_INVALID on a bad escape or an encoded NUL. */

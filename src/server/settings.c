@@ -316,9 +316,7 @@ const char *settings_objects_url(struct arena *a, const struct settings *s, cons
 	if (s->objects_endpoint == NULL)
 		buf_printf(&place, "s3:https://s3.%s.amazonaws.com/", region);
 	else if (settings_endpoint(a, s->objects_endpoint, &u, &no) == 0)
-		buf_printf(&place,
-		           strchr(u.host, ':') != NULL ? "s3:%s://[%s]:%u/" : "s3:%s://%s:%u/",
-		           u.scheme, u.host, u.port);
+		buf_printf(&place, "s3:%s/", url_origin(a, u.scheme, u.host, u.port));
 	url_encode(str_of(s->objects + strlen(S3)), true, &place);
 	return arena_strz(a, buf_view(&place));
 }

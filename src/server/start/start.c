@@ -551,8 +551,7 @@ void start_urls(struct app *app, const char *host, uint16_t port)
 	bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
 	const char *local = any ? (six ? "::1" : "127.0.0.1") : host;
 
-	app->local_url =
-		arena_printf(app->arena, six ? "%s://[%s]:%u" : "%s://%s:%u", scheme, local, port);
+	app->local_url = url_origin(app->arena, scheme, local, port);
 	app->base_url = app->set.base_url != NULL ? app->set.base_url : app->local_url;
 	/* A certificate is for a name: runners come by the one that clients use. */
 	if (app->set.tls_cert != NULL)

@@ -334,9 +334,7 @@ static int s3_open(struct objstore **out, const char *rest, const struct objstor
 	s = xcalloc(1, sizeof(*s));
 	s->client = env->client;
 	s->cancel = env->cancel;
-	s->endpoint = strchr(u.host, ':') != NULL
-	                      ? xasprintf("%s://[%s]:%u", u.scheme, u.host, u.port)
-	                      : xasprintf("%s://%s:%u", u.scheme, u.host, u.port);
+	s->endpoint = xstrdup(url_origin(a, u.scheme, u.host, u.port));
 	s->key.access_key = copy_of(env->key.access_key, NULL);
 	s->key.secret_key = copy_of(env->key.secret_key, NULL);
 	s->key.session_token = copy_of(env->key.session_token, NULL);

@@ -25,25 +25,22 @@ int source_url_join(struct arena *a, const char *base, struct str location, char
 {
 	struct url b, check;
 	struct str dir;
-	bool v6;
-	char *joined;
+	char *joined, *origin;
 
 	if (url_parse(a, str_of(base), &b, err) < 0)
 		return -1;
-	v6 = strchr(b.host, ':') != NULL;
+	origin = url_origin(a, b.scheme, b.host, b.port);
 	dir = str_of(b.path);
 	while (dir.n > 0 && dir.p[dir.n - 1] != '/')
 		dir.n--;
 	if (str_starts(location, "//"))
 		joined = arena_printf(a, "%s:%.*s", b.scheme, STR_ARG(location));
 	else if (str_starts(location, "/"))
-		joined = arena_printf(a, "%s://%s%s%s:%u%.*s", b.scheme, v6 ? "[" : "", b.host,
-		                      v6 ? "]" : "", b.port, STR_ARG(location));
+		joined = arena_printf(a, "%s%.*s", origin, STR_ARG(location));
 	else if (str_starts(location, "http://") || str_starts(location, "https://"))
 		joined = arena_strz(a, location);
 	else
-		joined = arena_printf(a, "%s://%s%s%s:%u%.*s%.*s", b.scheme, v6 ? "[" : "", b.host,
-		                      v6 ? "]" : "", b.port, STR_ARG(dir), STR_ARG(location));
+		joined = arena_printf(a, "%s%.*s%.*s", origin, STR_ARG(dir), STR_ARG(location));
 	joined[strcspn(joined, "#")] = '\0';
 	if (url_parse(a, str_of(joined), &check, err) < 0)
 		return err_wrap(err, "a redirect from %s://%s", b.scheme, b.host);
