@@ -181,6 +181,24 @@ static void combine(struct arena *a, const struct model_attempt *t, size_t n, st
 	}
 }
 
+/* A runner's clock may be another one. By ours the job did not start before it was let go, nor end
+ * after its end was heard of; times that say neither are not touched. */
+static void by_our_clock(const struct model_job *job, const struct model_attempt *t, size_t n,
+                         struct wire_exit *x)
+{
+	int64_t heard_ms = 0, early_ms, late_ms, shift_ms;
+
+	if (x->started_ms == 0 || job->started_ms == 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		heard_ms = MAX(heard_ms, t[i].ended_ms);
+	early_ms = job->started_ms - x->started_ms;
+	late_ms = x->ended_ms - heard_ms;
+	shift_ms = early_ms > 0 ? early_ms : late_ms > 0 ? -late_ms : 0;
+	x->started_ms += shift_ms;
+	x->ended_ms += shift_ms;
+}
+
 static bool retry_names(const struct job_spec *spec, int code)
 {
 	for (size_t i = 0; i < spec->retry.n_exit_codes; i++) {
@@ -282,6 +300,7 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 		err_clear(err); /* it ends all the same, and is not tried again */
 	}
 	combine(a, t, n, &x, &rank);
+	by_our_clock(job, t, n, &x);
 	s.event = event_of(spec, &x);
 	if (x.end == JOB_END_LOST) /* it said nothing: that is what the server found */
 		s.actor = "server";

@@ -180,6 +180,12 @@ static bool is_deaf(const struct part *p, int64_t now, int64_t heard)
 	return now - MAX(told, heard) > RECONCILE_DEAF_MS + (int64_t)grace_s * 1000;
 }
 
+/* What is still to come was noted before the clock was set back: how long ago is not known. */
+static bool is_recent(int64_t then_ms, int64_t now_ms, int64_t within_ms)
+{
+	return then_ms <= now_ms && now_ms - then_ms < within_ms;
+}
+
 static int probe_current(const struct part *p, struct err *err)
 {
 	enum job_state s = p->job.core.state;
@@ -201,10 +207,10 @@ static int probe_current(const struct part *p, struct err *err)
 
 		return end(p, &x, err);
 	}
-	if (t->launched_ms >= p->app->started_ms && now - t->launched_ms < RECONCILE_YOUNG_MS &&
-	    s != JOB_STOPPING_DEPLOYING)
+	if (t->launched_ms >= p->app->started_ms &&
+	    is_recent(t->launched_ms, now, RECONCILE_YOUNG_MS) && s != JOB_STOPPING_DEPLOYING)
 		return 0;
-	if (t->claim != NULL && now - heard < RECONCILE_SILENT_MS &&
+	if (t->claim != NULL && is_recent(heard, now, RECONCILE_SILENT_MS) &&
 	    heard >= p->app->started_ms) /* at start everybody is looked at once */
 		return 0;
 	if (probe(p, &status, err) < 0)

@@ -102,12 +102,8 @@ static int blame(const struct app *app, struct err *err)
 {
 	if (strstr(err->msg, "NoSuchBucket") != NULL)
 		err_become(err, ERR_OBJECTS_MISSING);
-	else if (err->code == ERR_DENIED || err->code == ERR_AUTH)
+	else if (err->id != ERR_CLOCK_DIFFERS && (err->code == ERR_DENIED || err->code == ERR_AUTH))
 		err_become(err, ERR_OBJECTS_DENIED);
-	if (strstr(err->msg, "RequestTimeTooSkewed") != NULL)
-		return err_wrap(err,
-		                "--objects: the clocks of this machine and of the store differ: "
-		                "set them by NTP");
 	return err_wrap(err, app->set.objects != NULL ? "--objects" : "objects");
 }
 

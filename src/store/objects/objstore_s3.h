@@ -15,7 +15,8 @@
 #define S3_PART ((uint64_t)16 << 20)
 #define S3_PART_STEP ((uint64_t)1 << 20)
 #define S3_STREAMS 4
-#define S3_SIGNED_S 3600 /* a signature that somebody else gives is good for this long */
+#define S3_SKEW_MS (5 * 60000) /* S3 takes 15 minutes; clocks that are right differ by less */
+#define S3_SIGNED_S 3600       /* a signature that somebody else gives is good for this long */
 #define S3_PREFIX_MAX 200
 #define S3_REPLY_MAX ((size_t)8 << 20)
 #define S3_SHORT_MS (20 * 1000)       /* requests without a body to speak of */

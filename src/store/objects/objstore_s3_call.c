@@ -25,12 +25,39 @@ void s3_etag(const struct http_reply *reply, char out[80])
 	fmt_fixed(out, 80, "%.*s", (int)MIN(etag.n, (size_t)79), etag.n == 0 ? "" : etag.p);
 }
 
+/* Is it our clock that the store does not like? Its answer has its own time, also the one to HEAD,
+ * which has no words. Minutes; 0: it is not. */
+static int64_t skew_of(const struct s3store *s, const struct http_reply *reply)
+{
+	struct err ignored = {0};
+	int64_t there_ms, skew_ms;
+
+	if (s->key.access_key == NULL || reply->status != 403 ||
+	    clock_parse(http_header_of(reply, "date"), &there_ms, &ignored) < 0)
+		return 0;
+	skew_ms = clock_wall_ms() - there_ms;
+	return skew_ms > -S3_SKEW_MS && skew_ms < S3_SKEW_MS ? 0 : skew_ms / 60000;
+}
+
+static int blame_clock(const struct s3store *s, int64_t minutes, struct err *err)
+{
+	return err_set(err, ERR_CLOCK_DIFFERS,
+	               "the clock of this machine is %" PRId64
+	               " minutes %s that of the object store at %s, which refuses what is signed "
+	               "then: set both by NTP (`timedatectl set-ntp true`)",
+	               minutes < 0 ? -minutes : minutes, minutes < 0 ? "behind" : "ahead of",
+	               s->endpoint);
+}
+
 /* S3's own word and sentence, and the kind of error they are. */
 static int refused(const struct s3store *s, const struct http_reply *reply, struct err *err)
 {
 	const char *code = "", *message = "";
 	enum err_code kind = err_from_http(reply->status);
+	int64_t minutes = skew_of(s, reply);
 
+	if (minutes != 0)
+		return blame_clock(s, minutes, err);
 	s3xml_error(reply->arena, buf_view(&reply->body), &code, &message);
 	if (reply->status < 300) /* a 200 that turned into an error while it was sent */
 		kind = ERR_UNAVAILABLE;
