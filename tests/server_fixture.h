@@ -316,10 +316,10 @@ static inline const char *source_weights(struct fixture *f)
 
 static inline uint64_t blobs_in_store(struct fixture *f)
 {
-	uint64_t files = 0, bytes = 0;
+	struct blobs_held held;
 
-	assert_ok(blobs_usage(f->app->blobs, &files, &bytes, &f->err), &f->err);
-	return files;
+	assert_ok(blobs_held(f->app->blobs, &held, &f->err), &f->err);
+	return held.files;
 }
 
 /* As if the server had died between the manifest and its row. */

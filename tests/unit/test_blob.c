@@ -156,6 +156,16 @@ static int count_drop(void *arg UNUSED, const struct digest *manifest UNUSED,
 	return 0;
 }
 
+/* age_s: of manifests; loose_s: of what none names, -1: it is not looked for */
+static int collect(struct blobs *b, int64_t age_s, int64_t loose_s, const struct blobs_choice *by,
+                   const struct blobs_way *way, struct blobs_collected *out, struct err *err)
+{
+	const struct blobs_collect job = {
+		.min_age_s = age_s, .loose_age_s = loose_s, .by = by, .way = way};
+
+	return blobs_collect(b, &job, out, err);
+}
+
 static void blob_manifests(void **state UNUSED)
 {
 	struct blobs_collected out;
@@ -191,8 +201,8 @@ static void blob_manifests(void **state UNUSED)
 	}
 	assert_err(blobs_get_manifest(b, a, &name, &back, &err), &err, ERR_CORRUPT, hex);
 	/* nor is it known what may go while one is there that cannot be read */
-	assert_err(blobs_collect(b, 0, &(struct blobs_choice){keep_one, NULL, &other},
-	                         &(struct blobs_way){0}, &out, &err),
+	assert_err(collect(b, 0, -1, &(struct blobs_choice){keep_one, NULL, &other},
+	                   &(struct blobs_way){0}, &out, &err),
 	           &err, ERR_CORRUPT, hex);
 }
 
@@ -206,7 +216,7 @@ static void blob_collects_what_nobody_names(void **state UNUSED)
 	unsigned told[4] = {0};
 	struct blobs_way dry = {true, count_item, told}, real = {0};
 	char journal[FS_PATH_MAX];
-	uint64_t files = 9, bytes = 9;
+	struct blobs_held held;
 	struct err err = {0};
 	int busy = -1, left = -1;
 
@@ -221,27 +231,27 @@ static void blob_collects_what_nobody_names(void **state UNUSED)
 	assert_ok(blobs_tmp(b, "left", &left, journal, &err), &err);
 	(void)close(left);
 
-	assert_ok(blobs_usage(b, &files, &bytes, &err), &err);
-	assert_int_equal(files, 3);
-	assert_int_equal(bytes, 3 + 4 + 8);
-	assert_ok(blobs_gc(b, 3600, &real, &out, &err), &err);
+	assert_ok(blobs_held(b, &held, &err), &err);
+	assert_int_equal(held.files, 3);
+	assert_int_equal(held.bytes, 3 + 4 + 8);
+	assert_ok(collect(b, 0, 3600, NULL, &real, &out, &err), &err);
 	assert_int_equal(out.files, 0); /* all young */
-	assert_ok(blobs_gc(b, 0, &dry, &out, &err), &err);
+	assert_ok(collect(b, 0, 0, NULL, &dry, &out, &err), &err);
 	assert_int_equal(out.files, 2);
 	assert_int_equal(out.bytes, 8);
 	assert_int_equal(told[BLOBS_BLOB], 1);
 	assert_int_equal(told[BLOBS_PARTIAL], 1);
 	assert_true(blobs_has(b, &orphan, 8));
-	assert_ok(blobs_gc(b, 0, &real, &out, &err), &err);
+	assert_ok(collect(b, 0, 0, NULL, &real, &out, &err), &err);
 	assert_int_equal(out.files, 2);
 	assert_false(blobs_has(b, &orphan, 8));
 	assert_false(there("gc", "tmp/left"));
 	assert_true(there("gc", "tmp/busy") && there("gc", "tmp/busy.journal"));
 	(void)close(busy);
-	assert_ok(blobs_usage(b, &files, &bytes, &err), &err);
-	assert_int_equal(files, 2);
-	assert_ok(blobs_collect(b, 0, &(struct blobs_choice){keep_one, NULL, &orphan}, &real, &out,
-	                        &err),
+	assert_ok(blobs_held(b, &held, &err), &err);
+	assert_int_equal(held.files, 2);
+	assert_ok(collect(b, 0, -1, &(struct blobs_choice){keep_one, NULL, &orphan}, &real, &out,
+	                  &err),
 	          &err);
 	assert_int_equal(out.files, 2);
 }
@@ -269,16 +279,16 @@ static void blob_collects_manifests(void **state UNUSED)
 	add(&m, "d", b, "alone");
 	assert_ok(manifest_finish(&m, &err), &err);
 	assert_ok(blobs_put_manifest(b, NULL, &m, &go, &err), &err);
-	assert_ok(blobs_collect(b, 3600, &by, &real, &out, &err), &err);
+	assert_ok(collect(b, 3600, -1, &by, &real, &out, &err), &err);
 	assert_int_equal(out.manifests, 0); /* its row may still be on its way */
 	dropped = 0;
-	assert_ok(blobs_collect(b, 0, &by, &dry, &out, &err), &err);
+	assert_ok(collect(b, 0, -1, &by, &dry, &out, &err), &err);
 	assert_int_equal(out.manifests, 1);
 	assert_int_equal(out.bytes, strlen("alone"));
 	assert_int_equal(told[BLOBS_MANIFEST], 1);
 	assert_int_equal(dropped, 0);
 	assert_ok(blobs_get_manifest(b, a, &go, &back, &err), &err);
-	assert_ok(blobs_collect(b, 0, &by, &real, &out, &err), &err);
+	assert_ok(collect(b, 0, -1, &by, &real, &out, &err), &err);
 	assert_int_equal(dropped, 1);
 	assert_int_equal(out.manifests, 1);
 	assert_int_equal(out.files, 1);
@@ -326,20 +336,20 @@ static void blob_pins_hold(void **state UNUSED)
 	blob_pins_add_tmp(pins, "between-tries");
 
 	dropped = 0;
-	assert_ok(blobs_collect(b, 0, &none, &real, &out, &err), &err);
+	assert_ok(collect(b, 0, -1, &none, &real, &out, &err), &err);
 	assert_int_equal(out.manifests, 0);
 	assert_int_equal(dropped, 0);
-	assert_ok(blobs_gc(b, 0, &real, &out, &err), &err);
+	assert_ok(collect(b, 0, 0, NULL, &real, &out, &err), &err);
 	assert_int_equal(out.files, 1); /* other */
 	assert_true(blobs_has(b, &loose, 5) && there("pins", "tmp/between-tries.journal"));
 	blob_pins_free(pins);
-	assert_ok(blobs_collect(b, 0, &none, &real, &out, &err), &err);
+	assert_ok(collect(b, 0, -1, &none, &real, &out, &err), &err);
 	assert_int_equal(out.manifests, 1);
-	assert_ok(blobs_gc(b, 0, &real, &out, &err), &err);
+	assert_ok(collect(b, 0, 0, NULL, &real, &out, &err), &err);
 	assert_int_equal(out.files, 2); /* the temporary file and its journal */
 	assert_true(blobs_has(b, &loose, 5));
 	blob_pins_free(twice);
-	assert_ok(blobs_gc(b, 0, &real, &out, &err), &err);
+	assert_ok(collect(b, 0, 0, NULL, &real, &out, &err), &err);
 	assert_false(blobs_has(b, &loose, 5));
 	assert_false(blobs_pinned(b, &loose));
 }
@@ -384,7 +394,7 @@ static void blob_pins_outlive_their_owner_in_a_collection(void **state UNUSED)
 	add(&m, "old", b, "shared");
 	assert_ok(manifest_finish(&m, &err), &err);
 	assert_ok(blobs_put_manifest(b, NULL, &m, &old, &err), &err);
-	assert_ok(blobs_collect(b, 0, &by, &real, &out, &err), &err);
+	assert_ok(collect(b, 0, -1, &by, &real, &out, &err), &err);
 	assert_true(blobs_has(b, &p.blob, 6));
 	assert_ok(blobs_get_manifest(b, a, &p.name, &back, &err), &err);
 	assert_false(blobs_pinned(b, &p.blob)); /* the collection is over */
@@ -418,9 +428,10 @@ static void *collect_always(void *arg)
 	while (!atomic_load(&r->over)) {
 		struct err err = {0};
 
-		assert_ok(blobs_collect(r->b, 0, &by, &real, &out, &err), &err);
+		assert_ok(collect(r->b, 0, -1, &by, &real, &out, &err), &err);
 		atomic_fetch_add(&r->taken, out.files);
-		assert_ok(blobs_gc(r->b, -1, &real, &out, &err), &err); /* this second's, too */
+		assert_ok(collect(r->b, 0, 0, NULL, &real, &out, &err),
+		          &err); /* this second's, too */
 		atomic_fetch_add(&r->taken, out.files);
 	}
 	return NULL;

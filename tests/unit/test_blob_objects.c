@@ -653,10 +653,10 @@ static int collect(struct objstore *os, struct blobs *b, struct rows *rows, int6
 {
 	const struct blobs_choice by = {keep, NULL, rows};
 	const struct blobs_way way = {dry_run, count_told, rows};
-	const struct blob_objects_collect job = {
-		.os = os, .here = b, .loose_age_s = loose_age_s, .by = &by, .way = &way};
+	const struct blobs_collect job = {
+		.os = os, .loose_age_s = loose_age_s, .by = &by, .way = &way};
 
-	return blob_objects_collect(&job, out, err);
+	return blobs_collect(b, &job, out, err);
 }
 
 /* All that is named is there, and is as it should be. */
@@ -679,7 +679,7 @@ static void whole(struct objstore *os, const struct digest *m, size_t n)
 	}
 }
 
-static int count_object(void *arg, const struct blob_object *x UNUSED, struct err *err UNUSED)
+static int count_object(void *arg, const struct blob_entry *x UNUSED, struct err *err UNUSED)
 {
 	++*(unsigned *)arg;
 	return 0;
@@ -804,13 +804,13 @@ static void *collector(void *arg)
 	struct racer *r = arg;
 	const struct blobs_choice by = {keep_named, NULL, r};
 	const struct blobs_way way = {0};
-	const struct blob_objects_collect job = {.os = r->os, .here = r->b, .by = &by, .way = &way};
+	const struct blobs_collect job = {.os = r->os, .by = &by, .way = &way};
 
 	while (!atomic_load(&r->stop)) {
 		struct blobs_collected out;
 		struct err err = {0};
 
-		assert_ok(blob_objects_collect(&job, &out, &err), &err);
+		assert_ok(blobs_collect(r->b, &job, &out, &err), &err);
 	}
 	return NULL;
 }

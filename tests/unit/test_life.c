@@ -561,6 +561,7 @@ static void weights_are_frozen_and_shared(void **state)
 static void manifests_that_nothing_names_are_collected(void **state)
 {
 	struct fixture *f = *state;
+	const struct mirror_ages none = {0, MIRROR_NOT_LOOSE}, hour = {3600, MIRROR_NOT_LOOSE};
 	struct blobs_collected gone;
 	struct blobs_way way = {0};
 	struct model_mirror *x = NULL;
@@ -576,22 +577,22 @@ static void manifests_that_nothing_names_are_collected(void **state)
 	l = fixture_claim(f, fixture_runner(f, j.id, 0), "a");
 	assert_int_equal(l.n_weights, 1);
 	assert_ok(ctx_mirrors(f->app, f->admin, f->a, &x, &n, &f->err), &f->err);
-	assert_ok(mirror_collect(f->app, NULL, 0, &way, &gone, &f->err), &f->err);
+	assert_ok(mirror_collect(f->app, NULL, &none, &way, &gone, &f->err), &f->err);
 	assert_int_equal(gone.manifests, 0); /* a mirror names it */
 	forget_mirror(f, x[0].id);
-	assert_ok(mirror_collect(f->app, NULL, 0, &way, &gone, &f->err), &f->err);
+	assert_ok(mirror_collect(f->app, NULL, &none, &way, &gone, &f->err), &f->err);
 	assert_int_equal(gone.manifests, 0); /* a job that runs does */
 	fixture_exit(f, fixture_runner(f, j.id, 0), JOB_END_DEPLOY_FAILED, 0);
-	assert_ok(mirror_collect(f->app, NULL, 3600, &way, &gone, &f->err), &f->err);
+	assert_ok(mirror_collect(f->app, NULL, &hour, &way, &gone, &f->err), &f->err);
 	assert_int_equal(gone.manifests, 0);
 	/* a fetch that runs relies on it */
 	assert_ok(digest_parse(str_of(l.weights[0].manifest), &name, &f->err), &f->err);
 	pins = blob_pins_new(f->app->blobs);
 	blob_pins_add(pins, &name);
-	assert_ok(mirror_collect(f->app, NULL, 0, &way, &gone, &f->err), &f->err);
+	assert_ok(mirror_collect(f->app, NULL, &none, &way, &gone, &f->err), &f->err);
 	assert_int_equal(gone.manifests, 0);
 	blob_pins_free(pins);
-	assert_ok(mirror_collect(f->app, NULL, 0, &way, &gone, &f->err), &f->err);
+	assert_ok(mirror_collect(f->app, NULL, &none, &way, &gone, &f->err), &f->err);
 	assert_int_equal(gone.manifests, 1);
 	assert_int_equal(gone.bytes, 12);
 	assert_int_equal(blobs_in_store(f), 0);

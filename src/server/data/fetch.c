@@ -678,6 +678,7 @@ int ctx_mirror_delete(void *of, const struct principal *principal, const char *i
 	AUTO_ARENA struct arena *a = arena_new();
 	struct app *app = of;
 	struct model_mirror x = {0};
+	const struct mirror_ages age = {0, MIRROR_NOT_LOOSE};
 	struct blobs_collected gone = {0};
 	struct digest name;
 	int r;
@@ -693,10 +694,10 @@ int ctx_mirror_delete(void *of, const struct principal *principal, const char *i
 		return 0;
 	if (digest_parse(str_of(x.manifest), &name, err) < 0)
 		return -1;
-	r = mirror_collect(app, &name, 0, &(struct blobs_way){0}, &gone, err);
+	r = mirror_collect(app, &name, &age, &(struct blobs_way){0}, &gone, err);
 	*freed_bytes = gone.bytes;
 	if (r == 0 && weights_in_objects(app)) {
-		r = mirror_collect_objects(app, &name, 0, -1, &(struct blobs_way){0}, &gone, err);
+		r = mirror_collect_objects(app, &name, &age, &(struct blobs_way){0}, &gone, err);
 		*freed_bytes = gone.bytes;
 	}
 	mirror_room_changed(app);

@@ -7,7 +7,6 @@
 #include "base/units.h"
 #include "server/control/inputs.h"
 #include "server/data/weights.h"
-#include "store/blobs/blob_objects.h"
 
 #include <sys/queue.h>
 
@@ -135,32 +134,37 @@ static int drop_tree(void *arg, const struct digest *manifest, struct err *err)
 	return 0;
 }
 
-int mirror_collect(struct app *app, const struct digest *only, int64_t min_age_s,
+/* os NULL: in the folder, and what the node has made from it. */
+static int collect(struct collect *c, struct objstore *os, const struct mirror_ages *age,
                    const struct blobs_way *way, struct blobs_collected *out, struct err *err)
 {
-	struct collect c = {app, only, NULL};
-
-	return blobs_collect(app->blobs, min_age_s, &(struct blobs_choice){keep, drop_tree, &c},
-	                     way, out, err);
-}
-
-int mirror_collect_objects(struct app *app, const struct digest *only, int64_t min_age_s,
-                           int64_t loose_age_s, const struct blobs_way *way,
-                           struct blobs_collected *out, struct err *err)
-{
-	struct collect c = {app, only, NULL};
-	const struct blob_objects_collect job = {
-		.os = app->objects,
-		.here = app->blobs,
-		.min_age_s = min_age_s,
-		.loose_age_s = loose_age_s,
-		.by = &(struct blobs_choice){keep, NULL, &c},
+	const struct blobs_choice by = {keep, os == NULL ? drop_tree : NULL, c};
+	const struct blobs_collect job = {
+		.os = os,
+		.min_age_s = age->manifest_s,
+		.loose_age_s = age->loose_s,
+		.by = &by,
 		.way = way,
-		.cancel = &app->stopping,
+		.cancel = os != NULL ? &c->app->stopping : NULL,
 	};
 
+	return blobs_collect(c->app->blobs, &job, out, err);
+}
+
+int mirror_collect(struct app *app, const struct digest *only, const struct mirror_ages *age,
+                   const struct blobs_way *way, struct blobs_collected *out, struct err *err)
+{
+	return collect(&(struct collect){app, only, NULL}, NULL, age, way, out, err);
+}
+
+int mirror_collect_objects(struct app *app, const struct digest *only,
+                           const struct mirror_ages *age, const struct blobs_way *way,
+                           struct blobs_collected *out, struct err *err)
+{
 	*out = (struct blobs_collected){0};
-	return weights_in_objects(app) ? blob_objects_collect(&job, out, err) : 0;
+	if (!weights_in_objects(app))
+		return 0;
+	return collect(&(struct collect){app, only, NULL}, app->objects, age, way, out, err);
 }
 
 /* ---- evicting ------------------------------------------------------------------------------ */
@@ -231,8 +235,8 @@ static int find_idle(struct eviction *e, struct err *err)
 	return 0;
 }
 
-/* The bytes that removing these sources would free; with none, only leftovers. */
-static int would_free(struct eviction *e, size_t first, size_t n, struct blobs_collected *out,
+/* The bytes that removing the first n sources would free, and leftovers of that age. */
+static int would_free(struct eviction *e, size_t n, int64_t loose_s, struct blobs_collected *out,
                       const struct blobs_way *each, struct err *err)
 {
 	AUTO_MAP struct map *victims = map_new();
@@ -240,10 +244,9 @@ static int would_free(struct eviction *e, size_t first, size_t n, struct blobs_c
 	struct blobs_way dry = {true, each != NULL ? each->each : NULL,
 	                        each != NULL ? each->arg : NULL};
 
-	for (size_t i = first; i < first + n; i++)
+	for (size_t i = 0; i < n; i++)
 		(void)map_set(victims, str_of(e->idle[i].of->manifest), e);
-	return blobs_collect(e->app->blobs, 0, &(struct blobs_choice){keep, NULL, &c}, &dry, out,
-	                     err);
+	return collect(&c, NULL, &(struct mirror_ages){0, loose_s}, &dry, out, err);
 }
 
 static void add(struct eviction *e, const struct blobs_collected *gone)
@@ -257,16 +260,12 @@ static void add(struct eviction *e, const struct blobs_collected *gone)
  * that a fetch may resume have an age. */
 static int drop_leftovers(struct eviction *e, int64_t min_age_s, struct err *err)
 {
-	struct blobs_way way = {0};
 	struct blobs_collected gone;
+	int r = mirror_collect(e->app, NULL, &(struct mirror_ages){0, min_age_s},
+	                       &(struct blobs_way){0}, &gone, err);
 
-	if (mirror_collect(e->app, NULL, 0, &way, &gone, err) < 0)
-		return -1;
 	add(e, &gone);
-	if (blobs_gc(e->app->blobs, min_age_s, &way, &gone, err) < 0)
-		return -1;
-	add(e, &gone);
-	return 0;
+	return r;
 }
 
 /* As many of the least recently used as hold `bytes`, if nobody else had their files. */
@@ -309,8 +308,7 @@ static int drop_sources(struct eviction *e, size_t n, struct err *err)
 	for (size_t i = 0; i < n; i++)
 		if (drop_one(e, &e->idle[e->next++], kept, err) < 0)
 			return -1;
-	if (blobs_collect(e->app->blobs, 0, &(struct blobs_choice){keep, drop_tree, &c}, e->way,
-	                  &gone, err) < 0)
+	if (collect(&c, NULL, &(struct mirror_ages){0, MIRROR_NOT_LOOSE}, e->way, &gone, err) < 0)
 		return -1;
 	atomic_fetch_add(&e->app->room->evicted_bytes, gone.bytes);
 	add(e, &gone);
@@ -330,13 +328,11 @@ static int evict(struct eviction *e, uint64_t bytes, struct err *err)
 
 static int could_free(struct eviction *e, uint64_t *bytes, struct err *err)
 {
-	struct blobs_collected named, loose;
-	struct blobs_way dry = {.dry_run = true};
+	struct blobs_collected all;
 
-	if (find_idle(e, err) < 0 || would_free(e, 0, e->n, &named, NULL, err) < 0 ||
-	    blobs_gc(e->app->blobs, 0, &dry, &loose, err) < 0)
+	if (find_idle(e, err) < 0 || would_free(e, e->n, 0, &all, NULL, err) < 0)
 		return -1;
-	*bytes = named.bytes + loose.bytes;
+	*bytes = all.bytes;
 	return 0;
 }
 
@@ -364,10 +360,10 @@ int mirror_room_trim(struct app *app, uint64_t spare, const struct blobs_way *wa
 	if (find_idle(&e, err) < 0)
 		return -1;
 	for (size_t n = victims(&e, over); n > 0; n = n < e.n ? n + 1 : 0) {
-		if (would_free(&e, 0, n, out, NULL, err) < 0)
+		if (would_free(&e, n, MIRROR_NOT_LOOSE, out, NULL, err) < 0)
 			return -1;
 		if (out->bytes >= over || n == e.n)
-			return would_free(&e, 0, n, out, way, err);
+			return would_free(&e, n, MIRROR_NOT_LOOSE, out, way, err);
 	}
 	return 0;
 }

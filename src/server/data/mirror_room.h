@@ -49,17 +49,20 @@ struct mirror_room_view {
 };
 int mirror_room_view(struct app *app, struct mirror_room_view *out, struct err *err) MUST_CHECK;
 
-/* Removes manifests that no mirror and no active job names, when they are older than that, and the
- * blobs that only they named. Fetches may run: what they rely on stays. `only`: no other than this
- * one. */
-int mirror_collect(struct app *app, const struct digest *only, int64_t min_age_s,
+/* How old what nothing names must be to go. Fetches may run: what they rely on stays. */
+struct mirror_ages {
+	int64_t manifest_s; /* manifests, and with them the blobs that only they name */
+	int64_t loose_s;    /* blobs that no manifest names, and temporary files */
+};
+#define MIRROR_NOT_LOOSE (-1) /* these are not looked for */
+
+/* Removes what no mirror and no active job names. `only`: no manifest but this one. */
+int mirror_collect(struct app *app, const struct digest *only, const struct mirror_ages *age,
                    const struct blobs_way *way, struct blobs_collected *out,
                    struct err *err) MUST_CHECK;
-
-/* The same in the object store, where --objects has one; and blobs that no manifest names, when
- * they are older than loose_age_s (< 0: they are not looked for). */
-int mirror_collect_objects(struct app *app, const struct digest *only, int64_t min_age_s,
-                           int64_t loose_age_s, const struct blobs_way *way,
+/* The same in the object store, where --objects has one. */
+int mirror_collect_objects(struct app *app, const struct digest *only,
+                           const struct mirror_ages *age, const struct blobs_way *way,
                            struct blobs_collected *out, struct err *err) MUST_CHECK;
 
 #endif

@@ -88,7 +88,8 @@ static void sweep_rows(struct app *app)
 
 static void sweep_bytes(struct app *app)
 {
-	struct blobs_collected gone = {0}, loose = {0}, over = {0}, kept = {0};
+	const struct mirror_ages age = {JANITOR_MANIFEST_S, JANITOR_TMP_S};
+	struct blobs_collected gone = {0}, over = {0}, kept = {0};
 	struct blobs_way way = {0};
 	struct objstore_swept parts;
 	struct err err = {0};
@@ -97,23 +98,21 @@ static void sweep_bytes(struct app *app)
 		log_warn("janitor: %s", err.msg);
 		err_clear(&err);
 	}
-	if (mirror_collect(app, NULL, JANITOR_MANIFEST_S, &way, &gone, &err) < 0 ||
-	    blobs_gc(app->blobs, JANITOR_TMP_S, &way, &loose, &err) < 0 ||
+	if (mirror_collect(app, NULL, &age, &way, &gone, &err) < 0 ||
 	    mirror_room_trim(app, 0, &way, &over, &err) < 0)
 		log_warn("janitor: %s", err.msg);
 	err_clear(&err);
-	if (mirror_collect_objects(app, NULL, JANITOR_MANIFEST_S, JANITOR_TMP_S, &way, &kept,
-	                           &err) < 0)
+	if (mirror_collect_objects(app, NULL, &age, &way, &kept, &err) < 0)
 		log_warn("janitor: %s", err.msg);
 	if (kept.files > 0)
 		log_info("removed unreferenced weights from the object store: files=%" PRIu64
 		         " bytes=%" PRIu64,
 		         kept.files, kept.bytes);
-	if (loose.files + gone.files + over.files > 0)
+	if (gone.files + over.files > 0)
 		mirror_room_changed(app);
-	if (loose.files + gone.files > 0)
-		log_info("removed unreferenced blobs: files=%" PRIu64 " bytes=%" PRIu64,
-		         loose.files + gone.files, loose.bytes + gone.bytes);
+	if (gone.files > 0)
+		log_info("removed unreferenced blobs: files=%" PRIu64 " bytes=%" PRIu64, gone.files,
+		         gone.bytes);
 }
 
 static void measure(struct app *app)

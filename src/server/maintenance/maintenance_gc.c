@@ -238,19 +238,16 @@ static void found_blob(void *arg, const struct blobs_item *x)
 static int collect_weights(struct gc *g, struct err *err)
 {
 	struct blobs_way way = {g->dry_run, found_blob, g};
+	/* No age: what is used is named by a row, or pinned by a fetch. */
+	const struct mirror_ages age = {0, g->min_age_s};
 	struct blobs_collected out;
 	int r;
 
-	/* No age: what is used is named by a row, or pinned by a fetch. */
-	r = mirror_collect(g->app, NULL, 0, &way, &out, err);
-	g->collected = out.bytes;
-	if (r == 0)
-		r = blobs_gc(g->app->blobs, g->min_age_s, &way, &out, err);
-	g->collected += out.bytes;
-	if (r < 0)
+	if (mirror_collect(g->app, NULL, &age, &way, &out, err) < 0)
 		return -1;
+	g->collected = out.bytes;
 	g->in_objects = true;
-	r = mirror_collect_objects(g->app, NULL, 0, g->min_age_s, &way, &out, err);
+	r = mirror_collect_objects(g->app, NULL, &age, &way, &out, err);
 	g->in_objects = false;
 	return r;
 }

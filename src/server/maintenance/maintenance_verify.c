@@ -124,8 +124,9 @@ static const char *file_of(struct affected *f, const struct digest *name, struct
 	return NULL;
 }
 
-static int drop_one(void *arg, const struct digest *name, struct err *err)
+static int drop_one(void *arg, const struct blob_entry *x, struct err *err)
 {
+	const struct digest *name = &x->d;
 	AUTO_ARENA struct arena *a = arena_new();
 	struct affected *f = arg;
 	const char *words = f->words;
@@ -141,8 +142,9 @@ static int drop_one(void *arg, const struct digest *name, struct err *err)
 	return 0;
 }
 
-static int tell_one(void *arg, const struct digest *name, struct err *err)
+static int tell_one(void *arg, const struct blob_entry *entry, struct err *err)
 {
+	const struct digest *name = &entry->d;
 	AUTO_ARENA struct arena *a = arena_new();
 	struct affected *f = arg;
 	const char *path = file_of(f, name, a, err), *source = NULL, *words, *why;
@@ -186,14 +188,14 @@ static int quarantine_blob(struct verify *v, const struct blob_size *b, struct e
 	struct maintenance_item x;
 	char hex[HASH_HEX_CAP];
 
-	if (blobs_each_manifest(v->app->blobs, drop_one, &f, err) < 0)
+	if (blobs_each(v->app->blobs, BLOBS_MANIFEST, drop_one, &f, err) < 0)
 		return -1;
 	app_crash_at("verify:before");
 	if (blobs_quarantine(v->app->blobs, &b->d, err) < 0)
 		return -1;
 	app_crash_at("verify:after");
-	if (blobs_each_manifest(v->app->blobs, drop_one, &f, err) < 0 ||
-	    blobs_each_manifest(v->app->blobs, tell_one, &f, err) < 0)
+	if (blobs_each(v->app->blobs, BLOBS_MANIFEST, drop_one, &f, err) < 0 ||
+	    blobs_each(v->app->blobs, BLOBS_MANIFEST, tell_one, &f, err) < 0)
 		return -1;
 	digest_hex(&b->d, hex);
 	x = damaged("weights blob", hex, NULL, b->size,
@@ -219,7 +221,7 @@ static int read_blob(struct verify *v, const struct blob_size *b, struct err *er
 	return quarantine_blob(v, b, err);
 }
 
-static int note_blob(void *arg, const struct digest *d, uint64_t size, struct err *err UNUSED)
+static int note_blob(void *arg, const struct blob_entry *x, struct err *err UNUSED)
 {
 	struct verify *v = arg;
 
@@ -227,8 +229,8 @@ static int note_blob(void *arg, const struct digest *d, uint64_t size, struct er
 		v->cap = MAX(v->cap * 2, (size_t)256);
 		v->blob = xrealloc(v->blob, v->cap * sizeof(*v->blob));
 	}
-	v->blob[v->n++] = (struct blob_size){*d, size};
-	maintenance_add_total(v->t, size);
+	v->blob[v->n++] = (struct blob_size){x->d, x->size};
+	maintenance_add_total(v->t, x->size);
 	return 0;
 }
 
@@ -263,8 +265,9 @@ static int quarantine_manifest(struct verify *v, struct arena *a, const struct d
 	return 0;
 }
 
-static int read_manifest(void *arg, const struct digest *name, struct err *err)
+static int read_manifest(void *arg, const struct blob_entry *x, struct err *err)
 {
+	const struct digest *name = &x->d;
 	AUTO_ARENA struct arena *a = arena_new();
 	struct verify *v = arg;
 	struct manifest m;
@@ -286,7 +289,7 @@ static int read_manifest(void *arg, const struct digest *name, struct err *err)
 
 /* ---- what the object store has ------------------------------------------------------------- */
 
-static int note_object(void *arg, const struct blob_object *x, struct err *err)
+static int note_object(void *arg, const struct blob_entry *x, struct err *err)
 {
 	struct verify *v = arg;
 
@@ -426,7 +429,7 @@ static int check_mirrors(struct verify *v, struct err *err)
 			qsort(v->object, v->n_objects, sizeof(*v->object), by_digest);
 	}
 	maintenance_doing(v->t, "weights: lists of files");
-	if (blobs_each_manifest(v->app->blobs, read_manifest, v, err) < 0 ||
+	if (blobs_each(v->app->blobs, BLOBS_MANIFEST, read_manifest, v, err) < 0 ||
 	    meta_mirrors(v->app->meta, a, NULL, &x, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
@@ -512,7 +515,7 @@ static int read_all(struct verify *v, struct err *err)
 	const struct tree_from from = weights_from(v->app);
 
 	maintenance_doing(v->t, "counting");
-	if (blobs_each(v->app->blobs, note_blob, v, err) < 0 ||
+	if (blobs_each(v->app->blobs, BLOBS_BLOB, note_blob, v, err) < 0 ||
 	    node_cache_each(v->app->node, &from, note_copy, v, err) < 0 ||
 	    maintenance_count_checkpoints(v->app, v->t, err) < 0)
 		return -1;

@@ -14,7 +14,10 @@
 #include "core/manifest.h"
 #include "base/fs.h"
 
+#include <stdatomic.h>
+
 struct blobs;
+struct objstore;  /* objstore.h */
 struct blob_pins; /* blob_pins.h */
 
 int blobs_open(struct blobs **out, const char *dir, struct err *err) MUST_CHECK; /* makes it */
@@ -48,14 +51,16 @@ int blobs_quarantine(struct blobs *b, const struct digest *d, struct err *err) M
 /* The same for a manifest: tmp/corrupt-m-<hex>. */
 int blobs_quarantine_manifest(struct blobs *b, const struct digest *name,
                               struct err *err) MUST_CHECK;
-/* Calls fn with every blob and its size, in the order of the folders. -1 of fn ends it. */
-int blobs_each(struct blobs *b,
-               int (*fn)(void *arg, const struct digest *d, uint64_t size, struct err *err),
-               void *arg, struct err *err) MUST_CHECK;
-/* The same with every manifest. */
-int blobs_each_manifest(struct blobs *b,
-                        int (*fn)(void *arg, const struct digest *name, struct err *err), void *arg,
-                        struct err *err) MUST_CHECK;
+enum blobs_kind { BLOBS_MANIFEST, BLOBS_BLOB, BLOBS_PARTIAL, BLOBS_DAMAGED };
+struct blob_entry {
+	struct digest d;
+	uint64_t size, taken; /* taken: of the disk */
+	int64_t ms;           /* when it was published */
+};
+/* Calls fn with every blob or manifest, in the order of the folders. -1 of fn ends it. */
+int blobs_each(struct blobs *b, enum blobs_kind kind,
+               int (*fn)(void *arg, const struct blob_entry *x, struct err *err), void *arg,
+               struct err *err) MUST_CHECK;
 
 /* ERR_CONFLICT when a blob is missing. The manifest and its blobs are pinned in `pins` (may be
  * NULL) from before it is looked at. */
@@ -68,7 +73,7 @@ int blobs_put_list(struct blobs *b, struct blob_pins *pins, const struct manifes
 bool blobs_pinned(struct blobs *b, const struct digest *d);
 int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *name,
                        struct manifest *m, struct err *err) MUST_CHECK; /* digest checked */
-enum blobs_kind { BLOBS_MANIFEST, BLOBS_BLOB, BLOBS_PARTIAL, BLOBS_DAMAGED };
+
 struct blobs_item {
 	enum blobs_kind kind;
 	const char *name;      /* 64 hex, or that of a temporary file */
@@ -92,21 +97,24 @@ struct blobs_choice {
 struct blobs_collected {
 	uint64_t manifests, files, bytes; /* files, bytes: of blobs and temporary files */
 };
-/* Removes manifests that were published more than min_age_s ago and are not kept, and the blobs
- * that only they named, of any age. Fetches may run meanwhile: what they have pinned stays. */
-int blobs_collect(struct blobs *b, int64_t min_age_s, const struct blobs_choice *by,
-                  const struct blobs_way *way, struct blobs_collected *out,
+struct blobs_collect {
+	struct objstore *os; /* NULL: in the folder; else there, under the pins of the folder */
+	int64_t min_age_s;   /* of a manifest that is not kept, to go */
+	int64_t loose_age_s; /* of what no manifest names; < 0: it is not looked for */
+	const struct blobs_choice *by; /* NULL: all manifests are kept */
+	const struct blobs_way *way;
+	const atomic_bool *cancel; /* may be NULL */
+};
+/* Removes manifests that are not kept, and the blobs that only they named, of any age; then blobs
+ * that no manifest names (an earlier try has left them) and temporary files. Fetches and puts may
+ * run meanwhile: what they have pinned stays. */
+int blobs_collect(struct blobs *b, const struct blobs_collect *job, struct blobs_collected *out,
                   struct err *err) MUST_CHECK;
-/* Removes blobs that no manifest names (an earlier try has left them) and temporary files, both
- * when older than max_age_s and not pinned. */
-int blobs_gc(struct blobs *b, int64_t max_age_s, const struct blobs_way *way,
-             struct blobs_collected *out, struct err *err) MUST_CHECK;
 /* Disk use of the store. Each blob counts once, however many names it has elsewhere.
  * `partial`: temporary files, but those that large files are fetched into just now. */
 struct blobs_held {
 	uint64_t files, bytes, partial;
 };
 int blobs_held(struct blobs *b, struct blobs_held *out, struct err *err) MUST_CHECK;
-int blobs_usage(struct blobs *b, uint64_t *files, uint64_t *bytes, struct err *err) MUST_CHECK;
 
 #endif

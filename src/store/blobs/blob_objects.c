@@ -4,6 +4,7 @@
 #include "store/blobs/blob_impl.h"
 #include "store/common/crew.h"
 
+#define PAGE 1000     /* of a listing */
 #define PUT_THREADS 8 /* blobs at once; large ones go in parallel parts besides */
 
 static_assert(BLOB_KEY_CAP >= BLOB_PATH_CAP, "a key is the path of a blob store");
@@ -60,6 +61,49 @@ int blob_objects_has(struct objstore *os, const char *key, uint64_t size, bool *
 	if (err->code != ERR_NOT_FOUND)
 		return -1;
 	err_clear(err);
+	return 0;
+}
+
+/* --- listing --------------------------------------------------------------------------------- */
+
+struct page {
+	struct blob_entry x[PAGE];
+	size_t n;
+	char last[OBJSTORE_KEY_MAX + 1];
+};
+
+/* Other keys are not ours. */
+static void add_to_page(void *arg, const char *key, const struct objstore_info *info)
+{
+	struct page *p = arg;
+	const char *name = strrchr(key, '/');
+	struct err no = {0};
+
+	copy_cut(p->last, sizeof(p->last), key);
+	assert(p->n < PAGE);
+	if (name != NULL && digest_parse(str_of(name + 1), &p->x[p->n].d, &no) == 0) {
+		p->x[p->n].size = p->x[p->n].taken = info->size;
+		p->x[p->n++].ms = info->modified_ms;
+	}
+}
+
+int blob_objects_each(struct objstore *os, enum blobs_kind kind,
+                      int (*fn)(void *arg, const struct blob_entry *x, struct err *err), void *arg,
+                      struct err *err)
+{
+	const char *prefix = kind == BLOBS_MANIFEST ? "manifests/" : "blobs/sha256/";
+	AUTO_FREE struct page *p = xcalloc(1, sizeof(*p));
+	bool more = true;
+
+	while (more) {
+		p->n = 0;
+		if (objstore_list(os, prefix, p->last[0] != '\0' ? p->last : NULL, PAGE,
+		                  add_to_page, p, &more, err) < 0)
+			return -1;
+		for (size_t i = 0; i < p->n; i++)
+			if (fn(arg, &p->x[i], err) < 0)
+				return -1;
+	}
 	return 0;
 }
 

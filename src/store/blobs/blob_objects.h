@@ -38,27 +38,8 @@ struct blob_objects_put {
 int blob_objects_put(const struct blob_objects_put *put, struct err *err) MUST_CHECK;
 
 /* Calls fn with every blob or manifest of the object store, in order; -1 of fn ends it. */
-struct blob_object {
-	struct digest d;
-	uint64_t size;
-	int64_t modified_ms;
-};
 int blob_objects_each(struct objstore *os, enum blobs_kind kind,
-                      int (*fn)(void *arg, const struct blob_object *x, struct err *err), void *arg,
+                      int (*fn)(void *arg, const struct blob_entry *x, struct err *err), void *arg,
                       struct err *err) MUST_CHECK;
-
-struct blob_objects_collect {
-	struct objstore *os;
-	struct blobs *here;  /* whose pins count; it may have the manifests, too, and closer */
-	int64_t min_age_s;   /* of a manifest, to go */
-	int64_t loose_age_s; /* of a blob that no manifest names; < 0: they are not looked for */
-	const struct blobs_choice *by;
-	const struct blobs_way *way;
-	const atomic_bool *cancel; /* may be NULL */
-};
-/* As blobs_collect and blobs_gc do: manifests that are not kept, and the blobs that only they
- * named; then blobs that none names. Puts may run meanwhile: what they have pinned stays. */
-int blob_objects_collect(const struct blob_objects_collect *job, struct blobs_collected *out,
-                         struct err *err) MUST_CHECK;
 
 #endif
