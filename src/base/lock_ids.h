@@ -9,7 +9,7 @@
 /* clang-format off */
 /*    constant            name                where                    what it guards */
 #define LOCK_IDS(X) \
-	X(JANITOR_TRASH,  "janitor.trash",    "server/maintenance/janitor.c",      "emptying the trash: held while files are removed") \
+	X(GC_TRASH,       "gc.trash",         "server/maintenance/maintenance_gc.c", "emptying the trash: held while files are removed") \
 	X(QUEUE_PASS,     "queue.pass",       "server/control/queue.c",        "one pass of the queue: held across the database's I/O") \
 	X(CKPTS,          "ckpts",            "server/app.h, by job",  "a checkpoint's row and its objects: held across their I/O") \
 	X(STEPS,          "steps",            "server/app.h, by job",  "a line in a job's log and the step that it announces: held across their I/O") \

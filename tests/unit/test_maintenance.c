@@ -1,5 +1,4 @@
-/* test_maintenance.c - what an administrator collects: beside a fetch, and what deleted rows left.
- */
+/* test_maintenance.c - collecting garbage: by hand, beside a fetch, and by the janitor. */
 #include "server_fixture.h"
 
 static struct maintenance_view maintenance(struct fixture *f, struct maintenance_want want)
@@ -137,8 +136,68 @@ static void maintenance_trims_the_mirror_to_its_limit(void **state)
 	assert_int_equal(blobs_in_store(f), 1);
 }
 
+static void put_upload(struct fixture *f, const char *key, int64_t created_ms)
+{
+	const struct model_upload u = {.access_key = key,
+	                               .key = key,
+	                               .team_id = f->project.team_id,
+	                               .created_ms = created_ms,
+	                               .expires_ms = created_ms + 1};
+
+	assert_ok(meta_upload_add(f->app->meta, &u, STR_LIT("sealed"), &f->err), &f->err);
+	assert_ok(objstore_put(f->app->objects, key, STR_LIT("code"), &f->err), &f->err);
+}
+
+static bool is_stored(struct fixture *f, const char *key)
+{
+	struct objstore_info info;
+	bool is = objstore_stat(f->app->objects, key, &info, &f->err) == 0;
+
+	err_clear(&f->err);
+	return is;
+}
+
+static char *make_cache(struct fixture *f, const char *id)
+{
+	char *dir = app_path(f->app, f->a, arena_printf(f->a, "cache/projects/%s", id));
+
+	assert_ok(fs_mkdirs(AT_FDCWD, dir, 0755, &f->err), &f->err);
+	return dir;
+}
+
+/* By its own ages and periods, and not what only an administrator may take. */
+static void janitor_takes_what_is_due(void **state)
+{
+	struct fixture *f = *state;
+	int64_t now = clock_wall_ms();
+	const char *deleted = make_cache(f, f->project.id), *orphan = make_cache(f, "gone123");
+	struct digest loose;
+
+	put_upload(f, "uploads/old.tgz", now - 25LL * 3600 * 1000);
+	put_upload(f, "uploads/young.tgz", now - 23LL * 3600 * 1000);
+	assert_ok(blobs_put(f->app->blobs, STR_LIT("loose"), &loose, &f->err), &f->err);
+	assert_ok(ctx_project_delete(f->app, f->admin, f->project.id, &f->err), &f->err);
+	maintenance_gc_due(f->app);
+	assert_int_equal(access(deleted, F_OK), -1);
+	assert_int_equal(access(orphan, F_OK), 0);
+	assert_false(is_stored(f, "uploads/old.tgz"));
+	assert_true(is_stored(f, "uploads/young.tgz"));
+	assert_true(blobs_has(f->app->blobs, &loose, 5));
+
+	/* the trash is emptied each time, the rest waits for its turn */
+	put_upload(f, "uploads/older.tgz", now - 26LL * 3600 * 1000);
+	assert_ok(ctx_project_upsert(f->app, f->admin, f->a, NULL, "next", &f->project, &f->err),
+	          &f->err);
+	deleted = make_cache(f, f->project.id);
+	assert_ok(ctx_project_delete(f->app, f->admin, f->project.id, &f->err), &f->err);
+	maintenance_gc_due(f->app);
+	assert_int_equal(access(deleted, F_OK), -1);
+	assert_true(is_stored(f, "uploads/older.tgz"));
+}
+
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(maintenance_collects_beside_a_fetch_and_what_was_deleted),
 	FIXTURE_TEST(maintenance_trims_the_mirror_to_its_limit),
+	FIXTURE_TEST(janitor_takes_what_is_due),
 };
 UNIT_MAIN(tests)

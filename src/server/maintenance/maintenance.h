@@ -36,6 +36,7 @@ void maintenance_found(struct maintenance_task *t,
 /* maintenance_gc.c: never what a running or waiting job needs, nor what lies in a project's cache.
  */
 int maintenance_gc(struct app *app, struct maintenance_task *t, struct err *err) MUST_CHECK;
+void maintenance_gc_due(struct app *app); /* what it is time for: the janitor's */
 /* maintenance_verify.c: mirrored weights, copies of them on the node, complete checkpoints. */
 int maintenance_verify(struct app *app, struct maintenance_task *t, struct err *err) MUST_CHECK;
 

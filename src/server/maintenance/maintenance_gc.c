@@ -1,28 +1,51 @@
 /*
- * maintenance_gc.c - `stoker cache gc`: what the janitor removes in its own time, now and by name;
- * and caches whose project is gone, which it leaves alone. Looking and removing go the same way, so
- * that what is shown is what goes.
+ * maintenance_gc.c - collecting garbage: one table of what is garbage, for `stoker cache gc`, which
+ * takes all of it and names each thing, and for the janitor, which takes most of it in its own time
+ * and counts. Looking and removing go the same way, so that what is shown is what goes.
  */
+#include "base/units.h"
 #include "server/api/ctx.h"
-#include "server/maintenance/janitor.h"
 #include "server/maintenance/maintenance.h"
 #include "server/data/mirror_room.h"
 #include "server/data/weights.h"
 
 #include <dirent.h>
 
+#define HOUR_S 3600LL
+#define DAY_S (24 * HOUR_S)
+#define PARTS_S DAY_S       /* an upload in parts that may still go on is left alone by all */
 #define TRASH_PASSES_MAX 50 /* of a thousand rows each */
 #define KEYS_A_PAGE 1000
 #define WORDS_MAX 600
 
 struct gc {
 	struct app *app;
-	struct maintenance_task *t;
+	struct maintenance_task *t; /* NULL: the janitor */
 	bool dry_run;
-	int64_t min_age_s;
+	bool quiet;         /* what is removed was told of before, as something else */
+	int64_t age_s;      /* of what may go, but for what its rows alone decide about */
 	uint64_t collected; /* bytes of blobs that nothing names */
 	bool in_objects;    /* what is found is in the object store */
+	uint64_t found, bytes;
 };
+
+static bool is_over(const struct gc *g)
+{
+	return g->t != NULL ? maintenance_is_over(g->t) : atomic_load(&g->app->stopping);
+}
+
+static int go_on(const struct gc *g, struct err *err)
+{
+	return is_over(g) ? err_set(err, ERR_CANCELED, "stopped") : 0;
+}
+
+static void found(struct gc *g, const struct maintenance_item *x)
+{
+	g->found++;
+	g->bytes += x->bytes;
+	if (g->t != NULL && !g->quiet)
+		maintenance_found(g->t, x);
+}
 
 /* ---- what deleted rows left ---------------------------------------------------------------- */
 
@@ -40,25 +63,39 @@ static void add_object(void *arg, const char *key, const struct objstore_info *i
 	s->last = arena_cstr(s->a, key);
 }
 
-static uint64_t bytes_of_objects(struct gc *g, struct arena *a, const char *prefix)
+static uint64_t bytes_of_objects(struct gc *g, struct arena *a, const char *folder UNUSED,
+                                 const char *prefix)
 {
 	struct sum s = {.a = a};
 	struct err ignored = {0};
 	bool more = true;
 
-	while (more && !maintenance_is_over(g->t))
+	while (more && !is_over(g))
 		if (objstore_list(g->app->objects, prefix, s.last, KEYS_A_PAGE, add_object, &s,
 		                  &more, &ignored) < 0)
 			break; /* a size is a convenience */
 	return s.bytes;
 }
 
-static uint64_t bytes_of_object(struct gc *g, struct arena *a UNUSED, const char *key)
+static int remove_objects(struct gc *g, struct arena *a UNUSED, const char *folder UNUSED,
+                          const char *prefix, struct err *err)
+{
+	return objstore_del_below(g->app->objects, prefix, NULL, &g->app->stopping, err);
+}
+
+static uint64_t bytes_of_object(struct gc *g, struct arena *a UNUSED, const char *folder UNUSED,
+                                const char *key)
 {
 	struct objstore_info info = {0};
 	struct err ignored = {0};
 
 	return objstore_stat(g->app->objects, key, &info, &ignored) == 0 ? info.size : 0;
+}
+
+static int remove_object(struct gc *g, struct arena *a UNUSED, const char *folder UNUSED,
+                         const char *key, struct err *err)
+{
+	return objstore_del(g->app->objects, key, err);
 }
 
 static uint64_t bytes_below(struct gc *g, struct arena *a, const char *folder, const char *what)
@@ -75,84 +112,96 @@ static uint64_t bytes_below(struct gc *g, struct arena *a, const char *folder, c
 	return usage_walk(path, 1, NULL, NULL, NULL, &total, &ignored) == 0 ? total.bytes : 0;
 }
 
-static uint64_t bytes_of_cache(struct gc *g, struct arena *a, const char *what)
+static int remove_below(struct gc *g, struct arena *a, const char *folder, const char *what,
+                        struct err *err)
 {
-	return bytes_below(g, a, "cache", what);
+	return fs_remove_tree(AT_FDCWD, app_path(g->app, a, arena_printf(a, "%s/%s", folder, what)),
+	                      err);
 }
 
-static uint64_t bytes_of_log(struct gc *g, struct arena *a, const char *what)
+static int remove_log(struct gc *g, struct arena *a UNUSED, const char *folder UNUSED,
+                      const char *what, struct err *err)
 {
-	return bytes_below(g, a, "logs", what);
+	return joblogs_delete(g->app->logs, what, err);
 }
 
-static uint64_t bytes_of_summary(struct gc *g, struct arena *a, const char *what)
-{
-	return bytes_below(g, a, "cache-summaries", what);
-}
-
-static const struct {
-	const char *trash; /* meta_trash.kind */
-	const char *kind;
-	uint64_t (*bytes)(struct gc *g, struct arena *a, const char *what);
+static const struct deleted {
+	const char *trash;  /* meta_trash.kind */
+	const char *kind;   /* for people */
+	const char *folder; /* of the data folder; NULL: it is in the object store */
+	uint64_t (*bytes)(struct gc *g, struct arena *a, const char *folder, const char *what);
+	int (*remove)(struct gc *g, struct arena *a, const char *folder, const char *what,
+	              struct err *err);
 } deleted[] = {
-	{"objects", "deleted objects", bytes_of_objects},
-	{"object", "deleted object", bytes_of_object},
-	{"log", "deleted log", bytes_of_log},
-	{"cache", "deleted cache", bytes_of_cache},
-	{"summary", "deleted summary", bytes_of_summary},
+	{"objects", "deleted objects", NULL, bytes_of_objects, remove_objects},
+	{"object", "deleted object", NULL, bytes_of_object, remove_object},
+	{"log", "deleted log", "logs", bytes_below, remove_log},
+	{"cache", "deleted cache", "cache", bytes_below, remove_below},
+	{"summary", "deleted summary", "cache-summaries", bytes_below, remove_below},
 };
 
-static bool still_there(const struct meta_trash *t, size_t n, int64_t id)
+static const struct deleted *deleted_of(const struct meta_trash *t)
 {
-	for (size_t i = 0; i < n; i++)
-		if (t[i].id == id)
-			return true;
-	return false;
+	for (size_t i = 0; i < COUNT(deleted); i++)
+		if (strcmp(deleted[i].trash, t->kind) == 0)
+			return &deleted[i];
+	return NULL; /* of another version of the server: that one knows how */
 }
 
-static void measure(struct gc *g, struct arena *a, const struct meta_trash *t, size_t n,
-                    struct maintenance_item *x)
+/* A thing that cannot be removed stays in the trash, and holds up no other. */
+static void empty_one(struct gc *g, struct arena *a, const struct meta_trash *t)
 {
-	for (size_t i = 0; i < n; i++) {
-		x[i] = (struct maintenance_item){.kind = t[i].kind, .name = t[i].what};
-		for (size_t k = 0; k < COUNT(deleted); k++) {
-			if (strcmp(deleted[k].trash, t[i].kind) != 0)
-				continue;
-			x[i].kind = deleted[k].kind;
-			x[i].bytes = deleted[k].bytes(g, a, t[i].what);
-		}
-	}
+	const struct deleted *d = deleted_of(t);
+	struct maintenance_item x = {.name = t->what};
+	struct err err = {0};
+
+	if (d == NULL)
+		return;
+	x.kind = d->kind;
+	if (g->t != NULL && !g->quiet) /* who only counts does not pay for sizes */
+		x.bytes = d->bytes(g, a, d->folder, t->what);
+	if (!g->dry_run && (d->remove(g, a, d->folder, t->what, &err) < 0 ||
+	                    meta_trash_done(g->app->meta, t->id, &err) < 0))
+		log_warn("trash: %s %s: %s", t->kind, t->what, err.msg);
+	else
+		found(g, &x);
 }
 
-/* Rows come a thousand at a time; what could not be removed stays and ends it. */
-static int take_trash(struct gc *g, struct err *err)
+/* Rows come a thousand at a time; when none of them could be removed it ends. */
+static int empty_trash(struct gc *g, struct err *err)
 {
+	uint64_t before = g->found;
+
 	for (int pass = 0; pass < TRASH_PASSES_MAX; pass++) {
 		AUTO_ARENA struct arena *a = arena_new();
-		struct meta_trash *t = NULL, *left = NULL;
-		struct maintenance_item *x;
-		size_t n = 0, n_left = 0, gone = 0;
+		struct meta_trash *t = NULL;
+		size_t n = 0;
 
-		if (maintenance_go_on(g->t, err) < 0 ||
-		    meta_trash(g->app->meta, a, &t, &n, err) < 0)
+		if (meta_trash(g->app->meta, a, &t, &n, err) < 0)
 			return -1;
-		x = ARENA_ARRAY(a, struct maintenance_item, n + 1);
-		measure(g, a, t, n, x);
-		if (!g->dry_run) {
-			janitor_trash(g->app);
-			if (meta_trash(g->app->meta, a, &left, &n_left, err) < 0)
-				return -1;
-		}
 		for (size_t i = 0; i < n; i++) {
-			if (still_there(left, n_left, t[i].id))
-				continue;
-			maintenance_found(g->t, &x[i]);
-			gone++;
+			if (go_on(g, err) < 0)
+				return -1;
+			empty_one(g, a, &t[i]);
 		}
-		if (g->dry_run || gone == 0 || n_left == 0)
+		if (g->dry_run || g->found == before)
 			return 0;
+		before = g->found;
 	}
 	return 0;
+}
+
+static int take_trash(struct gc *g, struct err *err)
+{
+	static struct lock one = LOCK_INIT(LOCK_GC_TRASH); /* who removes is alone */
+	int r;
+
+	if (g->dry_run)
+		return empty_trash(g, err);
+	lock_take(&one);
+	r = empty_trash(g, err);
+	lock_give(&one);
+	return r;
 }
 
 /* ---- weights ------------------------------------------------------------------------------- */
@@ -166,7 +215,7 @@ static int tree_used(struct gc *g, const struct node_tree *t, const char *hex, b
 		return 0;
 	if (!t->built)
 		return meta_manifest_used(g->app->meta, hex, used, err);
-	*used = t->used_ms > clock_wall_ms() - g->min_age_s * 1000;
+	*used = t->used_ms > clock_wall_ms() - g->age_s * 1000;
 	return 0;
 }
 
@@ -177,7 +226,7 @@ static int drop_tree(void *arg, const struct node_tree *t, struct err *err)
 	bool used = true;
 
 	digest_hex(&t->manifest, hex);
-	if (maintenance_go_on(g->t, err) < 0 || tree_used(g, t, hex, &used, err) < 0)
+	if (go_on(g, err) < 0 || tree_used(g, t, hex, &used, err) < 0)
 		return -1;
 	if (used)
 		return 0;
@@ -187,15 +236,14 @@ static int drop_tree(void *arg, const struct node_tree *t, struct err *err)
 		err_clear(err); /* asked for just now */
 		return 0;
 	}
-	maintenance_found(g->t,
-	                  &(struct maintenance_item){
-				  .kind = t->built ? "Python environment" : "node copy",
-				  .name = hex,
-				  .words = t->built ? "not used recently"
-	                                            : "no mirror or job refers to these weights",
-				  .bytes = t->alone,
-				  .used_ms = t->used_ms,
-			  });
+	found(g, &(struct maintenance_item){
+			 .kind = t->built ? "Python environment" : "node copy",
+			 .name = hex,
+			 .words = t->built ? "not used recently"
+	                                   : "no mirror or job refers to these weights",
+			 .bytes = t->alone,
+			 .used_ms = t->used_ms,
+		 });
 	return 0;
 }
 
@@ -226,26 +274,29 @@ static void found_blob(void *arg, const struct blobs_item *x)
 	if (g->in_objects)
 		(void)snprintf(more + strlen(more), sizeof(more) - strlen(more),
 		               "; in the object store");
-	maintenance_found(g->t, &(struct maintenance_item){
-					.kind = words[x->kind].kind,
-					.name = x->name,
-					.words = more,
-					.bytes = x->bytes,
-					.used_ms = x->ms,
-				});
+	found(g, &(struct maintenance_item){
+			 .kind = words[x->kind].kind,
+			 .name = x->name,
+			 .words = more,
+			 .bytes = x->bytes,
+			 .used_ms = x->ms,
+		 });
 }
 
 static int collect_weights(struct gc *g, struct err *err)
 {
 	struct blobs_way way = {g->dry_run, found_blob, g};
-	/* No age: what is used is named by a row, or pinned by a fetch. */
-	const struct mirror_ages age = {0, g->min_age_s};
+	/* What is used is named by a row, or pinned by a fetch. The janitor leaves the others some
+	 * time all the same: they may be asked for again. */
+	const struct mirror_ages age = {g->t != NULL ? 0 : HOUR_S, g->age_s};
 	struct blobs_collected out;
 	int r;
 
 	if (mirror_collect(g->app, NULL, &age, &way, &out, err) < 0)
 		return -1;
 	g->collected = out.bytes;
+	if (!g->dry_run && out.files > 0)
+		mirror_room_changed(g->app);
 	g->in_objects = true;
 	r = mirror_collect_objects(g->app, NULL, &age, &way, &out, err);
 	g->in_objects = false;
@@ -259,13 +310,13 @@ static void found_evicted(void *arg, const struct blobs_item *x)
 
 	FMT(words, "with %.*s; least recently used, and the mirror is over its limit",
 	    WORDS_MAX / 2, x->largest != NULL ? x->largest : "no files");
-	maintenance_found(g->t, &(struct maintenance_item){
-					.kind = "weights over the limit",
-					.name = x->name,
-					.words = words,
-					.bytes = x->bytes,
-					.used_ms = x->ms,
-				});
+	found(g, &(struct maintenance_item){
+			 .kind = "weights over the limit",
+			 .name = x->name,
+			 .words = words,
+			 .bytes = x->bytes,
+			 .used_ms = x->ms,
+		 });
 }
 
 static int trim_weights(struct gc *g, struct err *err)
@@ -275,38 +326,40 @@ static int trim_weights(struct gc *g, struct err *err)
 
 	if (mirror_room_trim(g->app, g->dry_run ? g->collected : 0, &way, &out, err) < 0)
 		return -1;
-	if (!g->dry_run)
+	if (!g->dry_run && out.files > 0)
 		mirror_room_changed(g->app);
 	return 0;
 }
 
 /* ---- uploads ------------------------------------------------------------------------------- */
 
+/* Their keys go by the trash, so that none is lost. */
 static int drop_uploads(struct gc *g, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	int64_t before_ms = clock_wall_ms() - g->min_age_s * 1000;
+	int64_t before_ms = clock_wall_ms() - g->age_s * 1000;
 	struct model_upload *u = NULL;
+	struct gc trash = *g;
 	uint64_t swept = 0;
 	size_t n = 0;
 
 	if (meta_uploads_unused(g->app->meta, a, before_ms, &u, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
-		maintenance_found(g->t, &(struct maintenance_item){
-						.kind = "upload",
-						.name = u[i].key,
-						.words = "no job refers to it",
-						.bytes = bytes_of_object(g, a, u[i].key),
-						.used_ms = u[i].created_ms,
-					});
+		found(g, &(struct maintenance_item){
+				 .kind = "upload",
+				 .name = u[i].key,
+				 .words = "no job refers to it",
+				 .bytes = bytes_of_object(g, a, NULL, u[i].key),
+				 .used_ms = u[i].created_ms,
+			 });
 	if (g->dry_run || n == 0)
 		return 0;
 	if (meta_uploads_sweep(g->app->meta, before_ms, &swept, err) < 0)
 		return -1;
 	app_crash_at("gc:uploads");
-	janitor_trash(g->app);
-	return 0;
+	trash.quiet = true;
+	return take_trash(&trash, err);
 }
 
 static int drop_parts(struct gc *g, struct err *err)
@@ -314,15 +367,14 @@ static int drop_parts(struct gc *g, struct err *err)
 	struct objstore_swept s;
 	char name[60];
 
-	if (objstore_sweep(g->app->objects, MAX(g->min_age_s, (int64_t)JANITOR_PARTS_S), g->dry_run,
-	                   &s, err) < 0)
+	if (objstore_sweep(g->app->objects, MAX(g->age_s, PARTS_S), g->dry_run, &s, err) < 0)
 		return -1;
 	(void)snprintf(name, sizeof(name), "%" PRIu64 " in parts", s.uploads);
 	if (s.uploads > 0)
-		maintenance_found(g->t, &(struct maintenance_item){.kind = "unfinished uploads",
-		                                                   .name = name,
-		                                                   .words = "never continued",
-		                                                   .bytes = s.bytes});
+		found(g, &(struct maintenance_item){.kind = "unfinished uploads",
+		                                    .name = name,
+		                                    .words = "never continued",
+		                                    .bytes = s.bytes});
 	return 0;
 }
 
@@ -377,17 +429,17 @@ static int drop_cache(struct gc *g, struct arena *a, const char *what, struct er
 	if (usage_walk(dir, 1, note_time, &times, &g->app->stopping, &total, err) < 0)
 		return -1;
 	used_ms = MAX(st.st_mtim.tv_sec * 1000, times.ns[0] / 1000000);
-	if (used_ms > clock_wall_ms() - g->min_age_s * 1000)
+	if (used_ms > clock_wall_ms() - g->age_s * 1000)
 		return 0;
 	if (!g->dry_run && fs_remove_tree(AT_FDCWD, dir, err) < 0)
 		return -1;
-	maintenance_found(g->t, &(struct maintenance_item){
-					.kind = "orphaned cache",
-					.name = what,
-					.words = "its project or team was deleted",
-					.bytes = total.bytes,
-					.used_ms = used_ms,
-				});
+	found(g, &(struct maintenance_item){
+			 .kind = "orphaned cache",
+			 .name = what,
+			 .words = "its project or team was deleted",
+			 .bytes = total.bytes,
+			 .used_ms = used_ms,
+		 });
 	return 0;
 }
 
@@ -417,7 +469,7 @@ static int drop_caches_of(struct gc *g, bool project, struct err *err)
 
 		if (!is_id(e->d_name) || in_trash(t, n, what))
 			continue;
-		r = maintenance_go_on(g->t, err);
+		r = go_on(g, err);
 		if (r == 0)
 			r = has_owner(g, a, project, e->d_name, &owned, err);
 		if (r == 0 && !owned)
@@ -434,27 +486,53 @@ static int drop_caches(struct gc *g, struct err *err)
 
 /* ---- all of it ----------------------------------------------------------------------------- */
 
+/* clang-format off */
+static const struct garbage {
+	const char *name;
+	int (*take)(struct gc *g, struct err *err);
+	int64_t every_ms, age_s; /* of the janitor; every_ms < 0: only by hand */
+} garbage[] = {
+	{"deleted data",                         take_trash,       0,             0}, /* before what adds to it */
+	{"weights and environments on the node", drop_trees,      -1,             0},
+	{"weights without references",           collect_weights,  HOUR_S * 1000, 7 * DAY_S},
+	{"weights over the mirror's limit",      trim_weights,     HOUR_S * 1000, 0},
+	{"uploads",                              drop_uploads,     600 * 1000,    DAY_S},
+	{"unfinished uploads",                   drop_parts,       HOUR_S * 1000, PARTS_S},
+	{"caches without an owner",              drop_caches,     -1,             0},
+};
+/* clang-format on */
+
 int maintenance_gc(struct app *app, struct maintenance_task *t, struct err *err)
 {
-	static const struct {
-		const char *doing;
-		int (*run)(struct gc *g, struct err *err);
-	} steps[] = {
-		{"deleted data", take_trash}, /* before what adds to it */
-		{"weights and environments on the node", drop_trees},
-		{"weights without references", collect_weights},
-		{"weights over the mirror's limit", trim_weights},
-		{"uploads", drop_uploads},
-		{"unfinished uploads", drop_parts},
-		{"caches without an owner", drop_caches},
-	};
 	const struct maintenance_want *want = maintenance_want_of(t);
-	struct gc g = {.app = app, .t = t, .dry_run = want->dry_run, .min_age_s = want->min_age_s};
+	struct gc g = {.app = app, .t = t, .dry_run = want->dry_run, .age_s = want->min_age_s};
 
-	for (size_t i = 0; i < COUNT(steps); i++) {
-		maintenance_doing(t, "%s", steps[i].doing);
-		if (maintenance_go_on(t, err) < 0 || steps[i].run(&g, err) < 0)
-			return err_wrap(err, "%s", steps[i].doing);
+	for (size_t i = 0; i < COUNT(garbage); i++) {
+		maintenance_doing(t, "%s", garbage[i].name);
+		if (go_on(&g, err) < 0 || garbage[i].take(&g, err) < 0)
+			return err_wrap(err, "%s", garbage[i].name);
 	}
 	return 0;
+}
+
+void maintenance_gc_due(struct app *app)
+{
+	static int64_t due[COUNT(garbage)]; /* the janitor is one thread */
+	int64_t now = clock_mono_ms();
+
+	for (size_t i = 0; i < COUNT(garbage); i++) {
+		struct gc g = {.app = app, .age_s = garbage[i].age_s};
+		char bytes[UNITS_CAP];
+		struct err err = {0};
+
+		if (garbage[i].every_ms < 0 || now < due[i] || is_over(&g))
+			continue;
+		due[i] = now + garbage[i].every_ms;
+		if (garbage[i].take(&g, &err) < 0 && !is_over(&g))
+			log_warn("janitor: %s: %s", garbage[i].name, err.msg);
+		if (g.found > 0)
+			log_info("janitor: removed %s: things=%" PRIu64 "%s%s", garbage[i].name,
+			         g.found, g.bytes > 0 ? " size=" : "",
+			         g.bytes > 0 ? units_show_bytes(g.bytes, bytes) : "");
+	}
 }
