@@ -98,7 +98,7 @@
 	X(SANDBOX_UNAVAILABLE,  UNSUPPORTED, "sandbox_unavailable",    "The sandbox that --sandbox names does not work on this machine, or cannot run jobs without an image. The message says why.") \
 	X(SANDBOX_FAILED,       UNAVAILABLE, "sandbox_failed",         "The sandbox of the job could not be started; the message says why. A weaker one is never used instead.") \
 	X(STANDBY,              UNAVAILABLE, "standby",                "This server is a standby: another one leads, and the message names its address if it is known. Ask that one. A standby leads by itself within seconds when the leader is gone.") \
-	X(DATABASE_UNAVAILABLE, UNAVAILABLE, "database_unavailable",   "The database cannot be reached or is restarting, and nothing was changed. Jobs go on running; try again later.") \
+	X(DATABASE_UNAVAILABLE, UNAVAILABLE, "database_unavailable",   "The database cannot be reached, is restarting or is read-only, and nothing was changed. Jobs go on running; try again later.") \
 	X(DATABASE_UNCERTAIN,   UNAVAILABLE, "database_uncertain",     "The database was lost while it stored a change, and could not be asked since. Look whether the change was made before you repeat it.") \
 	X(DATABASE_CONFLICT,    BUSY,        "database_conflict",      "Another session changed the same rows at the same time, and nothing was changed. Try again.") \
 	X(DATABASE_NEWER,       CONFLICT,    "database_newer",         "A newer Stoker has migrated the database. Start that version, or restore a backup.") \

@@ -302,8 +302,11 @@ static void give_back(struct db_tx *tx)
 	lock_give(&db->read_lock);
 }
 
-static void note_answer(struct db *db, enum db_mode mode, bool away)
+/* why: NULL while it answers. */
+static void note_answer(struct db *db, enum db_mode mode, const char *why)
 {
+	bool away = why != NULL;
+
 	if (away == atomic_load(&db->away[mode]))
 		return;
 	lock_take(&db->read_lock);
@@ -311,7 +314,7 @@ static void note_answer(struct db *db, enum db_mode mode, bool away)
 	away = atomic_load(&db->away[DB_READ]) || atomic_load(&db->away[DB_WRITE]);
 	if (outage_note(&db->outage, away, clock_wall_ms())) {
 		if (away)
-			log_warn("the database does not answer; jobs go on running");
+			log_warn("the database does not answer; jobs go on running: %s", why);
 		else
 			log_info("the database answers again: away_ms=%" PRId64,
 			         db->outage.last_ms);
@@ -333,13 +336,13 @@ int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err
 	tx->mode = mode;
 	tx->conn = take(db, mode);
 	if (db->ops->begin(tx->conn, mode, err) < 0) {
-		note_answer(db, mode, err->id == ERR_DATABASE_UNAVAILABLE);
+		note_answer(db, mode, err->id == ERR_DATABASE_UNAVAILABLE ? err->msg : NULL);
 		if (err->id == ERR_DATABASE_IN_USE)
 			note_deposed(db);
 		give_back(tx);
 		return -1;
 	}
-	note_answer(db, mode, false);
+	note_answer(db, mode, NULL);
 	return 0;
 }
 

@@ -91,7 +91,6 @@ static enum err_code class_of(const char *state)
 		{"57P0", ERR_DATABASE_UNAVAILABLE},  /* shut down, crashed, starting */
 		{"57014", ERR_DATABASE_UNAVAILABLE}, /* canceled: it took too long */
 		{"25P03", ERR_DATABASE_UNAVAILABLE}, /* idle in a transaction for too long */
-		{"25006", ERR_DATABASE_UNAVAILABLE}, /* read-only: a replica, or one that was one */
 		{"55P03", ERR_DATABASE_UNAVAILABLE}, /* a lock was not to be had in time */
 		{"40001", ERR_DATABASE_CONFLICT},    /* serialization failure */
 		{"40P01", ERR_DATABASE_CONFLICT},    /* deadlock */
@@ -133,6 +132,16 @@ static int lost(struct conn *c, const char *why, struct err *err)
 	return -1;
 }
 
+/* It takes no writes: a replica, which may be the leader soon, or one that was told so. */
+static bool is_read_only(const struct conn *c, const char *state)
+{
+	const char *replica = PQparameterStatus(c->pg, "in_hot_standby"); /* NULL: before 14 */
+
+	if (state != NULL && strcmp(state, "0A000") == 0) /* to write, asked of a replica */
+		return replica == NULL || strcmp(replica, "on") == 0;
+	return state != NULL && strcmp(state, "25006") == 0;
+}
+
 static int fail(struct conn *c, const PGresult *res, const char *sql, struct err *err)
 {
 	const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
@@ -141,6 +150,12 @@ static int fail(struct conn *c, const PGresult *res, const char *sql, struct err
 
 	if (PQstatus(c->pg) != CONNECTION_OK && code != ERR_DATABASE_CONFLICT)
 		return lost(c, text != NULL ? text : PQerrorMessage(c->pg), err);
+	if (is_read_only(c, state))
+		return err_set(err, ERR_DATABASE_UNAVAILABLE,
+		               "the database %.100s at %.100s:%.10s is read-only: it is a replica, "
+		               "or default_transaction_read_only is on there. Promote it or turn "
+		               "that off, or let --database name the one that takes writes",
+		               PQdb(c->pg), PQhost(c->pg), PQport(c->pg));
 	if (code == ERR_NO_SPACE)
 		return err_set(err, code,
 		               "the disk of the database is full: nothing was changed; make room"

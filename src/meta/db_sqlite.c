@@ -119,12 +119,21 @@ static int fail(struct conn *c, int rc, const char *sql, struct err *err)
 	case SQLITE_NOTADB:
 		code = ERR_CORRUPT;
 		break;
+	case SQLITE_READONLY:
+		code = ERR_DENIED;
+		break;
 	case SQLITE_TOOBIG:
 		code = ERR_TOO_BIG;
 		break;
 	default:
 		break;
 	}
+	if (c->db != NULL && sqlite3_system_errno(c->db) == EROFS)
+		return err_set(err, ERR_DENIED,
+		               "the disk of the database %.300s has become read-only: nothing was "
+		               "changed. Look with `dmesg` why, mount it to be written, and start "
+		               "the server again",
+		               sqlite3_db_filename(c->db, "main"));
 	return err_set(err, code, "database: %s (%.60s)", sqlite3_errmsg(c->db), sql);
 }
 

@@ -40,6 +40,26 @@ static const char *existing(struct arena *a, const char *path)
 	return at[0] != '\0' ? at : "/";
 }
 
+/* Before anything is made in or beside it. */
+static int may_write(const char *path, struct err *err)
+{
+	if (access(path, W_OK) == 0)
+		return 0;
+	if (errno == ENOENT)
+		return err_set(err, ERR_NOT_FOUND, "%s does not exist: create it first", path);
+	if (errno == EROFS)
+		return err_set(
+			err, ERR_DENIED,
+			"%s is on a file system that is read-only. Look with `dmesg` whether "
+			"its disk has failed, and mount it to be written: `mount -o "
+			"remount,rw`",
+			path);
+	return err_errno(err, errno,
+	                 "%s is not writable by this user. If another user restored a "
+	                 "backup, chown the whole folder",
+	                 path);
+}
+
 static int make_folder(struct app *app, struct err *err)
 {
 	struct arena *a = app->arena;
@@ -56,6 +76,8 @@ static int make_folder(struct app *app, struct err *err)
 	if (realpath(app->set.data, real) == NULL)
 		return err_errno(err, errno, "--data %s", app->set.data);
 	app->data = arena_cstr(a, real);
+	if (may_write(app->data, err) < 0)
+		return err_wrap(err, "--data");
 	if (chmod(app->data, 0700) < 0) /* secrets and everybody's code lie here */
 		return err_errno(err, errno, "--data %s: chmod 0700", app->data);
 	if (fs_free_bytes(app->data, &free_bytes, &total, err) < 0)
@@ -261,12 +283,15 @@ int start_hold(const char *lock, const char *database, int *fd, struct err *err)
 static int open_file(struct app *app, const char *file, struct err *err)
 {
 	bool first = access(file, F_OK) != 0;
+	char *folder = arena_cstr(app->arena, file), *slash = strrchr(folder, '/');
 
-	if (!first && access(file, W_OK) < 0)
-		return err_errno(err, errno,
-		                 "%s is not writable by this user. If another user restored a "
-		                 "backup, chown the whole folder",
-		                 file);
+	if (slash != NULL && slash != folder)
+		*slash = '\0';
+	if ((!first && may_write(file, err) < 0) || may_write(slash == NULL     ? "."
+	                                                      : slash == folder ? "/"
+	                                                                        : folder,
+	                                                      err) < 0)
+		return -1; /* its log is written beside it */
 	if (load_key(app, first, err) < 0 || start_hold(file, file, &app->database_fd, err) < 0)
 		return -1;
 	return meta_open(&app->meta, arena_printf(app->arena, "sqlite:%s", file), err);
