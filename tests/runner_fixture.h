@@ -230,7 +230,15 @@ static int op_image(void *of, const struct principal *principal UNUSED, struct a
 	return 0;
 }
 
+static int op_speaks(void *of UNUSED, const struct principal *principal UNUSED,
+                     struct arena *a UNUSED, int64_t version, struct err *err UNUSED)
+{
+	assert_int_equal(version, WIRE_VERSION);
+	return 0;
+}
+
 static const struct face_ops place_ops = {
+	.runner_speaks = op_speaks,
 	.runner_claim = op_claim,
 	.runner_heartbeat = op_heartbeat,
 	.runner_desired = op_desired,

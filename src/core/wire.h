@@ -15,6 +15,10 @@
 /* Exit code of `stoker runner --sweep`: not all is in the store yet, ask again. */
 #define WIRE_SWEEP_AGAIN 75
 
+/* What both say by the rest of this file. It is raised when a runner that knows only the last one
+ * could not run what a claim is answered with; fields that may be absent do not raise it. */
+#define WIRE_VERSION 1
+
 /* <attempt folder>/launch.json, mode 0600: all that a runner gets when it is started. */
 struct wire_start {
 	const char *server;  /* base URL */

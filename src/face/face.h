@@ -310,6 +310,9 @@ struct face_ops {
 	                        const char *id, struct maintenance_view *out, struct err *err);
 
 	/* runners: `who` names attempt and node */
+	/* Before the claim. Of another WIRE_VERSION: its job ends, and says why. */
+	int (*runner_speaks)(void *of, const struct principal *principal, struct arena *a,
+	                     int64_t version, struct err *err);
 	int (*runner_claim)(void *of, const struct principal *principal, struct arena *a,
 	                    const char *nonce, struct wire_launch *out, struct err *err);
 	int (*runner_heartbeat)(void *of, const struct principal *principal,

@@ -13,6 +13,7 @@
 #define DESIRED_MAX_MS 30000
 #define LOG_DONE_MS 10000
 #define NONCE_MIN 8
+#define WIRE_FIRST 1 /* which said no version yet */
 
 static int empty(struct request *rq, struct err *err)
 {
@@ -48,7 +49,9 @@ static int claim(struct request *rq, struct err *err)
 	if (strlen(nonce) < NONCE_MIN)
 		return err_set(err, ERR_INVALID, "nonce: a text of at least %d characters",
 		               NONCE_MIN);
-	if (ctx->ops->runner_claim(ctx->of, face_principal(rq), rq->arena, nonce, &launch, err) < 0)
+	if (ctx->ops->runner_speaks(ctx->of, face_principal(rq), rq->arena,
+	                            doc_int(doc_get(d, "wire"), WIRE_FIRST), err) < 0 ||
+	    ctx->ops->runner_claim(ctx->of, face_principal(rq), rq->arena, nonce, &launch, err) < 0)
 		return -1;
 	wire_launch_write(&launch, &out);
 	if (buf_check(&out, "the launch", err) < 0)

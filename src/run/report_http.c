@@ -10,6 +10,8 @@
 #include "io/url.h"
 
 #define NONCE_LEN 24
+#define TEXT_OF(x) TEXT_OF_(x)
+#define TEXT_OF_(x) #x
 #define CLAIM_MAX ((size_t)64 << 20)
 
 void report_wait_locked(struct report *r, int64_t ms)
@@ -213,7 +215,7 @@ int report_claim(struct report *r, struct arena *a, struct wire_launch *out, str
 	int tries = 0;
 
 	seal_id(nonce, NONCE_LEN);
-	body = xasprintf("{\"nonce\":\"%s\"}", nonce);
+	body = xasprintf("{\"nonce\":\"%s\",\"wire\":" TEXT_OF(WIRE_VERSION) "}", nonce);
 	for (;;) {
 		AUTO_HTTP_REPLY struct http_reply reply = {0};
 		struct err one = {0};

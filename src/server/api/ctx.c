@@ -110,6 +110,7 @@ const struct face_ops ctx_ops = {
 	.maintenance_begin = ctx_maintenance_begin,
 	.maintenance_show = ctx_maintenance_show,
 	.maintenance_stop = ctx_maintenance_stop,
+	.runner_speaks = ctx_runner_speaks,
 	.runner_claim = ctx_runner_claim,
 	.runner_heartbeat = ctx_runner_heartbeat,
 	.runner_desired = ctx_runner_desired,

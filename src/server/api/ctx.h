@@ -137,6 +137,7 @@ int ctx_maintenance_show(OF, struct arena *a, struct maintenance_view *out, stru
 int ctx_maintenance_stop(OF, struct arena *a, const char *id, struct maintenance_view *out,
                          struct err *err);
 /* ctx_runner.c, claim.c */
+int ctx_runner_speaks(OF, struct arena *a, int64_t version, struct err *err);
 int ctx_runner_claim(OF, struct arena *a, const char *nonce, struct wire_launch *out,
                      struct err *err);
 int ctx_runner_heartbeat(OF, const struct wire_heartbeat *hb, struct err *err);

@@ -282,6 +282,27 @@ static void claim_failed(struct app *app, const struct mine *m, const char *stag
 	err_become(err, ERR_UNAVAILABLE);
 }
 
+/* The program was replaced under a server that runs on, or a node has one of its own. */
+int ctx_runner_speaks(void *of, const struct principal *principal, struct arena *a, int64_t version,
+                      struct err *err)
+{
+	struct app *app = of;
+	struct mine m = {0};
+
+	if (version == WIRE_VERSION)
+		return 0;
+	if (find(app, principal, a, &m, err) < 0)
+		return -1;
+	err_set(err, ERR_RUNNER_VERSION,
+	        "the program %s on %s is of %s Stoker (it speaks version %" PRId64
+	        " of the runner's protocol, this server %d). Install version " STOKER_VERSION
+	        " there, or restart the server with that program",
+	        app->program, m.row.node, version < WIRE_VERSION ? "an older" : "a newer", version,
+	        WIRE_VERSION);
+	claim_failed(app, &m, "runner", err);
+	return -1;
+}
+
 int ctx_runner_claim(void *of, const struct principal *principal, struct arena *a,
                      const char *nonce, struct wire_launch *out, struct err *err)
 {
