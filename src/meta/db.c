@@ -36,6 +36,7 @@ struct db {
 	struct db_conn *beat; /* the thread's own; NULL: there is no thread */
 	pthread_t beat_thread;
 	char url[LEAD_URL_CAP];
+	_Atomic int64_t heard_ms; /* monotonic: the last beat that was acknowledged */
 	bool closing, deposed;
 	void (*on_deposed)(void *arg); /* NULL: not set, or called */
 	void *on_deposed_arg;
@@ -103,6 +104,7 @@ static void note_deposed(struct db *db)
 static void beat(struct db *db)
 {
 	struct err err = {0};
+	int64_t begun_ms = clock_mono_ms();
 	char url[LEAD_URL_CAP];
 	bool held = true;
 
@@ -114,6 +116,7 @@ static void beat(struct db *db)
 			note_deposed(db);
 		return; /* else it is away: whoever needs it says so */
 	}
+	atomic_store(&db->heard_ms, begun_ms); /* a standby counts from when it was written */
 	if (!held) { /* the session that writes was lost: no other server is to find a free lock */
 		AUTO_DB_TX struct db_tx tx = {0};
 
@@ -155,6 +158,7 @@ static int start_beat(struct db *db, const char *where, struct err *err)
 
 	if (db->ops->open(&db->beat, where, false, err) < 0)
 		return -1;
+	atomic_store(&db->heard_ms, clock_mono_ms());
 	rc = pthread_create(&db->beat_thread, NULL, beat_main, db);
 	if (rc == 0)
 		return 0;
@@ -327,6 +331,11 @@ void db_outage(struct db *db, struct outage *out)
 	lock_take(&db->read_lock);
 	*out = db->outage;
 	lock_give(&db->read_lock);
+}
+
+bool db_unheard(const struct db *db)
+{
+	return db->beat != NULL && clock_mono_ms() - atomic_load(&db->heard_ms) > DB_UNHEARD_MS;
 }
 
 int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err)

@@ -257,7 +257,7 @@ bool ctx_database_away(void *of)
 	struct outage outage;
 
 	meta_outage(app->meta, false, &outage);
-	return outage.since_ms != 0;
+	return outage.since_ms != 0 || meta_unheard(app->meta);
 }
 
 /* What the database knows: jobs, and what they hold of the node. */

@@ -5,6 +5,8 @@
 #include "server/start/probe.h"
 #include "server/start/start.h"
 
+_Static_assert(META_UNHEARD_MS < STANDBY_STILL_MS, "a leader that is cut off says so in time");
+
 struct standby {
 	struct app *app;
 	struct meta *watch; /* NULL: the database was not reached yet */
