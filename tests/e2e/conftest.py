@@ -119,6 +119,8 @@ class Result:
 
 
 class Cluster:
+    host = None  # None: this machine; else one of rack.py
+
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.data = self.folder / "data"
@@ -143,7 +145,8 @@ class Cluster:
         """Each start of a cluster is at the same port, as under a supervisor."""
         self.flags = list(flags) or self.flags
         self.port = self.port or held_port()
-        return self.launch([STOKER, "server", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}", *self.database_flags(), *self.flags], env, says)
+        listen = f"{self.host.address if self.host else '127.0.0.1'}:{self.port}"
+        return self.launch([STOKER, "server", "--data", str(self.data), "--listen", listen, *self.database_flags(), *self.flags], env, says)
 
     def database_flags(self):
         """Under tests/with_postgres.sh the rows are in a schema of this cluster's own."""
@@ -157,7 +160,7 @@ class Cluster:
     def launch(self, command, env=None, says="listening on http"):
         """A command that becomes the server."""
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=self.environment(**(env or {})), text=True)
+            self.process = subprocess.Popen(self.host.enter(*command) if self.host else command, stdout=subprocess.PIPE, stderr=log, env=self.environment(**(env or {})), text=True)
         line = Lines(self.process).next() or ""
         assert line.startswith(says), f"{line!r}\n{self.log.read_text()}"
         self.url = line.split()[-1]
@@ -169,7 +172,10 @@ class Cluster:
 
     def stop(self):
         if self.process and self.process.poll() is None:
-            self.process.terminate()
+            if self.host:
+                self.host.signal(self.process, signal.SIGTERM)
+            else:
+                self.process.terminate()
             assert self.process.wait(DEADLINE_S) == 0, self.log.read_text()[-TAIL:]
 
     def restart(self):
@@ -204,7 +210,7 @@ class Cluster:
     def json(self, *args, **kw):
         return json.loads(self.cli(*args, "-o", "json", **kw).out)
 
-    def api(self, method, path, body=None, token=None, headers=None, raw=False):
+    def api(self, method, path, body=None, token=None, headers=None, raw=False, timeout=CALL_S):
         """(status, JSON or bytes). token "" sends none."""
         data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
         rq = urllib.request.Request(self.url + path, data=data, method=method)
@@ -215,7 +221,7 @@ class Cluster:
         for k, v in (headers or {}).items():
             rq.add_header(k, v)
         try:
-            with urllib.request.urlopen(rq, timeout=CALL_S) as reply:
+            with urllib.request.urlopen(rq, timeout=timeout) as reply:
                 content, status = reply.read(), reply.status
         except urllib.error.HTTPError as e:
             content, status = e.read(), e.code

@@ -21,7 +21,9 @@ def bin_folder():
 
 
 class Postgres:
-    def __init__(self):
+    def __init__(self, host=None):
+        """On a host of rack.py, or on this machine."""
+        self.host, self.address = host, host.address if host else "127.0.0.1"
         self.bin = bin_folder()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="stoker-pg-", dir="/var/tmp"))
         self.port = held_port()
@@ -33,6 +35,8 @@ class Postgres:
         secret.chmod(0o644)
         self.run("initdb", "-D", self.data, "-U", "stoker", "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}", "-E", "UTF8",
                  "--locale=C.UTF-8", "--no-sync")
+        with open(self.data / "pg_hba.conf", "a", encoding="ascii") as f:
+            f.write("host all all 10.99.0.0/16 scram-sha-256\n")
         self.pgpass = self.folder / "pgpass"
         self.pgpass.write_text(f"*:*:*:*:{PASSWORD}\n")
         self.pgpass.chmod(0o600)
@@ -47,7 +51,7 @@ class Postgres:
         return {"PGPASSFILE": str(self.pgpass)}
 
     def url(self, database="postgres", user="stoker", more=""):
-        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}{more}"
+        return f"postgresql://{user}@{self.address}:{self.port}/{database}{more}"
 
     def run(self, program, *args):
         drop = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"] if os.getuid() == 0 else []
@@ -56,10 +60,11 @@ class Postgres:
         return done.stdout
 
     def start(self):
-        options = f"-p {self.port} -k {self.folder} -h 127.0.0.1 -c max_connections=60"
+        options = f"-p {self.port} -k {self.folder} -h {self.address} -c max_connections=60"
         drop = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"] if os.getuid() == 0 else []
+        command = [*drop, self.bin / "pg_ctl", "-D", self.data, "-l", self.folder / "log", "-s", "-w", "-o", options, "start"]
         # not by run(): what it starts would keep the pipe open
-        done = subprocess.run([*drop, self.bin / "pg_ctl", "-D", self.data, "-l", self.folder / "log", "-s", "-w", "-o", options, "start"],
+        done = subprocess.run(self.host.enter(*command) if self.host else command,
                               cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=CALL_S)
         assert done.returncode == 0, (self.folder / "log").read_text()
 
@@ -83,6 +88,10 @@ class Postgres:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         until(lambda: not any(pathlib.Path(f"/proc/{p}").exists() for p in pids))
+        self.forget()
+
+    def forget(self):
+        """After a death: a process of that number may be another one by now."""
         (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     def sql(self, text, database="postgres"):
@@ -91,8 +100,9 @@ class Postgres:
 
     def close(self):
         with contextlib.suppress(AssertionError, FileNotFoundError):
-            self.signal(signal.SIGCONT)
-            self.stop("immediate")
+            if self.host is None:  # else it ends with its machine
+                self.signal(signal.SIGCONT)
+                self.stop("immediate")
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

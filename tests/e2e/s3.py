@@ -21,17 +21,19 @@ KEYS = json.dumps({"aws_access_key_id": KEY, "aws_secret_access_key": SECRET})
 class S3Server:
     """It can go away and come back, with what it has."""
 
-    def __init__(self, folder, kind, **env):
-        self.port, root = held_port(), folder / f"s3-{kind}"
+    def __init__(self, folder, kind, host=None, **env):
+        """On a host of rack.py, or on this machine."""
+        self.port, root, address = held_port(), folder / f"s3-{kind}", host.address if host else "127.0.0.1"
+        self.host = host
         root.mkdir()
         self.command = {
-            "minio": [PARTS / "bin/minio", "server", str(root), "--address", f"127.0.0.1:{self.port}"],
-            "rclone": [PARTS / "s3/bin/rclone", "serve", "s3", "--config", "/dev/null", "--addr", f"127.0.0.1:{self.port}", "--auth-key", f"{KEY},{SECRET}", str(root)],
-            "gofakes3": [PARTS / "bin/gofakes3", "-backend", "mem", "-host", f"127.0.0.1:{self.port}"],
-            "versitygw": [PARTS / "bin/versitygw", "--port", f"127.0.0.1:{self.port}", "--access", KEY, "--secret", SECRET, "--quiet", "posix", str(root)],
+            "minio": [PARTS / "bin/minio", "server", str(root), "--address", f"{address}:{self.port}"],
+            "rclone": [PARTS / "s3/bin/rclone", "serve", "s3", "--config", "/dev/null", "--addr", f"{address}:{self.port}", "--auth-key", f"{KEY},{SECRET}", str(root)],
+            "gofakes3": [PARTS / "bin/gofakes3", "-backend", "mem", "-host", f"{address}:{self.port}"],
+            "versitygw": [PARTS / "bin/versitygw", "--port", f"{address}:{self.port}", "--access", KEY, "--secret", SECRET, "--quiet", "posix", str(root)],
         }[kind]
         self.env = {**os.environ, "MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off", **env}
-        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.endpoint = f"http://{address}:{self.port}"
         self.client = boto3.client("s3", endpoint_url=self.endpoint, aws_access_key_id=KEY, aws_secret_access_key=SECRET,
                                    region_name=env.get("MINIO_SITE_REGION", "us-east-1"), config=botocore.config.Config(retries={"max_attempts": 0}))
         self.process = None
@@ -44,7 +46,7 @@ class S3Server:
             return False
 
     def start(self):
-        self.process = subprocess.Popen(self.command, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(self.host.enter(*self.command) if self.host else self.command, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until(self.answers)
 
     def kill(self):
@@ -70,8 +72,8 @@ class S3Server:
 
 
 @contextlib.contextmanager
-def s3_running(folder, kind, **env):
-    server = S3Server(folder, kind, **env)
+def s3_running(folder, kind, host=None, **env):
+    server = S3Server(folder, kind, host, **env)
     server.start()
     try:
         server.client.create_bucket(Bucket="data")

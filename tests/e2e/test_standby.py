@@ -55,7 +55,7 @@ def pair(empty_cluster, server, target):  # noqa: F811
 
 
 def health(c):
-    status, said = c.api("GET", "/healthz", token="")
+    status, said = c.api("GET", "/healthz", token="", timeout=5)
     assert status == 200, said
     return said
 
