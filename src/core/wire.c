@@ -121,6 +121,25 @@ static const struct field signed_rows[] = {
 };
 static const struct shape signed_shape = SHAPE(wire_signed, signed_rows, 0);
 
+static const struct field sign_all_rows[] = {
+	ROWOF(wire_sign_all, LIST, request, n_request, &sign_shape),
+};
+static const struct shape sign_all_shape = SHAPE(wire_sign_all, sign_all_rows, 0);
+
+static const struct field answer_rows[] = {
+	ROW(wire_signed, TEXT0, url),
+	ROW(wire_signed, TEXT0, copy_source),
+	ROW(wire_signed, INT,   status),
+	ROW(wire_signed, TEXT0, error),
+	ROW(wire_signed, TEXT0, message),
+};
+static const struct shape answer_shape = SHAPE(wire_signed, answer_rows, 0);
+
+static const struct field signed_all_rows[] = {
+	ROWOF(wire_signed_all, LIST, answer, n_answer, &answer_shape),
+};
+static const struct shape signed_all_shape = SHAPE(wire_signed_all, signed_all_rows, 0);
+
 static const struct field launch_rows[] = {
 	ROW(wire_launch, TEXT,  attempt_id),
 	ROW(wire_launch, TEXT,  job_id),
@@ -636,6 +655,42 @@ void wire_signed_write(const struct wire_signed *m, struct buf *out)
 int wire_signed_parse(struct wire_signed *m, struct arena *a, struct str json, struct err *err)
 {
 	return read_message(&signed_shape, a, json, m, err);
+}
+
+void wire_sign_all_write(const struct wire_sign_all *m, struct buf *out)
+{
+	write_message(&sign_all_shape, m, out);
+}
+
+int wire_sign_all_parse(struct wire_sign_all *m, struct arena *a, struct str json, struct err *err)
+{
+	if (read_message(&sign_all_shape, a, json, m, err) < 0)
+		return -1;
+	return m->n_request <= WIRE_SIGN_MAX
+	               ? 0
+	               : err_set(err, ERR_INVALID,
+	                         "request: %zu entries; at most %d are signed at once",
+	                         m->n_request, WIRE_SIGN_MAX);
+}
+
+void wire_signed_all_write(const struct wire_signed_all *m, struct buf *out)
+{
+	write_message(&signed_all_shape, m, out);
+}
+
+/* Each has a URL, or says why it has none. */
+int wire_signed_all_parse(struct wire_signed_all *m, struct arena *a, struct str json,
+                          struct err *err)
+{
+	if (read_message(&signed_all_shape, a, json, m, err) < 0)
+		return -1;
+	for (size_t i = 0; i < m->n_answer; i++) {
+		if (m->answer[i].status == 0 ? m->answer[i].url == NULL
+		                             : m->answer[i].message == NULL)
+			return err_set(err, ERR_INVALID,
+			               "answer: entry %zu says neither URL nor error", i);
+	}
+	return 0;
 }
 
 void wire_heartbeat_write(const struct wire_heartbeat *m, struct buf *out)

@@ -117,6 +117,19 @@ struct wire_sign {
 struct wire_signed {
 	const char *url;
 	const char *copy_source; /* value of the header x-amz-copy-source; NULL: none */
+	/* in an answer to several, of one that is refused: url is NULL then */
+	int status; /* HTTP's; 0: it is signed */
+	const char *error, *message;
+};
+/* Several at once, and their answers in the same order. */
+#define WIRE_SIGN_MAX 32
+struct wire_sign_all {
+	const struct wire_sign *request;
+	size_t n_request;
+};
+struct wire_signed_all {
+	const struct wire_signed *answer;
+	size_t n_answer;
 };
 
 /* Stages of a runner, in order; shown to people. */
@@ -219,6 +232,12 @@ int wire_sign_parse(struct wire_sign *m, struct arena *a, struct str json,
 void wire_signed_write(const struct wire_signed *m, struct buf *out);
 int wire_signed_parse(struct wire_signed *m, struct arena *a, struct str json,
                       struct err *err) MUST_CHECK;
+void wire_sign_all_write(const struct wire_sign_all *m, struct buf *out);
+int wire_sign_all_parse(struct wire_sign_all *m, struct arena *a, struct str json,
+                        struct err *err) MUST_CHECK;
+void wire_signed_all_write(const struct wire_signed_all *m, struct buf *out);
+int wire_signed_all_parse(struct wire_signed_all *m, struct arena *a, struct str json,
+                          struct err *err) MUST_CHECK;
 void wire_heartbeat_write(const struct wire_heartbeat *m, struct buf *out);
 int wire_heartbeat_parse(struct wire_heartbeat *m, struct arena *a, struct str json,
                          struct err *err) MUST_CHECK;

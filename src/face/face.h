@@ -32,6 +32,12 @@ struct principal {
 	uint32_t node_rank;     /* and node, that it may speak of */
 };
 
+/* What became of one request to the object store that a runner wanted signed. */
+struct sign_answer {
+	struct wire_signed signed_;
+	const struct err *err; /* NULL: it is signed */
+};
+
 struct job_query {
 	const char *project_id, *job_id; /* NULL: any */
 	const char *user;                /* who pushed; NULL: anybody */
@@ -322,8 +328,10 @@ struct face_ops {
 	/* *out: what stays with the job, which another node may have said before */
 	int (*runner_image)(void *of, const struct principal *principal, struct arena *a,
 	                    const struct wire_image *said, struct wire_image *out, struct err *err);
+	/* Each of n on its own: out[i].err says why that one is not signed. */
 	int (*runner_sign)(void *of, const struct principal *principal, struct arena *a,
-	                   const struct wire_sign *said, struct wire_signed *out, struct err *err);
+	                   const struct wire_sign *said, size_t n, struct sign_answer *out,
+	                   struct err *err);
 	int (*runner_ready)(void *of, const struct principal *principal, struct err *err);
 	int (*runner_event)(void *of, const struct principal *principal, const char *kind,
 	                    const char *message, struct err *err);

@@ -10,6 +10,7 @@
 
 #define BODY_SMALL ((size_t)256 << 10)
 #define BODY_LOG ((size_t)4 << 20)
+#define SIGNED_MAX ((size_t)1 << 20) /* WIRE_SIGN_MAX URLs of the longest keys */
 #define DESIRED_MAX_MS 30000
 #define LOG_DONE_MS 10000
 #define NONCE_MIN 8
@@ -148,14 +149,45 @@ static int sign(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_BUF struct buf out = BUF_INIT(BODY_SMALL);
-	struct wire_signed signed_ = {0};
+	struct sign_answer answer = {0};
 	struct wire_sign said;
 	struct str body;
 
 	if (request_body(rq, &body, err) < 0 || wire_sign_parse(&said, rq->arena, body, err) < 0 ||
-	    ctx->ops->runner_sign(ctx->of, face_principal(rq), rq->arena, &said, &signed_, err) < 0)
+	    ctx->ops->runner_sign(ctx->of, face_principal(rq), rq->arena, &said, 1, &answer, err) <
+	            0)
 		return -1;
-	wire_signed_write(&signed_, &out);
+	if (answer.err != NULL) {
+		*err = *answer.err;
+		return -1;
+	}
+	wire_signed_write(&answer.signed_, &out);
+	return reply_json(rq, 200, &out);
+}
+
+static int sign_all(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct sign_answer *answer = ARENA_ARRAY(rq->arena, struct sign_answer, WIRE_SIGN_MAX);
+	struct wire_signed *signed_ = ARENA_ARRAY(rq->arena, struct wire_signed, WIRE_SIGN_MAX);
+	AUTO_BUF struct buf out = BUF_INIT(SIGNED_MAX);
+	struct wire_sign_all said;
+	struct str body;
+
+	if (request_body(rq, &body, err) < 0 ||
+	    wire_sign_all_parse(&said, rq->arena, body, err) < 0 ||
+	    ctx->ops->runner_sign(ctx->of, face_principal(rq), rq->arena, said.request,
+	                          said.n_request, answer, err) < 0)
+		return -1;
+	for (size_t i = 0; i < said.n_request; i++) {
+		const struct err *e = answer[i].err;
+
+		signed_[i] = e == NULL ? answer[i].signed_
+		                       : (struct wire_signed){.status = err_info(e)->http,
+		                                              .error = err_id(e),
+		                                              .message = e->msg};
+	}
+	wire_signed_all_write(&(struct wire_signed_all){signed_, said.n_request}, &out);
 	return reply_json(rq, 200, &out);
 }
 
@@ -365,6 +397,7 @@ static const struct route routes[] = {
 	{HTTP_GET,  SCOPE_RUNNER, 0,          R "orders",      desired,      "Get the desired state (start, stop, commands); long-polls for a change"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "image",       image,       "Report which image the job's image name was resolved to; returns the one that stays with the job"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "sign",        sign,        "Sign a request to the object store for an object that is the attempt's to read or write"},
+	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "sign_all",    sign_all,    "The same of up to 32 requests at once, each answered on its own"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "ready",       ready,       "Report that staging is done"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_LOG,   R "log",         log_append,  "Append log records from byte seq on"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "event",       event,       "Add an event to the job"},

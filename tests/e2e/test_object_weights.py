@@ -251,9 +251,11 @@ def test_a_runner_reads_its_own_weights_only(empty_cluster, minio):
         line = http.client.HTTPConnection("local")
         line.sock = socket.socket(socket.AF_UNIX)
         line.sock.connect(str(c.data / "server.sock"))
-        line.request("POST", "/runner/v1/sign", json.dumps({"method": method, "key": key}),
+        line.request("POST", "/runner/v1/sign_all", json.dumps({"request": [{"method": method, "key": key}, {"method": "GET", "key": "stoker.json"}]}),
                      {"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
-        return line.getresponse().status
+        answer, other = json.loads(line.getresponse().read())["answer"]
+        assert other["status"] == 403
+        return answer["status"] or 200
 
     seen = []
     for start_ in starts:

@@ -127,6 +127,41 @@ static void keeps_launch(void **state UNUSED)
 	assert_string_equal(back.image.reference, "r.example/a@sha256:2f");
 }
 
+static void signs_a_bounded_number(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct wire_sign request[WIRE_SIGN_MAX + 1];
+	const struct wire_signed answer[] = {
+		{.url = "http://s/k", .copy_source = "/b/from"},
+		{.status = 403, .error = "denied", .message = "not yours"},
+	};
+	AUTO_BUF struct buf out = BUF_INIT(100000);
+	struct wire_sign_all said;
+	struct wire_signed_all got;
+	struct err err = {0};
+
+	for (size_t i = 0; i < COUNT(request); i++)
+		request[i] = (struct wire_sign){"PUT", "k", i == 0 ? "uploads=" : NULL, NULL};
+	wire_sign_all_write(&(struct wire_sign_all){request, WIRE_SIGN_MAX}, &out);
+	assert_ok(wire_sign_all_parse(&said, a, buf_view(&out), &err), &err);
+	assert_int_equal(said.n_request, WIRE_SIGN_MAX);
+	assert_string_equal(said.request[0].query, "uploads=");
+	assert_null(said.request[1].query);
+	buf_clear(&out);
+	wire_sign_all_write(&(struct wire_sign_all){request, WIRE_SIGN_MAX + 1}, &out);
+	assert_err(wire_sign_all_parse(&said, a, buf_view(&out), &err), &err, ERR_INVALID,
+	           "33 entries");
+	buf_clear(&out);
+	wire_signed_all_write(&(struct wire_signed_all){answer, COUNT(answer)}, &out);
+	assert_ok(wire_signed_all_parse(&got, a, buf_view(&out), &err), &err);
+	assert_string_equal(got.answer[0].copy_source, "/b/from");
+	assert_null(got.answer[1].url);
+	assert_int_equal(got.answer[1].status, 403);
+	assert_string_equal(got.answer[1].message, "not yours");
+	assert_err(wire_signed_all_parse(&got, a, STR_LIT("{\"answer\":[{\"status\":0}]}"), &err),
+	           &err, ERR_INVALID, "entry 0");
+}
+
 static void refuses_what_names_no_image(void **state UNUSED)
 {
 #define ID "\"id\":\"1111111111111111111111111111111111111111111111111111111111111111\""
@@ -280,6 +315,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(refuses),
 	cmocka_unit_test(keeps_start),
 	cmocka_unit_test(keeps_launch),
+	cmocka_unit_test(signs_a_bounded_number),
 	cmocka_unit_test(refuses_what_names_no_image),
 	cmocka_unit_test(keeps_heartbeat),
 	cmocka_unit_test(reads_what_is_older),

@@ -146,8 +146,8 @@ int ctx_runner_image(OF, struct arena *a, const struct wire_image *said, struct 
                      struct err *err);
 int ctx_runner_ready(OF, struct err *err);
 /* object_rights.c */
-int ctx_runner_sign(OF, struct arena *a, const struct wire_sign *said, struct wire_signed *out,
-                    struct err *err);
+int ctx_runner_sign(OF, struct arena *a, const struct wire_sign *said, size_t n,
+                    struct sign_answer *out, struct err *err);
 /* ctx_runner.c */
 int ctx_runner_event(OF, const char *kind, const char *message, struct err *err);
 int ctx_runner_checkpoint(OF, const struct model_checkpoint *row, struct err *err);

@@ -15,8 +15,10 @@ struct right {
 	struct app *app;
 	struct arena *a;
 	const struct principal *principal;
-	struct model_job job; /* with what was frozen */
-	const char *prefix;   /* of its checkpoints */
+	struct model_job job;
+	const char *prefix; /* of its checkpoints */
+	bool has_frozen;    /* the next one is read: most requests are for its own checkpoints */
+	struct resolved frozen;
 };
 
 /* What a request may ask for besides the object: the steps of an upload in parts. */
@@ -41,25 +43,36 @@ static bool is_below(struct arena *a, const char *key, const char *folder)
 	return str_starts(str_of(key), arena_printf(a, "%s/", folder));
 }
 
-static int may_read(const struct right *r, const char *key, bool *yes, struct err *err)
+static int read_frozen(struct right *r, struct err *err)
 {
-	struct resolved f = {0};
+	if (r->has_frozen)
+		return 0;
+	if (meta_job(r->app->meta, r->a, r->job.id, &r->job, err) < 0 ||
+	    resolved_read(r->a, r->job.resolved_json, &r->frozen, err) < 0)
+		return -1;
+	r->has_frozen = true;
+	return 0;
+}
+
+static int may_read(struct right *r, const char *key, bool *yes, struct err *err)
+{
+	const struct resolved *f = &r->frozen;
 
 	*yes = is_below(r->a, key, r->prefix);
 	if (*yes)
 		return 0;
-	if (resolved_read(r->a, r->job.resolved_json, &f, err) < 0)
+	if (read_frozen(r, err) < 0)
 		return -1;
-	for (size_t i = 0; i < f.n_code; i++)
-		*yes = *yes || strcmp(f.code[i].key, key) == 0;
-	for (size_t i = 0; i < f.n_load + 1; i++) {
-		const struct resolved_load *l = i == 0 ? f.resume : &f.load[i - 1];
+	for (size_t i = 0; i < f->n_code; i++)
+		*yes = *yes || strcmp(f->code[i].key, key) == 0;
+	for (size_t i = 0; i < f->n_load + 1; i++) {
+		const struct resolved_load *l = i == 0 ? f->resume : &f->load[i - 1];
 
 		if (l != NULL)
 			*yes = *yes ||
 			       is_below(r->a, key, ckpt_prefix(r->a, l->project_id, l->job_id));
 	}
-	return *yes ? 0 : weights_may_read(r->app, &f, key, yes, err);
+	return *yes ? 0 : weights_may_read(r->app, f, key, yes, err);
 }
 
 static bool may_write(const struct right *r, const char *key)
@@ -82,7 +95,7 @@ static int method_of(const char *word, enum http_method *out, struct err *err)
 	return err_set(err, ERR_INVALID, "method: GET, HEAD, PUT, POST or DELETE");
 }
 
-static int check(const struct right *r, const struct wire_sign *said, enum http_method method,
+static int check(struct right *r, const struct wire_sign *said, enum http_method method,
                  struct err *err)
 {
 	bool reads = method == HTTP_GET || method == HTTP_HEAD, yes = false;
@@ -100,10 +113,9 @@ static int check(const struct right *r, const struct wire_sign *said, enum http_
 	                     said->key);
 }
 
-int ctx_runner_sign(void *of, const struct principal *principal, struct arena *a,
-                    const struct wire_sign *said, struct wire_signed *out, struct err *err)
+static int sign_one(struct right *r, const struct wire_sign *said, struct wire_signed *out,
+                    struct err *err)
 {
-	struct right r = {.app = of, .a = a, .principal = principal};
 	struct objstore_request rq = {.key = said->key,
 	                              .query = said->query,
 	                              .copy_from = said->copy_from,
@@ -111,13 +123,31 @@ int ctx_runner_sign(void *of, const struct principal *principal, struct arena *a
 	struct objstore_signed signed_ = {0};
 
 	if (method_of(said->method, &rq.method, err) < 0 ||
-	    ctx_runner_job(of, principal, a, &r.job, err) < 0 ||
-	    meta_job(r.app->meta, a, r.job.id, &r.job, err) < 0)
+	    objstore_check_key(str_of(said->key), err) < 0 || check(r, said, rq.method, err) < 0 ||
+	    objstore_presign(r->app->objects, r->a, &rq, &signed_, err) < 0)
+		return -1;
+	*out = (struct wire_signed){.url = signed_.url, .copy_source = signed_.copy_source};
+	return 0;
+}
+
+int ctx_runner_sign(void *of, const struct principal *principal, struct arena *a,
+                    const struct wire_sign *said, size_t n, struct sign_answer *out,
+                    struct err *err)
+{
+	struct right r = {.app = of, .a = a, .principal = principal};
+
+	if (ctx_runner_job(of, principal, a, &r.job, err) < 0)
 		return -1;
 	r.prefix = ckpt_prefix(a, r.job.project_id, r.job.id);
-	if (objstore_check_key(str_of(said->key), err) < 0 || check(&r, said, rq.method, err) < 0 ||
-	    objstore_presign(r.app->objects, a, &rq, &signed_, err) < 0)
-		return -1;
-	*out = (struct wire_signed){signed_.url, signed_.copy_source};
+	for (size_t i = 0; i < n; i++) {
+		struct err one = {0};
+
+		if (sign_one(&r, &said[i], &out[i].signed_, &one) < 0) {
+			struct err *kept = ARENA_NEW(a, struct err);
+
+			*kept = one;
+			out[i].err = kept;
+		}
+	}
 	return 0;
 }
