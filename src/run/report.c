@@ -42,6 +42,8 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 	lock_init(&r->lock, LOCK_REPORT);
 	lock_init(&r->sample_lock, LOCK_REPORT_SAMPLE);
 	cond_init(&r->changed);
+	cond_init(&r->asked);
+	TAILQ_INIT(&r->asks);
 	*out = r;
 	return 0;
 }
@@ -560,6 +562,7 @@ void report_close(struct report *r)
 	free(r->token);
 	free(r->auth);
 	free(r->dir);
+	cond_done(&r->asked);
 	cond_done(&r->changed);
 	lock_done(&r->lock);
 	lock_done(&r->sample_lock);

@@ -201,11 +201,14 @@ int report_post(struct report *r, const char *path, struct str body, struct http
 	                       err);
 }
 
+bool report_status_refuses(int status)
+{
+	return status == 401 || status == 403 || status == 404 || status == 409 || status == 410;
+}
+
 bool report_is_refusal(const struct http_reply *reply)
 {
-	int s = reply->status;
-
-	return s == 401 || s == 403 || s == 404 || s == 409 || s == 410;
+	return report_status_refuses(reply->status);
 }
 
 int report_claim(struct report *r, struct arena *a, struct wire_launch *out, struct err *err)
@@ -230,46 +233,6 @@ int report_claim(struct report *r, struct arena *a, struct wire_launch *out, str
 		log_warn("claim: %s", one.msg);
 		report_pause_after(r, &tries);
 	}
-}
-
-/* Staging gives up when it must; what ships checkpoints, only when nobody wants them. */
-static bool gives_up(struct report *r)
-{
-	bool staging;
-
-	lock_take(&r->lock);
-	staging = r->stage < STAGE_READY;
-	lock_give(&r->lock);
-	return r->fenced || atomic_load(&r->halt) || (staging && atomic_load(&r->cancel));
-}
-
-int report_sign(void *report, struct arena *a, const struct objstore_request *rq,
-                struct objstore_signed *out, struct err *err)
-{
-	struct report *r = report;
-	AUTO_BUF struct buf body = BUF_INIT(REPORT_BODY_MAX);
-	const struct wire_sign said = {http_method_name[rq->method], rq->key, rq->query,
-	                               rq->copy_from};
-	struct wire_signed got = {0};
-	int tries = 0;
-
-	wire_sign_write(&said, &body);
-	while (!gives_up(r)) {
-		AUTO_HTTP_REPLY struct http_reply reply = {0};
-		struct err one = {0};
-
-		if (report_post(r, "/runner/v1/sign", buf_view(&body), &reply, &one) == 0) {
-			if (wire_signed_parse(&got, a, buf_view(&reply.body), err) < 0)
-				return -1;
-			*out = (struct objstore_signed){got.url, got.copy_source};
-			return 0;
-		}
-		if (report_is_refusal(&reply) || reply.status == 400)
-			return err_set(err, one.code, "%s", one.msg);
-		log_warn("sign: %s", one.msg);
-		report_pause_after(r, &tries);
-	}
-	return err_set(err, ERR_CANCELED, "stopped while the server was away");
 }
 
 int report_image(struct report *r, struct arena *a, const struct wire_image *mine,

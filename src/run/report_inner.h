@@ -80,6 +80,9 @@ struct report {
 	uint64_t log_sent;
 	bool log_kept;    /* all of it, where it lasts: what is waited for at the end */
 	int64_t flush_ms; /* since when nothing but the rest of the log is waited for; 0: not yet */
+	TAILQ_HEAD(, report_ask) asks; /* for signatures; report_sign.c */
+	struct cond asked;
+	bool asking;
 	struct arena *execs_arena;
 	struct wire_exec exec[REPORT_EXECS_MAX];
 	char seen[REPORT_EXECS_MAX][REPORT_EXEC_ID_MAX]; /* the last ones: orders are repeated */
@@ -105,6 +108,7 @@ int report_post(struct report *r, const char *path, struct str body, struct http
                 struct err *err) MUST_CHECK;
 /* The server is there and does not want us. */
 bool report_is_refusal(const struct http_reply *reply);
+bool report_status_refuses(int status); /* the same of its status */
 
 /* report.c: all but the sample; `note` keeps the words. */
 void report_fill_heartbeat(struct report *r, struct wire_heartbeat *hb, char note[REPORT_NOTE_MAX]);

@@ -2,6 +2,7 @@
 #include "runner_fixture.h"
 
 #include "io/tar.h"
+#include "run/report.h"
 #include "store/blobs/blob_objects.h"
 #include "store/blobs/tree.h"
 
@@ -335,6 +336,132 @@ static void refuses_damaged_checkpoints(void **state)
 	assert_string_equal(x.stage, "checkpoints");
 }
 
+/* ---- signatures ------------------------------------------------------------------------------ */
+
+#define ASKERS 24
+#define ASKS 5 /* of each */
+#define ASK_MS 20
+
+static struct signing {
+	bool alone;       /* as an older server, which knows the form for one only */
+	atomic_uint fail; /* so many questions, first */
+	atomic_uint questions, requests, most;
+	struct report *report;
+} signing;
+
+static int op_sign(void *of UNUSED, const struct principal *principal UNUSED, struct arena *a,
+                   const struct wire_sign *said, size_t n, struct sign_answer *out, struct err *err)
+{
+	if (signing.alone && n > 1)
+		return err_set(err, ERR_NOT_FOUND, "no such route");
+	if (atomic_load(&signing.fail) > 0) {
+		atomic_fetch_sub(&signing.fail, 1);
+		return err_set(err, ERR_UNAVAILABLE, "the database is away");
+	}
+	atomic_fetch_add(&signing.questions, 1);
+	atomic_fetch_add(&signing.requests, (unsigned)n);
+	atomic_store(&signing.most, MAX(atomic_load(&signing.most), (unsigned)n));
+	clock_sleep_ms(ASK_MS);
+	for (size_t i = 0; i < n; i++) {
+		if (str_ends(str_of(said[i].key), "/not-ours")) {
+			struct err *why = ARENA_NEW(a, struct err);
+
+			(void)err_set(why, ERR_DENIED, "%s: not yours", said[i].key);
+			out[i].err = why;
+			continue;
+		}
+		out[i].signed_.url = arena_printf(a, "%s %s?%s", said[i].method, said[i].key,
+		                                  said[i].query != NULL ? said[i].query : "");
+		out[i].signed_.copy_source = said[i].copy_from;
+	}
+	return 0;
+}
+
+struct asker {
+	pthread_t thread;
+	size_t number;
+	char wrong[300]; /* cmocka's checks are for its own thread */
+};
+
+static void ask_for(struct asker *me, size_t i)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	bool ours = (me->number + i) % 7 != 0;
+	const struct objstore_request rq = {
+		.method = i % 2 == 0 ? HTTP_PUT : HTTP_GET,
+		.key = arena_printf(a, "%zu/%zu/%s", me->number, i, ours ? "ours" : "not-ours"),
+		.query = i == 2 ? "partNumber=1" : NULL,
+		.copy_from = i == 4 ? arena_printf(a, "from/%zu", me->number) : NULL,
+	};
+	const char *url = arena_printf(a, "%s %s?%s", http_method_name[rq.method], rq.key,
+	                               rq.query != NULL ? rq.query : "");
+	struct objstore_signed got = {0};
+	struct err err = {0};
+	int rc = report_sign(signing.report, a, &rq, &got, &err);
+	bool right =
+		ours ? rc == 0 && strcmp(got.url, url) == 0 &&
+				(rq.copy_from == NULL
+	                                 ? got.copy_source == NULL
+	                                 : got.copy_source != NULL &&
+	                                           strcmp(got.copy_source, rq.copy_from) == 0)
+		     : rc < 0 && err.code == ERR_DENIED &&
+				strstr(err.msg, arena_printf(a, "%s: not yours", rq.key)) != NULL;
+
+	if (!right)
+		FMT(me->wrong, "%.100s: %.150s", rq.key, rc < 0 ? err.msg : got.url);
+}
+
+static void *asks(void *arg)
+{
+	for (size_t i = 0; i < ASKS; i++)
+		ask_for(arg, i);
+	return NULL;
+}
+
+static void ask_at_once(struct place *p)
+{
+	struct wire_start start = {.server = p->url, .token = TOKEN, .attempt_id = "att1"};
+	struct face_ops ops = place_ops;
+	struct asker asker[ASKERS] = {0};
+	struct err err = {0};
+
+	ops.runner_sign = op_sign;
+	p->ctx.ops = &ops;
+	assert_ok(report_open(&signing.report, &start, p->attempt, &err), &err);
+	for (size_t i = 0; i < ASKERS; i++) {
+		asker[i].number = i;
+		assert_int_equal(pthread_create(&asker[i].thread, NULL, asks, &asker[i]), 0);
+	}
+	for (size_t i = 0; i < ASKERS; i++)
+		(void)pthread_join(asker[i].thread, NULL);
+	report_close(signing.report);
+	server_stop(p);
+	for (size_t i = 0; i < ASKERS; i++)
+		assert_string_equal(asker[i].wrong, "");
+	assert_int_equal(atomic_load(&signing.requests), ASKERS * ASKS);
+}
+
+static void signatures_are_asked_for_together(void **state)
+{
+	signing = (struct signing){0};
+	ask_at_once(*state);
+	assert_in_range(atomic_load(&signing.questions), 2, ASKERS * ASKS / 4);
+	assert_in_range(atomic_load(&signing.most), 2, WIRE_SIGN_MAX);
+}
+
+static void an_older_server_signs_one_at_a_time(void **state)
+{
+	signing = (struct signing){.alone = true};
+	ask_at_once(*state);
+	assert_int_equal(atomic_load(&signing.most), 1);
+}
+
+static void signatures_wait_for_a_server_that_is_away(void **state)
+{
+	signing = (struct signing){.fail = 3};
+	ask_at_once(*state);
+}
+
 /* SIGTERM reaches the command, not only the shell; its own cleaning up counts. */
 static void as_an_ordinary_user(void **state UNUSED)
 {
@@ -358,6 +485,9 @@ static const struct CMUnitTest tests[] = {
 	T(marks_the_incomplete),
 	T(loads_checkpoints),
 	T(refuses_damaged_checkpoints),
+	T(signatures_are_asked_for_together),
+	T(an_older_server_signs_one_at_a_time),
+	T(signatures_wait_for_a_server_that_is_away),
 	cmocka_unit_test(as_an_ordinary_user),
 };
 RUNNER_MAIN(tests)
