@@ -148,7 +148,8 @@ static void *publisher(void *ship)
 		for (int64_t left = until - clock_mono_ms(); left > 0 && !s->done && !s->finished;
 		     left = until - clock_mono_ms()) {
 			ship_wait_ms(s, left);
-			if (s->walked_final && TAILQ_EMPTY(&s->queued))
+			if (s->walked_final && TAILQ_EMPTY(&s->queued_small) &&
+			    TAILQ_EMPTY(&s->queued_large))
 				break; /* the senders have news, or nothing to do */
 		}
 		while (s->finished && !s->done)
@@ -198,7 +199,8 @@ int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
 	s->siblings = map_new();
 	s->moved.max = MOVED_MAX;
 	TAILQ_INIT(&s->all);
-	TAILQ_INIT(&s->queued);
+	TAILQ_INIT(&s->queued_small);
+	TAILQ_INIT(&s->queued_large);
 	TAILQ_INIT(&s->list);
 	lock_init(&s->lock, LOCK_SHIP);
 	cond_init(&s->changed);
@@ -210,7 +212,8 @@ int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
 		ship_watch_start(s);
 	/* threads that cannot be had: the process has no memory left, as xmalloc says */
 	for (size_t i = 0; i < SHIP_SENDERS; i++) {
-		if (pthread_create(&s->sender[i], NULL, ship_sender, s) != 0)
+		if (pthread_create(&s->sender[i], NULL,
+		                   i < SHIP_SENDERS_ANY ? ship_sender : ship_small_sender, s) != 0)
 			abort();
 	}
 	if (pthread_create(&s->walker, NULL, walker, s) != 0 ||

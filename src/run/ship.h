@@ -19,8 +19,10 @@
 #include "core/model.h"
 #include "store/objects/objstore.h"
 
-#define SHIP_SENDERS 2        /* files at once; the store sends a large one in parts of its own */
-#define SHIP_WALK_MS 250      /* between two looks, at least ... */
+#define SHIP_SENDERS 16    /* files at once: a store that is far away takes its time for each */
+#define SHIP_SENDERS_ANY 2 /* of these take large files, too, of which each is sent in parts */
+#define SHIP_LARGE ((uint64_t)1 << 20) /* a file of more is a large one */
+#define SHIP_WALK_MS 250               /* between two looks, at least ... */
 #define SHIP_WALK_MAX_MS 5000 /* ... and at most; in between, looking may take of one CPU: */
 #define SHIP_BUSY_SHARE 20    /* the 20th part while something changes */
 #define SHIP_IDLE_SHARE 100   /* the 100th part while nothing does */

@@ -106,8 +106,7 @@ static bool queue_ready(struct ship *s, struct ship_group *g)
 		e->look_only = wants_look(e);
 		if (!e->look_only && (e->state != SHIP_WAIT || !is_ready(s, g, e, rest_ms, now)))
 			continue;
-		e->state = SHIP_QUEUED;
-		TAILQ_INSERT_TAIL(&s->queued, e, queue);
+		ship_queue(s, e);
 		n++;
 	}
 	if (n > 0)

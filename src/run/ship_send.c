@@ -476,23 +476,40 @@ static void send_one(struct ship *s, struct ship_entry *e)
 	ship_check_done(x.check);
 }
 
-void *ship_sender(void *ship)
+/* The large ones first: they take the longest. */
+static struct ship_entry *next_to_send(struct ship *s, bool large)
 {
-	struct ship *s = ship;
+	struct ship_entry *e = large ? TAILQ_FIRST(&s->queued_large) : NULL;
 
+	return e != NULL ? e : TAILQ_FIRST(&s->queued_small);
+}
+
+static void send_all(struct ship *s, bool large)
+{
 	lock_take(&s->lock);
 	while (!s->done) {
-		struct ship_entry *e = TAILQ_FIRST(&s->queued);
+		struct ship_entry *e = next_to_send(s, large);
 
 		if (e == NULL || s->halt) {
 			cond_wait(&s->changed, &s->lock);
 			continue;
 		}
-		TAILQ_REMOVE(&s->queued, e, queue);
+		ship_unqueue(s, e);
 		e->state = SHIP_SENDING;
 		send_one(s, e);
 		cond_broadcast(&s->changed);
 	}
 	lock_give(&s->lock);
+}
+
+void *ship_sender(void *ship)
+{
+	send_all(ship, true);
+	return NULL;
+}
+
+void *ship_small_sender(void *ship)
+{
+	send_all(ship, false);
 	return NULL;
 }

@@ -77,12 +77,24 @@ static void entry_free(struct ship_entry *e)
 	free(e);
 }
 
+void ship_queue(struct ship *s, struct ship_entry *e)
+{
+	e->small = e->fact.size <= SHIP_LARGE;
+	e->state = SHIP_QUEUED;
+	TAILQ_INSERT_TAIL(e->small ? &s->queued_small : &s->queued_large, e, queue);
+}
+
+void ship_unqueue(struct ship *s, struct ship_entry *e)
+{
+	TAILQ_REMOVE(e->small ? &s->queued_small : &s->queued_large, e, queue);
+}
+
 bool ship_entry_drop(struct ship *s, struct ship_entry *e)
 {
 	if (e->state == SHIP_SENDING)
 		return false;
 	if (e->state == SHIP_QUEUED)
-		TAILQ_REMOVE(&s->queued, e, queue);
+		ship_unqueue(s, e);
 	ship_spool_doom(s, e->id);
 	forget(s->inodes, &e->fact, e);
 	forget(s->stored, &e->sent, e);

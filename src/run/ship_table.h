@@ -50,7 +50,8 @@ struct ship_check {
 struct ship_entry {
 	TAILQ_ENTRY(ship_entry) link;  /* all */
 	TAILQ_ENTRY(ship_entry) peer;  /* of its group */
-	TAILQ_ENTRY(ship_entry) queue; /* when SHIP_QUEUED */
+	TAILQ_ENTRY(ship_entry) queue; /* when SHIP_QUEUED: in queued_small or queued_large */
+	bool small;                    /* which of them */
 	char *path;
 	struct ship_group *group;
 	enum format_name kind;
@@ -164,7 +165,7 @@ struct ship {
 	struct map *siblings; /* lineage -> struct ship_sibling */
 	struct map *odd;      /* path -> why it is not kept, in words: ours to free */
 	size_t odd_said;
-	struct ship_entries all, queued;
+	struct ship_entries all, queued_small, queued_large;
 	struct ship_groups list;
 	uint64_t walk, next_id, n_entries;
 	uint64_t *doomed; /* files of the spool that nobody needs any more */
@@ -201,7 +202,10 @@ void ship_trouble(struct ship *s, const char *what, const struct err *why);
 /* ship_table.c: with the lock */
 struct ship_group *ship_group_of(struct ship *s, const char *name); /* made when new */
 struct ship_entry *ship_entry_of(struct ship *s, struct str path);  /* made when new */
-bool ship_entry_drop(struct ship *s, struct ship_entry *e);         /* false: it is in use */
+/* Into the queue of its size, and out of it. */
+void ship_queue(struct ship *s, struct ship_entry *e);
+void ship_unqueue(struct ship *s, struct ship_entry *e);
+bool ship_entry_drop(struct ship *s, struct ship_entry *e); /* false: it is in use */
 void ship_entry_fault(struct ship_entry *e, bool for_good, const char *fmt, ...) PRINTF(3, 4);
 void ship_group_fault(struct ship *s, struct ship_group *g, struct str path, const char *why);
 void ship_note_odd(struct ship *s, struct str path, const char *why);
@@ -248,7 +252,8 @@ int ship_journal_read(struct ship *s, struct err *err) MUST_CHECK;
 int ship_journal_open(struct ship *s, struct err *err) MUST_CHECK;
 void ship_journal_tidy(struct ship *s); /* one that has grown long is written anew */
 /* ship_send.c */
-void *ship_sender(void *ship);
+void *ship_sender(void *ship);       /* takes any file */
+void *ship_small_sender(void *ship); /* takes small ones only */
 /* ship_judge.c: facts of a group, and the verdict; with the lock. */
 void ship_judge(struct ship *s, struct ship_group *g);
 void ship_sibling_set(struct ship *s, const struct ship_group *g, const struct ckpt *c);

@@ -143,7 +143,7 @@ static void touch(struct ship *s, struct ship_entry *e, const struct ship_fact *
 		e->refused = false;
 	}
 	if (e->state == SHIP_QUEUED)
-		TAILQ_REMOVE(&s->queued, e, queue);
+		ship_unqueue(s, e);
 	if (e->state == SHIP_SENDING)
 		e->dirty = true;
 	else

@@ -82,6 +82,28 @@ def test_the_driver_conforms(store):
     assert store.keys() == []
 
 
+def test_many_small_files(empty_cluster, minio):
+    """A checkpoint of many small files and some large ones, while some of the server's and the store's answers fail."""
+    weather = Weather(minio)
+    dice = random.Random(3)
+    weather.fault = lambda method, path: dice.choice([None] * 30 + [("status", 503)])
+    try:
+        c = empty_cluster.start(*flags(empty_cluster, weather))
+        write = ("import os, hashlib\nd = os.environ['BT_CHECKPOINT_DIR'] + '/checkpoint-1/'\nos.makedirs(d)\nfor i in range(600):\n"
+                 "    b = os.urandom(18 << 20 if i % 300 == 0 else i * 10)\n    open(d + f'f{i:03}', 'wb').write(b)\n"
+                 "    print(f'f{i:03}', hashlib.sha256(b).hexdigest())\nopen(d + 'done', 'w')\n")
+        job = c.push(["python3 write.py"], runtime=CKPT, files={"write.py": write})
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        said = dict(line.split() for line in c.user_lines(job))
+        folder = f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/rank-0/checkpoint-1"
+        there = {k.rpartition("/")[2]: hashlib.sha256(minio.body(k)).hexdigest() for k in minio.keys(folder + "/f")}
+        assert len(said) == 600 and there == said and weather.struck > 0
+        row, = c.json("checkpoints", "ls", job["id"])
+        assert row["state"] == "COMPLETE", row
+    finally:
+        weather.close()
+
+
 def test_no_bytes_through_the_server(empty_cluster, minio):
     """URLs that clients get are the store's own."""
     c = empty_cluster.start(*flags(empty_cluster, minio))
@@ -236,14 +258,21 @@ def test_foreign_objects_are_not_signed(cluster_of_two):
     """A runner's token signs what is its attempt's, and nothing else."""
     c, jobs, tokens = cluster_of_two
 
-    def sign(method, key, **more):
+    def ask(path, what):
         """By the server's socket, where alone these tokens are good."""
         line = http.client.HTTPConnection("local")
         line.sock = socket.socket(socket.AF_UNIX)
         line.sock.connect(str(c.data / "server.sock"))
-        line.request("POST", "/runner/v1/sign", json.dumps({"method": method, "key": key, **more}),
-                     {"Authorization": f"Bearer {tokens[0]}", "Content-Type": "application/json"})
-        return line.getresponse().status
+        line.request("POST", path, json.dumps(what), {"Authorization": f"Bearer {tokens[0]}", "Content-Type": "application/json"})
+        reply = line.getresponse()
+        return reply.status, json.loads(reply.read())
+
+    asked = []
+
+    def sign(method, key, **more):
+        status, said = ask("/runner/v1/sign", {"method": method, "key": key, **more})
+        asked.append(({"method": method, "key": key, **more}, status, said))
+        return status
 
     own, other = (f"training_projects/{j['training_project']['id']}/jobs/{j['id']}" for j in jobs)
     assert sign("PUT", f"{own}/rank-0/a") == 200 and sign("GET", f"{own}/rank-1/a") == 200
@@ -256,6 +285,19 @@ def test_foreign_objects_are_not_signed(cluster_of_two):
     assert sign("PUT", f"{own}/rank-0/b", copy_from=f"{other}/rank-0/a") == 403
     assert sign("GET", f"{own}/rank-0/b", query="acl") == 400 and sign("PUT", f"{own}/rank-0/b", query="acl=") == 400
     assert sign("PATCH", f"{own}/rank-0/b") == 400
+    together = []
+    for at in range(0, len(asked), 20):
+        status, said = ask("/runner/v1/sign_all", {"request": [request for request, _, _ in asked[at:at + 20]]})
+        assert status == 200
+        together += said["answer"]
+    assert len(together) == len(asked)
+    for answer, (request, status, said) in zip(together, asked):
+        if status == 200:
+            assert answer["status"] == 0 and answer["url"].partition("?")[0] == said["url"].partition("?")[0], request
+        else:
+            assert answer["url"] is None and (answer["status"], answer["error"], answer["message"]) == (status, said["error"]["id"], said["error"]["message"]), request
+    assert ask("/runner/v1/sign_all", {"request": [asked[0][0]] * 33})[0] == 400
+    assert ask("/runner/v1/sign_all", {"request": []})[1] == {"answer": []}
 
 
 @pytest.fixture
