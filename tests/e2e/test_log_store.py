@@ -109,6 +109,35 @@ def test_the_store_goes_away(empty_cluster, minio):
     whole(c, job)
 
 
+@pytest.mark.parametrize("how", ["kill", "freeze"])
+def test_a_server_starts_without_its_store(empty_cluster, minio, how):
+    """What an earlier server left in the folder is read from there, of a job that ended and of one that runs."""
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    over, runs = c.push([counting("one", 1, 900)]), c.push([counting("one", 1, 900), counting("two", 901, LINES)])
+    for job in (over, runs):
+        until(lambda job=job: "line 900" in c.user_lines(job))
+    c.release(over, "one")
+    c.wait(over, "TRAINING_JOB_COMPLETED")
+    said, metrics = c.logs(over), c.json("metrics", over["id"])["per_node_metrics"]
+    c.kill()
+    (minio.kill if how == "kill" else minio.freeze)()
+    c.restart()
+    assert c.logs(over) == said and c.json("metrics", over["id"])["per_node_metrics"] == metrics
+    whole(c, over, 900)
+    assert c.user_lines(runs)[:900] == [f"line {i}" for i in range(1, 901)]
+    c.release(runs, "one")
+    (minio.start if how == "kill" else minio.thaw)()
+    c.release(runs, "two")
+    c.wait(runs, "TRAINING_JOB_COMPLETED")
+    whole(c, runs)
+    assert c.logs(over) == said
+    c.kill()
+    lose_logs(c)
+    c.restart()
+    whole(c, runs)
+    assert c.logs(over) == said
+
+
 def test_a_store_that_hangs_ends_no_job_late(empty_cluster, minio):
     c = empty_cluster.start(*flags(empty_cluster, minio))
     jobs = [c.push([counting("one", 1, LINES)]) for _ in range(2)]

@@ -141,7 +141,8 @@ static int find_end(struct logfile *f, uint64_t size, struct err *err)
 	return 0;
 }
 
-static int recover(struct logfile *f, struct err *err)
+/* cut: what was not acknowledged goes; else it is only not read. */
+static int recover(struct logfile *f, bool cut, struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(JOBLOG_STATE_MAX);
 	struct stat st;
@@ -159,7 +160,7 @@ static int recover(struct logfile *f, struct err *err)
 	}
 	if (find_end(f, MIN(f->size, real), err) < 0)
 		return -1;
-	if (real > f->size && ftruncate(f->fd, (off_t)f->size) < 0)
+	if (cut && real > f->size && ftruncate(f->fd, (off_t)f->size) < 0)
 		return err_errno(err, errno, "log of %s", f->name);
 	return 0;
 }
@@ -192,7 +193,7 @@ static int logfile_open(struct joblogs *l, const char *job_id, const char *name,
 		(void)err_errno(err, errno, "log of %s", name);
 		goto out;
 	}
-	if (recover(f, err) < 0)
+	if (recover(f, true, err) < 0)
 		goto out;
 	*out = f;
 	return 0;
@@ -291,6 +292,40 @@ void joblog_give(struct joblogs *l, struct logfile *f)
 	lock_give(&l->lock);
 	if (last)
 		logfile_free(f);
+}
+
+/* Of nobody else, and never written to: the store may know of more. */
+static int look_at_left(struct joblogs *l, const char *job_id, uint32_t rank, struct logfile **out,
+                        struct err *err)
+{
+	struct logfile *f = xcalloc(1, sizeof(*f));
+	char path[JOBLOG_NAME_CAP];
+
+	FMT(f->name, "%s/node-%u", job_id, rank);
+	f->users = 1;
+	f->dead = true;
+	lock_init(&f->lock, LOCK_JOBLOG); /* cannot fail with default attributes */
+	FMT(path, "%s/node-%u.log", job_id, rank);
+	f->fd = openat(l->dirfd, path, O_RDONLY | O_CLOEXEC);
+	FMT(path, "%s/node-%u.state", job_id, rank);
+	f->state_fd = openat(l->dirfd, path, O_RDONLY | O_CLOEXEC);
+	if (f->fd >= 0 && f->state_fd >= 0 && recover(f, false, err) == 0) {
+		*out = f;
+		return 0;
+	}
+	if (err->code == ERR_NONE && errno != ENOENT)
+		(void)err_errno(err, errno, "log of %s", f->name);
+	logfile_free(f);
+	*out = NULL; /* there is none */
+	return err->code == ERR_NONE ? 0 : -1;
+}
+
+int joblog_look(struct joblogs *l, const char *job_id, uint32_t rank, struct logfile **out,
+                struct err *err)
+{
+	if (joblog_take(l, job_id, rank, false, out, err) == 0)
+		return 0;
+	return joblog_may_look(l, job_id, err) ? look_at_left(l, job_id, rank, out, err) : -1;
 }
 
 uint64_t joblog_size(struct logfile *f)
@@ -534,7 +569,8 @@ static int ranks_here(struct joblogs *l, const char *job_id, uint32_t *n, struct
 
 int joblogs_ranks(struct joblogs *l, const char *job_id, uint32_t *n, struct err *err)
 {
-	if (joblog_check_id(job_id, err) < 0 || joblog_attach(l, job_id, err) < 0)
+	if (joblog_check_id(job_id, err) < 0 ||
+	    (joblog_attach(l, job_id, err) < 0 && !joblog_may_look(l, job_id, err)))
 		return -1;
 	return ranks_here(l, job_id, n, err);
 }

@@ -9,8 +9,8 @@
  *
  * With a store (joblogs_keep) the folder is a buffer and a cache: what is appended is stored soon
  * after, as segments (joblog_segment.h), and a job that another server wrote is fetched before its
- * first use. What a server had not stored when it went, runners send again: their offsets are
- * stored together with the bytes.
+ * first use; while the store is away, what lies here is shown as it is. What a server had not
+ * stored when it went, runners send again: their offsets are stored together with the bytes.
  */
 #ifndef JOBLOG_H
 #define JOBLOG_H

@@ -307,6 +307,14 @@ struct lock *joblog_stripe(struct joblogs *l, const char *job_id)
 	return &l->store->stripe[hash_crc32(0, job_id, strlen(job_id)) % JOBLOG_STRIPES];
 }
 
+bool joblog_may_look(struct joblogs *l, const char *job_id, struct err *err)
+{
+	if (l->store == NULL || !err_info(err)->retry || joblog_epoch(l, job_id) == 0)
+		return false;
+	err_clear(err);
+	return true;
+}
+
 int joblog_attach(struct joblogs *l, const char *job_id, struct err *err)
 {
 	struct joblog_store *st = l->store;

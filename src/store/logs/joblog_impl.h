@@ -52,6 +52,10 @@ struct joblogs {
  * `create` is not set. */
 int joblog_take(struct joblogs *l, const char *job_id, uint32_t rank, bool create,
                 struct logfile **out, struct err *err) MUST_CHECK;
+/* To read: while the store is away also what an earlier server left here, which nobody may append
+ * to before the store has said whether another one went on with it. */
+int joblog_look(struct joblogs *l, const char *job_id, uint32_t rank, struct logfile **out,
+                struct err *err) MUST_CHECK;
 void joblog_give(struct joblogs *l, struct logfile *f);
 /* How much may be read. */
 uint64_t joblog_size(struct logfile *f);
@@ -85,6 +89,9 @@ int joblog_sent_save(struct joblogs *l, const char *job_id, const char *file,
 void joblog_file_name(char out[JOBLOG_NAME_CAP], enum joblog_kind kind, uint32_t rank);
 /* The job's files are here, fetched where another server wrote them. At once without a store. */
 int joblog_attach(struct joblogs *l, const char *job_id, struct err *err) MUST_CHECK;
+/* After that has failed: it is the store that is away, and the job's files are here as a server
+ * left them. Clears err. */
+bool joblog_may_look(struct joblogs *l, const char *job_id, struct err *err);
 /* `bytes` more of this file are to be stored, at the latest in delay_ms. */
 void joblog_mark(struct joblogs *l, const char *job_id, enum joblog_kind kind, uint32_t rank,
                  size_t bytes, int64_t delay_ms);

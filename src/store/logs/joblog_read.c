@@ -128,7 +128,7 @@ int joblogs_read(struct joblogs *l, const char *job_id, uint32_t rank, uint64_t 
 	char *to;
 	int r = 0;
 
-	if (joblog_take(l, job_id, rank, false, &f, err) < 0)
+	if (joblog_look(l, job_id, rank, &f, err) < 0)
 		return -1;
 	end = f != NULL ? joblog_size(f) : 0;
 	if (offset >= end) {
@@ -163,7 +163,7 @@ int joblogs_tail_offset(struct joblogs *l, const char *job_id, uint32_t rank, ui
 	struct logfile *f = NULL;
 	int r = 0;
 
-	if (joblog_take(l, job_id, rank, false, &f, err) < 0)
+	if (joblog_look(l, job_id, rank, &f, err) < 0)
 		return -1;
 	if (f == NULL)
 		*offset = 0;
@@ -354,7 +354,7 @@ static int cursors_open(struct joblogs *l, struct cursor *c, size_t n, const cha
 
 		c[i].rank = rank < 0 ? (uint32_t)i : (uint32_t)rank;
 		c[i].chunk.max = chunk;
-		if (joblog_take(l, job_id, c[i].rank, false, &c[i].f, err) < 0)
+		if (joblog_look(l, job_id, c[i].rank, &c[i].f, err) < 0)
 			return -1;
 		if (c[i].f == NULL)
 			continue; /* first == end: nothing */

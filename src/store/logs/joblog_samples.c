@@ -247,7 +247,8 @@ int joblogs_samples(struct joblogs *l, struct arena *a, const char *job_id, uint
 	struct stat st;
 	uint64_t first, end;
 
-	if (check(job_id, rank, err) < 0 || joblog_attach(l, job_id, err) < 0)
+	if (check(job_id, rank, err) < 0 ||
+	    (joblog_attach(l, job_id, err) < 0 && !joblog_may_look(l, job_id, err)))
 		return -1;
 	file_name(name, job_id, rank);
 	fd = openat(l->dirfd, name, O_RDONLY | O_CLOEXEC);
