@@ -140,6 +140,14 @@ static int write_mark(struct app *app, const char *id, struct err *err)
 	return objstore_put(app->objects, OBJECTS_MARK, buf_view(&body), err);
 }
 
+static int foreign(const struct app *app, struct err *err)
+{
+	return err_set(err, ERR_OBJECTS_FOREIGN,
+	               "%s belongs to another Stoker: the id in its " OBJECTS_MARK
+	               " is not of this database",
+	               app->objects_url);
+}
+
 /* A database that knows no id is new, or older than marks: then its objects are in its folder. */
 static int first_time(struct app *app, struct arena *a, const char *mark, struct err *err)
 {
@@ -147,10 +155,7 @@ static int first_time(struct app *app, struct arena *a, const char *mark, struct
 	size_t n = 0;
 
 	if (mark != NULL)
-		return err_set(err, ERR_OBJECTS_FOREIGN,
-		               "%s belongs to another Stoker: the id in its " OBJECTS_MARK
-		               " is not of this database",
-		               app->objects_url);
+		return foreign(app, err);
 	if (app->set.objects == NULL)
 		return 0;
 	if (meta_projects(app->meta, a, NULL, &all, &n, err) < 0)
@@ -218,10 +223,7 @@ static int agree(struct app *app, struct arena *a, const struct known *k, struct
 static int compare(const struct app *app, const struct known *k, const char *mark, struct err *err)
 {
 	if (mark != NULL && strcmp(k->id, mark) != 0)
-		return err_set(err, ERR_OBJECTS_FOREIGN,
-		               "%s belongs to another Stoker: the id in its " OBJECTS_MARK
-		               " is not of this database",
-		               app->objects_url);
+		return foreign(app, err);
 	if (mark != NULL || !k->sure)
 		return 0;
 	if (app->set.objects == NULL && strcmp(k->url, IN_DATA) == 0) {
