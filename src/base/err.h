@@ -75,6 +75,12 @@ int err_errno(struct err *err, int errnum, const char *fmt, ...) PRINTF(3, 4);
 /* Puts "<text>: " in front of the message. Always returns -1. */
 int err_wrap(struct err *err, const char *fmt, ...) PRINTF(2, 3);
 
+/* What was asked does not answer now: nothing was wrong with the request. */
+static inline bool err_is_away(const struct err *err)
+{
+	return err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT;
+}
+
 /* Another class or id, because more is known about the cause now. The message stays. */
 void err_become(struct err *err, enum err_code code);
 /* The same, but only if the error has nothing but the class that this id belongs to. */

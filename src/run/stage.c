@@ -507,7 +507,7 @@ static int with_store(struct stage *st, int (*run)(struct stage *st, struct err 
 	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms(), .what = FOR_STORE};
 
 	while (run(st, err) < 0) {
-		if (st->http == NULL || (err->code != ERR_UNAVAILABLE && err->code != ERR_TIMEOUT))
+		if (st->http == NULL || !err_is_away(err))
 			return -1;
 		if (!wait_for_room(&wait, err))
 			return waited_in_vain(st, err);

@@ -92,11 +92,6 @@ static int read_keys(struct app *app, struct arena *a, struct sigv4_key *out, st
 
 /* ---- whose they are ------------------------------------------------------------------ */
 
-static bool is_away(const struct err *err)
-{
-	return err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT;
-}
-
 /* An error of the store itself, in the words of a setting. */
 static int blame(const struct app *app, struct err *err)
 {
@@ -251,7 +246,7 @@ int objects_confirm(struct app *app, struct err *err)
 	if (read_known(app, a, &k, err) < 0)
 		return -1;
 	if (read_mark(app, a, &mark, err) < 0) {
-		if (!k.sure || strcmp(k.url, place(app)) != 0 || !is_away(err))
+		if (!k.sure || strcmp(k.url, place(app)) != 0 || !err_is_away(err))
 			return blame(app, err);
 		log_warn("the object store is away, and jobs wait for it: %s", err->msg);
 		err_clear(err);

@@ -377,7 +377,7 @@ static int make_once(struct node_cache *c, const char *hex, const struct digest 
 	rc = tree_make(c, hex, lease, &list, want, err);
 	/* What was fetched until an outage stays, counted by its lease, as after a kill: who comes
 	 * next goes on with it, or makes room of it. */
-	if (rc < 0 && err->code != ERR_UNAVAILABLE && err->code != ERR_TIMEOUT) {
+	if (rc < 0 && !err_is_away(err)) {
 		struct err later = {0};
 
 		if (tree_remove(c, hex, &later) < 0 || tree_sweep_blobs(c, false, &later) < 0)
