@@ -1,12 +1,12 @@
 /* objects.c - opens the object store, and makes sure that it belongs to this database. */
 #include "server/start/objects.h"
 #include "base/json.h"
+#include "store/common/s3_keys.h"
 
 #include <signal.h>
 
 #define CREDENTIALS_MAX ((size_t)64 << 10)
 #define MARK_MAX ((size_t)64 << 10)
-#define REGION_DEFAULT "us-east-1"
 #define KEPT "objects" /* in the table of single values: "ID URL" */
 #define NEW "new:"     /* before an id whose mark may not be stored yet */
 #define IN_DATA "-"    /* for the URL: in the data folder */
@@ -14,21 +14,13 @@
 
 /* ---- keys ---------------------------------------------------------------------------- */
 
-static const char *text_of(struct arena *a, const struct doc *d, const char *name)
-{
-	struct str v = str_trim(doc_text(doc_get(d, name)));
-
-	return v.n > 0 ? arena_strz(a, v) : NULL;
-}
-
 /* What is wrong with it is said without quoting it. */
 static int read_file(struct app *app, struct arena *a, struct sigv4_key *out, struct err *err)
 {
 	const char *path = app->set.objects_credentials;
 	AUTO_BUF struct buf text = BUF_INIT(CREDENTIALS_MAX);
-	const struct doc *d = NULL;
-	struct err unread = {0};
 	struct stat st;
+	bool json;
 	int r = 0;
 
 	if (stat(path, &st) < 0)
@@ -40,17 +32,12 @@ static int read_file(struct app *app, struct arena *a, struct sigv4_key *out, st
 		               path);
 	if (fs_read(AT_FDCWD, path, &text, err) < 0)
 		return err_wrap(err, "--objects-credentials");
-	if (js_parse(a, arena_str(a, buf_view(&text)), &d, &unread) < 0)
-		d = NULL;
-	*out = (struct sigv4_key){.access_key = text_of(a, d, "aws_access_key_id"),
-	                          .secret_key = text_of(a, d, "aws_secret_access_key"),
-	                          .session_token = text_of(a, d, "aws_session_token"),
-	                          .region = text_of(a, d, "aws_region")};
+	json = s3_keys_read(a, arena_str(a, buf_view(&text)), out);
 	if (out->access_key == NULL || out->secret_key == NULL)
 		r = err_set(err, ERR_INVALID,
 		            "--objects-credentials %s: expected a JSON object with "
 		            "aws_access_key_id and aws_secret_access_key%s",
-		            path, d == NULL ? "; the file is not JSON" : "");
+		            path, json ? "" : "; the file is not JSON");
 	seal_wipe_buf(&text);
 	return r;
 }
@@ -85,7 +72,7 @@ static int read_keys(struct app *app, struct arena *a, struct sigv4_key *out, st
 		               "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
 		               app->set.objects);
 	if (out->region == NULL)
-		out->region = env.region != NULL ? env.region : REGION_DEFAULT;
+		out->region = env.region != NULL ? env.region : S3_REGION_DEFAULT;
 	out->service = "s3";
 	return 0;
 }

@@ -6,12 +6,10 @@
 #include "store/sources/source_impl.h"
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "core/spec.h"
-#include "io/sigv4.h"
+#include "store/common/s3_keys.h"
 #include "store/objects/s3xml.h"
 
-#define REGION_DEFAULT "us-east-1"
 #define REGION_MAX 40
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -29,41 +27,27 @@ struct bucket {
 
 /* --- open ------------------------------------------------------------------------------------ */
 
-static const char *secret_text(struct bucket *b, const struct doc *d, const char *name)
-{
-	struct str v = str_trim(doc_text(doc_get(d, name)));
-
-	return v.n > 0 ? arena_strz(b->key_arena, v) : NULL;
-}
-
 /* The texts of the platform that jobs were written for; their first words are matched by scripts.
  */
 static int read_secret(struct bucket *b, struct err *err)
 {
-	const struct doc *d = NULL;
-	struct err ignored = {0}; /* its words might quote the secret */
-	const char *region;
+	bool json;
 
-	b->key = (struct sigv4_key){.region = REGION_DEFAULT, .service = "s3"};
+	b->key = (struct sigv4_key){.region = S3_REGION_DEFAULT, .service = "s3"};
 	if (b->base.secret[0] == '\0') {
 		b->base.auth_advice =
 			"the bucket is not public: set auth_secret_name to a secret with its keys "
 			"(secret_id is required)";
 		return 0;
 	}
-	if (js_parse(b->key_arena, str_of(b->base.secret), &d, &ignored) < 0)
-		d = NULL;
-	region = secret_text(b, d, "aws_region");
-	b->key = (struct sigv4_key){.access_key = secret_text(b, d, "aws_access_key_id"),
-	                            .secret_key = secret_text(b, d, "aws_secret_access_key"),
-	                            .session_token = secret_text(b, d, "aws_session_token"),
-	                            .region = region != NULL ? region : REGION_DEFAULT,
-	                            .service = "s3"};
+	json = s3_keys_read(b->key_arena, str_of(b->base.secret), &b->key);
+	if (b->key.region == NULL)
+		b->key.region = S3_REGION_DEFAULT;
 	if (b->key.access_key == NULL || b->key.secret_key == NULL)
 		return err_set(err, ERR_SOURCE_SECRET_INVALID,
 		               "aws_access_key_id and aws_secret_access_key are required in S3 "
 		               "credentials%s",
-		               d == NULL ? " (the secret is not JSON)" : "");
+		               json ? "" : " (the secret is not JSON)");
 	return 0;
 }
 
