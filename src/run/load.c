@@ -15,20 +15,6 @@ struct loading {
 	_Atomic uint64_t done; /* bytes of all files */
 };
 
-struct one {
-	struct loading *l;
-	uint64_t told;
-};
-
-static void on_progress(void *arg, uint64_t done)
-{
-	struct one *o = arg;
-
-	/* A range that begins anew takes back what was told; the sum wraps around and is right. */
-	atomic_fetch_add(&o->l->done, done - o->told);
-	o->told = done;
-}
-
 /* Made with the job's rights; the store is read with ours. */
 static int make_file(const struct load_job *job, struct arena *a, const char *path, struct err *err)
 {
@@ -53,21 +39,21 @@ static int load_one(void *arg, size_t k, const atomic_bool *stop, struct err *er
 	const struct manifest_file *file = &l->job->ckpt->files.file[i];
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_FD int fd = make_file(l->job, a, file->path, err);
-	struct one o = {.l = l};
+	struct crew_share share = {.all = &l->done};
 	const struct objstore_fetch f = {
 		.key = ckpt_file_key(a, l->job->prefix, l->job->ckpt, i),
 		.size = file->size,
 		.sha256 = &file->sha256,
 		.fd = fd,
 		.streams_max = LOAD_STREAMS,
-		.progress = on_progress,
-		.arg = &o,
+		.progress = crew_share_at,
+		.arg = &share,
 		.cancel = stop,
 	};
 
 	if (fd < 0 || objstore_fetch(l->job->objects, &f, err) < 0)
 		return -1;
-	on_progress(&o, file->size);
+	crew_share_at(&share, file->size);
 	return 0;
 }
 

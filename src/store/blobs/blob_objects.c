@@ -112,30 +112,15 @@ int blob_objects_each(struct objstore *os, enum blobs_kind kind,
 struct putting {
 	const struct blob_objects_put *put;
 	struct manifest_file *file; /* one of each content, the largest first */
-	_Atomic uint64_t done, sent;
+	_Atomic uint64_t had, sent; /* bytes that were there before; that were not */
 	uint64_t total;
 };
-
-struct one {
-	struct putting *p;
-	uint64_t told;
-};
-
-static void on_sent(void *arg, uint64_t bytes)
-{
-	struct one *o = arg;
-
-	/* Parts that are sent anew take back what was told; the sums wrap around and are right. */
-	atomic_fetch_add(&o->p->done, bytes - o->told);
-	atomic_fetch_add(&o->p->sent, bytes - o->told);
-	o->told = bytes;
-}
 
 static int put_one(void *arg, size_t i, const atomic_bool *stop, struct err *err)
 {
 	struct putting *p = arg;
 	const struct manifest_file *f = &p->file[i];
-	struct one o = {.p = p};
+	struct crew_share share = {.all = &p->sent};
 	char key[BLOB_KEY_CAP];
 	AUTO_FD int fd = -1;
 	uint64_t size;
@@ -147,14 +132,14 @@ static int put_one(void *arg, size_t i, const atomic_bool *stop, struct err *err
 	if (blob_objects_has(p->put->to, key, f->size, &has, err) < 0)
 		return -1;
 	if (has) {
-		atomic_fetch_add(&p->done, f->size);
+		atomic_fetch_add(&p->had, f->size);
 		return 0;
 	}
 	if (blobs_fd(p->put->from, &f->sha256, &fd, &size, err) < 0 ||
-	    objstore_put_file(p->put->to, key, fd, f->size, &f->sha256, NULL, on_sent, &o, stop,
-	                      err) < 0)
+	    objstore_put_file(p->put->to, key, fd, f->size, &f->sha256, NULL, crew_share_at, &share,
+	                      stop, err) < 0)
 		return err_wrap(err, "%s, to the object store", f->path);
-	on_sent(&o, f->size);
+	crew_share_at(&share, f->size);
 	return 0;
 }
 
@@ -162,10 +147,10 @@ static void tell(void *arg)
 {
 	struct putting *p = arg;
 	const struct blob_objects_put *put = p->put;
+	uint64_t sent = atomic_load(&p->sent);
 
 	if (put->progress != NULL)
-		put->progress(put->arg, MIN(atomic_load(&p->done), p->total), p->total,
-		              atomic_load(&p->sent));
+		put->progress(put->arg, MIN(atomic_load(&p->had) + sent, p->total), p->total, sent);
 }
 
 static int put_manifest(const struct blob_objects_put *put, struct err *err)

@@ -60,45 +60,33 @@ struct fetching {
 	_Atomic uint64_t done;
 };
 
-struct one {
-	struct fetching *g;
-	uint64_t told;
-};
-
-static void on_progress(void *arg, uint64_t done)
-{
-	struct one *o = arg;
-
-	/* A range that begins anew takes back what was told; the sum wraps around and is right. */
-	atomic_fetch_add(&o->g->done, done - o->told);
-	o->told = done;
-}
-
 static bool synced_at_end(const struct fetching *g, const struct manifest_file *file)
 {
 	return g->sync_at_end && file->size <= SYNC_EACH_BYTES;
 }
 
-static int fetch_into(struct one *o, const struct manifest_file *file, int fd,
+static int fetch_into(struct fetching *g, const struct manifest_file *file, int fd,
                       const atomic_bool *stop, struct err *err)
 {
-	const struct tree_fetch *f = o->g->f;
+	const struct tree_fetch *f = g->f;
+	struct crew_share share = {.all = &g->done};
 	char key[BLOB_KEY_CAP];
 	const struct objstore_fetch one = {
 		.key = key,
 		.size = file->size,
 		.sha256 = &file->sha256,
 		.fd = fd,
-		.streams_max = o->g->streams,
-		.progress = on_progress,
-		.arg = o,
+		.streams_max = g->streams,
+		.progress = crew_share_at,
+		.arg = &share,
 		.cancel = stop,
 	};
 
 	blob_object_key(&file->sha256, key);
 	if (objstore_fetch(f->objects, &one, err) < 0)
 		return -1;
-	if (fchmod(fd, 0444) < 0 || (!synced_at_end(o->g, file) && fsync(fd) < 0))
+	crew_share_at(&share, file->size);
+	if (fchmod(fd, 0444) < 0 || (!synced_at_end(g, file) && fsync(fd) < 0))
 		return err_errno(err, errno, "%s", file->path);
 	return 0;
 }
@@ -107,13 +95,12 @@ static int fetch_one(void *arg, size_t k, const atomic_bool *stop, struct err *e
 {
 	struct fetching *g = arg;
 	const struct manifest_file *file = g->file[g->first[k]];
-	struct one o = {.g = g};
 	AUTO_FD int fd = openat(g->f->root, file->path,
 	                        O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	if (fd < 0)
 		return err_errno(err, errno, "%s", file->path);
-	if (fetch_into(&o, file, fd, stop, err) < 0) {
+	if (fetch_into(g, file, fd, stop, err) < 0) {
 		if (err->code == ERR_NOT_FOUND)
 			return err_wrap(err,
 			                "the blob of %s is not in the object store: it was deleted "
@@ -122,7 +109,6 @@ static int fetch_one(void *arg, size_t k, const atomic_bool *stop, struct err *e
 			                file->path);
 		return err_wrap(err, "%s, from the object store", file->path);
 	}
-	on_progress(&o, file->size);
 	if (!synced_at_end(g, file))
 		share(g->f->c, &file->sha256, g->f->root, file->path);
 	return 0;

@@ -23,6 +23,14 @@ struct crew_job {
 	const atomic_bool *cancel; /* may be NULL */
 };
 
+/* One item's share of what all have done together. As `progress` of a transfer: `done` is what the
+ * item has done so far, less than before when a range of it begins anew. */
+struct crew_share {
+	_Atomic uint64_t *all;
+	uint64_t told;
+};
+void crew_share_at(void *share, uint64_t done);
+
 int crew_run(const struct crew_job *job, struct err *err) MUST_CHECK;
 
 #endif
