@@ -9,6 +9,7 @@ import random
 import re
 import socket
 import subprocess
+import time
 import urllib.request
 
 import botocore.exceptions
@@ -100,6 +101,27 @@ def test_many_small_files(empty_cluster, minio):
         assert len(said) == 600 and there == said and weather.struck > 0
         row, = c.json("checkpoints", "ls", job["id"])
         assert row["state"] == "COMPLETE", row
+    finally:
+        weather.close()
+
+
+def test_a_store_that_is_far(empty_cluster, minio):
+    """Each look at an object takes its time: a runner does not wait for as many as a checkpoint has files, one after the other."""
+    weather = Weather(minio)
+    weather.fault = lambda method, path: time.sleep(0.3) if method == "HEAD" and "/checkpoint-1/f" in path else None
+    try:
+        c = empty_cluster.start(*flags(empty_cluster, weather))
+        write = ("mkdir -p $BT_CHECKPOINT_DIR/checkpoint-1; for i in $(seq 120); do echo $i > $BT_CHECKPOINT_DIR/checkpoint-1/f$i; done; "
+                 "touch $BT_CHECKPOINT_DIR/checkpoint-1/done")
+        job = c.push([write], runtime=CKPT)
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        row, = c.json("checkpoints", "ls", job["id"])
+        assert (row["state"], row["files"]) == ("COMPLETE", 121), row
+        nodes = c.push([f"if [ $BT_NODE_RANK = 0 ]; then {write}; else mkdir -p $BT_CHECKPOINT_DIR/checkpoint-1; "
+                        "echo x > $BT_CHECKPOINT_DIR/checkpoint-1/g; touch $BT_CHECKPOINT_DIR/checkpoint-1/done; fi"],
+                       runtime=CKPT, compute={"cpu_count": 1, "memory": "256Mi", "node_count": 2})
+        c.wait(nodes, "TRAINING_JOB_COMPLETED")
+        assert {r["state"] for r in c.json("checkpoints", "ls", nodes["id"])} == {"COMPLETE"}
     finally:
         weather.close()
 

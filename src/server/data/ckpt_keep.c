@@ -1,6 +1,10 @@
 /* ckpt_keep.c - parts of complete checkpoints of several nodes, kept; see ckpt_keep.h. */
 #include "server/data/ckpt_keep.h"
 
+#include "server/data/ckpts.h"
+#include "server/start/objects.h"
+#include "store/common/crew.h"
+
 char *ckpt_keep_key(struct arena *a, const char *prefix, const struct ckpt *c)
 {
 	struct digest set = ckpt_digest(c);
@@ -24,6 +28,33 @@ static int is_same(struct app *app, struct arena *a, const char *prefix, const s
 	return 0;
 }
 
+struct copying {
+	struct app *app;
+	const struct objstore_pair *pair;
+};
+
+static int copy_one(void *arg, size_t i, const atomic_bool *stop UNUSED, struct err *err)
+{
+	const struct copying *c = arg;
+
+	return objstore_copy(c->app->objects, c->pair[i].from, c->pair[i].to, err);
+}
+
+/* A folder copies many for less than one by one; a store that is elsewhere takes its round trips
+ * for each, so it gets several at once. */
+static int copy_all(struct app *app, const struct objstore_pair *pair, size_t n, struct err *err)
+{
+	struct copying c = {app, pair};
+	const struct crew_job all = {.n = n,
+	                             .threads = CKPTS_AT_ONCE,
+	                             .run = copy_one,
+	                             .arg = &c,
+	                             .cancel = &app->stopping};
+
+	return objects_elsewhere(app) ? crew_run(&all, err)
+	                              : objstore_copy_all(app->objects, pair, n, err);
+}
+
 /* All are durable before the manifest that names them is stored. */
 static int copy_files(struct app *app, struct arena *a, const char *prefix, const struct ckpt *c,
                       const struct ckpt *kept, bool *gone, struct err *err)
@@ -33,7 +64,7 @@ static int copy_files(struct app *app, struct arena *a, const char *prefix, cons
 	for (size_t i = 0; i < c->files.n; i++)
 		pair[i] = (struct objstore_pair){ckpt_file_key(a, prefix, c, i),
 		                                 ckpt_file_key(a, prefix, kept, i)};
-	if (objstore_copy_all(app->objects, pair, c->files.n, err) == 0)
+	if (copy_all(app, pair, c->files.n, err) == 0)
 		return 0;
 	if (err->code != ERR_NOT_FOUND)
 		return -1;

@@ -5,6 +5,8 @@
 #include "server/api/ctx.h"
 
 #include "base/units.h"
+#include "server/start/objects.h"
+#include "store/common/crew.h"
 
 /* A checkpoint is complete when every rank's part of it is. */
 static bool is_complete(const struct model_checkpoint *c, size_t n, const char *name)
@@ -211,8 +213,27 @@ int ctx_checkpoint_delete(void *of, const struct principal *principal, const cha
 	return change(of, principal, job_id, name, delete_named, "deleted", err);
 }
 
+struct looking {
+	struct app *app;
+	const char *prefix;
+	const struct ckpt *c;
+};
+
+static int look_at(void *arg, size_t i, const atomic_bool *stop UNUSED, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const struct looking *l = arg;
+	const struct manifest_file *f = &l->c->files.file[i];
+	struct objstore_info info = {0};
+
+	if (objstore_stat(l->app->objects, ckpt_file_key(a, l->prefix, l->c, i), &info, err) < 0)
+		return -1;
+	return info.size == f->size ? 0
+	                            : err_set(err, ERR_NOT_FOUND, "%s: of another size", f->path);
+}
+
 /* A part that was deleted here is no longer what its runner believes: it sends again only what
- * changed. */
+ * changed. The runner waits for this: one look after the other it would not wait long enough. */
 int ckpts_is_stored(struct app *app, struct arena *a, const struct model_checkpoint *c,
                     bool *stored, struct err *err)
 {
@@ -225,13 +246,15 @@ int ckpts_is_stored(struct app *app, struct arena *a, const struct model_checkpo
 	*stored = objstore_get(app->objects, key, &body, err) == 0;
 	if (*stored && ckpt_parse(&parsed, a, buf_view(&body), err) < 0)
 		return -1;
-	for (size_t i = 0; *stored && i < parsed.files.n; i++) {
-		const struct manifest_file *f = &parsed.files.file[i];
-		struct objstore_info info = {0};
+	if (*stored) {
+		struct looking l = {app, prefix, &parsed};
+		const struct crew_job all = {.n = parsed.files.n,
+		                             .threads = objects_elsewhere(app) ? CKPTS_AT_ONCE : 1,
+		                             .run = look_at,
+		                             .arg = &l,
+		                             .cancel = &app->stopping};
 
-		*stored = objstore_stat(app->objects, ckpt_file_key(a, prefix, &parsed, i), &info,
-		                        err) == 0 &&
-		          info.size == f->size;
+		*stored = crew_run(&all, err) == 0;
 	}
 	if (err->code != ERR_NONE && err->code != ERR_NOT_FOUND)
 		return -1;

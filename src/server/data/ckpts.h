@@ -4,6 +4,10 @@
 
 #include "server/app.h"
 
+/* Of the files of a checkpoint in a store that is elsewhere: each takes a round trip, and the
+ * runner waits for all. */
+#define CKPTS_AT_ONCE 32
+
 /* What a manifest says of its files, into the row; key: where the manifest is. */
 void ckpts_show(struct model_checkpoint *row, const struct ckpt *c, const char *key);
 /* Stores what a runner says of one. Complete is only what the store holds whole: else it becomes
