@@ -5,6 +5,7 @@
  *   fetch SOURCE DIR    a source into blobs and a manifest: listed, fetched, verified
  *   put STORE KEY FILE  one file into an object store, hashed on its way
  *   walk DIR            what a tree holds
+ *   puts STORE COUNT    so many objects of 4 KiB, 16 at once
  *
  * and the limits, in the folder where it runs:
  *
@@ -21,6 +22,7 @@
 #include "io/sigv4.h"
 #include "store/sources/mirror.h"
 #include "store/objects/objstore_fetch.h"
+#include "store/common/crew.h"
 #include "store/common/usage.h"
 
 #include <netdb.h>
@@ -130,6 +132,43 @@ static int put(char **arg, struct err *err)
 	js_open(&js);
 	js_kv(&js, "sha256", hex);
 	js_kv_u64(&js, "bytes", (uint64_t)st.st_size);
+	say(&js, &out);
+	return 0;
+}
+
+#define PUT_BYTES 4096
+#define PUTS_AT_ONCE 16
+
+static int put_small(void *arg, size_t i, const atomic_bool *stop UNUSED, struct err *err)
+{
+	char key[40], body[PUT_BYTES];
+
+	memset(body, (int)(i & 0xff), sizeof(body));
+	FMT(key, "puts/%zu", i);
+	return objstore_put(arg, key, str_n(body, sizeof(body)), err);
+}
+
+/* What a store takes of small objects, from one who has its keys and nothing else to do. */
+static int puts_many(char **arg, struct err *err)
+{
+	struct http_policy open_policy = {0};
+	AUTO_HTTP_CLIENT struct http_client *client = http_client_new(&open_policy);
+	struct objstore_env env = {.client = client, .key = keys()};
+	AUTO_OBJSTORE struct objstore *os = NULL;
+	AUTO_BUF struct buf out = BUF_INIT(MIB);
+	struct crew_job all = {
+		.n = strtoul(arg[1], NULL, 10), .threads = PUTS_AT_ONCE, .run = put_small};
+	double since = seconds();
+	struct js js;
+
+	if (objstore_open(&os, arg[0], &env, err) < 0)
+		return -1;
+	all.arg = os;
+	if (crew_run(&all, err) < 0)
+		return -1;
+	js_init(&js, &out);
+	js_open(&js);
+	js_kv_real(&js, "seconds", seconds() - since);
 	say(&js, &out);
 	return 0;
 }
@@ -504,7 +543,7 @@ static const struct {
 	{"load", 4, load},     {"load-1", 4, load_one_stream},
 	{"walk", 1, walk},     {"drain", 2, drain},
 	{"memory", 1, memory}, {"files", 2, files},
-	{"spawn", 1, spawn},
+	{"spawn", 1, spawn},   {"puts", 2, puts_many},
 };
 
 int main(int argc, char **argv)
@@ -519,7 +558,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "bench_store %s: %s\n", argv[1], err.msg);
 		return 1;
 	}
-	fprintf(stderr,
-	        "usage: bench_store fetch|put|load|load-1|walk|drain|memory|files|spawn ...\n");
+	fprintf(stderr, "usage: bench_store "
+	                "fetch|put|puts|load|load-1|walk|drain|memory|files|spawn ...\n");
 	return 2;
 }
