@@ -11,8 +11,10 @@
 #include <sys/mman.h>
 
 #define SKEW_WARN_S 120
-#define DISK_LOW 0.10 /* free share below which doctor warns */
-#define MEET_MS 15000 /* for a server to say who it is */
+#define STANDBY_SILENT_MS 30000     /* it asks twice a second */
+#define STANDBY_GONE_MS (5 * 60000) /* it may just be restarted */
+#define DISK_LOW 0.10               /* free share below which doctor warns */
+#define MEET_MS 15000               /* for a server to say who it is */
 #define MEET_MAX ((size_t)8 << 20)
 #define FINDINGS_MAX ((size_t)1 << 20)
 
@@ -93,6 +95,50 @@ static void check_python(struct doctor *d, const struct doc *python)
 		finding(d, WARNING, "python",
 		        "python: the server's machine cannot build environments (runtime.python). "
 		        "Install python3-venv or uv there and restart the server");
+}
+
+static void check_standbys(struct doctor *d, const struct doc *status)
+{
+	char span[UNITS_CAP];
+
+	DOC_EACH (s, doc_get(status, "standbys")) {
+		const char *host = doc_cstr(doc_get(s, "host"), "?");
+		int64_t seen_ms = doc_int(doc_get(s, "seen_ms"), -1);
+
+		units_show_seconds((uint64_t)MAX(seen_ms, (int64_t)0) / 1000, span);
+		if (seen_ms > STANDBY_SILENT_MS)
+			finding(d, WARNING, "standby",
+			        "standby: %s has asked nothing for %s. Look whether it runs, and "
+			        "reaches the database",
+			        host, span);
+		else if (seen_ms >= 0)
+			finding(d, OK, "standby", "standby: %s waits (seen %s ago)", host, span);
+		else
+			finding(d, OK, "standby", "standby: %s waits", host);
+	}
+}
+
+/* One that waited before. */
+static void check_standby_gone(struct doctor *d, const struct doc *status, struct err *ignored)
+{
+	const struct doc *gone = doc_get(status, "standby_gone");
+	const char *host = doc_cstr(doc_get(gone, "host"), "?");
+	int64_t now_ms = 0, seen_ms = 0;
+	char span[UNITS_CAP];
+
+	if (gone == NULL || clock_parse(doc_text(doc_get(status, "now")), &now_ms, ignored) < 0 ||
+	    clock_parse(doc_text(doc_get(gone, "seen_at")), &seen_ms, ignored) < 0) {
+		err_clear(ignored); /* none is, or a server that says it in another way */
+		return;
+	}
+	units_show_seconds((uint64_t)MAX(now_ms - seen_ms, (int64_t)0) / 1000, span);
+	if (now_ms - seen_ms > STANDBY_GONE_MS)
+		finding(d, WARNING, "standby",
+		        "standby: none waits; %s did %s ago. Start `stoker server --standby` there "
+		        "or on another machine",
+		        host, span);
+	else
+		finding(d, OK, "standby", "standby: none waits; %s did %s ago", host, span);
 }
 
 static void check_disk(struct doctor *d, const struct doc *status)
@@ -268,6 +314,8 @@ static void check_login(struct cli *c, struct doctor *d)
 	finding(d, OK, "sandbox", "sandbox: %s", doc_cstr(doc_get(status, "sandbox"), "unknown"));
 	check_python(d, doc_get(status, "python"));
 	check_nodes(d, status);
+	check_standbys(d, status);
+	check_standby_gone(d, status, &e);
 	check_disk(d, status);
 	check_upload(c, d, role);
 }

@@ -345,6 +345,32 @@ static void show_node(struct js *js, const struct node_row *n)
 	js_close(js);
 }
 
+static void show_standbys(struct js *js, const struct server_status *s)
+{
+	js_key(js, "standbys");
+	js_list(js);
+	for (size_t i = 0; i < s->n_standbys; i++) {
+		js_open(js);
+		js_kv(js, "host", s->standbys[i].host);
+		js_key(js, "seen_ms");
+		if (s->standbys[i].seen_ms >= 0)
+			js_int(js, s->standbys[i].seen_ms);
+		else
+			js_null(js);
+		js_close(js);
+	}
+	js_end(js);
+	js_key(js, "standby_gone");
+	if (s->standby_gone == NULL) {
+		js_null(js);
+		return;
+	}
+	js_open(js);
+	js_kv(js, "host", s->standby_gone);
+	show_time(js, "seen_at", s->standby_gone_ms);
+	js_close(js);
+}
+
 static int status_show(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
@@ -377,6 +403,7 @@ static int status_show(struct request *rq, struct err *err)
 	objstore_outage(ctx->objects, &objects, why);
 	js_kv_int(js, "objects_away_ms", outage_away_ms(&objects, clock_wall_ms()));
 	js_kv(js, "objects_problem", objects.since_ms != 0 ? why : NULL);
+	show_standbys(js, &s);
 	js_key(js, "jobs");
 	if (s.database.since_ms == 0) {
 		js_open(js);

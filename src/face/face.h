@@ -65,6 +65,11 @@ struct node_row {
 	bool declared; /* the GPUs are a declared inventory, not found by NVML */
 };
 
+struct standby_row { /* a server that waits to lead */
+	const char *host;
+	int64_t seen_ms; /* so long ago; -1: not known */
+};
+
 struct server_status {
 	const char *version, *data_dir, *base_url, *sandbox,
 		*python; /* what probing found, in words; python NULL: nothing */
@@ -73,6 +78,10 @@ struct server_status {
 	uint64_t mirror_budget, mirror_reserved, mirror_evicted, mirror_evicted_bytes;
 	uint64_t jobs_active, jobs_pending; /* not known while the database is away */
 	struct outage database;
+	struct standby_row *standbys;
+	size_t n_standbys;
+	const char *standby_gone; /* none waits, and this one did; NULL: none ever, or long ago */
+	int64_t standby_gone_ms;  /* when it was seen last */
 	struct node_row *nodes;
 	size_t n_nodes;
 };

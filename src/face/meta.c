@@ -153,6 +153,7 @@ static int metrics(struct request *rq, struct err *err)
 	one(&out, "start_time_seconds", "When the server started.", (double)s.started_ms / 1000.0);
 	outage_metrics(&out, "database", &s.database);
 	outage_metrics(&out, "objects", &objects);
+	one(&out, "standbys", "Servers that wait to lead.", (double)s.n_standbys);
 	if (s.database.since_ms == 0) {
 		gauge(&out, "jobs", "Jobs that have not ended.");
 		buf_printf(&out,

@@ -153,7 +153,8 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    "/v1/training/capacity", NULL, NULL, "gpu_capacities[@Capacity]! team_gpu_capacities[@Capacity]!", NULL, false },
 	{ HTTP_PATCH,  "/v1/training/capacity", NULL, "team_id:text! gpu_type:filled! max_gpus:int(0,1000000)!", "team_gpu_capacity:@Capacity!", NULL, false },
 	{ HTTP_GET,    "/v1/status", NULL, NULL, "version:text! started_at:time!? base_url:text!? sandbox:text!? python:text!? disk{free:int! total:int!}! nodes[@Node]! "
-	  "database_away_ms:int! objects_away_ms:int! objects_problem:text!? jobs{active:int! pending:int!}!? mirror_bytes:int! mirror_budget:int! mirror_reserved:int! node_cache{bytes:int! budget:int!}!", NULL, false },
+	  "database_away_ms:int! objects_away_ms:int! objects_problem:text!? standbys[{host:text! seen_ms:int!?}]! "
+	  "standby_gone{host:text! seen_at:time!}!? jobs{active:int! pending:int!}!? mirror_bytes:int! mirror_budget:int! mirror_reserved:int! node_cache{bytes:int! budget:int!}!", NULL, false },
 	{ HTTP_POST,   "/graphql/", NULL, NULL, "data:any errors[{message:text!}]", NULL, false },
 	{ HTTP_GET,    "/", NULL, NULL, NULL, "text/html", false },
 	{ HTTP_GET,    "/training/{project_id}/logs/{job_id}", NULL, NULL, NULL, "text/html", false },

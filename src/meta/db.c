@@ -355,11 +355,30 @@ int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err
 	return 0;
 }
 
+bool db_is_shared(const struct db *db)
+{
+	return db->ops->waiting != NULL;
+}
+
 int db_lead(struct db *db, struct lead *out, struct err *err)
 {
 	struct db_tx tx = {.db = db, .mode = DB_READ, .conn = take(db, DB_READ)};
 	int r = db->ops->lead(tx.conn, out, err);
 
+	give_back(&tx);
+	return r;
+}
+
+int db_waiting(struct db *db, struct lead_waiting *out, size_t *n, struct err *err)
+{
+	struct db_tx tx = {.db = db, .mode = DB_READ};
+	int r;
+
+	*n = 0;
+	if (!db_is_shared(db))
+		return 0;
+	tx.conn = take(db, DB_READ);
+	r = db->ops->waiting(tx.conn, out, n, err);
 	give_back(&tx);
 	return r;
 }

@@ -101,6 +101,8 @@ struct db_ops {
 	int (*beat)(struct db_conn *c, const struct db_conn *writer, const char *url, bool *held,
 	            struct err *err);
 	int (*lead)(struct db_conn *c, struct lead *out, struct err *err);
+	/* Who calls `lead`, at most LEAD_WAITING_MAX of them. */
+	int (*waiting)(struct db_conn *c, struct lead_waiting *out, size_t *n, struct err *err);
 	/* Ends the session that holds the lock, if it is still the one that was seen. */
 	int (*end_lead)(struct db_conn *c, const struct lead *seen, struct err *err);
 };
@@ -119,6 +121,8 @@ int db_open(struct db **out, const char *url, struct err *err) MUST_CHECK;
  * ERR_INVALID for a database that one machine has to itself. */
 int db_open_to_watch(struct db **out, const char *url, struct err *err) MUST_CHECK;
 int db_lead(struct db *db, struct lead *out, struct err *err) MUST_CHECK;
+/* Servers that wait beside this one; none where one machine has the database to itself. */
+int db_waiting(struct db *db, struct lead_waiting *out, size_t *n, struct err *err) MUST_CHECK;
 /* Ends the session of a leader that is dead or frozen, so that db_open can lead. */
 int db_end_lead(struct db *db, const struct lead *seen, struct err *err) MUST_CHECK;
 /* A database that several machines reach is told every DB_BEAT_MS that this server lives, and where
@@ -139,6 +143,8 @@ struct db_tx {
 	enum db_mode mode;
 };
 
+/* Servers on several machines reach it. */
+bool db_is_shared(const struct db *db);
 /* It speaks SQLite's own words, too: INDEXED BY, json_extract(). */
 bool db_is_sqlite(const struct db *db);
 

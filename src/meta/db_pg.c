@@ -57,6 +57,7 @@ struct conn {
 	PGconn *pg; /* NULL: there was never one */
 	char *url;
 	bool writer, opened;
+	bool named;         /* of one that watches: its session says whose it is */
 	bool made;          /* of one that watches: the tables of a leader are there */
 	struct map *cached; /* parameter types, SQL -> name of a prepared statement */
 	unsigned n_prepared;
@@ -116,6 +117,7 @@ static void drop_session(struct conn *c)
 	PQfinish(c->pg); /* NULL is fine */
 	c->pg = NULL;
 	c->xid[0] = '\0';
+	c->named = false;
 	map_free(c->cached);
 	c->cached = map_new();
 	c->n_prepared = 0;
@@ -457,6 +459,47 @@ static int pg_beat(struct db_conn *dc, const struct db_conn *writer, const char 
 	return leads ? 0 : deposed(err);
 }
 
+/* A standby writes nothing: the leader finds it among the sessions. One that has died is there
+ * until its connection is found dead, and the time of its last question says so before. */
+#define WAITS "'stoker standby ' || hashtext(current_schema()) || ' '"
+
+static int name_session(struct conn *c, struct err *err)
+{
+	static const char sql[] =
+		"SELECT set_config('application_name', left(" WAITS " || $1, 63), false)";
+	char host[LEAD_HOST_CAP] = "", word[LEAD_HOST_CAP];
+
+	if (gethostname(host, sizeof(host) - 1) < 0 || host[0] == '\0')
+		FMT(host, "localhost");
+	if (ask(c, sql, host, word, sizeof(word), err) < 0)
+		return -1;
+	c->named = true;
+	return 0;
+}
+
+/* state_change is NULL for the sessions of another role. */
+static int pg_waiting(struct db_conn *dc, struct lead_waiting *out, size_t *n, struct err *err)
+{
+	static const char sql[] =
+		"SELECT substr(application_name, length(" WAITS ") + 1), coalesce((1000 *"
+		" extract(epoch FROM clock_timestamp() - state_change))::bigint, -1)"
+		" FROM pg_stat_activity WHERE datname = current_database()"
+		" AND starts_with(application_name, " WAITS ") ORDER BY backend_start LIMIT 8";
+	struct conn *c = (struct conn *)dc;
+	PGresult *res = NULL;
+
+	_Static_assert(LEAD_WAITING_MAX == 8, "the LIMIT");
+	*n = 0;
+	if ((!is_open(c) && connect_to(c, err) < 0) || ask_rows(c, sql, NULL, 0, &res, err) < 0)
+		return -1;
+	for (; *n < LEAD_WAITING_MAX && (int)*n < PQntuples(res); ++*n) {
+		copy_cut(out[*n].host, sizeof(out[*n].host), PQgetvalue(res, (int)*n, 0));
+		out[*n].seen_ms = strtoll(PQgetvalue(res, (int)*n, 1), NULL, 10);
+	}
+	PQclear(res);
+	return 0;
+}
+
 static int pg_lead(struct db_conn *dc, struct lead *out, struct err *err)
 {
 	static const char there[] = "SELECT (to_regclass('stoker_schema') IS NOT NULL AND"
@@ -470,6 +513,8 @@ static int pg_lead(struct db_conn *dc, struct lead *out, struct err *err)
 
 	*out = (struct lead){0};
 	if (!is_open(c) && connect_to(c, err) < 0)
+		return -1;
+	if (!c->named && name_session(c, err) < 0)
 		return -1;
 	if (!c->made && ask(c, there, NULL, word, sizeof(word), err) < 0)
 		return -1;
@@ -862,5 +907,6 @@ const struct db_ops db_pg = {
 	.changes = pg_changes,
 	.beat = pg_beat,
 	.lead = pg_lead,
+	.waiting = pg_waiting,
 	.end_lead = pg_end_lead,
 };

@@ -17,4 +17,13 @@ struct lead {
 	int64_t session; /* that it writes by; 0: none */
 };
 
+#define LEAD_WAITING_MAX 8 /* that are told of; there is one, as a rule */
+#define LEAD_HOST_CAP 64
+
+/* A server that waits to lead. */
+struct lead_waiting {
+	char host[LEAD_HOST_CAP];
+	int64_t seen_ms; /* so long ago, by the database's clock; -1: it does not tell us */
+};
+
 #endif

@@ -34,6 +34,16 @@ int meta_end_lead(struct meta *m, const struct lead *seen, struct err *err)
 	return db_end_lead(m->db, seen, err);
 }
 
+bool meta_is_shared(const struct meta *m)
+{
+	return db_is_shared(m->db);
+}
+
+int meta_standbys(struct meta *m, struct lead_waiting *out, size_t *n, struct err *err)
+{
+	return DB_AGAIN(db_waiting(m->db, out, n, err), err);
+}
+
 void meta_lead_url(struct meta *m, const char *url)
 {
 	db_lead_url(m->db, url);

@@ -34,6 +34,10 @@ int meta_open_to_watch(struct meta **out, const char *url, struct err *err) MUST
 int meta_lead(struct meta *m, struct lead *out, struct err *err) MUST_CHECK;
 /* Ends the session of a leader that is dead or frozen, so that meta_open can lead. */
 int meta_end_lead(struct meta *m, const struct lead *seen, struct err *err) MUST_CHECK;
+/* For the leader: who waits, out of LEAD_WAITING_MAX. Nobody can where one machine has the
+ * database to itself. */
+bool meta_is_shared(const struct meta *m);
+int meta_standbys(struct meta *m, struct lead_waiting *out, size_t *n, struct err *err) MUST_CHECK;
 /* For the leader: where it answers. */
 void meta_lead_url(struct meta *m, const char *url);
 /* Called once, by a thread of its own, when another server has taken over: nothing can be written

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -105,6 +106,49 @@ def test_the_leader_dies(pair):
     b.stop()  # in order: nothing is waited for
     until(lambda: role(a) == "leader")
     assert [j["id"] for j in a.json("ps", "-a")] == [again["id"], job["id"]]
+
+
+def test_a_standby_is_named(pair):
+    """While it waits, when it is silent, and when it is gone: also by the one that it has become."""
+    a, b, host = pair.leader, pair.standby(), socket.gethostname()
+
+    def known(c):
+        said = c.api("GET", "/v1/status")[1]
+        return [s["host"] for s in said["standbys"]], said["standby_gone"]
+
+    def doctor(c):
+        return [(f["verdict"], f["message"]) for f in json.loads(c.cli("doctor", "-o", "json", code=None).out) if f["check"] == "standby"]
+
+    def age(seconds):
+        pair.sql(f"UPDATE kv SET value = convert_to((extract(epoch FROM now()) * 1000 - {seconds} * 1000)::bigint || ' {host}', 'UTF8') WHERE key = 'standby'")
+
+    until(lambda: known(a) == ([host], None))
+    (verdict, said), = doctor(a)
+    assert verdict == "ok" and said.startswith(f"standby: {host} waits (seen "), said
+    assert "stoker_standbys 1\n" in a.api("GET", "/metrics", raw=True)[1].decode()
+    b.process.send_signal(signal.SIGSTOP)
+    try:
+        until(lambda: a.api("GET", "/v1/status")[1]["standbys"][0]["seen_ms"] > 31000)
+        (verdict, said), = doctor(a)
+        assert verdict == "warn" and f"{host} has asked nothing for" in said, said
+    finally:
+        b.process.send_signal(signal.SIGCONT)
+    until(lambda: a.api("GET", "/v1/status")[1]["standbys"][0]["seen_ms"] < 5000)
+    until(lambda: pair.sql("SELECT count(*) FROM kv WHERE key = 'standby'") == "1")  # the janitor has passed
+    a.kill()
+    until(lambda: role(b) == "leader")
+    assert known(b)[0] == [] and known(b)[1]["host"] == host
+    age(10)
+    assert [(v, f"none waits; {host} did" in m) for v, m in doctor(b)] == [("ok", True)]
+    age(3600)
+    assert [(v, f"none waits; {host} did" in m and "--standby" in m) for v, m in doctor(b)] == [("warn", True)]
+    age(8 * 24 * 3600)
+    assert known(b) == ([], None) and doctor(b) == []
+    age(3600)
+    a.start(*pair.flags, "--standby", env=pair.pg.env, says="standing by on http")
+    until(lambda: known(b) == ([host], None))
+    b.stop()
+    until(lambda: role(a) == "leader")
 
 
 def test_a_frozen_leader(pair):

@@ -3,6 +3,7 @@
 #include "server/api/ctx.h"
 #include "server/data/mirror_room.h"
 #include "server/control/queue.h"
+#include "server/start/standbys.h"
 
 #define TEAMS_MAX 1000
 #define TOKENS_MAX 10000
@@ -260,12 +261,29 @@ bool ctx_database_away(void *of)
 	return outage.since_ms != 0 || meta_unheard(app->meta);
 }
 
-/* What the database knows: jobs, and what they hold of the node. */
+static int status_standbys(struct app *app, struct arena *a, struct server_status *out,
+                           struct err *err)
+{
+	struct standbys s;
+
+	if (standbys_look(app, a, &s, err) < 0)
+		return -1;
+	out->standbys = ARENA_ARRAY(a, struct standby_row, s.n + 1);
+	for (size_t i = 0; i < s.n; i++)
+		out->standbys[i] = (struct standby_row){arena_cstr(a, s.waiting[i].host),
+		                                        s.waiting[i].seen_ms};
+	out->n_standbys = s.n;
+	out->standby_gone = s.last;
+	out->standby_gone_ms = s.last_ms;
+	return 0;
+}
+
+/* What the database knows: jobs, and what they hold of the node; and who waits to lead. */
 static int status_rows(struct app *app, struct arena *a, struct server_status *out, struct err *err)
 {
 	struct meta_counts counts = {0};
 
-	if (meta_counts(app->meta, &counts, err) < 0)
+	if (meta_counts(app->meta, &counts, err) < 0 || status_standbys(app, a, out, err) < 0)
 		return -1;
 	out->jobs_pending = counts.by_state[JOB_PENDING];
 	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {

@@ -3,6 +3,7 @@
 #include "base/reserve.h"
 #include "server/api/exec.h"
 #include "server/start/listener.h"
+#include "server/start/standbys.h"
 #include "server/maintenance/maintenance.h"
 
 static void sweep_keys(struct app *app)
@@ -40,6 +41,7 @@ static const struct {
 	{exec_sweep,         60 * 1000},
 	{measure,            60 * 1000},
 	{listener_keep,      10 * 1000},
+	{standbys_note,      60 * 1000},
 	{sweep_keys,         10 * 60 * 1000},
 	{maintenance_gc_due, 0}, /* each kind in its own time */
 	{refill,             0}, /* behind what makes room */
