@@ -126,6 +126,30 @@ def test_a_store_that_is_far(empty_cluster, minio):
         weather.close()
 
 
+@pytest.mark.parametrize("loss", ["deleted", "cut"])
+def test_what_the_store_has_lost(empty_cluster, minio, loss):
+    """A checkpoint that is saved over counts only with all of its files, also those that the runner sent long ago."""
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    at = "$BT_CHECKPOINT_DIR/checkpoint-1"
+    job = c.push([f"mkdir -p {at}; for i in $(seq 40); do echo $i > {at}/f$i; done; touch {at}/done", c.hold("one"), f"echo more > {at}/f7; touch {at}/done", c.hold("two")],
+                 runtime=CKPT)
+
+    def row():
+        rows = c.json("checkpoints", "ls", job["id"], "--all")
+        return rows[0] if rows else {"state": None}
+
+    until(lambda: row()["state"] == "COMPLETE")
+    lost = f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/rank-0/checkpoint-1/f3"
+    minio.client.delete_object(Bucket="data", Key=lost)
+    if loss == "cut":
+        minio.client.put_object(Bucket="data", Key=lost, Body=b"")
+    c.release(job, "one")
+    until(lambda: row()["state"] == "INCOMPLETE")
+    c.release(job, "two")
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert "deleted from the store" in row()["reason"], row()
+
+
 def test_no_bytes_through_the_server(empty_cluster, minio):
     """URLs that clients get are the store's own."""
     c = empty_cluster.start(*flags(empty_cluster, minio))

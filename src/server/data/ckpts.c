@@ -5,8 +5,6 @@
 #include "server/api/ctx.h"
 
 #include "base/units.h"
-#include "server/start/objects.h"
-#include "store/common/crew.h"
 
 /* A checkpoint is complete when every rank's part of it is. */
 static bool is_complete(const struct model_checkpoint *c, size_t n, const char *name)
@@ -211,55 +209,6 @@ int ctx_checkpoint_delete(void *of, const struct principal *principal, const cha
                           const char *name, struct err *err)
 {
 	return change(of, principal, job_id, name, delete_named, "deleted", err);
-}
-
-struct looking {
-	struct app *app;
-	const char *prefix;
-	const struct ckpt *c;
-};
-
-static int look_at(void *arg, size_t i, const atomic_bool *stop UNUSED, struct err *err)
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	const struct looking *l = arg;
-	const struct manifest_file *f = &l->c->files.file[i];
-	struct objstore_info info = {0};
-
-	if (objstore_stat(l->app->objects, ckpt_file_key(a, l->prefix, l->c, i), &info, err) < 0)
-		return -1;
-	return info.size == f->size ? 0
-	                            : err_set(err, ERR_NOT_FOUND, "%s: of another size", f->path);
-}
-
-/* A part that was deleted here is no longer what its runner believes: it sends again only what
- * changed. The runner waits for this: one look after the other it would not wait long enough. */
-int ckpts_is_stored(struct app *app, struct arena *a, const struct model_checkpoint *c,
-                    bool *stored, struct err *err)
-{
-	AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
-	const char *prefix = ckpt_prefix(a, c->project_id, c->job_id), *key;
-	struct ckpt parsed = {0};
-
-	key = c->manifest_key != NULL ? c->manifest_key
-	                              : ckpt_manifest_key(a, prefix, c->rank, c->name);
-	*stored = objstore_get(app->objects, key, &body, err) == 0;
-	if (*stored && ckpt_parse(&parsed, a, buf_view(&body), err) < 0)
-		return -1;
-	if (*stored) {
-		struct looking l = {app, prefix, &parsed};
-		const struct crew_job all = {.n = parsed.files.n,
-		                             .threads = objects_elsewhere(app) ? CKPTS_AT_ONCE : 1,
-		                             .run = look_at,
-		                             .arg = &l,
-		                             .cancel = &app->stopping};
-
-		*stored = crew_run(&all, err) == 0;
-	}
-	if (err->code != ERR_NONE && err->code != ERR_NOT_FOUND)
-		return -1;
-	err_clear(err);
-	return 0;
 }
 
 /* Stores a node's part of a checkpoint of several nodes; the checkpoint's own state stays until all
