@@ -776,6 +776,45 @@ static void objstore_every_call_can_fail(void **state UNUSED)
 	}
 }
 
+#define MORE_THAN_A_PAGE 1001
+
+static atomic_bool stopping;
+
+static int list_and_stop(struct objstore *os, const char *prefix, const char *after, size_t max,
+                         objstore_each_fn *each, void *arg, bool *more, struct err *err)
+{
+	atomic_store(&stopping, true);
+	return objstore_mem.list(os, prefix, after, max, each, arg, more, err);
+}
+
+/* Who deletes learns that something stayed. */
+static void objstore_del_below_is_canceled(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *os = open_url("mem:");
+	struct objstore_ops ops = *os->ops;
+	struct objstore_info info;
+	struct err err = {0};
+	bool more = true;
+	char key[16];
+
+	ops.list = list_and_stop;
+	os->ops = &ops;
+	for (unsigned i = 0; i < MORE_THAN_A_PAGE; i++) {
+		FMT(key, "s/%04u", i);
+		assert_ok(objstore_put(os, key, STR_LIT("x"), &err), &err);
+	}
+	atomic_store(&stopping, false);
+	assert_err(objstore_del_below(os, "s/", NULL, &stopping, &err), &err, ERR_CANCELED, "");
+	assert_err(objstore_stat(os, "s/0999", &info, &err), &err, ERR_NOT_FOUND, "");
+	same_object(os, "s/1000", "x", 1);
+	/* too late: the last page was the one it stopped at */
+	atomic_store(&stopping, false);
+	assert_ok(objstore_del_below(os, "s/", NULL, &stopping, &err), &err);
+	assert_ok(objstore_list(os, "s/", NULL, 10, NULL, NULL, &more, &err), &err);
+	assert_false(more);
+	os->ops = &objstore_mem;
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(objstore_bad_urls),
 	cmocka_unit_test(objstore_mem_conforms),
@@ -788,6 +827,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(objstore_dir_sweeps),
 	cmocka_unit_test(objstore_dir_parts_of_other_sizes),
 	cmocka_unit_test(objstore_every_call_can_fail),
+	cmocka_unit_test(objstore_del_below_is_canceled),
 };
 
 static int set_up(void **state UNUSED)

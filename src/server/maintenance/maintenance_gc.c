@@ -161,10 +161,12 @@ static void empty_one(struct gc *g, struct arena *a, const struct meta_trash *t)
 	if (g->t != NULL && !g->quiet) /* who only counts does not pay for sizes */
 		x.bytes = d->bytes(g, a, d->folder, t->what);
 	if (!g->dry_run && (d->remove(g, a, d->folder, t->what, &err) < 0 ||
-	                    meta_trash_done(g->app->meta, t->id, &err) < 0))
-		log_warn("trash: %s %s: %s", t->kind, t->what, err.msg);
-	else
+	                    meta_trash_done(g->app->meta, t->id, &err) < 0)) {
+		if (err.code != ERR_CANCELED) /* the next server goes on with it */
+			log_warn("trash: %s %s: %s", t->kind, t->what, err.msg);
+	} else {
 		found(g, &x);
+	}
 }
 
 /* Rows come a thousand at a time; when none of them could be removed it ends. */

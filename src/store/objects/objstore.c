@@ -543,10 +543,11 @@ int objstore_del_below(struct objstore *os, const char *prefix, const char *but,
 	const char *after = NULL;
 
 	p->a = a;
-	for (bool more = true; more && (cancel == NULL || !atomic_load(cancel));
-	     more = more && p->n > 0) {
+	for (bool more = true; more; more = more && p->n > 0) {
 		size_t n = 0;
 
+		if (cancel != NULL && atomic_load(cancel))
+			return err_set(err, ERR_CANCELED, "canceled");
 		p->n = 0;
 		if (objstore_list(os, prefix, after, KEYS_A_PAGE, take_key, p, &more, err) < 0)
 			return -1;

@@ -126,7 +126,7 @@ int objstore_list(struct objstore *os, const char *prefix, const char *after, si
 int objstore_del(struct objstore *os, const char *key, struct err *err) MUST_CHECK;
 
 /* Deletes all objects whose key starts with prefix, but for those that start with `but` (NULL: none
- * stays). cancel: stops between two pages, without an error; NULL: never. */
+ * stays). cancel: stops between two pages, ERR_CANCELED if more is left; NULL: never. */
 int objstore_del_below(struct objstore *os, const char *prefix, const char *but,
                        const atomic_bool *cancel, struct err *err) MUST_CHECK;
 
