@@ -605,6 +605,37 @@ static void tree_asked_for_twice_is_fetched_once(void **state UNUSED)
 	assert_int_equal(atomic_load(&r.bytes), shown.total); /* each content once */
 }
 
+/* What is kept is not hidden by a copy that a disk has spoiled; spoiled and nowhere else is not the
+ * same as deleted. */
+static void tree_of_a_damaged_manifest(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *os = open_store("mem:"), *none = open_store("mem:");
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("damaged", BUDGET);
+	AUTO_BLOBS struct blobs *b = NULL;
+	AUTO_ARENA struct arena *a = arena_new();
+	struct tree_from from = {.objects = os};
+	char path[BLOB_PATH_CAP];
+	struct node_lease lease;
+	struct manifest list;
+	struct digest m[1];
+	struct err err = {0};
+
+	fill(os, "damaged-from", 1, m);
+	b = open_blobs("damaged-from");
+	from.blobs = b;
+	blob_manifest_path(m, path);
+	assert_ok(fs_write_atomic(b->fd, path, STR_LIT("{"), 0644, &err), &err);
+	assert_ok(tree_manifest(&from, a, m, &list, &err), &err);
+	assert_int_equal(list.n, FILES);
+	assert_ok(node_cache_tree(c, &from, m, NULL, NULL, NULL, &lease, &err), &err);
+	assert_int_equal(lease.files, FILES);
+	(void)close(lease.fd);
+	from.objects = none;
+	assert_err(tree_manifest(&from, a, m, &list, &err), &err, ERR_CORRUPT, path);
+	from.objects = NULL;
+	assert_err(tree_manifest(&from, a, m, &list, &err), &err, ERR_CORRUPT, path);
+}
+
 static void tree_is_given_up_when_canceled(void **state UNUSED)
 {
 	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
@@ -862,6 +893,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(tree_keeps_to_the_budget),
 	cmocka_unit_test(tree_of_a_killed_maker_is_gone_on_with),
 	cmocka_unit_test(tree_asked_for_twice_is_fetched_once),
+	cmocka_unit_test(tree_of_a_damaged_manifest),
 	cmocka_unit_test(tree_is_given_up_when_canceled),
 	cmocka_unit_test(what_no_row_names_goes),
 	cmocka_unit_test(blobs_without_a_manifest_go_by_age),

@@ -73,12 +73,9 @@ struct tree_from weights_from(const struct app *app)
 int weights_manifest(struct app *app, struct arena *a, const struct digest *name,
                      struct manifest *m, struct err *err)
 {
-	if (blobs_get_manifest(app->blobs, a, name, m, err) == 0)
-		return 0;
-	if (err->code != ERR_NOT_FOUND || !weights_in_objects(app))
-		return -1;
-	err_clear(err);
-	return blob_objects_manifest(app->objects, a, name, m, err);
+	struct tree_from from = weights_from(app);
+
+	return tree_manifest(&from, a, name, m, err);
 }
 
 /* Its object, once nobody is about to remove it. */

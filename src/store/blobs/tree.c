@@ -7,6 +7,7 @@
 #include "store/blobs/tree_inner.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "core/lru.h"
 #include "store/blobs/blob_objects.h"
@@ -345,18 +346,29 @@ static int hand_out(struct node_cache *c, const char *hex, int lease, bool hit,
 	return 0;
 }
 
-/* The folder's, else the object store's. */
+/* The folder's, else the object store's: a damaged one hides no good one. */
 int tree_manifest(const struct tree_from *from, struct arena *a, const struct digest *name,
                   struct manifest *list, struct err *err)
 {
+	struct err first = {0};
+
 	if (from->blobs != NULL) {
 		if (blobs_get_manifest(from->blobs, a, name, list, err) == 0)
 			return 0;
-		if (err->code != ERR_NOT_FOUND || from->objects == NULL)
+		if ((err->code != ERR_NOT_FOUND && err->code != ERR_CORRUPT) ||
+		    from->objects == NULL)
 			return -1;
+		first = *err;
 		err_clear(err);
 	}
-	return blob_objects_manifest(from->objects, a, name, list, err);
+	if (blob_objects_manifest(from->objects, a, name, list, err) == 0) {
+		if (first.code == ERR_CORRUPT)
+			log_warn("%s: the one in the object store is used", first.msg);
+		return 0;
+	}
+	if (first.code == ERR_CORRUPT && err->code == ERR_NOT_FOUND)
+		*err = first; /* it is damaged, not deleted */
+	return -1;
 }
 
 /* 1: somebody else was faster. */

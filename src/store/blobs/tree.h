@@ -38,6 +38,10 @@ struct tree_from {
 	struct objstore *objects; /* blob_objects.h; NULL: none */
 };
 
+/* The list of files that a tree has. */
+int tree_manifest(const struct tree_from *from, struct arena *a, const struct digest *name,
+                  struct manifest *list, struct err *err) MUST_CHECK;
+
 struct node_lease {
 	int fd;                 /* close it to give the lease back */
 	char path[FS_PATH_MAX]; /* of the tree */

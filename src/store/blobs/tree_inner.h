@@ -26,9 +26,6 @@ int tree_remove(struct node_cache *c, const char *hex, struct err *err) MUST_CHE
  * processes. Again with other numbers: those count. */
 int tree_reserve(struct node_cache *c, const char *hex, int lease, const struct lease_text *text,
                  struct err *err) MUST_CHECK;
-/* The list of files that a tree has. */
-int tree_manifest(const struct tree_from *from, struct arena *a, const struct digest *name,
-                  struct manifest *list, struct err *err) MUST_CHECK;
 /* Removes trees that were set aside and that nobody holds any more. */
 int tree_sweep_quarantine(struct node_cache *c, struct err *err) MUST_CHECK;
 /* Calls fn with each name (64 hex) in a folder whose entries end in `end`. */
