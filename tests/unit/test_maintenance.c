@@ -1,6 +1,8 @@
 /* test_maintenance.c - collecting garbage: by hand, beside a fetch, and by the janitor. */
 #include "server_fixture.h"
 
+#include "store/objects/objstore_impl.h"
+
 static struct maintenance_view maintenance(struct fixture *f, struct maintenance_want want)
 {
 	struct maintenance_view v = {0};
@@ -136,6 +138,69 @@ static void maintenance_trims_the_mirror_to_its_limit(void **state)
 	assert_int_equal(blobs_in_store(f), 1);
 }
 
+static const struct objstore_ops *real;
+static atomic_bool away;
+static atomic_uint asked; /* for a manifest, in vain */
+
+static int stat_or_away(struct objstore *os, const char *key, struct objstore_info *out,
+                        struct err *err)
+{
+	if (!atomic_load(&away))
+		return real->stat(os, key, out, err);
+	if (str_starts(str_of(key), "manifests/"))
+		atomic_fetch_add(&asked, 1);
+	return err_set(err, ERR_UNAVAILABLE, "away");
+}
+
+/* Who looks for room asks once, not for each source, and a fetch waits until the store is back. */
+static void room_is_not_looked_for_while_the_store_is_away(void **state)
+{
+	const struct blobs_way way = {0};
+	struct fixture *f = *state;
+	struct objstore_ops ops = *f->app->objects->ops;
+	struct blobs_collected out;
+	struct model_job j = {0};
+	const char *dir = arena_printf(f->a, "%s/sources/late", f->dir);
+
+	real = f->app->objects->ops;
+	ops.stat = stat_or_away;
+	f->app->objects->ops = &ops;
+	f->app->set.objects = "dir:/objects"; /* weights are kept in what it has */
+	mirror_source(f, "old", "12345678");
+	mirror_source(f, "new", "abcdefgh");
+	mirror_source(f, "newest", "ABCDEFGH");
+	f->app->set.mirror_bytes = 9;
+	atomic_store(&away, true);
+	assert_err(mirror_room_trim(f->app, 0, &way, &out, &f->err), &f->err, ERR_UNAVAILABLE,
+	           "away");
+	assert_int_equal(atomic_load(&asked), 1);
+	assert_int_equal(blobs_in_store(f), 3);
+
+	f->app->set.mirror_bytes = 24;
+	assert_ok(fs_mkdirs(AT_FDCWD, dir, 0755, &f->err), &f->err);
+	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f->a, "%s/w", dir), STR_LIT("87654321"),
+	                          0644, &f->err),
+	          &f->err);
+	assert_ok(fixture_push(f, "",
+	                       arena_printf(f->a,
+	                                    "\"weights\":[{\"source\":\"file://%s\","
+	                                    "\"mount_location\":\"/w\"}]",
+	                                    dir),
+	                       &j),
+	          &f->err);
+	for (int waited = 0; atomic_load(&asked) < 2 + FETCH_TRIES && waited < FIXTURE_WAIT_MS;
+	     waited += 20) {
+		inputs_pass(f->app);
+		clock_sleep_ms(20);
+	}
+	assert_true(atomic_load(&asked) >= 2 + FETCH_TRIES);
+	atomic_store(&away, false);
+	fixture_await(f, j.id, JOB_DEPLOYING);
+	assert_int_equal(blobs_in_store(f), 3); /* one went */
+	fixture_kill_runners(f);
+	fixture_down(f); /* before the drivers' functions go */
+}
+
 static void put_upload(struct fixture *f, const char *key, int64_t created_ms)
 {
 	const struct model_upload u = {.access_key = key,
@@ -198,6 +263,7 @@ static void janitor_takes_what_is_due(void **state)
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(maintenance_collects_beside_a_fetch_and_what_was_deleted),
 	FIXTURE_TEST(maintenance_trims_the_mirror_to_its_limit),
+	FIXTURE_TEST(room_is_not_looked_for_while_the_store_is_away),
 	FIXTURE_TEST(janitor_takes_what_is_due),
 };
 UNIT_MAIN(tests)

@@ -127,12 +127,22 @@ static void listed(struct fetch *f, const struct source_listing *l)
 	lock_give(&all->lock);
 }
 
+/* While the object store is away nothing says what may go: that is waited out, in nobody's way. */
 static int find_room(void *arg, const struct mirror_want *want, struct err *err)
 {
+	struct retry r = RETRY_INIT(INT_MAX);
 	struct fetch *f = arg;
 
-	return mirror_room_take(f->app, f->source, f->row.bytes_total, want, &f->cancel, &f->hold,
-	                        err);
+	r.cancel = &f->cancel;
+	while (mirror_room_take(f->app, f->source, f->row.bytes_total, want, &f->cancel, &f->hold,
+	                        err) < 0) {
+		if (!err_is_away(err))
+			return -1;
+		log_info("room for weights: source=%s %s", f->source, err->msg);
+		if (!retry_again(&r, err))
+			return -1;
+	}
+	return 0;
 }
 
 static void on_stored(void *arg, uint64_t bytes)

@@ -225,7 +225,9 @@ static int find_idle(struct eviction *e, struct err *err)
 		if (digest_parse(str_of(all[i].manifest), &d, err) < 0)
 			return -1;
 		if (weights_are_kept(e->app, &d, &kept, err) < 0) {
-			err_clear(err); /* the store is away: nothing says that it may go */
+			if (err_is_away(err))
+				return -1; /* the next one would wait as long for no answer */
+			err_clear(err);    /* nothing says that it may go */
 			continue;
 		}
 		if (blobs_pinned(e->app->blobs, &d) || (i >= n_idle && !kept))

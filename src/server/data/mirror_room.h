@@ -28,7 +28,8 @@ void mirror_room_free(struct app *app);
 struct mirror_hold; /* what one fetch has reserved and not stored yet */
 
 /* For a source of `all` bytes, of which `want` says what is missing. `out` is given back with
- * mirror_room_give. */
+ * mirror_room_give. An object store that is away ends it (err_is_away): nothing says what may go.
+ */
 int mirror_room_take(struct app *app, const char *source, uint64_t all,
                      const struct mirror_want *want, const atomic_bool *cancel,
                      struct mirror_hold **out, struct err *err) MUST_CHECK;
