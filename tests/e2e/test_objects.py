@@ -185,6 +185,37 @@ def test_whose_bucket(empty_cluster, minio):
     c.wait(c.push(["true"]), "TRAINING_JOB_COMPLETED")
 
 
+def test_a_bucket_that_is_read_only(empty_cluster):
+    """At the start, and under a server that runs: what writes is told and waits, and all goes on once it may be written again."""
+    with s3_running(empty_cluster.folder, "versitygw") as store:
+        c, writable = empty_cluster, store.command
+
+        def again(command):
+            store.kill()
+            store.command = command
+            store.start()
+
+        read_only = [*writable[:1], "--readonly", *writable[1:]]
+        again(read_only)
+        assert cannot_start(c, *flags(c, store)) == "objects_denied"
+        again(writable)
+        assert store.keys() == []
+        c.start(*flags(c, store))
+        job = c.push(["echo up", c.hold("one"), save("checkpoint-1"), "echo saved", c.hold("two")], runtime=CKPT)
+        until(lambda: "up" in c.user_lines(job))
+        again(read_only)
+        c.release(job, "one")
+        until(lambda: "saved" in c.user_lines(job))
+        until(lambda: health(c) == "away")
+        problem = c.api("GET", "/v1/status")[1]["objects_problem"]
+        assert store.endpoint in problem and "AccessDenied" in problem and "The keys need to" in problem, problem
+        again(writable)
+        until(lambda: health(c) == "ok")
+        c.release(job, "two")
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        assert f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/rank-0/checkpoint-1/w.bin" in store.keys()
+
+
 def health(cluster):
     return cluster.api("GET", "/healthz", token="")[1]["objects"]
 

@@ -79,6 +79,17 @@ static bool is_trouble(const struct err *err)
 	return strstr(err->msg, "NoSuchBucket") != NULL;
 }
 
+/* For people: where it is, what it says, and what helps. */
+static void set_why(struct objstore *os, const struct err *err)
+{
+	bool keys = err->code == ERR_DENIED && err->id != ERR_CLOCK_DIFFERS;
+	AUTO_FREE char *why =
+		xasprintf("%s: %s%s", os->url, err->msg,
+	                  keys ? ". The keys need to read, write, list and delete there" : "");
+
+	copy_cut(os->why, sizeof(os->why), why);
+}
+
 /* A success costs one load. */
 static void note(struct objstore *os, int rc, const struct err *err)
 {
@@ -90,7 +101,7 @@ static void note(struct objstore *os, int rc, const struct err *err)
 	lock_take(&os->lock);
 	atomic_store(&os->away, away);
 	if (away)
-		copy_cut(os->why, sizeof(os->why), err->msg);
+		set_why(os, err);
 	if (outage_note(&os->outage, away, clock_wall_ms())) {
 		if (away)
 			log_warn("the object store fails; what needs it waits: %s", os->why);
