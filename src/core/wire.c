@@ -118,6 +118,7 @@ static const struct shape sign_shape = SHAPE(wire_sign, sign_rows, 0);
 static const struct field signed_rows[] = {
 	ROW(wire_signed, TEXT,  url),
 	ROW(wire_signed, TEXT0, copy_source),
+	ROW(wire_signed, TEXT0, no_copy),
 };
 static const struct shape signed_shape = SHAPE(wire_signed, signed_rows, 0);
 
@@ -129,6 +130,7 @@ static const struct shape sign_all_shape = SHAPE(wire_sign_all, sign_all_rows, 0
 static const struct field answer_rows[] = {
 	ROW(wire_signed, TEXT0, url),
 	ROW(wire_signed, TEXT0, copy_source),
+	ROW(wire_signed, TEXT0, no_copy),
 	ROW(wire_signed, INT,   status),
 	ROW(wire_signed, TEXT0, error),
 	ROW(wire_signed, TEXT0, message),

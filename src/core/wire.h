@@ -117,6 +117,7 @@ struct wire_sign {
 struct wire_signed {
 	const char *url;
 	const char *copy_source; /* value of the header x-amz-copy-source; NULL: none */
+	const char *no_copy;     /* of x-amz-copy-source-if-match; NULL: none */
 	/* in an answer to several, of one that is refused: url is NULL then */
 	int status; /* HTTP's; 0: it is signed */
 	const char *error, *message;

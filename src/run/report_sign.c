@@ -24,6 +24,7 @@ static void take_url(struct report_ask *ask, const struct wire_signed *got)
 	ask->got.url = arena_cstr(ask->a, got->url);
 	ask->got.copy_source =
 		got->copy_source != NULL ? arena_cstr(ask->a, got->copy_source) : NULL;
+	ask->got.no_copy = got->no_copy != NULL ? arena_cstr(ask->a, got->no_copy) : NULL;
 }
 
 static bool is_final(int status)
@@ -159,7 +160,8 @@ int report_sign(void *report, struct arena *a, const struct objstore_request *rq
 
 		ask_in_turn(r, &ask);
 		if (ask.err.code == ERR_NONE) {
-			*out = (struct objstore_signed){ask.got.url, ask.got.copy_source};
+			*out = (struct objstore_signed){ask.got.url, ask.got.copy_source,
+			                                ask.got.no_copy};
 			return 0;
 		}
 		if (ask.refused) {

@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import time
+import urllib.parse
 import urllib.request
 
 import botocore.exceptions
@@ -331,18 +332,57 @@ def test_a_job_that_is_placed_waits_for_the_store(empty_cluster, minio):
     assert c.user_lines(jobs[0]) == ["hello"]
 
 
+def as_runner(c, token, path, what):
+    """By the server's socket, where alone these tokens are good."""
+    line = http.client.HTTPConnection("local")
+    line.sock = socket.socket(socket.AF_UNIX)
+    line.sock.connect(str(c.data / "server.sock"))
+    line.request("POST", path, json.dumps(what), {"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
+    reply = line.getresponse()
+    return reply.status, json.loads(reply.read())
+
+
+def test_nothing_is_smuggled_into_what_is_signed(cluster_of_two):
+    """MinIO obeys x-amz-copy-source though it is not signed: what puts an object of its own must not copy one of others."""
+    c, jobs, tokens = cluster_of_two
+    own = f"training_projects/{jobs[0]['training_project']['id']}/jobs/{jobs[0]['id']}/rank-0/x"
+
+    def sign(**more):
+        status, said = as_runner(c, tokens[0], "/runner/v1/sign", {"method": "PUT", "key": own, **more})
+        assert status == 200, said
+        return said
+
+    def put(said, body, **headers):
+        """(status, body) of the store, without the headers that a client adds by itself."""
+        at = urllib.parse.urlsplit(said["url"])
+        line = http.client.HTTPConnection(at.netloc)
+        line.request("PUT", f"{at.path}?{at.query}", body, headers)
+        reply = line.getresponse()
+        return reply.status, reply.read()
+
+    said = sign()
+    guard = {"x-amz-copy-source-if-match": said["no_copy"]}
+    source = {"x-amz-copy-source": f"/data/{PREFIX}/stoker.json"}
+    assert put(said, b"mine", **guard)[0] == 200
+    assert put(said, b"", **source)[0] == 400
+    assert put(said, b"", **guard, **source)[0] == 412
+    assert put(said, b"", **source, **{"x-amz-copy-source-if-match": "*"})[0] == 403
+    # into a part of an upload, too; `begun` is signed for a POST, which copies nothing
+    begun = as_runner(c, tokens[0], "/runner/v1/sign", {"method": "POST", "key": own, "query": "uploads="})[1]
+    with urllib.request.urlopen(urllib.request.Request(begun["url"], b"", {"Content-Type": ""}, method="POST")) as reply:
+        upload = re.search(b"<UploadId>(.*)</UploadId>", reply.read())[1].decode()
+    said = sign(query=f"partNumber=1&uploadId={urllib.parse.quote(upload, safe='')}")
+    assert put(said, b"", **source)[0] == 400
+    assert put(said, b"", **guard, **source)[0] == 412
+    assert put(said, b"part", **guard)[0] == 200
+
+
 def test_foreign_objects_are_not_signed(cluster_of_two):
     """A runner's token signs what is its attempt's, and nothing else."""
     c, jobs, tokens = cluster_of_two
 
     def ask(path, what):
-        """By the server's socket, where alone these tokens are good."""
-        line = http.client.HTTPConnection("local")
-        line.sock = socket.socket(socket.AF_UNIX)
-        line.sock.connect(str(c.data / "server.sock"))
-        line.request("POST", path, json.dumps(what), {"Authorization": f"Bearer {tokens[0]}", "Content-Type": "application/json"})
-        reply = line.getresponse()
-        return reply.status, json.loads(reply.read())
+        return as_runner(c, tokens[0], path, what)
 
     asked = []
 

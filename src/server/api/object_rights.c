@@ -126,7 +126,8 @@ static int sign_one(struct right *r, const struct wire_sign *said, struct wire_s
 	    objstore_check_key(str_of(said->key), err) < 0 || check(r, said, rq.method, err) < 0 ||
 	    objstore_presign(r->app->objects, r->a, &rq, &signed_, err) < 0)
 		return -1;
-	*out = (struct wire_signed){.url = signed_.url, .copy_source = signed_.copy_source};
+	*out = (struct wire_signed){
+		.url = signed_.url, .copy_source = signed_.copy_source, .no_copy = signed_.no_copy};
 	return 0;
 }
 

@@ -40,7 +40,11 @@ struct objstore_request {
 struct objstore_signed {
 	const char *url;         /* the whole request but for its body and headers of ranges */
 	const char *copy_source; /* value of the header x-amz-copy-source; NULL: none */
+	/* Of OBJSTORE_NO_COPY, which is signed too, so that nobody makes a copy of a request that
+	 * is none: some stores (MinIO) take a source that was not signed. NULL: none. */
+	const char *no_copy;
 };
+#define OBJSTORE_NO_COPY "x-amz-copy-source-if-match"
 
 struct objstore_env { /* what s3 and signed need; zeroed for the others */
 	struct http_client *client;

@@ -334,6 +334,7 @@ static int s3_open(struct objstore **out, const char *rest, const struct objstor
 	s = xcalloc(1, sizeof(*s));
 	s->client = env->client;
 	s->cancel = env->cancel;
+	s->aws = str_ends(str_of(u.host), ".amazonaws.com");
 	s->endpoint = xstrdup(url_origin(a, u.scheme, u.host, u.port));
 	s->key.access_key = copy_of(env->key.access_key, NULL);
 	s->key.secret_key = copy_of(env->key.secret_key, NULL);

@@ -29,6 +29,7 @@ struct s3store {
 	struct sigv4_key key;       /* copies; access_key NULL: unsigned */
 	char *endpoint, *bucket;    /* "https://host:port", "name"; NULL with a signer */
 	char *prefix;               /* of every key in the bucket: "" or "a/b/" */
+	bool aws;                   /* it takes no x-amz- header that was not signed */
 	int (*signer)(void *arg, struct arena *a, const struct objstore_request *rq,
 	              struct objstore_signed *out, struct err *err);
 	void *signer_arg;

@@ -5,6 +5,8 @@
 #include "store/objects/s3xml.h"
 
 #define S3_URL_MAX 8000
+#define COPY_SOURCE "x-amz-copy-source"
+#define NO_ETAG "none" /* of no object */
 #define S3_SPOOL_DIR "/var/tmp"
 #define S3_CHUNK ((size_t)256 << 10)
 
@@ -126,9 +128,13 @@ int s3_presign(struct objstore *os, struct arena *a, const struct objstore_reque
                struct objstore_signed *out, struct err *err)
 {
 	struct s3store *s = (struct s3store *)os;
-	struct http_header header = {"x-amz-copy-source", copy_source(s, a, rq->copy_from)};
+	struct http_header header = {COPY_SOURCE, copy_source(s, a, rq->copy_from)};
+	bool no_copy = rq->method == HTTP_PUT && rq->copy_from == NULL && !s->aws;
 	const char *url = NULL;
 	char *got = NULL;
+
+	if (no_copy)
+		header = (struct http_header){OBJSTORE_NO_COPY, NO_ETAG};
 
 	if (s->key.access_key == NULL)
 		return err_set(err, ERR_UNSUPPORTED, "there are no keys to sign with");
@@ -136,7 +142,9 @@ int s3_presign(struct objstore *os, struct arena *a, const struct objstore_reque
 	    sigv4_presign(a, &s->key, rq->method, url, &header, header.value != NULL, rq->expires_s,
 	                  clock_wall_ms(), &got, err) < 0)
 		return -1;
-	*out = (struct objstore_signed){got, header.value};
+	*out = (struct objstore_signed){.url = got,
+	                                .copy_source = no_copy ? NULL : header.value,
+	                                .no_copy = no_copy ? header.value : NULL};
 	return 0;
 }
 
@@ -156,8 +164,9 @@ static int ask_signer(struct s3store *s, struct arena *a, const struct s3_call *
 		return -1;
 	call->url = signed_.url;
 	if (signed_.copy_source != NULL)
-		all[call->n_headers++] =
-			(struct http_header){"x-amz-copy-source", signed_.copy_source};
+		all[call->n_headers++] = (struct http_header){COPY_SOURCE, signed_.copy_source};
+	if (signed_.no_copy != NULL)
+		all[call->n_headers++] = (struct http_header){OBJSTORE_NO_COPY, signed_.no_copy};
 	for (size_t i = 0; i < c->n_header; i++)
 		all[call->n_headers++] = c->header[i];
 	call->headers = all;
@@ -177,8 +186,7 @@ static int sign(struct s3store *s, struct arena *a, const struct s3_call *c, str
 	for (size_t i = 0; i < c->n_header; i++)
 		own[n_own++] = c->header[i];
 	if (c->copy_from != NULL)
-		own[n_own++] =
-			(struct http_header){"x-amz-copy-source", copy_source(s, a, c->copy_from)};
+		own[n_own++] = (struct http_header){COPY_SOURCE, copy_source(s, a, c->copy_from)};
 	if (s->key.access_key != NULL) {
 		if (c->body_len == 0 && !c->unsigned_body) {
 			struct digest d = hash_sha256(c->body.p, c->body.n);
