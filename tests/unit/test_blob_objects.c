@@ -658,11 +658,21 @@ static void tree_is_given_up_when_canceled(void **state UNUSED)
 
 /* ---- collecting ---------------------------------------------------------------------------- */
 
+#define ANY 1000
+
 struct rows { /* manifests that are named */
 	const struct digest *d;
 	size_t n;
 	unsigned told;
+	_Atomic int left; /* how many objects it may remove yet */
 };
+
+static int may(void *arg, struct err *err)
+{
+	struct rows *r = arg;
+
+	return atomic_fetch_sub(&r->left, 1) > 0 ? 0 : err_set(err, ERR_UNAVAILABLE, "cut off");
+}
 
 static int keep(void *arg, const struct digest *manifest, bool *keep, struct err *err UNUSED)
 {
@@ -682,7 +692,7 @@ static void count_told(void *arg, const struct blobs_item *x UNUSED)
 static int collect(struct objstore *os, struct blobs *b, struct rows *rows, int64_t loose_age_s,
                    bool dry_run, struct blobs_collected *out, struct err *err)
 {
-	const struct blobs_choice by = {keep, NULL, rows};
+	const struct blobs_choice by = {keep, NULL, rows, may};
 	const struct blobs_way way = {dry_run, count_told, rows};
 	const struct blobs_collect job = {
 		.os = os, .loose_age_s = loose_age_s, .by = &by, .way = &way};
@@ -733,7 +743,7 @@ static void what_no_row_names_goes(void **state UNUSED)
 	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
 	AUTO_BLOBS struct blobs *here = open_blobs("collect-here");
 	struct digest m[3];
-	struct rows rows = {m, 1, 0};
+	struct rows rows = {m, 1, 0, ANY};
 	struct blobs_collected out;
 	struct err err = {0};
 
@@ -763,13 +773,41 @@ static void what_no_row_names_goes(void **state UNUSED)
 	assert_int_equal(count_objects(os, BLOBS_MANIFEST) + count_objects(os, BLOBS_BLOB), 0);
 }
 
+/* Cut off in the middle: it removes no more, of whatever kind. */
+static void who_may_not_removes_nothing(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
+	AUTO_BLOBS struct blobs *here = open_blobs("may-here");
+	struct digest m[2];
+	struct rows rows = {.d = m, .n = 1};
+	struct blobs_collected out;
+	struct err err = {0};
+	unsigned blobs, manifests;
+
+	fill(os, "may-from", 2, m);
+	blobs = count_objects(os, BLOBS_BLOB);
+	for (int left = 0; left <= 2; left++) { /* nothing; the manifest; blobs, loose by now */
+		rows.left = left;
+		assert_err(collect(os, here, &rows, 0, false, &out, &err), &err, ERR_UNAVAILABLE,
+		           "cut off");
+		manifests = count_objects(os, BLOBS_MANIFEST);
+		assert_int_equal(manifests, left == 0 ? 2 : 1);
+		assert_int_equal(count_objects(os, BLOBS_BLOB), left < 2 ? blobs : blobs - 2);
+		whole(os, m, manifests);
+	}
+	rows.left = ANY;
+	assert_ok(collect(os, here, &rows, 0, false, &out, &err), &err);
+	assert_int_equal(count_objects(os, BLOBS_BLOB), DISTINCT);
+	whole(os, m, 1);
+}
+
 static void blobs_without_a_manifest_go_by_age(void **state UNUSED)
 {
 	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
 	AUTO_BLOBS struct blobs *here = open_blobs("loose-here");
 	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(here);
 	struct digest m[1], loose = hash_sha256("loose", 5), pinned = hash_sha256("pinned", 6);
-	struct rows rows = {m, 1, 0};
+	struct rows rows = {m, 1, 0, ANY};
 	struct blobs_collected out;
 	struct err err = {0};
 	char key[BLOB_KEY_CAP];
@@ -800,7 +838,7 @@ static void collection_that_fails_anywhere_is_ended_later(void **state UNUSED)
 		AUTO_OBJSTORE struct objstore *os = open_store(dir), *fault = open_store(url);
 		AUTO_BLOBS struct blobs *here = open_blobs("ends-here");
 		struct digest m[2];
-		struct rows rows = {m, 1, 0};
+		struct rows rows = {m, 1, 0, ANY};
 		struct blobs_collected out;
 		struct err err = {0};
 
@@ -833,7 +871,7 @@ static int keep_named(void *arg, const struct digest *manifest UNUSED, bool *kee
 static void *collector(void *arg)
 {
 	struct racer *r = arg;
-	const struct blobs_choice by = {keep_named, NULL, r};
+	const struct blobs_choice by = {keep_named, NULL, r, NULL};
 	const struct blobs_way way = {0};
 	const struct blobs_collect job = {.os = r->os, .by = &by, .way = &way};
 
@@ -896,6 +934,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(tree_of_a_damaged_manifest),
 	cmocka_unit_test(tree_is_given_up_when_canceled),
 	cmocka_unit_test(what_no_row_names_goes),
+	cmocka_unit_test(who_may_not_removes_nothing),
 	cmocka_unit_test(blobs_without_a_manifest_go_by_age),
 	cmocka_unit_test(collection_that_fails_anywhere_is_ended_later),
 	cmocka_unit_test(puts_race_with_a_collector),

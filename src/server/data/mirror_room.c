@@ -134,11 +134,26 @@ static int drop_tree(void *arg, const struct digest *manifest, struct err *err)
 	return 0;
 }
 
+/* A server that is cut off from the database may be followed by another one, whose jobs may use
+ * what was nobody's a moment ago. */
+static int may(void *arg, struct err *err)
+{
+	const struct collect *c = arg;
+
+	return meta_unheard(c->app->meta)
+	               ? err_set(err, ERR_DATABASE_UNAVAILABLE,
+	                         "the database does not answer: nothing is removed until it does")
+	               : 0;
+}
+
 /* os NULL: in the folder, and what the node has made from it. */
 static int collect(struct collect *c, struct objstore *os, const struct mirror_ages *age,
                    const struct blobs_way *way, struct blobs_collected *out, struct err *err)
 {
-	const struct blobs_choice by = {keep, os == NULL ? drop_tree : NULL, c};
+	const struct blobs_choice by = {.keep = keep,
+	                                .drop = os == NULL ? drop_tree : NULL,
+	                                .may = os != NULL ? may : NULL,
+	                                .arg = c};
 	const struct blobs_collect job = {
 		.os = os,
 		.min_age_s = age->manifest_s,

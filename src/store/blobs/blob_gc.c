@@ -270,6 +270,7 @@ static int choose(void *arg, const struct blob_entry *x, struct err *err)
 static int take_away(const struct collect *c, enum blobs_kind kind, const struct digest *d,
                      bool *gone, struct err *err)
 {
+	const struct blobs_choice *by = c->job->by;
 	struct objstore *os = c->job->os;
 	char path[BLOB_KEY_CAP];
 	struct stat st;
@@ -286,6 +287,8 @@ static int take_away(const struct collect *c, enum blobs_kind kind, const struct
 	}
 	if (os == NULL)
 		return blob_take_away(c->b, d, path, gone, err);
+	if (by != NULL && by->may != NULL && by->may(by->arg, err) < 0)
+		return -1;
 	*gone = blob_going_begin(c->b, d);
 	if (!*gone)
 		return 0;
