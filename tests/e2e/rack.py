@@ -54,7 +54,9 @@ class Host:
         return call(*self.enter(*command))
 
     def signal(self, process, which):
-        """To what such a command line has started."""
+        """To what such a command line has started. `nsenter` stops with it, and goes on when it is told to."""
+        if which == signal.SIGCONT:
+            process.send_signal(which)
         with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as f:
             os.kill(int(f.read()), which)
 
