@@ -75,13 +75,36 @@ def test_a_job_and_its_checkpoints(empty_cluster, store):
     until(lambda: not [k for k in store.keys() if job["id"] in k])
 
 
-def test_the_driver_conforms(store):
-    """The suite of every driver, with keys and with signatures of somebody else, of which some have expired."""
+def conforms(store, endpoint):
     place = "data/a/b%20c" if "versitygw" in str(store.command) else "data"  # with a prefix the suite's longest keys are too long for MinIO
     done = subprocess.run([pathlib.Path(STOKER).parents[1] / "tests/test_objstore"], capture_output=True, text=True, timeout=CALL_S, errors="replace",
-                          env={**os.environ, "STOKER_TEST_S3": f"s3:{store.endpoint}/{place}", "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET})
+                          env={**os.environ, "STOKER_TEST_S3": f"s3:{endpoint}/{place}", "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET})
     assert done.returncode == 0 and "S3 is not tested" not in done.stdout, done.stdout + done.stderr
     assert store.keys() == []
+
+
+def test_the_driver_conforms(store):
+    """The suite of every driver, with keys and with signatures of somebody else, of which some have expired."""
+    conforms(store, store.endpoint)
+
+
+def test_answers_that_are_lost(store):
+    """The same suite, while the store completes each upload in parts and its first answer never arrives."""
+    weather, met = Weather(store), set()
+
+    def lose_first(method, path):
+        upload = re.search(r"[?&]uploadId=([^&]+)", path)
+        if method != "POST" or not upload or upload[1] in met:
+            return None
+        met.add(upload[1])
+        return "cut", 0
+
+    weather.fault = lose_first
+    try:
+        conforms(store, weather.endpoint)
+        assert weather.struck > 4
+    finally:
+        weather.close()
 
 
 def test_many_small_files(empty_cluster, minio):

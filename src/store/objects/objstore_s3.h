@@ -53,6 +53,7 @@ struct s3_call {
 	int (*head)(void *arg, const struct http_reply *reply, struct err *err);
 	void *arg;
 	const atomic_bool *cancel;
+	bool *again; /* s3_call: set when an earlier try may have worked; NULL: not told */
 };
 
 /* One try. Anything but a 2xx is an error, also a 200 that holds one. */

@@ -254,6 +254,8 @@ int s3_call(struct s3store *s, const struct s3_call *c, struct http_reply *reply
 		 * who wait for it wait elsewhere. */
 		if (err->code == ERR_TIMEOUT || atomic_load(&s->base.away) || !retry_again(&r, err))
 			return -1;
+		if (c->again != NULL)
+			*c->again = true;
 	}
 }
 

@@ -80,12 +80,38 @@ int s3_parts_put(struct objstore *os, const char *key, const char *id, uint32_t 
 	return rc;
 }
 
+/* The upload is not there, and an earlier try may have completed it, whose answer was lost: then
+ * what is there has the ETag of these parts. A store whose ETags say nothing gets no benefit of the
+ * doubt: an object of that size may be an older one. */
+static int was_completed(struct objstore *os, const char *key, const struct objstore_part *parts,
+                         size_t n, struct err *err)
+{
+	const struct err no_upload = *err;
+	struct objstore_info info = {0};
+	struct objstore_etag e;
+	char want[80];
+	int rc = 0;
+
+	err_clear(err);
+	objstore_etag_begin(&e);
+	for (size_t i = 0; rc == 0 && i < n; i++)
+		rc = objstore_etag_add(&e, parts[i].etag, err);
+	objstore_etag_end(&e, want);
+	if (rc == 0 && s3_stat(os, key, &info, err) == 0 && strcmp(info.etag, want) == 0)
+		return 0;
+	if (!err_is_away(err))
+		*err = no_upload;
+	return -1;
+}
+
 static int complete(struct objstore *os, const char *key, const char *id,
                     const struct objstore_part *parts, size_t n, struct err *err)
 {
 	AUTO_BUF struct buf query = BUF_INIT(4 * OBJSTORE_UPLOAD_CAP), xml = BUF_INIT(S3_XML_MAX);
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct s3_call c = {.method = HTTP_POST, .key = key, .stall_ms = S3_FINISH_MS};
+	bool again = false;
+	struct s3_call c = {
+		.method = HTTP_POST, .key = key, .stall_ms = S3_FINISH_MS, .again = &again};
 
 	part_query(&query, id, 0);
 	buf_puts(&xml, "<CompleteMultipartUpload>");
@@ -100,7 +126,9 @@ static int complete(struct objstore *os, const char *key, const char *id,
 		return -1;
 	c.query = buf_cstr(&query);
 	c.body = buf_view(&xml);
-	return s3_call((struct s3store *)os, &c, &reply, err);
+	if (s3_call((struct s3store *)os, &c, &reply, err) == 0)
+		return 0;
+	return again && err->code == ERR_NOT_FOUND ? was_completed(os, key, parts, n, err) : -1;
 }
 
 int s3_parts_end(struct objstore *os, const char *key, const char *id,
