@@ -236,7 +236,7 @@ static void evict(struct joblogs *l)
 	logfile_free(oldest);
 }
 
-static bool is_open(struct joblogs *l, const char *name)
+bool joblog_is_open(struct joblogs *l, const char *name)
 {
 	bool is;
 
@@ -246,21 +246,14 @@ static bool is_open(struct joblogs *l, const char *name)
 	return is;
 }
 
-int joblog_take(struct joblogs *l, const char *job_id, uint32_t rank, bool create,
-                struct logfile **out, struct err *err)
+int joblog_take_here(struct joblogs *l, const char *job_id, uint32_t rank, bool create,
+                     struct logfile **out, struct err *err)
 {
 	char name[sizeof((*out)->name)];
 	struct logfile *f;
 	int r = 0;
 
-	if (joblog_check_id(job_id, err) < 0)
-		return -1;
-	if (rank >= JOBLOG_RANKS_MAX)
-		return err_set(err, ERR_INVALID, "node %u: a job has at most %d", rank,
-		               JOBLOG_RANKS_MAX);
 	FMT(name, "%s/node-%u", job_id, rank);
-	if (l->store != NULL && !is_open(l, name) && joblog_attach(l, job_id, err) < 0)
-		return -1;
 	lock_take(&l->lock);
 	f = map_get(l->files, str_of(name));
 	if (f == NULL) {
@@ -278,6 +271,22 @@ int joblog_take(struct joblogs *l, const char *job_id, uint32_t rank, bool creat
 	if (r == 0)
 		*out = f;
 	return r;
+}
+
+int joblog_take(struct joblogs *l, const char *job_id, uint32_t rank, bool create,
+                struct logfile **out, struct err *err)
+{
+	char name[sizeof((*out)->name)];
+
+	if (joblog_check_id(job_id, err) < 0)
+		return -1;
+	if (rank >= JOBLOG_RANKS_MAX)
+		return err_set(err, ERR_INVALID, "node %u: a job has at most %d", rank,
+		               JOBLOG_RANKS_MAX);
+	FMT(name, "%s/node-%u", job_id, rank);
+	if (l->store != NULL && !joblog_is_open(l, name) && joblog_attach(l, job_id, err) < 0)
+		return -1;
+	return joblog_take_here(l, job_id, rank, create, out, err);
 }
 
 void joblog_give(struct joblogs *l, struct logfile *f)

@@ -34,13 +34,6 @@ bool joblog_file_parse(const char *file, enum joblog_kind *kind, uint32_t *rank)
 
 /* ---- what is known of a job's files -------------------------------------------------- */
 
-static bool read_text(struct joblogs *l, const char *path, struct buf *out)
-{
-	struct err no = {0};
-
-	return fs_read(l->dirfd, path, out, &no) == 0;
-}
-
 static int write_text(struct joblogs *l, const char *path, struct str text, struct err *err)
 {
 	AUTO_FD int fd = openat(l->dirfd, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -90,18 +83,24 @@ int joblog_sent_save(struct joblogs *l, const char *job_id, const char *file,
 	return write_text(l, path, buf_view(&text), err);
 }
 
-uint32_t joblog_epoch(struct joblogs *l, const char *job_id)
+int joblog_epoch(struct joblogs *l, const char *job_id, uint32_t *out, struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(TEXT_MAX);
 	char path[JOBLOG_NAME_CAP];
 	struct err no = {0};
 	uint64_t n;
 
+	*out = 0;
 	FMT(path, "%s/epoch", job_id);
-	if (!read_text(l, path, &text) ||
-	    str_u64(str_trim(buf_view(&text)), 0, UINT32_MAX, &n, &no) < 0)
+	if (fs_read(l->dirfd, path, &text, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return err_wrap(err, "log of %s", job_id);
+		err_clear(err);
 		return 0;
-	return (uint32_t)n;
+	}
+	if (str_u64(str_trim(buf_view(&text)), 0, UINT32_MAX, &n, &no) == 0)
+		*out = (uint32_t)n;
+	return 0; /* else torn: as if there were none */
 }
 
 static int have(struct joblogs *l, const char *job_id, struct err *err)
@@ -148,11 +147,11 @@ static int size_here(const struct fetching *f, uint64_t *size, bool *there, stru
 	char name[JOBLOG_NAME_CAP];
 	int fd;
 
+	*size = 0;
 	if (f->kind == JOBLOG_LINES) {
 		FMT(name, "%s/node-%u", f->job_id, f->rank);
 		return joblog_left(f->l, f->job_id, name, size, there, err);
 	}
-	*size = 0;
 	fd = joblog_samples_fd(f->l, f->job_id, f->rank, size, err);
 	*there = fd >= 0;
 	if (fd >= 0)
@@ -191,55 +190,97 @@ static int fetch_pieces(const struct fetching *f, int fd, struct buf *state, uin
 	return 0;
 }
 
-/* The folder is nobody's until all files are here: a crash in between fetches them again. */
-static int fetch_file(const struct fetching *f, struct err *err)
+static int fetch_new(const struct fetching *f, const char *path, struct buf *state, uint64_t *size,
+                     struct err *err)
 {
-	AUTO_BUF struct buf state = BUF_INIT(SEGMENT_STATE_MAX);
-	struct joblog_sent sent = {.puts = (uint32_t)f->n};
-	const char *file = f->all[0].file;
-	char path[JOBLOG_NAME_CAP];
-	AUTO_FD int fd = -1;
+	AUTO_FD int fd = openat(f->l->dirfd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
-	FMT(path, "%s/epoch", f->job_id);
-	if ((mkdirat(f->l->dirfd, f->job_id, 0700) < 0 && errno != EEXIST) ||
-	    (unlinkat(f->l->dirfd, path, 0) < 0 && errno != ENOENT))
-		return err_errno(err, errno, "log of %s", f->job_id);
-	FMT(path, "%s/%s", f->job_id, file);
-	fd = openat(f->l->dirfd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return err_errno(err, errno, "log of %s", path);
-	if (fetch_pieces(f, fd, &state, &sent.bytes, err) < 0)
+	if (fetch_pieces(f, fd, state, size, err) < 0)
 		return -1;
-	if (f->n_all > 0 && f->all[f->n_all - 1].from > stored(f))
+	if (f->all[f->n_all - 1].from > stored(f))
 		say_lost(f, "a segment is missing in the store");
-	if (ftruncate(fd, (off_t)sent.bytes) < 0)
+	if (ftruncate(fd, (off_t)*size) < 0 || fsync(fd) < 0)
 		return err_errno(err, errno, "log of %s", path);
-	if (f->kind == JOBLOG_LINES) {
-		FMT(path, "%s/node-%u.state", f->job_id, f->rank);
-		if (write_text(f->l, path, buf_view(&state), err) < 0)
-			return -1;
-	}
-	return joblog_sent_save(f->l, f->job_id, file, &sent, err);
+	return 0;
 }
 
-/* What lies here is as good as the store's when no later server stored anything and nothing of it
- * was lost; it may have more, which was not stored in time. */
-static int bring_file(const struct fetching *f, struct err *err)
+/* The state goes first: until its log is there too, what lies here is shorter than the store's, or
+ * older than a later server's, and is fetched again. The other way round a log would be whole and
+ * have the state of another moment, which promises a runner bytes that are not in it. */
+static int install(const struct fetching *f, const char *new, struct str state, struct err *err)
+{
+	char path[JOBLOG_NAME_CAP];
+
+	FMT(path, "%s/node-%u.state", f->job_id, f->rank);
+	if (f->kind == JOBLOG_LINES && fs_write_atomic(f->l->dirfd, path, state, 0600, err) < 0)
+		return -1;
+	FMT(path, "%s/%s", f->job_id, f->all[0].file);
+	return fs_rename(f->l->dirfd, new, f->l->dirfd, path, err);
+}
+
+/* good: how much of what lies here is in the store as well, and can be read there. */
+static int keep_file(const struct fetching *f, uint64_t good, struct err *err)
 {
 	const char *file = f->all[0].file;
 	struct joblog_sent sent;
-	uint64_t size;
-	bool there;
 
-	if (size_here(f, &size, &there, err) < 0)
-		return -1;
-	if (!there || f->before < f->all[f->n_all - 1].epoch || size < stored(f))
-		return fetch_file(f, err);
 	if (joblog_sent_load(f->l, f->job_id, file, &sent, err) < 0)
 		return -1;
-	sent.bytes = MIN(sent.bytes, stored(f));
+	sent.bytes = MIN(sent.bytes, good);
 	sent.puts = (uint32_t)f->n;
 	return joblog_sent_save(f->l, f->job_id, file, &sent, err);
+}
+
+/* What lies here stays until all of the store's is here and synced, and for good where that is less
+ * (`here`: so much of it counts): the store is damaged. */
+static int fetch_file(const struct fetching *f, const char *new, uint64_t here, struct err *err)
+{
+	AUTO_BUF struct buf state = BUF_INIT(SEGMENT_STATE_MAX);
+	struct joblog_sent sent = {.puts = (uint32_t)f->n};
+
+	if (mkdirat(f->l->dirfd, f->job_id, 0700) < 0 && errno != EEXIST)
+		return err_errno(err, errno, "log of %s", f->job_id);
+	if (fetch_new(f, new, &state, &sent.bytes, err) < 0)
+		return -1;
+	if (sent.bytes < here)
+		return keep_file(f, sent.bytes, err);
+	if (install(f, new, buf_view(&state), err) < 0)
+		return err_wrap(err, "log of %s", f->job_id);
+	return joblog_sent_save(f->l, f->job_id, f->all[0].file, &sent, err);
+}
+
+/* What is open is appended to: its place is not another file's. That happens where the folder was
+ * deleted between a look at "epoch" and the first line, or by somebody else. */
+static bool in_use(const struct fetching *f)
+{
+	char name[JOBLOG_NAME_CAP];
+
+	FMT(name, "%s/node-%u", f->job_id, f->rank);
+	return f->kind == JOBLOG_LINES && joblog_is_open(f->l, name);
+}
+
+/* What lies here is as good as the store's when no later server stored anything and nothing of it
+ * was lost; it may have more, which was not stored in time. "epoch" stays what it was until all
+ * files are here: so the next try, and a crash at any point, decide the same for each of them. */
+static int bring_file(const struct fetching *f, struct err *err)
+{
+	bool later = f->before < f->all[f->n_all - 1].epoch, there;
+	char new[JOBLOG_NAME_CAP];
+	uint64_t size;
+	int r;
+
+	if (in_use(f))
+		return keep_file(f, stored(f), err);
+	if (size_here(f, &size, &there, err) < 0)
+		return -1;
+	if (there && !later && size >= stored(f))
+		return keep_file(f, stored(f), err);
+	FMT(new, "%s/%s.new", f->job_id, f->all[0].file);
+	r = fetch_file(f, new, later ? 0 : size, err);
+	(void)unlinkat(f->l->dirfd, new, 0); /* else the next one overwrites it */
+	return r;
 }
 
 static int forget_sent(void *arg, int dirfd, const char *name, struct err *err)
@@ -265,11 +306,12 @@ static int begin_again(struct joblogs *l, const char *job_id, struct err *err)
 static int fetch_once(struct joblogs *l, const char *job_id, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct fetching f = {.l = l, .a = a, .job_id = job_id, .before = joblog_epoch(l, job_id)};
+	struct fetching f = {.l = l, .a = a, .job_id = job_id};
 	struct segment *s;
 	size_t n;
 
-	if (segment_list(l->store->os, a, job_id, NULL, &s, &n, err) < 0 ||
+	if (joblog_epoch(l, job_id, &f.before, err) < 0 ||
+	    segment_list(l->store->os, a, job_id, NULL, &s, &n, err) < 0 ||
 	    (n == 0 && begin_again(l, job_id, err) < 0))
 		return -1;
 	for (size_t run; n > 0; s += run, n -= run) {
@@ -309,7 +351,11 @@ struct lock *joblog_stripe(struct joblogs *l, const char *job_id)
 
 bool joblog_may_look(struct joblogs *l, const char *job_id, struct err *err)
 {
-	if (l->store == NULL || !err_info(err)->retry || joblog_epoch(l, job_id) == 0)
+	struct err no = {0};
+	uint32_t before;
+
+	if (l->store == NULL || !err_info(err)->retry ||
+	    joblog_epoch(l, job_id, &before, &no) < 0 || before == 0)
 		return false;
 	err_clear(err);
 	return true;
@@ -319,9 +365,14 @@ int joblog_attach(struct joblogs *l, const char *job_id, struct err *err)
 {
 	struct joblog_store *st = l->store;
 	struct lock *stripe;
-	int r = 0;
+	uint32_t epoch;
+	int r;
 
-	if (st == NULL || joblog_epoch(l, job_id) == st->epoch)
+	if (st == NULL)
+		return 0;
+	if (joblog_epoch(l, job_id, &epoch, err) < 0)
+		return -1;
+	if (epoch == st->epoch)
 		return 0;
 	if (joblog_is_paused(st))
 		return err_set(
@@ -330,7 +381,8 @@ int joblog_attach(struct joblogs *l, const char *job_id, struct err *err)
 			job_id);
 	stripe = joblog_stripe(l, job_id);
 	lock_take(stripe);
-	if (joblog_epoch(l, job_id) != st->epoch) {
+	r = joblog_epoch(l, job_id, &epoch, err);
+	if (r == 0 && epoch != st->epoch) {
 		r = joblog_fetch(l, job_id, err);
 		if (r == 0 || err_info(err)->retry)
 			joblog_note_answer(st, r == 0);

@@ -52,6 +52,11 @@ struct joblogs {
  * `create` is not set. */
 int joblog_take(struct joblogs *l, const char *job_id, uint32_t rank, bool create,
                 struct logfile **out, struct err *err) MUST_CHECK;
+/* The same for whoever has the job's stripe, and its files here: asks no store. */
+int joblog_take_here(struct joblogs *l, const char *job_id, uint32_t rank, bool create,
+                     struct logfile **out, struct err *err) MUST_CHECK;
+/* name: "<job>/node-<rank>". What is open is this server's own. */
+bool joblog_is_open(struct joblogs *l, const char *name);
 /* To read: while the store is away also what an earlier server left here, which nobody may append
  * to before the store has said whether another one went on with it. */
 int joblog_look(struct joblogs *l, const char *job_id, uint32_t rank, struct logfile **out,

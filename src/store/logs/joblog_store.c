@@ -25,7 +25,8 @@ static bool look(struct storing *s, struct err *err)
 	bool ok = false;
 
 	if (s->kind == JOBLOG_LINES) {
-		if (joblog_take(l, s->job_id, s->rank, false, &s->log, err) < 0 || s->log == NULL)
+		if (joblog_take_here(l, s->job_id, s->rank, false, &s->log, err) < 0 ||
+		    s->log == NULL)
 			return false;
 		lock_take(&s->log->lock);
 		s->size = s->log->size;
@@ -125,11 +126,13 @@ static int store_locked(struct storing *s, struct err *err)
 	AUTO_ARENA struct arena *a = arena_new();
 	struct joblogs *l = s->l;
 	char path[JOBLOG_NAME_CAP];
+	uint32_t epoch;
 
 	FMT(path, "%s/%s", s->job_id, s->file);
-	if (faccessat(l->dirfd, path, F_OK, 0) < 0)
-		return 0; /* deleted */
-	if (joblog_epoch(l, s->job_id) != l->store->epoch && joblog_fetch(l, s->job_id, err) < 0)
+	if (faccessat(l->dirfd, path, F_OK, 0) < 0) /* deleted? */
+		return errno == ENOENT ? 0 : err_errno(err, errno, "log of %s", path);
+	if (joblog_epoch(l, s->job_id, &epoch, err) < 0 ||
+	    (epoch != l->store->epoch && joblog_fetch(l, s->job_id, err) < 0))
 		return -1;
 	if (!look(s, err))
 		return err->code != ERR_NONE ? -1 : 0;

@@ -3,8 +3,8 @@
  * what another server wrote, joblog_store.c stores one file, joblog_due.c knows which is next.
  *
  * Beside a job's files lie "epoch", the server that last had them, and for each file "<file>.sent",
- * how much of it is stored. Nothing is fsynced: what a power cut takes of these is found out by
- * comparing with the store.
+ * how much of it is stored. Neither is fsynced: what a power cut takes of these is found out by
+ * comparing with the store. What is fetched is, as "<file>.new", before it takes the file's place.
  */
 #ifndef JOBLOG_STORE_H
 #define JOBLOG_STORE_H
@@ -50,8 +50,9 @@ struct joblog_store {
 /* A job's files as objects: held across their I/O. */
 struct lock *joblog_stripe(struct joblogs *l, const char *job_id);
 bool joblog_file_parse(const char *file, enum joblog_kind *kind, uint32_t *rank);
-/* The epoch of the server that last had this job's files; 0: none that had a store. */
-uint32_t joblog_epoch(struct joblogs *l, const char *job_id);
+/* The epoch of the server that last had this job's files; 0: none that had a store. An error says
+ * nothing of the kind: who took it for 0 would fetch over what is here. */
+int joblog_epoch(struct joblogs *l, const char *job_id, uint32_t *out, struct err *err) MUST_CHECK;
 /* joblog_attach() with the job's stripe. */
 int joblog_fetch(struct joblogs *l, const char *job_id, struct err *err) MUST_CHECK;
 /* Stores what was appended to one file. `all`: the job has ended, and few segments should be left.
