@@ -444,6 +444,31 @@ static void test_samples(void **state)
 	done(&w);
 }
 
+/* Killed when the samples were thinned and nothing of that was stored yet: what lies here is
+ * shorter than what is stored, and has more. */
+static void test_thinned_not_stored(void **state)
+{
+	struct world w;
+	unsigned n = 0;
+
+	(void)state;
+	setup(&w, "mem:");
+	while (n < 4000)
+		add_sample(&w, &w.now, ++n);
+	store(&w, &w.now);
+	while (n < 5000) /* it is thinned at 32 MiB */
+		add_sample(&w, &w.now, ++n);
+	die(&w.now);
+	start(&w, &w.now, false);
+	check_samples(&w, &w.now, n);
+	assert_ok(joblogs_store_all(w.now.logs, true, &w.err), &w.err);
+	store(&w, &w.now);
+	burn(&w, &w.now);
+	start(&w, &w.now, true);
+	check_samples(&w, &w.now, n);
+	done(&w);
+}
+
 /* Damage costs lines, and is said in the log; the job goes on. */
 static void test_damage(void **state)
 {
@@ -938,6 +963,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_power_cut),
 	cmocka_unit_test(test_merges),
 	cmocka_unit_test(test_samples),
+	cmocka_unit_test(test_thinned_not_stored),
 	cmocka_unit_test(test_damage),
 	cmocka_unit_test(test_held),
 	cmocka_unit_test(test_flush),

@@ -261,23 +261,32 @@ static bool in_use(const struct fetching *f)
 	return f->kind == JOBLOG_LINES && joblog_is_open(f->l, name);
 }
 
+/* Samples that were thinned, and are not stored since: fewer bytes than are stored, and newer. */
+static bool is_thinned(const struct joblog_sent *sent)
+{
+	return sent->era > 0 && sent->bytes == 0;
+}
+
 /* What lies here is as good as the store's when no later server stored anything and nothing of it
  * was lost; it may have more, which was not stored in time. "epoch" stays what it was until all
  * files are here: so the next try, and a crash at any point, decide the same for each of them. */
 static int bring_file(const struct fetching *f, struct err *err)
 {
 	bool later = f->before < f->all[f->n_all - 1].epoch, there;
+	const char *file = f->all[0].file;
 	char new[JOBLOG_NAME_CAP];
+	struct joblog_sent sent;
 	uint64_t size;
 	int r;
 
 	if (in_use(f))
 		return keep_file(f, stored(f), err);
-	if (size_here(f, &size, &there, err) < 0)
+	if (size_here(f, &size, &there, err) < 0 ||
+	    joblog_sent_load(f->l, f->job_id, file, &sent, err) < 0)
 		return -1;
-	if (there && !later && size >= stored(f))
+	if (there && !later && (size >= stored(f) || is_thinned(&sent)))
 		return keep_file(f, stored(f), err);
-	FMT(new, "%s/%s.new", f->job_id, f->all[0].file);
+	FMT(new, "%s/%s.new", f->job_id, file);
 	r = fetch_file(f, new, later ? 0 : size, err);
 	(void)unlinkat(f->l->dirfd, new, 0); /* else the next one overwrites it */
 	return r;
