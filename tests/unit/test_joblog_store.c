@@ -8,10 +8,12 @@
 #include "unit.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
 
 #define MS ((int64_t)1000000)
 #define JOB "abc1234"
 #define LINES_MAX 400
+#define KILLS 150
 
 /* The runner has all its lines, and sends from where the server says. */
 struct runner {
@@ -618,6 +620,66 @@ static void test_tail_stays(void **state)
 	}
 }
 
+/* Fetches and stores until it is killed, or has done it. */
+static void fetch_and_store(struct world *w)
+{
+	uint32_t ranks;
+
+	start(w, &w->now, false);
+	if (joblogs_ranks(w->now.logs, JOB, &ranks, &w->err) < 0 ||
+	    joblogs_store_all(w->now.logs, true, &w->err) < 0)
+		_exit(1);
+	store(w, &w->now);
+	_exit(0);
+}
+
+/* kill -9 wherever it happens to be, again and again: the tail of the first node, which nobody else
+ * has, is there, once; and its runner, should it come back, is asked for none of it. */
+static void test_killed_anywhere(void **state)
+{
+	char dir[] = "/tmp/test-joblog-os-XXXXXX", url[80], path[100];
+	struct world w;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	FMT(url, "dir:%s", dir);
+	setup(&w, url);
+	print(&w, 10);
+	assert_true(deliver(&w, &w.now));
+	second_node(&w);
+	store(&w, &w.now);
+	print(&w, 10);
+	assert_true(deliver(&w, &w.now));
+	die(&w.now);
+	FMT(path, "%s/" JOB "/node-1.log", w.now.dir);
+	for (unsigned i = 0; i < KILLS; i++) {
+		int status;
+		pid_t pid;
+
+		assert_int_equal(truncate(path, i % 40), 0);
+		w.epoch++; /* the child's */
+		pid = fork();
+		if (pid == 0)
+			fetch_and_store(&w);
+		assert_true(pid > 0);
+		(void)usleep(i % 50 * 200);
+		assert_int_equal(kill(pid, SIGKILL), 0);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+	}
+	start(&w, &w.now, false);
+	assert_int_equal(check_lines(&w, &w.now), 1);
+	w.runner.sent = 0;
+	assert_true(deliver(&w, &w.now));
+	assert_ok(joblogs_store_all(w.now.logs, true, &w.err), &w.err);
+	store(&w, &w.now);
+	burn(&w, &w.now);
+	start(&w, &w.now, true);
+	assert_int_equal(check_lines(&w, &w.now), 1);
+	done(&w);
+	assert_ok(fs_remove_tree(AT_FDCWD, dir, &w.err), &w.err);
+}
+
 /* Fetched half when the server was killed: the state is the fetched one, and its log is not there
  * yet, or everything is but "epoch". Each line is there once, and is asked for once. */
 static void killed_in_fetch(const char *keep)
@@ -969,6 +1031,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_flush),
 	cmocka_unit_test(test_tail_stays),
 	cmocka_unit_test(test_killed_in_fetch),
+	cmocka_unit_test(test_killed_anywhere),
 	cmocka_unit_test(test_damage_keeps),
 	cmocka_unit_test(test_unreadable_epoch),
 	cmocka_unit_test(test_epoch_comes_and_goes),
