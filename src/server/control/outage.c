@@ -1,6 +1,7 @@
 /* outage.c - see outage.h. */
 #include "server/control/outage.h"
 
+#include "base/map.h"
 #include "base/units.h"
 
 static uint32_t running_states(void)
@@ -13,28 +14,47 @@ static uint32_t running_states(void)
 	return set;
 }
 
-/* False: the database is away again. */
-static bool tell(struct app *app, const struct outage *o, const char *kind, const char *name,
-                 const char *words)
+/* Adds the jobs that run now. False: the database is away (again). */
+static bool note_jobs(struct app *app, struct map **through)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct meta_query q = {.states = running_states()};
 	struct model_job *job = NULL;
-	char took[UNITS_CAP];
 	struct err err = {0};
 	size_t n = 0;
 
-	if (o->last_ms < OUTAGE_TOLD_MS)
-		return true;
 	if (meta_jobs(app->meta, a, &q, &job, &n, &err) < 0) {
 		log_warn("outage: %s", err.msg);
 		return false;
 	}
-	(void)units_show_seconds((uint64_t)(o->last_ms + 500) / 1000, took);
-	for (size_t i = 0; i < n; i++)
-		app_event(app, job[i].id, kind, "server", "the %s did not answer for %s; %s", name,
-		          took, words);
+	if (*through == NULL)
+		*through = map_new();
+	for (size_t i = 0; i < n && map_count(*through) < OUTAGE_JOBS_MAX; i++)
+		(void)map_set(*through, str_of(job[i].id), app);
 	return true;
+}
+
+struct telling {
+	struct app *app;
+	const char *kind, *name, *words;
+	char took[UNITS_CAP];
+};
+
+static void tell_job(struct str id, void *value UNUSED, void *arg)
+{
+	const struct telling *t = arg;
+	AUTO_ARENA struct arena *a = arena_new();
+
+	app_event(t->app, arena_strz(a, id), t->kind, "server", "the %s did not answer for %s; %s",
+	          t->name, t->took, t->words);
+}
+
+static void tell(struct telling *t, const struct outage *o, struct map *through)
+{
+	if (o->last_ms < OUTAGE_TOLD_MS)
+		return;
+	(void)units_show_seconds((uint64_t)(o->last_ms + 500) / 1000, t->took);
+	map_each(through, tell_job, t);
 }
 
 void outage_pass(struct app *app)
@@ -50,8 +70,23 @@ void outage_pass(struct app *app)
 
 	meta_outage(app->meta, true, &now[0]);
 	objstore_outage(app->objects, &now[1], why);
-	for (size_t i = 0; i < COUNT(rows) && now[0].since_ms == 0; i++)
-		if (now[i].since_ms == 0 && now[i].n != app->outages_told[i] &&
-		    tell(app, &now[i], rows[i].kind, rows[i].name, rows[i].words))
-			app->outages_told[i] = now[i].n;
+	for (size_t i = 0; i < COUNT(rows) && now[0].since_ms == 0; i++) {
+		struct map **through = &app->outage_jobs[i];
+		struct telling t = {app, rows[i].kind, rows[i].name, rows[i].words, ""};
+		bool over = now[i].since_ms == 0 && now[i].n != app->outages_told[i];
+
+		/* who ends with the outage, before the pass that sees it, ran through it, too */
+		if ((!over && now[i].since_ms == 0) || !note_jobs(app, through) || !over)
+			continue;
+		app->outages_told[i] = now[i].n;
+		tell(&t, &now[i], *through);
+		map_free(*through);
+		*through = NULL;
+	}
+}
+
+void outage_free(struct app *app)
+{
+	for (size_t i = 0; i < COUNT(app->outage_jobs); i++)
+		map_free(app->outage_jobs[i]);
 }

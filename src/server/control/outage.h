@@ -4,10 +4,12 @@
 
 #include "server/app.h"
 
-#define OUTAGE_TOLD_MS 1000 /* a shorter one nobody has noticed */
+#define OUTAGE_TOLD_MS 1000    /* a shorter one nobody has noticed */
+#define OUTAGE_JOBS_MAX 100000 /* that are told of one */
 
 /* Asks a database that did not answer whether it does now. After an outage: an event of each job
  * that ran through it. One thread at a time. */
 void outage_pass(struct app *app);
+void outage_free(struct app *app);
 
 #endif

@@ -5,6 +5,7 @@
 #include "server/control/keyed_executor.h"
 #include "server/control/live.h"
 #include "server/control/notify.h"
+#include "server/control/outage.h"
 #include "server/control/prepare.h"
 #include "server/control/queue.h"
 #include "server/control/reconcile.h"
@@ -69,6 +70,7 @@ void parts_free(struct app *app)
 	cache_free(app);
 	maintenance_free(app);
 	exec_stop(app);
+	outage_free(app);
 	live_free(app);
 	specs_free(app);
 }
