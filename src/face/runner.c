@@ -70,7 +70,8 @@ static int send_desired(struct request *rq, const struct wire_desired *o, struct
 	return reply_json(rq, 200, &out);
 }
 
-/* A disk without space for a sample is no reason to refuse a sign of life. */
+/* A disk without space for a sample, or a store that does not say what it has of the log, is no
+ * reason to refuse a sign of life. */
 static int keep_sample(struct request *rq, const struct wire_sample *sample, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
@@ -84,7 +85,7 @@ static int keep_sample(struct request *rq, const struct wire_sample *sample, str
 	wire_sample_write(sample, &js);
 	if (joblogs_add_sample(ctx->logs, job.id, face_principal(rq)->node_rank, buf_view(&line),
 	                       err) < 0) {
-		if (err->code != ERR_NO_SPACE)
+		if (err->code != ERR_NO_SPACE && !err_is_away(err))
 			return -1;
 		log_debug("sample lost: %s", err->msg);
 		err_clear(err);

@@ -70,7 +70,8 @@ int joblogs_tail_offset(struct joblogs *l, const char *job_id, uint32_t rank, ui
 /* Ranks that have a log, as a count (ranks are 0..n-1). */
 int joblogs_ranks(struct joblogs *l, const char *job_id, uint32_t *n, struct err *err) MUST_CHECK;
 
-/* ERR_NO_SPACE: this sample is lost; the next one may be stored. */
+/* ERR_NO_SPACE, ERR_UNAVAILABLE (see joblog_store.h): this sample is lost; the next one may be
+ * stored. */
 int joblogs_add_sample(struct joblogs *l, const char *job_id, uint32_t rank, struct str json_line,
                        struct err *err) MUST_CHECK;
 /* Samples (JSON lines) between from_ms and to_ms (0 = open), thinned to at most `points`. */
