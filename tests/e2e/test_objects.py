@@ -266,12 +266,15 @@ def test_a_store_that_goes_away(empty_cluster, minio):
     assert status["objects_away_ms"] > 0 and minio.endpoint in status["objects_problem"] and SECRET not in status["objects_problem"]
     assert c.error("push", c.job_folder(["true"], files={"a": "b"}) / "train.yaml") == "unavailable"
     assert health(c) == "away" and object_metrics(c)["outages_total"] == 0  # what is only signed is not answered
+    epoch = c.data / "logs" / job["id"] / "epoch"
+    before = epoch.read_text()
     c.stop()
     c.restart()  # a server starts without its store, too
     minio.start()
     folder = f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/rank-0"
     until(lambda: f"{folder}/checkpoint-1/w.bin" in minio.keys() and health(c) == "ok")
-    until(lambda: "saved" in c.cli("logs", job["id"], code=None).out)  # by this server, which asks the store once what others know of the log
+    # this server asks the store once what others know of the log, and takes no line before
+    until(lambda: "saved" in c.cli("logs", job["id"], code=None).out and epoch.read_text() != before)
     minio.freeze()
     c.release(job, "two")
     until(lambda: "again" in c.user_lines(job) and health(c) == "away")
