@@ -5,6 +5,8 @@
 #include "base/err.h"
 
 #include <setjmp.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -33,6 +35,23 @@
 		if (!(cond))                                                                       \
 			fail_msg("row \"%s\": %s", name, #cond);                                   \
 	} while (0)
+
+/* Does an assertion end fn(arg)? In a child, which says nothing. */
+static inline bool asserts(void (*fn)(void *arg), void *arg)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		(void)signal(SIGABRT, SIG_DFL);
+		(void)close(STDERR_FILENO);
+		fn(arg);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
 
 /* One name on the command line runs that test only. */
 #define UNIT_MAIN(tests)                                                                           \

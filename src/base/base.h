@@ -40,6 +40,14 @@
 		fn(*p);                                                                            \
 	}
 
+/* What comes back through a void * is what was given there: its first member is a magic. */
+#define FROM_VOID(type, p, word)                                                                   \
+	(__extension__({                                                                           \
+		type *from_ = (p);                                                                 \
+		assert(from_ != NULL && from_->magic == (word));                                   \
+		from_;                                                                             \
+	}))
+
 /* Move ownership out of a variable that has a cleanup attached. */
 #define TAKE(p)                                                                                    \
 	(__extension__({                                                                           \

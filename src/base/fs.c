@@ -145,15 +145,8 @@ int fs_make_beneath(int dirfd, const char *path, mode_t mode, struct err *err)
 	return TAKE_FD(at);
 }
 
-int fs_read(int dirfd, const char *path, struct buf *out, struct err *err)
+static int read_all(int fd, const char *path, struct buf *out, struct err *err)
 {
-	AUTO_FD int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	struct stat st;
-
-	if (fd < 0)
-		return err_errno(err, errno, "reading %s", path);
-	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
-		return err_set(err, ERR_INVALID, "%s is a folder", path);
 	for (;;) {
 		size_t left = out->max - out->n;
 		char *to = buf_room(out, MIN(MAX(left, (size_t)1), (size_t)65536));
@@ -179,6 +172,33 @@ int fs_read(int dirfd, const char *path, struct buf *out, struct err *err)
 			return 0;
 		}
 	}
+}
+
+int fs_read(int dirfd, const char *path, struct buf *out, struct err *err)
+{
+	AUTO_FD int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	struct stat st;
+
+	if (fd < 0)
+		return err_errno(err, errno, "reading %s", path);
+	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
+		return err_set(err, ERR_INVALID, "%s is a folder", path);
+	return read_all(fd, path, out, err);
+}
+
+int fs_read_strange(int dirfd, const char *path, struct buf *out, struct err *err)
+{
+	AUTO_FD int fd =
+		openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK);
+	struct stat st;
+
+	if (fd < 0 && (errno == ELOOP || errno == ENXIO))
+		return err_set(err, ERR_INVALID, "%s is no plain file", path);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_errno(err, errno, "reading %s", path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(err, ERR_INVALID, "%s is no plain file", path);
+	return read_all(fd, path, out, err);
 }
 
 int fs_write_all(int fd, const void *p, size_t n, struct err *err)

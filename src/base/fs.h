@@ -30,6 +30,9 @@ bool fs_path_is_plain(struct str path);
 
 /* Whole file, up to out's limit (ERR_TOO_BIG). */
 int fs_read(int dirfd, const char *path, struct buf *out, struct err *err) MUST_CHECK;
+/* The same of a file that somebody may have made whom we do not trust: a plain file, through no
+ * link in its place, and nobody is waited for. ERR_INVALID: it is something else. */
+int fs_read_strange(int dirfd, const char *path, struct buf *out, struct err *err) MUST_CHECK;
 /* All or nothing: temporary name, write, fsync, rename, fsync of the directory. */
 int fs_write_atomic(int dirfd, const char *path, struct str body, mode_t mode,
                     struct err *err) MUST_CHECK;

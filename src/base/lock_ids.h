@@ -26,6 +26,7 @@
 	X(LISTENER,       "listener",         "server/start/listener.c",     "the connection to the process that keeps the port") \
 	X(STANDBY,        "standby",          "server/start/standby.c",      "what a standby says of itself") \
 	X(KNOWN_TOKENS,   "known.tokens",     "server/api/auth.h",         "tokens that were good the last time") \
+	X(PASSES,         "passes",           "server/api/object_rights.c", "tokens of runners that were good a moment ago") \
 	X(LOOP,           "loop",             "server/app.c",          "a loop's wake-up") \
 	X(DB_WRITE,       "db.write",         "meta/db.c",             "the writing connection: held by the open transaction") \
 	X(DB_READ,        "db.read",          "meta/db.c",             "the list of idle reading connections") \
@@ -50,6 +51,8 @@
 	X(BLOB_PINS,      "blob.pins",        "store/blobs/blob_pins.c",     "what fetches rely on: held while a collector renames one file") \
 	X(BLOB_BATCH,     "blob.batch",       "store/blobs/blob_batch.c",    "small blobs that wait for their sync") \
 	X(OBJSTORE,       "objstore",         "store/objects/objstore_impl.h", "since when a store has been away") \
+	X(PASSING,        "passing",          "store/objects/passing.c", "the connections of processes that ask for files") \
+	X(PASSED,         "passed",           "store/objects/objstore_passed.c", "idle connections to the process that has the files") \
 	X(S3_UPLOAD,      "s3.upload",        "store/objects/objstore_s3_upload.c", "the parts of an upload") \
 	X(XFER_WRITE,     "xfer.write",       "store/sources/xfer.c",          "the journal of a transfer: held while 20 bytes are written") \
 	X(XFER,           "xfer",             "store/sources/xfer.c",          "the parts of a transfer") \

@@ -281,40 +281,33 @@ static const char *const kinds[] = {
 	[CKPT_DEEPSPEED] = "deepspeed", [CKPT_LOGS] = "logs",
 };
 
+const struct words ckpt_states = WORDS("a checkpoint state", states[0], states);
+static const struct words kind_words = WORDS("a kind of checkpoint", kinds[0], kinds);
+
 const char *ckpt_state_word(enum ckpt_state s)
 {
-	assert(s < COUNT(states));
-	return states[s];
+	return words_at(&ckpt_states, s);
 }
 
 int ckpt_state_parse(struct str word, enum ckpt_state *out, struct err *err)
 {
-	for (size_t i = 0; i < COUNT(states); i++) {
-		if (str_eq(word, states[i])) {
-			*out = (enum ckpt_state)i;
-			return 0;
-		}
-	}
-	return err_set(err, ERR_INVALID, "\"%.*s\" is not a checkpoint state", (int)MIN(word.n, 40),
-	               word.p == NULL ? "" : word.p);
+	int i = words_parse(&ckpt_states, word, ERR_INVALID, err);
+
+	*out = (enum ckpt_state)MAX(i, 0);
+	return MIN(i, 0);
 }
 
 const char *ckpt_kind_word(enum ckpt_kind k)
 {
-	assert(k < COUNT(kinds));
-	return kinds[k];
+	return words_at(&kind_words, k);
 }
 
 static int kind_parse(struct str word, enum ckpt_kind *out, struct err *err)
 {
-	for (size_t i = 0; i < COUNT(kinds); i++) {
-		if (str_eq(word, kinds[i])) {
-			*out = (enum ckpt_kind)i;
-			return 0;
-		}
-	}
-	return err_set(err, ERR_INVALID, "\"%.*s\" is not a kind of checkpoint",
-	               (int)MIN(word.n, 40), word.p == NULL ? "" : word.p);
+	int i = words_parse(&kind_words, word, ERR_INVALID, err);
+
+	*out = (enum ckpt_kind)MAX(i, 0);
+	return MIN(i, 0);
 }
 
 /* First row that some file matches wins: an adapter beside a full model is an adapter. */

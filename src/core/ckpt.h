@@ -16,6 +16,7 @@
 
 #include "core/manifest.h"
 #include "base/json.h"
+#include "base/words.h"
 
 #define CKPT_NAME_MAX 512
 #define CKPT_FILES_MAX 200000  /* per rank */
@@ -42,6 +43,7 @@ bool ckpt_is_marker(const char *inner, const char *marker);
 const char *ckpt_path_fault(struct str path);
 
 enum ckpt_state { CKPT_SYNCING, CKPT_COMPLETE, CKPT_INCOMPLETE };
+extern const struct words ckpt_states;
 const char *ckpt_state_word(enum ckpt_state s); /* "SYNCING", "COMPLETE", "INCOMPLETE" */
 int ckpt_state_parse(struct str word, enum ckpt_state *out, struct err *err) MUST_CHECK;
 

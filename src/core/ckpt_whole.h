@@ -21,6 +21,8 @@ struct ckpt_whole_part {
 };
 
 struct ckpt_whole {
+	int version;           /* set by ckpt_whole_write, and read */
+	enum ckpt_state state; /* the same; COMPLETE */
 	const char *name, *job_id;
 	int rule;
 	const char *reason, *marked_by; /* marked_by: the person who overruled the rules; NULL */

@@ -109,6 +109,9 @@ static const uint8_t next[JOB_STATE_COUNT][JOB_EVENT_COUNT] = {
 };
 /* clang-format on */
 
+static const struct words state_words = WORDS("a state of a job", states[0].word, states);
+const struct words job_ends = WORDS("an end of an attempt", ends[0].word, ends);
+
 /* Statuses that clients know and no state of ours has. */
 static const char *const foreign[] = {STATUS "QUEUED", STATUS "PREEMPTED"};
 
@@ -120,20 +123,15 @@ const char *job_state_name(enum job_state s)
 
 const char *job_state_word(enum job_state s)
 {
-	assert(s < JOB_STATE_COUNT);
-	return states[s].word;
+	return words_at(&state_words, s);
 }
 
 int job_state_parse(struct str word, enum job_state *out, struct err *err)
 {
-	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
-		if (str_eq(word, states[s].word)) {
-			*out = (enum job_state)s;
-			return 0;
-		}
-	}
-	return err_set(err, ERR_CORRUPT, "\"%.*s\" is not a state of a job",
-	               (int)MIN(word.n, (size_t)40), word.p);
+	int i = words_parse(&state_words, word, ERR_CORRUPT, err);
+
+	*out = (enum job_state)MAX(i, 0);
+	return MIN(i, 0);
 }
 
 /* "running" and "TRAINING_JOB_RUNNING" both name the status. */
@@ -187,20 +185,15 @@ const char *job_event_name(enum job_event e)
 
 const char *job_end_word(enum job_end e)
 {
-	assert(e < JOB_END_COUNT);
-	return ends[e].word;
+	return words_at(&job_ends, e);
 }
 
 int job_end_parse(struct str word, enum job_end *out, struct err *err)
 {
-	for (unsigned e = 0; e < JOB_END_COUNT; e++) {
-		if (str_eq(word, ends[e].word)) {
-			*out = (enum job_end)e;
-			return 0;
-		}
-	}
-	return err_set(err, ERR_CORRUPT, "\"%.*s\" is not an end of an attempt",
-	               (int)MIN(word.n, (size_t)40), word.p);
+	int i = words_parse(&job_ends, word, ERR_CORRUPT, err);
+
+	*out = (enum job_end)MAX(i, 0);
+	return MIN(i, 0);
 }
 
 void job_end_describe(enum job_end end, int code, const char *detail, char *out, size_t cap)

@@ -12,22 +12,31 @@
 #include "core/ckpt.h"
 #include "core/job.h"
 
-/* Exit code of `stoker runner --sweep`: not all is in the store yet, ask again. */
+/* Exit code of `stoker runner --sweep DIR`: not all has arrived yet, ask again. */
 #define WIRE_SWEEP_AGAIN 75
+/* ... all is swept, but the server refused the record of the runner's end: why is the last line of
+ * the output. It may be asked again. */
+#define WIRE_SWEEP_REFUSED 76
+/* A word after DIR: the attempt is over, and its log and its end are no news; or: what fails is
+ * given up, and the end of the attempt is told all the same; or: the runner ended by itself and has
+ * told all, but gave up root before, and cannot give back what it had taken as root. */
+#define WIRE_SWEEP_PAST "past"
+#define WIRE_SWEEP_LAST "last"
+#define WIRE_SWEEP_TOLD "told"
 
 /* What both say by the rest of this file. It is raised when a runner that knows only the last one
  * could not run what a claim is answered with; fields that may be absent do not raise it. */
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 
+#define WIRE_LOCK_FD 3
 /* <attempt folder>/launch.json, mode 0600: all that a runner gets when it is started. */
 struct wire_start {
 	const char *server;  /* base URL */
 	const char *ca_file; /* NULL: the system's */
 	const char
-		*socket;   /* of the server on this machine, used in place of the URL; NULL: none */
-	const char *lock;  /* file on which a shared lock is held as long as the runner lives; NULL:
-	                      none */
-	const char *token; /* of this attempt and node */
+		*socket; /* of the server on this machine, used in place of the URL; NULL: none */
+	bool inherits_lock; /* WIRE_LOCK_FD says that a runner lives, by being open */
+	const char *token;  /* of this attempt and node */
 	const char *attempt_id;
 	uint32_t node_rank;
 	const char **others; /* base URLs of servers that may lead one day, in order */
@@ -70,6 +79,10 @@ struct wire_image {
 	const char *reference; /* REPOSITORY@sha256:DIGEST; NULL: it came from no registry */
 };
 
+/* Also parts of what the server keeps of a job, see server/control/resolved.h. */
+struct record;
+extern const struct record wire_weights_record, wire_code_record, wire_image_record;
+
 struct wire_launch {
 	const char *attempt_id, *job_id, *job_name, *project_id, *project_name, *team_id;
 	uint32_t node_rank, node_count, retry_count;
@@ -89,10 +102,14 @@ struct wire_launch {
 	bool has_image; /* it was resolved by an earlier attempt, or the job that this one repeats
 	                 */
 	struct wire_image image;
-	const char *store_dir; /* mirror: blobs and manifests; NULL: in the object store only */
-	const char *node_dir;  /* node cache: trees and leases */
+	/* What the machine itself has of the mirror, to be linked ("passed:SOCKET", see
+	 * objstore.h); NULL: all of it comes from the object store. */
+	const char *mirror;
+	const char *node_dir; /* node cache: trees and leases */
 	uint64_t node_budget_bytes;
-	const char *objstore; /* "dir:/path"; "signed:", then the server signs each request */
+	/* "signed:", then the server signs each request; "passed:SOCKET", then it opens each file
+	 */
+	const char *objstore;
 	const char *cache_project_dir, *cache_team_dir; /* NULL: no cache */
 	uint64_t cache_quota_bytes;
 	uint64_t scratch_bytes, scratch_files; /* limits of what a job writes; 0 = none */
@@ -133,6 +150,21 @@ struct wire_signed_all {
 	size_t n_answer;
 };
 
+/* What a process of this machine asks of the server's folders, and the answer: see
+ * store/objects/passing.h. Descriptors travel beside them. */
+struct wire_pass {
+	const char *token, *verb, *key;
+	const char *to; /* copy: the new key; link: the new name, in the folder that comes along */
+	const char *etag; /* commit: what the object is known by; "" = nothing */
+};
+struct wire_passed {
+	int status; /* HTTP's; 0: done */
+	const char *error, *message;
+	uint64_t size;
+	int64_t modified_ms;
+	const char *etag;
+};
+
 /* Stages of a runner, in order; shown to people. */
 enum wire_stage {
 	STAGE_CLAIM,
@@ -148,6 +180,11 @@ enum wire_stage {
 	STAGE_COUNT
 };
 const char *wire_stage_word(enum wire_stage s);
+/* The error that a peer's answer tells: `status` as of HTTP, `id` (may be NULL) as err_id() gave it
+ * there. Always -1. */
+int wire_told_error(int status, const char *id, const char *message, struct err *err);
+/* May a runner at `from` go on with `to`? One whose attempt has failed goes to STAGE_DONE. */
+bool wire_stage_follows(enum wire_stage from, enum wire_stage to);
 
 struct wire_sample { /* one moment of a node */
 	int64_t wall_ms;
@@ -205,6 +242,43 @@ enum wire_exec_state {
 const char *wire_exec_word(enum wire_exec_state s);
 bool wire_exec_state_of(struct str word, enum wire_exec_state *out); /* false: it is none */
 
+/* The answers to a piece of the log, and of a command's output. */
+struct wire_logged {
+	uint64_t next;       /* the number of bytes that are there: go on from it */
+	const char *message; /* why not from what was sent; NULL: it was taken */
+};
+struct wire_exec_taken {
+	uint64_t next;
+	enum wire_exec_state state;
+};
+
+struct wire_event {
+	const char *kind, *message;
+};
+
+/* The state of a checkpoint, as far as its runner knows it. */
+struct model_checkpoint;
+void wire_checkpoint_write(const struct model_checkpoint *from, struct buf *out);
+int wire_checkpoint_parse(struct model_checkpoint *to, struct arena *a, struct str json,
+                          struct err *err) MUST_CHECK;
+
+/* <attempt folder>/runner.json, and what the engine finds a runner by. */
+struct wire_process {
+	int pid;
+	uint64_t start;
+	const char *boot;
+	const char *program; /* NULL: not known */
+};
+
+/* <attempt folder>/ship.json: all that shipping needs, and no secret. */
+struct wire_ship {
+	const char *objstore, *prefix, *job_id;
+	uint32_t rank, nodes; /* nodes: 0 = not said */
+	uint32_t settle_s;
+	const char *marker; /* NULL: none */
+	uint64_t volume_bytes;
+};
+
 /* <attempt folder>/exit.json, written before it is sent. */
 struct wire_exit {
 	enum job_end end;
@@ -218,37 +292,32 @@ struct wire_exit {
 	uint64_t peak_memory_bytes;
 };
 
-void wire_start_write(const struct wire_start *m, struct buf *out);
-int wire_start_parse(struct wire_start *m, struct arena *a, struct str json,
-                     struct err *err) MUST_CHECK;
-void wire_launch_write(const struct wire_launch *m, struct buf *out);
-int wire_launch_parse(struct wire_launch *m, struct arena *a, struct str json,
-                      struct err *err) MUST_CHECK;
-void wire_image_write(const struct wire_image *m, struct buf *out);
-int wire_image_parse(struct wire_image *m, struct arena *a, struct str json,
-                     struct err *err) MUST_CHECK;
-void wire_sign_write(const struct wire_sign *m, struct buf *out);
-int wire_sign_parse(struct wire_sign *m, struct arena *a, struct str json,
-                    struct err *err) MUST_CHECK;
-void wire_signed_write(const struct wire_signed *m, struct buf *out);
-int wire_signed_parse(struct wire_signed *m, struct arena *a, struct str json,
-                      struct err *err) MUST_CHECK;
-void wire_sign_all_write(const struct wire_sign_all *m, struct buf *out);
-int wire_sign_all_parse(struct wire_sign_all *m, struct arena *a, struct str json,
-                        struct err *err) MUST_CHECK;
-void wire_signed_all_write(const struct wire_signed_all *m, struct buf *out);
-int wire_signed_all_parse(struct wire_signed_all *m, struct arena *a, struct str json,
-                          struct err *err) MUST_CHECK;
-void wire_heartbeat_write(const struct wire_heartbeat *m, struct buf *out);
-int wire_heartbeat_parse(struct wire_heartbeat *m, struct arena *a, struct str json,
-                         struct err *err) MUST_CHECK;
+/* wire_start_write and wire_start_parse, and so on. */
+#define WIRE_MESSAGES(X)                                                                           \
+	X(start)                                                                                   \
+	X(launch)                                                                                  \
+	X(image)                                                                                   \
+	X(sign)                                                                                    \
+	X(signed)                                                                                  \
+	X(sign_all)                                                                                \
+	X(signed_all)                                                                              \
+	X(pass)                                                                                    \
+	X(passed)                                                                                  \
+	X(heartbeat)                                                                               \
+	X(desired)                                                                                 \
+	X(logged)                                                                                  \
+	X(exec_taken)                                                                              \
+	X(event)                                                                                   \
+	X(process)                                                                                 \
+	X(ship)                                                                                    \
+	X(exit)
+#define WIRE_DECLARE(m)                                                                            \
+	void wire_##m##_write(const struct wire_##m *from, struct buf *out);                       \
+	int wire_##m##_parse(struct wire_##m *to, struct arena *a, struct str json,                \
+	                     struct err *err) MUST_CHECK;
+WIRE_MESSAGES(WIRE_DECLARE)
+
 void wire_sample_write(const struct wire_sample *m, struct js *js);
 int wire_sample_parse(struct wire_sample *m, const struct doc *d, struct err *err) MUST_CHECK;
-void wire_desired_write(const struct wire_desired *m, struct buf *out);
-int wire_desired_parse(struct wire_desired *m, struct arena *a, struct str json,
-                       struct err *err) MUST_CHECK;
-void wire_exit_write(const struct wire_exit *m, struct buf *out);
-int wire_exit_parse(struct wire_exit *m, struct arena *a, struct str json,
-                    struct err *err) MUST_CHECK;
 
 #endif

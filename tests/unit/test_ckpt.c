@@ -1,5 +1,6 @@
 /* test_ckpt.c - tables of paths, facts and file names; the manifest there and back. */
 #include "core/ckpt.h"
+#include "core/ckpt_whole.h"
 #include "unit.h"
 
 static const struct {
@@ -304,6 +305,49 @@ static void refuses_manifests(void **state UNUSED)
 	}
 }
 
+#define SUM "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
+#define PART(rank, key, more)                                                                      \
+	"{\"rank\":" rank ",\"manifest\":\"" key "\",\"files_sha256\":\"" SUM                      \
+	"\",\"revision\":2,\"since\":1," more "\"files\":3,\"bytes\":9}"
+#define WHOLE(parts)                                                                               \
+	"{\"version\":1,\"name\":\"a\",\"job_id\":\"j\",\"state\":\"COMPLETE\",\"rule\":4,"        \
+	"\"reason\":\"r\",\"marked_by\":null,\"created_ms\":5,\"parts\":[" parts "]}"
+
+/* As they were written by hand; and what is wrong with one, by name. */
+static void manifests_of_all_nodes(void **state UNUSED)
+{
+	static const struct {
+		const char *json, *words; /* NULL: it is read */
+	} rows[] = {
+		{WHOLE(PART("0", "k0", "") "," PART("2", "k2", "\"ended_ms\":7,")), NULL},
+		{WHOLE(PART("2", "k2", "") "," PART("0", "k0", "")), "order of ranks"},
+		{WHOLE(PART("-1", "k", "")), "rank"},
+		{WHOLE(PART("0", "", "")), "manifest: a key"},
+		{WHOLE(""), "a list of 1 to"},
+		{"{\"version\":2}", "version: 1 is expected"},
+		{"{\"version\":1,\"name\":\"a\"}", "job_id"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		AUTO_BUF struct buf out = BUF_INIT(10000);
+		struct ckpt_whole w;
+		struct err err = {0};
+		int r = ckpt_whole_parse(&w, a, str_of(rows[i].json), &err);
+
+		assert_row((r < 0) == (rows[i].words != NULL), rows[i].json);
+		assert_row(r == 0 || strstr(err.msg, rows[i].words) != NULL, rows[i].json);
+		if (r < 0)
+			continue;
+		ckpt_whole_write(&w, &out);
+		assert_ok(ckpt_whole_parse(&w, a, buf_view(&out), &err), &err);
+		assert_int_equal(w.n_parts, 2);
+		assert_true(w.part[0].ended_ms == 0 && w.part[1].ended_ms == 7);
+		assert_string_equal(ckpt_whole_part(&w, 2)->manifest, "k2");
+		assert_int_equal(w.part[1].sha256.b[0], 0x2d);
+	}
+}
+
 static void keys(void **state UNUSED)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -338,6 +382,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(tells_kinds),
 	cmocka_unit_test(manifest_round_trip),
 	cmocka_unit_test(refuses_manifests),
+	cmocka_unit_test(manifests_of_all_nodes),
 	cmocka_unit_test(keys),
 	cmocka_unit_test(decision_round_trip),
 	cmocka_unit_test(paths_that_can_be_stored),

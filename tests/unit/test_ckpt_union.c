@@ -30,7 +30,7 @@ static void start(struct fixture *f, struct gang *g)
 		(void)fixture_claim(f, g->node[i], i == 0 ? "a" : "b");
 	}
 	for (uint32_t i = 0; i < 2; i++)
-		assert_ok(ctx_runner_ready(f->app, g->node[i], &f->err), &f->err);
+		assert_ok(runner_ops.ready(AS(f, g->node[i]), &f->err), &f->err);
 	fixture_await(f, g->job.id, JOB_RUNNING);
 	g->job = fixture_job(f, g->job.id);
 }
@@ -108,9 +108,8 @@ static enum ckpt_state report(struct gang *g, struct part p)
 		c.revision = p.revision;
 		store(g, &p, c.manifest_key);
 	}
-	assert_ok(ctx_runner_checkpoint(f->app, g->node[p.node], &c, &f->err), &f->err);
-	assert_ok(ctx_checkpoints(f->app, f->admin, f->a, g->job.id, true, &rows, &n, &f->err),
-	          &f->err);
+	assert_ok(runner_ops.checkpoint(AS(f, g->node[p.node]), &c, &f->err), &f->err);
+	assert_ok(checkpoint_ops.list(ADMIN(f), g->job.id, true, &rows, &n, &f->err), &f->err);
 	for (size_t i = 0; i < n; i++)
 		if (strcmp(rows[i].name, name) == 0)
 			c.state = rows[i].state;
@@ -174,7 +173,7 @@ static void both_or_none(void **state)
 	assert_string_equal(w.name, NAME);
 	/* what is still to come of it takes nothing back */
 	assert_int_equal(report(&g, (struct part){.node = 1}), CKPT_COMPLETE);
-	assert_ok(ctx_checkpoint_delete(f->app, f->admin, g.job.id, NAME, &f->err), &f->err);
+	assert_ok(checkpoint_ops.remove(ADMIN(f), g.job.id, NAME, &f->err), &f->err);
 	assert_false(whole(&g, &w));
 }
 
@@ -449,7 +448,7 @@ static void saved_over_by_all_of_them(void **state)
 	assert_non_null(strstr(updating(&g, 0), "node 1"));
 	assert_string_equal(pulled(&g, 0), "a=3 c=1 ");
 	assert_string_equal(pulled(&g, 1), "b=2 ");
-	assert_ok(ctx_checkpoint_delete(f->app, f->admin, g.job.id, NAME, &f->err), &f->err);
+	assert_ok(checkpoint_ops.remove(ADMIN(f), g.job.id, NAME, &f->err), &f->err);
 	assert_int_equal(n_kept(&g), 0);
 }
 
@@ -651,8 +650,8 @@ static void both_parts_load(void **state)
 	          &f->err);
 	store = f->app->objects;
 	f->app->objects = away;
-	assert_err(ctx_runner_claim(f->app, fixture_runner(f, k.id, 0), f->a, "a", &l, &f->err),
-	           &f->err, ERR_UNAVAILABLE, "");
+	assert_err(runner_ops.claim(AS(f, fixture_runner(f, k.id, 0)), "a", &l, &f->err), &f->err,
+	           ERR_UNAVAILABLE, "");
 	f->app->objects = store;
 	assert_int_equal(fixture_job(f, k.id).core.state, JOB_DEPLOYING);
 	/* without the manifest of all nodes it is not loaded */
@@ -690,26 +689,26 @@ static void a_mark_stays(void **state)
 	size_t n = 0;
 
 	fixture_ship(f, &j, NAME);
-	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
-	assert_err(ctx_checkpoint_complete(f->app, f->admin, j.id, NAME, &f->err), &f->err,
-	           ERR_CONFLICT, "");
+	assert_ok(runner_ops.checkpoint(AS(f, w), &c, &f->err), &f->err);
+	assert_err(checkpoint_ops.complete(ADMIN(f), j.id, NAME, &f->err), &f->err, ERR_CONFLICT,
+	           "");
 	fixture_exit(f, w, JOB_END_EXIT, 1);
-	assert_err(ctx_checkpoint_complete(f->app, f->admin, j.id, "none", &f->err), &f->err,
+	assert_err(checkpoint_ops.complete(ADMIN(f), j.id, "none", &f->err), &f->err,
 	           ERR_CHECKPOINT_NOT_FOUND, "");
-	assert_err(ctx_checkpoint_complete(f->app, f->admin, j.id, NAME, &f->err), &f->err,
+	assert_err(checkpoint_ops.complete(ADMIN(f), j.id, NAME, &f->err), &f->err,
 	           ERR_CHECKPOINT_NOT_STORED, ""); /* no manifest was told of */
 	c.manifest_key = ckpt_manifest_key(f->a, ckpt_prefix(f->a, j.project_id, j.id), 0, NAME);
-	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
-	assert_ok(ctx_checkpoint_complete(f->app, f->admin, j.id, NAME, &f->err), &f->err);
-	assert_ok(ctx_checkpoint_complete(f->app, f->admin, j.id, NAME, &f->err), &f->err);
-	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err); /* a late one */
+	assert_ok(runner_ops.checkpoint(AS(f, w), &c, &f->err), &f->err);
+	assert_ok(checkpoint_ops.complete(ADMIN(f), j.id, NAME, &f->err), &f->err);
+	assert_ok(checkpoint_ops.complete(ADMIN(f), j.id, NAME, &f->err), &f->err);
+	assert_ok(runner_ops.checkpoint(AS(f, w), &c, &f->err), &f->err); /* a late one */
 	assert_ok(meta_checkpoints(f->app->meta, f->a, j.id, &rows, &n, &f->err), &f->err);
 	assert_int_equal(rows[0].state, CKPT_COMPLETE);
 	assert_string_equal(rows[0].marked_by, f->admin->name);
 	c.state = CKPT_COMPLETE;
 	c.reason = "complete: x";
 	c.revision = 2;
-	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	assert_ok(runner_ops.checkpoint(AS(f, w), &c, &f->err), &f->err);
 	assert_ok(meta_checkpoints(f->app->meta, f->a, j.id, &rows, &n, &f->err), &f->err);
 	assert_int_equal(rows[0].state, CKPT_COMPLETE);
 	assert_null(rows[0].marked_by);

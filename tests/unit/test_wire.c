@@ -1,4 +1,5 @@
 /* test_wire.c - what is written is read back the same; what is wrong is refused by name. */
+#include "core/model.h"
 #include "core/wire.h"
 #include "unit.h"
 
@@ -41,7 +42,8 @@ static void keeps_start(void **state UNUSED)
 	                       .n_others = 2,
 	                       .token = "stoker_x",
 	                       .attempt_id = "abcdefg",
-	                       .node_rank = 3};
+	                       .node_rank = 3,
+	                       .inherits_lock = true};
 	struct err err = {0};
 
 	wire_start_write(&m, &out);
@@ -50,6 +52,7 @@ static void keeps_start(void **state UNUSED)
 	assert_null(back.ca_file);
 	assert_string_equal(back.token, m.token);
 	assert_int_equal(back.node_rank, 3);
+	assert_true(back.inherits_lock);
 	assert_int_equal(back.n_others, 2);
 	assert_string_equal(back.others[1], others[1]);
 	assert_ok(wire_start_parse(
@@ -59,6 +62,7 @@ static void keeps_start(void **state UNUSED)
 			  &err),
 	          &err); /* of an older server */
 	assert_int_equal(back.n_others, 0);
+	assert_false(back.inherits_lock);
 }
 
 static void keeps_launch(void **state UNUSED)
@@ -96,10 +100,10 @@ static void keeps_launch(void **state UNUSED)
 	                        .n_gpus = 2,
 	                        .has_image = true,
 	                        .image = {"1f", "r.example/a@sha256:2f"},
-	                        .store_dir = "/d/store",
+	                        .mirror = "passed:/d/objects.sock",
 	                        .node_dir = "/d/node",
 	                        .node_budget_bytes = 1U << 30,
-	                        .objstore = "dir:/d/objects",
+	                        .objstore = "passed:/d/objects.sock",
 	                        .cache_quota_bytes = 9,
 	                        .ckpt_prefix = "x/y",
 	                        .images = "auto",
@@ -220,6 +224,62 @@ static void reads_what_is_older(void **state UNUSED)
 	           &err, ERR_INVALID, "idle");
 }
 
+/* As they were written before these had tables: by hand, and by runners that said less. */
+static void reads_what_was_written_by_hand(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_checkpoint c;
+	struct wire_logged logged;
+	struct wire_exec_taken taken;
+	struct wire_event event;
+	struct wire_process process;
+	struct wire_ship ship;
+	struct err err = {0};
+
+	assert_ok(wire_checkpoint_parse(
+			  &c, a, STR_LIT("{\"name\":\"step-1\",\"state\":\"SYNCING\"}"), &err),
+	          &err);
+	assert_true(c.kind == NULL && c.shown == NULL && c.bytes == 0 && c.revision == 0);
+	assert_ok(
+		wire_checkpoint_parse(
+			&c, a,
+			STR_LIT("{\"name\":\"step-1\",\"state\":\"COMPLETE\",\"kind\":\"lora\","
+	                        "\"base_model\":null,\"lora_r\":8,\"created_ms\":5,\"bytes\":7,"
+	                        "\"bytes_sent\":6,\"files\":2,\"manifest_key\":\"a/b\",\"rule\":3,"
+	                        "\"reason\":\"r\",\"trainer\":null,\"updating\":null,"
+	                        "\"revision\":4,\"shown\":\"step-*\"}"),
+			&err),
+		&err);
+	assert_true(c.state == CKPT_COMPLETE && c.lora_r == 8 && c.files == 2 && c.revision == 4);
+	assert_string_equal(c.shown, "step-*");
+	assert_err(wire_checkpoint_parse(
+			   &c, a, STR_LIT("{\"name\":\"step-1\",\"state\":\"WHOLE\"}"), &err),
+	           &err, ERR_INVALID, "\"WHOLE\" is not a checkpoint state");
+	assert_ok(wire_logged_parse(&logged, a, STR_LIT("{\"next\":12}"), &err), &err);
+	assert_true(logged.next == 12 && logged.message == NULL);
+	assert_err(wire_logged_parse(&logged, a, STR_LIT("{\"message\":\"a gap\"}"), &err), &err,
+	           ERR_INVALID, "next: missing");
+	assert_ok(
+		wire_exec_taken_parse(&taken, a, STR_LIT("{\"next\":3,\"state\":\"hung\"}"), &err),
+		&err);
+	assert_true(taken.next == 3 && taken.state == EXEC_HUNG);
+	assert_ok(wire_event_parse(&event, a, STR_LIT("{\"kind\":\"cache\",\"message\":\"m\"}"),
+	                           &err),
+	          &err);
+	assert_string_equal(event.kind, "cache");
+	assert_ok(wire_process_parse(&process, a,
+	                             STR_LIT("{\"pid\":9,\"start\":77,\"boot\":\"b-1\"}"), &err),
+	          &err);
+	assert_true(process.pid == 9 && process.start == 77 && process.program == NULL);
+	assert_ok(wire_ship_parse(
+			  &ship, a,
+			  STR_LIT("{\"objstore\":\"signed:\",\"prefix\":\"p\",\"job_id\":\"j\","
+	                          "\"rank\":1,\"settle_s\":30,\"marker\":null}"),
+			  &err),
+	          &err);
+	assert_true(ship.rank == 1 && ship.nodes == 0 && ship.marker == NULL);
+}
+
 static void keeps_heartbeat(void **state UNUSED)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -247,6 +307,57 @@ static void keeps_heartbeat(void **state UNUSED)
 	assert_int_equal(back.sample.memory_bytes, 77);
 	assert_int_equal(back.stage, STAGE_WEIGHTS);
 	assert_true(back.idle);
+}
+
+/* Whatever status a peer sends, it is an error; an id that is not known leaves its class. */
+static void tells_a_peers_error(void **state UNUSED)
+{
+	static const struct {
+		int status;
+		const char *id, *message;
+		enum err_code code, want;
+	} rows[] = {
+		{404, "job_not_found", "no such job", ERR_NOT_FOUND, ERR_JOB_NOT_FOUND},
+		{404, NULL, "gone", ERR_NOT_FOUND, ERR_NOT_FOUND},
+		{404, "of_a_newer_server", "gone", ERR_NOT_FOUND, ERR_NOT_FOUND},
+		{503, "job_not_found", "of another class", ERR_UNAVAILABLE, ERR_UNAVAILABLE},
+		{409, NULL, NULL, ERR_CONFLICT, ERR_CONFLICT},
+	};
+	struct err err = {0};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		assert_int_equal(wire_told_error(rows[i].status, rows[i].id, rows[i].message, &err),
+		                 -1);
+		assert_int_equal(err.code, rows[i].code);
+		assert_int_equal(err.id, rows[i].want);
+		assert_string_equal(err.msg, rows[i].message == NULL ? "" : rows[i].message);
+		err_clear(&err);
+	}
+	for (int status = -1; status < 1000; status++) {
+		assert_int_equal(wire_told_error(status, NULL, "words", &err), -1);
+		assert_int_not_equal(err.code, ERR_NONE);
+		err_clear(&err);
+	}
+}
+
+/* A runner goes forward only; the end is always next but for one that is there. */
+static void stages_follow(void **state UNUSED)
+{
+	static const enum wire_stage way[] = {STAGE_CLAIM,       STAGE_CODE,    STAGE_CODE,
+	                                      STAGE_SANDBOX,     STAGE_PYTHON,  STAGE_WEIGHTS,
+	                                      STAGE_CHECKPOINTS, STAGE_SANDBOX, STAGE_READY,
+	                                      STAGE_RUNNING,     STAGE_SYNC,    STAGE_DONE};
+
+	for (size_t i = 1; i < COUNT(way); i++)
+		assert_true(wire_stage_follows(way[i - 1], way[i]));
+	for (unsigned s = 0; s < STAGE_COUNT; s++) {
+		enum wire_stage at = (enum wire_stage)s;
+
+		assert_true(wire_stage_follows(at, STAGE_DONE) == (at != STAGE_DONE));
+		assert_false(wire_stage_follows(at, STAGE_CLAIM));
+		assert_false(wire_stage_follows(STAGE_DONE, at));
+		assert_true(at == STAGE_READY || !wire_stage_follows(at, STAGE_RUNNING));
+	}
 }
 
 static void bounds_fixed_lists(void **state UNUSED)
@@ -317,8 +428,11 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(keeps_launch),
 	cmocka_unit_test(signs_a_bounded_number),
 	cmocka_unit_test(refuses_what_names_no_image),
+	cmocka_unit_test(tells_a_peers_error),
+	cmocka_unit_test(stages_follow),
 	cmocka_unit_test(keeps_heartbeat),
 	cmocka_unit_test(reads_what_is_older),
+	cmocka_unit_test(reads_what_was_written_by_hand),
 	cmocka_unit_test(bounds_fixed_lists),
 	cmocka_unit_test(keeps_desired),
 	cmocka_unit_test(keeps_exit),
