@@ -37,10 +37,13 @@ struct fixture {
 	struct model_project project;
 };
 
+#define AS(f, who) (&(struct ask){(f)->app, who, (f)->a})
+#define ADMIN(f) AS(f, (f)->admin)
+
 static inline void fixture_up(struct fixture *f)
 {
 	struct arena *a = arena_new();
-	struct app *app = ARENA_NEW(a, struct app);
+	struct app *app = app_new(a);
 	char script[200];
 	char *argv[FIXTURE_FLAGS_MAX + 2] = {arena_cstr(a, "--data"), f->dir};
 	AUTO_BUF struct buf token = BUF_INIT(1000);
@@ -48,7 +51,6 @@ static inline void fixture_up(struct fixture *f)
 
 	for (int i = 0; i < f->n_flags; i++)
 		argv[argc++] = arena_cstr(a, f->flags[i]);
-	app->arena = a;
 	assert_ok(settings_load(a, argc, argv, &app->set, &f->err), &f->err);
 	assert_ok(start_open(app, &f->err), &f->err);
 	start_urls(app, "127.0.0.1", 9);
@@ -58,9 +60,9 @@ static inline void fixture_up(struct fixture *f)
 	parts_start(app);
 	f->app = app;
 	assert_ok(fs_read(AT_FDCWD, app_path(app, a, "admin-token"), &token, &f->err), &f->err);
-	assert_ok(
-		ctx_authenticate(app, f->a, str_trim(buf_view(&token)), false, &f->admin, &f->err),
-		&f->err);
+	assert_ok(token_ops.authenticate(app, f->a, str_trim(buf_view(&token)), false, &f->admin,
+	                                 &f->err),
+	          &f->err);
 }
 
 static inline void fixture_down(struct fixture *f)
@@ -95,11 +97,14 @@ static inline void fixture_restart(struct fixture *f)
 
 static inline int fixture_setup(void **state)
 {
-	/* sweeps at once, or where a folder says so never */
+	/* sweeps at once, or where a folder says so until `slow` is gone, or as `code` says */
 	static const char script[] =
-		"#!/bin/sh\n[ \"$2\" = --sweep ] || exec sleep 600\n"
+		"#!/bin/sh\n[ \"$2\" = --sweep ] || { echo its words; exec sleep 600; }\n"
+		"[ ! -e \"$3/code\" ] || { printf '..\\nlog\\nits words\\n'; exit $(cat "
+		"\"$3/code\"); }\n"
 		"[ -e \"$3/slow\" ] || exit 0\n"
-		"echo $$ > \"$3/pid\"; mv \"$3/pid\" \"$3/sweeping\"; exec sleep 600\n";
+		"echo ${4:-all} > \"$3/how\"; echo $$ > \"$3/pid\"; mv \"$3/pid\" \"$3/sweeping\"\n"
+		"while [ -e \"$3/slow\" ]; do sleep 0.05; done; rm \"$3/sweeping\"\n";
 	struct fixture *f = xcalloc(1, sizeof(*f));
 	char path[200];
 
@@ -122,8 +127,7 @@ static inline int fixture_setup(void **state)
 	f->flags[f->n_flags++] = arena_cstr(f->a, path);
 	log_init(LOG_ERROR, false);
 	fixture_up(f);
-	assert_ok(ctx_project_upsert(f->app, f->admin, f->a, NULL, "demo", &f->project, &f->err),
-	          &f->err);
+	assert_ok(project_ops.upsert(ADMIN(f), NULL, "demo", &f->project, &f->err), &f->err);
 	*state = f;
 	return 0;
 }
@@ -136,11 +140,11 @@ static inline void fixture_kill_runners(struct fixture *f)
 	if (meta_attempts(f->app->meta, f->a, NULL, &t, &n, &f->err) < 0)
 		return;
 	for (size_t i = 0; i < n; i++) {
+		struct engine_end how = {.program = f->app->program, .cancel = &f->app->stopping};
 		struct err ignored = {0};
 
 		if (t[i].launched_ms != 0 && t[i].engine_ref != NULL &&
-		    engine_kill(f->app->engine, t[i].engine_ref, app_path(f->app, f->a, t[i].dir),
-		                &f->app->stopping, &ignored) < 0)
+		    engine_kill(f->app->engine, t[i].engine_ref, t[i].dir, &how, &ignored) < 0)
 			print_message("kill: %s\n", ignored.msg);
 	}
 }
@@ -164,10 +168,10 @@ static inline int fixture_teardown(void **state)
 static inline int fixture_push_doc(struct fixture *f, const struct doc *d, const char *key,
                                    struct model_job *out)
 {
-	if (ctx_job_push(f->app, f->admin, f->a, f->project.id, d, key, out, &f->err) < 0)
+	if (push_ops.push(ADMIN(f), f->project.id, d, key, out, &f->err) < 0)
 		return -1;
 	queue_pass(f->app);
-	return ctx_job_get(f->app, f->admin, f->a, NULL, out->id, out, &f->err);
+	return job_ops.get(ADMIN(f), NULL, out->id, out, &f->err);
 }
 
 /* `extra` is put into the training_job object: "\"weights\":[...]", or "". */
@@ -248,9 +252,10 @@ static inline struct principal *fixture_runner(struct fixture *f, const char *jo
 		&f->err);
 	assert_ok(wire_start_parse(&start, f->a, buf_view(&text), &f->err), &f->err);
 	/* good at the Unix socket alone, for every face */
-	assert_err(ctx_authenticate(f->app, f->a, str_of(start.token), false, &w, &f->err), &f->err,
-	           ERR_TOKEN_INVALID, "");
-	assert_ok(ctx_authenticate(f->app, f->a, str_of(start.token), true, &w, &f->err), &f->err);
+	assert_err(token_ops.authenticate(f->app, f->a, str_of(start.token), false, &w, &f->err),
+	           &f->err, ERR_TOKEN_INVALID, "");
+	assert_ok(token_ops.authenticate(f->app, f->a, str_of(start.token), true, &w, &f->err),
+	          &f->err);
 	return w;
 }
 
@@ -259,7 +264,7 @@ static inline struct wire_launch fixture_claim(struct fixture *f, const struct p
 {
 	struct wire_launch l = {0};
 
-	assert_ok(ctx_runner_claim(f->app, w, f->a, nonce, &l, &f->err), &f->err);
+	assert_ok(runner_ops.claim(AS(f, w), nonce, &l, &f->err), &f->err);
 	return l;
 }
 
@@ -273,7 +278,7 @@ static inline void fixture_exit(struct fixture *f, const struct principal *w, en
 	                      .started_ms = 1000,
 	                      .ended_ms = 3000};
 
-	assert_ok(ctx_runner_exit(f->app, w, &x, &f->err), &f->err);
+	assert_ok(runner_ops.exit(AS(f, w), &x, &f->err), &f->err);
 }
 
 /* Pushed, launched, claimed, ready: running. */
@@ -286,7 +291,7 @@ static inline struct principal *fixture_running(struct fixture *f, const char *r
 	fixture_await(f, out->id, JOB_DEPLOYING);
 	w = fixture_runner(f, out->id, 0);
 	(void)fixture_claim(f, w, "n1");
-	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err);
+	assert_ok(runner_ops.ready(AS(f, w), &f->err), &f->err);
 	fixture_await(f, out->id, JOB_RUNNING);
 	return w;
 }

@@ -46,6 +46,8 @@ struct http_client {
 
 /* One exchange with one server: a call is several of them when it is redirected. */
 struct transfer {
+	unsigned magic;
+#define TRANSFER_MAGIC 0x49545241U
 	struct http_client *c;
 	const struct http_call *call;
 	struct http_reply *reply;
@@ -177,7 +179,7 @@ bool http_host_denied(const struct http_client *c, const char *host)
 
 static curl_socket_t on_socket(void *arg, curlsocktype purpose UNUSED, struct curl_sockaddr *to)
 {
-	struct transfer *t = arg;
+	struct transfer *t = FROM_VOID(struct transfer, arg, TRANSFER_MAGIC);
 
 	if (to->family != AF_UNIX && !may_connect(t->c, &to->addr)) {
 		t->refused = true;
@@ -209,30 +211,18 @@ static int connected(const struct transfer *t, int own_port)
 	return -1;
 }
 
-static int check_listener(int fd, struct err *err)
-{
-	uid_t uid;
-
-	if (local_peer(fd, &uid, err) < 0)
-		return -1;
-	if (uid == geteuid() || uid == 0)
-		return 0;
-	return err_set(err, ERR_SERVER_UNPROVEN, "user %u owns the listening socket",
-	               (unsigned)uid);
-}
-
 /* Before each request. What answers is looked at once, when the connection is new. */
 static int on_connected(void *arg, char *peer UNUSED, char *own UNUSED, int peer_port UNUSED,
                         int own_port)
 {
-	struct transfer *t = arg;
+	struct transfer *t = FROM_VOID(struct transfer, arg, TRANSFER_MAGIC);
 	int fd, r = 0;
 
 	if (t->n_opened == 0)
 		return CURL_PREREQFUNC_OK;
 	fd = connected(t, own_port);
 	if (fd >= 0 && local_is(fd))
-		r = check_listener(fd, &t->cause);
+		r = local_check_listener(fd, &t->cause);
 	else if (fd >= 0 && t->greets)
 		r = t->c->greet(t->c->greet_arg, fd, &t->cause);
 	else if (t->greets)
@@ -261,7 +251,7 @@ static void parse_status(struct http_reply *r, struct str line)
 
 static size_t on_header(char *p, size_t size, size_t n, void *arg)
 {
-	struct transfer *t = arg;
+	struct transfer *t = FROM_VOID(struct transfer, arg, TRANSFER_MAGIC);
 	struct http_reply *r = t->reply;
 	struct str line = str_trim(str_n(p, size * n)), name;
 	struct err err = {0};
@@ -335,7 +325,7 @@ static bool take_over(struct transfer *t)
 
 static size_t on_body(char *p, size_t size, size_t n, void *arg)
 {
-	struct transfer *t = arg;
+	struct transfer *t = FROM_VOID(struct transfer, arg, TRANSFER_MAGIC);
 	struct http_reply *r = t->reply;
 
 	n *= size;
@@ -367,7 +357,7 @@ static int read_body(struct transfer *t, char *p, size_t cap, size_t *n)
 
 static size_t on_read(char *p, size_t size, size_t n, void *arg)
 {
-	struct transfer *t = arg;
+	struct transfer *t = FROM_VOID(struct transfer, arg, TRANSFER_MAGIC);
 	size_t cap = (size_t)MIN((uint64_t)(size * n), t->body_len - t->sent), got = 0;
 
 	if (cap == 0)
@@ -388,7 +378,7 @@ static size_t on_read(char *p, size_t size, size_t n, void *arg)
 /* libcurl sends again when a kept connection turns out to be dead. */
 static int on_seek(void *arg, curl_off_t at, int origin)
 {
-	struct transfer *t = arg;
+	struct transfer *t = FROM_VOID(struct transfer, arg, TRANSFER_MAGIC);
 
 	if (origin != SEEK_SET || (t->call->read != NULL && t->sent != (uint64_t)at))
 		return CURL_SEEKFUNC_CANTSEEK;
@@ -399,7 +389,7 @@ static int on_seek(void *arg, curl_off_t at, int origin)
 static int on_progress(void *arg, curl_off_t dl_total UNUSED, curl_off_t dl,
                        curl_off_t ul_total UNUSED, curl_off_t ul)
 {
-	struct transfer *t = arg;
+	struct transfer *t = FROM_VOID(struct transfer, arg, TRANSFER_MAGIC);
 	int64_t now = clock_mono_ms();
 
 	if (t->call->cancel != NULL && atomic_load(t->call->cancel))
@@ -783,7 +773,8 @@ int http_do(struct http_client *c, const struct http_call *call, struct http_rep
             struct err *err)
 {
 	struct http_reply r = {.length = -1};
-	struct transfer t = {.c = c, .call = call, .reply = &r, .method = call->method};
+	struct transfer t = {
+		.magic = TRANSFER_MAGIC, .c = c, .call = call, .reply = &r, .method = call->method};
 	struct url u;
 	char name[HTTP_NAME_CAP];
 	int rc;

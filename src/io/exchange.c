@@ -8,11 +8,42 @@
 
 #include <sys/socket.h>
 
+/* Where a body can go from here. A head that is refused waits, whatever was read of it before; a
+ * body that its handler has left is unwanted once more when its connection ends early. */
+#define TO(s) (1U << (s))
+static const unsigned body_next[BODY_STATE_COUNT] = {
+	[BODY_NONE] = TO(BODY_WAITING),
+	[BODY_WAITING] = TO(BODY_WAITING) | TO(BODY_COLLECT) | TO(BODY_STREAM) | TO(BODY_DISCARD),
+	[BODY_COLLECT] = TO(BODY_DISCARD),
+	[BODY_STREAM] = TO(BODY_DISCARD),
+	[BODY_DISCARD] = TO(BODY_DISCARD),
+};
+
+void exchange_check(const struct exchange *x)
+{
+	assert(x->magic == EXCHANGE_MAGIC && x->h->magic == HTTPD_MAGIC);
+	assert(lock_is_mine(&x->lock));
+	assert(x->held || x->conn != NULL); /* else it is freed */
+	assert(!x->suspended || (x->held && x->conn != NULL));
+	assert(!x->done || !x->gone);
+	assert(x->body < BODY_STATE_COUNT);
+	assert(x->body != BODY_STREAM || x->ring != NULL);
+	assert(!x->body_ended || x->body_started);
+	assert(x->ring_head < RING_BYTES && x->ring_n <= RING_BYTES && x->ring_n <= x->body_got);
+}
+
+void exchange_body_to(struct exchange *x, enum body_state to)
+{
+	assert(to < BODY_STATE_COUNT && (body_next[x->body] & TO(to)) != 0);
+	x->body = to;
+}
+
 void exchange_free(struct exchange *x)
 {
 	struct httpd *h = x->h;
 
-	assert(!x->held && x->conn == NULL);
+	assert(x->magic == EXCHANGE_MAGIC);
+	assert(!x->held && x->conn == NULL && !x->suspended);
 	(void)atomic_fetch_sub(&h->kept, x->kept.n);
 	lock_take(&h->lock);
 	if (x->prev != NULL)
@@ -33,6 +64,7 @@ void exchange_free(struct exchange *x)
 	buf_done(&x->kept);
 	free(x->ring);
 	arena_free(x->rq.arena);
+	x->magic = 0;
 	free(x);
 }
 
@@ -70,6 +102,7 @@ size_t exchange_put(struct exchange *x, const char *p, size_t n)
 {
 	size_t at = (x->ring_head + x->ring_n) % RING_BYTES, to_end;
 
+	assert(x->body == BODY_STREAM && x->ring != NULL);
 	n = MIN(n, RING_BYTES - x->ring_n);
 	to_end = MIN(n, RING_BYTES - at);
 	memcpy(x->ring + at, p, to_end);
@@ -142,6 +175,8 @@ void exchange_leave_locked(struct exchange *x)
 	struct httpd *h = x->h;
 	bool last = x->conn == NULL;
 
+	exchange_check(x);
+	assert(x->held);
 	exchange_resume(x);
 	x->held = false;
 	lock_give(&x->lock); /* libmicrohttpd may free it from here on */
@@ -153,11 +188,12 @@ void exchange_leave_locked(struct exchange *x)
 void exchange_finish(struct exchange *x, bool cut)
 {
 	lock_take(&x->lock);
-	assert(x->held);
+	exchange_check(x);
+	assert(x->held && !x->done && !x->gone); /* it ends once */
 	x->done = !cut;
 	x->gone = cut;
 	if (x->body == BODY_STREAM && !x->body_ended) {
-		x->body = BODY_DISCARD;
+		exchange_body_to(x, BODY_DISCARD);
 		if (x->conn != NULL) /* no worker looks at its sender any more */
 			conns_body(x->h, x->of, true);
 	}
@@ -171,8 +207,9 @@ void exchange_finish(struct exchange *x, bool cut)
 static void collect_body(struct exchange *x)
 {
 	lock_take(&x->lock);
-	assert(x->suspended && x->conn != NULL);
-	x->body = BODY_COLLECT;
+	exchange_check(x);
+	assert(x->suspended);
+	exchange_body_to(x, BODY_COLLECT);
 	x->kept.max = MAX(x->rq.route->body_max, 1);
 	exchange_leave_locked(x);
 }
@@ -195,7 +232,7 @@ static int handle(struct exchange *x, struct err *err)
 	struct request *rq = &x->rq;
 	int r;
 
-	if (atomic_load(&x->h->aborting))
+	if (atomic_load(&x->h->aborting) && !x->h->o.handles_to_the_end)
 		return err_set(err, ERR_UNAVAILABLE, "the server is shutting down");
 	if (!x->authorized) {
 		if (authorize(x, err) < 0)
@@ -213,10 +250,11 @@ static int handle(struct exchange *x, struct err *err)
 
 void exchange_work(void *arg)
 {
-	struct exchange *x = arg;
+	struct exchange *x = exchange_at(arg);
 	struct err err = {0};
 	int r;
 
+	assert(x->held);
 	x->parking = false;
 	x->reply.headers = NULL;
 	r = handle(x, &err);

@@ -115,7 +115,7 @@ bool head_framing(struct exchange *x)
 		x->rq.body_len = -1;
 	}
 	if (x->rq.body_len != 0)
-		x->body = BODY_WAITING;
+		exchange_body_to(x, BODY_WAITING);
 	x->expects = str_ieq(request_header(&x->rq, "expect"), "100-continue");
 	return true;
 }

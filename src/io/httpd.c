@@ -69,7 +69,7 @@ static void refuse(struct exchange *x, int status, enum err_code code, const cha
 static enum MHD_Result add_header(void *arg, enum MHD_ValueKind kind UNUSED, const char *name,
                                   const char *value)
 {
-	struct exchange *x = arg;
+	struct exchange *x = exchange_at(arg);
 
 	request_add_header(x, name, value == NULL ? "" : value);
 	if (value != NULL)
@@ -130,7 +130,7 @@ static void find_route(struct exchange *x, const char *method)
 static void refuse_head(struct exchange *x, int status, const char *why)
 {
 	x->rq.body_len = -1;
-	x->body = BODY_WAITING;
+	exchange_body_to(x, BODY_WAITING);
 	x->hang_up = true;
 	refuse(x, status, ERR_REQUEST_MALFORMED, why);
 }
@@ -177,11 +177,12 @@ static void suspend(struct exchange *x)
  */
 static ssize_t on_stream(void *arg, uint64_t pos UNUSED, char *to, size_t max)
 {
-	struct exchange *x = arg;
+	struct exchange *x = exchange_at(arg);
 	bool failed = false;
 	size_t n;
 
 	lock_take(&x->lock);
+	exchange_check(x);
 	n = stream_take(x, to, max, &failed);
 	if (n == 0 && !failed) {
 		suspend(x);
@@ -244,7 +245,7 @@ static enum MHD_Result send_reply(struct exchange *x)
 static enum MHD_Result send_early(struct exchange *x)
 {
 	if (!x->expects && x->rq.body_len >= 0 && x->rq.body_len <= DISCARD_SMALL) {
-		x->body = BODY_DISCARD;
+		exchange_body_to(x, BODY_DISCARD);
 		x->body_started = true;
 		conns_body(x->h, x->of, true);
 		return MHD_YES;
@@ -257,8 +258,10 @@ static enum MHD_Result start_work(struct exchange *x)
 {
 	struct err err = {0};
 
-	if (atomic_load(&x->h->draining) || !exchange_hold(x)) {
+	if (atomic_load(&x->h->draining) && !x->h->o.handles_to_the_end) {
 		refuse(x, 503, ERR_UNAVAILABLE, "the server is shutting down");
+	} else if (!exchange_hold(x)) {
+		return MHD_NO; /* being stopped, as on_turn() finds a moment later */
 	} else if (workers_submit(x->h->workers, exchange_work, x, &err) < 0) {
 		x->held = false;
 		exchange_let_go(x->h);
@@ -304,7 +307,7 @@ static void keep(struct exchange *x, const char *p, size_t n)
 	if (exchange_keep(x, p, n, &err) == 0)
 		return;
 	reply_fail(&x->rq, 0, &err);
-	x->body = BODY_DISCARD;
+	exchange_body_to(x, BODY_DISCARD);
 	x->done = true;
 }
 
@@ -342,15 +345,16 @@ static enum MHD_Result on_access(void *cls UNUSED, struct MHD_Connection *conn U
                                  const char *url UNUSED, const char *method, const char *version,
                                  const char *data, size_t *n, void **ctx)
 {
-	struct exchange *x = *ctx;
+	struct exchange *x = exchange_at(*ctx);
 	enum MHD_Result r;
 
-	assert(x != NULL && x->magic == EXCHANGE_MAGIC);
 	lock_take(&x->lock);
+	exchange_check(x);
 	if (!x->seen)
 		read_head(x, method, version);
 	x->sending = false;
 	r = data != NULL ? on_body(x, data, n) : on_turn(x);
+	exchange_check(x);
 	lock_give(&x->lock);
 	return x->sending ? queue_reply(x) : r;
 }
@@ -381,7 +385,7 @@ static void hide_query(const char *uri)
 
 static void *on_uri(void *cls, const char *uri, struct MHD_Connection *conn)
 {
-	struct exchange *x = exchange_new(cls, conn, uri);
+	struct exchange *x = exchange_new(httpd_at(cls), conn, uri);
 
 	x->of = conn_of(conn);
 	head_begin(&x->head, uri);
@@ -405,25 +409,28 @@ void request_address(const struct request *rq, char out[REQUEST_ADDRESS_CAP])
 }
 
 /* The Unix socket is for processes of this user; its folder keeps the others out already. */
-static bool is_own(int fd)
+static bool is_own(const struct httpd *h, int fd)
 {
 	struct err ignored = {0};
 	uid_t uid;
 
-	return !local_is(fd) ||
-	       (local_peer(fd, &uid, &ignored) == 0 && (uid == geteuid() || uid == 0));
+	if (!local_is(fd))
+		return true;
+	return local_peer(fd, &uid, &ignored) == 0 &&
+	       (uid == geteuid() || uid == 0 ||
+	        (h->o.knows_user != NULL && h->o.knows_user(h->o.ctx, uid)));
 }
 
 static enum MHD_Result on_accept(void *cls, const struct sockaddr *sa, socklen_t n UNUSED)
 {
-	return conns_admit(cls, sa) ? MHD_YES : MHD_NO;
+	return conns_admit(httpd_at(cls), sa) ? MHD_YES : MHD_NO;
 }
 
 static void on_connection(void *cls, struct MHD_Connection *conn, void **context,
                           enum MHD_ConnectionNotificationCode what)
 {
 	const union MHD_ConnectionInfo *fd, *sa;
-	struct httpd *h = cls;
+	struct httpd *h = httpd_at(cls);
 
 	if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
 		conns_remove(h, *context);
@@ -433,7 +440,7 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **context
 	sa = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 	assert(fd != NULL);
 	*context = conns_add(h, fd->connect_fd, sa == NULL ? NULL : sa->client_addr);
-	if (!is_own(fd->connect_fd))
+	if (!is_own(h, fd->connect_fd))
 		(void)shutdown(fd->connect_fd, SHUT_RDWR);
 }
 
@@ -446,6 +453,7 @@ static void on_completed(void *cls UNUSED, struct MHD_Connection *conn UNUSED, v
 	*ctx = NULL;
 	if (x == NULL)
 		return;
+	(void)exchange_at(x);
 	atomic_store(&x->left, true);
 	if (x->refused && why == MHD_REQUEST_TERMINATED_COMPLETED_OK && x->h->tls_key == NULL) {
 		int fd = fcntl(x->fd, F_DUPFD_CLOEXEC, 3);
@@ -454,6 +462,8 @@ static void on_completed(void *cls UNUSED, struct MHD_Connection *conn UNUSED, v
 			park_linger(x->h, fd);
 	}
 	lock_take(&x->lock);
+	exchange_check(x);
+	assert(!x->suspended); /* libmicrohttpd would not have looked at it */
 	conns_head(x->h, x->of, false);
 	x->conn = NULL;
 	last = !x->held;
@@ -564,6 +574,7 @@ static void httpd_free(struct httpd *h)
 	free(h->tls_key);
 	free(h->tls_cert);
 	free(h->faces);
+	h->magic = 0;
 	cond_done(&h->none);
 	lock_done(&h->conns.lock);
 	lock_done(&h->park.lock);
@@ -575,6 +586,7 @@ static struct httpd *httpd_new(const struct httpd_options *o)
 {
 	struct httpd *h = xcalloc(1, sizeof(*h));
 
+	h->magic = HTTPD_MAGIC;
 	h->o = *o;
 	h->o.address = h->o.tls_cert = h->o.tls_key = NULL; /* read now, not kept */
 	h->o.local_path = NULL;

@@ -80,6 +80,8 @@ struct httpd_options {
 	const struct face *const *faces;
 	size_t n_faces;
 	void *ctx;
+	/* Who is taken at local_path beside root and ourselves. May be NULL. */
+	bool (*knows_user)(const void *ctx, uid_t uid);
 	/* Before a handler of any scope but SCOPE_OPEN: sets rq->who, or fails (ERR_AUTH,
 	 * ERR_DENIED). */
 	int (*authorize)(struct request *rq, enum scope scope, struct err *err);
@@ -96,6 +98,9 @@ struct httpd_options {
 	 * that came. A sender whose body costs no worker may be so far behind a KiB a second. 0 =
 	 * 60 */
 	int64_t stall_s;
+	/* Also a request that comes while the listener drains is handled, for each handler is
+	 * quick; else it is refused, as the server ends. */
+	bool handles_to_the_end;
 };
 
 struct httpd;

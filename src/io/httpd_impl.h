@@ -8,11 +8,10 @@
  * frees it. While `suspended` is set libmicrohttpd does not look at the connection, so it cannot
  * leave.
  *
- * The body's way:  NONE                        there is none
- *                  WAITING -> COLLECT -> NONE   a route with a body_max: kept, then the handler
- * runs WAITING -> STREAM  -> NONE   the handler has asked for its first byte any     -> DISCARD
- * nobody wants it (any more), the reply is ready In WAITING no byte was taken and "100 Continue"
- * was not sent: a refusal costs the sender nothing.
+ * The body's way, which exchange_body_to() asserts: NONE is a request without one. In WAITING no
+ * byte was taken and "100 Continue" was not sent: a refusal costs the sender nothing. COLLECT is a
+ * route with a body_max: kept whole, then the handler runs. In STREAM the handler has asked for its
+ * first byte. In DISCARD nobody wants it (any more), for the reply is ready or soon will be.
  *
  * Locks, in this order: park.lock, exchange.lock. httpd.lock and conns.lock are leaves, as are
  * those of others.
@@ -38,6 +37,7 @@
 	   */
 
 enum body_state { BODY_NONE, BODY_WAITING, BODY_COLLECT, BODY_STREAM, BODY_DISCARD };
+#define BODY_STATE_COUNT (BODY_DISCARD + 1)
 
 struct MHD_Connection;
 struct MHD_Daemon;
@@ -139,6 +139,8 @@ struct conns {
 };
 
 struct httpd {
+	unsigned magic;
+#define HTTPD_MAGIC 0x48545453U
 	struct httpd_options o; /* strings are not kept */
 	const struct face **faces;
 	struct MHD_Daemon *daemon, *local; /* local: of the Unix socket, or NULL */
@@ -158,12 +160,25 @@ struct httpd {
 	atomic_uint n_streams;
 };
 
+static inline struct exchange *exchange_at(void *p)
+{
+	struct exchange *x = p;
+
+	assert(x != NULL && x->magic == EXCHANGE_MAGIC);
+	return x;
+}
+
 static inline struct exchange *exchange_of(const struct request *rq)
 {
-	struct exchange *x = (struct exchange *)(uintptr_t)rq;
+	return exchange_at((struct exchange *)(uintptr_t)rq);
+}
 
-	assert(x->magic == EXCHANGE_MAGIC);
-	return x;
+static inline struct httpd *httpd_at(void *p)
+{
+	struct httpd *h = p;
+
+	assert(h != NULL && h->magic == HTTPD_MAGIC);
+	return h;
 }
 
 /* httpd.c */
@@ -173,6 +188,10 @@ void exchange_resume(struct exchange *x);
 /* exchange.c */
 struct exchange *exchange_new(struct httpd *h, struct MHD_Connection *conn, const char *uri);
 void exchange_free(struct exchange *x); /* when neither side holds it */
+/* Asserts, with x->lock held, what is true of it whenever that lock is free. */
+void exchange_check(const struct exchange *x);
+/* The only way from one state of the body to the next, with x->lock held. */
+void exchange_body_to(struct exchange *x, enum body_state to);
 /* Begins to hold it for a worker; false when the server goes down. */
 bool exchange_hold(struct exchange *x);
 /* Ends it: after the last use of the exchange, because the server is freed once nothing is held. */

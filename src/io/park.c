@@ -39,6 +39,14 @@ uint64_t httpd_channel(const char *kind, struct str id)
 	return h;
 }
 
+static void park_check(const struct park *p)
+{
+	assert(lock_is_mine(&p->lock) && p->h->magic == HTTPD_MAGIC);
+	assert((p->n == 0) == (p->list == NULL));
+	assert(p->list == NULL || (p->list->parked_prev == NULL && p->list->held));
+	assert(p->n_linger <= LINGER_MAX);
+}
+
 static void prod(struct park *p)
 {
 	uint64_t one = 1;
@@ -98,6 +106,8 @@ void park_enter(struct exchange *x)
 	bool again;
 
 	lock_take(&p->lock);
+	park_check(p);
+	assert(x->held && x->parking && !x->done);
 	if (p->closed && x->rq.timed_out) {
 		struct err err = {.retry_after_s = 1};
 
@@ -115,6 +125,7 @@ void park_enter(struct exchange *x)
 		(void)launch(p, x);
 	}
 	prod(p); /* it may have the nearest deadline now */
+	park_check(p);
 	lock_give(&p->lock);
 }
 
@@ -134,6 +145,7 @@ void httpd_notify(struct httpd *h, uint64_t channel)
 	bool late = false;
 
 	lock_take(&p->lock);
+	park_check(p);
 	p->seq[slot_of(channel)]++;
 	for (struct exchange *x = p->list, *next; x != NULL; x = next) {
 		next = x->parked_next;
@@ -258,6 +270,7 @@ static void *look_after(void *arg)
 	while (!p->stop) {
 		int64_t now = clock_mono_ms(), next;
 
+		park_check(p);
 		tend_lingering(p, now);
 		if (now - looked >= TICK_MAX_MS) {
 			streams_drop_dead(p->h);

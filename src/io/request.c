@@ -161,14 +161,17 @@ int request_read(struct request *rq, void *p, size_t cap, size_t *n, struct err 
 
 	assert(rq->route->body_max == ROUTE_BODY_STREAM && cap > 0);
 	lock_take(&x->lock);
+	exchange_check(x);
+	assert(x->held);
 	if (x->body == BODY_WAITING) {
 		x->ring = xmalloc(RING_BYTES);
-		x->body = BODY_STREAM;
+		exchange_body_to(x, BODY_STREAM);
 		exchange_resume(x);
 	}
 	r = await_bytes(x, err);
 	if (r == 0)
 		*n = x->ring_n == 0 ? 0 : exchange_take(x, p, cap);
+	exchange_check(x);
 	lock_give(&x->lock);
 	return r;
 }

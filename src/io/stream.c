@@ -49,7 +49,7 @@ static void filled(struct stream *s, unsigned i, size_t n)
 
 static void fill_next(void *arg)
 {
-	struct exchange *x = arg;
+	struct exchange *x = exchange_at(arg);
 	struct stream *s = x->stream;
 	struct err err = {0};
 	unsigned i = 1 - s->now;
@@ -57,6 +57,7 @@ static void fill_next(void *arg)
 	int r = fill(x, i, n, &err);
 
 	lock_take(&x->lock);
+	assert(s->filling && x->done); /* the reply is on its way, and nobody else fills */
 	s->filling = false;
 	if (r == 0)
 		filled(s, i, n);
@@ -113,9 +114,12 @@ void streams_drop_dead(struct httpd *h)
 {
 	lock_take(&h->lock);
 	for (struct exchange *x = h->live; x != NULL; x = x->next) {
-		struct pollfd fd = {.fd = x->fd, .events = POLLRDHUP};
+		struct pollfd fd = {.events = POLLRDHUP};
 
-		if (atomic_load(&x->starved) && poll(&fd, 1, 0) > 0 && atomic_load(&x->starved) &&
+		if (!atomic_load(&x->starved))
+			continue; /* its descriptor may not be known yet */
+		fd.fd = x->fd;
+		if (poll(&fd, 1, 0) > 0 && atomic_load(&x->starved) &&
 		    (fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0)
 			atomic_store(&x->left, true);
 	}

@@ -10,6 +10,8 @@ struct task {
 };
 
 struct workers {
+	unsigned magic;
+#define WORKERS_MAGIC 0x49574f52U
 	struct lock lock;   /* everything below; never held while a task runs */
 	struct cond some;   /* a task was queued, or stop was set */
 	struct task *queue; /* a ring of `cap` */
@@ -28,7 +30,7 @@ static void workers_check(const struct workers *w)
 
 static void *work(void *arg)
 {
-	struct workers *w = arg;
+	struct workers *w = FROM_VOID(struct workers, arg, WORKERS_MAGIC);
 
 	lock_take(&w->lock);
 	for (;;) {
@@ -58,6 +60,7 @@ struct workers *workers_new(unsigned threads, unsigned queue_max, const char *na
 	assert(threads > 0 && queue_max > 0);
 	lock_init(&w->lock, LOCK_WORKERS);
 	cond_init(&w->some);
+	w->magic = WORKERS_MAGIC;
 	w->cap = queue_max;
 	w->queue = xcalloc(queue_max, sizeof(*w->queue));
 	copy_cut(w->name, sizeof(w->name), name);

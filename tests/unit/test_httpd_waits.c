@@ -38,6 +38,90 @@ static void httpd_parks_many(void **state UNUSED)
 	stop(&w);
 }
 
+static struct exchange *exchange_alone(struct httpd *h)
+{
+	static int conn; /* what it points to is libmicrohttpd's: never looked at */
+
+	h->magic = HTTPD_MAGIC;
+	lock_init(&h->lock, LOCK_HTTPD);
+	cond_init(&h->none);
+	return exchange_new(h, (struct MHD_Connection *)&conn, "/");
+}
+
+struct body_step {
+	enum body_state from, to;
+};
+
+static void step_body(void *arg)
+{
+	const struct body_step *step = arg;
+	static struct httpd h; /* of this child alone */
+	struct exchange *x = exchange_alone(&h);
+
+	x->body = step->from;
+	exchange_body_to(x, step->to);
+}
+
+/* Every pair: a state of the body that is entered from elsewhere is a mistake of ours. */
+static void httpd_bodies_take_their_way(void **state UNUSED)
+{
+	static const char legal[BODY_STATE_COUNT][BODY_STATE_COUNT + 1] = {
+		/* to: NONE, WAITING, COLLECT, STREAM, DISCARD */
+		[BODY_NONE] = ".x...",   [BODY_WAITING] = ".xxxx", [BODY_COLLECT] = "....x",
+		[BODY_STREAM] = "....x", [BODY_DISCARD] = "....x",
+	};
+
+	for (unsigned i = 0; i < BODY_STATE_COUNT * BODY_STATE_COUNT; i++) {
+		struct body_step s = {(enum body_state)(i / BODY_STATE_COUNT),
+		                      (enum body_state)(i % BODY_STATE_COUNT)};
+
+		if (asserts(step_body, &s) != (legal[s.from][s.to] == '.'))
+			fail_msg("from %u to %u", s.from, s.to);
+	}
+}
+
+enum broken { WHOLE, NOBODYS, SUSPENDED_ALONE, RINGLESS, ENDED_UNBEGUN, RING_OVER, TWICE_OVER };
+
+static void check_broken(void *arg)
+{
+	static struct httpd h; /* of this child alone */
+	struct exchange *x = exchange_alone(&h);
+
+	switch (*(enum broken *)arg) {
+	case WHOLE:
+		break;
+	case NOBODYS:
+		x->conn = NULL;
+		break;
+	case SUSPENDED_ALONE:
+		x->suspended = true;
+		break;
+	case RINGLESS:
+		x->body = BODY_STREAM;
+		break;
+	case ENDED_UNBEGUN:
+		x->body_ended = true;
+		break;
+	case RING_OVER:
+		x->ring_n = 1; /* of no byte that came */
+		break;
+	case TWICE_OVER:
+		x->done = x->gone = true;
+		break;
+	}
+	lock_take(&x->lock);
+	exchange_check(x);
+	lock_give(&x->lock);
+}
+
+static void httpd_exchanges_are_checked(void **state UNUSED)
+{
+	for (enum broken b = WHOLE; b <= TWICE_OVER; b++) {
+		if (asserts(check_broken, &b) != (b != WHOLE))
+			fail_msg("broken in way %u", b);
+	}
+}
+
 static void httpd_park_ends(void **state UNUSED)
 {
 	AUTO_HTTP_REPLY struct http_reply r = {0}, s = {0};
@@ -210,6 +294,35 @@ static void httpd_drains(void **state UNUSED)
 	assert_true(str_ends(buf_view(&news), "news 0 timed_out 1"));
 	(void)pthread_join(t, NULL);
 	stop(&w);
+}
+
+/* A request on a connection from before: refused, or handled where the listener says so. */
+static void httpd_drains_and_hears(bool handles, const char *status)
+{
+	AUTO_BUF struct buf out = BUF_INIT(1 << 12);
+	struct httpd_options o = {.handles_to_the_end = handles};
+	AUTO_FD int fd = -1, slow_fd = -1;
+	struct world w = {0};
+
+	start(&w, &o);
+	slow_fd = dial(&w); /* so that the daemon has taken both */
+	fd = dial(&w);
+	send_text(slow_fd, "GET /slow" HOST "\r\n");
+	wait_for(&w.entered, 1);
+	send_text(fd, "GET /v1/jobs");
+	clock_sleep_ms(50);
+	httpd_drain(w.h, 0);
+	send_text(fd, "/a" HOST "\r\n");
+	read_until(fd, NULL, &out);
+	assert_non_null(strstr(buf_cstr(&out), status));
+	assert_non_null(strstr(buf_cstr(&out), "Connection: close"));
+	stop(&w);
+}
+
+static void httpd_handles_to_the_end(void **state UNUSED)
+{
+	httpd_drains_and_hears(false, "HTTP/1.1 503 ");
+	httpd_drains_and_hears(true, "HTTP/1.1 200 ");
 }
 
 /* Stopped in the middle of everything: a handler, a follower, an upload, an idle connection. */
@@ -430,11 +543,14 @@ static void httpd_one_address_has_a_share(void **state UNUSED)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(httpd_parks_many),
+	cmocka_unit_test(httpd_bodies_take_their_way),
+	cmocka_unit_test(httpd_exchanges_are_checked),
 	cmocka_unit_test(httpd_park_ends),
 	cmocka_unit_test(httpd_dead_followers_leave),
 	cmocka_unit_test(httpd_queue_full),
 	cmocka_unit_test(httpd_in_parallel),
 	cmocka_unit_test(httpd_drains),
+	cmocka_unit_test(httpd_handles_to_the_end),
 	cmocka_unit_test(httpd_stops_at_once),
 	cmocka_unit_test(httpd_heads_have_a_deadline),
 	cmocka_unit_test(httpd_the_idle_make_room),

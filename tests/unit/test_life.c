@@ -29,14 +29,14 @@ static void every_step_survives_a_restart(void **state)
 	fixture_restart(f);
 	again = fixture_claim(f, w, "nonce-1"); /* the answer was lost: the same one */
 	assert_string_equal(again.spec_json, l.spec_json);
-	assert_err(ctx_runner_claim(f->app, w, f->a, "nonce-2", &again, &f->err), &f->err,
-	           ERR_CONFLICT, "another");
-	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_err(runner_ops.claim(AS(f, w), "nonce-2", &again, &f->err), &f->err, ERR_CONFLICT,
+	           "another");
+	assert_ok(runner_ops.desired(AS(f, w), &o, &f->err), &f->err);
 	assert_true(!o.go && !o.stop);
-	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err);
+	assert_ok(runner_ops.ready(AS(f, w), &f->err), &f->err);
 	fixture_restart(f);
-	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err); /* said again: nothing happens */
-	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(runner_ops.ready(AS(f, w), &f->err), &f->err); /* said again: nothing happens */
+	assert_ok(runner_ops.desired(AS(f, w), &o, &f->err), &f->err);
 	assert_true(o.go && !o.stop);
 	j = fixture_job(f, j.id);
 	assert_true(j.started_ms > 0 && j.ended_ms == 0); /* `ps` shows how long it runs */
@@ -49,8 +49,8 @@ static void every_step_survives_a_restart(void **state)
 	/* the runner's clock is of 1970: what it says is moved to ours, not stretched */
 	assert_int_equal(j.started_ms, started_ms);
 	assert_int_equal(j.ended_ms - j.started_ms, 2000);
-	assert_err(ctx_job_stop(f->app, f->admin, f->a, j.id, false, &j, &f->err), &f->err,
-	           ERR_CONFLICT, "COMPLETED");
+	assert_err(job_ops.stop(ADMIN(f), j.id, false, &j, &f->err), &f->err, ERR_CONFLICT,
+	           "COMPLETED");
 }
 
 static void a_crash_between_intent_and_launch(void **state)
@@ -79,9 +79,43 @@ static void a_crash_between_intent_and_launch(void **state)
 	w = fixture_runner(f, j.id, 0);
 	(void)fixture_claim(f, w, "n");
 	assert_int_equal(fixture_job(f, j.id).core.state, JOB_DEPLOYING);
-	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err);
+	assert_ok(runner_ops.ready(AS(f, w), &f->err), &f->err);
 	fixture_exit(f, w, JOB_END_EXIT, 0);
 	assert_int_equal(fixture_job(f, j.id).core.state, JOB_COMPLETED);
+}
+
+/* A file of a runner's folder, once it is there. */
+static const char *await_file(struct fixture *f, const char *attempt_id, const char *name)
+{
+	const char *path =
+		app_path(f->app, f->a, arena_printf(f->a, "runs/%s-0/%s", attempt_id, name));
+	AUTO_BUF struct buf text = BUF_INIT(10000);
+
+	for (int64_t until = clock_mono_ms() + FIXTURE_WAIT_MS;
+	     text.n == 0 && clock_mono_ms() < until; clock_sleep_ms(5)) {
+		struct err ignored = {0};
+
+		(void)!fs_read(AT_FDCWD, path, &text, &ignored);
+	}
+	assert_true(text.n > 0);
+	return arena_strz(f->a, str_trim(buf_view(&text)));
+}
+
+static void make_slow(struct fixture *f, const char *attempt_id)
+{
+	assert_ok(fs_write_atomic(
+			  AT_FDCWD,
+			  app_path(f->app, f->a, arena_printf(f->a, "runs/%s-0/slow", attempt_id)),
+			  STR_LIT(""), 0600, &f->err),
+	          &f->err);
+}
+
+static void begin_again(struct fixture *f)
+{
+	fixture_down(f);
+	fixture_up(f);
+	reconcile_start(f->app);
+	reconcile_pass(f->app);
 }
 
 static void a_lost_runner_is_tried_again(void **state)
@@ -104,41 +138,35 @@ static void a_lost_runner_is_tried_again(void **state)
 	l = fixture_claim(f, second, "n2");
 	assert_int_equal(l.retry_count, 1);
 	/* the first one speaks up after all: it is told to end, and its exit changes nothing */
-	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(runner_ops.desired(AS(f, w), &o, &f->err), &f->err);
 	assert_true(o.stop && !o.go);
 	fixture_exit(f, w, JOB_END_EXIT, 0);
 	assert_int_equal(fixture_job(f, j.id).core.state, JOB_DEPLOYING);
+	(void)await_file(f, second->attempt_id, "runner.log");
 	fixture_kill_runners(f);
 	fixture_restart(f);
 	j = fixture_job(f, j.id);
 	assert_int_equal(j.core.state, JOB_DEPLOY_FAILED); /* no attempt is left */
 	assert_int_equal(j.end, JOB_END_LOST);
+	assert_non_null(strstr(j.error_message, "exited without a record of its job: last output: "
+	                                        "its words"));
 }
 
 static void a_slow_sweep_holds_nobody(void **state)
 {
-	AUTO_BUF struct buf pid = BUF_INIT(100);
 	struct fixture *f = *state;
 	struct model_job slow = {0}, j = {0};
 	struct principal *w = fixture_running(f, "", "", &slow);
 	const char *dir = app_path(f->app, f->a, arena_printf(f->a, "runs/%s-0", w->attempt_id));
-	int64_t until = clock_mono_ms() + FIXTURE_WAIT_MS;
 	uint64_t n = 0;
 
 	(void)fixture_running(f, "", "", &j);
 	fixture_kill_runners(f);
-	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f->a, "%s/slow", dir), STR_LIT(""), 0600,
-	                          &f->err),
+	make_slow(f, w->attempt_id);
+	begin_again(f);
+	assert_ok(str_u64(str_of(await_file(f, w->attempt_id, "sweeping")), 2, INT32_MAX, &n,
+	                  &f->err),
 	          &f->err);
-	fixture_down(f);
-	fixture_up(f);
-	reconcile_start(f->app);
-	reconcile_pass(f->app);
-	while (access(arena_printf(f->a, "%s/sweeping", dir), F_OK) < 0 && clock_mono_ms() < until)
-		clock_sleep_ms(5);
-	assert_ok(fs_read(AT_FDCWD, arena_printf(f->a, "%s/sweeping", dir), &pid, &f->err),
-	          &f->err);
-	assert_ok(str_u64(str_trim(buf_view(&pid)), 2, INT32_MAX, &n, &f->err), &f->err);
 	/* the other one's end is known, while this one is still being swept */
 	fixture_await(f, j.id, JOB_FAILED);
 	assert_int_equal(kill((pid_t)n, 0), 0);
@@ -160,7 +188,7 @@ static void a_runner_that_does_not_stop_is_ended(void **state)
 	struct model_job j = {0};
 
 	(void)fixture_running(f, "", "\"limits\":{\"stop_grace\":\"5s\"}", &j);
-	assert_ok(ctx_job_stop(f->app, f->admin, f->a, j.id, true, &j, &f->err), &f->err);
+	assert_ok(job_ops.stop(ADMIN(f), j.id, true, &j, &f->err), &f->err);
 	clock_fake(clock_wall_ms() + RECONCILE_DEAF_MS, -1);
 	fixture_reconcile(f);
 	assert_int_equal(fixture_job(f, j.id).core.state, JOB_STOPPING); /* the grace time runs */
@@ -171,7 +199,8 @@ static void a_runner_that_does_not_stop_is_ended(void **state)
 	assert_int_equal(fixture_job(f, j.id).core.state, JOB_STOPPED);
 }
 
-static void an_exit_record_on_disk_is_used(void **state)
+/* The sweep of a dead runner tells what that had not told: played by the test, as runners are. */
+static void what_a_sweep_tells_is_the_end(void **state)
 {
 	struct model_checkpoint *c = NULL;
 	size_t n = 0;
@@ -183,18 +212,19 @@ static void an_exit_record_on_disk_is_used(void **state)
 	                      .synced = true,
 	                      .detail = "start_commands[0] \"false\"",
 	                      .user_code_ran = true};
-	AUTO_BUF struct buf json = BUF_INIT(10000);
+	const char *dir = app_path(f->app, f->a, arena_printf(f->a, "runs/%s-0", w->attempt_id));
 
 	fixture_ship(f, &j, "checkpoint-1"); /* and died before it could tell of it */
-	wire_exit_write(&x, &json);
-	assert_ok(
-		fs_write_atomic(AT_FDCWD,
-	                        app_path(f->app, f->a,
-	                                 arena_printf(f->a, "runs/%s-0/exit.json", w->attempt_id)),
-	                        buf_view(&json), 0600, &f->err),
-		&f->err);
 	fixture_kill_runners(f);
-	fixture_restart(f);
+	make_slow(f, w->attempt_id);
+	begin_again(f);
+	(void)await_file(f, w->attempt_id, "sweeping");
+	assert_int_equal(fixture_job(f, j.id).core.state, JOB_RUNNING);
+	assert_ok(runner_ops.exit(AS(f, w), &x, &f->err), &f->err);
+	assert_int_equal(unlink(arena_printf(f->a, "%s/slow", dir)), 0);
+	for (int64_t until = clock_mono_ms() + FIXTURE_WAIT_MS;
+	     keyed_executor_busy(f->app->sweeps, NULL) && clock_mono_ms() < until;)
+		clock_sleep_ms(5);
 	j = fixture_job(f, j.id);
 	assert_int_equal(j.core.state, JOB_FAILED);
 	assert_int_equal(j.end_code, 3);
@@ -206,10 +236,113 @@ static void an_exit_record_on_disk_is_used(void **state)
 	assert_true(c[0].state == CKPT_COMPLETE && c[0].files == 1 && c[0].bytes == 5);
 	assert_non_null(strstr(j.error_message, "exit code 3"));
 	fixture_reconcile(f);
-	assert_int_equal(
-		access(app_path(f->app, f->a, arena_printf(f->a, "runs/%s-0", w->attempt_id)),
-	               F_OK),
-		-1);
+	assert_int_equal(access(dir, F_OK), -1);
+}
+
+/* Nothing that cannot be brought holds the end of a job up for ever. */
+static void a_sweep_is_told_when_it_is_the_last(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct principal *w = fixture_running(f, "", "", &j);
+	const char *dir = app_path(f->app, f->a, arena_printf(f->a, "runs/%s-0", w->attempt_id));
+	const char *how;
+
+	fixture_kill_runners(f);
+	make_slow(f, w->attempt_id);
+	begin_again(f);
+	assert_string_equal(await_file(f, w->attempt_id, "how"), "all");
+	(void)await_file(f, w->attempt_id, "sweeping");
+	fixture_down(f);
+	assert_int_equal(unlink(arena_printf(f->a, "%s/how", dir)), 0);
+	clock_fake(clock_wall_ms() + RECONCILE_SWEEP_MS, -1);
+	fixture_up(f);
+	reconcile_start(f->app);
+	reconcile_pass(f->app); /* while there was no server nothing could be told */
+	assert_string_equal(await_file(f, w->attempt_id, "how"), "all");
+	fixture_down(f);
+	assert_int_equal(unlink(arena_printf(f->a, "%s/how", dir)), 0);
+	fixture_up(f);
+	clock_fake(clock_wall_ms() + RECONCILE_SWEEP_MS, -1);
+	reconcile_start(f->app);
+	reconcile_pass(f->app);
+	how = await_file(f, w->attempt_id, "how");
+	clock_fake(-1, -1);
+	assert_string_equal(how, "last");
+	assert_int_equal(unlink(arena_printf(f->a, "%s/slow", dir)), 0);
+}
+
+static void sweeps_end_with(struct fixture *f, const char *attempt_id, int code)
+{
+	const char *path = app_path(f->app, f->a, arena_printf(f->a, "runs/%s-0/code", attempt_id));
+
+	assert_ok(fs_write_atomic(AT_FDCWD, path, str_of(arena_printf(f->a, "%d", code)), 0600,
+	                          &f->err),
+	          &f->err);
+}
+
+/* A record that is refused is asked for again for a while; then its end says why there is none. */
+static void a_refused_record_is_said(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct principal *w = fixture_running(f, "", "", &j);
+
+	fixture_kill_runners(f);
+	sweeps_end_with(f, w->attempt_id, WIRE_SWEEP_REFUSED);
+	fixture_restart(f);
+	fixture_reconcile(f);
+	assert_int_equal(fixture_job(f, j.id).core.state, JOB_RUNNING);
+	clock_fake(clock_wall_ms() + RECONCILE_SWEEP_MS, -1);
+	fixture_reconcile(f);
+	clock_fake(-1, -1);
+	j = fixture_job(f, j.id);
+	assert_int_equal(j.core.state, JOB_FAILED);
+	assert_int_equal(j.end, JOB_END_LOST);
+	assert_non_null(strstr(j.error_message, "was refused: its words"));
+	assert_null(strstr(j.error_message, "without a record"));
+}
+
+/* What is still on its way is waited for, but not for ever: and what was given up is said. */
+static void a_sweep_is_given_up_after_a_day(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct principal *w = fixture_running(f, "", "", &j);
+	AUTO_BUF struct buf log = BUF_INIT(1 << 16);
+	uint64_t next = 0, size = 0;
+
+	fixture_kill_runners(f);
+	sweeps_end_with(f, w->attempt_id, WIRE_SWEEP_AGAIN);
+	fixture_restart(f);
+	clock_fake(clock_wall_ms() + RECONCILE_GIVE_UP_MS - 60000, -1);
+	fixture_reconcile(f);
+	assert_int_equal(fixture_job(f, j.id).core.state, JOB_RUNNING);
+	clock_fake(clock_wall_ms() + 60000, -1);
+	fixture_reconcile(f);
+	clock_fake(-1, -1);
+	j = fixture_job(f, j.id);
+	assert_int_equal(j.core.state, JOB_FAILED);
+	assert_non_null(strstr(j.error_message, "what it had to tell was given up after 1d"));
+	assert_non_null(strstr(j.error_message, "its words"));
+	assert_ok(joblogs_read(f->app->logs, j.id, 0, 0, 1 << 15, &log, &next, &size, &f->err),
+	          &f->err);
+	assert_non_null(memmem(log.p, log.n, "given up after 1d", 17));
+}
+
+/* Nobody knows them: no row does. */
+static void folders_of_nobody_go(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct principal *w = fixture_running(f, "", "", &j);
+	const char *dir = app_path(f->app, f->a, "runs/gone-0");
+
+	assert_ok(fs_mkdirs(AT_FDCWD, dir, 0700, &f->err), &f->err);
+	fixture_restart(f);
+	assert_int_equal(access(dir, F_OK), -1);
+	(void)await_file(f, w->attempt_id, "launch.json");
+	assert_int_equal(fixture_job(f, j.id).core.state, JOB_RUNNING);
 }
 
 #define FAILURE "\"retry\":{\"max_attempts\":3,\"on\":[\"failure\"]}"
@@ -246,8 +379,7 @@ static void exits_decide(void **state)
 		fixture_exit(f, w, rows[i].end, rows[i].code);
 		assert_row(fixture_job(f, j.id).core.state == rows[i].want, rows[i].name);
 		if (rows[i].want == JOB_PENDING)
-			assert_ok(ctx_job_stop(f->app, f->admin, f->a, j.id, false, &j, &f->err),
-			          &f->err);
+			assert_ok(job_ops.stop(ADMIN(f), j.id, false, &j, &f->err), &f->err);
 	}
 }
 
@@ -264,12 +396,12 @@ static void stops_in_every_state(void **state)
 
 	/* RUNNING: the runner is told, its end is STOPPED whatever it is */
 	w = fixture_running(f, "", "", &a);
-	assert_ok(ctx_job_stop(f->app, f->admin, f->a, a.id, false, &a, &f->err), &f->err);
+	assert_ok(job_ops.stop(ADMIN(f), a.id, false, &a, &f->err), &f->err);
 	assert_int_equal(a.core.state, JOB_STOPPING);
-	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(runner_ops.desired(AS(f, w), &o, &f->err), &f->err);
 	assert_true(o.stop && !o.now);
-	assert_ok(ctx_job_stop(f->app, f->admin, f->a, a.id, true, &a, &f->err), &f->err);
-	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(job_ops.stop(ADMIN(f), a.id, true, &a, &f->err), &f->err);
+	assert_ok(runner_ops.desired(AS(f, w), &o, &f->err), &f->err);
 	assert_true(o.stop && o.now);
 	fixture_exit(f, w, JOB_END_EXIT, 0);
 	assert_int_equal(fixture_job(f, a.id).core.state, JOB_STOPPED);
@@ -278,9 +410,8 @@ static void stops_in_every_state(void **state)
 	assert_ok(fixture_push(f, "", "", &b), &f->err);
 	fixture_await(f, b.id, JOB_DEPLOYING);
 	w = fixture_runner(f, b.id, 0);
-	assert_ok(ctx_job_stop(f->app, f->admin, f->a, b.id, false, &b, &f->err), &f->err);
-	assert_err(ctx_runner_claim(f->app, w, f->a, "n", &l, &f->err), &f->err, ERR_CONFLICT,
-	           "over");
+	assert_ok(job_ops.stop(ADMIN(f), b.id, false, &b, &f->err), &f->err);
+	assert_err(runner_ops.claim(AS(f, w), "n", &l, &f->err), &f->err, ERR_CONFLICT, "over");
 	fixture_kill_runners(f);
 	fixture_reconcile(f);
 	assert_int_equal(fixture_job(f, b.id).core.state, JOB_STOPPED);
@@ -293,17 +424,16 @@ static void stops_in_every_state(void **state)
 	assert_ok(fixture_push(f, "", "", &c), &f->err);
 	assert_int_equal(c.core.state, JOB_PENDING);
 	assert_non_null(strstr(c.reason, "waits"));
-	assert_ok(ctx_job_change(f->app, f->admin, f->a, c.id, &change, &c, &f->err), &f->err);
+	assert_ok(job_ops.change(ADMIN(f), c.id, &change, &c, &f->err), &f->err);
 	assert_int_equal(c.priority, 5);
 	assert_true(c.spot);
 	assert_non_null(strstr(c.spec_json, "\"spot\""));
-	assert_ok(ctx_job_stop(f->app, f->admin, f->a, c.id, false, &c, &f->err), &f->err);
+	assert_ok(job_ops.stop(ADMIN(f), c.id, false, &c, &f->err), &f->err);
 	assert_int_equal(c.core.state, JOB_STOPPED);
-	assert_err(ctx_job_change(f->app, f->admin, f->a, c.id, &change, &c, &f->err), &f->err,
+	assert_err(job_ops.change(ADMIN(f), c.id, &change, &c, &f->err), &f->err,
 	           ERR_JOB_NOT_PENDING, "");
-	assert_ok(ctx_job_delete(f->app, f->admin, c.id, &f->err), &f->err);
-	assert_err(ctx_job_get(f->app, f->admin, f->a, NULL, c.id, &c, &f->err), &f->err,
-	           ERR_NOT_FOUND, "job");
+	assert_ok(job_ops.remove(ADMIN(f), c.id, &f->err), &f->err);
+	assert_err(job_ops.get(ADMIN(f), NULL, c.id, &c, &f->err), &f->err, ERR_NOT_FOUND, "job");
 }
 
 #define ONES "1111111111111111111111111111111111111111111111111111111111111111"
@@ -344,17 +474,16 @@ static void the_first_node_says_the_image(void **state)
 	r1 = fixture_runner(f, j.id, 1);
 	assert_false(fixture_claim(f, r0, "a").has_image);
 	assert_false(fixture_claim(f, r1, "b").has_image);
-	assert_ok(ctx_runner_image(f->app, r1, f->a, &one, &out, &f->err), &f->err);
+	assert_ok(runner_ops.image(AS(f, r1), &one, &out, &f->err), &f->err);
 	assert_string_equal(out.id, one.id);
-	assert_ok(ctx_runner_image(f->app, r0, f->a, &two, &out, &f->err), &f->err);
+	assert_ok(runner_ops.image(AS(f, r0), &two, &out, &f->err), &f->err);
 	assert_string_equal(out.id, one.id);
 	assert_string_equal(out.reference, one.reference);
 	fixture_exit(f, r0, JOB_END_DEPLOY_FAILED, 0);
 	fixture_exit(f, r1, JOB_END_DEPLOY_FAILED, 0);
-	assert_err(ctx_runner_image(f->app, r0, f->a, &two, &out, &f->err), &f->err, ERR_CONFLICT,
-	           "");
+	assert_err(runner_ops.image(AS(f, r0), &two, &out, &f->err), &f->err, ERR_CONFLICT, "");
 
-	assert_ok(ctx_job_recreate(f->app, f->admin, f->a, j.id, false, &k, &f->err), &f->err);
+	assert_ok(push_ops.again(ADMIN(f), j.id, false, &k, &f->err), &f->err);
 	fixture_await(f, k.id, JOB_DEPLOYING);
 	l = fixture_claim(f, fixture_runner(f, k.id, 0), "a");
 	assert_true(l.has_image);
@@ -375,15 +504,15 @@ static void a_gang_starts_and_ends_together(void **state)
 	r1 = fixture_runner(f, j.id, 1);
 	assert_int_equal(fixture_claim(f, r0, "a").n_gpus, 1);
 	assert_int_equal(fixture_claim(f, r1, "b").node_rank, 1);
-	assert_ok(ctx_runner_ready(f->app, r0, &f->err), &f->err);
-	assert_ok(ctx_runner_desired(f->app, r0, f->a, &o, &f->err), &f->err);
+	assert_ok(runner_ops.ready(AS(f, r0), &f->err), &f->err);
+	assert_ok(runner_ops.desired(AS(f, r0), &o, &f->err), &f->err);
 	assert_false(o.go);
-	assert_ok(ctx_runner_ready(f->app, r1, &f->err), &f->err);
-	assert_ok(ctx_runner_desired(f->app, r0, f->a, &o, &f->err), &f->err);
+	assert_ok(runner_ops.ready(AS(f, r1), &f->err), &f->err);
+	assert_ok(runner_ops.desired(AS(f, r0), &o, &f->err), &f->err);
 	assert_true(o.go);
 	fixture_exit(f, r1, JOB_END_EXIT, 9);
 	assert_int_equal(fixture_job(f, j.id).core.state, JOB_RUNNING);
-	assert_ok(ctx_runner_desired(f->app, r0, f->a, &o, &f->err), &f->err);
+	assert_ok(runner_ops.desired(AS(f, r0), &o, &f->err), &f->err);
 	assert_true(o.stop);
 	fixture_exit(f, r0, JOB_END_STOPPED, 0);
 	j = fixture_job(f, j.id);
@@ -429,8 +558,7 @@ static void a_claim_that_fails_for_good_ends_the_job(void **state)
 		struct wire_launch l = {0};
 		struct model_job j = {0};
 
-		assert_ok(ctx_secret_set(f->app, f->admin, f->a, NULL, "key", STR_LIT("s3cr3t"), &s,
-		                         &f->err),
+		assert_ok(secret_ops.set(ADMIN(f), NULL, "key", STR_LIT("s3cr3t"), &s, &f->err),
 		          &f->err);
 		assert_ok(push_gang(f, "", ",\"environment_variables\":{\"A\":{\"name\":\"key\"}}",
 		                    &j),
@@ -440,15 +568,15 @@ static void a_claim_that_fails_for_good_ends_the_job(void **state)
 		r1 = fixture_runner(f, j.id, 1);
 		(void)fixture_claim(f, r1, "b");
 		change_row(f, cases[i].sql, j.id);
-		assert_true(ctx_runner_claim(f->app, r0, f->a, "a", &l, &f->err) < 0);
+		assert_true(runner_ops.claim(AS(f, r0), "a", &l, &f->err) < 0);
 		err_clear(&f->err);
 		j = fixture_job(f, j.id);
 		assert_int_equal(j.core.state, JOB_DEPLOY_FAILED);
 		assert_string_equal(j.error_id, cases[i].id);
 		/* its runner asks again and goes; so does the other node's */
-		assert_err(ctx_runner_claim(f->app, r0, f->a, "a", &l, &f->err), &f->err,
-		           ERR_CONFLICT, "over");
-		assert_ok(ctx_runner_desired(f->app, r1, f->a, &o, &f->err), &f->err);
+		assert_err(runner_ops.claim(AS(f, r0), "a", &l, &f->err), &f->err, ERR_CONFLICT,
+		           "over");
+		assert_ok(runner_ops.desired(AS(f, r1), &o, &f->err), &f->err);
 		assert_true(o.stop && o.now && !o.go);
 		fixture_kill_runners(f);
 		fixture_reconcile(f);
@@ -460,8 +588,8 @@ static bool told_to_end_idle(struct fixture *f, struct principal *w, bool idle)
 	struct wire_heartbeat hb = {.stage = STAGE_RUNNING, .idle = idle};
 	struct wire_desired o = {0};
 
-	assert_ok(ctx_runner_heartbeat(f->app, w, &hb, &f->err), &f->err);
-	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(runner_ops.heartbeat(AS(f, w), &hb, &f->err), &f->err);
+	assert_ok(runner_ops.desired(AS(f, w), &o, &f->err), &f->err);
 	assert_false(o.stop);
 	return o.idle;
 }
@@ -480,18 +608,18 @@ static void a_gang_is_idle_when_all_of_it_is(void **state)
 	b = fixture_runner(f, j.id, 1);
 	(void)fixture_claim(f, a, "na");
 	(void)fixture_claim(f, b, "nb");
-	assert_ok(ctx_runner_ready(f->app, a, &f->err), &f->err);
-	assert_ok(ctx_runner_ready(f->app, b, &f->err), &f->err);
+	assert_ok(runner_ops.ready(AS(f, a), &f->err), &f->err);
+	assert_ok(runner_ops.ready(AS(f, b), &f->err), &f->err);
 	assert_false(told_to_end_idle(f, a, true));
 	assert_false(told_to_end_idle(f, b, false));
-	assert_ok(ctx_runner_desired(f->app, a, f->a, &before, &f->err), &f->err);
+	assert_ok(runner_ops.desired(AS(f, a), &before, &f->err), &f->err);
 	fixture_restart(f);
 	assert_true(told_to_end_idle(f, b, true));
-	assert_ok(ctx_runner_desired(f->app, a, f->a, &o, &f->err), &f->err);
+	assert_ok(runner_ops.desired(AS(f, a), &o, &f->err), &f->err);
 	assert_true(o.idle && o.seq != before.seq);
 	assert_false(told_to_end_idle(f, a, false)); /* at work again */
 	fixture_exit(f, b, JOB_END_IDLE, 1800);
-	assert_ok(ctx_runner_desired(f->app, a, f->a, &o, &f->err), &f->err);
+	assert_ok(runner_ops.desired(AS(f, a), &o, &f->err), &f->err);
 	assert_true(o.stop); /* as after any bad end */
 	fixture_exit(f, a, JOB_END_STOPPED, 0);
 	j = fixture_job(f, j.id);
@@ -528,18 +656,18 @@ static void weights_are_frozen_and_shared(void **state)
 	assert_int_equal(l.n_weights, 1);
 	assert_int_equal(l.weights[0].files, 2);
 	assert_int_equal(l.weights[0].bytes, 12);
-	assert_ok(ctx_mirrors(f->app, f->admin, f->a, &x, &n, &f->err), &f->err);
+	assert_ok(mirror_ops.list(ADMIN(f), &x, &n, &f->err), &f->err);
 	assert_int_equal(n, 1);
 	assert_int_equal(x[0].state, MIRROR_READY);
-	assert_err(ctx_mirror_delete(f->app, f->admin, x[0].id, &freed, &f->err), &f->err,
-	           ERR_CONFLICT, "in use");
+	assert_err(mirror_ops.remove(ADMIN(f), x[0].id, &freed, &f->err), &f->err, ERR_CONFLICT,
+	           "in use");
 	fixture_exit(f, fixture_runner(f, j.id, 0), JOB_END_DEPLOY_FAILED, 0);
 
 	/* the source changes; a recreated job has the bytes of the first */
 	assert_ok(fs_write_atomic(AT_FDCWD, arena_printf(f->a, "%s/sources/model/new.txt", f->dir),
 	                          STR_LIT("x"), 0644, &f->err),
 	          &f->err);
-	assert_ok(ctx_job_recreate(f->app, f->admin, f->a, j.id, false, &k, &f->err), &f->err);
+	assert_ok(push_ops.again(ADMIN(f), j.id, false, &k, &f->err), &f->err);
 	assert_string_equal(k.recreated_from, j.id);
 	fixture_await(f, k.id, JOB_DEPLOYING);
 	m = fixture_claim(f, fixture_runner(f, k.id, 0), "a");
@@ -552,10 +680,10 @@ static void weights_are_frozen_and_shared(void **state)
 	assert_string_not_equal(m.weights[0].manifest, l.weights[0].manifest);
 	fixture_exit(f, fixture_runner(f, k.id, 0), JOB_END_DEPLOY_FAILED, 0);
 	/* both mirrors share the first files: they go with the second */
-	assert_ok(ctx_mirrors(f->app, f->admin, f->a, &x, &n, &f->err), &f->err);
+	assert_ok(mirror_ops.list(ADMIN(f), &x, &n, &f->err), &f->err);
 	assert_int_equal(n, 2);
 	for (size_t i = 0; i < n; i++) {
-		assert_ok(ctx_mirror_delete(f->app, f->admin, x[i].id, &freed, &f->err), &f->err);
+		assert_ok(mirror_ops.remove(ADMIN(f), x[i].id, &freed, &f->err), &f->err);
 		all += freed;
 	}
 	assert_int_equal(all, 12 + 1);
@@ -580,7 +708,7 @@ static void manifests_that_nothing_names_are_collected(void **state)
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	l = fixture_claim(f, fixture_runner(f, j.id, 0), "a");
 	assert_int_equal(l.n_weights, 1);
-	assert_ok(ctx_mirrors(f->app, f->admin, f->a, &x, &n, &f->err), &f->err);
+	assert_ok(mirror_ops.list(ADMIN(f), &x, &n, &f->err), &f->err);
 	assert_ok(mirror_collect(f->app, NULL, &none, &way, &gone, &f->err), &f->err);
 	assert_int_equal(gone.manifests, 0); /* a mirror names it */
 	forget_mirror(f, x[0].id);
@@ -671,18 +799,17 @@ static void checkpoints_are_chosen(void **state)
 	size_t n = 0;
 
 	fixture_ship(f, &j, c.name);
-	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	assert_ok(runner_ops.checkpoint(AS(f, w), &c, &f->err), &f->err);
 	c.name = "checkpoint-2";
 	c.state = CKPT_SYNCING;
 	c.created_ms = 20;
-	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+	assert_ok(runner_ops.checkpoint(AS(f, w), &c, &f->err), &f->err);
 	assert_string_equal(fixture_job(f, j.id).sync_status, "SYNCING");
 	fixture_exit(f, w, JOB_END_EXIT, 1);
 	assert_string_equal(fixture_job(f, j.id).sync_status, "COMPLETED");
-	assert_ok(ctx_checkpoints(f->app, f->admin, f->a, j.id, false, &rows, &n, &f->err),
-	          &f->err);
+	assert_ok(checkpoint_ops.list(ADMIN(f), j.id, false, &rows, &n, &f->err), &f->err);
 	assert_int_equal(n, 1);
-	assert_ok(ctx_checkpoints(f->app, f->admin, f->a, j.id, true, &rows, &n, &f->err), &f->err);
+	assert_ok(checkpoint_ops.list(ADMIN(f), j.id, true, &rows, &n, &f->err), &f->err);
 	assert_int_equal(n, 2);
 	assert_int_equal(rows[1].state, CKPT_INCOMPLETE);
 	assert_ok(
@@ -696,8 +823,8 @@ static void checkpoints_are_chosen(void **state)
 	assert_int_equal(l.n_load, 1);
 	assert_string_equal(l.load[0].name, "checkpoint-1"); /* the newer one is incomplete */
 	assert_string_equal(l.load[0].dir, "rank-0");
-	assert_ok(ctx_checkpoint_delete(f->app, f->admin, j.id, "checkpoint-1", &f->err), &f->err);
-	assert_err(ctx_checkpoint_delete(f->app, f->admin, j.id, "checkpoint-1", &f->err), &f->err,
+	assert_ok(checkpoint_ops.remove(ADMIN(f), j.id, "checkpoint-1", &f->err), &f->err);
+	assert_err(checkpoint_ops.remove(ADMIN(f), j.id, "checkpoint-1", &f->err), &f->err,
 	           ERR_NOT_FOUND, "no checkpoint");
 }
 
@@ -715,9 +842,9 @@ static void only_the_newest_checkpoints_are_kept(void **state)
 		c.name = arena_printf(f->a, "checkpoint-%d", i);
 		c.created_ms = i;
 		fixture_ship(f, &j, c.name);
-		assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
+		assert_ok(runner_ops.checkpoint(AS(f, w), &c, &f->err), &f->err);
 	}
-	assert_ok(ctx_checkpoints(f->app, f->admin, f->a, j.id, true, &rows, &n, &f->err), &f->err);
+	assert_ok(checkpoint_ops.list(ADMIN(f), j.id, true, &rows, &n, &f->err), &f->err);
 	assert_int_equal(n, 2);
 	assert_string_equal(rows[0].name, "checkpoint-3");
 }
@@ -737,27 +864,27 @@ static void checkpoints_are_deleted_while_the_job_runs(void **state)
 				*rows = NULL;
 	size_t n = 0;
 
-	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
-	assert_err(ctx_checkpoint_delete(f->app, f->admin, j.id, c.name, &f->err), &f->err,
-	           ERR_CONFLICT, conflict);
+	assert_ok(runner_ops.checkpoint(AS(f, w), &c, &f->err), &f->err);
+	assert_err(checkpoint_ops.remove(ADMIN(f), j.id, c.name, &f->err), &f->err, ERR_CONFLICT,
+	           conflict);
 	fixture_ship(f, &j, c.name);
 	c.state = CKPT_COMPLETE;
-	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
-	assert_ok(ctx_checkpoint_delete(f->app, f->admin, j.id, c.name, &f->err), &f->err);
+	assert_ok(runner_ops.checkpoint(AS(f, w), &c, &f->err), &f->err);
+	assert_ok(checkpoint_ops.remove(ADMIN(f), j.id, c.name, &f->err), &f->err);
 	/* a runner that says so again does not make it one */
-	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
-	assert_ok(ctx_checkpoints(f->app, f->admin, f->a, j.id, true, &rows, &n, &f->err), &f->err);
+	assert_ok(runner_ops.checkpoint(AS(f, w), &c, &f->err), &f->err);
+	assert_ok(checkpoint_ops.list(ADMIN(f), j.id, true, &rows, &n, &f->err), &f->err);
 	assert_int_equal(n, 1);
 	assert_int_equal(rows[0].state, CKPT_INCOMPLETE);
 	/* what lies loose in the folder grows until the end */
 	c.name = ".";
 	fixture_ship(f, &j, c.name);
-	assert_ok(ctx_runner_checkpoint(f->app, w, &c, &f->err), &f->err);
-	assert_err(ctx_checkpoint_delete(f->app, f->admin, j.id, c.name, &f->err), &f->err,
-	           ERR_CONFLICT, conflict);
+	assert_ok(runner_ops.checkpoint(AS(f, w), &c, &f->err), &f->err);
+	assert_err(checkpoint_ops.remove(ADMIN(f), j.id, c.name, &f->err), &f->err, ERR_CONFLICT,
+	           conflict);
 	fixture_exit(f, w, JOB_END_EXIT, 0);
-	assert_ok(ctx_checkpoint_delete(f->app, f->admin, j.id, ".", &f->err), &f->err);
-	assert_ok(ctx_checkpoint_delete(f->app, f->admin, j.id, "checkpoint-1", &f->err), &f->err);
+	assert_ok(checkpoint_ops.remove(ADMIN(f), j.id, ".", &f->err), &f->err);
+	assert_ok(checkpoint_ops.remove(ADMIN(f), j.id, "checkpoint-1", &f->err), &f->err);
 }
 
 static void print(struct fixture *f, const struct principal *w, const char *id, uint64_t offset,
@@ -769,7 +896,7 @@ static void print(struct fixture *f, const struct principal *w, const char *id, 
 
 	if (text != NULL)
 		frame_put(&frames, FRAME_OUT, str_of(text));
-	assert_ok(ctx_runner_exec_output(f->app, w, id, offset, buf_view(&frames), exit_code, &n,
+	assert_ok(exec_ops.runner_output(AS(f, w), id, offset, buf_view(&frames), exit_code, &n,
 	                                 &is, &f->err),
 	          &f->err);
 	assert_int_equal(n, next);
@@ -789,31 +916,31 @@ static void commands_inside_a_job(void **state)
 	char *id = NULL;
 	uint64_t n = 0;
 
-	assert_ok(ctx_runner_desired(f->app, w, f->a, &before, &f->err), &f->err);
-	assert_err(ctx_exec_start(f->app, f->admin, f->a, j.id, 3, &ls, &id, &f->err), &f->err,
-	           ERR_INVALID, "no node");
-	assert_ok(ctx_exec_start(f->app, f->admin, f->a, j.id, 0, &ls, &id, &f->err), &f->err);
-	assert_ok(ctx_runner_desired(f->app, w, f->a, &o, &f->err), &f->err);
+	assert_ok(runner_ops.desired(AS(f, w), &before, &f->err), &f->err);
+	assert_err(exec_ops.start(ADMIN(f), j.id, 3, &ls, &id, &f->err), &f->err, ERR_INVALID,
+	           "no node");
+	assert_ok(exec_ops.start(ADMIN(f), j.id, 0, &ls, &id, &f->err), &f->err);
+	assert_ok(runner_ops.desired(AS(f, w), &o, &f->err), &f->err);
 	assert_true(o.seq != before.seq && o.n_exec == 1);
 	assert_string_equal(o.exec[0].argv[1], "-l");
 	assert_err(
-		ctx_runner_exec_output(f->app, w, id, 0, STR_LIT("\4\0\0\0"), -1, &n, &is, &f->err),
+		exec_ops.runner_output(AS(f, w), id, 0, STR_LIT("\4\0\0\0"), -1, &n, &is, &f->err),
 		&f->err, ERR_INVALID, "invalid output frames");
-	assert_err(ctx_runner_exec_output(f->app, w, id, 7, (struct str){0}, -1, &n, &is, &f->err),
+	assert_err(exec_ops.runner_output(AS(f, w), id, 7, (struct str){0}, -1, &n, &is, &f->err),
 	           &f->err, ERR_CONFLICT, "from 0");
 	print(f, w, id, 0, "total 0\n", -1, 12, EXEC_LIVE);
 	print(f, w, id, 0, "total 0\n", -1, 12, EXEC_LIVE); /* sent again */
 	print(f, w, id, 12, "end\n", 4, 20, EXEC_OVER);
-	assert_ok(ctx_exec_poll(f->app, f->admin, f->a, j.id, id, 12, &s, &f->err), &f->err);
+	assert_ok(exec_ops.poll(ADMIN(f), j.id, id, 12, &s, &f->err), &f->err);
 	assert_true(s.done && s.exit_code == 4 && s.next_offset == 20);
 	assert_true(str_same(s.frames, STR_LIT("\2\0\0\4end\n")));
-	assert_err(ctx_exec_poll(f->app, f->admin, f->a, j.id, id, 0, &s, &f->err), &f->err,
-	           ERR_CONFLICT, "12 to 20");
-	assert_ok(ctx_exec_start(f->app, f->admin, f->a, j.id, 0, &ls, &id, &f->err), &f->err);
+	assert_err(exec_ops.poll(ADMIN(f), j.id, id, 0, &s, &f->err), &f->err, ERR_CONFLICT,
+	           "12 to 20");
+	assert_ok(exec_ops.start(ADMIN(f), j.id, 0, &ls, &id, &f->err), &f->err);
 	fixture_exit(f, w, JOB_END_EXIT, 0);
-	assert_ok(ctx_exec_poll(f->app, f->admin, f->a, j.id, id, 0, &s, &f->err), &f->err);
+	assert_ok(exec_ops.poll(ADMIN(f), j.id, id, 0, &s, &f->err), &f->err);
 	assert_true(s.done && s.exit_code == 255);
-	assert_err(ctx_exec_start(f->app, f->admin, f->a, j.id, 0, &ls, &id, &f->err), &f->err,
+	assert_err(exec_ops.start(ADMIN(f), j.id, 0, &ls, &id, &f->err), &f->err,
 	           ERR_JOB_NOT_RUNNING, "");
 }
 
@@ -822,7 +949,7 @@ static void give(struct fixture *f, const char *job, const char *id, const struc
 {
 	uint64_t n = 0;
 
-	assert_ok(ctx_exec_input(f->app, f->admin, f->a, job, id, in, &n, &f->err), &f->err);
+	assert_ok(exec_ops.input(ADMIN(f), job, id, in, &n, &f->err), &f->err);
 	assert_int_equal(n, next);
 }
 
@@ -840,35 +967,35 @@ static void input_of_a_command(void **state)
 	char *id = NULL;
 	uint64_t n = 0;
 
-	assert_ok(ctx_exec_start(f->app, f->admin, f->a, j.id, 0, &deaf, &id, &f->err), &f->err);
-	assert_err(ctx_exec_input(f->app, f->admin, f->a, j.id, id, &hi, &n, &f->err), &f->err,
-	           ERR_CONFLICT, "without input");
-	assert_ok(ctx_exec_start(f->app, f->admin, f->a, j.id, 0, &shell, &id, &f->err), &f->err);
+	assert_ok(exec_ops.start(ADMIN(f), j.id, 0, &deaf, &id, &f->err), &f->err);
+	assert_err(exec_ops.input(ADMIN(f), j.id, id, &hi, &n, &f->err), &f->err, ERR_CONFLICT,
+	           "without input");
+	assert_ok(exec_ops.start(ADMIN(f), j.id, 0, &shell, &id, &f->err), &f->err);
 	give(f, j.id, id, &hi, 2);
 	hi.rows = 0;
 	give(f, j.id, id, &hi, 2); /* sent again */
 	give(f, j.id, id, &(struct exec_input){.offset = 2, .end = true}, 2);
-	assert_err(ctx_exec_input(f->app, f->admin, f->a, j.id, id,
-	                          &(struct exec_input){.offset = 9}, &n, &f->err),
-	           &f->err, ERR_CONFLICT, "go on from 2");
-	assert_ok(ctx_runner_exec_input(f->app, w, f->a, id, 0, &frames, &is, &f->err), &f->err);
+	assert_err(
+		exec_ops.input(ADMIN(f), j.id, id, &(struct exec_input){.offset = 9}, &n, &f->err),
+		&f->err, ERR_CONFLICT, "go on from 2");
+	assert_ok(exec_ops.runner_input(AS(f, w), id, 0, &frames, &is, &f->err), &f->err);
 	assert_true(str_same(frames, STR_LIT("\6\0\0\4\0\2\0\3\4\0\0\2hi\5\0\0\0")));
 	assert_int_equal(is, EXEC_LIVE);
 	print(f, w, id, 0, "x", -1, 5, EXEC_LIVE);
 
 	/* who started it is not heard of any more */
 	clock_fake(clock_wall_ms(), clock_mono_ms() + EXEC_AWAY_MS + 1);
-	assert_ok(ctx_runner_exec_input(f->app, w, f->a, id, 0, &frames, &is, &f->err), &f->err);
+	assert_ok(exec_ops.runner_input(AS(f, w), id, 0, &frames, &is, &f->err), &f->err);
 	assert_int_equal(is, EXEC_HUNG);
 	print(f, w, id, 5, "bye", -1, 12, EXEC_HUNG); /* for nobody */
-	assert_err(ctx_exec_input(f->app, f->admin, f->a, j.id, id, &hi, &n, &f->err), &f->err,
-	           ERR_CONFLICT, "was ended");
+	assert_err(exec_ops.input(ADMIN(f), j.id, id, &hi, &n, &f->err), &f->err, ERR_CONFLICT,
+	           "was ended");
 	print(f, w, id, 12, NULL, 129, 12, EXEC_OVER);
 
-	assert_ok(ctx_exec_start(f->app, f->admin, f->a, j.id, 0, &shell, &id, &f->err), &f->err);
-	assert_ok(ctx_exec_leave(f->app, f->admin, f->a, j.id, id, EXEC_LEFT, &f->err), &f->err);
+	assert_ok(exec_ops.start(ADMIN(f), j.id, 0, &shell, &id, &f->err), &f->err);
+	assert_ok(exec_ops.leave(ADMIN(f), j.id, id, EXEC_LEFT, &f->err), &f->err);
 	clock_fake(clock_wall_ms(), clock_mono_ms() + EXEC_AWAY_MS + 1);
-	assert_ok(ctx_runner_exec_input(f->app, w, f->a, id, 0, &frames, &is, &f->err), &f->err);
+	assert_ok(exec_ops.runner_input(AS(f, w), id, 0, &frames, &is, &f->err), &f->err);
 	assert_int_equal(is, EXEC_LEFT);
 	clock_fake(-1, -1);
 }
@@ -879,7 +1006,11 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(a_lost_runner_is_tried_again),
 	FIXTURE_TEST(a_slow_sweep_holds_nobody),
 	FIXTURE_TEST(a_runner_that_does_not_stop_is_ended),
-	FIXTURE_TEST(an_exit_record_on_disk_is_used),
+	FIXTURE_TEST(what_a_sweep_tells_is_the_end),
+	FIXTURE_TEST(a_sweep_is_told_when_it_is_the_last),
+	FIXTURE_TEST(a_refused_record_is_said),
+	FIXTURE_TEST(a_sweep_is_given_up_after_a_day),
+	FIXTURE_TEST(folders_of_nobody_go),
 	FIXTURE_TEST(exits_decide),
 	FIXTURE_TEST(stops_in_every_state),
 	FIXTURE_TEST(a_gang_starts_and_ends_together),
