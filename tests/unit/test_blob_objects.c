@@ -664,7 +664,7 @@ struct rows { /* manifests that are named */
 	const struct digest *d;
 	size_t n;
 	unsigned told;
-	_Atomic int left; /* how many objects it may remove yet */
+	_Atomic int left; /* how often it may remove objects yet */
 };
 
 static int may(void *arg, struct err *err)
@@ -737,6 +737,18 @@ static unsigned count_objects(struct objstore *os, enum blobs_kind kind)
 
 #define OWN 5 /* of the contents of a manifest, those that no other seed has */
 #define DISTINCT 6
+#define LOOSE 250 /* more than one request removes */
+
+static struct digest put_loose(struct objstore *os, unsigned i)
+{
+	struct digest d = hash_sha256(&i, sizeof(i));
+	struct err err = {0};
+	char key[BLOB_KEY_CAP];
+
+	blob_object_key(&d, key);
+	assert_ok(objstore_put(os, key, str_n((const char *)&i, sizeof(i)), &err), &err);
+	return d;
+}
 
 static void what_no_row_names_goes(void **state UNUSED)
 {
@@ -782,23 +794,52 @@ static void who_may_not_removes_nothing(void **state UNUSED)
 	struct rows rows = {.d = m, .n = 1};
 	struct blobs_collected out;
 	struct err err = {0};
-	unsigned blobs, manifests;
+	unsigned blobs;
 
 	fill(os, "may-from", 2, m);
+	for (unsigned i = 0; i < LOOSE; i++)
+		put_loose(os, i);
 	blobs = count_objects(os, BLOBS_BLOB);
-	for (int left = 0; left <= 2; left++) { /* nothing; the manifest; blobs, loose by now */
+	for (int left = 0; left <= 1; left++) { /* nothing; the manifest */
 		rows.left = left;
 		assert_err(collect(os, here, &rows, 0, false, &out, &err), &err, ERR_UNAVAILABLE,
 		           "cut off");
-		manifests = count_objects(os, BLOBS_MANIFEST);
-		assert_int_equal(manifests, left == 0 ? 2 : 1);
-		assert_int_equal(count_objects(os, BLOBS_BLOB), left < 2 ? blobs : blobs - 2);
-		whole(os, m, manifests);
+		assert_int_equal(count_objects(os, BLOBS_MANIFEST), 2 - left);
+		assert_int_equal(count_objects(os, BLOBS_BLOB), blobs);
+		whole(os, m, left == 0 ? 2 : 1);
 	}
+	rows.left = 2; /* its blobs are loose by now: some of all of those */
+	assert_err(collect(os, here, &rows, 0, false, &out, &err), &err, ERR_UNAVAILABLE,
+	           "cut off");
+	assert_true(count_objects(os, BLOBS_BLOB) < blobs);
+	assert_true(count_objects(os, BLOBS_BLOB) > DISTINCT);
+	whole(os, m, 1);
 	rows.left = ANY;
 	assert_ok(collect(os, here, &rows, 0, false, &out, &err), &err);
 	assert_int_equal(count_objects(os, BLOBS_BLOB), DISTINCT);
 	whole(os, m, 1);
+}
+
+/* Of many that go together those stay that somebody relies on. */
+static void some_of_many_are_pinned(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
+	AUTO_BLOBS struct blobs *here = open_blobs("many-here");
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(here);
+	struct rows rows = {.left = ANY};
+	struct blobs_collected out;
+	struct err err = {0};
+
+	for (unsigned i = 0; i < LOOSE; i++) {
+		struct digest d = put_loose(os, i);
+
+		if (i % 7 == 0)
+			blob_pins_add(pins, &d);
+	}
+	assert_ok(collect(os, here, &rows, 0, false, &out, &err), &err);
+	assert_int_equal(count_objects(os, BLOBS_BLOB), (LOOSE + 6) / 7);
+	assert_int_equal(out.files, LOOSE - (LOOSE + 6) / 7);
+	assert_int_equal(rows.told, out.files);
 }
 
 static void blobs_without_a_manifest_go_by_age(void **state UNUSED)
@@ -914,11 +955,47 @@ static void puts_race_with_a_collector(void **state UNUSED)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* One disk has them once, whatever they are called; another one gets its own. */
+static void put_links_into_a_folder_beside(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs("linked-from");
+	AUTO_FREE char *url = xasprintf("dir:%s/linked-to", folder);
+	AUTO_OBJSTORE struct objstore *os = open_store(url);
+	AUTO_FREE char *far = NULL;
+	char shm[] = "/dev/shm/stoker-linked-XXXXXX", key[BLOB_KEY_CAP];
+	struct digest m = make_manifest(b, 1), empty = hash_sha256("", 0);
+	struct shown shown = {0};
+	struct stat st, to;
+	struct err err = {0};
+
+	assert_ok(put(b, os, &m, &shown, &err), &err);
+	assert_int_equal(shown.sent, 0);
+	assert_int_equal(shown.done, shown.total);
+	blob_object_key(&empty, key);
+	assert_int_equal(fstatat(blobs_dirfd(b), key, &st, 0), 0);
+	assert_int_equal(st.st_nlink, 2);
+	assert_ok(put(b, os, &m, &shown, &err), &err); /* again: all is there */
+	assert_int_equal(count_files("linked-to/.tmp"), 0);
+	if (mkdtemp(shm) == NULL || stat(shm, &to) < 0 || to.st_dev == st.st_dev) {
+		print_message("# /dev/shm is no other file system\n");
+		return;
+	}
+	far = xasprintf("dir:%s", shm);
+	{
+		AUTO_OBJSTORE struct objstore *there = open_store(far);
+
+		assert_ok(put(b, there, &m, &shown, &err), &err);
+		assert_true(shown.sent > 0);
+	}
+	assert_ok(fs_remove_tree(AT_FDCWD, shm, &err), &err);
+}
+
 static char of_mem[] = "mem:", of_dir[] = "dir:";
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(put_sends_what_is_missing_and_the_manifest_last),
 	cmocka_unit_test(put_that_fails_anywhere_goes_on),
+	cmocka_unit_test(put_links_into_a_folder_beside),
 	cmocka_unit_test(pins_wait_for_a_removal_that_has_begun),
 	{"tree_comes_from_the_object_store (mem)", tree_comes_from_the_object_store, NULL, NULL,
          of_mem},
@@ -935,6 +1012,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(tree_is_given_up_when_canceled),
 	cmocka_unit_test(what_no_row_names_goes),
 	cmocka_unit_test(who_may_not_removes_nothing),
+	cmocka_unit_test(some_of_many_are_pinned),
 	cmocka_unit_test(blobs_without_a_manifest_go_by_age),
 	cmocka_unit_test(collection_that_fails_anywhere_is_ended_later),
 	cmocka_unit_test(puts_race_with_a_collector),

@@ -1,12 +1,14 @@
 /*
  * test_objstore.c - one suite over every driver: mem, dir (on disk and without xattrs in tmpfs
- * where it is there), fault around both, and a real S3 when STOKER_TEST_S3 names one.
+ * where it is there), passed before one, fault around both, and a real S3 when STOKER_TEST_S3 names
+ * one.
  */
 #include "unit.h"
 
 #include "base/clock.h"
 #include "store/objects/objstore_fetch.h"
 #include "store/objects/objstore_impl.h"
+#include "store/objects/passing.h"
 
 #include <dirent.h>
 #include <sys/xattr.h>
@@ -176,6 +178,76 @@ static void suite_many(struct objstore *os)
 	assert_ok(objstore_del(os, "s", &err), &err);
 }
 
+struct keys {
+	char key[KEYS_MAX][80];
+	size_t n;
+};
+
+static void note(void *arg, const char *key, const struct objstore_info *info)
+{
+	struct keys *k = arg;
+
+	assert_true(k->n < KEYS_MAX && info->size == 1 && info->etag[0] != '\0');
+	FMT(k->key[k->n++], "%s", key);
+}
+
+static struct objstore *lister; /* the store behind one that cannot list */
+
+static void list_all(struct objstore *os, const char *prefix, size_t page, struct keys *out)
+{
+	struct err err = {0};
+	bool more = true;
+
+	if (os->ops->list == NULL)
+		os = lister;
+	out->n = 0;
+	while (more) {
+		size_t before = out->n;
+		char after[80];
+
+		FMT(after, "%s", before == 0 ? "" : out->key[before - 1]);
+		assert_ok(objstore_list(os, prefix, before == 0 ? NULL : after, page, note, out,
+		                        &more, &err),
+		          &err);
+		assert_true(!more || out->n == before + page);
+	}
+}
+
+/* More than one request takes, and keys that need care on their way. Who signs each request by
+ * itself gets a few. */
+static void suite_del_all(struct objstore *os)
+{
+	static const char *const odd[] = {
+		"s/o/ a", "s/o/a ", "s/o/&amp;<Key>\"'", "s/o/+%2B?#", "s/o/\xc3\xa9\xe2\x80\xa8",
+		"s/none"};
+	AUTO_ARENA struct arena *a = arena_new();
+	size_t n = os->ops->list != NULL ? 1005 : 12, at = 99;
+	const char **key = ARENA_ARRAY(a, const char *, n);
+	struct objstore_info info;
+	struct err err = {0};
+	struct keys got;
+
+	for (size_t i = 0; i < n; i++) {
+		key[i] = i < COUNT(odd) ? odd[i] : arena_printf(a, "s/m/%04zu", i);
+		if (strcmp(key[i], "s/none") != 0)
+			assert_ok(objstore_put(os, key[i], STR_LIT("1"), &err), &err);
+	}
+	assert_ok(objstore_put(os, "s/stays", STR_LIT("1"), &err), &err);
+	list_all(os, "s/o/", 10, &got);
+	assert_int_equal(got.n, COUNT(odd) - 1);
+	assert_ok(objstore_del_all(os, key, n, &at, &err), &err);
+	assert_ok(objstore_del_all(os, key, n, NULL, &err), &err); /* what is not there */
+	assert_ok(objstore_del_all(os, NULL, 0, &at, &err), &err);
+	list_all(os, "s/", 10, &got);
+	assert_int_equal(got.n, 1);
+	key[1] = "../w";
+	assert_ok(objstore_put(os, key[0], STR_LIT("1"), &err), &err);
+	assert_err(objstore_del_all(os, key, 3, &at, &err), &err, ERR_INVALID, "../w");
+	assert_ok(objstore_del(os, key[0], &err), &err);
+	assert_ok(objstore_del(os, "s/stays", &err), &err);
+	assert_err(objstore_stat(os, key[0], &info, &err), &err, ERR_NOT_FOUND, "");
+}
+
 static void suite_keys(struct objstore *os)
 {
 	static const char *const bad[] = {"",   "/a",     "a/",   "a//b", ".",
@@ -273,41 +345,6 @@ static void suite_stream(struct objstore *os)
 	           ERR_INVALID, "BadDigest");
 	assert_err(objstore_stat(os, "s/st2", &info, &err), &err, ERR_NOT_FOUND, "");
 	assert_ok(objstore_del(os, "s/st", &err), &err);
-}
-
-struct keys {
-	char key[KEYS_MAX][80];
-	size_t n;
-};
-
-static void note(void *arg, const char *key, const struct objstore_info *info)
-{
-	struct keys *k = arg;
-
-	assert_true(k->n < KEYS_MAX && info->size == 1 && info->etag[0] != '\0');
-	FMT(k->key[k->n++], "%s", key);
-}
-
-static struct objstore *lister; /* the store behind one that cannot list */
-
-static void list_all(struct objstore *os, const char *prefix, size_t page, struct keys *out)
-{
-	struct err err = {0};
-	bool more = true;
-
-	if (os->ops->list == NULL)
-		os = lister;
-	out->n = 0;
-	while (more) {
-		size_t before = out->n;
-		char after[80];
-
-		FMT(after, "%s", before == 0 ? "" : out->key[before - 1]);
-		assert_ok(objstore_list(os, prefix, before == 0 ? NULL : after, page, note, out,
-		                        &more, &err),
-		          &err);
-		assert_true(!more || out->n == before + page);
-	}
 }
 
 static void suite_list(struct objstore *os)
@@ -469,6 +506,7 @@ static void suite(struct objstore *os)
 	suite_put_get(os);
 	if (os->ops->list != NULL) /* it deletes by prefix */
 		suite_many(os);
+	suite_del_all(os);
 	suite_keys(os);
 	suite_put_file(os, 0);
 	suite_put_file(os, 1000);
@@ -476,6 +514,8 @@ static void suite(struct objstore *os)
 	suite_stream(os);
 	if (os->ops->list != NULL)
 		suite_list(os);
+	if (os->ops->parts_begin == NULL)
+		return;
 	suite_parts(os, true);
 	suite_parts(os, false);
 }
@@ -530,6 +570,36 @@ static void objstore_dir_conforms(void **state UNUSED)
 	}
 }
 
+static int may_all(void *arg UNUSED, struct str token, enum passing_right right UNUSED,
+                   const char *key UNUSED, struct err *err)
+{
+	return str_eq(token, "mine") ? 0 : err_set(err, ERR_AUTH, "another token");
+}
+
+/* A folder that we do not open: its files come by descriptor. */
+static void objstore_passed_conforms(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *behind = NULL, *os = NULL;
+	AUTO_FREE char *path = xasprintf("%s/passing.sock", folder);
+	AUTO_FREE char *at = xasprintf("passed:%s", path);
+	struct passing_options o = {.path = path, .may = may_all};
+	struct objstore_env env = {.token = "mine"};
+	struct passing *p = NULL;
+	char url[256], id[OBJSTORE_UPLOAD_CAP];
+	struct err err = {0};
+
+	dir_url("", "passed", url);
+	behind = open_url(url);
+	o.objects = behind;
+	assert_err(objstore_open(&os, at, NULL, &err), &err, ERR_INVALID, "token");
+	assert_ok(objstore_open(&os, at, &env, &err), &err);
+	assert_ok(passing_start(&p, &o, &err), &err);
+	lister = behind;
+	suite(os);
+	assert_err(objstore_parts_begin(os, "p/x", id, &err), &err, ERR_UNSUPPORTED, "");
+	passing_stop(p);
+}
+
 static void objstore_fault_conforms(void **state UNUSED)
 {
 	AUTO_OBJSTORE struct objstore *os = open_url("fault:0:mem:");
@@ -553,6 +623,64 @@ static int sign_by(void *arg, struct arena *a, const struct objstore_request *rq
 	return 0;
 }
 
+static int put_signed(struct http_client *client, const struct objstore_put *put, const char *body,
+                      const char *copy_from)
+{
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct http_header header[COUNT(put->header) + 1];
+	struct http_call call = {.method = HTTP_PUT,
+	                         .url = put->url,
+	                         .headers = header,
+	                         .n_headers = put->n_header,
+	                         .body = str_of(body)};
+	struct err err = {0};
+
+	memcpy(header, put->header, sizeof(put->header));
+	if (copy_from != NULL)
+		header[call.n_headers++] = (struct http_header){"x-amz-copy-source", copy_from};
+	assert_ok(http_do(client, &call, &reply, &err), &err);
+	return reply.status;
+}
+
+/* Whoever has such a signature can store these bytes, and nothing else. */
+static void suite_of_signed_puts(struct objstore *os, struct http_client *client)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf body = BUF_INIT(1000);
+	struct digest digest = hash_sha256("mine", 4);
+	struct objstore_put put = {0}, other = {0};
+	struct objstore_info info;
+	struct url url;
+	struct err err = {0};
+	char hex[HASH_HEX_CAP];
+	int status;
+
+	digest_hex(&digest, hex);
+	assert_ok(objstore_put(os, "somebody's", STR_LIT("theirs"), &err), &err);
+	assert_ok(objstore_sign_put(os, a, "put/a b", hex, &put, &err), &err);
+	assert_ok(objstore_sign_put(os, a, "somebody's", hex, &other, &err), &err);
+	assert_ok(url_parse(a, str_of(other.url), &url, &err), &err);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(put_signed(client, &put, "else", NULL), 400);
+		status = put_signed(client, &put, "", url.path);
+		assert_true(status == 412 || status == 403 || status == 400);
+		status = put_signed(client, &put, "mine", url.path);
+		assert_true(status == 412 || status == 403 || status == 400);
+		if (i == 0) {
+			assert_err(objstore_stat(os, "put/a b", &info, &err), &err, ERR_NOT_FOUND,
+			           "");
+			assert_int_equal(put_signed(client, &put, "mine", NULL), 200);
+		}
+		buf_clear(&body);
+		assert_ok(objstore_get(os, "put/a b", &body, &err), &err);
+		assert_string_equal(buf_cstr(&body), "mine");
+	}
+	put.url = other.url;
+	assert_int_equal(put_signed(client, &put, "mine", NULL), 403);
+	assert_ok(objstore_del(os, "put/a b", &err), &err);
+	assert_ok(objstore_del(os, "somebody's", &err), &err);
+}
+
 /* STOKER_TEST_S3=s3:http://host:port/bucket with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: an
  * empty bucket of a real store. */
 static void objstore_s3_conforms(void **state UNUSED)
@@ -572,14 +700,20 @@ static void objstore_s3_conforms(void **state UNUSED)
 	char id[OBJSTORE_UPLOAD_CAP];
 	struct err err = {0};
 	struct objstore_swept swept = {0};
+	AUTO_ARENA struct arena *a = arena_new();
+	const struct digest none = {0};
+	struct objstore_put put;
+	char hex[HASH_HEX_CAP];
 	bool more = false;
 
+	digest_hex(&none, hex);
 	if (url == NULL) {
 		print_message("# STOKER_TEST_S3 names no bucket: S3 is not tested\n");
 		return;
 	}
 	assert_ok(objstore_open(&os, url, &env, &err), &err);
 	suite(os);
+	suite_of_signed_puts(os, client);
 	env.signer = sign_by;
 	env.signer_arg = os;
 	assert_ok(objstore_open(&other, "signed:", &env, &err), &err);
@@ -587,6 +721,7 @@ static void objstore_s3_conforms(void **state UNUSED)
 	suite(other);
 	assert_err(objstore_list(other, "", NULL, 10, NULL, NULL, &more, &err), &err,
 	           ERR_UNSUPPORTED, "");
+	assert_err(objstore_sign_put(other, a, "k", hex, &put, &err), &err, ERR_UNSUPPORTED, "");
 	assert_ok(objstore_parts_begin(os, "swept", id, &err), &err);
 	clock_sleep_ms(1100);
 	assert_ok(objstore_sweep(os, 3600, false, &swept, &err), &err);
@@ -819,6 +954,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(objstore_bad_urls),
 	cmocka_unit_test(objstore_mem_conforms),
 	cmocka_unit_test(objstore_dir_conforms),
+	cmocka_unit_test(objstore_passed_conforms),
 	cmocka_unit_test(objstore_fault_conforms),
 	cmocka_unit_test(objstore_s3_conforms),
 	cmocka_unit_test(objstore_dir_excludes_file_and_folder),

@@ -24,7 +24,7 @@ static char base[64];
 
 /* ---- the product, as far as the face asks it ------------------------------------------ */
 
-static int upload_find(void *of UNUSED, struct arena *a UNUSED, struct str access_key,
+static int upload_find(struct app *app UNUSED, struct arena *a UNUSED, struct str access_key,
                        struct model_upload *out, struct err *err)
 {
 	if (!str_eq(access_key, "AKUP") && !str_eq(access_key, EXPIRED))
@@ -41,23 +41,15 @@ static int upload_find(void *of UNUSED, struct arena *a UNUSED, struct str acces
 
 static char last_stored[128]; /* "key digest" of what was written last */
 
-static int upload_stored(void *of UNUSED, const char *key, const char *sha256,
+static int upload_stored(struct app *app UNUSED, const char *key, const char *sha256,
                          struct err *err UNUSED)
 {
 	FMT(last_stored, "%s %s", key, sha256 != NULL ? sha256 : "-");
 	return 0;
 }
 
-static int url_key(void *of UNUSED, struct arena *a UNUSED, const char **access_key,
-                   const char **secret_key, struct err *err UNUSED)
-{
-	*access_key = "AKURL";
-	*secret_key = "url-secret";
-	return 0;
-}
-
-static int authenticate(void *of UNUSED, struct arena *a, struct str token, bool local UNUSED,
-                        struct principal **out, struct err *err)
+static int authenticate(struct app *app UNUSED, struct arena *a, struct str token,
+                        bool local UNUSED, struct principal **out, struct err *err)
 {
 	if (!str_eq(token, TOKEN) && !str_eq(token, "stoker_viewer"))
 		return err_set(err, ERR_AUTH, "this token is not known");
@@ -67,21 +59,25 @@ static int authenticate(void *of UNUSED, struct arena *a, struct str token, bool
 	return 0;
 }
 
-static int project_get(void *of UNUSED, const struct principal *principal UNUSED,
-                       struct arena *a UNUSED, const char *id, struct model_project *out UNUSED,
-                       struct err *err)
+static int project_get(const struct ask *ask UNUSED, const char *id,
+                       struct model_project *out UNUSED, struct err *err)
 {
 	return strcmp(id, "abc1234") == 0 ? 0 : err_set(err, ERR_NOT_FOUND, "no such project");
 }
 
+static const struct token_ops token_ops = {.authenticate = authenticate};
+static const struct project_ops project_ops = {.get = project_get};
+static const struct upload_ops upload_ops = {.find = upload_find, .stored = upload_stored};
 static const struct face_ops ops = {
-	.upload_find = upload_find,
-	.upload_stored = upload_stored,
-	.url_key = url_key,
-	.authenticate = authenticate,
-	.project_get = project_get,
+	.tokens = &token_ops,
+	.uploads = &upload_ops,
+	.projects = &project_ops,
 };
-static struct face_ctx ctx = {.magic = FACE_CTX_MAGIC, .ops = &ops, .bucket = "stoker"};
+static struct face_ctx ctx = {.magic = FACE_CTX_MAGIC,
+                              .ops = &ops,
+                              .url_access_key = "AKURL",
+                              .url_secret_key = "url-secret",
+                              .bucket = "stoker"};
 
 /* ---- calls ---------------------------------------------------------------------------- */
 

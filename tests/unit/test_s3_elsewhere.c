@@ -30,8 +30,8 @@ static struct http_client *client;
 static struct objstore *objects;
 static uint8_t *content;
 
-static int authenticate(void *of UNUSED, struct arena *a, struct str token, bool local UNUSED,
-                        struct principal **out, struct err *err)
+static int authenticate(struct app *app UNUSED, struct arena *a, struct str token,
+                        bool local UNUSED, struct principal **out, struct err *err)
 {
 	if (!str_eq(token, TOKEN))
 		return err_set(err, ERR_AUTH, "this token is not known");
@@ -41,14 +41,15 @@ static int authenticate(void *of UNUSED, struct arena *a, struct str token, bool
 	return 0;
 }
 
-static int project_get(void *of UNUSED, const struct principal *principal UNUSED,
-                       struct arena *a UNUSED, const char *id UNUSED,
+static int project_get(const struct ask *ask UNUSED, const char *id UNUSED,
                        struct model_project *out UNUSED, struct err *err UNUSED)
 {
 	return 0;
 }
 
-static const struct face_ops ops = {.authenticate = authenticate, .project_get = project_get};
+static const struct token_ops token_ops = {.authenticate = authenticate};
+static const struct project_ops project_ops = {.get = project_get};
+static const struct face_ops ops = {.tokens = &token_ops, .projects = &project_ops};
 static struct face_ctx ctx = {.magic = FACE_CTX_MAGIC, .ops = &ops, .bucket = "stoker"};
 
 /* ---- a store ------------------------------------------------------------------------------ */

@@ -129,6 +129,12 @@ static void s3xml_reads_listings(void **state UNUSED)
 	                      &l, &err),
 		&err);
 	assert_string_equal(l.entry[0].key, "a b+c\n");
+	assert_ok(s3xml_listing(a,
+	                        STR_LIT("<ListBucketResult><Contents><Key> a </Key><Size> 1 "
+	                                "</Size></Contents></ListBucketResult>"),
+	                        &l, &err),
+	          &err);
+	assert_string_equal(l.entry[0].key, " a ");
 	assert_ok(s3xml_listing(a, STR_LIT("<ListBucketResult/>"), &l, &err), &err);
 	assert_true(l.n == 0 && !l.truncated && l.next == NULL);
 	assert_err(s3xml_listing(a,
@@ -181,6 +187,46 @@ static void s3xml_reads_small_replies(void **state UNUSED)
 		&err, ERR_INVALID, "UploadId");
 }
 
+static void s3xml_reads_what_was_not_deleted(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct s3xml_failed *failed = NULL;
+	struct err err = {0};
+	size_t n = 9;
+
+	assert_ok(s3xml_deleted(a,
+	                        STR_LIT(HEAD "<DeleteResult" NS "><Deleted><Key>x</Key></Deleted>"
+	                                     "<Error><Key> a&amp;b</Key><Code>AccessDenied</Code>"
+	                                     "<Message>no</Message></Error><Error><Code>SlowDown"
+	                                     "</Code></Error></DeleteResult>"),
+	                        &failed, &n, &err),
+	          &err);
+	assert_int_equal(n, 2);
+	assert_string_equal(failed[0].key, " a&b");
+	assert_string_equal(failed[0].code, "AccessDenied");
+	assert_string_equal(failed[0].message, "no");
+	assert_string_equal(failed[1].key, "");
+	assert_string_equal(failed[1].code, "SlowDown");
+	assert_ok(s3xml_deleted(a, STR_LIT("<DeleteResult/>"), &failed, &n, &err), &err);
+	assert_int_equal(n, 0);
+	assert_err(s3xml_deleted(a, STR_LIT(""), &failed, &n, &err), &err, ERR_INVALID, "");
+	assert_err(s3xml_deleted(a, STR_LIT("<DeleteResult><Error>"), &failed, &n, &err), &err,
+	           ERR_INVALID, "");
+	assert_err(s3xml_deleted(a, STR_LIT("<DeleteResults/>"), &failed, &n, &err), &err,
+	           ERR_INVALID, "<DeleteResults>");
+}
+
+static void s3xml_knows_what_it_can_say(void **state UNUSED)
+{
+	assert_true(s3xml_can_say(STR_LIT("")));
+	assert_true(s3xml_can_say(STR_LIT(" a<&\"'\xc3\xa9\xef\xbf\xbd")));
+	assert_false(s3xml_can_say(STR_LIT("a\x01")));
+	assert_false(s3xml_can_say(STR_LIT("\xff")));
+	assert_false(s3xml_can_say(STR_LIT("a\xc3")));
+	assert_false(s3xml_can_say(STR_LIT("\xed\xa0\x80"))); /* half of a pair */
+	assert_false(s3xml_can_say(STR_LIT("\xef\xbf\xbe")));
+}
+
 static void s3xml_writes_text(void **state UNUSED)
 {
 	AUTO_BUF struct buf b = BUF_INIT(200);
@@ -195,8 +241,12 @@ static void s3xml_writes_text(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(s3xml_refuses),        cmocka_unit_test(s3xml_reads_parts),
-	cmocka_unit_test(s3xml_reads_listings), cmocka_unit_test(s3xml_reads_small_replies),
+	cmocka_unit_test(s3xml_refuses),
+	cmocka_unit_test(s3xml_reads_parts),
+	cmocka_unit_test(s3xml_reads_listings),
+	cmocka_unit_test(s3xml_reads_small_replies),
 	cmocka_unit_test(s3xml_writes_text),
+	cmocka_unit_test(s3xml_reads_what_was_not_deleted),
+	cmocka_unit_test(s3xml_knows_what_it_can_say),
 };
 UNIT_MAIN(tests)

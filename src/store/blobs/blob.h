@@ -93,8 +93,9 @@ struct blobs_choice {
 	/* May be NULL. One that is not kept is about to go: what was made from it goes first. */
 	int (*drop)(void *arg, const struct digest *manifest, struct err *err);
 	void *arg;
-	/* May be NULL; from any thread. Before each object is removed: an error ends it, for
-	 * another server may have begun to rely on what this one was about to remove. */
+	/* May be NULL; from any thread. Just before each request that removes objects: an error
+	 * ends it, for another server may have begun to rely on what this one was about to
+	 * remove. */
 	int (*may)(void *arg, struct err *err);
 };
 struct blobs_collected {

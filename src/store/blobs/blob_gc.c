@@ -11,7 +11,8 @@
 
 #include <sys/file.h>
 
-#define REMOVERS 16 /* requests at once; a folder has one */
+#define REMOVERS 16      /* requests at once; a folder has one */
+#define REMOVE_BATCH 100 /* objects of one request: who relies on one of them waits for all */
 
 /* ---- what is there ------------------------------------------------------------------------- */
 
@@ -143,6 +144,11 @@ struct going { /* a manifest that is not kept */
 	bool gone;
 };
 
+struct leaving { /* one that is about to be removed */
+	const struct digest *d;
+	bool *gone; /* it was there, and not pinned */
+};
+
 struct collect {
 	struct blobs *b;
 	const struct blobs_collect *job;
@@ -151,6 +157,10 @@ struct collect {
 	struct set stay, go;
 	struct going *going;
 	size_t n_going, cap;
+	struct blob_entry loose[REMOVE_BATCH]; /* objects that no manifest names */
+	size_t n_loose;
+	struct leaving *leaving; /* of go */
+	size_t n_leaving;
 };
 
 static int by_digest(const void *a, const void *b)
@@ -266,79 +276,134 @@ static int choose(void *arg, const struct blob_entry *x, struct err *err)
 
 /* ---- removing ------------------------------------------------------------------------------ */
 
-/* *gone: it was there, and not pinned. */
-static int take_away(const struct collect *c, enum blobs_kind kind, const struct digest *d,
-                     bool *gone, struct err *err)
+static void path_of(enum blobs_kind kind, const struct digest *d, char path[BLOB_KEY_CAP])
 {
-	const struct blobs_choice *by = c->job->by;
-	struct objstore *os = c->job->os;
-	char path[BLOB_KEY_CAP];
-	struct stat st;
-	int r;
-
 	if (kind == BLOBS_MANIFEST)
 		blob_manifest_path(d, path);
 	else
 		blob_path(d, path);
-	if (c->job->way->dry_run) {
-		*gone = !blobs_pinned(c->b, d) &&
-		        (os != NULL || fstatat(c->b->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0);
-		return 0;
+}
+
+/* From a folder, or only seen there. */
+static int take_one(const struct collect *c, enum blobs_kind kind, const struct leaving *x,
+                    struct err *err)
+{
+	char path[BLOB_KEY_CAP];
+	struct stat st;
+
+	path_of(kind, x->d, path);
+	if (!c->job->way->dry_run)
+		return blob_take_away(c->b, x->d, path, x->gone, err);
+	*x->gone = !blobs_pinned(c->b, x->d) &&
+	           (c->job->os != NULL || fstatat(c->b->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0);
+	return 0;
+}
+
+/* Objects go with one request, those that are not pinned just before it. */
+static int take_objects(const struct collect *c, enum blobs_kind kind, const struct leaving *x,
+                        size_t n, struct err *err)
+{
+	const struct blobs_choice *by = c->job->by;
+	AUTO_ARENA struct arena *a = arena_new();
+	const char **key = ARENA_ARRAY(a, const char *, n + 1);
+	char path[BLOB_KEY_CAP];
+	size_t n_key = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		*x[i].gone = blob_going_begin(c->b, x[i].d);
+		path_of(kind, x[i].d, path);
+		if (*x[i].gone)
+			key[n_key++] = arena_cstr(a, path);
 	}
-	if (os == NULL)
-		return blob_take_away(c->b, d, path, gone, err);
-	if (by != NULL && by->may != NULL && by->may(by->arg, err) < 0)
-		return -1;
-	*gone = blob_going_begin(c->b, d);
-	if (!*gone)
-		return 0;
-	r = objstore_del(os, path, err);
-	blob_going_end(c->b, d);
+	if (n_key > 0 && by != NULL && by->may != NULL)
+		r = by->may(by->arg, err);
+	if (r == 0)
+		r = objstore_del_all(c->job->os, key, n_key, NULL, err);
+	for (size_t i = 0; i < n; i++)
+		if (*x[i].gone)
+			blob_going_end(c->b, x[i].d);
 	return r;
+}
+
+static int take_away(const struct collect *c, enum blobs_kind kind, const struct leaving *x,
+                     size_t n, struct err *err)
+{
+	if (c->job->os != NULL && !c->job->way->dry_run)
+		return take_objects(c, kind, x, n, err);
+	for (size_t i = 0; i < n; i++)
+		if (take_one(c, kind, &x[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+/* So many go together: in a folder each by itself. */
+static size_t at_once(const struct collect *c, size_t left)
+{
+	return MIN(left, c->job->os != NULL ? (size_t)REMOVE_BATCH : (size_t)1);
+}
+
+static int remove_some(struct collect *c, struct going *g, size_t n, struct err *err)
+{
+	const struct blobs_choice *by = c->job->by;
+	struct leaving x[REMOVE_BATCH];
+
+	assert(n <= COUNT(x));
+	for (size_t i = 0; i < n; i++) {
+		x[i] = (struct leaving){&g[i].name, &g[i].gone};
+		if (!c->job->way->dry_run && by->drop != NULL &&
+		    by->drop(by->arg, &g[i].name, err) < 0)
+			return -1;
+	}
+	return take_away(c, BLOBS_MANIFEST, x, n, err);
 }
 
 /* Before their blobs. One that was pinned meanwhile stays, and so do the blobs that it names. */
 static int remove_manifests(struct collect *c, struct err *err)
 {
-	const struct blobs_choice *by = c->job->by;
-	bool dry_run = c->job->way->dry_run;
-
-	for (size_t i = 0; i < c->n_going; i++) {
-		struct going *g = &c->going[i];
-
-		if (go_on(c, err) < 0 ||
-		    (!dry_run && by->drop != NULL && by->drop(by->arg, &g->name, err) < 0) ||
-		    take_away(c, BLOBS_MANIFEST, &g->name, &g->gone, err) < 0)
+	for (size_t i = 0, n; i < c->n_going; i += n) {
+		n = at_once(c, c->n_going - i);
+		if (go_on(c, err) < 0 || remove_some(c, &c->going[i], n, err) < 0)
 			return -1;
+	}
+	for (size_t i = 0; i < c->n_going; i++) {
+		const struct going *g = &c->going[i];
+
 		for (size_t k = g->first; !g->gone && k < g->end; k++)
 			add_named(&c->stay, &c->go.x[k].d, c->go.x[k].size, 0);
 	}
-	if (dry_run || c->job->os != NULL || c->n_going == 0)
+	if (c->job->way->dry_run || c->job->os != NULL || c->n_going == 0)
 		return 0;
 	return fs_sync_dir(c->b->fd, "manifests", err);
 }
 
-static int remove_one(void *arg, size_t i, const atomic_bool *stop UNUSED, struct err *err)
+static int remove_batch(void *arg, size_t i, const atomic_bool *stop UNUSED, struct err *err)
 {
-	struct collect *c = arg;
-	struct named *x = &c->go.x[i];
+	const struct collect *c = arg;
+	size_t step = at_once(c, SIZE_MAX), at = i * step;
 
-	/* each once, with the first manifest that goes */
-	if ((i > 0 && digest_same(&c->go.x[i - 1].d, &x->d)) || has(&c->stay, &x->d))
-		return 0;
-	return take_away(c, BLOBS_BLOB, &x->d, &x->gone, err);
+	return take_away(c, BLOBS_BLOB, &c->leaving[at], at_once(c, c->n_leaving - at), err);
 }
 
 static int remove_blobs(struct collect *c, struct err *err)
 {
-	const struct crew_job crew = {.n = c->go.n,
-	                              .threads = c->job->os != NULL ? REMOVERS : 1,
-	                              .run = remove_one,
-	                              .arg = c,
-	                              .cancel = c->job->cancel};
+	size_t step = at_once(c, SIZE_MAX);
+	struct crew_job crew = {.threads = c->job->os != NULL ? REMOVERS : 1,
+	                        .run = remove_batch,
+	                        .arg = c,
+	                        .cancel = c->job->cancel};
 
 	sort(&c->stay);
 	sort(&c->go);
+	c->leaving = xcalloc(c->go.n + 1, sizeof(*c->leaving));
+	for (size_t i = 0; i < c->go.n; i++) {
+		struct named *x = &c->go.x[i];
+
+		/* each once, with the first manifest that goes */
+		if ((i == 0 || !digest_same(&c->go.x[i - 1].d, &x->d)) && !has(&c->stay, &x->d))
+			c->leaving[c->n_leaving++] = (struct leaving){&x->d, &x->gone};
+	}
+	crew.n = (c->n_leaving + step - 1) / step;
 	if (crew_run(&crew, err) < 0)
 		return -1;
 	for (size_t i = 0; i < c->go.n; i++) {
@@ -378,23 +443,39 @@ static void count_manifests(struct collect *c)
 
 /* ---- what no manifest names ---------------------------------------------------------------- */
 
+static int remove_loose(struct collect *c, struct err *err)
+{
+	struct leaving x[REMOVE_BATCH];
+	bool gone[REMOVE_BATCH] = {0};
+	char hex[HASH_HEX_CAP];
+	size_t n = c->n_loose;
+
+	c->n_loose = 0;
+	for (size_t i = 0; i < n; i++)
+		x[i] = (struct leaving){&c->loose[i].d, &gone[i]};
+	if (n > 0 && take_away(c, BLOBS_BLOB, x, n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		const struct blob_entry *e = &c->loose[i];
+
+		digest_hex(&e->d, hex);
+		if (gone[i])
+			count(c, &(struct blobs_item){BLOBS_BLOB, hex, NULL, 1, e->size, e->ms});
+	}
+	return 0;
+}
+
 /* Left by a fetch, a put or a collection that was interrupted. */
 static int sweep_blob(void *arg, const struct blob_entry *x, struct err *err)
 {
 	struct collect *c = arg;
-	char hex[HASH_HEX_CAP];
-	bool gone = false;
 
 	if (go_on(c, err) < 0)
 		return -1;
 	if (is_young(c, x->ms, c->job->loose_age_s) || has(&c->stay, &x->d) || has(&c->go, &x->d))
 		return 0;
-	if (take_away(c, BLOBS_BLOB, &x->d, &gone, err) < 0)
-		return -1;
-	digest_hex(&x->d, hex);
-	if (gone)
-		count(c, &(struct blobs_item){BLOBS_BLOB, hex, NULL, 1, x->size, x->ms});
-	return 0;
+	c->loose[c->n_loose++] = *x;
+	return c->n_loose == at_once(c, SIZE_MAX) ? remove_loose(c, err) : 0;
 }
 
 /* Temporary files: a fetch that is going on pins their names, and has its file locked while it is
@@ -447,7 +528,7 @@ static int collect(struct collect *c, struct err *err)
 	count_manifests(c);
 	if (c->job->loose_age_s < 0)
 		return 0;
-	if (each(c, BLOBS_BLOB, sweep_blob, err) < 0)
+	if (each(c, BLOBS_BLOB, sweep_blob, err) < 0 || remove_loose(c, err) < 0)
 		return -1;
 	return c->job->os != NULL ? 0 : each_name(c->b, "tmp", sweep_tmp, c, err);
 }
@@ -468,6 +549,7 @@ int blobs_collect(struct blobs *b, const struct blobs_collect *job, struct blobs
 	free(c.going);
 	free(c.stay.x);
 	free(c.go.x);
+	free(c.leaving);
 	if (r == 0)
 		return 0;
 	return err_wrap(err, "collect %s",

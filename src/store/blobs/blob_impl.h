@@ -35,9 +35,6 @@ void blob_scan_end(struct blobs *b, struct blob_scan *s);
 /* Removes a blob or manifest unless it is pinned; *gone: it was there and is no more. */
 int blob_take_away(struct blobs *b, const struct digest *d, const char *path, bool *gone,
                    struct err *err) MUST_CHECK;
-/* Around the removal of an object, which takes longer than a lock is held: false, it is pinned. */
-bool blob_going_begin(struct blobs *b, const struct digest *d);
-void blob_going_end(struct blobs *b, const struct digest *d);
 bool blob_tmp_pinned(struct blobs *b, const char *name);
 
 #endif

@@ -135,6 +135,14 @@ static int put_one(void *arg, size_t i, const atomic_bool *stop, struct err *err
 		atomic_fetch_add(&p->had, f->size);
 		return 0;
 	}
+	/* one machine keeps one copy: what was verified when it became a blob is linked */
+	if (objstore_adopt(p->put->to, key, blobs_dirfd(p->put->from), key, err) == 0) {
+		atomic_fetch_add(&p->had, f->size);
+		return 0;
+	}
+	if (err->code != ERR_UNSUPPORTED)
+		return err_wrap(err, "%s, to the object store", f->path);
+	err_clear(err);
 	if (blobs_fd(p->put->from, &f->sha256, &fd, &size, err) < 0 ||
 	    objstore_put_file(p->put->to, key, fd, f->size, &f->sha256, NULL, crew_share_at, &share,
 	                      stop, err) < 0)

@@ -26,6 +26,10 @@ void blob_pins_add(struct blob_pins *p, const struct digest *d); /* of a blob or
 /* Behind blob_pins_add, before an object store is asked: a collector that was about to remove the
  * object when it was pinned has ended that, so what is seen now stays seen. */
 void blob_pins_settle(struct blobs *b, const struct digest *d);
+/* Around the removal of an object, which takes longer than a lock is held: false, it is pinned, or
+ * somebody else removes it. Who pins it until the end of that waits in blob_pins_settle. */
+bool blob_going_begin(struct blobs *b, const struct digest *d);
+void blob_going_end(struct blobs *b, const struct digest *d);
 /* A temporary file, by its name below tmp/, and its journal. */
 void blob_pins_add_tmp(struct blob_pins *p, const char *name);
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/seal.h"
+#include "core/wire.h"
 #include "store/blobs/built_list.h"
 #include "store/blobs/lease.h"
 #include "store/blobs/tree_inner.h"
@@ -220,10 +221,7 @@ static int failed_since(struct built *b, int64_t since_ms, struct err *err)
 	    !str_cut(&rest, '\n', &id) || str_i64(when, 0, INT64_MAX, &at, &no) < 0 ||
 	    str_u64(status, 0, 999, &http, &no) < 0 || at < since_ms)
 		return 0;
-	(void)err_set(err, err_from_http((int)http), "%.*s",
-	              (int)MIN(rest.n, (size_t)ERR_MSG_MAX - 1), rest.p);
-	err_id_from(err, arena_strz(a, id));
-	return -1;
+	return wire_told_error((int)http, arena_strz(a, id), arena_strz(a, rest), err);
 }
 
 /* ---- making ------------------------------------------------------------------------------ */

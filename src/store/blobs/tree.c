@@ -346,29 +346,36 @@ static int hand_out(struct node_cache *c, const char *hex, int lease, bool hit,
 	return 0;
 }
 
-/* The folder's, else the object store's: a damaged one hides no good one. */
+/* The folder's, else the object store's: a damaged one hides no good one, and nor does one who is
+ * away. */
 int tree_manifest(const struct tree_from *from, struct arena *a, const struct digest *name,
                   struct manifest *list, struct err *err)
 {
+	struct objstore *const in[] = {from->mirror == from->objects ? NULL : from->mirror,
+	                               from->objects};
 	struct err first = {0};
+	bool found = false, damaged = false;
 
 	if (from->blobs != NULL) {
-		if (blobs_get_manifest(from->blobs, a, name, list, err) == 0)
-			return 0;
-		if ((err->code != ERR_NOT_FOUND && err->code != ERR_CORRUPT) ||
-		    from->objects == NULL)
+		found = blobs_get_manifest(from->blobs, a, name, list, err) == 0;
+		if (!found && err->code != ERR_NOT_FOUND && err->code != ERR_CORRUPT)
 			return -1;
-		first = *err;
+	}
+	for (size_t i = 0; i < COUNT(in) && !found; i++) {
+		if (in[i] == NULL)
+			continue;
+		if (err->code == ERR_CORRUPT) {
+			damaged = true;
+			first = *err;
+		}
 		err_clear(err);
+		found = blob_objects_manifest(in[i], a, name, list, err) == 0;
 	}
-	if (blob_objects_manifest(from->objects, a, name, list, err) == 0) {
-		if (first.code == ERR_CORRUPT)
-			log_warn("%s: the one in the object store is used", first.msg);
-		return 0;
-	}
-	if (first.code == ERR_CORRUPT && err->code == ERR_NOT_FOUND)
+	if (found && damaged)
+		log_warn("%s: the one in the object store is used", first.msg);
+	if (!found && damaged && err->code == ERR_NOT_FOUND)
 		*err = first; /* it is damaged, not deleted */
-	return -1;
+	return found ? 0 : -1;
 }
 
 /* 1: somebody else was faster. */
@@ -407,7 +414,7 @@ int node_cache_tree(struct node_cache *c, const struct tree_from *from,
 	char hex[HASH_HEX_CAP];
 	bool made = false;
 
-	assert(from->blobs != NULL || from->objects != NULL);
+	assert(from->blobs != NULL || from->objects != NULL || from->mirror != NULL);
 	digest_hex(manifest, hex);
 	for (int i = 0; i < TREE_RACES_MAX; i++) {
 		AUTO_FD int lease = lease_wait(c->fd, hex, LOCK_SH, cancel, err);

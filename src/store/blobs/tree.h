@@ -36,6 +36,10 @@ DEFINE_CLEANUP(struct node_cache, node_cache_close)
 struct tree_from {
 	struct blobs *blobs;      /* on this machine; NULL: none */
 	struct objstore *objects; /* blob_objects.h; NULL: none */
+	/* The same of a process of this machine that has them in a folder, and links them for us;
+	 * NULL: none. Before `objects`, which may be the same store, or have what this one lacks.
+	 */
+	struct objstore *mirror;
 };
 
 /* The list of files that a tree has. */

@@ -1,9 +1,10 @@
 /*
- * tree_make.c - a tree in tmp/, from what the cache has, what a folder on this machine has, and the
- * object store, in this order; then it gets its name.
+ * tree_make.c - a tree in tmp/, from what the cache has, what a folder on this machine has (ours,
+ * or one whose owner links for us), and the object store, in this order; then it gets its name.
  */
 #include "store/blobs/tree_inner.h"
 
+#include "store/blobs/blob_objects.h"
 #include "store/common/copy.h"
 
 #define TREE_STEP ((uint64_t)64 << 20) /* bytes between two words of progress, when linking */
@@ -40,12 +41,13 @@ static void on_fetch(void *arg, uint64_t bytes)
 }
 
 /* Another file system, or no more links to be had: bytes, and what they hash to. */
-static int copy_blob(struct making *m, const struct manifest_file *f, struct err *err)
+static int copy_from(struct making *m, const struct manifest_file *f, int from, uint64_t size,
+                     struct err *err)
 {
-	AUTO_FD int from = -1, to = -1;
+	AUTO_FD int to = -1;
 	struct digest got;
-	uint64_t size;
 	struct copy_job job = {
+		.from = from,
 		.size = f->size,
 		.sha256 = &got,
 		.drop_from = true, /* what will be read again is the copy */
@@ -54,12 +56,9 @@ static int copy_blob(struct making *m, const struct manifest_file *f, struct err
 		.cancel = m->want->cancel,
 	};
 
-	if (blobs_fd(m->want->from->blobs, &f->sha256, &from, &size, err) < 0)
-		return -1;
 	to = openat(m->root, f->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
 	if (to < 0)
 		return err_errno(err, errno, "%s", f->path);
-	job.from = from;
 	job.to = to;
 	if (copy_run(&job, err) < 0)
 		return err_wrap(err, "%s", f->path);
@@ -69,6 +68,27 @@ static int copy_blob(struct making *m, const struct manifest_file *f, struct err
 	if (fsync(to) < 0)
 		return err_errno(err, errno, "%s", f->path);
 	return 0;
+}
+
+static int copy_blob(struct making *m, const struct manifest_file *f, struct err *err)
+{
+	AUTO_FD int from = -1;
+	uint64_t size;
+
+	if (blobs_fd(m->want->from->blobs, &f->sha256, &from, &size, err) < 0)
+		return -1;
+	return copy_from(m, f, from, size, err);
+}
+
+static int copy_mirrored(struct making *m, const struct manifest_file *f, const char *key,
+                         struct err *err)
+{
+	AUTO_FD int from = -1;
+	struct objstore_info info;
+
+	if (objstore_fd(m->want->from->mirror, key, &from, &info, err) < 0)
+		return -1;
+	return copy_from(m, f, from, info.size, err);
 }
 
 static int no_blob(const struct manifest_file *f, struct err *err)
@@ -89,15 +109,12 @@ static void add_done(struct making *m, uint64_t bytes)
 }
 
 /* *missing: the folder has no such blob. */
-static int place(struct making *m, struct arena *a, const struct manifest_file *f, bool *missing,
-                 struct err *err)
+static int place_blob(struct making *m, struct arena *a, const struct manifest_file *f,
+                      bool *missing, struct err *err)
 {
-	char *blob = NULL;
+	char *blob = blobs_path(m->want->from->blobs, &f->sha256, a);
 
-	*missing = m->want->from->blobs == NULL;
-	if (*missing)
-		return 0;
-	blob = blobs_path(m->want->from->blobs, &f->sha256, a);
+	*missing = false;
 	if (linkat(AT_FDCWD, blob, m->root, f->path, 0) == 0)
 		return 0;
 	if (errno != ENOENT && errno != EXDEV && errno != EMLINK && errno != EPERM)
@@ -110,6 +127,61 @@ static int place(struct making *m, struct arena *a, const struct manifest_file *
 		err_clear(err);
 	}
 	*missing = true;
+	return 0;
+}
+
+/* One that was asked for before its server was restarted may have been linked without an answer:
+ * the name is in a tree that is ours alone. */
+static int link_mirrored(struct making *m, const struct manifest_file *f, const char *key,
+                         struct err *err)
+{
+	const char *slash = strrchr(f->path, '/'), *name = slash == NULL ? f->path : slash + 1;
+	AUTO_FREE char *folder =
+		slash == NULL ? xstrdup(".") : xstrndup(f->path, (size_t)(slash - f->path));
+	AUTO_FD int fd = openat(m->root, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_errno(err, errno, "%s", folder);
+	if (objstore_link(m->want->from->mirror, key, fd, name, err) == 0)
+		return 0;
+	if (err->code != ERR_CONFLICT || unlinkat(fd, name, 0) < 0)
+		return -1;
+	err_clear(err);
+	return objstore_link(m->want->from->mirror, key, fd, name, err);
+}
+
+/* One that is away is no reason to fail where another one has the same. */
+static int place_mirrored(struct making *m, const struct manifest_file *f, bool *missing,
+                          struct err *err)
+{
+	const struct tree_from *from = m->want->from;
+	char key[BLOB_KEY_CAP];
+
+	*missing = false;
+	blob_object_key(&f->sha256, key);
+	if (link_mirrored(m, f, key, err) == 0)
+		return 0;
+	if (err->code == ERR_UNSUPPORTED) {
+		err_clear(err);
+		if (copy_mirrored(m, f, key, err) == 0)
+			return 0;
+	}
+	if (err->code != ERR_NOT_FOUND &&
+	    (!err_is_away(err) || from->objects == NULL || from->objects == from->mirror))
+		return -1;
+	err_clear(err);
+	*missing = true;
+	return 0;
+}
+
+static int place(struct making *m, struct arena *a, const struct manifest_file *f, bool *missing,
+                 struct err *err)
+{
+	*missing = true;
+	if (m->want->from->blobs != NULL && place_blob(m, a, f, missing, err) < 0)
+		return -1;
+	if (*missing && m->want->from->mirror != NULL)
+		return place_mirrored(m, f, missing, err);
 	return 0;
 }
 
@@ -232,16 +304,40 @@ static int seal(struct making *m, const struct manifest *list, struct err *err)
 	return fsync(m->root) < 0 ? err_errno(err, errno, "fsync") : 0;
 }
 
-/* Where blobs are linked a tree takes no space; where they are copied it must be there. */
-static int check_copies(struct making *m, struct err *err)
+/* Of the file system that the folder is on; false: nobody can say. */
+static bool folder_device(struct making *m, const struct manifest *list, dev_t *out)
 {
-	struct stat here, there;
+	const struct tree_from *from = m->want->from;
+	char key[BLOB_KEY_CAP];
+	struct objstore_info info;
+	struct err ignored = {0};
+	AUTO_FD int fd = -1;
+	struct stat st;
 
-	if (m->want->from->blobs == NULL)
+	if (from->blobs != NULL) {
+		fd = fcntl(blobs_dirfd(from->blobs), F_DUPFD_CLOEXEC, 0);
+	} else if (from->mirror != NULL && list->n > 0) {
+		blob_object_key(&list->file[0].sha256, key);
+		if (objstore_fd(from->mirror, key, &fd, &info, &ignored) < 0)
+			return false;
+	}
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return false;
+	*out = st.st_dev;
+	return true;
+}
+
+/* Where blobs are linked a tree takes no space; where they are copied it must be there. */
+static int check_copies(struct making *m, const struct manifest *list, struct err *err)
+{
+	struct stat here;
+	dev_t there;
+
+	if (!folder_device(m, list, &there))
 		return 0;
-	if (fstat(m->c->fd, &here) < 0 || fstat(blobs_dirfd(m->want->from->blobs), &there) < 0)
+	if (fstat(m->c->fd, &here) < 0)
 		return err_errno(err, errno, "%s", m->c->dir);
-	return check_disk(m, here.st_dev == there.st_dev ? 0 : m->total, err);
+	return check_disk(m, here.st_dev == there ? 0 : m->total, err);
 }
 
 static int fill(struct making *m, const char *hex, int lease, const struct manifest *list,
@@ -257,7 +353,7 @@ static int fill(struct making *m, const char *hex, int lease, const struct manif
 	if (rc == 0)
 		rc = tree_reserve(m->c, hex, lease, &text, err);
 	if (rc == 0)
-		rc = check_copies(m, err);
+		rc = check_copies(m, list, err);
 	if (rc == 0)
 		rc = place_all(m, list, have, err);
 	if (rc == 0)

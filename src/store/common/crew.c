@@ -4,6 +4,8 @@
 #include "base/sync.h"
 
 struct crew {
+	unsigned magic;
+#define CREW_MAGIC 0x53435245U
 	const struct crew_job *job;
 	atomic_size_t next;
 	atomic_bool stop;
@@ -27,7 +29,7 @@ static void fail(struct crew *c, const struct err *err)
 
 static void *thread_main(void *arg)
 {
-	struct crew *c = arg;
+	struct crew *c = FROM_VOID(struct crew, arg, CREW_MAGIC);
 	size_t i;
 
 	while (!atomic_load(&c->stop) && (i = atomic_fetch_add(&c->next, 1)) < c->job->n) {
@@ -100,7 +102,7 @@ void crew_share_at(void *share, uint64_t done)
 
 int crew_run(const struct crew_job *job, struct err *err)
 {
-	struct crew c = {.job = job};
+	struct crew c = {.magic = CREW_MAGIC, .job = job};
 	int r;
 
 	lock_init(&c.lock, LOCK_CREW);

@@ -80,7 +80,9 @@ static int sweep(struct storing *s, struct arena *a, const struct segment *seg, 
                  const struct segment_piece *p, size_t n_p, uint64_t from, uint32_t *left,
                  struct err *err)
 {
+	const char **key = ARENA_ARRAY(a, const char *, n + 1);
 	bool *keep = ARENA_ARRAY(a, bool, n + 1);
+	size_t n_key = 0;
 
 	*left = from < s->size ? 1 : 0;
 	for (size_t i = 0; i < n_p; i++) {
@@ -91,10 +93,9 @@ static int sweep(struct storing *s, struct arena *a, const struct segment *seg, 
 		if (keep[i] || seg[i].epoch > s->l->store->epoch ||
 		    (seg[i].epoch == s->l->store->epoch && seg[i].era > s->sent.era))
 			continue;
-		if (objstore_del(s->l->store->os, segment_key(a, s->job_id, &seg[i]), err) < 0)
-			return -1;
+		key[n_key++] = segment_key(a, s->job_id, &seg[i]);
 	}
-	return 0;
+	return objstore_del_all(s->l->store->os, key, n_key, NULL, err);
 }
 
 static int merge(struct storing *s, struct arena *a, struct err *err)

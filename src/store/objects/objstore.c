@@ -9,6 +9,7 @@ static const struct objstore_ops *const drivers[] = {
 	&objstore_dir,
 	&objstore_s3,
 	&objstore_signed,
+	&objstore_passed,
 	&objstore_mem,
 	&objstore_fault, /* fault:<n>:<url> fails the n-th call of <url>'s store */
 };
@@ -295,6 +296,60 @@ int objstore_fd(struct objstore *os, const char *key, int *fd, struct objstore_i
 	return finish(os, rc, "open", key, err);
 }
 
+int objstore_link(struct objstore *os, const char *key, int dirfd, const char *name,
+                  struct err *err)
+{
+	int rc;
+
+	assert(name[0] != '\0' && strchr(name, '/') == NULL);
+	if (begin(os, "link", key, err) < 0)
+		return -1;
+	rc = os->ops->link == NULL ? err_set(err, ERR_UNSUPPORTED, "this store has no local files")
+	                           : os->ops->link(os, key, dirfd, name, err);
+	return finish_here(os, rc, "link", key, err);
+}
+
+int objstore_adopt(struct objstore *os, const char *key, int dirfd, const char *path,
+                   struct err *err)
+{
+	int rc;
+
+	if (begin(os, "put", key, err) < 0)
+		return -1;
+	rc = os->ops->adopt == NULL ? err_set(err, ERR_UNSUPPORTED, "this store has no local files")
+	                            : os->ops->adopt(os, key, dirfd, path, err);
+	return finish_here(os, rc, "put", key, err);
+}
+
+int objstore_blank(struct objstore *os, char name[OBJSTORE_BLANK_CAP], int *fd, struct err *err)
+{
+	int rc, got = -1;
+
+	assert(err->code == ERR_NONE);
+	atomic_fetch_add(&os->n_calls, 1);
+	rc = os->ops->blank == NULL ? err_set(err, ERR_UNSUPPORTED, "this store has no local files")
+	                            : os->ops->blank(os, name, &got, err);
+	if (rc == 0)
+		*fd = got;
+	return finish_here(os, rc, "write", "a file", err);
+}
+
+int objstore_publish(struct objstore *os, const char *name, int fd, const char *key,
+                     const char *etag, struct objstore_info *info, struct err *err)
+{
+	assert(os->ops->publish != NULL);
+	if (begin(os, "put", key, err) < 0)
+		return -1;
+	return finish(os, os->ops->publish(os, name, fd, key, etag, info, err), "put", key, err);
+}
+
+void objstore_discard(struct objstore *os, const char *name)
+{
+	assert(os->ops->discard != NULL || name == NULL);
+	if (os->ops->discard != NULL)
+		os->ops->discard(os, name);
+}
+
 int objstore_presign(struct objstore *os, struct arena *a, const struct objstore_request *rq,
                      struct objstore_signed *out, struct err *err)
 {
@@ -313,6 +368,23 @@ int objstore_presign(struct objstore *os, struct arena *a, const struct objstore
 	if (rc == 0)
 		*out = got;
 	return finish_here(os, rc, "sign", rq->key, err);
+}
+
+int objstore_sign_put(struct objstore *os, struct arena *a, const char *key, const char *sha256,
+                      struct objstore_put *out, struct err *err)
+{
+	struct objstore_put got = {0};
+	int rc;
+
+	assert(strlen(sha256) == HASH_HEX_CAP - 1);
+	if (begin(os, "sign", key, err) < 0)
+		return -1;
+	rc = os->ops->sign_put == NULL
+	             ? err_set(err, ERR_UNSUPPORTED, "this store is not spoken to by HTTP")
+	             : os->ops->sign_put(os, a, key, sha256, &got, err);
+	if (rc == 0)
+		*out = got;
+	return finish_here(os, rc, "sign", key, err);
 }
 
 struct ordered { /* keys come in order, start with the prefix, after `after`: checked for all */
@@ -375,30 +447,39 @@ int objstore_del(struct objstore *os, const char *key, struct err *err)
 	return finish(os, os->ops->del(os, key, err), "delete", key, err);
 }
 
-static int del_all(struct objstore *os, const char *const *key, size_t n, struct err *err)
+int objstore_del_all(struct objstore *os, const char *const *key, size_t n, size_t *at,
+                     struct err *err)
 {
-	size_t at = 0;
-	int rc;
+	size_t own, good = 0, *i = at != NULL ? at : &own;
+	struct err bad = {0};
 
-	for (; os->ops->del_all == NULL && at < n; at++)
-		if (objstore_del(os, key[at], err) < 0)
+	for (*i = 0; os->ops->del_all == NULL && *i < n; (*i)++)
+		if (objstore_del(os, key[*i], err) < 0)
 			return -1;
-	if (at == n)
+	if (*i == n)
 		return 0;
-	for (size_t i = 0; i < n; i++)
-		if (begin(os, "delete", key[i], err) < 0)
-			return -1;
-	rc = os->ops->del_all(os, key, n, &at, err);
-	return finish(os, rc, "delete", key[MIN(at, n - 1)], err);
+	while (good < n && begin(os, "delete", key[good], &bad) == 0)
+		good++;
+	if (good > 0 && os->ops->del_all(os, key, good, i, err) < 0) {
+		assert(*i < good);
+		return finish(os, -1, "delete", key[*i], err);
+	}
+	*i = good;
+	if (good > 0)
+		note(os, 0, err);
+	if (good == n)
+		return 0;
+	*err = bad;
+	return -1;
 }
 
 /* ---- parts ------------------------------------------------------------------------------- */
 
-static int check_id(const char *id, struct err *err)
+static int check_id(const struct objstore *os, const char *id, struct err *err)
 {
 	size_t n = strlen(id);
 
-	if (n == 0 || n >= OBJSTORE_UPLOAD_CAP)
+	if (os->ops->parts_begin == NULL || n == 0 || n >= OBJSTORE_UPLOAD_CAP)
 		return err_set(err, ERR_NOT_FOUND, "no such upload");
 	return 0;
 }
@@ -406,9 +487,14 @@ static int check_id(const char *id, struct err *err)
 int objstore_parts_begin(struct objstore *os, const char *key, char id[OBJSTORE_UPLOAD_CAP],
                          struct err *err)
 {
+	int rc;
+
 	if (begin(os, "upload", key, err) < 0)
 		return -1;
-	return finish(os, os->ops->parts_begin(os, key, id, err), "upload", key, err);
+	rc = os->ops->parts_begin == NULL
+	             ? err_set(err, ERR_UNSUPPORTED, "this store has no uploads in parts")
+	             : os->ops->parts_begin(os, key, id, err);
+	return finish(os, rc, "upload", key, err);
 }
 
 int objstore_parts_put(struct objstore *os, const char *key, const char *id, uint32_t number,
@@ -422,7 +508,7 @@ int objstore_parts_put(struct objstore *os, const char *key, const char *id, uin
 	if (number < 1 || number > OBJSTORE_PARTS_MAX)
 		rc = err_set(err, ERR_INVALID, "a part's number must be from 1 to %d",
 		             OBJSTORE_PARTS_MAX);
-	else if (check_id(id, err) < 0)
+	else if (check_id(os, id, err) < 0)
 		rc = -1;
 	else
 		rc = os->ops->parts_put(os, key, id, number, size, read, arg, etag, err);
@@ -451,7 +537,7 @@ int objstore_parts_end(struct objstore *os, const char *key, const char *id,
 			             parts[i].number, parts[i - 1].number);
 	}
 	if (rc == 0)
-		rc = check_id(id, err);
+		rc = check_id(os, id, err);
 	if (rc == 0)
 		rc = os->ops->parts_end(os, key, id, parts, n, &got, err);
 	if (rc == 0 && info != NULL)
@@ -465,7 +551,7 @@ int objstore_parts_abort(struct objstore *os, const char *key, const char *id, s
 
 	if (begin(os, "abort", key, err) < 0)
 		return -1;
-	rc = check_id(id, err) < 0 ? -1 : os->ops->parts_abort(os, key, id, err);
+	rc = check_id(os, id, err) < 0 ? -1 : os->ops->parts_abort(os, key, id, err);
 	return finish(os, rc, "abort", key, err);
 }
 
@@ -567,7 +653,7 @@ int objstore_del_below(struct objstore *os, const char *prefix, const char *but,
 			if (but == NULL || !str_starts(str_of(after), but))
 				p->key[n++] = after;
 		}
-		if (del_all(os, p->key, n, err) < 0)
+		if (objstore_del_all(os, p->key, n, NULL, err) < 0)
 			return -1;
 	}
 	return 0;

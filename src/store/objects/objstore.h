@@ -10,6 +10,8 @@
  *                                  any S3-compatible store, path style; keys from objstore_env
  *   signed:                        the same for one who has no keys: somebody else signs each
  *                                  request (objstore_env.signer); it cannot list
+ *   passed:/path/of.sock           a folder of another process of this machine, which opens its
+ *                                  files for us (passing.h); it cannot list, and has no parts
  *   mem:                           for tests
  *   fault:<n>:<url>                fails the n-th call of <url>'s store
  */
@@ -46,13 +48,14 @@ struct objstore_signed {
 };
 #define OBJSTORE_NO_COPY "x-amz-copy-source-if-match"
 
-struct objstore_env { /* what s3 and signed need; zeroed for the others */
+struct objstore_env { /* what s3, signed and passed need; zeroed for the others */
 	struct http_client *client;
 	struct sigv4_key key; /* access_key NULL: unsigned requests */
 	/* of signed: called for every try of every request, from any thread */
 	int (*signer)(void *arg, struct arena *a, const struct objstore_request *rq,
 	              struct objstore_signed *out, struct err *err);
 	void *signer_arg;
+	const char *token; /* of passed: who we are */
 	/* Set by another thread: every call ends, ERR_CANCELED, within a second. May be NULL. */
 	const atomic_bool *cancel;
 };
@@ -117,10 +120,41 @@ int objstore_read_same(struct objstore *os, const char *key, const char *etag, u
 /* A descriptor to read the object from, for sendfile. ERR_UNSUPPORTED where there is none. */
 int objstore_fd(struct objstore *os, const char *key, int *fd, struct objstore_info *info,
                 struct err *err) MUST_CHECK;
+/* The object becomes a file `name` in this folder, too, without moving bytes: it is read-only, and
+ * one with the object. ERR_UNSUPPORTED where that cannot be (another file system, or a store
+ * without files): then it has to be copied. ERR_CONFLICT: there is a file of that name. */
+int objstore_link(struct objstore *os, const char *key, int dirfd, const char *name,
+                  struct err *err) MUST_CHECK;
+/* The other way round: the file `path` below the folder becomes the object, too. It must never be
+ * written again. ERR_UNSUPPORTED as above. */
+int objstore_adopt(struct objstore *os, const char *key, int dirfd, const char *path,
+                   struct err *err) MUST_CHECK;
+/* For passing.h: a file of the store's own that is no object yet, open for writing; its name is for
+ * the next two calls alone. ERR_UNSUPPORTED where there are no files. */
+#define OBJSTORE_BLANK_CAP 96
+int objstore_blank(struct objstore *os, char name[OBJSTORE_BLANK_CAP], int *fd,
+                   struct err *err) MUST_CHECK;
+/* It becomes this object, as by objstore_put; fd is open on it. A failure leaves it. etag: hex of
+ * an MD5 that the caller knows, or "". */
+int objstore_publish(struct objstore *os, const char *name, int fd, const char *key,
+                     const char *etag, struct objstore_info *info, struct err *err) MUST_CHECK;
+/* NULL: all that there are, which a process that was killed had made. */
+void objstore_discard(struct objstore *os, const char *name);
 /* Lets somebody else do this request until it expires (1 s to SIGV4_PRESIGN_MAX_S).
  * ERR_UNSUPPORTED where the store is not spoken to by HTTP. */
 int objstore_presign(struct objstore *os, struct arena *a, const struct objstore_request *rq,
                      struct objstore_signed *out, struct err *err) MUST_CHECK;
+/* Lets somebody else put the bytes of this SHA-256 (hex) there, as often as he likes: the store
+ * takes no others, and no copy of another object. It has to begin within OBJSTORE_PUT_S by the
+ * store's clock. ERR_UNSUPPORTED as above. */
+#define OBJSTORE_PUT_S (15 * 60) /* S3's own rule */
+struct objstore_put {
+	const char *url;
+	struct http_header header[5]; /* all of them are to be sent */
+	size_t n_header;
+};
+int objstore_sign_put(struct objstore *os, struct arena *a, const char *key, const char *sha256,
+                      struct objstore_put *out, struct err *err) MUST_CHECK;
 /* Keys that start with prefix, after `after` (may be NULL), in order, at most max (<= 1000).
  * *more: there are further ones. */
 int objstore_list(struct objstore *os, const char *prefix, const char *after, size_t max,
@@ -128,6 +162,10 @@ int objstore_list(struct objstore *os, const char *prefix, const char *after, si
                   void *arg, bool *more, struct err *err) MUST_CHECK;
 /* Deleting what is not there succeeds. */
 int objstore_del(struct objstore *os, const char *key, struct err *err) MUST_CHECK;
+/* The same of n objects, for less than one by one. When one fails, *at (may be NULL) is its number:
+ * those before it are deleted, of those behind it some may be. */
+int objstore_del_all(struct objstore *os, const char *const *key, size_t n, size_t *at,
+                     struct err *err) MUST_CHECK;
 
 /* Deletes all objects whose key starts with prefix, but for those that start with `but` (NULL: none
  * stays). cancel: stops between two pages, ERR_CANCELED if more is left; NULL: never. */

@@ -28,8 +28,8 @@ int dir_check_key(const char *key, struct err *err)
 
 /* The folder that holds `key`, part by part and through no link; made when `make`. *leaf is the
  * key's last part. fd or -1: ERR_NOT_FOUND, ERR_CONFLICT when a part of it is an object. */
-static int open_parent(struct dirstore *d, const char *key, bool make, const char **leaf,
-                       struct err *err)
+int dir_open_parent(struct dirstore *d, const char *key, bool make, const char **leaf,
+                    struct err *err)
 {
 	AUTO_FD int fd = openat(d->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	char part[NAME_MAX + 1];
@@ -63,13 +63,19 @@ static int open_parent(struct dirstore *d, const char *key, bool make, const cha
 	return TAKE_FD(fd);
 }
 
-int dir_tmp(struct dirstore *d, char name[DIR_TMP_CAP], struct err *err)
+void dir_tmp_name(const char *prefix, char name[DIR_TMP_CAP])
 {
 	char id[DIR_ID_LEN + 1];
-	int fd;
 
 	seal_id(id, DIR_ID_LEN);
-	fmt_fixed(name, DIR_TMP_CAP, "o-%s", id);
+	fmt_fixed(name, DIR_TMP_CAP, "%s%s", prefix, id);
+}
+
+int dir_tmp(struct dirstore *d, const char *prefix, char name[DIR_TMP_CAP], struct err *err)
+{
+	int fd;
+
+	dir_tmp_name(prefix, name);
 	fd = openat(d->tmp, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	return fd >= 0 ? fd : err_errno(err, errno, "%s/%s", DIR_TMP, name);
 }
@@ -124,12 +130,11 @@ static void keep_etag(int fd, const char *etag)
 /* ---- writing ----------------------------------------------------------------------------- */
 
 /* Not durable before *folder, its folder, is synced. */
-static int move_in_unsynced(struct dirstore *d, const char *name, const char *key, int *folder,
-                            struct err *err)
+int dir_move_in(struct dirstore *d, const char *name, const char *key, int *folder, struct err *err)
 {
 	for (int i = 0; i < DIR_RACES_MAX; i++) {
 		const char *leaf = NULL;
-		AUTO_FD int parent = open_parent(d, key, true, &leaf, err);
+		AUTO_FD int parent = dir_open_parent(d, key, true, &leaf, err);
 
 		if (parent < 0) {
 			if (err->code != ERR_NOT_FOUND)
@@ -155,7 +160,7 @@ static int move_in_unsynced(struct dirstore *d, const char *name, const char *ke
 	return err_set(err, ERR_BUSY, "its folder keeps being removed");
 }
 
-static int sync_folder(int fd, struct err *err)
+int dir_sync_folder(int fd, struct err *err)
 {
 	return fsync(fd) < 0 ? err_errno(err, errno, "sync its folder") : 0;
 }
@@ -164,7 +169,7 @@ static int move_in(struct dirstore *d, const char *name, const char *key, struct
 {
 	AUTO_FD int folder = -1;
 
-	return move_in_unsynced(d, name, key, &folder, err) < 0 ? -1 : sync_folder(folder, err);
+	return dir_move_in(d, name, key, &folder, err) < 0 ? -1 : dir_sync_folder(folder, err);
 }
 
 int dir_publish(struct dirstore *d, int fd, const char *name, const char *key, const char *etag,
@@ -185,8 +190,8 @@ int dir_publish(struct dirstore *d, int fd, const char *name, const char *key, c
 }
 
 /* Publishes what rc says was written well; takes the temporary file away when it was not. */
-static int end_tmp(struct dirstore *d, int fd, const char *name, const char *key, const char *etag,
-                   int rc, struct objstore_info *info, struct err *err)
+int dir_end_tmp(struct dirstore *d, int fd, const char *name, const char *key, const char *etag,
+                int rc, struct objstore_info *info, struct err *err)
 {
 	if (rc == 0)
 		rc = dir_publish(d, fd, name, key, etag, info, err);
@@ -205,13 +210,13 @@ static int dir_put(struct objstore *os, const char *key, struct str body, struct
 
 	if (dir_check_key(key, err) < 0)
 		return -1;
-	fd = dir_tmp(d, name, err);
+	fd = dir_tmp(d, DIR_OBJECT, name, err);
 	if (fd < 0)
 		return -1;
 	hash_md5(body.p, body.n, md5);
 	hex_encode(md5, sizeof(md5), etag);
 	rc = fs_write_all(fd, body.p, body.n, err);
-	return end_tmp(d, fd, name, key, etag, rc, NULL, err);
+	return dir_end_tmp(d, fd, name, key, etag, rc, NULL, err);
 }
 
 /* Fewer blocks than its size needs: what is allocated ahead would be lost to everybody. */
@@ -222,14 +227,12 @@ static bool is_sparse(const struct objstore_file *f)
 	return fstat(f->fd, &st) < 0 || (uint64_t)st.st_blocks * 512 < f->size || f->size == 0;
 }
 
-static int dir_put_file(struct objstore *os, const char *key, const struct objstore_file *f,
-                        struct digest *sha256, struct err *err)
+int dir_write_file(const struct objstore_file *f, int to, struct digest *sha256, char etag[80],
+                   struct err *err)
 {
-	struct dirstore *d = (struct dirstore *)os;
-	char name[DIR_TMP_CAP], etag[80] = "";
-	AUTO_FD int fd = -1;
-	struct copy_job job = {
+	const struct copy_job job = {
 		.from = f->fd,
+		.to = to,
 		.size = f->size,
 		.sha256 = f->want_sha256 ? sha256 : NULL,
 		.drop_from = true,
@@ -238,28 +241,39 @@ static int dir_put_file(struct objstore *os, const char *key, const struct objst
 		.arg = f->arg,
 		.cancel = f->cancel,
 	};
+	char hex[HASH_HEX_CAP];
+
+	etag[0] = '\0';
+	if (!is_sparse(f)) /* a hint to the allocator; full disks say so at the first write */
+		(void)fallocate(to, FALLOC_FL_KEEP_SIZE, 0, (off_t)f->size);
+	if (copy_run(&job, err) < 0)
+		return -1;
+	if (!f->want_sha256)
+		return 0;
+	digest_hex(sha256, hex);
+	if (f->expect != NULL && !digest_same(f->expect, sha256))
+		return err_set(err, ERR_CORRUPT, "the file has changed: its SHA-256 is now %s",
+		               hex);
+	/* not an MD5, and marked as S3 marks those that are none */
+	fmt_fixed(etag, 80, "%.32s-1", hex);
+	return 0;
+}
+
+static int dir_put_file(struct objstore *os, const char *key, const struct objstore_file *f,
+                        struct digest *sha256, struct err *err)
+{
+	struct dirstore *d = (struct dirstore *)os;
+	char name[DIR_TMP_CAP], etag[80] = "";
+	AUTO_FD int fd = -1;
 	int rc;
 
 	if (dir_check_key(key, err) < 0)
 		return -1;
-	fd = dir_tmp(d, name, err);
+	fd = dir_tmp(d, DIR_OBJECT, name, err);
 	if (fd < 0)
 		return -1;
-	if (!is_sparse(f)) /* a hint to the allocator; full disks say so at the first write */
-		(void)fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)f->size);
-	job.to = fd;
-	rc = copy_run(&job, err);
-	if (rc == 0 && f->want_sha256) {
-		char hex[HASH_HEX_CAP];
-
-		/* not an MD5, and marked as S3 marks those that are none */
-		digest_hex(sha256, hex);
-		FMT(etag, "%.32s-1", hex);
-		if (f->expect != NULL && !digest_same(f->expect, sha256))
-			rc = err_set(err, ERR_CORRUPT,
-			             "the file has changed: its SHA-256 is now %s", hex);
-	}
-	rc = end_tmp(d, fd, name, key, etag, rc, NULL, err);
+	rc = dir_write_file(f, fd, sha256, etag, err);
+	rc = dir_end_tmp(d, fd, name, key, etag, rc, NULL, err);
 	if (rc == 0)
 		copy_drop(fd);
 	return rc;
@@ -308,17 +322,17 @@ static int dir_put_stream(struct objstore *os, const char *key, uint64_t size,
 
 	if (dir_check_key(key, err) < 0)
 		return -1;
-	fd = dir_tmp(d, name, err);
+	fd = dir_tmp(d, DIR_OBJECT, name, err);
 	if (fd < 0)
 		return -1;
 	rc = dir_receive(fd, 0, size, read, arg, &got, etag, err);
-	return end_tmp(d, fd, name, key, etag, rc, info, err);
+	return dir_end_tmp(d, fd, name, key, etag, rc, info, err);
 }
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-static int dir_fd(struct objstore *os, const char *key, int *fd, struct objstore_info *info,
-                  struct err *err)
+int dir_fd(struct objstore *os, const char *key, int *fd, struct objstore_info *info,
+           struct err *err)
 {
 	struct dirstore *d = (struct dirstore *)os;
 	AUTO_FD int got = -1;
@@ -340,23 +354,27 @@ static int dir_fd(struct objstore *os, const char *key, int *fd, struct objstore
 	return 0;
 }
 
+int dir_get_fd(int fd, const struct objstore_info *info, struct buf *out, struct err *err)
+{
+	char *to;
+
+	if (info->size > out->max - out->n)
+		return err_set(err, ERR_TOO_BIG, "%" PRIu64 " bytes are more than the %zu expected",
+		               info->size, out->max - out->n);
+	to = buf_room(out, (size_t)info->size);
+	/* objects are replaced, never written in place: it is as long as it was */
+	if (fs_pread_all(fd, to, (size_t)info->size, 0, err) < 0)
+		return -1;
+	out->n += (size_t)info->size;
+	return 0;
+}
+
 static int dir_get(struct objstore *os, const char *key, struct buf *out, struct err *err)
 {
 	AUTO_FD int fd = -1;
 	struct objstore_info info;
-	char *to;
 
-	if (dir_fd(os, key, &fd, &info, err) < 0)
-		return -1;
-	if (info.size > out->max - out->n)
-		return err_set(err, ERR_TOO_BIG, "%" PRIu64 " bytes are more than the %zu expected",
-		               info.size, out->max - out->n);
-	to = buf_room(out, (size_t)info.size);
-	/* objects are replaced, never written in place: it is as long as it was */
-	if (fs_pread_all(fd, to, (size_t)info.size, 0, err) < 0)
-		return -1;
-	out->n += (size_t)info.size;
-	return 0;
+	return dir_fd(os, key, &fd, &info, err) < 0 ? -1 : dir_get_fd(fd, &info, out, err);
 }
 
 static int dir_stat(struct objstore *os, const char *key, struct objstore_info *out,
@@ -367,20 +385,15 @@ static int dir_stat(struct objstore *os, const char *key, struct objstore_info *
 	return dir_fd(os, key, &fd, out, err);
 }
 
-static int dir_read(struct objstore *os, const char *key, const char *etag, uint64_t first,
-                    uint64_t count, objstore_sink_fn *sink, void *arg, const atomic_bool *cancel,
-                    struct err *err)
+int dir_read_fd(int fd, const struct objstore_info *info, uint64_t first, uint64_t count,
+                objstore_sink_fn *sink, void *arg, const atomic_bool *cancel, struct err *err)
 {
 	AUTO_FREE char *chunk = NULL;
-	AUTO_FD int fd = -1;
-	struct objstore_info info;
 
-	if (dir_fd(os, key, &fd, &info, err) < 0 || objstore_check_etag(etag, info.etag, err) < 0)
-		return -1;
-	if (first > info.size || count > info.size - first)
+	if (first > info->size || count > info->size - first)
 		return err_set(err, ERR_RANGE,
 		               "bytes %" PRIu64 "+%" PRIu64 " of an object of %" PRIu64, first,
-		               count, info.size);
+		               count, info->size);
 	chunk = xmalloc(DIR_CHUNK);
 	for (uint64_t done = 0; done < count;) {
 		size_t n = (size_t)MIN((uint64_t)DIR_CHUNK, count - done);
@@ -393,6 +406,18 @@ static int dir_read(struct objstore *os, const char *key, const char *etag, uint
 		done += n;
 	}
 	return 0;
+}
+
+static int dir_read(struct objstore *os, const char *key, const char *etag, uint64_t first,
+                    uint64_t count, objstore_sink_fn *sink, void *arg, const atomic_bool *cancel,
+                    struct err *err)
+{
+	AUTO_FD int fd = -1;
+	struct objstore_info info;
+
+	if (dir_fd(os, key, &fd, &info, err) < 0 || objstore_check_etag(etag, info.etag, err) < 0)
+		return -1;
+	return dir_read_fd(fd, &info, first, count, sink, arg, cancel, err);
 }
 
 struct listing {
@@ -429,89 +454,14 @@ static int dir_list(struct objstore *os, const char *prefix, const char *after, 
 	return dirlist(d->root, prefix, after, max, DIR_TMP, list_one, &l, more, err);
 }
 
-/* ---- copy, delete ------------------------------------------------------------------------ */
+/* ---- delete ------------------------------------------------------------------------------ */
 
-static int copy_bytes(struct dirstore *d, const char *from, const char *to, struct err *err)
-{
-	char name[DIR_TMP_CAP];
-	struct objstore_info info;
-	AUTO_FD int in = -1, fd = -1;
-	struct copy_job job = {0};
-
-	if (dir_fd(&d->base, from, &in, &info, err) < 0)
-		return -1;
-	fd = dir_tmp(d, name, err);
-	if (fd < 0)
-		return -1;
-	job.from = in;
-	job.to = fd;
-	job.size = info.size;
-	job.holes = true;
-	return end_tmp(d, fd, name, to, info.etag, copy_run(&job, err), NULL, err);
-}
-
-/* *folder: must be synced; -1: it was. */
-static int copy_unsynced(struct dirstore *d, const char *from, const char *to, int *folder,
-                         struct err *err)
-{
-	char id[DIR_ID_LEN + 1], name[DIR_TMP_CAP];
-	struct objstore_info info;
-	AUTO_FD int in = -1, parent = -1;
-	const char *leaf = NULL;
-	int rc;
-
-	*folder = -1;
-	if (dir_check_key(to, err) < 0 || dir_fd(&d->base, from, &in, &info, err) < 0)
-		return -1;
-	parent = open_parent(d, from, false, &leaf, err);
-	if (parent < 0)
-		return -1;
-	seal_id(id, DIR_ID_LEN);
-	FMT(name, "o-%s", id);
-	/* objects are never written in place, so one file may have two keys */
-	if (linkat(parent, leaf, d->tmp, name, 0) < 0)
-		return copy_bytes(d, from, to, err);
-	rc = move_in_unsynced(d, name, to, folder, err);
-	(void)unlinkat(d->tmp, name, 0); /* still there when both were one file already */
-	return rc;
-}
-
-static bool is_one_folder(int a, int b)
+bool dir_is_one(int a, int b)
 {
 	struct stat x, y;
 
 	return a >= 0 && b >= 0 && fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_ino == y.st_ino &&
 	       x.st_dev == y.st_dev;
-}
-
-/* One sync for all that follow each other in one folder. */
-static int dir_copy_all(struct objstore *os, const struct objstore_pair *pair, size_t n, size_t *at,
-                        struct err *err)
-{
-	struct dirstore *d = (struct dirstore *)os;
-	AUTO_FD int last = -1;
-
-	for (*at = 0; *at < n; (*at)++) {
-		AUTO_FD int folder = -1;
-
-		if (copy_unsynced(d, pair[*at].from, pair[*at].to, &folder, err) < 0)
-			return -1;
-		if (folder < 0 || is_one_folder(folder, last))
-			continue;
-		if (last >= 0 && sync_folder(last, err) < 0)
-			return -1;
-		close_fd_p(&last);
-		last = TAKE_FD(folder);
-	}
-	return last < 0 ? 0 : sync_folder(last, err);
-}
-
-static int dir_copy(struct objstore *os, const char *from, const char *to, struct err *err)
-{
-	const struct objstore_pair pair = {from, to};
-	size_t at;
-
-	return dir_copy_all(os, &pair, 1, &at, err);
 }
 
 /* Folders that are empty now go too. */
@@ -536,7 +486,7 @@ static int del_unsynced(struct dirstore *d, const char *key, int *folder, struct
 		err_clear(err);
 		return 0;
 	}
-	parent = open_parent(d, key, false, &leaf, err);
+	parent = dir_open_parent(d, key, false, &leaf, err);
 	if (parent < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
@@ -552,35 +502,41 @@ static int del_unsynced(struct dirstore *d, const char *key, int *folder, struct
 	return 0;
 }
 
+/* What went from a folder is durable; if not, none of it counts. */
+static int leave(struct dirstore *d, int folder, const char *key, size_t *at, struct err *err)
+{
+	if (dir_sync_folder(folder, err) < 0) {
+		*at = 0;
+		return -1;
+	}
+	prune(d, key);
+	return 0;
+}
+
 static int dir_del_all(struct objstore *os, const char *const *key, size_t n, size_t *at,
                        struct err *err)
 {
 	struct dirstore *d = (struct dirstore *)os;
 	const char *in_last = NULL;
+	struct err late = {0};
 	AUTO_FD int last = -1;
+	int rc = 0;
 
-	for (*at = 0; *at < n; (*at)++) {
+	for (*at = 0; *at < n && rc == 0; *at += rc == 0) {
 		AUTO_FD int folder = -1;
 
-		if (del_unsynced(d, key[*at], &folder, err) < 0)
-			return -1;
+		rc = del_unsynced(d, key[*at], &folder, err);
 		if (folder < 0)
 			continue;
-		if (last >= 0 && !is_one_folder(folder, last)) {
-			if (sync_folder(last, err) < 0)
-				return -1;
-			prune(d, in_last);
-		}
+		if (last >= 0 && !dir_is_one(folder, last) && leave(d, last, in_last, at, err) < 0)
+			return -1;
 		close_fd_p(&last);
 		last = TAKE_FD(folder);
 		in_last = key[*at];
 	}
-	if (last < 0)
-		return 0;
-	if (sync_folder(last, err) < 0)
+	if (last >= 0 && leave(d, last, in_last, at, rc == 0 ? err : &late) < 0)
 		return -1;
-	prune(d, in_last);
-	return 0;
+	return rc;
 }
 
 static int dir_del(struct objstore *os, const char *key, struct err *err)
@@ -686,6 +642,11 @@ const struct objstore_ops objstore_dir = {
 	.stat = dir_stat,
 	.read = dir_read,
 	.fd = dir_fd,
+	.link = dir_link,
+	.adopt = dir_adopt,
+	.blank = dir_blank,
+	.publish = dir_publish_blank,
+	.discard = dir_discard,
 	.list = dir_list,
 	.del = dir_del,
 	.del_all = dir_del_all,

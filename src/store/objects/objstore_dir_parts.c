@@ -311,7 +311,7 @@ static int end_copied(struct dirstore *d, const struct upload *up, const char *k
 {
 	uint64_t base = base_of(up, 0), at = 0;
 	char name[DIR_TMP_CAP];
-	AUTO_FD int to = dir_tmp(d, name, err);
+	AUTO_FD int to = dir_tmp(d, DIR_OBJECT, name, err);
 	int rc = to < 0 ? -1 : 0;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {

@@ -1,8 +1,9 @@
 /*
  * objstore_impl.h - what a driver of objstore.h is made of, and the guard that every caller passes.
  * A driver's functions may rely on: a checked key, sizes within the limits of objstore.h, *err
- * clear, outputs not NULL unless said so. Optional are *fd, *presign, *list and *sweep (NULL:
- * ERR_UNSUPPORTED), *copy_all and *del_all.
+ * clear, outputs not NULL unless said so. Optional are *fd, *link, *adopt, *blank and its two,
+ * *presign, *sign_put, *list, *parts_begin and its three, and *sweep (NULL: ERR_UNSUPPORTED),
+ * *copy_all and *del_all.
  */
 #ifndef OBJSTORE_IMPL_H
 #define OBJSTORE_IMPL_H
@@ -49,13 +50,24 @@ struct objstore_ops {
 	            struct err *err);
 	int (*fd)(struct objstore *os, const char *key, int *fd, struct objstore_info *info,
 	          struct err *err);
+	int (*link)(struct objstore *os, const char *key, int dirfd, const char *name,
+	            struct err *err);
+	int (*adopt)(struct objstore *os, const char *key, int dirfd, const char *path,
+	             struct err *err);
+	int (*blank)(struct objstore *os, char name[OBJSTORE_BLANK_CAP], int *fd, struct err *err);
+	int (*publish)(struct objstore *os, const char *name, int fd, const char *key,
+	               const char *etag, struct objstore_info *info, struct err *err);
+	void (*discard)(struct objstore *os, const char *name);
 	int (*presign)(struct objstore *os, struct arena *a, const struct objstore_request *rq,
 	               struct objstore_signed *out, struct err *err);
+	int (*sign_put)(struct objstore *os, struct arena *a, const char *key, const char *sha256,
+	                struct objstore_put *out, struct err *err);
 	int (*list)(struct objstore *os, const char *prefix, const char *after, size_t max,
 	            objstore_each_fn *each, void *arg, bool *more, struct err *err);
 	int (*del)(struct objstore *os, const char *key, struct err *err);
+	/* As copy_all; and those before *at are deleted. */
 	int (*del_all)(struct objstore *os, const char *const *key, size_t n, size_t *at,
-	               struct err *err); /* as copy_all */
+	               struct err *err);
 	int (*parts_begin)(struct objstore *os, const char *key, char id[OBJSTORE_UPLOAD_CAP],
 	                   struct err *err);
 	int (*parts_put)(struct objstore *os, const char *key, const char *id, uint32_t number,
@@ -80,8 +92,8 @@ struct objstore {
 	char why[OBJSTORE_WHY_MAX];
 };
 
-extern const struct objstore_ops objstore_dir, objstore_s3, objstore_signed, objstore_mem,
-	objstore_fault;
+extern const struct objstore_ops objstore_dir, objstore_s3, objstore_signed, objstore_passed,
+	objstore_mem, objstore_fault;
 
 /* S3's rule for the ETag of an object made of parts: MD5 over the parts' MD5s, a dash, their
  * number. */

@@ -194,7 +194,7 @@ static int s3_read(struct objstore *os, const char *key, const char *etag, uint6
 	return 0;
 }
 
-/* ---- list, delete -------------------------------------------------------------------- */
+/* ---- list ---------------------------------------------------------------------------- */
 
 /* A key of the bucket as ours, NULL when it is somebody else's. */
 const char *s3_own_key(const struct s3store *s, const char *key)
@@ -246,19 +246,6 @@ static int s3_list(struct objstore *os, const char *prefix, const char *after, s
 	for (size_t i = 0; i < l.n; i++)
 		each(arg, l.entry[i].key, &l.entry[i].info);
 	*more = l.truncated;
-	return 0;
-}
-
-static int s3_del(struct objstore *os, const char *key, struct err *err)
-{
-	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct s3_call c = {.method = HTTP_DELETE, .key = key, .total_ms = S3_SHORT_MS};
-
-	if (s3_call((struct s3store *)os, &c, &reply, err) == 0)
-		return 0;
-	if (err->code != ERR_NOT_FOUND || strncmp(err->msg, "NoSuchBucket", 12) == 0)
-		return -1;
-	err_clear(err);
 	return 0;
 }
 
@@ -376,7 +363,9 @@ const struct objstore_ops objstore_s3 = {
 	.open = s3_open,
 	SAME_FOR_BOTH,
 	.presign = s3_presign,
+	.sign_put = s3_sign_put,
 	.list = s3_list,
+	.del_all = s3_del_all,
 	.sweep = s3_sweep,
 };
 

@@ -1,6 +1,7 @@
 /*
  * objstore_s3.h - what the files of the S3 driver share: objstore_s3.c (objects),
- * objstore_s3_call.c (one signed request, S3's errors), objstore_s3_upload.c (uploads in parts).
+ * objstore_s3_call.c (one signed request, S3's errors), objstore_s3_upload.c (uploads in parts),
+ * objstore_s3_delete.c.
  *
  * Bodies are sent with their SHA-256 when they are in memory, else as UNSIGNED-PAYLOAD. Errors of
  * S3 start with its code ("NoSuchUpload: ...").
@@ -30,6 +31,7 @@ struct s3store {
 	char *endpoint, *bucket;    /* "https://host:port", "name"; NULL with a signer */
 	char *prefix;               /* of every key in the bucket: "" or "a/b/" */
 	bool aws;                   /* it takes no x-amz- header that was not signed */
+	atomic_bool one_by_one;     /* it cannot delete many objects with one request */
 	int (*signer)(void *arg, struct arena *a, const struct objstore_request *rq,
 	              struct objstore_signed *out, struct err *err);
 	void *signer_arg;
@@ -64,6 +66,8 @@ int s3_call(struct s3store *s, const struct s3_call *c, struct http_reply *reply
             struct err *err) MUST_CHECK;
 int s3_presign(struct objstore *os, struct arena *a, const struct objstore_request *rq,
                struct objstore_signed *out, struct err *err) MUST_CHECK;
+int s3_sign_put(struct objstore *os, struct arena *a, const char *key, const char *sha256,
+                struct objstore_put *out, struct err *err) MUST_CHECK;
 /* The ETag header without quotes; "" when there is none. */
 void s3_etag(const struct http_reply *reply, char out[80]);
 /* "name=value" with what a query needs, encoded. */
@@ -94,6 +98,9 @@ int s3_parts_end(struct objstore *os, const char *key, const char *id,
                  struct err *err) MUST_CHECK;
 int s3_parts_abort(struct objstore *os, const char *key, const char *id,
                    struct err *err) MUST_CHECK;
+int s3_del(struct objstore *os, const char *key, struct err *err) MUST_CHECK;
+int s3_del_all(struct objstore *os, const char *const *key, size_t n, size_t *at,
+               struct err *err) MUST_CHECK;
 int s3_sweep(struct objstore *os, int64_t max_age_s, bool dry_run, struct objstore_swept *out,
              struct err *err) MUST_CHECK;
 const char *s3_own_key(const struct s3store *s, const char *key);

@@ -54,6 +54,14 @@ static void XMLCALL on_start(void *arg, const XML_Char *name, const XML_Char **a
 		stop(w);
 }
 
+/* A key may begin or end with a space. */
+static struct str text_of(const struct walk *w, const char *slash)
+{
+	struct str text = buf_view(&w->text);
+
+	return slash != NULL && strcmp(slash, "/Key") == 0 ? text : str_trim(text);
+}
+
 static void XMLCALL on_end(void *arg, const XML_Char *name UNUSED)
 {
 	struct walk *w = arg;
@@ -61,12 +69,12 @@ static void XMLCALL on_end(void *arg, const XML_Char *name UNUSED)
 
 	if (w->err->code != ERR_NONE)
 		return;
-	if (w->end(w->arg, w->path, str_trim(buf_view(&w->text)), w->err) < 0) {
+	slash = strrchr(w->path, '/');
+	if (w->end(w->arg, w->path, text_of(w, slash), w->err) < 0) {
 		stop(w);
 		return;
 	}
 	buf_clear(&w->text);
-	slash = strrchr(w->path, '/');
 	*(slash == NULL ? w->path : slash) = '\0';
 	w->depth--;
 }
@@ -128,6 +136,16 @@ static void copy_etag(char out[80], struct str s)
 	while (s.n > 0 && s.p[s.n - 1] == '"')
 		s.n--;
 	fmt_fixed(out, 80, "%.*s", (int)MIN(s.n, (size_t)79), s.n == 0 ? "" : s.p);
+}
+
+/* Shortens a server's text for a message, between two characters. */
+static struct str cut(struct str s)
+{
+	size_t n = MIN(s.n, (size_t)S3XML_ERROR_MAX);
+
+	while (n < s.n && n > 0 && ((unsigned char)s.p[n] & 0xc0) == 0x80)
+		n--;
+	return str_trim(str_n(s.p, n));
 }
 
 /* ---- ListObjectsV2 ------------------------------------------------------------------ */
@@ -282,6 +300,66 @@ int s3xml_uploads(struct arena *a, struct str xml, struct s3xml_uploads *out, st
 	return 0;
 }
 
+/* ---- DeleteObjects ------------------------------------------------------------------- */
+
+#define DELETED "DeleteResult"
+
+struct deleted {
+	struct arena *a;
+	struct s3xml_failed *failed;
+	size_t n, cap;
+};
+
+static int deleted_begin(void *arg, const char *path, struct err *err)
+{
+	struct deleted *d = arg;
+
+	if (strchr(path, '/') == NULL && strcmp(path, DELETED) != 0)
+		return err_set(err, ERR_INVALID, "<%s>, not <" DELETED ">", path);
+	if (strcmp(path, DELETED "/Error") != 0)
+		return 0;
+	if (d->n >= S3XML_ENTRIES_MAX)
+		return err_set(err, ERR_INVALID, "more than %d errors", S3XML_ENTRIES_MAX);
+	if (d->n == d->cap) {
+		size_t cap = d->cap == 0 ? 16 : d->cap * 4;
+		struct s3xml_failed *more = ARENA_ARRAY(d->a, struct s3xml_failed, cap);
+
+		if (d->n > 0)
+			memcpy(more, d->failed, d->n * sizeof(*more));
+		d->failed = more;
+		d->cap = cap;
+	}
+	d->failed[d->n++] = (struct s3xml_failed){"", "", ""};
+	return 0;
+}
+
+static int deleted_end(void *arg, const char *path, struct str text, struct err *err UNUSED)
+{
+	struct deleted *d = arg;
+	struct s3xml_failed *x = d->n == 0 ? NULL : &d->failed[d->n - 1];
+
+	if (strcmp(path, DELETED "/Error/Key") == 0)
+		x->key = arena_strz(d->a, text);
+	else if (strcmp(path, DELETED "/Error/Code") == 0)
+		x->code = arena_strz(d->a, cut(text));
+	else if (strcmp(path, DELETED "/Error/Message") == 0)
+		x->message = arena_strz(d->a, cut(text));
+	return 0;
+}
+
+int s3xml_deleted(struct arena *a, struct str xml, struct s3xml_failed **failed, size_t *n,
+                  struct err *err)
+{
+	struct deleted d = {.a = a};
+	struct walk w = {.begin = deleted_begin, .end = deleted_end, .arg = &d};
+
+	if (walk(&w, xml, err) < 0)
+		return err_wrap(err, "deleting");
+	*failed = d.failed;
+	*n = d.n;
+	return 0;
+}
+
 /* ---- small replies ------------------------------------------------------------------ */
 
 struct wanted { /* the text of two elements, wherever they are below the root */
@@ -289,16 +367,6 @@ struct wanted { /* the text of two elements, wherever they are below the root */
 	const char *name[2];
 	const char *text[2];
 };
-
-/* Shortens a server's text for a message, between two characters. */
-static struct str cut(struct str s)
-{
-	size_t n = MIN(s.n, (size_t)S3XML_ERROR_MAX);
-
-	while (n < s.n && n > 0 && ((unsigned char)s.p[n] & 0xc0) == 0x80)
-		n--;
-	return str_trim(str_n(s.p, n));
-}
 
 static int wanted_end(void *arg, const char *path, struct str text, struct err *err UNUSED)
 {
@@ -450,4 +518,17 @@ void s3xml_text(struct buf *out, struct str s)
 			buf_str(out, is_no_xml(text) ? UTF8_MARK : text);
 		s = str_skip(s, n);
 	}
+}
+
+bool s3xml_can_say(struct str s)
+{
+	while (s.n > 0) {
+		struct str text;
+		size_t n = str_utf8_mend(s, &text);
+
+		if (text.n != n || memcmp(text.p, s.p, n) != 0 || is_no_xml(text))
+			return false;
+		s = str_skip(s, n);
+	}
+	return true;
 }

@@ -39,10 +39,18 @@ int s3xml_uploads(struct arena *a, struct str xml, struct s3xml_uploads *out,
 void s3xml_error(struct arena *a, struct str xml, const char **code, const char **message);
 /* InitiateMultipartUploadResult's UploadId; CompleteMultipartUploadResult's ETag. */
 int s3xml_upload_id(struct arena *a, struct str xml, const char **id, struct err *err) MUST_CHECK;
+/* DeleteResult: what was not deleted. */
+struct s3xml_failed {
+	const char *key, *code, *message; /* "" when absent */
+};
+int s3xml_deleted(struct arena *a, struct str xml, struct s3xml_failed **failed, size_t *n,
+                  struct err *err) MUST_CHECK;
 /* CompleteMultipartUpload as a client sends it. */
 int s3xml_parts(struct arena *a, struct str xml, struct objstore_part **parts, size_t *n,
                 struct err *err) MUST_CHECK;
 /* Text with &, <, >, quotes and control characters escaped. */
 void s3xml_text(struct buf *out, struct str s);
+/* Does it read back as it is? XML has no words for some bytes. */
+bool s3xml_can_say(struct str s);
 
 #endif

@@ -35,6 +35,8 @@
 
 /* --- many streams ---------------------------------------------------------------------------- */
 
+/* WANTED -> TAKEN -> DONE; one that an earlier try had written is DONE from the start. A stream
+ * that fails keeps its part: then all fails. */
 enum part_state { PART_WANTED, PART_TAKEN, PART_DONE };
 
 struct part {
@@ -43,6 +45,8 @@ struct part {
 };
 
 struct xfer {
+	unsigned magic;
+#define XFER_MAGIC 0x58464552U
 	const struct xfer_job *job;
 	uint64_t part_bytes;
 	struct part *part;
@@ -67,6 +71,8 @@ struct xfer {
 };
 
 struct stream {
+	unsigned magic;
+#define STREAM_MAGIC 0x58535452U
 	struct xfer *x;
 	unsigned number;
 };
@@ -79,14 +85,57 @@ static uint64_t part_size(const struct xfer *x, size_t part)
 	return MIN(x->part_bytes, x->job->size - first);
 }
 
+/* What is true whenever the lock is free. */
+static void xfer_check(const struct xfer *x)
+{
+	assert(x->magic == XFER_MAGIC && lock_is_mine(&x->lock));
+	assert(x->n_done <= x->parts && x->first_wanted <= x->parts);
+	assert(x->target > 0 && x->target <= XFER_STREAMS_MAX);
+	assert(x->failed == (x->err.code != ERR_NONE));
+	assert(!x->failed || atomic_load(&x->stop));
+}
+
+static struct xfer *xfer_at(void *p)
+{
+	struct xfer *x = p;
+
+	assert(x != NULL && x->magic == XFER_MAGIC);
+	return x;
+}
+
+/* The only way from one state of a part to the next; with the lock. */
+static void part_to(struct xfer *x, size_t part, enum part_state to)
+{
+	struct part *p = &x->part[part];
+
+	assert(part < x->parts);
+	switch (to) {
+	case PART_WANTED:
+		assert(false); /* nobody gives one back */
+		break;
+	case PART_TAKEN:
+		assert(p->state == PART_WANTED && atomic_load(&p->written) == 0);
+		break;
+	case PART_DONE:
+		assert(p->state == PART_TAKEN && atomic_load(&p->written) == part_size(x, part));
+		assert(x->n_done < x->parts);
+		x->n_done++;
+		break;
+	}
+	p->state = to;
+}
+
 static void fail(struct xfer *x, const struct err *err)
 {
+	assert(err->code != ERR_NONE);
 	lock_take(&x->lock);
+	xfer_check(x);
 	if (!x->failed)
 		x->err = *err;
 	x->failed = true;
 	atomic_store(&x->stop, true);
 	cond_broadcast(&x->moved);
+	xfer_check(x);
 	lock_give(&x->lock);
 }
 
@@ -97,13 +146,14 @@ static bool take_part(struct stream *s, size_t *part)
 	bool found = false;
 
 	lock_take(&x->lock);
+	xfer_check(x);
 	while (!x->failed && s->number >= x->target && x->n_done < x->parts)
 		cond_wait(&x->moved, &x->lock);
 	while (x->first_wanted < x->parts && x->part[x->first_wanted].state != PART_WANTED)
 		x->first_wanted++;
 	if (!x->failed && x->first_wanted < x->parts) {
 		*part = x->first_wanted;
-		x->part[*part].state = PART_TAKEN;
+		part_to(x, *part, PART_TAKEN);
 		found = true;
 	}
 	lock_give(&x->lock);
@@ -115,12 +165,12 @@ static int finish_part(struct xfer *x, size_t part, struct err *err)
 	int r;
 
 	lock_take(&x->lock);
-	assert(x->part[part].state == PART_TAKEN);
+	xfer_check(x);
 	r = xfer_journal_part(&x->journal, part, err);
-	x->part[part].state = PART_DONE;
-	x->n_done++;
+	part_to(x, part, PART_DONE);
 	x->unsynced += part_size(x, part);
 	cond_broadcast(&x->moved);
+	xfer_check(x);
 	lock_give(&x->lock);
 	return r;
 }
@@ -272,6 +322,7 @@ static void *stream_main(void *arg)
 	struct err err = {0};
 	size_t part;
 
+	assert(s->magic == STREAM_MAGIC && xfer_at(s->x) != NULL);
 	while (take_part(s, &part)) {
 		if (fetch_part(s->x, part, chunk, &err) < 0) {
 			fail(s->x, &err);
@@ -347,7 +398,7 @@ static int hash_piece(struct xfer *x, struct xfer_content *content, uint64_t at,
 
 static void *hasher_main(void *arg)
 {
-	struct xfer *x = arg;
+	struct xfer *x = xfer_at(arg);
 	AUTO_FREE uint8_t *chunk = NULL;
 	struct xfer_content content = {0};
 	struct err err = {0};
@@ -377,6 +428,7 @@ static void *hasher_main(void *arg)
 	lock_take(&x->lock);
 	x->hashed = at == x->job->size;
 	cond_broadcast(&x->moved);
+	xfer_check(x);
 	lock_give(&x->lock);
 	return NULL;
 }
@@ -386,7 +438,7 @@ static void *hasher_main(void *arg)
  * whole fetch fails, and its journal is not believed again. */
 static void *syncer_main(void *arg)
 {
-	struct xfer *x = arg;
+	struct xfer *x = xfer_at(arg);
 	struct err err = {0};
 
 	lock_take(&x->lock);
@@ -473,7 +525,7 @@ static int crew_grow(struct crew *c, struct xfer *x, unsigned target, struct err
 	while (c->streams < MIN(target, (unsigned)XFER_STREAMS_MAX)) {
 		struct stream *s = &c->stream[c->streams];
 
-		*s = (struct stream){x, c->streams};
+		*s = (struct stream){STREAM_MAGIC, x, c->streams};
 		if (crew_add(c, stream_main, s, err) < 0)
 			return -1;
 		c->streams++;
@@ -504,6 +556,7 @@ static void look_at_rate(struct xfer *x, struct pace *p, struct crew *c, unsigne
 			pace_next(p, (double)(bytes - p->since_bytes) / (double)took, target, most);
 	x->target = target;
 	cond_broadcast(&x->moved);
+	xfer_check(x);
 	lock_give(&x->lock);
 	p->since_ms = now;
 	p->since_bytes = bytes;
@@ -595,7 +648,8 @@ static uint64_t choose_part_bytes(uint64_t size)
 static int fetch_ranged(const struct xfer_job *job, struct xfer_result *out, bool *resumed,
                         struct err *err)
 {
-	struct xfer x = {.job = job, .part_bytes = choose_part_bytes(job->size)};
+	struct xfer x = {
+		.magic = XFER_MAGIC, .job = job, .part_bytes = choose_part_bytes(job->size)};
 	AUTO_FREE bool *done = NULL;
 	int r;
 
