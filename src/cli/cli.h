@@ -75,6 +75,7 @@ struct cli {
 	const char *url, *token;
 	const char *host, *proof; /* for io/proof.h: Host header and path; set for http:// URLs */
 	atomic_uint port;         /* that the server says it is at; 0 = not known yet */
+	bool around;              /* the object store cannot be reached from here, which was said */
 };
 
 /* Are errors to be one line of JSON? By -o json or STOKER_ERRORS=json. */
@@ -171,6 +172,15 @@ int remote_explain(const struct cli *c, struct err *err);
 /* retry_again() that says at once what is wrong, and that it goes on: `tries` is what r began with.
  */
 bool remote_again(struct cli *c, struct retry *r, int tries, struct err *err);
+/* May bytes go between here and this URL of the object store, as far as is known? Not in the clear
+ * where the server is spoken to by TLS. */
+bool remote_may_go(const struct cli *c, const char *url);
+/* From now on they go by the server; said once, with the error that is the cause, which is cleared.
+ */
+void remote_go_around(struct cli *c, struct err *err);
+/* Another try would go where this one went. */
+bool remote_is_unreachable(const struct err *err);
+#define REMOTE_CONNECT_MS 3000                            /* to the store: there is another way */
 const char *remote_part(struct cli *c, const char *text); /* percent-encoded, in arena */
 /* Again and again until Ctrl-C; each time with an arena of its own. */
 int watch(struct cli *c, int (*once)(struct cli *c, struct err *err), struct err *err) MUST_CHECK;

@@ -121,9 +121,9 @@ static int each_file(struct cli *c, const struct doc *job, const char *name,
 		const struct doc *reply;
 
 		if (remote_get(c, &reply, err,
-		               "%s?page_size=1000&page_token=%" PRId64 "&checkpoint=%s",
-		               job_path(c, job, "/checkpoint_files"), token,
-		               remote_part(c, name)) < 0)
+		               "%s?page_size=1000&page_token=%" PRId64 "&checkpoint=%s%s",
+		               job_path(c, job, "/checkpoint_files"), token, remote_part(c, name),
+		               c->around ? "&by_server=true" : "") < 0)
 			return -1;
 		DOC_EACH (file, doc_get(reply, "presigned_urls")) {
 			if (fn(c, file, arg, err) < 0)
@@ -274,6 +274,7 @@ struct pull {
 		*part; /* a file until it is whole; what the server names is in folders beside it */
 	struct map *names;
 	const char *checkpoint, *include;
+	const char *url; /* of the first file; NULL: there is none */
 	uint64_t files, bytes, total;
 };
 
@@ -372,6 +373,8 @@ static int list_name(struct cli *c, const struct doc *file, void *arg, struct er
 		return 0;
 	if (check_name(file, err) < 0)
 		return -1;
+	if (p->url == NULL)
+		p->url = doc_cstr(doc_get(file, "url"), NULL);
 	if (map_set(p->names, str_of(path), p) != NULL)
 		return err_set(err, ERR_FILE_NAME_REFUSED, "the server lists the file \"%s\" twice",
 		               name);
@@ -438,6 +441,40 @@ static int pull_file(struct cli *c, const struct doc *file, void *arg, struct er
 	return 0;
 }
 
+static int drop(void *arg UNUSED, const void *p UNUSED, size_t n UNUSED, struct err *err UNUSED)
+{
+	return 0;
+}
+
+/* Files come from the object store, which may be where this machine cannot go. */
+static int find_way(struct cli *c, const char *url, struct err *err)
+{
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	const struct http_header first_byte = {"Range", "bytes=0-0"};
+	const struct http_call call = {.method = HTTP_GET,
+	                               .url = url,
+	                               .headers = &first_byte,
+	                               .n_headers = 1,
+	                               .sink = drop,
+	                               .connect_ms = REMOTE_CONNECT_MS,
+	                               .cancel = &interrupted};
+
+	if (str_starts(str_of(url), arena_printf(c->arena, "%s/", c->url)))
+		return 0; /* they are the server's */
+	if (!remote_may_go(c, url)) {
+		c->around = true;
+		return 0;
+	}
+	if (http_do(c->http, &call, &reply, err) == 0)
+		return 0;
+	if (err->code == ERR_CANCELED)
+		return -1;
+	if (remote_is_unreachable(err))
+		remote_go_around(c, err);
+	err_clear(err); /* what may pass is tried again for each file */
+	return 0;
+}
+
 /* So that git does not take it for code either. */
 static int hide_from_git(int dir, struct err *err)
 {
@@ -463,8 +500,9 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 		               doc_cstr(doc_get(ck, "checkpoint_id"), "?"),
 		               doc_cstr(doc_get(ck, "state"), "?"));
 	p.checkpoint = doc_cstr(doc_get(ck, "checkpoint_id"), "");
-	if (check_names(c, job, &p, err) < 0 || fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0 ||
-	    (root = fs_open_dir(dir, err)) < 0 || (c->n_arg < 2 && hide_from_git(root, err) < 0))
+	if (check_names(c, job, &p, err) < 0 || (p.url != NULL && find_way(c, p.url, err) < 0) ||
+	    fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0 || (root = fs_open_dir(dir, err)) < 0 ||
+	    (c->n_arg < 2 && hide_from_git(root, err) < 0))
 		return -1;
 	p.root = root;
 	p.part = arena_printf(c->arena, ".pull-%d.part", (int)getpid());

@@ -257,8 +257,8 @@ const struct command commands[] = {
 	{"cache verify", "", "read all stored data and compare it with its checksums",
 	 "Reads mirrored weights, their copies on the node, and checkpoints of finished jobs. Damaged data is reported and "
 	 "quarantined: no job gets it; the next job that needs the weights fetches them again; the checkpoint counts as "
-	 "incomplete. With --objects, weights in the object store are listed and not read: whatever is missing there is put there "
-	 "by the next job. Exits with 1 if anything is damaged. Runs in the server at low disk priority; Ctrl-C stops it. "
+	 "incomplete. With --objects, weights in the object store are read, too: damaged ones are removed, and whatever is missing "
+	 "there is put there by the next job. Exits with 1 if anything is damaged. Runs in the server at low disk priority; Ctrl-C stops it. "
 	 "Administrators only.",
 	 "stoker cache verify\n"
 	 "stoker cache verify -o json       # for a nightly timer",

@@ -277,6 +277,35 @@ bool remote_again(struct cli *c, struct retry *r, int tries, struct err *err)
 	return retry_again(r, err);
 }
 
+bool remote_may_go(const struct cli *c, const char *url)
+{
+	const char *tls = "https://";
+
+	return !c->around && (!str_starts(str_of(c->url), tls) || str_starts(str_of(url), tls));
+}
+
+bool remote_is_unreachable(const struct err *err)
+{
+	static const enum err_code such[] = {ERR_HOST_UNREACHABLE, ERR_HOST_UNKNOWN,
+	                                     ERR_CERTIFICATE_UNTRUSTED, ERR_TLS_EXPECTED};
+
+	for (size_t i = 0; i < COUNT(such); i++)
+		if (err->id == such[i])
+			return true;
+	return err->code == ERR_TIMEOUT;
+}
+
+void remote_go_around(struct cli *c, struct err *err)
+{
+	if (!c->around)
+		out_message(
+			c,
+			"the object store is out of reach, so the server passes the bytes on: %s",
+			err->msg);
+	c->around = true;
+	err_clear(err);
+}
+
 struct waiting {
 	struct cli *c;
 	int64_t since_ms;

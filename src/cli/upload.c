@@ -1,4 +1,7 @@
-/* upload.c - archives on their way to the server's object store. */
+/*
+ * upload.c - archives on their way to the server's object store: straight to it where the server
+ * signs a request for that and the store can be reached, else by the server.
+ */
 #include "cli/upload.h"
 
 #include "base/clock.h"
@@ -6,6 +9,8 @@
 #include "io/sigv4.h"
 
 #define UPLOAD_TRIES 8
+#define DIRECT_TRIES 4 /* then there is another way */
+#define PUT_HEADERS_MAX 16
 
 static void show_sent(void *arg, uint64_t bytes, uint64_t received UNUSED)
 {
@@ -14,8 +19,29 @@ static void show_sent(void *arg, uint64_t bytes, uint64_t received UNUSED)
 	out_progress(arg, "uploading %s", units_show_bytes(bytes, text));
 }
 
-/* One signed PUT. The digest is signed, too: the server compares it with what arrives. */
-static int put_once(struct cli *c, const struct doc *where, const struct upload *u, struct err *err)
+/* One PUT of the file to where `call` says. */
+static int put(struct cli *c, struct http_call *call, const struct upload *u, struct err *err)
+{
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	int r;
+
+	call->method = HTTP_PUT;
+	call->has_body_fd = true;
+	call->body_fd = u->fd;
+	call->body_len = u->bytes;
+	call->arg = c;
+	call->progress = show_sent;
+	call->cancel = &interrupted;
+	r = http_do(c->http, call, &reply, err);
+	if (r == 0)
+		r = http_expect(call, &reply, err);
+	out_progress_end(c);
+	return r;
+}
+
+/* By the server, which compares what arrives with the digest: that is signed, too. */
+static int put_by_server(struct cli *c, const struct doc *where, const struct upload *u,
+                         struct err *err)
 {
 	const struct doc *k = doc_get(where, "creds");
 	struct sigv4_key key = {
@@ -25,18 +51,9 @@ static int put_once(struct cli *c, const struct doc *where, const struct upload 
 		.region = doc_cstr(doc_get(k, "region_name"), "us-east-1"),
 		.service = "s3",
 	};
-	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	struct http_header headers[4];
 	AUTO_BUF struct buf path = BUF_INIT(URL_MAX);
-	struct http_call call = {.method = HTTP_PUT,
-	                         .headers = headers,
-	                         .has_body_fd = true,
-	                         .body_fd = u->fd,
-	                         .body_len = u->bytes,
-	                         .arg = c,
-	                         .progress = show_sent,
-	                         .cancel = &interrupted};
-	int r;
+	struct http_call call = {.headers = headers};
 
 	url_encode(str_of(doc_cstr(doc_get(where, "s3_key"), "")), true, &path);
 	call.url = arena_printf(c->arena, "%s/%s/%s", doc_cstr(doc_get(k, "endpoint_url"), c->url),
@@ -44,33 +61,93 @@ static int put_once(struct cli *c, const struct doc *where, const struct upload 
 	if (sigv4_sign(c->arena, &key, HTTP_PUT, call.url, NULL, 0, u->sha256, clock_wall_ms(),
 	               headers, &call.n_headers, err) < 0)
 		return -1;
-	r = http_do(c->http, &call, &reply, err);
-	if (r == 0)
-		r = http_expect(&call, &reply, err);
-	out_progress_end(c);
-	return r;
+	return put(c, &call, u, err);
+}
+
+/* To the store, by a request that the server signed for these bytes. */
+static int put_directly(struct cli *c, const struct doc *how, const struct upload *u,
+                        struct err *err)
+{
+	struct http_header headers[PUT_HEADERS_MAX];
+	struct http_call call = {.headers = headers,
+	                         .url = doc_cstr(doc_get(how, "url"), ""),
+	                         .connect_ms = REMOTE_CONNECT_MS};
+
+	DOC_EACH (h, doc_get(how, "headers")) {
+		if (call.n_headers < COUNT(headers))
+			headers[call.n_headers++] =
+				(struct http_header){doc_cstr(doc_get(h, "name"), ""),
+			                             doc_cstr(doc_get(h, "value"), "")};
+	}
+	return put(c, &call, u, err);
+}
+
+static int send_by_server(struct cli *c, const struct doc *where, const struct upload *u,
+                          struct err *err)
+{
+	struct retry r = RETRY_INIT(UPLOAD_TRIES);
+
+	r.cancel = &interrupted;
+	while (put_by_server(c, where, u, err) < 0) {
+		if (!remote_again(c, &r, UPLOAD_TRIES, err)) {
+			(void)remote_explain(c, err);
+			return err_wrap(err, "uploading the code");
+		}
+	}
+	return 0;
+}
+
+static int send_directly(struct cli *c, const struct doc *how, const struct upload *u,
+                         struct err *err)
+{
+	struct retry r = RETRY_INIT(DIRECT_TRIES);
+
+	r.cancel = &interrupted;
+	while (put_directly(c, how, u, err) < 0)
+		if (remote_is_unreachable(err) || !remote_again(c, &r, DIRECT_TRIES, err))
+			return -1;
+	return 0;
+}
+
+static int ask(struct cli *c, const struct upload *u, const struct doc **where, struct err *err)
+{
+	return remote_get(c, where, err, "/v1/blobs/credentials/train?%s%s%s%s%s%s",
+	                  u->afresh ? "" : "sha256=", u->afresh ? "" : u->sha256,
+	                  u->team_id == NULL ? "" : "&team_id=",
+	                  u->team_id == NULL ? "" : remote_part(c, u->team_id),
+	                  c->around ? "" : "&direct=", c->around ? "" : u->sha256);
 }
 
 int upload_file(struct cli *c, const struct upload *u, struct spec_artifact *out, bool *sent,
                 struct err *err)
 {
-	struct retry r = RETRY_INIT(UPLOAD_TRIES);
-	const struct doc *where;
+	const struct doc *where, *how;
+	bool expired = false;
 
-	r.cancel = &interrupted;
-	if (remote_get(c, &where, err, "/v1/blobs/credentials/train%s%s%s%s",
-	               u->afresh ? "" : "?sha256=", u->afresh ? "" : u->sha256,
-	               u->team_id == NULL ? ""
-	               : u->afresh        ? "?team_id="
-	                                  : "&team_id=",
-	               u->team_id == NULL ? "" : remote_part(c, u->team_id)) < 0)
-		return -1;
-	*sent = !doc_bool(doc_get(where, "exists"), false);
-	while (*sent && put_once(c, where, u, err) < 0) {
-		if (!remote_again(c, &r, UPLOAD_TRIES, err)) {
-			(void)remote_explain(c, err);
-			return err_wrap(err, "uploading the code");
+	for (;;) {
+		if (ask(c, u, &where, err) < 0)
+			return -1;
+		*sent = !doc_bool(doc_get(where, "exists"), false);
+		how = doc_get(where, "put");
+		if (!*sent)
+			break;
+		if (!doc_is(how, DOC_MAP)) {
+			if (send_by_server(c, where, u, err) < 0)
+				return -1;
+			break;
 		}
+		if (!remote_may_go(c, doc_cstr(doc_get(how, "url"), ""))) {
+			c->around = true;
+			continue;
+		}
+		if (send_directly(c, how, u, err) == 0)
+			break;
+		if (err->code == ERR_CANCELED)
+			return -1;
+		if (err->code != ERR_DENIED || expired)
+			remote_go_around(c, err);
+		expired = true; /* who slept for long gets another signature, once */
+		err_clear(err);
 	}
 	out->bucket = doc_cstr(doc_get(where, "s3_bucket"), "");
 	out->key = doc_cstr(doc_get(where, "s3_key"), "");

@@ -335,7 +335,7 @@ void db_outage(struct db *db, struct outage *out)
 
 bool db_unheard(const struct db *db)
 {
-	return db->beat != NULL && clock_mono_ms() - atomic_load(&db->heard_ms) > DB_UNHEARD_MS;
+	return db->beat != NULL && clock_mono_ms() - atomic_load(&db->heard_ms) > LEAD_UNHEARD_MS;
 }
 
 int db_begin(struct db *db, enum db_mode mode, struct db_tx *tx, struct err *err)

@@ -33,11 +33,10 @@
 #include "base/outage.h"
 #include "meta/lead.h"
 
-#define DB_READERS 4       /* snapshots at once; more readers wait for one */
-#define DB_BUSY_MS 10000   /* another process (a backup) may hold the lock this long */
-#define DB_OUTAGE_MS 3000  /* an answer is put off so long, no longer */
-#define DB_BEAT_MS 1000    /* a leader says that it lives */
-#define DB_UNHEARD_MS 4000 /* less than the patience of a standby */
+#define DB_READERS 4      /* snapshots at once; more readers wait for one */
+#define DB_BUSY_MS 10000  /* another process (a backup) may hold the lock this long */
+#define DB_OUTAGE_MS 3000 /* an answer is put off so long, no longer */
+#define DB_BEAT_MS 1000   /* a leader says that it lives */
 #define DB_SQL_MAX 8192
 #define DB_VALUE_MAX ((size_t)64 << 20) /* one column; the largest is a job's document */
 #define DB_PARAMS_MAX 128               /* of one statement */
@@ -167,7 +166,7 @@ bool db_again(struct db_retry *retry, struct err *err); /* false: err is the ans
 	})
 
 void db_outage(struct db *db, struct outage *out);
-/* The database has not acknowledged for DB_UNHEARD_MS that this server lives: it may be cut off,
+/* The database has not acknowledged for LEAD_UNHEARD_MS that this server lives: it may be cut off,
  * and another one about to lead. */
 bool db_unheard(const struct db *db);
 

@@ -6,6 +6,7 @@
 
 #define LEAD_NAME_CAP 33
 #define LEAD_URL_CAP 300
+#define LEAD_UNHEARD_MS 4000 /* less than the patience of a standby */
 
 /* A leader whose `beat` stands still while the database answers is dead or frozen. */
 struct lead {

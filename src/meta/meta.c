@@ -288,8 +288,6 @@ void meta_outage(struct meta *m, bool ask, struct outage *out)
 	db_outage(m->db, out);
 }
 
-_Static_assert(META_UNHEARD_MS == DB_UNHEARD_MS, "one span, for two layers");
-
 bool meta_unheard(const struct meta *m)
 {
 	return db_unheard(m->db);

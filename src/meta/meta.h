@@ -50,7 +50,6 @@ int meta_leads(struct meta *m, struct err *err) MUST_CHECK;
 int meta_check(struct meta *m, struct err *err) MUST_CHECK;
 
 /* See db_unheard: who asks for the leader is not to be sent here. */
-#define META_UNHEARD_MS 4000
 bool meta_unheard(const struct meta *m);
 /* By what was last asked of the database. `ask`: where it did not answer, it is asked again. */
 void meta_outage(struct meta *m, bool ask, struct outage *out);
