@@ -12,11 +12,10 @@
 
 /* Teams and tokens go by their id alone. */
 static int removed(struct request *rq,
-                   int (*del)(void *of, const struct principal *principal, const char *id,
-                              struct err *err),
+                   int (*del)(const struct ask *ask, const char *id, struct err *err),
                    struct err *err)
 {
-	if (del(face_ctx(rq)->of, face_principal(rq), arg_text(rq, 0), err) < 0)
+	if (del(face_ask(rq), arg_text(rq, 0), err) < 0)
 		return -1;
 	return answer_deleted(rq, "id", arg_text(rq, 0), err);
 }
@@ -25,7 +24,7 @@ static int all_teams(struct request *rq, struct model_team **t, size_t *n, struc
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 
-	return ctx->ops->teams(ctx->of, face_principal(rq), rq->arena, t, n, err);
+	return ctx->ops->teams->list(face_ask(rq), t, n, err);
 }
 
 static const char *name_of_team(const struct model_team *t, size_t n, const char *id)
@@ -98,7 +97,7 @@ static int team_make(struct request *rq, struct err *err)
 	const char *name;
 
 	if (body_read(rq, false, &body, err) < 0 || checked_name(body, &name, err) < 0 ||
-	    ctx->ops->team_create(ctx->of, face_principal(rq), rq->arena, name, &t, err) < 0)
+	    ctx->ops->teams->create(face_ask(rq), name, &t, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "team");
@@ -108,7 +107,7 @@ static int team_make(struct request *rq, struct err *err)
 
 static int team_remove(struct request *rq, struct err *err)
 {
-	return removed(rq, face_ctx(rq)->ops->team_delete, err);
+	return removed(rq, face_ctx(rq)->ops->teams->remove, err);
 }
 
 static int tokens_list(struct request *rq, struct err *err)
@@ -118,7 +117,7 @@ static int tokens_list(struct request *rq, struct err *err)
 	struct model_token *t;
 	size_t n;
 
-	if (ctx->ops->tokens(ctx->of, face_principal(rq), rq->arena, &t, &n, err) < 0)
+	if (ctx->ops->tokens->list(face_ask(rq), &t, &n, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "api_keys");
@@ -166,7 +165,6 @@ static int role_of(const struct doc *body, enum model_role *role, struct err *er
 static int token_make(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	const struct principal *principal = face_principal(rq);
 	AUTO_ANSWER struct answer an = {0};
 	const char *name = NULL, *team_id = NULL;
 	struct model_token t = {0};
@@ -180,10 +178,10 @@ static int token_make(struct request *rq, struct err *err)
 	    body_int(body, "expires_in_days", 1, DAYS_MAX, &days, err) < 0)
 		return -1;
 	if (team_id == NULL)
-		team_id = principal->team_id;
-	if (ctx->ops->token_create(ctx->of, principal, rq->arena, name, team_id, role,
-	                           days > 0 ? clock_wall_ms() + days * DAY_MS : 0, &t, &plain,
-	                           err) < 0)
+		team_id = face_principal(rq)->team_id;
+	if (ctx->ops->tokens->create(face_ask(rq), name, team_id, role,
+	                             days > 0 ? clock_wall_ms() + days * DAY_MS : 0, &t, &plain,
+	                             err) < 0)
 		return -1;
 	reply_header(rq, "Cache-Control", "no-store");
 	answer_open(&an);
@@ -199,7 +197,7 @@ static int token_make(struct request *rq, struct err *err)
 
 static int token_remove(struct request *rq, struct err *err)
 {
-	return removed(rq, face_ctx(rq)->ops->token_delete, err);
+	return removed(rq, face_ctx(rq)->ops->tokens->remove, err);
 }
 
 /* The team of the path, or NULL where the route has none: the caller's, else the default one. */
@@ -217,8 +215,7 @@ static int secrets_list(struct request *rq, struct err *err)
 	size_t n, n_teams;
 
 	if (all_teams(rq, &t, &n_teams, err) < 0 ||
-	    ctx->ops->secrets(ctx->of, face_principal(rq), rq->arena, team_of_path(rq), &s, &n,
-	                      err) < 0)
+	    ctx->ops->secrets->list(face_ask(rq), team_of_path(rq), &s, &n, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "secrets");
@@ -248,8 +245,8 @@ static int secret_put(struct request *rq, struct err *err)
 	if (value[0] == '\0' || strlen(value) > VALUE_MAX)
 		return err_set(err, ERR_INVALID, "value: expected 1 to %zu bytes", VALUE_MAX);
 	if (all_teams(rq, &t, &n_teams, err) < 0 ||
-	    ctx->ops->secret_set(ctx->of, face_principal(rq), rq->arena, team_of_path(rq), name,
-	                         str_of(value), &s, err) < 0)
+	    ctx->ops->secrets->set(face_ask(rq), team_of_path(rq), name, str_of(value), &s, err) <
+	            0)
 		return -1;
 	answer_open(&an);
 	show_secret(&an.js, &s, name_of_team(t, n_teams, s.team_id));
@@ -261,7 +258,7 @@ static int secret_remove(struct request *rq, struct err *err)
 	const struct face_ctx *ctx = face_ctx(rq);
 	const char *team_id = team_of_path(rq), *name = arg_text(rq, team_id != NULL ? 1 : 0);
 
-	if (ctx->ops->secret_delete(ctx->of, face_principal(rq), team_id, name, err) < 0)
+	if (ctx->ops->secrets->remove(face_ask(rq), team_id, name, err) < 0)
 		return -1;
 	return answer_deleted(rq, "name", name, err);
 }
@@ -290,7 +287,7 @@ static int capacity_show(struct request *rq, struct err *err)
 	struct capacity_row *r;
 	size_t n;
 
-	if (ctx->ops->capacity(ctx->of, face_principal(rq), rq->arena, &r, &n, err) < 0)
+	if (ctx->ops->capacity->list(face_ask(rq), &r, &n, err) < 0)
 		return -1;
 	answer_open(&an);
 	for (int of_teams = 0; of_teams < 2; of_teams++) {
@@ -320,8 +317,7 @@ static int capacity_change(struct request *rq, struct err *err)
 		return -1;
 	if (most < 0)
 		return err_set(err, ERR_INVALID, "max_gpus: missing");
-	if (ctx->ops->capacity_set(ctx->of, face_principal(rq), rq->arena, team_id, type, most,
-	                           &row, err) < 0)
+	if (ctx->ops->capacity->set(face_ask(rq), team_id, type, most, &row, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "team_gpu_capacity");
@@ -380,7 +376,7 @@ static int status_show(struct request *rq, struct err *err)
 	struct outage objects;
 	struct js *js = &an.js;
 
-	if (ctx->ops->status(ctx->of, face_principal(rq), rq->arena, &s, err) < 0)
+	if (ctx->ops->server->status(face_ask(rq), &s, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_kv(js, "version", s.version);

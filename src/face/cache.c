@@ -16,7 +16,7 @@ static int show_list(struct request *rq, struct js *js, const struct model_cache
 	struct server_status st = {0};
 	struct str rest, line, omitted = {0};
 
-	if (ctx->ops->status(ctx->of, face_principal(rq), rq->arena, &st, err) < 0)
+	if (ctx->ops->server->status(face_ask(rq), &st, err) < 0)
 		return -1;
 	if (fs_read(AT_FDCWD, arena_printf(rq->arena, "%s/%s", st.data_dir, s->summary_file), &text,
 	            err) < 0)
@@ -57,11 +57,9 @@ static int summary(struct request *rq, const char *scope, struct err *err)
 	struct model_project p;
 
 	if (strcmp(scope, "project") == 0 &&
-	    ctx->ops->project_get(ctx->of, face_principal(rq), rq->arena, arg_text(rq, 0), &p,
-	                          err) < 0)
+	    ctx->ops->projects->get(face_ask(rq), arg_text(rq, 0), &p, err) < 0)
 		return -1;
-	if (ctx->ops->cache_snapshot(ctx->of, face_principal(rq), rq->arena, scope, arg_text(rq, 0),
-	                             &s, err) == 0)
+	if (ctx->ops->caches->snapshot(face_ask(rq), scope, arg_text(rq, 0), &s, err) == 0)
 		return send_snapshot(rq, &s, err);
 	if (err->code != ERR_NOT_FOUND)
 		return -1;
@@ -74,8 +72,7 @@ static int summarize(struct request *rq, const char *scope, struct err *err)
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct model_cache_snapshot s = {0};
 
-	if (ctx->ops->cache_summarize(ctx->of, face_principal(rq), rq->arena, scope,
-	                              arg_text(rq, 0), &s, err) < 0)
+	if (ctx->ops->caches->summarize(face_ask(rq), scope, arg_text(rq, 0), &s, err) < 0)
 		return -1;
 	return send_snapshot(rq, &s, err);
 }
@@ -92,8 +89,8 @@ static int remove_files(struct request *rq, const char *scope, struct err *err)
 	if (!fs_path_is_plain(str_of(path)))
 		return err_set(err, ERR_INVALID,
 		               "parameter path: \"%.200s\" is not a path below the cache", path);
-	if (ctx->ops->cache_remove(ctx->of, face_principal(rq), scope, arg_text(rq, 0),
-	                           str_of(path), &bytes, err) < 0)
+	if (ctx->ops->caches->remove(face_ask(rq), scope, arg_text(rq, 0), str_of(path), &bytes,
+	                             err) < 0)
 		return -1;
 	answer_open(&an);
 	js_kv_u64(&an.js, "bytes_freed", bytes);
@@ -113,9 +110,8 @@ int cache_project_quota(struct request *rq, struct err *err)
 		return -1;
 	if (bytes < 0)
 		return err_set(err, ERR_INVALID, "quota_bytes: missing");
-	if (ctx->ops->project_get(ctx->of, face_principal(rq), rq->arena, arg_text(rq, 0), &p,
-	                          err) < 0 ||
-	    ctx->ops->cache_quota(ctx->of, face_principal(rq), p.id, (uint64_t)bytes, err) < 0)
+	if (ctx->ops->projects->get(face_ask(rq), arg_text(rq, 0), &p, err) < 0 ||
+	    ctx->ops->caches->quota(face_ask(rq), p.id, (uint64_t)bytes, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_kv(&an.js, "project_id", p.id);

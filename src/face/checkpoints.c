@@ -25,8 +25,7 @@ int checkpoints_list(struct request *rq, struct err *err)
 	size_t n;
 
 	if (query_bool(rq, "all", &all, err) < 0 || handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->checkpoints(ctx->of, face_principal(rq), rq->arena, j.id, all, &c, &n, err) <
-	            0)
+	    ctx->ops->checkpoints->list(face_ask(rq), j.id, all, &c, &n, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "checkpoints");
@@ -37,9 +36,10 @@ int checkpoints_list(struct request *rq, struct err *err)
 	return answer_send(rq, &an, 200, err);
 }
 
-/* A URL that reads one object without any header: of the store where that speaks HTTP, else of this
- * server. */
-static int signed_url(struct request *rq, const char *key, const char **out, struct err *err)
+/* A URL that reads one object without any header: of the store where that speaks HTTP, else, or if
+ * the client cannot go there, of this server. */
+static int signed_url(struct request *rq, const char *key, bool by_server, const char **out,
+                      struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	const struct objstore_request get = {
@@ -47,17 +47,22 @@ static int signed_url(struct request *rq, const char *key, const char **out, str
 	struct objstore_signed signed_ = {0};
 	char *own = NULL;
 	AUTO_BUF struct buf path = BUF_INIT(4 * OBJSTORE_KEY_MAX);
-	struct sigv4_key signer = {.region = REGION, .service = "s3"};
+	struct sigv4_key signer = {
+		.access_key = ctx->url_access_key,
+		.secret_key = ctx->url_secret_key,
+		.region = REGION,
+		.service = "s3",
+	};
 
-	if (objstore_presign(ctx->objects, rq->arena, &get, &signed_, err) == 0) {
-		*out = signed_.url;
-		return 0;
+	if (!by_server) {
+		if (objstore_presign(ctx->objects, rq->arena, &get, &signed_, err) == 0) {
+			*out = signed_.url;
+			return 0;
+		}
+		if (err->code != ERR_UNSUPPORTED)
+			return -1;
+		err_clear(err);
 	}
-	if (err->code != ERR_UNSUPPORTED)
-		return -1;
-	err_clear(err);
-	if (ctx->ops->url_key(ctx->of, rq->arena, &signer.access_key, &signer.secret_key, err) < 0)
-		return -1;
 	url_encode(str_of(key), true, &path);
 	if (sigv4_presign(rq->arena, &signer, HTTP_GET,
 	                  arena_printf(rq->arena, "%s/s3/%s/%s", face_url(rq), ctx->bucket,
@@ -82,10 +87,11 @@ static int load_manifest(struct request *rq, const struct model_checkpoint *row,
 struct file_page {
 	uint64_t offset, size, total; /* total: files of all checkpoints asked for */
 	uint64_t shown;
+	bool by_server;
 };
 
 static int show_file(struct request *rq, struct js *js, const struct model_job *j,
-                     const struct ckpt *c, size_t i, struct err *err)
+                     const struct ckpt *c, size_t i, bool by_server, struct err *err)
 {
 	const char *prefix = ckpt_prefix(rq->arena, j->project_id, j->id);
 	const struct manifest_file *f = &c->files.file[i];
@@ -93,7 +99,7 @@ static int show_file(struct request *rq, struct js *js, const struct model_job *
 	char hex[HASH_HEX_CAP], when[CLOCK_ISO_CAP];
 	const char *url = NULL;
 
-	if (signed_url(rq, ckpt_file_key(rq->arena, prefix, c, i), &url, err) < 0)
+	if (signed_url(rq, ckpt_file_key(rq->arena, prefix, c, i), by_server, &url, err) < 0)
 		return -1;
 	digest_hex(&f->sha256, hex);
 	clock_iso(c->created_ms, when);
@@ -130,7 +136,7 @@ static int show_files_of(struct request *rq, struct js *js, const struct model_j
 	for (size_t i = 0; i < c.files.n && p->shown < p->size; i++) {
 		if (first + i < p->offset)
 			continue;
-		if (show_file(rq, js, j, &c, i, err) < 0)
+		if (show_file(rq, js, j, &c, i, p->by_server, err) < 0)
 			return -1;
 		p->shown++;
 	}
@@ -150,9 +156,8 @@ int checkpoint_files(struct request *rq, struct err *err)
 
 	if (query_int(rq, "page_size", 1, PAGE_MAX, &size, err) < 0 ||
 	    query_int(rq, "page_token", 0, INT64_MAX, &offset, err) < 0 ||
-	    handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->checkpoints(ctx->of, face_principal(rq), rq->arena, j.id, true, &c, &n, err) <
-	            0)
+	    query_bool(rq, "by_server", &page.by_server, err) < 0 || handler_job(rq, &j, err) < 0 ||
+	    ctx->ops->checkpoints->list(face_ask(rq), j.id, true, &c, &n, err) < 0)
 		return -1;
 	page.offset = (uint64_t)offset;
 	page.size = (uint64_t)size;
@@ -203,10 +208,9 @@ int checkpoint_change(struct request *rq, struct err *err)
 		return err_set(err, ERR_INVALID,
 		               "complete: expected true; a checkpoint is never marked incomplete");
 	if (handler_job(rq, &j, err) < 0 ||
-	    (mark != NULL &&
-	     ctx->ops->checkpoint_complete(ctx->of, face_principal(rq), j.id, name, err) < 0) ||
-	    (pin != NULL && ctx->ops->checkpoint_pin(ctx->of, face_principal(rq), j.id, name,
-	                                             doc_bool(pin, false), err) < 0))
+	    (mark != NULL && ctx->ops->checkpoints->complete(face_ask(rq), j.id, name, err) < 0) ||
+	    (pin != NULL &&
+	     ctx->ops->checkpoints->pin(face_ask(rq), j.id, name, doc_bool(pin, false), err) < 0))
 		return -1;
 	answer_open(&an);
 	js_kv(&an.js, "checkpoint_id", name);
@@ -224,7 +228,7 @@ int checkpoint_remove(struct request *rq, struct err *err)
 	const char *name = NULL;
 
 	if (take_name(rq, &name, err) < 0 || handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->checkpoint_delete(ctx->of, face_principal(rq), j.id, name, err) < 0)
+	    ctx->ops->checkpoints->remove(face_ask(rq), j.id, name, err) < 0)
 		return -1;
 	return answer_deleted(rq, "checkpoint_id", name, err);
 }
@@ -252,7 +256,7 @@ int job_download(struct request *rq, struct err *err)
 
 		if (key == NULL || shown++ == ARTIFACTS_MAX)
 			break;
-		if (signed_url(rq, key, &url, err) < 0)
+		if (signed_url(rq, key, false, &url, err) < 0)
 			return -1;
 		js_cstr(&an.js, url);
 	}
@@ -260,9 +264,9 @@ int job_download(struct request *rq, struct err *err)
 	return answer_send(rq, &an, 200, err);
 }
 
-static int read_digest(struct request *rq, const char **out, struct err *err)
+static int read_digest(struct request *rq, const char *name, const char **out, struct err *err)
 {
-	const char *text = query_text(rq, "sha256");
+	const char *text = query_text(rq, name);
 	uint8_t raw[HASH_SHA256_LEN];
 
 	*out = text;
@@ -271,10 +275,47 @@ static int read_digest(struct request *rq, const char **out, struct err *err)
 	if (strlen(text) != 2 * sizeof(raw) ||
 	    hex_decode(str_of(text), raw, sizeof(raw), err) < 0) {
 		err_clear(err);
-		return err_set(err, ERR_INVALID,
-		               "parameter sha256: 64 hexadecimal digits are expected");
+		return err_set(err, ERR_INVALID, "parameter %s: 64 hexadecimal digits are expected",
+		               name);
 	}
 	return 0;
+}
+
+/* `direct` is the digest of what will be sent. put->url NULL: by credentials. */
+static int begin_upload(struct request *rq, const char *sha256, struct model_upload *u,
+                        struct objstore_put *put, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	const char *team_id = query_text(rq, "team_id"), *direct = NULL;
+
+	if (read_digest(rq, "direct", &direct, err) < 0)
+		return -1;
+	if (direct != NULL) {
+		if (ctx->ops->uploads->sign(face_ask(rq), team_id, sha256, direct, u, put, err) ==
+		    0)
+			return 0;
+		if (err->code != ERR_UNSUPPORTED)
+			return -1;
+		err_clear(err);
+	}
+	return ctx->ops->uploads->create(face_ask(rq), team_id, sha256, u, err);
+}
+
+static void show_put(struct js *js, const struct objstore_put *put)
+{
+	js_key(js, "put");
+	js_open(js);
+	js_kv(js, "url", put->url);
+	js_key(js, "headers");
+	js_list(js);
+	for (size_t i = 0; i < put->n_header; i++) {
+		js_open(js);
+		js_kv(js, "name", put->header[i].name);
+		js_kv(js, "value", put->header[i].value);
+		js_close(js);
+	}
+	js_end(js);
+	js_close(js);
 }
 
 /* The members of creds become keyword arguments of boto3.resource("s3", ...): no other keys. */
@@ -284,10 +325,10 @@ int upload_credentials(struct request *rq, struct err *err)
 	AUTO_ANSWER struct answer an = {0};
 	const char *sha256 = NULL;
 	struct model_upload u = {0};
+	struct objstore_put put = {0};
 
-	if (read_digest(rq, &sha256, err) < 0 ||
-	    ctx->ops->upload_create(ctx->of, face_principal(rq), rq->arena,
-	                            query_text(rq, "team_id"), sha256, &u, err) < 0)
+	if (read_digest(rq, "sha256", &sha256, err) < 0 ||
+	    begin_upload(rq, sha256, &u, &put, err) < 0)
 		return -1;
 	reply_header(rq, "Cache-Control", "no-store");
 	answer_open(&an);
@@ -295,7 +336,9 @@ int upload_credentials(struct request *rq, struct err *err)
 	js_kv(&an.js, "s3_key", u.key);
 	if (sha256 != NULL)
 		js_kv_bool(&an.js, "exists", u.there);
-	if (u.there)
+	if (put.url != NULL)
+		show_put(&an.js, &put);
+	if (u.there || put.url != NULL)
 		return answer_send(rq, &an, 200, err);
 	js_key(&an.js, "creds");
 	js_open(&an.js);

@@ -40,17 +40,16 @@ static int check_word(const char *what, const char *word, struct err *err)
 }
 
 /* The leader's part of a complete checkpoint. */
-static int find_checkpoint(struct request *rq, const struct principal *principal,
-                           const char *job_id, const char *name, struct model_checkpoint *out,
-                           struct err *err)
+static int find_checkpoint(struct request *rq, const char *job_id, const char *name,
+                           struct model_checkpoint *out, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct model_checkpoint *c;
 	struct model_job j = {0};
 	size_t n;
 
-	if (ctx->ops->job_get(ctx->of, principal, rq->arena, NULL, job_id, &j, err) < 0 ||
-	    ctx->ops->checkpoints(ctx->of, principal, rq->arena, j.id, true, &c, &n, err) < 0)
+	if (ctx->ops->jobs->get(face_ask(rq), NULL, job_id, &j, err) < 0 ||
+	    ctx->ops->checkpoints->list(face_ask(rq), j.id, true, &c, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (strcmp(c[i].name, name) != 0 || c[i].rank != 0)
@@ -64,8 +63,7 @@ static int find_checkpoint(struct request *rq, const struct principal *principal
 	return err_set(err, ERR_NOT_FOUND, "job %s has no checkpoint \"%.200s\"", job_id, name);
 }
 
-static int read_sources(struct request *rq, const struct principal *principal,
-                        const struct doc *list, struct plan *p, struct err *err)
+static int read_sources(struct request *rq, const struct doc *list, struct plan *p, struct err *err)
 {
 	DOC_EACH (source, list) {
 		const struct doc *d = doc_path(source, "b10_training_checkpoint_weights_source",
@@ -80,7 +78,7 @@ static int read_sources(struct request *rq, const struct principal *principal,
 			               "weights_sources: only checkpoints of training jobs");
 		if (body_text(d, "training_job_id", true, &job_id, err) < 0 ||
 		    body_text(d, "checkpoint_name", true, &name, err) < 0 ||
-		    find_checkpoint(rq, principal, job_id, name, &p->c[p->n], err) < 0 ||
+		    find_checkpoint(rq, job_id, name, &p->c[p->n], err) < 0 ||
 		    check_word("checkpoint", name, err) < 0)
 			return -1;
 		p->n++;
@@ -125,15 +123,14 @@ static int check_kinds(struct plan *p, struct err *err)
 	return 0;
 }
 
-static int find_size(struct request *rq, const struct principal *principal, const char *id,
-                     struct plan *p, struct err *err)
+static int find_size(struct request *rq, const char *id, struct plan *p, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct instance list[INSTANCES_MAX];
 	struct server_status st = {0};
 	size_t n;
 
-	if (ctx->ops->status(ctx->of, principal, rq->arena, &st, err) < 0)
+	if (ctx->ops->server->status(face_ask(rq), &st, err) < 0)
 		return -1;
 	n = instances_of(st.nodes, st.n_nodes, list);
 	for (size_t i = 0; i < n; i++) {
@@ -322,8 +319,8 @@ static void show_config(struct js *js, struct arena *a, const struct plan *p)
 	js_close(js);
 }
 
-int deploy_checkpoints(struct request *rq, const struct principal *principal,
-                       const struct doc *variables, struct js *js, struct err *err)
+int deploy_checkpoints(struct request *rq, const struct doc *variables, struct js *js,
+                       struct err *err)
 {
 	const struct doc *asked = doc_get(variables, "request");
 	AUTO_BUF struct buf config = BUF_INIT(CONFIG_MAX);
@@ -347,8 +344,8 @@ int deploy_checkpoints(struct request *rq, const struct principal *principal,
 		return err_set(err, ERR_UNSUPPORTED, "inference stack \"%.50s\": only VLLM", stack);
 	if (read_env(doc_path(asked, "inference_stack", "environment_variables", NULL), p, err) <
 	            0 ||
-	    read_sources(rq, principal, doc_get(asked, "weights_sources"), p, err) < 0 ||
-	    check_kinds(p, err) < 0 || find_size(rq, principal, size, p, err) < 0 ||
+	    read_sources(rq, doc_get(asked, "weights_sources"), p, err) < 0 ||
+	    check_kinds(p, err) < 0 || find_size(rq, size, p, err) < 0 ||
 	    find_template(rq, p, err) < 0)
 		return -1;
 	js_init(&out, &config);

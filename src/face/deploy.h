@@ -6,7 +6,7 @@
 
 /* Answers create_model_version_from_inference_template into the open object of js. Only a dry run:
  * the configuration is printed, nothing is deployed. ERR_UNSUPPORTED otherwise. */
-int deploy_checkpoints(struct request *rq, const struct principal *principal,
-                       const struct doc *variables, struct js *js, struct err *err) MUST_CHECK;
+int deploy_checkpoints(struct request *rq, const struct doc *variables, struct js *js,
+                       struct err *err) MUST_CHECK;
 
 #endif

@@ -73,8 +73,7 @@ int job_exec(struct request *rq, struct err *err)
 	char *id = NULL;
 
 	if (read_command(rq, &x, &rank, err) < 0 || handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->exec_start(ctx->of, face_principal(rq), rq->arena, j.id, (uint32_t)rank, &x,
-	                         &id, err) < 0)
+	    ctx->ops->execs->start(face_ask(rq), j.id, (uint32_t)rank, &x, &id, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_kv(&an.js, "exec_id", id);
@@ -113,8 +112,8 @@ int job_exec_poll(struct request *rq, struct err *err)
 	if (query_int(rq, "offset", 0, INT64_MAX, &offset, err) < 0 ||
 	    query_int(rq, "wait_ms", 0, WAIT_MS_MAX, &wait_ms, err) < 0 ||
 	    handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->exec_poll(ctx->of, face_principal(rq), rq->arena, j.id, arg_text(rq, 2),
-	                        (uint64_t)offset, &x, err) < 0)
+	    ctx->ops->execs->poll(face_ask(rq), j.id, arg_text(rq, 2), (uint64_t)offset, &x, err) <
+	            0)
 		return -1;
 	if (!x.done && x.frames.n == 0 && wait_ms > 0 && !rq->timed_out)
 		return reply_wait(rq, channel, seq,
@@ -165,8 +164,7 @@ int job_exec_input(struct request *rq, struct err *err)
 
 	if (query_int(rq, "wait_ms", 0, WAIT_MS_MAX, &wait_ms, err) < 0 ||
 	    read_input(rq, &bytes, &in, err) < 0 || handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->exec_input(ctx->of, face_principal(rq), rq->arena, j.id, arg_text(rq, 2), &in,
-	                         &next, err) < 0)
+	    ctx->ops->execs->input(face_ask(rq), j.id, arg_text(rq, 2), &in, &next, err) < 0)
 		return -1;
 	if (next < in.offset + in.bytes.n && wait_ms > 0 && !rq->timed_out)
 		return reply_wait(rq, channel, seq,
@@ -184,8 +182,7 @@ int job_exec_end(struct request *rq, struct err *err)
 	bool leave = false;
 
 	if (query_bool(rq, "leave_running", &leave, err) < 0 || handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->exec_leave(ctx->of, face_principal(rq), rq->arena, j.id, id,
-	                         leave ? EXEC_LEFT : EXEC_HUNG, err) < 0)
+	    ctx->ops->execs->leave(face_ask(rq), j.id, id, leave ? EXEC_LEFT : EXEC_HUNG, err) < 0)
 		return -1;
 	return answer_deleted(rq, "exec_id", id, err);
 }

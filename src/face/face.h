@@ -1,12 +1,12 @@
 /*
  * face.h - what a protocol face may ask of the product. A face has no database, no engine and no
  * queue: bytes come as handles, everything with a row behind it through the functions here, which
- * server/ fills and a test may fake. One table of operations, so that this page is the whole list
- * of what the network can make Stoker do.
+ * server/ fills and a test may fake. A table of operations for each noun, so that this page is the
+ * whole list of what the network can make Stoker do.
  *
- * Conventions: `who` is the caller; what belongs to another team is ERR_NOT_FOUND; a missing right
- * is ERR_DENIED. Rows and strings live in the arena given. Ids are given as ids only; what people
- * type is resolved by the three *_resolve.
+ * Conventions: what belongs to another team is ERR_NOT_FOUND; a missing right is ERR_DENIED. Rows
+ * and strings live in the arena given. Ids are given as ids only; what people type is resolved by
+ * resolve_ops.
  */
 #ifndef FACE_H
 #define FACE_H
@@ -139,234 +139,261 @@ struct exec_input { /* what such a command is given */
 	uint32_t rows, columns; /* of its terminal, 0 = as they are */
 };
 
-struct face_ops {
-	/* teams, tokens, secrets */
-	int (*teams)(void *of, const struct principal *principal, struct arena *a,
-	             struct model_team **out, size_t *n, struct err *err);
-	int (*team_create)(void *of, const struct principal *principal, struct arena *a,
-	                   const char *name, struct model_team *out, struct err *err);
-	int (*team_delete)(void *of, const struct principal *principal, const char *id,
-	                   struct err *err);
-	int (*tokens)(void *of, const struct principal *principal, struct arena *a,
-	              struct model_token **out, size_t *n, struct err *err);
+struct app; /* the product: server/ has the struct, a test another one */
+
+/* Who asks for an operation, and where its answer is to live. */
+struct ask {
+	struct app *app;
+	const struct principal *principal;
+	struct arena *a;
+};
+
+struct team_ops {
+	int (*list)(const struct ask *ask, struct model_team **out, size_t *n, struct err *err);
+	int (*create)(const struct ask *ask, const char *name, struct model_team *out,
+	              struct err *err);
+	int (*remove)(const struct ask *ask, const char *id, struct err *err);
+};
+
+struct token_ops {
+	int (*list)(const struct ask *ask, struct model_token **out, size_t *n, struct err *err);
 	/* *plain is shown once. team_id NULL = all teams (admin only). */
-	int (*token_create)(void *of, const struct principal *principal, struct arena *a,
-	                    const char *name, const char *team_id, enum model_role role,
-	                    int64_t expires_ms, struct model_token *out, char **plain,
-	                    struct err *err);
-	int (*token_delete)(void *of, const struct principal *principal, const char *id,
-	                    struct err *err);
-	/* team_id NULL: the caller's team, else the default one. */
-	int (*secrets)(void *of, const struct principal *principal, struct arena *a,
-	               const char *team_id, struct model_secret **out, size_t *n, struct err *err);
-	int (*secret_set)(void *of, const struct principal *principal, struct arena *a,
-	                  const char *team_id, const char *name, struct str value,
-	                  struct model_secret *out, struct err *err);
-	int (*secret_delete)(void *of, const struct principal *principal, const char *team_id,
-	                     const char *name, struct err *err);
+	int (*create)(const struct ask *ask, const char *name, const char *team_id,
+	              enum model_role role, int64_t expires_ms, struct model_token *out,
+	              char **plain, struct err *err);
+	int (*remove)(const struct ask *ask, const char *id, struct err *err);
 	/* Bearer or Api-Key token to who, for faces that check the caller themselves. `local`: the
 	 * request came by the Unix socket, where alone the tokens of this machine's runners are
 	 * good. ERR_AUTH. */
-	int (*authenticate)(void *of, struct arena *a, struct str token, bool local,
+	int (*authenticate)(struct app *app, struct arena *a, struct str token, bool local,
 	                    struct principal **out, struct err *err);
-
 	/* The proof of io/proof.h for the token whose hash begins with `id`. ERR_TOKEN_INVALID. */
-	int (*token_prove)(void *of, const char *id, struct str challenge, struct str address,
-	                   char proof[HASH_HEX_CAP], struct err *err);
+	int (*prove)(struct app *app, const char *id, struct str challenge, struct str address,
+	             char proof[HASH_HEX_CAP], struct err *err);
+};
 
-	/* Resolves what people type: an exact id, else an exact name, else an id prefix; a project
-	 * also as TEAM/PROJECT. "@" is the caller's newest job, or its project. *n > 1: the word is
-	 * ambiguous; these are the candidates, newest first, RESOLVE_MAX at most. No match:
-	 * ERR_..._NOT_FOUND. */
-	int (*job_resolve)(void *of, const struct principal *principal, struct arena *a,
-	                   const char *word, struct model_job **out, size_t *n, struct err *err);
-	/* Of several jobs of this name the only active one, else the newest if *newest allows
-	 * that, which then tells whether it was; *out NULL: neither. *n: how many there are. */
-	int (*job_pick)(void *of, const struct principal *principal, struct arena *a,
-	                const char *name, bool *newest, struct model_job **out, uint64_t *n,
-	                struct err *err);
-	int (*project_resolve)(void *of, const struct principal *principal, struct arena *a,
-	                       const char *word, struct model_project **out, size_t *n,
-	                       struct err *err);
-	int (*team_resolve)(void *of, const struct principal *principal, struct arena *a,
-	                    const char *word, struct model_team **out, size_t *n, struct err *err);
+/* team_id NULL: the caller's team, else the default one. */
+struct secret_ops {
+	int (*list)(const struct ask *ask, const char *team_id, struct model_secret **out,
+	            size_t *n, struct err *err);
+	int (*set)(const struct ask *ask, const char *team_id, const char *name, struct str value,
+	           struct model_secret *out, struct err *err);
+	int (*remove)(const struct ask *ask, const char *team_id, const char *name,
+	              struct err *err);
+};
 
-	/* projects */
-	int (*projects)(void *of, const struct principal *principal, struct arena *a,
-	                struct model_project **out, size_t *n,
-	                struct err *err); /* last used first */
-	int (*project_get)(void *of, const struct principal *principal, struct arena *a,
-	                   const char *id, struct model_project *out, struct err *err);
-	int (*project_upsert)(void *of, const struct principal *principal, struct arena *a,
-	                      const char *team_id, const char *name, struct model_project *out,
-	                      struct err *err);
+struct capacity_ops {
+	int (*list)(const struct ask *ask, struct capacity_row **out, size_t *n, struct err *err);
+	int (*set)(const struct ask *ask, const char *team_id, const char *gpu_type,
+	           int64_t max_gpus, struct capacity_row *out, struct err *err);
+};
+
+struct server_ops {
+	int (*status)(const struct ask *ask, struct server_status *out, struct err *err);
+	bool (*is_database_away)(struct app *app);
+};
+
+/* One task at a time: ERR_CONFLICT while another runs. For administrators of all teams. */
+struct maintenance_ops {
+	int (*begin)(const struct ask *ask, const struct maintenance_want *want,
+	             struct maintenance_view *out, struct err *err);
+	/* The one that runs, or the last one. ERR_NOT_FOUND when there was none since the start. */
+	int (*show)(const struct ask *ask, struct maintenance_view *out, struct err *err);
+	/* Asks it to stop; what it did stays done. ERR_NOT_FOUND when another one runs by now. */
+	int (*stop)(const struct ask *ask, const char *id, struct maintenance_view *out,
+	            struct err *err);
+};
+
+struct project_ops {
+	int (*list)(const struct ask *ask, struct model_project **out, size_t *n,
+	            struct err *err); /* last used first */
+	int (*get)(const struct ask *ask, const char *id, struct model_project *out,
+	           struct err *err);
+	int (*upsert)(const struct ask *ask, const char *team_id, const char *name,
+	              struct model_project *out, struct err *err);
 	/* Stops nothing: ERR_CONFLICT while a job is active. Takes jobs, undeployed checkpoints,
 	 * cache. */
-	int (*project_delete)(void *of, const struct principal *principal, const char *id,
-	                      struct err *err);
+	int (*remove)(const struct ask *ask, const char *id, struct err *err);
+};
 
-	/* jobs. push: doc is the training_job object; validated whole, checked against machine,
-	 * secrets, project; stored with its first event and log line before it returns.
-	 * idempotency_key (may be NULL): the same key and project give the same job. */
-	int (*job_push)(void *of, const struct principal *principal, struct arena *a,
-	                const char *project_id, const struct doc *doc, const char *idempotency_key,
-	                struct model_job *out, struct err *err);
+/* What people type: an exact id, else an exact name, else an id prefix; a project also as
+ * TEAM/PROJECT. "@" is the caller's newest job, or its project. *n > 1: the word is ambiguous;
+ * these are the candidates, newest first, RESOLVE_MAX at most. No match: ERR_..._NOT_FOUND. */
+struct resolve_ops {
+	int (*job)(const struct ask *ask, const char *word, struct model_job **out, size_t *n,
+	           struct err *err);
+	/* Of several jobs of this name the only active one, else the newest if *newest allows
+	 * that, which then tells whether it was; *out NULL: neither. *n: how many there are. */
+	int (*pick)(const struct ask *ask, const char *name, bool *newest, struct model_job **out,
+	            uint64_t *n, struct err *err);
+	int (*project)(const struct ask *ask, const char *word, struct model_project **out,
+	               size_t *n, struct err *err);
+	int (*team)(const struct ask *ask, const char *word, struct model_team **out, size_t *n,
+	            struct err *err);
+};
+
+/* New jobs. */
+struct push_ops {
+	/* doc is the training_job object; validated whole, checked against machine, secrets,
+	 * project; stored with its first event and log line before it returns. idempotency_key (may
+	 * be NULL): the same key and project give the same job. */
+	int (*push)(const struct ask *ask, const char *project_id, const struct doc *doc,
+	            const char *idempotency_key, struct model_job *out, struct err *err);
 	/* The same checks for a project by name, and nothing is stored: *out has no id, and no
 	 * project's either when there is none of that name yet. team_id NULL: as for secrets.
 	 * forecast: out->reason is what it would wait for. */
-	int (*job_check)(void *of, const struct principal *principal, struct arena *a,
-	                 const char *team_id, const char *project, const struct doc *doc,
-	                 bool forecast, struct model_job *out, struct err *err);
-	int (*job_search)(void *of, const struct principal *principal, struct arena *a,
-	                  const struct job_query *q, struct model_job **out, size_t *n,
-	                  uint64_t *total, struct err *err); /* total: of all pages */
-	int (*job_get)(void *of, const struct principal *principal, struct arena *a,
-	               const char *project_id, const char *job_id, struct model_job *out,
-	               struct err *err); /* project_id NULL: any */
-	int (*job_stop)(void *of, const struct principal *principal, struct arena *a,
-	                const char *job_id, bool now, struct model_job *out, struct err *err);
-	int (*job_recreate)(void *of, const struct principal *principal, struct arena *a,
-	                    const char *job_id, bool resume, struct model_job *out,
-	                    struct err *err);
-	int (*job_change)(void *of, const struct principal *principal, struct arena *a,
-	                  const char *job_id, const struct model_change *c, struct model_job *out,
-	                  struct err *err);
-	int (*job_delete)(void *of, const struct principal *principal, const char *job_id,
-	                  struct err *err);
-	int (*job_events)(void *of, const struct principal *principal, struct arena *a,
-	                  const char *job_id, int64_t after_seq, struct model_event **out,
-	                  size_t *n, struct err *err);
-	int (*job_attempts)(void *of, const struct principal *principal, struct arena *a,
-	                    const char *job_id, struct model_attempt **out, size_t *n,
-	                    struct err *err);
+	int (*check)(const struct ask *ask, const char *team_id, const char *project,
+	             const struct doc *doc, bool forecast, struct model_job *out, struct err *err);
+	int (*again)(const struct ask *ask, const char *job_id, bool resume, struct model_job *out,
+	             struct err *err);
+};
+
+struct job_ops {
+	int (*search)(const struct ask *ask, const struct job_query *q, struct model_job **out,
+	              size_t *n, uint64_t *total, struct err *err); /* total: of all pages */
+	int (*get)(const struct ask *ask, const char *project_id, const char *job_id,
+	           struct model_job *out, struct err *err); /* project_id NULL: any */
+	int (*stop)(const struct ask *ask, const char *job_id, bool now, struct model_job *out,
+	            struct err *err);
+	int (*change)(const struct ask *ask, const char *job_id, const struct model_change *c,
+	              struct model_job *out, struct err *err);
+	int (*remove)(const struct ask *ask, const char *job_id, struct err *err);
+	int (*events)(const struct ask *ask, const char *job_id, int64_t after_seq,
+	              struct model_event **out, size_t *n, struct err *err);
+	int (*attempts)(const struct ask *ask, const char *job_id, struct model_attempt **out,
+	                size_t *n, struct err *err);
+};
+
+/* Commands in a job's sandbox: of who started them, and of the runner. */
+struct exec_ops {
 	/* `what` has no id yet. Who started it must be heard of, by the next three, or it is hung
 	 * up: EXEC_AWAY_MS. */
-	int (*exec_start)(void *of, const struct principal *principal, struct arena *a,
-	                  const char *job_id, uint32_t rank, const struct wire_exec *what,
-	                  char **exec_id, struct err *err);
+	int (*start)(const struct ask *ask, const char *job_id, uint32_t rank,
+	             const struct wire_exec *what, char **exec_id, struct err *err);
 	/* Output before `offset` is dropped. */
-	int (*exec_poll)(void *of, const struct principal *principal, struct arena *a,
-	                 const char *job_id, const char *exec_id, uint64_t offset,
-	                 struct exec_state *out, struct err *err);
+	int (*poll)(const struct ask *ask, const char *job_id, const char *exec_id, uint64_t offset,
+	            struct exec_state *out, struct err *err);
 	/* *next: where to go on; in->offset while there is no room. */
-	int (*exec_input)(void *of, const struct principal *principal, struct arena *a,
-	                  const char *job_id, const char *exec_id, const struct exec_input *in,
-	                  uint64_t *next, struct err *err);
+	int (*input)(const struct ask *ask, const char *job_id, const char *exec_id,
+	             const struct exec_input *in, uint64_t *next, struct err *err);
 	/* EXEC_HUNG or EXEC_LEFT; nothing when it is over. */
-	int (*exec_leave)(void *of, const struct principal *principal, struct arena *a,
-	                  const char *job_id, const char *exec_id, enum wire_exec_state how,
-	                  struct err *err);
-
-	/* checkpoints: rows; files come from the manifest in the object store */
-	int (*checkpoints)(void *of, const struct principal *principal, struct arena *a,
-	                   const char *job_id, bool all, struct model_checkpoint **out, size_t *n,
-	                   struct err *err);
-	/* A pinned one is not deleted, by nobody; unpin first. */
-	int (*checkpoint_pin)(void *of, const struct principal *principal, const char *job_id,
-	                      const char *name, bool pinned, struct err *err);
-	/* By hand, of a job that has ended: recorded as marked by the caller. */
-	int (*checkpoint_complete)(void *of, const struct principal *principal, const char *job_id,
-	                           const char *name, struct err *err);
-	int (*checkpoint_delete)(void *of, const struct principal *principal, const char *job_id,
-	                         const char *name, struct err *err);
-
-	/* training cache. scope "project" or "team". ERR_NOT_FOUND when never summarized. */
-	int (*cache_snapshot)(void *of, const struct principal *principal, struct arena *a,
-	                      const char *scope, const char *id, struct model_cache_snapshot *out,
-	                      struct err *err);
-	int (*cache_summarize)(void *of, const struct principal *principal, struct arena *a,
-	                       const char *scope, const char *id, struct model_cache_snapshot *out,
-	                       struct err *err);
-	int (*cache_remove)(void *of, const struct principal *principal, const char *scope,
-	                    const char *id, struct str path, uint64_t *bytes, struct err *err);
-	int (*cache_quota)(void *of, const struct principal *principal, const char *project_id,
-	                   uint64_t bytes, struct err *err);
-
-	/* weights */
-	int (*mirrors)(void *of, const struct principal *principal, struct arena *a,
-	               struct model_mirror **out, size_t *n, struct err *err);
-	int (*mirror_prefetch)(void *of, const struct principal *principal, struct arena *a,
-	                       const char *team_id, const struct spec_weights *w,
-	                       struct model_mirror *out, struct err *err);
-	int (*mirror_delete)(void *of, const struct principal *principal, const char *id,
-	                     uint64_t *freed_bytes, struct err *err);
-
-	/* uploads: credentials for one new object key, or (out->there) a key that holds the bytes
-	 * of this digest already. team_id NULL: as for secrets; sha256 NULL: not known. */
-	int (*upload_create)(void *of, const struct principal *principal, struct arena *a,
-	                     const char *team_id, const char *sha256, struct model_upload *out,
-	                     struct err *err);
-	/* The object of an upload was written: verified to be of this digest, NULL: of any. */
-	int (*upload_stored)(void *of, const char *key, const char *sha256, struct err *err);
-	int (*upload_find)(void *of, struct arena *a, struct str access_key,
-	                   struct model_upload *out, struct err *err);
-	/* The key pair that signs download URLs of this server; it is never handed out. */
-	int (*url_key)(void *of, struct arena *a, const char **access_key, const char **secret_key,
-	               struct err *err);
-
-	int (*capacity)(void *of, const struct principal *principal, struct arena *a,
-	                struct capacity_row **out, size_t *n, struct err *err);
-	int (*capacity_set)(void *of, const struct principal *principal, struct arena *a,
-	                    const char *team_id, const char *gpu_type, int64_t max_gpus,
-	                    struct capacity_row *out, struct err *err);
-	int (*status)(void *of, const struct principal *principal, struct arena *a,
-	              struct server_status *out, struct err *err);
-	bool (*database_away)(void *of);
-
-	/* One at a time: ERR_CONFLICT while another runs. For administrators of all teams. */
-	int (*maintenance_begin)(void *of, const struct principal *principal, struct arena *a,
-	                         const struct maintenance_want *want, struct maintenance_view *out,
-	                         struct err *err);
-	/* The one that runs, or the last one. ERR_NOT_FOUND when there was none since the start. */
-	int (*maintenance_show)(void *of, const struct principal *principal, struct arena *a,
-	                        struct maintenance_view *out, struct err *err);
-	/* Asks it to stop; what it did stays done. ERR_NOT_FOUND when another one runs by now. */
-	int (*maintenance_stop)(void *of, const struct principal *principal, struct arena *a,
-	                        const char *id, struct maintenance_view *out, struct err *err);
-
-	/* runners: `who` names attempt and node */
-	/* Before the claim. Of another WIRE_VERSION: its job ends, and says why. */
-	int (*runner_speaks)(void *of, const struct principal *principal, struct arena *a,
-	                     int64_t version, struct err *err);
-	int (*runner_claim)(void *of, const struct principal *principal, struct arena *a,
-	                    const char *nonce, struct wire_launch *out, struct err *err);
-	int (*runner_heartbeat)(void *of, const struct principal *principal,
-	                        const struct wire_heartbeat *hb, struct err *err);
-	int (*runner_desired)(void *of, const struct principal *principal, struct arena *a,
-	                      struct wire_desired *out, struct err *err);
-	/* *out: what stays with the job, which another node may have said before */
-	int (*runner_image)(void *of, const struct principal *principal, struct arena *a,
-	                    const struct wire_image *said, struct wire_image *out, struct err *err);
-	/* Each of n on its own: out[i].err says why that one is not signed. */
-	int (*runner_sign)(void *of, const struct principal *principal, struct arena *a,
-	                   const struct wire_sign *said, size_t n, struct sign_answer *out,
-	                   struct err *err);
-	int (*runner_ready)(void *of, const struct principal *principal, struct err *err);
-	int (*runner_event)(void *of, const struct principal *principal, const char *kind,
-	                    const char *message, struct err *err);
-	int (*runner_checkpoint)(void *of, const struct principal *principal,
-	                         const struct model_checkpoint *row, struct err *err);
-	int (*runner_exit)(void *of, const struct principal *principal, const struct wire_exit *x,
-	                   struct err *err); /* twice is fine */
+	int (*leave)(const struct ask *ask, const char *job_id, const char *exec_id,
+	             enum wire_exec_state how, struct err *err);
 	/* Frames of output, from `offset` of all of them on. exit_code -1: it goes on. *next is as
 	 * of resumable_put. */
-	int (*runner_exec_output)(void *of, const struct principal *principal, const char *exec_id,
-	                          uint64_t offset, struct str frames, int exit_code, uint64_t *next,
-	                          enum wire_exec_state *state, struct err *err);
+	int (*runner_output)(const struct ask *ask, const char *exec_id, uint64_t offset,
+	                     struct str frames, int exit_code, uint64_t *next,
+	                     enum wire_exec_state *state, struct err *err);
 	/* Frames of input, from `offset` of all of them on; in the arena. */
-	int (*runner_exec_input)(void *of, const struct principal *principal, struct arena *a,
-	                         const char *exec_id, uint64_t offset, struct str *frames,
-	                         enum wire_exec_state *state, struct err *err);
+	int (*runner_input)(const struct ask *ask, const char *exec_id, uint64_t offset,
+	                    struct str *frames, enum wire_exec_state *state, struct err *err);
+};
+
+/* Rows; files come from the manifest in the object store. */
+struct checkpoint_ops {
+	int (*list)(const struct ask *ask, const char *job_id, bool all,
+	            struct model_checkpoint **out, size_t *n, struct err *err);
+	/* A pinned one is not deleted, by nobody; unpin first. */
+	int (*pin)(const struct ask *ask, const char *job_id, const char *name, bool pinned,
+	           struct err *err);
+	/* By hand, of a job that has ended: recorded as marked by the caller. */
+	int (*complete)(const struct ask *ask, const char *job_id, const char *name,
+	                struct err *err);
+	int (*remove)(const struct ask *ask, const char *job_id, const char *name, struct err *err);
+};
+
+/* Training caches. scope "project" or "team". ERR_NOT_FOUND when never summarized. */
+struct cache_ops {
+	int (*snapshot)(const struct ask *ask, const char *scope, const char *id,
+	                struct model_cache_snapshot *out, struct err *err);
+	int (*summarize)(const struct ask *ask, const char *scope, const char *id,
+	                 struct model_cache_snapshot *out, struct err *err);
+	int (*remove)(const struct ask *ask, const char *scope, const char *id, struct str path,
+	              uint64_t *bytes, struct err *err);
+	int (*quota)(const struct ask *ask, const char *project_id, uint64_t bytes,
+	             struct err *err);
+};
+
+/* Weights. */
+struct mirror_ops {
+	int (*list)(const struct ask *ask, struct model_mirror **out, size_t *n, struct err *err);
+	int (*prefetch)(const struct ask *ask, const char *team_id, const struct spec_weights *w,
+	                struct model_mirror *out, struct err *err);
+	int (*remove)(const struct ask *ask, const char *id, uint64_t *freed_bytes,
+	              struct err *err);
+};
+
+struct upload_ops {
+	/* Credentials for one new object key, or (out->there) a key that holds the bytes
+	 * of this digest already. team_id NULL: as for secrets; sha256 NULL: not known. */
+	int (*create)(const struct ask *ask, const char *team_id, const char *sha256,
+	              struct model_upload *out, struct err *err);
+	/* The same, with a request to the object store itself instead of credentials: it puts the
+	 * bytes of the digest `content` there, and no others. ERR_UNSUPPORTED where clients are not
+	 * sent there. */
+	int (*sign)(const struct ask *ask, const char *team_id, const char *sha256,
+	            const char *content, struct model_upload *out, struct objstore_put *put,
+	            struct err *err);
+	/* The object of an upload was written: verified to be of this digest, NULL: of any. */
+	int (*stored)(struct app *app, const char *key, const char *sha256, struct err *err);
+	int (*find)(struct app *app, struct arena *a, struct str access_key,
+	            struct model_upload *out, struct err *err);
+};
+
+/* The caller names attempt and node. */
+struct runner_ops {
+	/* Before the claim. Of another WIRE_VERSION: its job ends, and says why. */
+	int (*speaks)(const struct ask *ask, int64_t version, struct err *err);
+	int (*claim)(const struct ask *ask, const char *nonce, struct wire_launch *out,
+	             struct err *err);
+	int (*heartbeat)(const struct ask *ask, const struct wire_heartbeat *hb, struct err *err);
+	int (*desired)(const struct ask *ask, struct wire_desired *out, struct err *err);
+	/* *out: what stays with the job, which another node may have said before */
+	int (*image)(const struct ask *ask, const struct wire_image *said, struct wire_image *out,
+	             struct err *err);
+	int (*ready)(const struct ask *ask, struct err *err);
+	int (*event)(const struct ask *ask, const char *kind, const char *message, struct err *err);
+	int (*checkpoint)(const struct ask *ask, const struct model_checkpoint *row,
+	                  struct err *err);
+	int (*exit)(const struct ask *ask, const struct wire_exit *x,
+	            struct err *err); /* twice is fine */
 	/* The job of the runner's attempt, for its log. */
-	int (*runner_job)(void *of, const struct principal *principal, struct arena *a,
-	                  struct model_job *out, struct err *err);
+	int (*job)(const struct ask *ask, struct model_job *out, struct err *err);
+};
+
+/* What runners may do in the object store. */
+struct object_ops {
+	/* Each of n on its own: out[i].err says why that one is not signed. */
+	int (*sign)(const struct ask *ask, const struct wire_sign *said, size_t n,
+	            struct sign_answer *out, struct err *err);
+};
+
+struct face_ops {
+	const struct team_ops *teams;
+	const struct token_ops *tokens;
+	const struct secret_ops *secrets;
+	const struct capacity_ops *capacity;
+	const struct server_ops *server;
+	const struct maintenance_ops *maintenance;
+	const struct project_ops *projects;
+	const struct resolve_ops *resolve;
+	const struct push_ops *pushes;
+	const struct job_ops *jobs;
+	const struct exec_ops *execs;
+	const struct checkpoint_ops *checkpoints;
+	const struct cache_ops *caches;
+	const struct mirror_ops *mirrors;
+	const struct upload_ops *uploads;
+	const struct runner_ops *runners;
+	const struct object_ops *objects;
 };
 
 struct face_ctx {
 	unsigned magic;
 #define FACE_CTX_MAGIC 0x57a1c0deU
 	const struct face_ops *ops;
-	void *of; /* passed back to every operation */
+	struct app *app;                             /* passed back to every operation */
+	const char *url_access_key, *url_secret_key; /* sign our download URLs; never handed out */
 	struct objstore *objects;
 	struct blobs *blobs;
 	struct joblogs *logs;
@@ -392,6 +419,15 @@ static inline const struct principal *face_principal(const struct request *rq)
 
 	assert(w != NULL && w->magic == PRINCIPAL_MAGIC);
 	return w;
+}
+
+/* Of the request's caller; in its arena. */
+static inline const struct ask *face_ask(const struct request *rq)
+{
+	struct ask *ask = ARENA_NEW(rq->arena, struct ask);
+
+	*ask = (struct ask){face_ctx(rq)->app, face_principal(rq), rq->arena};
+	return ask;
 }
 
 /* address.c. What this client is told to come back to, no trailing slash: the address that it used,

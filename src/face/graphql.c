@@ -13,19 +13,18 @@
 
 struct document {
 	const char *mark; /* in the query's text, blanks folded */
-	int (*answer)(struct request *rq, const struct principal *principal,
-	              const struct doc *variables, struct js *js, struct err *err);
+	int (*answer)(struct request *rq, const struct doc *variables, struct js *js,
+	              struct err *err);
 };
 
-static int teams(struct request *rq, const struct principal *principal, const struct doc *variables,
-                 struct js *js, struct err *err)
+static int teams(struct request *rq, const struct doc *variables UNUSED, struct js *js,
+                 struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct model_team *t;
 	size_t n;
 
-	(void)variables;
-	if (ctx->ops->teams(ctx->of, principal, rq->arena, &t, &n, err) < 0)
+	if (ctx->ops->teams->list(face_ask(rq), &t, &n, err) < 0)
 		return -1;
 	js_key(js, "teams");
 	js_list(js);
@@ -40,30 +39,23 @@ static int teams(struct request *rq, const struct principal *principal, const st
 	return 0;
 }
 
-static int whoami(struct request *rq, const struct principal *principal,
-                  const struct doc *variables, struct js *js, struct err *err)
+static int whoami(struct request *rq, const struct doc *variables UNUSED, struct js *js,
+                  struct err *err UNUSED)
 {
-	(void)rq;
-	(void)variables;
-	(void)err;
 	js_key(js, "organization");
 	js_open(js);
 	js_kv(js, "workspace_name", "stoker");
 	js_close(js);
 	js_key(js, "user");
 	js_open(js);
-	js_kv(js, "email", principal->name);
+	js_kv(js, "email", face_principal(rq)->name);
 	js_close(js);
 	return 0;
 }
 
-static int organization(struct request *rq, const struct principal *principal,
-                        const struct doc *variables, struct js *js, struct err *err)
+static int organization(struct request *rq UNUSED, const struct doc *variables UNUSED,
+                        struct js *js, struct err *err UNUSED)
 {
-	(void)rq;
-	(void)principal;
-	(void)variables;
-	(void)err;
 	js_key(js, "organization");
 	js_open(js);
 	js_kv(js, "id", "stoker");
@@ -72,13 +64,9 @@ static int organization(struct request *rq, const struct principal *principal,
 }
 
 /* null: "not enabled", as the client says it. */
-static int assume_role(struct request *rq, const struct principal *principal,
-                       const struct doc *variables, struct js *js, struct err *err)
+static int assume_role(struct request *rq UNUSED, const struct doc *variables UNUSED, struct js *js,
+                       struct err *err UNUSED)
 {
-	(void)rq;
-	(void)principal;
-	(void)variables;
-	(void)err;
 	js_key(js, "organization");
 	js_open(js);
 	js_kv_null(js, "aws_customer_access_role_arn");
@@ -111,16 +99,15 @@ static void show_listed(struct js *js, struct arena *a, const struct instance *i
 	js_close(js);
 }
 
-static int instances(struct request *rq, const struct principal *principal,
-                     const struct doc *variables, struct js *js, struct err *err)
+static int instances(struct request *rq, const struct doc *variables UNUSED, struct js *js,
+                     struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct instance list[INSTANCES_MAX];
 	struct server_status st = {0};
 	size_t n;
 
-	(void)variables;
-	if (ctx->ops->status(ctx->of, principal, rq->arena, &st, err) < 0)
+	if (ctx->ops->server->status(face_ask(rq), &st, err) < 0)
 		return -1;
 	n = instances_of(st.nodes, st.n_nodes, list);
 	js_key(js, "listedInstances");
@@ -161,37 +148,37 @@ static char *folded(struct arena *a, const char *text)
 	return arena_strz(a, buf_view(&b));
 }
 
-static int identify(struct request *rq, struct principal **principal, struct err *err)
+static int identify(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct str header = str_trim(request_header(rq, "Authorization")), scheme;
+	struct principal *principal = NULL;
 
 	if (!str_cut(&header, ' ', &scheme) ||
 	    !(str_ieq(scheme, "Bearer") || str_ieq(scheme, "Api-Key")))
 		return err_set(err, ERR_AUTH,
 		               "an API key is required: Authorization: Api-Key <key>");
-	if (ctx->ops->authenticate(ctx->of, rq->arena, str_trim(header), rq->local, principal,
-	                           err) < 0)
+	if (ctx->ops->tokens->authenticate(ctx->app, rq->arena, str_trim(header), rq->local,
+	                                   &principal, err) < 0)
 		return -1;
-	if ((*principal)->attempt_id != NULL)
+	if (principal->attempt_id != NULL)
 		return err_set(err, ERR_DENIED, "runners may not use this route");
+	rq->principal = principal;
 	return 0;
 }
 
 static int run(struct request *rq, struct js *js, struct err *err)
 {
-	struct principal *principal = NULL;
 	const struct doc *body;
 	const char *query = NULL, *text;
 
-	if (identify(rq, &principal, err) < 0 || body_read(rq, false, &body, err) < 0 ||
+	if (identify(rq, err) < 0 || body_read(rq, false, &body, err) < 0 ||
 	    body_text(body, "query", true, &query, err) < 0)
 		return -1;
 	text = folded(rq->arena, query);
 	for (size_t i = 0; i < COUNT(documents); i++)
 		if (strstr(text, documents[i].mark) != NULL)
-			return documents[i].answer(rq, principal, doc_get(body, "variables"), js,
-			                           err);
+			return documents[i].answer(rq, doc_get(body, "variables"), js, err);
 	return err_set(err, ERR_UNSUPPORTED,
 	               "this GraphQL document is not supported: Stoker answers only those of the "
 	               "training commands");

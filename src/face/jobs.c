@@ -10,8 +10,7 @@ int handler_job(struct request *rq, struct model_job *out, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 
-	return ctx->ops->job_get(ctx->of, face_principal(rq), rq->arena, arg_text(rq, 0),
-	                         arg_text(rq, 1), out, err);
+	return ctx->ops->jobs->get(face_ask(rq), arg_text(rq, 0), arg_text(rq, 1), out, err);
 }
 
 static int send_job(struct request *rq, const struct model_job *j, bool whole, struct err *err)
@@ -69,8 +68,7 @@ static int send_jobs(struct request *rq, const struct job_query *q, struct err *
 	uint64_t total = 0;
 	size_t n = 0;
 
-	if (ctx->ops->job_search(ctx->of, face_principal(rq), rq->arena, q, &j, &n, &total, err) <
-	    0)
+	if (ctx->ops->jobs->search(face_ask(rq), q, &j, &n, &total, err) < 0)
 		return -1;
 	answer_open(&an);
 	show_page(rq, &an.js, q, j, n, total);
@@ -87,8 +85,7 @@ int jobs_of_project(struct request *rq, struct err *err)
 
 	if (query_int(rq, "limit", 1, SEARCH_MAX, &limit, err) < 0 ||
 	    (cursor != NULL && read_cursor(str_of(cursor), &q, err) < 0) ||
-	    ctx->ops->project_get(ctx->of, face_principal(rq), rq->arena, q.project_id, &p, err) <
-	            0)
+	    ctx->ops->projects->get(face_ask(rq), q.project_id, &p, err) < 0)
 		return -1;
 	q.limit = (size_t)limit;
 	return send_jobs(rq, &q, err);
@@ -204,18 +201,16 @@ int job_push(struct request *rq, struct err *err)
 	if (key.n > KEY_MAX)
 		return err_set(err, ERR_INVALID, "Idempotency-Key: at most %d characters", KEY_MAX);
 	if (query_bool(rq, "dry_run", &dry, err) < 0 || body_read(rq, false, &body, err) < 0 ||
-	    ctx->ops->project_get(ctx->of, face_principal(rq), rq->arena, arg_text(rq, 0), &p,
-	                          err) < 0 ||
+	    ctx->ops->projects->get(face_ask(rq), arg_text(rq, 0), &p, err) < 0 ||
 	    read_job(rq, body, &doc, &fine, err) < 0)
 		return -1;
 	if (!fine)
 		return 0;
 	if (dry)
-		r = ctx->ops->job_check(ctx->of, face_principal(rq), rq->arena, p.team_id, p.name,
-		                        doc, false, &j, err);
+		r = ctx->ops->pushes->check(face_ask(rq), p.team_id, p.name, doc, false, &j, err);
 	else
-		r = ctx->ops->job_push(ctx->of, face_principal(rq), rq->arena, p.id, doc,
-		                       key.n > 0 ? arena_strz(rq->arena, key) : NULL, &j, err);
+		r = ctx->ops->pushes->push(face_ask(rq), p.id, doc,
+		                           key.n > 0 ? arena_strz(rq->arena, key) : NULL, &j, err);
 	return r < 0 ? -1 : send_job(rq, &j, false, err);
 }
 
@@ -234,8 +229,7 @@ int job_dry_run(struct request *rq, struct err *err)
 		return -1;
 	if (!fine)
 		return 0;
-	if (ctx->ops->job_check(ctx->of, face_principal(rq), rq->arena, team_id, name, doc,
-	                        forecast, &j, err) < 0)
+	if (ctx->ops->pushes->check(face_ask(rq), team_id, name, doc, forecast, &j, err) < 0)
 		return -1;
 	return send_job(rq, &j, false, err);
 }
@@ -279,7 +273,7 @@ int job_change(struct request *rq, struct err *err)
 		return err_set(err, ERR_INVALID,
 		               "nothing to change: give priority, availability_model or both");
 	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_change(ctx->of, face_principal(rq), rq->arena, j.id, &c, &j, err) < 0)
+	    ctx->ops->jobs->change(face_ask(rq), j.id, &c, &j, err) < 0)
 		return -1;
 	return send_job(rq, &j, false, err);
 }
@@ -289,8 +283,7 @@ int job_remove(struct request *rq, struct err *err)
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct model_job j = {0};
 
-	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_delete(ctx->of, face_principal(rq), j.id, err) < 0)
+	if (handler_job(rq, &j, err) < 0 || ctx->ops->jobs->remove(face_ask(rq), j.id, err) < 0)
 		return -1;
 	return answer_deleted(rq, "id", j.id, err);
 }
@@ -305,7 +298,7 @@ int job_stop(struct request *rq, struct err *err)
 	if (body_read(rq, true, &body, err) < 0 || body_bool(body, "now", &now, err) < 0)
 		return -1;
 	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_stop(ctx->of, face_principal(rq), rq->arena, j.id, now, &j, err) < 0)
+	    ctx->ops->jobs->stop(face_ask(rq), j.id, now, &j, err) < 0)
 		return -1;
 	return send_job(rq, &j, true, err); /* its specification says how much grace it has */
 }
@@ -319,8 +312,7 @@ int job_recreate(struct request *rq, struct err *err)
 
 	if (body_read(rq, true, &body, err) < 0 || body_bool(body, "resume", &resume, err) < 0 ||
 	    handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_recreate(ctx->of, face_principal(rq), rq->arena, j.id, resume, &again,
-	                           err) < 0)
+	    ctx->ops->pushes->again(face_ask(rq), j.id, resume, &again, err) < 0)
 		return -1;
 	return send_job(rq, &again, false, err);
 }
@@ -335,8 +327,7 @@ int job_events(struct request *rq, struct err *err)
 	size_t n;
 
 	if (query_int(rq, "after", 0, INT64_MAX, &after, err) < 0 || handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_events(ctx->of, face_principal(rq), rq->arena, j.id, after, &e, &n, err) <
-	            0)
+	    ctx->ops->jobs->events(face_ask(rq), j.id, after, &e, &n, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "events");
@@ -356,7 +347,7 @@ int job_attempts(struct request *rq, struct err *err)
 	size_t n;
 
 	if (handler_job(rq, &j, err) < 0 ||
-	    ctx->ops->job_attempts(ctx->of, face_principal(rq), rq->arena, j.id, &at, &n, err) < 0)
+	    ctx->ops->jobs->attempts(face_ask(rq), j.id, &at, &n, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "attempts");

@@ -72,7 +72,7 @@ int maintenance_post(struct request *rq, struct err *err)
 	want.verify = strcmp(kind, "verify") == 0;
 	if (!want.verify && strcmp(kind, "gc") != 0)
 		return err_set(err, ERR_INVALID, "kind: \"%.40s\" is neither gc nor verify", kind);
-	if (ctx->ops->maintenance_begin(ctx->of, face_principal(rq), rq->arena, &want, &v, err) < 0)
+	if (ctx->ops->maintenance->begin(face_ask(rq), &want, &v, err) < 0)
 		return -1;
 	return send(rq, &v, err);
 }
@@ -82,7 +82,7 @@ int maintenance_get(struct request *rq, struct err *err)
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct maintenance_view v = {0};
 
-	if (ctx->ops->maintenance_show(ctx->of, face_principal(rq), rq->arena, &v, err) < 0)
+	if (ctx->ops->maintenance->show(face_ask(rq), &v, err) < 0)
 		return -1;
 	return send(rq, &v, err);
 }
@@ -92,8 +92,7 @@ int maintenance_delete(struct request *rq, struct err *err)
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct maintenance_view v = {0};
 
-	if (ctx->ops->maintenance_stop(ctx->of, face_principal(rq), rq->arena, arg_text(rq, 0), &v,
-	                               err) < 0)
+	if (ctx->ops->maintenance->stop(face_ask(rq), arg_text(rq, 0), &v, err) < 0)
 		return -1;
 	return send(rq, &v, err);
 }

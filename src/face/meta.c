@@ -24,7 +24,7 @@ static int health(struct request *rq, struct err *err)
 	answer_open(&an);
 	js_kv(&an.js, "status", "ok");
 	js_kv(&an.js, "role", "leader");
-	js_kv(&an.js, "database", ctx->ops->database_away(ctx->of) ? "away" : "ok");
+	js_kv(&an.js, "database", ctx->ops->server->is_database_away(ctx->app) ? "away" : "ok");
 	objstore_outage(ctx->objects, &objects, why);
 	js_kv(&an.js, "objects", objects.since_ms != 0 ? "away" : "ok");
 	return answer_send(rq, &an, 200, err);
@@ -143,7 +143,7 @@ static int metrics(struct request *rq, struct err *err)
 	char why[OBJSTORE_WHY_MAX];
 	struct outage objects;
 
-	if (ctx->ops->status(ctx->of, face_principal(rq), rq->arena, &s, err) < 0)
+	if (ctx->ops->server->status(face_ask(rq), &s, err) < 0)
 		return -1;
 	objstore_outage(ctx->objects, &objects, why);
 	gauge(&out, "info", "The server's version.");
@@ -294,8 +294,8 @@ static int prove(struct request *rq, struct err *err)
 		               "token should be %d lower-case hex digits, challenge %d",
 		               PROOF_ID_LEN, PROOF_CHALLENGE_LEN);
 	request_address(rq, address);
-	if (ctx->ops->token_prove(ctx->of, arena_strz(rq->arena, id), challenge, str_of(address),
-	                          proof, err) < 0)
+	if (ctx->ops->tokens->prove(ctx->app, arena_strz(rq->arena, id), challenge, str_of(address),
+	                            proof, err) < 0)
 		return -1;
 	js_init(&js, &out);
 	js_open(&js);

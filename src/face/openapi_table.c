@@ -106,7 +106,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    JOB "/metrics", RANGE_Q " from:int(0,9223372036853) to:int(0,9223372036853) " STEP, NULL,
 	  "training_job:@TrainingJob! cache:@Usage!? per_node_metrics[{node_id:text! metrics:@NodeMetrics!}]!", NULL, false },
 	{ HTTP_GET,    JOB "/checkpoints", "all:bool", NULL, "checkpoints[@Checkpoint]!", NULL, false },
-	{ HTTP_GET,    JOB "/checkpoint_files", "page_size:int(1,1000) page_token:int(0,9223372036854775807) checkpoint:text", NULL,
+	{ HTTP_GET,    JOB "/checkpoint_files", "page_size:int(1,1000) page_token:int(0,9223372036854775807) checkpoint:text by_server:bool", NULL,
 	  "presigned_urls[@CheckpointFile]! next_page_token:int!? total_count:int!", NULL, false },
 	{ HTTP_PATCH,  JOB "/checkpoints/{checkpoint...}", NULL, "pinned:bool complete:bool", "checkpoint_id:text! pinned:bool complete:bool", NULL, false },
 	{ HTTP_DELETE, JOB "/checkpoints/{checkpoint...}", NULL, NULL, "checkpoint_id:text! deleted:bool!", NULL, false },
@@ -133,7 +133,8 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    "/v1/weights", NULL, NULL, "weights[@Weights]!", NULL, false },
 	{ HTTP_POST,   "/v1/weights", NULL, "source:text! endpoint:text? allow_patterns[text]? ignore_patterns[text]? auth_secret_name:text? team_id:text?", "weights:@Weights!", NULL, false },
 	{ HTTP_DELETE, "/v1/weights/{weights_id}", NULL, NULL, DELETED " bytes_freed:int!", NULL, false },
-	{ HTTP_GET,    "/v1/blobs/credentials/train", "sha256:filled team_id:filled", NULL, "s3_bucket:text! s3_key:text! exists:bool "
+	{ HTTP_GET,    "/v1/blobs/credentials/train", "sha256:filled team_id:filled direct:filled", NULL, "s3_bucket:text! s3_key:text! exists:bool "
+	  "put{url:text! headers[{name:text! value:text!}]!} "
 	  "creds{aws_access_key_id:text! aws_secret_access_key:text! aws_session_token:text! endpoint_url:text! region_name:text!}", NULL, false },
 	{ HTTP_GET,    "/v1/users/me", NULL, NULL, "email:text! name:text! role:enum(viewer,member,admin)! team{id:text! name:text!?}!? workspace_name:text!", NULL, false },
 	{ HTTP_GET,    "/v1/teams", NULL, NULL, "teams[@Team]!", NULL, false },

@@ -9,8 +9,7 @@ static int show_with_latest(struct request *rq, struct js *js, const struct mode
 	struct model_job latest = {0};
 	bool has = p->latest_job_id != NULL;
 
-	if (has && ctx->ops->job_get(ctx->of, face_principal(rq), rq->arena, p->id,
-	                             p->latest_job_id, &latest, err) < 0) {
+	if (has && ctx->ops->jobs->get(face_ask(rq), p->id, p->latest_job_id, &latest, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err); /* deleted since */
@@ -38,7 +37,7 @@ int projects_list(struct request *rq, struct err *err)
 	struct model_project *p;
 	size_t n;
 
-	if (ctx->ops->projects(ctx->of, face_principal(rq), rq->arena, &p, &n, err) < 0)
+	if (ctx->ops->projects->list(face_ask(rq), &p, &n, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "training_projects");
@@ -60,7 +59,7 @@ static int team_by_name(struct request *rq, const char *name, const char **id, s
 	*id = NULL;
 	if (name == NULL)
 		return 0;
-	if (ctx->ops->teams(ctx->of, face_principal(rq), rq->arena, &t, &n, err) < 0)
+	if (ctx->ops->teams->list(face_ask(rq), &t, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (strcmp(t[i].name, name) == 0) {
@@ -78,7 +77,7 @@ static int is_team(struct request *rq, const char *id, struct str name, bool *ye
 	size_t n;
 
 	*yes = false;
-	if (ctx->ops->teams(ctx->of, face_principal(rq), rq->arena, &t, &n, err) < 0)
+	if (ctx->ops->teams->list(face_ask(rq), &t, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		*yes = *yes || (strcmp(t[i].id, id) == 0 && str_eq(name, t[i].name));
@@ -116,8 +115,7 @@ static int split_name(struct request *rq, const char **name, const char **team_i
 	if (strchr(*name, '/') == NULL || (*name)[0] == '/')
 		return 0;
 	(void)str_cut(&rest, '/', &team);
-	if (ctx->ops->project_resolve(ctx->of, face_principal(rq), rq->arena, *name, &p, &n, err) <
-	    0) {
+	if (ctx->ops->resolve->project(face_ask(rq), *name, &p, &n, err) < 0) {
 		if (err->id != ERR_PROJECT_NOT_FOUND)
 			return -1;
 		err_clear(err);
@@ -170,8 +168,7 @@ static int put(struct request *rq, const char *team_id, struct err *err)
 	if (body_read(rq, false, &body, err) < 0 ||
 	    handler_project_named(rq, body, &name, &team_id, err) < 0)
 		return -1;
-	if (ctx->ops->project_upsert(ctx->of, face_principal(rq), rq->arena, team_id, name, &p,
-	                             err) < 0)
+	if (ctx->ops->projects->upsert(face_ask(rq), team_id, name, &p, err) < 0)
 		return -1;
 	return send_project(rq, &p, err);
 }
@@ -191,8 +188,7 @@ int project_show(struct request *rq, struct err *err)
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct model_project p = {0};
 
-	if (ctx->ops->project_get(ctx->of, face_principal(rq), rq->arena, arg_text(rq, 0), &p,
-	                          err) < 0)
+	if (ctx->ops->projects->get(face_ask(rq), arg_text(rq, 0), &p, err) < 0)
 		return -1;
 	return send_project(rq, &p, err);
 }
@@ -202,7 +198,7 @@ int project_remove(struct request *rq, struct err *err)
 	const struct face_ctx *ctx = face_ctx(rq);
 	const char *id = arg_text(rq, 0);
 
-	if (ctx->ops->project_delete(ctx->of, face_principal(rq), id, err) < 0)
+	if (ctx->ops->projects->remove(face_ask(rq), id, err) < 0)
 		return -1;
 	return answer_deleted(rq, "id", id, err);
 }

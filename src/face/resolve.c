@@ -96,13 +96,11 @@ static int find_jobs(struct request *rq, const char *word, struct meant *m, stru
 	if (several != NULL && !newest && strcmp(several, "active") != 0)
 		return err_set(err, ERR_INVALID,
 		               "parameter several: \"%.40s\" is not active or newest", several);
-	if (ctx->ops->job_resolve(ctx->of, face_principal(rq), rq->arena, word, &m->job, &m->n,
-	                          err) < 0)
+	if (ctx->ops->resolve->job(face_ask(rq), word, &m->job, &m->n, err) < 0)
 		return -1;
 	if (m->n < 2 || several == NULL || strcmp(m->job->name, word) != 0)
 		return 0;
-	if (ctx->ops->job_pick(ctx->of, face_principal(rq), rq->arena, word, &newest, &one, &of,
-	                       err) < 0)
+	if (ctx->ops->resolve->pick(face_ask(rq), word, &newest, &one, &of, err) < 0)
 		return -1;
 	if (one != NULL)
 		*m = (struct meant){one, 1, of, newest};
@@ -144,8 +142,7 @@ static int resolve_project(struct request *rq, const char *word, struct err *err
 	struct candidate *c;
 	size_t n = 0;
 
-	if (ctx->ops->project_resolve(ctx->of, face_principal(rq), rq->arena, word, &p, &n, err) <
-	    0)
+	if (ctx->ops->resolve->project(face_ask(rq), word, &p, &n, err) < 0)
 		return -1;
 	if (n > 1) {
 		c = ARENA_ARRAY(rq->arena, struct candidate, n);
@@ -170,7 +167,7 @@ static int resolve_team(struct request *rq, const char *word, struct err *err)
 	struct candidate *c;
 	size_t n = 0;
 
-	if (ctx->ops->team_resolve(ctx->of, face_principal(rq), rq->arena, word, &t, &n, err) < 0)
+	if (ctx->ops->resolve->team(face_ask(rq), word, &t, &n, err) < 0)
 		return -1;
 	if (n > 1) {
 		c = ARENA_ARRAY(rq->arena, struct candidate, n);
@@ -195,8 +192,7 @@ static int checkpoint_of(struct request *rq, const struct model_job *j, const ch
 	size_t n = 0;
 
 	*out = NULL;
-	if (ctx->ops->checkpoints(ctx->of, face_principal(rq), rq->arena, j->id, all, &c, &n, err) <
-	    0)
+	if (ctx->ops->checkpoints->list(face_ask(rq), j->id, all, &c, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) { /* by creation: the last one counts */
 		if (latest ? c[i].state == CKPT_COMPLETE : strcmp(c[i].name, name) == 0)

@@ -33,7 +33,7 @@ static int own_job(struct request *rq, struct model_job *out, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 
-	return ctx->ops->runner_job(ctx->of, face_principal(rq), rq->arena, out, err);
+	return ctx->ops->runners->job(face_ask(rq), out, err);
 }
 
 static int claim(struct request *rq, struct err *err)
@@ -50,9 +50,9 @@ static int claim(struct request *rq, struct err *err)
 	if (strlen(nonce) < NONCE_MIN)
 		return err_set(err, ERR_INVALID, "nonce: a text of at least %d characters",
 		               NONCE_MIN);
-	if (ctx->ops->runner_speaks(ctx->of, face_principal(rq), rq->arena,
-	                            doc_int(doc_get(d, "wire"), WIRE_FIRST), err) < 0 ||
-	    ctx->ops->runner_claim(ctx->of, face_principal(rq), rq->arena, nonce, &launch, err) < 0)
+	if (ctx->ops->runners->speaks(face_ask(rq), doc_int(doc_get(d, "wire"), WIRE_FIRST), err) <
+	            0 ||
+	    ctx->ops->runners->claim(face_ask(rq), nonce, &launch, err) < 0)
 		return -1;
 	wire_launch_write(&launch, &out);
 	if (buf_check(&out, "the launch", err) < 0)
@@ -102,11 +102,11 @@ static int heartbeat(struct request *rq, struct err *err)
 
 	if (request_body(rq, &body, err) < 0 || wire_heartbeat_parse(&hb, rq->arena, body, err) < 0)
 		return -1;
-	if (ctx->ops->runner_heartbeat(ctx->of, face_principal(rq), &hb, err) < 0)
+	if (ctx->ops->runners->heartbeat(face_ask(rq), &hb, err) < 0)
 		return -1;
 	if (hb.has_sample && keep_sample(rq, &hb.sample, err) < 0)
 		return -1;
-	if (ctx->ops->runner_desired(ctx->of, face_principal(rq), rq->arena, &desired, err) < 0)
+	if (ctx->ops->runners->desired(face_ask(rq), &desired, err) < 0)
 		return -1;
 	return send_desired(rq, &desired, err);
 }
@@ -123,7 +123,7 @@ static int desired(struct request *rq, struct err *err)
 
 	if (err->code != ERR_NONE)
 		return -1;
-	if (ctx->ops->runner_desired(ctx->of, face_principal(rq), rq->arena, &o, err) < 0)
+	if (ctx->ops->runners->desired(face_ask(rq), &o, err) < 0)
 		return -1;
 	wait_ms = MIN(MAX(wait_ms, 0), DESIRED_MAX_MS);
 	if (seq >= 0 && (uint64_t)seq == o.seq && wait_ms > 0 && !rq->timed_out)
@@ -140,7 +140,7 @@ static int image(struct request *rq, struct err *err)
 	struct str body;
 
 	if (request_body(rq, &body, err) < 0 || wire_image_parse(&said, rq->arena, body, err) < 0 ||
-	    ctx->ops->runner_image(ctx->of, face_principal(rq), rq->arena, &said, &kept, err) < 0)
+	    ctx->ops->runners->image(face_ask(rq), &said, &kept, err) < 0)
 		return -1;
 	wire_image_write(&kept, &out);
 	return reply_json(rq, 200, &out);
@@ -155,8 +155,7 @@ static int sign(struct request *rq, struct err *err)
 	struct str body;
 
 	if (request_body(rq, &body, err) < 0 || wire_sign_parse(&said, rq->arena, body, err) < 0 ||
-	    ctx->ops->runner_sign(ctx->of, face_principal(rq), rq->arena, &said, 1, &answer, err) <
-	            0)
+	    ctx->ops->objects->sign(face_ask(rq), &said, 1, &answer, err) < 0)
 		return -1;
 	if (answer.err != NULL) {
 		*err = *answer.err;
@@ -177,8 +176,7 @@ static int sign_all(struct request *rq, struct err *err)
 
 	if (request_body(rq, &body, err) < 0 ||
 	    wire_sign_all_parse(&said, rq->arena, body, err) < 0 ||
-	    ctx->ops->runner_sign(ctx->of, face_principal(rq), rq->arena, said.request,
-	                          said.n_request, answer, err) < 0)
+	    ctx->ops->objects->sign(face_ask(rq), said.request, said.n_request, answer, err) < 0)
 		return -1;
 	for (size_t i = 0; i < said.n_request; i++) {
 		const struct err *e = answer[i].err;
@@ -196,7 +194,7 @@ static int ready(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 
-	if (ctx->ops->runner_ready(ctx->of, face_principal(rq), err) < 0)
+	if (ctx->ops->runners->ready(face_ask(rq), err) < 0)
 		return -1;
 	return empty(rq, err);
 }
@@ -215,13 +213,13 @@ static int log_append(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	const struct principal *principal = face_principal(rq);
-	AUTO_ANSWER struct answer an = {0};
+	AUTO_BUF struct buf out = BUF_INIT(BODY_SMALL);
+	struct wire_logged said = {0};
 	int64_t seq = request_query_int(rq, "seq", -1, err);
 	bool last = err->code == ERR_NONE && request_query_int(rq, "last", 0, err) != 0;
 	bool done = err->code == ERR_NONE && request_query_int(rq, "done", 0, err) != 0;
 	struct model_job job;
 	struct str body;
-	uint64_t next = 0;
 	int r = 0;
 
 	if (err->code != ERR_NONE)
@@ -232,81 +230,59 @@ static int log_append(struct request *rq, struct err *err)
 	if (request_body(rq, &body, err) < 0 || own_job(rq, &job, err) < 0)
 		return -1;
 	r = joblogs_append(ctx->logs, job.id, principal->attempt_id, principal->node_rank,
-	                   (uint64_t)seq, body, last_words(&job, last), &next, err);
+	                   (uint64_t)seq, body, last_words(&job, last), &said.next, err);
 	if (r < 0 && err->code != ERR_CONFLICT)
 		return -1;
 	if (r == 0 && done)
 		(void)joblogs_flush(ctx->logs, job.id, LOG_DONE_MS);
-	answer_open(&an);
-	if (r < 0)
-		js_kv(&an.js, "message", err->msg);
-	js_kv_u64(&an.js, "next", next);
-	if (r < 0) {
+	said.message = r < 0 ? err->msg : NULL;
+	wire_logged_write(&said, &out);
+	if (r == 0)
+		notify_job(rq, job.id);
+	else
 		err_clear(err);
-		return answer_send(rq, &an, 409, err);
-	}
-	notify_job(rq, job.id);
-	return answer_send(rq, &an, 200, err);
+	return reply_json(rq, r == 0 ? 200 : 409, &out);
 }
 
 static int event(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	const struct doc *d = NULL;
-	const char *kind = NULL;
+	struct wire_event said;
 	struct model_job job;
+	struct str body;
 
-	if (request_json(rq, &d, err) < 0)
+	if (request_body(rq, &body, err) < 0 || wire_event_parse(&said, rq->arena, body, err) < 0)
 		return -1;
-	kind = doc_cstr(doc_get(d, "kind"), "");
-	if (kind[0] == '\0')
+	if (said.kind[0] == '\0')
 		return err_set(err, ERR_INVALID, "kind: missing");
-	if (ctx->ops->runner_event(ctx->of, face_principal(rq), kind,
-	                           doc_cstr(doc_get(d, "message"), ""), err) < 0 ||
+	if (ctx->ops->runners->event(face_ask(rq), said.kind, said.message, err) < 0 ||
 	    own_job(rq, &job, err) < 0)
 		return -1;
 	notify_job(rq, job.id);
 	return empty(rq, err);
 }
 
-static uint64_t number(const struct doc *d, const char *key)
-{
-	return (uint64_t)MAX(doc_int(doc_get(d, key), 0), 0);
-}
-
 static int checkpoint(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	const struct principal *principal = face_principal(rq);
-	const struct doc *d = NULL;
-	struct model_checkpoint row = {.rank = principal->node_rank};
+	struct model_checkpoint row;
 	struct model_job job;
+	struct str body;
 
-	if (request_json(rq, &d, err) < 0 || own_job(rq, &job, err) < 0)
+	if (request_body(rq, &body, err) < 0 ||
+	    wire_checkpoint_parse(&row, rq->arena, body, err) < 0 || own_job(rq, &job, err) < 0)
 		return -1;
-	row.job_id = job.id;
-	row.project_id = job.project_id;
-	row.name = doc_cstr(doc_get(d, "name"), "");
 	if (row.name[0] == '\0' || strlen(row.name) >= CKPT_NAME_MAX)
 		return err_set(err, ERR_INVALID, "name: missing or over %d characters",
 		               CKPT_NAME_MAX - 1);
-	if (ckpt_state_parse(doc_text(doc_get(d, "state")), &row.state, err) < 0)
-		return -1;
-	row.kind = doc_cstr(doc_get(d, "kind"), ckpt_kind_word(CKPT_OTHER));
-	row.base_model = doc_cstr(doc_get(d, "base_model"), NULL);
-	row.lora_r = doc_int(doc_get(d, "lora_r"), 0);
-	row.created_ms = doc_int(doc_get(d, "created_ms"), 0);
-	row.bytes = number(d, "bytes");
-	row.bytes_sent = number(d, "bytes_sent");
-	row.files = number(d, "files");
-	row.manifest_key = doc_cstr(doc_get(d, "manifest_key"), NULL);
-	row.rule = (int)doc_int(doc_get(d, "rule"), 0);
-	row.reason = doc_cstr(doc_get(d, "reason"), NULL);
-	row.trainer = doc_cstr(doc_get(d, "trainer"), NULL);
-	row.updating = doc_cstr(doc_get(d, "updating"), NULL);
-	row.revision = (uint32_t)MIN(number(d, "revision"), (uint64_t)UINT32_MAX);
-	row.shown = doc_cstr(doc_get(d, "shown"), row.name);
-	if (ctx->ops->runner_checkpoint(ctx->of, principal, &row, err) < 0)
+	row.rank = face_principal(rq)->node_rank;
+	row.job_id = job.id;
+	row.project_id = job.project_id;
+	if (row.kind == NULL)
+		row.kind = ckpt_kind_word(CKPT_OTHER);
+	if (row.shown == NULL)
+		row.shown = row.name;
+	if (ctx->ops->runners->checkpoint(face_ask(rq), &row, err) < 0)
 		return -1;
 	notify_job(rq, job.id);
 	return empty(rq, err);
@@ -316,11 +292,11 @@ static int checkpoint(struct request *rq, struct err *err)
 static int exec_output(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
+	AUTO_BUF struct buf out = BUF_INIT(BODY_SMALL);
 	int64_t offset = request_query_int(rq, "offset", -1, err);
 	int64_t code = request_query_int(rq, "exit_code", -1, err);
-	enum wire_exec_state state = EXEC_LIVE;
-	uint64_t channel, seen, next = 0;
+	struct wire_exec_taken taken = {0};
+	uint64_t channel, seen;
 	struct str id, body;
 
 	if (err->code != ERR_NONE)
@@ -332,17 +308,16 @@ static int exec_output(struct request *rq, struct err *err)
 	channel = httpd_channel(CHANNEL_EXEC_ROOM, id);
 	seen = httpd_channel_seq(request_httpd(rq), channel);
 	if (request_body(rq, &body, err) < 0 ||
-	    ctx->ops->runner_exec_output(ctx->of, face_principal(rq), arena_strz(rq->arena, id),
-	                                 (uint64_t)offset, body, (int)code, &next, &state, err) < 0)
+	    ctx->ops->execs->runner_output(face_ask(rq), arena_strz(rq->arena, id),
+	                                   (uint64_t)offset, body, (int)code, &taken.next,
+	                                   &taken.state, err) < 0)
 		return -1;
-	if (next < (uint64_t)offset + body.n && !rq->timed_out)
+	if (taken.next < (uint64_t)offset + body.n && !rq->timed_out)
 		return reply_wait(rq, channel, seen,
 		                  rq->wakes > 0 ? rq->wait_until_ms
 		                                : clock_mono_ms() + EXEC_PARK_MS);
-	answer_open(&an);
-	js_kv_u64(&an.js, "next", next);
-	js_kv(&an.js, "state", wire_exec_word(state));
-	return answer_send(rq, &an, 200, err);
+	wire_exec_taken_write(&taken, &out);
+	return reply_json(rq, 200, &out);
 }
 
 /* A frame of its state, then frames of input from `offset` on, none with state_only. Parks while
@@ -363,9 +338,8 @@ static int exec_input(struct request *rq, struct err *err)
 		return err_set(err, ERR_INVALID, "id or offset: missing");
 	channel = httpd_channel(CHANNEL_EXEC_IN, id);
 	seen = httpd_channel_seq(request_httpd(rq), channel);
-	if (ctx->ops->runner_exec_input(ctx->of, face_principal(rq), rq->arena,
-	                                arena_strz(rq->arena, id), (uint64_t)offset, &frames,
-	                                &state, err) < 0)
+	if (ctx->ops->execs->runner_input(face_ask(rq), arena_strz(rq->arena, id), (uint64_t)offset,
+	                                  &frames, &state, err) < 0)
 		return -1;
 	if (state == EXEC_LIVE && frames.n == 0 && !state_only && !rq->timed_out)
 		return reply_wait(rq, channel, seen,
@@ -385,7 +359,7 @@ static int exit_record(struct request *rq, struct err *err)
 
 	if (request_body(rq, &body, err) < 0 || wire_exit_parse(&x, rq->arena, body, err) < 0)
 		return -1;
-	if (ctx->ops->runner_exit(ctx->of, face_principal(rq), &x, err) < 0)
+	if (ctx->ops->runners->exit(face_ask(rq), &x, err) < 0)
 		return -1;
 	return empty(rq, err);
 }

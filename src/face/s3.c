@@ -256,8 +256,8 @@ static int put_object(struct request *rq, struct err *err)
 	put.body = body;
 	put.key = key;
 	if (objstore_put_stream(ctx->objects, key, size, read_putting, &put, &info, err) < 0 ||
-	    ctx->ops->upload_stored(ctx->of, key, s3_body_sha256(body, sha256) ? sha256 : NULL,
-	                            err) < 0)
+	    ctx->ops->uploads->stored(ctx->app, key, s3_body_sha256(body, sha256) ? sha256 : NULL,
+	                              err) < 0)
 		return -1;
 	etag_header(rq, info.etag);
 	return reply_bytes(rq, 200, NULL, (struct str){0});
@@ -290,7 +290,7 @@ static int complete_upload(struct request *rq, const char *key, const char *id, 
 
 	if (request_body(rq, &body, err) < 0 || s3xml_parts(rq->arena, body, &parts, &n, err) < 0 ||
 	    objstore_parts_end(ctx->objects, key, id, parts, n, &info, err) < 0 ||
-	    ctx->ops->upload_stored(ctx->of, key, NULL, err) < 0)
+	    ctx->ops->uploads->stored(ctx->app, key, NULL, err) < 0)
 		return -1;
 	buf_puts(&xml, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<CompleteMultipartUploadResult "
 	               "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");

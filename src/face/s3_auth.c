@@ -64,7 +64,7 @@ static int find_upload(struct request *rq, struct str access, struct model_uploa
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 
-	if (ctx->ops->upload_find(ctx->of, rq->arena, access, u, err) < 0) {
+	if (ctx->ops->uploads->find(ctx->app, rq->arena, access, u, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
@@ -120,8 +120,10 @@ static int check_token(struct request *rq, struct str token, enum s3_need need, 
 	struct model_project row = {0};
 	struct principal *principal = NULL;
 
-	if (ctx->ops->authenticate(ctx->of, rq->arena, token, rq->local, &principal, err) < 0)
+	if (ctx->ops->tokens->authenticate(ctx->app, rq->arena, token, rq->local, &principal, err) <
+	    0)
 		return -1;
+	rq->principal = principal;
 	if (principal->role < ROLE_MEMBER)
 		return err_set(err, ERR_DENIED,
 		               "AccessDenied: this requires a token with the role member");
@@ -140,8 +142,7 @@ static int check_token(struct request *rq, struct str token, enum s3_need need, 
 	if (memchr(rest.p, '/', rest.n) == NULL || !str_cut(&rest, '/', &project) || project.n == 0)
 		return err_set(err, ERR_DENIED,
 		               "AccessDenied: name the project: " S3_PROJECTS "<project>/");
-	if (ctx->ops->project_get(ctx->of, principal, rq->arena, arena_strz(rq->arena, project),
-	                          &row, err) < 0) {
+	if (ctx->ops->projects->get(face_ask(rq), arena_strz(rq->arena, project), &row, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
@@ -154,7 +155,9 @@ int s3_authorize(struct request *rq, enum s3_need need, const char *key, struct 
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct str token = token_of(rq), access;
-	struct sigv4_key ours = {.service = "s3"};
+	const struct sigv4_key ours = {.access_key = ctx->url_access_key,
+	                               .secret_key = ctx->url_secret_key,
+	                               .service = "s3"};
 	struct sigv4_request sig;
 
 	if (token.n > 0)
@@ -164,8 +167,6 @@ int s3_authorize(struct request *rq, enum s3_need need, const char *key, struct 
 	if (access.n == 0)
 		return err_set(err, ERR_DENIED,
 		               "AccessDenied: sign the request, use a signed URL, or send a token");
-	if (ctx->ops->url_key(ctx->of, rq->arena, &ours.access_key, &ours.secret_key, err) < 0)
-		return -1;
 	if (str_eq(access, ours.access_key))
 		return check_url(rq, &sig, &ours, need, err);
 	return check_upload(rq, &sig, access, need, key, err);

@@ -33,7 +33,7 @@ static const struct route routes[] = {
 	{ HTTP_POST,   SCOPE_VIEWER, SMALL, JOB "/metrics",                     metrics_post,            "Get resource metrics of a job as time series" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/metrics",                     metrics_get,             "Get resource metrics of a job as time series" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/checkpoints",                 checkpoints_list,        "List the checkpoints of a job" },
-	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/checkpoint_files",            checkpoint_files,        "List checkpoint files with signed URLs" },
+	{ HTTP_GET,    SCOPE_VIEWER, 0,     JOB "/checkpoint_files",            checkpoint_files,        "List checkpoint files with signed URLs: of the object store, or, with by_server, always of this server" },
 	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB "/checkpoints/{checkpoint...}", checkpoint_change,       "Pin or unpin a checkpoint, or mark it as complete" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, JOB "/checkpoints/{checkpoint...}", checkpoint_remove,       "Delete a checkpoint" },
 	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB "/checkpoints",                 checkpoint_change,       "The same; `checkpoint` names it, which may be ." },
@@ -60,7 +60,7 @@ static const struct route routes[] = {
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     "/v1/weights",                      weights_list,            "List mirrored weights" },
 	{ HTTP_POST,   SCOPE_MEMBER, SMALL, "/v1/weights",                      weights_prefetch,        "Fetch weights ahead of a job" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, "/v1/weights/{weights_id}",         weights_remove,          "Delete mirrored weights" },
-	{ HTTP_GET,    SCOPE_MEMBER, 0,     "/v1/blobs/credentials/train",      upload_credentials,      "Get credentials to upload one code archive; `exists` if the server already holds it" },
+	{ HTTP_GET,    SCOPE_MEMBER, 0,     "/v1/blobs/credentials/train",      upload_credentials,      "Get credentials to upload one code archive; `exists` if the server already holds it; with direct, the archive's SHA-256, `put` is a request to the object store instead, where clients can be sent there" },
 };
 /* clang-format on */
 

@@ -9,7 +9,7 @@ int weights_list(struct request *rq, struct err *err)
 	struct model_mirror *m;
 	size_t n;
 
-	if (ctx->ops->mirrors(ctx->of, face_principal(rq), rq->arena, &m, &n, err) < 0)
+	if (ctx->ops->mirrors->list(face_ask(rq), &m, &n, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "weights");
@@ -44,8 +44,7 @@ int weights_prefetch(struct request *rq, struct err *err)
 	if (w.endpoint != NULL &&
 	    spec_endpoint_check(str_of(w.source), str_of(w.endpoint), err) < 0)
 		return err_wrap(err, "endpoint");
-	if (ctx->ops->mirror_prefetch(ctx->of, face_principal(rq), rq->arena, team_id, &w, &m,
-	                              err) < 0)
+	if (ctx->ops->mirrors->prefetch(face_ask(rq), team_id, &w, &m, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "weights");
@@ -60,7 +59,7 @@ int weights_remove(struct request *rq, struct err *err)
 	AUTO_ANSWER struct answer an = {0};
 	uint64_t freed = 0;
 
-	if (ctx->ops->mirror_delete(ctx->of, face_principal(rq), id, &freed, err) < 0)
+	if (ctx->ops->mirrors->remove(face_ask(rq), id, &freed, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_kv(&an.js, "id", id);

@@ -54,6 +54,28 @@ void app_crash_at(const char *label)
 		_exit(9);
 }
 
+/* A socket has no other way to be in two folders than two names. */
+int app_show_socket(struct app *app, const char *name, struct err *err)
+{
+	AUTO_FREE char *from = xasprintf("%s/%s", app->data, name),
+		       *to = xasprintf("%s/" APP_SOCKETS "/%s", app->data, name);
+
+	if (unlink(to) < 0 && errno != ENOENT)
+		return err_errno(err, errno, "%s", to);
+	return link(from, to) < 0 ? err_errno(err, errno, "%s", to) : 0;
+}
+
+bool app_runners_give_up_root(const struct app *app)
+{
+	return app->ids_mode != NULL && strcmp(app->ids_mode, "own") == 0;
+}
+
+bool app_is_runner(const struct app *app, uid_t uid)
+{
+	return app->ids_span > 1 && uid >= app->ids_first && uid <= app->ids_last &&
+	       (uid - app->ids_first) % app->ids_span == app->ids_span - 1;
+}
+
 char *app_path(struct app *app, struct arena *a, const char *below)
 {
 	return arena_printf(a, "%s/%s", app->data, below);
@@ -107,7 +129,19 @@ bool app_is_here(const struct app *app, const char *node_id, const char *node)
 	return node_id != NULL ? app_same(node_id, app->node_id) : app_same(node, app->node_name);
 }
 
+struct app *app_new(struct arena *a)
+{
+	struct app *app = ARENA_NEW(a, struct app);
+
+	app->magic = APP_MAGIC;
+	app->arena = a;
+	app->listen_fd = -1;
+	return app;
+}
+
 struct loop {
+	unsigned magic;
+#define LOOP_MAGIC 0x534c4f4fU
 	struct app *app;
 	void (*fn)(struct app *app);
 	int64_t period_ms;
@@ -120,7 +154,7 @@ struct loop {
 
 static void *loop_thread(void *arg)
 {
-	struct loop *l = arg;
+	struct loop *l = FROM_VOID(struct loop, arg, LOOP_MAGIC);
 
 	lock_take(&l->lock);
 	while (!l->stop) {
@@ -147,6 +181,7 @@ struct loop *loop_new(struct app *app, void (*fn)(struct app *app), int64_t peri
 {
 	struct loop *l = xcalloc(1, sizeof(*l));
 
+	l->magic = LOOP_MAGIC;
 	l->app = app;
 	l->fn = fn;
 	l->period_ms = period_ms;

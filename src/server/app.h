@@ -1,7 +1,7 @@
 /*
  * app.h - the server's parts as one struct, and the few words that all of them use.
  *
- * Threads: httpd's workers run the operations of ctx_*.c; one queue thread places jobs; prepare and
+ * Threads: httpd's workers run the operations of api/; one queue thread places jobs; prepare and
  * fetch pools mirror sources and launch; one reconcile thread compares rows with evidence, and the
  * sweep pool does what takes long of that; one janitor thread does all periodic work, one
  * maintenance thread what an administrator asked for; one notify thread and its pool tell webhooks.
@@ -40,6 +40,8 @@
 #define APP_LOCAL_TOKEN                                                                            \
 	"stokerlocal" /* of a runner on this machine: good at the Unix socket only */
 #define APP_SOCKET "server.sock"
+/* What of this folder a runner is shown that has given up root: the sockets, under second names. */
+#define APP_SOCKETS "sockets"
 #define APP_RUNNERS "runners.lock" /* each runner holds a shared lock on it */
 #define APP_UPLOAD_S (12 * 3600)
 
@@ -53,6 +55,8 @@ struct maintenance;
 struct live;
 struct specs;
 struct listener;
+struct passing;
+struct passes;
 struct inputs;
 struct mirror_room;
 struct log_store;
@@ -60,6 +64,8 @@ struct weights;
 struct known_tokens;
 
 struct app {
+	unsigned magic;
+#define APP_MAGIC 0x53415050U
 	struct arena *arena; /* of what lives as long as the server; filled at start only */
 	struct settings set;
 	const char *data;                 /* absolute */
@@ -72,7 +78,9 @@ struct app {
 	const char *python;       /* what builds Python environments, in words; NULL: nothing */
 	const char *sandbox_kind; /* how every job is run, chosen at start: see run/sandbox.h */
 	const char *ids_mode;     /* and with whose ids: see run/ids.h; NULL: our own */
-	bool podman;              /* there is one */
+	/* The pool of these ids, in ranges; the last of each is its runner's own. span 0: none */
+	uint32_t ids_first, ids_last, ids_span;
+	bool podman; /* there is one */
 	int64_t started_ms;
 	struct seal_key master;
 	const char *url_access_key, *url_secret_key;
@@ -80,7 +88,10 @@ struct app {
 	struct meta *meta;
 	struct objstore *objects;
 	const char *objects_url; /* as objstore_open took it */
-	bool objects_sure;       /* they are this database's: see objects.h */
+	struct passing *passing; /* to runners of this machine: see object_rights.h */
+	struct passes *passes;
+	bool objects_sure; /* they are this database's: see objects.h */
+	atomic_int direct; /* see direct.h */
 	struct blobs *blobs;
 	struct node_cache *node;
 	struct joblogs *logs;
@@ -137,6 +148,9 @@ void app_event(struct app *app, const char *job_id, const char *kind, const char
 /* Ends the process where STOKER_CRASH_AT says so, as kill -9 would: for the crash tests. */
 void app_crash_at(const char *label);
 char *app_path(struct app *app, struct arena *a, const char *below);
+int app_show_socket(struct app *app, const char *name, struct err *err) MUST_CHECK;
+bool app_is_runner(const struct app *app, uid_t uid);
+bool app_runners_give_up_root(const struct app *app); /* run/confine.h */
 /* ERR_NO_SPACE while the disk is so full that nothing new should be begun. */
 #define APP_INODES 500 /* a job begins with tens of files, and all that runs goes on */
 bool app_lacks_inodes(const struct app *app);
@@ -147,6 +161,9 @@ bool app_same(const char *a, const char *b); /* both may be NULL */
 /* Was it this server that started it, or its predecessor on this data folder? Only then engine and
  * folder say anything about it. */
 bool app_is_here(const struct app *app, const char *node_id, const char *node);
+
+/* Empty, in `a`, which it keeps. */
+struct app *app_new(struct arena *a) MUST_CHECK;
 
 /* A thread that runs fn every period, and at once when kicked. It may be kicked before it runs and
  * after it was stopped: nothing happens then. All but loop_new accept NULL. */

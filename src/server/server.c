@@ -2,6 +2,7 @@
 #include "server/server.h"
 #include "io/proc.h"
 #include "server/api/auth.h"
+#include "server/api/object_rights.h"
 #include "server/maintenance/check.h"
 #include "server/control/inputs.h"
 #include "server/start/listener.h"
@@ -69,6 +70,15 @@ static void block_signals(sigset_t *set)
 	(void)sigaddset(set, SIGINT);
 	(void)pthread_sigmask(SIG_BLOCK, set, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGIO, SIG_IGN); /* who opens a file that we have a lease of breaks it */
+}
+
+static bool knows_user(const void *arg, uid_t uid)
+{
+	const struct face_ctx *ctx = arg;
+
+	assert(ctx->magic == FACE_CTX_MAGIC);
+	return app_is_runner(ctx->app, uid);
 }
 
 static int listen_http(struct app *app, int fd, struct httpd **out, struct err *err)
@@ -81,6 +91,7 @@ static int listen_http(struct app *app, int fd, struct httpd **out, struct err *
 		.n_faces = COUNT(faces),
 		.ctx = &app->face,
 		.authorize = auth_request,
+		.knows_user = knows_user,
 		.workers = (unsigned)app->set.workers,
 		.per_address_max = (unsigned)app->set.connections_per_address,
 		.tls_cert = app->set.tls_cert,
@@ -90,7 +101,9 @@ static int listen_http(struct app *app, int fd, struct httpd **out, struct err *
 	app->face = (struct face_ctx){
 		.magic = FACE_CTX_MAGIC,
 		.ops = &ctx_ops,
-		.of = app,
+		.app = app,
+		.url_access_key = app->url_access_key,
+		.url_secret_key = app->url_secret_key,
 		.objects = app->objects,
 		.blobs = app->blobs,
 		.logs = app->logs,
@@ -108,7 +121,7 @@ static int listen_http(struct app *app, int fd, struct httpd **out, struct err *
  * kill -9, which all of its parts are made for: nothing more is answered, launched or ended. */
 static void step_down(void *arg)
 {
-	struct app *app = arg;
+	struct app *app = FROM_VOID(struct app, arg, APP_MAGIC);
 	struct err err = {0};
 
 	err_set(&err, ERR_DATABASE_IN_USE,
@@ -140,6 +153,11 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 		return -1;
 	}
 	listener_keep(app);
+	if (app_show_socket(app, APP_SOCKET, err) < 0 || object_passing_start(app, err) < 0) {
+		listener_drain(app);
+		httpd_stop(h);
+		return -1;
+	}
 	if (port == 0) { /* it is a number now; nobody can have asked yet */
 		port = httpd_port(h);
 		start_urls(app, host, port);
@@ -147,6 +165,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	}
 	if (start_announce(app, host, port, err) < 0) {
 		listener_drain(app);
+		object_passing_stop(app);
 		httpd_stop(h);
 		return -1;
 	}
@@ -171,6 +190,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	httpd_drain(h, (int64_t)app->set.grace * 1000);
 	log_store_drain(app); /* what stops ends its calls of the store, too */
 	atomic_store(&app->stopping, true);
+	object_passing_stop(app);
 	parts_stop(app);
 	atomic_store(&app->httpd, NULL);
 	httpd_stop(h);
@@ -223,9 +243,7 @@ int server_main(int argc, char **argv, struct err *err)
 		settings_help(&help);
 		return fputs(buf_cstr(&help), stdout) < 0 ? 1 : 0;
 	}
-	app = ARENA_NEW(a, struct app);
-	app->arena = a;
-	app->listen_fd = -1;
+	app = app_new(a);
 	if (settings_load(a, argc, argv, &app->set, err) < 0 ||
 	    log_level_parse(str_of(app->set.log_level), &level, err) < 0)
 		return -1;

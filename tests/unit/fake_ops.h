@@ -9,9 +9,11 @@
 #include "face/face.h"
 #include "unit.h"
 
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* a fake looks at what a test asks for */
+
 #define T0 ((int64_t)1790000000000) /* wall ms at which the fake world was made */
 
-struct fake {
+struct app {
 	struct face_ctx ctx;
 	struct httpd *httpd;
 	struct http_client *client;
@@ -43,8 +45,6 @@ struct fake {
 	struct exec_state exec;
 };
 
-#define FAKE(of) struct fake *f = (struct fake *)(of)
-
 static struct principal admin_principal = {
 	.magic = PRINCIPAL_MAGIC, .token_id = "tok1", .name = "ada", .role = ROLE_ADMIN};
 static struct principal viewer_principal = {.magic = PRINCIPAL_MAGIC,
@@ -58,12 +58,9 @@ static struct principal runner_principal_of = {.magic = PRINCIPAL_MAGIC,
                                                .role = ROLE_MEMBER,
                                                .attempt_id = "at1"};
 
-static int fake_authenticate(void *of, struct arena *a, struct str token, bool local,
+static int fake_authenticate(struct app *app, struct arena *a, struct str token, bool local,
                              struct principal **out, struct err *err)
 {
-	(void)of;
-	(void)local;
-	(void)a;
 	if (str_eq(token, "admin"))
 		*out = &admin_principal;
 	else if (str_eq(token, "viewer"))
@@ -90,24 +87,20 @@ static int fake_authorize(struct request *rq, enum scope scope, struct err *err)
 	return 0;
 }
 
-static int fake_teams(void *of, const struct principal *principal, struct arena *a,
-                      struct model_team **out, size_t *n, struct err *err)
+static int fake_teams(const struct ask *ask, struct model_team **out, size_t *n, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)err;
+	struct app *f = ask->app;
+
 	*out = f->team;
 	*n = f->n_teams;
 	return 0;
 }
 
-static int fake_team_create(void *of, const struct principal *principal, struct arena *a,
-                            const char *name, struct model_team *out, struct err *err)
+static int fake_team_create(const struct ask *ask, const char *name, struct model_team *out,
+                            struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
+	struct app *f = ask->app;
+
 	if (f->n_teams == COUNT(f->team))
 		return err_set(err, ERR_CONFLICT, "enough teams");
 	f->team[f->n_teams] = (struct model_team){"team00x", arena_cstr(f->a, name), false, T0};
@@ -115,63 +108,49 @@ static int fake_team_create(void *of, const struct principal *principal, struct 
 	return 0;
 }
 
-static int fake_delete(void *of, const struct principal *principal, const char *id, struct err *err)
+static int fake_delete(const struct ask *ask, const char *id, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
+	struct app *f = ask->app;
+
 	f->said = arena_cstr(f->a, id);
 	return strcmp(id, "busy") == 0 ? err_set(err, ERR_CONFLICT, "it is in use") : 0;
 }
 
-static int fake_tokens(void *of, const struct principal *principal, struct arena *a,
-                       struct model_token **out, size_t *n, struct err *err)
+static int fake_tokens(const struct ask *ask, struct model_token **out, size_t *n, struct err *err)
 {
-	(void)of;
-	(void)principal;
-	(void)err;
-	*out = ARENA_NEW(a, struct model_token);
+	*out = ARENA_NEW(ask->a, struct model_token);
 	**out = (struct model_token){"tok1", "ada", NULL, NULL, "hash", ROLE_ADMIN, T0, 0, 0};
 	*n = 1;
 	return 0;
 }
 
-static int fake_token_create(void *of, const struct principal *principal, struct arena *a,
-                             const char *name, const char *team_id, enum model_role role,
-                             int64_t expires_ms, struct model_token *out, char **plain,
-                             struct err *err)
+static int fake_token_create(const struct ask *ask, const char *name, const char *team_id,
+                             enum model_role role, int64_t expires_ms, struct model_token *out,
+                             char **plain, struct err *err)
 {
-	(void)of;
-	(void)principal;
-	(void)err;
-	*plain = arena_cstr(a, "stoker_plain");
+	*plain = arena_cstr(ask->a, "stoker_plain");
 	*out = (struct model_token){"tok9", name, team_id, team_id == NULL ? NULL : "research",
 	                            "hash", role, T0,      expires_ms,
 	                            0};
 	return 0;
 }
 
-static int fake_secrets(void *of, const struct principal *principal, struct arena *a,
-                        const char *team_id, struct model_secret **out, size_t *n, struct err *err)
+static int fake_secrets(const struct ask *ask, const char *team_id, struct model_secret **out,
+                        size_t *n, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->said = arena_cstr(f->a, team_id);
 	*out = f->secret;
 	*n = f->n_secrets;
 	return 0;
 }
 
-static int fake_secret_set(void *of, const struct principal *principal, struct arena *a,
-                           const char *team_id, const char *name, struct str value,
-                           struct model_secret *out, struct err *err)
+static int fake_secret_set(const struct ask *ask, const char *team_id, const char *name,
+                           struct str value, struct model_secret *out, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)team_id;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->said = arena_strz(f->a, value);
 	f->secret[0] = (struct model_secret){"sec1", arena_cstr(f->a, name), "team001", T0, T0, 0};
 	f->n_secrets = 1;
@@ -179,36 +158,32 @@ static int fake_secret_set(void *of, const struct principal *principal, struct a
 	return 0;
 }
 
-static int fake_secret_delete(void *of, const struct principal *principal, const char *team_id,
-                              const char *name, struct err *err)
+static int fake_secret_delete(const struct ask *ask, const char *team_id, const char *name,
+                              struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)team_id;
+	struct app *f = ask->app;
+
 	if (f->n_secrets == 0 || strcmp(f->secret[0].name, name) != 0)
 		return err_set(err, ERR_NOT_FOUND, "no secret \"%s\"", name);
 	f->n_secrets = 0;
 	return 0;
 }
 
-static int fake_projects(void *of, const struct principal *principal, struct arena *a,
-                         struct model_project **out, size_t *n, struct err *err)
+static int fake_projects(const struct ask *ask, struct model_project **out, size_t *n,
+                         struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)err;
+	struct app *f = ask->app;
+
 	*out = f->project;
 	*n = f->n_projects;
 	return 0;
 }
 
-static int fake_project_get(void *of, const struct principal *principal, struct arena *a,
-                            const char *id, struct model_project *out, struct err *err)
+static int fake_project_get(const struct ask *ask, const char *id, struct model_project *out,
+                            struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
+	struct app *f = ask->app;
+
 	for (size_t i = 0; i < f->n_projects; i++) {
 		if (strcmp(f->project[i].id, id) == 0) {
 			*out = f->project[i];
@@ -218,14 +193,11 @@ static int fake_project_get(void *of, const struct principal *principal, struct 
 	return err_set(err, ERR_NOT_FOUND, "no project %s", id);
 }
 
-static int fake_project_upsert(void *of, const struct principal *principal, struct arena *a,
-                               const char *team_id, const char *name, struct model_project *out,
-                               struct err *err)
+static int fake_project_upsert(const struct ask *ask, const char *team_id, const char *name,
+                               struct model_project *out, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->said = arena_cstr(f->a, team_id);
 	for (size_t i = 0; i < f->n_projects; i++) {
 		if (strcmp(f->project[i].name, name) == 0) {
@@ -245,15 +217,11 @@ static int fake_project_upsert(void *of, const struct principal *principal, stru
 	return 0;
 }
 
-static int fake_job_push(void *of, const struct principal *principal, struct arena *a,
-                         const char *project_id, const struct doc *doc, const char *key,
-                         struct model_job *out, struct err *err)
+static int fake_job_push(const struct ask *ask, const char *project_id, const struct doc *doc,
+                         const char *key, struct model_job *out, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)project_id;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->said = arena_cstr(f->a, key);
 	f->flag = false;
 	f->number = (int64_t)doc->count;
@@ -261,17 +229,12 @@ static int fake_job_push(void *of, const struct principal *principal, struct are
 	return 0;
 }
 
-static int fake_job_check(void *of, const struct principal *principal, struct arena *a,
-                          const char *team_id, const char *project, const struct doc *doc,
-                          bool forecast, struct model_job *out, struct err *err)
+static int fake_job_check(const struct ask *ask, const char *team_id, const char *project,
+                          const struct doc *doc, bool forecast, struct model_job *out,
+                          struct err *err)
 {
-	FAKE(of);
-	(void)forecast;
-	(void)principal;
-	(void)a;
-	(void)team_id;
-	(void)doc;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->said = arena_cstr(f->a, project);
 	f->flag = true;
 	*out = f->job[0];
@@ -279,16 +242,14 @@ static int fake_job_check(void *of, const struct principal *principal, struct ar
 	return 0;
 }
 
-static int fake_job_search(void *of, const struct principal *principal, struct arena *a,
-                           const struct job_query *q, struct model_job **out, size_t *n,
-                           uint64_t *total, struct err *err)
+static int fake_job_search(const struct ask *ask, const struct job_query *q, struct model_job **out,
+                           size_t *n, uint64_t *total, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->query = *q;
 	f->query.user = arena_cstr(f->a, q->user);
-	*out = ARENA_ARRAY(a, struct model_job, f->n_jobs + 1);
+	*out = ARENA_ARRAY(ask->a, struct model_job, f->n_jobs + 1);
 	*n = 0;
 	for (size_t i = 0; i < f->n_jobs; i++) {
 		if ((q->states == 0 || (q->states & 1U << f->job[i].core.state) != 0) &&
@@ -301,12 +262,11 @@ static int fake_job_search(void *of, const struct principal *principal, struct a
 }
 
 /* "twin" could be all of them. */
-static int fake_job_resolve(void *of, const struct principal *principal, struct arena *a,
-                            const char *word, struct model_job **out, size_t *n, struct err *err)
+static int fake_job_resolve(const struct ask *ask, const char *word, struct model_job **out,
+                            size_t *n, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
+	struct app *f = ask->app;
+
 	*out = f->job;
 	*n = strcmp(word, "twin") == 0 ? f->n_jobs : 1;
 	if (*n > 1 || strcmp(word, "@") == 0 || strcmp(word, f->job[0].id) == 0)
@@ -314,27 +274,21 @@ static int fake_job_resolve(void *of, const struct principal *principal, struct 
 	return err_set(err, ERR_JOB_NOT_FOUND, "no job \"%s\"", word);
 }
 
-static int fake_job_pick(void *of, const struct principal *principal, struct arena *a,
-                         const char *name, bool *newest, struct model_job **out, uint64_t *n,
-                         struct err *err)
+static int fake_job_pick(const struct ask *ask, const char *name, bool *newest,
+                         struct model_job **out, uint64_t *n, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)name;
-	(void)err;
+	struct app *f = ask->app;
+
 	*out = *newest ? f->job : NULL;
 	*n = f->n_jobs;
 	return 0;
 }
 
-static int fake_project_resolve(void *of, const struct principal *principal, struct arena *a,
-                                const char *word, struct model_project **out, size_t *n,
-                                struct err *err)
+static int fake_project_resolve(const struct ask *ask, const char *word, struct model_project **out,
+                                size_t *n, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
+	struct app *f = ask->app;
+
 	*out = f->project;
 	*n = 1;
 	if (strcmp(word, f->project[0].name) == 0)
@@ -342,12 +296,11 @@ static int fake_project_resolve(void *of, const struct principal *principal, str
 	return err_set(err, ERR_PROJECT_NOT_FOUND, "no project \"%s\"", word);
 }
 
-static int fake_team_resolve(void *of, const struct principal *principal, struct arena *a,
-                             const char *word, struct model_team **out, size_t *n, struct err *err)
+static int fake_team_resolve(const struct ask *ask, const char *word, struct model_team **out,
+                             size_t *n, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
+	struct app *f = ask->app;
+
 	*out = f->team;
 	*n = 1;
 	if (strcmp(word, f->team[0].name) == 0)
@@ -355,13 +308,11 @@ static int fake_team_resolve(void *of, const struct principal *principal, struct
 	return err_set(err, ERR_TEAM_NOT_FOUND, "no team \"%s\"", word);
 }
 
-static int fake_job_get(void *of, const struct principal *principal, struct arena *a,
-                        const char *project_id, const char *job_id, struct model_job *out,
-                        struct err *err)
+static int fake_job_get(const struct ask *ask, const char *project_id, const char *job_id,
+                        struct model_job *out, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
+	struct app *f = ask->app;
+
 	for (size_t i = 0; i < f->n_jobs; i++) {
 		if (strcmp(f->job[i].id, job_id) == 0 &&
 		    (project_id == NULL || strcmp(f->job[i].project_id, project_id) == 0)) {
@@ -372,30 +323,29 @@ static int fake_job_get(void *of, const struct principal *principal, struct aren
 	return err_set(err, ERR_NOT_FOUND, "no job %s", job_id);
 }
 
-static int fake_job_stop(void *of, const struct principal *principal, struct arena *a,
-                         const char *id, bool now, struct model_job *out, struct err *err)
+static int fake_job_stop(const struct ask *ask, const char *id, bool now, struct model_job *out,
+                         struct err *err)
 {
-	FAKE(of);
+	struct app *f = ask->app;
+
 	f->flag = now;
-	return fake_job_get(of, principal, a, NULL, id, out, err);
+	return fake_job_get(ask, NULL, id, out, err);
 }
 
-static int fake_job_recreate(void *of, const struct principal *principal, struct arena *a,
-                             const char *id, bool resume UNUSED, struct model_job *out,
-                             struct err *err)
+static int fake_job_recreate(const struct ask *ask, const char *id, bool resume,
+                             struct model_job *out, struct err *err)
 {
-	if (fake_job_get(of, principal, a, NULL, id, out, err) < 0)
+	if (fake_job_get(ask, NULL, id, out, err) < 0)
 		return -1;
 	out->recreated_from = out->id;
 	out->id = "job000n";
 	return 0;
 }
 
-static int fake_job_change(void *of, const struct principal *principal, struct arena *a,
-                           const char *id, const struct model_change *c, struct model_job *out,
-                           struct err *err)
+static int fake_job_change(const struct ask *ask, const char *id, const struct model_change *c,
+                           struct model_job *out, struct err *err)
 {
-	if (fake_job_get(of, principal, a, NULL, id, out, err) < 0)
+	if (fake_job_get(ask, NULL, id, out, err) < 0)
 		return -1;
 	if (out->core.state != JOB_PENDING)
 		return err_set(err, ERR_CONFLICT, "job %s is not pending", id);
@@ -406,28 +356,22 @@ static int fake_job_change(void *of, const struct principal *principal, struct a
 	return 0;
 }
 
-static int fake_job_events(void *of, const struct principal *principal, struct arena *a,
-                           const char *id, int64_t after, struct model_event **out, size_t *n,
-                           struct err *err)
+static int fake_job_events(const struct ask *ask, const char *id, int64_t after,
+                           struct model_event **out, size_t *n, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)id;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->number = after;
-	*out = ARENA_NEW(a, struct model_event);
+	*out = ARENA_NEW(ask->a, struct model_event);
 	**out = (struct model_event){3, T0, "state", "PENDING", "CREATED", "server", "placed"};
 	*n = 1;
 	return 0;
 }
 
-static int fake_job_attempts(void *of, const struct principal *principal, struct arena *a,
-                             const char *id, struct model_attempt **out, size_t *n, struct err *err)
+static int fake_job_attempts(const struct ask *ask, const char *id, struct model_attempt **out,
+                             size_t *n, struct err *err)
 {
-	(void)of;
-	(void)principal;
-	(void)err;
-	*out = ARENA_NEW(a, struct model_attempt);
+	*out = ARENA_NEW(ask->a, struct model_attempt);
 	**out = (struct model_attempt){.id = "at1",
 	                               .job_id = id,
 	                               .node = "here",
@@ -438,74 +382,55 @@ static int fake_job_attempts(void *of, const struct principal *principal, struct
 	return 0;
 }
 
-static int fake_exec_start(void *of, const struct principal *principal, struct arena *a,
-                           const char *id, uint32_t rank, const struct wire_exec *what,
-                           char **exec_id, struct err *err)
+static int fake_exec_start(const struct ask *ask, const char *id, uint32_t rank,
+                           const struct wire_exec *what, char **exec_id, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)id;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->said = arena_printf(f->a, "%s/%zu/%u/%d/%u/%s", what->n_argv > 0 ? what->argv[0] : "-",
 	                       what->n_argv, rank, what->input, what->tty ? what->columns : 0,
 	                       what->term == NULL ? "-" : what->term);
-	*exec_id = arena_cstr(a, "ex1");
+	*exec_id = arena_cstr(ask->a, "ex1");
 	return 0;
 }
 
-static int fake_exec_poll(void *of, const struct principal *principal, struct arena *a,
-                          const char *id, const char *exec_id, uint64_t offset,
-                          struct exec_state *out, struct err *err)
+static int fake_exec_poll(const struct ask *ask, const char *id, const char *exec_id,
+                          uint64_t offset, struct exec_state *out, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)id;
-	(void)offset;
+	struct app *f = ask->app;
+
 	if (strcmp(exec_id, "ex1") != 0)
 		return err_set(err, ERR_NOT_FOUND, "no such command");
 	*out = f->exec;
 	return 0;
 }
 
-static int fake_exec_input(void *of, const struct principal *principal, struct arena *a,
-                           const char *id, const char *exec_id, const struct exec_input *in,
-                           uint64_t *next, struct err *err)
+static int fake_exec_input(const struct ask *ask, const char *id, const char *exec_id,
+                           const struct exec_input *in, uint64_t *next, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)id;
-	(void)exec_id;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->said = arena_printf(f->a, "%.*s/%d/%u", (int)in->bytes.n, in->bytes.p, in->end,
 	                       in->columns);
 	*next = in->offset + (f->flag ? 0 : in->bytes.n); /* flag: no room */
 	return 0;
 }
 
-static int fake_exec_leave(void *of, const struct principal *principal, struct arena *a,
-                           const char *id, const char *exec_id, enum wire_exec_state how,
-                           struct err *err)
+static int fake_exec_leave(const struct ask *ask, const char *id, const char *exec_id,
+                           enum wire_exec_state how, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)id;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->said = arena_printf(f->a, "%s/%s", exec_id, wire_exec_word(how));
 	return 0;
 }
 
-static int fake_checkpoints(void *of, const struct principal *principal, struct arena *a,
-                            const char *id, bool all, struct model_checkpoint **out, size_t *n,
-                            struct err *err)
+static int fake_checkpoints(const struct ask *ask, const char *id, bool all,
+                            struct model_checkpoint **out, size_t *n, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)id;
-	(void)err;
-	*out = ARENA_ARRAY(a, struct model_checkpoint, f->n_ckpts + 1);
+	struct app *f = ask->app;
+
+	*out = ARENA_ARRAY(ask->a, struct model_checkpoint, f->n_ckpts + 1);
 	*n = 0;
 	for (size_t i = 0; i < f->n_ckpts; i++)
 		if (all || f->ckpt[i].state == CKPT_COMPLETE)
@@ -513,35 +438,29 @@ static int fake_checkpoints(void *of, const struct principal *principal, struct 
 	return 0;
 }
 
-static int fake_checkpoint_pin(void *of, const struct principal *principal, const char *id,
-                               const char *name, bool pinned, struct err *err)
-{
-	(void)pinned;
-	(void)id;
-	return fake_delete(of, principal, name, err);
-}
-
-static int fake_checkpoint_complete(void *of, const struct principal *principal, const char *id,
-                                    const char *name, struct err *err)
-{
-	(void)id;
-	return fake_delete(of, principal, name, err);
-}
-
-static int fake_checkpoint_delete(void *of, const struct principal *principal, const char *id,
-                                  const char *name, struct err *err)
-{
-	(void)id;
-	return fake_delete(of, principal, name, err);
-}
-
-static int fake_cache_snapshot(void *of, const struct principal *principal, struct arena *a,
-                               const char *scope, const char *id, struct model_cache_snapshot *out,
+static int fake_checkpoint_pin(const struct ask *ask, const char *id, const char *name, bool pinned,
                                struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
+	return fake_delete(ask, name, err);
+}
+
+static int fake_checkpoint_complete(const struct ask *ask, const char *id, const char *name,
+                                    struct err *err)
+{
+	return fake_delete(ask, name, err);
+}
+
+static int fake_checkpoint_delete(const struct ask *ask, const char *id, const char *name,
+                                  struct err *err)
+{
+	return fake_delete(ask, name, err);
+}
+
+static int fake_cache_snapshot(const struct ask *ask, const char *scope, const char *id,
+                               struct model_cache_snapshot *out, struct err *err)
+{
+	struct app *f = ask->app;
+
 	if (f->snapshot.scope == NULL || strcmp(f->snapshot.scope, scope) != 0 ||
 	    strcmp(f->snapshot.scope_id, id) != 0)
 		return err_set(err, ERR_NOT_FOUND, "never summarized");
@@ -549,72 +468,57 @@ static int fake_cache_snapshot(void *of, const struct principal *principal, stru
 	return 0;
 }
 
-static int fake_cache_remove(void *of, const struct principal *principal, const char *scope,
-                             const char *id, struct str path, uint64_t *bytes, struct err *err)
+static int fake_cache_remove(const struct ask *ask, const char *scope, const char *id,
+                             struct str path, uint64_t *bytes, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->said = arena_printf(f->a, "%s %s %.*s", scope, id, STR_ARG(path));
 	*bytes = 77;
 	return 0;
 }
 
-static int fake_cache_quota(void *of, const struct principal *principal, const char *id,
-                            uint64_t bytes, struct err *err)
+static int fake_cache_quota(const struct ask *ask, const char *id, uint64_t bytes, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)id;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->number = (int64_t)bytes;
 	return 0;
 }
 
-static int fake_mirrors(void *of, const struct principal *principal, struct arena *a,
-                        struct model_mirror **out, size_t *n, struct err *err)
+static int fake_mirrors(const struct ask *ask, struct model_mirror **out, size_t *n,
+                        struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)err;
+	struct app *f = ask->app;
+
 	*out = f->mirror;
 	*n = f->n_mirrors;
 	return 0;
 }
 
-static int fake_mirror_prefetch(void *of, const struct principal *principal, struct arena *a,
-                                const char *team_id, const struct spec_weights *w,
-                                struct model_mirror *out, struct err *err)
+static int fake_mirror_prefetch(const struct ask *ask, const char *team_id,
+                                const struct spec_weights *w, struct model_mirror *out,
+                                struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)team_id;
-	(void)err;
+	struct app *f = ask->app;
+
 	f->number = (int64_t)(w->n_allow * 10 + w->n_ignore);
 	*out = f->mirror[0];
 	out->source = w->source;
 	return 0;
 }
 
-static int fake_mirror_delete(void *of, const struct principal *principal, const char *id,
-                              uint64_t *freed, struct err *err)
+static int fake_mirror_delete(const struct ask *ask, const char *id, uint64_t *freed,
+                              struct err *err)
 {
 	*freed = 5;
-	return fake_delete(of, principal, id, err);
+	return fake_delete(ask, id, err);
 }
 
 /* What hashes to zeros is there. */
-static int fake_upload_create(void *of, const struct principal *principal, struct arena *a,
-                              const char *team_id, const char *sha256, struct model_upload *out,
-                              struct err *err)
+static int fake_upload_create(const struct ask *ask, const char *team_id, const char *sha256,
+                              struct model_upload *out, struct err *err)
 {
-	(void)of;
-	(void)principal;
-	(void)a;
-	(void)team_id;
-	(void)err;
 	*out = (struct model_upload){.access_key = "AK",
 	                             .secret_key = "SK",
 	                             .session_token = "ST",
@@ -626,55 +530,43 @@ static int fake_upload_create(void *of, const struct principal *principal, struc
 	return 0;
 }
 
-static int fake_url_key(void *of, struct arena *a, const char **access_key, const char **secret_key,
-                        struct err *err)
+/* A server whose objects are elsewhere has a digest of nines. */
+static int fake_upload_sign(const struct ask *ask, const char *team_id, const char *sha256,
+                            const char *content, struct model_upload *out, struct objstore_put *put,
+                            struct err *err)
 {
-	(void)of;
-	(void)a;
-	(void)err;
-	*access_key = "URLKEY";
-	*secret_key = "urlsecret";
-	return 0;
+	if (strspn(content, "9") != 64)
+		return err_set(err, ERR_UNSUPPORTED, "by credentials");
+	*put = (struct objstore_put){"http://store/k", {{"Authorization", "A"}, {"x-b", "B"}}, 2};
+	return fake_upload_create(ask, team_id, sha256, out, err);
 }
 
-static int fake_capacity(void *of, const struct principal *principal, struct arena *a,
-                         struct capacity_row **out, size_t *n, struct err *err)
+static int fake_capacity(const struct ask *ask, struct capacity_row **out, size_t *n,
+                         struct err *err)
 {
-	(void)of;
-	(void)principal;
-	(void)err;
-	*out = ARENA_ARRAY(a, struct capacity_row, 2);
+	*out = ARENA_ARRAY(ask->a, struct capacity_row, 2);
 	(*out)[0] = (struct capacity_row){"H100", NULL, NULL, 8, -1, 3};
 	(*out)[1] = (struct capacity_row){"H100", "team001", "Default", 8, 4, 2};
 	*n = 2;
 	return 0;
 }
 
-static int fake_capacity_set(void *of, const struct principal *principal, struct arena *a,
-                             const char *team_id, const char *gpu_type, int64_t max_gpus,
-                             struct capacity_row *out, struct err *err)
+static int fake_capacity_set(const struct ask *ask, const char *team_id, const char *gpu_type,
+                             int64_t max_gpus, struct capacity_row *out, struct err *err)
 {
-	(void)of;
-	(void)principal;
-	(void)a;
-	(void)err;
 	*out = (struct capacity_row){gpu_type, team_id, "Default", 8, max_gpus, 0};
 	return 0;
 }
 
-static bool fake_database_away(void *of)
+static bool fake_database_away(struct app *app)
 {
-	(void)of;
 	return false;
 }
 
-static int fake_status(void *of, const struct principal *principal, struct arena *a,
-                       struct server_status *out, struct err *err)
+static int fake_status(const struct ask *ask, struct server_status *out, struct err *err)
 {
-	FAKE(of);
-	(void)principal;
-	(void)a;
-	(void)err;
+	struct app *f = ask->app;
+
 	*out = (struct server_status){.version = "1.2.3",
 	                              .data_dir = f->dir,
 	                              .base_url = f->base,
@@ -689,60 +581,116 @@ static int fake_status(void *of, const struct principal *principal, struct arena
 	return 0;
 }
 
-static const struct face_ops fake_ops = {
-	.teams = fake_teams,
-	.team_create = fake_team_create,
-	.team_delete = fake_delete,
-	.tokens = fake_tokens,
-	.token_create = fake_token_create,
-	.token_delete = fake_delete,
-	.secrets = fake_secrets,
-	.secret_set = fake_secret_set,
-	.secret_delete = fake_secret_delete,
+static const struct team_ops fake_team_ops = {
+	.list = fake_teams,
+	.create = fake_team_create,
+	.remove = fake_delete,
+};
+
+static const struct token_ops fake_token_ops = {
+	.list = fake_tokens,
+	.create = fake_token_create,
+	.remove = fake_delete,
 	.authenticate = fake_authenticate,
-	.job_resolve = fake_job_resolve,
-	.job_pick = fake_job_pick,
-	.project_resolve = fake_project_resolve,
-	.team_resolve = fake_team_resolve,
-	.projects = fake_projects,
-	.project_get = fake_project_get,
-	.project_upsert = fake_project_upsert,
-	.project_delete = fake_delete,
-	.job_push = fake_job_push,
-	.job_check = fake_job_check,
-	.job_search = fake_job_search,
-	.job_get = fake_job_get,
-	.job_stop = fake_job_stop,
-	.job_recreate = fake_job_recreate,
-	.job_change = fake_job_change,
-	.job_delete = fake_delete,
-	.job_events = fake_job_events,
-	.job_attempts = fake_job_attempts,
-	.exec_start = fake_exec_start,
-	.exec_poll = fake_exec_poll,
-	.exec_input = fake_exec_input,
-	.exec_leave = fake_exec_leave,
-	.checkpoints = fake_checkpoints,
-	.checkpoint_pin = fake_checkpoint_pin,
-	.checkpoint_complete = fake_checkpoint_complete,
-	.checkpoint_delete = fake_checkpoint_delete,
-	.cache_snapshot = fake_cache_snapshot,
-	.cache_summarize = fake_cache_snapshot,
-	.cache_remove = fake_cache_remove,
-	.cache_quota = fake_cache_quota,
-	.mirrors = fake_mirrors,
-	.mirror_prefetch = fake_mirror_prefetch,
-	.mirror_delete = fake_mirror_delete,
-	.upload_create = fake_upload_create,
-	.url_key = fake_url_key,
-	.capacity = fake_capacity,
-	.capacity_set = fake_capacity_set,
+};
+
+static const struct secret_ops fake_secret_ops = {
+	.list = fake_secrets,
+	.set = fake_secret_set,
+	.remove = fake_secret_delete,
+};
+
+static const struct capacity_ops fake_capacity_ops = {
+	.list = fake_capacity,
+	.set = fake_capacity_set,
+};
+
+static const struct server_ops fake_server_ops = {
 	.status = fake_status,
-	.database_away = fake_database_away,
+	.is_database_away = fake_database_away,
+};
+
+static const struct project_ops fake_project_ops = {
+	.list = fake_projects,
+	.get = fake_project_get,
+	.upsert = fake_project_upsert,
+	.remove = fake_delete,
+};
+
+static const struct resolve_ops fake_resolve_ops = {
+	.job = fake_job_resolve,
+	.pick = fake_job_pick,
+	.project = fake_project_resolve,
+	.team = fake_team_resolve,
+};
+
+static const struct push_ops fake_push_ops = {
+	.push = fake_job_push,
+	.check = fake_job_check,
+	.again = fake_job_recreate,
+};
+
+static const struct job_ops fake_job_ops = {
+	.search = fake_job_search,
+	.get = fake_job_get,
+	.stop = fake_job_stop,
+	.change = fake_job_change,
+	.remove = fake_delete,
+	.events = fake_job_events,
+	.attempts = fake_job_attempts,
+};
+
+static const struct exec_ops fake_exec_ops = {
+	.start = fake_exec_start,
+	.poll = fake_exec_poll,
+	.input = fake_exec_input,
+	.leave = fake_exec_leave,
+};
+
+static const struct checkpoint_ops fake_checkpoint_ops = {
+	.list = fake_checkpoints,
+	.pin = fake_checkpoint_pin,
+	.complete = fake_checkpoint_complete,
+	.remove = fake_checkpoint_delete,
+};
+
+static const struct cache_ops fake_cache_ops = {
+	.snapshot = fake_cache_snapshot,
+	.summarize = fake_cache_snapshot,
+	.remove = fake_cache_remove,
+	.quota = fake_cache_quota,
+};
+
+static const struct mirror_ops fake_mirror_ops = {
+	.list = fake_mirrors,
+	.prefetch = fake_mirror_prefetch,
+	.remove = fake_mirror_delete,
+};
+
+static const struct upload_ops fake_upload_ops = {
+	.create = fake_upload_create,
+	.sign = fake_upload_sign,
+};
+
+static const struct face_ops fake_ops = {
+	.uploads = &fake_upload_ops,
+	.mirrors = &fake_mirror_ops,
+	.caches = &fake_cache_ops,
+	.checkpoints = &fake_checkpoint_ops,
+	.execs = &fake_exec_ops,
+	.jobs = &fake_job_ops,
+	.pushes = &fake_push_ops,
+	.resolve = &fake_resolve_ops,
+	.projects = &fake_project_ops,
+	.server = &fake_server_ops,
+	.capacity = &fake_capacity_ops,
+	.secrets = &fake_secret_ops,
+	.tokens = &fake_token_ops,
+	.teams = &fake_team_ops,
 };
 
 /* One team, one project, one job of each state that matters. */
-static void fake_rows(struct fake *f)
+static void fake_rows(struct app *f)
 {
 	static const enum job_state states[] = {JOB_RUNNING, JOB_PENDING, JOB_COMPLETED,
 	                                        JOB_DEPLOY_FAILED};
@@ -796,7 +744,7 @@ static void fake_rows(struct fake *f)
 	f->n_nodes = 1;
 }
 
-static void fake_start(struct fake *f)
+static void fake_start(struct app *f)
 {
 	static const struct face *const faces[] = {&face_training, &face_admin, &face_graphql,
 	                                           &face_meta};
@@ -815,7 +763,9 @@ static void fake_start(struct fake *f)
 	f->token = "admin";
 	f->ctx = (struct face_ctx){.magic = FACE_CTX_MAGIC,
 	                           .ops = &fake_ops,
-	                           .of = f,
+	                           .app = f,
+	                           .url_access_key = "URLKEY",
+	                           .url_secret_key = "urlsecret",
 	                           .bucket = "stoker",
 	                           .base_url = f->base};
 	assert_ok(joblogs_open(&f->ctx.logs, arena_printf(f->a, "%s/logs", f->dir), &f->err),
@@ -827,7 +777,7 @@ static void fake_start(struct fake *f)
 	f->client = http_client_new(&policy);
 }
 
-static void fake_stop(struct fake *f)
+static void fake_stop(struct app *f)
 {
 	http_client_free(f->client);
 	httpd_stop(f->httpd);
@@ -844,7 +794,7 @@ struct got {
 	struct http_reply reply; /* headers; lives in the fake's arena */
 };
 
-static struct got fake_call(struct fake *f, enum http_method method, const char *path,
+static struct got fake_call(struct app *f, enum http_method method, const char *path,
                             const char *body)
 {
 	struct http_header headers[2] = {
@@ -873,7 +823,7 @@ static struct got fake_call(struct fake *f, enum http_method method, const char 
 }
 
 /* A call that must succeed; its JSON. */
-static UNUSED const struct doc *fake_ok(struct fake *f, enum http_method method, const char *path,
+static UNUSED const struct doc *fake_ok(struct app *f, enum http_method method, const char *path,
                                         const char *body)
 {
 	struct got g = fake_call(f, method, path, body);
@@ -885,7 +835,7 @@ static UNUSED const struct doc *fake_ok(struct fake *f, enum http_method method,
 }
 
 /* A call that must fail with this status and a message that holds `words`. */
-static UNUSED void fake_refused(struct fake *f, enum http_method method, const char *path,
+static UNUSED void fake_refused(struct app *f, enum http_method method, const char *path,
                                 const char *body, int status, const char *words)
 {
 	struct got g = fake_call(f, method, path, body);

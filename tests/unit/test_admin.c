@@ -27,7 +27,7 @@ static void test_refuses(void **state)
 	         "{\"team_id\":\"t\",\"gpu_type\":8,\"max_gpus\":1}", 400,
 	         "gpu_type: expected text"},
 	};
-	struct fake f;
+	struct app f;
 
 	(void)state;
 	fake_start(&f);
@@ -43,7 +43,7 @@ static void test_refuses(void **state)
 
 static void test_admin(void **state)
 {
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 
 	(void)state;
@@ -102,7 +102,7 @@ static void test_admin(void **state)
 
 static void test_meta(void **state)
 {
-	struct fake f;
+	struct app f;
 	struct got g;
 
 	(void)state;
@@ -126,7 +126,7 @@ static void test_meta(void **state)
 	fake_stop(&f);
 }
 
-static struct fake *counting;
+static struct app *counting;
 static const struct doc *paths;
 static size_t operations;
 
@@ -171,7 +171,7 @@ static void test_openapi(void **state)
 {
 	static const struct face *const faces[] = {&face_training, &face_admin, &face_graphql,
 	                                           &face_meta};
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 
 	(void)state;

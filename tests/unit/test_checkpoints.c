@@ -4,7 +4,7 @@
 #define J "/v1/training_projects/proj001/jobs/job0001"
 
 /* A manifest of n files in the store, and its row. */
-static void make(struct fake *f, const char *name, uint32_t rank, size_t n, enum ckpt_state state)
+static void make(struct app *f, const char *name, uint32_t rank, size_t n, enum ckpt_state state)
 {
 	AUTO_BUF struct buf json = BUF_INIT((size_t)1 << 20);
 	char *key = ckpt_manifest_key(f->a, ckpt_prefix(f->a, "proj001", "job0001"), rank, name);
@@ -43,7 +43,7 @@ static void make(struct fake *f, const char *name, uint32_t rank, size_t n, enum
 
 static void test_list(void **state)
 {
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 
 	(void)state;
@@ -77,7 +77,7 @@ static void test_list(void **state)
 	fake_stop(&f);
 }
 
-static struct sigv4_request as_sent(struct fake *f, const char *url)
+static struct sigv4_request as_sent(struct app *f, const char *url)
 {
 	struct sigv4_request rq = {.method = HTTP_GET, .query = str_of(strchr(url, '?') + 1)};
 
@@ -95,7 +95,7 @@ static void test_files(void **state)
 	                                     .secret_key = "urlsecret",
 	                                     .region = "us-east-1",
 	                                     .service = "s3"};
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 	size_t total = 0;
 	int64_t token = 0;
@@ -140,9 +140,12 @@ static void test_files(void **state)
 	fake_stop(&f);
 }
 
+#define EIGHTS "8888888888888888888888888888888888888888888888888888888888888888"
+#define NINES "9999999999999999999999999999999999999999999999999999999999999999"
+
 static void test_code(void **state)
 {
-	struct fake f;
+	struct app f;
 	struct got g;
 	const struct doc *d;
 
@@ -157,7 +160,21 @@ static void test_code(void **state)
 	assert_text(d, "s3_key", "uploads/u1.tgz");
 	assert_text(d, "creds.endpoint_url", arena_printf(f.a, "%s/s3", f.base));
 	assert_int_equal(at(d, "creds")->count, 5); /* keyword arguments of boto3: not one more */
+	assert_false(doc_is(at(d, "put"), DOC_MAP));
+	d = fake_ok(&f, HTTP_GET, "/v1/blobs/credentials/train?direct=" NINES, "");
+	assert_text(d, "put.url", "http://store/k");
+	assert_text(d, "put.headers.1.name", "x-b");
+	assert_text(d, "put.headers.1.value", "B");
+	assert_int_equal(at(d, "put.headers")->count, 2);
+	assert_false(doc_is(at(d, "creds"), DOC_MAP));
+	d = fake_ok(&f, HTTP_GET, "/v1/blobs/credentials/train?direct=" EIGHTS, "");
+	assert_text(d, "creds.aws_access_key_id", "AK");
+	assert_false(doc_is(at(d, "put"), DOC_MAP));
+	g = fake_call(&f, HTTP_GET, "/v1/blobs/credentials/train?direct=99", "");
+	assert_int_equal(g.status, 400);
 	f.token = "viewer";
+	g = fake_call(&f, HTTP_GET, "/v1/blobs/credentials/train?direct=" NINES, "");
+	assert_int_equal(g.status, 403);
 	g = fake_call(&f, HTTP_GET, "/v1/blobs/credentials/train", "");
 	assert_int_equal(g.status, 403);
 	fake_stop(&f);

@@ -79,7 +79,7 @@ static void settings_of_addresses(void **state UNUSED)
 static void the_data_folder(void **state)
 {
 	struct fixture *f = *state;
-	struct app *second = ARENA_NEW(f->a, struct app);
+	struct app *second = app_new(f->a);
 	struct stat st;
 	struct err err = {0};
 
@@ -100,7 +100,7 @@ static void the_data_folder(void **state)
 	/* a database without its key is not opened with a new one */
 	fixture_down(f);
 	assert_int_equal(unlink(arena_printf(f->a, "%s/master.key", f->dir)), 0);
-	second = ARENA_NEW(f->a, struct app);
+	second = app_new(f->a);
 	second->arena = f->a;
 	second->set.data = f->dir;
 	assert_true(start_open(second, &err) < 0);
@@ -118,32 +118,31 @@ static void callers(void **state)
 	char *plain = NULL;
 	size_t n = 0;
 
-	assert_err(ctx_authenticate(f->app, f->a, STR_LIT("stoker_no"), false, &w, &f->err),
+	assert_err(token_ops.authenticate(f->app, f->a, STR_LIT("stoker_no"), false, &w, &f->err),
 	           &f->err, ERR_TOKEN_INVALID, "");
-	assert_err(ctx_authenticate(f->app, f->a, STR_LIT(""), false, &w, &f->err), &f->err,
+	assert_err(token_ops.authenticate(f->app, f->a, STR_LIT(""), false, &w, &f->err), &f->err,
 	           ERR_AUTH, "");
-	assert_err(ctx_authenticate(f->app, f->a, STR_LIT("stokerrun_no"), false, &w, &f->err),
-	           &f->err, ERR_AUTH, "");
-	assert_ok(ctx_token_create(f->app, f->admin, f->a, "old", NULL, ROLE_MEMBER, 1, &t, &plain,
-	                           &f->err),
+	assert_err(
+		token_ops.authenticate(f->app, f->a, STR_LIT("stokerrun_no"), false, &w, &f->err),
+		&f->err, ERR_AUTH, "");
+	assert_ok(token_ops.create(ADMIN(f), "old", NULL, ROLE_MEMBER, 1, &t, &plain, &f->err),
 	          &f->err);
-	assert_err(ctx_authenticate(f->app, f->a, str_of(plain), false, &w, &f->err), &f->err,
+	assert_err(token_ops.authenticate(f->app, f->a, str_of(plain), false, &w, &f->err), &f->err,
 	           ERR_AUTH, "expired");
-	assert_ok(ctx_token_create(f->app, f->admin, f->a, "look", NULL, ROLE_VIEWER, 0, &t, &plain,
-	                           &f->err),
+	assert_ok(token_ops.create(ADMIN(f), "look", NULL, ROLE_VIEWER, 0, &t, &plain, &f->err),
 	          &f->err);
-	assert_ok(ctx_authenticate(f->app, f->a, str_of(plain), false, &w, &f->err), &f->err);
-	assert_ok(ctx_project_get(f->app, w, f->a, f->project.id, &p, &f->err), &f->err);
-	assert_err(ctx_project_upsert(f->app, w, f->a, NULL, "x", &p, &f->err), &f->err, ERR_DENIED,
+	assert_ok(token_ops.authenticate(f->app, f->a, str_of(plain), false, &w, &f->err), &f->err);
+	assert_ok(project_ops.get(AS(f, w), f->project.id, &p, &f->err), &f->err);
+	assert_err(project_ops.upsert(AS(f, w), NULL, "x", &p, &f->err), &f->err, ERR_DENIED,
 	           "member");
-	assert_err(ctx_secret_set(f->app, w, f->a, NULL, "x", STR_LIT("v"), &s, &f->err), &f->err,
+	assert_err(secret_ops.set(AS(f, w), NULL, "x", STR_LIT("v"), &s, &f->err), &f->err,
 	           ERR_DENIED, "member");
-	assert_err(ctx_tokens(f->app, w, f->a, &list, &n, &f->err), &f->err, ERR_DENIED, "admin");
-	assert_ok(ctx_token_delete(f->app, f->admin, t.id, &f->err), &f->err);
-	assert_err(ctx_authenticate(f->app, f->a, str_of(plain), false, &w, &f->err), &f->err,
+	assert_err(token_ops.list(AS(f, w), &list, &n, &f->err), &f->err, ERR_DENIED, "admin");
+	assert_ok(token_ops.remove(ADMIN(f), t.id, &f->err), &f->err);
+	assert_err(token_ops.authenticate(f->app, f->a, str_of(plain), false, &w, &f->err), &f->err,
 	           ERR_AUTH, "");
-	assert_err(ctx_token_delete(f->app, f->admin, f->admin->token_id, &f->err), &f->err,
-	           ERR_CONFLICT, "");
+	assert_err(token_ops.remove(ADMIN(f), f->admin->token_id, &f->err), &f->err, ERR_CONFLICT,
+	           "");
 }
 
 static void teams_do_not_see_each_other(void **state)
@@ -159,35 +158,32 @@ static void teams_do_not_see_each_other(void **state)
 	size_t n = 0;
 	uint64_t total = 0;
 
-	assert_err(ctx_team_create(f->app, f->admin, f->a, "", &team, &f->err), &f->err,
-	           ERR_INVALID, "not a valid team name");
-	assert_ok(ctx_team_create(f->app, f->admin, f->a, "vision", &team, &f->err), &f->err);
-	assert_ok(ctx_token_create(f->app, f->admin, f->a, "v", team.id, ROLE_ADMIN, 0, &t, &plain,
-	                           &f->err),
+	assert_err(team_ops.create(ADMIN(f), "", &team, &f->err), &f->err, ERR_INVALID,
+	           "not a valid team name");
+	assert_ok(team_ops.create(ADMIN(f), "vision", &team, &f->err), &f->err);
+	assert_ok(token_ops.create(ADMIN(f), "v", team.id, ROLE_ADMIN, 0, &t, &plain, &f->err),
 	          &f->err);
-	assert_ok(ctx_authenticate(f->app, f->a, str_of(plain), false, &w, &f->err), &f->err);
+	assert_ok(token_ops.authenticate(f->app, f->a, str_of(plain), false, &w, &f->err), &f->err);
 	assert_ok(fixture_push(f, "", "", &j), &f->err);
-	assert_err(ctx_job_get(f->app, w, f->a, NULL, j.id, &j, &f->err), &f->err, ERR_NOT_FOUND,
-	           "job");
-	assert_err(ctx_job_stop(f->app, w, f->a, j.id, true, &j, &f->err), &f->err, ERR_NOT_FOUND,
-	           "job");
-	assert_err(ctx_project_get(f->app, w, f->a, f->project.id, &p, &f->err), &f->err,
-	           ERR_NOT_FOUND, "project");
-	assert_ok(ctx_job_search(f->app, w, f->a, &q, &js, &n, &total, &f->err), &f->err);
+	assert_err(job_ops.get(AS(f, w), NULL, j.id, &j, &f->err), &f->err, ERR_NOT_FOUND, "job");
+	assert_err(job_ops.stop(AS(f, w), j.id, true, &j, &f->err), &f->err, ERR_NOT_FOUND, "job");
+	assert_err(project_ops.get(AS(f, w), f->project.id, &p, &f->err), &f->err, ERR_NOT_FOUND,
+	           "project");
+	assert_ok(job_ops.search(AS(f, w), &q, &js, &n, &total, &f->err), &f->err);
 	assert_int_equal(n, 0);
-	assert_ok(ctx_projects(f->app, w, f->a, &ps, &n, &f->err), &f->err);
+	assert_ok(project_ops.list(AS(f, w), &ps, &n, &f->err), &f->err);
 	assert_int_equal(n, 0);
-	assert_ok(ctx_teams(f->app, w, f->a, &teams, &n, &f->err), &f->err);
+	assert_ok(team_ops.list(AS(f, w), &teams, &n, &f->err), &f->err);
 	assert_int_equal(n, 1);
-	assert_err(ctx_team_create(f->app, w, f->a, "more", &team, &f->err), &f->err, ERR_DENIED,
+	assert_err(team_ops.create(AS(f, w), "more", &team, &f->err), &f->err, ERR_DENIED,
 	           "one team");
 	/* the same name, another project */
-	assert_ok(ctx_project_upsert(f->app, w, f->a, NULL, "demo", &p, &f->err), &f->err);
+	assert_ok(project_ops.upsert(AS(f, w), NULL, "demo", &p, &f->err), &f->err);
 	assert_string_not_equal(p.id, f->project.id);
-	assert_err(ctx_team_delete(f->app, f->admin, p.team_id, &f->err), &f->err, ERR_CONFLICT,
+	assert_err(team_ops.remove(ADMIN(f), p.team_id, &f->err), &f->err, ERR_CONFLICT,
 	           "projects");
-	assert_ok(ctx_project_delete(f->app, w, p.id, &f->err), &f->err);
-	assert_ok(ctx_team_delete(f->app, f->admin, p.team_id, &f->err), &f->err);
+	assert_ok(project_ops.remove(AS(f, w), p.id, &f->err), &f->err);
+	assert_ok(team_ops.remove(ADMIN(f), p.team_id, &f->err), &f->err);
 }
 
 static void secrets_reach_the_runner_only(void **state)
@@ -203,11 +199,10 @@ static void secrets_reach_the_runner_only(void **state)
 	                        "\"B\":{\"name\":\"other\"}}",
 	                        "", &j),
 	           &f->err, ERR_INVALID, "hf_token, other");
-	assert_ok(ctx_secret_set(f->app, f->admin, f->a, NULL, "hf-token", STR_LIT("s3cr3t"), &s,
-	                         &f->err),
+	assert_ok(secret_ops.set(ADMIN(f), NULL, "hf-token", STR_LIT("s3cr3t"), &s, &f->err),
 	          &f->err);
-	assert_err(ctx_secret_set(f->app, f->admin, f->a, NULL, "x", STR_LIT(""), &s, &f->err),
-	           &f->err, ERR_INVALID, "empty");
+	assert_err(secret_ops.set(ADMIN(f), NULL, "x", STR_LIT(""), &s, &f->err), &f->err,
+	           ERR_INVALID, "empty");
 	assert_ok(fixture_push(f, ",\"environment_variables\":{\"A\":{\"name\":\"hf_token\"}}", "",
 	                       &j),
 	          &f->err);
@@ -221,7 +216,7 @@ static void secrets_reach_the_runner_only(void **state)
 	fixture_restart(f);
 	assert_ok(secret_open(f->app, f->project.team_id, "hf.token", &value, &f->err), &f->err);
 	assert_true(str_eq(buf_view(&value), "s3cr3t"));
-	assert_ok(ctx_secret_delete(f->app, f->admin, NULL, "hf_token", &f->err), &f->err);
+	assert_ok(secret_ops.remove(ADMIN(f), NULL, "hf_token", &f->err), &f->err);
 	assert_err(secret_open(f->app, f->project.team_id, "hf_token", &value, &f->err), &f->err,
 	           ERR_NOT_FOUND, "secrets set hf_token");
 }
@@ -275,12 +270,9 @@ static void pushes(void **state)
 		           rows[i].words);
 	}
 	assert_ok(js_parse(f->a, STR_LIT(SMALL), &d, &f->err), &f->err);
-	assert_ok(
-		ctx_job_check(f->app, f->admin, f->a, NULL, f->project.name, d, false, &a, &f->err),
-		&f->err);
+	assert_ok(push_ops.check(ADMIN(f), NULL, f->project.name, d, false, &a, &f->err), &f->err);
 	assert_string_equal(a.project_id, f->project.id);
-	assert_ok(ctx_job_check(f->app, f->admin, f->a, NULL, "nobody-s", d, false, &a, &f->err),
-	          &f->err);
+	assert_ok(push_ops.check(ADMIN(f), NULL, "nobody-s", d, false, &a, &f->err), &f->err);
 	assert_null(a.project_id);
 	assert_null(a.id);
 	assert_ok(push_doc(f, SMALL, "key-1", &a), &f->err);
@@ -289,10 +281,10 @@ static void pushes(void **state)
 	fixture_restart(f);
 	assert_ok(push_doc(f, SMALL, "key-1", &b), &f->err);
 	assert_string_equal(a.id, b.id);
-	assert_ok(ctx_job_search(f->app, f->admin, f->a, &q, &list, &n, &total, &f->err), &f->err);
+	assert_ok(job_ops.search(ADMIN(f), &q, &list, &n, &total, &f->err), &f->err);
 	assert_int_equal(n, 1);
-	assert_err(ctx_project_delete(f->app, f->admin, f->project.id, &f->err), &f->err,
-	           ERR_CONFLICT, "active");
+	assert_err(project_ops.remove(ADMIN(f), f->project.id, &f->err), &f->err, ERR_CONFLICT,
+	           "active");
 }
 
 static void teams_have_limits(void **state)
@@ -306,23 +298,21 @@ static void teams_have_limits(void **state)
 	struct server_status status = {0};
 	size_t n = 0;
 
-	assert_err(ctx_capacity_set(f->app, f->admin, f->a, NULL, "X9", 1, &row, &f->err), &f->err,
-	           ERR_INVALID, "GPU type");
-	assert_ok(ctx_capacity_set(f->app, f->admin, f->a, NULL, "H100", 1, &row, &f->err),
-	          &f->err);
+	assert_err(capacity_ops.set(ADMIN(f), NULL, "X9", 1, &row, &f->err), &f->err, ERR_INVALID,
+	           "GPU type");
+	assert_ok(capacity_ops.set(ADMIN(f), NULL, "H100", 1, &row, &f->err), &f->err);
 	assert_ok(push_doc(f, gpu, NULL, &a), &f->err);
 	assert_int_equal(a.core.state, JOB_CREATED);
 	assert_ok(push_doc(f, gpu, NULL, &b), &f->err);
 	assert_int_equal(b.core.state, JOB_PENDING);
 	assert_non_null(strstr(b.reason, "limit of team Default: 1 of 1 H100"));
-	assert_ok(ctx_capacity(f->app, f->admin, f->a, &rows, &n, &f->err), &f->err);
+	assert_ok(capacity_ops.list(ADMIN(f), &rows, &n, &f->err), &f->err);
 	assert_int_equal(n, 2);
 	assert_true(rows[0].limit == 2 && rows[0].used == 1 && rows[1].limit == 1);
-	assert_ok(ctx_capacity_set(f->app, f->admin, f->a, NULL, "H100", -1, &row, &f->err),
-	          &f->err);
+	assert_ok(capacity_ops.set(ADMIN(f), NULL, "H100", -1, &row, &f->err), &f->err);
 	queue_pass(f->app);
 	fixture_await(f, b.id, JOB_DEPLOYING);
-	assert_ok(ctx_status(f->app, f->admin, f->a, &status, &f->err), &f->err);
+	assert_ok(server_ops.status(ADMIN(f), &status, &f->err), &f->err);
 	assert_int_equal(status.jobs_active, 2);
 	assert_int_equal(status.nodes[0].gpus_used, 3);
 	assert_int_equal(status.nodes[0].cpu_milli_used, 2000);
@@ -333,7 +323,7 @@ static size_t cache_events(struct fixture *f, const char *job_id, const char *wo
 	struct model_event *ev = NULL;
 	size_t n = 0, found = 0;
 
-	assert_ok(ctx_job_events(f->app, f->admin, f->a, job_id, 0, &ev, &n, &f->err), &f->err);
+	assert_ok(job_ops.events(ADMIN(f), job_id, 0, &ev, &n, &f->err), &f->err);
 	for (size_t i = 0; i < n; i++)
 		found += strcmp(ev[i].kind, "cache") == 0 && strstr(ev[i].message, words) != NULL;
 	return found;
@@ -347,7 +337,7 @@ static void caches_that_fill_at_the_end(void **state)
 	struct principal *w;
 	const char *file;
 
-	assert_ok(ctx_cache_quota(f->app, f->admin, f->project.id, 1000, &f->err), &f->err);
+	assert_ok(cache_ops.quota(ADMIN(f), f->project.id, 1000, &f->err), &f->err);
 	w = fixture_running(f, ",\"cache_config\":{\"enabled\":true}", "", &j);
 	file = arena_printf(f->a, "%s/data", cache_dir(f->app, f->a, "project", f->project.id));
 	assert_ok(fs_write_atomic(AT_FDCWD, file, STR_LIT(""), 0644, &f->err), &f->err);
@@ -381,9 +371,8 @@ static void caches(void **state)
 	size_t n = 0, warnings = 0;
 	AUTO_BUF struct buf list = BUF_INIT(100000);
 
-	assert_err(
-		ctx_cache_snapshot(f->app, f->admin, f->a, "project", f->project.id, &s, &f->err),
-		&f->err, ERR_NOT_FOUND, "never");
+	assert_err(cache_ops.snapshot(ADMIN(f), "project", f->project.id, &s, &f->err), &f->err,
+	           ERR_NOT_FOUND, "never");
 	assert_ok(push_doc(f, cached, NULL, &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	assert_ok(meta_project(f->app->meta, f->a, f->project.id, &p, &f->err), &f->err);
@@ -401,34 +390,32 @@ static void caches(void **state)
 	cache_watch(f->app, j.id, 850, 1000);
 	cache_watch(f->app, j.id, 860, 1000);
 	cache_watch(f->app, j.id, 1000, 1000);
-	assert_ok(ctx_job_events(f->app, f->admin, f->a, j.id, 0, &ev, &n, &f->err), &f->err);
+	assert_ok(job_ops.events(ADMIN(f), j.id, 0, &ev, &n, &f->err), &f->err);
 	for (size_t i = 0; i < n; i++)
 		warnings += strcmp(ev[i].kind, "cache") == 0;
 	assert_int_equal(warnings, 2); /* at 80 %, and at 100 % */
-	assert_ok(
-		ctx_cache_summarize(f->app, f->admin, f->a, "project", f->project.id, &s, &f->err),
-		&f->err);
+	assert_ok(cache_ops.summarize(ADMIN(f), "project", f->project.id, &s, &f->err), &f->err);
 	assert_true(s.bytes == 5 && s.files == 1);
 	assert_ok(fs_read(AT_FDCWD, app_path(f->app, f->a, s.summary_file), &list, &f->err),
 	          &f->err);
 	assert_non_null(strstr(buf_cstr(&list), "\"path\":\"d/e/f\""));
-	assert_err(ctx_cache_remove(f->app, f->admin, "project", f->project.id, STR_LIT("d"),
-	                            &freed, &f->err),
-	           &f->err, ERR_CONFLICT, "");
+	assert_err(
+		cache_ops.remove(ADMIN(f), "project", f->project.id, STR_LIT("d"), &freed, &f->err),
+		&f->err, ERR_CONFLICT, "");
 	fixture_exit(f, w, JOB_END_DEPLOY_FAILED, 0);
-	assert_err(ctx_cache_remove(f->app, f->admin, "project", f->project.id, STR_LIT("../x"),
-	                            &freed, &f->err),
+	assert_err(cache_ops.remove(ADMIN(f), "project", f->project.id, STR_LIT("../x"), &freed,
+	                            &f->err),
 	           &f->err, ERR_INVALID, "not a path");
-	assert_err(ctx_cache_remove(f->app, f->admin, "project", f->project.id, STR_LIT("d/none"),
-	                            &freed, &f->err),
+	assert_err(cache_ops.remove(ADMIN(f), "project", f->project.id, STR_LIT("d/none"), &freed,
+	                            &f->err),
 	           &f->err, ERR_NOT_FOUND, "none");
 	/* full: the next job is told before it starts */
-	assert_ok(ctx_cache_quota(f->app, f->admin, f->project.id, 5, &f->err), &f->err);
+	assert_ok(cache_ops.quota(ADMIN(f), f->project.id, 5, &f->err), &f->err);
 	assert_ok(push_doc(f, cached, NULL, &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOY_FAILED);
 	assert_non_null(strstr(fixture_job(f, j.id).error_message, "quota"));
-	assert_ok(ctx_cache_remove(f->app, f->admin, "project", f->project.id, STR_LIT("d/"),
-	                           &freed, &f->err),
+	assert_ok(cache_ops.remove(ADMIN(f), "project", f->project.id, STR_LIT("d/"), &freed,
+	                           &f->err),
 	          &f->err);
 	assert_int_equal(freed, 5);
 	assert_ok(push_doc(f, cached, NULL, &j), &f->err);
@@ -442,11 +429,11 @@ static void uploads(void **state)
 	struct model_job j = {0};
 	const char *json;
 
-	assert_ok(ctx_upload_create(f->app, f->admin, f->a, NULL, NULL, &u, &f->err), &f->err);
-	assert_ok(ctx_upload_find(f->app, f->a, str_of(u.access_key), &v, &f->err), &f->err);
+	assert_ok(upload_ops.create(ADMIN(f), NULL, NULL, &u, &f->err), &f->err);
+	assert_ok(upload_ops.find(f->app, f->a, str_of(u.access_key), &v, &f->err), &f->err);
 	assert_string_equal(u.secret_key, v.secret_key);
 	assert_string_equal(u.session_token, v.session_token);
-	assert_err(ctx_upload_find(f->app, f->a, STR_LIT("STKUnone"), &v, &f->err), &f->err,
+	assert_err(upload_ops.find(f->app, f->a, STR_LIT("STKUnone"), &v, &f->err), &f->err,
 	           ERR_NOT_FOUND, "upload");
 	assert_ok(objstore_put(f->app->objects, u.key, STR_LIT("tar"), &f->err), &f->err);
 	json = arena_printf(f->a,
@@ -458,7 +445,7 @@ static void uploads(void **state)
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	assert_int_equal(fixture_claim(f, fixture_runner(f, j.id, 0), "n").code[0].bytes, 3);
 	/* what a job was pushed with can no longer be written to */
-	assert_ok(ctx_upload_find(f->app, f->a, str_of(u.access_key), &v, &f->err), &f->err);
+	assert_ok(upload_ops.find(f->app, f->a, str_of(u.access_key), &v, &f->err), &f->err);
 	assert_true(v.expires_ms <= clock_wall_ms());
 }
 

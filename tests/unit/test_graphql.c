@@ -1,7 +1,7 @@
 /* test_graphql.c - the stock client's documents, refusals as 200 with errors, and deployments. */
 #include "fake_ops.h"
 
-static const struct doc *ask(struct fake *f, const char *query, const char *variables)
+static const struct doc *ask(struct app *f, const char *query, const char *variables)
 {
 	AUTO_BUF struct buf body = BUF_INIT(100000);
 	struct got g;
@@ -21,7 +21,7 @@ static const struct doc *ask(struct fake *f, const char *query, const char *vari
 	return g.d;
 }
 
-static void refused(struct fake *f, const char *query, const char *variables, const char *words)
+static void refused(struct app *f, const char *query, const char *variables, const char *words)
 {
 	const struct doc *d = ask(f, query, variables);
 
@@ -36,7 +36,7 @@ static void test_documents(void **state)
 	                                   "memoryLimit", "gpuCount", "gpuType",
 	                                   "gpuMemory",   "default",  "displayName",
 	                                   "nodeCount",   "price",    "limitedCapacity"};
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 	size_t with_gpu = 0;
 
@@ -65,7 +65,7 @@ static void test_documents(void **state)
 
 static void test_refuses(void **state)
 {
-	struct fake f;
+	struct app f;
 	struct got g;
 
 	(void)state;
@@ -89,7 +89,7 @@ static void test_refuses(void **state)
 	"CreateModelVersionFromInferenceTemplateRequest!){create_model_version_from_inference_"    \
 	"template(request:$request){truss_config}}"
 
-static const char *request(struct fake *f, const char *name, const char *size, const char *dry,
+static const char *request(struct app *f, const char *name, const char *size, const char *dry,
                            const char *env)
 {
 	return arena_printf(
@@ -109,7 +109,7 @@ static void test_deploy(void **state)
 	static const char env[] = "{\"name\":\"HF_TOKEN\",\"value\":\"hf_access_token\",\"is_"
 				  "secret_reference\":true},"
 				  "{\"name\":\"X\",\"value\":\"1\",\"is_secret_reference\":false}";
-	struct fake f;
+	struct app f;
 	const struct doc *d, *config = NULL;
 	const char *cmd;
 

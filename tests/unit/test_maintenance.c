@@ -1,17 +1,18 @@
 /* test_maintenance.c - collecting garbage: by hand, beside a fetch, and by the janitor. */
 #include "server_fixture.h"
 
+#include "store/blobs/blob_objects.h"
 #include "store/objects/objstore_impl.h"
 
 static struct maintenance_view maintenance(struct fixture *f, struct maintenance_want want)
 {
 	struct maintenance_view v = {0};
 
-	assert_ok(ctx_maintenance_begin(f->app, f->admin, f->a, &want, &v, &f->err), &f->err);
+	assert_ok(maintenance_ops.begin(ADMIN(f), &want, &v, &f->err), &f->err);
 	for (int waited = 0; v.state == MAINTENANCE_RUNNING && waited < FIXTURE_WAIT_MS;
 	     waited += 5) {
 		clock_sleep_ms(5);
-		assert_ok(ctx_maintenance_show(f->app, f->admin, f->a, &v, &f->err), &f->err);
+		assert_ok(maintenance_ops.show(ADMIN(f), &v, &f->err), &f->err);
 	}
 	assert_int_equal(v.state, MAINTENANCE_DONE);
 	return v;
@@ -38,14 +39,14 @@ static void maintenance_collects_beside_a_fetch_and_what_was_deleted(void **stat
 	const char *cache;
 	size_t n = 0;
 
-	assert_err(ctx_maintenance_show(f->app, f->admin, f->a, &v, &f->err), &f->err,
-	           ERR_NOT_FOUND, "no such maintenance task");
+	assert_err(maintenance_ops.show(ADMIN(f), &v, &f->err), &f->err, ERR_NOT_FOUND,
+	           "no such maintenance task");
 	make_source(f);
 	assert_ok(fixture_push(f, "", source_weights(f), &j), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	(void)fixture_claim(f, fixture_runner(f, j.id, 0), "a");
 	fixture_exit(f, fixture_runner(f, j.id, 0), JOB_END_DEPLOY_FAILED, 0);
-	assert_ok(ctx_mirrors(f->app, f->admin, f->a, &x, &n, &f->err), &f->err);
+	assert_ok(mirror_ops.list(ADMIN(f), &x, &n, &f->err), &f->err);
 	forget_mirror(f, x[0].id);
 	assert_int_equal(maintenance(f, dry).found, 1);
 	/* a fetch that runs relies on them; nothing else is spared for its sake */
@@ -59,12 +60,12 @@ static void maintenance_collects_beside_a_fetch_and_what_was_deleted(void **stat
 	blob_pins_free(pins);
 
 	/* uploads that can still be written to are nobody's to take */
-	assert_ok(ctx_maintenance_stop(f->app, f->admin, f->a, v.id, &v, &f->err), &f->err);
-	assert_err(ctx_maintenance_stop(f->app, f->admin, f->a, "other", &v, &f->err), &f->err,
-	           ERR_NOT_FOUND, "no such maintenance task");
-	assert_ok(ctx_upload_create(f->app, f->admin, f->a, NULL, NULL, &u, &f->err), &f->err);
+	assert_ok(maintenance_ops.stop(ADMIN(f), v.id, &v, &f->err), &f->err);
+	assert_err(maintenance_ops.stop(ADMIN(f), "other", &v, &f->err), &f->err, ERR_NOT_FOUND,
+	           "no such maintenance task");
+	assert_ok(upload_ops.create(ADMIN(f), NULL, NULL, &u, &f->err), &f->err);
 	assert_ok(objstore_put(f->app->objects, u.key, STR_LIT("code"), &f->err), &f->err);
-	assert_ok(ctx_project_delete(f->app, f->admin, f->project.id, &f->err), &f->err);
+	assert_ok(project_ops.remove(ADMIN(f), f->project.id, &f->err), &f->err);
 	cache = app_path(f->app, f->a, arena_printf(f->a, "cache/projects/%s", f->project.id));
 	assert_ok(fs_mkdirs(AT_FDCWD, cache, 0755, &f->err), &f->err);
 	v = maintenance(f, dry);
@@ -132,7 +133,7 @@ static void maintenance_trims_the_mirror_to_its_limit(void **state)
 	assert_int_equal(did.found, would.found);
 	assert_int_equal(did.found_bytes, would.found_bytes);
 	assert_int_equal(maintenance(f, dry).found, 0);
-	assert_ok(ctx_mirrors(f->app, f->admin, f->a, &x, &n, &f->err), &f->err);
+	assert_ok(mirror_ops.list(ADMIN(f), &x, &n, &f->err), &f->err);
 	assert_int_equal(n, 1);
 	assert_true(str_ends(str_of(x[0].source), "/newest"));
 	assert_int_equal(blobs_in_store(f), 1);
@@ -201,6 +202,61 @@ static void room_is_not_looked_for_while_the_store_is_away(void **state)
 	fixture_down(f); /* before the drivers' functions go */
 }
 
+static bool is_stored(struct fixture *f, const char *key)
+{
+	struct objstore_info info;
+	bool is = objstore_stat(f->app->objects, key, &info, &f->err) == 0;
+
+	err_clear(&f->err);
+	return is;
+}
+
+static unsigned stats, put_anew_at; /* at which look at the blob it is put anew; 0: never */
+
+static int stat_of_another(struct objstore *os, const char *key, struct objstore_info *info,
+                           struct err *err)
+{
+	if (str_starts(str_of(key), "blobs/") && ++stats == put_anew_at)
+		assert_ok(real->put(os, key, STR_LIT("12345678"), err), err);
+	return real->stat(os, key, info, err);
+}
+
+/* What is damaged goes; what was put anew since it was read stays, however late that was. */
+static void verify_keeps_what_was_put_anew(void **state)
+{
+	static const char good[] = "12345678";
+	static const struct {
+		unsigned at;
+		bool told, there;
+	} rows[] = {{0, true, false}, {1, false, true}, {2, true, true}};
+	struct fixture *f = *state;
+	struct objstore_ops ops = *f->app->objects->ops;
+	struct digest d = hash_sha256(good, strlen(good));
+	char key[BLOB_KEY_CAP];
+
+	real = f->app->objects->ops;
+	ops.stat = stat_of_another;
+	f->app->set.objects = "dir:/objects"; /* weights are kept in what it has */
+	blob_object_key(&d, key);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct maintenance_view v;
+
+		mirror_source(f, arena_printf(f->a, "s%zu", i), good);
+		assert_true(is_stored(f, key));
+		assert_ok(objstore_del(f->app->objects, key, &f->err), &f->err);
+		assert_ok(objstore_put(f->app->objects, key, STR_LIT("1234567x"), &f->err),
+		          &f->err);
+		stats = 0;
+		put_anew_at = rows[i].at;
+		f->app->objects->ops = &ops;
+		v = maintenance(f, (struct maintenance_want){.verify = true});
+		f->app->objects->ops = real;
+		assert_int_equal(item_of(&v, "weights") != NULL, rows[i].told);
+		if (rows[i].there != is_stored(f, key))
+			fail_msg("put anew at look %u", rows[i].at);
+	}
+}
+
 static void put_upload(struct fixture *f, const char *key, int64_t created_ms)
 {
 	const struct model_upload u = {.access_key = key,
@@ -211,15 +267,6 @@ static void put_upload(struct fixture *f, const char *key, int64_t created_ms)
 
 	assert_ok(meta_upload_add(f->app->meta, &u, STR_LIT("sealed"), &f->err), &f->err);
 	assert_ok(objstore_put(f->app->objects, key, STR_LIT("code"), &f->err), &f->err);
-}
-
-static bool is_stored(struct fixture *f, const char *key)
-{
-	struct objstore_info info;
-	bool is = objstore_stat(f->app->objects, key, &info, &f->err) == 0;
-
-	err_clear(&f->err);
-	return is;
 }
 
 static char *make_cache(struct fixture *f, const char *id)
@@ -241,7 +288,7 @@ static void janitor_takes_what_is_due(void **state)
 	put_upload(f, "uploads/old.tgz", now - 25LL * 3600 * 1000);
 	put_upload(f, "uploads/young.tgz", now - 23LL * 3600 * 1000);
 	assert_ok(blobs_put(f->app->blobs, STR_LIT("loose"), &loose, &f->err), &f->err);
-	assert_ok(ctx_project_delete(f->app, f->admin, f->project.id, &f->err), &f->err);
+	assert_ok(project_ops.remove(ADMIN(f), f->project.id, &f->err), &f->err);
 	maintenance_gc_due(f->app);
 	assert_int_equal(access(deleted, F_OK), -1);
 	assert_int_equal(access(orphan, F_OK), 0);
@@ -251,13 +298,61 @@ static void janitor_takes_what_is_due(void **state)
 
 	/* the trash is emptied each time, the rest waits for its turn */
 	put_upload(f, "uploads/older.tgz", now - 26LL * 3600 * 1000);
-	assert_ok(ctx_project_upsert(f->app, f->admin, f->a, NULL, "next", &f->project, &f->err),
-	          &f->err);
+	assert_ok(project_ops.upsert(ADMIN(f), NULL, "next", &f->project, &f->err), &f->err);
 	deleted = make_cache(f, f->project.id);
-	assert_ok(ctx_project_delete(f->app, f->admin, f->project.id, &f->err), &f->err);
+	assert_ok(project_ops.remove(ADMIN(f), f->project.id, &f->err), &f->err);
 	maintenance_gc_due(f->app);
 	assert_int_equal(access(deleted, F_OK), -1);
 	assert_true(is_stored(f, "uploads/older.tgz"));
+}
+
+static unsigned del_calls;
+
+/* Not the object b. */
+static int del_but_b(struct objstore *os, const char *const *key, size_t n, size_t *at,
+                     struct err *err)
+{
+	size_t end, unused;
+
+	del_calls++;
+	for (end = 0; end < n && strcmp(key[end], "uploads/b.tgz") != 0; end++)
+		;
+	*at = end;
+	if (end > 0 && objstore_dir.del_all(os, key, end, &unused, err) < 0)
+		return -1;
+	return end == n ? 0 : err_set(err, ERR_IO, "it will not");
+}
+
+/* Deleted objects go together; one that does not stays, and holds up no other. */
+static void trash_that_cannot_be_removed_stays(void **state)
+{
+	static const char *const key[] = {"uploads/a.tgz", "uploads/b.tgz", "uploads/c.tgz",
+	                                  "uploads/d.tgz"};
+	struct fixture *f = *state;
+	struct objstore *os = f->app->objects;
+	struct objstore_ops ops = *os->ops;
+	struct meta_trash *t;
+	uint64_t swept;
+	size_t n;
+
+	real = os->ops;
+	assert_ptr_equal(real, &objstore_dir);
+	ops.del_all = del_but_b;
+	for (size_t i = 0; i < COUNT(key); i++)
+		put_upload(f, key[i], 1);
+	assert_ok(meta_uploads_sweep(f->app->meta, 3, &swept, &f->err), &f->err);
+	assert_int_equal(swept, COUNT(key));
+	os->ops = &ops;
+	maintenance_gc_due(f->app);
+	os->ops = real;
+	for (size_t i = 0; i < COUNT(key); i++)
+		assert_true(is_stored(f, key[i]) == (i == 1));
+	assert_ok(meta_trash(f->app->meta, f->a, &t, &n, &f->err), &f->err);
+	assert_int_equal(n, 1);
+	assert_string_equal(t[0].what, key[1]);
+	assert_int_equal(del_calls, 3); /* a, b; c, d; b once more, when nothing else was left */
+	maintenance_gc_due(f->app);
+	assert_false(is_stored(f, key[1]));
 }
 
 static const struct CMUnitTest tests[] = {
@@ -265,5 +360,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(maintenance_trims_the_mirror_to_its_limit),
 	FIXTURE_TEST(room_is_not_looked_for_while_the_store_is_away),
 	FIXTURE_TEST(janitor_takes_what_is_due),
+	FIXTURE_TEST(trash_that_cannot_be_removed_stays),
+	FIXTURE_TEST(verify_keeps_what_was_put_anew),
 };
 UNIT_MAIN(tests)

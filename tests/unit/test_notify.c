@@ -58,8 +58,7 @@ static void set_secret(struct fixture *f, const char *name, const char *value)
 {
 	struct model_secret s = {0};
 
-	assert_ok(ctx_secret_set(f->app, f->admin, f->a, NULL, name, str_of(value), &s, &f->err),
-	          &f->err);
+	assert_ok(secret_ops.set(ADMIN(f), NULL, name, str_of(value), &s, &f->err), &f->err);
 }
 
 static size_t due(struct fixture *f, int64_t now_ms, struct model_delivery **out)
@@ -204,7 +203,7 @@ static void a_secret_that_is_gone(void **state)
 
 	set_secret(f, "ops", HOOK);
 	(void)fixture_running(f, "", NOTIFY, &j);
-	assert_ok(ctx_secret_delete(f->app, f->admin, NULL, "ops", &f->err), &f->err);
+	assert_ok(secret_ops.remove(ADMIN(f), NULL, "ops", &f->err), &f->err);
 	pass(f);
 	assert_non_null(strstr(last_event(f, j.id, &events), "secret \"ops\" is not set"));
 	assert_int_equal(due(f, INT64_MAX, &t), 1);

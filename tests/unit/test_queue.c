@@ -2,6 +2,7 @@
  * is in it. */
 #include "server_fixture.h"
 #include "server/control/node_room.h"
+#include "server/control/resolved.h"
 #include "store/blobs/built.h"
 
 /* Changes the database as another program would. */
@@ -52,7 +53,7 @@ static void end_job(struct fixture *f, const struct model_job *j)
 	fixture_await(f, j->id, JOB_DEPLOYING);
 	w = fixture_runner(f, j->id, 0);
 	(void)fixture_claim(f, w, "n");
-	assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err);
+	assert_ok(runner_ops.ready(AS(f, w), &f->err), &f->err);
 	fixture_exit(f, w, JOB_END_EXIT, 0);
 	queue_pass(f->app);
 }
@@ -119,7 +120,7 @@ static void heartbeat(struct fixture *f, const struct principal *w, enum wire_st
 	struct wire_heartbeat hb = {
 		.stage = stage, .note = note, .done_bytes = 5, .total_bytes = 9};
 
-	assert_ok(ctx_runner_heartbeat(f->app, w, &hb, &f->err), &f->err);
+	assert_ok(runner_ops.heartbeat(AS(f, w), &hb, &f->err), &f->err);
 }
 
 /* Liveness is kept in memory, seen at once, and stored now and then. */
@@ -145,12 +146,12 @@ static void a_heartbeat_commits_nothing(void **state)
 		heartbeat(f, w, STAGE_RUNNING, note);
 	}
 	assert_int_equal(commits(db), before);
-	assert_ok(ctx_job_get(f->app, f->admin, f->a, NULL, j.id, &j, &f->err), &f->err);
+	assert_ok(job_ops.get(ADMIN(f), NULL, j.id, &j, &f->err), &f->err);
 	assert_string_equal(j.progress, "step 99");
 	assert_true(j.progress_done == 5 && j.heartbeat_ms > 0);
-	assert_ok(ctx_job_search(f->app, f->admin, f->a, &q, &list, &n, &total, &f->err), &f->err);
+	assert_ok(job_ops.search(ADMIN(f), &q, &list, &n, &total, &f->err), &f->err);
 	assert_string_equal(list[0].progress, "step 99");
-	assert_ok(ctx_job_attempts(f->app, f->admin, f->a, j.id, &t, &n, &f->err), &f->err);
+	assert_ok(job_ops.attempts(ADMIN(f), j.id, &t, &n, &f->err), &f->err);
 	assert_true(t[0].heartbeat_ms > 0);
 	row = fixture_job(f, j.id);
 	assert_null(row.progress);
@@ -169,8 +170,42 @@ static void a_heartbeat_commits_nothing(void **state)
 	assert_string_equal(fixture_job(f, j.id).progress, "last");
 	fixture_exit(f, w, JOB_END_EXIT, 0);
 	heartbeat(f, w, STAGE_RUNNING, "too late");
-	assert_ok(ctx_job_get(f->app, f->admin, f->a, NULL, j.id, &j, &f->err), &f->err);
+	assert_ok(job_ops.get(ADMIN(f), NULL, j.id, &j, &f->err), &f->err);
 	assert_null(j.progress);
+}
+
+/* As it was written before it had a table: what is not there is left out. */
+static void reads_the_frozen_record_of_before(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf out = BUF_INIT(10000);
+	struct resolved r;
+	struct err err = {0};
+
+	assert_ok(resolved_read(a, "{\"weights\":[],\"load\":[],\"code\":[]}", &r, &err), &err);
+	assert_true(!r.has_resume && !r.has_image && resolved_load(&r, 0) == NULL);
+	assert_ok(
+		resolved_read(
+			a,
+			"{\"weights\":[{\"source\":\"hf://a\",\"revision\":\"c0\","
+			"\"mount_location\":\"/m\",\"manifest\":\"00ff\",\"bytes\":5,\"files\":2}],"
+			"\"load\":[{\"name\":\"step-1\",\"job_id\":\"j\",\"project_id\":\"p\","
+			"\"latest\":true,\"ranks\":[0,2]}],"
+			"\"resume\":{\"name\":\"step-2\",\"job_id\":\"k\",\"project_id\":\"p\","
+			"\"latest\":false,\"ranks\":[1]},"
+			"\"code\":[{\"key\":\"c\",\"bytes\":1}],"
+			"\"image\":{\"id\":\"1f\",\"reference\":null}}",
+			&r, &err),
+		&err);
+	resolved_write(&r, &out);
+	assert_ok(resolved_read(a, buf_cstr(&out), &r, &err), &err);
+	assert_string_equal(r.weights[0].manifest, "00ff");
+	assert_int_equal(r.weights[0].files, 2);
+	assert_string_equal(resolved_load(&r, 0)->name, "step-2");
+	assert_string_equal(resolved_load(&r, 1)->name, "step-1");
+	assert_true(r.load[0].latest && r.load[0].n_ranks == 2 && r.load[0].ranks[1] == 2);
+	assert_string_equal(r.code[0].key, "c");
+	assert_true(r.has_image && r.image.reference == NULL);
 }
 
 /* Nobody makes one here: no push waits for it. */
@@ -185,9 +220,8 @@ static void a_push_makes_no_pass(void **state)
 	assert_ok(js_parse(f->a, STR_LIT("{\"runtime\":{\"start_commands\":[\"true\"]}}"), &d,
 	                   &f->err),
 	          &f->err);
-	assert_ok(ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, &j, &f->err),
-	          &f->err);
-	assert_ok(ctx_job_attempts(f->app, f->admin, f->a, j.id, &t, &n, &f->err), &f->err);
+	assert_ok(push_ops.push(ADMIN(f), f->project.id, d, NULL, &j, &f->err), &f->err);
+	assert_ok(job_ops.attempts(ADMIN(f), j.id, &t, &n, &f->err), &f->err);
 	assert_int_equal(n, 0);
 	queue_pass(f->app);
 	fixture_await(f, j.id, JOB_DEPLOYING);
@@ -284,20 +318,16 @@ static void a_push_says_what_the_queue_says(void **state)
 	                           "\"runtime\":{\"start_commands\":[\"true\"]}}"),
 	                   &d, &f->err),
 	          &f->err);
-	assert_ok(ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, &j, &f->err),
-	          &f->err);
+	assert_ok(push_ops.push(ADMIN(f), f->project.id, d, NULL, &j, &f->err), &f->err);
 	fixture_await(f, j.id, JOB_DEPLOYING); /* it has 3 of 4 CPUs */
 	do {
-		assert_ok(
-			ctx_job_push(f->app, f->admin, f->a, f->project.id, d, "key", &j, &f->err),
-			&f->err);
+		assert_ok(push_ops.push(ADMIN(f), f->project.id, d, "key", &j, &f->err), &f->err);
 		assert_int_equal(j.core.state, JOB_PENDING);
 	} while (j.reason == NULL && clock_mono_ms() < until);
 	assert_non_null(j.reason);
 	assert_int_equal(j.place, 1);
 	do {
-		assert_ok(ctx_job_recreate(f->app, f->admin, f->a, j.id, false, &again, &f->err),
-		          &f->err);
+		assert_ok(push_ops.again(ADMIN(f), j.id, false, &again, &f->err), &f->err);
 	} while (again.reason == NULL && clock_mono_ms() < until);
 	assert_non_null(again.reason);
 }
@@ -318,7 +348,7 @@ static void a_pass_that_stalls_stalls_no_push(void **state)
 		struct principal *w = fixture_runner(f, first.id, 0);
 
 		(void)fixture_claim(f, w, "n");
-		assert_ok(ctx_runner_ready(f->app, w, &f->err), &f->err);
+		assert_ok(runner_ops.ready(AS(f, w), &f->err), &f->err);
 		fixture_exit(f, w, JOB_END_EXIT, 0);
 	}
 	step = app_stripe(f->app->steps, second.id);
@@ -327,8 +357,7 @@ static void a_pass_that_stalls_stalls_no_push(void **state)
 	assert_ok(js_parse(f->a, STR_LIT("{\"runtime\":{\"start_commands\":[\"true\"]}}"), &d,
 	                   &f->err),
 	          &f->err);
-	assert_ok(ctx_job_push(f->app, f->admin, f->a, f->project.id, d, NULL, &third, &f->err),
-	          &f->err);
+	assert_ok(push_ops.push(ADMIN(f), f->project.id, d, NULL, &third, &f->err), &f->err);
 	assert_int_equal(third.core.state, JOB_PENDING);
 	lock_give(step);
 	fixture_await(f, second.id, JOB_DEPLOYING);
@@ -345,11 +374,10 @@ static void a_place_in_line_is_shown(void **state)
 	push(f, 4, 0, &second);
 	push(f, 4, 0, &third);
 	assert_true(second.place == 1 && third.place == 2 && third.reason != NULL);
-	assert_ok(ctx_job_stop(f->app, f->admin, f->a, second.id, false, &second, &f->err),
-	          &f->err);
+	assert_ok(job_ops.stop(ADMIN(f), second.id, false, &second, &f->err), &f->err);
 	assert_int_equal(second.place, 0);
 	queue_pass(f->app);
-	assert_ok(ctx_job_get(f->app, f->admin, f->a, NULL, third.id, &third, &f->err), &f->err);
+	assert_ok(job_ops.get(ADMIN(f), NULL, third.id, &third, &f->err), &f->err);
 	assert_int_equal(third.place, 1);
 	live_pass(f->app);
 	assert_non_null(fixture_job(f, third.id).reason); /* its first one is stored */
@@ -445,8 +473,7 @@ static void weights_of_the_line_come_and_go(void **state)
 	push_weights(f, source, &stopped);
 	assert_waits_for_weights(f, again.id);
 	assert_waits_for_weights(f, stopped.id);
-	assert_ok(ctx_job_stop(f->app, f->admin, f->a, stopped.id, false, &stopped, &f->err),
-	          &f->err);
+	assert_ok(job_ops.stop(ADMIN(f), stopped.id, false, &stopped, &f->err), &f->err);
 	assert_int_equal(stopped.core.state, JOB_STOPPED);
 	inputs_pass(f->app);
 	(void)close(held);
@@ -492,11 +519,11 @@ static void await_room(struct fixture *f, const char *id)
 		clock_sleep_ms(20);
 	}
 	queue_pass(f->app);
-	assert_ok(ctx_job_get(f->app, f->admin, f->a, NULL, id, &j, &f->err), &f->err);
+	assert_ok(job_ops.get(ADMIN(f), NULL, id, &j, &f->err), &f->err);
 	assert_false(j.inputs_missing);
 	assert_int_equal(j.core.state, JOB_PENDING);
 	assert_non_null(j.reason);
-	assert_ok(ctx_job_attempts(f->app, f->admin, f->a, id, &t, &n, &f->err), &f->err);
+	assert_ok(job_ops.attempts(ADMIN(f), id, &t, &n, &f->err), &f->err);
 	assert_int_equal(n, 0);
 }
 
@@ -596,24 +623,23 @@ static void members_have_limits(void **state)
 	                   &high, &f->err),
 	          &f->err);
 	push(f, 4, 0, &out); /* runs; the others wait */
-	assert_err(ctx_job_push(f->app, &member, f->a, f->project.id, high, NULL, &out, &f->err),
-	           &f->err, ERR_PRIORITY_TOO_HIGH, "");
-	assert_err(ctx_job_check(f->app, &member, f->a, f->project.team_id, f->project.name, high,
-	                         false, &out, &f->err),
+	assert_err(push_ops.push(AS(f, &member), f->project.id, high, NULL, &out, &f->err), &f->err,
+	           ERR_PRIORITY_TOO_HIGH, "");
+	assert_err(push_ops.check(AS(f, &member), f->project.team_id, f->project.name, high, false,
+	                          &out, &f->err),
 	           &f->err, ERR_PRIORITY_TOO_HIGH, "");
 	for (int i = 0; i < 3; i++)
-		assert_ok(
-			ctx_job_push(f->app, &member, f->a, f->project.id, d, NULL, &out, &f->err),
-			&f->err);
+		assert_ok(push_ops.push(AS(f, &member), f->project.id, d, NULL, &out, &f->err),
+		          &f->err);
 	queue_pass(f->app);
-	assert_err(ctx_job_change(f->app, &member, f->a, out.id, &up, &out, &f->err), &f->err,
+	assert_err(job_ops.change(AS(f, &member), out.id, &up, &out, &f->err), &f->err,
 	           ERR_PRIORITY_TOO_HIGH, "");
-	assert_err(ctx_job_push(f->app, &member, f->a, f->project.id, d, NULL, &out, &f->err),
-	           &f->err, ERR_TOO_MANY_WAITING, "");
-	assert_err(ctx_job_recreate(f->app, &member, f->a, out.id, false, &out, &f->err), &f->err,
+	assert_err(push_ops.push(AS(f, &member), f->project.id, d, NULL, &out, &f->err), &f->err,
+	           ERR_TOO_MANY_WAITING, "");
+	assert_err(push_ops.again(AS(f, &member), out.id, false, &out, &f->err), &f->err,
 	           ERR_TOO_MANY_WAITING, "");
 	assert_ok(fixture_push_doc(f, high, NULL, &out), &f->err);
-	assert_ok(ctx_job_change(f->app, f->admin, f->a, out.id, &up, &out, &f->err), &f->err);
+	assert_ok(job_ops.change(ADMIN(f), out.id, &up, &out, &f->err), &f->err);
 	assert_int_equal(out.priority, 7);
 }
 
@@ -621,6 +647,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(any_number_of_jobs_waits),
 	FIXTURE_TEST(a_bad_row_holds_nobody),
 	FIXTURE_TEST(a_heartbeat_commits_nothing),
+	cmocka_unit_test(reads_the_frozen_record_of_before),
 	FIXTURE_TEST(a_push_makes_no_pass),
 	FIXTURE_TEST(a_wait_ends_with_a_later_run),
 	FIXTURE_TEST(a_wait_ends_when_its_loop_is_stopped),

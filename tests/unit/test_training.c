@@ -89,7 +89,7 @@ static void test_refuses(void **state)
 		{HTTP_POST, "/v1/weights", "{}", 400, "source: missing"},
 		{HTTP_POST, "/v1/weights", "{\"source\":\"ftp://x\"}", 400, "source"},
 	};
-	struct fake f;
+	struct app f;
 
 	(void)state;
 	fake_start(&f);
@@ -105,7 +105,7 @@ static void test_refuses(void **state)
 
 static void test_projects(void **state)
 {
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 
 	(void)state;
@@ -153,7 +153,7 @@ static void assert_job(const struct doc *job)
 
 static void test_resolve(void **state)
 {
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 	struct got g;
 
@@ -201,7 +201,7 @@ static void test_resolve(void **state)
 
 static void test_pages(void **state)
 {
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 
 	(void)state;
@@ -224,7 +224,7 @@ static void test_pages(void **state)
 
 static void test_jobs(void **state)
 {
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 
 	(void)state;
@@ -278,7 +278,7 @@ static void test_jobs(void **state)
 
 static void test_push(void **state)
 {
-	struct fake f;
+	struct app f;
 	struct got g;
 	const struct doc *d;
 
@@ -317,7 +317,7 @@ static void test_push(void **state)
 
 static void test_exec(void **state)
 {
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 
 	(void)state;
@@ -360,7 +360,7 @@ static void test_exec(void **state)
 
 static void test_cache_and_weights(void **state)
 {
-	struct fake f;
+	struct app f;
 	struct got g;
 	const struct doc *d;
 

@@ -1,9 +1,10 @@
-/* auth.c - who is asking. */
+/* auth.c - who is asking; and the operations on tokens. */
 #include "server/api/auth.h"
 #include "io/proof.h"
 #include "server/api/ctx.h"
 
 #define TOKEN_MAX 200
+#define TOKENS_MAX 10000
 #define USED_EVERY_MS 60000 /* "last used" is written at most this often */
 
 static char *hash_of(struct arena *a, struct str token)
@@ -132,8 +133,8 @@ static int person_principal(struct app *app, struct arena *a, const char *hash, 
 	return 0;
 }
 
-int ctx_authenticate(void *of, struct arena *a, struct str token, bool local,
-                     struct principal **out, struct err *err)
+static int authenticate(struct app *app, struct arena *a, struct str token, bool local,
+                        struct principal **out, struct err *err)
 {
 	struct principal *w = ARENA_NEW(a, struct principal);
 	const char *hash;
@@ -146,8 +147,8 @@ int ctx_authenticate(void *of, struct arena *a, struct str token, bool local,
 	hash = hash_of(a, token);
 	w->magic = PRINCIPAL_MAGIC;
 	r = str_starts(token, APP_RUN_TOKEN "_") || str_starts(token, APP_LOCAL_TOKEN "_")
-	            ? runner_principal(of, a, hash, w, err)
-	            : person_principal(of, a, hash, w, err);
+	            ? runner_principal(app, a, hash, w, err)
+	            : person_principal(app, a, hash, w, err);
 	if (r < 0 && err->code == ERR_NOT_FOUND) {
 		err_clear(err);
 		return refuse(err);
@@ -177,11 +178,10 @@ static int hash_by_prefix(struct app *app, struct arena *a, const char *prefix, 
 	return 0;
 }
 
-int ctx_token_prove(void *of, const char *id, struct str challenge, struct str address,
-                    char proof[HASH_HEX_CAP], struct err *err)
+static int prove_token(struct app *app, const char *id, struct str challenge, struct str address,
+                       char proof[HASH_HEX_CAP], struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct app *app = of;
 	const char *hash = NULL;
 	struct digest key;
 
@@ -224,12 +224,85 @@ int auth_request(struct request *rq, enum scope scope, struct err *err)
 	if (!str_cut(&header, ' ', &scheme) ||
 	    (!str_ieq(scheme, "Bearer") && !str_ieq(scheme, "Api-Key")))
 		return err_set(err, ERR_AUTH, "Authorization: Bearer <token> is expected");
-	if (ctx_authenticate(ctx->of, rq->arena, str_trim(header), rq->local, &w, err) < 0)
+	if (authenticate(ctx->app, rq->arena, str_trim(header), rq->local, &w, err) < 0)
 		return -1;
 	if (scope == SCOPE_RUNNER && w->attempt_id == NULL)
 		return err_set(err, ERR_DENIED, "only runners may call this route");
-	if (scope != SCOPE_RUNNER && ctx_need(w, role_of(scope), err) < 0)
+	if (scope != SCOPE_RUNNER &&
+	    ctx_need(&(struct ask){ctx->app, w, rq->arena}, role_of(scope), err) < 0)
 		return -1;
 	rq->principal = w;
 	return 0;
 }
+
+static int list_tokens(const struct ask *ask, struct model_token **out, size_t *n, struct err *err)
+{
+	if (ctx_need(ask, ROLE_ADMIN, err) < 0)
+		return -1;
+	return meta_tokens(ask->app->meta, ask->a, ask->principal->team_id, out, n, err);
+}
+
+static int create_token(const struct ask *ask, const char *name, const char *team_id,
+                        enum model_role role, int64_t expires_ms, struct model_token *out,
+                        char **plain, struct err *err)
+{
+	struct app *app = ask->app;
+	const char *team = team_id != NULL ? team_id : ask->principal->team_id;
+	struct model_token *all = NULL;
+	char *hash = NULL;
+	size_t n = 0;
+
+	if (ctx_need(ask, ROLE_ADMIN, err) < 0 ||
+	    (team != NULL && ctx_team(ask, team, &team, err) < 0) ||
+	    meta_tokens(app->meta, ask->a, NULL, &all, &n, err) < 0)
+		return -1;
+	if (name == NULL || name[0] == '\0' || strlen(name) > SPEC_NAME_MAX)
+		return err_set(err, ERR_INVALID, "a token's name must have 1 to %d characters",
+		               SPEC_NAME_MAX);
+	if (n >= TOKENS_MAX)
+		return err_set(err, ERR_QUOTA, "there are %d tokens already, which is the limit",
+		               TOKENS_MAX);
+	if (role < ROLE_VIEWER || role > ROLE_ADMIN)
+		return err_set(err, ERR_INVALID, "role: viewer, member or admin");
+	*plain = auth_new_token(ask->a, APP_TOKEN, &hash);
+	*out = (struct model_token){
+		.id = app_id(ask->a, MODEL_ID_LEN),
+		.name = name,
+		.team_id = team,
+		.hash = hash,
+		.role = role,
+		.created_ms = clock_wall_ms(),
+		.expires_ms = expires_ms,
+	};
+	if (meta_token_add(app->meta, out, err) < 0)
+		return -1;
+	log_info("token created: id=%s name=%s by=%s", out->id, name, ask->principal->name);
+	return 0;
+}
+
+static int remove_token(const struct ask *ask, const char *id, struct err *err)
+{
+	struct app *app = ask->app;
+	struct model_token t = {0};
+
+	if (ctx_need(ask, ROLE_ADMIN, err) < 0 || meta_token(app->meta, ask->a, id, &t, err) < 0)
+		return -1;
+	if (ask->principal->team_id != NULL && !app_same(t.team_id, ask->principal->team_id))
+		return err_missing(err, ERR_TOKEN_NOT_FOUND);
+	if (strcmp(t.id, ask->principal->token_id) == 0)
+		return err_set(err, ERR_CONFLICT,
+		               "you are using this token; use another one to delete it");
+	if (meta_token_del(app->meta, id, err) < 0)
+		return -1;
+	auth_forget(app);
+	log_info("token deleted: id=%s name=%s by=%s", id, t.name, ask->principal->name);
+	return 0;
+}
+
+const struct token_ops token_ops = {
+	.list = list_tokens,
+	.create = create_token,
+	.remove = remove_token,
+	.authenticate = authenticate,
+	.prove = prove_token,
+};

@@ -189,17 +189,16 @@ static bool insert(struct execs *all, struct exec *e)
 	return true;
 }
 
-int ctx_exec_start(void *of, const struct principal *principal, struct arena *a, const char *job_id,
-                   uint32_t rank, const struct wire_exec *what, char **exec_id, struct err *err)
+static int start_command(const struct ask *ask, const char *job_id, uint32_t rank,
+                         const struct wire_exec *what, char **exec_id, struct err *err)
 {
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct execs *all = app->execs;
 	struct model_job job = {0};
 	struct exec *e;
 	bool in;
 
-	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    ctx_job(app, principal, a, job_id, &job, err) < 0)
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_job(ask, job_id, &job, err) < 0)
 		return -1;
 	if (job.core.state != JOB_RUNNING)
 		return err_set(err, ERR_JOB_NOT_RUNNING, "job %s is not running", job_id);
@@ -217,7 +216,7 @@ int ctx_exec_start(void *of, const struct principal *principal, struct arena *a,
 	e->out = e->in = (struct resumable)RESUMABLE_INIT;
 	e->out.b.max = e->in.b.max = 2 * RESUMABLE_MAX; /* the heads of frames, and last words */
 	e->started_ms = e->client_ms = e->touched_ms = clock_mono_ms();
-	*exec_id = arena_cstr(a, e->id);
+	*exec_id = arena_cstr(ask->a, e->id);
 	lock_take(&all->lock);
 	in = insert(all, e);
 	lock_give(&all->lock);
@@ -226,21 +225,21 @@ int ctx_exec_start(void *of, const struct principal *principal, struct arena *a,
 		free(e);
 		return err_set(err, ERR_BUSY, "%d commands are already running", EXEC_MAX);
 	}
-	app_event(app, job_id, "exec", principal->name, "exec on node %u: %s", rank,
+	app_event(app, job_id, "exec", ask->principal->name, "exec on node %u: %s", rank,
 	          what->n_argv > 0 ? what->argv[0] : "a shell");
 	app_notify(app, CHANNEL_DESIRED, job.attempt_id);
 	return 0;
 }
 
 /* The command, if the caller may run commands in its job. On success the lock is held. */
-static struct exec *take(struct app *app, const struct principal *principal, struct arena *a,
-                         const char *job_id, const char *exec_id, struct err *err)
+static struct exec *take(const struct ask *ask, const char *job_id, const char *exec_id,
+                         struct err *err)
 {
+	struct app *app = ask->app;
 	struct model_job job = {0};
 	struct exec *e;
 
-	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    ctx_job(app, principal, a, job_id, &job, err) < 0)
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_job(ask, job_id, &job, err) < 0)
 		return NULL;
 	lock_take(&app->execs->lock);
 	e = find(app->execs, exec_id);
@@ -260,11 +259,11 @@ static struct exec *take(struct app *app, const struct principal *principal, str
 	return NULL;
 }
 
-int ctx_exec_poll(void *of, const struct principal *principal, struct arena *a, const char *job_id,
-                  const char *exec_id, uint64_t offset, struct exec_state *out, struct err *err)
+static int poll_command(const struct ask *ask, const char *job_id, const char *exec_id,
+                        uint64_t offset, struct exec_state *out, struct err *err)
 {
-	struct app *app = of;
-	struct exec *e = take(app, principal, a, job_id, exec_id, err);
+	struct app *app = ask->app;
+	struct exec *e = take(ask, job_id, exec_id, err);
 	uint64_t before;
 	struct str frames;
 	bool room;
@@ -281,7 +280,7 @@ int ctx_exec_poll(void *of, const struct principal *principal, struct arena *a, 
 	if (r == 0) {
 		out->done = e->state == EXEC_OVER;
 		out->exit_code = e->exit_code;
-		out->frames = arena_str(a, frames);
+		out->frames = arena_str(ask->a, frames);
 		out->next_offset = resumable_end(&e->out);
 	}
 	lock_give(&app->execs->lock);
@@ -317,12 +316,11 @@ static int add_input(struct exec *e, const struct exec_input *in, struct err *er
 	return 0;
 }
 
-int ctx_exec_input(void *of, const struct principal *principal, struct arena *a, const char *job_id,
-                   const char *exec_id, const struct exec_input *in, uint64_t *next,
-                   struct err *err)
+static int give_input(const struct ask *ask, const char *job_id, const char *exec_id,
+                      const struct exec_input *in, uint64_t *next, struct err *err)
 {
-	struct app *app = of;
-	struct exec *e = take(app, principal, a, job_id, exec_id, err);
+	struct app *app = ask->app;
+	struct exec *e = take(ask, job_id, exec_id, err);
 	size_t before;
 	bool more;
 	int r = 0;
@@ -342,11 +340,11 @@ int ctx_exec_input(void *of, const struct principal *principal, struct arena *a,
 	return r;
 }
 
-int ctx_exec_leave(void *of, const struct principal *principal, struct arena *a, const char *job_id,
-                   const char *exec_id, enum wire_exec_state how, struct err *err)
+static int leave_command(const struct ask *ask, const char *job_id, const char *exec_id,
+                         enum wire_exec_state how, struct err *err)
 {
-	struct app *app = of;
-	struct exec *e = take(app, principal, a, job_id, exec_id, err);
+	struct app *app = ask->app;
+	struct exec *e = take(ask, job_id, exec_id, err);
 
 	if (e == NULL)
 		return -1;
@@ -358,17 +356,16 @@ int ctx_exec_leave(void *of, const struct principal *principal, struct arena *a,
 }
 
 /* The command, if it belongs to the attempt and node that asks. On success the lock is held. */
-static struct exec *take_own(struct app *app, const struct principal *principal,
-                             const char *exec_id, struct err *err)
+static struct exec *take_own(const struct ask *ask, const char *exec_id, struct err *err)
 {
-	struct execs *all = app->execs;
+	struct execs *all = ask->app->execs;
 	int64_t now = clock_mono_ms();
 	struct exec *e;
 
 	lock_take(&all->lock);
 	e = find(all, exec_id);
-	if (e == NULL || strcmp(e->attempt_id, principal->attempt_id) != 0 ||
-	    e->rank != principal->node_rank) {
+	if (e == NULL || strcmp(e->attempt_id, ask->principal->attempt_id) != 0 ||
+	    e->rank != ask->principal->node_rank) {
 		lock_give(&all->lock);
 		(void)err_set(err, ERR_NOT_FOUND, "no such command");
 		return NULL;
@@ -395,17 +392,17 @@ static bool is_output(struct str frames)
 	return frames.n == 0;
 }
 
-int ctx_runner_exec_output(void *of, const struct principal *principal, const char *exec_id,
-                           uint64_t offset, struct str frames, int exit_code, uint64_t *next,
-                           enum wire_exec_state *state, struct err *err)
+static int take_output(const struct ask *ask, const char *exec_id, uint64_t offset,
+                       struct str frames, int exit_code, uint64_t *next,
+                       enum wire_exec_state *state, struct err *err)
 {
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct exec *e;
 	int r = 0;
 
 	if (!is_output(frames))
 		return err_set(err, ERR_INVALID, "invalid output frames");
-	e = take_own(app, principal, exec_id, err);
+	e = take_own(ask, exec_id, err);
 	if (e == NULL)
 		return -1;
 	*next = offset + frames.n;
@@ -424,12 +421,11 @@ int ctx_runner_exec_output(void *of, const struct principal *principal, const ch
 	return r;
 }
 
-int ctx_runner_exec_input(void *of, const struct principal *principal, struct arena *a,
-                          const char *exec_id, uint64_t offset, struct str *frames,
-                          enum wire_exec_state *state, struct err *err)
+static int hand_input(const struct ask *ask, const char *exec_id, uint64_t offset,
+                      struct str *frames, enum wire_exec_state *state, struct err *err)
 {
-	struct app *app = of;
-	struct exec *e = take_own(app, principal, exec_id, err);
+	struct app *app = ask->app;
+	struct exec *e = take_own(ask, exec_id, err);
 	uint64_t before;
 	struct str there = {0};
 	int r = 0;
@@ -440,7 +436,7 @@ int ctx_runner_exec_input(void *of, const struct principal *principal, struct ar
 	before = e->in.at;
 	if (e->state == EXEC_LIVE)
 		r = resumable_read(&e->in, offset, &there, err);
-	*frames = arena_str(a, there);
+	*frames = arena_str(ask->a, there);
 	*state = e->state;
 	room = e->in.at > before;
 	lock_give(&app->execs->lock);
@@ -448,3 +444,12 @@ int ctx_runner_exec_input(void *of, const struct principal *principal, struct ar
 		app_notify(app, CHANNEL_EXEC_ROOM, exec_id);
 	return r;
 }
+
+const struct exec_ops exec_ops = {
+	.start = start_command,
+	.poll = poll_command,
+	.input = give_input,
+	.leave = leave_command,
+	.runner_output = take_output,
+	.runner_input = hand_input,
+};

@@ -4,22 +4,21 @@
 
 #include <inttypes.h>
 
-int limits_priority(struct app *app, const struct principal *principal, int64_t priority,
-                    struct err *err)
+int limits_priority(const struct ask *ask, int64_t priority, struct err *err)
 {
-	if (principal->role >= ROLE_ADMIN || priority <= app->set.max_priority)
+	if (ask->principal->role >= ROLE_ADMIN || priority <= ask->app->set.max_priority)
 		return 0;
 	return err_set(err, ERR_PRIORITY_TOO_HIGH,
 	               "priority %" PRId64 " is above %" PRId64 ", the maximum for members",
-	               priority, app->set.max_priority);
+	               priority, ask->app->set.max_priority);
 }
 
-int limits_waiting(struct app *app, const struct principal *principal, const char *team_id,
-                   struct err *err)
+int limits_waiting(const struct ask *ask, const char *team_id, struct err *err)
 {
+	struct app *app = ask->app;
 	int64_t n = 0;
 
-	if (principal->role >= ROLE_ADMIN || app->set.max_waiting_jobs == 0)
+	if (ask->principal->role >= ROLE_ADMIN || app->set.max_waiting_jobs == 0)
 		return 0;
 	if (meta_waiting_of_team(app->meta, team_id, &n, err) < 0)
 		return -1;

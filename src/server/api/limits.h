@@ -9,11 +9,9 @@
 #include "server/api/ctx.h"
 
 /* ERR_PRIORITY_TOO_HIGH when a member asks for more than --max-priority. */
-int limits_priority(struct app *app, const struct principal *principal, int64_t priority,
-                    struct err *err) MUST_CHECK;
+int limits_priority(const struct ask *ask, int64_t priority, struct err *err) MUST_CHECK;
 /* ERR_TOO_MANY_WAITING when the team has --max-waiting-jobs pending jobs. Pushes that arrive
  * together may exceed it by as many as there are workers. */
-int limits_waiting(struct app *app, const struct principal *principal, const char *team_id,
-                   struct err *err) MUST_CHECK;
+int limits_waiting(const struct ask *ask, const char *team_id, struct err *err) MUST_CHECK;
 
 #endif

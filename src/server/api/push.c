@@ -30,9 +30,8 @@ static uint32_t to_milli(double cpus)
 	return cpus >= UINT32_MAX / 1000 ? UINT32_MAX : (uint32_t)(cpus * 1000 + 0.5);
 }
 
-static void fill_row(struct arena *a, const struct principal *principal,
-                     const struct model_project *p, const struct job_spec *spec,
-                     struct model_job *out)
+static void fill_row(const struct ask *ask, const struct model_project *p,
+                     const struct job_spec *spec, struct model_job *out)
 {
 	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
 	struct js js;
@@ -47,8 +46,8 @@ static void fill_row(struct arena *a, const struct principal *principal,
 		.team_name = p->team_name,
 		.core = {.state = JOB_PENDING, .attempt_max = MAX(spec->retry.max_attempts, 1U)},
 		.priority = spec->priority,
-		.spec_json = arena_strz(a, buf_view(&json)),
-		.user = principal->name,
+		.spec_json = arena_strz(ask->a, buf_view(&json)),
+		.user = ask->principal->name,
 		.created_ms = clock_wall_ms(),
 		.node_count = spec->node_count,
 		.cpu_milli = to_milli(spec->cpu_count),
@@ -105,7 +104,7 @@ static int check_sources(struct app *app, const struct job_spec *spec,
 {
 	for (size_t i = 0; i < spec->n_weights; i++) {
 		const struct spec_weights *w = &spec->weights[i];
-		const struct resolved_weights *had = resolved_find(frozen, w);
+		const struct wire_weights *had = resolved_find(frozen, w);
 		bool may = fetch_may(app, w, err) == 0;
 
 		if (may && fetch_check(app, w, err) == 0)
@@ -238,12 +237,13 @@ static int by_key(struct app *app, struct arena *a, const char *project, const c
 }
 
 /* May this row join the line, by what the server is now? Of a push and of a recreate. */
-static int check_row(struct app *app, const struct principal *principal,
-                     const struct model_project *p, const struct job_spec *spec,
-                     const struct model_job *row, struct err *err)
+static int check_row(const struct ask *ask, const struct model_project *p,
+                     const struct job_spec *spec, const struct model_job *row, struct err *err)
 {
-	if (limits_priority(app, principal, spec->priority, err) < 0 ||
-	    limits_waiting(app, principal, p->team_id, err) < 0 ||
+	struct app *app = ask->app;
+
+	if (limits_priority(ask, spec->priority, err) < 0 ||
+	    limits_waiting(ask, p->team_id, err) < 0 ||
 	    secrets_check(app, p->team_id, spec, err) < 0 ||
 	    check_fits(app, row, p->pinned_cluster, err) < 0 || check_image(app, spec, err) < 0)
 		return -1;
@@ -251,79 +251,74 @@ static int check_row(struct app *app, const struct principal *principal,
 }
 
 /* The checks of both a push and a dry run: the row that would be stored. */
-static int check(struct app *app, struct arena *a, const struct principal *principal,
-                 const struct model_project *p, const struct doc *doc, struct job_spec *spec,
-                 struct model_job *row, const char ***keys, struct err *err)
+static int check(const struct ask *ask, const struct model_project *p, const struct doc *doc,
+                 struct job_spec *spec, struct model_job *row, const char ***keys, struct err *err)
 {
+	struct app *app = ask->app;
 	AUTO_BUF struct buf document = BUF_INIT(APP_JSON_MAX);
 	const struct resolved nothing = {0};
 	struct js js;
 
-	if (read_spec(a, doc, spec, err) < 0)
+	if (read_spec(ask->a, doc, spec, err) < 0)
 		return -1;
-	fill_row(a, principal, p, spec, row);
-	if (check_row(app, principal, p, spec, row, err) < 0 ||
-	    check_sources(app, spec, &nothing, err) < 0 ||
-	    loads_check(app, a, row, spec, &nothing, err) < 0 ||
-	    check_code(app, a, principal, spec, keys, err) < 0)
+	fill_row(ask, p, spec, row);
+	if (check_row(ask, p, spec, row, err) < 0 || check_sources(app, spec, &nothing, err) < 0 ||
+	    loads_check(app, ask->a, row, spec, &nothing, err) < 0 ||
+	    check_code(app, ask->a, ask->principal, spec, keys, err) < 0)
 		return -1;
 	js_init(&js, &document);
 	js_doc(&js, doc);
 	if (buf_check(&document, "job", err) < 0)
 		return -1;
-	row->document_json = arena_strz(a, buf_view(&document));
+	row->document_json = arena_strz(ask->a, buf_view(&document));
 	return 0;
 }
 
-int ctx_job_push(void *of, const struct principal *principal, struct arena *a,
-                 const char *project_id, const struct doc *doc, const char *idempotency_key,
-                 struct model_job *out, struct err *err)
+static int push_job(const struct ask *ask, const char *project_id, const struct doc *doc,
+                    const char *idempotency_key, struct model_job *out, struct err *err)
 {
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct model_project p = {0};
 	struct job_spec spec = {0};
 	struct model_job row;
 	const char **keys = NULL;
 	bool found = false;
 
-	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    ctx_project(app, principal, a, project_id, &p, err) < 0 ||
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_project(ask, project_id, &p, err) < 0 ||
 	    check_key(idempotency_key, err) < 0 ||
-	    by_key(app, a, p.id, idempotency_key, out, &found, err) < 0)
+	    by_key(app, ask->a, p.id, idempotency_key, out, &found, err) < 0)
 		return -1;
 	if (found)
 		return 0;
-	if (check(app, a, principal, &p, doc, &spec, &row, &keys, err) < 0)
+	if (check(ask, &p, doc, &spec, &row, &keys, err) < 0)
 		return -1;
-	return add(app, a, &row, idempotency_key, &spec, keys,
-	           arena_printf(a, "pushed by %s", principal->name), out, err);
+	return add(app, ask->a, &row, idempotency_key, &spec, keys,
+	           arena_printf(ask->a, "pushed by %s", ask->principal->name), out, err);
 }
 
-int ctx_job_check(void *of, const struct principal *principal, struct arena *a, const char *team_id,
-                  const char *project, const struct doc *doc, bool forecast, struct model_job *out,
-                  struct err *err)
+static int check_job(const struct ask *ask, const char *team_id, const char *project,
+                     const struct doc *doc, bool forecast, struct model_job *out, struct err *err)
 {
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct model_team team = {0};
 	struct model_project p = {0};
 	struct job_spec spec = {0};
 	const char **keys = NULL;
 
-	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    ctx_team(app, principal, a, team_id, &team_id, err) < 0 ||
-	    meta_team(app->meta, a, team_id, &team, err) < 0 ||
-	    ctx_project_name(app, a, team_id, project, err) < 0)
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_team(ask, team_id, &team_id, err) < 0 ||
+	    meta_team(app->meta, ask->a, team_id, &team, err) < 0 ||
+	    ctx_project_name(app, ask->a, team_id, project, err) < 0)
 		return -1;
-	if (meta_project_by_name(app->meta, a, team_id, project, &p, err) < 0) {
+	if (meta_project_by_name(app->meta, ask->a, team_id, project, &p, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
 		p = (struct model_project){
 			.name = project, .team_id = team.id, .team_name = team.name};
 	}
-	if (check(app, a, principal, &p, doc, &spec, out, &keys, err) < 0)
+	if (check(ask, &p, doc, &spec, out, &keys, err) < 0)
 		return -1;
-	return forecast ? queue_forecast(app, a, out, p.pinned_cluster, &out->reason, err) : 0;
+	return forecast ? queue_forecast(app, ask->a, out, p.pinned_cluster, &out->reason, err) : 0;
 }
 
 /* The inputs of the new job: those of the old one or, to resume, its newest complete checkpoint. */
@@ -336,7 +331,7 @@ static int refreeze(struct app *app, struct arena *a, const struct model_job *ol
 	*out = NULL;
 	if (resolved_read(a, old->resolved_json, &f, err) < 0)
 		return -1;
-	f.resume = NULL; /* of the old job's last attempt */
+	f.has_resume = false; /* of the old job's last attempt */
 	if (resume) {
 		f.load = ARENA_NEW(a, struct resolved_load);
 		f.n_load = 1;
@@ -363,36 +358,41 @@ static void load_from(struct arena *a, const struct model_job *old, struct job_s
 	spec->load.n_refs = 1;
 }
 
-int ctx_job_recreate(void *of, const struct principal *principal, struct arena *a,
-                     const char *job_id, bool resume, struct model_job *out, struct err *err)
+static int push_again(const struct ask *ask, const char *job_id, bool resume, struct model_job *out,
+                      struct err *err)
 {
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct model_project p = {0};
 	struct model_job old = {0}, row;
 	struct job_spec spec = {0};
 	struct resolved frozen = {0};
 	const char **keys = NULL;
 
-	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    ctx_job(app, principal, a, job_id, &old, err) < 0 ||
-	    spec_read_stored(a, old.spec_json, &spec, err) < 0 ||
-	    meta_project(app->meta, a, old.project_id, &p, err) < 0)
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_job(ask, job_id, &old, err) < 0 ||
+	    spec_read_stored(ask->a, old.spec_json, &spec, err) < 0 ||
+	    meta_project(app->meta, ask->a, old.project_id, &p, err) < 0)
 		return -1;
 	if (resume)
-		load_from(a, &old, &spec);
-	fill_row(a, principal, &p, &spec, &row);
+		load_from(ask->a, &old, &spec);
+	fill_row(ask, &p, &spec, &row);
 	row.document_json = old.document_json;
-	if (refreeze(app, a, &old, resume, &row.resolved_json, err) < 0 ||
-	    resolved_read(a, row.resolved_json, &frozen, err) < 0)
+	if (refreeze(app, ask->a, &old, resume, &row.resolved_json, err) < 0 ||
+	    resolved_read(ask->a, row.resolved_json, &frozen, err) < 0)
 		return -1;
 	row.recreated_from = old.id;
-	if (check_row(app, principal, &p, &spec, &row, err) < 0 ||
+	if (check_row(ask, &p, &spec, &row, err) < 0 ||
 	    check_sources(app, &spec, &frozen, err) < 0 ||
-	    loads_check(app, a, &row, &spec, &frozen, err) < 0 ||
-	    check_code(app, a, NULL, &spec, &keys, err) < 0)
+	    loads_check(app, ask->a, &row, &spec, &frozen, err) < 0 ||
+	    check_code(app, ask->a, NULL, &spec, &keys, err) < 0)
 		return -1;
-	return add(app, a, &row, NULL, &spec, keys,
-	           arena_printf(a, "%s from %s by %s", resume ? "resumed" : "recreated", old.id,
-	                        principal->name),
+	return add(app, ask->a, &row, NULL, &spec, keys,
+	           arena_printf(ask->a, "%s from %s by %s", resume ? "resumed" : "recreated",
+	                        old.id, ask->principal->name),
 	           out, err);
 }
+
+const struct push_ops push_ops = {
+	.push = push_job,
+	.check = check_job,
+	.again = push_again,
+};

@@ -170,29 +170,26 @@ int secrets_redact(struct app *app, const char *team_id, const struct job_spec *
 	return each_name(spec, add_value, &v, err);
 }
 
-int ctx_secrets(void *of, const struct principal *principal, struct arena *a, const char *team_id,
-                struct model_secret **out, size_t *n, struct err *err)
+static int list_secrets(const struct ask *ask, const char *team_id, struct model_secret **out,
+                        size_t *n, struct err *err)
 {
-	struct app *app = of;
 	const char *team = NULL;
 
-	if (ctx_team(app, principal, a, team_id, &team, err) < 0)
+	if (ctx_team(ask, team_id, &team, err) < 0)
 		return -1;
-	return meta_secrets(app->meta, a, team, out, n, err);
+	return meta_secrets(ask->app->meta, ask->a, team, out, n, err);
 }
 
-int ctx_secret_set(void *of, const struct principal *principal, struct arena *a,
-                   const char *team_id, const char *name, struct str value,
-                   struct model_secret *out, struct err *err)
+static int set_secret(const struct ask *ask, const char *team_id, const char *name,
+                      struct str value, struct model_secret *out, struct err *err)
 {
+	struct app *app = ask->app;
 	AUTO_BUF struct buf sealed = BUF_INIT(SEAL_VALUE_MAX + 4096);
-	struct app *app = of;
 	int64_t now = clock_wall_ms();
 	struct meta_secret s = {0};
 	const char *team = NULL;
 
-	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    ctx_team(app, principal, a, team_id, &team, err) < 0)
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_team(ask, team_id, &team, err) < 0)
 		return -1;
 	if (name == NULL || strlen(name) > SECRET_NAME_MAX || !spec_name_ok(str_of(name)))
 		return err_set(err, ERR_INVALID, "\"%.60s\" is not a valid secret name",
@@ -201,35 +198,38 @@ int ctx_secret_set(void *of, const struct principal *principal, struct arena *a,
 		return err_set(err, ERR_INVALID, "secret \"%s\": the value is empty", name);
 	if (value.n > SEAL_VALUE_MAX)
 		return err_set(err, ERR_TOO_BIG, "secret \"%s\": longer than 1 MiB", name);
-	s.row = (struct model_secret){.id = app_id(a, MODEL_ID_LEN),
+	s.row = (struct model_secret){.id = app_id(ask->a, MODEL_ID_LEN),
 	                              .name = name,
 	                              .team_id = team,
 	                              .created_ms = now,
 	                              .updated_ms = now};
-	s.key = secret_key(a, name);
-	s.version = app_id(a, 16);
-	seal_close(&app->master, about(a, team, s.key, s.version), value, &sealed);
+	s.key = secret_key(ask->a, name);
+	s.version = app_id(ask->a, 16);
+	seal_close(&app->master, about(ask->a, team, s.key, s.version), value, &sealed);
 	if (buf_check(&sealed, "sealed secret", err) < 0)
 		return -1;
 	s.sealed = buf_view(&sealed);
-	if (meta_secret_put(app->meta, a, &s, out, err) < 0)
+	if (meta_secret_put(app->meta, ask->a, &s, out, err) < 0)
 		return -1;
-	log_info("secret set: name=%s team=%s by=%s", name, team, principal->name);
+	log_info("secret set: name=%s team=%s by=%s", name, team, ask->principal->name);
 	return 0;
 }
 
-int ctx_secret_delete(void *of, const struct principal *principal, const char *team_id,
-                      const char *name, struct err *err)
+static int remove_secret(const struct ask *ask, const char *team_id, const char *name,
+                         struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct app *app = of;
 	const char *team = NULL;
 
-	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    ctx_team(app, principal, a, team_id, &team, err) < 0)
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_team(ask, team_id, &team, err) < 0)
 		return -1;
-	if (meta_secret_del(app->meta, team, secret_key(a, name), err) < 0)
+	if (meta_secret_del(ask->app->meta, team, secret_key(ask->a, name), err) < 0)
 		return -1;
-	log_info("secret deleted: name=%s team=%s by=%s", name, team, principal->name);
+	log_info("secret deleted: name=%s team=%s by=%s", name, team, ask->principal->name);
 	return 0;
 }
+
+const struct secret_ops secret_ops = {
+	.list = list_secrets,
+	.set = set_secret,
+	.remove = remove_secret,
+};

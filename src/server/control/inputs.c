@@ -65,10 +65,10 @@ void inputs_show(struct app *app, const char *job_id, const struct job_spec *spe
 	app_notify(app, CHANNEL_JOB, job_id);
 }
 
-struct resolved_weights inputs_weights(struct arena *a, const struct spec_weights *w,
-                                       const struct fetch_view *v)
+struct wire_weights inputs_weights(struct arena *a, const struct spec_weights *w,
+                                   const struct fetch_view *v)
 {
-	return (struct resolved_weights){
+	return (struct wire_weights){
 		.source = arena_cstr(a, w->source),
 		.revision = arena_cstr(a, v->revision),
 		.mount_location = arena_cstr(a, w->mount_location),
@@ -78,7 +78,7 @@ struct resolved_weights inputs_weights(struct arena *a, const struct spec_weight
 	};
 }
 
-void inputs_say(struct app *app, const char *job_id, const struct resolved_weights *w, bool warm)
+void inputs_say(struct app *app, const char *job_id, const struct wire_weights *w, bool warm)
 {
 	const char *s = w->files == 1 ? "" : "s";
 	char bytes[UNITS_CAP], revision[20];
@@ -146,8 +146,7 @@ static int begin_fetches(struct app *app, struct input *x, struct err *err)
 	const struct job_spec *spec = x->hold.spec;
 
 	for (; x->n < spec->n_weights; x->n++) {
-		const struct resolved_weights *old =
-			resolved_find(&x->resolved, &spec->weights[x->n]);
+		const struct wire_weights *old = resolved_find(&x->resolved, &spec->weights[x->n]);
 		struct fetch_want want = {
 			.team_id = x->job.team_id,
 			.weights = &spec->weights[x->n],
@@ -165,7 +164,7 @@ static int begin_fetches(struct app *app, struct input *x, struct err *err)
 static bool keep(struct app *app, struct input *x, const struct fetch_view *v)
 {
 	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
-	struct resolved_weights *w = ARENA_ARRAY(x->a, struct resolved_weights, x->n);
+	struct wire_weights *w = ARENA_ARRAY(x->a, struct wire_weights, x->n);
 	const char **manifest;
 	struct err err = {0};
 	size_t n = 0;

@@ -41,9 +41,9 @@ struct inputs_said {
 void inputs_show(struct app *app, const char *job_id, const struct job_spec *spec,
                  const struct fetch_view *v, struct inputs_said *said, char *words, size_t cap);
 /* The result of a finished fetch; its strings are copied into the arena. */
-struct resolved_weights inputs_weights(struct arena *a, const struct spec_weights *w,
-                                       const struct fetch_view *v);
+struct wire_weights inputs_weights(struct arena *a, const struct spec_weights *w,
+                                   const struct fetch_view *v);
 /* Says so in the job's log and events. */
-void inputs_say(struct app *app, const char *job_id, const struct resolved_weights *w, bool warm);
+void inputs_say(struct app *app, const char *job_id, const struct wire_weights *w, bool warm);
 
 #endif

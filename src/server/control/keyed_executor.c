@@ -9,6 +9,8 @@ struct keyed_executor {
 };
 
 struct task {
+	unsigned magic;
+#define TASK_MAGIC 0x53544153U
 	struct keyed_executor *all;
 	char *key;
 	bool (*fn)(struct app *app, const char *key);
@@ -22,7 +24,7 @@ static void task_free(struct task *t)
 
 static void task_run(void *arg)
 {
-	struct task *t = arg;
+	struct task *t = FROM_VOID(struct task, arg, TASK_MAGIC);
 	struct keyed_executor *all = t->all;
 	bool news = !atomic_load(&all->app->stopping) && t->fn(all->app, t->key);
 
@@ -40,7 +42,7 @@ void keyed_executor_submit(struct keyed_executor *all, const char *key,
 	struct task *t = xcalloc(1, sizeof(*t));
 	struct err err = {0};
 
-	*t = (struct task){.all = all, .key = xstrdup(key), .fn = fn};
+	*t = (struct task){.magic = TASK_MAGIC, .all = all, .key = xstrdup(key), .fn = fn};
 	lock_take(&all->lock);
 	/* The task removes itself from the set under the lock that is held here. */
 	if (atomic_load(&all->app->stopping) || map_get(all->busy, str_of(key)) != NULL ||

@@ -5,34 +5,19 @@
 #include "server/control/launch.h"
 #include "server/api/auth.h"
 #include "server/control/jobs.h"
-
-static int write_start(const char *dir, const struct wire_start *start, struct err *err)
-{
-	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
-	AUTO_FD int fd = -1;
-	int r;
-
-	if (fs_mkdirs(AT_FDCWD, dir, 0700, err) < 0)
-		return -1;
-	fd = fs_open_dir(dir, err);
-	if (fd < 0)
-		return -1;
-	wire_start_write(start, &json);
-	r = fs_write_atomic(fd, "launch.json", buf_view(&json), 0600, err);
-	seal_wipe_buf(&json);
-	return r;
-}
+#include "server/start/listener.h"
 
 int launch_node(struct app *app, const struct model_attempt *t, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	const char *dir = app_path(app, a, t->dir);
+	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	AUTO_FD int lock = -1;
 	char *hash = NULL, *ref = NULL;
 	struct wire_start start = {
 		.server = app->local_url,
 		.ca_file = app->set.tls_cert,
-		.socket = app_path(app, a, APP_SOCKET),
-		.lock = app_path(app, a, APP_RUNNERS),
+		.socket = app_path(app, a, APP_SOCKETS "/" APP_SOCKET),
+		.inherits_lock = true,
 		.token = auth_new_token(
 			a, app->set.node_url.n > 0 ? APP_RUN_TOKEN : APP_LOCAL_TOKEN, &hash),
 		.others = app->set.node_url.item,
@@ -44,18 +29,25 @@ int launch_node(struct app *app, const struct model_attempt *t, struct err *err)
 		.attempt_id = t->id,
 		.node_rank = t->node_rank,
 		.node = t->node,
-		.dir = dir,
+		.dir = t->dir,
 		.program = app->program,
 	};
+	int r;
 
 	if (meta_attempt_launching(app->meta, t->id, t->node_rank, hash, clock_wall_ms(), err) < 0)
 		return -1;
 	app_crash_at("launch:intent");
-	if (joblogs_create(app->logs, t->job_id, t->node_rank, err) < 0 ||
-	    write_start(dir, &start, err) < 0)
+	if (joblogs_create(app->logs, t->job_id, t->node_rank, err) < 0)
 		return -1;
+	if (listener_runner_lock(app, &lock, err) < 0)
+		return -1;
+	wire_start_write(&start, &json);
+	l.start = buf_view(&json);
+	l.lock_fd = lock;
 	app_crash_at("launch:before");
-	if (engine_launch(app->engine, &l, a, &ref, err) < 0)
+	r = engine_launch(app->engine, &l, a, &ref, err);
+	seal_wipe_buf(&json);
+	if (r < 0)
 		return -1;
 	app_crash_at("launch:after");
 	log_info("launched: attempt=%s rank=%u node=%s", t->id, t->node_rank, t->node);

@@ -120,7 +120,7 @@ static void keep(const struct choice *c, const struct whole *w, const struct mod
 		.name = w->name,
 		.job_id = from->id,
 		.project_id = from->project_id,
-		.rank = w->rank,
+		.ranks = w->rank,
 		.n_ranks = w->n_ranks,
 		.latest = c->ref == NULL || c->ref->latest,
 	};
@@ -286,8 +286,8 @@ static int choose_own(struct app *app, struct arena *a, const struct model_job *
 		        job->core.attempt, now->n_load > 0 ? "" : ": starting fresh");
 		return 0;
 	}
-	now->resume = ARENA_NEW(a, struct resolved_load);
-	keep(&c, w, job, now->resume);
+	now->has_resume = true;
+	keep(&c, w, job, &now->resume);
 	return 0;
 }
 
@@ -375,7 +375,7 @@ int loads_newest(struct app *app, struct arena *a, const struct model_job *job,
 	*out = (struct resolved_load){.name = w->name,
 	                              .job_id = job->id,
 	                              .project_id = job->project_id,
-	                              .rank = w->rank,
+	                              .ranks = w->rank,
 	                              .n_ranks = w->n_ranks,
 	                              .latest = true};
 	return 0;

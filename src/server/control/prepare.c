@@ -7,13 +7,14 @@
 #include "server/control/launch.h"
 #include "server/control/loads.h"
 #include "server/api/secrets.h"
+#include "server/control/specs.h"
 
 /* The state of one preparation. */
 struct prep {
 	struct app *app;
 	struct arena *a;
 	struct model_job job;
-	struct job_spec spec;
+	const struct job_spec *spec;
 	struct resolved before, now;
 	struct fetch *fetch[SPEC_WEIGHTS_MAX];
 	struct inputs_said said;
@@ -34,24 +35,24 @@ static bool still_created(struct prep *p, struct err *err)
 
 static int resolve_code(struct prep *p, struct err *err)
 {
-	p->now.code = ARENA_ARRAY(p->a, struct resolved_code, p->spec.n_artifacts + 1);
-	for (size_t i = 0; i < p->spec.n_artifacts; i++) {
+	p->now.code = ARENA_ARRAY(p->a, struct wire_code, p->spec->n_artifacts + 1);
+	for (size_t i = 0; i < p->spec->n_artifacts; i++) {
 		struct objstore_info info = {0};
-		const char *key = p->spec.artifacts[i].key;
+		const char *key = p->spec->artifacts[i].key;
 
 		if (objstore_stat(p->app->objects, key, &info, err) < 0)
 			return -1;
-		p->now.code[p->now.n_code++] = (struct resolved_code){key, info.size};
+		p->now.code[p->now.n_code++] = (struct wire_code){key, info.size};
 	}
 	return 0;
 }
 
 static int begin_fetch(struct prep *p, size_t i, struct err *err)
 {
-	const struct resolved_weights *old = resolved_find(&p->before, &p->spec.weights[i]);
+	const struct wire_weights *old = resolved_find(&p->before, &p->spec->weights[i]);
 	struct fetch_want want = {
 		.team_id = p->job.team_id,
-		.weights = &p->spec.weights[i],
+		.weights = &p->spec->weights[i],
 		.revision = old != NULL ? old->revision : NULL,
 		.manifest = old != NULL ? old->manifest : NULL,
 	};
@@ -73,7 +74,7 @@ static int fetch_again(struct prep *p, size_t i, const struct err *full, struct 
 
 static int keep_weights(struct prep *p, size_t i, const struct fetch_view *v, struct err *err)
 {
-	const struct spec_weights *w = &p->spec.weights[i];
+	const struct spec_weights *w = &p->spec->weights[i];
 
 	if (v->result < 0) {
 		*err = v->err;
@@ -89,13 +90,13 @@ static int keep_weights(struct prep *p, size_t i, const struct fetch_view *v, st
 /* Waits for all of them; the first failure ends it. */
 static int wait_weights(struct prep *p, struct err *err)
 {
-	struct fetch_view *v = ARENA_ARRAY(p->a, struct fetch_view, p->spec.n_weights);
+	struct fetch_view *v = ARENA_ARRAY(p->a, struct fetch_view, p->spec->n_weights);
 	bool kept[SPEC_WEIGHTS_MAX] = {0};
-	size_t left = p->spec.n_weights;
+	size_t left = p->spec->n_weights;
 	char words[200];
 
 	while (left > 0) {
-		for (size_t i = 0; i < p->spec.n_weights; i++) {
+		for (size_t i = 0; i < p->spec->n_weights; i++) {
 			if (kept[i])
 				continue;
 			fetch_look(p->app, p->fetch[i], 500 / (int64_t)left, false, &v[i]);
@@ -119,7 +120,7 @@ static int wait_weights(struct prep *p, struct err *err)
 			p->over = err->code == ERR_NONE;
 			return -1;
 		}
-		inputs_show(p->app, p->job.id, &p->spec, v, &p->said, words, sizeof(words));
+		inputs_show(p->app, p->job.id, p->spec, v, &p->said, words, sizeof(words));
 	}
 	return 0;
 }
@@ -128,9 +129,9 @@ static int weights(struct prep *p, struct err *err)
 {
 	int r = 0;
 
-	p->now.weights = ARENA_ARRAY(p->a, struct resolved_weights, p->spec.n_weights + 1);
-	p->now.n_weights = p->spec.n_weights;
-	for (size_t i = 0; r == 0 && i < p->spec.n_weights; i++)
+	p->now.weights = ARENA_ARRAY(p->a, struct wire_weights, p->spec->n_weights + 1);
+	p->now.n_weights = p->spec->n_weights;
+	for (size_t i = 0; r == 0 && i < p->spec->n_weights; i++)
 		r = begin_fetch(p, i, err);
 	return r == 0 ? wait_weights(p, err) : -1;
 }
@@ -156,6 +157,7 @@ static int resolve(struct prep *p, struct err *err)
 	};
 	const char **manifests;
 
+	p->now.has_image = p->before.has_image;
 	p->now.image = p->before.image;
 	resolved_write(&p->now, &json);
 	if (buf_check(&json, "frozen record", err) < 0)
@@ -172,17 +174,17 @@ static int resolve(struct prep *p, struct err *err)
 
 static int check_secrets(struct prep *p, struct err *err)
 {
-	return secrets_check(p->app, p->job.team_id, &p->spec, err);
+	return secrets_check(p->app, p->job.team_id, p->spec, err);
 }
 
 static int check_cache(struct prep *p, struct err *err)
 {
-	return cache_ready(p->app, &p->job, &p->spec, err);
+	return cache_ready(p->app, &p->job, p->spec, err);
 }
 
 static int choose_loads(struct prep *p, struct err *err)
 {
-	return loads_choose(p->app, p->a, &p->job, &p->spec, &p->before, &p->now, err);
+	return loads_choose(p->app, p->a, &p->job, p->spec, &p->before, &p->now, err);
 }
 
 /* A database or a store that is away ends no job. A source that is away was tried long enough. */
@@ -227,17 +229,21 @@ static void created(struct prep *p)
 static int prepare_job(struct app *app, const char *job_id, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
+	struct specs_hold hold AUTO_SPEC = {0};
 	struct prep p = {.app = app, .a = a};
 
 	if (meta_job(app->meta, a, job_id, &p.job, err) < 0)
 		return -1;
 	if (p.job.core.state == JOB_CREATED) {
-		if (spec_read_stored(a, p.job.spec_json, &p.spec, err) < 0 ||
+		if (specs_get(app, job_id, &hold, err) < 0 ||
 		    resolved_read(a, p.job.resolved_json, &p.before, err) < 0) {
+			if (jobs_may_pass(err))
+				return -1;
 			jobs_deploy_failed(app, &p.job, "specification", err);
 			err_clear(err);
 			return 0;
 		}
+		p.spec = hold.spec;
 		created(&p);
 		leave_fetches(&p);
 		if (meta_job(app->meta, a, job_id, &p.job, err) < 0)

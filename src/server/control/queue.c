@@ -178,7 +178,7 @@ static void place(struct app *app, struct arena *a, const struct model_job *row,
 			.node_id = app->node_id,
 			.cluster = APP_CLUSTER,
 			.gpus = answer->shares[i].gpus,
-			.dir = arena_printf(a, "runs/%s-%u", id, i),
+			.dir = engine_dir(a, id, i),
 		};
 	}
 	s.message = row->core.attempt > 0

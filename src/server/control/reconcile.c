@@ -14,13 +14,7 @@
 
 #include "base/units.h"
 
-#include <dirent.h>
-
-#define FOLDERS_MAX 100000
 #define FIRST_LINES_MAX 2000 /* jobs whose log is looked at by a start */
-#define TAIL_MAX 400         /* of a dead runner's own words, for people */
-#define LOG_PIECE ((size_t)1 << 20)
-#define LOG_FILE_MAX ((size_t)4 << 30)
 
 /* One node's part with its job; job.id NULL: the job was deleted. */
 struct part {
@@ -28,24 +22,31 @@ struct part {
 	struct arena *a;
 	const struct model_attempt *t;
 	struct model_job job;
-	const char *dir;
 	bool current; /* it is the attempt that its job holds now */
 	bool waits;   /* on a thread of the sweep pool: what takes long may be done now */
 };
 
+static const char *ref_of(const struct part *p)
+{
+	return p->t->engine_ref != NULL ? p->t->engine_ref : "";
+}
+
 static int probe(const struct part *p, enum engine_status *out, struct err *err)
 {
-	return engine_probe(p->app->engine, p->t->engine_ref != NULL ? p->t->engine_ref : "",
-	                    p->dir, out, err);
+	return engine_probe(p->app->engine, ref_of(p), p->t->dir, out, err);
+}
+
+static struct engine_end how_to_end(struct app *app)
+{
+	return (struct engine_end){.program = app->program, .cancel = &app->stopping};
 }
 
 /* A server that was frozen may believe what was true before another one took over. */
-static int kill_all(const struct part *p, struct err *err)
+static int kill_all(const struct part *p, struct engine_end *how, struct err *err)
 {
 	if (meta_leads(p->app->meta, err) < 0)
 		return -1;
-	return engine_kill(p->app->engine, p->t->engine_ref != NULL ? p->t->engine_ref : "", p->dir,
-	                   &p->app->stopping, err);
+	return engine_kill(p->app->engine, ref_of(p), p->t->dir, how, err);
 }
 
 static int end(const struct part *p, const struct wire_exit *x, struct err *err)
@@ -56,70 +57,47 @@ static int end(const struct part *p, const struct wire_exit *x, struct err *err)
 	return 0;
 }
 
-/* Copies the rest of a dead runner's log that it had not sent. */
-static void salvage_log(const struct part *p)
+/* Cleans up after a dead runner: processes, and what it had not told us yet is told by the sweep,
+ * as by a runner: log, checkpoints, then its end. While we cannot take that it is tried again and
+ * again; a failure blocks nothing for ever. *given_up: what was not brought, in words, or NULL. */
+static int sweep(const struct part *p, struct engine_end *how, int64_t silent_ms,
+                 const char **given_up, struct err *err)
 {
-	AUTO_FD int fd =
-		open(arena_printf(p->a, "%s/log", p->dir), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	AUTO_FREE char *piece = xmalloc(LOG_PIECE);
-	uint64_t at = 0, next = 0;
+	char span[UNITS_CAP];
 
-	if (fd < 0)
-		return;
-	while (at < LOG_FILE_MAX) {
-		struct err err = {0};
-		ssize_t got = pread(fd, piece, LOG_PIECE, (off_t)at);
-		const char *last = got > 0 ? memrchr(piece, '\n', (size_t)got) : NULL;
-		size_t n = last != NULL ? (size_t)(last - piece) + 1 : 0;
-
-		if (n == 0) /* the end, or a record that was cut by the death */
-			return;
-		if (joblogs_append(p->app->logs, p->t->job_id, p->t->id, p->t->node_rank, at,
-		                   str_n(piece, n), false, &next, &err) < 0) {
-			log_warn("collect the log of a dead runner: job=%s %s", p->t->job_id,
-			         err.msg);
-			return;
-		}
-		at += n;
-	}
-}
-
-/* The last words of the runner itself. */
-static const char *last_words(const struct part *p)
-{
-	AUTO_BUF struct buf text = BUF_INIT((size_t)16 << 20);
-	struct err ignored = {0};
-	struct str s;
-
-	if (fs_read(AT_FDCWD, arena_printf(p->a, "%s/runner.log", p->dir), &text, &ignored) < 0)
-		return "";
-	s = str_trim(buf_view(&text));
-	s = str_skip(s, s.n > TAIL_MAX ? s.n - TAIL_MAX : 0);
-	return s.n > 0 ? arena_printf(p->a, ": last output: %.*s", STR_ARG(s)) : "";
-}
-
-/* The exit record on disk, when the runner got as far as writing it. */
-static bool exit_record(const struct part *p, struct wire_exit *x)
-{
-	AUTO_BUF struct buf text = BUF_INIT((size_t)1 << 20);
-	struct err ignored = {0};
-
-	return fs_read(AT_FDCWD, arena_printf(p->a, "%s/exit.json", p->dir), &text, &ignored) ==
-	               0 &&
-	       wire_exit_parse(x, p->a, buf_view(&text), &ignored) == 0;
-}
-
-/* Cleans up after a dead runner: processes, and checkpoints that are still to be uploaded. While
- * the store is away this is tried again and again; a failure blocks nothing for ever. */
-static int sweep(const struct part *p, int64_t silent_ms, struct err *err)
-{
-	if (kill_all(p, err) == 0 && ckpts_adopt(p->app, p->a, &p->job, p->t->node_rank, err) == 0)
+	*given_up = NULL;
+	how->last = silent_ms >= RECONCILE_SWEEP_MS;
+	if (kill_all(p, how, err) == 0 &&
+	    ckpts_adopt(p->app, p->a, &p->job, p->t->node_rank, err) == 0)
 		return 0;
-	if (err->code == ERR_BUSY || err->code == ERR_CANCELED || silent_ms < RECONCILE_SWEEP_MS)
+	if (err->code == ERR_CANCELED || !how->last ||
+	    (err->code == ERR_BUSY && silent_ms < RECONCILE_GIVE_UP_MS))
 		return -1;
 	log_error("not cleaned up: attempt=%s rank=%u %s", p->t->id, p->t->node_rank, err->msg);
+	if (err->code == ERR_BUSY) {
+		*given_up = arena_printf(
+			p->a, "given up after %s: %s",
+			units_show_seconds((uint64_t)RECONCILE_GIVE_UP_MS / 1000, span), err->msg);
+		app_log(p->app, p->job.id, "%s", *given_up);
+	}
 	err_clear(err);
 	return 0;
+}
+
+/* Why nothing is known of how it ended. */
+static const char *unknown_end(const struct part *p, const struct engine_end *how,
+                               const char *given_up)
+{
+	if (how->refused[0] != '\0')
+		return arena_printf(p->a,
+		                    "the record that the runner on %s left of its job was "
+		                    "refused: %s",
+		                    p->t->node, how->refused);
+	if (given_up != NULL)
+		return arena_printf(p->a, "the runner on %s exited, and what it had to tell was %s",
+		                    p->t->node, given_up);
+	return arena_printf(p->a, "the runner on %s exited without a record of its job%s%s",
+	                    p->t->node, how->words[0] != '\0' ? ": last output: " : "", how->words);
 }
 
 static bool probe_again(struct app *app, const char *dir);
@@ -132,33 +110,60 @@ static bool may_wait(const struct part *p)
 	return p->waits;
 }
 
+/* What is known of the parts of this attempt by now. */
+struct parts {
+	bool ended;    /* this one: its end has been told */
+	bool launched; /* any of them, and be it that it has ended since */
+};
+
+static int read_parts(const struct part *p, struct parts *out, struct err *err)
+{
+	struct model_attempt *all = NULL;
+	size_t n = 0;
+
+	*out = (struct parts){0};
+	if (meta_attempt(p->app->meta, p->a, p->t->id, &all, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		bool ended = all[i].ended_ms != 0;
+
+		out->ended = out->ended || (ended && all[i].node_rank == p->t->node_rank);
+		out->launched = out->launched || ended || all[i].launched_ms != 0;
+	}
+	return 0;
+}
+
 /* The runner is proven gone and has not told us its end. */
 static int gone(const struct part *p, int64_t silent_ms, struct err *err)
 {
 	enum job_state s = p->job.core.state;
+	struct engine_end how = how_to_end(p->app);
 	struct wire_exit x = {0};
+	const char *given_up = NULL;
+	struct parts now;
 
 	if (!may_wait(p))
 		return 0;
-	if (sweep(p, silent_ms, err) < 0)
+	if (sweep(p, &how, silent_ms, &given_up, err) < 0 || read_parts(p, &now, err) < 0)
 		return -1;
-	if (exit_record(p, &x)) {
-		salvage_log(p);
-		return end(p, &x, err);
-	}
+	if (now.ended)
+		return jobs_settle(p->app, p->t->id, err);
+	if (how.refused[0] != '\0' && !how.last) /* it may be taken yet */
+		return err_set(err, ERR_BUSY, "the record of its end is refused: %s", how.refused);
 	if (s == JOB_STOPPING_DEPLOYING && p->t->claim == NULL) {
 		x = (struct wire_exit){.end = JOB_END_STOPPED, .synced = true};
 		return end(p, &x, err);
 	}
-	if (p->t->claim == NULL && p->t->engine_ref == NULL) {
-		/* The server died between intent and launch, or before it stored the launch. */
+	if (p->t->claim == NULL &&
+	    (p->t->engine_ref == NULL || p->t->launched_ms < p->app->started_ms)) {
+		/* The server died between intent and launch, before it stored the launch, or before
+		 * its runner could claim: that one asked whoever led meanwhile, and was refused.
+		 * Once for each start of a server. */
 		log_info("relaunching: attempt=%s rank=%u", p->t->id, p->t->node_rank);
 		return launch_node(p->app, p->t, err);
 	}
-	salvage_log(p);
 	x = (struct wire_exit){.end = p->t->claim != NULL ? JOB_END_LOST : JOB_END_RUNNER};
-	x.detail = arena_printf(p->a, "the runner on %s exited without a record of its job%s",
-	                        p->t->node, last_words(p));
+	x.detail = unknown_end(p, &how, given_up);
 	x.stage = "runner";
 	x.user_code_ran = s == JOB_RUNNING || s == JOB_STOPPING;
 	return end(p, &x, err);
@@ -193,6 +198,7 @@ static int probe_current(const struct part *p, struct err *err)
 	int64_t now = clock_wall_ms();
 	int64_t heard = MAX(t->heartbeat_ms, MAX(t->claimed_ms, t->launched_ms));
 	enum engine_status status = ENGINE_UNKNOWN;
+	struct engine_end how = how_to_end(p->app);
 
 	if (t->ended_ms != 0)
 		return jobs_settle(p->app, t->id, err);
@@ -216,11 +222,12 @@ static int probe_current(const struct part *p, struct err *err)
 	if (probe(p, &status, err) < 0)
 		return -1;
 	if (status == ENGINE_GONE)
-		return gone(p, now - heard, err);
+		/* while we were down nobody could tell us anything */
+		return gone(p, now - MAX(heard, p->app->started_ms), err);
 	if (status != ENGINE_RUNS || !is_deaf(p, now, heard) || !may_wait(p))
 		return 0;
 	log_warn("killing a runner that does not stop: attempt=%s rank=%u", t->id, t->node_rank);
-	return kill_all(p, err);
+	return kill_all(p, &how, err);
 }
 
 /* Another server is to start it here or there: nothing of this attempt was launched. */
@@ -242,19 +249,6 @@ static int unplace(const struct part *p, struct err *err)
 	return jobs_step(p->app, &s, NULL, NULL, err);
 }
 
-static int any_launched(const struct part *p, bool *any, struct err *err)
-{
-	struct model_attempt *all = NULL;
-	size_t n = 0;
-
-	if (meta_attempt(p->app->meta, p->a, p->t->id, &all, &n, err) < 0)
-		return -1;
-	*any = false;
-	for (size_t i = 0; i < n; i++)
-		*any = *any || all[i].launched_ms != 0 || all[i].ended_ms != 0;
-	return 0;
-}
-
 /* Of a server on another machine. */
 static int probe_elsewhere(const struct part *p, struct err *err)
 {
@@ -263,14 +257,14 @@ static int probe_elsewhere(const struct part *p, struct err *err)
 	int64_t heard_ms =
 		MAX(live_heard_ms(p->app, t->id, t->node_rank), atomic_load(&p->app->listening_ms));
 	struct wire_exit x = {.end = JOB_END_LOST, .stage = "runner"};
-	bool any = false;
+	struct parts now;
 	char span[UNITS_CAP];
 
 	if (t->ended_ms != 0)
 		return jobs_settle(p->app, t->id, err);
-	if (any_launched(p, &any, err) < 0)
+	if (read_parts(p, &now, err) < 0)
 		return -1;
-	if (!any && (s == JOB_CREATED || s == JOB_DEPLOYING))
+	if (!now.launched && (s == JOB_CREATED || s == JOB_DEPLOYING))
 		return unplace(p, err);
 	if (clock_mono_ms() - heard_ms < (int64_t)p->app->set.node_lost * 1000)
 		return 0;
@@ -295,7 +289,7 @@ static int clean(const struct part *p, struct err *err)
 {
 	bool lacked = app_lacks_inodes(p->app);
 
-	if (fs_remove_tree(AT_FDCWD, p->dir, err) < 0)
+	if (engine_release(p->app->engine, p->t->dir, err) < 0)
 		return -1;
 	if (lacked)
 		queue_kick(p->app); /* jobs wait for these */
@@ -311,20 +305,28 @@ static int probe_past(const struct part *p, struct err *err)
 {
 	int64_t now = clock_wall_ms(), over = MAX(p->t->ended_ms, p->job.core.changed_ms);
 	enum engine_status status = ENGINE_GONE;
+	struct engine_end how = how_to_end(p->app);
 
+	how.past = true;
 	if (p->job.id != NULL && keyed_executor_busy(p->app->prepare, p->job.id))
 		return 0;
 	if (p->t->launched_ms != 0 && probe(p, &status, err) < 0)
 		return -1;
 	switch (status) {
 	case ENGINE_GONE:
-		return may_wait(p) ? clean(p, err) : 0;
+		if (!may_wait(p))
+			return 0;
+		/* what it took as root, it could not give back: the sweep does */
+		how.told = true;
+		if (app_runners_give_up_root(p->app) && kill_all(p, &how, err) < 0)
+			return -1;
+		return clean(p, err);
 	case ENGINE_RUNS:
 		if (now - over < RECONCILE_ORPHAN_MS || !may_wait(p))
 			return 0;
 		log_warn("killing a runner whose attempt is over: attempt=%s rank=%u", p->t->id,
 		         p->t->node_rank);
-		return kill_all(p, err);
+		return kill_all(p, &how, err);
 	case ENGINE_UNKNOWN:
 		break;
 	}
@@ -335,9 +337,7 @@ static int probe_attempt(struct app *app, const struct model_attempt *t, bool wa
                          struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct part p = {
-		.app = app, .a = a, .t = t, .dir = app_path(app, a, t->dir), .waits = waits};
-
+	struct part p = {.app = app, .a = a, .t = t, .waits = waits};
 	bool here = app_is_here(app, t->node_id, t->node);
 
 	if (meta_job_brief(app->meta, a, t->job_id, &p.job, err) < 0) {
@@ -353,16 +353,6 @@ static int probe_attempt(struct app *app, const struct model_attempt *t, bool wa
 	return p.current ? probe_current(&p, err) : probe_past(&p, err);
 }
 
-/* The attempt of a folder of ours, "runs/<attempt>-<rank>". */
-static const char *attempt_in(struct arena *a, const char *dir)
-{
-	const char *name = strrchr(dir, '/'), *rank = strrchr(dir, '-');
-
-	if (name == NULL || rank == NULL || rank < name)
-		return dir;
-	return arena_strz(a, str_n(name + 1, (size_t)(rank - name - 1)));
-}
-
 /* Everybody, or the one of that folder with all the time that it takes. True: all went well. */
 static bool probe_all(struct app *app, const char *dir)
 {
@@ -373,7 +363,8 @@ static bool probe_all(struct app *app, const char *dir)
 	struct err err = {0};
 
 	if ((dir == NULL ? meta_attempts(app->meta, a, NULL, &t, &n, &err)
-	                 : meta_attempt_left(app->meta, a, attempt_in(a, dir), &t, &n, &err)) < 0) {
+	                 : meta_attempt_left(app->meta, a, engine_dir_attempt(a, dir), &t, &n,
+	                                     &err)) < 0) {
 		log_error("reconcile: %s", err.msg);
 		return false;
 	}
@@ -419,25 +410,6 @@ void reconcile_pass(struct app *app)
 	(void)probe_all(app, NULL); /* who failed is looked at again by the next one */
 }
 
-/* A runner that outlived us looks here when it cannot reach us: the port may be another one. */
-static void tell_address(struct app *app, struct arena *a, const struct model_attempt *t)
-{
-	AUTO_BUF struct buf text = BUF_INIT((size_t)1 << 20), out = BUF_INIT((size_t)1 << 20);
-	const char *path = arena_printf(a, "%s/launch.json", app_path(app, a, t->dir));
-	struct wire_start start = {0};
-	struct err err = {0};
-
-	if (fs_read(AT_FDCWD, path, &text, &err) < 0 ||
-	    wire_start_parse(&start, a, buf_view(&text), &err) < 0 ||
-	    app_same(start.server, app->local_url))
-		return;
-	start.server = app->local_url;
-	wire_start_write(&start, &out);
-	if (fs_write_atomic(AT_FDCWD, path, buf_view(&out), 0600, &err) < 0)
-		log_warn("launch.json: attempt=%s %s", t->id, err.msg);
-	seal_wipe_buf(&out);
-}
-
 /* The first line of a job is written after its row: a crash between leaves it without one. Only the
  * newest are looked at: no more pushes than there are threads were under way. */
 static void first_lines(struct app *app, struct arena *a)
@@ -467,40 +439,53 @@ static void first_lines(struct app *app, struct arena *a)
 	}
 }
 
-static bool remove_unknown(struct app *app, const char *name)
+static bool remove_unknown(struct app *app, const char *dir)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	const char *dir = app_path(app, a, name);
+	struct engine_end how = how_to_end(app);
 	struct err err = {0};
 
-	if (engine_kill(app->engine, "", dir, &app->stopping, &err) < 0 ||
-	    fs_remove_tree(AT_FDCWD, dir, &err) < 0)
-		log_warn("%s: %s", name, err.msg);
+	how.past = true;
+	if (engine_kill(app->engine, "", dir, &how, &err) < 0 ||
+	    engine_release(app->engine, dir, &err) < 0)
+		log_warn("%s: %s", dir, err.msg);
 	return false;
 }
 
+struct folders {
+	struct app *app;
+	struct map *known;
+};
+
+static void on_folder(void *arg, const char *dir)
+{
+	struct folders *f = arg;
+
+	if (map_get(f->known, str_of(dir)) != NULL)
+		return;
+	log_warn("removing a folder that belongs to no attempt: %s", dir);
+	keyed_executor_submit(f->app->sweeps, dir, remove_unknown);
+}
+
 /* Folders that no row knows: their runners are ended, then they go. */
-static void unknown_folders(struct app *app, struct arena *a, const struct model_attempt *t,
-                            size_t n)
+static void unknown_folders(struct app *app, const struct model_attempt *t, size_t n)
 {
 	AUTO_MAP struct map *known = map_new();
-	const char *runs = app_path(app, a, "runs");
-	DIR *d = opendir(runs);
-	const struct dirent *e;
-	size_t seen = 0;
+	struct folders f = {app, known};
+	struct err err = {0};
 
 	for (size_t i = 0; i < n; i++)
 		(void)map_set(known, str_of(t[i].dir), known);
-	while (d != NULL && seen++ < FOLDERS_MAX && (e = readdir(d)) != NULL) {
-		const char *name = arena_printf(a, "runs/%s", e->d_name);
+	if (engine_each(app->engine, on_folder, &f, &err) < 0)
+		log_warn("reconcile: %s", err.msg);
+}
 
-		if (e->d_name[0] == '.' || map_get(known, str_of(name)) != NULL)
-			continue;
-		log_warn("removing a folder that belongs to no attempt: %s", name);
-		keyed_executor_submit(app->sweeps, name, remove_unknown);
-	}
-	if (d != NULL)
-		(void)closedir(d);
+/* A runner that outlived us may find us at another port. */
+static void tell_address(struct app *app, const struct model_attempt *t)
+{
+	struct err err = {0};
+
+	if (engine_address(app->engine, t->dir, app->local_url, &err) < 0)
+		log_warn("tell a runner our address: attempt=%s %s", t->id, err.msg);
 }
 
 void reconcile_start(struct app *app)
@@ -516,7 +501,7 @@ void reconcile_start(struct app *app)
 		return;
 	}
 	for (size_t i = 0; i < n; i++)
-		tell_address(app, a, &t[i]);
-	unknown_folders(app, a, t, n);
+		tell_address(app, &t[i]);
+	unknown_folders(app, t, n);
 	first_lines(app, a); /* the loop's first pass looks at everybody, at once */
 }

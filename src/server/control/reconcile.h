@@ -1,17 +1,21 @@
 /*
- * reconcile.h - rows against evidence, both ways. Only evidence ends an attempt: an exit record in
- * its folder, or the engine's word that the runner is gone. A runner that is merely silent is left
- * alone, unless its job was stopped: then somebody must. What is over is cleaned; what is ours but
- * belongs to nothing is ended.
+ * reconcile.h - rows against evidence, both ways. Only evidence ends an attempt: an exit record, or
+ * the engine's word that the runner is gone. A runner that is merely silent is left alone, unless
+ * its job was stopped: then somebody must. What is over is cleaned; what is ours but belongs to
+ * nothing is ended.
+ *
+ * A runner that is gone is swept by its engine, and its sweep says to us, with the runner's token,
+ * what the runner had not: so the row is looked at again behind it, and an attempt that has no
+ * record then has none. Nothing here opens a runner's folder: it may lie on another machine.
  *
  * What a server on another machine had started is known by its heartbeats alone: neither the engine
- * nor a folder here says anything about it. It is lost when it was not heard of for --node-lost,
+ * here nor a folder says anything about it. It is lost when it was not heard of for --node-lost,
  * counted by our clock from when we began to listen; the store goes on from its newest checkpoint
  * if the job's retry rule names node_fail. Its folder is its own server's to clean.
  *
  * The part of it that waits (a dead runner's processes and checkpoints are swept, a late runner is
  * ended, a folder is removed: seconds each, and tens of them while a store is away) is done by
- * app->sweeps, one task a folder ("runs/..."), so that neither the next look at everybody nor the
+ * app->sweeps, one task a folder (engine_dir), so that neither the next look at everybody nor the
  * end of the server waits for it. What is given up then is swept after the next start.
  */
 #ifndef RECONCILE_H
@@ -23,6 +27,8 @@
 #define RECONCILE_SILENT_MS 10000 /* no heartbeat for this long: look */
 #define RECONCILE_YOUNG_MS 5000   /* a launch this fresh is not looked at */
 #define RECONCILE_SWEEP_MS 60000  /* what cannot be swept after this is left */
+/* What is still on its way after this is given up, too: a runner waits for its server as long. */
+#define RECONCILE_GIVE_UP_MS 86400000
 #define SWEEP_THREADS 8
 #define SWEEP_QUEUE_MAX 1000
 #define RECONCILE_ORPHAN_MS 60000 /* a runner whose attempt is over has this long to end */

@@ -8,38 +8,24 @@
 
 #include "server/app.h"
 
-struct resolved_weights {
-	const char *source, *revision, *mount_location, *manifest; /* manifest: 64 hex */
-	uint64_t bytes, files;
-};
-
 struct resolved_load {
 	const char *name, *job_id, *project_id;
-	uint32_t *rank; /* the ranks that have a part of it */
+	uint32_t *ranks; /* the ranks that have a part of it */
 	size_t n_ranks;
 	bool latest; /* it was chosen, not named: a retry puts the job's own in its place */
 };
 
-struct resolved_code {
-	const char *key;
-	uint64_t bytes;
-};
-
-struct resolved_image {
-	const char *id;        /* 64 hex; NULL: no attempt has come that far yet */
-	const char *reference; /* REPOSITORY@sha256:DIGEST; NULL: of this machine alone */
-};
-
 struct resolved {
-	struct resolved_weights *weights;
+	struct wire_weights *weights;
 	size_t n_weights;
 	struct resolved_load *load;
 	size_t n_load;
-	struct resolved_load *resume; /* of a retry: the job's own newest; NULL = none. It is not
-	                               * part of what a recreated job starts from. */
-	struct resolved_code *code;
+	bool has_resume, has_image;
+	/* Of a retry: the job's own newest. It is not part of what a recreated job starts from. */
+	struct resolved_load resume;
+	struct wire_code *code;
 	size_t n_code;
-	struct resolved_image image; /* by the first runner that staged it */
+	struct wire_image image; /* by the first runner that staged it */
 };
 
 void resolved_write(const struct resolved *f, struct buf *out);
@@ -48,8 +34,9 @@ int resolved_read(struct arena *a, const char *json, struct resolved *out,
                   struct err *err) MUST_CHECK;
 /* The manifests that it names. */
 void resolved_manifests(struct arena *a, const struct resolved *f, const char ***out, size_t *n);
+/* The checkpoint to go on from, then those of f->load: n_load + 1 of them; NULL: there is none. */
+const struct resolved_load *resolved_load(const struct resolved *f, size_t i);
 /* The weights frozen for this source and mount, or NULL. */
-const struct resolved_weights *resolved_find(const struct resolved *f,
-                                             const struct spec_weights *w);
+const struct wire_weights *resolved_find(const struct resolved *f, const struct spec_weights *w);
 
 #endif

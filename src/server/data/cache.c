@@ -331,50 +331,45 @@ void cache_free(struct app *app)
 }
 
 /* The scope's row is there and the caller's to see. */
-static int check_scope(struct app *app, const struct principal *principal, struct arena *a,
-                       const char *scope, const char *id, struct err *err)
+static int check_scope(const struct ask *ask, const char *scope, const char *id, struct err *err)
 {
 	struct model_project p = {0};
 	const char *team = NULL;
 
 	if (strcmp(scope, "project") == 0)
-		return ctx_project(app, principal, a, id, &p, err);
+		return ctx_project(ask, id, &p, err);
 	if (strcmp(scope, "team") == 0)
-		return ctx_team(app, principal, a, id, &team, err);
+		return ctx_team(ask, id, &team, err);
 	return err_set(err, ERR_INVALID, "scope \"%.40s\": project or team", scope);
 }
 
 /* The walk after a job starts once its runner is gone; who asks before that gets it done now. */
-int ctx_cache_snapshot(void *of, const struct principal *principal, struct arena *a,
-                       const char *scope, const char *id, struct model_cache_snapshot *out,
-                       struct err *err)
+static int look_at_cache(const struct ask *ask, const char *scope, const char *id,
+                         struct model_cache_snapshot *out, struct err *err)
 {
-	struct app *app = of;
+	struct app *app = ask->app;
 	bool stale = false, none;
 
-	if (check_scope(app, principal, a, scope, id, err) < 0)
+	if (check_scope(ask, scope, id, err) < 0)
 		return -1;
-	none = meta_snapshot(app->meta, a, scope, id, out, err) < 0;
+	none = meta_snapshot(app->meta, ask->a, scope, id, out, err) < 0;
 	if (none && err->code != ERR_NOT_FOUND)
 		return -1;
 	err_clear(err);
-	if (is_stale(app, a, scope, id, none ? 0 : out->ms, &stale, err) < 0)
+	if (is_stale(app, ask->a, scope, id, none ? 0 : out->ms, &stale, err) < 0)
 		return -1;
 	if (stale)
-		return cache_snapshot_now(app, a, scope, id, out, err);
+		return cache_snapshot_now(app, ask->a, scope, id, out, err);
 	return none ? err_set(err, ERR_NOT_FOUND, "the cache of this %s has never been used", scope)
 	            : 0;
 }
 
-int ctx_cache_summarize(void *of, const struct principal *principal, struct arena *a,
-                        const char *scope, const char *id, struct model_cache_snapshot *out,
-                        struct err *err)
+static int summarize_cache(const struct ask *ask, const char *scope, const char *id,
+                           struct model_cache_snapshot *out, struct err *err)
 {
-	struct app *app = of;
-
-	if (check_scope(app, principal, a, scope, id, err) < 0)
+	if (check_scope(ask, scope, id, err) < 0)
 		return -1;
-	return cache_snapshot_now(app, a, scope, id, out, err);
+	return cache_snapshot_now(ask->app, ask->a, scope, id, out, err);
 }
 
 /* Nothing is taken away under a job that has it mounted. */
@@ -427,23 +422,22 @@ static int remove_below(const char *dir, const char *path, uint64_t *bytes, stru
 	return fs_remove_tree(parent, name, err);
 }
 
-int ctx_cache_remove(void *of, const struct principal *principal, const char *scope, const char *id,
-                     struct str path, uint64_t *bytes, struct err *err)
+static int remove_from_cache(const struct ask *ask, const char *scope, const char *id,
+                             struct str path, uint64_t *bytes, struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct model_cache_snapshot s;
 
-	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    check_scope(app, principal, a, scope, id, err) < 0 ||
-	    check_unused(app, a, scope, id, err) < 0)
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || check_scope(ask, scope, id, err) < 0 ||
+	    check_unused(app, ask->a, scope, id, err) < 0)
 		return -1;
 	while (path.n > 0 && path.p[path.n - 1] == '/')
 		path.n--;
 	if (!fs_path_is_plain(path))
 		return err_set(err, ERR_INVALID, "\"%.*s\" is not a path below the cache",
 		               (int)MIN(path.n, (size_t)200), path.p);
-	if (remove_below(cache_dir(app, a, scope, id), arena_strz(a, path), bytes, err) < 0) {
+	if (remove_below(cache_dir(app, ask->a, scope, id), arena_strz(ask->a, path), bytes, err) <
+	    0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
@@ -452,21 +446,24 @@ int ctx_cache_remove(void *of, const struct principal *principal, const char *sc
 		               (int)MIN(path.n, (size_t)200), path.p);
 	}
 	log_info("cache: removed scope=%s id=%s path=%.*s by=%s", scope, id, STR_ARG(path),
-	         principal->name);
-	return cache_snapshot_now(app, a, scope, id, &s, err);
+	         ask->principal->name);
+	return cache_snapshot_now(app, ask->a, scope, id, &s, err);
 }
 
-int ctx_cache_quota(void *of, const struct principal *principal, const char *project_id,
-                    uint64_t bytes, struct err *err)
+static int set_quota(const struct ask *ask, const char *project_id, uint64_t bytes, struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct app *app = of;
 	struct model_project p = {0};
 
-	if (ctx_need(principal, ROLE_ADMIN, err) < 0 ||
-	    ctx_project(app, principal, a, project_id, &p, err) < 0)
+	if (ctx_need(ask, ROLE_ADMIN, err) < 0 || ctx_project(ask, project_id, &p, err) < 0)
 		return -1;
 	if (bytes == 0 || bytes > INT64_MAX)
 		return err_set(err, ERR_INVALID, "a quota is a number of bytes above 0");
-	return meta_project_quota(app->meta, project_id, bytes, err);
+	return meta_project_quota(ask->app->meta, project_id, bytes, err);
 }
+
+const struct cache_ops cache_ops = {
+	.snapshot = look_at_cache,
+	.summarize = summarize_cache,
+	.remove = remove_from_cache,
+	.quota = set_quota,
+};

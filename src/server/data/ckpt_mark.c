@@ -78,23 +78,20 @@ static int mark(struct app *app, struct arena *a, const struct model_job *job, c
 	                    : mark_one(app, a, row, &v, by, err);
 }
 
-int ctx_checkpoint_complete(void *of, const struct principal *principal, const char *job_id,
-                            const char *name, struct err *err)
+int ckpt_complete(const struct ask *ask, const char *job_id, const char *name, struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct model_job job = {0};
 	bool done = false;
 	int r;
 
-	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    ctx_job(app, principal, a, job_id, &job, err) < 0)
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_job(ask, job_id, &job, err) < 0)
 		return -1;
 	lock_take(app_stripe(app->ckpts, job.id));
-	r = mark(app, a, &job, name, principal->name, &done, err);
+	r = mark(app, ask->a, &job, name, ask->principal->name, &done, err);
 	lock_give(app_stripe(app->ckpts, job.id));
 	if (r == 0 && done) {
-		app_event(app, job.id, "checkpoint", principal->name,
+		app_event(app, job.id, "checkpoint", ask->principal->name,
 		          "checkpoint %s marked as complete", name);
 		app_notify(app, CHANNEL_JOB, job.id);
 	}

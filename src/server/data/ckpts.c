@@ -29,19 +29,17 @@ void ckpts_show(struct model_checkpoint *row, const struct ckpt *c, const char *
 	row->bytes = row->bytes_sent = c->files.bytes;
 }
 
-int ctx_checkpoints(void *of, const struct principal *principal, struct arena *a,
-                    const char *job_id, bool all, struct model_checkpoint **out, size_t *n,
-                    struct err *err)
+static int list_checkpoints(const struct ask *ask, const char *job_id, bool all,
+                            struct model_checkpoint **out, size_t *n, struct err *err)
 {
-	struct app *app = of;
 	struct model_job job = {0};
 	struct model_checkpoint *rows = NULL;
 	size_t n_rows = 0;
 
-	if (ctx_job(app, principal, a, job_id, &job, err) < 0 ||
-	    meta_checkpoints(app->meta, a, job.id, &rows, &n_rows, err) < 0)
+	if (ctx_job(ask, job_id, &job, err) < 0 ||
+	    meta_checkpoints(ask->app->meta, ask->a, job.id, &rows, &n_rows, err) < 0)
 		return -1;
-	*out = ARENA_ARRAY(a, struct model_checkpoint, n_rows + 1);
+	*out = ARENA_ARRAY(ask->a, struct model_checkpoint, n_rows + 1);
 	*n = 0;
 	for (size_t i = 0; i < n_rows; i++) {
 		/* Uploads in progress are shown while the job is alive. */
@@ -61,6 +59,7 @@ static int delete_part(struct app *app, struct arena *a, const struct model_chec
 	const char *prefix = ckpt_prefix(a, c->project_id, c->job_id), *manifest;
 	AUTO_BUF struct buf body = BUF_INIT(APP_JSON_MAX);
 	struct ckpt parsed = {0};
+	const char **key;
 
 	if (c->is_part && ckpt_keep_drop(app, a, prefix, c->rank, c->name, NULL, err) < 0)
 		return -1;
@@ -71,12 +70,10 @@ static int delete_part(struct app *app, struct arena *a, const struct model_chec
 		if (ckpt_parse(&parsed, a, buf_view(&body), err) < 0 ||
 		    objstore_del(app->objects, manifest, err) < 0)
 			return -1;
-		for (size_t i = 0; i < parsed.files.n; i++) {
-			if (objstore_del(app->objects, ckpt_file_key(a, prefix, &parsed, i), err) <
-			    0)
-				return -1;
-		}
-		return 0;
+		key = ARENA_ARRAY(a, const char *, parsed.files.n + 1);
+		for (size_t i = 0; i < parsed.files.n; i++)
+			key[i] = ckpt_file_key(a, prefix, &parsed, i);
+		return objstore_del_all(app->objects, key, parsed.files.n, NULL, err);
 	}
 	if (err->code != ERR_NOT_FOUND)
 		return -1;
@@ -176,39 +173,37 @@ static int unpin_named(struct app *app, struct arena *a UNUSED, const struct mod
 }
 
 /* A user's change to one checkpoint; `done` is the event's verb for it. */
-static int change(struct app *app, const struct principal *principal, const char *job_id,
-                  const char *name,
+static int change(const struct ask *ask, const char *job_id, const char *name,
                   int (*fn)(struct app *app, struct arena *a, const struct model_job *job,
                             const char *name, struct err *err),
                   const char *done, struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
+	struct app *app = ask->app;
 	struct model_job job = {0};
 	int r;
 
-	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    ctx_job(app, principal, a, job_id, &job, err) < 0)
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_job(ask, job_id, &job, err) < 0)
 		return -1;
 	lock_take(app_stripe(app->ckpts, job.id));
-	r = fn(app, a, &job, name, err);
+	r = fn(app, ask->a, &job, name, err);
 	lock_give(app_stripe(app->ckpts, job.id));
 	if (r == 0)
-		app_event(app, job.id, "checkpoint", principal->name, "checkpoint %s %s", name,
+		app_event(app, job.id, "checkpoint", ask->principal->name, "checkpoint %s %s", name,
 		          done);
 	return r;
 }
 
-int ctx_checkpoint_pin(void *of, const struct principal *principal, const char *job_id,
-                       const char *name, bool pinned, struct err *err)
+static int pin_checkpoint(const struct ask *ask, const char *job_id, const char *name, bool pinned,
+                          struct err *err)
 {
-	return change(of, principal, job_id, name, pinned ? pin_named : unpin_named,
+	return change(ask, job_id, name, pinned ? pin_named : unpin_named,
 	              pinned ? "pinned" : "unpinned", err);
 }
 
-int ctx_checkpoint_delete(void *of, const struct principal *principal, const char *job_id,
-                          const char *name, struct err *err)
+static int remove_checkpoint(const struct ask *ask, const char *job_id, const char *name,
+                             struct err *err)
 {
-	return change(of, principal, job_id, name, delete_named, "deleted", err);
+	return change(ask, job_id, name, delete_named, "deleted", err);
 }
 
 /* Stores a node's part of a checkpoint of several nodes; the checkpoint's own state stays until all
@@ -534,3 +529,10 @@ int ckpts_adopt(struct app *app, struct arena *a, const struct model_job *job, u
 	}
 	return found > 0 ? meta_job_sync(app->meta, job->id, "COMPLETED", err) : 0;
 }
+
+const struct checkpoint_ops checkpoint_ops = {
+	.list = list_checkpoints,
+	.pin = pin_checkpoint,
+	.complete = ckpt_complete,
+	.remove = remove_checkpoint,
+};

@@ -24,6 +24,9 @@ int ckpts_settle(struct app *app, const struct model_job *job, struct err *err) 
  * it by itself; its bytes stay. *done is false when it is not there or not complete any more. */
 int ckpts_set_damaged(struct app *app, const struct model_checkpoint *c, const char *path,
                       bool *done, struct err *err) MUST_CHECK;
+/* ckpt_mark.c: the operation of this name. */
+int ckpt_complete(const struct ask *ask, const char *job_id, const char *name,
+                  struct err *err) MUST_CHECK;
 /* Deletes complete checkpoints of the job beyond its newest `keep`; 0 keeps all. */
 int ckpts_keep_last(struct app *app, struct arena *a, const struct model_job *job, uint32_t keep,
                     struct err *err) MUST_CHECK;

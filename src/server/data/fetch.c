@@ -16,6 +16,8 @@
 #define STORE_RATE_MS 1000 /* over which a rate is measured */
 
 struct fetch {
+	unsigned magic;
+#define FETCH_MAGIC 0x53464554U
 	struct app *app;
 	struct arena
 		*a; /* of everything below; filled before the fetch is shared, or by its thread */
@@ -72,7 +74,7 @@ static void put_row(struct fetch *f, struct err *err)
 
 static void on_progress(void *arg, const struct mirror_progress *p)
 {
-	struct fetch *f = arg;
+	struct fetch *f = FROM_VOID(struct fetch, arg, FETCH_MAGIC);
 	struct fetches *all = f->app->fetches;
 	int64_t now = clock_mono_ms();
 	struct err err = {0};
@@ -80,8 +82,8 @@ static void on_progress(void *arg, const struct mirror_progress *p)
 	lock_take(&all->lock);
 	f->view.progress = *p;
 	lock_give(&all->lock);
-	if (now - f->row_mono_ms < ROW_EVERY_MS)
-		return;
+	if (f->row.id == NULL || now - f->row_mono_ms < ROW_EVERY_MS)
+		return; /* NULL: it was fetched before, and is only put */
 	f->row_mono_ms = now;
 	f->row.bytes_total = p->bytes_total;
 	f->row.bytes_done = p->bytes_done;
@@ -131,7 +133,7 @@ static void listed(struct fetch *f, const struct source_listing *l)
 static int find_room(void *arg, const struct mirror_want *want, struct err *err)
 {
 	struct retry r = RETRY_INIT(INT_MAX);
-	struct fetch *f = arg;
+	struct fetch *f = FROM_VOID(struct fetch, arg, FETCH_MAGIC);
 
 	r.cancel = &f->cancel;
 	while (mirror_room_take(f->app, f->source, f->row.bytes_total, want, &f->cancel, &f->hold,
@@ -147,7 +149,7 @@ static int find_room(void *arg, const struct mirror_want *want, struct err *err)
 
 static void on_stored(void *arg, uint64_t bytes)
 {
-	struct fetch *f = arg;
+	struct fetch *f = FROM_VOID(struct fetch, arg, FETCH_MAGIC);
 
 	mirror_room_stored(f->app, f->hold, bytes);
 }
@@ -422,7 +424,7 @@ static void drop(struct fetch *f)
 
 static void fetch_run(void *arg)
 {
-	struct fetch *f = arg;
+	struct fetch *f = FROM_VOID(struct fetch, arg, FETCH_MAGIC);
 	struct app *app = f->app;
 	struct fetches *all = app->fetches;
 	struct err err = {0};
@@ -476,6 +478,7 @@ static struct fetch *make(struct app *app, const struct fetch_want *want)
 	const struct spec_weights *w = want->weights;
 	struct fetch *f = xcalloc(1, sizeof(*f));
 
+	f->magic = FETCH_MAGIC;
 	f->app = app;
 	f->a = arena_new();
 	f->pins = blob_pins_new(app->blobs);
@@ -646,26 +649,22 @@ void fetch_free(struct app *app)
 	app->fetches = NULL;
 }
 
-int ctx_mirrors(void *of, const struct principal *principal, struct arena *a,
-                struct model_mirror **out, size_t *n, struct err *err)
-{
-	struct app *app = of;
-
-	return meta_mirrors(app->meta, a, principal->team_id, out, n, err);
-}
-
-int ctx_mirror_prefetch(void *of, const struct principal *principal, struct arena *a,
-                        const char *team_id, const struct spec_weights *w, struct model_mirror *out,
+static int list_mirrors(const struct ask *ask, struct model_mirror **out, size_t *n,
                         struct err *err)
 {
-	struct app *app = of;
+	return meta_mirrors(ask->app->meta, ask->a, ask->principal->team_id, out, n, err);
+}
+
+static int prefetch_mirror(const struct ask *ask, const char *team_id, const struct spec_weights *w,
+                           struct model_mirror *out, struct err *err)
+{
+	struct app *app = ask->app;
 	struct fetch_want want = {.weights = w};
 	struct fetch *f = NULL;
 	struct fetch_view v;
 	int r;
 
-	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    ctx_team(app, principal, a, team_id, &want.team_id, err) < 0 ||
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_team(ask, team_id, &want.team_id, err) < 0 ||
 	    fetch_check(app, w, err) < 0 || fetch_begin(app, &want, &f, err) < 0)
 		return -1;
 	fetch_keep(app, f);
@@ -676,30 +675,29 @@ int ctx_mirror_prefetch(void *of, const struct principal *principal, struct aren
 	} else if (!v.listed && !v.done) {
 		r = err_set(err, ERR_SOURCE_TIMEOUT, "%s: not listed yet; try again", w->source);
 	} else {
-		r = meta_mirror(app->meta, a, v.mirror_id, out, err);
+		r = meta_mirror(app->meta, ask->a, v.mirror_id, out, err);
 	}
 	fetch_leave(app, f);
 	return r;
 }
 
-int ctx_mirror_delete(void *of, const struct principal *principal, const char *id,
-                      uint64_t *freed_bytes, struct err *err)
+static int remove_mirror(const struct ask *ask, const char *id, uint64_t *freed_bytes,
+                         struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct model_mirror x = {0};
 	const struct mirror_ages age = {0, MIRROR_NOT_LOOSE};
 	struct blobs_collected gone = {0};
 	struct digest name;
 	int r;
 
-	if (ctx_need(principal, ROLE_MEMBER, err) < 0 ||
-	    meta_mirror(app->meta, a, id, &x, err) < 0 ||
-	    ctx_sees(principal, x.team_id, ERR_WEIGHTS_NOT_FOUND, err) < 0 ||
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 ||
+	    meta_mirror(app->meta, ask->a, id, &x, err) < 0 ||
+	    ctx_sees(ask, x.team_id, ERR_WEIGHTS_NOT_FOUND, err) < 0 ||
 	    meta_mirror_del(app->meta, id, err) < 0)
 		return -1;
 	*freed_bytes = 0;
-	log_info("weights deleted: id=%s source=%s by=%s", id, x.source, principal->name);
+	log_info("weights deleted: id=%s source=%s by=%s", id, x.source, ask->principal->name);
 	if (x.manifest == NULL)
 		return 0;
 	if (digest_parse(str_of(x.manifest), &name, err) < 0)
@@ -713,3 +711,9 @@ int ctx_mirror_delete(void *of, const struct principal *principal, const char *i
 	mirror_room_changed(app);
 	return r;
 }
+
+const struct mirror_ops mirror_ops = {
+	.list = list_mirrors,
+	.prefetch = prefetch_mirror,
+	.remove = remove_mirror,
+};

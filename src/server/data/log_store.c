@@ -26,7 +26,7 @@ static void say(struct log_store *s, int r, const struct err *err)
 
 static void *store_main(void *arg)
 {
-	struct app *app = arg;
+	struct app *app = FROM_VOID(struct app, arg, APP_MAGIC);
 	struct log_store *s = app->log_store;
 
 	while (!atomic_load(&s->stop)) {

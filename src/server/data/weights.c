@@ -65,7 +65,8 @@ bool weights_in_objects(const struct app *app)
 
 struct tree_from weights_from(const struct app *app)
 {
-	return (struct tree_from){app->blobs, weights_in_objects(app) ? app->objects : NULL};
+	return (struct tree_from){.blobs = app->blobs,
+	                          .objects = weights_in_objects(app) ? app->objects : NULL};
 }
 
 /* ---- where they are ------------------------------------------------------------------------ */

@@ -7,8 +7,12 @@
 #define IOPRIO_WHO_PROCESS 1
 #define IOPRIO_IDLE (3 << 13)
 #define MAINTENANCE_WORDS_MAX 1000
+#define WAIT_MS 2000 /* for a store that is away */
+#define WAIT_STEP_MS 100
 
 struct maintenance_task {
+	unsigned magic;
+#define MAINTENANCE_TASK_MAGIC 0x534d4154U
 	struct app *app;
 	struct arena *a; /* under the lock, as is all that changes */
 	const char *id, *by;
@@ -26,6 +30,11 @@ struct maintenance {
 	struct workers *pool;          /* NULL: stopping */
 };
 
+static const char *kind_of(const struct maintenance_want *w)
+{
+	return w->verify ? "verify" : w->dry_run ? "gc --dry-run" : "gc";
+}
+
 const struct maintenance_want *maintenance_want_of(const struct maintenance_task *t)
 {
 	return &t->want;
@@ -41,9 +50,26 @@ int maintenance_go_on(struct maintenance_task *t, struct err *err)
 	return maintenance_is_over(t) ? err_set(err, ERR_CANCELED, "stopped") : 0;
 }
 
+int maintenance_wait(struct maintenance_task *t, const atomic_bool *stop, struct err *err)
+{
+	if (!err_info(err)->retry)
+		return -1;
+	log_info("maintenance: %s waits: %s", kind_of(&t->want), err->msg);
+	err_clear(err);
+	for (int64_t until = clock_mono_ms() + WAIT_MS; clock_mono_ms() < until;) {
+		if (stop != NULL && atomic_load(stop))
+			return err_set(err, ERR_CANCELED, "stopped");
+		if (maintenance_go_on(t, err) < 0)
+			return -1;
+		clock_sleep_ms(WAIT_STEP_MS);
+	}
+	return 0;
+}
+
 int maintenance_step(void *arg, size_t bytes, struct err *err)
 {
-	struct maintenance_task *t = arg;
+	struct maintenance_task *t =
+		FROM_VOID(struct maintenance_task, arg, MAINTENANCE_TASK_MAGIC);
 
 	atomic_fetch_add(&t->bytes_done, bytes);
 	return maintenance_go_on(t, err);
@@ -81,11 +107,6 @@ void maintenance_note(struct maintenance_task *t, const char *fmt, ...)
 	va_start(ap, fmt);
 	say(t, t->note, sizeof(t->note), fmt, ap);
 	va_end(ap);
-}
-
-static const char *kind_of(const struct maintenance_want *w)
-{
-	return w->verify ? "verify" : w->dry_run ? "gc --dry-run" : "gc";
 }
 
 static struct maintenance_item copy_item(struct arena *a, const struct maintenance_item *x)
@@ -136,7 +157,8 @@ static void finish(struct maintenance_task *t, int r, const struct err *err)
 
 static void task_run(void *arg)
 {
-	struct maintenance_task *t = arg;
+	struct maintenance_task *t =
+		FROM_VOID(struct maintenance_task, arg, MAINTENANCE_TASK_MAGIC);
 	struct err err = {0};
 	int r;
 
@@ -159,6 +181,7 @@ static struct maintenance_task *task_new(struct app *app, const char *by,
 	struct maintenance_task *t = ARENA_NEW(a, struct maintenance_task);
 
 	*t = (struct maintenance_task){
+		.magic = MAINTENANCE_TASK_MAGIC,
 		.app = app,
 		.a = a,
 		.id = app_id(a, MODEL_ID_LEN),
@@ -197,9 +220,9 @@ static void show(const struct maintenance_task *t, struct arena *a, struct maint
 }
 
 /* Under the lock. */
-static int begin(struct app *app, const struct principal *principal,
-                 const struct maintenance_want *want, struct err *err)
+static int begin(const struct ask *ask, const struct maintenance_want *want, struct err *err)
 {
+	struct app *app = ask->app;
 	struct maintenance *u = app->maintenance;
 	struct maintenance_task *t;
 
@@ -210,33 +233,32 @@ static int begin(struct app *app, const struct principal *principal,
 		               "`stoker cache %s` of %s is running; only one can run at a time, "
 		               "wait for it to end",
 		               kind_of(&u->task->want), u->task->by);
-	t = task_new(app, principal->name, want);
+	t = task_new(app, ask->principal->name, want);
 	if (workers_submit(u->pool, task_run, t, err) < 0) {
 		task_free(t);
 		return -1;
 	}
 	task_free(u->task);
 	u->task = t;
-	log_info("maintenance: started: kind=%s by=%s", kind_of(want), principal->name);
+	log_info("maintenance: started: kind=%s by=%s", kind_of(want), ask->principal->name);
 	return 0;
 }
 
-int ctx_maintenance_begin(void *of, const struct principal *principal, struct arena *a,
-                          const struct maintenance_want *want, struct maintenance_view *out,
-                          struct err *err)
+static int begin_task(const struct ask *ask, const struct maintenance_want *want,
+                      struct maintenance_view *out, struct err *err)
 {
-	struct app *app = of;
+	struct app *app = ask->app;
 	int r;
 
-	if (ctx_need_all(principal, err) < 0)
+	if (ctx_need_all(ask, err) < 0)
 		return -1;
 	if (want->min_age_s < 0 || want->min_age_s > MAINTENANCE_AGE_MAX_S)
 		return err_set(err, ERR_INVALID, "min_age_seconds: 0 to %lld",
 		               MAINTENANCE_AGE_MAX_S);
 	lock_take(&app->maintenance->lock);
-	r = begin(app, principal, want, err);
+	r = begin(ask, want, err);
 	if (r == 0)
-		show(app->maintenance->task, a, out);
+		show(app->maintenance->task, ask->a, out);
 	lock_give(&app->maintenance->lock);
 	return r;
 }
@@ -264,16 +286,15 @@ static int look(struct app *app, struct arena *a, const char *id, bool stop,
 	return r;
 }
 
-int ctx_maintenance_show(void *of, const struct principal *principal, struct arena *a,
-                         struct maintenance_view *out, struct err *err)
+static int show_task(const struct ask *ask, struct maintenance_view *out, struct err *err)
 {
-	return ctx_need_all(principal, err) < 0 ? -1 : look(of, a, NULL, false, out, err);
+	return ctx_need_all(ask, err) < 0 ? -1 : look(ask->app, ask->a, NULL, false, out, err);
 }
 
-int ctx_maintenance_stop(void *of, const struct principal *principal, struct arena *a,
-                         const char *id, struct maintenance_view *out, struct err *err)
+static int stop_task(const struct ask *ask, const char *id, struct maintenance_view *out,
+                     struct err *err)
 {
-	return ctx_need_all(principal, err) < 0 ? -1 : look(of, a, id, true, out, err);
+	return ctx_need_all(ask, err) < 0 ? -1 : look(ask->app, ask->a, id, true, out, err);
 }
 
 void maintenance_start(struct app *app)
@@ -305,3 +326,9 @@ void maintenance_free(struct app *app)
 	free(app->maintenance);
 	app->maintenance = NULL;
 }
+
+const struct maintenance_ops maintenance_ops = {
+	.begin = begin_task,
+	.show = show_task,
+	.stop = stop_task,
+};

@@ -25,6 +25,10 @@ const struct maintenance_want *maintenance_want_of(const struct maintenance_task
 bool maintenance_is_over(struct maintenance_task *t);
 int maintenance_go_on(struct maintenance_task *t,
                       struct err *err) MUST_CHECK; /* ERR_CANCELED when it is */
+/* After an error: a moment's wait, and *err is clear, if it is one that passes (a store that is
+ * away). -1: it is not, or it is over, or *stop (may be NULL). */
+int maintenance_wait(struct maintenance_task *t, const atomic_bool *stop,
+                     struct err *err) MUST_CHECK;
 /* A step of readers (blobs_verify, ...): counts, and fails as maintenance_go_on. arg: the task. */
 int maintenance_step(void *arg, size_t bytes, struct err *err) MUST_CHECK;
 void maintenance_add_total(struct maintenance_task *t, uint64_t bytes);
@@ -39,6 +43,35 @@ int maintenance_gc(struct app *app, struct maintenance_task *t, struct err *err)
 void maintenance_gc_due(struct app *app); /* what it is time for: the janitor's */
 /* maintenance_verify.c: mirrored weights, copies of them on the node, complete checkpoints. */
 int maintenance_verify(struct app *app, struct maintenance_task *t, struct err *err) MUST_CHECK;
+/* The rows that name the manifest (hex) are no longer ready: the next job that asks fetches again.
+ * why NULL: they are, for the object store has what the folder has lost. *source: of one of them.
+ */
+int maintenance_fail_mirrors(struct app *app, struct arena *a, const char *hex, const char *why,
+                             const char **source, struct err *err) MUST_CHECK;
+
+/* maintenance_objects.c: weights in the object store. */
+struct maintenance_objects;
+/* Counts what is there. *out NULL: weights are not kept there. */
+int maintenance_list_objects(struct app *app, struct maintenance_task *t,
+                             struct maintenance_objects **out, struct err *err) MUST_CHECK;
+/* Is all there that these weights need? */
+int maintenance_check_kept(struct maintenance_objects *o, const struct model_mirror *x,
+                           struct err *err) MUST_CHECK;
+int maintenance_verify_objects(struct maintenance_objects *o, struct err *err) MUST_CHECK;
+void maintenance_objects_free(struct maintenance_objects *o);
+
+/* maintenance_read.c: what an object hashes to, as its disk or its store has it. An outage is
+ * waited out. *n: its length; *got only counts when that is `size`. seen: which version that was;
+ * may be NULL. ERR_IO: it cannot be read. */
+struct maintenance_read {
+	struct app *app;
+	struct maintenance_task *t;
+	const char *key;
+	uint64_t size;
+	const atomic_bool *stop; /* may be NULL */
+};
+int maintenance_read_object(const struct maintenance_read *rd, struct digest *got, uint64_t *n,
+                            struct objstore_info *seen, struct err *err) MUST_CHECK;
 
 /* maintenance_ckpt.c: its share of the above. */
 int maintenance_count_checkpoints(struct app *app, struct maintenance_task *t,

@@ -4,7 +4,6 @@
  */
 #include "server/data/ckpts.h"
 #include "server/maintenance/maintenance.h"
-#include "store/common/copy.h"
 
 /* Calls fn with every complete part of a checkpoint whose job has ended. */
 static int each_part(struct app *app, struct maintenance_task *t,
@@ -47,57 +46,6 @@ int maintenance_count_checkpoints(struct app *app, struct maintenance_task *t, s
 	return each_part(app, t, count, err);
 }
 
-struct reading {
-	struct maintenance_task *t;
-	struct hash *hash;
-	uint64_t n;
-};
-
-static int sink(void *arg, const void *p, size_t n, struct err *err)
-{
-	struct reading *r = arg;
-
-	hash_add(r->hash, p, n);
-	r->n += n;
-	return maintenance_step(r->t, n, err);
-}
-
-/* A store without descriptors. */
-static int read_through(struct app *app, struct maintenance_task *t, const char *key, uint64_t size,
-                        struct digest *got, uint64_t *n, struct err *err)
-{
-	AUTO_HASH struct hash *hash = hash_new(HASH_SHA256);
-	struct reading r = {.t = t, .hash = hash};
-	struct objstore_info info;
-
-	if (objstore_stat(app->objects, key, &info, err) < 0 ||
-	    (info.size == size && size > 0 &&
-	     objstore_read(app->objects, key, 0, size, sink, &r, NULL, err) < 0))
-		return -1;
-	(void)hash_end(hash, got->b);
-	*n = info.size;
-	return 0;
-}
-
-static int read_object(struct app *app, struct maintenance_task *t, const char *key, uint64_t size,
-                       struct digest *got, uint64_t *n, struct err *err)
-{
-	struct objstore_info info;
-	AUTO_FD int fd = -1;
-
-	if (objstore_fd(app->objects, key, &fd, &info, err) < 0) {
-		if (err->code != ERR_UNSUPPORTED)
-			return -1;
-		err_clear(err);
-		return read_through(app, t, key, size, got, n, err);
-	}
-	copy_drop(fd); /* what the disk holds is asked */
-	if (hash_fd_steps(fd, maintenance_step, t, got, n, err) < 0)
-		return -1;
-	copy_drop(fd);
-	return 0;
-}
-
 struct fault {
 	const char *path, *words; /* words NULL: it is whole */
 	uint64_t bytes;
@@ -107,11 +55,12 @@ struct fault {
 static int check_file(struct app *app, struct maintenance_task *t, const char *key,
                       const struct manifest_file *f, struct fault *out, struct err *err)
 {
+	const struct maintenance_read rd = {app, t, key, f->size, NULL};
 	struct digest got;
 	uint64_t n = 0;
 
 	*out = (struct fault){.path = f->path, .bytes = f->size};
-	if (read_object(app, t, key, f->size, &got, &n, err) == 0) {
+	if (maintenance_read_object(&rd, &got, &n, NULL, err) == 0) {
 		if (n != f->size)
 			out->words = "damaged: its length differs from its manifest";
 		else if (!digest_same(&got, &f->sha256))

@@ -8,6 +8,7 @@
 #include "server/maintenance/maintenance.h"
 #include "server/data/mirror_room.h"
 #include "server/data/weights.h"
+#include "server/start/objects.h"
 
 #include <dirent.h>
 
@@ -17,6 +18,7 @@
 #define TRASH_PASSES_MAX 50 /* of a thousand rows each */
 #define KEYS_A_PAGE 1000
 #define WORDS_MAX 600
+#define OBJECT "object" /* kind of trash: the key of one */
 
 struct gc {
 	struct app *app;
@@ -92,12 +94,6 @@ static uint64_t bytes_of_object(struct gc *g, struct arena *a UNUSED, const char
 	return objstore_stat(g->app->objects, key, &info, &ignored) == 0 ? info.size : 0;
 }
 
-static int remove_object(struct gc *g, struct arena *a UNUSED, const char *folder UNUSED,
-                         const char *key, struct err *err)
-{
-	return objstore_del(g->app->objects, key, err);
-}
-
 static uint64_t bytes_below(struct gc *g, struct arena *a, const char *folder, const char *what)
 {
 	const char *path = app_path(g->app, a, arena_printf(a, "%s/%s", folder, what));
@@ -134,7 +130,7 @@ static const struct deleted {
 	              struct err *err);
 } deleted[] = {
 	{"objects", "deleted objects", NULL, bytes_of_objects, remove_objects},
-	{"object", "deleted object", NULL, bytes_of_object, remove_object},
+	{OBJECT, "deleted object", NULL, bytes_of_object, NULL}, /* empty_objects */
 	{"log", "deleted log", "logs", bytes_below, remove_log},
 	{"cache", "deleted cache", "cache", bytes_below, remove_below},
 	{"summary", "deleted summary", "cache-summaries", bytes_below, remove_below},
@@ -148,24 +144,74 @@ static const struct deleted *deleted_of(const struct meta_trash *t)
 	return NULL; /* of another version of the server: that one knows how */
 }
 
-/* A thing that cannot be removed stays in the trash, and holds up no other. */
+static struct maintenance_item item_of(struct gc *g, struct arena *a, const struct deleted *d,
+                                       const struct meta_trash *t)
+{
+	struct maintenance_item x = {.kind = d->kind, .name = t->what};
+
+	if (g->t != NULL && !g->quiet) /* who only counts does not pay for sizes */
+		x.bytes = d->bytes(g, a, d->folder, t->what);
+	return x;
+}
+
+/* It was removed, or would be; or it was not (r < 0): then it stays in the trash. */
+static void settle(struct gc *g, const struct meta_trash *t, const struct maintenance_item *x,
+                   int r, struct err *err)
+{
+	if (r < 0 || (!g->dry_run && meta_trash_done(g->app->meta, t->id, err) < 0)) {
+		if (err->code != ERR_CANCELED) /* the next server goes on with it */
+			log_warn("trash: %s %s: %s", t->kind, t->what, err->msg);
+	} else {
+		found(g, x);
+	}
+}
+
+/* A thing that cannot be removed holds up no other. */
 static void empty_one(struct gc *g, struct arena *a, const struct meta_trash *t)
 {
 	const struct deleted *d = deleted_of(t);
-	struct maintenance_item x = {.name = t->what};
+	struct maintenance_item x;
 	struct err err = {0};
+	int r = 0;
 
 	if (d == NULL)
 		return;
-	x.kind = d->kind;
-	if (g->t != NULL && !g->quiet) /* who only counts does not pay for sizes */
-		x.bytes = d->bytes(g, a, d->folder, t->what);
-	if (!g->dry_run && (d->remove(g, a, d->folder, t->what, &err) < 0 ||
-	                    meta_trash_done(g->app->meta, t->id, &err) < 0)) {
-		if (err.code != ERR_CANCELED) /* the next server goes on with it */
-			log_warn("trash: %s %s: %s", t->kind, t->what, err.msg);
-	} else {
-		found(g, &x);
+	x = item_of(g, a, d, t);
+	if (!g->dry_run)
+		r = d->remove(g, a, d->folder, t->what, &err);
+	settle(g, t, &x, r, &err);
+}
+
+static bool is_object(const struct meta_trash *t)
+{
+	return strcmp(t->kind, OBJECT) == 0;
+}
+
+/* The same of objects in a row, which go together. */
+static void empty_objects(struct gc *g, struct arena *a, const struct meta_trash *t, size_t n)
+{
+	struct maintenance_item *x = ARENA_ARRAY(a, struct maintenance_item, n);
+	const char **key = ARENA_ARRAY(a, const char *, n);
+
+	for (size_t i = 0; i < n; i++) {
+		x[i] = item_of(g, a, deleted_of(&t[i]), &t[i]);
+		key[i] = t[i].what;
+	}
+	for (size_t at = 0, end; at < n; at = end) {
+		struct err failed = {0};
+		size_t gone = 0;
+
+		end = n;
+		if (objstore_del_all(g->app->objects, key + at, n - at, &gone, &failed) < 0)
+			end = at + gone + 1;
+		for (size_t i = at; i < end; i++) {
+			struct err err = {0};
+			bool is_last = failed.code != ERR_NONE && i == end - 1;
+
+			settle(g, &t[i], &x[i], is_last ? -1 : 0, is_last ? &failed : &err);
+		}
+		if (err_is_away(&failed))
+			return;
 	}
 }
 
@@ -181,10 +227,15 @@ static int empty_trash(struct gc *g, struct err *err)
 
 		if (meta_trash(g->app->meta, a, &t, &n, err) < 0)
 			return -1;
-		for (size_t i = 0; i < n; i++) {
+		for (size_t i = 0, end; i < n; i = end) {
 			if (go_on(g, err) < 0)
 				return -1;
-			empty_one(g, a, &t[i]);
+			for (end = i; !g->dry_run && end < n && is_object(&t[end]); end++)
+				;
+			if (end > i)
+				empty_objects(g, a, &t[i], end - i);
+			else
+				empty_one(g, a, &t[end++]);
 		}
 		if (g->dry_run || g->found == before)
 			return 0;
@@ -339,7 +390,9 @@ static int trim_weights(struct gc *g, struct err *err)
 static int drop_uploads(struct gc *g, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	int64_t before_ms = clock_wall_ms() - g->age_s * 1000;
+	/* what clients send to a store themselves may still be on its way, and nobody is asked */
+	int64_t age_s = objects_elsewhere(g->app) ? MAX(g->age_s, PARTS_S) : g->age_s;
+	int64_t before_ms = clock_wall_ms() - age_s * 1000;
 	struct model_upload *u = NULL;
 	struct gc trash = *g;
 	uint64_t swept = 0;

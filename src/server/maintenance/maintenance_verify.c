@@ -6,7 +6,6 @@
  */
 #include "server/maintenance/maintenance.h"
 #include "server/data/weights.h"
-#include "store/blobs/blob_objects.h"
 
 #define USERS_MAX 5 /* running jobs that a finding names */
 
@@ -24,8 +23,7 @@ struct verify {
 		bool built;
 	} * copy; /* trees with files of their own; ours */
 	size_t n, cap, n_copies, cap_copies;
-	struct blob_size *object; /* in the object store, sorted; ours */
-	size_t n_objects, cap_objects;
+	struct maintenance_objects *objects; /* NULL: weights are in the folder */
 };
 
 static struct maintenance_item damaged(const char *kind, const char *name, const char *path,
@@ -52,16 +50,14 @@ static const char *users_of(struct verify *v, struct arena *a, const char *hex)
 	return n > 0 ? words : "a running job";
 }
 
-/* The rows that name the manifest are no longer ready: the next job that asks fetches again. why
- * NULL: they are, for the object store has what the folder has lost. */
-static int fail_mirrors(struct verify *v, struct arena *a, const char *hex, const char *why,
-                        const char **source, struct err *err)
+int maintenance_fail_mirrors(struct app *app, struct arena *a, const char *hex, const char *why,
+                             const char **source, struct err *err)
 {
 	struct model_mirror *x = NULL, out;
 	size_t n = 0;
 
 	*source = NULL;
-	if (meta_mirrors(v->app->meta, a, NULL, &x, &n, err) < 0)
+	if (meta_mirrors(app->meta, a, NULL, &x, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (!app_same(x[i].manifest, hex))
@@ -72,7 +68,7 @@ static int fail_mirrors(struct verify *v, struct arena *a, const char *hex, cons
 		x[i].state = MIRROR_FAILED;
 		x[i].error = why;
 		x[i].updated_ms = clock_wall_ms();
-		if (meta_mirror_put(v->app->meta, a, &x[i], &out, err) < 0)
+		if (meta_mirror_put(app->meta, a, &x[i], &out, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -156,8 +152,8 @@ static int tell_one(void *arg, const struct blob_entry *entry, struct err *err)
 	digest_hex(name, hex);
 	words = map_get(f->held, str_of(hex));
 	why = arena_printf(a, "%s was %s", path, f->words);
-	if (fail_mirrors(f->v, a, hex, weights_in_objects(f->v->app) ? NULL : why, &source, err) <
-	    0)
+	if (maintenance_fail_mirrors(f->v->app, a, hex, weights_in_objects(f->v->app) ? NULL : why,
+	                             &source, err) < 0)
 		return -1;
 	x = damaged("weights", source != NULL ? source : arena_printf(a, "manifest %s", hex), path,
 	            f->size, words != NULL ? words : f->words);
@@ -257,7 +253,8 @@ static int quarantine_manifest(struct verify *v, struct arena *a, const struct d
 
 	digest_hex(name, hex);
 	if (blobs_quarantine_manifest(v->app->blobs, name, err) < 0 ||
-	    fail_mirrors(v, a, hex, weights_in_objects(v->app) ? NULL : words, &source, err) < 0)
+	    maintenance_fail_mirrors(v->app, a, hex, weights_in_objects(v->app) ? NULL : words,
+	                             &source, err) < 0)
 		return -1;
 	x = damaged("weights", source != NULL ? source : arena_printf(a, "manifest %s", hex), NULL,
 	            0, words);
@@ -285,93 +282,6 @@ static int read_manifest(void *arg, const struct blob_entry *x, struct err *err)
 	log_error("maintenance: %s", err->msg);
 	err_clear(err);
 	return quarantine_manifest(v, a, name, err);
-}
-
-/* ---- what the object store has ------------------------------------------------------------- */
-
-static int note_object(void *arg, const struct blob_entry *x, struct err *err)
-{
-	struct verify *v = arg;
-
-	if (maintenance_go_on(v->t, err) < 0)
-		return -1;
-	if (v->n_objects == v->cap_objects) {
-		v->cap_objects = MAX(v->cap_objects * 2, (size_t)256);
-		v->object = xrealloc(v->object, v->cap_objects * sizeof(*v->object));
-	}
-	v->object[v->n_objects++] = (struct blob_size){x->d, x->size};
-	return 0;
-}
-
-static int by_digest(const void *a, const void *b)
-{
-	return memcmp(((const struct blob_size *)a)->d.b, ((const struct blob_size *)b)->d.b,
-	              HASH_SHA256_LEN);
-}
-
-/* Was it listed? One that was put since then is asked for by itself. */
-static int has_object(struct verify *v, const struct manifest_file *f, bool *has, struct err *err)
-{
-	const struct blob_size key = {.d = f->sha256}, *x = NULL;
-	char name[BLOB_KEY_CAP];
-
-	if (v->n_objects > 0)
-		x = bsearch(&key, v->object, v->n_objects, sizeof(key), by_digest);
-	*has = x != NULL && x->size == f->size;
-	if (*has)
-		return 0;
-	blob_object_key(&f->sha256, name);
-	return blob_objects_has(v->app->objects, name, f->size, has, err);
-}
-
-/* Without its manifest nobody takes the rest for all of it: the next job that asks has what is
- * missing put there, from the folder or the source. */
-static int tell_missing(struct verify *v, struct arena *a, const struct model_mirror *x,
-                        const struct digest *name, const char *missing, uint64_t size,
-                        struct err *err)
-{
-	static const char *const words = "missing in the object store: the next job that needs it "
-					 "puts it there";
-	struct maintenance_item item = damaged("weights", x->source, missing, size, words);
-	const char *source;
-	char key[BLOB_KEY_CAP];
-
-	blob_objects_manifest_key(name, key);
-	if (objstore_del(v->app->objects, key, err) < 0 ||
-	    fail_mirrors(v, a, x->manifest, arena_printf(a, "%s is %s", missing, words), &source,
-	                 err) < 0)
-		return -1;
-	maintenance_found(v->t, &item);
-	return 0;
-}
-
-static int check_kept(struct verify *v, const struct model_mirror *x, struct err *err)
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	struct digest name;
-	struct manifest m;
-	bool kept, has;
-
-	if (x->state != MIRROR_READY || x->manifest == NULL)
-		return 0;
-	if (digest_parse(str_of(x->manifest), &name, err) < 0 ||
-	    weights_are_kept(v->app, &name, &kept, err) < 0)
-		return -1;
-	if (!kept)
-		return tell_missing(v, a, x, &name, "its list of files", 0, err);
-	if (weights_manifest(v->app, a, &name, &m, err) < 0) {
-		if (err->code != ERR_CORRUPT && err->code != ERR_NOT_FOUND)
-			return -1;
-		err_clear(err);
-		return tell_missing(v, a, x, &name, "its list of files", 0, err);
-	}
-	for (size_t i = 0; i < m.n; i++) {
-		if (has_object(v, &m.file[i], &has, err) < 0)
-			return -1;
-		if (!has)
-			return tell_missing(v, a, x, &name, m.file[i].path, m.file[i].size, err);
-	}
-	return 0;
 }
 
 /* Ready weights whose files are not all there: set aside by a verification that was killed, or
@@ -405,8 +315,9 @@ static int check_mirror(struct verify *v, const struct model_mirror *x, struct e
 	if (missing == NULL)
 		return 0;
 	if (drop_tree(v, a, &name, &words, err) < 0 ||
-	    fail_mirrors(v, a, x->manifest, arena_printf(a, "%s was %s", missing, words), &source,
-	                 err) < 0)
+	    maintenance_fail_mirrors(v->app, a, x->manifest,
+	                             arena_printf(a, "%s was %s", missing, words), &source,
+	                             err) < 0)
 		return -1;
 	item = damaged("weights", x->source, missing, size, words);
 	maintenance_found(v->t, &item);
@@ -419,22 +330,14 @@ static int check_mirrors(struct verify *v, struct err *err)
 	struct model_mirror *x = NULL;
 	size_t n = 0;
 
-	bool kept = weights_in_objects(v->app);
-
-	if (kept) {
-		maintenance_doing(v->t, "weights: what the object store has");
-		if (blob_objects_each(v->app->objects, BLOBS_BLOB, note_object, v, err) < 0)
-			return -1;
-		if (v->n_objects > 0)
-			qsort(v->object, v->n_objects, sizeof(*v->object), by_digest);
-	}
 	maintenance_doing(v->t, "weights: lists of files");
 	if (blobs_each(v->app->blobs, BLOBS_MANIFEST, read_manifest, v, err) < 0 ||
 	    meta_mirrors(v->app->meta, a, NULL, &x, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		if (maintenance_go_on(v->t, err) < 0 ||
-		    (kept ? check_kept(v, &x[i], err) : check_mirror(v, &x[i], err)) < 0)
+		    (v->objects != NULL ? maintenance_check_kept(v->objects, &x[i], err)
+		                        : check_mirror(v, &x[i], err)) < 0)
 			return -1;
 	return 0;
 }
@@ -517,9 +420,11 @@ static int read_all(struct verify *v, struct err *err)
 	maintenance_doing(v->t, "counting");
 	if (blobs_each(v->app->blobs, BLOBS_BLOB, note_blob, v, err) < 0 ||
 	    node_cache_each(v->app->node, &from, note_copy, v, err) < 0 ||
-	    maintenance_count_checkpoints(v->app, v->t, err) < 0)
+	    maintenance_count_checkpoints(v->app, v->t, err) < 0 ||
+	    maintenance_list_objects(v->app, v->t, &v->objects, err) < 0)
 		return -1;
-	if (check_mirrors(v, err) < 0 || read_blobs(v, err) < 0 || read_copies(v, err) < 0)
+	if (check_mirrors(v, err) < 0 || read_blobs(v, err) < 0 || read_copies(v, err) < 0 ||
+	    (v->objects != NULL && maintenance_verify_objects(v->objects, err) < 0))
 		return -1;
 	return maintenance_verify_checkpoints(v->app, v->t, err);
 }
@@ -531,6 +436,6 @@ int maintenance_verify(struct app *app, struct maintenance_task *t, struct err *
 
 	free(v.blob);
 	free(v.copy);
-	free(v.object);
+	maintenance_objects_free(v.objects);
 	return r;
 }

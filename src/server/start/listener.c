@@ -25,6 +25,24 @@ bool listener_runners(const char *lock_path)
 	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
 }
 
+/* Made where it is not there yet. operation: of flock(); 0: none. */
+static int open_runners(struct app *app, int operation, int *out, struct err *err)
+{
+	AUTO_FREE char *path = xasprintf("%s/" APP_RUNNERS, app->data);
+	AUTO_FD int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	if (fd < 0 || (operation != 0 && flock(fd, operation) < 0))
+		return err_errno(err, errno, "%s", path);
+	*out = TAKE_FD(fd);
+	return 0;
+}
+
+/* Opened for each runner: a lock of flock belongs to what was opened, and to all copies of that. */
+int listener_runner_lock(struct app *app, int *out, struct err *err)
+{
+	return open_runners(app, LOCK_SH, out, err);
+}
+
 /* "127.0.0.1:8000" of a socket that listens; ERR_INVALID when it is none. */
 static int address_of(struct arena *a, int fd, const char **out, struct err *err)
 {
@@ -207,8 +225,7 @@ void listener_keep(struct app *app)
 
 int listener_open(struct app *app, int *out, struct err *err)
 {
-	const char *runners = app_path(app, app->arena, APP_RUNNERS);
-	AUTO_FD int fd = open(runners, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+	AUTO_FD int runners = -1;
 	struct listener *l = ARENA_NEW(app->arena, struct listener);
 	struct err ignored = {0};
 	bool given = false;
@@ -218,9 +235,7 @@ int listener_open(struct app *app, int *out, struct err *err)
 	app->listener = l;
 	l->keeper_fd = l->port_fd = -1;
 	lock_init(&l->lock, LOCK_LISTENER);
-	if (fd < 0)
-		return err_errno(err, errno, "%s", runners);
-	if (from_systemd(app, &port_fd, &given, err) < 0)
+	if (open_runners(app, 0, &runners, err) < 0 || from_systemd(app, &port_fd, &given, err) < 0)
 		return -1;
 	if (given) {
 		if (from_keeper(app, l) >= 0 || l->keeper_fd >= 0) /* of a time without systemd */

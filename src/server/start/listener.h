@@ -34,6 +34,8 @@ void listener_close(struct app *app);
 /* For a server that ends at once and is not to come back here: the port is free. Any thread. */
 void listener_abandon(struct app *app);
 
+/* For a new runner to inherit: the lock of APP_RUNNERS, held as long as a copy of it is open. */
+int listener_runner_lock(struct app *app, int *fd, struct err *err) MUST_CHECK;
 /* Does a runner of this data folder live? */
 bool listener_runners(const char *lock_path);
 

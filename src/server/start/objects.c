@@ -253,9 +253,14 @@ bool objects_elsewhere(const struct app *app)
 	return strncmp(app->objects_url, ELSEWHERE, strlen(ELSEWHERE)) == 0;
 }
 
-const char *objects_of_runners(const struct app *app)
+const char *objects_of_runners(struct app *app, struct arena *a)
 {
-	return objects_elsewhere(app) ? "signed:" : app->objects_url;
+	return objects_elsewhere(app) ? "signed:" : objects_passed(app, a);
+}
+
+const char *objects_passed(struct app *app, struct arena *a)
+{
+	return arena_printf(a, "passed:%s", app_path(app, a, APP_SOCKETS "/" OBJECTS_SOCKET));
 }
 
 static int make_folder(const char *url, struct err *err)

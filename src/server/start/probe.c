@@ -37,6 +37,9 @@ int probe_sandbox(struct app *app, struct err *err)
 	notes = doc_cstr(doc_get(d, "notes"), "");
 	app->sandbox_kind = doc_cstr(doc_get(d, "kind"), NULL);
 	app->ids_mode = doc_cstr(doc_get(d, "ids"), NULL);
+	app->ids_first = (uint32_t)doc_int(doc_get(d, "ids_first"), 0);
+	app->ids_last = (uint32_t)doc_int(doc_get(d, "ids_last"), 0);
+	app->ids_span = (uint32_t)doc_int(doc_get(d, "ids_span"), 0);
 	if (doc_text(doc_get(d, "ids_taken")).n > 0)
 		return err_set(err, ERR_JOB_IDS_TAKEN, "%s", doc_cstr(doc_get(d, "ids_taken"), ""));
 	if (app->sandbox_kind == NULL)

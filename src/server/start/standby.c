@@ -5,7 +5,7 @@
 #include "server/start/probe.h"
 #include "server/start/start.h"
 
-_Static_assert(META_UNHEARD_MS < STANDBY_STILL_MS, "a leader that is cut off says so in time");
+_Static_assert(LEAD_UNHEARD_MS < STANDBY_STILL_MS, "a leader that is cut off says so in time");
 
 struct standby {
 	struct app *app;
@@ -17,6 +17,9 @@ struct standby {
 	struct lead seen;
 	int64_t since_ms; /* when `seen` was seen first; 0: nothing was */
 	int64_t asked_ms; /* the last time */
+	/* Nobody leads, and this one cannot: why, as it was said. "": it has not been tried, or
+	 * what was seen is another state by now. */
+	char stuck[ERR_MSG_MAX];
 };
 
 static void show(void *of, struct standby_view *out)
@@ -89,6 +92,8 @@ static bool look(struct standby *s, struct err *err)
 	s->asked_ms = now_ms;
 	quick = now_ms - began_ms < STANDBY_QUICK_MS &&
 	        began_ms - last_ms < STANDBY_QUICK_MS + STANDBY_PERIOD_MS;
+	if (!is_still(&now, &s->seen))
+		s->stuck[0] = '\0';
 	if (s->since_ms == 0 || !quick || !is_still(&now, &s->seen))
 		s->since_ms = now_ms;
 	s->seen = now;
@@ -98,26 +103,43 @@ static bool look(struct standby *s, struct err *err)
 	return now_ms - s->since_ms >= STANDBY_STILL_MS;
 }
 
-/* *leads false: another one was first, or lives after all. */
+/* The database answers, but takes no writes, for one: it is tried again, and said once. */
+static int cannot_lead(struct standby *s, struct err *err)
+{
+	if (err->id != ERR_DATABASE_UNAVAILABLE)
+		return -1;
+	if (strcmp(s->stuck, err->msg) != 0)
+		log_warn("standby: nobody leads, and this server cannot: %s", err->msg);
+	copy_cut(s->stuck, sizeof(s->stuck), err->msg);
+	err_clear(err);
+	s->since_ms = 0;
+	return 0;
+}
+
+/* *leads false: another one was first, or lives after all, or nobody can. */
 static int take_over(struct standby *s, bool *leads, struct err *err)
 {
 	struct app *app = s->app;
 
-	log_warn("standby: nobody leads: taking over");
+	if (s->stuck[0] == '\0')
+		log_warn("standby: nobody leads: taking over");
 	if (s->seen.session != 0 && meta_end_lead(s->watch, &s->seen, err) < 0) {
 		if (err->code != ERR_DENIED)
-			return -1;
+			return cannot_lead(s, err);
 		log_error("standby: the session of the dead leader cannot be ended, which takes "
 		          "the same role of the database, or pg_signal_backend: %s",
 		          err->msg);
 		err_clear(err);
 	}
 	if (meta_open(&app->meta, app->set.database, err) == 0) {
+		if (s->stuck[0] != '\0')
+			log_warn("standby: nobody led until now: this server can, and does");
 		*leads = true;
 		return 0;
 	}
 	if (err->id != ERR_DATABASE_IN_USE)
-		return -1;
+		return cannot_lead(s, err);
+	s->stuck[0] = '\0';
 	log_info("standby: another server leads: %s", err->msg);
 	err_clear(err);
 	s->since_ms = 0;
@@ -156,6 +178,7 @@ static int listen_here(struct standby *s, struct httpd **out, struct err *err)
 		.per_address_max = (unsigned)app->set.connections_per_address,
 		.tls_cert = app->set.tls_cert,
 		.tls_key = app->set.tls_key,
+		.handles_to_the_end = true, /* what takes over is not shutting down */
 	};
 	const char *host = NULL;
 	bool loopback = false;

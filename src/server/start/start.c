@@ -21,8 +21,8 @@
 #define NODE_ID_LEN 20
 
 static const char *const folders[] = {
-	"objects",     "store", "node", "cache/projects",
-	"cache/teams", "runs",  "logs", "cache-summaries",
+	"objects",        "store",       "node", APP_SOCKETS,
+	"cache/projects", "cache/teams", "logs", "cache-summaries",
 };
 
 /* The nearest folder on the way to `path` that exists: what kind of file system will it be on? */
@@ -419,7 +419,7 @@ static int open_engine(struct app *app, struct err *err)
 	if (gethostname(host, sizeof(host) - 1) < 0)
 		return err_errno(err, errno, "hostname");
 	app->node_name = arena_cstr(app->arena, host[0] != '\0' ? host : "localhost");
-	if (engine_open(&app->engine, "local", "", err) < 0 ||
+	if (engine_open(&app->engine, "local", app->data, err) < 0 ||
 	    inventory_read(&app->inv, app->set.gpus, err) < 0)
 		return -1;
 	for (size_t i = 0; i < app->inv.n_gpus; i++)
@@ -524,7 +524,8 @@ static bool is_kept(struct app *app, struct arena *a, const struct doc *login)
 	struct principal *w = NULL;
 
 	return !str_eq(doc_text(doc_get(login, "url")), app->base_url) ||
-	       ctx_authenticate(app, a, doc_text(doc_get(login, "token")), false, &w, &no) == 0;
+	       token_ops.authenticate(app, a, doc_text(doc_get(login, "token")), false, &w, &no) ==
+	               0;
 }
 
 /* Absent, or of this data folder (the same token): written with the address of now. A login to

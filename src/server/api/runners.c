@@ -1,4 +1,4 @@
-/* ctx_runner.c - what runners say and ask: claim, heartbeat, orders, ready, events, exit. */
+/* runners.c - what runners say and ask: claim, heartbeat, orders, ready, events, exit. */
 #include "base/log.h"
 #include "base/units.h"
 #include "server/data/cache.h"
@@ -21,26 +21,26 @@ struct mine {
 	size_t n;
 };
 
-static int find(struct app *app, const struct principal *principal, struct arena *a, struct mine *m,
-                struct err *err)
+static int find(const struct ask *ask, struct mine *m, struct err *err)
 {
-	if (meta_attempt(app->meta, a, principal->attempt_id, &m->all, &m->n, err) < 0)
+	struct app *app = ask->app;
+
+	if (meta_attempt(app->meta, ask->a, ask->principal->attempt_id, &m->all, &m->n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < m->n; i++) {
-		if (m->all[i].node_rank == principal->node_rank) {
+		if (m->all[i].node_rank == ask->principal->node_rank) {
 			m->row = m->all[i];
-			return meta_job_brief(app->meta, a, m->row.job_id, &m->job, err);
+			return meta_job_brief(app->meta, ask->a, m->row.job_id, &m->job, err);
 		}
 	}
 	return err_missing(err, ERR_ATTEMPT_NOT_FOUND);
 }
 
-int ctx_runner_job(void *of, const struct principal *principal, struct arena *a,
-                   struct model_job *out, struct err *err)
+static int job_of_runner(const struct ask *ask, struct model_job *out, struct err *err)
 {
 	struct mine m = {0};
 
-	if (find(of, principal, a, &m, err) < 0)
+	if (find(ask, &m, err) < 0)
 		return -1;
 	*out = m.job;
 	return 0;
@@ -94,12 +94,12 @@ static void fill_gpus(struct app *app, struct arena *a, const struct mine *m,
 /* The part of a checkpoint that this rank gets: its own, else the lowest there is. */
 static uint32_t rank_for(const struct resolved_load *l, uint32_t rank)
 {
-	uint32_t best = l->n_ranks > 0 ? l->rank[0] : 0;
+	uint32_t best = l->n_ranks > 0 ? l->ranks[0] : 0;
 
 	for (size_t i = 0; i < l->n_ranks; i++) {
-		if (l->rank[i] == rank)
+		if (l->ranks[i] == rank)
 			return rank;
-		best = MIN(best, l->rank[i]);
+		best = MIN(best, l->ranks[i]);
 	}
 	return best;
 }
@@ -154,9 +154,9 @@ static int fill_loads(struct app *app, struct arena *a, const struct mine *m,
 {
 	out->load = ARENA_ARRAY(a, struct wire_load, f->n_load + 1);
 	for (size_t i = 0; i < f->n_load + 1; i++) {
-		const struct resolved_load *l = i == 0 ? f->resume : &f->load[i - 1];
+		const struct resolved_load *l = resolved_load(f, i);
 
-		if (l == NULL || (i > 0 && f->resume != NULL && l->latest))
+		if (l == NULL || (i > 0 && f->has_resume && l->latest))
 			continue;
 		out->load[out->n_load] = (struct wire_load){
 			.name = l->name,
@@ -180,21 +180,13 @@ static int fill_resolved(struct app *app, struct arena *a, const struct mine *m,
 
 	if (resolved_read(a, m->job.resolved_json, &f, err) < 0)
 		return -1;
-	out->weights = ARENA_ARRAY(a, struct wire_weights, f.n_weights + 1);
-	for (size_t i = 0; i < f.n_weights; i++) {
-		const struct resolved_weights *w = &f.weights[i];
-
-		out->weights[out->n_weights++] = (struct wire_weights){
-			w->source, w->revision, w->mount_location, w->manifest, w->bytes, w->files};
-	}
-	if (fill_loads(app, a, m, &f, out, err) < 0)
-		return -1;
-	out->code = ARENA_ARRAY(a, struct wire_code, f.n_code + 1);
-	for (size_t i = 0; i < f.n_code; i++)
-		out->code[out->n_code++] = (struct wire_code){f.code[i].key, f.code[i].bytes};
-	out->has_image = f.image.id != NULL;
-	out->image = (struct wire_image){f.image.id, f.image.reference};
-	return 0;
+	out->weights = f.weights;
+	out->n_weights = f.n_weights;
+	out->code = f.code;
+	out->n_code = f.n_code;
+	out->has_image = f.has_image;
+	out->image = f.image;
+	return fill_loads(app, a, m, &f, out, err);
 }
 
 /* Paths that jobs must not see: our data, and the login of the user who runs the server. */
@@ -217,12 +209,12 @@ static int fill_paths(struct app *app, struct arena *a, const struct mine *m,
 {
 	struct model_project p = {0};
 
-	out->store_dir = app_path(app, a, "store");
+	out->mirror = objects_passed(app, a);
 	out->node_dir = app_path(app, a, "node");
 	out->node_budget_bytes = app->set.node_cache_bytes;
 	out->scratch_bytes = app->set.scratch_bytes;
 	out->scratch_files = (uint64_t)app->set.scratch_files;
-	out->objstore = objects_of_runners(app);
+	out->objstore = objects_of_runners(app, a);
 	if (spec->cache.enabled) {
 		if (meta_project(app->meta, a, m->job.project_id, &p, err) < 0)
 			return -1;
@@ -283,15 +275,14 @@ static void claim_failed(struct app *app, const struct mine *m, const char *stag
 }
 
 /* The program was replaced under a server that runs on, or a node has one of its own. */
-int ctx_runner_speaks(void *of, const struct principal *principal, struct arena *a, int64_t version,
-                      struct err *err)
+static int check_version(const struct ask *ask, int64_t version, struct err *err)
 {
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct mine m = {0};
 
 	if (version == WIRE_VERSION)
 		return 0;
-	if (find(app, principal, a, &m, err) < 0)
+	if (find(ask, &m, err) < 0)
 		return -1;
 	err_set(err, ERR_RUNNER_VERSION,
 	        "the program %s on %s is of %s Stoker (it speaks version %" PRId64
@@ -303,32 +294,30 @@ int ctx_runner_speaks(void *of, const struct principal *principal, struct arena 
 	return -1;
 }
 
-int ctx_runner_claim(void *of, const struct principal *principal, struct arena *a,
-                     const char *nonce, struct wire_launch *out, struct err *err)
+static int claim(const struct ask *ask, const char *nonce, struct wire_launch *out, struct err *err)
 {
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct mine m = {0};
 	struct wire_launch w = {0};
 	const char *stage = NULL;
 
 	if (nonce == NULL || nonce[0] == '\0' || strlen(nonce) > 100)
 		return err_set(err, ERR_INVALID, "nonce: 1 to 100 characters");
-	if (find(app, principal, a, &m, err) < 0)
+	if (find(ask, &m, err) < 0)
 		return -1;
 	if (!app_is_here(app, m.row.node_id, m.row.node))
 		return err_set(err, ERR_CONFLICT,
 		               "it was launched by a server on another machine, which leads no "
 		               "more: this one has nothing to start it with");
 	app_crash_at("claim:before");
-	if (meta_attempt_claim(app->meta, principal->attempt_id, principal->node_rank, nonce,
-	                       clock_wall_ms(), err) < 0)
+	if (meta_attempt_claim(app->meta, ask->principal->attempt_id, ask->principal->node_rank,
+	                       nonce, clock_wall_ms(), err) < 0)
 		return -1;
 	app_crash_at("claim:after");
 	/* Read for this answer, which goes on to name what is in it. */
-	if (find(app, principal, a, &m, err) < 0 ||
-	    meta_job(app->meta, a, m.job.id, &m.job, err) < 0)
+	if (find(ask, &m, err) < 0 || meta_job(app->meta, ask->a, m.job.id, &m.job, err) < 0)
 		return -1;
-	if (fill_launch(app, a, &m, &w, &stage, err) < 0) {
+	if (fill_launch(app, ask->a, &m, &w, &stage, err) < 0) {
 		claim_failed(app, &m, stage, err);
 		return -1;
 	}
@@ -355,11 +344,9 @@ static bool is_over(const struct mine *m)
 	       m->row.ended_ms != 0;
 }
 
-int ctx_runner_heartbeat(void *of, const struct principal *principal,
-                         const struct wire_heartbeat *hb, struct err *err)
+static int take_heartbeat(const struct ask *ask, const struct wire_heartbeat *hb, struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct mine m = {0};
 	struct live_progress p = {
 		.stage = wire_stage_word(hb->stage),
@@ -371,7 +358,7 @@ int ctx_runner_heartbeat(void *of, const struct principal *principal,
 		.heartbeat = true,
 	};
 
-	if (find(app, principal, a, &m, err) < 0)
+	if (find(ask, &m, err) < 0)
 		return -1;
 	if (is_over(&m))
 		return 0; /* its orders say so */
@@ -387,16 +374,15 @@ int ctx_runner_heartbeat(void *of, const struct principal *principal,
 	return 0;
 }
 
-int ctx_runner_desired(void *of, const struct principal *principal, struct arena *a,
-                       struct wire_desired *out, struct err *err)
+static int show_desired(const struct ask *ask, struct wire_desired *out, struct err *err)
 {
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct mine m = {0};
 	uint64_t generation = 0;
 	bool stopping, idle = true;
 
 	*out = (struct wire_desired){0};
-	if (find(app, principal, a, &m, err) < 0)
+	if (find(ask, &m, err) < 0)
 		return -1;
 	stopping = m.job.core.state == JOB_STOPPING || m.job.core.state == JOB_STOPPING_DEPLOYING;
 	out->go = m.job.core.state == JOB_RUNNING && !is_over(&m);
@@ -410,22 +396,21 @@ int ctx_runner_desired(void *of, const struct principal *principal, struct arena
 		idle = idle && m.all[i].idle;
 	}
 	out->idle = idle && out->go;
-	exec_desired(app, a, m.row.id, m.row.node_rank, out, &generation);
+	exec_desired(app, ask->a, m.row.id, m.row.node_rank, out, &generation);
 	/* Changes exactly when an order does. */
 	out->seq = generation * 16 + (out->go ? 1 : 0) + (out->stop ? 2 : 0) + (out->now ? 4 : 0) +
 	           (out->idle ? 8 : 0);
 	return 0;
 }
 
-int ctx_runner_ready(void *of, const struct principal *principal, struct err *err)
+static int take_ready(const struct ask *ask, struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct mine m = {0};
 	struct meta_step s = {.event = JOB_EV_READY, .actor = "runner", .message = "running"};
 	bool all = false;
 
-	if (find(app, principal, a, &m, err) < 0 ||
+	if (find(ask, &m, err) < 0 ||
 	    meta_attempt_ready(app->meta, m.row.id, m.row.node_rank, &all, err) < 0)
 		return -1;
 	if (!all)
@@ -454,11 +439,12 @@ static int keep_image(struct app *app, struct arena *a, const struct mine *m,
 	if (meta_job(app->meta, a, m->job.id, &job, err) < 0 ||
 	    resolved_read(a, job.resolved_json, &f, err) < 0)
 		return -1;
-	if (f.image.id != NULL) {
-		*out = (struct wire_image){f.image.id, f.image.reference};
+	if (f.has_image) {
+		*out = f.image;
 		return 0;
 	}
-	f.image = (struct resolved_image){said->id, said->reference};
+	f.has_image = true;
+	f.image = *said;
 	resolved_write(&f, &json);
 	if (buf_check(&json, "frozen record", err) < 0 ||
 	    meta_job_resolved(app->meta, job.id, m->row.id, buf_cstr(&json), err) < 0)
@@ -469,40 +455,38 @@ static int keep_image(struct app *app, struct arena *a, const struct mine *m,
 	return 0;
 }
 
-int ctx_runner_image(void *of, const struct principal *principal, struct arena *a,
-                     const struct wire_image *said, struct wire_image *out, struct err *err)
+static int take_image(const struct ask *ask, const struct wire_image *said, struct wire_image *out,
+                      struct err *err)
 {
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct mine m = {0};
 	struct lock *step;
 	int r;
 
-	if (find(app, principal, a, &m, err) < 0)
+	if (find(ask, &m, err) < 0)
 		return -1;
 	if (is_over(&m))
 		return err_set(err, ERR_CONFLICT, "attempt %s is over", m.row.id);
 	step = app_stripe(app->steps, m.job.id); /* nodes say it at the same time */
 	lock_take(step);
-	r = keep_image(app, a, &m, said, out, err);
+	r = keep_image(app, ask->a, &m, said, out, err);
 	lock_give(step);
 	return r;
 }
 
-int ctx_runner_event(void *of, const struct principal *principal, const char *kind,
-                     const char *message, struct err *err)
+static int take_event(const struct ask *ask, const char *kind, const char *message, struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct mine m = {0};
 	struct model_event e = {.ms = clock_wall_ms(), .kind = kind, .message = message};
 
-	if (find(app, principal, a, &m, err) < 0)
+	if (find(ask, &m, err) < 0)
 		return -1;
 	if (kind == NULL || kind[0] == '\0' || strlen(kind) > 40 || message == NULL ||
 	    strlen(message) > APP_LINE_MAX)
 		return err_set(err, ERR_INVALID,
 		               "an event has a kind and a message of bounded length");
-	e.actor = m.n > 1 ? arena_printf(a, "runner %u", m.row.node_rank) : "runner";
+	e.actor = m.n > 1 ? arena_printf(ask->a, "runner %u", m.row.node_rank) : "runner";
 	if (meta_event_add(app->meta, m.job.id, &e, err) < 0)
 		return -1;
 	app_notify(app, CHANNEL_JOB, m.job.id);
@@ -519,11 +503,10 @@ static uint64_t bytes_of(const struct model_checkpoint *rows, size_t n, const ch
 	return bytes;
 }
 
-int ctx_runner_checkpoint(void *of, const struct principal *principal,
-                          const struct model_checkpoint *row, struct err *err)
+static int take_checkpoint(const struct ask *ask, const struct model_checkpoint *row,
+                           struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	struct app *app = of;
+	struct app *app = ask->app;
 	struct mine m = {0};
 	struct model_checkpoint c = *row, *rows = NULL;
 	struct specs_hold hold AUTO_SPEC = {0};
@@ -531,13 +514,13 @@ int ctx_runner_checkpoint(void *of, const struct principal *principal,
 	size_t n = 0;
 	bool all = true, news = false;
 
-	if (find(app, principal, a, &m, err) < 0)
+	if (find(ask, &m, err) < 0)
 		return -1;
 	c.job_id = m.job.id;
 	c.project_id = m.job.project_id;
 	c.rank = m.row.node_rank;
-	if (ckpts_put(app, a, &m.job, &c, &news, err) < 0 ||
-	    meta_checkpoints(app->meta, a, m.job.id, &rows, &n, err) < 0)
+	if (ckpts_put(app, ask->a, &m.job, &c, &news, err) < 0 ||
+	    meta_checkpoints(app->meta, ask->a, m.job.id, &rows, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		all = all && rows[i].state != CKPT_SYNCING;
@@ -546,7 +529,7 @@ int ctx_runner_checkpoint(void *of, const struct principal *principal,
 	if (news) {
 		if (specs_get(app, m.job.id, &hold, err) < 0)
 			err_clear(err); /* then all of them are kept */
-		else if (ckpts_keep_last(app, a, &m.job, hold.spec->ckpt.keep_last, err) < 0)
+		else if (ckpts_keep_last(app, ask->a, &m.job, hold.spec->ckpt.keep_last, err) < 0)
 			return -1;
 	}
 	if (news)
@@ -557,14 +540,26 @@ int ctx_runner_checkpoint(void *of, const struct principal *principal,
 	return 0;
 }
 
-int ctx_runner_exit(void *of, const struct principal *principal, const struct wire_exit *x,
-                    struct err *err)
+static int take_exit(const struct ask *ask, const struct wire_exit *x, struct err *err)
 {
-	struct app *app = of;
+	struct app *app = ask->app;
 
-	if (jobs_node_ended(app, principal->attempt_id, principal->node_rank, x, err) < 0)
+	if (jobs_node_ended(app, ask->principal->attempt_id, ask->principal->node_rank, x, err) < 0)
 		return -1;
-	exec_attempt_over(app, principal->attempt_id);
+	exec_attempt_over(app, ask->principal->attempt_id);
 	loop_kick(app->reconcile); /* its folder */
 	return 0;
 }
+
+const struct runner_ops runner_ops = {
+	.speaks = check_version,
+	.claim = claim,
+	.heartbeat = take_heartbeat,
+	.desired = show_desired,
+	.image = take_image,
+	.ready = take_ready,
+	.event = take_event,
+	.checkpoint = take_checkpoint,
+	.exit = take_exit,
+	.job = job_of_runner,
+};
