@@ -13,6 +13,7 @@
 #include "io/proc.h"
 #include "run/ids.h"
 #include "run/runner.h"
+#include "store/objects/passing.h"
 #include "unit.h"
 
 #include <dirent.h>
@@ -28,6 +29,9 @@ struct place {
 	char *attempt; /* folder of it */
 	struct arena *a;
 	struct objstore *objects;
+	struct blobs *blobs;
+	struct passing *passing; /* of both, to the runner */
+	char *passed;            /* its address */
 	struct joblogs *logs;
 	struct httpd *httpd;
 	struct face_ctx ctx;
@@ -40,6 +44,8 @@ struct place {
 	bool refuse_claim, hold_go;
 	atomic_bool others_work; /* other nodes of the gang: idle_gpu ends nothing yet */
 	atomic_bool token_gone;
+	atomic_bool refuses_exit;
+	atomic_int away; /* so many exit records and checkpoints are not taken */
 
 	pthread_mutex_t lock; /* of what follows */
 	char nonce[64];
@@ -56,15 +62,15 @@ struct place {
 	enum wire_exec_state exec_state;
 };
 
-static struct place *of_place(void *of)
+static struct place *of_place(struct app *app)
 {
-	return of;
+	return (struct place *)app;
 }
 
-static int op_claim(void *of, const struct principal *principal UNUSED, struct arena *a UNUSED,
-                    const char *nonce, struct wire_launch *out, struct err *err)
+static int op_claim(const struct ask *ask, const char *nonce, struct wire_launch *out,
+                    struct err *err)
 {
-	struct place *p = of_place(of);
+	struct place *p = of_place(ask->app);
 	int r = 0;
 
 	(void)pthread_mutex_lock(&p->lock);
@@ -76,10 +82,10 @@ static int op_claim(void *of, const struct principal *principal UNUSED, struct a
 	return r;
 }
 
-static int op_heartbeat(void *of, const struct principal *principal UNUSED,
-                        const struct wire_heartbeat *hb, struct err *err UNUSED)
+static int op_heartbeat(const struct ask *ask, const struct wire_heartbeat *hb,
+                        struct err *err UNUSED)
 {
-	struct place *p = of_place(of);
+	struct place *p = of_place(ask->app);
 
 	(void)pthread_mutex_lock(&p->lock);
 	p->heartbeats++;
@@ -89,16 +95,15 @@ static int op_heartbeat(void *of, const struct principal *principal UNUSED,
 	return 0;
 }
 
-static int op_desired(void *of, const struct principal *principal UNUSED, struct arena *a,
-                      struct wire_desired *out, struct err *err UNUSED)
+static int op_desired(const struct ask *ask, struct wire_desired *out, struct err *err UNUSED)
 {
-	struct place *p = of_place(of);
+	struct place *p = of_place(ask->app);
 
 	(void)pthread_mutex_lock(&p->lock);
 	*out = (struct wire_desired){.go = p->go, .stop = p->stop, .now = p->now, .seq = p->seq};
 	out->idle = p->idle && !p->others_work;
 	if (p->n_exec > 0) {
-		out->exec = ARENA_NEW(a, struct wire_exec);
+		out->exec = ARENA_NEW(ask->a, struct wire_exec);
 		*out->exec = p->exec;
 		out->n_exec = 1;
 	}
@@ -114,9 +119,9 @@ static void change_desired(struct place *p)
 		httpd_notify(p->httpd, httpd_channel(CHANNEL_DESIRED, STR_LIT("att1")));
 }
 
-static int op_ready(void *of, const struct principal *principal UNUSED, struct err *err UNUSED)
+static int op_ready(const struct ask *ask, struct err *err UNUSED)
 {
-	struct place *p = of_place(of);
+	struct place *p = of_place(ask->app);
 
 	(void)pthread_mutex_lock(&p->lock);
 	p->ready = true;
@@ -125,10 +130,10 @@ static int op_ready(void *of, const struct principal *principal UNUSED, struct e
 	return 0;
 }
 
-static int op_event(void *of, const struct principal *principal UNUSED, const char *kind,
-                    const char *message, struct err *err UNUSED)
+static int op_event(const struct ask *ask, const char *kind, const char *message,
+                    struct err *err UNUSED)
 {
-	struct place *p = of_place(of);
+	struct place *p = of_place(ask->app);
 	size_t n;
 
 	(void)pthread_mutex_lock(&p->lock);
@@ -138,12 +143,18 @@ static int op_event(void *of, const struct principal *principal UNUSED, const ch
 	return 0;
 }
 
-static int op_checkpoint(void *of, const struct principal *principal UNUSED,
-                         const struct model_checkpoint *row, struct err *err UNUSED)
+static bool is_away(struct place *p)
 {
-	struct place *p = of_place(of);
+	return atomic_load(&p->away) > 0 && atomic_fetch_sub(&p->away, 1) > 0;
+}
+
+static int op_checkpoint(const struct ask *ask, const struct model_checkpoint *row, struct err *err)
+{
+	struct place *p = of_place(ask->app);
 	size_t n;
 
+	if (is_away(p))
+		return err_set(err, ERR_UNAVAILABLE, "the database is away");
 	(void)pthread_mutex_lock(&p->lock);
 	n = strlen(p->checkpoints);
 	(void)snprintf(p->checkpoints + n, sizeof(p->checkpoints) - n, "%s %s %s %" PRIu64 "\n",
@@ -152,12 +163,15 @@ static int op_checkpoint(void *of, const struct principal *principal UNUSED,
 	return 0;
 }
 
-static int op_exit(void *of, const struct principal *principal UNUSED, const struct wire_exit *x,
-                   struct err *err UNUSED)
+static int op_exit(const struct ask *ask, const struct wire_exit *x, struct err *err)
 {
-	struct place *p = of_place(of);
+	struct place *p = of_place(ask->app);
 	AUTO_BUF struct buf out = BUF_INIT(4000);
 
+	if (is_away(p))
+		return err_set(err, ERR_UNAVAILABLE, "the database is away");
+	if (atomic_load(&p->refuses_exit))
+		return err_set(err, ERR_TOO_BIG, "words of a refusal");
 	wire_exit_write(x, &out);
 	(void)pthread_mutex_lock(&p->lock);
 	copy_cut(p->exit_json, sizeof(p->exit_json), buf_cstr(&out));
@@ -166,11 +180,11 @@ static int op_exit(void *of, const struct principal *principal UNUSED, const str
 	return 0;
 }
 
-static int op_exec_output(void *of, const struct principal *principal UNUSED, const char *id UNUSED,
-                          uint64_t offset, struct str frames, int code, uint64_t *next,
-                          enum wire_exec_state *state, struct err *err UNUSED)
+static int op_exec_output(const struct ask *ask, const char *id UNUSED, uint64_t offset,
+                          struct str frames, int code, uint64_t *next, enum wire_exec_state *state,
+                          struct err *err UNUSED)
 {
-	struct place *p = of_place(of);
+	struct place *p = of_place(ask->app);
 	enum frame_kind kind;
 	struct str bytes;
 	size_t n;
@@ -193,11 +207,10 @@ static int op_exec_output(void *of, const struct principal *principal UNUSED, co
 	return 0;
 }
 
-static int op_exec_input(void *of, const struct principal *principal UNUSED, struct arena *a UNUSED,
-                         const char *id UNUSED, uint64_t offset, struct str *frames,
-                         enum wire_exec_state *state, struct err *err UNUSED)
+static int op_exec_input(const struct ask *ask, const char *id UNUSED, uint64_t offset,
+                         struct str *frames, enum wire_exec_state *state, struct err *err UNUSED)
 {
-	struct place *p = of_place(of);
+	struct place *p = of_place(ask->app);
 
 	(void)pthread_mutex_lock(&p->lock);
 	*frames = str_skip(p->exec_input, (size_t)offset);
@@ -206,8 +219,7 @@ static int op_exec_input(void *of, const struct principal *principal UNUSED, str
 	return 0;
 }
 
-static int op_job(void *of UNUSED, const struct principal *principal UNUSED, struct arena *a UNUSED,
-                  struct model_job *out, struct err *err UNUSED)
+static int op_job(const struct ask *ask UNUSED, struct model_job *out, struct err *err UNUSED)
 {
 	*out = (struct model_job){.id = "job1",
 	                          .name = "job-1",
@@ -217,10 +229,10 @@ static int op_job(void *of UNUSED, const struct principal *principal UNUSED, str
 	return 0;
 }
 
-static int op_image(void *of, const struct principal *principal UNUSED, struct arena *a UNUSED,
-                    const struct wire_image *said, struct wire_image *out, struct err *err UNUSED)
+static int op_image(const struct ask *ask, const struct wire_image *said, struct wire_image *out,
+                    struct err *err UNUSED)
 {
-	struct place *p = of_place(of);
+	struct place *p = of_place(ask->app);
 
 	(void)pthread_mutex_lock(&p->lock);
 	if (p->image[0] == '\0')
@@ -230,32 +242,39 @@ static int op_image(void *of, const struct principal *principal UNUSED, struct a
 	return 0;
 }
 
-static int op_speaks(void *of UNUSED, const struct principal *principal UNUSED,
-                     struct arena *a UNUSED, int64_t version, struct err *err UNUSED)
+static int op_speaks(const struct ask *ask UNUSED, int64_t version, struct err *err UNUSED)
 {
 	assert_int_equal(version, WIRE_VERSION);
 	return 0;
 }
 
+static const struct exec_ops place_exec_ops = {
+	.runner_output = op_exec_output,
+	.runner_input = op_exec_input,
+};
+
+static const struct runner_ops place_runner_ops = {
+	.speaks = op_speaks,
+	.claim = op_claim,
+	.heartbeat = op_heartbeat,
+	.desired = op_desired,
+	.image = op_image,
+	.ready = op_ready,
+	.event = op_event,
+	.checkpoint = op_checkpoint,
+	.exit = op_exit,
+	.job = op_job,
+};
+
 static const struct face_ops place_ops = {
-	.runner_speaks = op_speaks,
-	.runner_claim = op_claim,
-	.runner_heartbeat = op_heartbeat,
-	.runner_desired = op_desired,
-	.runner_image = op_image,
-	.runner_ready = op_ready,
-	.runner_event = op_event,
-	.runner_checkpoint = op_checkpoint,
-	.runner_exit = op_exit,
-	.runner_exec_output = op_exec_output,
-	.runner_exec_input = op_exec_input,
-	.runner_job = op_job,
+	.execs = &place_exec_ops,
+	.runners = &place_runner_ops,
 };
 
 static int authorize(struct request *rq, enum scope scope, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	struct place *p = of_place(ctx->of);
+	struct place *p = of_place(ctx->app);
 
 	if (scope != SCOPE_RUNNER || p->token_gone ||
 	    !str_eq(request_header(rq, "Authorization"), "Bearer " TOKEN))
@@ -287,6 +306,30 @@ static void meet(struct place *p)
 		}                                                                                  \
 	} while (0)
 
+static char *below(struct place *p, const char *name)
+{
+	return arena_printf(p->a, "%s/%s", p->dir, name);
+}
+
+/* What may be read and written is the server's to say: tests/e2e/test_passing.py. */
+static int may_pass(void *arg UNUSED, struct str token, enum passing_right right UNUSED,
+                    const char *key UNUSED, struct err *err)
+{
+	return str_eq(token, TOKEN) ? 0 : err_set(err, ERR_AUTH, "not the token of this attempt");
+}
+
+static void pass_files(struct place *p)
+{
+	const struct passing_options o = {.path = below(p, "objects.sock"),
+	                                  .objects = p->objects,
+	                                  .blobs = p->blobs,
+	                                  .may = may_pass,
+	                                  .arg = p};
+	struct err err = {0};
+
+	assert_ok(passing_start(&p->passing, &o, &err), &err);
+}
+
 static void server_start(struct place *p)
 {
 	static const struct face *const faces[] = {&face_runner};
@@ -300,6 +343,7 @@ static void server_start(struct place *p)
 	assert_ok(httpd_start(&o, &p->httpd, &err), &err);
 	FMT(p->address, "127.0.0.1:%u", httpd_port(p->httpd));
 	FMT(p->url, "http://127.0.0.1:%u", httpd_port(p->httpd));
+	pass_files(p);
 }
 
 static void server_stop(struct place *p)
@@ -307,11 +351,8 @@ static void server_stop(struct place *p)
 	httpd_drain(p->httpd, 0);
 	httpd_stop(p->httpd);
 	p->httpd = NULL;
-}
-
-static char *below(struct place *p, const char *name)
-{
-	return arena_printf(p->a, "%s/%s", p->dir, name);
+	passing_stop(p->passing);
+	p->passing = NULL;
 }
 
 static int place_set_up(void **state)
@@ -334,31 +375,32 @@ static int place_set_up(void **state)
 	assert_ok(joblogs_open(&p->logs, below(p, "logs"), &err), &err);
 	p->ctx = (struct face_ctx){.magic = FACE_CTX_MAGIC,
 	                           .ops = &place_ops,
-	                           .of = p,
+	                           .app = (struct app *)p,
 	                           .objects = p->objects,
 	                           .logs = p->logs,
 	                           .bucket = "stoker"};
 	p->principal = (struct principal){
 		.magic = PRINCIPAL_MAGIC, .token_id = "t", .name = "runner", .attempt_id = "att1"};
 	FMT(p->address, "127.0.0.1:0");
+	p->passed = arena_printf(p->a, "passed:%s", below(p, "objects.sock"));
+	assert_ok(blobs_open(&p->blobs, below(p, "store"), &err), &err);
 	server_start(p);
-	p->launch =
-		(struct wire_launch){.attempt_id = "att1",
-	                             .job_id = "job1",
-	                             .job_name = "job-1",
-	                             .project_id = "proj1",
-	                             .project_name = "quick",
-	                             .team_id = "team1",
-	                             .node_count = 1,
-	                             .leader_addr = "127.0.0.1",
-	                             .store_dir = below(p, "store"),
-	                             .node_dir = below(p, "node"),
-	                             .node_budget_bytes = (uint64_t)1 << 30,
-	                             .objstore = arena_printf(p->a, "dir:%s", below(p, "objects")),
-	                             .images = "auto",
-	                             .sandbox = "bwrap-overlay",
-	                             .ids_mode = geteuid() == 0 ? IDS_IDMAP : NULL,
-	                             .ckpt_prefix = "training_projects/proj1/jobs/job1"};
+	p->launch = (struct wire_launch){.attempt_id = "att1",
+	                                 .job_id = "job1",
+	                                 .job_name = "job-1",
+	                                 .project_id = "proj1",
+	                                 .project_name = "quick",
+	                                 .team_id = "team1",
+	                                 .node_count = 1,
+	                                 .leader_addr = "127.0.0.1",
+	                                 .mirror = p->passed,
+	                                 .node_dir = below(p, "node"),
+	                                 .node_budget_bytes = (uint64_t)1 << 30,
+	                                 .objstore = p->passed,
+	                                 .images = "auto",
+	                                 .sandbox = "bwrap-overlay",
+	                                 .ids_mode = geteuid() == 0 ? IDS_IDMAP : NULL,
+	                                 .ckpt_prefix = "training_projects/proj1/jobs/job1"};
 	p->launch.hide = ARENA_ARRAY(p->a, const char *, 1);
 	p->launch.hide[0] = p->dir;
 	p->launch.n_hide = 1;
@@ -375,6 +417,7 @@ static int place_tear_down(void **state)
 		server_stop(p);
 	joblogs_close(p->logs);
 	objstore_close(p->objects);
+	blobs_close(p->blobs);
 	assert_ok(fs_remove_tree(AT_FDCWD, p->dir, &err), &err);
 	(void)pthread_mutex_destroy(&p->lock);
 	arena_free(p->a);
@@ -559,7 +602,7 @@ UNUSED static void put_weights(struct place *p, bool damaged)
 	struct err err = {0};
 	char hex[HASH_HEX_CAP];
 
-	assert_ok(blobs_open(&blobs, p->launch.store_dir, &err), &err);
+	assert_ok(blobs_open(&blobs, below(p, "store"), &err), &err);
 	manifest_init(&m, p->a);
 	assert_ok(blobs_put(blobs, STR_LIT("weights!\n"), &d, &err), &err);
 	assert_ok(manifest_add(&m, STR_LIT("sub/model.bin"), 9, &d, &err), &err);

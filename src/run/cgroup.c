@@ -5,13 +5,16 @@
 #include "base/hash.h"
 
 #include <dirent.h>
+#include <linux/magic.h>
 #include <signal.h>
+#include <sys/vfs.h>
 
 #define TEXT_MAX ((size_t)1 << 20) /* cgroup.procs of many processes */
 #define DEPTH_MAX 8                /* groups that the job made below its own */
 #define REMOVE_MS 2000
 #define POLL_MS 5
 #define LEAF "stoker-leaf" /* where we step aside to, see hand_down */
+#define RUNNER "runner"    /* of a runner, beside its job's: see cgroup_make_for */
 #define PERIOD_US 100000
 
 static const char *const v1_names[CGROUP_PARTS] = {
@@ -224,15 +227,11 @@ static bool hand_down(const char *place)
 	return write_file(place, "cgroup.subtree_control", "+memory +cpu +pids");
 }
 
-static bool make_v2(struct cgroup *g, const struct cgroup_paths *p, const char *name,
-                    const struct cgroup_limits *l)
+static void limit_v2(struct cgroup *g, const struct cgroup_limits *l)
 {
-	const char *place = p->dir[CGROUP_UNIFIED];
-	char *dir = g->dir[CGROUP_UNIFIED];
+	const char *dir = g->dir[CGROUP_UNIFIED];
 	char text[64];
 
-	if (!p->v2_memory || p->service || !hand_down(place) || !make_dir(place, name, dir))
-		return false;
 	g->v2 = true;
 	if (l->memory_bytes > 0) {
 		g->memory = write_u64(dir, "memory.max", l->memory_bytes);
@@ -244,6 +243,20 @@ static bool make_v2(struct cgroup *g, const struct cgroup_paths *p, const char *
 		g->cpu = write_file(dir, "cpu.max", text);
 	}
 	g->pids = write_u64(dir, "pids.max", CGROUP_PIDS_MAX);
+}
+
+/* Can groups with limits be made in the one of version 2? */
+static bool hands_down(const struct cgroup_paths *p)
+{
+	return p->v2_memory && !p->service && hand_down(p->dir[CGROUP_UNIFIED]);
+}
+
+static bool make_v2(struct cgroup *g, const struct cgroup_paths *p, const char *name,
+                    const struct cgroup_limits *l)
+{
+	if (!hands_down(p) || !make_dir(p->dir[CGROUP_UNIFIED], name, g->dir[CGROUP_UNIFIED]))
+		return false;
+	limit_v2(g, l);
 	return true;
 }
 
@@ -265,9 +278,6 @@ static void make_v1(struct cgroup *g, const struct cgroup_paths *p, const char *
 	(void)make_dir(p->dir[CGROUP_CPUACCT], name, g->dir[CGROUP_CPUACCT]);
 	if (make_dir(p->dir[CGROUP_PIDS], name, g->dir[CGROUP_PIDS]))
 		g->pids = write_u64(g->dir[CGROUP_PIDS], "pids.max", CGROUP_PIDS_MAX);
-	/* without controllers it still knows which processes are the job's, and kills them at once
-	 */
-	(void)make_dir(p->dir[CGROUP_UNIFIED], name, g->dir[CGROUP_UNIFIED]);
 }
 
 static uint64_t oom_counter(const struct cgroup *g)
@@ -288,9 +298,89 @@ void cgroup_make(struct cgroup *g, const char *name, const struct cgroup_limits 
 	memset(g, 0, sizeof(*g));
 	g->memory_limit = limits->memory_bytes;
 	read_paths("/proc/self", &paths);
-	if (!make_v2(g, &paths, name, limits))
+	if (!make_v2(g, &paths, name, limits)) {
 		make_v1(g, &paths, name, limits);
+		/* without controllers it still knows which processes are the job's, and kills them
+		 * at once */
+		(void)make_dir(paths.dir[CGROUP_UNIFIED], name, g->dir[CGROUP_UNIFIED]);
+	}
 	g->oom_before = oom_counter(g);
+}
+
+/* The folder, and those of its files that are there. */
+static int hand_over(const char *dir, const char *const *files, size_t n, uint32_t owner,
+                     struct err *err)
+{
+	if (chown(dir, owner, owner) < 0)
+		return err_errno(err, errno, "%s", dir);
+	for (size_t i = 0; i < n; i++) {
+		AUTO_FREE char *path = xasprintf("%s/%s", dir, files[i]);
+
+		if (chown(path, owner, owner) < 0 && errno != ENOENT)
+			return err_errno(err, errno, "%s", path);
+	}
+	return 0;
+}
+
+/* In the hierarchy of version 2: a level that is the owner's, in which it may move what is its own
+ * from group to group. */
+static int make_level(struct cgroup *g, const struct cgroup_paths *p, const char *top,
+                      const char *name, bool *v2, uint32_t owner, struct err *err)
+{
+	static const char *const files[] = {"cgroup.procs"};
+	char level[CGROUP_PATH_MAX], runner[CGROUP_PATH_MAX];
+
+	*v2 = hands_down(p);
+	if (p->dir[CGROUP_UNIFIED][0] == '\0')
+		return 0;
+	if (!make_dir(p->dir[CGROUP_UNIFIED], top, level))
+		return err_errno(err, errno, "%s/%s", p->dir[CGROUP_UNIFIED], top);
+	if (*v2 && !write_file(level, "cgroup.subtree_control", "+memory +cpu +pids"))
+		return err_errno(err, errno, "%s/cgroup.subtree_control", level);
+	if (!make_dir(level, RUNNER, runner) || !make_dir(level, name, g->dir[CGROUP_UNIFIED]))
+		return err_errno(err, errno, "%s", level);
+	if (!write_file(runner, "cgroup.procs", "0"))
+		return err_errno(err, errno, "%s/cgroup.procs", runner);
+	return hand_over(level, files, COUNT(files), owner, err) < 0 ||
+	                       hand_over(runner, files, COUNT(files), owner, err) < 0
+	               ? -1
+	               : 0;
+}
+
+/* The second group is made when the caller is in the first one's level already. */
+static void under_level(struct cgroup_paths *p, const char *top)
+{
+	AUTO_FREE char *own = xasprintf("/%s/" RUNNER, top);
+	char *at = p->dir[CGROUP_UNIFIED];
+
+	if (ends_with(at, own))
+		at[strlen(at) - strlen(own)] = '\0';
+}
+
+int cgroup_make_for(struct cgroup *g, const char *top, const char *name,
+                    const struct cgroup_limits *limits, uint32_t owner, struct err *err)
+{
+	static const char *const files[] = {"cgroup.procs", "cgroup.freeze", "cgroup.kill"};
+	AUTO_FREE struct cgroup_paths *paths = xcalloc(1, sizeof(*paths));
+	bool v2 = false;
+
+	memset(g, 0, sizeof(*g));
+	g->memory_limit = limits->memory_bytes;
+	read_paths("/proc/self", paths);
+	under_level(paths, top);
+	if (make_level(g, paths, top, name, &v2, owner, err) < 0)
+		return -1;
+	if (v2)
+		limit_v2(g, limits);
+	else
+		make_v1(g, paths, name, limits);
+	for (int i = 0; i < CGROUP_PARTS; i++) {
+		if (g->dir[i][0] != '\0' &&
+		    hand_over(g->dir[i], files, COUNT(files), owner, err) < 0)
+			return -1;
+	}
+	g->oom_before = oom_counter(g);
+	return 0;
 }
 
 int cgroup_save(const struct cgroup *g, const char *path, struct err *err)
@@ -302,6 +392,24 @@ int cgroup_save(const struct cgroup *g, const char *path, struct err *err)
 	return fs_write_atomic(AT_FDCWD, path, buf_view(&out), 0600, err);
 }
 
+/* Whoever wrote the path may have meant a folder that only looks like one. */
+static bool is_group(const char *dir)
+{
+	struct statfs st;
+
+	return statfs(dir, &st) == 0 &&
+	       (st.f_type == CGROUP_SUPER_MAGIC || st.f_type == CGROUP2_SUPER_MAGIC);
+}
+
+/* With the level that was made for its runner, and the runner's own group in it. */
+static void with_level(char *dir, const char *end)
+{
+	size_t n = strlen(dir), k = strlen(end);
+
+	if (n > 2 * k && strncmp(dir + n - 2 * k, end, k) == 0)
+		dir[n - k] = '\0';
+}
+
 void cgroup_adopt(struct cgroup *g, const char *name, const char *path)
 {
 	AUTO_BUF struct buf body = BUF_INIT(TEXT_MAX);
@@ -310,15 +418,17 @@ void cgroup_adopt(struct cgroup *g, const char *name, const char *path)
 	struct err err = {0};
 
 	memset(g, 0, sizeof(*g));
-	if (fs_read(AT_FDCWD, path, &body, &err) < 0)
+	if (fs_read_strange(AT_FDCWD, path, &body, &err) < 0)
 		return; /* it was never made */
 	rest = buf_view(&body);
 	for (int i = 0; i < CGROUP_PARTS && str_cut(&rest, '\n', &dir); i++) {
 		if (dir.n >= CGROUP_PATH_MAX)
 			continue;
 		FMT(g->dir[i], "%.*s", STR_ARG(dir));
-		if (!ends_with(g->dir[i], end) || access(g->dir[i], F_OK) < 0)
+		if (!ends_with(g->dir[i], end) || !is_group(g->dir[i]))
 			g->dir[i][0] = '\0';
+		else
+			with_level(g->dir[i], end);
 	}
 }
 
@@ -531,7 +641,7 @@ static void sweep_place(const char *place, int64_t max_age_s)
 		FMT(dir, "%s/%s", place, e->d_name);
 		if (stat(dir, &st) == 0 &&
 		    clock_wall_ms() / 1000 - (int64_t)st.st_mtim.tv_sec >= max_age_s)
-			(void)rmdir(dir); /* refused by the kernel unless it is empty */
+			(void)remove_group(dir, 0); /* refused by the kernel unless it is empty */
 	}
 	if (d != NULL)
 		(void)closedir(d);

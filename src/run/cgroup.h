@@ -51,6 +51,13 @@ struct cgroup_limits {
 
 void cgroup_name(const char *runs_dir, const char *attempt_id, uint32_t rank, char out[128]);
 void cgroup_make(struct cgroup *g, const char *name, const struct cgroup_limits *limits);
+/* The same for a runner that is about to become `owner`, and will not be root any more: it may read
+ * its groups, kill and freeze what is in them, and move its own processes into them (open their
+ * cgroup.procs then), but no process of somebody else, and not their limits. For that there is one
+ * more level in version 2: `top`, which is the owner's, with this group below it and one for the
+ * runner itself, into which the caller is moved. */
+int cgroup_make_for(struct cgroup *g, const char *top, const char *name,
+                    const struct cgroup_limits *limits, uint32_t owner, struct err *err) MUST_CHECK;
 /* Processes that the kernel killed for this group's memory limit, since it was made. */
 uint64_t cgroup_oom_kills(const struct cgroup *g);
 uint64_t cgroup_peak(const struct cgroup *g); /* bytes, 0 = not known */

@@ -30,7 +30,7 @@ static void count_taken(const char *runs, const char *own, unsigned taken[CPU_SE
 		if (e->d_name[0] == '.' || strcmp(e->d_name, own) == 0)
 			continue;
 		left--;
-		if (fs_read(AT_FDCWD, path, &body, &no) == 0)
+		if (fs_read_strange(AT_FDCWD, path, &body, &no) == 0)
 			topology_count(buf_view(&body), taken);
 	}
 	if (d != NULL)

@@ -197,7 +197,7 @@ static void refuse(struct command *c, const char *words)
 
 static void *run(void *arg)
 {
-	struct command *c = arg;
+	struct command *c = FROM_VOID(struct command, arg, COMMAND_MAGIC);
 	const struct exec_options *o = c->o;
 	struct sandbox_entry e = {
 		.env = o->env, .n_env = o->n_env, .workdir = o->workdir, .what = &c->what};
@@ -260,6 +260,7 @@ void execs_run(struct execs *x, const struct wire_exec *command)
 	}
 	if (c == NULL)
 		return; /* the server says that nobody took it */
+	c->magic = COMMAND_MAGIC;
 	c->o = &x->o;
 	c->refused = running >= EXECS_AT_ONCE;
 	c->state = EXEC_LIVE;

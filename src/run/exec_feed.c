@@ -76,7 +76,7 @@ static void apply(struct command *c, struct str frames, uint64_t offset)
 
 static void *feed(void *arg)
 {
-	struct command *c = arg;
+	struct command *c = FROM_VOID(struct command, arg, COMMAND_MAGIC);
 	uint64_t offset = 0;
 
 	while (is_live(c)) {

@@ -8,6 +8,8 @@
 #include <pthread.h>
 
 struct command {
+	unsigned magic;
+#define COMMAND_MAGIC 0x52434f4dU
 	const struct exec_options *o;
 	struct arena *a; /* of what */
 	struct wire_exec what;

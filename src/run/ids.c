@@ -347,7 +347,7 @@ void ids_release(const char *dir)
 	struct err no = {0};
 	struct str text;
 
-	if (fs_read(AT_FDCWD, mine, &body, &no) < 0)
+	if (fs_read_strange(AT_FDCWD, mine, &body, &no) < 0)
 		return; /* it has none of its own */
 	text = str_trim(buf_view(&body));
 	FMT(name, "%.*s", (int)MIN(text.n, sizeof(name) - 1), text.p);

@@ -43,6 +43,7 @@ struct ids {
 #define IDS_NONE "none"
 #define IDS_IDMAP "idmap"
 #define IDS_TEAM "team"
+#define IDS_OWN "own" /* as IDS_IDMAP, and runners have ids of their own too: confine.h */
 
 /* The pool: first-last, "" or NULL for the default, whose span is 0 where this user namespace has
  * too few ids for any: root there is one user outside, and so are its jobs. ERR_JOB_IDS_TAKEN when

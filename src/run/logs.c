@@ -25,6 +25,8 @@ struct stream {
 };
 
 struct logs {
+	unsigned magic;
+#define LOGS_MAGIC 0x524c4f47U
 	const struct redact *redact;
 	struct lock lock; /* of what follows, down to `lost` */
 	int fd;
@@ -55,6 +57,7 @@ int logs_open(struct logs **out, const char *path, const struct redact *r, struc
 		return -1;
 	}
 	l = xcalloc(1, sizeof(*l));
+	l->magic = LOGS_MAGIC;
 	l->fd = fd;
 	l->size = (uint64_t)st.st_size;
 	l->redact = r;
@@ -272,7 +275,7 @@ static int next_due(struct logs *l, bool finishing)
 
 static void *pump(void *arg)
 {
-	struct logs *l = arg;
+	struct logs *l = FROM_VOID(struct logs, arg, LOGS_MAGIC);
 
 	while (l->stream[0].fd >= 0 || l->stream[1].fd >= 0) {
 		AUTO_BUF struct buf out = BUF_INIT(BATCH_MAX);

@@ -1,9 +1,22 @@
 /* mounts.c - the list of mounts; see mounts.h. */
 #include "run/mounts.h"
 
+#include "run/confine.h"
+
 #include "base/fs.h"
 
 #include <dirent.h>
+
+/* What belongs to the runner is the job's where it is seen; what jobs have made is theirs already.
+ */
+static const char *seen_from(const struct mounts *m, const char *from)
+{
+	struct stat st;
+
+	if (m->ids != NULL && m->ids->on && stat(from, &st) == 0 && st.st_uid == m->ids->job)
+		return from;
+	return confined_path(m->confined, m->a, from);
+}
 
 int mounts_add(struct mounts *m, enum mount_kind kind, const char *from, const char *at,
                struct err *err)
@@ -12,6 +25,8 @@ int mounts_add(struct mounts *m, enum mount_kind kind, const char *from, const c
 	struct mount *one = &m->item[m->n];
 
 	assert(at[0] == '/');
+	if (kind == MOUNT_RO)
+		from = seen_from(m, from);
 	if (m->n == MOUNTS_MAX)
 		return err_set(err, ERR_TOO_BIG, "more than %d mounts", MOUNTS_MAX);
 	*one = (struct mount){.kind = kind, .is_file = kind == MOUNT_NULL, .at = at, .from = from};

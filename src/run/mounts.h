@@ -11,6 +11,8 @@
 
 #define MOUNTS_MAX 2048 /* the entries of a job's code may each be one */
 
+struct confined;
+
 enum mount_kind {
 	MOUNT_RO, /* `from` read-only at `at` */
 	MOUNT_RW,
@@ -30,6 +32,8 @@ struct mounts {
 	size_t n;
 	struct arena *a;
 	const struct ids *ids; /* whose the job's folders are; NULL: ours */
+	const struct confined
+		*confined; /* where sources are, of a runner that gave up root; or NULL */
 };
 
 /* Folders of an attempt, all below its folder. */

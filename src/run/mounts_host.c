@@ -2,6 +2,8 @@
  * mounts.h. */
 #include "run/mounts.h"
 
+#include "run/confine.h"
+
 #include "base/fs.h"
 #include "base/log.h"
 #include "run/mountinfo.h"
@@ -138,9 +140,10 @@ static int hide_homes(struct hiding *h, struct err *err)
 	return 0;
 }
 
-static int share(struct mounts *m, const char *folder, struct err *err)
+static int share(struct mounts *m, const struct wire_launch *l, size_t i, struct err *err)
 {
-	const char *path = mounts_resolve(m->a, folder);
+	const char *folder = l->share[i], *real = confined_share(m->confined, i);
+	const char *path = real != NULL ? real : mounts_resolve(m->a, folder);
 
 	if (mounts_add(m, MOUNT_RO, path, path, err) < 0)
 		return -1;
@@ -180,7 +183,7 @@ int mounts_host(struct mounts *m, const struct wire_launch *l, const struct moun
 	size_t first = m->n;
 
 	for (size_t i = 0; i < l->n_share; i++) {
-		if (share(m, l->share[i], err) < 0)
+		if (share(m, l, i, err) < 0)
 			return err_wrap(err, "shared folder");
 	}
 	for (size_t i = 0; i < l->n_hide; i++) {

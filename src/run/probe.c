@@ -1,12 +1,16 @@
 /* probe.c - which sandbox this machine's jobs get: each kind is really started, with nothing to do.
  */
+#include "base/fs.h"
 #include "base/json.h"
 #include "run/prjquota.h"
 #include "run/python.h"
 #include "run/sandbox.h"
 #include "run/sandbox_exec_image.h"
 
+#include <sys/wait.h>
+
 #define PROBE_NAME "stoker-probe"
+#define ANSWER_MAX ((size_t)64 << 10)
 
 static const char *version_of(struct arena *a, const char *program)
 {
@@ -69,7 +73,20 @@ static int take_ids(struct found *f, const char *dir, struct ids *out, struct er
 	                  : 0;
 }
 
-static bool start_in(struct found *f, const char *dir, const struct sandbox_kind *kind,
+/* As a runner does it before its job. */
+static int confine(struct found *f, struct sandbox_spec *spec, struct err *err)
+{
+	static const struct wire_launch none;
+	const struct confine c = {.a = f->a, .dir = spec->dir, .launch = &none, .ids = spec->ids};
+	struct confined *out = arena_alloc(f->a, sizeof(*out));
+
+	spec->confined = out;
+	if (confine_group(out, spec->name, spec->name, &spec->limits, &spec->ids, err) < 0)
+		return -1;
+	return confine_enter(&c, out, &spec->ids, err);
+}
+
+static bool start_in(struct found *f, const char *dir, const struct sandbox_kind *kind, bool own,
                      struct err *err)
 {
 	struct mounts *m = arena_alloc(f->a, sizeof(*m));
@@ -84,8 +101,8 @@ static bool start_in(struct found *f, const char *dir, const struct sandbox_kind
 	struct sandbox *s = NULL;
 
 	m->a = f->a;
-	if (take_ids(f, dir, &spec.ids, err) < 0 || make_folders(f, dir, &spec.ids, err) < 0 ||
-	    sandbox_start(&s, &spec, err) < 0)
+	if (take_ids(f, dir, &spec.ids, err) < 0 || (own && confine(f, &spec, err) < 0) ||
+	    make_folders(f, dir, &spec.ids, err) < 0 || sandbox_start(&s, &spec, err) < 0)
 		return false;
 	f->kind = kind->name;
 	f->says = arena_cstr(f->a, s->says);
@@ -95,7 +112,78 @@ static bool start_in(struct found *f, const char *dir, const struct sandbox_kind
 	return true;
 }
 
-static void start_one(struct found *f, const struct sandbox_kind *kind)
+/* In the child, which is not root any more at the end of it. */
+static void tell_apart(struct found *f, const char *dir, const struct sandbox_kind *kind, int to)
+{
+	AUTO_BUF struct buf out = BUF_INIT(ANSWER_MAX);
+	struct err err = {0};
+	struct js js;
+
+	f->notes = "";
+	if (!start_in(f, dir, kind, true, &err))
+		add_note(f, kind->name, err.msg);
+	js_init(&js, &out);
+	js_open(&js);
+	js_kv(&js, "kind", f->kind);
+	js_kv(&js, "words", f->says);
+	js_kv(&js, "notes", f->notes);
+	js_close(&js);
+	err_clear(&err);
+	_exit(fs_write_all(to, out.p, out.n, &err) < 0);
+}
+
+static void hear_apart(struct found *f, const struct sandbox_kind *kind, int from)
+{
+	AUTO_BUF struct buf text = BUF_INIT(ANSWER_MAX);
+	const struct doc *d = NULL;
+	struct err err = {0};
+	const char *notes;
+
+	if (fs_read(AT_FDCWD, arena_printf(f->a, "/proc/self/fd/%d", from), &text, &err) < 0 ||
+	    js_parse(f->a, arena_str(f->a, buf_view(&text)), &d, &err) < 0) {
+		add_note(f, "runners stay root", err.msg);
+		return;
+	}
+	notes = doc_cstr(doc_get(d, "notes"), "");
+	if (doc_text(doc_get(d, "kind")).n > 0) {
+		f->kind = kind->name;
+		f->says = arena_printf(f->a, "%s; runners are unprivileged",
+		                       doc_cstr(doc_get(d, "words"), ""));
+		f->ids = IDS_OWN;
+		if (notes[0] != '\0')
+			f->notes = arena_printf(f->a, "%s%s%s", f->notes,
+			                        f->notes[0] != '\0' ? "; " : "", notes);
+	} else {
+		add_note(f, "runners stay root", notes);
+	}
+}
+
+/* Giving up root is for good: a child does it. */
+static void start_apart(struct found *f, const char *dir, const struct sandbox_kind *kind)
+{
+	int ends[2];
+	struct cgroup left;
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) < 0 || (pid = fork()) < 0) {
+		add_note(f, "runners stay root", strerror(errno));
+		return;
+	}
+	if (pid == 0) {
+		(void)close(ends[0]);
+		tell_apart(f, dir, kind, ends[1]);
+	}
+	(void)close(ends[1]);
+	hear_apart(f, kind, ends[0]);
+	(void)close(ends[0]);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	cgroup_adopt(&left, arena_printf(f->a, PROBE_NAME "-%d", (int)pid),
+	             arena_printf(f->a, "%s/" SANDBOX_CGROUPS, dir));
+	cgroup_remove(&left);
+}
+
+static void start_one(struct found *f, const struct sandbox_kind *kind, bool own)
 {
 	char *dir = arena_printf(f->a, "%s/runs/" PROBE_NAME "-%s.XXXXXX", f->data, kind->name);
 	struct err err = {0};
@@ -104,7 +192,9 @@ static void start_one(struct found *f, const struct sandbox_kind *kind)
 		add_note(f, dir, strerror(errno));
 		return;
 	}
-	if (!start_in(f, dir, kind, &err))
+	if (own)
+		start_apart(f, dir, kind);
+	else if (!start_in(f, dir, kind, false, &err))
 		add_note(f, kind->name, err.msg);
 	err_clear(&err);
 	ids_release(dir);
@@ -145,8 +235,13 @@ static void try_kinds(struct found *f, const char *want)
 
 		if (strcmp(want, k->want) != 0 && (strcmp(want, "auto") != 0 || !k->ops->host))
 			continue;
+		if (k->ops->host && f->own_ids && f->pool.span > 1 &&
+		    strcmp(f->ids, IDS_IDMAP) == 0)
+			start_one(f, k, true);
+		if (f->kind != NULL)
+			break;
 		if (k->ops->host)
-			start_one(f, k);
+			start_one(f, k, false);
 		else if (version_of(f->a, k->ops->name) != NULL)
 			f->kind = k->name;
 		else
@@ -164,22 +259,30 @@ void sandbox_probe(const char *program, const char *data, const char *want, cons
 	                  .own_ids = geteuid() == 0,
 	                  .says = "",
 	                  .notes = ""};
+	const char *runs = arena_printf(a, "%s/runs", data);
+	struct err err = {0};
 	struct js js;
 
-	if (sandbox_exec_path() == NULL)
-		add_note(&f, "commands that enter a job",
-		         "this kernel runs no program from memory (vm.memfd_noexec), so a job can "
-		         "run code inside the program that `stoker exec` starts");
+	if (fs_mkdirs(AT_FDCWD, runs, 0700, &err) < 0) /* no engine has made it yet */
+		add_note(&f, runs, err.msg);
 	if (f.own_ids)
 		choose_ids(&f, pool);
 	if (f.taken == NULL)
 		try_kinds(&f, want);
+	/* behind those that become somebody else: its copy in memory is for who made it */
+	if (sandbox_exec_path() == NULL)
+		add_note(&f, "commands that enter a job",
+		         "this kernel runs no program from memory (vm.memfd_noexec), so a job can "
+		         "run code inside the program that `stoker exec` starts");
 	js_init(&js, out);
 	js_open(&js);
 	js_kv(&js, "kind", f.kind);
 	js_kv(&js, "words", strncmp(f.says, "sandbox: ", 9) == 0 ? f.says + 9 : f.says);
 	js_kv(&js, "ids", f.ids);
 	js_kv(&js, "ids_taken", f.taken);
+	js_kv_u64(&js, "ids_first", f.pool.first);
+	js_kv_u64(&js, "ids_last", f.pool.last);
+	js_kv_u64(&js, "ids_span", f.pool.span);
 	js_kv(&js, "bwrap", version_of(a, "bwrap"));
 	js_kv(&js, "podman", version_of(a, "podman"));
 	js_kv(&js, "python", f.kind != NULL ? python_words(a, f.kind) : NULL);

@@ -333,7 +333,7 @@ int python_bring(const struct python_job *j, struct python *out, struct err *err
 int python_sweep(const char *name, const char *dir, struct err *err)
 {
 	AUTO_FREE char *sub = xasprintf("%s/" PYTHON_DIR, dir),
-		       *sub_name = xasprintf("%s-py", name);
+		       *sub_name = xasprintf("%s" PYTHON_GROUP, name);
 
 	return sandbox_sweep(sub_name, sub, err);
 }

@@ -13,13 +13,15 @@
 #include "core/pyreq.h"
 #include "core/spec.h"
 #include "core/wire.h"
-#include "run/ids.h"
+#include "run/confine.h"
 #include "run/logs.h"
 #include "run/report.h"
 #include "store/blobs/built.h"
 
 #define PYTHON_DIR "python" /* in the attempt's folder: that of the build's sandbox */
 #define PYTHON_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#define PYTHON_GROUP "-py" /* behind the attempt's name: of the groups of a build */
 
 /* The job that an environment is for, set by the caller. */
 struct python_job {
@@ -29,6 +31,7 @@ struct python_job {
 	const char *program;   /* this binary */
 	const char *image;     /* to run in; NULL: the host's root */
 	const struct ids *ids; /* whose ids the build has */
+	const struct confined *confined;
 	const struct wire_launch *launch;
 	const struct job_spec *spec;
 	struct report *report;

@@ -514,7 +514,7 @@ static int in_sandbox(const struct python_job *j, const struct python_want *w, s
 	struct mounts *m = arena_alloc(j->a, sizeof(*m));
 	const struct sandbox_spec spec = {
 		.dir = dir,
-		.name = arena_printf(j->a, "%s-py", j->name),
+		.name = arena_printf(j->a, "%s" PYTHON_GROUP, j->name),
 		.kind = j->launch->sandbox,
 		.image = j->image,
 		.program = j->program,
@@ -524,6 +524,7 @@ static int in_sandbox(const struct python_job *j, const struct python_want *w, s
 		.limits = {.memory_bytes = j->spec->memory_bytes,
 	                   .cpu_milli = (uint32_t)(j->spec->cpu_count * 1000)},
 		.ids = *j->ids,
+		.confined = j->confined,
 		.need_mount_points = w->place && w->below[0] == '\0',
 	};
 	struct build x = {.j = j,
@@ -534,6 +535,7 @@ static int in_sandbox(const struct python_job *j, const struct python_want *w, s
 	int rc;
 
 	m->a = j->a;
+	m->confined = j->confined;
 	if (make_folders(j, dir, tree, &w->req, err) < 0 ||
 	    make_mounts(j, w, dir, tree, m, &at, err) < 0 || sandbox_start(&x.s, &spec, err) < 0)
 		return -1;

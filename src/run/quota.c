@@ -62,6 +62,8 @@ struct tally {
 };
 
 struct quota {
+	unsigned magic;
+#define QUOTA_MAGIC 0x5251554fU
 	struct quota_options o;
 	struct look volume, scratch;
 	struct disk disk[DISKS_MAX];
@@ -144,7 +146,7 @@ static bool is_in(const char *path, const char *dir)
  * node. */
 static int kind_of(void *arg, const struct nameless *f)
 {
-	const struct quota *q = arg;
+	const struct quota *q = FROM_VOID(struct quota, arg, QUOTA_MAGIC);
 	const struct quota_options *o = &q->o;
 	enum place place = IN_SCRATCH;
 	size_t disk = 0;
@@ -443,7 +445,7 @@ static void look_at_inodes(struct quota *q, struct disk *d)
 
 static void *watch(void *arg)
 {
-	struct quota *q = arg;
+	struct quota *q = FROM_VOID(struct quota, arg, QUOTA_MAGIC);
 	struct pollfd p = {.fd = q->stop_fd, .events = POLLIN};
 
 	for (;;) {
@@ -512,6 +514,7 @@ int quota_start(struct quota **out, const struct quota_options *o, struct err *e
 	struct quota *q = xcalloc(1, sizeof(*q));
 	int rc;
 
+	q->magic = QUOTA_MAGIC;
 	q->o = *o;
 	find_disks(q);
 	q->stop_fd = q->crossed_fd = -1;

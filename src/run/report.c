@@ -1,4 +1,4 @@
-/* report.c - opens and closes it; the threads of heartbeats, orders and the log; see report.h. */
+/* report.c - opens and closes it; the threads of heartbeats and orders; see report.h. */
 #include "run/report_inner.h"
 
 #include "base/clock.h"
@@ -14,6 +14,7 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 {
 	struct report *r = xcalloc(1, sizeof(*r));
 
+	r->magic = REPORT_MAGIC;
 	r->dir_fd = fs_open_dir(dir, err);
 	if (r->dir_fd < 0) {
 		free(r);
@@ -68,6 +69,18 @@ static void fence(struct report *r, const char *why)
 	wake(r);
 }
 
+/* What is true whenever the lock is free. */
+static void report_check(const struct report *r)
+{
+	assert(r->magic == REPORT_MAGIC && lock_is_mine(&r->lock));
+	assert(r->stage < STAGE_COUNT);
+	assert(r->n_ways > 0 && r->n_ways <= REPORT_WAYS_MAX);
+	assert(r->at < r->n_ways && r->reached < r->n_ways);
+	assert((r->n_outbox == 0) == TAILQ_EMPTY(&r->outbox));
+	assert(r->n_exec <= REPORT_EXECS_MAX);
+	assert(!r->desired.stop || r->cancel); /* a stop ends staging */
+}
+
 static bool seen_exec(struct report *r, const char *id)
 {
 	for (size_t i = 0; i < r->n_seen && i < REPORT_EXECS_MAX; i++) {
@@ -109,6 +122,7 @@ static void take_desired(struct report *r, struct str json)
 		return;
 	}
 	lock_take(&r->lock);
+	report_check(r);
 	r->desired.go = r->desired.go || o.go;
 	r->desired.stop = r->desired.stop || o.stop;
 	r->desired.now = r->desired.now || o.now;
@@ -118,6 +132,7 @@ static void take_desired(struct report *r, struct str json)
 		take_exec(r, &o.exec[i]);
 	if (r->desired.stop)
 		r->cancel = true;
+	report_check(r);
 	lock_give(&r->lock);
 	wake(r);
 }
@@ -179,7 +194,7 @@ static void look_around(struct report *r)
 
 static void *heartbeat_main(void *arg)
 {
-	struct report *r = arg;
+	struct report *r = FROM_VOID(struct report, arg, REPORT_MAGIC);
 	int tries = 0, refusals = 0;
 
 	while (!r->done && !r->fenced) {
@@ -217,7 +232,7 @@ static void *heartbeat_main(void *arg)
 
 static void *poll_main(void *arg)
 {
-	struct report *r = arg;
+	struct report *r = FROM_VOID(struct report, arg, REPORT_MAGIC);
 	int tries = 0;
 
 	while (!r->done && !r->fenced) {
@@ -241,142 +256,9 @@ static void *poll_main(void *arg)
 	return NULL;
 }
 
-/* Reads the records after `sent` from the log file, whole records only. */
-static int read_log(struct report *r, int fd, uint64_t size, uint64_t sent, struct buf *out,
-                    struct err *err)
-{
-	size_t want = (size_t)MIN(size - sent, (uint64_t)REPORT_LOG_CHUNK);
-	char *room = buf_room(out, want);
-	const char *last = NULL;
-
-	(void)r;
-	if (room == NULL || fs_pread_all(fd, room, want, sent, err) < 0)
-		return -1;
-	last = memrchr(room, '\n', want);
-	out->n = last == NULL ? 0 : (size_t)(last - room) + 1;
-	return 0;
-}
-
-/* {"next": N} of the answer, also of a refusal for a gap. */
-static bool next_of(struct str json, uint64_t *next)
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	const struct doc *d = NULL;
-	struct err err = {0};
-	int64_t n = -1;
-
-	if (js_parse(a, json, &d, &err) == 0)
-		n = doc_int(doc_get(d, "next"), -1);
-	if (n < 0)
-		return false;
-	*next = (uint64_t)n;
-	return true;
-}
-
-/* A disk that is full now may have room soon: an ended job's log waits for that, but not for ever.
- * Then the server keeps of it what its reserve holds. */
-static bool is_last(struct report *r)
-{
-	int64_t flush_ms;
-
-	lock_take(&r->lock);
-	flush_ms = r->flush_ms;
-	lock_give(&r->lock);
-	if (flush_ms > 0 && r->full_ms > 0 &&
-	    clock_mono_ms() - MAX(flush_ms, r->full_ms) >= REPORT_FULL_MS)
-		r->last = true;
-	return r->last;
-}
-
-static void note_room(struct report *r, const struct http_reply *reply)
-{
-	if (reply->status != 507)
-		r->full_ms = 0;
-	else if (r->full_ms == 0)
-		r->full_ms = clock_mono_ms();
-}
-
-static bool send_log(struct report *r, int fd, uint64_t size, uint64_t sent, uint64_t *next)
-{
-	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	AUTO_BUF struct buf body = BUF_INIT(REPORT_LOG_CHUNK + 1);
-	char path[64];
-	struct err err = {0};
-	bool taken;
-
-	if (read_log(r, fd, size, sent, &body, &err) < 0) {
-		log_warn("log: %s", err.msg);
-		return false;
-	}
-	FMT(path, "/runner/v1/log?seq=%" PRIu64 "%s", sent, is_last(r) ? "&last=1" : "");
-	taken = report_exchange(r, HTTP_POST, path, "text/plain", buf_view(&body), REPORT_SMALL_MS,
-	                        &reply, &err) == 0;
-	note_room(r, &reply);
-	if (taken || reply.status == 409) {
-		if (next_of(buf_view(&reply.body), next) && *next <= size)
-			return true;
-	}
-	if (!r->halt && err.code != ERR_NONE)
-		log_warn("log: %s", err.msg);
-	return false;
-}
-
-/* All is sent, and soon forgotten: the server is asked whether it has all of it, where it lasts. It
- * may be another server by now. */
-static bool send_done(struct report *r, uint64_t size, uint64_t *next)
-{
-	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	char path[64];
-	struct err err = {0};
-	bool taken;
-
-	FMT(path, "/runner/v1/log?seq=%" PRIu64 "&done=1", size);
-	taken = report_exchange(r, HTTP_POST, path, "text/plain", (struct str){0}, REPORT_SMALL_MS,
-	                        &reply, &err) == 0;
-	if ((taken || reply.status == 409) && next_of(buf_view(&reply.body), next) && *next <= size)
-		return true;
-	if (!r->halt && err.code != ERR_NONE)
-		log_warn("log: %s", err.msg);
-	return false;
-}
-
-static void *ship_main(void *arg)
-{
-	struct report *r = arg;
-	AUTO_FREE char *path = xasprintf("%s/log", r->dir);
-	AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-	int tries = 0;
-
-	while (fd >= 0 && !r->done && !r->fenced) {
-		uint64_t size = 0, sent = 0, next = 0;
-		bool ask;
-
-		lock_take(&r->lock);
-		size = logs_size(r->logs); /* with the lock: no change is missed before the wait */
-		sent = r->log_sent;
-		ask = size <= sent && r->flush_ms > 0 && !r->log_kept;
-		if (size <= sent && !ask)
-			report_wait_locked(r, 1000);
-		lock_give(&r->lock);
-		if (size <= sent && !ask)
-			continue;
-		if (!(ask ? send_done(r, size, &next) : send_log(r, fd, size, sent, &next))) {
-			report_pause_after(r, &tries);
-			continue;
-		}
-		tries = 0;
-		lock_take(&r->lock);
-		r->log_sent = next;
-		r->log_kept = ask && next == size;
-		cond_broadcast(&r->changed);
-		lock_give(&r->lock);
-	}
-	return NULL;
-}
-
 void report_logs_changed(void *report)
 {
-	struct report *r = report;
+	struct report *r = FROM_VOID(struct report, report, REPORT_MAGIC);
 
 	lock_take(&r->lock);
 	cond_broadcast(&r->changed);
@@ -398,7 +280,7 @@ int report_start(struct report *r, struct logs *logs, struct err *err)
 		void *(*fn)(void *arg);
 	} all[] = {{&r->heartbeat, heartbeat_main},
 	           {&r->poll, poll_main},
-	           {&r->ship, ship_main},
+	           {&r->ship, report_log_main},
 	           {&r->outbox_thread, report_outbox_main}};
 
 	r->logs = logs;
@@ -420,6 +302,8 @@ int report_start(struct report *r, struct logs *logs, struct err *err)
 void report_stage(struct report *r, enum wire_stage stage)
 {
 	lock_take(&r->lock);
+	report_check(r);
+	assert(wire_stage_follows(r->stage, stage));
 	r->stage = stage;
 	r->note[0] = '\0';
 	r->done_bytes = r->total_bytes = r->rate_bytes = 0;
@@ -427,6 +311,7 @@ void report_stage(struct report *r, enum wire_stage stage)
 	r->rate_ms = clock_mono_ms();
 	r->heartbeat_now = true;
 	cond_broadcast(&r->changed);
+	report_check(r);
 	lock_give(&r->lock);
 }
 
@@ -456,6 +341,11 @@ void report_progress(struct report *r, const char *note, uint64_t done, uint64_t
 	r->done_bytes = done;
 	r->total_bytes = total;
 	lock_give(&r->lock);
+}
+
+const char *report_token(const struct report *r)
+{
+	return r->token;
 }
 
 int report_fd(const struct report *r)

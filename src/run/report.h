@@ -68,6 +68,7 @@ void report_checkpoint(struct report *r, const struct model_checkpoint *row);
 
 /* Is limits.idle_gpu over on this node? A heartbeat says so at once. */
 void report_idle(struct report *r, bool idle);
+const char *report_token(const struct report *r); /* of the attempt; the report's */
 int report_fd(
 	const struct report *r); /* readable when orders have changed; read with report_desired */
 void report_desired(struct report *r, struct report_desired *out);
@@ -88,10 +89,19 @@ bool report_exec_output(struct report *r, const char *id, uint64_t offset, struc
 bool report_exec_input(struct report *r, const char *id, uint64_t offset, bool state_only,
                        const atomic_bool *stop, struct buf *frames, enum wire_exec_state *state);
 
+/* Without threads, of a runner that is dead: the rest of its log, from where the server's ends, a
+ * record that its death cut left out. While the server, its database or its store is away it tries
+ * again, as long as it takes; moved() is called whenever some of it was taken. `last`: no room on
+ * the server's disk is waited for. 0 when the server has all, or the attempt is over. */
+int report_log_rest(struct report *r, bool last, void (*moved)(void *arg), void *arg,
+                    struct err *err) MUST_CHECK;
+/* Without threads: was there a message that could not be brought? */
+bool report_untold(const struct report *r);
 /* Until the log and all messages have arrived; false when fenced. */
 bool report_flush(struct report *r);
-/* Until the server has it, or is fenced. */
-void report_exit(struct report *r, const struct wire_exit *x);
+/* Until the server has it. ERR_CANCELED: fenced, or away for too long; else the words with which
+ * the server refuses it for good: its attempt is over, or, as far as is known, never. */
+int report_exit(struct report *r, const struct wire_exit *x, struct err *err) MUST_CHECK;
 void report_close(struct report *r); /* stops the threads; NULL is fine */
 
 #endif

@@ -2,7 +2,6 @@
  * offset until they have arrived. */
 #include "run/report_inner.h"
 
-#include "base/json.h"
 #include "base/log.h"
 #include "core/resumable.h"
 
@@ -17,18 +16,12 @@ static bool may_try(struct report *r, const struct http_reply *reply, const atom
 	return !*stop && !r->halt && !r->fenced;
 }
 
-static bool read_answer(struct str json, uint64_t *next, enum wire_exec_state *state)
+static bool read_answer(struct str json, struct wire_exec_taken *out)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	const struct doc *d = NULL;
 	struct err err = {0};
-	int64_t n = -1;
 
-	if (js_parse(a, json, &d, &err) < 0)
-		return false;
-	n = doc_int(doc_get(d, "next"), -1);
-	*next = (uint64_t)MAX(n, 0);
-	return n >= 0 && wire_exec_state_of(doc_text(doc_get(d, "state")), state);
+	return wire_exec_taken_parse(out, a, json, &err) == 0;
 }
 
 bool report_exec_output(struct report *r, const char *id, uint64_t offset, struct str frames,
@@ -42,7 +35,7 @@ bool report_exec_output(struct report *r, const char *id, uint64_t offset, struc
 	for (;;) {
 		AUTO_HTTP_REPLY struct http_reply reply = {0};
 		struct err err = {0};
-		uint64_t next = 0;
+		struct wire_exec_taken taken;
 
 		if (report_exchange(r, HTTP_POST, path, "application/octet-stream", frames,
 		                    REPORT_SMALL_MS, &reply, &err) < 0) {
@@ -50,11 +43,12 @@ bool report_exec_output(struct report *r, const char *id, uint64_t offset, struc
 				return false;
 			continue;
 		}
-		if (!read_answer(buf_view(&reply.body), &next, state)) {
+		if (!read_answer(buf_view(&reply.body), &taken)) {
 			log_warn("command %s: the server's answer is not understood", id);
 			return false;
 		}
-		if (next >= offset + frames.n)
+		*state = taken.state;
+		if (taken.next >= offset + frames.n)
 			return true;
 		tries = 0; /* it made us wait and has no room still */
 		if (*stop || r->halt || r->fenced)

@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/seal.h"
+#include "core/attempt.h"
 #include "io/proof.h"
 #include "io/url.h"
 
@@ -148,7 +149,7 @@ static void look_for_server(struct report *r)
 
 	if (r->by_socket)
 		return; /* that stays where it is */
-	if (fs_read(AT_FDCWD, arena_printf(a, "%s/launch.json", r->dir), &body, &err) == 0 &&
+	if (fs_read(AT_FDCWD, arena_printf(a, "%s/" ATTEMPT_START, r->dir), &body, &err) == 0 &&
 	    wire_start_parse(&start, a, buf_view(&body), &err) == 0) {
 		lock_take(&r->lock);
 		if (strcmp(start.server, r->way[0].url) != 0) {
@@ -211,67 +212,71 @@ bool report_is_refusal(const struct http_reply *reply)
 	return report_status_refuses(reply->status);
 }
 
-int report_claim(struct report *r, struct arena *a, struct wire_launch *out, struct err *err)
+/* The server is there and will never take this: sending it again is of no use. */
+bool report_is_rejected(const struct http_reply *reply)
 {
-	char nonce[NONCE_LEN + 1];
-	AUTO_FREE char *body = NULL;
+	return reply->status >= 400 && reply->status < 500 && reply->status != 408 &&
+	       reply->status != 429;
+}
+
+/* Until the server takes it, or says that it never will. ERR_CANCELED once *until is set; NULL:
+ * never. */
+static int post_until_taken(struct report *r, const char *what, struct str body,
+                            const atomic_bool *until, struct buf *answer, struct err *err)
+{
+	AUTO_FREE char *path = xasprintf("/runner/v1/%s", what);
 	int tries = 0;
 
-	seal_id(nonce, NONCE_LEN);
-	body = xasprintf("{\"nonce\":\"%s\",\"wire\":" TEXT_OF(WIRE_VERSION) "}", nonce);
-	for (;;) {
+	while (until == NULL || !atomic_load(until)) {
 		AUTO_HTTP_REPLY struct http_reply reply = {0};
 		struct err one = {0};
-		int r2 = report_post(r, "/runner/v1/claim", str_of(body), &reply, &one);
 
-		if (r2 == 0)
-			return wire_launch_parse(out, a, buf_view(&reply.body), err);
-		if (report_is_refusal(&reply) || reply.status == 400)
-			return err_set(err, one.code, "%s", one.msg);
+		if (report_post(r, path, body, &reply, &one) == 0) {
+			*answer = reply.body;
+			reply.body = (struct buf){0};
+			return 0;
+		}
+		log_warn("%s: %s", what, one.msg);
+		if (report_is_rejected(&reply)) {
+			*err = one;
+			return -1;
+		}
 		if (report_is_orphan(r))
 			return err_set(err, ERR_NOT_FOUND, "the attempt's folder was removed");
-		log_warn("claim: %s", one.msg);
 		report_pause_after(r, &tries);
 	}
+	return err_set(err, ERR_CANCELED, "stopped while the server was away");
+}
+
+int report_claim(struct report *r, struct arena *a, struct wire_launch *out, struct err *err)
+{
+	AUTO_BUF struct buf answer = BUF_INIT(0);
+	char nonce[NONCE_LEN + 1];
+	AUTO_FREE char *body = NULL;
+
+	seal_id(nonce, NONCE_LEN);
+	/* By hand: the one message that must be understood by all versions. */
+	body = xasprintf("{\"nonce\":\"%s\",\"wire\":" TEXT_OF(WIRE_VERSION) "}", nonce);
+	if (post_until_taken(r, "claim", str_of(body), NULL, &answer, err) < 0)
+		return -1;
+	return wire_launch_parse(out, a, buf_view(&answer), err);
 }
 
 int report_image(struct report *r, struct arena *a, const struct wire_image *mine,
                  struct wire_image *out, struct err *err)
 {
-	AUTO_BUF struct buf body = BUF_INIT(REPORT_BODY_MAX);
-	int tries = 0;
+	AUTO_BUF struct buf body = BUF_INIT(REPORT_BODY_MAX), answer = BUF_INIT(0);
 
 	wire_image_write(mine, &body);
-	while (!atomic_load(&r->cancel)) {
-		AUTO_HTTP_REPLY struct http_reply reply = {0};
-		struct err one = {0};
-
-		if (report_post(r, "/runner/v1/image", buf_view(&body), &reply, &one) == 0)
-			return wire_image_parse(out, a, buf_view(&reply.body), err);
-		if (report_is_refusal(&reply) || reply.status == 400)
-			return err_set(err, one.code, "%s", one.msg);
-		log_warn("image: %s", one.msg);
-		report_pause_after(r, &tries);
-	}
-	return err_set(err, ERR_CANCELED, "stopped while staging");
+	if (post_until_taken(r, "image", buf_view(&body), &r->cancel, &answer, err) < 0)
+		return -1;
+	return wire_image_parse(out, a, buf_view(&answer), err);
 }
 
-void report_exit(struct report *r, const struct wire_exit *x)
+int report_exit(struct report *r, const struct wire_exit *x, struct err *err)
 {
-	AUTO_BUF struct buf body = BUF_INIT(REPORT_BODY_MAX);
-	int tries = 0;
+	AUTO_BUF struct buf body = BUF_INIT(REPORT_BODY_MAX), answer = BUF_INIT(0);
 
 	wire_exit_write(x, &body);
-	while (!r->fenced) {
-		AUTO_HTTP_REPLY struct http_reply reply = {0};
-		struct err err = {0};
-
-		if (report_post(r, "/runner/v1/exit", buf_view(&body), &reply, &err) == 0)
-			return;
-		log_warn("exit: %s", err.msg);
-		if (report_is_refusal(
-			    &reply)) /* it has ended otherwise: nobody waits for this record */
-			return;
-		report_pause_after(r, &tries);
-	}
+	return post_until_taken(r, "exit", buf_view(&body), &r->fenced, &answer, err);
 }

@@ -37,6 +37,8 @@ struct report_way {
 #define REPORT_WAYS_MAX 10
 
 struct report {
+	unsigned magic;
+#define REPORT_MAGIC 0x52455054U
 	/* The server that launched us, then --node-url. Filled when it is opened. */
 	struct report_way way[REPORT_WAYS_MAX];
 	size_t n_ways;
@@ -55,7 +57,8 @@ struct report {
 	atomic_bool halt;   /* their requests too, at once */
 	atomic_bool cancel; /* of staging */
 	atomic_bool fenced;
-	atomic_bool away; /* fenced, for the server was not reached for too long */
+	atomic_bool untold; /* without threads: a message that nobody took */
+	atomic_bool away;   /* fenced, for the server was not reached for too long */
 	_Atomic int64_t
 		reached_ms; /* when it last answered, or the job ended; 0: it has not ended */
 	int event_fd;
@@ -108,10 +111,14 @@ int report_post(struct report *r, const char *path, struct str body, struct http
                 struct err *err) MUST_CHECK;
 /* The server is there and does not want us. */
 bool report_is_refusal(const struct http_reply *reply);
-bool report_status_refuses(int status); /* the same of its status */
+bool report_status_refuses(int status);                  /* the same of its status */
+bool report_is_rejected(const struct http_reply *reply); /* ... or not this */
 
 /* report.c: all but the sample; `note` keeps the words. */
 void report_fill_heartbeat(struct report *r, struct wire_heartbeat *hb, char note[REPORT_NOTE_MAX]);
+
+/* report_log.c */
+void *report_log_main(void *report); /* the thread that sends the log */
 
 /* report_outbox.c */
 void *report_outbox_main(void *report); /* the thread that sends messages, in order */

@@ -4,15 +4,7 @@
  */
 #include "run/report_inner.h"
 
-#include "base/json.h"
 #include "base/log.h"
-
-/* The server is there and will never take this: sending it again is of no use. */
-static bool is_rejected(const struct http_reply *reply)
-{
-	return reply->status >= 400 && reply->status < 500 && reply->status != 408 &&
-	       reply->status != 429;
-}
 
 static void item_free(struct outbox_item *m)
 {
@@ -60,15 +52,20 @@ static void queue_item(struct report *r, const char *path, const char *key, stru
 	lock_give(&r->lock);
 }
 
-/* Without threads (the sweeper): a few tries, then never mind. */
+/* Without threads (the sweeper): a few tries, then report_untold says so. */
 static void send_now(struct report *r, const char *path, struct str body)
 {
 	for (struct retry again = RETRY_INIT(3);;) {
 		AUTO_HTTP_REPLY struct http_reply reply = {0};
 		struct err err = {0};
 
-		if (report_post(r, path, body, &reply, &err) == 0 || !retry_again(&again, &err))
+		if (report_post(r, path, body, &reply, &err) == 0 || report_is_rejected(&reply))
 			return;
+		if (!retry_again(&again, &err)) {
+			log_warn("%s: %s", path, err.msg);
+			r->untold = true;
+			return;
+		}
 	}
 }
 
@@ -83,7 +80,7 @@ static void send_item(struct report *r, const char *path, const char *key, struc
 
 void *report_outbox_main(void *arg)
 {
-	struct report *r = arg;
+	struct report *r = FROM_VOID(struct report, arg, REPORT_MAGIC);
 	int tries = 0;
 
 	while (!r->done && !r->fenced) {
@@ -106,7 +103,7 @@ void *report_outbox_main(void *arg)
 			log_warn("%s: %s", m->path, err.msg);
 		lock_take(&r->lock);
 		m->sending = false;
-		if (sent || is_rejected(&reply)) {
+		if (sent || report_is_rejected(&reply)) {
 			drop_item(r, m);
 			tries = 0;
 			cond_broadcast(&r->changed);
@@ -117,6 +114,11 @@ void *report_outbox_main(void *arg)
 			report_pause_after(r, &tries);
 	}
 	return NULL;
+}
+
+bool report_untold(const struct report *r)
+{
+	return r->untold;
 }
 
 void report_outbox_done(struct report *r)
@@ -146,17 +148,12 @@ void report_sample(struct report *r, const struct wire_sample *sample)
 void report_event(struct report *r, const char *kind, const char *fmt, ...)
 {
 	AUTO_BUF struct buf out = BUF_INIT(REPORT_BODY_MAX), text = BUF_INIT(REPORT_BODY_MAX);
-	struct js js;
 	va_list ap;
 
 	va_start(ap, fmt);
 	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
-	js_init(&js, &out);
-	js_open(&js);
-	js_kv(&js, "kind", kind);
-	js_kv_str(&js, "message", buf_view(&text));
-	js_close(&js);
+	wire_event_write(&(struct wire_event){kind, buf_cstr(&text)}, &out);
 	send_item(r, "/runner/v1/event", NULL, buf_view(&out));
 }
 
@@ -164,26 +161,7 @@ void report_checkpoint(struct report *r, const struct model_checkpoint *row)
 {
 	AUTO_BUF struct buf out = BUF_INIT(REPORT_BODY_MAX);
 	AUTO_FREE char *key = xasprintf("checkpoint %s", row->name);
-	struct js js;
 
-	js_init(&js, &out);
-	js_open(&js);
-	js_kv(&js, "name", row->name);
-	js_kv(&js, "state", ckpt_state_word(row->state));
-	js_kv(&js, "kind", row->kind);
-	js_kv(&js, "base_model", row->base_model);
-	js_kv_int(&js, "lora_r", row->lora_r);
-	js_kv_int(&js, "created_ms", row->created_ms);
-	js_kv_u64(&js, "bytes", row->bytes);
-	js_kv_u64(&js, "bytes_sent", row->bytes_sent);
-	js_kv_u64(&js, "files", row->files);
-	js_kv(&js, "manifest_key", row->manifest_key);
-	js_kv_int(&js, "rule", row->rule);
-	js_kv(&js, "reason", row->reason);
-	js_kv(&js, "trainer", row->trainer);
-	js_kv(&js, "updating", row->updating);
-	js_kv_u64(&js, "revision", row->revision);
-	js_kv(&js, "shown", row->shown);
-	js_close(&js);
+	wire_checkpoint_write(row, &out);
 	send_item(r, "/runner/v1/checkpoint", key, buf_view(&out));
 }

@@ -32,6 +32,16 @@ static bool is_final(int status)
 	return status == 400 || report_status_refuses(status);
 }
 
+static void take_answer(struct report_ask *ask, const struct wire_signed *got)
+{
+	if (got->status == 0) {
+		take_url(ask, got);
+		return;
+	}
+	(void)wire_told_error(got->status, got->error, got->message, &ask->err);
+	ask->refused = is_final(got->status);
+}
+
 static void ask_one(struct report *r, struct report_ask *ask)
 {
 	AUTO_BUF struct buf body = BUF_INIT(REPORT_BODY_MAX);
@@ -46,19 +56,7 @@ static void ask_one(struct report *r, struct report_ask *ask)
 	if (wire_signed_parse(&got, ask->a, buf_view(&reply.body), &ask->err) < 0)
 		ask->refused = true;
 	else
-		take_url(ask, &got);
-}
-
-static void take_answer(struct report_ask *ask, const struct wire_signed *got)
-{
-	if (got->status == 0) {
-		take_url(ask, got);
-		return;
-	}
-	(void)err_set(&ask->err, err_from_http(got->status), "%s", got->message);
-	if (got->error != NULL)
-		err_id_from(&ask->err, got->error);
-	ask->refused = is_final(got->status);
+		take_answer(ask, &got);
 }
 
 static int ask_together(struct report *r, struct report_ask *const *ask, size_t n, bool *alone,
@@ -149,7 +147,7 @@ static bool gives_up(struct report *r)
 int report_sign(void *report, struct arena *a, const struct objstore_request *rq,
                 struct objstore_signed *out, struct err *err)
 {
-	struct report *r = report;
+	struct report *r = FROM_VOID(struct report, report, REPORT_MAGIC);
 	int tries = 0;
 
 	while (!gives_up(r)) {

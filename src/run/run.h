@@ -3,6 +3,7 @@
 #define RUN_H
 
 #include "core/idle.h"
+#include "run/confine.h"
 #include "run/cores.h"
 #include "run/exec.h"
 #include "run/quota.h"
@@ -11,6 +12,8 @@
 #include "run/stage.h"
 
 struct run {
+	unsigned magic;
+#define RUN_MAGIC 0x52554e5fU
 	struct arena *a;
 	const char *dir, *program;
 	char name[128]; /* of groups and containers */
@@ -22,6 +25,8 @@ struct run {
 	struct logs *logs;
 	struct stage stage;
 	struct ids ids; /* of the job's processes */
+	struct confined confined;
+	struct err early; /* of what is done before the threads are there */
 	struct cores cores;
 	struct mounts *mounts;
 	struct sandbox_spec sandbox_spec;
@@ -56,6 +61,7 @@ struct run {
 void run_crash_at(const char *label);
 /* run_job.c: from staged to ended; fills r->end. */
 void run_job(struct run *r);
+void run_take_cores(struct run *r);
 /* run_end.c */
 void run_verdict(struct run *r);
 /* An exit record can be written on a disk that has no inode left and no block: into a file that
@@ -64,7 +70,10 @@ int run_keep_spare(struct run *r, struct err *err) MUST_CHECK;
 int run_write_exit(struct run *r, struct err *err) MUST_CHECK;
 void run_deploy_failed(struct run *r, enum wire_stage stage, const struct err *why);
 void run_told_to_end(struct run *r); /* SIGTERM before user code */
-int run_sweep(const char *dir, struct err *err);
+/* After a runner that is dead: what it started goes, and the server hears what it had not: the rest
+ * of the log, checkpoints, the exit record, in this order. `how`: "", WIRE_SWEEP_PAST,
+ * WIRE_SWEEP_LAST. The exit code. */
+int run_sweep(const char *dir, const char *how, struct err *err);
 int run_ship_file(struct run *r, struct err *err) MUST_CHECK; /* ship.json, for the sweeper */
 
 #endif

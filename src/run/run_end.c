@@ -3,7 +3,9 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/seal.h"
 #include "base/units.h"
+#include "core/attempt.h"
 #include "run/prjquota.h"
 #include "run/run.h"
 
@@ -17,7 +19,7 @@
 #define SPARE_BYTES ((off_t)16 << 10) /* a record is a few hundred bytes: its detail is bounded */
 #define DETAIL_MAX 600
 #define COMMAND_MAX 120
-#define SWEEP_SHIP_S 20    /* of a sweep without progress; the next one goes on with its files */
+#define SWEEP_STILL_S 20   /* of a sweep without progress; the next one goes on with its files */
 #define SWEEP_TELL_MS 5000 /* between two signs of life to the server (engine_local.c) */
 
 /* Frameworks print these when a GPU runs out of memory; a cgroup does not notice. */
@@ -182,7 +184,7 @@ static int write_spare(struct run *r, const char *path, struct str body, struct 
 int run_write_exit(struct run *r, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(RECORD_MAX);
-	const char *path = arena_printf(r->a, "%s/exit.json", r->dir);
+	const char *path = arena_printf(r->a, "%s/" ATTEMPT_EXIT, r->dir);
 	struct err full = {0}, no = {0};
 
 	wire_exit_write(&r->end, &out);
@@ -221,34 +223,42 @@ void run_deploy_failed(struct run *r, enum wire_stage stage, const struct err *w
 int run_ship_file(struct run *r, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(RECORD_MAX);
-	struct js js;
+	struct wire_ship said = {
+		.objstore = r->launch.objstore,
+		.prefix = r->launch.ckpt_prefix,
+		.job_id = r->launch.job_id,
+		.rank = r->launch.node_rank,
+		.nodes = r->launch.node_count,
+		.settle_s = r->spec.ckpt.settle_s,
+		.marker = r->spec.ckpt.marker,
+		.volume_bytes = r->spec.ckpt.volume_bytes,
+	};
 
-	js_init(&js, &out);
-	js_open(&js);
-	js_kv(&js, "objstore", r->launch.objstore);
-	js_kv(&js, "prefix", r->launch.ckpt_prefix);
-	js_kv(&js, "job_id", r->launch.job_id);
-	js_kv_u64(&js, "rank", r->launch.node_rank);
-	js_kv_u64(&js, "nodes", r->launch.node_count);
-	js_kv_u64(&js, "settle_s", r->spec.ckpt.settle_s);
-	js_kv(&js, "marker", r->spec.ckpt.marker);
-	js_kv_u64(&js, "volume_bytes", r->spec.ckpt.volume_bytes);
-	js_close(&js);
-	return fs_write_atomic(AT_FDCWD, arena_printf(r->a, "%s/ship.json", r->dir), buf_view(&out),
-	                       0600, err);
+	wire_ship_write(&said, &out);
+	return fs_write_atomic(AT_FDCWD, arena_printf(r->a, "%s/" ATTEMPT_SHIP, r->dir),
+	                       buf_view(&out), 0600, err);
 }
 
-static int read_doc(struct arena *a, const char *path, const struct doc **out, struct err *err)
+static int read_ship(struct arena *a, const char *path, struct wire_ship *out, struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT(RECORD_MAX);
 
-	if (fs_read(AT_FDCWD, path, &body, err) < 0)
+	if (fs_read_strange(AT_FDCWD, path, &body, err) < 0)
 		return -1;
-	return js_parse(a, arena_str(a, buf_view(&body)), out, err);
+	return wire_ship_parse(out, a, buf_view(&body), err);
 }
 
 struct sweep {
-	struct report *report; /* NULL: the server cannot be told */
+	unsigned magic;
+#define SWEEP_MAGIC 0x52535745U
+	struct arena *a;
+	const char *dir;
+	bool past, last, told; /* see WIRE_SWEEP_PAST */
+	struct wire_start start;
+	struct wire_exit exit; /* as it is on disk */
+	bool recorded;         /* there is one */
+	struct report *report; /* NULL: there is nothing to tell */
+	struct err first;      /* of what was given up */
 	atomic_bool cancel;
 	uint64_t done; /* the most that was ever reached */
 	int64_t told_ms;
@@ -256,11 +266,10 @@ struct sweep {
 
 static void on_swept(void *arg, const struct model_checkpoint *row)
 {
-	struct sweep *s = arg;
+	struct sweep *s = FROM_VOID(struct sweep, arg, SWEEP_MAGIC);
 
 	log_info("checkpoint %s: %s", row->name, ckpt_state_word(row->state));
-	if (s->report != NULL)
-		report_checkpoint(s->report, row);
+	report_checkpoint(s->report, row);
 }
 
 static void on_sweep_event(void *arg UNUSED, const char *kind, const char *text)
@@ -268,46 +277,47 @@ static void on_sweep_event(void *arg UNUSED, const char *kind, const char *text)
 	log_warn("%s: %s", kind, text);
 }
 
+/* A sweep ends when nothing moves. */
+static void moved(void *arg)
+{
+	struct sweep *s = FROM_VOID(struct sweep, arg, SWEEP_MAGIC);
+	int64_t now = clock_mono_ms();
+
+	(void)alarm(SWEEP_STILL_S);
+	if (now - s->told_ms < SWEEP_TELL_MS)
+		return;
+	s->told_ms = now;
+	(void)!write(STDOUT_FILENO, ".", 1);
+}
+
 /* A file larger than a sweep is long has to come to its end: it is sent from its start each time.
  * What is tried again and again, on a full disk, makes no progress. */
 static bool on_sweep_progress(void *arg, uint64_t done)
 {
-	struct sweep *s = arg;
-	int64_t now = clock_mono_ms();
+	struct sweep *s = FROM_VOID(struct sweep, arg, SWEEP_MAGIC);
 
 	if (done <= s->done)
 		return false;
 	s->done = done;
-	(void)alarm(SWEEP_SHIP_S);
-	if (now - s->told_ms < SWEEP_TELL_MS)
-		return false;
-	s->told_ms = now;
-	(void)!write(STDOUT_FILENO, ".", 1);
+	moved(s);
 	return false;
 }
 
-static const char *text_of(const struct doc *d, const char *key)
-{
-	const char *text = doc_cstr(doc_get(d, key), NULL);
-
-	return text != NULL && text[0] != '\0' ? text : NULL;
-}
-
-static int ship_rest(struct arena *a, const char *dir, const struct doc *d, bool ok,
-                     struct sweep *sweep, bool *all, struct err *err)
+static int ship_rest(struct sweep *sweep, const struct wire_ship *said, bool ok, bool *all,
+                     struct err *err)
 {
 	AUTO_HTTP_CLIENT struct http_client *http = NULL; /* freed behind the store */
 	AUTO_OBJSTORE struct objstore *objects = NULL;
 	struct ship_options o = {
-		.dir = arena_printf(a, "%s/" ATTEMPT_CKPT, dir),
-		.spool = arena_printf(a, "%s/" ATTEMPT_SPOOL, dir),
-		.prefix = text_of(d, "prefix"),
-		.job_id = text_of(d, "job_id"),
-		.rank = (uint32_t)MAX(doc_int(doc_get(d, "rank"), 0), 0),
-		.nodes = (uint32_t)MAX(doc_int(doc_get(d, "nodes"), 1), 1),
-		.settle_ms = MAX(doc_int(doc_get(d, "settle_s"), 0), 0) * 1000,
-		.marker = text_of(d, "marker"),
-		.volume_bytes = (uint64_t)MAX(doc_int(doc_get(d, "volume_bytes"), 0), 0),
+		.dir = arena_printf(sweep->a, "%s/" ATTEMPT_CKPT, sweep->dir),
+		.spool = arena_printf(sweep->a, "%s/" ATTEMPT_SPOOL, sweep->dir),
+		.prefix = said->prefix,
+		.job_id = said->job_id,
+		.rank = said->rank,
+		.nodes = MAX(said->nodes, 1U),
+		.settle_ms = said->settle_s * INT64_C(1000),
+		.marker = said->marker,
+		.volume_bytes = said->volume_bytes,
 		.dead = true,
 		.cancel = &sweep->cancel,
 		.give_up = on_sweep_progress,
@@ -317,9 +327,11 @@ static int ship_rest(struct arena *a, const char *dir, const struct doc *d, bool
 	};
 	struct ship *ship = NULL;
 
-	if (o.prefix == NULL || o.job_id == NULL || text_of(d, "objstore") == NULL)
-		return err_set(err, ERR_CORRUPT, "ship.json lacks a field");
-	if (stage_objects(&objects, &http, text_of(d, "objstore"), sweep->report, err) < 0)
+	/* the folder is its runner's: no store is named by it that root could open by itself */
+	if (!str_starts(str_of(said->objstore), "signed:") &&
+	    !str_starts(str_of(said->objstore), "passed:"))
+		return err_set(err, ERR_CORRUPT, ATTEMPT_SHIP " names a store of another kind");
+	if (stage_objects(&objects, &http, said->objstore, sweep->report, err) < 0)
 		return -1;
 	o.objects = objects;
 	if (ship_start(&ship, &o, err) < 0)
@@ -331,70 +343,181 @@ static int ship_rest(struct arena *a, const char *dir, const struct doc *d, bool
 
 static void on_alarm(int sig UNUSED)
 {
-	_exit(WIRE_SWEEP_AGAIN); /* the journal holds how far it is; the server asks again */
+	_exit(WIRE_SWEEP_AGAIN); /* journal and server know how far it is; the server asks again */
+}
+
+static const char *in_folder(const struct sweep *s, const char *name)
+{
+	return arena_printf(s->a, "%s/%s", s->dir, name);
 }
 
 /* The checkpoints of a killed runner. Its exit record, if it wrote one, learns of it. */
-static int sweep_checkpoints(struct arena *a, const char *dir, struct err *err)
+static int sweep_checkpoints(struct sweep *s, struct err *err)
 {
-	struct sweep sweep = {0};
-	struct wire_start start;
-	struct wire_exit x = {0};
-	AUTO_BUF struct buf body = BUF_INIT(RECORD_MAX), out = BUF_INIT(RECORD_MAX);
-	const struct doc *d = NULL;
-	struct err no = {0};
-	bool record = false, all = false;
-	int r = 0;
+	AUTO_BUF struct buf out = BUF_INIT(RECORD_MAX);
+	const struct wire_exit *x = &s->exit;
+	struct wire_ship said;
+	bool all = false;
 
-	if (read_doc(a, arena_printf(a, "%s/ship.json", dir), &d, err) < 0) {
+	if (s->recorded && x->synced)
+		return 0;
+	if (read_ship(s->a, in_folder(s, ATTEMPT_SHIP), &said, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
 		return 0; /* it had none */
 	}
-	if (fs_read(AT_FDCWD, arena_printf(a, "%s/exit.json", dir), &body, &no) == 0)
-		record = wire_exit_parse(&x, a, buf_view(&body), &no) == 0;
-	if (record && x.synced)
+	if (ship_rest(s, &said, s->recorded && x->end == JOB_END_EXIT && x->code == 0, &all, err) <
+	    0)
+		return -1;
+	if (!s->recorded || !all || report_untold(s->report))
 		return 0;
-	err_clear(&no);
-	buf_clear(&body);
-	if (fs_read(AT_FDCWD, arena_printf(a, "%s/launch.json", dir), &body, &no) < 0 ||
-	    wire_start_parse(&start, a, buf_view(&body), &no) < 0 ||
-	    report_open(&sweep.report, &start, dir, &no) < 0)
-		log_warn("cannot report checkpoints to the server: %s", no.msg);
-	(void)signal(SIGALRM, on_alarm);
-	(void)alarm(SWEEP_SHIP_S);
-	r = ship_rest(a, dir, d, record && x.end == JOB_END_EXIT && x.code == 0, &sweep, &all, err);
-	report_close(sweep.report);
-	if (r == 0 && record && all) {
-		x.synced = true;
-		wire_exit_write(&x, &out);
-		r = fs_write_atomic(AT_FDCWD, arena_printf(a, "%s/exit.json", dir), buf_view(&out),
-		                    0600, err);
+	s->exit.synced = true;
+	wire_exit_write(x, &out);
+	return fs_write_atomic(AT_FDCWD, in_folder(s, ATTEMPT_EXIT), buf_view(&out), 0600, err);
+}
+
+static int sweep_log(struct sweep *s, struct err *err)
+{
+	return s->past ? 0 : report_log_rest(s->report, s->last, moved, s, err);
+}
+
+/* What it started, and what it held. */
+static int sweep_machine(struct sweep *s, struct err *err)
+{
+	AUTO_FREE char *copy = xstrdup(s->dir);
+	char name[128];
+
+	cgroup_name(dirname(copy), s->start.attempt_id, s->start.node_rank, name);
+	if (sandbox_sweep(name, s->dir, err) < 0 || python_sweep(name, s->dir, err) < 0)
+		return -1;
+	ids_release(s->dir);
+	prjquota_lift(in_folder(s, ATTEMPT_CKPT));
+	return 0;
+}
+
+static int read_launch(struct sweep *s, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(RECORD_MAX);
+	AUTO_FREE char *copy = xstrdup(s->dir), *name = xstrdup(s->dir);
+	const char *runs = dirname(copy);
+	int r = fs_read(AT_FDCWD,
+	                arena_printf(s->a, "%s/../" ATTEMPT_STARTS "/%s", runs, basename(name)),
+	                &body, err);
+
+	if (r < 0 && err->code == ERR_NOT_FOUND) { /* it was started before there were two */
+		err_clear(err);
+		buf_clear(&body);
+		r = fs_read_strange(AT_FDCWD, in_folder(s, ATTEMPT_START), &body, err);
 	}
+	if (r == 0)
+		r = wire_start_parse(&s->start, s->a, buf_view(&body), err);
+	seal_wipe_buf(&body);
 	return r;
 }
 
-int run_sweep(const char *dir, struct err *err)
+static void read_record(struct sweep *s)
+{
+	AUTO_BUF struct buf body = BUF_INIT(RECORD_MAX);
+	struct err no = {0};
+
+	s->recorded = fs_read_strange(AT_FDCWD, in_folder(s, ATTEMPT_EXIT), &body, &no) == 0 &&
+	              wire_exit_parse(&s->exit, s->a, buf_view(&body), &no) == 0;
+}
+
+static bool is_there(const struct sweep *s, const char *name)
+{
+	return access(in_folder(s, name), F_OK) == 0;
+}
+
+/* One that never came so far as to have a log has nothing to tell, to no server. */
+static int reach_server(struct sweep *s, struct err *err)
+{
+	if (!is_there(s, ATTEMPT_LOG) && !is_there(s, ATTEMPT_SHIP) && !s->recorded)
+		return 0;
+	if (s->start.socket != NULL)
+		s->start.n_others = 0; /* it is the server of this machine that waits for us */
+	return report_open(&s->report, &s->start, s->dir, err);
+}
+
+/* True: it is given up, for the end of the attempt must be told. */
+static bool is_given_up(struct sweep *s, struct err *err)
+{
+	if (!s->last)
+		return false;
+	log_error("%s", err->msg);
+	if (s->first.code == ERR_NONE)
+		s->first = *err;
+	err_clear(err);
+	return true;
+}
+
+/* The words are the last line: the engine passes them on. */
+static int say_refused(struct err *err)
+{
+	for (char *c = err->msg; *c != '\0'; c++)
+		if (iscntrl((unsigned char)*c))
+			*c = ' ';
+	(void)fflush(stderr);
+	(void)printf("\n%s\n", err->msg);
+	(void)fflush(stdout);
+	err_clear(err);
+	return WIRE_SWEEP_REFUSED;
+}
+
+/* The log is whole before the end is known, and so are the checkpoints. */
+static int tell(struct sweep *s, struct err *err)
+{
+	(void)signal(SIGALRM, on_alarm);
+	moved(s);
+	if (sweep_log(s, err) < 0 && !is_given_up(s, err))
+		return -1;
+	moved(s);
+	if (sweep_checkpoints(s, err) < 0 && !is_given_up(s, err))
+		return -1;
+	if (report_untold(s->report) && !s->last)
+		return WIRE_SWEEP_AGAIN;
+	moved(s);
+	if (s->recorded && !s->past && report_exit(s->report, &s->exit, err) < 0)
+		return say_refused(err);
+	return 0;
+}
+
+int run_sweep(const char *dir, const char *how, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	AUTO_BUF struct buf body = BUF_INIT(RECORD_MAX);
-	AUTO_FREE char *copy = xstrdup(dir);
-	struct wire_start start;
-	char name[128];
+	struct sweep s = {.magic = SWEEP_MAGIC,
+	                  .a = a,
+	                  .dir = dir,
+	                  .past = strcmp(how, WIRE_SWEEP_PAST) == 0,
+	                  .told = strcmp(how, WIRE_SWEEP_TOLD) == 0,
+	                  .last = strcmp(how, WIRE_SWEEP_LAST) == 0};
+	int r = 0;
 
-	if (fs_read(AT_FDCWD, arena_printf(a, "%s/launch.json", dir), &body, err) < 0) {
+	if (read_launch(&s, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
 		return 0; /* nothing was ever started from here */
 	}
-	if (wire_start_parse(&start, a, buf_view(&body), err) < 0)
+	read_record(&s);
+	if (sweep_machine(&s, err) < 0 && !is_given_up(&s, err))
 		return -1;
-	cgroup_name(dirname(copy), start.attempt_id, start.node_rank, name);
-	if (sandbox_sweep(name, dir, err) < 0 || python_sweep(name, dir, err) < 0)
+	if (s.told)
+		return 0;
+	/* behind podman, which unmounts for all of the machine */
+	if (geteuid() == 0 && access(dir, F_OK) == 0 && confine_no_links(dir, err) < 0) {
+		log_debug("links are followed: %s", err->msg); /* no runner gave up root here */
+		err_clear(err);
+	}
+	if (reach_server(&s, err) < 0)
 		return -1;
-	ids_release(dir);
-	prjquota_lift(arena_printf(a, "%s/" ATTEMPT_CKPT, dir));
-	return sweep_checkpoints(a, dir, err);
+	if (s.report != NULL)
+		r = tell(&s, err);
+	report_close(s.report);
+	if (r == 0 && s.first.code != ERR_NONE) {
+		*err = s.first;
+		return -1;
+	}
+	return r;
 }

@@ -55,6 +55,7 @@ static int make_mounts(struct run *r, struct err *err)
 	bool host = r->stage.image == NULL;
 
 	r->mounts->ids = &r->ids;
+	r->mounts->confined = &r->confined;
 	if (is_plain(r))
 		return make_plain_mounts(r, err);
 	mounts_machine(r->a, &machine);
@@ -66,7 +67,7 @@ static int make_mounts(struct run *r, struct err *err)
 	return add_python(r, err);
 }
 
-static void take_cores(struct run *r)
+void run_take_cores(struct run *r)
 {
 	const char **uuid = ARENA_ARRAY(r->a, const char *, r->launch.n_gpus + 1);
 
@@ -79,7 +80,8 @@ static int make_sandbox(struct run *r, struct err *err)
 {
 	if (make_mounts(r, err) < 0)
 		return -1;
-	take_cores(r);
+	if (!r->confined.on)
+		run_take_cores(r);
 	r->sandbox_spec = (struct sandbox_spec){
 		.dir = r->dir,
 		.volume_limited = r->project != 0,
@@ -89,6 +91,7 @@ static int make_sandbox(struct run *r, struct err *err)
 		.image_name = r->spec.base_image,
 		.program = r->program,
 		.ids = r->ids,
+		.confined = &r->confined,
 		.mounts = r->mounts,
 		.gpus = r->launch.gpus,
 		.n_gpus = r->launch.n_gpus,
@@ -155,7 +158,7 @@ static int start_ship(struct run *r, struct err *err);
 
 static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 {
-	struct run *r = arg;
+	struct run *r = FROM_VOID(struct run, arg, RUN_MAGIC);
 	struct model_checkpoint clean = *row;
 	AUTO_BUF struct buf name = BUF_INIT(SAID_MAX);
 	char bytes[UNITS_CAP];
@@ -178,7 +181,7 @@ static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 
 static void on_ship_event(void *arg, const char *kind, const char *text)
 {
-	struct run *r = arg;
+	struct run *r = FROM_VOID(struct run, arg, RUN_MAGIC);
 	AUTO_BUF struct buf clean = BUF_INIT(SAID_MAX);
 
 	redact_text(r->redact, str_of(text), &clean);
@@ -201,7 +204,7 @@ static bool sync_lacks_inodes(struct run *r, int64_t now)
  * is left to go on, for a checkpoint that is whole is not to be lost to haste. */
 static bool on_sync(void *arg, uint64_t done)
 {
-	struct run *r = arg;
+	struct run *r = FROM_VOID(struct run, arg, RUN_MAGIC);
 	struct report_desired o;
 	int64_t now = clock_mono_ms();
 
@@ -216,7 +219,7 @@ static bool on_sync(void *arg, uint64_t done)
 
 static uint32_t on_world(void *arg)
 {
-	struct run *r = arg;
+	struct run *r = FROM_VOID(struct run, arg, RUN_MAGIC);
 
 	return ranks_of(r->sandbox->init);
 }
@@ -234,6 +237,7 @@ static int start_ship(struct run *r, struct err *err)
 		.settle_ms = (int64_t)r->spec.ckpt.settle_s * 1000,
 		.marker = r->spec.ckpt.marker,
 		.world = on_world,
+		.ids = &r->ids,
 		.volume_bytes = r->spec.ckpt.volume_bytes,
 		.limited = r->project != 0,
 		.cancel = report_given_up(r->report),

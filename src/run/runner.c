@@ -5,13 +5,13 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/seal.h"
+#include "core/attempt.h"
 #include "run/prjquota.h"
 #include "run/sandbox_exec.h"
 #include "run/run.h"
 
 #include <libgen.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/signalfd.h>
 
 #define START_MAX ((size_t)64 << 10)
@@ -31,28 +31,36 @@ static int write_identity(const char *dir, struct err *err)
 	AUTO_BUF struct buf out = BUF_INIT(START_MAX);
 	AUTO_ARENA struct arena *a = arena_new();
 	struct proc_id id;
-	struct js js;
 
 	if (proc_identify(getpid(), &id, err) < 0)
 		return -1;
-	js_init(&js, &out);
-	js_open(&js);
-	js_kv_int(&js, "pid", id.pid);
-	js_kv_u64(&js, "start", id.start_ticks);
-	js_kv(&js, "boot", id.boot);
-	js_close(&js);
-	return fs_write_atomic(AT_FDCWD, arena_printf(a, "%s/runner.json", dir), buf_view(&out),
+	wire_process_write(&(struct wire_process){id.pid, id.start_ticks, id.boot, NULL}, &out);
+	return fs_write_atomic(AT_FDCWD, arena_printf(a, "%s/" ATTEMPT_RUNNER, dir), buf_view(&out),
 	                       0600, err);
+}
+
+/* As long as it is open, the server's port is kept for the server. Never closed: our end does. */
+static void hold_lock(const struct run *r)
+{
+	struct stat st;
+
+	if (!r->start.inherits_lock)
+		return;
+	if (fstat(WIRE_LOCK_FD, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    fcntl(WIRE_LOCK_FD, F_SETFD, FD_CLOEXEC) < 0)
+		log_warn("no lock was inherited: when the server stops, its port is not kept");
 }
 
 static int read_start(struct run *r, struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT(START_MAX);
-	int rc = fs_read(AT_FDCWD, arena_printf(r->a, "%s/launch.json", r->dir), &body, err);
+	int rc = fs_read(AT_FDCWD, arena_printf(r->a, "%s/" ATTEMPT_START, r->dir), &body, err);
 
 	if (rc == 0)
 		rc = wire_start_parse(&r->start, r->a, buf_view(&body), err);
 	seal_wipe_buf(&body);
+	if (rc == 0)
+		hold_lock(r);
 	return rc;
 }
 
@@ -127,12 +135,8 @@ static int start_sampler(struct run *r, struct err *err)
 /* The preparations that every attempt needs before its first stage. */
 static int begin(struct run *r, struct err *err)
 {
-	AUTO_FREE char *copy = xstrdup(r->dir);
-
-	cgroup_sweep_old(CGROUP_OLD_S);
-	cgroup_name(dirname(copy), r->start.attempt_id, r->start.node_rank, r->name);
 	if (make_redactor(r, err) < 0 ||
-	    logs_open(&r->logs, arena_printf(r->a, "%s/log", r->dir), r->redact, err) < 0)
+	    logs_open(&r->logs, arena_printf(r->a, "%s/" ATTEMPT_LOG, r->dir), r->redact, err) < 0)
 		return -1;
 	return report_start(r->report, r->logs, err);
 }
@@ -150,6 +154,8 @@ static void record(struct run *r)
  * the server has heard of them all. There is one already, which does not say so. */
 static void finish(struct run *r)
 {
+	struct err err = {0};
+
 	if (r->ship == NULL)
 		record(r);
 	report_stage(r->report, STAGE_DONE);
@@ -158,7 +164,8 @@ static void finish(struct run *r)
 	if (r->ship != NULL && !report_away(r->report)) /* a sweep tells the server */
 		record(r);
 	run_crash_at("synced");
-	report_exit(r->report, &r->end);
+	if (report_exit(r->report, &r->end, &err) < 0)
+		log_error("exit: %s", err.msg); /* a sweep tells the server, or why it cannot */
 	run_crash_at("reported");
 }
 
@@ -166,7 +173,8 @@ static void finish(struct run *r)
 static int take_ids(struct run *r, struct err *err)
 {
 	const struct wire_launch *l = &r->launch;
-	bool idmap = l->ids_mode != NULL && strcmp(l->ids_mode, IDS_IDMAP) == 0;
+	bool own = l->ids_mode != NULL && strcmp(l->ids_mode, IDS_OWN) == 0;
+	bool idmap = own || (l->ids_mode != NULL && strcmp(l->ids_mode, IDS_IDMAP) == 0);
 	bool team = l->ids_mode != NULL && strcmp(l->ids_mode, IDS_TEAM) == 0;
 	bool none = l->ids_mode != NULL && strcmp(l->ids_mode, IDS_NONE) == 0;
 	struct ids_pool pool;
@@ -187,11 +195,70 @@ static int take_ids(struct run *r, struct err *err)
 	                idmap ? NULL : arena_printf(r->a, "%s/%s", l->ids_dir, l->team_id), err);
 }
 
+/* Where a file really is: nothing is mounted upon a link. */
+static const char *real_of(struct run *r, const char *path)
+{
+	AUTO_FREE char *real = realpath(path, NULL);
+
+	return real != NULL ? arena_cstr(r->a, real) : path;
+}
+
+/* What root alone can do for this job, then root is given up. */
+static int confine(struct run *r, struct err *err)
+{
+	const struct cgroup_limits limits = {.memory_bytes = r->spec.memory_bytes,
+	                                     .cpu_milli = (uint32_t)(r->spec.cpu_count * 1000)};
+	AUTO_FREE char *socket = r->start.socket != NULL ? xstrdup(r->start.socket) : NULL;
+	const char *keep[2];
+	char uv[4096];
+	struct confine c = {
+		.a = r->a, .dir = r->dir, .launch = &r->launch, .keep = keep, .ids = r->ids};
+
+	if (socket != NULL)
+		keep[c.n_keep++] = dirname(socket);
+	if (r->start.ca_file != NULL) {
+		r->start.ca_file = real_of(r, r->start.ca_file);
+		keep[c.n_keep++] = r->start.ca_file;
+	}
+	if (r->spec.python.wanted)
+		c.program = proc_find("uv", uv);
+	run_take_cores(r);
+	if (confine_group(&r->confined, r->name, r->name, &limits, &r->ids, err) < 0)
+		return -1;
+	if (r->spec.python.wanted &&
+	    confine_group(&r->confined, r->name, arena_printf(r->a, "%s" PYTHON_GROUP, r->name),
+	                  &limits, &r->ids, err) < 0)
+		return -1;
+	if (confine_enter(&c, &r->confined, &r->ids, err) < 0)
+		return -1;
+	report_close(TAKE(r->report)); /* what it had open, it had open as root */
+	return report_open(&r->report, &r->start, r->dir, err);
+}
+
+/* While this process has one thread, and is what it was started as. An error is the job's: it is
+ * told when somebody can be told. */
+static void prepare(struct run *r)
+{
+	const char *mode = r->launch.ids_mode, *why = NULL;
+	struct err *err = &r->early;
+
+	cgroup_sweep_old(CGROUP_OLD_S);
+	if (spec_read_stored(r->a, r->launch.spec_json, &r->spec, err) < 0 || take_ids(r, err) < 0)
+		return;
+	if (geteuid() != 0 || mode == NULL || strcmp(mode, IDS_OWN) != 0)
+		return;
+	if (!confine_may(&r->spec, &r->launch, &r->ids, r->dir, &why))
+		log_info("the runner stays root: %s", why);
+	else if (confine(r, err) < 0)
+		log_error("%s", err->msg); /* there may be no folder to tell it in */
+}
+
 static void attempt(struct run *r)
 {
 	struct err err = {0};
 
-	r->stage = (struct stage){.a = r->a,
+	r->stage = (struct stage){.magic = STAGE_MAGIC,
+	                          .a = r->a,
 	                          .dir = r->dir,
 	                          .name = r->name,
 	                          .program = r->program,
@@ -199,9 +266,11 @@ static void attempt(struct run *r)
 	                          .spec = &r->spec,
 	                          .report = r->report,
 	                          .logs = r->logs,
-	                          .ids = &r->ids};
-	if (spec_read_stored(r->a, r->launch.spec_json, &r->spec, &err) < 0 ||
-	    take_ids(r, &err) < 0 || start_sampler(r, &err) < 0)
+	                          .ids = &r->ids,
+	                          .confined = &r->confined};
+	if (r->early.code != ERR_NONE)
+		run_deploy_failed(r, STAGE_CLAIM, &r->early);
+	else if (start_sampler(r, &err) < 0)
 		run_deploy_failed(r, STAGE_CLAIM, &err);
 	else if (stage_run(&r->stage, &err) < 0)
 		run_deploy_failed(r, r->stage.at, &err);
@@ -210,19 +279,6 @@ static void attempt(struct run *r)
 		run_job(r);
 	}
 	finish(r);
-}
-
-/* As long as it is held, the server's port is kept for the server. Never given back: our end does.
- */
-static int hold_lock(const struct run *r, struct err *err)
-{
-	int fd = r->start.lock == NULL ? -1 : open(r->start.lock, O_RDONLY | O_CLOEXEC);
-
-	if (r->start.lock == NULL)
-		return 0;
-	if (fd < 0 || flock(fd, LOCK_SH) < 0)
-		return err_errno(err, errno, "%s", r->start.lock);
-	return 0;
 }
 
 static void run_close(struct run *r)
@@ -250,11 +306,13 @@ static void run_close(struct run *r)
 
 static int run_dir(const char *dir, struct err *err)
 {
+	AUTO_FREE char *copy = xstrdup(dir);
 	AUTO_ARENA struct arena *a = arena_new();
 	struct run *r = arena_alloc(a, sizeof(*r));
 	AUTO_FREE char *program = realpath("/proc/self/exe", NULL);
 	int code = 0;
 
+	r->magic = RUN_MAGIC;
 	r->a = a;
 	r->dir = arena_cstr(a, dir);
 	r->program = program != NULL ? program : "/proc/self/exe";
@@ -263,8 +321,8 @@ static int run_dir(const char *dir, struct err *err)
 	r->mounts->a = a;
 	proc_guard();
 	(void)umask(077);
-	if (open_signals(r, err) < 0 || read_start(r, err) < 0 || hold_lock(r, err) < 0 ||
-	    write_identity(dir, err) < 0 || report_open(&r->report, &r->start, r->dir, err) < 0) {
+	if (open_signals(r, err) < 0 || read_start(r, err) < 0 || write_identity(dir, err) < 0 ||
+	    report_open(&r->report, &r->start, r->dir, err) < 0) {
 		code = -1;
 	} else if (report_claim(r->report, a, &r->launch, err) < 0) {
 		log_error("claim: %s", err->msg);
@@ -272,7 +330,11 @@ static int run_dir(const char *dir, struct err *err)
 		code = RUNNER_EXIT_NOT_OURS;
 	} else {
 		run_crash_at("claimed");
-		code = begin(r, err);
+		cgroup_name(dirname(copy), r->start.attempt_id, r->start.node_rank, r->name);
+		prepare(r);
+		if (r->report == NULL)
+			*err = r->early;
+		code = r->report == NULL ? -1 : begin(r, err);
 		if (code == 0)
 			attempt(r);
 	}
@@ -302,8 +364,8 @@ int runner_main(int argc, char **argv, struct err *err)
 		log_init(LOG_ERROR, false); /* the server reads both outputs as one */
 		return probe(argv[1], argv[2], argv[3]);
 	}
-	if (argc == 2 && strcmp(argv[0], "--sweep") == 0)
-		return run_sweep(argv[1], err);
+	if ((argc == 2 || argc == 3) && strcmp(argv[0], "--sweep") == 0)
+		return run_sweep(argv[1], argc == 3 ? argv[2] : "", err);
 	if (argc != 1 || argv[0][0] != '/')
 		return err_set(err, ERR_INVALID, "usage: stoker runner DIR (an absolute path)");
 	return run_dir(argv[0], err);

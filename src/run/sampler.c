@@ -14,6 +14,8 @@
 #define TEXT_MAX ((size_t)1 << 20)
 
 struct sampler {
+	unsigned magic;
+#define SAMPLER_MAGIC 0x5253414dU
 	struct sampler_options o;
 	struct nvml *nvml;
 	struct lock lock; /* of all below */
@@ -58,7 +60,7 @@ static bool sum(struct sampler *s, const char *const *dirs, size_t n, int64_t ev
 
 static void *sum_folders(void *arg)
 {
-	struct sampler *s = arg;
+	struct sampler *s = FROM_VOID(struct sampler, arg, SAMPLER_MAGIC);
 	int64_t cache_due = s->o.cache_dir == NULL ? INT64_MAX : 0, own_due = 0;
 
 	lock_take(&s->lock);
@@ -91,6 +93,7 @@ int sampler_start(struct sampler **out, const struct sampler_options *o, struct 
 	struct err none = {0};
 	int rc;
 
+	s->magic = SAMPLER_MAGIC;
 	s->o = *o;
 	lock_init(&s->lock, LOCK_SAMPLER);
 	cond_init(&s->changed);

@@ -18,6 +18,7 @@
 
 #define PIPE_BYTES (1 << 20) /* fewer switches when a job prints a lot */
 #define KILL_MS 10000
+#define SWEEP_PODMAN_MS 20000 /* a sweep has 60 s (engine_local.c), and more to do */
 #define LINGER_MS 5000
 #define STAT_MAX ((size_t)4096)
 #define NOTE_MAX ((size_t)4096)
@@ -78,14 +79,26 @@ int sandbox_own(const struct sandbox *s, int fd, struct err *err)
 	return 0;
 }
 
+size_t sandbox_fds(const struct sandbox *s, const struct proc_fd *fds, size_t n,
+                   struct proc_fd out[PROC_FDS_MAX])
+{
+	memcpy(out, fds, n * sizeof(fds[0]));
+	for (size_t i = 0; s->made != NULL && i < s->made->n_procs; i++) {
+		assert(n < PROC_FDS_MAX);
+		out[n++] = (struct proc_fd){s->made->procs[i], SANDBOX_EXEC_CGROUP_FD - (int)i};
+	}
+	return n;
+}
+
 int sandbox_spawn(struct sandbox *s, const char *const *argv, const struct proc_fd *fds, size_t n,
                   struct err *err)
 {
+	struct proc_fd all[PROC_FDS_MAX];
 	struct proc_spec spec = {.argv = argv,
 	                         .envp = env_of_sandbox(s->a),
 	                         .cwd = "/",
-	                         .fds = fds,
-	                         .n_fds = n,
+	                         .fds = all,
+	                         .n_fds = sandbox_fds(s, fds, n, all),
 	                         .new_session = true,
 	                         .die_with_parent = true,
 	                         .umask_bits = 022};
@@ -241,14 +254,15 @@ uint64_t sandbox_shm_bytes(void)
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
 }
 
-const char *sandbox_memlock(struct arena *a)
+const char *sandbox_memlock(const struct sandbox *s, struct arena *a)
 {
 	struct rlimit own = {0, 0};
 	char size[UNITS_CAP];
 
 	(void)getrlimit(RLIMIT_MEMLOCK, &own);
 	if (own.rlim_max == RLIM_INFINITY ||
-	    (geteuid() == 0 && prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE, 0, 0, 0) == 1))
+	    (geteuid() == 0 && (s->spec->confined == NULL || !s->spec->confined->on) &&
+	     prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE, 0, 0, 0) == 1))
 		return "unlimited";
 	return arena_cstr(a, units_show_memory(own.rlim_max, size));
 }
@@ -414,7 +428,11 @@ int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec, struct 
 	s->proc.pidfd = -1;
 	s->command = s->said = -1;
 	s->status = (struct buf)BUF_INIT(4096);
-	cgroup_make(&s->cgroup, spec->name, &spec->limits);
+	s->made = confined_group(spec->confined, spec->name);
+	if (s->made != NULL)
+		s->cgroup = s->made->group;
+	else
+		cgroup_make(&s->cgroup, spec->name, &spec->limits);
 	if (cgroup_save(&s->cgroup, arena_printf(s->a, "%s/" SANDBOX_CGROUPS, spec->dir), err) <
 	            0 ||
 	    start_once(s, kind, err) < 0) {
@@ -664,7 +682,8 @@ void sandbox_close(struct sandbox *s)
 		return;
 	if (!s->killed)
 		(void)sandbox_kill(s);
-	cgroup_remove(&s->cgroup);
+	if (s->made == NULL) /* else root made them, and the sweep removes them */
+		cgroup_remove(&s->cgroup);
 	forget(s);
 	buf_done(&s->status);
 	arena_free(s->a);
@@ -683,5 +702,5 @@ int sandbox_sweep(const char *name, const char *dir, struct err *err)
 			return err_set(err, ERR_TIMEOUT, "processes of %s cannot be killed", name);
 		cgroup_remove(&g);
 	}
-	return access(container, F_OK) == 0 ? sandbox_sweep_podman(name, err) : 0;
+	return access(container, F_OK) == 0 ? sandbox_sweep_podman(name, SWEEP_PODMAN_MS, err) : 0;
 }

@@ -25,6 +25,7 @@
 
 #include "io/proc.h"
 #include "run/cgroup.h"
+#include "run/confine.h"
 #include "run/ids.h"
 #include "run/mounts.h"
 
@@ -46,7 +47,8 @@ struct sandbox_spec {
 	struct cgroup_limits limits;
 	const char *cores; /* "0,1,4", "" or NULL: all */
 	unsigned n_cores;
-	struct ids ids;         /* whose ids its processes have; off: the runner's own */
+	struct ids ids;                  /* whose ids its processes have; off: the runner's own */
+	const struct confined *confined; /* NULL: the runner is not */
 	bool volume_limited;    /* the file system holds the checkpoint folder to its size */
 	bool need_mount_points; /* there are mounts that plain cannot make */
 };
@@ -97,8 +99,9 @@ struct sandbox {
 	uint64_t oom_kills, peak; /* of the cgroup, taken before it went */
 	bool oom;                 /* podman said so; the cgroup's counter says it elsewhere */
 	struct cgroup cgroup;
-	char says[SANDBOX_SAYS_MAX];  /* one line for the job's log */
-	char notes[SANDBOX_SAYS_MAX]; /* what it does otherwise than it should; "" = nothing */
+	const struct confine_group *made; /* where it comes from; NULL: made here */
+	char says[SANDBOX_SAYS_MAX];      /* one line for the job's log */
+	char notes[SANDBOX_SAYS_MAX];     /* what it does otherwise than it should; "" = nothing */
 };
 
 int sandbox_start(struct sandbox **out, const struct sandbox_spec *spec,
@@ -176,10 +179,11 @@ extern const struct sandbox_kind sandbox_kinds[SANDBOX_KINDS];
 /* For drivers. */
 #define SANDBOX_FABRIC "/dev/infiniband" /* of jobs without GPUs too: MPI and gloo use it */
 /* How much memory a process may pin here: "unlimited", or a size. */
-const char *sandbox_memlock(struct arena *a);
+const char *sandbox_memlock(const struct sandbox *s, struct arena *a);
 /* Half of the machine's memory, as the kernel gives a tmpfs. */
 uint64_t sandbox_shm_bytes(void);
-int sandbox_sweep_podman(const char *name, struct err *err) MUST_CHECK;
+/* ms: the longest that one call of podman may take. */
+int sandbox_sweep_podman(const char *name, int64_t ms, struct err *err) MUST_CHECK;
 extern const struct sandbox_ops sandbox_bwrap, sandbox_podman, sandbox_plain;
 const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_front);
 /* The same with another first line than the init's. */
@@ -209,6 +213,9 @@ const char **sandbox_args_end(struct sandbox_args *a,
                               size_t *n); /* NULL-terminated; n may be NULL */
 const char **sandbox_args_enter(struct sandbox *s, struct arena *a, const char *tty);
 int sandbox_own(const struct sandbox *s, int fd, struct err *err) MUST_CHECK; /* a pipe's end */
+/* These, and those by which sandbox-exec joins groups that root opened. */
+size_t sandbox_fds(const struct sandbox *s, const struct proc_fd *fds, size_t n,
+                   struct proc_fd out[PROC_FDS_MAX]);
 int sandbox_spawn(struct sandbox *s, const char *const *argv, const struct proc_fd *fds, size_t n,
                   struct err *err) MUST_CHECK;
 

@@ -51,7 +51,10 @@ void sandbox_args_begin(const struct sandbox *s, struct arena *a, struct sandbox
 		sandbox_args_put(out, sandbox_exec_path());
 	else
 		sandbox_args_put3(out, spec->program, "runner", "--sandbox-exec");
-	for (int p = 0; p < CGROUP_PARTS && !s->ops->images; p++) { /* a container has its own */
+	if (s->made != NULL && s->made->n_procs > 0)
+		sandbox_args_put2(out, "--cgroup-fds", arena_printf(a, "%zu", s->made->n_procs));
+	for (int p = 0; p < CGROUP_PARTS && !s->ops->images && s->made == NULL;
+	     p++) { /* a container has its own */
 		if (s->cgroup.dir[p][0] != '\0')
 			sandbox_args_put2(out, "--cgroup", s->cgroup.dir[p]);
 	}

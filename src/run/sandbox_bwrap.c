@@ -334,7 +334,7 @@ static void say(struct sandbox *s, int level)
 	           level == 0 ? "overlay" : "ro-root");
 	sandbox_say_limits(s, &b, &not );
 	buf_printf(&b, " gpus=%zu shm=%s memlock=%s %s", s->spec->n_gpus,
-	           units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s->a),
+	           units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s, s->a),
 	           sandbox_disk_words(s));
 	buf_puts(&not, " network");
 	buf_printf(&b, "; not enforced:%s", buf_cstr(&not ));

@@ -171,10 +171,12 @@ static int spawn(struct sandbox *s, const struct wire_exec *x, const struct ends
 	                        {e->script[0], 3},
 	                        {s->shell_fd, SANDBOX_EXEC_ENTER_FD},
 	                        {e->tty[1], SANDBOX_EXEC_TTY_FD}};
+	struct proc_fd all[PROC_FDS_MAX];
 	struct proc_spec spec = {.cwd = "/",
 	                         .envp = env_of_sandbox(a),
-	                         .fds = fds,
-	                         .n_fds = x->tty && !outer ? COUNT(fds) : COUNT(fds) - 1,
+	                         .fds = all,
+	                         .n_fds =
+	                                 sandbox_fds(s, fds, COUNT(fds) - !(x->tty && !outer), all),
 	                         .new_session = true,
 	                         .die_with_parent = true, /* this thread waits for its end */
 	                         .umask_bits = 022};

@@ -19,6 +19,12 @@ static int join_cgroups(const struct sandbox_exec *b, struct err *err)
 		if (fd < 0 || write(fd, "0", 1) != 1)
 			return err_errno(err, errno, "cannot join the job's cgroup: %s", path);
 	}
+	for (int fd = SANDBOX_EXEC_CGROUP_FD; fd > SANDBOX_EXEC_CGROUP_FD - (int)b->cgroup_fds;
+	     fd--) {
+		if (write(fd, "0", 1) != 1)
+			return err_errno(err, errno, "cannot join the job's cgroup");
+		(void)close(fd);
+	}
 	return 0;
 }
 
@@ -32,7 +38,7 @@ static int parse_ids(struct sandbox_exec *b, const char *text, struct err *err)
 		uint64_t n = 0;
 
 		(void)str_cut(&rest, ':', &part);
-		if (str_u64(part, 1, UINT32_MAX - 1, &n, err) < 0)
+		if (str_u64(part, to[i] == &b->nobody ? 0 : 1, UINT32_MAX - 1, &n, err) < 0)
 			return err_wrap(err, "--ids");
 		*to[i] = (uint32_t)n;
 	}
@@ -103,7 +109,9 @@ static int parse_value(struct sandbox_exec *b, const char *flag, const char *val
 	const struct {
 		const char *flag;
 		uint64_t *to;
-	} numbers[] = {{"--data-limit", &b->data_limit}, {"--process-limit", &b->process_limit}};
+	} numbers[] = {{"--data-limit", &b->data_limit},
+	               {"--process-limit", &b->process_limit},
+	               {"--cgroup-fds", &b->cgroup_fds}};
 
 	if (value == NULL)
 		return err_set(err, ERR_INVALID, "%s needs a value", flag);

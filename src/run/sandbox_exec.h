@@ -17,10 +17,12 @@
  * made and entered without following links.
  *
  *   --cgroup DIR          join this group (repeats)
+ *   --cgroup-fds N        join N groups by descriptors, from SANDBOX_EXEC_CGROUP_FD down
  *   --cores 0,1,4         CPU affinity
  *   --data-limit BYTES    RLIMIT_DATA of each process, where no cgroup limits memory
  *   --process-limit N     RLIMIT_NPROC, where no cgroup limits the number of processes
- *   --ids JOB:SPAN:NOBODY the job's range of ids on the host, and an id that owns nothing
+ *   --ids JOB:SPAN:NOBODY the job's range of ids on the host, and an id that owns nothing; 0: the
+ *                         host's folders are as the job may see them (sandbox_exec_public)
  *   --idmap               id-mapped mounts: the owner of a source becomes the job's first id
  *   --scratch DIR         an existing folder; gets root/, u<n>/, w<n>/
  *   --ro-root             the host's folders read-only, no overlays
@@ -40,6 +42,7 @@
 #ifndef SANDBOX_EXEC_H
 #define SANDBOX_EXEC_H
 
+#include "base/arena.h"
 #include "base/err.h"
 
 /* Does not return on success. On failure it writes the error to stderr and returns
@@ -51,11 +54,21 @@ int sandbox_exec_run(int argc, char **argv, struct err *err);
 #define SANDBOX_EXEC_MEMORY "sandbox-exec: writes go to memory: "
 
 #define SANDBOX_EXEC_ENTER_FD 6
+/* Here and lower, one each, of groups that the caller opened: their cgroup.procs. */
+#define SANDBOX_EXEC_CGROUP_FD 15
 #define SANDBOX_EXEC_USERNS_FD 7 /* where --ids leaves the job's user namespace for bwrap */
 #define SANDBOX_EXEC_FILTER_FD 8 /* where --filter-fd leaves the filter for bwrap */
 #define SANDBOX_EXEC_FDS 16      /* lower descriptors have fixed meanings */
 /* Where it mounts its scratch when its user cannot reach it by its path. */
 #define SANDBOX_EXEC_SCRATCH "/tmp"
+
+/* For a runner that gives up root before it starts jobs: in a mount namespace of its own from here
+ * on, with the host's folders as such a job may see them. Of what --ids says. */
+int sandbox_exec_public(struct arena *a, uint32_t job, uint32_t span, uint32_t nobody,
+                        struct err *err) MUST_CHECK;
+
+/* This process, and what it starts, has a session keyring of its own from here on. */
+void sandbox_exec_new_keyring(void);
 
 /* sandbox_exec_tty.c. Makes the terminal, sends its master end to the socket `to` and closes that.
  * We lead a session of our own then. */

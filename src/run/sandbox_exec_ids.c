@@ -186,8 +186,27 @@ int sandbox_exec_become_root_of_job(struct sandbox_exec *b, struct err *err)
 	b->job_ns = sandbox_exec_map_of(b, 0, 0, err);
 	if (b->job_ns < 0 || open_all(b, err) < 0)
 		return -1;
-	public_layer(b);
+	if (b->nobody != 0)
+		public_layer(b);
 	return enter_job_ns(b, err);
+}
+
+int sandbox_exec_public(struct arena *a, uint32_t job, uint32_t span, uint32_t nobody,
+                        struct err *err)
+{
+	struct sandbox_exec *b = arena_alloc(a, sizeof(*b));
+
+	b->a = a;
+	b->job = job;
+	b->span = span;
+	b->nobody = nobody;
+	if (own_mounts(err) < 0 || sandbox_exec_read_mounts(b, err) < 0)
+		return -1;
+	b->job_ns = sandbox_exec_map_of(b, 0, 0, err);
+	if (b->job_ns < 0)
+		return -1;
+	public_layer(b);
+	return close(b->job_ns);
 }
 
 /* The program gets a namespace below ours, in which its rights cannot undo a mount. */

@@ -34,8 +34,9 @@ struct sandbox_exec {
 	const char *scratch, *stage;
 	const char *cores;                  /* NULL: all */
 	uint64_t data_limit, process_limit; /* 0 = none */
+	uint64_t cgroup_fds;                /* groups that are open already */
 	bool idmap, ro_root, become, clear_env, filter, filter_fd;
-	uint32_t job, span, nobody; /* span 0: no ids */
+	uint32_t job, span, nobody; /* span 0: no ids; nobody 0: the public layer is there */
 	bool enter;
 	const char *tty;            /* size of the terminal, NULL = none */
 	unsigned overlays, publics; /* mounted so far */
@@ -73,7 +74,6 @@ int sandbox_exec_map_of(struct sandbox_exec *b, uint32_t uid, uint32_t gid,
 int sandbox_exec_become_root_of_job(struct sandbox_exec *b, struct err *err) MUST_CHECK;
 /* --become: the job's id itself. Without: root of the namespace that we are in. */
 int sandbox_exec_become_job(const struct sandbox_exec *b, struct err *err) MUST_CHECK;
-void sandbox_exec_new_keyring(void);
 int sandbox_exec_nested_userns(struct sandbox_exec *b, struct err *err) MUST_CHECK;
 int sandbox_exec_stage(struct sandbox_exec *b, struct err *err) MUST_CHECK;
 

@@ -164,7 +164,7 @@ static void say(struct sandbox *s)
 	               "sandbox: podman image %s pidns ipcns ro-weights net=host%s%s%s gpus=%zu "
 	               "shm=%s memlock=%s %s; not enforced:%s network",
 	               s->spec->image_name, mem, cpu, cores, s->spec->n_gpus,
-	               units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s->a),
+	               units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s, s->a),
 	               sandbox_disk_words(s), limits ? "" : " memory cpu pids");
 }
 
@@ -222,16 +222,21 @@ static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, in
 	return sandbox_spawn(s, sandbox_init_argv(s->a, a.v, a.n), fds, COUNT(fds), err);
 }
 
-static int podman(const char *const *argv, struct buf *out, struct err *err)
+static int podman_within(const char *const *argv, int64_t ms, struct buf *out, struct err *err)
 {
 	int code = 0;
 
-	if (proc_run(argv, (struct str){0}, PODMAN_MS, out, &code, err) < 0)
+	if (proc_run(argv, (struct str){0}, ms, out, &code, err) < 0)
 		return -1;
 	if (code != 0)
 		return err_set(err, ERR_IO, "podman %s: exit code %d: %.*s", argv[1], code,
 		               (int)MIN(out->n, 300U), buf_cstr(out));
 	return 0;
+}
+
+static int podman(const char *const *argv, struct buf *out, struct err *err)
+{
+	return podman_within(argv, PODMAN_MS, out, err);
 }
 
 static int podman_find(struct sandbox *s, struct err *err)
@@ -284,11 +289,11 @@ static void podman_clean(struct sandbox *s)
 	if (podman(ask, &out, &err) == 0 && str_starts(buf_view(&out), "true"))
 		s->oom = true;
 	err_clear(&err);
-	if (sandbox_sweep_podman(s->spec->name, &err) < 0)
+	if (sandbox_sweep_podman(s->spec->name, PODMAN_MS, &err) < 0)
 		s->clean_failed = true;
 }
 
-int sandbox_sweep_podman(const char *name, struct err *err)
+int sandbox_sweep_podman(const char *name, int64_t ms, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(PODMAN_OUT);
 	const char *exists[] = {"podman", "container", "exists", name, NULL};
@@ -298,12 +303,12 @@ int sandbox_sweep_podman(const char *name, struct err *err)
 
 	if (proc_find("podman", found) == NULL)
 		return 0;
-	if (proc_run(exists, (struct str){0}, PODMAN_MS, &out, &code, err) < 0)
+	if (proc_run(exists, (struct str){0}, ms, &out, &code, err) < 0)
 		return -1;
 	if (code != 0)
 		return 0;
 	buf_clear(&out);
-	return podman(rm, &out, err);
+	return podman_within(rm, ms, &out, err);
 }
 
 const struct sandbox_ops sandbox_podman = {

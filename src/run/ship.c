@@ -26,6 +26,17 @@ static bool unfinished(struct ship *s)
 	return false;
 }
 
+void ship_check(const struct ship *s)
+{
+	assert(s->magic == SHIP_MAGIC && lock_is_mine(&s->lock));
+	assert(map_count(s->entries) == s->n_entries);
+	assert(TAILQ_EMPTY(&s->all) == (s->n_entries == 0));
+	/* the end, in its order: told, walked for the last time, all of it settled */
+	assert(!s->walked_final || s->final);
+	assert(!s->finished || s->walked_final);
+	assert(s->n_doomed <= s->cap_doomed);
+}
+
 /* CPU time of this thread: on a busy machine much more time than that goes by. */
 static int64_t worked_ms(void)
 {
@@ -88,7 +99,7 @@ static void note_left_open(struct ship *s, int64_t begun)
  * goes between two looks is lost. */
 static void *walker(void *ship)
 {
-	struct ship *s = ship;
+	struct ship *s = ship_at(ship);
 
 	lock_take(&s->lock);
 	wait_for_the_end(s);
@@ -109,6 +120,7 @@ static void *walker(void *ship)
 			note_left_open(s, begun);
 		if (final)
 			walked_for_good(s);
+		ship_check(s);
 		cond_broadcast(&s->changed);
 		if (!final)
 			pace(s, begun, worked_ms() - worked, changed || unfinished(s));
@@ -120,7 +132,7 @@ static void *walker(void *ship)
 /* Manifests and news: calls of the store and of the host, which take as long as they take. */
 static void *publisher(void *ship)
 {
-	struct ship *s = ship;
+	struct ship *s = ship_at(ship);
 
 	lock_take(&s->lock);
 	wait_for_the_end(s);
@@ -130,7 +142,9 @@ static void *publisher(void *ship)
 		int64_t until = clock_mono_ms() + SHIP_WALK_MS;
 		bool last = s->walked_final, over;
 
+		ship_check(s);
 		ship_groups_step(s);
+		ship_check(s);
 		over = last && ship_all_done(s);
 		lock_give(&s->lock);
 		ship_say_odd(s); /* before who waits for the end goes on, and perhaps away */
@@ -180,6 +194,7 @@ static void ship_free(struct ship *s)
 	close_fd_p(&s->journal_fd);
 	cond_done(&s->changed);
 	lock_done(&s->lock);
+	s->magic = 0;
 	free(s);
 }
 
@@ -187,6 +202,7 @@ int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
 {
 	struct ship *s = xcalloc(1, sizeof(*s));
 
+	s->magic = SHIP_MAGIC;
 	s->o = *o;
 	s->dir_fd = s->spool_fd = s->journal_fd = -1;
 	s->next_id = 1;
@@ -230,6 +246,7 @@ void ship_totals(struct ship *s, struct ship_totals *out)
 
 	memset(out, 0, sizeof(*out));
 	lock_take(&s->lock);
+	ship_check(s);
 	out->files = s->dropped_files;
 	out->bytes_sent = s->dropped_bytes;
 	TAILQ_FOREACH(e, &s->all, link)
@@ -275,6 +292,7 @@ void ship_last_look(struct ship *s, int64_t limit_ms)
 	if (s == NULL)
 		return;
 	lock_take(&s->lock);
+	ship_check(s);
 	s->last_look = true;
 	cond_broadcast(&s->changed);
 	for (int64_t left = limit_ms; left > 0 && s->last_look && !s->done;
@@ -288,6 +306,8 @@ bool ship_finish(struct ship *s, bool ok)
 	bool all = false;
 
 	lock_take(&s->lock);
+	ship_check(s);
+	assert(!s->final); /* asked once */
 	if (!s->o.dead)
 		s->died_ms = clock_mono_ms();
 	s->ok = ok;
@@ -299,6 +319,7 @@ bool ship_finish(struct ship *s, bool ok)
 		ship_wait_ms(s, NAP_MS);
 	}
 	all = s->finished && !s->lost && !s->too_many;
+	ship_check(s);
 	lock_give(&s->lock);
 	return all;
 }
@@ -309,6 +330,7 @@ void ship_close(struct ship *s)
 		return;
 	s->halt = true;
 	lock_take(&s->lock);
+	ship_check(s);
 	s->done = true;
 	cond_broadcast(&s->changed);
 	lock_give(&s->lock);

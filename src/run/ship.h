@@ -17,6 +17,7 @@
 #define SHIP_H
 
 #include "core/model.h"
+#include "run/ids.h"
 #include "store/objects/objstore.h"
 
 #define SHIP_SENDERS 16    /* files at once: a store that is far away takes its time for each */
@@ -41,6 +42,7 @@ struct ship_options {
 	const char *job_id;
 	uint32_t rank, nodes;  /* nodes of the job, 0 = 1: with more this is a part of each */
 	int64_t settle_ms;     /* that the job asks for, 0 = as the rules say (ckpt_rule.h) */
+	const struct ids *ids; /* whose the files are; NULL: ours */
 	const char *marker;    /* the name of the last file of its checkpoints; NULL */
 	bool dead;             /* the trainer died with the shipper before us */
 	uint64_t volume_bytes; /* what the job may write there, 0 = what the disk has */

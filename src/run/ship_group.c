@@ -106,7 +106,7 @@ static bool queue_ready(struct ship *s, struct ship_group *g)
 		e->look_only = wants_look(e);
 		if (!e->look_only && (e->state != SHIP_WAIT || !is_ready(s, g, e, rest_ms, now)))
 			continue;
-		ship_queue(s, e);
+		ship_entry_to(s, e, SHIP_QUEUED);
 		n++;
 	}
 	if (n > 0)

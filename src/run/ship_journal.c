@@ -228,7 +228,7 @@ static void read_sent(struct ship *s, struct str line)
 	e->sha256 = d;
 	e->sent = f;
 	e->stored = true;
-	e->state = SHIP_SENT;
+	ship_entry_to(s, e, SHIP_SENT);
 }
 
 /* The last word counts. */

@@ -22,13 +22,36 @@
  * wants it. */
 #define LEASE_SIGNAL SIGURG
 
+static int try_lease(int fd)
+{
+	int r = fcntl(fd, F_SETLEASE, F_RDLCK);
+
+	if (r == 0)
+		(void)fcntl(fd, F_SETLEASE, F_UNLCK);
+	return r;
+}
+
+/* A lease is for the owner of a file, or for root of the machine, which a confined runner is not:
+ * for it, files are the job's. */
+static int lease(const struct ship *s, int fd)
+{
+	int r = try_lease(fd), error;
+
+	if (r == 0 || errno != EACCES || s->o.ids == NULL || !s->o.ids->on)
+		return r;
+	ids_begin(s->o.ids);
+	r = try_lease(fd);
+	error = errno;
+	ids_end(s->o.ids);
+	errno = error;
+	return r;
+}
+
 enum ship_writer ship_probe_fd(struct ship *s, int fd)
 {
 	(void)fcntl(fd, F_SETSIG, LEASE_SIGNAL);
-	if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
-		(void)fcntl(fd, F_SETLEASE, F_UNLCK);
+	if (lease(s, fd) == 0)
 		return SHIP_WRITER_NONE;
-	}
 	if (errno == EAGAIN || errno == EBUSY)
 		return SHIP_WRITER;
 	s->no_lease = true;

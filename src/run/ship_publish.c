@@ -323,7 +323,7 @@ static bool has_writer(struct ship *s, struct ship_group *g, const struct ckpt *
 			e->closed = false;
 			e->writer_ms = g->changed_ms = clock_mono_ms();
 			e->writer_size = e->fact.size;
-			e->state = SHIP_WAIT; /* what it becomes is to be sent again */
+			ship_entry_to(s, e, SHIP_WAIT); /* what it becomes is to be sent again */
 		}
 		lock_give(&s->lock);
 		return true;

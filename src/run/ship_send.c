@@ -95,6 +95,7 @@ static void on_progress(void *arg, uint64_t bytes)
 	struct sending *x = arg;
 
 	lock_take(&x->s->lock);
+	assert(x->e->state == SHIP_SENDING);
 	x->e->progress = bytes;
 	lock_give(&x->s->lock);
 }
@@ -329,6 +330,7 @@ static void keep_check(struct sending *x)
 	e->group->stale = true;
 }
 
+/* The store has what was sent. */
 static void take_sent(struct sending *x)
 {
 	struct ship *s = x->s;
@@ -345,7 +347,6 @@ static void take_sent(struct sending *x)
 	e->own = x->own;
 	e->quarantine = e->dirty;
 	if (!e->dirty) {
-		e->state = SHIP_SENT;
 		e->fact = x->want;
 		(void)map_set(s->stored, ship_inode(&e->sent), e);
 	}
@@ -360,19 +361,22 @@ static void settle_one(struct sending *x, enum outcome o)
 	struct ship_entry *e = x->e;
 	int64_t now = clock_mono_ms();
 	bool over = s->final || e->gone;
+	enum ship_state to = SHIP_WAIT;
 
+	assert(e->state == SHIP_SENDING);
 	e->progress = 0;
-	e->state = SHIP_WAIT;
 	e->group->news = true;
 	keep_check(x);
 	switch (o) {
 	case SENT:
 		/* what was linked only has changed under our hands when it is dirty */
-		if (!e->dirty || x->kind == FORMAT_NAME_LOG || (x->own && is_alone(e)))
-			take_sent(x);
+		if (e->dirty && x->kind != FORMAT_NAME_LOG && !(x->own && is_alone(e)))
+			break;
+		take_sent(x);
+		to = e->dirty ? SHIP_WAIT : SHIP_SENT;
 		break;
 	case LOOKED:
-		e->state = e->dirty ? SHIP_WAIT : SHIP_SENT;
+		to = e->dirty ? SHIP_WAIT : SHIP_SENT;
 		break;
 	case HELD:
 		break;
@@ -388,17 +392,17 @@ static void settle_one(struct sending *x, enum outcome o)
 		e->closed = false;
 		break;
 	case VANISHED: /* the walk drops it, unless it is the last */
-		e->state = e->id == 0 && !over ? SHIP_WAIT : SHIP_LOST;
+		to = e->id == 0 && !over ? SHIP_WAIT : SHIP_LOST;
 		e->retry_ms = now + SHIP_REST_MS;
 		ship_entry_fault(e, false, "was removed before it was uploaded");
 		break;
 	case UNREADABLE:
-		e->state = over ? SHIP_LOST : SHIP_WAIT;
+		to = over ? SHIP_LOST : SHIP_WAIT;
 		e->retry_ms = now + SHIP_RETRY_MS;
 		ship_entry_fault(e, false, "%s", x->why);
 		break;
 	case REFUSED:
-		e->state = SHIP_LOST;
+		to = SHIP_LOST;
 		ship_entry_fault(e, true, "%s", x->why);
 		break;
 	case TROUBLE:
@@ -406,6 +410,7 @@ static void settle_one(struct sending *x, enum outcome o)
 		break;
 	}
 	e->dirty = false;
+	ship_entry_to(s, e, to);
 }
 
 static void say_refused(struct sending *x)
@@ -494,9 +499,9 @@ static void send_all(struct ship *s, bool large)
 			cond_wait(&s->changed, &s->lock);
 			continue;
 		}
-		ship_unqueue(s, e);
-		e->state = SHIP_SENDING;
+		ship_entry_to(s, e, SHIP_SENDING);
 		send_one(s, e);
+		ship_check(s);
 		cond_broadcast(&s->changed);
 	}
 	lock_give(&s->lock);
@@ -504,12 +509,12 @@ static void send_all(struct ship *s, bool large)
 
 void *ship_sender(void *ship)
 {
-	send_all(ship, true);
+	send_all(ship_at(ship), true);
 	return NULL;
 }
 
 void *ship_small_sender(void *ship)
 {
-	send_all(ship, false);
+	send_all(ship_at(ship), false);
 	return NULL;
 }

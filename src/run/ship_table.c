@@ -42,6 +42,7 @@ struct ship_entry *ship_entry_of(struct ship *s, struct str path)
 	if (e != NULL)
 		return e;
 	e = xcalloc(1, sizeof(*e));
+	e->magic = SHIP_ENTRY_MAGIC;
 	e->path = str_dup(path);
 	e->kind = format_name(path);
 	ckpt_name_of(path, name);
@@ -74,27 +75,57 @@ static void entry_free(struct ship_entry *e)
 	ship_check_done(e->check);
 	free(e->fault);
 	free(e->path);
+	e->magic = 0;
 	free(e);
 }
 
-void ship_queue(struct ship *s, struct ship_entry *e)
+/* Where an entry can go from here. One that waits is SENT when the journal says so, and what is
+ * SENT may be said twice there. What is stored is queued again to have its format looked at.
+ * Whoever is not being sent waits again once its content has changed. */
+#define TO(s) (1U << (s))
+static const unsigned entry_next[SHIP_STATE_COUNT] = {
+	[SHIP_WAIT] = TO(SHIP_WAIT) | TO(SHIP_QUEUED) | TO(SHIP_SENT),
+	[SHIP_QUEUED] = TO(SHIP_WAIT) | TO(SHIP_SENDING),
+	[SHIP_SENDING] = TO(SHIP_WAIT) | TO(SHIP_SENT) | TO(SHIP_LOST),
+	[SHIP_SENT] = TO(SHIP_WAIT) | TO(SHIP_QUEUED) | TO(SHIP_SENT),
+	[SHIP_LOST] = TO(SHIP_WAIT),
+};
+
+void ship_entry_check(const struct ship_entry *e)
 {
-	e->small = e->fact.size <= SHIP_LARGE;
-	e->state = SHIP_QUEUED;
-	TAILQ_INSERT_TAIL(e->small ? &s->queued_small : &s->queued_large, e, queue);
+	assert(e->magic == SHIP_ENTRY_MAGIC && e->group != NULL && e->path != NULL);
+	assert(e->state < SHIP_STATE_COUNT);
+	assert(e->state != SHIP_SENT || e->stored);
+	assert(e->state == SHIP_SENDING || (!e->dirty && e->progress == 0));
+	assert(!e->quarantine || e->stored);
 }
 
-void ship_unqueue(struct ship *s, struct ship_entry *e)
+static struct ship_entries *queue_of(struct ship *s, const struct ship_entry *e)
 {
-	TAILQ_REMOVE(e->small ? &s->queued_small : &s->queued_large, e, queue);
+	return e->small ? &s->queued_small : &s->queued_large;
+}
+
+void ship_entry_to(struct ship *s, struct ship_entry *e, enum ship_state to)
+{
+	assert(e->magic == SHIP_ENTRY_MAGIC);
+	assert(to < SHIP_STATE_COUNT && (entry_next[e->state] & TO(to)) != 0);
+	if (e->state == SHIP_QUEUED)
+		TAILQ_REMOVE(queue_of(s, e), e, queue);
+	e->state = to;
+	if (to == SHIP_QUEUED) {
+		e->small = e->fact.size <= SHIP_LARGE;
+		TAILQ_INSERT_TAIL(queue_of(s, e), e, queue);
+	}
+	ship_entry_check(e);
 }
 
 bool ship_entry_drop(struct ship *s, struct ship_entry *e)
 {
+	ship_entry_check(e);
 	if (e->state == SHIP_SENDING)
 		return false;
 	if (e->state == SHIP_QUEUED)
-		ship_unqueue(s, e);
+		ship_entry_to(s, e, SHIP_WAIT);
 	ship_spool_doom(s, e->id);
 	forget(s->inodes, &e->fact, e);
 	forget(s->stored, &e->sent, e);

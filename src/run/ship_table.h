@@ -29,7 +29,10 @@
 #define SHIP_LITTER_MAX ((size_t)64 << 20) /* names of objects to remove */
 #define SHIP_BATCH 512                     /* files that are looked at without the lock at a time */
 
+/* Of an entry; only ship_entry_to() writes it. WAIT: until it rests. LOST: no try of ours will
+ * bring it; only another content will. */
 enum ship_state { SHIP_WAIT, SHIP_QUEUED, SHIP_SENDING, SHIP_SENT, SHIP_LOST };
+#define SHIP_STATE_COUNT (SHIP_LOST + 1)
 
 struct ship_group;
 
@@ -48,6 +51,8 @@ struct ship_check {
 };
 
 struct ship_entry {
+	unsigned magic;
+#define SHIP_ENTRY_MAGIC 0x53484945U
 	TAILQ_ENTRY(ship_entry) link;  /* all */
 	TAILQ_ENTRY(ship_entry) peer;  /* of its group */
 	TAILQ_ENTRY(ship_entry) queue; /* when SHIP_QUEUED: in queued_small or queued_large */
@@ -152,6 +157,8 @@ struct ship_watch; /* ship_watch.c */
 struct ship_set;   /* ship_judge.c */
 
 struct ship {
+	unsigned magic;
+#define SHIP_MAGIC 0x53484950U
 	struct ship_options o;
 	int dir_fd, spool_fd, journal_fd;
 	uint64_t journal_bytes, journal_most; /* most: where it is written anew */
@@ -194,7 +201,18 @@ struct ship {
 	atomic_bool halt; /* cancels what is being sent */
 };
 
+/* The argument of its threads. */
+static inline struct ship *ship_at(void *p)
+{
+	struct ship *s = p;
+
+	assert(s != NULL && s->magic == SHIP_MAGIC);
+	return s;
+}
+
 /* ship.c */
+/* Asserts what is true whenever its lock is free; with the lock. */
+void ship_check(const struct ship *s);
 void ship_wait_ms(struct ship *s, int64_t ms); /* with the lock; a change ends it */
 /* Says it as a warning, but not more than once a minute. Without the lock. */
 void ship_trouble(struct ship *s, const char *what, const struct err *why);
@@ -202,9 +220,10 @@ void ship_trouble(struct ship *s, const char *what, const struct err *why);
 /* ship_table.c: with the lock */
 struct ship_group *ship_group_of(struct ship *s, const char *name); /* made when new */
 struct ship_entry *ship_entry_of(struct ship *s, struct str path);  /* made when new */
-/* Into the queue of its size, and out of it. */
-void ship_queue(struct ship *s, struct ship_entry *e);
-void ship_unqueue(struct ship *s, struct ship_entry *e);
+/* The only way from one state to the next. Who enters SHIP_QUEUED is put into the queue of its
+ * size, and who leaves it is taken out. */
+void ship_entry_to(struct ship *s, struct ship_entry *e, enum ship_state to);
+void ship_entry_check(const struct ship_entry *e);
 bool ship_entry_drop(struct ship *s, struct ship_entry *e); /* false: it is in use */
 void ship_entry_fault(struct ship_entry *e, bool for_good, const char *fmt, ...) PRINTF(3, 4);
 void ship_group_fault(struct ship *s, struct ship_group *g, struct str path, const char *why);

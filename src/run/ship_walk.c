@@ -142,12 +142,10 @@ static void touch(struct ship *s, struct ship_entry *e, const struct ship_fact *
 		e->fault = NULL;
 		e->refused = false;
 	}
-	if (e->state == SHIP_QUEUED)
-		ship_unqueue(s, e);
 	if (e->state == SHIP_SENDING)
 		e->dirty = true;
 	else
-		e->state = SHIP_WAIT;
+		ship_entry_to(s, e, SHIP_WAIT);
 	if (!ship_counts(e)) {
 		g->stale = g->news = true;
 		return;

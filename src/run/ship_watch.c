@@ -64,7 +64,7 @@ static void take(struct ship *s, const char *piece, size_t n)
 
 static void *watcher(void *ship)
 {
-	struct ship *s = ship;
+	struct ship *s = ship_at(ship);
 	char *piece = xmalloc(PIECE);
 
 	for (;;) {

@@ -129,7 +129,7 @@ static int one_weight(struct stage *st, size_t i, struct err *err)
 {
 	const struct wire_weights *w = &st->launch->weights[i];
 	struct weights_progress progress = {st, w};
-	const struct tree_from from = {st->blobs, st->objects};
+	const struct tree_from from = {.objects = st->objects, .mirror = st->mirror};
 	struct node_lease *lease = &st->lease[st->n_leases];
 	int64_t begun = clock_mono_ms();
 	char size[UNITS_CAP];
@@ -147,7 +147,7 @@ static int one_weight(struct stage *st, size_t i, struct err *err)
 	             lease->files == 1 ? "" : "s",
 	             lease->hit           ? "already on this node"
 	             : lease->fetched > 0 ? "fetched from the object store"
-	                                  : "copied to this node");
+	                                  : "from this machine's mirror");
 	if (!lease->hit)
 		logs_message(st->logs, "fetching weights %s took %" PRId64 " ms", w->source,
 		             clock_mono_ms() - begun);
@@ -263,6 +263,7 @@ static int stage_python(struct stage *st, struct err *err)
 	                       .program = st->program,
 	                       .image = st->image,
 	                       .ids = st->ids,
+	                       .confined = st->confined,
 	                       .launch = st->launch,
 	                       .spec = st->spec,
 	                       .report = st->report,
@@ -280,6 +281,19 @@ static int stage_python(struct stage *st, struct err *err)
 	return err->id == ERR_NODE_CACHE_FULL ? waited_in_vain(st, err) : -1;
 }
 
+/* With the store of objects as a folder here, both are one. */
+static int open_mirror(struct stage *st, struct err *err)
+{
+	const struct wire_launch *l = st->launch;
+
+	if (l->mirror == NULL || st->mirror != NULL)
+		return 0;
+	if (strcmp(l->mirror, l->objstore) != 0)
+		return stage_objects(&st->mirror, NULL, l->mirror, st->report, err);
+	st->mirror = st->objects;
+	return 0;
+}
+
 static int stage_weights(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
@@ -290,8 +304,7 @@ static int stage_weights(struct stage *st, struct err *err)
 	if (l->n_weights > SPEC_WEIGHTS_MAX)
 		return err_set(err, ERR_TOO_BIG, "more than %d weights", SPEC_WEIGHTS_MAX);
 	give_back(st); /* of a try that an outage ended */
-	if (l->store_dir != NULL && st->blobs == NULL &&
-	    blobs_open(&st->blobs, l->store_dir, err) < 0)
+	if (open_mirror(st, err) < 0)
 		return -1;
 	if (open_cache(st, err) < 0)
 		return -1;
@@ -413,7 +426,7 @@ static int stage_checkpoints(struct stage *st, struct err *err)
 
 static void on_image(void *arg, const char *words)
 {
-	struct stage *st = arg;
+	struct stage *st = FROM_VOID(struct stage, arg, STAGE_MAGIC);
 
 	report_progress(st->report, words, 0, 0);
 }
@@ -507,7 +520,7 @@ static int with_store(struct stage *st, int (*run)(struct stage *st, struct err 
 	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms(), .what = FOR_STORE};
 
 	while (run(st, err) < 0) {
-		if (st->http == NULL || !err_is_away(err))
+		if (!err_is_away(err))
 			return -1;
 		if (!wait_for_room(&wait, err))
 			return waited_in_vain(st, err);
@@ -529,9 +542,12 @@ static int checkpoints_with_room(struct stage *st, struct err *err)
 int stage_objects(struct objstore **out, struct http_client **http, const char *url,
                   struct report *report, struct err *err)
 {
-	struct objstore_env env = {.signer = report_sign, .signer_arg = report};
+	struct objstore_env env = {.signer = report_sign,
+	                           .signer_arg = report,
+	                           .token = report == NULL ? NULL : report_token(report),
+	                           .cancel = report == NULL ? NULL : report_given_up(report)};
 
-	if (strncmp(url, "signed:", strlen("signed:")) == 0 && report != NULL)
+	if (str_starts(str_of(url), "signed:") && report != NULL)
 		env.client = *http = http_client_new(&(struct http_policy){0});
 	return objstore_open(out, url, &env, err);
 }
@@ -573,11 +589,12 @@ void stage_done(struct stage *st)
 		(void)close(st->python.lease.fd);
 	st->python.at = NULL;
 	node_cache_close(st->cache);
-	blobs_close(st->blobs);
+	if (st->mirror != st->objects)
+		objstore_close(st->mirror);
 	objstore_close(st->objects);
 	http_client_free(st->http);
 	st->cache = NULL;
-	st->blobs = NULL;
+	st->mirror = NULL;
 	st->objects = NULL;
 	st->http = NULL;
 }

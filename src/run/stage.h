@@ -8,13 +8,15 @@
 
 #include "core/spec.h"
 #include "core/wire.h"
-#include "run/ids.h"
+#include "run/confine.h"
 #include "run/python.h"
 #include "run/report.h"
 #include "store/objects/objstore.h"
 #include "store/blobs/tree.h"
 
 struct stage {
+	unsigned magic;
+#define STAGE_MAGIC 0x52535447U
 	struct arena *a;
 	const char *dir;
 	const char *name, *program; /* of groups and containers; this binary */
@@ -22,11 +24,12 @@ struct stage {
 	const struct job_spec *spec;
 	struct report *report;
 	struct logs *logs;
-	const struct ids *ids;    /* who owns what the job may write */
+	const struct ids *ids; /* who owns what the job may write */
+	const struct confined *confined;
 	enum wire_stage at;       /* where it is, or failed */
 	struct http_client *http; /* to a store that is elsewhere; NULL: it is a folder */
 	struct objstore *objects;
-	struct blobs *blobs;
+	struct objstore *mirror; /* what the machine has of the weights; NULL: nothing */
 	struct node_cache *cache;
 	struct node_lease lease[SPEC_WEIGHTS_MAX]; /* held until stage_done: a mounted tree stays */
 	const char *tree[SPEC_WEIGHTS_MAX];
@@ -40,8 +43,8 @@ struct stage {
  * says so. */
 int stage_run(struct stage *st, struct err *err) MUST_CHECK;
 void stage_done(struct stage *st);
-/* A launch's object store. *http (freed behind the store; NULL is fine) and report are used by one
- * that is elsewhere. */
+/* A launch's object store. *http (freed behind the store; NULL is fine) and report, which has our
+ * token, are used by one that is elsewhere or another process's. */
 int stage_objects(struct objstore **out, struct http_client **http, const char *url,
                   struct report *report, struct err *err) MUST_CHECK;
 

@@ -31,6 +31,7 @@
 
 #define LIFE_STEPS 12   /* at most */
 #define DRAIN_STEPS 600 /* in which all that is left must end */
+#define SETTLE_STEPS 20
 #define POOL_WAIT_US (INT64_C(300) * 1000000)
 #define REFUSED_MAX 40 /* starts in a row that fail while the database is away */
 #define PUSH_STEPS 32
@@ -158,21 +159,19 @@ static int parts_open(struct server *s, struct err *err)
 		if (objstore_open(&app->objects, objects, &env, err) < 0)
 			return -1;
 	}
-	engine_close(app->engine);
-	app->engine = fake_engine(s->w);
+	app->engine = fake_engine(s->w, app);
 	start_urls(app, "127.0.0.1", 9);
 	app->program = "/bin/false";
 	app->sandbox = app->sandbox_kind = "none";
 	return 0;
 }
 
-static int team_of(struct server *s, const struct principal *admin, const char *name,
-                   const char **id, struct err *err)
+static int team_of(const struct ask *ask, const char *name, const char **id, struct err *err)
 {
 	struct model_team *all = NULL, made = {0};
 	size_t n = 0;
 
-	if (ctx_teams(s->app, admin, s->a, &all, &n, err) < 0)
+	if (team_ops.list(ask, &all, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (strcmp(all[i].name, name) == 0) {
@@ -180,23 +179,23 @@ static int team_of(struct server *s, const struct principal *admin, const char *
 			return 0;
 		}
 	}
-	if (ctx_team_create(s->app, admin, s->a, name, &made, err) < 0)
+	if (team_ops.create(ask, name, &made, err) < 0)
 		return -1;
 	*id = made.id;
 	return 0;
 }
 
 /* The archive that half of its jobs name. */
-static int send_code(struct server *s, const struct principal *admin, uint32_t t, const char *team,
+static int send_code(struct server *s, const struct ask *ask, uint32_t t, const char *team,
                      struct err *err)
 {
 	struct model_upload u = {0};
 
 	if (s->w->code[t][0] != '\0')
 		return 0;
-	if (ctx_upload_create(s->app, admin, s->a, team, NULL, &u, err) < 0 ||
+	if (upload_ops.create(ask, team, NULL, &u, err) < 0 ||
 	    objstore_put(s->app->objects, u.key, STR_LIT("code"), err) < 0 ||
-	    ctx_upload_stored(s->app, u.key, NULL, err) < 0)
+	    upload_ops.stored(s->app, u.key, NULL, err) < 0)
 		return -1;
 	FMT(s->w->code[t], "%s", u.key);
 	return 0;
@@ -206,18 +205,21 @@ static int send_code(struct server *s, const struct principal *admin, uint32_t t
 static APART int people(struct server *s, struct err *err)
 {
 	AUTO_BUF struct buf token = BUF_INIT(1000);
+	struct ask ask = {s->app, NULL, s->a};
 	struct principal *admin = NULL;
 
 	if (fs_read(AT_FDCWD, app_path(s->app, s->a, "admin-token"), &token, err) < 0 ||
-	    ctx_authenticate(s->app, s->a, str_trim(buf_view(&token)), false, &admin, err) < 0)
+	    token_ops.authenticate(s->app, s->a, str_trim(buf_view(&token)), false, &admin, err) <
+	            0)
 		return -1;
+	ask.principal = admin;
 	for (uint32_t t = 0; t < TEAMS; t++) {
 		struct model_project p = {0};
 		const char *team = NULL;
 
-		if (team_of(s, admin, arena_printf(s->a, "t%u", t), &team, err) < 0 ||
-		    ctx_project_upsert(s->app, admin, s->a, team, "p", &p, err) < 0 ||
-		    send_code(s, admin, t, team, err) < 0)
+		if (team_of(&ask, arena_printf(s->a, "t%u", t), &team, err) < 0 ||
+		    project_ops.upsert(&ask, team, "p", &p, err) < 0 ||
+		    send_code(s, &ask, t, team, err) < 0)
 			return -1;
 		s->project[t] = p.id;
 		for (uint32_t u = 0; u < USERS; u++) {
@@ -244,8 +246,7 @@ static APART int server_open(struct server *s, struct err *err)
 		NULL,
 	};
 
-	s->app = ARENA_NEW(s->a, struct app);
-	s->app->arena = s->a;
+	s->app = app_new(s->a);
 	if (settings_load(s->a, (int)COUNT(argv) - 1, argv, &s->app->set, err) < 0)
 		world_fail(w, "settings", __LINE__, "%s", err->msg);
 	if (parts_open(s, err) < 0 || people(s, err) < 0)
@@ -316,6 +317,7 @@ static APART void push(struct server *s, uint32_t most)
 	for (uint32_t i = 0; i < most && w->pushed < w->n_jobs; i++) {
 		uint32_t n = w->pushed;
 		struct sim_job *j = &w->job[n];
+		const struct ask ask = {s->app, &s->who[j->team][j->user], a};
 		struct model_job out = {0};
 		struct err err = {0};
 		int64_t since = real_us();
@@ -323,8 +325,8 @@ static APART void push(struct server *s, uint32_t most)
 
 		arena_reset(a);
 		FMT(key, "key-%u", n);
-		if (ctx_job_push(s->app, &s->who[j->team][j->user], a, s->project[j->team],
-		                 document(s, a, n), key, &out, &err) < 0) {
+		if (push_ops.push(&ask, s->project[j->team], document(s, a, n), key, &out, &err) <
+		    0) {
 			CHECK(w->faults || w->store_faults, "push: %s", err.msg);
 			return;
 		}
@@ -344,6 +346,7 @@ static APART void disturb(struct server *s)
 
 	for (uint32_t i = below(w, 4); i > 0 && w->pushed > 0; i--) {
 		struct sim_job *j = &w->job[below(w, w->pushed)];
+		const struct ask ask = {s->app, &s->who[j->team][j->user], a};
 		const int64_t priority = below(w, 4);
 		struct model_change c = {.priority = &priority};
 		struct model_job out = {0};
@@ -352,11 +355,9 @@ static APART void disturb(struct server *s)
 
 		if (one_in(w, 2)) {
 			j->stop = true; /* it may have been heard even if it is not answered */
-			r = ctx_job_stop(s->app, &s->who[j->team][j->user], a, j->id, one_in(w, 2),
-			                 &out, &err);
+			r = job_ops.stop(&ask, j->id, one_in(w, 2), &out, &err);
 		} else {
-			r = ctx_job_change(s->app, &s->who[j->team][j->user], a, j->id, &c, &out,
-			                   &err);
+			r = job_ops.change(&ask, j->id, &c, &out, &err);
 		}
 		CHECK(r == 0 || err.code == ERR_CONFLICT || w->faults, "%s", err.msg);
 	}
@@ -434,6 +435,26 @@ static bool step(struct server *s)
 	return over;
 }
 
+/* Jobs are over before their folders are gone, and rows of attempts wait for that. */
+static void settle(struct server *s)
+{
+	struct world *w = s->w;
+
+	for (int i = 0; i < SETTLE_STEPS; i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct model_attempt *t = NULL;
+		struct err err = {0};
+		size_t n = 0;
+
+		CHECK(meta_attempts(s->app->meta, a, NULL, &t, &n, &err) == 0, "%s", err.msg);
+		if (n == 0)
+			return;
+		w->now_ms += 60000;
+		clock_fake(w->now_ms, -1);
+		reconcile_step(s);
+	}
+}
+
 enum death { DEATH_KILL, DEATH_LABEL, DEATH_NONE };
 
 /* Before its last step. SIGALRM is not handled: the process is gone, as by kill -9. */
@@ -474,8 +495,14 @@ static NORETURN void live(struct world *w)
 			prepare_death(w, how);
 		over = step(&s);
 	}
-	if (over)
+	if (over && !calm) { /* who judges the end is disturbed by nothing */
+		w->steps = MIN(w->steps, w->step);
+		over = false;
+	}
+	if (over) {
+		settle(&s);
 		all_look(w, s.app);
+	}
 	atomic_store(&s.app->stopping, true);
 	parts_stop(s.app);
 	parts_free(s.app);
@@ -593,9 +620,10 @@ static APART void print(struct world *w, int64_t since)
 		w->lives, w->killed, w->crashed, w->closed, w->refused, w->db_outages,
 		w->store_outages);
 	(void)printf(
-		"  %u runners launched, %u died; %u attempts were tried again; at most %u ranks "
-		"placed, %u jobs waiting\n",
-		atomic_load(&w->launched), w->died, w->retried, w->most_placed, w->most_waiting);
+		"  %u runners launched, %u died, %u of whose ends a sweep told; %u attempts were "
+		"tried again; at most %u ranks placed, %u jobs waiting\n",
+		atomic_load(&w->launched), w->died, atomic_load(&w->told), w->retried,
+		w->most_placed, w->most_waiting);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		print_cost(w, rows[i].what, rows[i].name, false, w->n_jobs / 2);
 		print_cost(w, rows[i].what, rows[i].name, true, w->n_jobs / 2);

@@ -24,11 +24,11 @@
 
 enum life { /* of a runner; in the order in which it goes through them */
 	    LIFE_NEW,
-	    LIFE_STARTED, /* it has read launch.json */
+	    LIFE_STARTED, /* it has read its start record */
 	    LIFE_CLAIMED,
 	    LIFE_READY,
 	    LIFE_RUNS,  /* user code */
-	    LIFE_ENDED, /* exit.json is written */
+	    LIFE_ENDED, /* its exit record is written */
 	    LIFE_GONE,
 };
 
@@ -87,6 +87,7 @@ struct world {
 	bool pass_whole; /* a pass of the queue was made whole since jobs were looked at */
 	unsigned lives, killed, crashed, closed, refused, db_outages, store_outages;
 	unsigned died, swept, overlong, retried;
+	atomic_uint told; /* exit records, by a sweep */
 	uint32_t most_placed, most_waiting;
 	atomic_uint launched;
 	uint32_t n_samples[COST_COUNT];
@@ -112,7 +113,8 @@ int64_t real_us(void);
 void world_sample(struct world *w, enum cost what, int64_t since_us);
 
 /* lives_runners.c */
-struct engine *fake_engine(struct world *w);
+/* In place of the app's own, which it takes over. */
+struct engine *fake_engine(struct world *w, struct app *app);
 /* Each runner goes on a bit: some die, some end. calm: none dies any more. */
 void runners_act(struct world *w, struct app *app, bool calm);
 /* lives_checks.c */

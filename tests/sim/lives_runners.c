@@ -1,14 +1,18 @@
 /* lives_runners.c - an engine that launches nothing, and the runners that it would have launched:
- * they speak to the server as real ones do, and any of them may die at any time. */
+ * they speak to the server as real ones do, and any of them may die at any time. Their folders are
+ * those of the local engine. */
 #include "lives.h"
 #include "server/data/ckpts.h"
 #include "server/api/ctx.h"
 
+#include "core/attempt.h"
 #include "core/ckpt.h"
 
 struct fake {
 	struct engine base;
 	struct world *w;
+	struct app *app;
+	struct engine *local; /* for the folders */
 };
 
 static struct runner *by_ref(struct world *w, const char *ref)
@@ -16,14 +20,6 @@ static struct runner *by_ref(struct world *w, const char *ref)
 	unsigned n = 0;
 
 	return sscanf(ref, "sim-%u", &n) == 1 && n < w->runners_max ? &w->runner[n] : NULL;
-}
-
-/* The runs/... of an attempt's folder. */
-static const char *below_data(const char *dir)
-{
-	const char *at = strstr(dir, "runs/");
-
-	return at != NULL ? at : dir;
 }
 
 /* By its reference, or, where the server died before it stored one, by its folder. Calls back for
@@ -40,22 +36,39 @@ static void each_alive(struct world *w, const char *ref, const char *dir,
 	}
 	for (uint32_t i = w->first_alive; i < atomic_load(&w->n_runners); i++) {
 		r = &w->runner[i];
-		if (strcmp(r->dir, below_data(dir)) == 0 && atomic_load(&r->life) != LIFE_GONE)
+		if (strcmp(r->dir, dir) == 0 && atomic_load(&r->life) != LIFE_GONE)
 			fn(r, arg);
 	}
+}
+
+static const char *path_of(const struct world *w, struct arena *a, const char *dir,
+                           const char *name)
+{
+	return arena_printf(a, "%s/data/%s/%s", w->dir, dir, name);
+}
+
+static int put_file(const struct world *w, struct arena *a, const char *dir, const char *name,
+                    struct str text, struct err *err)
+{
+	if (fs_mkdirs(AT_FDCWD, path_of(w, a, dir, ""), 0700, err) < 0)
+		return -1;
+	return fs_write_atomic(AT_FDCWD, path_of(w, a, dir, name), text, 0600, err);
 }
 
 static int fake_launch(struct engine *e, const struct engine_launch *l, struct arena *a, char **ref,
                        struct err *err)
 {
 	struct world *w = ((struct fake *)e)->w;
-	uint32_t n = atomic_fetch_add(&w->n_runners, 1);
 	struct runner *r;
+	uint32_t n;
 
+	if (put_file(w, a, l->dir, ATTEMPT_START, l->start, err) < 0)
+		return -1;
+	n = atomic_fetch_add(&w->n_runners, 1);
 	if (n >= w->runners_max)
 		return err_set(err, ERR_IO, "the simulation has no room for another runner");
 	r = &w->runner[n];
-	FMT(r->dir, "%s", below_data(l->dir));
+	FMT(r->dir, "%s", l->dir);
 	FMT(r->attempt, "%s", l->attempt_id);
 	FMT(r->nonce, "n%u", n);
 	r->rank = l->node_rank;
@@ -83,19 +96,76 @@ static void be_gone(struct runner *r, void *arg UNUSED)
 	atomic_store(&r->life, LIFE_GONE);
 }
 
-static int fake_kill(struct engine *e, const char *ref, const char *dir,
-                     const atomic_bool *cancel UNUSED, struct err *err UNUSED)
+static bool read_file(const struct world *w, struct arena *a, const char *dir, const char *name,
+                      struct buf *text)
 {
-	each_alive(((struct fake *)e)->w, ref, dir, be_gone, NULL);
-	return 0;
+	struct err err = {0};
+
+	return fs_read(AT_FDCWD, path_of(w, a, dir, name), text, &err) == 0;
+}
+
+/* As the sweep does: with the dead one's token. Nobody may want to hear it any more. */
+static APART int tell_record(struct fake *f, const char *dir, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT((size_t)1 << 20), record = BUF_INIT((size_t)1 << 20);
+	AUTO_ARENA struct arena *a = arena_new();
+	struct principal *who = NULL;
+	struct wire_start s = {0};
+	struct wire_exit x = {0};
+
+	if (!read_file(f->w, a, dir, ATTEMPT_EXIT, &record))
+		return 0;
+	if (!read_file(f->w, a, dir, ATTEMPT_START, &text))
+		return err_set(err, ERR_IO, "%s: a record without a start", dir);
+	if (wire_start_parse(&s, a, buf_view(&text), err) < 0 ||
+	    wire_exit_parse(&x, a, buf_view(&record), err) < 0)
+		return -1;
+	if (token_ops.authenticate(f->app, a, str_of(s.token), true, &who, err) == 0 &&
+	    runner_ops.exit(&(struct ask){f->app, who, a}, &x, err) == 0) {
+		f->w->told++;
+		return 0;
+	}
+	if (err->id == ERR_TOKEN_INVALID || err->code == ERR_CONFLICT ||
+	    err->code == ERR_NOT_FOUND) {
+		err_clear(err);
+		return 0;
+	}
+	err_clear(err);
+	return err_set(err, ERR_BUSY, "%s: not all could be told", dir);
+}
+
+static int fake_kill(struct engine *e, const char *ref, const char *dir, struct engine_end *end,
+                     struct err *err)
+{
+	struct fake *f = (struct fake *)e;
+
+	each_alive(f->w, ref, dir, be_gone, NULL);
+	return end->past ? 0 : tell_record(f, dir, err);
+}
+
+static int fake_address(struct engine *e, const char *dir, const char *url, struct err *err)
+{
+	return engine_address(((struct fake *)e)->local, dir, url, err);
+}
+
+static int fake_release(struct engine *e, const char *dir, struct err *err)
+{
+	return engine_release(((struct fake *)e)->local, dir, err);
+}
+
+static int fake_each(struct engine *e, void (*found)(void *arg, const char *dir), void *arg,
+                     struct err *err)
+{
+	return engine_each(((struct fake *)e)->local, found, arg, err);
 }
 
 static void fake_close(struct engine *e)
 {
+	engine_close(((struct fake *)e)->local);
 	free(e);
 }
 
-struct engine *fake_engine(struct world *w)
+struct engine *fake_engine(struct world *w, struct app *app)
 {
 	static const struct engine_ops ops = {
 		.name = "sim",
@@ -103,11 +173,16 @@ struct engine *fake_engine(struct world *w)
 		.launch = fake_launch,
 		.probe = fake_probe,
 		.kill = fake_kill,
+		.address = fake_address,
+		.release = fake_release,
+		.each = fake_each,
 	};
 	struct fake *f = xcalloc(1, sizeof(*f));
 
 	f->base.ops = &ops;
 	f->w = w;
+	f->app = app;
+	f->local = app->engine;
 	return &f->base;
 }
 
@@ -120,6 +195,8 @@ struct act {
 	struct runner *r;
 	struct principal who;
 };
+
+#define AS_RUNNER(x) (&(struct ask){(x)->app, &(x)->who, (x)->a})
 
 static void go(const struct act *x, enum life to)
 {
@@ -134,11 +211,6 @@ static void die(const struct act *x)
 	go(x, LIFE_GONE);
 }
 
-static const char *in_folder(const struct act *x, const char *name)
-{
-	return arena_printf(x->a, "%s/%s/%s", x->app->data, x->r->dir, name);
-}
-
 /* False: nothing more can be done now, or ever. */
 static APART bool start(struct act *x)
 {
@@ -146,7 +218,7 @@ static APART bool start(struct act *x)
 	struct wire_start s = {0};
 	struct err err = {0};
 
-	if (fs_read(AT_FDCWD, in_folder(x, "launch.json"), &text, &err) < 0 ||
+	if (!read_file(x->w, x->a, x->r->dir, ATTEMPT_START, &text) ||
 	    wire_start_parse(&s, x->a, buf_view(&text), &err) < 0) {
 		go(x, LIFE_GONE); /* its folder was taken away: its attempt is over */
 		return false;
@@ -162,7 +234,7 @@ static APART bool know(struct act *x)
 	struct principal *who = NULL;
 	struct err err = {0};
 
-	if (ctx_authenticate(x->app, x->a, str_of(x->r->token), true, &who, &err) < 0) {
+	if (token_ops.authenticate(x->app, x->a, str_of(x->r->token), true, &who, &err) < 0) {
 		if (err.code == ERR_DENIED || err.id == ERR_TOKEN_INVALID ||
 		    err.code == ERR_NOT_FOUND)
 			go(x, LIFE_GONE); /* of an intent that another one replaced, or past */
@@ -179,7 +251,7 @@ static APART bool claim(struct act *x)
 	struct err err = {0};
 	unsigned job = 0;
 
-	if (ctx_runner_claim(x->app, &x->who, x->a, x->r->nonce, &l, &err) < 0) {
+	if (runner_ops.claim(AS_RUNNER(x), x->r->nonce, &l, &err) < 0) {
 		if (err.code == ERR_CONFLICT || err.code == ERR_NOT_FOUND)
 			go(x, LIFE_GONE);
 		return false;
@@ -217,7 +289,8 @@ static APART bool end(struct act *x, enum job_end how, int code)
 	else if (how == JOB_END_EXIT)
 		j->bad |= (uint8_t)(1U << x->r->number);
 	wire_exit_write(&rec, &json);
-	if (fs_write_atomic(AT_FDCWD, in_folder(x, "exit.json"), buf_view(&json), 0600, &err) < 0) {
+	if (fs_write_atomic(AT_FDCWD, path_of(w, x->a, x->r->dir, ATTEMPT_EXIT), buf_view(&json),
+	                    0600, &err) < 0) {
 		go(x, LIFE_GONE); /* no folder any more: it was over long ago */
 		return false;
 	}
@@ -235,7 +308,7 @@ static APART bool tell_end(struct act *x)
 	                        .ended_ms = x->w->now_ms};
 	struct err err = {0};
 
-	if (ctx_runner_exit(x->app, &x->who, &rec, &err) < 0 && err.code != ERR_NOT_FOUND)
+	if (runner_ops.exit(AS_RUNNER(x), &rec, &err) < 0 && err.code != ERR_NOT_FOUND)
 		return false; /* again, until it is heard */
 	go(x, LIFE_GONE);
 	return false;
@@ -281,7 +354,7 @@ static APART int ship(struct act *x, struct err *err)
 	struct model_job job = {0};
 	const char *prefix;
 
-	if (ctx_runner_job(x->app, &x->who, x->a, &job, err) < 0)
+	if (runner_ops.job(AS_RUNNER(x), &job, err) < 0)
 		return -1;
 	c.job_id = job.id;
 	prefix = ckpt_prefix(x->a, job.project_id, job.id);
@@ -295,7 +368,7 @@ static APART int ship(struct act *x, struct err *err)
 	    objstore_put(x->app->objects, ckpt_manifest_key(x->a, prefix, 0, name), buf_view(&json),
 	                 err) < 0)
 		return -1;
-	return ctx_runner_checkpoint(x->app, &x->who, &row, err);
+	return runner_ops.checkpoint(AS_RUNNER(x), &row, err);
 }
 
 static bool keeps_checkpoints(const struct world *w, uint32_t job)
@@ -309,7 +382,7 @@ static APART void beat(struct act *x)
 	int64_t since = real_us();
 	struct err err = {0};
 
-	if (ctx_runner_heartbeat(x->app, &x->who, &hb, &err) == 0)
+	if (runner_ops.heartbeat(AS_RUNNER(x), &hb, &err) == 0)
 		world_sample(x->w, COST_BEAT, since);
 }
 
@@ -319,7 +392,7 @@ static APART bool obey(struct act *x, struct wire_desired *o)
 	struct err err = {0};
 
 	*o = (struct wire_desired){0};
-	if (ctx_runner_desired(x->app, &x->who, x->a, o, &err) < 0)
+	if (runner_ops.desired(AS_RUNNER(x), o, &err) < 0)
 		return false;
 	if (!o->stop)
 		return true;
@@ -361,7 +434,7 @@ static bool act(struct act *x)
 	case LIFE_STARTED:
 		return claim(x);
 	case LIFE_CLAIMED:
-		if (!obey(x, &o) || ctx_runner_ready(x->app, &x->who, &err) < 0)
+		if (!obey(x, &o) || runner_ops.ready(AS_RUNNER(x), &err) < 0)
 			return false;
 		go(x, LIFE_READY);
 		return true;

@@ -143,14 +143,22 @@ static void adopt(struct cgroup *again, const struct cgroup *g, const char *name
 
 static void adopts_only_its_own(void **state UNUSED)
 {
+	const struct cgroup_limits none = {0};
 	struct cgroup g = {.dir = {[CGROUP_MEMORY] = "/usr/bin", [CGROUP_UNIFIED] = "/usr/lib"}};
-	struct cgroup again;
+	static struct cgroup again, real;
+	char name[128];
 
-	adopt(&again, &g, "lib");
-	assert_string_equal(again.dir[CGROUP_MEMORY], "");
-	assert_string_equal(again.dir[CGROUP_UNIFIED], "/usr/lib");
-	adopt(&again, &g, "b"); /* the end of a name is not the name */
+	adopt(&again, &g, "lib"); /* a folder of that name is no group yet */
 	assert_false(cgroup_tracks(&again));
+	cgroup_name("/tmp/test_cgroup", "adopt", (uint32_t)getpid(), name);
+	cgroup_make(&real, name, &none);
+	if (cgroup_tracks(&real)) {
+		adopt(&again, &real, name);
+		assert_memory_equal(again.dir, real.dir, sizeof(real.dir));
+		adopt(&again, &real, name + 1); /* the end of a name is not the name */
+		assert_false(cgroup_tracks(&again));
+		cgroup_remove(&real);
+	}
 	cgroup_adopt(&again, "lib", "/not/there");
 	assert_false(cgroup_tracks(&again));
 }

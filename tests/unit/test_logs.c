@@ -10,7 +10,7 @@
 static uint64_t seq;
 static int64_t last_ns;
 
-static void say(struct fake *f, uint32_t rank, int64_t ms, const char *text)
+static void say(struct app *f, uint32_t rank, int64_t ms, const char *text)
 {
 	AUTO_BUF struct buf b = BUF_INIT((size_t)1 << 20);
 	uint64_t next, from = rank == 0 ? seq : 0;
@@ -23,7 +23,7 @@ static void say(struct fake *f, uint32_t rank, int64_t ms, const char *text)
 		seq = next;
 }
 
-static void start(struct fake *f)
+static void start(struct app *f)
 {
 	seq = 0;
 	last_ns = 0;
@@ -49,7 +49,7 @@ static void test_refuses(void **state)
 		{HTTP_POST, J "/metrics", "{\"step_seconds\":0}", "not between"},
 		{HTTP_GET, J "/metrics?from=x", "", "parameter from"},
 	};
-	struct fake f;
+	struct app f;
 
 	(void)state;
 	start(&f);
@@ -62,7 +62,7 @@ static void test_refuses(void **state)
 
 static void test_item(void **state)
 {
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 
 	(void)state;
@@ -85,7 +85,7 @@ static void test_item(void **state)
 /* Tail: the first call has only an end, and wants everything, the newest first. */
 static void test_tail(void **state)
 {
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 	int64_t now = clock_wall_ms();
 
@@ -117,7 +117,7 @@ static void test_tail(void **state)
 /* What `truss train logs` does: windows of two hours upwards, until one is empty. */
 static void test_walk_upwards(void **state)
 {
-	struct fake f;
+	struct app f;
 	int64_t from = T0, total = 0;
 
 	(void)state;
@@ -160,7 +160,7 @@ static const char *header(const struct got *g, const char *name)
 
 static void *speak_later(void *arg)
 {
-	struct fake *f = arg;
+	struct app *f = arg;
 
 	clock_sleep_ms(100);
 	/* news of the job that are no line: the follower goes on waiting */
@@ -173,7 +173,7 @@ static void *speak_later(void *arg)
 
 static void test_raw(void **state)
 {
-	struct fake f;
+	struct app f;
 	struct got g;
 	pthread_t t;
 	char path[200];
@@ -211,7 +211,7 @@ static void test_raw(void **state)
 	fake_stop(&f);
 }
 
-static void sample(struct fake *f, uint32_t rank, int64_t ms, double cores, bool gpu)
+static void sample(struct app *f, uint32_t rank, int64_t ms, double cores, bool gpu)
 {
 	AUTO_BUF struct buf b = BUF_INIT(10000);
 	struct wire_sample s = {.wall_ms = ms,
@@ -237,7 +237,7 @@ static void sample(struct fake *f, uint32_t rank, int64_t ms, double cores, bool
 
 static void test_metrics(void **state)
 {
-	struct fake f;
+	struct app f;
 	const struct doc *d;
 
 	(void)state;

@@ -368,14 +368,32 @@ static void tells_cuda_out_of_memory(void **state)
 	assert_int_equal(x.end, JOB_END_OOM_CUDA);
 }
 
+/* Its exit code; *said is what it printed. */
+static int sweep(struct place *p, const char *how, const char **said)
+{
+	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 16);
+	AUTO_FREE char *self = realpath("/proc/self/exe", NULL);
+	const char *argv[] = {self, "runner", "--sweep", p->attempt, how, NULL};
+	struct err err = {0};
+	int code = 0;
+
+	assert_ok(proc_run(argv, (struct str){0}, WAIT_MS, &out, &code, &err), &err);
+	*said = arena_cstr(p->a, buf_cstr(&out));
+	meet(p);
+	return code;
+}
+
+static void sweep_whole(struct place *p, const char *how)
+{
+	const char *said = NULL;
+
+	if (sweep(p, how, &said) != 0)
+		fail_msg("sweep: %s", said);
+}
+
 static void kill_9_takes_the_tree(void **state)
 {
 	struct place *p = *state;
-	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 16);
-	AUTO_FREE char *self = realpath("/proc/self/exe", NULL);
-	const char *sweep[] = {self, "runner", "--sweep", p->attempt, NULL};
-	struct err err = {0};
-	int code = 0;
 
 	spec(p,
 	     "\"cd $BT_CHECKPOINT_DIR; mkdir checkpoint-1; echo w "
@@ -390,11 +408,11 @@ static void kill_9_takes_the_tree(void **state)
 	wait_gone("882.5");
 	assert_false(p->ended);
 	/* what it left is swept, its checkpoint is not lost */
-	assert_ok(proc_run(sweep, (struct str){0}, WAIT_MS, &out, &code, &err), &err);
-	if (code != 0)
-		fail_msg("%s", buf_cstr(&out));
-	meet(p);
+	p->checkpoints[0] = '\0';
+	p->away = 1; /* it is told again */
+	sweep_whole(p, NULL);
 	assert_non_null(strstr(p->checkpoints, "checkpoint-1 INCOMPLETE full 1\n"));
+	assert_false(p->ended);
 }
 
 static void survives_the_server(void **state)
@@ -431,7 +449,6 @@ static void ends_when_given_up(void **state)
 	wait_gone("883.5");
 }
 
-/* At each of its steps a killed runner leaves nothing that a sweep does not remove. */
 /* Somebody removes the data folder: nobody will ever hear of this job. */
 static void ends_when_its_folder_is_gone(void **state)
 {
@@ -468,6 +485,135 @@ static void does_not_wait_for_ever(void **state)
 	assert_ok(fs_read(AT_FDCWD, below(p, "runs/att1-0/exit.json"), &record, &err), &err);
 	assert_ok(wire_exit_parse(&x, p->a, buf_view(&record), &err), &err);
 	assert_int_equal(x.code, 7);
+}
+
+/* A dead runner's folder: all of it is there, and no server has heard how it ended. */
+static void end_unheard(struct place *p)
+{
+	spec(p,
+	     "\"echo up; while [ ! -e $BT_SCRATCH_DIR/end ]; do sleep 0.05; done; "
+	     "echo value=$TOKEN; exit 7\"",
+	     "", "");
+	put_env(p, "TOKEN", SECRET, true);
+	assert_int_equal(setenv("STOKER_AWAY_MS", "500", 1), 0);
+	launch(p, NULL);
+	assert_int_equal(unsetenv("STOKER_AWAY_MS"), 0);
+	wait_log(p, "o up");
+	server_stop(p);
+	assert_int_equal(creat(below(p, "runs/att1-0/scratch/end"), 0644) < 0, false);
+	(void)join(p);
+	assert_false(p->ended);
+}
+
+#define MORE 40000
+
+/* Megabytes that nobody has yet, and a record that the death cut. */
+static void add_to_log(struct place *p)
+{
+	AUTO_BUF struct buf out = BUF_INIT((size_t)16 << 20);
+	AUTO_FD int fd = open(below(p, "runs/att1-0/log"), O_WRONLY | O_APPEND | O_CLOEXEC);
+	int64_t ns = clock_wall_ms() * 1000000;
+	struct err err = {0};
+
+	for (int i = 0; i < MORE; i++)
+		logline_write(&out, ns, &ns, 'o',
+		              str_of(arena_printf(p->a, "%05d %s", i,
+		                                  "some forty characters of what it printed")),
+		              false);
+	buf_printf(&out, "%019" PRId64 " o cut of", ns + 1);
+	assert_true(out.n > 4 * ((size_t)512 << 10));
+	assert_ok(fs_write_all(fd, out.p, out.n, &err), &err);
+}
+
+static void a_sweep_tells_what_was_not_heard(void **state)
+{
+	struct place *p = *state;
+	struct joblog_line *line = NULL;
+	struct err err = {0};
+	const char *said;
+	size_t n = 0;
+
+	end_unheard(p);
+	add_to_log(p);
+	/* nobody is there to hear it: it gives up after a while, and loses nothing */
+	assert_int_equal(sweep(p, NULL, &said), WIRE_SWEEP_AGAIN);
+	server_start(p);
+	/* of an attempt that is over neither is news */
+	sweep_whole(p, WIRE_SWEEP_PAST);
+	assert_false(p->ended);
+	assert_log(p, "value=", false);
+	p->away = 2;
+	sweep_whole(p, NULL);
+	assert_true(p->ended);
+	assert_int_equal(exit_of(p).end, JOB_END_EXIT);
+	assert_int_equal(exit_of(p).code, 7);
+	for (int i = 0; i < 2; i++) { /* the second time changes nothing */
+		assert_ok(joblogs_range(p->logs, p->a, "job1", -1, 0, 0, 0, false, &line, &n, &err),
+		          &err);
+		assert_true(n > MORE + 2);
+		for (size_t k = 0; k < MORE; k++) {
+			char number[8];
+
+			FMT(number, "%05zu ", k);
+			assert_memory_equal(line[n - MORE + k].text, number, 6);
+		}
+		sweep_whole(p, NULL);
+	}
+	n -= MORE;
+	assert_string_equal(line[n - 1].text, "value=[redacted]");
+	/* and one whom nobody knows any more is swept all the same */
+	p->token_gone = true;
+	assert_int_equal(sweep(p, NULL, &said), WIRE_SWEEP_REFUSED);
+	sweep_whole(p, WIRE_SWEEP_PAST);
+}
+
+/* A runner does not ask for ever, nor does its sweep: it says why, in its last line. */
+static void a_refused_record_is_kept(void **state)
+{
+	struct place *p = *state;
+	const char *said, *at;
+
+	spec(p, "\"exit 7\"", "", "");
+	p->refuses_exit = true;
+	launch(p, NULL);
+	assert_int_equal(join(p), 0);
+	assert_false(p->ended);
+	assert_int_equal(sweep(p, NULL, &said), WIRE_SWEEP_REFUSED);
+	at = strstr(said, "\nPOST ");
+	assert_non_null(at);
+	assert_non_null(strstr(at + 1, "413 words of a refusal\n"));
+	assert_ptr_equal(strchr(at + 1, '\n')[1], '\0');
+	assert_int_equal(sweep(p, WIRE_SWEEP_LAST, &said), WIRE_SWEEP_REFUSED);
+	p->refuses_exit = false;
+	sweep_whole(p, WIRE_SWEEP_LAST);
+	assert_int_equal(exit_of(p).code, 7);
+}
+
+/* What cannot be sent for good is given up in the end, and the end is told. */
+static void a_last_sweep_tells_the_end(void **state)
+{
+	struct place *p = *state;
+	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 20);
+	AUTO_FD int fd = -1;
+	struct err err = {0};
+	const char *said;
+	int64_t ns = 0;
+
+	end_unheard(p);
+	fd = open(below(p, "runs/att1-0/log"), O_WRONLY | O_APPEND | O_CLOEXEC);
+	logline_write(&out, clock_wall_ms() * 1000000, &ns, 'o', (struct str){0}, false);
+	out.n--; /* a record that is too long to be one */
+	for (size_t i = 0; i <= LOGLINE_TEXT_MAX; i++)
+		buf_putc(&out, 'x');
+	buf_putc(&out, '\n');
+	assert_ok(fs_write_all(fd, out.p, out.n, &err), &err);
+	server_start(p);
+	assert_int_equal(sweep(p, NULL, &said), 1);
+	assert_false(p->ended);
+	assert_int_equal(sweep(p, WIRE_SWEEP_LAST, &said), 1);
+	assert_non_null(strstr(said, "the rest of the log"));
+	assert_true(p->ended);
+	assert_int_equal(exit_of(p).code, 7);
 }
 
 /* As an editor shows them, in each command anew; also where nothing of the sandbox's is between. */
@@ -519,30 +665,29 @@ static void a_held_init_holds_nothing_up(void **state)
 	assert_int_equal(x.code, 6);
 }
 
+/* At each of its steps a killed runner leaves nothing that a sweep does not remove, and a record on
+ * disk is told. */
 static void crashes_leave_nothing(void **state)
 {
 	static const char *const labels[] = {"claimed", "staged",   "ready",  "started",
 	                                     "exited",  "recorded", "synced", "reported"};
 	struct place *p = *state;
-	AUTO_FREE char *self = realpath("/proc/self/exe", NULL);
-	const char *sweep[] = {self, "runner", "--sweep", p->attempt, NULL};
 
 	for (size_t i = 0; i < COUNT(labels); i++) {
-		AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 16);
 		struct err err = {0};
-		int code = 0;
+		bool recorded = i >= 5;
 
 		p->nonce[0] = '\0';
+		p->principal.attempt_id = arena_printf(p->a, "att%zu", i);
 		p->go = p->ended = false;
 		spec(p, "\"sleep 0.3; echo ran; sleep 0.2 && : 884.5\"", CKPT, "");
 		launch(p, labels[i]);
 		assert_int_equal(join(p), 86);
 		wait_gone("884.5");
-		assert_ok(proc_run(sweep, (struct str){0}, WAIT_MS, &out, &code, &err), &err);
-		if (code != 0)
-			fail_msg("%s: %s", labels[i], buf_cstr(&out));
-		assert_row((access(below(p, "runs/att1-0/exit.json"), F_OK) == 0) == (i >= 5),
+		sweep_whole(p, NULL);
+		assert_row((access(below(p, "runs/att1-0/exit.json"), F_OK) == 0) == recorded,
 		           labels[i]);
+		assert_row(p->ended == recorded, labels[i]);
 		assert_ok(fs_remove_tree(AT_FDCWD, p->attempt, &err), &err);
 		assert_ok(fs_mkdirs(AT_FDCWD, p->attempt, 0700, &err), &err);
 	}
@@ -821,6 +966,9 @@ static const struct CMUnitTest tests[] = {
 	T(ends_when_given_up),
 	T(ends_when_its_folder_is_gone),
 	T(does_not_wait_for_ever),
+	T(a_sweep_tells_what_was_not_heard),
+	T(a_last_sweep_tells_the_end),
+	T(a_refused_record_is_kept),
 	T(a_held_init_holds_nothing_up),
 	T(crashes_leave_nothing),
 	T(runs_commands_inside),

@@ -108,14 +108,14 @@ static void weights_come_from_the_object_store(void **state)
 	struct err err = {0};
 
 	put_weights(p, false);
-	assert_ok(blobs_open(&b, p->launch.store_dir, &err), &err);
+	assert_ok(blobs_open(&b, below(p, "store"), &err), &err);
 	assert_ok(digest_parse(str_of(p->launch.weights[0].manifest), &name, &err), &err);
 	put.from = b;
 	put.pins = pins = blob_pins_new(b);
 	put.manifest = &name;
 	assert_ok(blob_objects_put(&put, &err), &err);
-	assert_ok(fs_remove_tree(AT_FDCWD, p->launch.store_dir, &err), &err);
-	p->launch.store_dir = NULL;
+	assert_ok(fs_remove_tree(AT_FDCWD, below(p, "store"), &err), &err);
+	p->launch.mirror = NULL;
 	spec(p, "\"cat /models/b/sub/model.bin\"", "", "");
 	x = run_whole(p);
 	assert_int_equal(x.code, 0);
@@ -132,7 +132,7 @@ static void hold_tree(struct place *p, struct node_lease *lease)
 	struct manifest m;
 	struct err err = {0};
 
-	assert_ok(blobs_open(&b, p->launch.store_dir, &err), &err);
+	assert_ok(blobs_open(&b, below(p, "store"), &err), &err);
 	assert_ok(node_cache_open(&c, p->launch.node_dir, p->launch.node_budget_bytes, &err), &err);
 	manifest_init(&m, p->a);
 	assert_ok(blobs_put(b, STR_LIT("another\n"), &d, &err), &err);
@@ -349,8 +349,8 @@ static struct signing {
 	struct report *report;
 } signing;
 
-static int op_sign(void *of UNUSED, const struct principal *principal UNUSED, struct arena *a,
-                   const struct wire_sign *said, size_t n, struct sign_answer *out, struct err *err)
+static int op_sign(const struct ask *ask, const struct wire_sign *said, size_t n,
+                   struct sign_answer *out, struct err *err)
 {
 	if (signing.alone && n > 1)
 		return err_set(err, ERR_NOT_FOUND, "no such route");
@@ -364,13 +364,13 @@ static int op_sign(void *of UNUSED, const struct principal *principal UNUSED, st
 	clock_sleep_ms(ASK_MS);
 	for (size_t i = 0; i < n; i++) {
 		if (str_ends(str_of(said[i].key), "/not-ours")) {
-			struct err *why = ARENA_NEW(a, struct err);
+			struct err *why = ARENA_NEW(ask->a, struct err);
 
 			(void)err_set(why, ERR_DENIED, "%s: not yours", said[i].key);
 			out[i].err = why;
 			continue;
 		}
-		out[i].signed_.url = arena_printf(a, "%s %s?%s", said[i].method, said[i].key,
+		out[i].signed_.url = arena_printf(ask->a, "%s %s?%s", said[i].method, said[i].key,
 		                                  said[i].query != NULL ? said[i].query : "");
 		out[i].signed_.copy_source = said[i].copy_from;
 	}
@@ -421,11 +421,12 @@ static void *asks(void *arg)
 static void ask_at_once(struct place *p)
 {
 	struct wire_start start = {.server = p->url, .token = TOKEN, .attempt_id = "att1"};
+	const struct object_ops objects = {.sign = op_sign};
 	struct face_ops ops = place_ops;
 	struct asker asker[ASKERS] = {0};
 	struct err err = {0};
 
-	ops.runner_sign = op_sign;
+	ops.objects = &objects;
 	p->ctx.ops = &ops;
 	assert_ok(report_open(&signing.report, &start, p->attempt, &err), &err);
 	for (size_t i = 0; i < ASKERS; i++) {

@@ -1,0 +1,88 @@
+/*
+ * confine.h - how the runner of a root server gives up root, once it knows its job and before it
+ * touches anything of it.
+ *
+ * From then on it is root of a user namespace of its own, which knows two things: an id that no
+ * other process of the machine has (its own), and the ids of its job. So it may do with its job's
+ * processes and files what root may, and nothing else: it cannot read what only the machine's root
+ * can, nor what belongs to another runner. In its mount namespace
+ *
+ *   - the host's folders are as its job may see them (sandbox_exec_public());
+ *   - of the data folder, and of whatever lies above it and is not open to everybody, there is what
+ *     the attempt needs and no more: its own folder, the node cache, the training caches of its
+ *     project and team, the sockets of the server. On disk all that the runner writes there belongs
+ *     to root, and all that its job writes to the owner that ids.h says: idmapped mounts translate;
+ *   - below CONFINE_VIEW the job's sources of mounts lie, with the job as their owner: the node
+ *     cache read-only, what an administrator shares.
+ *
+ * What only the machine's root can do is done before: the job's ids, cores and control groups are
+ * taken. What they leave behind is removed by the sweep (run_end.c), which the server starts.
+ *
+ * Where it is not possible, runners stay root: file systems without idmapped mounts, a pool of too
+ * few ids, containers (podman keeps its images as root), volumes that the file system limits
+ * (project quotas). Which runner is confined is decided before it starts its job: by what the
+ * server found when it tried (IDS_OWN), and by confine_may().
+ */
+#ifndef CONFINE_H
+#define CONFINE_H
+
+#include "core/spec.h"
+#include "run/cgroup.h"
+#include "run/ids.h"
+
+#define CONFINE_VIEW IDS_RUN "/view"
+#define CONFINE_GROUPS 2 /* of the job, and of what builds its Python */
+
+struct confine_group {
+	char name[160];
+	struct cgroup group;
+	int procs[CGROUP_PARTS]; /* its cgroup.procs, to join by */
+	size_t n_procs;
+};
+
+#define CONFINE_SEEN_MAX 64
+struct confined {
+	bool on;
+	struct confine_group group[CONFINE_GROUPS];
+	size_t n_groups;
+	struct {
+		const char *from, *to;
+	} seen[CONFINE_SEEN_MAX]; /* where a source of mounts is for a job */
+	size_t n_seen;
+	const char
+		*share[CONFINE_SEEN_MAX]; /* of launch.share: where each really is; NULL: nowhere */
+};
+
+struct confine {
+	struct arena *a; /* of *out too */
+	const char *dir; /* attempt folder */
+	/* Of it: node_dir, the caches, what is shared. */
+	const struct wire_launch *launch;
+	const char *const *keep; /* other files and folders, shown read-only where they are */
+	size_t n_keep;
+	const char *program; /* a file that is to be found in PATH afterwards, NULL: none */
+	struct ids ids;      /* as ids_take() gave them */
+};
+
+/* Can this job's runner be confined? Else *why says what stands in the way. */
+bool confine_may(const struct job_spec *spec, const struct wire_launch *l, const struct ids *ids,
+                 const char *dir, const char **why);
+/* The group of a sandbox, made now, see cgroup_make_for(): sandbox_start() finds it by its name. */
+int confine_group(struct confined *out, const char *top, const char *name,
+                  const struct cgroup_limits *limits, const struct ids *ids,
+                  struct err *err) MUST_CHECK;
+/* This process has one thread. *ids: what its job's are called from now on. After an error it may
+ * be half done, and only good for saying so. */
+int confine_enter(const struct confine *c, struct confined *out, struct ids *ids,
+                  struct err *err) MUST_CHECK;
+/* For a root process that reads what a confined runner left: from here on no path below `dir` leads
+ * through a link, to whatever a runner that was taken over may have pointed one. */
+int confine_no_links(const char *dir, struct err *err) MUST_CHECK;
+/* Where a source of mounts is. Without confinement: where it was. */
+const char *confined_path(const struct confined *c, struct arena *a, const char *path);
+/* NULL: not known. */
+const char *confined_share(const struct confined *c, size_t i);
+/* NULL: none of that name. */
+const struct confine_group *confined_group(const struct confined *c, const char *name);
+
+#endif
