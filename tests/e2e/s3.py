@@ -1,4 +1,4 @@
-"""Real S3 servers, each with one bucket, "data"."""
+"""Real S3 servers, each with one bucket, "data"; as fixtures, and as the object store of a server."""
 import contextlib
 import http.client
 import http.server
@@ -12,10 +12,12 @@ import time
 
 import boto3
 import botocore.config
+import pytest
 from conftest import CALL_S, PARTS, end_process, held_port, until
 
 KEY, SECRET = "minio-user", "minio-secret-key"
 KEYS = json.dumps({"aws_access_key_id": KEY, "aws_secret_access_key": SECRET})
+PREFIX = "team/stoker"  # of a server's objects in the bucket
 
 
 class S3Server:
@@ -87,6 +89,25 @@ def s3_server(folder, kind, **env):
     """Its endpoint and a client."""
     with s3_running(folder, kind, **env) as server:
         yield server.endpoint, server.client
+
+
+@pytest.fixture(params=["minio", "versitygw"])
+def store(request, empty_cluster):
+    with s3_running(empty_cluster.folder, request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def minio(empty_cluster):
+    with s3_running(empty_cluster.folder, "minio") as server:
+        yield server
+
+
+def flags(cluster, store, url=f"s3://data/{PREFIX}"):
+    keys = cluster.folder / "keys.json"
+    keys.write_text(KEYS)
+    keys.chmod(0o600)
+    return ["--cpus", "4", "--memory", "4Gi", "--objects", url, "--objects-endpoint", store.endpoint, "--objects-credentials", str(keys)]
 
 
 class Weather:

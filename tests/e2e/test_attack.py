@@ -70,6 +70,7 @@ def test_a_sandbox_that_fails_is_no_reason_for_a_weaker_one(empty_cluster):
     tools.mkdir()
     real = subprocess.run(["sh", "-c", "command -v bwrap"], capture_output=True, text=True, check=True).stdout.strip()
     (tools / "bwrap").symlink_to(real)
+    cluster.folder.chmod(0o711)  # runners, who are not root, find it there too
     cluster.start("--cpus", "4", "--memory", "4Gi", env={"PATH": f"{tools}:{os.environ['PATH']}"})
     assert ran(cluster, ["echo is-up"]) == ["is-up"]
     (tools / "bwrap").unlink()

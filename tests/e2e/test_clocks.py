@@ -10,19 +10,13 @@ import time
 import pytest
 from conftest import until
 from postgres import server, target  # noqa: F401
-from s3 import SECRET, s3_running
-from test_objects import CKPT, PREFIX, cannot_start, flags, health, save
+from s3 import PREFIX, SECRET, flags, minio  # noqa: F401
+from test_objects import CKPT, cannot_start, health, save
 from test_standby import AGAIN, Pair, lose_power, role
 
 LIBRARY = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 assert LIBRARY, "no libfaketime here: tools/parts.sh unit installs it"
 ASAN = "verify_asan_link_order=0"  # it is preloaded, so it comes before
-
-
-@pytest.fixture
-def minio(empty_cluster):
-    with s3_running(empty_cluster.folder, "minio") as store:
-        yield store
 
 
 class Clock:

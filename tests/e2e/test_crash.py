@@ -108,6 +108,35 @@ def test_runner_dies(empty_cluster, label):
     nothing_left(c, job)
 
 
+@pytest.mark.parametrize("how", ["killed", "ended"])
+def test_what_a_dead_runner_had_not_told(empty_cluster, how):
+    """The server was away for the end of a runner: a sweep brings megabytes of log, and the exit record where there is one."""
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+    c.cli("secrets", "set", "key", stdin="a-word-of-ours")
+    job = c.push(["until test -e $BT_SCRATCH_DIR/go; do sleep 0.1; done",
+                  f"seq -f 'line %.0f of many that only a folder knows' {MANY}; echo key=$KEY; echo last",
+                  "exit 7" if how == "ended" else "sleep 600"],
+                 runtime={"environment_variables": {"KEY": {"name": "key"}}})
+    c.wait(job, "TRAINING_JOB_RUNNING")
+    folder, = (c.data / "runs").glob("*-0")
+    c.kill()
+    (folder / "scratch/go").touch()
+    until(lambda: b" o last\n" in (folder / "log").read_bytes() and (how == "killed" or (folder / "exit.json").exists()))
+    runner, = (line for line in c.processes() if f"runner {c.data}" in line and "--sandbox-exec" not in line)
+    os.kill(int(runner.split()[0]), signal.SIGKILL)
+    with (folder / "log").open("ab") as log:
+        log.write(b"1790000000000000000 o a record that was cut")
+    c.restart()
+    done = c.wait(job, "TRAINING_JOB_FAILED")
+    assert {"killed": "exited without a record of its job", "ended": "exit code 7"}[how] in done["error_message"], done
+    log = c.logs(job)
+    assert log.count(" of many that only ") == MANY and log.count("key=[redacted]") == 1
+    assert "a-word-of-ours" not in log and "was cut" not in log
+    assert log.index("stoker: job failed") > log.index("key=[redacted]") > log.rindex(" of many that only "), log[-1000:]
+    nothing_left(c, job)
+
+
+MANY = 100_000
 LARGE = 600_000_000
 SLOW_S, PIECE_S = 0.5, 0.01
 
@@ -160,6 +189,22 @@ def test_a_lost_attempt_is_tried_again_once(empty_cluster):
     c.restart()
     done = c.wait(job, "TRAINING_JOB_COMPLETED")
     assert runs(c, job) == [f"attempt {done['attempt'] - 1}"]
+    nothing_left(c, job)
+
+
+def test_a_runner_that_never_claimed_is_launched_again(empty_cluster):
+    """The server dies before its runner could claim, and the runner dies too, as one does that another leader has refused: nothing has run."""
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"STOKER_CRASH_AT": "claim:before"})
+    push = push_in_background(c, c.job_folder(ORACLE, runtime=CACHE))
+    assert c.process.wait(DEADLINE_S) == 9
+    push.communicate(timeout=CALL_S)
+    runner, = (json.loads(p.read_text())["pid"] for p in (c.data / "runs").glob("*/runner.json"))
+    os.kill(runner, signal.SIGKILL)
+    c.restart()
+    job = c.json("ps", "-a")[0]
+    done = c.wait(job, "TRAINING_JOB_COMPLETED")
+    assert done["attempt"] == 1 and runs(c, job) == ["attempt 0"], done
+    log_is_whole(c, done)
     nothing_left(c, job)
 
 

@@ -11,6 +11,7 @@ def on_gpus(empty_cluster):
     def start(percent):
         folder = empty_cluster.folder / "nvml"
         folder.mkdir()
+        empty_cluster.folder.chmod(0o711)  # for runners, who are not root
         subprocess.run(["cc", "-shared", "-fPIC", f"-DNVML_FAKE_LOAD={percent}", "-Wl,-soname,libnvidia-ml.so.1",
                         "-o", folder / "libnvidia-ml.so.1", ROOT / "tests/unit/nvml_fake.c"], check=True, timeout=CALL_S)
         return empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"LD_LIBRARY_PATH": str(folder)})

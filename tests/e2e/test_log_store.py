@@ -1,26 +1,15 @@
 """Logs and metrics of jobs in the object store: a server that loses its disk, or another one in its place, has every line, once and in order."""
+import os
 import shutil
+import signal
 import subprocess
 
 import pytest
 from conftest import CALL_S, STOKER, until
 from postgres import server, target  # noqa: F401
-from s3 import s3_running
-from test_objects import PREFIX, flags
+from s3 import PREFIX, flags, minio, store  # noqa: F401
 
 LINES = 1500
-
-
-@pytest.fixture(params=["minio", "versitygw"])
-def store(request, empty_cluster):
-    with s3_running(empty_cluster.folder, request.param) as one:
-        yield one
-
-
-@pytest.fixture
-def minio(empty_cluster):
-    with s3_running(empty_cluster.folder, "minio") as store:
-        yield store
 
 
 def counting(gate, first, last):
@@ -138,6 +127,29 @@ def test_a_server_starts_without_its_store(empty_cluster, minio, how):
     assert c.logs(over) == said
 
 
+def test_a_dead_runner_is_swept_without_the_store(empty_cluster, minio):
+    """What the server has of its log lies in the store only, which hangs: the sweep waits and asks again, and the job ends with all of it."""
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    job = c.push(["for i in $(seq 1 900); do echo line $i; done; until test -e $BT_SCRATCH_DIR/go; do sleep 0.1; done",
+                  f"for i in $(seq 901 {LINES}); do echo line $i; done; exit 7"])
+    until(lambda: "line 900" in c.user_lines(job))
+    until(lambda: stored(minio, job, "node-0.log"))
+    folder, = (c.data / "runs").glob("*-0")
+    c.kill()
+    (folder / "scratch/go").touch()
+    until(lambda: (folder / "exit.json").exists())
+    runner, = (line for line in c.processes() if f"runner {c.data}" in line and "--sandbox-exec" not in line)
+    os.kill(int(runner.split()[0]), signal.SIGKILL)
+    lose_logs(c)
+    minio.freeze()
+    c.restart()
+    until(lambda: "had not sent is still being sent" in c.log.read_text())
+    assert c.job(job)["current_status"] == "TRAINING_JOB_RUNNING"
+    minio.thaw()
+    assert "exit code 7" in c.wait(job, "TRAINING_JOB_FAILED")["error_message"]
+    whole(c, job)
+
+
 def test_a_store_that_hangs_ends_no_job_late(empty_cluster, minio):
     c = empty_cluster.start(*flags(empty_cluster, minio))
     jobs = [c.push([counting("one", 1, LINES)]) for _ in range(2)]
@@ -186,6 +198,7 @@ def test_another_server(empty_cluster, minio, server, target):  # noqa: F811
     c.wait(job, "TRAINING_JOB_COMPLETED")
     whole(c, job)
     shown = c.logs(job)
+    until(lambda: not list((c.data / "runs").iterdir()))  # while a runner lives, the port is kept for this folder's server
     c.stop()
     first, c.data = c.data, c.folder / "other"
     c.data.mkdir()

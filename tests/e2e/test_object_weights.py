@@ -1,30 +1,19 @@
 """Mirrored weights with `--objects s3://`: the bucket has all of them, the server's folder and a node's cache are caches of it."""
+import concurrent.futures
 import hashlib
 import http.client
 import json
 import shutil
 import socket
 import subprocess
+import threading
 
 import boto3
 import pytest
 from conftest import DEADLINE_S, STOKER, until
-from s3 import KEY, SECRET, s3_running
-from test_objects import PREFIX, flags
+from s3 import KEY, PREFIX, SECRET, Weather, flags, minio, store  # noqa: F401
 
 MIB = 1 << 20
-
-
-@pytest.fixture(params=["minio", "versitygw"])
-def store(request, empty_cluster):
-    with s3_running(empty_cluster.folder, request.param) as server:
-        yield server
-
-
-@pytest.fixture
-def minio(empty_cluster):
-    with s3_running(empty_cluster.folder, "minio") as server:
-        yield server
 
 
 def body_of(seed, size):
@@ -237,6 +226,147 @@ def test_what_the_bucket_has_lost_is_found_and_put_again(empty_cluster, minio):
     again = c.json("recreate", job["id"])
     c.wait(again, "TRAINING_JOB_COMPLETED")
     assert len(objects(minio)) == 4 and lost.key in [o.key for o in objects(minio)]
+
+
+def damage(minio, key):
+    """Other bytes of the same number."""
+    body = bytearray(minio.body(key))
+    body[len(body) // 2] ^= 1
+    minio.client.put_object(Bucket="data", Key=key, Body=bytes(body))
+
+
+def wrong(minio):
+    """What its name does not say."""
+    return [o.key for o in objects(minio) if hashlib.sha256(minio.body(o.key)).hexdigest() != o.key.rpartition("/")[2]]
+
+
+def manifests(minio):
+    return [o.key for o in objects(minio) if "/manifests/" in o.key]
+
+
+def test_what_the_bucket_has_wrong_is_found_and_put_again(empty_cluster, store):
+    """A flipped bit of a large file and of a small one that two weights share, and one in a list of files; nothing else is touched."""
+    c = start(empty_cluster, store)
+    one, two, three = model(c, "one"), model(c, "two"), model(c, "three")
+    shutil.copy(one / "sub/b.bin", two / "sub/b.bin")
+    jobs = []
+    for folder in (one, two, three):
+        jobs.append(c.push([SUM], weights=weights(folder)))
+        c.wait(jobs[-1], "TRAINING_JOB_COMPLETED")
+    assert c.cli("cache", "verify").code == 0
+    before = sorted(o.key for o in objects(store))
+    large = f"{PREFIX}/blobs/sha256/" + (lambda h: f"{h[:2]}/{h}")(hashlib.sha256(body_of("onea.bin", 20 * MIB)).hexdigest())
+    shared = f"{PREFIX}/blobs/sha256/" + (lambda h: f"{h[:2]}/{h}")(hashlib.sha256((one / "sub/b.bin").read_bytes()).hexdigest())
+    digest, = [w["manifest"] for w in c.json("weights", "ls") if w["source"].endswith("three")]
+    for key in (large, shared, f"{PREFIX}/manifests/{digest}"):
+        damage(store, key)
+    said = c.cli("cache", "verify", code=None)
+    assert said.code != 0 and said.out.count("damaged in the object store") >= 3, said
+    assert "sub/b.bin" in said.out and "its list of files" in said.out, said
+    assert sorted(o.key for o in objects(store)) == [k for k in before if k not in (large, shared) and "/manifests/" not in k]
+    assert c.cli("cache", "verify").code == 0  # what is left is right, and what is not ready is not missing
+    c.stop()
+    forget(c, "node")
+    c.restart()
+    for job in jobs:
+        again = c.json("recreate", job["id"])
+        c.wait(again, "TRAINING_JOB_COMPLETED")
+        assert c.user_lines(again) == c.user_lines(job)
+    assert sorted(o.key for o in objects(store)) == before and wrong(store) == []
+    assert c.cli("cache", "verify").code == 0
+    assert "mirror row" not in c.log.read_text()  # what is only put has none of its own
+
+
+def test_damage_without_a_folder_comes_from_the_source(empty_cluster, minio):
+    c = start(empty_cluster, minio)
+    job = c.push([SUM], weights=weights(model(c)))
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    damage(minio, max(objects(minio), key=lambda o: o.size).key)
+    c.stop()
+    forget(c, "store", "node")
+    c.restart()
+    assert "damaged in the object store" in c.cli("cache", "verify", code=None).out
+    assert len(objects(minio)) == 2
+    again = c.json("recreate", job["id"])
+    c.wait(again, "TRAINING_JOB_COMPLETED")
+    assert c.user_lines(again) == [sum_of("model")] and wrong(minio) == []
+
+
+def test_verify_waits_for_a_store_that_is_away(empty_cluster, minio):
+    """An answer that is cut, then none for a while: it goes on where it was, and finds nothing."""
+    weather = Weather(minio)
+    try:
+        c = start(empty_cluster, weather)
+        c.wait(c.push(["true"], weights=weights(model(c))), "TRAINING_JOB_COMPLETED")
+        cut = threading.Event()
+
+        def fault(method, path):
+            if cut.is_set():
+                return "status", 503
+            if method == "GET" and "/blobs/" in path:
+                cut.set()
+                return "cut", 5 * MIB
+            return None
+
+        weather.fault = fault
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            verify = pool.submit(c.cli, "cache", "verify", code=None)
+            until(lambda: weather.struck > 20)
+            assert not verify.done() and "it is away: waiting" in c.api("GET", "/v1/maintenance")[1]["maintenance"]["doing"]
+            weather.fault = lambda method, path: None
+            said = verify.result(DEADLINE_S)
+        assert said.code == 0, said
+    finally:
+        weather.close()
+
+
+def test_one_object_that_the_store_does_not_give(empty_cluster, minio):
+    """It is named and stays; the store is not taken for away, and the others are read."""
+    weather = Weather(minio)
+    try:
+        c = start(empty_cluster, weather)
+        c.wait(c.push(["true"], weights=weights(model(c))), "TRAINING_JOB_COMPLETED")
+        bad, other = sorted((o for o in objects(minio) if "/blobs/" in o.key), key=lambda o: o.size)[:2]
+        damage(minio, other.key)
+        weather.fault = lambda method, path: ("status", 500) if method == "GET" and bad.key in path else None
+        said = c.cli("cache", "verify", code=None)
+        assert said.code != 0 and "cannot be read in the object store" in said.out and "damaged in the object store" in said.out, said
+        keys = [o.key for o in objects(minio)]
+        assert bad.key in keys and other.key not in keys
+    finally:
+        weather.close()
+
+
+def test_verify_leaves_what_a_fetch_relies_on(empty_cluster, minio):
+    """Another team's put is in the middle of the same weights when one of their objects is found to be missing, and one to be damaged."""
+    weather = Weather(minio)
+    try:
+        c = start(empty_cluster, weather)
+        folder = model(c)
+        c.wait(c.push(["true"], weights=weights(folder)), "TRAINING_JOB_COMPLETED")
+        small, _, large = sorted((o.key for o in objects(minio) if "/blobs/" in o.key), key=lambda k: len(minio.body(k)))
+        minio.client.delete_object(Bucket="data", Key=large)
+        damage(minio, small)
+        held, go = threading.Event(), threading.Event()
+
+        def hold(method, path):
+            if method in ("PUT", "POST") and large in path and not go.is_set():
+                held.set()
+                go.wait(DEADLINE_S)
+
+        weather.fault = hold
+        same = c.folder / "sources/same"
+        shutil.copytree(folder, same)
+        job = c.push([SUM], weights=weights(same))
+        assert held.wait(DEADLINE_S)
+        said = c.cli("cache", "verify", code=None)
+        go.set()
+        assert said.code != 0 and said.out.count("a fetch relies on it just now") == 2, said
+        assert len(manifests(minio)) == 1 and small in [o.key for o in objects(minio)]
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        assert "damaged in the object store: removed" in c.cli("cache", "verify", code=None).out
+    finally:
+        weather.close()
 
 
 def test_a_runner_reads_its_own_weights_only(empty_cluster, minio):

@@ -16,34 +16,14 @@ import urllib.request
 import botocore.exceptions
 import pytest
 from conftest import CALL_S, STOKER, until
-from s3 import KEY, KEYS, SECRET, Weather, s3_running
+from s3 import KEY, PREFIX, SECRET, Weather, flags, minio, s3_running, store  # noqa: F401
 
-PREFIX = "team/stoker"
 CKPT = {"checkpointing_config": {"enabled": True, "marker": "done"}}
 
 
 def save(name, mib=1):
     return (f"mkdir -p $BT_CHECKPOINT_DIR/{name}; head -c {mib}M /dev/urandom > $BT_CHECKPOINT_DIR/{name}/w.bin; "
             f"sha256sum < $BT_CHECKPOINT_DIR/{name}/w.bin; touch $BT_CHECKPOINT_DIR/{name}/done")
-
-
-@pytest.fixture(params=["minio", "versitygw"])
-def store(request, empty_cluster):
-    with s3_running(empty_cluster.folder, request.param) as server:
-        yield server
-
-
-@pytest.fixture
-def minio(empty_cluster):
-    with s3_running(empty_cluster.folder, "minio") as server:
-        yield server
-
-
-def flags(cluster, store, url=f"s3://data/{PREFIX}"):
-    keys = cluster.folder / "keys.json"
-    keys.write_text(KEYS)
-    keys.chmod(0o600)
-    return ["--cpus", "4", "--memory", "4Gi", "--objects", url, "--objects-endpoint", store.endpoint, "--objects-credentials", str(keys)]
 
 
 def cannot_start(cluster, *args, **env):
@@ -125,6 +105,38 @@ def test_many_small_files(empty_cluster, minio):
         assert len(said) == 600 and there == said and weather.struck > 0
         row, = c.json("checkpoints", "ls", job["id"])
         assert row["state"] == "COMPLETE", row
+    finally:
+        weather.close()
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_what_is_deleted_goes_together(empty_cluster, minio, knows):
+    """A checkpoint and all of a job: a few requests, also for names that need care; as many as there are files where the store knows of no other way."""
+    weather, deletes = Weather(minio), []
+
+    def fault(method, path):
+        many = method == "POST" and "?delete" in path
+        if many or (method == "DELETE" and "/training_projects/" in path):
+            deletes.append(method)
+        return ("status", 501) if many and not knows else None
+
+    weather.fault = fault
+    try:
+        c = empty_cluster.start(*flags(empty_cluster, weather))
+        write = ("import os\nfor n in '12':\n    d = os.environ['BT_CHECKPOINT_DIR'] + '/checkpoint-' + n\n    os.makedirs(d)\n"
+                 "    for i in range(60):\n        open(f'{d}/ f{i} & <ü> ', 'w').write('x' * i)\n    open(d + '/done', 'w')\n")
+        job = c.push(["python3 write.py"], runtime=CKPT, files={"write.py": write})
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        folder = f"{PREFIX}/training_projects/{job['training_project']['id']}/jobs/{job['id']}/"
+        assert len([k for k in minio.keys(folder) if " & <ü> " in k]) == 120
+        deletes.clear()
+        c.cli("checkpoints", "rm", f"{job['id']}/checkpoint-1", "--yes")
+        assert not [k for k in minio.keys(folder) if "checkpoint-1/" in k]
+        assert len([k for k in minio.keys(folder) if "checkpoint-2/" in k]) == 61
+        status, _ = c.api("DELETE", f"/v1/training_projects/{job['training_project']['id']}/jobs/{job['id']}")
+        assert status == 200
+        until(lambda: not minio.keys(folder))
+        assert len(deletes) < 10 if knows else deletes.count("POST") == 1 and len(deletes) > 120, deletes
     finally:
         weather.close()
 

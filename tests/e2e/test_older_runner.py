@@ -1,11 +1,14 @@
 """The program that a server starts as its runners is of another version: it was replaced, and the server was not restarted."""
 import os
+import pathlib
+import re
 import shutil
 
 import pytest
 from conftest import STOKER, held_port
 
-CLAIM = b'"wire":1}'  # what a runner says of itself
+VERSION = int(re.search(r"#define WIRE_VERSION (\d)\n", (pathlib.Path(__file__).parents[2] / "src/core/wire.h").read_text())[1])
+CLAIM = b'"wire":%d}' % VERSION  # what a runner says of itself
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ def replace(program, claim):
     os.rename(new, program)
 
 
-@pytest.mark.parametrize("claim, said", [(b'"wire":0}', "an older Stoker"), (b'"wire":2}', "a newer Stoker")], ids=["older", "newer"])
+@pytest.mark.parametrize("claim, said", [(b'"wire":%d}' % (VERSION - 1), "an older Stoker"), (b'"wire":%d}' % (VERSION + 1), "a newer Stoker")], ids=["older", "newer"])
 def test_a_runner_of_another_version(empty_cluster, program, claim, said):
     """Its job ends with what is wrong and where, and not by what it misunderstands; what ran before goes on."""
     c = empty_cluster
@@ -46,6 +49,7 @@ def test_a_runner_of_another_version(empty_cluster, program, claim, said):
 
 
 def test_a_runner_that_says_no_version(empty_cluster, program):
-    """Runners were of the first one before they said so."""
+    """Runners of the first one did not."""
     replace(program, b'"wirE":9}')
-    empty_cluster.wait(empty_cluster.push(["true"]), "TRAINING_JOB_COMPLETED")
+    job = empty_cluster.wait(empty_cluster.push(["true"]), "TRAINING_JOB_DEPLOY_FAILED")
+    assert job["error_id"] == "runner_version" and "an older Stoker" in job["error_message"], job

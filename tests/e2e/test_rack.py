@@ -10,7 +10,7 @@ import pytest
 from conftest import new_cluster, until
 from postgres import Postgres
 from rack import a_rack
-from s3 import KEYS, S3Server
+from s3 import S3Server, flags
 from test_objects import CKPT, save
 from test_standby import AGAIN, health, role
 
@@ -30,12 +30,8 @@ class House:
         self.store.start()
         stack.callback(self.store.close)
         self.store.client.create_bucket(Bucket="data")
-        keys = self.first.folder / "keys.json"
-        keys.write_text(KEYS)
-        keys.chmod(0o600)
         urls = ",".join(f"http://{c.host.address}:{c.port}" for c in (self.first, self.second))
-        self.flags = ["--insecure", "--database", self.db.url(), "--objects", "s3://data/stoker", "--objects-endpoint", self.store.endpoint,
-                      "--objects-credentials", str(keys), "--node-url", urls, "--cpus", "4", "--memory", "4Gi"]
+        self.flags = ["--insecure", "--database", self.db.url(), "--node-url", urls, *flags(self.first, self.store)]
 
     def server(self):
         c = self.stack.enter_context(new_cluster())

@@ -56,6 +56,10 @@ def promote(c):
     assert c.pg.sql("SELECT pg_promote()") == "t"
 
 
+def words_of(cluster, part):
+    return [line for line in cluster.log.read_text().splitlines() if part in line]
+
+
 NAMED = "is read-only: it is a replica, or default_transaction_read_only is on there"
 
 
@@ -101,9 +105,13 @@ def test_a_pair_on_a_replica(pg):
         other = pair.standby()
         demote(pg)
         try:
-            time.sleep(12)
+            until(lambda: words_of(other, "this server cannot"))
+            time.sleep(12)  # it tries every five seconds
             assert pg.process.poll() is None and other.process.poll() is None
             assert role(other) == "standby"
+            assert len(words_of(other, "taking over")) == 1
+            said = words_of(other, "this server cannot")
+            assert len(said) == 1 and NAMED in said[0], said
         finally:
             promote(pg)
         until(lambda: sorted(filter(None, map(role, (pg, other)))) in (["leader", "standby"], ["leader"]))

@@ -6,8 +6,8 @@ import shutil
 
 from conftest import until
 from postgres import server, target  # noqa: F401
-from s3 import KEYS, s3_running
-from test_objects import CKPT, PREFIX, save
+from s3 import PREFIX, flags, s3_running
+from test_objects import CKPT, save
 from test_standby import AGAIN, Pair, lose_power, role
 
 
@@ -20,12 +20,8 @@ def test_a_machine_burns(empty_cluster, server, target):  # noqa: F811
     digest = hashlib.sha256((weights / "big.bin").read_bytes()).hexdigest()
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(s3_running(a.folder, "minio"))
-        keys = a.folder / "keys.json"
-        keys.write_text(KEYS)
-        keys.chmod(0o600)
         pair = Pair(server, target, a, stack)
-        pair.flags += ["--objects", f"s3://data/{PREFIX}", "--objects-endpoint", store.endpoint, "--objects-credentials", str(keys),
-                       "--allow-file-root", str(weights)]
+        pair.flags += [*flags(a, store), "--allow-file-root", str(weights)]
         a.start(*pair.flags, env=server.env)
         b = pair.standby("--node-lost", "10s")
         a.cli("secrets", "set", "key", stdin="a-value-of-mine")

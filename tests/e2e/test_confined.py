@@ -1,0 +1,167 @@
+"""The runner of a root server is not root once it has its job: what it can still reach, asked as the runner itself."""
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+from conftest import CALL_S, until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only a root server has runners of another user")
+
+
+def as_runner(pid, *argv):
+    """Somebody who has taken the runner over: in its namespaces, with its ids and all of its rights there."""
+    return subprocess.run(["nsenter", "-t", str(pid), "-U", "-m", "-S", "0", "-G", "0", *map(str, argv)], capture_output=True, text=True, timeout=CALL_S)
+
+
+def uid_of(pid):
+    with open(f"/proc/{pid}/status", encoding="utf-8") as f:
+        return next(line.split()[1:] for line in f if line.startswith("Uid:"))
+
+
+def test_a_runner_reaches_its_attempt_and_nothing_else(cluster):
+    first, second = (cluster.push([f"echo mine > $BT_SCRATCH_DIR/f; {cluster.hold()}"]) for _ in range(2))
+    for job in (first, second):
+        cluster.wait(job, "TRAINING_JOB_RUNNING")
+    folders = {f for f in (cluster.data / "runs").iterdir() if (f / "runner.json").exists()}
+    assert len(folders) == 2
+    pids = {f: json.loads((f / "runner.json").read_text())["pid"] for f in folders}
+    uids = {f: uid_of(pid) for f, pid in pids.items()}
+    assert all(len(set(u)) == 1 and int(u[0]) > 0x70000000 for u in uids.values()), uids
+    assert len({u[0] for u in uids.values()}) == 2  # each has its own
+    for folder, pid in pids.items():
+        other, = folders - {folder}
+        assert as_runner(pid, "cat", folder / "launch.json").returncode == 0  # the question can be answered with yes
+        assert as_runner(pid, "sh", "-c", f"cat {folder}/scratch/f && chown 1:1 {folder}/scratch/f").stdout == "mine\n"
+        for path in ("master.key", "admin-token", "stoker.db", "objects", "store", "logs", "keeper.sock"):
+            assert (cluster.data / path).exists() or path == "stoker.db" and cluster.database_flags(), path
+            done = as_runner(pid, "ls", "-d", cluster.data / path)
+            assert "No such file" in done.stderr, (path, done)
+        assert as_runner(pid, "ls", other).returncode != 0
+        assert as_runner(pid, "ls", cluster.data / "runs").stdout.split() == [folder.name]
+        # of the host: what everybody may read
+        (cluster.folder / "private").write_text("x")
+        assert as_runner(pid, "cat", cluster.folder / "private").returncode != 0
+        assert as_runner(pid, "cat", "/etc/shadow").returncode != 0
+        assert as_runner(pid, "cat", "/etc/passwd").returncode == 0
+        assert as_runner(pid, "touch", "/etc/made-by-a-runner").returncode != 0
+        # no way back: not by its mounts, not by other processes, not by what the sockets lie in
+        inside = as_runner(pid, "unshare", "-m", "sh", "-c", f"umount -l {cluster.data}; umount -l {cluster.folder}; ls {cluster.data}/master.key")
+        assert inside.returncode != 0, inside
+        assert as_runner(pid, "sh", "-c", f"mount --bind {cluster.data} /mnt").returncode != 0
+        assert as_runner(pid, "rm", "-f", cluster.data / "sockets" / "server.sock").returncode != 0
+        # its groups are for what is its own: no process of anybody else is moved into them, by no descriptor of its own
+        groups = [g for g in (folder / "cgroups").read_text().split() if os.path.isdir(g)]
+        assert groups
+        for group in groups:
+            moved = as_runner(pid, "sh", "-c", f"echo {pids[other]} > {group}/cgroup.procs")
+            assert moved.returncode != 0, group
+            assert str(pids[other]) not in open(f"{group}/cgroup.procs", encoding="utf-8").read().split()
+        for process in (1, cluster.process.pid, pids[other]):
+            assert as_runner(pid, "ls", f"/proc/{process}/root/").returncode != 0
+            assert as_runner(pid, "kill", "-0", process).returncode != 0
+        # and it holds no folder open by a mount that is not its own
+        with open(f"/proc/{pid}/mountinfo", encoding="utf-8") as f:
+            mounts = {line.split()[0] for line in f}
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                if os.path.isdir(f"/proc/{pid}/fd/{fd}"):
+                    with open(f"/proc/{pid}/fdinfo/{fd}", encoding="utf-8") as f:
+                        mount = next(line.split()[1] for line in f if line.startswith("mnt_id:"))
+                    assert mount in mounts, os.readlink(f"/proc/{pid}/fd/{fd}")
+    cluster.end_jobs()
+
+
+def test_what_it_took_is_given_back(cluster):
+    """Groups and ids, which it could take as root, and cannot give back any more: the server's sweep does."""
+    job = cluster.push(["true"])
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    until(lambda: not list((cluster.data / "runs").iterdir()))
+    claims = "/run/stoker/ids"
+    assert not [n for n in os.listdir(claims) if n != "lock" and str(cluster.data) in open(f"{claims}/{n}", encoding="utf-8").read()]
+
+
+def test_a_sweep_follows_no_link_of_a_runner(empty_cluster):
+    """A runner that was taken over leaves a link where its checkpoints are, and dies: root, who sends what it left, sends nothing of the host."""
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+    secret = c.folder / "secret"
+    (secret / "checkpoint-1").mkdir(parents=True)
+    (secret / "checkpoint-1" / "model.bin").write_text("of root alone")
+    job = c.push(["mkdir $BT_CHECKPOINT_DIR/checkpoint-0; echo x > $BT_CHECKPOINT_DIR/checkpoint-0/a", c.hold()],
+                 runtime={"checkpointing_config": {"enabled": True, "settle": "1s"}})
+    c.wait(job, "TRAINING_JOB_RUNNING")
+    until(lambda: c.json("checkpoints", "ls", job["id"]))
+    folder, = (c.data / "runs").iterdir()
+    pid = json.loads((folder / "runner.json").read_text())["pid"]
+    moved = as_runner(pid, "sh", "-c", f"mv {folder}/ckpt {folder}/was && ln -s {secret} {folder}/ckpt")
+    assert moved.returncode == 0, moved
+    os.kill(pid, signal.SIGKILL)
+    c.wait(job, "TRAINING_JOB_FAILED")
+    until(lambda: not folder.exists())
+    assert "checkpoint-1" not in json.dumps(c.json("checkpoints", "ls", job["id"], "--all"))
+    assert not [p for p in (c.data / "objects").rglob("*") if p.is_file() and b"of root alone" in p.read_bytes()]
+
+
+def test_root_is_not_led_by_what_a_runner_left(empty_cluster):
+    """A runner that was taken over forges all that root reads of its folder, and dies: another job goes on, no process is killed, no file is written."""
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+    victim = c.push([c.hold()])
+    c.wait(victim, "TRAINING_JOB_RUNNING")
+    theirs, = (c.data / "runs").iterdir()
+    job = c.push(["mkdir $BT_CHECKPOINT_DIR/checkpoint-1; echo x > $BT_CHECKPOINT_DIR/checkpoint-1/a", c.hold()],
+                 runtime={"checkpointing_config": {"enabled": True, "settle": "1s"}})
+    c.wait(job, "TRAINING_JOB_RUNNING")
+    until(lambda: c.json("checkpoints", "ls", job["id"]))
+    mine, = set((c.data / "runs").iterdir()) - {theirs}
+    pid = json.loads((mine / "runner.json").read_text())["pid"]
+    group = pathlib.PurePath((mine / "cgroups").read_text().split()[0]).name
+    out = c.folder / "out"
+    out.mkdir()
+    stranger = subprocess.Popen(["sleep", "600"])
+    said = json.loads((mine / "ship.json").read_text())
+    said.update(objstore=f"dir:{out}")
+    forged = {"exit.json": (theirs / "launch.json").read_text(), "ship.json": json.dumps(said), "cgroups": f"{mine}/{group}\n" * 5,
+              f"{group}/cgroup.procs": f"{stranger.pid}\n", "ckpt/checkpoint-2/evil.sh": "echo evil"}
+    os.kill(pid, signal.SIGSTOP)
+    holder = subprocess.Popen(["nsenter", "-t", str(pid), "-U", "-m", "-S", "0", "-G", "0", "sh"], stdin=subprocess.PIPE, text=True)
+    script = [f"cd {mine}", f"mkdir {group} ckpt/checkpoint-2", *(f"rm -f {n}; cat > {n} <<'EOF'\n{t}\nEOF" for n, t in forged.items()),
+              f"ln -sf /proc/sys/kernel/hostname {group}/cgroup.kill", f"ln -sfn ../{theirs.name}/launch.json launch.json", "rm -f cores runner.log runner.json",
+              "mkfifo cores runner.log runner.json"]
+    holder.communicate("\n".join(script) + "\n", timeout=CALL_S)
+    assert (mine / "launch.json").is_symlink() and (mine / "cores").is_fifo() and (mine / group / "cgroup.procs").exists()
+    os.kill(pid, signal.SIGKILL)
+    third = c.push(["echo is-up"])  # its runner counts the cores of the others
+    c.wait(third, "TRAINING_JOB_COMPLETED")
+    c.wait(job, "TRAINING_JOB_FAILED")
+    until(lambda: not mine.exists())
+    assert stranger.poll() is None and not list(out.iterdir())
+    stranger.kill()
+    stranger.wait()
+    assert c.job(victim)["current_status"] == "TRAINING_JOB_RUNNING"
+    c.kill()
+    c.restart()  # and tells live runners where it is
+    assert c.job(victim)["current_status"] == "TRAINING_JOB_RUNNING"
+    c.release(victim)
+    c.wait(victim, "TRAINING_JOB_COMPLETED")
+
+
+def test_what_a_runner_started_ends_with_it(empty_cluster):
+    """Also what has left its session: its group is swept with the job's."""
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+    job = c.push([c.hold()])
+    c.wait(job, "TRAINING_JOB_RUNNING")
+    folder, = (c.data / "runs").iterdir()
+    pid = json.loads((folder / "runner.json").read_text())["pid"]
+    group = next((line.partition("::")[2] for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().split("\n") if line.startswith("0::")), "")
+    if not group.endswith("/runner"):
+        pytest.skip("no hierarchy of version 2 here")
+    at = next(line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().split("\n") if " - cgroup2 " in line)
+    child = subprocess.Popen(["sh", "-c", f"echo $$ > {at}{group}/cgroup.procs && exec setsid sleep 600"])
+    until(lambda: str(child.pid) in pathlib.Path(f"{at}{group}/cgroup.procs").read_text().split())
+    os.kill(pid, signal.SIGKILL)
+    c.wait(job, "TRAINING_JOB_FAILED")
+    assert child.wait(60) == -signal.SIGKILL
+    until(lambda: not os.path.exists(os.path.dirname(f"{at}{group}")))
