@@ -32,6 +32,16 @@ OWNER = {
 
 SYNC = {"base/sync.h", "base/sync.c"}
 
+# A runner's folder is its own and its engine's: server and faces neither know what is in it nor open it by its row.
+STRANGERS = {"server", "face", "meta", "store", "cli"}
+
+
+def folder_names():
+    names = re.findall(r'^#define ATTEMPT_\w+ "([\w.]+)"', (SRC / "core/attempt.h").read_text(), re.M)
+    dirs = re.search(r'^#define ENGINE_DIRS "(\w+)"', (SRC / "engine/engine.h").read_text(), re.M).group(1)
+    words = "|".join(re.escape(name) for name in names if "." in name)
+    return re.compile(rf'"[^"]*(?:{words})|"(?:[^"]*/)?{dirs}[/"]|"core/attempt\.h"|app_path\([^;]*(?:->|\.)dir\b')
+
 
 def may_use():
     text = (SRC / "meson.build").read_text()
@@ -41,6 +51,7 @@ def may_use():
 
 def layer_faults():
     table = may_use()
+    folder = folder_names()
     faults = []
     for path in sorted(SRC.rglob("*.[ch]")):
         rel = path.relative_to(SRC)
@@ -48,6 +59,8 @@ def layer_faults():
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             if re.search(r"\bpthread_(mutex|cond)_", line) and str(rel) not in SYNC:
                 faults.append(f"src/{rel}:{number}: locks and conditions are those of base/sync.h")
+            if layer in STRANGERS and folder.search(line):
+                faults.append(f"src/{rel}:{number}: what is in a runner's folder is its engine's (engine/engine.h)")
             found = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
             if not found:
                 continue
