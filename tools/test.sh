@@ -21,7 +21,10 @@ skipped=$((skipped + $(count "Skipped" | grep . || echo 0)))
 say_again() {
 	grep -E '^ *[0-9]+/[0-9]+ .*(FAIL|TIMEOUT|ERROR|UNEXPECTEDPASS)' "$build/unit.out" | head -n 20
 	grep -E '^not ok|^# .*(error|Error|failed)|ERROR: |SUMMARY: |runtime error' "$build/unit.out" | head -n 40
-	[ ! -f "$build/e2e.out" ] || grep -E '^(FAILED|ERROR|E  )' "$build/e2e.out" | head -n 40
+	[ -f "$build/e2e.out" ] || return
+	# One that compares whole logs says thousands of lines: of each test the first ones, and all names last.
+	awk '/^_+ .* _+$/ { n = 0; print } /^E  / && n++ < 6 { print substr($0, 1, 400) }' "$build/e2e.out" | head -n 60
+	grep -E '^(FAILED|ERROR) ' "$build/e2e.out" | cut -c 1-400 | head -n 20
 }
 
 if [ "${1:-}" != unit ]; then
