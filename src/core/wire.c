@@ -93,7 +93,8 @@ static RECORD(wire_start, NULL,
 	ROW(wire_start, R_TEXT, token),
 	ROW(wire_start, R_TEXT, attempt_id),
 	ROW(wire_start, R_U32, node_rank),
-	ROW_N(wire_start, R_TEXTS | R_MAY, others, n_others));
+	ROW_N(wire_start, R_TEXTS | R_MAY, others, n_others),
+	ROW(wire_start, R_TEXT | R_MAY, ids_pool));
 
 static RECORD(wire_env, NULL,
 	ROW(wire_env, R_TEXT, name),

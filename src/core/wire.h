@@ -41,6 +41,8 @@ struct wire_start {
 	uint32_t node_rank;
 	const char **others; /* base URLs of servers that may lead one day, in order */
 	size_t n_others;
+	/* Runners give up root, so a sweep does, with a range of this pool; NULL: it does not. */
+	const char *ids_pool;
 };
 
 struct wire_env {

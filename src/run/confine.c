@@ -4,16 +4,17 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "io/local.h"
+#include "run/mounts.h"
 #include "run/prjquota.h"
 #include "run/sandbox_exec.h"
 #include "run/userns.h"
 
 #include <dirent.h>
 #include <grp.h>
+#include <libgen.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 #define TREES_MAX (CONFINE_SEEN_MAX + 16)
 #define ALONE_MS 2000 /* a thread of a library is about to end */
@@ -104,17 +105,10 @@ const struct confine_group *confined_group(const struct confined *c, const char 
 
 /* ---- mounts ------------------------------------------------------------------------------ */
 
-static bool is_below(const char *path, const char *top)
-{
-	size_t n = strlen(top);
-
-	return strncmp(path, top, n) == 0 && (path[n] == '/' || path[n] == '\0');
-}
-
 const char *confined_path(const struct confined *c, struct arena *a, const char *path)
 {
 	for (size_t i = 0; c != NULL && i < c->n_seen; i++) {
-		if (is_below(path, c->seen[i].from))
+		if (mounts_is_below(path, c->seen[i].from))
 			return arena_printf(a, "%s%s", c->seen[i].to,
 			                    path + strlen(c->seen[i].from));
 	}
@@ -213,17 +207,29 @@ static int take_share(struct entering *e, size_t i, struct err *err)
 	return take(e, real, to, -1, MOUNT_ATTR_RDONLY, err);
 }
 
-static int take_all(struct entering *e, struct err *err)
+/* The way to the server. */
+static int take_server(struct entering *e, struct err *err)
+{
+	struct wire_start *s = e->c->start;
+	AUTO_FREE char *real = s->ca_file != NULL ? realpath(s->ca_file, NULL) : NULL;
+	const char *sockets = s->socket != NULL ? dirname(arena_cstr(e->a, s->socket)) : NULL;
+
+	if (sockets != NULL && take(e, sockets, sockets, e->keep_map, MOUNT_ATTR_RDONLY, err) < 0)
+		return -1;
+	if (s->ca_file == NULL)
+		return 0;
+	if (real != NULL)
+		s->ca_file = arena_cstr(e->a, real); /* nothing is mounted upon a link */
+	return take(e, s->ca_file, s->ca_file, e->keep_map, MOUNT_ATTR_RDONLY, err);
+}
+
+static int take_for_job(struct entering *e, struct err *err)
 {
 	const struct wire_launch *l = e->c->launch;
 
-	if (take(e, e->c->dir, e->c->dir, e->keep_map, 0, err) < 0 || take_node(e, err) < 0 ||
-	    take_made(e, l->cache_project_dir, err) < 0 || take_made(e, l->cache_team_dir, err) < 0)
+	if (take_node(e, err) < 0 || take_made(e, l->cache_project_dir, err) < 0 ||
+	    take_made(e, l->cache_team_dir, err) < 0)
 		return -1;
-	for (size_t i = 0; i < e->c->n_keep; i++) {
-		if (take(e, e->c->keep[i], e->c->keep[i], e->keep_map, MOUNT_ATTR_RDONLY, err) < 0)
-			return -1;
-	}
 	for (size_t i = 0; i < l->n_share && i + 2 < CONFINE_SEEN_MAX; i++) {
 		if (take_share(e, i, err) < 0)
 			return -1;
@@ -251,23 +257,22 @@ static const char *cover_of(struct arena *a, const char *path)
 	return NULL;
 }
 
-static int add_cover(struct entering *e, const char *path)
+static void add_cover(struct entering *e, const char *path)
 {
 	const char *top = cover_of(e->a, path);
 
 	for (size_t i = 0; top != NULL && i < e->n_covers; i++) {
 		if (strcmp(e->cover[i], top) == 0)
-			return 0;
+			return;
 	}
 	if (top != NULL)
 		e->cover[e->n_covers++] = top;
-	return 0;
 }
 
 static int make_covers(struct entering *e, struct err *err)
 {
 	for (size_t i = 0; i < e->n; i++) {
-		if (!is_below(e->tree[i].at, CONFINE_VIEW))
+		if (!mounts_is_below(e->tree[i].at, CONFINE_VIEW))
 			add_cover(e, e->tree[i].at);
 	}
 	if (fs_mkdirs(AT_FDCWD, CONFINE_VIEW, 0755, err) < 0)
@@ -378,13 +383,6 @@ static int become(struct entering *e, struct err *err)
 	return 0;
 }
 
-static void raise_memlock(void)
-{
-	const struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
-
-	(void)setrlimit(RLIMIT_MEMLOCK, &all); /* no right to: what is said of the job says so */
-}
-
 /* In front of the rest: what is there under this name may not be ours to read. */
 static void put_in_path(struct arena *a)
 {
@@ -394,20 +392,29 @@ static void put_in_path(struct arena *a)
 	             1);
 }
 
-static int enter(struct entering *e, struct err *err)
+/* What a job will find of the machine. */
+static int make_host(struct entering *e, struct err *err)
 {
 	const struct ids *ids = &e->c->ids;
 
-	if (make_maps(e, err) < 0 || take_all(e, err) < 0)
-		return -1;
+	if (e->c->launch == NULL)
+		return sandbox_exec_own_mounts(err);
 	if (fs_mkdirs(AT_FDCWD, IDS_STAGE, 0755, err) < 0)
 		return -1;
-	raise_memlock();
-	if (sandbox_exec_public(e->a, ids->job, ids->span - 1, ids->nobody, err) < 0)
+	sandbox_exec_raise_memlock();
+	return sandbox_exec_public(e->a, ids->job, ids->span - 1, ids->nobody, err);
+}
+
+static int enter(struct entering *e, struct err *err)
+{
+	const struct confine *c = e->c;
+
+	if (make_maps(e, err) < 0 || take(e, c->dir, c->dir, e->keep_map, 0, err) < 0 ||
+	    take_server(e, err) < 0 || (c->launch != NULL && take_for_job(e, err) < 0))
 		return -1;
-	if (attach_all(e, err) < 0)
+	if (make_host(e, err) < 0 || attach_all(e, err) < 0 || become(e, err) < 0)
 		return -1;
-	return become(e, err) < 0 || open_groups(e->out, err) < 0 ? -1 : 0;
+	return open_groups(e->out, err);
 }
 
 int confine_enter(const struct confine *c, struct confined *out, struct ids *ids, struct err *err)
@@ -432,20 +439,5 @@ int confine_enter(const struct confine *c, struct confined *out, struct ids *ids
 	local_root_is_unmapped();
 	*ids = (struct ids){.on = true, .span = c->ids.span - 1, .job = 1, .disk = 1};
 	out->on = true;
-	return 0;
-}
-
-int confine_no_links(const char *dir, struct err *err)
-{
-	struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOSYMFOLLOW | MOUNT_ATTR_NOSUID |
-	                                      MOUNT_ATTR_NODEV};
-	AUTO_FD int tree = -1;
-
-	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-		return err_errno(err, errno, "create a mount namespace");
-	tree = open_tree(AT_FDCWD, dir, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	if (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ||
-	    move_mount(tree, "", AT_FDCWD, dir, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		return err_errno(err, errno, "%s", dir);
 	return 0;
 }

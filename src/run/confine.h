@@ -16,7 +16,10 @@
  *     cache read-only, what an administrator shares.
  *
  * What only the machine's root can do is done before: the job's ids, cores and control groups are
- * taken. What they leave behind is removed by the sweep (run_end.c), which the server starts.
+ * taken. What they leave behind is removed by the sweep (run_end.c), which the server starts; for
+ * what it has to read and send of a dead runner's folder, it gives up root in the same way.
+ *
+ * System calls that neither it nor a sandbox needs are refused (seccomp.h).
  *
  * Where it is not possible, runners stay root: file systems without idmapped mounts, a pool of too
  * few ids, containers (podman keeps its images as root), volumes that the file system limits
@@ -56,10 +59,10 @@ struct confined {
 struct confine {
 	struct arena *a; /* of *out too */
 	const char *dir; /* attempt folder */
-	/* Of it: node_dir, the caches, what is shared. */
+	/* Of it: how to reach the server. Its ca_file becomes the path where it really is. */
+	struct wire_start *start;
+	/* Of it: node_dir, the caches, what is shared. NULL: no job is started from here. */
 	const struct wire_launch *launch;
-	const char *const *keep; /* other files and folders, shown read-only where they are */
-	size_t n_keep;
 	const char *program; /* a file that is to be found in PATH afterwards, NULL: none */
 	struct ids ids;      /* as ids_take() gave them */
 };
@@ -75,9 +78,6 @@ int confine_group(struct confined *out, const char *top, const char *name,
  * be half done, and only good for saying so. */
 int confine_enter(const struct confine *c, struct confined *out, struct ids *ids,
                   struct err *err) MUST_CHECK;
-/* For a root process that reads what a confined runner left: from here on no path below `dir` leads
- * through a link, to whatever a runner that was taken over may have pointed one. */
-int confine_no_links(const char *dir, struct err *err) MUST_CHECK;
 /* Where a source of mounts is. Without confinement: where it was. */
 const char *confined_path(const struct confined *c, struct arena *a, const char *path);
 /* NULL: not known. */

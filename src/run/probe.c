@@ -77,7 +77,9 @@ static int take_ids(struct found *f, const char *dir, struct ids *out, struct er
 static int confine(struct found *f, struct sandbox_spec *spec, struct err *err)
 {
 	static const struct wire_launch none;
-	const struct confine c = {.a = f->a, .dir = spec->dir, .launch = &none, .ids = spec->ids};
+	struct wire_start alone = {0};
+	const struct confine c = {
+		.a = f->a, .dir = spec->dir, .start = &alone, .launch = &none, .ids = spec->ids};
 	struct confined *out = arena_alloc(f->a, sizeof(*out));
 
 	spec->confined = out;

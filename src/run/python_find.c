@@ -7,6 +7,7 @@
 #include "run/python.h"
 
 #include "io/proc.h"
+#include "run/mounts.h"
 
 #include <dirent.h>
 
@@ -37,25 +38,18 @@ struct looking {
 	size_t n_found;
 };
 
-static bool is_below(const char *path, const char *top)
-{
-	size_t n = strlen(top);
-
-	return strncmp(path, top, n) == 0 && (path[n] == '/' || path[n] == '\0');
-}
-
 static bool is_shown(const struct python_job *j, const char *real)
 {
 	for (size_t i = 0; i < j->launch->n_share; i++) {
 		AUTO_FREE char *share = realpath(j->launch->share[i], NULL);
 
-		if (share != NULL && is_below(real, share))
+		if (share != NULL && mounts_is_below(real, share))
 			return true;
 	}
 	if (strcmp(j->launch->sandbox, "plain") == 0 && !j->ids->on)
 		return true;
 	for (size_t i = 0; i < COUNT(hidden); i++) {
-		if (is_below(real, hidden[i]))
+		if (mounts_is_below(real, hidden[i]))
 			return false;
 	}
 	return true;

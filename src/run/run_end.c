@@ -416,6 +416,22 @@ static int read_launch(struct sweep *s, struct err *err)
 	return r;
 }
 
+/* What a runner left is read with no more rights than it had. The ids are new ones: what is on disk
+ * belongs to none of them. The next sweep gives them back. */
+static int give_up_root(struct sweep *s, struct err *err)
+{
+	struct confine c = {.a = s->a, .dir = s->dir, .start = &s->start};
+	struct ids_pool pool;
+	struct ids ids;
+
+	if (s->start.ids_pool == NULL || geteuid() != 0)
+		return 0;
+	if (ids_pool_read(s->start.ids_pool, &pool, err) < 0 ||
+	    ids_take(&c.ids, &pool, true, s->dir, NULL, err) < 0)
+		return -1;
+	return confine_enter(&c, ARENA_NEW(s->a, struct confined), &ids, err);
+}
+
 static void read_record(struct sweep *s)
 {
 	AUTO_BUF struct buf body = BUF_INIT(RECORD_MAX);
@@ -500,16 +516,13 @@ int run_sweep(const char *dir, const char *how, struct err *err)
 		err_clear(err);
 		return 0; /* nothing was ever started from here */
 	}
-	read_record(&s);
 	if (sweep_machine(&s, err) < 0 && !is_given_up(&s, err))
 		return -1;
-	if (s.told)
+	if (s.told || access(dir, F_OK) < 0)
 		return 0;
-	/* behind podman, which unmounts for all of the machine */
-	if (geteuid() == 0 && access(dir, F_OK) == 0 && confine_no_links(dir, err) < 0) {
-		log_debug("links are followed: %s", err->msg); /* no runner gave up root here */
-		err_clear(err);
-	}
+	if (give_up_root(&s, err) < 0)
+		return -1;
+	read_record(&s);
 	if (reach_server(&s, err) < 0)
 		return -1;
 	if (s.report != NULL)

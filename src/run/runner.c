@@ -195,31 +195,15 @@ static int take_ids(struct run *r, struct err *err)
 	                idmap ? NULL : arena_printf(r->a, "%s/%s", l->ids_dir, l->team_id), err);
 }
 
-/* Where a file really is: nothing is mounted upon a link. */
-static const char *real_of(struct run *r, const char *path)
-{
-	AUTO_FREE char *real = realpath(path, NULL);
-
-	return real != NULL ? arena_cstr(r->a, real) : path;
-}
-
 /* What root alone can do for this job, then root is given up. */
 static int confine(struct run *r, struct err *err)
 {
 	const struct cgroup_limits limits = {.memory_bytes = r->spec.memory_bytes,
 	                                     .cpu_milli = (uint32_t)(r->spec.cpu_count * 1000)};
-	AUTO_FREE char *socket = r->start.socket != NULL ? xstrdup(r->start.socket) : NULL;
-	const char *keep[2];
 	char uv[4096];
 	struct confine c = {
-		.a = r->a, .dir = r->dir, .launch = &r->launch, .keep = keep, .ids = r->ids};
+		.a = r->a, .dir = r->dir, .start = &r->start, .launch = &r->launch, .ids = r->ids};
 
-	if (socket != NULL)
-		keep[c.n_keep++] = dirname(socket);
-	if (r->start.ca_file != NULL) {
-		r->start.ca_file = real_of(r, r->start.ca_file);
-		keep[c.n_keep++] = r->start.ca_file;
-	}
 	if (r->spec.python.wanted)
 		c.program = proc_find("uv", uv);
 	run_take_cores(r);

@@ -207,9 +207,7 @@ static int limit_resources(const struct sandbox_exec *b, struct err *err)
 	return 0;
 }
 
-/* Drivers that pin memory for a network card or a GPU need it; the cgroup counts it all the same.
- */
-static void raise_memlock(void)
+void sandbox_exec_raise_memlock(void)
 {
 	struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY}, own;
 
@@ -253,7 +251,7 @@ static int make(struct sandbox_exec *b, const char *program, struct err *err)
 	if (run_on_cores(b, err) < 0)
 		return -1;
 	sandbox_exec_new_keyring();
-	raise_memlock();
+	sandbox_exec_raise_memlock();
 	if (b->enter)
 		return sandbox_exec_enter(b, err);
 	if (b->scratch != NULL) {

@@ -67,8 +67,13 @@ int sandbox_exec_run(int argc, char **argv, struct err *err);
 int sandbox_exec_public(struct arena *a, uint32_t job, uint32_t span, uint32_t nobody,
                         struct err *err) MUST_CHECK;
 
-/* This process, and what it starts, has a session keyring of its own from here on. */
+/* This process, and what it starts, has mounts of its own from here on. */
+int sandbox_exec_own_mounts(struct err *err) MUST_CHECK;
+/* ... and a session keyring. */
 void sandbox_exec_new_keyring(void);
+/* ... and may lock as much memory as its user can be allowed: drivers that pin memory for a network
+ * card or a GPU need it; the cgroup counts it all the same. */
+void sandbox_exec_raise_memlock(void);
 
 /* sandbox_exec_tty.c. Makes the terminal, sends its master end to the socket `to` and closes that.
  * We lead a session of our own then. */

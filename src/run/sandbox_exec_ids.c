@@ -95,7 +95,7 @@ static void public_layer(struct sandbox_exec *b)
 	(void)umount2(SANDBOX_EXEC_SCRATCH, MNT_DETACH);
 }
 
-static int own_mounts(struct err *err)
+int sandbox_exec_own_mounts(struct err *err)
 {
 	if (unshare(CLONE_NEWNS) < 0)
 		return err_errno(err, errno, "mount namespace");
@@ -105,7 +105,7 @@ static int own_mounts(struct err *err)
 	return 0;
 }
 
-/* Its processes get a new session keyring, not the server's with the keys in it. */
+/* Not the server's, with the keys in it. */
 void sandbox_exec_new_keyring(void)
 {
 	(void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL); /* a kernel without keys */
@@ -135,7 +135,7 @@ static int enter_job_ns(struct sandbox_exec *b, struct err *err)
 		return -1;
 	/* nobody of this id is there yet; and a child whose maps we write must be ours to write */
 	(void)prctl(PR_SET_DUMPABLE, 1);
-	return own_mounts(err);
+	return sandbox_exec_own_mounts(err);
 }
 
 static int write_text(const char *path, const char *text, struct err *err)
@@ -158,7 +158,7 @@ static int unprivileged(struct sandbox_exec *b, struct err *err)
 	    write_text("/proc/self/uid_map", arena_printf(b->a, "0 %u 1", uid), err) < 0 ||
 	    write_text("/proc/self/gid_map", arena_printf(b->a, "0 %u 1", gid), err) < 0)
 		return err_wrap(err, "user namespace");
-	if (own_mounts(err) < 0 || sandbox_exec_read_mounts(b, err) < 0)
+	if (sandbox_exec_own_mounts(err) < 0 || sandbox_exec_read_mounts(b, err) < 0)
 		return -1;
 	return sandbox_exec_open_sources(b, err);
 }
@@ -167,7 +167,7 @@ int sandbox_exec_stage(struct sandbox_exec *b, struct err *err)
 {
 	AUTO_FD int root = -1;
 
-	if (fs_mkdirs(AT_FDCWD, b->stage, 0755, err) < 0 || own_mounts(err) < 0 ||
+	if (fs_mkdirs(AT_FDCWD, b->stage, 0755, err) < 0 || sandbox_exec_own_mounts(err) < 0 ||
 	    sandbox_exec_open_sources(b, err) < 0)
 		return -1;
 	if (mount("tmpfs", b->stage, "tmpfs", MS_NODEV | MS_NOSUID, "mode=0755") < 0)
@@ -181,7 +181,7 @@ int sandbox_exec_become_root_of_job(struct sandbox_exec *b, struct err *err)
 {
 	if (b->span == 0)
 		return unprivileged(b, err);
-	if (own_mounts(err) < 0 || sandbox_exec_read_mounts(b, err) < 0)
+	if (sandbox_exec_own_mounts(err) < 0 || sandbox_exec_read_mounts(b, err) < 0)
 		return -1;
 	b->job_ns = sandbox_exec_map_of(b, 0, 0, err);
 	if (b->job_ns < 0 || open_all(b, err) < 0)
@@ -200,7 +200,7 @@ int sandbox_exec_public(struct arena *a, uint32_t job, uint32_t span, uint32_t n
 	b->job = job;
 	b->span = span;
 	b->nobody = nobody;
-	if (own_mounts(err) < 0 || sandbox_exec_read_mounts(b, err) < 0)
+	if (sandbox_exec_own_mounts(err) < 0 || sandbox_exec_read_mounts(b, err) < 0)
 		return -1;
 	b->job_ns = sandbox_exec_map_of(b, 0, 0, err);
 	if (b->job_ns < 0)

@@ -17,9 +17,9 @@ def as_runner(pid, *argv):
     return subprocess.run(["nsenter", "-t", str(pid), "-U", "-m", "-S", "0", "-G", "0", *map(str, argv)], capture_output=True, text=True, timeout=CALL_S)
 
 
-def uid_of(pid):
+def status_of(pid, name):
     with open(f"/proc/{pid}/status", encoding="utf-8") as f:
-        return next(line.split()[1:] for line in f if line.startswith("Uid:"))
+        return next(line.split()[1:] for line in f if line.startswith(f"{name}:"))
 
 
 def test_a_runner_reaches_its_attempt_and_nothing_else(cluster):
@@ -29,7 +29,7 @@ def test_a_runner_reaches_its_attempt_and_nothing_else(cluster):
     folders = {f for f in (cluster.data / "runs").iterdir() if (f / "runner.json").exists()}
     assert len(folders) == 2
     pids = {f: json.loads((f / "runner.json").read_text())["pid"] for f in folders}
-    uids = {f: uid_of(pid) for f, pid in pids.items()}
+    uids = {f: status_of(pid, "Uid") for f, pid in pids.items()}
     assert all(len(set(u)) == 1 and int(u[0]) > 0x70000000 for u in uids.values()), uids
     assert len({u[0] for u in uids.values()}) == 2  # each has its own
     for folder, pid in pids.items():
@@ -84,12 +84,13 @@ def test_what_it_took_is_given_back(cluster):
     assert not [n for n in os.listdir(claims) if n != "lock" and str(cluster.data) in open(f"{claims}/{n}", encoding="utf-8").read()]
 
 
-def test_a_sweep_follows_no_link_of_a_runner(empty_cluster):
-    """A runner that was taken over leaves a link where its checkpoints are, and dies: root, who sends what it left, sends nothing of the host."""
+def test_a_sweep_has_the_rights_of_its_runner(empty_cluster):
+    """A runner that was taken over leaves a link where its checkpoints are, and dies: the sweep that sends what it left can read no more than it could."""
     c = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
     secret = c.folder / "secret"
     (secret / "checkpoint-1").mkdir(parents=True)
     (secret / "checkpoint-1" / "model.bin").write_text("of root alone")
+    secret.chmod(0o700)
     job = c.push(["mkdir $BT_CHECKPOINT_DIR/checkpoint-0; echo x > $BT_CHECKPOINT_DIR/checkpoint-0/a", c.hold()],
                  runtime={"checkpointing_config": {"enabled": True, "settle": "1s"}})
     c.wait(job, "TRAINING_JOB_RUNNING")

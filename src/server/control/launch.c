@@ -34,6 +34,8 @@ int launch_node(struct app *app, const struct model_attempt *t, struct err *err)
 	};
 	int r;
 
+	if (app_runners_give_up_root(app))
+		start.ids_pool = app->set.job_ids != NULL ? app->set.job_ids : "";
 	if (meta_attempt_launching(app->meta, t->id, t->node_rank, hash, clock_wall_ms(), err) < 0)
 		return -1;
 	app_crash_at("launch:intent");
