@@ -7,6 +7,7 @@
 #include "run/mounts.h"
 #include "run/prjquota.h"
 #include "run/sandbox_exec.h"
+#include "run/seccomp.h"
 #include "run/userns.h"
 
 #include <dirent.h>
@@ -412,7 +413,8 @@ static int enter(struct entering *e, struct err *err)
 	if (make_maps(e, err) < 0 || take(e, c->dir, c->dir, e->keep_map, 0, err) < 0 ||
 	    take_server(e, err) < 0 || (c->launch != NULL && take_for_job(e, err) < 0))
 		return -1;
-	if (make_host(e, err) < 0 || attach_all(e, err) < 0 || become(e, err) < 0)
+	if (make_host(e, err) < 0 || attach_all(e, err) < 0 || become(e, err) < 0 ||
+	    seccomp_apply(SECCOMP_RUNNER, err) < 0)
 		return -1;
 	return open_groups(e->out, err);
 }

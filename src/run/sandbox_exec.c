@@ -233,7 +233,7 @@ static int filter(const struct sandbox_exec *b, struct err *err)
 	AUTO_FD int fd = -1;
 
 	if (b->filter)
-		return seccomp_apply(err);
+		return seccomp_apply(SECCOMP_JOB, err);
 	if (!b->filter_fd)
 		return 0;
 	fd = seccomp_file(err);

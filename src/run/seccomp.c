@@ -25,20 +25,14 @@
 	(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | \
 	 CLONE_NEWCGROUP | 0x80 /* CLONE_NEWTIME */)
 
+/* What makes a sandbox: nobody's who is in one. */
+static const uint32_t making[] = {
+	SYS_setns,     SYS_mount,         SYS_umount2, SYS_pivot_root, SYS_chroot,
+	SYS_open_tree, SYS_move_mount,    SYS_fsopen,  SYS_fsconfig,   SYS_fsmount,
+	SYS_fspick,    SYS_mount_setattr, SYS_keyctl, /* a session keyring of its own */
+};
+
 static const uint32_t refused[] = {
-	/* namespaces and mounts */
-	SYS_setns,
-	SYS_mount,
-	SYS_umount2,
-	SYS_pivot_root,
-	SYS_chroot,
-	SYS_open_tree,
-	SYS_move_mount,
-	SYS_fsopen,
-	SYS_fsconfig,
-	SYS_fsmount,
-	SYS_fspick,
-	SYS_mount_setattr,
 	SYS_open_by_handle_at,
 	SYS_swapon,
 	SYS_swapoff,
@@ -78,20 +72,25 @@ static const uint32_t refused[] = {
 	SYS_userfaultfd,
 	SYS_add_key,
 	SYS_request_key,
-	SYS_keyctl,
 	SYS_fanotify_init,
 };
 
 /* Programs ask for these and do without. */
 static const uint32_t missing[] = {
-	SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
-	SYS_clone3, /* its flags lie in memory, where no filter sees them: libc takes clone */
+	SYS_io_uring_setup,
+	SYS_io_uring_enter,
+	SYS_io_uring_register,
 };
+
+/* Its flags lie in memory, where no filter sees them: libc takes clone. */
+static const uint32_t blind[] = {SYS_clone3};
 
 /* Their first argument says what of. */
 static const uint32_t by_flags[] = {SYS_clone, SYS_unshare};
 
-#define FILTER_MAX (3 * (COUNT(refused) + COUNT(missing)) + 8 * COUNT(by_flags) + 16)
+#define FILTER_MAX                                                                                 \
+	(3 * (COUNT(making) + COUNT(refused) + COUNT(missing) + COUNT(blind)) +                    \
+	 8 * COUNT(by_flags) + 16)
 
 struct filter {
 	struct sock_filter op[FILTER_MAX];
@@ -123,7 +122,20 @@ static void refuse(struct filter *f, const uint32_t *calls, size_t n, uint32_t e
 	}
 }
 
-static void make(struct filter *f)
+static void refuse_making(struct filter *f)
+{
+	refuse(f, making, COUNT(making), EPERM);
+	refuse(f, blind, COUNT(blind), ENOSYS);
+	for (size_t i = 0; i < COUNT(by_flags); i++) {
+		put(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 4, by_flags[i]);
+		load(f, offsetof(struct seccomp_data, args[0]));
+		put(f, BPF_JMP | BPF_JSET | BPF_K, 0, 1, NAMESPACES);
+		answer(f, EPERM);
+		answer(f, 0);
+	}
+}
+
+static void make(struct filter *f, enum seccomp_of of)
 {
 	f->n = 0;
 	load(f, offsetof(struct seccomp_data, arch));
@@ -136,22 +148,17 @@ static void make(struct filter *f)
 #endif
 	refuse(f, refused, COUNT(refused), EPERM);
 	refuse(f, missing, COUNT(missing), ENOSYS);
-	for (size_t i = 0; i < COUNT(by_flags); i++) {
-		put(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 4, by_flags[i]);
-		load(f, offsetof(struct seccomp_data, args[0]));
-		put(f, BPF_JMP | BPF_JSET | BPF_K, 0, 1, NAMESPACES);
-		answer(f, EPERM);
-		answer(f, 0);
-	}
+	if (of == SECCOMP_JOB)
+		refuse_making(f);
 	answer(f, 0);
 }
 
-int seccomp_apply(struct err *err)
+int seccomp_apply(enum seccomp_of of, struct err *err)
 {
 	struct filter f;
 	struct sock_fprog prog = {.filter = f.op};
 
-	make(&f);
+	make(&f, of);
 	prog.len = f.n;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) < 0)
@@ -164,7 +171,7 @@ int seccomp_file(struct err *err)
 	AUTO_FD int fd = memfd_create("seccomp", MFD_CLOEXEC);
 	struct filter f;
 
-	make(&f);
+	make(&f, SECCOMP_JOB);
 	if (fd < 0)
 		return err_errno(err, errno, "out of memory for the system call filter");
 	if (fs_write_all(fd, f.op, f.n * sizeof(f.op[0]), err) < 0)

@@ -4,15 +4,19 @@
  * to containers without extra capabilities (containers/common, seccomp.json): namespaces and
  * mounts, modules, tracing of the kernel, keys, io_uring and the like. They fail with EPERM, or,
  * where a program tries something else then, with ENOSYS.
+ *
+ * A runner that gave up root has the same list, less what makes the sandbox of its job.
  */
 #ifndef SECCOMP_H
 #define SECCOMP_H
 
 #include "base/err.h"
 
-/* For this process and all that it starts, for ever. It has no_new_privs, or is root. */
-int seccomp_apply(struct err *err) MUST_CHECK;
-/* The same as a descriptor that bwrap reads (--seccomp), at its beginning; -1. */
+enum seccomp_of { SECCOMP_JOB, SECCOMP_RUNNER };
+
+/* For this thread and all that it starts, for ever, with no_new_privs. */
+int seccomp_apply(enum seccomp_of of, struct err *err) MUST_CHECK;
+/* A job's as a descriptor that bwrap reads (--seccomp), at its beginning; -1. */
 int seccomp_file(struct err *err) MUST_CHECK;
 
 #endif

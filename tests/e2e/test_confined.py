@@ -33,6 +33,7 @@ def test_a_runner_reaches_its_attempt_and_nothing_else(cluster):
     assert all(len(set(u)) == 1 and int(u[0]) > 0x70000000 for u in uids.values()), uids
     assert len({u[0] for u in uids.values()}) == 2  # each has its own
     for folder, pid in pids.items():
+        assert status_of(pid, "NoNewPrivs") == ["1"] and status_of(pid, "Seccomp") == ["2"]
         other, = folders - {folder}
         assert as_runner(pid, "cat", folder / "launch.json").returncode == 0  # the question can be answered with yes
         assert as_runner(pid, "sh", "-c", f"cat {folder}/scratch/f && chown 1:1 {folder}/scratch/f").stdout == "mine\n"
