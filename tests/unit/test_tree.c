@@ -572,6 +572,51 @@ static void tree_is_copied_where_links_cannot_go(void **state UNUSED)
 	assert_ok(fs_remove_tree(AT_FDCWD, dir, &err), &err);
 }
 
+/* A runner that was taken over leads who keeps house elsewhere. */
+static void tree_of_strangers_leads_nowhere(void **state UNUSED)
+{
+	AUTO_FREE char *dir = xasprintf("%s/strange", folder);
+	AUTO_FREE char *tmp = xasprintf("%s/tmp", dir), *victim = xasprintf("%s/victim", folder);
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	const struct digest m = make_manifest(b, 77, 3, 100);
+	struct node_cache *c = open_at(dir, 1 << 20), *house = NULL;
+	const struct tree_from from = {.blobs = b};
+	AUTO_FREE char *theirs = NULL, *file = NULL, *pipe = NULL;
+	char hex[HASH_HEX_CAP];
+	struct err err = {0};
+
+	take(c, b, &m, &lease_a);
+	(void)close(lease_a.fd);
+	digest_hex(&m, hex);
+	theirs = xasprintf("%s/%s", victim, hex);
+	file = xasprintf("%s/precious", theirs);
+	assert_ok(fs_mkdirs(AT_FDCWD, theirs, 0755, &err), &err);
+	assert_ok(fs_write_atomic(AT_FDCWD, file, str_of("x"), 0644, &err), &err);
+	assert_int_equal(rmdir(tmp), 0);
+	assert_int_equal(symlink("../victim", tmp), 0);
+
+	assert_ok(node_cache_open_strange(&house, dir, 1 << 20, &err), &err);
+	assert_int_equal(access(file, F_OK), 0);
+	assert_int_equal(rmdir(tmp), 0); /* a folder again */
+	assert_int_equal(symlink("../victim", tmp), 0);
+	if (geteuid() == 0) { /* a mount takes its rights */
+		assert_err(node_cache_drop(house, &m, &err), &err, ERR_DENIED, hex);
+		assert_int_equal(access(file, F_OK), 0);
+	}
+	assert_int_equal(unlink(tmp), 0);
+	assert_int_equal(mkdir(tmp, 0755), 0);
+
+	/* a pipe in place of a file makes nobody wait */
+	pipe = xasprintf("%s/f0", lease_a.path);
+	assert_int_equal(chmod(lease_a.path, 0755), 0);
+	assert_int_equal(unlink(pipe), 0);
+	assert_int_equal(mkfifo(pipe, 0644), 0);
+	assert_err(node_cache_verify(house, &from, &m, NULL, NULL, &err), &err, ERR_CORRUPT, "f0");
+	assert_ok(node_cache_drop(house, &m, &err), &err);
+	node_cache_close(house);
+	node_cache_close(c);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(tree_is_made_once_and_read_only),
 	cmocka_unit_test(tree_budget_holds),
@@ -583,6 +628,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(tree_with_a_damaged_file_is_given_to_nobody),
 	cmocka_unit_test(tree_half_set_aside_is_ended),
 	cmocka_unit_test(tree_is_copied_where_links_cannot_go),
+	cmocka_unit_test(tree_of_strangers_leads_nowhere),
 };
 
 static int set_up(void **state UNUSED)

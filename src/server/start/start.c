@@ -336,8 +336,8 @@ static int open_stores(struct app *app, struct err *err)
 
 	if (objects_open(app, err) < 0 ||
 	    blobs_open(&app->blobs, app_path(app, a, "store"), err) < 0 ||
-	    node_cache_open(&app->node, app_path(app, a, "node"), app->set.node_cache_bytes, err) <
-	            0)
+	    node_cache_open_strange(&app->node, app_path(app, a, "node"), app->set.node_cache_bytes,
+	                            err) < 0)
 		return -1;
 	weights_open(app);
 	return joblogs_open(&app->logs, app_path(app, a, "logs"), err);

@@ -214,7 +214,7 @@ static int failed_since(struct built *b, int64_t since_ms, struct err *err)
 	uint64_t http = 0;
 
 	path_of(TREE_FAILED, b->hex, "", path);
-	if (fs_read(b->c->fd, path, &body, &no) < 0)
+	if (fs_read_strange(b->c->fd, path, &body, &no) < 0)
 		return 0;
 	rest = buf_view(&body);
 	if (!str_cut(&rest, '\n', &when) || !str_cut(&rest, '\n', &status) ||
@@ -254,7 +254,7 @@ static uint64_t known_size(struct built *b)
 	uint64_t bytes = 0;
 
 	path_of(TREE_SIZES, b->hex, "", path);
-	if (fs_read(b->c->fd, path, &body, &no) < 0 ||
+	if (fs_read_strange(b->c->fd, path, &body, &no) < 0 ||
 	    str_u64(buf_view(&body), 1, UINT64_MAX, &bytes, &no) < 0)
 		return 0;
 	return bytes;
@@ -318,7 +318,7 @@ static void read_said(struct built *b, char out[BUILT_SAID_MAX + 1])
 	struct err no = {0};
 
 	path_of("tmp", b->hex, "/said", path);
-	if (fs_read(b->c->fd, path, &body, &no) < 0)
+	if (fs_read_strange(b->c->fd, path, &body, &no) < 0)
 		buf_clear(&body);
 	fmt_fixed(out, BUILT_SAID_MAX + 1, "%.*s", (int)body.n, body.n > 0 ? body.p : "");
 }
@@ -433,8 +433,11 @@ static int read_list(struct node_cache *c, const char *hex, struct buf *list, in
 	if (!name_of(c, path, name))
 		return err_set(err, ERR_CORRUPT, "%s/%s is not a built tree", c->dir, path);
 	path_of("trees", hex, "/list", path);
-	if (fs_read(c->fd, path, list, err) < 0)
+	if (fs_read_strange(c->fd, path, list, err) < 0) {
+		if (err->code == ERR_INVALID)
+			err_become(err, ERR_CORRUPT);
 		return -1;
+	}
 	FMT(path, "built/%s", name);
 	*root = fs_open_beneath(c->fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, err);
 	return *root < 0 ? -1 : 0;

@@ -13,6 +13,7 @@
 #include "store/blobs/blob_objects.h"
 
 #include <sys/file.h>
+#include <sys/mount.h>
 
 #define TREE_PATH_CAP 256 /* "leases/<64>.lease" and kin, with room for a file's folder marks */
 #define TREE_WAIT_STEP_MS 20
@@ -105,8 +106,34 @@ static int sweep_one(void *arg, const char *hex, struct err *err)
 	return tree_remove_folder(c, path, err);
 }
 
-int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_bytes,
-                    struct err *err)
+/* As a mount of its own, in which no path goes through a link. What it was where we may not mount,
+ * or the kernel does not know how. */
+static int without_links(int fd)
+{
+	struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOSYMFOLLOW};
+	AUTO_FD int own = open_tree(fd, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+
+	if (own < 0 || mount_setattr(own, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return fd;
+	(void)close(fd);
+	return TAKE_FD(own);
+}
+
+/* What is no folder makes way for one. */
+static int make_folder(struct node_cache *c, const char *name, struct err *err)
+{
+	struct stat st;
+
+	if (fstatat(c->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode)) {
+		log_warn("node cache: removing %s/%s, which is no folder", c->dir, name);
+		if (unlinkat(c->fd, name, 0) < 0 && errno != ENOENT)
+			return err_errno(err, errno, "%s/%s", c->dir, name);
+	}
+	return fs_mkdirs(c->fd, name, 0755, err);
+}
+
+static int open_cache(struct node_cache **out, const char *dir, uint64_t budget_bytes, bool links,
+                      struct err *err)
 {
 	static const char *const folders[] = {"trees",     "leases",   "tmp",        TREE_BUILT,
 	                                      TREE_FAILED, TREE_SIZES, TREE_DAMAGED, TREE_BLOBS};
@@ -120,10 +147,10 @@ int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_by
 		return err_wrap(err, "node cache %s", dir);
 	c = xcalloc(1, sizeof(*c));
 	c->dir = xstrdup(dir);
-	c->fd = fd;
+	c->fd = links ? fd : without_links(fd);
 	c->budget = budget_bytes;
 	for (size_t i = 0; i < COUNT(folders); i++) {
-		if (fs_mkdirs(fd, folders[i], 0755, err) < 0) {
+		if (make_folder(c, folders[i], err) < 0) {
 			node_cache_close(c);
 			return err_wrap(err, "node cache %s", dir);
 		}
@@ -137,6 +164,18 @@ int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_by
 	}
 	node_cache_close(c);
 	return -1;
+}
+
+int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_bytes,
+                    struct err *err)
+{
+	return open_cache(out, dir, budget_bytes, true, err);
+}
+
+int node_cache_open_strange(struct node_cache **out, const char *dir, uint64_t budget_bytes,
+                            struct err *err)
+{
+	return open_cache(out, dir, budget_bytes, false, err);
 }
 
 void node_cache_close(struct node_cache *c)
@@ -246,7 +285,7 @@ static void victim(struct str key, uint64_t bytes UNUSED, void *arg)
 
 static int room_lock(struct node_cache *c, struct err *err)
 {
-	AUTO_FD int fd = openat(c->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	AUTO_FD int fd = openat(c->fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
 	int64_t until = clock_mono_ms() + TREE_LOCK_MS;
 
 	if (fd < 0)

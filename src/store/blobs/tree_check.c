@@ -57,9 +57,16 @@ static bool is_built(struct node_cache *c, const char *hex)
 	return tree_is_built(c, path);
 }
 
+static int open_tree_folder(struct node_cache *c, const char *hex, struct err *err)
+{
+	char path[128];
+
+	FMT(path, "trees/%s", hex);
+	return fs_open_beneath(c->fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, err);
+}
+
 static int check_tree(struct checking *k, struct arena *a, const char *hex, struct err *err)
 {
-	AUTO_FREE char *dir = xasprintf("%s/trees/%s", k->c->dir, hex);
 	AUTO_FD int root = -1;
 	struct names names = {0};
 	struct usage_total total;
@@ -77,13 +84,13 @@ static int check_tree(struct checking *k, struct arena *a, const char *hex, stru
 		err_clear(err); /* its source was deleted: the tree goes when room is needed */
 		return 0;
 	}
-	root = fs_open_dir(dir, err);
+	root = open_tree_folder(k->c, hex, err);
 	if (root < 0)
 		return -1;
 	for (size_t i = 0; i < list.n; i++)
 		if (check_file(root, &list.file[i], k->deep, err) < 0)
 			return -1;
-	if (usage_walk(dir, 0, count_name, &names, NULL, &total, err) < 0)
+	if (usage_walk_at(root, hex, 0, count_name, &names, NULL, &total, err) < 0)
 		return -1;
 	for (size_t i = 0; i < COUNT(names.files); i++)
 		files += names.files[i];
@@ -134,9 +141,8 @@ struct looking {
 /* Sizes of what the manifest lists; of a tree whose manifest is gone, of what is there. */
 static int measure(struct looking *l, const char *hex, struct node_tree *t, struct err *err)
 {
-	AUTO_FREE char *dir = xasprintf("%s/trees/%s", l->c->dir, hex);
 	AUTO_ARENA struct arena *a = arena_new();
-	AUTO_FD int root = fs_open_dir(dir, err);
+	AUTO_FD int root = open_tree_folder(l->c, hex, err);
 	struct usage_total total = {0};
 	struct manifest list;
 
@@ -155,7 +161,7 @@ static int measure(struct looking *l, const char *hex, struct node_tree *t, stru
 	}
 	if (tree_manifest(l->from, a, &t->manifest, &list, err) < 0) {
 		err_clear(err);
-		if (usage_walk(dir, 1, NULL, NULL, NULL, &total, err) < 0) {
+		if (usage_walk_at(root, hex, 1, NULL, NULL, NULL, &total, err) < 0) {
 			if (err->code != ERR_NOT_FOUND)
 				return -1;
 			err_clear(err);
@@ -278,7 +284,7 @@ int node_cache_verify(struct node_cache *c, const struct tree_from *from,
 		err_clear(err); /* nothing says what it should hold; no job is given it */
 		return 0;
 	}
-	root = fs_open_dir(arena_printf(a, "%s/trees/%s", c->dir, hex), err);
+	root = open_tree_folder(c, hex, err);
 	for (size_t i = 0; root >= 0 && i < list.n; i++) {
 		if (verify_file(root, from, &list.file[i], step, arg, err) == 0)
 			continue;

@@ -320,18 +320,15 @@ static int run(struct walk *w, unsigned threads, struct usage_total *sum, struct
 	return -1;
 }
 
-int usage_walk(const char *dir, unsigned threads,
-               void (*each)(void *arg, unsigned slot, const struct usage_entry *e), void *arg,
-               const atomic_bool *cancel, struct usage_total *out, struct err *err)
+int usage_walk_at(int root, const char *dir, unsigned threads,
+                  void (*each)(void *arg, unsigned slot, const struct usage_entry *e), void *arg,
+                  const atomic_bool *cancel, struct usage_total *out, struct err *err)
 {
-	AUTO_FD int root = fs_open_dir(dir, err);
 	struct walk w = {.lock = LOCK_INIT(LOCK_USAGE), .moved = COND_INIT};
 	struct usage_total sum = {0};
 	struct statx st;
 	int rc;
 
-	if (root < 0)
-		return -1;
 	if (statx(root, "", AT_EMPTY_PATH, USAGE_STATX, &st) < 0)
 		return err_errno(err, errno, "%s", dir);
 	w.root = root;
@@ -353,4 +350,13 @@ int usage_walk(const char *dir, unsigned threads,
 		return err_wrap(err, "usage of %s", dir);
 	*out = sum;
 	return 0;
+}
+
+int usage_walk(const char *dir, unsigned threads,
+               void (*each)(void *arg, unsigned slot, const struct usage_entry *e), void *arg,
+               const atomic_bool *cancel, struct usage_total *out, struct err *err)
+{
+	AUTO_FD int root = fs_open_dir(dir, err);
+
+	return root < 0 ? -1 : usage_walk_at(root, dir, threads, each, arg, cancel, out, err);
 }

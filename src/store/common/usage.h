@@ -30,6 +30,10 @@ struct usage_entry {
 int usage_walk(const char *dir, unsigned threads,
                void (*each)(void *arg, unsigned slot, const struct usage_entry *e), void *arg,
                const atomic_bool *cancel, struct usage_total *out, struct err *err) MUST_CHECK;
+/* The same of a folder that is open, which `dir` is for people. */
+int usage_walk_at(int root, const char *dir, unsigned threads,
+                  void (*each)(void *arg, unsigned slot, const struct usage_entry *e), void *arg,
+                  const atomic_bool *cancel, struct usage_total *out, struct err *err) MUST_CHECK;
 #define USAGE_THREADS_MAX 16
 
 #endif
