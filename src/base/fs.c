@@ -90,7 +90,9 @@ int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode, struct 
 	/* O_TMPFILE has the bits of O_DIRECTORY in it */
 	bool creates = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
 	struct open_how how = {
-		.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC),
+		/* a pipe that somebody left there makes nobody wait; a file is the same as ever */
+		.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC |
+	                                      ((flags & O_PATH) != 0 ? 0 : O_NONBLOCK)),
 		.mode = creates ? mode & 07777 : 0, /* openat2 refuses one that is not used */
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
 	};
