@@ -333,9 +333,11 @@ static void trees_done(struct entering *e)
 static int make_maps(struct entering *e, struct err *err)
 {
 	const struct ids *ids = &e->c->ids;
+	const uint32_t store = ids_store(ids); /* there to be unlinked, and nobody's here */
 	const struct userns_map keep[] = {
 		{.uid = 0, .gid = 0, .host = e->runner, .n = 1},
-		{.uid = ids->disk, .gid = ids->disk, .host = ids->job, .n = ids->span - 1}};
+		{.uid = ids->disk, .gid = ids->disk, .host = ids->job, .n = ids->span - 1},
+		{.uid = store, .gid = store, .host = store, .n = 1}};
 	const struct userns_map own = {.uid = 0, .gid = 0, .host = ids->job, .n = 1};
 
 	e->keep_map = userns_make_of(keep, COUNT(keep), err);

@@ -39,6 +39,13 @@ struct ids {
 	uint32_t nobody; /* an id that owns nothing, see sandbox_exec_mask.c */
 };
 
+/* Where runners give up root: whom the files of the store belong to that the node cache has a name
+ * of. The last id of the first range: neither a job's file has it, nor does anything run as it. */
+static inline uint32_t ids_store(const struct ids *ids)
+{
+	return ids->disk + ids->span - 1;
+}
+
 /* How the mode is said in a launch and by a probe. */
 #define IDS_NONE "none"
 #define IDS_IDMAP "idmap"

@@ -70,6 +70,11 @@ bool app_runners_give_up_root(const struct app *app)
 	return app->ids_mode != NULL && strcmp(app->ids_mode, "own") == 0;
 }
 
+uid_t app_store_owner(const struct app *app)
+{
+	return app_runners_give_up_root(app) ? app->ids_first + app->ids_span - 1 : 0;
+}
+
 bool app_is_runner(const struct app *app, uid_t uid)
 {
 	return app->ids_span > 1 && uid >= app->ids_first && uid <= app->ids_last &&

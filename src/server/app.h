@@ -151,6 +151,7 @@ char *app_path(struct app *app, struct arena *a, const char *below);
 int app_show_socket(struct app *app, const char *name, struct err *err) MUST_CHECK;
 bool app_is_runner(const struct app *app, uid_t uid);
 bool app_runners_give_up_root(const struct app *app); /* run/confine.h */
+uid_t app_store_owner(const struct app *app);         /* ids_store() of run/ids.h; 0: root */
 /* ERR_NO_SPACE while the disk is so full that nothing new should be begun. */
 #define APP_INODES 500 /* a job begins with tens of files, and all that runs goes on */
 bool app_lacks_inodes(const struct app *app);

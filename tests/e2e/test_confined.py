@@ -76,6 +76,44 @@ def test_a_runner_reaches_its_attempt_and_nothing_else(cluster):
     cluster.end_jobs()
 
 
+def test_weights_are_not_a_runners_to_change(empty_cluster):
+    """The node cache has second names of the store's own files: a runner reads them and takes its names away, but changes none."""
+    c = empty_cluster
+    source = c.folder / "sources" / "model"
+    (source / "one").mkdir(parents=True)
+    (source / "w.bin").write_text("as it was")
+    (source / "one" / "w.bin").write_text("as it was, too")
+    c.start("--cpus", "4", "--memory", "4Gi", "--allow-file-root", str(source.parent))
+    weights = [{"source": f"file://{source}", "mount_location": "/models/m"}]
+    job = c.push(["cat /models/m/w.bin /models/m/one/w.bin", c.hold()], weights=weights)
+    c.wait(job, "TRAINING_JOB_RUNNING")
+    until(lambda: "as it was, too" in c.logs(job))
+    folder, = (c.data / "runs").iterdir()
+    pid = json.loads((folder / "runner.json").read_text())["pid"]
+    files = [p for p in (c.data / "node" / "trees").rglob("w.bin")]
+    assert len(files) == 2 and all(p.stat().st_nlink == 2 for p in files)  # one machine keeps one copy
+    for path in files:
+        assert "as it was" in as_runner(pid, "cat", path).stdout
+        for attempt in (f"chmod u+w {path}", f"chown 0:0 {path}", f"echo evil > {path}", f"truncate -s 0 {path}", f"ln {path} {folder}/mine"):
+            assert as_runner(pid, "sh", "-c", attempt).returncode != 0, attempt
+    assert sorted(p.read_text() for p in files) == ["as it was", "as it was, too"]
+    c.release(job)
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    until(lambda: not list((c.data / "runs").iterdir()))
+    # and another runner makes room of them
+    tree, = (c.data / "node" / "trees").iterdir()
+    other = c.push([c.hold()])
+    c.wait(other, "TRAINING_JOB_RUNNING")
+    folder, = (c.data / "runs").iterdir()
+    pid = json.loads((folder / "runner.json").read_text())["pid"]
+    assert as_runner(pid, "sh", "-c", f"chmod -R u+w {tree}; rm -rf {tree}").returncode == 0
+    assert not tree.exists()
+    c.end_jobs()
+    again = c.push(["cat /models/m/w.bin"], weights=weights)
+    c.wait(again, "TRAINING_JOB_COMPLETED")
+    assert "as it was" in c.logs(again)
+
+
 def test_what_it_took_is_given_back(cluster):
     """Groups and ids, which it could take as root, and cannot give back any more: the server's sweep does."""
     job = cluster.push(["true"])

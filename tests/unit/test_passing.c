@@ -29,6 +29,8 @@ struct place {
 	struct passing *passing;
 };
 
+#define STORE_OWNER 54321 /* where we may give files away */
+
 /* "mine" may read r/ and w/ and what is kept by content, and write w/. */
 static int may(void *arg UNUSED, struct str token, enum passing_right right, const char *key,
                struct err *err)
@@ -45,8 +47,11 @@ static int may(void *arg UNUSED, struct str token, enum passing_right right, con
 
 static void start(struct place *p)
 {
-	const struct passing_options o = {
-		.path = p->socket, .objects = p->objects, .blobs = p->blobs, .may = may};
+	const struct passing_options o = {.path = p->socket,
+	                                  .objects = p->objects,
+	                                  .blobs = p->blobs,
+	                                  .owner = geteuid() == 0 ? STORE_OWNER : 0,
+	                                  .may = may};
 	struct err err = {0};
 
 	assert_ok(passing_start(&p->passing, &o, &err), &err);
@@ -555,9 +560,12 @@ static void passing_links(void **state)
 	assert_ok(objstore_link(os, key, folder, "model.bin", &err), &err);
 	assert_int_equal(fstatat(folder, "model.bin", &st, 0), 0);
 	assert_int_equal(st.st_nlink, 2);
+	assert_int_equal(st.st_uid, geteuid() == 0 ? STORE_OWNER : geteuid());
 	assert_err(objstore_link(os, key, folder, "model.bin", &err), &err, ERR_CONFLICT, "");
 	err_clear(&err);
 	assert_ok(objstore_link(os, "r/a", folder, "object", &err), &err);
+	assert_int_equal(fstatat(folder, "object", &st, 0), 0);
+	assert_int_equal(st.st_uid, geteuid() == 0 ? STORE_OWNER : geteuid());
 	assert_err(objstore_link(os, "r/none", folder, "none", &err), &err, ERR_NOT_FOUND, "");
 	err_clear(&err);
 	assert_err(objstore_link(os, "x/a", folder, "none", &err), &err, ERR_DENIED, "not yours");

@@ -301,6 +301,7 @@ int object_passing_start(struct app *app, struct err *err)
 		.blobs = app->blobs,
 		.may = may_pass,
 		.shown = app->ids_span > 1 ? app_path(app, app->arena, "node") : NULL,
+		.owner = app_store_owner(app),
 		.arg = app,
 	};
 

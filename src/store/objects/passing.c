@@ -307,10 +307,43 @@ static int shown_folder(const struct question *q)
 	return str_starts(str_of(at), top) && at[strlen(top)] == '/' ? TAKE_FD(fd) : -1;
 }
 
+/* Before it has a name where the caller could change it. */
+static int give_away(const struct question *q, int fd, struct err *err)
+{
+	const uid_t to = q->p->o.owner;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || ((st.st_uid != to || st.st_gid != to) && fchown(fd, to, to) < 0))
+		return err_errno(err, errno, "%s: its owner", q->m.key);
+	return 0;
+}
+
+static int link_blob(struct question *q, struct err *err)
+{
+	AUTO_FD int fd = -1;
+
+	if (q->p->o.owner != 0 &&
+	    (open_blob(q, &fd, &q->info, err) < 0 || give_away(q, fd, err) < 0))
+		return -1;
+	return dir_link_at(blobs_dirfd(q->p->o.blobs), q->m.key, q->fd, q->m.to, err);
+}
+
+static int link_object(struct question *q, struct err *err)
+{
+	AUTO_FD int fd = -1;
+
+	if (need_objects(q, err) < 0)
+		return -1;
+	if (q->p->o.owner != 0 && (objstore_fd(q->p->o.objects, q->m.key, &fd, &q->info, err) < 0 ||
+	                           give_away(q, fd, err) < 0))
+		return -1;
+	return objstore_link(q->p->o.objects, q->m.key, q->fd, q->m.to, err);
+}
+
 static int do_link(struct question *q, struct err *err)
 {
 	const char *name = q->m.to;
-	int r, ours;
+	int ours;
 
 	if (need_to(q, err) < 0)
 		return -1;
@@ -325,14 +358,13 @@ static int do_link(struct question *q, struct err *err)
 		q->fd = ours;
 	}
 	if (by_content(q->p, q->m.key)) {
-		r = dir_link_at(blobs_dirfd(q->p->o.blobs), q->m.key, q->fd, name, err);
-		if (r == 0 || err->code != ERR_NOT_FOUND)
-			return r;
+		if (link_blob(q, err) == 0)
+			return 0;
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
 		err_clear(err);
 	}
-	if (need_objects(q, err) < 0)
-		return -1;
-	return objstore_link(q->p->o.objects, q->m.key, q->fd, name, err);
+	return link_object(q, err);
 }
 
 static const struct {

@@ -41,6 +41,9 @@ struct passing_options {
 	/* NULL, or a folder whose files and folders callers may know by mounts of their own, as
 	 * another user has them: what is linked is linked into it. Ours is a root process then. */
 	const char *shown;
+	/* 0, or who owns what is linked, from then on: nobody who asks, so that they can read it
+	 * and take their name for it away, but not change it. */
+	uid_t owner;
 	/* How long one that asks nothing is kept; 0: PASSING_IDLE_MS, PASSING_STRANGER_MS. */
 	int64_t idle_ms, stranger_ms;
 };
