@@ -105,6 +105,19 @@ bool fetch_has(struct app *app, const char *manifest)
 	return weights_find(app, NULL, manifest, &ignored, &at, &err) < 0 || at != WEIGHTS_NOWHERE;
 }
 
+bool fetch_wants(struct app *app, const char *source)
+{
+	struct fetches *all = app->fetches;
+	const struct fetch *f;
+
+	lock_take(&all->lock);
+	LIST_FOREACH(f, &all->all, in)
+	if (strcmp(f->source, source) == 0)
+		break;
+	lock_give(&all->lock);
+	return f != NULL;
+}
+
 static void listed(struct fetch *f, const struct source_listing *l)
 {
 	struct fetches *all = f->app->fetches;

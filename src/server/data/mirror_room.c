@@ -6,6 +6,7 @@
 #include "server/data/mirror_room.h"
 #include "base/units.h"
 #include "server/control/inputs.h"
+#include "server/data/fetch.h"
 #include "server/data/weights.h"
 
 #include <sys/queue.h>
@@ -245,7 +246,8 @@ static int find_idle(struct eviction *e, struct err *err)
 			err_clear(err);    /* nothing says that it may go */
 			continue;
 		}
-		if (blobs_pinned(e->app->blobs, &d) || (i >= n_idle && !kept))
+		if (blobs_pinned(e->app->blobs, &d) || fetch_wants(e->app, all[i].source) ||
+		    (i >= n_idle && !kept))
 			continue; /* a job is about to name it, or has and needs the folder */
 		e->idle[e->n++] = (struct victim){&all[i], kept};
 	}
