@@ -13,6 +13,7 @@
 #define ATTEMPT_WORDS "runner.log"   /* what the runner itself says */
 #define ATTEMPT_LOG "log"            /* of the job: redacted records */
 #define ATTEMPT_EXIT "exit.json"     /* struct wire_exit, written before it is sent */
+#define ATTEMPT_SPARE "exit.spare"   /* its room, made before the job begins */
 #define ATTEMPT_SHIP "ship.json"     /* what a sweeper needs to send the rest of the checkpoints */
 
 #endif

@@ -64,9 +64,7 @@ void run_job(struct run *r);
 void run_take_cores(struct run *r);
 /* run_end.c */
 void run_verdict(struct run *r);
-/* An exit record can be written on a disk that has no inode left and no block: into a file that
- * run_keep_spare() made before the job began. */
-int run_keep_spare(struct run *r, struct err *err) MUST_CHECK;
+/* On a disk that has no inode left and no block, too: into a file that the first stage made. */
 int run_write_exit(struct run *r, struct err *err) MUST_CHECK;
 void run_deploy_failed(struct run *r, enum wire_stage stage, const struct err *why);
 void run_told_to_end(struct run *r); /* SIGTERM before user code */

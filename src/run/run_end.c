@@ -15,8 +15,6 @@
 
 #define TOLD_TO_END "the runner received SIGTERM: is the machine shutting down?"
 #define RECORD_MAX ((size_t)1 << 20)
-#define SPARE "exit.spare"
-#define SPARE_BYTES ((off_t)16 << 10) /* a record is a few hundred bytes: its detail is bounded */
 #define DETAIL_MAX 600
 #define COMMAND_MAX 120
 #define SWEEP_STILL_S 20   /* of a sweep without progress; the next one goes on with its files */
@@ -156,20 +154,10 @@ void run_verdict(struct run *r)
 		             oom);
 }
 
-int run_keep_spare(struct run *r, struct err *err)
-{
-	char *path = arena_printf(r->a, "%s/" SPARE, r->dir);
-	AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	int rc = fd < 0 ? errno : posix_fallocate(fd, 0, SPARE_BYTES);
-
-	/* not synced: a machine that goes down takes the job along */
-	return rc != 0 ? err_errno(err, rc, "%s", path) : 0;
-}
-
 /* Its name is all that changes: the file and its blocks are there. */
 static int write_spare(struct run *r, const char *path, struct str body, struct err *err)
 {
-	const char *spare = arena_printf(r->a, "%s/" SPARE, r->dir);
+	const char *spare = arena_printf(r->a, "%s/" ATTEMPT_SPARE, r->dir);
 	AUTO_FD int fd = open(spare, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
 
 	if (fd < 0)

@@ -365,8 +365,7 @@ static int go(struct run *r, struct err *err)
 	x.workdir = r->workdir;
 	make_script(r, &script);
 	if (buf_check(&script, "commands and environment", err) < 0 ||
-	    logs_pump(r->logs, out, err_fd, err) < 0 || start_ship(r, err) < 0 ||
-	    run_keep_spare(r, err) < 0)
+	    logs_pump(r->logs, out, err_fd, err) < 0 || start_ship(r, err) < 0)
 		return -1;
 	r->execs = execs_new(&x);
 	r->started_ms = clock_wall_ms();

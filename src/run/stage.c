@@ -4,11 +4,14 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "core/attempt.h"
 #include "io/tar.h"
 #include "run/image.h"
 #include "run/mounts.h"
 #include "run/sandbox.h"
 
+#define SPARE_BYTES ((off_t)16 << 10) /* a record is a few hundred bytes: its detail is bounded */
+#define START_BYTES ((uint64_t)1 << 20)
 #define STAGE_ROOM_STEP_MS 1000 /* between two looks at a full node cache */
 #define STAGE_ROOM_WAIT_MS ((int64_t)24 * 3600 * 1000)
 #define STAGE_CANCEL_STEP_MS 50
@@ -19,6 +22,28 @@ static bool canceled(struct stage *st, struct err *err)
 		return false;
 	(void)err_set(err, ERR_CANCELED, "stopped while staging");
 	return true;
+}
+
+/* For the record of the end, which needs no room then; and a retry waits until there is some for
+ * all the small files that a start takes. */
+static int first_room(struct stage *st, struct err *err)
+{
+	char *path = arena_printf(st->a, "%s/" ATTEMPT_SPARE, st->dir), free_words[UNITS_CAP];
+	AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	/* not synced: a machine that goes down takes the job along */
+	int rc = fd < 0 ? errno : posix_fallocate(fd, 0, SPARE_BYTES);
+	uint64_t left;
+
+	if (rc != 0)
+		return err_errno(err, rc, "%s", path);
+	if (st->launch->retry_count == 0)
+		return 0;
+	if (fs_free_bytes(st->dir, &left, NULL, err) < 0)
+		return -1;
+	if (left >= START_BYTES)
+		return 0;
+	return err_set(err, ERR_NO_SPACE, "%s are free on the disk of the data folder",
+	               units_show_bytes(left, free_words));
 }
 
 static int folders(struct stage *st, struct err *err)
@@ -529,6 +554,16 @@ static int with_store(struct stage *st, int (*run)(struct stage *st, struct err 
 	return 0;
 }
 
+static int begin(struct stage *st, struct err *err)
+{
+	return first_room(st, err) < 0 ? -1 : folders(st, err);
+}
+
+static int begin_with_room(struct stage *st, struct err *err)
+{
+	return with_room(st, begin, err);
+}
+
 static int code_with_room(struct stage *st, struct err *err)
 {
 	return with_room(st, stage_code, err);
@@ -559,7 +594,7 @@ int stage_run(struct stage *st, struct err *err)
 		int (*run)(struct stage *st, struct err *err);
 		bool from_store;
 	} stages[] = {
-		{STAGE_CODE, folders, false},
+		{STAGE_CODE, begin_with_room, false},
 		{STAGE_CODE, code_with_room, true},
 		{STAGE_SANDBOX, stage_sandbox, false},
 		{STAGE_PYTHON, stage_python, false},

@@ -86,18 +86,24 @@ char *app_path(struct app *app, struct arena *a, const char *below)
 	return arena_printf(a, "%s/%s", app->data, below);
 }
 
-bool app_lacks_inodes(const struct app *app)
+const char *app_lacks(const struct app *app)
 {
 	uint64_t total, left;
+	struct err ignored = {0};
 
-	return fs_inodes(app->data, &total, &left) && left < APP_INODES;
+	if (fs_inodes(app->data, &total, &left) && left < APP_INODES)
+		return "inodes";
+	if (fs_free_bytes(app->data, &left, NULL, &ignored) == 0 && left < APP_BYTES)
+		return "space";
+	return NULL;
 }
 
 int app_has_room(struct app *app, struct err *err)
 {
+	const char *lacks = app_lacks(app);
 	uint64_t avail = 0, total = 0;
 
-	if (app_lacks_inodes(app))
+	if (lacks != NULL && strcmp(lacks, "inodes") == 0)
 		return err_set(err, ERR_NO_SPACE,
 		               "the disk of the data folder has fewer than %d inodes left; make "
 		               "room with `stoker stop`, `checkpoints rm`, `cache rm` or `weights "

@@ -152,9 +152,12 @@ int app_show_socket(struct app *app, const char *name, struct err *err) MUST_CHE
 bool app_is_runner(const struct app *app, uid_t uid);
 bool app_runners_give_up_root(const struct app *app); /* run/confine.h */
 uid_t app_store_owner(const struct app *app);         /* ids_store() of run/ids.h; 0: root */
+/* "inodes" or "space", when there is too little even for the start of a job that was begun before:
+ * tens of small files. NULL: there is enough. */
+#define APP_INODES 500
+#define APP_BYTES ((uint64_t)1 << 19)
+const char *app_lacks(const struct app *app);
 /* ERR_NO_SPACE while the disk is so full that nothing new should be begun. */
-#define APP_INODES 500 /* a job begins with tens of files, and all that runs goes on */
-bool app_lacks_inodes(const struct app *app);
 int app_has_room(struct app *app, struct err *err) MUST_CHECK;
 /* An id of `n` characters in the arena. */
 char *app_id(struct arena *a, size_t n);

@@ -135,14 +135,16 @@ static void limits_return(struct limits *l, const struct model_job *j)
 static bool is_let(struct app *app, struct limits *l, struct node_room *room,
                    const struct model_job *j, char reason[SCHED_REASON])
 {
+	const char *lacks = app_lacks(app);
+
 	if (j->inputs_missing && j->id != NULL) {
 		inputs_want(app, j->id, reason);
 		return false;
 	}
-	if (app_lacks_inodes(app)) {
-		(void)snprintf(
-			reason, SCHED_REASON,
-			"waiting for inodes: the disk of the data folder has hardly any left");
+	if (lacks != NULL) {
+		(void)snprintf(reason, SCHED_REASON,
+		               "waiting for %s: the disk of the data folder has hardly any left",
+		               lacks);
 		return false;
 	}
 	if (!limits_let(l, j, reason))

@@ -287,7 +287,7 @@ static int past_elsewhere(const struct part *p, struct err *err)
 
 static int clean(const struct part *p, struct err *err)
 {
-	bool lacked = app_lacks_inodes(p->app);
+	bool lacked = app_lacks(p->app) != NULL;
 
 	if (engine_release(p->app->engine, p->t->dir, err) < 0)
 		return -1;
