@@ -1,6 +1,7 @@
 /*
  * fake_ops.h - a small product behind the protocol faces: rows in arrays, real logs, a real object
  * store in memory, and the real listener on loopback with a client. Included by one test each.
+ * FAKE_OPS are the nouns that every face asks for; a test adds those that it is about.
  */
 #ifndef FAKE_OPS_H
 #define FAKE_OPS_H
@@ -135,40 +136,6 @@ static int fake_token_create(const struct ask *ask, const char *name, const char
 	return 0;
 }
 
-static int fake_secrets(const struct ask *ask, const char *team_id, struct model_secret **out,
-                        size_t *n, struct err *err)
-{
-	struct app *f = ask->app;
-
-	f->said = arena_cstr(f->a, team_id);
-	*out = f->secret;
-	*n = f->n_secrets;
-	return 0;
-}
-
-static int fake_secret_set(const struct ask *ask, const char *team_id, const char *name,
-                           struct str value, struct model_secret *out, struct err *err)
-{
-	struct app *f = ask->app;
-
-	f->said = arena_strz(f->a, value);
-	f->secret[0] = (struct model_secret){"sec1", arena_cstr(f->a, name), "team001", T0, T0, 0};
-	f->n_secrets = 1;
-	*out = f->secret[0];
-	return 0;
-}
-
-static int fake_secret_delete(const struct ask *ask, const char *team_id, const char *name,
-                              struct err *err)
-{
-	struct app *f = ask->app;
-
-	if (f->n_secrets == 0 || strcmp(f->secret[0].name, name) != 0)
-		return err_set(err, ERR_NOT_FOUND, "no secret \"%s\"", name);
-	f->n_secrets = 0;
-	return 0;
-}
-
 static int fake_projects(const struct ask *ask, struct model_project **out, size_t *n,
                          struct err *err)
 {
@@ -217,31 +184,6 @@ static int fake_project_upsert(const struct ask *ask, const char *team_id, const
 	return 0;
 }
 
-static int fake_job_push(const struct ask *ask, const char *project_id, const struct doc *doc,
-                         const char *key, struct model_job *out, struct err *err)
-{
-	struct app *f = ask->app;
-
-	f->said = arena_cstr(f->a, key);
-	f->flag = false;
-	f->number = (int64_t)doc->count;
-	*out = f->job[0];
-	return 0;
-}
-
-static int fake_job_check(const struct ask *ask, const char *team_id, const char *project,
-                          const struct doc *doc, bool forecast, struct model_job *out,
-                          struct err *err)
-{
-	struct app *f = ask->app;
-
-	f->said = arena_cstr(f->a, project);
-	f->flag = true;
-	*out = f->job[0];
-	out->id = out->project_id = NULL;
-	return 0;
-}
-
 static int fake_job_search(const struct ask *ask, const struct job_query *q, struct model_job **out,
                            size_t *n, uint64_t *total, struct err *err)
 {
@@ -259,53 +201,6 @@ static int fake_job_search(const struct ask *ask, const struct job_query *q, str
 	*total = *n;
 	*n = MIN(*n, q->limit);
 	return 0;
-}
-
-/* "twin" could be all of them. */
-static int fake_job_resolve(const struct ask *ask, const char *word, struct model_job **out,
-                            size_t *n, struct err *err)
-{
-	struct app *f = ask->app;
-
-	*out = f->job;
-	*n = strcmp(word, "twin") == 0 ? f->n_jobs : 1;
-	if (*n > 1 || strcmp(word, "@") == 0 || strcmp(word, f->job[0].id) == 0)
-		return 0;
-	return err_set(err, ERR_JOB_NOT_FOUND, "no job \"%s\"", word);
-}
-
-static int fake_job_pick(const struct ask *ask, const char *name, bool *newest,
-                         struct model_job **out, uint64_t *n, struct err *err)
-{
-	struct app *f = ask->app;
-
-	*out = *newest ? f->job : NULL;
-	*n = f->n_jobs;
-	return 0;
-}
-
-static int fake_project_resolve(const struct ask *ask, const char *word, struct model_project **out,
-                                size_t *n, struct err *err)
-{
-	struct app *f = ask->app;
-
-	*out = f->project;
-	*n = 1;
-	if (strcmp(word, f->project[0].name) == 0)
-		return 0;
-	return err_set(err, ERR_PROJECT_NOT_FOUND, "no project \"%s\"", word);
-}
-
-static int fake_team_resolve(const struct ask *ask, const char *word, struct model_team **out,
-                             size_t *n, struct err *err)
-{
-	struct app *f = ask->app;
-
-	*out = f->team;
-	*n = 1;
-	if (strcmp(word, f->team[0].name) == 0)
-		return 0;
-	return err_set(err, ERR_TEAM_NOT_FOUND, "no team \"%s\"", word);
 }
 
 static int fake_job_get(const struct ask *ask, const char *project_id, const char *job_id,
@@ -330,16 +225,6 @@ static int fake_job_stop(const struct ask *ask, const char *id, bool now, struct
 
 	f->flag = now;
 	return fake_job_get(ask, NULL, id, out, err);
-}
-
-static int fake_job_recreate(const struct ask *ask, const char *id, bool resume,
-                             struct model_job *out, struct err *err)
-{
-	if (fake_job_get(ask, NULL, id, out, err) < 0)
-		return -1;
-	out->recreated_from = out->id;
-	out->id = "job000n";
-	return 0;
 }
 
 static int fake_job_change(const struct ask *ask, const char *id, const struct model_change *c,
@@ -382,49 +267,6 @@ static int fake_job_attempts(const struct ask *ask, const char *id, struct model
 	return 0;
 }
 
-static int fake_exec_start(const struct ask *ask, const char *id, uint32_t rank,
-                           const struct wire_exec *what, char **exec_id, struct err *err)
-{
-	struct app *f = ask->app;
-
-	f->said = arena_printf(f->a, "%s/%zu/%u/%d/%u/%s", what->n_argv > 0 ? what->argv[0] : "-",
-	                       what->n_argv, rank, what->input, what->tty ? what->columns : 0,
-	                       what->term == NULL ? "-" : what->term);
-	*exec_id = arena_cstr(ask->a, "ex1");
-	return 0;
-}
-
-static int fake_exec_poll(const struct ask *ask, const char *id, const char *exec_id,
-                          uint64_t offset, struct exec_state *out, struct err *err)
-{
-	struct app *f = ask->app;
-
-	if (strcmp(exec_id, "ex1") != 0)
-		return err_set(err, ERR_NOT_FOUND, "no such command");
-	*out = f->exec;
-	return 0;
-}
-
-static int fake_exec_input(const struct ask *ask, const char *id, const char *exec_id,
-                           const struct exec_input *in, uint64_t *next, struct err *err)
-{
-	struct app *f = ask->app;
-
-	f->said = arena_printf(f->a, "%.*s/%d/%u", (int)in->bytes.n, in->bytes.p, in->end,
-	                       in->columns);
-	*next = in->offset + (f->flag ? 0 : in->bytes.n); /* flag: no room */
-	return 0;
-}
-
-static int fake_exec_leave(const struct ask *ask, const char *id, const char *exec_id,
-                           enum wire_exec_state how, struct err *err)
-{
-	struct app *f = ask->app;
-
-	f->said = arena_printf(f->a, "%s/%s", exec_id, wire_exec_word(how));
-	return 0;
-}
-
 static int fake_checkpoints(const struct ask *ask, const char *id, bool all,
                             struct model_checkpoint **out, size_t *n, struct err *err)
 {
@@ -454,108 +296,6 @@ static int fake_checkpoint_delete(const struct ask *ask, const char *id, const c
                                   struct err *err)
 {
 	return fake_delete(ask, name, err);
-}
-
-static int fake_cache_snapshot(const struct ask *ask, const char *scope, const char *id,
-                               struct model_cache_snapshot *out, struct err *err)
-{
-	struct app *f = ask->app;
-
-	if (f->snapshot.scope == NULL || strcmp(f->snapshot.scope, scope) != 0 ||
-	    strcmp(f->snapshot.scope_id, id) != 0)
-		return err_set(err, ERR_NOT_FOUND, "never summarized");
-	*out = f->snapshot;
-	return 0;
-}
-
-static int fake_cache_remove(const struct ask *ask, const char *scope, const char *id,
-                             struct str path, uint64_t *bytes, struct err *err)
-{
-	struct app *f = ask->app;
-
-	f->said = arena_printf(f->a, "%s %s %.*s", scope, id, STR_ARG(path));
-	*bytes = 77;
-	return 0;
-}
-
-static int fake_cache_quota(const struct ask *ask, const char *id, uint64_t bytes, struct err *err)
-{
-	struct app *f = ask->app;
-
-	f->number = (int64_t)bytes;
-	return 0;
-}
-
-static int fake_mirrors(const struct ask *ask, struct model_mirror **out, size_t *n,
-                        struct err *err)
-{
-	struct app *f = ask->app;
-
-	*out = f->mirror;
-	*n = f->n_mirrors;
-	return 0;
-}
-
-static int fake_mirror_prefetch(const struct ask *ask, const char *team_id,
-                                const struct spec_weights *w, struct model_mirror *out,
-                                struct err *err)
-{
-	struct app *f = ask->app;
-
-	f->number = (int64_t)(w->n_allow * 10 + w->n_ignore);
-	*out = f->mirror[0];
-	out->source = w->source;
-	return 0;
-}
-
-static int fake_mirror_delete(const struct ask *ask, const char *id, uint64_t *freed,
-                              struct err *err)
-{
-	*freed = 5;
-	return fake_delete(ask, id, err);
-}
-
-/* What hashes to zeros is there. */
-static int fake_upload_create(const struct ask *ask, const char *team_id, const char *sha256,
-                              struct model_upload *out, struct err *err)
-{
-	*out = (struct model_upload){.access_key = "AK",
-	                             .secret_key = "SK",
-	                             .session_token = "ST",
-	                             .key = "uploads/u1.tgz",
-	                             .team_id = "team001",
-	                             .created_ms = T0,
-	                             .expires_ms = T0 + 1000,
-	                             .there = sha256 != NULL && strspn(sha256, "0") == 64};
-	return 0;
-}
-
-/* A server whose objects are elsewhere has a digest of nines. */
-static int fake_upload_sign(const struct ask *ask, const char *team_id, const char *sha256,
-                            const char *content, struct model_upload *out, struct objstore_put *put,
-                            struct err *err)
-{
-	if (strspn(content, "9") != 64)
-		return err_set(err, ERR_UNSUPPORTED, "by credentials");
-	*put = (struct objstore_put){"http://store/k", {{"Authorization", "A"}, {"x-b", "B"}}, 2};
-	return fake_upload_create(ask, team_id, sha256, out, err);
-}
-
-static int fake_capacity(const struct ask *ask, struct capacity_row **out, size_t *n,
-                         struct err *err)
-{
-	*out = ARENA_ARRAY(ask->a, struct capacity_row, 2);
-	(*out)[0] = (struct capacity_row){"H100", NULL, NULL, 8, -1, 3};
-	(*out)[1] = (struct capacity_row){"H100", "team001", "Default", 8, 4, 2};
-	*n = 2;
-	return 0;
-}
-
-static int fake_capacity_set(const struct ask *ask, const char *team_id, const char *gpu_type,
-                             int64_t max_gpus, struct capacity_row *out, struct err *err)
-{
-	*out = (struct capacity_row){gpu_type, team_id, "Default", 8, max_gpus, 0};
-	return 0;
 }
 
 static bool fake_database_away(struct app *app)
@@ -594,17 +334,6 @@ static const struct token_ops fake_token_ops = {
 	.authenticate = fake_authenticate,
 };
 
-static const struct secret_ops fake_secret_ops = {
-	.list = fake_secrets,
-	.set = fake_secret_set,
-	.remove = fake_secret_delete,
-};
-
-static const struct capacity_ops fake_capacity_ops = {
-	.list = fake_capacity,
-	.set = fake_capacity_set,
-};
-
 static const struct server_ops fake_server_ops = {
 	.status = fake_status,
 	.is_database_away = fake_database_away,
@@ -617,19 +346,6 @@ static const struct project_ops fake_project_ops = {
 	.remove = fake_delete,
 };
 
-static const struct resolve_ops fake_resolve_ops = {
-	.job = fake_job_resolve,
-	.pick = fake_job_pick,
-	.project = fake_project_resolve,
-	.team = fake_team_resolve,
-};
-
-static const struct push_ops fake_push_ops = {
-	.push = fake_job_push,
-	.check = fake_job_check,
-	.again = fake_job_recreate,
-};
-
 static const struct job_ops fake_job_ops = {
 	.search = fake_job_search,
 	.get = fake_job_get,
@@ -640,13 +356,6 @@ static const struct job_ops fake_job_ops = {
 	.attempts = fake_job_attempts,
 };
 
-static const struct exec_ops fake_exec_ops = {
-	.start = fake_exec_start,
-	.poll = fake_exec_poll,
-	.input = fake_exec_input,
-	.leave = fake_exec_leave,
-};
-
 static const struct checkpoint_ops fake_checkpoint_ops = {
 	.list = fake_checkpoints,
 	.pin = fake_checkpoint_pin,
@@ -654,40 +363,9 @@ static const struct checkpoint_ops fake_checkpoint_ops = {
 	.remove = fake_checkpoint_delete,
 };
 
-static const struct cache_ops fake_cache_ops = {
-	.snapshot = fake_cache_snapshot,
-	.summarize = fake_cache_snapshot,
-	.remove = fake_cache_remove,
-	.quota = fake_cache_quota,
-};
-
-static const struct mirror_ops fake_mirror_ops = {
-	.list = fake_mirrors,
-	.prefetch = fake_mirror_prefetch,
-	.remove = fake_mirror_delete,
-};
-
-static const struct upload_ops fake_upload_ops = {
-	.create = fake_upload_create,
-	.sign = fake_upload_sign,
-};
-
-static const struct face_ops fake_ops = {
-	.uploads = &fake_upload_ops,
-	.mirrors = &fake_mirror_ops,
-	.caches = &fake_cache_ops,
-	.checkpoints = &fake_checkpoint_ops,
-	.execs = &fake_exec_ops,
-	.jobs = &fake_job_ops,
-	.pushes = &fake_push_ops,
-	.resolve = &fake_resolve_ops,
-	.projects = &fake_project_ops,
-	.server = &fake_server_ops,
-	.capacity = &fake_capacity_ops,
-	.secrets = &fake_secret_ops,
-	.tokens = &fake_token_ops,
-	.teams = &fake_team_ops,
-};
+#define FAKE_OPS                                                                                   \
+	.teams = &fake_team_ops, .tokens = &fake_token_ops, .projects = &fake_project_ops,         \
+	.jobs = &fake_job_ops, .server = &fake_server_ops, .checkpoints = &fake_checkpoint_ops
 
 /* One team, one project, one job of each state that matters. */
 static void fake_rows(struct app *f)
@@ -744,7 +422,7 @@ static void fake_rows(struct app *f)
 	f->n_nodes = 1;
 }
 
-static void fake_start(struct app *f)
+static void fake_start(struct app *f, const struct face_ops *ops)
 {
 	static const struct face *const faces[] = {&face_training, &face_admin, &face_graphql,
 	                                           &face_meta};
@@ -762,7 +440,7 @@ static void fake_start(struct app *f)
 	f->a = arena_new();
 	f->token = "admin";
 	f->ctx = (struct face_ctx){.magic = FACE_CTX_MAGIC,
-	                           .ops = &fake_ops,
+	                           .ops = ops,
 	                           .app = f,
 	                           .url_access_key = "URLKEY",
 	                           .url_secret_key = "urlsecret",

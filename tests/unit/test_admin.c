@@ -1,6 +1,71 @@
 /* test_admin.c - people, keys, secrets, capacity, status; health, metrics, pages and OpenAPI. */
 #include "fake_ops.h"
 
+static int fake_secrets(const struct ask *ask, const char *team_id, struct model_secret **out,
+                        size_t *n, struct err *err)
+{
+	struct app *f = ask->app;
+
+	f->said = arena_cstr(f->a, team_id);
+	*out = f->secret;
+	*n = f->n_secrets;
+	return 0;
+}
+
+static int fake_secret_set(const struct ask *ask, const char *team_id, const char *name,
+                           struct str value, struct model_secret *out, struct err *err)
+{
+	struct app *f = ask->app;
+
+	f->said = arena_strz(f->a, value);
+	f->secret[0] = (struct model_secret){"sec1", arena_cstr(f->a, name), "team001", T0, T0, 0};
+	f->n_secrets = 1;
+	*out = f->secret[0];
+	return 0;
+}
+
+static int fake_secret_delete(const struct ask *ask, const char *team_id, const char *name,
+                              struct err *err)
+{
+	struct app *f = ask->app;
+
+	if (f->n_secrets == 0 || strcmp(f->secret[0].name, name) != 0)
+		return err_set(err, ERR_NOT_FOUND, "no secret \"%s\"", name);
+	f->n_secrets = 0;
+	return 0;
+}
+
+static int fake_capacity(const struct ask *ask, struct capacity_row **out, size_t *n,
+                         struct err *err)
+{
+	*out = ARENA_ARRAY(ask->a, struct capacity_row, 2);
+	(*out)[0] = (struct capacity_row){"H100", NULL, NULL, 8, -1, 3};
+	(*out)[1] = (struct capacity_row){"H100", "team001", "Default", 8, 4, 2};
+	*n = 2;
+	return 0;
+}
+
+static int fake_capacity_set(const struct ask *ask, const char *team_id, const char *gpu_type,
+                             int64_t max_gpus, struct capacity_row *out, struct err *err)
+{
+	*out = (struct capacity_row){gpu_type, team_id, "Default", 8, max_gpus, 0};
+	return 0;
+}
+
+static const struct secret_ops fake_secret_ops = {
+	.list = fake_secrets,
+	.set = fake_secret_set,
+	.remove = fake_secret_delete,
+};
+
+static const struct capacity_ops fake_capacity_ops = {
+	.list = fake_capacity,
+	.set = fake_capacity_set,
+};
+
+static const struct face_ops ops = {FAKE_OPS, .secrets = &fake_secret_ops,
+                                    .capacity = &fake_capacity_ops};
+
 static void test_refuses(void **state)
 {
 	static const struct {
@@ -30,7 +95,7 @@ static void test_refuses(void **state)
 	struct app f;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	for (size_t i = 0; i < COUNT(rows); i++)
 		fake_refused(&f, rows[i].method, rows[i].path, rows[i].body, rows[i].status,
 		             rows[i].words);
@@ -47,7 +112,7 @@ static void test_admin(void **state)
 	const struct doc *d;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	d = fake_ok(&f, HTTP_GET, "/v1/users/me", "");
 	assert_text(d, "email", "ada");
 	assert_text(d, "role", "admin");
@@ -106,7 +171,7 @@ static void test_meta(void **state)
 	struct got g;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	f.node[0].name = "a\"b\\c\nd";
 	g = fake_call(&f, HTTP_GET, "/metrics", "");
 	assert_int_equal(g.status, 200);
@@ -175,7 +240,7 @@ static void test_openapi(void **state)
 	const struct doc *d;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	f.token = NULL; /* open to all */
 	d = fake_ok(&f, HTTP_GET, "/openapi.json", "");
 	assert_text(d, "openapi", "3.1.0");

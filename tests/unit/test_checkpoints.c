@@ -1,6 +1,39 @@
 /* test_checkpoints.c - checkpoints, their files by pages, signed URLs, uploads' credentials. */
 #include "fake_ops.h"
 
+/* What hashes to zeros is there. */
+static int fake_upload_create(const struct ask *ask, const char *team_id, const char *sha256,
+                              struct model_upload *out, struct err *err)
+{
+	*out = (struct model_upload){.access_key = "AK",
+	                             .secret_key = "SK",
+	                             .session_token = "ST",
+	                             .key = "uploads/u1.tgz",
+	                             .team_id = "team001",
+	                             .created_ms = T0,
+	                             .expires_ms = T0 + 1000,
+	                             .there = sha256 != NULL && strspn(sha256, "0") == 64};
+	return 0;
+}
+
+/* A server whose objects are elsewhere has a digest of nines. */
+static int fake_upload_sign(const struct ask *ask, const char *team_id, const char *sha256,
+                            const char *content, struct model_upload *out, struct objstore_put *put,
+                            struct err *err)
+{
+	if (strspn(content, "9") != 64)
+		return err_set(err, ERR_UNSUPPORTED, "by credentials");
+	*put = (struct objstore_put){"http://store/k", {{"Authorization", "A"}, {"x-b", "B"}}, 2};
+	return fake_upload_create(ask, team_id, sha256, out, err);
+}
+
+static const struct upload_ops fake_upload_ops = {
+	.create = fake_upload_create,
+	.sign = fake_upload_sign,
+};
+
+static const struct face_ops ops = {FAKE_OPS, .uploads = &fake_upload_ops};
+
 #define J "/v1/training_projects/proj001/jobs/job0001"
 
 /* A manifest of n files in the store, and its row. */
@@ -47,7 +80,7 @@ static void test_list(void **state)
 	const struct doc *d;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	d = fake_ok(&f, HTTP_GET, J "/checkpoints", "");
 	assert_int_equal(at(d, "checkpoints")->count, 0);
 	make(&f, "checkpoint-1", 0, 2, CKPT_COMPLETE);
@@ -101,7 +134,7 @@ static void test_files(void **state)
 	int64_t token = 0;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	d = fake_ok(&f, HTTP_GET, J "/checkpoint_files", "");
 	assert_int_equal(at(d, "presigned_urls")->count, 0);
 	assert_true(doc_is(at(d, "next_page_token"), DOC_NULL));
@@ -150,7 +183,7 @@ static void test_code(void **state)
 	const struct doc *d;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	d = fake_ok(&f, HTTP_GET, J "/download", "");
 	assert_int_equal(at(d, "artifact_presigned_urls")->count, 1);
 	assert_non_null(strstr(doc_cstr(at(d, "artifact_presigned_urls.0"), ""),

@@ -1,6 +1,8 @@
 /* test_graphql.c - the stock client's documents, refusals as 200 with errors, and deployments. */
 #include "fake_ops.h"
 
+static const struct face_ops ops = {FAKE_OPS};
+
 static const struct doc *ask(struct app *f, const char *query, const char *variables)
 {
 	AUTO_BUF struct buf body = BUF_INIT(100000);
@@ -41,7 +43,7 @@ static void test_documents(void **state)
 	size_t with_gpu = 0;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	d = ask(&f, "\n query Teams {\n  teams {\n id\n name\n default\n }\n }", NULL);
 	assert_text(d, "data.teams.0.name", "Default");
 	assert_true(doc_bool(at(d, "data.teams.0.default"), false));
@@ -69,7 +71,7 @@ static void test_refuses(void **state)
 	struct got g;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	refused(&f, "query { models { id } }", NULL, "not supported");
 	f.token = "wrong";
 	refused(&f, "query{organization{id}}", NULL, "unknown token");
@@ -114,7 +116,7 @@ static void test_deploy(void **state)
 	const char *cmd;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	f.ckpt[0] = (struct model_checkpoint){.job_id = "job0001",
 	                                      .project_id = "proj001",
 	                                      .name = "checkpoint-24",

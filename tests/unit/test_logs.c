@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 
+static const struct face_ops ops = {FAKE_OPS};
+
 #define J "/v1/training_projects/proj001/jobs/job0001"
 #define MS ((int64_t)1000000)
 #define DAY ((int64_t)86400 * 1000)
@@ -27,7 +29,7 @@ static void start(struct app *f)
 {
 	seq = 0;
 	last_ns = 0;
-	fake_start(f);
+	fake_start(f, &ops);
 }
 
 static void test_refuses(void **state)

@@ -1,6 +1,230 @@
 /* test_training.c - the training API over loopback: shapes that clients index, and refusals. */
 #include "fake_ops.h"
 
+static int fake_job_push(const struct ask *ask, const char *project_id, const struct doc *doc,
+                         const char *key, struct model_job *out, struct err *err)
+{
+	struct app *f = ask->app;
+
+	f->said = arena_cstr(f->a, key);
+	f->flag = false;
+	f->number = (int64_t)doc->count;
+	*out = f->job[0];
+	return 0;
+}
+
+static int fake_job_check(const struct ask *ask, const char *team_id, const char *project,
+                          const struct doc *doc, bool forecast, struct model_job *out,
+                          struct err *err)
+{
+	struct app *f = ask->app;
+
+	f->said = arena_cstr(f->a, project);
+	f->flag = true;
+	*out = f->job[0];
+	out->id = out->project_id = NULL;
+	return 0;
+}
+
+static int fake_job_recreate(const struct ask *ask, const char *id, bool resume,
+                             struct model_job *out, struct err *err)
+{
+	if (fake_job_get(ask, NULL, id, out, err) < 0)
+		return -1;
+	out->recreated_from = out->id;
+	out->id = "job000n";
+	return 0;
+}
+
+/* "twin" could be all of them. */
+static int fake_job_resolve(const struct ask *ask, const char *word, struct model_job **out,
+                            size_t *n, struct err *err)
+{
+	struct app *f = ask->app;
+
+	*out = f->job;
+	*n = strcmp(word, "twin") == 0 ? f->n_jobs : 1;
+	if (*n > 1 || strcmp(word, "@") == 0 || strcmp(word, f->job[0].id) == 0)
+		return 0;
+	return err_set(err, ERR_JOB_NOT_FOUND, "no job \"%s\"", word);
+}
+
+static int fake_job_pick(const struct ask *ask, const char *name, bool *newest,
+                         struct model_job **out, uint64_t *n, struct err *err)
+{
+	struct app *f = ask->app;
+
+	*out = *newest ? f->job : NULL;
+	*n = f->n_jobs;
+	return 0;
+}
+
+static int fake_project_resolve(const struct ask *ask, const char *word, struct model_project **out,
+                                size_t *n, struct err *err)
+{
+	struct app *f = ask->app;
+
+	*out = f->project;
+	*n = 1;
+	if (strcmp(word, f->project[0].name) == 0)
+		return 0;
+	return err_set(err, ERR_PROJECT_NOT_FOUND, "no project \"%s\"", word);
+}
+
+static int fake_team_resolve(const struct ask *ask, const char *word, struct model_team **out,
+                             size_t *n, struct err *err)
+{
+	struct app *f = ask->app;
+
+	*out = f->team;
+	*n = 1;
+	if (strcmp(word, f->team[0].name) == 0)
+		return 0;
+	return err_set(err, ERR_TEAM_NOT_FOUND, "no team \"%s\"", word);
+}
+
+static int fake_exec_start(const struct ask *ask, const char *id, uint32_t rank,
+                           const struct wire_exec *what, char **exec_id, struct err *err)
+{
+	struct app *f = ask->app;
+
+	f->said = arena_printf(f->a, "%s/%zu/%u/%d/%u/%s", what->n_argv > 0 ? what->argv[0] : "-",
+	                       what->n_argv, rank, what->input, what->tty ? what->columns : 0,
+	                       what->term == NULL ? "-" : what->term);
+	*exec_id = arena_cstr(ask->a, "ex1");
+	return 0;
+}
+
+static int fake_exec_poll(const struct ask *ask, const char *id, const char *exec_id,
+                          uint64_t offset, struct exec_state *out, struct err *err)
+{
+	struct app *f = ask->app;
+
+	if (strcmp(exec_id, "ex1") != 0)
+		return err_set(err, ERR_NOT_FOUND, "no such command");
+	*out = f->exec;
+	return 0;
+}
+
+static int fake_exec_input(const struct ask *ask, const char *id, const char *exec_id,
+                           const struct exec_input *in, uint64_t *next, struct err *err)
+{
+	struct app *f = ask->app;
+
+	f->said = arena_printf(f->a, "%.*s/%d/%u", (int)in->bytes.n, in->bytes.p, in->end,
+	                       in->columns);
+	*next = in->offset + (f->flag ? 0 : in->bytes.n); /* flag: no room */
+	return 0;
+}
+
+static int fake_exec_leave(const struct ask *ask, const char *id, const char *exec_id,
+                           enum wire_exec_state how, struct err *err)
+{
+	struct app *f = ask->app;
+
+	f->said = arena_printf(f->a, "%s/%s", exec_id, wire_exec_word(how));
+	return 0;
+}
+
+static int fake_cache_snapshot(const struct ask *ask, const char *scope, const char *id,
+                               struct model_cache_snapshot *out, struct err *err)
+{
+	struct app *f = ask->app;
+
+	if (f->snapshot.scope == NULL || strcmp(f->snapshot.scope, scope) != 0 ||
+	    strcmp(f->snapshot.scope_id, id) != 0)
+		return err_set(err, ERR_NOT_FOUND, "never summarized");
+	*out = f->snapshot;
+	return 0;
+}
+
+static int fake_cache_remove(const struct ask *ask, const char *scope, const char *id,
+                             struct str path, uint64_t *bytes, struct err *err)
+{
+	struct app *f = ask->app;
+
+	f->said = arena_printf(f->a, "%s %s %.*s", scope, id, STR_ARG(path));
+	*bytes = 77;
+	return 0;
+}
+
+static int fake_cache_quota(const struct ask *ask, const char *id, uint64_t bytes, struct err *err)
+{
+	struct app *f = ask->app;
+
+	f->number = (int64_t)bytes;
+	return 0;
+}
+
+static int fake_mirrors(const struct ask *ask, struct model_mirror **out, size_t *n,
+                        struct err *err)
+{
+	struct app *f = ask->app;
+
+	*out = f->mirror;
+	*n = f->n_mirrors;
+	return 0;
+}
+
+static int fake_mirror_prefetch(const struct ask *ask, const char *team_id,
+                                const struct spec_weights *w, struct model_mirror *out,
+                                struct err *err)
+{
+	struct app *f = ask->app;
+
+	f->number = (int64_t)(w->n_allow * 10 + w->n_ignore);
+	*out = f->mirror[0];
+	out->source = w->source;
+	return 0;
+}
+
+static int fake_mirror_delete(const struct ask *ask, const char *id, uint64_t *freed,
+                              struct err *err)
+{
+	*freed = 5;
+	return fake_delete(ask, id, err);
+}
+
+static const struct resolve_ops fake_resolve_ops = {
+	.job = fake_job_resolve,
+	.pick = fake_job_pick,
+	.project = fake_project_resolve,
+	.team = fake_team_resolve,
+};
+
+static const struct push_ops fake_push_ops = {
+	.push = fake_job_push,
+	.check = fake_job_check,
+	.again = fake_job_recreate,
+};
+
+static const struct exec_ops fake_exec_ops = {
+	.start = fake_exec_start,
+	.poll = fake_exec_poll,
+	.input = fake_exec_input,
+	.leave = fake_exec_leave,
+};
+
+static const struct cache_ops fake_cache_ops = {
+	.snapshot = fake_cache_snapshot,
+	.summarize = fake_cache_snapshot,
+	.remove = fake_cache_remove,
+	.quota = fake_cache_quota,
+};
+
+static const struct mirror_ops fake_mirror_ops = {
+	.list = fake_mirrors,
+	.prefetch = fake_mirror_prefetch,
+	.remove = fake_mirror_delete,
+};
+
+static const struct face_ops ops = {FAKE_OPS,
+                                    .resolve = &fake_resolve_ops,
+                                    .pushes = &fake_push_ops,
+                                    .execs = &fake_exec_ops,
+                                    .caches = &fake_cache_ops,
+                                    .mirrors = &fake_mirror_ops};
+
 #define P "/v1/training_projects/proj001"
 #define J P "/jobs/job0001"
 
@@ -92,7 +316,7 @@ static void test_refuses(void **state)
 	struct app f;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	for (size_t i = 0; i < COUNT(rows); i++)
 		fake_refused(&f, rows[i].method, rows[i].path, rows[i].body, rows[i].status,
 		             rows[i].words);
@@ -109,7 +333,7 @@ static void test_projects(void **state)
 	const struct doc *d;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	d = fake_ok(&f, HTTP_GET, "/v1/training_projects", "");
 	assert_text(d, "training_projects.0.id", "proj001");
 	assert_text(d, "training_projects.0.team_name", "Default");
@@ -158,7 +382,7 @@ static void test_resolve(void **state)
 	struct got g;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	d = fake_ok(&f, HTTP_GET, "/v1/resolve?what=job&word=job0001", "");
 	assert_job(at(d, "training_job"));
 	d = fake_ok(&f, HTTP_GET, "/v1/resolve?what=project&word=demo", "");
@@ -205,7 +429,7 @@ static void test_pages(void **state)
 	const struct doc *d;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	f.job[1].row = 7;
 	d = fake_ok(&f, HTTP_POST, "/v1/training_jobs/search", "{\"limit\":2,\"mine\":true}");
 	assert_int_equal(at(d, "training_jobs")->count, 2);
@@ -228,7 +452,7 @@ static void test_jobs(void **state)
 	const struct doc *d;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	d = fake_ok(&f, HTTP_GET, J, "");
 	assert_job(at(d, "training_job"));
 	assert_text(d, "training_job.instance_type.name", "CPU 4x16");
@@ -283,7 +507,7 @@ static void test_push(void **state)
 	const struct doc *d;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	d = fake_ok(&f, HTTP_POST, P "/jobs",
 	            "{\"training_job\":{\"image\":{\"base_image\":\"python:3.12\"},\"compute\":{"
 	            "\"node_count\":1},"
@@ -321,7 +545,7 @@ static void test_exec(void **state)
 	const struct doc *d;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	d = fake_ok(&f, HTTP_POST, J "/exec", "{\"command\":[\"ls\",\"-l\"],\"node_rank\":3}");
 	assert_text(d, "exec_id", "ex1");
 	assert_string_equal(f.said, "ls/2/3/0/0/-");
@@ -365,7 +589,7 @@ static void test_cache_and_weights(void **state)
 	const struct doc *d;
 
 	(void)state;
-	fake_start(&f);
+	fake_start(&f, &ops);
 	g = fake_call(&f, HTTP_GET, P "/cache/summary", "");
 	assert_true(g.status == 200 && str_eq(g.text, "{}"));
 	f.snapshot = (struct model_cache_snapshot){"project", "proj001", T0, 12, 2, "list.jsonl"};
