@@ -399,7 +399,7 @@ static int place_set_up(void **state)
 	                                 .objstore = p->passed,
 	                                 .images = "auto",
 	                                 .sandbox = "bwrap-overlay",
-	                                 .ids_mode = geteuid() == 0 ? IDS_IDMAP : NULL,
+	                                 .ids_mode = geteuid() == 0 ? WIRE_IDS_IDMAP : NULL,
 	                                 .ckpt_prefix = "training_projects/proj1/jobs/job1"};
 	p->launch.hide = ARENA_ARRAY(p->a, const char *, 1);
 	p->launch.hide[0] = p->dir;

@@ -74,6 +74,13 @@ struct wire_gpu {
 	const char *uuid; /* "GPU-..." or a declared one, "declared-0" */
 };
 
+/* Whose ids jobs of a root runner have, as a probe finds it and a launch says it: see run/ids.h. */
+#define WIRE_IDS_NONE "none"
+#define WIRE_IDS_IDMAP "idmap"
+#define WIRE_IDS_TEAM "team"
+#define WIRE_IDS_OWN "own" /* as WIRE_IDS_IDMAP, and runners have ids of their own: run/confine.h  \
+	                    */
+
 /* The answer to a claim. */
 #define WIRE_REFERENCE_MAX 1000
 struct wire_image {
@@ -118,10 +125,10 @@ struct wire_launch {
 	const char *ckpt_prefix; /* NULL: no checkpointing; training_projects/<p>/jobs/<j> */
 	const char *images;      /* "auto", "podman", "host" */
 	const char *sandbox;     /* the kind that was chosen at start, see sandbox_kinds */
-	const char *ids_mode; /* whose ids jobs of a root runner have, see run/ids.h; NULL: none */
-	const char *ids_pool; /* "FIRST-LAST", NULL: the default */
-	const char *ids_dir;  /* which range a team has, where mounts cannot translate */
-	const char **share;   /* host folders shown read-only at their own place */
+	const char *ids_mode;    /* WIRE_IDS_...; NULL: the runner's own */
+	const char *ids_pool;    /* "FIRST-LAST", NULL: the default */
+	const char *ids_dir;     /* which range a team has, where mounts cannot translate */
+	const char **share;      /* host folders shown read-only at their own place */
 	size_t n_share;
 	const char **hide; /* host paths that must not be seen: data folder, ... */
 	size_t n_hide;

@@ -24,7 +24,7 @@
  * Where it is not possible, runners stay root: file systems without idmapped mounts, a pool of too
  * few ids, containers (podman keeps its images as root), volumes that the file system limits
  * (project quotas). Which runner is confined is decided before it starts its job: by what the
- * server found when it tried (IDS_OWN), and by confine_may().
+ * server found when it tried (WIRE_IDS_OWN), and by confine_may().
  */
 #ifndef CONFINE_H
 #define CONFINE_H

@@ -46,12 +46,6 @@ static inline uint32_t ids_store(const struct ids *ids)
 	return ids->disk + ids->span - 1;
 }
 
-/* How the mode is said in a launch and by a probe. */
-#define IDS_NONE "none"
-#define IDS_IDMAP "idmap"
-#define IDS_TEAM "team"
-#define IDS_OWN "own" /* as IDS_IDMAP, and runners have ids of their own too: confine.h */
-
 /* The pool: first-last, "" or NULL for the default, whose span is 0 where this user namespace has
  * too few ids for any: root there is one user outside, and so are its jobs. ERR_JOB_IDS_TAKEN when
  * somebody of this machine has one of them: a user, a group, or a range of subordinate ids. */

@@ -65,7 +65,7 @@ static int make_folders(struct found *f, const char *dir, const struct ids *ids,
 
 static int take_ids(struct found *f, const char *dir, struct ids *out, struct err *err)
 {
-	bool idmap = f->own_ids && strcmp(f->ids, IDS_IDMAP) == 0;
+	bool idmap = f->own_ids && strcmp(f->ids, WIRE_IDS_IDMAP) == 0;
 
 	*out = (struct ids){0};
 	return f->own_ids ? ids_take(out, &f->pool, idmap, dir,
@@ -151,7 +151,7 @@ static void hear_apart(struct found *f, const struct sandbox_kind *kind, int fro
 		f->kind = kind->name;
 		f->says = arena_printf(f->a, "%s; runners are unprivileged",
 		                       doc_cstr(doc_get(d, "words"), ""));
-		f->ids = IDS_OWN;
+		f->ids = WIRE_IDS_OWN;
 		if (notes[0] != '\0')
 			f->notes = arena_printf(f->a, "%s%s%s", f->notes,
 			                        f->notes[0] != '\0' ? "; " : "", notes);
@@ -210,21 +210,21 @@ static void choose_ids(struct found *f, const char *setting)
 	static const char *const written[] = {"runs", "cache/projects", "cache/teams"};
 	struct err err = {0};
 
-	f->ids = IDS_IDMAP;
+	f->ids = WIRE_IDS_IDMAP;
 	for (size_t i = 0; i < COUNT(written); i++) {
 		if (!ids_can_map(arena_printf(f->a, "%s/%s", f->data, written[i])))
-			f->ids = IDS_TEAM;
+			f->ids = WIRE_IDS_TEAM;
 	}
 	if (ids_pool_read(setting, &f->pool, &err) < 0)
 		f->taken = arena_cstr(f->a, err.msg);
 	else if (f->pool.span == 0) {
 		f->own_ids = false;
-		f->ids = IDS_NONE;
+		f->ids = WIRE_IDS_NONE;
 		add_note(
 			f, "ids of jobs",
 			"this container has no ids to give them, so jobs run as the server's user");
 	}
-	if (strcmp(f->ids, IDS_TEAM) == 0)
+	if (strcmp(f->ids, WIRE_IDS_TEAM) == 0)
 		add_note(f, "ids of jobs",
 		         "the data folder's file system does not support idmapped mounts, so the "
 		         "jobs of a team share one user id");
@@ -238,7 +238,7 @@ static void try_kinds(struct found *f, const char *want)
 		if (strcmp(want, k->want) != 0 && (strcmp(want, "auto") != 0 || !k->ops->host))
 			continue;
 		if (k->ops->host && f->own_ids && f->pool.span > 1 &&
-		    strcmp(f->ids, IDS_IDMAP) == 0)
+		    strcmp(f->ids, WIRE_IDS_IDMAP) == 0)
 			start_one(f, k, true);
 		if (f->kind != NULL)
 			break;

@@ -173,10 +173,10 @@ static void finish(struct run *r)
 static int take_ids(struct run *r, struct err *err)
 {
 	const struct wire_launch *l = &r->launch;
-	bool own = l->ids_mode != NULL && strcmp(l->ids_mode, IDS_OWN) == 0;
-	bool idmap = own || (l->ids_mode != NULL && strcmp(l->ids_mode, IDS_IDMAP) == 0);
-	bool team = l->ids_mode != NULL && strcmp(l->ids_mode, IDS_TEAM) == 0;
-	bool none = l->ids_mode != NULL && strcmp(l->ids_mode, IDS_NONE) == 0;
+	bool own = l->ids_mode != NULL && strcmp(l->ids_mode, WIRE_IDS_OWN) == 0;
+	bool idmap = own || (l->ids_mode != NULL && strcmp(l->ids_mode, WIRE_IDS_IDMAP) == 0);
+	bool team = l->ids_mode != NULL && strcmp(l->ids_mode, WIRE_IDS_TEAM) == 0;
+	bool none = l->ids_mode != NULL && strcmp(l->ids_mode, WIRE_IDS_NONE) == 0;
 	struct ids_pool pool;
 
 	if (geteuid() != 0)
@@ -229,7 +229,7 @@ static void prepare(struct run *r)
 	cgroup_sweep_old(CGROUP_OLD_S);
 	if (spec_read_stored(r->a, r->launch.spec_json, &r->spec, err) < 0 || take_ids(r, err) < 0)
 		return;
-	if (geteuid() != 0 || mode == NULL || strcmp(mode, IDS_OWN) != 0)
+	if (geteuid() != 0 || mode == NULL || strcmp(mode, WIRE_IDS_OWN) != 0)
 		return;
 	if (!confine_may(&r->spec, &r->launch, &r->ids, r->dir, &why))
 		log_info("the runner stays root: %s", why);

@@ -67,7 +67,7 @@ int app_show_socket(struct app *app, const char *name, struct err *err)
 
 bool app_runners_give_up_root(const struct app *app)
 {
-	return app->ids_mode != NULL && strcmp(app->ids_mode, "own") == 0;
+	return app->ids_mode != NULL && strcmp(app->ids_mode, WIRE_IDS_OWN) == 0;
 }
 
 uid_t app_store_owner(const struct app *app)

@@ -77,7 +77,7 @@ struct app {
 	const char *sandbox;      /* what probing found, in words */
 	const char *python;       /* what builds Python environments, in words; NULL: nothing */
 	const char *sandbox_kind; /* how every job is run, chosen at start: see run/sandbox.h */
-	const char *ids_mode;     /* and with whose ids: see run/ids.h; NULL: our own */
+	const char *ids_mode;     /* and with whose ids: WIRE_IDS_...; NULL: our own */
 	/* The pool of these ids, in ranges; the last of each is its runner's own. span 0: none */
 	uint32_t ids_first, ids_last, ids_span;
 	bool podman; /* there is one */

@@ -814,7 +814,7 @@ static void without_idmapped_mounts(void **state)
 
 	if (geteuid() != 0)
 		return;
-	p->launch.ids_mode = IDS_TEAM;
+	p->launch.ids_mode = WIRE_IDS_TEAM;
 	p->launch.ids_dir = below(p, "ids");
 	p->launch.cache_project_dir = below(p, "cache/projects/proj1");
 	p->launch.cache_quota_bytes = 1 << 30;
