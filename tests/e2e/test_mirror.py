@@ -145,6 +145,17 @@ def test_what_never_fits_is_refused(limited):
     assert "a" in mirrored(c), "nothing is evicted in vain"
 
 
+def test_a_new_revision_takes_the_room_of_the_old(limited):
+    """Both are of one source, and do not fit together: the fetch that looks for room does not protect what is older."""
+    c = limited
+    (c.folder / "sources/big").mkdir()
+    for _ in range(2):
+        (c.folder / "sources/big/w.bin").write_bytes(os.urandom(6_000_000))
+        c.wait(push(c, ["cat /*x/w.bin | wc -c"], source(c, "big")), "TRAINING_JOB_COMPLETED")
+        until(lambda: not any((c.data / "runs").iterdir()))
+    assert store_bytes(c) <= 10_000_000
+
+
 def test_half_of_what_each_needs_is_no_deadlock(limited):
     """Two jobs with two sources of 4 MB each, and room for two."""
     c = limited

@@ -28,6 +28,7 @@ struct fetch {
 	struct mirror_hold *hold; /* while it runs */
 	unsigned refs;            /* waiters, and one for its thread */
 	bool keep;
+	bool needs_room; /* under the lock of the list: it has asked for some */
 	atomic_bool cancel;
 	struct fetch_view view; /* under the lock of the list */
 	struct model_mirror row;
@@ -112,7 +113,7 @@ bool fetch_wants(struct app *app, const char *source)
 
 	lock_take(&all->lock);
 	LIST_FOREACH(f, &all->all, in)
-	if (strcmp(f->source, source) == 0)
+	if (!f->needs_room && strcmp(f->source, source) == 0)
 		break;
 	lock_give(&all->lock);
 	return f != NULL;
@@ -148,6 +149,9 @@ static int find_room(void *arg, const struct mirror_want *want, struct err *err)
 	struct retry r = RETRY_INIT(INT_MAX);
 	struct fetch *f = FROM_VOID(struct fetch, arg, FETCH_MAGIC);
 
+	lock_take(&f->app->fetches->lock);
+	f->needs_room = true;
+	lock_give(&f->app->fetches->lock);
 	r.cancel = &f->cancel;
 	while (mirror_room_take(f->app, f->source, f->row.bytes_total, want, &f->cancel, &f->hold,
 	                        err) < 0) {

@@ -43,7 +43,8 @@ int fetch_may(struct app *app, const struct spec_weights *w, struct err *err) MU
 int fetch_check(struct app *app, const struct spec_weights *w, struct err *err) MUST_CHECK;
 /* Is everything here that this manifest names? Then its source is not asked. */
 bool fetch_has(struct app *app, const char *manifest);
-/* Is a fetch of this source under way? It may be about to find all that it needs here. */
+/* Is a fetch of this source under way that has not asked for room? It may be about to find all that
+ * it needs here. */
 bool fetch_wants(struct app *app, const char *source);
 /* Joins or begins; leave it with fetch_leave. */
 int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **out,
