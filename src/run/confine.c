@@ -369,9 +369,12 @@ static int become(struct entering *e, struct err *err)
 		{.uid = 1, .gid = 1, .host = ids->job, .n = ids->span - 1}};
 	AUTO_FD int ns = userns_make_of(map, COUNT(map), err);
 	int64_t until = clock_mono_ms() + ALONE_MS;
+	const pid_t parent = getppid();
+	int death = 0;
 
 	if (ns < 0)
 		return -1;
+	(void)prctl(PR_GET_PDEATHSIG, &death);
 	while (!is_alone() && clock_mono_ms() < until)
 		clock_sleep_ms(1);
 	sandbox_exec_new_keyring();
@@ -381,9 +384,12 @@ static int become(struct entering *e, struct err *err)
 		return err_errno(err, errno, "enter a user namespace");
 	if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
 		return err_errno(err, errno, "giving up root");
-	if (prctl(PR_SET_DUMPABLE, 0) < 0)
+	/* another user's process forgets that it is to end with its parent */
+	if (prctl(PR_SET_DUMPABLE, 0) < 0 || prctl(PR_SET_PDEATHSIG, death) < 0)
 		return err_errno(err, errno, "giving up root");
-	return 0;
+	return death == 0 || getppid() == parent
+	               ? 0
+	               : err_set(err, ERR_CANCELED, "who started this process has ended");
 }
 
 /* In front of the rest: what is there under this name may not be ours to read. */

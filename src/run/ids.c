@@ -315,19 +315,14 @@ static int take_first(const struct ids_pool *p, int claims, const char *dir, con
 int ids_take(struct ids *out, const struct ids_pool *p, bool idmap, const char *dir,
              const char *team_file, struct err *err)
 {
-	AUTO_FREE char *mine = xasprintf("%s/" IDS_FILE, dir);
 	AUTO_FD int claims = open_claims(err), lock = -1;
 	uint32_t first = 0;
-	char text[16];
 
 	assert(idmap == (team_file == NULL));
 	if (claims < 0)
 		return -1;
 	lock = lock_claims(claims, err);
 	if (lock < 0 || take_first(p, claims, dir, team_file, &first, err) < 0)
-		return -1;
-	FMT(text, "%" PRIu32, first);
-	if (idmap && fs_write_atomic(AT_FDCWD, mine, str_of(text), 0600, err) < 0)
 		return -1;
 	*out = (struct ids){.on = true,
 	                    .idmap = idmap,
@@ -338,27 +333,30 @@ int ids_take(struct ids *out, const struct ids_pool *p, bool idmap, const char *
 	return 0;
 }
 
+static int release_one(void *arg, int claims, const char *name, struct err *err UNUSED)
+{
+	char owner[FS_PATH_MAX];
+
+	claimed_by(claims, name, owner);
+	if (strcmp(owner, arg) == 0)
+		(void)unlinkat(claims, name, 0);
+	return 0;
+}
+
+/* By the claims alone: what is in the folder, its runner may have written. */
 void ids_release(const char *dir)
 {
-	AUTO_FREE char *mine = xasprintf("%s/" IDS_FILE, dir);
-	AUTO_BUF struct buf body = BUF_INIT(CLAIM_MAX);
-	char owner[FS_PATH_MAX], name[16];
-	AUTO_FD int claims = -1, lock = -1;
+	AUTO_FREE char *owner = xstrdup(dir);
 	struct err no = {0};
-	struct str text;
+	AUTO_FD int claims = open_claims(&no);
+	AUTO_FD int lock = claims < 0 ? -1 : lock_claims(claims, &no);
+	int names;
 
-	if (fs_read_strange(AT_FDCWD, mine, &body, &no) < 0)
-		return; /* it has none of its own */
-	text = str_trim(buf_view(&body));
-	FMT(name, "%.*s", (int)MIN(text.n, sizeof(name) - 1), text.p);
-	claims = open_claims(&no);
-	lock = claims < 0 ? -1 : lock_claims(claims, &no);
-	if (lock < 0 || strchr(name, '/') != NULL)
+	if (lock < 0)
 		return; /* its folder goes, and with it the claim */
-	claimed_by(claims, name, owner);
-	if (strcmp(owner, dir) == 0)
-		(void)unlinkat(claims, name, 0);
-	(void)unlink(mine);
+	names = openat(claims, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (names >= 0 && fs_each_name(names, IDS_CLAIMS, release_one, owner, &no) < 0)
+		err_clear(&no);
 }
 
 /* Sets the ids that this thread's file access is checked against; leaving 0 drops the file

@@ -28,7 +28,6 @@
 #define IDS_SPAN 65536             /* ids of one range, where the pool has room for it */
 #define IDS_FIRST 1879048192       /* the pool when no setting names one: 0x70000000.. */
 #define IDS_LAST 2147418111        /* which systemd and container tools leave alone */
-#define IDS_FILE "ids"             /* in the attempt's folder: which range it has, for a sweeper */
 
 struct ids {
 	bool on;         /* false: jobs run as the runner's user */
@@ -40,7 +39,8 @@ struct ids {
 };
 
 /* Where runners give up root: whom the files of the store belong to that the node cache has a name
- * of. The last id of the first range: neither a job's file has it, nor does anything run as it. */
+ * of. The last id of the first range: nothing runs as it, and the mounts of runners that gave up
+ * root translate it to nobody of theirs. */
 static inline uint32_t ids_store(const struct ids *ids)
 {
 	return ids->disk + ids->span - 1;
@@ -67,7 +67,7 @@ bool ids_can_map(const char *dir);
  * `team_file`. Waits for others of this machine that choose. */
 int ids_take(struct ids *out, const struct ids_pool *pool, bool idmap, const char *dir,
              const char *team_file, struct err *err) MUST_CHECK;
-/* Gives back what an attempt has, its processes being gone. */
+/* Gives back all that the attempt in `dir` has, its processes being gone. */
 void ids_release(const char *dir);
 
 /* From here to ids_end() what this thread makes belongs to the job, and it has no right that the

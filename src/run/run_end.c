@@ -439,8 +439,6 @@ static int reach_server(struct sweep *s, struct err *err)
 {
 	if (!is_there(s, ATTEMPT_LOG) && !is_there(s, ATTEMPT_SHIP) && !s->recorded)
 		return 0;
-	if (s->start.socket != NULL)
-		s->start.n_others = 0; /* it is the server of this machine that waits for us */
 	return report_open(&s->report, &s->start, s->dir, err);
 }
 
@@ -508,8 +506,16 @@ int run_sweep(const char *dir, const char *how, struct err *err)
 		return -1;
 	if (s.told || access(dir, F_OK) < 0)
 		return 0;
-	if (give_up_root(&s, err) < 0)
-		return -1;
+	if (s.start.socket != NULL) { /* it is the server of this machine that waits for us */
+		s.start.n_others = 0;
+		s.start.ca_file = NULL;
+	}
+	if (give_up_root(&s, err) < 0) {
+		/* a full disk, or no range of ids left: nothing is given up for that */
+		(void)fprintf(stderr, "%s\n", err->msg);
+		err_clear(err);
+		return WIRE_SWEEP_AGAIN;
+	}
 	read_record(&s);
 	if (reach_server(&s, err) < 0)
 		return -1;
