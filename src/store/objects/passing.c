@@ -307,25 +307,44 @@ static int shown_folder(const struct question *q)
 	return str_starts(str_of(at), top) && at[strlen(top)] == '/' ? TAKE_FD(fd) : -1;
 }
 
-/* Before it has a name where the caller could change it. */
-static int give_away(const struct question *q, int fd, struct err *err)
+/* Read by all, changed by nobody who asks. */
+static int give_away(const struct question *q, int fd)
 {
 	const uid_t to = q->p->o.owner;
-	struct stat st;
+	struct stat st, folder;
 
-	if (fstat(fd, &st) < 0 || ((st.st_uid != to || st.st_gid != to) && fchown(fd, to, to) < 0))
-		return err_errno(err, errno, "%s: its owner", q->m.key);
-	return 0;
+	if (fstat(fd, &st) < 0 || fstat(q->fd, &folder) < 0)
+		return -1;
+	if (st.st_dev != folder.st_dev) {
+		errno = EXDEV;
+		return -1;
+	}
+	if ((st.st_mode & 07777) != 0444 && fchmod(fd, 0444) < 0)
+		return -1;
+	return st.st_uid == to && st.st_gid == to ? 0 : fchown(fd, to, to);
+}
+
+/* Where it cannot be given away, or has no room for another name, it is copied. */
+static int link_given(const struct question *q, int fd, struct err *err)
+{
+	static const int copied[] = {EXDEV, EMLINK, EPERM, EROFS, EINVAL, EOPNOTSUPP};
+
+	if (give_away(q, fd) == 0 && linkat(fd, "", q->fd, q->m.to, AT_EMPTY_PATH) == 0)
+		return 0;
+	for (size_t i = 0; i < COUNT(copied); i++)
+		if (errno == copied[i])
+			return err_set(err, ERR_UNSUPPORTED, "it cannot have a name there: %s",
+			               strerror(errno));
+	return err_errno(err, errno, "%s", q->m.to);
 }
 
 static int link_blob(struct question *q, struct err *err)
 {
 	AUTO_FD int fd = -1;
 
-	if (q->p->o.owner != 0 &&
-	    (open_blob(q, &fd, &q->info, err) < 0 || give_away(q, fd, err) < 0))
-		return -1;
-	return dir_link_at(blobs_dirfd(q->p->o.blobs), q->m.key, q->fd, q->m.to, err);
+	if (q->p->o.owner == 0)
+		return dir_link_at(blobs_dirfd(q->p->o.blobs), q->m.key, q->fd, q->m.to, err);
+	return open_blob(q, &fd, &q->info, err) < 0 ? -1 : link_given(q, fd, err);
 }
 
 static int link_object(struct question *q, struct err *err)
@@ -334,10 +353,11 @@ static int link_object(struct question *q, struct err *err)
 
 	if (need_objects(q, err) < 0)
 		return -1;
-	if (q->p->o.owner != 0 && (objstore_fd(q->p->o.objects, q->m.key, &fd, &q->info, err) < 0 ||
-	                           give_away(q, fd, err) < 0))
+	if (q->p->o.owner == 0)
+		return objstore_link(q->p->o.objects, q->m.key, q->fd, q->m.to, err);
+	if (objstore_fd(q->p->o.objects, q->m.key, &fd, &q->info, err) < 0)
 		return -1;
-	return objstore_link(q->p->o.objects, q->m.key, q->fd, q->m.to, err);
+	return link_given(q, fd, err);
 }
 
 static int do_link(struct question *q, struct err *err)
