@@ -111,25 +111,46 @@ static int sweep_one(void *arg, const char *hex, struct err *err)
 static int without_links(int fd)
 {
 	struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOSYMFOLLOW};
-	AUTO_FD int own = open_tree(fd, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	AUTO_FD int own = open_tree(
+		fd, "", AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 
-	if (own < 0 || mount_setattr(own, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+	if (own < 0 ||
+	    mount_setattr(own, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0) {
+		if (geteuid() == 0)
+			log_warn("node cache: links in it are followed: %s", strerror(errno));
 		return fd;
+	}
 	(void)close(fd);
 	return TAKE_FD(own);
 }
 
-/* What is no folder makes way for one. */
-static int make_folder(struct node_cache *c, const char *name, struct err *err)
+/* What is something else makes way. */
+static int make_way(struct node_cache *c, const char *name, mode_t type, struct err *err)
 {
 	struct stat st;
 
-	if (fstatat(c->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode)) {
-		log_warn("node cache: removing %s/%s, which is no folder", c->dir, name);
-		if (unlinkat(c->fd, name, 0) < 0 && errno != ENOENT)
-			return err_errno(err, errno, "%s/%s", c->dir, name);
-	}
-	return fs_mkdirs(c->fd, name, 0755, err);
+	if (fstatat(c->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || (st.st_mode & S_IFMT) == type)
+		return 0;
+	log_warn("node cache: removing %s/%s, which is not what it should be", c->dir, name);
+	return fs_remove_tree(c->fd, name, err);
+}
+
+static int sweep_all(struct node_cache *c, struct err *err)
+{
+	return tree_each(c, "tmp", "", sweep_one, c, err) < 0 ||
+	                       tree_sweep_quarantine(c, err) < 0 || tree_sweep_built(c, err) < 0
+	               ? -1
+	               : 0;
+}
+
+/* Others may go on writing while we look: the next look finds what they leave. */
+static int sweep_strange(struct node_cache *c)
+{
+	struct err err = {0};
+
+	if (make_way(c, "lock", S_IFREG, &err) < 0 || sweep_all(c, &err) < 0)
+		log_warn("node cache: %s", err.msg);
+	return 0;
 }
 
 static int open_cache(struct node_cache **out, const char *dir, uint64_t budget_bytes, bool links,
@@ -150,15 +171,15 @@ static int open_cache(struct node_cache **out, const char *dir, uint64_t budget_
 	c->fd = links ? fd : without_links(fd);
 	c->budget = budget_bytes;
 	for (size_t i = 0; i < COUNT(folders); i++) {
-		if (make_folder(c, folders[i], err) < 0) {
+		if ((!links && make_way(c, folders[i], S_IFDIR, err) < 0) ||
+		    fs_mkdirs(c->fd, folders[i], 0755, err) < 0) {
 			node_cache_close(c);
 			return err_wrap(err, "node cache %s", dir);
 		}
 	}
 	if (strlen(dir) + TREE_PATH_CAP > FS_PATH_MAX)
 		(void)err_set(err, ERR_INVALID, "the node cache's path is too long: %s", dir);
-	else if (tree_each(c, "tmp", "", sweep_one, c, err) == 0 &&
-	         tree_sweep_quarantine(c, err) == 0 && tree_sweep_built(c, err) == 0) {
+	else if ((links ? sweep_all(c, err) : sweep_strange(c)) == 0) {
 		*out = c;
 		return 0;
 	}

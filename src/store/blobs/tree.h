@@ -29,7 +29,8 @@ struct node_cache;
 int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_bytes,
                     struct err *err) MUST_CHECK;
 /* The same for who keeps house in a cache that others write whom it does not trust: no path of it
- * goes through a link (for root, from Linux 5.12 on). The kernel links nothing into it from outside
+ * goes through a link (for root, from Linux 5.14 on), what is no folder makes way for one, and what
+ * cannot be swept is said. The kernel links nothing into it from outside
  * then: no tree is made here. */
 int node_cache_open_strange(struct node_cache **out, const char *dir, uint64_t budget_bytes,
                             struct err *err) MUST_CHECK;

@@ -233,6 +233,9 @@ static int verify_file(int root, const struct tree_from *from, const struct mani
 		return err_errno(err, errno, "%s", f->path);
 	if (is_blob(root, from, &st, &f->sha256))
 		return 0;
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != f->size)
+		return err_set(err, ERR_CORRUPT, "%s is not the file that the manifest names",
+		               f->path);
 	copy_drop(fd); /* what the disk holds is asked */
 	if (hash_fd_steps(fd, step, arg, &got, NULL, err) < 0)
 		return err_wrap(err, "%s", f->path);
