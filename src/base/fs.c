@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
+#define FS_RACES_MAX 1000
 #define FS_DEPTH_MAX 200 /* folders open at once while a tree is removed */
 
 int fs_open_dir(const char *path, struct err *err)
@@ -96,11 +97,14 @@ int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode, struct 
 		.mode = creates ? mode & 07777 : 0, /* openat2 refuses one that is not used */
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
 	};
+	int again = 0;
 	long fd;
 
 	do
 		fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
-	while (fd < 0 && (errno == EAGAIN || errno == EINTR)); /* a rename raced with the look-up */
+	/* a rename raced with the look-up; or somebody has a lease of the file, who is not waited
+	 * for */
+	while (fd < 0 && (errno == EINTR || (errno == EAGAIN && again++ < FS_RACES_MAX)));
 	if (fd < 0 && errno == ENOSYS)
 		return err_set(err, ERR_UNSUPPORTED,
 		               "this kernel has no openat2: Linux 5.6 or newer is needed");

@@ -88,12 +88,12 @@ char *app_path(struct app *app, struct arena *a, const char *below)
 
 const char *app_lacks(const struct app *app)
 {
-	uint64_t total, left;
+	uint64_t total = 0, left = 0;
 	struct err ignored = {0};
 
 	if (fs_inodes(app->data, &total, &left) && left < APP_INODES)
 		return "inodes";
-	if (fs_free_bytes(app->data, &left, NULL, &ignored) == 0 && left < APP_BYTES)
+	if (fs_free_bytes(app->data, &left, &total, &ignored) == 0 && total > 0 && left < APP_BYTES)
 		return "space";
 	return NULL;
 }

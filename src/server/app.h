@@ -155,7 +155,7 @@ uid_t app_store_owner(const struct app *app);         /* ids_store() of run/ids.
 /* "inodes" or "space", when there is too little even for the start of a job that was begun before:
  * tens of small files. NULL: there is enough. */
 #define APP_INODES 500
-#define APP_BYTES ((uint64_t)1 << 19)
+#define APP_BYTES ((uint64_t)1100 << 10) /* what the first stage of a retry waits for, and more */
 const char *app_lacks(const struct app *app);
 /* ERR_NO_SPACE while the disk is so full that nothing new should be begun. */
 int app_has_room(struct app *app, struct err *err) MUST_CHECK;
