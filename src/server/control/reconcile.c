@@ -411,7 +411,8 @@ void reconcile_pass(struct app *app)
 }
 
 /* The first line of a job is written after its row: a crash between leaves it without one. Only the
- * newest are looked at: no more pushes than there are threads were under way. */
+ * newest are looked at: no more pushes than there are threads were under way. What is pushed to
+ * this server while it looks gets its line from the push. */
 static void first_lines(struct app *app, struct arena *a)
 {
 	struct meta_query q = {.states = 1U << JOB_PENDING | 1U << JOB_CREATED,
@@ -428,6 +429,8 @@ static void first_lines(struct app *app, struct arena *a)
 		uint64_t next = 0, size = 0;
 		AUTO_BUF struct buf none = BUF_INIT(1);
 
+		if (job[i].created_ms >= app->started_ms)
+			continue;
 		err_clear(&err);
 		/* From its end: only the size is wanted. */
 		if (joblogs_read(app->logs, job[i].id, 0, UINT64_MAX, 0, &none, &next, &size,
