@@ -28,6 +28,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 FINAL = {"TRAINING_JOB_COMPLETED", "TRAINING_JOB_FAILED", "TRAINING_JOB_STOPPED", "TRAINING_JOB_DEPLOY_FAILED"}
 # Deadlines are against hangs: many times what a loaded machine takes. Nothing is judged by how long it took.
 DEADLINE_S = 180  # for anything that the product does by itself
+RUNNERS_END_S = 20
 CALL_S = 240  # for a command of somebody else's; the product's own deadlines are shorter
 TAIL = 6000  # characters of each log that a failure shows
 CLUSTER = pytest.StashKey()
@@ -293,6 +294,12 @@ class Cluster:
                     found.append(f"{entry.name} {line}")
         return found
 
+    def let_runners_end(self):
+        """One whose job is over may have words for the server, and waits for it when it is away."""
+        end = time.monotonic() + RUNNERS_END_S
+        while self.process and self.process.poll() is None and time.monotonic() < end and any(" runner " in p for p in self.processes()):
+            time.sleep(0.05)
+
     def state(self):
         """What a person would look at first, for the report of a test that failed."""
         said = [f"processes: {self.processes()}"]
@@ -326,6 +333,7 @@ def new_cluster():
     yield c
     try:
         c.end_jobs()
+        c.let_runners_end()
         c.stop()
         until(lambda: not c.processes())
         assert not c.mounts(), c.mounts()
