@@ -520,34 +520,26 @@ static int stage_sandbox(struct stage *st, struct err *err)
 	return stage_image(st, err);
 }
 
+struct step {
+	enum wire_stage stage;
+	int (*run)(struct stage *st, struct err *err); /* again: what was written is written over */
+	bool takes_room, from_store;
+};
+
 /* A full disk may be why the attempt before this one failed. It would end the job now, which has
- * been deployed before and would go on once there is room. What was written is written over. */
-static int with_room(struct stage *st, int (*run)(struct stage *st, struct err *err),
-                     struct err *err)
+ * been deployed before and would go on once there is room. An object store that is away ends no
+ * job: what is there stays there, and the rest comes when it is back. */
+static int take_step(struct stage *st, const struct step *s, struct err *err)
 {
-	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms(), .what = FOR_DISK};
+	struct room_wait disk = {.st = st, .since_ms = clock_mono_ms(), .what = FOR_DISK};
+	struct room_wait store = {.st = st, .since_ms = disk.since_ms, .what = FOR_STORE};
 
-	while (run(st, err) < 0) {
-		if (err->id != ERR_NO_SPACE || st->launch->retry_count == 0)
+	while (s->run(st, err) < 0) {
+		bool full = s->takes_room && err->id == ERR_NO_SPACE && st->launch->retry_count > 0;
+
+		if (!full && !(s->from_store && err_is_away(err)))
 			return -1;
-		if (!wait_for_room(&wait, err))
-			return waited_in_vain(st, err);
-		err_clear(err);
-	}
-	return 0;
-}
-
-/* An object store that is away ends no job: what is there stays there, and the rest comes when it
- * is back. */
-static int with_store(struct stage *st, int (*run)(struct stage *st, struct err *err),
-                      struct err *err)
-{
-	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms(), .what = FOR_STORE};
-
-	while (run(st, err) < 0) {
-		if (!err_is_away(err))
-			return -1;
-		if (!wait_for_room(&wait, err))
+		if (!wait_for_room(full ? &disk : &store, err))
 			return waited_in_vain(st, err);
 		err_clear(err);
 	}
@@ -557,21 +549,6 @@ static int with_store(struct stage *st, int (*run)(struct stage *st, struct err 
 static int begin(struct stage *st, struct err *err)
 {
 	return first_room(st, err) < 0 ? -1 : folders(st, err);
-}
-
-static int begin_with_room(struct stage *st, struct err *err)
-{
-	return with_room(st, begin, err);
-}
-
-static int code_with_room(struct stage *st, struct err *err)
-{
-	return with_room(st, stage_code, err);
-}
-
-static int checkpoints_with_room(struct stage *st, struct err *err)
-{
-	return with_room(st, stage_checkpoints, err);
 }
 
 int stage_objects(struct objstore **out, struct http_client **http, const char *url,
@@ -589,29 +566,22 @@ int stage_objects(struct objstore **out, struct http_client **http, const char *
 
 int stage_run(struct stage *st, struct err *err)
 {
-	static const struct {
-		enum wire_stage stage;
-		int (*run)(struct stage *st, struct err *err);
-		bool from_store;
-	} stages[] = {
-		{STAGE_CODE, begin_with_room, false},
-		{STAGE_CODE, code_with_room, true},
-		{STAGE_SANDBOX, stage_sandbox, false},
-		{STAGE_PYTHON, stage_python, false},
-		{STAGE_WEIGHTS, stage_weights, true},
-		{STAGE_CHECKPOINTS, checkpoints_with_room, true},
+	static const struct step steps[] = {
+		{STAGE_CODE, begin, true, false},
+		{STAGE_CODE, stage_code, true, true},
+		{STAGE_SANDBOX, stage_sandbox, false, false},
+		{STAGE_PYTHON, stage_python, false, false},
+		{STAGE_WEIGHTS, stage_weights, false, true},
+		{STAGE_CHECKPOINTS, stage_checkpoints, true, true},
 	};
 
 	st->at = STAGE_CODE;
 	if (stage_objects(&st->objects, &st->http, st->launch->objstore, st->report, err) < 0)
 		return -1;
-	for (size_t i = 0; i < COUNT(stages); i++) {
-		st->at = stages[i].stage;
+	for (size_t i = 0; i < COUNT(steps); i++) {
+		st->at = steps[i].stage;
 		report_stage(st->report, st->at);
-		if (canceled(st, err))
-			return -1;
-		if ((stages[i].from_store ? with_store(st, stages[i].run, err)
-		                          : stages[i].run(st, err)) < 0)
+		if (canceled(st, err) || take_step(st, &steps[i], err) < 0)
 			return -1;
 	}
 	return 0;
