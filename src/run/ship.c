@@ -205,19 +205,8 @@ int ship_start(struct ship **out, const struct ship_options *o, struct err *err)
 	s->magic = SHIP_MAGIC;
 	s->o = *o;
 	s->dir_fd = s->spool_fd = s->journal_fd = -1;
-	s->next_id = 1;
-	s->entries = map_new();
-	s->groups = map_new();
-	s->odd = map_new();
-	s->inodes = map_new();
-	s->stored = map_new();
-	s->folders = map_new();
-	s->siblings = map_new();
 	s->moved.max = MOVED_MAX;
-	TAILQ_INIT(&s->all);
-	TAILQ_INIT(&s->queued_small);
-	TAILQ_INIT(&s->queued_large);
-	TAILQ_INIT(&s->list);
+	ship_tables_open(s);
 	lock_init(&s->lock, LOCK_SHIP);
 	cond_init(&s->changed);
 	if (open_folders(s, err) < 0) {

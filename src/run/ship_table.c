@@ -255,6 +255,22 @@ static void free_sibling(struct str key UNUSED, void *value, void *arg UNUSED)
 	free(b);
 }
 
+void ship_tables_open(struct ship *s)
+{
+	s->next_id = 1;
+	s->entries = map_new();
+	s->groups = map_new();
+	s->odd = map_new();
+	s->inodes = map_new();
+	s->stored = map_new();
+	s->folders = map_new();
+	s->siblings = map_new();
+	TAILQ_INIT(&s->all);
+	TAILQ_INIT(&s->queued_small);
+	TAILQ_INIT(&s->queued_large);
+	TAILQ_INIT(&s->list);
+}
+
 void ship_tables_free(struct ship *s)
 {
 	while (!TAILQ_EMPTY(&s->all)) {

@@ -236,6 +236,7 @@ bool ship_same(const struct ship_fact *a, const struct ship_fact *b); /* content
 bool ship_counts(const struct ship_entry *e); /* takes part in the verdict */
 /* Its path in the checkpoint: "model.safetensors". */
 const char *ship_inner(const struct ship_group *g, const char *path);
+void ship_tables_open(struct ship *s); /* empty */
 void ship_tables_free(struct ship *s);
 void ship_say_odd(struct ship *s); /* without the lock */
 

@@ -5,18 +5,8 @@
 
 static void tables_open(struct ship *s)
 {
-	*s = (struct ship){.magic = SHIP_MAGIC, .next_id = 1};
-	s->entries = map_new();
-	s->groups = map_new();
-	s->odd = map_new();
-	s->inodes = map_new();
-	s->stored = map_new();
-	s->folders = map_new();
-	s->siblings = map_new();
-	TAILQ_INIT(&s->all);
-	TAILQ_INIT(&s->queued_small);
-	TAILQ_INIT(&s->queued_large);
-	TAILQ_INIT(&s->list);
+	*s = (struct ship){.magic = SHIP_MAGIC};
+	ship_tables_open(s);
 }
 
 struct step {
