@@ -39,10 +39,14 @@ struct found {
 	const char *kind, *says, *notes, *ids, *taken;
 };
 
+static void add_words(struct found *f, const char *words)
+{
+	f->notes = arena_printf(f->a, "%s%s%s", f->notes, f->notes[0] != '\0' ? "; " : "", words);
+}
+
 static void add_note(struct found *f, const char *what, const char *why)
 {
-	f->notes = arena_printf(f->a, "%s%s%s: %s", f->notes, f->notes[0] != '\0' ? "; " : "", what,
-	                        why);
+	add_words(f, arena_printf(f->a, "%s: %s", what, why));
 }
 
 /* As a job's attempt has them, all of the job's id. */
@@ -153,8 +157,7 @@ static void hear_apart(struct found *f, const struct sandbox_kind *kind, int fro
 		                       doc_cstr(doc_get(d, "words"), ""));
 		f->ids = WIRE_IDS_OWN;
 		if (notes[0] != '\0')
-			f->notes = arena_printf(f->a, "%s%s%s", f->notes,
-			                        f->notes[0] != '\0' ? "; " : "", notes);
+			add_words(f, notes);
 	} else {
 		add_note(f, "runners stay root", notes);
 	}

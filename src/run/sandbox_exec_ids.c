@@ -177,14 +177,20 @@ int sandbox_exec_stage(struct sandbox_exec *b, struct err *err)
 	return root < 0 ? -1 : sandbox_exec_attach(b, root, err);
 }
 
+/* Mounts of our own, and the job's ids as a namespace. */
+static int make_namespaces(struct sandbox_exec *b, struct err *err)
+{
+	if (sandbox_exec_own_mounts(err) < 0 || sandbox_exec_read_mounts(b, err) < 0)
+		return -1;
+	b->job_ns = sandbox_exec_map_of(b, 0, 0, err);
+	return b->job_ns < 0 ? -1 : 0;
+}
+
 int sandbox_exec_become_root_of_job(struct sandbox_exec *b, struct err *err)
 {
 	if (b->span == 0)
 		return unprivileged(b, err);
-	if (sandbox_exec_own_mounts(err) < 0 || sandbox_exec_read_mounts(b, err) < 0)
-		return -1;
-	b->job_ns = sandbox_exec_map_of(b, 0, 0, err);
-	if (b->job_ns < 0 || open_all(b, err) < 0)
+	if (make_namespaces(b, err) < 0 || open_all(b, err) < 0)
 		return -1;
 	if (b->nobody != 0)
 		public_layer(b);
@@ -200,10 +206,7 @@ int sandbox_exec_public(struct arena *a, uint32_t job, uint32_t span, uint32_t n
 	b->job = job;
 	b->span = span;
 	b->nobody = nobody;
-	if (sandbox_exec_own_mounts(err) < 0 || sandbox_exec_read_mounts(b, err) < 0)
-		return -1;
-	b->job_ns = sandbox_exec_map_of(b, 0, 0, err);
-	if (b->job_ns < 0)
+	if (make_namespaces(b, err) < 0)
 		return -1;
 	public_layer(b);
 	return close(b->job_ns);
