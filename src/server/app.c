@@ -86,12 +86,19 @@ char *app_path(struct app *app, struct arena *a, const char *below)
 	return arena_printf(a, "%s/%s", app->data, below);
 }
 
+static bool lacks_inodes(const struct app *app)
+{
+	uint64_t total, left;
+
+	return fs_inodes(app->data, &total, &left) && left < APP_INODES;
+}
+
 const char *app_lacks(const struct app *app)
 {
 	uint64_t total = 0, left = 0;
 	struct err ignored = {0};
 
-	if (fs_inodes(app->data, &total, &left) && left < APP_INODES)
+	if (lacks_inodes(app))
 		return "inodes";
 	if (fs_free_bytes(app->data, &left, &total, &ignored) == 0 && total > 0 && left < APP_BYTES)
 		return "space";
@@ -100,10 +107,9 @@ const char *app_lacks(const struct app *app)
 
 int app_has_room(struct app *app, struct err *err)
 {
-	const char *lacks = app_lacks(app);
 	uint64_t avail = 0, total = 0;
 
-	if (lacks != NULL && strcmp(lacks, "inodes") == 0)
+	if (lacks_inodes(app))
 		return err_set(err, ERR_NO_SPACE,
 		               "the disk of the data folder has fewer than %d inodes left; make "
 		               "room with `stoker stop`, `checkpoints rm`, `cache rm` or `weights "

@@ -135,12 +135,13 @@ static void limits_return(struct limits *l, const struct model_job *j)
 static bool is_let(struct app *app, struct limits *l, struct node_room *room,
                    const struct model_job *j, char reason[SCHED_REASON])
 {
-	const char *lacks = app_lacks(app);
+	const char *lacks;
 
 	if (j->inputs_missing && j->id != NULL) {
 		inputs_want(app, j->id, reason);
 		return false;
 	}
+	lacks = app_lacks(app);
 	if (lacks != NULL) {
 		(void)snprintf(reason, SCHED_REASON,
 		               "waiting for %s: the disk of the data folder has hardly any left",
