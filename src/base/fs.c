@@ -91,7 +91,7 @@ int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode, struct 
 	/* O_TMPFILE has the bits of O_DIRECTORY in it */
 	bool creates = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
 	struct open_how how = {
-		/* a pipe that somebody left there makes nobody wait; a file is the same as ever */
+		/* neither a pipe that somebody left there nor a lease makes anybody wait */
 		.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC |
 	                                      ((flags & O_PATH) != 0 ? 0 : O_NONBLOCK)),
 		.mode = creates ? mode & 07777 : 0, /* openat2 refuses one that is not used */
@@ -102,8 +102,7 @@ int fs_open_beneath(int dirfd, const char *path, int flags, mode_t mode, struct 
 
 	do
 		fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
-	/* a rename raced with the look-up; or somebody has a lease of the file, who is not waited
-	 * for */
+	/* a rename raced with the look-up, or somebody has a lease of the file */
 	while (fd < 0 && (errno == EINTR || (errno == EAGAIN && again++ < FS_RACES_MAX)));
 	if (fd < 0 && errno == ENOSYS)
 		return err_set(err, ERR_UNSUPPORTED,

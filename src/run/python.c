@@ -18,7 +18,7 @@ extern char **environ;
 static int read_code(void *arg, const char *path, struct buf *out, struct err *err)
 {
 	int *root = arg;
-	AUTO_FD int fd = fs_open_beneath(*root, path, O_RDONLY | O_NONBLOCK, 0, err);
+	AUTO_FD int fd = fs_open_beneath(*root, path, O_RDONLY, 0, err);
 	struct stat st;
 
 	if (fd < 0) {

@@ -143,13 +143,15 @@ static int sweep_all(struct node_cache *c, struct err *err)
 	               : 0;
 }
 
-/* Others may go on writing while we look: the next look finds what they leave. */
-static int sweep_strange(struct node_cache *c)
+/* Among strangers what fails is only said: they may go on writing, and the next look finds it. */
+static int sweep_at_open(struct node_cache *c, bool links, struct err *err)
 {
-	struct err err = {0};
+	struct err said = {0};
 
-	if (make_way(c, "lock", S_IFREG, &err) < 0 || sweep_all(c, &err) < 0)
-		log_warn("node cache: %s", err.msg);
+	if (links)
+		return sweep_all(c, err);
+	if (make_way(c, "lock", S_IFREG, &said) < 0 || sweep_all(c, &said) < 0)
+		log_warn("node cache: %s", said.msg);
 	return 0;
 }
 
@@ -179,7 +181,7 @@ static int open_cache(struct node_cache **out, const char *dir, uint64_t budget_
 	}
 	if (strlen(dir) + TREE_PATH_CAP > FS_PATH_MAX)
 		(void)err_set(err, ERR_INVALID, "the node cache's path is too long: %s", dir);
-	else if ((links ? sweep_all(c, err) : sweep_strange(c)) == 0) {
+	else if (sweep_at_open(c, links, err) == 0) {
 		*out = c;
 		return 0;
 	}

@@ -342,7 +342,7 @@ int dir_fd(struct objstore *os, const char *key, int *fd, struct objstore_info *
 		err_clear(err);
 		return err_set(err, ERR_NOT_FOUND, "no such object");
 	}
-	got = fs_open_beneath(d->root, key, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, err);
+	got = fs_open_beneath(d->root, key, O_RDONLY | O_NOFOLLOW, 0, err);
 	if (got < 0)
 		return -1;
 	if (fstat(got, &st) < 0)

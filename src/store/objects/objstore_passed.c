@@ -23,8 +23,6 @@
 #define ANSWER_MS (600 * 1000) /* the other end syncs, and its disk may be slow */
 #define STEP_MS 200
 #define AGAIN_MS 20 /* a commit that was not taken yet */
-#define PASSING_LARGE                                                                              \
-	((off_t)8 << 20) /* a larger file is synced here, so that no other one waits for it */
 
 struct way {
 	int sock;

@@ -33,7 +33,6 @@ struct conn {
 	struct passing *p;
 	int fd;
 	uid_t uid;
-	pid_t pid;
 	enum conn_state state; /* under the lock; the rest is whose turn it is */
 	int64_t since_ms;      /* since when it is idle */
 	bool good; /* it has shown a token that may something; then this is its digest */
@@ -88,14 +87,13 @@ static bool by_content(const struct passing *p, const char *key)
 	       (str_starts(str_of(key), "blobs/sha256/") || str_starts(str_of(key), "manifests/"));
 }
 
-static int open_blob(const struct question *q, int *fd, struct objstore_info *info, struct err *err)
+static int open_blob(struct question *q, int *fd, struct err *err)
 {
 	struct stat st;
 
 	if (!by_content(q->p, q->m.key))
 		return err_set(err, ERR_NOT_FOUND, "no such object");
-	*fd = fs_open_beneath(blobs_dirfd(q->p->o.blobs), q->m.key,
-	                      O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, err);
+	*fd = fs_open_beneath(blobs_dirfd(q->p->o.blobs), q->m.key, O_RDONLY | O_NOFOLLOW, 0, err);
 	if (*fd < 0)
 		return -1;
 	if (fstat(*fd, &st) < 0 || !S_ISREG(st.st_mode)) {
@@ -103,10 +101,10 @@ static int open_blob(const struct question *q, int *fd, struct objstore_info *in
 		*fd = -1;
 		return err_set(err, ERR_NOT_FOUND, "no such object");
 	}
-	*info = (struct objstore_info){
+	q->info = (struct objstore_info){
 		.size = (uint64_t)st.st_size,
 		.modified_ms = clock_ns_of(st.st_mtim.tv_sec, st.st_mtim.tv_nsec) / 1000000};
-	FMT(info->etag, "%.32s-1", strrchr(q->m.key, '/') + 1);
+	FMT(q->info.etag, "%.32s-1", strrchr(q->m.key, '/') + 1);
 	return 0;
 }
 
@@ -129,7 +127,7 @@ static int do_open(struct question *q, struct err *err)
 			return -1;
 		err_clear(err);
 	}
-	return open_blob(q, &q->answer_fd, &q->info, err);
+	return open_blob(q, &q->answer_fd, err);
 }
 
 static void drop_blank(struct conn *c)
@@ -344,7 +342,7 @@ static int link_blob(struct question *q, struct err *err)
 
 	if (q->p->o.owner == 0)
 		return dir_link_at(blobs_dirfd(q->p->o.blobs), q->m.key, q->fd, q->m.to, err);
-	return open_blob(q, &fd, &q->info, err) < 0 ? -1 : link_given(q, fd, err);
+	return open_blob(q, &fd, err) < 0 ? -1 : link_given(q, fd, err);
 }
 
 static int link_object(struct question *q, struct err *err)

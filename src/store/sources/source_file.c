@@ -113,8 +113,7 @@ static void format_etag(const struct stat *st, char out[48])
 static int open_below(const struct file_source *f, const char *path, struct err *err)
 {
 	/* Not blocking: what turns out to be a pipe would wait for its writer. */
-	return fs_open_beneath(f->root, path[0] != '\0' ? path : ".",
-	                       O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0, err);
+	return fs_open_beneath(f->root, path[0] != '\0' ? path : ".", O_RDONLY | O_NOCTTY, 0, err);
 }
 
 static int found(const struct stat *st, struct str rel, struct source_found *to, struct err *err)
