@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -35,6 +36,19 @@
 		if (!(cond))                                                                       \
 			fail_msg("row \"%s\": %s", name, #cond);                                   \
 	} while (0)
+
+/* Of a folder that is there; hidden ones are not counted. */
+static inline size_t dir_names(const char *dir)
+{
+	DIR *d = opendir(dir);
+	size_t n = 0;
+
+	assert_non_null(d);
+	for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+		n += e->d_name[0] != '.';
+	(void)closedir(d);
+	return n;
+}
 
 /* Does an assertion end fn(arg)? In a child, which says nothing. */
 static inline bool asserts(void (*fn)(void *arg), void *arg)

@@ -109,14 +109,8 @@ static struct node_lease lease, second;
 static unsigned count(const char *cache, const char *what)
 {
 	AUTO_FREE char *dir = xasprintf("%s/%s/%s", folder, cache, what);
-	DIR *d = opendir(dir);
-	unsigned n = 0;
 
-	assert_non_null(d);
-	for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
-		n += e->d_name[0] != '.';
-	(void)closedir(d);
-	return n;
+	return (unsigned)dir_names(dir);
 }
 
 static void assert_empty(const char *cache)

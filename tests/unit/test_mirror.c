@@ -66,17 +66,11 @@ static void store_done(struct store *st)
 	assert_ok(fs_remove_tree(AT_FDCWD, st->dir, &err), &err);
 }
 
-static size_t count_names(const struct store *st, const char *folder)
+static size_t names_in(const struct store *st, const char *folder)
 {
 	AUTO_FREE char *path = xasprintf("%s/%s", st->dir, folder);
-	DIR *d = opendir(path);
-	size_t n = 0;
 
-	assert_non_null(d);
-	for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
-		n += e->d_name[0] != '.';
-	(void)closedir(d);
-	return n;
+	return dir_names(path);
 }
 
 struct run {
@@ -181,8 +175,8 @@ static void mirror_whole_repository(void **state UNUSED)
 	(void)faulty_stat(&server, "bytes");
 	assert_ok(run_mirror(&st, &run, &err), &err);
 	assert_mirrored(&st, &run.manifest, N_SMALL + 5);
-	assert_int_equal(count_names(&st, "tmp"), 0);
-	assert_int_equal(count_names(&st, "manifests"), 1);
+	assert_int_equal(names_in(&st, "tmp"), 0);
+	assert_int_equal(names_in(&st, "manifests"), 1);
 	assert_int_equal(run.done.files_done, N_SMALL + 5);
 	assert_int_equal(run.done.bytes_done, run.done.bytes_total);
 	/* twins travel once */
@@ -195,7 +189,7 @@ static void mirror_whole_repository(void **state UNUSED)
 	assert_int_equal(run.done.fetched, 0);
 	assert_int_equal(faulty_stat(&server, "bytes"), 0);
 	assert_mirrored(&st, &run.manifest, N_SMALL + 5);
-	assert_int_equal(count_names(&st, "manifests"), 1);
+	assert_int_equal(names_in(&st, "manifests"), 1);
 	store_done(&st);
 }
 
@@ -287,7 +281,7 @@ static void mirror_gets_through(void **state UNUSED)
 		if (run_mirror(&st, &run, &err) < 0)
 			fail_msg("row %zu: %s", i, err.msg);
 		assert_mirrored(&st, &run.manifest, run.done.files_total);
-		assert_int_equal(count_names(&st, "tmp"), 0);
+		assert_int_equal(names_in(&st, "tmp"), 0);
 		store_done(&st);
 	}
 }
@@ -371,7 +365,7 @@ static void mirror_failures(void **state UNUSED)
 			fail_msg("row %zu: %s: %s", i, err_id(&err), err.msg);
 		assert_true(str_starts(str_of(err.msg),
 		                       rows[i].url[0] == '@' ? server.base : "hf://me/repo: "));
-		assert_int_equal(count_names(&st, "manifests"), 0);
+		assert_int_equal(names_in(&st, "manifests"), 0);
 		store_done(&st);
 	}
 }
@@ -395,7 +389,7 @@ static void mirror_checks_space_first(void **state UNUSED)
 	job.source = s;
 	assert_err(mirror_fetch(&job, &manifest, &done, &err), &err, ERR_NO_SPACE, "1.15 EB");
 	blob_pins_free(job.pins);
-	assert_int_equal(count_names(&st, "tmp"), 0);
+	assert_int_equal(names_in(&st, "tmp"), 0);
 	store_done(&st);
 }
 
@@ -487,7 +481,7 @@ static void mirror_resumes_after_kill(void **state UNUSED)
 	assert_mirrored(&st, &again.manifest, 1);
 	assert_int_equal(again.done.fetched, LONG_SIZE - noted);
 	assert_int_equal(faulty_stat(&server, "bytes"), LONG_SIZE - noted);
-	assert_int_equal(count_names(&st, "tmp"), 0);
+	assert_int_equal(names_in(&st, "tmp"), 0);
 	store_done(&st);
 }
 

@@ -555,16 +555,9 @@ static void objstore_dir_conforms(void **state UNUSED)
 	}
 	{ /* nothing was left: neither folders nor temporary files */
 		char path[256];
-		DIR *d;
-		int n = 0;
 
 		FMT(path, "%s/conforms", folder);
-		d = opendir(path);
-		assert_non_null(d);
-		for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
-			n += e->d_name[0] != '.';
-		(void)closedir(d);
-		assert_int_equal(n, 0);
+		assert_int_equal(dir_names(path), 0);
 		FMT(path, "%s/conforms/.tmp", folder);
 		assert_int_equal(rmdir(path), 0);
 	}

@@ -113,14 +113,8 @@ static struct objstore *open_as(struct place *p, const char *token)
 static size_t names_in(struct place *p, const char *folder)
 {
 	AUTO_FREE char *path = xasprintf("%s/%s", p->dir, folder);
-	DIR *d = opendir(path);
-	size_t n = 0;
 
-	assert_non_null(d);
-	for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
-		n += e->d_name[0] != '.';
-	(void)closedir(d);
-	return n;
+	return dir_names(path);
 }
 
 static void wait_none(struct place *p, const char *folder)
