@@ -78,8 +78,7 @@ struct wire_gpu {
 #define WIRE_IDS_NONE "none"
 #define WIRE_IDS_IDMAP "idmap"
 #define WIRE_IDS_TEAM "team"
-#define WIRE_IDS_OWN "own" /* as WIRE_IDS_IDMAP, and runners have ids of their own: run/confine.h  \
-	                    */
+#define WIRE_IDS_OWN "own" /* as WIRE_IDS_IDMAP, and so have runners: run/confine.h */
 
 /* The answer to a claim. */
 #define WIRE_REFERENCE_MAX 1000
