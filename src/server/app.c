@@ -86,6 +86,14 @@ char *app_path(struct app *app, struct arena *a, const char *below)
 	return arena_printf(a, "%s/%s", app->data, below);
 }
 
+int app_may_remove(const struct app *app, struct err *err)
+{
+	return meta_unheard(app->meta)
+	               ? err_set(err, ERR_DATABASE_UNAVAILABLE,
+	                         "the database does not answer: nothing is removed until it does")
+	               : 0;
+}
+
 static bool lacks_inodes(const struct app *app)
 {
 	uint64_t total, left;

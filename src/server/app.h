@@ -152,6 +152,9 @@ int app_show_socket(struct app *app, const char *name, struct err *err) MUST_CHE
 bool app_is_runner(const struct app *app, uid_t uid);
 bool app_runners_give_up_root(const struct app *app); /* run/confine.h */
 uid_t app_store_owner(const struct app *app);         /* ids_store() of run/ids.h; 0: root */
+/* A server that is cut off from the database may be followed by another one, whose jobs may use
+ * what was nobody's a moment ago. ERR_DATABASE_UNAVAILABLE: nothing is removed now. */
+int app_may_remove(const struct app *app, struct err *err) MUST_CHECK;
 /* "inodes" or "space", when there is too little even for the start of a job that was begun before:
  * tens of small files. NULL: there is enough. */
 #define APP_INODES 500

@@ -135,16 +135,11 @@ static int drop_tree(void *arg, const struct digest *manifest, struct err *err)
 	return 0;
 }
 
-/* A server that is cut off from the database may be followed by another one, whose jobs may use
- * what was nobody's a moment ago. */
 static int may(void *arg, struct err *err)
 {
 	const struct collect *c = arg;
 
-	return meta_unheard(c->app->meta)
-	               ? err_set(err, ERR_DATABASE_UNAVAILABLE,
-	                         "the database does not answer: nothing is removed until it does")
-	               : 0;
+	return app_may_remove(c->app, err);
 }
 
 /* os NULL: in the folder, and what the node has made from it. */

@@ -101,15 +101,6 @@ static int has_object(struct maintenance_objects *o, const struct manifest_file 
 	return blob_objects_has(o->app->objects, name, f->size, has, err);
 }
 
-/* Another server may rely by now on what this one would remove. */
-static int may_remove(struct maintenance_objects *o, struct err *err)
-{
-	return meta_unheard(o->app->meta)
-	               ? err_set(err, ERR_DATABASE_UNAVAILABLE,
-	                         "the database does not answer: nothing is removed until it does")
-	               : 0;
-}
-
 /* Without its manifest nobody takes the rest for all of it. The caller has marked it: who relies on
  * it meanwhile waits until its rows say so, too. */
 static int drop_marked(struct maintenance_objects *o, struct arena *a, const struct digest *name,
@@ -119,7 +110,7 @@ static int drop_marked(struct maintenance_objects *o, struct arena *a, const str
 
 	blob_objects_manifest_key(name, key);
 	digest_hex(name, hex);
-	if (may_remove(o, err) < 0 || objstore_del(o->app->objects, key, err) < 0)
+	if (app_may_remove(o->app, err) < 0 || objstore_del(o->app->objects, key, err) < 0)
 		return -1;
 	return maintenance_fail_mirrors(o->app, a, hex, why, source, err);
 }
@@ -341,7 +332,7 @@ static int remove_damaged(struct affected *f, const struct objstore_info *seen, 
 	                         "damaged in the object store: removed; the next job that needs "
 	                         "it puts it there again",
 	                         why, err) == 0 &&
-	           may_remove(o, err) == 0) {
+	           app_may_remove(o->app, err) == 0) {
 		r = remove_read(o, key, seen, err);
 	}
 	unmark(f);
