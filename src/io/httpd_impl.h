@@ -162,10 +162,7 @@ struct httpd {
 
 static inline struct exchange *exchange_at(void *p)
 {
-	struct exchange *x = p;
-
-	assert(x != NULL && x->magic == EXCHANGE_MAGIC);
-	return x;
+	return FROM_VOID(struct exchange, p, EXCHANGE_MAGIC);
 }
 
 static inline struct exchange *exchange_of(const struct request *rq)
@@ -175,10 +172,7 @@ static inline struct exchange *exchange_of(const struct request *rq)
 
 static inline struct httpd *httpd_at(void *p)
 {
-	struct httpd *h = p;
-
-	assert(h != NULL && h->magic == HTTPD_MAGIC);
-	return h;
+	return FROM_VOID(struct httpd, p, HTTPD_MAGIC);
 }
 
 /* httpd.c */

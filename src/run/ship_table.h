@@ -204,10 +204,7 @@ struct ship {
 /* The argument of its threads. */
 static inline struct ship *ship_at(void *p)
 {
-	struct ship *s = p;
-
-	assert(s != NULL && s->magic == SHIP_MAGIC);
-	return s;
+	return FROM_VOID(struct ship, p, SHIP_MAGIC);
 }
 
 /* ship.c */

@@ -95,14 +95,6 @@ static void xfer_check(const struct xfer *x)
 	assert(!x->failed || atomic_load(&x->stop));
 }
 
-static struct xfer *xfer_at(void *p)
-{
-	struct xfer *x = p;
-
-	assert(x != NULL && x->magic == XFER_MAGIC);
-	return x;
-}
-
 /* The only way from one state of a part to the next; with the lock. */
 static void part_to(struct xfer *x, size_t part, enum part_state to)
 {
@@ -317,12 +309,12 @@ static int fetch_part(struct xfer *x, size_t part, uint8_t *chunk, struct err *e
 
 static void *stream_main(void *arg)
 {
-	struct stream *s = arg;
+	struct stream *s = FROM_VOID(struct stream, arg, STREAM_MAGIC);
 	AUTO_FREE uint8_t *chunk = xmalloc(WRITE_CHUNK);
 	struct err err = {0};
 	size_t part;
 
-	assert(s->magic == STREAM_MAGIC && xfer_at(s->x) != NULL);
+	assert(s->x->magic == XFER_MAGIC);
 	while (take_part(s, &part)) {
 		if (fetch_part(s->x, part, chunk, &err) < 0) {
 			fail(s->x, &err);
@@ -398,7 +390,7 @@ static int hash_piece(struct xfer *x, struct xfer_content *content, uint64_t at,
 
 static void *hasher_main(void *arg)
 {
-	struct xfer *x = xfer_at(arg);
+	struct xfer *x = FROM_VOID(struct xfer, arg, XFER_MAGIC);
 	AUTO_FREE uint8_t *chunk = NULL;
 	struct xfer_content content = {0};
 	struct err err = {0};
@@ -438,7 +430,7 @@ static void *hasher_main(void *arg)
  * whole fetch fails, and its journal is not believed again. */
 static void *syncer_main(void *arg)
 {
-	struct xfer *x = xfer_at(arg);
+	struct xfer *x = FROM_VOID(struct xfer, arg, XFER_MAGIC);
 	struct err err = {0};
 
 	lock_take(&x->lock);
