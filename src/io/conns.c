@@ -9,6 +9,10 @@
  * for bytes that come sooner. And when almost all places are taken, the connection that has owed
  * its bytes longest makes room: a body that moves owes nothing. That holds for loopback, too, where
  * addresses are not counted: behind a proxy on this machine all clients have the same one.
+ *
+ * A connection takes its place when it is accepted, so that no burst gets past a limit, and is
+ * found by its descriptor when libmicrohttpd begins with it. From then on it may be cut off: before
+ * that, libmicrohttpd may have closed the descriptor without a word.
  */
 #include "base/clock.h"
 #include "io/httpd_impl.h"
@@ -18,6 +22,8 @@
 
 struct conn {
 	int fd;
+	enum listener via;
+	bool begun;
 	enum { OWES_NOTHING, OWES_HEAD, OWES_BODY } owes;
 	int64_t since_ms; /* of a body: moved up by each byte, to now at most */
 	uint64_t paid;    /* what since_ms has not counted yet: less than a ms, in parts */
@@ -82,13 +88,13 @@ static void cut(struct conn *c)
 	(void)shutdown(c->fd, SHUT_RDWR);
 }
 
-static void make_room(struct conns *all)
+static void make_room(struct conns *all, enum listener via)
 {
 	struct conn *oldest = NULL, *c;
 
 	LIST_FOREACH(c, &all->list, in)
 	{
-		if (c->owes != OWES_NOTHING && !c->cut &&
+		if (c->begun && c->via == via && c->owes != OWES_NOTHING && !c->cut &&
 		    (oldest == NULL || c->since_ms < oldest->since_ms))
 			oldest = c;
 	}
@@ -96,20 +102,74 @@ static void make_room(struct conns *all)
 		cut(oldest);
 }
 
-struct conn *conns_add(struct httpd *h, int fd, const struct sockaddr *sa)
+static struct conn *find(struct conns *all, int fd)
+{
+	struct conn *c;
+
+	LIST_FOREACH(c, &all->list, in)
+	{
+		if (c->fd == fd)
+			return c;
+	}
+	return NULL;
+}
+
+/* With conns.lock held. */
+static void drop(struct httpd *h, struct conn *c)
 {
 	struct conns *all = &h->conns;
-	struct conn *c = xcalloc(1, sizeof(*c));
+	bool was_full = all->taken[c->via] >= h->o.connections_max;
+
+	LIST_REMOVE(c, in);
+	all->taken[c->via]--;
+	all->begun[c->via] -= c->begun ? 1 : 0;
+	free(c);
+	if (was_full)
+		accept_prod(h);
+}
+
+bool conns_full(struct httpd *h, enum listener via)
+{
+	bool full;
+
+	lock_take(&h->conns.lock);
+	full = h->conns.taken[via] >= h->o.connections_max;
+	lock_give(&h->conns.lock);
+	return full;
+}
+
+struct conn *conns_take(struct httpd *h, enum listener via, int fd, const struct sockaddr *sa)
+{
+	struct conns *all = &h->conns;
+	struct conn *c = xcalloc(1, sizeof(*c)), *stale;
 
 	c->fd = fd;
-	c->since_ms = clock_mono_ms();
-	c->owes = OWES_HEAD;
+	c->via = via;
 	c->counted = peer_of(sa, c->peer);
 	lock_take(&all->lock);
-	if (all->n >= h->o.connections_max - h->o.connections_max / CONNS_SPARE)
-		make_room(all);
+	stale = find(all, fd); /* libmicrohttpd had no memory to begin with it */
+	if (stale != NULL)
+		drop(h, stale);
 	LIST_INSERT_HEAD(&all->list, c, in);
-	all->n++;
+	all->taken[via]++;
+	lock_give(&all->lock);
+	return c;
+}
+
+struct conn *conns_begin(struct httpd *h, int fd)
+{
+	struct conns *all = &h->conns;
+	struct conn *c;
+
+	lock_take(&all->lock);
+	c = find(all, fd);
+	assert(c != NULL && !c->begun);
+	if (all->begun[c->via] >= h->o.connections_max - h->o.connections_max / CONNS_SPARE)
+		make_room(all, c->via);
+	c->begun = true;
+	c->since_ms = clock_mono_ms();
+	c->owes = OWES_HEAD;
+	all->begun[c->via]++;
 	lock_give(&all->lock);
 	return c;
 }
@@ -117,10 +177,16 @@ struct conn *conns_add(struct httpd *h, int fd, const struct sockaddr *sa)
 void conns_remove(struct httpd *h, struct conn *c)
 {
 	lock_take(&h->conns.lock);
-	LIST_REMOVE(c, in);
-	h->conns.n--;
+	drop(h, c);
 	lock_give(&h->conns.lock);
-	free(c);
+}
+
+void conns_free(struct httpd *h)
+{
+	lock_take(&h->conns.lock);
+	while (!LIST_EMPTY(&h->conns.list))
+		drop(h, LIST_FIRST(&h->conns.list));
+	lock_give(&h->conns.lock);
 }
 
 void conns_head(struct httpd *h, struct conn *c, bool has_come)
@@ -173,7 +239,7 @@ void conns_tend(struct httpd *h, int64_t now)
 	lock_take(&all->lock);
 	LIST_FOREACH(c, &all->list, in)
 	{
-		if (!c->cut && now - c->since_ms >= most_ms(h, c))
+		if (c->begun && !c->cut && now - c->since_ms >= most_ms(h, c))
 			cut(c);
 	}
 	lock_give(&all->lock);

@@ -421,15 +421,10 @@ static bool is_own(const struct httpd *h, int fd)
 	        (h->o.knows_user != NULL && h->o.knows_user(h->o.ctx, uid)));
 }
 
-static enum MHD_Result on_accept(void *cls, const struct sockaddr *sa, socklen_t n UNUSED)
-{
-	return conns_admit(httpd_at(cls), sa) ? MHD_YES : MHD_NO;
-}
-
 static void on_connection(void *cls, struct MHD_Connection *conn, void **context,
                           enum MHD_ConnectionNotificationCode what)
 {
-	const union MHD_ConnectionInfo *fd, *sa;
+	const union MHD_ConnectionInfo *fd;
 	struct httpd *h = httpd_at(cls);
 
 	if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -437,11 +432,16 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **context
 		return;
 	}
 	fd = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-	sa = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 	assert(fd != NULL);
-	*context = conns_add(h, fd->connect_fd, sa == NULL ? NULL : sa->client_addr);
+	*context = conns_begin(h, fd->connect_fd);
 	if (!is_own(h, fd->connect_fd))
 		(void)shutdown(fd->connect_fd, SHUT_RDWR);
+}
+
+bool connection_begin(struct httpd *h, enum listener via, int fd, const struct sockaddr *sa,
+                      unsigned sa_bytes)
+{
+	return MHD_add_connection(h->daemon[via], fd, sa, sa_bytes) == MHD_YES;
 }
 
 static void on_completed(void *cls UNUSED, struct MHD_Connection *conn UNUSED, void **ctx,
@@ -502,8 +502,9 @@ static int read_pem(const char *path, char **out, struct err *err)
 	return 0;
 }
 
-/* `fd` is the daemon's until it is quiesced. */
-static struct MHD_Daemon *start_daemon(struct httpd *h, int fd, bool with_tls)
+/* It accepts nothing by itself: accept.c says why. Its limit is ours for each of its threads, which
+ * therefore never refuse. */
+static struct MHD_Daemon *start_daemon(struct httpd *h, bool with_tls)
 {
 	const struct httpd_options *o = &h->o;
 	struct MHD_OptionItem tls[] = {
@@ -517,46 +518,42 @@ static struct MHD_Daemon *start_daemon(struct httpd *h, int fd, bool with_tls)
 
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &old); /* its threads take no signals */
-	d = MHD_start_daemon(
-		MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
-			MHD_USE_ERROR_LOG | (with_tls ? MHD_USE_TLS : 0U),
-		0, on_accept, h, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE,
-		MIN(LOOPS, o->connections_max), MHD_OPTION_CONNECTION_LIMIT, o->connections_max,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
-		(unsigned)o->idle_s, MHD_OPTION_URI_LOG_CALLBACK, on_uri, h,
-		MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
-		on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL, STRICT,
-		MHD_OPTION_ARRAY, with_tls ? tls : none, MHD_OPTION_END);
+	d = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET |
+	                             MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG |
+	                             (with_tls ? MHD_USE_TLS : 0U),
+	                     0, NULL, NULL, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+	                     MHD_OPTION_THREAD_POOL_SIZE, LOOPS, MHD_OPTION_CONNECTION_LIMIT,
+	                     LOOPS * o->connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+	                     CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->idle_s,
+	                     MHD_OPTION_URI_LOG_CALLBACK, on_uri, h, MHD_OPTION_NOTIFY_COMPLETED,
+	                     on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+	                     MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL, STRICT,
+	                     MHD_OPTION_ARRAY, with_tls ? tls : none, MHD_OPTION_END);
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return d;
 }
 
 static int start_daemons(struct httpd *h, struct err *err)
 {
-	h->daemon = start_daemon(h, h->listen_fd, h->tls_cert != NULL);
-	if (h->daemon == NULL)
+	h->daemon[LISTENER_TCP] = start_daemon(h, h->tls_cert != NULL);
+	if (h->daemon[LISTENER_TCP] == NULL)
 		return err_set(err, ERR_INVALID, "cannot start the HTTP listener%s",
 		               h->tls_cert != NULL ? ": are these a PEM certificate and its key?"
 		                                   : "");
-	h->listen_fd = -1;
-	if (h->local_fd < 0)
+	if (h->accept.fd[LISTENER_LOCAL] < 0)
 		return 0;
-	h->local = start_daemon(h, h->local_fd, false);
-	if (h->local == NULL)
-		return err_set(err, ERR_IO, "cannot start the listener on the Unix socket");
-	h->local_fd = -1;
-	return 0;
+	h->daemon[LISTENER_LOCAL] = start_daemon(h, false);
+	return h->daemon[LISTENER_LOCAL] != NULL
+	               ? 0
+	               : err_set(err, ERR_IO, "cannot start the listener on the Unix socket");
 }
 
-/* No new connections. Quiesced before it is stopped: then the socket is closed and not shut down,
- * which would end it for others that hold it. */
-static void quiesce(struct MHD_Daemon *d)
+static void stop_daemons(struct httpd *h)
 {
-	int fd = d == NULL ? -1 : MHD_quiesce_daemon(d);
-
-	if (fd >= 0)
-		(void)close(fd);
+	for (int i = 0; i < LISTENER_COUNT; i++) {
+		if (h->daemon[i] != NULL)
+			MHD_stop_daemon(h->daemon[i]);
+	}
 }
 
 static void httpd_free(struct httpd *h)
@@ -565,10 +562,10 @@ static void httpd_free(struct httpd *h)
 	workers_stop(h->workers);
 	workers_stop(h->streams);
 	park_stop(h);
-	if (h->listen_fd >= 0)
-		(void)close(h->listen_fd);
-	if (h->local_fd >= 0)
-		(void)close(h->local_fd);
+	accept_stop(h);
+	conns_free(h);
+	if (h->accept.wake_fd >= 0)
+		(void)close(h->accept.wake_fd);
 	if (h->tls_key != NULL)
 		seal_wipe(h->tls_key, strlen(h->tls_key));
 	free(h->tls_key);
@@ -600,7 +597,8 @@ static struct httpd *httpd_new(const struct httpd_options *o)
 	h->o.stall_s = o->stall_s == 0 ? STALL_S : o->stall_s;
 	h->faces = xcalloc(o->n_faces + 1, sizeof(struct face *));
 	memcpy(h->faces, o->faces, o->n_faces * sizeof(struct face *));
-	h->listen_fd = h->local_fd = h->park.wake_fd = -1;
+	h->accept.fd[LISTENER_TCP] = h->accept.fd[LISTENER_LOCAL] = -1;
+	h->accept.wake_fd = h->park.wake_fd = -1;
 	lock_init(&h->lock, LOCK_HTTPD);
 	lock_init(&h->park.lock, LOCK_HTTPD_PARK);
 	lock_init(&h->conns.lock, LOCK_HTTPD_CONNS);
@@ -611,15 +609,18 @@ static struct httpd *httpd_new(const struct httpd_options *o)
 
 static int open_sockets(struct httpd *h, const struct httpd_options *o, struct err *err)
 {
+	int *tcp = &h->accept.fd[LISTENER_TCP];
+
 	if (o->listen_fd != NULL) {
-		h->listen_fd = *o->listen_fd;
-		if (listen_port(h->listen_fd, &h->port, err) < 0)
+		*tcp = *o->listen_fd;
+		if (listen_port(*tcp, &h->port, err) < 0)
 			return -1;
-	} else if (listen_open(o->address, &h->listen_fd, &h->port, err) < 0) {
+	} else if (listen_open(o->address, tcp, &h->port, err) < 0) {
 		return -1;
 	}
 	return o->local_path == NULL ? 0
-	                             : local_listen(o->local_path, SOCK_STREAM, &h->local_fd, err);
+	                             : local_listen(o->local_path, SOCK_STREAM,
+	                                            &h->accept.fd[LISTENER_LOCAL], err);
 }
 
 int httpd_start(const struct httpd_options *o, struct httpd **out, struct err *err)
@@ -635,12 +636,8 @@ int httpd_start(const struct httpd_options *o, struct httpd **out, struct err *e
 		return -1;
 	}
 	h->workers = workers_new(h->o.workers, h->o.queue_max, "http");
-	if (start_daemons(h, err) < 0) {
-		if (h->daemon != NULL) { /* it may hold connections already */
-			atomic_store(&h->aborting, true);
-			quiesce(h->daemon);
-			MHD_stop_daemon(h->daemon);
-		}
+	if (start_daemons(h, err) < 0 || accept_start(h, err) < 0) {
+		stop_daemons(h);
 		httpd_free(h);
 		return -1;
 	}
@@ -667,8 +664,7 @@ static void await_none(struct httpd *h, const unsigned *n, int64_t ms)
 void httpd_drain(struct httpd *h, int64_t grace_ms)
 {
 	if (!atomic_exchange(&h->draining, true)) {
-		quiesce(h->daemon);
-		quiesce(h->local);
+		accept_stop(h);
 		park_close(h);
 	}
 	lock_take(&h->lock);
@@ -693,8 +689,6 @@ void httpd_stop(struct httpd *h)
 	while (h->n_held > 0)
 		cond_wait(&h->none, &h->lock);
 	lock_give(&h->lock);
-	MHD_stop_daemon(h->daemon);
-	if (h->local != NULL)
-		MHD_stop_daemon(h->local);
+	stop_daemons(h);
 	httpd_free(h);
 }

@@ -1,6 +1,6 @@
 /*
- * httpd_impl.h - what httpd.c, conns.c, exchange.c, head.c, listen.c, park.c, request.c and route.c
- * share, and stream.c; nobody else includes it.
+ * httpd_impl.h - what httpd.c, accept.c, conns.c, exchange.c, head.c, listen.c, park.c, request.c
+ * and route.c share, and stream.c; nobody else includes it.
  *
  * An exchange is one request and its reply. Two sides hold it: libmicrohttpd (`conn` is set) and a
  * worker (`held`: queued, running or parked). Either may leave first: the client hangs up while a
@@ -41,6 +41,7 @@ enum body_state { BODY_NONE, BODY_WAITING, BODY_COLLECT, BODY_STREAM, BODY_DISCA
 
 struct MHD_Connection;
 struct MHD_Daemon;
+struct sockaddr;
 
 struct header {
 	struct str name, value;
@@ -132,10 +133,23 @@ struct park {
 	unsigned n_linger;
 };
 
+/* Each has a daemon of libmicrohttpd, and places of its own. */
+enum listener { LISTENER_TCP, LISTENER_LOCAL };
+#define LISTENER_COUNT (LISTENER_LOCAL + 1)
+
 struct conns {
 	struct lock lock;
 	LIST_HEAD(, conn) list;
-	unsigned n;
+	unsigned taken[LISTENER_COUNT], begun[LISTENER_COUNT];
+};
+
+/* The thread that accepts; accept.c. */
+struct accept {
+	int fd[LISTENER_COUNT]; /* that listen; -1: none */
+	int wake_fd;            /* eventfd: there is room again, or stop */
+	atomic_bool stop;
+	pthread_t thread;
+	bool running;
 };
 
 struct httpd {
@@ -143,11 +157,11 @@ struct httpd {
 #define HTTPD_MAGIC 0x48545453U
 	struct httpd_options o; /* strings are not kept */
 	const struct face **faces;
-	struct MHD_Daemon *daemon, *local; /* local: of the Unix socket, or NULL */
+	struct MHD_Daemon *daemon[LISTENER_COUNT]; /* NULL: not listening there */
+	struct accept accept;
 	struct workers *workers;
 	char *tls_cert, *tls_key; /* PEM texts */
 	uint16_t port;
-	int listen_fd, local_fd; /* ours again once the daemon is quiesced */
 	atomic_bool draining, aborting;
 	struct park park;
 	struct conns conns;
@@ -178,6 +192,9 @@ static inline struct httpd *httpd_at(void *p)
 /* httpd.c */
 /* Lets libmicrohttpd look at a suspended connection again. With x->lock held. */
 void exchange_resume(struct exchange *x);
+/* Gives libmicrohttpd a connection. Takes fd: false when it is closed already. */
+bool connection_begin(struct httpd *h, enum listener via, int fd, const struct sockaddr *sa,
+                      unsigned sa_bytes);
 
 /* exchange.c */
 struct exchange *exchange_new(struct httpd *h, struct MHD_Connection *conn, const char *uri);
@@ -221,17 +238,28 @@ int route_find(struct request *rq, const char *method, const struct face *const 
 bool route_method(const char *text, enum http_method *out);
 
 /* conns.c */
-struct sockaddr;
 /* May another connection of this address begin? Loopback and Unix sockets are not counted. */
 bool conns_admit(struct httpd *h, const struct sockaddr *sa);
-struct conn *conns_add(struct httpd *h, int fd, const struct sockaddr *sa);
+bool conns_full(struct httpd *h, enum listener via); /* are all its places taken? */
+/* Takes a place for what was accepted, before libmicrohttpd gets it. */
+struct conn *conns_take(struct httpd *h, enum listener via, int fd, const struct sockaddr *sa);
+struct conn *conns_begin(struct httpd *h, int fd);  /* libmicrohttpd serves it now */
 void conns_remove(struct httpd *h, struct conn *c); /* before its descriptor is closed */
+void conns_free(struct httpd *h);                   /* once libmicrohttpd has closed all */
 /* The head of a request has come; else its reply is sent, and the next head is waited for. */
 void conns_head(struct httpd *h, struct conn *c, bool has_come);
 /* A body that libmicrohttpd's thread takes by itself begins, or is whole; bytes of it have come. */
 void conns_body(struct httpd *h, struct conn *c, bool begins);
 void conns_paid(struct httpd *h, struct conn *c, size_t n);
 void conns_tend(struct httpd *h, int64_t now_ms); /* cuts off those that took too long */
+
+/* accept.c */
+/* Begins to accept from h->accept.fd for the daemons, which are started. */
+int accept_start(struct httpd *h, struct err *err) MUST_CHECK;
+/* No new connections, from the return on: joins the thread and closes what listens. May be called
+ * again. */
+void accept_stop(struct httpd *h);
+void accept_prod(struct httpd *h); /* a place is free again */
 
 /* head.c */
 void head_begin(struct head *h, const char *uri); /* before anything of the line is changed */

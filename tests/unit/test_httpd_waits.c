@@ -486,6 +486,52 @@ static void httpd_moving_bodies_stay(void **state UNUSED)
 	stop(&w);
 }
 
+/* Places that are all in use are waited for: nobody is turned away. */
+static void httpd_the_last_wait_for_a_place(void **state UNUSED)
+{
+	struct httpd_options o = {.connections_max = 16};
+	AUTO_BUF struct buf out = BUF_INIT(1 << 16);
+	AUTO_FD int late = -1;
+	struct world w = {0};
+	int fds[16];
+
+	start(&w, &o);
+	for (unsigned i = 0; i < COUNT(fds); i++) {
+		fds[i] = dial(&w);
+		send_text(fds[i], "GET /follow/a" HOST END);
+		wait_for(&w.parked, i + 1);
+	}
+	late = dial(&w);
+	send_text(late, "GET /" HOST END);
+	clock_sleep_ms(100);
+	assert_true(is_open(late)); /* without an answer */
+	(void)close(fds[0]);
+	read_until(late, NULL, &out);
+	assert_non_null(strstr(buf_cstr(&out), " 200 "));
+	for (size_t i = 1; i < COUNT(fds); i++)
+		(void)close(fds[i]);
+	stop(&w);
+}
+
+/* The end of a listener and new connections do not get into each other's way. */
+static void httpd_stops_while_they_connect(void **state UNUSED)
+{
+	for (int round = 0; round < 200; round++) {
+		struct world w = {0};
+		int fds[4];
+
+		start(&w, NULL);
+		for (size_t i = 0; i < COUNT(fds); i++) {
+			fds[i] = dial(&w);
+			send_text(fds[i], "GET /" HOST END);
+		}
+		clock_sleep_ms(round % 3);
+		stop(&w);
+		for (size_t i = 0; i < COUNT(fds); i++)
+			(void)close(fds[i]);
+	}
+}
+
 static struct sockaddr_storage address(const char *text)
 {
 	struct sockaddr_storage ss = {0};
@@ -500,6 +546,8 @@ static struct sockaddr_storage address(const char *text)
 		ss.ss_family = AF_UNIX;
 	return ss;
 }
+
+#define NO_FD 1000000 /* and above: descriptors that nobody has */
 
 static void httpd_one_address_has_a_share(void **state UNUSED)
 {
@@ -531,7 +579,8 @@ static void httpd_one_address_has_a_share(void **state UNUSED)
 
 		for (int k = 0; k < 2; k++) {
 			assert_row(conns_admit(w.h, sa), rows[i].holder);
-			c[k] = conns_add(w.h, -1, (const struct sockaddr *)&holder);
+			c[k] = conns_take(w.h, LISTENER_TCP, NO_FD + k,
+			                  (const struct sockaddr *)&holder);
 		}
 		assert_row(conns_admit(w.h, sa) == rows[i].may, rows[i].holder);
 		conns_remove(w.h, c[0]);
@@ -556,6 +605,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(httpd_the_idle_make_room),
 	cmocka_unit_test(httpd_slow_bodies_make_room),
 	cmocka_unit_test(httpd_moving_bodies_stay),
+	cmocka_unit_test(httpd_the_last_wait_for_a_place),
+	cmocka_unit_test(httpd_stops_while_they_connect),
 	cmocka_unit_test(httpd_one_address_has_a_share),
 };
 UNIT_MAIN(tests)
