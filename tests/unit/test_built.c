@@ -53,7 +53,8 @@ struct maker {
 	const char *fail; /* make fails so */
 	int hold_ms;      /* ... or takes so long */
 	void (*more)(const char *dir);
-	int grow_to; /* files of `size`, growing after each */
+	int grow_to;           /* files of `size`, growing after each */
+	const char *elsewhere; /* where it is filled; NULL: in place */
 };
 
 static int make(void *arg, struct built *b, const char *dir, struct err *err)
@@ -83,6 +84,20 @@ static int make(void *arg, struct built *b, const char *dir, struct err *err)
 	return m->fail != NULL ? err_set(err, ERR_PYTHON_REQUIREMENTS_INVALID, "%s", m->fail) : 0;
 }
 
+/* By somebody who may not write to the cache's folder; then it is moved there. */
+static int make_elsewhere(void *arg, struct built *b, const char *dir, struct err *err)
+{
+	struct maker *m = arg;
+
+	assert_ok(fs_mkdirs(AT_FDCWD, m->elsewhere, 0755, err), err);
+	built_fill_at(b, m->elsewhere);
+	if (make(arg, b, m->elsewhere, err) < 0)
+		return -1;
+	assert_int_equal(rename(m->elsewhere, dir), 0);
+	built_fill_at(b, NULL);
+	return 0;
+}
+
 static void on_wait(void *arg, const char *words UNUSED)
 {
 	atomic_fetch_add(&((struct maker *)arg)->waited, 1);
@@ -97,7 +112,8 @@ static void on_damaged(void *arg, const char *why)
 static int take(struct node_cache *c, const char *key, struct maker *m, struct node_lease *out,
                 struct err *err)
 {
-	struct built_maker by = {make, on_wait, on_damaged, m};
+	struct built_maker by = {m->elsewhere != NULL ? make_elsewhere : make, on_wait, on_damaged,
+	                         m};
 	struct digest d = key_of(key);
 
 	return node_cache_built(c, &d, &by, NULL, out, err);
@@ -414,6 +430,29 @@ static void built_counts_in_the_budget(void **state UNUSED)
 	(void)close(second.fd);
 }
 
+/* It counts where it is filled, too. */
+static void built_is_moved_into_place(void **state UNUSED)
+{
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("moved", 100000);
+	AUTO_FREE char *elsewhere = xasprintf("%s/filled", folder);
+	struct maker m = {.size = 30000, .elsewhere = elsewhere, .grow_to = 1};
+	uint64_t trees, bytes, leased;
+	struct err err = {0};
+
+	assert_ok(take(c, "a", &m, &lease, &err), &err);
+	assert_int_equal(lease.bytes, 60010);
+	(void)close(lease.fd);
+	assert_ok(take(c, "a", &m, &lease, &err), &err);
+	assert_true(lease.hit);
+	(void)close(lease.fd);
+	m.grow_to = 9;
+	assert_err(take(c, "b", &m, &lease, &err), &err, ERR_NO_SPACE, "");
+	assert_int_equal(atomic_load(&m.made), 2); /* noticed while it was filled */
+	assert_ok(node_cache_usage(c, &trees, &bytes, &leased, &err), &err);
+	assert_true(bytes <= 100000);
+	assert_ok(fs_remove_tree(AT_FDCWD, elsewhere, &err), &err);
+}
+
 /* What was made before, or found no room, is not begun before there is enough. */
 static void built_reserves_what_it_had(void **state UNUSED)
 {
@@ -549,6 +588,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(built_is_never_given_when_changed),
 		cmocka_unit_test(built_aside_stays_for_its_holder),
 		cmocka_unit_test(built_counts_in_the_budget),
+		cmocka_unit_test(built_is_moved_into_place),
 		cmocka_unit_test(built_reserves_what_it_had),
 		cmocka_unit_test(built_of_hostile_content),
 		cmocka_unit_test(built_is_known_to_the_collector),

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "base/clock.h"
+#include "store/blobs/lease.h"
 #include "store/blobs/tree.h"
 #include "store/common/usage.h"
 
@@ -617,6 +618,61 @@ static void tree_of_strangers_leads_nowhere(void **state UNUSED)
 	node_cache_close(c);
 }
 
+/* A process that may only hold a tree cannot write to its lease. */
+static void tree_is_held_without_a_pen(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("pen", 1 << 20);
+	const struct digest m = make_manifest(b, 78, 3, 100);
+	struct err err = {0};
+	int held;
+
+	take(c, b, &m, &lease_a);
+	held = lease_to_hold(lease_a.fd, &err);
+	assert_true(held >= 0);
+	(void)close(lease_a.fd);
+	assert_int_equal(write(held, "x", 1), -1);
+	assert_int_equal(errno, EBADF);
+	assert_err(node_cache_drop(c, &m, &err), &err, ERR_BUSY, "in use");
+	(void)close(held);
+	assert_ok(node_cache_drop(c, &m, &err), &err);
+}
+
+/* What a dead process left where it filled a tree goes; a living one keeps it. */
+static void tree_making_is_swept(void **state UNUSED)
+{
+	AUTO_FREE char *dir = xasprintf("%s/making", folder);
+	AUTO_FREE char *top = xasprintf("%s/making", dir), *one = xasprintf("%s/one/x/y", top);
+	AUTO_FREE char *two = xasprintf("%s/two", top);
+	AUTO_NODE_CACHE struct node_cache *c = open_at(dir, 1 << 20);
+	struct err err = {0};
+	int first = node_cache_making(dir, "one", &err);
+	int second = node_cache_making(dir, "two", &err);
+
+	assert_true(first >= 0 && second >= 0);
+	assert_ok(fs_mkdirs(AT_FDCWD, one, 0755, &err), &err);
+	assert_ok(node_cache_sweep_making(c, &err), &err);
+	assert_int_equal(dir_names(top), 2);
+	assert_err(node_cache_making(dir, "one", &err), &err, ERR_BUSY, "in use");
+	(void)close(first);
+	assert_ok(node_cache_sweep_making(c, &err), &err);
+	assert_int_equal(dir_names(top), 1);
+	(void)close(second);
+	node_cache_close(open_at(dir, 1 << 20)); /* opening sweeps */
+	assert_int_equal(dir_names(top), 0);
+
+	assert_int_equal(symlink("..", two), 0);
+	assert_int_equal(node_cache_making(dir, "two", &err), -1);
+	err_clear(&err);
+	assert_ok(node_cache_sweep_making(c, &err), &err);
+	assert_int_equal(unlink(two), 0);
+	assert_int_equal(rmdir(top), 0);
+	assert_int_equal(symlink("trees", top), 0);
+	assert_int_equal(node_cache_making(dir, "one", &err), -1); /* through no link */
+	err_clear(&err);
+	assert_int_equal(unlink(top), 0);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(tree_is_made_once_and_read_only),
 	cmocka_unit_test(tree_budget_holds),
@@ -629,6 +685,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(tree_half_set_aside_is_ended),
 	cmocka_unit_test(tree_is_copied_where_links_cannot_go),
 	cmocka_unit_test(tree_of_strangers_leads_nowhere),
+	cmocka_unit_test(tree_is_held_without_a_pen),
+	cmocka_unit_test(tree_making_is_swept),
 };
 
 static int set_up(void **state UNUSED)

@@ -36,6 +36,7 @@ struct built {
 	char name[NAME_LEN + 1]; /* below built/ */
 	int lease;
 	struct lease_text text;
+	const char *filling; /* where its maker fills it; NULL: in its folder */
 };
 
 static void path_of(const char *folder, const char *hex, const char *end, char out[PATH_CAP])
@@ -230,7 +231,8 @@ static int measure(struct built *b, struct usage_total *total, struct err *err)
 {
 	AUTO_FREE char *dir = xasprintf("%s/built/%s", b->c->dir, b->name);
 
-	return usage_walk(dir, 1, NULL, NULL, b->cancel, total, err);
+	return usage_walk(b->filling != NULL ? b->filling : dir, 1, NULL, NULL, b->cancel, total,
+	                  err);
 }
 
 /* For the next time that it is made. */
@@ -294,6 +296,11 @@ int built_grow(struct built *b, struct err *err)
 	if (err->id == ERR_NODE_CACHE_FULL)
 		keep_size(b, MIN(total.bytes + ahead, b->c->budget));
 	return -1;
+}
+
+void built_fill_at(struct built *b, const char *dir)
+{
+	b->filling = dir;
 }
 
 void built_say(struct built *b, const char *words)

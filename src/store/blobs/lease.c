@@ -79,6 +79,18 @@ struct lease_text lease_read(int fd)
 	return t;
 }
 
+int lease_to_hold(int fd, struct err *err)
+{
+	char self[40];
+	AUTO_FD int own = -1;
+
+	FMT(self, "/proc/self/fd/%d", fd);
+	own = open(self, O_RDONLY | O_CLOEXEC);
+	if (own < 0 || flock(own, LOCK_SH | LOCK_NB) < 0)
+		return err_errno(err, errno, "hold a lease");
+	return TAKE_FD(own);
+}
+
 /* No fsync: after a crash the worst is a poor order. */
 int lease_write(int fd, const struct lease_text *t, struct err *err)
 {

@@ -22,6 +22,9 @@ int lease_try(int dirfd, const char *hex, int how, struct err *err) MUST_CHECK;
 /* The same, waited for: as long as making a tree may take. */
 int lease_wait(int dirfd, const char *hex, int how, const atomic_bool *cancel,
                struct err *err) MUST_CHECK;
+/* Another descriptor of a lease that is held shared, which holds it shared too and cannot be
+ * written: for a process that may only hold it. */
+int lease_to_hold(int fd, struct err *err) MUST_CHECK;
 /* Is this descriptor still the file of that name? Asked once it is locked. */
 bool lease_is_named(int dirfd, int fd, const char *hex);
 /* All zero when there is nothing to be read: a lease that was made and not filled. */

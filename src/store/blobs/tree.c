@@ -135,12 +135,66 @@ static int make_way(struct node_cache *c, const char *name, mode_t type, struct 
 	return fs_remove_tree(c->fd, name, err);
 }
 
+/* Fails with EWOULDBLOCK while somebody holds it. */
+static int hold_folder(int dirfd, const char *name)
+{
+	AUTO_FD int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat held, named;
+
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return -1;
+	if (fstat(fd, &held) == 0 && fstatat(dirfd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    held.st_ino == named.st_ino)
+		return TAKE_FD(fd);
+	errno = ENOENT; /* swept between the two */
+	return -1;
+}
+
+static int sweep_making(void *arg UNUSED, int dirfd, const char *name, struct err *err)
+{
+	AUTO_FD int held = hold_folder(dirfd, name);
+
+	return held < 0 ? 0 : fs_remove_tree(dirfd, name, err);
+}
+
+int node_cache_making(const char *dir, const char *name, struct err *err)
+{
+	AUTO_FREE char *folder = xasprintf("%s/" NODE_CACHE_MAKING, dir);
+	AUTO_FD int top = -1;
+
+	if (fs_mkdirs(AT_FDCWD, folder, 0755, err) < 0)
+		return -1;
+	top = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (top < 0)
+		return err_errno(err, errno, "%s", folder);
+	for (int i = 0; i < TREE_RACES_MAX; i++) {
+		int held;
+
+		if (mkdirat(top, name, 0755) < 0 && errno != EEXIST)
+			break;
+		held = hold_folder(top, name);
+		if (held >= 0)
+			return held;
+		if (errno != ENOENT && errno != EWOULDBLOCK)
+			break;
+	}
+	return errno == EWOULDBLOCK ? err_set(err, ERR_BUSY, "%s/%s is in use", folder, name)
+	                            : err_errno(err, errno, "%s/%s", folder, name);
+}
+
+int node_cache_sweep_making(struct node_cache *c, struct err *err)
+{
+	AUTO_FD int fd = fs_open_beneath(c->fd, NODE_CACHE_MAKING, O_RDONLY | O_DIRECTORY, 0, err);
+
+	return fd < 0 ? -1 : fs_each_name(TAKE_FD(fd), NODE_CACHE_MAKING, sweep_making, c, err);
+}
+
 static int sweep_all(struct node_cache *c, struct err *err)
 {
 	return tree_each(c, "tmp", "", sweep_one, c, err) < 0 ||
 	                       tree_sweep_quarantine(c, err) < 0 || tree_sweep_built(c, err) < 0
 	               ? -1
-	               : 0;
+	               : node_cache_sweep_making(c, err);
 }
 
 /* Among strangers what fails is only said: they may go on writing, and the next look finds it. */
@@ -158,8 +212,9 @@ static int sweep_at_open(struct node_cache *c, bool links, struct err *err)
 static int open_cache(struct node_cache **out, const char *dir, uint64_t budget_bytes, bool links,
                       struct err *err)
 {
-	static const char *const folders[] = {"trees",     "leases",   "tmp",        TREE_BUILT,
-	                                      TREE_FAILED, TREE_SIZES, TREE_DAMAGED, TREE_BLOBS};
+	static const char *const folders[] = {"trees",      "leases",    "tmp",
+	                                      TREE_BUILT,   TREE_FAILED, TREE_SIZES,
+	                                      TREE_DAMAGED, TREE_BLOBS,  NODE_CACHE_MAKING};
 	struct node_cache *c = NULL;
 	int fd;
 
