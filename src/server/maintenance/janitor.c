@@ -27,6 +27,15 @@ static void measure(struct app *app)
 		atomic_store(&app->node_bytes, bytes);
 }
 
+/* What is not counted: a runner was killed while it filled it. */
+static void sweep_node(struct app *app)
+{
+	struct err err = {0};
+
+	if (node_cache_sweep_making(app->node, &err) < 0)
+		log_warn("node cache: %s", err.msg);
+}
+
 static void refill(struct app *app UNUSED)
 {
 	(void)reserve_whole(); /* what it answers matters to those who begin something */
@@ -40,6 +49,7 @@ static const struct {
 } chores[] = {
 	{exec_sweep,         60 * 1000},
 	{measure,            60 * 1000},
+	{sweep_node,         60 * 1000},
 	{listener_keep,      10 * 1000},
 	{standbys_note,      60 * 1000},
 	{sweep_keys,         10 * 60 * 1000},
