@@ -165,6 +165,19 @@ static RECORD(wire_passed, check_passed,
 	ROW(wire_passed, R_I64, modified_ms),
 	ROW(wire_passed, R_TEXT | R_MAY, etag));
 
+static RECORD(wire_node, NULL,
+	ROW(wire_node, R_TEXT, verb),
+	ROW(wire_node, R_TEXT | R_MAY, key),
+	ROW(wire_node, R_TEXT | R_MAY, text),
+	ROW(wire_node, R_INT | R_MAY, status),
+	ROW(wire_node, R_TEXT | R_MAY, error),
+	ROW(wire_node, R_U64 | R_MAY, done),
+	ROW(wire_node, R_U64 | R_MAY, total),
+	ROW(wire_node, R_U64 | R_MAY, bytes),
+	ROW(wire_node, R_U64 | R_MAY, files),
+	ROW(wire_node, R_U64 | R_MAY, fetched),
+	ROW(wire_node, R_BOOL | R_MAY, hit));
+
 static RECORD(wire_launch, NULL,
 	ROW(wire_launch, R_TEXT, attempt_id),
 	ROW(wire_launch, R_TEXT, job_id),

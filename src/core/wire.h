@@ -173,6 +173,18 @@ struct wire_passed {
 	const char *etag;
 };
 
+/* What a runner that gave up root says to the keeper of the node cache, and hears from it: see
+ * run/node.h. One struct, for it is one talk; each verb uses what it needs. */
+struct wire_node {
+	const char *verb, *key; /* 64 hex */
+	const char *text;       /* a path, or words; of an error: its message */
+	int status;             /* HTTP's of an error; 0: none */
+	const char *error;
+	uint64_t done, total;
+	uint64_t bytes, files, fetched;
+	bool hit;
+};
+
 /* Stages of a runner, in order; shown to people. */
 enum wire_stage {
 	STAGE_CLAIM,
@@ -311,6 +323,7 @@ struct wire_exit {
 	X(signed_all)                                                                              \
 	X(pass)                                                                                    \
 	X(passed)                                                                                  \
+	X(node)                                                                                    \
 	X(heartbeat)                                                                               \
 	X(desired)                                                                                 \
 	X(logged)                                                                                  \

@@ -32,9 +32,11 @@ struct entering {
 	const struct confine *c;
 	struct confined *out;
 	struct arena *a;
-	uint32_t runner; /* our id on the machine, from now on: the last of the job's range */
+	uint32_t runner; /* our id on the machine, from now on: the last of the job's range, or
+	                  * the keepers' */
 	int keep_map;    /* user namespaces by which mounts translate: what the runner keeps */
 	int job_map;     /* ... and what root owns, as the job's own */
+	int made_map;    /* ... and what the job makes, as the job's, and nothing else */
 	struct tree tree[TREES_MAX];
 	size_t n;
 	const char *cover[TREES_MAX]; /* folders that are made anew, see cover_of() */
@@ -166,14 +168,19 @@ static void see(struct entering *e, const char *from, const char *to)
 	e->out->n_seen++;
 }
 
-/* What jobs see of the node cache is root's: they own it, and cannot write. */
+/* What jobs see of the node cache is root's: they own it, and cannot write. Nor can we, but in the
+ * folder where we fill environments for the keeper: what is the job's there. What the keeper has
+ * taken is root's, and nobody's by that mount, whatever of it we have open. */
 static int take_node(struct entering *e, struct err *err)
 {
 	const char *dir = e->c->launch->node_dir, *to = CONFINE_VIEW "/node";
+	const char *making = e->c->making;
 
 	if (dir == NULL)
 		return 0;
-	if (take_made(e, dir, err) < 0)
+	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0 ||
+	    take(e, dir, dir, e->keep_map, MOUNT_ATTR_RDONLY, err) < 0 ||
+	    (making != NULL && take(e, making, making, e->made_map, 0, err) < 0))
 		return -1;
 	see(e, dir, to);
 	return take(e, dir, to, e->job_map, MOUNT_ATTR_RDONLY, err);
@@ -326,6 +333,7 @@ static void trees_done(struct entering *e)
 		close_fd_p(&e->tree[i].fd);
 	close_fd_p(&e->keep_map);
 	close_fd_p(&e->job_map);
+	close_fd_p(&e->made_map);
 }
 
 /* ---- ids --------------------------------------------------------------------------------- */
@@ -344,7 +352,10 @@ static int make_maps(struct entering *e, struct err *err)
 	if (e->keep_map < 0)
 		return -1;
 	e->job_map = userns_make(&own, err);
-	return e->job_map < 0 ? -1 : 0;
+	if (e->job_map < 0)
+		return -1;
+	e->made_map = userns_make(&keep[1], err);
+	return e->made_map < 0 ? -1 : 0;
 }
 
 /* A user namespace is entered by a process of one thread. One that a library started to look up a
@@ -418,8 +429,10 @@ static int enter(struct entering *e, struct err *err)
 {
 	const struct confine *c = e->c;
 
-	if (make_maps(e, err) < 0 || take(e, c->dir, c->dir, e->keep_map, 0, err) < 0 ||
-	    take_server(e, err) < 0 || (c->launch != NULL && take_for_job(e, err) < 0))
+	if (make_maps(e, err) < 0 ||
+	    (c->dir != NULL && take(e, c->dir, c->dir, e->keep_map, 0, err) < 0) ||
+	    take_made(e, c->keeps, err) < 0 || take_server(e, err) < 0 ||
+	    (c->launch != NULL && take_for_job(e, err) < 0))
 		return -1;
 	if (make_host(e, err) < 0 || attach_all(e, err) < 0 || become(e, err) < 0 ||
 	    seccomp_apply(SECCOMP_RUNNER, err) < 0)
@@ -432,9 +445,10 @@ int confine_enter(const struct confine *c, struct confined *out, struct ids *ids
 	struct entering e = {.c = c,
 	                     .out = out,
 	                     .a = c->a,
-	                     .runner = runner_id(&c->ids),
+	                     .runner = c->keeps != NULL ? ids_keeper(&c->ids) : runner_id(&c->ids),
 	                     .keep_map = -1,
-	                     .job_map = -1};
+	                     .job_map = -1,
+	                     .made_map = -1};
 	mode_t mask = umask(022); /* folders that are made on the way are for everybody to pass */
 	int r;
 

@@ -9,9 +9,11 @@
  *
  *   - the host's folders are as its job may see them (sandbox_exec_public());
  *   - of the data folder, and of whatever lies above it and is not open to everybody, there is what
- *     the attempt needs and no more: its own folder, the node cache, the training caches of its
- *     project and team, the sockets of the server. On disk all that the runner writes there belongs
- *     to root, and all that its job writes to the owner that ids.h says: idmapped mounts translate;
+ *     the attempt needs and no more: its own folder, the training caches of its project and team,
+ *     the sockets of the server, and the node cache to be read. Of that it can write in one
+ *     folder, where it fills environments for its keeper (node.h). On disk all that the
+ * runner writes there belongs to root, and all that its job writes to the owner that ids.h says:
+ * idmapped mounts translate;
  *   - below CONFINE_VIEW the job's sources of mounts lie, with the job as their owner: the node
  *     cache read-only, what an administrator shares.
  *
@@ -58,11 +60,15 @@ struct confined {
 
 struct confine {
 	struct arena *a; /* of *out too */
-	const char *dir; /* attempt folder */
+	const char *dir; /* attempt folder; NULL: not this one's */
+	/* NULL, or the node cache, of whose keeper this is: it has the cache and the way to the
+	 * server, and runs as ids_keeper(). */
+	const char *keeps;
 	/* Of it: how to reach the server. Its ca_file becomes the path where it really is. */
 	struct wire_start *start;
 	/* Of it: node_dir, the caches, what is shared. NULL: no job is started from here. */
 	const struct wire_launch *launch;
+	const char *making;  /* of a runner: the folder that its keeper lets it fill; NULL: none */
 	const char *program; /* a file that is to be found in PATH afterwards, NULL: none */
 	struct ids ids;      /* as ids_take() gave them */
 };

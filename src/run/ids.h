@@ -46,6 +46,13 @@ static inline uint32_t ids_store(const struct ids *ids)
 	return ids->disk + ids->span - 1;
 }
 
+/* ... and as whom the keepers of the node cache run (node.h), in place of root: an id of the first
+ * range too. Each sees nothing but the node cache, where nothing belongs to it. */
+static inline uint32_t ids_keeper(const struct ids *ids)
+{
+	return ids->disk + ids->span - 2;
+}
+
 /* The pool: first-last, "" or NULL for the default, whose span is 0 where this user namespace has
  * too few ids for any: root there is one user outside, and so are its jobs. ERR_JOB_IDS_TAKEN when
  * somebody of this machine has one of them: a user, a group, or a range of subordinate ids. */

@@ -206,9 +206,6 @@ static int make_key(const struct python_job *j, const struct python_want *w, str
 	const struct python_tools *t = &w->tools;
 
 	buf_puts(&key, "stoker python environment 1\n");
-	/* Caches that a team's jobs can write to take part: nobody else is given what comes of it.
-	 */
-	put_text(&key, "team", j->launch->team_id);
 	put_text(&key, "at", w->at != NULL ? w->at : "");
 	put_text(&key, "version", s->python.version);
 	put_text(&key, "python", t->identity);
@@ -235,11 +232,11 @@ struct asking {
 	bool waited;
 };
 
-static int make(void *arg, struct built *b, const char *dir, struct err *err)
+static int make(void *arg, struct node_making *m, const char *dir, struct err *err)
 {
 	struct asking *x = arg;
 
-	return python_build(x->j, x->w, b, dir, err);
+	return python_build(x->j, x->w, m, dir, err);
 }
 
 static void on_wait(void *arg, const char *words)
@@ -293,7 +290,7 @@ static void say(const struct asking *x, const struct node_lease *lease)
 	char size[UNITS_CAP], version[40], took[60] = "";
 	size_t packages = 0;
 
-	read_installed(lease->path, version, &packages);
+	read_installed(confined_path(x->j->confined, x->j->a, lease->path), version, &packages);
 	if (!lease->hit)
 		FMT(took, "built in %.1f s", (double)(clock_mono_ms() - x->begun_ms) / 1000);
 	logs_message(x->j->logs, "python %s: %zu package%s, %s, %s", version, packages,
@@ -305,7 +302,7 @@ int python_bring(const struct python_job *j, struct python *out, struct err *err
 {
 	struct python_want *w = arena_alloc(j->a, sizeof(*w));
 	struct asking x = {.j = j, .w = w, .begun_ms = clock_mono_ms()};
-	struct built_maker by = {make, on_wait, on_damaged, &x};
+	struct node_maker by = {make, on_wait, on_damaged, &x};
 	bool plain = j->image == NULL && strcmp(j->launch->sandbox, sandbox_plain.name) == 0;
 	struct digest key;
 
@@ -318,8 +315,8 @@ int python_bring(const struct python_job *j, struct python *out, struct err *err
 	choose_unset(j, w);
 	if (make_key(j, w, &key, err) < 0)
 		return -1;
-	while (node_cache_built(j->cache, &key, &by, report_cancel(j->report), &out->lease, err) <
-	       0) {
+	while (node_built(j->node, j->launch->team_id, &key, &by, report_cancel(j->report),
+	                  &out->lease, err) < 0) {
 		if (err->id != ERR_NODE_CACHE_FULL || !j->wait_for_room(j->arg, err))
 			return -1;
 		err_clear(err);

@@ -1,7 +1,7 @@
 /*
  * python.h - the Python environment of a job (runtime.python): its requirements are read from the
  * job's code, a key is made of all that it depends on, and the node cache is asked for the tree of
- * that key (store/blobs/built.h). When it is missing it is built here, in a sandbox like the job's
+ * that key (node.h). When it is missing it is built here, in a sandbox like the job's
  * own, with the job's limits and without its other secrets.
  *
  * Where the sandbox makes places, the environment is built and mounted at SPEC_PYTHON_PLACE; in the
@@ -15,8 +15,8 @@
 #include "core/wire.h"
 #include "run/confine.h"
 #include "run/logs.h"
+#include "run/node.h"
 #include "run/report.h"
-#include "store/blobs/built.h"
 
 #define PYTHON_DIR "python" /* in the attempt's folder: that of the build's sandbox */
 #define PYTHON_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -36,7 +36,7 @@ struct python_job {
 	const struct job_spec *spec;
 	struct report *report;
 	struct logs *logs;
-	struct node_cache *cache;
+	struct node *node;
 	/* Running jobs use the cache. False: gives up. */
 	bool (*wait_for_room)(void *arg, const struct err *full);
 	void *arg;
@@ -86,7 +86,7 @@ struct python_want {
 	const char *at; /* where it will be used; NULL: where it is built */
 };
 /* python_build.c */
-int python_build(const struct python_job *j, const struct python_want *w, struct built *b,
+int python_build(const struct python_job *j, const struct python_want *w, struct node_making *m,
                  const char *dir, struct err *err) MUST_CHECK;
 
 #endif

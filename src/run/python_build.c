@@ -169,7 +169,7 @@ struct lines {
 
 struct build {
 	const struct python_job *j;
-	struct built *b;
+	struct node_making *making;
 	struct sandbox *s;
 	struct quota *quota;
 	struct lines lines;
@@ -294,12 +294,12 @@ static int tell(struct build *x, struct err *err)
 		               x->doing[0] != '\0' ? ", " : "",
 		               (now - (x->line_ms > 0 ? x->line_ms : x->begun_ms)) / 1000);
 		report_progress(x->j->report, note, 0, 0);
-		built_say(x->b, x->doing);
+		node_say(x->making, x->doing);
 	}
 	if (now < x->grow_ms)
 		return 0;
 	x->grow_ms = now + GROW_MS;
-	return built_grow(x->b, err);
+	return node_grow(x->making, err);
 }
 
 static int watch(struct build *x, int *code, struct err *err)
@@ -508,8 +508,9 @@ static int make_mounts(const struct python_job *j, const struct python_want *w, 
 	return cache ? mounts_add(m, MOUNT_RW, l->cache_project_dir, at->cache, err) : 0;
 }
 
-static int in_sandbox(const struct python_job *j, const struct python_want *w, struct built *b,
-                      const char *dir, const char *tree, struct err *err)
+static int in_sandbox(const struct python_job *j, const struct python_want *w,
+                      struct node_making *making, const char *dir, const char *tree,
+                      struct err *err)
 {
 	struct mounts *m = arena_alloc(j->a, sizeof(*m));
 	const struct sandbox_spec spec = {
@@ -528,7 +529,7 @@ static int in_sandbox(const struct python_job *j, const struct python_want *w, s
 		.need_mount_points = w->place && w->below[0] == '\0',
 	};
 	struct build x = {.j = j,
-	                  .b = b,
+	                  .making = making,
 	                  .begun_ms = clock_mono_ms(),
 	                  .lines = {.part = {BUF_INIT(LINE_MAX_BYTES), BUF_INIT(LINE_MAX_BYTES)}}};
 	struct paths at;
@@ -548,7 +549,7 @@ static int in_sandbox(const struct python_job *j, const struct python_want *w, s
 	return rc;
 }
 
-int python_build(const struct python_job *j, const struct python_want *w, struct built *b,
+int python_build(const struct python_job *j, const struct python_want *w, struct node_making *m,
                  const char *tree, struct err *err)
 {
 	const char *dir = arena_printf(j->a, "%s/" PYTHON_DIR, j->dir);
@@ -560,7 +561,7 @@ int python_build(const struct python_job *j, const struct python_want *w, struct
 	             w->req.n_packages, w->req.n_packages == 1 ? "" : "s", by,
 	             w->tools.version != NULL ? " and Python " : "",
 	             w->tools.version != NULL ? w->tools.version : "");
-	rc = in_sandbox(j, w, b, dir, tree, err);
+	rc = in_sandbox(j, w, m, dir, tree, err);
 	if (fs_remove_tree(AT_FDCWD, dir, &later) < 0)
 		err_clear(&later); /* it goes with the attempt's folder */
 	return rc;

@@ -26,7 +26,8 @@ struct run {
 	struct stage stage;
 	struct ids ids; /* of the job's processes */
 	struct confined confined;
-	struct err early; /* of what is done before the threads are there */
+	struct node *node; /* a keeper of the node cache, for the stages; NULL: none */
+	struct err early;  /* of what is done before the threads are there */
 	struct cores cores;
 	struct mounts *mounts;
 	struct sandbox_spec sandbox_spec;

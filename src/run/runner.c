@@ -213,6 +213,9 @@ static int confine(struct run *r, struct err *err)
 	    confine_group(&r->confined, r->name, arena_printf(r->a, "%s" PYTHON_GROUP, r->name),
 	                  &limits, &r->ids, err) < 0)
 		return -1;
+	if ((r->spec.python.wanted || r->launch.n_weights > 0) &&
+	    node_start_keeper(&r->node, &c, err) < 0)
+		return -1;
 	if (confine_enter(&c, &r->confined, &r->ids, err) < 0)
 		return -1;
 	report_close(TAKE(r->report)); /* what it had open, it had open as root */
@@ -251,7 +254,8 @@ static void attempt(struct run *r)
 	                          .report = r->report,
 	                          .logs = r->logs,
 	                          .ids = &r->ids,
-	                          .confined = &r->confined};
+	                          .confined = &r->confined,
+	                          .node = TAKE(r->node)};
 	if (r->early.code != ERR_NONE)
 		run_deploy_failed(r, STAGE_CLAIM, &r->early);
 	else if (start_sampler(r, &err) < 0)
@@ -282,6 +286,7 @@ static void run_close(struct run *r)
 	if (r->project != 0 && !r->left)
 		prjquota_lift(arena_printf(r->a, "%s/" ATTEMPT_CKPT, r->dir));
 	stage_done(&r->stage);
+	node_close(r->node);
 	logs_close(r->logs);
 	redact_free(r->redact);
 	if (r->signal_fd >= 0)

@@ -162,8 +162,8 @@ static int one_weight(struct stage *st, size_t i, struct err *err)
 
 	lease->fd = -1;
 	if (digest_parse(str_of(w->manifest), &d, err) < 0 ||
-	    node_cache_tree(st->cache, &from, &d, on_weights, &progress, report_cancel(st->report),
-	                    lease, err) < 0)
+	    node_tree(st->node, &from, &d, on_weights, &progress, report_cancel(st->report), lease,
+	              err) < 0)
 		return err_wrap(err, "weights %s", w->source);
 	st->tree[i] = lease->path;
 	st->n_leases++;
@@ -270,13 +270,11 @@ static int waited_in_vain(struct stage *st, struct err *err)
 	return -1;
 }
 
-static int open_cache(struct stage *st, struct err *err)
+static int open_node(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
 
-	if (st->cache != NULL)
-		return 0;
-	return node_cache_open(&st->cache, l->node_dir, l->node_budget_bytes, err);
+	return st->node != NULL ? 0 : node_open(&st->node, l->node_dir, l->node_budget_bytes, err);
 }
 
 static int stage_python(struct stage *st, struct err *err)
@@ -298,24 +296,23 @@ static int stage_python(struct stage *st, struct err *err)
 
 	if (!st->spec->python.wanted)
 		return 0;
-	if (open_cache(st, err) < 0)
+	if (open_node(st, err) < 0)
 		return -1;
-	j.cache = st->cache;
+	j.node = st->node;
 	if (python_bring(&j, &st->python, err) == 0)
 		return 0;
 	return err->id == ERR_NODE_CACHE_FULL ? waited_in_vain(st, err) : -1;
 }
 
 /* With the store of objects as a folder here, both are one. */
-static int open_mirror(struct stage *st, struct err *err)
+int stage_mirror(struct objstore **out, struct objstore *objects, const struct wire_launch *l,
+                 struct report *report, struct err *err)
 {
-	const struct wire_launch *l = st->launch;
-
-	if (l->mirror == NULL || st->mirror != NULL)
+	if (l->mirror == NULL || *out != NULL)
 		return 0;
 	if (strcmp(l->mirror, l->objstore) != 0)
-		return stage_objects(&st->mirror, NULL, l->mirror, st->report, err);
-	st->mirror = st->objects;
+		return stage_objects(out, NULL, l->mirror, report, err);
+	*out = objects;
 	return 0;
 }
 
@@ -329,11 +326,10 @@ static int stage_weights(struct stage *st, struct err *err)
 	if (l->n_weights > SPEC_WEIGHTS_MAX)
 		return err_set(err, ERR_TOO_BIG, "more than %d weights", SPEC_WEIGHTS_MAX);
 	give_back(st); /* of a try that an outage ended */
-	if (open_mirror(st, err) < 0)
+	if (open_node(st, err) < 0 || check_budget(l, err) < 0)
 		return -1;
-	if (open_cache(st, err) < 0)
-		return -1;
-	if (check_budget(l, err) < 0)
+	if (!node_has_keeper(st->node) &&
+	    stage_mirror(&st->mirror, st->objects, l, st->report, err) < 0)
 		return -1;
 	while (all_weights(st, err) < 0) {
 		if (err->id != ERR_NODE_CACHE_FULL)
@@ -584,6 +580,8 @@ int stage_run(struct stage *st, struct err *err)
 		if (canceled(st, err) || take_step(st, &steps[i], err) < 0)
 			return -1;
 	}
+	node_close(TAKE(
+		st->node)); /* its leases stay; a keeper is not kept for as long as a job runs */
 	return 0;
 }
 
@@ -593,12 +591,12 @@ void stage_done(struct stage *st)
 	if (st->python.at != NULL)
 		(void)close(st->python.lease.fd);
 	st->python.at = NULL;
-	node_cache_close(st->cache);
+	node_close(st->node);
 	if (st->mirror != st->objects)
 		objstore_close(st->mirror);
 	objstore_close(st->objects);
 	http_client_free(st->http);
-	st->cache = NULL;
+	st->node = NULL;
 	st->mirror = NULL;
 	st->objects = NULL;
 	st->http = NULL;

@@ -12,7 +12,6 @@
 #include "run/python.h"
 #include "run/report.h"
 #include "store/objects/objstore.h"
-#include "store/blobs/tree.h"
 
 struct stage {
 	unsigned magic;
@@ -30,7 +29,7 @@ struct stage {
 	struct http_client *http; /* to a store that is elsewhere; NULL: it is a folder */
 	struct objstore *objects;
 	struct objstore *mirror; /* what the machine has of the weights; NULL: nothing */
-	struct node_cache *cache;
+	struct node *node; /* the node cache; taken from the caller, who may have started it */
 	struct node_lease lease[SPEC_WEIGHTS_MAX]; /* held until stage_done: a mounted tree stays */
 	const char *tree[SPEC_WEIGHTS_MAX];
 	size_t n_leases;
@@ -47,5 +46,10 @@ void stage_done(struct stage *st);
  * token, are used by one that is elsewhere or another process's. */
 int stage_objects(struct objstore **out, struct http_client **http, const char *url,
                   struct report *report, struct err *err) MUST_CHECK;
+
+/* What the machine itself has of the weights. NULL: nothing. *out is `objects`, where that is a
+ * folder here; what is there already stays. */
+int stage_mirror(struct objstore **out, struct objstore *objects, const struct wire_launch *l,
+                 struct report *report, struct err *err) MUST_CHECK;
 
 #endif

@@ -78,7 +78,8 @@ uid_t app_store_owner(const struct app *app)
 bool app_is_runner(const struct app *app, uid_t uid)
 {
 	return app->ids_span > 1 && uid >= app->ids_first && uid <= app->ids_last &&
-	       (uid - app->ids_first) % app->ids_span == app->ids_span - 1;
+	       ((uid - app->ids_first) % app->ids_span == app->ids_span - 1 ||
+	        uid == app->ids_first + app->ids_span - 2);
 }
 
 char *app_path(struct app *app, struct arena *a, const char *below)

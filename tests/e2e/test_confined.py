@@ -7,19 +7,29 @@ import signal
 import subprocess
 
 import pytest
-from conftest import CALL_S, until
+import python_index
+from conftest import CALL_S, PARTS, until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only a root server has runners of another user")
 
 
-def as_runner(pid, *argv):
-    """Somebody who has taken the runner over: in its namespaces, with its ids and all of its rights there."""
-    return subprocess.run(["nsenter", "-t", str(pid), "-U", "-m", "-S", "0", "-G", "0", *map(str, argv)], capture_output=True, text=True, timeout=CALL_S)
+def as_runner(pid, *argv, uid=0):
+    """Somebody who has taken the runner over: in its namespaces, with its ids and all of its rights there. uid 1: the first id of its job."""
+    return subprocess.run(["nsenter", "-t", str(pid), "-U", "-m", "-S", str(uid), "-G", str(uid), *map(str, argv)], capture_output=True, text=True, timeout=CALL_S)
 
 
 def status_of(pid, name):
     with open(f"/proc/{pid}/status", encoding="utf-8") as f:
         return next(line.split()[1:] for line in f if line.startswith(f"{name}:"))
+
+
+def listing(folder):
+    return sorted((str(p), p.lstat().st_mode, p.lstat().st_uid, p.lstat().st_size) for p in folder.rglob("*"))
+
+
+def keepers(cluster):
+    """Of the node cache: processes that runners have beside them."""
+    return [int(line.split()[0]) for line in cluster.processes() if "stoker runner /" in line and int(line.split()[0]) not in cluster.runners()]
 
 
 def test_a_runner_reaches_its_attempt_and_nothing_else(cluster):
@@ -77,7 +87,7 @@ def test_a_runner_reaches_its_attempt_and_nothing_else(cluster):
 
 
 def test_weights_are_not_a_runners_to_change(empty_cluster):
-    """The node cache has second names of the store's own files: a runner reads them and takes its names away, but changes none."""
+    """The node cache has second names of the store's own files. A runner reads them, and makes, changes and removes nothing there."""
     c = empty_cluster
     source = c.folder / "sources" / "model"
     (source / "one").mkdir(parents=True)
@@ -85,33 +95,93 @@ def test_weights_are_not_a_runners_to_change(empty_cluster):
     (source / "one" / "w.bin").write_text("as it was, too")
     c.start("--cpus", "4", "--memory", "4Gi", "--allow-file-root", str(source.parent))
     weights = [{"source": f"file://{source}", "mount_location": "/models/m"}]
-    job = c.push(["cat /models/m/w.bin /models/m/one/w.bin", c.hold()], weights=weights)
+    tree_command = r'cat /models/m/w.bin /models/m/one/w.bin; find /models/m -printf "%m %U %P\n" | sort'
+    job = c.push([tree_command, c.hold()], weights=weights)
     c.wait(job, "TRAINING_JOB_RUNNING")
     until(lambda: "as it was, too" in c.logs(job))
     folder, = (c.data / "runs").iterdir()
     pid = json.loads((folder / "runner.json").read_text())["pid"]
     files = [p for p in (c.data / "node" / "trees").rglob("w.bin")]
     assert len(files) == 2 and all(p.stat().st_nlink == 2 for p in files)  # one machine keeps one copy
+    before = listing(c.data / "node")
     for path in files:
         assert "as it was" in as_runner(pid, "cat", path).stdout
-        for attempt in (f"chmod u+w {path}", f"chown 0:0 {path}", f"echo evil > {path}", f"truncate -s 0 {path}", f"ln {path} {folder}/mine"):
+        for attempt in (f"chmod u+w {path}", f"chown 0:0 {path}", f"echo evil > {path}", f"truncate -s 0 {path}", f"ln {path} {folder}/mine", f"rm -f {path}",
+                        f"touch {path.parent}/new", f"mount -o remount,rw {c.data}/node; echo evil > {path}",
+                        f"unshare -m sh -c 'mount -o remount,rw,bind {c.data}/node; umount {c.data}/node; echo evil > {path}'"):
             assert as_runner(pid, "sh", "-c", attempt).returncode != 0, attempt
-    assert sorted(p.read_text() for p in files) == ["as it was", "as it was, too"]
+    node = c.data / "node"
+    tree, = (node / "trees").iterdir()
+    lease = node / "leases" / f"{tree.name}.lease"
+    for attempt in (f"mv {tree} {tree}-away", f"chmod u+w {tree}", f"echo 0 0 0 > {lease}", f"rm -f {lease}", f"touch {node}/lock && flock -n {node}/lock touch {node}/x",
+                    f"touch {node}/built/x", f"mkdir {node}/blobs/aa", f"echo evil > {node}/tmp/x", f"ln -s / {node}/damaged/x", f"mkdir {node}/leases/{'0' * 64}.lease"):
+        assert as_runner(pid, "sh", "-c", attempt).returncode != 0, attempt
+    # nor by what it has open
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            target = os.readlink(f"/proc/{pid}/fd/{fd}")
+            if target.startswith(f"{node}/"):
+                flags = next(int(line.split()[1], 8) for line in open(f"/proc/{pid}/fdinfo/{fd}", encoding="utf-8") if line.startswith("flags:"))
+                assert target == str(lease) and flags & os.O_ACCMODE == os.O_RDONLY, target
+    assert listing(node) == before
+    assert not keepers(c)  # its keeper has ended with the stages
     c.release(job)
     c.wait(job, "TRAINING_JOB_COMPLETED")
     until(lambda: not list((c.data / "runs").iterdir()))
-    # and another runner makes room of them
-    tree, = (c.data / "node" / "trees").iterdir()
-    other = c.push([c.hold()])
-    c.wait(other, "TRAINING_JOB_RUNNING")
-    folder, = (c.data / "runs").iterdir()
-    pid = json.loads((folder / "runner.json").read_text())["pid"]
-    assert as_runner(pid, "sh", "-c", f"chmod -R u+w {tree}; rm -rf {tree}").returncode == 0
-    assert not tree.exists()
-    c.end_jobs()
-    again = c.push(["cat /models/m/w.bin"], weights=weights)
+    again = c.push([tree_command], weights=weights)
     c.wait(again, "TRAINING_JOB_COMPLETED")
-    assert "as it was" in c.logs(again)
+    assert "already on this node" in c.logs(again) and c.user_lines(again) == c.user_lines(job)
+
+
+def test_an_environment_is_changed_by_nobody(empty_cluster):
+    """Once an environment is whole, no runner can change it. Before, only the one that fills it can, which can fill no other."""
+    index = python_index.Index()
+    index.files.update([python_index.source("slow", "1.0", index.call("gate/go"))])
+    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"PATH": f"{PARTS}/uv/bin:/usr/sbin:/usr/bin:/sbin:/bin"})
+    runtime = {"python": {"requirements": ["slow"]}, "environment_variables": {"UV_INDEX_URL": index.url, "PIP_INDEX_URL": index.url}}
+    job = c.push(["python -c 'import slow; print(slow.__file__)'", c.hold()], runtime=runtime)
+    until(lambda: index.hits["gate go"] == 1)
+    keeper, = keepers(c)
+    pid, = c.runners()
+    node = c.data / "node"
+    built, = (node / "built").iterdir()
+    filled = node / "making" / next((c.data / "runs").iterdir()).name / "environment"
+    other = c.push([c.hold()], weights=[])
+    c.wait(other, "TRAINING_JOB_RUNNING")
+    stranger, = set(c.runners()) - {pid}
+    uids = {p: status_of(p, "Uid")[0] for p in (pid, stranger, keeper)}
+    assert len(set(uids.values())) == 3 and "0" not in uids.values(), uids
+    assert as_runner(pid, "chmod", "775", filled).returncode == 0  # it fills it
+    inside = subprocess.Popen(["nsenter", "-t", str(pid), "-U", "-m", "-S", "0", "-G", "0", "sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True)
+    inside.stdin.write(f"cd {filled} && echo inside\n")  # and has it open still when it is whole
+    inside.stdin.flush()
+    assert inside.stdout.readline() == "inside\n"
+    for uid in (0, 1):
+        for attempt in (f"mv {built} {built}-away", f"touch {built.parent}/x", f"mkdir {node}/trees/{'0' * 64}", f"mkdir {node}/making/other",
+                        f"mv {filled.parent} {node}/making/other", f"kill {keeper}", f"ls /proc/{keeper}/root/"):
+            assert as_runner(pid, "sh", "-c", attempt, uid=uid).returncode != 0, attempt
+        for attempt in (f"touch {filled}/theirs", f"chmod 777 {filled}", f"rm -rf {filled}/lib"):
+            assert as_runner(stranger, "sh", "-c", attempt, uid=uid).returncode != 0, attempt
+    assert status_of(keeper, "NoNewPrivs") == ["1"] and status_of(keeper, "Seccomp") == ["2"]
+    for path in ("runs", "cache", "master.key", "objects", "store"):
+        assert (c.data / path).exists() and as_runner(keeper, "ls", c.data / path).returncode != 0, path
+    index.gates["go"].set()
+    c.wait(job, "TRAINING_JOB_RUNNING")
+    module = next(p for p in built.rglob("slow.py") if "site-packages" in str(p))
+    assert not filled.parent.exists()
+    before = listing(node)
+    name = module.relative_to(built)
+    said, _ = inside.communicate(f"test -e {name} && echo there\nls .. && echo out\necho evil >> {name} && echo evil\nchmod u+w {name} && echo evil\n"
+                                 f"chmod u+w . && echo evil\nmv {name} x && echo evil\n touch x && echo evil\n", timeout=CALL_S)
+    assert "there" in said.split() and not {"evil", "out"} & set(said.split()), said
+    for runner in (pid, stranger):
+        for uid in (0, 1):
+            for attempt in (f"touch {built}/x", f"chmod u+w {module}", f"echo evil > {module}", f"mv {module} {module}-away", f"rm -f {module}"):
+                assert as_runner(runner, "sh", "-c", attempt, uid=uid).returncode != 0, attempt
+    assert listing(node) == before
+    c.end_jobs()
+    index.close()
 
 
 def test_what_it_took_is_given_back(cluster):

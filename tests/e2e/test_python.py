@@ -79,10 +79,6 @@ def trees(cluster):
     return len(list(node.glob("trees/*/list"))), len(list(node.glob("built/*")))
 
 
-def runners(cluster):
-    return [int(line.split()[0]) for line in cluster.processes() if " runner /" in line]
-
-
 @pytest.mark.parametrize("uv", [False, True], ids=["pip", "uv"])
 def test_built_once_and_first_on_the_path(empty_cluster, index, uv):
     cluster = start(empty_cluster, uv=uv)
@@ -319,7 +315,7 @@ def test_ten_at_once_are_one_build(empty_cluster, make_index):
     index.files.update([source("slow", "1.0", index.call("mark/built") + "; " + index.call("gate/go"))])
     cluster = start(empty_cluster)
     jobs = [push(cluster, ["slow"], index, [tell("slow")]) for _ in range(10)]
-    until(lambda: index.hits["gate go"] == 1 and len(runners(cluster)) == 10)
+    until(lambda: index.hits["gate go"] == 1 and len(cluster.runners()) == 10)
     waiting = until(lambda: [v for v in map(cluster.job, jobs) if v["stage"] == "python" and v["progress"]] or None)
     assert waiting
     index.gates["go"].set()
@@ -352,7 +348,7 @@ def test_a_killed_build_is_never_given(empty_cluster, make_index, sandbox):
     cluster = start(empty_cluster, "--sandbox", sandbox)
     first = push(cluster, ["slow"], index, [tell("slow")])
     until(lambda: index.hits["gate go"] == 1)
-    for pid in runners(cluster):
+    for pid in cluster.runners():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     assert trees(cluster) == (0, 1)
@@ -367,7 +363,7 @@ def test_a_killed_build_is_never_given(empty_cluster, make_index, sandbox):
 def test_what_was_changed_is_built_again(empty_cluster, index):
     cluster = start(empty_cluster)
     run(cluster, ["leaf==1.0"], index)
-    until(lambda: not runners(cluster))  # who has it mounted keeps it
+    until(lambda: not cluster.runners())  # who has it mounted keeps it
     (leaf,) = (cluster.data / "node/built").glob("*/lib/*/site-packages/leaf.py")
     leaf.chmod(0o644)
     leaf.write_text("version = '6.6.6'\n")
@@ -391,7 +387,7 @@ def test_the_budget_holds(empty_cluster, index):
     run(cluster, ["one"], index)  # it had to go
     assert sum(index.hits.values()) > asked
     cluster.cli("cache", "verify")
-    until(lambda: not runners(cluster))  # a runner that is about to end still holds its own
+    until(lambda: not cluster.runners())  # a runner that is about to end still holds its own
     gone = cluster.cli("cache", "gc", "--older-than", "0s", "--yes").out
     assert gone and trees(cluster) == (0, 0)
 

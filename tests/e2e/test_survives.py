@@ -144,15 +144,6 @@ def test_recreate_starts_from_what_the_job_had_started_from(cluster):
     assert cluster.user_lines(again)[0] == "from checkpoint-1"
 
 
-def runner_of(cluster):
-    found = []
-    for line in cluster.processes():
-        pid, _, command = line.partition(" ")
-        if "stoker runner " in command and "--sandbox-exec" not in command:
-            found.append(int(pid))
-    return found
-
-
 def ready_to_die(cluster, job, name="checkpoint-3"):
     until(lambda: name in complete(cluster, job))
 
@@ -166,7 +157,7 @@ def test_kill_9(cluster, whom):
     ready_to_die(cluster, job)
     if "server" in whom:
         cluster.kill()
-    for pid in runner_of(cluster):
+    for pid in cluster.runners():
         os.kill(pid, signal.SIGKILL)
     if "server" in whom:
         cluster.restart()

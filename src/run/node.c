@@ -1,0 +1,321 @@
+/* node.c - the runner's side of the node cache; see node.h. */
+#include "run/node.h"
+
+#include "base/clock.h"
+#include "io/local.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define LOOK_MS 50    /* between two looks whether it is canceled */
+#define SEND_MS 60000 /* the other end reads all the time, or is gone */
+#define SEND_STEP_MS 5
+#define END_MS 10000 /* a keeper that was hung up on ends sooner, see node_keeper.c */
+#define END_STEP_MS 5
+
+struct node {
+	struct node_cache *cache; /* NULL: there is a keeper */
+	int sock;                 /* -1: it was hung up */
+	pid_t keeper;
+};
+
+struct node_making {
+	struct node *n;
+	struct built *b; /* NULL: the keeper has it */
+};
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+int node_send(int sock, const struct wire_node *m, int fd, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(LOCAL_MESSAGE_MAX);
+	int64_t until = clock_mono_ms() + SEND_MS;
+
+	wire_node_write(m, &out);
+	while (local_send_message(sock, buf_view(&out), fd, err) < 0) {
+		if (err->code != ERR_BUSY || clock_mono_ms() > until)
+			return -1;
+		err_clear(err);
+		clock_sleep_ms(SEND_STEP_MS);
+	}
+	return 0;
+}
+
+int node_send_error(int sock, const char *verb, const struct err *why, struct err *err)
+{
+	const struct wire_node m = {.verb = verb,
+	                            .status = err_info(why)->http,
+	                            .error = err_id(why),
+	                            .text = why->msg};
+
+	return node_send(sock, &m, -1, err);
+}
+
+int node_receive(int sock, int64_t wait_ms, struct arena *a, struct wire_node *out, int *fd,
+                 struct err *err)
+{
+	AUTO_BUF struct buf in = BUF_INIT(LOCAL_MESSAGE_MAX);
+
+	*fd = -1;
+	if (local_receive_message(sock, wait_ms, &in, fd, err) == 0 &&
+	    wire_node_parse(out, a, arena_str(a, buf_view(&in)), err) == 0)
+		return 0;
+	close_fd_p(fd);
+	*fd = -1;
+	return -1;
+}
+
+/* ---- the keeper ------------------------------------------------------------------------------ */
+
+int node_open(struct node **out, const char *dir, uint64_t budget_bytes, struct err *err)
+{
+	struct node *n = xcalloc(1, sizeof(*n));
+
+	n->sock = -1;
+	if (node_cache_open(&n->cache, dir, budget_bytes, err) < 0) {
+		free(n);
+		return -1;
+	}
+	*out = n;
+	return 0;
+}
+
+int node_start_keeper(struct node **out, struct confine *c, struct err *err)
+{
+	const char *name = strrchr(c->dir, '/') + 1, *dir = c->launch->node_dir;
+	AUTO_FD int making = node_cache_making(dir, name, err);
+	const pid_t runner = getpid();
+	struct node *n;
+	int pair[2];
+	pid_t pid;
+
+	if (making < 0 || ids_own(&c->ids, making, dir, err) < 0)
+		return -1;
+	c->making = arena_printf(c->a, "%s/" NODE_CACHE_MAKING "/%s", dir, name);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_errno(err, errno, "a socket to the keeper of the node cache");
+	pid = fork();
+	if (pid == 0) {
+		if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != runner)
+			_exit(1);
+		node_keep(pair[1], making, c);
+	}
+	(void)close(pair[1]);
+	if (pid < 0) {
+		(void)close(pair[0]);
+		return err_errno(err, errno, "start the keeper of the node cache");
+	}
+	n = xcalloc(1, sizeof(*n));
+	n->sock = pair[0];
+	n->keeper = pid;
+	*out = n;
+	return 0;
+}
+
+bool node_has_keeper(const struct node *n)
+{
+	return n != NULL && n->cache == NULL;
+}
+
+void node_close(struct node *n)
+{
+	int64_t until = clock_mono_ms() + END_MS;
+
+	if (n == NULL)
+		return;
+	node_cache_close(n->cache);
+	close_fd_p(&n->sock);
+	while (n->keeper > 0 && waitpid(n->keeper, NULL, WNOHANG) == 0 && clock_mono_ms() < until)
+		clock_sleep_ms(END_STEP_MS);
+	free(n);
+}
+
+/* ---- asking it ------------------------------------------------------------------------------- */
+
+static int hear(struct node *n, const atomic_bool *cancel, struct arena *a, struct wire_node *out,
+                int *fd, struct err *err)
+{
+	while (node_receive(n->sock, LOOK_MS, a, out, fd, err) < 0) {
+		if (err->code == ERR_UNAVAILABLE) {
+			err_clear(err);
+			return err_set(
+				err, ERR_IO,
+				"the process that keeps the node cache for this job has ended");
+		}
+		if (err->code != ERR_TIMEOUT)
+			return -1;
+		err_clear(err);
+		if (cancel != NULL && atomic_load(cancel)) {
+			close_fd_p(&n->sock); /* which ends it */
+			n->sock = -1;
+			return err_set(err, ERR_CANCELED, "canceled");
+		}
+	}
+	return 0;
+}
+
+static int take_lease(const struct wire_node *m, int fd, struct node_lease *out, struct err *err)
+{
+	if (m->text == NULL || fd < 0)
+		return err_set(err, ERR_IO, "a lease without a path or a descriptor");
+	*out = (struct node_lease){.fd = fd,
+	                           .hit = m->hit,
+	                           .bytes = m->bytes,
+	                           .files = m->files,
+	                           .fetched = m->fetched};
+	return str_copy(str_of(m->text), out->path, sizeof(out->path), "the path of a tree", err);
+}
+
+struct talk {
+	struct node *n;
+	void (*progress)(void *arg, uint64_t done, uint64_t total);
+	void *arg;
+	const struct node_maker *maker;
+	const atomic_bool *cancel;
+	struct node_lease *out;
+};
+
+static int make(struct talk *t, const char *dir, struct err *err)
+{
+	struct node_making making = {.n = t->n};
+	struct err why = {0};
+
+	if (t->maker == NULL || dir == NULL)
+		return err_set(err, ERR_IO, "a folder to fill that nobody asked for");
+	if (t->maker->make(t->maker->arg, &making, dir, &why) < 0)
+		return t->n->sock < 0 ? (*err = why, -1)
+		                      : node_send_error(t->n->sock, "failed", &why, err);
+	return node_send(t->n->sock, &(struct wire_node){.verb = "made"}, -1, err);
+}
+
+/* 1: it goes on. */
+static int take_word(struct talk *t, const struct wire_node *m, int *fd, struct err *err)
+{
+	const char *words = m->text != NULL ? m->text : "";
+
+	if (strcmp(m->verb, "leased") == 0)
+		return take_lease(m, TAKE_FD(*fd), t->out, err);
+	if (strcmp(m->verb, "failed") == 0)
+		return wire_told_error(m->status, m->error, words, err);
+	if (strcmp(m->verb, "make") == 0)
+		return make(t, m->text, err) < 0 ? -1 : 1;
+	if (strcmp(m->verb, "progress") == 0 && t->progress != NULL)
+		t->progress(t->arg, m->done, m->total);
+	else if (strcmp(m->verb, "wait") == 0 && t->maker != NULL && t->maker->wait != NULL)
+		t->maker->wait(t->maker->arg, words);
+	else if (strcmp(m->verb, "damaged") == 0 && t->maker != NULL && t->maker->damaged != NULL)
+		t->maker->damaged(t->maker->arg, words);
+	return 1;
+}
+
+static int ask(struct talk *t, const char *verb, const struct digest *key, struct err *err)
+{
+	char hex[HASH_HEX_CAP];
+	int r = 1;
+
+	if (t->n->sock < 0)
+		return err_set(err, ERR_CANCELED, "canceled");
+	digest_hex(key, hex);
+	if (node_send(t->n->sock, &(struct wire_node){.verb = verb, .key = hex}, -1, err) < 0)
+		return -1;
+	while (r == 1) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct wire_node m = {0};
+		AUTO_FD int fd = -1;
+
+		r = hear(t->n, t->cancel, a, &m, &fd, err) < 0 ? -1 : take_word(t, &m, &fd, err);
+	}
+	return r;
+}
+
+int node_tree(struct node *n, const struct tree_from *from, const struct digest *manifest,
+              void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg,
+              const atomic_bool *cancel, struct node_lease *out, struct err *err)
+{
+	struct talk t = {.n = n, .progress = progress, .arg = arg, .cancel = cancel, .out = out};
+
+	if (n->cache != NULL)
+		return node_cache_tree(n->cache, from, manifest, progress, arg, cancel, out, err);
+	return ask(&t, "tree", manifest, err);
+}
+
+/* ---- environments ---------------------------------------------------------------------------- */
+
+struct digest node_key(const char *team_id, const struct digest *key)
+{
+	AUTO_BUF struct buf text = BUF_INIT(1024);
+	char hex[HASH_HEX_CAP];
+
+	digest_hex(key, hex);
+	buf_printf(&text, "stoker environment of team %s: %s", team_id, hex);
+	return hash_sha256(text.p, text.n);
+}
+
+struct own_maker {
+	const struct node_maker *maker;
+	struct node *n;
+};
+
+static int make_own(void *arg, struct built *b, const char *dir, struct err *err)
+{
+	struct own_maker *own = arg;
+	struct node_making making = {own->n, b};
+
+	return own->maker->make(own->maker->arg, &making, dir, err);
+}
+
+static void wait_own(void *arg, const char *words)
+{
+	struct own_maker *own = arg;
+
+	own->maker->wait(own->maker->arg, words);
+}
+
+static void damaged_own(void *arg, const char *why)
+{
+	struct own_maker *own = arg;
+
+	own->maker->damaged(own->maker->arg, why);
+}
+
+int node_built(struct node *n, const char *team_id, const struct digest *key,
+               const struct node_maker *maker, const atomic_bool *cancel, struct node_lease *out,
+               struct err *err)
+{
+	struct talk t = {.n = n, .maker = maker, .cancel = cancel, .out = out};
+	struct own_maker own = {maker, n};
+	const struct built_maker by = {make_own, wait_own, damaged_own, &own};
+	struct digest of_team;
+
+	if (n->cache == NULL)
+		return ask(&t, "built", key, err);
+	of_team = node_key(team_id, key);
+	return node_cache_built(n->cache, &of_team, &by, cancel, out, err);
+}
+
+int node_grow(struct node_making *m, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct wire_node got = {0};
+	AUTO_FD int fd = -1;
+
+	if (m->b != NULL)
+		return built_grow(m->b, err);
+	if (node_send(m->n->sock, &(struct wire_node){.verb = "grow"}, -1, err) < 0 ||
+	    hear(m->n, NULL, a, &got, &fd, err) < 0)
+		return -1;
+	return got.status == 0 ? 0 : wire_told_error(got.status, got.error, got.text, err);
+}
+
+void node_say(struct node_making *m, const char *words)
+{
+	struct err ignored = {0};
+
+	if (m->b != NULL)
+		built_say(m->b, words);
+	else if (node_send(m->n->sock, &(struct wire_node){.verb = "say", .text = words}, -1,
+	                   &ignored) < 0)
+		err_clear(&ignored); /* it is gone, which the next question finds */
+}

@@ -1,0 +1,302 @@
+/*
+ * node_keeper.c - the keeper of the node cache: a process beside a runner that gave up root; see
+ * node.h.
+ */
+#include "run/node.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "io/client.h"
+#include "io/local.h"
+#include "run/report.h"
+#include "run/stage.h"
+#include "store/blobs/lease.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+
+#define PROGRESS_MS 100
+#define GIVE_UP_MS 5000 /* for what is being done when the runner hangs up */
+
+struct keeper {
+	struct arena *a;
+	const struct wire_launch *launch;
+	struct wire_start *start;
+	struct ids ids;
+	const char *making; /* our folder in the cache, which the runner sees too */
+	int sock;
+	atomic_bool over;  /* the runner has hung up */
+	struct err unable; /* why it cannot do anything */
+	struct node_cache *cache;
+	struct report *report;
+	struct http_client *http;
+	struct tree_from from;
+	int64_t told_ms;
+};
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+/* Who hung up is not told; what comes next notices it. */
+static void tell(struct keeper *k, const struct wire_node *m)
+{
+	struct err err = {0};
+
+	if (node_send(k->sock, m, -1, &err) < 0)
+		err_clear(&err);
+}
+
+static int tell_lease(struct keeper *k, const struct node_lease *lease, struct err *err)
+{
+	AUTO_FD int held = lease_to_hold(lease->fd, err);
+	const struct wire_node m = {.verb = "leased",
+	                            .text = lease->path,
+	                            .bytes = lease->bytes,
+	                            .files = lease->files,
+	                            .fetched = lease->fetched,
+	                            .hit = lease->hit};
+
+	return held < 0 ? -1 : node_send(k->sock, &m, held, err);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+static void on_progress(void *arg, uint64_t done, uint64_t total)
+{
+	struct keeper *k = arg;
+	int64_t now = clock_mono_ms();
+
+	if (now - k->told_ms < PROGRESS_MS)
+		return;
+	k->told_ms = now;
+	tell(k, &(struct wire_node){.verb = "progress", .done = done, .total = total});
+}
+
+/* When it is needed first: an environment needs none. */
+static int open_sources(struct keeper *k, struct err *err)
+{
+	if (k->report == NULL && report_open(&k->report, k->start, k->launch->node_dir, err) < 0)
+		return -1;
+	if (k->from.objects == NULL &&
+	    stage_objects(&k->from.objects, &k->http, k->launch->objstore, k->report, err) < 0)
+		return -1;
+	return stage_mirror(&k->from.mirror, k->from.objects, k->launch, k->report, err);
+}
+
+static bool is_ours(const struct keeper *k, const char *manifest)
+{
+	for (size_t i = 0; i < k->launch->n_weights; i++) {
+		if (strcmp(k->launch->weights[i].manifest, manifest) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int bring_tree(struct keeper *k, const char *hex, const struct digest *key, struct err *err)
+{
+	struct node_lease lease = {.fd = -1};
+	int r;
+
+	if (!is_ours(k, hex))
+		return err_set(err, ERR_DENIED, "this job has no weights of manifest %s", hex);
+	if (open_sources(k, err) < 0 ||
+	    node_cache_tree(k->cache, &k->from, key, on_progress, k, &k->over, &lease, err) < 0)
+		return -1;
+	r = tell_lease(k, &lease, err);
+	(void)close(lease.fd);
+	return r;
+}
+
+/* ---- environments ---------------------------------------------------------------------------- */
+
+static int grow(struct keeper *k, struct built *b, struct err *err)
+{
+	struct err why = {0};
+
+	if (built_grow(b, &why) < 0)
+		return node_send_error(k->sock, "grown", &why, err);
+	return node_send(k->sock, &(struct wire_node){.verb = "grown"}, -1, err);
+}
+
+/* 1: it goes on. */
+static int take_word(struct keeper *k, struct built *b, const struct wire_node *m, struct err *err)
+{
+	if (strcmp(m->verb, "made") == 0)
+		return 0;
+	if (strcmp(m->verb, "failed") == 0)
+		return wire_told_error(m->status, m->error, m->text, err);
+	if (strcmp(m->verb, "say") == 0)
+		built_say(b, m->text != NULL ? m->text : "");
+	else if (strcmp(m->verb, "grow") == 0)
+		return grow(k, b, err) < 0 ? -1 : 1;
+	return 1;
+}
+
+static int hear_maker(struct keeper *k, struct built *b, struct err *err)
+{
+	int r = 1;
+
+	while (r == 1) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct wire_node m = {0};
+		AUTO_FD int fd = -1;
+
+		r = node_receive(k->sock, -1, a, &m, &fd, err) < 0 ? -1 : take_word(k, b, &m, err);
+	}
+	return r;
+}
+
+static int fill(struct keeper *k, struct built *b, const char *at, struct err *err)
+{
+	AUTO_FD int own = -1;
+
+	if (fs_mkdirs(AT_FDCWD, at, 0755, err) < 0)
+		return -1;
+	own = fs_open_dir(at, err);
+	if (own < 0 || ids_own(&k->ids, own, at, err) < 0 ||
+	    node_send(k->sock, &(struct wire_node){.verb = "make", .text = at}, -1, err) < 0)
+		return -1;
+	return hear_maker(k, b, err);
+}
+
+/* By the runner, which cannot reach it any more where it is moved to, and owns nothing of it by any
+ * folder that it has open. Files that it has open for writing are of no use: one that is changed
+ * after it was listed is noticed by its ctime. */
+static int make(void *arg, struct built *b, const char *dir, struct err *err)
+{
+	struct keeper *k = arg;
+	const char *at = arena_printf(k->a, "%s/environment", k->making);
+	struct err later = {0};
+	int r;
+
+	if (fs_remove_tree(AT_FDCWD, at, err) < 0) /* of a try before */
+		return -1;
+	built_fill_at(b, at);
+	r = fill(k, b, at, err);
+	built_fill_at(b, NULL);
+	if (r == 0 && rename(at, dir) < 0)
+		r = err_errno(err, errno, "move %s to %s", at, dir);
+	if (r < 0 && fs_remove_tree(AT_FDCWD, at, &later) < 0)
+		err_clear(&later); /* it goes with us */
+	return r;
+}
+
+static void on_wait(void *arg, const char *words)
+{
+	struct keeper *k = arg;
+	int64_t now = clock_mono_ms();
+
+	if (now - k->told_ms < PROGRESS_MS)
+		return;
+	k->told_ms = now;
+	tell(k, &(struct wire_node){.verb = "wait", .text = words});
+}
+
+static void on_damaged(void *arg, const char *why)
+{
+	tell(arg, &(struct wire_node){.verb = "damaged", .text = why});
+}
+
+static int bring_built(struct keeper *k, const struct digest *key, struct err *err)
+{
+	const struct built_maker by = {make, on_wait, on_damaged, k};
+	const struct digest of_team = node_key(k->launch->team_id, key);
+	struct node_lease lease = {.fd = -1};
+	int r;
+
+	if (node_cache_built(k->cache, &of_team, &by, &k->over, &lease, err) < 0)
+		return -1;
+	r = tell_lease(k, &lease, err);
+	(void)close(lease.fd);
+	return r;
+}
+
+/* ---- its life -------------------------------------------------------------------------------- */
+
+static int answer(struct keeper *k, const struct wire_node *m, struct err *err)
+{
+	struct digest key;
+
+	if (k->unable.code != ERR_NONE) {
+		*err = k->unable;
+		return -1;
+	}
+	if (m->key == NULL || digest_parse(str_of(m->key), &key, err) < 0)
+		return m->key != NULL ? -1 : err_set(err, ERR_INVALID, "a question without a key");
+	if (strcmp(m->verb, "tree") == 0)
+		return bring_tree(k, m->key, &key, err);
+	if (strcmp(m->verb, "built") == 0)
+		return bring_built(k, &key, err);
+	return err_set(err, ERR_INVALID, "no question: %s", m->verb);
+}
+
+/* The end of the runner, or of its interest, ends what is being done, and then us. */
+static void *wait_for_the_end(void *arg)
+{
+	struct keeper *k = arg;
+	struct pollfd p = {.fd = k->sock, .events = POLLRDHUP};
+
+	while (poll(&p, 1, -1) <= 0 || (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0)
+		;
+	atomic_store(&k->over, true);
+	clock_sleep_ms(GIVE_UP_MS);
+	_exit(1);
+}
+
+/* Of what the runner has open ours is the socket, and what holds the folder. */
+static int keep_two(int *sock, int making, struct err *err)
+{
+	enum { SOCK = STDERR_FILENO + 1, MAKING, FIRST };
+	int from[] = {fcntl(*sock, F_DUPFD_CLOEXEC, FIRST), fcntl(making, F_DUPFD_CLOEXEC, FIRST)};
+
+	if (from[0] < 0 || from[1] < 0 || dup3(from[0], SOCK, O_CLOEXEC) < 0 ||
+	    dup3(from[1], MAKING, O_CLOEXEC) < 0 || close_range(FIRST, ~0U, 0) < 0)
+		return err_errno(err, errno, "close what the runner has open");
+	*sock = SOCK;
+	return 0;
+}
+
+static int begin(struct keeper *k, int making, const struct confine *runner, struct err *err)
+{
+	const struct confine c = {.a = runner->a,
+	                          .keeps = runner->launch->node_dir,
+	                          .start = runner->start,
+	                          .ids = runner->ids};
+	pthread_t thread;
+	int r;
+
+	if (keep_two(&k->sock, making, err) < 0 ||
+	    confine_enter(&c, ARENA_NEW(c.a, struct confined), &k->ids, err) < 0)
+		return -1;
+	r = pthread_create(&thread, NULL, wait_for_the_end, k);
+	if (r != 0)
+		return err_errno(err, r, "start a thread of the keeper of the node cache");
+	(void)pthread_detach(thread);
+	return node_cache_open(&k->cache, c.keeps, runner->launch->node_budget_bytes, err);
+}
+
+void node_keep(int sock, int making, const struct confine *runner)
+{
+	struct keeper k = {.a = runner->a,
+	                   .launch = runner->launch,
+	                   .start = runner->start,
+	                   .making = runner->making,
+	                   .sock = sock};
+	struct err err = {0};
+
+	(void)begin(&k, making, runner, &k.unable);
+	for (;;) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct wire_node m = {0};
+		struct err why = {0};
+		AUTO_FD int fd = -1;
+
+		if (node_receive(k.sock, -1, a, &m, &fd, &err) < 0 ||
+		    (answer(&k, &m, &why) < 0 && node_send_error(k.sock, "failed", &why, &err) < 0))
+			break;
+	}
+	err_clear(&err); /* the runner has ended, or has what it wanted */
+	if (k.cache != NULL && fs_remove_tree(AT_FDCWD, k.making, &err) < 0)
+		log_warn("node cache: %s", err.msg); /* swept by whoever opens the cache next */
+	_exit(0);
+}
