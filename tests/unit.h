@@ -68,12 +68,13 @@ static inline bool asserts(void (*fn)(void *arg), void *arg)
 }
 
 /* One name on the command line runs that test only. */
-#define UNIT_MAIN(tests)                                                                           \
+#define UNIT_MAIN_IN(tests, set_up, tear_down)                                                     \
 	int main(int argc, char **argv)                                                            \
 	{                                                                                          \
 		if (argc > 1)                                                                      \
 			cmocka_set_test_filter(argv[1]);                                           \
-		return cmocka_run_group_tests(tests, NULL, NULL);                                  \
+		return cmocka_run_group_tests(tests, set_up, tear_down);                           \
 	}
+#define UNIT_MAIN(tests) UNIT_MAIN_IN(tests, NULL, NULL)
 
 #endif
