@@ -57,7 +57,7 @@ def test_a_job_and_its_checkpoints(empty_cluster, store):
 
 def conforms(store, endpoint):
     place = "data/a/b%20c" if "versitygw" in str(store.command) else "data"  # with a prefix the suite's longest keys are too long for MinIO
-    done = subprocess.run([pathlib.Path(STOKER).parents[1] / "tests/test_objstore"], capture_output=True, text=True, timeout=CALL_S, errors="replace",
+    done = subprocess.run([pathlib.Path(STOKER).parents[1] / "tests/test_objstore_s3"], capture_output=True, text=True, timeout=CALL_S, errors="replace",
                           env={**os.environ, "STOKER_TEST_S3": f"s3:{endpoint}/{place}", "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET})
     assert done.returncode == 0 and "S3 is not tested" not in done.stdout, done.stdout + done.stderr
     assert store.keys() == []

@@ -1,6 +1,6 @@
 /*
  * test_s3_delete.c - many objects deleted with one request: what the S3 driver makes of answers
- * that a healthy store does not give. Real stores are test_objstore's.
+ * that a healthy store does not give. Real stores are test_objstore_s3's.
  */
 #include "io/httpd.h"
 #include "store/objects/objstore_impl.h"
