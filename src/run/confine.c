@@ -351,11 +351,11 @@ static int make_maps(struct entering *e, struct err *err)
 	e->keep_map = userns_make_of(keep, COUNT(keep), err);
 	if (e->keep_map < 0)
 		return -1;
-	e->job_map = userns_make(&own, err);
-	if (e->job_map < 0)
+	if (e->c->launch != NULL && (e->job_map = userns_make(&own, err)) < 0)
 		return -1;
-	e->made_map = userns_make(&keep[1], err);
-	return e->made_map < 0 ? -1 : 0;
+	if (e->c->making != NULL && (e->made_map = userns_make(&keep[1], err)) < 0)
+		return -1;
+	return 0;
 }
 
 /* A user namespace is entered by a process of one thread. One that a library started to look up a

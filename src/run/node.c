@@ -119,6 +119,14 @@ bool node_has_keeper(const struct node *n)
 	return n != NULL && n->cache == NULL;
 }
 
+void node_hang_up(struct node *n)
+{
+	if (n == NULL)
+		return;
+	close_fd_p(&n->sock);
+	n->sock = -1;
+}
+
 void node_close(struct node *n)
 {
 	int64_t until = clock_mono_ms() + END_MS;
@@ -126,7 +134,7 @@ void node_close(struct node *n)
 	if (n == NULL)
 		return;
 	node_cache_close(n->cache);
-	close_fd_p(&n->sock);
+	node_hang_up(n);
 	while (n->keeper > 0 && waitpid(n->keeper, NULL, WNOHANG) == 0 && clock_mono_ms() < until)
 		clock_sleep_ms(END_STEP_MS);
 	free(n);
@@ -148,8 +156,7 @@ static int hear(struct node *n, const atomic_bool *cancel, struct arena *a, stru
 			return -1;
 		err_clear(err);
 		if (cancel != NULL && atomic_load(cancel)) {
-			close_fd_p(&n->sock); /* which ends it */
-			n->sock = -1;
+			node_hang_up(n); /* which ends it */
 			return err_set(err, ERR_CANCELED, "canceled");
 		}
 	}

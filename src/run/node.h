@@ -43,7 +43,9 @@ int node_open(struct node **out, const char *dir, uint64_t budget_bytes,
  * will, with ids as ids_take() gave them: c->making is set. What the keeper cannot do is told when
  * it is asked. */
 int node_start_keeper(struct node **out, struct confine *c, struct err *err) MUST_CHECK;
-/* Ends the keeper; leases stay. NULL is fine. */
+/* Nothing more is asked: the keeper ends, while its caller goes on. NULL is fine. */
+void node_hang_up(struct node *n);
+/* ... and has ended; leases stay. NULL is fine. */
 void node_close(struct node *n);
 bool node_has_keeper(const struct node *n);
 

@@ -377,6 +377,7 @@ static int go(struct run *r, struct err *err)
 	r->ran = true;
 	rc = sandbox_go(s, buf_view(&script), err);
 	run_crash_at("started");
+	node_close(TAKE(r->stage.node)); /* a keeper has ended meanwhile */
 	return rc;
 }
 

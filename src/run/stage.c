@@ -580,8 +580,7 @@ int stage_run(struct stage *st, struct err *err)
 		if (canceled(st, err) || take_step(st, &steps[i], err) < 0)
 			return -1;
 	}
-	node_close(TAKE(
-		st->node)); /* its leases stay; a keeper is not kept for as long as a job runs */
+	node_hang_up(st->node);
 	return 0;
 }
 
