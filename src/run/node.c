@@ -142,18 +142,26 @@ void node_close(struct node *n)
 
 /* ---- asking it ------------------------------------------------------------------------------- */
 
+/* It is no outage, which would be waited for. */
+static int no_keeper(struct err *err)
+{
+	if (err->code != ERR_UNAVAILABLE)
+		return -1;
+	err_clear(err);
+	return err_set(err, ERR_IO, "the process that keeps the node cache for this job has ended");
+}
+
+static int say(struct node *n, const struct wire_node *m, struct err *err)
+{
+	return node_send(n->sock, m, -1, err) < 0 ? no_keeper(err) : 0;
+}
+
 static int hear(struct node *n, const atomic_bool *cancel, struct arena *a, struct wire_node *out,
                 int *fd, struct err *err)
 {
 	while (node_receive(n->sock, LOOK_MS, a, out, fd, err) < 0) {
-		if (err->code == ERR_UNAVAILABLE) {
-			err_clear(err);
-			return err_set(
-				err, ERR_IO,
-				"the process that keeps the node cache for this job has ended");
-		}
 		if (err->code != ERR_TIMEOUT)
-			return -1;
+			return no_keeper(err);
 		err_clear(err);
 		if (cancel != NULL && atomic_load(cancel)) {
 			node_hang_up(n); /* which ends it */
@@ -165,8 +173,10 @@ static int hear(struct node *n, const atomic_bool *cancel, struct arena *a, stru
 
 static int take_lease(const struct wire_node *m, int fd, struct node_lease *out, struct err *err)
 {
-	if (m->text == NULL || fd < 0)
+	if (m->text == NULL || fd < 0) {
+		close_fd_p(&fd);
 		return err_set(err, ERR_IO, "a lease without a path or a descriptor");
+	}
 	*out = (struct node_lease){.fd = fd,
 	                           .hit = m->hit,
 	                           .bytes = m->bytes,
@@ -184,6 +194,15 @@ struct talk {
 	struct node_lease *out;
 };
 
+/* The keeper tells it to those who wait, and us again. */
+static int tell_failed(struct node *n, const struct err *why, struct err *err)
+{
+	if (n->sock >= 0 && node_send_error(n->sock, "failed", why, err) == 0)
+		return 0;
+	*err = *why; /* it is gone: perhaps that is why */
+	return -1;
+}
+
 static int make(struct talk *t, const char *dir, struct err *err)
 {
 	struct node_making making = {.n = t->n};
@@ -192,9 +211,8 @@ static int make(struct talk *t, const char *dir, struct err *err)
 	if (t->maker == NULL || dir == NULL)
 		return err_set(err, ERR_IO, "a folder to fill that nobody asked for");
 	if (t->maker->make(t->maker->arg, &making, dir, &why) < 0)
-		return t->n->sock < 0 ? (*err = why, -1)
-		                      : node_send_error(t->n->sock, "failed", &why, err);
-	return node_send(t->n->sock, &(struct wire_node){.verb = "made"}, -1, err);
+		return tell_failed(t->n, &why, err);
+	return say(t->n, &(struct wire_node){.verb = "made"}, err);
 }
 
 /* 1: it goes on. */
@@ -225,7 +243,7 @@ static int ask(struct talk *t, const char *verb, const struct digest *key, struc
 	if (t->n->sock < 0)
 		return err_set(err, ERR_CANCELED, "canceled");
 	digest_hex(key, hex);
-	if (node_send(t->n->sock, &(struct wire_node){.verb = verb, .key = hex}, -1, err) < 0)
+	if (say(t->n, &(struct wire_node){.verb = verb, .key = hex}, err) < 0)
 		return -1;
 	while (r == 1) {
 		AUTO_ARENA struct arena *a = arena_new();
@@ -310,7 +328,7 @@ int node_grow(struct node_making *m, struct err *err)
 
 	if (m->b != NULL)
 		return built_grow(m->b, err);
-	if (node_send(m->n->sock, &(struct wire_node){.verb = "grow"}, -1, err) < 0 ||
+	if (say(m->n, &(struct wire_node){.verb = "grow"}, err) < 0 ||
 	    hear(m->n, NULL, a, &got, &fd, err) < 0)
 		return -1;
 	return got.status == 0 ? 0 : wire_told_error(got.status, got.error, got.text, err);
@@ -322,7 +340,6 @@ void node_say(struct node_making *m, const char *words)
 
 	if (m->b != NULL)
 		built_say(m->b, words);
-	else if (node_send(m->n->sock, &(struct wire_node){.verb = "say", .text = words}, -1,
-	                   &ignored) < 0)
+	else if (say(m->n, &(struct wire_node){.verb = "say", .text = words}, &ignored) < 0)
 		err_clear(&ignored); /* it is gone, which the next question finds */
 }

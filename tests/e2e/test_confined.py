@@ -133,12 +133,46 @@ def test_weights_are_not_a_runners_to_change(empty_cluster):
     assert "already on this node" in c.logs(again) and c.user_lines(again) == c.user_lines(job)
 
 
+@contextlib.contextmanager
+def slow_build(cluster):
+    """A server, the index of a package whose build waits at a gate, and a runtime that needs it."""
+    with contextlib.closing(python_index.Index()) as index:
+        index.files.update([python_index.source("slow", "1.0", index.call("gate/go"))])
+        cluster.start("--cpus", "4", "--memory", "4Gi", env={"PATH": f"{PARTS}/uv/bin:/usr/sbin:/usr/bin:/sbin:/bin"})
+        yield index, {"python": {"requirements": ["slow"]}, "environment_variables": {"UV_INDEX_URL": index.url, "PIP_INDEX_URL": index.url}}
+
+
+def test_a_killed_keeper_is_named(empty_cluster):
+    """The job that waits for it fails and says why; nothing is left of either, and the next one builds."""
+    c = empty_cluster
+    with slow_build(c) as (index, runtime):
+        job = c.push(["true"], runtime=runtime)
+        until(lambda: index.hits["gate go"] == 1)
+        keeper, = keepers(c)
+        os.kill(keeper, signal.SIGKILL)
+        view = c.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
+        assert "keeps the node cache" in view["error_message"], view
+        again = c.push(["true"], runtime=runtime)
+        until(lambda: index.hits["gate go"] == 2 and len(c.runners()) == 1)
+        pid, = c.runners()
+        keeper, = keepers(c)
+        os.kill(pid, signal.SIGKILL)
+        c.wait(again, "TRAINING_JOB_DEPLOY_FAILED")
+        until(lambda: not os.path.exists(f"/proc/{keeper}"))
+        index.gates["go"].set()
+        last = c.push(["python -c 'import slow'"], runtime=runtime)
+        c.wait(last, "TRAINING_JOB_COMPLETED")
+        until(lambda: not list((c.data / "node" / "making").iterdir()))
+        assert len(list((c.data / "node" / "built").iterdir())) == 1
+
+
 def test_an_environment_is_changed_by_nobody(empty_cluster):
     """Once an environment is whole, no runner can change it. Before, only the one that fills it can, which can fill no other."""
-    index = python_index.Index()
-    index.files.update([python_index.source("slow", "1.0", index.call("gate/go"))])
-    c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"PATH": f"{PARTS}/uv/bin:/usr/sbin:/usr/bin:/sbin:/bin"})
-    runtime = {"python": {"requirements": ["slow"]}, "environment_variables": {"UV_INDEX_URL": index.url, "PIP_INDEX_URL": index.url}}
+    with slow_build(empty_cluster) as (index, runtime):
+        check_environment(empty_cluster, index, runtime)
+
+
+def check_environment(c, index, runtime):
     job = c.push(["python -c 'import slow; print(slow.__file__)'", c.hold()], runtime=runtime)
     until(lambda: index.hits["gate go"] == 1)
     keeper, = keepers(c)
@@ -181,7 +215,6 @@ def test_an_environment_is_changed_by_nobody(empty_cluster):
                 assert as_runner(runner, "sh", "-c", attempt, uid=uid).returncode != 0, attempt
     assert listing(node) == before
     c.end_jobs()
-    index.close()
 
 
 def test_what_it_took_is_given_back(cluster):
