@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 
 #define TICK_MS 1000
 #define ANSWER_MAX ((size_t)12 << 10)
@@ -267,12 +268,15 @@ static int do_delete(struct question *q, struct err *err)
 /* We may write where the caller may not: so it has to be the caller's own folder. */
 static int check_folder(const struct question *q, struct err *err)
 {
+	struct statvfs by; /* the mount that it was opened through */
 	struct stat st;
 
-	if (q->fd < 0 || fstat(q->fd, &st) < 0 || !S_ISDIR(st.st_mode))
+	if (q->fd < 0 || fstat(q->fd, &st) < 0 || !S_ISDIR(st.st_mode) || fstatvfs(q->fd, &by) < 0)
 		return err_set(err, ERR_INVALID, "no folder came along");
 	if (st.st_uid != q->c->uid && q->c->uid != 0)
 		return err_set(err, ERR_DENIED, "the folder is not yours");
+	if ((by.f_flag & ST_RDONLY) != 0) /* a mount may show what is ours as the caller's */
+		return err_set(err, ERR_DENIED, "the folder is not yours to write to");
 	return 0;
 }
 
