@@ -7,6 +7,7 @@
  * first, and neither knows when the other has done with the descriptor (0.9.75). Here the socket
  * has one owner. It is closed and not shut down, which would end it for others that hold it.
  */
+#include "base/clock.h"
 #include "base/log.h"
 #include "io/httpd_impl.h"
 
@@ -18,6 +19,7 @@
 
 #define BURST 64      /* connections of one listener before it is the other's turn */
 #define PAUSE_MS 100  /* when there are no descriptors or no memory for another */
+#define SAY_MS 10000  /* between two lines about it */
 #define WAIT_MS 60000 /* a bound, nothing more */
 
 /* Takes fd. */
@@ -35,6 +37,22 @@ static void hand_over(struct httpd *h, enum listener via, int fd, const struct s
 		conns_remove(h, c);
 }
 
+/* Without descriptors or memory, or shut down by somebody else who has the socket. */
+static bool is_lasting(int e)
+{
+	return e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM || e == EINVAL;
+}
+
+static void say_why(struct httpd *h, int e)
+{
+	int64_t now = clock_mono_ms();
+
+	if (h->accept.said_ms != 0 && now - h->accept.said_ms < SAY_MS)
+		return;
+	h->accept.said_ms = now;
+	log_warn("connections have to wait: %s", strerror(e));
+}
+
 /* False when the next ones have to wait for something that only time brings. */
 static bool take_some(struct httpd *h, enum listener via)
 {
@@ -48,12 +66,12 @@ static bool take_some(struct httpd *h, enum listener via)
 			hand_over(h, via, fd, (const struct sockaddr *)&at, n);
 			continue;
 		}
-		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-			log_warn("connections have to wait: %s", strerror(errno));
+		if (errno == EAGAIN)
+			return true;
+		if (is_lasting(errno)) {
+			say_why(h, errno);
 			return false;
 		}
-		if (errno == EAGAIN || errno == EINVAL || errno == EBADF)
-			return true;
 		/* else it ended before we took it: accept(2) passes its errors on */
 	}
 	return true;
@@ -77,8 +95,7 @@ static void *take_connections(void *arg)
 		(void)poll(fds, COUNT(fds), WAIT_MS);
 		(void)!read(a->wake_fd, &count, sizeof(count));
 		for (int i = 0; i < LISTENER_COUNT; i++)
-			may_go_on = ((fds[1 + i].revents & POLLIN) == 0 ||
-			             take_some(h, (enum listener)i)) &&
+			may_go_on = (fds[1 + i].revents == 0 || take_some(h, (enum listener)i)) &&
 			            may_go_on;
 		if (!may_go_on)
 			(void)poll(fds, 1, PAUSE_MS);

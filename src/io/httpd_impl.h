@@ -148,6 +148,7 @@ struct accept {
 	int fd[LISTENER_COUNT]; /* that listen; -1: none */
 	int wake_fd;            /* eventfd: there is room again, or stop */
 	atomic_bool stop;
+	int64_t said_ms; /* of why connections wait */
 	pthread_t thread;
 	bool running;
 };
