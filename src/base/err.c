@@ -164,6 +164,17 @@ const char *err_id(const struct err *err)
 	return infos[err->code].word;
 }
 
+enum err_code err_of_id(const char *id)
+{
+	for (size_t i = 0; i < COUNT(ids); i++)
+		if (strcmp(ids[i].id, id) == 0)
+			return (enum err_code)(ERR_COUNT + 1 + i);
+	for (int i = 1; i < ERR_COUNT; i++)
+		if (strcmp(infos[i].word, id) == 0)
+			return (enum err_code)i;
+	return ERR_NONE;
+}
+
 void err_id_from(struct err *err, const char *id)
 {
 	for (size_t i = 0; i < COUNT(ids); i++)

@@ -95,6 +95,8 @@ const char *err_id(const struct err *err);
 /* Gives an error that came from a peer the id that the peer named. An unknown id (a newer peer's)
  * and one of another class leave it as it is. */
 void err_id_from(struct err *err, const char *id);
+/* The error that err_id() gave this word for; ERR_NONE: none does. */
+enum err_code err_of_id(const char *id);
 /* The rows of both tables, the ids first, for docs/errors.md; false behind the last one. */
 struct err_row {
 	const char *id, *help; /* help NULL: a class */
