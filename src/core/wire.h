@@ -178,8 +178,7 @@ struct wire_passed {
 struct wire_node {
 	const char *verb, *key; /* 64 hex */
 	const char *text;       /* a path, or words; of an error: its message */
-	int status;             /* HTTP's of an error; 0: none */
-	const char *error;
+	const char *error;      /* err_id() of it; NULL: none */
 	uint64_t done, total;
 	uint64_t bytes, files, fetched;
 	bool hit;

@@ -9,6 +9,7 @@
 #include "run/sandbox_exec.h"
 #include "run/seccomp.h"
 #include "run/userns.h"
+#include "store/blobs/tree.h"
 
 #include <dirent.h>
 #include <grp.h>
@@ -173,17 +174,21 @@ static void see(struct entering *e, const char *from, const char *to)
  * taken is root's, and nobody's by that mount, whatever of it we have open. */
 static int take_node(struct entering *e, struct err *err)
 {
-	const char *dir = e->c->launch->node_dir, *to = CONFINE_VIEW "/node";
-	const char *making = e->c->making;
+	/* no more of it: who can open a file can lock it */
+	static const char *const seen[] = {NODE_CACHE_TREES, NODE_CACHE_BUILT};
+	const char *dir = e->c->launch->node_dir, *making = e->c->making;
 
-	if (dir == NULL)
-		return 0;
-	if (fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0 ||
-	    take(e, dir, dir, e->keep_map, MOUNT_ATTR_RDONLY, err) < 0 ||
-	    (making != NULL && take(e, making, making, e->made_map, 0, err) < 0))
-		return -1;
-	see(e, dir, to);
-	return take(e, dir, to, e->job_map, MOUNT_ATTR_RDONLY, err);
+	for (size_t i = 0; i < COUNT(seen) && dir != NULL; i++) {
+		const char *from = arena_printf(e->a, "%s/%s", dir, seen[i]);
+		const char *to = arena_printf(e->a, CONFINE_VIEW "/node/%s", seen[i]);
+
+		if (fs_mkdirs(AT_FDCWD, from, 0755, err) < 0 ||
+		    take(e, from, from, e->keep_map, MOUNT_ATTR_RDONLY, err) < 0 ||
+		    take(e, from, to, e->job_map, MOUNT_ATTR_RDONLY, err) < 0)
+			return -1;
+		see(e, from, to);
+	}
+	return making == NULL ? 0 : take(e, making, making, e->made_map, 0, err);
 }
 
 /* Its owner becomes the job, as sandbox_exec_mount.c does it; where its file system cannot, the
@@ -238,7 +243,7 @@ static int take_for_job(struct entering *e, struct err *err)
 	if (take_node(e, err) < 0 || take_made(e, l->cache_project_dir, err) < 0 ||
 	    take_made(e, l->cache_team_dir, err) < 0)
 		return -1;
-	for (size_t i = 0; i < l->n_share && i + 2 < CONFINE_SEEN_MAX; i++) {
+	for (size_t i = 0; i < l->n_share && i + 3 < CONFINE_SEEN_MAX; i++) {
 		if (take_share(e, i, err) < 0)
 			return -1;
 	}

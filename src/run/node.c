@@ -4,8 +4,6 @@
 #include "base/clock.h"
 #include "io/local.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -24,6 +22,7 @@ struct node {
 struct node_making {
 	struct node *n;
 	struct built *b; /* NULL: the keeper has it */
+	const atomic_bool *cancel;
 };
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -45,12 +44,16 @@ int node_send(int sock, const struct wire_node *m, int fd, struct err *err)
 
 int node_send_error(int sock, const char *verb, const struct err *why, struct err *err)
 {
-	const struct wire_node m = {.verb = verb,
-	                            .status = err_info(why)->http,
-	                            .error = err_id(why),
-	                            .text = why->msg};
+	const struct wire_node m = {.verb = verb, .error = err_id(why), .text = why->msg};
 
 	return node_send(sock, &m, -1, err);
+}
+
+int node_told_error(const struct wire_node *m, struct err *err)
+{
+	enum err_code code = m->error != NULL ? err_of_id(m->error) : ERR_NONE;
+
+	return err_set(err, code != ERR_NONE ? code : ERR_IO, "%s", m->text != NULL ? m->text : "");
 }
 
 int node_receive(int sock, int64_t wait_ms, struct arena *a, struct wire_node *out, int *fd,
@@ -82,34 +85,37 @@ int node_open(struct node **out, const char *dir, uint64_t budget_bytes, struct 
 	return 0;
 }
 
+static int fork_keeper(struct node *n, int making, const struct confine *c, struct err *err)
+{
+	const pid_t runner = getpid();
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_errno(err, errno, "a socket to the keeper of the node cache");
+	n->keeper = fork();
+	if (n->keeper == 0) {
+		(void)close(pair[0]);
+		node_keep(pair[1], making, runner, c);
+	}
+	(void)close(pair[1]);
+	n->sock = pair[0];
+	return n->keeper > 0 ? 0 : err_errno(err, errno, "start the keeper of the node cache");
+}
+
 int node_start_keeper(struct node **out, struct confine *c, struct err *err)
 {
 	const char *name = strrchr(c->dir, '/') + 1, *dir = c->launch->node_dir;
 	AUTO_FD int making = node_cache_making(dir, name, err);
-	const pid_t runner = getpid();
 	struct node *n;
-	int pair[2];
-	pid_t pid;
 
 	if (making < 0 || ids_own(&c->ids, making, dir, err) < 0)
 		return -1;
 	c->making = arena_printf(c->a, "%s/" NODE_CACHE_MAKING "/%s", dir, name);
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return err_errno(err, errno, "a socket to the keeper of the node cache");
-	pid = fork();
-	if (pid == 0) {
-		if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != runner)
-			_exit(1);
-		node_keep(pair[1], making, c);
-	}
-	(void)close(pair[1]);
-	if (pid < 0) {
-		(void)close(pair[0]);
-		return err_errno(err, errno, "start the keeper of the node cache");
-	}
 	n = xcalloc(1, sizeof(*n));
-	n->sock = pair[0];
-	n->keeper = pid;
+	if (fork_keeper(n, making, c, err) < 0) {
+		node_close(n);
+		return -1;
+	}
 	*out = n;
 	return 0;
 }
@@ -205,7 +211,7 @@ static int tell_failed(struct node *n, const struct err *why, struct err *err)
 
 static int make(struct talk *t, const char *dir, struct err *err)
 {
-	struct node_making making = {.n = t->n};
+	struct node_making making = {.n = t->n, .cancel = t->cancel};
 	struct err why = {0};
 
 	if (t->maker == NULL || dir == NULL)
@@ -223,7 +229,7 @@ static int take_word(struct talk *t, const struct wire_node *m, int *fd, struct 
 	if (strcmp(m->verb, "leased") == 0)
 		return take_lease(m, TAKE_FD(*fd), t->out, err);
 	if (strcmp(m->verb, "failed") == 0)
-		return wire_told_error(m->status, m->error, words, err);
+		return node_told_error(m, err);
 	if (strcmp(m->verb, "make") == 0)
 		return make(t, m->text, err) < 0 ? -1 : 1;
 	if (strcmp(m->verb, "progress") == 0 && t->progress != NULL)
@@ -286,7 +292,7 @@ struct own_maker {
 static int make_own(void *arg, struct built *b, const char *dir, struct err *err)
 {
 	struct own_maker *own = arg;
-	struct node_making making = {own->n, b};
+	struct node_making making = {.n = own->n, .b = b};
 
 	return own->maker->make(own->maker->arg, &making, dir, err);
 }
@@ -329,9 +335,9 @@ int node_grow(struct node_making *m, struct err *err)
 	if (m->b != NULL)
 		return built_grow(m->b, err);
 	if (say(m->n, &(struct wire_node){.verb = "grow"}, err) < 0 ||
-	    hear(m->n, NULL, a, &got, &fd, err) < 0)
+	    hear(m->n, m->cancel, a, &got, &fd, err) < 0)
 		return -1;
-	return got.status == 0 ? 0 : wire_told_error(got.status, got.error, got.text, err);
+	return got.error == NULL ? 0 : node_told_error(&got, err);
 }
 
 void node_say(struct node_making *m, const char *words)

@@ -3,11 +3,11 @@
  *
  * A runner that gives up root cannot write there: what one job's runner could change, the next job
  * would read. So before it gives root up it starts a keeper, a process of its own that sees the
- * node cache and the way to the server and nothing else, with an id of its own (confine.h). The
- * keeper makes trees of weights, which it verifies, and hands out leases. An environment is filled
- * by the runner, in the only folder of the cache that it can write to and no other runner can, and
- * moved from there by the keeper, who makes it its own; nobody but jobs of the same team is given
- * it.
+ * node cache, the way to the server and what everybody may read, with an id of its own (confine.h).
+ * The keeper makes trees of weights, which it verifies, and hands out leases. An environment is
+ * filled by the runner, in the only folder of the cache that it can write to and no other runner
+ * can, and moved from there by the keeper, who makes it its own; nobody but jobs of the same team
+ * is given it.
  *
  * The keeper believes nothing of what it hears: it brings no weights but those of its launch, and
  * the key of an environment is one of its team, whatever the runner says. It ends when the runner
@@ -77,7 +77,9 @@ int node_send_error(int sock, const char *verb, const struct err *why, struct er
 /* ERR_TIMEOUT after wait_ms, -1 = never. *fd: -1 = none came along. */
 int node_receive(int sock, int64_t wait_ms, struct arena *a, struct wire_node *out, int *fd,
                  struct err *err) MUST_CHECK;
-/* node_keeper.c: the keeper's whole life; does not return. */
-void node_keep(int sock, int making, const struct confine *runner) NORETURN;
+int node_told_error(const struct wire_node *m, struct err *err); /* always -1 */
+/* node_keeper.c: the keeper's whole life; does not return. `runner` is a process that is alive or
+ * our parent, and c how it will give root up. */
+void node_keep(int sock, int making, pid_t runner, const struct confine *c) NORETURN;
 
 #endif

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/pidfd.h>
 
 #define PROGRESS_MS 100
 #define GIVE_UP_MS 5000 /* for what is being done when the runner hangs up */
@@ -24,10 +25,10 @@ struct keeper {
 	const struct wire_launch *launch;
 	struct wire_start *start;
 	struct ids ids;
-	const char *making; /* our folder in the cache, which the runner sees too */
-	int sock;
-	atomic_bool over;  /* the runner has hung up */
-	struct err unable; /* why it cannot do anything */
+	const char *making;    /* our folder in the cache, which the runner sees too */
+	int sock, dir, runner; /* dir: `making`; runner: a pidfd */
+	atomic_bool over;      /* the runner has hung up, or ended */
+	struct err unable;     /* why it cannot do anything */
 	struct node_cache *cache;
 	struct report *report;
 	struct http_client *http;
@@ -124,7 +125,7 @@ static int take_word(struct keeper *k, struct built *b, const struct wire_node *
 	if (strcmp(m->verb, "made") == 0)
 		return 0;
 	if (strcmp(m->verb, "failed") == 0)
-		return wire_told_error(m->status, m->error, m->text, err);
+		return node_told_error(m, err);
 	if (strcmp(m->verb, "say") == 0)
 		built_say(b, m->text != NULL ? m->text : "");
 	else if (strcmp(m->verb, "grow") == 0)
@@ -146,17 +147,17 @@ static int hear_maker(struct keeper *k, struct built *b, struct err *err)
 	return r;
 }
 
-static int fill(struct keeper *k, struct built *b, const char *at, struct err *err)
+#define ENVIRONMENT "environment" /* in our folder */
+
+/* Empty, and the job's. The runner may do there what it likes meanwhile: no path is followed. */
+static int make_empty(struct keeper *k, struct err *err)
 {
 	AUTO_FD int own = -1;
 
-	if (fs_mkdirs(AT_FDCWD, at, 0755, err) < 0)
+	if (fs_remove_tree(k->dir, ENVIRONMENT, err) < 0) /* of a try before */
 		return -1;
-	own = fs_open_dir(at, err);
-	if (own < 0 || ids_own(&k->ids, own, at, err) < 0 ||
-	    node_send(k->sock, &(struct wire_node){.verb = "make", .text = at}, -1, err) < 0)
-		return -1;
-	return hear_maker(k, b, err);
+	own = fs_make_beneath(k->dir, ENVIRONMENT, 0755, err);
+	return own < 0 ? -1 : ids_own(&k->ids, own, ENVIRONMENT, err);
 }
 
 /* By the runner, which cannot reach it any more where it is moved to, and owns nothing of it by any
@@ -165,18 +166,19 @@ static int fill(struct keeper *k, struct built *b, const char *at, struct err *e
 static int make(void *arg, struct built *b, const char *dir, struct err *err)
 {
 	struct keeper *k = arg;
-	const char *at = arena_printf(k->a, "%s/environment", k->making);
+	const struct wire_node m = {.verb = "make",
+	                            .text = arena_printf(k->a, "%s/" ENVIRONMENT, k->making)};
 	struct err later = {0};
 	int r;
 
-	if (fs_remove_tree(AT_FDCWD, at, err) < 0) /* of a try before */
+	if (make_empty(k, err) < 0)
 		return -1;
-	built_fill_at(b, at);
-	r = fill(k, b, at, err);
-	built_fill_at(b, NULL);
-	if (r == 0 && rename(at, dir) < 0)
-		r = err_errno(err, errno, "move %s to %s", at, dir);
-	if (r < 0 && fs_remove_tree(AT_FDCWD, at, &later) < 0)
+	built_fill_at(b, k->dir, ENVIRONMENT);
+	r = node_send(k->sock, &m, -1, err) < 0 ? -1 : hear_maker(k, b, err);
+	built_fill_at(b, -1, NULL);
+	if (r == 0 && renameat(k->dir, ENVIRONMENT, AT_FDCWD, dir) < 0)
+		r = err_errno(err, errno, "move what was made to %s", dir);
+	if (r < 0 && fs_remove_tree(k->dir, ENVIRONMENT, &later) < 0)
 		err_clear(&later); /* it goes with us */
 	return r;
 }
@@ -230,73 +232,97 @@ static int answer(struct keeper *k, const struct wire_node *m, struct err *err)
 	return err_set(err, ERR_INVALID, "no question: %s", m->verb);
 }
 
-/* The end of the runner, or of its interest, ends what is being done, and then us. */
+/* The end of the runner, or of its interest, ends what is being done, and then us. No signal tells
+ * of it: a parent that is somebody else by then may not send us any. */
 static void *wait_for_the_end(void *arg)
 {
 	struct keeper *k = arg;
-	struct pollfd p = {.fd = k->sock, .events = POLLRDHUP};
+	struct pollfd p[] = {{.fd = k->sock, .events = POLLRDHUP},
+	                     {.fd = k->runner, .events = POLLIN}};
 
-	while (poll(&p, 1, -1) <= 0 || (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0)
+	while (poll(p, COUNT(p), -1) <= 0)
 		;
 	atomic_store(&k->over, true);
 	clock_sleep_ms(GIVE_UP_MS);
 	_exit(1);
 }
 
-/* Of what the runner has open ours is the socket, and what holds the folder. */
-static int keep_two(int *sock, int making, struct err *err)
+/* Of what the runner has open nothing is ours but the socket and the folder. */
+static int keep_ours(struct keeper *k, pid_t runner, struct err *err)
 {
-	enum { SOCK = STDERR_FILENO + 1, MAKING, FIRST };
-	int from[] = {fcntl(*sock, F_DUPFD_CLOEXEC, FIRST), fcntl(making, F_DUPFD_CLOEXEC, FIRST)};
+	enum { SOCK = STDERR_FILENO + 1, DIR_AT, RUNNER, FIRST };
+	const int from[] = {fcntl(k->sock, F_DUPFD_CLOEXEC, FIRST),
+	                    fcntl(k->dir, F_DUPFD_CLOEXEC, FIRST), pidfd_open(runner, 0)};
+	int pid = from[2] < 0 ? -1 : fcntl(from[2], F_DUPFD_CLOEXEC, FIRST);
 
-	if (from[0] < 0 || from[1] < 0 || dup3(from[0], SOCK, O_CLOEXEC) < 0 ||
-	    dup3(from[1], MAKING, O_CLOEXEC) < 0 || close_range(FIRST, ~0U, 0) < 0)
+	if (getppid() != runner) /* it may be another one's number by now */
+		return err_set(err, ERR_CANCELED, "the runner has ended");
+	if (from[0] < 0 || from[1] < 0 || pid < 0 || dup3(from[0], SOCK, O_CLOEXEC) < 0 ||
+	    dup3(from[1], DIR_AT, O_CLOEXEC) < 0 || dup3(pid, RUNNER, O_CLOEXEC) < 0 ||
+	    close_range(FIRST, ~0U, 0) < 0)
 		return err_errno(err, errno, "close what the runner has open");
-	*sock = SOCK;
+	k->sock = SOCK;
+	k->dir = DIR_AT;
+	k->runner = RUNNER;
 	return 0;
 }
 
-static int begin(struct keeper *k, int making, const struct confine *runner, struct err *err)
+static int begin(struct keeper *k, pid_t runner, const struct confine *theirs, struct err *err)
 {
-	const struct confine c = {.a = runner->a,
-	                          .keeps = runner->launch->node_dir,
-	                          .start = runner->start,
-	                          .ids = runner->ids};
+	const struct confine c = {.a = theirs->a,
+	                          .keeps = theirs->launch->node_dir,
+	                          .start = theirs->start,
+	                          .ids = theirs->ids};
+	AUTO_FD int was = -1;
 	pthread_t thread;
 	int r;
 
-	if (keep_two(&k->sock, making, err) < 0 ||
+	if (keep_ours(k, runner, err) < 0 ||
 	    confine_enter(&c, ARENA_NEW(c.a, struct confined), &k->ids, err) < 0)
+		return -1;
+	was = k->dir; /* opened as root: what is removed and made there is so by our own mount */
+	k->dir = fs_open_dir(k->making, err);
+	if (k->dir < 0)
 		return -1;
 	r = pthread_create(&thread, NULL, wait_for_the_end, k);
 	if (r != 0)
 		return err_errno(err, r, "start a thread of the keeper of the node cache");
 	(void)pthread_detach(thread);
-	return node_cache_open(&k->cache, c.keeps, runner->launch->node_budget_bytes, err);
+	return node_cache_open(&k->cache, c.keeps, theirs->launch->node_budget_bytes, err);
 }
 
-void node_keep(int sock, int making, const struct confine *runner)
+/* One question; the error is the answer when it is no question, or we are not able. */
+static int serve(struct keeper *k, struct err *err)
 {
-	struct keeper k = {.a = runner->a,
-	                   .launch = runner->launch,
-	                   .start = runner->start,
-	                   .making = runner->making,
-	                   .sock = sock};
+	AUTO_ARENA struct arena *a = arena_new();
+	struct wire_node m = {0};
+	struct err why = {0};
+	AUTO_FD int fd = -1;
+
+	if (node_receive(k->sock, -1, a, &m, &fd, err) < 0)
+		return -1;
+	return answer(k, &m, &why) == 0 ? 0 : node_send_error(k->sock, "failed", &why, err);
+}
+
+void node_keep(int sock, int making, pid_t runner, const struct confine *c)
+{
+	struct keeper k = {.a = c->a,
+	                   .launch = c->launch,
+	                   .start = c->start,
+	                   .making = c->making,
+	                   .sock = sock,
+	                   .dir = making,
+	                   .runner = -1};
 	struct err err = {0};
 
-	(void)begin(&k, making, runner, &k.unable);
-	for (;;) {
-		AUTO_ARENA struct arena *a = arena_new();
-		struct wire_node m = {0};
-		struct err why = {0};
-		AUTO_FD int fd = -1;
-
-		if (node_receive(k.sock, -1, a, &m, &fd, &err) < 0 ||
-		    (answer(&k, &m, &why) < 0 && node_send_error(k.sock, "failed", &why, &err) < 0))
-			break;
+	if (begin(&k, runner, c, &k.unable) < 0) { /* and perhaps as root: one answer, no more */
+		(void)serve(&k, &err);
+		_exit(1);
 	}
+	while (serve(&k, &err) == 0)
+		;
 	err_clear(&err); /* the runner has ended, or has what it wanted */
-	if (k.cache != NULL && fs_remove_tree(AT_FDCWD, k.making, &err) < 0)
-		log_warn("node cache: %s", err.msg); /* swept by whoever opens the cache next */
+	if (fs_remove_tree(AT_FDCWD, k.making, &err) < 0)
+		log_warn("node cache: %s", err.msg); /* the server sweeps it */
 	_exit(0);
 }

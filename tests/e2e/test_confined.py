@@ -1,5 +1,6 @@
 """The runner of a root server is not root once it has its job: what it can still reach, asked as the runner itself."""
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -21,6 +22,18 @@ def as_runner(pid, *argv, uid=0):
 def status_of(pid, name):
     with open(f"/proc/{pid}/status", encoding="utf-8") as f:
         return next(line.split()[1:] for line in f if line.startswith(f"{name}:"))
+
+
+LINK = """
+import json, os, socket, sys
+sock, launch, key, folder = sys.argv[1:]
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.connect(sock)
+token = json.load(open(launch))["token"]
+question = {"token": token, "verb": "link", "key": key, "to": "sitecustomize.py"}
+socket.send_fds(s, [json.dumps(question).encode()], [os.open(folder, os.O_RDONLY | os.O_DIRECTORY)])
+print(s.recv(16384).decode())
+"""
 
 
 def listing(folder):
@@ -106,16 +119,24 @@ def test_weights_are_not_a_runners_to_change(empty_cluster):
     before = listing(c.data / "node")
     for path in files:
         assert "as it was" in as_runner(pid, "cat", path).stdout
-        for attempt in (f"chmod u+w {path}", f"chown 0:0 {path}", f"echo evil > {path}", f"truncate -s 0 {path}", f"ln {path} {folder}/mine", f"rm -f {path}",
+        for attempt in (f"chmod u+w {path}", f"chown 0:0 {path}", f"echo evil > {path}", f"truncate -s 0 {path}", f"ln {path} {folder}/mine", f"rm {path}",
                         f"touch {path.parent}/new", f"mount -o remount,rw {c.data}/node; echo evil > {path}",
                         f"unshare -m sh -c 'mount -o remount,rw,bind {c.data}/node; umount {c.data}/node; echo evil > {path}'"):
             assert as_runner(pid, "sh", "-c", attempt).returncode != 0, attempt
     node = c.data / "node"
     tree, = (node / "trees").iterdir()
     lease = node / "leases" / f"{tree.name}.lease"
-    for attempt in (f"mv {tree} {tree}-away", f"chmod u+w {tree}", f"echo 0 0 0 > {lease}", f"rm -f {lease}", f"touch {node}/lock && flock -n {node}/lock touch {node}/x",
+    assert as_runner(pid, "ls", node).stdout.split() == ["built", "making", "trees"]  # and nothing that it could lock
+    for attempt in (f"mv {tree} {tree}-away", f"chmod u+w {tree}", f"echo 0 0 0 > {lease}", f"rm {lease}", f"touch {node}/lock && flock -n {node}/lock touch {node}/x",
                     f"touch {node}/built/x", f"mkdir {node}/blobs/aa", f"echo evil > {node}/tmp/x", f"ln -s / {node}/damaged/x", f"mkdir {node}/leases/{'0' * 64}.lease"):
         assert as_runner(pid, "sh", "-c", attempt).returncode != 0, attempt
+    # nor by asking the server, which opens what it may read: a folder that it can only read is not its own
+    digest = hashlib.sha256(b"as it was").hexdigest()
+    objects = c.data / "sockets" / "objects.sock"
+    for into, denied in ((tree, True), (node / "built", True), (folder, False)):  # its own it may, though the kernel links nothing there
+        asked = as_runner(pid, "python3", "-c", LINK, objects, folder / "launch.json", f"blobs/sha256/{digest[:2]}/{digest}", into)
+        answer = json.loads(asked.stdout or asked.stderr)
+        assert ("not yours to write to" in (answer.get("message") or "")) == denied and (answer["status"] == 403) == denied, answer
     # nor by what it has open
     for fd in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
@@ -159,7 +180,21 @@ def test_a_killed_keeper_is_named(empty_cluster):
         os.kill(pid, signal.SIGKILL)
         c.wait(again, "TRAINING_JOB_DEPLOY_FAILED")
         until(lambda: not os.path.exists(f"/proc/{keeper}"))
+        # a link in place of what it fills leads the keeper nowhere
+        swapped = c.push(["true"], runtime=runtime)
+        until(lambda: index.hits["gate go"] == 3 and len(c.runners()) == 1)
+        victim = c.data / "node" / "trees" / "victim"
+        victim.mkdir()
+        was = victim.lstat()
+        making = next(p for p in (c.data / "node" / "making").iterdir() if (c.data / "runs" / p.name).exists())
+        rights = ["setpriv", "--reuid", "1", "--regid", "1", "--clear-groups", "--inh-caps", "+dac_override", "--ambient-caps", "+dac_override"]
+        swap = f"cd {making} && mv environment was && ln -s ../../trees/victim environment"
+        done = as_runner(c.runners()[0], *rights, "sh", "-c", swap)
+        assert done.returncode == 0, done
         index.gates["go"].set()
+        c.wait(swapped, "TRAINING_JOB_DEPLOY_FAILED")
+        assert victim.lstat() == was
+        victim.rmdir()
         last = c.push(["python -c 'import slow'"], runtime=runtime)
         c.wait(last, "TRAINING_JOB_COMPLETED")
         until(lambda: not list((c.data / "node" / "making").iterdir()))
@@ -195,7 +230,7 @@ def check_environment(c, index, runtime):
         for attempt in (f"mv {built} {built}-away", f"touch {built.parent}/x", f"mkdir {node}/trees/{'0' * 64}", f"mkdir {node}/making/other",
                         f"mv {filled.parent} {node}/making/other", f"kill {keeper}", f"ls /proc/{keeper}/root/"):
             assert as_runner(pid, "sh", "-c", attempt, uid=uid).returncode != 0, attempt
-        for attempt in (f"touch {filled}/theirs", f"chmod 777 {filled}", f"rm -rf {filled}/lib"):
+        for attempt in (f"touch {filled}/theirs", f"chmod 777 {filled}", f"rm -r {filled}/lib"):
             assert as_runner(stranger, "sh", "-c", attempt, uid=uid).returncode != 0, attempt
     assert status_of(keeper, "NoNewPrivs") == ["1"] and status_of(keeper, "Seccomp") == ["2"]
     for path in ("runs", "cache", "master.key", "objects", "store"):
@@ -211,7 +246,7 @@ def check_environment(c, index, runtime):
     assert "there" in said.split() and not {"evil", "out"} & set(said.split()), said
     for runner in (pid, stranger):
         for uid in (0, 1):
-            for attempt in (f"touch {built}/x", f"chmod u+w {module}", f"echo evil > {module}", f"mv {module} {module}-away", f"rm -f {module}"):
+            for attempt in (f"touch {built}/x", f"chmod u+w {module}", f"echo evil > {module}", f"mv {module} {module}-away", f"rm {module}"):
                 assert as_runner(runner, "sh", "-c", attempt, uid=uid).returncode != 0, attempt
     assert listing(node) == before
     c.end_jobs()

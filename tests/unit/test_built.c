@@ -84,17 +84,21 @@ static int make(void *arg, struct built *b, const char *dir, struct err *err)
 	return m->fail != NULL ? err_set(err, ERR_PYTHON_REQUIREMENTS_INVALID, "%s", m->fail) : 0;
 }
 
+#define ELSEWHERE "filled"
+
 /* By somebody who may not write to the cache's folder; then it is moved there. */
 static int make_elsewhere(void *arg, struct built *b, const char *dir, struct err *err)
 {
 	struct maker *m = arg;
+	AUTO_FD int top = fs_open_dir(folder, err);
 
+	assert_true(top >= 0);
 	assert_ok(fs_mkdirs(AT_FDCWD, m->elsewhere, 0755, err), err);
-	built_fill_at(b, m->elsewhere);
+	built_fill_at(b, top, ELSEWHERE);
 	if (make(arg, b, m->elsewhere, err) < 0)
 		return -1;
 	assert_int_equal(rename(m->elsewhere, dir), 0);
-	built_fill_at(b, NULL);
+	built_fill_at(b, -1, NULL);
 	return 0;
 }
 
@@ -434,7 +438,7 @@ static void built_counts_in_the_budget(void **state UNUSED)
 static void built_is_moved_into_place(void **state UNUSED)
 {
 	AUTO_NODE_CACHE struct node_cache *c = open_cache("moved", 100000);
-	AUTO_FREE char *elsewhere = xasprintf("%s/filled", folder);
+	AUTO_FREE char *elsewhere = xasprintf("%s/" ELSEWHERE, folder);
 	struct maker m = {.size = 30000, .elsewhere = elsewhere, .grow_to = 1};
 	uint64_t trees, bytes, leased;
 	struct err err = {0};

@@ -1,6 +1,7 @@
 /* janitor.c - garbage, expired rows, figures that are expensive to measure. */
 #include "server/maintenance/janitor.h"
 #include "base/reserve.h"
+#include "engine/engine.h"
 #include "server/api/exec.h"
 #include "server/start/listener.h"
 #include "server/start/standbys.h"
@@ -27,12 +28,22 @@ static void measure(struct app *app)
 		atomic_store(&app->node_bytes, bytes);
 }
 
+/* The folder of an attempt goes when its processes have. */
+static bool attempt_is_over(void *arg, const char *name)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct stat st;
+
+	return lstat(app_path(arg, a, arena_printf(a, ENGINE_DIRS "/%s", name)), &st) < 0 &&
+	       errno == ENOENT;
+}
+
 /* What is not counted: a runner was killed while it filled it. */
 static void sweep_node(struct app *app)
 {
 	struct err err = {0};
 
-	if (node_cache_sweep_making(app->node, &err) < 0)
+	if (node_cache_sweep_making(app->node, attempt_is_over, app, &err) < 0)
 		log_warn("node cache: %s", err.msg);
 }
 

@@ -36,7 +36,8 @@ struct built {
 	char name[NAME_LEN + 1]; /* below built/ */
 	int lease;
 	struct lease_text text;
-	const char *filling; /* where its maker fills it; NULL: in its folder */
+	const char *filling; /* where its maker fills it, below filling_at; NULL: in its folder */
+	int filling_at;
 };
 
 static void path_of(const char *folder, const char *hex, const char *end, char out[PATH_CAP])
@@ -211,6 +212,7 @@ static int failed_since(struct built *b, int64_t since_ms, struct err *err)
 	struct str rest, when, status, id;
 	char path[PATH_CAP];
 	struct err no = {0};
+	enum err_code code;
 	int64_t at = 0;
 	uint64_t http = 0;
 
@@ -222,7 +224,9 @@ static int failed_since(struct built *b, int64_t since_ms, struct err *err)
 	    !str_cut(&rest, '\n', &id) || str_i64(when, 0, INT64_MAX, &at, &no) < 0 ||
 	    str_u64(status, 0, 999, &http, &no) < 0 || at < since_ms)
 		return 0;
-	return wire_told_error((int)http, arena_strz(a, id), arena_strz(a, rest), err);
+	code = err_of_id(arena_strz(a, id));
+	return code != ERR_NONE ? err_set(err, code, "%s", arena_strz(a, rest))
+	                        : wire_told_error((int)http, NULL, arena_strz(a, rest), err);
 }
 
 /* ---- making ------------------------------------------------------------------------------ */
@@ -230,9 +234,16 @@ static int failed_since(struct built *b, int64_t since_ms, struct err *err)
 static int measure(struct built *b, struct usage_total *total, struct err *err)
 {
 	AUTO_FREE char *dir = xasprintf("%s/built/%s", b->c->dir, b->name);
+	AUTO_FD int root = -1;
 
-	return usage_walk(b->filling != NULL ? b->filling : dir, 1, NULL, NULL, b->cancel, total,
-	                  err);
+	if (b->filling != NULL) {
+		root = fs_open_beneath(b->filling_at, b->filling,
+		                       O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, err);
+		return root < 0 ? -1
+		                : usage_walk_at(TAKE_FD(root), b->filling, 1, NULL, NULL, b->cancel,
+		                                total, err);
+	}
+	return usage_walk(dir, 1, NULL, NULL, b->cancel, total, err);
 }
 
 /* For the next time that it is made. */
@@ -298,9 +309,10 @@ int built_grow(struct built *b, struct err *err)
 	return -1;
 }
 
-void built_fill_at(struct built *b, const char *dir)
+void built_fill_at(struct built *b, int dirfd, const char *name)
 {
-	b->filling = dir;
+	b->filling = name;
+	b->filling_at = dirfd;
 }
 
 void built_say(struct built *b, const char *words)

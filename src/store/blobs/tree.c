@@ -135,58 +135,39 @@ static int make_way(struct node_cache *c, const char *name, mode_t type, struct 
 	return fs_remove_tree(c->fd, name, err);
 }
 
-/* Fails with EWOULDBLOCK while somebody holds it. */
-static int hold_folder(int dirfd, const char *name)
-{
-	AUTO_FD int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat held, named;
-
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return -1;
-	if (fstat(fd, &held) == 0 && fstatat(dirfd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    held.st_ino == named.st_ino)
-		return TAKE_FD(fd);
-	errno = ENOENT; /* swept between the two */
-	return -1;
-}
-
-static int sweep_making(void *arg UNUSED, int dirfd, const char *name, struct err *err)
-{
-	AUTO_FD int held = hold_folder(dirfd, name);
-
-	return held < 0 ? 0 : fs_remove_tree(dirfd, name, err);
-}
-
 int node_cache_making(const char *dir, const char *name, struct err *err)
 {
 	AUTO_FREE char *folder = xasprintf("%s/" NODE_CACHE_MAKING, dir);
-	AUTO_FD int top = -1;
+	AUTO_FD int top = -1, fd = -1;
 
 	if (fs_mkdirs(AT_FDCWD, folder, 0755, err) < 0)
 		return -1;
 	top = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (top < 0)
-		return err_errno(err, errno, "%s", folder);
-	for (int i = 0; i < TREE_RACES_MAX; i++) {
-		int held;
-
-		if (mkdirat(top, name, 0755) < 0 && errno != EEXIST)
-			break;
-		held = hold_folder(top, name);
-		if (held >= 0)
-			return held;
-		if (errno != ENOENT && errno != EWOULDBLOCK)
-			break;
-	}
-	return errno == EWOULDBLOCK ? err_set(err, ERR_BUSY, "%s/%s is in use", folder, name)
-	                            : err_errno(err, errno, "%s/%s", folder, name);
+	if (top < 0 || (mkdirat(top, name, 0755) < 0 && errno != EEXIST))
+		return err_errno(err, errno, "%s/%s", folder, name);
+	fd = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? err_errno(err, errno, "%s/%s", folder, name) : TAKE_FD(fd);
 }
 
-int node_cache_sweep_making(struct node_cache *c, struct err *err)
+struct making {
+	bool (*is_over)(void *arg, const char *name);
+	void *arg;
+};
+
+static int sweep_making(void *arg, int dirfd, const char *name, struct err *err)
 {
+	const struct making *m = arg;
+
+	return m->is_over(m->arg, name) ? fs_remove_tree(dirfd, name, err) : 0;
+}
+
+int node_cache_sweep_making(struct node_cache *c, bool (*is_over)(void *arg, const char *name),
+                            void *arg, struct err *err)
+{
+	struct making m = {is_over, arg};
 	AUTO_FD int fd = fs_open_beneath(c->fd, NODE_CACHE_MAKING, O_RDONLY | O_DIRECTORY, 0, err);
 
-	return fd < 0 ? -1 : fs_each_name(TAKE_FD(fd), NODE_CACHE_MAKING, sweep_making, c, err);
+	return fd < 0 ? -1 : fs_each_name(TAKE_FD(fd), NODE_CACHE_MAKING, sweep_making, &m, err);
 }
 
 static int sweep_all(struct node_cache *c, struct err *err)
@@ -194,19 +175,17 @@ static int sweep_all(struct node_cache *c, struct err *err)
 	return tree_each(c, "tmp", "", sweep_one, c, err) < 0 ||
 	                       tree_sweep_quarantine(c, err) < 0 || tree_sweep_built(c, err) < 0
 	               ? -1
-	               : node_cache_sweep_making(c, err);
+	               : 0;
 }
 
-/* Among strangers what fails is only said: they may go on writing, and the next look finds it. */
-static int sweep_at_open(struct node_cache *c, bool links, struct err *err)
+/* What fails is only said: somebody may go on writing who was thought dead, and the next look finds
+ * it. */
+static void sweep_at_open(struct node_cache *c, bool links)
 {
 	struct err said = {0};
 
-	if (links)
-		return sweep_all(c, err);
-	if (make_way(c, "lock", S_IFREG, &said) < 0 || sweep_all(c, &said) < 0)
+	if ((!links && make_way(c, "lock", S_IFREG, &said) < 0) || sweep_all(c, &said) < 0)
 		log_warn("node cache: %s", said.msg);
-	return 0;
 }
 
 static int open_cache(struct node_cache **out, const char *dir, uint64_t budget_bytes, bool links,
@@ -234,14 +213,13 @@ static int open_cache(struct node_cache **out, const char *dir, uint64_t budget_
 			return err_wrap(err, "node cache %s", dir);
 		}
 	}
-	if (strlen(dir) + TREE_PATH_CAP > FS_PATH_MAX)
-		(void)err_set(err, ERR_INVALID, "the node cache's path is too long: %s", dir);
-	else if (sweep_at_open(c, links, err) == 0) {
-		*out = c;
-		return 0;
+	if (strlen(dir) + TREE_PATH_CAP > FS_PATH_MAX) {
+		node_cache_close(c);
+		return err_set(err, ERR_INVALID, "the node cache's path is too long: %s", dir);
 	}
-	node_cache_close(c);
-	return -1;
+	sweep_at_open(c, links);
+	*out = c;
+	return 0;
 }
 
 int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_bytes,
@@ -312,8 +290,12 @@ static int note_lease(void *arg, const char *hex, struct err *err)
 		if (!lease_is_named(r->c->fd, fd, h.hex))
 			return 0; /* made anew by one who has yet to ask for room */
 		if (!tree_exists(r->c, "trees", hex)) { /* a maker was killed */
+			struct err left = {0};
+
 			r->removed = true;
-			return tree_remove(r->c, hex, err);
+			if (tree_remove(r->c, hex, &left) == 0)
+				return 0;
+			log_warn("node cache: %s", left.msg); /* it counts until it can be */
 		}
 		(void)flock(fd, LOCK_UN);
 	} else {

@@ -9,8 +9,7 @@
  *   <dir>/blobs/ab/<64 hex>         what came from an object store: one more name of a tree's file,
  *                                   so that the next tree links it; it goes when no tree has it
  *   <dir>/built/, <dir>/failed/     trees that programs made: built.h
- *   <dir>/making/<name>/            where a process may fill them that may write nowhere else: held
- *                                   by an exclusive flock; swept at open when nobody holds it
+ *   <dir>/making/<name>/            where a process may fill them that may write nowhere else
  *   <dir>/damaged/<manifest>-<id>   set aside while it was held, with its lease file beside it;
  *                                   swept at open once nobody holds it
  *
@@ -27,6 +26,8 @@
 #include <stdatomic.h>
 
 struct node_cache;
+#define NODE_CACHE_TREES "trees"
+#define NODE_CACHE_BUILT "built"
 #define NODE_CACHE_MAKING "making"
 
 int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_bytes,
@@ -38,10 +39,11 @@ int node_cache_open(struct node_cache **out, const char *dir, uint64_t budget_by
 int node_cache_open_strange(struct node_cache **out, const char *dir, uint64_t budget_bytes,
                             struct err *err) MUST_CHECK;
 void node_cache_close(struct node_cache *c);
-/* Makes making/<name>, empty, in the cache at `dir`. The descriptor holds it: -1 on error. */
+/* Makes making/<name> in the cache at `dir`, and opens it: -1 on error. */
 int node_cache_making(const char *dir, const char *name, struct err *err) MUST_CHECK;
-/* Removes what is in making/ and nobody holds. */
-int node_cache_sweep_making(struct node_cache *c, struct err *err) MUST_CHECK;
+/* Removes what is in making/ of processes that have ended, as is_over() knows. */
+int node_cache_sweep_making(struct node_cache *c, bool (*is_over)(void *arg, const char *name),
+                            void *arg, struct err *err) MUST_CHECK;
 DEFINE_CLEANUP(struct node_cache, node_cache_close)
 #define AUTO_NODE_CACHE CLEANUP(node_cache_close_p)
 

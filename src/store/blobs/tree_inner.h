@@ -7,7 +7,7 @@
 #include "store/blobs/lease.h"
 
 #define TREE_DAMAGED "damaged"
-#define TREE_BUILT "built"
+#define TREE_BUILT NODE_CACHE_BUILT
 #define TREE_FAILED "failed"
 #define TREE_SIZES "sizes"
 #define TREE_BLOBS "blobs"
