@@ -112,6 +112,7 @@ int node_start_keeper(struct node **out, struct confine *c, struct err *err)
 		return -1;
 	c->making = arena_printf(c->a, "%s/" NODE_CACHE_MAKING "/%s", dir, name);
 	n = xcalloc(1, sizeof(*n));
+	n->sock = -1;
 	if (fork_keeper(n, making, c, err) < 0) {
 		node_close(n);
 		return -1;
