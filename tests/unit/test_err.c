@@ -58,7 +58,12 @@ static void test_ids(void **state)
 			assert_true(err_row(i, &other));
 			assert_string_not_equal(row.id, other.id);
 		}
+		err_clear(&err);
+		(void)err_set(&err, err_of_id(row.id), "from its word");
+		assert_string_equal(err_id(&err), row.id);
+		assert_ptr_equal(err_info(&err), row.info);
 	}
+	assert_int_equal(err_of_id("an_id_of_next_year"), ERR_NONE);
 	assert_true(n > ERR_COUNT);
 }
 
