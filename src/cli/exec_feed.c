@@ -2,6 +2,7 @@
  * now and then. */
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/thread.h"
 #include "cli/escape.h"
 #include "cli/exec_session.h"
 #include "cli/terminal.h"
@@ -183,8 +184,7 @@ void session_feed_start(struct session *s)
 
 void session_feed_stop(struct session *s)
 {
-	uint64_t one = 1;
 
-	(void)!write(s->wake_fd, &one, sizeof(one)); /* it cannot be full */
+	event_set(s->wake_fd);
 	(void)pthread_join(s->feed, NULL);
 }

@@ -9,11 +9,11 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "io/httpd_impl.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -105,15 +105,12 @@ static void *take_connections(void *arg)
 
 void accept_prod(struct httpd *h)
 {
-	uint64_t one = 1;
-
-	(void)!write(h->accept.wake_fd, &one, sizeof(one)); /* full means that it is awake anyway */
+	event_set(h->accept.wake_fd);
 }
 
 int accept_start(struct httpd *h, struct err *err)
 {
 	struct accept *a = &h->accept;
-	sigset_t all, old;
 	int r;
 
 	for (int i = 0; i < LISTENER_COUNT; i++) {
@@ -126,13 +123,9 @@ int accept_start(struct httpd *h, struct err *err)
 	a->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (a->wake_fd < 0)
 		return err_errno(err, errno, "create an eventfd for new connections");
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&a->thread, NULL, take_connections, h);
-	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+	r = thread_start(&a->thread, "http-accept", take_connections, h);
 	if (r != 0)
 		return err_errno(err, r, "start the thread for new connections");
-	(void)pthread_setname_np(a->thread, "http-accept");
 	a->running = true;
 	return 0;
 }

@@ -9,10 +9,10 @@
  * handler then finds nothing new and parks again.
  */
 #include "base/clock.h"
+#include "base/thread.h"
 #include "io/httpd_impl.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -45,13 +45,6 @@ static void park_check(const struct park *p)
 	assert((p->n == 0) == (p->list == NULL));
 	assert(p->list == NULL || (p->list->parked_prev == NULL && p->list->held));
 	assert(p->n_linger <= LINGER_MAX);
-}
-
-static void prod(struct park *p)
-{
-	uint64_t one = 1;
-
-	(void)!write(p->wake_fd, &one, sizeof(one)); /* full means that it is awake anyway */
 }
 
 static void link_in(struct park *p, struct exchange *x)
@@ -124,7 +117,7 @@ void park_enter(struct exchange *x)
 		wake(x, !again);
 		(void)launch(p, x);
 	}
-	prod(p); /* it may have the nearest deadline now */
+	event_set(p->wake_fd); /* it may have the nearest deadline now */
 	park_check(p);
 	lock_give(&p->lock);
 }
@@ -155,7 +148,7 @@ void httpd_notify(struct httpd *h, uint64_t channel)
 		late = !launch(p, x) || late;
 	}
 	if (late)
-		prod(p);
+		event_set(p->wake_fd);
 	lock_give(&p->lock);
 }
 
@@ -238,7 +231,7 @@ void park_linger(struct httpd *h, int fd)
 		p->linger[p->n_linger].left = LINGER_BYTES;
 		p->n_linger++;
 		fd = -1;
-		prod(p);
+		event_set(p->wake_fd);
 	}
 	lock_give(&p->lock);
 	if (fd >= 0)
@@ -291,20 +284,15 @@ static void *look_after(void *arg)
 int park_start(struct httpd *h, struct err *err)
 {
 	struct park *p = &h->park;
-	sigset_t all, old;
 	int r;
 
 	p->h = h;
 	p->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (p->wake_fd < 0)
 		return err_errno(err, errno, "create an eventfd for parked requests");
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&p->thread, NULL, look_after, p);
-	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+	r = thread_start(&p->thread, "http-park", look_after, p);
 	if (r != 0)
 		return err_errno(err, r, "start the thread for parked requests");
-	(void)pthread_setname_np(p->thread, "http-park");
 	p->running = true;
 	return 0;
 }
@@ -317,7 +305,7 @@ void park_close(struct httpd *h)
 	p->closed = true;
 	for (struct exchange *x = p->list; x != NULL; x = x->parked_next)
 		wake(x, true);
-	prod(p);
+	event_set(p->wake_fd);
 	lock_give(&p->lock);
 }
 
@@ -342,7 +330,7 @@ void park_stop(struct httpd *h)
 	if (p->running) {
 		lock_take(&p->lock);
 		p->stop = true;
-		prod(p);
+		event_set(p->wake_fd);
 		lock_give(&p->lock);
 		(void)pthread_join(p->thread, NULL);
 		p->running = false;

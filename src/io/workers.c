@@ -2,7 +2,7 @@
 #include "io/workers.h"
 
 #include "base/sync.h"
-#include <signal.h>
+#include "base/thread.h"
 
 struct task {
 	void (*fn)(void *arg);
@@ -55,7 +55,6 @@ static void *work(void *arg)
 struct workers *workers_new(unsigned threads, unsigned queue_max, const char *name)
 {
 	struct workers *w = xcalloc(1, sizeof(*w) + threads * sizeof(w->threads[0]));
-	sigset_t all, old;
 
 	assert(threads > 0 && queue_max > 0);
 	lock_init(&w->lock, LOCK_WORKERS);
@@ -65,15 +64,9 @@ struct workers *workers_new(unsigned threads, unsigned queue_max, const char *na
 	w->queue = xcalloc(queue_max, sizeof(*w->queue));
 	copy_cut(w->name, sizeof(w->name), name);
 
-	/* Signals belong to the main thread: workers are born with all of them blocked. */
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
-	for (; w->n_threads < threads; w->n_threads++) {
-		if (pthread_create(&w->threads[w->n_threads], NULL, work, w) != 0)
-			break;
-		(void)pthread_setname_np(w->threads[w->n_threads], w->name);
-	}
-	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+	while (w->n_threads < threads &&
+	       thread_start(&w->threads[w->n_threads], w->name, work, w) == 0)
+		w->n_threads++;
 	assert(w->n_threads > 0); /* fewer than asked for still work; none is like no memory */
 	return w;
 }

@@ -2,6 +2,8 @@
  * terminal, and word that its person has gone. */
 #include "run/exec_inner.h"
 
+#include "base/thread.h"
+
 #include <poll.h>
 
 #define BLOCKED_MS 1000 /* how often the server is asked while the command does not read */
@@ -106,9 +108,8 @@ void command_feed_start(struct command *c)
 
 void command_feed_stop(struct command *c)
 {
-	uint64_t one = 1;
 
 	c->over = true;
-	(void)!write(c->wake_fd, &one, sizeof(one)); /* it cannot be full */
+	event_set(c->wake_fd);
 	(void)pthread_join(c->feed, NULL);
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/sync.h"
+#include "base/thread.h"
 
 #include <poll.h>
 #include <stdatomic.h>
@@ -330,13 +331,12 @@ int logs_pump(struct logs *l, int out_fd, int err_fd, struct err *err)
 
 void logs_finish(struct logs *l, int64_t drain_ms)
 {
-	uint64_t one = 1;
 
 	if (!l->pumping)
 		return;
 	l->until_ms = clock_mono_ms() + drain_ms;
 	l->finish = true;
-	(void)!write(l->wake_fd, &one, sizeof(one));
+	event_set(l->wake_fd);
 	(void)pthread_join(l->thread, NULL);
 	l->pumping = false;
 	for (size_t i = 0; i < COUNT(l->stream); i++) {

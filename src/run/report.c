@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/seal.h"
+#include "base/thread.h"
 
 #include <sys/eventfd.h>
 
@@ -51,9 +52,7 @@ int report_open(struct report **out, const struct wire_start *start, const char 
 
 static void wake(struct report *r)
 {
-	uint64_t one = 1;
-
-	(void)!write(r->event_fd, &one, sizeof(one)); /* full is as good: it is readable */
+	event_set(r->event_fd);
 }
 
 static void fence(struct report *r, const char *why)

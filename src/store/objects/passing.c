@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/sync.h"
+#include "base/thread.h"
 #include "core/wire.h"
 #include "io/local.h"
 #include "io/workers.h"
@@ -446,9 +447,7 @@ static bool answer(struct conn *c)
 
 static void wake(struct passing *p)
 {
-	const uint64_t one = 1;
-
-	(void)!write(p->wake_fd, &one, sizeof(one));
+	event_set(p->wake_fd);
 }
 
 /* A connection that is busy is the worker's; the worker gives it back by this. */
