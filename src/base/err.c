@@ -177,9 +177,10 @@ enum err_code err_of_id(const char *id)
 
 void err_id_from(struct err *err, const char *id)
 {
-	for (size_t i = 0; i < COUNT(ids); i++)
-		if (ids[i].class == err->code && strcmp(ids[i].id, id) == 0)
-			err->id = (enum err_code)(ERR_COUNT + 1 + i);
+	enum err_code code = err_of_id(id);
+
+	if (code > ERR_COUNT && class_of(code) == err->code)
+		err->id = code;
 }
 
 bool err_row(size_t i, struct err_row *out)
