@@ -61,7 +61,7 @@ bool confine_may(const struct job_spec *spec, const struct wire_launch *l, const
 
 static uint32_t runner_id(const struct ids *ids)
 {
-	return ids->job + ids->span - 1;
+	return id_range_runner(ids->job, ids->span);
 }
 
 int confine_group(struct confined *out, const char *top, const char *name,

@@ -18,6 +18,7 @@
 #ifndef IDS_H
 #define IDS_H
 
+#include "core/id_range.h"
 #include "core/wire.h"
 
 #include <stdatomic.h>
@@ -43,14 +44,14 @@ struct ids {
  * root translate it to nobody of theirs. */
 static inline uint32_t ids_store(const struct ids *ids)
 {
-	return ids->disk + ids->span - 1;
+	return id_range_store(ids->disk, ids->span);
 }
 
 /* ... and as whom the keepers of the node cache run (node.h), in place of root: an id of the first
  * range too. Each sees nothing but the node cache, where nothing belongs to it. */
 static inline uint32_t ids_keeper(const struct ids *ids)
 {
-	return ids->disk + ids->span - 2;
+	return id_range_keeper(ids->disk, ids->span);
 }
 
 /* The pool: first-last, "" or NULL for the default, whose span is 0 where this user namespace has

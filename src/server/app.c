@@ -1,6 +1,7 @@
 /* app.c - the few words that all parts of the server use. */
 #include "server/app.h"
 #include "base/reserve.h"
+#include "core/id_range.h"
 
 void app_log(struct app *app, const char *job_id, const char *fmt, ...)
 {
@@ -72,14 +73,18 @@ bool app_runners_give_up_root(const struct app *app)
 
 uid_t app_store_owner(const struct app *app)
 {
-	return app_runners_give_up_root(app) ? app->ids_first + app->ids_span - 1 : 0;
+	return app_runners_give_up_root(app) ? id_range_store(app->ids_first, app->ids_span) : 0;
 }
 
 bool app_is_runner(const struct app *app, uid_t uid)
 {
-	return app->ids_span > 1 && uid >= app->ids_first && uid <= app->ids_last &&
-	       ((uid - app->ids_first) % app->ids_span == app->ids_span - 1 ||
-	        uid == app->ids_first + app->ids_span - 2);
+	uid_t range;
+
+	if (app->ids_span <= 1 || uid < app->ids_first || uid > app->ids_last)
+		return false;
+	range = uid - (uid - app->ids_first) % app->ids_span;
+	return uid == id_range_runner(range, app->ids_span) ||
+	       uid == id_range_keeper(app->ids_first, app->ids_span);
 }
 
 char *app_path(struct app *app, struct arena *a, const char *below)
