@@ -163,7 +163,7 @@ static int make_empty(struct keeper *k, struct err *err)
 /* By the runner, which cannot reach it any more where it is moved to, and owns nothing of it by any
  * folder that it has open. Files that it has open for writing are of no use: one that is changed
  * after it was listed is noticed by its ctime. */
-static int make(void *arg, struct built *b, const char *dir, struct err *err)
+static int make(void *arg, struct built *b, const char *dir UNUSED, struct err *err)
 {
 	struct keeper *k = arg;
 	const struct wire_node m = {.verb = "make",
@@ -175,9 +175,6 @@ static int make(void *arg, struct built *b, const char *dir, struct err *err)
 		return -1;
 	built_fill_at(b, k->dir, ENVIRONMENT);
 	r = node_send(k->sock, &m, -1, err) < 0 ? -1 : hear_maker(k, b, err);
-	built_fill_at(b, -1, NULL);
-	if (r == 0 && renameat(k->dir, ENVIRONMENT, AT_FDCWD, dir) < 0)
-		r = err_errno(err, errno, "move what was made to %s", dir);
 	if (r < 0 && fs_remove_tree(k->dir, ENVIRONMENT, &later) < 0)
 		err_clear(&later); /* it goes with us */
 	return r;

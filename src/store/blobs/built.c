@@ -36,7 +36,7 @@ struct built {
 	char name[NAME_LEN + 1]; /* below built/ */
 	int lease;
 	struct lease_text text;
-	const char *filling; /* where its maker fills it, below filling_at; NULL: in its folder */
+	const char *filling; /* where its maker fills it, below filling_at; NULL: in `dir` */
 	int filling_at;
 };
 
@@ -407,6 +407,8 @@ static int make_once(struct built *b, struct err *err)
 	dir = xasprintf("%s/built/%s", b->c->dir, b->name);
 	if (rc == 0)
 		rc = b->m->make(b->m->arg, b, dir, err);
+	if (rc == 0 && b->filling != NULL && renameat(b->filling_at, b->filling, AT_FDCWD, dir) < 0)
+		rc = err_errno(err, errno, "move what was made to %s", dir);
 	if (rc == 0)
 		rc = publish(b, err);
 	path_of(TREE_FAILED, b->hex, "", path);

@@ -41,9 +41,8 @@ int node_cache_built(struct node_cache *c, const struct digest *key, const struc
                      const atomic_bool *cancel, struct node_lease *out, struct err *err) MUST_CHECK;
 /* Measures what has been made and counts it, evicting others: ERR_NO_SPACE when it does not fit. */
 int built_grow(struct built *b, struct err *err) MUST_CHECK;
-/* It is filled in this folder below dirfd for now, which is measured, through no link. The maker
- * moves it to its own, which stays empty until then, before it returns. NULL: it has. Neither is
- * copied. */
+/* For a maker: it fills this folder below dirfd and leaves `dir` empty. That one is measured,
+ * through no link, and moved to `dir` when make has returned. Neither is copied. */
 void built_fill_at(struct built *b, int dirfd, const char *name);
 /* For those who wait. */
 void built_say(struct built *b, const char *words);
