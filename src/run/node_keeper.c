@@ -47,9 +47,21 @@ static void tell(struct keeper *k, const struct wire_node *m)
 		err_clear(&err);
 }
 
+/* Of what goes on there is news all the time: some of it is enough. */
+static void tell_now_and_then(struct keeper *k, const struct wire_node *m)
+{
+	int64_t now = clock_mono_ms();
+
+	if (now - k->told_ms < PROGRESS_MS)
+		return;
+	k->told_ms = now;
+	tell(k, m);
+}
+
+/* Gives it away. */
 static int tell_lease(struct keeper *k, const struct node_lease *lease, struct err *err)
 {
-	AUTO_FD int held = lease_to_hold(lease->fd, err);
+	AUTO_FD int ours = lease->fd, held = lease_to_hold(ours, err);
 	const struct wire_node m = {.verb = "leased",
 	                            .text = lease->path,
 	                            .bytes = lease->bytes,
@@ -64,13 +76,8 @@ static int tell_lease(struct keeper *k, const struct node_lease *lease, struct e
 
 static void on_progress(void *arg, uint64_t done, uint64_t total)
 {
-	struct keeper *k = arg;
-	int64_t now = clock_mono_ms();
-
-	if (now - k->told_ms < PROGRESS_MS)
-		return;
-	k->told_ms = now;
-	tell(k, &(struct wire_node){.verb = "progress", .done = done, .total = total});
+	tell_now_and_then(arg,
+	                  &(struct wire_node){.verb = "progress", .done = done, .total = total});
 }
 
 /* When it is needed first: an environment needs none. */
@@ -95,17 +102,14 @@ static bool is_ours(const struct keeper *k, const char *manifest)
 
 static int bring_tree(struct keeper *k, const char *hex, const struct digest *key, struct err *err)
 {
-	struct node_lease lease = {.fd = -1};
-	int r;
+	struct node_lease lease;
 
 	if (!is_ours(k, hex))
 		return err_set(err, ERR_DENIED, "this job has no weights of manifest %s", hex);
 	if (open_sources(k, err) < 0 ||
 	    node_cache_tree(k->cache, &k->from, key, on_progress, k, &k->over, &lease, err) < 0)
 		return -1;
-	r = tell_lease(k, &lease, err);
-	(void)close(lease.fd);
-	return r;
+	return tell_lease(k, &lease, err);
 }
 
 /* ---- environments ---------------------------------------------------------------------------- */
@@ -182,13 +186,7 @@ static int make(void *arg, struct built *b, const char *dir UNUSED, struct err *
 
 static void on_wait(void *arg, const char *words)
 {
-	struct keeper *k = arg;
-	int64_t now = clock_mono_ms();
-
-	if (now - k->told_ms < PROGRESS_MS)
-		return;
-	k->told_ms = now;
-	tell(k, &(struct wire_node){.verb = "wait", .text = words});
+	tell_now_and_then(arg, &(struct wire_node){.verb = "wait", .text = words});
 }
 
 static void on_damaged(void *arg, const char *why)
@@ -200,14 +198,11 @@ static int bring_built(struct keeper *k, const struct digest *key, struct err *e
 {
 	const struct built_maker by = {make, on_wait, on_damaged, k};
 	const struct digest of_team = node_key(k->launch->team_id, key);
-	struct node_lease lease = {.fd = -1};
-	int r;
+	struct node_lease lease;
 
-	if (node_cache_built(k->cache, &of_team, &by, &k->over, &lease, err) < 0)
-		return -1;
-	r = tell_lease(k, &lease, err);
-	(void)close(lease.fd);
-	return r;
+	return node_cache_built(k->cache, &of_team, &by, &k->over, &lease, err) < 0
+	               ? -1
+	               : tell_lease(k, &lease, err);
 }
 
 /* ---- its life -------------------------------------------------------------------------------- */
