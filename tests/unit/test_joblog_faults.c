@@ -87,6 +87,21 @@ static void reopen(struct world *w, const char *url)
 	assert_ok(objstore_open(&w->os, url, &env, &w->err), &w->err);
 }
 
+/* The second node's log is in the store, and in the file `path`. A tail of the first one's is not,
+ * its runner is gone, and the server has died. */
+static void leave_tail(struct world *w, const char *url, char path[100])
+{
+	setup(w, url);
+	print(w, 10);
+	assert_true(deliver(w, &w->now));
+	second_node(w);
+	store(w, &w->now);
+	print(w, 10);
+	assert_true(deliver(w, &w->now));
+	die(&w->now);
+	fmt_fixed(path, 100, "%s/" JOB "/node-1.log", w->now.dir);
+}
+
 /* One node's log is to be fetched, and the store goes away meanwhile, or the server does: the
  * other's tail, which was never stored, stays and is stored in the end. */
 static void fetch_beside_tail(int fault, bool dies)
@@ -97,15 +112,7 @@ static void fetch_beside_tail(int fault, bool dies)
 
 	assert_non_null(mkdtemp(dir));
 	FMT(url, "dir:%s", dir);
-	setup(&w, url);
-	print(&w, 10);
-	assert_true(deliver(&w, &w.now));
-	second_node(&w);
-	store(&w, &w.now);
-	print(&w, 10);
-	assert_true(deliver(&w, &w.now)); /* and the runner is gone */
-	die(&w.now);
-	FMT(path, "%s/" JOB "/node-1.log", w.now.dir);
+	leave_tail(&w, url, path);
 	assert_int_equal(truncate(path, 10), 0);
 	FMT(url, "fault:%d:dir:%s", fault, dir);
 	reopen(&w, url);
@@ -157,15 +164,7 @@ static void test_killed_anywhere(void **state)
 	(void)state;
 	assert_non_null(mkdtemp(dir));
 	FMT(url, "dir:%s", dir);
-	setup(&w, url);
-	print(&w, 10);
-	assert_true(deliver(&w, &w.now));
-	second_node(&w);
-	store(&w, &w.now);
-	print(&w, 10);
-	assert_true(deliver(&w, &w.now));
-	die(&w.now);
-	FMT(path, "%s/" JOB "/node-1.log", w.now.dir);
+	leave_tail(&w, url, path);
 	for (unsigned i = 0; i < KILLS; i++) {
 		int status;
 		pid_t pid;
