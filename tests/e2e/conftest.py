@@ -294,14 +294,21 @@ class Cluster:
                     found.append(f"{entry.name} {line}")
         return found
 
-    def runners(self):
-        """Processes of runners: not what they have started, as the keepers of the node cache."""
+    def runners_and_keepers(self):
+        """Processes of runners, and what they have started beside them: the keepers of the node cache."""
         pids = {int(line.split()[0]) for line in self.processes() if "stoker runner /" in line}
         parents = {}
         for pid in pids:
             with contextlib.suppress(OSError):
                 parents[pid] = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        return [pid for pid, parent in parents.items() if parent not in pids]
+        keepers = [pid for pid, parent in parents.items() if parent in pids]
+        return [pid for pid in parents if pid not in keepers], keepers
+
+    def runners(self):
+        return self.runners_and_keepers()[0]
+
+    def keepers(self):
+        return self.runners_and_keepers()[1]
 
     def let_runners_end(self):
         """One whose job is over may have words for the server, and waits for it when it is away."""

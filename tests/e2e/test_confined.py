@@ -40,11 +40,6 @@ def listing(folder):
     return sorted((str(p), p.lstat().st_mode, p.lstat().st_uid, p.lstat().st_size) for p in folder.rglob("*"))
 
 
-def keepers(cluster):
-    """Of the node cache: processes that runners have beside them."""
-    return [int(line.split()[0]) for line in cluster.processes() if "stoker runner /" in line and int(line.split()[0]) not in cluster.runners()]
-
-
 def test_a_runner_reaches_its_attempt_and_nothing_else(cluster):
     first, second = (cluster.push([f"echo mine > $BT_SCRATCH_DIR/f; {cluster.hold()}"]) for _ in range(2))
     for job in (first, second):
@@ -145,7 +140,7 @@ def test_weights_are_not_a_runners_to_change(empty_cluster):
                 flags = next(int(line.split()[1], 8) for line in open(f"/proc/{pid}/fdinfo/{fd}", encoding="utf-8") if line.startswith("flags:"))
                 assert target == str(lease) and flags & os.O_ACCMODE == os.O_RDONLY, target
     assert listing(node) == before
-    assert not keepers(c)  # its keeper has ended with the stages
+    assert not c.keepers()  # its keeper has ended with the stages
     c.release(job)
     c.wait(job, "TRAINING_JOB_COMPLETED")
     until(lambda: not list((c.data / "runs").iterdir()))
@@ -169,14 +164,14 @@ def test_a_killed_keeper_is_named(empty_cluster):
     with slow_build(c) as (index, runtime):
         job = c.push(["true"], runtime=runtime)
         until(lambda: index.hits["gate go"] == 1)
-        keeper, = keepers(c)
+        keeper, = c.keepers()
         os.kill(keeper, signal.SIGKILL)
         view = c.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
         assert "keeps the node cache" in view["error_message"], view
         again = c.push(["true"], runtime=runtime)
         until(lambda: index.hits["gate go"] == 2 and len(c.runners()) == 1)
         pid, = c.runners()
-        keeper, = keepers(c)
+        keeper, = c.keepers()
         os.kill(pid, signal.SIGKILL)
         c.wait(again, "TRAINING_JOB_DEPLOY_FAILED")
         until(lambda: not os.path.exists(f"/proc/{keeper}"))
@@ -210,7 +205,7 @@ def test_an_environment_is_changed_by_nobody(empty_cluster):
 def check_environment(c, index, runtime):
     job = c.push(["python -c 'import slow; print(slow.__file__)'", c.hold()], runtime=runtime)
     until(lambda: index.hits["gate go"] == 1)
-    keeper, = keepers(c)
+    keeper, = c.keepers()
     pid, = c.runners()
     node = c.data / "node"
     built, = (node / "built").iterdir()
