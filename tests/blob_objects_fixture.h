@@ -9,12 +9,11 @@
 #include "store/blobs/blob_objects.h"
 #include "store/common/usage.h"
 #include "store/objects/objstore_impl.h"
-#include "unit.h"
+#define UNIT_FOLDER "/tmp/stoker-blob-objects"
+#include "unit_folder.h"
 
 #define FILES 9
 #define LARGE ((size_t)3 << 20) /* above what is fetched in memory */
-
-static char folder[64];
 
 static struct blobs *open_blobs(const char *name)
 {
@@ -175,19 +174,6 @@ static UNUSED struct remote remote_of(struct objstore *under)
 	static char url[] = "remote:";
 
 	return (struct remote){.base = {.ops = &remote_ops, .url = url}, .under = under};
-}
-
-static int set_up(void **state UNUSED)
-{
-	FMT(folder, "/tmp/stoker-blob-objects-XXXXXX");
-	return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int tear_down(void **state UNUSED)
-{
-	struct err err = {0};
-
-	return fs_remove_tree(AT_FDCWD, folder, &err);
 }
 
 #endif

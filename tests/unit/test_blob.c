@@ -1,12 +1,11 @@
 /* test_blob.c - blobs are whole and verified or not there; manifests never name a hole. */
-#include "unit.h"
+#define UNIT_FOLDER "/tmp/stoker-blob"
+#include "unit_folder.h"
 
 #include "store/blobs/blob_pins.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-static char folder[64];
 
 static struct blobs *open_store(const char *name)
 {
@@ -506,22 +505,4 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(blob_collectors_race_with_fetches),
 };
 
-static int set_up(void **state UNUSED)
-{
-	FMT(folder, "/tmp/stoker-blob-XXXXXX");
-	return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int tear_down(void **state UNUSED)
-{
-	struct err err = {0};
-
-	return fs_remove_tree(AT_FDCWD, folder, &err);
-}
-
-int main(int argc, char **argv)
-{
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+UNIT_MAIN_IN(tests, set_up, tear_down)

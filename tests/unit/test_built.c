@@ -1,6 +1,7 @@
 /* test_built.c - trees that a program makes: whole or not given, made once, made again when they
  * were changed, removed with all that belongs to them. */
-#include "unit.h"
+#define UNIT_FOLDER "/var/tmp/stoker-built"
+#include "unit_folder.h"
 
 #include "base/clock.h"
 #include "store/blobs/built.h"
@@ -12,8 +13,6 @@
 #include <sys/wait.h>
 
 #define ASKERS 6
-
-static char folder[64];
 
 static struct node_cache *open_cache(const char *name, uint64_t budget)
 {
@@ -567,37 +566,18 @@ static void built_is_known_to_the_collector(void **state UNUSED)
 	assert_empty("known");
 }
 
-static int set_up(void **state UNUSED)
-{
-	FMT(folder, "/var/tmp/stoker-built-XXXXXX");
-	return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int tear_down(void **state UNUSED)
-{
-	struct err err = {0};
-
-	return fs_remove_tree(AT_FDCWD, folder, &err);
-}
-
-int main(int argc, char **argv)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(built_is_made_once_and_read_only),
-		cmocka_unit_test(built_fails_and_leaves_nothing),
-		cmocka_unit_test(built_by_one_of_many),
-		cmocka_unit_test(built_failure_is_shared),
-		cmocka_unit_test(built_again_after_a_kill),
-		cmocka_unit_test(built_is_never_given_when_changed),
-		cmocka_unit_test(built_aside_stays_for_its_holder),
-		cmocka_unit_test(built_counts_in_the_budget),
-		cmocka_unit_test(built_is_moved_into_place),
-		cmocka_unit_test(built_reserves_what_it_had),
-		cmocka_unit_test(built_of_hostile_content),
-		cmocka_unit_test(built_is_known_to_the_collector),
-	};
-
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(built_is_made_once_and_read_only),
+	cmocka_unit_test(built_fails_and_leaves_nothing),
+	cmocka_unit_test(built_by_one_of_many),
+	cmocka_unit_test(built_failure_is_shared),
+	cmocka_unit_test(built_again_after_a_kill),
+	cmocka_unit_test(built_is_never_given_when_changed),
+	cmocka_unit_test(built_aside_stays_for_its_holder),
+	cmocka_unit_test(built_counts_in_the_budget),
+	cmocka_unit_test(built_is_moved_into_place),
+	cmocka_unit_test(built_reserves_what_it_had),
+	cmocka_unit_test(built_of_hostile_content),
+	cmocka_unit_test(built_is_known_to_the_collector),
+};
+UNIT_MAIN_IN(tests, set_up, tear_down)

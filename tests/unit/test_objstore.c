@@ -4,13 +4,13 @@
  * beside it: files and folders, links, ETags, leftovers, calls that fail, a deletion that is
  * stopped.
  */
+#define UNIT_FOLDER "/tmp/stoker-objstore"
 #include "objstore_suite.h"
+#include "unit_folder.h"
 
 #include "store/objects/passing.h"
 
 #include <sys/xattr.h>
-
-static char folder[64];
 
 static struct objstore *open_url(const char *url)
 {
@@ -324,18 +324,5 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(objstore_every_call_can_fail),
 	cmocka_unit_test(objstore_del_below_is_canceled),
 };
-
-static int set_up(void **state UNUSED)
-{
-	FMT(folder, "/tmp/stoker-objstore-XXXXXX");
-	return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int tear_down(void **state UNUSED)
-{
-	struct err err = {0};
-
-	return fs_remove_tree(AT_FDCWD, folder, &err);
-}
 
 UNIT_MAIN_IN(tests, set_up, tear_down)

@@ -614,9 +614,4 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(proc_spawns_from_many_threads),
 };
 
-int main(int argc, char **argv)
-{
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, make_tmp, drop_tmp);
-}
+UNIT_MAIN_IN(tests, make_tmp, drop_tmp)

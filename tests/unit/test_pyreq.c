@@ -308,18 +308,12 @@ static void pyreq_small_words(void **state UNUSED)
 	assert_null(pyreq_file(a, STR_LIT("uv.lock"), &err));
 }
 
-int main(int argc, char **argv)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pyreq_lines),
-		cmocka_unit_test(pyreq_files_together),
-		cmocka_unit_test(pyreq_keeps_lines_where_they_are),
-		cmocka_unit_test(pyreq_names_the_place),
-		cmocka_unit_test(pyreq_has_bounds),
-		cmocka_unit_test(pyreq_small_words),
-	};
-
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(pyreq_lines),
+	cmocka_unit_test(pyreq_files_together),
+	cmocka_unit_test(pyreq_keeps_lines_where_they_are),
+	cmocka_unit_test(pyreq_names_the_place),
+	cmocka_unit_test(pyreq_has_bounds),
+	cmocka_unit_test(pyreq_small_words),
+};
+UNIT_MAIN(tests)

@@ -636,9 +636,4 @@ static int tear_down(void **state UNUSED)
 	return fs_remove_tree(AT_FDCWD, folder, &err);
 }
 
-int main(int argc, char **argv)
-{
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+UNIT_MAIN_IN(tests, set_up, tear_down)

@@ -320,9 +320,4 @@ static int tear_down(void **state UNUSED)
 	return 0;
 }
 
-int main(int argc, char **argv)
-{
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+UNIT_MAIN_IN(tests, set_up, tear_down)

@@ -636,9 +636,4 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(source_files_that_cannot_be_read),
 };
 
-int main(int argc, char **argv)
-{
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, setup, teardown);
-}
+UNIT_MAIN_IN(tests, setup, teardown)

@@ -1,6 +1,7 @@
 /* test_tree.c - the node cache: whole trees or none, leases that crashes release, a budget that
  * holds. */
-#include "unit.h"
+#define UNIT_FOLDER "/tmp/stoker-tree"
+#include "unit_folder.h"
 
 #include "base/clock.h"
 #include "store/blobs/lease.h"
@@ -13,8 +14,6 @@
 #include <sys/wait.h>
 
 #define MAKERS 6
-
-static char folder[64];
 
 static struct blobs *open_blobs(void)
 {
@@ -688,22 +687,4 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(tree_making_is_swept),
 };
 
-static int set_up(void **state UNUSED)
-{
-	FMT(folder, "/tmp/stoker-tree-XXXXXX");
-	return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int tear_down(void **state UNUSED)
-{
-	struct err err = {0};
-
-	return fs_remove_tree(AT_FDCWD, folder, &err);
-}
-
-int main(int argc, char **argv)
-{
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+UNIT_MAIN_IN(tests, set_up, tear_down)

@@ -1,9 +1,8 @@
 /* test_usage.c - the parallel walk: what it counts, what it leaves out, and how it ends. */
-#include "unit.h"
+#define UNIT_FOLDER "/tmp/stoker-usage"
+#include "unit_folder.h"
 
 #include "store/common/usage.h"
-
-static char folder[64];
 
 static void make_file(const char *name, size_t n)
 {
@@ -163,22 +162,4 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(usage_of_a_deep_tree),
 };
 
-static int set_up(void **state UNUSED)
-{
-	FMT(folder, "/tmp/stoker-usage-XXXXXX");
-	return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int tear_down(void **state UNUSED)
-{
-	struct err err = {0};
-
-	return fs_remove_tree(AT_FDCWD, folder, &err);
-}
-
-int main(int argc, char **argv)
-{
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+UNIT_MAIN_IN(tests, set_up, tear_down)

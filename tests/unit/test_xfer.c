@@ -578,9 +578,4 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(xfer_does_not_believe_a_spoiled_file),
 };
 
-int main(int argc, char **argv)
-{
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, setup, NULL);
-}
+UNIT_MAIN_IN(tests, setup, NULL)
