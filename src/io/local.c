@@ -1,6 +1,7 @@
 /* local.c - see local.h. */
 #include "io/local.h"
 
+#include "base/clock.h"
 #include "base/fs.h"
 
 #include <poll.h>
@@ -9,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#define SEND_STEP_MS 5    /* between two tries to send */
 #define OVERFLOW_ID 65534 /* kernel.overflowuid, which nobody changes */
 #define BACKLOG 128
 #define CONNECT_S 5
@@ -233,6 +235,19 @@ int local_send_message(int sock, struct str body, int fd, struct err *err)
 {
 	assert(body.n > 0 && body.n <= LOCAL_MESSAGE_MAX);
 	return send_one(sock, body.p, body.n, fd, MSG_DONTWAIT, err);
+}
+
+int local_send_within(int sock, int64_t ms, struct str body, int fd, struct err *err)
+{
+	int64_t until = clock_mono_ms() + ms;
+
+	while (local_send_message(sock, body, fd, err) < 0) {
+		if (err->code != ERR_BUSY || clock_mono_ms() > until)
+			return -1;
+		err_clear(err);
+		clock_sleep_ms(SEND_STEP_MS);
+	}
+	return 0;
 }
 
 int local_receive_message(int sock, int64_t wait_ms, struct buf *out, int *fd, struct err *err)

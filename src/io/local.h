@@ -34,10 +34,12 @@ int local_check_listener(int fd, struct err *err) MUST_CHECK;
 void local_root_is_unmapped(void);
 
 /* Messages of SOCK_SEQPACKET: at most so many bytes, and at most one descriptor. */
-#define LOCAL_MESSAGE_MAX ((size_t)16 << 10)
+#define LOCAL_MESSAGE_MAX ((size_t)64 << 10)
 /* With fd when it is >= 0. Never waits: ERR_BUSY when the other end does not read. ERR_UNAVAILABLE:
  * it is gone. */
 int local_send_message(int sock, struct str body, int fd, struct err *err) MUST_CHECK;
+/* ... but while the other end does not read: for that long. */
+int local_send_within(int sock, int64_t ms, struct str body, int fd, struct err *err) MUST_CHECK;
 /* Appends the next one to out; *fd -1 = none came with it. ERR_TIMEOUT after wait_ms (-1 = never),
  * ERR_UNAVAILABLE: the other end is gone. ERR_INVALID: it was larger, or had several descriptors
  * with it, which are closed. */

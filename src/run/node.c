@@ -1,22 +1,15 @@
 /* node.c - the runner's side of the node cache; see node.h. */
 #include "run/node.h"
 
-#include "base/clock.h"
 #include "io/local.h"
-
-#include <sys/socket.h>
-#include <sys/wait.h>
+#include "run/keeper.h"
 
 #define LOOK_MS 50    /* between two looks whether it is canceled */
 #define SEND_MS 60000 /* the other end reads all the time, or is gone */
-#define SEND_STEP_MS 5
-#define END_MS 10000 /* a keeper that was hung up on ends sooner, see node_keeper.c */
-#define END_STEP_MS 5
 
 struct node {
 	struct node_cache *cache; /* NULL: there is a keeper */
-	int sock;                 /* -1: it was hung up */
-	pid_t keeper;
+	struct keeper_end keeper;
 };
 
 struct node_making {
@@ -30,16 +23,9 @@ struct node_making {
 int node_send(int sock, const struct wire_node *m, int fd, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(LOCAL_MESSAGE_MAX);
-	int64_t until = clock_mono_ms() + SEND_MS;
 
 	wire_node_write(m, &out);
-	while (local_send_message(sock, buf_view(&out), fd, err) < 0) {
-		if (err->code != ERR_BUSY || clock_mono_ms() > until)
-			return -1;
-		err_clear(err);
-		clock_sleep_ms(SEND_STEP_MS);
-	}
-	return 0;
+	return local_send_within(sock, SEND_MS, buf_view(&out), fd, err);
 }
 
 int node_send_error(int sock, const char *verb, const struct err *why, struct err *err)
@@ -76,7 +62,7 @@ int node_open(struct node **out, const char *dir, uint64_t budget_bytes, struct 
 {
 	struct node *n = xcalloc(1, sizeof(*n));
 
-	n->sock = -1;
+	n->keeper.sock = -1;
 	if (node_cache_open(&n->cache, dir, budget_bytes, err) < 0) {
 		free(n);
 		return -1;
@@ -85,21 +71,16 @@ int node_open(struct node **out, const char *dir, uint64_t budget_bytes, struct 
 	return 0;
 }
 
-static int fork_keeper(struct node *n, int making, const struct confine *c, struct err *err)
-{
-	const pid_t runner = getpid();
-	int pair[2];
+struct life {
+	const struct confine *c;
+	int making;
+};
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return err_errno(err, errno, "a socket to the keeper of the node cache");
-	n->keeper = fork();
-	if (n->keeper == 0) {
-		(void)close(pair[0]);
-		node_keep(pair[1], making, runner, c);
-	}
-	(void)close(pair[1]);
-	n->sock = pair[0];
-	return n->keeper > 0 ? 0 : err_errno(err, errno, "start the keeper of the node cache");
+static void keep(void *arg, int sock, pid_t runner)
+{
+	const struct life *l = arg;
+
+	node_keep(sock, l->making, runner, l->c);
 }
 
 int node_start_keeper(struct node **out, struct confine *c, struct err *err)
@@ -112,8 +93,7 @@ int node_start_keeper(struct node **out, struct confine *c, struct err *err)
 		return -1;
 	c->making = arena_printf(c->a, "%s/" NODE_CACHE_MAKING "/%s", dir, name);
 	n = xcalloc(1, sizeof(*n));
-	n->sock = -1;
-	if (fork_keeper(n, making, c, err) < 0) {
+	if (keeper_start(&n->keeper, "the node cache", keep, &(struct life){c, making}, err) < 0) {
 		node_close(n);
 		return -1;
 	}
@@ -128,22 +108,16 @@ bool node_has_keeper(const struct node *n)
 
 void node_hang_up(struct node *n)
 {
-	if (n == NULL)
-		return;
-	close_fd_p(&n->sock);
-	n->sock = -1;
+	if (n != NULL)
+		keeper_hang_up(&n->keeper);
 }
 
 void node_close(struct node *n)
 {
-	int64_t until = clock_mono_ms() + END_MS;
-
 	if (n == NULL)
 		return;
 	node_cache_close(n->cache);
-	node_hang_up(n);
-	while (n->keeper > 0 && waitpid(n->keeper, NULL, WNOHANG) == 0 && clock_mono_ms() < until)
-		clock_sleep_ms(END_STEP_MS);
+	keeper_close(&n->keeper);
 	free(n);
 }
 
@@ -160,13 +134,13 @@ static int no_keeper(struct err *err)
 
 static int say(struct node *n, const struct wire_node *m, struct err *err)
 {
-	return node_send(n->sock, m, -1, err) < 0 ? no_keeper(err) : 0;
+	return node_send(n->keeper.sock, m, -1, err) < 0 ? no_keeper(err) : 0;
 }
 
 static int hear(struct node *n, const atomic_bool *cancel, struct arena *a, struct wire_node *out,
                 int *fd, struct err *err)
 {
-	while (node_receive(n->sock, LOOK_MS, a, out, fd, err) < 0) {
+	while (node_receive(n->keeper.sock, LOOK_MS, a, out, fd, err) < 0) {
 		if (err->code != ERR_TIMEOUT)
 			return no_keeper(err);
 		err_clear(err);
@@ -204,7 +178,7 @@ struct talk {
 /* The keeper tells it to those who wait, and us again. */
 static int tell_failed(struct node *n, const struct err *why, struct err *err)
 {
-	if (n->sock >= 0 && node_send_error(n->sock, "failed", why, err) == 0)
+	if (n->keeper.sock >= 0 && node_send_error(n->keeper.sock, "failed", why, err) == 0)
 		return 0;
 	*err = *why; /* it is gone: perhaps that is why */
 	return -1;
@@ -247,7 +221,7 @@ static int ask(struct talk *t, const char *verb, const struct digest *key, struc
 	char hex[HASH_HEX_CAP];
 	int r = 1;
 
-	if (t->n->sock < 0)
+	if (t->n->keeper.sock < 0)
 		return err_set(err, ERR_CANCELED, "canceled");
 	digest_hex(key, hex);
 	if (say(t->n, &(struct wire_node){.verb = verb, .key = hex}, err) < 0)

@@ -8,17 +8,12 @@
 #include "base/log.h"
 #include "io/client.h"
 #include "io/local.h"
+#include "run/keeper.h"
 #include "run/report.h"
 #include "run/stage.h"
 #include "store/blobs/lease.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sys/pidfd.h>
-
 #define PROGRESS_MS 100
-#define GIVE_UP_MS 5000 /* for what is being done when the runner hangs up */
 
 struct keeper {
 	struct arena *a;
@@ -224,62 +219,22 @@ static int answer(struct keeper *k, const struct wire_node *m, struct err *err)
 	return err_set(err, ERR_INVALID, "no question: %s", m->verb);
 }
 
-/* The end of the runner, or of its interest, ends what is being done, and then us. No signal tells
- * of it: a parent that is somebody else by then may not send us any. */
-static void *wait_for_the_end(void *arg)
-{
-	struct keeper *k = arg;
-	struct pollfd p[] = {{.fd = k->sock, .events = POLLRDHUP},
-	                     {.fd = k->runner, .events = POLLIN}};
-
-	while (poll(p, COUNT(p), -1) <= 0)
-		;
-	atomic_store(&k->over, true);
-	clock_sleep_ms(GIVE_UP_MS);
-	_exit(1);
-}
-
-/* Of what the runner has open nothing is ours but the socket and the folder. */
-static int keep_ours(struct keeper *k, pid_t runner, struct err *err)
-{
-	enum { SOCK = STDERR_FILENO + 1, DIR_AT, RUNNER, FIRST };
-	const int from[] = {fcntl(k->sock, F_DUPFD_CLOEXEC, FIRST),
-	                    fcntl(k->dir, F_DUPFD_CLOEXEC, FIRST), pidfd_open(runner, 0)};
-	int pid = from[2] < 0 ? -1 : fcntl(from[2], F_DUPFD_CLOEXEC, FIRST);
-
-	if (getppid() != runner) /* it may be another one's number by now */
-		return err_set(err, ERR_CANCELED, "the runner has ended");
-	if (from[0] < 0 || from[1] < 0 || pid < 0 || dup3(from[0], SOCK, O_CLOEXEC) < 0 ||
-	    dup3(from[1], DIR_AT, O_CLOEXEC) < 0 || dup3(pid, RUNNER, O_CLOEXEC) < 0 ||
-	    close_range(FIRST, ~0U, 0) < 0)
-		return err_errno(err, errno, "close what the runner has open");
-	k->sock = SOCK;
-	k->dir = DIR_AT;
-	k->runner = RUNNER;
-	return 0;
-}
-
 static int begin(struct keeper *k, pid_t runner, const struct confine *theirs, struct err *err)
 {
 	const struct confine c = {.a = theirs->a,
 	                          .keeps = theirs->launch->node_dir,
 	                          .start = theirs->start,
 	                          .ids = theirs->ids};
+	int *ours[] = {&k->sock, &k->dir};
 	AUTO_FD int was = -1;
-	pthread_t thread;
-	int r;
 
-	if (keep_ours(k, runner, err) < 0 ||
+	if (keeper_keep_fds(ours, COUNT(ours), runner, &k->runner, err) < 0 ||
 	    confine_enter(&c, ARENA_NEW(c.a, struct confined), &k->ids, err) < 0)
 		return -1;
 	was = k->dir; /* opened as root: what is removed and made there is so by our own mount */
 	k->dir = fs_open_dir(k->making, err);
-	if (k->dir < 0)
+	if (k->dir < 0 || keeper_watch(k->sock, k->runner, &k->over, err) < 0)
 		return -1;
-	r = pthread_create(&thread, NULL, wait_for_the_end, k);
-	if (r != 0)
-		return err_errno(err, r, "start a thread of the keeper of the node cache");
-	(void)pthread_detach(thread);
 	return node_cache_open(&k->cache, c.keeps, theirs->launch->node_budget_bytes, err);
 }
 
