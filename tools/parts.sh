@@ -29,7 +29,7 @@ packages_of() {
 	case $1 in
 	build) echo "gcc libc6-dev libmicrohttpd-dev libcurl4-openssl-dev libjansson-dev libyaml-dev libsqlite3-dev libpq-dev libsodium-dev libssl-dev libarchive-dev zlib1g-dev libexpat1-dev uthash-dev libcmocka-dev meson ninja-build pkgconf python3 ca-certificates" ;;
 	unit) echo "zstd openssl xz-utils podman runc busybox-static postgresql faketime strace" ;;
-	vm) echo "qemu-system-x86 e2fsprogs xfsprogs busybox-static mount bubblewrap" ;;
+	vm) echo "qemu-system-x86 e2fsprogs xfsprogs busybox-static mount bubblewrap podman crun" ;;
 	run) echo "bubblewrap python3 python3-venv ca-certificates" ;;
 	trainer) echo "python3-torch libopenblas0-pthread python3-venv python3-pip" ;;
 	savers) echo "python3-venv python3-pip" ;;

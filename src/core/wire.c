@@ -177,6 +177,17 @@ static RECORD(wire_node, NULL,
 	ROW(wire_node, R_U64 | R_MAY, fetched),
 	ROW(wire_node, R_BOOL | R_MAY, hit));
 
+static RECORD(wire_kept_image, NULL,
+	ROW(wire_kept_image, R_TEXT, verb),
+	ROW(wire_kept_image, R_TEXT | R_MAY, id),
+	ROW(wire_kept_image, R_TEXT | R_MAY, reference),
+	ROW(wire_kept_image, R_TEXT | R_MAY, workdir),
+	ROW(wire_kept_image, R_TEXT | R_MAY, path),
+	ROW(wire_kept_image, R_TEXT | R_MAY, env),
+	ROW(wire_kept_image, R_TEXT | R_MAY, unasked),
+	ROW(wire_kept_image, R_TEXT | R_MAY, text),
+	ROW(wire_kept_image, R_TEXT | R_MAY, error));
+
 static RECORD(wire_launch, NULL,
 	ROW(wire_launch, R_TEXT, attempt_id),
 	ROW(wire_launch, R_TEXT, job_id),

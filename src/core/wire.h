@@ -184,6 +184,14 @@ struct wire_node {
 	bool hit;
 };
 
+/* What a runner and the keeper of its image say to each other, see run/image_keeper.h. */
+struct wire_kept_image {
+	const char *verb;
+	const char *id, *reference;                 /* see wire_image */
+	const char *workdir, *path, *env, *unasked; /* see struct image_got */
+	const char *text, *error; /* words, of an error its message; err_id() of it */
+};
+
 /* Stages of a runner, in order; shown to people. */
 enum wire_stage {
 	STAGE_CLAIM,
@@ -323,6 +331,7 @@ struct wire_exit {
 	X(pass)                                                                                    \
 	X(passed)                                                                                  \
 	X(node)                                                                                    \
+	X(kept_image)                                                                              \
 	X(heartbeat)                                                                               \
 	X(desired)                                                                                 \
 	X(logged)                                                                                  \

@@ -44,14 +44,12 @@ struct entering {
 	size_t n_covers;
 };
 
-bool confine_may(const struct job_spec *spec, const struct wire_launch *l, const struct ids *ids,
-                 const char *dir, const char **why)
+bool confine_may(const struct job_spec *spec, const struct ids *ids, const char *dir,
+                 const char **why)
 {
 	*why = NULL;
 	if (!ids->on || !ids->idmap || ids->span < 2)
 		*why = "its job has no range of ids";
-	else if (spec->base_image != NULL && strcmp(l->images, "host") != 0)
-		*why = "podman runs its job's image";
 	else if (spec->ckpt.enabled && spec->ckpt.volume_bytes > 0 && prjquota_works(dir))
 		*why = "its file system limits the checkpoint folder";
 	return *why == NULL;

@@ -24,9 +24,9 @@
  * System calls that neither it nor a sandbox needs are refused (seccomp.h).
  *
  * Where it is not possible, runners stay root: file systems without idmapped mounts, a pool of too
- * few ids, containers (podman keeps its images as root), volumes that the file system limits
- * (project quotas). Which runner is confined is decided before it starts its job: by what the
- * server found when it tried (WIRE_IDS_OWN), and by confine_may().
+ * few ids, images that podman does not keep as overlays (image_keeper.h), volumes that the file
+ * system limits (project quotas). Which runner is confined is decided before it starts its job: by
+ * what the server found when it tried (WIRE_IDS_OWN), and by confine_may().
  */
 #ifndef CONFINE_H
 #define CONFINE_H
@@ -74,8 +74,8 @@ struct confine {
 };
 
 /* Can this job's runner be confined? Else *why says what stands in the way. */
-bool confine_may(const struct job_spec *spec, const struct wire_launch *l, const struct ids *ids,
-                 const char *dir, const char **why);
+bool confine_may(const struct job_spec *spec, const struct ids *ids, const char *dir,
+                 const char **why);
 /* The group of a sandbox, made now, see cgroup_make_for(): sandbox_start() finds it by its name. */
 int confine_group(struct confined *out, const char *top, const char *name,
                   const struct cgroup_limits *limits, const struct ids *ids,

@@ -211,6 +211,29 @@ static const struct env_row {
 };
 /* clang-format on */
 
+/* What podman would set, were it podman that knew the image. */
+static void put_image(struct env_list *e, const struct env_paths *at)
+{
+	struct str rest = at->image_env != NULL ? str_of(at->image_env) : (struct str){0}, line,
+		   name;
+
+	if (at->image_env != NULL && at->image_path == NULL)
+		put(e, "PATH", PATH_DEFAULT, false);
+	while (str_cut(&rest, '\n', &line)) {
+		if (str_cut(&line, '=', &name) && line.p != NULL && name.n > 0)
+			put(e, arena_strz(e->a, name), arena_strz(e->a, line), false);
+	}
+}
+
+static size_t lines_of(const char *text)
+{
+	size_t n = 1;
+
+	for (; text != NULL && *text != '\0'; text++)
+		n += *text == '\n';
+	return n + 1;
+}
+
 static bool applies(const struct env_row *row, const struct env_of *o)
 {
 	switch (row->when) {
@@ -240,10 +263,11 @@ static bool applies(const struct env_row *row, const struct env_of *o)
 void env_make(struct arena *a, const struct wire_launch *l, const struct job_spec *spec,
               const struct env_paths *at, struct wire_env **out, size_t *n)
 {
-	struct env_list e = {.a = a, .cap = COUNT(rows) + l->n_env};
+	struct env_list e = {.a = a, .cap = COUNT(rows) + l->n_env + lines_of(at->image_env)};
 	const struct env_of of = {.a = a, .l = l, .spec = spec, .at = at};
 
 	e.item = ARENA_ARRAY(a, struct wire_env, e.cap);
+	put_image(&e, at);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		if (rows[i].value != NULL && applies(&rows[i], &of))
 			put(&e, rows[i].name, rows[i].value(&of), false);

@@ -14,6 +14,7 @@ struct env_paths {
 	const char *python;     /* the Python environment, NULL: none */
 	bool image;             /* PATH and locale are the image's own */
 	const char *image_path; /* its PATH */
+	const char *image_env;  /* its variables, NAME=VALUE, a line each; NULL: podman sets them */
 };
 
 /* In order; a name that comes again replaces the earlier one. Values that are secrets stay marked.

@@ -20,7 +20,7 @@
 /* An image of this machine, as podman describes it. */
 struct seen {
 	bool there;
-	const char *id, *workdir, *path;
+	const char *id, *workdir, *path, *env;
 	const char *digest;
 	struct str references; /* all names by digest, with blanks between */
 };
@@ -46,6 +46,7 @@ static int look(struct arena *a, const char *image, struct seen *out, struct err
 	out->digest = arena_strz(a, line[1]);
 	out->references = line[2];
 	out->workdir = line[3].n > 0 ? arena_strz(a, line[3]) : "/";
+	out->env = arena_strz(a, text);
 	while (str_cut(&text, '\n', &line[0])) {
 		if (str_starts(line[0], "PATH="))
 			out->path = arena_strz(a, str_skip(line[0], strlen("PATH=")));
@@ -78,6 +79,11 @@ static bool same_repository(struct str whole, struct str name)
 {
 	return str_same(whole, name) || (whole.n > name.n && whole.p[whole.n - name.n - 1] == '/' &&
 	                                 memcmp(whole.p + whole.n - name.n, name.p, name.n) == 0);
+}
+
+bool image_is_of(const char *reference, const char *name)
+{
+	return same_repository(repository(str_of(reference)), repository(str_of(name)));
 }
 
 static bool is_local(const char *name)
@@ -378,8 +384,10 @@ static int bring_wanted(struct arena *a, const struct image *im, const struct wi
 	out->is = *wanted;
 	if (look(a, wanted->id, s, err) < 0)
 		return -1;
-	if (s->there)
+	if (s->there) {
+		out->is.id = s->id;
 		return 0;
+	}
 	if (wanted->reference == NULL)
 		return err_set(err, ERR_IMAGE_NOT_FOUND,
 		               "image %s: this job runs with image %.12s, which is not on this "
@@ -413,5 +421,6 @@ int image_bring(struct arena *a, const struct image *im, const struct wire_image
 		return -1;
 	out->workdir = s.workdir;
 	out->path = s.path;
+	out->env = s.env;
 	return 0;
 }

@@ -23,7 +23,7 @@
 #define IMAGE_AUTH "registry-auth.json" /* in the attempt's folder, while an image is pulled */
 
 struct image {
-	const char *dir; /* attempt folder */
+	const char *dir; /* where credentials are put: the attempt's folder, or a keeper's own */
 	const struct job_spec *spec;
 	const struct wire_launch *launch;
 	const atomic_bool *cancel;
@@ -35,6 +35,7 @@ struct image {
 struct image_got {
 	struct wire_image is;       /* what it was resolved to: the image runs by is.id */
 	const char *workdir, *path; /* its working directory and its PATH; path NULL: it has none */
+	const char *env;            /* its variables, NAME=VALUE, a line each */
 	const char *unasked; /* why the registry could not say what the tag names; NULL: it did */
 };
 
@@ -46,6 +47,7 @@ int image_bring(struct arena *a, const struct image *im, const struct wire_image
                 struct image_got *out, struct err *err) MUST_CHECK;
 /* Which of an image's names by digest is of the repository of `name` (any name that podman takes):
  * one with `digest` if there is, else the first. NULL: none, or they are of this machine alone. */
+bool image_is_of(const char *reference, const char *name); /* are they of one repository? */
 const char *image_reference(struct arena *a, const char *name, struct str references,
                             const char *digest);
 

@@ -209,7 +209,7 @@ static int make_key(const struct python_job *j, const struct python_want *w, str
 	put_text(&key, "at", w->at != NULL ? w->at : "");
 	put_text(&key, "version", s->python.version);
 	put_text(&key, "python", t->identity);
-	put_text(&key, "image", t->image_id);
+	put_text(&key, "image", j->image);
 	put_text(&key, "uv", t->uv_version);
 	if (s->python.system_site)
 		put_text(&key, "sites", t->sites != NULL ? t->sites : "");

@@ -26,10 +26,12 @@
 /* The job that an environment is for, set by the caller. */
 struct python_job {
 	struct arena *a;
-	const char *dir;       /* attempt folder: code is in its ATTEMPT_CODE */
-	const char *name;      /* of the attempt's groups and containers */
-	const char *program;   /* this binary */
-	const char *image;     /* to run in; NULL: the host's root */
+	const char *dir;        /* attempt folder: code is in its ATTEMPT_CODE */
+	const char *name;       /* of the attempt's groups and containers */
+	const char *program;    /* this binary */
+	const char *image;      /* to run in; NULL: the host's root */
+	const char *image_path; /* see struct sandbox_spec */
+	int image_root;
 	const struct ids *ids; /* whose ids the build has */
 	const struct confined *confined;
 	const struct wire_launch *launch;
@@ -68,7 +70,6 @@ struct python_tools {
 	const char *sites;    /* its own packages, for system_site_packages */
 	const char *uv;       /* NULL: none, or not for this one */
 	const char *uv_version;
-	const char *image_id;
 };
 int python_find(const struct python_job *j, struct python_tools *out, struct err *err) MUST_CHECK;
 

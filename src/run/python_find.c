@@ -282,21 +282,6 @@ static int list_sites(const struct python_job *j, struct python_tools *t, struct
 
 /* ---- all of it ----------------------------------------------------------------------------- */
 
-static int image_id(const struct python_job *j, struct python_tools *t, struct err *err)
-{
-	const char *argv[] = {"podman", "image", "inspect", "--format", "{{.Id}}", j->image, NULL};
-	AUTO_BUF struct buf out = BUF_INIT(ANSWER_MAX);
-	int code = 0;
-
-	if (proc_run(argv, (struct str){0}, ASK_MS, &out, &code, err) < 0)
-		return err_wrap(err, "image %s", j->image);
-	if (code != 0)
-		return err_set(err, ERR_IO, "image %s: %.*s", j->image, (int)MIN(out.n, 300U),
-		               buf_cstr(&out));
-	t->image_id = arena_strz(j->a, str_trim(buf_view(&out)));
-	return 0;
-}
-
 static int not_found(struct looking *l, const struct python_tools *t, struct err *err)
 {
 	const char *version = l->j->spec->python.version;
@@ -321,7 +306,7 @@ int python_find(const struct python_job *j, struct python_tools *out, struct err
 	*out = (struct python_tools){0};
 	find_uv(j, out);
 	if (j->image != NULL)
-		return image_id(j, out, err);
+		return 0;
 	list_dirs(&l);
 	if (!find_interpreter(&l, out)) {
 		list_others(&l);

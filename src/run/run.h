@@ -26,8 +26,9 @@ struct run {
 	struct stage stage;
 	struct ids ids; /* of the job's processes */
 	struct confined confined;
-	struct node *node; /* a keeper of the node cache, for the stages; NULL: none */
-	struct err early;  /* of what is done before the threads are there */
+	struct image_keeper *images; /* until the stages have it */
+	struct node *node;           /* a keeper of the node cache, for the stages; NULL: none */
+	struct err early;            /* of what is done before the threads are there */
 	struct cores cores;
 	struct mounts *mounts;
 	struct sandbox_spec sandbox_spec;

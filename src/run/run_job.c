@@ -89,6 +89,9 @@ static int make_sandbox(struct run *r, struct err *err)
 		.kind = r->launch.sandbox,
 		.image = r->stage.image,
 		.image_name = r->spec.base_image,
+		.image_path = r->stage.image_path,
+		.image_workdir = r->stage.image_workdir,
+		.image_root = r->stage.image_root,
 		.program = r->program,
 		.ids = r->ids,
 		.confined = &r->confined,
@@ -145,6 +148,7 @@ static void make_env(struct run *r)
 		.python = r->stage.python.at,
 		.image = r->stage.image != NULL,
 		.image_path = r->stage.image_path,
+		.image_env = r->stage.image_env,
 	};
 
 	env_make(r->a, &r->launch, s, &at, &r->env, &r->n_env);

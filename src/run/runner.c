@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/seal.h"
 #include "core/attempt.h"
+#include "run/image_keeper.h"
 #include "run/prjquota.h"
 #include "run/sandbox_exec.h"
 #include "run/run.h"
@@ -195,6 +196,23 @@ static int take_ids(struct run *r, struct err *err)
 	                idmap ? NULL : arena_printf(r->a, "%s/%s", l->ids_dir, l->team_id), err);
 }
 
+static bool runs_image(const struct run *r)
+{
+	return r->spec.base_image != NULL && strcmp(r->launch.images, "host") != 0;
+}
+
+/* The file tells the sweep of what the keeper makes. */
+static int start_images(struct run *r, struct err *err)
+{
+	const struct image_keeper_options o = {
+		.a = r->a, .name = r->name, .spec = &r->spec, .launch = &r->launch, .ids = r->ids};
+
+	if (fs_write_atomic(AT_FDCWD, arena_printf(r->a, "%s/" SANDBOX_CONTAINER, r->dir),
+	                    str_of(r->name), 0600, err) < 0)
+		return -1;
+	return image_keeper_start(&r->images, &o, err);
+}
+
 /* What root alone can do for this job, then root is given up. */
 static int confine(struct run *r, struct err *err)
 {
@@ -216,6 +234,8 @@ static int confine(struct run *r, struct err *err)
 	if ((r->spec.python.wanted || r->launch.n_weights > 0) &&
 	    node_start_keeper(&r->node, &c, err) < 0)
 		return -1;
+	if (runs_image(r) && start_images(r, err) < 0)
+		return -1;
 	if (confine_enter(&c, &r->confined, &r->ids, err) < 0)
 		return -1;
 	report_close(TAKE(r->report)); /* what it had open, it had open as root */
@@ -234,7 +254,8 @@ static void prepare(struct run *r)
 		return;
 	if (geteuid() != 0 || mode == NULL || strcmp(mode, WIRE_IDS_OWN) != 0)
 		return;
-	if (!confine_may(&r->spec, &r->launch, &r->ids, r->dir, &why))
+	if (!confine_may(&r->spec, &r->ids, r->dir, &why) ||
+	    (runs_image(r) && !image_keeper_may(&why)))
 		log_info("the runner stays root: %s", why);
 	else if (confine(r, err) < 0)
 		log_error("%s", err->msg); /* there may be no folder to tell it in */
@@ -255,6 +276,7 @@ static void attempt(struct run *r)
 	                          .logs = r->logs,
 	                          .ids = &r->ids,
 	                          .confined = &r->confined,
+	                          .images = TAKE(r->images),
 	                          .node = TAKE(r->node)};
 	if (r->early.code != ERR_NONE)
 		run_deploy_failed(r, STAGE_CLAIM, &r->early);
@@ -287,6 +309,7 @@ static void run_close(struct run *r)
 		prjquota_lift(arena_printf(r->a, "%s/" ATTEMPT_CKPT, r->dir));
 	stage_done(&r->stage);
 	node_close(r->node);
+	image_keeper_close(r->images);
 	logs_close(r->logs);
 	redact_free(r->redact);
 	if (r->signal_fd >= 0)

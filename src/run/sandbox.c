@@ -360,7 +360,7 @@ static int found(struct sandbox *s, struct buf *note)
 /* Whatever it fails for, the job does not run: there is no second try with another kind. */
 static int start_once(struct sandbox *s, const struct sandbox_kind *kind, struct err *err)
 {
-	const struct sandbox_ops *ops = kind->ops;
+	const struct sandbox_ops *ops = s->spec->image_root > 0 ? &sandbox_container : kind->ops;
 	struct ends e CLEANUP(ends_done) = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
 	AUTO_BUF struct buf note = BUF_INIT(NOTE_MAX);
 	struct err first = {0};
@@ -472,6 +472,16 @@ static void script_content(const char *workdir, struct buf *out)
 	         "2>/dev/null; fi\n");
 }
 
+/* podman starts in it where it knows the image, and makes it. */
+static void script_image_workdir(const struct sandbox_spec *spec, struct buf *out)
+{
+	if (spec->image_root == 0 || spec->image_workdir == NULL)
+		return;
+	buf_puts(out, "s=");
+	env_quote(spec->image_workdir, out);
+	buf_puts(out, "; cd \"$s\" 2>/dev/null || { mkdir -p \"$s\" && cd \"$s\"; } 2>/dev/null\n");
+}
+
 /* The folder of old Hugging Face clients is a link, made by the job itself: what lies at its end,
  * other jobs may have put there. */
 static void script_link(const struct sandbox_link *link, struct buf *out)
@@ -522,6 +532,7 @@ void sandbox_script(struct sandbox *s, const struct sandbox_script *what, struct
 	if (image)
 		script_watcher(out);
 	buf_puts(out, "exec </dev/null\n");
+	script_image_workdir(s->spec, out);
 	if (image && what->workdir != NULL)
 		script_content(what->workdir, out);
 	if (!image)

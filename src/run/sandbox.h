@@ -40,7 +40,10 @@ struct sandbox_spec {
 	const char *kind;       /* one of sandbox_kinds; of a job with an image always podman */
 	const char *image;      /* its id; NULL: the host's root */
 	const char *image_name; /* as the job names it */
-	const char *program;    /* this binary, where sandbox-exec cannot be run from memory */
+	const char *image_path; /* its PATH; NULL: it has none */
+	const char *image_workdir;
+	int image_root;      /* its files, of image_keeper.h; 0: podman shows them */
+	const char *program; /* this binary, where sandbox-exec cannot be run from memory */
 	const struct mounts *mounts;
 	const struct wire_gpu *gpus;
 	size_t n_gpus;
@@ -185,6 +188,8 @@ uint64_t sandbox_shm_bytes(void);
 /* ms: the longest that one call of podman may take. */
 int sandbox_sweep_podman(const char *name, int64_t ms, struct err *err) MUST_CHECK;
 extern const struct sandbox_ops sandbox_bwrap, sandbox_podman, sandbox_plain;
+extern const struct sandbox_ops sandbox_container; /* podman's, of a runner that gave up root */
+
 const char **sandbox_init_argv(struct arena *a, const char **front, size_t n_front);
 /* The same with another first line than the init's. */
 const char **sandbox_shell_argv(struct arena *a, const char **front, size_t n_front,
@@ -204,6 +209,8 @@ uint64_t sandbox_process_limit(const struct sandbox *s);
 const char *sandbox_disk_words(const struct sandbox *s);
 /* Words about memory, CPU and processes for `says`: what is limited and how, and what is not. */
 void sandbox_say_limits(const struct sandbox *s, struct buf *has, struct buf *lacks);
+void sandbox_args_more(struct arena *arena, struct sandbox_args *a,
+                       size_t more); /* room for that many */
 void sandbox_args_begin(const struct sandbox *s, struct arena *a, struct sandbox_args *out);
 void sandbox_args_put(struct sandbox_args *a, const char *word);
 void sandbox_args_put2(struct sandbox_args *a, const char *x, const char *y);
@@ -212,6 +219,10 @@ void sandbox_args_mounts(struct sandbox_args *a, const struct mounts *m);
 const char **sandbox_args_end(struct sandbox_args *a,
                               size_t *n); /* NULL-terminated; n may be NULL */
 const char **sandbox_args_enter(struct sandbox *s, struct arena *a, const char *tty);
+/* Arguments of `podman` and of `podman run` that are the same in both of its drivers. */
+void sandbox_podman_runtime(struct sandbox_args *a);
+void sandbox_podman_fixed(struct sandbox_args *a);
+void sandbox_podman_devices(struct sandbox *s, struct sandbox_args *a);
 int sandbox_own(const struct sandbox *s, int fd, struct err *err) MUST_CHECK; /* a pipe's end */
 /* These, and those by which sandbox-exec joins groups that root opened. */
 size_t sandbox_fds(const struct sandbox *s, const struct proc_fd *fds, size_t n,

@@ -25,11 +25,21 @@ void sandbox_args_put3(struct sandbox_args *a, const char *x, const char *y, con
 	sandbox_args_put(a, z);
 }
 
+void sandbox_args_more(struct arena *arena, struct sandbox_args *a, size_t more)
+{
+	const char **wider = ARENA_ARRAY(arena, const char *, a->n + more);
+
+	if (a->n > 0)
+		memcpy(wider, a->v, a->n * sizeof(*wider));
+	a->v = wider;
+	a->cap = a->n + more;
+}
+
 uint64_t sandbox_data_limit(const struct sandbox *s)
 {
 	uint64_t bytes = s->spec->limits.memory_bytes;
 
-	if (s->ops->images || s->cgroup.memory || bytes == 0 || bytes > UINT64_MAX / 4)
+	if (s->ops->remote || s->cgroup.memory || bytes == 0 || bytes > UINT64_MAX / 4)
 		return 0;
 	return 2 * bytes + DATA_MORE;
 }
@@ -37,7 +47,7 @@ uint64_t sandbox_data_limit(const struct sandbox *s)
 /* An id that others have too would count theirs. */
 uint64_t sandbox_process_limit(const struct sandbox *s)
 {
-	return s->ops->images || s->cgroup.pids || !s->spec->ids.on ? 0 : CGROUP_PIDS_MAX;
+	return s->ops->remote || s->cgroup.pids || !s->spec->ids.on ? 0 : CGROUP_PIDS_MAX;
 }
 
 void sandbox_args_begin(const struct sandbox *s, struct arena *a, struct sandbox_args *out)
@@ -53,7 +63,7 @@ void sandbox_args_begin(const struct sandbox *s, struct arena *a, struct sandbox
 		sandbox_args_put3(out, spec->program, "runner", "--sandbox-exec");
 	if (s->made != NULL && s->made->n_procs > 0)
 		sandbox_args_put2(out, "--cgroup-fds", arena_printf(a, "%zu", s->made->n_procs));
-	for (int p = 0; p < CGROUP_PARTS && !s->ops->images && s->made == NULL;
+	for (int p = 0; p < CGROUP_PARTS && !s->ops->remote && s->made == NULL;
 	     p++) { /* a container has its own */
 		if (s->cgroup.dir[p][0] != '\0')
 			sandbox_args_put2(out, "--cgroup", s->cgroup.dir[p]);

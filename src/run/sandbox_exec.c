@@ -87,7 +87,7 @@ static int parse_word(struct sandbox_exec *b, const char *word)
 	} words[] = {{"--idmap", &b->idmap},         {"--ro-root", &b->ro_root},
 	             {"--become", &b->become},       {"--enter", &b->enter},
 	             {"--clear-env", &b->clear_env}, {"--filter", &b->filter},
-	             {"--filter-fd", &b->filter_fd}};
+	             {"--filter-fd", &b->filter_fd}, {"--image", &b->image}};
 
 	for (size_t i = 0; i < COUNT(words); i++) {
 		if (strcmp(word, words[i].flag) == 0) {
@@ -95,6 +95,14 @@ static int parse_word(struct sandbox_exec *b, const char *word)
 			return 1;
 		}
 	}
+	return 0;
+}
+
+static int add_env(struct sandbox_exec *b, const char *entry, struct err *err)
+{
+	if (b->env.n == SANDBOX_EXEC_LIST_MAX || strchr(entry, '=') == NULL)
+		return err_set(err, ERR_INVALID, "--env %s", entry);
+	b->env.item[b->env.n++] = entry;
 	return 0;
 }
 
@@ -126,6 +134,8 @@ static int parse_value(struct sandbox_exec *b, const char *flag, const char *val
 			return str_u64(str_of(value), 1, INT64_MAX, numbers[i].to, err) < 0 ? -1
 			                                                                    : 2;
 	}
+	if (strcmp(flag, "--env") == 0)
+		return add_env(b, value, err) < 0 ? -1 : 2;
 	if (strcmp(flag, "--ids") == 0)
 		return parse_ids(b, value, err) < 0 ? -1 : 2;
 	if (strcmp(flag, "--cgroup") != 0 || b->cgroups.n == SANDBOX_EXEC_LIST_MAX)
@@ -260,7 +270,7 @@ static int make(struct sandbox_exec *b, const char *program, struct err *err)
 		if (sandbox_exec_become_root_of_job(b, err) < 0 ||
 		    sandbox_exec_build_view(b, err) < 0)
 			return -1;
-		return b->span > 0 ? sandbox_exec_nested_userns(b, err) : 0;
+		return b->span > 0 && !b->image ? sandbox_exec_nested_userns(b, err) : 0;
 	}
 	if (b->stage != NULL && sandbox_exec_stage(b, err) < 0)
 		return -1;
@@ -275,6 +285,9 @@ static void become(struct sandbox_exec *b, char **argv, struct err *err)
 		(void)fprintf(stderr, SANDBOX_EXEC_MEMORY "%s\n", b->first.msg);
 	if (b->clear_env)
 		clear_environment(b->a);
+	for (size_t i = 0; i < b->env.n; i++)
+		(void)putenv(
+			arena_cstr(b->a, b->env.item[i])); /* without room the exec fails too */
 	if (limit_resources(b, err) < 0)
 		return;
 	if (b->program >= 0) {

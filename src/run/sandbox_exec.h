@@ -26,6 +26,9 @@
  *   --idmap               id-mapped mounts: the owner of a source becomes the job's first id
  *   --scratch DIR         an existing folder; gets root/, u<n>/, w<n>/
  *   --ro-root             the host's folders read-only, no overlays
+ *   --image               the view is not of the host, but of the mount at descriptor 9, which is
+ *                         attached to nothing: the files of an image
+ *   --env NAME=VALUE      of the program (repeats)
  *   --stage DIR           a new tmpfs there, with the mounts in it
  *   --become              take the ids directly, without a user namespace
  *   --ro FROM AT, --rw FROM AT, --share FROM AT (read-only, with the mounts below it),
@@ -58,9 +61,11 @@ int sandbox_exec_run(int argc, char **argv, struct err *err);
 #define SANDBOX_EXEC_CGROUP_FD 15
 #define SANDBOX_EXEC_USERNS_FD 7 /* where --ids leaves the job's user namespace for bwrap */
 #define SANDBOX_EXEC_FILTER_FD 8 /* where --filter-fd leaves the filter for bwrap */
+#define SANDBOX_EXEC_IMAGE_FD 9  /* where --image finds the image's files */
 #define SANDBOX_EXEC_FDS 16      /* lower descriptors have fixed meanings */
 /* Where it mounts its scratch when its user cannot reach it by its path. */
 #define SANDBOX_EXEC_SCRATCH "/tmp"
+#define SANDBOX_EXEC_PODMAN "podman" /* --image: a folder in it, for podman's own files */
 
 /* For a runner that gives up root before it starts jobs: in a mount namespace of its own from here
  * on, with the host's folders as such a job may see them. Of what --ids says. */

@@ -28,6 +28,7 @@ struct sandbox_exec_mount {
 struct sandbox_exec {
 	struct arena *a;
 	struct sandbox_exec_list cgroups;
+	struct sandbox_exec_list env;
 	struct sandbox_exec_list host; /* places of the host's mounts */
 	struct sandbox_exec_mount *mount;
 	size_t n_mounts;
@@ -35,7 +36,7 @@ struct sandbox_exec {
 	const char *cores;                  /* NULL: all */
 	uint64_t data_limit, process_limit; /* 0 = none */
 	uint64_t cgroup_fds;                /* groups that are open already */
-	bool idmap, ro_root, become, clear_env, filter, filter_fd;
+	bool idmap, ro_root, become, clear_env, filter, filter_fd, image;
 	uint32_t job, span, nobody; /* span 0: no ids; nobody 0: the public layer is there */
 	bool enter;
 	const char *tty;            /* size of the terminal, NULL = none */
@@ -57,6 +58,12 @@ int sandbox_exec_read_mounts(struct sandbox_exec *b, struct err *err) MUST_CHECK
 bool sandbox_exec_has_mounts_below(const struct sandbox_exec *b, const char *path);
 bool sandbox_exec_is_skipped(const char *path); /* a folder that each view has anew */
 int sandbox_exec_build_view(struct sandbox_exec *b, struct err *err) MUST_CHECK;
+/* In the scratch folder: an overlay at `at`, its upper layer u<n>, which is there. */
+int sandbox_exec_overlay(struct sandbox_exec *b, const char *what, const char *at, int lower_fd,
+                         struct err *err) MUST_CHECK;
+
+/* sandbox_exec_container.c: the same of an image, and what podman wants to have to itself. */
+int sandbox_exec_build_container(struct sandbox_exec *b, struct err *err) MUST_CHECK;
 
 /* sandbox_exec_mount.c */
 int sandbox_exec_open_source(struct sandbox_exec *b, struct sandbox_exec_mount *m,

@@ -117,7 +117,7 @@ static int make_points(const struct sandbox_exec *b, const char *host, const cha
 	return 0;
 }
 
-static int mount_overlay(struct sandbox_exec *b, const char *host, const char *at, int lower_fd,
+int sandbox_exec_overlay(struct sandbox_exec *b, const char *host, const char *at, int lower_fd,
                          struct err *err)
 {
 	char options[256];
@@ -177,7 +177,7 @@ static int carry_dir(struct sandbox_exec *b, const char *host, const char *at,
 	if (make_dir(upper, st->st_mode & 07777, err) < 0 || make_dir(work, 0755, err) < 0 ||
 	    make_points(b, host, upper, err) < 0)
 		return -1;
-	if (mount_overlay(b, host, at, lower, &one) == 0) {
+	if (sandbox_exec_overlay(b, host, at, lower, &one) == 0) {
 		b->overlays++;
 		return 0;
 	}
@@ -282,6 +282,8 @@ static int build(struct sandbox_exec *b, struct err *err)
 	b->first = (struct err){0};
 	if (make_dir("root", 0755, err) < 0)
 		return -1;
+	if (b->image)
+		return sandbox_exec_build_container(b, err);
 	for (size_t i = 0; i < COUNT(fresh); i++) {
 		if (make_dir(fresh[i].path, fresh[i].mode, err) < 0)
 			return -1;

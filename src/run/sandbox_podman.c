@@ -19,7 +19,7 @@
 #define PODMAN_ARGS (200 + 2 * (size_t)MOUNTS_MAX)
 
 /* crun 1.8 refuses machines whose controllers are on version 1 while version 2 is mounted too. */
-static void add_runtime(struct sandbox_args *a)
+void sandbox_podman_runtime(struct sandbox_args *a)
 {
 	char found[4096];
 
@@ -66,17 +66,22 @@ static void add_limits(struct sandbox *s, struct sandbox_args *a)
 	sandbox_args_put2(a, "--pids-limit", arena_printf(s->a, "%d", CGROUP_PIDS_MAX));
 }
 
-/* As in the other sandboxes: room for data loaders, memory that a card may reach, the cards. */
-static void add_fabric(struct sandbox *s, struct sandbox_args *a)
+/* As in the other sandboxes: memory that a card may reach. */
+static void add_memlock(struct sandbox_args *a)
 {
 	struct rlimit lock;
 	bool may = geteuid() == 0 ? prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE, 0, 0, 0) == 1
 	                          : getrlimit(RLIMIT_MEMLOCK, &lock) == 0 &&
 	                                    lock.rlim_max == RLIM_INFINITY;
 
-	sandbox_args_put2(a, "--shm-size", arena_printf(s->a, "%" PRIu64, sandbox_shm_bytes()));
 	if (may)
 		sandbox_args_put2(a, "--ulimit", "memlock=-1:-1");
+}
+
+/* ... room for data loaders, and the cards. */
+static void add_fabric(struct sandbox *s, struct sandbox_args *a)
+{
+	sandbox_args_put2(a, "--shm-size", arena_printf(s->a, "%" PRIu64, sandbox_shm_bytes()));
 	if (access(SANDBOX_FABRIC, F_OK) == 0)
 		sandbox_args_put2(a, "--device", SANDBOX_FABRIC);
 }
@@ -149,6 +154,12 @@ static void add_gpus(struct sandbox *s, struct sandbox_args *a)
 	}
 }
 
+void sandbox_podman_devices(struct sandbox *s, struct sandbox_args *a)
+{
+	add_gpus(s, a);
+	add_fabric(s, a);
+}
+
 static void say(struct sandbox *s)
 {
 	bool limits = geteuid() == 0 || s->cgroup.v2;
@@ -168,23 +179,8 @@ static void say(struct sandbox *s)
 	               sandbox_disk_words(s), limits ? "" : " memory cpu pids");
 }
 
-/* Room for that many more. */
-static void room(struct arena *arena, struct sandbox_args *a, size_t more)
+void sandbox_podman_fixed(struct sandbox_args *a)
 {
-	const char **wider = ARENA_ARRAY(arena, const char *, a->n + more);
-
-	if (a->n > 0)
-		memcpy(wider, a->v, a->n * sizeof(*wider));
-	a->v = wider;
-	a->cap = a->n + more;
-}
-
-static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, int err_fd,
-                        int status, struct err *err)
-{
-	struct proc_fd fds[] = {{in, 0},     {out, 1}, {err_fd, 2},
-	                        {status, 3}, {out, 4}, {err_fd, 5}}; /* see script_watcher */
-	struct sandbox_args a = {.v = NULL};
 	static const char *const fixed[] = {"--replace",
 	                                    "--interactive",
 	                                    "--network=host",
@@ -197,21 +193,31 @@ static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, in
 	                                    "--cap-drop=MKNOD,NET_RAW,AUDIT_WRITE,SYS_CHROOT",
 	                                    "--entrypoint="};
 
+	for (size_t i = 0; i < COUNT(fixed); i++)
+		sandbox_args_put(a, fixed[i]);
+}
+
+static int podman_start(struct sandbox *s, int level UNUSED, int in, int out, int err_fd,
+                        int status, struct err *err)
+{
+	struct proc_fd fds[] = {{in, 0},     {out, 1}, {err_fd, 2},
+	                        {status, 3}, {out, 4}, {err_fd, 5}}; /* see script_watcher */
+	struct sandbox_args a = {.v = NULL};
+
 	if (s->spec->ids.on)
 		add_box(s, &a);
-	room(s->a, &a, PODMAN_ARGS);
+	sandbox_args_more(s->a, &a, PODMAN_ARGS);
 	sandbox_args_put(&a, "podman");
-	add_runtime(&a);
+	sandbox_podman_runtime(&a);
 	sandbox_args_put2(&a, "run", "--name");
 	sandbox_args_put(&a, s->spec->name);
-	for (size_t i = 0; i < COUNT(fixed); i++)
-		sandbox_args_put(&a, fixed[i]);
+	sandbox_podman_fixed(&a);
 	if (s->spec->ids.on)
 		add_ids(s, &a);
 	add_ulimits(&a);
+	add_memlock(&a);
 	add_limits(s, &a);
-	add_gpus(s, &a);
-	add_fabric(s, &a);
+	sandbox_podman_devices(s, &a);
 	if (add_mounts(s, &a, err) < 0)
 		return -1;
 	sandbox_args_put(&a, s->spec->image);

@@ -27,9 +27,10 @@
 
 /* What makes a sandbox: nobody's who is in one. */
 static const uint32_t making[] = {
-	SYS_setns,     SYS_mount,         SYS_umount2, SYS_pivot_root, SYS_chroot,
-	SYS_open_tree, SYS_move_mount,    SYS_fsopen,  SYS_fsconfig,   SYS_fsmount,
-	SYS_fspick,    SYS_mount_setattr, SYS_keyctl, /* a session keyring of its own */
+	SYS_setns,       SYS_mount,         SYS_umount2, SYS_pivot_root, SYS_chroot,
+	SYS_open_tree,   SYS_move_mount,    SYS_fsopen,  SYS_fsconfig,   SYS_fsmount,
+	SYS_fspick,      SYS_mount_setattr, SYS_keyctl, /* a session keyring of its own */
+	SYS_sethostname, SYS_setdomainname,             /* of a UTS namespace of its own */
 };
 
 static const uint32_t refused[] = {
@@ -49,8 +50,6 @@ static const uint32_t refused[] = {
 	SYS_acct,
 	SYS_settimeofday,
 	SYS_clock_settime,
-	SYS_sethostname,
-	SYS_setdomainname,
 	SYS_vhangup,
 	SYS_lookup_dcookie,
 	SYS_nfsservctl,

@@ -6,7 +6,7 @@
 #include "base/units.h"
 #include "core/attempt.h"
 #include "io/tar.h"
-#include "run/image.h"
+#include "run/image_keeper.h"
 #include "run/mounts.h"
 #include "run/sandbox.h"
 
@@ -285,6 +285,8 @@ static int stage_python(struct stage *st, struct err *err)
 	                       .name = st->name,
 	                       .program = st->program,
 	                       .image = st->image,
+	                       .image_path = st->image_path,
+	                       .image_root = st->image_root,
 	                       .ids = st->ids,
 	                       .confined = st->confined,
 	                       .launch = st->launch,
@@ -452,6 +454,17 @@ static void on_image(void *arg, const char *words)
 	report_progress(st->report, words, 0, 0);
 }
 
+static int bring_image(struct stage *st, const struct image *im, const struct wire_image *wanted,
+                       struct image_got *out, struct err *err)
+{
+	if (st->images == NULL)
+		return image_bring(st->a, im, wanted, out, err);
+	if (st->image_root > 0)
+		(void)close(st->image_root);
+	st->image_root = 0;
+	return image_keeper_bring(st->images, st->a, im, wanted, out, &st->image_root, err);
+}
+
 static int stage_image(struct stage *st, struct err *err)
 {
 	const struct image im = {.dir = st->dir,
@@ -465,7 +478,7 @@ static int stage_image(struct stage *st, struct err *err)
 	struct image_got got;
 	struct wire_image kept;
 
-	if (image_bring(st->a, &im, l->has_image ? &l->image : NULL, &got, err) < 0)
+	if (bring_image(st, &im, l->has_image ? &l->image : NULL, &got, err) < 0)
 		return -1;
 	if (!l->has_image) {
 		if (got.unasked != NULL)
@@ -474,13 +487,14 @@ static int stage_image(struct stage *st, struct err *err)
 		if (report_image(st->report, st->a, &got.is, &kept, err) < 0)
 			return -1;
 		/* Another node was first, and the tag has moved since. */
-		if (strcmp(kept.id, got.is.id) != 0 &&
-		    image_bring(st->a, &im, &kept, &got, err) < 0)
+		if (strcmp(kept.id, got.is.id) != 0 && bring_image(st, &im, &kept, &got, err) < 0)
 			return -1;
 	}
 	st->image = got.is.id;
 	st->image_workdir = got.workdir;
 	st->image_path = got.path;
+	st->image_env = st->images != NULL ? got.env : NULL;
+	image_keeper_close(TAKE(st->images));
 	return 0;
 }
 
@@ -591,6 +605,10 @@ void stage_done(struct stage *st)
 		(void)close(st->python.lease.fd);
 	st->python.at = NULL;
 	node_close(st->node);
+	image_keeper_close(TAKE(st->images));
+	if (st->image_root > 0)
+		(void)close(st->image_root);
+	st->image_root = 0;
 	if (st->mirror != st->objects)
 		objstore_close(st->mirror);
 	objstore_close(st->objects);

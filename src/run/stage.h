@@ -28,7 +28,8 @@ struct stage {
 	enum wire_stage at;       /* where it is, or failed */
 	struct http_client *http; /* to a store that is elsewhere; NULL: it is a folder */
 	struct objstore *objects;
-	struct objstore *mirror; /* what the machine has of the weights; NULL: nothing */
+	struct objstore *mirror;     /* what the machine has of the weights; NULL: nothing */
+	struct image_keeper *images; /* taken as the next; NULL: podman is asked here */
 	struct node *node; /* the node cache; taken from the caller, who may have started it */
 	struct node_lease lease[SPEC_WEIGHTS_MAX]; /* held until stage_done: a mounted tree stays */
 	const char *tree[SPEC_WEIGHTS_MAX];
@@ -36,6 +37,8 @@ struct stage {
 	struct python python;                   /* held until stage_done too */
 	const char *image;                      /* to run in, NULL: the host's root */
 	const char *image_workdir, *image_path; /* its working directory, its PATH */
+	const char *image_env;                  /* its variables, see image.h */
+	int image_root;                         /* its files, see image_keeper.h; 0: none */
 };
 
 /* The pointers above down to logs are set by the caller. Gives up with ERR_CANCELED when the report

@@ -1,5 +1,6 @@
 """Images of one static busybox, made with podman in this machine's storage, which all tests share."""
 import contextlib
+import fcntl
 import shutil
 import subprocess
 
@@ -38,6 +39,14 @@ def root_tar(folder, files=()):
 def local_name(folder):
     """A name for an image of this test alone. A tag may hold any characters of a temporary folder's name; a repository may not."""
     return f"localhost/stoker-test:{folder.name}"
+
+
+@contextlib.contextmanager
+def devices_stay(how=fcntl.LOCK_SH):
+    """One test makes devices of this machine and takes them away again (LOCK_EX): no container starts meanwhile."""
+    with open("/var/tmp/stoker-test-devices", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, how)
+        yield
 
 
 @contextlib.contextmanager

@@ -4,12 +4,14 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 
 import pytest
 import python_index
 from conftest import CALL_S, PARTS, until
+from containers import devices_stay, local_image, podman
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only a root server has runners of another user")
 
@@ -34,6 +36,12 @@ question = {"token": token, "verb": "link", "key": key, "to": "sitecustomize.py"
 socket.send_fds(s, [json.dumps(question).encode()], [os.open(folder, os.O_RDONLY | os.O_DIRECTORY)])
 print(s.recv(16384).decode())
 """
+
+
+def cmdline(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as f:
+        return f.read()
+    return ""
 
 
 def listing(folder):
@@ -344,3 +352,57 @@ def test_what_a_runner_started_ends_with_it(empty_cluster):
     c.wait(job, "TRAINING_JOB_FAILED")
     assert child.wait(60) == -signal.SIGKILL
     until(lambda: not os.path.exists(os.path.dirname(f"{at}{group}")))
+
+
+def test_the_runner_of_an_image_is_not_root_either(empty_cluster):
+    """podman runs as the job; the image's files are the job's to read, the machine's other images are not, and it is held while the job runs."""
+    if not all(map(shutil.which, ("podman", "busybox"))):
+        pytest.skip("podman and busybox are needed")
+    c = empty_cluster
+    command = "cat /own/file; echo changed >/own/file; cat /own/file; echo kept > $BT_SCRATCH_DIR/f; cat /proc/self/uid_map"
+    with devices_stay(), local_image(c.folder, [("own/file", "of the image\n")], ["ENV MARK=of-the-image", "WORKDIR /own"]) as name:
+        c.start("--cpus", "4", "--memory", "4Gi")
+        job = c.push([command, "echo $MARK", c.hold()], image={"base_image": name})
+        c.wait(job, "TRAINING_JOB_RUNNING")
+        until(lambda: "of-the-image" in c.user_lines(job))
+        folder, = (c.data / "runs").iterdir()
+        pid = json.loads((folder / "runner.json").read_text())["pid"]
+        uid = int(status_of(pid, "Uid")[0])
+        assert uid > 0x70000000 and status_of(pid, "NoNewPrivs") == ["1"]
+        shown = c.user_lines(job)
+        assert shown[:2] == ["of the image", "changed"] and shown[2].split()[0] == "0" and int(shown[2].split()[2]) < 65536
+        # nothing that belongs to it is root's: not podman, not conmon, not what runs in the container
+        session = [int(p) for p in os.listdir("/proc") if p.isdigit() and f"{folder.name}" in cmdline(p)]
+        assert session and all(int(status_of(p, "Uid")[0]) > 0x70000000 for p in session if p != c.process.pid), session
+        assert any("conmon" in cmdline(p) for p in session)
+        for path in (c.data / "master.key", "/var/lib/containers/storage/overlay-images", "/var/lib/containers/storage/overlay"):
+            assert as_runner(pid, "ls", path).returncode != 0, path
+        assert as_runner(pid, "cat", "/etc/shadow").returncode != 0
+        # a command of a person sees the same, with the image's variables
+        done = c.cli("exec", job["id"], "--", "sh", "-c", "echo $MARK; cat /own/file; cat $BT_SCRATCH_DIR/f; kill -0 1 && echo one")
+        assert done.out.split() == ["of-the-image", "changed", "kept", "one"]
+        # the image is in use
+        image = podman("image", "inspect", "--format", "{{.Id}}", name).strip()
+        refused = subprocess.run(["podman", "rmi", image], capture_output=True, text=True, timeout=CALL_S, check=False)
+        assert refused.returncode != 0 and "in use" in refused.stderr, refused
+        holders = podman("ps", "-a", "--filter", f"ancestor={image}", "--format", "{{.Names}}").split()
+        assert len(holders) == 1
+        c.end_jobs()
+        until(lambda: holders[0] not in podman("ps", "-a", "--format", "{{.Names}}").split())
+    until(lambda: not [p for p in os.listdir("/proc") if p.isdigit() and folder.name in cmdline(p) and "conmon" in cmdline(p)])
+
+
+def test_a_killed_runner_takes_its_container_along(empty_cluster):
+    if not all(map(shutil.which, ("podman", "busybox"))):
+        pytest.skip("podman and busybox are needed")
+    c = empty_cluster
+    with devices_stay(), local_image(c.folder) as name:
+        c.start("--cpus", "4", "--memory", "4Gi")
+        job = c.push(["echo up; busybox sleep 777.5"], image={"base_image": name})
+        until(lambda: "up" in c.user_lines(job))
+        folder, = (c.data / "runs").iterdir()
+        assert [p for p in os.listdir("/proc") if p.isdigit() and "sleep\x00777.5" in cmdline(p)]
+        os.kill(json.loads((folder / "runner.json").read_text())["pid"], signal.SIGKILL)
+        c.wait(job, "TRAINING_JOB_FAILED")
+        until(lambda: not [p for p in os.listdir("/proc") if p.isdigit() and "sleep\x00777.5" in cmdline(p)])
+        until(lambda: podman("ps", "-a", "--filter", f"ancestor={name}", "--format", "{{.Names}}").split() == [])

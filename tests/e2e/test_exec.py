@@ -15,7 +15,7 @@ import threading
 
 import pytest
 from conftest import CALL_S, DEADLINE_S, STOKER, Lines, until
-from containers import local_image
+from containers import devices_stay, local_image
 from test_terminal import Terminal
 
 MIB = 1 << 20
@@ -295,7 +295,7 @@ def test_in_every_sandbox(empty_cluster, kind):
     cluster = empty_cluster
     if kind == "podman" and not all(map(shutil.which, ("podman", "busybox"))):
         pytest.skip("podman and busybox are needed")
-    with local_image(cluster.folder) if kind == "podman" else contextlib.nullcontext() as image:
+    with devices_stay(), local_image(cluster.folder) if kind == "podman" else contextlib.nullcontext() as image:
         cluster.start("--cpus", "4", "--memory", "4Gi", *(["--sandbox", "plain"] if kind == "plain" else []))
         job = started(cluster, **({} if image is None else {"image": {"base_image": image}}))
         data = random.Random(6).randbytes(2 * MIB)

@@ -1,6 +1,7 @@
 """Private images from a real registry (Debian's docker-registry): pulled with the credentials a job names, else refused by name."""
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -15,7 +16,7 @@ import urllib.request
 
 import pytest
 from conftest import CALL_S, ROOT, end_process, held_port, until
-from containers import local_image, local_name, podman, root_tar
+from containers import devices_stay, local_image, local_name, podman, root_tar
 from web import Handler, serving
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, ("podman", "docker-registry", "busybox"))),
@@ -238,8 +239,14 @@ def test_errors_name_the_line_of_the_command(empty_cluster):
         assert lines == [("1", "no-such-1:"), ("3", "no-such-3:"), ("2", "syntax")]
 
 
+@pytest.fixture(autouse=True)
+def no_other_devices(request):
+    with devices_stay(fcntl.LOCK_EX if "fabric" in request.fixturenames else fcntl.LOCK_SH):
+        yield
+
+
 @pytest.fixture
-def fabric():
+def fabric(no_other_devices):
     """A card's device where none is: what reads as /dev/zero does."""
     folder = pathlib.Path("/dev/infiniband")
     if os.geteuid() != 0 or folder.exists():
@@ -411,3 +418,27 @@ def test_variables_of_an_image(empty_cluster):
     assert {n: got[n] for n in got if known.get(n) == "set for the server"} == proxies
     more = set(got) - set(known)
     assert more and all(f"`{n}`" in page for n in more), more
+
+
+def test_podman_without_overlays(empty_cluster):
+    """The runner stays root then, and podman shows the image, as it does for a server that is not root."""
+    c = empty_cluster
+    storage = c.folder / "storage"
+    conf = c.folder / "storage.conf"
+    conf.write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{storage}"\nrunroot = "{c.folder}/storage-run"\n')
+    env = {"CONTAINERS_STORAGE_CONF": str(conf)}
+
+    def vfs(*args):
+        return subprocess.run(["podman", *map(str, args)], env={**os.environ, **env}, capture_output=True, text=True, timeout=CALL_S, check=True).stdout
+
+    vfs("import", "--quiet", "--change", "ENV MARK=of-the-image", root_tar(c.folder), "localhost/vfs:1")
+    c.start("--cpus", "4", "--memory", "4Gi", env=env)
+    job = c.push(["echo $MARK", c.hold()], image={"base_image": "localhost/vfs:1"})
+    c.wait(job, "TRAINING_JOB_RUNNING")
+    folder, = (c.data / "runs").iterdir()
+    if os.geteuid() == 0:
+        assert "the runner stays root: podman does not keep its images as overlays" in (folder / "runner.log").read_text()
+    until(lambda: c.user_lines(job) == ["of-the-image"])
+    assert c.cli("exec", job["id"], "--", "sh", "-c", "echo $MARK").out == "of-the-image\n"
+    c.end_jobs()
+    until(lambda: not vfs("ps", "-aq").split())

@@ -1,0 +1,51 @@
+/*
+ * image_keeper.h - the image of a job whose runner gives up root (confine.h).
+ *
+ * podman keeps the machine's images as root. So before the runner gives root up it starts a keeper
+ * (keeper.h), a process that stays root and does three things when it is asked:
+ *
+ *   - it brings the image (image.h), with the credentials that the job names, into podman's
+ * storage;
+ *   - it holds it there, by a container of the attempt's name that is never started: while there is
+ *     one, `podman rmi` and `podman image prune` leave the image alone. The sweep removes it;
+ *   - it hands out the image's files, read-only: an overlay of its layers, each of which shows
+ *     files of id N as those of the job's id N. The runner starts the container from them
+ *     (sandbox_container.c), so no byte of an image is copied, and nothing of it belongs to root.
+ *
+ * It believes nothing of what it hears: the image is the one that the job names, or one of the same
+ * repository by digest, which its registry has to grant.
+ *
+ * The protocol is wire_kept_image:
+ *
+ *   bring [ID REFERENCE]  -> note TEXT ..., then got (with a descriptor of the files), or failed
+ */
+#ifndef IMAGE_KEEPER_H
+#define IMAGE_KEEPER_H
+
+#include "run/ids.h"
+#include "run/image.h"
+
+struct image_keeper;
+
+/* Can it be done here? Else *why says what stands in the way: podman keeps layers by other means
+ * than overlays, or the kernel takes no idmapped mount as a layer (before 5.19). */
+bool image_keeper_may(const char **why);
+
+struct image_keeper_options {
+	struct arena *a;
+	const char *name; /* of the attempt's groups and containers */
+	const struct job_spec *spec;
+	const struct wire_launch *launch;
+	struct ids ids; /* as ids_take() gave them */
+};
+
+/* The caller is root, has one thread, and is about to give root up. */
+int image_keeper_start(struct image_keeper **out, const struct image_keeper_options *o,
+                       struct err *err) MUST_CHECK;
+/* image_bring(). *root: a detached mount, the caller's to close. */
+int image_keeper_bring(struct image_keeper *k, struct arena *a, const struct image *im,
+                       const struct wire_image *wanted, struct image_got *out, int *root,
+                       struct err *err) MUST_CHECK;
+void image_keeper_close(struct image_keeper *k); /* NULL is fine */
+
+#endif
