@@ -81,11 +81,6 @@ static bool same_repository(struct str whole, struct str name)
 	                                 memcmp(whole.p + whole.n - name.n, name.p, name.n) == 0);
 }
 
-bool image_is_of(const char *reference, const char *name)
-{
-	return same_repository(repository(str_of(reference)), repository(str_of(name)));
-}
-
 static bool is_local(const char *name)
 {
 	return str_starts(str_of(name), "localhost/");
@@ -403,6 +398,28 @@ static int bring_wanted(struct arena *a, const struct image *im, const struct wi
 	return 0;
 }
 
+/* podman takes more than names: files and folders of this machine, and its own options. */
+static bool is_name(const char *image)
+{
+	static const char *const transports[] = {"containers-storage:",
+	                                         "dir:",
+	                                         "docker-archive:",
+	                                         "docker-daemon:",
+	                                         "oci:",
+	                                         "oci-archive:",
+	                                         "ostree:",
+	                                         "sif:",
+	                                         "tarball:"};
+
+	if (image[0] == '-' || image[0] == '/' || image[0] == '.')
+		return false;
+	for (size_t i = 0; i < COUNT(transports); i++) {
+		if (str_starts(str_of(image), transports[i]))
+			return false;
+	}
+	return true;
+}
+
 int image_bring(struct arena *a, const struct image *im, const struct wire_image *wanted,
                 struct image_got *out, struct err *err)
 {
@@ -410,6 +427,12 @@ int image_bring(struct arena *a, const struct image *im, const struct wire_image
 	char found[4096];
 
 	*out = (struct image_got){0};
+	if (!is_name(im->spec->base_image))
+		return err_set(
+			err, ERR_INVALID,
+			"image %s: name an image of a registry, or one that was made on this "
+			"machine (localhost/...)",
+			im->spec->base_image);
 	if (proc_find("podman", found) == NULL)
 		return err_set(
 			err, ERR_PODMAN_MISSING,
