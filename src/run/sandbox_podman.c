@@ -303,7 +303,7 @@ int sandbox_sweep_podman(const char *name, int64_t ms, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(PODMAN_OUT);
 	const char *exists[] = {"podman", "container", "exists", name, NULL};
-	const char *rm[] = {"podman", "rm", "--force", "--time=0", name, NULL};
+	const char *rm[] = {"podman", "rm", "--force", "--volumes", "--time=0", name, NULL};
 	char found[4096];
 	int code = 0;
 
