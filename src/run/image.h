@@ -47,7 +47,6 @@ int image_bring(struct arena *a, const struct image *im, const struct wire_image
                 struct image_got *out, struct err *err) MUST_CHECK;
 /* Which of an image's names by digest is of the repository of `name` (any name that podman takes):
  * one with `digest` if there is, else the first. NULL: none, or they are of this machine alone. */
-bool image_is_of(const char *reference, const char *name); /* are they of one repository? */
 const char *image_reference(struct arena *a, const char *name, struct str references,
                             const char *digest);
 

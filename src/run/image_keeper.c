@@ -9,8 +9,11 @@
 #include "run/sandbox_exec.h"
 #include "run/userns.h"
 
+#include <sched.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 
 #define OUT_MAX ((size_t)256 << 10)
 #define PODMAN_MS 120000
@@ -19,6 +22,8 @@
 #define SEND_MS 60000
 #define LOOK_MS 50
 #define NOTE_MS 500
+#define CLONE_MS 10000
+#define BRING_MAX 4                           /* twice is what a runner needs */
 #define CREDENTIALS_AT IDS_RUN "/credentials" /* a tmpfs of our own */
 #define KERNEL_MAJOR 5
 #define KERNEL_MINOR 19
@@ -59,6 +64,8 @@ struct keeper {
 	const struct image_keeper_options *o;
 	int sock, runner;
 	int64_t noted_ms;
+	unsigned brought;
+	char *repository; /* of what the name stood for when it was brought first; NULL: of none */
 	atomic_bool over;
 };
 
@@ -77,17 +84,12 @@ static int podman(const char *const *argv, struct buf *out, struct err *err)
 static int hold(const struct keeper *k, const char *id, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
-	const char *argv[] = {"podman",
-	                      "create",
-	                      "--replace",
-	                      "--name",
-	                      k->o->name,
-	                      "--network=none",
-	                      "--pull=never",
-	                      "--entrypoint=",
-	                      id,
-	                      "true",
-	                      NULL};
+	const char *argv[] = {"podman",        "create",
+	                      "--replace",     "--name",
+	                      k->o->name,      "--network=none",
+	                      "--pull=never",  "--image-volume=ignore",
+	                      "--entrypoint=", id,
+	                      "true",          NULL};
 
 	return podman(argv, &out, err) < 0 ? err_wrap(err, "hold the image") : 0;
 }
@@ -139,20 +141,20 @@ static int attach_layer(const char *from, size_t i, int map, struct err *err)
 }
 
 /* One more, which is empty: an overlay without an upper layer wants two. */
-static int mount_layers(struct arena *a, const struct keeper *k, const char *id, struct err *err)
+static int mount_layers(struct arena *a, const struct keeper *k, const char *id, int *map,
+                        struct err *err)
 {
 	const struct ids *ids = &k->o->ids;
 	const struct userns_map own = {.uid = 0, .gid = 0, .host = ids->job, .n = ids->span - 1};
 	const char **layer = ARENA_ARRAY(a, const char *, LAYERS_MAX);
 	AUTO_BUF struct buf options = BUF_INIT(OPTIONS_MAX);
-	AUTO_FD int map = -1;
 	size_t n = 0;
 
-	if (layers_of(a, id, layer, &n, err) < 0 || (map = userns_make(&own, err)) < 0)
+	if (layers_of(a, id, layer, &n, err) < 0 || (*map = userns_make(&own, err)) < 0)
 		return -1;
 	buf_puts(&options, "lowerdir=");
 	for (size_t i = 0; i < n; i++) {
-		if (attach_layer(layer[i], i, map, err) < 0)
+		if (attach_layer(layer[i], i, *map, err) < 0)
 			return -1;
 		buf_printf(&options, "%zu:", i);
 	}
@@ -166,11 +168,60 @@ static int mount_layers(struct arena *a, const struct keeper *k, const char *id,
 	return 0;
 }
 
-/* A mount that is nowhere: what it was made of goes. */
-static int show(const struct keeper *k, const char *id, struct err *err)
+/* In a process of the job's user namespace: in mounts that it copies, what root has set (read-only,
+ * no devices) is locked, and nobody with rights over a namespace of his own can undo it. */
+static void clone_as_job(int map, int to, unsigned n) NORETURN;
+static void clone_as_job(int map, int to, unsigned n)
+{
+	struct err err = {0};
+
+	if (setns(map, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWNS) < 0)
+		_exit(1);
+	for (unsigned i = 0; i < n; i++) {
+		int fd = open_tree(AT_FDCWD, "root", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+
+		if (fd < 0 || local_send(to, 'f', fd, &err) < 0)
+			_exit(1);
+		(void)close(fd);
+	}
+	_exit(0);
+}
+
+static int clone_all(int map, int *root, unsigned n, struct err *err)
+{
+	int pair[2], status = 0;
+	AUTO_FD int from = -1;
+	pid_t child;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_errno(err, errno, "a socket");
+	from = pair[0];
+	child = fork();
+	if (child == 0)
+		clone_as_job(map, pair[1], n);
+	(void)close(pair[1]);
+	if (child < 0)
+		return err_errno(err, errno, "start a process");
+	for (unsigned i = 0; i < n && err->code == ERR_NONE; i++) {
+		char word;
+
+		(void)!local_receive(from, CLONE_MS, &word, &root[i], err);
+	}
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (err->code != ERR_NONE || status != 0 || root[n - 1] < 0) {
+		err_clear(err);
+		return err_set(err, ERR_IO, "its files cannot be shown to the job");
+	}
+	return 0;
+}
+
+/* Mounts that are nowhere: what they were made of goes. */
+static int show(const struct keeper *k, const char *id, int *root, unsigned n, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	int fd = -1;
+	AUTO_FD int map = -1;
+	int r = -1;
 
 	if (fs_mkdirs(AT_FDCWD, IDS_STAGE, 0755, err) < 0)
 		return -1;
@@ -178,14 +229,11 @@ static int show(const struct keeper *k, const char *id, struct err *err)
 		return err_errno(err, errno, IDS_STAGE);
 	if (chdir(IDS_STAGE) < 0)
 		(void)err_errno(err, errno, IDS_STAGE);
-	else if (mount_layers(a, k, id, err) == 0) {
-		fd = open_tree(AT_FDCWD, "root", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-		if (fd < 0)
-			(void)err_errno(err, errno, "its files");
-	}
+	else if (mount_layers(a, k, id, &map, err) == 0)
+		r = clone_all(map, root, n, err);
 	(void)!chdir("/");
 	(void)umount2(IDS_STAGE, MNT_DETACH); /* else it goes with our mount namespace */
-	return fd;
+	return r;
 }
 
 static void on_note(void *arg, const char *words)
@@ -202,6 +250,26 @@ static void on_note(void *arg, const char *words)
 		err_clear(&err); /* who hung up is not told */
 }
 
+/* By digest, of the repository that the name stood for when it was asked first. */
+static bool is_of_first(const struct keeper *k, const char *reference)
+{
+	static const char by[] = "@sha256:";
+	size_t n = k->repository != NULL ? strlen(k->repository) : 0;
+	const char *digest;
+
+	if (n == 0 || strncmp(reference, k->repository, n) != 0 ||
+	    strncmp(reference + n, by, strlen(by)) != 0)
+		return false;
+	digest = reference + n + strlen(by);
+	return strlen(digest) == 64 && strspn(digest, "0123456789abcdef") == 64;
+}
+
+static void note_first(struct keeper *k, const char *reference)
+{
+	if (k->repository == NULL && reference != NULL)
+		k->repository = xasprintf("%.*s", (int)strcspn(reference, "@"), reference);
+}
+
 /* What the runner may ask for. NULL: what the name stands for now. */
 static int wanted_of(const struct keeper *k, const struct wire_kept_image *m,
                      struct wire_image *room, const struct wire_image **out, struct err *err)
@@ -215,8 +283,7 @@ static int wanted_of(const struct keeper *k, const struct wire_kept_image *m,
 	}
 	if (m->reference == NULL) /* an image of this machine alone is known by its name */
 		return 0;
-	if (m->reference[0] == '-' || strchr(m->reference, '@') == NULL ||
-	    !image_is_of(m->reference, k->o->spec->base_image))
+	if (!is_of_first(k, m->reference))
 		return err_set(err, ERR_DENIED, "%s is not the image of this job", m->reference);
 	*room = (struct wire_image){.id = m->reference, .reference = m->reference};
 	*out = room;
@@ -232,15 +299,24 @@ static int bring(struct arena *a, struct keeper *k, const struct wire_kept_image
 	                         .cancel = &k->over,
 	                         .note = on_note,
 	                         .arg = k};
+	const unsigned n = k->o->spec->python.wanted ? 2 : 1;
 	const struct wire_image *wanted;
-	struct wire_kept_image answer = {.verb = "got"};
+	struct wire_kept_image answer = {.verb = n > 1 ? "more" : "got"};
 	struct wire_image room;
 	struct image_got got;
-	AUTO_FD int fd = -1;
+	int root[IMAGE_ROOTS] = {-1, -1}, r;
 
+	if (k->brought++ == BRING_MAX)
+		return err_set(err, ERR_TOO_BIG, "the image was asked for %d times", BRING_MAX);
 	if (wanted_of(k, m, &room, &wanted, err) < 0 || image_bring(a, &im, wanted, &got, err) < 0)
 		return -1;
-	if (hold(k, got.is.id, err) < 0 || (fd = show(k, got.is.id, err)) < 0)
+	if (wanted == NULL && m->id != NULL && strcmp(m->id, got.is.id) != 0)
+		return err_set(err, ERR_IMAGE_NOT_FOUND,
+		               "image %s: this job runs with image %.12s, which is not on this "
+		               "machine and came from no registry",
+		               im.spec->base_image, m->id);
+	note_first(k, got.is.reference);
+	if (hold(k, got.is.id, err) < 0 || show(k, got.is.id, root, n, err) < 0)
 		return err_wrap(err, "image %s", im.spec->base_image);
 	answer.id = got.is.id;
 	answer.reference = got.is.reference;
@@ -248,7 +324,12 @@ static int bring(struct arena *a, struct keeper *k, const struct wire_kept_image
 	answer.path = got.path;
 	answer.env = got.env;
 	answer.unasked = got.unasked;
-	return send_message(k->sock, &answer, fd, err);
+	r = send_message(k->sock, &answer, root[0], err);
+	if (r == 0 && n > 1)
+		r = send_message(k->sock, &(struct wire_kept_image){.verb = "got"}, root[1], err);
+	close_fd_p(&root[0]);
+	close_fd_p(&root[1]);
+	return r;
 }
 
 /* Credentials are written where nobody else sees them, and that is gone with us. */
@@ -298,24 +379,31 @@ static void keep(void *arg, int sock, pid_t runner)
 
 /* ---- the runner ------------------------------------------------------------------------------ */
 
-bool image_keeper_may(const char **why)
+int image_keeper_may(struct arena *a, const char **why, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
-	const char *argv[] = {"podman", "info", "--format", "{{.Store.GraphDriverName}}", NULL};
+	const char *argv[] = {"podman", "info", "--format",
+	                      "{{.Store.GraphDriverName}} {{.Store.GraphRoot}}", NULL};
 	unsigned major = 0, minor = 0;
+	struct str rest, driver = {0};
 	struct utsname u;
 	char found[4096];
-	struct err no = {0};
 
 	*why = NULL;
+	if (proc_find("podman", found) == NULL)
+		return 0; /* what brings the image says it */
+	if (podman(argv, &out, err) < 0)
+		return -1;
+	rest = str_trim(buf_view(&out));
+	(void)str_cut(&rest, ' ', &driver);
 	if (uname(&u) < 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2 ||
 	    major < KERNEL_MAJOR || (major == KERNEL_MAJOR && minor < KERNEL_MINOR))
 		*why = "this kernel takes no idmapped mount as a layer of an image";
-	else if (proc_find("podman", found) != NULL &&
-	         (podman(argv, &out, &no) < 0 || !str_eq(str_trim(buf_view(&out)), "overlay")))
+	else if (!str_eq(driver, "overlay"))
 		*why = "podman does not keep its images as overlays";
-	err_clear(&no);
-	return *why == NULL;
+	else if (!ids_can_map(arena_strz(a, rest)))
+		*why = "mounts of podman's storage cannot translate ids";
+	return 0;
 }
 
 int image_keeper_start(struct image_keeper **out, const struct image_keeper_options *o,
@@ -369,7 +457,7 @@ static int take_answer(const struct wire_kept_image *m, struct image_got *out, s
 {
 	enum err_code code = m->error != NULL ? err_of_id(m->error) : ERR_NONE;
 
-	if (strcmp(m->verb, "got") != 0)
+	if (strcmp(m->verb, "got") != 0 && strcmp(m->verb, "more") != 0)
 		return err_set(err, code != ERR_NONE ? code : ERR_IO, "%s",
 		               m->text != NULL ? m->text : m->verb);
 	*out = (struct image_got){.is = {.id = m->id, .reference = m->reference},
@@ -381,8 +469,8 @@ static int take_answer(const struct wire_kept_image *m, struct image_got *out, s
 }
 
 int image_keeper_bring(struct image_keeper *k, struct arena *a, const struct image *im,
-                       const struct wire_image *wanted, struct image_got *out, int *root,
-                       struct err *err)
+                       const struct wire_image *wanted, struct image_got *out,
+                       int root[IMAGE_ROOTS], struct err *err)
 {
 	const struct wire_kept_image question = {.verb = "bring",
 	                                         .id = wanted != NULL ? wanted->id : NULL,
@@ -405,6 +493,7 @@ int image_keeper_bring(struct image_keeper *k, struct arena *a, const struct ima
 		return -1;
 	if (out->is.id == NULL || out->workdir == NULL || fd < 0)
 		return err_set(err, ERR_IO, "the keeper of images gave no image");
-	*root = TAKE_FD(fd);
-	return 0;
+	root[0] = TAKE_FD(fd);
+	fd = -1;
+	return strcmp(m.verb, "more") == 0 ? hear(k, a, im, &m, &root[1], err) : 0;
 }

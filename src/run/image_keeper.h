@@ -7,17 +7,20 @@
  *   - it brings the image (image.h), with the credentials that the job names, into podman's
  * storage;
  *   - it holds it there, by a container of the attempt's name that is never started: while there is
- *     one, `podman rmi` and `podman image prune` leave the image alone. The sweep removes it;
+ *     one, `podman rmi` and `podman image prune` leave the image alone. The sweep removes it. Who
+ * removes all containers that do not run removes it, too: docs/operating.md warns of it;
  *   - it hands out the image's files, read-only: an overlay of its layers, each of which shows
  *     files of id N as those of the job's id N. The runner starts the container from them
  *     (sandbox_container.c), so no byte of an image is copied, and nothing of it belongs to root.
  *
- * It believes nothing of what it hears: the image is the one that the job names, or one of the same
- * repository by digest, which its registry has to grant.
+ * It believes nothing of what it hears: the image is the one that the launch or the job names, or
+ * one by digest of the repository that this name stood for. What it hands out was copied in the
+ * job's user namespace, so the kernel holds the mounts to be read-only and without devices.
  *
  * The protocol is wire_kept_image:
  *
- *   bring [ID REFERENCE]  -> note TEXT ..., then got (with a descriptor of the files), or failed
+ *   bring [ID REFERENCE]  -> note TEXT ..., then got or failed; where two roots are wanted, more
+ *                            and got. Both bring a descriptor of the image's files along.
  */
 #ifndef IMAGE_KEEPER_H
 #define IMAGE_KEEPER_H
@@ -27,9 +30,10 @@
 
 struct image_keeper;
 
-/* Can it be done here? Else *why says what stands in the way: podman keeps layers by other means
- * than overlays, or the kernel takes no idmapped mount as a layer (before 5.19). */
-bool image_keeper_may(const char **why);
+/* Can it be done here? *why says what stands in the way, NULL: nothing. podman keeps layers by
+ * other means than overlays, or where mounts translate no ids, or the kernel takes no idmapped
+ * mount as a layer (before 5.19). An error is no answer: podman could not be asked. */
+int image_keeper_may(struct arena *a, const char **why, struct err *err) MUST_CHECK;
 
 struct image_keeper_options {
 	struct arena *a;
@@ -42,10 +46,13 @@ struct image_keeper_options {
 /* The caller is root, has one thread, and is about to give root up. */
 int image_keeper_start(struct image_keeper **out, const struct image_keeper_options *o,
                        struct err *err) MUST_CHECK;
-/* image_bring(). *root: a detached mount, the caller's to close. */
+/* image_bring(). root: detached mounts, the caller's to close, one for each container, for a mount
+ * is attached once: the job's, and, where the job wants a Python environment, that of its build;
+ * else it is left alone. After an error some may be there. */
+#define IMAGE_ROOTS 2
 int image_keeper_bring(struct image_keeper *k, struct arena *a, const struct image *im,
-                       const struct wire_image *wanted, struct image_got *out, int *root,
-                       struct err *err) MUST_CHECK;
+                       const struct wire_image *wanted, struct image_got *out,
+                       int root[IMAGE_ROOTS], struct err *err) MUST_CHECK;
 void image_keeper_close(struct image_keeper *k); /* NULL is fine */
 
 #endif

@@ -91,7 +91,7 @@ static int make_sandbox(struct run *r, struct err *err)
 		.image_name = r->spec.base_image,
 		.image_path = r->stage.image_path,
 		.image_workdir = r->stage.image_workdir,
-		.image_root = r->stage.image_root,
+		.image_root = r->stage.image_root[0],
 		.program = r->program,
 		.ids = r->ids,
 		.confined = &r->confined,

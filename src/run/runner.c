@@ -254,8 +254,10 @@ static void prepare(struct run *r)
 		return;
 	if (geteuid() != 0 || mode == NULL || strcmp(mode, WIRE_IDS_OWN) != 0)
 		return;
-	if (!confine_may(&r->spec, &r->ids, r->dir, &why) ||
-	    (runs_image(r) && !image_keeper_may(&why)))
+	if (confine_may(&r->spec, &r->ids, r->dir, &why) && runs_image(r) &&
+	    image_keeper_may(r->a, &why, err) < 0)
+		return;
+	if (why != NULL)
 		log_info("the runner stays root: %s", why);
 	else if (confine(r, err) < 0)
 		log_error("%s", err->msg); /* there may be no folder to tell it in */

@@ -92,7 +92,7 @@ static int container_start(struct sandbox *s, int level UNUSED, int in, int out,
 	    errno != ENOENT)
 		return err_errno(err, errno, "the container's pid file");
 	sandbox_args_begin(s, s->a, &a);
-	sandbox_args_more(s->a, &a, ARGS_MAX);
+	sandbox_args_more(s->a, &a, ARGS_MAX + 2 * s->spec->n_gpus + 3 * s->spec->mounts->n);
 	sandbox_args_put(&a, "--image");
 	sandbox_args_put2(&a, "--scratch", arena_printf(s->a, "%s/" ATTEMPT_UPPER, dir));
 	for (size_t i = 0; i < s->spec->mounts->n; i++) {

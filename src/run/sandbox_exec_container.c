@@ -42,8 +42,12 @@ static const char *resolve(const struct sandbox_exec *b, int root, const char *t
 		FMT(self, "/proc/self/fd/%d", fd);
 		if (fd >= 0)
 			n = readlink(self, real, FS_PATH_MAX - 1);
+		if (fd < 0 && (errno == EAGAIN || errno == EINTR))
+			continue; /* a rename raced with it */
 		if (n > 0) {
 			real[n] = '\0';
+			if (strcmp(real, top) == 0)
+				return at; /* a link to "/" is no place */
 			return arena_printf(
 				b->a, "%s%s",
 				strncmp(real, top, strlen(top)) == 0 ? real + strlen(top) : cut,

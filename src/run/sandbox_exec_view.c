@@ -318,6 +318,8 @@ int sandbox_exec_build_view(struct sandbox_exec *b, struct err *err)
 	if (enter_scratch(b, &scratch, err) < 0)
 		return -1;
 	if (build(b, &first) < 0) {
+		if (b->image) /* podman's files are there, too, and are read from outside */
+			return err_set(err, first.code, "%s", first.msg);
 		if (scratch_on_tmpfs(b, scratch, err) < 0)
 			return -1;
 		if (build(b, err) < 0)

@@ -286,7 +286,7 @@ static int stage_python(struct stage *st, struct err *err)
 	                       .program = st->program,
 	                       .image = st->image,
 	                       .image_path = st->image_path,
-	                       .image_root = st->image_root,
+	                       .image_root = st->image_root[1],
 	                       .ids = st->ids,
 	                       .confined = st->confined,
 	                       .launch = st->launch,
@@ -454,15 +454,22 @@ static void on_image(void *arg, const char *words)
 	report_progress(st->report, words, 0, 0);
 }
 
+static void close_roots(struct stage *st)
+{
+	for (size_t i = 0; i < COUNT(st->image_root); i++) {
+		if (st->image_root[i] > 0)
+			(void)close(st->image_root[i]);
+		st->image_root[i] = 0;
+	}
+}
+
 static int bring_image(struct stage *st, const struct image *im, const struct wire_image *wanted,
                        struct image_got *out, struct err *err)
 {
 	if (st->images == NULL)
 		return image_bring(st->a, im, wanted, out, err);
-	if (st->image_root > 0)
-		(void)close(st->image_root);
-	st->image_root = 0;
-	return image_keeper_bring(st->images, st->a, im, wanted, out, &st->image_root, err);
+	close_roots(st); /* of another image */
+	return image_keeper_bring(st->images, st->a, im, wanted, out, st->image_root, err);
 }
 
 static int stage_image(struct stage *st, struct err *err)
@@ -606,9 +613,7 @@ void stage_done(struct stage *st)
 	st->python.at = NULL;
 	node_close(st->node);
 	image_keeper_close(TAKE(st->images));
-	if (st->image_root > 0)
-		(void)close(st->image_root);
-	st->image_root = 0;
+	close_roots(st);
 	if (st->mirror != st->objects)
 		objstore_close(st->mirror);
 	objstore_close(st->objects);

@@ -9,6 +9,7 @@
 #include "core/spec.h"
 #include "core/wire.h"
 #include "run/confine.h"
+#include "run/image_keeper.h"
 #include "run/python.h"
 #include "run/report.h"
 #include "store/objects/objstore.h"
@@ -38,7 +39,7 @@ struct stage {
 	const char *image;                      /* to run in, NULL: the host's root */
 	const char *image_workdir, *image_path; /* its working directory, its PATH */
 	const char *image_env;                  /* its variables, see image.h */
-	int image_root;                         /* its files, see image_keeper.h; 0: none */
+	int image_root[IMAGE_ROOTS];            /* its files, see image_keeper.h; 0: none */
 };
 
 /* The pointers above down to logs are set by the caller. Gives up with ERR_CANCELED when the report
