@@ -378,6 +378,11 @@ def test_the_runner_of_an_image_is_not_root_either(empty_cluster):
         for path in (c.data / "master.key", "/var/lib/containers/storage/overlay-images"):
             assert as_runner(pid, "ls", path).returncode != 0, path
         assert as_runner(pid, "cat", "/etc/shadow").returncode != 0
+        # who has all rights over podman's own mounts can make none of the image's writable, and have none of its devices
+        conmon = next(p for p in session if "conmon" in cmdline(p))
+        for flags in ("rw", "dev", "rw,dev"):
+            assert as_runner(conmon, "mount", "-o", f"remount,bind,{flags}", "/tmp/image").returncode != 0, flags
+        assert as_runner(conmon, "mount", "-t", "tmpfs", "none", "/mnt").returncode == 0  # they are rights, though
         # a command of a person sees the same, with the image's variables
         done = c.cli("exec", job["id"], "--", "sh", "-c", "echo $MARK; cat /own/file; cat $BT_SCRATCH_DIR/f; kill -0 1 && echo one")
         assert done.out.split() == ["of-the-image", "changed", "kept", "one"]
