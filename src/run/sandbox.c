@@ -302,6 +302,21 @@ void sandbox_say_limits(const struct sandbox *s, struct buf *has, struct buf *la
 		buf_puts(lacks, " pids");
 }
 
+void sandbox_say(struct sandbox *s, const char *what)
+{
+	AUTO_BUF struct buf b = BUF_INIT(sizeof(s->says) - 1), not = BUF_INIT(500);
+	char shm[UNITS_CAP];
+
+	buf_printf(&b, "sandbox: %s ro-weights net=host", what);
+	sandbox_say_limits(s, &b, &not );
+	buf_printf(&b, " gpus=%zu shm=%s memlock=%s %s", s->spec->n_gpus,
+	           units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s, s->a),
+	           sandbox_disk_words(s));
+	buf_puts(&not, " network");
+	buf_printf(&b, "; not enforced:%s", buf_cstr(&not ));
+	copy_cut(s->says, sizeof(s->says), buf_cstr(&b));
+}
+
 /* True: it is gone. */
 static bool kill_proc(struct proc *p, int *code)
 {

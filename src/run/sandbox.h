@@ -211,6 +211,9 @@ const char *sandbox_disk_words(const struct sandbox *s);
 void sandbox_say_limits(const struct sandbox *s, struct buf *has, struct buf *lacks);
 void sandbox_args_more(struct arena *arena, struct sandbox_args *a,
                        size_t more); /* room for that many */
+/* The line of a sandbox whose limits are ours: what it is, then what is enforced and what is not.
+ */
+void sandbox_say(struct sandbox *s, const char *what);
 void sandbox_args_begin(const struct sandbox *s, struct arena *a, struct sandbox_args *out);
 void sandbox_args_put(struct sandbox_args *a, const char *word);
 void sandbox_args_put2(struct sandbox_args *a, const char *x, const char *y);

@@ -13,7 +13,6 @@
 
 #include "base/fs.h"
 #include "base/json.h"
-#include "base/units.h"
 #include "run/sandbox_exec.h"
 
 #include <dirent.h>
@@ -325,22 +324,6 @@ static const char **sandbox_exec_argv(struct sandbox *s, int level, const char *
 	return sandbox_args_end(&a, n);
 }
 
-static void say(struct sandbox *s, int level)
-{
-	AUTO_BUF struct buf b = BUF_INIT(sizeof(s->says) - 1), not = BUF_INIT(500);
-	char shm[UNITS_CAP];
-
-	buf_printf(&b, "sandbox: bwrap %s userns pidns ipcns seccomp ro-weights net=host",
-	           level == 0 ? "overlay" : "ro-root");
-	sandbox_say_limits(s, &b, &not );
-	buf_printf(&b, " gpus=%zu shm=%s memlock=%s %s", s->spec->n_gpus,
-	           units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s, s->a),
-	           sandbox_disk_words(s));
-	buf_puts(&not, " network");
-	buf_printf(&b, "; not enforced:%s", buf_cstr(&not ));
-	copy_cut(s->says, sizeof(s->says), buf_cstr(&b));
-}
-
 static int make_tmp(struct sandbox *s, struct err *err)
 {
 	char *path = arena_printf(s->a, "%s/" RUNG1_TMP, s->spec->dir);
@@ -388,7 +371,8 @@ static int bwrap_start(struct sandbox *s, int level, int in, int out, int err_fd
 		/* should it fail, bwrap has ended: its stderr says why */
 		if (fs_write_all(args_pipe[1], args.p, args.n, &gone) < 0)
 			args.full = true;
-		say(s, level);
+		sandbox_say(s, level == 0 ? "bwrap overlay userns pidns ipcns seccomp"
+		                          : "bwrap ro-root userns pidns ipcns seccomp");
 	}
 	(void)close(args_pipe[1]);
 	return r;

@@ -8,11 +8,9 @@
 #include "run/sandbox.h"
 
 #include "base/fs.h"
-#include "base/units.h"
 #include "run/sandbox_exec.h"
 
 #define AT SANDBOX_EXEC_SCRATCH "/" SANDBOX_EXEC_PODMAN
-#define PID_FILE "pid" /* in podman's folder */
 #define PID_MAX ((size_t)64)
 #define ARGS_MAX 96
 
@@ -45,7 +43,7 @@ static void add_podman(struct sandbox *s, struct sandbox_args *a, const char *po
 
 static void add_run(struct sandbox *s, struct sandbox_args *a)
 {
-	sandbox_args_put2(a, "--pidfile", AT "/" PID_FILE);
+	sandbox_args_put2(a, "--pidfile", AT "/pid");
 	sandbox_podman_fixed(a);
 	sandbox_podman_devices(s, a);
 	if (s->spec->image_path != NULL)
@@ -53,20 +51,9 @@ static void add_run(struct sandbox *s, struct sandbox_args *a)
 	sandbox_args_put2(a, "--rootfs", SANDBOX_EXEC_SCRATCH "/root");
 }
 
-static void say(struct sandbox *s)
+static const char *pid_file(const struct sandbox *s)
 {
-	AUTO_BUF struct buf b = BUF_INIT(sizeof(s->says) - 1), not = BUF_INIT(500);
-	char shm[UNITS_CAP];
-
-	buf_printf(&b, "sandbox: podman image %s userns pidns ipcns ro-weights net=host",
-	           s->spec->image_name);
-	sandbox_say_limits(s, &b, &not );
-	buf_printf(&b, " gpus=%zu shm=%s memlock=%s %s", s->spec->n_gpus,
-	           units_show_memory(sandbox_shm_bytes(), shm), sandbox_memlock(s, s->a),
-	           sandbox_disk_words(s));
-	buf_puts(&not, " network");
-	buf_printf(&b, "; not enforced:%s", buf_cstr(&not ));
-	copy_cut(s->says, sizeof(s->says), buf_cstr(&b));
+	return arena_printf(s->a, "%s/" ATTEMPT_UPPER "/" SANDBOX_EXEC_PODMAN "/pid", s->spec->dir);
 }
 
 static int container_start(struct sandbox *s, int level UNUSED, int in, int out, int err_fd,
@@ -79,7 +66,6 @@ static int container_start(struct sandbox *s, int level UNUSED, int in, int out,
 	                        {out, 4},
 	                        {err_fd, 5}, /* see script_watcher */
 	                        {s->spec->image_root, SANDBOX_EXEC_IMAGE_FD}};
-	const char *const dir = s->spec->dir;
 	char podman[4096];
 	struct sandbox_args a;
 	const char **front;
@@ -87,14 +73,12 @@ static int container_start(struct sandbox *s, int level UNUSED, int in, int out,
 
 	if (proc_find("podman", podman) == NULL)
 		return err_set(err, ERR_PODMAN_MISSING, "podman is not installed");
-	if (unlink(arena_printf(s->a, "%s/" ATTEMPT_UPPER "/" SANDBOX_EXEC_PODMAN "/" PID_FILE,
-	                        dir)) < 0 &&
-	    errno != ENOENT)
+	if (unlink(pid_file(s)) < 0 && errno != ENOENT)
 		return err_errno(err, errno, "the container's pid file");
 	sandbox_args_begin(s, s->a, &a);
 	sandbox_args_more(s->a, &a, ARGS_MAX + 2 * s->spec->n_gpus + 3 * s->spec->mounts->n);
 	sandbox_args_put(&a, "--image");
-	sandbox_args_put2(&a, "--scratch", arena_printf(s->a, "%s/" ATTEMPT_UPPER, dir));
+	sandbox_args_put2(&a, "--scratch", arena_printf(s->a, "%s/" ATTEMPT_UPPER, s->spec->dir));
 	for (size_t i = 0; i < s->spec->mounts->n; i++) {
 		const struct mount *m = &s->spec->mounts->item[i];
 
@@ -107,7 +91,8 @@ static int container_start(struct sandbox *s, int level UNUSED, int in, int out,
 	front = sandbox_args_end(&a, &n);
 	if (sandbox_spawn(s, sandbox_init_argv(s->a, front, n), fds, COUNT(fds), err) < 0)
 		return -1;
-	say(s);
+	sandbox_say(s,
+	            arena_printf(s->a, "podman image %s userns pidns ipcns", s->spec->image_name));
 	return 0;
 }
 
@@ -115,11 +100,9 @@ static int container_start(struct sandbox *s, int level UNUSED, int in, int out,
 static int container_find(struct sandbox *s, struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(PID_MAX);
-	const char *path = arena_printf(
-		s->a, "%s/" ATTEMPT_UPPER "/" SANDBOX_EXEC_PODMAN "/" PID_FILE, s->spec->dir);
 	uint64_t pid = 0;
 
-	if (fs_read(AT_FDCWD, path, &text, err) < 0 ||
+	if (fs_read(AT_FDCWD, pid_file(s), &text, err) < 0 ||
 	    str_u64(str_trim(buf_view(&text)), 2, INT_MAX, &pid, err) < 0)
 		return err_wrap(err, "the container's process");
 	s->init = s->shell = (pid_t)pid;
