@@ -6,6 +6,7 @@
 #include "io/local.h"
 #include "io/proc.h"
 #include "run/keeper.h"
+#include "run/sandbox.h"
 #include "run/sandbox_exec.h"
 #include "run/userns.h"
 
@@ -16,7 +17,6 @@
 #include <sys/wait.h>
 
 #define OUT_MAX ((size_t)256 << 10)
-#define PODMAN_MS 120000
 #define LAYERS_MAX 480   /* the kernel takes 500 */
 #define OPTIONS_MAX 4000 /* of a mount: a page */
 #define SEND_MS 60000
@@ -69,18 +69,6 @@ struct keeper {
 	atomic_bool over;
 };
 
-static int podman(const char *const *argv, struct buf *out, struct err *err)
-{
-	int code = 0;
-
-	if (proc_run(argv, (struct str){0}, PODMAN_MS, out, &code, err) < 0)
-		return -1;
-	if (code != 0)
-		return err_set(err, ERR_IO, "podman %s: exit code %d: %.*s", argv[1], code,
-		               (int)MIN(out->n, 300U), buf_cstr(out));
-	return 0;
-}
-
 static int hold(const struct keeper *k, const char *id, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
@@ -91,7 +79,7 @@ static int hold(const struct keeper *k, const char *id, struct err *err)
 	                      "--entrypoint=", id,
 	                      "true",          NULL};
 
-	return podman(argv, &out, err) < 0 ? err_wrap(err, "hold the image") : 0;
+	return sandbox_podman_ask(argv, &out, err) < 0 ? err_wrap(err, "hold the image") : 0;
 }
 
 /* The folders of its layers, the uppermost first. */
@@ -109,7 +97,7 @@ static int layers_of(struct arena *a, const char *id, const char *layer[LAYERS_M
 	                      NULL};
 	struct str rest, one;
 
-	if (podman(argv, &out, err) < 0)
+	if (sandbox_podman_ask(argv, &out, err) < 0)
 		return -1;
 	rest = str_trim(buf_view(&out));
 	for (*n = 0; str_cut(&rest, ':', &one);) {
@@ -392,7 +380,7 @@ int image_keeper_may(struct arena *a, const char **why, struct err *err)
 	*why = NULL;
 	if (proc_find("podman", found) == NULL)
 		return 0; /* what brings the image says it */
-	if (podman(argv, &out, err) < 0)
+	if (sandbox_podman_ask(argv, &out, err) < 0)
 		return -1;
 	rest = str_trim(buf_view(&out));
 	(void)str_cut(&rest, ' ', &driver);

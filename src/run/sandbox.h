@@ -185,6 +185,8 @@ extern const struct sandbox_kind sandbox_kinds[SANDBOX_KINDS];
 const char *sandbox_memlock(const struct sandbox *s, struct arena *a);
 /* Half of the machine's memory, as the kernel gives a tmpfs. */
 uint64_t sandbox_shm_bytes(void);
+/* A podman that ends soon: what it prints. Its words, when it fails. */
+int sandbox_podman_ask(const char *const *argv, struct buf *out, struct err *err) MUST_CHECK;
 /* ms: the longest that one call of podman may take. */
 int sandbox_sweep_podman(const char *name, int64_t ms, struct err *err) MUST_CHECK;
 extern const struct sandbox_ops sandbox_bwrap, sandbox_podman, sandbox_plain;

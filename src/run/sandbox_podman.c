@@ -240,7 +240,7 @@ static int podman_within(const char *const *argv, int64_t ms, struct buf *out, s
 	return 0;
 }
 
-static int podman(const char *const *argv, struct buf *out, struct err *err)
+int sandbox_podman_ask(const char *const *argv, struct buf *out, struct err *err)
 {
 	return podman_within(argv, PODMAN_MS, out, err);
 }
@@ -255,7 +255,7 @@ static int podman_find(struct sandbox *s, struct err *err)
 	struct str upper, word = {0};
 	uint64_t pid = 0;
 
-	if (podman(argv, &out, err) < 0)
+	if (sandbox_podman_ask(argv, &out, err) < 0)
 		return err_wrap(err, "the container's process");
 	upper = str_trim(buf_view(&out));
 	(void)str_cut(&upper, ' ', &word);
@@ -292,7 +292,7 @@ static void podman_clean(struct sandbox *s)
 	                     s->spec->name, NULL};
 	struct err err = {0};
 
-	if (podman(ask, &out, &err) == 0 && str_starts(buf_view(&out), "true"))
+	if (sandbox_podman_ask(ask, &out, &err) == 0 && str_starts(buf_view(&out), "true"))
 		s->oom = true;
 	err_clear(&err);
 	if (sandbox_sweep_podman(s->spec->name, PODMAN_MS, &err) < 0)
