@@ -62,7 +62,7 @@ static void write_digest(const void *at, struct js *js)
 	js_cstr(js, hex);
 }
 
-static void write_field(const struct record_field *f, const void *m, struct js *js)
+void record_write_value(const struct record_field *f, const void *m, struct js *js)
 {
 	switch ((enum record_kind)(f->kind & R_KIND)) {
 	case R_TEXT:
@@ -112,7 +112,7 @@ void record_write_js(const struct record *r, const void *m, struct js *js)
 	js_open(js);
 	for (size_t i = 0; i < r->n; i++) {
 		js_key(js, r->field[i].name);
-		write_field(&r->field[i], m, js);
+		record_write_value(&r->field[i], m, js);
 	}
 	js_close(js);
 }

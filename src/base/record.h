@@ -63,6 +63,8 @@ struct record {
 /* clang-format on */
 
 void record_write(const struct record *r, const void *m, struct buf *out);
+/* The member alone, without its name. */
+void record_write_value(const struct record_field *f, const void *m, struct js *js);
 void record_write_js(const struct record *r, const void *m, struct js *js);
 /* Into *m, which is zeroed first. Its strings and lists live in the arena. */
 int record_read(const struct record *r, struct arena *a, struct str json, void *m,

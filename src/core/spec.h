@@ -54,8 +54,10 @@ enum spec_registry_auth {
 	SPEC_AUTH_AWS_IAM,
 	SPEC_AUTH_GCP_JSON
 };
+#define SPEC_AUTH_COUNT (SPEC_AUTH_GCP_JSON + 1)
 
 struct spec_retry {
+	bool wanted;     /* one of these: */
 	bool on_lost;    /* node_fail */
 	bool on_failure; /* any bad end of the job's own commands */
 	int exit_codes[16];

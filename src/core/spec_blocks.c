@@ -3,6 +3,10 @@
 #include "core/spec_table.h"
 
 #define AT(member) offsetof(struct job_spec, member)
+#define LIST(k, member) .kind = (k), .at = AT(member), .at_n = AT(n_##member)
+
+/* It is null, or left out, unless this member has a value. */
+#define IF(member) .there = AT(member), .there_n = sizeof(((struct job_spec *)0)->member)
 
 /* clang-format off */
 static const struct spec_field image_fields[] = {
@@ -10,7 +14,7 @@ static const struct spec_field image_fields[] = {
 	 .help = "full tag of the image, resolved to a digest when the job first starts: its retries "
 	         "and recreations run the same image, a new push resolves the tag again; without "
 	         "base_image, the job runs on the host's root file system, sandboxed"},
-	{.name = "docker_auth", .kind = SPEC_CUSTOM, .read = spec_read_docker_auth,
+	{.name = "docker_auth", SPEC_BY(docker_auth), IF(registry_auth),
 	 .block = &spec_docker_auth_block, .type = "map",
 	 .help = "credentials of a private registry"},
 };
@@ -26,9 +30,9 @@ static const struct spec_field compute_fields[] = {
 	{.name = "memory", .kind = SPEC_BYTES, .min = 16 << 20, .max = INT64_C(1) << 50,
 	 .dflt = "2Gi",
 	 .at = AT(memory_bytes), .help = "memory per node, a hard limit: `64Gi`"},
-	{.name = "accelerator", .kind = SPEC_CUSTOM, .read = spec_read_accelerator, .type = "text",
+	{.name = "accelerator", SPEC_BY(accelerator), IF(gpu_type), .type = "text",
 	 .help = "type and count per node: `H200:8`; none if omitted"},
-	{.name = "availability_model", .kind = SPEC_CUSTOM, .read = spec_read_availability,
+	{.name = "availability_model", SPEC_BY(availability),
 	 .dflt = "dedicated", .type = "dedicated, spot",
 	 .help = "accepted for compatibility: Stoker never preempts a job"},
 };
@@ -40,7 +44,8 @@ static const struct spec_field cache_fields[] = {
 	 .help = "mount the project's and the team's cache, read-write"},
 	{.name = "enable_legacy_hf_mount", .kind = SPEC_BOOL, .at = AT(cache.legacy_hf_mount),
 	 .dflt = "false", .help = "also mount /root/.cache/huggingface, for older projects"},
-	{.name = "enable_legacy_hf_cache", .kind = SPEC_BOOL, .at = AT(cache.legacy_hf_mount),
+	{.name = "enable_legacy_hf_cache", .kind = SPEC_BOOL, .flags = SPEC_INPUT,
+	 .at = AT(cache.legacy_hf_mount),
 	 .help = "older name of enable_legacy_hf_mount"},
 	{.name = "require_cache_affinity", .kind = SPEC_BOOL, .at = AT(cache.require_affinity),
 	 .dflt = "true",
@@ -58,15 +63,18 @@ static const struct spec_field ckpt_fields[] = {
 	{.name = "checkpoint_path", .kind = SPEC_PATH, .at = AT(ckpt.path), .dflt = "/mnt/ckpts",
 	 .help = "the checkpoint folder; BT_CHECKPOINT_DIR holds its path"},
 	{.name = "volume_size_gib", .kind = SPEC_GIB, .min = 1, .max = 1 << 20,
-	 .at = AT(ckpt.volume_bytes), .help = "size limit of the folder in GiB; a job that exceeds it is ended, or, where the file system enforces the limit, its writes fail; none if omitted"},
+	 .at = AT(ckpt.volume_bytes), IF(ckpt.volume_bytes),
+	 .help = "size limit of the folder in GiB; a job that exceeds it is ended, or, where the file system enforces the limit, its writes fail; none if omitted"},
 	{.name = "keep_last", .kind = SPEC_U32, .min = 0, .max = 1000000, .dflt = "0",
 	 .at = AT(ckpt.keep_last),
 	 .help = "number of checkpoints to keep in the store, 0 for all; pinned ones do not count "
 	         "(Stoker only)"},
-	{.name = "marker", .kind = SPEC_TEXT, .max = 255, .at = AT(ckpt.marker),
+	{.name = "marker", .kind = SPEC_TEXT, .flags = SPEC_SPARSE, .max = 255,
+	 .at = AT(ckpt.marker),
 	 .help = "the file that the trainer writes last, such as DONE: a checkpoint without it is "
 	         "not complete. By default the one of the trainer, if Stoker knows it (Stoker only)"},
-	{.name = "settle", .kind = SPEC_SECONDS32, .min = 1, .max = 3600, .at = AT(ckpt.settle_s),
+	{.name = "settle", .kind = SPEC_SECONDS32, .flags = SPEC_SPARSE, .min = 1, .max = 3600,
+	 .at = AT(ckpt.settle_s),
 	 .help = "how long a checkpoint must stay unchanged if nothing else shows that it is "
 	         "complete; 30s by default (Stoker only)"},
 };
@@ -78,9 +86,8 @@ static const struct spec_block ckpt_block =
 static const struct spec_field load_fields[] = {
 	{.name = "enabled", .kind = SPEC_BOOL, .at = AT(load.enabled), .dflt = "false",
 	 .help = "fetch checkpoints before user code starts"},
-	{.name = "checkpoints", .kind = SPEC_CUSTOM, .read = spec_read_refs,
-	 .block = &spec_ref_block,
-	 .type = "list of maps",
+	{.name = "checkpoints", .kind = SPEC_MAPS, .max = SPEC_REFS_MAX, .at = AT(load.refs),
+	 .at_n = AT(load.n_refs), .block = &spec_ref_block,
 	 .help = "which ones; if omitted, the newest complete one of this project, preferring jobs "
 	         "of the same name"},
 	{.name = "required", .kind = SPEC_BOOL, .at = AT(load.required),
@@ -95,13 +102,13 @@ static const struct spec_block load_block =
 	         load_fields);
 
 static const struct spec_field runtime_fields[] = {
-	{.name = "start_commands", .kind = SPEC_TEXTS, .flags = SPEC_REQUIRED_FILE,
-	 .max = SPEC_COMMANDS_MAX, .at = AT(commands), .at_n = AT(n_commands),
+	{.name = "start_commands", LIST(SPEC_TEXTS, commands), .flags = SPEC_REQUIRED_FILE,
+	 .max = SPEC_COMMANDS_MAX,
 	 .help = "shell commands, run in order by one shell, so `cd` and `export` carry over; the first failure ends the job"},
-	{.name = "environment_variables", .kind = SPEC_CUSTOM, .read = spec_read_env,
+	{.name = "environment_variables", SPEC_BY(env),
 	 .type = "map of text or { secret: NAME }", .help = "set before the first command"},
-	{.name = "python", .kind = SPEC_CUSTOM, .read = spec_read_python, .block = &spec_python_block,
-	 .type = "map, path, or list of text",
+	{.name = "python", SPEC_BY(python), .flags = SPEC_SPARSE, IF(python.wanted),
+	 .block = &spec_python_block, .type = "map, path, or list of text",
 	 .help = "the job's Python packages: `{ requirements: requirements.txt }`"},
 	{.name = "cache_config", .kind = SPEC_BLOCK, .block = &cache_block,
 	 .help = "the training cache"},
@@ -112,9 +119,8 @@ static const struct spec_field runtime_fields[] = {
 	 .help = "checkpoints"},
 	{.name = "load_checkpoint_config", .kind = SPEC_BLOCK, .block = &load_block,
 	 .help = "checkpoints to start from"},
-	{.name = "artifacts", .kind = SPEC_CUSTOM, .flags = SPEC_CLIENT,
-	 .read = spec_read_artifacts,
-	 .block = &spec_artifact_block, .type = "list of maps",
+	{.name = "artifacts", LIST(SPEC_MAPS, artifacts), .flags = SPEC_CLIENT,
+	 .max = SPEC_ARTIFACT_MAX, .block = &spec_artifact_block,
 	 .help = "the uploaded code; `stoker push` fills it in"},
 	{.name = "compile_cache", .kind = SPEC_REFUSED,
 	 .help = "set the framework's own cache folder to one inside BT_PROJECT_CACHE_DIR"},
@@ -123,8 +129,7 @@ static const struct spec_block runtime_block =
 	SPEC_MAP("job.runtime", "Commands and their environment.", runtime_fields);
 
 static const struct spec_field retry_fields[] = {
-	{.name = "on", .kind = SPEC_CUSTOM, .flags = SPEC_REQUIRED, .read = spec_read_retry_on,
-	 .type = "list of text",
+	{.name = "on", SPEC_BY(retry_on), .flags = SPEC_REQUIRED, .type = "list of text",
 	 .help = "`node_fail`, `failure` (nonzero exit code, signal, out of memory, or over a disk limit), "
 	         "`exit:N`, `preempted`"},
 	{.name = "max_attempts", .kind = SPEC_U32, .min = 1, .max = 100,
@@ -151,9 +156,11 @@ static const struct spec_block limits_block =
 static const struct spec_field git_fields[] = {
 	{.name = "commit", .kind = SPEC_TEXT, .max = 100, .at = AT(git.commit),
 	 .help = "commit id"},
-	{.name = "branch", .kind = SPEC_TEXT, .max = 1000, .at = AT(git.branch),
+	{.name = "branch", .kind = SPEC_TEXT, .flags = SPEC_SPARSE, .max = 1000,
+	 .at = AT(git.branch),
 	 .help = "branch; empty if none is checked out"},
-	{.name = "remote", .kind = SPEC_TEXT, .max = 4000, .at = AT(git.remote),
+	{.name = "remote", .kind = SPEC_TEXT, .flags = SPEC_SPARSE, .max = 4000,
+	 .at = AT(git.remote),
 	 .help = "URL of origin, without credentials"},
 	{.name = "dirty", .kind = SPEC_BOOL, .at = AT(git.dirty),
 	 .help = "true if the code has uncommitted changes"},
@@ -180,25 +187,27 @@ static const struct spec_field job_fields[] = {
 	{.name = "runtime", .kind = SPEC_BLOCK, .flags = SPEC_REQUIRED_FILE,
 	 .block = &runtime_block,
 	 .help = "commands and environment"},
-	{.name = "weights", .kind = SPEC_CUSTOM, .read = spec_read_weights,
-	 .block = &spec_weights_block,
-	 .type = "list of maps", .help = "models and data, mounted read-only"},
+	{.name = "weights", LIST(SPEC_MAPS, weights), .max = SPEC_WEIGHTS_MAX,
+	 .block = &spec_weights_block, .help = "models and data, mounted read-only"},
 	{.name = "priority", .kind = SPEC_I64, .at = AT(priority), .dflt = "0",
 	 .help = "jobs with a higher priority start first"},
 	{.name = "enable_baseten_workdir", .kind = SPEC_BOOL, .at = AT(workdir),
 	 .help = "unpack the code in /b10/workspace; default true in a file, false in an API "
 	         "request"},
-	{.name = "retry", .kind = SPEC_BLOCK, .block = &retry_block, .help = "when to retry"},
+	{.name = "retry", .kind = SPEC_BLOCK, .block = &retry_block, IF(retry.wanted),
+	 .help = "when to retry"},
 	{.name = "limits", .kind = SPEC_BLOCK, .block = &limits_block, .help = "time limits"},
-	{.name = "interactive_session", .kind = SPEC_CUSTOM, .read = spec_read_session,
-	 .block = &spec_session_block, .type = "map",
+	{.name = "interactive_session", SPEC_BY(session), .flags = SPEC_SPARSE,
+	 IF(session_on_demand), .block = &spec_session_block, .type = "map",
 	 .help = "only on demand, through `stoker exec`; ssh and editors are not supported"},
-	{.name = "notify", .kind = SPEC_CUSTOM, .read = spec_read_notify,
-	 .block = &spec_notify_block, .type = "list of maps",
+	{.name = "notify", LIST(SPEC_MAPS, notify), .flags = SPEC_SPARSE, .max = SPEC_NOTIFY_MAX,
+	 .block = &spec_notify_block,
 	 .help = "webhooks to call when the job changes state"},
-	{.name = "workspace", .kind = SPEC_BLOCK, .flags = SPEC_CLIENT, .block = &workspace_block,
+	{.name = "workspace", .kind = SPEC_BLOCK, .flags = SPEC_CLIENT | SPEC_INPUT,
+	 .block = &workspace_block,
 	 .help = "use .stokerignore to exclude files"},
-	{.name = "git", .kind = SPEC_BLOCK, .flags = SPEC_CLIENT, .block = &git_block,
+	{.name = "git", .kind = SPEC_BLOCK, .flags = SPEC_CLIENT | SPEC_SPARSE,
+	 IF(git.commit), .block = &git_block,
 	 .help = "commit that was checked out"},
 	{.name = "truss_user_env", .kind = SPEC_CUSTOM, .flags = SPEC_CLIENT,
 	 .read = spec_read_user_env, .type = "map",

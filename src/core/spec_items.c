@@ -11,18 +11,20 @@
 
 struct docker_auth {
 	const char *method, *registry;
-	const char *key_id, *key, *gcp_json, *user_password;
+	const char *secret[SPEC_AUTH_COUNT][2]; /* as many as the method has */
 };
 
+#define AUTH(member) offsetof(struct docker_auth, member)
+#define AUTH_IF(method) .there = AUTH(secret[SPEC_AUTH_##method]), .there_n = sizeof(const char *)
 #define NOT_HERE "use REGISTRY_SECRET with a user name and password"
 
 /* clang-format off */
 static const struct spec_field aws_iam_fields[] = {
 	{.name = "access_key_secret_ref", .kind = SPEC_SECRET, .flags = SPEC_REQUIRED,
-	 .at = offsetof(struct docker_auth, key_id),
+	 .at = AUTH(secret[SPEC_AUTH_AWS_IAM][0]),
 	 .help = "the secret that holds the access key id"},
 	{.name = "secret_access_key_secret_ref", .kind = SPEC_SECRET, .flags = SPEC_REQUIRED,
-	 .at = offsetof(struct docker_auth, key),
+	 .at = AUTH(secret[SPEC_AUTH_AWS_IAM][1]),
 	 .help = "the secret that holds the secret access key"},
 };
 static const struct spec_block aws_iam_block =
@@ -30,7 +32,7 @@ static const struct spec_block aws_iam_block =
 
 static const struct spec_field gcp_json_fields[] = {
 	{.name = "service_account_json_secret_ref", .kind = SPEC_SECRET, .flags = SPEC_REQUIRED,
-	 .at = offsetof(struct docker_auth, gcp_json),
+	 .at = AUTH(secret[SPEC_AUTH_GCP_JSON][0]),
 	 .help = "the secret that holds the JSON file"},
 };
 static const struct spec_block gcp_json_block =
@@ -39,7 +41,7 @@ static const struct spec_block gcp_json_block =
 
 static const struct spec_field registry_secret_fields[] = {
 	{.name = "secret_ref", .kind = SPEC_SECRET, .flags = SPEC_REQUIRED,
-	 .at = offsetof(struct docker_auth, user_password),
+	 .at = AUTH(secret[SPEC_AUTH_REGISTRY_SECRET][0]),
 	 .help = "the secret that holds `username:password`, not base64-encoded"},
 };
 static const struct spec_block registry_secret_block =
@@ -48,16 +50,16 @@ static const struct spec_block registry_secret_block =
 
 static const struct spec_field docker_auth_fields[] = {
 	{.name = "auth_method", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 40,
-	 .at = offsetof(struct docker_auth, method),
+	 .at = AUTH(method),
 	 .help = "REGISTRY_SECRET, AWS_IAM or GCP_SERVICE_ACCOUNT_JSON"},
 	{.name = "registry", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 300,
-	 .at = offsetof(struct docker_auth, registry), .help = "host name of the registry"},
-	{.name = "registry_secret_docker_auth", .kind = SPEC_BLOCK, .block = &registry_secret_block,
-	 .help = "with REGISTRY_SECRET"},
-	{.name = "aws_iam_docker_auth", .kind = SPEC_BLOCK, .block = &aws_iam_block,
-	 .help = "with AWS_IAM"},
+	 .at = AUTH(registry), .help = "host name of the registry"},
+	{.name = "registry_secret_docker_auth", .kind = SPEC_BLOCK, .flags = SPEC_SPARSE,
+	 AUTH_IF(REGISTRY_SECRET), .block = &registry_secret_block, .help = "with REGISTRY_SECRET"},
+	{.name = "aws_iam_docker_auth", .kind = SPEC_BLOCK, .flags = SPEC_SPARSE,
+	 AUTH_IF(AWS_IAM), .block = &aws_iam_block, .help = "with AWS_IAM"},
 	{.name = "gcp_service_account_json_docker_auth", .kind = SPEC_BLOCK,
-	 .block = &gcp_json_block,
+	 .flags = SPEC_SPARSE, AUTH_IF(GCP_JSON), .block = &gcp_json_block,
 	 .help = "with GCP_SERVICE_ACCOUNT_JSON"},
 	{.name = "aws_oidc_docker_auth", .kind = SPEC_REFUSED, .help = NOT_HERE},
 	{.name = "aws_assume_role_docker_auth", .kind = SPEC_REFUSED, .help = NOT_HERE},
@@ -68,12 +70,11 @@ const struct spec_block spec_docker_auth_block =
 
 /* The one object that goes with each method. */
 static const struct {
-	enum spec_registry_auth auth;
 	const char *method, *part;
-} docker_methods[] = {
-	{SPEC_AUTH_REGISTRY_SECRET, "REGISTRY_SECRET", "registry_secret_docker_auth"},
-	{SPEC_AUTH_AWS_IAM,         "AWS_IAM",         "aws_iam_docker_auth"},
-	{SPEC_AUTH_GCP_JSON, "GCP_SERVICE_ACCOUNT_JSON", "gcp_service_account_json_docker_auth"},
+} docker_methods[SPEC_AUTH_COUNT] = {
+	[SPEC_AUTH_REGISTRY_SECRET] = {"REGISTRY_SECRET", "registry_secret_docker_auth"},
+	[SPEC_AUTH_AWS_IAM] = {"AWS_IAM", "aws_iam_docker_auth"},
+	[SPEC_AUTH_GCP_JSON] = {"GCP_SERVICE_ACCOUNT_JSON", "gcp_service_account_json_docker_auth"},
 };
 /* clang-format on */
 
@@ -96,7 +97,7 @@ void spec_read_docker_auth(struct spec_reader *r, const struct doc *d, void *bas
 	spec_read_block(r, &spec_docker_auth_block, d, &got);
 	if (got.method == NULL)
 		return;
-	for (size_t i = 0; i < COUNT(docker_methods); i++) {
+	for (enum spec_registry_auth i = SPEC_AUTH_NONE + 1; i < SPEC_AUTH_COUNT; i++) {
 		const struct doc *part = doc_get(d, docker_methods[i].part);
 
 		if (!str_ieq(str_of(got.method), docker_methods[i].method)) {
@@ -105,27 +106,32 @@ void spec_read_docker_auth(struct spec_reader *r, const struct doc *d, void *bas
 				              "cannot be used with auth_method %.40s", got.method);
 			continue;
 		}
-		s->registry_auth = docker_methods[i].auth;
+		s->registry_auth = i;
 		if (!spec_given(part))
 			spec_fault_at(r, d, docker_methods[i].part,
 			              "is missing: auth_method %s needs it",
 			              docker_methods[i].method);
 	}
 	s->registry = got.registry;
-	if (s->registry_auth == SPEC_AUTH_REGISTRY_SECRET)
-		s->registry_secret = got.user_password;
-	else if (s->registry_auth == SPEC_AUTH_GCP_JSON)
-		s->registry_secret = got.gcp_json;
-	else if (s->registry_auth == SPEC_AUTH_AWS_IAM) {
-		s->registry_secret = got.key_id;
-		s->registry_secret2 = got.key;
-	} else if (is_oidc(got.method)) {
+	s->registry_secret = got.secret[s->registry_auth][0];
+	s->registry_secret2 = got.secret[s->registry_auth][1];
+	if (s->registry_auth == SPEC_AUTH_NONE && is_oidc(got.method))
 		spec_fault_at(r, doc_get(d, "auth_method"), "auth_method",
 		              "%.40s is not offered by this server: " NOT_HERE, got.method);
-	} else {
+	else if (s->registry_auth == SPEC_AUTH_NONE)
 		spec_fault_at(r, doc_get(d, "auth_method"), "auth_method",
 		              "should be REGISTRY_SECRET, AWS_IAM or GCP_SERVICE_ACCOUNT_JSON");
-	}
+}
+
+void spec_write_docker_auth(struct js *js, const void *base)
+{
+	const struct job_spec *s = base;
+	struct docker_auth auth = {.method = docker_methods[s->registry_auth].method,
+	                           .registry = s->registry};
+
+	auth.secret[s->registry_auth][0] = s->registry_secret;
+	auth.secret[s->registry_auth][1] = s->registry_secret2;
+	spec_write_block(js, &spec_docker_auth_block, &auth);
 }
 
 /* --- compute --- */
@@ -190,6 +196,16 @@ void spec_read_accelerator(struct spec_reader *r, const struct doc *d, void *bas
 		s->gpu_count = (uint32_t)count->num;
 }
 
+void spec_write_accelerator(struct js *js, const void *base)
+{
+	const struct job_spec *s = base;
+
+	js_open(js);
+	js_kv(js, "accelerator", s->gpu_type);
+	js_kv_u64(js, "count", s->gpu_count);
+	js_close(js);
+}
+
 void spec_read_availability(struct spec_reader *r, const struct doc *d, void *base)
 {
 	struct job_spec *s = base;
@@ -198,6 +214,11 @@ void spec_read_availability(struct spec_reader *r, const struct doc *d, void *ba
 		s->spot = true;
 	else if (!str_ieq(doc_text(d), "dedicated"))
 		spec_fault(r, d, "should be \"dedicated\" or \"spot\"");
+}
+
+void spec_write_availability(struct js *js, const void *base)
+{
+	js_cstr(js, ((const struct job_spec *)base)->spot ? "spot" : "dedicated");
 }
 
 /* --- runtime --- */
@@ -265,6 +286,21 @@ void spec_read_env(struct spec_reader *r, const struct doc *d, void *base)
 	}
 }
 
+void spec_write_env(struct js *js, const void *base)
+{
+	const struct job_spec *s = base;
+
+	js_open(js);
+	for (size_t i = 0; i < s->n_env; i++) {
+		js_key(js, s->env[i].name);
+		if (s->env[i].secret != NULL)
+			spec_write_secret(js, s->env[i].secret);
+		else
+			js_cstr(js, s->env[i].value);
+	}
+	js_close(js);
+}
+
 /* Deprecated: alone it stands for a cache_config, beside one it is a mistake. The rules see to
  * that, when both have been read. */
 void spec_read_enable_cache(struct spec_reader *r, const struct doc *d, void *base)
@@ -283,27 +319,18 @@ static const struct spec_field artifact_fields[] = {
 };
 /* clang-format on */
 const struct spec_block spec_artifact_block =
-	SPEC_MAP("job.runtime.artifacts[]", "Code uploaded by the client.", artifact_fields);
-
-void spec_read_artifacts(struct spec_reader *r, const struct doc *d, void *base)
-{
-	const struct doc *list = spec_read_list(r, d, SPEC_ARTIFACT_MAX);
-	struct job_spec *s = base;
-
-	if (list == NULL)
-		return;
-	s->artifacts = ARENA_ARRAY(r->a, struct spec_artifact, list->count);
-	DOC_EACH (item, list) {
-		size_t mark = spec_push_index(r, s->n_artifacts);
-
-		if (item->kind == DOC_NULL)
-			spec_unreadable(r, item, "should be a map, not null");
-		spec_read_block(r, &spec_artifact_block, item, &s->artifacts[s->n_artifacts++]);
-		spec_pop(r, mark);
-	}
-}
+	SPEC_ITEM("job.runtime.artifacts[]", "Code uploaded by the client.", artifact_fields,
+                  struct spec_artifact);
 
 /* --- runtime.load_checkpoint_config.checkpoints --- */
+
+#define TYP_LATEST "baseten_latest_checkpoint"
+#define TYP_NAMED "baseten_named_checkpoint"
+
+static void write_typ(struct js *js, const void *base)
+{
+	js_cstr(js, ((const struct spec_load *)base)->latest ? TYP_LATEST : TYP_NAMED);
+}
 
 /* clang-format off */
 #define LOAD(member) offsetof(struct spec_load, member)
@@ -321,13 +348,13 @@ static const struct spec_field named_fields[] = {
 	 .help = "the project of the job"},
 };
 static const struct spec_field latest_typ_fields[] = {
-	{.name = "typ", .kind = SPEC_IGNORED, .help = "baseten_latest_checkpoint"},
+	{.name = "typ", .kind = SPEC_IGNORED, .write = write_typ, .help = TYP_LATEST},
 	{.name = "project_name", .kind = SPEC_NAME, .at = LOAD(project),
 	 .help = "newest job of this project"},
 	{.name = "job_id", .kind = SPEC_NAME, .at = LOAD(job), .help = "this job"},
 };
 static const struct spec_field named_typ_fields[] = {
-	{.name = "typ", .kind = SPEC_IGNORED, .help = "baseten_named_checkpoint"},
+	{.name = "typ", .kind = SPEC_IGNORED, .write = write_typ, .help = TYP_NAMED},
 	{.name = "job_id", .kind = SPEC_NAME, .flags = SPEC_REQUIRED, .at = LOAD(job),
 	 .help = "id of the job"},
 	{.name = "checkpoint_name", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 500,
@@ -343,9 +370,9 @@ static const struct spec_block named_block =
 	SPEC_MAP("job.runtime.load_checkpoint_config.checkpoints[].named",
 	         "One checkpoint of a job.", named_fields);
 static const struct spec_block latest_typ_block =
-	SPEC_MAP("baseten_latest_checkpoint", "As clients write it.", latest_typ_fields);
+	SPEC_MAP(TYP_LATEST, "As clients write it.", latest_typ_fields);
 static const struct spec_block named_typ_block =
-	SPEC_MAP("baseten_named_checkpoint", "As clients write it.", named_typ_fields);
+	SPEC_MAP(TYP_NAMED, "As clients write it.", named_typ_fields);
 
 static const struct spec_field ref_fields[] = {
 	{.name = "latest", .kind = SPEC_BLOCK, .block = &latest_block,
@@ -358,20 +385,17 @@ static const struct spec_field ref_fields[] = {
 	         "`baseten_named_checkpoint` with job_id and checkpoint_name"},
 };
 /* clang-format on */
-const struct spec_block spec_ref_block =
-	SPEC_MAP("job.runtime.load_checkpoint_config.checkpoints[]",
-                 "What is fetched before user code starts; one of:", ref_fields);
 
-static void read_ref(struct spec_reader *r, const struct doc *d, struct spec_load *out)
+static void read_ref(struct spec_reader *r, const struct doc *d, void *item, size_t i UNUSED)
 {
 	const struct doc *typ = doc_get(d, "typ"), *latest = doc_get(d, "latest");
 	const struct doc *named = doc_get(d, "named");
+	struct spec_load *out = item;
 
-	*out = (struct spec_load){0};
-	if (spec_given(typ) && str_eq(doc_text(typ), "baseten_latest_checkpoint")) {
+	if (spec_given(typ) && str_eq(doc_text(typ), TYP_LATEST)) {
 		out->latest = true;
 		spec_read_block(r, &latest_typ_block, d, out);
-	} else if (spec_given(typ) && str_eq(doc_text(typ), "baseten_named_checkpoint")) {
+	} else if (spec_given(typ) && str_eq(doc_text(typ), TYP_NAMED)) {
 		spec_read_block(r, &named_typ_block, d, out);
 	} else if (spec_given(typ) && str_eq(doc_text(typ), "loops_checkpoint")) {
 		spec_unreadable(r, d,
@@ -380,9 +404,7 @@ static void read_ref(struct spec_reader *r, const struct doc *d, struct spec_loa
 	} else if (spec_given(typ)) {
 		size_t mark = spec_push(r, "typ");
 
-		spec_unreadable(r, typ,
-		                "should be baseten_latest_checkpoint or "
-		                "baseten_named_checkpoint");
+		spec_unreadable(r, typ, "should be " TYP_LATEST " or " TYP_NAMED);
 		spec_pop(r, mark);
 	} else if (d->kind == DOC_MAP && d->count == 1 && (latest != NULL || named != NULL)) {
 		size_t mark = spec_push(r, latest != NULL ? "latest" : "named");
@@ -401,21 +423,18 @@ static void read_ref(struct spec_reader *r, const struct doc *d, struct spec_loa
 	}
 }
 
-void spec_read_refs(struct spec_reader *r, const struct doc *d, void *base)
+/* As clients write it. */
+static void write_ref(struct js *js, const void *item)
 {
-	const struct doc *list = spec_read_list(r, d, SPEC_REFS_MAX);
-	struct job_spec *s = base;
+	const struct spec_load *ref = item;
 
-	if (list == NULL)
-		return;
-	s->load.refs = ARENA_ARRAY(r->a, struct spec_load, list->count);
-	DOC_EACH (item, list) {
-		size_t mark = spec_push_index(r, s->load.n_refs);
-
-		read_ref(r, item, &s->load.refs[s->load.n_refs++]);
-		spec_pop(r, mark);
-	}
+	spec_write_block(js, ref->latest ? &latest_typ_block : &named_typ_block, ref);
 }
+
+const struct spec_block spec_ref_block =
+	SPEC_ITEM("job.runtime.load_checkpoint_config.checkpoints[]",
+                  "What is fetched before user code starts; one of:", ref_fields, struct spec_load,
+                  .read = read_ref, .write = write_ref);
 
 /* --- weights --- */
 
@@ -473,7 +492,8 @@ static const struct spec_field weights_fields[] = {
 	 .at = WEIGHTS(source),
 	 .help = "`hf://owner/repo@revision`, `s3://bucket/path`, `https://host/path` or "
 	         "`file:///path`"},
-	{.name = "endpoint", .kind = SPEC_TEXT, .max = 1000, .at = WEIGHTS(endpoint),
+	{.name = "endpoint", .kind = SPEC_TEXT, .flags = SPEC_SPARSE, .max = 1000,
+	 .at = WEIGHTS(endpoint),
 	 .help = "URL of the store or Hub, if it is not the server's default: "
 	         "`https://minio.example.org:9000`. The server must allow it (--allow-endpoint). "
 	         "For `s3://` and `hf://`"},
@@ -494,9 +514,6 @@ static const struct spec_field weights_fields[] = {
 };
 #undef WEIGHTS
 /* clang-format on */
-const struct spec_block spec_weights_block =
-	SPEC_MAP("job.weights[]", "Models and data that are on local disk before user code starts.",
-                 weights_fields);
 
 static void check_patterns(struct spec_reader *r, const struct doc *weights, const char *name)
 {
@@ -526,32 +543,24 @@ static void check_source(struct spec_reader *r, const struct doc *at, const char
 	spec_pop(r, mark);
 }
 
-void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base)
+static void read_weights(struct spec_reader *r, const struct doc *d, void *item, size_t i UNUSED)
 {
-	const struct doc *list = spec_read_list(r, d, SPEC_WEIGHTS_MAX);
-	struct job_spec *s = base;
+	struct spec_weights *w = item;
+	struct err err = {0};
 
-	if (list == NULL)
-		return;
-	s->weights = ARENA_ARRAY(r->a, struct spec_weights, list->count);
-	DOC_EACH (item, list) {
-		struct spec_weights *w = &s->weights[s->n_weights];
-		size_t mark = spec_push_index(r, s->n_weights++);
-		struct err err = {0};
-
-		if (item->kind == DOC_NULL)
-			spec_unreadable(r, item, "should be a map, not null");
-		spec_read_block(r, &spec_weights_block, item, w);
-		if (w->source != NULL)
-			check_source(r, doc_get(item, "source"), w->source);
-		if (w->source != NULL && w->endpoint != NULL &&
-		    spec_endpoint_check(str_of(w->source), str_of(w->endpoint), &err) < 0)
-			spec_fault_at(r, doc_get(item, "endpoint"), "endpoint", "%.250s", err.msg);
-		check_patterns(r, item, "allow_patterns");
-		check_patterns(r, item, "ignore_patterns");
-		spec_pop(r, mark);
-	}
+	spec_read_item(r, &spec_weights_block, d, w);
+	if (w->source != NULL)
+		check_source(r, doc_get(d, "source"), w->source);
+	if (w->source != NULL && w->endpoint != NULL &&
+	    spec_endpoint_check(str_of(w->source), str_of(w->endpoint), &err) < 0)
+		spec_fault_at(r, doc_get(d, "endpoint"), "endpoint", "%.250s", err.msg);
+	check_patterns(r, d, "allow_patterns");
+	check_patterns(r, d, "ignore_patterns");
 }
+
+const struct spec_block spec_weights_block = SPEC_ITEM(
+	"job.weights[]", "Models and data that are on local disk before user code starts.",
+	weights_fields, struct spec_weights, .read = read_weights);
 
 /* --- truss_user_env --- */
 
@@ -606,6 +615,11 @@ void spec_read_session(struct spec_reader *r, const struct doc *d, void *base)
 		           got.trigger);
 }
 
+void spec_write_session(struct js *js, const void *base UNUSED)
+{
+	spec_write_block(js, &spec_session_block, &(struct session){SESSION_DEMAND});
+}
+
 /* --- retry --- */
 
 void spec_read_retry_on(struct spec_reader *r, const struct doc *d, void *base)
@@ -642,4 +656,19 @@ void spec_read_retry_on(struct spec_reader *r, const struct doc *d, void *base)
 		}
 		spec_pop(r, mark);
 	}
+	retry->wanted = retry->on_lost || retry->on_failure || retry->n_exit_codes > 0;
+}
+
+void spec_write_retry_on(struct js *js, const void *base)
+{
+	const struct spec_retry *retry = &((const struct job_spec *)base)->retry;
+
+	js_list(js);
+	if (retry->on_lost)
+		js_cstr(js, "node_fail");
+	if (retry->on_failure)
+		js_cstr(js, "failure");
+	for (size_t i = 0; i < retry->n_exit_codes; i++)
+		js_fmt(js, EXIT_PREFIX "%d", retry->exit_codes[i]);
+	js_end(js);
 }

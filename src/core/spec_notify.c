@@ -30,6 +30,18 @@ static void read_notify_on(struct spec_reader *r, const struct doc *d, void *bas
 	}
 }
 
+static void write_notify_on(struct js *js, const void *item)
+{
+	const struct spec_notify *n = item;
+
+	js_list(js);
+	for (enum notify_on on = 0; on < NOTIFY_COUNT; on++) {
+		if ((n->on & 1U << on) != 0)
+			js_cstr(js, notify_words[on]);
+	}
+	js_end(js);
+}
+
 /* A URL holds a token: it belongs into a secret, and what is pasted here is not repeated. */
 static void read_webhook(struct spec_reader *r, const struct doc *d, void *base)
 {
@@ -51,41 +63,32 @@ static void read_webhook(struct spec_reader *r, const struct doc *d, void *base)
 
 /* clang-format off */
 static const struct spec_field notify_fields[] = {
-	{.name = "webhook", .kind = SPEC_CUSTOM, .flags = SPEC_REQUIRED, .read = read_webhook,
-	 .type = "name",
+	{.name = "webhook", .kind = SPEC_NAME, .flags = SPEC_REQUIRED, .read = read_webhook,
+	 .at = offsetof(struct spec_notify, webhook),
 	 .help = "secret that holds the URL and, on a second line, the signing key; see "
 	         "docs/operating.md"},
-	{.name = "on", .kind = SPEC_CUSTOM, .read = read_notify_on, .type = "list of text",
+	{.name = "on", .kind = SPEC_CUSTOM, .read = read_notify_on, .write = write_notify_on,
+	 .type = "list of text",
 	 .help = "`running`, `retrying`, `completed`, `failed` (includes deploy_failed), "
 	         "`deploy_failed`, `stopped`; all final states if omitted"},
 };
 /* clang-format on */
-const struct spec_block spec_notify_block =
-	SPEC_MAP("job.notify[]", "Webhooks (Stoker only).", notify_fields);
 
-void spec_read_notify(struct spec_reader *r, const struct doc *d, void *base)
+static void read_notify(struct spec_reader *r, const struct doc *d, void *item, size_t i)
 {
-	const struct doc *list = spec_read_list(r, d, SPEC_NOTIFY_MAX);
-	struct job_spec *s = base;
+	struct spec_notify *n = item;
 
-	if (list == NULL)
-		return;
-	s->notify = ARENA_ARRAY(r->a, struct spec_notify, list->count);
-	DOC_EACH (item, list) {
-		struct spec_notify *n = &s->notify[s->n_notify];
-		size_t mark = spec_push_index(r, s->n_notify++);
-
-		if (item->kind == DOC_NULL)
-			spec_unreadable(r, item, "should be a map, not null");
-		spec_read_block(r, &spec_notify_block, item, n);
-		if (!spec_given(doc_get(item, "on")))
-			n->on = NOTIFY_DEFAULT;
-		for (size_t i = 0; i + 1 < s->n_notify; i++) {
-			if (n->webhook != NULL && s->notify[i].webhook != NULL &&
-			    strcmp(n->webhook, s->notify[i].webhook) == 0)
-				spec_fault_at(r, doc_get(item, "webhook"), "webhook",
-				              "is given twice: merge the two `on` lists");
-		}
-		spec_pop(r, mark);
+	spec_read_item(r, &spec_notify_block, d, n);
+	if (!spec_given(doc_get(d, "on")))
+		n->on = NOTIFY_DEFAULT;
+	for (const struct spec_notify *other = n - i; other < n; other++) {
+		if (n->webhook != NULL && other->webhook != NULL &&
+		    strcmp(n->webhook, other->webhook) == 0)
+			spec_fault_at(r, doc_get(d, "webhook"), "webhook",
+			              "is given twice: merge the two `on` lists");
 	}
 }
+
+const struct spec_block spec_notify_block =
+	SPEC_ITEM("job.notify[]", "Webhooks (Stoker only).", notify_fields, struct spec_notify,
+                  .read = read_notify);

@@ -50,6 +50,20 @@ static void read_requirements(struct spec_reader *r, const struct doc *d, void *
 		           doc_kind_name(d->kind));
 }
 
+static void write_requirements(struct js *js, const void *base)
+{
+	const struct job_spec *s = base;
+
+	if (s->python.file != NULL) {
+		js_cstr(js, s->python.file);
+		return;
+	}
+	js_list(js);
+	for (size_t i = 0; i < s->python.n_lines; i++)
+		js_cstr(js, s->python.line[i]);
+	js_end(js);
+}
+
 /* 3.10 is a number in YAML, and then it is 3.1. */
 static void read_version(struct spec_reader *r, const struct doc *d, void *base)
 {
@@ -64,10 +78,10 @@ static void read_version(struct spec_reader *r, const struct doc *d, void *base)
 /* clang-format off */
 static const struct spec_field python_fields[] = {
 	{.name = "requirements", .kind = SPEC_CUSTOM, .read = read_requirements,
-	 .type = "path, or list of text",
+	 .write = write_requirements, .type = "path, or list of text",
 	 .help = "path of a requirements file in the job folder, or a list of its lines: "
 	         "`[\"numpy>=1.26\"]`"},
-	{.name = "version", .kind = SPEC_CUSTOM, .read = read_version, .type = "text",
+	{.name = "version", .kind = SPEC_TEXT, .read = read_version, .at = AT(python.version),
 	 .help = "Python version in quotes, such as `\"3.11\"`; the machine's `python3` if "
 	         "omitted"},
 	{.name = "system_site_packages", .kind = SPEC_BOOL, .at = AT(python.system_site),
@@ -93,22 +107,7 @@ void spec_read_python(struct spec_reader *r, const struct doc *d, void *base)
 		read_requirements(r, d, base);
 }
 
-void spec_write_python(const struct job_spec *s, struct js *js)
+void spec_write_python(struct js *js, const void *base)
 {
-	if (!s->python.wanted)
-		return;
-	js_key(js, "python");
-	js_open(js);
-	js_key(js, "requirements");
-	if (s->python.file != NULL) {
-		js_cstr(js, s->python.file);
-	} else {
-		js_list(js);
-		for (size_t i = 0; i < s->python.n_lines; i++)
-			js_cstr(js, s->python.line[i]);
-		js_end(js);
-	}
-	js_kv(js, "version", s->python.version);
-	js_kv_bool(js, "system_site_packages", s->python.system_site);
-	js_close(js);
+	spec_write_block(js, &spec_python_block, base);
 }

@@ -1,4 +1,4 @@
-/* spec_table.c - reads a map by a table of fields, and prints the table. */
+/* spec_table.c - reads a map by a table of fields, and prints the table. spec_write.c writes it. */
 #include "core/spec_table.h"
 
 #include "base/conf.h"
@@ -276,6 +276,35 @@ static void read_texts(struct spec_reader *r, const struct spec_field *f, const 
 	}
 }
 
+void spec_read_item(struct spec_reader *r, const struct spec_block *b, const struct doc *d,
+                    void *item)
+{
+	if (d->kind == DOC_NULL)
+		spec_unreadable(r, d, "should be a map, not null");
+	spec_read_block(r, b, d, item);
+}
+
+static void read_maps(struct spec_reader *r, const struct spec_field *f, const struct doc *d,
+                      char **out, size_t *n)
+{
+	const struct doc *list = spec_read_list(r, d, (size_t)f->max);
+	const struct spec_block *b = f->block;
+
+	if (list == NULL)
+		return;
+	*out = arena_array(r->a, list->count, b->size);
+	*n = 0;
+	DOC_EACH (child, list) {
+		size_t mark = spec_push_index(r, *n), i = (*n)++;
+
+		if (b->read != NULL)
+			b->read(r, child, *out + i * b->size, i);
+		else
+			spec_read_item(r, b, child, *out + i * b->size);
+		spec_pop(r, mark);
+	}
+}
+
 static void read_real(struct spec_reader *r, const struct spec_field *f, const struct doc *d,
                       double *out)
 {
@@ -306,6 +335,10 @@ static void read_value(struct spec_reader *r, const struct spec_field *f, const 
 	uint64_t u = 0;
 	int64_t i = 0;
 
+	if (f->read != NULL) {
+		f->read(r, d, base);
+		return;
+	}
 	switch (f->kind) {
 	case SPEC_TEXT:
 		text = spec_read_text(r, d, (size_t)f->max);
@@ -353,16 +386,17 @@ static void read_value(struct spec_reader *r, const struct spec_field *f, const 
 	case SPEC_TEXTS:
 		read_texts(r, f, d, at, (size_t *)(void *)((char *)base + f->at_n));
 		break;
+	case SPEC_MAPS:
+		read_maps(r, f, d, at, (size_t *)(void *)((char *)base + f->at_n));
+		break;
 	case SPEC_BLOCK:
 		spec_read_block(r, f->block, d, base);
-		break;
-	case SPEC_CUSTOM:
-		f->read(r, d, base);
 		break;
 	case SPEC_REFUSED:
 		if (!asks_nothing(d))
 			spec_fault(r, d, "is not offered by this server: %s", f->help);
 		break;
+	case SPEC_CUSTOM:
 	case SPEC_IGNORED:
 		break;
 	}
@@ -554,6 +588,8 @@ static const char *type_word(const struct spec_field *f)
 		return "duration";
 	case SPEC_TEXTS:
 		return "list of text";
+	case SPEC_MAPS:
+		return "list of maps";
 	case SPEC_BLOCK:
 		return "map";
 	case SPEC_CUSTOM:

@@ -1,7 +1,8 @@
 /*
- * spec_table.h - the tables that a specification is read by: a block is a list of fields, a field
- * says its name, kind, place in the struct, default and help. One reader serves all of them, so
- * that unknown keys, wrong types and the reference come from the tables. Private to core/spec*.c.
+ * spec_table.h - the tables that a specification is read and written by: a block is a list of
+ * fields, a field says its name, kind, place in the struct, default and help. One reader and one
+ * writer serve all of them, so that unknown keys, wrong types and the reference come from the
+ * tables, and what is written is what is read. Private to core/spec*.c.
  */
 #ifndef SPEC_TABLE_H
 #define SPEC_TABLE_H
@@ -29,8 +30,9 @@ enum spec_kind {
 	SPEC_SECONDS, /* uint64_t: "90s", or a number of seconds */
 	SPEC_SECONDS32,
 	SPEC_TEXTS,   /* const char **, and size_t at `at_n`; max texts */
+	SPEC_MAPS,    /* array of what `block` says, and size_t at `at_n`; at most max */
 	SPEC_BLOCK,   /* a map of its own; its fields are offsets into the same struct */
-	SPEC_CUSTOM,  /* read() knows; `block` is for the reference alone */
+	SPEC_CUSTOM,  /* read() and write() know; `block` is for the reference alone */
 	SPEC_REFUSED, /* known, and refused with `help` as advice unless null, false or empty */
 	SPEC_IGNORED, /* known, and without a meaning here */
 };
@@ -38,6 +40,8 @@ enum spec_kind {
 #define SPEC_REQUIRED 1      /* in both forms */
 #define SPEC_REQUIRED_FILE 2 /* in a file */
 #define SPEC_CLIENT 4        /* only clients send it: refused in a file */
+#define SPEC_INPUT 8         /* never written: another form of the field beside it */
+#define SPEC_SPARSE 16       /* not written when it is null, 0, or none */
 
 struct spec_reader {
 	struct arena *a;
@@ -55,8 +59,11 @@ struct spec_field {
 	int64_t min, max;
 	const char *dflt; /* as in YAML; NULL: zero */
 	const struct spec_block *block;
+	/* Instead of the kind's own. A SPEC_CUSTOM without write() is not written. */
 	void (*read)(struct spec_reader *r, const struct doc *d, void *base);
-	const char *type; /* of SPEC_CUSTOM, for the reference */
+	void (*write)(struct js *js, const void *base);
+	size_t there, there_n; /* 0, or where a member is: while that is zero, this is null */
+	const char *type;      /* of SPEC_CUSTOM, for the reference */
 	const char *help;
 };
 
@@ -65,11 +72,21 @@ struct spec_block {
 	const char *help;
 	const struct spec_field *field;
 	size_t n;
+	/* Of the items of SPEC_MAPS: the size of one, and NULL or what reads and writes one instead
+	 * of the fields. Those before it, `i` of them, stand before it in memory. */
+	size_t size;
+	void (*read)(struct spec_reader *r, const struct doc *d, void *item, size_t i);
+	void (*write)(struct js *js, const void *item);
 };
 
 #define SPEC_MAP(t, h, f)                                                                          \
 	{                                                                                          \
 		.title = (t), .help = (h), .field = (f), .n = COUNT(f)                             \
+	}
+#define SPEC_ITEM(t, h, f, type, ...)                                                              \
+	{                                                                                          \
+		.title = (t), .help = (h), .field = (f), .n = COUNT(f), .size = sizeof(type),      \
+		##__VA_ARGS__                                                                      \
 	}
 
 /* The path of the field being read, for messages: push returns what pop needs. */
@@ -89,6 +106,11 @@ void spec_fault_at(struct spec_reader *r, const struct doc *at, const char *name
  * there: a block that must be there is required itself. */
 void spec_read_block(struct spec_reader *r, const struct spec_block *b, const struct doc *d,
                      void *base);
+/* The same of an item of a list, which may not be null. */
+void spec_read_item(struct spec_reader *r, const struct spec_block *b, const struct doc *d,
+                    void *item);
+void spec_write_block(struct js *js, const struct spec_block *b, const void *base);
+void spec_write_secret(struct js *js, const char *name);
 bool spec_judges(const struct spec_reader *r); /* values are held to their limits */
 /* A text of 1..max bytes, or NULL after a problem. */
 const char *spec_read_text(struct spec_reader *r, const struct doc *d, size_t max);
@@ -102,25 +124,17 @@ bool spec_path_ok(const char *path); /* absolute, plain parts, no slash at the e
 
 extern const struct spec_block spec_file_block; /* project, team, job */
 extern const struct spec_block spec_job_block;  /* the value of job, of training_job */
-/* In spec_items.c: what is more than a value in a place. */
+/* In spec_items.c, spec_python.c and spec_notify.c: what is more than a value in a place. */
 extern const struct spec_block spec_docker_auth_block, spec_artifact_block, spec_ref_block,
 	spec_weights_block, spec_session_block, spec_notify_block, spec_python_block;
-void spec_read_docker_auth(struct spec_reader *r, const struct doc *d, void *base);
-void spec_read_accelerator(struct spec_reader *r, const struct doc *d, void *base);
-void spec_read_availability(struct spec_reader *r, const struct doc *d, void *base);
-void spec_read_env(struct spec_reader *r, const struct doc *d, void *base);
-void spec_read_enable_cache(struct spec_reader *r, const struct doc *d, void *base);
-void spec_read_artifacts(struct spec_reader *r, const struct doc *d, void *base);
-void spec_read_refs(struct spec_reader *r, const struct doc *d, void *base);
-void spec_read_weights(struct spec_reader *r, const struct doc *d, void *base);
-void spec_read_session(struct spec_reader *r, const struct doc *d, void *base);
-void spec_read_user_env(struct spec_reader *r, const struct doc *d, void *base);
-void spec_read_retry_on(struct spec_reader *r, const struct doc *d, void *base);
-/* In spec_python.c. */
-void spec_read_python(struct spec_reader *r, const struct doc *d, void *base);
-void spec_write_python(const struct job_spec *s, struct js *js);
-/* In spec_notify.c. */
-void spec_read_notify(struct spec_reader *r, const struct doc *d, void *base);
+#define SPEC_BY(x) .kind = SPEC_CUSTOM, .read = spec_read_##x, .write = spec_write_##x
+typedef void spec_read_fn(struct spec_reader *r, const struct doc *d, void *base);
+typedef void spec_write_fn(struct js *js, const void *base);
+spec_read_fn spec_read_docker_auth, spec_read_accelerator, spec_read_availability, spec_read_env,
+	spec_read_session, spec_read_retry_on, spec_read_python, spec_read_enable_cache,
+	spec_read_user_env;
+spec_write_fn spec_write_docker_auth, spec_write_accelerator, spec_write_availability,
+	spec_write_env, spec_write_session, spec_write_retry_on, spec_write_python;
 
 /* Rules across fields: mounts that clash, fields that exclude each other. */
 void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s);

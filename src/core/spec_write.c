@@ -1,14 +1,14 @@
 /* spec_write.c - a specification as the JSON that the API takes, and one value set in a tree. */
-#include "core/notify.h"
 #include "core/spec_table.h"
 
+#include "base/record.h"
 #include "base/yaml.h"
 
 #define SET_STEPS_MAX 16  /* of a path of --set */
 #define SET_INDEX_MAX 999 /* of one [n] */
 
 /* The largest unit that says it exactly. */
-static void write_bytes(struct js *js, const char *key, uint64_t bytes)
+static void write_bytes(struct js *js, uint64_t bytes)
 {
 	static const char *const units[] = {"", "Ki", "Mi", "Gi", "Ti"};
 	size_t u = 0;
@@ -17,278 +17,139 @@ static void write_bytes(struct js *js, const char *key, uint64_t bytes)
 		bytes /= 1024;
 		u++;
 	}
-	js_key(js, key);
 	js_fmt(js, "%" PRIu64 "%s", bytes, units[u]);
 }
 
-static void write_texts(struct js *js, const char *key, const char *const *text, size_t n)
+static void write_real(struct js *js, double n)
 {
-	js_key(js, key);
-	js_list(js);
-	for (size_t i = 0; i < n; i++)
-		js_cstr(js, text[i]);
-	js_end(js);
+	if (n == (double)(uint32_t)n)
+		js_u64(js, (uint32_t)n);
+	else
+		js_real(js, n);
 }
 
-static void write_secret(struct js *js, const char *key, const char *name)
+void spec_write_secret(struct js *js, const char *name)
 {
-	js_key(js, key);
 	js_open(js);
 	js_kv(js, "name", name);
 	js_close(js);
 }
 
-static void write_image(const struct job_spec *s, struct js *js)
+static void write_maps(struct js *js, const struct spec_block *b, const char *item, size_t n)
 {
-	js_key(js, "image");
-	js_open(js);
-	js_kv(js, "base_image", s->base_image);
-	js_key(js, "docker_auth");
-	if (s->registry_auth == SPEC_AUTH_NONE) {
-		js_null(js);
-		js_close(js);
-		return;
-	}
-	js_open(js);
-	js_kv(js, "registry", s->registry);
-	switch (s->registry_auth) {
-	case SPEC_AUTH_REGISTRY_SECRET:
-		js_kv(js, "auth_method", "REGISTRY_SECRET");
-		js_key(js, "registry_secret_docker_auth");
-		js_open(js);
-		write_secret(js, "secret_ref", s->registry_secret);
-		js_close(js);
-		break;
-	case SPEC_AUTH_AWS_IAM:
-		js_kv(js, "auth_method", "AWS_IAM");
-		js_key(js, "aws_iam_docker_auth");
-		js_open(js);
-		write_secret(js, "access_key_secret_ref", s->registry_secret);
-		write_secret(js, "secret_access_key_secret_ref", s->registry_secret2);
-		js_close(js);
-		break;
-	case SPEC_AUTH_GCP_JSON:
-		js_kv(js, "auth_method", "GCP_SERVICE_ACCOUNT_JSON");
-		js_key(js, "gcp_service_account_json_docker_auth");
-		js_open(js);
-		write_secret(js, "service_account_json_secret_ref", s->registry_secret);
-		js_close(js);
-		break;
-	case SPEC_AUTH_NONE:
-		break;
-	}
-	js_close(js);
-	js_close(js);
-}
-
-static void write_compute(const struct job_spec *s, struct js *js)
-{
-	js_key(js, "compute");
-	js_open(js);
-	js_kv_u64(js, "node_count", s->node_count);
-	if (s->cpu_count == (double)(uint32_t)s->cpu_count)
-		js_kv_u64(js, "cpu_count", (uint32_t)s->cpu_count);
-	else
-		js_kv_real(js, "cpu_count", s->cpu_count);
-	write_bytes(js, "memory", s->memory_bytes);
-	js_key(js, "accelerator");
-	if (s->gpu_type != NULL) {
-		js_open(js);
-		js_kv(js, "accelerator", s->gpu_type);
-		js_kv_u64(js, "count", s->gpu_count);
-		js_close(js);
-	} else {
-		js_null(js);
-	}
-	js_kv(js, "availability_model", s->spot ? "spot" : "dedicated");
-	js_close(js);
-}
-
-static void write_env(const struct job_spec *s, struct js *js)
-{
-	js_key(js, "environment_variables");
-	js_open(js);
-	for (size_t i = 0; i < s->n_env; i++) {
-		if (s->env[i].secret != NULL)
-			write_secret(js, s->env[i].name, s->env[i].secret);
+	js_list(js);
+	for (; n > 0; n--, item += b->size) {
+		if (b->write != NULL)
+			b->write(js, item);
 		else
-			js_kv(js, s->env[i].name, s->env[i].value);
-	}
-	js_close(js);
-}
-
-static void write_load(const struct job_spec *s, struct js *js)
-{
-	js_key(js, "load_checkpoint_config");
-	js_open(js);
-	js_kv_bool(js, "enabled", s->load.enabled);
-	js_key(js, "checkpoints");
-	js_list(js);
-	for (size_t i = 0; i < s->load.n_refs; i++) {
-		const struct spec_load *l = &s->load.refs[i];
-
-		js_open(js);
-		js_kv(js, "typ",
-		      l->latest ? "baseten_latest_checkpoint" : "baseten_named_checkpoint");
-		if (!l->latest)
-			js_kv(js, "checkpoint_name", l->name);
-		js_kv(js, "job_id", l->job);
-		js_kv(js, "project_name", l->project);
-		js_close(js);
-	}
-	js_end(js);
-	js_kv(js, "download_folder", s->load.folder);
-	js_kv_bool(js, "required", s->load.required);
-	js_close(js);
-}
-
-static void write_ckpt(const struct job_spec *s, struct js *js)
-{
-	js_key(js, "checkpointing_config");
-	js_open(js);
-	js_kv_bool(js, "enabled", s->ckpt.enabled);
-	js_kv(js, "checkpoint_path", s->ckpt.path);
-	if (s->ckpt.volume_bytes > 0)
-		js_kv_u64(js, "volume_size_gib", s->ckpt.volume_bytes >> 30);
-	else
-		js_kv_null(js, "volume_size_gib");
-	js_kv_u64(js, "keep_last", s->ckpt.keep_last);
-	if (s->ckpt.settle_s > 0)
-		js_kv_u64(js, "settle", s->ckpt.settle_s);
-	if (s->ckpt.marker != NULL)
-		js_kv(js, "marker", s->ckpt.marker);
-	js_close(js);
-}
-
-static void write_runtime(const struct job_spec *s, struct js *js)
-{
-	js_key(js, "runtime");
-	js_open(js);
-	write_texts(js, "start_commands", s->commands, s->n_commands);
-	write_env(s, js);
-	spec_write_python(s, js);
-	js_key(js, "cache_config");
-	js_open(js);
-	js_kv_bool(js, "enabled", s->cache.enabled);
-	js_kv_bool(js, "enable_legacy_hf_mount", s->cache.legacy_hf_mount);
-	js_kv_bool(js, "require_cache_affinity", s->cache.require_affinity);
-	js_kv(js, "mount_base_path", s->cache.base_path);
-	js_close(js);
-	write_ckpt(s, js);
-	write_load(s, js);
-	js_key(js, "artifacts");
-	js_list(js);
-	for (size_t i = 0; i < s->n_artifacts; i++) {
-		js_open(js);
-		js_kv(js, "s3_bucket", s->artifacts[i].bucket);
-		js_kv(js, "s3_key", s->artifacts[i].key);
-		js_close(js);
-	}
-	js_end(js);
-	js_close(js);
-}
-
-static void write_weights(const struct job_spec *s, struct js *js)
-{
-	js_key(js, "weights");
-	js_list(js);
-	for (size_t i = 0; i < s->n_weights; i++) {
-		const struct spec_weights *w = &s->weights[i];
-
-		js_open(js);
-		js_kv(js, "source", w->source);
-		if (w->endpoint != NULL)
-			js_kv(js, "endpoint", w->endpoint);
-		js_kv(js, "mount_location", w->mount_location);
-		js_kv(js, "auth_secret_name", w->secret);
-		write_texts(js, "allow_patterns", w->allow, w->n_allow);
-		write_texts(js, "ignore_patterns", w->ignore, w->n_ignore);
-		js_close(js);
+			spec_write_block(js, b, item);
 	}
 	js_end(js);
 }
 
-static void write_git(const struct job_spec *s, struct js *js)
+/* How base/record.h writes it, and the size of what is zero when it is empty. */
+static const struct {
+	unsigned record;
+	size_t size;
+} kinds[] = {
+	[SPEC_TEXT] = {R_TEXT, sizeof(const char *)}, [SPEC_NAME] = {R_TEXT, sizeof(const char *)},
+	[SPEC_PATH] = {R_TEXT, sizeof(const char *)}, [SPEC_BOOL] = {R_BOOL, sizeof(bool)},
+	[SPEC_I64] = {R_I64, sizeof(int64_t)},        [SPEC_U32] = {R_U32, sizeof(uint32_t)},
+	[SPEC_SECONDS] = {R_U64, sizeof(uint64_t)},   [SPEC_SECONDS32] = {R_U32, sizeof(uint32_t)},
+	[SPEC_TEXTS] = {R_TEXTS, sizeof(size_t)},     [SPEC_MAPS] = {R_LIST, sizeof(size_t)},
+};
+
+static void write_value(struct js *js, const struct spec_field *f, const void *base)
 {
-	js_key(js, "git");
-	js_open(js);
-	js_kv(js, "commit", s->git.commit);
-	if (s->git.branch != NULL)
-		js_kv(js, "branch", s->git.branch);
-	if (s->git.remote != NULL)
-		js_kv(js, "remote", s->git.remote);
-	js_kv_bool(js, "dirty", s->git.dirty);
-	js_close(js);
+	const void *at = (const char *)base + f->at;
+
+	switch (f->kind) {
+	case SPEC_SECRET:
+		spec_write_secret(js, *(const char *const *)at);
+		break;
+	case SPEC_REAL:
+		write_real(js, *(const double *)at);
+		break;
+	case SPEC_BYTES:
+		write_bytes(js, *(const uint64_t *)at);
+		break;
+	case SPEC_GIB:
+		js_u64(js, *(const uint64_t *)at >> 30);
+		break;
+	case SPEC_MAPS:
+		write_maps(js, f->block, *(const char *const *)at,
+		           *(const size_t *)(const void *)((const char *)base + f->at_n));
+		break;
+	case SPEC_BLOCK:
+		spec_write_block(js, f->block, base);
+		break;
+	case SPEC_TEXT:
+	case SPEC_NAME:
+	case SPEC_PATH:
+	case SPEC_BOOL:
+	case SPEC_I64:
+	case SPEC_U32:
+	case SPEC_SECONDS:
+	case SPEC_SECONDS32:
+	case SPEC_TEXTS:
+	case SPEC_CUSTOM:
+	case SPEC_REFUSED:
+	case SPEC_IGNORED:
+		record_write_value(&(struct record_field){.kind = kinds[f->kind].record,
+		                                          .at = f->at,
+		                                          .count = f->at_n},
+		                   base, js);
+		break;
+	}
 }
 
-static void write_retry(const struct spec_retry *retry, struct js *js)
+static bool is_zero(const char *at, size_t n)
 {
-	js_key(js, "retry");
-	if (!retry->on_lost && !retry->on_failure && retry->n_exit_codes == 0) {
-		js_null(js);
-		return;
+	while (n > 0 && *at == 0) {
+		at++;
+		n--;
 	}
-	js_open(js);
-	js_key(js, "on");
-	js_list(js);
-	if (retry->on_lost)
-		js_cstr(js, "node_fail");
-	if (retry->on_failure)
-		js_cstr(js, "failure");
-	for (size_t i = 0; i < retry->n_exit_codes; i++)
-		js_fmt(js, "exit:%d", retry->exit_codes[i]);
-	js_end(js);
-	js_kv_u64(js, "max_attempts", retry->max_attempts);
-	js_close(js);
+	return n == 0;
 }
 
-static void write_notify(const struct job_spec *s, struct js *js)
+static bool is_there(const struct spec_field *f, const void *base)
 {
-	js_key(js, "notify");
-	js_list(js);
-	for (size_t i = 0; i < s->n_notify; i++) {
-		js_open(js);
-		js_kv(js, "webhook", s->notify[i].webhook);
-		js_key(js, "on");
-		js_list(js);
-		for (enum notify_on on = 0; on < NOTIFY_COUNT; on++) {
-			if ((s->notify[i].on & 1U << on) != 0)
-				js_cstr(js, notify_words[on]);
-		}
-		js_end(js);
-		js_close(js);
+	size_t own = f->at_n > 0 ? f->at_n : f->at;
+
+	if (f->there_n > 0)
+		return !is_zero((const char *)base + f->there, f->there_n);
+	return (f->flags & SPEC_SPARSE) == 0 ||
+	       !is_zero((const char *)base + own, kinds[f->kind].size);
+}
+
+static bool is_written(const struct spec_field *f)
+{
+	return f->write != NULL || (f->kind != SPEC_CUSTOM && f->kind != SPEC_REFUSED &&
+	                            f->kind != SPEC_IGNORED && (f->flags & SPEC_INPUT) == 0);
+}
+
+void spec_write_block(struct js *js, const struct spec_block *b, const void *base)
+{
+	js_open(js);
+	for (const struct spec_field *f = b->field; f < b->field + b->n; f++) {
+		bool there = is_there(f, base);
+
+		if (!is_written(f) || (!there && (f->flags & SPEC_SPARSE) != 0))
+			continue;
+		js_key(js, f->name);
+		if (!there)
+			js_null(js);
+		else if (f->write != NULL)
+			f->write(js, base);
+		else
+			write_value(js, f, base);
 	}
-	js_end(js);
+	js_close(js);
 }
 
 void spec_write(const struct job_spec *s, struct js *js)
 {
-	js_open(js);
-	js_kv(js, "name", s->name);
-	js_kv_int(js, "priority", s->priority);
-	write_image(s, js);
-	write_compute(s, js);
-	write_runtime(s, js);
-	write_weights(s, js);
-	js_kv_bool(js, "enable_baseten_workdir", s->workdir);
-	if (s->session_on_demand) {
-		js_key(js, "interactive_session");
-		js_open(js);
-		js_kv(js, "trigger", "on_demand");
-		js_close(js);
-	}
-	write_retry(&s->retry, js);
-	if (s->n_notify > 0)
-		write_notify(s, js);
-	if (s->git.commit != NULL)
-		write_git(s, js);
-	js_key(js, "limits");
-	js_open(js);
-	js_kv_u64(js, "max_duration", s->max_duration_s);
-	js_kv_u64(js, "stop_grace", s->grace_s);
-	js_kv_u64(js, "idle_gpu", s->idle_gpu_s);
-	js_close(js);
-	js_close(js);
+	spec_write_block(js, &spec_job_block, s);
 }
 
 /* --- spec_set --- */
