@@ -1,6 +1,8 @@
 /* record.c - see record.h. */
 #include "base/record.h"
 
+#include "base/clock.h"
+
 #define LIST_MAX 100000 /* entries of one list: more is not a message but an attack */
 
 /* Typed reads and writes at an offset, by memcpy: no aliasing, no alignment to think of. */
@@ -34,6 +36,28 @@ static size_t entry_size(const struct record_field *f)
 	}
 }
 
+bool record_is_nothing(const struct record_field *f, const void *m)
+{
+	unsigned kind = f->kind & R_KIND;
+	bool list = kind >= R_TEXTS && kind <= R_FIXED;
+	const char *at = (const char *)m + (list ? f->count : f->at);
+	size_t size = kind == R_BOOL                                     ? 1
+	              : kind == R_WORD || kind == R_U32 || kind == R_INT ? sizeof(uint32_t)
+	                                                                 : sizeof(uint64_t);
+
+	if (f->count > 0 && !list)
+		return !GET(bool, m, f->count);
+	if (kind == R_PART)
+		return record_is_nothing(&f->of->field[0], m);
+	if ((f->kind & R_NEGATIVE) != 0)
+		return GET(int64_t, m, f->at) < 0;
+	for (size_t i = 0; i < size; i++) {
+		if (at[i] != 0)
+			return false;
+	}
+	return true;
+}
+
 static void write_list(const struct record_field *f, const void *m, struct js *js)
 {
 	unsigned kind = f->kind & R_KIND;
@@ -52,6 +76,30 @@ static void write_list(const struct record_field *f, const void *m, struct js *j
 			record_write_js(f->of, at, js);
 	}
 	js_end(js);
+}
+
+void record_write_list(const struct record *r, const void *items, size_t n, struct js *js)
+{
+	js_list(js);
+	for (size_t i = 0; i < n; i++)
+		record_write_js(r, (const char *)items + i * r->size, js);
+	js_end(js);
+}
+
+static void write_bits(uint64_t bits, struct js *js)
+{
+	js_list(js);
+	for (; bits != 0; bits &= bits - 1)
+		js_int(js, __builtin_ctzll(bits));
+	js_end(js);
+}
+
+static void write_time(int64_t ms, struct js *js)
+{
+	char text[CLOCK_ISO_CAP];
+
+	clock_iso(ms, text);
+	js_cstr(js, text);
 }
 
 static void write_digest(const void *at, struct js *js)
@@ -104,16 +152,44 @@ void record_write_value(const struct record_field *f, const void *m, struct js *
 		else
 			js_null(js);
 		break;
+	case R_TIME:
+		write_time(GET(int64_t, m, f->at), js);
+		break;
+	case R_BITS:
+		write_bits(GET(uint64_t, m, f->at), js);
+		break;
+	case R_SUM:
+		js_int(js, __builtin_popcountll(GET(uint64_t, m, f->at)));
+		break;
+	case R_DOC:
+		js_doc(js, GET(const struct doc *, m, f->at));
+		break;
+	case R_PART:
+		record_write_js(f->of, m, js);
+		break;
+	}
+}
+
+void record_write_members(const struct record *r, const void *m, struct js *js)
+{
+	for (const struct record_field *f = r->field; f < r->field + r->n; f++) {
+		bool nothing = (f->kind & (R_NULL | R_SPARSE | R_NEGATIVE)) != 0 &&
+		               record_is_nothing(f, m);
+
+		if (nothing && (f->kind & R_SPARSE) != 0)
+			continue;
+		js_key(js, f->name);
+		if (nothing)
+			js_null(js);
+		else
+			record_write_value(f, m, js);
 	}
 }
 
 void record_write_js(const struct record *r, const void *m, struct js *js)
 {
 	js_open(js);
-	for (size_t i = 0; i < r->n; i++) {
-		js_key(js, r->field[i].name);
-		record_write_value(&r->field[i], m, js);
-	}
+	record_write_members(r, m, js);
 	js_close(js);
 }
 
@@ -263,6 +339,12 @@ static int read_field(const struct record_field *f, struct arena *a, const struc
 	case R_ONE:
 		PUT(bool, m, f->count, doc_is(d, DOC_MAP));
 		return doc_is(d, DOC_MAP) ? read_fields(f->of, a, d, at, err) : 0;
+	case R_TIME:
+	case R_BITS:
+	case R_SUM:
+	case R_DOC:
+	case R_PART:
+		break;
 	}
 	abort(); /* a kind without a reader */
 }

@@ -109,6 +109,7 @@ static const uint8_t next[JOB_STATE_COUNT][JOB_EVENT_COUNT] = {
 };
 /* clang-format on */
 
+const struct words job_statuses = WORDS("a status of a job", states[0].name, states);
 static const struct words state_words = WORDS("a state of a job", states[0].word, states);
 const struct words job_ends = WORDS("an end of an attempt", ends[0].word, ends);
 

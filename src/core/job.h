@@ -79,6 +79,7 @@ bool job_state_is_final(enum job_state s);
 bool job_state_is_placed(enum job_state s); /* holds CPUs, memory, GPUs */
 uint32_t job_states_placed(void);           /* bit set of those */
 const char *job_event_name(enum job_event e);
+extern const struct words job_statuses; /* by state; what clients see: some are one */
 extern const struct words job_ends;
 const char *job_end_word(enum job_end e); /* "exit", "signal", "oom", ... */
 int job_end_parse(struct str word, enum job_end *out, struct err *err) MUST_CHECK;

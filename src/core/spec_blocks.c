@@ -6,7 +6,7 @@
 #define LIST(k, member) .kind = (k), .at = AT(member), .at_n = AT(n_##member)
 
 /* It is null, or left out, unless this member has a value. */
-#define IF(member) .there = AT(member), .there_n = sizeof(((struct job_spec *)0)->member)
+#define IF(member, k) .there = AT(member), .there_kind = (k)
 
 /* clang-format off */
 static const struct spec_field image_fields[] = {
@@ -14,7 +14,7 @@ static const struct spec_field image_fields[] = {
 	 .help = "full tag of the image, resolved to a digest when the job first starts: its retries "
 	         "and recreations run the same image, a new push resolves the tag again; without "
 	         "base_image, the job runs on the host's root file system, sandboxed"},
-	{.name = "docker_auth", SPEC_BY(docker_auth), IF(registry_auth),
+	{.name = "docker_auth", SPEC_BY(docker_auth), IF(registry_auth, R_WORD),
 	 .block = &spec_docker_auth_block, .type = "map",
 	 .help = "credentials of a private registry"},
 };
@@ -30,7 +30,7 @@ static const struct spec_field compute_fields[] = {
 	{.name = "memory", .kind = SPEC_BYTES, .min = 16 << 20, .max = INT64_C(1) << 50,
 	 .dflt = "2Gi",
 	 .at = AT(memory_bytes), .help = "memory per node, a hard limit: `64Gi`"},
-	{.name = "accelerator", SPEC_BY(accelerator), IF(gpu_type), .type = "text",
+	{.name = "accelerator", SPEC_BY(accelerator), IF(gpu_type, R_TEXT), .type = "text",
 	 .help = "type and count per node: `H200:8`; none if omitted"},
 	{.name = "availability_model", SPEC_BY(availability),
 	 .dflt = "dedicated", .type = "dedicated, spot",
@@ -63,7 +63,7 @@ static const struct spec_field ckpt_fields[] = {
 	{.name = "checkpoint_path", .kind = SPEC_PATH, .at = AT(ckpt.path), .dflt = "/mnt/ckpts",
 	 .help = "the checkpoint folder; BT_CHECKPOINT_DIR holds its path"},
 	{.name = "volume_size_gib", .kind = SPEC_GIB, .min = 1, .max = 1 << 20,
-	 .at = AT(ckpt.volume_bytes), IF(ckpt.volume_bytes),
+	 .at = AT(ckpt.volume_bytes), IF(ckpt.volume_bytes, R_U64),
 	 .help = "size limit of the folder in GiB; a job that exceeds it is ended, or, where the file system enforces the limit, its writes fail; none if omitted"},
 	{.name = "keep_last", .kind = SPEC_U32, .min = 0, .max = 1000000, .dflt = "0",
 	 .at = AT(ckpt.keep_last),
@@ -107,7 +107,7 @@ static const struct spec_field runtime_fields[] = {
 	 .help = "shell commands, run in order by one shell, so `cd` and `export` carry over; the first failure ends the job"},
 	{.name = "environment_variables", SPEC_BY(env),
 	 .type = "map of text or { secret: NAME }", .help = "set before the first command"},
-	{.name = "python", SPEC_BY(python), .flags = SPEC_SPARSE, IF(python.wanted),
+	{.name = "python", SPEC_BY(python), .flags = SPEC_SPARSE, IF(python.wanted, R_BOOL),
 	 .block = &spec_python_block, .type = "map, path, or list of text",
 	 .help = "the job's Python packages: `{ requirements: requirements.txt }`"},
 	{.name = "cache_config", .kind = SPEC_BLOCK, .block = &cache_block,
@@ -194,11 +194,11 @@ static const struct spec_field job_fields[] = {
 	{.name = "enable_baseten_workdir", .kind = SPEC_BOOL, .at = AT(workdir),
 	 .help = "unpack the code in /b10/workspace; default true in a file, false in an API "
 	         "request"},
-	{.name = "retry", .kind = SPEC_BLOCK, .block = &retry_block, IF(retry.wanted),
+	{.name = "retry", .kind = SPEC_BLOCK, .block = &retry_block, IF(retry.wanted, R_BOOL),
 	 .help = "when to retry"},
 	{.name = "limits", .kind = SPEC_BLOCK, .block = &limits_block, .help = "time limits"},
 	{.name = "interactive_session", SPEC_BY(session), .flags = SPEC_SPARSE,
-	 IF(session_on_demand), .block = &spec_session_block, .type = "map",
+	 IF(session_on_demand, R_BOOL), .block = &spec_session_block, .type = "map",
 	 .help = "only on demand, through `stoker exec`; ssh and editors are not supported"},
 	{.name = "notify", LIST(SPEC_MAPS, notify), .flags = SPEC_SPARSE, .max = SPEC_NOTIFY_MAX,
 	 .block = &spec_notify_block,
@@ -207,7 +207,7 @@ static const struct spec_field job_fields[] = {
 	 .block = &workspace_block,
 	 .help = "use .stokerignore to exclude files"},
 	{.name = "git", .kind = SPEC_BLOCK, .flags = SPEC_CLIENT | SPEC_SPARSE,
-	 IF(git.commit), .block = &git_block,
+	 IF(git.commit, R_TEXT), .block = &git_block,
 	 .help = "commit that was checked out"},
 	{.name = "truss_user_env", .kind = SPEC_CUSTOM, .flags = SPEC_CLIENT,
 	 .read = spec_read_user_env, .type = "map",

@@ -15,7 +15,7 @@ struct docker_auth {
 };
 
 #define AUTH(member) offsetof(struct docker_auth, member)
-#define AUTH_IF(method) .there = AUTH(secret[SPEC_AUTH_##method]), .there_n = sizeof(const char *)
+#define AUTH_IF(method) .there = AUTH(secret[SPEC_AUTH_##method]), .there_kind = R_TEXT
 #define NOT_HERE "use REGISTRY_SECRET with a user name and password"
 
 /* clang-format off */

@@ -7,6 +7,7 @@
 #ifndef SPEC_TABLE_H
 #define SPEC_TABLE_H
 
+#include "base/record.h"
 #include "core/spec.h"
 
 #define SPEC_PATH_CAP 160
@@ -62,8 +63,11 @@ struct spec_field {
 	/* Instead of the kind's own. A SPEC_CUSTOM without write() is not written. */
 	void (*read)(struct spec_reader *r, const struct doc *d, void *base);
 	void (*write)(struct js *js, const void *base);
-	size_t there, there_n; /* 0, or where a member is: while that is zero, this is null */
-	const char *type;      /* of SPEC_CUSTOM, for the reference */
+	/* 0, or where a member is, and its enum record_kind: while that is nothing, this is null.
+	 */
+	size_t there;
+	unsigned there_kind;
+	const char *type; /* of SPEC_CUSTOM, for the reference */
 	const char *help;
 };
 

@@ -1,7 +1,6 @@
 /* spec_write.c - a specification as the JSON that the API takes, and one value set in a tree. */
 #include "core/spec_table.h"
 
-#include "base/record.h"
 #include "base/yaml.h"
 
 #define SET_STEPS_MAX 16  /* of a path of --set */
@@ -47,21 +46,23 @@ static void write_maps(struct js *js, const struct spec_block *b, const char *it
 	js_end(js);
 }
 
-/* How base/record.h writes it, and the size of what is zero when it is empty. */
-static const struct {
-	unsigned record;
-	size_t size;
-} kinds[] = {
-	[SPEC_TEXT] = {R_TEXT, sizeof(const char *)}, [SPEC_NAME] = {R_TEXT, sizeof(const char *)},
-	[SPEC_PATH] = {R_TEXT, sizeof(const char *)}, [SPEC_BOOL] = {R_BOOL, sizeof(bool)},
-	[SPEC_I64] = {R_I64, sizeof(int64_t)},        [SPEC_U32] = {R_U32, sizeof(uint32_t)},
-	[SPEC_SECONDS] = {R_U64, sizeof(uint64_t)},   [SPEC_SECONDS32] = {R_U32, sizeof(uint32_t)},
-	[SPEC_TEXTS] = {R_TEXTS, sizeof(size_t)},     [SPEC_MAPS] = {R_LIST, sizeof(size_t)},
+/* How base/record.h writes those that it knows. */
+static const unsigned kinds[SPEC_IGNORED + 1] = {
+	[SPEC_TEXT] = R_TEXT,   [SPEC_NAME] = R_TEXT,     [SPEC_PATH] = R_TEXT,
+	[SPEC_BOOL] = R_BOOL,   [SPEC_I64] = R_I64,       [SPEC_U32] = R_U32,
+	[SPEC_SECONDS] = R_U64, [SPEC_SECONDS32] = R_U32, [SPEC_TEXTS] = R_TEXTS,
+	[SPEC_MAPS] = R_LIST,
 };
+
+static struct record_field row_of(const struct spec_field *f)
+{
+	return (struct record_field){.kind = kinds[f->kind], .at = f->at, .count = f->at_n};
+}
 
 static void write_value(struct js *js, const struct spec_field *f, const void *base)
 {
 	const void *at = (const char *)base + f->at;
+	struct record_field row;
 
 	switch (f->kind) {
 	case SPEC_SECRET:
@@ -95,31 +96,21 @@ static void write_value(struct js *js, const struct spec_field *f, const void *b
 	case SPEC_CUSTOM:
 	case SPEC_REFUSED:
 	case SPEC_IGNORED:
-		record_write_value(&(struct record_field){.kind = kinds[f->kind].record,
-		                                          .at = f->at,
-		                                          .count = f->at_n},
-		                   base, js);
+		row = row_of(f);
+		record_write_value(&row, base, js);
 		break;
 	}
 }
 
-static bool is_zero(const char *at, size_t n)
-{
-	while (n > 0 && *at == 0) {
-		at++;
-		n--;
-	}
-	return n == 0;
-}
-
 static bool is_there(const struct spec_field *f, const void *base)
 {
-	size_t own = f->at_n > 0 ? f->at_n : f->at;
+	struct record_field row = row_of(f);
 
-	if (f->there_n > 0)
-		return !is_zero((const char *)base + f->there, f->there_n);
-	return (f->flags & SPEC_SPARSE) == 0 ||
-	       !is_zero((const char *)base + own, kinds[f->kind].size);
+	if (f->there > 0)
+		row = (struct record_field){.kind = f->there_kind, .at = f->there};
+	else if ((f->flags & SPEC_SPARSE) == 0)
+		return true;
+	return !record_is_nothing(&row, base);
 }
 
 static bool is_written(const struct spec_field *f)

@@ -35,47 +35,38 @@ static const char *name_of_team(const struct model_team *t, size_t n, const char
 	return NULL;
 }
 
+struct shown_user {
+	const char *name, *team_id, *team_name, *workspace;
+	enum model_role role;
+};
+static SHOWN(user_team, NULL, shown_user, ROW_AS(shown_user, R_TEXT, "id", team_id),
+             ROW_AS(shown_user, R_TEXT | R_NULL, "name", team_name));
+SHOWN(user, "User", shown_user, ROW_AS(shown_user, R_TEXT, "email", name),
+      ROW(shown_user, R_TEXT, name), ROW_WORD(shown_user, R_WORD, role, show_roles),
+      ROW_PART(R_NULL, "team", user_team), ROW_AS(shown_user, R_TEXT, "workspace_name", workspace));
+
 static int me(struct request *rq, struct err *err)
 {
 	const struct principal *principal = face_principal(rq);
-	AUTO_ANSWER struct answer an = {0};
+	struct shown_user v = {principal->name, principal->team_id, NULL, "stoker",
+	                       principal->role};
 	struct model_team *t;
 	size_t n;
 
 	if (all_teams(rq, &t, &n, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_kv(&an.js, "email", principal->name);
-	js_kv(&an.js, "name", principal->name);
-	js_kv(&an.js, "role", show_role(principal->role));
-	js_key(&an.js, "team");
-	if (principal->team_id != NULL) {
-		js_open(&an.js);
-		js_kv(&an.js, "id", principal->team_id);
-		js_kv(&an.js, "name", name_of_team(t, n, principal->team_id));
-		js_close(&an.js);
-	} else {
-		js_null(&an.js);
-	}
-	js_kv(&an.js, "workspace_name", "stoker");
-	return answer_send(rq, &an, 200, err);
+	v.team_name = name_of_team(t, n, v.team_id);
+	return answer_members(rq, &user_record, &v, err);
 }
 
 static int teams_list(struct request *rq, struct err *err)
 {
-	AUTO_ANSWER struct answer an = {0};
 	struct model_team *t;
 	size_t n;
 
 	if (all_teams(rq, &t, &n, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_key(&an.js, "teams");
-	js_list(&an.js);
-	for (size_t i = 0; i < n; i++)
-		show_team(&an.js, &t[i]);
-	js_end(&an.js);
-	return answer_send(rq, &an, 200, err);
+	return answer_list(rq, "teams", &team_record, t, n, err);
 }
 
 static int checked_name(const struct doc *body, const char **name, struct err *err)
@@ -91,7 +82,6 @@ static int checked_name(const struct doc *body, const char **name, struct err *e
 static int team_make(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
 	struct model_team t = {0};
 	const struct doc *body;
 	const char *name;
@@ -99,10 +89,7 @@ static int team_make(struct request *rq, struct err *err)
 	if (body_read(rq, false, &body, err) < 0 || checked_name(body, &name, err) < 0 ||
 	    ctx->ops->teams->create(face_ask(rq), name, &t, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_key(&an.js, "team");
-	show_team(&an.js, &t);
-	return answer_send(rq, &an, 200, err);
+	return answer_one(rq, "team", &team_record, &t, err);
 }
 
 static int team_remove(struct request *rq, struct err *err)
@@ -113,19 +100,12 @@ static int team_remove(struct request *rq, struct err *err)
 static int tokens_list(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
 	struct model_token *t;
 	size_t n;
 
 	if (ctx->ops->tokens->list(face_ask(rq), &t, &n, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_key(&an.js, "api_keys");
-	js_list(&an.js);
-	for (size_t i = 0; i < n; i++)
-		show_token(&an.js, &t[i]);
-	js_end(&an.js);
-	return answer_send(rq, &an, 200, err);
+	return answer_list(rq, "api_keys", &token_record, t, n, err);
 }
 
 /* The stock client says a type, ours a role. A key to export metrics reads, others do jobs; none
@@ -145,11 +125,14 @@ static int role_of(const struct doc *body, enum model_role *role, struct err *er
 	if (body_text(body, "role", false, &word, err) < 0 ||
 	    body_text(body, "type", false, &type, err) < 0)
 		return -1;
-	if (word != NULL && !show_role_parse(str_of(word), role))
-		return err_set(err, ERR_INVALID, "role: \"%.50s\" is not viewer, member or admin",
-		               word);
-	if (word == NULL)
-		*role = ROLE_MEMBER;
+	*role = ROLE_MEMBER;
+	if (word != NULL) {
+		int known = words_parse(&show_roles, str_of(word), ERR_INVALID, err);
+
+		if (known < 0)
+			return err_wrap(err, "role");
+		*role = (enum model_role)known;
+	}
 	for (size_t i = 0; type != NULL && i < COUNT(types); i++) {
 		if (strcmp(type, types[i].type) != 0)
 			continue;
@@ -162,12 +145,22 @@ static int role_of(const struct doc *body, enum model_role *role, struct err *er
 	return 0;
 }
 
+struct shown_new_token {
+	struct model_token t;
+	const char *api_key;
+};
+SHOWN(new_token, "NewApiKey", shown_new_token, ROW(shown_new_token, R_TEXT, api_key),
+      ROW_AS(shown_new_token, R_TEXT, "id", t.id), ROW_AS(shown_new_token, R_TEXT, "name", t.name),
+      ROW_WORD_AS(shown_new_token, 0, "role", t.role, show_roles),
+      ROW_AS(shown_new_token, R_TEXT | R_NULL, "team_id", t.team_id),
+      ROW_AS(shown_new_token, R_TIME | R_NULL, "created_at", t.created_ms),
+      ROW_AS(shown_new_token, R_TIME | R_NULL, "expires_at", t.expires_ms));
+
 static int token_make(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
 	const char *name = NULL, *team_id = NULL;
-	struct model_token t = {0};
+	struct shown_new_token v = {0};
 	const struct doc *body;
 	enum model_role role;
 	int64_t days = 0;
@@ -180,19 +173,12 @@ static int token_make(struct request *rq, struct err *err)
 	if (team_id == NULL)
 		team_id = face_principal(rq)->team_id;
 	if (ctx->ops->tokens->create(face_ask(rq), name, team_id, role,
-	                             days > 0 ? clock_wall_ms() + days * DAY_MS : 0, &t, &plain,
+	                             days > 0 ? clock_wall_ms() + days * DAY_MS : 0, &v.t, &plain,
 	                             err) < 0)
 		return -1;
+	v.api_key = plain;
 	reply_header(rq, "Cache-Control", "no-store");
-	answer_open(&an);
-	js_kv(&an.js, "api_key", plain);
-	js_kv(&an.js, "id", t.id);
-	js_kv(&an.js, "name", t.name);
-	js_kv(&an.js, "role", show_role(t.role));
-	js_kv(&an.js, "team_id", t.team_id);
-	show_time(&an.js, "created_at", t.created_ms);
-	show_time(&an.js, "expires_at", t.expires_ms);
-	return answer_send(rq, &an, 200, err);
+	return answer_members(rq, &new_token_record, &v, err);
 }
 
 static int token_remove(struct request *rq, struct err *err)
@@ -209,7 +195,7 @@ static const char *team_of_path(struct request *rq)
 static int secrets_list(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
+	struct shown_secret *v;
 	struct model_secret *s;
 	struct model_team *t;
 	size_t n, n_teams;
@@ -217,24 +203,17 @@ static int secrets_list(struct request *rq, struct err *err)
 	if (all_teams(rq, &t, &n_teams, err) < 0 ||
 	    ctx->ops->secrets->list(face_ask(rq), team_of_path(rq), &s, &n, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_key(&an.js, "secrets");
-	js_list(&an.js);
-	for (size_t i = 0; i < n; i++) {
-		js_open(&an.js);
-		show_secret(&an.js, &s[i], name_of_team(t, n_teams, s[i].team_id));
-		js_close(&an.js);
-	}
-	js_end(&an.js);
-	return answer_send(rq, &an, 200, err);
+	v = ARENA_ARRAY(rq->arena, struct shown_secret, n);
+	for (size_t i = 0; i < n; i++)
+		v[i] = (struct shown_secret){s[i], name_of_team(t, n_teams, s[i].team_id)};
+	return answer_list(rq, "secrets", &secret_record, v, n, err);
 }
 
 static int secret_put(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
 	const char *name, *value = NULL;
-	struct model_secret s = {0};
+	struct shown_secret v = {0};
 	struct model_team *t;
 	const struct doc *body;
 	size_t n_teams;
@@ -245,12 +224,11 @@ static int secret_put(struct request *rq, struct err *err)
 	if (value[0] == '\0' || strlen(value) > VALUE_MAX)
 		return err_set(err, ERR_INVALID, "value: expected 1 to %zu bytes", VALUE_MAX);
 	if (all_teams(rq, &t, &n_teams, err) < 0 ||
-	    ctx->ops->secrets->set(face_ask(rq), team_of_path(rq), name, str_of(value), &s, err) <
+	    ctx->ops->secrets->set(face_ask(rq), team_of_path(rq), name, str_of(value), &v.s, err) <
 	            0)
 		return -1;
-	answer_open(&an);
-	show_secret(&an.js, &s, name_of_team(t, n_teams, s.team_id));
-	return answer_send(rq, &an, 200, err);
+	v.team_name = name_of_team(t, n_teams, v.s.team_id);
+	return answer_members(rq, &secret_record, &v, err);
 }
 
 static int secret_remove(struct request *rq, struct err *err)
@@ -263,21 +241,22 @@ static int secret_remove(struct request *rq, struct err *err)
 	return answer_deleted(rq, "name", name, err);
 }
 
+struct shown_capacity {
+	struct capacity_row r;
+	int64_t limit, spot;
+};
+#define CAPACITY(k, n, f) ROW_AS(shown_capacity, k, n, r.f)
+SHOWN(capacity, "Capacity", shown_capacity, CAPACITY(R_TEXT, "gpu_type", gpu_type),
+      CAPACITY(R_I64, "baseline", baseline), ROW(shown_capacity, R_I64, limit),
+      CAPACITY(R_I64, "usage_count", used), CAPACITY(R_I64, "dedicated_usage_count", used),
+      ROW_AS(shown_capacity, R_I64, "spot_usage_count", spot),
+      CAPACITY(R_TEXT | R_SPARSE, "team_id", team_id),
+      CAPACITY(R_TEXT | R_SPARSE, "team_name", team_name));
+
 /* A limit of -1 is none: then what is there is the limit. */
-static void show_capacity(struct js *js, const struct capacity_row *r)
+static struct shown_capacity limited(const struct capacity_row *r)
 {
-	js_open(js);
-	js_kv(js, "gpu_type", r->gpu_type);
-	js_kv_int(js, "baseline", r->baseline);
-	js_kv_int(js, "limit", r->limit >= 0 ? r->limit : r->baseline);
-	js_kv_int(js, "usage_count", r->used);
-	js_kv_int(js, "dedicated_usage_count", r->used);
-	js_kv_int(js, "spot_usage_count", 0);
-	if (r->team_id != NULL) {
-		js_kv(js, "team_id", r->team_id);
-		js_kv(js, "team_name", r->team_name);
-	}
-	js_close(js);
+	return (struct shown_capacity){*r, r->limit >= 0 ? r->limit : r->baseline, 0};
 }
 
 static int capacity_show(struct request *rq, struct err *err)
@@ -293,9 +272,12 @@ static int capacity_show(struct request *rq, struct err *err)
 	for (int of_teams = 0; of_teams < 2; of_teams++) {
 		js_key(&an.js, of_teams ? "team_gpu_capacities" : "gpu_capacities");
 		js_list(&an.js);
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < n; i++) {
+			struct shown_capacity v = limited(&r[i]);
+
 			if ((r[i].team_id != NULL) == (of_teams == 1))
-				show_capacity(&an.js, &r[i]);
+				record_write_js(&capacity_record, &v, &an.js);
+		}
 		js_end(&an.js);
 	}
 	return answer_send(rq, &an, 200, err);
@@ -304,9 +286,9 @@ static int capacity_show(struct request *rq, struct err *err)
 static int capacity_change(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
 	const char *team_id = NULL, *type = NULL;
 	struct capacity_row row = {0};
+	struct shown_capacity v;
 	const struct doc *body;
 	int64_t most = -1;
 
@@ -319,105 +301,63 @@ static int capacity_change(struct request *rq, struct err *err)
 		return err_set(err, ERR_INVALID, "max_gpus: missing");
 	if (ctx->ops->capacity->set(face_ask(rq), team_id, type, most, &row, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_key(&an.js, "team_gpu_capacity");
-	show_capacity(&an.js, &row);
-	return answer_send(rq, &an, 200, err);
+	v = limited(&row);
+	return answer_one(rq, "team_gpu_capacity", &capacity_record, &v, err);
 }
 
-static void show_node(struct js *js, const struct node_row *n)
-{
-	js_open(js);
-	js_kv(js, "name", n->name);
-	js_kv(js, "cluster", n->cluster);
-	js_kv(js, "gpu_type", n->gpu_type);
-	js_kv_u64(js, "gpus", n->gpus);
-	js_kv_int(js, "gpus_used", __builtin_popcountll(n->gpus_used));
-	js_kv_u64(js, "millicpu", n->cpu_milli);
-	js_kv_u64(js, "millicpu_used", n->cpu_milli_used);
-	js_kv_u64(js, "memory_bytes", n->memory_bytes);
-	js_kv_u64(js, "memory_used_bytes", n->memory_used);
-	js_kv_bool(js, "declared", n->declared);
-	js_close(js);
-}
+SHOWN(node, "Node", node_row, ROW(node_row, R_TEXT, name), ROW(node_row, R_TEXT | R_NULL, cluster),
+      ROW(node_row, R_TEXT | R_NULL, gpu_type), ROW(node_row, R_U32, gpus),
+      ROW(node_row, R_SUM, gpus_used), ROW_AS(node_row, R_U32, "millicpu", cpu_milli),
+      ROW_AS(node_row, R_U32, "millicpu_used", cpu_milli_used), ROW(node_row, R_U64, memory_bytes),
+      ROW_AS(node_row, R_U64, "memory_used_bytes", memory_used), ROW(node_row, R_BOOL, declared));
 
-static void show_standbys(struct js *js, const struct server_status *s)
-{
-	js_key(js, "standbys");
-	js_list(js);
-	for (size_t i = 0; i < s->n_standbys; i++) {
-		js_open(js);
-		js_kv(js, "host", s->standbys[i].host);
-		js_key(js, "seen_ms");
-		if (s->standbys[i].seen_ms >= 0)
-			js_int(js, s->standbys[i].seen_ms);
-		else
-			js_null(js);
-		js_close(js);
-	}
-	js_end(js);
-	js_key(js, "standby_gone");
-	if (s->standby_gone == NULL) {
-		js_null(js);
-		return;
-	}
-	js_open(js);
-	js_kv(js, "host", s->standby_gone);
-	show_time(js, "seen_at", s->standby_gone_ms);
-	js_close(js);
-}
+struct shown_status {
+	struct server_status s;
+	int64_t now_ms, database_away_ms, objects_away_ms;
+	const char *objects_problem;
+	bool has_jobs;
+};
+#define STATUS(k, n, f) ROW_AS(shown_status, k, n, s.f)
+static SHOWN(disk, NULL, shown_status, STATUS(R_U64, "free", disk_free),
+             STATUS(R_U64, "total", disk_total));
+static SHOWN(standby, NULL, standby_row, ROW(standby_row, R_TEXT, host),
+             ROW(standby_row, R_I64 | R_NEGATIVE, seen_ms));
+static SHOWN(standby_gone, NULL, shown_status, STATUS(R_TEXT, "host", standby_gone),
+             STATUS(R_TIME, "seen_at", standby_gone_ms));
+static SHOWN(job_counts, NULL, shown_status, STATUS(R_U64, "active", jobs_active),
+             STATUS(R_U64, "pending", jobs_pending));
+static SHOWN(node_cache, NULL, shown_status, STATUS(R_U64, "bytes", node_cache_bytes),
+             STATUS(R_U64, "budget", node_cache_budget));
+/* now: `stoker doctor` compares clocks. */
+SHOWN(status, "Status", shown_status, STATUS(R_TEXT, "version", version),
+      ROW_AS(shown_status, R_TIME, "now", now_ms),
+      STATUS(R_TIME | R_NULL, "started_at", started_ms),
+      STATUS(R_TEXT | R_NULL, "base_url", base_url), STATUS(R_TEXT | R_NULL, "sandbox", sandbox),
+      STATUS(R_TEXT | R_NULL, "python", python), ROW_PART(0, "disk", disk),
+      ROW_OF_AS(shown_status, R_LIST, "nodes", s.nodes, s.n_nodes, node),
+      ROW(shown_status, R_I64, database_away_ms), ROW(shown_status, R_I64, objects_away_ms),
+      ROW(shown_status, R_TEXT | R_NULL, objects_problem),
+      ROW_OF_AS(shown_status, R_LIST, "standbys", s.standbys, s.n_standbys, standby),
+      ROW_PART(R_NULL, "standby_gone", standby_gone),
+      ROW_PART_IF(shown_status, "jobs", has_jobs, job_counts),
+      STATUS(R_U64, "mirror_bytes", mirror_bytes), STATUS(R_U64, "mirror_budget", mirror_budget),
+      STATUS(R_U64, "mirror_reserved", mirror_reserved), ROW_PART(0, "node_cache", node_cache));
 
 static int status_show(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
-	struct server_status s = {0};
+	struct shown_status v = {.now_ms = clock_wall_ms()};
 	char why[OBJSTORE_WHY_MAX];
 	struct outage objects;
-	struct js *js = &an.js;
 
-	if (ctx->ops->server->status(face_ask(rq), &s, err) < 0)
+	if (ctx->ops->server->status(face_ask(rq), &v.s, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_kv(js, "version", s.version);
-	show_time(js, "now", clock_wall_ms()); /* `stoker doctor` compares clocks */
-	show_time(js, "started_at", s.started_ms);
-	js_kv(js, "base_url", s.base_url);
-	js_kv(js, "sandbox", s.sandbox);
-	js_kv(js, "python", s.python);
-	js_key(js, "disk");
-	js_open(js);
-	js_kv_u64(js, "free", s.disk_free);
-	js_kv_u64(js, "total", s.disk_total);
-	js_close(js);
-	js_key(js, "nodes");
-	js_list(js);
-	for (size_t i = 0; i < s.n_nodes; i++)
-		show_node(js, &s.nodes[i]);
-	js_end(js);
-	js_kv_int(js, "database_away_ms", outage_away_ms(&s.database, clock_wall_ms()));
 	objstore_outage(ctx->objects, &objects, why);
-	js_kv_int(js, "objects_away_ms", outage_away_ms(&objects, clock_wall_ms()));
-	js_kv(js, "objects_problem", objects.since_ms != 0 ? why : NULL);
-	show_standbys(js, &s);
-	js_key(js, "jobs");
-	if (s.database.since_ms == 0) {
-		js_open(js);
-		js_kv_u64(js, "active", s.jobs_active);
-		js_kv_u64(js, "pending", s.jobs_pending);
-		js_close(js);
-	} else {
-		js_null(js);
-	}
-	js_kv_u64(js, "mirror_bytes", s.mirror_bytes);
-	js_kv_u64(js, "mirror_budget", s.mirror_budget);
-	js_kv_u64(js, "mirror_reserved", s.mirror_reserved);
-	js_key(js, "node_cache");
-	js_open(js);
-	js_kv_u64(js, "bytes", s.node_cache_bytes);
-	js_kv_u64(js, "budget", s.node_cache_budget);
-	js_close(js);
-	return answer_send(rq, &an, 200, err);
+	v.database_away_ms = outage_away_ms(&v.s.database, v.now_ms);
+	v.objects_away_ms = outage_away_ms(&objects, v.now_ms);
+	v.objects_problem = objects.since_ms != 0 ? why : NULL;
+	v.has_jobs = v.s.database.since_ms == 0;
+	return answer_members(rq, &status_record, &v, err);
 }
 
 /* clang-format off */

@@ -21,6 +21,37 @@ int answer_send(struct request *rq, struct answer *an, int status, struct err *e
 	return reply_json(rq, status, &an->b);
 }
 
+int answer_members(struct request *rq, const struct record *r, const void *m, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+
+	answer_open(&an);
+	record_write_members(r, m, &an.js);
+	return answer_send(rq, &an, 200, err);
+}
+
+int answer_one(struct request *rq, const char *key, const struct record *r, const void *m,
+               struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+
+	answer_open(&an);
+	js_key(&an.js, key);
+	record_write_js(r, m, &an.js);
+	return answer_send(rq, &an, 200, err);
+}
+
+int answer_list(struct request *rq, const char *key, const struct record *r, const void *items,
+                size_t n, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+
+	answer_open(&an);
+	js_key(&an.js, key);
+	record_write_list(r, items, n, &an.js);
+	return answer_send(rq, &an, 200, err);
+}
+
 int answer_deleted(struct request *rq, const char *key, const char *what, struct err *err)
 {
 	AUTO_ANSWER struct answer an = {0};

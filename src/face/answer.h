@@ -7,7 +7,7 @@
 #ifndef FACE_ANSWER_H
 #define FACE_ANSWER_H
 
-#include "base/json.h"
+#include "base/record.h"
 #include "io/httpd.h"
 
 #define ANSWER_MAX ((size_t)64 << 20)
@@ -22,6 +22,13 @@ void answer_done(struct answer *an);
 #define AUTO_ANSWER CLEANUP(answer_done)
 /* Closes the object and replies with it. ERR_TOO_BIG when it is larger than ANSWER_MAX. */
 int answer_send(struct request *rq, struct answer *an, int status, struct err *err) MUST_CHECK;
+/* The members of one, or {"<key>": one, or a list of them}. */
+int answer_members(struct request *rq, const struct record *r, const void *m,
+                   struct err *err) MUST_CHECK;
+int answer_one(struct request *rq, const char *key, const struct record *r, const void *m,
+               struct err *err) MUST_CHECK;
+int answer_list(struct request *rq, const char *key, const struct record *r, const void *items,
+                size_t n, struct err *err) MUST_CHECK;
 /* The answer to a removal: {"<key>": what, "deleted": true}. */
 int answer_deleted(struct request *rq, const char *key, const char *what,
                    struct err *err) MUST_CHECK;

@@ -90,34 +90,37 @@ struct file_page {
 	bool by_server;
 };
 
+struct shown_file {
+	struct manifest_file f;
+	struct ckpt_file about;
+	const char *url;
+	uint32_t rank;
+	int64_t modified_ms;
+	bool checked;
+};
+SHOWN(file, "CheckpointFile", shown_file, ROW(shown_file, R_TEXT, url),
+      ROW_AS(shown_file, R_TEXT, "relative_file_name", f.path),
+      ROW_AS(shown_file, R_U32, "node_rank", rank), ROW_AS(shown_file, R_U64, "size_bytes", f.size),
+      ROW_AS(shown_file, R_TIME, "last_modified", modified_ms),
+      ROW_AS(shown_file, R_DIGEST, "sha256", f.sha256),
+      ROW_AS(shown_file, R_TEXT | R_NULL, "format", about.format),
+      ROW_IF(shown_file, R_BOOL, "whole", about.whole, checked),
+      ROW_AS(shown_file, R_TEXT | R_NULL, "note", about.note),
+      ROW_AS(shown_file, R_TIME | R_NULL, "checked_at", about.checked_ms));
+
 static int show_file(struct request *rq, struct js *js, const struct model_job *j,
                      const struct ckpt *c, size_t i, bool by_server, struct err *err)
 {
 	const char *prefix = ckpt_prefix(rq->arena, j->project_id, j->id);
-	const struct manifest_file *f = &c->files.file[i];
-	const struct ckpt_file *about = &c->about[i];
-	char hex[HASH_HEX_CAP], when[CLOCK_ISO_CAP];
-	const char *url = NULL;
+	struct shown_file v = {.f = c->files.file[i],
+	                       .about = c->about[i],
+	                       .rank = c->rank,
+	                       .modified_ms = c->created_ms,
+	                       .checked = c->about[i].checked_ms != 0};
 
-	if (signed_url(rq, ckpt_file_key(rq->arena, prefix, c, i), by_server, &url, err) < 0)
+	if (signed_url(rq, ckpt_file_key(rq->arena, prefix, c, i), by_server, &v.url, err) < 0)
 		return -1;
-	digest_hex(&f->sha256, hex);
-	clock_iso(c->created_ms, when);
-	js_open(js);
-	js_kv(js, "url", url);
-	js_kv(js, "relative_file_name", f->path);
-	js_kv_u64(js, "node_rank", c->rank);
-	js_kv_u64(js, "size_bytes", f->size);
-	js_kv(js, "last_modified", when);
-	js_kv(js, "sha256", hex);
-	js_kv(js, "format", about->format);
-	if (about->checked_ms != 0)
-		js_kv_bool(js, "whole", about->whole);
-	else
-		js_kv_null(js, "whole");
-	js_kv(js, "note", about->note);
-	show_time(js, "checked_at", about->checked_ms);
-	js_close(js);
+	record_write_js(&file_record, &v, js);
 	return 0;
 }
 

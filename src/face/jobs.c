@@ -320,7 +320,6 @@ int job_recreate(struct request *rq, struct err *err)
 int job_events(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
 	struct model_job j = {0};
 	struct model_event *e;
 	int64_t after = 0;
@@ -329,19 +328,12 @@ int job_events(struct request *rq, struct err *err)
 	if (query_int(rq, "after", 0, INT64_MAX, &after, err) < 0 || handler_job(rq, &j, err) < 0 ||
 	    ctx->ops->jobs->events(face_ask(rq), j.id, after, &e, &n, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_key(&an.js, "events");
-	js_list(&an.js);
-	for (size_t i = 0; i < n; i++)
-		show_event(&an.js, &e[i]);
-	js_end(&an.js);
-	return answer_send(rq, &an, 200, err);
+	return answer_list(rq, "events", &event_record, e, n, err);
 }
 
 int job_attempts(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
 	struct model_job j = {0};
 	struct model_attempt *at;
 	size_t n;
@@ -349,13 +341,7 @@ int job_attempts(struct request *rq, struct err *err)
 	if (handler_job(rq, &j, err) < 0 ||
 	    ctx->ops->jobs->attempts(face_ask(rq), j.id, &at, &n, err) < 0)
 		return -1;
-	answer_open(&an);
-	js_key(&an.js, "attempts");
-	js_list(&an.js);
-	for (size_t i = 0; i < n; i++)
-		show_attempt(&an.js, &at[i]);
-	js_end(&an.js);
-	return answer_send(rq, &an, 200, err);
+	return answer_list(rq, "attempts", &attempt_record, at, n, err);
 }
 
 /* Interactive sessions are not offered: a job has none, and clients ask for the list. */

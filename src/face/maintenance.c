@@ -6,55 +6,41 @@
 #define AGE_S ((int64_t)24 * 3600) /* unless the caller says another one */
 #define AGE_MAX_S ((int64_t)10 * 365 * 24 * 3600)
 
-static void show_item(struct js *js, const struct maintenance_item *x)
-{
-	js_open(js);
-	js_kv(js, "kind", x->kind);
-	js_kv(js, "name", x->name);
-	js_kv(js, "path", x->path);
-	js_kv(js, "words", x->words);
-	js_kv_u64(js, "bytes", x->bytes);
-	show_time(js, "last_used_at", x->used_ms);
-	js_close(js);
-}
+static const char *const kinds[] = {"gc", "verify"};
+static const char *const states[] = {
+	[MAINTENANCE_RUNNING] = "RUNNING",
+	[MAINTENANCE_DONE] = "DONE",
+	[MAINTENANCE_STOPPED] = "STOPPED",
+	[MAINTENANCE_FAILED] = "FAILED",
+};
+static const struct words kind_words = WORDS("a kind", kinds[0], kinds);
+static const struct words state_words = WORDS("a state", states[0], states);
+
+struct shown_maintenance {
+	struct maintenance_view v;
+	unsigned kind;
+};
+static SHOWN(item, NULL, maintenance_item, ROW(maintenance_item, R_TEXT, kind),
+             ROW(maintenance_item, R_TEXT, name), ROW(maintenance_item, R_TEXT | R_NULL, path),
+             ROW(maintenance_item, R_TEXT | R_NULL, words), ROW(maintenance_item, R_U64, bytes),
+             ROW_AS(maintenance_item, R_TIME | R_NULL, "last_used_at", used_ms));
+#define VIEW(k, n, f) ROW_AS(shown_maintenance, k, n, v.f)
+SHOWN(maintenance, "Maintenance", shown_maintenance, VIEW(R_TEXT, "id", id),
+      ROW_WORD(shown_maintenance, R_WORD, kind, kind_words), VIEW(R_BOOL, "dry_run", want.dry_run),
+      VIEW(R_I64, "min_age_seconds", want.min_age_s), VIEW(R_TEXT, "by", by),
+      ROW_WORD_AS(shown_maintenance, 0, "state", v.state, state_words),
+      VIEW(R_TIME, "started_at", started_ms), VIEW(R_TIME | R_NULL, "ended_at", ended_ms),
+      VIEW(R_TEXT | R_NULL, "doing", doing), VIEW(R_U64, "bytes_done", bytes_done),
+      VIEW(R_U64, "bytes_total", bytes_total), VIEW(R_REAL, "rate_bytes_per_second", rate_bytes_s),
+      VIEW(R_U64, "found", found), VIEW(R_U64, "found_bytes", found_bytes),
+      ROW_OF_AS(shown_maintenance, R_LIST, "items", v.item, v.n_items, item),
+      VIEW(R_TEXT | R_NULL, "note", note), VIEW(R_TEXT | R_NULL, "error", error));
 
 static int send(struct request *rq, const struct maintenance_view *v, struct err *err)
 {
-	static const char *const states[] = {
-		[MAINTENANCE_RUNNING] = "RUNNING",
-		[MAINTENANCE_DONE] = "DONE",
-		[MAINTENANCE_STOPPED] = "STOPPED",
-		[MAINTENANCE_FAILED] = "FAILED",
-	};
-	AUTO_ANSWER struct answer an = {0};
-	struct js *js = &an.js;
+	struct shown_maintenance shown = {*v, v->want.verify};
 
-	answer_open(&an);
-	js_key(js, "maintenance");
-	js_open(js);
-	js_kv(js, "id", v->id);
-	js_kv(js, "kind", v->want.verify ? "verify" : "gc");
-	js_kv_bool(js, "dry_run", v->want.dry_run);
-	js_kv_int(js, "min_age_seconds", v->want.min_age_s);
-	js_kv(js, "by", v->by);
-	js_kv(js, "state", states[v->state]);
-	show_time(js, "started_at", v->started_ms);
-	show_time(js, "ended_at", v->ended_ms);
-	js_kv(js, "doing", v->doing);
-	js_kv_u64(js, "bytes_done", v->bytes_done);
-	js_kv_u64(js, "bytes_total", v->bytes_total);
-	js_kv_real(js, "rate_bytes_per_second", v->rate_bytes_s);
-	js_kv_u64(js, "found", v->found);
-	js_kv_u64(js, "found_bytes", v->found_bytes);
-	js_key(js, "items");
-	js_list(js);
-	for (size_t i = 0; i < v->n_items; i++)
-		show_item(js, &v->item[i]);
-	js_end(js);
-	js_kv(js, "note", v->note);
-	js_kv(js, "error", v->error);
-	js_close(js);
-	return answer_send(rq, &an, 200, err);
+	return answer_one(rq, "maintenance", &maintenance_record, &shown, err);
 }
 
 int maintenance_post(struct request *rq, struct err *err)

@@ -12,22 +12,11 @@ struct candidate {
 	int64_t created_ms;
 };
 
-static void show_candidate(struct js *js, const struct candidate *c)
-{
-	js_open(js);
-	js_kv(js, "id", c->id);
-	js_kv(js, "name", c->name);
-	if (c->project != NULL)
-		js_kv(js, "project", c->project);
-	if (c->team != NULL)
-		js_kv(js, "team", c->team);
-	if (c->user != NULL)
-		js_kv(js, "user", c->user);
-	if (c->status != NULL)
-		js_kv(js, "current_status", c->status);
-	show_time(js, "created_at", c->created_ms);
-	js_close(js);
-}
+static SHOWN(candidate, NULL, candidate, ROW(candidate, R_TEXT, id), ROW(candidate, R_TEXT, name),
+             ROW(candidate, R_TEXT | R_SPARSE, project), ROW(candidate, R_TEXT | R_SPARSE, team),
+             ROW(candidate, R_TEXT | R_SPARSE, user),
+             ROW_AS(candidate, R_TEXT | R_SPARSE, "current_status", status),
+             ROW_AS(candidate, R_TIME | R_NULL, "created_at", created_ms));
 
 /* 409 with the message that people read, and the candidates for programs. */
 static int send_ambiguous(struct request *rq, const char *what, const char *word,
@@ -52,10 +41,7 @@ static int send_ambiguous(struct request *rq, const char *what, const char *word
 	js_kv(&an.js, "message", why.msg);
 	js_kv_err(&an.js, "error", &why);
 	js_key(&an.js, "candidates");
-	js_list(&an.js);
-	for (size_t i = 0; i < n; i++)
-		show_candidate(&an.js, &c[i]);
-	js_end(&an.js);
+	record_write_list(&candidate_record, c, n, &an.js);
 	return answer_send(rq, &an, 409, err);
 }
 
@@ -162,7 +148,6 @@ static int resolve_project(struct request *rq, const char *word, struct err *err
 static int resolve_team(struct request *rq, const char *word, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
 	struct model_team *t = NULL;
 	struct candidate *c;
 	size_t n = 0;
@@ -176,10 +161,7 @@ static int resolve_team(struct request *rq, const char *word, struct err *err)
 				.id = t[i].id, .name = t[i].name, .created_ms = t[i].created_ms};
 		return send_ambiguous(rq, "team", word, c, n, err);
 	}
-	answer_open(&an);
-	js_key(&an.js, "team");
-	show_team(&an.js, t);
-	return answer_send(rq, &an, 200, err);
+	return answer_one(rq, "team", &team_record, t, err);
 }
 
 /* The checkpoint of this name; "latest" is the newest that is complete. NULL: there is none. */

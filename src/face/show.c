@@ -5,6 +5,7 @@
 
 static const char *const roles[] = {
 	[ROLE_VIEWER] = "viewer", [ROLE_MEMBER] = "member", [ROLE_ADMIN] = "admin"};
+const struct words show_roles = WORDS("viewer, member or admin", roles[0], roles);
 
 /* clang-format off */
 static const struct { const char *type; int64_t mib; } gpu_memory[] = {
@@ -14,23 +15,6 @@ static const struct { const char *type; int64_t mib; } gpu_memory[] = {
 	{ "RTX_PRO_6000", 98304 }, { "T4",         16384 }, { "V100",      16384 },
 };
 /* clang-format on */
-
-const char *show_role(enum model_role role)
-{
-	assert(role >= ROLE_VIEWER && role <= ROLE_ADMIN);
-	return roles[role];
-}
-
-bool show_role_parse(struct str word, enum model_role *out)
-{
-	for (enum model_role r = ROLE_VIEWER; r <= ROLE_ADMIN; r++) {
-		if (str_eq(word, roles[r])) {
-			*out = r;
-			return true;
-		}
-	}
-	return false;
-}
 
 int64_t show_gpu_memory_mib(const char *gpu_type)
 {
@@ -74,93 +58,178 @@ void show_time(struct js *js, const char *key, int64_t ms)
 	js_kv(js, key, text);
 }
 
-void show_team(struct js *js, const struct model_team *t)
-{
-	js_open(js);
-	js_kv(js, "id", t->id);
-	js_kv(js, "name", t->name);
-	js_kv_bool(js, "default", t->is_default);
-	show_time(js, "created_at", t->created_ms);
-	js_close(js);
-}
+SHOWN(team, "Team", model_team, ROW(model_team, R_TEXT, id), ROW(model_team, R_TEXT, name),
+      ROW_AS(model_team, R_BOOL, "default", is_default),
+      ROW_AS(model_team, R_TIME | R_NULL, "created_at", created_ms));
 
-void show_token(struct js *js, const struct model_token *t)
-{
-	js_open(js);
-	js_kv(js, "id", t->id);
-	js_kv(js, "name", t->name);
-	js_kv(js, "role", show_role(t->role));
-	js_kv(js, "team_id", t->team_id);
-	js_kv(js, "team_name", t->team_name);
-	show_time(js, "created_at", t->created_ms);
-	show_time(js, "last_used_at", t->used_ms);
-	show_time(js, "expires_at", t->expires_ms);
-	js_close(js);
-}
+SHOWN(token, "ApiKey", model_token, ROW(model_token, R_TEXT, id), ROW(model_token, R_TEXT, name),
+      ROW_WORD(model_token, R_WORD, role, show_roles), ROW(model_token, R_TEXT | R_NULL, team_id),
+      ROW(model_token, R_TEXT | R_NULL, team_name),
+      ROW_AS(model_token, R_TIME | R_NULL, "created_at", created_ms),
+      ROW_AS(model_token, R_TIME | R_NULL, "last_used_at", used_ms),
+      ROW_AS(model_token, R_TIME | R_NULL, "expires_at", expires_ms));
 
-void show_secret(struct js *js, const struct model_secret *s, const char *team_name)
-{
-	js_kv(js, "id", s->id);
-	js_kv(js, "name", s->name);
-	show_time(js, "created_at", s->created_ms);
-	show_time(js, "updated_at", s->updated_ms);
-	show_time(js, "last_used_at", s->used_ms);
-	js_kv(js, "team_id", s->team_id);
-	js_kv(js, "team_name", team_name);
-}
+#define SECRET(k, n, f) ROW_AS(shown_secret, k, n, s.f)
+SHOWN(secret, "Secret", shown_secret, SECRET(R_TEXT, "id", id), SECRET(R_TEXT, "name", name),
+      SECRET(R_TIME | R_NULL, "created_at", created_ms),
+      SECRET(R_TIME | R_NULL, "updated_at", updated_ms),
+      SECRET(R_TIME | R_NULL, "last_used_at", used_ms), SECRET(R_TEXT | R_NULL, "team_id", team_id),
+      ROW(shown_secret, R_TEXT | R_NULL, team_name));
 
-void show_project(struct js *js, struct arena *a, const struct model_project *p,
-                  const struct model_job *latest)
-{
-	js_open(js);
-	js_kv(js, "id", p->id);
-	js_kv(js, "name", p->name);
-	show_time(js, "created_at", p->created_ms);
-	show_time(js, "updated_at", p->updated_ms);
-	js_kv(js, "team_id", p->team_id);
-	js_kv(js, "team_name", p->team_name);
-	js_kv(js, "cluster", p->pinned_cluster);
-	js_kv_u64(js, "cache_quota_bytes", p->cache_quota_bytes);
-	js_key(js, "latest_job");
-	if (latest != NULL)
-		show_job(js, a, latest, false);
-	else
-		js_null(js);
-	js_close(js);
-}
+SHOWN(event, "Event", model_event, ROW(model_event, R_I64, seq),
+      ROW_AS(model_event, R_TIME | R_NULL, "timestamp", ms), ROW(model_event, R_TEXT, kind),
+      ROW(model_event, R_TEXT | R_NULL, from), ROW(model_event, R_TEXT | R_NULL, to),
+      ROW(model_event, R_TEXT | R_NULL, actor), ROW(model_event, R_TEXT | R_NULL, message));
 
-static void show_progress(struct js *js, const struct model_job *j)
-{
-	js_kv(js, "stage", j->stage);
-	js_key(js, "progress");
-	if (j->progress == NULL && j->progress_total == 0) {
-		js_null(js);
-		return;
-	}
-	js_open(js);
-	js_kv(js, "note", j->progress);
-	js_kv_u64(js, "done_bytes", j->progress_done);
-	js_kv_u64(js, "total_bytes", j->progress_total);
-	js_kv_real(js, "rate_bytes_per_second", j->progress_rate);
-	js_close(js);
-}
+SHOWN(attempt, "Attempt", model_attempt, ROW(model_attempt, R_TEXT, id),
+      ROW(model_attempt, R_U32, number), ROW(model_attempt, R_U32, node_rank),
+      ROW(model_attempt, R_TEXT | R_NULL, node), ROW(model_attempt, R_TEXT | R_NULL, cluster),
+      ROW(model_attempt, R_BITS, gpus),
+      ROW_AS(model_attempt, R_TIME | R_NULL, "launched_at", launched_ms),
+      ROW_AS(model_attempt, R_TIME | R_NULL, "claimed_at", claimed_ms),
+      ROW_AS(model_attempt, R_TIME | R_NULL, "ended_at", ended_ms),
+      ROW_AS(model_attempt, R_TIME | R_NULL, "heartbeat_at", heartbeat_ms),
+      ROW(model_attempt, R_BOOL, ready));
 
-static void show_end(struct js *js, const struct model_job *j)
-{
-	char words[300];
+/* --- jobs and projects --- */
 
-	js_key(js, "end");
-	if (j->end == JOB_END_NONE) {
-		js_null(js);
-		return;
-	}
-	job_end_describe(j->end, j->end_code, NULL, words, sizeof(words));
-	js_open(js);
-	js_kv(js, "kind", job_end_word(j->end));
-	js_kv_int(js, "code", j->end_code);
-	js_kv(js, "detail", words);
-	js_close(js);
-}
+static const char *const availabilities[] = {"dedicated", "spot"};
+static const struct words availability_words = WORDS("a model", availabilities[0], availabilities);
+
+struct shown_job {
+	struct model_job j;
+	const char *instance_id, *instance_name, *end_detail;
+	uint64_t memory_mib, gpu_mib;
+	unsigned availability;
+	bool in_progress;
+};
+
+#define JOB(k, n, f) ROW_AS(shown_job, k, n, j.f)
+SHOWN(instance, "Instance", shown_job, ROW_AS(shown_job, R_TEXT, "id", instance_id),
+      ROW_AS(shown_job, R_TEXT, "name", instance_name),
+      ROW_AS(shown_job, R_U64, "memory_limit_mib", memory_mib),
+      JOB(R_U32, "millicpu_limit", cpu_milli), JOB(R_U32, "gpu_count", gpu_count),
+      JOB(R_TEXT | R_NULL, "gpu_type", gpu_type),
+      ROW_AS(shown_job, R_U64 | R_NULL, "gpu_memory_limit_mib", gpu_mib));
+/* A dry run has no ids. */
+static SHOWN(job_project, NULL, shown_job, JOB(R_TEXT | R_NULL, "id", project_id),
+             JOB(R_TEXT, "name", project_name));
+static SHOWN(job_team, NULL, shown_job, JOB(R_TEXT | R_NULL, "id", team_id),
+             JOB(R_TEXT | R_NULL, "name", team_name));
+static SHOWN(job_user, NULL, shown_job, JOB(R_TEXT, "email", user));
+static SHOWN(job_progress, NULL, shown_job, JOB(R_TEXT | R_NULL, "note", progress),
+             JOB(R_U64, "done_bytes", progress_done), JOB(R_U64, "total_bytes", progress_total),
+             JOB(R_REAL, "rate_bytes_per_second", progress_rate));
+static SHOWN(job_end, NULL, shown_job, ROW_WORD_AS(shown_job, 0, "kind", j.end, job_ends),
+             JOB(R_INT | R_SIGNED, "code", end_code),
+             ROW_AS(shown_job, R_TEXT, "detail", end_detail));
+
+SHOWN(job, "TrainingJob", shown_job, JOB(R_TEXT | R_NULL, "id", id),
+      JOB(R_TEXT | R_NULL, "name", name), JOB(R_TIME | R_NULL, "created_at", created_ms),
+      JOB(R_TIME | R_NULL, "updated_at", updated_ms),
+      ROW_WORD_AS(shown_job, 0, "current_status", j.core.state, job_statuses),
+      ROW_PART(0, "instance_type", instance), ROW_PART(0, "training_project", job_project),
+      JOB(R_TEXT | R_NULL, "training_project_id", project_id),
+      JOB(R_TEXT | R_NULL, "error_message", error_message),
+      JOB(R_TEXT | R_NULL, "error_id", error_id),
+      JOB(R_TEXT | R_NULL, "checkpoint_sync_status", sync_status),
+      JOB(R_I64 | R_SIGNED, "priority", priority),
+      ROW_WORD_AS(shown_job, 0, "availability_model", availability, availability_words),
+      JOB(R_U32, "node_count", node_count), ROW_PART(0, "user", job_user),
+      JOB(R_TEXT | R_NULL, "reason", reason), JOB(R_U64 | R_NULL, "place_in_line", place),
+      JOB(R_TIME | R_NULL, "starts_by", start_by_ms), JOB(R_TEXT | R_NULL, "stage", stage),
+      ROW_PART_IF(shown_job, "progress", in_progress, job_progress),
+      ROW_PART(R_NULL, "end", job_end), JOB(R_U32, "attempt", core.attempt),
+      JOB(R_TIME | R_NULL, "started_at", started_ms), JOB(R_TIME | R_NULL, "ended_at", ended_ms),
+      ROW_PART(0, "team", job_team), JOB(R_TEXT | R_NULL, "recreated_from", recreated_from));
+
+/* What is known of its inputs once they were resolved: of one job, not of lists. */
+struct shown_weights {
+	const char *source, *revision, *mount_location, *manifest;
+	uint64_t bytes;
+};
+static SHOWN(resolved_weights, NULL, shown_weights, ROW(shown_weights, R_TEXT, source),
+             ROW(shown_weights, R_TEXT, revision), ROW(shown_weights, R_TEXT, mount_location),
+             ROW(shown_weights, R_TEXT, manifest), ROW(shown_weights, R_U64, bytes));
+
+struct shown_inputs {
+	struct shown_weights *weights;
+	size_t n_weights;
+	const char *reference, *digest, *id; /* of the image, when the job first started */
+	const struct doc *spec;
+};
+static SHOWN(image, NULL, shown_inputs, ROW(shown_inputs, R_TEXT | R_NULL, reference),
+             ROW(shown_inputs, R_TEXT | R_NULL, digest), ROW(shown_inputs, R_TEXT | R_NULL, id));
+SHOWN(job_inputs, NULL, shown_inputs,
+      ROW_OF_AS(shown_inputs, R_LIST, "weights", weights, n_weights, resolved_weights),
+      ROW_PART(R_NULL, "image", image), ROW(shown_inputs, R_DOC, spec));
+
+struct shown_project {
+	struct model_project p;
+	struct shown_job latest;
+	bool has_latest;
+};
+#define PROJECT(k, n, f) ROW_AS(shown_project, k, n, p.f)
+SHOWN(project, "TrainingProject", shown_project, PROJECT(R_TEXT, "id", id),
+      PROJECT(R_TEXT, "name", name), PROJECT(R_TIME | R_NULL, "created_at", created_ms),
+      PROJECT(R_TIME | R_NULL, "updated_at", updated_ms),
+      PROJECT(R_TEXT | R_NULL, "team_id", team_id),
+      PROJECT(R_TEXT | R_NULL, "team_name", team_name),
+      PROJECT(R_TEXT | R_NULL, "cluster", pinned_cluster),
+      PROJECT(R_U64, "cache_quota_bytes", cache_quota_bytes),
+      ROW_OF_AS(shown_project, R_ONE | R_NULL, "latest_job", latest, has_latest, job));
+
+/* --- checkpoints and weights --- */
+
+static const char *const syncs[] = {"SYNCING", "COMPLETE"};
+static const struct words sync_words = WORDS("a state", syncs[0], syncs);
+
+struct shown_checkpoint {
+	struct model_checkpoint c;
+	const char *id;
+	unsigned sync;
+	bool complete;
+};
+#define CKPT(k, n, f) ROW_AS(shown_checkpoint, k, n, c.f)
+static SHOWN(lora, NULL, shown_checkpoint, CKPT(R_I64, "r", lora_r));
+SHOWN(checkpoint, "Checkpoint", shown_checkpoint, ROW(shown_checkpoint, R_TEXT, id),
+      CKPT(R_TEXT, "checkpoint_id", name), CKPT(R_TIME, "created_at", created_ms),
+      CKPT(R_TEXT, "checkpoint_type", kind), CKPT(R_TEXT | R_NULL, "base_model", base_model),
+      CKPT(R_U64, "size_bytes", bytes), ROW_PART(R_NULL, "lora_adapter_config", lora),
+      CKPT(R_TEXT, "training_job_id", job_id),
+      ROW_WORD_AS(shown_checkpoint, 0, "sync_status", sync, sync_words),
+      CKPT(R_U32, "node_rank", rank),
+      ROW_WORD_AS(shown_checkpoint, 0, "state", c.state, ckpt_states),
+      CKPT(R_TEXT | R_NULL, "reason", reason), CKPT(R_INT, "rule", rule),
+      CKPT(R_TEXT | R_NULL, "trainer", trainer), CKPT(R_TEXT | R_NULL, "updating", updating),
+      CKPT(R_TEXT | R_NULL, "marked_by", marked_by), CKPT(R_U32, "revision", revision),
+      ROW_WORD_IF(shown_checkpoint, "part_state", c.part_state, ckpt_states, c.is_part),
+      CKPT(R_TEXT | R_NULL, "part_reason", part_reason), ROW(shown_checkpoint, R_BOOL, complete),
+      CKPT(R_BOOL, "pinned", pinned), CKPT(R_U64, "files", files),
+      CKPT(R_U64, "bytes_sent", bytes_sent), CKPT(R_TIME | R_NULL, "synced_at", synced_ms));
+
+static const char *const mirror_states[] = {
+	[MIRROR_FETCHING] = "FETCHING", [MIRROR_READY] = "READY", [MIRROR_FAILED] = "FAILED"};
+static const struct words mirror_words = WORDS("a state", mirror_states[0], mirror_states);
+
+struct shown_mirror {
+	struct model_mirror m;
+	const char *endpoint;
+	const struct doc *allow, *ignore;
+};
+#define MIRROR(k, n, f) ROW_AS(shown_mirror, k, n, m.f)
+SHOWN(mirror, "Weights", shown_mirror, MIRROR(R_TEXT, "id", id),
+      MIRROR(R_TEXT | R_NULL, "team_id", team_id), MIRROR(R_TEXT, "source", source),
+      ROW(shown_mirror, R_TEXT | R_NULL, endpoint), MIRROR(R_TEXT | R_NULL, "revision", revision),
+      ROW_WORD_AS(shown_mirror, 0, "state", m.state, mirror_words),
+      MIRROR(R_TEXT | R_NULL, "manifest", manifest), MIRROR(R_U64, "bytes", bytes_total),
+      MIRROR(R_U64, "bytes_done", bytes_done), MIRROR(R_U64, "files", files_total),
+      MIRROR(R_U64, "files_done", files_done),
+      MIRROR(R_REAL, "rate_bytes_per_second", rate_bytes_s),
+      MIRROR(R_TEXT | R_NULL, "error", error), MIRROR(R_TIME | R_NULL, "created_at", created_ms),
+      MIRROR(R_TIME | R_NULL, "last_used_at", used_ms),
+      ROW_AS(shown_mirror, R_DOC, "allow_patterns", allow),
+      ROW_AS(shown_mirror, R_DOC, "ignore_patterns", ignore));
 
 static const struct doc *parse(struct arena *a, const char *json)
 {
@@ -172,226 +241,110 @@ static const struct doc *parse(struct arena *a, const char *json)
 	return d;
 }
 
-static void show_weights(struct js *js, const struct doc *resolved)
-{
-	js_key(js, "weights");
-	js_list(js);
-	DOC_EACH (w, doc_get(resolved, "weights")) {
-		js_open(js);
-		js_key(js, "source");
-		js_doc(js, doc_get(w, "source"));
-		js_key(js, "revision");
-		js_doc(js, doc_get(w, "revision"));
-		js_key(js, "mount_location");
-		js_doc(js, doc_get(w, "mount_location"));
-		js_key(js, "manifest");
-		js_doc(js, doc_get(w, "manifest"));
-		js_key(js, "bytes");
-		js_doc(js, doc_get(w, "bytes"));
-		js_close(js);
-	}
-	js_end(js);
-}
-
-/* The digest that the image's name resolved to when the job first started. */
-static void show_image(struct js *js, const struct doc *resolved)
-{
-	const struct doc *image = doc_get(resolved, "image");
-	const char *reference = doc_cstr(doc_get(image, "reference"), NULL);
-	const char *digest = reference != NULL ? strchr(reference, '@') : NULL;
-
-	js_key(js, "image");
-	if (!doc_is(image, DOC_MAP)) {
-		js_null(js);
-		return;
-	}
-	js_open(js);
-	js_kv(js, "reference", reference);
-	js_kv(js, "digest", digest != NULL ? digest + 1 : NULL);
-	js_kv(js, "id", doc_cstr(doc_get(image, "id"), NULL));
-	js_close(js);
-}
-
-static void show_instance(struct js *js, struct arena *a, const struct model_job *j)
+static struct shown_job job_of(struct arena *a, const struct model_job *j)
 {
 	struct instance in = {j->gpu_type, j->gpu_count, j->cpu_milli, j->memory_bytes};
-	int64_t gpu_mib = show_gpu_memory_mib(j->gpu_type);
+	struct shown_job v = {
+		.j = *j,
+		.instance_id = show_instance_id(a, &in),
+		.instance_name = show_instance_name(a, &in),
+		.memory_mib = j->memory_bytes / MIB,
+		.gpu_mib = (uint64_t)show_gpu_memory_mib(j->gpu_type) * j->gpu_count,
+		.availability = j->spot,
+		.in_progress = j->progress != NULL || j->progress_total > 0,
+	};
+	char words[300];
 
-	js_key(js, "instance_type");
-	js_open(js);
-	js_kv(js, "id", show_instance_id(a, &in));
-	js_kv(js, "name", show_instance_name(a, &in));
-	js_kv_u64(js, "memory_limit_mib", j->memory_bytes / MIB);
-	js_kv_u64(js, "millicpu_limit", j->cpu_milli);
-	js_kv_u64(js, "gpu_count", j->gpu_count);
-	js_kv(js, "gpu_type", j->gpu_type);
-	js_key(js, "gpu_memory_limit_mib");
-	if (gpu_mib > 0)
-		js_int(js, gpu_mib * j->gpu_count);
-	else
-		js_null(js);
-	js_close(js);
+	/* of a job that waits the stock client prints it as advice, which is what the reason is */
+	if (j->core.state == JOB_PENDING && j->error_message == NULL)
+		v.j.error_message = j->reason;
+	if (j->user == NULL)
+		v.j.user = "";
+	if (j->end != JOB_END_NONE) {
+		job_end_describe(j->end, j->end_code, NULL, words, sizeof(words));
+		v.end_detail = arena_cstr(a, words);
+	}
+	return v;
 }
 
-static void show_named(struct js *js, const char *key, const char *id, const char *name)
+static struct shown_inputs inputs_of(struct arena *a, const struct model_job *j)
 {
-	js_key(js, key);
-	js_open(js);
-	js_kv(js, "id", id);
-	js_kv(js, "name", name);
-	js_close(js);
+	const struct doc *resolved = parse(a, j->resolved_json),
+			 *list = doc_get(resolved, "weights");
+	const struct doc *image = doc_get(resolved, "image");
+	struct shown_inputs v = {
+		.weights = ARENA_ARRAY(a, struct shown_weights,
+	                               doc_is(list, DOC_LIST) ? list->count : 0),
+		.reference = doc_cstr(doc_get(image, "reference"), NULL),
+		.id = doc_cstr(doc_get(image, "id"), NULL),
+		.spec = parse(a, j->spec_json),
+	};
+
+	if (v.reference != NULL && strchr(v.reference, '@') != NULL)
+		v.digest = strchr(v.reference, '@') + 1;
+	DOC_EACH (w, list) {
+		v.weights[v.n_weights++] = (struct shown_weights){
+			.source = doc_cstr(doc_get(w, "source"), NULL),
+			.revision = doc_cstr(doc_get(w, "revision"), NULL),
+			.mount_location = doc_cstr(doc_get(w, "mount_location"), NULL),
+			.manifest = doc_cstr(doc_get(w, "manifest"), NULL),
+			.bytes = (uint64_t)doc_int(doc_get(w, "bytes"), 0),
+		};
+	}
+	return v;
 }
 
 void show_job(struct js *js, struct arena *a, const struct model_job *j, bool whole)
 {
-	js_open(js);
-	js_kv(js, "id", j->id);
-	js_kv(js, "name", j->name);
-	show_time(js, "created_at", j->created_ms);
-	show_time(js, "updated_at", j->updated_ms);
-	js_kv(js, "current_status", job_state_name(j->core.state));
-	show_instance(js, a, j);
-	show_named(js, "training_project", j->project_id, j->project_name);
-	js_kv(js, "training_project_id", j->project_id);
-	/* of a job that waits the stock client prints it as advice, which is what the reason is */
-	js_kv(js, "error_message",
-	      j->core.state == JOB_PENDING && j->error_message == NULL ? j->reason
-	                                                               : j->error_message);
-	js_kv(js, "error_id", j->error_id);
-	js_kv(js, "checkpoint_sync_status", j->sync_status);
-	js_kv_int(js, "priority", j->priority);
-	js_kv(js, "availability_model", j->spot ? "spot" : "dedicated");
-	js_kv_u64(js, "node_count", j->node_count);
-	js_key(js, "user");
-	js_open(js);
-	js_kv(js, "email", j->user != NULL ? j->user : "");
-	js_close(js);
-	js_kv(js, "reason", j->reason);
-	js_key(js, "place_in_line");
-	if (j->place > 0)
-		js_u64(js, j->place);
-	else
-		js_null(js);
-	show_time(js, "starts_by", j->start_by_ms);
-	show_progress(js, j);
-	show_end(js, j);
-	js_kv_u64(js, "attempt", j->core.attempt);
-	show_time(js, "started_at", j->started_ms);
-	show_time(js, "ended_at", j->ended_ms);
-	show_named(js, "team", j->team_id, j->team_name);
-	js_kv(js, "recreated_from", j->recreated_from);
-	if (whole) {
-		const struct doc *resolved = parse(a, j->resolved_json);
+	struct shown_job v = job_of(a, j);
+	struct shown_inputs in = {0};
 
-		show_weights(js, resolved);
-		show_image(js, resolved);
-		js_key(js, "spec");
-		js_doc(js, parse(a, j->spec_json));
+	js_open(js);
+	record_write_members(&job_record, &v, js);
+	if (whole) {
+		in = inputs_of(a, j);
+		record_write_members(&job_inputs_record, &in, js);
 	}
 	js_close(js);
 }
 
-void show_event(struct js *js, const struct model_event *e)
+void show_project(struct js *js, struct arena *a, const struct model_project *p,
+                  const struct model_job *latest)
 {
-	js_open(js);
-	js_kv_int(js, "seq", e->seq);
-	show_time(js, "timestamp", e->ms);
-	js_kv(js, "kind", e->kind);
-	js_kv(js, "from", e->from);
-	js_kv(js, "to", e->to);
-	js_kv(js, "actor", e->actor);
-	js_kv(js, "message", e->message);
-	js_close(js);
-}
+	struct shown_project v = {.p = *p, .has_latest = latest != NULL};
 
-void show_attempt(struct js *js, const struct model_attempt *at)
-{
-	js_open(js);
-	js_kv(js, "id", at->id);
-	js_kv_u64(js, "number", at->number);
-	js_kv_u64(js, "node_rank", at->node_rank);
-	js_kv(js, "node", at->node);
-	js_kv(js, "cluster", at->cluster);
-	js_key(js, "gpus");
-	js_list(js);
-	for (unsigned i = 0; i < 64; i++)
-		if ((at->gpus >> i & 1) != 0)
-			js_u64(js, i);
-	js_end(js);
-	show_time(js, "launched_at", at->launched_ms);
-	show_time(js, "claimed_at", at->claimed_ms);
-	show_time(js, "ended_at", at->ended_ms);
-	show_time(js, "heartbeat_at", at->heartbeat_ms);
-	js_kv_bool(js, "ready", at->ready);
-	js_close(js);
+	if (latest != NULL)
+		v.latest = job_of(a, latest);
+	record_write_js(&project_record, &v, js);
 }
 
 void show_checkpoint(struct js *js, struct arena *a, const struct model_checkpoint *c)
 {
-	bool complete = c->state == CKPT_COMPLETE;
+	struct shown_checkpoint v = {
+		.c = *c,
+		.id = arena_printf(a, "%s/rank-%u/%s", c->job_id, c->rank, c->name),
+		.sync = c->state == CKPT_COMPLETE,
+		.complete = c->state == CKPT_COMPLETE,
+	};
 
-	js_open(js);
-	js_kv(js, "id", arena_printf(a, "%s/rank-%u/%s", c->job_id, c->rank, c->name));
-	js_kv(js, "checkpoint_id", c->name);
-	show_time(js, "created_at", c->created_ms != 0 ? c->created_ms : 1);
-	js_kv(js, "checkpoint_type", c->kind != NULL ? c->kind : "other");
-	js_kv(js, "base_model",
-	      c->base_model != NULL && c->base_model[0] != '\0' ? c->base_model : NULL);
-	js_kv_u64(js, "size_bytes", c->bytes);
-	js_key(js, "lora_adapter_config");
-	if (c->lora_r > 0) {
-		js_open(js);
-		js_kv_int(js, "r", c->lora_r);
-		js_close(js);
-	} else {
-		js_null(js);
-	}
-	js_kv(js, "training_job_id", c->job_id);
-	js_kv(js, "sync_status", complete ? "COMPLETE" : "SYNCING");
-	js_kv_u64(js, "node_rank", c->rank);
-	js_kv(js, "state", ckpt_state_word(c->state));
-	js_kv(js, "reason", c->reason);
-	js_kv_int(js, "rule", c->rule);
-	js_kv(js, "trainer", c->trainer);
-	js_kv(js, "updating", c->updating);
-	js_kv(js, "marked_by", c->marked_by);
-	js_kv_u64(js, "revision", c->revision);
-	js_kv(js, "part_state", c->is_part ? ckpt_state_word(c->part_state) : NULL);
-	js_kv(js, "part_reason", c->part_reason);
-	js_kv_bool(js, "complete", complete);
-	js_kv_bool(js, "pinned", c->pinned);
-	js_kv_u64(js, "files", c->files);
-	js_kv_u64(js, "bytes_sent", c->bytes_sent);
-	show_time(js, "synced_at", c->synced_ms);
-	js_close(js);
+	if (c->created_ms == 0)
+		v.c.created_ms = 1; /* the client cannot read null */
+	if (c->kind == NULL)
+		v.c.kind = "other";
+	if (c->base_model != NULL && c->base_model[0] == '\0')
+		v.c.base_model = NULL;
+	record_write_js(&checkpoint_record, &v, js);
 }
 
 void show_mirror(struct js *js, struct arena *a, const struct model_mirror *m)
 {
-	static const char *const states[] = {[MIRROR_FETCHING] = "FETCHING",
-	                                     [MIRROR_READY] = "READY",
-	                                     [MIRROR_FAILED] = "FAILED"};
 	const struct doc *filter = parse(a, m->filter_json);
+	struct shown_mirror v = {
+		.m = *m,
+		.endpoint = doc_cstr(doc_get(filter, "endpoint"), NULL),
+		.allow = doc_get(filter, "allow"),
+		.ignore = doc_get(filter, "ignore"),
+	};
 
-	js_open(js);
-	js_kv(js, "id", m->id);
-	js_kv(js, "team_id", m->team_id);
-	js_kv(js, "source", m->source);
-	js_kv(js, "endpoint", doc_cstr(doc_get(filter, "endpoint"), NULL));
-	js_kv(js, "revision", m->revision);
-	js_kv(js, "state", states[m->state]);
-	js_kv(js, "manifest", m->manifest);
-	js_kv_u64(js, "bytes", m->bytes_total);
-	js_kv_u64(js, "bytes_done", m->bytes_done);
-	js_kv_u64(js, "files", m->files_total);
-	js_kv_u64(js, "files_done", m->files_done);
-	js_kv_real(js, "rate_bytes_per_second", m->rate_bytes_s);
-	js_kv(js, "error", m->error);
-	show_time(js, "created_at", m->created_ms);
-	show_time(js, "last_used_at", m->used_ms);
-	js_key(js, "allow_patterns");
-	js_doc(js, doc_get(filter, "allow"));
-	js_key(js, "ignore_patterns");
-	js_doc(js, doc_get(filter, "ignore"));
-	js_close(js);
+	record_write_js(&mirror_record, &v, js);
 }

@@ -7,7 +7,7 @@
 #define FACE_SHOW_H
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/record.h"
 #include "core/model.h"
 
 /* The resources of a job or a node, as clients name them: "H100:8 4x64" and the like. */
@@ -17,24 +17,23 @@ struct instance {
 	uint64_t memory_bytes;
 };
 
-const char *show_role(enum model_role role);
-bool show_role_parse(struct str word, enum model_role *out);
+extern const struct words show_roles;
 const char *show_instance_name(struct arena *a, const struct instance *in);
 const char *show_instance_id(struct arena *a, const struct instance *in);
 int64_t show_gpu_memory_mib(const char *gpu_type); /* 0 = unknown */
 
 /* "key": ISO 8601, or null for 0 (never). */
 void show_time(struct js *js, const char *key, int64_t ms);
-void show_team(struct js *js, const struct model_team *t);
-void show_token(struct js *js, const struct model_token *t);
-void show_secret(struct js *js, const struct model_secret *s, const char *team_name);
+struct shown_secret {
+	struct model_secret s;
+	const char *team_name;
+};
+extern const struct record team_record, token_record, secret_record, event_record, attempt_record;
 /* latest: its newest job, NULL = none. */
 void show_project(struct js *js, struct arena *a, const struct model_project *p,
                   const struct model_job *latest);
 /* whole: with its normalized specification, as one job is shown and lists are not. */
 void show_job(struct js *js, struct arena *a, const struct model_job *j, bool whole);
-void show_event(struct js *js, const struct model_event *e);
-void show_attempt(struct js *js, const struct model_attempt *at);
 void show_checkpoint(struct js *js, struct arena *a, const struct model_checkpoint *c);
 void show_mirror(struct js *js, struct arena *a, const struct model_mirror *m);
 

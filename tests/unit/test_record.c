@@ -99,8 +99,47 @@ static void refuses(void **state UNUSED)
 	}
 }
 
+struct shown {
+	int64_t when_ms, left;
+	uint64_t bits;
+	const struct doc *doc;
+	const char *end;
+	uint32_t code;
+	bool sure, known;
+};
+static SHOWN(end, NULL, shown, ROW_AS(shown, R_TEXT, "kind", end), ROW(shown, R_U32, code));
+static SHOWN(shown, "Shown", shown, ROW_AS(shown, R_TIME | R_NULL, "when", when_ms),
+             ROW(shown, R_I64 | R_NEGATIVE, left), ROW(shown, R_BITS, bits),
+             ROW_AS(shown, R_SUM, "sum", bits), ROW(shown, R_DOC | R_SPARSE, doc),
+             ROW_PART(R_NULL, "end", end), ROW_IF(shown, R_BOOL, "sure", sure, known),
+             ROW_AS(shown, R_U32 | R_SPARSE, "code", code));
+
+/* What is not there is null, or left out; what is there is not, whatever it is. */
+static void shows_nothing_as_nothing(void **state UNUSED)
+{
+	static const struct doc yes = {.kind = DOC_BOOL, .flag = true};
+	static const struct {
+		struct shown m;
+		const char *json;
+	} rows[] = {
+		{{.left = -1},
+	         "{\"when\":null,\"left\":null,\"bits\":[],\"sum\":0,\"end\":null,\"sure\":null}"},
+		{{1500, 0, UINT64_C(1) << 63 | 5, &yes, "x", 7, false, true},
+	         "{\"when\":\"1970-01-01T00:00:01.500Z\",\"left\":0,\"bits\":[0,2,63],\"sum\":3,"
+	         "\"doc\":true,\"end\":{\"kind\":\"x\",\"code\":7},\"sure\":false,\"code\":7}"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_BUF struct buf out = BUF_INIT(10000);
+
+		record_write(&shown_record, &rows[i].m, &out);
+		assert_string_equal(buf_cstr(&out), rows[i].json);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(keeps_all),
 	cmocka_unit_test(refuses),
+	cmocka_unit_test(shows_nothing_as_nothing),
 };
 UNIT_MAIN(tests)
