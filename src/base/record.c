@@ -339,11 +339,12 @@ static int read_field(const struct record_field *f, struct arena *a, const struc
 	case R_ONE:
 		PUT(bool, m, f->count, doc_is(d, DOC_MAP));
 		return doc_is(d, DOC_MAP) ? read_fields(f->of, a, d, at, err) : 0;
+	case R_PART:
+		return read_fields(f->of, a, d, m, err);
 	case R_TIME:
 	case R_BITS:
 	case R_SUM:
 	case R_DOC:
-	case R_PART:
 		break;
 	}
 	abort(); /* a kind without a reader */

@@ -26,13 +26,13 @@ enum record_kind {
 	R_NUMBERS, /* uint32_t * and its count */
 	R_LIST,    /* array of structs and its count */
 	R_FIXED,   /* array inside the struct and its count */
-	R_ONE, /* struct inside the struct; `count` is its bool has_..., false when it is null */
+	R_ONE,  /* struct inside the struct; `count` is its bool has_..., false when it is null */
+	R_PART, /* members of this very struct as an object of their own, `of` */
 	/* only written: */
 	R_TIME, /* int64_t, in milliseconds: ISO 8601 */
 	R_BITS, /* uint64_t: a list of the bits that are set */
 	R_SUM,  /* uint64_t: how many bits are set */
 	R_DOC,  /* const struct doc *: whatever it says */
-	R_PART, /* members of this very struct as an object of their own, `of` */
 };
 #define R_KIND 0xffU
 #define R_MAY 0x100U /* absent or null is nothing: NULL, 0, false, none */
@@ -45,9 +45,8 @@ enum record_kind {
 
 struct record_field {
 	const char *name;
-	unsigned kind; /* enum record_kind, perhaps | R_MAY */
-	size_t at,
-		count; /* offsets in the struct; count: of size_t (lists) or bool (R_ONE, R_NULL) */
+	unsigned kind;    /* enum record_kind, perhaps | R_MAY */
+	size_t at, count; /* offsets in the struct; count: of a size_t (lists) or a bool */
 	const struct record *of;
 	const struct words *words;
 	size_t room; /* bytes of the member: what an R_FIXED may hold */

@@ -3,6 +3,7 @@
 #include "core/ckpt.h"
 
 #include "base/fs.h"
+#include "base/record.h"
 
 #define CKPT_FORMAT 1               /* "version" of the manifest object */
 #define CKPT_FLAT_MAX ((size_t)200) /* of a manifest's own name; a file's may have 255 bytes */
@@ -302,14 +303,6 @@ const char *ckpt_kind_word(enum ckpt_kind k)
 	return words_at(&kind_words, k);
 }
 
-static int kind_parse(struct str word, enum ckpt_kind *out, struct err *err)
-{
-	int i = words_parse(&kind_words, word, ERR_INVALID, err);
-
-	*out = (enum ckpt_kind)MAX(i, 0);
-	return MIN(i, 0);
-}
-
 /* First row that some file matches wins: an adapter beside a full model is an adapter. */
 static const struct sign {
 	const char *start, *end; /* of the file's own name; "" = any */
@@ -373,16 +366,24 @@ static void write_about(struct js *js, const struct ckpt_file *f, bool details)
 		js_kv(js, "note", f->note);
 }
 
-static void write_times(struct js *js, const struct ckpt_times *t)
-{
-	js_key(js, "saved");
-	js_open(js);
-	js_kv_int(js, "began_ms", t->began_ms);
-	js_kv_int(js, "ended_ms", t->ended_ms);
-	js_kv_int(js, "before_ms", t->before_ms);
-	js_kv_int(js, "written_ms", t->written_ms);
-	js_close(js);
-}
+/* clang-format off */
+static SHOWN(ckpt_times, "saved", ckpt,
+	ROW_AS(ckpt, R_I64 | R_MAY, "ended_ms", saved.ended_ms),
+	ROW_AS(ckpt, R_I64 | R_MAY, "began_ms", saved.began_ms),
+	ROW_AS(ckpt, R_I64 | R_MAY, "before_ms", saved.before_ms),
+	ROW_AS(ckpt, R_I64 | R_MAY, "written_ms", saved.written_ms));
+
+static RECORD(ckpt, NULL,
+	ROW(ckpt, R_TEXT, name), ROW(ckpt, R_TEXT | R_MAY, job_id), ROW(ckpt, R_U32, rank),
+	ROW_WORD(ckpt, R_WORD, state, ckpt_states), ROW(ckpt, R_INT | R_MAY, rule),
+	ROW(ckpt, R_TEXT | R_MAY, reason), ROW(ckpt, R_TEXT | R_MAY, trainer),
+	ROW(ckpt, R_TEXT | R_MAY, marked_by), ROW(ckpt, R_U32 | R_MAY, revision),
+	ROW(ckpt, R_U32 | R_MAY | R_SPARSE, since), ROW(ckpt, R_U32 | R_MAY | R_SPARSE, world),
+	ROW(ckpt, R_BOOL | R_MAY | R_SPARSE, doubt),
+	ROW_PART(R_MAY | R_SPARSE, "saved", ckpt_times), ROW_WORD(ckpt, R_WORD, kind, kind_words),
+	ROW(ckpt, R_TEXT | R_MAY, base_model), ROW(ckpt, R_I64 | R_MAY, lora_r),
+	ROW(ckpt, R_I64 | R_MAY, created_ms));
+/* clang-format on */
 
 void ckpt_write(const struct ckpt *c, struct buf *out)
 {
@@ -391,27 +392,7 @@ void ckpt_write(const struct ckpt *c, struct buf *out)
 	js_init(&js, out);
 	js_open(&js);
 	js_kv_int(&js, "version", CKPT_FORMAT);
-	js_kv(&js, "name", c->name);
-	js_kv(&js, "job_id", c->job_id);
-	js_kv_u64(&js, "rank", c->rank);
-	js_kv(&js, "state", ckpt_state_word(c->state));
-	js_kv_int(&js, "rule", c->rule);
-	js_kv(&js, "reason", c->reason);
-	js_kv(&js, "trainer", c->trainer);
-	js_kv(&js, "marked_by", c->marked_by);
-	js_kv_u64(&js, "revision", c->revision);
-	if (c->since != 0)
-		js_kv_u64(&js, "since", c->since);
-	if (c->world != 0)
-		js_kv_u64(&js, "world", c->world);
-	if (c->doubt)
-		js_kv_bool(&js, "doubt", true);
-	if (c->saved.ended_ms != 0)
-		write_times(&js, &c->saved);
-	js_kv(&js, "kind", ckpt_kind_word(c->kind));
-	js_kv(&js, "base_model", c->base_model);
-	js_kv_int(&js, "lora_r", c->lora_r);
-	js_kv_int(&js, "created_ms", c->created_ms);
+	record_write_members(&ckpt_record, c, &js);
 	js_kv_u64(&js, "bytes", c->files.bytes);
 	js_key(&js, "files");
 	js_list(&js);
@@ -492,49 +473,26 @@ static int parse_files(struct ckpt *out, struct arena *a, const struct doc *d, s
 }
 
 /* Bounded, so that whoever compares them need not fear an overflow. */
-static int64_t moment(const struct doc *d, const char *key)
+static void bound(int64_t *ms)
 {
-	return MIN(MAX(doc_int(doc_get(d, key), 0), 0), CKPT_MS_MAX);
-}
-
-static struct ckpt_times parse_times(const struct doc *d)
-{
-	return (struct ckpt_times){.began_ms = moment(d, "began_ms"),
-	                           .ended_ms = moment(d, "ended_ms"),
-	                           .before_ms = moment(d, "before_ms"),
-	                           .written_ms = moment(d, "written_ms")};
+	*ms = MIN(MAX(*ms, (int64_t)0), CKPT_MS_MAX);
 }
 
 static int parse_head(struct ckpt *out, struct arena *a, const struct doc *d, struct err *err)
 {
-	int64_t rank = doc_int(doc_get(d, "rank"), -1);
-	struct str model = doc_text(doc_get(d, "base_model"));
-
 	if (doc_int(doc_get(d, "version"), 0) != CKPT_FORMAT)
 		return err_set(err, ERR_UNSUPPORTED, "version: %d is expected", CKPT_FORMAT);
-	out->name = arena_strz(a, doc_text(doc_get(d, "name")));
-	out->job_id = arena_strz(a, doc_text(doc_get(d, "job_id")));
+	if (record_read_doc(&ckpt_record, a, d, out, err) < 0)
+		return -1;
 	if (out->name[0] == '\0' || strlen(out->name) >= CKPT_NAME_MAX)
 		return err_set(err, ERR_INVALID, "name: missing or too long");
-	if (rank < 0 || rank > UINT32_MAX)
-		return err_set(err, ERR_INVALID, "rank: a number from 0 is expected");
-	out->rank = (uint32_t)rank;
-	if (ckpt_state_parse(doc_text(doc_get(d, "state")), &out->state, err) < 0)
-		return -1;
-	if (kind_parse(doc_text(doc_get(d, "kind")), &out->kind, err) < 0)
-		return -1;
-	out->rule = (int)doc_int(doc_get(d, "rule"), 0);
-	out->reason = text_of(a, d, "reason");
-	out->trainer = text_of(a, d, "trainer");
-	out->marked_by = text_of(a, d, "marked_by");
-	out->revision = (uint32_t)MIN(MAX(doc_int(doc_get(d, "revision"), 1), 1), UINT32_MAX);
-	out->since = (uint32_t)MIN(MAX(doc_int(doc_get(d, "since"), 0), 0), UINT32_MAX);
-	out->world = (uint32_t)MIN(MAX(doc_int(doc_get(d, "world"), 0), 0), UINT32_MAX);
-	out->doubt = doc_bool(doc_get(d, "doubt"), false);
-	out->saved = parse_times(doc_get(d, "saved"));
-	out->base_model = model.n > 0 ? arena_strz(a, model) : NULL;
-	out->lora_r = doc_int(doc_get(d, "lora_r"), 0);
-	out->created_ms = doc_int(doc_get(d, "created_ms"), 0);
+	if (out->job_id == NULL)
+		out->job_id = "";
+	out->revision = MAX(out->revision, 1U);
+	bound(&out->saved.began_ms);
+	bound(&out->saved.ended_ms);
+	bound(&out->saved.before_ms);
+	bound(&out->saved.written_ms);
 	return 0;
 }
 

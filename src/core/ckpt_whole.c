@@ -9,7 +9,7 @@
 static RECORD(ckpt_whole_part, NULL,
 	ROW(ckpt_whole_part, R_U32, rank),
 	ROW(ckpt_whole_part, R_TEXT, manifest),
-	{"files_sha256", R_DIGEST, offsetof(struct ckpt_whole_part, sha256), 0, NULL, NULL, 0},
+	ROW_AS(ckpt_whole_part, R_DIGEST, "files_sha256", sha256),
 	ROW(ckpt_whole_part, R_U32, revision),
 	ROW(ckpt_whole_part, R_U32, since),
 	ROW(ckpt_whole_part, R_I64 | R_MAY, ended_ms),
@@ -25,8 +25,7 @@ static RECORD(ckpt_whole, NULL,
 	ROW(ckpt_whole, R_TEXT | R_MAY, reason),
 	ROW(ckpt_whole, R_TEXT | R_MAY, marked_by),
 	ROW(ckpt_whole, R_I64 | R_MAY, created_ms),
-	{"parts", R_LIST, offsetof(struct ckpt_whole, part), offsetof(struct ckpt_whole, n_parts),
-	 &ckpt_whole_part_record, NULL, 0});
+	ROW_OF_AS(ckpt_whole, R_LIST, "parts", part, n_parts, ckpt_whole_part));
 /* clang-format on */
 
 void ckpt_whole_write(const struct ckpt_whole *w, struct buf *out)
