@@ -5,6 +5,8 @@
 #include "face/face.h"
 #include "face/schema.h"
 
+#define NOTATION_MAX 10000 /* of one component, which must fit: an unclosed one is an assertion */
+
 struct printer {
 	struct js js;
 	const struct face *const *faces;
@@ -198,9 +200,15 @@ static void components(struct js *js)
 	js_close(js);
 	js_key(js, "schemas");
 	js_open(js);
-	for (size_t i = 0; i < n_schema_docs; i++) {
-		js_key(js, schema_docs[i].name);
-		schema_object(js, schema_docs[i].members);
+	for (const struct schema_doc *d = schema_docs; d < schema_docs + n_schema_docs; d++) {
+		AUTO_BUF struct buf text = BUF_INIT(NOTATION_MAX);
+
+		if (d->record != NULL)
+			schema_of_record(d->record, true, &text);
+		if (d->more != NULL)
+			schema_of_record(d->more, false, &text);
+		js_key(js, d->record != NULL ? d->record->what : d->name);
+		schema_object(js, d->record != NULL ? buf_cstr(&text) : d->members);
 	}
 	js_close(js);
 	js_close(js);

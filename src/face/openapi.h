@@ -3,6 +3,7 @@
 #ifndef FACE_OPENAPI_H
 #define FACE_OPENAPI_H
 
+#include "base/record.h"
 #include "io/httpd.h"
 
 /* All notations are those of schema.h; NULL = nothing. A route without a row takes nothing and
@@ -17,8 +18,9 @@ struct route_doc {
 extern const struct route_doc route_docs[];
 extern const size_t n_route_docs;
 
-struct schema_doc { /* "#/components/schemas/<name>" */
+struct schema_doc { /* "#/components/schemas/<name>": the members named, else those of a record */
 	const char *name, *members;
+	const struct record *record, *more; /* more: what is not always there */
 };
 extern const struct schema_doc schema_docs[];
 extern const size_t n_schema_docs;

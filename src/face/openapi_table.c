@@ -1,7 +1,7 @@
 /* openapi_table.c - what each route takes and gives, in the notation of schema.h. */
 #include "face/openapi.h"
 
-#include "base/base.h"
+#include "face/show.h"
 
 #define PROJECT "/v1/training_projects/{project_id}"
 #define JOB PROJECT "/jobs/{job_id}"
@@ -38,42 +38,16 @@
 
 /* clang-format off */
 const struct schema_doc schema_docs[] = {
-	{ "Error", "message:text! error{id:text! message:text!}!? problems[{line:int column:int path:text! message:text!}]" },
-	{ "Instance", "id:text! name:text! memory_limit_mib:int! millicpu_limit:int! gpu_count:int! gpu_type:text!? gpu_memory_limit_mib:int!?" },
-	{ "TrainingJob", "id:text!? name:text!? created_at:time!? updated_at:time!? current_status:enum(TRAINING_JOB_PENDING,TRAINING_JOB_CREATED,"
-	  "TRAINING_JOB_DEPLOYING,TRAINING_JOB_RUNNING,TRAINING_JOB_COMPLETED,TRAINING_JOB_DEPLOY_FAILED,TRAINING_JOB_FAILED,TRAINING_JOB_STOPPED)! "
-	  "instance_type:@Instance! training_project{id:text!? name:text!}! training_project_id:text!? error_message:text!? error_id:text!? "
-	  "checkpoint_sync_status:text!? " PRIORITY "! availability_model:enum(dedicated,spot)! node_count:int! user{email:text!}! reason:text!? place_in_line:int!? starts_by:time!? "
-	  "stage:text!? progress{note:text!? done_bytes:int! total_bytes:int! rate_bytes_per_second:num!}!? "
-	  "end{kind:text! code:int(-2147483648,2147483647)! detail:text!}!? attempt:int! started_at:time!? ended_at:time!? team{id:text!? name:text!?}! recreated_from:text!? "
-	  "weights[{source:text! revision:text! mount_location:text! manifest:text! bytes:int!}] "
-	  "image{reference:text!? digest:text!? id:text!}? spec:any" },
-	{ "TrainingProject", "id:text! name:text! created_at:time!? updated_at:time!? team_id:text!? team_name:text!? cluster:text!? "
-	  "cache_quota_bytes:int! latest_job:@TrainingJob!?" },
-	{ "Event", "seq:int! timestamp:time!? kind:text! from:text!? to:text!? actor:text!? message:text!?" },
-	{ "Attempt", "id:text! number:int! node_rank:int! node:text!? cluster:text!? gpus[int]! launched_at:time!? claimed_at:time!? ended_at:time!? "
-	  "heartbeat_at:time!? ready:bool!" },
-	{ "Line", "timestamp:text! message:text! replica:text! level:text!? request_id:text!?" },
-	{ "Point", "value:num! timestamp:time!" },
-	{ "Usage", "usage_bytes[@Point]! utilization[@Point]!" },
-	{ "NodeMetrics", "cpu_usage[@Point]! cpu_memory_usage_bytes[@Point]! gpu_utilization:any! gpu_memory_usage_bytes:any! ephemeral_storage:@Usage!" },
-	{ "Checkpoint", "id:text! checkpoint_id:text! created_at:time! checkpoint_type:text! base_model:text!? size_bytes:int! "
-	  "lora_adapter_config{r:int!}!? training_job_id:text! sync_status:enum(SYNCING,COMPLETE)! node_rank:int! "
-	  "state:enum(SYNCING,COMPLETE,INCOMPLETE)! reason:text!? rule:int! trainer:text!? updating:text!? marked_by:text!? revision:int! part_state:text!? part_reason:text!? "
-	  "complete:bool! pinned:bool! files:int! bytes_sent:int! synced_at:time!?" },
-	{ "CheckpointFile", "url:text! relative_file_name:text! node_rank:int! size_bytes:int! last_modified:time! sha256:text! "
-	  "format:text!? whole:bool!? note:text!? checked_at:time!?" },
-	{ "Weights", "id:text! team_id:text!? source:text! revision:text!? state:enum(FETCHING,READY,FAILED)! manifest:text!? bytes:int! bytes_done:int! "
-	  "files:int! files_done:int! rate_bytes_per_second:num! error:text!? created_at:time!? last_used_at:time!? allow_patterns:any ignore_patterns:any" },
-	{ "Maintenance", "id:text! kind:enum(gc,verify)! dry_run:bool! min_age_seconds:int! by:text! state:enum(RUNNING,DONE,STOPPED,FAILED)! "
-	  "started_at:time! ended_at:time!? doing:text!? bytes_done:int! bytes_total:int! rate_bytes_per_second:num! found:int! found_bytes:int! "
-	  "items[{kind:text! name:text! path:text!? words:text!? bytes:int! last_used_at:time!?}]! note:text!? error:text!?" },
-	{ "Team", "id:text! name:text! default:bool! created_at:time!?" },
-	{ "ApiKey", "id:text! name:text! role:enum(viewer,member,admin)! team_id:text!? team_name:text!? created_at:time!? last_used_at:time!? expires_at:time!?" },
-	{ "Secret", "id:text! name:text! created_at:time!? updated_at:time!? last_used_at:time!? team_id:text!? team_name:text!?" },
-	{ "Capacity", "gpu_type:text! baseline:int! limit:int! usage_count:int! dedicated_usage_count:int! spot_usage_count:int! team_id:text team_name:text" },
-	{ "Node", "name:text! cluster:text!? gpu_type:text!? gpus:int! gpus_used:int! millicpu:int! millicpu_used:int! memory_bytes:int! "
-	  "memory_used_bytes:int! declared:bool!" },
+	{ "Error", "message:text! error{id:text! message:text!}!? problems[{line:int column:int path:text! message:text!}]", NULL, NULL },
+	{ "Line", "timestamp:text! message:text! replica:text! level:text!? request_id:text!?", NULL, NULL },
+	{ "Point", "value:num! timestamp:time!", NULL, NULL },
+	{ "Usage", "usage_bytes[@Point]! utilization[@Point]!", NULL, NULL },
+	{ "NodeMetrics", "cpu_usage[@Point]! cpu_memory_usage_bytes[@Point]! gpu_utilization:any! gpu_memory_usage_bytes:any! ephemeral_storage:@Usage!", NULL, NULL },
+	{ .record = &instance_record }, { .record = &job_record, .more = &job_inputs_record }, { .record = &project_record },
+	{ .record = &event_record }, { .record = &attempt_record }, { .record = &checkpoint_record }, { .record = &file_record },
+	{ .record = &mirror_record }, { .record = &maintenance_record }, { .record = &team_record }, { .record = &token_record },
+	{ .record = &new_token_record }, { .record = &secret_record }, { .record = &user_record }, { .record = &capacity_record },
+	{ .record = &node_record }, { .record = &status_record },
 };
 
 const struct route_doc route_docs[] = {
@@ -136,26 +110,24 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    "/v1/blobs/credentials/train", "sha256:filled team_id:filled direct:filled", NULL, "s3_bucket:text! s3_key:text! exists:bool "
 	  "put{url:text! headers[{name:text! value:text!}]!} "
 	  "creds{aws_access_key_id:text! aws_secret_access_key:text! aws_session_token:text! endpoint_url:text! region_name:text!}", NULL, false },
-	{ HTTP_GET,    "/v1/users/me", NULL, NULL, "email:text! name:text! role:enum(viewer,member,admin)! team{id:text! name:text!?}!? workspace_name:text!", NULL, false },
+	{ HTTP_GET,    "/v1/users/me", NULL, NULL, "@User", NULL, false },
 	{ HTTP_GET,    "/v1/teams", NULL, NULL, "teams[@Team]!", NULL, false },
 	{ HTTP_POST,   "/v1/teams", NULL, "name:name!", "team:@Team!", NULL, false },
 	{ HTTP_DELETE, "/v1/teams/{team_id}", NULL, NULL, DELETED, NULL, false },
 	{ HTTP_GET,    "/v1/api_keys", NULL, NULL, "api_keys[@ApiKey]!", NULL, false },
 	{ HTTP_POST,   "/v1/api_keys", NULL, "name:name! role:enum(viewer,member,admin)? team_id:text? expires_in_days:int(1,3650)? "
 	  "type:enum(PERSONAL,WORKSPACE_MANAGE_ALL,WORKSPACE_INVOKE,WORKSPACE_EXPORT_METRICS)?",
-	  "api_key:text! id:text! name:text! role:enum(viewer,member,admin)! team_id:text!? created_at:time!? expires_at:time!?", NULL, false },
+	  "@NewApiKey", NULL, false },
 	{ HTTP_DELETE, "/v1/api_keys/{api_key_id}", NULL, NULL, DELETED, NULL, false },
 	{ HTTP_GET,    "/v1/secrets", NULL, NULL, "secrets[@Secret]!", NULL, false },
-	{ HTTP_POST,   "/v1/secrets", NULL, "name:name! value:filled!", "id:text! name:text!", NULL, false },
+	{ HTTP_POST,   "/v1/secrets", NULL, "name:name! value:filled!", "@Secret", NULL, false },
 	{ HTTP_DELETE, "/v1/secrets/{name}", NULL, NULL, "name:text! deleted:bool!", NULL, false },
 	{ HTTP_GET,    TEAM "/secrets", NULL, NULL, "secrets[@Secret]!", NULL, false },
-	{ HTTP_POST,   TEAM "/secrets", NULL, "name:name! value:filled!", "id:text! name:text!", NULL, false },
+	{ HTTP_POST,   TEAM "/secrets", NULL, "name:name! value:filled!", "@Secret", NULL, false },
 	{ HTTP_DELETE, TEAM "/secrets/{name}", NULL, NULL, "name:text! deleted:bool!", NULL, false },
 	{ HTTP_GET,    "/v1/training/capacity", NULL, NULL, "gpu_capacities[@Capacity]! team_gpu_capacities[@Capacity]!", NULL, false },
 	{ HTTP_PATCH,  "/v1/training/capacity", NULL, "team_id:text! gpu_type:filled! max_gpus:int(0,1000000)!", "team_gpu_capacity:@Capacity!", NULL, false },
-	{ HTTP_GET,    "/v1/status", NULL, NULL, "version:text! started_at:time!? base_url:text!? sandbox:text!? python:text!? disk{free:int! total:int!}! nodes[@Node]! "
-	  "database_away_ms:int! objects_away_ms:int! objects_problem:text!? standbys[{host:text! seen_ms:int!?}]! "
-	  "standby_gone{host:text! seen_at:time!}!? jobs{active:int! pending:int!}!? mirror_bytes:int! mirror_budget:int! mirror_reserved:int! node_cache{bytes:int! budget:int!}!", NULL, false },
+	{ HTTP_GET,    "/v1/status", NULL, NULL, "@Status", NULL, false },
 	{ HTTP_POST,   "/graphql/", NULL, NULL, "data:any errors[{message:text!}]", NULL, false },
 	{ HTTP_GET,    "/", NULL, NULL, NULL, "text/html", false },
 	{ HTTP_GET,    "/training/{project_id}/logs/{job_id}", NULL, NULL, NULL, "text/html", false },

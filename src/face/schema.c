@@ -240,11 +240,72 @@ void schema_object(struct js *js, const char *text)
 {
 	struct str s = str_of(text);
 
+	if (peek(&s) == '@') {
+		value(js, &s, (struct flags){0});
+		return;
+	}
 	js_open(js);
 	kind(js, "object", false);
 	members(js, &s);
 	assert(s.n == 0);
 	js_close(js);
+}
+
+/* Each word once: two states may be one to clients. */
+static void words_of(const struct words *w, struct buf *out)
+{
+	char before = '(';
+
+	buf_puts(out, ":enum");
+	for (unsigned i = 0; i < w->n; i++) {
+		const char *word = words_at(w, i);
+		struct err none = {0};
+
+		if (word == NULL || words_parse(w, str_of(word), ERR_INVALID, &none) != (int)i)
+			continue;
+		buf_printf(out, "%c%s", before, word);
+		before = ',';
+	}
+	buf_putc(out, ')');
+}
+
+static void type_of(const struct record_field *f, struct buf *out)
+{
+	static const char *const types[R_DOC + 1] = {
+		[R_TEXT] = ":text",    [R_U32] = ":int",     [R_U64] = ":int",
+		[R_INT] = ":int",      [R_I64] = ":int",     [R_REAL] = ":num",
+		[R_BOOL] = ":bool",    [R_DIGEST] = ":text", [R_TEXTS] = "[text]",
+		[R_NUMBERS] = "[int]", [R_TIME] = ":time",   [R_BITS] = "[int]",
+		[R_SUM] = ":int",      [R_DOC] = ":any",
+	};
+	unsigned kind = f->kind & R_KIND;
+	bool list = kind == R_LIST || kind == R_FIXED;
+
+	if (kind == R_WORD) {
+		words_of(f->words, out);
+	} else if (f->of == NULL) {
+		buf_puts(out, types[kind]);
+		if ((f->kind & R_SIGNED) != 0)
+			buf_printf(out, "(%" PRId64 ",%" PRId64 ")",
+			           kind == R_INT ? INT32_MIN : INT64_MIN,
+			           kind == R_INT ? INT32_MAX : INT64_MAX);
+	} else if (f->of->what != NULL) {
+		buf_printf(out, list ? "[@%s]" : ":@%s", f->of->what);
+	} else {
+		buf_puts(out, list ? "[{" : "{");
+		schema_of_record(f->of, true, out);
+		buf_puts(out, list ? "}]" : "}");
+	}
+}
+
+void schema_of_record(const struct record *r, bool must, struct buf *out)
+{
+	for (const struct record_field *f = r->field; f < r->field + r->n; f++) {
+		buf_puts(out, f->name);
+		type_of(f, out);
+		buf_puts(out, must && (f->kind & R_SPARSE) == 0 ? "!" : "");
+		buf_puts(out, (f->kind & (R_NULL | R_NEGATIVE)) != 0 ? "? " : " ");
+	}
 }
 
 void schema_query(struct js *js, const char *text)

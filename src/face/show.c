@@ -159,7 +159,7 @@ struct shown_inputs {
 	const struct doc *spec;
 };
 static SHOWN(image, NULL, shown_inputs, ROW(shown_inputs, R_TEXT | R_NULL, reference),
-             ROW(shown_inputs, R_TEXT | R_NULL, digest), ROW(shown_inputs, R_TEXT | R_NULL, id));
+             ROW(shown_inputs, R_TEXT | R_NULL, digest), ROW(shown_inputs, R_TEXT, id));
 SHOWN(job_inputs, NULL, shown_inputs,
       ROW_OF_AS(shown_inputs, R_LIST, "weights", weights, n_weights, resolved_weights),
       ROW_PART(R_NULL, "image", image), ROW(shown_inputs, R_DOC, spec));

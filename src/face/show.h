@@ -28,7 +28,12 @@ struct shown_secret {
 	struct model_secret s;
 	const char *team_name;
 };
-extern const struct record team_record, token_record, secret_record, event_record, attempt_record;
+extern const struct record team_record, token_record, secret_record, event_record, attempt_record,
+	instance_record, job_record, job_inputs_record, project_record, checkpoint_record,
+	mirror_record;
+/* In the files of their handlers: admin.c, maintenance.c, checkpoints.c. */
+extern const struct record user_record, new_token_record, capacity_record, node_record,
+	status_record, maintenance_record, file_record;
 /* latest: its newest job, NULL = none. */
 void show_project(struct js *js, struct arena *a, const struct model_project *p,
                   const struct model_job *latest);

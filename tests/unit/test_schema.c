@@ -49,6 +49,41 @@ static void test_objects(void **state)
 	}
 }
 
+enum size { SMALL, MIDDLE, LARGE };
+static const char *const size_words[] = {[MIDDLE] = "m", [LARGE] = "l"};
+static const struct words sizes = WORDS("a size", size_words[0], size_words);
+
+struct box {
+	const char *name;
+	unsigned size;
+	int64_t at_ms, low;
+	uint64_t bits;
+	struct box *inner;
+	size_t n_inner;
+	bool old;
+};
+static SHOWN(lid, NULL, box, ROW_WORD(box, R_WORD, size, sizes), ROW(box, R_BOOL | R_SPARSE, old));
+static SHOWN(box, "Box", box, ROW(box, R_TEXT, name), ROW_AS(box, R_TIME | R_NULL, "at", at_ms),
+             ROW(box, R_I64 | R_SIGNED, low), ROW_AS(box, R_I64 | R_NEGATIVE, "left", low),
+             ROW(box, R_BITS, bits), ROW_PART(R_NULL, "lid", lid),
+             ROW_OF(box, R_LIST, inner, n_inner, lid));
+static SHOWN(boxes, NULL, box, ROW_OF(box, R_LIST, inner, n_inner, box), ROW_PART(0, "one", box));
+
+static void test_records(void **state UNUSED)
+{
+	AUTO_BUF struct buf out = BUF_INIT(10000);
+
+	schema_of_record(&box_record, true, &out);
+	assert_string_equal(
+		buf_cstr(&out),
+		"name:text! at:time!? low:int(-9223372036854775808,9223372036854775807)! "
+		"left:int!? bits[int]! lid{size:enum(m,l)! old:bool }!? "
+		"inner[{size:enum(m,l)! old:bool }]! ");
+	buf_clear(&out);
+	schema_of_record(&boxes_record, false, &out);
+	assert_string_equal(buf_cstr(&out), "inner[@Box] one:@Box ");
+}
+
 static void test_query(void **state)
 {
 	AUTO_BUF struct buf b = BUF_INIT(10000);
@@ -68,6 +103,7 @@ static void test_query(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_objects),
+	cmocka_unit_test(test_records),
 	cmocka_unit_test(test_query),
 };
 
