@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/seal.h"
 #include "meta/db_pg_words.h"
+#include "meta/db_url.h"
 #include "meta/schema.h"
 
 #define KEYS_MAX 3
@@ -153,22 +154,6 @@ bool move_knows(const char *table)
 		if (strcmp(tables[i].name, table) == 0)
 			return true;
 	return false;
-}
-
-const char *move_place(struct arena *a, const char *url)
-{
-	struct str rest = str_of(url), scheme, part;
-	const char *at;
-
-	if (strstr(url, "://") == NULL)
-		return url;
-	(void)str_cut(&rest, ':', &scheme);
-	rest = str_skip(rest, 2);
-	(void)str_cut(&rest, '?', &part);
-	at = part.n > 0 ? memrchr(part.p, '@', part.n) : NULL;
-	if (at != NULL)
-		part = str_skip(part, (size_t)(at + 1 - part.p));
-	return arena_printf(a, "%.*s://%.*s", STR_ARG(scheme), STR_ARG(part));
 }
 
 /* --- shapes ----------------------------------------------------------------------------------- */
@@ -570,7 +555,7 @@ static int check_empty(struct db *db, const char *place, struct err *err)
 /* What lies there is of a move that was given up, or must not be there. */
 static int make_ready(struct mover *m, const struct note *to, struct err *err)
 {
-	const char *place = move_place(m->a, m->o->to);
+	const char *place = db_url_place(m->a, m->o->to);
 
 	if (to->role == IS_TARGET)
 		return DB_AGAIN(clear_once(m->to, err), err);
@@ -585,7 +570,7 @@ static int make_ready(struct mover *m, const struct note *to, struct err *err)
 static int begin_move(struct mover *m, bool *whole, struct err *err)
 {
 	struct note from, to;
-	const char *from_place = move_place(m->a, m->o->from);
+	const char *from_place = db_url_place(m->a, m->o->from);
 	uint8_t raw[8];
 	char id[2 * sizeof(raw) + 1];
 	bool ours;
@@ -608,7 +593,7 @@ static int begin_move(struct mover *m, bool *whole, struct err *err)
 	seal_random(raw, sizeof(raw));
 	hex_encode(raw, sizeof(raw), id);
 	to = (struct note){IS_TARGET, id, from_place};
-	from = (struct note){IS_SOURCE, id, move_place(m->a, m->o->to)};
+	from = (struct note){IS_SOURCE, id, db_url_place(m->a, m->o->to)};
 	return write_note(m->to, &to, err) < 0 ? -1 : write_note(m->from, &from, err);
 }
 
@@ -650,9 +635,9 @@ static int move_rows(struct mover *m, struct err *err)
 static int open_both(struct mover *m, struct err *err)
 {
 	if (db_open(&m->from, m->o->from, err) < 0 || schema_migrate(m->from, err) < 0)
-		return err_wrap(err, "%s", move_place(m->a, m->o->from));
+		return err_wrap(err, "%s", db_url_place(m->a, m->o->from));
 	if (db_open(&m->to, m->o->to, err) < 0 || schema_migrate(m->to, err) < 0)
-		return err_wrap(err, "%s", move_place(m->a, m->o->to));
+		return err_wrap(err, "%s", db_url_place(m->a, m->o->to));
 	return 0;
 }
 

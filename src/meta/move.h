@@ -40,7 +40,4 @@ int move_check(struct db *db, struct err *err) MUST_CHECK;
 /* Is it a table whose rows are moved? For a test: a migration that adds one adds it here, too. */
 bool move_knows(const char *table);
 
-/* The URL without user, password and options, for messages: "postgresql://host/name". */
-const char *move_place(struct arena *a, const char *url);
-
 #endif

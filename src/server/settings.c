@@ -2,6 +2,7 @@
 #include "server/settings.h"
 #include "core/spec.h"
 #include "io/url.h"
+#include "meta/db_url.h"
 
 #include <arpa/inet.h>
 
@@ -257,25 +258,15 @@ const char *settings_sqlite_file(const char *url)
 	return strncmp(url, SQLITE, strlen(SQLITE)) == 0 ? url + strlen(SQLITE) : NULL;
 }
 
-bool settings_has_password(const char *url)
-{
-	const char *at = strstr(url, "://"), *end, *colon;
-
-	at = at != NULL ? at + strlen("://") : url;
-	end = at + strcspn(at, "/?");
-	colon = memchr(at, ':', (size_t)(end - at));
-	if (colon != NULL && memchr(colon, '@', (size_t)(end - colon)) != NULL)
-		return true;
-	return strstr(end, "password=") != NULL; /* sslpassword, too */
-}
-
 static int check_database(const char *flag, const char *url, struct err *err)
 {
 	static const char *const schemes[] = {SQLITE, "postgresql://", "postgres://"};
 
 	for (size_t i = 0; i < COUNT(schemes); i++)
 		if (url == NULL || strncmp(url, schemes[i], strlen(schemes[i])) == 0)
-			return 0;
+			return url != NULL && db_url_check(url, err) < 0
+			               ? err_wrap(err, "--%s", flag)
+			               : 0;
 	/* what was given may have a password */
 	return err_set(err, ERR_INVALID,
 	               "--%s should be sqlite:FILE or postgresql://[USER@]HOST[:PORT]/NAME", flag);

@@ -40,8 +40,6 @@ int settings_address(struct arena *a, const char *listen, const char **host, uin
 const char *settings_sqlite_file(const char *url);
 /* "dir:" or "s3:" and where, as objstore_open wants it; region NULL: that of the endpoint. */
 const char *settings_objects_url(struct arena *a, const struct settings *s, const char *region);
-/* --database with a password in it, which belongs into libpq's own files and variables. */
-bool settings_has_password(const char *url);
 
 /* An item of allow_endpoint as a URL. */
 int settings_endpoint(struct arena *a, const char *text, struct url *out,

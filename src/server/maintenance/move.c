@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/units.h"
+#include "meta/db_url.h"
 #include "meta/move.h"
 
 #include <libgen.h>
@@ -65,11 +66,11 @@ static int check_ends(struct arena *a, const char *from, const char *to, struct 
 	if (file != NULL && access(file, F_OK) != 0)
 		return err_set(err, ERR_NOT_FOUND, "%s: no such database", file);
 	for (int i = 0; i < 2; i++)
-		if (settings_has_password(i == 0 ? from : to))
+		if (db_url_has_password(i == 0 ? from : to))
 			(void)fprintf(stderr,
 			              "warning: the URL of %s names a password, which every user "
 			              "of this machine can read in the list of processes\n",
-			              move_place(a, i == 0 ? from : to));
+			              db_url_place(a, i == 0 ? from : to));
 	return 0;
 }
 
@@ -91,7 +92,7 @@ int server_move(struct arena *a, const struct settings *set, struct err *err)
 	(void)printf("moved %s rows to %s\n"
 	             "Next: stoker server --data DIR --database %s, with the data folder (and its "
 	             "master.key) as before\n",
-	             units_show_count(rows, count), move_place(a, o.to),
+	             units_show_count(rows, count), db_url_place(a, o.to),
 	             settings_sqlite_file(o.to) != NULL ? o.to : "URL");
 	return 0;
 }

@@ -4,6 +4,7 @@
  */
 #include "server/start/start.h"
 #include "base/reserve.h"
+#include "meta/db_url.h"
 #include "server/api/auth.h"
 #include "server/api/ctx.h"
 #include "server/start/listener.h"
@@ -308,7 +309,7 @@ static int open_database(struct app *app, struct err *err)
 		return open_file(app, app_path(app, app->arena, "stoker.db"), err);
 	if (settings_sqlite_file(url) != NULL)
 		return open_file(app, settings_sqlite_file(url), err);
-	if (settings_has_password(url))
+	if (db_url_has_password(url))
 		log_warn("--database names a password, which every user of this machine can read "
 		         "in the list of processes: put it into PGPASSFILE or PGPASSWORD");
 	if (app->meta == NULL && meta_open(&app->meta, url, err) < 0)
