@@ -372,8 +372,15 @@ static int lead(struct conn *c, struct err *err)
 		return still_leads(c, err) < 0 || take_lead(c, err) < 0 ? -1 : still_leads(c, err);
 	seal_random(raw, sizeof(raw));
 	hex_encode(raw, sizeof(raw), c->leader);
-	if (take_lead(c, err) < 0 || simple(c, setup, err) < 0)
+	if (take_lead(c, err) < 0)
 		return -1;
+	if (simple(c, setup, err) < 0)
+		return err->code != ERR_DENIED
+		               ? -1
+		               : err_wrap(err,
+		                          "the role %.100s has to own the database, or a schema "
+		                          "that its search_path names",
+		                          PQuser(c->pg));
 	return ask(c, "UPDATE stoker_schema SET leader = $1 RETURNING leader", c->leader, word,
 	           sizeof(word), err);
 }
@@ -388,6 +395,33 @@ static int lead(struct conn *c, struct err *err)
 static void quiet(void *arg UNUSED, const PGresult *res UNUSED)
 {
 	/* notices say nothing that an error does not */
+}
+
+/* What is the same at each start: can a server live there at all? */
+static int suits(struct conn *c, struct err *err)
+{
+	const char *encoding = PQparameterStatus(c->pg, "server_encoding");
+	char schema[8];
+
+	if (PQserverVersion(c->pg) < SERVER_MIN)
+		return err_set(err, ERR_UNSUPPORTED, "PostgreSQL %d is too old: 13 or later",
+		               PQserverVersion(c->pg) / 10000);
+	/* SQL_ASCII stores bytes as they are */
+	if (encoding != NULL && strcmp(encoding, "UTF8") != 0 && strcmp(encoding, "SQL_ASCII") != 0)
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"the database %.100s has the encoding %.30s, which cannot store every "
+			"name and message: `createdb --encoding UTF8 --template template0`",
+			PQdb(c->pg), encoding);
+	if (ask(c, "SELECT (current_schema() IS NOT NULL)::int", NULL, schema, sizeof(schema),
+	        err) < 0)
+		return -1;
+	return strcmp(schema, "1") == 0
+	               ? 0
+	               : err_set(err, ERR_NOT_FOUND,
+	                         "no schema of search_path is in the database %.100s, or this "
+	                         "role may use none: CREATE SCHEMA NAME AUTHORIZATION %.100s",
+	                         PQdb(c->pg), PQuser(c->pg));
 }
 
 /* A database that is away is asked for by one session at a time, not by all that wait for it. */
@@ -423,12 +457,10 @@ static int connect_to(struct conn *c, struct err *err)
 		return lost(c, c->pg != NULL ? PQerrorMessage(c->pg) : "out of memory", err);
 	}
 	(void)PQsetNoticeReceiver(c->pg, quiet, NULL);
-	if (PQserverVersion(c->pg) < SERVER_MIN)
-		return err_set(err, ERR_UNSUPPORTED, "PostgreSQL %d is too old: 13 or later",
-		               PQserverVersion(c->pg) / 10000);
 	if (PQsetnonblocking(c->pg, 1) < 0)
 		return lost(c, PQerrorMessage(c->pg), err);
-	if (simple(c, setup, err) < 0 || (c->writer && lead(c, err) < 0)) {
+	if (simple(c, setup, err) < 0 || (!c->opened && suits(c, err) < 0) ||
+	    (c->writer && lead(c, err) < 0)) {
 		drop_session(c);
 		return -1;
 	}

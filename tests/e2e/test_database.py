@@ -222,6 +222,11 @@ def test_bad_databases(empty_cluster, database):
     assert refused(empty_cluster, url + "x", env) == "database_unavailable"
     assert refused(empty_cluster, f"postgresql://stoker@127.0.0.1:1/{name}", env) == "database_unavailable"
     assert refused(empty_cluster, f"mysql://me:{PASSWORD}@host/x") == "invalid"
+    for odd in (f"%{PASSWORD}", f"{PASSWORD}/x", f"x@{PASSWORD}"):  # libpq would quote it
+        assert refused(empty_cluster, url.replace("stoker@", f"stoker:{odd}@")) == "invalid"
+    assert refused(empty_cluster, url + "?options=-csearch_path%3Dnothere", env) == "not_found"
+    server.sql(f"CREATE DATABASE {name}latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    assert refused(empty_cluster, server.url(f"{name}latin"), env) == "unsupported"
     server.sql("CREATE ROLE reader LOGIN PASSWORD 'x'", name)
     server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", name)
     assert refused(empty_cluster, url.replace("stoker@", "reader:x@")) == "denied"
