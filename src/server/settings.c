@@ -371,6 +371,11 @@ static int check_standby(const struct settings *s, struct err *err)
 			err, ERR_INVALID,
 			"--standby needs --database postgresql://..., which two machines can "
 			"reach; SQLite is a file of one");
+	if (s->objects == NULL)
+		return err_set(
+			err, ERR_INVALID,
+			"--standby needs the leader's --objects: s3://..., or dir:DIR on a file "
+			"system that both machines mount");
 	if (s->check || s->move_database.n > 0)
 		return err_set(err, ERR_INVALID,
 		               "--standby does not go with --check and --move-database");

@@ -221,6 +221,13 @@ def test_what_a_standby_refuses(pair):
     standby = ["--standby", *pair.flags]
     assert refused(c, "--standby") == refused(c, "--standby", "--database", f"sqlite:{c.folder}/x.db") == "invalid"
     assert refused(c, *standby, "--check") == "invalid"
+    assert refused(c, "--standby", "--database", pair.url, env=pair.pg.env) == "invalid"  # the objects would be the leader's alone
+    for odd in (["--gpus", "nonsense"], ["--allow-source-network", "10.0.0.0/99"]):
+        assert refused(c, *standby, *odd, env=pair.pg.env) == "invalid"
+    other = c.folder / "objects"
+    assert refused(c, *standby, "--objects", f"dir:{other}", env=pair.pg.env) == "objects_elsewhere"
+    (other / "stoker.json").write_text('{"id": "another"}')
+    assert refused(c, *standby, "--objects", f"dir:{other}", env=pair.pg.env) == "objects_foreign"
     (c.data / "master.key").write_text(base64.b64encode(bytes(32)).decode() + "\n")
     assert refused(c, *standby, env=pair.pg.env) == "master_key_wrong"
     (c.data / "master.key").unlink()

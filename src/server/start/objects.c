@@ -156,12 +156,12 @@ struct known {
 	bool sure;            /* the mark was stored */
 };
 
-static int read_known(struct app *app, struct arena *a, struct known *out, struct err *err)
+static int read_known(struct meta *meta, struct arena *a, struct known *out, struct err *err)
 {
 	struct str kept = {0}, id = {0};
 
 	*out = (struct known){0};
-	if (meta_kv_get(app->meta, a, KEPT, &kept, err) < 0) {
+	if (meta_kv_get(meta, a, KEPT, &kept, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
@@ -222,23 +222,34 @@ static int compare(const struct app *app, const struct known *k, const char *mar
 	               strcmp(k->url, IN_DATA) == 0 ? "the server's data folder" : k->url);
 }
 
+/* read_mark(), or *away: a store that this database knows is let be. */
+static int ask_mark(struct app *app, struct arena *a, const struct known *k, const char **mark,
+                    bool *away, struct err *err)
+{
+	*away = false;
+	if (read_mark(app, a, mark, err) == 0)
+		return 0;
+	if (!k->sure || strcmp(k->url, place(app)) != 0 || !err_is_away(err))
+		return blame(app, err);
+	log_warn("the object store is away, and jobs wait for it: %s", err->msg);
+	err_clear(err);
+	*away = true;
+	return 0;
+}
+
 int objects_confirm(struct app *app, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	const char *mark = NULL;
 	struct known k;
+	bool away;
 
 	if (app->objects_sure)
 		return 0;
-	if (read_known(app, a, &k, err) < 0)
+	if (read_known(app->meta, a, &k, err) < 0 || ask_mark(app, a, &k, &mark, &away, err) < 0)
 		return -1;
-	if (read_mark(app, a, &mark, err) < 0) {
-		if (!k.sure || strcmp(k.url, place(app)) != 0 || !err_is_away(err))
-			return blame(app, err);
-		log_warn("the object store is away, and jobs wait for it: %s", err->msg);
-		err_clear(err);
+	if (away)
 		return 0;
-	}
 	if ((k.id == NULL ? first_time(app, a, mark, err) : compare(app, &k, mark, err)) < 0 ||
 	    agree(app, a, &k, err) < 0)
 		return -1;
@@ -270,7 +281,7 @@ static int make_folder(const char *url, struct err *err)
 	return 0;
 }
 
-int objects_open(struct app *app, struct err *err)
+static int open_store(struct app *app, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new(); /* of keys, which the store copies */
 	struct objstore_env env = {.cancel = &app->stopping};
@@ -287,9 +298,36 @@ int objects_open(struct app *app, struct err *err)
 	} else if (make_folder(app->objects_url, err) < 0) {
 		return -1;
 	}
-	if (objstore_open(&app->objects, app->objects_url, &env, err) < 0)
+	return objstore_open(&app->objects, app->objects_url, &env, err);
+}
+
+int objects_open(struct app *app, struct err *err)
+{
+	if (app->objects == NULL && open_store(app, err) < 0)
 		return -1;
 	return objects_confirm(app, err);
+}
+
+int objects_fit(struct app *app, struct meta *meta, bool *known, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const char *mark = NULL;
+	struct known k;
+	bool away;
+
+	*known = false;
+	if ((app->objects == NULL && open_store(app, err) < 0) || read_known(meta, a, &k, err) < 0)
+		return -1;
+	if (!k.sure)
+		return 0; /* its leader is just about to say */
+	if (ask_mark(app, a, &k, &mark, &away, err) < 0)
+		return -1;
+	*known = true;
+	if (away)
+		return 0;
+	if (compare(app, &k, mark, err) < 0)
+		return -1;
+	return write_mark(app, k.id, err) < 0 ? blame(app, err) : 0;
 }
 
 void objects_close(struct app *app)
@@ -320,7 +358,7 @@ void objects_pass(struct app *app)
 	objstore_outage(app->objects, &outage, why);
 	if (outage.since_ms == 0)
 		(void)(objstore_stat(app->objects, OBJECTS_MARK, &info, &err) < 0);
-	else if (read_known(app, a, &k, &err) == 0 && k.id != NULL)
+	else if (read_known(app->meta, a, &k, &err) == 0 && k.id != NULL)
 		(void)(write_mark(app, k.id, &err) < 0); /* what it showed is noted */
 	err_clear(&err);
 }

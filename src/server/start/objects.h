@@ -20,6 +20,9 @@ int objects_open(struct app *app, struct err *err) MUST_CHECK;
 /* Whose it is, as soon as the store can be asked: for one that was away at the start. ERR_OBJECTS_*
  * when it is not ours. */
 int objects_confirm(struct app *app, struct err *err) MUST_CHECK;
+/* For a standby, of a database that another server leads: the same without a change of its rows,
+ * so that a takeover does not fail by the store. *known false: the database does not say yet. */
+int objects_fit(struct app *app, struct meta *meta, bool *known, struct err *err) MUST_CHECK;
 void objects_close(struct app *app);
 /* Asks a store that is elsewhere whether it is there, and by a write when it was not: a loop's. A
  * store that turns out to be another Stoker's ends the server. */

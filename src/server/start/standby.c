@@ -2,6 +2,7 @@
 #include "server/start/standby.h"
 #include "face/standby.h"
 #include "server/start/listener.h"
+#include "server/start/objects.h"
 #include "server/start/probe.h"
 #include "server/start/start.h"
 
@@ -10,7 +11,7 @@ _Static_assert(LEAD_UNHEARD_MS < STANDBY_STILL_MS, "a leader that is cut off say
 struct standby {
 	struct app *app;
 	struct meta *watch; /* NULL: the database was not reached yet */
-	bool key_fits;      /* it was looked at */
+	bool fits;          /* the key and the objects were looked at */
 	struct standby_ctx ctx;
 	struct lock lock; /* of the view */
 	struct standby_view view;
@@ -66,12 +67,10 @@ static int ask(struct standby *s, struct lead *now, struct err *err)
 		return -1;
 	if (meta_lead(s->watch, now, err) < 0)
 		return -1;
-	if (s->key_fits || !now->made || now->version == 0)
+	if (s->fits || !now->made || now->version == 0)
 		return 0;
-	if (start_key_fits(app, s->watch, err) < 0)
-		return -1;
-	s->key_fits = true;
-	return 0;
+	return start_key_fits(app, s->watch, err) < 0 ? -1
+	                                              : objects_fit(app, s->watch, &s->fits, err);
 }
 
 static bool is_still(const struct lead *a, const struct lead *b)

@@ -1,6 +1,7 @@
 /*
  * standby.h - `stoker server --standby`: waits beside the server that leads, and leads when that is
- * gone. It reads who leads (meta/lead.h) and nothing else, writes nothing, and answers /healthz.
+ * gone. It reads who leads (meta/lead.h) and whether its key and its objects are those of the
+ * database, writes no row, and answers /healthz.
  *
  * The leader is gone when it has left in order, or when its count stands still for STANDBY_STILL_MS
  * while the database answers each time at once: an outage of the database is nobody's death, and

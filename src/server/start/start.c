@@ -463,7 +463,7 @@ int start_folder(struct app *app, struct err *err)
 		if (fs_mkdirs(AT_FDCWD, app_path(app, app->arena, folders[i]), 0700, err) < 0)
 			return -1;
 	}
-	return 0;
+	return open_upstream(app, err) < 0 ? -1 : open_engine(app, err);
 }
 
 int start_open(struct app *app, struct err *err)
@@ -471,10 +471,9 @@ int start_open(struct app *app, struct err *err)
 	if (app->known == NULL && start_folder(app, err) < 0)
 		return -1;
 	app->started_ms = clock_wall_ms();
-	if (reserve_open(app_path(app, app->arena, "reserve"), err) < 0 ||
-	    open_meta(app, err) < 0 || open_stores(app, err) < 0 || open_upstream(app, err) < 0)
+	if (reserve_open(app_path(app, app->arena, "reserve"), err) < 0 || open_meta(app, err) < 0)
 		return -1;
-	return open_engine(app, err);
+	return open_stores(app, err);
 }
 
 void start_close(struct app *app)

@@ -6,10 +6,11 @@
 
 #define START_FREE_MIN ((uint64_t)256 << 20)
 
-/* The data folder and its lock, which the next takes if nobody has. On failure of either the app
- * can still be closed. */
+/* The data folder and its lock, and what takes neither the database nor the objects: a standby that
+ * could not lead is told at its start. start_open() does it if nobody has. On failure of either the
+ * app can still be closed. */
 int start_folder(struct app *app, struct err *err) MUST_CHECK;
-/* Everything else but the listener and the threads. A database that is open stays. */
+/* Everything else but the listener and the threads. What is open stays. */
 int start_open(struct app *app, struct err *err) MUST_CHECK;
 /* For a standby. The key is here; and it belongs to the database, or that is new. */
 int start_key(struct app *app, struct err *err) MUST_CHECK;
