@@ -148,8 +148,14 @@ static int from_keeper(struct app *app, struct listener *l)
 static int spawn_keeper(struct app *app, int *out, struct err *err)
 {
 	const char *argv[] = {app->program, "keep-port", app->data, NULL};
-	struct proc_spec spec = {
-		.argv = argv, .cwd = "/", .new_session = true, .detach = true, .umask_bits = 077};
+	/* keys and passwords of the database and the store may be in ours, which it outlives */
+	const char *const none[] = {NULL};
+	struct proc_spec spec = {.argv = argv,
+	                         .envp = none,
+	                         .cwd = "/",
+	                         .new_session = true,
+	                         .detach = true,
+	                         .umask_bits = 077};
 	struct proc_fd fds[1];
 	struct proc p;
 	int pair[2], r;
