@@ -110,6 +110,7 @@
 	X(OBJECTS_ELSEWHERE,    CONFLICT,    "objects_elsewhere",      "This database's objects are in another store. Start the server with that one, or copy all of them here first, stoker.json included, with any S3 tool.") \
 	X(OBJECTS_MISSING,      NOT_FOUND,   "objects_missing",        "The bucket of --objects does not exist. Create it; the server makes none.") \
 	X(CLOCK_DIFFERS,        DENIED,      "clock_differs",          "The clock of this machine differs by minutes from that of the object store, which refuses what is signed with a wrong time. Set both by NTP; what waits then goes on.") \
+	X(OBJECTS_UNAVAILABLE,  UNAVAILABLE, "objects_unavailable",    "The object store does not answer, or not in time. Nothing is lost and jobs go on running; try again later.") \
 	X(OBJECTS_DENIED,       DENIED,      "objects_denied",         "The object store refuses the server's keys. They need to read, write, list and delete objects of the bucket, at least below the prefix.") \
 	X(DATABASE_MOVED,       CONFLICT,    "database_moved",         "The rows of this database were moved to another one. Start the server with that one as --database.") \
 	X(DATABASE_INCOMPLETE,  CONFLICT,    "database_incomplete",    "A move into this database was interrupted. Run stoker server --move-database FROM TO again; it goes on where it stopped.") \

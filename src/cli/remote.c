@@ -226,6 +226,8 @@ static const char *words_of(const struct cli *c, const struct err *err)
 {
 	const char *url = strstr(err->msg, c->url), *words = url ? strstr(url, ": ") : NULL;
 
+	if (words != NULL && strstr(words, "ServiceUnavailable: ") != NULL)
+		return NULL; /* of its S3 interface: the server answered, its store did not */
 	return words != NULL ? words + 2 : NULL;
 }
 

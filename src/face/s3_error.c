@@ -118,6 +118,11 @@ void s3_error_reply(struct request *rq, const struct err *err)
 	const char *const kind = by_kind[err->code];
 
 	assert(kind != NULL);
+	if (err->id == ERR_OBJECTS_UNAVAILABLE || err->id == ERR_OBJECTS_DENIED) {
+		/* the store's own code would be about the client */
+		c = named("ServiceUnavailable");
+		text = err->msg;
+	}
 	if (rq->route == NULL && c == NULL) /* the path is ours, the method is not */
 		c = named(err->code == ERR_NOT_FOUND ? "NoSuchKey" : "MethodNotAllowed");
 	else if (c == NULL)

@@ -303,6 +303,23 @@ def test_a_store_that_goes_away(empty_cluster, minio):
     assert len(rows) == 2 and all(f"{folder}/{r['checkpoint_id']}/w.bin" in minio.keys() for r in rows), rows
 
 
+@pytest.mark.parametrize("how", ["kill", "freeze", "keys"])
+def test_a_push_that_the_store_fails(empty_cluster, minio, how):
+    """It is told what fails: neither this client's request nor its signature, and not the server."""
+    c = empty_cluster.start(*flags(empty_cluster, minio))
+    if how == "freeze":
+        minio.freeze()
+    else:
+        minio.kill()
+    if how == "keys":
+        minio.env["MINIO_ROOT_PASSWORD"] = "another-secret-key"
+        minio.process = subprocess.Popen(minio.command, env=minio.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until(lambda: health(c) == "away")
+    said = c.refusal("push", c.job_folder(["true"], files={"a": "b"}) / "train.yaml", code=1)["error"]
+    assert said["id"] == "unavailable" and "503 ServiceUnavailable: put uploads/" in said["message"], said
+    assert "cannot reach" not in said["message"] and SECRET not in said["message"], said
+
+
 def test_bad_weather(empty_cluster, minio):
     """Answers of 503, answers that are cut, and slow ones: what arrives is whole."""
     weather = Weather(minio)

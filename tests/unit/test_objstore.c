@@ -310,7 +310,36 @@ static void objstore_del_below_is_canceled(void **state UNUSED)
 	os->ops = &objstore_mem;
 }
 
+static int read_nothing(void *arg, void *p UNUSED, size_t cap UNUSED, size_t *n, struct err *err)
+{
+	*n = 0;
+	return err_set(err, *(const enum err_code *)arg, "who sends is at fault");
+}
+
+/* A client that stalls, or that has lost the right to write: the store is not away for it. */
+static void objstore_reader_at_fault(void **state UNUSED)
+{
+	static const enum err_code codes[] = {ERR_TIMEOUT, ERR_DENIED, ERR_UNAVAILABLE};
+	AUTO_OBJSTORE struct objstore *os = open_url("mem:");
+	char why[OBJSTORE_WHY_MAX], id[OBJSTORE_UPLOAD_CAP], etag[80];
+	struct err err = {0};
+	struct outage outage;
+
+	assert_ok(objstore_parts_begin(os, "k", id, &err), &err);
+	for (size_t i = 0; i < COUNT(codes); i++) {
+		enum err_code code = codes[i];
+
+		assert_err(objstore_put_stream(os, "k", 1, read_nothing, &code, NULL, &err), &err,
+		           code, "who sends");
+		assert_err(objstore_parts_put(os, "k", id, 1, 1, read_nothing, &code, etag, &err),
+		           &err, code, "who sends");
+	}
+	objstore_outage(os, &outage, why);
+	assert_int_equal(outage.since_ms, 0);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(objstore_reader_at_fault),
 	cmocka_unit_test(objstore_bad_urls),
 	cmocka_unit_test(objstore_mem_conforms),
 	cmocka_unit_test(objstore_dir_conforms),

@@ -132,11 +132,39 @@ static int finish_here(struct objstore *os, int rc, const char *verb, const char
 	return err_wrap(err, "%s %s in %s", verb, key, os->url);
 }
 
+/* Whoever asked us did nothing wrong: neither was he slow, nor are they his keys. */
+static void name_trouble(const struct objstore *os, struct err *err)
+{
+	if (os->ops->fd != NULL)
+		return;
+	if (err->code == ERR_TIMEOUT)
+		err_become(err, ERR_OBJECTS_UNAVAILABLE);
+	err_refine(err, ERR_OBJECTS_UNAVAILABLE);
+	err_refine(err, ERR_OBJECTS_DENIED);
+}
+
 /* Of a call that the store has answered, or should have. */
 static int finish(struct objstore *os, int rc, const char *verb, const char *key, struct err *err)
 {
 	note(os, rc, err);
+	if (rc < 0)
+		name_trouble(os, err);
 	return finish_here(os, rc, verb, key, err);
+}
+
+/* What a write reads from. Its failure is not the store's. */
+struct reader {
+	objstore_read_fn *read;
+	void *arg;
+	bool failed;
+};
+
+static int read_from(void *arg, void *p, size_t cap, size_t *n, struct err *err)
+{
+	struct reader *r = arg;
+
+	r->failed = r->read(r->arg, p, cap, n, err) < 0;
+	return r->failed ? -1 : 0;
 }
 
 static int begin(struct objstore *os, const char *verb, const char *key, struct err *err)
@@ -199,12 +227,15 @@ int objstore_put_file(struct objstore *os, const char *key, int fd, uint64_t siz
 int objstore_put_stream(struct objstore *os, const char *key, uint64_t size, objstore_read_fn *read,
                         void *arg, struct objstore_info *info, struct err *err)
 {
+	struct reader from = {read, arg, false};
 	struct objstore_info got = {0};
 	int rc;
 
 	if (begin(os, "put", key, err) < 0)
 		return -1;
-	rc = os->ops->put_stream(os, key, size, read, arg, &got, err);
+	rc = os->ops->put_stream(os, key, size, read_from, &from, &got, err);
+	if (from.failed)
+		return finish_here(os, rc, "put", key, err);
 	assert(rc < 0 || size == UINT64_MAX || got.size == size);
 	if (rc == 0 && info != NULL)
 		*info = got;
@@ -501,6 +532,7 @@ int objstore_parts_put(struct objstore *os, const char *key, const char *id, uin
                        uint64_t size, objstore_read_fn *read, void *arg, char etag[80],
                        struct err *err)
 {
+	struct reader from = {read, arg, false};
 	int rc;
 
 	if (begin(os, "upload", key, err) < 0)
@@ -511,8 +543,9 @@ int objstore_parts_put(struct objstore *os, const char *key, const char *id, uin
 	else if (check_id(os, id, err) < 0)
 		rc = -1;
 	else
-		rc = os->ops->parts_put(os, key, id, number, size, read, arg, etag, err);
-	return finish(os, rc, "upload", key, err);
+		rc = os->ops->parts_put(os, key, id, number, size, read_from, &from, etag, err);
+	return from.failed ? finish_here(os, rc, "upload", key, err)
+	                   : finish(os, rc, "upload", key, err);
 }
 
 int objstore_parts_end(struct objstore *os, const char *key, const char *id,
