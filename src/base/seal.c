@@ -105,9 +105,8 @@ int seal_load_key(const char *path, bool create, struct seal_key *out, struct er
 			return make_key(path, out, err);
 		if (errno == ENOENT)
 			return err_set(err, ERR_NOT_FOUND,
-			               "master key %s is not there, and the database beside it is "
-			               "sealed with it: put it back from a backup, or move the "
-			               "data folder away to begin with an empty one",
+			               "master key %s is not there, and the database is sealed "
+			               "with it",
 			               path);
 		return err_errno(err, errno, "master key %s", path);
 	}

@@ -233,14 +233,18 @@ static int make_url_key(struct app *app, struct err *err)
 /* A new key beside an old database would open none of its secrets. */
 static int load_key(struct app *app, bool first, struct err *err)
 {
-	const char *key = app_path(app, app->arena, "master.key");
+	const char *key = app_path(app, app->arena, "master.key"), *url = app->set.database;
+	bool beside = url == NULL || settings_sqlite_file(url) != NULL;
 
 	if (seal_load_key(key, first, &app->master, err) == 0)
 		return 0;
 	if (!first && err->code == ERR_NOT_FOUND) {
 		err_become(err, ERR_MASTER_KEY_MISSING);
-		return err_wrap(err, "the database has rows, and its master key is not here: copy "
-		                     "master.key from the data folder of its server");
+		return err_wrap(err, "%s",
+		                beside ? "put master.key back from a backup, or move the data "
+		                         "folder away to begin with an empty one"
+		                       : "copy master.key from the data folder of the server that "
+		                         "used this database");
 	}
 	return err_wrap(err, first ? "master key" : "master key of an existing database");
 }
