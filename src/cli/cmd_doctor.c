@@ -202,8 +202,9 @@ static void check_parts(struct cli *c, struct doctor *d, struct err *ignored)
 	} rows[] = {
 		{"database", "database_unavailable", "database: answers",
 	         "database: does not answer the server, or takes no writes. Jobs go on running; "
-	         "look whether PostgreSQL runs, leads and can be reached from the server's "
-	         "machine"},
+	         "look whether PostgreSQL runs, leads, has room on its disk and can be reached "
+	         "from "
+	         "the server's machine"},
 		{"objects", "unavailable", "object store: answers",
 	         "object store: away, full, or it refuses the server's keys. Jobs go on running, "
 	         "and their checkpoints wait; the server's log and GET /v1/status say why"},

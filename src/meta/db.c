@@ -26,10 +26,11 @@ struct db {
 	struct cond read_free;
 	struct db_conn *readers[DB_READERS], *idle[DB_READERS];
 	size_t n_idle;
-	/* Of readers and of the writer: the last begin was not answered. Written under read_lock.
-	 */
-	atomic_bool away[2];
-	struct outage outage; /* of one of the two or both; under read_lock */
+	/* Of readers and of the writer: the last begin was not answered. Of room: a write was
+	 * refused for the lack of it, and since then none has shown that it is back. Written under
+	 * read_lock. */
+	atomic_bool away[3];
+	struct outage outage; /* of any of them; under read_lock */
 
 	struct lock beat_lock; /* of all below */
 	struct cond beat_now;
@@ -306,19 +307,25 @@ static void give_back(struct db_tx *tx)
 	lock_give(&db->read_lock);
 }
 
-/* why: NULL while it answers. */
-static void note_answer(struct db *db, enum db_mode mode, const char *why)
+#define ROOM 2 /* behind the two modes */
+_Static_assert(DB_READ < ROOM && DB_WRITE < ROOM, "an index of its own");
+
+/* which: a mode, or ROOM. why: NULL while it answers. */
+static void note_answer(struct db *db, unsigned which, const char *why)
 {
 	bool away = why != NULL;
 
-	if (away == atomic_load(&db->away[mode]))
+	if (away == atomic_load(&db->away[which]))
 		return;
 	lock_take(&db->read_lock);
-	atomic_store(&db->away[mode], away);
-	away = atomic_load(&db->away[DB_READ]) || atomic_load(&db->away[DB_WRITE]);
+	atomic_store(&db->away[which], away);
+	away = false;
+	for (size_t i = 0; i < COUNT(db->away); i++)
+		away = away || atomic_load(&db->away[i]);
 	if (outage_note(&db->outage, away, clock_wall_ms())) {
 		if (away)
-			log_warn("the database does not answer; jobs go on running: %s", why);
+			log_warn("the database %s; jobs go on running: %s",
+			         which == ROOM ? "takes no writes" : "does not answer", why);
 		else
 			log_info("the database answers again: away_ms=%" PRId64,
 			         db->outage.last_ms);
@@ -331,6 +338,24 @@ void db_outage(struct db *db, struct outage *out)
 	lock_take(&db->read_lock);
 	*out = db->outage;
 	lock_give(&db->read_lock);
+}
+
+/* The room of one that only this machine uses is what base/reserve.h keeps. */
+static int note_room(struct db *db, int rc, const struct err *err)
+{
+	if (rc < 0 && err->code == ERR_NO_SPACE && db_is_shared(db))
+		note_answer(db, ROOM, err->msg);
+	return rc;
+}
+
+bool db_is_full(const struct db *db)
+{
+	return atomic_load(&db->away[ROOM]);
+}
+
+void db_has_room(struct db *db)
+{
+	note_answer(db, ROOM, NULL);
 }
 
 bool db_unheard(const struct db *db)
@@ -419,7 +444,7 @@ int db_commit(struct db_tx *tx, struct err *err)
 	int r;
 
 	assert(tx->conn != NULL);
-	r = tx->db->ops->commit(tx->conn, err);
+	r = note_room(tx->db, tx->db->ops->commit(tx->conn, err), err);
 	give_back(tx);
 	return r;
 }
@@ -442,7 +467,7 @@ int db_exec(struct db_tx *tx, const char *sql, const struct db_val *v, size_t n,
 
 	assert(tx->conn != NULL && tx->mode == DB_WRITE);
 	if (ops->start(tx->conn, sql, v, n, &s, err) < 0)
-		return -1;
+		return note_room(tx->db, -1, err);
 	while (r == 0 && row)
 		r = ops->step(tx->conn, s, &row, err);
 	if (r == 0 && changed != NULL)

@@ -165,7 +165,10 @@ bool db_again(struct db_retry *retry, struct err *err); /* false: err is the ans
 		r_;                                                                                \
 	})
 
+/* Full counts as away, from a write that was refused until db_has_room(). */
 void db_outage(struct db *db, struct outage *out);
+bool db_is_full(const struct db *db);
+void db_has_room(struct db *db);
 /* The database has not acknowledged for LEAD_UNHEARD_MS that this server lives: it may be cut off,
  * and another one about to lead. */
 bool db_unheard(const struct db *db);

@@ -3,6 +3,10 @@
 #include "meta/move.h"
 #include "meta/schema.h"
 
+#include "base/seal.h"
+
+#define ROOM_MIN ((size_t)256 << 10) /* that a full database has to have again */
+
 int meta_open(struct meta **out, const char *url, struct err *err)
 {
 	AUTO_META struct meta *m = xcalloc(1, sizeof(*m));
@@ -274,9 +278,30 @@ int meta_check(struct meta *m, struct err *err)
 	return 0;
 }
 
+/* What is undone has needed its room all the same. It is random: not to be compressed. */
+static int try_room(struct meta *m, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+	AUTO_BUF struct buf room = BUF_INIT(ROOM_MIN);
+	char *p = buf_room(&room, ROOM_MIN);
+
+	seal_random((uint8_t *)p, ROOM_MIN);
+	room.n = ROOM_MIN;
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0)
+		return -1;
+	return db_exec(&tx, "INSERT INTO kv (key, value) VALUES ('room', ?)",
+	               DB_ARGS(db_blob(buf_view(&room))), NULL, err);
+}
+
 void meta_outage(struct meta *m, bool ask, struct outage *out)
 {
 	struct err ignored = {0};
+
+	if (ask && db_is_full(m->db)) {
+		if (try_room(m, &ignored) == 0)
+			db_has_room(m->db);
+		err_clear(&ignored);
+	}
 
 	db_outage(m->db, out);
 	for (enum db_mode mode = DB_READ; ask && out->since_ms != 0 && mode <= DB_WRITE; mode++) {

@@ -146,6 +146,33 @@ def test_an_outage_is_named(pg):
     pg.wait(job, "TRAINING_JOB_COMPLETED")
 
 
+def test_a_full_database_is_named(pg):
+    """It answers, and most writes fail: that is said everywhere until there is room again, and then all goes on."""
+    name = pg.database.rpartition("/")[2]
+    ends, job = pg.push([pg.hold("one")]), pg.push([pg.hold("two")])
+    for j in (ends, job):
+        pg.wait(j, "TRAINING_JOB_RUNNING")
+    grow = ("projects", "uploads", "events", "kv")
+    pg.pg.sql("CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$; "
+              + "".join(f"CREATE TRIGGER no_room BEFORE INSERT ON {t} FOR EACH ROW EXECUTE FUNCTION no_room();" for t in grow), name)
+    assert pg.error("push", pg.job_folder(["true"], project="other") / "train.yaml") == "no_space"
+    assert pg.api("GET", "/healthz", token="")[1]["database"] == "away"
+    assert metrics(pg)["stoker_database_up"] == 0
+    findings = json.loads(pg.cli("doctor", "-o", "json", code=1).out)
+    assert [f["verdict"] for f in findings if f["check"] == "database"] == ["fail"]
+    assert {j["id"] for j in pg.json("ps")} == {ends["id"], job["id"]}  # what only reads goes on
+    pg.release(ends, "one")
+    time.sleep(3)  # it is asked again, and again
+    assert pg.api("GET", "/healthz", token="")[1]["database"] == "away" and "the disk of the database is full" in pg.log.read_text()
+    pg.pg.sql("".join(f"DROP TRIGGER no_room ON {t};" for t in grow), name)
+    until(lambda: pg.api("GET", "/healthz", token="")[1]["database"] == "ok")
+    pg.wait(ends, "TRAINING_JOB_COMPLETED")
+    until(lambda: "database" in [e["kind"] for e in pg.json("events", job["id"])])
+    pg.release(job, "two")
+    pg.wait(job, "TRAINING_JOB_COMPLETED")
+    assert pg.pg.sql("SELECT count(*) FROM kv WHERE key = 'room'", name) == "0"
+
+
 def test_a_database_that_freezes(pg):
     """It takes what is sent and says nothing: every question ends, and once it goes on all is as before."""
     job = pg.push([pg.hold()])
