@@ -44,6 +44,7 @@
 #define KEY_MAX (DB_SQL_MAX + DB_PARAMS_MAX + 1)
 #define XID_CAP 24
 #define KEPT_MAX DB_VALUE_MAX
+#define WHY_MAX ((size_t)1 << 10)
 #define SCRIPT_MAX ((size_t)64 << 10)
 #define SERVER_MIN 130000
 #define LOCK_CLASS_TEXT "1400138610" /* "Stkr"; the second half is the schema's */
@@ -132,6 +133,22 @@ static int lost(struct conn *c, const char *why, struct err *err)
 	        STR_ARG(line));
 	drop_session(c);
 	return -1;
+}
+
+/* libpq says a line or more of each host that it has tried: what is wrong may be the last one. */
+static int no_session(struct conn *c, struct err *err)
+{
+	AUTO_BUF struct buf all = BUF_INIT(WHY_MAX);
+	struct str rest = str_of(PQerrorMessage(c->pg)), line = {0}, last = {0};
+
+	while (str_cut(&rest, '\n', &line)) {
+		line = str_trim(line);
+		if (!str_starts(line, "connection to ") || str_same(line, last))
+			continue;
+		buf_printf(&all, "%s%.*s", last.n > 0 ? "; " : "", STR_ARG(line));
+		last = line;
+	}
+	return lost(c, last.n > 0 ? buf_cstr(&all) : PQerrorMessage(c->pg), err);
 }
 
 /* It takes no writes: a replica, which may be the leader soon, or one that was told so. */
@@ -454,7 +471,7 @@ static int connect_to(struct conn *c, struct err *err)
 	c->pg = PQconnectdbParams(keys, values, 1);
 	if (c->pg == NULL || PQstatus(c->pg) != CONNECTION_OK) {
 		atomic_store(&away_until_ms, clock_mono_ms() + CONNECT_PAUSE_MS);
-		return lost(c, c->pg != NULL ? PQerrorMessage(c->pg) : "out of memory", err);
+		return no_session(c, err);
 	}
 	(void)PQsetNoticeReceiver(c->pg, quiet, NULL);
 	if (PQsetnonblocking(c->pg, 1) < 0)

@@ -248,6 +248,10 @@ def test_bad_databases(empty_cluster, database):
     assert refused(empty_cluster, url.replace("stoker@", f"stoker:not{PASSWORD}@")) == "database_unavailable"
     assert refused(empty_cluster, url + "x", env) == "database_unavailable"
     assert refused(empty_cluster, f"postgresql://stoker@127.0.0.1:1/{name}", env) == "database_unavailable"
+    both = url.replace("stoker@127.0.0.1:", f"stoker:not{PASSWORD}@127.0.0.1:1,127.0.0.1:")  # each host is named
+    c = empty_cluster
+    done = subprocess.run([STOKER, "server", "--data", c.folder / "other", "--database", both], env=c.environment(), capture_output=True, text=True, timeout=CALL_S)
+    assert "port 1 failed: Connection refused; connection to" in done.stderr and "password authentication failed" in done.stderr, done
     assert refused(empty_cluster, f"mysql://me:{PASSWORD}@host/x") == "invalid"
     for odd in (f"%{PASSWORD}", f"{PASSWORD}/x", f"x@{PASSWORD}"):  # libpq would quote it
         assert refused(empty_cluster, url.replace("stoker@", f"stoker:{odd}@")) == "invalid"
