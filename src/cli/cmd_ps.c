@@ -40,7 +40,12 @@ static void ps_reason(const struct doc *d, struct buf *b)
 {
 	const struct doc *why = doc_get(d, "error_message");
 
-	cell_text(doc_is(why, DOC_TEXT) ? why : doc_get(d, "reason"), b);
+	if (!doc_is(why, DOC_TEXT))
+		why = doc_get(d, "reason");
+	/* one that has its place and does not run yet says what for */
+	if (!doc_is(why, DOC_TEXT) && strcmp(job_status(d), "RUNNING") != 0)
+		why = doc_path(d, "progress", "note", NULL);
+	cell_text(why, b);
 }
 
 static const struct out_col ps_cols[] = {

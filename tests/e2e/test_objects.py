@@ -380,6 +380,7 @@ def test_a_job_that_is_placed_waits_for_the_store(empty_cluster, minio):
     c.release(first)
     for job in jobs:
         until(lambda job=job: "waiting" in c.logs(job))
+    assert c.cli("ps").out.count("waiting: code: ") == 2
     c.cli("stop", jobs[1]["id"])
     c.wait(jobs[1], "TRAINING_JOB_STOPPED")
     minio.start()
