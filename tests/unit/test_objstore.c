@@ -283,6 +283,37 @@ static int list_and_stop(struct objstore *os, const char *prefix, const char *af
 }
 
 /* Who deletes learns that something stayed. */
+static int read_late(void *arg UNUSED, void *p UNUSED, size_t cap UNUSED, size_t *n UNUSED,
+                     struct err *err)
+{
+	return err_set(err, ERR_TIMEOUT, "nothing came");
+}
+
+static int sink_full(void *arg UNUSED, const void *p UNUSED, size_t n UNUSED, struct err *err)
+{
+	return err_set(err, ERR_NO_SPACE, "no room here");
+}
+
+/* Who sends slowly, or has no room for what is read, does not make the store one that is away. */
+static void objstore_is_not_away_for_what_others_do(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *os = open_url("mem:");
+	char id[OBJSTORE_UPLOAD_CAP], etag[80], why[OBJSTORE_WHY_MAX];
+	struct outage outage;
+	struct err err = {0};
+
+	assert_ok(objstore_put(os, "a", STR_LIT("1"), &err), &err);
+	assert_ok(objstore_parts_begin(os, "p", id, &err), &err);
+	assert_err(objstore_put_stream(os, "a", 9, read_late, NULL, NULL, &err), &err, ERR_TIMEOUT,
+	           "nothing came");
+	assert_err(objstore_parts_put(os, "p", id, 1, 9, read_late, NULL, etag, &err), &err,
+	           ERR_TIMEOUT, "nothing came");
+	assert_err(objstore_read(os, "a", 0, 1, sink_full, NULL, NULL, &err), &err, ERR_NO_SPACE,
+	           "no room here");
+	objstore_outage(os, &outage, why);
+	assert_int_equal(outage.since_ms, 0);
+}
+
 static void objstore_del_below_is_canceled(void **state UNUSED)
 {
 	AUTO_OBJSTORE struct objstore *os = open_url("mem:");
@@ -352,6 +383,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(objstore_dir_parts_of_other_sizes),
 	cmocka_unit_test(objstore_every_call_can_fail),
 	cmocka_unit_test(objstore_del_below_is_canceled),
+	cmocka_unit_test(objstore_is_not_away_for_what_others_do),
 };
 
 UNIT_MAIN_IN(tests, set_up, tear_down)

@@ -152,19 +152,44 @@ static int finish(struct objstore *os, int rc, const char *verb, const char *key
 	return finish_here(os, rc, verb, key, err);
 }
 
-/* What a write reads from. Its failure is not the store's. */
-struct reader {
+/* A reader or a sink of the caller's: what it fails with is no news of the store. */
+struct others {
 	objstore_read_fn *read;
+	objstore_sink_fn *sink;
 	void *arg;
-	bool failed;
+	bool failed; /* by its last call */
+	struct err err;
 };
 
-static int read_from(void *arg, void *p, size_t cap, size_t *n, struct err *err)
+static int others_end(struct others *o, int rc, const struct err *err)
 {
-	struct reader *r = arg;
+	o->failed = rc < 0;
+	if (o->failed)
+		o->err = *err;
+	return rc;
+}
 
-	r->failed = r->read(r->arg, p, cap, n, err) < 0;
-	return r->failed ? -1 : 0;
+static int others_read(void *arg, void *p, size_t cap, size_t *n, struct err *err)
+{
+	struct others *o = arg;
+
+	return others_end(o, o->read(o->arg, p, cap, n, err), err);
+}
+
+static int others_sink(void *arg, const void *p, size_t n, struct err *err)
+{
+	struct others *o = arg;
+
+	return others_end(o, o->sink(o->arg, p, n, err), err);
+}
+
+static int finish_with(struct objstore *os, const struct others *o, int rc, const char *verb,
+                       const char *key, struct err *err)
+{
+	if (rc == 0 || !o->failed)
+		return finish(os, rc, verb, key, err);
+	*err = o->err; /* without what a driver did with it */
+	return finish_here(os, rc, verb, key, err);
 }
 
 static int begin(struct objstore *os, const char *verb, const char *key, struct err *err)
@@ -227,19 +252,17 @@ int objstore_put_file(struct objstore *os, const char *key, int fd, uint64_t siz
 int objstore_put_stream(struct objstore *os, const char *key, uint64_t size, objstore_read_fn *read,
                         void *arg, struct objstore_info *info, struct err *err)
 {
-	struct reader from = {read, arg, false};
+	struct others o = {.read = read, .arg = arg};
 	struct objstore_info got = {0};
 	int rc;
 
 	if (begin(os, "put", key, err) < 0)
 		return -1;
-	rc = os->ops->put_stream(os, key, size, read_from, &from, &got, err);
-	if (from.failed)
-		return finish_here(os, rc, "put", key, err);
+	rc = os->ops->put_stream(os, key, size, others_read, &o, &got, err);
 	assert(rc < 0 || size == UINT64_MAX || got.size == size);
 	if (rc == 0 && info != NULL)
 		*info = got;
-	return finish(os, rc, "put", key, err);
+	return finish_with(os, &o, rc, "put", key, err);
 }
 
 int objstore_copy(struct objstore *os, const char *from, const char *to, struct err *err)
@@ -289,10 +312,13 @@ int objstore_read_same(struct objstore *os, const char *key, const char *etag, u
                        uint64_t count, objstore_sink_fn *sink, void *arg, const atomic_bool *cancel,
                        struct err *err)
 {
+	struct others o = {.sink = sink, .arg = arg};
+	int rc;
+
 	if (begin(os, "read", key, err) < 0)
 		return -1;
-	return finish(os, os->ops->read(os, key, etag, first, count, sink, arg, cancel, err),
-	              "read", key, err);
+	rc = os->ops->read(os, key, etag, first, count, others_sink, &o, cancel, err);
+	return finish_with(os, &o, rc, "read", key, err);
 }
 
 int objstore_read(struct objstore *os, const char *key, uint64_t first, uint64_t count,
@@ -532,7 +558,7 @@ int objstore_parts_put(struct objstore *os, const char *key, const char *id, uin
                        uint64_t size, objstore_read_fn *read, void *arg, char etag[80],
                        struct err *err)
 {
-	struct reader from = {read, arg, false};
+	struct others o = {.read = read, .arg = arg};
 	int rc;
 
 	if (begin(os, "upload", key, err) < 0)
@@ -543,9 +569,8 @@ int objstore_parts_put(struct objstore *os, const char *key, const char *id, uin
 	else if (check_id(os, id, err) < 0)
 		rc = -1;
 	else
-		rc = os->ops->parts_put(os, key, id, number, size, read_from, &from, etag, err);
-	return from.failed ? finish_here(os, rc, "upload", key, err)
-	                   : finish(os, rc, "upload", key, err);
+		rc = os->ops->parts_put(os, key, id, number, size, others_read, &o, etag, err);
+	return finish_with(os, &o, rc, "upload", key, err);
 }
 
 int objstore_parts_end(struct objstore *os, const char *key, const char *id,
