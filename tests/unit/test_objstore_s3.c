@@ -41,6 +41,47 @@ static int put_signed(struct http_client *client, const struct objstore_put *put
 	return reply.status;
 }
 
+/* What comes from a reader is sent while it comes: there is no room to keep it. */
+static void suite_of_large_streams(struct objstore *os)
+{
+	const size_t n = (32 << 20) + 1;
+	AUTO_FREE char *body = pattern(n, 5);
+	struct objstore_part part[2];
+	struct objstore_info info;
+	struct source s = {.left = str_n(body, n), .step = 1 << 20};
+	char id[OBJSTORE_UPLOAD_CAP], etag[80];
+	struct err err = {0};
+
+	assert_int_equal(setenv("TMPDIR", "/nowhere", 1), 0);
+	for (int sized = 0; sized < 2; sized++) {
+		s = (struct source){.left = str_n(body, n), .step = 1 << 20};
+		assert_ok(objstore_put_stream(os, "s/l", sized ? n : UINT64_MAX, pull, &s, &info,
+		                              &err),
+		          &err);
+		assert_int_equal(info.size, n);
+		same_object(os, "s/l", body, n);
+		assert_ok(objstore_del(os, "s/l", &err), &err);
+	}
+	s = (struct source){.left = str_n(body, n), .step = 1 << 20, .fail_at_end = true};
+	assert_err(objstore_put_stream(os, "s/l", n, pull, &s, &info, &err), &err, ERR_INVALID,
+	           "BadDigest");
+	assert_err(objstore_stat(os, "s/l", &info, &err), &err, ERR_NOT_FOUND, "");
+
+	assert_ok(objstore_parts_begin(os, "s/p", id, &err), &err);
+	put_part(os, "s/p", id, 1, str_n(body, 17 << 20), true, &part[0]);
+	put_part(os, "s/p", id, 2, str_n(body + (17 << 20), n - (17 << 20)), true, &part[1]);
+	s = (struct source){.left = str_n(body + 1, 17 << 20), .step = 70001, .fail_at_end = true};
+	assert_err(objstore_parts_put(os, "s/p", id, 1, 17 << 20, pull, &s, etag, &err), &err,
+	           ERR_INVALID, "BadDigest");
+	s = (struct source){.left = str_n(body + 1, 17 << 20), .step = 70001};
+	assert_err(objstore_parts_put(os, "s/p", id, 1, 18 << 20, pull, &s, etag, &err), &err,
+	           ERR_INVALID, "IncompleteBody");
+	assert_ok(objstore_parts_end(os, "s/p", id, part, 2, &info, &err), &err);
+	same_object(os, "s/p", body, n);
+	assert_ok(objstore_del(os, "s/p", &err), &err);
+	assert_int_equal(unsetenv("TMPDIR"), 0);
+}
+
 /* Whoever has such a signature can store these bytes, and nothing else. */
 static void suite_of_signed_puts(struct objstore *os, struct http_client *client)
 {
@@ -113,6 +154,7 @@ static void objstore_s3_conforms(void **state UNUSED)
 	assert_ok(objstore_open(&os, url, &env, &err), &err);
 	suite(os);
 	suite_of_signed_puts(os, client);
+	suite_of_large_streams(os);
 	env.signer = sign_by;
 	env.signer_arg = os;
 	assert_ok(objstore_open(&other, "signed:", &env, &err), &err);

@@ -61,30 +61,6 @@ static int s3_put(struct objstore *os, const char *key, struct str body, struct 
 	return s3_put_body((struct s3store *)os, key, body, etag, NULL, err);
 }
 
-static int s3_put_stream(struct objstore *os, const char *key, uint64_t size,
-                         objstore_read_fn *read, void *arg, struct objstore_info *info,
-                         struct err *err)
-{
-	struct s3_spool sp;
-	int rc = s3_spool(&sp, size, read, arg, err);
-
-	if (rc == 0 && sp.fd < 0) {
-		rc = s3_put_body((struct s3store *)os, key, buf_view(&sp.mem), info->etag, NULL,
-		                 err);
-		info->size = sp.size;
-		info->modified_ms = clock_wall_ms();
-	} else if (rc == 0) {
-		struct objstore_file f = {.fd = sp.fd, .size = sp.size};
-		struct digest unused;
-
-		rc = s3_put_file(os, key, &f, &unused, err);
-		if (rc == 0)
-			rc = s3_stat(os, key, info, err);
-	}
-	s3_spool_done(&sp);
-	return rc;
-}
-
 static int s3_copy(struct objstore *os, const char *from, const char *to, struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};

@@ -1,7 +1,7 @@
 /*
  * objstore_s3.h - what the files of the S3 driver share: objstore_s3.c (objects),
  * objstore_s3_call.c (one signed request, S3's errors), objstore_s3_upload.c (uploads in parts),
- * objstore_s3_delete.c.
+ * objstore_s3_stream.c (what comes from a reader), objstore_s3_delete.c.
  *
  * Bodies are sent with their SHA-256 when they are in memory, else as UNSIGNED-PAYLOAD. Errors of
  * S3 start with its code ("NoSuchUpload: ...").
@@ -23,6 +23,7 @@
 #define S3_SHORT_MS (20 * 1000)       /* requests without a body to speak of */
 #define S3_AWAY_MS 5000               /* for the first byte from a store that was away last */
 #define S3_FINISH_MS (10 * 60 * 1000) /* completing and copying: the store moves the bytes */
+#define S3_PASSED_MS (5 * 60 * 1000)  /* a body that somebody else sends, who may be slow */
 
 struct s3store {
 	struct objstore base;
@@ -46,14 +47,14 @@ struct s3_call {
 	struct http_header header[4];
 	size_t n_header;
 	struct str body;
-	bool unsigned_body; /* do not hash it: it is hashed as part of something larger */
-	int fd;             /* the body instead, when body_len > 0: body_len bytes from body_at */
-	uint64_t body_at, body_len;
+	bool unsigned_body;     /* do not hash it: it is hashed as part of something larger */
+	objstore_read_fn *read; /* the body instead: body_len bytes that come only once */
+	uint64_t body_len;
 	int64_t total_ms, stall_ms; /* 0: the client's */
 	size_t reply_max;
 	objstore_sink_fn *sink;
 	int (*head)(void *arg, const struct http_reply *reply, struct err *err);
-	void *arg;
+	void *arg; /* of read, sink and head */
 	const atomic_bool *cancel;
 	bool *again; /* s3_call: set when an earlier try may have worked; NULL: not told */
 };
@@ -73,23 +74,17 @@ void s3_etag(const struct http_reply *reply, char out[80]);
 /* "name=value" with what a query needs, encoded. */
 void s3_query(struct buf *out, const char *name, const char *value);
 
-/* A body that has to be read to its end before it may be sent: in memory while it is small, else
- * in a file without a name. */
-struct s3_spool {
-	struct buf mem;
-	int fd; /* -1: in memory */
-	uint64_t size;
-};
-int s3_spool(struct s3_spool *sp, uint64_t size, objstore_read_fn *read, void *arg,
-             struct err *err) MUST_CHECK;
-void s3_spool_done(struct s3_spool *sp);
-
+int s3_put_stream(struct objstore *os, const char *key, uint64_t size, objstore_read_fn *read,
+                  void *arg, struct objstore_info *info, struct err *err) MUST_CHECK;
 int s3_put_file(struct objstore *os, const char *key, const struct objstore_file *f,
                 struct digest *sha256, struct err *err) MUST_CHECK;
 int s3_put_body(struct s3store *s, const char *key, struct str body, char etag[80],
                 const atomic_bool *cancel, struct err *err) MUST_CHECK;
 int s3_parts_begin(struct objstore *os, const char *key, char id[OBJSTORE_UPLOAD_CAP],
                    struct err *err) MUST_CHECK;
+/* One part as `c` has it. */
+int s3_put_part(struct s3store *s, const char *key, const char *id, uint32_t number,
+                struct s3_call *c, char etag[80], struct err *err) MUST_CHECK;
 int s3_parts_put(struct objstore *os, const char *key, const char *id, uint32_t number,
                  uint64_t size, objstore_read_fn *read, void *arg, char etag[80],
                  struct err *err) MUST_CHECK;

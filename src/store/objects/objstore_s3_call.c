@@ -7,8 +7,6 @@
 #define S3_URL_MAX 8000
 #define COPY_SOURCE "x-amz-copy-source"
 #define NO_ETAG "none" /* of no object */
-#define S3_SPOOL_DIR "/var/tmp"
-#define S3_CHUNK ((size_t)256 << 10)
 
 void s3_query(struct buf *out, const char *name, const char *value)
 {
@@ -232,9 +230,7 @@ int s3_call_once(struct s3store *s, const struct s3_call *c, struct http_reply *
 	struct http_call call = {
 		.method = c->method,
 		.body = c->body,
-		.body_fd = c->fd,
-		.has_body_fd = c->body_len > 0,
-		.body_at = c->body_at,
+		.read = c->read,
 		.body_len = c->body_len,
 		.sink = c->sink,
 		.head = c->head,
@@ -270,56 +266,11 @@ int s3_call(struct s3store *s, const struct s3_call *c, struct http_reply *reply
 		if (s3_call_once(s, c, reply, err) == 0)
 			return 0;
 		/* Nobody is held up by more than one try of a store that is away, or hangs: those
-		 * who wait for it wait elsewhere. */
-		if (err->code == ERR_TIMEOUT || atomic_load(&s->base.away) || !retry_again(&r, err))
+		 * who wait for it wait elsewhere. And a reader gives its bytes once. */
+		if (c->read != NULL || err->code == ERR_TIMEOUT || atomic_load(&s->base.away) ||
+		    !retry_again(&r, err))
 			return -1;
 		if (c->again != NULL)
 			*c->again = true;
 	}
-}
-
-/* ---- spool --------------------------------------------------------------------------- */
-
-static int spill(struct s3_spool *sp, struct err *err)
-{
-	const char *dir = getenv("TMPDIR");
-
-	if (sp->fd < 0) {
-		sp->fd = open(dir == NULL ? S3_SPOOL_DIR : dir, O_TMPFILE | O_RDWR | O_CLOEXEC,
-		              0600);
-		if (sp->fd < 0)
-			return err_errno(err, errno, "create a temporary file in %s",
-			                 dir == NULL ? S3_SPOOL_DIR : dir);
-	}
-	if (fs_write_all(sp->fd, sp->mem.p, sp->mem.n, err) < 0)
-		return -1;
-	buf_clear(&sp->mem);
-	return 0;
-}
-
-int s3_spool(struct s3_spool *sp, uint64_t size, objstore_read_fn *read, void *arg, struct err *err)
-{
-	struct objstore_counted in = {.read = read, .arg = arg, .size = size};
-
-	*sp = (struct s3_spool){.mem = BUF_INIT(S3_SMALL + S3_CHUNK), .fd = -1};
-	for (size_t n = 1; n > 0;) {
-		char *to = buf_room(&sp->mem, S3_CHUNK);
-
-		assert(to != NULL); /* it is emptied before it is full */
-		if (objstore_counted_read(&in, to, S3_CHUNK, &n, err) < 0)
-			return -1;
-		sp->mem.n += n;
-		if (sp->mem.n > S3_SMALL && spill(sp, err) < 0)
-			return -1;
-	}
-	sp->size = in.seen;
-	return sp->fd >= 0 ? spill(sp, err) : 0;
-}
-
-void s3_spool_done(struct s3_spool *sp)
-{
-	buf_done(&sp->mem);
-	if (sp->fd >= 0)
-		(void)close(sp->fd);
-	sp->fd = -1;
 }

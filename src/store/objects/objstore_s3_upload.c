@@ -43,8 +43,8 @@ static void part_query(struct buf *query, const char *id, uint32_t number)
 	s3_query(query, "uploadId", id);
 }
 
-static int put_part(struct s3store *s, const char *key, const char *id, uint32_t number,
-                    struct s3_call *c, char etag[80], struct err *err)
+int s3_put_part(struct s3store *s, const char *key, const char *id, uint32_t number,
+                struct s3_call *c, char etag[80], struct err *err)
 {
 	AUTO_BUF struct buf query = BUF_INIT(4 * OBJSTORE_UPLOAD_CAP);
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
@@ -59,25 +59,6 @@ static int put_part(struct s3store *s, const char *key, const char *id, uint32_t
 	if (etag[0] == '\0')
 		return err_set(err, ERR_IO, "the store sent no ETag for part %" PRIu32, number);
 	return 0;
-}
-
-int s3_parts_put(struct objstore *os, const char *key, const char *id, uint32_t number,
-                 uint64_t size, objstore_read_fn *read, void *arg, char etag[80], struct err *err)
-{
-	struct s3_spool sp;
-	struct s3_call c = {0};
-	int rc = s3_spool(&sp, size, read, arg, err);
-
-	if (rc == 0 && sp.fd < 0) {
-		c.body = buf_view(&sp.mem);
-	} else if (rc == 0) {
-		c.fd = sp.fd;
-		c.body_len = sp.size;
-	}
-	if (rc == 0)
-		rc = put_part((struct s3store *)os, key, id, number, &c, etag, err);
-	s3_spool_done(&sp);
-	return rc;
 }
 
 /* The upload is not there, and an earlier try may have completed it, whose answer was lost: then
@@ -283,7 +264,7 @@ static int send_slot(struct sending *u, struct slot *slot, struct err *err)
 	c.body = str_n(slot->p, slot->n);
 	c.unsigned_body = true; /* hashed once, as a whole */
 	part->number = (uint32_t)slot->part + 1;
-	if (put_part(u->s, u->key, u->id, part->number, &c, part->etag, err) < 0)
+	if (s3_put_part(u->s, u->key, u->id, part->number, &c, part->etag, err) < 0)
 		return -1;
 	lock_take(&u->lock);
 	slot->sent = true;
