@@ -480,12 +480,17 @@ static void bound(int64_t *ms)
 
 static int parse_head(struct ckpt *out, struct arena *a, const struct doc *d, struct err *err)
 {
+	const char *fault;
+
 	if (doc_int(doc_get(d, "version"), 0) != CKPT_FORMAT)
 		return err_set(err, ERR_UNSUPPORTED, "version: %d is expected", CKPT_FORMAT);
 	if (record_read_doc(&ckpt_record, a, d, out, err) < 0)
 		return -1;
 	if (out->name[0] == '\0' || strlen(out->name) >= CKPT_NAME_MAX)
 		return err_set(err, ERR_INVALID, "name: missing or too long");
+	fault = strcmp(out->name, ".") == 0 ? NULL : ckpt_path_fault(str_of(out->name));
+	if (fault != NULL)
+		return err_set(err, ERR_INVALID, "name: %s", fault);
 	if (out->job_id == NULL)
 		out->job_id = "";
 	out->revision = MAX(out->revision, 1U);

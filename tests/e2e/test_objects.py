@@ -486,3 +486,23 @@ def cluster_of_two(empty_cluster, minio):
     for job in jobs:
         c.release(job)
         c.wait(job, "TRAINING_JOB_COMPLETED")
+
+
+def test_a_report_names_the_checkpoints_of_its_attempt(cluster_of_two):
+    """What a runner says of a checkpoint is read, listed and deleted by later: it cannot be another job's."""
+    c, jobs, tokens = cluster_of_two
+    own, other = (f"training_projects/{j['training_project']['id']}/jobs/{j['id']}/rank-0" for j in jobs)
+    theirs = f"{other}/.stoker/checkpoint-1.json"
+
+    def report(name, key):
+        return as_runner(c, tokens[0], "/runner/v1/checkpoint", {"name": name, "state": "INCOMPLETE", "files": 1, "bytes": 1, "manifest_key": key})[0]
+
+    def names():
+        return {x["checkpoint_id"] for x in c.api("GET", f"/v1/training_projects/{jobs[0]['training_project']['id']}/jobs/{jobs[0]['id']}/checkpoints?all=true")[1]["checkpoints"]}
+
+    for key in theirs, f"{own}/x", f"{own}/.stoker/checkpoint-1.json", "stoker.json", f"{own.replace('rank-0', 'rank-1')}/.stoker/mine.json":
+        assert report("mine", key) == 403, key
+    for name in "..", "../../x", "a/../b", "/a", "a//b", "a\n", "a\u001b[31m", ".stoker/x", "a/":
+        assert report(name, None) == 400, name
+    assert not names()
+    assert report("mine", f"{own}/.stoker/mine.json") == 200 and names() == {"mine"}

@@ -503,6 +503,21 @@ static uint64_t bytes_of(const struct model_checkpoint *rows, size_t n, const ch
 	return bytes;
 }
 
+/* What it says is kept, and read, listed and deleted by later: so it names its own objects, and
+ * nothing else. */
+static int check_reported(const struct ask *ask, const struct model_checkpoint *c, struct err *err)
+{
+	const char *fault = strcmp(c->name, ".") == 0 ? NULL : ckpt_path_fault(str_of(c->name));
+	const char *prefix = ckpt_prefix(ask->a, c->project_id, c->job_id);
+
+	if (fault != NULL)
+		return err_set(err, ERR_INVALID, "name: %s", fault);
+	if (c->manifest_key != NULL &&
+	    strcmp(c->manifest_key, ckpt_manifest_key(ask->a, prefix, c->rank, c->name)) != 0)
+		return err_set(err, ERR_DENIED, "manifest_key: not that of this checkpoint");
+	return 0;
+}
+
 static int take_checkpoint(const struct ask *ask, const struct model_checkpoint *row,
                            struct err *err)
 {
@@ -519,7 +534,8 @@ static int take_checkpoint(const struct ask *ask, const struct model_checkpoint 
 	c.job_id = m.job.id;
 	c.project_id = m.job.project_id;
 	c.rank = m.row.node_rank;
-	if (ckpts_put(app, ask->a, &m.job, &c, &news, err) < 0 ||
+	if (check_reported(ask, &c, err) < 0 ||
+	    ckpts_put(app, ask->a, &m.job, &c, &news, err) < 0 ||
 	    meta_checkpoints(app->meta, ask->a, m.job.id, &rows, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
