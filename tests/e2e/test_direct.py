@@ -2,8 +2,10 @@
 import contextlib
 import hashlib
 import http.client
+import io
 import os
 import subprocess
+import tarfile
 import urllib.parse
 
 import pytest
@@ -177,6 +179,33 @@ def test_what_is_signed_is_these_bytes(empty_cluster, store):  # noqa: F811
     status, other = c.api("GET", f"/v1/blobs/credentials/train?sha256={hashlib.sha256(theirs).hexdigest()}")
     assert "put" not in other and other["s3_key"] != upload["s3_key"]
     assert c.json("view", job["training_job"]["id"])["id"] == job["training_job"]["id"]
+
+
+def test_what_is_signed_is_not_unpacked(empty_cluster, store):  # noqa: F811
+    """MinIO unpacks an archive into the whole bucket when an unsigned header says so: what is signed forbids it."""
+    c = empty_cluster.start(*flags(empty_cluster, store))
+    body = io.BytesIO()
+    with tarfile.open(fileobj=body, mode="w") as archive:
+        for name in f"{PREFIX}/stoker.json", "else/where":
+            entry = tarfile.TarInfo(name)
+            entry.size = 4
+            archive.addfile(entry, io.BytesIO(b"mine"))
+    status, upload = ask(c, body.getvalue())
+    assert status == 200 and "creds" not in upload, upload
+    mark = store.body(f"{PREFIX}/stoker.json")
+    headers = {h["name"]: h["value"] for h in upload["put"]["headers"]}
+    unpack = "x-amz-meta-snowball-auto-extract"
+    for name in unpack, unpack.title(), "X-Amz-Meta-Snowball-Auto-Extract":
+        for kept in headers, {k: v for k, v in headers.items() if k.lower() != unpack}:
+            request = http.client.HTTPConnection(urllib.parse.urlsplit(upload["put"]["url"]).netloc)
+            request.putrequest("PUT", urllib.parse.urlsplit(upload["put"]["url"]).path)
+            for header, value in [*kept.items(), (name, "true"), ("Content-Length", str(len(body.getvalue())))]:
+                request.putheader(header, value)
+            request.endheaders(body.getvalue())
+            assert request.getresponse().status in (400, 403)
+    assert store.body(f"{PREFIX}/stoker.json") == mark and "else/where" not in store.keys()
+    assert put(upload["put"]["url"], upload["put"]["headers"], body.getvalue())[0] == 200
+    assert store.body(f"{PREFIX}/{upload['s3_key']}") == body.getvalue() and "else/where" not in store.keys()
 
 
 def test_other_teams_and_viewers(empty_cluster, minio):  # noqa: F811

@@ -76,6 +76,8 @@ static void suite_of_large_streams(struct objstore *os)
 	s = (struct source){.left = str_n(body + 1, 17 << 20), .step = 70001};
 	assert_err(objstore_parts_put(os, "s/p", id, 1, 18 << 20, pull, &s, etag, &err), &err,
 	           ERR_INVALID, "IncompleteBody");
+	/* some stores keep what was cut: it has another ETag, and counts no more than a lost one */
+	put_part(os, "s/p", id, 1, str_n(body, 17 << 20), true, &part[0]);
 	assert_ok(objstore_parts_end(os, "s/p", id, part, 2, &info, &err), &err);
 	same_object(os, "s/p", body, n);
 	assert_ok(objstore_del(os, "s/p", &err), &err);

@@ -9,8 +9,9 @@
 
 enum { DIRECT_UNTRIED, DIRECT_YES, DIRECT_NO };
 
-static int put(struct app *app, const struct objstore_put *how, struct str body, const char *from,
-               int *status, struct err *err)
+/* As it was signed; but with `more`, whose name may be that of a header which was. */
+static int put(struct app *app, const struct objstore_put *how, struct str body,
+               const struct http_header *more, int *status, struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	struct http_header header[COUNT(how->header) + 1];
@@ -23,9 +24,10 @@ static int put(struct app *app, const struct objstore_put *how, struct str body,
 	                         .cancel = &app->stopping};
 
 	for (size_t i = 0; i < how->n_header; i++)
-		header[call.n_headers++] = how->header[i];
-	if (from != NULL)
-		header[call.n_headers++] = (struct http_header){"x-amz-copy-source", from};
+		if (more == NULL || !str_ieq(str_of(how->header[i].name), more->name))
+			header[call.n_headers++] = how->header[i];
+	if (more != NULL)
+		header[call.n_headers++] = *more;
 	if (http_do(app->stores, &call, &reply, err) < 0)
 		return -1;
 	*status = reply.status;
@@ -46,31 +48,34 @@ static int path_of(struct app *app, struct arena *a, const char *key, const char
 	return 0;
 }
 
-/* What is signed is taken, and then neither other bytes nor a copy. -1: nothing is known. */
+/* What is signed is taken, and then neither other bytes nor a copy, nor to be unpacked. -1: nothing
+ * is known. */
 static int try_store(struct app *app, bool *yes, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_BUF struct buf there = BUF_INIT(4096);
 	struct digest digest = hash_sha256(OURS.p, OURS.n);
-	int ours = 0, others = 0, copy = 0, both = 0;
+	int ours = 0, others = 0, copy = 0, both = 0, unpack = 0;
+	struct http_header from = {.name = "x-amz-copy-source"};
+	const struct http_header archive = {OBJSTORE_UNPACK, "true"};
 	struct objstore_put how = {0};
-	const char *from = NULL;
 	char hex[HASH_HEX_CAP];
 
 	digest_hex(&digest, hex);
-	if (path_of(app, a, OBJECTS_MARK, hex, &from, err) < 0 ||
+	if (path_of(app, a, OBJECTS_MARK, hex, &from.value, err) < 0 ||
 	    objstore_sign_put(app->objects, a, TRIED, hex, &how, err) < 0 ||
 	    put(app, &how, OURS, NULL, &ours, err) < 0)
 		return -1;
 	if (ours / 100 != 2)
 		return err_set(err, ERR_UNAVAILABLE, "HTTP %d", ours);
 	if (put(app, &how, OTHERS, NULL, &others, err) < 0 ||
-	    put(app, &how, (struct str){0}, from, &copy, err) < 0 ||
-	    put(app, &how, OURS, from, &both, err) < 0 ||
+	    put(app, &how, (struct str){0}, &from, &copy, err) < 0 ||
+	    put(app, &how, OURS, &from, &both, err) < 0 ||
+	    put(app, &how, OURS, &archive, &unpack, err) < 0 ||
 	    objstore_get(app->objects, TRIED, &there, err) < 0 ||
 	    objstore_del(app->objects, TRIED, err) < 0)
 		return -1;
-	*yes = others / 100 == 4 && copy / 100 == 4 && both / 100 == 4 &&
+	*yes = others / 100 == 4 && copy / 100 == 4 && both / 100 == 4 && unpack / 100 == 4 &&
 	       str_eq(buf_view(&there), OURS.p);
 	return 0;
 }

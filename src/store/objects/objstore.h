@@ -47,6 +47,9 @@ struct objstore_signed {
 	const char *no_copy;
 };
 #define OBJSTORE_NO_COPY "x-amz-copy-source-if-match"
+/* Of a put that is signed by headers: MinIO unpacks a tar archive that comes with "true" here,
+ * under the keys of the whole bucket that the archive names, whether this was signed or not. */
+#define OBJSTORE_UNPACK "x-amz-meta-snowball-auto-extract"
 
 struct objstore_env { /* what s3, signed and passed need; zeroed for the others */
 	struct http_client *client;
@@ -150,7 +153,7 @@ int objstore_presign(struct objstore *os, struct arena *a, const struct objstore
 #define OBJSTORE_PUT_S (15 * 60) /* S3's own rule */
 struct objstore_put {
 	const char *url;
-	struct http_header header[5]; /* all of them are to be sent */
+	struct http_header header[6]; /* all of them are to be sent */
 	size_t n_header;
 };
 int objstore_sign_put(struct objstore *os, struct arena *a, const char *key, const char *sha256,
@@ -178,7 +181,8 @@ int objstore_del_below(struct objstore *os, const char *prefix, const char *but,
 int objstore_parts_begin(struct objstore *os, const char *key, char id[OBJSTORE_UPLOAD_CAP],
                          struct err *err) MUST_CHECK;
 /* Bytes come from `read` as in objstore_put_stream. Putting a number again replaces it; what fails
- * leaves the one before. etag: MD5 hex of the part. */
+ * leaves the one before, or, where it is large and the store keeps what was cut, one that
+ * objstore_parts_end refuses. etag: MD5 hex of the part. */
 int objstore_parts_put(struct objstore *os, const char *key, const char *id, uint32_t number,
                        uint64_t size,
                        int (*read)(void *arg, void *p, size_t cap, size_t *n, struct err *err),

@@ -151,17 +151,17 @@ int s3_sign_put(struct objstore *os, struct arena *a, const char *key, const cha
                 struct objstore_put *out, struct err *err)
 {
 	struct s3store *s = (struct s3store *)os;
-	const struct http_header no_copy = {OBJSTORE_NO_COPY, NO_ETAG};
-	size_t n = s->aws ? 0 : 1;
+	const struct http_header own[] = {{OBJSTORE_NO_COPY, NO_ETAG}, {OBJSTORE_UNPACK, "false"}};
+	size_t n = s->aws ? 0 : COUNT(own); /* AWS takes no such header that was not signed */
 
 	if (s->key.access_key == NULL)
 		return err_set(err, ERR_UNSUPPORTED, "there are no keys to sign with");
 	if (url_of(s, a, key, NULL, &out->url, err) < 0 ||
-	    sigv4_sign(a, &s->key, HTTP_PUT, out->url, &no_copy, n, sha256, clock_wall_ms(),
-	               out->header, &out->n_header, err) < 0)
+	    sigv4_sign(a, &s->key, HTTP_PUT, out->url, own, n, sha256, clock_wall_ms(), out->header,
+	               &out->n_header, err) < 0)
 		return -1;
-	if (n > 0)
-		out->header[out->n_header++] = no_copy;
+	for (size_t i = 0; i < n; i++)
+		out->header[out->n_header++] = own[i];
 	return 0;
 }
 
