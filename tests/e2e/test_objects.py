@@ -208,6 +208,10 @@ def test_whose_bucket(empty_cluster, minio):
     os.chmod(right[-1], 0o644)
     assert cannot_start(c, *right) == "denied"
     os.chmod(right[-1], 0o600)
+    if os.geteuid() == 0:
+        os.chown(right[-1], 65534, -1)  # its owner can read it
+        assert cannot_start(c, *right) == "denied"
+        os.chown(right[-1], 0, -1)
     c.start(*right)
     c.wait(c.push(["true"]), "TRAINING_JOB_COMPLETED")
     c.stop()

@@ -25,10 +25,11 @@ static int read_file(struct app *app, struct arena *a, struct sigv4_key *out, st
 
 	if (stat(path, &st) < 0)
 		return err_errno(err, errno, "--objects-credentials %s", path);
-	if (!S_ISREG(st.st_mode) || (st.st_mode & 077) != 0)
+	if (!S_ISREG(st.st_mode) || (st.st_mode & 077) != 0 ||
+	    (st.st_uid != 0 && st.st_uid != geteuid()))
 		return err_set(err, ERR_DENIED,
 		               "--objects-credentials %s: other users can read it, or it is no "
-		               "file: `chmod 600` it",
+		               "file: it should belong to the user of the server; `chmod 600` it",
 		               path);
 	if (fs_read(AT_FDCWD, path, &text, err) < 0)
 		return err_wrap(err, "--objects-credentials");
