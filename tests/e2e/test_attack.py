@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from conftest import STOKER, until
+from s3 import KEYS, minio  # noqa: F401
 
 ROOT = os.geteuid() == 0
 pytestmark = pytest.mark.skipif(not ROOT, reason="attacks are made on a server that is root")
@@ -267,6 +268,27 @@ def test_a_home_of_the_servers_user_elsewhere(empty_cluster):
         assert ran(cluster, [f"cat {home}/.ssh/config 2>/dev/null | wc -c", f"ls -A {home} | wc -l"]) == ["0", "0"]
     finally:
         subprocess.run(["rm", "-rf", home], check=True)
+
+
+def test_files_that_the_server_reads_secrets_from(empty_cluster, minio):  # noqa: F811
+    """They may lie anywhere, and belong to the user that jobs have too, where that is not root."""
+    cluster = empty_cluster
+    folder = pathlib.Path(f"/srv/stoker-keys-{os.getpid()}")
+    folder.mkdir()
+    try:
+        names = "s3.json", "pgpass", "sslkey", "config.yaml"
+        (folder / "s3.json").write_text(KEYS)
+        for name in names[1:]:
+            (folder / name).write_text("backfill: true\n")
+            (folder / f"real-{name}").symlink_to(folder / name)
+        for name in names:
+            (folder / name).chmod(0o600)
+        (folder / "other").write_text("seen")
+        cluster.start("--cpus", "4", "--memory", "4Gi", "--config", str(folder / "real-config.yaml"), "--objects", "s3://data/x", "--objects-endpoint", minio.endpoint,
+                      "--objects-credentials", str(folder / "s3.json"), env={"PGPASSFILE": str(folder / "real-pgpass"), "PGSSLKEY": str(folder / "sslkey")})
+        assert ran(cluster, [f"for i in {folder}/*; do [ -L $i ] || [ ! -s $i ] || echo $i; done"]) == [str(folder / "other")]
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=True)
 
 
 def test_the_commands_end_though_their_init_is_held(cluster):

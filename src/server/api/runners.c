@@ -1,6 +1,7 @@
 /* runners.c - what runners say and ask: claim, heartbeat, orders, ready, events, exit. */
 #include "base/log.h"
 #include "base/units.h"
+#include "io/url.h"
 #include "server/data/cache.h"
 #include "server/data/ckpt_union.h"
 #include "server/data/ckpts.h"
@@ -12,6 +13,8 @@
 #include "server/start/objects.h"
 #include "server/api/secrets.h"
 #include "server/control/specs.h"
+
+#define HIDE_MAX 32
 
 /* The runner's own row and its job. */
 struct mine {
@@ -189,19 +192,50 @@ static int fill_resolved(struct app *app, struct arena *a, const struct mine *m,
 	return fill_loads(app, a, m, &f, out, err);
 }
 
-/* Paths that jobs must not see: our data, and the login of the user who runs the server. */
+static void hide(struct arena *a, struct wire_launch *out, const char *path)
+{
+	AUTO_FREE char *real = path == NULL ? NULL : realpath(path, NULL);
+
+	if (real == NULL || out->n_hide == HIDE_MAX)
+		return;
+	out->hide[out->n_hide++] = arena_cstr(a, real);
+}
+
+/* What libpq reads of the database's secrets, but for the files of the home. */
+static void hide_database(struct app *app, struct arena *a, struct wire_launch *out)
+{
+	static const char *const by_env[] = {"PGPASSFILE", "PGSSLKEY", "PGSERVICEFILE"};
+	const char *query = app->set.database == NULL ? NULL : strchr(app->set.database, '?');
+	struct str rest = str_of(query == NULL ? "" : query + 1), name, value, path;
+	struct err no = {0};
+
+	for (size_t i = 0; i < COUNT(by_env); i++)
+		hide(a, out, getenv(by_env[i]));
+	while (url_query_next(&rest, &name, &value)) {
+		if (!str_eq(name, "passfile") && !str_eq(name, "sslkey"))
+			continue;
+		if (url_decode(a, value, &path, &no) == 0)
+			hide(a, out, arena_strz(a, path));
+		err_clear(&no);
+	}
+}
+
+/* Paths that jobs must not see, though they may be the user's who runs the server: our data, that
+ * user's login, and the files that we read secrets from. */
 static void fill_hide(struct app *app, struct arena *a, struct wire_launch *out)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 
-	out->hide = ARENA_ARRAY(a, const char *, 4);
+	out->hide = ARENA_ARRAY(a, const char *, HIDE_MAX);
 	out->hide[out->n_hide++] = app->data;
 	if (config != NULL && config[0] == '/')
 		out->hide[out->n_hide++] = arena_printf(a, "%s/stoker", config);
 	else if (home != NULL && home[0] == '/')
 		out->hide[out->n_hide++] = arena_printf(a, "%s/.config/stoker", home);
-	if (app->set.tls_key != NULL)
-		out->hide[out->n_hide++] = app->set.tls_key;
+	hide(a, out, app->set.tls_key);
+	hide(a, out, app->set.objects_credentials);
+	hide(a, out, app->set.config);
+	hide_database(app, a, out);
 }
 
 static int fill_paths(struct app *app, struct arena *a, const struct mine *m,
