@@ -155,6 +155,19 @@ struct model_mirror { /* one source at one revision with one filter */
 	int64_t created_ms, updated_ms, used_ms;
 };
 
+struct model_ref { /* what is kept by content is named by one of these */
+	const char *team_id, *kind, *name;
+	const char *manifest; /* 64 hex */
+	uint64_t bytes, files;
+	int64_t created_ms, used_ms;
+};
+
+struct model_hub_rev {
+	const char *team_id, *repo; /* models/OWNER/NAME */
+	const char *rev, *commit;
+	int64_t checked_ms;
+};
+
 struct model_upload { /* credentials handed out for one object */
 	const char *access_key, *secret_key, *session_token, *key;
 	const char *team_id;

@@ -324,31 +324,55 @@ int meta_mirror(struct meta *m, struct arena *a, const char *id, struct model_mi
 /* By (team, source, revision, filter): made with row->id, or found; state and counts as in row. */
 int meta_mirror_put(struct meta *m, struct arena *a, const struct model_mirror *row,
                     struct model_mirror *out, struct err *err) MUST_CHECK;
-/* All that lead to this manifest: it is used again, and least recently used ones are evicted first.
- */
-int meta_mirror_used(struct meta *m, const char *manifest, int64_t now_ms,
-                     struct err *err) MUST_CHECK;
+/* ERR_CONFLICT while an active job has its manifest frozen. */
+int meta_mirror_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
+/* After a restart nothing is being fetched. */
+int meta_mirrors_interrupted(struct meta *m, int64_t now_ms, struct err *err) MUST_CHECK;
+/* The placed jobs that have it frozen, at most `limit`. */
+int meta_manifest_jobs(struct meta *m, struct arena *a, const char *manifest, size_t limit,
+                       const char ***ids, size_t *n, struct err *err) MUST_CHECK;
+
+/* refs: what is kept by content, of each kind. team_id "" is everybody's. */
+#define META_REF_WEIGHTS "weights" /* the name is a mirror's id */
+#define META_REF_HUB "hub"         /* the name is models/OWNER/NAME@COMMIT */
+/* Made, or moved to another manifest. */
+int meta_ref_put(struct meta *m, const struct model_ref *x, struct err *err) MUST_CHECK;
+int meta_ref(struct meta *m, struct arena *a, const char *team_id, const char *kind,
+             const char *name, struct model_ref *out, struct err *err) MUST_CHECK;
+/* team_id NULL: of all teams. */
+int meta_refs(struct meta *m, struct arena *a, const char *team_id, const char *kind,
+              struct model_ref **out, size_t *n, struct err *err) MUST_CHECK;
+int meta_ref_del(struct meta *m, const char *team_id, const char *kind, const char *name,
+                 struct err *err) MUST_CHECK;
+/* By a ref or an active job. */
+int meta_manifest_used(struct meta *m, const char *manifest, bool *used,
+                       struct err *err) MUST_CHECK;
+/* All that lead to it are used again: the least recently used are evicted first. */
+int meta_manifest_touch(struct meta *m, const char *manifest, int64_t now_ms,
+                        struct err *err) MUST_CHECK;
 struct meta_idle {
 	const char *manifest, *source; /* one of those that lead to it */
 	uint64_t bytes;
 	int64_t used_ms;
 };
-/* Manifests that no active job has resolved and no fetch is about to replace, least recently used
- * first. */
-int meta_mirrors_idle(struct meta *m, struct arena *a, struct meta_idle **out, size_t *n,
-                      struct err *err) MUST_CHECK;
+/* All manifests that refs name, least recently used first. */
+int meta_refs_held(struct meta *m, struct arena *a, struct meta_idle **out, size_t *n,
+                   struct err *err) MUST_CHECK;
+/* Those that no active job has resolved and no fetch is about to replace. */
+int meta_refs_idle(struct meta *m, struct arena *a, struct meta_idle **out, size_t *n,
+                   struct err *err) MUST_CHECK;
 /* Deletes the rows of such a manifest; *evicted: it still was one. */
-int meta_mirror_evict(struct meta *m, const char *manifest, bool *evicted,
-                      struct err *err) MUST_CHECK;
-/* ERR_CONFLICT while an active job has its manifest frozen. */
-int meta_mirror_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
-/* After a restart nothing is being fetched. */
-int meta_mirrors_interrupted(struct meta *m, int64_t now_ms, struct err *err) MUST_CHECK;
-int meta_manifest_used(struct meta *m, const char *manifest, bool *used,
-                       struct err *err) MUST_CHECK; /* by a mirror or an active job */
-/* The placed jobs that have it frozen, at most `limit`. */
-int meta_manifest_jobs(struct meta *m, struct arena *a, const char *manifest, size_t limit,
-                       const char ***ids, size_t *n, struct err *err) MUST_CHECK;
+int meta_manifest_evict(struct meta *m, const char *manifest, bool *evicted,
+                        struct err *err) MUST_CHECK;
+
+/* Branches and tags of another Hub's repositories (models/OWNER/NAME), as they were last seen. */
+int meta_hub_rev_put(struct meta *m, const struct model_hub_rev *x, struct err *err) MUST_CHECK;
+int meta_hub_rev(struct meta *m, struct arena *a, const char *team_id, const char *repo,
+                 const char *rev, struct model_hub_rev *out, struct err *err) MUST_CHECK;
+int meta_hub_revs(struct meta *m, struct arena *a, const char *team_id, const char *repo,
+                  struct model_hub_rev **out, size_t *n, struct err *err) MUST_CHECK;
+int meta_hub_rev_del(struct meta *m, const char *team_id, const char *repo, const char *rev,
+                     struct err *err) MUST_CHECK;
 
 /* uploads: `sealed` holds secret key and session token; row's own two are ignored, left NULL */
 int meta_upload_add(struct meta *m, const struct model_upload *u, struct str sealed,

@@ -85,6 +85,10 @@ static int team_del_once(struct meta *m, const char *id, struct err *err)
 	    meta_trash_add(&tx, "summary", arena_printf(a, "team-%s.jsonl", id), err) < 0 ||
 	    db_exec(&tx, "DELETE FROM snapshots WHERE scope = 'team' AND scope_id = ?",
 	            DB_ARGS(db_text(id)), NULL, err) < 0 ||
+	    db_exec(&tx, "DELETE FROM refs WHERE team_id = ?", DB_ARGS(db_text(id)), NULL, err) <
+	            0 ||
+	    db_exec(&tx, "DELETE FROM hub_revs WHERE team_id = ?", DB_ARGS(db_text(id)), NULL,
+	            err) < 0 ||
 	    db_exec(&tx, "DELETE FROM teams WHERE id = ?", DB_ARGS(db_text(id)), NULL, err) < 0)
 		return -1;
 	return db_commit(&tx, err);

@@ -31,6 +31,10 @@ int meta_number(struct meta *m, const char *sql, const struct db_val *v, size_t 
  * row changed. */
 int meta_exec(struct meta *m, const char *sql, const struct db_val *v, size_t n, enum err_code none,
               struct err *err) MUST_CHECK;
+int meta_ref_put_in(struct db_tx *tx, const struct model_ref *x, struct err *err) MUST_CHECK;
+/* One that is not there is fine. */
+int meta_ref_del_in(struct db_tx *tx, const char *team_id, const char *kind, const char *name,
+                    struct err *err) MUST_CHECK;
 int meta_deliveries_add(struct db_tx *tx, const struct model_delivery *t, size_t n,
                         struct err *err) MUST_CHECK;
 int meta_trash_add(struct db_tx *tx, const char *kind, const char *what,

@@ -544,7 +544,7 @@ static int job_step_once(struct meta *m, const struct meta_step *s, enum job_sta
 	/* A finished job has used its weights until now, and needs nothing any more. */
 	if (job_state_is_final(next.state) &&
 	    db_exec(&tx,
-	            "UPDATE mirrors SET used_ms = greatest(used_ms, ?) WHERE manifest IN"
+	            "UPDATE refs SET used_ms = greatest(used_ms, ?) WHERE manifest IN"
 	            " (SELECT manifest FROM job_weights WHERE job_id = ?)",
 	            DB_ARGS(db_int(s->now_ms), db_text(s->job_id)), NULL, err) < 0)
 		return -1;

@@ -110,8 +110,7 @@ int meta_trees(struct meta *m, struct arena *a, struct meta_tree **out, size_t *
 	meta_states(job_states_placed(), states);
 	FMT(sql,
 	    "SELECT w.job_id, w.manifest,"
-	    " coalesce((SELECT max(x.bytes_total) FROM mirrors x WHERE x.manifest = w.manifest), "
-	    "0),"
+	    " coalesce((SELECT max(x.bytes) FROM refs x WHERE x.manifest = w.manifest), 0),"
 	    " CASE WHEN j.state IN (%s) THEN 1 ELSE 0 END"
 	    " FROM job_weights w JOIN jobs j ON j.id = w.job_id ORDER BY w.job_id",
 	    states);

@@ -29,6 +29,8 @@ static const struct table {
 	{"attempts", {"id", "node_rank"}, NULL},
 	{"checkpoints", {"job_id", "name", "rank"}, NULL},
 	{"mirrors", {"id"}, NULL},
+	{"refs", {"team_id", "kind", "name"}, NULL},
+	{"hub_revs", {"team_id", "repo", "rev"}, NULL},
 	{"uploads", {"access_key"}, NULL},
 	{"job_code", {"job_id", "key"}, NULL},
 	{"job_weights", {"job_id", "manifest"}, NULL},

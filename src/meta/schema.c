@@ -226,6 +226,25 @@ static const char version_16[] =
 /* In which data folder an attempt's runner was started: only its server knows of that runner. */
 static const char version_17[] = "ALTER TABLE attempts ADD COLUMN node_id TEXT;";
 
+/* What is kept by content is named here and nowhere else (meta_refs.c); weights move onto it. A
+ * team of "" is everybody's. */
+static const char version_18[] =
+	"CREATE TABLE refs ("
+	" team_id TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, manifest TEXT NOT NULL,"
+	" bytes INTEGER NOT NULL, files INTEGER NOT NULL, created_ms INTEGER NOT NULL,"
+	" used_ms INTEGER NOT NULL, PRIMARY KEY (team_id, kind, name)) STRICT;"
+	"CREATE INDEX refs_manifest ON refs(manifest);"
+	"INSERT INTO refs (team_id, kind, name, manifest, bytes, files, created_ms, used_ms)"
+	" SELECT team_id, 'weights', id, manifest, bytes_total, files_total, created_ms, used_ms"
+	" FROM mirrors WHERE manifest IS NOT NULL;"
+	"DROP INDEX mirrors_manifest;"
+	"ALTER TABLE mirrors DROP COLUMN manifest;"
+	"ALTER TABLE mirrors DROP COLUMN used_ms;"
+	/* Which commit a branch or a tag of another Hub was, and when it was last asked for. */
+	"CREATE TABLE hub_revs ("
+	" team_id TEXT NOT NULL, repo TEXT NOT NULL, rev TEXT NOT NULL, \"commit\" TEXT NOT NULL,"
+	" checked_ms INTEGER NOT NULL, PRIMARY KEY (team_id, repo, rev)) STRICT;";
+
 /* fill: for the rows of an older SQLite database, in its own words. Other drivers are younger than
  * these: their tables are empty then. */
 static const struct migration {
@@ -235,7 +254,7 @@ static const struct migration {
                                 {version_7, fill_7}, {version_8, NULL},     {version_9, NULL},
                                 {version_10, NULL},  {version_11, fill_11}, {version_12, NULL},
                                 {version_13, NULL},  {version_14, NULL},    {version_15, NULL},
-                                {version_16, NULL},  {version_17, NULL}};
+                                {version_16, NULL},  {version_17, NULL},    {version_18, NULL}};
 
 int schema_known(int64_t version, struct err *err)
 {

@@ -64,6 +64,7 @@ def sql(c, text, *values):
 
 def forget(c, where):
     """As if the server had died between the manifest and its row."""
+    sql(c, "DELETE FROM refs WHERE kind = 'weights' AND name IN (SELECT id FROM mirrors WHERE source = ?)", where)
     sql(c, "DELETE FROM mirrors WHERE source = ?", where)
 
 

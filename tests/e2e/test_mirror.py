@@ -172,7 +172,8 @@ def test_a_smaller_limit_is_reached(limited):
     for name in "ab":
         done(c, name)
     until(lambda: not any((c.data / "runs").iterdir()))
-    sql(c, "UPDATE mirrors SET used_ms = used_ms + 86400000 WHERE source = ?", source(c, "a"))
+    sql(c, "UPDATE refs SET used_ms = used_ms + 86400000 WHERE name IN (SELECT id FROM mirrors WHERE source = ?)",
+        source(c, "a"))
     c.stop()
     c.flags[c.flags.index("--mirror-bytes") + 1] = "5MB"
     for label in ("evict:row", "gc:manifest"):  # the janitor's first pass

@@ -606,6 +606,130 @@ static void mirrors_uploads_snapshots(void **state)
 	assert_int_equal(w.bytes, 8);
 }
 
+static bool is_used(struct place *p, const char *manifest)
+{
+	bool used = false;
+
+	assert_ok(meta_manifest_used(p->m, manifest, &used, &p->err), &p->err);
+	return used;
+}
+
+/* Two names of one manifest: it goes with both of them, and with nothing less. */
+static void refs_name_what_is_kept(void **state)
+{
+	struct place *p = *state;
+	struct model_ref hub = {.team_id = "",
+	                        .kind = META_REF_HUB,
+	                        .name = "models/a/b@0123",
+	                        .manifest = "aa",
+	                        .bytes = 7,
+	                        .files = 1,
+	                        .created_ms = 5,
+	                        .used_ms = 50},
+			 back = {0}, *all = NULL;
+	struct model_mirror x = {.id = "mir0001",
+	                         .team_id = "team001",
+	                         .source = "hf://a/b",
+	                         .revision = "0123",
+	                         .filter_json = "{}",
+	                         .manifest = "aa",
+	                         .state = MIRROR_READY,
+	                         .bytes_total = 7,
+	                         .created_ms = 6,
+	                         .used_ms = 60},
+			    y = {0};
+	struct model_hub_rev rev = {"", "models/a/b", "main", "0123", 9}, seen = {0}, *revs = NULL;
+	struct meta_idle *idle = NULL;
+	bool evicted = false;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(meta_ref_put(p->m, &hub, &p->err), &p->err);
+	assert_ok(meta_mirror_put(p->m, p->a, &x, &y, &p->err), &p->err);
+	assert_string_equal(y.manifest, "aa");
+	assert_ok(meta_refs_idle(p->m, p->a, &idle, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	assert_int_equal(idle[0].used_ms, 60);
+	assert_string_equal(idle[0].source, "models/a/b@0123");
+	assert_ok(meta_mirror_del(p->m, "mir0001", &p->err), &p->err);
+	assert_true(is_used(p, "aa"));
+	/* more of the repository was fetched: the ref moves, the old manifest is nobody's */
+	hub.manifest = "bb";
+	hub.used_ms = 40;
+	assert_ok(meta_ref_put(p->m, &hub, &p->err), &p->err);
+	assert_false(is_used(p, "aa"));
+	assert_ok(meta_ref(p->m, p->a, "", META_REF_HUB, hub.name, &back, &p->err), &p->err);
+	assert_string_equal(back.manifest, "bb");
+	assert_int_equal(back.used_ms, 50);
+	assert_ok(meta_manifest_touch(p->m, "bb", 70, &p->err), &p->err);
+	assert_ok(meta_refs(p->m, p->a, NULL, META_REF_HUB, &all, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	assert_int_equal(all[0].used_ms, 70);
+	/* the last name goes, and with it what it named; one that is being fetched does not */
+	x.manifest = "bb";
+	assert_ok(meta_mirror_put(p->m, p->a, &x, &y, &p->err), &p->err);
+	x.manifest = NULL;
+	x.state = MIRROR_FETCHING;
+	assert_ok(meta_mirror_put(p->m, p->a, &x, &y, &p->err), &p->err);
+	assert_ok(meta_manifest_evict(p->m, "bb", &evicted, &p->err), &p->err);
+	assert_false(evicted);
+	x.state = MIRROR_READY;
+	assert_ok(meta_mirror_put(p->m, p->a, &x, &y, &p->err), &p->err);
+	assert_ok(meta_manifest_evict(p->m, "bb", &evicted, &p->err), &p->err);
+	assert_true(evicted && !is_used(p, "bb"));
+	assert_err(meta_mirror(p->m, p->a, y.id, &y, &p->err), &p->err, ERR_WEIGHTS_NOT_FOUND, "");
+	assert_err(meta_ref_del(p->m, "", META_REF_HUB, hub.name, &p->err), &p->err, ERR_NOT_FOUND,
+	           "");
+	assert_ok(meta_hub_rev_put(p->m, &rev, &p->err), &p->err);
+	rev.commit = "4567";
+	assert_ok(meta_hub_rev_put(p->m, &rev, &p->err), &p->err);
+	assert_ok(meta_hub_rev(p->m, p->a, "", "models/a/b", "main", &seen, &p->err), &p->err);
+	assert_string_equal(seen.commit, "4567");
+	assert_ok(meta_hub_revs(p->m, p->a, "", "models/a/b", &revs, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	assert_ok(meta_hub_rev_del(p->m, "", "models/a/b", "main", &p->err), &p->err);
+	assert_err(meta_hub_rev(p->m, p->a, "", "models/a/b", "main", &seen, &p->err), &p->err,
+	           ERR_NOT_FOUND, "");
+}
+
+/* A database of the version before refs: what its mirrors named is named by refs. */
+static void weights_move_onto_refs(void **state)
+{
+	static const char before[] =
+		"DROP TABLE refs; DROP TABLE hub_revs;"
+		"ALTER TABLE mirrors ADD COLUMN manifest TEXT;"
+		"ALTER TABLE mirrors ADD COLUMN used_ms INTEGER NOT NULL DEFAULT 0;"
+		"CREATE INDEX mirrors_manifest ON mirrors(manifest);"
+		"INSERT INTO mirrors (id, team_id, source, revision, filter_json, manifest, state,"
+		" bytes_total, bytes_done, files_total, files_done, rate, created_ms, updated_ms,"
+		" used_ms) VALUES ('m1', 'team001', 'hf://a/b', 'r', '{}', 'aa', 'ready', 7, 7, 1,"
+		" 1, 0.0, 5, 6, 60), ('m2', 'team001', 'hf://a/c', 'r', '{}', NULL, 'failed', 7, 0,"
+		" 1, 0, 0.0, 5, 6, 5);";
+	struct place *p = *state;
+	struct model_mirror *all = NULL;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	meta_close(TAKE(p->m));
+	{
+		AUTO_DB struct db *db = NULL;
+		AUTO_DB_TX struct db_tx tx = {0};
+
+		assert_ok(db_open(&db, p->url, &p->err), &p->err);
+		assert_ok(db_begin(db, DB_WRITE, &tx, &p->err), &p->err);
+		assert_ok(db_script(&tx, before, &p->err), &p->err);
+		assert_ok(db_set_version(&tx, 17, &p->err), &p->err);
+		assert_ok(db_commit(&tx, &p->err), &p->err);
+	}
+	assert_ok(meta_open(&p->m, p->url, &p->err), &p->err);
+	assert_ok(meta_mirrors(p->m, p->a, "team001", &all, &n, &p->err), &p->err);
+	assert_int_equal(n, 2);
+	assert_string_equal(all[0].manifest, "aa");
+	assert_int_equal(all[0].used_ms, 60);
+	assert_null(all[1].manifest);
+	assert_true(is_used(p, "aa"));
+}
+
 /* What every failing statement must leave: the state before, or the state after. */
 static int life(struct meta *m, struct arena *a, struct err *err)
 {
@@ -756,6 +880,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(checkpoints_have_one_order, setup, teardown),
 	cmocka_unit_test_setup_teardown(abandoned_with_the_job, setup, teardown),
 	cmocka_unit_test_setup_teardown(mirrors_uploads_snapshots, setup, teardown),
+	cmocka_unit_test_setup_teardown(refs_name_what_is_kept, setup, teardown),
+	cmocka_unit_test_setup_teardown(weights_move_onto_refs, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_statement_can_fail, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_table_is_moved, setup, teardown),
 	cmocka_unit_test_setup_teardown(rows_are_moved_once, setup, teardown),

@@ -392,7 +392,7 @@ static int fetch_all(struct fetch *f, struct err *err)
 		digest_hex(&manifest, hex);
 	} else {
 		copy_cut(hex, sizeof(hex), f->asked_manifest);
-		if (meta_mirror_used(f->app->meta, hex, clock_wall_ms(), err) < 0)
+		if (meta_manifest_touch(f->app->meta, hex, clock_wall_ms(), err) < 0)
 			return -1;
 	}
 	if (f->row.id != NULL) {

@@ -196,23 +196,21 @@ struct eviction {
 static int add_used(struct eviction *e, struct meta_idle **all, size_t *n, struct err *err)
 {
 	AUTO_MAP struct map *seen = map_new();
-	struct model_mirror *x = NULL;
-	struct meta_idle *both;
-	size_t n_x = 0;
+	struct meta_idle *held = NULL, *both;
+	size_t n_held = 0;
 
 	if (!weights_in_objects(e->app))
 		return 0;
-	if (meta_mirrors(e->app->meta, e->a, NULL, &x, &n_x, err) < 0)
+	if (meta_refs_held(e->app->meta, e->a, &held, &n_held, err) < 0)
 		return -1;
-	both = ARENA_ARRAY(e->a, struct meta_idle, *n + n_x + 1);
+	both = ARENA_ARRAY(e->a, struct meta_idle, *n + n_held + 1);
 	for (size_t i = 0; i < *n; i++) {
 		both[i] = (*all)[i];
 		(void)map_set(seen, str_of(both[i].manifest), e);
 	}
-	for (size_t i = 0; i < n_x; i++)
-		if (x[i].manifest != NULL && map_set(seen, str_of(x[i].manifest), e) == NULL)
-			both[(*n)++] = (struct meta_idle){x[i].manifest, x[i].source,
-			                                  x[i].bytes_total, x[i].used_ms};
+	for (size_t i = 0; i < n_held; i++)
+		if (map_set(seen, str_of(held[i].manifest), e) == NULL)
+			both[(*n)++] = held[i];
 	*all = both;
 	return 0;
 }
@@ -223,7 +221,7 @@ static int find_idle(struct eviction *e, struct err *err)
 	size_t n = 0, n_idle;
 
 	e->n = e->next = 0;
-	if (meta_mirrors_idle(e->app->meta, e->a, &all, &n, err) < 0)
+	if (meta_refs_idle(e->app->meta, e->a, &all, &n, err) < 0)
 		return -1;
 	n_idle = n;
 	if (add_used(e, &all, &n, err) < 0)
@@ -302,7 +300,7 @@ static int drop_one(struct eviction *e, const struct victim *v, struct map *kept
 
 	if (v->kept)
 		(void)map_set(kept, str_of(x->manifest), e);
-	else if (meta_mirror_evict(e->app->meta, x->manifest, &evicted, err) < 0)
+	else if (meta_manifest_evict(e->app->meta, x->manifest, &evicted, err) < 0)
 		return -1;
 	if (!evicted)
 		return 0; /* a job has resolved it just now */
