@@ -4,6 +4,7 @@
  * settled behind (blob_pins.h); what was pinned in time stays with all that it names.
  */
 #include "store/blobs/blob_impl.h"
+#include "store/blobs/blob_git.h"
 #include "store/blobs/blob_objects.h"
 
 #include "base/clock.h"
@@ -530,7 +531,11 @@ static int collect(struct collect *c, struct err *err)
 		return 0;
 	if (each(c, BLOBS_BLOB, sweep_blob, err) < 0 || remove_loose(c, err) < 0)
 		return -1;
-	return c->job->os != NULL ? 0 : each_name(c->b, "tmp", sweep_tmp, c, err);
+	if (c->job->os != NULL)
+		return 0;
+	if (each_name(c->b, "tmp", sweep_tmp, c, err) < 0)
+		return -1;
+	return c->job->way->dry_run ? 0 : blob_git_sweep(c->b, c->job->loose_age_s, err);
 }
 
 int blobs_collect(struct blobs *b, const struct blobs_collect *job, struct blobs_collected *out,

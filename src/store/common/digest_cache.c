@@ -1,6 +1,8 @@
 /* digest_cache.c - see digest_cache.h. */
 #include "store/common/digest_cache.h"
 
+#include "store/blobs/blob_git.h"
+
 #define HEAD "stoker-known 1\n\n"
 #define HEAD_N (sizeof(HEAD) - 1)
 #define ENTRIES_MAX ((size_t)2 * SOURCE_FILES_MAX) /* of a source whose filters vary */
@@ -11,6 +13,7 @@ struct entry {
 static_assert(sizeof(struct entry) == 64, "a file's content");
 
 struct digest_cache {
+	struct blobs *b;
 	char *name;
 	struct entry *entry; /* [0, sorted) in the order of keys; what was added, each once, comes
 	                        behind */
@@ -56,6 +59,7 @@ struct digest_cache *digest_cache_load(struct blobs *b, const char *source_name)
 	struct err none = {0};
 	char path[80];
 
+	k->b = b;
 	k->name = xstrdup(source_name);
 	path_of(k, path);
 	if (fs_read(blobs_dirfd(b), path, &text, &none) < 0 || !str_starts(buf_view(&text), HEAD) ||
@@ -88,6 +92,11 @@ static struct entry *find(const struct digest_cache *k, const struct digest *key
 	return k->sorted == 0 ? NULL : bsearch(&want, k->entry, k->sorted, sizeof(want), by_key);
 }
 
+static bool is_git(const struct source_file *f)
+{
+	return f->has_id && f->kind == HASH_SHA1;
+}
+
 bool digest_cache_find(const struct digest_cache *k, const struct source_file *f,
                        struct digest *sha256)
 {
@@ -96,6 +105,8 @@ bool digest_cache_find(const struct digest_cache *k, const struct source_file *f
 
 	if (!digest_cache_applies(f))
 		return false;
+	if (is_git(f) && blob_git_look(k->b, f->id, sha256))
+		return true;
 	key = key_of(f);
 	e = find(k, &key);
 	if (e != NULL)
@@ -111,6 +122,10 @@ void digest_cache_add(struct digest_cache *k, const struct source_file *f,
 
 	if (!digest_cache_applies(f))
 		return;
+	if (is_git(f)) {
+		blob_git_note(k->b, f->id, sha256);
+		return;
+	}
 	key = key_of(f);
 	k->changed = true;
 	e = find(k, &key);

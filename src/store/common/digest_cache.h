@@ -5,8 +5,9 @@
  *
  *   <blobs>/known/<sha256 of the source's URL>   "stoker-known 1\n\n", then 64 bytes a file
  *
- * It saves work and nothing else: losing it is harmless, and what it says is believed only when the
- * blob is there with the right size.
+ * A file that the source knows by git's id is not in there, but where all sources find it
+ * (blob_git.h). It saves work and nothing else: losing it is harmless, and what it says is believed
+ * only when the blob is there with the right size.
  */
 #ifndef DIGEST_CACHE_H
 #define DIGEST_CACHE_H

@@ -13,20 +13,18 @@
 #include "store/blobs/blob_batch.h"
 #include "store/blobs/blob_objects.h"
 #include "store/common/digest_cache.h"
+#include "store/sources/bring.h"
 #include "store/sources/xfer.h"
 
 #include "base/sync.h"
 
 #define AT_ONCE_DEFAULT 16
 #define AT_ONCE_MAX 64
-#define SMALL_MAX ((uint64_t)1 << 20)     /* kept in memory while it is fetched */
 #define RANGED_MIN (2 * XFER_PART_MIN)    /* larger ones come over several streams */
 #define SPACE_MARGIN ((uint64_t)64 << 20) /* left free for the rest of the server */
 #define TICK_MS 100
 #define PROGRESS_MS 1000
 #define RATE_SAMPLES 5
-#define WAIT_STEP_MS 200
-#define WAIT_MAX_MS (INT64_C(6) * 3600 * 1000) /* for another fetch of the same blob */
 
 struct item {
 	const struct source_file *f;
@@ -158,43 +156,13 @@ static void plan(struct mirror *m)
 
 /* --- space ----------------------------------------------------------------------------------- */
 
-#define TMP_NAME_CAP 96
-
-/* The name of a large file while it is fetched: the same for every job that wants these bytes. */
-static void tmp_name(const struct mirror *m, const struct source_file *f, char out[TMP_NAME_CAP])
-{
-	static const char *const kind[] = {
-		[HASH_SHA256] = "sha256", [HASH_SHA1] = "git", [HASH_MD5] = "md5"};
-	static const size_t bytes[] = {[HASH_SHA256] = 32, [HASH_SHA1] = 20, [HASH_MD5] = 16};
-	char hex[HASH_HEX_CAP], size[24];
-	struct digest d;
-
-	if (f->has_id) {
-		hex_encode(f->id, bytes[f->kind], hex);
-		fmt_fixed(out, TMP_NAME_CAP, "%s-%s", kind[f->kind], hex);
-		return;
-	}
-	{
-		AUTO_HASH struct hash *h = hash_new(HASH_SHA256);
-		const char *name = source_name(m->job->source);
-
-		FMT(size, "%" PRIu64, f->size);
-		hash_add(h, name, strlen(name) + 1);
-		hash_add(h, f->path, strlen(f->path) + 1);
-		hash_add(h, size, strlen(size));
-		(void)hash_end(h, d.b);
-	}
-	digest_hex(&d, hex);
-	fmt_fixed(out, TMP_NAME_CAP, "file-%s", hex);
-}
-
 /* Bytes that an earlier try has allocated already. */
 static uint64_t held_by_tmp(const struct mirror *m, const struct source_file *f)
 {
-	char name[TMP_NAME_CAP], path[TMP_NAME_CAP + 8];
+	char name[BRING_NAME_CAP], path[BRING_NAME_CAP + 8];
 	struct stat st;
 
-	tmp_name(m, f, name);
+	bring_tmp_name(m->job->source, f, name);
 	FMT(path, "tmp/%s", name);
 	if (fstatat(blobs_dirfd(m->job->blobs), path, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
@@ -205,15 +173,15 @@ static uint64_t held_by_tmp(const struct mirror *m, const struct source_file *f)
 static struct mirror_want count_missing(const struct mirror *m)
 {
 	struct mirror_want w = {0};
-	char name[TMP_NAME_CAP];
+	char name[BRING_NAME_CAP];
 
 	for (size_t i = 0; i < m->n_order; i++) {
 		const struct source_file *f = m->item[m->order[i].i].f;
 
 		w.bytes += f->size;
-		if (f->size <= SMALL_MAX)
+		if (f->size <= BRING_SMALL_MAX)
 			continue;
-		tmp_name(m, f, name);
+		bring_tmp_name(m->job->source, f, name);
 		blob_pins_add_tmp(m->job->pins, name);
 		w.held += held_by_tmp(m, f);
 	}
@@ -244,41 +212,16 @@ static int check_space(const struct mirror *m, struct err *err)
 
 /* --- one file -------------------------------------------------------------------------------- */
 
-struct passing {
-	struct mirror *m;
-	const struct http_sink *to;
-};
-
-static int counting_put(void *arg, const void *p, size_t n, struct err *err)
-{
-	struct passing *c = arg;
-
-	atomic_fetch_add_explicit(&c->m->fetched, n, memory_order_relaxed);
-	return c->to->put(c->to->arg, p, n, err);
-}
-
-static int counting_drain(void *arg, int from, size_t n, struct err *err)
-{
-	struct passing *c = arg;
-
-	atomic_fetch_add_explicit(&c->m->fetched, n, memory_order_relaxed);
-	return c->to->drain(c->to->arg, from, n, err);
-}
-
 struct one {
 	struct mirror *m;
 	struct item *it;
 };
 
-static int read_source(void *of, uint64_t first, uint64_t count, const struct http_sink *to,
-                       const atomic_bool *cancel, struct err *err)
+static void on_travelled(void *arg, size_t n)
 {
-	struct one *o = of;
-	struct passing c = {o->m, to};
-	struct http_sink counting = {
-		.put = counting_put, .drain = to->drain != NULL ? counting_drain : NULL, .arg = &c};
+	const struct one *o = arg;
 
-	return source_read(o->m->job->source, o->it->f, first, count, &counting, cancel, err);
+	atomic_fetch_add_explicit(&o->m->fetched, n, memory_order_relaxed);
 }
 
 static void on_progress(void *arg, uint64_t done)
@@ -289,102 +232,6 @@ static void on_progress(void *arg, uint64_t done)
 	/* A fetch that begins anew takes back what it had told; the sum wraps around and is right.
 	 */
 	atomic_fetch_add(&o->m->bytes_done, done - told);
-}
-
-/* A failure of the fetch itself does not name the source yet. */
-static int name_it(const struct one *o, struct err *err)
-{
-	const char *name = source_name(o->m->job->source);
-
-	if (!str_starts(str_of(err->msg), name))
-		(void)err_wrap(err, "%s: %s", name, o->it->f->path);
-	return -1;
-}
-
-static struct xfer_job xfer_of(struct one *o, char prefix[32])
-{
-	const struct source_file *f = o->it->f;
-	struct xfer_job x = {.read = read_source,
-	                     .of = o,
-	                     .size = f->size,
-	                     .identity = f->etag,
-	                     .fd = -1,
-	                     .kind = f->kind,
-	                     .expect = f->has_id ? f->id : NULL,
-	                     .progress = on_progress,
-	                     .arg = o,
-	                     .cancel = &o->m->stop};
-
-	if (f->has_id && f->kind == HASH_SHA1) { /* git's blob id: the NUL belongs to it */
-		fmt_fixed(prefix, 32, "blob %" PRIu64, f->size);
-		x.prefix = str_n(prefix, strlen(prefix) + 1);
-	}
-	return x;
-}
-
-static int fetch_small(struct one *o, struct err *err)
-{
-	AUTO_FREE uint8_t *mem = xmalloc((size_t)o->it->f->size + 1);
-	struct xfer_result res;
-	char prefix[32];
-	struct xfer_job x = xfer_of(o, prefix);
-
-	x.mem = mem;
-	if (xfer_fetch(&x, &res, err) < 0)
-		return name_it(o, err);
-	blob_pins_add(o->m->job->pins, &res.sha256);
-	if (blob_batch_add(o->m->batch, mem, (size_t)o->it->f->size, &res.sha256, err) < 0)
-		return -1;
-	o->it->sha256 = res.sha256;
-	return 0;
-}
-
-/* The temporary file, as soon as nobody else fetches the same. fd -1: it has become a blob. */
-static int lock_tmp(struct one *o, const char *name, int *fd, char journal[FS_PATH_MAX],
-                    struct err *err)
-{
-	int64_t until = clock_mono_ms() + WAIT_MAX_MS;
-	struct blobs *b = o->m->job->blobs;
-
-	*fd = -1;
-	while (blobs_tmp(b, name, fd, journal, err) < 0) {
-		if (err->code != ERR_BUSY || clock_mono_ms() > until)
-			return -1;
-		err_clear(err);
-		if (atomic_load(&o->m->stop))
-			return err_set(err, ERR_CANCELED, "canceled");
-		clock_sleep_ms(WAIT_STEP_MS);
-	}
-	if (!promised(o->it->f) || !here(o->m, o->it))
-		return 0;
-	(void)close(*fd);
-	*fd = -1;
-	return blobs_drop_tmp(b, name, err);
-}
-
-static int fetch_large(struct one *o, unsigned streams, struct err *err)
-{
-	AUTO_FD int fd = -1;
-	AUTO_FREE char *journal = xmalloc(FS_PATH_MAX);
-	struct xfer_result res;
-	char prefix[32], name[TMP_NAME_CAP];
-	struct xfer_job x = xfer_of(o, prefix);
-
-	tmp_name(o->m, o->it->f, name);
-	if (lock_tmp(o, name, &fd, journal, err) < 0)
-		return name_it(o, err);
-	if (fd < 0)
-		return 0;
-	x.fd = fd;
-	x.journal = digest_cache_applies(o->it->f) ? journal : NULL;
-	x.streams_max = streams;
-	if (xfer_fetch(&x, &res, err) < 0)
-		return name_it(o, err);
-	blob_pins_add(o->m->job->pins, &res.sha256);
-	if (blobs_commit(o->m->job->blobs, name, fd, &res.sha256, err) < 0)
-		return -1;
-	o->it->sha256 = res.sha256;
-	return 0;
 }
 
 /* In the object store, and once this says so it stays. One that is away has nothing: then it
@@ -408,9 +255,20 @@ static bool elsewhere(struct mirror *m, const struct item *it)
 
 static int bring(struct one *o, unsigned streams, struct err *err)
 {
+	const struct bring_job job = {.blobs = o->m->job->blobs,
+	                              .pins = o->m->job->pins,
+	                              .source = o->m->job->source,
+	                              .file = o->it->f,
+	                              .batch = o->m->batch,
+	                              .streams_max = streams,
+	                              .travelled = on_travelled,
+	                              .progress = on_progress,
+	                              .arg = o,
+	                              .cancel = &o->m->stop};
+
 	if (elsewhere(o->m, o->it))
 		return 0;
-	return o->it->f->size <= SMALL_MAX ? fetch_small(o, err) : fetch_large(o, streams, err);
+	return bring_file(&job, &o->it->sha256, err);
 }
 
 /* --- workers --------------------------------------------------------------------------------- */

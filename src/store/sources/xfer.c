@@ -408,6 +408,8 @@ static void *hasher_main(void *arg)
 
 			r = hash_piece(x, &content, at, n, &chunk, &err);
 			at += n;
+			if (r == 0 && x->job->front != NULL)
+				x->job->front(x->job->arg, at);
 		}
 	}
 	if (r == 0 && at == x->job->size)

@@ -31,6 +31,9 @@ struct xfer_job {
 	unsigned streams;      /* to start with; 0 = 2 */
 	unsigned streams_max;  /* more are tried while they make it faster; 0 = XFER_STREAMS_MAX */
 	void (*progress)(void *arg, uint64_t done); /* from one thread at a time */
+	/* May be NULL. So many bytes from the beginning are written, for who follows; from one
+	 * thread. It may go back, when a source without ranges is read again. */
+	void (*front)(void *arg, uint64_t bytes);
 	void *arg;
 	const atomic_bool *cancel;
 };

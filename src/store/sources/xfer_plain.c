@@ -104,6 +104,8 @@ static int plain_sink(void *arg, const void *p, size_t n, struct err *err)
 	xfer_content_add(&pl->content, p, n);
 	pl->at += n;
 	pl->fetched += n;
+	if (job->front != NULL)
+		job->front(job->arg, pl->at);
 	if (job->progress != NULL && pl->at - pl->told >= GAIN_BYTES) {
 		pl->told = pl->at;
 		job->progress(job->arg, pl->at);
