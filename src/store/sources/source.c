@@ -38,6 +38,7 @@ void *source_new(const struct source_options *o, size_t size)
 	s->secret = str_dup(str_trim(o->secret));
 	s->stall_ms = o->stall_ms;
 	s->cancel = o->cancel;
+	s->wants_about = o->about;
 	return s;
 }
 
@@ -218,7 +219,8 @@ static int finish_listing(struct source *s, struct arena *a, struct source_found
                           const char *resolved, const char *revision, struct source_listing *out,
                           struct err *err)
 {
-	struct source_listing l = {.n = f->n, .bytes = f->bytes, .revision = revision};
+	struct source_listing l = {
+		.n = f->n, .bytes = f->bytes, .revision = revision, .about = s->about};
 
 	if (f->seen == 0)
 		return source_no_files(s, err);
@@ -259,11 +261,54 @@ int source_list(struct source *s, struct arena *a, const struct glob_filter *fil
 	const char *resolved = NULL;
 	int r;
 
+	s->about = NULL;
+	atomic_store(&s->refusal, SOURCE_NOT_REFUSED);
 	r = s->ops->list(s, a, revision, &found, &resolved, err);
 	if (r == 0)
 		r = finish_listing(s, a, &found, revision, resolved, out, err);
 	free(found.file);
 	if (r == 0)
+		return 0;
+	(void)err_wrap(err, "%s", s->name);
+	return fail(err);
+}
+
+int source_resolve(struct source *s, struct arena *a, struct source_head *out, struct err *err)
+{
+	if (s->ops->resolve == NULL)
+		return err_set(err, ERR_UNSUPPORTED, "%s has no revisions", s->name);
+	s->about = NULL;
+	atomic_store(&s->refusal, SOURCE_NOT_REFUSED);
+	if (s->ops->resolve(s, a, &out->revision, err) == 0) {
+		out->about = s->about;
+		return 0;
+	}
+	(void)err_wrap(err, "%s", s->name);
+	return fail(err);
+}
+
+int source_admits(struct source *s, const char *path, struct err *err)
+{
+	if (s->ops->admits == NULL)
+		return err_set(err, ERR_UNSUPPORTED, "%s has no gates", s->name);
+	atomic_store(&s->refusal, SOURCE_NOT_REFUSED);
+	if (s->ops->admits(s, path, err) == 0)
+		return 0;
+	(void)err_wrap(err, "%s", s->name);
+	return fail(err);
+}
+
+enum source_refusal source_refusal(const struct source *s)
+{
+	return atomic_load(&s->refusal);
+}
+
+int source_refs(struct source *s, struct arena *a, const struct doc **out, struct err *err)
+{
+	if (s->ops->refs == NULL)
+		return err_set(err, ERR_UNSUPPORTED, "%s has no branches", s->name);
+	atomic_store(&s->refusal, SOURCE_NOT_REFUSED);
+	if (s->ops->refs(s, a, out, err) == 0)
 		return 0;
 	(void)err_wrap(err, "%s", s->name);
 	return fail(err);

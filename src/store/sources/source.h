@@ -11,6 +11,7 @@
 #ifndef SOURCE_H
 #define SOURCE_H
 
+#include "base/doc.h"
 #include "base/hash.h"
 #include "core/glob.h"
 #include "io/client.h"
@@ -28,6 +29,16 @@ struct source_options {
 	/* Ends source_list(), which may wait for minutes when it is asked to; may be NULL, else it
 	 * lives as long as the source. */
 	const atomic_bool *cancel;
+	bool about; /* listings say what a Hub says of the revision */
+};
+
+/* Why a Hub refused what was asked last; the error's class is coarser. */
+enum source_refusal {
+	SOURCE_NOT_REFUSED, /* or for another reason */
+	SOURCE_NO_REPOSITORY,
+	SOURCE_GATED,
+	SOURCE_NO_REVISION,
+	SOURCE_NO_ENTRY,
 };
 
 struct source_file {
@@ -43,6 +54,7 @@ struct source_file {
 
 struct source_listing {
 	const char *revision;     /* commit SHA, or a digest over paths, sizes and etags */
+	const char *about;        /* a JSON object, as its Hub sent it; NULL: nobody asked */
 	struct source_file *file; /* after the filter, sorted by path */
 	size_t n;
 	uint64_t bytes;
@@ -64,9 +76,25 @@ int source_check(struct source *s, struct err *err) MUST_CHECK;
  * when the filter leaves nothing. */
 int source_list(struct source *s, struct arena *a, const struct glob_filter *filter,
                 const char *revision, struct source_listing *out, struct err *err) MUST_CHECK;
+/* What the revision in the URL is now, without a listing; a listing of it may follow.
+ * ERR_UNSUPPORTED: the source has no revisions of its own. */
+struct source_head {
+	const char *revision;
+	const char *about; /* as of a listing */
+};
+int source_resolve(struct source *s, struct arena *a, struct source_head *out,
+                   struct err *err) MUST_CHECK;
+/* Does a Hub admit the token to this file of the revision in the URL, a commit or one that was
+ * resolved? Refused as a read would be, but no byte travels. */
+int source_admits(struct source *s, const char *path, struct err *err) MUST_CHECK;
+enum source_refusal source_refusal(const struct source *s);
+/* A Hub's branches and tags, as it sent them. ERR_UNSUPPORTED: the source is no Hub. */
+int source_refs(struct source *s, struct arena *a, const struct doc **out,
+                struct err *err) MUST_CHECK;
 /* One try: exactly `count` bytes from `first` (xfer.h does the trying again). Needs a listing
- * before. ERR_UNSUPPORTED: the server has no ranges, ask for the whole file. ERR_CONFLICT: it is
- * not the file that was listed. ERR_RANGE, ERR_AUTH... as the server said. */
+ * before, or a Hub's commit in the URL. ERR_UNSUPPORTED: the server has no ranges, ask for the
+ * whole file. ERR_CONFLICT: it is not the file that was listed. ERR_RANGE, ERR_AUTH... as the
+ * server said. */
 int source_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
                 const struct http_sink *to, const atomic_bool *cancel, struct err *err) MUST_CHECK;
 

@@ -11,13 +11,12 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "core/hub.h"
 
 #include "base/sync.h"
 
+#define ABOUT_MAX ((size_t)4 << 20)
 #define ENDPOINT_DEFAULT "https://huggingface.co"
-#define ID_PART_MAX 96
-#define REV_MAX 256
-#define COMMIT_HEX 40
 
 struct hf {
 	struct source base;
@@ -28,29 +27,13 @@ struct hf {
 	const char *rev;      /* decoded */
 	const char *folder;   /* "" = all */
 	char *auth;           /* "Bearer ...", NULL = anonymous; wiped at the end */
-	char sha[COMMIT_HEX + 1];
+	char sha[HUB_COMMIT_HEX + 1];
 
 	struct lock lock;       /* guards signed_url */
 	struct map *signed_url; /* path -> where it was redirected to; char *, owned */
 };
 
 /* --- the URL --------------------------------------------------------------------------------- */
-
-static bool id_part_ok(struct str p)
-{
-	if (p.n == 0 || p.n > ID_PART_MAX || p.p[0] == '-' || p.p[0] == '.' ||
-	    p.p[p.n - 1] == '-' || p.p[p.n - 1] == '.')
-		return false;
-	for (size_t i = 0; i < p.n; i++) {
-		char c = p.p[i];
-		bool twice = i > 0 && c == p.p[i - 1];
-
-		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-		      c == '_' || ((c == '-' || c == '.') && !twice)))
-			return false;
-	}
-	return true;
-}
 
 /* Cuts the revision off `rest`: refs/pr/N and refs/convert/NAME whole, others end at '/'. */
 static struct str cut_revision(struct str *rest)
@@ -69,36 +52,29 @@ static struct str cut_revision(struct str *rest)
 	return str_n(r.p, at);
 }
 
+/* Those of old have no owner, and no folder then: for who serves them, not for jobs. */
 static int parse_id(struct hf *h, struct str *rest, struct err *err)
 {
-	static const char *const kinds[] = {"models", "datasets", "spaces"};
-	struct str owner, name, all = *rest;
-	size_t n = 0;
+	struct str all = *rest, kind, id = {0};
+	enum hub_type type = HUB_MODELS;
+	size_t slashes = 0;
 
-	h->kind = "models";
-	h->prefix = "";
-	for (size_t i = 0; i < COUNT(kinds); i++) {
-		size_t len = strlen(kinds[i]);
-
-		if (!str_starts(all, kinds[i]) || all.n <= len || all.p[len] != '/')
-			continue;
-		h->kind = kinds[i];
-		h->prefix = i == 0 ? "" : arena_printf(h->base.arena, "%s/", kinds[i]);
-		all = str_skip(all, len + 1);
-		break;
+	if (str_cut(&all, '/', &kind) && all.n > 0 && hub_type_parse(kind, &type))
+		*rest = all;
+	h->kind = hub_type_word(type);
+	h->prefix = hub_type_prefix(type);
+	id.p = rest->p;
+	while (id.n < rest->n && rest->p[id.n] != '@') {
+		if (rest->p[id.n] == '/' && ++slashes == 2)
+			break;
+		id.n++;
 	}
-	*rest = all;
-	if (!str_cut(rest, '/', &owner))
-		owner = (struct str){0};
-	while (n < rest->n && rest->p[n] != '@' && rest->p[n] != '/')
-		n++;
-	name = str_n(rest->p, n);
-	*rest = str_skip(*rest, n);
-	if (!id_part_ok(owner) || !id_part_ok(name) || str_ends(name, ".git"))
+	*rest = str_skip(*rest, id.n);
+	if (!hub_id_ok(id) || (slashes == 0 && !h->base.wants_about))
 		return err_set(err, ERR_INVALID,
 		               "not a Hub repository: use hf://owner/repo, optionally followed "
 		               "by @revision and /folder");
-	h->id = arena_printf(h->base.arena, "%.*s/%.*s", STR_ARG(owner), STR_ARG(name));
+	h->id = arena_strz(h->base.arena, id);
 	return 0;
 }
 
@@ -113,13 +89,15 @@ static int parse(struct hf *h, struct str rest, struct err *err)
 		rev = cut_revision(&rest);
 		if (url_decode(h->base.arena, rev, &rev, err) < 0)
 			return err_wrap(err, "its revision");
-		if (rev.n == 0 || rev.n > REV_MAX)
+		if (rev.n == 0 || rev.n > HUB_REV_MAX)
 			return err_set(err, ERR_INVALID,
 			               "after @ comes a branch, a tag or a commit of at most %d "
 			               "characters",
-			               REV_MAX);
+			               HUB_REV_MAX);
 	}
 	h->rev = arena_strz(h->base.arena, rev);
+	if (hub_commit_ok(rev)) /* it can be read without a listing */
+		FMT(h->sha, "%.*s", STR_ARG(rev));
 	if (str_starts(rest, "/"))
 		rest = str_skip(rest, 1);
 	while (rest.n > 0 && rest.p[rest.n - 1] == '/')
@@ -176,25 +154,27 @@ static void hf_done(struct source *s)
 	"is written %2F"
 
 /* The Hub says what is wrong in X-Error-Code; the status alone is ambiguous. */
-static int explain(const struct hf *h, const struct http_reply *reply, struct err *err)
+static int explain(struct hf *h, const struct http_reply *reply, struct err *err)
 {
 	static const struct {
 		const char *word;
+		enum source_refusal why;
 		enum err_code code, anonymous; /* with a token, and without */
 		const char *with_token, *without;
 	} known[] = {
-		{"RepoNotFound", ERR_SOURCE_NOT_FOUND, ERR_SOURCE_UNAUTHORIZED,
+		{"RepoNotFound", SOURCE_NO_REPOSITORY, ERR_SOURCE_NOT_FOUND,
+	         ERR_SOURCE_UNAUTHORIZED,
 	         "there is no such repository, or the token of auth_secret_name may not read it",
 	         "there is no such repository, or it is private. If it is private, set "
 	         "auth_secret_name to a secret with a token that may read it"},
-		{"GatedRepo", ERR_SOURCE_DENIED, ERR_SOURCE_UNAUTHORIZED,
+		{"GatedRepo", SOURCE_GATED, ERR_SOURCE_DENIED, ERR_SOURCE_UNAUTHORIZED,
 	         "the repository is gated: its terms must be accepted on the Hub by the owner of "
 	         "the token in auth_secret_name",
 	         "the repository is gated: accept its terms on the Hub, then set auth_secret_name "
 	         "to a secret with your token"},
-		{"RevisionNotFound", ERR_SOURCE_NOT_FOUND, ERR_SOURCE_NOT_FOUND, NO_REVISION,
-	         NO_REVISION},
-		{"EntryNotFound", ERR_SOURCE_NOT_FOUND, ERR_SOURCE_NOT_FOUND,
+		{"RevisionNotFound", SOURCE_NO_REVISION, ERR_SOURCE_NOT_FOUND, ERR_SOURCE_NOT_FOUND,
+	         NO_REVISION, NO_REVISION},
+		{"EntryNotFound", SOURCE_NO_ENTRY, ERR_SOURCE_NOT_FOUND, ERR_SOURCE_NOT_FOUND,
 	         "the repository has no such folder or file at this revision",
 	         "the repository has no such folder or file at this revision"},
 	};
@@ -205,6 +185,7 @@ static int explain(const struct hf *h, const struct http_reply *reply, struct er
 	for (size_t i = 0; i < COUNT(known); i++) {
 		if (!str_eq(word, known[i].word))
 			continue;
+		atomic_store(&h->base.refusal, known[i].why);
 		err_become(err, h->auth != NULL ? known[i].code : known[i].anonymous);
 		return err_wrap(err, "%s",
 		                h->auth != NULL ? known[i].with_token : known[i].without);
@@ -213,14 +194,6 @@ static int explain(const struct hf *h, const struct http_reply *reply, struct er
 }
 
 /* --- listing --------------------------------------------------------------------------------- */
-
-static bool is_commit(struct str s)
-{
-	uint8_t raw[COMMIT_HEX / 2];
-	struct err ignored = {0};
-
-	return s.n == COMMIT_HEX && hex_decode(s, raw, sizeof(raw), &ignored) == 0;
-}
 
 /* The target of `<url>; rel="next"` in a Link header; empty when there is none. */
 static struct str next_link(struct str h)
@@ -275,6 +248,27 @@ static int get_json(struct hf *h, struct arena *a, const char *url, const struct
 	return target.n > 0 ? source_url_join(a, url, target, next, err) : 0;
 }
 
+/* What the Hub says of the revision, but for the files: they are listed. */
+static int keep_about(struct hf *h, struct arena *a, const struct doc *doc, struct err *err)
+{
+	AUTO_BUF struct buf b = BUF_INIT(ABOUT_MAX);
+	struct js js;
+
+	js_init(&js, &b);
+	js_open(&js);
+	DOC_EACH (x, doc) {
+		if (str_eq(x->key, "siblings"))
+			continue;
+		js_key_str(&js, x->key);
+		js_doc(&js, x);
+	}
+	js_close(&js);
+	if (buf_check(&b, "what the Hub says of it", err) < 0)
+		return -1;
+	h->base.about = arena_cstr(a, buf_cstr(&b));
+	return 0;
+}
+
 static int resolve(struct hf *h, struct arena *a, const char *resolved, struct err *err)
 {
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
@@ -289,12 +283,14 @@ static int resolve(struct hf *h, struct arena *a, const char *resolved, struct e
 		    get_json(h, a, buf_cstr(&url), &doc, &next, err) < 0)
 			return err_wrap(err, "revision %s", h->rev);
 		sha = doc_text(doc_get(doc, "sha"));
-		if (!is_commit(sha))
+		if (h->base.wants_about && keep_about(h, a, doc, err) < 0)
+			return -1;
+		if (!hub_commit_ok(sha))
 			return err_set(err, ERR_CORRUPT,
 			               "%s answered without a commit (\"sha\"): is it a Hub? check "
 			               "the endpoint",
 			               h->endpoint);
-	} else if (!is_commit(sha)) {
+	} else if (!hub_commit_ok(sha)) {
 		return err_set(err, ERR_INVALID, "\"%s\" is not a commit of 40 hex digits",
 		               resolved);
 	}
@@ -374,6 +370,28 @@ static int hf_list(struct source *s, struct arena *a, const char *resolved, stru
 	return 0;
 }
 
+static int hf_resolve(struct source *s, struct arena *a, const char **revision, struct err *err)
+{
+	struct hf *h = (struct hf *)s;
+
+	if (resolve(h, a, NULL, err) < 0)
+		return -1;
+	*revision = arena_cstr(a, h->sha);
+	return 0;
+}
+
+static int hf_refs(struct source *s, struct arena *a, const struct doc **out, struct err *err)
+{
+	struct hf *h = (struct hf *)s;
+	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
+	char *next;
+
+	buf_printf(&url, "%s/api/%s/%s/refs", h->endpoint, h->kind, h->id);
+	if (buf_check(&url, "the URL", err) < 0)
+		return -1;
+	return get_json(h, a, buf_cstr(&url), out, &next, err);
+}
+
 /* --- reading --------------------------------------------------------------------------------- */
 
 static char *signed_url_get(struct hf *h, const char *path)
@@ -398,6 +416,34 @@ static void signed_url_set(struct hf *h, const char *path, const char *url)
 	lock_give(&h->lock);
 }
 
+static int resolve_url(const struct hf *h, const char *path, struct buf *url, struct err *err)
+{
+	assert(h->sha[0] != '\0'); /* listed before, or opened at a commit */
+	buf_printf(url, "%s/%s%s/resolve/%s/%s%s", h->endpoint, h->prefix, h->id, h->sha, h->folder,
+	           h->folder[0] != '\0' ? "/" : "");
+	url_encode(str_of(path), true, url);
+	return buf_check(url, "the URL", err);
+}
+
+/* Where it is redirected to need not be asked. */
+static int hf_admits(struct source *s, const char *path, struct err *err)
+{
+	struct hf *h = (struct hf *)s;
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
+	struct source_rq rq = {.method = HTTP_HEAD, .auth = h->auth, .no_redirect = true};
+
+	if (resolve_url(h, path, &url, err) < 0)
+		return -1;
+	rq.url = buf_cstr(&url);
+	if (source_http_retry(s, &rq, &reply, err) == 0)
+		return 0;
+	if (reply.status / 100 != 3)
+		return explain(h, &reply, err);
+	err_clear(err);
+	return 0;
+}
+
 static int hf_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
                    const struct http_sink *to, const atomic_bool *cancel, struct err *err)
 {
@@ -413,7 +459,6 @@ static int hf_read(struct source *s, const struct source_file *f, uint64_t first
 	                       .to = to,
 	                       .cancel = cancel};
 
-	assert(h->sha[0] != '\0'); /* listed before */
 	if (known != NULL) {
 		rq.url = known;
 		if (source_http(s, &rq, &reply, err) == 0)
@@ -425,15 +470,22 @@ static int hf_read(struct source *s, const struct source_file *f, uint64_t first
 		err_clear(err);
 		signed_url_set(h, f->path, NULL);
 	}
-	buf_printf(&url, "%s/%s%s/resolve/%s/%s%s", h->endpoint, h->prefix, h->id, h->sha,
-	           h->folder, h->folder[0] != '\0' ? "/" : "");
-	url_encode(str_of(f->path), true, &url);
-	if (buf_check(&url, "the URL", err) < 0)
+	if (resolve_url(h, f->path, &url, err) < 0)
 		return -1;
 	rq.url = buf_cstr(&url);
 	rq.auth = h->auth;
-	if (source_http(s, &rq, &reply, err) < 0)
-		return explain(h, &reply, err);
+	if (source_http(s, &rq, &reply, err) < 0) {
+		/* A storage host that refuses what was signed a moment ago: the next one is good.
+		 */
+		if ((reply.status != 401 && reply.status != 403) || reply.url == NULL ||
+		    strcmp(reply.url, rq.url) == 0)
+			return explain(h, &reply, err);
+		err_clear(err);
+		http_reply_done(&reply);
+		reply = (struct http_reply){0};
+		if (source_http(s, &rq, &reply, err) < 0)
+			return explain(h, &reply, err);
+	}
 	if (whole || first + count == f->size)
 		signed_url_set(h, f->path, NULL);
 	else if (reply.url != NULL && strcmp(reply.url, rq.url) != 0)
@@ -447,6 +499,9 @@ const struct source_ops source_hf_ops = {
 	.auth_advice = "set auth_secret_name to a secret with a Hub token that may read it",
 	.open = hf_open,
 	.list = hf_list,
+	.resolve = hf_resolve,
+	.admits = hf_admits,
+	.refs = hf_refs,
 	.read = hf_read,
 	.done = hf_done,
 };

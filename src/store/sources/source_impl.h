@@ -30,6 +30,12 @@ struct source_ops {
 	            struct source_found *to, const char **revision, struct err *err);
 	int (*read)(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
 	            const struct http_sink *to, const atomic_bool *cancel, struct err *err);
+	/* See source_resolve(); may be NULL. */
+	int (*resolve)(struct source *s, struct arena *a, const char **revision, struct err *err);
+	/* See source_admits(); may be NULL. */
+	int (*admits)(struct source *s, const char *path, struct err *err);
+	int (*refs)(struct source *s, struct arena *a, const struct doc **out,
+	            struct err *err);   /* see source_refs(); may be NULL */
 	void (*done)(struct source *s); /* what source_free() does not know; may be NULL */
 };
 
@@ -47,6 +53,9 @@ struct source {
 		*auth_advice; /* what to do about a 401 or 403, if not what ops say; may be NULL */
 	int64_t stall_ms;
 	const atomic_bool *cancel; /* of lists */
+	bool wants_about;
+	const char *about;                    /* of the last listing, in its arena */
+	_Atomic(enum source_refusal) refusal; /* reads run beside each other */
 };
 
 /* A driver's struct of `size` bytes, zeroed, with its base filled from o. */
