@@ -217,7 +217,7 @@ static void source_done(void *arg)
 
 static int stream(struct request *rq, struct err *err)
 {
-	const struct reply_source from = {source_read, source_done, rq->ctx};
+	const struct reply_source from = {.read = source_read, .done = source_done, .arg = rq->ctx};
 	int64_t size = request_query_int(rq, "size", 1000, err);
 
 	if (err->code != ERR_NONE)

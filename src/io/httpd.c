@@ -561,6 +561,7 @@ static void httpd_free(struct httpd *h)
 	assert(h->n_live == 0 && h->n_held == 0);
 	workers_stop(h->workers);
 	workers_stop(h->streams);
+	workers_stop(h->waits);
 	park_stop(h);
 	accept_stop(h);
 	conns_free(h);

@@ -141,6 +141,10 @@ int reply_fd(struct request *rq, int status, const char *type, int fd, uint64_t 
              uint64_t count);
 /* Range and If-None-Match handled, 200, 206, 304 or 416; etag without quotes, NULL = none. */
 int reply_file(struct request *rq, const char *type, int fd, uint64_t size, const char *etag);
+/* The bytes of such a file that reply_file() and reply_file_from() would send, for who has to get
+ * them first. False: none, for a HEAD, 304 or 416, or an empty file. */
+bool request_range(const struct request *rq, uint64_t size, const char *etag, uint64_t *first,
+                   uint64_t *count);
 /* Bytes that are not on this machine. */
 struct reply_source {
 	/* Exactly n bytes from `at` on, or -1. Ends soon once *left is set. */
@@ -148,12 +152,16 @@ struct reply_source {
 	            struct err *err);
 	void (*done)(void *arg); /* may be NULL; called once, also when the reply fails */
 	void *arg;               /* until then; the request's arena lives as long */
+	/* NULL, or: reading may wait for what has not come yet. So the reply begins without its
+	 * first bytes, and goes on by small reads, on threads that no other kind of reply needs;
+	 * this says how many bytes from `at` on are to be had at once. */
+	uint64_t (*ready)(void *arg, uint64_t at);
 };
 #define STREAM_PIECE ((size_t)4 << 20) /* two of these are in memory for each such reply */
 #define STREAMS_MAX 64                 /* such replies at once; ERR_UNAVAILABLE for the next one */
 /* Reads ahead by one piece and no further: a client that takes nothing holds its memory, but no
  * thread and no connection of the source. The first bytes are read here, so that their failure is
- * this call's; a failure later closes the connection short. */
+ * this call's; a failure later closes the connection short. Nothing is read for a HEAD. */
 int reply_stream(struct request *rq, int status, const char *type, const struct reply_source *from,
                  uint64_t first, uint64_t count, struct err *err) MUST_CHECK;
 /* As reply_file, from a source. */

@@ -172,6 +172,7 @@ struct httpd {
 	unsigned n_live, n_held;
 	atomic_size_t kept;      /* bytes of all exchanges' kept bodies */
 	struct workers *streams; /* under lock; NULL until the first streamed reply */
+	struct workers *waits;   /* the same, of replies that wait for their bytes */
 	atomic_uint n_streams;
 };
 

@@ -259,37 +259,53 @@ static struct str range_asked(const struct request *rq, const char *etag)
 	return request_header(rq, "range");
 }
 
-/* The range of a file of `size` bytes that the request asks for: *status is 200 or 206. False if
- * the reply is made already: not modified, or no such bytes. */
+/* What a request for a file of `size` bytes is answered with: 200 or 206 and these bytes, 304, or
+ * 416 with *err. */
+static int file_status(const struct request *rq, uint64_t size, const char *etag, uint64_t *first,
+                       uint64_t *count, struct err *err)
+{
+	bool whole;
+
+	if (etag != NULL && names_etag(request_header(rq, "if-none-match"), etag))
+		return 304;
+	if (url_range(range_asked(rq, etag), size, first, count, &whole, err) < 0)
+		return 416;
+	return whole ? 200 : 206;
+}
+
+bool request_range(const struct request *rq, uint64_t size, const char *etag, uint64_t *first,
+                   uint64_t *count)
+{
+	struct err ignored = {0};
+
+	return rq->method != HTTP_HEAD &&
+	       file_status(rq, size, etag, first, count, &ignored) / 100 == 2 && *count > 0;
+}
+
+/* False if the reply is made already: not modified, or no such bytes. */
 static bool file_range(struct request *rq, uint64_t size, const char *etag, int *status,
                        uint64_t *first, uint64_t *count)
 {
 	struct err err = {0};
-	bool whole;
 
 	reply_header(rq, "Accept-Ranges", "bytes");
-	if (etag != NULL) {
+	if (etag != NULL)
 		reply_header(rq, "ETag", arena_printf(rq->arena, "\"%s\"", etag));
-		if (names_etag(request_header(rq, "if-none-match"), etag)) {
-			(void)reply_bytes(rq, 304, NULL, (struct str){0});
-			return false;
-		}
+	*status = file_status(rq, size, etag, first, count, &err);
+	if (*status == 304) {
+		(void)reply_bytes(rq, 304, NULL, (struct str){0});
+		return false;
 	}
-	if (url_range(range_asked(rq, etag), size, first, count, &whole, &err) < 0) {
+	if (*status == 416) {
 		reply_header(rq, "Content-Range",
 		             arena_printf(rq->arena, "bytes */%" PRIu64, size));
 		reply_error(rq, &err);
 		return false;
 	}
-	*status = whole ? 200 : 206;
-	if (whole) {
-		*first = 0;
-		*count = size;
-	} else {
+	if (*status == 206)
 		reply_header(rq, "Content-Range",
 		             arena_printf(rq->arena, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64,
 		                          *first, *first + *count - 1, size));
-	}
 	return true;
 }
 

@@ -13,7 +13,9 @@
 
 /* Read before the reply begins, so that an early failure is an answer with a status. */
 #define STREAM_FIRST ((size_t)1 << 20)
-#define STREAM_THREADS 8 /* sources that are read at once */
+#define STREAM_TRICKLE ((uint64_t)64 << 10) /* is waited for and sent on */
+#define STREAM_THREADS 8                    /* sources that are read at once */
+#define WAIT_THREADS STREAMS_MAX /* the same of those that wait: none waits for another one */
 
 struct stream {
 	struct reply_source from;
@@ -27,7 +29,11 @@ struct stream {
 
 static size_t next_size(const struct stream *s, size_t most)
 {
-	return (size_t)MIN(s->left, (uint64_t)most);
+	uint64_t n = MIN(s->left, (uint64_t)most);
+
+	if (s->from.ready != NULL)
+		n = MIN(n, MAX(s->from.ready(s->from.arg, s->at), STREAM_TRICKLE));
+	return (size_t)n;
 }
 
 /* Into a piece that nobody else looks at. */
@@ -82,7 +88,8 @@ static void begin_fill(struct exchange *x)
 		return;
 	}
 	s->filling = true;
-	if (workers_submit(x->h->streams, fill_next, x, &err) == 0)
+	if (workers_submit(s->from.ready != NULL ? x->h->waits : x->h->streams, fill_next, x,
+	                   &err) == 0)
 		return;
 	s->filling = false;
 	s->failed = true; /* cannot be: the queue has a place for every stream */
@@ -95,6 +102,7 @@ size_t stream_take(struct exchange *x, char *to, size_t max, bool *failed)
 	struct stream *s = x->stream;
 	size_t n;
 
+	assert(s != NULL); /* nobody asks for the body of a HEAD */
 	if (s->sent == s->n[s->now] && s->n[1 - s->now] > 0) {
 		s->n[s->now] = s->sent = 0;
 		s->now = 1 - s->now;
@@ -142,7 +150,7 @@ void stream_free(struct exchange *x)
 	x->stream = NULL;
 }
 
-static int admit(struct httpd *h, struct err *err)
+static int admit(struct httpd *h, bool waits, struct err *err)
 {
 	if (atomic_fetch_add(&h->n_streams, 1) >= STREAMS_MAX) {
 		(void)atomic_fetch_sub(&h->n_streams, 1);
@@ -154,6 +162,8 @@ static int admit(struct httpd *h, struct err *err)
 	lock_take(&h->lock);
 	if (h->streams == NULL)
 		h->streams = workers_new(STREAM_THREADS, STREAMS_MAX, "stream");
+	if (waits && h->waits == NULL)
+		h->waits = workers_new(WAIT_THREADS, STREAMS_MAX, "follow");
 	lock_give(&h->lock);
 	return 0;
 }
@@ -166,7 +176,15 @@ int reply_stream(struct request *rq, int status, const char *type, const struct 
 	size_t n;
 
 	assert(x->stream == NULL);
-	if (admit(x->h, err) < 0) {
+	if (rq->method == HTTP_HEAD || count == 0) { /* no byte is sent: it waits for no place */
+		if (from->done != NULL)
+			from->done(from->arg);
+		reply_set_status(x, status, type);
+		x->reply.streamed = true;
+		x->reply.count = count;
+		return 0;
+	}
+	if (admit(x->h, from->ready != NULL, err) < 0) {
 		if (from->done != NULL)
 			from->done(from->arg);
 		return -1;
@@ -174,8 +192,8 @@ int reply_stream(struct request *rq, int status, const char *type, const struct 
 	s = x->stream = xcalloc(1, sizeof(*s));
 	s->from = *from;
 	s->at = first;
-	s->left = rq->method == HTTP_HEAD ? 0 : count;
-	n = next_size(s, STREAM_FIRST);
+	s->left = count;
+	n = from->ready != NULL ? 0 : next_size(s, STREAM_FIRST);
 	if (n > 0 && fill(x, 0, n, err) < 0) {
 		stream_free(x);
 		return -1;

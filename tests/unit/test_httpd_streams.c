@@ -182,6 +182,8 @@ static void streams_leave_a_source_that_hangs(void **state UNUSED)
 /* Each has memory of its own, so there is a limit. */
 static void streams_are_counted(void **state UNUSED)
 {
+	AUTO_HTTP_REPLY struct http_reply r = {0};
+	struct err err = {0};
 	struct world w = {0};
 	int fd[STREAMS_MAX + 1];
 	unsigned refused = 0;
@@ -198,9 +200,12 @@ static void streams_are_counted(void **state UNUSED)
 		if (refused == 1)
 			assert_non_null(strstr(buf_cstr(&head), "Retry-After: 1\r\n"));
 	}
+	assert_ok(fetch(&w, HTTP_HEAD, "/stream?size=31457287", (struct str){0}, &r, &err), &err);
+	assert_int_equal(r.status, 200); /* nothing is sent, so no place is needed */
+	assert_int_equal(r.length, 31457287);
 	for (size_t i = 0; i < COUNT(fd); i++)
 		(void)close(fd[i]);
-	wait_for(&w.sources_done, COUNT(fd));
+	wait_for(&w.sources_done, COUNT(fd) + 1);
 	stop(&w);
 }
 
