@@ -39,6 +39,7 @@
 	X(SOURCE_ROOT_DENIED,   DENIED,      "source_root_denied",     "The file:// path is not in an allowed folder. An administrator can allow it with --allow-file-root.") \
 	X(SOURCE_UNAUTHORIZED,  DENIED,      "source_unauthorized",    "The source requires credentials. Name a secret that holds them in auth_secret_name.") \
 	X(IMAGE_DENIED,         DENIED,      "image_denied",           "The registry denies access to the image with these credentials, or without any. Check image.docker_auth and its secret.") \
+	X(HUB_GATED,            DENIED,      "hub_gated",              "The repository is gated: its terms must be accepted at its Hub. Then set the secret hf_access_token of the team to a token of the account that did.") \
 	X(MOUNT_REFUSED,        DENIED,      "mount_refused",          "A link or a file is where the job needs a folder to mount on. Rename it, or choose another folder in the job file.") \
 	X(JOB_NOT_FOUND,        NOT_FOUND,   "job_not_found",          "No job that you can see has this id, prefix or name. `stoker ps -a` lists jobs.") \
 	X(PROJECT_NOT_FOUND,    NOT_FOUND,   "project_not_found",      "No project that you can see has this id or name. `stoker projects ls` lists projects.") \
@@ -52,6 +53,9 @@
 	X(SUMMARY_NOT_FOUND,    NOT_FOUND,   "summary_not_found",      "The cache was never summarized. Run `stoker cache summarize`.") \
 	X(CACHE_PATH_NOT_FOUND, NOT_FOUND,   "cache_path_not_found",   "The cache has no file or folder of this path. `stoker cache ls` lists them.") \
 	X(SOURCE_NOT_FOUND,     NOT_FOUND,   "source_not_found",       "The source does not exist, has no files, or has no such revision. Check its URL.") \
+	X(HUB_REPO_NOT_FOUND,   NOT_FOUND,   "hub_repo_not_found",     "The Hub has no such repository, or it is private. For a private one, set the secret hf_access_token of the team to a token that may read it.") \
+	X(HUB_REVISION_NOT_FOUND, NOT_FOUND, "hub_revision_not_found", "The repository has no such branch, tag or commit.") \
+	X(HUB_ENTRY_NOT_FOUND,  NOT_FOUND,   "hub_entry_not_found",    "The repository has no such file or folder at this revision.") \
 	X(IMAGE_NOT_FOUND,      NOT_FOUND,   "image_not_found",        "The image is not on the machine, and its registry does not have it. Check its name and tag.") \
 	X(CHECKPOINT_INCOMPLETE, NOT_FOUND,  "checkpoint_incomplete",  "The checkpoint is there but not complete, so it is not loaded. `stoker checkpoints ls JOB --all` says why.") \
 	X(PYTHON_NOT_FOUND,     NOT_FOUND,   "python_not_found",       "The machine, or the image, has no Python of the version that the job names. The message lists what was found.") \

@@ -11,6 +11,7 @@
 #ifndef FACE_H
 #define FACE_H
 
+#include "core/hub.h"
 #include "core/model.h"
 #include "core/sched.h"
 #include "core/spec.h"
@@ -340,6 +341,53 @@ struct upload_ops {
 	            struct model_upload *out, struct err *err);
 };
 
+/* Bytes of a file of a repository. */
+struct hub_bytes {
+	enum {
+		HUB_NOT_YET,   /* on its way: ask again when hub_bytes_channel() is notified */
+		HUB_FILE,      /* fd, all of it; the caller's to close */
+		HUB_STREAM,    /* from, while they arrive; reply_stream() finishes it */
+		HUB_ELSEWHERE, /* at the address `location`, signed for a while */
+	} how;
+	int fd;
+	struct reply_source from;
+	const char *location;
+};
+
+struct hub_branch { /* or a tag */
+	const char *name, *commit;
+};
+
+struct hub_refs {
+	struct hub_branch *branch, *tag;
+	size_t n_branches, n_tags;
+};
+
+/*
+ * Repositories as a Hub serves them: a mirror of another Hub, asked when it is needed. Nobody waits
+ * in here: what is not known yet is asked for in the background, and the caller asks again once the
+ * channel was notified. `again` says that it does: then an answer that has come meanwhile counts,
+ * a refusal too.
+ *
+ * ERR_HUB_REPO_NOT_FOUND, ERR_HUB_REVISION_NOT_FOUND, ERR_HUB_GATED; ERR_SOURCE_... when the other
+ * Hub is away and nothing was kept of what is asked for; ERR_UNSUPPORTED: there is no mirror.
+ */
+uint64_t hub_channel(const struct hub_name *name); /* rev NULL: of refs */
+uint64_t hub_bytes_channel(const struct hub_file *f);
+struct hub_ops {
+	/* *out NULL: not yet, see hub_channel(). Else it stays until it is closed. */
+	int (*open)(const struct ask *ask, const struct hub_name *name, bool again,
+	            const struct hub_listing **out, struct err *err);
+	void (*close)(struct app *app, const struct hub_listing *l); /* NULL is fine */
+	/* `count` bytes of a file from `first` on are to be sent. */
+	int (*bytes)(const struct ask *ask, const struct hub_listing *l, const struct hub_file *f,
+	             uint64_t first, uint64_t count, bool again, struct hub_bytes *out,
+	             struct err *err);
+	/* *out NULL: not yet, see hub_channel(); in the arena. */
+	int (*refs)(const struct ask *ask, const struct hub_name *name, bool again,
+	            const struct hub_refs **out, struct err *err);
+};
+
 /* The caller names attempt and node. */
 struct runner_ops {
 	/* Before the claim. Of another WIRE_VERSION: its job ends, and says why. */
@@ -386,6 +434,7 @@ struct face_ops {
 	const struct upload_ops *uploads;
 	const struct runner_ops *runners;
 	const struct object_ops *objects;
+	const struct hub_ops *hub;
 };
 
 struct face_ctx {
@@ -449,6 +498,7 @@ extern const struct face face_admin;   /* teams, tokens, secrets, capacity, stat
 extern const struct face face_graphql; /* the documents that the stock client sends */
 extern const struct face face_runner;  /* what runners speak */
 extern const struct face face_s3;      /* S3 subset */
+extern const struct face face_hub;     /* what clients of a Hub read */
 extern const struct face face_meta;    /* /healthz, /openapi.json, /metrics */
 
 /* The OpenAPI 3.1 document of these faces, printed from their route tables. */

@@ -1,0 +1,284 @@
+/*
+ * hub.c - the Hub face: what clients of a Hub of models and data sets ask of the server that
+ * HF_ENDPOINT names, to read. Here are its routes, how a path names a repository, and how a request
+ * waits until something of it is known.
+ */
+#include "face/hub_impl.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+#define PATHS_BODY_MAX ((size_t)4 << 20)
+#define WHOAMI_MAX ((size_t)4 << 20)
+#define MAIN "main"
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+struct str hub_arg(const struct request *rq, const char *name)
+{
+	struct str left = str_of(rq->route->pattern), part;
+	size_t n = strlen(name), i = 0;
+
+	while (str_cut(&left, '/', &part)) {
+		if (!str_starts(part, "{"))
+			continue;
+		part = str_skip(part, 1);
+		assert(i < rq->n_arg);
+		if (str_starts(part, name) && (part.p[n] == '}' || part.p[n] == '.'))
+			return rq->arg[i];
+		i++;
+	}
+	return (struct str){0};
+}
+
+bool hub_is_true(struct str word)
+{
+	return str_ieq(word, "true") || str_eq(word, "1");
+}
+
+bool hub_flag(struct request *rq, const char *name)
+{
+	struct str word;
+
+	return request_query(rq, name, &word) && hub_is_true(word);
+}
+
+/* False: of a kind that is not here. */
+static bool type_of(const struct request *rq, enum hub_type *out)
+{
+	static const enum hub_type with_prefix[] = {HUB_DATASETS, HUB_SPACES};
+
+	if (hub_arg(rq, "type").n > 0)
+		return hub_type_parse(hub_arg(rq, "type"), out);
+	*out = HUB_MODELS;
+	for (size_t i = 0; i < COUNT(with_prefix); i++)
+		if (str_starts(str_of(rq->route->pattern + 1), hub_type_prefix(with_prefix[i])))
+			*out = with_prefix[i];
+	return true;
+}
+
+static int no_route(const struct request *rq, struct err *err)
+{
+	return err_set(err, ERR_NOT_FOUND, "this server has no %.*s", (int)MIN(rq->path.n, 500),
+	               rq->path.p);
+}
+
+int hub_name_of(struct request *rq, struct hub_name *out, struct err *err)
+{
+	struct str owner = hub_arg(rq, "owner"), id = hub_arg(rq, "name");
+	struct str rev = hub_arg(rq, "rev");
+	struct hub_name name = {0};
+
+	if (!type_of(rq, &name.type))
+		return no_route(rq, err);
+	if (owner.n > 0)
+		id = str_of(arena_printf(rq->arena, "%.*s/%.*s", STR_ARG(owner), STR_ARG(id)));
+	if (!hub_id_ok(id))
+		return err_set(err, ERR_HUB_REPO_NOT_FOUND,
+		               "\"%.*s\" cannot be the name of a repository", STR_ARG(id));
+	if (rev.n > 0 && !hub_rev_ok(rev))
+		return err_set(err, ERR_HUB_REVISION_NOT_FOUND,
+		               "the revision is longer than %d bytes, or contains a control "
+		               "character",
+		               HUB_REV_MAX);
+	name.id = arena_strz(rq->arena, id);
+	name.rev = rev.n > 0 ? arena_strz(rq->arena, rev) : MAIN;
+	*out = name;
+	return 0;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+uint64_t hub_channel(const struct hub_name *name)
+{
+	AUTO_FREE char *id = xstrdup(name->id), *text = NULL;
+
+	for (char *c = id; *c != '\0'; c++) /* in any case it is the same repository */
+		if (*c >= 'A' && *c <= 'Z')
+			*c = (char)(*c - 'A' + 'a');
+	text = xasprintf("%s/%s%s%s", hub_type_word(name->type), id, name->rev != NULL ? "@" : "",
+	                 name->rev != NULL ? name->rev : "");
+	return httpd_channel("hub", str_of(text));
+}
+
+uint64_t hub_bytes_channel(const struct hub_file *f)
+{
+	char id[HUB_ETAG_CAP];
+
+	hub_etag(f, id);
+	return httpd_channel("hub-bytes", str_of(id));
+}
+
+int hub_ops_of(const struct request *rq, const struct hub_ops **out, struct err *err)
+{
+	*out = face_ctx(rq)->ops->hub;
+	if (*out == NULL)
+		return err_set(err, ERR_UNSUPPORTED, "this server mirrors no Hub");
+	return 0;
+}
+
+int hub_wait(struct request *rq, uint64_t channel, uint64_t seq, struct err *err)
+{
+	if (rq->timed_out) {
+		err->retry_after_s = HUB_RETRY_S;
+		return err_set(err, ERR_SOURCE_TIMEOUT,
+		               "the Hub that this server mirrors has not answered yet");
+	}
+	return reply_wait(rq, channel, seq,
+	                  rq->wakes > 0 ? rq->wait_until_ms : clock_mono_ms() + HUB_WAIT_MS);
+}
+
+int hub_with(struct request *rq, hub_handler *fn, struct err *err)
+{
+	const struct ask *ask = face_ask(rq);
+	const struct hub_listing *l = NULL;
+	const struct hub_ops *ops = NULL;
+	struct hub_name name = {0};
+	uint64_t channel, seq;
+	int r;
+
+	if (hub_name_of(rq, &name, err) < 0 || hub_ops_of(rq, &ops, err) < 0)
+		return -1;
+	channel = hub_channel(&name);
+	seq = httpd_channel_seq(request_httpd(rq), channel); /* before the look */
+	if (ops->open(ask, &name, rq->wakes > 0, &l, err) < 0)
+		return hub_failed(err);
+	if (l == NULL)
+		return hub_wait(rq, channel, seq, err);
+	reply_header(rq, "X-Repo-Commit", l->commit); /* with an error, too: clients keep that */
+	r = fn(rq, l, err);
+	ops->close(ask->app, l);
+	return r;
+}
+
+int hub_no_entry(const struct hub_listing *l, struct str path, struct err *err)
+{
+	return err_set(err, ERR_HUB_ENTRY_NOT_FOUND, "\"%.*s\" is not in %s%s at %s",
+	               (int)MIN(path.n, 500), path.n > 0 ? path.p : "", hub_type_prefix(l->type),
+	               l->id, l->commit);
+}
+
+/* ---- the smaller routes -------------------------------------------------------------------- */
+
+static int may_read(struct request *rq, const struct hub_listing *l UNUSED, struct err *err UNUSED)
+{
+	return reply_bytes(rq, 200, "application/json", STR_LIT("{}"));
+}
+
+static int auth_check(struct request *rq, struct err *err)
+{
+	return hub_with(rq, may_read, err);
+}
+
+static int no_xet(struct request *rq UNUSED, struct err *err)
+{
+	return err_set(err, ERR_NOT_FOUND,
+	               "this server does not speak Xet: set HF_HUB_DISABLE_XET=1 in the client's "
+	               "environment");
+}
+
+static int write_teams(struct request *rq, struct js *js, struct err *err)
+{
+	const struct principal *who = face_principal(rq);
+	struct model_team *team = NULL;
+	size_t n = 0;
+
+	if (face_ctx(rq)->ops->teams->list(face_ask(rq), &team, &n, err) < 0)
+		return -1;
+	js_key(js, "orgs");
+	js_list(js);
+	for (size_t i = 0; i < n; i++) {
+		if (who->team_id != NULL && strcmp(who->team_id, team[i].id) != 0)
+			continue;
+		js_open(js);
+		js_kv(js, "type", "org");
+		js_kv(js, "name", team[i].name);
+		js_kv(js, "fullname", team[i].name);
+		js_close(js);
+	}
+	js_end(js);
+	return 0;
+}
+
+static int whoami(struct request *rq, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(WHOAMI_MAX);
+	const struct principal *who = face_principal(rq);
+	struct js js;
+
+	js_init(&js, &out);
+	js_open(&js);
+	js_kv(&js, "type", "user");
+	js_kv(&js, "name", who->name);
+	js_kv(&js, "fullname", who->name);
+	if (write_teams(rq, &js, err) < 0)
+		return -1;
+	js_key(&js, "auth");
+	js_open(&js);
+	js_kv(&js, "type", "access_token");
+	js_key(&js, "accessToken");
+	js_open(&js);
+	js_kv(&js, "displayName", who->name);
+	js_kv(&js, "role", who->role == ROLE_VIEWER ? "read" : "write");
+	js_close(&js);
+	js_close(&js);
+	js_close(&js);
+	if (buf_check(&out, "the answer", err) < 0)
+		return -1;
+	return reply_json(rq, 200, &out);
+}
+
+/* A client remembers this for a day, and asks again in every process when it is refused. */
+static int harnesses(struct request *rq, struct err *err UNUSED)
+{
+	return reply_bytes(rq, 200, "application/json",
+	                   STR_LIT("{\"standardEnvVars\":[],\"harnesses\":{}}"));
+}
+
+/* What clients ask for beside, and do without when they are told so at once. */
+static int nothing(struct request *rq, struct err *err)
+{
+	return no_route(rq, err);
+}
+
+#define FILE_OF "/resolve/{rev}/{path...}"
+#define OLD "/api/{type}/{name}" /* names of old have no owner */
+#define REPO "/api/{type}/{owner}/{name}"
+
+/* The order decides what a path means that fits two: "/api/models/a/refs" are the refs of "a", not
+ * a repository "refs"; else an owner and a name come first. */
+/* clang-format off */
+static const struct route routes[] = {
+	{ HTTP_GET,  SCOPE_VIEWER, 0, "/datasets/{owner}/{name}" FILE_OF, hub_get_file, "A file of a data set; ranges" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, "/datasets/{name}" FILE_OF,         hub_get_file, "The same" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, "/spaces/{owner}/{name}" FILE_OF,   hub_get_file, "A file of a space; ranges" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, "/spaces/{name}" FILE_OF,           hub_get_file, "The same" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, "/{owner}/{name}" FILE_OF,          hub_get_file, "A file of a model; ranges" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, "/{name}" FILE_OF,                  hub_get_file, "The same" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, "/api/whoami-v2",                   whoami,       "The owner of the token" },
+	{ HTTP_GET,  SCOPE_OPEN,   0, "/api/agent-harnesses",             harnesses,    "Always empty" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/revision/{rev}",             hub_get_info, "A repository and its files at a revision" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/tree/{rev}",                 hub_get_tree, "Files and folders, in pages; recursive, expand, limit, cursor" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/tree/{rev}/{path...}",       hub_get_tree, "The same below a folder" },
+	{ HTTP_POST, SCOPE_VIEWER, PATHS_BODY_MAX, REPO "/paths-info/{rev}", hub_post_paths, "What is at some paths" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/commits/{rev}",              hub_get_commits, "The commit of a revision" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/xet-read-token/{rev}",       no_xet,       "Refused: there is no Xet" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/xet-write-token/{rev}",      no_xet,       "Refused: there is no Xet" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/refs",                       hub_get_refs, "Branches and tags" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/auth-check",                 auth_check,   "May the caller read it?" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD "/revision/{rev}",              hub_get_info, "The same of a repository without an owner" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD "/tree/{rev}",                  hub_get_tree, "The same" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD "/tree/{rev}/{path...}",        hub_get_tree, "The same" },
+	{ HTTP_POST, SCOPE_VIEWER, PATHS_BODY_MAX, OLD "/paths-info/{rev}", hub_post_paths, "The same" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD "/commits/{rev}",               hub_get_commits, "The same" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD "/xet-read-token/{rev}",        no_xet,       "The same" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD "/xet-write-token/{rev}",       no_xet,       "The same" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD "/refs",                        hub_get_refs, "The same" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD "/auth-check",                  auth_check,   "The same" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO,                               hub_get_info, "A repository and its files at main" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD,                                hub_get_info, "The same of a repository without an owner" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, "/api/{rest...}",                   nothing,      "404: what a Hub has, and this server has not" },
+};
+/* clang-format on */
+
+const struct face face_hub = {"hub", routes, COUNT(routes), hub_error_reply};

@@ -1,0 +1,67 @@
+/*
+ * hub_impl.h - what the files of the Hub face share: hub.c (routes, names, waiting), hub_bytes.c
+ * (files), hub_repo.c (what is in a repository), hub_json.c (its objects), hub_error.c (errors).
+ *
+ * Clients read a repository at a commit: nearly every handler begins with its listing, which may
+ * have to be asked for at another Hub first. hub_with() does that, so that a handler is a function
+ * of a listing.
+ */
+#ifndef HUB_IMPL_H
+#define HUB_IMPL_H
+
+#include "base/json.h"
+#include "face/face.h"
+
+#define HUB_WAIT_MS 55000 /* for another Hub; before proxies give up on us */
+#define HUB_RETRY_S 5     /* after which a client may ask again */
+
+/* The capture of this name in the route's pattern, decoded; empty if it has none. */
+struct str hub_arg(const struct request *rq, const char *name);
+bool hub_flag(struct request *rq, const char *name); /* of the query: true, True, 1 */
+bool hub_is_true(struct str word);
+
+/* ERR_UNSUPPORTED when there is no mirror. */
+int hub_ops_of(const struct request *rq, const struct hub_ops **out, struct err *err) MUST_CHECK;
+/* What the path names; without a revision it is "main". ERR_HUB_REPO_NOT_FOUND,
+ * ERR_HUB_REVISION_NOT_FOUND for what cannot be a name. */
+int hub_name_of(struct request *rq, struct hub_name *out, struct err *err) MUST_CHECK;
+/* Parks until the channel is notified, but all waits of a request together at most HUB_WAIT_MS:
+ * then ERR_SOURCE_TIMEOUT. */
+int hub_wait(struct request *rq, uint64_t channel, uint64_t seq, struct err *err) MUST_CHECK;
+/* An error of the operations, in words that do not put another Hub's failure on the client: what
+ * has no id is the source's. Always returns -1. */
+int hub_failed(struct err *err);
+
+/* Opens what the path names, says its commit in the reply, calls fn, and closes it. */
+typedef int hub_handler(struct request *rq, const struct hub_listing *l, struct err *err);
+int hub_with(struct request *rq, hub_handler *fn, struct err *err) MUST_CHECK;
+/* Always returns -1. */
+int hub_no_entry(const struct hub_listing *l, struct str path, struct err *err);
+
+int hub_get_file(struct request *rq, struct err *err);
+int hub_get_info(struct request *rq, struct err *err);
+int hub_get_tree(struct request *rq, struct err *err);
+int hub_post_paths(struct request *rq, struct err *err);
+int hub_get_refs(struct request *rq, struct err *err);
+int hub_get_commits(struct request *rq, struct err *err);
+
+/* hub_json.c. Nothing here ever speaks of Xet: a client that reads one hint goes there, and has no
+ * way back. */
+#define HUB_ETAG_CAP HASH_HEX_CAP
+void hub_etag(const struct hub_file *f, char out[HUB_ETAG_CAP]); /* without quotes */
+/* What upstream says of a repository, in the request's arena. */
+int hub_about(struct request *rq, const struct hub_listing *l, const struct doc **out,
+              struct err *err) MUST_CHECK;
+void hub_js_info(struct js *js, const struct hub_listing *l, const struct doc *about, bool blobs);
+/* `date`: of the commit, NULL leaves it out. */
+void hub_js_file(struct js *js, const struct hub_listing *l, const struct hub_file *f,
+                 const char *date);
+void hub_js_folder(struct js *js, const struct hub_listing *l, const struct hub_folder *f,
+                   const char *date);
+void hub_js_commit(struct js *js, const struct hub_listing *l, const struct doc *about);
+/* When upstream saw the last change; NULL: it does not say. */
+const char *hub_date(const struct doc *about);
+
+void hub_error_reply(struct request *rq, const struct err *err);
+
+#endif
