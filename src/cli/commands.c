@@ -263,7 +263,8 @@ const struct command commands[] = {
 	 "stoker cache verify\n"
 	 "stoker cache verify -o json       # for a nightly timer",
 	 NO_OPTS, 0, 0, true, cmd_cache_verify},
-	{"weights ls", "", "list mirrored sources", NULL,
+	{"weights ls", "", "list mirrored sources, and repositories of the Hub",
+	 "Sources that jobs have named, and what clients of the Hub have fetched through this server: each repository at each commit.",
 	 "stoker weights ls\n"
 	 "stoker weights ls -o csv",
 	 NO_OPTS, 0, 0, true, cmd_weights_ls},
@@ -271,7 +272,7 @@ const struct command commands[] = {
 	 "stoker weights prefetch hf://Qwen/Qwen3-0.6B@main\n"
 	 "stoker weights prefetch s3://bucket/data --secret aws --ignore '*.bin'",
 	 OPTS(o_prefetch), 1, 1, false, cmd_weights_prefetch},
-	{"weights rm", "ID", "delete a mirrored source", NULL,
+	{"weights rm", "ID", "delete a mirrored source, or what is kept of a repository", NULL,
 	 "stoker weights rm 4kq8w2n         # an id from `stoker weights ls`\n"
 	 "stoker weights rm 4kq8w2n --yes",
 	 OPTS(o_yes), 1, 1, false, cmd_weights_rm},

@@ -61,6 +61,7 @@ struct inputs;
 struct mirror_room;
 struct log_store;
 struct weights;
+struct hub;
 struct known_tokens;
 
 struct app {
@@ -117,6 +118,7 @@ struct app {
 	struct mirror_room *room;       /* see mirror_room.h */
 	struct weights *weights;        /* see weights.h */
 	struct fetches *fetches;
+	struct hub *hub; /* see hub.h */
 	struct execs *execs;
 	struct watch *watch;
 	struct maintenance *maintenance;

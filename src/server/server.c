@@ -5,6 +5,7 @@
 #include "server/api/object_rights.h"
 #include "server/maintenance/check.h"
 #include "server/control/inputs.h"
+#include "server/data/hub.h"
 #include "server/start/listener.h"
 #include "server/control/live.h"
 #include "server/data/log_store.h"
@@ -19,7 +20,7 @@
 #include <signal.h>
 
 static const struct face *const faces[] = {
-	&face_training, &face_admin, &face_graphql, &face_runner, &face_s3, &face_meta,
+	&face_training, &face_admin, &face_graphql, &face_runner, &face_s3, &face_meta, &face_hub,
 };
 
 void server_settings_reference(struct buf *out)
@@ -58,7 +59,8 @@ void server_api_reference(struct buf *out)
 	              "is the lowest role that"
 	              " may call a route. Every error is `{\"message\", \"error\": {\"id\", "
 	              "\"message\"}}`;"
-	              " errors.md lists the ids.\n");
+	              " errors.md lists the ids. GraphQL, S3 and the Hub say them in their own "
+	              "words.\n");
 	httpd_each_route(faces, COUNT(faces), route_row, &ref);
 }
 
@@ -174,6 +176,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	meta_on_deposed(app->meta, step_down, app);
 	reconcile_start(app);
 	inputs_run(app);
+	hub_run(app);
 	queue_run(app);
 	loop_run(app->reconcile);
 	loop_run(app->janitor);

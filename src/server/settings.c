@@ -54,6 +54,10 @@ static const struct conf_row rows[] = {
 	 "Private or loopback network that sources and webhooks may use. Unset: none"},
 	{"hf-endpoint", CONF_TEXT, AT(hf_endpoint), "https://huggingface.co", "URL", "Sources",
 	 "Hub for hf:// weights"},
+	{"hub-upstream", CONF_TEXT, AT(hub_upstream), NULL, "URL|off", "Sources",
+	 "Hub that this server mirrors for its clients (HF_ENDPOINT). Unset: that of --hf-endpoint. off: none"},
+	{"hub-ttl", CONF_SECONDS, AT(hub_ttl), "60s", "TIME", "Sources",
+	 "How long a branch of that Hub is taken for what it was before it is asked for again. A commit never changes"},
 	{"s3-endpoint", CONF_TEXT, AT(s3_endpoint), NULL, "URL", "Sources",
 	 "Object store for s3:// weights. Unset: AWS"},
 	{"allow-endpoint", CONF_LIST, AT(allow_endpoint), NULL, "HOST[:PORT]", "Sources",
@@ -409,6 +413,8 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 	    check_move(&s->move_database, err) < 0 || check_standby(s, err) < 0 ||
 	    check_node_urls(a, s, err) < 0 || check_url(a, "base-url", s->base_url, err) < 0 ||
 	    check_url(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
+	    (s->hub_upstream != NULL && strcmp(s->hub_upstream, "off") != 0 &&
+	     check_url(a, "hub-upstream", s->hub_upstream, err) < 0) ||
 	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)
 		return -1;
 	for (size_t i = 0; i < s->allow_endpoint.n; i++) {
@@ -438,6 +444,8 @@ int settings_load(struct arena *a, int argc, char **argv, struct settings *out, 
 	if (settings_exposure(a, &s, err) < 0)
 		return -1;
 	split_commas(a, &s.node_url);
+	if (s.hub_upstream == NULL)
+		s.hub_upstream = s.hf_endpoint;
 	if (check_values(a, &s, err) < 0)
 		return -1;
 	*out = s;

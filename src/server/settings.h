@@ -10,7 +10,8 @@ struct settings {
 	const char *objects, *objects_endpoint, *objects_credentials;
 	struct conf_list allow_file_root, allow_source_network, allow_endpoint, share,
 		trusted_proxy, move_database, node_url;
-	const char *hf_endpoint, *s3_endpoint;
+	const char *hf_endpoint, *hub_upstream, *s3_endpoint;
+	uint64_t hub_ttl;
 	int64_t cpus;
 	uint64_t memory;
 	const char *gpus, *images, *sandbox, *job_ids;

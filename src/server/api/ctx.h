@@ -44,5 +44,6 @@ extern const struct mirror_ops mirror_ops;
 extern const struct upload_ops upload_ops;
 extern const struct runner_ops runner_ops;
 extern const struct object_ops object_ops;
+extern const struct hub_ops hub_ops;
 
 #endif

@@ -4,6 +4,7 @@
 #include "core/redact.h"
 #include "server/api/ctx.h"
 #include "server/control/inputs.h"
+#include "server/data/hub.h"
 #include "server/data/mirror_room.h"
 #include "server/api/secrets.h"
 #include "server/data/weights.h"
@@ -669,7 +670,18 @@ void fetch_free(struct app *app)
 static int list_mirrors(const struct ask *ask, struct model_mirror **out, size_t *n,
                         struct err *err)
 {
-	return meta_mirrors(ask->app->meta, ask->a, ask->principal->team_id, out, n, err);
+	const char *team_id = ask->principal->team_id;
+	struct model_mirror *named, *kept;
+	size_t n_named = 0, n_kept = 0;
+
+	if (meta_mirrors(ask->app->meta, ask->a, team_id, &named, &n_named, err) < 0 ||
+	    hub_list(ask->app, ask->a, team_id, &kept, &n_kept, err) < 0)
+		return -1;
+	*out = ARENA_ARRAY(ask->a, struct model_mirror, n_named + n_kept + 1);
+	*n = n_named + n_kept;
+	for (size_t i = 0; i < *n; i++)
+		(*out)[i] = i < n_named ? named[i] : kept[i - n_named];
+	return 0;
 }
 
 static int prefetch_mirror(const struct ask *ask, const char *team_id, const struct spec_weights *w,
@@ -698,26 +710,16 @@ static int prefetch_mirror(const struct ask *ask, const char *team_id, const str
 	return r;
 }
 
-static int remove_mirror(const struct ask *ask, const char *id, uint64_t *freed_bytes,
+/* Nothing of what was removed waits for the next collection. */
+static int collect_freed(struct app *app, const char *manifest, uint64_t *freed_bytes,
                          struct err *err)
 {
-	struct app *app = ask->app;
-	struct model_mirror x = {0};
 	const struct mirror_ages age = {0, MIRROR_NOT_LOOSE};
 	struct blobs_collected gone = {0};
 	struct digest name;
 	int r;
 
-	if (ctx_need(ask, ROLE_MEMBER, err) < 0 ||
-	    meta_mirror(app->meta, ask->a, id, &x, err) < 0 ||
-	    ctx_sees(ask, x.team_id, ERR_WEIGHTS_NOT_FOUND, err) < 0 ||
-	    meta_mirror_del(app->meta, id, err) < 0)
-		return -1;
-	*freed_bytes = 0;
-	log_info("weights deleted: id=%s source=%s by=%s", id, x.source, ask->principal->name);
-	if (x.manifest == NULL)
-		return 0;
-	if (digest_parse(str_of(x.manifest), &name, err) < 0)
+	if (digest_parse(str_of(manifest), &name, err) < 0)
 		return -1;
 	r = mirror_collect(app, &name, &age, &(struct blobs_way){0}, &gone, err);
 	*freed_bytes = gone.bytes;
@@ -727,6 +729,30 @@ static int remove_mirror(const struct ask *ask, const char *id, uint64_t *freed_
 	}
 	mirror_room_changed(app);
 	return r;
+}
+
+static int remove_mirror(const struct ask *ask, const char *id, uint64_t *freed_bytes,
+                         struct err *err)
+{
+	struct app *app = ask->app;
+	struct model_mirror x = {0};
+
+	*freed_bytes = 0;
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0)
+		return -1;
+	if (meta_mirror(app->meta, ask->a, id, &x, err) == 0) {
+		if (ctx_sees(ask, x.team_id, ERR_WEIGHTS_NOT_FOUND, err) < 0 ||
+		    meta_mirror_del(app->meta, id, err) < 0)
+			return -1;
+	} else {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		if (hub_remove(ask, id, &x, err) < 0)
+			return -1;
+	}
+	log_info("weights deleted: id=%s source=%s by=%s", id, x.source, ask->principal->name);
+	return x.manifest == NULL ? 0 : collect_freed(app, x.manifest, freed_bytes, err);
 }
 
 const struct mirror_ops mirror_ops = {

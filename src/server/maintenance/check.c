@@ -23,47 +23,58 @@ static void fault(struct faults *f, const char *fmt, ...)
 }
 
 /* What the folder lacks is no fault when the object store has it. */
-static void check_object(struct faults *f, const struct model_mirror *x, const char *key,
-                         const char *path, uint64_t size)
+static void check_object(struct faults *f, const char *what, const char *key, const char *path,
+                         uint64_t size)
 {
 	struct err err = {0};
 	bool has = false;
 
 	if (blob_objects_has(f->app->objects, key, size, &has, &err) < 0)
-		fault(f, "weights %s (%s): %s: %s", x->id, x->source, path, err.msg);
+		fault(f, "%s: %s: %s", what, path, err.msg);
 	else if (!has)
-		fault(f, "weights %s (%s): %s: its blob is not in the object store", x->id,
-		      x->source, path);
+		fault(f, "%s: %s: its blob is not in the object store", what, path);
 }
 
-static void check_mirror(struct faults *f, struct arena *a, const struct model_mirror *x)
+/* All that a ref's manifest names. */
+static void check_manifest(struct faults *f, const char *what, const char *manifest)
 {
+	AUTO_ARENA struct arena *a = arena_new();
 	struct manifest m = {0};
 	char key[BLOB_KEY_CAP];
 	struct digest name;
 	struct err err = {0};
 
-	if (x->state != MIRROR_READY)
-		return;
 	f->manifests++;
-	if (x->manifest == NULL || digest_parse(str_of(x->manifest), &name, &err) < 0 ||
+	if (digest_parse(str_of(manifest), &name, &err) < 0 ||
 	    weights_manifest(f->app, a, &name, &m, &err) < 0) {
-		fault(f, "weights %s (%s): manifest: %s", x->id, x->source, err.msg);
+		fault(f, "%s: manifest: %s", what, err.msg);
 		return;
 	}
 	for (size_t i = 0; i < m.n; i++) {
+		const char *path = m.file[i].path;
+
 		f->blobs++;
 		err_clear(&err);
 		blob_object_key(&m.file[i].sha256, key);
 		if (weights_in_objects(f->app))
-			check_object(f, x, key, m.file[i].path, m.file[i].size);
+			check_object(f, what, key, path, m.file[i].size);
 		else if (!blobs_has(f->app->blobs, &m.file[i].sha256, m.file[i].size))
-			fault(f, "weights %s (%s): %s: its blob is missing", x->id, x->source,
-			      m.file[i].path);
+			fault(f, "%s: %s: its blob is missing", what, path);
 		else if (blobs_verify(f->app->blobs, &m.file[i].sha256, NULL, NULL, &err) < 0)
-			fault(f, "weights %s (%s): %s: %s", x->id, x->source, m.file[i].path,
-			      err.msg);
+			fault(f, "%s: %s: %s", what, path, err.msg);
 	}
+}
+
+static void check_mirror(struct faults *f, struct arena *a, const struct model_mirror *x)
+{
+	const char *what = arena_printf(a, "weights %s (%s)", x->id, x->source);
+
+	if (x->state != MIRROR_READY)
+		return;
+	if (x->manifest == NULL)
+		fault(f, "%s: nothing is kept of them", what);
+	else
+		check_manifest(f, what, x->manifest);
 }
 
 static void check_checkpoint(struct faults *f, struct arena *a, const struct model_checkpoint *c)
@@ -119,15 +130,19 @@ int check_all(struct app *app, struct err *err)
 	struct faults f = {.app = app};
 	struct meta_query q = {.ascending = true};
 	struct model_mirror *mirror = NULL;
+	struct model_ref *hub = NULL;
 	struct model_job *job = NULL;
-	size_t n = 0, n_jobs = 0;
+	size_t n = 0, n_hub = 0, n_jobs = 0;
 
 	if (meta_check(app->meta, err) < 0 ||
 	    meta_mirrors(app->meta, a, NULL, &mirror, &n, err) < 0 ||
+	    meta_refs(app->meta, a, NULL, META_REF_HUB, &hub, &n_hub, err) < 0 ||
 	    meta_jobs(app->meta, a, &q, &job, &n_jobs, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		check_mirror(&f, a, &mirror[i]);
+	for (size_t i = 0; i < n_hub; i++)
+		check_manifest(&f, arena_printf(a, "repository %s", hub[i].name), hub[i].manifest);
 	for (size_t i = 0; i < n_jobs; i++) {
 		struct model_checkpoint *c = NULL;
 		size_t n_c = 0;

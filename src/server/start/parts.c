@@ -12,6 +12,7 @@
 #include "server/control/specs.h"
 #include "server/data/cache.h"
 #include "server/data/fetch.h"
+#include "server/data/hub.h"
 #include "server/data/mirror_room.h"
 #include "server/maintenance/janitor.h"
 #include "server/maintenance/maintenance.h"
@@ -26,6 +27,7 @@ void parts_start(struct app *app)
 	maintenance_start(app);
 	mirror_room_start(app);
 	fetch_start(app);
+	hub_start(app);
 	inputs_start(app);
 	prepare_start(app);
 	app->sweeps = keyed_executor_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
@@ -49,6 +51,7 @@ void parts_stop(struct app *app)
 	queue_stop(app);
 	inputs_stop(app);
 	fetch_stop(app);
+	hub_stop(app);
 	keyed_executor_stop(app->prepare);
 	cache_stop(app);
 	maintenance_stop(app);
@@ -65,6 +68,7 @@ void parts_free(struct app *app)
 	keyed_executor_free(app->deliveries);
 	keyed_executor_free(app->prepare);
 	inputs_free(app);
+	hub_free(app);
 	fetch_free(app);
 	mirror_room_free(app);
 	cache_free(app);

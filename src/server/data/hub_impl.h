@@ -1,0 +1,110 @@
+/*
+ * hub_impl.h - what hub.c (revisions), hub_repo.c (what is kept) and hub_pull.c (files on their
+ * way) share. One lock guards all of it, and is never held across I/O.
+ */
+#ifndef SERVER_HUB_IMPL_H
+#define SERVER_HUB_IMPL_H
+
+#include "server/data/hub.h"
+#include "store/blobs/blob_pins.h"
+
+#include <sys/queue.h>
+
+#define HUB_REPO_CAP (HUB_ID_MAX + 16)                /* models/owner/name */
+#define HUB_KEY_CAP (HUB_REPO_CAP + HUB_REV_MAX + 80) /* team, repository and revision */
+#define HUB_SOURCE_CAP (HUB_KEY_CAP * 3)
+
+/* A repository at a commit. */
+struct hub_repo {
+	unsigned magic;
+#define HUB_REPO_MAGIC 0x48525045U
+	struct app *app;
+	struct arena *a;       /* of all that is listed */
+	struct hub_listing l;  /* what the operations hand out */
+	const char *team_id;   /* "": anybody's */
+	const char *name;      /* of its ref: models/owner/name@commit */
+	struct digest *sha256; /* of each file that is known to be here */
+	bool *is_here;         /* which these are */
+	struct digest listing; /* the blob of it */
+	uint64_t listing_bytes;
+	struct blob_pins *pins; /* of what no ref names yet */
+	bool dirty;             /* more is here than its ref says */
+	unsigned users, pulls;  /* who holds it; files on their way */
+	int64_t kept_ms;        /* when its ref was last written; monotonic */
+	int64_t touched_ms;     /* the same: when its use was last noted */
+	int64_t used_ms;        /* when it was last opened; monotonic */
+	TAILQ_ENTRY(hub_repo) in;
+};
+
+/* A branch, tag or commit as one team sees it ("": as anybody does), or a list of them. */
+struct hub_rev {
+	unsigned magic;
+#define HUB_REV_MAGIC 0x48524556U
+	struct app *app;
+	char key[HUB_KEY_CAP];
+	char team_id[MODEL_ID_CAP];
+	enum hub_type type;
+	char id[HUB_ID_MAX + 1], rev[HUB_REV_MAX + 1]; /* rev "": the list of them */
+	char commit[HUB_COMMIT_HEX + 1];               /* "": not known */
+	char owner[MODEL_ID_CAP];                      /* team of the repository at that commit */
+	struct arena *a;                               /* of refs */
+	struct hub_refs refs;
+	int64_t checked_ms; /* monotonic; 0: never */
+	int64_t failed_ms;
+	struct err err;
+	bool running, told_slow;
+	int64_t began_ms; /* to ask; monotonic */
+};
+
+struct hub_pull;
+struct hub_lump;
+
+struct hub {
+	struct lock lock;
+	TAILQ_HEAD(hub_repos, hub_repo) repos; /* the last used first */
+	struct map *repo_by_name;              /* "team\nmodels/owner/name@commit" */
+	size_t n_files;                        /* of all repos */
+	struct map *revs;                      /* hub_rev by key */
+	struct map *pulls;                     /* hub_pull by content */
+	struct workers *asks, *fetches;
+	atomic_bool cancel;
+	struct hub_lump *lump; /* of room that small files share; see hub_pull.c */
+	struct loop *keeper;   /* writes refs */
+};
+
+bool hub_is_on(const struct app *app);
+/* "models/owner/name", lower case: names differ in case only for the eye. */
+void hub_repo_name(enum hub_type type, const char *id, char out[HUB_REPO_CAP]);
+/* The source of a repository at a revision, with the team's secret unless it is "". */
+int hub_source(struct app *app, const char *team_id, enum hub_type type, const char *id,
+               const char *rev, struct source **out, struct err *err) MUST_CHECK;
+
+/* --- hub_repo.c: all with the lock, unless they say otherwise --- */
+struct hub_repo *hub_repo_find(struct hub *h, const char *team_id, enum hub_type type,
+                               const char *id, const char *commit);
+void hub_repo_hold(struct hub *h, struct hub_repo *r);
+void hub_repo_drop(struct hub *h, struct hub_repo *r);
+struct hub_repo *hub_repo_of(const struct hub_listing *l); /* whose listing it is */
+/* Without the lock. Of a listing that was just asked for; it becomes dirty. Or of the ref:
+ * ERR_NOT_FOUND when nothing is kept of it. Both leave it in memory. */
+int hub_repo_add(struct app *app, const char *team_id, const struct hub_listing *l,
+                 struct err *err) MUST_CHECK;
+int hub_repo_load(struct app *app, const char *team_id, enum hub_type type, const char *id,
+                  const char *commit, struct err *err) MUST_CHECK;
+/* A file of it is here, and pinned by the caller. */
+void hub_repo_note(struct hub_repo *r, const struct hub_file *f, const struct digest *d);
+/* It is not, any more. */
+void hub_repo_lost(struct hub_repo *r, const struct hub_file *f);
+/* Without the lock: its ref was removed, and comes back with what is fetched from now on. */
+void hub_repo_forget(struct app *app, const char *team_id, const char *name);
+void hub_repos_keep(struct app *app); /* of the keeper; without the lock */
+void hub_repos_free(struct hub *h);
+
+/* --- hub_pull.c --- */
+int hub_bytes_of(const struct ask *ask, const struct hub_listing *l, const struct hub_file *f,
+                 uint64_t first, uint64_t count, bool again, struct hub_bytes *out,
+                 struct err *err) MUST_CHECK;
+void hub_pulls_sweep(struct app *app); /* failures that nobody waits for any more */
+void hub_pulls_free(struct app *app);
+
+#endif

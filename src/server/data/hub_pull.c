@@ -1,0 +1,618 @@
+/*
+ * hub_pull.c - files of the other Hub on their way: one pull for all who want the same content,
+ * whichever repository they ask of. Who wants a large one follows it: its bytes are sent up to the
+ * front of what has arrived. A short piece of a large file that nobody fetches is read through.
+ */
+#include "server/data/hub_impl.h"
+
+#include "server/api/ctx.h"
+#include "server/data/mirror_room.h"
+#include "server/data/weights.h"
+#include "store/blobs/blob_git.h"
+#include "store/blobs/blob_objects.h"
+#include "store/sources/bring.h"
+
+#define CONTENT_CAP (HASH_HEX_CAP + 8)
+#define HELD_BACK 1                       /* of the end, until the whole is verified */
+#define FOLLOW_MIN ((uint64_t)1 << 20)    /* so much is there before a reply begins */
+#define THROUGH_MAX ((uint64_t)16 << 20)  /* a piece of that size ... */
+#define THROUGH_OF ((uint64_t)64 << 20)   /* ... of a file at least so large is read through */
+#define THROUGH_PIECE ((uint64_t)1 << 20) /* is asked for at once */
+#define FOLLOW_TICK_MS 500                /* to see that a client has left */
+#define LUMP_BYTES ((uint64_t)64 << 20)   /* of room, which small files share */
+#define FAILED_MS 5000                    /* so long a failure is the answer */
+#define READ_TRIES 4
+#define SIGNED_S 3600
+
+/* Room that was reserved at once, for files that come one by one. */
+struct hub_lump {
+	struct mirror_hold *hold;
+	uint64_t left; /* that no file was promised */
+	unsigned files;
+};
+
+struct hub_pull {
+	unsigned magic;
+#define HUB_PULL_MAGIC 0x4850554cU
+	struct hub_repo *repo; /* held; by which the bytes come */
+	const struct hub_file *f;
+	char content[CONTENT_CAP];
+	unsigned refs; /* its thread, followers; with the map's */
+	int fd;        /* of what arrives; -1: not yet, or it is small */
+	uint64_t front;
+	bool parked; /* somebody waits for the front */
+	bool done;
+	int64_t failed_ms; /* monotonic; 0: it has not */
+	struct err err;
+	struct hub_lump *lump;
+	struct mirror_hold *hold; /* of its own */
+	struct cond moved;
+};
+
+static void content_of(const struct hub_file *f, char out[CONTENT_CAP])
+{
+	char hex[HASH_HEX_CAP];
+
+	if (f->lfs)
+		digest_hex(&f->sha256, hex);
+	else
+		hex_encode(f->oid, HUB_OID_LEN, hex);
+	fmt_fixed(out, CONTENT_CAP, "%s:%s", f->lfs ? "sha256" : "git", hex);
+}
+
+/* ---- room ---------------------------------------------------------------------------------- */
+
+/* With the lock. */
+static void lump_drop(struct app *app, struct hub_lump *l)
+{
+	if (--l->files > 0)
+		return;
+	mirror_room_give(app, l->hold);
+	free(l);
+}
+
+static int take_room(struct hub_pull *p, uint64_t bytes, struct mirror_hold **out, struct err *err)
+{
+	const struct mirror_want want = {.bytes = bytes};
+	struct app *app = p->repo->app;
+
+	return mirror_room_take(app, p->repo->name, bytes, &want, &app->hub->cancel, out, err);
+}
+
+/* Of a lump that there is, or of a new one; where none fits, just for this file. */
+static int find_room(struct hub_pull *p, struct err *err)
+{
+	struct app *app = p->repo->app;
+	struct hub *h = app->hub;
+	struct mirror_hold *hold = NULL;
+	struct hub_lump *l;
+
+	lock_take(&h->lock);
+	l = h->lump;
+	if (l != NULL && l->left >= p->f->size) {
+		l->left -= p->f->size;
+		l->files++;
+		p->lump = l;
+	}
+	lock_give(&h->lock);
+	if (p->lump != NULL)
+		return 0;
+	if (p->f->size >= LUMP_BYTES || take_room(p, LUMP_BYTES, &hold, err) < 0) {
+		err_clear(err);
+		return take_room(p, p->f->size, &p->hold, err);
+	}
+	l = xcalloc(1, sizeof(*l));
+	l->hold = hold;
+	l->left = LUMP_BYTES - p->f->size;
+	l->files = 2; /* this one, and being the current lump */
+	p->lump = l;
+	lock_take(&h->lock);
+	if (h->lump != NULL)
+		lump_drop(app, h->lump);
+	h->lump = l;
+	lock_give(&h->lock);
+	return 0;
+}
+
+static void give_room(struct hub_pull *p, bool stored)
+{
+	struct app *app = p->repo->app;
+
+	if (p->lump != NULL) {
+		if (stored)
+			mirror_room_stored(app, p->lump->hold, p->f->size);
+		lock_take(&app->hub->lock);
+		lump_drop(app, p->lump);
+		lock_give(&app->hub->lock);
+		p->lump = NULL;
+	}
+	mirror_room_give(app, p->hold);
+	p->hold = NULL;
+}
+
+/* ---- a pull -------------------------------------------------------------------------------- */
+
+/* With the lock. The last one frees. */
+static void pull_drop(struct hub *h, struct hub_pull *p)
+{
+	assert(p->magic == HUB_PULL_MAGIC && p->refs > 0 && lock_is_mine(&h->lock));
+	if (--p->refs > 0)
+		return;
+	if (p->fd >= 0)
+		(void)close(p->fd);
+	cond_done(&p->moved);
+	hub_repo_drop(h, p->repo);
+	free(p);
+}
+
+static void pull_out(struct hub *h, struct hub_pull *p)
+{
+	if (map_get(h->pulls, str_of(p->content)) != p)
+		return;
+	(void)map_del(h->pulls, str_of(p->content));
+	pull_drop(h, p);
+}
+
+static void notify(const struct hub_pull *p)
+{
+	struct httpd *http = atomic_load(&p->repo->app->httpd);
+
+	if (http != NULL)
+		httpd_notify(http, hub_bytes_channel(p->f));
+}
+
+static void on_opened(void *arg, int fd)
+{
+	struct hub_pull *p = FROM_VOID(struct hub_pull, arg, HUB_PULL_MAGIC);
+	struct hub *h = p->repo->app->hub;
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	lock_take(&h->lock);
+	p->fd = own; /* -1: who wants it waits until it is there */
+	lock_give(&h->lock);
+}
+
+static void on_front(void *arg, uint64_t bytes)
+{
+	struct hub_pull *p = FROM_VOID(struct hub_pull, arg, HUB_PULL_MAGIC);
+	struct hub *h = p->repo->app->hub;
+	bool parked;
+
+	lock_take(&h->lock);
+	p->front = MAX(p->front, bytes); /* read again: those bytes are the same, or it fails */
+	parked = p->parked;
+	p->parked = false;
+	cond_broadcast(&p->moved);
+	lock_give(&h->lock);
+	if (parked)
+		notify(p);
+}
+
+static struct source_file file_of(const struct hub_file *f)
+{
+	struct source_file s = {.path = f->path,
+	                        .size = f->size,
+	                        .kind = f->lfs ? HASH_SHA256 : HASH_SHA1,
+	                        .has_id = true};
+
+	memcpy(s.id, f->lfs ? f->sha256.b : f->oid, f->lfs ? HASH_SHA256_LEN : HUB_OID_LEN);
+	return s;
+}
+
+static int open_source(const struct hub_repo *r, struct source **out, struct err *err)
+{
+	return hub_source(r->app, r->team_id, r->l.type, r->l.id, r->l.commit, out, err);
+}
+
+static int bring(struct hub_pull *p, struct digest *sha256, struct err *err)
+{
+	struct app *app = p->repo->app;
+	AUTO_SOURCE struct source *s = NULL;
+	struct source_file f = file_of(p->f);
+	struct bring_job job = {.blobs = app->blobs,
+	                        .file = &f,
+	                        .opened = on_opened,
+	                        .front = on_front,
+	                        .arg = p,
+	                        .cancel = &app->hub->cancel};
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(app->blobs);
+	int rc;
+
+	job.pins = pins; /* the repository's may be given back meanwhile */
+	if (open_source(p->repo, &s, err) < 0 || find_room(p, err) < 0)
+		return -1;
+	job.source = s;
+	rc = bring_file(&job, sha256, err);
+	give_room(p, rc == 0);
+	if (rc < 0)
+		return -1;
+	lock_take(&app->hub->lock);
+	hub_repo_note(p->repo, p->f, sha256);
+	lock_give(&app->hub->lock);
+	return 0;
+}
+
+static void pull_run(void *arg)
+{
+	struct hub_pull *p = FROM_VOID(struct hub_pull, arg, HUB_PULL_MAGIC);
+	struct hub *h = p->repo->app->hub;
+	struct digest sha256;
+	struct err err = {0};
+	int rc;
+
+	if (atomic_load(&h->cancel))
+		rc = err_set(&err, ERR_UNAVAILABLE, "the server is shutting down");
+	else
+		rc = bring(p, &sha256, &err);
+	if (rc < 0)
+		log_warn("hub: %s: %s", p->f->path, err.msg);
+	lock_take(&h->lock);
+	p->done = true;
+	p->err = err;
+	p->failed_ms = rc < 0 ? MAX((int64_t)1, clock_mono_ms()) : 0;
+	p->repo->pulls--;
+	cond_broadcast(&p->moved);
+	lock_give(&h->lock);
+	notify(p);
+	lock_take(&h->lock);
+	if (rc == 0)
+		pull_out(h, p); /* a failure stays, for who waits to hear of it */
+	pull_drop(h, p);
+	lock_give(&h->lock);
+}
+
+/* With the lock. */
+static int pull_begin(struct hub *h, struct hub_repo *r, const struct hub_file *f,
+                      struct hub_pull **out, struct err *err)
+{
+	struct hub_pull *p = xcalloc(1, sizeof(*p));
+
+	p->magic = HUB_PULL_MAGIC;
+	p->repo = r;
+	p->f = f;
+	p->fd = -1;
+	p->refs = 2; /* the map's, and its thread's */
+	content_of(f, p->content);
+	cond_init(&p->moved);
+	hub_repo_hold(h, r);
+	r->pulls++;
+	(void)map_set(h->pulls, str_of(p->content), p);
+	if (atomic_load(&h->cancel))
+		(void)err_set(err, ERR_UNAVAILABLE, "the server is shutting down");
+	else if (workers_submit(h->fetches, pull_run, p, err) == 0) {
+		*out = p;
+		return 0;
+	}
+	r->pulls--;
+	p->refs--;
+	pull_out(h, p);
+	return -1;
+}
+
+static void free_pull(struct str key UNUSED, void *value, void *arg)
+{
+	struct hub_pull *p = FROM_VOID(struct hub_pull, value, HUB_PULL_MAGIC);
+	struct hub *h = arg;
+
+	lock_take(&h->lock);
+	pull_out(h, p);
+	lock_give(&h->lock);
+}
+
+static void sweep_pull(struct str key UNUSED, void *value, void *arg)
+{
+	struct hub_pull *p = FROM_VOID(struct hub_pull, value, HUB_PULL_MAGIC);
+
+	if (p->failed_ms != 0 && clock_mono_ms() - p->failed_ms >= FAILED_MS)
+		pull_out(arg, p);
+}
+
+void hub_pulls_sweep(struct app *app)
+{
+	struct hub *h = app->hub;
+
+	lock_take(&h->lock);
+	map_each(h->pulls, sweep_pull, h);
+	lock_give(&h->lock);
+}
+
+void hub_pulls_free(struct app *app)
+{
+	struct hub *h = app->hub;
+
+	map_each(h->pulls, free_pull, h);
+	map_free(h->pulls);
+	if (h->lump != NULL)
+		lump_drop(app, h->lump);
+}
+
+/* With the lock: so much of it may be sent. Nobody gets all of a file that is not what it should
+ * be. */
+static uint64_t readable(const struct hub_pull *p)
+{
+	if (p->done)
+		return p->failed_ms == 0 ? p->f->size : 0;
+	return MIN(p->front, p->f->size - HELD_BACK);
+}
+
+/* ---- following ----------------------------------------------------------------------------- */
+
+struct follower {
+	unsigned magic;
+#define FOLLOWER_MAGIC 0x48464f4cU
+	struct app *app;
+	struct hub_pull *p; /* held; or NULL, and the repository is */
+	struct hub_repo *repo;
+	const struct hub_file *f;
+	struct source *source; /* of what is read through */
+};
+
+/* Waits until the pull has come that far. */
+static int wait_front(struct follower *w, uint64_t until, const atomic_bool *left, struct err *err)
+{
+	struct hub *h = w->app->hub;
+	struct hub_pull *p = w->p;
+	int rc = 0;
+
+	lock_take(&h->lock);
+	while (!p->done && readable(p) < until && !atomic_load(left))
+		(void)cond_wait_until(&p->moved, &h->lock, sync_deadline(FOLLOW_TICK_MS));
+	if (p->done && p->failed_ms != 0) {
+		*err = p->err;
+		rc = -1;
+	} else if (readable(p) < until) {
+		rc = err_set(err, ERR_CANCELED, "the client has left");
+	}
+	lock_give(&h->lock);
+	return rc;
+}
+
+static int follow_read(void *arg, uint64_t at, void *to, size_t n, const atomic_bool *left,
+                       struct err *err)
+{
+	struct follower *w = FROM_VOID(struct follower, arg, FOLLOWER_MAGIC);
+
+	if (wait_front(w, at + n, left, err) < 0)
+		return -1;
+	return fs_pread_all(w->p->fd, to, n, at, err);
+}
+
+/* What may be read without waiting. */
+static uint64_t follow_ready(void *arg, uint64_t at)
+{
+	struct follower *w = FROM_VOID(struct follower, arg, FOLLOWER_MAGIC);
+	struct hub *h = w->app->hub;
+	uint64_t n;
+
+	lock_take(&h->lock);
+	n = readable(w->p);
+	lock_give(&h->lock);
+	return n > at ? n - at : 0;
+}
+
+static uint64_t through_ready(void *arg UNUSED, uint64_t at UNUSED)
+{
+	return THROUGH_PIECE;
+}
+
+struct piece {
+	char *to;
+	size_t n, cap;
+};
+
+static int piece_put(void *arg, const void *p, size_t n, struct err *err)
+{
+	struct piece *x = arg;
+
+	if (n > x->cap - x->n)
+		return err_set(err, ERR_CORRUPT, "the source sent more than the requested range");
+	memcpy(x->to + x->n, p, n);
+	x->n += n;
+	return 0;
+}
+
+/* Of the other Hub, and not kept: nothing says that a piece is what it should be. */
+static int through_read(void *arg, uint64_t at, void *to, size_t n, const atomic_bool *left,
+                        struct err *err)
+{
+	struct follower *w = FROM_VOID(struct follower, arg, FOLLOWER_MAGIC);
+	struct source_file f = file_of(w->f);
+	struct piece x = {.to = to, .cap = n};
+	const struct http_sink sink = {.put = piece_put, .arg = &x};
+	struct retry r = RETRY_INIT(READ_TRIES);
+
+	r.cancel = left;
+	while (x.n < n) {
+		if (source_read(w->source, &f, at + x.n, n - x.n, &sink, left, err) == 0)
+			break;
+		if (!retry_again(&r, err))
+			return -1;
+	}
+	return 0;
+}
+
+static void follow_done(void *arg)
+{
+	struct follower *w = FROM_VOID(struct follower, arg, FOLLOWER_MAGIC);
+	struct hub *h = w->app->hub;
+
+	lock_take(&h->lock);
+	if (w->p != NULL)
+		pull_drop(h, w->p);
+	else
+		hub_repo_drop(h, w->repo);
+	lock_give(&h->lock);
+	source_close(w->source);
+	free(w);
+}
+
+static struct follower *follower_new(struct app *app, struct hub_repo *r, const struct hub_file *f)
+{
+	struct follower *w = xcalloc(1, sizeof(*w));
+
+	w->magic = FOLLOWER_MAGIC;
+	w->app = app;
+	w->repo = r;
+	w->f = f;
+	return w;
+}
+
+/* ---- what a request gets ------------------------------------------------------------------- */
+
+/* In the object store, from which whoever wants them gets them. A ref names them: they are there.
+ */
+static bool find_elsewhere(const struct ask *ask, const struct digest *d, struct hub_bytes *out)
+{
+	struct app *app = ask->app;
+	char key[BLOB_KEY_CAP];
+	struct objstore_request rq = {.method = HTTP_GET, .key = key, .expires_s = SIGNED_S};
+	struct objstore_signed s;
+	struct err err = {0};
+
+	if (!weights_in_objects(app))
+		return false;
+	blob_object_key(d, key);
+	if (objstore_presign(app->objects, ask->a, &rq, &s, &err) < 0)
+		return false; /* a store of files: it is brought here */
+	out->how = HUB_ELSEWHERE;
+	out->location = s.url;
+	return true;
+}
+
+/* All of its bytes are here, or in the object store. */
+static bool find_here(const struct ask *ask, struct hub_repo *r, const struct hub_file *f,
+                      struct hub_bytes *out)
+{
+	struct app *app = ask->app;
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(app->blobs);
+	struct hub *h = app->hub;
+	size_t i = (size_t)(f - r->l.file);
+	struct digest d = f->sha256;
+	struct err err = {0};
+	AUTO_FD int fd = -1;
+	uint64_t size = 0;
+	bool kept;
+
+	lock_take(&h->lock);
+	kept = r->is_here[i];
+	if (kept)
+		d = r->sha256[i];
+	lock_give(&h->lock);
+	if (!kept && !f->lfs && !blob_git_look(app->blobs, f->oid, &d))
+		return false;
+	blob_pins_add(pins, &d);
+	if (blobs_fd(app->blobs, &d, &fd, &size, &err) == 0 && size == f->size) {
+		lock_take(&h->lock);
+		hub_repo_note(r, f, &d);
+		lock_give(&h->lock);
+		out->how = HUB_FILE;
+		out->fd = TAKE_FD(fd);
+		return true;
+	}
+	if (kept && find_elsewhere(ask, &d, out))
+		return true;
+	lock_take(&h->lock);
+	hub_repo_lost(r, f); /* evicted since: its ref went with it, and comes back with it */
+	lock_give(&h->lock);
+	return false;
+}
+
+static int read_through(struct app *app, struct hub_repo *r, const struct hub_file *f,
+                        struct hub_bytes *out, struct err *err)
+{
+	struct source *s = NULL;
+	struct follower *w;
+
+	if (open_source(r, &s, err) < 0)
+		return -1;
+	w = follower_new(app, r, f);
+	w->source = s;
+	lock_take(&app->hub->lock);
+	hub_repo_hold(app->hub, r);
+	lock_give(&app->hub->lock);
+	out->how = HUB_STREAM;
+	out->from = (struct reply_source){
+		.read = through_read, .done = follow_done, .ready = through_ready, .arg = w};
+	return 0;
+}
+
+/* With the lock: of a pull that is under way. */
+static void follow(struct app *app, struct hub_pull *p, uint64_t first, uint64_t count,
+                   struct hub_bytes *out)
+{
+	uint64_t first_bytes = MIN(count, FOLLOW_MIN);
+	struct follower *w;
+
+	if (p->fd < 0 || readable(p) < first + first_bytes) {
+		p->parked = true;
+		out->how = HUB_NOT_YET;
+		return;
+	}
+	w = follower_new(app, NULL, p->f);
+	w->p = p;
+	p->refs++;
+	out->how = HUB_STREAM;
+	out->from = (struct reply_source){
+		.read = follow_read, .done = follow_done, .ready = follow_ready, .arg = w};
+}
+
+/* With the lock: has it failed while somebody waited? Then that is the answer; else it begins anew.
+ */
+static bool has_failed(struct hub *h, struct hub_pull *p, bool again, struct err *err)
+{
+	if (p->failed_ms == 0)
+		return false;
+	if (again && clock_mono_ms() - p->failed_ms < FAILED_MS) {
+		*err = p->err;
+		return true;
+	}
+	pull_out(h, p);
+	return false;
+}
+
+static int pull(struct app *app, struct hub_repo *r, const struct hub_file *f, uint64_t first,
+                uint64_t count, bool again, struct hub_bytes *out, struct err *err)
+{
+	char content[CONTENT_CAP];
+	struct hub *h = app->hub;
+	struct hub_pull *p;
+	bool through;
+	int rc = 0;
+
+	content_of(f, content);
+	lock_take(&h->lock);
+	p = map_get(h->pulls, str_of(content));
+	if (p != NULL && has_failed(h, p, again, err)) {
+		lock_give(&h->lock);
+		return -1;
+	}
+	p = map_get(h->pulls, str_of(content));
+	through = count <= THROUGH_MAX && count < f->size && f->size >= THROUGH_OF &&
+	          (p == NULL || readable(p) < first + count);
+	if (!through) {
+		if (p == NULL)
+			rc = pull_begin(h, r, f, &p, err);
+		if (rc == 0)
+			follow(app, p, first, count, out);
+	}
+	lock_give(&h->lock);
+	return through ? read_through(app, r, f, out, err) : rc;
+}
+
+int hub_bytes_of(const struct ask *ask, const struct hub_listing *l, const struct hub_file *f,
+                 uint64_t first, uint64_t count, bool again, struct hub_bytes *out, struct err *err)
+{
+	struct hub_repo *r = hub_repo_of(l);
+	struct app *app = ask->app;
+
+	assert(first <= f->size && count <= f->size - first);
+	*out = (struct hub_bytes){.how = HUB_NOT_YET, .fd = -1};
+	if (find_here(ask, r, f, out))
+		return 0;
+	if (pull(app, r, f, first, count, again, out, err) < 0)
+		return -1;
+	/* It may have come between the two looks. */
+	if (out->how == HUB_NOT_YET)
+		(void)find_here(ask, r, f, out);
+	return 0;
+}
