@@ -10,7 +10,8 @@
 #   s3       three more S3 servers, which differ from it: rclone's, gofakes3, versitygw
 #   unit     programs that unit tests use
 #   vm       QEMU and a kernel for it: what the machine's own kernel may not have
-#   clients  a virtual environment with pytest, boto3 and the truss client
+#   clients  a virtual environment with pytest, boto3, the truss client and the newest huggingface_hub
+#   hub      older versions of huggingface_hub, each in a folder for PYTHONPATH
 #   lint     clang, clang-tidy, cppcheck
 #   bench    the peers of `make bench`; none of their services is started
 #   go, uv   what builds or locks the others
@@ -35,7 +36,7 @@ packages_of() {
 	savers) echo "python3-venv python3-pip" ;;
 	model) echo "python3-venv python3-pip" ;;
 	clients) echo "python3-venv python3-pip curl openssl procps iproute2 rsync docker-registry" ;;
-	minio | s3 | go | uv) echo "python3-venv python3-pip" ;;
+	hub | minio | s3 | go | uv) echo "python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
 	bench) echo "bubblewrap python3-venv python3-pip nginx-light curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
 	*) say "no group named $1"; exit 2 ;;
@@ -196,6 +197,15 @@ make_clients() {
 	pip_lock clients truss-before --target "$parts/clients/truss-0.18.35"
 }
 
+# Folders for the PYTHONPATH of hub/bin/python, which has nothing else: what one version brings, another does not see.
+make_hub() {
+	local version
+	new_venv hub
+	for version in 0.20 0.36 1.33; do
+		pip_lock hub "hub-$version" --target "$parts/hub/$version" --no-compile
+	done
+}
+
 # Debian's kernel for clouds: its files, not the package, whose scripts would make this machine boot it.
 make_vm() {
 	local new=$parts/vm.tmp name
@@ -215,7 +225,7 @@ make_peers() {
 	pip_lock peers peers
 }
 
-[ $# -gt 0 ] || { sed -n '2,19p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,20p' "$0"; exit 2; }
 need_packages "$@"
 mkdir -p "$parts"
 for group in "$@"; do
@@ -227,6 +237,7 @@ for group in "$@"; do
 	minio) once minio make_minio minio ;;
 	s3) once s3 make_s3 s3 gofakes3 versitygw ;;
 	clients) once clients make_clients clients truss-newest truss-before ;;
+	hub) once hub make_hub hub-0.20 hub-0.36 hub-1.33 ;;
 	bench) once peers make_peers peers ;;
 	go) go_binary >/dev/null ;;
 	uv) once uv make_uv uv ;;

@@ -85,11 +85,11 @@ class Lines:
 HELD = []  # sockets that are bound for as long as this process lives
 
 
-def held_port():
+def held_port(address="127.0.0.1"):
     """A port that nobody else gets, and where nobody listens until a server is told to: with SO_REUSEADDR, as all set it."""
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    s.bind(("127.0.0.1", 0))
+    s.bind((address, 0))
     HELD.append(s)
     return s.getsockname()[1]
 
