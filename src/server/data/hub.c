@@ -498,13 +498,11 @@ static int find_refs(struct app *app, const struct hub_rev *v, struct arena *a,
 
 /* ---- in the background --------------------------------------------------------------------- */
 
-static void notify(struct app *app, const struct hub_rev *v)
+static uint64_t channel_of(const struct hub_rev *v)
 {
 	const struct hub_name name = {v->type, v->id, v->rev[0] != '\0' ? v->rev : NULL};
-	struct httpd *http = atomic_load(&app->httpd);
 
-	if (http != NULL)
-		httpd_notify(http, hub_channel(&name));
+	return hub_channel(&name);
 }
 
 /* With the lock: what was found, for this team, and for anybody if it is so. */
@@ -521,13 +519,13 @@ static void store(struct hub_rev *v, const struct answer_of *x, bool stale)
 	err_clear(&v->err);
 }
 
+/* From here on v is whose it is: one that does not run may be dropped. */
 static void finish(struct hub_rev *v, const struct answer_of *x, struct arena *refs_in,
                    const struct hub_refs *refs, const struct err *err)
 {
 	struct hub *h = v->app->hub;
 
 	lock_take(&h->lock);
-	v->running = false;
 	if (err->code != ERR_NONE) {
 		v->err = *err;
 		v->failed_ms = now_ms();
@@ -550,6 +548,7 @@ static void finish(struct hub_rev *v, const struct answer_of *x, struct arena *r
 				store(all, x, x->stale);
 		}
 	}
+	v->running = false;
 	lock_give(&h->lock);
 }
 
@@ -578,6 +577,8 @@ static void ask_run(void *arg)
 	struct answer_of x = {.owner = ""};
 	struct hub_refs refs = {0};
 	struct arena *a = NULL;
+	uint64_t channel = channel_of(v);
+	struct httpd *http;
 	struct err err = {0};
 	int rc;
 
@@ -592,7 +593,9 @@ static void ask_run(void *arg)
 	}
 	assert((rc == 0) == (err.code == ERR_NONE));
 	finish(v, &x, a, &refs, &err);
-	notify(app, v);
+	http = atomic_load(&app->httpd);
+	if (http != NULL)
+		httpd_notify(http, channel);
 }
 
 /* With the lock. */
