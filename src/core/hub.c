@@ -253,9 +253,10 @@ int hub_listing_finish(struct hub_listing *l, struct arena *a, struct err *err)
 /* As strcmp(), of a text without a NUL at its end. */
 static int order(struct str key, const char *path)
 {
-	int c = strncmp(key.p, path, key.n);
+	size_t n = strlen(path);
+	int c = memcmp(key.p, path, MIN(key.n, n)); /* the key may have NULs */
 
-	return c != 0 ? c : path[key.n] == '\0' ? 0 : -1;
+	return c != 0 ? c : key.n < n ? -1 : key.n > n;
 }
 
 static int file_at(const void *key, const void *item)
