@@ -21,6 +21,7 @@ from conftest import CALL_S, held_port
 LFS_MIN = 64 << 10  # files from this size on are kept by Git-LFS, so redirected and known by SHA-256
 CHUNK = 256 << 10
 PREFIX = {"models": "", "datasets": "datasets/", "spaces": "spaces/"}
+SHOWN = ("README.md", ".gitattributes")  # of a gated repository, too: who reads the terms has not accepted them
 XET_ROUTE = "/api/models/xet/xet-read-token/main"
 
 
@@ -111,6 +112,7 @@ class Hub:
         self.page = 1000
         self.xet = True
         self.redirects = True  # large files are at the storage host
+        self.auth_check = True  # it has that route
         self.signature_uses = None  # a signed address works so often
         self.signatures = {}
         self.requests = []
@@ -376,6 +378,9 @@ class HubHandler(web.Handler):
         sent = self.body() if self.command == "POST" else b""
         if self.begin(kind):
             return
+        if kind == "auth" and not self.hub.auth_check:
+            self.refuse(404, None, "Not found")
+            return
         rev = urllib.parse.unquote(rest[1]) if len(rest) > 1 else "main"
         it = self.find(parts[1], id_, rev, kind == "auth")
         if it is None:
@@ -456,11 +461,11 @@ class HubHandler(web.Handler):
         if len(rest) < 3 or rest[0] != "resolve":
             self.refuse(404, None, "Not found")
             return
-        it = self.find(type_, id_, urllib.parse.unquote(rest[1]), True)
+        path = "/".join(urllib.parse.unquote(p) for p in rest[2:])
+        it = self.find(type_, id_, urllib.parse.unquote(rest[1]), path not in SHOWN)
         if it is None:
             return
         repo, commit = it
-        path = "/".join(urllib.parse.unquote(p) for p in rest[2:])
         f = commit.files.get(path)
         headers = [("X-Repo-Commit", commit.sha)]
         if f is None:

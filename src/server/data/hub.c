@@ -272,7 +272,7 @@ static int admits(struct app *app, const char *team_id, const struct hub_rev *v,
 	lock_take(&app->hub->lock);
 	r = hub_repo_find(app->hub, team_id, v->type, v->id, commit);
 	if (r != NULL && r->l.n > 0)
-		path = arena_cstr(a, r->l.file[0].path);
+		path = arena_cstr(a, r->l.file[r->l.n - 1].path);
 	lock_give(&app->hub->lock);
 	return path == NULL ? 0 : source_admits(s, path, err);
 }
@@ -309,7 +309,7 @@ static int ask_upstream(struct app *app, const char *team_id, const struct hub_r
 		return 0;
 	if (source_list(s, a, &all, is, &listing, err) < 0)
 		return explain(s, v, v->rev, err);
-	if (is_closed_to_some && source_admits(s, listing.file[0].path, err) < 0)
+	if (is_closed_to_some && source_admits(s, listing.file[listing.n - 1].path, err) < 0)
 		return explain(s, v, v->rev, err);
 	return listing_of(v, &listing, head.about != NULL ? head.about : "{}", a, &l, err) < 0
 	               ? -1

@@ -425,23 +425,60 @@ static int resolve_url(const struct hf *h, const char *path, struct buf *url, st
 	return buf_check(url, "the URL", err);
 }
 
-/* Where it is redirected to need not be asked. */
+/* At a Hub that has no auth-check. Another host, to which it redirects, need not be asked; but at
+ * home a redirect may be that of a new name, which says nothing yet. */
+static int admits_file(struct hf *h, const char *path, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_BUF struct buf first = BUF_INIT(URL_MAX);
+	struct source_rq rq = {.method = HTTP_HEAD, .auth = h->auth, .no_redirect = true};
+	struct url home, there;
+	const char *url;
+	char *next;
+
+	if (resolve_url(h, path, &first, err) < 0 ||
+	    url_parse(a, str_of(h->endpoint), &home, err) < 0)
+		return -1;
+	url = buf_cstr(&first);
+	for (int hop = 0; hop <= HTTP_REDIRECTS_MAX; hop++) {
+		AUTO_HTTP_REPLY struct http_reply reply = {0};
+		struct str to;
+
+		rq.url = url;
+		if (source_http_retry(&h->base, &rq, &reply, err) == 0)
+			return 0;
+		to = http_header_of(&reply, "Location");
+		if (reply.status / 100 != 3 || to.n == 0)
+			return explain(h, &reply, err);
+		err_clear(err);
+		if (source_url_join(a, url, to, &next, err) < 0 ||
+		    url_parse(a, str_of(next), &there, err) < 0)
+			return -1;
+		url = next;
+		if (!url_same_origin(&home, &there))
+			return 0;
+	}
+	return err_set(err, ERR_SOURCE_REDIRECT_DENIED, "redirect loop at %s", h->endpoint);
+}
+
+/* A file is no answer: a Hub shows some of a gated repository, its README.md, to everybody. */
 static int hf_admits(struct source *s, const char *path, struct err *err)
 {
 	struct hf *h = (struct hf *)s;
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
-	struct source_rq rq = {.method = HTTP_HEAD, .auth = h->auth, .no_redirect = true};
+	struct source_rq rq = {.method = HTTP_GET, .auth = h->auth};
 
-	if (resolve_url(h, path, &url, err) < 0)
+	buf_printf(&url, "%s/api/%s/%s/auth-check", h->endpoint, h->kind, h->id);
+	if (buf_check(&url, "the URL", err) < 0)
 		return -1;
 	rq.url = buf_cstr(&url);
 	if (source_http_retry(s, &rq, &reply, err) == 0)
 		return 0;
-	if (reply.status / 100 != 3)
+	if (reply.status != 404 || http_header_of(&reply, "X-Error-Code").n > 0)
 		return explain(h, &reply, err);
 	err_clear(err);
-	return 0;
+	return admits_file(h, path, err);
 }
 
 static int hf_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,

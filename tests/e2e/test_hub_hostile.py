@@ -1,0 +1,50 @@
+"""A mirror between members and Hubs that mean no good."""
+import os
+
+import pytest
+
+from hub import hub_server
+from test_hub import UPSTREAM, ask, files, get, right, start
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture
+def own(empty_cluster):
+    with hub_server() as hub:
+        hub.tokens.add(UPSTREAM)
+        hub.repo("team/model", files("model"))
+        yield start(empty_cluster, hub, "--hub-ttl", "1"), hub
+
+
+def member(c, name, secret):
+    """A token of a team of its own."""
+    c.cli("teams", "create", name)
+    c.cli("secrets", "set", "hf_access_token", "--team", name, stdin=secret)
+    return c.json("tokens", "create", name, "--team", name)["api_key"]
+
+
+@pytest.mark.parametrize("asks", (True, False))
+def test_a_gate_has_no_side_door(own, asks):
+    """What a Hub shows of a gated repository to everybody, and its old name, open nothing of what another team has brought."""
+    c, hub = own
+    hub.auth_check = asks
+    hub.tokens.add("hf_other")
+    hub.repo("team/gated", files("gated"), granted={UPSTREAM})
+    hub.renamed["models", "old/gated"] = "team/gated"
+    inside, outside = member(c, "inside", UPSTREAM), member(c, "outside", "hf_other")
+    commit = hub.repos["models", "team/gated"].at("main")
+    for id_ in ("team/gated", "old/gated"):
+        assert right(get(c, id_, "w.safetensors", token=inside), commit.files["w.safetensors"].data)
+        for rev in ("main", commit.sha):
+            for path in ("w.safetensors", "config.json", "README.md"):
+                a = get(c, id_, path, rev=rev, token=outside)
+                assert (a.status, a.code) == (403, "GatedRepo"), (id_, path, a)
+
+
+def test_paths_with_nul(own):
+    """A form may have any byte; what is behind a NUL is no part of a path that is there."""
+    c, _ = own
+    for tail in (b"", b"A" * (3 << 20)):
+        a = ask(c, "/api/models/team/model/paths-info/main", "POST", headers=FORM, body=b"paths=config.json\0" + tail + b"&paths=README.md")
+        assert a.status == 200 and [x["path"] for x in a.json()] == ["README.md"], a
