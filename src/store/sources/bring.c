@@ -103,27 +103,6 @@ static struct xfer_job xfer_of(struct passing *of, char prefix[PREFIX_CAP])
 	return x;
 }
 
-static int bring_small(const struct bring_job *job, struct digest *sha256, struct err *err)
-{
-	size_t n = (size_t)job->file->size;
-	AUTO_FREE uint8_t *mem = xmalloc(n + 1);
-	struct passing of = {job, NULL};
-	struct xfer_result res;
-	char prefix[PREFIX_CAP];
-	struct xfer_job x = xfer_of(&of, prefix);
-	struct digest put;
-
-	x.mem = mem;
-	if (xfer_fetch(&x, &res, err) < 0)
-		return name_it(job, err);
-	blob_pins_add(job->pins, &res.sha256);
-	if (job->batch != NULL ? blob_batch_add(job->batch, mem, n, &res.sha256, err) < 0
-	                       : blobs_put(job->blobs, str_n((const char *)mem, n), &put, err) < 0)
-		return -1;
-	*sha256 = res.sha256;
-	return 0;
-}
-
 static bool promised(const struct source_file *f)
 {
 	return f->has_id && f->kind == HASH_SHA256;
@@ -141,6 +120,30 @@ static bool here(const struct bring_job *job, struct digest *d)
 		return false;
 	blob_pins_add(job->pins, d);
 	return blobs_has(job->blobs, d, f->size);
+}
+
+static int bring_small(const struct bring_job *job, struct digest *sha256, struct err *err)
+{
+	size_t n = (size_t)job->file->size;
+	AUTO_FREE uint8_t *mem = xmalloc(n + 1);
+	struct passing of = {job, NULL};
+	struct xfer_result res;
+	char prefix[PREFIX_CAP];
+	struct xfer_job x = xfer_of(&of, prefix);
+	struct digest put;
+
+	/* A batch is of one who has looked. */
+	if (job->batch == NULL && here(job, sha256))
+		return 0;
+	x.mem = mem;
+	if (xfer_fetch(&x, &res, err) < 0)
+		return name_it(job, err);
+	blob_pins_add(job->pins, &res.sha256);
+	if (job->batch != NULL ? blob_batch_add(job->batch, mem, n, &res.sha256, err) < 0
+	                       : blobs_put(job->blobs, str_n((const char *)mem, n), &put, err) < 0)
+		return -1;
+	*sha256 = res.sha256;
+	return 0;
 }
 
 /* The temporary file, as soon as nobody else fetches the same. fd -1: it has become a blob. */
