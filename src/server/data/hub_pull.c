@@ -556,13 +556,15 @@ static void follow(struct app *app, struct hub_pull *p, uint64_t first, uint64_t
 		.read = follow_read, .done = follow_done, .ready = follow_ready, .arg = w};
 }
 
-/* With the lock: has it failed while somebody waited? Then that is the answer; else it begins anew.
- */
-static bool has_failed(struct hub *h, struct hub_pull *p, bool again, struct err *err)
+/* With the lock: has it failed while somebody waited? Then that is the answer; else it begins anew,
+ * also when it was fetched of another repository: this one may have it, and its name is not for
+ * everybody. */
+static bool has_failed(struct hub *h, struct hub_repo *r, struct hub_pull *p, bool again,
+                       struct err *err)
 {
 	if (p->failed_ms == 0)
 		return false;
-	if (again && clock_mono_ms() - p->failed_ms < FAILED_MS) {
+	if (again && p->repo == r && clock_mono_ms() - p->failed_ms < FAILED_MS) {
 		*err = p->err;
 		return true;
 	}
@@ -582,7 +584,7 @@ static int pull(struct app *app, struct hub_repo *r, const struct hub_file *f, u
 	content_of(f, content);
 	lock_take(&h->lock);
 	p = map_get(h->pulls, str_of(content));
-	if (p != NULL && has_failed(h, p, again, err)) {
+	if (p != NULL && has_failed(h, r, p, again, err)) {
 		lock_give(&h->lock);
 		return -1;
 	}
