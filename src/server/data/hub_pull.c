@@ -511,6 +511,8 @@ static bool find_here(const struct ask *ask, struct hub_repo *r, const struct hu
 	}
 	if (kept && find_elsewhere(ask, &d, out))
 		return true;
+	if (!kept) /* it may have come meanwhile */
+		return false;
 	lock_take(&h->lock);
 	hub_repo_lost(r, f); /* evicted since: its ref went with it, and comes back with it */
 	lock_give(&h->lock);
