@@ -92,6 +92,7 @@ class Fault:
     corrupt=K   the byte at K of the file is another   length=K        says that so many bytes more, or less, come
     etag=TEXT   another one                            redirect=URL    is to be asked there
     slow=RATE   bytes a second                         garbage=True    a page that is no answer
+    whole=True  all of the file, whatever range is asked for
     """
     API = ("info", "tree", "paths", "refs", "auth")
 
@@ -252,7 +253,7 @@ class HubHandler(web.Handler):
         size = f.size
         first, last, status = 0, size - 1, 200
         asked = re.fullmatch(r"bytes=(?:(\d+)-(\d*)|-(\d+))", self.headers.get("Range", ""))
-        if asked and self.command == "GET" and not (asked[2] and int(asked[2]) < int(asked[1])):
+        if asked and "whole" not in self.what and self.command == "GET" and not (asked[2] and int(asked[2]) < int(asked[1])):
             first = int(asked[1]) if asked[1] else max(0, size - int(asked[3]))
             last = min(int(asked[2]), size - 1) if asked[2] else size - 1
             status = 206

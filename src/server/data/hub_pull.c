@@ -40,7 +40,8 @@ struct hub_pull {
 	unsigned refs; /* its thread, followers; with the map's */
 	int fd;        /* of what arrives; -1: not yet, or it is small */
 	uint64_t front;
-	bool parked; /* somebody waits for the front */
+	unsigned began;  /* how often it has begun anew: what was sent before is not this file */
+	uint64_t wanted; /* somebody waits for so much of it; UINT64_MAX: nobody */
 	bool done;
 	int64_t failed_ms; /* monotonic; 0: it has not */
 	struct err err;
@@ -161,6 +162,15 @@ static void notify(const struct hub_pull *p)
 		httpd_notify(http, hub_bytes_channel(p->f));
 }
 
+/* With the lock: so much of it may be sent. Nobody gets all of a file that is not what it should
+ * be. */
+static uint64_t readable(const struct hub_pull *p)
+{
+	if (p->done)
+		return p->failed_ms == 0 ? p->f->size : 0;
+	return MIN(p->front, p->f->size - HELD_BACK);
+}
+
 static void on_opened(void *arg, int fd)
 {
 	struct hub_pull *p = FROM_VOID(struct hub_pull, arg, HUB_PULL_MAGIC);
@@ -176,15 +186,18 @@ static void on_front(void *arg, uint64_t bytes)
 {
 	struct hub_pull *p = FROM_VOID(struct hub_pull, arg, HUB_PULL_MAGIC);
 	struct hub *h = p->repo->app->hub;
-	bool parked;
+	bool wanted;
 
 	lock_take(&h->lock);
-	p->front = MAX(p->front, bytes); /* read again: those bytes are the same, or it fails */
-	parked = p->parked;
-	p->parked = false;
+	if (bytes <= p->front) /* only what is read now will be verified */
+		p->began++;
+	p->front = bytes;
+	wanted = readable(p) >= p->wanted;
+	if (wanted)
+		p->wanted = UINT64_MAX;
 	cond_broadcast(&p->moved);
 	lock_give(&h->lock);
-	if (parked)
+	if (wanted)
 		notify(p);
 }
 
@@ -271,6 +284,7 @@ static int pull_begin(struct hub *h, struct hub_repo *r, const struct hub_file *
 	p->repo = r;
 	p->f = f;
 	p->fd = -1;
+	p->wanted = UINT64_MAX;
 	p->refs = 2; /* the map's, and its thread's */
 	content_of(f, p->content);
 	cond_init(&p->moved);
@@ -326,15 +340,6 @@ void hub_pulls_free(struct app *app)
 		lump_drop(app, h->lump);
 }
 
-/* With the lock: so much of it may be sent. Nobody gets all of a file that is not what it should
- * be. */
-static uint64_t readable(const struct hub_pull *p)
-{
-	if (p->done)
-		return p->failed_ms == 0 ? p->f->size : 0;
-	return MIN(p->front, p->f->size - HELD_BACK);
-}
-
 /* ---- following ----------------------------------------------------------------------------- */
 
 struct follower {
@@ -342,6 +347,7 @@ struct follower {
 #define FOLLOWER_MAGIC 0x48464f4cU
 	struct app *app;
 	struct hub_pull *p; /* held; or NULL, and the repository is */
+	unsigned began;     /* p->began: it sends nothing of another try */
 	struct hub_repo *repo;
 	const struct hub_file *f;
 	struct source *source; /* of what is read through */
@@ -355,11 +361,13 @@ static int wait_front(struct follower *w, uint64_t until, const atomic_bool *lef
 	int rc = 0;
 
 	lock_take(&h->lock);
-	while (!p->done && readable(p) < until && !atomic_load(left))
+	while (!p->done && w->began == p->began && readable(p) < until && !atomic_load(left))
 		(void)cond_wait_until(&p->moved, &h->lock, sync_deadline(FOLLOW_TICK_MS));
 	if (p->done && p->failed_ms != 0) {
 		*err = p->err;
 		rc = -1;
+	} else if (w->began != p->began) {
+		rc = err_set(err, ERR_SOURCE_CHANGED, "the Hub sends the file from its beginning");
 	} else if (readable(p) < until) {
 		rc = err_set(err, ERR_CANCELED, "the client has left");
 	}
@@ -546,12 +554,13 @@ static void follow(struct app *app, struct hub_pull *p, uint64_t first, uint64_t
 	struct follower *w;
 
 	if (p->fd < 0 || readable(p) < first + first_bytes) {
-		p->parked = true;
+		p->wanted = MIN(p->wanted, first + first_bytes);
 		out->how = HUB_NOT_YET;
 		return;
 	}
 	w = follower_new(app, NULL, p->f);
 	w->p = p;
+	w->began = p->began;
 	p->refs++;
 	out->how = HUB_STREAM;
 	out->from = (struct reply_source){
