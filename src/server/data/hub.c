@@ -426,14 +426,19 @@ static int find_out(struct app *app, const struct hub_rev *v, struct answer_of *
 
 static struct hub_branch *branches(struct arena *a, const struct doc *list, size_t *n)
 {
-	struct hub_branch *out = ARENA_ARRAY(a, struct hub_branch, REFS_MAX + 1);
+	struct hub_branch *out;
+	size_t most = 0;
 
+	DOC_EACH (x, list)
+		most += x != NULL;
+	most = MIN(most, (size_t)REFS_MAX);
+	out = ARENA_ARRAY(a, struct hub_branch, most + 1);
 	*n = 0;
 	DOC_EACH (x, list) {
 		struct str name = doc_text(doc_get(x, "name"));
 		struct str commit = doc_text(doc_get(x, "targetCommit"));
 
-		if (*n < REFS_MAX && hub_rev_ok(name) && hub_commit_ok(commit))
+		if (*n < most && hub_rev_ok(name) && hub_commit_ok(commit))
 			out[(*n)++] =
 				(struct hub_branch){arena_strz(a, name), arena_strz(a, commit)};
 	}

@@ -63,7 +63,7 @@ struct hub {
 	struct lock lock;
 	TAILQ_HEAD(hub_repos, hub_repo) repos; /* the last used first */
 	struct map *repo_by_name;              /* "team\nmodels/owner/name@commit" */
-	size_t n_files;                        /* of all repos */
+	uint64_t bytes;                        /* that all repos take, about */
 	struct map *revs;                      /* hub_rev by key */
 	struct map *pulls;                     /* hub_pull by content */
 	struct workers *asks, *fetches;

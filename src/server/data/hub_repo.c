@@ -11,8 +11,9 @@
 
 #define LISTING_NAME "listing"
 #define FILES "files/"
-#define FILES_MAX ((size_t)1 << 21) /* of all repositories in memory */
-#define KEEP_MS 10000               /* while files arrive the ref is so old at most */
+#define REPOS_MAX ((uint64_t)256 << 20) /* of what all repositories in memory take, as JSON */
+#define REPO_BYTES ((uint64_t)8 << 10)  /* of one, beside its listing */
+#define KEEP_MS 10000                   /* while files arrive the ref is so old at most */
 #define TOUCH_MS 60000
 
 /* ---- in memory ----------------------------------------------------------------------------- */
@@ -32,6 +33,11 @@ struct hub_repo *hub_repo_find(struct hub *h, const char *team_id, enum hub_type
 	return map_get(h->repo_by_name, str_of(key));
 }
 
+static uint64_t bytes_of(const struct hub_repo *r)
+{
+	return REPO_BYTES + r->listing_bytes;
+}
+
 static void repo_free(struct hub_repo *r)
 {
 	blob_pins_free(r->pins);
@@ -49,7 +55,7 @@ static void repo_out(struct hub *h, struct hub_repo *r)
 	key_of(r->team_id, r->name, key);
 	(void)map_del(h->repo_by_name, str_of(key));
 	TAILQ_REMOVE(&h->repos, r, in);
-	h->n_files -= r->l.n;
+	h->bytes -= bytes_of(r);
 	repo_free(r);
 }
 
@@ -58,8 +64,7 @@ static void make_room(struct hub *h)
 {
 	struct hub_repo *r, *before;
 
-	for (r = TAILQ_LAST(&h->repos, hub_repos); r != NULL && h->n_files > FILES_MAX;
-	     r = before) {
+	for (r = TAILQ_LAST(&h->repos, hub_repos); r != NULL && h->bytes > REPOS_MAX; r = before) {
 		before = TAILQ_PREV(r, hub_repos, in);
 		if (r->users == 0 && r->pulls == 0 && !r->dirty)
 			repo_out(h, r);
@@ -169,7 +174,7 @@ static void repo_in(struct hub *h, struct hub_repo *r)
 	}
 	(void)map_set(h->repo_by_name, str_of(key), r);
 	TAILQ_INSERT_HEAD(&h->repos, r, in);
-	h->n_files += r->l.n;
+	h->bytes += bytes_of(r);
 	make_room(h);
 	lock_give(&h->lock);
 }
