@@ -1,7 +1,9 @@
 """A mirror between members and Hubs that mean no good."""
 import os
+import time
 
 import pytest
+from conftest import until
 
 from hub import hub_server
 from test_hub import UPSTREAM, ask, files, get, right, start
@@ -60,3 +62,21 @@ def test_bytes_of_a_try_that_was_given_up(own):
         assert torn.hits == whole.hits == 1
     assert a.status == 200 and not a.whole and len(a.body) < len(data), a
     assert right(get(c, "team/torn", "w.bin"), data)
+
+
+def test_a_right_that_ended_stays_so(own):
+    """Also when the Hub cannot be asked any more."""
+    c, hub = own
+    repo = hub.repo("team/private", files("private"), readers={UPSTREAM})
+    inside = member(c, "inside", UPSTREAM)
+    revs = "main", repo.refs["main"]
+    for rev in revs:
+        assert get(c, "team/private", "w.safetensors", rev, token=inside).status == 200
+    repo.readers = set()
+    for rev in revs:
+        until(lambda rev=rev: get(c, "team/private", "w.safetensors", rev, token=inside).code == "RepoNotFound", deadline=30)
+    hub.down()
+    time.sleep(6)  # a refusal is the answer for so long
+    for rev in revs:
+        a = get(c, "team/private", "w.safetensors", rev, token=inside)
+        assert a.status in (502, 504), a

@@ -95,6 +95,12 @@ static struct hub_rev *rev_at(struct app *app, const char *team_id, const struct
 	return v;
 }
 
+/* A branch may look like a commit: it is none when the other Hub says another one. */
+static bool is_commit(const char *rev, const char *commit)
+{
+	return hub_commit_ok(str_of(rev)) && strcasecmp(rev, commit) == 0;
+}
+
 /* Is what is known still good? What anybody may read of a commit is so for ever. */
 static bool is_fresh(const struct hub_rev *v, bool again)
 {
@@ -102,7 +108,7 @@ static bool is_fresh(const struct hub_rev *v, bool again)
 
 	if (v->checked_ms == 0)
 		return false;
-	if (v->owner[0] == '\0' && hub_commit_ok(str_of(v->rev)))
+	if (v->owner[0] == '\0' && is_commit(v->rev, v->commit))
 		return true;
 	return now_ms() - v->checked_ms < (again ? MAX(ttl, (int64_t)ANSWER_MS) : ttl);
 }
@@ -330,6 +336,18 @@ static int note_rev(struct app *app, const char *team_id, const struct hub_rev *
 	return meta_hub_rev_put(app->meta, &row, err);
 }
 
+/* What it was is not the team's any more. */
+static void forget_rev(struct app *app, const struct hub_rev *v)
+{
+	char repo[HUB_REPO_CAP];
+	struct err err = {0};
+
+	hub_repo_name(v->type, v->id, repo);
+	if (v->team_id[0] != '\0' &&
+	    meta_hub_rev_del(app->meta, v->team_id, repo, v->rev, &err) < 0)
+		log_warn("hub: repository=%s %s", repo, err.msg);
+}
+
 /* What it was when the other Hub was asked last. */
 static int find_stale(struct app *app, const char *team_id, const struct hub_rev *v,
                       char commit[HUB_COMMIT_HEX + 1], bool *found, struct err *err)
@@ -357,26 +375,6 @@ struct answer_of {
 	bool stale;
 };
 
-/* The other Hub cannot say: is anything kept? */
-static bool fall_back(struct app *app, const struct hub_rev *v, struct answer_of *out)
-{
-	const char *const teams[] = {"", v->team_id};
-
-	for (size_t i = 0; i < COUNT(teams); i++) {
-		struct err err = {0};
-		bool found = false;
-
-		if (find_stale(app, teams[i], v, out->commit, &found, &err) < 0)
-			log_warn("hub: repository=%s %s", v->id, err.msg);
-		if (!found)
-			continue;
-		out->owner = teams[i];
-		out->stale = true;
-		return true;
-	}
-	return false;
-}
-
 static bool has_secret(struct app *app, const char *team_id)
 {
 	struct buf secret = BUF_INIT(SEAL_VALUE_MAX);
@@ -386,6 +384,29 @@ static bool has_secret(struct app *app, const char *team_id)
 
 	seal_wipe_buf(&secret);
 	return has;
+}
+
+/* The other Hub cannot say: is anything kept? */
+static bool fall_back(struct app *app, const struct hub_rev *v, struct answer_of *out)
+{
+	const char *const teams[] = {"", v->team_id};
+
+	for (size_t i = 0; i < COUNT(teams); i++) {
+		struct err err = {0};
+		bool found = false;
+
+		/* a right that was taken away does not come back when the other Hub is away */
+		if (teams[i][0] != '\0' && (v->refused || !has_secret(app, teams[i])))
+			continue;
+		if (find_stale(app, teams[i], v, out->commit, &found, &err) < 0)
+			log_warn("hub: repository=%s %s", v->id, err.msg);
+		if (!found)
+			continue;
+		out->owner = teams[i];
+		out->stale = true;
+		return true;
+	}
+	return false;
 }
 
 static int find_out(struct app *app, const struct hub_rev *v, struct answer_of *out,
@@ -411,10 +432,12 @@ static int find_out(struct app *app, const struct hub_rev *v, struct answer_of *
 		rc = ask_upstream(app, v->team_id, v, out->commit, err);
 	}
 	if (rc == 0)
-		return hub_commit_ok(str_of(v->rev)) && out->owner[0] == '\0'
+		return is_commit(v->rev, out->commit) && out->owner[0] == '\0'
 		               ? 0
 		               : note_rev(app, out->owner, v, out->commit, err);
 	/* A refusal is one; anything else says nothing of the repository. */
+	if (is_closed(err))
+		forget_rev(app, v);
 	if (is_closed(err) || err->code == ERR_NOT_FOUND || !fall_back(app, v, out))
 		return -1;
 	log_info("hub: repository=%s rev=%s as it was: %s", v->id, v->rev, err->msg);
@@ -521,6 +544,7 @@ static void store(struct hub_rev *v, const struct answer_of *x, bool stale)
 	if (stale) /* it is asked again soon */
 		v->checked_ms = MAX((int64_t)CLOCK_BEGAN, now - MAX((int64_t)0, ttl - STALE_MS));
 	v->failed_ms = 0;
+	v->refused = false;
 	err_clear(&v->err);
 }
 
@@ -535,6 +559,10 @@ static void finish(struct hub_rev *v, const struct answer_of *x, struct arena *r
 		v->err = *err;
 		v->failed_ms = now_ms();
 		v->checked_ms = 0;
+		if (is_closed(err)) {
+			v->refused = true;
+			v->commit[0] = '\0';
+		}
 		arena_free(refs_in);
 	} else if (refs_in != NULL) {
 		arena_free(v->a);

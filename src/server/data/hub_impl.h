@@ -53,6 +53,7 @@ struct hub_rev {
 	int64_t failed_ms;
 	struct err err;
 	bool running, told_slow;
+	bool refused;     /* to the team itself, when it was last asked for */
 	int64_t began_ms; /* to ask; monotonic */
 };
 
