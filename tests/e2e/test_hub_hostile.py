@@ -4,9 +4,8 @@ import time
 
 import pytest
 from conftest import until
-
 from hub import hub_server
-from test_hub import UPSTREAM, ask, files, get, right, start
+from test_hub import UPSTREAM, ask, files, fresh, get, right, start
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -80,3 +79,19 @@ def test_a_right_that_ended_stays_so(own):
     for rev in revs:
         a = get(c, "team/private", "w.safetensors", rev, token=inside)
         assert a.status in (502, 504), a
+
+
+def test_a_hub_at_fault(own):
+    """Whatever it answers, it is no fault of the client's."""
+    c, hub = own
+    hub.repo("team/deep", {"/".join(["d"] * 200) + "/f": b"x"})
+    hub.repo("team/both", {"f": b"file", "f/g": b"in a folder"})
+    for id_ in ("team/deep", "team/both"):
+        assert ask(c, f"/api/models/{id_}").status == 502
+    for n, to in enumerate(("http://169.254.169.254/latest", "http://10.0.0.1/", "file:///etc/passwd", "/api/models/team/sent3/revision/main")):
+        hub.repo(f"team/sent{n}", {"f": b"x"})
+        with hub.fault("info", path=f"team/sent{n}", redirect=to) as fault:
+            assert ask(c, f"/api/models/team/sent{n}").status == 502 and fault.hits, to
+        id_ = fresh(hub, os.urandom(100_000))
+        with hub.fault("get", path=id_, redirect=to.replace("/api/models/team/sent3/revision/main", "ftp://127.0.0.1/")) as fault:
+            assert get(c, id_, "w.bin").status == 502 and fault.hits, to

@@ -204,6 +204,20 @@ static bool is_gated(const char *about)
 	return says || doc_bool(doc, false);
 }
 
+/* What the other Hub says makes no sense, leads nowhere, or is too much: that is no fault of the
+ * request, which these classes would put it on. */
+static void blame_upstream(struct err *err)
+{
+	static const enum err_code classes[] = {ERR_INVALID, ERR_TOO_BIG, ERR_CORRUPT,
+	                                        ERR_CONFLICT};
+	bool is = err->id == ERR_ADDRESS_DENIED || err->id == ERR_SOURCE_REDIRECT_DENIED;
+
+	for (size_t i = 0; i < COUNT(classes); i++)
+		is |= err->code == classes[i];
+	if (is)
+		err_become(err, ERR_SOURCE_BROKEN);
+}
+
 /* Might the team's own token help? */
 static bool is_closed(const struct err *err)
 {
@@ -625,6 +639,8 @@ static void ask_run(void *arg)
 		rc = find_refs(app, v, a, &refs, &err);
 	}
 	assert((rc == 0) == (err.code == ERR_NONE));
+	if (rc < 0)
+		blame_upstream(&err);
 	finish(v, &x, a, &refs, &err);
 	http = atomic_load(&app->httpd);
 	if (http != NULL)

@@ -364,6 +364,8 @@ static int hf_list(struct source *s, struct arena *a, const char *resolved, stru
 			if (found_item(h, item, to, err) < 0)
 				return -1;
 		}
+		if (next != NULL && strcmp(next, url) == 0)
+			return err_set(err, ERR_CORRUPT, "its list of files does not end");
 		url = arena_cstr(a, next);
 	}
 	*revision = arena_cstr(a, h->sha);
