@@ -1,4 +1,5 @@
 """A mirror between members and Hubs that mean no good."""
+import concurrent.futures
 import os
 import time
 
@@ -95,3 +96,12 @@ def test_a_hub_at_fault(own):
         id_ = fresh(hub, os.urandom(100_000))
         with hub.fault("get", path=id_, redirect=to.replace("/api/models/team/sent3/revision/main", "ftp://127.0.0.1/")) as fault:
             assert get(c, id_, "w.bin").status == 502 and fault.hits, to
+
+
+def test_a_busy_hub(own):
+    """It asks to be left alone for minutes: nobody waits for that, nor behind those who do."""
+    c, hub = own
+    with hub.fault("info", path="team/model", status=429, headers={"Retry-After": "300"}), concurrent.futures.ThreadPoolExecutor(20) as pool:
+        busy = [pool.submit(ask, c, f"/api/models/team/model/revision/r{n}") for n in range(20)]
+        assert right(get(c, fresh(hub, b"other"), "w.bin"), b"other")
+        assert {a.result().status for a in busy} <= {502, 503, 504}

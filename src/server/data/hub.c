@@ -23,6 +23,7 @@
 #define REFUSED_MS 5000 /* and so long a refusal counts for everybody */
 #define SLOW_MS 3000    /* who waits so long gets what it was: clients give up after ten seconds */
 #define STALE_MS 10000  /* while the other Hub is away it is asked so often */
+#define PATIENCE_S 5    /* no thread sits longer out what a Hub that is busy asks for */
 #define CLOCK_BEGAN 1   /* monotonic times begin here: 0 is never */
 #define REFS_MAX 10000  /* branches, or tags, that are shown */
 
@@ -128,6 +129,7 @@ int hub_source(struct app *app, const char *team_id, enum hub_type type, const c
 	struct source_options o = {.client = app->upstream,
 	                           .hf_endpoint = app->set.hub_upstream,
 	                           .cancel = &app->hub->cancel,
+	                           .retry_after_max_s = PATIENCE_S,
 	                           .about = true};
 	int rc = 0;
 

@@ -29,7 +29,8 @@ struct source_options {
 	/* Ends source_list(), which may wait for minutes when it is asked to; may be NULL, else it
 	 * lives as long as the source. */
 	const atomic_bool *cancel;
-	bool about; /* listings say what a Hub says of the revision */
+	bool about;            /* listings say what a Hub says of the revision */
+	int retry_after_max_s; /* who asks to be left alone for longer is given up; 0: 600 */
 };
 
 /* Why a Hub refused what was asked last; the error's class is coarser. */

@@ -331,7 +331,7 @@ int source_http_retry(struct source *s, struct source_rq *rq, struct http_reply 
 
 	r.cancel = rq->cancel = s->cancel;
 	while (source_http(s, rq, reply, err) < 0) {
-		if (err->retry_after_s <= SOURCE_RETRY_AFTER_MAX && retry_again(&r, err))
+		if (err->retry_after_s <= s->retry_after_max_s && retry_again(&r, err))
 			continue;
 		if (s->cancel != NULL && atomic_load(s->cancel) && err->code != ERR_CANCELED) {
 			err_clear(err);

@@ -53,6 +53,7 @@ struct source {
 		*auth_advice; /* what to do about a 401 or 403, if not what ops say; may be NULL */
 	int64_t stall_ms;
 	const atomic_bool *cancel; /* of lists */
+	int retry_after_max_s;     /* of lists, too */
 	bool wants_about;
 	const char *about;                    /* of the last listing, in its arena */
 	_Atomic(enum source_refusal) refusal; /* reads run beside each other */
