@@ -85,8 +85,9 @@ struct source_head {
 };
 int source_resolve(struct source *s, struct arena *a, struct source_head *out,
                    struct err *err) MUST_CHECK;
-/* Does a Hub admit the token to this file of the revision in the URL, a commit or one that was
- * resolved? Refused as a read would be, but no byte travels. */
+/* Does a Hub admit the token to what is gated in the repository? Where it cannot be asked that, to
+ * this file of the revision in the URL, a commit or one that was resolved. Refused as a read would
+ * be, but no byte travels. */
 int source_admits(struct source *s, const char *path, struct err *err) MUST_CHECK;
 enum source_refusal source_refusal(const struct source *s);
 /* A Hub's branches and tags, as it sent them. ERR_UNSUPPORTED: the source is no Hub. */
