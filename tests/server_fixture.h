@@ -336,6 +336,9 @@ static inline void forget_mirror(struct fixture *f, const char *id)
 	assert_ok(db_open(&db, arena_printf(f->a, "sqlite:%s/stoker.db", f->dir), &f->err),
 	          &f->err);
 	assert_ok(db_begin(db, DB_WRITE, &tx, &f->err), &f->err);
+	assert_ok(db_exec(&tx, "DELETE FROM refs WHERE kind = 'weights' AND name = ?",
+	                  DB_ARGS(db_text(id)), NULL, &f->err),
+	          &f->err);
 	assert_ok(db_exec(&tx, "DELETE FROM mirrors WHERE id = ?", DB_ARGS(db_text(id)), NULL,
 	                  &f->err),
 	          &f->err);
