@@ -121,14 +121,15 @@ static int check(struct right *r, const struct wire_sign *said, enum http_method
 static int sign_one(struct right *r, const struct wire_sign *said, struct wire_signed *out,
                     struct err *err)
 {
-	struct objstore_request rq = {.key = said->key,
-	                              .query = said->query,
-	                              .copy_from = said->copy_from,
-	                              .expires_s = OBJECTS_SIGNED_S};
+	struct objstore_request rq = {
+		.key = said->key, .query = said->query, .copy_from = said->copy_from};
 	struct objstore_signed signed_ = {0};
 
-	if (method_of(said->method, &rq.method, err) < 0 ||
-	    objstore_check_key(str_of(said->key), err) < 0 || check(r, said, rq.method, err) < 0 ||
+	if (method_of(said->method, &rq.method, err) < 0)
+		return -1;
+	rq.expires_s =
+		rq.method == HTTP_GET || rq.method == HTTP_HEAD ? OBJECTS_READ_S : OBJECTS_WRITE_S;
+	if (objstore_check_key(str_of(said->key), err) < 0 || check(r, said, rq.method, err) < 0 ||
 	    objstore_presign(r->ask.app->objects, r->ask.a, &rq, &signed_, err) < 0)
 		return -1;
 	*out = (struct wire_signed){

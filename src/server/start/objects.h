@@ -12,7 +12,10 @@
 #include "server/app.h"
 
 #define OBJECTS_MARK "stoker.json"
-#define OBJECTS_SIGNED_S 3600 /* a request of a runner may begin until then */
+/* A request of a runner may begin until then: a write soon after it was signed, so that little time
+ * is left for it once the attempt is over. */
+#define OBJECTS_READ_S 3600
+#define OBJECTS_WRITE_S 600
 
 /* Opens what the settings name. ERR_OBJECTS_*; a store that is away stops no server whose objects
  * were in it before. */
