@@ -260,6 +260,9 @@ int meta_job_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
 
 int meta_event_add(struct meta *m, const char *job_id, const struct model_event *e,
                    struct err *err) MUST_CHECK;
+/* Those of a job, from this actor. */
+int meta_events_count(struct meta *m, const char *job_id, const char *actor, uint64_t *n,
+                      struct err *err) MUST_CHECK;
 int meta_events(struct meta *m, struct arena *a, const char *job_id, int64_t after_seq,
                 struct model_event **out, size_t *n, struct err *err) MUST_CHECK;
 

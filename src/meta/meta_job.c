@@ -743,6 +743,18 @@ int meta_event_add(struct meta *m, const char *job_id, const struct model_event 
 	return DB_AGAIN(event_add_once(m, job_id, e, err), err);
 }
 
+int meta_events_count(struct meta *m, const char *job_id, const char *actor, uint64_t *n,
+                      struct err *err)
+{
+	int64_t count = 0;
+
+	if (meta_number(m, "SELECT count(*) FROM events WHERE job_id = ? AND actor = ?",
+	                DB_ARGS(db_text(job_id), db_text(actor)), &count, err) < 0)
+		return -1;
+	*n = (uint64_t)count;
+	return 0;
+}
+
 static void event_row(struct db_rows *r, void *item)
 {
 	struct model_event *e = item;

@@ -14,6 +14,8 @@
 #include "server/api/secrets.h"
 #include "server/control/specs.h"
 
+#define EVENTS_MAX 10000      /* of one runner's job, all attempts together */
+#define CHECKPOINTS_MAX 10000 /* of a job, on each node */
 #define HIDE_MAX 32
 
 /* The runner's own row and its job. */
@@ -513,6 +515,7 @@ static int take_event(const struct ask *ask, const char *kind, const char *messa
 	struct app *app = ask->app;
 	struct mine m = {0};
 	struct model_event e = {.ms = clock_wall_ms(), .kind = kind, .message = message};
+	uint64_t told = 0;
 
 	if (find(ask, &m, err) < 0)
 		return -1;
@@ -521,6 +524,11 @@ static int take_event(const struct ask *ask, const char *kind, const char *messa
 		return err_set(err, ERR_INVALID,
 		               "an event has a kind and a message of bounded length");
 	e.actor = m.n > 1 ? arena_printf(ask->a, "runner %u", m.row.node_rank) : "runner";
+	if (meta_events_count(app->meta, m.job.id, e.actor, &told, err) < 0)
+		return -1;
+	if (told >= EVENTS_MAX)
+		return err_set(err, ERR_QUOTA, "a runner tells of %d events of a job at most",
+		               EVENTS_MAX);
 	if (meta_event_add(app->meta, m.job.id, &e, err) < 0)
 		return -1;
 	app_notify(app, CHANNEL_JOB, m.job.id);
@@ -552,6 +560,27 @@ static int check_reported(const struct ask *ask, const struct model_checkpoint *
 	return 0;
 }
 
+/* A trainer keeps some checkpoints, and keep_last bounds them; a runner that was taken over makes
+ * up names. */
+static int check_number(const struct ask *ask, const struct model_checkpoint *c, struct err *err)
+{
+	struct model_checkpoint *rows = NULL;
+	uint64_t others = 0;
+	size_t n = 0;
+
+	if (meta_checkpoints(ask->app->meta, ask->a, c->job_id, &rows, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (rows[i].rank == c->rank && strcmp(rows[i].name, c->name) == 0)
+			return 0;
+		others += rows[i].rank == c->rank;
+	}
+	return others < CHECKPOINTS_MAX
+	               ? 0
+	               : err_set(err, ERR_QUOTA, "a job has %d checkpoints at most: delete some",
+	                         CHECKPOINTS_MAX);
+}
+
 static int take_checkpoint(const struct ask *ask, const struct model_checkpoint *row,
                            struct err *err)
 {
@@ -568,7 +597,7 @@ static int take_checkpoint(const struct ask *ask, const struct model_checkpoint 
 	c.job_id = m.job.id;
 	c.project_id = m.job.project_id;
 	c.rank = m.row.node_rank;
-	if (check_reported(ask, &c, err) < 0 ||
+	if (check_reported(ask, &c, err) < 0 || check_number(ask, &c, err) < 0 ||
 	    ckpts_put(app, ask->a, &m.job, &c, &news, err) < 0 ||
 	    meta_checkpoints(app->meta, ask->a, m.job.id, &rows, &n, err) < 0)
 		return -1;
