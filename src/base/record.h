@@ -74,7 +74,7 @@ struct record {
 #define ROW_N(s, k, f, c)             {#f, (k), R_AT(s, f), R_AT(s, c), NULL, NULL, 0}
 #define ROW_OF(s, k, f, c, sub)       ROW_OF_AS(s, k, #f, f, c, sub)
 #define ROW_OF_AS(s, k, n, f, c, sub) {n, (k), R_AT(s, f), R_AT(s, c), &sub##_record, NULL, \
-				       sizeof(((struct s *)0)->f)}
+				       sizeof(__typeof__(((struct s *)0)->f))}
 #define ROW_PART(k, n, sub)           {n, R_PART | (k), 0, 0, &sub##_record, NULL, 0}
 #define ROW_PART_IF(s, n, b, sub)     {n, R_PART | R_NULL, 0, R_AT(s, b), &sub##_record, NULL, 0}
 #define ROWS(...) ((const struct record_field[]){__VA_ARGS__})
