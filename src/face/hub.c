@@ -119,13 +119,15 @@ int hub_ops_of(const struct request *rq, const struct hub_ops **out, struct err 
 
 int hub_wait(struct request *rq, uint64_t channel, uint64_t seq, struct err *err)
 {
+	int64_t wait_ms = rq->method == HTTP_HEAD ? HUB_WAIT_HEAD_MS : HUB_WAIT_MS;
+
 	if (rq->timed_out) {
 		err->retry_after_s = HUB_RETRY_S;
 		return err_set(err, ERR_SOURCE_TIMEOUT,
 		               "the Hub that this server mirrors has not answered yet");
 	}
 	return reply_wait(rq, channel, seq,
-	                  rq->wakes > 0 ? rq->wait_until_ms : clock_mono_ms() + HUB_WAIT_MS);
+	                  rq->wakes > 0 ? rq->wait_until_ms : clock_mono_ms() + wait_ms);
 }
 
 int hub_with(struct request *rq, hub_handler *fn, struct err *err)

@@ -12,8 +12,9 @@
 #include "base/json.h"
 #include "face/face.h"
 
-#define HUB_WAIT_MS 55000 /* for another Hub; before proxies give up on us */
-#define HUB_RETRY_S 5     /* after which a client may ask again */
+#define HUB_WAIT_MS 55000     /* for another Hub; before proxies give up on us */
+#define HUB_WAIT_HEAD_MS 9000 /* a client waits ten seconds for a HEAD, and then asks again */
+#define HUB_RETRY_S 5         /* after which a client may ask again */
 
 /* The capture of this name in the route's pattern, decoded; empty if it has none. */
 struct str hub_arg(const struct request *rq, const char *name);
@@ -25,7 +26,7 @@ int hub_ops_of(const struct request *rq, const struct hub_ops **out, struct err 
 /* What the path names; without a revision it is "main". ERR_HUB_REPO_NOT_FOUND,
  * ERR_HUB_REVISION_NOT_FOUND for what cannot be a name. */
 int hub_name_of(struct request *rq, struct hub_name *out, struct err *err) MUST_CHECK;
-/* Parks until the channel is notified, but all waits of a request together at most HUB_WAIT_MS:
+/* Parks until the channel is notified, but all waits of a request together at most so long:
  * then ERR_SOURCE_TIMEOUT. */
 int hub_wait(struct request *rq, uint64_t channel, uint64_t seq, struct err *err) MUST_CHECK;
 /* An error of the operations, in words that do not put another Hub's failure on the client: what

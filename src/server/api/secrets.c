@@ -1,5 +1,7 @@
 /* secrets.c - opening and checking secrets; and the operations on them. */
 #include "server/api/secrets.h"
+
+#include "server/data/hub.h"
 #include "server/api/ctx.h"
 #include "server/control/webhook.h"
 
@@ -180,6 +182,12 @@ static int list_secrets(const struct ask *ask, const char *team_id, struct model
 	return meta_secrets(ask->app->meta, ask->a, team, out, n, err);
 }
 
+static void tell_users(const struct ask *ask, const char *team, const char *name)
+{
+	if (strcmp(secret_key(ask->a, name), secret_key(ask->a, HUB_SECRET)) == 0)
+		hub_secret_changed(ask->app, team);
+}
+
 static int set_secret(const struct ask *ask, const char *team_id, const char *name,
                       struct str value, struct model_secret *out, struct err *err)
 {
@@ -211,6 +219,7 @@ static int set_secret(const struct ask *ask, const char *team_id, const char *na
 	s.sealed = buf_view(&sealed);
 	if (meta_secret_put(app->meta, ask->a, &s, out, err) < 0)
 		return -1;
+	tell_users(ask, team, name);
 	log_info("secret set: name=%s team=%s by=%s", name, team, ask->principal->name);
 	return 0;
 }
@@ -225,6 +234,7 @@ static int remove_secret(const struct ask *ask, const char *team_id, const char 
 	if (meta_secret_del(ask->app->meta, team, secret_key(ask->a, name), err) < 0)
 		return -1;
 	log_info("secret deleted: name=%s team=%s by=%s", name, team, ask->principal->name);
+	tell_users(ask, team, name);
 	return 0;
 }
 

@@ -146,6 +146,14 @@ int hub_source(struct app *app, const char *team_id, enum hub_type type, const c
 	return rc;
 }
 
+static int gated(const struct hub_name *n, struct err *err)
+{
+	return err_set(err, ERR_HUB_GATED,
+	               "%s/%s is gated: accept its terms at the Hub, then set the team's "
+	               "secret " HUB_SECRET " to a token of that account",
+	               hub_type_word(n->type), n->id);
+}
+
 /* Of one that says no more than its status. */
 static enum source_refusal refusal_of(const struct err *err)
 {
@@ -155,23 +163,14 @@ static enum source_refusal refusal_of(const struct err *err)
 	return SOURCE_NOT_REFUSED;
 }
 
-static int gated(const struct hub_rev *v, struct err *err)
-{
-	return err_set(err, ERR_HUB_GATED,
-	               "%s/%s is gated: accept its terms at the Hub, then set the team's "
-	               "secret " HUB_SECRET " to a token of that account",
-	               hub_type_word(v->type), v->id);
-}
-
-/* The refusal of the other Hub in our words: its own are for jobs that name a source. */
-static int explain(const struct source *s, const struct hub_rev *v, const char *rev,
-                   struct err *err)
+int hub_refused(const struct source *s, const struct hub_name *n, struct err *err)
 {
 	enum source_refusal why = source_refusal(s);
+	bool denied = err->id == ERR_SOURCE_DENIED;
 
 	if (why == SOURCE_NOT_REFUSED)
 		why = refusal_of(err);
-	if (why == SOURCE_NOT_REFUSED)
+	if (why == SOURCE_NOT_REFUSED && !denied)
 		return -1;
 	err_clear(err);
 	switch (why) {
@@ -180,16 +179,18 @@ static int explain(const struct source *s, const struct hub_rev *v, const char *
 		               "the Hub has no repository %s/%s, or does not show it to this team. "
 		               "If it is private, set the team's secret " HUB_SECRET
 		               " to a token that may read it",
-		               hub_type_word(v->type), v->id);
+		               hub_type_word(n->type), n->id);
 	case SOURCE_GATED:
-		return gated(v, err);
+		return gated(n, err);
 	case SOURCE_NO_REVISION:
 	case SOURCE_NO_ENTRY:
+		return err_set(err, ERR_HUB_REVISION_NOT_FOUND, "%s/%s has no revision %s",
+		               hub_type_word(n->type), n->id, n->rev);
 	case SOURCE_NOT_REFUSED:
 		break;
 	}
-	return err_set(err, ERR_HUB_REVISION_NOT_FOUND, "%s/%s has no revision %s",
-	               hub_type_word(v->type), v->id, rev);
+	return err_set(err, ERR_SOURCE_DENIED, "the Hub refuses %s/%s without a reason",
+	               hub_type_word(n->type), n->id);
 }
 
 static bool is_gated(const char *about)
@@ -308,6 +309,7 @@ static int ask_upstream(struct app *app, const char *team_id, const struct hub_r
 	struct glob_filter all = {0};
 	struct source_listing listing;
 	struct hub_listing l;
+	const struct hub_name name = {v->type, v->id, v->rev};
 	struct source_head head;
 	const char *is;
 	bool kept = false, is_closed_to_some;
@@ -315,24 +317,24 @@ static int ask_upstream(struct app *app, const char *team_id, const struct hub_r
 	if (hub_source(app, team_id, v->type, v->id, v->rev, &s, err) < 0)
 		return -1;
 	if (source_resolve(s, a, &head, err) < 0)
-		return explain(s, v, v->rev, err);
+		return hub_refused(s, &name, err);
 	is = head.revision;
 	/* A Hub shows to everybody what a gated repository lists. Its files are for who has
 	 * accepted its terms, and here so is all of it. */
 	is_closed_to_some = is_gated(head.about);
 	if (is_closed_to_some && team_id[0] == '\0')
-		return gated(v, err);
+		return gated(&name, err);
 	fmt_fixed(commit, HUB_COMMIT_HEX + 1, "%s", is);
 	if (find_kept(app, team_id, v, is, &kept, err) < 0)
 		return -1;
 	if (is_closed_to_some && admits(app, team_id, v, is, s, err) < 0)
-		return explain(s, v, v->rev, err);
+		return hub_refused(s, &name, err);
 	if (kept)
 		return 0;
 	if (source_list(s, a, &all, is, &listing, err) < 0)
-		return explain(s, v, v->rev, err);
+		return hub_refused(s, &name, err);
 	if (is_closed_to_some && source_admits(s, listing.file[listing.n - 1].path, err) < 0)
-		return explain(s, v, v->rev, err);
+		return hub_refused(s, &name, err);
 	return listing_of(v, &listing, head.about != NULL ? head.about : "{}", a, &l, err) < 0
 	               ? -1
 	               : hub_repo_add(app, team_id, &l, err);
@@ -494,7 +496,7 @@ static int refs_upstream(struct app *app, const char *team_id, const struct hub_
 	if (hub_source(app, team_id, v->type, v->id, "main", &s, err) < 0)
 		return -1;
 	if (source_refs(s, tmp, &doc, err) < 0)
-		return explain(s, v, "main", err);
+		return hub_refused(s, &(struct hub_name){v->type, v->id, "main"}, err);
 	out->branch = branches(a, doc_get(doc, "branches"), &out->n_branches);
 	out->tag = branches(a, doc_get(doc, "tags"), &out->n_tags);
 	return 0;
@@ -800,6 +802,24 @@ const struct hub_ops hub_ops = {
 	.bytes = hub_bytes_of,
 	.refs = list_refs,
 };
+
+static void ask_again(struct str key UNUSED, void *value, void *arg)
+{
+	struct hub_rev *v = FROM_VOID(struct hub_rev, value, HUB_REV_MAGIC);
+
+	if (strcmp(v->team_id, arg) == 0)
+		v->checked_ms = v->failed_ms = 0;
+}
+
+void hub_secret_changed(struct app *app, const char *team_id)
+{
+	char team[MODEL_ID_CAP];
+
+	FMT(team, "%s", team_id);
+	lock_take(&app->hub->lock);
+	map_each(app->hub->revs, ask_again, team);
+	lock_give(&app->hub->lock);
+}
 
 /* ---- what is kept, for people -------------------------------------------------------------- */
 

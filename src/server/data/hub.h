@@ -29,6 +29,9 @@ int hub_list(struct app *app, struct arena *a, const char *team_id, struct model
 int hub_remove(const struct ask *ask, const char *id, struct model_mirror *out,
                struct err *err) MUST_CHECK;
 
+/* Its secret has changed: what was found out with the one before, or without, counts no more. */
+void hub_secret_changed(struct app *app, const char *team_id);
+
 void hub_start(struct app *app);
 void hub_run(struct app *app);
 void hub_stop(struct app *app); /* after app->stopping: cancels what runs, joins */

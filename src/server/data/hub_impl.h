@@ -7,6 +7,7 @@
 
 #include "server/data/hub.h"
 #include "store/blobs/blob_pins.h"
+#include "store/sources/source.h"
 
 #include <sys/queue.h>
 
@@ -79,6 +80,10 @@ void hub_repo_name(enum hub_type type, const char *id, char out[HUB_REPO_CAP]);
 /* The source of a repository at a revision, with the team's secret unless it is "". */
 int hub_source(struct app *app, const char *team_id, enum hub_type type, const char *id,
                const char *rev, struct source **out, struct err *err) MUST_CHECK;
+
+/* What the other Hub refused, as ours and in our words: its own are for jobs that name a source.
+ * Always returns -1; *err has it. */
+int hub_refused(const struct source *s, const struct hub_name *n, struct err *err);
 
 /* --- hub_repo.c: all with the lock, unless they say otherwise --- */
 struct hub_repo *hub_repo_find(struct hub *h, const char *team_id, enum hub_type type,

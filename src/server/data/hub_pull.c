@@ -217,6 +217,22 @@ static int open_source(const struct hub_repo *r, struct source **out, struct err
 	return hub_source(r->app, r->team_id, r->l.type, r->l.id, r->l.commit, out, err);
 }
 
+/* What lists a file and does not give it has failed, unless it says that the right has ended. */
+static int failed(const struct hub_pull *p, const struct source *s, struct err *err)
+{
+	const struct hub_listing *l = &p->repo->l;
+	enum source_refusal why = source_refusal(s);
+
+	if (why == SOURCE_GATED || why == SOURCE_NO_REPOSITORY)
+		return hub_refused(s, &(struct hub_name){l->type, l->id, l->commit}, err);
+	if (err->code != ERR_DENIED && err->code != ERR_NOT_FOUND && err->code != ERR_AUTH)
+		return -1;
+	err_clear(err);
+	return err_set(err, ERR_SOURCE_BROKEN,
+	               "the Hub lists %s of %s/%s, and does not give it now", p->f->path,
+	               hub_type_word(l->type), l->id);
+}
+
 static int bring(struct hub_pull *p, struct digest *sha256, struct err *err)
 {
 	struct app *app = p->repo->app;
@@ -238,7 +254,7 @@ static int bring(struct hub_pull *p, struct digest *sha256, struct err *err)
 	rc = bring_file(&job, sha256, err);
 	give_room(p, rc == 0);
 	if (rc < 0)
-		return -1;
+		return failed(p, s, err);
 	lock_take(&app->hub->lock);
 	hub_repo_note(p->repo, p->f, sha256);
 	lock_give(&app->hub->lock);
