@@ -155,6 +155,7 @@ static SHOWN(resolved_weights, NULL, shown_weights, ROW(shown_weights, R_TEXT, s
 struct shown_inputs {
 	struct shown_weights *weights;
 	size_t n_weights;
+	bool has_image;
 	const char *reference, *digest, *id; /* of the image, when the job first started */
 	const struct doc *spec;
 };
@@ -162,7 +163,7 @@ static SHOWN(image, NULL, shown_inputs, ROW(shown_inputs, R_TEXT | R_NULL, refer
              ROW(shown_inputs, R_TEXT | R_NULL, digest), ROW(shown_inputs, R_TEXT, id));
 SHOWN(job_inputs, NULL, shown_inputs,
       ROW_OF_AS(shown_inputs, R_LIST, "weights", weights, n_weights, resolved_weights),
-      ROW_PART(R_NULL, "image", image), ROW(shown_inputs, R_DOC, spec));
+      ROW_PART_IF(shown_inputs, "image", has_image, image), ROW(shown_inputs, R_DOC, spec));
 
 struct shown_project {
 	struct model_project p;
@@ -275,6 +276,7 @@ static struct shown_inputs inputs_of(struct arena *a, const struct model_job *j)
 	struct shown_inputs v = {
 		.weights = ARENA_ARRAY(a, struct shown_weights,
 	                               doc_is(list, DOC_LIST) ? list->count : 0),
+		.has_image = doc_is(image, DOC_MAP),
 		.reference = doc_cstr(doc_get(image, "reference"), NULL),
 		.id = doc_cstr(doc_get(image, "id"), NULL),
 		.spec = parse(a, j->spec_json),
