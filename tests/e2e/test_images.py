@@ -144,7 +144,7 @@ def test_private_image(empty_cluster, registry):
 
     job = cluster.wait(cluster.push(["echo $MARK", "ls /", "cat /proc/1/environ", "export"], image=image(name, f"http://{host}/v2/")), "TRAINING_JOB_COMPLETED")
     assert cluster.user_lines(job)[0] == "from-the-image" and "passw0rd" not in cluster.logs(job)
-    assert not list(cluster.data.rglob("registry-auth.json"))
+    assert not [folder for folder, _, names in os.walk(cluster.data) if "registry-auth.json" in names]  # some go meanwhile
     # there now: a job may use it without pulling
     cluster.wait(cluster.push(["true"], image={"base_image": name}), "TRAINING_JOB_COMPLETED")
 
