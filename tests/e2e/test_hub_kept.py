@@ -1,4 +1,5 @@
 """What a mirror keeps of another Hub, as people see it: listed, checked, removed, evicted and fetched again."""
+import http.client
 import os
 import subprocess
 
@@ -70,3 +71,24 @@ def test_the_least_recently_used_goes(empty_cluster):
         assert held <= 7_000_000
         left = {w["source"] for w in c.json("weights", "ls")}
         assert "hf://many/m5" in left and "hf://many/m0" not in left
+
+
+def test_killed_before_a_ref(empty_cluster):
+    """Between the manifest and the ref that names it: the next server has the files, and names them."""
+    c = empty_cluster
+    data = os.urandom(3 * MIB)
+    with hub_server() as hub:
+        hub.repo("team/model", {"w.bin": data})
+        start(c, hub)
+        c.stop()
+        c.start(env={"STOKER_CRASH_AT": "hub:manifest"})
+        try:
+            get(c, "team/model", "w.bin")
+        except (OSError, http.client.HTTPException):
+            pass  # it may die while it answers
+        assert c.process.wait(CALL_S) == 9
+        c.restart()
+        assert right(get(c, "team/model", "w.bin"), data) and hub.sent("w.bin") <= 2 * len(data)
+        assert kept(c, 1)["bytes"] > 3 * MIB
+        sent = hub.sent("w.bin")
+        assert right(get(c, "team/model", "w.bin"), data) and hub.sent("w.bin") == sent
