@@ -112,7 +112,8 @@ class Asked:
     """A server on one database. One running job takes four of five CPUs, so whoever is pushed waits; on the fifth runs one whose log is
     written here: its own runner has nothing to say, and could not go on behind that."""
 
-    def __init__(self, bench, folder, database, count, busy=True):
+    def __init__(self, bench, folder, database, count, busy=True, objects=None):
+        self.objects = ["--objects", f"dir:{objects}"] if objects else []
         self.database, self.count, self.seq, self.pushed = database, count, 0, 0
         self.binary, self.folder = bench.root / STOKER, folder
         folder.mkdir()
@@ -134,7 +135,8 @@ class Asked:
         self.runner = self.runner_of(self.running)
 
     def begin(self):
-        self.server = peers.Stoker(self.binary, self.folder, "--cpus", "5", "--memory", "64Gi", "--database", self.database.url)
+        self.server = peers.Stoker(self.binary, self.folder, "--cpus", "5", "--memory", "64Gi", "--database", self.database.url,
+                                   *self.objects)
         self.asker = Asker(self.server)
         self.project = json.loads(self.asker.ask("POST", "/v1/training_projects", {"training_project": {"name": "p"}})[1])["training_project"]["id"]
 
@@ -270,7 +272,7 @@ def standby_of(asked, folder):
         (folder / "data").mkdir(parents=True)
         for name in "master.key", "admin-token":
             shutil.copy2(asked.server.data / name, folder / "data" / name)
-    return peers.Stoker(asked.binary, folder, "--cpus", "5", "--memory", "64Gi", "--database", asked.database.url, "--standby",
+    return peers.Stoker(asked.binary, folder, "--cpus", "5", "--memory", "64Gi", "--database", asked.database.url, *asked.objects, "--standby",
                         says="standing by on http://")
 
 
@@ -286,7 +288,8 @@ def takeover(bench, folder, postgres, rounds):
                       "it waits 5 s before it takes a leader that says nothing for dead")
     for count in SIZES:
         postgres.run("createdb", "-h", postgres.folder, "-U", "stoker", f"takeover{count}")
-        asked = Asked(bench, folder / f"leader-{count}", OfPostgres(postgres.url(f"takeover{count}")), count, busy=False)
+        asked = Asked(bench, folder / f"leader-{count}", OfPostgres(postgres.url(f"takeover{count}")), count, busy=False,
+                      objects=folder / f"objects-{count}")
         folders, led, pushed = [asked.folder, folder / f"other-{count}"], [], []
         other = standby_of(asked, folders[1])
         for _ in range(rounds):
