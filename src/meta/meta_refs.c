@@ -6,6 +6,8 @@
 
 #define REF "SELECT team_id, kind, name, manifest, bytes, files, created_ms, used_ms FROM refs "
 
+#define DELETE_REF "DELETE FROM refs WHERE team_id = ? AND kind = ? AND name = ?"
+
 static void ref_row(struct db_rows *r, void *item)
 {
 	struct model_ref *x = item;
@@ -52,16 +54,15 @@ int meta_ref_put(struct meta *m, const struct model_ref *x, struct err *err)
 int meta_ref_del_in(struct db_tx *tx, const char *team_id, const char *kind, const char *name,
                     struct err *err)
 {
-	return db_exec(tx, "DELETE FROM refs WHERE team_id = ? AND kind = ? AND name = ?",
-	               DB_ARGS(db_text(team_id), db_text(kind), db_text(name)), NULL, err);
+	return db_exec(tx, DELETE_REF, DB_ARGS(db_text(team_id), db_text(kind), db_text(name)),
+	               NULL, err);
 }
 
 int meta_ref_del(struct meta *m, const char *team_id, const char *kind, const char *name,
                  struct err *err)
 {
-	return meta_exec(m, "DELETE FROM refs WHERE team_id = ? AND kind = ? AND name = ?",
-	                 DB_ARGS(db_text(team_id), db_text(kind), db_text(name)), ERR_NOT_FOUND,
-	                 err);
+	return meta_exec(m, DELETE_REF, DB_ARGS(db_text(team_id), db_text(kind), db_text(name)),
+	                 ERR_NOT_FOUND, err);
 }
 
 int meta_ref(struct meta *m, struct arena *a, const char *team_id, const char *kind,
