@@ -308,6 +308,9 @@ int meta_checkpoints_put(struct meta *m, const struct model_checkpoint *c, size_
                          struct err *err) MUST_CHECK;
 int meta_checkpoints(struct meta *m, struct arena *a, const char *job_id,
                      struct model_checkpoint **out, size_t *n, struct err *err) MUST_CHECK;
+/* How many others the job has on this rank; 0 when this one is among them, and needs no place. */
+int meta_checkpoints_beside(struct meta *m, const struct model_checkpoint *c, uint64_t *n,
+                            struct err *err) MUST_CHECK;
 /* The job has ended: what was still on its way never arrived. */
 int meta_checkpoints_abandon(struct meta *m, const char *job_id, struct err *err) MUST_CHECK;
 /* State, rule, reason, marked_by and synced_ms of c on all its ranks. ERR_NOT_FOUND. */

@@ -162,6 +162,22 @@ static int checkpoints_abandon_once(struct meta *m, const char *job_id, struct e
 	return db_commit(&tx, err);
 }
 
+int meta_checkpoints_beside(struct meta *m, const struct model_checkpoint *c, uint64_t *n,
+                            struct err *err)
+{
+	int64_t count = 0;
+
+	if (meta_number(m,
+	                "SELECT count(*) FROM checkpoints WHERE job_id = ?1 AND rank = ?2"
+	                " AND NOT EXISTS (SELECT 1 FROM checkpoints"
+	                "  WHERE job_id = ?1 AND rank = ?2 AND name = ?3)",
+	                DB_ARGS(db_text(c->job_id), db_int(c->rank), db_text(c->name)), &count,
+	                err) < 0)
+		return -1;
+	*n = (uint64_t)count;
+	return 0;
+}
+
 int meta_checkpoints_abandon(struct meta *m, const char *job_id, struct err *err)
 {
 	return DB_AGAIN(checkpoints_abandon_once(m, job_id, err), err);

@@ -497,6 +497,37 @@ static void checkpoints_have_one_order(void **state)
 	assert_string_equal(cs[4].name, "checkpoint-100");
 }
 
+/* A runner that was taken over is bounded by what it has told. */
+static void what_a_runner_told_is_counted(void **state)
+{
+	struct model_event e = {.ms = 1, .kind = "k", .actor = "runner", .message = "m"};
+	struct model_checkpoint c = {
+		.job_id = "job0001", .name = "a", .kind = "full", .created_ms = 5};
+	struct place *p = *state;
+	struct model_project pr = {0};
+	struct model_job j = {0};
+	uint64_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(add_project(p->m, p->a, &pr, &p->err), &p->err);
+	assert_ok(add_job(p->m, p->a, "job0001", NULL, &j, &p->err), &p->err);
+	for (int i = 0; i < 3; i++)
+		assert_ok(meta_event_add(p->m, "job0001", &e, &p->err), &p->err);
+	assert_ok(meta_events_count(p->m, "job0001", "runner", &n, &p->err), &p->err);
+	assert_int_equal(n, 3); /* and not the one of its push */
+	assert_ok(meta_checkpoint_put(p->m, &c, &p->err), &p->err);
+	c.name = "b";
+	assert_ok(meta_checkpoints_beside(p->m, &c, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	c.rank = 1;
+	assert_ok(meta_checkpoints_beside(p->m, &c, &n, &p->err), &p->err);
+	assert_int_equal(n, 0);
+	c.rank = 0;
+	assert_ok(meta_checkpoint_put(p->m, &c, &p->err), &p->err);
+	assert_ok(meta_checkpoints_beside(p->m, &c, &n, &p->err), &p->err);
+	assert_int_equal(n, 0); /* it has its place */
+}
+
 /* A job that has ended: nothing is on its way any more, to a complete one neither. */
 static void abandoned_with_the_job(void **state)
 {
@@ -878,6 +909,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_late_attempt_changes_nothing, setup, teardown),
 	cmocka_unit_test_setup_teardown(deleting_leaves_trash, setup, teardown),
 	cmocka_unit_test_setup_teardown(checkpoints_have_one_order, setup, teardown),
+	cmocka_unit_test_setup_teardown(what_a_runner_told_is_counted, setup, teardown),
 	cmocka_unit_test_setup_teardown(abandoned_with_the_job, setup, teardown),
 	cmocka_unit_test_setup_teardown(mirrors_uploads_snapshots, setup, teardown),
 	cmocka_unit_test_setup_teardown(refs_name_what_is_kept, setup, teardown),

@@ -564,17 +564,10 @@ static int check_reported(const struct ask *ask, const struct model_checkpoint *
  * up names. */
 static int check_number(const struct ask *ask, const struct model_checkpoint *c, struct err *err)
 {
-	struct model_checkpoint *rows = NULL;
 	uint64_t others = 0;
-	size_t n = 0;
 
-	if (meta_checkpoints(ask->app->meta, ask->a, c->job_id, &rows, &n, err) < 0)
+	if (meta_checkpoints_beside(ask->app->meta, c, &others, err) < 0)
 		return -1;
-	for (size_t i = 0; i < n; i++) {
-		if (rows[i].rank == c->rank && strcmp(rows[i].name, c->name) == 0)
-			return 0;
-		others += rows[i].rank == c->rank;
-	}
 	return others < CHECKPOINTS_MAX
 	               ? 0
 	               : err_set(err, ERR_QUOTA, "a job has %d checkpoints at most: delete some",
