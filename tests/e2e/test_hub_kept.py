@@ -5,7 +5,7 @@ import subprocess
 
 from conftest import CALL_S, STOKER, until
 from hub import hub_server
-from test_hub import get, right
+from test_hub import get, right, start
 
 MIB = 1 << 20
 
@@ -16,10 +16,6 @@ def kept(cluster, files):
         rows = [w for w in cluster.json("weights", "ls") if w["source"].startswith("hf://team/")]
         return rows if [w["files"] for w in rows] == [files] else None
     return until(look)[0]
-
-
-def start(cluster, hub, *flags):
-    return cluster.start("--cpus", "2", "--memory", "2Gi", "--hub-upstream", hub.url, "--allow-source-network", "127.0.0.0/8", *flags)
 
 
 def test_what_is_kept(empty_cluster):
