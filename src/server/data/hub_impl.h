@@ -1,6 +1,6 @@
 /*
- * hub_impl.h - what hub.c (revisions), hub_repo.c (what is kept) and hub_pull.c (files on their
- * way) share. One lock guards all of it, and is never held across I/O.
+ * hub_impl.h - what hub.c (revisions), hub_ask.c (the other Hub), hub_repo.c (what is kept) and
+ * hub_pull.c (files on their way) share. One lock guards all of it, and is never held across I/O.
  */
 #ifndef SERVER_HUB_IMPL_H
 #define SERVER_HUB_IMPL_H
@@ -81,6 +81,25 @@ void hub_repo_name(enum hub_type type, const char *id, char out[HUB_REPO_CAP]);
 int hub_source(struct app *app, const char *team_id, enum hub_type type, const char *id,
                const char *rev, struct source **out, struct err *err) MUST_CHECK;
 
+/* A branch may look like a commit: it is none when the other Hub says another one. */
+bool hub_is_commit(const char *rev, const char *commit);
+
+/* --- hub_ask.c: without the lock, on a thread that may wait --- */
+struct hub_answer {
+	char commit[HUB_COMMIT_HEX + 1];
+	const char *owner; /* team of the repository; "": it is anybody's */
+	bool stale;        /* it is what it was when the other Hub was asked last */
+};
+/* Which commit v is. The repository at that commit is in memory then. */
+int hub_find_out(struct app *app, const struct hub_rev *v, struct hub_answer *out,
+                 struct err *err) MUST_CHECK;
+/* What it was, without asking; false: nothing is kept of it. */
+bool hub_find_stale(struct app *app, const struct hub_rev *v, struct hub_answer *out);
+int hub_find_refs(struct app *app, const struct hub_rev *v, struct arena *a, struct hub_refs *out,
+                  struct err *err) MUST_CHECK;
+/* Might the team's own token help? */
+bool hub_is_closed(const struct err *err);
+void hub_blame_upstream(struct err *err);
 /* What the other Hub refused, as ours and in our words: its own are for jobs that name a source.
  * Always returns -1; *err has it. */
 int hub_refused(const struct source *s, const struct hub_name *n, struct err *err);
