@@ -128,7 +128,7 @@ struct app {
 	struct inputs *inputs;             /* see inputs.h */
 	struct keyed_executor *deliveries; /* webhooks, see notify.h */
 	struct loop *reconcile, *janitor, *notify, *objects_watch;
-	uint64_t outages_told[2];     /* see outage.h; of the thread of reconcile */
+	uint64_t outages_told_ms[2];  /* see outage.h; of the thread of reconcile */
 	struct map *outage_jobs[2];   /* the same: ids; NULL: there is no outage */
 	uint64_t outages_heard;       /* the same */
 	int64_t passed_ms;            /* the same: its last pass; monotonic */

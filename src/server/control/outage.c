@@ -49,11 +49,11 @@ static void tell_job(struct str id, void *value UNUSED, void *arg)
 	          t->name, t->took, t->words);
 }
 
-static void tell(struct telling *t, const struct outage *o, struct map *through)
+static void tell(struct telling *t, uint64_t took_ms, struct map *through)
 {
-	if (o->last_ms < OUTAGE_TOLD_MS)
+	if (took_ms < OUTAGE_TOLD_MS)
 		return;
-	(void)units_show_seconds((uint64_t)(o->last_ms + 500) / 1000, t->took);
+	(void)units_show_seconds((took_ms + 500) / 1000, t->took);
 	map_each(through, tell_job, t);
 }
 
@@ -61,7 +61,7 @@ void outage_pass(struct app *app)
 {
 	static const struct {
 		const char *kind, *name, *words;
-	} rows[COUNT(app->outages_told)] = {
+	} rows[COUNT(app->outages_told_ms)] = {
 		{"database", "database", "the job went on running"},
 		{"objects", "object store", "the job went on running, and its checkpoints waited"},
 	};
@@ -73,13 +73,16 @@ void outage_pass(struct app *app)
 	for (size_t i = 0; i < COUNT(rows) && now[0].since_ms == 0; i++) {
 		struct map **through = &app->outage_jobs[i];
 		struct telling t = {app, rows[i].kind, rows[i].name, rows[i].words, ""};
-		bool over = now[i].since_ms == 0 && now[i].n != app->outages_told[i];
+		/* of several since the last pass (the sessions of a database come back one by one),
+		 * what they took together */
+		uint64_t took_ms = now[i].total_ms - app->outages_told_ms[i];
+		bool over = now[i].since_ms == 0 && took_ms > 0;
 
 		/* who ends with the outage, before the pass that sees it, ran through it, too */
 		if ((!over && now[i].since_ms == 0) || !note_jobs(app, through) || !over)
 			continue;
-		app->outages_told[i] = now[i].n;
-		tell(&t, &now[i], *through);
+		app->outages_told_ms[i] = now[i].total_ms;
+		tell(&t, took_ms, *through);
 		map_free(*through);
 		*through = NULL;
 	}
