@@ -24,6 +24,7 @@ OWNER = {
     "archive.h": {"io/tar.c", "io/tar_pack.c"},
     "zlib.h": {"io/gunzip.c"},
     "archive_entry.h": {"io/tar.c", "io/tar_pack.c"},
+    "lz4frame.h": {"core/xet_xorb.c"},
     "expat.h": {"store/objects/s3xml.c"},
     "sqlite3.h": {"meta/db_sqlite.c"},
     "libpq-fe.h": {"meta/db_pg.c"},
