@@ -3,7 +3,8 @@
  * four and footer are the same: one.bin, text.txt, weights.bin and random.bin.
  *   xorbs:  one, four, zeros: hf_xet 1.8.0; footer: 1.1.3, which sends one
  *   shards: four, zeros (each of its terms is the same chunk), tree (58 chunks in a xorb), again
- *           (files whose xorbs were sent before): 1.8.0; footer: 1.1.3; footer-promised: 1.2.0
+ *           (files whose xorbs were sent before), empty (a file without bytes): 1.8.0; footer:
+ *           1.1.3; footer-promised: 1.2.0
  */
 #ifndef XET_RECORDED_H
 #define XET_RECORDED_H
