@@ -86,6 +86,16 @@ bool hub_commit_ok(struct str rev)
 	return rev.n == HUB_COMMIT_HEX && hex_decode(rev, raw, sizeof(raw), &ignored) == 0;
 }
 
+const char *hub_lower(struct arena *a, const char *name)
+{
+	char *lower = arena_cstr(a, name);
+
+	for (char *c = lower; *c != '\0'; c++)
+		if (*c >= 'A' && *c <= 'Z')
+			*c = (char)(*c - 'A' + 'a');
+	return lower;
+}
+
 /* ---- git's ids ----------------------------------------------------------------------------- */
 
 /* The id of an object that a caller adds the content of. */
@@ -127,6 +137,58 @@ static void pointer_id(struct hub_file *f)
 	object_begin(h, "blob", n);
 	hash_add(h, text, n);
 	object_end(h, f->oid);
+}
+
+struct hash *hub_blob_begin(uint64_t size)
+{
+	struct hash *h = hash_new(HASH_SHA1);
+
+	object_begin(h, "blob", size);
+	return h;
+}
+
+void hub_blob_end(struct hash *h, uint8_t oid[HUB_OID_LEN])
+{
+	object_end(h, oid);
+}
+
+void hub_blob_id(struct str bytes, uint8_t oid[HUB_OID_LEN])
+{
+	AUTO_HASH struct hash *h = hub_blob_begin(bytes.n);
+
+	hash_add(h, bytes.p, bytes.n);
+	hub_blob_end(h, oid);
+}
+
+/* "author NAME <> SECONDS +0000" */
+static void signed_by(struct buf *out, const char *who, const struct hub_commit *c)
+{
+	buf_printf(out, "%s ", who);
+	for (const char *p = c->author; *p != '\0'; p++)
+		buf_putc(out, (unsigned char)*p < ' ' || *p == '<' || *p == '>' ? '_' : *p);
+	buf_printf(out, " <> %" PRId64 " +0000\n", c->ms / 1000);
+}
+
+void hub_commit_id(const struct hub_listing *l, const struct hub_commit *c,
+                   char out[HUB_COMMIT_HEX + 1])
+{
+	AUTO_BUF struct buf text = BUF_INIT(HUB_LISTING_MAX);
+	AUTO_HASH struct hash *h = hash_new(HASH_SHA1);
+	uint8_t oid[HUB_OID_LEN];
+
+	hex_encode(l->root, HUB_OID_LEN, out);
+	buf_printf(&text, "tree %s\n", out);
+	if (c->parent != NULL)
+		buf_printf(&text, "parent %s\n", c->parent);
+	signed_by(&text, "author", c);
+	signed_by(&text, "committer", c);
+	buf_printf(&text, "\n%s\n", c->title);
+	if (c->message[0] != '\0')
+		buf_printf(&text, "\n%s\n", c->message);
+	object_begin(h, "commit", text.n);
+	hash_add(h, text.p, text.n);
+	object_end(h, oid);
+	hex_encode(oid, HUB_OID_LEN, out);
 }
 
 /* ---- folders ------------------------------------------------------------------------------- */
@@ -223,7 +285,6 @@ static int tree_of(struct grow *g, size_t *i, size_t under, unsigned depth,
 int hub_listing_finish(struct hub_listing *l, struct arena *a, struct err *err)
 {
 	struct grow g = {l, a, 0};
-	uint8_t root[HUB_OID_LEN];
 	size_t i = 0;
 
 	l->folder = NULL;
@@ -243,7 +304,7 @@ int hub_listing_finish(struct hub_listing *l, struct arena *a, struct err *err)
 		if (f->lfs)
 			pointer_id(f);
 	}
-	if (tree_of(&g, &i, 0, 0, root, err) < 0)
+	if (tree_of(&g, &i, 0, 0, l->root, err) < 0)
 		return -1;
 	if (l->n_folders > 0)
 		qsort(l->folder, l->n_folders, sizeof(*l->folder), folder_by_path);

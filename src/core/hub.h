@@ -31,6 +31,9 @@ bool hub_id_ok(struct str id);     /* owner/name or name */
 bool hub_rev_ok(struct str rev);   /* a branch, a tag or a commit: no control characters, bounded */
 bool hub_commit_ok(struct str rev); /* 40 hex digits: what it names never changes */
 
+/* Names of repositories differ in case for the eye only. */
+const char *hub_lower(struct arena *a, const char *name);
+
 struct hub_name { /* what a request asks for */
 	enum hub_type type;
 	const char *id, *rev;
@@ -57,7 +60,9 @@ struct hub_listing { /* a repository at a commit */
 	size_t n;
 	struct hub_folder *folder; /* sorted by path; without the root */
 	size_t n_folders;
+	uint8_t root[HUB_OID_LEN]; /* of the folder that all is in */
 	uint64_t bytes;
+	bool is_private; /* what its owner says; never stored with it */
 };
 
 /* The text that stands for an LFS file in git; returns its length. */
@@ -65,6 +70,20 @@ size_t hub_pointer(const struct hub_file *f, char out[HUB_POINTER_CAP]);
 /* Sorts the files, gives each LFS file the id of its pointer, and makes the folders. ERR_INVALID:
  * a path that is not plain or is there twice, a file where another one needs a folder. */
 int hub_listing_finish(struct hub_listing *l, struct arena *a, struct err *err) MUST_CHECK;
+/* Git's id of a regular file of these bytes; or of one that comes piece by piece. */
+void hub_blob_id(struct str bytes, uint8_t oid[HUB_OID_LEN]);
+struct hash *hub_blob_begin(uint64_t size) MUST_CHECK; /* then hash_add() */
+void hub_blob_end(struct hash *h, uint8_t oid[HUB_OID_LEN]);
+
+struct hub_commit {         /* what git says of a commit beside its files */
+	const char *parent; /* 40 hex; NULL: it is the first */
+	const char *author, *title, *message;
+	int64_t ms;
+};
+/* The id that git gives it. What git's form has no room for in an author's name becomes '_'. */
+void hub_commit_id(const struct hub_listing *l, const struct hub_commit *c,
+                   char out[HUB_COMMIT_HEX + 1]);
+
 const struct hub_file *hub_listing_file(const struct hub_listing *l, struct str path);
 const struct hub_folder *hub_listing_folder(const struct hub_listing *l, struct str path);
 
