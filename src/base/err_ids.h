@@ -56,6 +56,7 @@
 	X(HUB_REPO_NOT_FOUND,   NOT_FOUND,   "hub_repo_not_found",     "The Hub has no such repository, or it is private. For a private one, set the secret hf_access_token of the team to a token that may read it.") \
 	X(HUB_REVISION_NOT_FOUND, NOT_FOUND, "hub_revision_not_found", "The repository has no such branch, tag or commit.") \
 	X(HUB_ENTRY_NOT_FOUND,  NOT_FOUND,   "hub_entry_not_found",    "The repository has no such file or folder at this revision.") \
+	X(HUB_OBJECT_NOT_FOUND, NOT_FOUND,   "hub_object_not_found",   "The commit names a large file that was not uploaded to this repository, or longer ago than a week. Upload it again.") \
 	X(IMAGE_NOT_FOUND,      NOT_FOUND,   "image_not_found",        "The image is not on the machine, and its registry does not have it. Check its name and tag.") \
 	X(CHECKPOINT_INCOMPLETE, NOT_FOUND,  "checkpoint_incomplete",  "The checkpoint is there but not complete, so it is not loaded. `stoker checkpoints ls JOB --all` says why.") \
 	X(PYTHON_NOT_FOUND,     NOT_FOUND,   "python_not_found",       "The machine, or the image, has no Python of the version that the job names. The message lists what was found.") \
@@ -65,6 +66,10 @@
 	X(JOB_NOT_RUNNING,      CONFLICT,    "job_not_running",        "A command can only be run in a running job. `stoker view JOB` shows its state.") \
 	X(JOB_NOT_PENDING,      CONFLICT,    "job_not_pending",        "Only a job that waits in the queue can be changed.") \
 	X(CHECKPOINT_PINNED,    CONFLICT,    "checkpoint_pinned",      "The checkpoint is pinned. `stoker checkpoints unpin` removes the pin.") \
+	X(HUB_REPO_EXISTS,      CONFLICT,    "hub_repo_exists",        "There is a repository of this name already.") \
+	X(HUB_REF_EXISTS,       CONFLICT,    "hub_ref_exists",         "The repository has a branch or a tag of this name already.") \
+	X(HUB_STALE,            CONFLICT,    "hub_stale",              "The branch has moved since the commit that the client names as its parent. Look at what it is now, and commit again.") \
+	X(HUB_NAMESPACE_TAKEN,  CONFLICT,    "hub_namespace_taken",    "The namespace belongs to another team: a token of that name has made repositories there. Use another token name, or the name of your team.") \
 	X(NAME_AMBIGUOUS,       CONFLICT,    "name_ambiguous",         "Several things match this name or prefix. Use one of the ids in the message.") \
 	X(ADDRESS_IN_USE,       CONFLICT,    "address_in_use",         "Another process already listens on this address and port. `ss -ltnp` shows which. Stop it, or use another port.") \
 	X(DATA_FOLDER_IN_USE,   CONFLICT,    "data_folder_in_use",     "Another server uses this data folder. The message names its process. Stop it, or use another folder.") \
@@ -74,6 +79,7 @@
 	X(JOB_NEVER_FITS,       QUOTA,       "job_never_fits",         "No machine of this server could ever run the job. Ask for less, or add a machine.") \
 	X(TOO_MANY_WAITING,     QUOTA,       "too_many_waiting",       "The team has as many waiting jobs as --max-waiting-jobs allows. Push again later, or stop some.") \
 	X(CACHE_QUOTA_EXCEEDED, QUOTA,       "cache_quota_exceeded",   "The project's cache is over its quota. Remove files with `stoker cache rm`, or raise it with `stoker cache quota`.") \
+	X(REPO_QUOTA_EXCEEDED,  QUOTA,       "repo_quota_exceeded",    "The team's repositories would be larger than --repo-quota allows. Delete some, or ask the administrator to raise it.") \
 	X(SCRATCH_QUOTA_EXCEEDED, QUOTA,     "scratch_quota_exceeded", "The job wrote more bytes or files to its scratch, workspace and temporary folders than --scratch-size or --scratch-files allows, and was ended. If its code alone is too much, it was not started.") \
 	X(VOLUME_FULL,          QUOTA,       "volume_full",            "The checkpoint folder grew larger than volume_size_gib, and the job was ended; or the job failed when the folder was full. Its complete checkpoints are kept. Raise the size, or keep fewer checkpoints.") \
 	X(INODES_EXHAUSTED,     QUOTA,       "inodes_exhausted",       "The disk of the node was running out of inodes, and this job held most of them. It was ended. Write fewer, larger files.") \

@@ -168,6 +168,31 @@ struct model_hub_rev {
 	int64_t checked_ms;
 };
 
+struct model_repo { /* a repository that people write to, see server/data/repos.h */
+	const char *id, *team_id;
+	const char *type;         /* "models", "datasets", "spaces" */
+	const char *owner, *name; /* as they were written when it was made */
+	bool of_user;             /* the owner is the name of a token, else of a team */
+	bool is_private;
+	uint64_t bytes; /* all that was ever committed or uploaded, each content once */
+	int64_t created_ms, updated_ms;
+};
+
+enum model_repo_ref_kind { REPO_BRANCH, REPO_TAG };
+
+struct model_repo_ref { /* a branch or a tag of one */
+	const char *repo_id;
+	enum model_repo_ref_kind kind;
+	const char *name, *commit;
+};
+
+struct model_repo_commit {
+	const char *repo_id, *commit;
+	const char *parent; /* NULL: it is the first */
+	const char *title, *message, *author;
+	int64_t ms;
+};
+
 struct model_upload { /* credentials handed out for one object */
 	const char *access_key, *secret_key, *session_token, *key;
 	const char *team_id;

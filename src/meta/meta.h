@@ -380,6 +380,71 @@ int meta_hub_revs(struct meta *m, struct arena *a, const char *team_id, const ch
 int meta_hub_rev_del(struct meta *m, const char *team_id, const char *repo, const char *rev,
                      struct err *err) MUST_CHECK;
 
+/* Repositories. Of every commit a ref of the kind "repo" names the files; of every large file that
+ * was uploaded one of the kind "lfs". `key`: models/owner/name in lower case. */
+#define META_REF_REPO "repo" /* the name is REPO_ID@COMMIT */
+#define META_REF_LFS "lfs"   /* the name is REPO_ID/SHA256 */
+#define META_REPO_NAME_CAP (MODEL_ID_CAP + 80)
+/* With an empty commit on main. ERR_HUB_REPO_EXISTS; ERR_HUB_NAMESPACE_TAKEN: repositories of that
+ * owner are another team's. */
+int meta_repo_add(struct meta *m, const struct model_repo *r, const char *key,
+                  const struct model_repo_commit *first, const struct model_ref *files,
+                  struct err *err) MUST_CHECK;
+/* By its key, or one that it had before it was moved: then *moved. ERR_HUB_REPO_NOT_FOUND. */
+int meta_repo_by_key(struct meta *m, struct arena *a, const char *key, struct model_repo *out,
+                     bool *moved, struct err *err) MUST_CHECK;
+int meta_repo(struct meta *m, struct arena *a, const char *id, struct model_repo *out,
+              struct err *err) MUST_CHECK;
+struct meta_repo_query {
+	const char *team_id;                   /* whose private ones, too; NULL: all of all teams */
+	const char *type, *owner_key, *search; /* NULL: any; search: a part of owner/name */
+	size_t limit;
+};
+/* The last changed first. */
+int meta_repos(struct meta *m, struct arena *a, const struct meta_repo_query *q,
+               struct model_repo **out, size_t *n, struct err *err) MUST_CHECK;
+/* All of it: branches, commits, refs. */
+int meta_repo_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
+int meta_repo_set_private(struct meta *m, const char *id, bool is_private, int64_t now_ms,
+                          struct err *err) MUST_CHECK;
+/* To another name, from which the old one leads; `r`: its new owner, name, team and of_user.
+ * ERR_HUB_REPO_EXISTS, ERR_HUB_NAMESPACE_TAKEN. */
+int meta_repo_move(struct meta *m, const struct model_repo *r, const char *old_key, const char *key,
+                   struct err *err) MUST_CHECK;
+/* What all repositories of a team hold. */
+int meta_repos_bytes(struct meta *m, const char *team_id, uint64_t *bytes,
+                     struct err *err) MUST_CHECK;
+
+/* ERR_HUB_REVISION_NOT_FOUND. */
+int meta_repo_ref(struct meta *m, struct arena *a, const char *repo_id,
+                  enum model_repo_ref_kind kind, const char *name, struct model_repo_ref *out,
+                  struct err *err) MUST_CHECK;
+int meta_repo_refs(struct meta *m, struct arena *a, const char *repo_id,
+                   struct model_repo_ref **out, size_t *n, struct err *err) MUST_CHECK;
+/* ERR_HUB_REF_EXISTS; ERR_HUB_REVISION_NOT_FOUND: it has no such commit. */
+int meta_repo_ref_add(struct meta *m, const struct model_repo_ref *r, struct err *err) MUST_CHECK;
+int meta_repo_ref_del(struct meta *m, const struct model_repo_ref *r, struct err *err) MUST_CHECK;
+
+struct meta_repo_change {
+	const struct model_repo_commit *commit;
+	const struct model_ref *files;
+	const char *branch;
+	const char *head;      /* what it must be now */
+	uint64_t bytes, quota; /* that are new; that the team may have, 0: any */
+	const char *team_id;
+};
+/* ERR_HUB_STALE: the branch is another commit, or gone. ERR_REPO_QUOTA_EXCEEDED. */
+int meta_repo_commit(struct meta *m, const struct meta_repo_change *c, struct err *err) MUST_CHECK;
+/* A file that was uploaded; known already is fine. ERR_REPO_QUOTA_EXCEEDED. */
+int meta_repo_upload(struct meta *m, const char *repo_id, const struct model_ref *file,
+                     uint64_t quota, struct err *err) MUST_CHECK;
+/* The commit, and those before it, the newest first. */
+int meta_repo_log(struct meta *m, struct arena *a, const char *repo_id, const char *commit,
+                  size_t skip, size_t limit, struct model_repo_commit **out, size_t *n,
+                  struct err *err) MUST_CHECK;
+int meta_repo_commit_find(struct meta *m, struct arena *a, const char *repo_id, const char *commit,
+                          struct model_repo_commit *out, struct err *err) MUST_CHECK;
+
 /* uploads: `sealed` holds secret key and session token; row's own two are ignored, left NULL */
 int meta_upload_add(struct meta *m, const struct model_upload *u, struct str sealed,
                     struct err *err) MUST_CHECK;

@@ -67,11 +67,13 @@ static int team_del_once(struct meta *m, const char *id, struct err *err)
 	AUTO_DB_TX struct db_tx tx = {0};
 	AUTO_ARENA struct arena *a = arena_new();
 	struct model_team t = {0};
-	int64_t projects = 0;
+	int64_t projects = 0, repos = 0;
 
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
 	    meta_one_in(&tx, a, TEAM "WHERE id = ?", DB_ARGS(db_text(id)), team_row, &t,
 	                ERR_TEAM_NOT_FOUND, err) < 0 ||
+	    db_number(&tx, "SELECT count(*) FROM repos WHERE team_id = ?", DB_ARGS(db_text(id)), 0,
+	              &repos, err) < 0 ||
 	    db_number(&tx, "SELECT count(*) FROM projects WHERE team_id = ?", DB_ARGS(db_text(id)),
 	              0, &projects, err) < 0)
 		return -1;
@@ -81,6 +83,10 @@ static int team_del_once(struct meta *m, const char *id, struct err *err)
 	if (projects > 0)
 		return err_set(err, ERR_CONFLICT, "team %s has %lld projects: delete them first",
 		               t.name, (long long)projects);
+	if (repos > 0)
+		return err_set(err, ERR_CONFLICT,
+		               "team %s has %lld repositories: delete them first", t.name,
+		               (long long)repos);
 	if (meta_trash_add(&tx, "cache", arena_printf(a, "teams/%s", id), err) < 0 ||
 	    meta_trash_add(&tx, "summary", arena_printf(a, "team-%s.jsonl", id), err) < 0 ||
 	    db_exec(&tx, "DELETE FROM snapshots WHERE scope = 'team' AND scope_id = ?",

@@ -245,16 +245,39 @@ static const char version_18[] =
 	" team_id TEXT NOT NULL, repo TEXT NOT NULL, rev TEXT NOT NULL, \"commit\" TEXT NOT NULL,"
 	" checked_ms INTEGER NOT NULL, PRIMARY KEY (team_id, repo, rev)) STRICT;";
 
+/* Repositories that people write to. A commit's files are named by a ref of kind "repo". The key is
+ * models/owner/name in lower case; repo_moves has those that a repository had before. */
+static const char version_19[] =
+	"CREATE TABLE repos ("
+	" id TEXT PRIMARY KEY, team_id TEXT NOT NULL REFERENCES teams(id), key TEXT NOT NULL "
+        "UNIQUE,"
+	" owner_key TEXT NOT NULL, type TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL,"
+	" of_user INTEGER NOT NULL, is_private INTEGER NOT NULL, bytes INTEGER NOT NULL,"
+	" created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL) STRICT;"
+	"CREATE INDEX repos_team ON repos(team_id);"
+	"CREATE INDEX repos_owner ON repos(owner_key);"
+	"CREATE TABLE repo_refs ("
+	" repo_id TEXT NOT NULL REFERENCES repos(id) ON DELETE CASCADE, kind TEXT NOT NULL,"
+	" name TEXT NOT NULL, \"commit\" TEXT NOT NULL, PRIMARY KEY (repo_id, kind, name)) STRICT;"
+	"CREATE TABLE repo_commits ("
+	" seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+	" repo_id TEXT NOT NULL REFERENCES repos(id) ON DELETE CASCADE,"
+	" \"commit\" TEXT NOT NULL, parent TEXT, title TEXT NOT NULL, message TEXT NOT NULL,"
+	" author TEXT NOT NULL, ms INTEGER NOT NULL, UNIQUE (repo_id, \"commit\")) STRICT;"
+	"CREATE TABLE repo_moves ("
+	" key TEXT PRIMARY KEY,"
+	" repo_id TEXT NOT NULL REFERENCES repos(id) ON DELETE CASCADE) STRICT;";
+
 /* fill: for the rows of an older SQLite database, in its own words. Other drivers are younger than
  * these: their tables are empty then. */
 static const struct migration {
 	const char *tables, *fill;
-} migrations[SCHEMA_VERSION] = {{version_1, NULL},   {version_2, fill_2},   {version_3, NULL},
-                                {version_4, NULL},   {version_5, NULL},     {version_6, NULL},
-                                {version_7, fill_7}, {version_8, NULL},     {version_9, NULL},
-                                {version_10, NULL},  {version_11, fill_11}, {version_12, NULL},
-                                {version_13, NULL},  {version_14, NULL},    {version_15, NULL},
-                                {version_16, NULL},  {version_17, NULL},    {version_18, NULL}};
+} migrations[SCHEMA_VERSION] = {
+	{version_1, NULL},  {version_2, fill_2}, {version_3, NULL},     {version_4, NULL},
+	{version_5, NULL},  {version_6, NULL},   {version_7, fill_7},   {version_8, NULL},
+	{version_9, NULL},  {version_10, NULL},  {version_11, fill_11}, {version_12, NULL},
+	{version_13, NULL}, {version_14, NULL},  {version_15, NULL},    {version_16, NULL},
+	{version_17, NULL}, {version_18, NULL},  {version_19, NULL}};
 
 int schema_known(int64_t version, struct err *err)
 {
