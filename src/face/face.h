@@ -11,7 +11,7 @@
 #ifndef FACE_H
 #define FACE_H
 
-#include "core/hub.h"
+#include "core/hub_commit.h"
 #include "core/model.h"
 #include "core/sched.h"
 #include "core/spec.h"
@@ -375,9 +375,10 @@ struct hub_refs {
 uint64_t hub_channel(const struct hub_name *name); /* rev NULL: of refs */
 uint64_t hub_bytes_channel(const struct hub_file *f);
 struct hub_ops {
-	/* *out NULL: not yet, see hub_channel(). Else it stays until it is closed. */
+	/* *moved: it has another id now, owner/name, and that is all; NULL: it has not. *out NULL:
+	 * not yet, see hub_channel(). Else it stays until it is closed. */
 	int (*open)(const struct ask *ask, const struct hub_name *name, bool again,
-	            const struct hub_listing **out, struct err *err);
+	            const struct hub_listing **out, const char **moved, struct err *err);
 	void (*close)(struct app *app, const struct hub_listing *l); /* NULL is fine */
 	/* `count` bytes of a file from `first` on are to be sent. */
 	int (*bytes)(const struct ask *ask, const struct hub_listing *l, const struct hub_file *f,
@@ -386,6 +387,78 @@ struct hub_ops {
 	/* *out NULL: not yet, see hub_channel(); in the arena. */
 	int (*refs)(const struct ask *ask, const struct hub_name *name, bool again,
 	            const struct hub_refs **out, struct err *err);
+};
+
+struct repo_query {
+	enum hub_type type;
+	const char *owner, *search; /* NULL: any; search: a part of owner/name */
+};
+
+struct repo_new_ref {
+	bool tag; /* else a branch */
+	const char *name;
+};
+
+/* A large file that a client is about to send, or sends by an address that we have signed. */
+struct repo_upload {
+	const char *repo_id;
+	struct digest oid;
+	uint64_t size;
+	bool there;     /* it need not be sent */
+	const char *id; /* of one that is sent in parts: where they wait */
+};
+
+struct repo_bytes { /* where they come from: *n = 0 at their end */
+	int (*read)(void *arg, void *p, size_t cap, size_t *n, struct err *err);
+	void *arg;
+};
+
+struct repo_change; /* a commit that is being sent */
+
+/*
+ * Repositories that people write to. Who may not see one hears ERR_HUB_REPO_NOT_FOUND, who may not
+ * write to it ERR_ROLE_REQUIRED. Names are checked by the caller (hub_id_ok, hub_rev_ok).
+ */
+struct repo_ops {
+	/* owner NULL: the caller's own namespace. ERR_HUB_REPO_EXISTS: *out is what there is. */
+	int (*create)(const struct ask *ask, enum hub_type type, const char *owner,
+	              const char *name, bool is_private, struct model_repo *out, struct err *err);
+	int (*remove)(const struct ask *ask, enum hub_type type, const char *id, struct err *err);
+	int (*set_private)(const struct ask *ask, enum hub_type type, const char *id,
+	                   bool is_private, struct err *err);
+	int (*move)(const struct ask *ask, enum hub_type type, const char *from, const char *owner,
+	            const char *name, struct err *err);
+	/* Those that the caller may read, the last changed first. */
+	int (*list)(const struct ask *ask, const struct repo_query *q, struct model_repo **out,
+	            size_t *n, struct err *err);
+	/* At the revision that `at` names. ERR_HUB_REF_EXISTS. */
+	int (*add_ref)(const struct ask *ask, const struct hub_name *at,
+	               const struct repo_new_ref *want, struct err *err);
+	int (*remove_ref)(const struct ask *ask, const struct hub_name *at, bool tag,
+	                  struct err *err);
+	/* A revision's commit and those before it. ERR_HUB_REPO_NOT_FOUND, too, for what is
+	 * mirrored. */
+	int (*commits)(const struct ask *ask, const struct hub_name *at, size_t skip, size_t most,
+	               struct model_repo_commit **out, size_t *n, bool *more, struct err *err);
+	/* Its listing, to be closed by hub_ops.close. */
+	int (*open_to_write)(const struct ask *ask, const struct hub_name *at,
+	                     const struct hub_listing **out, struct err *err);
+	/* A commit to the branch that `at` names: what its sink takes, applied in order to what the
+	 * branch is in the end. ERR_HUB_STALE; ERR_REPO_QUOTA_EXCEEDED. `commit`: in the arena. */
+	int (*commit_begin)(const struct ask *ask, const struct hub_name *at, int64_t body_bytes,
+	                    struct repo_change **out, struct err *err);
+	struct hub_commit_sink (*commit_sink)(struct repo_change *c);
+	int (*commit_end)(struct repo_change *c, const char **commit, struct err *err);
+	void (*commit_free)(struct repo_change *c); /* NULL is fine */
+	/* Fills repo_id, there, id. */
+	int (*upload_want)(const struct ask *ask, const struct hub_name *at, struct repo_upload *u,
+	                   size_t n, struct err *err);
+	/* These are right whoever sends the bytes: an address that we have signed brought them. */
+	int (*upload_put)(struct app *app, const struct repo_upload *u,
+	                  const struct repo_bytes *from, struct err *err);
+	int (*upload_part)(struct app *app, const struct repo_upload *u, uint64_t at, uint64_t n,
+	                   const struct repo_bytes *from, struct err *err);
+	int (*upload_join)(struct app *app, const struct repo_upload *u, struct err *err);
 };
 
 /* The caller names attempt and node. */
@@ -435,6 +508,7 @@ struct face_ops {
 	const struct runner_ops *runners;
 	const struct object_ops *objects;
 	const struct hub_ops *hub;
+	const struct repo_ops *repos;
 };
 
 struct face_ctx {
@@ -446,7 +520,8 @@ struct face_ctx {
 	struct objstore *objects;
 	struct blobs *blobs;
 	struct joblogs *logs;
-	const char *bucket;   /* the one bucket of the S3 face: "stoker" */
+	uint64_t hub_regular_bytes; /* files up to this size come inside of commits */
+	const char *bucket;         /* the one bucket of the S3 face: "stoker" */
 	const char *base_url; /* of the server, no trailing slash; clients are told face_url() */
 	bool base_url_is_set; /* by the administrator: it wins over what clients used */
 	bool tls;             /* this server speaks TLS itself */

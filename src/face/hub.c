@@ -9,6 +9,8 @@
 #include "base/hash.h"
 
 #define PATHS_BODY_MAX ((size_t)4 << 20)
+#define FILES_BODY_MAX ((size_t)32 << 20) /* with the first bytes of each file */
+#define SMALL_BODY_MAX ((size_t)1 << 20)
 #define WHOAMI_MAX ((size_t)4 << 20)
 #define MAIN "main"
 
@@ -135,6 +137,7 @@ int hub_with(struct request *rq, hub_handler *fn, struct err *err)
 	const struct ask *ask = face_ask(rq);
 	const struct hub_listing *l = NULL;
 	const struct hub_ops *ops = NULL;
+	const char *moved = NULL;
 	struct hub_name name = {0};
 	uint64_t channel, seq;
 	int r;
@@ -143,8 +146,10 @@ int hub_with(struct request *rq, hub_handler *fn, struct err *err)
 		return -1;
 	channel = hub_channel(&name);
 	seq = httpd_channel_seq(request_httpd(rq), channel); /* before the look */
-	if (ops->open(ask, &name, rq->wakes > 0, &l, err) < 0)
+	if (ops->open(ask, &name, rq->wakes > 0, &l, &moved, err) < 0)
 		return hub_failed(err);
+	if (moved != NULL)
+		return hub_moved(rq, &name, moved, err);
 	if (l == NULL)
 		return hub_wait(rq, channel, seq, err);
 	reply_header(rq, "X-Repo-Commit", l->commit); /* with an error, too: clients keep that */
@@ -244,7 +249,8 @@ static int nothing(struct request *rq, struct err *err)
 }
 
 #define FILE_OF "/resolve/{rev}/{path...}"
-#define OLD "/api/{type}/{name}" /* names of old have no owner */
+#define LFS "/info/lfs/objects/batch" /* below name.git */
+#define OLD "/api/{type}/{name}"      /* names of old have no owner */
 #define REPO "/api/{type}/{owner}/{name}"
 
 /* The order decides what a path means that fits two: "/api/models/a/refs" are the refs of "a", not
@@ -257,6 +263,16 @@ static const struct route routes[] = {
 	{ HTTP_GET,  SCOPE_VIEWER, 0, "/spaces/{name}" FILE_OF,           hub_get_file, "The same" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, "/{owner}/{name}" FILE_OF,          hub_get_file, "A file of a model; ranges" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, "/{name}" FILE_OF,                  hub_get_file, "The same" },
+	{ HTTP_POST, SCOPE_MEMBER, FILES_BODY_MAX, "/datasets/{owner}/{name}" LFS, hub_post_lfs_batch, "Where to send large files of a data set" },
+	{ HTTP_POST, SCOPE_MEMBER, FILES_BODY_MAX, "/spaces/{owner}/{name}" LFS,   hub_post_lfs_batch, "The same of a space" },
+	{ HTTP_POST, SCOPE_MEMBER, FILES_BODY_MAX, "/{owner}/{name}" LFS,          hub_post_lfs_batch, "The same of a model" },
+	{ HTTP_PUT,  SCOPE_OPEN,   ROUTE_BODY_STREAM, "/api/lfs/{repo}/{oid}",     hub_put_lfs,      "A large file, to an address that was signed" },
+	{ HTTP_PUT,  SCOPE_OPEN,   ROUTE_BODY_STREAM, "/api/lfs/{repo}/{oid}/part", hub_put_lfs_part, "A part of one" },
+	{ HTTP_POST, SCOPE_OPEN,   SMALL_BODY_MAX, "/api/lfs/{repo}/{oid}/join",   hub_post_lfs_join, "All parts of one have come" },
+	{ HTTP_POST, SCOPE_MEMBER, SMALL_BODY_MAX, "/api/repos/create",   hub_post_create, "Creates a repository; name, organization, type, visibility" },
+	{ HTTP_DELETE, SCOPE_MEMBER, SMALL_BODY_MAX, "/api/repos/delete", hub_delete_repo, "Deletes a repository, with all commits; name, organization, type" },
+	{ HTTP_POST, SCOPE_MEMBER, SMALL_BODY_MAX, "/api/repos/move",     hub_post_move, "Renames a repository; the old name leads to the new one; fromRepo, toRepo, type" },
+	{ HTTP_POST, SCOPE_VIEWER, FILES_BODY_MAX, "/api/validate-yaml",  hub_post_yaml, "Is the metadata of a card YAML?" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, "/api/whoami-v2",                   whoami,       "The owner of the token" },
 	{ HTTP_GET,  SCOPE_OPEN,   0, "/api/agent-harnesses",             harnesses,    "Always empty" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/revision/{rev}",             hub_get_info, "A repository and its files at a revision" },
@@ -268,6 +284,14 @@ static const struct route routes[] = {
 	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/xet-write-token/{rev}",      no_xet,       "Refused: there is no Xet" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/refs",                       hub_get_refs, "Branches and tags" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/auth-check",                 auth_check,   "May the caller read it?" },
+	{ HTTP_GET,  SCOPE_MEMBER, 0, REPO "/auth-check/write",           hub_write_check, "May the caller write to it?" },
+	{ HTTP_PUT,  SCOPE_MEMBER, SMALL_BODY_MAX, REPO "/settings",      hub_put_settings, "Makes it private or public; private, visibility" },
+	{ HTTP_POST, SCOPE_MEMBER, SMALL_BODY_MAX, REPO "/branch/{rev}",  hub_post_branch, "Creates a branch; startingPoint" },
+	{ HTTP_DELETE, SCOPE_MEMBER, SMALL_BODY_MAX, REPO "/branch/{rev}", hub_delete_branch, "Deletes a branch" },
+	{ HTTP_POST, SCOPE_MEMBER, SMALL_BODY_MAX, REPO "/tag/{rev}",     hub_post_tag, "Tags a revision; tag" },
+	{ HTTP_DELETE, SCOPE_MEMBER, SMALL_BODY_MAX, REPO "/tag/{rev}",   hub_delete_tag, "Deletes a tag" },
+	{ HTTP_POST, SCOPE_MEMBER, FILES_BODY_MAX, REPO "/preupload/{rev}", hub_post_preupload, "How to send files, and which are known" },
+	{ HTTP_POST, SCOPE_MEMBER, ROUTE_BODY_STREAM, REPO "/commit/{rev}", hub_post_commit, "A commit, as lines of JSON; 412 when the branch has moved" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD "/revision/{rev}",              hub_get_info, "The same of a repository without an owner" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD "/tree/{rev}",                  hub_get_tree, "The same" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD "/tree/{rev}/{path...}",        hub_get_tree, "The same" },
@@ -279,6 +303,7 @@ static const struct route routes[] = {
 	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD "/auth-check",                  auth_check,   "The same" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO,                               hub_get_info, "A repository and its files at main" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, OLD,                                hub_get_info, "The same of a repository without an owner" },
+	{ HTTP_GET,  SCOPE_VIEWER, 0, "/api/{type}",                      hub_get_list, "This server's own repositories; author, search, limit" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, "/api/{rest...}",                   nothing,      "404: what a Hub has, and this server has not" },
 };
 /* clang-format on */

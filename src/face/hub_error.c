@@ -47,6 +47,8 @@ int hub_failed(struct err *err)
 
 static int status_of(const struct err *err)
 {
+	if (err->id == ERR_HUB_STALE) /* clients look at the branch again, and try again */
+		return 412;
 	for (size_t i = 0; i < COUNT(of_gateway); i++)
 		if (err->id == of_gateway[i])
 			return 502;

@@ -39,6 +39,35 @@ int hub_with(struct request *rq, hub_handler *fn, struct err *err) MUST_CHECK;
 /* Always returns -1. */
 int hub_no_entry(const struct hub_listing *l, struct str path, struct err *err);
 
+/* A redirect to the same path of a repository's new id; a path alone, for clients follow no other.
+ */
+int hub_moved(struct request *rq, const struct hub_name *old, const char *id,
+              struct err *err) MUST_CHECK;
+int hub_send_json(struct request *rq, const struct buf *out, struct err *err) MUST_CHECK;
+/* "http://host/datasets/owner/name": how clients are told of a repository. In the arena. */
+const char *hub_repo_url(const struct request *rq, enum hub_type type, const char *id);
+/* "model", "dataset", "space", as bodies have it; NULL is a model. ERR_INVALID. */
+int hub_body_type(const char *word, enum hub_type *out, struct err *err) MUST_CHECK;
+
+/* hub_write.c, hub_commit.c, hub_lfs.c: repositories that clients write to. */
+int hub_post_create(struct request *rq, struct err *err);
+int hub_delete_repo(struct request *rq, struct err *err);
+int hub_post_move(struct request *rq, struct err *err);
+int hub_put_settings(struct request *rq, struct err *err);
+int hub_post_yaml(struct request *rq, struct err *err);
+int hub_post_branch(struct request *rq, struct err *err);
+int hub_delete_branch(struct request *rq, struct err *err);
+int hub_post_tag(struct request *rq, struct err *err);
+int hub_delete_tag(struct request *rq, struct err *err);
+int hub_get_list(struct request *rq, struct err *err);
+int hub_write_check(struct request *rq, struct err *err);
+int hub_post_preupload(struct request *rq, struct err *err);
+int hub_post_commit(struct request *rq, struct err *err);
+int hub_post_lfs_batch(struct request *rq, struct err *err);
+int hub_put_lfs(struct request *rq, struct err *err);
+int hub_put_lfs_part(struct request *rq, struct err *err);
+int hub_post_lfs_join(struct request *rq, struct err *err);
+
 int hub_get_file(struct request *rq, struct err *err);
 int hub_get_info(struct request *rq, struct err *err);
 int hub_get_tree(struct request *rq, struct err *err);
@@ -60,6 +89,8 @@ void hub_js_file(struct js *js, const struct hub_listing *l, const struct hub_fi
 void hub_js_folder(struct js *js, const struct hub_listing *l, const struct hub_folder *f,
                    const char *date);
 void hub_js_commit(struct js *js, const struct hub_listing *l, const struct doc *about);
+void hub_js_own_commit(struct js *js, const struct model_repo_commit *c);
+void hub_js_repo(struct js *js, const struct model_repo *r);
 /* When upstream saw the last change; NULL: it does not say. */
 const char *hub_date(const struct doc *about);
 

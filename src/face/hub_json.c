@@ -1,4 +1,5 @@
 /* hub_json.c - a repository, its files and its commit as the objects that Hub clients parse. */
+#include "base/clock.h"
 #include "face/hub_impl.h"
 
 #define OID_HEX_CAP (2 * HUB_OID_LEN + 1)
@@ -89,7 +90,8 @@ static void js_passed(struct js *js, const struct doc *d, unsigned depth)
 static bool is_ours(struct str key)
 {
 	static const char *const ours[] = {
-		"id", "modelId", "sha", "private", "gated", "disabled", "siblings",
+		"id",       "modelId",  "sha",   "private", "gated",
+		"disabled", "siblings", "title", "message",
 	};
 
 	for (size_t i = 0; i < COUNT(ours); i++)
@@ -139,7 +141,7 @@ void hub_js_info(struct js *js, const struct hub_listing *l, const struct doc *a
 	if (l->type == HUB_MODELS)
 		js_kv(js, "modelId", l->id);
 	js_kv(js, "sha", l->commit);
-	js_kv_bool(js, "private", false);
+	js_kv_bool(js, "private", l->is_private);
 	js_kv_bool(js, "gated", false);
 	js_kv_bool(js, "disabled", false);
 	DOC_EACH (item, about) {
@@ -209,5 +211,53 @@ void hub_js_commit(struct js *js, const struct hub_listing *l, const struct doc 
 	js_end(js);
 	/* clients read a date of every commit */
 	js_kv(js, "date", date != NULL ? date : "1970-01-01T00:00:00.000Z");
+	js_close(js);
+}
+
+void hub_js_own_commit(struct js *js, const struct model_repo_commit *c)
+{
+	char date[CLOCK_ISO_CAP];
+
+	clock_iso(c->ms, date);
+	js_open(js);
+	js_kv(js, "id", c->commit);
+	js_kv(js, "title", c->title);
+	js_kv(js, "message", c->message);
+	js_key(js, "authors");
+	js_list(js);
+	js_open(js);
+	js_kv(js, "user", c->author);
+	js_close(js);
+	js_end(js);
+	js_kv(js, "date", date);
+	js_close(js);
+}
+
+/* In a list of repositories. */
+void hub_js_repo(struct js *js, const struct model_repo *r)
+{
+	char made[CLOCK_ISO_CAP], changed[CLOCK_ISO_CAP];
+
+	clock_iso(r->created_ms, made);
+	clock_iso(r->updated_ms, changed);
+	js_open(js);
+	js_key(js, "id");
+	js_fmt(js, "%s/%s", r->owner, r->name);
+	if (strcmp(r->type, hub_type_word(HUB_MODELS)) == 0) {
+		js_key(js, "modelId");
+		js_fmt(js, "%s/%s", r->owner, r->name);
+	}
+	js_kv(js, "author", r->owner);
+	js_kv_bool(js, "private", r->is_private);
+	js_kv_bool(js, "gated", false);
+	js_kv_bool(js, "disabled", false);
+	js_kv(js, "createdAt", made);
+	js_kv(js, "lastModified", changed);
+	js_kv_u64(js, "usedStorage", r->bytes);
+	js_kv_int(js, "downloads", 0);
+	js_kv_int(js, "likes", 0);
+	js_key(js, "tags");
+	js_list(js);
+	js_end(js);
 	js_close(js);
 }

@@ -12,7 +12,7 @@
 #define CURSOR_MAX ((size_t)64 << 10) /* a path, and it came in a head */
 #define LINK_MAX ((size_t)256 << 10)
 
-static int send_json(struct request *rq, const struct buf *out, struct err *err)
+int hub_send_json(struct request *rq, const struct buf *out, struct err *err)
 {
 	if (buf_check(out, "the answer", err) < 0)
 		return -1;
@@ -44,7 +44,7 @@ static int send_info(struct request *rq, const struct hub_listing *l, struct err
 		return -1;
 	js_init(&js, &out);
 	hub_js_info(&js, l, about, hub_flag(rq, "blobs"));
-	return send_json(rq, &out, err);
+	return hub_send_json(rq, &out, err);
 }
 
 int hub_get_info(struct request *rq, struct err *err)
@@ -64,12 +64,50 @@ static int send_commits(struct request *rq, const struct hub_listing *l, struct 
 	js_list(&js);
 	hub_js_commit(&js, l, about);
 	js_end(&js);
-	return send_json(rq, &out, err);
+	return hub_send_json(rq, &out, err);
 }
 
+/* The next page of our own: so many commits are left out. */
+static int link_more(struct request *rq, size_t skip, struct err *err)
+{
+	AUTO_BUF struct buf link = BUF_INIT(LINK_MAX);
+
+	buf_printf(&link, "<%s%.*s?p=%zu>; rel=\"next\"", face_url(rq), STR_ARG(rq->path), skip);
+	if (buf_check(&link, "the address of the next page", err) < 0)
+		return -1;
+	reply_header(rq, "Link", buf_cstr(&link));
+	return 0;
+}
+
+/* Of our own all commits are known, of another Hub's the one that is asked for. */
 int hub_get_commits(struct request *rq, struct err *err)
 {
-	return hub_with(rq, send_commits, err);
+	AUTO_BUF struct buf out = BUF_INIT(HUB_LISTING_MAX);
+	const struct repo_ops *ops = face_ctx(rq)->ops->repos;
+	struct model_repo_commit *c = NULL;
+	struct hub_name name = {0};
+	int64_t skip = request_query_int(rq, "p", 0, err);
+	bool more = false;
+	struct js js;
+	size_t n = 0;
+
+	if (err->code != ERR_NONE || hub_name_of(rq, &name, err) < 0)
+		return -1;
+	if (ops == NULL || ops->commits(face_ask(rq), &name, (size_t)MAX(skip, (int64_t)0), PAGE,
+	                                &c, &n, &more, err) < 0) {
+		if (ops != NULL && err->id != ERR_HUB_REPO_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		return hub_with(rq, send_commits, err);
+	}
+	js_init(&js, &out);
+	js_list(&js);
+	for (size_t i = 0; i < n; i++)
+		hub_js_own_commit(&js, &c[i]);
+	js_end(&js);
+	if (more && link_more(rq, (size_t)MAX(skip, (int64_t)0) + n, err) < 0)
+		return -1;
+	return hub_send_json(rq, &out, err);
 }
 
 /* ---- tree ---------------------------------------------------------------------------------- */
@@ -240,7 +278,7 @@ static int send_tree(struct request *rq, const struct hub_listing *l, struct err
 	write_page(&w, &js, date, &last);
 	if (last != NULL && link_next(rq, last, err) < 0)
 		return -1;
-	return send_json(rq, &out, err);
+	return hub_send_json(rq, &out, err);
 }
 
 int hub_get_tree(struct request *rq, struct err *err)
@@ -342,7 +380,7 @@ static int send_paths(struct request *rq, const struct hub_listing *l, struct er
 			hub_js_folder(&js, l, d, date);
 	}
 	js_end(&js);
-	return send_json(rq, &out, err);
+	return hub_send_json(rq, &out, err);
 }
 
 int hub_post_paths(struct request *rq, struct err *err)
@@ -394,5 +432,5 @@ int hub_get_refs(struct request *rq, struct err *err)
 	if (hub_flag(rq, "include_prs"))
 		write_refs(&js, "pullRequests", "pr", NULL, 0);
 	js_close(&js);
-	return send_json(rq, &out, err);
+	return hub_send_json(rq, &out, err);
 }

@@ -104,6 +104,7 @@ static int listen_http(struct app *app, int fd, struct httpd **out, struct err *
 		.magic = FACE_CTX_MAGIC,
 		.ops = &ctx_ops,
 		.app = app,
+		.hub_regular_bytes = app->set.hub_regular,
 		.url_access_key = app->url_access_key,
 		.url_secret_key = app->url_secret_key,
 		.objects = app->objects,

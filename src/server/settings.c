@@ -58,6 +58,8 @@ static const struct conf_row rows[] = {
 	 "Hub that this server mirrors for its clients (HF_ENDPOINT). Unset: that of --hf-endpoint. off: none"},
 	{"hub-ttl", CONF_SECONDS, AT(hub_ttl), "60s", "TIME", "Sources",
 	 "How long a branch of that Hub is taken for what it was before it is asked for again. A commit never changes"},
+	{"hub-regular-bytes", CONF_BYTES, AT(hub_regular), "32MiB", "BYTES", "Sources",
+	 "Largest file that clients of this server's own repositories send inside of a commit. Larger ones are uploaded on their own"},
 	{"s3-endpoint", CONF_TEXT, AT(s3_endpoint), NULL, "URL", "Sources",
 	 "Object store for s3:// weights. Unset: AWS"},
 	{"allow-endpoint", CONF_LIST, AT(allow_endpoint), NULL, "HOST[:PORT]", "Sources",
@@ -111,6 +113,8 @@ static const struct conf_row rows[] = {
 	 "Size limit of the node cache, which holds the weights and Python environments of jobs"},
 	{"cache-quota", CONF_BYTES, AT(cache_quota), "1TB", "BYTES", "Storage",
 	 "Cache quota of a new project"},
+	{"repo-quota", CONF_BYTES, AT(repo_quota), "1TB", "BYTES", "Storage",
+	 "Quota of the repositories of a team, with all of their commits"},
 	{"workers", CONF_INT, AT(workers), "16", "N", "Server", "Threads that answer requests"},
 	{"connections-per-address", CONF_INT, AT(connections_per_address), "512", "N", "Server",
 	 "Limit of connections per client address (per /64 network with IPv6), out of 4096 in all. "

@@ -820,7 +820,8 @@ def test_no_mirror(empty_cluster):
         cluster = start(empty_cluster, hub, "--hub-upstream", "off")
         for path in ("/api/models/team/model", path_of("team/model", "config.json")):
             answer = ask(cluster, path)
-            assert answer.status >= 400 and answer.code != "RepoNotFound", answer
+            assert (answer.status, answer.code) == (404, "RepoNotFound"), answer
+            assert "mirrors no other Hub" in answer.headers["X-Error-Message"]
         assert hub.asked() == []
 
 

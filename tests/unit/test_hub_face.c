@@ -67,8 +67,10 @@ static int refuse(struct err *err)
 }
 
 static int fake_open(const struct ask *ask, const struct hub_name *name, bool again,
-                     const struct hub_listing **out, struct err *err)
+                     const struct hub_listing **out, const char **moved,
+                     struct err *err)
 {
+	*moved = NULL;
 	hub.type = name->type;
 	FMT(hub.id, "%s", name->id);
 	FMT(hub.rev, "%s", name->rev);

@@ -68,6 +68,7 @@ int ctx_job(const struct ask *ask, const char *id, struct model_job *out, struct
 const struct face_ops ctx_ops = {
 	.objects = &object_ops,
 	.hub = &hub_ops,
+	.repos = &repo_ops,
 	.runners = &runner_ops,
 	.uploads = &upload_ops,
 	.mirrors = &mirror_ops,

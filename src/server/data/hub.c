@@ -7,6 +7,7 @@
 #include "server/data/hub_impl.h"
 
 #include "server/api/ctx.h"
+#include "server/data/repos.h"
 
 #include <ctype.h>
 
@@ -243,12 +244,14 @@ static int begin(struct hub_rev *v, struct err *err)
 
 /* ---- operations ---------------------------------------------------------------------------- */
 
-static int team_of(const struct ask *ask, const char **team_id, struct err *err)
+static int team_of(const struct ask *ask, const struct hub_name *name, const char **team_id,
+                   struct err *err)
 {
 	if (!hub_is_on(ask->app))
-		return err_set(err, ERR_UNSUPPORTED,
-		               "this server mirrors no Hub: it was started with --hub-upstream "
-		               "off");
+		return err_set(err, ERR_HUB_REPO_NOT_FOUND,
+		               "there is no repository %s here, and this server mirrors no other "
+		               "Hub (--hub-upstream off)",
+		               name->id);
 	return ctx_team(ask, NULL, team_id, err);
 }
 
@@ -288,17 +291,15 @@ static bool find_slow(struct app *app, const struct hub_rev *v, const struct hub
 	return is_slow(v) && hand_out(app->hub, v, out);
 }
 
-static int open_repo(const struct ask *ask, const struct hub_name *name, bool again,
-                     const struct hub_listing **out, struct err *err)
+static int open_mirrored(const struct ask *ask, const struct hub_name *name, bool again,
+                         const struct hub_listing **out, struct err *err)
 {
 	struct app *app = ask->app;
 	const char *team_id;
 	struct hub_rev *v;
 	int rc = 0;
 
-	assert(hub_id_ok(str_of(name->id)) && hub_rev_ok(str_of(name->rev)));
-	*out = NULL;
-	if (team_of(ask, &team_id, err) < 0)
+	if (team_of(ask, name, &team_id, err) < 0)
 		return -1;
 	lock_take(&app->hub->lock);
 	if (!find_open(app, team_id, name, again, out)) {
@@ -312,6 +313,52 @@ static int open_repo(const struct ask *ask, const struct hub_name *name, bool ag
 	}
 	lock_give(&app->hub->lock);
 	return rc;
+}
+
+static int open_own(struct app *app, struct arena *a, const struct model_repo *own, const char *rev,
+                    const struct hub_listing **out, struct err *err)
+{
+	struct hub_repo *r = NULL;
+	const char *commit;
+
+	if (repo_commit_of(app, a, own, rev, &commit, err) < 0 ||
+	    repo_open(app, own, commit, &r, err) < 0)
+		return -1;
+	*out = &r->l;
+	return 0;
+}
+
+/* Has the other Hub none of that name? Then the one that is found last is meant. */
+static bool is_last(const struct app *app, enum repo_found how, const struct err *err)
+{
+	return how == REPO_LAST && (!hub_is_on(app) || err->id == ERR_HUB_REPO_NOT_FOUND);
+}
+
+static int open_repo(const struct ask *ask, const struct hub_name *name, bool again,
+                     const struct hub_listing **out, const char **moved, struct err *err)
+{
+	struct app *app = ask->app;
+	struct model_repo own;
+	enum repo_found how;
+	bool old_name = false;
+	int rc = -1;
+
+	assert(hub_id_ok(str_of(name->id)) && hub_rev_ok(str_of(name->rev)));
+	*out = NULL;
+	*moved = NULL;
+	if (repo_look(ask, name->type, name->id, &how, &own, &old_name, err) < 0)
+		return -1;
+	if (how != REPO_FIRST) {
+		rc = open_mirrored(ask, name, again, out, err);
+		if (rc == 0 || !is_last(app, how, err))
+			return rc;
+		err_clear(err);
+	}
+	if (old_name) {
+		*moved = arena_printf(ask->a, "%s/%s", own.owner, own.name);
+		return 0;
+	}
+	return open_own(app, ask->a, &own, name->rev, out, err);
 }
 
 static void close_repo(struct app *app, const struct hub_listing *l)
@@ -333,8 +380,8 @@ static struct hub_branch *copy_branches(struct arena *a, const struct hub_branch
 	return to;
 }
 
-static int list_refs(const struct ask *ask, const struct hub_name *name, bool again,
-                     const struct hub_refs **out, struct err *err)
+static int list_mirrored(const struct ask *ask, const struct hub_name *name, bool again,
+                         const struct hub_refs **out, struct err *err)
 {
 	struct app *app = ask->app;
 	const char *team_id;
@@ -342,8 +389,7 @@ static int list_refs(const struct ask *ask, const struct hub_name *name, bool ag
 	struct hub_rev *v;
 	int rc = 0;
 
-	*out = NULL;
-	if (team_of(ask, &team_id, err) < 0)
+	if (team_of(ask, name, &team_id, err) < 0)
 		return -1;
 	lock_take(&app->hub->lock);
 	v = rev_at(app, team_id, &(struct hub_name){name->type, name->id, NULL}, true);
@@ -361,6 +407,31 @@ static int list_refs(const struct ask *ask, const struct hub_name *name, bool ag
 	}
 	lock_give(&app->hub->lock);
 	return rc;
+}
+
+static int list_refs(const struct ask *ask, const struct hub_name *name, bool again,
+                     const struct hub_refs **out, struct err *err)
+{
+	struct model_repo own;
+	struct hub_refs *refs;
+	enum repo_found how;
+	bool moved;
+	int rc;
+
+	*out = NULL;
+	if (repo_look(ask, name->type, name->id, &how, &own, &moved, err) < 0)
+		return -1;
+	if (how != REPO_FIRST) {
+		rc = list_mirrored(ask, name, again, out, err);
+		if (rc == 0 || !is_last(ask->app, how, err))
+			return rc;
+		err_clear(err);
+	}
+	refs = ARENA_NEW(ask->a, struct hub_refs);
+	if (repo_refs(ask->app, ask->a, &own, refs, err) < 0)
+		return -1;
+	*out = refs;
+	return 0;
 }
 
 const struct hub_ops hub_ops = {
@@ -438,6 +509,7 @@ void hub_start(struct app *app)
 	h->repo_by_name = map_new();
 	h->revs = map_new();
 	h->pulls = map_new();
+	repos_start(h);
 	app->hub = h;
 	if (!hub_is_on(app))
 		return;
@@ -483,6 +555,7 @@ void hub_free(struct app *app)
 	map_each(h->revs, free_rev, NULL);
 	map_free(h->revs);
 	map_free(h->repo_by_name);
+	repos_free(h);
 	lock_done(&h->lock);
 	free(h);
 	app->hub = NULL;

@@ -11,8 +11,10 @@
 
 #include <sys/queue.h>
 
+#define HUB_LISTING_NAME "listing"                    /* in a manifest; */
+#define HUB_FILES "files/"                            /* and what files are below */
 #define HUB_REPO_CAP (HUB_ID_MAX + 16)                /* models/owner/name */
-#define HUB_KEY_CAP (HUB_REPO_CAP + HUB_REV_MAX + 80) /* team, repository and revision */
+#define HUB_KEY_CAP (HUB_REPO_CAP + HUB_REV_MAX + 96) /* team, repository and revision */
 #define HUB_SOURCE_CAP (HUB_KEY_CAP * 3)
 
 /* A repository at a commit. */
@@ -23,7 +25,9 @@ struct hub_repo {
 	struct arena *a;       /* of all that is listed */
 	struct hub_listing l;  /* what the operations hand out */
 	const char *team_id;   /* "": anybody's */
-	const char *name;      /* of its ref: models/owner/name@commit */
+	const char *kind;      /* of its ref: META_REF_HUB, or META_REF_REPO for one of our own */
+	const char *name;      /* of its ref: models/owner/name@commit, or ID@commit */
+	const char *key;       /* in memory */
 	struct digest *sha256; /* of each file that is known to be here */
 	bool *is_here;         /* which these are */
 	struct digest listing; /* the blob of it */
@@ -70,8 +74,13 @@ struct hub {
 	struct map *pulls;                     /* hub_pull by content */
 	struct workers *asks, *fetches;
 	atomic_bool cancel;
-	struct hub_lump *lump; /* of room that small files share; see hub_pull.c */
-	struct loop *keeper;   /* writes refs */
+	struct hub_lump *lump;    /* of room that small files share; see hub_pull.c */
+	struct loop *keeper;      /* writes refs */
+	struct repo_names *names; /* see repos.c */
+	struct lock upload_lock;  /* outside of `lock` */
+	struct map *uploads;      /* see repo_upload.c */
+	struct lock
+		commits[APP_STRIPES]; /* one commit of a repository at a time; outside of `lock` */
 };
 
 bool hub_is_on(const struct app *app);
@@ -122,6 +131,25 @@ void hub_repo_note(struct hub_repo *r, const struct hub_file *f, const struct di
 void hub_repo_lost(struct hub_repo *r, const struct hub_file *f);
 /* Without the lock: its ref was removed, and comes back with what is fetched from now on. */
 void hub_repo_forget(struct app *app, const char *team_id, const char *name);
+/* The same of our own repositories (repos.h), whose commits are stored whole before anybody hears
+ * of them; found by what the row says, too. ERR_HUB_REVISION_NOT_FOUND. */
+struct hub_repo *hub_own_find(struct hub *h, const struct model_repo *m, const char *commit);
+int hub_own_load(struct app *app, const struct model_repo *m, const char *commit,
+                 struct err *err) MUST_CHECK;
+struct hub_own_files {
+	struct arena *a; /* of what is made of them */
+	const struct hub_listing *l;
+	const struct digest *sha256; /* of each file */
+	struct manifest *fresh;      /* those that the commit before did not have; the list joins */
+};
+/* Without the lock: its list and the manifest of a commit are on the disk, and with --objects in
+ * the bucket. *ref: what is to name it. The files are there, and pinned, as all of it is then. */
+int hub_own_store(struct app *app, const struct model_repo *m, const struct hub_own_files *x,
+                  struct blob_pins *pins, struct model_ref *ref, struct err *err) MUST_CHECK;
+/* Without the lock. All blobs that it names are in the folder, or with --objects those of them that
+ * are not in the bucket: `fresh` names these, NULL: they are asked for one by one. */
+int hub_put_manifest(struct app *app, struct blob_pins *pins, const struct manifest *m,
+                     const struct manifest *fresh, struct digest *name, struct err *err) MUST_CHECK;
 void hub_repos_keep(struct app *app); /* of the keeper; without the lock */
 void hub_repos_free(struct hub *h);
 

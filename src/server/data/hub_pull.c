@@ -628,6 +628,18 @@ static int pull(struct app *app, struct hub_repo *r, const struct hub_file *f, u
 	return through ? read_through(app, r, f, out, err) : rc;
 }
 
+/* One of our own, which nobody else has. With --objects it is only not in the folder. */
+static int not_here(const struct ask *ask, struct hub_repo *r, const struct hub_file *f,
+                    struct hub_bytes *out, struct err *err)
+{
+	if (find_elsewhere(ask, &r->sha256[f - r->l.file], out))
+		return 0;
+	return err_set(err, ERR_CORRUPT,
+	               "the bytes of %s in %s are gone from the store: run "
+	               "`stoker verify`",
+	               f->path, r->l.id);
+}
+
 int hub_bytes_of(const struct ask *ask, const struct hub_listing *l, const struct hub_file *f,
                  uint64_t first, uint64_t count, bool again, struct hub_bytes *out, struct err *err)
 {
@@ -638,6 +650,8 @@ int hub_bytes_of(const struct ask *ask, const struct hub_listing *l, const struc
 	*out = (struct hub_bytes){.how = HUB_NOT_YET, .fd = -1};
 	if (find_here(ask, r, f, out))
 		return 0;
+	if (strcmp(r->kind, META_REF_HUB) != 0)
+		return not_here(ask, r, f, out, err);
 	if (pull(app, r, f, first, count, again, out, err) < 0)
 		return -1;
 	/* It may have come between the two looks. */

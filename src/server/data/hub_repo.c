@@ -9,8 +9,6 @@
 #include "store/blobs/blob_git.h"
 #include "store/blobs/blob_objects.h"
 
-#define LISTING_NAME "listing"
-#define FILES "files/"
 #define REPOS_MAX ((uint64_t)256 << 20) /* of what all repositories in memory take, as JSON */
 #define REPO_BYTES ((uint64_t)8 << 10)  /* of one, beside its listing */
 #define KEEP_MS 10000                   /* while files arrive the ref is so old at most */
@@ -49,11 +47,8 @@ static void repo_free(struct hub_repo *r)
 
 static void repo_out(struct hub *h, struct hub_repo *r)
 {
-	char key[HUB_KEY_CAP];
-
 	assert(r->users == 0 && r->pulls == 0);
-	key_of(r->team_id, r->name, key);
-	(void)map_del(h->repo_by_name, str_of(key));
+	(void)map_del(h->repo_by_name, str_of(r->key));
 	TAILQ_REMOVE(&h->repos, r, in);
 	h->bytes -= bytes_of(r);
 	repo_free(r);
@@ -145,17 +140,24 @@ static struct hub_repo *repo_new(struct app *app, const char *team_id)
 	r->app = app;
 	r->a = arena_new();
 	r->team_id = arena_cstr(r->a, team_id);
+	r->kind = META_REF_HUB;
 	r->pins = blob_pins_new(app->blobs);
 	return r;
 }
 
-/* Its listing is there. */
-static void name_it(struct hub_repo *r)
+static void name_it(struct hub_repo *r, enum hub_type type, const char *id, const char *commit)
 {
-	char repo[HUB_REPO_CAP];
+	char repo[HUB_REPO_CAP], key[HUB_KEY_CAP];
 
-	hub_repo_name(r->l.type, r->l.id, repo);
-	r->name = arena_printf(r->a, "%s@%s", repo, r->l.commit);
+	hub_repo_name(type, id, repo);
+	r->name = arena_printf(r->a, "%s@%s", repo, commit);
+	key_of(r->team_id, r->name, key);
+	r->key = arena_cstr(r->a, key);
+}
+
+/* Its listing is there. */
+static void make_room_for_files(struct hub_repo *r)
+{
 	r->sha256 = xcalloc(r->l.n + 1, sizeof(*r->sha256));
 	r->is_here = xcalloc(r->l.n + 1, sizeof(*r->is_here));
 }
@@ -163,16 +165,13 @@ static void name_it(struct hub_repo *r)
 /* Into memory, unless another request was faster. */
 static void repo_in(struct hub *h, struct hub_repo *r)
 {
-	char key[HUB_KEY_CAP];
-
-	key_of(r->team_id, r->name, key);
 	lock_take(&h->lock);
-	if (map_get(h->repo_by_name, str_of(key)) != NULL) {
+	if (map_get(h->repo_by_name, str_of(r->key)) != NULL) {
 		lock_give(&h->lock);
 		repo_free(r);
 		return;
 	}
-	(void)map_set(h->repo_by_name, str_of(key), r);
+	(void)map_set(h->repo_by_name, str_of(r->key), r);
 	TAILQ_INSERT_HEAD(&h->repos, r, in);
 	h->bytes += bytes_of(r);
 	make_room(h);
@@ -208,9 +207,27 @@ int hub_repo_add(struct app *app, const char *team_id, const struct hub_listing 
 	}
 	r->listing_bytes = json.n;
 	r->dirty = true;
-	name_it(r);
+	name_it(r, r->l.type, r->l.id, r->l.commit);
+	make_room_for_files(r);
 	repo_in(app->hub, r);
 	return 0;
+}
+
+int hub_put_manifest(struct app *app, struct blob_pins *pins, const struct manifest *m,
+                     const struct manifest *fresh, struct digest *name, struct err *err)
+{
+	struct blob_objects_put put = {.from = app->blobs,
+	                               .to = app->objects,
+	                               .pins = pins,
+	                               .manifest = name,
+	                               .fresh = fresh,
+	                               .cancel = &app->hub->cancel};
+
+	if (!weights_in_objects(app))
+		return blobs_put_manifest(app->blobs, pins, m, name, err);
+	if (blobs_put_list(app->blobs, pins, m, name, err) < 0)
+		return -1;
+	return blob_objects_put(&put, err);
 }
 
 /* A small blob, from the folder or else from the object store. */
@@ -244,7 +261,7 @@ static int read_blob(struct app *app, const struct manifest_file *f, struct buf 
 	               : err_set(err, ERR_CORRUPT, "the list of a repository's files is damaged");
 }
 
-static int load(struct hub_repo *r, const char *name, struct err *err)
+static int load(struct hub_repo *r, struct err *err)
 {
 	AUTO_BUF struct buf json = BUF_INIT(HUB_LISTING_MAX);
 	AUTO_ARENA struct arena *a = arena_new();
@@ -253,23 +270,23 @@ static int load(struct hub_repo *r, const char *name, struct err *err)
 	struct manifest m;
 	struct digest d;
 
-	if (meta_ref(r->app->meta, a, r->team_id, META_REF_HUB, name, &ref, err) < 0 ||
+	if (meta_ref(r->app->meta, a, r->team_id, r->kind, r->name, &ref, err) < 0 ||
 	    digest_parse(str_of(ref.manifest), &d, err) < 0)
 		return -1;
 	blob_pins_add(r->pins, &d); /* and so it stays until it is read */
 	if (weights_manifest(r->app, a, &d, &m, err) < 0)
 		return -1;
-	listing = manifest_find(&m, STR_LIT(LISTING_NAME));
+	listing = manifest_find(&m, STR_LIT(HUB_LISTING_NAME));
 	if (listing == NULL)
-		return err_set(err, ERR_CORRUPT, "%s has no list of files", name);
+		return err_set(err, ERR_CORRUPT, "%s has no list of files", r->name);
 	if (read_blob(r->app, listing, &json, err) < 0 ||
 	    hub_listing_read(r->a, buf_view(&json), &r->l, err) < 0)
-		return err_wrap(err, "%s", name);
+		return err_wrap(err, "%s", r->name);
 	r->listing = listing->sha256;
 	r->listing_bytes = json.n;
-	name_it(r);
+	make_room_for_files(r);
 	for (size_t i = 0; i < r->l.n; i++) {
-		const char *path = arena_printf(a, FILES "%s", r->l.file[i].path);
+		const char *path = arena_printf(a, HUB_FILES "%s", r->l.file[i].path);
 		const struct manifest_file *f = manifest_find(&m, str_of(path));
 
 		if (f == NULL)
@@ -284,15 +301,107 @@ int hub_repo_load(struct app *app, const char *team_id, enum hub_type type, cons
                   const char *commit, struct err *err)
 {
 	struct hub_repo *r = repo_new(app, team_id);
-	char repo[HUB_REPO_CAP], name[HUB_KEY_CAP];
 
-	hub_repo_name(type, id, repo);
-	FMT(name, "%s@%s", repo, commit);
-	if (load(r, name, err) < 0) {
+	name_it(r, type, id, commit);
+	if (load(r, err) < 0) {
 		repo_free(r);
 		return -1;
 	}
 	repo_in(app->hub, r);
+	return 0;
+}
+
+/* ---- our own ------------------------------------------------------------------------------- */
+
+/* All that a listing says is part of the key: after a change it is another one. */
+static void own_key(const struct model_repo *m, const char *commit, char out[HUB_KEY_CAP])
+{
+	fmt_fixed(out, HUB_KEY_CAP, "own %s@%s\n%s/%s\n%d", m->id, commit, m->owner, m->name,
+	          m->is_private);
+}
+
+struct hub_repo *hub_own_find(struct hub *h, const struct model_repo *m, const char *commit)
+{
+	char key[HUB_KEY_CAP];
+
+	own_key(m, commit, key);
+	return map_get(h->repo_by_name, str_of(key));
+}
+
+static struct hub_repo *own_new(struct app *app, const struct model_repo *m, const char *commit)
+{
+	struct hub_repo *r = repo_new(app, m->team_id);
+	char key[HUB_KEY_CAP];
+
+	own_key(m, commit, key);
+	r->kind = META_REF_REPO;
+	r->name = arena_printf(r->a, "%s@%s", m->id, commit);
+	r->key = arena_cstr(r->a, key);
+	return r;
+}
+
+/* In memory it is found under its key, whatever it was called when it was stored. */
+static void own_in(struct app *app, struct hub_repo *r, const struct model_repo *m)
+{
+	r->l.id = arena_printf(r->a, "%s/%s", m->owner, m->name);
+	r->l.is_private = m->is_private;
+	repo_in(app->hub, r);
+}
+
+int hub_own_load(struct app *app, const struct model_repo *m, const char *commit, struct err *err)
+{
+	struct hub_repo *r = own_new(app, m, commit);
+
+	if (load(r, err) < 0) {
+		if (err->code == ERR_NOT_FOUND) {
+			err_clear(err);
+			(void)err_set(err, ERR_HUB_REVISION_NOT_FOUND, "%s/%s has no commit %s",
+			              m->owner, m->name, commit);
+		}
+		repo_free(r);
+		return -1;
+	}
+	own_in(app, r, m);
+	return 0;
+}
+
+int hub_own_store(struct app *app, const struct model_repo *m, const struct hub_own_files *x,
+                  struct blob_pins *pins, struct model_ref *ref, struct err *err)
+{
+	AUTO_BUF struct buf json = BUF_INIT(HUB_LISTING_MAX);
+	AUTO_ARENA struct arena *a = arena_new();
+	struct digest listing, name;
+	struct manifest files;
+	char hex[HASH_HEX_CAP];
+
+	hub_listing_write(x->l, &json);
+	if (buf_check(&json, "the list of the repository's files", err) < 0)
+		return -1;
+	listing = hash_sha256(json.p, json.n);
+	blob_pins_add(pins, &listing);
+	manifest_init(&files, a);
+	if (blobs_put(app->blobs, buf_view(&json), &listing, err) < 0 ||
+	    manifest_add(&files, STR_LIT(HUB_LISTING_NAME), json.n, &listing, err) < 0 ||
+	    manifest_add(x->fresh, STR_LIT(HUB_LISTING_NAME), json.n, &listing, err) < 0)
+		return -1;
+	for (size_t i = 0; i < x->l->n; i++) {
+		const char *path = arena_printf(a, HUB_FILES "%s", x->l->file[i].path);
+
+		if (manifest_add(&files, str_of(path), x->l->file[i].size, &x->sha256[i], err) < 0)
+			return -1;
+	}
+	if (manifest_finish(&files, err) < 0 ||
+	    hub_put_manifest(app, pins, &files, x->fresh, &name, err) < 0)
+		return -1;
+	digest_hex(&name, hex);
+	*ref = (struct model_ref){.team_id = m->team_id,
+	                          .kind = META_REF_REPO,
+	                          .name = arena_printf(x->a, "%s@%s", m->id, x->l->commit),
+	                          .manifest = arena_cstr(x->a, hex),
+	                          .bytes = files.bytes,
+	                          .files = x->l->n,
+	                          .created_ms = clock_wall_ms(),
+	                          .used_ms = clock_wall_ms()};
 	return 0;
 }
 
@@ -319,7 +428,7 @@ static int list_here(struct hub_repo *r, struct arena *a, struct manifest *m, st
 
 	copy_known(r, a, &sha256, &is_here);
 	manifest_init(m, a);
-	if (manifest_add(m, STR_LIT(LISTING_NAME), r->listing_bytes, &r->listing, err) < 0)
+	if (manifest_add(m, STR_LIT(HUB_LISTING_NAME), r->listing_bytes, &r->listing, err) < 0)
 		return -1;
 	for (size_t i = 0; i < r->l.n; i++) {
 		const struct hub_file *f = &r->l.file[i];
@@ -327,28 +436,11 @@ static int list_here(struct hub_repo *r, struct arena *a, struct manifest *m, st
 		if (!is_here[i] ||
 		    (!weights_in_objects(r->app) && !blobs_has(r->app->blobs, &sha256[i], f->size)))
 			continue;
-		if (manifest_add(m, str_of(arena_printf(a, FILES "%s", f->path)), f->size,
+		if (manifest_add(m, str_of(arena_printf(a, HUB_FILES "%s", f->path)), f->size,
 		                 &sha256[i], err) < 0)
 			return -1;
 	}
 	return manifest_finish(m, err);
-}
-
-static int put_manifest(struct hub_repo *r, struct blob_pins *pins, const struct manifest *m,
-                        struct digest *name, struct err *err)
-{
-	struct app *app = r->app;
-	const struct blob_objects_put put = {.from = app->blobs,
-	                                     .to = app->objects,
-	                                     .pins = pins,
-	                                     .manifest = name,
-	                                     .cancel = &app->hub->cancel};
-
-	if (!weights_in_objects(app))
-		return blobs_put_manifest(app->blobs, pins, m, name, err);
-	if (blobs_put_list(app->blobs, pins, m, name, err) < 0)
-		return -1;
-	return blob_objects_put(&put, err);
 }
 
 /* The list itself may have been evicted: it is in memory. */
@@ -385,7 +477,7 @@ static int keep(struct hub_repo *r, struct err *err)
 	blob_pins_add(before, &r->listing);
 	rc = put_listing(r, err) < 0 ? -1 : list_here(r, a, &m, err);
 	if (rc == 0)
-		rc = put_manifest(r, before, &m, &name, err);
+		rc = hub_put_manifest(r->app, before, &m, NULL, &name, err);
 	if (rc == 0) {
 		struct model_ref ref = {.team_id = r->team_id,
 		                        .kind = META_REF_HUB,

@@ -222,8 +222,13 @@ int blob_objects_put(const struct blob_objects_put *put, struct err *err)
 	                        .cancel = put->cancel};
 	struct manifest m;
 
-	if (blobs_get_manifest(put->from, a, put->manifest, &m, err) < 0)
+	if (put->fresh != NULL) {
+		m = *put->fresh;
+		m.file = ARENA_ARRAY(a, struct manifest_file, m.n + 1);
+		memcpy(m.file, put->fresh->file, m.n * sizeof(*m.file));
+	} else if (blobs_get_manifest(put->from, a, put->manifest, &m, err) < 0) {
 		return -1;
+	}
 	p.file = m.file;
 	crew.n = distinct(m.file, m.n);
 	for (size_t i = 0; i < crew.n; i++)

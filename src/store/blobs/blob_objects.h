@@ -28,6 +28,9 @@ struct blob_objects_put {
 	struct objstore *to;
 	struct blob_pins *pins; /* as of mirror.h: gets all that is relied on */
 	const struct digest *manifest;
+	/* NULL, or those of its blobs that may not be there yet: the others a manifest names that
+	 * is there, and the caller sees to it that it stays. */
+	const struct manifest *fresh;
 	void (*progress)(void *arg, uint64_t done, uint64_t total, uint64_t sent);
 	void *arg;                 /* progress (may be NULL): from the caller's thread */
 	const atomic_bool *cancel; /* may be NULL */

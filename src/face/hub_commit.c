@@ -1,0 +1,146 @@
+/* hub_commit.c - what a client of a Hub sends to change a repository's files: it asks which of them
+ * are known, and commits. */
+#include "face/answer.h"
+#include "face/hub_impl.h"
+
+#define PIECE ((size_t)64 << 10)
+#define REPLY_MAX ((size_t)64 << 20)
+#define FILES_MAX 20000
+
+/* ---- before: which files are known --------------------------------------------------------- */
+
+/* datasets deletes a shard as soon as it was uploaded, and so it cannot be part of a commit. */
+static bool is_large(const struct request *rq, const char *path, int64_t size)
+{
+	return size > 0 && (str_ends(str_of(path), ".parquet") ||
+	                    (uint64_t)size > face_ctx(rq)->hub_regular_bytes);
+}
+
+/* In the form that the client compares with: it leaves out what is there already. */
+static void js_known(struct js *js, const struct hub_listing *l, const char *path, bool large)
+{
+	const struct hub_file *f = hub_listing_file(l, str_of(path));
+	char etag[HUB_ETAG_CAP];
+
+	if (f == NULL || f->lfs != large)
+		return;
+	hub_etag(f, etag);
+	js_kv(js, "oid", etag);
+}
+
+static int answer_files(struct request *rq, const struct hub_listing *l, const struct doc *files,
+                        struct js *js, struct err *err)
+{
+	size_t n = 0;
+
+	DOC_EACH (item, files) {
+		const char *path = NULL;
+		int64_t size = 0;
+		bool large;
+
+		if (++n > FILES_MAX)
+			return err_set(err, ERR_TOO_BIG, "files: at most %d at once", FILES_MAX);
+		if (body_text(item, "path", true, &path, err) < 0 ||
+		    body_int(item, "size", 0, INT64_MAX, &size, err) < 0)
+			return err_wrap(err, "files");
+		large = is_large(rq, path, size);
+		js_open(js);
+		js_kv(js, "path", path);
+		js_kv(js, "uploadMode", large ? "lfs" : "regular");
+		js_kv_bool(js, "shouldIgnore", false);
+		js_known(js, l, path, large);
+		js_close(js);
+	}
+	return 0;
+}
+
+static int no_pull_requests(struct request *rq, struct err *err)
+{
+	if (!hub_flag(rq, "create_pr"))
+		return 0;
+	return err_set(err, ERR_UNSUPPORTED,
+	               "this server has no pull requests: commit to a branch instead");
+}
+
+int hub_post_preupload(struct request *rq, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(REPLY_MAX);
+	const struct face_ctx *ctx = face_ctx(rq);
+	const struct hub_listing *l = NULL;
+	const struct doc *body = NULL, *files;
+	struct hub_name name = {0};
+	struct js js;
+	int rc;
+
+	if (hub_name_of(rq, &name, err) < 0 || no_pull_requests(rq, err) < 0 ||
+	    body_read(rq, false, &body, err) < 0)
+		return -1;
+	files = doc_get(body, "files");
+	if (!doc_is(files, DOC_LIST))
+		return err_set(err, ERR_INVALID, "files: expected a list");
+	if (ctx->ops->repos->open_to_write(face_ask(rq), &name, &l, err) < 0)
+		return -1;
+	js_init(&js, &out);
+	js_open(&js);
+	js_key(&js, "files");
+	js_list(&js);
+	rc = answer_files(rq, l, files, &js, err);
+	ctx->ops->hub->close(ctx->app, l);
+	js_end(&js);
+	js_close(&js);
+	return rc < 0 ? -1 : hub_send_json(rq, &out, err);
+}
+
+/* ---- the commit ---------------------------------------------------------------------------- */
+
+static int feed(struct request *rq, struct repo_change *c, struct err *err)
+{
+	const struct hub_commit_sink sink = face_ctx(rq)->ops->repos->commit_sink(c);
+	AUTO_HUB_COMMIT_READER struct hub_commit_reader *r = hub_commit_reader_new(&sink);
+	AUTO_FREE char *piece = xmalloc(PIECE);
+	size_t n;
+
+	for (;;) {
+		if (request_read(rq, piece, PIECE, &n, err) < 0)
+			return -1;
+		if (n == 0)
+			return hub_commit_end(r, err);
+		if (hub_commit_feed(r, piece, n, err) < 0)
+			return -1;
+	}
+}
+
+static int send_commit(struct request *rq, const struct hub_name *name, const char *commit,
+                       struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(REPLY_MAX);
+	struct js js;
+
+	js_init(&js, &out);
+	js_open(&js);
+	js_kv_bool(&js, "success", true);
+	js_key(&js, "commitUrl");
+	js_fmt(&js, "%s/commit/%s", hub_repo_url(rq, name->type, name->id), commit);
+	js_kv(&js, "commitOid", commit);
+	js_kv(&js, "hookOutput", "");
+	js_close(&js);
+	return hub_send_json(rq, &out, err);
+}
+
+int hub_post_commit(struct request *rq, struct err *err)
+{
+	const struct repo_ops *ops = face_ctx(rq)->ops->repos;
+	struct repo_change *c = NULL;
+	struct hub_name name = {0};
+	const char *commit = NULL;
+	int rc;
+
+	if (hub_name_of(rq, &name, err) < 0 || no_pull_requests(rq, err) < 0 ||
+	    ops->commit_begin(face_ask(rq), &name, rq->body_len, &c, err) < 0)
+		return -1;
+	rc = feed(rq, c, err);
+	if (rc == 0)
+		rc = ops->commit_end(c, &commit, err);
+	ops->commit_free(c);
+	return rc < 0 ? -1 : send_commit(rq, &name, commit, err);
+}

@@ -1,0 +1,378 @@
+/* repo_admin.c - repositories as a whole: made, moved, listed, deleted; their branches and tags. */
+#include "server/data/repos.h"
+
+#include "base/json.h"
+#include "server/api/ctx.h"
+#include "store/blobs/blob_git.h"
+
+#define LIST_MAX 1000
+#define ABOUT_MAX ((size_t)1 << 20)
+#define MAIN "main"
+#define FIRST_TITLE "initial commit"
+
+/* What clients of git LFS expect to find, and a Hub makes: which names are large files. */
+static const char attributes[] = "*.7z filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.arrow filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.bin filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.ckpt filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.gz filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.h5 filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.msgpack filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.neff filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.npy filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.npz filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.onnx filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.parquet filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.pickle filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.pkl filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.pt filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.pth filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.safetensors filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.tar filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.tgz filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.zip filter=lfs diff=lfs merge=lfs -text\n"
+				 "*.zst filter=lfs diff=lfs merge=lfs -text\n";
+
+const char *repo_about(struct arena *a, const struct model_repo *r, const struct hub_commit *c)
+{
+	AUTO_BUF struct buf out = BUF_INIT(ABOUT_MAX);
+	char made[CLOCK_ISO_CAP], now[CLOCK_ISO_CAP];
+	struct js js;
+
+	clock_iso(r->created_ms, made);
+	clock_iso(c->ms, now);
+	js_init(&js, &out);
+	js_open(&js);
+	js_kv(&js, "author", r->owner);
+	js_kv(&js, "createdAt", made);
+	js_kv(&js, "lastModified", now);
+	js_close(&js);
+	return arena_cstr(a, buf_cstr(&out));
+}
+
+/* ---- created ---------------------------------------------------------------------------- */
+
+/* Whose namespace it is, and may the caller make repositories there? NULL: the token's own. */
+static int namespace_of(const struct ask *ask, const char *asked, struct model_repo *r,
+                        struct err *err)
+{
+	const struct principal *who = ask->principal;
+	struct model_team *team = NULL;
+	size_t n = 0;
+
+	if (meta_teams(ask->app->meta, ask->a, &team, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; asked != NULL && i < n; i++) {
+		if (strcasecmp(team[i].name, asked) != 0)
+			continue;
+		if (who->team_id != NULL && strcmp(who->team_id, team[i].id) != 0)
+			return err_set(err, ERR_ROLE_REQUIRED,
+			               "%s is another team, and token \"%s\" may not create "
+			               "repositories there",
+			               asked, who->name);
+		r->owner = team[i].name;
+		r->team_id = team[i].id;
+		return 0;
+	}
+	if (asked != NULL && strcasecmp(asked, who->name) != 0)
+		return err_set(err, ERR_ROLE_REQUIRED,
+		               "token \"%s\" may create repositories in its own namespace, and in "
+		               "that of its team, not in %s",
+		               who->name, asked);
+	if (!hub_part_ok(str_of(who->name)))
+		return err_set(err, ERR_INVALID,
+		               "\"%s\", the name of the token, cannot be a namespace: name a team, "
+		               "or use a token whose name has letters, digits, - _ and . alone",
+		               who->name);
+	r->owner = who->name;
+	r->of_user = true;
+	return ctx_team(ask, NULL, &r->team_id, err);
+}
+
+static int first_commit(const struct ask *ask, const struct model_repo *r, struct hub_listing *l,
+                        struct model_repo_commit *c, struct err *err)
+{
+	const struct hub_commit git = {.author = ask->principal->name,
+	                               .title = FIRST_TITLE,
+	                               .message = "",
+	                               .ms = r->created_ms};
+	char *commit = arena_alloc(ask->a, HUB_COMMIT_HEX + 1);
+
+	l->id = arena_printf(ask->a, "%s/%s", r->owner, r->name);
+	l->file = ARENA_NEW(ask->a, struct hub_file);
+	l->n = 1;
+	l->file[0] = (struct hub_file){.path = ".gitattributes", .size = sizeof(attributes) - 1};
+	hub_blob_id(str_n(attributes, sizeof(attributes) - 1), l->file[0].oid);
+	if (hub_listing_finish(l, ask->a, err) < 0)
+		return -1;
+	hub_commit_id(l, &git, commit);
+	l->commit = commit;
+	l->about = repo_about(ask->a, r, &git);
+	*c = (struct model_repo_commit){.repo_id = r->id,
+	                                .commit = commit,
+	                                .title = FIRST_TITLE,
+	                                .message = "",
+	                                .author = git.author,
+	                                .ms = git.ms};
+	return 0;
+}
+
+static int create_repo(const struct ask *ask, enum hub_type type, const char *owner,
+                       const char *name, bool is_private, struct model_repo *out, struct err *err)
+{
+	struct app *app = ask->app;
+	struct model_repo r = {.type = hub_type_word(type),
+	                       .name = name,
+	                       .is_private = is_private,
+	                       .bytes = sizeof(attributes) - 1,
+	                       .created_ms = clock_wall_ms()};
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(app->blobs);
+	struct hub_listing l = {.type = type};
+	struct hub_own_files files = {.a = ask->a, .l = &l};
+	struct digest sha256 = hash_sha256(attributes, sizeof(attributes) - 1);
+	struct manifest fresh;
+	struct model_repo_commit c;
+	struct model_ref ref;
+	struct model_repo old;
+	char key[HUB_REPO_CAP];
+	bool moved;
+
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || namespace_of(ask, owner, &r, err) < 0)
+		return -1;
+	hub_repo_name(type, arena_printf(ask->a, "%s/%s", r.owner, name), key);
+	if (repo_find(app, ask->a, type, strchr(key, '/') + 1, &old, &moved, err) < 0)
+		return -1;
+	if (old.id != NULL && !moved) {
+		*out = old;
+		return err_set(err, ERR_HUB_REPO_EXISTS,
+		               "You already created this %.*s repo: %s/%s", (int)strlen(r.type) - 1,
+		               r.type, old.owner, old.name);
+	}
+	if (app_has_room(app, err) < 0)
+		return -1;
+	r.id = app_id(ask->a, MODEL_ID_LEN);
+	r.updated_ms = r.created_ms;
+	manifest_init(&fresh, ask->a);
+	files.sha256 = &sha256;
+	files.fresh = &fresh;
+	blob_pins_add(pins, &sha256);
+	if (first_commit(ask, &r, &l, &c, err) < 0 ||
+	    blobs_put(app->blobs, STR_LIT(attributes), &sha256, err) < 0 ||
+	    manifest_add(&fresh, STR_LIT(HUB_FILES ".gitattributes"), l.file[0].size, &sha256,
+	                 err) < 0 ||
+	    hub_own_store(app, &r, &files, pins, &ref, err) < 0)
+		return -1;
+	blob_git_note(app->blobs, l.file[0].oid, &sha256);
+	app_crash_at("repo:created");
+	if (meta_repo_add(app->meta, &r, key, &c, &ref, err) < 0)
+		return -1;
+	repo_changed(app);
+	log_info("created: repository=%s id=%s by=%s", key, r.id, ask->principal->name);
+	*out = r;
+	return 0;
+}
+
+/* ---- changed, deleted ---------------------------------------------------------------------- */
+
+static int remove_repo(const struct ask *ask, enum hub_type type, const char *id, struct err *err)
+{
+	struct app *app = ask->app;
+	struct model_repo r;
+
+	if (repo_to_write(ask, type, id, &r, err) < 0 || meta_repo_del(app->meta, r.id, err) < 0)
+		return -1;
+	repo_changed(app);
+	log_info("deleted: repository=%s/%s/%s id=%s by=%s", r.type, r.owner, r.name, r.id,
+	         ask->principal->name);
+	loop_kick(app->janitor);
+	return 0;
+}
+
+static int set_private(const struct ask *ask, enum hub_type type, const char *id, bool is_private,
+                       struct err *err)
+{
+	struct app *app = ask->app;
+	struct model_repo r;
+
+	if (repo_to_write(ask, type, id, &r, err) < 0 ||
+	    meta_repo_set_private(app->meta, r.id, is_private, clock_wall_ms(), err) < 0)
+		return -1;
+	repo_changed(app);
+	log_info("changed: repository=%s/%s/%s private=%d by=%s", r.type, r.owner, r.name,
+	         is_private, ask->principal->name);
+	return 0;
+}
+
+static int move_repo(const struct ask *ask, enum hub_type type, const char *from, const char *owner,
+                     const char *name, struct err *err)
+{
+	struct app *app = ask->app;
+	char old_key[HUB_REPO_CAP], key[HUB_REPO_CAP];
+	struct model_repo r, to = {0}, there;
+	bool moved;
+
+	if (repo_to_write(ask, type, from, &r, err) < 0 || namespace_of(ask, owner, &to, err) < 0)
+		return -1;
+	if (strcmp(to.team_id, r.team_id) != 0)
+		return err_set(err, ERR_INVALID, "%s/%s is of another team than %s", r.owner,
+		               r.name, to.owner);
+	hub_repo_name(type, arena_printf(ask->a, "%s/%s", r.owner, r.name), old_key);
+	hub_repo_name(type, arena_printf(ask->a, "%s/%s", to.owner, name), key);
+	if (repo_find(app, ask->a, type, strchr(key, '/') + 1, &there, &moved, err) < 0)
+		return -1;
+	if (there.id != NULL && !moved && strcmp(there.id, r.id) != 0)
+		return err_set(err, ERR_HUB_REPO_EXISTS,
+		               "A %.*s repository called %s/%s already exists",
+		               (int)strlen(r.type) - 1, r.type, there.owner, there.name);
+	r.owner = to.owner;
+	r.of_user = to.of_user;
+	r.name = name;
+	r.updated_ms = clock_wall_ms();
+	if (meta_repo_move(app->meta, &r, old_key, key, err) < 0)
+		return -1;
+	repo_changed(app);
+	log_info("moved: repository=%s to=%s by=%s", old_key, key, ask->principal->name);
+	return 0;
+}
+
+static int list_repos(const struct ask *ask, const struct repo_query *q, struct model_repo **out,
+                      size_t *n, struct err *err)
+{
+	struct meta_repo_query mq = {.team_id = ask->principal->team_id,
+	                             .type = hub_type_word(q->type),
+	                             .limit = LIST_MAX};
+	struct model_repo *all = NULL;
+	size_t got = 0, kept = 0;
+
+	if (q->owner != NULL)
+		mq.owner_key = hub_lower(ask->a, q->owner);
+	if (q->search != NULL)
+		mq.search = hub_lower(ask->a, q->search);
+	if (meta_repos(ask->app->meta, ask->a, &mq, &all, &got, err) < 0)
+		return -1;
+	for (size_t i = 0; i < got; i++)
+		if (repo_may(ask, &all[i], REPO_READ))
+			all[kept++] = all[i];
+	*out = all;
+	*n = kept;
+	return 0;
+}
+
+/* ---- branches and tags --------------------------------------------------------------------- */
+
+/* The name of one without its folder; a commit's id, or what leads out of it, is none. */
+static int ref_name(const char *name, struct err *err)
+{
+	bool plain = hub_rev_ok(str_of(name)) && !hub_commit_ok(str_of(name)) &&
+	             strncmp(name, "refs/", 5) != 0 && name[0] != '/' && name[0] != '-' &&
+	             strstr(name, "..") == NULL && strstr(name, "//") == NULL &&
+	             !str_ends(str_of(name), "/") && !str_ends(str_of(name), ".lock") &&
+	             strpbrk(name, " ~^:?*[\\") == NULL;
+
+	if (plain)
+		return 0;
+	return err_set(err, ERR_INVALID, "\"%s\" cannot be the name of a branch or a tag", name);
+}
+
+static int add_ref(const struct ask *ask, const struct hub_name *at,
+                   const struct repo_new_ref *want, struct err *err)
+{
+	struct app *app = ask->app;
+	struct model_repo r;
+	struct model_repo_ref ref = {.kind = want->tag ? REPO_TAG : REPO_BRANCH,
+	                             .name = want->name};
+
+	if (repo_to_write(ask, at->type, at->id, &r, err) < 0 || ref_name(want->name, err) < 0 ||
+	    repo_commit_of(app, ask->a, &r, at->rev, &ref.commit, err) < 0)
+		return -1;
+	ref.repo_id = r.id;
+	if (meta_repo_ref_add(app->meta, &ref, err) < 0)
+		return -1;
+	repo_changed(app);
+	return 0;
+}
+
+static int remove_ref(const struct ask *ask, const struct hub_name *at, bool tag, struct err *err)
+{
+	struct app *app = ask->app;
+	struct model_repo r;
+	struct model_repo_ref ref = {.kind = tag ? REPO_TAG : REPO_BRANCH, .name = at->rev};
+
+	if (repo_to_write(ask, at->type, at->id, &r, err) < 0)
+		return -1;
+	if (!tag && strcmp(at->rev, MAIN) == 0)
+		return err_set(err, ERR_INVALID, "Cannot delete refs/heads/" MAIN);
+	ref.repo_id = r.id;
+	if (meta_repo_ref_del(app->meta, &ref, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		return err_set(err, ERR_HUB_REVISION_NOT_FOUND, "Invalid rev id: %s", at->rev);
+	}
+	repo_changed(app);
+	return 0;
+}
+
+int repo_refs(struct app *app, struct arena *a, const struct model_repo *r, struct hub_refs *out,
+              struct err *err)
+{
+	struct model_repo_ref *all = NULL;
+	size_t n = 0;
+
+	if (meta_repo_refs(app->meta, a, r->id, &all, &n, err) < 0)
+		return -1;
+	*out = (struct hub_refs){.branch = ARENA_ARRAY(a, struct hub_branch, n + 1),
+	                         .tag = ARENA_ARRAY(a, struct hub_branch, n + 1)};
+	for (size_t i = 0; i < n; i++) {
+		const struct hub_branch b = {all[i].name, all[i].commit};
+
+		if (all[i].kind == REPO_TAG)
+			out->tag[out->n_tags++] = b;
+		else
+			out->branch[out->n_branches++] = b;
+	}
+	return 0;
+}
+
+/* The page, and whether there is another one. */
+static int list_commits(const struct ask *ask, const struct hub_name *at, size_t skip, size_t most,
+                        struct model_repo_commit **out, size_t *n, bool *more, struct err *err)
+{
+	enum repo_found how;
+	struct model_repo r;
+	const char *commit;
+	bool moved;
+
+	*n = 0;
+	*more = false;
+	if (repo_look(ask, at->type, at->id, &how, &r, &moved, err) < 0)
+		return -1;
+	if (how == REPO_NONE)
+		return err_missing(err, ERR_HUB_REPO_NOT_FOUND);
+	if (repo_commit_of(ask->app, ask->a, &r, at->rev, &commit, err) < 0 ||
+	    meta_repo_log(ask->app->meta, ask->a, r.id, commit, skip, most + 1, out, n, err) < 0)
+		return -1;
+	*more = *n > most;
+	*n = MIN(*n, most);
+	return 0;
+}
+
+const struct repo_ops repo_ops = {
+	.create = create_repo,
+	.remove = remove_repo,
+	.set_private = set_private,
+	.move = move_repo,
+	.list = list_repos,
+	.add_ref = add_ref,
+	.remove_ref = remove_ref,
+	.commits = list_commits,
+	.open_to_write = repo_open_to_write,
+	.commit_begin = repo_commit_begin,
+	.commit_sink = repo_commit_sink,
+	.commit_end = repo_commit_end,
+	.commit_free = repo_commit_free,
+	.upload_want = repo_upload_want,
+	.upload_put = repo_upload_put,
+	.upload_part = repo_upload_part,
+	.upload_join = repo_upload_join,
+};

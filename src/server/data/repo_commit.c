@@ -1,0 +1,574 @@
+/*
+ * repo_commit.c - commits to our own repositories. What a client sends becomes blobs while it
+ * comes, pinned until the ref of the commit names them; the lines are applied to what the branch is
+ * when all of it is here, and the branch moves in the transaction that writes the ref.
+ */
+#include "server/data/repos.h"
+
+#include "server/api/ctx.h"
+#include "server/data/mirror_room.h"
+#include "store/blobs/blob_batch.h"
+#include "store/blobs/blob_git.h"
+
+#define SMALL_MAX ((size_t)1 << 20)     /* of a file that is kept in memory until it ends */
+#define CHUNKED_MAX ((int64_t)64 << 20) /* of a body that does not say how long it is */
+#define TRIES_MAX 8
+#define PIECE ((size_t)64 << 10)
+#define TMP_CAP 40
+
+struct change_line {
+	enum hub_line_kind kind;
+	const char *path;
+	uint64_t size;
+	bool has_size;
+	struct digest sha256;
+	uint8_t oid[HUB_OID_LEN]; /* of a regular file */
+};
+
+struct repo_change {
+	unsigned magic;
+#define REPO_CHANGE_MAGIC 0x52434847U
+	const struct ask *ask;
+	struct app *app;
+	struct arena *a;
+	struct model_repo repo;
+	const char *branch;
+	struct blob_pins *pins;
+	struct blob_batch *batch;
+	struct mirror_hold *hold;
+	const char *summary, *description, *parent;
+	struct change_line *line;
+	size_t n, cap;
+	/* the file that is coming */
+	struct buf small;
+	struct hash *sha256;
+	uint64_t size;
+	int fd; /* of one that is not small; -1 */
+	char tmp[TMP_CAP];
+};
+
+/* ---- files as they come -------------------------------------------------------------------- */
+
+static int spill(struct repo_change *c, struct err *err)
+{
+	char journal[FS_PATH_MAX], *id = app_id(c->a, MODEL_ID_LEN * 2);
+
+	FMT(c->tmp, "repo-%s", id);
+	if (blobs_tmp(c->app->blobs, c->tmp, &c->fd, journal, err) < 0)
+		return -1;
+	blob_pins_add_tmp(c->pins, c->tmp);
+	return fs_pwrite_all(c->fd, c->small.p, c->small.n, 0, err);
+}
+
+static int take_content(void *arg, const void *p, size_t n, struct err *err)
+{
+	struct repo_change *c = FROM_VOID(struct repo_change, arg, REPO_CHANGE_MAGIC);
+	int rc = 0;
+
+	if (p == NULL) { /* it begins */
+		assert(c->fd < 0);
+		c->small.n = 0;
+		c->size = 0;
+		return 0;
+	}
+	hash_add(c->sha256, p, n);
+	if (c->fd < 0 && c->size + n <= SMALL_MAX) {
+		buf_add(&c->small, p, n);
+	} else {
+		if (c->fd < 0)
+			rc = spill(c, err);
+		if (rc == 0)
+			rc = fs_pwrite_all(c->fd, p, n, c->size, err);
+	}
+	c->size += n;
+	return rc;
+}
+
+/* Git's id of what was spilled; its size comes first, and is known only now. */
+static int id_of_spilled(struct repo_change *c, uint8_t oid[HUB_OID_LEN], struct err *err)
+{
+	AUTO_FREE char *piece = xmalloc(PIECE);
+	AUTO_HASH struct hash *b = hub_blob_begin(c->size);
+
+	for (uint64_t at = 0; at < c->size;) {
+		size_t n = (size_t)MIN(PIECE, c->size - at);
+
+		if (fs_pread_all(c->fd, piece, n, at, err) < 0)
+			return -1;
+		hash_add(b, piece, n);
+		at += n;
+	}
+	hub_blob_end(b, oid);
+	return 0;
+}
+
+static int end_content(struct repo_change *c, struct change_line *l, struct err *err)
+{
+	int rc;
+
+	(void)hash_end(c->sha256, l->sha256.b);
+	l->size = c->size;
+	blob_pins_add(c->pins, &l->sha256);
+	if (c->fd < 0) {
+		hub_blob_id(buf_view(&c->small), l->oid);
+		return blob_batch_add(c->batch, c->small.p, c->small.n, &l->sha256, err);
+	}
+	rc = id_of_spilled(c, l->oid, err);
+	if (rc == 0)
+		rc = blobs_commit(c->app->blobs, c->tmp, c->fd, &l->sha256, err);
+	(void)close(c->fd);
+	c->fd = -1;
+	return rc;
+}
+
+static int take_line(void *arg, const struct hub_line *said, bool had_content, struct err *err)
+{
+	struct repo_change *c = FROM_VOID(struct repo_change, arg, REPO_CHANGE_MAGIC);
+	struct change_line *l;
+
+	if (said->kind == HUB_LINE_HEADER) {
+		c->summary = arena_cstr(c->a, said->summary);
+		c->description = arena_cstr(c->a, said->description);
+		c->parent = said->parent[0] != '\0' ? arena_cstr(c->a, said->parent) : NULL;
+		return 0;
+	}
+	if (c->n == c->cap) {
+		struct change_line *more;
+
+		c->cap = MAX((size_t)64, c->cap * 2);
+		more = ARENA_ARRAY(c->a, struct change_line, c->cap);
+		if (c->n > 0)
+			memcpy(more, c->line, c->n * sizeof(*more));
+		c->line = more;
+	}
+	l = &c->line[c->n++];
+	*l = (struct change_line){.kind = said->kind,
+	                          .path = arena_cstr(c->a, said->path),
+	                          .sha256 = said->oid,
+	                          .has_size = said->has_size,
+	                          .size = said->size};
+	return had_content ? end_content(c, l, err) : 0;
+}
+
+/* ---- applied ------------------------------------------------------------------------------- */
+
+struct added {
+	struct hub_file f;
+	struct digest sha256;
+	bool gone;
+};
+
+/* What the branch will be: the files of before that stay, and those that were added. */
+struct sum {
+	struct repo_change *c;
+	struct arena *a;
+	const struct hub_repo *base;
+	bool *gone; /* of the files of before */
+	struct added *add;
+	size_t n_add;
+	struct map *at;     /* of what was added, by path */
+	struct map *lfs_at; /* file of before, by digest; NULL: not looked for yet */
+};
+
+static bool is_below(const char *path, const char *folder)
+{
+	size_t n = strlen(folder);
+
+	return strncmp(path, folder, n) == 0 && path[n] == '/';
+}
+
+static size_t first_below(const struct hub_listing *l, const char *folder)
+{
+	size_t low = 0, high = l->n;
+
+	while (low < high) { /* '/' is what all of them have behind the folder's name */
+		size_t mid = low + (high - low) / 2;
+		size_t n = strlen(folder);
+		int order = strncmp(l->file[mid].path, folder, n);
+
+		if (order < 0 || (order == 0 && (unsigned char)l->file[mid].path[n] < '/'))
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static bool remove_file(struct sum *s, const char *path)
+{
+	const struct hub_listing *l = &s->base->l;
+	const struct hub_file *f = hub_listing_file(l, str_of(path));
+	struct added *x = map_del(s->at, str_of(path));
+	bool found = x != NULL;
+
+	if (x != NULL)
+		x->gone = true;
+	if (f != NULL && !s->gone[f - l->file]) {
+		s->gone[f - l->file] = true;
+		found = true;
+	}
+	return found;
+}
+
+static bool remove_folder(struct sum *s, const char *path)
+{
+	const struct hub_listing *l = &s->base->l;
+	bool found = false;
+
+	for (size_t i = first_below(l, path); i < l->n && is_below(l->file[i].path, path); i++) {
+		found = found || !s->gone[i];
+		s->gone[i] = true;
+	}
+	for (size_t i = 0; i < s->n_add; i++) {
+		if (s->add[i].gone || !is_below(s->add[i].f.path, path))
+			continue;
+		s->add[i].gone = true;
+		(void)map_del(s->at, str_of(s->add[i].f.path));
+		found = true;
+	}
+	return found;
+}
+
+static void add_file(struct sum *s, const struct added *x)
+{
+	struct added *to = &s->add[s->n_add++];
+
+	(void)remove_file(s, x->f.path);
+	*to = *x;
+	(void)map_set(s->at, str_of(to->f.path), to);
+}
+
+static void index_lfs(struct sum *s)
+{
+	const struct hub_listing *l = &s->base->l;
+
+	s->lfs_at = map_new();
+	for (size_t i = 0; i < l->n; i++)
+		if (l->file[i].lfs)
+			(void)map_set(s->lfs_at, str_n((const char *)l->file[i].sha256.b, 32),
+			              &l->file[i]);
+}
+
+/* A large file: of this repository, or it was uploaded to it. To know a digest is no right to the
+ * bytes. */
+static int add_lfs(struct sum *s, const struct change_line *l, struct err *err)
+{
+	struct repo_change *c = s->c;
+	struct added x = {.f = {.path = l->path, .lfs = true, .sha256 = l->sha256},
+	                  .sha256 = l->sha256};
+	const struct hub_file *before;
+
+	if (s->lfs_at == NULL)
+		index_lfs(s);
+	before = map_get(s->lfs_at, str_n((const char *)l->sha256.b, 32));
+	if (before != NULL)
+		x.f.size = before->size;
+	else if (repo_uploaded(c->app, c->a, &c->repo, &l->sha256, &x.f.size, err) < 0)
+		return err_wrap(err, "%s", l->path);
+	if (l->has_size && l->size != x.f.size)
+		return err_set(err, ERR_INVALID, "%s: it has %" PRIu64 " bytes, not %" PRIu64,
+		               l->path, x.f.size, l->size);
+	add_file(s, &x);
+	return 0;
+}
+
+static int apply_line(struct sum *s, const struct change_line *l, struct err *err)
+{
+	struct added x = {.f = {.path = l->path, .size = l->size}, .sha256 = l->sha256};
+	bool file, folder;
+
+	switch (l->kind) {
+	case HUB_LINE_FILE:
+		memcpy(x.f.oid, l->oid, HUB_OID_LEN);
+		add_file(s, &x);
+		return 0;
+	case HUB_LINE_LFS_FILE:
+		return add_lfs(s, l, err);
+	case HUB_LINE_DELETED_FILE:
+	case HUB_LINE_DELETED_FOLDER:
+		file = remove_file(s, l->path);
+		folder = remove_folder(s, l->path);
+		if (file || folder)
+			return 0;
+		return err_set(err, ERR_HUB_ENTRY_NOT_FOUND,
+		               "%s is to be deleted, and not in the repository", l->path);
+	case HUB_LINE_HEADER:
+		break;
+	}
+	assert(false);
+	return -1;
+}
+
+/* The files of both, with their digests; *fresh: what the commit before did not have. */
+static int gather(const struct sum *s, struct hub_listing *l, struct digest **sha256,
+                  struct manifest *fresh, uint64_t *bytes, struct err *err)
+{
+	const struct hub_listing *b = &s->base->l;
+	AUTO_MAP struct map *at = map_new();
+	size_t n = 0;
+
+	l->file = ARENA_ARRAY(s->a, struct hub_file, b->n + s->n_add + 1);
+	for (size_t i = 0; i < b->n; i++) {
+		if (s->gone[i])
+			continue;
+		(void)map_set(at, str_of(b->file[i].path), &s->base->sha256[i]);
+		l->file[n++] = b->file[i];
+	}
+	for (size_t i = 0; i < s->n_add; i++) {
+		struct added *x = &s->add[i];
+
+		if (x->gone)
+			continue;
+		(void)map_set(at, str_of(x->f.path), &x->sha256);
+		if (!x->f.lfs) /* what was uploaded was counted then */
+			*bytes += x->f.size;
+		if (manifest_add(fresh, str_of(arena_printf(s->a, HUB_FILES "%s", x->f.path)),
+		                 x->f.size, &x->sha256, err) < 0)
+			return -1;
+		l->file[n++] = x->f;
+	}
+	l->n = n;
+	if (n > MANIFEST_FILES_MAX - 1)
+		return err_set(err, ERR_TOO_BIG, "a repository has %d files at most",
+		               MANIFEST_FILES_MAX - 1);
+	if (hub_listing_finish(l, s->a, err) < 0)
+		return -1;
+	*sha256 = ARENA_ARRAY(s->a, struct digest, n + 1);
+	for (size_t i = 0; i < n; i++)
+		(*sha256)[i] = *(const struct digest *)map_get(at, str_of(l->file[i].path));
+	return 0;
+}
+
+static int apply(struct sum *s, struct err *err)
+{
+	struct repo_change *c = s->c;
+
+	s->gone = ARENA_ARRAY(s->a, bool, s->base->l.n + 1);
+	s->add = ARENA_ARRAY(s->a, struct added, c->n + 1);
+	for (size_t i = 0; i < c->n; i++)
+		if (apply_line(s, &c->line[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+/* ---- made ---------------------------------------------------------------------------------- */
+
+static int stale(const struct repo_change *c, struct err *err)
+{
+	return err_set(err, ERR_HUB_STALE,
+	               "The branch was updated since you opened this page. Please refresh and try "
+	               "again. (%s of %s/%s is no longer %s)",
+	               c->branch, c->repo.owner, c->repo.name, c->parent);
+}
+
+/* Nothing would change. A client that did not hear that its commit was made sends it again: its
+ * parent is that of the branch's newest commit then. */
+static int unchanged(struct repo_change *c, const char *head, const char **commit, struct err *err)
+{
+	struct model_repo_commit last;
+
+	*commit = head;
+	if (c->parent == NULL || strcmp(c->parent, head) == 0)
+		return 0;
+	if (meta_repo_commit_find(c->app->meta, c->a, c->repo.id, head, &last, err) < 0)
+		return -1;
+	if (last.parent != NULL && strcmp(last.parent, c->parent) == 0 &&
+	    strcmp(last.title, c->summary) == 0)
+		return 0;
+	return stale(c, err);
+}
+
+static int make(struct sum *s, const char *head, const char **commit, struct err *err)
+{
+	struct repo_change *c = s->c;
+	const struct hub_listing *b = &s->base->l;
+	struct hub_listing l = {.type = b->type, .id = b->id};
+	const struct hub_commit git = {.parent = head,
+	                               .author = c->ask->principal->name,
+	                               .title = c->summary,
+	                               .message = c->description,
+	                               .ms = clock_wall_ms()};
+	char *id = arena_alloc(c->a, HUB_COMMIT_HEX + 1);
+	struct hub_own_files files = {.a = s->a, .l = &l};
+	struct model_repo_commit row = {.repo_id = c->repo.id,
+	                                .commit = id,
+	                                .parent = head,
+	                                .title = c->summary,
+	                                .message = c->description,
+	                                .author = git.author,
+	                                .ms = git.ms};
+	struct model_ref ref;
+	struct meta_repo_change change = {.commit = &row,
+	                                  .files = &ref,
+	                                  .branch = c->branch,
+	                                  .head = head,
+	                                  .quota = c->app->set.repo_quota,
+	                                  .team_id = c->repo.team_id};
+	struct digest *sha256 = NULL;
+	struct manifest fresh;
+
+	manifest_init(&fresh, s->a);
+	if (gather(s, &l, &sha256, &fresh, &change.bytes, err) < 0)
+		return -1;
+	if (memcmp(l.root, b->root, HUB_OID_LEN) == 0)
+		return unchanged(c, head, commit, err);
+	if (c->parent != NULL && strcmp(c->parent, head) != 0)
+		return stale(c, err);
+	hub_commit_id(&l, &git, id);
+	l.commit = id;
+	l.about = repo_about(s->a, &c->repo, &git);
+	files.sha256 = sha256;
+	files.fresh = &fresh;
+	if (hub_own_store(c->app, &c->repo, &files, c->pins, &ref, err) < 0)
+		return -1;
+	app_crash_at("repo:manifest");
+	if (meta_repo_commit(c->app->meta, &change, err) < 0)
+		return -1;
+	app_crash_at("repo:committed");
+	*commit = id;
+	return 0;
+}
+
+static int commit_once(struct repo_change *c, const char **commit, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct hub *h = c->app->hub;
+	struct hub_repo *base = NULL;
+	struct sum s = {.c = c, .a = a};
+	struct model_repo_ref head;
+	int rc;
+
+	if (meta_repo_ref(c->app->meta, c->a, c->repo.id, REPO_BRANCH, c->branch, &head, err) < 0 ||
+	    repo_open(c->app, &c->repo, head.commit, &base, err) < 0)
+		return -1;
+	s.base = base;
+	s.at = map_new();
+	rc = apply(&s, err);
+	if (rc == 0)
+		rc = make(&s, head.commit, commit, err);
+	map_free(s.at);
+	map_free(s.lfs_at);
+	lock_take(&h->lock);
+	hub_repo_drop(h, base);
+	lock_give(&h->lock);
+	return rc;
+}
+
+int repo_commit_end(struct repo_change *c, const char **commit, struct err *err)
+{
+	struct lock *lock = app_stripe(c->app->hub->commits, c->repo.id);
+	int rc;
+
+	if (blob_batch_publish(c->batch, err) < 0)
+		return -1;
+	for (size_t i = 0; i < c->n; i++)
+		if (c->line[i].kind == HUB_LINE_FILE)
+			blob_git_note(c->app->blobs, c->line[i].oid, &c->line[i].sha256);
+	app_crash_at("repo:blobs");
+	lock_take(lock);
+	rc = commit_once(c, commit, err);
+	lock_give(lock);
+	if (rc < 0)
+		return -1;
+	repo_changed(c->app);
+	log_info("committed: repository=%s/%s/%s branch=%s commit=%s by=%s", c->repo.type,
+	         c->repo.owner, c->repo.name, c->branch, *commit, c->ask->principal->name);
+	return 0;
+}
+
+/* ---- begun --------------------------------------------------------------------------------- */
+
+/* The branch that commits go to: a commit, or a tag, is none. */
+static int branch_of(struct app *app, struct arena *a, const struct model_repo *r, const char *rev,
+                     const char **out, struct err *err)
+{
+	struct model_repo_ref ref;
+	const char *name = strncmp(rev, "refs/heads/", 11) == 0 ? rev + 11 : rev;
+
+	if (hub_commit_ok(str_of(rev)))
+		return err_set(err, ERR_INVALID, "commits go to a branch, not to a commit (%s)",
+		               rev);
+	if (meta_repo_ref(app->meta, a, r->id, REPO_BRANCH, name, &ref, err) == 0) {
+		*out = ref.name;
+		return 0;
+	}
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	return err_set(err, ERR_HUB_REVISION_NOT_FOUND, "Invalid rev id: %s", rev);
+}
+
+int repo_open_to_write(const struct ask *ask, const struct hub_name *name,
+                       const struct hub_listing **out, struct err *err)
+{
+	struct hub_repo *r = NULL;
+	struct model_repo repo;
+	const char *commit;
+
+	if (repo_to_write(ask, name->type, name->id, &repo, err) < 0 ||
+	    repo_commit_of(ask->app, ask->a, &repo, name->rev, &commit, err) < 0 ||
+	    repo_open(ask->app, &repo, commit, &r, err) < 0)
+		return -1;
+	*out = &r->l;
+	return 0;
+}
+
+int repo_commit_begin(const struct ask *ask, const struct hub_name *name, int64_t body_bytes,
+                      struct repo_change **out, struct err *err)
+{
+	struct app *app = ask->app;
+	int64_t bytes = body_bytes >= 0 ? body_bytes : CHUNKED_MAX;
+	const struct mirror_want want = {.bytes = (uint64_t)bytes};
+	struct repo_change *c;
+	struct model_repo repo;
+	const char *branch = NULL;
+
+	if (repo_to_write(ask, name->type, name->id, &repo, err) < 0 ||
+	    branch_of(app, ask->a, &repo, name->rev, &branch, err) < 0 ||
+	    app_has_room(app, err) < 0)
+		return -1;
+	c = xcalloc(1, sizeof(*c));
+	c->magic = REPO_CHANGE_MAGIC;
+	c->ask = ask;
+	c->app = app;
+	c->a = ask->a;
+	c->repo = repo;
+	c->branch = branch;
+	c->summary = c->description = "";
+	c->fd = -1;
+	c->small = (struct buf)BUF_INIT(SMALL_MAX);
+	c->sha256 = hash_new(HASH_SHA256);
+	c->pins = blob_pins_new(app->blobs);
+	c->batch = blob_batch_new(app->blobs);
+	if (mirror_room_take(app, arena_printf(ask->a, "%s/%s", repo.owner, repo.name),
+	                     (uint64_t)bytes, &want, &app->stopping, &c->hold, err) < 0) {
+		repo_commit_free(c);
+		return -1;
+	}
+	*out = c;
+	return 0;
+}
+
+struct hub_commit_sink repo_commit_sink(struct repo_change *c)
+{
+	return (struct hub_commit_sink){.content = take_content, .line = take_line, .arg = c};
+}
+
+void repo_commit_free(struct repo_change *c)
+{
+	struct err ignored = {0};
+
+	if (c == NULL)
+		return;
+	if (c->fd >= 0) {
+		(void)close(c->fd);
+		if (blobs_drop_tmp(c->app->blobs, c->tmp, &ignored) < 0)
+			log_warn("hub: %s", ignored.msg);
+	}
+	mirror_room_give(c->app, c->hold);
+	blob_batch_free(c->batch);
+	blob_pins_free(c->pins);
+	hash_free(c->sha256);
+	buf_done(&c->small);
+	free(c);
+}

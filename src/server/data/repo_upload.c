@@ -1,0 +1,301 @@
+/*
+ * repo_upload.c - large files that clients upload before the commit that names them. Each is a blob
+ * once it is verified, named by a ref of the kind "lfs" of its repository; so it is there also if
+ * the server is another one when the commit comes.
+ *
+ * One in parts waits in a temporary file, under a name that its first address has settled; each
+ * part is at its place, so that it may be sent again.
+ */
+#include "server/data/repos.h"
+
+#include "base/units.h"
+#include "server/data/mirror_room.h"
+
+#define PIECE ((size_t)1 << 20)
+#define TMP_CAP 80
+#define ID_LEN 21
+
+static const char *name_of(struct arena *a, const char *repo_id, const struct digest *oid)
+{
+	char hex[HASH_HEX_CAP];
+
+	digest_hex(oid, hex);
+	return arena_printf(a, "%s/%s", repo_id, hex);
+}
+
+int repo_uploaded(struct app *app, struct arena *a, const struct model_repo *r,
+                  const struct digest *oid, uint64_t *size, struct err *err)
+{
+	struct model_ref ref;
+	char hex[HASH_HEX_CAP];
+
+	if (meta_ref(app->meta, a, r->team_id, META_REF_LFS, name_of(a, r->id, oid), &ref, err) ==
+	    0) {
+		*size = ref.bytes;
+		return 0;
+	}
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	digest_hex(oid, hex);
+	return err_set(err, ERR_HUB_OBJECT_NOT_FOUND, "no file %s was uploaded to %s/%s", hex,
+	               r->owner, r->name);
+}
+
+int repo_upload_want(const struct ask *ask, const struct hub_name *name, struct repo_upload *u,
+                     size_t n, struct err *err)
+{
+	struct app *app = ask->app;
+	struct model_repo r;
+	uint64_t held = 0, more = 0;
+
+	if (repo_to_write(ask, name->type, name->id, &r, err) < 0 || app_has_room(app, err) < 0 ||
+	    meta_repos_bytes(app->meta, r.team_id, &held, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t size = 0;
+
+		u[i].repo_id = r.id;
+		u[i].id = app_id(ask->a, ID_LEN);
+		if (repo_uploaded(app, ask->a, &r, &u[i].oid, &size, err) == 0) {
+			u[i].there = size == u[i].size;
+			continue;
+		}
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		more += u[i].size;
+	}
+	if (more > app->set.repo_quota || held > app->set.repo_quota - more) {
+		char have[UNITS_CAP], most[UNITS_CAP], want[UNITS_CAP];
+
+		return err_set(err, ERR_REPO_QUOTA_EXCEEDED,
+		               "the repositories of the team hold %s, with %s more they would be "
+		               "over its quota of %s",
+		               units_show_bytes(held, have), units_show_bytes(more, want),
+		               units_show_bytes(app->set.repo_quota, most));
+	}
+	return 0;
+}
+
+/* ---- bytes that come ----------------------------------------------------------------------- */
+
+/* Exactly n bytes, to where they belong. hash: NULL, or what they are added to. */
+static int store(int fd, uint64_t at, uint64_t n, struct hash *hash, const struct repo_bytes *from,
+                 struct err *err)
+{
+	AUTO_FREE char *piece = xmalloc(PIECE);
+	uint64_t got = 0;
+	size_t some;
+
+	for (;;) {
+		if (from->read(from->arg, piece, PIECE, &some, err) < 0)
+			return -1;
+		if (some == 0)
+			break;
+		if (some > n - got)
+			return err_set(err, ERR_INVALID, "more than %" PRIu64 " bytes came", n);
+		if (hash != NULL)
+			hash_add(hash, piece, some);
+		if (fs_pwrite_all(fd, piece, some, at + got, err) < 0)
+			return -1;
+		got += some;
+	}
+	if (got < n)
+		return err_set(err, ERR_INVALID, "%" PRIu64 " of %" PRIu64 " bytes came", got, n);
+	return 0;
+}
+
+/* It is what it is called, and named by a ref from now on. */
+static int publish(struct app *app, const struct repo_upload *u, const char *tmp, int fd,
+                   const struct digest *is, struct blob_pins *pins, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_ref ref = {.kind = META_REF_LFS,
+	                        .name = name_of(a, u->repo_id, &u->oid),
+	                        .bytes = u->size,
+	                        .files = 1,
+	                        .created_ms = clock_wall_ms(),
+	                        .used_ms = clock_wall_ms()};
+	struct model_repo r;
+	struct manifest m;
+	struct digest name;
+	char hex[HASH_HEX_CAP], want[HASH_HEX_CAP];
+
+	digest_hex(is, hex);
+	digest_hex(&u->oid, want);
+	if (!digest_same(is, &u->oid))
+		return err_set(err, ERR_INVALID, "the digest of the bytes that came is %s, not %s",
+		               hex, want);
+	blob_pins_add(pins, is);
+	manifest_init(&m, a);
+	if (meta_repo(app->meta, a, u->repo_id, &r, err) < 0 ||
+	    blobs_commit(app->blobs, tmp, fd, is, err) < 0 ||
+	    manifest_add(&m, str_of(want), u->size, is, err) < 0 || manifest_finish(&m, err) < 0 ||
+	    hub_put_manifest(app, pins, &m, NULL, &name, err) < 0)
+		return -1;
+	digest_hex(&name, hex);
+	ref.team_id = r.team_id;
+	ref.manifest = hex;
+	app_crash_at("repo:uploaded");
+	return meta_repo_upload(app->meta, r.id, &ref, app->set.repo_quota, err);
+}
+
+static int drop(struct app *app, const char *tmp, int rc, struct err *err)
+{
+	struct err ignored = {0};
+
+	if (rc < 0 && blobs_drop_tmp(app->blobs, tmp, &ignored) < 0)
+		log_warn("hub: %s: %s (%s)", tmp, ignored.msg, err->msg);
+	return rc;
+}
+
+int repo_upload_put(struct app *app, const struct repo_upload *u, const struct repo_bytes *from,
+                    struct err *err)
+{
+	const struct mirror_want want = {.bytes = u->size};
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(app->blobs);
+	AUTO_HASH struct hash *h = hash_new(HASH_SHA256);
+	AUTO_ARENA struct arena *a = arena_new();
+	struct mirror_hold *hold = NULL;
+	char tmp[TMP_CAP], journal[FS_PATH_MAX];
+	struct digest is;
+	AUTO_FD int fd = -1;
+	int rc;
+
+	/* two clients may send the same file at once */
+	FMT(tmp, "lfs-%s-%s", u->id, app_id(a, MODEL_ID_LEN));
+	if (app_has_room(app, err) < 0 ||
+	    mirror_room_take(app, "the upload", u->size, &want, &app->stopping, &hold, err) < 0)
+		return -1;
+	blob_pins_add_tmp(pins, tmp);
+	rc = blobs_tmp(app->blobs, tmp, &fd, journal, err);
+	if (rc == 0)
+		rc = store(fd, 0, u->size, h, from, err);
+	if (rc == 0) {
+		(void)hash_end(h, is.b);
+		rc = publish(app, u, tmp, fd, &is, pins, err);
+	}
+	mirror_room_give(app, hold);
+	return drop(app, tmp, rc, err);
+}
+
+/* ---- in parts ------------------------------------------------------------------------------ */
+
+/* A file that parts of are being written to: they may come at once. */
+struct upload {
+	unsigned magic;
+#define UPLOAD_MAGIC 0x55504c44U
+	char name[TMP_CAP];
+	unsigned users;
+	int fd;
+	struct blob_pins *pins;
+};
+
+static int upload_open(struct app *app, const struct repo_upload *u, struct upload **out,
+                       struct err *err)
+{
+	char name[TMP_CAP], journal[FS_PATH_MAX];
+	struct hub *h = app->hub;
+	struct upload *x;
+	int rc = 0;
+
+	FMT(name, "lfs-%s", u->id);
+	lock_take(&h->upload_lock);
+	x = map_get(h->uploads, str_of(name));
+	if (x == NULL) {
+		x = xcalloc(1, sizeof(*x));
+		x->magic = UPLOAD_MAGIC;
+		FMT(x->name, "%s", name);
+		x->pins = blob_pins_new(app->blobs);
+		blob_pins_add_tmp(x->pins, x->name);
+		rc = blobs_tmp(app->blobs, x->name, &x->fd, journal, err);
+		if (rc < 0) {
+			blob_pins_free(x->pins);
+			free(x);
+		} else {
+			(void)map_set(h->uploads, str_of(name), x);
+		}
+	}
+	if (rc == 0) {
+		x->users++;
+		*out = x;
+	}
+	lock_give(&h->upload_lock);
+	return rc;
+}
+
+static void upload_close(struct app *app, struct upload *x)
+{
+	struct hub *h = app->hub;
+
+	lock_take(&h->upload_lock);
+	assert(x->magic == UPLOAD_MAGIC && x->users > 0);
+	if (--x->users == 0) {
+		(void)map_del(h->uploads, str_of(x->name));
+		(void)close(x->fd);
+		blob_pins_free(x->pins);
+		free(x);
+	}
+	lock_give(&h->upload_lock);
+}
+
+int repo_upload_part(struct app *app, const struct repo_upload *u, uint64_t at, uint64_t n,
+                     const struct repo_bytes *from, struct err *err)
+{
+	const struct mirror_want want = {.bytes = n};
+	struct mirror_hold *hold = NULL;
+	struct upload *x = NULL;
+	int rc;
+
+	assert(at <= u->size && n <= u->size - at);
+	if (app_has_room(app, err) < 0 ||
+	    mirror_room_take(app, "the upload", n, &want, &app->stopping, &hold, err) < 0)
+		return -1;
+	rc = upload_open(app, u, &x, err);
+	if (rc == 0) {
+		rc = store(x->fd, at, n, NULL, from, err);
+		upload_close(app, x);
+	}
+	mirror_room_give(app, hold);
+	return rc;
+}
+
+/* With all of it here. */
+static int join(struct app *app, const struct repo_upload *u, struct upload *x, struct err *err)
+{
+	struct digest is;
+	uint64_t size = 0;
+
+	if (lseek(x->fd, 0, SEEK_SET) < 0)
+		return err_errno(err, errno, "%s", x->name);
+	if (hash_fd(x->fd, &is, &size, err) < 0)
+		return -1;
+	if (size != u->size) /* it stays: the part may still come */
+		return err_set(err, ERR_INVALID,
+		               "%" PRIu64 " of %" PRIu64 " bytes came: parts are missing", size,
+		               u->size);
+	return drop(app, x->name, publish(app, u, x->name, x->fd, &is, x->pins, err), err);
+}
+
+int repo_upload_join(struct app *app, const struct repo_upload *u, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct upload *x = NULL;
+	struct model_repo r;
+	uint64_t size = 0;
+	int rc;
+
+	if (meta_repo(app->meta, a, u->repo_id, &r, err) < 0)
+		return -1;
+	if (repo_uploaded(app, a, &r, &u->oid, &size, err) == 0) /* its answer was lost */
+		return 0;
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	if (upload_open(app, u, &x, err) < 0)
+		return -1;
+	rc = join(app, u, x, err);
+	upload_close(app, x);
+	return rc;
+}

@@ -1,0 +1,72 @@
+/*
+ * repos.h - repositories that people write to, beside those of the Hub that is mirrored. They are
+ * a user's (the name of a token) or a team's; a private one is there for its user, or its team,
+ * alone. Who may see it and may not write is told so; for all others it is not there.
+ *
+ * A name is looked up in this order: what is the caller's team's; what is public of another team
+ * and has a team's name; the other Hub; what is public of users of other teams. So whoever may
+ * name tokens in one team does not decide what another team gets under a name of the other Hub.
+ *
+ * Each commit is a manifest, named by a ref of the kind "repo" (hub_repo.c keeps it), and its id is
+ * the one that git would give it. What is known of names and branches is kept in memory, for this
+ * server is the only one that writes.
+ */
+#ifndef SERVER_REPOS_H
+#define SERVER_REPOS_H
+
+#include "server/data/hub_impl.h"
+
+enum repo_right { REPO_READ, REPO_WRITE };
+
+enum repo_found {
+	REPO_NONE,  /* or not for the caller's eyes */
+	REPO_FIRST, /* it is what the name means */
+	REPO_LAST,  /* it is, if the other Hub has none of the name */
+};
+
+/* Whoever may see it; out->id NULL: there is none. *moved: under a name that it had. */
+int repo_find(struct app *app, struct arena *a, enum hub_type type, const char *id,
+              struct model_repo *out, bool *moved, struct err *err) MUST_CHECK;
+bool repo_may(const struct ask *ask, const struct model_repo *r, enum repo_right right);
+int repo_look(const struct ask *ask, enum hub_type type, const char *id, enum repo_found *how,
+              struct model_repo *out, bool *moved, struct err *err) MUST_CHECK;
+/* To write to it: ERR_HUB_REPO_NOT_FOUND, ERR_ROLE_REQUIRED. */
+int repo_to_write(const struct ask *ask, enum hub_type type, const char *id, struct model_repo *out,
+                  struct err *err) MUST_CHECK;
+/* The commit that a branch, a tag, refs/heads/..., or a commit is. ERR_HUB_REVISION_NOT_FOUND. */
+int repo_commit_of(struct app *app, struct arena *a, const struct model_repo *r, const char *rev,
+                   const char **out, struct err *err) MUST_CHECK;
+/* Its listing there, held: as of hub_ops.open. */
+int repo_open(struct app *app, const struct model_repo *r, const char *commit,
+              struct hub_repo **out, struct err *err) MUST_CHECK;
+/* What its Hub says of it at a commit, as JSON. */
+const char *repo_about(struct arena *a, const struct model_repo *r, const struct hub_commit *c);
+int repo_refs(struct app *app, struct arena *a, const struct model_repo *r, struct hub_refs *out,
+              struct err *err) MUST_CHECK;
+
+/* repo_commit.c, repo_upload.c: see repo_ops of face.h. */
+int repo_open_to_write(const struct ask *ask, const struct hub_name *name,
+                       const struct hub_listing **out, struct err *err) MUST_CHECK;
+int repo_commit_begin(const struct ask *ask, const struct hub_name *name, int64_t body_bytes,
+                      struct repo_change **out, struct err *err) MUST_CHECK;
+struct hub_commit_sink repo_commit_sink(struct repo_change *c);
+int repo_commit_end(struct repo_change *c, const char **commit, struct err *err) MUST_CHECK;
+void repo_commit_free(struct repo_change *c);
+int repo_upload_want(const struct ask *ask, const struct hub_name *name, struct repo_upload *u,
+                     size_t n, struct err *err) MUST_CHECK;
+int repo_upload_put(struct app *app, const struct repo_upload *u, const struct repo_bytes *from,
+                    struct err *err) MUST_CHECK;
+int repo_upload_part(struct app *app, const struct repo_upload *u, uint64_t at, uint64_t n,
+                     const struct repo_bytes *from, struct err *err) MUST_CHECK;
+int repo_upload_join(struct app *app, const struct repo_upload *u, struct err *err) MUST_CHECK;
+/* The size of a file that was uploaded to it. ERR_HUB_OBJECT_NOT_FOUND. */
+int repo_uploaded(struct app *app, struct arena *a, const struct model_repo *r,
+                  const struct digest *oid, uint64_t *size, struct err *err) MUST_CHECK;
+
+/* Behind every change of a row: what is known of names is looked up again. */
+void repo_changed(struct app *app);
+
+void repos_start(struct hub *h);
+void repos_free(struct hub *h);
+
+#endif
