@@ -21,35 +21,44 @@ static uint32_t u24(const uint8_t *p)
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16;
 }
 
-static int head_read(struct xet_reader *r, const uint8_t head[XET_CHUNK_HEAD], struct err *err)
+int xet_head_read(const uint8_t head[XET_CHUNK_HEAD], struct xet_packed *out, uint32_t *packed,
+                  struct err *err)
 {
-	const uint32_t packed = u24(head + 1), unpacked = u24(head + 5);
+	const uint32_t n = u24(head + 1), unpacked = u24(head + 5);
 	const unsigned version = head[0], scheme = head[4];
 
 	if (version != 0)
-		return err_set(err, ERR_INVALID, "chunk %zu is of the unknown version %u",
-		               r->chunks, version);
+		return err_set(err, ERR_INVALID, "it is of the unknown version %u", version);
 	if (scheme > XET_BG4_LZ4)
-		return err_set(err, ERR_INVALID, "chunk %zu is packed by the unknown scheme %u",
-		               r->chunks, scheme);
-	if (unpacked == 0 || packed == 0)
-		return err_set(err, ERR_INVALID, "chunk %zu is empty", r->chunks);
-	if (unpacked > XET_CHUNK_MAX || packed > XET_PACKED_MAX)
-		return err_set(err, ERR_TOO_BIG, "chunk %zu has more than %zu bytes", r->chunks,
-		               XET_CHUNK_MAX);
-	if (scheme == XET_RAW && packed != unpacked)
-		return err_set(err, ERR_INVALID, "chunk %zu is not packed and has two sizes",
-		               r->chunks);
+		return err_set(err, ERR_INVALID, "it is packed by the unknown scheme %u", scheme);
+	if (unpacked == 0 || n == 0)
+		return err_set(err, ERR_INVALID, "it is empty");
+	if (unpacked > XET_CHUNK_MAX || n > XET_PACKED_MAX)
+		return err_set(err, ERR_TOO_BIG, "it has more than %zu bytes", XET_CHUNK_MAX);
+	if (scheme == XET_RAW && n != unpacked)
+		return err_set(err, ERR_INVALID, "it is not packed and has two sizes");
+	*out = (struct xet_packed){.unpacked = unpacked, .scheme = (enum xet_scheme)scheme};
+	*packed = n;
+	return 0;
+}
+
+static int head_read(struct xet_reader *r, const uint8_t head[XET_CHUNK_HEAD], struct err *err)
+{
+	struct xet_packed c;
+	uint32_t packed;
+
+	if (xet_head_read(head, &c, &packed, err) < 0)
+		return err_wrap(err, "chunk %zu", r->chunks);
 	if (r->chunks == XET_XORB_CHUNKS_MAX)
 		return err_set(err, ERR_TOO_BIG, "the xorb has more than %d chunks",
 		               XET_XORB_CHUNKS_MAX);
-	if (r->unpacked + unpacked > XET_XORB_UNPACKED_MAX ||
+	if (r->unpacked + c.unpacked > XET_XORB_UNPACKED_MAX ||
 	    r->at + XET_CHUNK_HEAD + packed > XET_XORB_MAX)
 		return err_set(err, ERR_TOO_BIG, "the xorb has more than %zu bytes",
 		               XET_XORB_UNPACKED_MAX);
-	r->now = (struct xet_packed){
-		.at = r->at, .unpacked = unpacked, .scheme = (enum xet_scheme)scheme};
-	r->unpacked += unpacked;
+	c.at = r->at;
+	r->now = c;
+	r->unpacked += c.unpacked;
 	r->need = packed;
 	return 0;
 }

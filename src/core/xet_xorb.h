@@ -59,6 +59,11 @@ int xet_reader_take(struct xet_reader *r, struct str *in, const struct xet_packe
 /* There are no more bytes. ERR_INVALID: a chunk is cut off, or there was none. */
 int xet_reader_end(const struct xet_reader *r, struct err *err) MUST_CHECK;
 
+/* The header of a chunk of a xorb that lies somewhere: `packed` bytes follow. out->at and out->data
+ * are left to the caller. */
+int xet_head_read(const uint8_t head[XET_CHUNK_HEAD], struct xet_packed *out, uint32_t *packed,
+                  struct err *err) MUST_CHECK;
+
 /* Unpacks chunks, one after the other, with 1 MiB of memory at most. Not thread-safe. */
 struct xet_unpacker;
 struct xet_unpacker *xet_unpacker_new(void) MUST_CHECK;
