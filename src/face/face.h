@@ -16,6 +16,7 @@
 #include "core/sched.h"
 #include "core/spec.h"
 #include "core/wire.h"
+#include "core/xet.h"
 #include "io/httpd.h"
 #include "io/url.h"
 #include "store/blobs/blob.h"
@@ -413,6 +414,11 @@ struct repo_bytes { /* where they come from: *n = 0 at their end */
 	void *arg;
 };
 
+struct repo_xet { /* where a client that speaks Xet sends to */
+	const char *repo_id;
+	uint64_t epoch; /* what it has sent to another one counts no more */
+};
+
 struct repo_change; /* a commit that is being sent */
 
 /*
@@ -459,6 +465,16 @@ struct repo_ops {
 	int (*upload_part)(struct app *app, const struct repo_upload *u, uint64_t at, uint64_t n,
 	                   const struct repo_bytes *from, struct err *err);
 	int (*upload_join)(struct app *app, const struct repo_upload *u, struct err *err);
+	/* May the caller write to it? */
+	int (*to_write)(const struct ask *ask, enum hub_type type, const char *id,
+	                struct model_repo *out, struct err *err);
+	/* A xorb; *fresh: it was not there. Then the shard that makes files of them: with it each
+	 * of its files is an upload. The caller has seen to the right. */
+	int (*xorb_put)(struct app *app, const struct repo_xet *x, const struct xet_hash *hash,
+	                int64_t body_bytes, const struct repo_bytes *from, bool *fresh,
+	                struct err *err);
+	int (*shard_put)(struct app *app, const struct repo_xet *x, struct str body,
+	                 struct err *err);
 };
 
 /* The caller names attempt and node. */

@@ -11,6 +11,7 @@
 #define PATHS_BODY_MAX ((size_t)4 << 20)
 #define FILES_BODY_MAX ((size_t)32 << 20) /* with the first bytes of each file */
 #define SMALL_BODY_MAX ((size_t)1 << 20)
+#define SHARD_BODY_MAX ((size_t)64 << 20)
 #define WHOAMI_MAX ((size_t)4 << 20)
 #define MAIN "main"
 
@@ -269,6 +270,9 @@ static const struct route routes[] = {
 	{ HTTP_PUT,  SCOPE_OPEN,   ROUTE_BODY_STREAM, "/api/lfs/{repo}/{oid}",     hub_put_lfs,      "A large file, to an address that was signed" },
 	{ HTTP_PUT,  SCOPE_OPEN,   ROUTE_BODY_STREAM, "/api/lfs/{repo}/{oid}/part", hub_put_lfs_part, "A part of one" },
 	{ HTTP_POST, SCOPE_OPEN,   SMALL_BODY_MAX, "/api/lfs/{repo}/{oid}/join",   hub_post_lfs_join, "All parts of one have come" },
+	{ HTTP_POST, SCOPE_OPEN, ROUTE_BODY_STREAM, "/xet/{repo}/{epoch}/v1/xorbs/default/{hash}", hub_post_xorb, "A xorb: packed chunks of files" },
+	{ HTTP_POST, SCOPE_OPEN, SHARD_BODY_MAX, "/xet/{repo}/{epoch}/v1/shards", hub_post_shard, "Which chunks are a file" },
+	{ HTTP_GET,  SCOPE_OPEN, 0, "/xet/{repo}/{epoch}/v1/chunks/default/{hash}", hub_get_no_chunk, "404: no chunk of another repository is known" },
 	{ HTTP_POST, SCOPE_MEMBER, SMALL_BODY_MAX, "/api/repos/create",   hub_post_create, "Creates a repository; name, organization, type, visibility" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL_BODY_MAX, "/api/repos/delete", hub_delete_repo, "Deletes a repository, with all commits; name, organization, type" },
 	{ HTTP_POST, SCOPE_MEMBER, SMALL_BODY_MAX, "/api/repos/move",     hub_post_move, "Renames a repository; the old name leads to the new one; fromRepo, toRepo, type" },
@@ -281,7 +285,7 @@ static const struct route routes[] = {
 	{ HTTP_POST, SCOPE_VIEWER, PATHS_BODY_MAX, REPO "/paths-info/{rev}", hub_post_paths, "What is at some paths" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/commits/{rev}",              hub_get_commits, "The commit of a revision" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/xet-read-token/{rev}",       no_xet,       "Refused: there is no Xet" },
-	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/xet-write-token/{rev}",      no_xet,       "Refused: there is no Xet" },
+	{ HTTP_GET,  SCOPE_MEMBER, 0, REPO "/xet-write-token/{rev}",      hub_get_xet_token, "Where clients that speak Xet send large files" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/refs",                       hub_get_refs, "Branches and tags" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/auth-check",                 auth_check,   "May the caller read it?" },
 	{ HTTP_GET,  SCOPE_MEMBER, 0, REPO "/auth-check/write",           hub_write_check, "May the caller write to it?" },

@@ -68,6 +68,12 @@ int hub_put_lfs(struct request *rq, struct err *err);
 int hub_put_lfs_part(struct request *rq, struct err *err);
 int hub_post_lfs_join(struct request *rq, struct err *err);
 
+/* hub_xet.c */
+int hub_get_xet_token(struct request *rq, struct err *err);
+int hub_post_xorb(struct request *rq, struct err *err);
+int hub_post_shard(struct request *rq, struct err *err);
+int hub_get_no_chunk(struct request *rq, struct err *err);
+
 int hub_get_file(struct request *rq, struct err *err);
 int hub_get_info(struct request *rq, struct err *err);
 int hub_get_tree(struct request *rq, struct err *err);

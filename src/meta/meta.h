@@ -384,7 +384,7 @@ int meta_hub_rev_del(struct meta *m, const char *team_id, const char *repo, cons
  * was uploaded one of the kind "lfs". `key`: models/owner/name in lower case. */
 #define META_REF_REPO "repo" /* the name is REPO_ID@COMMIT */
 #define META_REF_LFS "lfs"   /* the name is REPO_ID/SHA256 */
-#define META_REPO_NAME_CAP (MODEL_ID_CAP + 80)
+#define META_REF_XORB "xorb" /* the name is REPO_ID/EPOCH/HASH */
 /* With an empty commit on main. ERR_HUB_REPO_EXISTS; ERR_HUB_NAMESPACE_TAKEN: repositories of that
  * owner are another team's. */
 int meta_repo_add(struct meta *m, const struct model_repo *r, const char *key,
@@ -432,6 +432,8 @@ struct meta_repo_change {
 	const char *head;      /* what it must be now */
 	uint64_t bytes, quota; /* that are new; that the team may have, 0: any */
 	const char *team_id;
+	const char **uploads; /* names of the refs of large files that it names */
+	size_t n_uploads;
 };
 /* ERR_HUB_STALE: the branch is another commit, or gone. ERR_REPO_QUOTA_EXCEEDED. */
 int meta_repo_commit(struct meta *m, const struct meta_repo_change *c, struct err *err) MUST_CHECK;
@@ -442,6 +444,15 @@ int meta_repo_upload(struct meta *m, const char *repo_id, const struct model_ref
 int meta_repo_log(struct meta *m, struct arena *a, const char *repo_id, const char *commit,
                   size_t skip, size_t limit, struct model_repo_commit **out, size_t *n,
                   struct err *err) MUST_CHECK;
+/* A xorb that was sent; known already is fine. All of a team may take as much as its quota. */
+int meta_repo_xorb(struct meta *m, const char *repo_id, const struct model_ref *xorb,
+                   uint64_t quota, struct err *err) MUST_CHECK;
+/* Forgets xorbs of before. */
+int meta_repo_xorbs_sweep(struct meta *m, int64_t before_ms, uint64_t *swept,
+                          struct err *err) MUST_CHECK;
+/* Forgets uploads of before that no commit has named. */
+int meta_repo_uploads_sweep(struct meta *m, int64_t before_ms, uint64_t *swept,
+                            struct err *err) MUST_CHECK;
 int meta_repo_commit_find(struct meta *m, struct arena *a, const char *repo_id, const char *commit,
                           struct model_repo_commit *out, struct err *err) MUST_CHECK;
 

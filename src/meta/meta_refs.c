@@ -158,8 +158,8 @@ int meta_hub_rev_del(struct meta *m, const char *team_id, const char *repo, cons
 #define WEIGHTS_OF "kind = '" META_REF_WEIGHTS "' AND mirrors.id = refs.name"
 /* What people wrote is not there again: it is never evicted. */
 #define IDLE                                                                                       \
-	" manifest NOT IN (SELECT manifest FROM refs WHERE kind IN ('" META_REF_REPO               \
-	"', '" META_REF_LFS "')) AND"                                                              \
+	" manifest NOT IN (SELECT manifest FROM refs WHERE kind IN ('" META_REF_XORB               \
+	"', '" META_REF_REPO "', '" META_REF_LFS "')) AND"                                         \
 	" manifest NOT IN (SELECT manifest FROM job_weights)"                                      \
 	" AND manifest NOT IN (SELECT manifest FROM refs JOIN mirrors ON " WEIGHTS_OF              \
 	"  WHERE state = 'fetching')"

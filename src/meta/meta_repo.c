@@ -172,8 +172,8 @@ static int repo_del_once(struct meta *m, const char *id, struct err *err)
 	                    db_text(arena_printf(a, "%sA", id))),
 	            NULL, err) < 0 ||
 	    db_exec(&tx,
-	            "DELETE FROM refs WHERE team_id = ? AND kind = '" META_REF_LFS
-	            "' AND name >= ? AND name < ?",
+	            "DELETE FROM refs WHERE team_id = ? AND kind IN ('" META_REF_LFS
+	            "', '" META_REF_XORB "') AND name >= ? AND name < ?",
 	            DB_ARGS(db_text(r.team_id), db_text(arena_printf(a, "%s/", id)),
 	                    db_text(arena_printf(a, "%s0", id))),
 	            NULL, err) < 0 ||
@@ -369,6 +369,20 @@ static int grow(struct db_tx *tx, const char *repo_id, const char *team_id, uint
 	return changed > 0 ? 0 : err_missing(err, ERR_HUB_REPO_NOT_FOUND);
 }
 
+/* What was uploaded and is part of a commit now is never swept. */
+static int keep_uploads(struct db_tx *tx, const struct meta_repo_change *c, struct err *err)
+{
+	for (size_t i = 0; i < c->n_uploads; i++)
+		if (db_exec(tx,
+		            "UPDATE refs SET used_ms = greatest(created_ms + 1, ?)"
+		            " WHERE team_id = ? AND kind = '" META_REF_LFS "' AND name = ?",
+		            DB_ARGS(db_int(c->commit->ms), db_text(c->team_id),
+		                    db_text(c->uploads[i])),
+		            NULL, err) < 0)
+			return -1;
+	return 0;
+}
+
 static int repo_commit_once(struct meta *m, const struct meta_repo_change *c, struct err *err)
 {
 	const struct model_repo_commit *x = c->commit;
@@ -378,6 +392,7 @@ static int repo_commit_once(struct meta *m, const struct meta_repo_change *c, st
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
 	    grow(&tx, x->repo_id, c->team_id, c->bytes, c->quota, x->ms, err) < 0 ||
 	    meta_ref_put_in(&tx, c->files, err) < 0 || commit_add(&tx, x, err) < 0 ||
+	    keep_uploads(&tx, c, err) < 0 ||
 	    db_exec(&tx,
 	            "UPDATE repo_refs SET \"commit\" = ? WHERE repo_id = ? AND kind = 'branch'"
 	            " AND name = ? AND \"commit\" = ?",
@@ -417,4 +432,79 @@ int meta_repo_upload(struct meta *m, const char *repo_id, const struct model_ref
                      uint64_t quota, struct err *err)
 {
 	return DB_AGAIN(upload_once(m, repo_id, file, quota, err), err);
+}
+
+#define FORGOTTEN " kind = '" META_REF_LFS "' AND used_ms = created_ms AND created_ms < ?1"
+
+static int sweep_once(struct meta *m, int64_t before_ms, uint64_t *swept, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    db_exec(&tx,
+	            "UPDATE repos SET bytes = bytes - (SELECT coalesce(sum(f.bytes), 0)"
+	            " FROM refs f WHERE f.team_id = repos.team_id AND" FORGOTTEN
+	            " AND f.name >= repos.id || '/' AND f.name < repos.id || '0')"
+	            " WHERE EXISTS (SELECT 1 FROM refs WHERE" FORGOTTEN ")",
+	            DB_ARGS(db_int(before_ms)), NULL, err) < 0 ||
+	    db_exec(&tx, "DELETE FROM refs WHERE" FORGOTTEN, DB_ARGS(db_int(before_ms)), swept,
+	            err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
+int meta_repo_uploads_sweep(struct meta *m, int64_t before_ms, uint64_t *swept, struct err *err)
+{
+	return DB_AGAIN(sweep_once(m, before_ms, swept, err), err);
+}
+
+static int xorb_once(struct meta *m, const char *repo_id, const struct model_ref *x, uint64_t quota,
+                     struct err *err)
+{
+	char held[UNITS_CAP], most[UNITS_CAP];
+	AUTO_DB_TX struct db_tx tx = {0};
+	int64_t repos = 0, sum = 0;
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    db_number(&tx, "SELECT count(*) FROM repos WHERE id = ?", DB_ARGS(db_text(repo_id)), 0,
+	              &repos, err) < 0 ||
+	    db_number(&tx,
+	              "SELECT coalesce(sum(bytes), 0) FROM refs WHERE team_id = ?"
+	              " AND kind = '" META_REF_XORB "'",
+	              DB_ARGS(db_text(x->team_id)), 0, &sum, err) < 0)
+		return -1;
+	if (repos == 0)
+		return err_missing(err, ERR_HUB_REPO_NOT_FOUND);
+	if (x->bytes > quota || (uint64_t)sum > quota - x->bytes)
+		return err_set(
+			err, ERR_REPO_QUOTA_EXCEEDED,
+			"uploads of the team that are under way take %s, more than its quota "
+			"of %s allows",
+			units_show_bytes((uint64_t)sum + x->bytes, held),
+			units_show_bytes(quota, most));
+	if (meta_ref_put_in(&tx, x, err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
+int meta_repo_xorb(struct meta *m, const char *repo_id, const struct model_ref *xorb,
+                   uint64_t quota, struct err *err)
+{
+	return DB_AGAIN(xorb_once(m, repo_id, xorb, quota, err), err);
+}
+
+static int xorbs_sweep_once(struct meta *m, int64_t before_ms, uint64_t *swept, struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    db_exec(&tx, "DELETE FROM refs WHERE kind = '" META_REF_XORB "' AND created_ms < ?",
+	            DB_ARGS(db_int(before_ms)), swept, err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
+int meta_repo_xorbs_sweep(struct meta *m, int64_t before_ms, uint64_t *swept, struct err *err)
+{
+	return DB_AGAIN(xorbs_sweep_once(m, before_ms, swept, err), err);
 }

@@ -553,7 +553,8 @@ static void touch_used(struct app *app)
 
 		lock_take(&h->lock);
 		TAILQ_FOREACH(r, &h->repos, in)
-		if (r->used_ms > r->touched_ms && now - r->touched_ms >= TOUCH_MS && !r->dirty) {
+		if (r->used_ms > r->touched_ms && now - r->touched_ms >= TOUCH_MS && !r->dirty &&
+		    strcmp(r->kind, META_REF_HUB) == 0) {
 			r->touched_ms = now;
 			r->users++;
 			break;

@@ -375,4 +375,7 @@ const struct repo_ops repo_ops = {
 	.upload_put = repo_upload_put,
 	.upload_part = repo_upload_part,
 	.upload_join = repo_upload_join,
+	.to_write = repo_to_write,
+	.xorb_put = repo_xorb_put,
+	.shard_put = repo_shard_put,
 };

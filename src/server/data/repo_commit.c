@@ -378,6 +378,17 @@ static int unchanged(struct repo_change *c, const char *head, const char **commi
 	return stale(c, err);
 }
 
+static void name_uploads(const struct sum *s, struct meta_repo_change *change)
+{
+	const struct repo_change *c = s->c;
+
+	change->uploads = ARENA_ARRAY(s->a, const char *, c->n + 1);
+	for (size_t i = 0; i < c->n; i++)
+		if (c->line[i].kind == HUB_LINE_LFS_FILE)
+			change->uploads[change->n_uploads++] =
+				repo_upload_name(s->a, c->repo.id, &c->line[i].sha256);
+}
+
 static int make(struct sum *s, const char *head, const char **commit, struct err *err)
 {
 	struct repo_change *c = s->c;
@@ -408,6 +419,7 @@ static int make(struct sum *s, const char *head, const char **commit, struct err
 	struct manifest fresh;
 
 	manifest_init(&fresh, s->a);
+	name_uploads(s, &change);
 	if (gather(s, &l, &sha256, &fresh, &change.bytes, err) < 0)
 		return -1;
 	if (memcmp(l.root, b->root, HUB_OID_LEN) == 0)

@@ -15,7 +15,7 @@
 #define TMP_CAP 80
 #define ID_LEN 21
 
-static const char *name_of(struct arena *a, const char *repo_id, const struct digest *oid)
+const char *repo_upload_name(struct arena *a, const char *repo_id, const struct digest *oid)
 {
 	char hex[HASH_HEX_CAP];
 
@@ -29,8 +29,8 @@ int repo_uploaded(struct app *app, struct arena *a, const struct model_repo *r,
 	struct model_ref ref;
 	char hex[HASH_HEX_CAP];
 
-	if (meta_ref(app->meta, a, r->team_id, META_REF_LFS, name_of(a, r->id, oid), &ref, err) ==
-	    0) {
+	if (meta_ref(app->meta, a, r->team_id, META_REF_LFS, repo_upload_name(a, r->id, oid), &ref,
+	             err) == 0) {
 		*size = ref.bytes;
 		return 0;
 	}
@@ -106,13 +106,12 @@ static int store(int fd, uint64_t at, uint64_t n, struct hash *hash, const struc
 	return 0;
 }
 
-/* It is what it is called, and named by a ref from now on. */
-static int publish(struct app *app, const struct repo_upload *u, const char *tmp, int fd,
-                   const struct digest *is, struct blob_pins *pins, struct err *err)
+int repo_upload_publish(struct app *app, const struct repo_upload *u, const char *tmp, int fd,
+                        const struct digest *is, struct blob_pins *pins, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct model_ref ref = {.kind = META_REF_LFS,
-	                        .name = name_of(a, u->repo_id, &u->oid),
+	                        .name = repo_upload_name(a, u->repo_id, &u->oid),
 	                        .bytes = u->size,
 	                        .files = 1,
 	                        .created_ms = clock_wall_ms(),
@@ -141,7 +140,7 @@ static int publish(struct app *app, const struct repo_upload *u, const char *tmp
 	return meta_repo_upload(app->meta, r.id, &ref, app->set.repo_quota, err);
 }
 
-static int drop(struct app *app, const char *tmp, int rc, struct err *err)
+int repo_upload_drop(struct app *app, const char *tmp, int rc, struct err *err)
 {
 	struct err ignored = {0};
 
@@ -174,10 +173,10 @@ int repo_upload_put(struct app *app, const struct repo_upload *u, const struct r
 		rc = store(fd, 0, u->size, h, from, err);
 	if (rc == 0) {
 		(void)hash_end(h, is.b);
-		rc = publish(app, u, tmp, fd, &is, pins, err);
+		rc = repo_upload_publish(app, u, tmp, fd, &is, pins, err);
 	}
 	mirror_room_give(app, hold);
-	return drop(app, tmp, rc, err);
+	return repo_upload_drop(app, tmp, rc, err);
 }
 
 /* ---- in parts ------------------------------------------------------------------------------ */
@@ -275,7 +274,8 @@ static int join(struct app *app, const struct repo_upload *u, struct upload *x, 
 		return err_set(err, ERR_INVALID,
 		               "%" PRIu64 " of %" PRIu64 " bytes came: parts are missing", size,
 		               u->size);
-	return drop(app, x->name, publish(app, u, x->name, x->fd, &is, x->pins, err), err);
+	return repo_upload_drop(
+		app, x->name, repo_upload_publish(app, u, x->name, x->fd, &is, x->pins, err), err);
 }
 
 int repo_upload_join(struct app *app, const struct repo_upload *u, struct err *err)

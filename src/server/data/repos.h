@@ -59,6 +59,21 @@ int repo_upload_put(struct app *app, const struct repo_upload *u, const struct r
 int repo_upload_part(struct app *app, const struct repo_upload *u, uint64_t at, uint64_t n,
                      const struct repo_bytes *from, struct err *err) MUST_CHECK;
 int repo_upload_join(struct app *app, const struct repo_upload *u, struct err *err) MUST_CHECK;
+/* The bytes of a temporary file, whose digest is `is`: verified, a blob, and named by a ref from
+ * now on. */
+int repo_upload_publish(struct app *app, const struct repo_upload *u, const char *tmp, int fd,
+                        const struct digest *is, struct blob_pins *pins,
+                        struct err *err) MUST_CHECK;
+/* What has failed leaves nothing; returns rc. */
+int repo_upload_drop(struct app *app, const char *tmp, int rc, struct err *err);
+/* repo_xet.c */
+int repo_xorb_put(struct app *app, const struct repo_xet *x, const struct xet_hash *hash,
+                  int64_t body_bytes, const struct repo_bytes *from, bool *fresh,
+                  struct err *err) MUST_CHECK;
+int repo_shard_put(struct app *app, const struct repo_xet *x, struct str body,
+                   struct err *err) MUST_CHECK;
+/* Of its ref. */
+const char *repo_upload_name(struct arena *a, const char *repo_id, const struct digest *oid);
 /* The size of a file that was uploaded to it. ERR_HUB_OBJECT_NOT_FOUND. */
 int repo_uploaded(struct app *app, struct arena *a, const struct model_repo *r,
                   const struct digest *oid, uint64_t *size, struct err *err) MUST_CHECK;

@@ -15,6 +15,20 @@ static void sweep_keys(struct app *app)
 		log_warn("janitor: %s", err.msg);
 }
 
+static void sweep_uploads(struct app *app)
+{
+	int64_t now = clock_wall_ms();
+	uint64_t uploads = 0, xorbs = 0;
+	struct err err = {0};
+
+	if (meta_repo_uploads_sweep(app->meta, now - JANITOR_UPLOADS_MS, &uploads, &err) < 0 ||
+	    meta_repo_xorbs_sweep(app->meta, now - JANITOR_XORBS_MS, &xorbs, &err) < 0)
+		log_warn("janitor: %s", err.msg);
+	if (uploads + xorbs > 0)
+		log_info("uploads that no commit has named: forgotten=%" PRIu64 " xorbs=%" PRIu64,
+		         uploads, xorbs);
+}
+
 static void measure(struct app *app)
 {
 	uint64_t bytes = 0, trees = 0, leased = 0;
@@ -64,6 +78,7 @@ static const struct {
 	{listener_keep,      10 * 1000},
 	{standbys_note,      60 * 1000},
 	{sweep_keys,         10 * 60 * 1000},
+	{sweep_uploads,      10 * 60 * 1000},
 	{maintenance_gc_due, 0}, /* each kind in its own time */
 	{refill,             0}, /* behind what makes room */
 };
