@@ -110,6 +110,8 @@ void out_cell(const struct out_col *col, const struct doc *row, struct buf *out)
 /* A JSON array of the API, in the form asked for with -o. */
 int out_list(const struct cli *c, const struct doc *list, const struct out_col *cols, size_t n,
              const char *empty, struct err *err) MUST_CHECK;
+/* A list by a member of its rows, a number or a text: the same children, linked anew. */
+const struct doc *out_sorted(struct cli *c, const struct doc *list, const char *key, bool down);
 /* The same for what is no list: csv is refused. */
 int out_form_one(const struct cli *c, enum out_form *form, struct err *err) MUST_CHECK;
 void out_one(enum out_form form, const struct doc *d); /* OUT_JSON or OUT_JSONL */
@@ -239,6 +241,11 @@ int cmd_cache_verify(struct cli *c, struct err *err);
 int cmd_weights_ls(struct cli *c, struct err *err);
 int cmd_weights_prefetch(struct cli *c, struct err *err);
 int cmd_weights_rm(struct cli *c, struct err *err);
+int cmd_repos_ls(struct cli *c, struct err *err);
+int cmd_repos_du(struct cli *c, struct err *err);
+int cmd_repos_show(struct cli *c, struct err *err);
+int cmd_repos_create(struct cli *c, struct err *err);
+int cmd_repos_rm(struct cli *c, struct err *err);
 int cmd_secrets_ls(struct cli *c, struct err *err);
 int cmd_secrets_set(struct cli *c, struct err *err);
 int cmd_secrets_rm(struct cli *c, struct err *err);

@@ -52,51 +52,6 @@ static const struct out_col cf_cols[] = {{"PATH", false, cell_name, "path"},
                                          {"TYPE", false, cell_text, "file_type"},
                                          {"PERMISSIONS", false, cell_text, "permissions"}};
 
-static const char *sort_key;
-static bool sort_down;
-
-static int by_key(const void *a, const void *b)
-{
-	const struct doc *x = doc_get(*(const struct doc *const *)a, sort_key);
-	const struct doc *y = doc_get(*(const struct doc *const *)b, sort_key);
-	int r;
-
-	if (doc_is(x, DOC_INT) && doc_is(y, DOC_INT))
-		r = (x->num > y->num) - (x->num < y->num);
-	else
-		r = strcmp(doc_cstr(x, ""), doc_cstr(y, ""));
-	return sort_down ? -r : r;
-}
-
-/* A list in another order: the same children, linked anew. */
-static const struct doc *sorted(struct cli *c, const struct doc *list, const char *key, bool down)
-{
-	struct doc *out = ARENA_NEW(c->arena, struct doc);
-	const struct doc **row = ARENA_ARRAY(c->arena, const struct doc *, list->count);
-	struct doc *last = NULL;
-	size_t n = 0;
-
-	DOC_EACH (d, list) {
-		row[n++] = d;
-	}
-	sort_key = key;
-	sort_down = down;
-	qsort(row, n, sizeof(const struct doc *), by_key);
-	*out = (struct doc){.kind = DOC_LIST, .count = n};
-	for (size_t i = 0; i < n; i++) {
-		struct doc *copy = ARENA_NEW(c->arena, struct doc);
-
-		*copy = *row[i];
-		copy->next = NULL;
-		if (last == NULL)
-			out->first = copy;
-		else
-			last->next = copy;
-		last = copy;
-	}
-	return out;
-}
-
 /* A list that was too long to be whole must not pass for one. */
 static void say_truncated(struct cli *c, const struct doc *reply)
 {
@@ -167,7 +122,7 @@ int cmd_cache_summarize(struct cli *c, struct err *err)
 		out_json(reply);
 		return 0;
 	}
-	return out_list(c, sorted(c, files, key, strcmp(order, "desc") == 0), cf_cols,
+	return out_list(c, out_sorted(c, files, key, strcmp(order, "desc") == 0), cf_cols,
 	                COUNT(cf_cols), "the cache is empty", err);
 }
 

@@ -104,6 +104,15 @@ static const struct opt o_prefetch[] = {
 	{"secret", 0, OPT_TEXT, "NAME", "secret that holds the credentials"},
 	{"endpoint", 0, OPT_TEXT, "URL", "URL of the store or Hub, if it is not the server's default"},
 };
+static const struct opt o_repos[] = {
+	{"type", 0, OPT_TEXT, "TYPE", "only models, datasets or spaces"},
+	{"owner", 0, OPT_TEXT, "OWNER", "only those of a user or a team"},
+	{"search", 0, OPT_TEXT, "TEXT", "only those whose name contains it"},
+};
+static const struct opt o_repo_create[] = {
+	{"type", 0, OPT_TEXT, "TYPE", "models, datasets or spaces [models]"},
+	{"private", 0, OPT_FLAG, NULL, "for you, or for your team, alone"},
+};
 static const struct opt o_yes[] = {{"yes", 'y', OPT_FLAG, NULL, "do not ask for confirmation"}};
 static const struct opt o_team[] = {{"team", 0, OPT_TEXT, "TEAM", "the team [the default team]"}};
 static const struct opt o_team_yes[] = {
@@ -277,6 +286,32 @@ const struct command commands[] = {
 	 "stoker weights rm 4kq8w2n --yes",
 	 OPTS(o_yes), 1, 1, false, cmd_weights_rm},
 
+	{"repos ls", "", "list the repositories that this server holds",
+	 "Models, data sets and spaces that people have created here: those of your team and of yourself, and public ones of others. "
+	 "What the server mirrors of another Hub is listed by `stoker weights ls`.",
+	 "stoker repos ls\n"
+	 "stoker repos ls --type datasets --owner vision",
+	 OPTS(o_repos), 0, 0, true, cmd_repos_ls},
+	{"repos create", "[OWNER/]NAME", "create a repository",
+	 "OWNER is the name of your token, which is the default, or of your team. `hf upload` and everything else that speaks to a "
+	 "Hub fills it.",
+	 "stoker repos create my-model --private\n"
+	 "stoker repos create vision/faces --type datasets",
+	 OPTS(o_repo_create), 1, 1, false, cmd_repos_create},
+	{"repos show", "REPOSITORY", "show a repository: its size, branches, tags and newest commits", NULL,
+	 "stoker repos show vision/my-model\n"
+	 "stoker repos show datasets/vision/faces -o json",
+	 NO_OPTS, 1, 1, true, cmd_repos_show},
+	{"repos du", "", "show what repositories take of your team's quota, the largest first", NULL,
+	 "stoker repos du\n"
+	 "stoker repos du --owner vision",
+	 OPTS(o_repos), 0, 0, true, cmd_repos_du},
+	{"repos rm", "REPOSITORY", "delete a repository, with all of its commits",
+	 "Its files are removed from the disk soon after, if nothing else holds them.",
+	 "stoker repos rm vision/my-model\n"
+	 "stoker repos rm datasets/vision/faces --yes",
+	 OPTS(o_yes), 1, 1, false, cmd_repos_rm},
+
 	{"secrets ls", "", "list the names of secrets", NULL,
 	 "stoker secrets ls\n"
 	 "stoker secrets ls --team vision",
@@ -361,7 +396,7 @@ const struct alias aliases[] = {
 	{"whoami", "stoker doctor"}, {"nodes", "stoker doctor"}, {"gpus", "stoker doctor"}, {"sinfo", "stoker doctor"}, {"logout", "rm ~/.config/stoker/login.json"}, {"config", "stoker login"},
 	{"upload", "stoker push"}, {"secret", "stoker secrets set NAME"}, {"project", "stoker projects ls"},
 	{"job", "stoker ps"}, {"ckpt", "stoker checkpoints ls"}, {"ckpts", "stoker checkpoints ls"}, {"token", "stoker tokens ls"},
-	{"team", "stoker teams ls"}, {"weight", "stoker weights ls"},
+	{"team", "stoker teams ls"}, {"weight", "stoker weights ls"}, {"repo", "stoker repos ls"}, {"repositories", "stoker repos ls"},
 	{"gc", "stoker cache gc"}, {"prune", "stoker cache gc"}, {"serve", "stoker server"}, {"up", "stoker server"},
 };
 /* clang-format on */

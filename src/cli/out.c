@@ -727,3 +727,49 @@ const char *out_count(struct cli *c, uint64_t n, const char *thing)
 {
 	return arena_printf(c->arena, "%s %s%s", out_number(c, n), thing, n == 1 ? "" : "s");
 }
+
+/* ---- sorted ------------------------------------------------------------------------------- */
+
+static const char *sort_key;
+static bool sort_down;
+
+static int by_key(const void *a, const void *b)
+{
+	const struct doc *x = doc_get(*(const struct doc *const *)a, sort_key);
+	const struct doc *y = doc_get(*(const struct doc *const *)b, sort_key);
+	int r;
+
+	if (doc_is(x, DOC_INT) && doc_is(y, DOC_INT))
+		r = (x->num > y->num) - (x->num < y->num);
+	else
+		r = strcmp(doc_cstr(x, ""), doc_cstr(y, ""));
+	return sort_down ? -r : r;
+}
+
+const struct doc *out_sorted(struct cli *c, const struct doc *list, const char *key, bool down)
+{
+	struct doc *out = ARENA_NEW(c->arena, struct doc);
+	const struct doc **row = ARENA_ARRAY(c->arena, const struct doc *, list->count);
+	struct doc *last = NULL;
+	size_t n = 0;
+
+	DOC_EACH (d, list) {
+		row[n++] = d;
+	}
+	sort_key = key;
+	sort_down = down;
+	qsort(row, n, sizeof(const struct doc *), by_key);
+	*out = (struct doc){.kind = DOC_LIST, .count = n};
+	for (size_t i = 0; i < n; i++) {
+		struct doc *copy = ARENA_NEW(c->arena, struct doc);
+
+		*copy = *row[i];
+		copy->next = NULL;
+		if (last == NULL)
+			out->first = copy;
+		else
+			last->next = copy;
+		last = copy;
+	}
+	return out;
+}

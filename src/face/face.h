@@ -392,7 +392,20 @@ struct hub_ops {
 
 struct repo_query {
 	enum hub_type type;
+	bool any_type;              /* then it counts for nothing */
 	const char *owner, *search; /* NULL: any; search: a part of owner/name */
+};
+
+struct repo_space {
+	uint64_t bytes, quota; /* of all repositories of the caller's team */
+};
+
+struct repo_page { /* what people want to see of one */
+	struct model_repo repo;
+	struct hub_refs refs;
+	uint64_t files, bytes; /* at main */
+	struct model_repo_commit *commit;
+	size_t n_commits;
 };
 
 struct repo_new_ref {
@@ -437,6 +450,10 @@ struct repo_ops {
 	/* Those that the caller may read, the last changed first. */
 	int (*list)(const struct ask *ask, const struct repo_query *q, struct model_repo **out,
 	            size_t *n, struct err *err);
+	int (*space)(const struct ask *ask, struct repo_space *out, struct err *err);
+	/* With so many of its newest commits. */
+	int (*page)(const struct ask *ask, const struct hub_name *at, size_t commits,
+	            struct repo_page *out, struct err *err);
 	/* At the revision that `at` names. ERR_HUB_REF_EXISTS. */
 	int (*add_ref)(const struct ask *ask, const struct hub_name *at,
 	               const struct repo_new_ref *want, struct err *err);

@@ -1,6 +1,8 @@
 /* show.c - rows as JSON objects. */
 #include "face/show.h"
 
+#include "face/face.h"
+
 #define MIB ((uint64_t)1 << 20)
 
 static const char *const roles[] = {
@@ -232,6 +234,24 @@ SHOWN(mirror, "Weights", shown_mirror, MIRROR(R_TEXT, "id", id),
       ROW_AS(shown_mirror, R_DOC, "allow_patterns", allow),
       ROW_AS(shown_mirror, R_DOC, "ignore_patterns", ignore));
 
+struct shown_repo {
+	struct model_repo r;
+	const char *id;   /* OWNER/NAME */
+	const char *path; /* the same as tools and paths have it: datasets/OWNER/NAME */
+};
+#define REPO(k, n, f) ROW_AS(shown_repo, k, n, r.f)
+SHOWN(repo, "Repository", shown_repo, ROW(shown_repo, R_TEXT, id), ROW(shown_repo, R_TEXT, path),
+      REPO(R_TEXT, "type", type), REPO(R_TEXT, "owner", owner), REPO(R_TEXT, "name", name),
+      REPO(R_TEXT, "team_id", team_id), REPO(R_BOOL, "of_user", of_user),
+      REPO(R_BOOL, "private", is_private), REPO(R_U64, "bytes", bytes),
+      REPO(R_TIME, "created_at", created_ms), REPO(R_TIME, "updated_at", updated_ms));
+
+SHOWN(repo_ref, "RepositoryRef", hub_branch, ROW(hub_branch, R_TEXT, name),
+      ROW(hub_branch, R_TEXT, commit));
+SHOWN(repo_commit, "RepositoryCommit", model_repo_commit, ROW(model_repo_commit, R_TEXT, commit),
+      ROW(model_repo_commit, R_TEXT, title), ROW(model_repo_commit, R_TEXT, author),
+      ROW_AS(model_repo_commit, R_TIME, "created_at", ms));
+
 static const struct doc *parse(struct arena *a, const char *json)
 {
 	const struct doc *d = NULL;
@@ -349,4 +369,14 @@ void show_mirror(struct js *js, struct arena *a, const struct model_mirror *m)
 	};
 
 	record_write_js(&mirror_record, &v, js);
+}
+
+void show_repo(struct js *js, struct arena *a, const struct model_repo *r)
+{
+	struct shown_repo v = {.r = *r, .id = arena_printf(a, "%s/%s", r->owner, r->name)};
+	enum hub_type type = HUB_MODELS;
+
+	(void)hub_type_parse(str_of(r->type), &type);
+	v.path = arena_printf(a, "%s%s", hub_type_prefix(type), v.id);
+	record_write_js(&repo_record, &v, js);
 }

@@ -30,7 +30,7 @@ struct shown_secret {
 };
 extern const struct record team_record, token_record, secret_record, event_record, attempt_record,
 	instance_record, job_record, job_inputs_record, project_record, checkpoint_record,
-	mirror_record;
+	mirror_record, repo_record, repo_ref_record, repo_commit_record;
 /* In the files of their handlers: admin.c, maintenance.c, checkpoints.c. */
 extern const struct record user_record, new_token_record, capacity_record, node_record,
 	status_record, maintenance_record, file_record;
@@ -41,5 +41,6 @@ void show_project(struct js *js, struct arena *a, const struct model_project *p,
 void show_job(struct js *js, struct arena *a, const struct model_job *j, bool whole);
 void show_checkpoint(struct js *js, struct arena *a, const struct model_checkpoint *c);
 void show_mirror(struct js *js, struct arena *a, const struct model_mirror *m);
+void show_repo(struct js *js, struct arena *a, const struct model_repo *r);
 
 #endif

@@ -239,7 +239,7 @@ static int list_repos(const struct ask *ask, const struct repo_query *q, struct 
                       size_t *n, struct err *err)
 {
 	struct meta_repo_query mq = {.team_id = ask->principal->team_id,
-	                             .type = hub_type_word(q->type),
+	                             .type = q->any_type ? NULL : hub_type_word(q->type),
 	                             .limit = LIST_MAX};
 	struct model_repo *all = NULL;
 	size_t got = 0, kept = 0;
@@ -255,6 +255,46 @@ static int list_repos(const struct ask *ask, const struct repo_query *q, struct 
 			all[kept++] = all[i];
 	*out = all;
 	*n = kept;
+	return 0;
+}
+
+static int measure_space(const struct ask *ask, struct repo_space *out, struct err *err)
+{
+	const char *team_id;
+
+	out->quota = ask->app->set.repo_quota;
+	if (ctx_team(ask, NULL, &team_id, err) < 0)
+		return -1;
+	return meta_repos_bytes(ask->app->meta, team_id, &out->bytes, err);
+}
+
+static int show_page(const struct ask *ask, const struct hub_name *at, size_t commits,
+                     struct repo_page *out, struct err *err)
+{
+	struct app *app = ask->app;
+	struct hub_repo *files = NULL;
+	const char *commit;
+	enum repo_found how;
+	bool moved;
+
+	*out = (struct repo_page){0};
+	if (repo_look(ask, at->type, at->id, &how, &out->repo, &moved, err) < 0)
+		return -1;
+	if (how == REPO_NONE)
+		return err_set(err, ERR_HUB_REPO_NOT_FOUND,
+		               "this server has no repository %s%s of its own",
+		               hub_type_prefix(at->type), at->id);
+	if (repo_commit_of(app, ask->a, &out->repo, at->rev, &commit, err) < 0 ||
+	    repo_refs(app, ask->a, &out->repo, &out->refs, err) < 0 ||
+	    meta_repo_log(app->meta, ask->a, out->repo.id, commit, 0, commits, &out->commit,
+	                  &out->n_commits, err) < 0 ||
+	    repo_open(app, &out->repo, commit, &files, err) < 0)
+		return -1;
+	out->files = files->l.n;
+	out->bytes = files->l.bytes;
+	lock_take(&app->hub->lock);
+	hub_repo_drop(app->hub, files);
+	lock_give(&app->hub->lock);
 	return 0;
 }
 
@@ -363,6 +403,8 @@ const struct repo_ops repo_ops = {
 	.set_private = set_private,
 	.move = move_repo,
 	.list = list_repos,
+	.space = measure_space,
+	.page = show_page,
 	.add_ref = add_ref,
 	.remove_ref = remove_ref,
 	.commits = list_commits,
