@@ -106,6 +106,8 @@ int js_parse(struct arena *a, struct str text, const struct doc **out, struct er
 		               JS_TEXT_MAX);
 	if (str_trim(text).n == 0)
 		return err_set(err, ERR_INVALID, "JSON is expected, but the text is empty");
+	if (memchr(text.p, '\0', text.n) != NULL) /* jansson takes one for the end */
+		return err_set(err, ERR_INVALID, "not JSON: it contains a NUL byte");
 	j = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
 	if (j == NULL)
 		return err_set(err, ERR_INVALID, "not JSON: line %d, column %d: %s", je.line,

@@ -33,6 +33,11 @@ static void test_refuses(void **state)
 		           rows[i].words);
 		assert_null(d);
 	}
+	{
+		const struct doc *d = NULL;
+
+		assert_err(js_parse(a, str_n("[1]\0x", 5), &d, &err), &err, ERR_INVALID, "NUL");
+	}
 	for (int i = 0; i < JS_DEPTH_MAX + 2; i++)
 		buf_putc(&deep, '[');
 	for (int i = 0; i < JS_DEPTH_MAX + 2; i++)
