@@ -272,6 +272,8 @@ static const struct route routes[] = {
 	{ HTTP_POST, SCOPE_OPEN,   SMALL_BODY_MAX, "/api/lfs/{repo}/{oid}/join",   hub_post_lfs_join, "All parts of one have come" },
 	{ HTTP_POST, SCOPE_OPEN, ROUTE_BODY_STREAM, "/xet/{repo}/{epoch}/v1/xorbs/default/{hash}", hub_post_xorb, "A xorb: packed chunks of files" },
 	{ HTTP_POST, SCOPE_OPEN, SHARD_BODY_MAX, "/xet/{repo}/{epoch}/v1/shards", hub_post_shard, "Which chunks are a file" },
+	{ HTTP_POST, SCOPE_OPEN, SHARD_BODY_MAX, "/xet/{repo}/{epoch}/v2/shards", hub_post_shard, "The same, answered by lines of JSON" },
+	{ HTTP_POST, SCOPE_OPEN, SHARD_BODY_MAX, "/xet/{repo}/{epoch}/shards", hub_post_shard, "The same of older clients" },
 	{ HTTP_GET,  SCOPE_OPEN, 0, "/xet/{repo}/{epoch}/v1/chunks/default/{hash}", hub_get_no_chunk, "404: no chunk of another repository is known" },
 	{ HTTP_POST, SCOPE_MEMBER, SMALL_BODY_MAX, "/api/repos/create",   hub_post_create, "Creates a repository; name, organization, type, visibility" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL_BODY_MAX, "/api/repos/delete", hub_delete_repo, "Deletes a repository, with all commits; name, organization, type" },

@@ -102,12 +102,16 @@ int hub_post_xorb(struct request *rq, struct err *err)
 
 int hub_post_shard(struct request *rq, struct err *err)
 {
+	static const char events[] = "{\"type\":\"validating\",\"verified\":1,\"total\":1}\n"
+				     "{\"type\":\"result\"}\n";
 	struct repo_xet x;
 	struct str body;
 
 	if (may_send(rq, &x, err) < 0 || request_body(rq, &body, err) < 0 ||
 	    face_ctx(rq)->ops->repos->shard_put(face_ctx(rq)->app, &x, body, err) < 0)
 		return -1;
+	if (str_ends(rq->path, "/v2/shards"))
+		return reply_bytes(rq, 200, "application/x-ndjson", STR_LIT(events));
 	return reply_bytes(rq, 200, "application/json", STR_LIT("{\"result\":1}"));
 }
 

@@ -328,7 +328,8 @@ int meta_repo_log(struct meta *m, struct arena *a, const char *repo_id, const ch
                   struct err *err)
 {
 	return meta_list(m, a,
-	                 "WITH RECURSIVE line(c, n) AS (SELECT CAST(?2 AS TEXT), 0 UNION ALL"
+	                 "WITH RECURSIVE line(c, n) AS (SELECT \"commit\", 0 FROM repo_commits"
+	                 " WHERE repo_id = ?1 AND \"commit\" = ?2 UNION ALL"
 	                 " SELECT p.parent, line.n + 1 FROM line JOIN repo_commits p"
 	                 " ON p.repo_id = ?1 AND p.\"commit\" = line.c"
 	                 " WHERE p.parent IS NOT NULL AND line.n < ?5)"

@@ -723,6 +723,164 @@ static void refs_name_what_is_kept(void **state)
 	           ERR_NOT_FOUND, "");
 }
 
+static struct model_ref repo_file(const char *kind, const char *name, const char *manifest,
+                                  uint64_t bytes)
+{
+	return (struct model_ref){.team_id = "team001",
+	                          .kind = kind,
+	                          .name = name,
+	                          .manifest = manifest,
+	                          .bytes = bytes,
+	                          .files = 1,
+	                          .created_ms = 5,
+	                          .used_ms = 5};
+}
+
+static uint64_t repos_hold(struct place *p)
+{
+	uint64_t bytes = 0;
+
+	assert_ok(meta_repos_bytes(p->m, "team001", &bytes, &p->err), &p->err);
+	return bytes;
+}
+
+static const char *const commits[] = {"1111111111111111111111111111111111111111",
+                                      "2222222222222222222222222222222222222222"};
+
+/* A repository of one commit. */
+static void repo_made(struct place *p, const char *id, const char *key, const char *owner,
+                      const char *name)
+{
+	struct model_repo r = {.id = id,
+	                       .team_id = "team001",
+	                       .type = "models",
+	                       .owner = owner,
+	                       .name = name,
+	                       .bytes = 10,
+	                       .created_ms = 5,
+	                       .updated_ms = 5};
+	struct model_repo_commit c = {.repo_id = id,
+	                              .commit = commits[0],
+	                              .title = "first",
+	                              .message = "",
+	                              .author = "a",
+	                              .ms = 5};
+	struct model_ref files =
+		repo_file(META_REF_REPO, arena_printf(p->a, "%s@%s", id, commits[0]), "m1", 10);
+
+	assert_ok(meta_repo_add(p->m, &r, key, &c, &files, &p->err), &p->err);
+}
+
+static void repositories_are_committed_to(void **state)
+{
+	struct place *p = *state;
+	struct model_repo_commit c = {.repo_id = "repo001",
+	                              .commit = commits[1],
+	                              .parent = commits[0],
+	                              .title = "second",
+	                              .message = "",
+	                              .author = "a",
+	                              .ms = 9},
+				 *log = NULL;
+	const char *uploads[] = {"repo001/aa"};
+	struct model_ref files = repo_file(META_REF_REPO, "repo001@two", "m2", 30);
+	struct model_ref kept = repo_file(META_REF_LFS, "repo001/aa", "u1", 100);
+	struct model_ref left = repo_file(META_REF_LFS, "repo001/bb", "u2", 1000);
+	struct meta_repo_change change = {.commit = &c,
+	                                  .files = &files,
+	                                  .branch = "main",
+	                                  .head = commits[1],
+	                                  .bytes = 20,
+	                                  .quota = 2000,
+	                                  .team_id = "team001",
+	                                  .uploads = uploads,
+	                                  .n_uploads = 1};
+	struct model_repo_ref ref = {"repo001", REPO_TAG, "v1", commits[1]};
+	struct model_repo r = {0};
+	uint64_t swept = 0;
+	bool moved = false, evicted = true;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	repo_made(p, "repo001", "models/vision/cat", "Vision", "Cat");
+	assert_ok(meta_repo_upload(p->m, "repo001", &kept, 2000, &p->err), &p->err);
+	assert_ok(meta_repo_upload(p->m, "repo001", &kept, 2000, &p->err), &p->err);
+	assert_ok(meta_repo_upload(p->m, "repo001", &left, 2000, &p->err), &p->err);
+	assert_int_equal(repos_hold(p), 10 + 100 + 1000); /* a second time it counts no more */
+	assert_err(meta_repo_commit(p->m, &change, &p->err), &p->err, ERR_HUB_STALE, "main");
+	assert_int_equal(repos_hold(p), 1110);
+	change.head = commits[0];
+	change.quota = 1129;
+	assert_err(meta_repo_commit(p->m, &change, &p->err), &p->err, ERR_REPO_QUOTA_EXCEEDED,
+	           "over its quota");
+	change.quota = 1130;
+	assert_ok(meta_repo_commit(p->m, &change, &p->err), &p->err);
+	assert_int_equal(repos_hold(p), 1130);
+	assert_ok(meta_repo_log(p->m, p->a, "repo001", commits[1], 0, 10, &log, &n, &p->err),
+	          &p->err);
+	assert_int_equal(n, 2);
+	assert_string_equal(log[1].title, "first");
+	assert_ok(meta_repo_log(p->m, p->a, "repo001", commits[1], 1, 10, &log, &n, &p->err),
+	          &p->err);
+	assert_int_equal(n, 1);
+	/* what a commit names stays, what none names is forgotten, and nothing is evicted */
+	assert_ok(meta_repo_uploads_sweep(p->m, 100, &swept, &p->err), &p->err);
+	assert_int_equal(swept, 1);
+	assert_int_equal(repos_hold(p), 130);
+	assert_true(is_used(p, "u1") && !is_used(p, "u2"));
+	assert_ok(meta_manifest_evict(p->m, "m2", &evicted, &p->err), &p->err);
+	assert_false(evicted);
+	/* a tag */
+	assert_ok(meta_repo_ref_add(p->m, &ref, &p->err), &p->err);
+	assert_err(meta_repo_ref_add(p->m, &ref, &p->err), &p->err, ERR_HUB_REF_EXISTS,
+	           "refs/tags/v1");
+	ref.name = "v2";
+	ref.commit = "none";
+	assert_err(meta_repo_ref_add(p->m, &ref, &p->err), &p->err, ERR_HUB_REVISION_NOT_FOUND, "");
+	assert_err(meta_repo_ref_del(p->m, &ref, &p->err), &p->err, ERR_HUB_REVISION_NOT_FOUND, "");
+	/* all of it goes, and with it what it named */
+	assert_ok(meta_repo_by_key(p->m, p->a, "models/vision/cat", &r, &moved, &p->err), &p->err);
+	assert_string_equal(r.owner, "Vision");
+	assert_ok(meta_repo_del(p->m, r.id, &p->err), &p->err);
+	assert_false(is_used(p, "m1") || is_used(p, "m2") || is_used(p, "u1"));
+	assert_err(meta_repo_del(p->m, r.id, &p->err), &p->err, ERR_HUB_REPO_NOT_FOUND, "");
+}
+
+static void repositories_are_moved(void **state)
+{
+	struct place *p = *state;
+	struct meta_repo_query q = {.team_id = "team001", .search = "dog", .limit = 10};
+	struct model_repo r = {0}, *all = NULL;
+	bool moved = false;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	repo_made(p, "repo001", "models/vision/cat", "vision", "cat");
+	repo_made(p, "repo002", "models/vision/dog", "vision", "dog");
+	assert_ok(meta_repo(p->m, p->a, "repo001", &r, &p->err), &p->err);
+	r.name = "Dog";
+	assert_err(meta_repo_move(p->m, &r, "models/vision/cat", "models/vision/dog", &p->err),
+	           &p->err, ERR_HUB_REPO_EXISTS, "vision/dog");
+	r.name = "lion";
+	assert_ok(meta_repo_move(p->m, &r, "models/vision/cat", "models/vision/lion", &p->err),
+	          &p->err);
+	assert_ok(meta_repo_by_key(p->m, p->a, "models/vision/cat", &r, &moved, &p->err), &p->err);
+	assert_true(moved);
+	assert_string_equal(r.name, "lion");
+	/* a new one takes the old name over */
+	repo_made(p, "repo003", "models/vision/cat", "vision", "cat");
+	assert_ok(meta_repo_by_key(p->m, p->a, "models/vision/cat", &r, &moved, &p->err), &p->err);
+	assert_false(moved);
+	assert_string_equal(r.id, "repo003");
+	assert_ok(meta_repos(p->m, p->a, &q, &all, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	assert_string_equal(all[0].name, "dog");
+	assert_ok(meta_repo_set_private(p->m, "repo002", true, 50, &p->err), &p->err);
+	q.team_id = "another";
+	assert_ok(meta_repos(p->m, p->a, &q, &all, &n, &p->err), &p->err);
+	assert_int_equal(n, 0);
+}
+
 /* A database of the version before refs: what its mirrors named is named by refs. */
 static void weights_move_onto_refs(void **state)
 {
@@ -914,6 +1072,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(abandoned_with_the_job, setup, teardown),
 	cmocka_unit_test_setup_teardown(mirrors_uploads_snapshots, setup, teardown),
 	cmocka_unit_test_setup_teardown(refs_name_what_is_kept, setup, teardown),
+	cmocka_unit_test_setup_teardown(repositories_are_committed_to, setup, teardown),
+	cmocka_unit_test_setup_teardown(repositories_are_moved, setup, teardown),
 	cmocka_unit_test_setup_teardown(weights_move_onto_refs, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_statement_can_fail, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_table_is_moved, setup, teardown),
