@@ -79,6 +79,7 @@ struct hub {
 	struct repo_names *names; /* see repos.c */
 	struct lock upload_lock;  /* outside of `lock` */
 	struct map *uploads;      /* see repo_upload.c */
+	struct cond written;      /* a piece of one, that was waited for */
 	struct lock
 		commits[APP_STRIPES]; /* one commit of a repository at a time; outside of `lock` */
 };

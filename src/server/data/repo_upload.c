@@ -80,9 +80,66 @@ int repo_upload_want(const struct ask *ask, const struct hub_name *name, struct 
 
 /* ---- bytes that come ----------------------------------------------------------------------- */
 
-/* Exactly n bytes, to where they belong. hash: NULL, or what they are added to. */
-static int store(int fd, uint64_t at, uint64_t n, struct hash *hash, const struct repo_bytes *from,
-                 struct err *err)
+/* A file that parts of are being written to: they may come at once, and not while they are joined:
+ * what was verified stays what it is. */
+struct upload {
+	unsigned magic;
+#define UPLOAD_MAGIC 0x55504c44U
+	char name[TMP_CAP];
+	unsigned users, writing; /* of them, some in this moment */
+	bool joined;
+	int fd;
+	struct blob_pins *pins;
+};
+
+static int write_begin(struct app *app, struct upload *x, struct err *err)
+{
+	struct hub *h = app->hub;
+	bool joined;
+
+	lock_take(&h->upload_lock);
+	joined = x->joined;
+	x->writing += !joined;
+	lock_give(&h->upload_lock);
+	return joined ? err_set(err, ERR_CONFLICT, "the parts of this file are put together") : 0;
+}
+
+static void write_end(struct app *app, struct upload *x)
+{
+	struct hub *h = app->hub;
+
+	lock_take(&h->upload_lock);
+	assert(x->magic == UPLOAD_MAGIC && x->writing > 0);
+	if (--x->writing == 0)
+		cond_broadcast(&h->written);
+	lock_give(&h->upload_lock);
+}
+
+struct target { /* of bytes that come */
+	int fd;
+	struct hash *hash;     /* NULL, or what they are added to */
+	struct upload *upload; /* NULL, or what they are a part of */
+};
+
+static int write_piece(struct app *app, const struct target *to, const char *p, size_t n,
+                       uint64_t at, struct err *err)
+{
+	int rc;
+
+	if (to->hash != NULL)
+		hash_add(to->hash, p, n);
+	if (to->upload == NULL)
+		return fs_pwrite_all(to->fd, p, n, at, err);
+	if (write_begin(app, to->upload, err) < 0)
+		return -1;
+	rc = fs_pwrite_all(to->fd, p, n, at, err);
+	write_end(app, to->upload);
+	return rc;
+}
+
+/* Exactly n bytes, to where they belong. */
+static int store(struct app *app, const struct target *to, uint64_t at, uint64_t n,
+                 const struct repo_bytes *from, struct err *err)
 {
 	AUTO_FREE char *piece = xmalloc(PIECE);
 	uint64_t got = 0;
@@ -95,9 +152,7 @@ static int store(int fd, uint64_t at, uint64_t n, struct hash *hash, const struc
 			break;
 		if (some > n - got)
 			return err_set(err, ERR_INVALID, "more than %" PRIu64 " bytes came", n);
-		if (hash != NULL)
-			hash_add(hash, piece, some);
-		if (fs_pwrite_all(fd, piece, some, at + got, err) < 0)
+		if (write_piece(app, to, piece, some, at + got, err) < 0)
 			return -1;
 		got += some;
 	}
@@ -170,7 +225,7 @@ int repo_upload_put(struct app *app, const struct repo_upload *u, const struct r
 	blob_pins_add_tmp(pins, tmp);
 	rc = blobs_tmp(app->blobs, tmp, &fd, journal, err);
 	if (rc == 0)
-		rc = store(fd, 0, u->size, h, from, err);
+		rc = store(app, &(struct target){.fd = fd, .hash = h}, 0, u->size, from, err);
 	if (rc == 0) {
 		(void)hash_end(h, is.b);
 		rc = repo_upload_publish(app, u, tmp, fd, &is, pins, err);
@@ -180,16 +235,6 @@ int repo_upload_put(struct app *app, const struct repo_upload *u, const struct r
 }
 
 /* ---- in parts ------------------------------------------------------------------------------ */
-
-/* A file that parts of are being written to: they may come at once. */
-struct upload {
-	unsigned magic;
-#define UPLOAD_MAGIC 0x55504c44U
-	char name[TMP_CAP];
-	unsigned users;
-	int fd;
-	struct blob_pins *pins;
-};
 
 static int upload_open(struct app *app, const struct repo_upload *u, struct upload **out,
                        struct err *err)
@@ -253,11 +298,36 @@ int repo_upload_part(struct app *app, const struct repo_upload *u, uint64_t at, 
 		return -1;
 	rc = upload_open(app, u, &x, err);
 	if (rc == 0) {
-		rc = store(x->fd, at, n, NULL, from, err);
+		rc = store(app, &(struct target){.fd = x->fd, .upload = x}, at, n, from, err);
 		upload_close(app, x);
 	}
 	mirror_room_give(app, hold);
 	return rc;
+}
+
+/* No byte is written from now on. */
+static int close_to_writers(struct app *app, struct upload *x, struct err *err)
+{
+	struct hub *h = app->hub;
+	bool joined;
+
+	lock_take(&h->upload_lock);
+	joined = x->joined;
+	x->joined = true;
+	while (!joined && x->writing > 0)
+		cond_wait(&h->written, &h->upload_lock);
+	lock_give(&h->upload_lock);
+	return joined ? err_set(err, ERR_UNAVAILABLE, "the parts of this file are put together")
+	              : 0;
+}
+
+static void open_to_writers(struct app *app, struct upload *x)
+{
+	struct hub *h = app->hub;
+
+	lock_take(&h->upload_lock);
+	x->joined = false;
+	lock_give(&h->upload_lock);
 }
 
 /* With all of it here. */
@@ -270,10 +340,12 @@ static int join(struct app *app, const struct repo_upload *u, struct upload *x, 
 		return err_errno(err, errno, "%s", x->name);
 	if (hash_fd(x->fd, &is, &size, err) < 0)
 		return -1;
-	if (size != u->size) /* it stays: the part may still come */
+	if (size != u->size) { /* it stays: the part may still come */
+		open_to_writers(app, x);
 		return err_set(err, ERR_INVALID,
 		               "%" PRIu64 " of %" PRIu64 " bytes came: parts are missing", size,
 		               u->size);
+	}
 	return repo_upload_drop(
 		app, x->name, repo_upload_publish(app, u, x->name, x->fd, &is, x->pins, err), err);
 }
@@ -295,7 +367,9 @@ int repo_upload_join(struct app *app, const struct repo_upload *u, struct err *e
 	err_clear(err);
 	if (upload_open(app, u, &x, err) < 0)
 		return -1;
-	rc = join(app, u, x, err);
+	rc = close_to_writers(app, x, err);
+	if (rc == 0)
+		rc = join(app, u, x, err);
 	upload_close(app, x);
 	return rc;
 }
