@@ -57,28 +57,29 @@ static int namespace_of(const struct ask *ask, const char *asked, struct model_r
                         struct err *err)
 {
 	const struct principal *who = ask->principal;
+	const char *owner = asked != NULL ? asked : who->name;
 	struct model_team *team = NULL;
 	size_t n = 0;
 
 	if (meta_teams(ask->app->meta, ask->a, &team, &n, err) < 0)
 		return -1;
-	for (size_t i = 0; asked != NULL && i < n; i++) {
-		if (strcasecmp(team[i].name, asked) != 0)
+	for (size_t i = 0; i < n; i++) { /* a token may have the name of a team */
+		if (strcasecmp(team[i].name, owner) != 0)
 			continue;
 		if (who->team_id != NULL && strcmp(who->team_id, team[i].id) != 0)
 			return err_set(err, ERR_ROLE_REQUIRED,
 			               "%s is another team, and token \"%s\" may not create "
 			               "repositories there",
-			               asked, who->name);
+			               owner, who->name);
 		r->owner = team[i].name;
 		r->team_id = team[i].id;
 		return 0;
 	}
-	if (asked != NULL && strcasecmp(asked, who->name) != 0)
+	if (strcasecmp(owner, who->name) != 0)
 		return err_set(err, ERR_ROLE_REQUIRED,
 		               "token \"%s\" may create repositories in its own namespace, and in "
 		               "that of its team, not in %s",
-		               who->name, asked);
+		               who->name, owner);
 	if (!hub_part_ok(str_of(who->name)))
 		return err_set(err, ERR_INVALID,
 		               "\"%s\", the name of the token, cannot be a namespace: name a team, "
