@@ -345,6 +345,8 @@ static void own_in(struct app *app, struct hub_repo *r, const struct model_repo 
 {
 	r->l.id = arena_printf(r->a, "%s/%s", m->owner, m->name);
 	r->l.is_private = m->is_private;
+	blob_pins_free(r->pins); /* while it is a repository, its ref holds all of it */
+	r->pins = blob_pins_new(app->blobs);
 	repo_in(app->hub, r);
 }
 
