@@ -339,6 +339,13 @@ static int gather(const struct sum *s, struct hub_listing *l, struct digest **sh
 	return 0;
 }
 
+static void repo_close(struct app *app, struct hub_repo *r)
+{
+	lock_take(&app->hub->lock);
+	hub_repo_drop(app->hub, r);
+	lock_give(&app->hub->lock);
+}
+
 static int apply(struct sum *s, struct err *err)
 {
 	struct repo_change *c = s->c;
@@ -359,23 +366,6 @@ static int stale(const struct repo_change *c, struct err *err)
 	               "The branch was updated since you opened this page. Please refresh and try "
 	               "again. (%s of %s/%s is no longer %s)",
 	               c->branch, c->repo.owner, c->repo.name, c->parent);
-}
-
-/* Nothing would change. A client that did not hear that its commit was made sends it again: its
- * parent is that of the branch's newest commit then. */
-static int unchanged(struct repo_change *c, const char *head, const char **commit, struct err *err)
-{
-	struct model_repo_commit last;
-
-	*commit = head;
-	if (c->parent == NULL || strcmp(c->parent, head) == 0)
-		return 0;
-	if (meta_repo_commit_find(c->app->meta, c->a, c->repo.id, head, &last, err) < 0)
-		return -1;
-	if (last.parent != NULL && strcmp(last.parent, c->parent) == 0 &&
-	    strcmp(last.title, c->summary) == 0)
-		return 0;
-	return stale(c, err);
 }
 
 static void name_uploads(const struct sum *s, struct meta_repo_change *change)
@@ -422,10 +412,10 @@ static int make(struct sum *s, const char *head, const char **commit, struct err
 	name_uploads(s, &change);
 	if (gather(s, &l, &sha256, &fresh, &change.bytes, err) < 0)
 		return -1;
-	if (memcmp(l.root, b->root, HUB_OID_LEN) == 0)
-		return unchanged(c, head, commit, err);
-	if (c->parent != NULL && strcmp(c->parent, head) != 0)
-		return stale(c, err);
+	if (memcmp(l.root, b->root, HUB_OID_LEN) == 0) { /* nothing would change */
+		*commit = head;
+		return 0;
+	}
 	hub_commit_id(&l, &git, id);
 	l.commit = id;
 	l.about = repo_about(s->a, &c->repo, &git);
@@ -441,29 +431,65 @@ static int make(struct sum *s, const char *head, const char **commit, struct err
 	return 0;
 }
 
-static int commit_once(struct repo_change *c, const char **commit, struct err *err)
+/* A client that did not hear that its commit was made sends it again: its parent is that of the
+ * newest commit then, and its lines lead from the one to the other. */
+static int sent_again(struct sum *s, const char *head, const char **commit, struct err *err)
+{
+	struct repo_change *c = s->c;
+	struct hub_listing l = {.type = s->base->l.type, .id = s->base->l.id};
+	struct hub_repo *newest = NULL;
+	struct digest *sha256 = NULL;
+	struct manifest fresh;
+	uint64_t bytes = 0;
+	bool same;
+
+	manifest_init(&fresh, s->a);
+	if (apply(s, err) < 0 || gather(s, &l, &sha256, &fresh, &bytes, err) < 0 ||
+	    repo_open(c->app, &c->repo, head, &newest, err) < 0)
+		return -1;
+	same = memcmp(l.root, newest->l.root, HUB_OID_LEN) == 0;
+	repo_close(c->app, newest);
+	*commit = head;
+	return same ? 0 : stale(c, err);
+}
+
+static int commit_on(struct repo_change *c, const char *base, const char *head, const char **commit,
+                     struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct hub *h = c->app->hub;
-	struct hub_repo *base = NULL;
+	struct hub_repo *r = NULL;
 	struct sum s = {.c = c, .a = a};
-	struct model_repo_ref head;
 	int rc;
 
-	if (meta_repo_ref(c->app->meta, c->a, c->repo.id, REPO_BRANCH, c->branch, &head, err) < 0 ||
-	    repo_open(c->app, &c->repo, head.commit, &base, err) < 0)
+	if (repo_open(c->app, &c->repo, base, &r, err) < 0)
 		return -1;
-	s.base = base;
+	s.base = r;
 	s.at = map_new();
-	rc = apply(&s, err);
-	if (rc == 0)
-		rc = make(&s, head.commit, commit, err);
+	if (strcmp(base, head) != 0)
+		rc = sent_again(&s, head, commit, err);
+	else
+		rc = apply(&s, err) < 0 ? -1 : make(&s, head, commit, err);
 	map_free(s.at);
 	map_free(s.lfs_at);
-	lock_take(&h->lock);
-	hub_repo_drop(h, base);
-	lock_give(&h->lock);
+	repo_close(c->app, r);
 	return rc;
+}
+
+static int commit_once(struct repo_change *c, const char **commit, struct err *err)
+{
+	struct model_repo_commit last;
+	struct model_repo_ref head;
+
+	if (meta_repo_ref(c->app->meta, c->a, c->repo.id, REPO_BRANCH, c->branch, &head, err) < 0)
+		return -1;
+	if (c->parent == NULL || strcmp(c->parent, head.commit) == 0)
+		return commit_on(c, head.commit, head.commit, commit, err);
+	if (meta_repo_commit_find(c->app->meta, c->a, c->repo.id, head.commit, &last, err) < 0)
+		return -1;
+	if (last.parent == NULL || strcmp(last.parent, c->parent) != 0 ||
+	    strcmp(last.title, c->summary) != 0)
+		return stale(c, err);
+	return commit_on(c, last.parent, head.commit, commit, err);
 }
 
 int repo_commit_end(struct repo_change *c, const char **commit, struct err *err)
