@@ -12,13 +12,13 @@ import time
 import urllib.parse
 
 import pytest
-from conftest import CALL_S, CLUSTER, STOKER, Lines, new_cluster, until
+from conftest import CALL_S, CLUSTER, new_cluster, until
 from hub import hub_server
 from hub_client import VERSIONS, Client
 from postgres import server, target  # noqa: F401
 from s3 import flags, minio  # noqa: F401
 from test_hub import Answer, Stream
-from test_object_weights import blob_keys
+from test_object_weights import blob_keys, forget
 
 MB = 1 << 20
 REGULAR = 100_000  # files up to this size come inside of commits
@@ -343,9 +343,7 @@ def roles(c, site, id_, rights):
                 assert (answer.status, answer.code) == (404, "RevisionNotFound"), (who, answer)
             elif right == "w" or what == "settings" and answer.status == 200:
                 assert answer.status == 200, (who, what, answer)
-            elif PEOPLE.get(who, ("", ""))[1] == "viewer":
-                refused(answer, 403)
-            elif right:
+            elif right or PEOPLE[who][1] == "viewer":
                 refused(answer, 403)
             else:
                 hidden(answer)
@@ -580,3 +578,436 @@ def test_parts_that_come_after_the_end(site):
         assert get(c, id_, "w.bin", token=t).body == data
     assert not (c.data / "store/blobs/sha256" / oid(data)[:2] / oid(data)).exists() or \
         oid((c.data / "store/blobs/sha256" / oid(data)[:2] / oid(data)).read_bytes()) == oid(data)
+
+
+# --- commits
+
+
+def test_a_parent_that_is_not_the_newest(site):
+    c = site.cluster
+    t = site.token["ann"]
+    id_ = new(c, t)
+    first = head_of(c, id_, t)
+    second = good(commit(c, id_, small("x", b"1"), token=t, parentCommit=first)).json()["commitOid"]
+    for path, data in (("x", b"2"), ("y", b"1")):
+        answer = refused(commit(c, id_, small(path, data), token=t, parentCommit=first), 412)
+        assert "updated since you opened this page" in answer.headers["X-Error-Message"]
+    refused(commit(c, id_, small("y", b"1"), token=t, parentCommit="0" * 40), 412)
+    for parent in ("main", "0" * 39, "0" * 41, "", 5, ["x"]):
+        refused(commit(c, id_, small("y", b"1"), token=t, parentCommit=parent), 400)
+    assert head_of(c, id_, t) == second
+    good(commit(c, id_, small("y", b"1"), token=t, parentCommit=None))
+    good(commit(c, id_, small("z", b"1"), token=t, parentCommit=head_of(c, id_, t).upper()))
+    for rev, status, code in ((second, 400, None), ("nothing", 404, "RevisionNotFound"), ("v1", 404, "RevisionNotFound"), ("refs/tags/v1", 404, "RevisionNotFound")):
+        ask(c, f"/api/models/{id_}/tag/main", "POST", t, {"tag": "v1"})
+        answer = refused(commit(c, id_, small("y", b"2"), token=t, rev=rev), status)
+        assert answer.code == code, (rev, answer)
+    good(commit(c, id_, small("q", b"2"), token=t, rev="refs/heads/main"))
+
+
+def test_no_commit_is_lost(site):
+    """Of those who name no parent each one's is there; of those who name the same one, one's."""
+    c = site.cluster
+    t = site.token["ann"]
+    id_ = new(c, t)
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda n: good(commit(c, id_, small(f"f/{n}", b"%d" % n), summary=f"c{n}", token=t)), range(24)))
+        assert files(c, id_, token=t) == sorted(f"f/{n}" for n in range(24))
+        assert sorted(titles(c, id_, t)) == sorted(["initial commit", *(f"c{n}" for n in range(24))])
+        head = head_of(c, id_, t)
+        answers = list(pool.map(lambda n: commit(c, id_, small("same", b"%d" % n), summary=f"s{n}", token=t, parentCommit=head), range(8)))
+    assert sorted(a.status for a in answers) == [200] + [412] * 7
+    won = [n for n, a in enumerate(answers) if a.status == 200]
+    assert get(c, id_, "same", token=t).body == b"%d" % won[0] and titles(c, id_, t)[:2] == [f"s{won[0]}", titles(c, id_, t)[1]]
+
+
+def test_a_commit_that_is_sent_again(site):
+    """As a client does that did not hear the answer: it is made once."""
+    c = site.cluster
+    t = site.token["ann"]
+    id_ = new(c, t)
+    good(commit(c, id_, small("old", b"1"), small("d/old", b"1"), token=t))
+    parent = head_of(c, id_, t)
+    for lines in ([small("x", b"1")], [small("x", b"2"), small("y", b"2")], [gone("old"), small("z", b"")], [gone("d/")]):
+        before = len(titles(c, id_, t))
+        answers = [commit(c, id_, *lines, token=t, parentCommit=parent) for _ in range(2)]
+        assert [a.status for a in answers] == [200, 200] and len({a.json()["commitOid"] for a in answers}) == 1, (lines, answers)
+        assert len(titles(c, id_, t)) == before + 1
+        parent = head_of(c, id_, t)
+    # nothing to do is no commit
+    before = head_of(c, id_, t)
+    for lines in ([], [small("x", b"2")]):
+        assert good(commit(c, id_, *lines, token=t)).json()["commitOid"] == before
+
+
+def test_many_files(site):
+    c = site.cluster
+    t = site.token["ann"]
+    id_ = new(c, t)
+    names = [f"d{n % 100:02d}/f{n:05d}" for n in range(10_000)]
+    good(commit(c, id_, *(small(n, n.encode()) for n in names), token=t))
+    assert files(c, id_, token=t) == sorted(names)
+    assert get(c, id_, "d42/f04242", token=t).body == b"d42/f04242"
+    good(commit(c, id_, gone("d42/"), small("one", b"1"), token=t))
+    assert len(files(c, id_, token=t)) == 10_000 - 100 + 1
+
+
+ODD = ["a+b", "two words", "100%", "%2F", "\u00fcn\u00ef/\u6f22", "#?&=", "a/b/c/d/e/f/g", "-x", "..x", "x..", "...", ".gitx", "git", "a\\b", "'\";", "<&>", "~",
+       "x.lock", "CON", "\U0001f600", "e\u0301", "\u00e9", "a" * 255, "[x]", "{x}", "resolve/main/x", "tree", "a:b", "x ", " x", "$HOME", "`id`"]
+
+
+def test_odd_names(site):
+    c = site.cluster
+    t = site.token["ann"]
+    id_ = new(c, t)
+    good(commit(c, id_, *(small(p, p.encode()) for p in ODD), token=t))
+    assert files(c, id_, token=t) == sorted(ODD)
+    for path in ODD:
+        assert get(c, id_, path, token=t).body == path.encode(), path
+        info, = good(ask(c, f"/api/models/{id_}/paths-info/main", "POST", t, {"paths": [path]}, {"Content-Type": "application/json"})).json()
+        assert info["path"] == path, (path, info)
+    good(commit(c, id_, *(gone(p) for p in ODD), token=t))
+    assert files(c, id_, token=t) == []
+
+
+def test_files_and_folders(site):
+    """A name is a file or a folder; lines are applied in their order."""
+    c = site.cluster
+    t = site.token["ann"]
+    id_ = new(c, t)
+    good(commit(c, id_, small("a", b"1"), small("d/x", b"1"), small("d/y", b"1"), small("d-e", b"1"), small("d.f/x", b"1"), token=t))
+    for lines in ([small("a/b", b"2")], [small("d", b"2")], [small("n", b"2"), small("n/m", b"2")], [small("n/m", b"2"), small("n", b"2")]):
+        refused(commit(c, id_, *lines, token=t), 400)
+    for path in ("nothing", "nothing/", "a/", "d/z", "d/x/"):
+        if path != "a/" and path != "d/x/":
+            assert commit(c, id_, gone(path), token=t).code == "EntryNotFound", path
+    assert files(c, id_, token=t) == ["a", "d-e", "d.f/x", "d/x", "d/y"]
+    good(commit(c, id_, gone("a"), small("a/b", b"2"), gone("d/"), small("d", b"2"), token=t))
+    assert files(c, id_, token=t) == ["a/b", "d", "d-e", "d.f/x"]
+    good(commit(c, id_, gone("d"), small("d", b"3"), small("d", b"4"), token=t))
+    good(commit(c, id_, small("t/1", b""), gone("t"), small("t/2", b""), gone("t/"), token=t))
+    assert get(c, id_, "d", token=t).body == b"4" and files(c, id_, token=t) == ["a/b", "d", "d-e", "d.f/x"]
+    before = head_of(c, id_, t)
+    assert good(commit(c, id_, gone("d"), small("d", b"4"), token=t)).json()["commitOid"] == before
+
+
+OUT = ["../x", "a/../x", "/x", "x/", "a//b", "./x", ".", "..", "", ".git/config", "a/.GIT/x", ".Git", "a\nb", "a\u0000b", "a\u007fb", "x" * 70_000]
+
+
+@pytest.mark.parametrize("path", OUT)
+def test_paths_that_lead_out(site, path):
+    c = site.cluster
+    t = site.token["ann"]
+    id_ = new(c, t)
+    for bad in (small(path, b"1"), line("lfsFile", path=path, algo="sha256", oid="0" * 64, size=1), line("deletedFile", path=path)):
+        assert commit(c, id_, small("ok", b"1"), bad, token=t).status in (400, 413, 422), path
+    assert files(c, id_, token=t) == []
+
+
+HEAD = commit_body()
+BAD = {
+    "nothing": b"",
+    "no header": small("x", b"1"),
+    "two headers": HEAD + HEAD,
+    "no JSON": HEAD + b"{]\n",
+    "a list": HEAD + b"[]\n",
+    "cut": HEAD + small("x", b"1")[:-5],
+    "deep": HEAD + b'{"key":' * 9000,
+    "another key": HEAD + line("otherFile", path="x"),
+    "no path": HEAD + line("file", content="", encoding="base64"),
+    "no content": HEAD + line("file", path="x", encoding="base64"),
+    "no base64": HEAD + line("file", path="x", encoding="base64", content="!!!"),
+    "half": HEAD + line("file", path="x", encoding="base64", content="QQ"),
+    "utf-16": HEAD.decode().encode("utf-16"),
+    "encoding": HEAD + line("file", path="x", encoding="utf-8", content="QQ=="),
+    "algo": HEAD + line("lfsFile", path="x", algo="sha1", oid="0" * 64, size=1),
+    "oid": HEAD + line("lfsFile", path="x", algo="sha256", oid="0" * 63, size=1),
+    "size": HEAD + line("lfsFile", path="x", algo="sha256", oid="0" * 64, size=-1),
+    "huge size": HEAD + b'{"key":"lfsFile","value":{"path":"x","algo":"sha256","oid":"' + b"0" * 64 + b'","size":99999999999999999999}}\n',
+    "not UTF-8": HEAD + b'{"key":"file","value":{"path":"\xff\xfe","encoding":"base64","content":""}}\n',
+    "half a character": HEAD + b'{"key":"file","value":{"path":"\\ud800","encoding":"base64","content":""}}\n',
+    "content of a deleted one": HEAD + line("deletedFile", path="x", content="QQ=="),
+    "a key twice": HEAD + b'{"key":"file","key":"file","value":{"path":"x","encoding":"base64","content":""}}\n',
+    "a long summary": commit_body(summary="s" * 70_000),
+    "a number": HEAD + line("file", path=5, encoding="base64", content=""),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_lines_that_make_no_sense(site, what):
+    c = site.cluster
+    t = site.token["ann"]
+    id_ = new(c, t)
+    before = head_of(c, id_, t)
+    answer = post_commit(c, id_, BAD[what], t)
+    assert answer.status in (400, 413), answer
+    assert answer.json()["error"] == answer.headers["X-Error-Message"]
+    assert head_of(c, id_, t) == before
+
+
+@pytest.mark.parametrize("how", ["closed", "short", "at a line"])
+def test_a_body_that_is_cut(site, how):
+    """Nothing of it is there, also when what came is whole lines."""
+    c = site.cluster
+    t = site.token["ann"]
+    id_ = new(c, t)
+    before = head_of(c, id_, t)
+    body = commit_body(small("a", b"1"), small("b", os.urandom(90_000)), small("c", b"3"))
+    sent = body[:len(commit_body(small("a", b"1")))] if how == "at a line" else body[:len(body) // 2]
+    p = urllib.parse.urlsplit(c.url)
+    with socket.create_connection((p.hostname, p.port), timeout=CALL_S) as s:
+        s.sendall(f"POST /api/models/{id_}/commit/main HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {t}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + sent)
+        if how == "short":
+            s.shutdown(socket.SHUT_WR)
+            assert b" 200 " not in s.recv(1000)
+    good(commit(c, id_, small("after", b"1"), token=t))
+    assert files(c, id_, token=t) == ["after"] and good(ask(c, f"/api/models/{id_}/commits/main", token=t)).json()[1]["id"] == before
+
+
+def test_what_is_known_already(site):
+    """Clients leave out what has not changed: it is told in the form that they compare with."""
+    c = site.cluster
+    t = site.token["ann"]
+    id_ = new(c, t)
+    data = os.urandom(REGULAR + 1)
+    upload(c, id_, data, t)
+    good(commit(c, id_, small("s.txt", b"small"), large("w.bin", data), token=t))
+    asked = {"s.txt": 5, "w.bin": len(data), "new": 5, "new.bin": REGULAR + 1, "t.parquet": 5, "empty.parquet": 0, "exact": REGULAR}
+    answer = good(ask(c, f"/api/models/{id_}/preupload/main", "POST", t, {"files": [{"path": p, "size": n, "sample": ""} for p, n in asked.items()]}))
+    git = hashlib.sha1(b"blob 5\0small").hexdigest()
+    assert {f["path"]: (f["uploadMode"], f.get("oid")) for f in answer.json()["files"]} == {
+        "s.txt": ("regular", git), "w.bin": ("lfs", oid(data)), "new": ("regular", None), "new.bin": ("lfs", None), "t.parquet": ("lfs", None), "empty.parquet": ("regular", None),
+        "exact": ("regular", None)}
+    for bad in ({}, {"files": {}}, {"files": [{"size": 5}]}, {"files": [{"path": "x", "size": -1}]}, {"files": [{"path": 5, "size": 5}]}, {"files": ["x"]}):
+        refused(ask(c, f"/api/models/{id_}/preupload/main", "POST", t, bad), 400)
+
+
+def test_branches_and_tags(site):
+    c = site.cluster
+    t = site.token["ann"]
+    id_ = new(c, t)
+    first = head_of(c, id_, t)
+    good(commit(c, id_, small("x", b"1"), token=t))
+
+    def ref(kind, name, method="POST", **body):
+        return ask(c, f"/api/models/{id_}/{kind}/{urllib.parse.quote(name, safe='')}", method, t, body if method == "POST" else None)
+    for name in ("dev", "dev/x", "v1.0", "\u00fc", "a+b", "%", "refsx/heads", "x" * 200):
+        good(ref("branch", name, startingPoint=first))
+        assert files(c, id_, name, t) == [] and files(c, id_, f"refs/heads/{name}", t) == []
+        refused(ref("branch", name), 409, "already exists")
+    for name in ("..", "a..b", "/x", "x/", "a//b", "x.lock", "-x", "a b", "a~b", "a^b", "a:b", "a?b", "a*b", "a[b", "a\\b", "refs/heads/x", "x" * 300, "0" * 40, "a\nb", "\x7f"):
+        assert ref("branch", name).status in (400, 404), name
+        refused(ref("tag", "main", tag=name), 400)
+    assert ref("branch", "y", startingPoint="nothing").code == "RevisionNotFound" == ref("tag", "nothing", tag="v2").code
+    good(ref("tag", first, tag="v2", message="of the first"))
+    refused(ref("tag", "main", tag="v2"), 409, "already exists")
+    good(ref("tag", "main", tag="dev"))
+    assert files(c, id_, "dev", t) == [] and files(c, id_, "refs/tags/dev", t) == ["x"], "a branch is first"
+    refused(ref("branch", "main", "DELETE"), 400, "Cannot delete refs/heads/main")
+    for kind, name in (("branch", "v2"), ("tag", "main"), ("branch", "nothing"), ("branch", "refs/heads/main")):
+        assert ref(kind, name, "DELETE").code == "RevisionNotFound", (kind, name)
+    good(ref("branch", "dev", "DELETE"))
+    assert files(c, id_, "dev", t) == ["x"]
+    good(ref("tag", "dev", "DELETE"))
+    assert ask(c, f"/api/models/{id_}/revision/dev", token=t).code == "RevisionNotFound"
+
+
+# --- what it takes, and what stays
+
+
+def test_a_quota(own):
+    c = own
+    c.stop()
+    begin(c, "--repo-quota", "1MB")
+    id_, token = new(c, None), c.json("tokens", "create", "another")["api_key"]
+    data = os.urandom(600_000)
+    upload(c, id_, data)
+    for n in (500_000, 1 << 40, (1 << 63) - 1):
+        refused(batch(c, id_, [{"oid": "1" * 64, "size": n}]), 422, "quota")
+    refused(batch(c, id_, [{"oid": "1" * 64, "size": 300_000}, {"oid": "2" * 64, "size": 300_000}]), 422, "quota")
+    good(commit(c, id_, large("w.bin", data)))
+    good(commit(c, id_, large("w2.bin", data)))
+    before = head_of(c, id_)
+    refused(commit(c, id_, *(small(f"{n}", os.urandom(90_000)) for n in range(5))), 422, "quota")
+    assert head_of(c, id_) == before
+    good(commit(c, id_, small("fits", os.urandom(90_000))))
+    # two that fit alone, and not together
+    one, two = os.urandom(200_000), os.urandom(200_000)
+    at = [action(c, id_, x)["href"] for x in (one, two)]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        assert sorted(a.status for a in pool.map(lambda x: send(c, *x), zip(at, (one, two)))) == [200, 422]
+    # of the team, not of a repository
+    second = new(c, token)
+    refused(batch(c, second, [{"oid": "1" * 64, "size": 300_000}], token), 422, "quota")
+    good(remove(c, id_))
+    good(send(c, action(c, second, data, token)["href"], data))
+
+
+def collect(c):
+    c.cli("cache", "gc", "--yes", "--older-than", "0s")
+    c.cli("cache", "verify")
+
+
+def test_deleted_is_gone(own):
+    """And what others share stays."""
+    c = own
+    shared, mine, small_one = os.urandom(150_000), os.urandom(150_000), os.urandom(5000)
+    first, second = new(c, None), new(c, None)
+    for id_, data in ((first, shared), (first, mine), (second, shared)):
+        upload(c, id_, data)
+    good(commit(c, first, large("s.bin", shared), large("m.bin", mine), small("s.txt", small_one), small("both", b"shared by both")))
+    good(commit(c, first, gone("m.bin")))
+    good(commit(c, second, large("s.bin", shared), small("both", b"shared by both")))
+    commit_id = head_of(c, first)
+    collect(c)
+    assert {oid(x) for x in (shared, mine, small_one)} <= blobs(c), "an older commit has it"
+    address = action(c, first, os.urandom(1000))["href"]
+    good(remove(c, first))
+    api = f"/api/models/{first}"
+    for path in (api, f"{api}/revision/{commit_id}", f"/{first}/resolve/main/s.txt", f"/{first}/resolve/{commit_id}/s.txt", f"{api}/commits/main"):
+        hidden(ask(c, path))
+    hidden(remove(c, first))
+    assert send(c, address, os.urandom(1000)).status in (400, 404)
+    collect(c)
+    assert not {oid(mine), oid(small_one)} & blobs(c) and oid(shared) in blobs(c)
+    assert get(c, second, "s.bin").body == shared and get(c, second, "both").body == b"shared by both"
+    # one of the same name has nothing of it
+    good(create(c, first.partition("/")[2]))
+    assert files(c, first) == [] and ask(c, f"/api/models/{first}/revision/{commit_id}").code == "RevisionNotFound"
+    refused(commit(c, first, large("m.bin", mine)), 404)
+    for id_ in (first, second):
+        good(remove(c, id_))
+    collect(c)
+    assert not blobs(c) and not left_over(c)
+    c.stop()
+    assert c.cli("server", "--data", c.data, "--check", "--log-level", "error").out.endswith(": 0 faults\n")
+
+
+def test_all_is_there_after_a_restart(own):
+    c = own
+    data = os.urandom(150_000)
+    id_, old = new(c, None, private=True), f"admin/{fresh()}"
+    upload(c, id_, data)
+    good(commit(c, id_, large("w.bin", data), small("x", b"1")))
+    parts = os.urandom(PART + 1000)
+    at = action(c, id_, parts)
+    good(send(c, at["header"]["1"], parts[:PART]))
+    good(ask(c, f"/api/models/{id_}/tag/main", "POST", None, {"tag": "v1"}))
+    good(move(c, id_, old))
+    c.kill()
+    c.restart()
+    assert files(c, old) == ["w.bin", "x"] == files(c, old, "v1") and get(c, old, "w.bin").body == data
+    assert get(c, id_, "x").status == 307
+    good(send(c, at["header"]["2"], parts[PART:]))  # to the server that is there now
+    good(send(c, at["href"], b"{}", "POST"))
+    good(commit(c, old, large("p.bin", parts)))
+    assert oid(get(c, old, "p.bin").body) == oid(parts)
+
+
+CRASHES = {"repo:created": "create", "repo:uploaded": "upload", "repo:blobs": "commit", "repo:manifest": "commit", "repo:committed": "commit"}
+
+
+@pytest.mark.parametrize("label", CRASHES)
+def test_killed_in_the_middle(empty_cluster, label):
+    """Nothing half-done is there, and when the client tries it again it works."""
+    c = begin(empty_cluster)
+    data = os.urandom(150_000)
+    name = fresh()
+    id_ = f"admin/{name}"
+
+    def act(what):
+        if what == "create":
+            return create(c, name)
+        if what == "upload":
+            at = action(c, id_, data)
+            return send(c, at["href"], data) if at else None
+        return commit(c, id_, large("w.bin", data), small("x", b"1"), parentCommit=first)
+    steps = ["create", "upload", "commit"]
+    dies = CRASHES[label]
+    for what in steps[:steps.index(dies)]:
+        good(act(what))
+    first = None if dies == "create" else head_of(c, id_)
+    c.stop()
+    c.start(env={"STOKER_CRASH_AT": label})
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        act(dies)
+    assert c.process.wait(CALL_S) == 9
+    c.restart()
+    if dies == "create":
+        hidden(ask(c, f"/api/models/{id_}"))
+    else:
+        assert files(c, id_) == (["w.bin", "x"] if label == "repo:committed" else [])
+        assert len(titles(c, id_)) == 1 + (label == "repo:committed")
+    if dies == "upload":
+        refused(commit(c, id_, large("w.bin", data)), 404)
+    for what in steps[steps.index(dies):]:
+        answer = act(what)
+        assert answer is None or answer.status == 200, (what, answer)
+        first = first or head_of(c, id_)
+    assert len(titles(c, id_)) == 2 and get(c, id_, "w.bin").body == data and get(c, id_, "x").body == b"1"
+    collect(c)
+    assert get(c, id_, "w.bin").body == data and not left_over(c)
+    good(remove(c, id_))
+    collect(c)
+    assert not blobs(c)
+    c.stop()
+    assert c.cli("server", "--data", c.data, "--check", "--log-level", "error").out.endswith(": 0 faults\n")
+
+
+@pytest.mark.parametrize("version", ["0.36", "2.4 without xet"])
+def test_in_a_bucket(empty_cluster, minio, version):  # noqa: F811
+    c = empty_cluster
+    c.start(*flags(c, minio), "--hub-upstream", "off", "--hub-regular-bytes", str(REGULAR))
+    client = Client(c.folder, c.url, version, c.token)
+    seen = client.run("""
+        big = bytes(range(256)) * 1000
+        api.create_repo("one")
+        api.upload_file(path_or_fileobj=big, path_in_repo="w.bin", repo_id="admin/one")
+        api.upload_file(path_or_fileobj=b"small", path_in_repo="x", repo_id="admin/one")
+        api.create_repo("two")
+        api.upload_file(path_or_fileobj=big, path_in_repo="w.bin", repo_id="admin/two")
+        said([digests(snapshot_download("admin/one"))["w.bin"] == hashlib.sha256(big).hexdigest(), open(hf_hub_download("admin/one", "x")).read()])""")
+    assert seen == [True, "small"]
+    big = bytes(range(256)) * 1000
+    c.stop()
+    forget(c, "store")  # as another machine, that has none of it
+    c.restart()
+    led = get(c, "admin/one", "w.bin")
+    assert led.status in (302, 307) and led.headers["Location"].startswith(minio.endpoint), led
+    good(commit(c, "admin/one", small("y", b"1"), line("lfsFile", path="copy.bin", algo="sha256", oid=oid(big))))
+    assert files(c, "admin/one") == ["copy.bin", "w.bin", "x", "y"]
+    good(remove(c, "admin/one"))
+    collect(c)
+    assert oid(big) in {k.rpartition("/")[2] for k in blob_keys(minio)}
+    assert Client(c.folder, c.url, version, c.token).run("said(digest(hf_hub_download('admin/two', 'w.bin')))") == oid(big)
+    good(remove(c, "admin/two"))
+    collect(c)
+    assert not blob_keys(minio)
+    c.stop()  # before the bucket does
+
+
+def test_rows_in_postgres(empty_cluster, server, target):  # noqa: F811
+    c = begin(empty_cluster, "--database", target, env=server.env)
+    id_, data = new(c, None), os.urandom(150_000)
+    upload(c, id_, data)
+    good(commit(c, id_, large("w.bin", data), *(small(p, p.encode()) for p in ODD), summary="\u00fc\U0001f600"))
+    good(ask(c, f"/api/models/{id_}/branch/dev%2Fx", "POST", None, {}))
+    good(commit(c, id_, small("x", b"1"), rev="dev/x"))
+    for rev in ("%FF", "%C3", "a%00b", "%ED%A0%80", "\u00fc"):
+        answer = ask(c, f"/api/models/{id_}/revision/{urllib.parse.quote(rev, safe='%')}")
+        assert answer.status in (400, 404), (rev, answer)
+    for title in (b"a\\u0000b", b"\\ud800", b"\xff"):
+        bad = commit_body(small(oid(title), b"1")).replace(b"a commit", title)
+        assert post_commit(c, id_, bad).status in (200, 400)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: good(commit(c, id_, small(f"f/{n}", b"%d" % n))), range(16)))
+    to = f"admin/{fresh()}"
+    good(move(c, id_, to))
+    assert get(c, id_, "x").status == 307
+    found = files(c, to)
+    c.stop()
+    c.start(env=server.env)
+    assert files(c, to) == found and get(c, to, "w.bin").body == data and [r["id"] for r in ask(c, f"/api/models?search={to[8:14]}").json()] == [to]
+    good(remove(c, to))
+    collect(c)
+    assert not blobs(c)
