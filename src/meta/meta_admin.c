@@ -1,6 +1,8 @@
 /* meta_admin.c - clusters, teams, tokens, secrets, limits of capacity. */
 #include "meta/meta_impl.h"
 
+#include "core/hub.h"
+
 int meta_cluster_put(struct meta *m, const char *name, const char *engine, int64_t now_ms,
                      struct err *err)
 {
@@ -40,15 +42,23 @@ int meta_team(struct meta *m, struct arena *a, const char *id, struct model_team
 
 static int team_add_once(struct meta *m, const struct model_team *t, struct err *err)
 {
+	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_DB_TX struct db_tx tx = {0};
-	int64_t there = 0;
+	int64_t there = 0, repos = 0;
 
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
 	    db_number(&tx, "SELECT count(*) FROM teams WHERE name = ?", DB_ARGS(db_text(t->name)),
-	              0, &there, err) < 0)
+	              0, &there, err) < 0 ||
+	    db_number(&tx, "SELECT count(*) FROM repos WHERE owner_key = ?",
+	              DB_ARGS(db_text(hub_lower(a, t->name))), 0, &repos, err) < 0)
 		return -1;
 	if (there > 0)
 		return err_set(err, ERR_CONFLICT, "there is a team \"%s\" already", t->name);
+	if (repos > 0)
+		return err_set(err, ERR_CONFLICT,
+		               "\"%s\" is the name of a user who has %lld repositories: delete or "
+		               "move them first, or choose another name",
+		               t->name, (long long)repos);
 	if (db_exec(&tx, "INSERT INTO teams (id, name, is_default, created_ms) VALUES (?, ?, ?, ?)",
 	            DB_ARGS(db_text(t->id), db_text(t->name), db_int(t->is_default),
 	                    db_int(t->created_ms)),

@@ -856,6 +856,9 @@ static void repositories_are_moved(void **state)
 
 	assert_ok(add_team(p->m, &p->err), &p->err);
 	repo_made(p, "repo001", "models/vision/cat", "vision", "cat");
+	assert_err(meta_team_add(p->m, &(struct model_team){.id = "team002", .name = "Vision"},
+	                         &p->err),
+	           &p->err, ERR_CONFLICT, "is the name of a user who has 1 repositories");
 	repo_made(p, "repo002", "models/vision/dog", "vision", "dog");
 	assert_ok(meta_repo(p->m, p->a, "repo001", &r, &p->err), &p->err);
 	r.name = "Dog";

@@ -247,7 +247,7 @@ static int list_repos(const struct ask *ask, const struct repo_query *q, struct 
 
 	if (q->owner != NULL)
 		mq.owner_key = hub_lower(ask->a, q->owner);
-	if (q->search != NULL)
+	if (q->search != NULL && q->search[0] != '\0')
 		mq.search = hub_lower(ask->a, q->search);
 	if (meta_repos(ask->app->meta, ask->a, &mq, &all, &got, err) < 0)
 		return -1;
