@@ -466,6 +466,9 @@ struct repo_ops {
 	/* Its listing, to be closed by hub_ops.close. */
 	int (*open_to_write)(const struct ask *ask, const struct hub_name *at,
 	                     const struct hub_listing **out, struct err *err);
+	/* Are the bytes of a file of such a listing in the store? A disk may have lost them, and
+	 * then a client may bring them again. */
+	bool (*has)(struct app *app, const struct hub_listing *l, const struct hub_file *f);
 	/* A commit to the branch that `at` names: what its sink takes, applied in order to what the
 	 * branch is in the end. ERR_HUB_STALE; ERR_REPO_QUOTA_EXCEEDED. `commit`: in the arena. */
 	int (*commit_begin)(const struct ask *ask, const struct hub_name *at, int64_t body_bytes,

@@ -17,12 +17,13 @@ static bool is_large(const struct request *rq, const char *path, int64_t size)
 }
 
 /* In the form that the client compares with: it leaves out what is there already. */
-static void js_known(struct js *js, const struct hub_listing *l, const char *path, bool large)
+static void js_known(const struct request *rq, struct js *js, const struct hub_listing *l,
+                     const char *path, bool large)
 {
 	const struct hub_file *f = hub_listing_file(l, str_of(path));
 	char etag[HUB_ETAG_CAP];
 
-	if (f == NULL || f->lfs != large)
+	if (f == NULL || f->lfs != large || !face_ctx(rq)->ops->repos->has(face_ctx(rq)->app, l, f))
 		return;
 	hub_etag(f, etag);
 	js_kv(js, "oid", etag);
@@ -48,7 +49,7 @@ static int answer_files(struct request *rq, const struct hub_listing *l, const s
 		js_kv(js, "path", path);
 		js_kv(js, "uploadMode", large ? "lfs" : "regular");
 		js_kv_bool(js, "shouldIgnore", false);
-		js_known(js, l, path, large);
+		js_known(rq, js, l, path, large);
 		js_close(js);
 	}
 	return 0;

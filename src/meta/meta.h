@@ -411,6 +411,9 @@ int meta_repo_set_private(struct meta *m, const char *id, bool is_private, int64
  * ERR_HUB_REPO_EXISTS, ERR_HUB_NAMESPACE_TAKEN. */
 int meta_repo_move(struct meta *m, const struct model_repo *r, const char *old_key, const char *key,
                    struct err *err) MUST_CHECK;
+/* One of which a commit, or an upload, is this manifest. ERR_HUB_REPO_NOT_FOUND. */
+int meta_repo_of_manifest(struct meta *m, struct arena *a, const char *manifest,
+                          struct model_repo *out, struct err *err) MUST_CHECK;
 /* What all repositories of a team hold. */
 int meta_repos_bytes(struct meta *m, const char *team_id, uint64_t *bytes,
                      struct err *err) MUST_CHECK;

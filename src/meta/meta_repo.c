@@ -49,6 +49,16 @@ int meta_repo_by_key(struct meta *m, struct arena *a, const char *key, struct mo
 	                DB_ARGS(db_text(key)), repo_row, out, ERR_HUB_REPO_NOT_FOUND, err);
 }
 
+int meta_repo_of_manifest(struct meta *m, struct arena *a, const char *manifest,
+                          struct model_repo *out, struct err *err)
+{
+	return meta_one(m, a,
+	                REPO "JOIN refs f ON substr(f.name, 1, length(r.id)) = r.id"
+	                     " WHERE f.manifest = ? AND f.kind IN ('" META_REF_REPO
+	                     "', '" META_REF_LFS "') ORDER BY r.id",
+	                DB_ARGS(db_text(manifest)), repo_row, out, ERR_HUB_REPO_NOT_FOUND, err);
+}
+
 int meta_repos(struct meta *m, struct arena *a, const struct meta_repo_query *q,
                struct model_repo **out, size_t *n, struct err *err)
 {

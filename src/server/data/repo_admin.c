@@ -410,6 +410,7 @@ const struct repo_ops repo_ops = {
 	.remove_ref = remove_ref,
 	.commits = list_commits,
 	.open_to_write = repo_open_to_write,
+	.has = repo_has,
 	.commit_begin = repo_commit_begin,
 	.commit_sink = repo_commit_sink,
 	.commit_end = repo_commit_end,

@@ -7,6 +7,7 @@
 
 #include "server/api/ctx.h"
 #include "server/data/mirror_room.h"
+#include "server/data/weights.h"
 #include "store/blobs/blob_batch.h"
 #include "store/blobs/blob_git.h"
 
@@ -549,6 +550,13 @@ int repo_open_to_write(const struct ask *ask, const struct hub_name *name,
 		return -1;
 	*out = &r->l;
 	return 0;
+}
+
+bool repo_has(struct app *app, const struct hub_listing *l, const struct hub_file *f)
+{
+	const struct hub_repo *r = hub_repo_of(l);
+
+	return weights_in_objects(app) || blobs_has(app->blobs, &r->sha256[f - l->file], f->size);
 }
 
 int repo_commit_begin(const struct ask *ask, const struct hub_name *name, int64_t body_bytes,

@@ -10,6 +10,7 @@
 
 #include "base/units.h"
 #include "server/data/mirror_room.h"
+#include "server/data/weights.h"
 
 #define PIECE ((size_t)1 << 20)
 #define TMP_CAP 80
@@ -58,7 +59,8 @@ int repo_upload_want(const struct ask *ask, const struct hub_name *name, struct 
 		u[i].repo_id = r.id;
 		u[i].id = app_id(ask->a, ID_LEN);
 		if (repo_uploaded(app, ask->a, &r, &u[i].oid, &size, err) == 0) {
-			u[i].there = size == u[i].size;
+			u[i].there = size == u[i].size && (weights_in_objects(app) ||
+			                                   blobs_has(app->blobs, &u[i].oid, size));
 			continue;
 		}
 		if (err->code != ERR_NOT_FOUND)

@@ -1,11 +1,13 @@
 /* check.c - everything that a row promises is there. */
 #include "server/maintenance/check.h"
+#include "base/map.h"
 #include "server/data/weights.h"
 #include "store/blobs/blob_objects.h"
 #include "store/logs/joblog_segment.h"
 
 struct faults {
 	struct app *app;
+	struct map *whole; /* blobs that were read and are what they should be, by digest */
 	uint64_t n, manifests, blobs, checkpoints, objects;
 };
 
@@ -52,7 +54,12 @@ static void check_manifest(struct faults *f, const char *what, const char *manif
 	}
 	for (size_t i = 0; i < m.n; i++) {
 		const char *path = m.file[i].path;
+		struct str digest = str_n((const char *)m.file[i].sha256.b, HASH_SHA256_LEN);
 
+		uint64_t before = f->n;
+
+		if (map_get(f->whole, digest) != NULL)
+			continue; /* commits of a repository have most of their files in common */
 		f->blobs++;
 		err_clear(&err);
 		blob_object_key(&m.file[i].sha256, key);
@@ -62,6 +69,8 @@ static void check_manifest(struct faults *f, const char *what, const char *manif
 			fault(f, "%s: %s: its blob is missing", what, path);
 		else if (blobs_verify(f->app->blobs, &m.file[i].sha256, NULL, NULL, &err) < 0)
 			fault(f, "%s: %s: %s", what, path, err.msg);
+		if (f->n == before)
+			(void)map_set(f->whole, digest, f);
 	}
 }
 
@@ -75,6 +84,18 @@ static void check_mirror(struct faults *f, struct arena *a, const struct model_m
 		fault(f, "%s: nothing is kept of them", what);
 	else
 		check_manifest(f, what, x->manifest);
+}
+
+static int check_refs(struct faults *f, struct arena *a, const char *kind, struct err *err)
+{
+	struct model_ref *ref = NULL;
+	size_t n = 0;
+
+	if (meta_refs(f->app->meta, a, NULL, kind, &ref, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		check_manifest(f, arena_printf(a, "repository %s", ref[i].name), ref[i].manifest);
+	return 0;
 }
 
 static void check_checkpoint(struct faults *f, struct arena *a, const struct model_checkpoint *c)
@@ -127,22 +148,23 @@ static void check_log(struct faults *f, const struct model_job *job)
 int check_all(struct app *app, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct faults f = {.app = app};
+	AUTO_MAP struct map *whole = map_new();
+	struct faults f = {.app = app, .whole = whole};
 	struct meta_query q = {.ascending = true};
 	struct model_mirror *mirror = NULL;
-	struct model_ref *hub = NULL;
+	static const char *const kinds[] = {META_REF_HUB, META_REF_REPO, META_REF_LFS};
 	struct model_job *job = NULL;
-	size_t n = 0, n_hub = 0, n_jobs = 0;
+	size_t n = 0, n_jobs = 0;
 
 	if (meta_check(app->meta, err) < 0 ||
 	    meta_mirrors(app->meta, a, NULL, &mirror, &n, err) < 0 ||
-	    meta_refs(app->meta, a, NULL, META_REF_HUB, &hub, &n_hub, err) < 0 ||
 	    meta_jobs(app->meta, a, &q, &job, &n_jobs, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		check_mirror(&f, a, &mirror[i]);
-	for (size_t i = 0; i < n_hub; i++)
-		check_manifest(&f, arena_printf(a, "repository %s", hub[i].name), hub[i].manifest);
+	for (size_t i = 0; i < COUNT(kinds); i++)
+		if (check_refs(&f, a, kinds[i], err) < 0)
+			return -1;
 	for (size_t i = 0; i < n_jobs; i++) {
 		struct model_checkpoint *c = NULL;
 		size_t n_c = 0;

@@ -5,6 +5,7 @@
  * over as an incomplete one is.
  */
 #include "server/maintenance/maintenance.h"
+#include "server/data/hub_impl.h"
 #include "server/data/weights.h"
 
 #define USERS_MAX 5 /* running jobs that a finding names */
@@ -101,6 +102,7 @@ struct affected { /* by one blob */
 	uint64_t size;
 	const char *words; /* what is wrong with it */
 	struct map *held;  /* manifests whose tree was in use: what is said of them */
+	struct map *repos; /* that were told of: each of their commits has it */
 	size_t found;
 };
 
@@ -138,6 +140,33 @@ static int drop_one(void *arg, const struct blob_entry *x, struct err *err)
 	return 0;
 }
 
+/* Of a repository of our own, which nobody else has. *told: it was one. */
+static int tell_repo(struct affected *f, struct arena *a, const char *hex, const char *path,
+                     bool *told, struct err *err)
+{
+	struct maintenance_item x;
+	struct model_repo r;
+	int rc = meta_repo_of_manifest(f->v->app->meta, a, hex, &r, err);
+
+	*told = rc == 0;
+	if (rc < 0 && err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	/* an upload is told of by the commit that names it, under the name that it has there */
+	if (!*told || strncmp(path, HUB_FILES, strlen(HUB_FILES)) != 0 ||
+	    map_set(f->repos, str_of(r.id), f) != NULL)
+		return 0;
+	path += strlen(HUB_FILES);
+	x = damaged("repository", arena_printf(a, "%s/%s/%s", r.type, r.owner, r.name), path,
+	            f->size,
+	            weights_in_objects(f->v->app)
+	                    ? f->words
+	                    : "damaged: quarantined; nobody else has it: upload it again");
+	maintenance_found(f->v->t, &x);
+	f->found++;
+	return 0;
+}
+
 static int tell_one(void *arg, const struct blob_entry *entry, struct err *err)
 {
 	const struct digest *name = &entry->d;
@@ -146,10 +175,15 @@ static int tell_one(void *arg, const struct blob_entry *entry, struct err *err)
 	const char *path = file_of(f, name, a, err), *source = NULL, *words, *why;
 	struct maintenance_item x;
 	char hex[HASH_HEX_CAP];
+	bool told;
 
 	if (path == NULL)
 		return 0;
 	digest_hex(name, hex);
+	if (tell_repo(f, a, hex, path, &told, err) < 0)
+		return -1;
+	if (told)
+		return 0;
 	words = map_get(f->held, str_of(hex));
 	why = arena_printf(a, "%s was %s", path, f->words);
 	if (maintenance_fail_mirrors(f->v->app, a, hex, weights_in_objects(f->v->app) ? NULL : why,
@@ -169,7 +203,7 @@ static int tell_one(void *arg, const struct blob_entry *entry, struct err *err)
 static int quarantine_blob(struct verify *v, const struct blob_size *b, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	AUTO_MAP struct map *held = map_new();
+	AUTO_MAP struct map *held = map_new(), *repos = map_new();
 	struct affected f = {
 		.v = v,
 		.a = a,
@@ -180,6 +214,7 @@ static int quarantine_blob(struct verify *v, const struct blob_size *b, struct e
 	                         : "damaged: quarantined; the next job that needs it fetches it "
 	                           "again",
 		.held = held,
+		.repos = repos,
 	};
 	struct maintenance_item x;
 	char hex[HASH_HEX_CAP];
