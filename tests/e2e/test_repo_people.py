@@ -75,7 +75,7 @@ def test_damage(own):  # noqa: F811
     path.write_bytes(data[:-1] + b"?")
     found = json.loads(c.cli("cache", "verify", "-o", "json", code=1).out)
     assert [(f["kind"], f["name"], f["path"]) for f in found] == [("repository", f"models/{id_}", "w.bin")], found
-    assert get(c, id_, "w.bin").status == 500 and get(c, id_, "x").body == b"1"
+    assert get(c, id_, "w.bin").status == 502 and get(c, id_, "x").body == b"1"
     upload(c, id_, data)  # the server asks for it
     assert get(c, id_, "w.bin").body == data
 
