@@ -5,7 +5,6 @@
 #include "base/fs.h"
 #include "io/local.h"
 #include "run/mounts.h"
-#include "run/prjquota.h"
 #include "run/sandbox_exec.h"
 #include "run/seccomp.h"
 #include "run/userns.h"
@@ -44,14 +43,11 @@ struct entering {
 	size_t n_covers;
 };
 
-bool confine_may(const struct job_spec *spec, const struct ids *ids, const char *dir,
-                 const char **why)
+bool confine_may(const struct ids *ids, const char **why)
 {
 	*why = NULL;
 	if (!ids->on || !ids->idmap || ids->span < 2)
 		*why = "its job has no range of ids";
-	else if (spec->ckpt.enabled && spec->ckpt.volume_bytes > 0 && prjquota_works(dir))
-		*why = "its file system limits the checkpoint folder";
 	return *why == NULL;
 }
 

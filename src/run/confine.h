@@ -17,21 +17,21 @@
  *   - below CONFINE_VIEW the job's sources of mounts lie, with the job as their owner: the node
  *     cache read-only, what an administrator shares.
  *
- * What only the machine's root can do is done before: the job's ids, cores and control groups are
- * taken. What they leave behind is removed by the sweep (run_end.c), which the server starts; for
- * what it has to read and send of a dead runner's folder, it gives up root in the same way.
+ * What only the machine's root can do is done before: the job's ids, cores, control groups and the
+ * limit of its checkpoint folder are taken. What they leave behind is removed by the sweep
+ * (run_end.c), which the server starts; for what it has to read and send of a dead runner's folder,
+ * it gives up root in the same way.
  *
  * System calls that neither it nor a sandbox needs are refused (seccomp.h).
  *
  * Where it is not possible, runners stay root: file systems without idmapped mounts, a pool of too
- * few ids, images that podman does not keep as overlays (image_keeper.h), volumes that the file
- * system limits (project quotas). Which runner is confined is decided before it starts its job: by
- * what the server found when it tried (WIRE_IDS_OWN), and by confine_may().
+ * few ids, images that podman does not keep as overlays (image_keeper.h). Which runner is confined
+ * is decided before it starts its job: by what the server found when it tried (WIRE_IDS_OWN), and
+ * by confine_may().
  */
 #ifndef CONFINE_H
 #define CONFINE_H
 
-#include "core/spec.h"
 #include "run/cgroup.h"
 #include "run/ids.h"
 
@@ -74,8 +74,7 @@ struct confine {
 };
 
 /* Can this job's runner be confined? Else *why says what stands in the way. */
-bool confine_may(const struct job_spec *spec, const struct ids *ids, const char *dir,
-                 const char **why);
+bool confine_may(const struct ids *ids, const char **why);
 /* The group of a sandbox, made now, see cgroup_make_for(): sandbox_start() finds it by its name. */
 int confine_group(struct confined *out, const char *top, const char *name,
                   const struct cgroup_limits *limits, const struct ids *ids,

@@ -1,7 +1,8 @@
 /*
  * keeper.h - processes beside a runner that gives up root, which keep what it may not have: the
- * node cache (node.h), the machine's images (image_keeper.h). Forked before root is given up, each
- * answers questions on a socket of whole messages, and ends when the runner does or hangs up.
+ * node cache (node.h), the machine's images (image_keeper.h), the right to take a file out of its
+ * project (prjquota_keeper.h). Forked before root is given up, each answers questions on a socket
+ * of whole messages, and ends when the runner does or hangs up.
  */
 #ifndef KEEPER_H
 #define KEEPER_H

@@ -8,6 +8,7 @@
 #include <linux/quota.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 
 #define UNIT 512 /* of sizes in struct fs_disk_quota */
@@ -142,18 +143,26 @@ void prjquota_lift(const char *dir)
 	            0); /* without it the limit is nobody's once the folder goes */
 }
 
-bool prjquota_used(const char *dir, uint32_t id, uint64_t *bytes)
+/* In the folder, what is left is said of its project, unless the disk has less. Of a limit that the
+ * disk is too small for, nothing is said. */
+bool prjquota_used(const char *dir, uint64_t limit, uint64_t *bytes)
 {
-	AUTO_FD int fd = open_folder(dir);
-	struct fs_disk_quota d;
+	AUTO_FD int fd = open_folder(dir), out = fd < 0 ? -1 : openat(fd, "..", O_PATH | O_CLOEXEC);
+	struct statvfs in, disk;
 
-	if (fd < 0 || get(fd, id, &d) < 0)
+	if (out < 0 || fstatvfs(fd, &in) < 0 || fstatvfs(out, &disk) < 0)
 		return false;
-	*bytes = d.d_bcount * UNIT;
+	/* in whole blocks, which xfs rounds up */
+	if (in.f_blocks - limit / in.f_frsize > 1 || in.f_bavail >= disk.f_bavail)
+		return false;
+	*bytes = (uint64_t)(in.f_blocks - in.f_bavail) * in.f_frsize;
 	return true;
 }
 
-bool prjquota_forget(int fd)
+bool prjquota_forget(int fd, uint32_t id)
 {
-	return set_project(fd, 0) == 0;
+	struct fsxattr x;
+
+	return ioctl(fd, FS_IOC_FSGETXATTR, &x) == 0 && x.fsx_projid == id &&
+	       set_project(fd, 0) == 0;
 }

@@ -11,8 +11,9 @@
  * ext4 holds nobody to a limit who has CAP_SYS_RESOURCE in the machine's own user namespace, as its
  * root has; no job has it.
  *
- * Only a process with CAP_SYS_ADMIN in the machine's own user namespace may set limits. A job in a
- * user namespace cannot change the id of a file; one without (sandbox_plain.c) can.
+ * Only a process with CAP_SYS_ADMIN in the machine's own user namespace may set limits. Nobody in
+ * another user namespace can change the id of a file: no job there, nor a runner that gave up root,
+ * for which a keeper does it (prjquota_keeper.h). A job without one (sandbox_plain.c) can.
  */
 #ifndef PRJQUOTA_H
 #define PRJQUOTA_H
@@ -34,9 +35,12 @@ int prjquota_take_of(const char *dir, uint64_t bytes, uint32_t first, uint32_t n
                      struct err *err) MUST_CHECK;
 /* No limit any more for the folder, if it has one by prjquota_take(). */
 void prjquota_lift(const char *dir);
-/* What the files of this id take, by the file system of `dir`; false: not known. */
-bool prjquota_used(const char *dir, uint32_t id, uint64_t *bytes);
-/* This file, which has no name in the folder any more, counts for no project. */
-bool prjquota_forget(int fd);
+/* What the files of the folder take of its limit, by what the file system says to everybody who
+ * asks how much of it is left there. False: not known, as when the disk has less left than the
+ * folder may take. */
+bool prjquota_used(const char *dir, uint64_t limit, uint64_t *bytes);
+/* This file of that id, which has no name in the folder any more, counts for no project. False: it
+ * has another one, or we may not: it wants CAP_FOWNER in the machine's own user namespace. */
+bool prjquota_forget(int fd, uint32_t id);
 
 #endif

@@ -303,7 +303,7 @@ static void look_at_project(struct quota *q)
 {
 	uint64_t bytes = 0;
 
-	if (q->o.project != 0 && prjquota_used(q->o.volume, q->o.project, &bytes) &&
+	if (q->o.project != 0 && prjquota_used(q->o.volume, q->o.volume_bytes, &bytes) &&
 	    bytes > atomic_load(&q->most))
 		atomic_store(&q->most, bytes);
 }

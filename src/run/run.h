@@ -37,6 +37,7 @@ struct run {
 	struct ship *ship;
 	struct quota *quota;
 	uint32_t project; /* of the checkpoint folder, whose size is limited; 0: it has none */
+	struct prjquota_keeper *limit; /* of that, for a runner that gave up root; else NULL */
 	struct execs *execs;
 	struct wire_env *env;
 	size_t n_env;

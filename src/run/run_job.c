@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "run/env.h"
 #include "run/prjquota.h"
+#include "run/prjquota_keeper.h"
 #include "run/ranks.h"
 #include "run/run.h"
 
@@ -228,6 +229,14 @@ static uint32_t on_world(void *arg)
 	return ranks_of(r->sandbox->init);
 }
 
+static bool on_forget(void *arg, int fd)
+{
+	struct run *r = FROM_VOID(struct run, arg, RUN_MAGIC);
+
+	return r->limit != NULL ? prjquota_keeper_forget(r->limit, fd)
+	                        : prjquota_forget(fd, r->project);
+}
+
 static int start_ship(struct run *r, struct err *err)
 {
 	struct ship_options o = {
@@ -243,7 +252,7 @@ static int start_ship(struct run *r, struct err *err)
 		.world = on_world,
 		.ids = &r->ids,
 		.volume_bytes = r->spec.ckpt.volume_bytes,
-		.limited = r->project != 0,
+		.forget = r->project != 0 ? on_forget : NULL,
 		.cancel = report_given_up(r->report),
 		.give_up = on_sync,
 		.checkpoint = on_checkpoint,
@@ -624,25 +633,11 @@ static void run_commands(struct run *r)
 	sync_checkpoints(r);
 }
 
-/* Where the file system can limit the checkpoint folder, it does; else, or when that fails, the
- * watcher alone does. */
-static void take_project(struct run *r)
-{
-	struct err err = {0};
-
-	if (!r->spec.ckpt.enabled || r->spec.ckpt.volume_bytes == 0)
-		return;
-	if (prjquota_take(below(r, ATTEMPT_CKPT), r->spec.ckpt.volume_bytes, &r->project, &err) < 0)
-		log_warn("the file system does not limit the checkpoint folder: %s", err.msg);
-	err_clear(&err);
-}
-
 void run_job(struct run *r)
 {
 	struct err err = {0};
 
 	report_stage(r->report, STAGE_SANDBOX);
-	take_project(r);
 	/* before the job is ready: its code alone may be too much */
 	if (make_sandbox(r, &err) < 0 || start_quota(r, &err) < 0) {
 		run_deploy_failed(r, STAGE_SANDBOX, &err);

@@ -8,6 +8,7 @@
 #include "core/attempt.h"
 #include "run/image_keeper.h"
 #include "run/prjquota.h"
+#include "run/prjquota_keeper.h"
 #include "run/sandbox_exec.h"
 #include "run/run.h"
 
@@ -213,6 +214,30 @@ static int start_images(struct run *r, struct err *err)
 	return image_keeper_start(&r->images, &o, err);
 }
 
+/* Where the file system can limit the checkpoint folder, it does; else, or when that fails, the
+ * watcher alone does. Only root can, so it is done first. */
+static void take_project(struct run *r)
+{
+	const char *dir = arena_printf(r->a, "%s/" ATTEMPT_CKPT, r->dir);
+	struct err err = {0};
+
+	if (geteuid() != 0 || !r->spec.ckpt.enabled || r->spec.ckpt.volume_bytes == 0)
+		return;
+	if (fs_mkdirs(AT_FDCWD, dir, 0755, &err) < 0 ||
+	    prjquota_take(dir, r->spec.ckpt.volume_bytes, &r->project, &err) < 0)
+		log_warn("the file system does not limit the checkpoint folder: %s", err.msg);
+	err_clear(&err);
+}
+
+static int start_limit(struct run *r, struct err *err)
+{
+	return r->project == 0
+	               ? 0
+	               : prjquota_keeper_start(&r->limit,
+	                                       arena_printf(r->a, "%s/" ATTEMPT_CKPT, r->dir),
+	                                       r->project, &r->ids, err);
+}
+
 /* What root alone can do for this job, then root is given up. */
 static int confine(struct run *r, struct err *err)
 {
@@ -234,7 +259,7 @@ static int confine(struct run *r, struct err *err)
 	if ((r->spec.python.wanted || r->launch.n_weights > 0) &&
 	    node_start_keeper(&r->node, &c, err) < 0)
 		return -1;
-	if (runs_image(r) && start_images(r, err) < 0)
+	if ((runs_image(r) && start_images(r, err) < 0) || start_limit(r, err) < 0)
 		return -1;
 	if (confine_enter(&c, &r->confined, &r->ids, err) < 0)
 		return -1;
@@ -252,10 +277,10 @@ static void prepare(struct run *r)
 	cgroup_sweep_old(CGROUP_OLD_S);
 	if (spec_read_stored(r->a, r->launch.spec_json, &r->spec, err) < 0 || take_ids(r, err) < 0)
 		return;
+	take_project(r);
 	if (geteuid() != 0 || mode == NULL || strcmp(mode, WIRE_IDS_OWN) != 0)
 		return;
-	if (confine_may(&r->spec, &r->ids, r->dir, &why) && runs_image(r) &&
-	    image_keeper_may(r->a, &why, err) < 0)
+	if (confine_may(&r->ids, &why) && runs_image(r) && image_keeper_may(r->a, &why, err) < 0)
 		return;
 	if (why != NULL)
 		log_info("the runner stays root: %s", why);
@@ -307,11 +332,12 @@ static void run_close(struct run *r)
 		cores_release(r->dir);
 	if (r->ids.on && !r->left)
 		ids_release(r->dir);
-	if (r->project != 0 && !r->left)
+	if (r->project != 0 && !r->confined.on && !r->left)
 		prjquota_lift(arena_printf(r->a, "%s/" ATTEMPT_CKPT, r->dir));
 	stage_done(&r->stage);
 	node_close(r->node);
 	image_keeper_close(r->images);
+	prjquota_keeper_close(r->limit);
 	logs_close(r->logs);
 	redact_free(r->redact);
 	if (r->signal_fd >= 0)

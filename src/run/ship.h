@@ -46,9 +46,9 @@ struct ship_options {
 	const char *marker;    /* the name of the last file of its checkpoints; NULL */
 	bool dead;             /* the trainer died with the shipper before us */
 	uint64_t volume_bytes; /* what the job may write there, 0 = what the disk has */
-	/* The file system limits the folder (prjquota.h): what is left in the spool alone is taken
-	 * out of that. */
-	bool limited;
+	/* NULL, or the file system limits the folder (prjquota.h), and takes a file out of that:
+	 * one that is left in the spool alone. */
+	bool (*forget)(void *arg, int fd);
 	const atomic_bool *cancel; /* gives up; may be NULL */
 	/* Asked while ship_finish waits, with how much has been done: true gives up. May be NULL.
 	 */

@@ -3,7 +3,6 @@
  * vanishing, not from being written over; a copy (shared extents where the file system has them)
  * keeps its content too.
  */
-#include "run/prjquota.h"
 #include "run/ship_table.h"
 #include "store/common/copy.h"
 
@@ -99,7 +98,7 @@ bool ship_spool_forget(struct ship *s, uint64_t id)
 	/* Without a name there, it can get none again: the folder takes no link to a file of
 	 * another project. Who holds it may open it again by its descriptor: quota.h sees that. */
 	return fd >= 0 && fstat(fd, &st) == 0 && st.st_nlink == 1 &&
-	       ship_probe_fd(s, fd) == SHIP_WRITER_NONE && prjquota_forget(fd);
+	       ship_probe_fd(s, fd) == SHIP_WRITER_NONE && s->o.forget(s->o.arg, fd);
 }
 
 /* Only the file's own blocks, and never what the disk needs. */

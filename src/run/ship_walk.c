@@ -548,7 +548,7 @@ bool ship_walk(struct ship *s)
 	settle_moved(s);
 	settle_faults(s);
 	lock_give(&s->lock);
-	if (s->o.limited)
+	if (s->o.forget != NULL)
 		forget_gone(s);
 	for (size_t at = 0; at + sizeof(struct spooled) <= spooled.n;
 	     at += sizeof(struct spooled)) {

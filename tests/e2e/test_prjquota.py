@@ -33,14 +33,14 @@ show() { echo "== view"; stoker view "$job" -o json; echo "== logs"; stoker logs
 
 
 def job(command):
-    runtime = {"start_commands": [command], "checkpointing_config": {"enabled": True, "settle": "1s", "volume_size_gib": 1}}
+    runtime = {"start_commands": [command], "checkpointing_config": {"enabled": True, "settle": "10m", "volume_size_gib": 1}}
     return {"project": "p", "job": {"compute": {"cpu_count": 1, "memory": "256Mi"}, "runtime": runtime}}
 
 
 def run(folder, jobs, script):
     """What a script in the machine wrote, in parts: {title: text}."""
     files = {"/usr/bin/stoker": STOKER}
-    for name in ("bwrap", "mkfs.ext4"):
+    for name in ("bwrap", "mkfs.ext4", "chattr", "lsattr", "nsenter"):
         files[f"/usr/bin/{name}"] = vm.program(name)
     files["/etc/mke2fs.conf"] = "/etc/mke2fs.conf"
     for name, command in jobs.items():
@@ -58,23 +58,37 @@ def run(folder, jobs, script):
 FILL = ("cd $BT_CHECKPOINT_DIR; fallocate -l 900m a.tmp; dd if=/dev/zero of=b.tmp bs=1M; code=$?; "
         "echo disk $(($(stat -c %b a.tmp) * 512 + $(stat -c %b b.tmp) * 512)); rm *.tmp; exit $code")
 RESERVE = "fallocate -l 3g $BT_CHECKPOINT_DIR/x.tmp; code=$?; rm $BT_CHECKPOINT_DIR/x.tmp; exit $code"
-KEEP = "mkdir $BT_CHECKPOINT_DIR/checkpoint-1; echo 1 > $BT_CHECKPOINT_DIR/checkpoint-1/w.bin; echo blocks $(stat -f -c %b $BT_CHECKPOINT_DIR)"
+# What was removed and waits for its upload (until the job ends, by `settle`) makes room: 8 MiB are left without it.
+KEEP = ("cd $BT_CHECKPOINT_DIR; mkdir checkpoint-0 checkpoint-1; fallocate -l 1000m a.tmp; fallocate -l 16m checkpoint-0/w.bin; sleep 2; "
+        "fallocate -l 16m b.tmp && echo early; rm -r checkpoint-0; n=0; until fallocate -l 16m b.tmp; do n=$((n+1)); [ $n -lt 200 ] || exit 1; sleep 0.2; done; "
+        "rm *.tmp; echo 1 > checkpoint-1/w.bin; echo blocks $(stat -f -c %b .)")
 WAIT = "sleep 1000"
 JOBS = {"fill": FILL, "reserve": RESERVE, "keep": KEEP, "wait": WAIT}
 SCRIPT = """
 echo "== doctor"; stoker doctor; echo "== end"
 for name in fill reserve keep; do push $name; wait_for ended; show; done
 
-# The runner dies, and its sweeper takes the limit away.
-push wait
-folder() { ls -td /srv/stoker/data/runs/*/ckpt 2>/dev/null | head -n 1; }
-size() { stat -f -c %b "$1" 2>/dev/null; }
-limited() { [ "$(size "$(folder)")" = 262144 ]; }
+none() { [ -z "$(ls /srv/stoker/data/runs)" ]; }
+wait_for none
+echo "== projects"; lsattr -Rpa /srv/stoker/data 2>/dev/null | awk '$1 > 0'; echo "== end"
+
+# Who takes over a runner changes no limit.
+size() { stat -f -c %b "$folder/ckpt" 2>/dev/null; }
 running() { stoker view "$job" -o json | grep -q TRAINING_JOB_RUNNING; }
-free() { [ ! -e "$killed" ] || [ "$(size "$killed")" -gt 262144 ]; }
-wait_for limited; wait_for running
-killed=$(folder)
-kill -KILL $(sed -n 's/.*"pid": *\\([0-9]*\\).*/\\1/p' "${killed%ckpt}runner.json") || fail kill
+push wait; wait_for running
+folder=$(ls -d /srv/stoker/data/runs/*)
+pid=$(sed -n 's/.*"pid": *\\([0-9]*\\).*/\\1/p' "$folder/runner.json")
+as_runner() { /usr/bin/nsenter -t "$pid" -U -m -S 0 -G 0 "$@"; }
+echo "== runner"; cat "/proc/$pid/status"; echo "== projects"; as_runner lsattr -dp "$folder/ckpt"; echo "== end"
+as_runner busybox touch "$folder/ckpt/mine" || fail "not its folder"
+as_runner chattr -p 7 "$folder/ckpt" && fail "another project"
+as_runner chattr -p 0 "$folder/ckpt/mine" && fail "no project"
+as_runner chattr -P "$folder/ckpt" && fail "no project of what is made there"
+[ "$(size)" = 262144 ] || fail "$(size) blocks"
+
+# It dies, and its sweeper takes the limit away.
+free() { [ ! -e "$folder" ] || [ "$(size)" -gt 262144 ]; }
+kill -KILL "$pid" || fail kill
 wait_for free
 wait_for ended
 """
@@ -89,10 +103,16 @@ def test_the_volume(tmp_path):
         assert view["error_id"] == "volume_full" and view["end"]["kind"] == "disk", view
         assert os.strerror(errno.EDQUOT) in log, log
         assert sum("volume is full" in line for line in log.splitlines() if "stoker:" in line and "job failed" not in line) <= 1, log
-    assert "disk=quota(volume)" in found["doctor"][0], found["doctor"]
+    assert "disk=quota(volume)" in found["doctor"][0] and "runners are unprivileged" in found["doctor"][0], found["doctor"]
+    status = dict(line.split(":", 1) for line in found["runner"][0].splitlines())
+    assert min(map(int, status["Uid"].split())) > 0x70000000 and status["NoNewPrivs"].strip() == "1", status
+    # those that have ended have no id any more
+    left, taken = (re.findall(r"^ *(\d+) ", part, re.M) for part in found["projects"])
+    assert not left and len(taken) == 1 and taken != ["0"], found["projects"]
     took = int(re.search(r"^disk (\d+)", fill[1], re.M)[1])
     assert GIB - (1 << 20) < took <= GIB, took
     view, log, checkpoints = keep
     assert view["current_status"] == "TRAINING_JOB_COMPLETED", log
-    assert [k["state"] for k in checkpoints] == ["COMPLETE"], checkpoints
+    assert {k["checkpoint_id"]: k["state"] for k in checkpoints} == {"checkpoint-0": "COMPLETE", "checkpoint-1": "COMPLETE"}, checkpoints
+    assert "early" not in log and "stays root" not in log, log
     assert f"blocks {GIB // 4096}\n" in log and "disk=quota(volume)" in log, log
