@@ -25,9 +25,9 @@
  * System calls that neither it nor a sandbox needs are refused (seccomp.h).
  *
  * Where it is not possible, runners stay root: file systems without idmapped mounts, a pool of too
- * few ids, images that podman does not keep as overlays (image_keeper.h). Which runner is confined
- * is decided before it starts its job: by what the server found when it tried (WIRE_IDS_OWN), and
- * by confine_may().
+ * few ids; for a job with an image, also where podman's storage has none, or the kernel is too old
+ * (image_keeper.h). Which runner is confined is decided before it starts its job: by what the
+ * server found when it tried (WIRE_IDS_OWN), and by confine_may().
  */
 #ifndef CONFINE_H
 #define CONFINE_H

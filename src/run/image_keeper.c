@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "io/local.h"
 #include "io/proc.h"
 #include "run/keeper.h"
@@ -107,8 +108,35 @@ static int layers_of(struct arena *a, const char *id, const char *layer[LAYERS_M
 			return err_set(err, ERR_TOO_BIG, "it has more than %d layers", LAYERS_MAX);
 		layer[(*n)++] = arena_strz(a, one);
 	}
-	return *n > 0 ? 0
-	              : err_set(err, ERR_UNSUPPORTED, "podman does not say where its layers are");
+	return 0;
+}
+
+/* Where podman keeps each image whole (vfs, btrfs): as one layer. It counts who has it mounted. */
+static int mount_whole(struct arena *a, const char *id, const char *layer[LAYERS_MAX], size_t *n,
+                       struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
+	const char *argv[] = {"podman", "image", "mount", id, NULL}, *last;
+
+	if (sandbox_podman_ask(argv, &out, err) < 0)
+		return -1;
+	layer[0] = arena_strz(a, str_trim(buf_view(&out)));
+	last = strrchr(layer[0], '\n'); /* behind warnings */
+	layer[0] = last != NULL ? last + 1 : layer[0];
+	*n = 1;
+	return layer[0][0] == '/'
+	               ? 0
+	               : err_set(err, ERR_UNSUPPORTED, "podman does not say where its files are");
+}
+
+static void unmount_whole(const char *id)
+{
+	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
+	const char *argv[] = {"podman", "image", "unmount", id, NULL};
+	struct err err = {0};
+
+	if (sandbox_podman_ask(argv, &out, &err) < 0)
+		log_warn("image %.12s: %s", id, err.msg);
 }
 
 /* At "0", "1", ... below the folder that we are in. */
@@ -137,15 +165,23 @@ static int mount_layers(struct arena *a, const struct keeper *k, const char *id,
 	const char **layer = ARENA_ARRAY(a, const char *, LAYERS_MAX);
 	AUTO_BUF struct buf options = BUF_INIT(OPTIONS_MAX);
 	size_t n = 0;
+	bool whole;
+	int r = 0;
 
 	if (layers_of(a, id, layer, &n, err) < 0 || (*map = userns_make(&own, err)) < 0)
 		return -1;
+	whole = n == 0;
+	if (whole && mount_whole(a, id, layer, &n, err) < 0)
+		return -1;
 	buf_puts(&options, "lowerdir=");
-	for (size_t i = 0; i < n; i++) {
-		if (attach_layer(layer[i], i, *map, err) < 0)
-			return -1;
+	for (size_t i = 0; i < n && r == 0; i++) {
+		r = attach_layer(layer[i], i, *map, err);
 		buf_printf(&options, "%zu:", i);
 	}
+	if (whole)
+		unmount_whole(id);
+	if (r < 0)
+		return -1;
 	buf_puts(&options, "none");
 	if (buf_check(&options, "its layers", err) < 0)
 		return -1;
@@ -370,10 +406,8 @@ static void keep(void *arg, int sock, pid_t runner)
 int image_keeper_may(struct arena *a, const char **why, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
-	const char *argv[] = {"podman", "info", "--format",
-	                      "{{.Store.GraphDriverName}} {{.Store.GraphRoot}}", NULL};
+	const char *argv[] = {"podman", "info", "--format", "{{.Store.GraphRoot}}", NULL};
 	unsigned major = 0, minor = 0;
-	struct str rest, driver = {0};
 	struct utsname u;
 	char found[4096];
 
@@ -382,15 +416,11 @@ int image_keeper_may(struct arena *a, const char **why, struct err *err)
 		return 0; /* what brings the image says it */
 	if (sandbox_podman_ask(argv, &out, err) < 0)
 		return -1;
-	rest = str_trim(buf_view(&out));
-	(void)str_cut(&rest, ' ', &driver);
 	if (uname(&u) < 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2 ||
 	    major < KERNEL_MAJOR || (major == KERNEL_MAJOR && minor < KERNEL_MINOR))
-		*why = "this kernel takes no idmapped mount as a layer of an image";
-	else if (!str_eq(driver, "overlay"))
-		*why = "podman does not keep its images as overlays";
-	else if (!ids_can_map(arena_strz(a, rest)))
-		*why = "mounts of podman's storage cannot translate ids";
+		*why = "this kernel takes no idmapped mount as a layer of an image (from 5.19 on)";
+	else if (!ids_can_map(arena_strz(a, str_trim(buf_view(&out)))))
+		*why = "the file system of podman's storage has no idmapped mounts";
 	return 0;
 }
 

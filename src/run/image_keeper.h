@@ -9,9 +9,10 @@
  *   - it holds it there, by a container of the attempt's name that is never started: while there is
  *     one, `podman rmi` and `podman image prune` leave the image alone. The sweep removes it. Who
  * removes all containers that do not run removes it, too: docs/operating.md warns of it;
- *   - it hands out the image's files, read-only: an overlay of its layers, each of which shows
- *     files of id N as those of the job's id N. The runner starts the container from them
- *     (sandbox_container.c), so no byte of an image is copied, and nothing of it belongs to root.
+ *   - it hands out the image's files, read-only: an overlay of its layers (of one, where podman
+ *     keeps images whole), each of which shows files of id N as those of the job's id N. The runner
+ * starts the container from them (sandbox_container.c), so no byte of an image is copied, and
+ * nothing of it belongs to root.
  *
  * It believes nothing of what it hears: the image is the one that the launch or the job names, or
  * one by digest of the repository that this name stood for. What it hands out was copied in the
@@ -30,9 +31,9 @@
 
 struct image_keeper;
 
-/* Can it be done here? *why says what stands in the way, NULL: nothing. podman keeps layers by
- * other means than overlays, or where mounts translate no ids, or the kernel takes no idmapped
- * mount as a layer (before 5.19). An error is no answer: podman could not be asked. */
+/* Can it be done here? *why says what stands in the way, NULL: nothing. podman keeps layers where
+ * mounts translate no ids, or the kernel takes no idmapped mount as a layer (before 5.19). An error
+ * is no answer: podman could not be asked. */
 int image_keeper_may(struct arena *a, const char **why, struct err *err) MUST_CHECK;
 
 struct image_keeper_options {

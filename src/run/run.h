@@ -29,6 +29,7 @@ struct run {
 	struct image_keeper *images; /* until the stages have it */
 	struct node *node;           /* a keeper of the node cache, for the stages; NULL: none */
 	struct err early;            /* of what is done before the threads are there */
+	const char *stays_root;      /* why it does not give root up; NULL: it does, or never may */
 	struct cores cores;
 	struct mounts *mounts;
 	struct sandbox_spec sandbox_spec;

@@ -282,9 +282,8 @@ static void prepare(struct run *r)
 		return;
 	if (confine_may(&r->ids, &why) && runs_image(r) && image_keeper_may(r->a, &why, err) < 0)
 		return;
-	if (why != NULL)
-		log_info("the runner stays root: %s", why);
-	else if (confine(r, err) < 0)
+	r->stays_root = why;
+	if (why == NULL && confine(r, err) < 0)
 		log_error("%s", err->msg); /* there may be no folder to tell it in */
 }
 
@@ -305,6 +304,10 @@ static void attempt(struct run *r)
 	                          .confined = &r->confined,
 	                          .images = TAKE(r->images),
 	                          .node = TAKE(r->node)};
+	if (r->stays_root != NULL) {
+		log_info("the runner stays root: %s", r->stays_root);
+		logs_message(r->logs, "the runner stays root: %s", r->stays_root);
+	}
 	if (r->early.code != ERR_NONE)
 		run_deploy_failed(r, STAGE_CLAIM, &r->early);
 	else if (start_sampler(r, &err) < 0)

@@ -50,6 +50,23 @@ def devices_stay(how=fcntl.LOCK_SH):
 
 
 @contextlib.contextmanager
+def no_idmapped_mounts(folder):
+    """`folder` is made, on a file system that has none: an overlay, in memory. For root."""
+    memory = folder.with_name(f"{folder.name}-memory")
+    for path in (folder, memory):
+        path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", memory], check=True)
+    for name in ("lower", "upper", "work"):
+        (memory / name).mkdir()
+    options = f"lowerdir={memory}/lower,upperdir={memory}/upper,workdir={memory}/work"
+    subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder, memory], check=True)
+
+
+@contextlib.contextmanager
 def local_image(folder, files=(), changes=()):
     """Gives the name of an image in this machine's storage, which is removed afterwards."""
     name = local_name(folder)

@@ -16,7 +16,7 @@ import urllib.request
 
 import pytest
 from conftest import CALL_S, ROOT, end_process, held_port, until
-from containers import devices_stay, local_image, local_name, podman, root_tar
+from containers import devices_stay, local_image, local_name, no_idmapped_mounts, podman, root_tar
 from web import Handler, serving
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, ("podman", "docker-registry", "busybox"))),
@@ -420,10 +420,20 @@ def test_variables_of_an_image(empty_cluster):
     assert more and all(f"`{n}`" in page for n in more), more
 
 
-def test_podman_without_overlays(empty_cluster):
-    """The runner stays root then, and podman shows the image, as it does for a server that is not root."""
-    c = empty_cluster
+@pytest.mark.parametrize("idmapped", [True, False])
+def test_podman_without_overlays(empty_cluster, idmapped):
+    """It keeps images whole then, and the runner gives up root all the same. It stays root where mounts of podman's storage translate no ids: podman
+    shows the image then, as it does for a server that is not root."""
+    with contextlib.ExitStack() as end:
+        check_whole_image(empty_cluster, end, idmapped)
+
+
+def check_whole_image(c, end, idmapped):
     storage = c.folder / "storage"
+    if not idmapped:
+        if os.geteuid() != 0:
+            pytest.skip("only a root server has runners that give up root")
+        end.enter_context(no_idmapped_mounts(storage))
     conf = c.folder / "storage.conf"
     conf.write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{storage}"\nrunroot = "{c.folder}/storage-run"\n')
     env = {"CONTAINERS_STORAGE_CONF": str(conf)}
@@ -436,9 +446,12 @@ def test_podman_without_overlays(empty_cluster):
     job = c.push(["echo $MARK", c.hold()], image={"base_image": "localhost/vfs:1"})
     c.wait(job, "TRAINING_JOB_RUNNING")
     folder, = (c.data / "runs").iterdir()
-    if os.geteuid() == 0:
-        assert "the runner stays root: podman does not keep its images as overlays" in (folder / "runner.log").read_text()
+    pid = json.loads((folder / "runner.json").read_text())["pid"]
+    said = "the runner stays root: the file system of podman's storage has no idmapped mounts"
+    assert (os.stat(f"/proc/{pid}").st_uid == os.geteuid()) == (not idmapped or os.geteuid() != 0)
+    assert (said in (folder / "runner.log").read_text()) == (said in c.logs(job)) == (not idmapped)
     until(lambda: c.user_lines(job) == ["of-the-image"])
     assert c.cli("exec", job["id"], "--", "sh", "-c", "echo $MARK").out == "of-the-image\n"
     c.end_jobs()
     until(lambda: not vfs("ps", "-aq").split())
+    vfs("rmi", "localhost/vfs:1")  # nobody has it mounted any more
