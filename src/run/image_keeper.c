@@ -403,11 +403,20 @@ static void keep(void *arg, int sock, pid_t runner)
 
 /* ---- the runner ------------------------------------------------------------------------------ */
 
+const char *image_keeper_kernel(const char *release)
+{
+	unsigned major = 0, minor = 0;
+
+	if (sscanf(release, "%u.%u", &major, &minor) == 2 &&
+	    (major > KERNEL_MAJOR || (major == KERNEL_MAJOR && minor >= KERNEL_MINOR)))
+		return NULL;
+	return "this kernel takes no idmapped mount as a layer of an image (from 5.19 on)";
+}
+
 int image_keeper_may(struct arena *a, const char **why, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
 	const char *argv[] = {"podman", "info", "--format", "{{.Store.GraphRoot}}", NULL};
-	unsigned major = 0, minor = 0;
 	struct utsname u;
 	char found[4096];
 
@@ -416,10 +425,10 @@ int image_keeper_may(struct arena *a, const char **why, struct err *err)
 		return 0; /* what brings the image says it */
 	if (sandbox_podman_ask(argv, &out, err) < 0)
 		return -1;
-	if (uname(&u) < 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2 ||
-	    major < KERNEL_MAJOR || (major == KERNEL_MAJOR && minor < KERNEL_MINOR))
-		*why = "this kernel takes no idmapped mount as a layer of an image (from 5.19 on)";
-	else if (!ids_can_map(arena_strz(a, str_trim(buf_view(&out)))))
+	if (uname(&u) < 0)
+		return err_errno(err, errno, "uname");
+	*why = image_keeper_kernel(u.release);
+	if (*why == NULL && !ids_can_map(arena_strz(a, str_trim(buf_view(&out)))))
 		*why = "the file system of podman's storage has no idmapped mounts";
 	return 0;
 }

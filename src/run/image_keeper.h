@@ -35,6 +35,8 @@ struct image_keeper;
  * mounts translate no ids, or the kernel takes no idmapped mount as a layer (before 5.19). An error
  * is no answer: podman could not be asked. */
 int image_keeper_may(struct arena *a, const char **why, struct err *err) MUST_CHECK;
+/* ... by the kernel alone, whose release this is (uname(2)). NULL: nothing stands in the way. */
+const char *image_keeper_kernel(const char *release);
 
 struct image_keeper_options {
 	struct arena *a;

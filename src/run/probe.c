@@ -2,14 +2,17 @@
  */
 #include "base/fs.h"
 #include "base/json.h"
+#include "run/image_keeper.h"
 #include "run/prjquota.h"
 #include "run/python.h"
 #include "run/sandbox.h"
 #include "run/sandbox_exec_image.h"
 
+#include <sys/utsname.h>
 #include <sys/wait.h>
 
 #define PROBE_NAME "stoker-probe"
+#define MENDED " (docs/operating.md says what to do)"
 #define ANSWER_MAX ((size_t)64 << 10)
 
 static const char *version_of(struct arena *a, const char *program)
@@ -37,6 +40,7 @@ struct found {
 	bool own_ids; /* jobs get ids of their own */
 	struct ids_pool pool;
 	const char *kind, *says, *notes, *ids, *taken;
+	const char *root; /* why runners stay root; NULL: nothing was in the way */
 };
 
 static void add_words(struct found *f, const char *words)
@@ -47,6 +51,12 @@ static void add_words(struct found *f, const char *words)
 static void add_note(struct found *f, const char *what, const char *why)
 {
 	add_words(f, arena_printf(f->a, "%s: %s", what, why));
+}
+
+static void stays_root(struct found *f, const char *why)
+{
+	add_note(f, "runners stay root", why);
+	f->root = why;
 }
 
 /* As a job's attempt has them, all of the job's id. */
@@ -147,7 +157,7 @@ static void hear_apart(struct found *f, const struct sandbox_kind *kind, int fro
 
 	if (fs_read(AT_FDCWD, arena_printf(f->a, "/proc/self/fd/%d", from), &text, &err) < 0 ||
 	    js_parse(f->a, arena_str(f->a, buf_view(&text)), &d, &err) < 0) {
-		add_note(f, "runners stay root", err.msg);
+		stays_root(f, arena_cstr(f->a, err.msg));
 		return;
 	}
 	notes = doc_cstr(doc_get(d, "notes"), "");
@@ -159,7 +169,7 @@ static void hear_apart(struct found *f, const struct sandbox_kind *kind, int fro
 		if (notes[0] != '\0')
 			add_words(f, notes);
 	} else {
-		add_note(f, "runners stay root", notes);
+		stays_root(f, notes);
 	}
 }
 
@@ -171,7 +181,7 @@ static void start_apart(struct found *f, const char *dir, const struct sandbox_k
 	pid_t pid;
 
 	if (pipe2(ends, O_CLOEXEC) < 0 || (pid = fork()) < 0) {
-		add_note(f, "runners stay root", strerror(errno));
+		stays_root(f, arena_cstr(f->a, strerror(errno)));
 		return;
 	}
 	if (pid == 0) {
@@ -230,7 +240,35 @@ static void choose_ids(struct found *f, const char *setting)
 	if (strcmp(f->ids, WIRE_IDS_TEAM) == 0)
 		add_note(f, "ids of jobs",
 		         "the data folder's file system does not support idmapped mounts, so the "
-		         "jobs of a team share one user id");
+		         "jobs of a team share one user id, and runners stay root");
+}
+
+/* What `stoker doctor` shows. */
+static void say_who_stays_root(struct found *f)
+{
+	const char *why = f->root;
+	struct utsname u;
+
+	if (geteuid() != 0 || f->kind == NULL)
+		return;
+	if (strcmp(f->ids, WIRE_IDS_OWN) == 0) { /* of podman's storage, the job's log says it */
+		why = uname(&u) < 0 ? NULL : image_keeper_kernel(u.release);
+		if (why != NULL)
+			f->says =
+				arena_printf(f->a, "%s, but root for jobs with an image: %s" MENDED,
+			                     f->says, why);
+		return;
+	}
+	if (strcmp(f->ids, WIRE_IDS_TEAM) == 0)
+		why = "the data folder's file system has no idmapped mounts";
+	else if (strcmp(f->ids, WIRE_IDS_NONE) == 0)
+		why = "there are no ids to give them";
+	else if (f->pool.span < 2)
+		why = "--job-ids is too small to give each job a range";
+	else if (why == NULL)
+		why = "--sandbox podman";
+	f->says = arena_printf(f->a, "%s; runners stay root: %s" MENDED,
+	                       f->says[0] != '\0' ? f->says : f->kind, why);
 }
 
 static void try_kinds(struct found *f, const char *want)
@@ -274,6 +312,7 @@ void sandbox_probe(const char *program, const char *data, const char *want, cons
 		choose_ids(&f, pool);
 	if (f.taken == NULL)
 		try_kinds(&f, want);
+	say_who_stays_root(&f);
 	/* behind those that become somebody else: its copy in memory is for who made it */
 	if (sandbox_exec_path() == NULL)
 		add_note(&f, "commands that enter a job",

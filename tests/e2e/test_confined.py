@@ -10,8 +10,8 @@ import subprocess
 
 import pytest
 import python_index
-from conftest import CALL_S, PARTS, until
-from containers import devices_stay, local_image, podman
+from conftest import CALL_S, PARTS, ROOT, until
+from containers import devices_stay, local_image, no_idmapped_mounts, podman
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only a root server has runners of another user")
 
@@ -352,6 +352,22 @@ def test_what_a_runner_started_ends_with_it(empty_cluster):
     c.wait(job, "TRAINING_JOB_FAILED")
     assert child.wait(60) == -signal.SIGKILL
     until(lambda: not os.path.exists(os.path.dirname(f"{at}{group}")))
+
+
+def test_who_stays_root_is_named(empty_cluster):
+    """A runner cannot give up root where the data folder's mounts translate no ids: `stoker doctor` and the server's log say so."""
+    c = empty_cluster
+    with no_idmapped_mounts(c.data):
+        c.start("--cpus", "4", "--memory", "4Gi")
+        job = c.push([c.hold()])
+        c.wait(job, "TRAINING_JOB_RUNNING")
+        pid, = c.runners()
+        assert status_of(pid, "Uid")[0] == "0"
+        why = "the data folder's file system has no idmapped mounts"
+        assert f"runners stay root: {why}" in c.cli("doctor").out and f"| `{why}` |" in (ROOT / "docs/operating.md").read_text()
+        assert "jobs of a team share one user id, and runners stay root" in c.log.read_text()
+        c.end_jobs()
+        c.stop()
 
 
 def test_the_runner_of_an_image_is_not_root_either(empty_cluster):

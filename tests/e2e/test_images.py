@@ -447,7 +447,9 @@ def check_whole_image(c, end, idmapped):
     c.wait(job, "TRAINING_JOB_RUNNING")
     folder, = (c.data / "runs").iterdir()
     pid = json.loads((folder / "runner.json").read_text())["pid"]
-    said = "the runner stays root: the file system of podman's storage has no idmapped mounts"
+    why = "the file system of podman's storage has no idmapped mounts"
+    said = f"the runner stays root: {why}"
+    assert f"| `{why}` |" in (ROOT / "docs/operating.md").read_text()
     assert (os.stat(f"/proc/{pid}").st_uid == os.geteuid()) == (not idmapped or os.geteuid() != 0)
     assert (said in (folder / "runner.log").read_text()) == (said in c.logs(job)) == (not idmapped)
     until(lambda: c.user_lines(job) == ["of-the-image"])

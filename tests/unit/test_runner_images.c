@@ -2,6 +2,7 @@
 #include "runner_fixture.h"
 
 #include "run/cgroup.h"
+#include "run/image_keeper.h"
 
 /* An image made of this machine's own shell and tools. */
 static bool have_image(struct place *p)
@@ -179,6 +180,31 @@ static void a_killed_runner_takes_its_container(void **state)
 	no_container_is_left(p);
 }
 
+static void old_kernels_are_known(void **state UNUSED)
+{
+	static const struct {
+		const char *release;
+		bool may;
+	} rows[] = {
+		{"5.15.0-91-generic", false},
+		{"5.18.19", false},
+		{"4.19.0", false},
+		{"unknown", false},
+		{"5.19.0-50-generic", true},
+		{"6.1.0-56-cloud-amd64", true},
+		{"10.0", true},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		const char *why = image_keeper_kernel(rows[i].release);
+
+		if ((why == NULL) != rows[i].may)
+			fail_msg("%s: %s", rows[i].release, why);
+		if (why != NULL)
+			assert_non_null(strstr(why, "from 5.19 on"));
+	}
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, place_set_up, place_tear_down)
 static const struct CMUnitTest tests[] = {
 	T(unknown_image_is_refused_with_advice),
@@ -188,5 +214,6 @@ static const struct CMUnitTest tests[] = {
 	T(stops_a_container),
 	T(containers_know_out_of_memory),
 	T(a_killed_runner_takes_its_container),
+	cmocka_unit_test(old_kernels_are_known),
 };
 RUNNER_MAIN(tests)
