@@ -58,10 +58,11 @@ def run(folder, jobs, script):
 FILL = ("cd $BT_CHECKPOINT_DIR; fallocate -l 900m a.tmp; dd if=/dev/zero of=b.tmp bs=1M; code=$?; "
         "echo disk $(($(stat -c %b a.tmp) * 512 + $(stat -c %b b.tmp) * 512)); rm *.tmp; exit $code")
 RESERVE = "fallocate -l 3g $BT_CHECKPOINT_DIR/x.tmp; code=$?; rm $BT_CHECKPOINT_DIR/x.tmp; exit $code"
-# What was removed and waits for its upload (until the job ends, by `settle`) makes room: 8 MiB are left without it.
-KEEP = ("cd $BT_CHECKPOINT_DIR; mkdir checkpoint-0 checkpoint-1; fallocate -l 1000m a.tmp; fallocate -l 16m checkpoint-0/w.bin; sleep 2; "
-        "fallocate -l 16m b.tmp && echo early; rm -r checkpoint-0; n=0; until fallocate -l 16m b.tmp; do n=$((n+1)); [ $n -lt 200 ] || exit 1; sleep 0.2; done; "
-        "rm *.tmp; echo 1 > checkpoint-1/w.bin; echo blocks $(stat -f -c %b .)")
+# What was removed and waits for its upload (until the job ends, by `settle`) makes room: 8 MiB are left without it. It has a second name then.
+KEEP = ("cd $BT_CHECKPOINT_DIR; mkdir checkpoint-0 checkpoint-1; fallocate -l 1000m a.tmp; fallocate -l 16m checkpoint-0/w.bin; "
+        "until [ $(stat -c %h checkpoint-0/w.bin) = 2 ]; do sleep 0.2; done; fallocate -l 16m b.tmp && echo early; rm -r checkpoint-0; "
+        "n=0; until fallocate -l 16m b.tmp; do n=$((n+1)); [ $n -lt 200 ] || exit 1; sleep 0.2; done; rm *.tmp; "
+        "echo 1 > checkpoint-1/w.bin; echo blocks $(stat -f -c %b .)")
 WAIT = "sleep 1000"
 JOBS = {"fill": FILL, "reserve": RESERVE, "keep": KEEP, "wait": WAIT}
 SCRIPT = """
