@@ -5,8 +5,10 @@
 #include "base/shown.h"
 #include "base/units.h"
 
+#include <locale.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <wchar.h>
 
 #define OUT_MAX ((size_t)64 << 20)
 #define COLOUR '\002' /* in a text of ours: the next digit is a colour */
@@ -195,14 +197,47 @@ const char *out_plain(struct arena *a, struct str s)
 	return out_name(a, str_n(line, s.n));
 }
 
-/* Columns as seen: bytes that continue a UTF-8 character take no place. */
+/* Bytes of the character that `s` begins with; *width: the columns that it takes, two for many of
+ * East Asia's, none for what stands on top of the one before. */
+static size_t character(struct str s, size_t *width)
+{
+	wchar_t c;
+	mbstate_t state = {0};
+	size_t n = mbrtowc(&c, s.p, s.n, &state);
+	int columns;
+
+	if (n == 0 || n > s.n) { /* not text */
+		*width = 1;
+		return 1;
+	}
+	columns = wcwidth(c);
+	*width = columns < 0 ? 1 : (size_t)columns; /* too new for this libc */
+	return n;
+}
+
+/* Bytes of the longest beginning of `s` that fits; *seen: the columns that it takes. */
+static size_t fitting(struct str s, size_t width, size_t *seen)
+{
+	size_t i = 0, w = 0;
+
+	*seen = 0;
+	while (i < s.n) {
+		size_t n = character(str_skip(s, i), &w);
+
+		if (*seen + w > width)
+			break;
+		*seen += w;
+		i += n;
+	}
+	return i;
+}
+
 static size_t width_of(struct str s)
 {
-	size_t n = 0;
+	size_t seen;
 
-	for (size_t i = 0; i < s.n; i++)
-		n += ((unsigned char)s.p[i] & 0xc0) != 0x80;
-	return n;
+	(void)fitting(s, SIZE_MAX, &seen);
+	return seen;
 }
 
 /* Takes from the widest column until the table fits. The first one names the row: it stays whole.
@@ -233,16 +268,9 @@ static void print_cell(struct str s, size_t width, bool right, bool last)
 	if (w <= width) {
 		(void)fwrite(s.p, 1, s.n, stdout);
 	} else { /* cut at a character's border, with an ellipsis */
-		size_t i = 0, seen = 0;
-
-		while (i < s.n && (seen < width - 1 || ((unsigned char)s.p[i] & 0xc0) == 0x80)) {
-			seen += ((unsigned char)s.p[i] & 0xc0) != 0x80;
-			if (seen > width - 1)
-				break;
-			i++;
-		}
-		(void)fwrite(s.p, 1, i, stdout);
+		(void)fwrite(s.p, 1, fitting(s, width - 1, &w), stdout);
 		(void)fputs("\xe2\x80\xa6", stdout);
+		pad = width - 1 - w;
 	}
 	if (!right && !last)
 		(void)printf("%*s", (int)pad, "");
@@ -252,15 +280,11 @@ static void print_cell(struct str s, size_t width, bool right, bool last)
 /* Bytes of the first line of `s`: as many words as fit, or what fits of one that is too long. */
 static size_t first_line(struct str s, size_t width)
 {
-	size_t i = 0, seen = 0, space = 0;
+	size_t seen, n = fitting(s, width, &seen), space = n;
 
-	for (; i < s.n; i++) {
-		if (((unsigned char)s.p[i] & 0xc0) != 0x80 && seen++ == width)
-			break;
-		if (s.p[i] == ' ')
-			space = i;
-	}
-	return i < s.n && s.p[i] != ' ' && space > 0 ? space : i;
+	while (n < s.n && space > 0 && s.p[space] != ' ')
+		space--;
+	return space > 0 ? space : n;
 }
 
 /* Text whose end matters, such as why a job failed: in several lines rather than cut. */
@@ -357,6 +381,9 @@ static void print_row(const struct str *cell, const struct out_col *cols, size_t
 
 static void print_table(const struct doc *list, const struct out_col *all, size_t n)
 {
+	/* what width a character has is asked of libc, and the text is UTF-8 in every locale */
+	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+	locale_t before = uselocale(utf8);
 	struct out_col cols[OUT_COLS_MAX];
 	struct arena *a = arena_new();
 	struct str *cell = ARENA_ARRAY(a, struct str, (list->count + 1) * n);
@@ -388,6 +415,9 @@ static void print_table(const struct doc *list, const struct out_col *all, size_
 	for (size_t k = 0; k < r; k++)
 		print_row(cell + k * n, cols, n, width, t);
 	arena_free(a);
+	(void)uselocale(before);
+	if (utf8 != (locale_t)0)
+		freelocale(utf8);
 }
 
 int out_list(const struct cli *c, const struct doc *list, const struct out_col *cols, size_t n,

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+import unicodedata
 
 import pytest
 from conftest import CALL_S, DEADLINE_S, FINAL, ROOT, STOKER, Lines, proof
@@ -149,6 +150,21 @@ def test_output_forms(cluster):
     assert table.split()[:3] == ["JOB", "NAME", "PROJECT"] and "\033" not in table
     wide = cluster.cli("ps", "-a", env={"COLUMNS": "60"}).out
     assert all(len(line) <= 60 for line in wide.splitlines())
+
+
+def test_wide_characters_take_two_columns(cluster):
+    """Of a name in an East Asian script a terminal needs twice the columns that it has letters."""
+    def columns(text):
+        return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+    name = "日本語の名前はとても長いです。本当に"
+    job = cluster.push(["true"], "--name", name, project="wide")
+    for env in {}, {"COLUMNS": "60"}:
+        lines = cluster.cli("ps", "-a", "-p", "wide", env=env).out.splitlines()
+        row = next(line for line in lines if line.startswith(job["id"]))
+        assert columns(row[:row.index("admin")]) == lines[0].index("USER"), lines
+        assert not env or all(columns(line) <= 60 for line in lines), lines
+        assert (name in row) == (not env) and ("…" in row) == bool(env), lines
 
 
 def test_no_server(empty_cluster):
