@@ -7,15 +7,18 @@
 struct task {
 	void (*fn)(void *arg);
 	void *arg;
+	uint64_t owner; /* 0: nobody's */
 };
 
 struct workers {
 	unsigned magic;
 #define WORKERS_MAGIC 0x49574f52U
 	struct lock lock;   /* everything below; never held while a task runs */
-	struct cond some;   /* a task was queued, or stop was set */
+	struct cond some;   /* a task was queued or may run now, or stop was set */
 	struct task *queue; /* a ring of `cap` */
 	unsigned cap, head, n;
+	uint64_t *owners; /* of what runs, by thread */
+	unsigned n_busy, n_begun;
 	bool stop;
 	char name[16]; /* what the kernel shows for a thread */
 	unsigned n_threads;
@@ -26,30 +29,71 @@ static void workers_check(const struct workers *w)
 {
 	assert(w->n <= w->cap);
 	assert(w->head < w->cap);
+	assert(w->n_busy <= w->n_threads);
+}
+
+static struct task *task_at(const struct workers *w, unsigned i)
+{
+	return &w->queue[(w->head + i) % w->cap];
+}
+
+/* An owner has at most as many threads as are idle: who comes next always finds one. */
+static bool may_run(const struct workers *w, const struct task *t)
+{
+	unsigned has = 0;
+
+	if (t->owner == 0)
+		return true;
+	for (unsigned i = 0; i < w->n_threads; i++)
+		has += w->owners[i] == t->owner;
+	return has < w->n_threads - w->n_busy;
+}
+
+/* The first one that may run. */
+static bool take(struct workers *w, struct task *out)
+{
+	unsigned at = 0;
+
+	while (at < w->n && !may_run(w, task_at(w, at)))
+		at++;
+	if (at == w->n)
+		return false;
+	*out = *task_at(w, at);
+	for (; at > 0; at--)
+		*task_at(w, at) = *task_at(w, at - 1);
+	w->head = (w->head + 1) % w->cap;
+	w->n--;
+	return true;
 }
 
 static void *work(void *arg)
 {
 	struct workers *w = FROM_VOID(struct workers, arg, WORKERS_MAGIC);
+	unsigned me;
 
 	lock_take(&w->lock);
+	me = w->n_begun++;
 	for (;;) {
 		struct task t;
 
-		while (w->n == 0 && !w->stop)
+		while (!take(w, &t)) {
+			if (w->n == 0 && w->stop) {
+				lock_give(&w->lock);
+				return NULL; /* all that was queued is done */
+			}
 			cond_wait(&w->some, &w->lock);
-		if (w->n == 0)
-			break; /* stopped, and all that was queued is done */
-		t = w->queue[w->head];
-		w->head = (w->head + 1) % w->cap;
-		w->n--;
+		}
+		w->owners[me] = t.owner;
+		w->n_busy++;
 		workers_check(w);
 		lock_give(&w->lock);
 		t.fn(t.arg);
 		lock_take(&w->lock);
+		w->owners[me] = 0;
+		w->n_busy--;
+		if (w->n > 0 || w->stop)
+			cond_broadcast(&w->some); /* another one's may run now */
 	}
-	lock_give(&w->lock);
-	return NULL;
 }
 
 struct workers *workers_new(unsigned threads, unsigned queue_max, const char *name)
@@ -62,6 +106,7 @@ struct workers *workers_new(unsigned threads, unsigned queue_max, const char *na
 	w->magic = WORKERS_MAGIC;
 	w->cap = queue_max;
 	w->queue = xcalloc(queue_max, sizeof(*w->queue));
+	w->owners = xcalloc(threads, sizeof(*w->owners));
 	copy_cut(w->name, sizeof(w->name), name);
 
 	while (w->n_threads < threads &&
@@ -71,7 +116,8 @@ struct workers *workers_new(unsigned threads, unsigned queue_max, const char *na
 	return w;
 }
 
-int workers_submit(struct workers *w, void (*fn)(void *arg), void *arg, struct err *err)
+int workers_submit_for(struct workers *w, uint64_t owner, void (*fn)(void *arg), void *arg,
+                       struct err *err)
 {
 	bool full;
 
@@ -79,7 +125,7 @@ int workers_submit(struct workers *w, void (*fn)(void *arg), void *arg, struct e
 	assert(!w->stop);
 	full = w->n == w->cap;
 	if (!full) {
-		w->queue[(w->head + w->n) % w->cap] = (struct task){fn, arg};
+		*task_at(w, w->n) = (struct task){fn, arg, owner};
 		w->n++;
 		cond_signal(&w->some);
 	}
@@ -90,6 +136,11 @@ int workers_submit(struct workers *w, void (*fn)(void *arg), void *arg, struct e
 		               "all %u %s threads are busy and %u more requests are waiting",
 		               w->n_threads, w->name, w->cap);
 	return 0;
+}
+
+int workers_submit(struct workers *w, void (*fn)(void *arg), void *arg, struct err *err)
+{
+	return workers_submit_for(w, 0, fn, arg, err);
 }
 
 unsigned workers_queued(struct workers *w)
@@ -115,6 +166,7 @@ void workers_stop(struct workers *w)
 	assert(w->n == 0);
 	cond_done(&w->some);
 	lock_done(&w->lock);
+	free(w->owners);
 	free(w->queue);
 	free(w);
 }

@@ -9,6 +9,11 @@ struct workers;
 struct workers *workers_new(unsigned threads, unsigned queue_max, const char *name) MUST_CHECK;
 /* Runs fn(arg) on some thread. ERR_BUSY when the queue is full. */
 int workers_submit(struct workers *w, void (*fn)(void *arg), void *arg, struct err *err) MUST_CHECK;
+/* The same of an owner, some number but 0, of whom at most as many tasks run as threads are idle:
+ * half of them, while there is no other one. So whoever holds threads for long, the next owner
+ * finds some. What may not run yet lets others pass. */
+int workers_submit_for(struct workers *w, uint64_t owner, void (*fn)(void *arg), void *arg,
+                       struct err *err) MUST_CHECK;
 unsigned workers_queued(struct workers *w);
 void workers_stop(struct workers *w); /* finishes what is queued, joins, frees; NULL is fine */
 

@@ -73,6 +73,35 @@ static void workers_keep_order(void **state UNUSED)
 	assert_int_equal(o.next, COUNT(o.place));
 }
 
+/* One owner's tasks that do not end leave threads for the next owner, and for nobody's. */
+static void workers_are_shared_out(void **state UNUSED)
+{
+	static const struct {
+		uint64_t owner;
+		unsigned given, run;
+	} rows[] = {{1, 20, 4}, {2, 20, 2}, {3, 9, 1}, {0, 1, 1}, {4, 1, 0}};
+	struct gate g[COUNT(rows)] = {0};
+	struct workers *w = workers_new(8, 100, "test");
+	struct err err = {0};
+	unsigned sum = 0;
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		for (unsigned k = 0; k < rows[i].given; k++)
+			assert_ok(workers_submit_for(w, rows[i].owner, pass_gate, &g[i], &err),
+			          &err);
+		while (atomic_load(&g[i].in) < rows[i].run)
+			clock_sleep_ms(1);
+		clock_sleep_ms(20);
+		assert_int_equal(g[i].in, rows[i].run);
+	}
+	for (size_t i = 0; i < COUNT(rows); i++)
+		atomic_store(&g[i].open, true);
+	workers_stop(w);
+	for (size_t i = 0; i < COUNT(rows); i++)
+		sum += g[i].out;
+	assert_int_equal(sum, 51);
+}
+
 struct feed {
 	struct workers *w;
 	atomic_uint *ran;
@@ -124,6 +153,7 @@ static void workers_lose_nothing(void **state UNUSED)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(workers_refuse_when_full),
 	cmocka_unit_test(workers_keep_order),
+	cmocka_unit_test(workers_are_shared_out),
 	cmocka_unit_test(workers_lose_nothing),
 };
 UNIT_MAIN(tests)
