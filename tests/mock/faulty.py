@@ -167,7 +167,7 @@ class Handler(BaseHTTPRequestHandler):
 
     # --- answers
 
-    def answer(self, status, body=b"", headers=(), kind="application/json"):
+    def answer(self, status, body=b"", headers=(), kind="application/json", slow=None):
         if isinstance(body, (dict, list)):
             body = json.dumps(body).encode()
         self.send_response(status)
@@ -176,7 +176,12 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in headers:
             self.send_header(name, value)
         self.end_headers()
-        if self.command != "HEAD":
+        if self.command == "HEAD":
+            return
+        for at in range(0, len(body), 16) if slow else ():
+            self.wfile.write(body[at:at + 16])
+            time.sleep(16 / int(slow))
+        if not slow:
             self.wfile.write(body)
 
     def hub_error(self, status, code, text):
@@ -403,7 +408,7 @@ class Handler(BaseHTTPRequestHandler):
             again = urllib.parse.urlsplit(self.path)
             rest = urllib.parse.urlencode({"recursive": "true", "expand": "false", "cursor": following})
             headers.append(("Link", f'<{self.origin()}{again.path}?{rest}>; rel="next"'))
-        self.answer(200, [] if "endless" in faults else items, headers)
+        self.answer(200, [] if "endless" in faults else items, headers, slow=faults.value("slow"))
 
     def origin(self):
         return f"{'https' if ARGS.tls else 'http'}://{self.headers.get('Host')}"

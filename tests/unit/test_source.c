@@ -1,6 +1,7 @@
 /* test_source.c - Hub, S3, web and local sources against a server that misbehaves as it is told. */
 #include "faulty.h"
 
+#include "base/clock.h"
 #include "store/sources/source.h"
 
 #include <pthread.h>
@@ -510,6 +511,27 @@ static void source_lists_can_be_canceled(void **state UNUSED)
 	(void)pthread_join(t, NULL);
 }
 
+/* Pages that drip, so that none stands still: all of them together have a deadline. */
+static void source_lists_have_a_deadline(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_SOURCE struct source *s = NULL;
+	int64_t began = clock_mono_ms();
+	struct source_options o = {
+		.client = server.client,
+		.hf_endpoint = arena_printf(a, "%s/f/list.slow=400,list.page=1", server.base),
+		.stall_ms = 20000,
+		.ask_until_ms = began + 700};
+	struct source_listing l;
+	struct err err = {0};
+
+	assert_ok(source_open(&s, "hf://me/repo", &o, &err), &err);
+	assert_err(source_list(s, a, NULL, NULL, &l, &err), &err, ERR_SOURCE_TIMEOUT, "too long");
+	assert_true(clock_mono_ms() - began >= 700);
+	err_clear(&err);
+	assert_err(source_list(s, a, NULL, NULL, &l, &err), &err, ERR_SOURCE_TIMEOUT, "too long");
+}
+
 /* A signed URL is used again for the ranges of a file, and asked for anew when it has expired. */
 static void source_signed_urls_expire(void **state UNUSED)
 {
@@ -630,6 +652,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(source_reading_failures),
 	cmocka_unit_test(source_range_failures),
 	cmocka_unit_test(source_lists_can_be_canceled),
+	cmocka_unit_test(source_lists_have_a_deadline),
 	cmocka_unit_test(source_signed_urls_expire),
 	cmocka_unit_test(source_on_internal_addresses),
 	cmocka_unit_test(source_folders_with_links),

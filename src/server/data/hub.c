@@ -13,7 +13,8 @@
 
 #define ASKS 16 /* revisions that are asked for at once */
 #define ASKS_QUEUE_MAX 10000
-#define FETCHES 24 /* files on their way at once */
+#define ASK_MAX_MS 300000 /* all that is asked for one: 100,000 files are a hundred pages */
+#define FETCHES 24        /* files on their way at once */
 #define FETCHES_QUEUE_MAX 100000
 #define REVS_MAX 50000
 #define KEEPER_MS 1000
@@ -206,6 +207,7 @@ static void ask_run(void *arg)
 	struct err err = {0};
 	int rc;
 
+	v->until_ms = now_ms() + ASK_MAX_MS;
 	if (atomic_load(&app->hub->cancel)) {
 		rc = err_set(&err, ERR_CANCELED, "the server is shutting down");
 	} else if (v->rev[0] != '\0') {

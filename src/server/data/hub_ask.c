@@ -17,7 +17,7 @@ bool hub_is_commit(const char *rev, const char *commit)
 }
 
 int hub_source(struct app *app, const char *team_id, enum hub_type type, const char *id,
-               const char *rev, struct source **out, struct err *err)
+               const char *rev, int64_t ask_until_ms, struct source **out, struct err *err)
 {
 	AUTO_BUF struct buf url = BUF_INIT(HUB_SOURCE_CAP);
 	struct buf secret = BUF_INIT(SEAL_VALUE_MAX);
@@ -25,6 +25,7 @@ int hub_source(struct app *app, const char *team_id, enum hub_type type, const c
 	                           .hf_endpoint = app->set.hub_upstream,
 	                           .cancel = &app->hub->cancel,
 	                           .retry_after_max_s = PATIENCE_S,
+	                           .ask_until_ms = ask_until_ms,
 	                           .about = true};
 	int rc = 0;
 
@@ -209,7 +210,7 @@ static int ask_upstream(struct app *app, const char *team_id, const struct hub_r
 	const char *is;
 	bool kept = false, is_closed_to_some;
 
-	if (hub_source(app, team_id, v->type, v->id, v->rev, &s, err) < 0)
+	if (hub_source(app, team_id, v->type, v->id, v->rev, v->until_ms, &s, err) < 0)
 		return -1;
 	if (source_resolve(s, a, &head, err) < 0)
 		return hub_refused(s, &name, err);
@@ -377,7 +378,7 @@ static int refs_upstream(struct app *app, const char *team_id, const struct hub_
 	AUTO_SOURCE struct source *s = NULL;
 	const struct doc *doc;
 
-	if (hub_source(app, team_id, v->type, v->id, "main", &s, err) < 0)
+	if (hub_source(app, team_id, v->type, v->id, "main", v->until_ms, &s, err) < 0)
 		return -1;
 	if (source_refs(s, tmp, &doc, err) < 0)
 		return hub_refused(s, &(struct hub_name){v->type, v->id, "main"}, err);

@@ -60,6 +60,7 @@ struct hub_rev {
 	bool running, told_slow;
 	bool refused;     /* to the team itself, when it was last asked for */
 	int64_t began_ms; /* to ask; monotonic */
+	int64_t until_ms; /* when it is given up */
 };
 
 struct hub_pull;
@@ -87,9 +88,11 @@ struct hub {
 bool hub_is_on(const struct app *app);
 /* "models/owner/name", lower case: names differ in case only for the eye. */
 void hub_repo_name(enum hub_type type, const char *id, char out[HUB_REPO_CAP]);
-/* The source of a repository at a revision, with the team's secret unless it is "". */
+/* The source of a repository at a revision, with the team's secret unless it is "". ask_until_ms as
+ * of source.h. */
 int hub_source(struct app *app, const char *team_id, enum hub_type type, const char *id,
-               const char *rev, struct source **out, struct err *err) MUST_CHECK;
+               const char *rev, int64_t ask_until_ms, struct source **out,
+               struct err *err) MUST_CHECK;
 
 /* A branch may look like a commit: it is none when the other Hub says another one. */
 bool hub_is_commit(const char *rev, const char *commit);

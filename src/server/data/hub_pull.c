@@ -214,7 +214,7 @@ static struct source_file file_of(const struct hub_file *f)
 
 static int open_source(const struct hub_repo *r, struct source **out, struct err *err)
 {
-	return hub_source(r->app, r->team_id, r->l.type, r->l.id, r->l.commit, out, err);
+	return hub_source(r->app, r->team_id, r->l.type, r->l.id, r->l.commit, 0, out, err);
 }
 
 /* What lists a file and does not give it has failed, unless it says that the right has ended. */

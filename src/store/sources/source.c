@@ -38,6 +38,7 @@ void *source_new(const struct source_options *o, size_t size)
 	s->secret = str_dup(str_trim(o->secret));
 	s->stall_ms = o->stall_ms;
 	s->cancel = o->cancel;
+	s->ask_until_ms = o->ask_until_ms;
 	s->retry_after_max_s =
 		o->retry_after_max_s > 0 ? o->retry_after_max_s : SOURCE_RETRY_AFTER_MAX;
 	s->wants_about = o->about;

@@ -29,6 +29,9 @@ struct source_options {
 	/* Ends source_list(), which may wait for minutes when it is asked to; may be NULL, else it
 	 * lives as long as the source. */
 	const atomic_bool *cancel;
+	/* When source_list(), and what else asks a Hub, is given up; on the monotonic clock, 0:
+	 * never. A server that drips would hold a thread for ever. */
+	int64_t ask_until_ms;
 	bool about;            /* listings say what a Hub says of the revision */
 	int retry_after_max_s; /* who asks to be left alone for longer is given up; 0: 600 */
 };

@@ -4,6 +4,8 @@
  */
 #include "store/sources/source_impl.h"
 
+#include "base/clock.h"
+
 struct str source_etag(struct str header, bool *weak)
 {
 	struct str tag = str_trim(header);
@@ -240,14 +242,23 @@ static void add_header(struct http_header *h, size_t *n, const char *name, const
 	h[(*n)++] = (struct http_header){name, value};
 }
 
+static int too_late(struct err *err)
+{
+	return err_set(err, ERR_TIMEOUT, "the source takes too long to say what it has");
+}
+
 /* One hop. `auth` NULL: this host is not told who we are. */
 static int one_hop(struct source *s, struct source_rq *rq, const char *url, const char *auth,
                    struct http_reply *reply, struct http_call *call, struct http_header *h,
                    struct err *err)
 {
 	bool whole = rq->file == NULL || (rq->first == 0 && rq->count == rq->file->size);
+	int64_t left_ms = rq->until_ms > 0 ? rq->until_ms - clock_mono_ms() : 0;
 	char range[64], match[200];
 	size_t n = 0;
+
+	if (rq->until_ms > 0 && left_ms <= 0)
+		return too_late(err);
 
 	add_header(h, &n, "Accept-Encoding", "identity");
 	for (size_t i = 0; i < rq->n_headers; i++)
@@ -267,6 +278,7 @@ static int one_hop(struct source *s, struct source_rq *rq, const char *url, cons
 	                           .url = url,
 	                           .headers = h,
 	                           .n_headers = n,
+	                           .total_ms = left_ms,
 	                           .stall_ms = s->stall_ms,
 	                           .body_max = SOURCE_PAGE_MAX,
 	                           .cancel = rq->cancel,
@@ -330,8 +342,15 @@ int source_http_retry(struct source *s, struct source_rq *rq, struct http_reply 
 	struct retry r = RETRY_INIT(SOURCE_TRIES);
 
 	r.cancel = rq->cancel = s->cancel;
+	rq->until_ms = s->ask_until_ms;
 	while (source_http(s, rq, reply, err) < 0) {
-		if (err->retry_after_s <= s->retry_after_max_s && retry_again(&r, err))
+		bool late = rq->until_ms > 0 && clock_mono_ms() >= rq->until_ms;
+
+		if (late && err->code == ERR_TIMEOUT) { /* whatever it waited for last */
+			err_clear(err);
+			return too_late(err);
+		}
+		if (!late && err->retry_after_s <= s->retry_after_max_s && retry_again(&r, err))
 			continue;
 		if (s->cancel != NULL && atomic_load(s->cancel) && err->code != ERR_CANCELED) {
 			err_clear(err);

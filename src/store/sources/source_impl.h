@@ -54,6 +54,7 @@ struct source {
 	int64_t stall_ms;
 	const atomic_bool *cancel; /* of lists */
 	int retry_after_max_s;     /* of lists, too */
+	int64_t ask_until_ms;      /* the same */
 	bool wants_about;
 	const char *about;                    /* of the last listing, in its arena */
 	_Atomic(enum source_refusal) refusal; /* reads run beside each other */
@@ -93,6 +94,7 @@ struct source_rq {
 	/* Without a file: looks at a 2xx answer before its body is read. */
 	int (*head)(void *arg, const struct http_reply *reply, struct err *err);
 	const atomic_bool *cancel;
+	int64_t until_ms; /* on the monotonic clock; 0: no limit but of a stall */
 	/* Filled: headers that only some hop of a redirect carries. */
 	char linked_etag[160], linked_size[24];
 };
@@ -103,7 +105,8 @@ struct source_rq {
  * finish. */
 int source_http(struct source *s, struct source_rq *rq, struct http_reply *reply,
                 struct err *err) MUST_CHECK;
-/* The same, tried again while the kind of failure allows, until s->cancel; for small bodies. */
+/* The same, tried again while the kind of failure allows, until s->cancel or s->ask_until_ms; for
+ * small bodies. */
 int source_http_retry(struct source *s, struct source_rq *rq, struct http_reply *reply,
                       struct err *err) MUST_CHECK;
 /* `location` as seen from `base`, in `a`. ERR_INVALID when it is not http or https. */
