@@ -1,5 +1,6 @@
 """A mirror between members and Hubs that mean no good."""
 import concurrent.futures
+import contextlib
 import os
 import time
 
@@ -105,3 +106,28 @@ def test_a_busy_hub(own):
         busy = [pool.submit(ask, c, f"/api/models/team/model/revision/r{n}") for n in range(20)]
         assert right(get(c, fresh(hub, b"other"), "w.bin"), b"other")
         assert {a.result().status for a in busy} <= {502, 503, 504}
+
+
+def test_no_team_has_all_threads(own):
+    """Nor do large files stand in the way of small ones."""
+    c, hub = own
+    greedy, other = member(c, "greedy", UPSTREAM), member(c, "other", UPSTREAM)
+    slow = [fresh(hub, os.urandom(1_200_000)) for _ in range(30)]
+    hub.repo("team/mixed", {"small": b"small", "other": b"other", "w.bin": os.urandom(1_200_000)})
+    mixed = hub.repos["models", "team/mixed"].at("main").files
+    with concurrent.futures.ThreadPoolExecutor(60) as pool:
+        for id_ in slow:
+            assert get(c, id_, "w.bin", method="HEAD", token=greedy).status == 200
+        with contextlib.ExitStack() as faults:
+            files_ = [faults.enter_context(hub.fault("cdn", path=id_, hold=0)) for id_ in slow]
+            waits = [pool.submit(get, c, id_, "w.bin", token=greedy) for id_ in slow]
+            until(lambda: sum(f.reached.is_set() for f in files_) >= 12)
+            assert right(get(c, "team/mixed", "small", token=greedy), b"small")
+            asked = faults.enter_context(hub.fault("info", path="team/slow", hold=0))
+            asks = [pool.submit(ask, c, f"/api/models/team/slow{n}", token=greedy) for n in range(20)]
+            until(lambda: asked.hits >= 8)
+            assert right(get(c, "team/mixed", "other", token=other), b"other")
+            assert right(get(c, "team/mixed", "w.bin", token=other), mixed["w.bin"].data)
+            assert not any(f.done() for f in waits)
+        assert all(right(f.result(), hub.repos["models", id_].at("main").files["w.bin"].data) for f, id_ in zip(waits, slow))
+        assert {f.result().status for f in asks} <= {404, 502}

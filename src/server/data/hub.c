@@ -14,7 +14,8 @@
 #define ASKS 16 /* revisions that are asked for at once */
 #define ASKS_QUEUE_MAX 10000
 #define ASK_MAX_MS 300000 /* all that is asked for one: 100,000 files are a hundred pages */
-#define FETCHES 24        /* files on their way at once */
+#define FETCHES 24        /* files on their way at once ... */
+#define SMALL_FETCHES 32  /* ... and small ones, beside them */
 #define FETCHES_QUEUE_MAX 100000
 #define REVS_MAX 50000
 #define KEEPER_MS 1000
@@ -27,6 +28,11 @@
 bool hub_is_on(const struct app *app)
 {
 	return strcmp(app->set.hub_upstream, "off") != 0;
+}
+
+uint64_t hub_owner(const char *team_id)
+{
+	return httpd_channel("team", str_of(team_id));
 }
 
 void hub_repo_name(enum hub_type type, const char *id, char out[HUB_REPO_CAP])
@@ -238,7 +244,7 @@ static int begin(struct hub_rev *v, struct err *err)
 	v->running = true;
 	v->began_ms = now_ms();
 	v->told_slow = false;
-	if (workers_submit(h->asks, ask_run, v, err) == 0)
+	if (workers_submit_for(h->asks, hub_owner(v->team_id), ask_run, v, err) == 0)
 		return 0;
 	v->running = false;
 	return -1;
@@ -517,6 +523,7 @@ void hub_start(struct app *app)
 		return;
 	h->asks = workers_new(ASKS, ASKS_QUEUE_MAX, "hub");
 	h->fetches = workers_new(FETCHES, FETCHES_QUEUE_MAX, "hub-fetch");
+	h->small_fetches = workers_new(SMALL_FETCHES, FETCHES_QUEUE_MAX, "hub-small");
 	h->keeper = loop_new(app, keeper_pass, KEEPER_MS);
 }
 
@@ -535,7 +542,8 @@ void hub_stop(struct app *app)
 	lock_give(&h->lock);
 	workers_stop(h->asks);
 	workers_stop(h->fetches);
-	h->asks = h->fetches = NULL;
+	workers_stop(h->small_fetches);
+	h->asks = h->fetches = h->small_fetches = NULL;
 	loop_stop(h->keeper);
 	hub_repos_keep(app); /* what came in the last second */
 }

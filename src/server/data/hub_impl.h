@@ -73,7 +73,9 @@ struct hub {
 	uint64_t bytes;                        /* that all repos take, about */
 	struct map *revs;                      /* hub_rev by key */
 	struct map *pulls;                     /* hub_pull by content */
-	struct workers *asks, *fetches;
+	/* Tasks are of teams, so that none has all threads. Small files do not wait for large ones.
+	 */
+	struct workers *asks, *fetches, *small_fetches;
 	atomic_bool cancel;
 	struct hub_lump *lump;    /* of room that small files share; see hub_pull.c */
 	struct loop *keeper;      /* writes refs */
@@ -86,6 +88,7 @@ struct hub {
 };
 
 bool hub_is_on(const struct app *app);
+uint64_t hub_owner(const char *team_id); /* of its tasks; see workers.h */
 /* "models/owner/name", lower case: names differ in case only for the eye. */
 void hub_repo_name(enum hub_type type, const char *id, char out[HUB_REPO_CAP]);
 /* The source of a repository at a revision, with the team's secret unless it is "". ask_until_ms as

@@ -292,8 +292,9 @@ static void pull_run(void *arg)
 
 /* With the lock. */
 static int pull_begin(struct hub *h, struct hub_repo *r, const struct hub_file *f,
-                      struct hub_pull **out, struct err *err)
+                      const char *team_id, struct hub_pull **out, struct err *err)
 {
+	struct workers *w = f->size <= BRING_SMALL_MAX ? h->small_fetches : h->fetches;
 	struct hub_pull *p = xcalloc(1, sizeof(*p));
 
 	p->magic = HUB_PULL_MAGIC;
@@ -309,7 +310,7 @@ static int pull_begin(struct hub *h, struct hub_repo *r, const struct hub_file *
 	(void)map_set(h->pulls, str_of(p->content), p);
 	if (atomic_load(&h->cancel))
 		(void)err_set(err, ERR_UNAVAILABLE, "the server is shutting down");
-	else if (workers_submit(h->fetches, pull_run, p, err) == 0) {
+	else if (workers_submit_for(w, hub_owner(team_id), pull_run, p, err) == 0) {
 		*out = p;
 		return 0;
 	}
@@ -599,15 +600,19 @@ static bool has_failed(struct hub *h, struct hub_repo *r, struct hub_pull *p, bo
 	return false;
 }
 
-static int pull(struct app *app, struct hub_repo *r, const struct hub_file *f, uint64_t first,
+static int pull(const struct ask *ask, struct hub_repo *r, const struct hub_file *f, uint64_t first,
                 uint64_t count, bool again, struct hub_bytes *out, struct err *err)
 {
 	char content[CONTENT_CAP];
+	struct app *app = ask->app;
 	struct hub *h = app->hub;
+	const char *team_id;
 	struct hub_pull *p;
 	bool through;
 	int rc = 0;
 
+	if (ctx_team(ask, NULL, &team_id, err) < 0)
+		return -1;
 	content_of(f, content);
 	lock_take(&h->lock);
 	p = map_get(h->pulls, str_of(content));
@@ -620,7 +625,7 @@ static int pull(struct app *app, struct hub_repo *r, const struct hub_file *f, u
 	          (p == NULL || readable(p) < first + count);
 	if (!through) {
 		if (p == NULL)
-			rc = pull_begin(h, r, f, &p, err);
+			rc = pull_begin(h, r, f, team_id, &p, err);
 		if (rc == 0)
 			follow(app, p, first, count, out);
 	}
@@ -644,7 +649,6 @@ int hub_bytes_of(const struct ask *ask, const struct hub_listing *l, const struc
                  uint64_t first, uint64_t count, bool again, struct hub_bytes *out, struct err *err)
 {
 	struct hub_repo *r = hub_repo_of(l);
-	struct app *app = ask->app;
 
 	assert(first <= f->size && count <= f->size - first);
 	*out = (struct hub_bytes){.how = HUB_NOT_YET, .fd = -1};
@@ -652,7 +656,7 @@ int hub_bytes_of(const struct ask *ask, const struct hub_listing *l, const struc
 		return 0;
 	if (strcmp(r->kind, META_REF_HUB) != 0)
 		return not_here(ask, r, f, out, err);
-	if (pull(app, r, f, first, count, again, out, err) < 0)
+	if (pull(ask, r, f, first, count, again, out, err) < 0)
 		return -1;
 	/* It may have come between the two looks. */
 	if (out->how == HUB_NOT_YET)
