@@ -346,6 +346,7 @@ struct upload_ops {
 struct hub_bytes {
 	enum {
 		HUB_NOT_YET,   /* on its way: ask again when hub_bytes_channel() is notified */
+		HUB_NO_PLACE,  /* too many streams: the same with hub_places_channel() */
 		HUB_FILE,      /* fd, all of it; the caller's to close */
 		HUB_STREAM,    /* from, while they arrive; reply_stream() finishes it */
 		HUB_ELSEWHERE, /* at the address `location`, signed for a while */
@@ -375,6 +376,7 @@ struct hub_refs {
  */
 uint64_t hub_channel(const struct hub_name *name); /* rev NULL: of refs */
 uint64_t hub_bytes_channel(const struct hub_file *f);
+uint64_t hub_places_channel(void);
 struct hub_ops {
 	/* *moved: it has another id now, owner/name, and that is all; NULL: it has not. *out NULL:
 	 * not yet, see hub_channel(). Else it stays until it is closed. */

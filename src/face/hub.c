@@ -112,6 +112,11 @@ uint64_t hub_bytes_channel(const struct hub_file *f)
 	return httpd_channel("hub-bytes", str_of(id));
 }
 
+uint64_t hub_places_channel(void)
+{
+	return httpd_channel("hub-places", str_of(""));
+}
+
 int hub_ops_of(const struct request *rq, const struct hub_ops **out, struct err *err)
 {
 	*out = face_ctx(rq)->ops->hub;

@@ -29,12 +29,24 @@ static int send_head(struct request *rq, const struct hub_file *f, const char *e
 	return reply_stream(rq, 200, TYPE, &none, 0, f->size, err);
 }
 
+/* Until one of the replies that follow a file has ended. */
+static int wait_for_place(struct request *rq, uint64_t seq, struct err *err)
+{
+	if (!rq->timed_out)
+		return hub_wait(rq, hub_places_channel(), seq, err);
+	err->retry_after_s = HUB_RETRY_S;
+	return err_set(err, ERR_UNAVAILABLE,
+	               "your team, or all together, are being sent as many files that are still "
+	               "arriving as this server follows at once");
+}
+
 static int send_bytes(struct request *rq, const struct hub_listing *l, const struct hub_file *f,
                       const char *etag, struct err *err)
 {
 	const struct reply_source none = {0};
 	uint64_t channel = hub_bytes_channel(f), first = 0, count = 0;
 	uint64_t seq = httpd_channel_seq(request_httpd(rq), channel); /* before the look */
+	uint64_t place_seq = httpd_channel_seq(request_httpd(rq), hub_places_channel());
 	const struct hub_ops *ops = NULL;
 	struct hub_bytes b = {.fd = -1};
 
@@ -47,12 +59,12 @@ static int send_bytes(struct request *rq, const struct hub_listing *l, const str
 	switch (b.how) {
 	case HUB_NOT_YET:
 		return hub_wait(rq, channel, seq, err);
+	case HUB_NO_PLACE:
+		return wait_for_place(rq, place_seq, err);
 	case HUB_FILE:
 		return reply_file(rq, TYPE, b.fd, f->size, etag);
 	case HUB_STREAM:
-		if (reply_file_from(rq, TYPE, &b.from, f->size, etag, err) < 0)
-			return hub_failed(err);
-		return 0;
+		return reply_file_from(rq, TYPE, &b.from, f->size, etag, err);
 	case HUB_ELSEWHERE:
 		break;
 	}

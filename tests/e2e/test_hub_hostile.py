@@ -7,7 +7,7 @@ import time
 import pytest
 from conftest import until
 from hub import hub_server
-from test_hub import UPSTREAM, ask, files, fresh, get, right, start
+from test_hub import UPSTREAM, Stream, ask, files, fresh, get, path_of, right, start
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -131,3 +131,27 @@ def test_no_team_has_all_threads(own):
             assert not any(f.done() for f in waits)
         assert all(right(f.result(), hub.repos["models", id_].at("main").files["w.bin"].data) for f, id_ in zip(waits, slow))
         assert {f.result().status for f in asks} <= {404, 502}
+
+
+def test_no_team_has_all_places(own):
+    """Of replies that follow a file while it arrives; who finds none gets one when another reply ends."""
+    c, hub = own
+    greedy, other = member(c, "greedy", UPSTREAM), member(c, "other", UPSTREAM)
+    data = os.urandom(8 << 20)
+    path = path_of(fresh(hub, data), "w.bin")
+    with hub.fault("cdn", path="w.bin", hold=4 << 20) as fault, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        streams = [Stream(c, path, token=greedy) for _ in range(24)]
+        assert all(s.read(1000) == data[:1000] for s in streams)
+        waits = [pool.submit(ask, c, path, token=greedy) for _ in range(2)]
+        mine = Stream(c, path, token=other)
+        assert mine.read(1000) == data[:1000]
+        assert not any(w.done() for w in waits)
+        streams.pop().close()
+        last = Stream(c, path, token=other)  # of those that are left
+        assert last.read(1000) == data[:1000] and not fault.go.is_set()
+        fault.go.set()
+        assert all(right(w.result(), data) for w in waits)
+        assert all(s.read(1 << 30) == data[1000:] for s in (*streams, mine, last))
+    for s in (*streams, mine, last):
+        s.close()
+    assert hub.sent("w.bin") == len(data)

@@ -77,7 +77,7 @@ static int fake_open(const struct ask *ask, const struct hub_name *name, bool ag
 	if (hub.refuses != ERR_NONE)
 		return refuse(err);
 	*out = NULL;
-	if (not_yet(own_channel(name->rev), again))
+	if (hub.how != HUB_NO_PLACE && not_yet(own_channel(name->rev), again))
 		return 0;
 	atomic_fetch_add(&hub.open, 1);
 	*out = &hub.listing;
@@ -133,7 +133,9 @@ static int fake_bytes(const struct ask *ask, const struct hub_listing *l, const 
 	out->how = hub.how;
 	if (hub.how == HUB_NOT_YET && not_yet(hub_bytes_channel(f), again))
 		return 0;
-	if (hub.how == HUB_NOT_YET || hub.how == HUB_FILE) {
+	if (hub.how == HUB_NO_PLACE && not_yet(hub_places_channel(), again))
+		return 0;
+	if (hub.how == HUB_NOT_YET || hub.how == HUB_NO_PLACE || hub.how == HUB_FILE) {
 		out->how = HUB_FILE;
 		out->fd = file_of(f);
 	}
@@ -600,6 +602,28 @@ static void waits_until_it_is_known(void **state UNUSED)
 	stop(&f);
 }
 
+/* A reply that finds no place waits for one, and is told that it may try again. */
+static void waits_for_a_place(void **state UNUSED)
+{
+	struct app f;
+	struct got g;
+
+	start(&f, 0);
+	hub.how = HUB_NO_PLACE;
+	hub.looks = hub.agains = 0;
+	hub.late = 2;
+	assert_int_equal(get(&f, "/Ada/Net/resolve/main/README.md").status, 200);
+	assert_int_equal(hub.looks, 3);
+	assert_int_equal(hub.agains, 2);
+	hub.away = true;
+	hub.looks = 0;
+	g = get(&f, "/Ada/Net/resolve/main/README.md");
+	assert_refused(&f, &g, 503, "", "no place");
+	assert_string_equal(header(&f, &g, "Retry-After"), "5");
+	clock_fake(-1, -1);
+	stop(&f);
+}
+
 /* The news are of something else, again and again: that does not prolong it. */
 static void waits_no_longer_than_a_client(void **state UNUSED)
 {
@@ -900,6 +924,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(files_in_ranges),
 	cmocka_unit_test(empty_files_and_files_elsewhere),
 	cmocka_unit_test(waits_until_it_is_known),
+	cmocka_unit_test(waits_for_a_place),
 	cmocka_unit_test(waits_no_longer_than_a_client),
 	cmocka_unit_test(descriptions),
 	cmocka_unit_test(nested_deeply),

@@ -65,6 +65,7 @@ struct hub_rev {
 
 struct hub_pull;
 struct hub_lump;
+struct hub_follower;
 
 struct hub {
 	struct lock lock;
@@ -73,6 +74,7 @@ struct hub {
 	uint64_t bytes;                        /* that all repos take, about */
 	struct map *revs;                      /* hub_rev by key */
 	struct map *pulls;                     /* hub_pull by content */
+	LIST_HEAD(, hub_follower) followers;   /* replies that follow pulls, or read through */
 	/* Tasks are of teams, so that none has all threads. Small files do not wait for large ones.
 	 */
 	struct workers *asks, *fetches, *small_fetches;

@@ -13,14 +13,15 @@
 #include "store/sources/bring.h"
 
 #define CONTENT_CAP (HASH_HEX_CAP + 8)
-#define HELD_BACK 1                       /* of the end, until the whole is verified */
-#define FOLLOW_MIN ((uint64_t)1 << 20)    /* so much is there before a reply begins */
-#define THROUGH_MAX ((uint64_t)16 << 20)  /* a piece of that size ... */
-#define THROUGH_OF ((uint64_t)64 << 20)   /* ... of a file at least so large is read through */
-#define THROUGH_PIECE ((uint64_t)1 << 20) /* is asked for at once */
-#define FOLLOW_TICK_MS 500                /* to see that a client has left */
-#define LUMP_BYTES ((uint64_t)64 << 20)   /* of room, which small files share */
-#define FAILED_MS 5000                    /* so long a failure is the answer */
+#define HELD_BACK 1                         /* of the end, until the whole is verified */
+#define FOLLOW_MIN ((uint64_t)1 << 20)      /* so much is there before a reply begins */
+#define THROUGH_MAX ((uint64_t)16 << 20)    /* a piece of that size ... */
+#define THROUGH_OF ((uint64_t)64 << 20)     /* ... of a file at least so large is read through */
+#define THROUGH_PIECE ((uint64_t)1 << 20)   /* is asked for at once */
+#define FOLLOW_TICK_MS 500                  /* to see that a client has left */
+#define FOLLOWERS_MAX (STREAMS_MAX * 3 / 4) /* the rest is for replies from object stores */
+#define LUMP_BYTES ((uint64_t)64 << 20)     /* of room, which small files share */
+#define FAILED_MS 5000                      /* so long a failure is the answer */
 #define READ_TRIES 4
 #define SIGNED_S 3600
 
@@ -162,6 +163,14 @@ static void notify(const struct hub_pull *p)
 		httpd_notify(http, hub_bytes_channel(p->f));
 }
 
+static void notify_places(struct app *app)
+{
+	struct httpd *http = atomic_load(&app->httpd);
+
+	if (http != NULL)
+		httpd_notify(http, hub_places_channel());
+}
+
 /* With the lock: so much of it may be sent. Nobody gets all of a file that is not what it should
  * be. */
 static uint64_t readable(const struct hub_pull *p)
@@ -283,6 +292,7 @@ static void pull_run(void *arg)
 	cond_broadcast(&p->moved);
 	lock_give(&h->lock);
 	notify(p);
+	notify_places(p->repo->app); /* who waits for one needs none now */
 	lock_take(&h->lock);
 	if (rc == 0)
 		pull_out(h, p); /* a failure stays, for who waits to hear of it */
@@ -291,8 +301,8 @@ static void pull_run(void *arg)
 }
 
 /* With the lock. */
-static int pull_begin(struct hub *h, struct hub_repo *r, const struct hub_file *f,
-                      const char *team_id, struct hub_pull **out, struct err *err)
+static int pull_begin(struct hub *h, uint64_t owner, struct hub_repo *r, const struct hub_file *f,
+                      struct hub_pull **out, struct err *err)
 {
 	struct workers *w = f->size <= BRING_SMALL_MAX ? h->small_fetches : h->fetches;
 	struct hub_pull *p = xcalloc(1, sizeof(*p));
@@ -310,7 +320,7 @@ static int pull_begin(struct hub *h, struct hub_repo *r, const struct hub_file *
 	(void)map_set(h->pulls, str_of(p->content), p);
 	if (atomic_load(&h->cancel))
 		(void)err_set(err, ERR_UNAVAILABLE, "the server is shutting down");
-	else if (workers_submit_for(w, hub_owner(team_id), pull_run, p, err) == 0) {
+	else if (workers_submit_for(w, owner, pull_run, p, err) == 0) {
 		*out = p;
 		return 0;
 	}
@@ -359,10 +369,12 @@ void hub_pulls_free(struct app *app)
 
 /* ---- following ----------------------------------------------------------------------------- */
 
-struct follower {
+struct hub_follower {
 	unsigned magic;
 #define FOLLOWER_MAGIC 0x48464f4cU
 	struct app *app;
+	uint64_t owner;
+	LIST_ENTRY(hub_follower) in;
 	struct hub_pull *p; /* held; or NULL, and the repository is */
 	unsigned began;     /* p->began: it sends nothing of another try */
 	struct hub_repo *repo;
@@ -370,8 +382,23 @@ struct follower {
 	struct source *source; /* of what is read through */
 };
 
+/* With the lock. A team has at most as many as are left: the next team always finds one. */
+static bool has_place(struct hub *h, uint64_t owner)
+{
+	const struct hub_follower *w;
+	unsigned all = 0, own = 0;
+
+	LIST_FOREACH(w, &h->followers, in)
+	{
+		all++;
+		own += w->owner == owner;
+	}
+	return all < FOLLOWERS_MAX && own < FOLLOWERS_MAX - all;
+}
+
 /* Waits until the pull has come that far. */
-static int wait_front(struct follower *w, uint64_t until, const atomic_bool *left, struct err *err)
+static int wait_front(struct hub_follower *w, uint64_t until, const atomic_bool *left,
+                      struct err *err)
 {
 	struct hub *h = w->app->hub;
 	struct hub_pull *p = w->p;
@@ -395,7 +422,7 @@ static int wait_front(struct follower *w, uint64_t until, const atomic_bool *lef
 static int follow_read(void *arg, uint64_t at, void *to, size_t n, const atomic_bool *left,
                        struct err *err)
 {
-	struct follower *w = FROM_VOID(struct follower, arg, FOLLOWER_MAGIC);
+	struct hub_follower *w = FROM_VOID(struct hub_follower, arg, FOLLOWER_MAGIC);
 
 	if (wait_front(w, at + n, left, err) < 0)
 		return -1;
@@ -405,7 +432,7 @@ static int follow_read(void *arg, uint64_t at, void *to, size_t n, const atomic_
 /* What may be read without waiting. */
 static uint64_t follow_ready(void *arg, uint64_t at)
 {
-	struct follower *w = FROM_VOID(struct follower, arg, FOLLOWER_MAGIC);
+	struct hub_follower *w = FROM_VOID(struct hub_follower, arg, FOLLOWER_MAGIC);
 	struct hub *h = w->app->hub;
 	uint64_t n;
 
@@ -440,7 +467,7 @@ static int piece_put(void *arg, const void *p, size_t n, struct err *err)
 static int through_read(void *arg, uint64_t at, void *to, size_t n, const atomic_bool *left,
                         struct err *err)
 {
-	struct follower *w = FROM_VOID(struct follower, arg, FOLLOWER_MAGIC);
+	struct hub_follower *w = FROM_VOID(struct hub_follower, arg, FOLLOWER_MAGIC);
 	struct source_file f = file_of(w->f);
 	struct piece x = {.to = to, .cap = n};
 	const struct http_sink sink = {.put = piece_put, .arg = &x};
@@ -458,25 +485,31 @@ static int through_read(void *arg, uint64_t at, void *to, size_t n, const atomic
 
 static void follow_done(void *arg)
 {
-	struct follower *w = FROM_VOID(struct follower, arg, FOLLOWER_MAGIC);
+	struct hub_follower *w = FROM_VOID(struct hub_follower, arg, FOLLOWER_MAGIC);
 	struct hub *h = w->app->hub;
 
 	lock_take(&h->lock);
+	LIST_REMOVE(w, in);
 	if (w->p != NULL)
 		pull_drop(h, w->p);
 	else
 		hub_repo_drop(h, w->repo);
 	lock_give(&h->lock);
+	notify_places(w->app);
 	source_close(w->source);
 	free(w);
 }
 
-static struct follower *follower_new(struct app *app, struct hub_repo *r, const struct hub_file *f)
+/* With the lock. */
+static struct hub_follower *follower_new(struct app *app, uint64_t owner, struct hub_repo *r,
+                                         const struct hub_file *f)
 {
-	struct follower *w = xcalloc(1, sizeof(*w));
+	struct hub_follower *w = xcalloc(1, sizeof(*w));
 
 	w->magic = FOLLOWER_MAGIC;
 	w->app = app;
+	w->owner = owner;
+	LIST_INSERT_HEAD(&app->hub->followers, w, in);
 	w->repo = r;
 	w->f = f;
 	return w;
@@ -544,19 +577,27 @@ static bool find_here(const struct ask *ask, struct hub_repo *r, const struct hu
 	return false;
 }
 
-static int read_through(struct app *app, struct hub_repo *r, const struct hub_file *f,
-                        struct hub_bytes *out, struct err *err)
+static int read_through(struct app *app, uint64_t owner, struct hub_repo *r,
+                        const struct hub_file *f, struct hub_bytes *out, struct err *err)
 {
+	struct hub *h = app->hub;
+	struct hub_follower *w = NULL;
 	struct source *s = NULL;
-	struct follower *w;
 
 	if (open_source(r, &s, err) < 0)
 		return -1;
-	w = follower_new(app, r, f);
-	w->source = s;
-	lock_take(&app->hub->lock);
-	hub_repo_hold(app->hub, r);
-	lock_give(&app->hub->lock);
+	lock_take(&h->lock);
+	if (has_place(h, owner)) {
+		w = follower_new(app, owner, r, f);
+		w->source = s;
+		hub_repo_hold(h, r);
+	}
+	lock_give(&h->lock);
+	if (w == NULL) {
+		source_close(s);
+		out->how = HUB_NO_PLACE;
+		return 0;
+	}
 	out->how = HUB_STREAM;
 	out->from = (struct reply_source){
 		.read = through_read, .done = follow_done, .ready = through_ready, .arg = w};
@@ -564,18 +605,22 @@ static int read_through(struct app *app, struct hub_repo *r, const struct hub_fi
 }
 
 /* With the lock: of a pull that is under way. */
-static void follow(struct app *app, struct hub_pull *p, uint64_t first, uint64_t count,
-                   struct hub_bytes *out)
+static void follow(struct app *app, uint64_t owner, struct hub_pull *p, uint64_t first,
+                   uint64_t count, struct hub_bytes *out)
 {
 	uint64_t first_bytes = MIN(count, FOLLOW_MIN);
-	struct follower *w;
+	struct hub_follower *w;
 
 	if (p->fd < 0 || readable(p) < first + first_bytes) {
 		p->wanted = MIN(p->wanted, first + first_bytes);
 		out->how = HUB_NOT_YET;
 		return;
 	}
-	w = follower_new(app, NULL, p->f);
+	if (!has_place(app->hub, owner)) {
+		out->how = HUB_NO_PLACE;
+		return;
+	}
+	w = follower_new(app, owner, NULL, p->f);
 	w->p = p;
 	w->began = p->began;
 	p->refs++;
@@ -608,11 +653,13 @@ static int pull(const struct ask *ask, struct hub_repo *r, const struct hub_file
 	struct hub *h = app->hub;
 	const char *team_id;
 	struct hub_pull *p;
+	uint64_t owner;
 	bool through;
 	int rc = 0;
 
 	if (ctx_team(ask, NULL, &team_id, err) < 0)
 		return -1;
+	owner = hub_owner(team_id);
 	content_of(f, content);
 	lock_take(&h->lock);
 	p = map_get(h->pulls, str_of(content));
@@ -625,12 +672,12 @@ static int pull(const struct ask *ask, struct hub_repo *r, const struct hub_file
 	          (p == NULL || readable(p) < first + count);
 	if (!through) {
 		if (p == NULL)
-			rc = pull_begin(h, r, f, team_id, &p, err);
+			rc = pull_begin(h, owner, r, f, &p, err);
 		if (rc == 0)
-			follow(app, p, first, count, out);
+			follow(app, owner, p, first, count, out);
 	}
 	lock_give(&h->lock);
-	return through ? read_through(app, r, f, out, err) : rc;
+	return through ? read_through(app, owner, r, f, out, err) : rc;
 }
 
 /* One of our own, which nobody else has. With --objects it is only not in the folder. */
@@ -659,7 +706,7 @@ int hub_bytes_of(const struct ask *ask, const struct hub_listing *l, const struc
 	if (pull(ask, r, f, first, count, again, out, err) < 0)
 		return -1;
 	/* It may have come between the two looks. */
-	if (out->how == HUB_NOT_YET)
+	if (out->how != HUB_STREAM)
 		(void)find_here(ask, r, f, out);
 	return 0;
 }
