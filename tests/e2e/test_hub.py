@@ -315,6 +315,20 @@ def test_the_newest_client_with_5000_small_files(mirror, hub):
 # --- the protocol
 
 
+def test_a_repository_without_files(mirror, hub):
+    """One that was just created is there, and empty."""
+    made = hub.repo("team/new", {})
+    for _ in range(2):
+        about = ask(mirror, "/api/models/team/new")
+        assert about.status == 200 and about.json()["sha"] == made.refs["main"] and about.json()["siblings"] == [], about
+        tree = ask(mirror, "/api/models/team/new/tree/main?recursive=true")
+        assert tree.status == 200 and tree.json() == [], tree
+    assert get(mirror, "team/new", "config.json").code == "EntryNotFound"
+    made.commit({"config.json": b"{}"}, "next")
+    assert right(get(mirror, "team/new", "config.json", "next"), b"{}")
+    until(lambda: any(w["source"] == "hf://team/new" and w["files"] == 0 for w in mirror.json("weights", "ls")))
+
+
 def test_headers_of_a_file(mirror, hub):
     model = hub.repos["models", "team/model"].at("main")
     for path, f in model.files.items():

@@ -26,7 +26,8 @@ int hub_source(struct app *app, const char *team_id, enum hub_type type, const c
 	                           .cancel = &app->hub->cancel,
 	                           .retry_after_max_s = PATIENCE_S,
 	                           .ask_until_ms = ask_until_ms,
-	                           .about = true};
+	                           .about = true,
+	                           .may_be_empty = true};
 	int rc = 0;
 
 	buf_printf(&url, "hf://%s/%s@", hub_type_word(type), id);
@@ -229,7 +230,8 @@ static int ask_upstream(struct app *app, const char *team_id, const struct hub_r
 		return 0;
 	if (source_list(s, a, &all, is, &listing, err) < 0)
 		return hub_refused(s, &name, err);
-	if (is_closed_to_some && source_admits(s, listing.file[listing.n - 1].path, err) < 0)
+	if (is_closed_to_some && listing.n > 0 &&
+	    source_admits(s, listing.file[listing.n - 1].path, err) < 0)
 		return hub_refused(s, &name, err);
 	return listing_of(v, &listing, head.about != NULL ? head.about : "{}", a, &l, err) < 0
 	               ? -1

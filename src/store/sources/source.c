@@ -42,6 +42,7 @@ void *source_new(const struct source_options *o, size_t size)
 	s->retry_after_max_s =
 		o->retry_after_max_s > 0 ? o->retry_after_max_s : SOURCE_RETRY_AFTER_MAX;
 	s->wants_about = o->about;
+	s->may_be_empty = o->may_be_empty;
 	return s;
 }
 
@@ -225,13 +226,14 @@ static int finish_listing(struct source *s, struct arena *a, struct source_found
 	struct source_listing l = {
 		.n = f->n, .bytes = f->bytes, .revision = revision, .about = s->about};
 
-	if (f->seen == 0)
+	if (f->seen == 0 && !s->may_be_empty)
 		return source_no_files(s, err);
-	if (f->n == 0)
+	if (f->n == 0 && f->seen > 0)
 		return err_set(err, ERR_SOURCE_EMPTY,
 		               "allow_patterns and ignore_patterns leave none of its %zu files",
 		               f->seen);
-	qsort(f->file, f->n, sizeof(*f->file), by_path);
+	if (f->n > 0)
+		qsort(f->file, f->n, sizeof(*f->file), by_path);
 	for (size_t i = 1; i < f->n; i++) {
 		if (strcmp(f->file[i - 1].path, f->file[i].path) == 0)
 			return err_set(err, ERR_CORRUPT, "\"%s\" was listed twice",
@@ -243,8 +245,9 @@ static int finish_listing(struct source *s, struct arena *a, struct source_found
 		return err_set(err, ERR_CONFLICT,
 		               "it has changed since its revision was resolved. Push a new job to "
 		               "use its current content");
-	l.file = ARENA_ARRAY(a, struct source_file, f->n);
-	memcpy(l.file, f->file, f->n * sizeof(*f->file));
+	l.file = ARENA_ARRAY(a, struct source_file, f->n + 1);
+	if (f->n > 0)
+		memcpy(l.file, f->file, f->n * sizeof(*f->file));
 	*out = l;
 	return 0;
 }

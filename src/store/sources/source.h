@@ -33,6 +33,7 @@ struct source_options {
 	 * never. A server that drips would hold a thread for ever. */
 	int64_t ask_until_ms;
 	bool about;            /* listings say what a Hub says of the revision */
+	bool may_be_empty;     /* a source without files is listed, not refused */
 	int retry_after_max_s; /* who asks to be left alone for longer is given up; 0: 600 */
 };
 

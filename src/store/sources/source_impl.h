@@ -55,7 +55,7 @@ struct source {
 	const atomic_bool *cancel; /* of lists */
 	int retry_after_max_s;     /* of lists, too */
 	int64_t ask_until_ms;      /* the same */
-	bool wants_about;
+	bool wants_about, may_be_empty;
 	const char *about;                    /* of the last listing, in its arena */
 	_Atomic(enum source_refusal) refusal; /* reads run beside each other */
 };
