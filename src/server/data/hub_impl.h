@@ -34,6 +34,7 @@ struct hub_repo {
 	uint64_t listing_bytes;
 	struct blob_pins *pins; /* of what no ref names yet */
 	bool dirty;             /* more is here than its ref says */
+	unsigned forgotten;     /* how often it was removed */
 	unsigned users, pulls;  /* who holds it; files on their way */
 	int64_t kept_ms;        /* when its ref was last written; monotonic */
 	int64_t touched_ms;     /* the same: when its use was last noted */
@@ -138,7 +139,8 @@ int hub_repo_load(struct app *app, const char *team_id, enum hub_type type, cons
 void hub_repo_note(struct hub_repo *r, const struct hub_file *f, const struct digest *d);
 /* It is not, any more. */
 void hub_repo_lost(struct hub_repo *r, const struct hub_file *f);
-/* Without the lock: its ref was removed, and comes back with what is fetched from now on. */
+/* Without the lock: its ref is about to be removed, and comes back with what is fetched from now
+ * on. */
 void hub_repo_forget(struct app *app, const char *team_id, const char *name);
 /* The same of our own repositories (repos.h), whose commits are stored whole before anybody hears
  * of them; found by what the row says, too. ERR_HUB_REVISION_NOT_FOUND. */

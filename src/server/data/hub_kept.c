@@ -72,10 +72,11 @@ int hub_remove(const struct ask *ask, const char *id, struct model_mirror *out, 
 		if (strcmp(id_of(ask->a, &all[i]), id) != 0 ||
 		    (!is_all && team_id != NULL && strcmp(owner, team_id) != 0))
 			continue;
-		if ((is_all && ctx_need_all(ask, err) < 0) ||
-		    meta_ref_del(app->meta, owner, META_REF_HUB, all[i].name, err) < 0)
+		if (is_all && ctx_need_all(ask, err) < 0)
 			return -1;
-		hub_repo_forget(app, owner, all[i].name);
+		hub_repo_forget(app, owner, all[i].name); /* before: see keep() */
+		if (meta_ref_del(app->meta, owner, META_REF_HUB, all[i].name, err) < 0)
+			return -1;
 		*out = row_of(ask->a, &all[i]);
 		return 0;
 	}

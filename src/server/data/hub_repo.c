@@ -121,6 +121,7 @@ void hub_repo_forget(struct app *app, const char *team_id, const char *name)
 	lock_take(&h->lock);
 	r = map_get(h->repo_by_name, str_of(key));
 	if (r != NULL) {
+		r->forgotten++;
 		memset(r->is_here, 0, r->l.n * sizeof(*r->is_here));
 		r->dirty = false;
 		before = r->pins;
@@ -461,6 +462,17 @@ static int put_listing(struct hub_repo *r, struct err *err)
 	return 0;
 }
 
+/* Somebody has removed what keep() was about to name: his is the last word. */
+static int take_back(struct hub_repo *r, struct err *err)
+{
+	if (meta_ref_del(r->app->meta, r->team_id, META_REF_HUB, r->name, err) == 0)
+		return 0;
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	return 0;
+}
+
 static int keep(struct hub_repo *r, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -470,11 +482,14 @@ static int keep(struct hub_repo *r, struct err *err)
 	struct manifest m;
 	struct digest name;
 	char hex[HASH_HEX_CAP];
+	unsigned forgotten;
+	bool removed;
 	int rc;
 
 	lock_take(&h->lock);
 	before = r->pins;
 	r->pins = pins;
+	forgotten = r->forgotten;
 	lock_give(&h->lock);
 	blob_pins_add(before, &r->listing);
 	rc = put_listing(r, err) < 0 ? -1 : list_here(r, a, &m, err);
@@ -494,6 +509,11 @@ static int keep(struct hub_repo *r, struct err *err)
 		app_crash_at("hub:manifest");
 		rc = meta_ref_put(r->app->meta, &ref, err);
 	}
+	lock_take(&h->lock);
+	removed = r->forgotten != forgotten;
+	lock_give(&h->lock);
+	if (rc == 0 && removed)
+		rc = take_back(r, err);
 	if (rc < 0) { /* all of it again, later: what the pins of before held, those of now do */
 		lock_take(&h->lock);
 		r->dirty = true;
