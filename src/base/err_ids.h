@@ -84,8 +84,8 @@
 	X(VOLUME_FULL,          QUOTA,       "volume_full",            "The checkpoint folder grew larger than volume_size_gib, and the job was ended; or the job failed when the folder was full. Its complete checkpoints are kept. Raise the size, or keep fewer checkpoints.") \
 	X(INODES_EXHAUSTED,     QUOTA,       "inodes_exhausted",       "The disk of the node was running out of inodes, and this job held most of them. It was ended. Write fewer, larger files.") \
 	X(STORED_SPEC,          CORRUPT,     "stored_spec_unreadable", "The database's copy of the job's specification is damaged. Push the job again.") \
-	X(MIRROR_FULL,          NO_SPACE,    "mirror_full",            "Waiting or running jobs need everything in the mirror, and the source does not fit in what is left. The job waits; a larger --mirror-bytes helps.") \
-	X(MIRROR_TOO_SMALL,     NO_SPACE,    "mirror_too_small",       "The job's sources are larger than the whole mirror may be. Select fewer files with allow_patterns, or raise --mirror-bytes.") \
+	X(MIRROR_FULL,          NO_SPACE,    "mirror_full",            "Jobs and fetches under way need everything in the mirror, and the source does not fit in what is left. A job waits, a client may try again; a larger --mirror-bytes helps.") \
+	X(MIRROR_TOO_SMALL,     NO_SPACE,    "mirror_too_small",       "The job's sources, or a file of a Hub, are larger than the whole mirror may be. Raise --mirror-bytes, or select fewer files with allow_patterns.") \
 	X(NODE_CACHE_FULL,       NO_SPACE,    "node_cache_full",        "Running jobs are using the node cache, and this job's weights or Python environment do not fit in what is left. The job waits; a larger --node-cache-bytes helps.") \
 	X(SOURCE_BUSY,          BUSY,        "source_busy",            "The source limits the rate of requests. Try again later; a secret often raises the limit.") \
 	X(DIGEST_MISMATCH,      CORRUPT,     "digest_mismatch",        "The source sent data that does not match the digest it announced. The data is not used.") \

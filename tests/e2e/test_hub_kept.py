@@ -5,7 +5,7 @@ import subprocess
 
 from conftest import CALL_S, STOKER, until
 from hub import hub_server
-from test_hub import get, right, start
+from test_hub import Stream, get, path_of, right, start
 
 MIB = 1 << 20
 
@@ -67,6 +67,26 @@ def test_the_least_recently_used_goes(empty_cluster):
         assert held <= 7_000_000
         left = {w["source"] for w in c.json("weights", "ls")}
         assert "hf://many/m5" in left and "hf://many/m0" not in left
+
+
+def test_a_full_mirror_says_what_fills_it(empty_cluster):
+    c = empty_cluster
+    with hub_server() as hub:
+        data = {"first.bin": os.urandom(3 * MIB), "second.bin": os.urandom(3 * MIB), "large.bin": os.urandom(6 * MIB)}
+        hub.repo("team/model", data)
+        start(c, hub, "--mirror-bytes", "5MB")
+        with hub.fault("cdn", path="first.bin", hold=2 * MIB) as fault:
+            first = Stream(c, path_of("team/model", "first.bin"))
+            assert first.read(1000) == data["first.bin"][:1000]
+            full = get(c, "team/model", "second.bin")
+            assert full.status == 507 and "fetches under way use 3.15 MB of the 5.00 MB" in full.headers["X-Error-Message"], full
+            assert "--mirror-bytes" in full.headers["X-Error-Message"] and "second.bin of team/model" in full.headers["X-Error-Message"], full
+            large = get(c, "team/model", "large.bin")
+            assert large.status == 507 and "the whole mirror may hold 5.00 MB" in large.headers["X-Error-Message"], large
+            fault.go.set()
+            assert first.read(4 * MIB) == data["first.bin"][1000:]
+            first.close()
+        until(lambda: right(get(c, "team/model", "second.bin"), data["second.bin"]))
 
 
 def test_killed_before_a_ref(empty_cluster):

@@ -76,9 +76,11 @@ static void lump_drop(struct app *app, struct hub_lump *l)
 static int take_room(struct hub_pull *p, uint64_t bytes, struct mirror_hold **out, struct err *err)
 {
 	const struct mirror_want want = {.bytes = bytes};
+	const struct hub_listing *l = &p->repo->l;
 	struct app *app = p->repo->app;
+	AUTO_FREE char *name = xasprintf("%s of %s%s", p->f->path, hub_type_prefix(l->type), l->id);
 
-	return mirror_room_take(app, p->repo->name, bytes, &want, &app->hub->cancel, out, err);
+	return mirror_room_take(app, name, bytes, &want, &app->hub->cancel, out, err);
 }
 
 /* Of a lump that there is, or of a new one; where none fits, just for this file. */

@@ -395,8 +395,8 @@ static int too_small(const struct looking *l, uint64_t limit)
 	char size[UNITS_CAP], most[UNITS_CAP];
 
 	return err_set(l->err, ERR_MIRROR_TOO_SMALL,
-	               "%s: it has %s, and the mirror may hold %s. Select fewer files with "
-	               "allow_patterns, or give the server a larger --mirror-bytes",
+	               "%s: it has %s, and the whole mirror may hold %s. Give the server a larger "
+	               "--mirror-bytes; a job may select fewer files with allow_patterns",
 	               l->source, units_show_bytes(l->all, size), units_show_bytes(limit, most));
 }
 
@@ -405,12 +405,15 @@ static int full(const struct looking *l, uint64_t used, uint64_t limit)
 	char need[UNITS_CAP], have[UNITS_CAP], most[UNITS_CAP];
 
 	return err_set(l->err, ERR_MIRROR_FULL,
-	               "%s: %s are missing, and jobs use %s of the %s that the mirror may hold",
+	               "%s: the mirror has no room for %s: jobs and fetches under way use %s of "
+	               "the %s that it may hold. There is room when some of them have ended, or "
+	               "with a larger --mirror-bytes",
 	               l->source, units_show_bytes(l->want->bytes, need),
 	               units_show_bytes(used, have), units_show_bytes(limit, most));
 }
 
-/* How much too much there is: for the limit, for the disk. */
+/* How much too much there is: for the limit, for the disk. What a fetch has of its file counts
+ * twice, as partial and as reserved; not in *used, which is for people. */
 static int measure(const struct looking *l, uint64_t limit, uint64_t avail, uint64_t *used,
                    uint64_t *over, uint64_t *lacks)
 {
@@ -420,8 +423,8 @@ static int measure(const struct looking *l, uint64_t limit, uint64_t avail, uint
 
 	if (blobs_held(l->app->blobs, &held, l->err) < 0)
 		return -1;
-	*used = held.bytes + held.partial + others;
-	*over = excess(*used + l->want->bytes, limit);
+	*used = held.bytes + MAX(held.partial, others);
+	*over = excess(held.bytes + held.partial + others + l->want->bytes, limit);
 	*lacks = excess(travels + DISK_MARGIN, avail);
 	return 0;
 }
@@ -449,7 +452,7 @@ static int find_room(const struct looking *l)
 	if (could_free(&e, &could, l->err) < 0)
 		return -1;
 	if (could < over)
-		return full(l, used - could, limit);
+		return full(l, excess(used, could), limit);
 	if (over == 0 && could < lacks)
 		return 0;
 	if (evict(&e, MAX(over, could < lacks ? 0 : lacks), l->err) < 0 ||
