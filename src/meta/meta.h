@@ -379,6 +379,8 @@ int meta_hub_revs(struct meta *m, struct arena *a, const char *team_id, const ch
                   struct model_hub_rev **out, size_t *n, struct err *err) MUST_CHECK;
 int meta_hub_rev_del(struct meta *m, const char *team_id, const char *repo, const char *rev,
                      struct err *err) MUST_CHECK;
+/* Those that were not checked since, of commits of which nothing is kept any more. */
+int meta_hub_revs_collect(struct meta *m, int64_t before_ms, struct err *err) MUST_CHECK;
 
 /* Repositories. Of every commit a ref of the kind "repo" names the files; of every large file that
  * was uploaded one of the kind "lfs". `key`: models/owner/name in lower case. */

@@ -152,6 +152,16 @@ int meta_hub_rev_del(struct meta *m, const char *team_id, const char *repo, cons
 	                 DB_ARGS(db_text(team_id), db_text(repo), db_text(rev)), ERR_NONE, err);
 }
 
+int meta_hub_revs_collect(struct meta *m, int64_t before_ms, struct err *err)
+{
+	return meta_exec(m,
+	                 "DELETE FROM hub_revs WHERE checked_ms < ? AND NOT EXISTS ("
+	                 "SELECT 1 FROM refs WHERE refs.kind = '" META_REF_HUB "'"
+	                 " AND refs.team_id = hub_revs.team_id"
+	                 " AND refs.name = hub_revs.repo || '@' || hub_revs.\"commit\")",
+	                 DB_ARGS(db_int(before_ms)), ERR_NONE, err);
+}
+
 /* ---- what may go --------------------------------------------------------------------------- */
 
 /* Of a mirror's row, and its ref. */

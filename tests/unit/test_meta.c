@@ -884,6 +884,35 @@ static void repositories_are_moved(void **state)
 	assert_int_equal(n, 0);
 }
 
+static void revisions_of_a_hub_go_with_what_was_kept(void **state)
+{
+	struct model_ref kept = {
+		.team_id = "", .kind = META_REF_HUB, .name = "models/a/b@0123", .manifest = "aa"};
+	const struct model_hub_rev rev[] = {{"", "models/a/b", "main", "0123", 9},
+	                                    {"", "models/a/b", "old", "4567", 9},
+	                                    {"", "models/a/b", "new", "4567", 10},
+	                                    {"team001", "models/a/b", "main", "0123", 9}};
+	struct place *p = *state;
+	struct model_hub_rev *left = NULL;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(meta_ref_put(p->m, &kept, &p->err), &p->err);
+	for (size_t i = 0; i < COUNT(rev); i++)
+		assert_ok(meta_hub_rev_put(p->m, &rev[i], &p->err), &p->err);
+	assert_ok(meta_hub_revs_collect(p->m, 10, &p->err), &p->err);
+	assert_ok(meta_hub_revs(p->m, p->a, "", "models/a/b", &left, &n, &p->err), &p->err);
+	assert_int_equal(n, 2);
+	assert_string_equal(left[0].rev, "main");
+	assert_string_equal(left[1].rev, "new");
+	assert_ok(meta_hub_revs(p->m, p->a, "team001", "models/a/b", &left, &n, &p->err), &p->err);
+	assert_int_equal(n, 0);
+	assert_ok(meta_ref_del(p->m, "", META_REF_HUB, kept.name, &p->err), &p->err);
+	assert_ok(meta_hub_revs_collect(p->m, 11, &p->err), &p->err);
+	assert_ok(meta_hub_revs(p->m, p->a, "", "models/a/b", &left, &n, &p->err), &p->err);
+	assert_int_equal(n, 0);
+}
+
 /* A database of the version before refs: what its mirrors named is named by refs. */
 static void weights_move_onto_refs(void **state)
 {
@@ -1077,6 +1106,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(refs_name_what_is_kept, setup, teardown),
 	cmocka_unit_test_setup_teardown(repositories_are_committed_to, setup, teardown),
 	cmocka_unit_test_setup_teardown(repositories_are_moved, setup, teardown),
+	cmocka_unit_test_setup_teardown(revisions_of_a_hub_go_with_what_was_kept, setup, teardown),
 	cmocka_unit_test_setup_teardown(weights_move_onto_refs, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_statement_can_fail, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_table_is_moved, setup, teardown),

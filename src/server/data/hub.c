@@ -23,7 +23,10 @@
 #define REFUSED_MS 5000 /* and so long a refusal counts for everybody */
 #define SLOW_MS 3000    /* who waits so long gets what it was: clients give up after ten seconds */
 #define STALE_MS 10000  /* while the other Hub is away it is asked so often */
-#define CLOCK_BEGAN 1   /* monotonic times begin here: 0 is never */
+#define COLLECT_MS (INT64_C(3600) * 1000)
+#define UNCHECKED_MS                                                                               \
+	(INT64_C(7) * 24 * 3600 * 1000) /* what a branch was is kept at least so long */
+#define CLOCK_BEGAN 1                   /* monotonic times begin here: 0 is never */
 
 bool hub_is_on(const struct app *app)
 {
@@ -501,8 +504,22 @@ static void wake_slow(struct app *app)
 		httpd_notify(http, hub_channel(&s.name[i]));
 }
 
+/* What branches were of which nothing is kept: it answers nobody. */
+static void collect_revs(struct app *app)
+{
+	struct hub *h = app->hub;
+	struct err err = {0};
+
+	if (h->collected_ms != 0 && now_ms() - h->collected_ms < COLLECT_MS)
+		return;
+	h->collected_ms = now_ms();
+	if (meta_hub_revs_collect(app->meta, clock_wall_ms() - UNCHECKED_MS, &err) < 0)
+		log_warn("hub: %s", err.msg);
+}
+
 static void keeper_pass(struct app *app)
 {
+	collect_revs(app);
 	wake_slow(app);
 	hub_pulls_sweep(app);
 	hub_repos_keep(app);

@@ -82,6 +82,7 @@ struct hub {
 	atomic_bool cancel;
 	struct hub_lump *lump;    /* of room that small files share; see hub_pull.c */
 	struct loop *keeper;      /* writes refs */
+	int64_t collected_ms;     /* by it; 0: never */
 	struct repo_names *names; /* see repos.c */
 	struct lock upload_lock;  /* outside of `lock` */
 	struct map *uploads;      /* see repo_upload.c */
