@@ -550,6 +550,41 @@ def test_jobs_and_clients_share_what_is_fetched(own, first):
     cluster.cli("cache", "verify")
 
 
+def test_who_wants_what_another_fetches_follows_it(own):
+    """A client has the bytes that a job's fetch has brought so far, and the other way round."""
+    cluster, hub = own
+    for n, first in enumerate(("job", "client", "job that is stopped")):
+        data, name = os.urandom(12 * MB), f"w{n}.bin"
+        hub.repo(f"team/large{n}", {name: data})
+
+        def push():
+            return cluster.push([f"sha256sum < /w/{name}"], weights=[{"source": f"hf://team/large{n}", "mount_location": "/w"}])
+        with hub.fault("cdn", path=name, hold=6 * MB) as fault:
+            job = None if first == "client" else push()
+            if job:
+                assert fault.reached.wait(CALL_S)
+            stream = Stream(cluster, path_of(f"team/large{n}", name))
+            got = stream.read(4 * MB)
+            assert got == data[:4 * MB] and not fault.go.is_set()
+            if first == "client":
+                job = push()
+                until(lambda: f"{name}: follows another fetch" in cluster.log.read_text())
+            elif first == "job that is stopped":
+                cluster.cli("stop", job["id"], "--now")
+                until(lambda: fault.hits > 1)  # the client's fetch has taken over
+            fault.go.set()
+            with contextlib.suppress(ConnectionError):
+                got += stream.read(20 * MB)
+            stream.close()
+        assert right(get(cluster, f"team/large{n}", name), data)
+        if first == "job that is stopped":  # what it had sent need not be what has come since
+            assert len(got) < len(data)
+            continue
+        assert got == data and hub.sent(name) == len(data)
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+        assert cluster.user_lines(job)[0].split()[0] == hashlib.sha256(data).hexdigest()
+
+
 # --- an upstream that fails
 
 PASSING = [("info", {"status": 503}), ("info", {"reset": True}), ("info", {"status": 429, "headers": {"Retry-After": "1"}}), ("tree", {"status": 500}),

@@ -186,10 +186,12 @@ static void on_opened(void *arg, int fd)
 {
 	struct hub_pull *p = FROM_VOID(struct hub_pull, arg, HUB_PULL_MAGIC);
 	struct hub *h = p->repo->app->hub;
-	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
 	lock_take(&h->lock);
-	p->fd = own; /* -1: who wants it waits until it is there */
+	if (p->fd >= 0) /* another file of the same content: who reads it is told of that */
+		(void)dup3(fd, p->fd, O_CLOEXEC);
+	else
+		p->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* -1: who wants it waits for the end */
 	lock_give(&h->lock);
 }
 

@@ -2,12 +2,17 @@
 #include "store/sources/bring.h"
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/sync.h"
 #include "store/blobs/blob_git.h"
 #include "store/common/digest_cache.h"
 #include "store/sources/xfer.h"
 
+#include <sys/file.h>
+#include <sys/queue.h>
+
 #define WAIT_STEP_MS 200
-#define WAIT_MAX_MS (INT64_C(6) * 3600 * 1000) /* for another fetch of the same blob */
+#define WAIT_UNSEEN_MS 600000 /* for one of another process, of which nothing is known */
 #define PREFIX_CAP 32
 
 void bring_tmp_name(const struct source *s, const struct source_file *f, char out[BRING_NAME_CAP])
@@ -122,6 +127,146 @@ static bool here(const struct bring_job *job, struct digest *d)
 	return blobs_has(job->blobs, d, f->size);
 }
 
+/* --- large ones that are under way, for who wants the same ------------------------------------ */
+
+struct under_way {
+	const struct blobs *blobs;
+	const char *name; /* of its temporary file */
+	const struct bring_job *job;
+	unsigned refs;
+	int fd;         /* a copy: it is read while it is written */
+	uint64_t front; /* as of xfer.h */
+	unsigned began; /* how often that went back */
+	bool done, failed;
+	struct cond moved;
+	LIST_ENTRY(under_way) in;
+};
+
+/* Of the list, and of all in it. */
+static struct lock under_way_lock = LOCK_INIT(LOCK_UNDER_WAY);
+static LIST_HEAD(, under_way) all_under_way = LIST_HEAD_INITIALIZER(all_under_way);
+
+/* With the lock. The last one frees. */
+static void under_way_drop(struct under_way *u)
+{
+	assert(lock_is_mine(&under_way_lock) && u->refs > 0);
+	if (--u->refs > 0)
+		return;
+	if (u->fd >= 0)
+		(void)close(u->fd);
+	cond_done(&u->moved);
+	free(u);
+}
+
+static struct under_way *under_way_begin(const struct bring_job *job, const char *name, int fd)
+{
+	struct under_way *u = xcalloc(1, sizeof(*u));
+
+	u->blobs = job->blobs;
+	u->name = name;
+	u->job = job;
+	u->refs = 1;
+	u->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* -1: nobody follows */
+	cond_init(&u->moved);
+	lock_take(&under_way_lock);
+	LIST_INSERT_HEAD(&all_under_way, u, in);
+	lock_give(&under_way_lock);
+	return u;
+}
+
+static void under_way_end(struct under_way *u, bool failed)
+{
+	lock_take(&under_way_lock);
+	LIST_REMOVE(u, in);
+	u->done = true;
+	u->failed = failed;
+	cond_broadcast(&u->moved);
+	under_way_drop(u);
+	lock_give(&under_way_lock);
+}
+
+static void on_front(void *arg, uint64_t bytes)
+{
+	struct under_way *u = arg;
+
+	lock_take(&under_way_lock);
+	u->began += bytes < u->front;
+	u->front = bytes;
+	cond_broadcast(&u->moved);
+	lock_give(&under_way_lock);
+	if (u->job->front != NULL)
+		u->job->front(u->job->arg, bytes);
+}
+
+static void on_progress(void *arg, uint64_t done)
+{
+	const struct under_way *u = arg;
+
+	u->job->progress(u->job->arg, done);
+}
+
+static struct under_way *under_way_find(const struct bring_job *job, const char *name)
+{
+	struct under_way *u;
+
+	lock_take(&under_way_lock);
+	LIST_FOREACH(u, &all_under_way, in)
+	if (u->blobs == job->blobs && u->fd >= 0 && strcmp(u->name, name) == 0) {
+		u->refs++;
+		break;
+	}
+	lock_give(&under_way_lock);
+	return u;
+}
+
+static bool is_canceled(const struct bring_job *job)
+{
+	return job->cancel != NULL && atomic_load(job->cancel);
+}
+
+static void tell(const struct bring_job *job, uint64_t bytes)
+{
+	if (job->front != NULL)
+		job->front(job->arg, bytes);
+	if (job->progress != NULL)
+		job->progress(job->arg, bytes);
+}
+
+/* Tells of it as of a fetch of its own, until it has ended, well or not. */
+static void follow(const struct bring_job *job, struct under_way *u)
+{
+	uint64_t told = 0, front;
+	unsigned began;
+	bool done = false, anew;
+
+	log_info("%s: %s: follows another fetch of the same file", source_name(job->source),
+	         job->file->path);
+	if (job->opened != NULL)
+		job->opened(job->arg, u->fd);
+	lock_take(&under_way_lock);
+	began = u->began;
+	while (!done && !is_canceled(job)) {
+		anew = began != u->began || u->failed; /* what comes next may be other bytes */
+		front = u->failed ? 0 : u->front;
+		done = u->done;
+		began = u->began;
+		if (!done && !anew && front == told) {
+			(void)cond_wait_until(&u->moved, &under_way_lock,
+			                      sync_deadline(WAIT_STEP_MS));
+			continue;
+		}
+		lock_give(&under_way_lock);
+		if (anew)
+			tell(job, 0);
+		if (front != 0 && (anew || front != told))
+			tell(job, front);
+		told = front;
+		lock_take(&under_way_lock);
+	}
+	under_way_drop(u);
+	lock_give(&under_way_lock);
+}
+
 static int bring_small(const struct bring_job *job, struct digest *sha256, struct err *err)
 {
 	size_t n = (size_t)job->file->size;
@@ -150,17 +295,25 @@ static int bring_small(const struct bring_job *job, struct digest *sha256, struc
 static int lock_tmp(const struct bring_job *job, const char *name, int *fd,
                     char journal[FS_PATH_MAX], struct digest *sha256, struct err *err)
 {
-	int64_t until = clock_mono_ms() + WAIT_MAX_MS;
+	int64_t unseen_ms = clock_mono_ms();
 	struct blobs *b = job->blobs;
 
 	*fd = -1;
 	while (blobs_tmp(b, name, fd, journal, err) < 0) {
-		if (err->code != ERR_BUSY || clock_mono_ms() > until)
+		struct under_way *u;
+
+		if (err->code != ERR_BUSY || clock_mono_ms() - unseen_ms > WAIT_UNSEEN_MS)
 			return -1;
 		err_clear(err);
-		if (job->cancel != NULL && atomic_load(job->cancel))
+		if (is_canceled(job))
 			return err_set(err, ERR_CANCELED, "canceled");
-		clock_sleep_ms(WAIT_STEP_MS);
+		u = under_way_find(job, name);
+		if (u == NULL) {
+			clock_sleep_ms(WAIT_STEP_MS);
+			continue;
+		}
+		follow(job, u);
+		unseen_ms = clock_mono_ms();
 	}
 	if (!here(job, sha256))
 		return 0;
@@ -169,14 +322,49 @@ static int lock_tmp(const struct bring_job *job, const char *name, int *fd,
 	return blobs_drop_tmp(b, name, err);
 }
 
+static bool is_gits(const struct source_file *f)
+{
+	return f->has_id && f->kind == HASH_SHA1;
+}
+
+static int fetch_large(struct passing *of, const char *name, int fd, const char *journal,
+                       struct digest *sha256, struct err *err)
+{
+	const struct bring_job *job = of->job;
+	struct under_way *u = under_way_begin(job, name, fd);
+	struct xfer_result res;
+	char prefix[PREFIX_CAP];
+	struct xfer_job x = xfer_of(of, prefix);
+	int rc;
+
+	x.fd = fd;
+	x.front = on_front;
+	x.progress = job->progress != NULL ? on_progress : NULL;
+	x.arg = u;
+	x.journal = journal;
+	rc = xfer_fetch(&x, &res, err);
+	if (rc == 0) {
+		blob_pins_add(job->pins, &res.sha256);
+		rc = blobs_commit(job->blobs, name, fd, &res.sha256, err);
+	} else {
+		(void)name_it(job, err);
+	}
+	if (rc == 0) {
+		*sha256 = res.sha256;
+		if (is_gits(job->file)) /* before others look for it */
+			blob_git_note(job->blobs, job->file->id, sha256);
+	}
+	(void)flock(fd, LOCK_UN); /* copies of the descriptor would go on to hold it */
+	under_way_end(u, rc < 0);
+	return rc;
+}
+
 static int bring_large(const struct bring_job *job, struct digest *sha256, struct err *err)
 {
 	AUTO_FD int fd = -1;
 	AUTO_FREE char *journal = xmalloc(FS_PATH_MAX);
 	struct passing of = {job, NULL};
-	struct xfer_result res;
-	char prefix[PREFIX_CAP], name[BRING_NAME_CAP];
-	struct xfer_job x = xfer_of(&of, prefix);
+	char name[BRING_NAME_CAP];
 
 	bring_tmp_name(job->source, job->file, name);
 	if (lock_tmp(job, name, &fd, journal, sha256, err) < 0)
@@ -185,26 +373,17 @@ static int bring_large(const struct bring_job *job, struct digest *sha256, struc
 		return 0;
 	if (job->opened != NULL)
 		job->opened(job->arg, fd);
-	x.fd = fd;
-	x.front = job->front;
-	x.journal = digest_cache_applies(job->file) ? journal : NULL;
-	if (xfer_fetch(&x, &res, err) < 0)
-		return name_it(job, err);
-	blob_pins_add(job->pins, &res.sha256);
-	if (blobs_commit(job->blobs, name, fd, &res.sha256, err) < 0)
-		return -1;
-	*sha256 = res.sha256;
-	return 0;
+	return fetch_large(&of, name, fd, digest_cache_applies(job->file) ? journal : NULL, sha256,
+	                   err);
 }
 
 int bring_file(const struct bring_job *job, struct digest *sha256, struct err *err)
 {
-	const struct source_file *f = job->file;
-	bool small = f->size <= BRING_SMALL_MAX;
-
-	if (small ? bring_small(job, sha256, err) < 0 : bring_large(job, sha256, err) < 0)
+	if (job->file->size > BRING_SMALL_MAX)
+		return bring_large(job, sha256, err);
+	if (bring_small(job, sha256, err) < 0)
 		return -1;
-	if (f->has_id && f->kind == HASH_SHA1 && !(small && job->batch != NULL))
-		blob_git_note(job->blobs, f->id, sha256);
+	if (is_gits(job->file) && job->batch == NULL)
+		blob_git_note(job->blobs, job->file->id, sha256);
 	return 0;
 }

@@ -31,8 +31,9 @@ struct bring_job {
 	const atomic_bool *cancel;
 };
 
-/* Waits while another fetch of the same content is under way. ERR_CORRUPT when it is not what was
- * promised: nothing is left of it then. */
+/* While another fetch of the same content is under way, it is followed: opened, front and progress
+ * are called as for a fetch of one's own, and again when that one has failed. ERR_CORRUPT when it
+ * is not what was promised: nothing is left of it then. */
 int bring_file(const struct bring_job *job, struct digest *sha256, struct err *err) MUST_CHECK;
 
 /* The name of a file below tmp/ while it is fetched: the same for all who want these bytes. */
