@@ -339,7 +339,7 @@ static size_t sum_of(const size_t *width, size_t n)
 /* Where there is not enough room, columns without a value in any row go first. How many stay. */
 static size_t drop_empty(struct str *cell, struct out_col *cols, size_t n, size_t rows)
 {
-	bool empty[OUT_COLS_MAX];
+	bool empty[OUT_COLS_MAX] = {false};
 	size_t kept = 0;
 
 	for (size_t i = 0; i < n; i++) {
