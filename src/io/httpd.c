@@ -254,6 +254,18 @@ static enum MHD_Result send_early(struct exchange *x)
 	return send_reply(x);
 }
 
+/* Bodies that handlers read by themselves hold their threads as long as their senders like: not all
+ * of them, so that others are answered. */
+#define READS_BODY 1
+
+static int hand_over(struct exchange *x, struct err *err)
+{
+	const struct route *r = x->rq.route;
+	bool reads = r != NULL && r->body_max == ROUTE_BODY_STREAM && x->body == BODY_WAITING;
+
+	return workers_submit_for(x->h->workers, reads ? READS_BODY : 0, exchange_work, x, err);
+}
+
 static enum MHD_Result start_work(struct exchange *x)
 {
 	struct err err = {0};
@@ -262,7 +274,7 @@ static enum MHD_Result start_work(struct exchange *x)
 		refuse(x, 503, ERR_UNAVAILABLE, "the server is shutting down");
 	} else if (!exchange_hold(x)) {
 		return MHD_NO; /* being stopped, as on_turn() finds a moment later */
-	} else if (workers_submit(x->h->workers, exchange_work, x, &err) < 0) {
+	} else if (hand_over(x, &err) < 0) {
 		x->held = false;
 		exchange_let_go(x->h);
 		refuse(x, 503, ERR_UNAVAILABLE,

@@ -362,7 +362,41 @@ static void httpd_slow_sender(void **state UNUSED)
 	stop(&w);
 }
 
-/* Parking */
+/* However many send slowly, others are answered; and all of theirs arrive in the end. */
+static void httpd_slow_senders_leave_threads(void **state UNUSED)
+{
+	enum { SENDERS = 6 };
+	struct httpd_options o = {.workers = 4};
+	struct world w = {0};
+	int fd[SENDERS];
+	uint8_t p[20];
+
+	pattern(0, p, sizeof(p));
+	start(&w, &o);
+	for (size_t i = 0; i < SENDERS; i++) {
+		fd[i] = dial(&w);
+		send_text(fd[i], "PUT /count" HOST "Content-Length: 20\r\n" END);
+		assert_int_equal(send(fd[i], p, 1, 0), 1);
+	}
+	for (int i = 0; i < 8; i++) {
+		AUTO_BUF struct buf out = BUF_INIT(1 << 16);
+		AUTO_FD int quick = dial(&w);
+
+		send_text(quick, "POST /echo" HOST "Content-Length: 2\r\n" END "hi");
+		read_until(quick, NULL, &out);
+		assert_true(str_ends(buf_view(&out), "hi"));
+	}
+	for (size_t i = 0; i < SENDERS; i++) /* which of them are read first is not known */
+		assert_int_equal(send(fd[i], p + 1, sizeof(p) - 1, 0), sizeof(p) - 1);
+	for (size_t i = 0; i < SENDERS; i++) {
+		AUTO_BUF struct buf out = BUF_INIT(1 << 16);
+
+		read_until(fd[i], NULL, &out);
+		assert_row(str_ends(buf_view(&out), "\r\n\r\n20"), buf_cstr(&out));
+		assert_int_equal(close(fd[i]), 0);
+	}
+	stop(&w);
+}
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(httpd_streams_up),
@@ -378,5 +412,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(httpd_kept_bodies_have_a_deadline),
 	cmocka_unit_test(httpd_slow_kept_body),
 	cmocka_unit_test(httpd_slow_sender),
+	cmocka_unit_test(httpd_slow_senders_leave_threads),
 };
 UNIT_MAIN(tests)

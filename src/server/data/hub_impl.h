@@ -87,8 +87,9 @@ struct hub {
 	struct lock upload_lock;  /* outside of `lock` */
 	struct map *uploads;      /* see repo_upload.c */
 	struct cond written;      /* a piece of one, that was waited for */
-	struct lock
-		commits[APP_STRIPES]; /* one commit of a repository at a time; outside of `lock` */
+	/* one commit of a repository at a time; outside of `lock` */
+	struct lock commits[APP_STRIPES];
+	struct lock shards[APP_STRIPES]; /* the same of a shard: it may take long */
 };
 
 bool hub_is_on(const struct app *app);

@@ -365,7 +365,7 @@ static int build_file(struct building *b, const struct xet_file *f, struct err *
 /* With the lock of the repository: a client that waits too long sends its shard again. */
 int repo_shard_put(struct app *app, const struct repo_xet *x, struct str body, struct err *err)
 {
-	struct lock *lock = app_stripe(app->hub->commits, x->repo_id);
+	struct lock *lock = app_stripe(app->hub->shards, x->repo_id);
 	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(app->blobs);
 	AUTO_ARENA struct arena *a = arena_new();
 	struct building b = {.app = app, .x = x, .a = a, .pins = pins};
