@@ -87,15 +87,10 @@ static int hold(const struct keeper *k, const char *id, struct err *err)
 static int layers_of(struct arena *a, const char *id, const char *layer[LAYERS_MAX], size_t *n,
                      struct err *err)
 {
+	static const char folders[] = "{{index .GraphDriver.Data \"UpperDir\"}}:"
+				      "{{index .GraphDriver.Data \"LowerDir\"}}";
 	AUTO_BUF struct buf out = BUF_INIT(OUT_MAX);
-	const char *argv[] = {"podman",
-	                      "image",
-	                      "inspect",
-	                      "--format",
-	                      "{{index .GraphDriver.Data \"UpperDir\"}}:"
-	                      "{{index .GraphDriver.Data \"LowerDir\"}}",
-	                      id,
-	                      NULL};
+	const char *argv[] = {"podman", "image", "inspect", "--format", folders, id, NULL};
 	struct str rest, one;
 
 	if (sandbox_podman_ask(argv, &out, err) < 0)
