@@ -645,9 +645,9 @@ def test_many_files(site):
     t = site.token["ann"]
     id_ = new(c, t)
     names = [f"d{n % 100:02d}/f{n:05d}" for n in range(10_000)]
-    good(commit(c, id_, *(small(n, n.encode()) for n in names), token=t))
+    good(commit(c, id_, *(small(n, n[-2:].encode()) for n in names), token=t))
     assert files(c, id_, token=t) == sorted(names)
-    assert get(c, id_, "d42/f04242", token=t).body == b"d42/f04242"
+    assert get(c, id_, "d42/f04242", token=t).body == b"42"
     good(commit(c, id_, gone("d42/"), small("one", b"1"), token=t))
     assert len(files(c, id_, token=t)) == 10_000 - 100 + 1
 
