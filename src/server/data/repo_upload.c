@@ -66,7 +66,7 @@ int repo_upload_want(const struct ask *ask, const struct hub_name *name, struct 
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
-		more += u[i].size;
+		more = u[i].size > UINT64_MAX - more ? UINT64_MAX : more + u[i].size;
 	}
 	if (more > app->set.repo_quota || held > app->set.repo_quota - more) {
 		char have[UNITS_CAP], most[UNITS_CAP], want[UNITS_CAP];
