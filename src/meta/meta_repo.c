@@ -86,20 +86,29 @@ int meta_repos_bytes(struct meta *m, const char *team_id, uint64_t *bytes, struc
 
 /* ---- made, moved, deleted ------------------------------------------------------------------ */
 
-/* Whoever has the first repository of an owner has the name. */
+/* Whoever has the first repository of an owner has the name. One that still leads to a repository
+ * of another team does so. */
 static int may_have(struct db_tx *tx, const char *owner, const char *owner_key_,
                     const char *team_id, const char *key, const char *but_id, struct err *err)
 {
-	int64_t theirs = 0, same = 0;
+	int64_t theirs = 0, same = 0, leads = 0;
 
 	if (db_number(tx, "SELECT count(*) FROM repos WHERE owner_key = ? AND team_id <> ?",
 	              DB_ARGS(db_text(owner_key_), db_text(team_id)), 0, &theirs, err) < 0 ||
 	    db_number(tx, "SELECT count(*) FROM repos WHERE key = ? AND id <> ?",
-	              DB_ARGS(db_text(key), db_text(but_id)), 0, &same, err) < 0)
+	              DB_ARGS(db_text(key), db_text(but_id)), 0, &same, err) < 0 ||
+	    db_number(tx,
+	              "SELECT count(*) FROM repo_moves v JOIN repos r ON r.id = v.repo_id"
+	              " WHERE v.key = ? AND r.team_id <> ?",
+	              DB_ARGS(db_text(key), db_text(team_id)), 0, &leads, err) < 0)
 		return -1;
 	if (theirs > 0)
 		return err_set(err, ERR_HUB_NAMESPACE_TAKEN,
 		               "the namespace %s belongs to another team", owner);
+	if (leads > 0)
+		return err_set(err, ERR_HUB_NAMESPACE_TAKEN,
+		               "%s leads to a repository of another team, which had this name",
+		               strchr(key, '/') + 1);
 	if (same > 0)
 		return err_set(err, ERR_HUB_REPO_EXISTS, "there is a repository %s already",
 		               strchr(key, '/') + 1);
