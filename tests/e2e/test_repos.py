@@ -23,7 +23,7 @@ from test_object_weights import blob_keys, forget
 MB = 1 << 20
 REGULAR = 100_000  # files up to this size come inside of commits
 PART = 64 * MB
-PEOPLE = {"ann": ("red", "member"), "bob": ("red", "member"), "vic": ("red", "viewer"), "chief": ("red", "admin"), "eve": ("blue", "member"),
+PEOPLE = {"ann": ("red", "member"), "zed": ("red", "member"), "bob": ("red", "member"), "vic": ("red", "viewer"), "chief": ("red", "admin"), "eve": ("blue", "member"),
           "odd name": ("red", "member"), "blue": ("red", "member")}
 
 
@@ -422,6 +422,19 @@ def test_a_move(site):
     # its name in other letters is the same
     good(move(c, to, to.upper().replace("RED", "red"), t["ann"]))
     assert good(ask(c, f"/api/models/{to}", token=t["ann"])).json()["id"] == "red/" + to[4:].upper()
+
+
+def test_a_name_that_leads_on_is_not_free(site):
+    """Whoever used it would get the files of whoever takes it."""
+    c = site.cluster
+    there = new(c, site.token["zed"])
+    good(commit(c, there, small("x", b"red's"), token=site.token["zed"]))
+    good(move(c, there, f"red/{fresh()}", site.token["zed"]))
+    zed_of_blue = c.json("tokens", "create", "zed", "--team", "blue")["api_key"]
+    refused(create(c, there[4:], zed_of_blue), 409, "another team")
+    mine = new(c, zed_of_blue)
+    refused(move(c, mine, there, zed_of_blue), 409, "another team")
+    assert get(c, there, "x", token=site.token["bob"]).status == 307
 
 
 def test_beside_another_hub(both, site):
@@ -824,7 +837,8 @@ def test_a_quota(own):
     upload(c, id_, data)
     for n in (500_000, 1 << 40, (1 << 63) - 1):
         refused(batch(c, id_, [{"oid": "1" * 64, "size": n}]), 422, "quota")
-    refused(batch(c, id_, [{"oid": "1" * 64, "size": 300_000}, {"oid": "2" * 64, "size": 300_000}]), 422, "quota")
+    for sizes in ((300_000, 300_000), ((1 << 63) - 1, (1 << 63) - 1, 5)):
+        refused(batch(c, id_, [{"oid": str(n) * 64, "size": size} for n, size in enumerate(sizes)]), 422, "quota")
     good(commit(c, id_, large("w.bin", data)))
     good(commit(c, id_, large("w2.bin", data)))
     before = head_of(c, id_)
