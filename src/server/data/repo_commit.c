@@ -6,7 +6,7 @@
 #include "server/data/repos.h"
 
 #include "server/api/ctx.h"
-#include "server/data/mirror_room.h"
+#include "server/data/repo_room.h"
 #include "server/data/weights.h"
 #include "store/blobs/blob_batch.h"
 #include "store/blobs/blob_git.h"
@@ -36,7 +36,7 @@ struct repo_change {
 	const char *branch;
 	struct blob_pins *pins;
 	struct blob_batch *batch;
-	struct mirror_hold *hold;
+	struct repo_room room;
 	const char *summary, *description, *parent;
 	struct change_line *line;
 	size_t n, cap;
@@ -72,6 +72,8 @@ static int take_content(void *arg, const void *p, size_t n, struct err *err)
 		c->size = 0;
 		return 0;
 	}
+	if (repo_room_need(&c->room, n, err) < 0)
+		return -1;
 	hash_add(c->sha256, p, n);
 	if (c->fd < 0 && c->size + n <= SMALL_MAX) {
 		buf_add(&c->small, p, n);
@@ -563,8 +565,7 @@ int repo_commit_begin(const struct ask *ask, const struct hub_name *name, int64_
                       struct repo_change **out, struct err *err)
 {
 	struct app *app = ask->app;
-	int64_t bytes = body_bytes >= 0 ? body_bytes : CHUNKED_MAX;
-	const struct mirror_want want = {.bytes = (uint64_t)bytes};
+	uint64_t bytes = (uint64_t)(body_bytes >= 0 ? body_bytes : CHUNKED_MAX);
 	struct repo_change *c;
 	struct model_repo repo;
 	const char *branch = NULL;
@@ -586,8 +587,7 @@ int repo_commit_begin(const struct ask *ask, const struct hub_name *name, int64_
 	c->sha256 = hash_new(HASH_SHA256);
 	c->pins = blob_pins_new(app->blobs);
 	c->batch = blob_batch_new(app->blobs);
-	if (mirror_room_take(app, arena_printf(ask->a, "%s/%s", repo.owner, repo.name),
-	                     (uint64_t)bytes, &want, &app->stopping, &c->hold, err) < 0) {
+	if (repo_room_open(app, bytes / 4 * 3, &c->room, err) < 0) { /* of base64 */
 		repo_commit_free(c);
 		return -1;
 	}
@@ -611,7 +611,7 @@ void repo_commit_free(struct repo_change *c)
 		if (blobs_drop_tmp(c->app->blobs, c->tmp, &ignored) < 0)
 			log_warn("hub: %s", ignored.msg);
 	}
-	mirror_room_give(c->app, c->hold);
+	repo_room_close(&c->room);
 	blob_batch_free(c->batch);
 	blob_pins_free(c->pins);
 	hash_free(c->sha256);

@@ -9,7 +9,7 @@
 #include "server/data/repos.h"
 
 #include "base/units.h"
-#include "server/data/mirror_room.h"
+#include "server/data/repo_room.h"
 #include "server/data/weights.h"
 
 #define PIECE ((size_t)1 << 20)
@@ -121,6 +121,7 @@ struct target { /* of bytes that come */
 	int fd;
 	struct hash *hash;     /* NULL, or what they are added to */
 	struct upload *upload; /* NULL, or what they are a part of */
+	struct repo_room *room;
 };
 
 static int write_piece(struct app *app, const struct target *to, const char *p, size_t n,
@@ -128,6 +129,8 @@ static int write_piece(struct app *app, const struct target *to, const char *p, 
 {
 	int rc;
 
+	if (repo_room_need(to->room, n, err) < 0)
+		return -1;
 	if (to->hash != NULL)
 		hash_add(to->hash, p, n);
 	if (to->upload == NULL)
@@ -209,11 +212,10 @@ int repo_upload_drop(struct app *app, const char *tmp, int rc, struct err *err)
 int repo_upload_put(struct app *app, const struct repo_upload *u, const struct repo_bytes *from,
                     struct err *err)
 {
-	const struct mirror_want want = {.bytes = u->size};
 	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(app->blobs);
 	AUTO_HASH struct hash *h = hash_new(HASH_SHA256);
 	AUTO_ARENA struct arena *a = arena_new();
-	struct mirror_hold *hold = NULL;
+	struct repo_room room;
 	char tmp[TMP_CAP], journal[FS_PATH_MAX];
 	struct digest is;
 	AUTO_FD int fd = -1;
@@ -221,18 +223,18 @@ int repo_upload_put(struct app *app, const struct repo_upload *u, const struct r
 
 	/* two clients may send the same file at once */
 	FMT(tmp, "lfs-%s-%s", u->id, app_id(a, MODEL_ID_LEN));
-	if (app_has_room(app, err) < 0 ||
-	    mirror_room_take(app, "the upload", u->size, &want, &app->stopping, &hold, err) < 0)
+	if (app_has_room(app, err) < 0 || repo_room_open(app, u->size, &room, err) < 0)
 		return -1;
 	blob_pins_add_tmp(pins, tmp);
 	rc = blobs_tmp(app->blobs, tmp, &fd, journal, err);
 	if (rc == 0)
-		rc = store(app, &(struct target){.fd = fd, .hash = h}, 0, u->size, from, err);
+		rc = store(app, &(struct target){.fd = fd, .hash = h, .room = &room}, 0, u->size,
+		           from, err);
 	if (rc == 0) {
 		(void)hash_end(h, is.b);
 		rc = repo_upload_publish(app, u, tmp, fd, &is, pins, err);
 	}
-	mirror_room_give(app, hold);
+	repo_room_close(&room);
 	return repo_upload_drop(app, tmp, rc, err);
 }
 
@@ -289,21 +291,20 @@ static void upload_close(struct app *app, struct upload *x)
 int repo_upload_part(struct app *app, const struct repo_upload *u, uint64_t at, uint64_t n,
                      const struct repo_bytes *from, struct err *err)
 {
-	const struct mirror_want want = {.bytes = n};
-	struct mirror_hold *hold = NULL;
+	struct repo_room room;
 	struct upload *x = NULL;
 	int rc;
 
 	assert(at <= u->size && n <= u->size - at);
-	if (app_has_room(app, err) < 0 ||
-	    mirror_room_take(app, "the upload", n, &want, &app->stopping, &hold, err) < 0)
+	if (app_has_room(app, err) < 0 || repo_room_open(app, n, &room, err) < 0)
 		return -1;
 	rc = upload_open(app, u, &x, err);
 	if (rc == 0) {
-		rc = store(app, &(struct target){.fd = x->fd, .upload = x}, at, n, from, err);
+		rc = store(app, &(struct target){.fd = x->fd, .upload = x, .room = &room}, at, n,
+		           from, err);
 		upload_close(app, x);
 	}
-	mirror_room_give(app, hold);
+	repo_room_close(&room);
 	return rc;
 }
 
