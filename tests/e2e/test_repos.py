@@ -857,6 +857,53 @@ def test_a_quota(own):
     good(send(c, action(c, second, data, token)["href"], data))
 
 
+@contextlib.contextmanager
+def begun(c, path, length, token=None):
+    """A request whose body does not come."""
+    p = urllib.parse.urlsplit(c.url)
+    with socket.create_connection((p.hostname, p.port), timeout=CALL_S) as s:
+        s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token or c.token}\r\nContent-Length: {length}\r\n\r\n".encode() + commit_body())
+        s.settimeout(1)
+        try:
+            yield s.recv(1000)
+        except TimeoutError:
+            yield b""
+
+
+def test_a_length_is_no_room(empty_cluster):
+    """What is announced and not sent takes nothing from others: no room for their files, and no file that is kept."""
+    c, data = empty_cluster, os.urandom(20 * MB)
+    with hub_server() as hub:
+        for name, body in (("first", data), ("second", data[:5 * MB]), ("third", data[:6 * MB])):
+            hub.repo(f"team/{name}", {"w.bin": body})
+        begin(c, "--mirror-bytes", "900MB", upstream=hub.url)
+        id_ = new(c, None)
+        assert get(c, "team/first", "w.bin").body == data
+        sent = hub.sent("w.bin")
+        for length in (10**18, 9 * 10**18, 2 * 10**12):
+            with begun(c, f"/api/models/{id_}/commit/main", length) as answer:
+                assert b" 422 " in answer or b" 507 " in answer, answer
+        with begun(c, f"/api/models/{id_}/commit/main", 1_100 * MB) as answer:
+            assert not answer
+            assert get(c, "team/second", "w.bin").body == data[:5 * MB]
+            upload(c, id_, data[:MB])
+        assert get(c, "team/first", "w.bin").body == data and hub.sent("w.bin") == sent + 5 * MB
+
+
+def test_a_body_without_a_length(own):
+    """Has an end all the same."""
+    def lines():
+        yield commit_body() + b'{"key":"file","value":{"path":"x","encoding":"base64","content":"'
+        for _ in range(200):
+            yield base64.b64encode(bytes(3 * MB // 4))
+        yield b'"}}\n'
+    id_ = new(own, None)
+    with contextlib.suppress(ConnectionError):  # the answer may come before all is sent
+        assert post_commit(own, id_, lines()).status == 413
+    until(lambda: not left_over(own))
+    assert files(own, id_) == []
+
+
 def collect(c):
     c.cli("cache", "gc", "--yes", "--older-than", "0s")
     c.cli("cache", "verify")
