@@ -55,6 +55,14 @@ static int status_of(const struct err *err)
 	return err_info(err)->http;
 }
 
+/* Of a repository, without any token: a Hub tells nobody whether it is there, and clients then
+ * advise to log in. */
+static bool is_nobodys(struct request *rq)
+{
+	return request_header(rq, "Authorization").n == 0 && rq->route != NULL &&
+	       strstr(rq->route->pattern, "{name}") != NULL;
+}
+
 void hub_error_reply(struct request *rq, const struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT(BODY_MAX);
@@ -67,6 +75,8 @@ void hub_error_reply(struct request *rq, const struct err *err)
 	for (size_t i = 0; i < COUNT(codes); i++)
 		if (err->id == codes[i].id)
 			reply_header(rq, "X-Error-Code", codes[i].code);
+	if (err->code == ERR_AUTH && is_nobodys(rq))
+		reply_header(rq, "X-Error-Code", "RepoNotFound");
 	reply_header(rq, "X-Error-Message", words);
 	js_init(&js, &body);
 	js_open(&js);

@@ -313,7 +313,7 @@ static void what_is_refused(void **state UNUSED)
 	g = get(&f, "/Ada/Net/resolve/main/README.md");
 	assert_refused(&f, &g, 401, "", "file");
 	g = fake_send(&f, &(struct http_call){.url = arena_printf(f.a, "%s" REPO, f.base)});
-	assert_refused(&f, &g, 401, "", "no token");
+	assert_refused(&f, &g, 401, "RepoNotFound", "no token");
 	assert_string_equal(header(&f, &g, "X-Error-Message"), "unknown token");
 	stop(&f);
 }
