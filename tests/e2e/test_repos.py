@@ -6,8 +6,10 @@ import hashlib
 import http.client
 import json
 import os
+import pathlib
 import re
 import socket
+import subprocess
 import time
 import urllib.parse
 
@@ -318,6 +320,30 @@ def test_a_life(site, version):
     assert seen.keys() == want.keys() and seen["again"][3], seen.keys() ^ want.keys()
 
 
+@pytest.mark.parametrize("version", ["0.36", "2.4"])
+def test_the_command(site, version):
+    """hf, as people use it."""
+    c = site.cluster
+    client = Client(c.folder, c.url, version)
+    folder, name = pathlib.Path(client.home), f"ann/{fresh()}"
+    (folder / "up").mkdir()
+    (folder / "up/a.txt").write_text("hello")
+
+    def hf(*args):
+        done = subprocess.run([client.python, "-m", "huggingface_hub.cli.hf", *args], env=client.env, capture_output=True, text=True, timeout=CALL_S, check=False)
+        assert done.returncode == 0, (args, done.stdout, done.stderr)
+        return done.stdout
+    hf("auth", "login", "--token", site.token["ann"])
+    assert "ann" in hf("auth", "whoami")
+    hf("repo" if version == "0.36" else "repos", "create", name, "--private")
+    hf("upload", name, str(folder / "up"), ".", "--commit-message", "from the command")
+    assert titles(c, name)[0] == "from the command"
+    hf("download", name, "--local-dir", str(folder / "down"))
+    assert (folder / "down/a.txt").read_text() == "hello"
+    hf("repo" if version == "0.36" else "repos", "tag", "create", name, "v1")
+    assert files(c, name, "v1") == ["a.txt"]
+
+
 # --- who may
 
 
@@ -368,7 +394,11 @@ def test_nobody_without_a_token(site):
                          (f"/{id_}.git/info/lfs/objects/batch", "POST"), (f"/api/models/{id_}/settings", "PUT"), (f"/api/models/{id_}/branch/x", "POST"),
                          (f"/api/models/{id_}", "GET"), ("/api/models", "GET"), (f"/{id_}/resolve/main/.gitattributes", "GET")):
         for token in ("", "stoker_" + "x" * 40):
-            assert ask(c, path, method, token, None if method == "GET" else {}).status == 401, path
+            answer = ask(c, path, method, token, None if method == "GET" else {})
+            assert answer.status == 401 and answer.code == ("RepoNotFound" if id_ in path and not token else None), answer
+    seen = Client(c.folder, c.url, "2.4", "hf_nothing").run(f"""
+        said([names(api.model_info, {id_!r}, token=False)[0], api.repo_exists({id_!r}, token=False), names(api.model_info, {id_!r})[0], names(api.whoami, token=False)[0]])""")
+    assert seen == ["RepositoryNotFoundError", False, "HfHubHTTPError", seen[3]] and seen[3], seen
 
 
 def test_whose_namespace(site):
