@@ -3,7 +3,7 @@
 #define IGNORES_H
 
 #include "cli/git.h"
-#include "core/glob.h"
+#include "core/ignore.h"
 
 struct ignores;
 

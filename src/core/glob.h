@@ -1,6 +1,6 @@
 /*
  * glob.h - file patterns. Two dialects share one matcher: the platform's own, where `*` stops at
- * `/` and `**` crosses it (weights, ignore files), and the Hub's, where `*` crosses `/` as
+ * `/` and `**` crosses it (weights), and the Hub's, where `*` crosses `/` as
  * fnmatchcase.
  */
 #ifndef GLOB_H
@@ -25,16 +25,9 @@ struct glob_filter {
 };
 bool glob_wanted(const struct glob_filter *f, struct str path);
 
-/* Ignore files in gitignore syntax (.stokerignore, .truss_ignore): last matching line wins, `!`
- * takes back, trailing `/` = folders only, a slash inside anchors to the root. */
-struct ignore;
-struct ignore *ignore_parse(struct arena *a, struct str text);
-bool ignore_match(const struct ignore *ig, const char *path, bool is_dir);
-/* The verdict of the last line that matches this path, for several files that override each other.
- * The caller must not ask about paths inside an ignored folder. */
-enum ignore_word { IGNORE_SILENT, IGNORE_OUT, IGNORE_IN };
-enum ignore_word ignore_says(const struct ignore *ig, const char *path, bool is_dir);
-extern const char ignore_builtin[]; /* what is left out when there is no such file */
-extern const char ignore_always[];  /* and what is unless such a file takes it back */
+/* The next character: one UTF-8 sequence, or one byte of what is none; p < end. */
+size_t glob_char_len(const char *p, const char *end);
+/* Orders characters as their code points: UTF-8 was made so. */
+uint32_t glob_char_at(const char *p, const char *end);
 
 #endif

@@ -1,4 +1,4 @@
-/* test_glob.c - patterns of both dialects and ignore files, as tables. */
+/* test_glob.c - patterns of both dialects, as tables. */
 #include "unit.h"
 
 #include "core/glob.h"
@@ -117,71 +117,10 @@ static void glob_ignore_wins(void **state UNUSED)
 	assert_true(glob_wanted(&f, STR_LIT("a.bin")));
 }
 
-static const struct {
-	const char *text, *path;
-	bool dir, want;
-} ignores[] = {
-	{"", "a", false, false},
-	{"# a\n\n  \n", "a", false, false},
-	{"*.pyc\n", "a/b/c.pyc", false, true},
-	{"*.pyc\r\n", "c.pyc", false, true},
-	{"*.pyc", "c.py", false, false},
-	{"build/\n", "build", true, true},
-	{"build/\n", "build", false, false},
-	{"build/\n", "src/build/x.o", false, true},
-	{"/build\n", "src/build", true, false},
-	{"/build\n", "build", false, true},
-	{"src/*.o\n", "src/a.o", false, true},
-	{"src/*.o\n", "src/x/a.o", false, false},
-	{"src/*.o\n", "lib/src/a.o", false, false},
-	{"**/tmp\n", "a/b/tmp", false, true},
-	{"a/**/b\n", "a/b", false, true},
-	{"logs/**\n", "logs/x/y", false, true},
-	{"logs/**\n", "logs", true, false},
-	{"*.log\n!keep.log\n", "keep.log", false, false},
-	{"*.log\n!keep.log\n", "other.log", false, true},
-	{"!keep.log\n*.log\n", "keep.log", false, true},
-	{"out/\n!out/keep\n", "out/keep", false, true},
-	{"\\#a\n", "#a", false, true},
-	{"\\!a\n", "!a", false, true},
-	{"a\\*b\n", "a*b", false, true},
-	{"a\\*b\n", "axb", false, false},
-	{"a\\ \n", "a ", false, true},
-	{"a \n", "a", false, true},
-	{"!\n/\n!/\n", "a", false, false},
-};
-
-static void ignore_files(void **state UNUSED)
-{
-	for (size_t i = 0; i < COUNT(ignores); i++) {
-		AUTO_ARENA struct arena *a = arena_new();
-		struct ignore *ig = ignore_parse(a, str_of(ignores[i].text));
-
-		if (ignore_match(ig, ignores[i].path, ignores[i].dir) != ignores[i].want)
-			fail_msg("row %zu: \"%s\" on \"%s\"", i, ignores[i].text, ignores[i].path);
-	}
-}
-
-static void ignore_builtin_keeps_code(void **state UNUSED)
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	struct ignore *ig = ignore_parse(a, str_of(ignore_builtin));
-
-	assert_int_equal(ignore_says(ig, "lib/model.py", false), IGNORE_SILENT);
-	assert_int_equal(ignore_says(ig, "", true), IGNORE_SILENT);
-	assert_int_equal(ignore_says(ig, "__pycache__", true), IGNORE_OUT);
-	assert_int_equal(ignore_says(ignore_parse(a, STR_LIT("*.py\n!a.py\n")), "d/a.py", false),
-	                 IGNORE_IN);
-	assert_true(ignore_match(ignore_parse(a, str_of(ignore_always)), ".git/config", false));
-	assert_true(ignore_match(ig, "pkg/__pycache__/x.pyc", false));
-	assert_false(ignore_match(ig, "lib/model.py", false));
-	assert_false(ignore_match(ig, "build/x.py", false));
-	assert_false(ignore_match(ig, "train.py", false));
-}
-
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(glob_checks),     cmocka_unit_test(glob_matches),
-	cmocka_unit_test(glob_is_bounded), cmocka_unit_test(glob_ignore_wins),
-	cmocka_unit_test(ignore_files),    cmocka_unit_test(ignore_builtin_keeps_code),
+	cmocka_unit_test(glob_checks),
+	cmocka_unit_test(glob_matches),
+	cmocka_unit_test(glob_is_bounded),
+	cmocka_unit_test(glob_ignore_wins),
 };
 UNIT_MAIN(tests)
