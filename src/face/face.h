@@ -471,6 +471,9 @@ struct repo_ops {
 	/* Are the bytes of a file of such a listing in the store? A disk may have lost them, and
 	 * then a client may bring them again. */
 	bool (*has)(struct app *app, const struct hub_listing *l, const struct hub_file *f);
+	/* The content of a small file of such a listing. */
+	int (*read_file)(struct app *app, const struct hub_listing *l, const struct hub_file *f,
+	                 struct buf *out, struct err *err);
 	/* A commit to the branch that `at` names: what its sink takes, applied in order to what the
 	 * branch is in the end. ERR_HUB_STALE; ERR_REPO_QUOTA_EXCEEDED. `commit`: in the arena. */
 	int (*commit_begin)(const struct ask *ask, const struct hub_name *at, int64_t body_bytes,

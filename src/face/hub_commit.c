@@ -1,11 +1,14 @@
 /* hub_commit.c - what a client of a Hub sends to change a repository's files: it asks which of them
  * are known, and commits. */
+#include "core/ignore.h"
 #include "face/answer.h"
 #include "face/hub_impl.h"
 
 #define PIECE ((size_t)64 << 10)
 #define REPLY_MAX ((size_t)64 << 20)
 #define FILES_MAX 20000
+#define IGNORE_MAX ((size_t)1 << 20)      /* of a .gitignore */
+#define IGNORE_WORK ((uint64_t)150000000) /* characters compared: some tenths of a second */
 
 /* ---- before: which files are known --------------------------------------------------------- */
 
@@ -29,15 +32,45 @@ static void js_known(const struct request *rq, struct js *js, const struct hub_l
 	js_kv(js, "oid", etag);
 }
 
-static int answer_files(struct request *rq, const struct hub_listing *l, const struct doc *files,
+/* What the client says, or else the .gitignore of the repository. A client asks whether a file is
+ * to be left out, and leaves it out itself. */
+static int read_ignore(struct request *rq, const struct hub_listing *l, const struct doc *body,
+                       const struct ignore **out, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(IGNORE_MAX);
+	const struct hub_file *f = hub_listing_file(l, STR_LIT(".gitignore"));
+	const struct face_ctx *ctx = face_ctx(rq);
+	const char *said = NULL;
+
+	*out = NULL;
+	if (body_text(body, "gitIgnore", false, &said, err) < 0)
+		return -1;
+	if (said != NULL) {
+		*out = ignore_parse(rq->arena, str_of(said));
+		return 0;
+	}
+	if (f == NULL || f->lfs || f->size > IGNORE_MAX)
+		return 0;
+	if (ctx->ops->repos->read_file(ctx->app, l, f, &text, err) < 0)
+		return -1;
+	*out = ignore_parse(rq->arena, buf_view(&text));
+	return 0;
+}
+
+static int answer_files(struct request *rq, const struct hub_listing *l, const struct doc *body,
                         struct js *js, struct err *err)
 {
+	const struct doc *files = doc_get(body, "files");
+	const struct ignore *ignore = NULL;
+	uint64_t work = IGNORE_WORK;
 	size_t n = 0;
 
+	if (read_ignore(rq, l, body, &ignore, err) < 0)
+		return -1;
 	DOC_EACH (item, files) {
 		const char *path = NULL;
 		int64_t size = 0;
-		bool large;
+		bool large, out;
 
 		if (++n > FILES_MAX)
 			return err_set(err, ERR_TOO_BIG, "files: at most %d at once", FILES_MAX);
@@ -45,10 +78,14 @@ static int answer_files(struct request *rq, const struct hub_listing *l, const s
 		    body_int(item, "size", 0, INT64_MAX, &size, err) < 0)
 			return err_wrap(err, "files");
 		large = is_large(rq, path, size);
+		out = ignore != NULL && ignore_match(ignore, path, false, &work);
+		if (work == 0)
+			return err_set(err, ERR_TOO_BIG,
+			               "the .gitignore takes too long to apply to so many files");
 		js_open(js);
 		js_kv(js, "path", path);
 		js_kv(js, "uploadMode", large ? "lfs" : "regular");
-		js_kv_bool(js, "shouldIgnore", false);
+		js_kv_bool(js, "shouldIgnore", out);
 		js_known(rq, js, l, path, large);
 		js_close(js);
 	}
@@ -68,7 +105,7 @@ int hub_post_preupload(struct request *rq, struct err *err)
 	AUTO_BUF struct buf out = BUF_INIT(REPLY_MAX);
 	const struct face_ctx *ctx = face_ctx(rq);
 	const struct hub_listing *l = NULL;
-	const struct doc *body = NULL, *files;
+	const struct doc *body = NULL;
 	struct hub_name name = {0};
 	struct js js;
 	int rc;
@@ -76,8 +113,7 @@ int hub_post_preupload(struct request *rq, struct err *err)
 	if (hub_name_of(rq, &name, err) < 0 || no_pull_requests(rq, err) < 0 ||
 	    body_read(rq, false, &body, err) < 0)
 		return -1;
-	files = doc_get(body, "files");
-	if (!doc_is(files, DOC_LIST))
+	if (!doc_is(doc_get(body, "files"), DOC_LIST))
 		return err_set(err, ERR_INVALID, "files: expected a list");
 	if (ctx->ops->repos->open_to_write(face_ask(rq), &name, &l, err) < 0)
 		return -1;
@@ -85,7 +121,7 @@ int hub_post_preupload(struct request *rq, struct err *err)
 	js_open(&js);
 	js_key(&js, "files");
 	js_list(&js);
-	rc = answer_files(rq, l, files, &js, err);
+	rc = answer_files(rq, l, body, &js, err);
 	ctx->ops->hub->close(ctx->app, l);
 	js_end(&js);
 	js_close(&js);

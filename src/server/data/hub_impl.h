@@ -159,6 +159,9 @@ struct hub_own_files {
  * the bucket. *ref: what is to name it. The files are there, and pinned, as all of it is then. */
 int hub_own_store(struct app *app, const struct model_repo *m, const struct hub_own_files *x,
                   struct blob_pins *pins, struct model_ref *ref, struct err *err) MUST_CHECK;
+/* Without the lock: a small blob, from the folder or else from the object store. */
+int hub_read_blob(struct app *app, const struct digest *sha256, uint64_t size, struct buf *out,
+                  struct err *err) MUST_CHECK;
 /* Without the lock. All blobs that it names are in the folder, or with --objects those of them that
  * are not in the bucket: `fresh` names these, NULL: they are asked for one by one. */
 int hub_put_manifest(struct app *app, struct blob_pins *pins, const struct manifest *m,

@@ -231,35 +231,34 @@ int hub_put_manifest(struct app *app, struct blob_pins *pins, const struct manif
 	return blob_objects_put(&put, err);
 }
 
-/* A small blob, from the folder or else from the object store. */
-static int read_blob(struct app *app, const struct manifest_file *f, struct buf *out,
-                     struct err *err)
+int hub_read_blob(struct app *app, const struct digest *sha256, uint64_t size, struct buf *out,
+                  struct err *err)
 {
 	char key[BLOB_KEY_CAP];
 	struct digest is;
-	uint64_t size = 0;
+	uint64_t has = 0;
 	AUTO_FD int fd = -1;
 
-	if (f->size > HUB_LISTING_MAX)
-		return err_set(err, ERR_CORRUPT, "the list of a repository's files is too long");
-	if (blobs_fd(app->blobs, &f->sha256, &fd, &size, err) == 0) {
-		AUTO_FREE char *all = xmalloc((size_t)f->size + 1);
+	if (size > HUB_LISTING_MAX)
+		return err_set(err, ERR_CORRUPT, "a blob of a repository is too long");
+	if (blobs_fd(app->blobs, sha256, &fd, &has, err) == 0) {
+		AUTO_FREE char *all = xmalloc((size_t)size + 1);
 
-		if (fs_pread_all(fd, all, (size_t)f->size, 0, err) < 0)
+		if (fs_pread_all(fd, all, (size_t)size, 0, err) < 0)
 			return -1;
-		buf_add(out, all, (size_t)f->size);
+		buf_add(out, all, (size_t)size);
 	} else if (err->code != ERR_NOT_FOUND || !weights_in_objects(app)) {
 		return -1;
 	} else {
 		err_clear(err);
-		blob_object_key(&f->sha256, key);
+		blob_object_key(sha256, key);
 		if (objstore_get(app->objects, key, out, err) < 0)
 			return -1;
 	}
 	is = hash_sha256(out->p, out->n);
-	return digest_same(&is, &f->sha256)
+	return digest_same(&is, sha256)
 	               ? 0
-	               : err_set(err, ERR_CORRUPT, "the list of a repository's files is damaged");
+	               : err_set(err, ERR_CORRUPT, "a blob of a repository is damaged");
 }
 
 static int load(struct hub_repo *r, struct err *err)
@@ -280,7 +279,7 @@ static int load(struct hub_repo *r, struct err *err)
 	listing = manifest_find(&m, STR_LIT(HUB_LISTING_NAME));
 	if (listing == NULL)
 		return err_set(err, ERR_CORRUPT, "%s has no list of files", r->name);
-	if (read_blob(r->app, listing, &json, err) < 0 ||
+	if (hub_read_blob(r->app, &listing->sha256, listing->size, &json, err) < 0 ||
 	    hub_listing_read(r->a, buf_view(&json), &r->l, err) < 0)
 		return err_wrap(err, "%s", r->name);
 	r->listing = listing->sha256;

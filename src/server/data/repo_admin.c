@@ -411,6 +411,7 @@ const struct repo_ops repo_ops = {
 	.commits = list_commits,
 	.open_to_write = repo_open_to_write,
 	.has = repo_has,
+	.read_file = repo_read_file,
 	.commit_begin = repo_commit_begin,
 	.commit_sink = repo_commit_sink,
 	.commit_end = repo_commit_end,

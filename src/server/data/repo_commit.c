@@ -561,6 +561,14 @@ bool repo_has(struct app *app, const struct hub_listing *l, const struct hub_fil
 	return weights_in_objects(app) || blobs_has(app->blobs, &r->sha256[f - l->file], f->size);
 }
 
+int repo_read_file(struct app *app, const struct hub_listing *l, const struct hub_file *f,
+                   struct buf *out, struct err *err)
+{
+	const struct hub_repo *r = hub_repo_of(l);
+
+	return hub_read_blob(app, &r->sha256[f - l->file], f->size, out, err);
+}
+
 int repo_commit_begin(const struct ask *ask, const struct hub_name *name, int64_t body_bytes,
                       struct repo_change **out, struct err *err)
 {

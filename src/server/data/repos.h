@@ -48,6 +48,8 @@ int repo_refs(struct app *app, struct arena *a, const struct model_repo *r, stru
 int repo_open_to_write(const struct ask *ask, const struct hub_name *name,
                        const struct hub_listing **out, struct err *err) MUST_CHECK;
 bool repo_has(struct app *app, const struct hub_listing *l, const struct hub_file *f);
+int repo_read_file(struct app *app, const struct hub_listing *l, const struct hub_file *f,
+                   struct buf *out, struct err *err) MUST_CHECK;
 int repo_commit_begin(const struct ask *ask, const struct hub_name *name, int64_t body_bytes,
                       struct repo_change **out, struct err *err) MUST_CHECK;
 struct hub_commit_sink repo_commit_sink(struct repo_change *c);
