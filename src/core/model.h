@@ -178,7 +178,7 @@ struct model_repo { /* a repository that people write to, see server/data/repos.
 	int64_t created_ms, updated_ms;
 };
 
-enum model_repo_ref_kind { REPO_BRANCH, REPO_TAG };
+enum model_repo_ref_kind { REPO_BRANCH, REPO_TAG, REPO_PULL /* refs/pr/N: the name is N */ };
 
 struct model_repo_ref { /* a branch or a tag of one */
 	const char *repo_id;
@@ -190,6 +190,27 @@ struct model_repo_commit {
 	const char *repo_id, *commit;
 	const char *parent; /* NULL: it is the first */
 	const char *title, *message, *author;
+	int64_t ms;
+};
+
+struct model_repo_pull { /* a pull request of one */
+	const char *repo_id;
+	int64_t num; /* from 1; never used again */
+	enum model_pull_status { PULL_DRAFT, PULL_OPEN, PULL_CLOSED, PULL_MERGED } status;
+	const char *title, *author;
+	const char *target; /* a branch, and */
+	const char *base;   /* which commit it was */
+	const char *merged; /* what the branch became; NULL: it is not merged */
+	int64_t created_ms;
+	int64_t comments;
+};
+
+struct model_repo_event { /* of a pull request, beside its commits */
+	int64_t seq;
+	enum model_repo_event_kind { EVENT_COMMENT, EVENT_STATUS, EVENT_TITLE } kind;
+	const char *author;
+	const char *before; /* a title; "" */
+	const char *text;   /* a comment, a status, a title */
 	int64_t ms;
 };
 
