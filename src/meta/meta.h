@@ -433,15 +433,47 @@ int meta_repo_ref_del(struct meta *m, const struct model_repo_ref *r, struct err
 struct meta_repo_change {
 	const struct model_repo_commit *commit;
 	const struct model_ref *files;
-	const char *branch;
-	const char *head;      /* what it must be now */
-	uint64_t bytes, quota; /* that are new; that the team may have, 0: any */
+	enum model_repo_ref_kind kind;
+	const char *branch;           /* or the number of a pull request */
+	const char *head;             /* what it must be now */
+	struct model_repo_pull *pull; /* it moves no branch but opens this one; its number is set */
+	uint64_t bytes, quota;        /* that are new; that the team may have, 0: any */
 	const char *team_id;
 	const char **uploads; /* names of the refs of large files that it names */
 	size_t n_uploads;
 };
 /* ERR_HUB_STALE: the branch is another commit, or gone. ERR_REPO_QUOTA_EXCEEDED. */
 int meta_repo_commit(struct meta *m, const struct meta_repo_change *c, struct err *err) MUST_CHECK;
+/* Pull requests. ERR_HUB_REVISION_NOT_FOUND. */
+int meta_repo_pull_add(struct meta *m, struct model_repo_pull *p, const char *commit,
+                       const char *comment, struct err *err) MUST_CHECK;
+int meta_repo_pull(struct meta *m, struct arena *a, const char *repo_id, int64_t num,
+                   struct model_repo_pull *out, struct err *err) MUST_CHECK;
+struct meta_pull_query {
+	const char *repo_id, *author; /* NULL: any */
+	bool no_open, no_ended;       /* open are drafts, too */
+	size_t skip, limit;
+};
+/* The newest first; *total: how many there are. */
+int meta_repo_pulls(struct meta *m, struct arena *a, const struct meta_pull_query *q,
+                    struct model_repo_pull **out, size_t *n, size_t *total,
+                    struct err *err) MUST_CHECK;
+int meta_repo_events(struct meta *m, struct arena *a, const char *repo_id, int64_t num,
+                     struct model_repo_event **out, size_t *n, struct err *err) MUST_CHECK;
+struct meta_pull_change {
+	const struct model_repo_pull *was; /* ERR_HUB_STALE: its status is another one */
+	enum model_pull_status status;
+	const char *title;                         /* NULL: as it was */
+	const struct model_repo_event *const *say; /* seq is not read */
+	size_t n;
+	/* of a merge: the target, what it was, and what it is; the commit that is new, or NULL */
+	const char *head, *merged;
+	const struct model_repo_commit *commit;
+	const struct model_ref *files;
+};
+/* *seq: of the last event. */
+int meta_repo_pull_change(struct meta *m, const struct meta_pull_change *c, int64_t *seq,
+                          struct err *err) MUST_CHECK;
 /* A file that was uploaded; known already is fine. ERR_REPO_QUOTA_EXCEEDED. */
 int meta_repo_upload(struct meta *m, const char *repo_id, const struct model_ref *file,
                      uint64_t quota, struct err *err) MUST_CHECK;

@@ -35,6 +35,18 @@ int meta_ref_put_in(struct db_tx *tx, const struct model_ref *x, struct err *err
 /* One that is not there is fine. */
 int meta_ref_del_in(struct db_tx *tx, const char *team_id, const char *kind, const char *name,
                     struct err *err) MUST_CHECK;
+/* meta_repo.c; a ref that is there already, and a commit that is not, are errors of the database.
+ */
+int meta_repo_ref_add_in(struct db_tx *tx, const struct model_repo_ref *r,
+                         struct err *err) MUST_CHECK;
+int meta_repo_commit_add_in(struct db_tx *tx, const struct model_repo_commit *c,
+                            struct err *err) MUST_CHECK;
+/* ERR_HUB_STALE: it is not `head` any more. */
+int meta_repo_ref_move_in(struct db_tx *tx, const struct model_repo_ref *r, const char *head,
+                          struct err *err) MUST_CHECK;
+/* meta_repo_pull.c; p->num is set. */
+int meta_repo_pull_add_in(struct db_tx *tx, struct model_repo_pull *p, const char *commit,
+                          const char *comment, struct err *err) MUST_CHECK;
 int meta_deliveries_add(struct db_tx *tx, const struct model_delivery *t, size_t n,
                         struct err *err) MUST_CHECK;
 int meta_trash_add(struct db_tx *tx, const char *kind, const char *what,

@@ -115,7 +115,7 @@ static int may_have(struct db_tx *tx, const char *owner, const char *owner_key_,
 	return 0;
 }
 
-static int commit_add(struct db_tx *tx, const struct model_repo_commit *c, struct err *err)
+int meta_repo_commit_add_in(struct db_tx *tx, const struct model_repo_commit *c, struct err *err)
 {
 	return db_exec(tx,
 	               "INSERT INTO repo_commits (repo_id, \"commit\", parent, title, message,"
@@ -127,9 +127,10 @@ static int commit_add(struct db_tx *tx, const struct model_repo_commit *c, struc
 	               NULL, err);
 }
 
-static const char *const kind_words[] = {[REPO_BRANCH] = "branch", [REPO_TAG] = "tag"};
+static const char *const kind_words[] = {
+	[REPO_BRANCH] = "branch", [REPO_TAG] = "tag", [REPO_PULL] = "pr"};
 
-static int ref_add(struct db_tx *tx, const struct model_repo_ref *r, struct err *err)
+int meta_repo_ref_add_in(struct db_tx *tx, const struct model_repo_ref *r, struct err *err)
 {
 	return db_exec(tx,
 	               "INSERT INTO repo_refs (repo_id, kind, name, \"commit\")"
@@ -161,8 +162,8 @@ static int repo_add_once(struct meta *m, const struct model_repo *r, const char 
 	                    db_int(r->of_user), db_int(r->is_private), db_u64(r->bytes),
 	                    db_int(r->created_ms), db_int(r->updated_ms)),
 	            NULL, err) < 0 ||
-	    meta_ref_put_in(&tx, files, err) < 0 || commit_add(&tx, first, err) < 0 ||
-	    ref_add(&tx, &head, err) < 0)
+	    meta_ref_put_in(&tx, files, err) < 0 || meta_repo_commit_add_in(&tx, first, err) < 0 ||
+	    meta_repo_ref_add_in(&tx, &head, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
 }
@@ -258,9 +259,14 @@ int meta_repo_move(struct meta *m, const struct model_repo *r, const char *old_k
 static void ref_row(struct db_rows *r, void *item)
 {
 	struct model_repo_ref *x = item;
+	const char *kind;
 
 	x->repo_id = db_get_text(r);
-	x->kind = strcmp(db_get_text(r), kind_words[REPO_TAG]) == 0 ? REPO_TAG : REPO_BRANCH;
+	kind = db_get_text(r);
+	x->kind = REPO_BRANCH;
+	for (unsigned k = 0; k < COUNT(kind_words); k++)
+		if (strcmp(kind, kind_words[k]) == 0)
+			x->kind = (enum model_repo_ref_kind)k;
 	x->name = db_get_text(r);
 	x->commit = db_get_text(r);
 }
@@ -277,7 +283,9 @@ int meta_repo_ref(struct meta *m, struct arena *a, const char *repo_id,
 int meta_repo_refs(struct meta *m, struct arena *a, const char *repo_id,
                    struct model_repo_ref **out, size_t *n, struct err *err)
 {
-	return meta_list(m, a, REF "WHERE repo_id = ? ORDER BY kind, name",
+	return meta_list(m, a,
+	                 REF "WHERE repo_id = ? ORDER BY kind,"
+	                     " CASE WHEN kind = 'pr' THEN length(name) ELSE 0 END, name",
 	                 DB_ARGS(db_text(repo_id)), sizeof(**out), ref_row, out, n, err);
 }
 
@@ -299,7 +307,7 @@ static int ref_add_once(struct meta *m, const struct model_repo_ref *r, struct e
 		               r->kind == REPO_TAG ? "tags" : "heads", r->name);
 	if (commits == 0)
 		return err_missing(err, ERR_HUB_REVISION_NOT_FOUND);
-	if (ref_add(&tx, r, err) < 0)
+	if (meta_repo_ref_add_in(&tx, r, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
 }
@@ -403,26 +411,37 @@ static int keep_uploads(struct db_tx *tx, const struct meta_repo_change *c, stru
 	return 0;
 }
 
+int meta_repo_ref_move_in(struct db_tx *tx, const struct model_repo_ref *r, const char *head,
+                          struct err *err)
+{
+	uint64_t moved = 0;
+
+	if (db_exec(tx,
+	            "UPDATE repo_refs SET \"commit\" = ? WHERE repo_id = ? AND kind = ?"
+	            " AND name = ? AND \"commit\" = ?",
+	            DB_ARGS(db_text(r->commit), db_text(r->repo_id), db_text(kind_words[r->kind]),
+	                    db_text(r->name), db_text(head)),
+	            &moved, err) < 0)
+		return -1;
+	if (moved > 0)
+		return 0;
+	return err_set(err, ERR_HUB_STALE, "the branch %s%s was updated while the commit was made",
+	               r->kind == REPO_PULL ? "refs/pr/" : "", r->name);
+}
+
 static int repo_commit_once(struct meta *m, const struct meta_repo_change *c, struct err *err)
 {
 	const struct model_repo_commit *x = c->commit;
+	const struct model_repo_ref ref = {x->repo_id, c->kind, c->branch, x->commit};
 	AUTO_DB_TX struct db_tx tx = {0};
-	uint64_t moved = 0;
 
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
 	    grow(&tx, x->repo_id, c->team_id, c->bytes, c->quota, x->ms, err) < 0 ||
-	    meta_ref_put_in(&tx, c->files, err) < 0 || commit_add(&tx, x, err) < 0 ||
+	    meta_ref_put_in(&tx, c->files, err) < 0 || meta_repo_commit_add_in(&tx, x, err) < 0 ||
 	    keep_uploads(&tx, c, err) < 0 ||
-	    db_exec(&tx,
-	            "UPDATE repo_refs SET \"commit\" = ? WHERE repo_id = ? AND kind = 'branch'"
-	            " AND name = ? AND \"commit\" = ?",
-	            DB_ARGS(db_text(x->commit), db_text(x->repo_id), db_text(c->branch),
-	                    db_text(c->head)),
-	            &moved, err) < 0)
+	    (c->pull != NULL ? meta_repo_pull_add_in(&tx, c->pull, x->commit, x->message, err)
+	                     : meta_repo_ref_move_in(&tx, &ref, c->head, err)) < 0)
 		return -1;
-	if (moved == 0)
-		return err_set(err, ERR_HUB_STALE,
-		               "the branch %s was updated while the commit was made", c->branch);
 	return db_commit(&tx, err);
 }
 

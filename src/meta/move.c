@@ -34,6 +34,8 @@ static const struct table {
 	{"repos", {"id"}, NULL},
 	{"repo_refs", {"repo_id", "kind", "name"}, NULL},
 	{"repo_commits", {"seq"}, "seq"},
+	{"repo_pulls", {"repo_id", "num"}, NULL},
+	{"repo_events", {"seq"}, "seq"},
 	{"repo_moves", {"key"}, NULL},
 	{"uploads", {"access_key"}, NULL},
 	{"job_code", {"job_id", "key"}, NULL},

@@ -918,7 +918,8 @@ static void weights_move_onto_refs(void **state)
 {
 	static const char before[] =
 		"DROP TABLE refs; DROP TABLE hub_revs; DROP TABLE repo_refs;"
-		"DROP TABLE repo_commits; DROP TABLE repo_moves; DROP TABLE repos;"
+		"DROP TABLE repo_commits; DROP TABLE repo_moves; DROP TABLE repo_pulls;"
+		"DROP TABLE repo_events; DROP TABLE repos;"
 		"ALTER TABLE mirrors ADD COLUMN manifest TEXT;"
 		"ALTER TABLE mirrors ADD COLUMN used_ms INTEGER NOT NULL DEFAULT 0;"
 		"CREATE INDEX mirrors_manifest ON mirrors(manifest);"
