@@ -12,6 +12,7 @@
 #define FACE_H
 
 #include "core/hub_commit.h"
+#include "core/hub_pull.h"
 #include "core/model.h"
 #include "core/sched.h"
 #include "core/spec.h"
@@ -361,8 +362,8 @@ struct hub_branch { /* or a tag */
 };
 
 struct hub_refs {
-	struct hub_branch *branch, *tag;
-	size_t n_branches, n_tags;
+	struct hub_branch *branch, *tag, *pull; /* pull: the name is its number */
+	size_t n_branches, n_tags, n_pulls;
 };
 
 /*
@@ -436,6 +437,34 @@ struct repo_xet { /* where a client that speaks Xet sends to */
 
 struct repo_change; /* a commit that is being sent */
 
+struct repo_committed {
+	const char *commit;
+	int64_t pull; /* the pull request that it has opened; 0: none */
+};
+
+/* What clients call a discussion. */
+struct repo_pull {
+	struct model_repo repo;
+	struct model_repo_pull is;
+	struct model_repo_event *event;   /* in the order of time */
+	struct model_repo_commit *commit; /* from the first one on */
+	struct hub_change *change;        /* its files against those it began from */
+	const char **conflict;            /* paths; of one that has not ended */
+	size_t n_events, n_commits, n_changes, n_conflicts;
+};
+
+struct repo_pull_said {
+	enum model_repo_event_kind kind;
+	const char *text;
+	const char *comment; /* with a status; NULL: none */
+};
+
+struct repo_pull_ask {
+	const char *author;     /* NULL: any */
+	bool no_open, no_ended; /* open are drafts, too */
+	size_t skip, most;
+};
+
 /*
  * Repositories that people write to. Who may not see one hears ERR_HUB_REPO_NOT_FOUND, who may not
  * write to it ERR_ROLE_REQUIRED. Names are checked by the caller (hub_id_ok, hub_rev_ok).
@@ -465,8 +494,9 @@ struct repo_ops {
 	 * mirrored. */
 	int (*commits)(const struct ask *ask, const struct hub_name *at, size_t skip, size_t most,
 	               struct model_repo_commit **out, size_t *n, bool *more, struct err *err);
-	/* Its listing, to be closed by hub_ops.close. */
-	int (*open_to_write)(const struct ask *ask, const struct hub_name *at,
+	/* Its listing, to be closed by hub_ops.close. `opens`: for a commit that opens a pull
+	 * request. */
+	int (*open_to_write)(const struct ask *ask, const struct hub_name *at, bool opens,
 	                     const struct hub_listing **out, struct err *err);
 	/* Are the bytes of a file of such a listing in the store? A disk may have lost them, and
 	 * then a client may bring them again. */
@@ -475,12 +505,29 @@ struct repo_ops {
 	int (*read_file)(struct app *app, const struct hub_listing *l, const struct hub_file *f,
 	                 struct buf *out, struct err *err);
 	/* A commit to the branch that `at` names: what its sink takes, applied in order to what the
-	 * branch is in the end. ERR_HUB_STALE; ERR_REPO_QUOTA_EXCEEDED. `commit`: in the arena. */
-	int (*commit_begin)(const struct ask *ask, const struct hub_name *at, int64_t body_bytes,
-	                    struct repo_change **out, struct err *err);
+	 * branch is in the end. ERR_HUB_STALE; ERR_HUB_PULL_ENDED; ERR_REPO_QUOTA_EXCEEDED.
+	 * `opens`: the branch stays, and a pull request has the commit. */
+	int (*commit_begin)(const struct ask *ask, const struct hub_name *at, bool opens,
+	                    int64_t body_bytes, struct repo_change **out, struct err *err);
 	struct hub_commit_sink (*commit_sink)(struct repo_change *c);
-	int (*commit_end)(struct repo_change *c, const char **commit, struct err *err);
+	int (*commit_end)(struct repo_change *c, struct repo_committed *out, struct err *err);
 	void (*commit_free)(struct repo_change *c); /* NULL is fine */
+	/* Pull requests; those who may write to the repository may change them. ERR_NOT_FOUND: the
+	 * repository is another Hub's. */
+	int (*pull_open)(const struct ask *ask, const struct hub_name *at, const char *title,
+	                 const char *text, int64_t *num, struct err *err);
+	int (*pull_list)(const struct ask *ask, const struct hub_name *at,
+	                 const struct repo_pull_ask *want, struct model_repo *repo,
+	                 struct model_repo_pull **out, size_t *n, size_t *total, struct err *err);
+	int (*pull_read)(const struct ask *ask, const struct hub_name *at, int64_t num,
+	                 struct repo_pull *out, struct err *err);
+	/* *out is what was noted. ERR_HUB_PULL_ENDED: it is merged, and stays so. */
+	int (*pull_say)(const struct ask *ask, const struct hub_name *at, int64_t num,
+	                const struct repo_pull_said *said, struct model_repo_event *out,
+	                struct err *err);
+	/* ERR_HUB_MERGE_CONFLICT, ERR_HUB_PULL_ENDED. comment: NULL is none. */
+	int (*pull_merge)(const struct ask *ask, const struct hub_name *at, int64_t num,
+	                  const char *comment, struct err *err);
 	/* Fills repo_id, there, id. */
 	int (*upload_want)(const struct ask *ask, const struct hub_name *at, struct repo_upload *u,
 	                   size_t n, struct err *err);

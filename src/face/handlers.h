@@ -71,10 +71,10 @@ int weights_prefetch(struct request *rq, struct err *err);
 int weights_remove(struct request *rq, struct err *err);
 
 /* repos.c */
-int repos_list(struct request *rq, struct err *err);
-int repo_make(struct request *rq, struct err *err);
-int repo_show(struct request *rq, struct err *err);
-int repo_delete(struct request *rq, struct err *err);
+int repositories_list(struct request *rq, struct err *err);
+int repository_make(struct request *rq, struct err *err);
+int repository_show(struct request *rq, struct err *err);
+int repository_delete(struct request *rq, struct err *err);
 
 /* The project that a body names in its "training_project": by name, in the team of *team_id, else
  * of its "team_name", else of the caller (*team_id stays NULL). */

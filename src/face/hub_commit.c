@@ -92,14 +92,6 @@ static int answer_files(struct request *rq, const struct hub_listing *l, const s
 	return 0;
 }
 
-static int no_pull_requests(struct request *rq, struct err *err)
-{
-	if (!hub_flag(rq, "create_pr"))
-		return 0;
-	return err_set(err, ERR_UNSUPPORTED,
-	               "this server has no pull requests: commit to a branch instead");
-}
-
 int hub_post_preupload(struct request *rq, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(REPLY_MAX);
@@ -110,12 +102,12 @@ int hub_post_preupload(struct request *rq, struct err *err)
 	struct js js;
 	int rc;
 
-	if (hub_name_of(rq, &name, err) < 0 || no_pull_requests(rq, err) < 0 ||
-	    body_read(rq, false, &body, err) < 0)
+	if (hub_name_of(rq, &name, err) < 0 || body_read(rq, false, &body, err) < 0)
 		return -1;
 	if (!doc_is(doc_get(body, "files"), DOC_LIST))
 		return err_set(err, ERR_INVALID, "files: expected a list");
-	if (ctx->ops->repos->open_to_write(face_ask(rq), &name, &l, err) < 0)
+	if (ctx->ops->repos->open_to_write(face_ask(rq), &name, hub_flag(rq, "create_pr"), &l,
+	                                   err) < 0)
 		return -1;
 	js_init(&js, &out);
 	js_open(&js);
@@ -147,9 +139,10 @@ static int feed(struct request *rq, struct repo_change *c, struct err *err)
 	}
 }
 
-static int send_commit(struct request *rq, const struct hub_name *name, const char *commit,
-                       struct err *err)
+static int send_commit(struct request *rq, const struct hub_name *name,
+                       const struct repo_committed *done, struct err *err)
 {
+	const char *url = hub_repo_url(rq, name->type, name->id);
 	AUTO_BUF struct buf out = BUF_INIT(REPLY_MAX);
 	struct js js;
 
@@ -157,9 +150,13 @@ static int send_commit(struct request *rq, const struct hub_name *name, const ch
 	js_open(&js);
 	js_kv_bool(&js, "success", true);
 	js_key(&js, "commitUrl");
-	js_fmt(&js, "%s/commit/%s", hub_repo_url(rq, name->type, name->id), commit);
-	js_kv(&js, "commitOid", commit);
+	js_fmt(&js, "%s/commit/%s", url, done->commit);
+	js_kv(&js, "commitOid", done->commit);
 	js_kv(&js, "hookOutput", "");
+	if (done->pull > 0) {
+		js_key(&js, "pullRequestUrl");
+		js_fmt(&js, "%s/discussions/%" PRId64, url, done->pull);
+	}
 	js_close(&js);
 	return hub_send_json(rq, &out, err);
 }
@@ -169,15 +166,16 @@ int hub_post_commit(struct request *rq, struct err *err)
 	const struct repo_ops *ops = face_ctx(rq)->ops->repos;
 	struct repo_change *c = NULL;
 	struct hub_name name = {0};
-	const char *commit = NULL;
+	struct repo_committed done;
 	int rc;
 
-	if (hub_name_of(rq, &name, err) < 0 || no_pull_requests(rq, err) < 0 ||
-	    ops->commit_begin(face_ask(rq), &name, rq->body_len, &c, err) < 0)
+	if (hub_name_of(rq, &name, err) < 0 ||
+	    ops->commit_begin(face_ask(rq), &name, hub_flag(rq, "create_pr"), rq->body_len, &c,
+	                      err) < 0)
 		return -1;
 	rc = feed(rq, c, err);
 	if (rc == 0)
-		rc = ops->commit_end(c, &commit, err);
+		rc = ops->commit_end(c, &done, err);
 	ops->commit_free(c);
-	return rc < 0 ? -1 : send_commit(rq, &name, commit, err);
+	return rc < 0 ? -1 : send_commit(rq, &name, &done, err);
 }

@@ -68,6 +68,15 @@ int hub_put_lfs(struct request *rq, struct err *err);
 int hub_put_lfs_part(struct request *rq, struct err *err);
 int hub_post_lfs_join(struct request *rq, struct err *err);
 
+/* hub_pull.c */
+int hub_post_pull(struct request *rq, struct err *err);
+int hub_get_pulls(struct request *rq, struct err *err);
+int hub_get_pull(struct request *rq, struct err *err);
+int hub_post_pull_comment(struct request *rq, struct err *err);
+int hub_post_pull_status(struct request *rq, struct err *err);
+int hub_post_pull_title(struct request *rq, struct err *err);
+int hub_post_pull_merge(struct request *rq, struct err *err);
+
 /* hub_xet.c */
 int hub_get_xet_token(struct request *rq, struct err *err);
 int hub_post_xorb(struct request *rq, struct err *err);

@@ -430,7 +430,7 @@ int hub_get_refs(struct request *rq, struct err *err)
 	write_refs(&js, "converts", "convert", NULL, 0);
 	write_refs(&js, "tags", "tags", refs->tag, refs->n_tags);
 	if (hub_flag(rq, "include_prs"))
-		write_refs(&js, "pullRequests", "pr", NULL, 0);
+		write_refs(&js, "pullRequests", "pr", refs->pull, refs->n_pulls);
 	js_close(&js);
 	return hub_send_json(rq, &out, err);
 }

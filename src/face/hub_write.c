@@ -244,7 +244,7 @@ int hub_write_check(struct request *rq, struct err *err)
 	if (hub_name_of(rq, &name, err) < 0 || repo_ops_of(rq, &ops, err) < 0)
 		return -1;
 	name.rev = MAIN;
-	if (ops->open_to_write(face_ask(rq), &name, &l, err) < 0)
+	if (ops->open_to_write(face_ask(rq), &name, false, &l, err) < 0)
 		return -1;
 	face_ctx(rq)->ops->hub->close(face_ctx(rq)->app, l);
 	return done(rq);

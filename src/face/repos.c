@@ -18,7 +18,7 @@ static int type_of(struct str word, enum hub_type *out, struct err *err)
 	               (int)MIN(word.n, (size_t)40), word.n > 0 ? word.p : "");
 }
 
-int repos_list(struct request *rq, struct err *err)
+int repositories_list(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_ANSWER struct answer an = {0};
@@ -74,7 +74,7 @@ static void js_refs(struct js *js, const char *key, const struct hub_branch *b, 
 	js_end(js);
 }
 
-int repo_show(struct request *rq, struct err *err)
+int repository_show(struct request *rq, struct err *err)
 {
 	const struct repo_ops *ops = face_ctx(rq)->ops->repos;
 	AUTO_ANSWER struct answer an = {0};
@@ -98,7 +98,7 @@ int repo_show(struct request *rq, struct err *err)
 	return answer_send(rq, &an, 200, err);
 }
 
-int repo_make(struct request *rq, struct err *err)
+int repository_make(struct request *rq, struct err *err)
 {
 	const char *type = NULL, *owner = NULL, *name = NULL;
 	AUTO_ANSWER struct answer an = {0};
@@ -127,7 +127,7 @@ int repo_make(struct request *rq, struct err *err)
 	return answer_send(rq, &an, 201, err);
 }
 
-int repo_delete(struct request *rq, struct err *err)
+int repository_delete(struct request *rq, struct err *err)
 {
 	AUTO_ANSWER struct answer an = {0};
 	struct hub_name name;

@@ -68,6 +68,15 @@ class Repo:
         assert status == 200, said
         return said
 
+    def pull(self, n, what="", body=None, method="POST"):
+        return self.ask(method if what else "GET", f"discussions/{n}{'/' if what else ''}{what}", body)
+
+    def opened(self, files, **kw):
+        """A new pull request that changes these files: its number."""
+        url = self.committed(files, query="?create_pr=1", **kw)["pullRequestUrl"]
+        assert url.startswith(f"{self.server.url}/{self.id}/discussions/")
+        return int(url.rsplit("/", 1)[1])
+
     def files(self, rev="main"):
         """Git's id by path."""
         status, _, said = self.ask("GET", f"tree/{urllib.parse.quote(rev, safe='')}?recursive=1")
@@ -121,3 +130,155 @@ def test_client_leaves_out_what_is_ignored(client, repo):
         said(sorted(api.list_repo_files({repo.id!r})))
     """)
     assert got == [".gitattributes", ".gitignore", "b.txt"]
+
+
+# --- pull requests
+
+
+def test_pull_request_of_a_commit(repo):
+    repo.committed({"a.txt": b"1", "b.txt": b"1"})
+    head = repo.log()
+    assert repo.opened({"a.txt": b"2"}, header={"summary": "title", "description": "why"}) == 1
+    assert repo.log() == head
+    assert repo.files("refs/pr/1") != repo.files() and repo.log("refs/pr/1")[1:] == head
+    repo.committed({"c.txt": b"3"}, "refs/pr/1")
+    status, _, said = repo.pull(1)
+    assert (status, said["title"], said["status"], said["isPullRequest"]) == (200, "title", "open", True)
+    assert [e["type"] for e in said["events"]] == ["comment", "commit", "commit"] and said["events"][0]["data"]["latest"]["raw"] == "why"
+    assert said["changes"] == {"base": "refs/heads/main"} and said["filesWithConflicts"] == []
+    assert said["diff"].count("diff --git") == 2 and "new file mode" in said["diff"]
+    assert repo.ask("GET", "refs")[2].get("pullRequests") is None
+    refs = repo.ask("GET", "refs?include_prs=1")[2]["pullRequests"]
+    assert refs == [{"name": "1", "ref": "refs/pr/1", "targetCommit": repo.log("refs/pr/1")[0]}]
+    assert repo.opened({"a.txt": b"1"}) == 2 and repo.log("refs/pr/2") == head  # nothing changes: it has no commit
+
+
+def test_merge_moves_a_branch_that_has_not_moved(repo):
+    repo.opened({"a.txt": b"1"})
+    assert repo.pull(1, "merge", {"comment": "fine"})[0] == 200
+    assert repo.log() == repo.log("refs/pr/1")
+    said = repo.pull(1)[2]
+    assert said["status"] == "merged" and said["changes"]["mergeCommitId"] == repo.log()[0]
+    assert [e["data"].get("status") for e in said["events"] if e["type"] == "status-change"] == ["merged"]
+    for what, body in (("merge", None), ("status", {"status": "open"})):
+        assert repo.pull(1, what, body)[0] == 409
+    status, said = repo.commit({"b": b"1"}, "refs/pr/1")
+    assert status == 409 and "is merged" in said["error"]
+    assert repo.pull(1, "comment", {"comment": "late"})[0] == 200
+
+
+def test_merge_of_a_branch_that_has_moved_is_by_path(repo):
+    repo.committed({"both": b"1", "ours": b"1", "theirs": b"1", "gone": b"1"})
+    repo.opened({"both": b"2", "theirs": b"2", "gone": None, "new/b": b"b"})
+    repo.committed({"both": b"2", "ours": b"2", "new/a": b"a"})
+    head = repo.log()
+    assert repo.pull(1, "merge")[0] == 200
+    assert repo.log()[1:] == head
+    pull, files = repo.files("refs/pr/1"), repo.files()
+    assert sorted(files) == ["both", "new/a", "new/b", "ours", "theirs"]
+    assert files["theirs"] == pull["theirs"] == files["both"] == files["ours"] != pull["ours"]
+
+
+@pytest.mark.parametrize("theirs, ours", [(b"2", b"3"), (None, b"2"), (b"2", None)])
+def test_files_that_both_changed_are_a_conflict(repo, theirs, ours):
+    repo.committed({"a": b"1", "b": b"1"})
+    repo.opened({"a": theirs, "b": b"2"})
+    repo.committed({"a": ours})
+    head = repo.log()
+    assert repo.pull(1)[2]["filesWithConflicts"] == ["a"]
+    status, _, said = repo.pull(1, "merge")
+    assert status == 409 and "both changed a" in said["error"]
+    assert repo.log() == head and repo.pull(1)[2]["status"] == "open"
+
+
+def test_a_file_and_a_folder_are_a_conflict(repo):
+    repo.opened({"d/x": b"1"})
+    repo.committed({"d": b"1"})
+    assert repo.pull(1, "merge")[0] == 409 and repo.pull(1)[2]["filesWithConflicts"] == ["d/x"]
+
+
+def test_what_a_pull_request_may_be_of(repo):
+    repo.committed({"a": b"1"})
+    repo.committed({"a": b"2"})
+    head, first = repo.log()[:2]
+    assert repo.ask("POST", "tag/main", {"tag": "v1"})[0] == 200
+    repo.opened({"b": b"1"})
+    for rev in (head, "v1", "nowhere", "refs/pr/1"):
+        quoted = urllib.parse.quote(rev, safe="")
+        status, headers, _ = repo.ask("POST", f"preupload/{quoted}?create_pr=1", {"files": []})
+        assert (status, headers["X-Error-Code"]) == (404, "RevisionNotFound"), rev
+        status, said = repo.commit({"b": b"1"}, rev, "?create_pr=1")
+        assert status == 404, (rev, said)
+    assert repo.opened({"a": b"3"}, header={"parentCommit": first}) == 2  # of a commit that main has passed
+    assert repo.log("refs/pr/2")[1] == first
+    assert repo.pull(2, "merge")[0] == 409
+    status, said = repo.commit({"a": b"3"}, query="?create_pr=1", header={"parentCommit": "0" * 40})
+    assert status == 404, said
+
+
+def test_numbers_statuses_and_pages(repo):
+    for i in range(1, 54):
+        status, _, said = repo.ask("POST", "discussions", {"title": f"t{i}", "description": "", "pullRequest": True})
+        assert (status, said["num"]) == (200, i)
+    assert repo.pull(1, "status", {"status": "closed", "comment": "no"})[2]["newStatus"]["data"] == {"status": "closed"}
+    assert repo.pull(1, "merge")[0] == 409 and repo.commit({"a": b"1"}, "refs/pr/1")[0] == 409
+    first, second = (repo.ask("GET", f"discussions?p={p}")[2] for p in (0, 1))
+    assert (first["count"], first["start"], second["start"]) == (53, 0, 50)
+    assert [d["num"] for d in first["discussions"] + second["discussions"]] == list(range(53, 0, -1))
+    for query, count in (("status=closed", 1), ("status=open", 52), ("author=nobody", 0), ("type=discussion", 0), ("type=pull_request", 53)):
+        assert repo.ask("GET", f"discussions?{query}")[2]["count"] == count, query
+    said = repo.pull(2, "title", {"title": "other"})[2]["newTitle"]
+    assert said["data"] == {"from": "t2", "to": "other"} and repo.pull(2)[2]["title"] == "other"
+    for n, what, body, want in ((2, "status", {"status": "merged"}, 400), (2, "title", {"title": " "}, 400), (99, "title", {"title": "x"}, 404),
+                                ("x", "", None, 404), (2, "comment", {"comment": ""}, 400)):
+        assert repo.pull(n, what, body)[0] == want, (n, what, body)
+    status, _, said = repo.ask("POST", "discussions", {"title": "t", "description": "d", "pullRequest": False})
+    assert status == 501 and "no other discussions" in said["error"]
+
+
+def test_who_may_open_and_read(server, repo):
+    repo.opened({"a": b"1"})
+    viewer = server.cli("tokens", "create", os.urandom(4).hex(), "--role", "viewer").out.strip()
+    assert repo.ask("GET", "discussions/1", token=viewer)[0] == 200
+    for what in ("discussions", "discussions/1/merge", "discussions/1/status"):
+        assert repo.ask("POST", what, {"title": "t", "pullRequest": True, "status": "closed"}, viewer)[0] == 403
+    member = server.cli("tokens", "create", os.urandom(4).hex(), "--role", "member").out.strip()
+    assert repo.ask("GET", "discussions/1", token=member)[0] == 200
+    assert repo.ask("POST", "discussions", {"title": "t", "pullRequest": True}, member)[0] == 403
+    assert ask(server, "GET", "/api/models/no/such/discussions")[0] == 404
+
+
+def test_clients_pull_requests(client, repo):
+    got = client.run(f"""
+        id = {repo.id!r}
+        up = api.upload_file(path_or_fileobj=b"1", path_in_repo="a.txt", repo_id=id, create_pr=True, commit_message="add", commit_description="d")
+        api.upload_file(path_or_fileobj=b"2", path_in_repo="b.txt", repo_id=id, revision=up.pr_revision)
+        own = api.create_pull_request(repo_id=id, title="by hand", description="x")
+        api.comment_discussion(repo_id=id, discussion_num=own.num, comment="hm")
+        api.rename_discussion(repo_id=id, discussion_num=own.num, new_title="renamed")
+        api.change_discussion_status(repo_id=id, discussion_num=own.num, new_status="closed", comment="no")
+        api.merge_pull_request(repo_id=id, discussion_num=up.pr_num)
+        one = api.get_discussion_details(repo_id=id, discussion_num=up.pr_num)
+        other = api.get_discussion_details(repo_id=id, discussion_num=own.num)
+        said([up.pr_num, up.pr_revision, sorted(api.list_repo_files(id)), own.status, own.git_reference,
+              one.status, one.target_branch, one.merge_commit_oid == api.repo_info(id).sha, type(one.diff).__name__, [e.type for e in one.events],
+              [e.type for e in other.events], other.title, [d.num for d in api.get_repo_discussions(repo_id=id)],
+              sorted(r.name for r in api.list_repo_refs(id, include_pull_requests=True).pull_requests),
+              names(api.create_discussion, repo_id=id, title="talk")[0]])
+    """)
+    assert got[:9] == [1, "refs/pr/1", [".gitattributes", "a.txt", "b.txt"], "draft", "refs/pr/2", "merged", "refs/heads/main", True, "str"]
+    assert got[9] == ["comment", "commit", "commit", "status-change"]
+    assert got[10:14] == [["comment", "comment", "title-change", "comment", "status-change"], "renamed", [2, 1], ["1", "2"]]
+    assert got[14] in ("HfHubHTTPError", "HTTPError")
+
+
+def test_client_uploads_a_folder_to_a_pull_request(client, repo):
+    got = client.run(f"""
+        folder = pathlib.Path(os.environ["HF_HOME"]) / "up"
+        folder.mkdir()
+        for i in range(3):
+            (folder / str(i)).write_text(str(i))
+        done = api.upload_folder(repo_id={repo.id!r}, folder_path=folder, create_pr=True)
+        said([done.pr_revision, sorted(api.list_repo_files({repo.id!r}, revision=done.pr_revision)), api.list_repo_files({repo.id!r})])
+    """)
+    assert got == ["refs/pr/1", [".gitattributes", "0", "1", "2"], [".gitattributes"]]

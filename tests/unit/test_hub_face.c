@@ -67,8 +67,7 @@ static int refuse(struct err *err)
 }
 
 static int fake_open(const struct ask *ask, const struct hub_name *name, bool again,
-                     const struct hub_listing **out, const char **moved,
-                     struct err *err)
+                     const struct hub_listing **out, const char **moved, struct err *err)
 {
 	*moved = NULL;
 	hub.type = name->type;
@@ -720,7 +719,8 @@ static void branches_and_commits(void **state UNUSED)
 	const struct doc *d;
 
 	start(&f, 0);
-	hub.refs = (struct hub_refs){branch, tag, COUNT(branch), COUNT(tag)};
+	hub.refs = (struct hub_refs){
+		.branch = branch, .tag = tag, .n_branches = COUNT(branch), .n_tags = COUNT(tag)};
 	d = get_ok(&f, REPO "/refs");
 	assert_text(d, "branches.1.name", "a/b");
 	assert_text(d, "branches.1.ref", "refs/heads/a/b");

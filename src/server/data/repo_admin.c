@@ -363,12 +363,15 @@ int repo_refs(struct app *app, struct arena *a, const struct model_repo *r, stru
 	if (meta_repo_refs(app->meta, a, r->id, &all, &n, err) < 0)
 		return -1;
 	*out = (struct hub_refs){.branch = ARENA_ARRAY(a, struct hub_branch, n + 1),
-	                         .tag = ARENA_ARRAY(a, struct hub_branch, n + 1)};
+	                         .tag = ARENA_ARRAY(a, struct hub_branch, n + 1),
+	                         .pull = ARENA_ARRAY(a, struct hub_branch, n + 1)};
 	for (size_t i = 0; i < n; i++) {
 		const struct hub_branch b = {all[i].name, all[i].commit};
 
 		if (all[i].kind == REPO_TAG)
 			out->tag[out->n_tags++] = b;
+		else if (all[i].kind == REPO_PULL)
+			out->pull[out->n_pulls++] = b;
 		else
 			out->branch[out->n_branches++] = b;
 	}
@@ -416,6 +419,11 @@ const struct repo_ops repo_ops = {
 	.commit_sink = repo_commit_sink,
 	.commit_end = repo_commit_end,
 	.commit_free = repo_commit_free,
+	.pull_open = repo_pull_open,
+	.pull_list = repo_pull_list,
+	.pull_read = repo_pull_read,
+	.pull_say = repo_pull_say,
+	.pull_merge = repo_pull_merge,
 	.upload_want = repo_upload_want,
 	.upload_put = repo_upload_put,
 	.upload_part = repo_upload_part,

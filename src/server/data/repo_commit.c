@@ -33,7 +33,9 @@ struct repo_change {
 	struct app *app;
 	struct arena *a;
 	struct model_repo repo;
-	const char *branch;
+	enum model_repo_ref_kind kind;
+	const char *branch; /* or the number of a pull request */
+	bool opens;         /* the branch stays: a pull request is opened with the commit */
 	struct blob_pins *pins;
 	struct blob_batch *batch;
 	struct repo_room room;
@@ -342,13 +344,6 @@ static int gather(const struct sum *s, struct hub_listing *l, struct digest **sh
 	return 0;
 }
 
-static void repo_close(struct app *app, struct hub_repo *r)
-{
-	lock_take(&app->hub->lock);
-	hub_repo_drop(app->hub, r);
-	lock_give(&app->hub->lock);
-}
-
 static int apply(struct sum *s, struct err *err)
 {
 	struct repo_change *c = s->c;
@@ -382,7 +377,30 @@ static void name_uploads(const struct sum *s, struct meta_repo_change *change)
 				repo_upload_name(s->a, c->repo.id, &c->line[i].sha256);
 }
 
-static int make(struct sum *s, const char *head, const char **commit, struct err *err)
+/* The pull request that is opened: its first comment is the commit's description. */
+static struct model_repo_pull pull_of(const struct repo_change *c, const char *base)
+{
+	return (struct model_repo_pull){.repo_id = c->repo.id,
+	                                .status = PULL_OPEN,
+	                                .title = c->summary,
+	                                .author = c->ask->principal->name,
+	                                .target = c->branch,
+	                                .base = base,
+	                                .created_ms = clock_wall_ms()};
+}
+
+static int open_without(struct repo_change *c, const char *base, struct repo_committed *out,
+                        struct err *err)
+{
+	struct model_repo_pull pull = pull_of(c, base);
+
+	if (meta_repo_pull_add(c->app->meta, &pull, base, c->description, err) < 0)
+		return -1;
+	*out = (struct repo_committed){base, pull.num};
+	return 0;
+}
+
+static int make(struct sum *s, const char *head, struct repo_committed *out, struct err *err)
 {
 	struct repo_change *c = s->c;
 	const struct hub_listing *b = &s->base->l;
@@ -404,10 +422,12 @@ static int make(struct sum *s, const char *head, const char **commit, struct err
 	struct model_ref ref;
 	struct meta_repo_change change = {.commit = &row,
 	                                  .files = &ref,
+	                                  .kind = c->kind,
 	                                  .branch = c->branch,
 	                                  .head = head,
 	                                  .quota = c->app->set.repo_quota,
 	                                  .team_id = c->repo.team_id};
+	struct model_repo_pull pull = pull_of(c, head);
 	struct digest *sha256 = NULL;
 	struct manifest fresh;
 
@@ -416,9 +436,10 @@ static int make(struct sum *s, const char *head, const char **commit, struct err
 	if (gather(s, &l, &sha256, &fresh, &change.bytes, err) < 0)
 		return -1;
 	if (memcmp(l.root, b->root, HUB_OID_LEN) == 0) { /* nothing would change */
-		*commit = head;
-		return 0;
+		out->commit = head;
+		return c->opens ? open_without(c, head, out, err) : 0;
 	}
+	change.pull = c->opens ? &pull : NULL;
 	hub_commit_id(&l, &git, id);
 	l.commit = id;
 	l.about = repo_about(s->a, &c->repo, &git);
@@ -430,13 +451,13 @@ static int make(struct sum *s, const char *head, const char **commit, struct err
 	if (meta_repo_commit(c->app->meta, &change, err) < 0)
 		return -1;
 	app_crash_at("repo:committed");
-	*commit = id;
+	*out = (struct repo_committed){id, pull.num};
 	return 0;
 }
 
 /* A client that did not hear that its commit was made sends it again: its parent is that of the
  * newest commit then, and its lines lead from the one to the other. */
-static int sent_again(struct sum *s, const char *head, const char **commit, struct err *err)
+static int sent_again(struct sum *s, const char *head, struct repo_committed *out, struct err *err)
 {
 	struct repo_change *c = s->c;
 	struct hub_listing l = {.type = s->base->l.type, .id = s->base->l.id};
@@ -452,12 +473,12 @@ static int sent_again(struct sum *s, const char *head, const char **commit, stru
 		return -1;
 	same = memcmp(l.root, newest->l.root, HUB_OID_LEN) == 0;
 	repo_close(c->app, newest);
-	*commit = head;
+	out->commit = head;
 	return same ? 0 : stale(c, err);
 }
 
-static int commit_on(struct repo_change *c, const char *base, const char *head, const char **commit,
-                     struct err *err)
+static int commit_on(struct repo_change *c, const char *base, const char *head,
+                     struct repo_committed *out, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct hub_repo *r = NULL;
@@ -469,33 +490,54 @@ static int commit_on(struct repo_change *c, const char *base, const char *head, 
 	s.base = r;
 	s.at = map_new();
 	if (strcmp(base, head) != 0)
-		rc = sent_again(&s, head, commit, err);
+		rc = sent_again(&s, head, out, err);
 	else
-		rc = apply(&s, err) < 0 ? -1 : make(&s, head, commit, err);
+		rc = apply(&s, err) < 0 ? -1 : make(&s, head, out, err);
 	map_free(s.at);
 	map_free(s.lfs_at);
 	repo_close(c->app, r);
 	return rc;
 }
 
-static int commit_once(struct repo_change *c, const char **commit, struct err *err)
+/* A pull request may begin from any commit that is there. */
+static int open_from(struct repo_change *c, const char *head, struct repo_committed *out,
+                     struct err *err)
 {
+	struct model_repo_commit parent;
+
+	if (c->parent == NULL)
+		return commit_on(c, head, head, out, err);
+	if (meta_repo_commit_find(c->app->meta, c->a, c->repo.id, c->parent, &parent, err) < 0)
+		return -1;
+	return commit_on(c, parent.commit, parent.commit, out, err);
+}
+
+static int commit_once(struct repo_change *c, struct repo_committed *out, struct err *err)
+{
+	struct meta *m = c->app->meta;
 	struct model_repo_commit last;
+	struct model_repo_pull pull;
 	struct model_repo_ref head;
 
-	if (meta_repo_ref(c->app->meta, c->a, c->repo.id, REPO_BRANCH, c->branch, &head, err) < 0)
+	if (c->kind == REPO_PULL &&
+	    (meta_repo_pull(m, c->a, c->repo.id, repo_pull_number(c->branch), &pull, err) < 0 ||
+	     repo_pull_is_open(&pull, err) < 0))
 		return -1;
+	if (meta_repo_ref(m, c->a, c->repo.id, c->kind, c->branch, &head, err) < 0)
+		return -1;
+	if (c->opens)
+		return open_from(c, head.commit, out, err);
 	if (c->parent == NULL || strcmp(c->parent, head.commit) == 0)
-		return commit_on(c, head.commit, head.commit, commit, err);
-	if (meta_repo_commit_find(c->app->meta, c->a, c->repo.id, head.commit, &last, err) < 0)
+		return commit_on(c, head.commit, head.commit, out, err);
+	if (meta_repo_commit_find(m, c->a, c->repo.id, head.commit, &last, err) < 0)
 		return -1;
 	if (last.parent == NULL || strcmp(last.parent, c->parent) != 0 ||
 	    strcmp(last.title, c->summary) != 0)
 		return stale(c, err);
-	return commit_on(c, last.parent, head.commit, commit, err);
+	return commit_on(c, last.parent, head.commit, out, err);
 }
 
-int repo_commit_end(struct repo_change *c, const char **commit, struct err *err)
+int repo_commit_end(struct repo_change *c, struct repo_committed *out, struct err *err)
 {
 	struct lock *lock = app_stripe(c->app->hub->commits, c->repo.id);
 	int rc;
@@ -507,46 +549,63 @@ int repo_commit_end(struct repo_change *c, const char **commit, struct err *err)
 			blob_git_note(c->app->blobs, c->line[i].oid, &c->line[i].sha256);
 	app_crash_at("repo:blobs");
 	lock_take(lock);
-	rc = commit_once(c, commit, err);
+	*out = (struct repo_committed){0};
+	rc = commit_once(c, out, err);
 	lock_give(lock);
 	if (rc < 0)
 		return -1;
 	repo_changed(c->app);
-	log_info("committed: repository=%s/%s/%s branch=%s commit=%s by=%s", c->repo.type,
-	         c->repo.owner, c->repo.name, c->branch, *commit, c->ask->principal->name);
+	log_info("committed: repository=%s/%s/%s branch=%s%s commit=%s pull=%" PRId64 " by=%s",
+	         c->repo.type, c->repo.owner, c->repo.name, c->kind == REPO_PULL ? "refs/pr/" : "",
+	         c->branch, out->commit, out->pull, c->ask->principal->name);
 	return 0;
 }
 
 /* ---- begun --------------------------------------------------------------------------------- */
 
-/* The branch that commits go to: a commit, or a tag, is none. */
-static int branch_of(struct app *app, struct arena *a, const struct model_repo *r, const char *rev,
-                     const char **out, struct err *err)
+int64_t repo_pull_number(const char *text)
 {
-	struct model_repo_ref ref;
-	const char *name = strncmp(rev, "refs/heads/", 11) == 0 ? rev + 11 : rev;
+	int64_t n = 0;
 
-	if (hub_commit_ok(str_of(rev)))
+	if (text[0] < '1' || text[0] > '9' || strlen(text) > 9)
+		return 0;
+	for (const char *c = text; *c != '\0'; c++) {
+		if (*c < '0' || *c > '9')
+			return 0;
+		n = n * 10 + (*c - '0');
+	}
+	return n;
+}
+
+/* A commit, or a tag, is none. */
+int repo_branch_of(struct app *app, struct arena *a, const struct model_repo *r, const char *rev,
+                   bool opens, struct model_repo_ref *out, struct err *err)
+{
+	bool pull = strncmp(rev, "refs/pr/", 8) == 0;
+	const char *name = pull ? rev + 8 : strncmp(rev, "refs/heads/", 11) == 0 ? rev + 11 : rev;
+
+	if (hub_commit_ok(str_of(rev)) && !opens)
 		return err_set(err, ERR_INVALID, "commits go to a branch, not to a commit (%s)",
 		               rev);
-	if (meta_repo_ref(app->meta, a, r->id, REPO_BRANCH, name, &ref, err) == 0) {
-		*out = ref.name;
+	if (!(pull && opens) &&
+	    meta_repo_ref(app->meta, a, r->id, pull ? REPO_PULL : REPO_BRANCH, name, out, err) == 0)
 		return 0;
-	}
-	if (err->code != ERR_NOT_FOUND)
+	if (err->code != ERR_NOT_FOUND && err->code != ERR_NONE)
 		return -1;
 	err_clear(err);
 	return err_set(err, ERR_HUB_REVISION_NOT_FOUND, "Invalid rev id: %s", rev);
 }
 
-int repo_open_to_write(const struct ask *ask, const struct hub_name *name,
+int repo_open_to_write(const struct ask *ask, const struct hub_name *name, bool opens,
                        const struct hub_listing **out, struct err *err)
 {
 	struct hub_repo *r = NULL;
 	struct model_repo repo;
+	struct model_repo_ref ref;
 	const char *commit;
 
 	if (repo_to_write(ask, name->type, name->id, &repo, err) < 0 ||
+	    (opens && repo_branch_of(ask->app, ask->a, &repo, name->rev, true, &ref, err) < 0) ||
 	    repo_commit_of(ask->app, ask->a, &repo, name->rev, &commit, err) < 0 ||
 	    repo_open(ask->app, &repo, commit, &r, err) < 0)
 		return -1;
@@ -569,17 +628,17 @@ int repo_read_file(struct app *app, const struct hub_listing *l, const struct hu
 	return hub_read_blob(app, &r->sha256[f - l->file], f->size, out, err);
 }
 
-int repo_commit_begin(const struct ask *ask, const struct hub_name *name, int64_t body_bytes,
-                      struct repo_change **out, struct err *err)
+int repo_commit_begin(const struct ask *ask, const struct hub_name *name, bool opens,
+                      int64_t body_bytes, struct repo_change **out, struct err *err)
 {
 	struct app *app = ask->app;
 	uint64_t bytes = (uint64_t)(body_bytes >= 0 ? body_bytes : CHUNKED_MAX);
 	struct repo_change *c;
 	struct model_repo repo;
-	const char *branch = NULL;
+	struct model_repo_ref ref;
 
 	if (repo_to_write(ask, name->type, name->id, &repo, err) < 0 ||
-	    branch_of(app, ask->a, &repo, name->rev, &branch, err) < 0 ||
+	    repo_branch_of(app, ask->a, &repo, name->rev, opens, &ref, err) < 0 ||
 	    app_has_room(app, err) < 0)
 		return -1;
 	c = xcalloc(1, sizeof(*c));
@@ -588,7 +647,9 @@ int repo_commit_begin(const struct ask *ask, const struct hub_name *name, int64_
 	c->app = app;
 	c->a = ask->a;
 	c->repo = repo;
-	c->branch = branch;
+	c->kind = ref.kind;
+	c->branch = ref.name;
+	c->opens = opens;
 	c->summary = c->description = "";
 	c->fd = -1;
 	c->small = (struct buf)BUF_INIT(SMALL_MAX);

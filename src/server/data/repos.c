@@ -223,6 +223,7 @@ static const struct {
 } places[] = {
 	{"refs/heads/", REPO_BRANCH},
 	{"refs/tags/", REPO_TAG},
+	{"refs/pr/", REPO_PULL},
 	{"", REPO_BRANCH},
 	{"", REPO_TAG},
 };
@@ -299,4 +300,40 @@ int repo_open(struct app *app, const struct model_repo *r, const char *commit,
 	               "there is too little memory for the list of files of "
 	               "%s/%s just now",
 	               r->owner, r->name);
+}
+
+void repo_close(struct app *app, struct hub_repo *r)
+{
+	struct hub *h = app->hub;
+
+	if (r == NULL)
+		return;
+	lock_take(&h->lock);
+	hub_repo_drop(h, r);
+	lock_give(&h->lock);
+}
+
+int repo_make(struct app *app, struct arena *a, const struct model_repo *r, struct hub_listing *l,
+              const struct digest *sha256, const struct hub_commit *git, struct blob_pins *pins,
+              struct repo_made *out, struct err *err)
+{
+	char *id = arena_alloc(a, HUB_COMMIT_HEX + 1);
+	struct hub_own_files files = {.a = a, .l = l, .sha256 = sha256};
+	struct manifest fresh;
+
+	manifest_init(&fresh, a);
+	files.fresh = &fresh;
+	if (hub_listing_finish(l, a, err) < 0)
+		return -1;
+	hub_commit_id(l, git, id);
+	l->commit = id;
+	l->about = repo_about(a, r, git);
+	out->row = (struct model_repo_commit){.repo_id = r->id,
+	                                      .commit = id,
+	                                      .parent = git->parent,
+	                                      .title = git->title,
+	                                      .message = git->message,
+	                                      .author = git->author,
+	                                      .ms = git->ms};
+	return hub_own_store(app, r, &files, pins, &out->files, err);
 }

@@ -45,15 +45,15 @@ int repo_refs(struct app *app, struct arena *a, const struct model_repo *r, stru
               struct err *err) MUST_CHECK;
 
 /* repo_commit.c, repo_upload.c: see repo_ops of face.h. */
-int repo_open_to_write(const struct ask *ask, const struct hub_name *name,
+int repo_open_to_write(const struct ask *ask, const struct hub_name *name, bool opens,
                        const struct hub_listing **out, struct err *err) MUST_CHECK;
 bool repo_has(struct app *app, const struct hub_listing *l, const struct hub_file *f);
 int repo_read_file(struct app *app, const struct hub_listing *l, const struct hub_file *f,
                    struct buf *out, struct err *err) MUST_CHECK;
-int repo_commit_begin(const struct ask *ask, const struct hub_name *name, int64_t body_bytes,
-                      struct repo_change **out, struct err *err) MUST_CHECK;
+int repo_commit_begin(const struct ask *ask, const struct hub_name *name, bool opens,
+                      int64_t body_bytes, struct repo_change **out, struct err *err) MUST_CHECK;
 struct hub_commit_sink repo_commit_sink(struct repo_change *c);
-int repo_commit_end(struct repo_change *c, const char **commit, struct err *err) MUST_CHECK;
+int repo_commit_end(struct repo_change *c, struct repo_committed *out, struct err *err) MUST_CHECK;
 void repo_commit_free(struct repo_change *c);
 int repo_upload_want(const struct ask *ask, const struct hub_name *name, struct repo_upload *u,
                      size_t n, struct err *err) MUST_CHECK;
@@ -69,6 +69,39 @@ int repo_upload_publish(struct app *app, const struct repo_upload *u, const char
                         struct err *err) MUST_CHECK;
 /* What has failed leaves nothing; returns rc. */
 int repo_upload_drop(struct app *app, const char *tmp, int rc, struct err *err);
+/* The branch, or the pull request, that commits to `rev` go to; `opens`: a branch alone, and
+ * everything else is ERR_HUB_REVISION_NOT_FOUND. */
+int repo_branch_of(struct app *app, struct arena *a, const struct model_repo *r, const char *rev,
+                   bool opens, struct model_repo_ref *out, struct err *err) MUST_CHECK;
+/* ERR_HUB_PULL_ENDED. */
+int repo_pull_is_open(const struct model_repo_pull *p, struct err *err) MUST_CHECK;
+/* The number of refs/pr/N; 0: it is none. */
+int64_t repo_pull_number(const char *text);
+
+/* A commit of files that are here already, on the disk; nobody has heard of it yet. */
+struct repo_made {
+	struct model_repo_commit row;
+	struct model_ref files;
+};
+/* l->file: sorted, and sha256 of each. All of *out is in the arena. */
+int repo_make(struct app *app, struct arena *a, const struct model_repo *r, struct hub_listing *l,
+              const struct digest *sha256, const struct hub_commit *git, struct blob_pins *pins,
+              struct repo_made *out, struct err *err) MUST_CHECK;
+void repo_close(struct app *app, struct hub_repo *r); /* what repo_open gave; NULL is fine */
+/* repo_pull.c */
+int repo_pull_open(const struct ask *ask, const struct hub_name *at, const char *title,
+                   const char *text, int64_t *num, struct err *err) MUST_CHECK;
+int repo_pull_list(const struct ask *ask, const struct hub_name *at,
+                   const struct repo_pull_ask *want, struct model_repo *repo,
+                   struct model_repo_pull **out, size_t *n, size_t *total,
+                   struct err *err) MUST_CHECK;
+int repo_pull_read(const struct ask *ask, const struct hub_name *at, int64_t num,
+                   struct repo_pull *out, struct err *err) MUST_CHECK;
+int repo_pull_say(const struct ask *ask, const struct hub_name *at, int64_t num,
+                  const struct repo_pull_said *said, struct model_repo_event *out,
+                  struct err *err) MUST_CHECK;
+int repo_pull_merge(const struct ask *ask, const struct hub_name *at, int64_t num,
+                    const char *comment, struct err *err) MUST_CHECK;
 /* repo_xet.c */
 int repo_xorb_put(struct app *app, const struct repo_xet *x, const struct xet_hash *hash,
                   int64_t body_bytes, const struct repo_bytes *from, bool *fresh,
