@@ -71,6 +71,7 @@
 	X(HUB_STALE,            CONFLICT,    "hub_stale",              "The branch has moved since the commit that the client names as its parent. Look at what it is now, and commit again.") \
 	X(HUB_MERGE_CONFLICT,   CONFLICT,    "hub_merge_conflict",     "The pull request and its branch have both changed a file since it was opened. Commit what it is to be to the branch, and close the pull request, or open another one.") \
 	X(HUB_PULL_ENDED,       CONFLICT,    "hub_pull_ended",         "The pull request is closed or merged. A closed one can be opened again; for what comes after a merge, open another one.") \
+	X(HUB_FILE_IN_USE,      CONFLICT,    "hub_file_in_use",        "A commit names the large file that is to be deleted. Ask for the history to be rewritten, too, and the commits are made again without it.") \
 	X(HUB_NAMESPACE_TAKEN,  CONFLICT,    "hub_namespace_taken",    "The namespace belongs to another team: a token of that name has made repositories there. Use another token name, or the name of your team.") \
 	X(NAME_AMBIGUOUS,       CONFLICT,    "name_ambiguous",         "Several things match this name or prefix. Use one of the ids in the message.") \
 	X(ADDRESS_IN_USE,       CONFLICT,    "address_in_use",         "Another process already listens on this address and port. `ss -ltnp` shows which. Stop it, or use another port.") \

@@ -474,6 +474,34 @@ struct meta_pull_change {
 /* *seq: of the last event. */
 int meta_repo_pull_change(struct meta *m, const struct meta_pull_change *c, int64_t *seq,
                           struct err *err) MUST_CHECK;
+/* All of its commits, each behind its parent. */
+int meta_repo_commits(struct meta *m, struct arena *a, const char *repo_id,
+                      struct model_repo_commit **out, size_t *n, struct err *err) MUST_CHECK;
+/* The refs of the large files that were uploaded to it, by name. */
+int meta_repo_uploads(struct meta *m, struct arena *a, const struct model_repo *r, size_t skip,
+                      size_t limit, struct model_ref **out, size_t *n, struct err *err) MUST_CHECK;
+struct meta_repo_moved { /* a commit that another one stands for now */
+	const char *from, *to;
+};
+struct meta_repo_rewrite { /* of a repository's history */
+	const struct model_repo *repo;
+	const struct model_repo_commit *commit; /* that are new, */
+	const struct model_ref *files;          /* and of each its files */
+	size_t n_commits;
+	const struct model_repo_ref *ref; /* that are another commit now; */
+	const char *const *head;          /* what each was. ERR_HUB_STALE */
+	size_t n_refs;
+	const struct meta_repo_moved *moved; /* what pull requests began from */
+	size_t n_moved;
+	const char *const *drop; /* commits */
+	size_t n_drop;
+	const char *const *upload; /* names of refs of large files that go */
+	size_t n_uploads;
+	uint64_t bytes; /* of regular files that are left */
+	int64_t now_ms;
+};
+int meta_repo_rewrite(struct meta *m, const struct meta_repo_rewrite *w,
+                      struct err *err) MUST_CHECK;
 /* A file that was uploaded; known already is fine. ERR_REPO_QUOTA_EXCEEDED. */
 int meta_repo_upload(struct meta *m, const char *repo_id, const struct model_ref *file,
                      uint64_t quota, struct err *err) MUST_CHECK;

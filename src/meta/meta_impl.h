@@ -44,6 +44,7 @@ int meta_repo_commit_add_in(struct db_tx *tx, const struct model_repo_commit *c,
 /* ERR_HUB_STALE: it is not `head` any more. */
 int meta_repo_ref_move_in(struct db_tx *tx, const struct model_repo_ref *r, const char *head,
                           struct err *err) MUST_CHECK;
+void meta_repo_commit_row(struct db_rows *r, void *item);
 /* meta_repo_pull.c; p->num is set. */
 int meta_repo_pull_add_in(struct db_tx *tx, struct model_repo_pull *p, const char *commit,
                           const char *comment, struct err *err) MUST_CHECK;

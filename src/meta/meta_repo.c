@@ -327,7 +327,7 @@ int meta_repo_ref_del(struct meta *m, const struct model_repo_ref *r, struct err
 
 /* ---- commits ------------------------------------------------------------------------------- */
 
-static void commit_row(struct db_rows *r, void *item)
+void meta_repo_commit_row(struct db_rows *r, void *item)
 {
 	struct model_repo_commit *x = item;
 
@@ -346,7 +346,7 @@ int meta_repo_commit_find(struct meta *m, struct arena *a, const char *repo_id, 
 	return meta_one(m, a,
 	                "SELECT repo_id, \"commit\", parent, title, message, author, ms"
 	                " FROM repo_commits WHERE repo_id = ? AND \"commit\" = ?",
-	                DB_ARGS(db_text(repo_id), db_text(commit)), commit_row, out,
+	                DB_ARGS(db_text(repo_id), db_text(commit)), meta_repo_commit_row, out,
 	                ERR_HUB_REVISION_NOT_FOUND, err);
 }
 
@@ -366,7 +366,7 @@ int meta_repo_log(struct meta *m, struct arena *a, const char *repo_id, const ch
 	                 " ORDER BY line.n LIMIT ?3 OFFSET ?4",
 	                 DB_ARGS(db_text(repo_id), db_text(commit), db_u64(limit), db_u64(skip),
 	                         db_u64(skip + limit)),
-	                 sizeof(**out), commit_row, out, n, err);
+	                 sizeof(**out), meta_repo_commit_row, out, n, err);
 }
 
 /* The team's repositories hold so much more. */

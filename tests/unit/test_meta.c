@@ -913,6 +913,179 @@ static void revisions_of_a_hub_go_with_what_was_kept(void **state)
 	assert_int_equal(n, 0);
 }
 
+#define COMMIT_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define COMMIT_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define COMMIT_C "cccccccccccccccccccccccccccccccccccccccc"
+#define COMMIT_D "dddddddddddddddddddddddddddddddddddddddd"
+
+static struct model_ref files_of(const char *name, const char *kind, uint64_t bytes)
+{
+	return (struct model_ref){.team_id = "team001",
+	                          .kind = kind,
+	                          .name = name,
+	                          .manifest = "ab",
+	                          .bytes = bytes,
+	                          .files = 1,
+	                          .created_ms = 5,
+	                          .used_ms = 5};
+}
+
+static struct model_repo_commit commit_of(const char *id, const char *parent)
+{
+	return (struct model_repo_commit){"repo001", id, parent, "title", "", "ann", 7};
+}
+
+static const char *branch_is(struct place *p, enum model_repo_ref_kind kind, const char *name)
+{
+	struct model_repo_ref ref = {0};
+
+	assert_ok(meta_repo_ref(p->m, p->a, "repo001", kind, name, &ref, &p->err), &p->err);
+	return ref.commit;
+}
+
+static bool has_ref(struct place *p, const char *kind, const char *name)
+{
+	struct model_ref ref;
+	bool has = meta_ref(p->m, p->a, "team001", kind, name, &ref, &p->err) == 0;
+
+	err_clear(&p->err);
+	return has;
+}
+
+/* A repository of one commit, A on main, and a pull request with B. */
+static struct model_repo repo_with_pull(struct place *p, struct model_repo_pull *pull)
+{
+	const struct model_repo r = {.id = "repo001",
+	                             .team_id = "team001",
+	                             .type = "models",
+	                             .owner = "ann",
+	                             .name = "m",
+	                             .bytes = 10,
+	                             .created_ms = 5,
+	                             .updated_ms = 5};
+	const struct model_repo_commit a = commit_of(COMMIT_A, NULL),
+				       b = commit_of(COMMIT_B, COMMIT_A);
+	const struct model_ref of_a = files_of("repo001@" COMMIT_A, META_REF_REPO, 10);
+	const struct model_ref of_b = files_of("repo001@" COMMIT_B, META_REF_REPO, 30);
+	struct meta_repo_change change = {.commit = &b,
+	                                  .files = &of_b,
+	                                  .branch = "main",
+	                                  .head = COMMIT_A,
+	                                  .pull = pull,
+	                                  .bytes = 20,
+	                                  .team_id = "team001"};
+
+	*pull = (struct model_repo_pull){.repo_id = "repo001",
+	                                 .status = PULL_OPEN,
+	                                 .title = "t",
+	                                 .author = "ann",
+	                                 .target = "main",
+	                                 .base = COMMIT_A,
+	                                 .created_ms = 8};
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(meta_repo_add(p->m, &r, "models/ann/m", &a, &of_a, &p->err), &p->err);
+	assert_ok(meta_repo_commit(p->m, &change, &p->err), &p->err);
+	return r;
+}
+
+static void pull_requests(void **state)
+{
+	struct place *p = *state;
+	struct model_repo_pull pull, other, back = {0}, *all = NULL;
+	struct model_repo_event say = {
+		.kind = EVENT_TITLE, .author = "bob", .before = "t", .text = "u", .ms = 9};
+	const struct model_repo_event *said[] = {&say};
+	struct meta_pull_change change = {
+		.was = &pull, .status = PULL_OPEN, .title = "u", .say = said, .n = 1};
+	struct meta_pull_query q = {.repo_id = "repo001", .limit = 1};
+	struct model_repo_event *event = NULL;
+	size_t n = 0, total = 0;
+	int64_t seq = 0;
+
+	(void)repo_with_pull(p, &pull);
+	assert_int_equal(pull.num, 1);
+	assert_string_equal(branch_is(p, REPO_BRANCH, "main"), COMMIT_A);
+	assert_string_equal(branch_is(p, REPO_PULL, "1"), COMMIT_B);
+	other = pull;
+	other.author = "bob";
+	assert_err(meta_repo_pull_add(p->m, &other, COMMIT_C, "", &p->err), &p->err, ERR_NOT_FOUND,
+	           "");
+	assert_ok(meta_repo_pull_add(p->m, &other, COMMIT_A, "hello", &p->err), &p->err);
+	assert_int_equal(other.num, 2);
+	assert_ok(meta_repo_pulls(p->m, p->a, &q, &all, &n, &total, &p->err), &p->err);
+	assert_true(n == 1 && total == 2 && all[0].num == 2 && all[0].comments == 1);
+	q.author = "ann";
+	assert_ok(meta_repo_pulls(p->m, p->a, &q, &all, &n, &total, &p->err), &p->err);
+	assert_true(n == 1 && total == 1 && all[0].num == 1 && all[0].comments == 0);
+	assert_ok(meta_repo_pull_change(p->m, &change, &seq, &p->err), &p->err);
+	assert_ok(meta_repo_events(p->m, p->a, "repo001", 1, &event, &n, &p->err), &p->err);
+	assert_true(n == 1 && event[0].seq == seq && event[0].kind == EVENT_TITLE);
+	/* merged, it is what it was no more */
+	change.status = PULL_MERGED;
+	change.head = COMMIT_C;
+	change.merged = COMMIT_B;
+	assert_err(meta_repo_pull_change(p->m, &change, &seq, &p->err), &p->err, ERR_CONFLICT,
+	           "main");
+	change.head = COMMIT_A;
+	assert_ok(meta_repo_pull_change(p->m, &change, &seq, &p->err), &p->err);
+	assert_string_equal(branch_is(p, REPO_BRANCH, "main"), COMMIT_B);
+	assert_err(meta_repo_pull_change(p->m, &change, &seq, &p->err), &p->err, ERR_CONFLICT, "");
+	assert_ok(meta_repo_pull(p->m, p->a, "repo001", 1, &back, &p->err), &p->err);
+	assert_true(back.status == PULL_MERGED && strcmp(back.merged, COMMIT_B) == 0);
+	assert_string_equal(back.title, "u");
+	q = (struct meta_pull_query){.repo_id = "repo001", .no_open = true, .limit = 9};
+	assert_ok(meta_repo_pulls(p->m, p->a, &q, &all, &n, &total, &p->err), &p->err);
+	assert_true(n == 1 && all[0].num == 1);
+	assert_ok(meta_repo_del(p->m, "repo001", &p->err), &p->err);
+	assert_err(meta_repo_pull(p->m, p->a, "repo001", 1, &back, &p->err), &p->err, ERR_NOT_FOUND,
+	           "");
+}
+
+static void histories_are_rewritten(void **state)
+{
+	struct place *p = *state;
+	struct model_repo_pull pull, back = {0};
+	struct model_repo r = repo_with_pull(p, &pull), now = {0};
+	const struct model_ref w = files_of("repo001/aa", META_REF_LFS, 100),
+			       x = files_of("repo001/bb", META_REF_LFS, 1000);
+	const struct model_repo_commit made[] = {commit_of(COMMIT_C, NULL),
+	                                         commit_of(COMMIT_D, COMMIT_C)};
+	const struct model_ref files[] = {files_of("repo001@" COMMIT_C, META_REF_REPO, 1),
+	                                  files_of("repo001@" COMMIT_D, META_REF_REPO, 2)};
+	const struct model_repo_ref to[] = {{"repo001", REPO_BRANCH, "main", COMMIT_C},
+	                                    {"repo001", REPO_PULL, "1", COMMIT_D}};
+	const char *head[] = {COMMIT_B, COMMIT_B}, *drop[] = {COMMIT_A, COMMIT_B},
+		   *upload[] = {w.name};
+	const struct meta_repo_moved moved[] = {{COMMIT_A, COMMIT_C}, {COMMIT_B, COMMIT_D}};
+	const struct meta_repo_rewrite rewrite = {&r, made, files, 2,      to, head, 2, moved,
+	                                          2,  drop, 2,     upload, 1,  7,    99};
+	struct model_repo_commit *all = NULL;
+	struct model_ref *uploads = NULL;
+	size_t n = 0;
+
+	assert_ok(meta_repo_upload(p->m, r.id, &w, 0, &p->err), &p->err);
+	assert_ok(meta_repo_upload(p->m, r.id, &x, 0, &p->err), &p->err);
+	assert_ok(meta_repo_uploads(p->m, p->a, &r, 1, 9, &uploads, &n, &p->err), &p->err);
+	assert_true(n == 1 && uploads[0].bytes == 1000);
+	assert_err(meta_repo_rewrite(p->m, &rewrite, &p->err), &p->err, ERR_CONFLICT, "main");
+	assert_true(has_ref(p, META_REF_REPO, "repo001@" COMMIT_A) &&
+	            !has_ref(p, META_REF_REPO, files[0].name));
+	head[0] = COMMIT_A;
+	assert_ok(meta_repo_rewrite(p->m, &rewrite, &p->err), &p->err);
+	assert_string_equal(branch_is(p, REPO_BRANCH, "main"), COMMIT_C);
+	assert_string_equal(branch_is(p, REPO_PULL, "1"), COMMIT_D);
+	assert_ok(meta_repo_commits(p->m, p->a, r.id, &all, &n, &p->err), &p->err);
+	assert_true(n == 2 && strcmp(all[0].commit, COMMIT_C) == 0 &&
+	            strcmp(all[1].commit, COMMIT_D) == 0);
+	assert_false(has_ref(p, META_REF_REPO, "repo001@" COMMIT_A) ||
+	             has_ref(p, META_REF_LFS, w.name));
+	assert_true(has_ref(p, META_REF_REPO, files[1].name) && has_ref(p, META_REF_LFS, x.name));
+	assert_ok(meta_repo_pull(p->m, p->a, r.id, 1, &back, &p->err), &p->err);
+	assert_string_equal(back.base, COMMIT_C);
+	assert_ok(meta_repo(p->m, p->a, r.id, &now, &p->err), &p->err);
+	assert_int_equal(now.bytes, 7 + 1000);
+}
+
 /* A database of the version before refs: what its mirrors named is named by refs. */
 static void weights_move_onto_refs(void **state)
 {
@@ -1108,6 +1281,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(repositories_are_committed_to, setup, teardown),
 	cmocka_unit_test_setup_teardown(repositories_are_moved, setup, teardown),
 	cmocka_unit_test_setup_teardown(revisions_of_a_hub_go_with_what_was_kept, setup, teardown),
+	cmocka_unit_test_setup_teardown(pull_requests, setup, teardown),
+	cmocka_unit_test_setup_teardown(histories_are_rewritten, setup, teardown),
 	cmocka_unit_test_setup_teardown(weights_move_onto_refs, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_statement_can_fail, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_table_is_moved, setup, teardown),
