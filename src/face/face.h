@@ -453,6 +453,14 @@ struct repo_pull {
 	size_t n_events, n_commits, n_changes, n_conflicts;
 };
 
+struct repo_large_file { /* that was uploaded */
+	struct digest oid;
+	uint64_t size;
+	int64_t ms;
+	const char *path, *rev; /* one that it has, NULL: no commit names it; a revision that has
+	                           it there, NULL: only an older commit does */
+};
+
 struct repo_pull_said {
 	enum model_repo_event_kind kind;
 	const char *text;
@@ -512,6 +520,17 @@ struct repo_ops {
 	struct hub_commit_sink (*commit_sink)(struct repo_change *c);
 	int (*commit_end)(struct repo_change *c, struct repo_committed *out, struct err *err);
 	void (*commit_free)(struct repo_change *c); /* NULL is fine */
+	/* The branch's history becomes one commit. What no branch, tag or pull request reaches any
+	 * more is gone. */
+	int (*squash)(const struct ask *ask, const struct hub_name *at, const char *message,
+	              struct err *err);
+	/* Large files of the repository. To delete some, all commits that name them are written
+	 * anew without them (`rewrite`), else it is ERR_HUB_FILE_IN_USE that one does. */
+	int (*large_files)(const struct ask *ask, const struct hub_name *at, size_t skip,
+	                   size_t most, struct repo_large_file **out, size_t *n, bool *more,
+	                   struct err *err);
+	int (*large_delete)(const struct ask *ask, const struct hub_name *at,
+	                    const struct digest *oid, size_t n, bool rewrite, struct err *err);
 	/* Pull requests; those who may write to the repository may change them. ERR_NOT_FOUND: the
 	 * repository is another Hub's. */
 	int (*pull_open)(const struct ask *ask, const struct hub_name *at, const char *title,

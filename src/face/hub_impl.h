@@ -77,6 +77,11 @@ int hub_post_pull_status(struct request *rq, struct err *err);
 int hub_post_pull_title(struct request *rq, struct err *err);
 int hub_post_pull_merge(struct request *rq, struct err *err);
 
+/* hub_history.c */
+int hub_post_squash(struct request *rq, struct err *err);
+int hub_get_large(struct request *rq, struct err *err);
+int hub_post_large(struct request *rq, struct err *err);
+
 /* hub_xet.c */
 int hub_get_xet_token(struct request *rq, struct err *err);
 int hub_post_xorb(struct request *rq, struct err *err);

@@ -1,9 +1,11 @@
 """Repositories that people write to: what is ignored, pull requests, squashed histories, large files that are removed."""
 import base64
+import hashlib
 import http.client
 import json
 import os
 import urllib.parse
+import urllib.request
 
 import pytest
 from conftest import CALL_S, CLUSTER, new_cluster
@@ -57,6 +59,8 @@ class Repo:
         for path, content in files.items():
             if content is None:
                 lines.append({"key": "deletedFile", "value": {"path": path}})
+            elif isinstance(content, dict):  # of large()
+                lines.append({"key": "lfsFile", "value": {"path": path, **content}})
             else:
                 value = {"path": path, "encoding": "base64", "content": base64.b64encode(content).decode()}
                 lines.append({"key": "file", "value": value})
@@ -76,6 +80,24 @@ class Repo:
         url = self.committed(files, query="?create_pr=1", **kw)["pullRequestUrl"]
         assert url.startswith(f"{self.server.url}/{self.id}/discussions/")
         return int(url.rsplit("/", 1)[1])
+
+    def large(self, content, upload=True):
+        """The line of a commit for a large file, which is uploaded. Or only: has it to be?"""
+        oid = hashlib.sha256(content).hexdigest()
+        body = {"operation": "upload", "transfers": ["basic"], "objects": [{"oid": oid, "size": len(content)}]}
+        status, _, said = ask(self.server, "POST", f"/{self.id}.git/info/lfs/objects/batch", body)
+        assert status == 200, said
+        actions = said["objects"][0].get("actions")
+        if not upload:
+            return actions is not None
+        if actions:
+            request = urllib.request.Request(actions["upload"]["href"], content, method="PUT")
+            assert urllib.request.urlopen(request, timeout=CALL_S).status == 200
+        return {"algo": "sha256", "oid": oid, "size": len(content)}
+
+    def bytes(self):
+        said = ask(self.server, "GET", f"/api/models?search={self.id.split('/')[1]}")[2]
+        return said[0]["usedStorage"]
 
     def files(self, rev="main"):
         """Git's id by path."""
@@ -282,3 +304,113 @@ def test_client_uploads_a_folder_to_a_pull_request(client, repo):
         said([done.pr_revision, sorted(api.list_repo_files({repo.id!r}, revision=done.pr_revision)), api.list_repo_files({repo.id!r})])
     """)
     assert got == ["refs/pr/1", [".gitattributes", "0", "1", "2"], [".gitattributes"]]
+
+
+# --- histories that are written anew
+
+
+def kept(server, *contents):
+    """Which of these bytes the server still has on its disk, once what nothing names is gone."""
+    server.cli("cache", "gc", "--yes", "--older-than", "0s")
+    names = {p.name for p in server.data.rglob("*")}
+    digests = [hashlib.sha256(c).hexdigest() for c in contents]
+    return [any(d.endswith(n) and len(n) > 50 for n in names) for d in digests]
+
+
+def status_of(repo, rev):
+    return repo.ask("GET", f"revision/{urllib.parse.quote(rev, safe='')}")[0]
+
+
+def test_squash_makes_one_commit_and_forgets_the_others(repo):
+    first, large = os.urandom(2000), os.urandom(3000)
+    empty = repo.bytes()
+    repo.committed({"a": first, "w": repo.large(large)})
+    start = repo.log()[0]
+    assert repo.ask("POST", "tag/main", {"tag": "kept"})[0] == 200
+    middle = os.urandom(4000)
+    repo.committed({"a": middle, "w": None})
+    gone = repo.log()[0]
+    repo.committed({"a": b"last", "b": b"b"})
+    files = repo.files()
+    assert repo.bytes() == empty + 2000 + 3000 + 4000 + 5
+    assert repo.ask("POST", "super-squash/main", {"message": "one\nand why"})[0] == 200
+    (log,) = repo.ask("GET", "commits/main")[2]
+    assert (log["title"], log["message"]) == ("one", "and why")
+    assert repo.files() == files and status_of(repo, gone) == 404
+    assert repo.log("kept")[0] == start and status_of(repo, start) == 200
+    assert repo.bytes() == empty + 2000 + 3000 + 5
+    assert kept(repo.server, first, middle, large) == [True, False, True]
+    assert repo.ask("DELETE", "tag/kept")[0] == 200
+    repo.committed({"c": b"c"})
+    assert repo.ask("POST", "super-squash/main")[0] == 200
+    assert repo.bytes() == empty + 6 and repo.large(large, upload=False)
+    assert kept(repo.server, first, large) == [False, False]
+    assert len(repo.log()) == 1 and sorted(repo.files()) == ["a", "b", "c"]
+
+
+def test_squash_leaves_pull_requests(repo):
+    repo.committed({"a": b"1"})
+    repo.opened({"b": b"1"})
+    repo.committed({"c": b"1"})
+    assert repo.ask("POST", "super-squash/main", {"message": "one"})[0] == 200
+    assert len(repo.log("refs/pr/1")) == 3 and len(repo.log()) == 1
+    assert repo.pull(1)[2]["filesWithConflicts"] == []
+    assert repo.pull(1, "merge")[0] == 200 and sorted(repo.files()) == ["a", "b", "c"]
+    for rev in ("nowhere", "refs/pr/1", repo.log()[0]):
+        status, headers, _ = repo.ask("POST", f"super-squash/{urllib.parse.quote(rev, safe='')}", {"message": "x"})
+        assert (status, headers["X-Error-Code"]) == (404, "RevisionNotFound"), rev
+
+
+def test_upload_that_waits_for_its_commit_outlives_a_squash(repo):
+    line = repo.large(os.urandom(1000))
+    repo.committed({"a": b"1"})
+    assert repo.ask("POST", "super-squash/main", {"message": "one"})[0] == 200
+    repo.committed({"w": line})
+
+
+def test_large_files_are_deleted_from_all_commits(repo):
+    one, two = os.urandom(2000), os.urandom(3000)
+    empty = repo.bytes()
+    repo.committed({"a": b"1", "old/w": repo.large(one)}, header={"summary": "first"})
+    assert repo.ask("POST", "tag/main", {"tag": "t"})[0] == 200
+    repo.committed({"x": repo.large(two)})
+    repo.opened({"p": b"p"})
+    repo.committed({"old/w": None})
+    loose = repo.large(b"loose" * 100)
+    status, _, said = repo.ask("GET", "lfs-files")
+    assert status == 200
+    got = {f["fileOid"]: (f["filename"], f.get("ref"), f["size"]) for f in said}
+    assert got == {hashlib.sha256(one).hexdigest(): ("old/w", "refs/pr/1", 2000), hashlib.sha256(two).hexdigest(): ("x", "main", 3000),
+                   loose["oid"]: ("", None, 500)}
+    before = [repo.log(rev) for rev in ("main", "t", "refs/pr/1")]
+    gone = [hashlib.sha256(one).hexdigest(), loose["oid"]]
+    status, _, said = repo.ask("POST", "lfs-files/batch", {"deletions": {"sha": gone, "rewriteHistory": False}})
+    assert status == 409 and "old/w" in said["error"] and repo.large(one, upload=False) is False
+    for _ in range(2):  # again is fine
+        assert repo.ask("POST", "lfs-files/batch", {"deletions": {"sha": gone, "rewriteHistory": True}})[0] == 200
+    after = [repo.log(rev) for rev in ("main", "t", "refs/pr/1")]
+    assert [len(log) for log in after] == [len(log) for log in before] and all(a[-1] == b[-1] and a[0] != b[0] for a, b in zip(after, before))
+    assert repo.ask("GET", "commits/main")[2][2]["title"] == "first"
+    assert sorted(repo.files("t")) == ["a"] and sorted(repo.files()) == ["a", "x"] and sorted(repo.files("refs/pr/1")) == ["a", "p", "x"]
+    assert all(status_of(repo, log[0]) == 404 for log in before)
+    assert repo.bytes() == empty + 1 + 1 + 3000 and repo.large(one, upload=False)
+    assert kept(repo.server, one, two) == [False, True]
+    assert [e["type"] for e in repo.pull(1)[2]["events"]] == ["commit"] and repo.pull(1, "merge")[0] == 200
+    for sha in (["zz"], "x", [1]):
+        assert repo.ask("POST", "lfs-files/batch", {"deletions": {"sha": sha}})[0] == 400
+
+
+def test_clients_squash_and_delete_large_files(server):
+    client, repo = Client(server.folder, server.url, "2.4 without xet", server.token), Repo(server)
+    got = client.run(f"""
+        id = {repo.id!r}
+        for i in range(3):
+            api.upload_file(path_or_fileobj=os.urandom(1000), path_in_repo=f"{{i}}.parquet", repo_id=id)
+        files = list(api.list_lfs_files(id))
+        api.permanently_delete_lfs_files(id, [f for f in files if f.filename == "1.parquet"])
+        left = sorted(f.filename for f in api.list_lfs_files(id))
+        names_ = sorted(api.list_repo_files(id))
+        api.super_squash_history(repo_id=id, commit_message="one")
+        said([sorted(f.filename for f in files), left, names_, [c.title for c in api.list_repo_commits(id)], sorted(api.list_repo_files(id)) == names_])
+    """)
+    assert got == [["0.parquet", "1.parquet", "2.parquet"], ["0.parquet", "2.parquet"], [".gitattributes", "0.parquet", "2.parquet"], ["one"], True]

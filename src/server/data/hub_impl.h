@@ -149,6 +149,9 @@ void hub_repo_forget(struct app *app, const char *team_id, const char *name);
 struct hub_repo *hub_own_find(struct hub *h, const struct model_repo *m, const char *commit);
 int hub_own_load(struct app *app, const struct model_repo *m, const char *commit,
                  struct err *err) MUST_CHECK;
+/* Without the lock: what is in memory of these commits, NULL: of all of a repository, holds no
+ * bytes any more. The keys of the map are commits. */
+void hub_own_forget(struct app *app, const char *repo_id, const struct map *commits);
 struct hub_own_files {
 	struct arena *a; /* of what is made of them */
 	const struct hub_listing *l;

@@ -367,6 +367,35 @@ int hub_own_load(struct app *app, const struct model_repo *m, const char *commit
 	return 0;
 }
 
+static bool is_own(const struct hub_repo *r, const char *repo_id, const struct map *commits)
+{
+	size_t n = strlen(repo_id);
+
+	return strcmp(r->kind, META_REF_REPO) == 0 && strncmp(r->name, repo_id, n) == 0 &&
+	       r->name[n] == '@' &&
+	       (commits == NULL || map_get(commits, str_of(r->name + n + 1)) != NULL);
+}
+
+void hub_own_forget(struct app *app, const char *repo_id, const struct map *commits)
+{
+	struct hub *h = app->hub;
+	struct hub_repo *r, *next;
+
+	lock_take(&h->lock);
+	for (r = TAILQ_FIRST(&h->repos); r != NULL; r = next) {
+		next = TAILQ_NEXT(r, in);
+		if (!is_own(r, repo_id, commits))
+			continue;
+		if (r->users == 0 && r->pulls == 0) {
+			repo_out(h, r);
+			continue;
+		}
+		blob_pins_free(r->pins); /* who reads of it has what he has opened */
+		r->pins = blob_pins_new(app->blobs);
+	}
+	lock_give(&h->lock);
+}
+
 int hub_own_store(struct app *app, const struct model_repo *m, const struct hub_own_files *x,
                   struct blob_pins *pins, struct model_ref *ref, struct err *err)
 {

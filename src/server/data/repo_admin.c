@@ -183,6 +183,7 @@ static int remove_repo(const struct ask *ask, enum hub_type type, const char *id
 	if (repo_to_write(ask, type, id, &r, err) < 0 || meta_repo_del(app->meta, r.id, err) < 0)
 		return -1;
 	repo_changed(app);
+	hub_own_forget(app, r.id, NULL);
 	log_info("deleted: repository=%s/%s/%s id=%s by=%s", r.type, r.owner, r.name, r.id,
 	         ask->principal->name);
 	loop_kick(app->janitor);
@@ -419,6 +420,9 @@ const struct repo_ops repo_ops = {
 	.commit_sink = repo_commit_sink,
 	.commit_end = repo_commit_end,
 	.commit_free = repo_commit_free,
+	.squash = repo_squash,
+	.large_files = repo_large_files,
+	.large_delete = repo_large_delete,
 	.pull_open = repo_pull_open,
 	.pull_list = repo_pull_list,
 	.pull_read = repo_pull_read,

@@ -102,6 +102,14 @@ int repo_pull_say(const struct ask *ask, const struct hub_name *at, int64_t num,
                   struct err *err) MUST_CHECK;
 int repo_pull_merge(const struct ask *ask, const struct hub_name *at, int64_t num,
                     const char *comment, struct err *err) MUST_CHECK;
+/* repo_history.c */
+int repo_squash(const struct ask *ask, const struct hub_name *at, const char *message,
+                struct err *err) MUST_CHECK;
+int repo_large_files(const struct ask *ask, const struct hub_name *at, size_t skip, size_t most,
+                     struct repo_large_file **out, size_t *n, bool *more,
+                     struct err *err) MUST_CHECK;
+int repo_large_delete(const struct ask *ask, const struct hub_name *at, const struct digest *oid,
+                      size_t n, bool rewrite, struct err *err) MUST_CHECK;
 /* repo_xet.c */
 int repo_xorb_put(struct app *app, const struct repo_xet *x, const struct xet_hash *hash,
                   int64_t body_bytes, const struct repo_bytes *from, bool *fresh,
