@@ -154,7 +154,23 @@ static int fake_refs(const struct ask *ask, const struct hub_name *name, bool ag
 }
 
 static const struct hub_ops fake_hub_ops = {fake_open, fake_close, fake_bytes, fake_refs};
-static const struct face_ops ops = {FAKE_OPS, .hub = &fake_hub_ops};
+
+/* The repository is a mirrored one: nobody writes to it. */
+static int fake_to_write(const struct ask *ask, enum hub_type type, const char *id,
+                         struct model_repo *out, struct err *err)
+{
+	return err_set(err, ERR_HUB_REPO_NOT_FOUND, "there is no repository %s of ours", id);
+}
+
+static int fake_commits(const struct ask *ask, const struct hub_name *name, size_t skip,
+                        size_t most, struct model_repo_commit **out, size_t *n, bool *more,
+                        struct err *err)
+{
+	return err_set(err, ERR_HUB_REPO_NOT_FOUND, "there is no repository %s of ours", name->id);
+}
+
+static const struct repo_ops fake_repo_ops = {.to_write = fake_to_write, .commits = fake_commits};
+static const struct face_ops ops = {FAKE_OPS, .hub = &fake_hub_ops, .repos = &fake_repo_ops};
 static const struct face_ops without = {FAKE_OPS};
 
 static void add(struct app *f, const char *path, uint64_t size, bool lfs)
@@ -276,10 +292,9 @@ static void what_is_refused(void **state UNUSED)
 		{REPO "/tree/main?cursor=Li4veA", 400, ""},    /* "../x" */
 		{REPO "/tree/main/a?cursor=ZW1wdHk", 400, ""}, /* "empty" is not below a */
 		{REPO "/xet-read-token/main", 404, ""},
-		{REPO "/xet-write-token/main", 404, ""},
+		{REPO "/xet-write-token/main", 404, "RepoNotFound"},
 		{"/api/models/net/xet-write-token/main", 404, ""},
 		{"/api/kernels/Ada/Net", 404, ""},
-		{"/api/models", 404, ""},
 		{"/api/models/Ada/Net/discussions", 404, ""},
 		{"/api/telemetry/x/y", 404, ""},
 	};
@@ -300,7 +315,7 @@ static void what_is_refused(void **state UNUSED)
 		assert_int_equal(g.status, rows[i].status);
 		assert_string_equal(header(&f, &g, "X-Error-Code"), rows[i].code);
 	}
-	g = get(&f, REPO "/xet-write-token/main");
+	g = get(&f, REPO "/xet-read-token/main");
 	assert_non_null(strstr(header(&f, &g, "X-Error-Message"), "HF_HUB_DISABLE_XET=1"));
 	g = send(&f, HTTP_POST, REPO "/refs", NULL, NULL, "{}");
 	assert_refused(&f, &g, 405, "", "POST");
