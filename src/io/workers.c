@@ -17,6 +17,7 @@ struct workers {
 	struct cond some;   /* a task was queued or may run now, or stop was set */
 	struct task *queue; /* a ring of `cap` */
 	unsigned cap, head, n;
+	unsigned n_owned; /* of the queue: these may have to wait for a thread that is idle */
 	uint64_t *owners; /* of what runs, by thread */
 	unsigned n_busy, n_begun;
 	bool stop;
@@ -29,7 +30,7 @@ static void workers_check(const struct workers *w)
 {
 	assert(w->n <= w->cap);
 	assert(w->head < w->cap);
-	assert(w->n_busy <= w->n_threads);
+	assert(w->n_owned <= w->n && w->n_busy <= w->n_threads);
 }
 
 static struct task *task_at(const struct workers *w, unsigned i)
@@ -52,10 +53,18 @@ static bool may_run(const struct workers *w, const struct task *t)
 /* The first one that may run. */
 static bool take(struct workers *w, struct task *out)
 {
+	uint64_t waits = 0; /* the owner of those just passed: they are many, of few owners */
 	unsigned at = 0;
 
-	while (at < w->n && !may_run(w, task_at(w, at)))
-		at++;
+	for (; at < w->n; at++) {
+		const struct task *t = task_at(w, at);
+
+		if (t->owner != 0 && t->owner == waits)
+			continue;
+		if (may_run(w, t))
+			break;
+		waits = t->owner;
+	}
 	if (at == w->n)
 		return false;
 	*out = *task_at(w, at);
@@ -63,6 +72,7 @@ static bool take(struct workers *w, struct task *out)
 		*task_at(w, at) = *task_at(w, at - 1);
 	w->head = (w->head + 1) % w->cap;
 	w->n--;
+	w->n_owned -= out->owner != 0;
 	return true;
 }
 
@@ -91,7 +101,7 @@ static void *work(void *arg)
 		lock_take(&w->lock);
 		w->owners[me] = 0;
 		w->n_busy--;
-		if (w->n > 0 || w->stop)
+		if (w->n_owned > 0 || w->stop)
 			cond_broadcast(&w->some); /* another one's may run now */
 	}
 }
@@ -127,6 +137,7 @@ int workers_submit_for(struct workers *w, uint64_t owner, void (*fn)(void *arg),
 	if (!full) {
 		*task_at(w, w->n) = (struct task){fn, arg, owner};
 		w->n++;
+		w->n_owned += owner != 0;
 		cond_signal(&w->some);
 	}
 	workers_check(w);
