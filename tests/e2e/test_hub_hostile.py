@@ -142,16 +142,19 @@ def test_no_team_has_all_places(own):
     with hub.fault("cdn", path="w.bin", hold=4 << 20) as fault, concurrent.futures.ThreadPoolExecutor(2) as pool:
         streams = [Stream(c, path, token=greedy) for _ in range(24)]
         assert all(s.read(1000) == data[:1000] for s in streams)
-        waits = [pool.submit(ask, c, path, token=greedy) for _ in range(2)]
+        waits = [pool.submit(Stream, c, path, token=greedy) for _ in range(2)]  # until a reply begins
         mine = Stream(c, path, token=other)
         assert mine.read(1000) == data[:1000]
         assert not any(w.done() for w in waits)
         streams.pop().close()
+        until(lambda: any(w.done() for w in waits))
+        assert not all(w.done() for w in waits)
         last = Stream(c, path, token=other)  # of those that are left
         assert last.read(1000) == data[:1000] and not fault.go.is_set()
         fault.go.set()
-        assert all(right(w.result(), data) for w in waits)
-        assert all(s.read(1 << 30) == data[1000:] for s in (*streams, mine, last))
-    for s in (*streams, mine, last):
+        waits = [w.result() for w in waits]
+        assert all(s.read(1000) == data[:1000] for s in waits)
+        assert all(s.read(1 << 30) == data[1000:] for s in (*streams, *waits, mine, last))
+    for s in (*streams, *waits, mine, last):
         s.close()
     assert hub.sent("w.bin") == len(data)
