@@ -19,6 +19,21 @@ static bool is_large(const struct request *rq, const char *path, int64_t size)
 	                    (uint64_t)size > face_ctx(rq)->hub_regular_bytes);
 }
 
+/* A compile cache of optimum-neuron is pushed as it is on disk. The log of a compilation that
+ * failed would make it fail for everybody who has it from here, and a lock would make them wait. */
+static bool is_left_out(const char *path)
+{
+	struct str rest = str_of(path), part;
+	bool entry = false;
+
+	while (str_cut(&rest, '/', &part)) {
+		if (rest.n == 0)
+			return entry && (str_eq(part, "model.log") || str_ends(part, ".lock"));
+		entry = entry || str_starts(part, "MODULE_");
+	}
+	return false;
+}
+
 /* In the form that the client compares with: it leaves out what is there already. */
 static void js_known(const struct request *rq, struct js *js, const struct hub_listing *l,
                      const char *path, bool large)
@@ -85,7 +100,7 @@ static int answer_files(struct request *rq, const struct hub_listing *l, const s
 		js_open(js);
 		js_kv(js, "path", path);
 		js_kv(js, "uploadMode", large ? "lfs" : "regular");
-		js_kv_bool(js, "shouldIgnore", out);
+		js_kv_bool(js, "shouldIgnore", out || is_left_out(path));
 		js_known(rq, js, l, path, large);
 		js_close(js);
 	}
