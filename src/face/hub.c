@@ -283,7 +283,7 @@ static const struct route routes[] = {
 	{ HTTP_POST, SCOPE_MEMBER, SMALL_BODY_MAX, "/api/repos/create",   hub_post_create, "Creates a repository; name, organization, type, visibility" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL_BODY_MAX, "/api/repos/delete", hub_delete_repo, "Deletes a repository, with all commits; name, organization, type" },
 	{ HTTP_POST, SCOPE_MEMBER, SMALL_BODY_MAX, "/api/repos/move",     hub_post_move, "Renames a repository; the old name leads to the new one; fromRepo, toRepo, type" },
-	{ HTTP_POST, SCOPE_VIEWER, FILES_BODY_MAX, "/api/validate-yaml",  hub_post_yaml, "Is the metadata of a card YAML?" },
+	{ HTTP_POST, SCOPE_OPEN, PATHS_BODY_MAX, "/api/validate-yaml",    hub_post_yaml, "Is the metadata of a card YAML? Clients send no token" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, "/api/whoami-v2",                   whoami,       "The owner of the token" },
 	{ HTTP_GET,  SCOPE_OPEN,   0, "/api/agent-harnesses",             harnesses,    "Always empty" },
 	{ HTTP_GET,  SCOPE_VIEWER, 0, REPO "/revision/{rev}",             hub_get_info, "A repository and its files at a revision" },
