@@ -12,6 +12,7 @@
 #   vm       QEMU and a kernel for it: what the machine's own kernel may not have
 #   clients  a virtual environment with pytest, boto3, the truss client and the newest huggingface_hub
 #   hub      older versions of huggingface_hub, each in a folder for PYTHONPATH
+#   tools    what is built on a Hub: datasets for the clients, optimum-neuron for the trainer
 #   lint     clang, clang-tidy, cppcheck
 #   bench    the peers of `make bench`; none of their services is started
 #   go, uv   what builds or locks the others
@@ -36,7 +37,7 @@ packages_of() {
 	savers) echo "python3-venv python3-pip" ;;
 	model) echo "python3-venv python3-pip" ;;
 	clients) echo "python3-venv python3-pip curl openssl procps iproute2 rsync docker-registry" ;;
-	hub | minio | s3 | go | uv) echo "python3-venv python3-pip" ;;
+	hub | tools | minio | s3 | go | uv) echo "python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
 	bench) echo "bubblewrap python3-venv python3-pip nginx-light curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
 	*) say "no group named $1"; exit 2 ;;
@@ -206,6 +207,16 @@ make_hub() {
 	done
 }
 
+# Folders for the PYTHONPATH of clients/bin/python and trainer/bin/python, which have what these build on. datasets
+# pickles what its functions use, and takes modules for its user's own unless "site-packages" is in their path.
+make_tools() {
+	rm -rf "${parts:?}/tools"
+	new_venv tools.tmp
+	pip_lock tools.tmp datasets --target "$parts/tools/datasets/site-packages" --no-compile
+	pip_lock tools.tmp neuron --target "$parts/tools/neuron/site-packages" --no-compile
+	rm -rf "$parts/tools.tmp"
+}
+
 # Debian's kernel for clouds: its files, not the package, whose scripts would make this machine boot it.
 make_vm() {
 	local new=$parts/vm.tmp name
@@ -225,7 +236,7 @@ make_peers() {
 	pip_lock peers peers
 }
 
-[ $# -gt 0 ] || { sed -n '2,20p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,21p' "$0"; exit 2; }
 need_packages "$@"
 mkdir -p "$parts"
 for group in "$@"; do
@@ -238,6 +249,7 @@ for group in "$@"; do
 	s3) once s3 make_s3 s3 gofakes3 versitygw ;;
 	clients) once clients make_clients clients truss-newest truss-before ;;
 	hub) once hub make_hub hub-0.20 hub-0.36 hub-1.33 ;;
+	tools) once tools make_tools datasets neuron ;;
 	bench) once peers make_peers peers ;;
 	go) go_binary >/dev/null ;;
 	uv) once uv make_uv uv ;;
