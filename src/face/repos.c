@@ -124,7 +124,7 @@ int repository_make(struct request *rq, struct err *err)
 	answer_open(&an);
 	js_key(&an.js, "repository");
 	show_repo(&an.js, rq->arena, &r);
-	return answer_send(rq, &an, 201, err);
+	return answer_send(rq, &an, 200, err);
 }
 
 int repository_delete(struct request *rq, struct err *err)
