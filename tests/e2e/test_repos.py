@@ -939,6 +939,12 @@ def collect(c):
     c.cli("cache", "verify")
 
 
+def sound(c):
+    """All that its rows name is there, and nothing else."""
+    c.stop()
+    assert c.cli("server", "--data", c.data, *c.database_flags(), "--check", "--log-level", "error").out.endswith(": 0 faults\n")
+
+
 def test_deleted_is_gone(own):
     """And what others share stays."""
     c = own
@@ -970,8 +976,7 @@ def test_deleted_is_gone(own):
         good(remove(c, id_))
     collect(c)
     assert not blobs(c) and not left_over(c)
-    c.stop()
-    assert c.cli("server", "--data", c.data, "--check", "--log-level", "error").out.endswith(": 0 faults\n")
+    sound(c)
 
 
 def test_all_is_there_after_a_restart(own):
@@ -1041,8 +1046,7 @@ def test_killed_in_the_middle(empty_cluster, label):
     good(remove(c, id_))
     collect(c)
     assert not blobs(c)
-    c.stop()
-    assert c.cli("server", "--data", c.data, "--check", "--log-level", "error").out.endswith(": 0 faults\n")
+    sound(c)
 
 
 @pytest.mark.parametrize("version", ["0.36", "2.4 without xet"])
@@ -1092,6 +1096,7 @@ def test_rows_in_postgres(empty_cluster, server, target):  # noqa: F811
         assert post_commit(c, id_, bad).status in (200, 400)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: good(commit(c, id_, small(f"f/{n}", b"%d" % n))), range(16)))
+    assert len(titles(c, id_)) >= 18 and titles(c, id_)[-2:] == ["\u00fc\U0001f600", "initial commit"]
     to = f"admin/{fresh()}"
     good(move(c, id_, to))
     assert get(c, id_, "x").status == 307
