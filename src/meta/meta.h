@@ -505,6 +505,10 @@ int meta_repo_rewrite(struct meta *m, const struct meta_repo_rewrite *w,
 /* A file that was uploaded; known already is fine. ERR_REPO_QUOTA_EXCEEDED. */
 int meta_repo_upload(struct meta *m, const char *repo_id, const struct model_ref *file,
                      uint64_t quota, struct err *err) MUST_CHECK;
+/* The only one whose id begins so. */
+int meta_repo_commit_begins(struct meta *m, struct arena *a, const char *repo_id,
+                            const char *prefix, struct model_repo_commit *out,
+                            struct err *err) MUST_CHECK;
 /* The commit, and those before it, the newest first. */
 int meta_repo_log(struct meta *m, struct arena *a, const char *repo_id, const char *commit,
                   size_t skip, size_t limit, struct model_repo_commit **out, size_t *n,

@@ -350,6 +350,27 @@ int meta_repo_commit_find(struct meta *m, struct arena *a, const char *repo_id, 
 	                ERR_HUB_REVISION_NOT_FOUND, err);
 }
 
+int meta_repo_commit_begins(struct meta *m, struct arena *a, const char *repo_id,
+                            const char *prefix, struct model_repo_commit *out, struct err *err)
+{
+	struct model_repo_commit *c = NULL;
+	size_t n = 0;
+
+	/* 'g' is what follows the digits */
+	if (meta_list(m, a,
+	              "SELECT repo_id, \"commit\", parent, title, message, author, ms"
+	              " FROM repo_commits WHERE repo_id = ? AND \"commit\" >= ?"
+	              " AND \"commit\" < ? LIMIT 2",
+	              DB_ARGS(db_text(repo_id), db_text(prefix),
+	                      db_text(arena_printf(a, "%sg", prefix))),
+	              sizeof(*c), meta_repo_commit_row, &c, &n, err) < 0)
+		return -1;
+	if (n != 1)
+		return err_missing(err, ERR_HUB_REVISION_NOT_FOUND);
+	*out = c[0];
+	return 0;
+}
+
 int meta_repo_log(struct meta *m, struct arena *a, const char *repo_id, const char *commit,
                   size_t skip, size_t limit, struct model_repo_commit **out, size_t *n,
                   struct err *err)

@@ -820,6 +820,12 @@ static void repositories_are_committed_to(void **state)
 	          &p->err);
 	assert_int_equal(n, 2);
 	assert_string_equal(log[1].title, "first");
+	assert_ok(meta_repo_commit_begins(p->m, p->a, "repo001", "2222", log, &p->err), &p->err);
+	assert_string_equal(log[0].title, "second");
+	assert_err(meta_repo_commit_begins(p->m, p->a, "repo001", "", log, &p->err), &p->err,
+	           ERR_HUB_REVISION_NOT_FOUND, "");
+	assert_err(meta_repo_commit_begins(p->m, p->a, "repo001", "3", log, &p->err), &p->err,
+	           ERR_HUB_REVISION_NOT_FOUND, "");
 	assert_ok(meta_repo_log(p->m, p->a, "repo001", commits[1], 1, 10, &log, &n, &p->err),
 	          &p->err);
 	assert_int_equal(n, 1);
