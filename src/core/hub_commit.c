@@ -385,6 +385,17 @@ static bool is_gits_own(struct str path)
 	return false;
 }
 
+/* With every \\ taken for a /, as clients on Windows have it, it has to stay below its folder, too.
+ */
+static bool is_plain(struct str path)
+{
+	AUTO_FREE char *other = str_dup(path);
+
+	for (char *c = other; *c != '\0'; c++)
+		*c = *c == '\\' ? '/' : *c;
+	return manifest_path_ok(path) && manifest_path_ok(str_of(other));
+}
+
 static int finish_path(struct hub_commit_reader *r, struct err *err)
 {
 	char shown[SHOW_MAX + 1];
@@ -394,7 +405,7 @@ static int finish_path(struct hub_commit_reader *r, struct err *err)
 		r->path.p[--r->path.n] = '\0';
 		path.n--;
 	}
-	if (!manifest_path_ok(path))
+	if (!is_plain(path))
 		return err_set(err, ERR_INVALID, "\"path\" is \"%s\", which is no plain path",
 		               show(path, shown));
 	if (is_gits_own(path))

@@ -361,6 +361,8 @@ static void refuses_bad_lines(void **state UNUSED)
 		{PATH_OF("/a"), "\"path\" is \"/a\", which is no plain path"},
 		{PATH_OF("a/"), "\"path\" is \"a/\", which is no plain path"},
 		{PATH_OF("a/../b"), "\"path\" is \"a/../b\", which is no plain path"},
+		{PATH_OF("a/..\\\\b"), "\"path\" is \"a/..\\b\", which is no plain path"},
+		{PATH_OF("\\\\a"), "\"path\" is \"\\a\", which is no plain path"},
 		{PATH_OF("a\\nb"), "\"path\" is \"a\\nb\", which is no plain path"},
 		{FOLDER_OF("/"), "\"path\" is \"\", which is no plain path"},
 		{FOLDER_OF("a//"), "\"path\" is \"a/\", which is no plain path"},
