@@ -303,6 +303,10 @@ int hub_get_list(struct request *rq, struct err *err)
 		return -1;
 	if (face_ctx(rq)->ops->repos == NULL || !hub_type_parse(hub_arg(rq, "type"), &q.type))
 		return err_set(err, ERR_NOT_FOUND, "this server has no %.*s", STR_ARG(rq->path));
+	if (request_query(rq, "filter", &word) && word.n > 0)
+		return err_set(err, ERR_UNSUPPORTED,
+		               "filter: this server lists its repositories by author and search "
+		               "alone");
 	if (request_query(rq, "author", &word))
 		q.owner = arena_strz(rq->arena, word);
 	if (request_query(rq, "search", &word))

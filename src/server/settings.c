@@ -413,6 +413,9 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 	if (s->connections_per_address < 0 || s->connections_per_address > 4096)
 		return err_set(err, ERR_INVALID,
 		               "--connections-per-address must be from 0 to 4096");
+	if (s->repo_quota == 0)
+		return err_set(err, ERR_INVALID,
+		               "--repo-quota: 0 bytes are no quota; say how much a team may have");
 	if (check_database("database", s->database, err) < 0 || check_objects(a, s, err) < 0 ||
 	    check_move(&s->move_database, err) < 0 || check_standby(s, err) < 0 ||
 	    check_node_urls(a, s, err) < 0 || check_url(a, "base-url", s->base_url, err) < 0 ||

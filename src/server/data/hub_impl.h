@@ -11,8 +11,9 @@
 
 #include <sys/queue.h>
 
-#define HUB_LISTING_NAME "listing"                    /* in a manifest; */
-#define HUB_FILES "files/"                            /* and what files are below */
+#define HUB_LISTING_NAME "listing" /* in a manifest; */
+#define HUB_LIST_COUNTS 2          /* times that a list is stored: by itself, and as a manifest */
+#define HUB_FILES "files/"         /* and what files are below */
 #define HUB_REPO_CAP (HUB_ID_MAX + 16)                /* models/owner/name */
 #define HUB_KEY_CAP (HUB_REPO_CAP + HUB_REV_MAX + 96) /* team, repository and revision */
 #define HUB_SOURCE_CAP (HUB_KEY_CAP * 3)
@@ -157,10 +158,11 @@ struct hub_own_files {
 	const struct hub_listing *l;
 	const struct digest *sha256; /* of each file */
 	struct manifest *fresh;      /* those that the commit before did not have; the list joins */
+	uint64_t list_bytes;         /* out: of its list */
 };
 /* Without the lock: its list and the manifest of a commit are on the disk, and with --objects in
  * the bucket. *ref: what is to name it. The files are there, and pinned, as all of it is then. */
-int hub_own_store(struct app *app, const struct model_repo *m, const struct hub_own_files *x,
+int hub_own_store(struct app *app, const struct model_repo *m, struct hub_own_files *x,
                   struct blob_pins *pins, struct model_ref *ref, struct err *err) MUST_CHECK;
 /* Without the lock: a small blob, from the folder or else from the object store. */
 int hub_read_blob(struct app *app, const struct digest *sha256, uint64_t size, struct buf *out,

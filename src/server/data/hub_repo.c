@@ -396,7 +396,7 @@ void hub_own_forget(struct app *app, const char *repo_id, const struct map *comm
 	lock_give(&h->lock);
 }
 
-int hub_own_store(struct app *app, const struct model_repo *m, const struct hub_own_files *x,
+int hub_own_store(struct app *app, const struct model_repo *m, struct hub_own_files *x,
                   struct blob_pins *pins, struct model_ref *ref, struct err *err)
 {
 	AUTO_BUF struct buf json = BUF_INIT(HUB_LISTING_MAX);
@@ -409,6 +409,7 @@ int hub_own_store(struct app *app, const struct model_repo *m, const struct hub_
 	if (buf_check(&json, "the list of the repository's files", err) < 0)
 		return -1;
 	listing = hash_sha256(json.p, json.n);
+	x->list_bytes = json.n;
 	blob_pins_add(pins, &listing);
 	manifest_init(&files, a);
 	if (blobs_put(app->blobs, buf_view(&json), &listing, err) < 0 ||

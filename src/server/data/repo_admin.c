@@ -6,7 +6,6 @@
 #include "store/blobs/blob_git.h"
 
 #define LIST_MAX 1000
-#define ABOUT_MAX ((size_t)1 << 20)
 #define MAIN "main"
 #define FIRST_TITLE "initial commit"
 
@@ -32,23 +31,6 @@ static const char attributes[] = "*.7z filter=lfs diff=lfs merge=lfs -text\n"
 				 "*.tgz filter=lfs diff=lfs merge=lfs -text\n"
 				 "*.zip filter=lfs diff=lfs merge=lfs -text\n"
 				 "*.zst filter=lfs diff=lfs merge=lfs -text\n";
-
-const char *repo_about(struct arena *a, const struct model_repo *r, const struct hub_commit *c)
-{
-	AUTO_BUF struct buf out = BUF_INIT(ABOUT_MAX);
-	char made[CLOCK_ISO_CAP], now[CLOCK_ISO_CAP];
-	struct js js;
-
-	clock_iso(r->created_ms, made);
-	clock_iso(c->ms, now);
-	js_init(&js, &out);
-	js_open(&js);
-	js_kv(&js, "author", r->owner);
-	js_kv(&js, "createdAt", made);
-	js_kv(&js, "lastModified", now);
-	js_close(&js);
-	return arena_cstr(a, buf_cstr(&out));
-}
 
 /* ---- created ---------------------------------------------------------------------------- */
 
@@ -90,32 +72,39 @@ static int namespace_of(const struct ask *ask, const char *asked, struct model_r
 	return ctx_team(ask, NULL, &r->team_id, err);
 }
 
-static int first_commit(const struct ask *ask, const struct model_repo *r, struct hub_listing *l,
-                        struct model_repo_commit *c, struct err *err)
+/* With what says which files are large. */
+static int first_commit(const struct ask *ask, const struct model_repo *r, enum hub_type type,
+                        struct blob_pins *pins, struct repo_made *out, struct err *err)
 {
+	struct app *app = ask->app;
 	const struct hub_commit git = {.author = ask->principal->name,
 	                               .title = FIRST_TITLE,
 	                               .message = "",
 	                               .ms = r->created_ms};
-	char *commit = arena_alloc(ask->a, HUB_COMMIT_HEX + 1);
+	struct hub_file *f = ARENA_NEW(ask->a, struct hub_file);
+	struct hub_listing l = {.type = type,
+	                        .id = arena_printf(ask->a, "%s/%s", r->owner, r->name),
+	                        .file = f,
+	                        .n = 1};
+	struct digest sha256 = hash_sha256(attributes, sizeof(attributes) - 1);
+	struct manifest fresh;
 
-	l->id = arena_printf(ask->a, "%s/%s", r->owner, r->name);
-	l->file = ARENA_NEW(ask->a, struct hub_file);
-	l->n = 1;
-	l->file[0] = (struct hub_file){.path = ".gitattributes", .size = sizeof(attributes) - 1};
-	hub_blob_id(str_n(attributes, sizeof(attributes) - 1), l->file[0].oid);
-	if (hub_listing_finish(l, ask->a, err) < 0)
+	*f = (struct hub_file){.path = ".gitattributes", .size = sizeof(attributes) - 1};
+	hub_blob_id(STR_LIT(attributes), f->oid);
+	manifest_init(&fresh, ask->a);
+	blob_pins_add(pins, &sha256);
+	if (blobs_put(app->blobs, STR_LIT(attributes), &sha256, err) < 0 ||
+	    manifest_add(&fresh, STR_LIT(HUB_FILES ".gitattributes"), f->size, &sha256, err) < 0)
 		return -1;
-	hub_commit_id(l, &git, commit);
-	l->commit = commit;
-	l->about = repo_about(ask->a, r, &git);
-	*c = (struct model_repo_commit){.repo_id = r->id,
-	                                .commit = commit,
-	                                .title = FIRST_TITLE,
-	                                .message = "",
-	                                .author = git.author,
-	                                .ms = git.ms};
-	return 0;
+	blob_git_note(app->blobs, f->oid, &sha256);
+	return repo_make(app,
+	                 &(struct repo_making){.a = ask->a,
+	                                       .repo = r,
+	                                       .l = &l,
+	                                       .sha256 = &sha256,
+	                                       .fresh = &fresh,
+	                                       .git = &git},
+	                 pins, out, err);
 }
 
 static int create_repo(const struct ask *ask, enum hub_type type, const char *owner,
@@ -128,12 +117,7 @@ static int create_repo(const struct ask *ask, enum hub_type type, const char *ow
 	                       .bytes = sizeof(attributes) - 1,
 	                       .created_ms = clock_wall_ms()};
 	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(app->blobs);
-	struct hub_listing l = {.type = type};
-	struct hub_own_files files = {.a = ask->a, .l = &l};
-	struct digest sha256 = hash_sha256(attributes, sizeof(attributes) - 1);
-	struct manifest fresh;
-	struct model_repo_commit c;
-	struct model_ref ref;
+	struct repo_made first;
 	struct model_repo old;
 	char key[HUB_REPO_CAP];
 	bool moved;
@@ -153,19 +137,11 @@ static int create_repo(const struct ask *ask, enum hub_type type, const char *ow
 		return -1;
 	r.id = app_id(ask->a, MODEL_ID_LEN);
 	r.updated_ms = r.created_ms;
-	manifest_init(&fresh, ask->a);
-	files.sha256 = &sha256;
-	files.fresh = &fresh;
-	blob_pins_add(pins, &sha256);
-	if (first_commit(ask, &r, &l, &c, err) < 0 ||
-	    blobs_put(app->blobs, STR_LIT(attributes), &sha256, err) < 0 ||
-	    manifest_add(&fresh, STR_LIT(HUB_FILES ".gitattributes"), l.file[0].size, &sha256,
-	                 err) < 0 ||
-	    hub_own_store(app, &r, &files, pins, &ref, err) < 0)
+	if (first_commit(ask, &r, type, pins, &first, err) < 0)
 		return -1;
-	blob_git_note(app->blobs, l.file[0].oid, &sha256);
+	r.bytes += first.list_bytes;
 	app_crash_at("repo:created");
-	if (meta_repo_add(app->meta, &r, key, &c, &ref, err) < 0)
+	if (meta_repo_add(app->meta, &r, key, &first.row, &first.files, err) < 0)
 		return -1;
 	repo_changed(app);
 	log_info("created: repository=%s id=%s by=%s", key, r.id, ask->principal->name);

@@ -410,18 +410,9 @@ static int make(struct sum *s, const char *head, struct repo_committed *out, str
 	                               .title = c->summary,
 	                               .message = c->description,
 	                               .ms = clock_wall_ms()};
-	char *id = arena_alloc(c->a, HUB_COMMIT_HEX + 1);
-	struct hub_own_files files = {.a = s->a, .l = &l};
-	struct model_repo_commit row = {.repo_id = c->repo.id,
-	                                .commit = id,
-	                                .parent = head,
-	                                .title = c->summary,
-	                                .message = c->description,
-	                                .author = git.author,
-	                                .ms = git.ms};
-	struct model_ref ref;
-	struct meta_repo_change change = {.commit = &row,
-	                                  .files = &ref,
+	struct repo_made made;
+	struct meta_repo_change change = {.commit = &made.row,
+	                                  .files = &made.files,
 	                                  .kind = c->kind,
 	                                  .branch = c->branch,
 	                                  .head = head,
@@ -440,18 +431,21 @@ static int make(struct sum *s, const char *head, struct repo_committed *out, str
 		return c->opens ? open_without(c, head, out, err) : 0;
 	}
 	change.pull = c->opens ? &pull : NULL;
-	hub_commit_id(&l, &git, id);
-	l.commit = id;
-	l.about = repo_about(s->a, &c->repo, &git);
-	files.sha256 = sha256;
-	files.fresh = &fresh;
-	if (hub_own_store(c->app, &c->repo, &files, c->pins, &ref, err) < 0)
+	if (repo_make(c->app,
+	              &(struct repo_making){.a = c->a,
+	                                    .repo = &c->repo,
+	                                    .l = &l,
+	                                    .sha256 = sha256,
+	                                    .fresh = &fresh,
+	                                    .git = &git},
+	              c->pins, &made, err) < 0)
 		return -1;
+	change.bytes += made.list_bytes;
 	app_crash_at("repo:manifest");
 	if (meta_repo_commit(c->app->meta, &change, err) < 0)
 		return -1;
 	app_crash_at("repo:committed");
-	*out = (struct repo_committed){id, pull.num};
+	*out = (struct repo_committed){made.row.commit, pull.num};
 	return 0;
 }
 

@@ -103,6 +103,7 @@ static void count(struct history *h, const struct hub_repo *r)
 {
 	static char yes;
 
+	h->bytes += HUB_LIST_COUNTS * r->listing_bytes;
 	for (size_t i = 0; i < r->l.n; i++) {
 		const struct hub_file *f = &r->l.file[i];
 
@@ -232,7 +233,10 @@ static int make_again(struct history *h, const struct hub_repo *r, const struct 
 		sha256[l.n] = r->sha256[i];
 		l.file[l.n++] = r->l.file[i];
 	}
-	if (repo_make(h->app, a, h->repo, &l, sha256, git, h->pins, &made, err) < 0)
+	if (repo_make(h->app,
+	              &(struct repo_making){
+			      .a = a, .repo = h->repo, .l = &l, .sha256 = sha256, .git = git},
+	              h->pins, &made, err) < 0)
 		return -1;
 	made.row.commit = arena_cstr(h->a, made.row.commit);
 	made.files.name = arena_cstr(h->a, made.files.name);

@@ -338,7 +338,10 @@ static int merge_files(const struct ask *ask, const struct model_repo *r,
 	if (l.n > MANIFEST_FILES_MAX - 1)
 		return err_set(err, ERR_TOO_BIG, "a repository has %d files at most",
 		               MANIFEST_FILES_MAX - 1);
-	return repo_make(ask->app, ask->a, r, &l, sha256, &git, pins, made, err);
+	return repo_make(ask->app,
+	                 &(struct repo_making){
+				 .a = ask->a, .repo = r, .l = &l, .sha256 = sha256, .git = &git},
+	                 pins, made, err);
 }
 
 static int merge_once(const struct ask *ask, const struct model_repo *r, int64_t num,

@@ -13,6 +13,7 @@
 #include "core/xet_shard.h"
 #include "core/xet_xorb.h"
 #include "server/data/mirror_room.h"
+#include "server/data/repo_room.h"
 
 #define PIECE ((size_t)1 << 20)
 #define TMP_CAP 80
@@ -211,6 +212,7 @@ struct building {
 	struct xet_unpacker *unpacker;
 	uint8_t *packed, *chunk;
 	struct hash *sha256;
+	struct repo_room room;
 	int fd;
 	uint64_t at;
 };
@@ -288,7 +290,8 @@ static int add_chunk(struct building *b, size_t i, struct err *err)
 	if (xet_unpack(b->unpacker, &c, b->chunk, err) < 0)
 		return -1;
 	hash_add(b->sha256, b->chunk, c.unpacked);
-	if (fs_pwrite_all(b->fd, b->chunk, c.unpacked, b->at, err) < 0)
+	if (repo_room_need(&b->room, c.unpacked, err) < 0 ||
+	    fs_pwrite_all(b->fd, b->chunk, c.unpacked, b->at, err) < 0)
 		return -1;
 	b->at += c.unpacked;
 	return 0;
@@ -316,7 +319,7 @@ static int build(struct building *b, const struct xet_file *f, struct err *err)
 {
 	struct repo_upload u = {.repo_id = b->repo->id, .oid = f->sha256, .size = f->bytes};
 	char tmp[TMP_CAP], journal[FS_PATH_MAX];
-	struct digest is;
+	struct digest is = {0};
 	int rc;
 
 	FMT(tmp, "xet-%s", app_id(b->a, 2 * MODEL_ID_LEN));
@@ -338,8 +341,6 @@ static int build(struct building *b, const struct xet_file *f, struct err *err)
 
 static int build_file(struct building *b, const struct xet_file *f, struct err *err)
 {
-	const struct mirror_want want = {.bytes = f->bytes};
-	struct mirror_hold *hold = NULL;
 	uint64_t size = 0;
 	int rc;
 
@@ -350,15 +351,10 @@ static int build_file(struct building *b, const struct xet_file *f, struct err *
 			return -1;
 		err_clear(err);
 	}
-	if (f->bytes > b->app->set.repo_quota)
-		return err_set(err, ERR_REPO_QUOTA_EXCEEDED,
-		               "a file of %" PRIu64 " bytes is over the quota of the team",
-		               f->bytes);
-	if (mirror_room_take(b->app, "the upload", f->bytes, &want, &b->app->stopping, &hold, err) <
-	    0)
+	if (repo_room_open(b->app, f->bytes, &b->room, err) < 0)
 		return -1;
 	rc = build(b, f, err);
-	mirror_room_give(b->app, hold);
+	repo_room_close(&b->room);
 	return rc;
 }
 

@@ -6,6 +6,7 @@
 #include <ctype.h>
 
 #define NAMES_MAX 50000
+#define SHORT_MIN 4 /* digits of a commit's id, as git has it */
 
 /* ---- what is known of names ---------------------------------------------------------------- */
 
@@ -228,6 +229,14 @@ static const struct {
 	{"", REPO_TAG},
 };
 
+/* The beginning of a commit's id, as people copy it. */
+static bool is_short(const char *rev)
+{
+	size_t n = strlen(rev);
+
+	return n >= SHORT_MIN && n < HUB_COMMIT_HEX && strspn(rev, "0123456789abcdef") == n;
+}
+
 static int look_rev(struct app *app, struct arena *a, const struct model_repo *r, const char *rev,
                     const char **out, struct err *err)
 {
@@ -253,7 +262,13 @@ static int look_rev(struct app *app, struct arena *a, const struct model_repo *r
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 	}
-	return -1;
+	if (!is_short(rev))
+		return -1;
+	err_clear(err);
+	if (meta_repo_commit_begins(app->meta, a, r->id, rev, &c, err) < 0)
+		return -1;
+	*out = c.commit;
+	return 0;
 }
 
 int repo_commit_of(struct app *app, struct arena *a, const struct model_repo *r, const char *rev,
@@ -313,27 +328,31 @@ void repo_close(struct app *app, struct hub_repo *r)
 	lock_give(&h->lock);
 }
 
-int repo_make(struct app *app, struct arena *a, const struct model_repo *r, struct hub_listing *l,
-              const struct digest *sha256, const struct hub_commit *git, struct blob_pins *pins,
+int repo_make(struct app *app, const struct repo_making *m, struct blob_pins *pins,
               struct repo_made *out, struct err *err)
 {
-	char *id = arena_alloc(a, HUB_COMMIT_HEX + 1);
-	struct hub_own_files files = {.a = a, .l = l, .sha256 = sha256};
-	struct manifest fresh;
+	const struct hub_commit *git = m->git;
+	char *id = arena_alloc(m->a, HUB_COMMIT_HEX + 1);
+	struct hub_own_files files = {.a = m->a, .l = m->l, .sha256 = m->sha256, .fresh = m->fresh};
+	struct manifest none;
 
-	manifest_init(&fresh, a);
-	files.fresh = &fresh;
-	if (hub_listing_finish(l, a, err) < 0)
+	manifest_init(&none, m->a);
+	if (files.fresh == NULL)
+		files.fresh = &none;
+	if (hub_listing_finish(m->l, m->a, err) < 0)
 		return -1;
-	hub_commit_id(l, git, id);
-	l->commit = id;
-	l->about = repo_about(a, r, git);
-	out->row = (struct model_repo_commit){.repo_id = r->id,
+	hub_commit_id(m->l, git, id);
+	m->l->commit = id;
+	m->l->about = repo_about(app, m);
+	out->row = (struct model_repo_commit){.repo_id = m->repo->id,
 	                                      .commit = id,
 	                                      .parent = git->parent,
 	                                      .title = git->title,
 	                                      .message = git->message,
 	                                      .author = git->author,
 	                                      .ms = git->ms};
-	return hub_own_store(app, r, &files, pins, &out->files, err);
+	if (hub_own_store(app, m->repo, &files, pins, &out->files, err) < 0)
+		return -1;
+	out->list_bytes = HUB_LIST_COUNTS * files.list_bytes;
+	return 0;
 }

@@ -39,8 +39,6 @@ int repo_commit_of(struct app *app, struct arena *a, const struct model_repo *r,
 /* Its listing there, held: as of hub_ops.open. */
 int repo_open(struct app *app, const struct model_repo *r, const char *commit,
               struct hub_repo **out, struct err *err) MUST_CHECK;
-/* What its Hub says of it at a commit, as JSON. */
-const char *repo_about(struct arena *a, const struct model_repo *r, const struct hub_commit *c);
 int repo_refs(struct app *app, struct arena *a, const struct model_repo *r, struct hub_refs *out,
               struct err *err) MUST_CHECK;
 
@@ -82,11 +80,21 @@ int64_t repo_pull_number(const char *text);
 struct repo_made {
 	struct model_repo_commit row;
 	struct model_ref files;
+	uint64_t list_bytes; /* what its list of files takes, twice over: it counts, too */
 };
-/* l->file: sorted, and sha256 of each. All of *out is in the arena. */
-int repo_make(struct app *app, struct arena *a, const struct model_repo *r, struct hub_listing *l,
-              const struct digest *sha256, const struct hub_commit *git, struct blob_pins *pins,
+struct repo_making {
+	struct arena *a; /* of all that is made */
+	const struct model_repo *repo;
+	struct hub_listing *l;       /* its files, sorted */
+	const struct digest *sha256; /* of each */
+	struct manifest *fresh;      /* those that no commit before had; NULL: there are none */
+	const struct hub_commit *git;
+};
+int repo_make(struct app *app, const struct repo_making *m, struct blob_pins *pins,
               struct repo_made *out, struct err *err) MUST_CHECK;
+/* repo_card.c. What its Hub says of it at a commit, as JSON: who made it, and what the metadata of
+ * its README.md say. Those that cannot be read say nothing. */
+const char *repo_about(struct app *app, const struct repo_making *m);
 void repo_close(struct app *app, struct hub_repo *r); /* what repo_open gave; NULL is fine */
 /* repo_pull.c */
 int repo_pull_open(const struct ask *ask, const struct hub_name *at, const char *title,
