@@ -28,6 +28,7 @@ import elsewhere
 import line
 import load
 import peers
+import repos
 import start
 from harness import MIB, Contender, Row, Wrong, raise_limits, run
 from peers import KEY, PEERS, SECRET, tool, version
@@ -491,7 +492,7 @@ class Bench:
 
 ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
         "python": Bench.python,
-        "checkpoint": Bench.checkpoint, "elsewhere": elsewhere.rows, "load": Bench.load, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "jobs": load.many_jobs,
+        "checkpoint": Bench.checkpoint, "elsewhere": elsewhere.rows, "load": Bench.load, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "repos": repos.rows, "jobs": load.many_jobs,
         "line": line.long_line, "databases": Bench.databases, "tails": load.many_tails}
 
 
