@@ -295,7 +295,7 @@ static void what_is_refused(void **state UNUSED)
 		{REPO "/xet-write-token/main", 404, "RepoNotFound"},
 		{"/api/models/net/xet-write-token/main", 404, ""},
 		{"/api/kernels/Ada/Net", 404, ""},
-		{"/api/models/Ada/Net/discussions", 404, ""},
+		{"/api/models/Ada/Net/likers", 404, ""},
 		{"/api/telemetry/x/y", 404, ""},
 	};
 	struct app f;
