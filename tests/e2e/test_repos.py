@@ -880,6 +880,14 @@ def test_a_quota(own):
     at = [action(c, id_, x)["href"] for x in (one, two)]
     with concurrent.futures.ThreadPoolExecutor() as pool:
         assert sorted(a.status for a in pool.map(lambda x: send(c, *x), zip(at, (one, two)))) == [200, 422]
+    # parts that nobody puts together
+    c.stop()
+    begin(c, "--repo-quota", "150MB")
+    addresses = [action(c, id_, os.urandom(8) + bytes(PART))["header"] for _ in range(3)]
+    seen = [send(c, x["1"], bytes(PART)).status for x in addresses]
+    assert seen == [200, 200, 422], seen
+    c.stop()
+    begin(c, "--repo-quota", "1MB")
     # of the team, not of a repository
     second = new(c, token)
     refused(batch(c, second, [{"oid": "1" * 64, "size": 300_000}], token), 422, "quota")

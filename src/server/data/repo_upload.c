@@ -11,9 +11,13 @@
 #include "base/units.h"
 #include "server/data/repo_room.h"
 #include "server/data/weights.h"
+#include "store/common/dirlist.h"
 
 #define PIECE ((size_t)1 << 20)
 #define TMP_CAP 80
+#define WAITING "lfs-%s-" /* what a file in parts is called, behind it its id; by team */
+#define WAITING_MAX 100000
+#define STAT_BLOCK 512
 #define ID_LEN 21
 
 const char *repo_upload_name(struct arena *a, const char *repo_id, const struct digest *oid)
@@ -240,15 +244,15 @@ int repo_upload_put(struct app *app, const struct repo_upload *u, const struct r
 
 /* ---- in parts ------------------------------------------------------------------------------ */
 
-static int upload_open(struct app *app, const struct repo_upload *u, struct upload **out,
-                       struct err *err)
+static int upload_open(struct app *app, const struct model_repo *r, const struct repo_upload *u,
+                       struct upload **out, struct err *err)
 {
 	char name[TMP_CAP], journal[FS_PATH_MAX];
 	struct hub *h = app->hub;
 	struct upload *x;
 	int rc = 0;
 
-	FMT(name, "lfs-%s", u->id);
+	FMT(name, WAITING "%s", r->team_id, u->id);
 	lock_take(&h->upload_lock);
 	x = map_get(h->uploads, str_of(name));
 	if (x == NULL) {
@@ -288,17 +292,56 @@ static void upload_close(struct app *app, struct upload *x)
 	lock_give(&h->upload_lock);
 }
 
+struct waiting {
+	int dir;
+	uint64_t bytes;
+};
+
+static void add_waiting(void *arg, const char *path)
+{
+	struct waiting *w = arg;
+	struct stat st;
+
+	if (fstatat(w->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		w->bytes += (uint64_t)st.st_blocks * STAT_BLOCK;
+}
+
+/* Parts of files that were never put together count as the team's, until they are swept. */
+static int may_wait(struct app *app, struct arena *a, const struct model_repo *r, uint64_t more,
+                    struct err *err)
+{
+	const char *prefix = arena_printf(a, "tmp/" WAITING, r->team_id);
+	struct waiting w = {.dir = blobs_dirfd(app->blobs)};
+	uint64_t held = 0, quota = app->set.repo_quota;
+	char parts[UNITS_CAP], have[UNITS_CAP], most[UNITS_CAP];
+	bool left = false;
+
+	if (dirlist(w.dir, prefix, NULL, WAITING_MAX, NULL, add_waiting, &w, &left, err) < 0 ||
+	    meta_repos_bytes(app->meta, r->team_id, &held, err) < 0)
+		return -1;
+	if (!left && w.bytes <= quota && held <= quota - w.bytes && more <= quota - w.bytes - held)
+		return 0;
+	return err_set(err, ERR_REPO_QUOTA_EXCEEDED,
+	               "the repositories of the team hold %s, and parts of files that were not put "
+	               "together another %s: more would be over its quota of %s",
+	               units_show_bytes(held, have), units_show_bytes(w.bytes, parts),
+	               units_show_bytes(quota, most));
+}
+
 int repo_upload_part(struct app *app, const struct repo_upload *u, uint64_t at, uint64_t n,
                      const struct repo_bytes *from, struct err *err)
 {
+	AUTO_ARENA struct arena *a = arena_new();
 	struct repo_room room;
 	struct upload *x = NULL;
+	struct model_repo r;
 	int rc;
 
 	assert(at <= u->size && n <= u->size - at);
-	if (app_has_room(app, err) < 0 || repo_room_open(app, n, &room, err) < 0)
+	if (meta_repo(app->meta, a, u->repo_id, &r, err) < 0 || may_wait(app, a, &r, n, err) < 0 ||
+	    app_has_room(app, err) < 0 || repo_room_open(app, n, &room, err) < 0)
 		return -1;
-	rc = upload_open(app, u, &x, err);
+	rc = upload_open(app, &r, u, &x, err);
 	if (rc == 0) {
 		rc = store(app, &(struct target){.fd = x->fd, .upload = x, .room = &room}, at, n,
 		           from, err);
@@ -368,7 +411,7 @@ int repo_upload_join(struct app *app, const struct repo_upload *u, struct err *e
 	if (err->code != ERR_NOT_FOUND)
 		return -1;
 	err_clear(err);
-	if (upload_open(app, u, &x, err) < 0)
+	if (upload_open(app, &r, u, &x, err) < 0)
 		return -1;
 	rc = close_to_writers(app, x, err);
 	if (rc == 0)
