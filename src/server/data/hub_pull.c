@@ -1,9 +1,9 @@
 /*
  * hub_pull.c - files of the other Hub on their way: one pull for all who want the same content,
- * whichever repository they ask of. Who wants a large one follows it: its bytes are sent up to the
- * front of what has arrived. A short piece of a large file that nobody fetches is read through.
+ * whichever repository they ask of; and what a request for a file gets. Who is sent bytes while
+ * they come: hub_follow.c.
  */
-#include "server/data/hub_impl.h"
+#include "server/data/hub_pull.h"
 
 #include "server/api/ctx.h"
 #include "server/data/mirror_room.h"
@@ -12,17 +12,10 @@
 #include "store/blobs/blob_objects.h"
 #include "store/sources/bring.h"
 
-#define CONTENT_CAP (HASH_HEX_CAP + 8)
-#define HELD_BACK 1                         /* of the end, until the whole is verified */
-#define FOLLOW_MIN ((uint64_t)1 << 20)      /* so much is there before a reply begins */
-#define THROUGH_MAX ((uint64_t)16 << 20)    /* a piece of that size ... */
-#define THROUGH_OF ((uint64_t)64 << 20)     /* ... of a file at least so large is read through */
-#define THROUGH_PIECE ((uint64_t)1 << 20)   /* is asked for at once */
-#define FOLLOW_TICK_MS 500                  /* to see that a client has left */
-#define FOLLOWERS_MAX (STREAMS_MAX * 3 / 4) /* the rest is for replies from object stores */
-#define LUMP_BYTES ((uint64_t)64 << 20)     /* of room, which small files share */
-#define FAILED_MS 5000                      /* so long a failure is the answer */
-#define READ_TRIES 4
+#define THROUGH_MAX ((uint64_t)16 << 20) /* a piece of that size ... */
+#define THROUGH_OF ((uint64_t)64 << 20)  /* ... of a file at least so large is read through */
+#define LUMP_BYTES ((uint64_t)64 << 20)  /* of room, which small files share */
+#define FAILED_MS 5000                   /* so long a failure is the answer */
 #define SIGNED_S 3600
 
 /* Room that was reserved at once, for files that come one by one. */
@@ -30,25 +23,6 @@ struct hub_lump {
 	struct mirror_hold *hold;
 	uint64_t left; /* that no file was promised */
 	unsigned files;
-};
-
-struct hub_pull {
-	unsigned magic;
-#define HUB_PULL_MAGIC 0x4850554cU
-	struct hub_repo *repo; /* held; by which the bytes come */
-	const struct hub_file *f;
-	char content[CONTENT_CAP];
-	unsigned refs; /* its thread, followers; with the map's */
-	int fd;        /* of what arrives; -1: not yet, or it is small */
-	uint64_t front;
-	unsigned began;  /* how often it has begun anew: what was sent before is not this file */
-	uint64_t wanted; /* somebody waits for so much of it; UINT64_MAX: nobody */
-	bool done;
-	int64_t failed_ms; /* monotonic; 0: it has not */
-	struct err err;
-	struct hub_lump *lump;
-	struct mirror_hold *hold; /* of its own */
-	struct cond moved;
 };
 
 static void content_of(const struct hub_file *f, char out[CONTENT_CAP])
@@ -136,8 +110,7 @@ static void give_room(struct hub_pull *p, bool stored)
 
 /* ---- a pull -------------------------------------------------------------------------------- */
 
-/* With the lock. The last one frees. */
-static void pull_drop(struct hub *h, struct hub_pull *p)
+void hub_pull_drop(struct hub *h, struct hub_pull *p)
 {
 	assert(p->magic == HUB_PULL_MAGIC && p->refs > 0 && lock_is_mine(&h->lock));
 	if (--p->refs > 0)
@@ -154,7 +127,7 @@ static void pull_out(struct hub *h, struct hub_pull *p)
 	if (map_get(h->pulls, str_of(p->content)) != p)
 		return;
 	(void)map_del(h->pulls, str_of(p->content));
-	pull_drop(h, p);
+	hub_pull_drop(h, p);
 }
 
 static void notify(const struct hub_pull *p)
@@ -165,7 +138,7 @@ static void notify(const struct hub_pull *p)
 		httpd_notify(http, hub_bytes_channel(p->f));
 }
 
-static void notify_places(struct app *app)
+void hub_notify_places(struct app *app)
 {
 	struct httpd *http = atomic_load(&app->httpd);
 
@@ -173,9 +146,7 @@ static void notify_places(struct app *app)
 		httpd_notify(http, hub_places_channel());
 }
 
-/* With the lock: so much of it may be sent. Nobody gets all of a file that is not what it should
- * be. */
-static uint64_t readable(const struct hub_pull *p)
+uint64_t hub_pull_readable(const struct hub_pull *p)
 {
 	if (p->done)
 		return p->failed_ms == 0 ? p->f->size : 0;
@@ -205,7 +176,7 @@ static void on_front(void *arg, uint64_t bytes)
 	if (bytes <= p->front) /* only what is read now will be verified */
 		p->began++;
 	p->front = bytes;
-	wanted = readable(p) >= p->wanted;
+	wanted = hub_pull_readable(p) >= p->wanted;
 	if (wanted)
 		p->wanted = UINT64_MAX;
 	cond_broadcast(&p->moved);
@@ -214,7 +185,7 @@ static void on_front(void *arg, uint64_t bytes)
 		notify(p);
 }
 
-static struct source_file file_of(const struct hub_file *f)
+struct source_file hub_source_file(const struct hub_file *f)
 {
 	struct source_file s = {.path = f->path,
 	                        .size = f->size,
@@ -225,7 +196,7 @@ static struct source_file file_of(const struct hub_file *f)
 	return s;
 }
 
-static int open_source(const struct hub_repo *r, struct source **out, struct err *err)
+int hub_source_of(const struct hub_repo *r, struct source **out, struct err *err)
 {
 	return hub_source(r->app, r->team_id, r->l.type, r->l.id, r->l.commit, 0, out, err);
 }
@@ -250,7 +221,7 @@ static int bring(struct hub_pull *p, struct digest *sha256, struct err *err)
 {
 	struct app *app = p->repo->app;
 	AUTO_SOURCE struct source *s = NULL;
-	struct source_file f = file_of(p->f);
+	struct source_file f = hub_source_file(p->f);
 	struct bring_job job = {.blobs = app->blobs,
 	                        .file = &f,
 	                        .opened = on_opened,
@@ -261,7 +232,7 @@ static int bring(struct hub_pull *p, struct digest *sha256, struct err *err)
 	int rc;
 
 	job.pins = pins; /* the repository's may be given back meanwhile */
-	if (open_source(p->repo, &s, err) < 0 || find_room(p, err) < 0)
+	if (hub_source_of(p->repo, &s, err) < 0 || find_room(p, err) < 0)
 		return -1;
 	job.source = s;
 	rc = bring_file(&job, sha256, err);
@@ -296,11 +267,11 @@ static void pull_run(void *arg)
 	cond_broadcast(&p->moved);
 	lock_give(&h->lock);
 	notify(p);
-	notify_places(p->repo->app); /* who waits for one needs none now */
+	hub_notify_places(p->repo->app); /* who waits for one needs none now */
 	lock_take(&h->lock);
 	if (rc == 0)
 		pull_out(h, p); /* a failure stays, for who waits to hear of it */
-	pull_drop(h, p);
+	hub_pull_drop(h, p);
 	lock_give(&h->lock);
 }
 
@@ -371,154 +342,6 @@ void hub_pulls_free(struct app *app)
 		lump_drop(app, h->lump);
 }
 
-/* ---- following ----------------------------------------------------------------------------- */
-
-struct hub_follower {
-	unsigned magic;
-#define FOLLOWER_MAGIC 0x48464f4cU
-	struct app *app;
-	uint64_t owner;
-	LIST_ENTRY(hub_follower) in;
-	struct hub_pull *p; /* held; or NULL, and the repository is */
-	unsigned began;     /* p->began: it sends nothing of another try */
-	struct hub_repo *repo;
-	const struct hub_file *f;
-	struct source *source; /* of what is read through */
-};
-
-/* With the lock. A team has at most as many as are left: the next team always finds one. */
-static bool has_place(struct hub *h, uint64_t owner)
-{
-	const struct hub_follower *w;
-	unsigned all = 0, own = 0;
-
-	LIST_FOREACH(w, &h->followers, in)
-	{
-		all++;
-		own += w->owner == owner;
-	}
-	return all < FOLLOWERS_MAX && own < FOLLOWERS_MAX - all;
-}
-
-/* Waits until the pull has come that far. */
-static int wait_front(struct hub_follower *w, uint64_t until, const atomic_bool *left,
-                      struct err *err)
-{
-	struct hub *h = w->app->hub;
-	struct hub_pull *p = w->p;
-	int rc = 0;
-
-	lock_take(&h->lock);
-	while (!p->done && w->began == p->began && readable(p) < until && !atomic_load(left))
-		(void)cond_wait_until(&p->moved, &h->lock, sync_deadline(FOLLOW_TICK_MS));
-	if (p->done && p->failed_ms != 0) {
-		*err = p->err;
-		rc = -1;
-	} else if (w->began != p->began) {
-		rc = err_set(err, ERR_SOURCE_CHANGED, "the Hub sends the file from its beginning");
-	} else if (readable(p) < until) {
-		rc = err_set(err, ERR_CANCELED, "the client has left");
-	}
-	lock_give(&h->lock);
-	return rc;
-}
-
-static int follow_read(void *arg, uint64_t at, void *to, size_t n, const atomic_bool *left,
-                       struct err *err)
-{
-	struct hub_follower *w = FROM_VOID(struct hub_follower, arg, FOLLOWER_MAGIC);
-
-	if (wait_front(w, at + n, left, err) < 0)
-		return -1;
-	return fs_pread_all(w->p->fd, to, n, at, err);
-}
-
-/* What may be read without waiting. */
-static uint64_t follow_ready(void *arg, uint64_t at)
-{
-	struct hub_follower *w = FROM_VOID(struct hub_follower, arg, FOLLOWER_MAGIC);
-	struct hub *h = w->app->hub;
-	uint64_t n;
-
-	lock_take(&h->lock);
-	n = readable(w->p);
-	lock_give(&h->lock);
-	return n > at ? n - at : 0;
-}
-
-static uint64_t through_ready(void *arg UNUSED, uint64_t at UNUSED)
-{
-	return THROUGH_PIECE;
-}
-
-struct piece {
-	char *to;
-	size_t n, cap;
-};
-
-static int piece_put(void *arg, const void *p, size_t n, struct err *err)
-{
-	struct piece *x = arg;
-
-	if (n > x->cap - x->n)
-		return err_set(err, ERR_CORRUPT, "the source sent more than the requested range");
-	memcpy(x->to + x->n, p, n);
-	x->n += n;
-	return 0;
-}
-
-/* Of the other Hub, and not kept: nothing says that a piece is what it should be. */
-static int through_read(void *arg, uint64_t at, void *to, size_t n, const atomic_bool *left,
-                        struct err *err)
-{
-	struct hub_follower *w = FROM_VOID(struct hub_follower, arg, FOLLOWER_MAGIC);
-	struct source_file f = file_of(w->f);
-	struct piece x = {.to = to, .cap = n};
-	const struct http_sink sink = {.put = piece_put, .arg = &x};
-	struct retry r = RETRY_INIT(READ_TRIES);
-
-	r.cancel = left;
-	while (x.n < n) {
-		if (source_read(w->source, &f, at + x.n, n - x.n, &sink, left, err) == 0)
-			break;
-		if (!retry_again(&r, err))
-			return -1;
-	}
-	return 0;
-}
-
-static void follow_done(void *arg)
-{
-	struct hub_follower *w = FROM_VOID(struct hub_follower, arg, FOLLOWER_MAGIC);
-	struct hub *h = w->app->hub;
-
-	lock_take(&h->lock);
-	LIST_REMOVE(w, in);
-	if (w->p != NULL)
-		pull_drop(h, w->p);
-	else
-		hub_repo_drop(h, w->repo);
-	lock_give(&h->lock);
-	notify_places(w->app);
-	source_close(w->source);
-	free(w);
-}
-
-/* With the lock. */
-static struct hub_follower *follower_new(struct app *app, uint64_t owner, struct hub_repo *r,
-                                         const struct hub_file *f)
-{
-	struct hub_follower *w = xcalloc(1, sizeof(*w));
-
-	w->magic = FOLLOWER_MAGIC;
-	w->app = app;
-	w->owner = owner;
-	LIST_INSERT_HEAD(&app->hub->followers, w, in);
-	w->repo = r;
-	w->f = f;
-	return w;
-}
-
 /* ---- what a request gets ------------------------------------------------------------------- */
 
 /* In the object store, from which whoever wants them gets them. A ref names them: they are there.
@@ -581,58 +404,6 @@ static bool find_here(const struct ask *ask, struct hub_repo *r, const struct hu
 	return false;
 }
 
-static int read_through(struct app *app, uint64_t owner, struct hub_repo *r,
-                        const struct hub_file *f, struct hub_bytes *out, struct err *err)
-{
-	struct hub *h = app->hub;
-	struct hub_follower *w = NULL;
-	struct source *s = NULL;
-
-	if (open_source(r, &s, err) < 0)
-		return -1;
-	lock_take(&h->lock);
-	if (has_place(h, owner)) {
-		w = follower_new(app, owner, r, f);
-		w->source = s;
-		hub_repo_hold(h, r);
-	}
-	lock_give(&h->lock);
-	if (w == NULL) {
-		source_close(s);
-		out->how = HUB_NO_PLACE;
-		return 0;
-	}
-	out->how = HUB_STREAM;
-	out->from = (struct reply_source){
-		.read = through_read, .done = follow_done, .ready = through_ready, .arg = w};
-	return 0;
-}
-
-/* With the lock: of a pull that is under way. */
-static void follow(struct app *app, uint64_t owner, struct hub_pull *p, uint64_t first,
-                   uint64_t count, struct hub_bytes *out)
-{
-	uint64_t first_bytes = MIN(count, FOLLOW_MIN);
-	struct hub_follower *w;
-
-	if (p->fd < 0 || readable(p) < first + first_bytes) {
-		p->wanted = MIN(p->wanted, first + first_bytes);
-		out->how = HUB_NOT_YET;
-		return;
-	}
-	if (!has_place(app->hub, owner)) {
-		out->how = HUB_NO_PLACE;
-		return;
-	}
-	w = follower_new(app, owner, NULL, p->f);
-	w->p = p;
-	w->began = p->began;
-	p->refs++;
-	out->how = HUB_STREAM;
-	out->from = (struct reply_source){
-		.read = follow_read, .done = follow_done, .ready = follow_ready, .arg = w};
-}
-
 /* With the lock: has it failed while somebody waited? Then that is the answer; else it begins anew,
  * also when it was fetched of another repository: this one may have it, and its name is not for
  * everybody. */
@@ -673,15 +444,15 @@ static int pull(const struct ask *ask, struct hub_repo *r, const struct hub_file
 	}
 	p = map_get(h->pulls, str_of(content));
 	through = count <= THROUGH_MAX && count < f->size && f->size >= THROUGH_OF &&
-	          (p == NULL || readable(p) < first + count);
+	          (p == NULL || hub_pull_readable(p) < first + count);
 	if (!through) {
 		if (p == NULL)
 			rc = pull_begin(h, owner, r, f, &p, err);
 		if (rc == 0)
-			follow(app, owner, p, first, count, out);
+			hub_follow(app, owner, p, first, count, out);
 	}
 	lock_give(&h->lock);
-	return through ? read_through(app, owner, r, f, out, err) : rc;
+	return through ? hub_read_through(app, owner, r, f, out, err) : rc;
 }
 
 /* One of our own, which nobody else has. With --objects it is only not in the folder. */
