@@ -274,7 +274,7 @@ int ship_journal_read(struct ship *s, struct err *err)
 	TAILQ_FOREACH(e, &s->all, link)
 	{
 		e->first_walk = e->changed_walk = 1; /* before our own first one */
-		e->fact = e->sent;
+		ship_entry_seen(s, e, &e->sent);
 		if (ship_same(&e->was_closed, &e->fact))
 			e->fact.ctime_ns = e->was_closed.ctime_ns;
 		e->closed = e->stored;

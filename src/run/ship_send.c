@@ -340,14 +340,14 @@ static void take_sent(struct sending *x)
 		ship_litter(e->group,
 		            ckpt_revision_path(x->a, e->group->name, e->revision, e->path));
 	e->stored = true;
-	e->sent = x->want;
+	ship_entry_sent(s, e, &x->want);
 	e->sha256 = x->sha256;
 	e->revision = x->revision;
 	e->sent_ms = clock_mono_ms();
 	e->own = x->own;
 	e->quarantine = e->dirty;
 	if (!e->dirty) {
-		e->fact = x->want;
+		ship_entry_seen(s, e, &x->want);
 		(void)map_set(s->stored, ship_inode(&e->sent), e);
 	}
 	e->group->written = false;

@@ -119,6 +119,20 @@ void ship_entry_to(struct ship *s, struct ship_entry *e, enum ship_state to)
 	ship_entry_check(e);
 }
 
+void ship_entry_seen(struct ship *s, struct ship_entry *e, const struct ship_fact *is)
+{
+	if (!str_same(ship_inode(&e->fact), ship_inode(is)))
+		forget(s->inodes, &e->fact, e);
+	e->fact = *is;
+}
+
+void ship_entry_sent(struct ship *s, struct ship_entry *e, const struct ship_fact *is)
+{
+	if (!str_same(ship_inode(&e->sent), ship_inode(is)))
+		forget(s->stored, &e->sent, e);
+	e->sent = *is;
+}
+
 bool ship_entry_drop(struct ship *s, struct ship_entry *e)
 {
 	ship_entry_check(e);

@@ -222,6 +222,10 @@ struct ship_entry *ship_entry_of(struct ship *s, struct str path);  /* made when
 void ship_entry_to(struct ship *s, struct ship_entry *e, enum ship_state to);
 void ship_entry_check(const struct ship_entry *e);
 bool ship_entry_drop(struct ship *s, struct ship_entry *e); /* false: it is in use */
+/* What was last seen of its content, and what of it is stored. By the file that it was before it is
+ * not found any more: another file may have its inode by then. */
+void ship_entry_seen(struct ship *s, struct ship_entry *e, const struct ship_fact *is);
+void ship_entry_sent(struct ship *s, struct ship_entry *e, const struct ship_fact *is);
 void ship_entry_fault(struct ship_entry *e, bool for_good, const char *fmt, ...) PRINTF(3, 4);
 void ship_group_fault(struct ship *s, struct ship_group *g, struct str path, const char *why);
 void ship_note_odd(struct ship *s, struct str path, const char *why);

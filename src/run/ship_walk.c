@@ -130,7 +130,7 @@ static void touch(struct ship *s, struct ship_entry *e, const struct ship_fact *
 	if (e->walk > 0 && is_written_again(&e->fact, now))
 		e->again_walk = s->walk;
 	note_began(s, e, now);
-	e->fact = *now;
+	ship_entry_seen(s, e, now);
 	if (e->walk == 0 && ship_same(&e->was_closed, now))
 		e->fact.ctime_ns = e->was_closed.ctime_ns;
 	e->changed_ms = changed;

@@ -65,6 +65,34 @@ static void ship_queues_agree(void **state UNUSED)
 	ship_tables_free(&s);
 }
 
+/* A file that takes another one's place under its name: once the entry is gone, none of the inodes
+ * that it had leads to it. */
+static void ship_inodes_are_forgotten(void **state UNUSED)
+{
+	struct ship_fact is[3] = {0};
+	struct ship_entry *e = NULL;
+	struct ship s;
+
+	tables_open(&s);
+	e = ship_entry_of(&s, STR_LIT("checkpoint-1/model.safetensors"));
+	for (size_t i = 0; i < COUNT(is); i++) {
+		is[i].dev = 1;
+		is[i].ino = 100 + i;
+		ship_entry_seen(&s, e, &is[i]);
+		(void)map_set(s.inodes, ship_inode(&e->fact), e);
+		ship_entry_sent(&s, e, &is[i]);
+		(void)map_set(s.stored, ship_inode(&e->sent), e);
+	}
+	assert_ptr_equal(map_get(s.inodes, ship_inode(&is[2])), e);
+	assert_ptr_equal(map_get(s.stored, ship_inode(&is[2])), e);
+	assert_true(ship_entry_drop(&s, e));
+	for (size_t i = 0; i < COUNT(is); i++) {
+		assert_null(map_get(s.inodes, ship_inode(&is[i])));
+		assert_null(map_get(s.stored, ship_inode(&is[i])));
+	}
+	ship_tables_free(&s);
+}
+
 enum broken { WHOLE, STRANGE, SENT_UNSTORED, DIRTY_AT_REST, PROGRESS_AT_REST, HELD_UNSTORED };
 
 static void check_broken(void *arg)
@@ -107,6 +135,7 @@ static void ship_entries_are_checked(void **state UNUSED)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(ship_states_follow),
 	cmocka_unit_test(ship_queues_agree),
+	cmocka_unit_test(ship_inodes_are_forgotten),
 	cmocka_unit_test(ship_entries_are_checked),
 };
 
