@@ -9,9 +9,12 @@
  */
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/seal.h"
 #include "io/httpd_impl.h"
+
+#include "base/hash.h"
 #include "io/local.h"
 
 #include <microhttpd.h>
@@ -254,16 +257,18 @@ static enum MHD_Result send_early(struct exchange *x)
 	return send_reply(x);
 }
 
-/* Bodies that handlers read by themselves hold their threads as long as their senders like: not all
- * of them, so that others are answered. */
-#define READS_BODY 1
+/* Bodies that handlers read by themselves hold their threads as long as their senders like: those
+ * of one address not all of them, and all addresses together leave a quarter, so that others are
+ * answered. */
+#define OTHERS_SHARE 4
 
 static int hand_over(struct exchange *x, struct err *err)
 {
 	const struct route *r = x->rq.route;
 	bool reads = r != NULL && r->body_max == ROUTE_BODY_STREAM && x->body == BODY_WAITING;
+	uint64_t owner = 1 + (uint64_t)hash_crc32(0, x->rq.peer, strlen(x->rq.peer));
 
-	return workers_submit_for(x->h->workers, reads ? READS_BODY : 0, exchange_work, x, err);
+	return workers_submit_for(x->h->workers, reads ? owner : 0, exchange_work, x, err);
 }
 
 static enum MHD_Result start_work(struct exchange *x)
@@ -649,6 +654,7 @@ int httpd_start(const struct httpd_options *o, struct httpd **out, struct err *e
 		return -1;
 	}
 	h->workers = workers_new(h->o.workers, h->o.queue_max, "http");
+	workers_spare(h->workers, MAX(h->o.workers / OTHERS_SHARE, 1U));
 	if (start_daemons(h, err) < 0 || accept_start(h, err) < 0) {
 		stop_daemons(h);
 		httpd_free(h);

@@ -21,8 +21,8 @@ struct workers {
 	uint64_t *owners; /* of what runs, by thread */
 	unsigned n_busy, n_begun;
 	bool stop;
-	char name[16]; /* what the kernel shows for a thread */
-	unsigned n_threads;
+	char name[16];             /* what the kernel shows for a thread */
+	unsigned n_threads, spare; /* spare: see workers_spare() */
 	pthread_t threads[];
 };
 
@@ -41,13 +41,15 @@ static struct task *task_at(const struct workers *w, unsigned i)
 /* An owner has at most as many threads as are idle: who comes next always finds one. */
 static bool may_run(const struct workers *w, const struct task *t)
 {
-	unsigned has = 0;
+	unsigned has = 0, idle = w->n_threads - w->n_busy;
 
 	if (t->owner == 0)
 		return true;
+	if (idle <= w->spare)
+		return false;
 	for (unsigned i = 0; i < w->n_threads; i++)
 		has += w->owners[i] == t->owner;
-	return has < w->n_threads - w->n_busy;
+	return has < idle;
 }
 
 /* The first one that may run. */
@@ -124,6 +126,14 @@ struct workers *workers_new(unsigned threads, unsigned queue_max, const char *na
 		w->n_threads++;
 	assert(w->n_threads > 0); /* fewer than asked for still work; none is like no memory */
 	return w;
+}
+
+void workers_spare(struct workers *w, unsigned threads)
+{
+	lock_take(&w->lock);
+	assert(w->n == 0);
+	w->spare = MIN(threads, w->n_threads - 1); /* else those of owners would never run */
+	lock_give(&w->lock);
 }
 
 int workers_submit_for(struct workers *w, uint64_t owner, void (*fn)(void *arg), void *arg,

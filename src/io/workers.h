@@ -14,6 +14,9 @@ int workers_submit(struct workers *w, void (*fn)(void *arg), void *arg, struct e
  * finds some. What may not run yet lets others pass. */
 int workers_submit_for(struct workers *w, uint64_t owner, void (*fn)(void *arg), void *arg,
                        struct err *err) MUST_CHECK;
+/* From now on so many threads are left to tasks of no owner, however many owners there are. Before
+ * the first task. */
+void workers_spare(struct workers *w, unsigned threads);
 unsigned workers_queued(struct workers *w);
 void workers_stop(struct workers *w); /* finishes what is queued, joins, frees; NULL is fine */
 

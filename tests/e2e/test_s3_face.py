@@ -289,8 +289,9 @@ def test_nothing_is_left_behind_after_the_janitor(upload):
 
 @pytest.mark.timeout(1800)
 def test_slow_senders_keep_nobody_from_the_workers(empty_cluster):
-    """As many as there are workers send a byte now and then; others are answered, those are cut off, and a large body in pieces is taken."""
-    cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--workers", "2")
+    """As many as may read a body at once send a byte now and then: others are answered meanwhile, those are cut off, and a large body in pieces is
+    taken."""
+    cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--workers", "4")
     uploads = [Upload(cluster) for _ in range(2)]
     parts = urllib.parse.urlsplit(uploads[0].url)
     slow = [socket.create_connection((parts.hostname, parts.port), timeout=CALL_S) for _ in uploads]
@@ -299,8 +300,8 @@ def test_slow_senders_keep_nobody_from_the_workers(empty_cluster):
                   b"\r\nContent-Length: 1000\r\n\r\n")  # a body that is kept in memory costs no worker at all
     for s, upload in zip(slow, uploads):
         s.sendall(upload.head(MIB))
+    assert cluster.api("GET", "/v1/users/me")[0] == 200 and trickle(slow) == 2
     until(lambda: trickle([*slow, asked]) < 3, deadline=600, pause=0.5)  # one is cut off: its worker is free
-    until(lambda: cluster.api("GET", "/v1/users/me")[0] == 200)
     big = os.urandom(20 * MIB)
     fast = Upload(cluster)
     fast.client().put_object(Bucket=fast.bucket, Key=fast.key, Body=big)

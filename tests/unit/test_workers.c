@@ -73,19 +73,22 @@ static void workers_keep_order(void **state UNUSED)
 	assert_int_equal(o.next, COUNT(o.place));
 }
 
-/* One owner's tasks that do not end leave threads for the next owner, and for nobody's. */
-static void workers_are_shared_out(void **state UNUSED)
-{
-	static const struct {
-		uint64_t owner;
-		unsigned given, run;
-	} rows[] = {{1, 20, 4}, {2, 20, 2}, {3, 9, 1}, {0, 1, 1}, {4, 1, 0}};
-	struct gate g[COUNT(rows)] = {0};
-	struct workers *w = workers_new(8, 100, "test");
-	struct err err = {0};
-	unsigned sum = 0;
+struct share {
+	uint64_t owner;
+	unsigned given, run;
+};
 
-	for (size_t i = 0; i < COUNT(rows); i++) {
+#define SHARES 5
+
+/* Of tasks that do not end, so many run. */
+static void assert_shares(struct workers *w, const struct share rows[SHARES])
+{
+	struct gate g[SHARES] = {0};
+	struct err err = {0};
+	unsigned sum = 0, given = 0;
+
+	for (size_t i = 0; i < SHARES; i++) {
+		given += rows[i].given;
 		for (unsigned k = 0; k < rows[i].given; k++)
 			assert_ok(workers_submit_for(w, rows[i].owner, pass_gate, &g[i], &err),
 			          &err);
@@ -94,12 +97,36 @@ static void workers_are_shared_out(void **state UNUSED)
 		clock_sleep_ms(20);
 		assert_int_equal(g[i].in, rows[i].run);
 	}
-	for (size_t i = 0; i < COUNT(rows); i++)
+	for (size_t i = 0; i < SHARES; i++)
 		atomic_store(&g[i].open, true);
 	workers_stop(w);
-	for (size_t i = 0; i < COUNT(rows); i++)
+	for (size_t i = 0; i < SHARES; i++)
 		sum += g[i].out;
-	assert_int_equal(sum, 51);
+	assert_int_equal(sum, given);
+}
+
+/* One owner's tasks leave threads for the next owner, and for nobody's. */
+static void workers_are_shared_out(void **state UNUSED)
+{
+	static const struct share rows[SHARES] = {
+		{1, 20, 4}, {2, 20, 2}, {3, 9, 1}, {0, 1, 1}, {4, 1, 0}};
+
+	assert_shares(workers_new(8, 100, "test"), rows);
+}
+
+/* However many owners there are, some are nobody's. */
+static void workers_spare_some(void **state UNUSED)
+{
+	static const struct share rows[SHARES] = {
+		{1, 20, 4}, {2, 20, 2}, {3, 9, 0}, {0, 2, 2}, {4, 1, 0}};
+	static const struct share one[SHARES] = {{0}, {1, 2, 1}, {0}, {2, 1, 0}, {0}};
+	struct workers *w = workers_new(8, 100, "test");
+
+	workers_spare(w, 2);
+	assert_shares(w, rows);
+	w = workers_new(1, 100, "test");
+	workers_spare(w, 5);
+	assert_shares(w, one);
 }
 
 struct feed {
@@ -151,9 +178,8 @@ static void workers_lose_nothing(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(workers_refuse_when_full),
-	cmocka_unit_test(workers_keep_order),
-	cmocka_unit_test(workers_are_shared_out),
+	cmocka_unit_test(workers_refuse_when_full), cmocka_unit_test(workers_keep_order),
+	cmocka_unit_test(workers_are_shared_out),   cmocka_unit_test(workers_spare_some),
 	cmocka_unit_test(workers_lose_nothing),
 };
 UNIT_MAIN(tests)
