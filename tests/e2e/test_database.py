@@ -1,6 +1,5 @@
 """The rows in a PostgreSQL: a real one, that is stopped, killed, frozen and full of somebody else's things."""
 import base64
-import json
 import contextlib
 import json
 import os
@@ -206,6 +205,7 @@ def test_a_frozen_leader_wakes_up(pg):
     pg.wait(job, "TRAINING_JOB_RUNNING")
     runner = [p for p in pg.processes() if " runner " in p]
     pg.process.send_signal(signal.SIGSTOP)
+    until(lambda: {p.read_text().rpartition(")")[2].split()[0] for p in pathlib.Path(f"/proc/{pg.process.pid}/task").glob("*/stat")} == {"T"})
     asked = []
 
     def ask():
