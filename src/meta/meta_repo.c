@@ -471,19 +471,32 @@ int meta_repo_commit(struct meta *m, const struct meta_repo_change *c, struct er
 	return DB_AGAIN(repo_commit_once(m, c, err), err);
 }
 
+/* One that no commit has named yet is new again: used_ms stays created_ms, which is what the sweep
+ * looks for. */
+static int upload_again(struct db_tx *tx, const struct model_ref *file, uint64_t *known,
+                        struct err *err)
+{
+	return db_exec(tx,
+	               "UPDATE refs SET used_ms = greatest(used_ms, ?1), created_ms ="
+	               " CASE WHEN used_ms = created_ms THEN greatest(used_ms, ?1)"
+	               " ELSE created_ms END WHERE team_id = ?2 AND kind = ?3 AND name = ?4",
+	               DB_ARGS(db_int(file->created_ms), db_text(file->team_id),
+	                       db_text(file->kind), db_text(file->name)),
+	               known, err);
+}
+
 static int upload_once(struct meta *m, const char *repo_id, const struct model_ref *file,
                        uint64_t quota, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
-	int64_t there = 0;
+	uint64_t known = 0;
 
-	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
-	    db_number(&tx, "SELECT count(*) FROM refs WHERE team_id = ? AND kind = ? AND name = ?",
-	              DB_ARGS(db_text(file->team_id), db_text(file->kind), db_text(file->name)), 0,
-	              &there, err) < 0 ||
-	    (there == 0 &&
-	     grow(&tx, repo_id, file->team_id, file->bytes, quota, file->created_ms, err) < 0) ||
-	    meta_ref_put_in(&tx, file, err) < 0)
+	assert(file->used_ms == file->created_ms);
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 || upload_again(&tx, file, &known, err) < 0)
+		return -1;
+	if (known == 0 &&
+	    (grow(&tx, repo_id, file->team_id, file->bytes, quota, file->created_ms, err) < 0 ||
+	     meta_ref_put_in(&tx, file, err) < 0))
 		return -1;
 	return db_commit(&tx, err);
 }

@@ -806,7 +806,9 @@ static void repositories_are_committed_to(void **state)
 	assert_ok(meta_repo_upload(p->m, "repo001", &kept, 2000, &p->err), &p->err);
 	assert_ok(meta_repo_upload(p->m, "repo001", &kept, 2000, &p->err), &p->err);
 	assert_ok(meta_repo_upload(p->m, "repo001", &left, 2000, &p->err), &p->err);
-	assert_int_equal(repos_hold(p), 10 + 100 + 1000); /* a second time it counts no more */
+	left.created_ms = left.used_ms = 50; /* a second time it is new again, and counts no more */
+	assert_ok(meta_repo_upload(p->m, "repo001", &left, 2000, &p->err), &p->err);
+	assert_int_equal(repos_hold(p), 10 + 100 + 1000);
 	assert_err(meta_repo_commit(p->m, &change, &p->err), &p->err, ERR_HUB_STALE, "main");
 	assert_int_equal(repos_hold(p), 1110);
 	change.head = commits[0];
@@ -830,6 +832,8 @@ static void repositories_are_committed_to(void **state)
 	          &p->err);
 	assert_int_equal(n, 1);
 	/* what a commit names stays, what none names is forgotten, and nothing is evicted */
+	assert_ok(meta_repo_uploads_sweep(p->m, 50, &swept, &p->err), &p->err);
+	assert_int_equal(swept, 0);
 	assert_ok(meta_repo_uploads_sweep(p->m, 100, &swept, &p->err), &p->err);
 	assert_int_equal(swept, 1);
 	assert_int_equal(repos_hold(p), 130);

@@ -174,12 +174,13 @@ int repo_upload_publish(struct app *app, const struct repo_upload *u, const char
                         const struct digest *is, struct blob_pins *pins, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
+	int64_t now_ms = clock_wall_ms();
 	struct model_ref ref = {.kind = META_REF_LFS,
 	                        .name = repo_upload_name(a, u->repo_id, &u->oid),
 	                        .bytes = u->size,
 	                        .files = 1,
-	                        .created_ms = clock_wall_ms(),
-	                        .used_ms = clock_wall_ms()};
+	                        .created_ms = now_ms,
+	                        .used_ms = now_ms};
 	struct model_repo r;
 	struct manifest m;
 	struct digest name;

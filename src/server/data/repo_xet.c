@@ -135,13 +135,14 @@ static int note_xorb(struct app *app, const struct model_repo *r, const char *na
                      struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
+	int64_t now_ms = clock_wall_ms();
 	struct model_ref ref = {.team_id = r->team_id,
 	                        .kind = META_REF_XORB,
 	                        .name = name,
 	                        .bytes = bytes,
 	                        .files = 1,
-	                        .created_ms = clock_wall_ms(),
-	                        .used_ms = clock_wall_ms()};
+	                        .created_ms = now_ms,
+	                        .used_ms = now_ms};
 	struct digest manifest;
 	char hex[HASH_HEX_CAP];
 	struct manifest m;
