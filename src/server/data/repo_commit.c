@@ -13,7 +13,6 @@
 
 #define SMALL_MAX ((size_t)1 << 20)     /* of a file that is kept in memory until it ends */
 #define CHUNKED_MAX ((int64_t)64 << 20) /* of a body that does not say how long it is */
-#define TRIES_MAX 8
 #define PIECE ((size_t)64 << 10)
 #define TMP_CAP 40
 
@@ -304,27 +303,31 @@ static int apply_line(struct sum *s, const struct change_line *l, struct err *er
 	return -1;
 }
 
+static const struct digest *digest_at(const struct sum *s, const char *path)
+{
+	const struct hub_listing *b = &s->base->l;
+	const struct added *x = map_get(s->at, str_of(path));
+
+	return x != NULL ? &x->sha256
+	                 : &s->base->sha256[hub_listing_file(b, str_of(path)) - b->file];
+}
+
 /* The files of both, with their digests; *fresh: what the commit before did not have. */
 static int gather(const struct sum *s, struct hub_listing *l, struct digest **sha256,
                   struct manifest *fresh, uint64_t *bytes, struct err *err)
 {
 	const struct hub_listing *b = &s->base->l;
-	AUTO_MAP struct map *at = map_new();
 	size_t n = 0;
 
 	l->file = ARENA_ARRAY(s->a, struct hub_file, b->n + s->n_add + 1);
-	for (size_t i = 0; i < b->n; i++) {
-		if (s->gone[i])
-			continue;
-		(void)map_set(at, str_of(b->file[i].path), &s->base->sha256[i]);
-		l->file[n++] = b->file[i];
-	}
+	for (size_t i = 0; i < b->n; i++)
+		if (!s->gone[i])
+			l->file[n++] = b->file[i];
 	for (size_t i = 0; i < s->n_add; i++) {
-		struct added *x = &s->add[i];
+		const struct added *x = &s->add[i];
 
 		if (x->gone)
 			continue;
-		(void)map_set(at, str_of(x->f.path), &x->sha256);
 		if (!x->f.lfs) /* what was uploaded was counted then */
 			*bytes += x->f.size;
 		if (manifest_add(fresh, str_of(arena_printf(s->a, HUB_FILES "%s", x->f.path)),
@@ -340,7 +343,7 @@ static int gather(const struct sum *s, struct hub_listing *l, struct digest **sh
 		return -1;
 	*sha256 = ARENA_ARRAY(s->a, struct digest, n + 1);
 	for (size_t i = 0; i < n; i++)
-		(*sha256)[i] = *(const struct digest *)map_get(at, str_of(l->file[i].path));
+		(*sha256)[i] = *digest_at(s, l->file[i].path);
 	return 0;
 }
 
