@@ -125,6 +125,14 @@ int hub_ops_of(const struct request *rq, const struct hub_ops **out, struct err 
 	return 0;
 }
 
+int hub_repos_of(const struct request *rq, const struct repo_ops **out, struct err *err)
+{
+	*out = face_ctx(rq)->ops->repos;
+	if (*out == NULL)
+		return err_set(err, ERR_UNSUPPORTED, "this server has no repositories of its own");
+	return 0;
+}
+
 int hub_wait(struct request *rq, uint64_t channel, uint64_t seq, struct err *err)
 {
 	int64_t wait_ms = rq->method == HTTP_HEAD ? HUB_WAIT_HEAD_MS : HUB_WAIT_MS;

@@ -112,17 +112,18 @@ int hub_post_preupload(struct request *rq, struct err *err)
 	AUTO_BUF struct buf out = BUF_INIT(REPLY_MAX);
 	const struct face_ctx *ctx = face_ctx(rq);
 	const struct hub_listing *l = NULL;
+	const struct repo_ops *ops = NULL;
 	const struct doc *body = NULL;
 	struct hub_name name = {0};
 	struct js js;
 	int rc;
 
-	if (hub_name_of(rq, &name, err) < 0 || body_read(rq, false, &body, err) < 0)
+	if (hub_repos_of(rq, &ops, err) < 0 || hub_name_of(rq, &name, err) < 0 ||
+	    body_read(rq, false, &body, err) < 0)
 		return -1;
 	if (!doc_is(doc_get(body, "files"), DOC_LIST))
 		return err_set(err, ERR_INVALID, "files: expected a list");
-	if (ctx->ops->repos->open_to_write(face_ask(rq), &name, hub_flag(rq, "create_pr"), &l,
-	                                   err) < 0)
+	if (ops->open_to_write(face_ask(rq), &name, hub_flag(rq, "create_pr"), &l, err) < 0)
 		return -1;
 	js_init(&js, &out);
 	js_open(&js);
@@ -178,13 +179,13 @@ static int send_commit(struct request *rq, const struct hub_name *name,
 
 int hub_post_commit(struct request *rq, struct err *err)
 {
-	const struct repo_ops *ops = face_ctx(rq)->ops->repos;
+	const struct repo_ops *ops = NULL;
 	struct repo_change *c = NULL;
 	struct hub_name name = {0};
 	struct repo_committed done;
 	int rc;
 
-	if (hub_name_of(rq, &name, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || hub_name_of(rq, &name, err) < 0 ||
 	    ops->commit_begin(face_ask(rq), &name, hub_flag(rq, "create_pr"), rq->body_len, &c,
 	                      err) < 0)
 		return -1;

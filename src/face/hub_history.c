@@ -8,20 +8,6 @@
 #define DELETE_MAX 10000
 #define MESSAGE_MAX ((size_t)64 << 10)
 
-static int asked(struct request *rq, struct hub_name *name, const struct repo_ops **ops,
-                 struct err *err)
-{
-	*ops = face_ctx(rq)->ops->repos;
-	if (*ops == NULL)
-		return err_set(err, ERR_UNSUPPORTED, "this server has no repositories of its own");
-	return hub_name_of(rq, name, err);
-}
-
-static int done(struct request *rq)
-{
-	return reply_bytes(rq, 200, "application/json", STR_LIT("{}"));
-}
-
 int hub_post_squash(struct request *rq, struct err *err)
 {
 	const struct repo_ops *ops = NULL;
@@ -29,7 +15,8 @@ int hub_post_squash(struct request *rq, struct err *err)
 	const char *message = NULL;
 	struct hub_name name = {0};
 
-	if (asked(rq, &name, &ops, err) < 0 || body_read(rq, true, &body, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || hub_name_of(rq, &name, err) < 0 ||
+	    body_read(rq, true, &body, err) < 0 ||
 	    body_text(body, "message", false, &message, err) < 0)
 		return -1;
 	if (message == NULL || message[0] == '\0')
@@ -38,7 +25,7 @@ int hub_post_squash(struct request *rq, struct err *err)
 		return err_set(err, ERR_INVALID, "message: more than %zu bytes", MESSAGE_MAX);
 	if (ops->squash(face_ask(rq), &name, message, err) < 0)
 		return -1;
-	return done(rq);
+	return hub_done(rq);
 }
 
 static void js_large(struct js *js, const struct repo_large_file *f)
@@ -69,7 +56,8 @@ int hub_get_large(struct request *rq, struct err *err)
 	size_t n = 0;
 	struct js js;
 
-	if (err->code != ERR_NONE || asked(rq, &name, &ops, err) < 0 ||
+	if (err->code != ERR_NONE || hub_repos_of(rq, &ops, err) < 0 ||
+	    hub_name_of(rq, &name, err) < 0 ||
 	    ops->large_files(face_ask(rq), &name, (size_t)skip, PAGE, &f, &n, &more, err) < 0)
 		return -1;
 	js_init(&js, &out);
@@ -77,10 +65,8 @@ int hub_get_large(struct request *rq, struct err *err)
 	for (size_t i = 0; i < n; i++)
 		js_large(&js, &f[i]);
 	js_end(&js);
-	if (more)
-		reply_header(rq, "Link",
-		             arena_printf(rq->arena, "<%s%.*s?p=%zu>; rel=\"next\"", face_url(rq),
-		                          STR_ARG(rq->path), (size_t)skip + n));
+	if (more && hub_link_more(rq, (size_t)skip + n, err) < 0)
+		return -1;
 	return hub_send_json(rq, &out, err);
 }
 
@@ -94,7 +80,8 @@ int hub_post_large(struct request *rq, struct err *err)
 	bool rewrite = false;
 	size_t n = 0;
 
-	if (asked(rq, &name, &ops, err) < 0 || body_read(rq, false, &body, err) < 0)
+	if (hub_repos_of(rq, &ops, err) < 0 || hub_name_of(rq, &name, err) < 0 ||
+	    body_read(rq, false, &body, err) < 0)
 		return -1;
 	what = doc_get(body, "deletions");
 	if (!doc_is(what, DOC_MAP))
@@ -108,5 +95,5 @@ int hub_post_large(struct request *rq, struct err *err)
 			return err_wrap(err, "sha");
 	if (ops->large_delete(face_ask(rq), &name, oid, n, rewrite, err) < 0)
 		return -1;
-	return done(rq);
+	return hub_done(rq);
 }

@@ -23,6 +23,8 @@ bool hub_is_true(struct str word);
 
 /* ERR_UNSUPPORTED when there is no mirror. */
 int hub_ops_of(const struct request *rq, const struct hub_ops **out, struct err *err) MUST_CHECK;
+/* ERR_UNSUPPORTED when there are no repositories of our own. */
+int hub_repos_of(const struct request *rq, const struct repo_ops **out, struct err *err) MUST_CHECK;
 /* What the path names; without a revision it is "main". ERR_HUB_REPO_NOT_FOUND,
  * ERR_HUB_REVISION_NOT_FOUND for what cannot be a name. */
 int hub_name_of(struct request *rq, struct hub_name *out, struct err *err) MUST_CHECK;
@@ -44,6 +46,15 @@ int hub_no_entry(const struct hub_listing *l, struct str path, struct err *err);
 int hub_moved(struct request *rq, const struct hub_name *old, const char *id,
               struct err *err) MUST_CHECK;
 int hub_send_json(struct request *rq, const struct buf *out, struct err *err) MUST_CHECK;
+int hub_done(struct request *rq) MUST_CHECK; /* "{}" */
+/* Says where the next page is: this path, with so many entries left out. */
+int hub_link_more(struct request *rq, size_t skip, struct err *err) MUST_CHECK;
+/* What the client sends, as it comes. */
+struct repo_bytes hub_body(struct request *rq);
+/* What this server lets a client do later, without a token, is signed with the key of its
+ * addresses. Texts begin with a line that says what they are for. */
+void hub_sign(const struct request *rq, const char *text, char out[HASH_HEX_CAP]);
+bool hub_signature_is(struct str signature, const char want[HASH_HEX_CAP]); /* constant time */
 /* "http://host/datasets/owner/name": how clients are told of a repository. In the arena. */
 const char *hub_repo_url(const struct request *rq, enum hub_type type, const char *id);
 /* "model", "dataset", "space", as bodies have it; NULL is a model. ERR_INVALID. */

@@ -5,7 +5,6 @@
  * huggingface_hub.
  */
 #include "base/clock.h"
-#include "base/seal.h"
 #include "face/answer.h"
 #include "face/hub_impl.h"
 
@@ -28,15 +27,12 @@ struct permit {
 
 static void sign(const struct request *rq, const struct permit *p, char out[HASH_HEX_CAP])
 {
-	const char *key = face_ctx(rq)->url_secret_key;
 	char text[TEXT_CAP], oid[HASH_HEX_CAP];
-	uint8_t mac[HASH_SHA256_LEN];
 
 	digest_hex(&p->u.oid, oid);
 	FMT(text, "hub-lfs\n%s\n%s\n%" PRIu64 "\n%s\n%" PRIu64 "\n%" PRIu64 "\n%" PRId64,
 	    p->u.repo_id, oid, p->u.size, p->u.id, p->part, p->part_bytes, p->until_ms);
-	hash_hmac_sha256(key, strlen(key), text, strlen(text), mac);
-	hex_encode(mac, sizeof(mac), out);
+	hub_sign(rq, text, out);
 }
 
 static const char *address(const struct request *rq, const char *what, const struct permit *p)
@@ -79,7 +75,7 @@ static int read_permit(struct request *rq, struct permit *p, struct err *err)
 	p->u.repo_id = arena_strz(rq->arena, hub_arg(rq, "repo"));
 	p->u.id = arena_strz(rq->arena, id);
 	sign(rq, p, want);
-	if (signature.n != strlen(want) || !seal_same(signature.p, want, signature.n))
+	if (!hub_signature_is(signature, want))
 		return not_ours(err);
 	if (p->until_ms < clock_wall_ms())
 		return err_set(
@@ -201,20 +197,22 @@ int hub_post_lfs_batch(struct request *rq, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(REPLY_MAX);
 	const char *operation = NULL;
+	const struct repo_ops *ops = NULL;
 	const struct doc *body = NULL;
 	struct repo_upload *u = NULL;
 	struct hub_name name;
 	struct js js;
 	size_t n = 0;
 
-	if (name_of(rq, &name, err) < 0 || request_json(rq, &body, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || name_of(rq, &name, err) < 0 ||
+	    request_json(rq, &body, err) < 0 ||
 	    body_text(body, "operation", true, &operation, err) < 0)
 		return -1;
 	if (strcmp(operation, "upload") != 0)
 		return err_set(err, ERR_UNSUPPORTED,
 		               "operation: files are downloaded by /resolve/, not by LFS");
 	if (read_objects(rq, body, &u, &n, err) < 0 ||
-	    face_ctx(rq)->ops->repos->upload_want(face_ask(rq), &name, u, n, err) < 0)
+	    ops->upload_want(face_ask(rq), &name, u, n, err) < 0)
 		return -1;
 	js_init(&js, &out);
 	js_open(&js);
@@ -232,54 +230,53 @@ int hub_post_lfs_batch(struct request *rq, struct err *err)
 
 /* ---- there --------------------------------------------------------------------------------- */
 
-static int read_body(void *arg, void *p, size_t cap, size_t *n, struct err *err)
-{
-	return request_read(arg, p, cap, n, err);
-}
-
 int hub_put_lfs(struct request *rq, struct err *err)
 {
-	const struct repo_bytes from = {read_body, rq};
+	const struct repo_bytes from = hub_body(rq);
+	const struct repo_ops *ops = NULL;
 	struct permit p;
 
-	if (read_permit(rq, &p, err) < 0)
+	if (hub_repos_of(rq, &ops, err) < 0 || read_permit(rq, &p, err) < 0)
 		return -1;
 	if (p.part_bytes != 0)
 		return not_ours(err);
-	if (face_ctx(rq)->ops->repos->upload_put(face_ctx(rq)->app, &p.u, &from, err) < 0)
+	if (ops->upload_put(face_ctx(rq)->app, &p.u, &from, err) < 0)
 		return -1;
-	return reply_bytes(rq, 200, "application/json", STR_LIT("{}"));
+	return hub_done(rq);
 }
 
 int hub_put_lfs_part(struct request *rq, struct err *err)
 {
-	const struct repo_bytes from = {read_body, rq};
+	const struct repo_bytes from = hub_body(rq);
+	const struct repo_ops *ops = NULL;
 	struct permit p;
 	uint64_t at;
 
-	if (read_permit(rq, &p, err) < 0)
+	if (hub_repos_of(rq, &ops, err) < 0 || read_permit(rq, &p, err) < 0)
 		return -1;
 	if (p.part == 0 || p.part_bytes == 0 || (p.part - 1) * p.part_bytes >= p.u.size)
 		return not_ours(err);
 	at = (p.part - 1) * p.part_bytes;
-	if (face_ctx(rq)->ops->repos->upload_part(face_ctx(rq)->app, &p.u, at,
-	                                          MIN(p.part_bytes, p.u.size - at), &from, err) < 0)
+	if (ops->upload_part(face_ctx(rq)->app, &p.u, at, MIN(p.part_bytes, p.u.size - at), &from,
+	                     err) < 0)
 		return -1;
 	reply_header(rq, "ETag", arena_printf(rq->arena, "\"%" PRIu64 "\"", p.part));
-	return reply_bytes(rq, 200, "application/json", STR_LIT("{}"));
+	return hub_done(rq);
 }
 
 /* All parts have come. The list of them in the body says nothing that the digest does not. */
 int hub_post_lfs_join(struct request *rq, struct err *err)
 {
+	const struct repo_ops *ops = NULL;
 	struct permit p;
 	struct str ignored;
 
-	if (read_permit(rq, &p, err) < 0 || request_body(rq, &ignored, err) < 0)
+	if (hub_repos_of(rq, &ops, err) < 0 || read_permit(rq, &p, err) < 0 ||
+	    request_body(rq, &ignored, err) < 0)
 		return -1;
 	if (p.part != 0 || p.part_bytes == 0)
 		return not_ours(err);
-	if (face_ctx(rq)->ops->repos->upload_join(face_ctx(rq)->app, &p.u, err) < 0)
+	if (ops->upload_join(face_ctx(rq)->app, &p.u, err) < 0)
 		return -1;
-	return reply_bytes(rq, 200, "application/json", STR_LIT("{}"));
+	return hub_done(rq);
 }

@@ -9,18 +9,12 @@
 #define PAGE 50
 #define PAGES_MAX 1000000
 
-static int asked(struct request *rq, struct hub_name *name, const struct repo_ops **ops,
-                 int64_t *num, struct err *err)
+static int asked(struct request *rq, struct hub_name *name, int64_t *num, struct err *err)
 {
 	struct str text = hub_arg(rq, "num");
 
 	if (hub_name_of(rq, name, err) < 0)
 		return -1;
-	*ops = face_ctx(rq)->ops->repos;
-	if (*ops == NULL)
-		return err_set(err, ERR_UNSUPPORTED, "this server has no repositories of its own");
-	if (num == NULL)
-		return 0;
 	*num = 0;
 	for (size_t i = 0; i < text.n && text.n < 10; i++) {
 		if (text.p[i] < '0' || text.p[i] > '9')
@@ -225,7 +219,8 @@ int hub_post_pull(struct request *rq, struct err *err)
 	int64_t num = 0;
 	struct js js;
 
-	if (asked(rq, &name, &ops, NULL, err) < 0 || body_read(rq, false, &body, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || hub_name_of(rq, &name, err) < 0 ||
+	    body_read(rq, false, &body, err) < 0 ||
 	    body_text(body, "title", true, &title, err) < 0 ||
 	    body_text(body, "description", false, &text, err) < 0 ||
 	    body_bool(body, "pullRequest", &pull, err) < 0)
@@ -258,7 +253,8 @@ int hub_get_pulls(struct request *rq, struct err *err)
 	struct str word;
 	struct js js;
 
-	if (err->code != ERR_NONE || asked(rq, &name, &ops, NULL, err) < 0)
+	if (err->code != ERR_NONE || hub_repos_of(rq, &ops, err) < 0 ||
+	    hub_name_of(rq, &name, err) < 0)
 		return -1;
 	if (page < 0 || page > PAGES_MAX)
 		return err_set(err, ERR_INVALID, "p: there is no such page");
@@ -298,7 +294,7 @@ int hub_get_pull(struct request *rq, struct err *err)
 	int64_t num = 0;
 	struct js js;
 
-	if (asked(rq, &name, &ops, &num, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || asked(rq, &name, &num, err) < 0 ||
 	    ops->pull_read(face_ask(rq), &name, num, &p, err) < 0)
 		return -1;
 	js_init(&js, &out);
@@ -318,7 +314,8 @@ static int say(struct request *rq, enum model_repo_event_kind kind, const char *
 	int64_t num = 0;
 	struct js js;
 
-	if (asked(rq, &name, &ops, &num, err) < 0 || body_read(rq, false, &body, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || asked(rq, &name, &num, err) < 0 ||
+	    body_read(rq, false, &body, err) < 0 ||
 	    body_text(body, key, true, &said.text, err) < 0 ||
 	    (kind == EVENT_STATUS && body_text(body, "comment", false, &said.comment, err) < 0) ||
 	    ops->pull_say(face_ask(rq), &name, num, &said, &done, err) < 0)
@@ -354,9 +351,10 @@ int hub_post_pull_merge(struct request *rq, struct err *err)
 	struct hub_name name = {0};
 	int64_t num = 0;
 
-	if (asked(rq, &name, &ops, &num, err) < 0 || body_read(rq, true, &body, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || asked(rq, &name, &num, err) < 0 ||
+	    body_read(rq, true, &body, err) < 0 ||
 	    body_text(body, "comment", false, &comment, err) < 0 ||
 	    ops->pull_merge(face_ask(rq), &name, num, comment, err) < 0)
 		return -1;
-	return reply_bytes(rq, 200, "application/json", STR_LIT("{}"));
+	return hub_done(rq);
 }

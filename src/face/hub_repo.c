@@ -67,8 +67,7 @@ static int send_commits(struct request *rq, const struct hub_listing *l, struct 
 	return hub_send_json(rq, &out, err);
 }
 
-/* The next page of our own: so many commits are left out. */
-static int link_more(struct request *rq, size_t skip, struct err *err)
+int hub_link_more(struct request *rq, size_t skip, struct err *err)
 {
 	AUTO_BUF struct buf link = BUF_INIT(LINK_MAX);
 
@@ -105,7 +104,7 @@ int hub_get_commits(struct request *rq, struct err *err)
 	for (size_t i = 0; i < n; i++)
 		hub_js_own_commit(&js, &c[i]);
 	js_end(&js);
-	if (more && link_more(rq, (size_t)MAX(skip, (int64_t)0) + n, err) < 0)
+	if (more && hub_link_more(rq, (size_t)MAX(skip, (int64_t)0) + n, err) < 0)
 		return -1;
 	return hub_send_json(rq, &out, err);
 }

@@ -2,6 +2,7 @@
  * hub_write.c - repositories as a whole, as clients of a Hub create, change, move and delete them;
  * their branches and tags.
  */
+#include "base/seal.h"
 #include "base/yaml.h"
 #include "face/answer.h"
 #include "face/hub_impl.h"
@@ -34,12 +35,33 @@ const char *hub_repo_url(const struct request *rq, enum hub_type type, const cha
 	return arena_printf(rq->arena, "%s/%s%s", face_url(rq), hub_type_prefix(type), id);
 }
 
-static int repo_ops_of(const struct request *rq, const struct repo_ops **out, struct err *err)
+static int read_body(void *arg, void *p, size_t cap, size_t *n, struct err *err)
 {
-	*out = face_ctx(rq)->ops->repos;
-	if (*out == NULL)
-		return err_set(err, ERR_UNSUPPORTED, "this server has no repositories of its own");
-	return 0;
+	return request_read(arg, p, cap, n, err);
+}
+
+struct repo_bytes hub_body(struct request *rq)
+{
+	return (struct repo_bytes){read_body, rq};
+}
+
+void hub_sign(const struct request *rq, const char *text, char out[HASH_HEX_CAP])
+{
+	const char *key = face_ctx(rq)->url_secret_key;
+	uint8_t mac[HASH_SHA256_LEN];
+
+	hash_hmac_sha256(key, strlen(key), text, strlen(text), mac);
+	hex_encode(mac, sizeof(mac), out);
+}
+
+bool hub_signature_is(struct str signature, const char want[HASH_HEX_CAP])
+{
+	return signature.n == HASH_HEX_CAP - 1 && seal_same(signature.p, want, signature.n);
+}
+
+int hub_done(struct request *rq)
+{
+	return reply_bytes(rq, 200, "application/json", STR_LIT("{}"));
 }
 
 /* ---- moved --------------------------------------------------------------------------------- */
@@ -151,7 +173,7 @@ int hub_post_create(struct request *rq, struct err *err)
 	struct js js;
 	int rc;
 
-	if (repo_ops_of(rq, &ops, err) < 0 || body_read(rq, false, &body, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || body_read(rq, false, &body, err) < 0 ||
 	    read_named(rq, body, &want, err) < 0 || read_private(body, &is_private, &said, err) < 0)
 		return -1;
 	rc = ops->create(face_ask(rq), want.type, want.owner, want.name, is_private, &r, err);
@@ -171,18 +193,13 @@ int hub_post_create(struct request *rq, struct err *err)
 	return reply_json(rq, rc < 0 ? 409 : 200, &out);
 }
 
-static int done(struct request *rq)
-{
-	return reply_bytes(rq, 200, "application/json", STR_LIT("{}"));
-}
-
 int hub_delete_repo(struct request *rq, struct err *err)
 {
 	const struct repo_ops *ops = NULL;
 	const struct doc *body = NULL;
 	struct named want;
 
-	if (repo_ops_of(rq, &ops, err) < 0 || body_read(rq, false, &body, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || body_read(rq, false, &body, err) < 0 ||
 	    read_named(rq, body, &want, err) < 0)
 		return -1;
 	if (want.owner == NULL)
@@ -190,7 +207,7 @@ int hub_delete_repo(struct request *rq, struct err *err)
 	if (ops->remove(face_ask(rq), want.type,
 	                arena_printf(rq->arena, "%s/%s", want.owner, want.name), err) < 0)
 		return -1;
-	return done(rq);
+	return hub_done(rq);
 }
 
 int hub_post_move(struct request *rq, struct err *err)
@@ -200,7 +217,7 @@ int hub_post_move(struct request *rq, struct err *err)
 	const struct doc *body = NULL;
 	enum hub_type type;
 
-	if (repo_ops_of(rq, &ops, err) < 0 || body_read(rq, false, &body, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || body_read(rq, false, &body, err) < 0 ||
 	    body_text(body, "fromRepo", true, &from, err) < 0 ||
 	    body_text(body, "toRepo", true, &to, err) < 0 ||
 	    body_text(body, "type", false, &word, err) < 0 || hub_body_type(word, &type, err) < 0 ||
@@ -213,7 +230,7 @@ int hub_post_move(struct request *rq, struct err *err)
 		return err_set(err, ERR_INVALID, "toRepo: \"%s\" lacks its owner: OWNER/NAME", to);
 	if (ops->move(face_ask(rq), type, from, owner, name, err) < 0)
 		return -1;
-	return done(rq);
+	return hub_done(rq);
 }
 
 int hub_put_settings(struct request *rq, struct err *err)
@@ -223,7 +240,7 @@ int hub_put_settings(struct request *rq, struct err *err)
 	bool is_private = false, said = false;
 	struct hub_name name = {0};
 
-	if (hub_name_of(rq, &name, err) < 0 || repo_ops_of(rq, &ops, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || hub_name_of(rq, &name, err) < 0 ||
 	    body_read(rq, false, &body, err) < 0 || read_private(body, &is_private, &said, err) < 0)
 		return -1;
 	gated = doc_get(body, "gated");
@@ -232,7 +249,7 @@ int hub_put_settings(struct request *rq, struct err *err)
 		               "gated: this server has no gated repositories, only private ones");
 	if (said && ops->set_private(face_ask(rq), name.type, name.id, is_private, err) < 0)
 		return -1;
-	return done(rq);
+	return hub_done(rq);
 }
 
 int hub_write_check(struct request *rq, struct err *err)
@@ -241,13 +258,13 @@ int hub_write_check(struct request *rq, struct err *err)
 	const struct repo_ops *ops = NULL;
 	struct hub_name name = {0};
 
-	if (hub_name_of(rq, &name, err) < 0 || repo_ops_of(rq, &ops, err) < 0)
+	if (hub_repos_of(rq, &ops, err) < 0 || hub_name_of(rq, &name, err) < 0)
 		return -1;
 	name.rev = MAIN;
 	if (ops->open_to_write(face_ask(rq), &name, false, &l, err) < 0)
 		return -1;
 	face_ctx(rq)->ops->hub->close(face_ctx(rq)->app, l);
-	return done(rq);
+	return hub_done(rq);
 }
 
 static void js_words(struct js *js, const char *key, const struct err *err)
@@ -330,7 +347,7 @@ static int add_ref(struct request *rq, bool tag, struct err *err)
 	const struct doc *body = NULL;
 	struct hub_name at = {0};
 
-	if (hub_name_of(rq, &at, err) < 0 || repo_ops_of(rq, &ops, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || hub_name_of(rq, &at, err) < 0 ||
 	    body_read(rq, true, &body, err) < 0)
 		return -1;
 	name = at.rev;
@@ -347,7 +364,7 @@ static int add_ref(struct request *rq, bool tag, struct err *err)
 	}
 	if (ops->add_ref(face_ask(rq), &at, &(struct repo_new_ref){tag, name}, err) < 0)
 		return -1;
-	return done(rq);
+	return hub_done(rq);
 }
 
 int hub_post_branch(struct request *rq, struct err *err)
@@ -365,10 +382,10 @@ static int remove_ref(struct request *rq, bool tag, struct err *err)
 	const struct repo_ops *ops = NULL;
 	struct hub_name at = {0};
 
-	if (hub_name_of(rq, &at, err) < 0 || repo_ops_of(rq, &ops, err) < 0 ||
+	if (hub_repos_of(rq, &ops, err) < 0 || hub_name_of(rq, &at, err) < 0 ||
 	    ops->remove_ref(face_ask(rq), &at, tag, err) < 0)
 		return -1;
-	return done(rq);
+	return hub_done(rq);
 }
 
 int hub_delete_branch(struct request *rq, struct err *err)

@@ -6,7 +6,6 @@
  * is told is for that repository, and for a while.
  */
 #include "base/clock.h"
-#include "base/seal.h"
 #include "core/xet_shard.h"
 #include "face/hub_impl.h"
 
@@ -18,27 +17,25 @@
 static void sign(const struct request *rq, const char *repo_id, int64_t until_s,
                  char out[HASH_HEX_CAP])
 {
-	const char *key = face_ctx(rq)->url_secret_key;
-	uint8_t mac[HASH_SHA256_LEN];
 	char text[TEXT_CAP];
 
 	FMT(text, "hub-xet\n%s\n%" PRId64, repo_id, until_s);
-	hash_hmac_sha256(key, strlen(key), text, strlen(text), mac);
-	hex_encode(mac, sizeof(mac), out);
+	hub_sign(rq, text, out);
 }
 
 int hub_get_xet_token(struct request *rq, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(REPLY_MAX);
 	int64_t now_s = clock_wall_ms() / 1000, until_s = now_s + VALID_S;
+	const struct repo_ops *ops = NULL;
 	struct hub_name name = {0};
 	const char *url, *token;
 	char mac[HASH_HEX_CAP];
 	struct model_repo r;
 	struct js js;
 
-	if (hub_name_of(rq, &name, err) < 0 ||
-	    face_ctx(rq)->ops->repos->to_write(face_ask(rq), name.type, name.id, &r, err) < 0)
+	if (hub_repos_of(rq, &ops, err) < 0 || hub_name_of(rq, &name, err) < 0 ||
+	    ops->to_write(face_ask(rq), name.type, name.id, &r, err) < 0)
 		return -1;
 	sign(rq, r.id, until_s, mac);
 	url = arena_printf(rq->arena, "%s/xet/%s/%" PRId64, face_url(rq), r.id, now_s / EPOCH_S);
@@ -72,28 +69,24 @@ static int may_send(struct request *rq, struct repo_xet *out, struct err *err)
 	out->repo_id = arena_strz(rq->arena, hub_arg(rq, "repo"));
 	out->epoch = epoch;
 	sign(rq, out->repo_id, (int64_t)until_s, mac);
-	if (token.n != strlen(mac) || !seal_same(token.p, mac, token.n))
+	if (!hub_signature_is(token, mac))
 		return err_set(err, ERR_AUTH, "this token is not one for this repository");
 	if ((int64_t)until_s < clock_wall_ms() / 1000)
 		return err_set(err, ERR_AUTH, "this token has expired: ask for another one");
 	return 0;
 }
 
-static int read_body(void *arg, void *p, size_t cap, size_t *n, struct err *err)
-{
-	return request_read(arg, p, cap, n, err);
-}
-
 int hub_post_xorb(struct request *rq, struct err *err)
 {
-	const struct repo_bytes from = {read_body, rq};
+	const struct repo_bytes from = hub_body(rq);
+	const struct repo_ops *ops = NULL;
 	struct xet_hash hash;
 	struct repo_xet x;
 	bool fresh = false;
 
-	if (may_send(rq, &x, err) < 0 || xet_hash_parse(hub_arg(rq, "hash"), &hash, err) < 0 ||
-	    face_ctx(rq)->ops->repos->xorb_put(face_ctx(rq)->app, &x, &hash, rq->body_len, &from,
-	                                       &fresh, err) < 0)
+	if (hub_repos_of(rq, &ops, err) < 0 || may_send(rq, &x, err) < 0 ||
+	    xet_hash_parse(hub_arg(rq, "hash"), &hash, err) < 0 ||
+	    ops->xorb_put(face_ctx(rq)->app, &x, &hash, rq->body_len, &from, &fresh, err) < 0)
 		return -1;
 	return reply_bytes(rq, 200, "application/json",
 	                   fresh ? STR_LIT("{\"was_inserted\":true}")
@@ -104,11 +97,13 @@ int hub_post_shard(struct request *rq, struct err *err)
 {
 	static const char events[] = "{\"type\":\"validating\",\"verified\":1,\"total\":1}\n"
 				     "{\"type\":\"result\"}\n";
+	const struct repo_ops *ops = NULL;
 	struct repo_xet x;
 	struct str body;
 
-	if (may_send(rq, &x, err) < 0 || request_body(rq, &body, err) < 0 ||
-	    face_ctx(rq)->ops->repos->shard_put(face_ctx(rq)->app, &x, body, err) < 0)
+	if (hub_repos_of(rq, &ops, err) < 0 || may_send(rq, &x, err) < 0 ||
+	    request_body(rq, &body, err) < 0 ||
+	    ops->shard_put(face_ctx(rq)->app, &x, body, err) < 0)
 		return -1;
 	if (str_ends(rq->path, "/v2/shards"))
 		return reply_bytes(rq, 200, "application/x-ndjson", STR_LIT(events));
