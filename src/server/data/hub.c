@@ -326,19 +326,6 @@ static int open_mirrored(const struct ask *ask, const struct hub_name *name, boo
 	return rc;
 }
 
-static int open_own(struct app *app, struct arena *a, const struct model_repo *own, const char *rev,
-                    const struct hub_listing **out, struct err *err)
-{
-	struct hub_repo *r = NULL;
-	const char *commit;
-
-	if (repo_commit_of(app, a, own, rev, &commit, err) < 0 ||
-	    repo_open(app, own, commit, &r, err) < 0)
-		return -1;
-	*out = &r->l;
-	return 0;
-}
-
 /* Has the other Hub none of that name? Then the one that is found last is meant. */
 static bool is_last(const struct app *app, enum repo_found how, const struct err *err)
 {
@@ -369,16 +356,12 @@ static int open_repo(const struct ask *ask, const struct hub_name *name, bool ag
 		*moved = arena_printf(ask->a, "%s/%s", own.owner, own.name);
 		return 0;
 	}
-	return open_own(app, ask->a, &own, name->rev, out, err);
+	return repo_open_at(app, ask->a, &own, name->rev, out, err);
 }
 
 static void close_repo(struct app *app, const struct hub_listing *l)
 {
-	if (l == NULL)
-		return;
-	lock_take(&app->hub->lock);
-	hub_repo_drop(app->hub, hub_repo_of(l));
-	lock_give(&app->hub->lock);
+	repo_close(app, l != NULL ? hub_repo_of(l) : NULL);
 }
 
 static struct hub_branch *copy_branches(struct arena *a, const struct hub_branch *from, size_t n)

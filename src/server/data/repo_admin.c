@@ -270,9 +270,7 @@ static int show_page(const struct ask *ask, const struct hub_name *at, size_t co
 		return -1;
 	out->files = files->l.n;
 	out->bytes = files->l.bytes;
-	lock_take(&app->hub->lock);
-	hub_repo_drop(app->hub, files);
-	lock_give(&app->hub->lock);
+	repo_close(app, files);
 	return 0;
 }
 

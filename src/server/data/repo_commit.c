@@ -596,18 +596,13 @@ int repo_branch_of(struct app *app, struct arena *a, const struct model_repo *r,
 int repo_open_to_write(const struct ask *ask, const struct hub_name *name, bool opens,
                        const struct hub_listing **out, struct err *err)
 {
-	struct hub_repo *r = NULL;
 	struct model_repo repo;
 	struct model_repo_ref ref;
-	const char *commit;
 
 	if (repo_to_write(ask, name->type, name->id, &repo, err) < 0 ||
-	    (opens && repo_branch_of(ask->app, ask->a, &repo, name->rev, true, &ref, err) < 0) ||
-	    repo_commit_of(ask->app, ask->a, &repo, name->rev, &commit, err) < 0 ||
-	    repo_open(ask->app, &repo, commit, &r, err) < 0)
+	    (opens && repo_branch_of(ask->app, ask->a, &repo, name->rev, true, &ref, err) < 0))
 		return -1;
-	*out = &r->l;
-	return 0;
+	return repo_open_at(ask->app, ask->a, &repo, name->rev, out, err);
 }
 
 bool repo_has(struct app *app, const struct hub_listing *l, const struct hub_file *f)

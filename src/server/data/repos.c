@@ -3,8 +3,6 @@
 
 #include "server/api/ctx.h"
 
-#include <ctype.h>
-
 #define NAMES_MAX 50000
 #define SHORT_MIN 4 /* digits of a commit's id, as git has it */
 
@@ -193,11 +191,6 @@ int repo_look(const struct ask *ask, enum hub_type type, const char *id, enum re
 	return 0;
 }
 
-static int no_repo(const char *id, struct err *err)
-{
-	return err_set(err, ERR_HUB_REPO_NOT_FOUND, "there is no repository %s to write to", id);
-}
-
 int repo_to_write(const struct ask *ask, enum hub_type type, const char *id, struct model_repo *out,
                   struct err *err)
 {
@@ -207,7 +200,8 @@ int repo_to_write(const struct ask *ask, enum hub_type type, const char *id, str
 	    find_name(ask->app, ask->a, type, id, &k, err) < 0)
 		return -1;
 	if (k.repo.id == NULL || !repo_may(ask, &k.repo, REPO_READ))
-		return no_repo(id, err);
+		return err_set(err, ERR_HUB_REPO_NOT_FOUND, "there is no repository %s to write to",
+		               id);
 	if (!repo_may(ask, &k.repo, REPO_WRITE))
 		return err_set(err, ERR_ROLE_REQUIRED,
 		               "token \"%s\" may read %s/%s, not write to it", ask->principal->name,
@@ -315,6 +309,19 @@ int repo_open(struct app *app, const struct model_repo *r, const char *commit,
 	               "there is too little memory for the list of files of "
 	               "%s/%s just now",
 	               r->owner, r->name);
+}
+
+int repo_open_at(struct app *app, struct arena *a, const struct model_repo *r, const char *rev,
+                 const struct hub_listing **out, struct err *err)
+{
+	struct hub_repo *files = NULL;
+	const char *commit;
+
+	if (repo_commit_of(app, a, r, rev, &commit, err) < 0 ||
+	    repo_open(app, r, commit, &files, err) < 0)
+		return -1;
+	*out = &files->l;
+	return 0;
 }
 
 void repo_close(struct app *app, struct hub_repo *r)

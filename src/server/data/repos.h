@@ -39,6 +39,10 @@ int repo_commit_of(struct app *app, struct arena *a, const struct model_repo *r,
 /* Its listing there, held: as of hub_ops.open. */
 int repo_open(struct app *app, const struct model_repo *r, const char *commit,
               struct hub_repo **out, struct err *err) MUST_CHECK;
+/* The same, at a revision. */
+int repo_open_at(struct app *app, struct arena *a, const struct model_repo *r, const char *rev,
+                 const struct hub_listing **out, struct err *err) MUST_CHECK;
+void repo_close(struct app *app, struct hub_repo *r); /* what was opened; NULL is fine */
 int repo_refs(struct app *app, struct arena *a, const struct model_repo *r, struct hub_refs *out,
               struct err *err) MUST_CHECK;
 
@@ -95,7 +99,6 @@ int repo_make(struct app *app, const struct repo_making *m, struct blob_pins *pi
 /* repo_card.c. What its Hub says of it at a commit, as JSON: who made it, and what the metadata of
  * its README.md say. Those that cannot be read say nothing. */
 const char *repo_about(struct app *app, const struct repo_making *m);
-void repo_close(struct app *app, struct hub_repo *r); /* what repo_open gave; NULL is fine */
 /* repo_pull.c */
 int repo_pull_open(const struct ask *ask, const struct hub_name *at, const char *title,
                    const char *text, int64_t *num, struct err *err) MUST_CHECK;
