@@ -502,6 +502,8 @@ struct meta_repo_rewrite { /* of a repository's history */
 };
 int meta_repo_rewrite(struct meta *m, const struct meta_repo_rewrite *w,
                       struct err *err) MUST_CHECK;
+/* ERR_REPO_QUOTA_EXCEEDED when repositories of a team that hold so much may not hold more. */
+int meta_repos_fit(uint64_t held, uint64_t more, uint64_t quota, struct err *err) MUST_CHECK;
 /* A file that was uploaded; known already is fine. ERR_REPO_QUOTA_EXCEEDED. */
 int meta_repo_upload(struct meta *m, const char *repo_id, const struct model_ref *file,
                      uint64_t quota, struct err *err) MUST_CHECK;

@@ -390,26 +390,31 @@ int meta_repo_log(struct meta *m, struct arena *a, const char *repo_id, const ch
 	                 sizeof(**out), meta_repo_commit_row, out, n, err);
 }
 
+int meta_repos_fit(uint64_t held, uint64_t more, uint64_t quota, struct err *err)
+{
+	char have[UNITS_CAP], want[UNITS_CAP], most[UNITS_CAP];
+
+	if (more <= quota && held <= quota - more)
+		return 0;
+	return err_set(err, ERR_REPO_QUOTA_EXCEEDED,
+	               "the repositories of the team hold %s, with %s more they would be over its "
+	               "quota of %s",
+	               units_show_bytes(held, have), units_show_bytes(more, want),
+	               units_show_bytes(quota, most));
+}
+
 /* The team's repositories hold so much more. */
 static int grow(struct db_tx *tx, const char *repo_id, const char *team_id, uint64_t bytes,
                 uint64_t quota, int64_t now_ms, struct err *err)
 {
-	char held[UNITS_CAP], most[UNITS_CAP], more[UNITS_CAP];
 	uint64_t changed = 0;
 	int64_t sum = 0;
 
-	if (bytes > 0 && quota > 0) {
-		if (db_number(tx, "SELECT coalesce(sum(bytes), 0) FROM repos WHERE team_id = ?",
-		              DB_ARGS(db_text(team_id)), 0, &sum, err) < 0)
-			return -1;
-		if (bytes > quota || (uint64_t)sum > quota - bytes)
-			return err_set(err, ERR_REPO_QUOTA_EXCEEDED,
-			               "the repositories of the team hold %s, with %s more they "
-			               "would be over its quota of %s",
-			               units_show_bytes((uint64_t)sum, held),
-			               units_show_bytes(bytes, more),
-			               units_show_bytes(quota, most));
-	}
+	if (bytes > 0 && quota > 0 &&
+	    (db_number(tx, "SELECT coalesce(sum(bytes), 0) FROM repos WHERE team_id = ?",
+	               DB_ARGS(db_text(team_id)), 0, &sum, err) < 0 ||
+	     meta_repos_fit((uint64_t)sum, bytes, quota, err) < 0))
+		return -1;
 	if (db_exec(tx,
 	            "UPDATE repos SET bytes = bytes + ?, updated_ms = greatest(updated_ms, ?)"
 	            " WHERE id = ?",

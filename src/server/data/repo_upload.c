@@ -72,16 +72,7 @@ int repo_upload_want(const struct ask *ask, const struct hub_name *name, struct 
 		err_clear(err);
 		more = u[i].size > UINT64_MAX - more ? UINT64_MAX : more + u[i].size;
 	}
-	if (more > app->set.repo_quota || held > app->set.repo_quota - more) {
-		char have[UNITS_CAP], most[UNITS_CAP], want[UNITS_CAP];
-
-		return err_set(err, ERR_REPO_QUOTA_EXCEEDED,
-		               "the repositories of the team hold %s, with %s more they would be "
-		               "over its quota of %s",
-		               units_show_bytes(held, have), units_show_bytes(more, want),
-		               units_show_bytes(app->set.repo_quota, most));
-	}
-	return 0;
+	return meta_repos_fit(held, more, app->set.repo_quota, err);
 }
 
 /* ---- bytes that come ----------------------------------------------------------------------- */
