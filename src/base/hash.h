@@ -14,6 +14,12 @@ struct digest {
 	uint8_t b[HASH_SHA256_LEN];
 };
 
+/* Its bytes, as the key of a map. */
+static inline struct str digest_key(const struct digest *d)
+{
+	return str_n((const char *)d->b, sizeof(d->b));
+}
+
 enum hash_kind { HASH_SHA256, HASH_SHA1, HASH_MD5 };
 
 struct hash; /* one running digest */

@@ -249,8 +249,7 @@ static void index_lfs(struct sum *s)
 	s->lfs_at = map_new();
 	for (size_t i = 0; i < l->n; i++)
 		if (l->file[i].lfs)
-			(void)map_set(s->lfs_at, str_n((const char *)l->file[i].sha256.b, 32),
-			              &l->file[i]);
+			(void)map_set(s->lfs_at, digest_key(&l->file[i].sha256), &l->file[i]);
 }
 
 /* A large file: of this repository, or it was uploaded to it. To know a digest is no right to the
@@ -264,7 +263,7 @@ static int add_lfs(struct sum *s, const struct change_line *l, struct err *err)
 
 	if (s->lfs_at == NULL)
 		index_lfs(s);
-	before = map_get(s->lfs_at, str_n((const char *)l->sha256.b, 32));
+	before = map_get(s->lfs_at, digest_key(&l->sha256));
 	if (before != NULL)
 		x.f.size = before->size;
 	else if (repo_uploaded(c->app, c->a, &c->repo, &l->sha256, &x.f.size, err) < 0)

@@ -35,11 +35,6 @@ struct history {
 	struct blob_pins *pins;
 };
 
-static struct str key_of(const struct digest *d)
-{
-	return str_n((const char *)d->b, sizeof(d->b));
-}
-
 static void history_done(struct history *h)
 {
 	map_free(h->at);
@@ -95,7 +90,7 @@ static void mark(struct history *h)
 
 static bool is_deleted(const struct history *h, const struct hub_file *f)
 {
-	return h->deleted != NULL && f->lfs && map_get(h->deleted, key_of(&f->sha256)) != NULL;
+	return h->deleted != NULL && f->lfs && map_get(h->deleted, digest_key(&f->sha256)) != NULL;
 }
 
 /* What a commit has left is part of what is kept. */
@@ -107,7 +102,7 @@ static void count(struct history *h, const struct hub_repo *r)
 	for (size_t i = 0; i < r->l.n; i++) {
 		const struct hub_file *f = &r->l.file[i];
 
-		if (is_deleted(h, f) || map_set(h->seen, key_of(&r->sha256[i]), &yes) != NULL ||
+		if (is_deleted(h, f) || map_set(h->seen, digest_key(&r->sha256[i]), &yes) != NULL ||
 		    f->lfs)
 			continue;
 		h->bytes += f->size;
@@ -131,8 +126,8 @@ static int old_uploads(struct history *h, const char ***out, size_t *n, struct e
 
 		if (digest_parse(str_of(strchr(all[i].name, '/') + 1), &d, err) < 0)
 			return -1;
-		if (map_get(h->seen, key_of(&d)) == NULL &&
-		    (!fresh || (h->deleted != NULL && map_get(h->deleted, key_of(&d)) != NULL)))
+		if (map_get(h->seen, digest_key(&d)) == NULL &&
+		    (!fresh || (h->deleted != NULL && map_get(h->deleted, digest_key(&d)) != NULL)))
 			(*out)[(*n)++] = all[i].name;
 	}
 	return 0;
@@ -325,7 +320,7 @@ static void name_files(const struct hub_listing *l, const char *rev, struct map 
 {
 	for (size_t i = 0; i<l->n && * left> 0; i++) {
 		struct repo_large_file *f =
-			l->file[i].lfs ? map_get(looked_for, key_of(&l->file[i].sha256)) : NULL;
+			l->file[i].lfs ? map_get(looked_for, digest_key(&l->file[i].sha256)) : NULL;
 
 		if (f == NULL || f->path != NULL)
 			continue;
@@ -348,7 +343,7 @@ static int find_names(struct history *h, struct repo_large_file *file, size_t n,
 	size_t left = n;
 
 	for (size_t i = 0; i < n; i++)
-		(void)map_set(looked_for, key_of(&file[i].oid), &file[i]);
+		(void)map_set(looked_for, digest_key(&file[i].oid), &file[i]);
 	for (size_t i = 0; i < h->n_refs + h->n && left > 0; i++) {
 		const struct past *p = i < h->n_refs ? past_of(h, h->ref[i].commit)
 		                                     : &h->past[h->n_refs + h->n - 1 - i];
@@ -467,7 +462,7 @@ static int delete_locked(const struct ask *ask, const struct model_repo *r,
 		return -1;
 	h.deleted = map_new();
 	for (size_t i = 0; i < n; i++)
-		(void)map_set(h.deleted, key_of(&oid[i]), &yes);
+		(void)map_set(h.deleted, digest_key(&oid[i]), &yes);
 	if (delete_large(&h, rewrite, err) < 0)
 		return -1;
 	rewritten(&h, "large files deleted");

@@ -54,7 +54,7 @@ static void check_manifest(struct faults *f, const char *what, const char *manif
 	}
 	for (size_t i = 0; i < m.n; i++) {
 		const char *path = m.file[i].path;
-		struct str digest = str_n((const char *)m.file[i].sha256.b, HASH_SHA256_LEN);
+		struct str digest = digest_key(&m.file[i].sha256);
 
 		uint64_t before = f->n;
 

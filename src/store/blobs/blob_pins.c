@@ -57,11 +57,6 @@ void blob_pin_table_free(struct blob_pin_table *t)
 	free(t);
 }
 
-static struct str key_of(const struct digest *d)
-{
-	return str_n((const char *)d->b, sizeof(d->b));
-}
-
 /* Temporary files share the table; their names are no digests. */
 static struct digest tmp_id(const char *name)
 {
@@ -89,10 +84,10 @@ void blob_pins_add(struct blob_pins *p, const struct digest *d)
 		p->d = xrealloc(p->d, p->cap * sizeof(*p->d));
 	}
 	p->d[p->n++] = *d;
-	pin = map_get(t->pins, key_of(d));
+	pin = map_get(t->pins, digest_key(d));
 	if (pin == NULL) {
 		pin = xcalloc(1, sizeof(*pin));
-		(void)map_set(t->pins, key_of(d), pin);
+		(void)map_set(t->pins, digest_key(d), pin);
 	} else if (pin->holders == 0) {
 		t->n_idle--;
 	}
@@ -105,7 +100,7 @@ void blob_pins_settle(struct blobs *b, const struct digest *d)
 	struct blob_pin_table *t = b->pins;
 
 	lock_take(&t->lock);
-	while (map_get(t->going, key_of(d)) != NULL)
+	while (map_get(t->going, digest_key(d)) != NULL)
 		cond_wait(&t->settled, &t->lock);
 	lock_give(&t->lock);
 }
@@ -120,13 +115,13 @@ void blob_pins_add_tmp(struct blob_pins *p, const char *name)
 /* With the lock. */
 static void give_back(struct blob_pin_table *t, const struct digest *d)
 {
-	struct pin *pin = map_get(t->pins, key_of(d));
+	struct pin *pin = map_get(t->pins, digest_key(d));
 
 	assert(pin != NULL && pin->holders > 0);
 	if (--pin->holders > 0)
 		return;
 	if (LIST_EMPTY(&t->scans)) {
-		(void)map_del(t->pins, key_of(d));
+		(void)map_del(t->pins, digest_key(d));
 		free(pin);
 		return;
 	}
@@ -198,7 +193,7 @@ static bool is_pinned(struct blobs *b, const struct digest *d)
 	bool pinned;
 
 	lock_take(&b->pins->lock);
-	pinned = map_get(b->pins->pins, key_of(d)) != NULL;
+	pinned = map_get(b->pins->pins, digest_key(d)) != NULL;
 	lock_give(&b->pins->lock);
 	return pinned;
 }
@@ -214,9 +209,9 @@ bool blob_going_begin(struct blobs *b, const struct digest *d)
 	bool mine;
 
 	lock_take(&t->lock);
-	mine = map_get(t->pins, key_of(d)) == NULL && map_get(t->going, key_of(d)) == NULL;
+	mine = map_get(t->pins, digest_key(d)) == NULL && map_get(t->going, digest_key(d)) == NULL;
 	if (mine)
-		(void)map_set(t->going, key_of(d), t);
+		(void)map_set(t->going, digest_key(d), t);
 	lock_give(&t->lock);
 	return mine;
 }
@@ -226,7 +221,7 @@ void blob_going_end(struct blobs *b, const struct digest *d)
 	struct blob_pin_table *t = b->pins;
 
 	lock_take(&t->lock);
-	(void)map_del(t->going, key_of(d));
+	(void)map_del(t->going, digest_key(d));
 	cond_broadcast(&t->settled);
 	lock_give(&t->lock);
 }
@@ -248,7 +243,7 @@ int blob_take_away(struct blobs *b, const struct digest *d, const char *path, bo
 	FMT(aside, "tmp/" BLOB_GONE "%s", strrchr(path, '/') + 1);
 	*gone = false;
 	lock_take(&t->lock);
-	if (map_get(t->pins, key_of(d)) == NULL) {
+	if (map_get(t->pins, digest_key(d)) == NULL) {
 		*gone = renameat(b->fd, path, b->fd, aside) == 0;
 		e = *gone ? 0 : errno;
 	}
