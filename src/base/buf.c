@@ -35,6 +35,13 @@ bool str_ends(struct str s, const char *suffix)
 	return n == 0 || (s.n >= n && memcmp(s.p + s.n - n, suffix, n) == 0);
 }
 
+void str_lower(char *s)
+{
+	for (; *s != '\0'; s++)
+		if (*s >= 'A' && *s <= 'Z')
+			*s = (char)(*s - 'A' + 'a');
+}
+
 bool str_ieq(struct str a, const char *b)
 {
 	return a.n == strlen(b) && (a.n == 0 || strncasecmp(a.p, b, a.n) == 0);

@@ -25,6 +25,7 @@ bool str_same(struct str a, struct str b);
 bool str_starts(struct str s, const char *prefix);
 bool str_ends(struct str s, const char *suffix);
 bool str_ieq(struct str a, const char *b);   /* ASCII case ignored */
+void str_lower(char *s);                     /* A to Z, in place */
 struct str str_skip(struct str s, size_t n); /* n is cut to s.n */
 struct str str_trim(struct str s);           /* spaces, tabs, CR, LF at both ends */
 /* Bytes of the UTF-8 character that s begins with; 0: none (overlong, surrogate, cut short). */

@@ -90,9 +90,7 @@ const char *hub_lower(struct arena *a, const char *name)
 {
 	char *lower = arena_cstr(a, name);
 
-	for (char *c = lower; *c != '\0'; c++)
-		if (*c >= 'A' && *c <= 'Z')
-			*c = (char)(*c - 'A' + 'a');
+	str_lower(lower);
 	return lower;
 }
 

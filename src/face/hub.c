@@ -96,9 +96,7 @@ uint64_t hub_channel(const struct hub_name *name)
 {
 	AUTO_FREE char *id = xstrdup(name->id), *text = NULL;
 
-	for (char *c = id; *c != '\0'; c++) /* in any case it is the same repository */
-		if (*c >= 'A' && *c <= 'Z')
-			*c = (char)(*c - 'A' + 'a');
+	str_lower(id); /* in any case it is the same repository */
 	text = xasprintf("%s/%s%s%s", hub_type_word(name->type), id, name->rev != NULL ? "@" : "",
 	                 name->rev != NULL ? name->rev : "");
 	return httpd_channel("hub", str_of(text));

@@ -17,14 +17,6 @@ static bool is_alnum(char c)
 	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-static void lower(char *s)
-{
-	for (; *s != '\0'; s++) {
-		if (*s >= 'A' && *s <= 'Z')
-			*s = (char)(*s - 'A' + 'a');
-	}
-}
-
 /* The first of these characters in s, or s.n. */
 static size_t find_any(struct str s, const char *set)
 {
@@ -91,7 +83,7 @@ static int parse_host(struct arena *a, struct str text, struct url *out, struct 
 	if (parse_port(str_skip(text, 1), dflt, &out->port, err) < 0)
 		return -1;
 	out->host = arena_strz(a, host);
-	lower(out->host);
+	str_lower(out->host);
 	return 0;
 }
 
@@ -133,7 +125,7 @@ static int parse_parts(struct arena *a, struct str text, struct url *out, struct
 	if (!str_starts(str_skip(text, n), "://"))
 		return err_set(err, ERR_INVALID, "it does not start with http:// or https://");
 	out->scheme = arena_strz(a, str_n(text.p, n));
-	lower(out->scheme);
+	str_lower(out->scheme);
 	if (strcmp(out->scheme, "http") != 0 && strcmp(out->scheme, "https") != 0)
 		return err_set(err, ERR_INVALID, "it does not start with http:// or https://");
 	text = str_skip(text, n + 3);

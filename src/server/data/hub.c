@@ -9,8 +9,6 @@
 #include "server/api/ctx.h"
 #include "server/data/repos.h"
 
-#include <ctype.h>
-
 #define ASKS 16 /* revisions that are asked for at once */
 #define ASKS_QUEUE_MAX 10000
 #define ASK_MAX_MS 300000 /* all that is asked for one: 100,000 files are a hundred pages */
@@ -41,8 +39,7 @@ uint64_t hub_owner(const char *team_id)
 void hub_repo_name(enum hub_type type, const char *id, char out[HUB_REPO_CAP])
 {
 	fmt_fixed(out, HUB_REPO_CAP, "%s/%s", hub_type_word(type), id);
-	for (char *c = out; *c != '\0'; c++)
-		*c = (char)tolower((unsigned char)*c);
+	str_lower(out);
 }
 
 static int64_t now_ms(void)
