@@ -410,7 +410,9 @@ static bool is_same(const struct db_val *a, const struct db_val *b)
 		return true;
 	case DB_INT:
 		return a->num == b->num;
-	case DB_REAL:
+	case DB_REAL: /* the bits of it: -0.0 is another number then, and one that is none is itself
+	               */
+		/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
 		return memcmp(&a->real, &b->real, sizeof(a->real)) == 0;
 	case DB_TEXT:
 	case DB_BLOB:
