@@ -68,6 +68,17 @@ bool hub_id_ok(struct str id)
 	return str_cut(&name, '/', &owner) && hub_part_ok(owner) && hub_part_ok(name);
 }
 
+bool hub_typed_id(struct str text, enum hub_type *type, struct str *id)
+{
+	struct str rest = text, word;
+
+	*type = HUB_MODELS;
+	*id = text;
+	if (str_cut(&rest, '/', &word) && rest.n > 0 && hub_type_parse(word, type))
+		*id = rest;
+	return hub_id_ok(*id);
+}
+
 bool hub_rev_ok(struct str rev)
 {
 	if (rev.n == 0 || rev.n > HUB_REV_MAX)

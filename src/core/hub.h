@@ -28,7 +28,10 @@ bool hub_type_parse(struct str word, enum hub_type *out);
 
 bool hub_part_ok(struct str part); /* an owner, or a name */
 bool hub_id_ok(struct str id);     /* owner/name or name */
-bool hub_rev_ok(struct str rev);   /* a branch, a tag or a commit: no control characters, bounded */
+/* As people type it: "owner/name" or "name", behind "datasets/", "spaces/" or nothing. *id lies in
+ * `text`. False: it is no name. */
+bool hub_typed_id(struct str text, enum hub_type *type, struct str *id);
+bool hub_rev_ok(struct str rev); /* a branch, a tag or a commit: no control characters, bounded */
 bool hub_commit_ok(struct str rev); /* 40 hex digits: what it names never changes */
 
 /* Names of repositories differ in case for the eye only. */

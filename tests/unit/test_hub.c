@@ -132,10 +132,43 @@ static void knows_names(void **state UNUSED)
 	assert_true(hub_commit_ok(str_of(HELLO)) && !hub_commit_ok(STR_LIT("ce0136250")));
 }
 
+static void knows_typed_names(void **state UNUSED)
+{
+	static const struct {
+		const char *text;
+		enum hub_type type;
+		const char *id; /* NULL: it is none */
+	} rows[] = {
+		{"a/b", HUB_MODELS, "a/b"},
+		{"b", HUB_MODELS, "b"},
+		{"datasets/a/b", HUB_DATASETS, "a/b"},
+		{"datasets/b", HUB_DATASETS, "b"},
+		{"spaces/a/b", HUB_SPACES, "a/b"},
+		{"models/a/b", HUB_MODELS, "a/b"},
+		{"datasets", HUB_MODELS, "datasets"},
+		{"", HUB_MODELS, NULL},
+		{"datasets/", HUB_MODELS, NULL},
+		{"kernels/a/b", HUB_MODELS, NULL},
+		{"a/b/c", HUB_MODELS, NULL},
+		{"datasets/a/b/c", HUB_MODELS, NULL},
+		{"a/..", HUB_MODELS, NULL},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		enum hub_type type = HUB_SPACES;
+		struct str id = {0};
+		bool ok = hub_typed_id(str_of(rows[i].text), &type, &id);
+
+		assert_row(ok == (rows[i].id != NULL), rows[i].text);
+		assert_row(!ok || (type == rows[i].type && str_eq(id, rows[i].id)), rows[i].text);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(ids_are_gits),
 	cmocka_unit_test(written_is_read_again),
 	cmocka_unit_test(refuses_what_is_no_tree),
 	cmocka_unit_test(knows_names),
+	cmocka_unit_test(knows_typed_names),
 };
 UNIT_MAIN(tests)
