@@ -14,6 +14,7 @@
 #include "base/doc.h"
 #include "base/hash.h"
 #include "core/glob.h"
+#include "core/hub.h"
 #include "io/client.h"
 
 #define SOURCE_FILES_MAX 200000
@@ -64,6 +65,15 @@ struct source_listing {
 	size_t n;
 	uint64_t bytes;
 };
+
+struct source_hf_name { /* what an hf:// source names */
+	enum hub_type type;
+	const char *id, *rev; /* rev: decoded; "main" when none is said */
+	const char *folder;   /* "": all of it */
+};
+/* url: with "hf://" or without. ERR_INVALID. */
+int source_hf_name(struct arena *a, struct str url, struct source_hf_name *out,
+                   struct err *err) MUST_CHECK;
 
 struct source; /* opaque; drivers see source_impl.h */
 

@@ -35,6 +35,13 @@ struct hf {
 
 /* --- the URL --------------------------------------------------------------------------------- */
 
+static int not_a_repository(struct err *err)
+{
+	return err_set(err, ERR_INVALID,
+	               "not a Hub repository: use hf://owner/repo, optionally followed by "
+	               "@revision and /folder");
+}
+
 /* Cuts the revision off `rest`: refs/pr/N and refs/convert/NAME whole, others end at '/'. */
 static struct str cut_revision(struct str *rest)
 {
@@ -52,17 +59,14 @@ static struct str cut_revision(struct str *rest)
 	return str_n(r.p, at);
 }
 
-/* Those of old have no owner, and no folder then: for who serves them, not for jobs. */
-static int parse_id(struct hf *h, struct str *rest, struct err *err)
+static bool parse_id(struct arena *a, struct str *rest, struct source_hf_name *out)
 {
 	struct str all = *rest, kind, id = {0};
-	enum hub_type type = HUB_MODELS;
 	size_t slashes = 0;
 
-	if (str_cut(&all, '/', &kind) && all.n > 0 && hub_type_parse(kind, &type))
+	out->type = HUB_MODELS;
+	if (str_cut(&all, '/', &kind) && all.n > 0 && hub_type_parse(kind, &out->type))
 		*rest = all;
-	h->kind = hub_type_word(type);
-	h->prefix = hub_type_prefix(type);
 	id.p = rest->p;
 	while (id.n < rest->n && rest->p[id.n] != '@') {
 		if (rest->p[id.n] == '/' && ++slashes == 2)
@@ -70,24 +74,22 @@ static int parse_id(struct hf *h, struct str *rest, struct err *err)
 		id.n++;
 	}
 	*rest = str_skip(*rest, id.n);
-	if (!hub_id_ok(id) || (slashes == 0 && !h->base.wants_about))
-		return err_set(err, ERR_INVALID,
-		               "not a Hub repository: use hf://owner/repo, optionally followed "
-		               "by @revision and /folder");
-	h->id = arena_strz(h->base.arena, id);
-	return 0;
+	out->id = arena_strz(a, id);
+	return hub_id_ok(id);
 }
 
-static int parse(struct hf *h, struct str rest, struct err *err)
+int source_hf_name(struct arena *a, struct str url, struct source_hf_name *out, struct err *err)
 {
-	struct str rev = STR_LIT("main");
+	struct str rest = url, rev = STR_LIT("main");
 
-	if (parse_id(h, &rest, err) < 0)
-		return -1;
+	if (str_starts(rest, "hf://"))
+		rest = str_skip(rest, strlen("hf://"));
+	if (!parse_id(a, &rest, out))
+		return not_a_repository(err);
 	if (str_starts(rest, "@")) {
 		rest = str_skip(rest, 1);
 		rev = cut_revision(&rest);
-		if (url_decode(h->base.arena, rev, &rev, err) < 0)
+		if (url_decode(a, rev, &rev, err) < 0)
 			return err_wrap(err, "its revision");
 		if (rev.n == 0 || rev.n > HUB_REV_MAX)
 			return err_set(err, ERR_INVALID,
@@ -95,16 +97,33 @@ static int parse(struct hf *h, struct str rest, struct err *err)
 			               "characters",
 			               HUB_REV_MAX);
 	}
-	h->rev = arena_strz(h->base.arena, rev);
-	if (hub_commit_ok(rev)) /* it can be read without a listing */
-		FMT(h->sha, "%.*s", STR_ARG(rev));
+	out->rev = arena_strz(a, rev);
 	if (str_starts(rest, "/"))
 		rest = str_skip(rest, 1);
 	while (rest.n > 0 && rest.p[rest.n - 1] == '/')
 		rest.n--;
 	if (rest.n > 0 && !fs_path_is_plain(rest))
 		return err_set(err, ERR_INVALID, "\"%.*s\" is not a folder's path", STR_ARG(rest));
-	h->folder = arena_strz(h->base.arena, rest);
+	out->folder = arena_strz(a, rest);
+	return 0;
+}
+
+static int parse(struct hf *h, struct str rest, struct err *err)
+{
+	struct source_hf_name n = {0};
+
+	if (source_hf_name(h->base.arena, rest, &n, err) < 0)
+		return -1;
+	/* Those of old have no owner: for who serves them, not for jobs. */
+	if (strchr(n.id, '/') == NULL && !h->base.wants_about)
+		return not_a_repository(err);
+	h->kind = hub_type_word(n.type);
+	h->prefix = hub_type_prefix(n.type);
+	h->id = n.id;
+	h->rev = n.rev;
+	h->folder = n.folder;
+	if (hub_commit_ok(str_of(n.rev))) /* it can be read without a listing */
+		FMT(h->sha, "%s", n.rev);
 	return 0;
 }
 
