@@ -615,8 +615,12 @@ UNUSED static void put_weights(struct place *p, bool damaged)
 	blobs_close(blobs);
 	digest_hex(&name, hex);
 	p->launch.weights = ARENA_NEW(p->a, struct wire_weights);
-	p->launch.weights[0] = (struct wire_weights){"hf://a/b@main",       "c0ffee", "/models/b",
-	                                             arena_cstr(p->a, hex), 9,        1};
+	p->launch.weights[0] = (struct wire_weights){.source = "hf://a/b@main",
+	                                             .revision = "c0ffee",
+	                                             .mount_location = "/models/b",
+	                                             .manifest = arena_cstr(p->a, hex),
+	                                             .bytes = 9,
+	                                             .files = 1};
 	p->launch.n_weights = 1;
 }
 

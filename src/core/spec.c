@@ -118,6 +118,17 @@ void spec_problems_json(const struct spec_problems *p, struct js *js)
 
 /* Names are for people: any text of one line that shows where it starts and ends. Ids, not names,
  * go into paths and keys, so a slash is as good as any ("demo/qwen3-0.6b"). */
+const char *spec_own_hub(const struct job_spec *s)
+{
+	static const char *const names[] = {"HF_ENDPOINT", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"};
+
+	for (size_t i = 0; i < s->n_env; i++)
+		for (size_t k = 0; k < COUNT(names); k++)
+			if (strcmp(s->env[i].name, names[k]) == 0)
+				return names[k];
+	return NULL;
+}
+
 bool spec_name_ok(struct str name)
 {
 	if (name.n == 0 || name.n > SPEC_NAME_MAX || str_trim(name).n != name.n ||

@@ -19,6 +19,8 @@
 #define SPEC_REQUIREMENT_MAX 4000 /* bytes of one */
 #define SPEC_NAME_MAX 200
 #define SPEC_PYTHON_PLACE "/opt/stoker/python" /* where a job finds its environment */
+#define SPEC_HUB_PLACE "/opt/stoker/hub"       /* of weights with the layout hub, by default */
+#define SPEC_HUB_PUSH_MAX 64
 /* The rule for names, for messages; see spec_name_ok(). */
 #define SPEC_NAME_RULE "one line of 1 to 200 bytes, no control characters, no blanks at either end"
 
@@ -32,6 +34,7 @@ struct spec_weights {
 	const char *source;   /* hf://owner/repo@rev, s3://bucket/path, https://..., file:///... */
 	const char *endpoint; /* ours: URL of the store or Hub, NULL = the server's setting */
 	const char *mount_location; /* absolute, unique, not below /proc /sys /dev /etc /run */
+	bool hub;                   /* ours: layout hub: the place is a cache of huggingface_hub */
 	const char *secret;         /* auth_secret_name of either place, or NULL */
 	const char **allow, **ignore;
 	size_t n_allow, n_ignore;
@@ -113,6 +116,8 @@ struct job_spec {
 		size_t n_lines;
 		const char *version; /* "3.11"; NULL: the machine's python3 */
 	} python;
+	const char **hub_push; /* ours: repositories that it may push to, hub_typed_id() */
+	size_t n_hub_push;
 	struct spec_artifact *artifacts;
 	size_t n_artifacts;
 	struct spec_weights *weights;
@@ -182,6 +187,9 @@ void spec_write(const struct job_spec *s, struct js *js);
 int spec_set(struct arena *a, const struct doc **root, struct str path, struct str value,
              struct err *err) MUST_CHECK;
 
+/* The variable by which the job says itself which Hub it talks to, or as whom; NULL: it does not.
+ * Then it talks to this server's. */
+const char *spec_own_hub(const struct job_spec *s);
 extern const char *const spec_gpu_types[]; /* NULL-terminated, sorted */
 /* "H200:2" -> type and count. */
 int spec_accelerator(struct arena *a, struct str text, const char **type, uint32_t *count,

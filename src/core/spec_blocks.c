@@ -101,6 +101,18 @@ static const struct spec_block load_block =
 	SPEC_MAP("job.runtime.load_checkpoint_config", "Start from an earlier checkpoint.",
 	         load_fields);
 
+static const struct spec_field hub_fields[] = {
+	{.name = "push", LIST(SPEC_TEXTS, hub_push), .max = SPEC_HUB_PUSH_MAX,
+	 .help = "repositories of this server that the job may push to, and create: "
+	         "`OWNER/NAME`, `datasets/OWNER/NAME`, or `NAME` for one of your own. You need "
+	         "the right to write to them"},
+};
+static const struct spec_block hub_block =
+	SPEC_MAP("job.runtime.hub",
+	         "What the job may do at the server's Hub beside reading; see docs/hub.md (Stoker "
+	         "only).",
+	         hub_fields);
+
 static const struct spec_field runtime_fields[] = {
 	{.name = "start_commands", LIST(SPEC_TEXTS, commands), .flags = SPEC_REQUIRED_FILE,
 	 .max = SPEC_COMMANDS_MAX,
@@ -119,6 +131,8 @@ static const struct spec_field runtime_fields[] = {
 	 .help = "checkpoints"},
 	{.name = "load_checkpoint_config", .kind = SPEC_BLOCK, .block = &load_block,
 	 .help = "checkpoints to start from"},
+	{.name = "hub", .kind = SPEC_BLOCK, .flags = SPEC_SPARSE, IF(n_hub_push, R_U64),
+	 .block = &hub_block, .help = "repositories to push to"},
 	{.name = "artifacts", LIST(SPEC_MAPS, artifacts), .flags = SPEC_CLIENT,
 	 .max = SPEC_ARTIFACT_MAX, .block = &spec_artifact_block,
 	 .help = "the uploaded code; `stoker push` fills it in"},

@@ -485,6 +485,20 @@ static void read_weights_auth(struct spec_reader *r, const struct doc *d, void *
 		w->secret = got.secret;
 }
 
+static void read_layout(struct spec_reader *r, const struct doc *d, void *base)
+{
+	struct spec_weights *w = base;
+
+	w->hub = str_eq(doc_text(d), "hub");
+	if (!w->hub && !str_eq(doc_text(d), "files"))
+		spec_fault(r, d, "should be \"files\" or \"hub\"");
+}
+
+static void write_layout(struct js *js, const void *base)
+{
+	js_cstr(js, ((const struct spec_weights *)base)->hub ? "hub" : "files");
+}
+
 /* clang-format off */
 #define WEIGHTS(member) offsetof(struct spec_weights, member)
 static const struct spec_field weights_fields[] = {
@@ -497,9 +511,16 @@ static const struct spec_field weights_fields[] = {
 	 .help = "URL of the store or Hub, if it is not the server's default: "
 	         "`https://minio.example.org:9000`. The server must allow it (--allow-endpoint). "
 	         "For `s3://` and `hf://`"},
-	{.name = "mount_location", .kind = SPEC_PATH, .flags = SPEC_REQUIRED,
-	 .at = WEIGHTS(mount_location),
-	 .help = "absolute path in the job, read-only"},
+	{.name = "mount_location", .kind = SPEC_PATH, .at = WEIGHTS(mount_location),
+	 .help = "absolute path in the job, read-only. Required, but for `layout: hub`, whose "
+	         "default is `" SPEC_HUB_PLACE "`"},
+	{.name = "layout", .kind = SPEC_CUSTOM, .flags = SPEC_SPARSE, .read = read_layout,
+	 .write = write_layout, .there = WEIGHTS(hub), .there_kind = R_BOOL, .dflt = "files",
+	 .type = "files, hub",
+	 .help = "files: the files are at mount_location. hub: mount_location is a cache of "
+	         "huggingface_hub, and HF_HUB_CACHE names it, so "
+	         "`from_pretrained(\"owner/repo\")` finds an `hf://` source there, also with "
+	         "HF_HUB_OFFLINE=1; all of a job's share one (Stoker only)"},
 	/* Before auth: a secret named in both places is found there. */
 	{.name = "auth_secret_name", .kind = SPEC_NAME, .at = WEIGHTS(secret),
 	 .help = "short for `auth: { auth_secret_name: ... }`"},
@@ -551,6 +572,13 @@ static void read_weights(struct spec_reader *r, const struct doc *d, void *item,
 	spec_read_item(r, &spec_weights_block, d, w);
 	if (w->source != NULL)
 		check_source(r, doc_get(d, "source"), w->source);
+	if (w->hub && w->source != NULL && !str_starts(str_of(w->source), "hf://"))
+		spec_fault_at(r, doc_get(d, "layout"), "layout",
+		              "is \"hub\", which is for sources that begin with hf://");
+	if (w->hub && !spec_given(doc_get(d, "mount_location")))
+		w->mount_location = SPEC_HUB_PLACE;
+	else if (w->mount_location == NULL && !spec_given(doc_get(d, "mount_location")))
+		spec_missing(r, d, "mount_location", "absolute path in the job, read-only");
 	if (w->source != NULL && w->endpoint != NULL &&
 	    spec_endpoint_check(str_of(w->source), str_of(w->endpoint), &err) < 0)
 		spec_fault_at(r, doc_get(d, "endpoint"), "endpoint", "%.250s", err.msg);

@@ -1,6 +1,7 @@
 /* spec_rules.c - what no single field of a specification can say: places that clash, fields that
  * exclude or imply each other. */
 #include "core/ckpt.h"
+#include "core/hub.h"
 #include "core/spec_table.h"
 
 #define RETRY_ATTEMPTS 3 /* of a retry rule that names no number */
@@ -145,6 +146,45 @@ static void check_pair(struct spec_reader *r, const struct place *a, const struc
 		                 "\"%.80s\" clashes with %s, \"%.80s\"", a->path, b->name, b->path);
 }
 
+/* The first of the weights that lie in a hub cache; n_weights: there is none. */
+static size_t first_hub(const struct job_spec *s)
+{
+	size_t i = 0;
+
+	while (i < s->n_weights && !s->weights[i].hub)
+		i++;
+	return i;
+}
+
+/* They share one place, for a program has one cache. */
+static void check_hubs(struct spec_reader *r, const struct doc *job, const struct job_spec *s)
+{
+	const struct doc *item = doc_first(doc_get(job, "weights"));
+	size_t first = first_hub(s);
+	char name[SPEC_PATH_CAP];
+
+	for (size_t i = 0; i < s->n_weights && item != NULL; i++, item = item->next) {
+		const struct spec_weights *w = &s->weights[i], *one = &s->weights[first];
+
+		if (!w->hub || i == first || w->mount_location == NULL ||
+		    one->mount_location == NULL)
+			continue;
+		FMT(name, "%s.weights[%zu].mount_location", r->path, i);
+		if (strcmp(w->mount_location, one->mount_location) != 0)
+			spec_problem_add(r->problems, item, name,
+			                 "\"%.80s\" is not where weights[%zu] are, \"%.80s\": all "
+			                 "weights with layout hub share one folder",
+			                 w->mount_location, first, one->mount_location);
+		FMT(name, "%s.weights[%zu].source", r->path, i);
+		for (size_t k = first; k < i; k++)
+			if (s->weights[k].hub && w->source != NULL &&
+			    s->weights[k].source != NULL &&
+			    strcmp(w->source, s->weights[k].source) == 0)
+				spec_problem_add(r->problems, doc_get(item, "source"), name,
+				                 "\"%.100s\" is also weights[%zu]", w->source, k);
+	}
+}
+
 static void check_places(struct spec_reader *r, const struct doc *job, const struct job_spec *s)
 {
 	const struct doc *runtime = doc_get(job, "runtime");
@@ -181,10 +221,12 @@ static void check_places(struct spec_reader *r, const struct doc *job, const str
 		add_place(&all, PLACE_CACHE, LEGACY_HF,
 		          doc_path(runtime, "cache_config", "enable_legacy_hf_mount", NULL), name);
 	}
+	check_hubs(r, job, s);
 	for (size_t i = 0; i < s->n_weights && item != NULL; i++, item = item->next) {
 		FMT(name, "%s.weights[%zu].mount_location", r->path, i);
-		add_place(&all, PLACE_WEIGHTS, s->weights[i].mount_location,
-		          doc_get(item, "mount_location"), name);
+		if (!s->weights[i].hub || first_hub(s) == i)
+			add_place(&all, PLACE_WEIGHTS, s->weights[i].mount_location,
+			          doc_get(item, "mount_location"), name);
 	}
 	given = all.n;
 	add_place(&all, PLACE_OWN, WORKSPACE, NULL, "the folder of the code");
@@ -237,6 +279,24 @@ static void rule_load(struct spec_reader *r, const struct doc *runtime, struct j
 	}
 }
 
+static void check_pushes(struct spec_reader *r, const struct doc *runtime, const struct job_spec *s)
+{
+	const struct doc *item = doc_first(doc_path(runtime, "hub", "push", NULL));
+	char name[SPEC_PATH_CAP];
+	enum hub_type type;
+	struct str id;
+
+	for (size_t i = 0; i < s->n_hub_push && item != NULL; i++, item = item->next) {
+		if (hub_typed_id(str_of(s->hub_push[i]), &type, &id))
+			continue;
+		FMT(name, "%s.runtime.hub.push[%zu]", r->path, i);
+		spec_problem_add(r->problems, item, name,
+		                 "\"%.100s\" is no repository: write OWNER/NAME, "
+		                 "datasets/OWNER/NAME, or NAME",
+		                 s->hub_push[i]);
+	}
+}
+
 void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s)
 {
 	const struct doc *runtime = doc_get(job, "runtime"), *retry = doc_get(job, "retry");
@@ -269,6 +329,8 @@ void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s
 		spec_fault_at(r, commands, "start_commands", "is empty: list at least one command");
 		spec_pop(r, mark);
 	}
-	if (spec_judges(r))
-		check_places(r, job, s);
+	if (!spec_judges(r))
+		return;
+	check_pushes(r, runtime, s);
+	check_places(r, job, s);
 }

@@ -404,19 +404,31 @@ static void read_value(struct spec_reader *r, const struct spec_field *f, const 
 		*(const char **)at = text;
 }
 
+void spec_missing(struct spec_reader *r, const struct doc *map, const char *name, const char *help)
+{
+	const struct doc *d = doc_get(map, name);
+	size_t mark = spec_push(r, name);
+
+	spec_unreadable(r, d != NULL ? d : map, "is missing: %s", help);
+	spec_pop(r, mark);
+}
+
 static void read_field(struct spec_reader *r, const struct spec_field *f, const struct doc *map,
                        void *base)
 {
 	const struct doc *d = doc_get(map, f->name);
 	unsigned must = SPEC_REQUIRED | (r->form == SPEC_FILE ? SPEC_REQUIRED_FILE : 0U);
-	size_t mark = spec_push(r, f->name);
+	size_t mark;
 
+	if (!spec_given(d) && spec_given(map) && (f->flags & must) != 0) {
+		spec_missing(r, map, f->name, f->help);
+		return;
+	}
+	mark = spec_push(r, f->name);
 	if (spec_given(d) && (f->flags & SPEC_CLIENT) != 0 && r->form == SPEC_FILE)
 		spec_fault(r, d, "cannot be set in a job file: %s", f->help);
 	else if (spec_given(d))
 		read_value(r, f, d, base);
-	else if (spec_given(map) && (f->flags & must) != 0)
-		spec_unreadable(r, d != NULL ? d : map, "is missing: %s", f->help);
 	else if (f->kind == SPEC_BLOCK)
 		spec_read_block(r, f->block, NULL, base);
 	spec_pop(r, mark);

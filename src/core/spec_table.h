@@ -116,6 +116,8 @@ void spec_read_item(struct spec_reader *r, const struct spec_block *b, const str
 void spec_write_block(struct js *js, const struct spec_block *b, const void *base);
 void spec_write_secret(struct js *js, const char *name);
 bool spec_judges(const struct spec_reader *r); /* values are held to their limits */
+/* A field that had to be there, of the block that is being read. */
+void spec_missing(struct spec_reader *r, const struct doc *map, const char *name, const char *help);
 /* A text of 1..max bytes, or NULL after a problem. */
 const char *spec_read_text(struct spec_reader *r, const struct doc *d, size_t max);
 const char *spec_read_secret(struct spec_reader *r, const struct doc *d);

@@ -26,7 +26,7 @@
 
 /* What both say by the rest of this file. It is raised when a runner that knows only the last one
  * could not run what a claim is answered with; fields that may be absent do not raise it. */
-#define WIRE_VERSION 2
+#define WIRE_VERSION 3
 
 #define WIRE_LOCK_FD 3
 /* <attempt folder>/launch.json, mode 0600: all that a runner gets when it is started. */
@@ -53,6 +53,7 @@ struct wire_env {
 struct wire_weights {
 	const char *source, *revision, *mount_location, *manifest; /* manifest: 64 hex */
 	uint64_t bytes, files;
+	bool hub; /* mount_location is a cache of huggingface_hub: run/hub_cache.h */
 };
 
 #define WIRE_NO_PART "-" /* of several nodes, and their manifest does not name this part */
@@ -105,6 +106,8 @@ struct wire_launch {
 	struct wire_env *env; /* the user's, secrets resolved; in order */
 	size_t n_env;
 	const char *registry_secret, *registry_secret2; /* values of the spec's; NULL: none */
+	const char *hub_url, *hub_token; /* HF_ENDPOINT and HF_TOKEN; NULL: the job has its own */
+	const char *hub_ca;              /* PEM, to trust hub_url by; NULL: it needs none */
 	struct wire_gpu *gpus;
 	size_t n_gpus;
 	bool has_image; /* it was resolved by an earlier attempt, or the job that this one repeats

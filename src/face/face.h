@@ -24,6 +24,14 @@
 #include "store/logs/joblog.h"
 #include "store/objects/objstore.h"
 
+/* What a job's own commands may do at the Hub: read what its team may, but for what is a user's
+ * alone, and push to some repositories. */
+struct job_rights {
+	const char *job_id;
+	const char *const *push; /* their keys: "models/owner/name", in lower case */
+	size_t n_push;
+};
+
 /* The caller: set by the server's authorize hook as request->who. */
 struct principal {
 	unsigned magic;
@@ -33,6 +41,8 @@ struct principal {
 	const char *team_id;    /* NULL: all teams */
 	const char *attempt_id; /* SCOPE_RUNNER: the only attempt, */
 	uint32_t node_rank;     /* and node, that it may speak of */
+	/* SCOPE_READ, SCOPE_PUSH: a job. name is that of who pushed it. NULL: it is none */
+	const struct job_rights *job;
 };
 
 /* What became of one request to the object store that a runner wanted signed. */

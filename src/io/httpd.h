@@ -22,6 +22,8 @@
 enum scope {
 	SCOPE_OPEN, /* the handler checks the caller itself (health, signed URLs, SigV4, GraphQL) */
 	SCOPE_RUNNER, /* the token of one attempt */
+	SCOPE_READ,   /* as SCOPE_VIEWER, and a job: the token that its commands have */
+	SCOPE_PUSH,   /* as SCOPE_MEMBER, and a job, which the operation holds to what it may */
 	SCOPE_VIEWER,
 	SCOPE_MEMBER,
 	SCOPE_ADMIN,

@@ -2,6 +2,9 @@
  */
 #include "run/env.h"
 
+#include "io/url.h"
+#include "run/mounts.h"
+
 extern char **environ;
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -42,6 +45,38 @@ static void put_first(struct env_list *e, const struct env_paths *at)
 	put(e, "PATH",
 	    arena_printf(e->a, "%s/bin:%s", at->python, path != NULL ? path : PATH_DEFAULT),
 	    secret);
+}
+
+static const char *value_of(const struct env_list *e, const char *name)
+{
+	for (size_t i = 0; i < e->n; i++)
+		if (strcmp(e->item[i].name, name) == 0)
+			return e->item[i].value;
+	return getenv(name); /* the proxies' are handed on */
+}
+
+/* Where a proxy is set it would be asked for the server, too, which it may not reach. */
+static void put_no_proxy(struct env_list *e, const char *hub_url)
+{
+	static const char *const proxies[] = {"http_proxy",  "https_proxy", "HTTP_PROXY",
+	                                      "HTTPS_PROXY", "all_proxy",   "ALL_PROXY"};
+	static const char *const names[] = {"no_proxy", "NO_PROXY"};
+	struct err no_url = {0};
+	struct url u;
+	bool any = false;
+
+	for (size_t i = 0; i < COUNT(proxies); i++)
+		any = any || value_of(e, proxies[i]) != NULL;
+	if (!any || url_parse(e->a, str_of(hub_url), &u, &no_url) < 0)
+		return;
+	for (size_t i = 0; i < COUNT(names); i++) {
+		const char *is = value_of(e, names[i]);
+
+		put(e, names[i],
+		    arena_printf(e->a, "%s%s%s", is != NULL ? is : "",
+		                 is != NULL && is[0] != '\0' ? "," : "", u.host),
+		    false);
+	}
 }
 
 /* "GPU-a,GPU-b"; of a declared inventory, which has no ids, the places: "0,3". */
@@ -119,6 +154,10 @@ VALUE(ckpt, o->at->ckpt)
 VALUE(load, o->at->load)
 VALUE(resume, resume_from(o->a, o->l, o->at))
 VALUE(project_cache, o->at->project_cache)
+VALUE(hub_url, o->l->hub_url)
+VALUE(hub_token, o->l->hub_token)
+VALUE(hub_cache, o->at->hub)
+VALUE(ca, o->at->ca)
 VALUE(hf_home, arena_printf(o->a, "%s/huggingface", o->at->project_cache))
 VALUE(xdg_cache, arena_printf(o->a, "%s/xdg", o->at->project_cache))
 VALUE(team_cache, o->at->team_cache)
@@ -138,6 +177,9 @@ enum env_when {
 	ENV_LOAD,
 	ENV_RESUME,
 	ENV_CACHE,
+	ENV_HUB,       /* the job does not say itself which Hub it talks to */
+	ENV_HUB_CACHE, /* weights with layout: hub */
+	ENV_CA,        /* the server has a certificate of its own */
 	ENV_LIBRARY,   /* not where an image may have baked in what a library downloads */
 	ENV_INHERITED, /* what is set where the server runs; not by us */
 	ENV_PROXY,     /* the same, also in an image: podman hands these on */
@@ -153,6 +195,10 @@ static const char *const when_words[] = {
 	[ENV_LOAD] = "`load_checkpoint_config.enabled`",
 	[ENV_RESUME] = "a checkpoint to resume from",
 	[ENV_CACHE] = "`cache_config.enabled`",
+	[ENV_HUB] = "none of HF_ENDPOINT, HF_TOKEN, HUGGING_FACE_HUB_TOKEN in "
+		    "`environment_variables`",
+	[ENV_HUB_CACHE] = "weights with `layout: hub`",
+	[ENV_CA] = "HF_ENDPOINT is `https://`",
 	[ENV_LIBRARY] = "`cache_config.enabled`, no `image`",
 	[ENV_INHERITED] = "no `image`, and set for the server",
 	[ENV_PROXY] = "set for the server",
@@ -181,6 +227,11 @@ static const struct env_row {
 	/* Scripts keep files right below it: the folder above both would lose them. */
 	{"BT_RW_CACHE_DIR",          ENV_CACHE,   project_cache, "same as BT_PROJECT_CACHE_DIR", "/root/.cache/user_artifacts"},
 	{"HF_HOME",                  ENV_LIBRARY, hf_home,      "where Hugging Face libraries keep what they download", "/root/.cache/user_artifacts/huggingface"},
+	{"HF_HUB_CACHE",             ENV_HUB_CACHE, hub_cache,  "where Hugging Face libraries find these weights, and keep what else they download; deleted when the job ends", SPEC_HUB_PLACE},
+	{"HF_ENDPOINT",              ENV_HUB,     hub_url,       "this server, as a Hub: see docs/hub.md", "http://127.0.0.1:8000"},
+	{"HF_TOKEN",                 ENV_HUB,     hub_token,     "the job's own token for it, good until the job ends: reads what the team may, pushes to `runtime.hub.push`", "stokerjob_..."},
+	{"SSL_CERT_FILE",            ENV_CA,      ca,            "certificates that programs trust: the machine's, and the server's own", MOUNT_CA},
+	{"REQUESTS_CA_BUNDLE",       ENV_CA,      ca,            "same as SSL_CERT_FILE, for Python's requests", MOUNT_CA},
 	{"XDG_CACHE_HOME",           ENV_LIBRARY, xdg_cache,    "where other libraries keep what they download", "/root/.cache/user_artifacts/xdg"},
 	{"BT_GROUP_SIZE",            ENV_ALWAYS,  group_size,    "number of nodes: `node_count`", "1"},
 	{"BT_NODE_RANK",             ENV_ALWAYS,  node_rank,     "rank of this node, from 0", "0"},
@@ -200,7 +251,7 @@ static const struct env_row {
 	{"TZ",                       ENV_INHERITED, NULL,        "time zone", "Europe/Berlin"},
 	{"HTTP_PROXY",               ENV_PROXY,     NULL,        "proxy for http://", "http://proxy.example.org:3128"},
 	{"HTTPS_PROXY",              ENV_PROXY,     NULL,        "proxy for https://", "http://proxy.example.org:3128"},
-	{"NO_PROXY",                 ENV_PROXY,     NULL,        "hosts that are reached without a proxy", "localhost,127.0.0.1"},
+	{"NO_PROXY",                 ENV_PROXY,     NULL,        "hosts that are reached without a proxy; that of HF_ENDPOINT is added", "localhost,127.0.0.1"},
 	{"http_proxy",               ENV_PROXY,     NULL,        "same as HTTP_PROXY", "http://proxy.example.org:3128"},
 	{"https_proxy",              ENV_PROXY,     NULL,        "same as HTTPS_PROXY", "http://proxy.example.org:3128"},
 	{"no_proxy",                 ENV_PROXY,     NULL,        "same as NO_PROXY", "localhost,127.0.0.1"},
@@ -250,6 +301,9 @@ static bool applies(const struct env_row *row, const struct env_of *o)
 	case ENV_LIBRARY:
 		return o->spec->cache.enabled && !o->at->image;
 	case ENV_ALWAYS:
+	case ENV_HUB:
+	case ENV_HUB_CACHE:
+	case ENV_CA:
 	case ENV_PYTHON: /* their values are NULL otherwise */
 	case ENV_RESUME:
 	case ENV_INHERITED:
@@ -270,12 +324,14 @@ void env_make(struct arena *a, const struct wire_launch *l, const struct job_spe
 	put_image(&e, at);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		if (rows[i].value != NULL && applies(&rows[i], &of))
-			put(&e, rows[i].name, rows[i].value(&of), false);
+			put(&e, rows[i].name, rows[i].value(&of), rows[i].value == hub_token);
 	}
 	for (size_t i = 0; i < l->n_env; i++)
 		put(&e, l->env[i].name, l->env[i].value, l->env[i].secret);
 	if (at->python != NULL)
 		put_first(&e, at);
+	if (l->hub_url != NULL)
+		put_no_proxy(&e, l->hub_url);
 	*out = e.item;
 	*n = e.n;
 }

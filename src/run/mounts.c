@@ -2,6 +2,7 @@
 #include "run/mounts.h"
 
 #include "run/confine.h"
+#include "run/hub_cache.h"
 
 #include "base/fs.h"
 
@@ -216,10 +217,24 @@ int mounts_job(struct mounts *m, const struct wire_launch *l, const struct job_s
 		return -1;
 	if (spec->cache.enabled && add_cache(m, l, spec->cache.base_path, err) < 0)
 		return -1;
+	if (hub_cache_of(l) != NULL &&
+	    mounts_add(m, MOUNT_RW, arena_printf(a, "%s/" ATTEMPT_HUB, dir), hub_cache_of(l), err) <
+	            0)
+		return -1;
 	for (size_t i = 0; i < l->n_weights; i++) {
-		if (mounts_add(m, MOUNT_RO, trees[i], l->weights[i].mount_location, err) < 0)
+		const char *at = l->weights[i].mount_location, *below = NULL;
+
+		if (l->weights[i].hub) {
+			if (hub_cache_place(a, l, i, &below, err) < 0)
+				return -1;
+			at = arena_printf(a, "%s/%s", at, below);
+		}
+		if (mounts_add(m, MOUNT_RO, trees[i], at, err) < 0)
 			return err_wrap(err, "weights %s", l->weights[i].source);
 	}
+	if (access(arena_printf(a, "%s/" ATTEMPT_CA, dir), F_OK) == 0 &&
+	    mounts_add(m, MOUNT_RO, arena_printf(a, "%s/" ATTEMPT_CA, dir), MOUNT_CA, err) < 0)
+		return -1;
 	if (spec->workdir) {
 		if (mounts_add(m, MOUNT_RW, code, MOUNT_WORKSPACE, err) < 0)
 			return -1;

@@ -44,7 +44,11 @@ struct mounts {
 #define ATTEMPT_UPPER "upper" /* the sandbox's view of "/" and what is written there */
 #define ATTEMPT_VARTMP "vartmp"
 #define ATTEMPT_SPOOL "spool"
+#define ATTEMPT_HUB "hub" /* see hub_cache.h */
 
+#define ATTEMPT_CA "ca.pem" /* whom the job trusts: the machine's authorities, and the server's */
+
+#define MOUNT_CA "/opt/stoker/ca.pem"
 #define MOUNT_WORKSPACE "/b10/workspace"
 #define MOUNT_BT_SCRATCH "/mnt/bt-scratch"
 

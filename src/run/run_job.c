@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "run/env.h"
+#include "run/hub_cache.h"
 #include "run/prjquota.h"
 #include "run/prjquota_keeper.h"
 #include "run/ranks.h"
@@ -144,6 +145,7 @@ static void make_env(struct run *r)
 	                                  l->cache_project_dir),
 		.team_cache = place_of(r, arena_printf(r->a, "%s/team_artifacts", cache),
 	                               l->cache_team_dir),
+		.hub = place_of(r, hub_cache_of(l), below(r, ATTEMPT_HUB)),
 		.home = real ? scratch : "/root",
 		.cores = r->cores.n,
 		.python = r->stage.python.at,
@@ -152,6 +154,8 @@ static void make_env(struct run *r)
 		.image_env = r->stage.image_env,
 	};
 
+	if (access(below(r, ATTEMPT_CA), F_OK) == 0)
+		at.ca = place_of(r, MOUNT_CA, below(r, ATTEMPT_CA));
 	env_make(r->a, &r->launch, s, &at, &r->env, &r->n_env);
 	if (s->workdir || real)
 		r->workdir = at.workspace;
@@ -320,7 +324,7 @@ static void make_script(struct run *r, struct buf *out)
 
 /* Folders on this node that the job writes to and that are deleted with its attempt. */
 static const char *const scratch_dirs[] = {ATTEMPT_SCRATCH, ATTEMPT_UPPER, ATTEMPT_VARTMP,
-                                           ATTEMPT_CODE};
+                                           ATTEMPT_CODE, ATTEMPT_HUB};
 
 static int start_quota(struct run *r, struct err *err)
 {

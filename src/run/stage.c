@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "core/attempt.h"
 #include "io/tar.h"
+#include "run/hub_cache.h"
 #include "run/image_keeper.h"
 #include "run/mounts.h"
 #include "run/sandbox.h"
@@ -15,6 +16,7 @@
 #define STAGE_ROOM_STEP_MS 1000 /* between two looks at a full node cache */
 #define STAGE_ROOM_WAIT_MS ((int64_t)24 * 3600 * 1000)
 #define STAGE_CANCEL_STEP_MS 50
+#define CA_MAX ((size_t)8 << 20)
 
 static bool canceled(struct stage *st, struct err *err)
 {
@@ -48,9 +50,9 @@ static int first_room(struct stage *st, struct err *err)
 
 static int folders(struct stage *st, struct err *err)
 {
-	static const char *const names[] = {ATTEMPT_CODE, ATTEMPT_SCRATCH, ATTEMPT_CKPT,
-	                                    ATTEMPT_LOAD, ATTEMPT_UPPER,   ATTEMPT_VARTMP,
-	                                    ATTEMPT_SPOOL};
+	static const char *const names[] = {ATTEMPT_CODE,  ATTEMPT_SCRATCH, ATTEMPT_CKPT,
+	                                    ATTEMPT_LOAD,  ATTEMPT_UPPER,   ATTEMPT_VARTMP,
+	                                    ATTEMPT_SPOOL, ATTEMPT_HUB};
 
 	for (size_t i = 0; i < COUNT(names); i++) {
 		char *path = arena_printf(st->a, "%s/%s", st->dir, names[i]);
@@ -67,6 +69,35 @@ static int folders(struct stage *st, struct err *err)
 			return -1;
 	}
 	return 0;
+}
+
+/* Programs know one file of authorities: the machine's and the server's own together. Without the
+ * machine's they would trust nobody else. */
+static int write_ca(struct stage *st, struct err *err)
+{
+	static const char *const bundles[] = {"/etc/ssl/certs/ca-certificates.crt",
+	                                      "/etc/pki/tls/certs/ca-bundle.crt",
+	                                      "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
+	AUTO_BUF struct buf all = BUF_INIT(CA_MAX);
+	struct err none = {0};
+	size_t i = 0;
+
+	if (st->launch->hub_ca == NULL)
+		return 0;
+	while (i < COUNT(bundles) && fs_read(AT_FDCWD, bundles[i], &all, &none) < 0) {
+		err_clear(&none);
+		i++;
+	}
+	if (i == COUNT(bundles)) {
+		logs_message(st->logs, "no certificates of authorities are on this machine "
+		                       "(ca-certificates): programs may refuse HF_ENDPOINT");
+		return 0;
+	}
+	buf_printf(&all, "\n%s", st->launch->hub_ca);
+	if (buf_check(&all, "certificates", err) < 0)
+		return -1;
+	return fs_write_atomic(AT_FDCWD, arena_printf(st->a, "%s/" ATTEMPT_CA, st->dir),
+	                       buf_view(&all), 0644, err);
 }
 
 static int to_fd(void *arg, const void *p, size_t n, struct err *err)
@@ -318,6 +349,24 @@ int stage_mirror(struct objstore **out, struct objstore *objects, const struct w
 	return 0;
 }
 
+static int hub_cache(struct stage *st, struct err *err)
+{
+	const struct wire_launch *l = st->launch;
+	AUTO_FD int root = -1;
+
+	if (hub_cache_of(l) == NULL)
+		return 0;
+	root = fs_open_dir(arena_printf(st->a, "%s/" ATTEMPT_HUB, st->dir), err);
+	if (root < 0)
+		return -1;
+	for (size_t i = 0; i < l->n_weights; i++)
+		if (l->weights[i].hub &&
+		    hub_cache_add(root, st->ids, l, i,
+		                  confined_path(st->confined, st->a, st->tree[i]), err) < 0)
+			return -1;
+	return 0;
+}
+
 static int stage_weights(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
@@ -341,7 +390,7 @@ static int stage_weights(struct stage *st, struct err *err)
 			return waited_in_vain(st, err);
 		err_clear(err);
 	}
-	return 0;
+	return hub_cache(st, err);
 }
 
 struct load_progress {
@@ -565,7 +614,9 @@ static int take_step(struct stage *st, const struct step *s, struct err *err)
 
 static int begin(struct stage *st, struct err *err)
 {
-	return first_room(st, err) < 0 ? -1 : folders(st, err);
+	if (first_room(st, err) < 0 || folders(st, err) < 0)
+		return -1;
+	return write_ca(st, err);
 }
 
 int stage_objects(struct objstore **out, struct http_client **http, const char *url,

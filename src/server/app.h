@@ -39,6 +39,8 @@
 #define APP_RUN_TOKEN "stokerrun" /* of a runner: good at any server that leads (--node-url) */
 #define APP_LOCAL_TOKEN                                                                            \
 	"stokerlocal" /* of a runner on this machine: good at the Unix socket only */
+#define APP_JOB_TOKEN                                                                              \
+	"stokerjob" /* of a job's commands: good at the Hub only, as long as it runs */
 #define APP_SOCKET "server.sock"
 /* What of this folder a runner is shown that has given up root: the sockets, under second names. */
 #define APP_SOCKETS "sockets"

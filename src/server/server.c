@@ -29,8 +29,9 @@ void server_settings_reference(struct buf *out)
 }
 
 static const char *const scope_words[] = {
-	[SCOPE_OPEN] = "open",     [SCOPE_RUNNER] = "runner", [SCOPE_VIEWER] = "viewer",
-	[SCOPE_MEMBER] = "member", [SCOPE_ADMIN] = "admin",
+	[SCOPE_OPEN] = "open",        [SCOPE_RUNNER] = "runner", [SCOPE_READ] = "viewer, job",
+	[SCOPE_PUSH] = "member, job", [SCOPE_VIEWER] = "viewer", [SCOPE_MEMBER] = "member",
+	[SCOPE_ADMIN] = "admin",
 };
 
 struct reference {

@@ -54,6 +54,11 @@ static const struct {
 	{"BT_TEAM_CACHE_DIR", "/root/.cache/team_artifacts"},
 	{"BT_RW_CACHE_DIR", "/root/.cache/user_artifacts"},
 	{"HF_HOME", "/root/.cache/user_artifacts/huggingface"},
+	{"HF_ENDPOINT", "http://127.0.0.1:8000"},
+	{"HF_TOKEN", "stokerjob_a_b"},
+	{"HF_HUB_CACHE", SPEC_HUB_PLACE},
+	{"SSL_CERT_FILE", "/opt/stoker/ca.pem"},
+	{"REQUESTS_CA_BUNDLE", "/opt/stoker/ca.pem"},
 	{"XDG_CACHE_HOME", "/root/.cache/user_artifacts/xdg"},
 };
 
@@ -72,6 +77,7 @@ static void has_every_variable(void **state UNUSED)
 	                        .gpus = gpus,
 	                        .n_gpus = 2};
 	struct job_spec s = {.cpu_count = 7};
+	struct env_paths all = at;
 	struct wire_env *env = NULL;
 	size_t n = 0;
 
@@ -84,7 +90,11 @@ static void has_every_variable(void **state UNUSED)
 	for (size_t i = 0; i < COUNT(optional); i++)
 		assert_row(get(env, n, optional[i].name) == NULL, optional[i].name);
 	s.workdir = s.ckpt.enabled = s.load.enabled = s.cache.enabled = true;
-	env_make(a, &l, &s, &at, &env, &n);
+	all.hub = SPEC_HUB_PLACE;
+	all.ca = "/opt/stoker/ca.pem";
+	l.hub_url = "http://127.0.0.1:8000";
+	l.hub_token = "stokerjob_a_b";
+	env_make(a, &l, &s, &all, &env, &n);
 	for (size_t i = 0; i < COUNT(optional); i++) {
 		const char *value = get(env, n, optional[i].name);
 
@@ -117,6 +127,10 @@ static void the_page_names_every_variable(void **state UNUSED)
 
 	s.ckpt.enabled = s.load.enabled = s.cache.enabled = true;
 	full.python = "/opt/stoker/python";
+	full.hub = SPEC_HUB_PLACE;
+	full.ca = "/opt/stoker/ca.pem";
+	l.hub_url = "http://127.0.0.1:8000";
+	l.hub_token = "stokerjob_a_b";
 	env_make(a, &l, &s, &full, &env, &n);
 	env_reference(&page);
 	for (size_t i = 0; i < n; i++) {

@@ -57,7 +57,7 @@ static void spec_reads_a_file(void **state UNUSED)
 	assert_string_equal(s.load.refs[0].project, "qwen3-finetune");
 	assert_string_equal(s.load.refs[1].name, "checkpoint-24");
 	assert_string_equal(s.load.folder, "/tmp/loaded_checkpoints");
-	assert_int_equal(s.n_weights, 3);
+	assert_int_equal(s.n_weights, 5);
 	assert_int_equal(s.weights[0].n_allow, 3);
 	assert_string_equal(s.weights[1].secret, "aws");
 	assert_string_equal(s.weights[2].mount_location, "/app/set");
@@ -185,6 +185,12 @@ static void spec_comes_back(void **state UNUSED)
 		spec_write(&back, &js);
 		assert_string_equal(buf_cstr(&once), buf_cstr(&again));
 		assert_int_equal(back.n_weights, s.n_weights);
+		for (size_t k = 0; k < s.n_weights; k++) {
+			assert_int_equal(back.weights[k].hub, s.weights[k].hub);
+			assert_string_equal(back.weights[k].mount_location,
+			                    s.weights[k].mount_location);
+		}
+		assert_int_equal(back.n_hub_push, s.n_hub_push);
 		assert_int_equal(back.n_notify, s.n_notify);
 		assert_int_equal(back.retry.max_attempts, s.retry.max_attempts);
 		assert_true(back.memory_bytes == s.memory_bytes);
@@ -403,7 +409,7 @@ static void spec_reference_names_every_block(void **state UNUSED)
 	spec_reference(&out);
 	assert_ok(buf_check(&out, "reference", &err), &err);
 	assert_non_null(strstr(buf_cstr(&out), "### `job.runtime.checkpointing_config`"));
-	assert_non_null(strstr(buf_cstr(&out), "| `mount_location` | path | required |"));
+	assert_non_null(strstr(buf_cstr(&out), "| `source` | text | required |"));
 	assert_non_null(strstr(buf_cstr(&out), "| `memory` | size | `2Gi` |"));
 }
 

@@ -71,7 +71,8 @@ static void keeps_launch(void **state UNUSED)
 	AUTO_BUF struct buf out = BUF_INIT(100000), again = BUF_INIT(100000);
 	const char *share[] = {"/root/venv", "/opt/x y"};
 	struct wire_env env[] = {{"A", "1", false}, {"TOKEN", "s3cr\"et\n", true}};
-	struct wire_weights w[] = {{"hf://a/b", "c0ffee", "/models/b", "00ff", 5000000000U, 7}};
+	struct wire_weights w[] = {
+		{"hf://a/b", "c0ffee", "/models/b", "00ff", 5000000000U, 7, true}};
 	struct wire_code code[] = {{"uploads/x.tgz", 12}};
 	struct wire_gpu gpus[] = {{0, "GPU-1"}, {3, "GPU-2"}};
 	struct wire_load load[] = {
@@ -96,6 +97,8 @@ static void keeps_launch(void **state UNUSED)
 	                        .env = env,
 	                        .n_env = 2,
 	                        .registry_secret = "name:pass",
+	                        .hub_url = "http://127.0.0.1:8000",
+	                        .hub_token = "stokerjob_x_y",
 	                        .gpus = gpus,
 	                        .n_gpus = 2,
 	                        .has_image = true,
@@ -121,6 +124,9 @@ static void keeps_launch(void **state UNUSED)
 	assert_string_equal(back.env[1].value, "s3cr\"et\n");
 	assert_true(back.env[1].secret);
 	assert_true(back.weights[0].bytes == 5000000000U);
+	assert_true(back.weights[0].hub);
+	assert_string_equal(back.hub_url, "http://127.0.0.1:8000");
+	assert_string_equal(back.hub_token, "stokerjob_x_y");
 	assert_string_equal(back.share[1], "/opt/x y");
 	assert_null(back.cache_team_dir);
 	assert_string_equal(back.registry_secret, "name:pass");

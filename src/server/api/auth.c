@@ -2,9 +2,13 @@
 #include "server/api/auth.h"
 #include "io/proof.h"
 #include "server/api/ctx.h"
+#include "server/control/specs.h"
+#include "server/data/repos.h"
 
 #define TOKEN_MAX 200
 #define TOKENS_MAX 10000
+#define JOB_TEXT "job-token\n"
+#define ATTEMPT_CAP 64      /* of an id */
 #define USED_EVERY_MS 60000 /* "last used" is written at most this often */
 
 static char *hash_of(struct arena *a, struct str token)
@@ -133,8 +137,105 @@ static int person_principal(struct app *app, struct arena *a, const char *hash, 
 	return 0;
 }
 
-static int authenticate(struct app *app, struct arena *a, struct str token, bool local,
-                        struct principal **out, struct err *err)
+/* ---- of a job's commands ------------------------------------------------------------------- */
+
+static void job_mac(const struct app *app, struct str attempt_id, char out[HASH_HEX_CAP])
+{
+	char text[sizeof(JOB_TEXT) + ATTEMPT_CAP];
+	uint8_t mac[HASH_SHA256_LEN];
+
+	FMT(text, JOB_TEXT "%.*s", STR_ARG(attempt_id));
+	hash_hmac_sha256(app->url_secret_key, strlen(app->url_secret_key), text, strlen(text), mac);
+	hex_encode(mac, sizeof(mac), out);
+}
+
+const char *auth_job_token(struct app *app, struct arena *a, const char *attempt_id)
+{
+	char mac[HASH_HEX_CAP];
+
+	job_mac(app, str_of(attempt_id), mac);
+	return arena_printf(a, APP_JOB_TOKEN "_%s_%s", attempt_id, mac);
+}
+
+/* The id of the attempt that it was made for; NULL: it was not made here. */
+static const char *job_token_of(struct app *app, struct arena *a, struct str token)
+{
+	struct str mac = str_skip(token, strlen(APP_JOB_TOKEN "_")), id = {0};
+	char want[HASH_HEX_CAP];
+
+	if (!str_cut(&mac, '_', &id) || id.n == 0 || id.n >= ATTEMPT_CAP ||
+	    mac.n != HASH_HEX_CAP - 1)
+		return NULL;
+	job_mac(app, id, want);
+	return seal_same(mac.p, want, mac.n) ? arena_strz(a, id) : NULL;
+}
+
+static int job_pushes(struct app *app, struct arena *a, const struct model_job *job,
+                      struct job_rights *out, struct err *err)
+{
+	AUTO_SPEC struct specs_hold hold = {0};
+	const char **key;
+
+	if (specs_get(app, job->id, &hold, err) < 0)
+		return -1;
+	key = ARENA_ARRAY(a, const char *, hold.spec->n_hub_push + 1);
+	for (size_t i = 0; i < hold.spec->n_hub_push; i++)
+		key[out->n_push++] = repo_push_key(a, hold.spec->hub_push[i], job->user);
+	out->push = key;
+	return 0;
+}
+
+/* While the database is away, what it said last; nothing can be pushed then. */
+static int job_recall(struct app *app, struct arena *a, const char *hash, struct principal *w,
+                      struct job_rights *rights, struct err *err)
+{
+	struct model_token t = {0};
+
+	if (err->id != ERR_DATABASE_UNAVAILABLE || !recall(app, a, hash, &t))
+		return -1;
+	err_clear(err);
+	rights->job_id = w->token_id = t.id;
+	w->name = t.name;
+	w->team_id = t.team_id;
+	return 0;
+}
+
+static int job_principal(struct app *app, struct arena *a, struct str token, struct principal *w,
+                         struct err *err)
+{
+	const char *id = job_token_of(app, a, token), *hash = hash_of(a, token);
+	struct job_rights *rights = ARENA_NEW(a, struct job_rights);
+	struct model_attempt *t = NULL;
+	struct model_job job = {0};
+	size_t n = 0, ended = 0;
+
+	w->role = ROLE_VIEWER;
+	w->job = rights;
+	if (id == NULL)
+		return refuse(err);
+	if (meta_attempt(app->meta, a, id, &t, &n, err) < 0 ||
+	    meta_job_brief(app->meta, a, t[0].job_id, &job, err) < 0)
+		return job_recall(app, a, hash, w, rights, err);
+	for (size_t i = 0; i < n; i++)
+		ended += t[i].ended_ms != 0;
+	if (!job_state_is_placed(job.core.state) || !app_same(job.attempt_id, id) || ended == n)
+		return err_set(err, ERR_TOKEN_INVALID, "this token was good as long as job %s ran",
+		               job.id);
+	if (job_pushes(app, a, &job, rights, err) < 0)
+		return -1;
+	rights->job_id = w->token_id = job.id;
+	w->name = job.user;
+	w->team_id = job.team_id;
+	remember(app, hash,
+	         &(struct model_token){.id = job.id,
+	                               .team_id = job.team_id,
+	                               .name = job.user,
+	                               .role = ROLE_VIEWER});
+	return 0;
+}
+
+static int authenticate_any(struct app *app, struct arena *a, struct str token, bool local,
+                            struct principal **out, struct err *err)
 {
 	struct principal *w = ARENA_NEW(a, struct principal);
 	const char *hash;
@@ -146,9 +247,12 @@ static int authenticate(struct app *app, struct arena *a, struct str token, bool
 		return refuse(err); /* it was stolen: its runner has the socket */
 	hash = hash_of(a, token);
 	w->magic = PRINCIPAL_MAGIC;
-	r = str_starts(token, APP_RUN_TOKEN "_") || str_starts(token, APP_LOCAL_TOKEN "_")
-	            ? runner_principal(app, a, hash, w, err)
-	            : person_principal(app, a, hash, w, err);
+	if (str_starts(token, APP_JOB_TOKEN "_"))
+		r = job_principal(app, a, token, w, err);
+	else
+		r = str_starts(token, APP_RUN_TOKEN "_") || str_starts(token, APP_LOCAL_TOKEN "_")
+		            ? runner_principal(app, a, hash, w, err)
+		            : person_principal(app, a, hash, w, err);
 	if (r < 0 && err->code == ERR_NOT_FOUND) {
 		err_clear(err);
 		return refuse(err);
@@ -156,6 +260,16 @@ static int authenticate(struct app *app, struct arena *a, struct str token, bool
 	if (r == 0)
 		*out = w;
 	return r;
+}
+
+/* Of anybody but a job. */
+static int authenticate(struct app *app, struct arena *a, struct str token, bool local,
+                        struct principal **out, struct err *err)
+{
+	if (str_starts(token, APP_JOB_TOKEN "_"))
+		return err_set(err, ERR_DENIED,
+		               "the token of a job's commands is good for the Hub alone");
+	return authenticate_any(app, a, token, local, out, err);
 }
 
 /* Of a person, or of a runner. */
@@ -204,8 +318,10 @@ static enum model_role role_of(enum scope scope)
 	case SCOPE_ADMIN:
 		return ROLE_ADMIN;
 	case SCOPE_MEMBER:
+	case SCOPE_PUSH:
 		return ROLE_MEMBER;
 	case SCOPE_VIEWER:
+	case SCOPE_READ:
 	case SCOPE_RUNNER:
 	case SCOPE_OPEN:
 		break;
@@ -218,17 +334,20 @@ int auth_request(struct request *rq, enum scope scope, struct err *err)
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct str header = str_trim(request_header(rq, "Authorization")), scheme;
 	struct principal *w = NULL;
+	int (*may)(struct app *, struct arena *, struct str, bool, struct principal **,
+	           struct err *);
 
 	if (header.n == 0)
 		return err_set(err, ERR_AUTH, "a token is required: Authorization: Bearer <token>");
 	if (!str_cut(&header, ' ', &scheme) ||
 	    (!str_ieq(scheme, "Bearer") && !str_ieq(scheme, "Api-Key")))
 		return err_set(err, ERR_AUTH, "Authorization: Bearer <token> is expected");
-	if (authenticate(ctx->app, rq->arena, str_trim(header), rq->local, &w, err) < 0)
+	may = scope == SCOPE_READ || scope == SCOPE_PUSH ? authenticate_any : authenticate;
+	if (may(ctx->app, rq->arena, str_trim(header), rq->local, &w, err) < 0)
 		return -1;
 	if (scope == SCOPE_RUNNER && w->attempt_id == NULL)
 		return err_set(err, ERR_DENIED, "only runners may call this route");
-	if (scope != SCOPE_RUNNER &&
+	if (scope != SCOPE_RUNNER && w->job == NULL &&
 	    ctx_need(&(struct ask){ctx->app, w, rq->arena}, role_of(scope), err) < 0)
 		return -1;
 	rq->principal = w;

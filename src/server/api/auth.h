@@ -1,7 +1,7 @@
 /*
  * auth.h - tokens to callers. A token is "stoker_" (a person's or a script's) or "stokerrun_" (of
  * one attempt and node) and 256 random bits; only its SHA-256 is stored, so a lookup by hash leaks
- * no timing worth having.
+ * no timing worth having. "stokerjob_" is that of a job's own commands, see auth_job_token().
  */
 #ifndef AUTH_H
 #define AUTH_H
@@ -28,5 +28,9 @@ struct known_tokens {
 void auth_forget(struct app *app);
 /* A new token and the hex of its hash, in the arena. */
 char *auth_new_token(struct arena *a, const char *prefix, char **hash);
+/* The token of an attempt's commands. It is stored nowhere: it is the attempt's id and a MAC of it
+ * by a key of the server, so the same each time, at any server that leads. It is good as long as
+ * the attempt is the one that its job runs. */
+const char *auth_job_token(struct app *app, struct arena *a, const char *attempt_id);
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include "server/api/ctx.h"
 #include "server/data/fetch.h"
+#include "server/data/repos.h"
 #include "server/api/limits.h"
 #include "server/control/live.h"
 #include "server/control/loads.h"
@@ -106,7 +107,6 @@ static int check_sources(struct app *app, const struct job_spec *spec,
 		const struct spec_weights *w = &spec->weights[i];
 		const struct wire_weights *had = resolved_find(frozen, w);
 		bool may = fetch_may(app, w, err) == 0;
-
 		if (may && fetch_check(app, w, err) == 0)
 			continue;
 		if (had == NULL || !fetch_has(app, had->manifest))
@@ -193,6 +193,10 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 		        "interactive session on demand: `stoker exec %s` opens a shell while the "
 		        "job runs; ssh and editors are not supported",
 		        out->id);
+	if (spec_own_hub(spec) != NULL)
+		app_log(app, out->id,
+		        "%s is set by the job, so HF_ENDPOINT is not set to this server's Hub",
+		        spec_own_hub(spec));
 	if (spec->node_count > 1)
 		app_log(app, out->id,
 		        "node_count %u: all %u nodes run on this machine and share it",
@@ -236,6 +240,22 @@ static int by_key(struct app *app, struct arena *a, const char *project, const c
 	return 0;
 }
 
+static int check_pushes(const struct ask *ask, const struct model_project *p,
+                        const struct job_spec *spec, struct err *err)
+{
+	const char *own = spec_own_hub(spec);
+
+	if (spec->n_hub_push > 0 && own != NULL)
+		return err_set(err, ERR_INVALID,
+		               "runtime.hub.push: the job sets %s itself, so it does not talk to "
+		               "this server's Hub: leave one of them out",
+		               own);
+	for (size_t i = 0; i < spec->n_hub_push; i++)
+		if (repo_may_give(ask, p->team_id, spec->hub_push[i], err) < 0)
+			return err_wrap(err, "runtime.hub.push[%zu]", i);
+	return 0;
+}
+
 /* May this row join the line, by what the server is now? Of a push and of a recreate. */
 static int check_row(const struct ask *ask, const struct model_project *p,
                      const struct job_spec *spec, const struct model_job *row, struct err *err)
@@ -244,7 +264,7 @@ static int check_row(const struct ask *ask, const struct model_project *p,
 
 	if (limits_priority(ask, spec->priority, err) < 0 ||
 	    limits_waiting(ask, p->team_id, err) < 0 ||
-	    secrets_check(app, p->team_id, spec, err) < 0 ||
+	    secrets_check(app, p->team_id, spec, err) < 0 || check_pushes(ask, p, spec, err) < 0 ||
 	    check_fits(app, row, p->pinned_cluster, err) < 0 || check_image(app, spec, err) < 0)
 		return -1;
 	return check_idle(app, spec, err);

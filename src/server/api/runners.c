@@ -5,6 +5,7 @@
 #include "server/data/cache.h"
 #include "server/data/ckpt_union.h"
 #include "server/data/ckpts.h"
+#include "server/api/auth.h"
 #include "server/api/ctx.h"
 #include "server/api/exec.h"
 #include "server/control/resolved.h"
@@ -17,6 +18,7 @@
 #define EVENTS_MAX 10000      /* of one runner's job, all attempts together */
 #define CHECKPOINTS_MAX 10000 /* of a job, on each node */
 #define HIDE_MAX 32
+#define PEM_MAX ((size_t)1 << 20)
 
 /* The runner's own row and its job. */
 struct mine {
@@ -273,6 +275,21 @@ static int fill_paths(struct app *app, struct arena *a, const struct mine *m,
 	return 0;
 }
 
+static int fill_hub(struct app *app, struct arena *a, const struct mine *m, struct wire_launch *out,
+                    struct err *err)
+{
+	AUTO_BUF struct buf pem = BUF_INIT(PEM_MAX);
+
+	out->hub_url = app->local_url;
+	out->hub_token = auth_job_token(app, a, m->row.id);
+	if (app->set.tls_cert == NULL)
+		return 0;
+	if (fs_read(AT_FDCWD, app->set.tls_cert, &pem, err) < 0)
+		return -1;
+	out->hub_ca = arena_strz(a, buf_view(&pem));
+	return 0;
+}
+
 /* *stage is what an error's message begins with. */
 static int fill_launch(struct app *app, struct arena *a, const struct mine *m,
                        struct wire_launch *out, const char **stage, struct err *err)
@@ -284,6 +301,8 @@ static int fill_launch(struct app *app, struct arena *a, const struct mine *m,
 		return -1;
 	*stage = "secrets";
 	if (fill_secrets(app, a, m, &spec, out, err) < 0)
+		return -1;
+	if (spec_own_hub(&spec) == NULL && fill_hub(app, a, m, out, err) < 0)
 		return -1;
 	*stage = "inputs";
 	if (fill_resolved(app, a, m, out, err) < 0)

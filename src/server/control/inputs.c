@@ -75,6 +75,7 @@ struct wire_weights inputs_weights(struct arena *a, const struct spec_weights *w
 		.manifest = arena_cstr(a, v->manifest),
 		.bytes = v->progress.bytes_total,
 		.files = v->progress.files_total,
+		.hub = w->hub,
 	};
 }
 

@@ -72,6 +72,34 @@ static int namespace_of(const struct ask *ask, const char *asked, struct model_r
 	return ctx_team(ask, NULL, &r->team_id, err);
 }
 
+int repo_may_give(const struct ask *ask, const char *team_id, const char *typed, struct err *err)
+{
+	const char *key = repo_push_key(ask->a, typed, ask->principal->name);
+	struct principal in_team = *ask->principal;
+	const struct ask as = {ask->app, &in_team, ask->a};
+	struct str name = str_of(key), type_word, owner;
+	struct model_repo r, fresh = {0};
+	enum hub_type type;
+	bool moved;
+
+	in_team.team_id = team_id;
+	if (!str_cut(&name, '/', &type_word) || !hub_type_parse(type_word, &type) ||
+	    !hub_id_ok(name))
+		return err_set(err, ERR_INVALID, "\"%s\" is no name of a repository", typed);
+	if (repo_find(ask->app, ask->a, type, arena_strz(ask->a, name), &r, &moved, err) < 0)
+		return -1;
+	if (r.id != NULL && moved)
+		return err_set(err, ERR_INVALID, "the repository is now %s%s/%s",
+		               hub_type_prefix(type), r.owner, r.name);
+	if (r.id != NULL && repo_may(&as, &r, REPO_WRITE))
+		return 0;
+	if (r.id != NULL && repo_may(&as, &r, REPO_READ)) /* else it is not there for the caller */
+		return err_set(err, ERR_ROLE_REQUIRED, "token \"%s\" may not write to %.*s",
+		               ask->principal->name, STR_ARG(name));
+	(void)str_cut(&name, '/', &owner);
+	return namespace_of(&as, arena_strz(ask->a, owner), &fresh, err);
+}
+
 /* With what says which files are large. */
 static int first_commit(const struct ask *ask, const struct model_repo *r, enum hub_type type,
                         struct blob_pins *pins, struct repo_made *out, struct err *err)
@@ -122,7 +150,8 @@ static int create_repo(const struct ask *ask, enum hub_type type, const char *ow
 	char key[HUB_REPO_CAP];
 	bool moved;
 
-	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || namespace_of(ask, owner, &r, err) < 0)
+	if ((ask->principal->job == NULL && ctx_need(ask, ROLE_MEMBER, err) < 0) ||
+	    namespace_of(ask, owner, &r, err) < 0)
 		return -1;
 	hub_repo_name(type, arena_printf(ask->a, "%s/%s", r.owner, name), key);
 	if (repo_find(app, ask->a, type, strchr(key, '/') + 1, &old, &moved, err) < 0)
@@ -133,6 +162,8 @@ static int create_repo(const struct ask *ask, enum hub_type type, const char *ow
 		               "You already created this %.*s repo: %s/%s", (int)strlen(r.type) - 1,
 		               r.type, old.owner, old.name);
 	}
+	if (ask->principal->job != NULL && !repo_names(ask->principal->job, key))
+		return repo_not_named(ask, type, r.owner, name, err);
 	if (app_has_room(app, err) < 0)
 		return -1;
 	r.id = app_id(ask->a, MODEL_ID_LEN);

@@ -160,17 +160,63 @@ static bool is_team(const struct ask *ask, const struct model_repo *r)
 	return team_id == NULL || strcmp(team_id, r->team_id) == 0;
 }
 
-/* Its user, or an administrator, who could make a token of that name. */
+const char *repo_push_key(struct arena *a, const char *typed, const char *user)
+{
+	char key[HUB_REPO_CAP];
+	enum hub_type type;
+	struct str id;
+
+	if (!hub_typed_id(str_of(typed), &type, &id))
+		return ""; /* of no repository */
+	hub_repo_name(type,
+	              memchr(id.p, '/', id.n) != NULL
+	                      ? arena_strz(a, id)
+	                      : arena_printf(a, "%s/%.*s", user, STR_ARG(id)),
+	              key);
+	return arena_cstr(a, key);
+}
+
+bool repo_names(const struct job_rights *job, const char *key)
+{
+	for (size_t i = 0; i < job->n_push; i++)
+		if (strcmp(job->push[i], key) == 0)
+			return true;
+	return false;
+}
+
+/* Does the file of the job that asks name it? */
+static bool is_named(const struct ask *ask, const struct model_repo *r)
+{
+	const char *key = arena_printf(ask->a, "%s/%s/%s", r->type, r->owner, r->name);
+
+	return repo_names(ask->principal->job, hub_lower(ask->a, key));
+}
+
+/* Its user, or an administrator, who could make a token of that name. Who pushed a job has given it
+ * what its file names. */
 static bool is_own(const struct ask *ask, const struct model_repo *r)
 {
+	if (ask->principal->job != NULL)
+		return is_team(ask, r) && (!r->of_user || is_named(ask, r));
 	return is_team(ask, r) && (!r->of_user || ask->principal->role >= ROLE_ADMIN ||
 	                           strcasecmp(ask->principal->name, r->owner) == 0);
+}
+
+int repo_not_named(const struct ask *ask, enum hub_type type, const char *owner, const char *name,
+                   struct err *err)
+{
+	return err_set(err, ERR_ROLE_REQUIRED,
+	               "job %s may not push to %s%s/%s: runtime.hub.push in its file does not name "
+	               "it",
+	               ask->principal->job->job_id, hub_type_prefix(type), owner, name);
 }
 
 bool repo_may(const struct ask *ask, const struct model_repo *r, enum repo_right right)
 {
 	if (right == REPO_READ)
 		return !r->is_private || is_own(ask, r);
+	if (ask->principal->job != NULL)
+		return is_team(ask, r) && is_named(ask, r);
 	return is_own(ask, r) && ask->principal->role >= ROLE_MEMBER &&
 	       ask->principal->attempt_id == NULL;
 }
@@ -196,12 +242,14 @@ int repo_to_write(const struct ask *ask, enum hub_type type, const char *id, str
 {
 	struct known_name k;
 
-	if (ctx_need(ask, ROLE_MEMBER, err) < 0 ||
+	if ((ask->principal->job == NULL && ctx_need(ask, ROLE_MEMBER, err) < 0) ||
 	    find_name(ask->app, ask->a, type, id, &k, err) < 0)
 		return -1;
 	if (k.repo.id == NULL || !repo_may(ask, &k.repo, REPO_READ))
 		return err_set(err, ERR_HUB_REPO_NOT_FOUND, "there is no repository %s to write to",
 		               id);
+	if (!repo_may(ask, &k.repo, REPO_WRITE) && ask->principal->job != NULL)
+		return repo_not_named(ask, type, k.repo.owner, k.repo.name, err);
 	if (!repo_may(ask, &k.repo, REPO_WRITE))
 		return err_set(err, ERR_ROLE_REQUIRED,
 		               "token \"%s\" may read %s/%s, not write to it", ask->principal->name,

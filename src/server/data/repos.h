@@ -24,9 +24,20 @@ enum repo_found {
 	REPO_LAST,  /* it is, if the other Hub has none of the name */
 };
 
+/* What a job's file calls a repository to push to, in full: "models/owner/name", in lower case.
+ * "name" alone is its user's. */
+const char *repo_push_key(struct arena *a, const char *typed, const char *user);
+/* May the caller give a job the right to push there? `typed` as a job's file has it. */
+int repo_may_give(const struct ask *ask, const char *team_id, const char *typed,
+                  struct err *err) MUST_CHECK;
 /* Whoever may see it; out->id NULL: there is none. *moved: under a name that it had. */
 int repo_find(struct app *app, struct arena *a, enum hub_type type, const char *id,
               struct model_repo *out, bool *moved, struct err *err) MUST_CHECK;
+/* Is this key among those that a job may push to? */
+bool repo_names(const struct job_rights *job, const char *key);
+/* ERR_ROLE_REQUIRED, in words. */
+int repo_not_named(const struct ask *ask, enum hub_type type, const char *owner, const char *name,
+                   struct err *err) MUST_CHECK;
 bool repo_may(const struct ask *ask, const struct model_repo *r, enum repo_right right);
 int repo_look(const struct ask *ask, enum hub_type type, const char *id, enum repo_found *how,
               struct model_repo *out, bool *moved, struct err *err) MUST_CHECK;
