@@ -1,0 +1,72 @@
+/*
+ * compile_cache.h - what compilers keep of their work, without I/O: which caches there are, where
+ * their files lie in a repository, and which of them are whole.
+ *
+ * A cache is a folder of its own on local disk, at the same path in every job, and the compiler
+ * finds it by a variable. What it makes is kept in a repository of models:
+ *
+ *     neuronxcc-VERSION/MODULE_.../...    of Neuron, as its own tools have it there
+ *     ccache/PATH                         what is good on every machine
+ *     inductor/DEVICE/PATH                what is good on one kind of device
+ *
+ * A compiler knows its own entries by their names, which hold a hash of all that matters to it, so
+ * files are added and never replaced; DEVICE keeps apart what could not be run, or would only
+ * travel in vain.
+ */
+#ifndef COMPILE_CACHE_H
+#define COMPILE_CACHE_H
+
+#include "base/arena.h"
+
+enum compile_kind {
+	COMPILE_NEURON,
+	COMPILE_INDUCTOR,
+	COMPILE_TRITON,
+	COMPILE_JAX,
+	COMPILE_VLLM,
+	COMPILE_TORCH_EXTENSIONS,
+	COMPILE_CUDA,
+	COMPILE_CCACHE,
+	COMPILE_KIND_COUNT
+};
+
+struct compile_cache_kind {
+	const char *name;     /* of its folder, in the job and in the repository: "inductor" */
+	const char *variable; /* the compiler's, that says where the folder is */
+	bool by_device;
+	const char *what; /* for people */
+};
+extern const struct compile_cache_kind compile_cache_kinds[COMPILE_KIND_COUNT];
+
+#define COMPILE_DEVICE_CAP 100 /* bytes of the name of a device, and NUL */
+/* A part of a path for a device: what it is called, in lower case, with '-' for all but letters and
+ * digits. */
+void compile_cache_device(struct str name, char out[COMPILE_DEVICE_CAP]);
+
+/* Where the file `path` of a cache is in the repository. */
+const char *compile_cache_repo_path(struct arena *a, enum compile_kind kind, const char *device,
+                                    const char *path);
+/* The other way round; `device` is "" where the kind knows none. Both lie in the arena. False: it
+ * is no file of a cache. */
+struct compile_place {
+	enum compile_kind kind;
+	const char *device, *path;
+};
+bool compile_cache_place(struct arena *a, const char *repo_path, struct compile_place *out);
+
+struct compile_file {
+	const char *path; /* in its cache */
+	uint64_t size;
+	int64_t changed_ms;
+	bool take; /* it is whole, and worth keeping */
+};
+/* Marks the files of a cache that are whole, by their names, what is beside them, and their age:
+ * all entries of one compilation, or none. Locks, temporary files, logs of failed compilations and
+ * what a compiler rewrites in place are never taken. now_ms 0: nobody writes any more. */
+void compile_cache_sift(enum compile_kind kind, struct compile_file *file, size_t n,
+                        int64_t now_ms);
+/* Of files whose content can be judged: is it what its name promises, or a whole frame? Those of
+ * other kinds always are. */
+bool compile_cache_is_whole(enum compile_kind kind, const char *path, struct str content);
+
+#endif
