@@ -2,7 +2,7 @@
 #include "core/compile_cache.h"
 
 #define NEURON_FOLDER "neuronxcc-" /* how a folder of Neuron begins, at the repository's root */
-#define SETTLE_MS 5000             /* a file that was written to later may not be whole */
+#define NEURON_MODULE "MODULE_"    /* and one of a graph, below */
 
 /* clang-format off */
 const struct compile_cache_kind compile_cache_kinds[COMPILE_KIND_COUNT] = {
@@ -71,30 +71,50 @@ bool compile_cache_place(struct arena *a, const char *repo_path, struct compile_
 	return false;
 }
 
-/* What writers of all kinds have in common. */
-static bool is_passing(const char *path)
+/* The first `n` parts of a path; NULL: it has no more than these. */
+static const char *parts(struct arena *a, const char *path, size_t n)
 {
-	static const char *const ends[] = {".lock", ".tmp", ".incomplete", ".part"};
-	const char *name = strrchr(path, '/');
+	const char *at = path;
 
-	name = name != NULL ? name + 1 : path;
-	for (size_t i = 0; i < COUNT(ends); i++)
-		if (str_ends(str_of(name), ends[i]))
-			return true;
-	return strcmp(name, "lock") == 0 || strncmp(name, "tmp.", strlen("tmp.")) == 0 ||
-	       strstr(path, "/tmp.pid_") != NULL || strncmp(path, "locks/", strlen("locks/")) == 0;
+	for (size_t i = 0; i < n; i++) {
+		at = strchr(at, '/');
+		if (at == NULL)
+			return NULL;
+		at++;
+	}
+	return arena_strz(a, str_n(path, (size_t)(at - path) - 1));
 }
 
-void compile_cache_sift(enum compile_kind kind UNUSED, struct compile_file *file, size_t n,
-                        int64_t now_ms)
+static const char *inductor_entry(struct arena *a, const char *path)
 {
-	for (size_t i = 0; i < n; i++)
-		file[i].take = !is_passing(file[i].path) &&
-		               (now_ms == 0 || now_ms - file[i].changed_ms >= SETTLE_MS);
+	static const char *const graphs[] = {"fxgraph/", "aotautograd/", "triton/"};
+
+	for (size_t i = 0; i < COUNT(graphs); i++)
+		if (str_starts(str_of(path), graphs[i]))
+			return parts(a, path, 3);
+	return NULL;
 }
 
-bool compile_cache_is_whole(enum compile_kind kind UNUSED, const char *path UNUSED,
-                            struct str content UNUSED)
+const char *compile_cache_entry(struct arena *a, enum compile_kind kind, const char *path)
 {
-	return true;
+	switch (kind) {
+	case COMPILE_NEURON:
+		return strstr(path, "/" NEURON_MODULE) != NULL ? parts(a, path, 2) : NULL;
+	case COMPILE_INDUCTOR:
+		return inductor_entry(a, path);
+	case COMPILE_JAX:
+		return str_ends(str_of(path), "-cache") ? arena_cstr(a, path) : NULL;
+	case COMPILE_VLLM:
+		return parts(a, path, 2);
+	case COMPILE_TRITON:
+	case COMPILE_TORCH_EXTENSIONS:
+		return parts(a, path, 1);
+	case COMPILE_CCACHE: /* a manifest only leads to results */
+		return str_ends(str_of(path), "R") ? arena_cstr(a, path) : NULL;
+	case COMPILE_CUDA:
+		return arena_cstr(a, path);
+	case COMPILE_KIND_COUNT:
+		break;
+	}
+	return NULL;
 }

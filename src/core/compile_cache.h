@@ -54,12 +54,31 @@ struct compile_place {
 };
 bool compile_cache_place(struct arena *a, const char *repo_path, struct compile_place *out);
 
+/* The entry that a file belongs to: one compilation, in the words of its compiler. It is the name
+ * of a file or a folder in the cache, and lies in the arena. NULL: the file is not counted on its
+ * own, such as code that entries of Inductor name. */
+const char *compile_cache_entry(struct arena *a, enum compile_kind kind, const char *path);
+
+/* Why a file is left out; COMPILE_TAKEN: it is not. */
+enum compile_left {
+	COMPILE_TAKEN,
+	COMPILE_NO_ENTRY, /* locks, temporary files, logs, settings, what is rewritten in place */
+	COMPILE_TORN,     /* a part of what it belongs to is missing */
+	COMPILE_YOUNG,    /* somebody may still be writing */
+};
+
 struct compile_file {
 	const char *path; /* in its cache */
 	uint64_t size;
 	int64_t changed_ms;
-	bool take; /* it is whole, and worth keeping */
+	struct str text; /* of what compile_cache_wants_text() names; empty: it was not read */
+	bool take;       /* it is whole, and worth keeping */
+	enum compile_left left;
 };
+#define COMPILE_TEXT_MAX ((size_t)1 << 20)
+/* Does the sift look into this file, to see what belongs to it? Without its text it goes by names.
+ */
+bool compile_cache_wants_text(enum compile_kind kind, const char *path);
 /* Marks the files of a cache that are whole, by their names, what is beside them, and their age:
  * all entries of one compilation, or none. Locks, temporary files, logs of failed compilations and
  * what a compiler rewrites in place are never taken. now_ms 0: nobody writes any more. */

@@ -63,3 +63,20 @@ void hub_commit_write_end(struct hub_commit_writer *w)
 	w->n_rest = 0;
 	buf_puts(w->out, "\"}}\n");
 }
+
+void hub_commit_write_deleted(struct hub_commit_writer *w, const char *path, bool folder)
+{
+	struct js js;
+
+	assert(w->n_rest == 0);
+	js_init(&js, w->out);
+	js_open(&js);
+	js_kv(&js, "key", folder ? "deletedFolder" : "deletedFile");
+	js_key(&js, "value");
+	js_open(&js);
+	js_key(&js, "path");
+	js_fmt(&js, "%s%s", path, folder ? "/" : "");
+	js_close(&js);
+	js_close(&js);
+	buf_putc(w->out, '\n');
+}

@@ -20,5 +20,7 @@ void hub_commit_write_header(struct hub_commit_writer *w, const char *summary,
 void hub_commit_write_file(struct hub_commit_writer *w, const char *path);
 void hub_commit_write_content(struct hub_commit_writer *w, const void *p, size_t n);
 void hub_commit_write_end(struct hub_commit_writer *w);
+/* What goes: a file, or a folder with all that is in it. */
+void hub_commit_write_deleted(struct hub_commit_writer *w, const char *path, bool folder);
 
 #endif
