@@ -53,7 +53,7 @@ static void put_file(struct hub_commit_writer *w, const char *path, size_t n, st
 		content[i] = (unsigned char)roll(256);
 	hub_commit_write_file(w, path);
 	while (at < n) {
-		size_t piece = MIN(roll(roll(2) == 0 ? 5 : 2000), n - at); /* also none */
+		size_t most = roll(roll(2) == 0 ? 5 : 2000), piece = MIN(most, n - at);
 		unsigned char *own = xmalloc(piece + 1);
 
 		memcpy(own, content + at, piece); /* what is read behind a piece is seen */
