@@ -25,6 +25,7 @@ enum member {
 	M_SUMMARY,
 	M_DESCRIPTION,
 	M_PARENT,
+	M_ADD_ONLY,
 	M_COUNT,
 };
 
@@ -232,6 +233,7 @@ static const struct {
 	[M_SUMMARY] = {"summary", false, false, JS_TEXT, set_summary},
 	[M_DESCRIPTION] = {"description", false, false, JS_TEXT, set_description},
 	[M_PARENT] = {"parentCommit", false, true, JS_TEXT, set_parent},
+	[M_ADD_ONLY] = {"addOnly", false, false, JS_TRUE, NULL},
 };
 
 static const char *kind_of_value(enum js_token t)
@@ -274,6 +276,11 @@ static int value_begins(struct hub_commit_reader *r, enum js_token t, struct err
 		return 0;
 	r->has[m] = true;
 	if (t == JS_NULL && members[m].may_be_null) {
+		r->member = M_NONE;
+		return 0;
+	}
+	if (m == M_ADD_ONLY && (t == JS_TRUE || t == JS_FALSE)) {
+		r->said.add_only = t == JS_TRUE;
 		r->member = M_NONE;
 		return 0;
 	}

@@ -4,11 +4,13 @@
  * come; what a line says is handed out when it ends, and the content of a file before, piece by
  * piece, decoded.
  *
- *   {"key":"header","value":{"summary":"...","description":"...","parentCommit":"<40 hex>"}}
+ *   {"key":"header","value":{"summary":"...","description":"...","parentCommit":"<40 hex>",
+ *                            "addOnly":true}}
  *   {"key":"file","value":{"content":"<base64>","path":"a/b","encoding":"base64"}}
  *   {"key":"lfsFile","value":{"path":"a","algo":"sha256","oid":"<64 hex>","size":1}}
  *   {"key":"deletedFile","value":{"path":"a"}}   {"key":"deletedFolder","value":{"path":"a/"}}
  *
+ * addOnly is of this server alone: a file whose path is there already stays as it is.
  * Keys come in any order, those that are not known are skipped (with any value, to a bounded
  * depth), empty lines mean nothing. The protocol is that of huggingface_hub, _commit_api.py.
  */
@@ -30,6 +32,7 @@ struct hub_line {
 	} kind;
 	/* header; "" where it does not say */
 	const char *summary, *description, *parent; /* parent: 40 hex, lower case, or "" */
+	bool add_only;
 	/* of the others: plain (manifest_path_ok) and not below .git; a folder without its slash */
 	const char *path;
 	struct digest oid; /* lfsFile */

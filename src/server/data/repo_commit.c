@@ -39,6 +39,7 @@ struct repo_change {
 	struct blob_batch *batch;
 	struct repo_room room;
 	const char *summary, *description, *parent;
+	bool add_only; /* what is there stays as it is */
 	struct change_line *line;
 	size_t n, cap;
 	/* the file that is coming */
@@ -134,6 +135,7 @@ static int take_line(void *arg, const struct hub_line *said, bool had_content, s
 		c->summary = arena_cstr(c->a, said->summary);
 		c->description = arena_cstr(c->a, said->description);
 		c->parent = said->parent[0] != '\0' ? arena_cstr(c->a, said->parent) : NULL;
+		c->add_only = said->add_only;
 		return 0;
 	}
 	if (c->n == c->cap) {
@@ -275,11 +277,24 @@ static int add_lfs(struct sum *s, const struct change_line *l, struct err *err)
 	return 0;
 }
 
+static bool is_there(const struct sum *s, const char *path)
+{
+	const struct hub_listing *l = &s->base->l;
+	const struct hub_file *f = hub_listing_file(l, str_of(path));
+
+	return (f != NULL && !s->gone[f - l->file]) || map_get(s->at, str_of(path)) != NULL;
+}
+
 static int apply_line(struct sum *s, const struct change_line *l, struct err *err)
 {
 	struct added x = {.f = {.path = l->path, .size = l->size}, .sha256 = l->sha256};
 	bool file, folder;
 
+	if (s->c->add_only && is_there(s, l->path))
+		return l->kind == HUB_LINE_FILE || l->kind == HUB_LINE_LFS_FILE
+		               ? 0
+		               : err_set(err, ERR_INVALID,
+		                         "%s: a commit with addOnly deletes nothing", l->path);
 	switch (l->kind) {
 	case HUB_LINE_FILE:
 		memcpy(x.f.oid, l->oid, HUB_OID_LEN);
