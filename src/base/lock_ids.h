@@ -41,6 +41,7 @@
 	X(REPORT,         "report",           "run/report_inner.h",    "what the server last said, and what is to be sent to it") \
 	X(SAMPLER,        "sampler",          "run/sampler.c",         "the last sample") \
 	X(SHIP,           "ship",             "run/ship.c",            "the table of checkpoint files") \
+	X(HARVEST,        "harvest",          "run/harvest.c",         "when the caches of compilers are to be looked at") \
 	X(RUN_LOGS,       "run.logs",         "run/logs.c",            "a runner's log file") \
 	X(JOBLOGS_STORE,  "joblogs.store",    "store/logs/joblog_store.h",  "by job, its log as objects: held across their I/O") \
 	X(JOBLOGS_SAMPLES,"joblogs.samples",  "store/logs/joblog_impl.h",   "files of metrics: held across their I/O") \

@@ -113,6 +113,19 @@ static const struct spec_block hub_block =
 	         "only).",
 	         hub_fields);
 
+static const struct spec_field compile_fields[] = {
+	{.name = "enabled", .kind = SPEC_BOOL, .at = AT(compile.enabled), .dflt = "false",
+	 .help = "fill the caches of compilers before the commands run, and keep what is new"},
+	{.name = "repo", .kind = SPEC_TEXT, .flags = SPEC_SPARSE, .max = 200, .at = AT(compile.repo),
+	 .help = "the repository on this server that holds them: `OWNER/NAME`, or `NAME` for one of "
+	         "your own; by default `TEAM/" SPEC_COMPILE_REPO "`. It is made if it is not there"},
+};
+static const struct spec_block compile_block =
+	SPEC_MAP("job.runtime.compile_cache",
+	         "What torch.compile, Triton, JAX, vLLM, AWS Neuron, ccache and others compile, kept "
+	         "for the next job; see docs/compile-cache.md (Stoker only).",
+	         compile_fields);
+
 static const struct spec_field runtime_fields[] = {
 	{.name = "start_commands", LIST(SPEC_TEXTS, commands), .flags = SPEC_REQUIRED_FILE,
 	 .max = SPEC_COMMANDS_MAX,
@@ -136,8 +149,9 @@ static const struct spec_field runtime_fields[] = {
 	{.name = "artifacts", LIST(SPEC_MAPS, artifacts), .flags = SPEC_CLIENT,
 	 .max = SPEC_ARTIFACT_MAX, .block = &spec_artifact_block,
 	 .help = "the uploaded code; `stoker push` fills it in"},
-	{.name = "compile_cache", .kind = SPEC_REFUSED,
-	 .help = "set the framework's own cache folder to one inside BT_PROJECT_CACHE_DIR"},
+	{.name = "compile_cache", .kind = SPEC_BLOCK, .flags = SPEC_SPARSE,
+	 IF(compile.enabled, R_BOOL), .block = &compile_block,
+	 .help = "what compilers made, from the jobs before: `{ enabled: true }`"},
 };
 static const struct spec_block runtime_block =
 	SPEC_MAP("job.runtime", "Commands and their environment.", runtime_fields);

@@ -33,12 +33,12 @@ static const struct {
 #define SCRATCH "/mnt/bt-scratch"
 #define LEGACY_HF "/root/.cache/huggingface"
 
-#define PLACES_MAX (SPEC_WEIGHTS_MAX + 9)
+#define PLACES_MAX (SPEC_WEIGHTS_MAX + 10)
 
 enum place_kind {
 	PLACE_OWN,     /* of the job alone, read-write */
 	PLACE_WEIGHTS, /* read-only */
-	PLACE_PYTHON,  /* read-only too, and not in the document */
+	PLACE_OURS,    /* nothing else may lie in it; not in the document */
 	PLACE_CACHE,
 	PLACE_CACHES, /* the folder around them, which is no mount */
 };
@@ -141,7 +141,7 @@ static void check_pair(struct spec_reader *r, const struct place *a, const struc
 	if (same)
 		spec_problem_add(r->problems, a->at, a->name, "\"%.100s\" is also %s", a->path,
 		                 b->name);
-	else if (nested && (a->kind == PLACE_WEIGHTS || b->kind == PLACE_PYTHON))
+	else if (nested && (a->kind == PLACE_WEIGHTS || b->kind == PLACE_OURS))
 		spec_problem_add(r->problems, a->at, a->name,
 		                 "\"%.80s\" clashes with %s, \"%.80s\"", a->path, b->name, b->path);
 }
@@ -232,8 +232,11 @@ static void check_places(struct spec_reader *r, const struct doc *job, const str
 	add_place(&all, PLACE_OWN, WORKSPACE, NULL, "the folder of the code");
 	add_place(&all, PLACE_OWN, SCRATCH, NULL, "the scratch folder");
 	if (s->python.wanted)
-		add_place(&all, PLACE_PYTHON, SPEC_PYTHON_PLACE, NULL,
+		add_place(&all, PLACE_OURS, SPEC_PYTHON_PLACE, NULL,
 		          "the folder of the Python environment");
+	if (s->compile.enabled)
+		add_place(&all, PLACE_OURS, SPEC_COMPILE_PLACE, NULL,
+		          "the folder of the compile caches");
 	for (size_t i = 0; i < given; i++) {
 		check_system(r, &all.item[i]);
 		check_shared(r, s, &all.item[i]);
@@ -277,6 +280,23 @@ static void rule_load(struct spec_reader *r, const struct doc *runtime, struct j
 		spec_fault_at(r, list, "checkpoints", "is empty, but enabled is true");
 		spec_pop(r, mark);
 	}
+}
+
+static void check_compile(struct spec_reader *r, const struct doc *runtime,
+                          const struct job_spec *s)
+{
+	const struct doc *repo = doc_path(runtime, "compile_cache", "repo", NULL);
+	char name[SPEC_PATH_CAP];
+	enum hub_type type;
+	struct str id;
+
+	if (s->compile.repo == NULL ||
+	    (hub_typed_id(str_of(s->compile.repo), &type, &id) && type == HUB_MODELS))
+		return;
+	FMT(name, "%s.runtime.compile_cache.repo", r->path);
+	spec_problem_add(r->problems, repo, name,
+	                 "\"%.100s\" is no repository of models: write OWNER/NAME, or NAME",
+	                 s->compile.repo);
 }
 
 static void check_pushes(struct spec_reader *r, const struct doc *runtime, const struct job_spec *s)
@@ -331,6 +351,7 @@ void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s
 	}
 	if (!spec_judges(r))
 		return;
+	check_compile(r, runtime, s);
 	check_pushes(r, runtime, s);
 	check_places(r, job, s);
 }

@@ -56,6 +56,17 @@ struct wire_weights {
 	bool hub; /* mount_location is a cache of huggingface_hub: run/hub_cache.h */
 };
 
+/* The caches of compilers: see core/compile_cache.h, server/control/compile.h. */
+struct wire_compile {
+	const char *repo;     /* OWNER/NAME */
+	const char *device;   /* what the job runs on */
+	bool push;            /* what is new may be added */
+	const char *commit;   /* what it is filled from: the same on all nodes; NULL: nothing */
+	const char *manifest; /* KIND/PATH of all files that are of use here, 64 hex; NULL: none */
+	uint64_t bytes, files;
+	const char *gpu, *cpu; /* for people; gpu NULL: none */
+};
+
 #define WIRE_NO_PART "-" /* of several nodes, and their manifest does not name this part */
 struct wire_load {
 	const char *name, *job_id, *prefix; /* object prefix of that job's checkpoints */
@@ -90,7 +101,8 @@ struct wire_image {
 
 /* Also parts of what the server keeps of a job, see server/control/resolved.h. */
 struct record;
-extern const struct record wire_weights_record, wire_code_record, wire_image_record;
+extern const struct record wire_weights_record, wire_code_record, wire_image_record,
+	wire_compile_record;
 
 struct wire_launch {
 	const char *attempt_id, *job_id, *job_name, *project_id, *project_name, *team_id;
@@ -107,7 +119,9 @@ struct wire_launch {
 	size_t n_env;
 	const char *registry_secret, *registry_secret2; /* values of the spec's; NULL: none */
 	const char *hub_url, *hub_token; /* HF_ENDPOINT and HF_TOKEN; NULL: the job has its own */
-	const char *hub_ca;              /* PEM, to trust hub_url by; NULL: it needs none */
+	bool has_compile;
+	struct wire_compile compile;
+	const char *hub_ca; /* PEM, to trust hub_url by; NULL: it needs none */
 	struct wire_gpu *gpus;
 	size_t n_gpus;
 	bool has_image; /* it was resolved by an earlier attempt, or the job that this one repeats

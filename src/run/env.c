@@ -2,6 +2,7 @@
  */
 #include "run/env.h"
 
+#include "core/compile_cache.h"
 #include "io/url.h"
 #include "run/mounts.h"
 
@@ -129,6 +130,13 @@ struct env_of {
 	const struct env_paths *at;
 };
 
+static const char *compile_at(const struct env_of *o, enum compile_kind kind)
+{
+	return o->at->compile == NULL ? NULL
+	                              : arena_printf(o->a, "%s/%s", o->at->compile,
+	                                             compile_cache_kinds[kind].name);
+}
+
 #define VALUE(name, expression)                                                                    \
 	static const char *name(const struct env_of *o UNUSED)                                     \
 	{                                                                                          \
@@ -157,6 +165,15 @@ VALUE(project_cache, o->at->project_cache)
 VALUE(hub_url, o->l->hub_url)
 VALUE(hub_token, o->l->hub_token)
 VALUE(hub_cache, o->at->hub)
+VALUE(cache_repo, o->l->has_compile ? o->l->compile.repo : NULL)
+VALUE(neuron, compile_at(o, COMPILE_NEURON))
+VALUE(inductor, compile_at(o, COMPILE_INDUCTOR))
+VALUE(triton, compile_at(o, COMPILE_TRITON))
+VALUE(jax, compile_at(o, COMPILE_JAX))
+VALUE(vllm, compile_at(o, COMPILE_VLLM))
+VALUE(torch_extensions, compile_at(o, COMPILE_TORCH_EXTENSIONS))
+VALUE(cuda_jit, compile_at(o, COMPILE_CUDA))
+VALUE(ccache, compile_at(o, COMPILE_CCACHE))
 VALUE(ca, o->at->ca)
 VALUE(hf_home, arena_printf(o->a, "%s/huggingface", o->at->project_cache))
 VALUE(xdg_cache, arena_printf(o->a, "%s/xdg", o->at->project_cache))
@@ -179,6 +196,7 @@ enum env_when {
 	ENV_CACHE,
 	ENV_HUB,       /* the job does not say itself which Hub it talks to */
 	ENV_HUB_CACHE, /* weights with layout: hub */
+	ENV_COMPILE,   /* runtime.compile_cache */
 	ENV_CA,        /* the server has a certificate of its own */
 	ENV_LIBRARY,   /* not where an image may have baked in what a library downloads */
 	ENV_INHERITED, /* what is set where the server runs; not by us */
@@ -198,6 +216,7 @@ static const char *const when_words[] = {
 	[ENV_HUB] = "none of HF_ENDPOINT, HF_TOKEN, HUGGING_FACE_HUB_TOKEN in "
 		    "`environment_variables`",
 	[ENV_HUB_CACHE] = "weights with `layout: hub`",
+	[ENV_COMPILE] = "`compile_cache.enabled`",
 	[ENV_CA] = "HF_ENDPOINT is `https://`",
 	[ENV_LIBRARY] = "`cache_config.enabled`, no `image`",
 	[ENV_INHERITED] = "no `image`, and set for the server",
@@ -230,6 +249,15 @@ static const struct env_row {
 	{"HF_HUB_CACHE",             ENV_HUB_CACHE, hub_cache,  "where Hugging Face libraries find these weights, and keep what else they download; deleted when the job ends", SPEC_HUB_PLACE},
 	{"HF_ENDPOINT",              ENV_HUB,     hub_url,       "this server, as a Hub: see docs/hub.md", "http://127.0.0.1:8000"},
 	{"HF_TOKEN",                 ENV_HUB,     hub_token,     "the job's own token for it, good until the job ends: reads what the team may, pushes to `runtime.hub.push`", "stokerjob_..."},
+	{"CUSTOM_CACHE_REPO",        ENV_COMPILE, cache_repo,    "the repository of the compile cache, for optimum-neuron", "research/compile-cache"},
+	{"NEURON_COMPILE_CACHE_URL", ENV_COMPILE, neuron,        "what AWS Neuron has compiled", SPEC_COMPILE_PLACE "/neuron"},
+	{"TORCHINDUCTOR_CACHE_DIR",  ENV_COMPILE, inductor,      "what torch.compile has compiled", SPEC_COMPILE_PLACE "/inductor"},
+	{"TRITON_CACHE_DIR",         ENV_COMPILE, triton,        "kernels of Triton", SPEC_COMPILE_PLACE "/triton"},
+	{"JAX_COMPILATION_CACHE_DIR", ENV_COMPILE, jax,          "what JAX has compiled", SPEC_COMPILE_PLACE "/jax"},
+	{"VLLM_CACHE_ROOT",          ENV_COMPILE, vllm,          "what vLLM has compiled", SPEC_COMPILE_PLACE "/vllm"},
+	{"TORCH_EXTENSIONS_DIR",     ENV_COMPILE, torch_extensions, "extensions of PyTorch", SPEC_COMPILE_PLACE "/torch_extensions"},
+	{"CUDA_CACHE_PATH",          ENV_COMPILE, cuda_jit,      "kernels that the CUDA driver has compiled", SPEC_COMPILE_PLACE "/cuda"},
+	{"CCACHE_DIR",               ENV_COMPILE, ccache,        "what ccache keeps", SPEC_COMPILE_PLACE "/ccache"},
 	{"SSL_CERT_FILE",            ENV_CA,      ca,            "certificates that programs trust: the machine's, and the server's own", MOUNT_CA},
 	{"REQUESTS_CA_BUNDLE",       ENV_CA,      ca,            "same as SSL_CERT_FILE, for Python's requests", MOUNT_CA},
 	{"XDG_CACHE_HOME",           ENV_LIBRARY, xdg_cache,    "where other libraries keep what they download", "/root/.cache/user_artifacts/xdg"},
@@ -303,6 +331,7 @@ static bool applies(const struct env_row *row, const struct env_of *o)
 	case ENV_ALWAYS:
 	case ENV_HUB:
 	case ENV_HUB_CACHE:
+	case ENV_COMPILE:
 	case ENV_CA:
 	case ENV_PYTHON: /* their values are NULL otherwise */
 	case ENV_RESUME:

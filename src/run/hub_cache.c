@@ -2,18 +2,8 @@
 #include "run/hub_cache.h"
 
 #include "base/fs.h"
+#include "run/tree_list.h"
 #include "store/sources/source.h"
-
-#include <dirent.h>
-
-#define DEPTH_MAX 100 /* folders in each other, as core/hub.c has it */
-
-struct link_list { /* what is in a tree: folders before what they hold */
-	struct arena *a;
-	const char **path;
-	bool *is_folder;
-	size_t n, cap;
-};
 
 struct place {
 	struct source_hf_name name;
@@ -58,62 +48,6 @@ int hub_cache_place(struct arena *a, const struct wire_launch *l, size_t i, cons
 	return 0;
 }
 
-static void note(struct link_list *all, const char *path, bool is_folder)
-{
-	if (all->n == all->cap) {
-		size_t cap = MAX(2 * all->cap, (size_t)64);
-		const char **path_to = ARENA_ARRAY(all->a, const char *, cap);
-		bool *folder_to = ARENA_ARRAY(all->a, bool, cap);
-
-		if (all->n > 0) {
-			memcpy(path_to, all->path, all->n * sizeof(*path_to));
-			memcpy(folder_to, all->is_folder, all->n * sizeof(*folder_to));
-		}
-		all->path = path_to;
-		all->is_folder = folder_to;
-		all->cap = cap;
-	}
-	all->path[all->n] = path;
-	all->is_folder[all->n++] = is_folder;
-}
-
-static int list(struct link_list *all, int dir, const char *at, unsigned depth, struct err *err);
-
-static int list_one(struct link_list *all, int dir, const char *at, const char *name,
-                    unsigned depth, struct err *err)
-{
-	const char *path = arena_printf(all->a, "%s%s", at, name);
-	struct stat st;
-	int sub;
-
-	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_errno(err, errno, "%s", path);
-	note(all, path, S_ISDIR(st.st_mode));
-	if (!S_ISDIR(st.st_mode))
-		return 0;
-	if (depth == DEPTH_MAX)
-		return err_set(err, ERR_INVALID, "%s: too many folders in each other", path);
-	sub = fs_open_beneath(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, err);
-	return sub < 0 ? -1 : list(all, sub, arena_printf(all->a, "%s/", path), depth + 1, err);
-}
-
-/* `dir` is taken over; `at`: "" or ends with '/'. */
-static int list(struct link_list *all, int dir, const char *at, unsigned depth, struct err *err)
-{
-	DIR *d = fdopendir(dir);
-	int r = 0;
-
-	if (d == NULL) {
-		(void)close(dir);
-		return err_errno(err, errno, "the folder \"%s\"", at);
-	}
-	for (struct dirent *e = readdir(d); e != NULL && r == 0; e = readdir(d))
-		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-			r = list_one(all, dirfd(d), at, e->d_name, depth, err);
-	(void)closedir(d);
-	return r;
-}
-
 /* "../" as often as leads from where `path` is to the folder that it begins in. */
 static const char *up(struct arena *a, const char *path)
 {
@@ -126,19 +60,20 @@ static const char *up(struct arena *a, const char *path)
 }
 
 /* One that lies there already is of a stage that was begun before, or of another revision's. */
-static int add_links(const struct link_list *all, int snapshot, const char *files, struct err *err)
+static int add_links(const struct tree_list *all, int snapshot, const char *files, struct err *err)
 {
 	for (size_t i = 0; i < all->n; i++) {
-		const char *to = arena_printf(all->a, "../../%s%s/%s", up(all->a, all->path[i]),
-		                              files, all->path[i]);
+		const char *path = all->entry[i].path;
+		const char *to =
+			arena_printf(all->a, "../../%s%s/%s", up(all->a, path), files, path);
 		AUTO_FD int folder = -1;
 
-		if (all->is_folder[i]) {
-			folder = fs_make_beneath(snapshot, all->path[i], 0755, err);
+		if (all->entry[i].is_folder) {
+			folder = fs_make_beneath(snapshot, path, 0755, err);
 			if (folder < 0)
 				return -1;
-		} else if (symlinkat(to, snapshot, all->path[i]) < 0 && errno != EEXIST) {
-			return err_errno(err, errno, "the link to %s", all->path[i]);
+		} else if (symlinkat(to, snapshot, path) < 0 && errno != EEXIST) {
+			return err_errno(err, errno, "the link to %s", path);
 		}
 	}
 	return 0;
@@ -162,7 +97,7 @@ static int add_ref(int root, struct arena *a, const struct place *p, const char 
 }
 
 static int add(int root, struct arena *a, const struct wire_weights *w, const struct place *p,
-               const struct link_list *all, struct err *err)
+               const struct tree_list *all, struct err *err)
 {
 	const char *snapshot = arena_printf(a, "%s/snapshots/%s", p->repo, w->revision);
 	AUTO_FD int fd = fs_make_beneath(root, snapshot, 0755, err);
@@ -176,12 +111,12 @@ int hub_cache_add(int root, const struct ids *ids, const struct wire_launch *l, 
                   const char *tree, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct link_list all = {.a = a};
+	struct tree_list all;
 	AUTO_FD int dir = fs_open_dir(tree, err);
 	struct place p;
 	int r;
 
-	if (dir < 0 || place_of(a, l, i, &p, err) < 0 || list(&all, TAKE_FD(dir), "", 0, err) < 0)
+	if (dir < 0 || place_of(a, l, i, &p, err) < 0 || tree_list(&all, a, TAKE_FD(dir), err) < 0)
 		return err_wrap(err, "weights %s", l->weights[i].source);
 	ids_begin(ids);
 	r = add(root, a, &l->weights[i], &p, &all, err);

@@ -232,6 +232,9 @@ int mounts_job(struct mounts *m, const struct wire_launch *l, const struct job_s
 		if (mounts_add(m, MOUNT_RO, trees[i], at, err) < 0)
 			return err_wrap(err, "weights %s", l->weights[i].source);
 	}
+	if (l->has_compile && mounts_add(m, MOUNT_RW, arena_printf(a, "%s/" ATTEMPT_COMPILE, dir),
+	                                 SPEC_COMPILE_PLACE, err) < 0)
+		return -1;
 	if (access(arena_printf(a, "%s/" ATTEMPT_CA, dir), F_OK) == 0 &&
 	    mounts_add(m, MOUNT_RO, arena_printf(a, "%s/" ATTEMPT_CA, dir), MOUNT_CA, err) < 0)
 		return -1;

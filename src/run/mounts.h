@@ -46,6 +46,7 @@ struct mounts {
 #define ATTEMPT_SPOOL "spool"
 #define ATTEMPT_HUB "hub" /* see hub_cache.h */
 
+#define ATTEMPT_COMPILE "compile" /* see compile.h */
 #define ATTEMPT_CA "ca.pem" /* whom the job trusts: the machine's authorities, and the server's */
 
 #define MOUNT_CA "/opt/stoker/ca.pem"

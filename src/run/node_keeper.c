@@ -92,7 +92,8 @@ static bool is_ours(const struct keeper *k, const char *manifest)
 		if (strcmp(k->launch->weights[i].manifest, manifest) == 0)
 			return true;
 	}
-	return false;
+	return k->launch->has_compile && k->launch->compile.manifest != NULL &&
+	       strcmp(k->launch->compile.manifest, manifest) == 0;
 }
 
 static int bring_tree(struct keeper *k, const char *hex, const struct digest *key, struct err *err)

@@ -32,7 +32,7 @@
 
 struct quota_options {
 	const char *dir;        /* attempt folder: all below it is the job's */
-	const char *scratch[6]; /* what the limits of scratch count; NULL: fewer */
+	const char *scratch[7]; /* what the limits of scratch count; NULL: fewer */
 	const char *code;       /* that of `scratch` with the job's code; NULL: none */
 	const char *root;       /* what a container changes of its image; NULL: none */
 	const char *volume;     /* checkpoint folder; NULL: there is none */

@@ -68,6 +68,17 @@ void report_checkpoint(struct report *r, const struct model_checkpoint *row);
 
 /* Is limits.idle_gpu over on this node? A heartbeat says so at once. */
 void report_idle(struct report *r, bool idle);
+/* A request to the server's Hub, by the token of the job's commands. */
+struct report_hub {
+	const char *token, *path, *type;
+	struct str body;
+	bool has_fd; /* the body is `length` bytes of this file */
+	int fd;
+	uint64_t length;
+};
+/* Once; an error of the server's is one here, and the reply has its status. */
+int report_hub(struct report *r, const struct report_hub *x, struct http_reply *reply,
+               struct err *err) MUST_CHECK;
 const char *report_token(const struct report *r); /* of the attempt; the report's */
 int report_fd(
 	const struct report *r); /* readable when orders have changed; read with report_desired */

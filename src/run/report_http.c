@@ -10,6 +10,8 @@
 #include "io/proof.h"
 #include "io/url.h"
 
+#define HUB_MS 600000 /* of a commit: its files, and what they become */
+#define HUB_STALL_MS 120000
 #define NONCE_LEN 24
 #define TEXT_OF(x) TEXT_OF_(x)
 #define TEXT_OF_(x) #x
@@ -193,6 +195,30 @@ int report_exchange(struct report *r, enum http_method method, const char *path,
 	else
 		note_reached(r, way);
 	return http_expect(&call, reply, err);
+}
+
+int report_hub(struct report *r, const struct report_hub *x, struct http_reply *reply,
+               struct err *err)
+{
+	AUTO_FREE char *url = NULL, *auth = xasprintf("Bearer %s", x->token);
+	struct report_way *way = way_of(r, x->path, &url);
+	struct http_header headers[] = {{"Authorization", auth}, {"Content-Type", x->type}};
+	struct http_call call = {.method = HTTP_POST,
+	                         .url = url,
+	                         .headers = headers,
+	                         .n_headers = COUNT(headers),
+	                         .body = x->body,
+	                         .has_body_fd = x->has_fd,
+	                         .body_fd = x->fd,
+	                         .body_len = x->length,
+	                         .connect_ms = 5000,
+	                         .total_ms = HUB_MS,
+	                         .stall_ms = HUB_STALL_MS,
+	                         .cancel = &r->halt};
+	int rc = http_do(way->http, &call, reply, err);
+
+	seal_wipe(auth, strlen(auth));
+	return rc < 0 ? -1 : http_expect(&call, reply, err);
 }
 
 int report_post(struct report *r, const char *path, struct str body, struct http_reply *reply,

@@ -6,6 +6,7 @@
 #include "run/confine.h"
 #include "run/cores.h"
 #include "run/exec.h"
+#include "run/harvest.h"
 #include "run/quota.h"
 #include "run/sampler.h"
 #include "run/ship.h"
@@ -39,6 +40,7 @@ struct run {
 	struct quota *quota;
 	uint32_t project; /* of the checkpoint folder, whose size is limited; 0: it has none */
 	struct prjquota_keeper *limit; /* of that, for a runner that gave up root; else NULL */
+	struct harvest *harvest;       /* NULL: nothing is kept of what compilers make */
 	struct execs *execs;
 	struct wire_env *env;
 	size_t n_env;

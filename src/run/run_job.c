@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "run/env.h"
+#include "run/facts.h"
 #include "run/hub_cache.h"
 #include "run/prjquota.h"
 #include "run/prjquota_keeper.h"
@@ -146,6 +147,9 @@ static void make_env(struct run *r)
 		.team_cache = place_of(r, arena_printf(r->a, "%s/team_artifacts", cache),
 	                               l->cache_team_dir),
 		.hub = place_of(r, hub_cache_of(l), below(r, ATTEMPT_HUB)),
+		.compile = l->has_compile
+	                           ? place_of(r, SPEC_COMPILE_PLACE, below(r, ATTEMPT_COMPILE))
+	                           : NULL,
 		.home = real ? scratch : "/root",
 		.cores = r->cores.n,
 		.python = r->stage.python.at,
@@ -176,6 +180,8 @@ static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 	clean.shown = buf_cstr(&name);
 	report_checkpoint(r->report, &clean);
 	if (row->state == CKPT_COMPLETE)
+		harvest_soon(r->harvest);
+	if (row->state == CKPT_COMPLETE)
 		logs_message(r->logs, "%s is in the store: %" PRIu64 " file%s, %s",
 		             strcmp(row->name, ".") == 0 ? "the checkpoint folder itself"
 		                                         : row->name,
@@ -186,6 +192,41 @@ static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 			r->logs,
 			"checkpoint in progress when the job ended: %s is kept, marked INCOMPLETE",
 			row->name);
+}
+
+static void start_harvest(struct run *r)
+{
+	const struct wire_launch *l = &r->launch;
+	struct harvest_fact *fact = NULL;
+	struct err err = {0};
+	size_t n = 0;
+	struct facts_of of = {
+		.launch = l,
+		.spec = &r->spec,
+		.env = r->env,
+		.n_env = r->n_env,
+		.place = place_of(r, SPEC_COMPILE_PLACE, below(r, ATTEMPT_COMPILE)),
+		.image = r->stage.image,
+		.confined = &r->confined,
+	};
+
+	if (!l->has_compile || !l->compile.push || l->hub_token == NULL)
+		return;
+	if (r->stage.python.at != NULL)
+		of.python = confined_path(&r->confined, r->a, r->stage.python.lease.path);
+	facts_read(r->a, &of, &fact, &n);
+	if (harvest_start(&r->harvest,
+	                  &(struct harvest_options){.dir = below(r, ATTEMPT_COMPILE),
+	                                            .spool = r->dir,
+	                                            .launch = l,
+	                                            .report = r->report,
+	                                            .logs = r->logs,
+	                                            .fact = fact,
+	                                            .n_facts = n},
+	                  &err) < 0)
+		logs_message(r->logs, "compile cache %s: nothing is kept: %s", l->compile.repo,
+		             err.msg);
+	err_clear(&err);
 }
 
 static void on_ship_event(void *arg, const char *kind, const char *text)
@@ -324,7 +365,7 @@ static void make_script(struct run *r, struct buf *out)
 
 /* Folders on this node that the job writes to and that are deleted with its attempt. */
 static const char *const scratch_dirs[] = {ATTEMPT_SCRATCH, ATTEMPT_UPPER, ATTEMPT_VARTMP,
-                                           ATTEMPT_CODE, ATTEMPT_HUB};
+                                           ATTEMPT_CODE,    ATTEMPT_HUB,   ATTEMPT_COMPILE};
 
 static int start_quota(struct run *r, struct err *err)
 {
@@ -384,6 +425,7 @@ static int go(struct run *r, struct err *err)
 	if (buf_check(&script, "commands and environment", err) < 0 ||
 	    logs_pump(r->logs, out, err_fd, err) < 0 || start_ship(r, err) < 0)
 		return -1;
+	start_harvest(r);
 	r->execs = execs_new(&x);
 	r->started_ms = clock_wall_ms();
 	if (r->spec.max_duration_s > 0)
@@ -634,6 +676,8 @@ static void run_commands(struct run *r)
 	err_clear(&err);
 	write_record(r);
 	run_crash_at("recorded");
+	report_stage(r->report, STAGE_SYNC);
+	harvest_finish(TAKE(r->harvest), r->code == 0 && r->end.end == JOB_END_EXIT);
 	sync_checkpoints(r);
 }
 

@@ -241,6 +241,11 @@ static int start_limit(struct run *r, struct err *err)
 }
 
 /* What root alone can do for this job, then root is given up. */
+static bool fills_compile(const struct wire_launch *l)
+{
+	return l->has_compile && l->compile.manifest != NULL;
+}
+
 static int confine(struct run *r, struct err *err)
 {
 	const struct cgroup_limits limits = {.memory_bytes = r->spec.memory_bytes,
@@ -258,7 +263,7 @@ static int confine(struct run *r, struct err *err)
 	    confine_group(&r->confined, r->name, arena_printf(r->a, "%s" PYTHON_GROUP, r->name),
 	                  &limits, &r->ids, err) < 0)
 		return -1;
-	if ((r->spec.python.wanted || r->launch.n_weights > 0) &&
+	if ((r->spec.python.wanted || r->launch.n_weights > 0 || fills_compile(&r->launch)) &&
 	    node_start_keeper(&r->node, &c, err) < 0)
 		return -1;
 	if ((runs_image(r) && start_images(r, err) < 0) || start_limit(r, err) < 0)

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "core/attempt.h"
 #include "io/tar.h"
+#include "run/compile.h"
 #include "run/hub_cache.h"
 #include "run/image_keeper.h"
 #include "run/mounts.h"
@@ -367,7 +368,7 @@ static int hub_cache(struct stage *st, struct err *err)
 	return 0;
 }
 
-static int stage_weights(struct stage *st, struct err *err)
+static int bring_weights(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
 	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms()};
@@ -391,6 +392,65 @@ static int stage_weights(struct stage *st, struct err *err)
 		err_clear(err);
 	}
 	return hub_cache(st, err);
+}
+
+/* What cannot be had is compiled again: no job waits for it, or fails. */
+static const char *compile_tree(struct stage *st, struct node_lease *lease)
+{
+	const struct wire_launch *l = st->launch;
+	struct err err = {0};
+	struct digest d;
+
+	if (l->compile.manifest == NULL)
+		return NULL;
+	if (open_node(st, &err) == 0 &&
+	    (node_has_keeper(st->node) ||
+	     stage_mirror(&st->mirror, st->objects, l, st->report, &err) == 0) &&
+	    digest_parse(str_of(l->compile.manifest), &d, &err) == 0 &&
+	    node_tree(st->node, &(struct tree_from){.objects = st->objects, .mirror = st->mirror},
+	              &d, NULL, NULL, report_cancel(st->report), lease, &err) == 0)
+		return confined_path(st->confined, st->a, lease->path);
+	logs_message(st->logs, "compile cache %s: not filled: %s", l->compile.repo, err.msg);
+	err_clear(&err);
+	return NULL;
+}
+
+static int fill_compile(struct stage *st, struct err *err)
+{
+	const struct wire_launch *l = st->launch;
+	const char *path = arena_printf(st->a, "%s/" ATTEMPT_COMPILE, st->dir);
+	struct node_lease lease = {.fd = -1};
+	int64_t begun = clock_mono_ms();
+	uint64_t files = 0, bytes = 0;
+	const char *tree;
+	AUTO_FD int root = -1;
+	char size[UNITS_CAP];
+	int rc;
+
+	if (!l->has_compile)
+		return 0;
+	if (fs_mkdirs(AT_FDCWD, path, 0755, err) < 0)
+		return -1;
+	root = fs_open_dir(path, err);
+	if (root < 0 || ids_own(st->ids, root, path, err) < 0)
+		return -1;
+	tree = compile_tree(st, &lease);
+	rc = compile_fill(root, st->ids, tree, report_cancel(st->report), &files, &bytes, err);
+	if (lease.fd >= 0)
+		(void)close(lease.fd);
+	if (rc < 0)
+		return err_wrap(err, "compile cache %s", l->compile.repo);
+	if (tree != NULL)
+		logs_message(st->logs,
+		             "compile cache %s: %" PRIu64 " file%s, %s, in %" PRId64 " ms",
+		             l->compile.repo, files, files == 1 ? "" : "s",
+		             units_show_bytes(bytes, size), clock_mono_ms() - begun);
+	return 0;
+}
+
+static int stage_weights(struct stage *st, struct err *err)
+{
+	return bring_weights(st, err) < 0 ? -1 : fill_compile(st, err);
 }
 
 struct load_progress {

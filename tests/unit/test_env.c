@@ -59,6 +59,15 @@ static const struct {
 	{"HF_HUB_CACHE", SPEC_HUB_PLACE},
 	{"SSL_CERT_FILE", "/opt/stoker/ca.pem"},
 	{"REQUESTS_CA_BUNDLE", "/opt/stoker/ca.pem"},
+	{"CUSTOM_CACHE_REPO", "red/compile-cache"},
+	{"NEURON_COMPILE_CACHE_URL", SPEC_COMPILE_PLACE "/neuron"},
+	{"TORCHINDUCTOR_CACHE_DIR", SPEC_COMPILE_PLACE "/inductor"},
+	{"TRITON_CACHE_DIR", SPEC_COMPILE_PLACE "/triton"},
+	{"JAX_COMPILATION_CACHE_DIR", SPEC_COMPILE_PLACE "/jax"},
+	{"VLLM_CACHE_ROOT", SPEC_COMPILE_PLACE "/vllm"},
+	{"TORCH_EXTENSIONS_DIR", SPEC_COMPILE_PLACE "/torch_extensions"},
+	{"CUDA_CACHE_PATH", SPEC_COMPILE_PLACE "/cuda"},
+	{"CCACHE_DIR", SPEC_COMPILE_PLACE "/ccache"},
 	{"XDG_CACHE_HOME", "/root/.cache/user_artifacts/xdg"},
 };
 
@@ -92,6 +101,9 @@ static void has_every_variable(void **state UNUSED)
 	s.workdir = s.ckpt.enabled = s.load.enabled = s.cache.enabled = true;
 	all.hub = SPEC_HUB_PLACE;
 	all.ca = "/opt/stoker/ca.pem";
+	all.compile = SPEC_COMPILE_PLACE;
+	l.has_compile = true;
+	l.compile.repo = "red/compile-cache";
 	l.hub_url = "http://127.0.0.1:8000";
 	l.hub_token = "stokerjob_a_b";
 	env_make(a, &l, &s, &all, &env, &n);
@@ -129,6 +141,9 @@ static void the_page_names_every_variable(void **state UNUSED)
 	full.python = "/opt/stoker/python";
 	full.hub = SPEC_HUB_PLACE;
 	full.ca = "/opt/stoker/ca.pem";
+	full.compile = SPEC_COMPILE_PLACE;
+	l.has_compile = true;
+	l.compile.repo = "red/compile-cache";
 	l.hub_url = "http://127.0.0.1:8000";
 	l.hub_token = "stokerjob_a_b";
 	env_make(a, &l, &s, &full, &env, &n);

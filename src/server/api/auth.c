@@ -2,6 +2,7 @@
 #include "server/api/auth.h"
 #include "io/proof.h"
 #include "server/api/ctx.h"
+#include "server/control/compile.h"
 #include "server/control/specs.h"
 #include "server/data/repos.h"
 
@@ -170,31 +171,41 @@ static const char *job_token_of(struct app *app, struct arena *a, struct str tok
 	return seal_same(mac.p, want, mac.n) ? arena_strz(a, id) : NULL;
 }
 
-static int job_pushes(struct app *app, struct arena *a, const struct model_job *job,
-                      struct job_rights *out, struct err *err)
+int auth_job_rights(struct app *app, struct arena *a, const struct model_job *job,
+                    const struct job_rights **out, struct err *err)
 {
+	struct job_rights *rights = ARENA_NEW(a, struct job_rights);
 	AUTO_SPEC struct specs_hold hold = {0};
-	const char **key;
+	const char **key, *cache;
 
 	if (specs_get(app, job->id, &hold, err) < 0)
 		return -1;
 	key = ARENA_ARRAY(a, const char *, hold.spec->n_hub_push + 1);
 	for (size_t i = 0; i < hold.spec->n_hub_push; i++)
-		key[out->n_push++] = repo_push_key(a, hold.spec->hub_push[i], job->user);
-	out->push = key;
+		key[rights->n_push++] = repo_push_key(a, hold.spec->hub_push[i], job->user);
+	if (hold.spec->compile.enabled) {
+		cache = compile_repo(a, hold.spec, job->user, job->team_name);
+		if (compile_is_own(cache, job->user, job->team_name))
+			key[rights->n_push++] = repo_push_key(a, cache, job->user);
+	}
+	rights->job_id = job->id;
+	rights->push = key;
+	*out = rights;
 	return 0;
 }
 
 /* While the database is away, what it said last; nothing can be pushed then. */
 static int job_recall(struct app *app, struct arena *a, const char *hash, struct principal *w,
-                      struct job_rights *rights, struct err *err)
+                      struct err *err)
 {
+	struct job_rights *rights = ARENA_NEW(a, struct job_rights);
 	struct model_token t = {0};
 
 	if (err->id != ERR_DATABASE_UNAVAILABLE || !recall(app, a, hash, &t))
 		return -1;
 	err_clear(err);
 	rights->job_id = w->token_id = t.id;
+	w->job = rights;
 	w->name = t.name;
 	w->team_id = t.team_id;
 	return 0;
@@ -204,26 +215,24 @@ static int job_principal(struct app *app, struct arena *a, struct str token, str
                          struct err *err)
 {
 	const char *id = job_token_of(app, a, token), *hash = hash_of(a, token);
-	struct job_rights *rights = ARENA_NEW(a, struct job_rights);
 	struct model_attempt *t = NULL;
 	struct model_job job = {0};
 	size_t n = 0, ended = 0;
 
 	w->role = ROLE_VIEWER;
-	w->job = rights;
 	if (id == NULL)
 		return refuse(err);
 	if (meta_attempt(app->meta, a, id, &t, &n, err) < 0 ||
 	    meta_job_brief(app->meta, a, t[0].job_id, &job, err) < 0)
-		return job_recall(app, a, hash, w, rights, err);
+		return job_recall(app, a, hash, w, err);
 	for (size_t i = 0; i < n; i++)
 		ended += t[i].ended_ms != 0;
 	if (!job_state_is_placed(job.core.state) || !app_same(job.attempt_id, id) || ended == n)
 		return err_set(err, ERR_TOKEN_INVALID, "this token was good as long as job %s ran",
 		               job.id);
-	if (job_pushes(app, a, &job, rights, err) < 0)
+	if (auth_job_rights(app, a, &job, &w->job, err) < 0)
 		return -1;
-	rights->job_id = w->token_id = job.id;
+	w->token_id = job.id;
 	w->name = job.user;
 	w->team_id = job.team_id;
 	remember(app, hash,

@@ -6,6 +6,7 @@
 #include "server/data/fetch.h"
 #include "server/data/repos.h"
 #include "server/api/limits.h"
+#include "server/control/compile.h"
 #include "server/control/live.h"
 #include "server/control/loads.h"
 #include "server/control/queue.h"
@@ -265,6 +266,7 @@ static int check_row(const struct ask *ask, const struct model_project *p,
 	if (limits_priority(ask, spec->priority, err) < 0 ||
 	    limits_waiting(ask, p->team_id, err) < 0 ||
 	    secrets_check(app, p->team_id, spec, err) < 0 || check_pushes(ask, p, spec, err) < 0 ||
+	    compile_check(ask, p, spec, err) < 0 ||
 	    check_fits(app, row, p->pinned_cluster, err) < 0 || check_image(app, spec, err) < 0)
 		return -1;
 	return check_idle(app, spec, err);

@@ -191,6 +191,8 @@ static int fill_resolved(struct app *app, struct arena *a, const struct mine *m,
 	out->n_weights = f.n_weights;
 	out->code = f.code;
 	out->n_code = f.n_code;
+	out->has_compile = f.has_compile;
+	out->compile = f.compile;
 	out->has_image = f.has_image;
 	out->image = f.image;
 	return fill_loads(app, a, m, &f, out, err);

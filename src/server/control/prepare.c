@@ -1,5 +1,6 @@
 /* prepare.c - resolve, mirror, freeze, launch. */
 #include "server/control/prepare.h"
+#include "server/control/compile.h"
 #include "server/data/cache.h"
 #include "server/control/inputs.h"
 #include "server/control/jobs.h"
@@ -19,7 +20,8 @@ struct prep {
 	struct fetch *fetch[SPEC_WEIGHTS_MAX];
 	struct inputs_said said;
 	bool said_full;
-	bool over; /* stopped, or the server is: leave without a word */
+	struct blob_pins *pins; /* of the compile cache, until the job's row names it */
+	bool over;              /* stopped, or the server is: leave without a word */
 };
 
 static bool still_created(struct prep *p, struct err *err)
@@ -187,6 +189,12 @@ static int choose_loads(struct prep *p, struct err *err)
 	return loads_choose(p->app, p->a, &p->job, p->spec, &p->before, &p->now, err);
 }
 
+static int choose_compile(struct prep *p, struct err *err)
+{
+	p->pins = blob_pins_new(p->app->blobs);
+	return compile_choose(p->app, p->a, &p->job, p->spec, p->pins, &p->now, err);
+}
+
 /* A database or a store that is away ends no job. A source that is away was tried long enough. */
 static bool may_pass(const struct err *err, bool sources)
 {
@@ -208,6 +216,7 @@ static void created(struct prep *p)
 		{"cache",       check_cache,   false},
 		{"checkpoints", choose_loads,  false},
 		{"weights",     weights,       true},
+		{"compile cache", choose_compile, false},
 		{"freeze",      resolve,       false},
 	};
 	/* clang-format on */
@@ -246,6 +255,7 @@ static int prepare_job(struct app *app, const char *job_id, struct err *err)
 		p.spec = hold.spec;
 		created(&p);
 		leave_fetches(&p);
+		blob_pins_free(p.pins);
 		if (meta_job(app->meta, a, job_id, &p.job, err) < 0)
 			return -1;
 	}

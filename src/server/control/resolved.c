@@ -1,5 +1,5 @@
 /* resolved.c - the frozen record as JSON:
- * {"weights":[],"load":[],"resume":{},"code":[],"image":{}}.
+ * {"weights":[],"load":[],"resume":{},"code":[],"compile":{},"image":{}}.
  */
 #include "server/control/resolved.h"
 
@@ -18,6 +18,7 @@ static RECORD(resolved, NULL,
 	ROW_OF(resolved, R_LIST, load, n_load, resolved_load),
 	ROW_OF(resolved, R_ONE, resume, has_resume, resolved_load),
 	ROW_OF(resolved, R_LIST | R_MAY, code, n_code, wire_code),
+	ROW_OF(resolved, R_ONE, compile, has_compile, wire_compile),
 	ROW_OF(resolved, R_ONE, image, has_image, wire_image));
 /* clang-format on */
 
@@ -45,12 +46,14 @@ const struct resolved_load *resolved_load(const struct resolved *f, size_t i)
 
 void resolved_manifests(struct arena *a, const struct resolved *f, const char ***out, size_t *n)
 {
-	*out = ARENA_ARRAY(a, const char *, f->n_weights + 1);
+	*out = ARENA_ARRAY(a, const char *, f->n_weights + 2);
 	*n = 0;
 	for (size_t i = 0; i < f->n_weights; i++) {
 		if (f->weights[i].manifest != NULL)
 			(*out)[(*n)++] = f->weights[i].manifest;
 	}
+	if (f->has_compile && f->compile.manifest != NULL)
+		(*out)[(*n)++] = f->compile.manifest;
 }
 
 const struct wire_weights *resolved_find(const struct resolved *f, const struct spec_weights *w)

@@ -25,6 +25,8 @@ struct resolved {
 	struct resolved_load resume;
 	struct wire_code *code;
 	size_t n_code;
+	bool has_compile; /* the caches of compilers that this attempt begins with */
+	struct wire_compile compile;
 	struct wire_image image; /* by the first runner that staged it */
 };
 

@@ -254,15 +254,17 @@ static bool blob_of(const char *key, struct digest *out)
 int weights_may_read(struct app *app, const struct resolved *f, const char *key, bool *yes,
                      struct err *err)
 {
+	AUTO_ARENA struct arena *a = arena_new();
 	struct digest blob, manifest;
 	bool is_blob = blob_of(key, &blob);
 	char is[BLOB_KEY_CAP];
+	const char **names;
+	size_t n = 0;
 
 	*yes = false;
-	for (size_t i = 0; i < f->n_weights && !*yes; i++) {
-		if (f->weights[i].manifest == NULL)
-			continue;
-		if (digest_parse(str_of(f->weights[i].manifest), &manifest, err) < 0)
+	resolved_manifests(a, f, &names, &n);
+	for (size_t i = 0; i < n && !*yes; i++) {
+		if (digest_parse(str_of(names[i]), &manifest, err) < 0)
 			return -1;
 		blob_objects_manifest_key(&manifest, is);
 		*yes = strcmp(is, key) == 0;

@@ -1,0 +1,550 @@
+/* harvest.c - see harvest.h. */
+#include "run/harvest.h"
+
+#include "base/clock.h"
+#include "base/map.h"
+#include "base/sync.h"
+#include "base/thread.h"
+#include "base/units.h"
+#include "core/compile_cache.h"
+#include "core/hub_commit_write.h"
+#include "run/tree_list.h"
+
+#define PIECE ((size_t)256 << 10)
+#define WHOLE_MAX ((size_t)512 << 20) /* of a file that is judged by its content */
+#define RETRY_MS 3000
+#define RECORD_MAX ((size_t)8 << 20)
+#define TEXT_MAX ((size_t)256 << 10)
+
+struct known { /* a file as it was when it was sent, or when the job began */
+	uint64_t size, inode;
+	int64_t changed_ms;
+};
+
+struct harvest {
+	unsigned magic;
+#define HARVEST_MAGIC 0x48525653U
+	struct harvest_options o;
+	const struct wire_compile *cache;
+	struct arena *a;       /* of what is known */
+	struct map *known;     /* KIND/PATH -> struct known */
+	uint64_t files, bytes; /* that were sent */
+	unsigned n_sent;
+	bool refused;
+	struct lock lock; /* of the rest */
+	struct cond changed;
+	bool soon, over;
+	pthread_t thread;
+};
+
+/* One commit that is being written. */
+struct batch {
+	struct harvest *h;
+	struct arena *a;
+	int fd; /* of a file without a name */
+	uint64_t at, bytes;
+	struct buf out;
+	struct hub_commit_writer writer;
+	const char **key; /* KIND/PATH */
+	struct known *known;
+	const char **entry; /* in the repository */
+	size_t n;
+};
+
+/* ---- what there is ------------------------------------------------------------------------- */
+
+static const char *key_of(struct arena *a, enum compile_kind kind, const char *path)
+{
+	return arena_printf(a, "%s/%s", compile_cache_kinds[kind].name, path);
+}
+
+static bool is_known(const struct harvest *h, const char *key, const struct tree_entry *e)
+{
+	const struct known *k = map_get(h->known, str_of(key));
+
+	return k != NULL && k->size == e->size && k->inode == e->inode &&
+	       k->changed_ms == e->changed_ms;
+}
+
+static void note_known(struct harvest *h, const char *key, const struct known *is)
+{
+	struct known *k = map_get(h->known, str_of(key));
+
+	if (k == NULL) {
+		k = ARENA_NEW(h->a, struct known);
+		(void)map_set(h->known, str_of(key), k);
+	}
+	*k = *is;
+}
+
+static struct known known_of(const struct tree_entry *e)
+{
+	return (struct known){e->size, e->inode, e->changed_ms};
+}
+
+static int list_kind(const struct harvest *h, struct arena *a, enum compile_kind kind,
+                     struct tree_list *out, struct err *err)
+{
+	const char *path = arena_printf(a, "%s/%s", h->o.dir, compile_cache_kinds[kind].name);
+	int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	*out = (struct tree_list){.a = a};
+	if (dir < 0) /* the job has made something else of it */
+		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP
+		               ? 0
+		               : err_errno(err, errno, "%s", path);
+	return tree_list(out, a, dir, err);
+}
+
+static int note_all(struct harvest *h, struct err *err)
+{
+	for (enum compile_kind k = 0; k < COMPILE_KIND_COUNT; k++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct tree_list all;
+
+		if (list_kind(h, a, k, &all, err) < 0)
+			return -1;
+		for (size_t i = 0; i < all.n; i++) {
+			struct known is = known_of(&all.entry[i]);
+
+			if (!all.entry[i].is_folder)
+				note_known(h, key_of(a, k, all.entry[i].path), &is);
+		}
+	}
+	return 0;
+}
+
+/* ---- a commit ------------------------------------------------------------------------------ */
+
+static int flush(struct batch *b, struct err *err)
+{
+	if (buf_check(&b->out, "a commit", err) < 0 ||
+	    fs_pwrite_all(b->fd, b->out.p, b->out.n, b->at, err) < 0)
+		return -1;
+	b->at += b->out.n;
+	buf_clear(&b->out);
+	return 0;
+}
+
+static const char *facts_text(const struct harvest *h, struct arena *a)
+{
+	AUTO_BUF struct buf out = BUF_INIT(TEXT_MAX);
+
+	for (size_t i = 0; i < h->o.n_facts; i++)
+		buf_printf(&out, "%s=%s\n", h->o.fact[i].name, h->o.fact[i].value);
+	return out.full ? "" : arena_strz(a, buf_view(&out));
+}
+
+static int batch_begin(struct batch *b, struct harvest *h, struct arena *a, struct err *err)
+{
+	*b = (struct batch){.h = h, .a = a, .out = BUF_INIT(2 * PIECE + TEXT_MAX)};
+	b->fd = open(h->o.spool, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (b->fd < 0)
+		return err_errno(err, errno, "%s", h->o.spool);
+	b->writer.out = &b->out;
+	b->key = ARENA_ARRAY(a, const char *, HARVEST_FILES_MAX);
+	b->known = ARENA_ARRAY(a, struct known, HARVEST_FILES_MAX);
+	b->entry = ARENA_ARRAY(a, const char *, HARVEST_FILES_MAX);
+	hub_commit_write_header(&b->writer,
+	                        arena_printf(a, "compile cache of job %s", h->o.launch->job_id),
+	                        facts_text(h, a), true);
+	return flush(b, err);
+}
+
+static void batch_done(struct batch *b)
+{
+	if (b->fd >= 0)
+		(void)close(b->fd);
+	buf_done(&b->out);
+}
+
+static bool is_same(int fd, const struct tree_entry *e)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == e->size &&
+	       st.st_ino == e->inode;
+}
+
+/* -1: it is another one by now. */
+static int open_file(const struct harvest *h, const char *key, const struct tree_entry *e)
+{
+	struct err gone = {0};
+	AUTO_FD int root = fs_open_dir(h->o.dir, &gone);
+	AUTO_FD int fd = root < 0 ? -1
+	                          : fs_open_beneath(root, key,
+	                                            O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+	                                            0, &gone);
+
+	return fd >= 0 && is_same(fd, e) ? TAKE_FD(fd) : -1;
+}
+
+static int put_pieces(struct batch *b, int fd, uint64_t size, struct err *err)
+{
+	AUTO_FREE char *piece = xmalloc(PIECE);
+
+	for (uint64_t at = 0; at < size;) {
+		size_t n = (size_t)MIN(PIECE, size - at);
+
+		if (fs_pread_all(fd, piece, n, at, err) < 0)
+			return -1;
+		hub_commit_write_content(&b->writer, piece, n);
+		if (flush(b, err) < 0)
+			return -1;
+		at += n;
+	}
+	return 0;
+}
+
+/* Whether it is whole can only be told of some kinds; of the others one byte says as much as all.
+ */
+static bool is_whole(int fd, enum compile_kind kind, const struct tree_entry *e)
+{
+	AUTO_FREE char *all = NULL;
+	struct err no = {0};
+
+	if (kind != COMPILE_JAX && kind != COMPILE_INDUCTOR && kind != COMPILE_TRITON)
+		return true;
+	if (e->size > WHOLE_MAX)
+		return false;
+	all = xmalloc((size_t)e->size + 1);
+	return fs_pread_all(fd, all, (size_t)e->size, 0, &no) == 0 &&
+	       compile_cache_is_whole(kind, e->path, str_n(all, (size_t)e->size));
+}
+
+/* A file that was changed meanwhile is left out, until the next time. */
+static int put_file(struct batch *b, enum compile_kind kind, const struct tree_entry *e, bool *sent,
+                    struct err *err)
+{
+	const struct harvest *h = b->h;
+	const char *key = key_of(b->a, kind, e->path);
+	const char *entry = compile_cache_repo_path(b->a, kind, h->cache->device, e->path);
+	AUTO_FD int fd = open_file(h, key, e);
+	uint64_t before = b->at;
+	int rc;
+
+	*sent = false;
+	if (fd < 0 || !is_whole(fd, kind, e))
+		return 0;
+	hub_commit_write_file(&b->writer, entry);
+	rc = put_pieces(b, fd, e->size, err);
+	hub_commit_write_end(&b->writer);
+	if (rc < 0 || flush(b, err) < 0)
+		return -1;
+	if (!is_same(fd, e)) {
+		b->at = before;
+		return 0;
+	}
+	b->key[b->n] = key;
+	b->known[b->n] = known_of(e);
+	b->entry[b->n++] = entry;
+	b->bytes += e->size;
+	*sent = true;
+	return 0;
+}
+
+/* .stoker/harvests/JOB-RANK-N.json */
+static int put_record(struct batch *b, struct err *err)
+{
+	const struct harvest *h = b->h;
+	const struct wire_launch *l = h->o.launch;
+	AUTO_BUF struct buf json = BUF_INIT(RECORD_MAX);
+	struct js js;
+
+	js_init(&js, &json);
+	js_open(&js);
+	js_kv(&js, "job", l->job_id);
+	js_kv_u64(&js, "rank", l->node_rank);
+	js_kv(&js, "device", h->cache->device);
+	js_key(&js, "facts");
+	js_open(&js);
+	for (size_t i = 0; i < h->o.n_facts; i++)
+		js_kv(&js, h->o.fact[i].name, h->o.fact[i].value);
+	js_close(&js);
+	js_kv(&js, "before", h->cache->commit);
+	js_key(&js, "entries");
+	js_list(&js);
+	for (size_t i = 0; i < b->n; i++)
+		js_cstr(&js, b->entry[i]);
+	js_end(&js);
+	js_close(&js);
+	if (buf_check(&json, "the record of a harvest", err) < 0)
+		return -1;
+	hub_commit_write_file(&b->writer,
+	                      arena_printf(b->a,
+	                                   ".stoker/harvests/%s-%" PRIu32 "-%" PRIu32 "-%u.json",
+	                                   l->job_id, l->node_rank, l->retry_count, h->n_sent));
+	for (size_t at = 0; at < json.n; at += PIECE) {
+		hub_commit_write_content(&b->writer, json.p + at, MIN(PIECE, json.n - at));
+		if (flush(b, err) < 0)
+			return -1;
+	}
+	hub_commit_write_end(&b->writer);
+	return flush(b, err);
+}
+
+/* ---- sent ---------------------------------------------------------------------------------- */
+
+static int create_repo(struct harvest *h, struct err *err)
+{
+	AUTO_BUF struct buf body = BUF_INIT(4096);
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct str name = str_of(h->cache->repo), owner;
+	AUTO_ARENA struct arena *a = arena_new();
+	struct js js;
+	int rc;
+
+	(void)str_cut(&name, '/', &owner);
+	js_init(&js, &body);
+	js_open(&js);
+	js_kv(&js, "type", "model");
+	js_kv_str(&js, "name", name);
+	js_kv_str(&js, "organization", owner);
+	js_kv_bool(&js, "private", true);
+	js_close(&js);
+	rc = report_hub(h->o.report,
+	                &(struct report_hub){.token = h->o.launch->hub_token,
+	                                     .path = "/api/repos/create",
+	                                     .type = "application/json",
+	                                     .body = buf_view(&body)},
+	                &reply, err);
+	if (rc < 0 && reply.status == 409) { /* another job was first */
+		err_clear(err);
+		rc = 0;
+	}
+	return rc;
+}
+
+static int send_once(struct batch *b, int *status, struct err *err)
+{
+	struct harvest *h = b->h;
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	const struct report_hub post = {
+		.token = h->o.launch->hub_token,
+		.path = arena_printf(b->a, "/api/models/%s/commit/main", h->cache->repo),
+		.type = "application/x-ndjson",
+		.has_fd = true,
+		.fd = b->fd,
+		.length = b->at,
+	};
+	int rc = report_hub(h->o.report, &post, &reply, err);
+
+	*status = reply.status;
+	return rc;
+}
+
+static int send_batch(struct batch *b, int64_t until_ms, struct err *err)
+{
+	struct harvest *h = b->h;
+	bool created = false;
+	int status = 0;
+
+	while (send_once(b, &status, err) < 0) {
+		if (status == 404 && !created) {
+			created = true;
+			err_clear(err);
+			if (create_repo(h, err) < 0)
+				return -1;
+			continue;
+		}
+		h->refused = status == 401 || status == 403 || status == 404;
+		if (status != 0 && status < 500 && status != 408 && status != 429)
+			return -1;
+		if (clock_mono_ms() + RETRY_MS >= until_ms || *report_given_up(h->o.report))
+			return -1;
+		err_clear(err);
+		clock_sleep_ms(RETRY_MS);
+	}
+	for (size_t i = 0; i < b->n; i++)
+		note_known(h, b->key[i], &b->known[i]);
+	h->files += b->n;
+	h->bytes += b->bytes;
+	h->n_sent++;
+	return 0;
+}
+
+static int send_some(struct batch *b, int64_t until_ms, struct err *err)
+{
+	struct harvest *h = b->h;
+	struct arena *a = b->a;
+	int rc = 0;
+
+	if (b->n > 0)
+		rc = put_record(b, err) < 0 ? -1 : send_batch(b, until_ms, err);
+	batch_done(b);
+	b->fd = -1;
+	return rc < 0 ? -1 : batch_begin(b, h, a, err);
+}
+
+/* What lies beside says what belongs together. */
+static struct str text_of(const struct harvest *h, struct arena *a, enum compile_kind kind,
+                          const struct tree_entry *e)
+{
+	AUTO_FD int fd = -1;
+	struct err no = {0};
+	char *text;
+
+	if (!compile_cache_wants_text(kind, e->path) || e->size > COMPILE_TEXT_MAX)
+		return (struct str){0};
+	fd = open_file(h, key_of(a, kind, e->path), e);
+	if (fd < 0)
+		return (struct str){0};
+	text = arena_alloc(a, (size_t)e->size + 1);
+	if (fs_pread_all(fd, text, (size_t)e->size, 0, &no) < 0)
+		return (struct str){0};
+	return str_n(text, (size_t)e->size);
+}
+
+static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, int64_t until_ms,
+                    struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct compile_file *file;
+	struct tree_list all;
+	size_t *at, n = 0;
+
+	if (list_kind(b->h, a, kind, &all, err) < 0)
+		return -1;
+	file = ARENA_ARRAY(a, struct compile_file, all.n + 1);
+	at = ARENA_ARRAY(a, size_t, all.n + 1);
+	for (size_t i = 0; i < all.n; i++) {
+		const struct tree_entry *e = &all.entry[i];
+
+		if (e->is_folder)
+			continue;
+		at[n] = i;
+		file[n++] = (struct compile_file){
+			.path = e->path,
+			.size = e->size,
+			.changed_ms = e->changed_ms,
+			.text = text_of(b->h, a, kind, e),
+		};
+	}
+	compile_cache_sift(kind, file, n, now_ms);
+	for (size_t i = 0; i < n; i++) {
+		const struct tree_entry *e = &all.entry[at[i]];
+		bool sent;
+
+		if (!file[i].take || e->size > HARVEST_FILE_MAX ||
+		    is_known(b->h, key_of(a, kind, e->path), e))
+			continue;
+		if ((b->n == HARVEST_FILES_MAX - 1 || b->bytes + e->size > HARVEST_BYTES_MAX) &&
+		    b->n > 0 && send_some(b, until_ms, err) < 0)
+			return -1;
+		if (put_file(b, kind, e, &sent, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* now_ms 0: nobody writes any more. */
+static void harvest_now(struct harvest *h, int64_t now_ms, int64_t until_ms)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	uint64_t files = h->files, bytes = h->bytes;
+	struct batch b = {.fd = -1};
+	char size[UNITS_CAP];
+	struct err err = {0};
+	int rc;
+
+	if (h->refused)
+		return;
+	rc = batch_begin(&b, h, a, &err);
+	for (enum compile_kind k = 0; rc == 0 && k < COMPILE_KIND_COUNT; k++)
+		rc = add_kind(&b, k, now_ms, until_ms, &err);
+	if (rc == 0 && b.n > 0)
+		rc = send_some(&b, until_ms, &err);
+	batch_done(&b);
+	if (h->files > files)
+		logs_message(h->o.logs, "compile cache %s: %" PRIu64 " file%s added, %s",
+		             h->cache->repo, h->files - files, h->files - files == 1 ? "" : "s",
+		             units_show_bytes(h->bytes - bytes, size));
+	if (rc < 0 && h->refused)
+		logs_message(h->o.logs, "compile cache %s: nothing is kept: %s", h->cache->repo,
+		             err.msg);
+	else if (rc < 0)
+		logs_message(h->o.logs, "compile cache %s: not all is kept: %s", h->cache->repo,
+		             err.msg);
+	err_clear(&err);
+}
+
+/* ---- when ---------------------------------------------------------------------------------- */
+
+static void *harvest_thread(void *arg)
+{
+	struct harvest *h = FROM_VOID(struct harvest, arg, HARVEST_MAGIC);
+	int64_t next_ms = 0;
+
+	lock_take(&h->lock);
+	while (!h->over) {
+		int64_t wait = next_ms - clock_mono_ms();
+
+		if (!h->soon || wait > 0) {
+			if (h->soon)
+				(void)cond_wait_until(&h->changed, &h->lock, sync_deadline(wait));
+			else
+				cond_wait(&h->changed, &h->lock);
+			continue;
+		}
+		h->soon = false;
+		lock_give(&h->lock);
+		harvest_now(h, clock_wall_ms(), clock_mono_ms() + HARVEST_PAUSE_MS);
+		next_ms = clock_mono_ms() + HARVEST_PAUSE_MS;
+		lock_take(&h->lock);
+	}
+	lock_give(&h->lock);
+	return NULL;
+}
+
+int harvest_start(struct harvest **out, const struct harvest_options *o, struct err *err)
+{
+	struct harvest *h = xcalloc(1, sizeof(*h));
+
+	h->magic = HARVEST_MAGIC;
+	h->o = *o;
+	h->cache = &o->launch->compile;
+	h->a = arena_new();
+	h->known = map_new();
+	lock_init(&h->lock, LOCK_HARVEST);
+	cond_init(&h->changed);
+	if (note_all(h, err) == 0 && thread_start(&h->thread, "harvest", harvest_thread, h) == 0) {
+		*out = h;
+		return 0;
+	}
+	if (err->code == ERR_NONE)
+		(void)err_set(err, ERR_UNAVAILABLE, "no thread for the compile cache");
+	cond_done(&h->changed);
+	lock_done(&h->lock);
+	map_free(h->known);
+	arena_free(h->a);
+	free(h);
+	return -1;
+}
+
+void harvest_soon(struct harvest *h)
+{
+	if (h == NULL)
+		return;
+	lock_take(&h->lock);
+	h->soon = true;
+	cond_signal(&h->changed);
+	lock_give(&h->lock);
+}
+
+void harvest_finish(struct harvest *h, bool clean)
+{
+	if (h == NULL)
+		return;
+	lock_take(&h->lock);
+	h->over = true;
+	cond_signal(&h->changed);
+	lock_give(&h->lock);
+	(void)pthread_join(h->thread, NULL);
+	if (!*report_given_up(h->o.report))
+		harvest_now(h, clean ? 0 : clock_wall_ms(), clock_mono_ms() + HARVEST_LAST_MS);
+	cond_done(&h->changed);
+	lock_done(&h->lock);
+	map_free(h->known);
+	arena_free(h->a);
+	free(h);
+}

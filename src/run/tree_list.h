@@ -1,0 +1,26 @@
+/* tree_list.h - what is in a folder and below: plain files and folders, whoever made them. */
+#ifndef TREE_LIST_H
+#define TREE_LIST_H
+
+#include "base/arena.h"
+
+#define TREE_LIST_MAX 500000 /* files and folders */
+
+struct tree_entry {
+	const char *path; /* below the folder */
+	bool is_folder;
+	uint64_t size, inode;
+	int64_t changed_ms; /* its content, or whose it is, was changed last */
+};
+
+struct tree_list {
+	struct arena *a;
+	struct tree_entry *entry; /* folders before what they hold */
+	size_t n, cap;
+};
+
+/* `dir` is taken over. Links, sockets and so on are passed over; what goes away meanwhile is not
+ * there. ERR_TOO_BIG: more than TREE_LIST_MAX, or too many folders in each other. */
+int tree_list(struct tree_list *out, struct arena *a, int dir, struct err *err) MUST_CHECK;
+
+#endif

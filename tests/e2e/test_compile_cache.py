@@ -1,0 +1,154 @@
+"""What compilers make in one job is there in the next: filled before the commands run, kept at checkpoints and at the end."""
+import json
+import textwrap
+import time
+
+import pytest
+from conftest import CLUSTER, PARTS, new_cluster, until
+from hub_client import Client
+
+PEOPLE = {"ann": ("red", "member"), "zed": ("red", "member"), "eve": ("blue", "member")}
+PLACE = "/opt/stoker/compile"
+JAX = """
+    import os, time
+    import jax, jax.numpy as jnp
+    hits = {}
+    jax.monitoring.register_event_listener(lambda event, **_: hits.__setitem__(event, hits.get(event, 0) + 1))
+    f = jax.jit(lambda x: jnp.sin(x @ x).sum() * SALT)
+    f(jnp.ones((64, 64))).block_until_ready()
+    print("jax", hits.get("/jax/compilation_cache/cache_hits", 0), hits.get("/jax/compilation_cache/cache_misses", 0), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def both():
+    with new_cluster() as c:
+        c.start("--cpus", "8", "--memory", "16Gi", "--hub-upstream", "off", "--share", str(PARTS / "savers"), "--share", str(PARTS / "clients"))
+        for team in ("red", "blue"):
+            c.cli("teams", "create", team)
+        c.tokens = {name: c.json("tokens", "create", name, "--team", team, "--role", role)["api_key"] for name, (team, role) in PEOPLE.items()}
+        yield c
+
+
+@pytest.fixture
+def site(both, request):
+    request.node.stash[CLUSTER] = both
+    return both
+
+
+def push(c, commands, person="ann", repo=None, files=None, runtime=None, **job):
+    cache = {"enabled": True, **({"repo": repo} if repo else {})}
+    env = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PLATFORMS": "cpu", **(runtime or {}).pop("environment_variables", {})}
+    folder = c.job_folder(commands, project=f"red/{person}", files=files, runtime={"compile_cache": cache, "environment_variables": env, **(runtime or {})}, **job)
+    return json.loads(c.cli("push", folder / "train.yaml", "-o", "json", env={"STOKER_TOKEN": c.tokens[person]}).out)
+
+
+def run(c, commands, status="TRAINING_JOB_COMPLETED", **kw):
+    job = push(c, commands, **kw)
+    c.wait(job, status)
+    return job
+
+
+def jax(c, salt, **kw):
+    job = run(c, [f"{PARTS}/savers/bin/python main.py"], files={"main.py": textwrap.dedent(JAX).replace("SALT", salt)}, compute={"cpu_count": 1, "memory": "2Gi"}, **kw)
+    return job, [int(x) for x in next(x for x in c.user_lines(job) if x.startswith("jax ")).split()[1:]]
+
+
+def listing(c, repo, person="ann"):
+    return Client(c.folder, c.url, "2.4", c.tokens[person]).run(f"""
+        said({{f: (pathlib.Path(hf_hub_download("{repo}", f, force_download=True)).read_text(errors="replace")[:100000]) for f in api.list_repo_files("{repo}")}})""")
+
+
+def test_the_next_job_compiles_nothing(site):
+    first, (hits, misses) = jax(site, "3.5")
+    assert hits == 0 and misses > 0
+    assert f"compile cache red/compile-cache: nothing for" in site.logs(first) and "added" in site.logs(first)
+    second, (hits, misses) = jax(site, "3.5", person="zed")  # another member, another project of the team
+    assert hits > 0 and misses == 0, site.logs(second)
+    assert "added" not in site.logs(second)
+    files = listing(site, "red/compile-cache")
+    records = [json.loads(text) for path, text in files.items() if path.startswith(".stoker/harvests/")]
+    assert [r["job"] for r in records] == [first["id"]]
+    record = records[0]
+    assert record["facts"]["jax"] and record["facts"]["python"].startswith("3.") and record["facts"]["env.JAX_PLATFORMS"] == "cpu" and record["facts"]["place"] == PLACE
+    assert record["before"] is None and set(record["entries"]) <= set(files) and all(e.startswith(f"jax/{record['device']}/") for e in record["entries"])
+    # another team has its own, and does not see this one
+    assert Client(site.folder, site.url, "2.4", site.tokens["eve"]).run("""said(names(api.list_repo_files, "red/compile-cache"))""")[0] == "RepositoryNotFoundError"
+
+
+def test_the_variables_of_all_compilers(site):
+    job = run(site, ["env | grep -E 'CACHE|TORCH_EXT|TRITON' | sort", "ls -la $TRITON_CACHE_DIR $CCACHE_DIR", "touch $CUDA_CACHE_PATH/x"], repo="vars",
+              runtime={"environment_variables": {"TRITON_CACHE_DIR": "/tmp"}})
+    lines = site.user_lines(job)
+    for line in (f"NEURON_COMPILE_CACHE_URL={PLACE}/neuron", f"TORCHINDUCTOR_CACHE_DIR={PLACE}/inductor", f"JAX_COMPILATION_CACHE_DIR={PLACE}/jax", f"VLLM_CACHE_ROOT={PLACE}/vllm",
+                 f"TORCH_EXTENSIONS_DIR={PLACE}/torch_extensions", f"CUDA_CACHE_PATH={PLACE}/cuda", f"CCACHE_DIR={PLACE}/ccache", "TRITON_CACHE_DIR=/tmp", "CUSTOM_CACHE_REPO=ann/vars"):
+        assert line in lines, (line, lines)
+
+
+NEURON = "neuronxcc-2.21.33363.0+82129205"
+
+
+def test_what_is_torn_is_left_out(site):
+    make = f"""
+        cd $NEURON_COMPILE_CACHE_URL
+        m={NEURON}/MODULE_1+d41d8cd9; mkdir -p $m; echo hlo > $m/model.hlo_module.pb; echo '[]' > $m/compile_flags.json; echo neff > $m/model.neff; : > $m/model.done
+        m={NEURON}/MODULE_2+d41d8cd9; mkdir -p $m; echo hlo > $m/model.hlo_module.pb; echo half > $m/model.neff; : > $m/model.hlo_module.pb.lock
+        m={NEURON}/MODULE_3+d41d8cd9; mkdir -p $m; echo failed > $m/model.log
+        cd $JAX_COMPILATION_CACHE_DIR; printf 'no frame' > jit_torn-{"0" * 64}-cache; touch .lockfile
+        ln -s /etc/passwd $TRITON_CACHE_DIR/link; mkfifo $TRITON_CACHE_DIR/fifo; mkdir -p $TRITON_CACHE_DIR/tmp.pid_1_x; echo x > $TRITON_CACHE_DIR/tmp.pid_1_x/k.cubin
+    """
+    run(site, [make], repo="torn")
+    files = set(listing(site, "ann/torn"))
+    assert {f for f in files if not f.startswith(".")} == {f"{NEURON}/MODULE_1+d41d8cd9/{x}" for x in ("model.hlo_module.pb", "compile_flags.json", "model.neff", "model.done")}, files
+
+
+def test_nothing_is_overwritten_and_no_commit_lost(site):
+    """Several jobs at once bring the same names with other contents, and names of their own."""
+    def commands(i):
+        return [f"for n in same own-{i}; do m=$NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_$n+d41d8cd9; mkdir -p $m; echo {i} > $m/model.neff; echo hlo > $m/model.hlo_module.pb;"
+                " : > $m/model.done; done"]
+    jobs = [push(site, commands(i), repo="many") for i in range(6)]
+    for job in jobs:
+        site.wait(job, "TRAINING_JOB_COMPLETED")
+    files = listing(site, "ann/many")
+    assert {files[f"{NEURON}/MODULE_own-{i}+d41d8cd9/model.neff"].strip() for i in range(6)} == {str(i) for i in range(6)}
+    kept = files[f"{NEURON}/MODULE_same+d41d8cd9/model.neff"]
+    job = run(site, [f"echo other > $NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_same+d41d8cd9/model.neff"], repo="many")
+    assert listing(site, "ann/many")[f"{NEURON}/MODULE_same+d41d8cd9/model.neff"] == kept, site.logs(job)
+
+
+def test_a_job_that_is_killed_keeps_what_its_checkpoints_saw(site):
+    make = f"m=$NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_%s+d41d8cd9; mkdir -p $m; echo neff > $m/model.neff; echo hlo > $m/model.hlo_module.pb; : > $m/model.done"
+    job = push(site, [make % "early", "sleep 6; mkdir -p $BT_CHECKPOINT_DIR/checkpoint-1; echo x > $BT_CHECKPOINT_DIR/checkpoint-1/model.bin; touch $BT_CHECKPOINT_DIR/checkpoint-1/DONE",
+                      "sleep 600"], repo="killed", runtime={"checkpointing_config": {"enabled": True, "marker": "DONE"}})
+    until(lambda: "added" in site.logs(job), 120)
+    assert f"{NEURON}/MODULE_early+d41d8cd9/model.neff" in listing(site, "ann/killed")
+    for pid in site.runners():
+        pass
+    site.cli("stop", job["id"], "--now")
+    site.wait(job)
+
+
+def test_who_may_push(site):
+    Client(site.folder, site.url, "2.4", site.tokens["zed"]).run("""
+        api.create_repo("zed/open-cache")
+        api.upload_file(repo_id="zed/open-cache", path_or_fileobj=b"theirs", path_in_repo="ccache/0/0/aaR")
+        api.create_repo("zed/closed-cache", private=True)
+        said(1)""")
+    job = run(site, ["cat $CCACHE_DIR/0/0/aaR; echo; mkdir -p $CCACHE_DIR/1/1; echo mine > $CCACHE_DIR/1/1/bbR", f"{PARTS}/clients/bin/python -c \"from huggingface_hub import HfApi; HfApi().upload_file(repo_id='zed/open-cache', path_or_fileobj=b'x', path_in_repo='x')\" 2>&1 | grep -o '403' | head -1"],
+              repo="zed/open-cache")
+    assert "theirs" in site.user_lines(job) and "403" in site.user_lines(job)
+    assert "is read only for this job, so what it compiles is not kept" in site.logs(job)
+    assert [f for f in listing(site, "zed/open-cache") if not f.startswith(".")] == ["ccache/0/0/aaR"]
+    for repo in ("zed/closed-cache", "zed/none", "blue/x", "huggingface/none"):
+        folder = site.job_folder(["true"], project="red/ann", runtime={"compile_cache": {"enabled": True, "repo": repo}})
+        assert "there is no repository" in site.refusal("push", folder / "train.yaml", env={"STOKER_TOKEN": site.tokens["ann"]})["error"]["message"], repo
+
+
+def test_what_a_file_may_say(site):
+    for cache, words in (({"enabled": True, "repo": "datasets/a/b"}, "no repository of models"), ({"enabled": True, "repo": "a/b/c"}, "no repository of models"),
+                         ({"enabled": "yes"}, "should be true or false"), ({"enabled": True, "repos": "x"}, "did you mean")):
+        folder = site.job_folder(["true"], project="red/ann", runtime={"compile_cache": cache})
+        assert words in json.dumps(site.refusal("push", folder / "train.yaml", env={"STOKER_TOKEN": site.tokens["ann"]})), cache
+    folder = site.job_folder(["true"], project="red/ann", runtime={"compile_cache": {"enabled": True}, "environment_variables": {"HF_TOKEN": "x"}})
+    assert "leave one of them out" in json.dumps(site.refusal("push", folder / "train.yaml", env={"STOKER_TOKEN": site.tokens["ann"]}))
