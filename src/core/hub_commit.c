@@ -403,6 +403,11 @@ static bool is_plain(struct str path)
 	return manifest_path_ok(path) && manifest_path_ok(str_of(other));
 }
 
+bool hub_commit_path_ok(struct str path)
+{
+	return is_plain(path) && !is_gits_own(path) && str_is_utf8(path);
+}
+
 static int finish_path(struct hub_commit_reader *r, struct err *err)
 {
 	char shown[SHOW_MAX + 1];

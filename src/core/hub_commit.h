@@ -49,6 +49,9 @@ struct hub_commit_sink {
 	void *arg;
 };
 
+/* Can a file have this path in a repository? */
+bool hub_commit_path_ok(struct str path);
+
 struct hub_commit_reader;
 
 struct hub_commit_reader *hub_commit_reader_new(const struct hub_commit_sink *sink) MUST_CHECK;

@@ -7,12 +7,14 @@
 #include "base/thread.h"
 #include "base/units.h"
 #include "core/compile_cache.h"
+#include "core/hub_commit.h"
 #include "core/hub_commit_write.h"
 #include "run/tree_list.h"
 
 #define PIECE ((size_t)256 << 10)
 #define WHOLE_MAX ((size_t)512 << 20) /* of a file that is judged by its content */
 #define RETRY_MS 3000
+#define HARVEST_LEAST_MS 5000 /* of one try */
 #define RECORD_MAX ((size_t)8 << 20)
 #define TEXT_MAX ((size_t)256 << 10)
 
@@ -158,12 +160,13 @@ static void batch_done(struct batch *b)
 	buf_done(&b->out);
 }
 
+/* The file that was listed, and as it was then. */
 static bool is_same(int fd, const struct tree_entry *e)
 {
 	struct stat st;
 
 	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == e->size &&
-	       st.st_ino == e->inode;
+	       st.st_ino == e->inode && tree_changed_ms(&st) == e->changed_ms;
 }
 
 /* -1: it is another one by now. */
@@ -306,7 +309,8 @@ static int create_repo(struct harvest *h, struct err *err)
 	                &(struct report_hub){.token = h->o.launch->hub_token,
 	                                     .path = "/api/repos/create",
 	                                     .type = "application/json",
-	                                     .body = buf_view(&body)},
+	                                     .body = buf_view(&body),
+	                                     .total_ms = HARVEST_LEAST_MS},
 	                &reply, err);
 	if (rc < 0 && reply.status == 409) { /* another job was first */
 		err_clear(err);
@@ -315,7 +319,7 @@ static int create_repo(struct harvest *h, struct err *err)
 	return rc;
 }
 
-static int send_once(struct batch *b, int *status, struct err *err)
+static int send_once(struct batch *b, int64_t until_ms, int *status, struct err *err)
 {
 	struct harvest *h = b->h;
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
@@ -326,6 +330,7 @@ static int send_once(struct batch *b, int *status, struct err *err)
 		.has_fd = true,
 		.fd = b->fd,
 		.length = b->at,
+		.total_ms = MAX(until_ms - clock_mono_ms(), (int64_t)HARVEST_LEAST_MS),
 	};
 	int rc = report_hub(h->o.report, &post, &reply, err);
 
@@ -339,7 +344,7 @@ static int send_batch(struct batch *b, int64_t until_ms, struct err *err)
 	bool created = false;
 	int status = 0;
 
-	while (send_once(b, &status, err) < 0) {
+	while (send_once(b, until_ms, &status, err) < 0) {
 		if (status == 404 && !created) {
 			created = true;
 			err_clear(err);
@@ -426,6 +431,7 @@ static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, int
 		bool sent;
 
 		if (!file[i].take || e->size > HARVEST_FILE_MAX ||
+		    !hub_commit_path_ok(str_of(e->path)) ||
 		    is_known(b->h, key_of(a, kind, e->path), e))
 			continue;
 		if ((b->n == HARVEST_FILES_MAX - 1 || b->bytes + e->size > HARVEST_BYTES_MAX) &&
@@ -531,8 +537,10 @@ void harvest_soon(struct harvest *h)
 	lock_give(&h->lock);
 }
 
-void harvest_finish(struct harvest *h, bool clean)
+void harvest_finish(struct harvest *h, bool clean, bool hurry)
 {
+	int64_t most = hurry ? HARVEST_HURRY_MS : HARVEST_LAST_MS;
+
 	if (h == NULL)
 		return;
 	lock_take(&h->lock);
@@ -541,7 +549,7 @@ void harvest_finish(struct harvest *h, bool clean)
 	lock_give(&h->lock);
 	(void)pthread_join(h->thread, NULL);
 	if (!*report_given_up(h->o.report))
-		harvest_now(h, clean ? 0 : clock_wall_ms(), clock_mono_ms() + HARVEST_LAST_MS);
+		harvest_now(h, clean ? 0 : clock_wall_ms(), clock_mono_ms() + most);
 	cond_done(&h->changed);
 	lock_done(&h->lock);
 	map_free(h->known);

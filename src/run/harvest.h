@@ -17,10 +17,11 @@
 #include "run/report.h"
 
 #define HARVEST_PAUSE_MS 20000                  /* between two, while the job runs */
-#define HARVEST_LAST_MS (15 * 60000)            /* the last one, at most */
+#define HARVEST_LAST_MS (5 * 60000)             /* the last one, at most */
+#define HARVEST_HURRY_MS 10000                  /* ... of a job that is to end now */
 #define HARVEST_BYTES_MAX ((uint64_t)256 << 20) /* of one commit, but for a single larger file */
 #define HARVEST_FILES_MAX 5000                  /* of one commit */
-#define HARVEST_FILE_MAX ((uint64_t)8 << 30)    /* a larger file is left out */
+#define HARVEST_FILE_MAX ((uint64_t)2 << 30)    /* a larger file is left out */
 
 struct harvest_fact {
 	const char *name, *value;
@@ -42,7 +43,8 @@ struct harvest;
 int harvest_start(struct harvest **out, const struct harvest_options *o,
                   struct err *err) MUST_CHECK;
 void harvest_soon(struct harvest *h); /* a good moment; NULL is fine */
-/* The commands are over; `clean`: by themselves, so nothing was being written. NULL is fine. */
-void harvest_finish(struct harvest *h, bool clean);
+/* The commands are over; `clean`: by themselves, so nothing was being written. `hurry`: somebody
+ * waits for the end. NULL is fine. */
+void harvest_finish(struct harvest *h, bool clean, bool hurry);
 
 #endif

@@ -75,6 +75,7 @@ struct report_hub {
 	bool has_fd; /* the body is `length` bytes of this file */
 	int fd;
 	uint64_t length;
+	int64_t total_ms;
 };
 /* Once; an error of the server's is one here, and the reply has its status. */
 int report_hub(struct report *r, const struct report_hub *x, struct http_reply *reply,

@@ -10,7 +10,6 @@
 #include "io/proof.h"
 #include "io/url.h"
 
-#define HUB_MS 600000 /* of a commit: its files, and what they become */
 #define HUB_STALL_MS 120000
 #define NONCE_LEN 24
 #define TEXT_OF(x) TEXT_OF_(x)
@@ -212,8 +211,8 @@ int report_hub(struct report *r, const struct report_hub *x, struct http_reply *
 	                         .body_fd = x->fd,
 	                         .body_len = x->length,
 	                         .connect_ms = 5000,
-	                         .total_ms = HUB_MS,
-	                         .stall_ms = HUB_STALL_MS,
+	                         .total_ms = x->total_ms,
+	                         .stall_ms = MIN(x->total_ms, (int64_t)HUB_STALL_MS),
 	                         .cancel = &r->halt};
 	int rc = http_do(way->http, &call, reply, err);
 

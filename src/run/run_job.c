@@ -647,6 +647,7 @@ static void write_record(struct run *r)
 static void run_commands(struct run *r)
 {
 	struct wire_sample last;
+	struct report_desired o;
 	struct err err = {0};
 
 	if (go(r, &err) < 0) {
@@ -677,7 +678,8 @@ static void run_commands(struct run *r)
 	write_record(r);
 	run_crash_at("recorded");
 	report_stage(r->report, STAGE_SYNC);
-	harvest_finish(TAKE(r->harvest), r->code == 0 && r->end.end == JOB_END_EXIT);
+	report_desired(r->report, &o);
+	harvest_finish(TAKE(r->harvest), r->code == 0 && r->end.end == JOB_END_EXIT, o.now);
 	sync_checkpoints(r);
 }
 

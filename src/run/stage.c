@@ -398,11 +398,21 @@ static int bring_weights(struct stage *st, struct err *err)
 static const char *compile_tree(struct stage *st, struct node_lease *lease)
 {
 	const struct wire_launch *l = st->launch;
+	char is[UNITS_CAP], most[UNITS_CAP];
 	struct err err = {0};
 	struct digest d;
 
 	if (l->compile.manifest == NULL)
 		return NULL;
+	if (l->scratch_bytes > 0 && l->compile.bytes > l->scratch_bytes / 2) {
+		logs_message(
+			st->logs,
+			"compile cache %s: not filled: it has %s, and a job's scratch may have "
+			"%s",
+			l->compile.repo, units_show_bytes(l->compile.bytes, is),
+			units_show_bytes(l->scratch_bytes, most));
+		return NULL;
+	}
 	if (open_node(st, &err) == 0 &&
 	    (node_has_keeper(st->node) ||
 	     stage_mirror(&st->mirror, st->objects, l, st->report, &err) == 0) &&

@@ -7,11 +7,14 @@
 
 #define DEPTH_MAX 100 /* folders in each other: each is a call */
 
+int64_t tree_changed_ms(const struct stat *st)
+{
+	return MAX(st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000,
+	           st->st_ctim.tv_sec * 1000 + st->st_ctim.tv_nsec / 1000000);
+}
+
 static int note(struct tree_list *all, const char *path, const struct stat *st, struct err *err)
 {
-	int64_t changed = MAX(st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000,
-	                      st->st_ctim.tv_sec * 1000 + st->st_ctim.tv_nsec / 1000000);
-
 	if (all->n == TREE_LIST_MAX)
 		return err_set(err, ERR_TOO_BIG, "more than %d files and folders", TREE_LIST_MAX);
 	if (all->n == all->cap) {
@@ -27,7 +30,7 @@ static int note(struct tree_list *all, const char *path, const struct stat *st, 
 	                                           .is_folder = S_ISDIR(st->st_mode),
 	                                           .size = (uint64_t)st->st_size,
 	                                           .inode = st->st_ino,
-	                                           .changed_ms = changed};
+	                                           .changed_ms = tree_changed_ms(st)};
 	return 0;
 }
 

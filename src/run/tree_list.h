@@ -4,6 +4,8 @@
 
 #include "base/arena.h"
 
+#include <sys/stat.h>
+
 #define TREE_LIST_MAX 500000 /* files and folders */
 
 struct tree_entry {
@@ -21,6 +23,7 @@ struct tree_list {
 
 /* `dir` is taken over. Links, sockets and so on are passed over; what goes away meanwhile is not
  * there. ERR_TOO_BIG: more than TREE_LIST_MAX, or too many folders in each other. */
+int64_t tree_changed_ms(const struct stat *st);
 int tree_list(struct tree_list *out, struct arena *a, int dir, struct err *err) MUST_CHECK;
 
 #endif

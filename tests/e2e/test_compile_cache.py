@@ -1,5 +1,7 @@
 """What compilers make in one job is there in the next: filled before the commands run, kept at checkpoints and at the end."""
+import hashlib
 import json
+import subprocess
 import textwrap
 import time
 
@@ -62,7 +64,7 @@ def listing(c, repo, person="ann"):
 def test_the_next_job_compiles_nothing(site):
     first, (hits, misses) = jax(site, "3.5")
     assert hits == 0 and misses > 0
-    assert f"compile cache red/compile-cache: nothing for" in site.logs(first) and "added" in site.logs(first)
+    assert "compile cache red/compile-cache: nothing for" in site.logs(first) and "added" in site.logs(first)
     second, (hits, misses) = jax(site, "3.5", person="zed")  # another member, another project of the team
     assert hits > 0 and misses == 0, site.logs(second)
     assert "added" not in site.logs(second)
@@ -123,8 +125,6 @@ def test_a_job_that_is_killed_keeps_what_its_checkpoints_saw(site):
                       "sleep 600"], repo="killed", runtime={"checkpointing_config": {"enabled": True, "marker": "DONE"}})
     until(lambda: "added" in site.logs(job), 120)
     assert f"{NEURON}/MODULE_early+d41d8cd9/model.neff" in listing(site, "ann/killed")
-    for pid in site.runners():
-        pass
     site.cli("stop", job["id"], "--now")
     site.wait(job)
 
@@ -152,3 +152,59 @@ def test_what_a_file_may_say(site):
         assert words in json.dumps(site.refusal("push", folder / "train.yaml", env={"STOKER_TOKEN": site.tokens["ann"]})), cache
     folder = site.job_folder(["true"], project="red/ann", runtime={"compile_cache": {"enabled": True}, "environment_variables": {"HF_TOKEN": "x"}})
     assert "leave one of them out" in json.dumps(site.refusal("push", folder / "train.yaml", env={"STOKER_TOKEN": site.tokens["ann"]}))
+
+
+def test_names_that_no_repository_has(site):
+    make = r"""
+        cd $CUDA_CACHE_PATH; touch good; touch "$(printf 'new\nline')" "$(printf 'not\377text')" 'back\slash' ; mkdir .git 'a b+c'; touch .git/config 'a b+c/é'
+        mkdir -p $(printf 'd/%.0s' $(seq 60))
+    """
+    job = run(site, [make], repo="names")
+    files = [f.split("/", 2)[2] for f in listing(site, "ann/names") if f.startswith("cuda/")]
+    assert sorted(files) == ["a b+c/é", "back\\slash", "good"], (files, site.logs(job))
+
+
+def test_a_server_that_is_away_at_the_end(empty_cluster):
+    c = empty_cluster
+    c.start("--cpus", "2", "--memory", "2Gi", "--hub-upstream", "off")
+    folder = c.job_folder([f"m=$NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_1+d41d8cd9; mkdir -p $m; echo neff > $m/model.neff; echo hlo > $m/model.hlo_module.pb; : > $m/model.done",
+                           "while [ ! -e /mnt/bt-scratch/go ]; do sleep 0.1; done"], runtime={"compile_cache": {"enabled": True, "repo": "mine"}})
+    job = json.loads(c.cli("push", folder / "train.yaml", "-o", "json").out)
+    until(lambda: c.job(job)["current_status"] == "TRAINING_JOB_RUNNING", 60)
+    c.cli("exec", job["id"], "--", "sh", "-c", "(sleep 3; touch /mnt/bt-scratch/go) > /dev/null 2>&1 &")
+    c.kill()
+    time.sleep(6)  # the commands have ended meanwhile
+    c.start(*c.flags)
+    c.wait(job, "TRAINING_JOB_COMPLETED")
+    status, tree = c.api("GET", "/api/models/admin/mine/tree/main?recursive=true")
+    assert status == 200 and f"{NEURON}/MODULE_1+d41d8cd9/model.neff" in [x["path"] for x in tree], c.logs(job)
+
+
+def test_a_runner_that_is_killed_in_a_harvest(site):
+    """What was committed is whole; the next attempt begins with it."""
+    make = (f"i=0; while [ $i -lt 400 ]; do m=$NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_$i+d41d8cd9; mkdir -p $m; head -c 100000 /dev/urandom > $m/model.neff; echo hlo > $m/model.hlo_module.pb;"
+            " : > $m/model.done; i=$((i+1)); done; find $NEURON_COMPILE_CACHE_URL -name model.done | wc -l > /mnt/bt-scratch/n")
+    job = push(site, [make, "while [ ! -e /mnt/bt-scratch/go ]; do sleep 0.1; done"], repo="killed-runner")
+    until(lambda: site.cli("exec", job["id"], "--", "cat", "/mnt/bt-scratch/n", code=None).out.strip() == "400", 120)
+    site.cli("exec", job["id"], "--", "touch", "/mnt/bt-scratch/go", code=None)
+    runner = next(int(p.split()[0]) for p in site.processes() if f"runner {site.data}" in p)
+    time.sleep(0.3)
+    subprocess.run(["kill", "-9", str(runner)], check=False)
+    site.wait(job)
+    status, tree = site.api("GET", "/api/models/ann/killed-runner/tree/main?recursive=true")
+    done = {x["path"].rsplit("/", 1)[0] for x in tree if x["path"].endswith("model.done")} if status == 200 else set()
+    neff = {x["path"].rsplit("/", 1)[0] for x in tree if x["path"].endswith("model.neff") and x["size"] == 100000} if status == 200 else set()
+    assert done == neff  # none without its result
+    again = run(site, ["find $NEURON_COMPILE_CACHE_URL -name model.done | wc -l"], repo="killed-runner")
+    assert str(len(done)) in site.user_lines(again)
+
+
+def test_more_than_one_commit(site):
+    """Two and a half times what one commit takes, each file there once, and the same back."""
+    make = "cd $CUDA_CACHE_PATH; for d in $(seq 120); do mkdir $d; for f in $(seq 100); do echo $d-$f > $d/$f; done; done"
+    job = run(site, [make], repo="lots")
+    assert "12000 files added" in site.logs(job) or "added" in site.logs(job)
+    second = run(site, ["cd $CUDA_CACHE_PATH; find . -type f | wc -l; cat */* | sort | sha256sum"], repo="lots")
+
+    want = hashlib.sha256("".join(sorted(f"{d}-{f}\n" for d in range(1, 121) for f in range(1, 101))).encode()).hexdigest()
+    assert "12000" in site.user_lines(second) and any(want in x for x in site.user_lines(second)), site.logs(second)
