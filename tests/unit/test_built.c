@@ -5,11 +5,13 @@
 
 #include "base/clock.h"
 #include "store/blobs/built.h"
+#include "store/blobs/lease.h"
 #include "store/common/usage.h"
 
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 
 #define ASKERS 6
@@ -191,6 +193,7 @@ static void built_fails_and_leaves_nothing(void **state UNUSED)
 struct asker {
 	struct node_cache *c;
 	struct maker *m;
+	const atomic_bool *cancel;
 	int rc;
 	struct err err;
 	struct node_lease lease;
@@ -246,6 +249,60 @@ static void built_failure_is_shared(void **state UNUSED)
 		assert_err(all[i].rc, &all[i].err, ERR_PYTHON_REQUIREMENTS_INVALID,
 		           "no such package");
 	assert_true(atomic_load(&m.made) < ASKERS);
+}
+
+static void *ask_until(void *arg)
+{
+	struct asker *a = arg;
+	struct built_maker by = {make, on_wait, on_damaged, a->m};
+	struct digest d = key_of("a");
+
+	a->rc = node_cache_built(a->c, &d, &by, a->cancel, &a->lease, &a->err);
+	return NULL;
+}
+
+#define LOOKED_MS 200 /* by then all have looked, and want to make it */
+#define STUCK_S 20
+
+/* Those that found none all want to make it. The one that does then uses it, for as long as a job
+ * runs: the others are given it meanwhile. */
+static void built_is_given_while_its_maker_uses_it(void **state UNUSED)
+{
+	AUTO_FREE struct asker *all = xcalloc(ASKERS, sizeof(*all));
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("used", 1 << 20);
+	AUTO_FREE char *dir = xasprintf("%s/used", folder);
+	struct maker m = {.size = 1000};
+	struct digest key = key_of("a");
+	pthread_t thread[ASKERS];
+	atomic_bool cancel = false;
+	struct timespec until;
+	char hex[HASH_HEX_CAP];
+	struct err err = {0};
+	AUTO_FD int top = fs_open_dir(dir, &err);
+	int looks = -1;
+
+	digest_hex(&key, hex);
+	looks = lease_try(top, hex, LOCK_SH, &err); /* nobody makes it until we have looked */
+	assert_true(looks >= 0);
+	for (size_t i = 0; i < ASKERS; i++) {
+		all[i] = (struct asker){.c = c, .m = &m, .cancel = &cancel};
+		assert_int_equal(pthread_create(&thread[i], NULL, ask_until, &all[i]), 0);
+	}
+	clock_sleep_ms(LOOKED_MS);
+	(void)close(looks);
+	assert_int_equal(clock_gettime(CLOCK_REALTIME, &until), 0);
+	until.tv_sec += STUCK_S;
+	for (size_t i = 0; i < ASKERS; i++) {
+		if (pthread_timedjoin_np(thread[i], NULL, &until) == 0)
+			continue;
+		atomic_store(&cancel, true);
+		assert_int_equal(pthread_join(thread[i], NULL), 0);
+	}
+	for (size_t i = 0; i < ASKERS; i++) {
+		assert_ok(all[i].rc, &all[i].err);
+		(void)close(all[i].lease.fd);
+	}
+	assert_int_equal(atomic_load(&m.made), 1);
 }
 
 static int die(void *arg UNUSED, struct built *b UNUSED, const char *dir, struct err *err UNUSED)
@@ -571,6 +628,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(built_fails_and_leaves_nothing),
 	cmocka_unit_test(built_by_one_of_many),
 	cmocka_unit_test(built_failure_is_shared),
+	cmocka_unit_test(built_is_given_while_its_maker_uses_it),
 	cmocka_unit_test(built_again_after_a_kill),
 	cmocka_unit_test(built_is_never_given_when_changed),
 	cmocka_unit_test(built_aside_stays_for_its_holder),

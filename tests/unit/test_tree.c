@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -326,6 +327,66 @@ static void tree_asked_for_at_once_is_made_once(void **state UNUSED)
 		misses += !all[i].hit;
 	}
 	assert_int_equal(misses, 1);
+}
+
+struct user {
+	struct maker maker;
+	struct node_lease lease;
+	atomic_bool *cancel;
+};
+
+static void *use(void *arg)
+{
+	struct user *u = arg;
+	struct err err = {0};
+
+	u->maker.ok = node_cache_tree(u->maker.cache, &(struct tree_from){.blobs = u->maker.blobs},
+	                              u->maker.m, NULL, NULL, u->cancel, &u->lease, &err) == 0;
+	return NULL;
+}
+
+#define LOOKED_MS 200 /* by then all have looked, and want to make it */
+#define STUCK_S 20
+
+/* Two that found no tree both want to make it. The one that does then uses it, for as long as a job
+ * runs: the other one is given it meanwhile. */
+static void tree_is_given_while_its_maker_uses_it(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_blobs();
+	AUTO_NODE_CACHE struct node_cache *c = open_cache("used", 1 << 20);
+	AUTO_FREE char *dir = xasprintf("%s/used", folder);
+	AUTO_FREE struct user *all = xcalloc(MAKERS, sizeof(*all));
+	struct digest m = make_manifest(b, 80, 4, 100);
+	atomic_bool cancel = false;
+	struct timespec until;
+	pthread_t thread[MAKERS];
+	char hex[HASH_HEX_CAP];
+	struct err err = {0};
+	AUTO_FD int top = fs_open_dir(dir, &err);
+	int looks = -1;
+
+	digest_hex(&m, hex);
+	looks = lease_try(top, hex, LOCK_SH, &err); /* nobody makes it until we have looked */
+	assert_true(looks >= 0);
+	for (size_t i = 0; i < MAKERS; i++) {
+		all[i] = (struct user){.maker = {.blobs = b, .cache = c, .m = &m},
+		                       .cancel = &cancel};
+		assert_int_equal(pthread_create(&thread[i], NULL, use, &all[i]), 0);
+	}
+	clock_sleep_ms(LOOKED_MS);
+	(void)close(looks);
+	assert_int_equal(clock_gettime(CLOCK_REALTIME, &until), 0);
+	until.tv_sec += STUCK_S;
+	for (size_t i = 0; i < MAKERS; i++) {
+		if (pthread_timedjoin_np(thread[i], NULL, &until) == 0)
+			continue;
+		atomic_store(&cancel, true);
+		assert_int_equal(pthread_join(thread[i], NULL), 0);
+	}
+	for (size_t i = 0; i < MAKERS; i++) {
+		assert_true(all[i].maker.ok);
+		(void)close(all[i].lease.fd);
+	}
 }
 
 /* More trees than the budget holds, asked for by all: nothing is lost or counted twice. */
@@ -678,6 +739,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(tree_half_made_is_swept),
 	cmocka_unit_test(tree_faults_are_found),
 	cmocka_unit_test(tree_asked_for_at_once_is_made_once),
+	cmocka_unit_test(tree_is_given_while_its_maker_uses_it),
 	cmocka_unit_test(tree_eviction_under_load),
 	cmocka_unit_test(tree_with_a_damaged_file_is_given_to_nobody),
 	cmocka_unit_test(tree_half_set_aside_is_ended),

@@ -20,7 +20,6 @@
 #define NAME_LEN (64 + 1 + ID_LEN)
 #define RACES_MAX 1000 /* lost to an evictor between two locks */
 #define WAIT_STEP_MS 50
-#define WAIT_MS ((int64_t)24 * 3600 * 1000)
 #define FAILED_MAX ((size_t)4096)
 #define FAILED_OLD_S 86400
 #define SIZE_MAX_TEXT ((size_t)32)
@@ -423,19 +422,23 @@ static int make_once(struct built *b, struct err *err)
 
 /* ---- the lease --------------------------------------------------------------------------- */
 
-/* Waits for the lease. *waited: somebody had it. */
-static int take_lease(struct built *b, int how, bool *waited, struct err *err)
+/* Waits for the lease. *waited: somebody had it. To make it (LOCK_EX) only while nobody has made
+ * it: whoever uses it holds the lease for as long as a job runs. It is there then: 1. */
+static int take_lease(struct built *b, int how, bool *waited, int *lease, struct err *err)
 {
-	int64_t until = clock_mono_ms() + WAIT_MS;
+	int64_t until = clock_mono_ms() + LEASE_WAIT_MS;
 	char words[BUILT_SAID_MAX + 1];
 
 	for (;;) {
-		int fd = lease_try(b->c->fd, b->hex, how, err);
-
-		if (fd >= 0 || err->code != ERR_BUSY || clock_mono_ms() > until)
-			return fd;
+		*lease = lease_try(b->c->fd, b->hex, how, err);
+		if (*lease >= 0)
+			return 0;
+		if (err->code != ERR_BUSY || clock_mono_ms() > until)
+			return -1;
 		err_clear(err);
 		*waited = true;
+		if (how == LOCK_EX && tree_exists(b->c, "trees", b->hex))
+			return 1;
 		if (b->cancel != NULL && atomic_load(b->cancel))
 			return err_set(err, ERR_CANCELED, "canceled");
 		read_said(b, words);
@@ -515,11 +518,11 @@ int node_cache_built(struct node_cache *c, const struct digest *key, const struc
 	digest_hex(key, b.hex);
 	for (int i = 0; i < RACES_MAX; i++) {
 		bool waited = false;
-		AUTO_FD int lease = take_lease(&b, LOCK_SH, &waited, err);
+		AUTO_FD int lease = -1;
 		struct err why = {0};
 		int rc;
 
-		if (lease < 0)
+		if (take_lease(&b, LOCK_SH, &waited, &lease, err) < 0)
 			return -1;
 		if (tree_exists(c, "trees", b.hex)) {
 			rc = hand_out(&b, lease, !made, out, &why);
@@ -536,8 +539,10 @@ int node_cache_built(struct node_cache *c, const struct digest *key, const struc
 		}
 		/* flock cannot trade a lock for another in one step: let go, take, look again */
 		(void)close(TAKE_FD(lease));
-		lease = take_lease(&b, LOCK_EX, &waited, err);
-		if (lease < 0 || (waited && failed_since(&b, since_ms, err) < 0))
+		rc = take_lease(&b, LOCK_EX, &waited, &lease, err);
+		if (rc > 0)
+			continue;
+		if (rc < 0 || (waited && failed_since(&b, since_ms, err) < 0))
 			return -1;
 		b.lease = lease;
 		rc = make_once(&b, err);

@@ -9,7 +9,6 @@
 #define LEASE_TEXT_CAP 128
 #define LEASE_RACES_MAX 1000 /* lost to one who removes the file between open and lock */
 #define LEASE_STEP_MS 20
-#define LEASE_WAIT_MS (24 * 3600 * 1000) /* somebody else is making it: a model may be large */
 
 static void path_of(const char *hex, char out[LEASE_PATH_CAP])
 {
@@ -51,12 +50,12 @@ int lease_try(int dirfd, const char *hex, int how, struct err *err)
 	return err_set(err, ERR_BUSY, "tree %s is in use", hex);
 }
 
-int lease_wait(int dirfd, const char *hex, int how, const atomic_bool *cancel, struct err *err)
+int lease_wait(int dirfd, const char *hex, const atomic_bool *cancel, struct err *err)
 {
 	int64_t until = clock_mono_ms() + LEASE_WAIT_MS;
 
 	for (;;) {
-		int fd = lease_try(dirfd, hex, how, err);
+		int fd = lease_try(dirfd, hex, LOCK_SH, err);
 
 		if (fd >= 0 || err->code != ERR_BUSY || clock_mono_ms() > until)
 			return fd;

@@ -19,9 +19,10 @@ struct lease_text {
 /* `how` is LOCK_SH or LOCK_EX; dirfd is the cache's folder, hex the manifest. fd or -1: ERR_BUSY
  * when somebody holds it otherwise. The file is made when missing. */
 int lease_try(int dirfd, const char *hex, int how, struct err *err) MUST_CHECK;
-/* The same, waited for: as long as making a tree may take. */
-int lease_wait(int dirfd, const char *hex, int how, const atomic_bool *cancel,
-               struct err *err) MUST_CHECK;
+/* Shared, and waited for: as long as making a tree may take. Nobody waits so for one who uses it.
+ */
+#define LEASE_WAIT_MS ((int64_t)24 * 3600 * 1000) /* a model may be large */
+int lease_wait(int dirfd, const char *hex, const atomic_bool *cancel, struct err *err) MUST_CHECK;
 /* Another descriptor of a lease that is held shared, which holds it shared too and cannot be
  * written: for a process that may only hold it. */
 int lease_to_hold(int fd, struct err *err) MUST_CHECK;

@@ -477,19 +477,39 @@ int tree_manifest(const struct tree_from *from, struct arena *a, const struct di
 	return found ? 0 : -1;
 }
 
+/* To make it. 1: somebody else has. Whoever uses it holds its lease for as long as a job runs: that
+ * is not waited for. */
+static int wait_to_make(struct node_cache *c, const char *hex, const atomic_bool *cancel,
+                        int *lease, struct err *err)
+{
+	int64_t until = clock_mono_ms() + LEASE_WAIT_MS;
+
+	for (;;) {
+		*lease = lease_try(c->fd, hex, LOCK_EX, err);
+		if (*lease < 0 && (err->code != ERR_BUSY || clock_mono_ms() > until))
+			return -1;
+		err_clear(err);
+		if (tree_exists(c, "trees", hex))
+			return 1;
+		if (*lease >= 0)
+			return 0;
+		if (cancel != NULL && atomic_load(cancel))
+			return err_set(err, ERR_CANCELED, "canceled");
+		clock_sleep_ms(TREE_WAIT_STEP_MS);
+	}
+}
+
 /* 1: somebody else was faster. */
 static int make_once(struct node_cache *c, const char *hex, const struct digest *manifest,
                      struct tree_want *want, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	AUTO_FD int lease = lease_wait(c->fd, hex, LOCK_EX, want->cancel, err);
+	AUTO_FD int lease = -1;
 	struct manifest list;
-	int rc;
+	int rc = wait_to_make(c, hex, want->cancel, &lease, err);
 
-	if (lease < 0)
-		return -1;
-	if (tree_exists(c, "trees", hex))
-		return 1;
+	if (rc != 0)
+		return rc;
 	if (tree_manifest(want->from, a, manifest, &list, err) < 0)
 		return -1;
 	rc = tree_make(c, hex, lease, &list, want, err);
@@ -516,7 +536,7 @@ int node_cache_tree(struct node_cache *c, const struct tree_from *from,
 	assert(from->blobs != NULL || from->objects != NULL || from->mirror != NULL);
 	digest_hex(manifest, hex);
 	for (int i = 0; i < TREE_RACES_MAX; i++) {
-		AUTO_FD int lease = lease_wait(c->fd, hex, LOCK_SH, cancel, err);
+		AUTO_FD int lease = lease_wait(c->fd, hex, cancel, err);
 		int rc;
 
 		if (lease < 0)
