@@ -291,6 +291,22 @@ def test_files_that_the_server_reads_secrets_from(empty_cluster, minio):  # noqa
         subprocess.run(["rm", "-rf", folder], check=True)
 
 
+def test_state_that_lies_outside_of_the_data_folder(empty_cluster):
+    """The objects and rows of all jobs, which belong to the user that jobs have too, where that is not root."""
+    cluster = empty_cluster
+    folder = pathlib.Path(f"/srv/stoker-state-{os.getpid()}")
+    (folder / "objects").mkdir(parents=True)
+    folder.chmod(0o755)
+    try:
+        (folder / "other").write_text("seen")
+        cluster.start("--cpus", "4", "--memory", "4Gi", "--objects", f"dir:{folder}/objects", "--database", f"sqlite:{folder}/rows.db")
+        assert (folder / "rows.db-wal").stat().st_size and (folder / "objects" / "stoker.json").exists()
+        assert ran(cluster, [f"ls -A {folder}/objects | wc -l", f"for i in {folder}/*; do [ ! -s $i ] || [ -d $i ] || echo $i; done"]) == ["0", str(folder / "other")]
+    finally:
+        cluster.end_jobs()
+        subprocess.run(["rm", "-rf", folder], check=True)
+
+
 def test_the_commands_end_though_their_init_is_held(cluster):
     """A debugger of the job's own on the first process of its sandbox."""
     hold = "import ctypes, os, time\nassert ctypes.CDLL(None).ptrace(16, 1, None, None) == 0\nopen('held', 'w')\ntime.sleep(3000)\n"

@@ -207,6 +207,19 @@ static void hide(struct arena *a, struct wire_launch *out, const char *path)
 	out->hide[out->n_hide++] = arena_cstr(a, real);
 }
 
+/* The folder of --objects and the files of --database, which need not be in our data folder: all
+ * jobs' own. */
+static void hide_state(struct app *app, struct arena *a, struct wire_launch *out)
+{
+	static const char *const files[] = {"", "-wal", "-shm", "-journal"};
+	const char *url = app->set.database != NULL ? app->set.database : "";
+	const char *file = settings_sqlite_file(url);
+
+	hide(a, out, objects_folder(app));
+	for (size_t i = 0; file != NULL && i < COUNT(files); i++)
+		hide(a, out, arena_printf(a, "%s%s", file, files[i]));
+}
+
 /* What libpq reads of the database's secrets, but for the files of the home. */
 static void hide_database(struct app *app, struct arena *a, struct wire_launch *out)
 {
@@ -226,8 +239,8 @@ static void hide_database(struct app *app, struct arena *a, struct wire_launch *
 	}
 }
 
-/* Paths that jobs must not see, though they may be the user's who runs the server: our data, that
- * user's login, and the files that we read secrets from. */
+/* Paths that jobs must not see, though they may be the user's who runs the server: our data, the
+ * state that is elsewhere, that user's login, and the files that we read secrets from. */
 static void fill_hide(struct app *app, struct arena *a, struct wire_launch *out)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -241,6 +254,7 @@ static void fill_hide(struct app *app, struct arena *a, struct wire_launch *out)
 	hide(a, out, app->set.tls_key);
 	hide(a, out, app->set.objects_credentials);
 	hide(a, out, app->set.config);
+	hide_state(app, a, out);
 	hide_database(app, a, out);
 }
 

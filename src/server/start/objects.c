@@ -275,9 +275,14 @@ const char *objects_passed(struct app *app, struct arena *a)
 	return arena_printf(a, "passed:%s", app_path(app, a, APP_SOCKETS "/" OBJECTS_SOCKET));
 }
 
-static int make_folder(const char *url, struct err *err)
+const char *objects_folder(const struct app *app)
 {
-	if (fs_mkdirs(AT_FDCWD, url + strlen("dir:"), 0700, err) < 0)
+	return objects_elsewhere(app) ? NULL : app->objects_url + strlen("dir:");
+}
+
+static int make_folder(const char *folder, struct err *err)
+{
+	if (fs_mkdirs(AT_FDCWD, folder, 0700, err) < 0)
 		return err_wrap(err, "--objects");
 	return 0;
 }
@@ -296,7 +301,7 @@ static int open_store(struct app *app, struct err *err)
 		app->objects_url = settings_objects_url(app->arena, &app->set, env.key.region);
 		app->stores = http_client_new(&(struct http_policy){0});
 		env.client = app->stores;
-	} else if (make_folder(app->objects_url, err) < 0) {
+	} else if (make_folder(objects_folder(app), err) < 0) {
 		return -1;
 	}
 	return objstore_open(&app->objects, app->objects_url, &env, err);

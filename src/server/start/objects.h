@@ -34,6 +34,8 @@ void objects_pass(struct app *app);
 
 /* Does another machine have them? */
 bool objects_elsewhere(const struct app *app);
+/* Where they are on this one; NULL: elsewhere. */
+const char *objects_folder(const struct app *app);
 /* For a launch on this machine: how its runner gets at them, and at what the folder store/ has. */
 #define OBJECTS_SOCKET "objects.sock"
 const char *objects_of_runners(struct app *app, struct arena *a);
