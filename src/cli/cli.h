@@ -70,7 +70,7 @@ struct cli {
 	bool named_job;       /* which of several jobs was taken is said, once */
 	char **argv;          /* the command line, until it is understood; then NULL */
 	const char *problems; /* JSON: the mistakes of a job file, beside its error */
-	/* the server; see remote.h */
+	/* the server; see remote.c */
 	struct http_client *http;
 	const char *url, *token;
 	const char *host, *proof; /* for io/proof.h: Host header and path; set for http:// URLs */

@@ -36,7 +36,7 @@ struct ids {
 	uint32_t span;   /* ids of a range */
 	uint32_t job;    /* the first of the job's */
 	uint32_t disk;   /* owner on disk */
-	uint32_t nobody; /* an id that owns nothing, see sandbox_exec_mask.c */
+	uint32_t nobody; /* an id that owns nothing, see sandbox_exec_ids.c */
 };
 
 /* Where runners give up root: whom the files of the store belong to that the node cache has a name
