@@ -11,7 +11,7 @@ static const struct objstore_ops *const drivers[] = {
 	&objstore_signed,
 	&objstore_passed,
 	&objstore_mem,
-	&objstore_fault, /* fault:<n>:<url> fails the n-th call of <url>'s store */
+	&objstore_fault,
 };
 /* clang-format on */
 
@@ -21,10 +21,10 @@ int objstore_open(struct objstore **out, const char *url, const struct objstore_
 	static const struct objstore_env none;
 
 	for (size_t i = 0; i < COUNT(drivers); i++) {
-		size_t n = strlen(drivers[i]->scheme);
+		size_t n = drivers[i] != NULL ? strlen(drivers[i]->scheme) : 0;
 		struct objstore *os = NULL;
 
-		if (strncmp(url, drivers[i]->scheme, n) != 0 || url[n] != ':')
+		if (n == 0 || strncmp(url, drivers[i]->scheme, n) != 0 || url[n] != ':')
 			continue;
 		if (drivers[i]->open(&os, url + n + 1, env == NULL ? &none : env, err) < 0)
 			return err_wrap(err, "object store %s", url);
