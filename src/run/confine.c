@@ -35,7 +35,6 @@ struct entering {
 	uint32_t runner; /* our id on the machine, from now on: the last of the job's range, or
 	                  * the keepers' */
 	int keep_map;    /* user namespaces by which mounts translate: what the runner keeps */
-	int job_map;     /* ... and what root owns, as the job's own */
 	int made_map;    /* ... and what the job makes, as the job's, and nothing else */
 	struct tree tree[TREES_MAX];
 	size_t n;
@@ -163,9 +162,10 @@ static void see(struct entering *e, const char *from, const char *to)
 	e->out->n_seen++;
 }
 
-/* What jobs see of the node cache is root's: they own it, and cannot write. Nor can we, but in the
- * folder where we fill environments for the keeper: what is the job's there. What the keeper has
- * taken is root's, and nobody's by that mount, whatever of it we have open. */
+/* Of the node cache we and our job see trees that are nobody's: what everybody may read of them,
+ * and no list of their names. We can write to none, but to the folder where we fill environments
+ * for the keeper: what is the job's there. What the keeper has taken is root's, and nobody's by
+ * that mount, whatever of it we have open. */
 static int take_node(struct entering *e, struct err *err)
 {
 	/* no more of it: who can open a file can lock it */
@@ -174,13 +174,10 @@ static int take_node(struct entering *e, struct err *err)
 
 	for (size_t i = 0; i < COUNT(seen) && dir != NULL; i++) {
 		const char *from = arena_printf(e->a, "%s/%s", dir, seen[i]);
-		const char *to = arena_printf(e->a, CONFINE_VIEW "/node/%s", seen[i]);
 
-		if (fs_mkdirs(AT_FDCWD, from, 0755, err) < 0 ||
-		    take(e, from, from, e->keep_map, MOUNT_ATTR_RDONLY, err) < 0 ||
-		    take(e, from, to, e->job_map, MOUNT_ATTR_RDONLY, err) < 0)
+		if (fs_mkdirs(AT_FDCWD, from, 0711, err) < 0 ||
+		    take(e, from, from, e->made_map, MOUNT_ATTR_RDONLY, err) < 0)
 			return -1;
-		see(e, from, to);
 	}
 	return making == NULL ? 0 : take(e, making, making, e->made_map, 0, err);
 }
@@ -331,7 +328,6 @@ static void trees_done(struct entering *e)
 	for (size_t i = 0; i < e->n; i++)
 		close_fd_p(&e->tree[i].fd);
 	close_fd_p(&e->keep_map);
-	close_fd_p(&e->job_map);
 	close_fd_p(&e->made_map);
 }
 
@@ -345,16 +341,11 @@ static int make_maps(struct entering *e, struct err *err)
 		{.uid = 0, .gid = 0, .host = e->runner, .n = 1},
 		{.uid = ids->disk, .gid = ids->disk, .host = ids->job, .n = ids->span - 1},
 		{.uid = store, .gid = store, .host = store, .n = 1}};
-	const struct userns_map own = {.uid = 0, .gid = 0, .host = ids->job, .n = 1};
 
 	e->keep_map = userns_make_of(keep, COUNT(keep), err);
 	if (e->keep_map < 0)
 		return -1;
-	if (e->c->launch != NULL && (e->job_map = userns_make(&own, err)) < 0)
-		return -1;
-	if (e->c->making != NULL && (e->made_map = userns_make(&keep[1], err)) < 0)
-		return -1;
-	return 0;
+	return e->c->launch != NULL && (e->made_map = userns_make(&keep[1], err)) < 0 ? -1 : 0;
 }
 
 /* A user namespace is entered by a process of one thread. One that a library started to look up a
@@ -446,7 +437,6 @@ int confine_enter(const struct confine *c, struct confined *out, struct ids *ids
 	                     .a = c->a,
 	                     .runner = c->keeps != NULL ? ids_keeper(&c->ids) : runner_id(&c->ids),
 	                     .keep_map = -1,
-	                     .job_map = -1,
 	                     .made_map = -1};
 	mode_t mask = umask(022); /* folders that are made on the way are for everybody to pass */
 	int r;

@@ -10,12 +10,12 @@
  *   - the host's folders are as its job may see them (sandbox_exec_public());
  *   - of the data folder, and of whatever lies above it and is not open to everybody, there is what
  *     the attempt needs and no more: its own folder, the training caches of its project and team,
- *     the sockets of the server, and the trees of the node cache, to be read. Of that cache it can
- *     write to one folder, where it fills environments for its keeper (node.h). On disk all that
+ *     the sockets of the server, and the trees of the node cache, which are nobody's there: it can
+ *     read one whose name it knows, and list none. Of that cache it can write to one folder, where
+ *     it fills environments for its keeper (node.h). On disk all that
  *     the runner writes there belongs to root, and all that its job writes to the owner that ids.h
  *     says: idmapped mounts translate;
- *   - below CONFINE_VIEW the job's sources of mounts lie, with the job as their owner: the node
- *     cache read-only, what an administrator shares.
+ *   - below CONFINE_VIEW lies what an administrator shares, with the job as its owner.
  *
  * What only the machine's root can do is done before: the job's ids, cores, control groups and the
  * limit of its checkpoint folder are taken. What they leave behind is removed by the sweep

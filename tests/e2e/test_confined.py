@@ -130,16 +130,20 @@ def test_weights_are_not_a_runners_to_change(empty_cluster):
     tree, = (node / "trees").iterdir()
     lease = node / "leases" / f"{tree.name}.lease"
     assert as_runner(pid, "ls", node).stdout.split() == ["built", "making", "trees"]  # and nothing that it could lock
+    for uid in 0, 1:  # other jobs' trees are not found by looking around
+        assert as_runner(pid, "ls", tree, uid=uid).stdout.split() == ["one", "w.bin"]
+        for folder_of_all in (node / "trees", node / "built"):
+            assert "Permission denied" in as_runner(pid, "ls", folder_of_all, uid=uid).stderr, folder_of_all
     for attempt in (f"mv {tree} {tree}-away", f"chmod u+w {tree}", f"echo 0 0 0 > {lease}", f"rm {lease}", f"touch {node}/lock && flock -n {node}/lock touch {node}/x",
                     f"touch {node}/built/x", f"mkdir {node}/blobs/aa", f"echo evil > {node}/tmp/x", f"ln -s / {node}/damaged/x", f"mkdir {node}/leases/{'0' * 64}.lease"):
         assert as_runner(pid, "sh", "-c", attempt).returncode != 0, attempt
     # nor by asking the server, which opens what it may read: a folder that it can only read is not its own
     digest = hashlib.sha256(b"as it was").hexdigest()
     objects = c.data / "sockets" / "objects.sock"
-    for into, denied in ((tree, True), (node / "built", True), (folder, False)):  # its own it may, though the kernel links nothing there
+    for into, why in ((tree, "not yours"), (objects.parent, "not yours to write to"), (folder, None)):  # its own it may, though the kernel links nothing there
         asked = as_runner(pid, "python3", "-c", LINK, objects, folder / "launch.json", f"blobs/sha256/{digest[:2]}/{digest}", into)
         answer = json.loads(asked.stdout or asked.stderr)
-        assert ("not yours to write to" in (answer.get("message") or "")) == denied and (answer["status"] == 403) == denied, answer
+        assert (answer["status"] == 403) == (why is not None) and (why or "") in (answer["message"] or ""), answer
     # nor by what it has open
     for fd in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile

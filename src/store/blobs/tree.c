@@ -188,12 +188,31 @@ static void sweep_at_open(struct node_cache *c, bool links)
 		log_warn("node cache: %s", said.msg);
 }
 
+/* Not to be listed by others: a runner that gave up root is given trees of its own job, and finds
+ * no other by looking around (run/confine.h). */
+static int unlist(struct node_cache *c, const char *name, struct err *err)
+{
+	static const char *const names[] = {NODE_CACHE_TREES, NODE_CACHE_BUILT};
+	const mode_t mode = 0711;
+	bool is_one = false;
+	struct stat st;
+
+	for (size_t i = 0; i < COUNT(names); i++)
+		is_one = is_one || strcmp(name, names[i]) == 0;
+	if (!is_one)
+		return 0;
+	if (fstatat(c->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    ((st.st_mode & 07777) != mode && fchmodat(c->fd, name, mode, 0) < 0))
+		return err_errno(err, errno, "%s/%s", c->dir, name);
+	return 0;
+}
+
 static int open_cache(struct node_cache **out, const char *dir, uint64_t budget_bytes, bool links,
                       struct err *err)
 {
-	static const char *const folders[] = {"trees",      "leases",    "tmp",
-	                                      TREE_BUILT,   TREE_FAILED, TREE_SIZES,
-	                                      TREE_DAMAGED, TREE_BLOBS,  NODE_CACHE_MAKING};
+	static const char *const folders[] = {NODE_CACHE_TREES, "leases",    "tmp",
+	                                      NODE_CACHE_BUILT, TREE_FAILED, TREE_SIZES,
+	                                      TREE_DAMAGED,     TREE_BLOBS,  NODE_CACHE_MAKING};
 	struct node_cache *c = NULL;
 	int fd;
 
@@ -208,7 +227,7 @@ static int open_cache(struct node_cache **out, const char *dir, uint64_t budget_
 	c->budget = budget_bytes;
 	for (size_t i = 0; i < COUNT(folders); i++) {
 		if ((!links && make_way(c, folders[i], S_IFDIR, err) < 0) ||
-		    fs_mkdirs(c->fd, folders[i], 0755, err) < 0) {
+		    fs_mkdirs(c->fd, folders[i], 0755, err) < 0 || unlist(c, folders[i], err) < 0) {
 			node_cache_close(c);
 			return err_wrap(err, "node cache %s", dir);
 		}
