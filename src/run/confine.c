@@ -57,7 +57,7 @@ static uint32_t runner_id(const struct ids *ids)
 	return id_range_runner(ids->job, ids->span);
 }
 
-int confine_group(struct confined *out, const char *top, const char *name,
+int confine_group(struct confined *out, const char *top, const char *name, const char *file,
                   const struct cgroup_limits *limits, const struct ids *ids, struct err *err)
 {
 	struct confine_group *g = &out->group[out->n_groups];
@@ -67,7 +67,7 @@ int confine_group(struct confined *out, const char *top, const char *name,
 	if (cgroup_make_for(&g->group, top, name, limits, runner_id(ids), err) < 0)
 		return -1;
 	out->n_groups++;
-	return 0;
+	return cgroup_save(&g->group, file, err);
 }
 
 /* By who it is now: what root had opened would let it move any process of the machine. */

@@ -75,8 +75,9 @@ struct confine {
 
 /* Can this job's runner be confined? Else *why says what stands in the way. */
 bool confine_may(const struct ids *ids, const char **why);
-/* The group of a sandbox, made now, see cgroup_make_for(): sandbox_start() finds it by its name. */
-int confine_group(struct confined *out, const char *top, const char *name,
+/* The group of a sandbox, made now, see cgroup_make_for(): sandbox_start() finds it by its name,
+ * and the sweep by the file, whether a sandbox was ever started in it or not. */
+int confine_group(struct confined *out, const char *top, const char *name, const char *file,
                   const struct cgroup_limits *limits, const struct ids *ids,
                   struct err *err) MUST_CHECK;
 /* This process has one thread. *ids: what its job's are called from now on. After an error it may

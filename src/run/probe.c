@@ -97,7 +97,9 @@ static int confine(struct found *f, struct sandbox_spec *spec, struct err *err)
 	struct confined *out = arena_alloc(f->a, sizeof(*out));
 
 	spec->confined = out;
-	if (confine_group(out, spec->name, spec->name, &spec->limits, &spec->ids, err) < 0)
+	if (confine_group(out, spec->name, spec->name,
+	                  arena_printf(f->a, "%s/" SANDBOX_CGROUPS, spec->dir), &spec->limits,
+	                  &spec->ids, err) < 0)
 		return -1;
 	return confine_enter(&c, out, &spec->ids, err);
 }

@@ -330,7 +330,9 @@ int python_bring(const struct python_job *j, struct python *out, struct err *err
 int python_sweep(const char *name, const char *dir, struct err *err)
 {
 	AUTO_FREE char *sub = xasprintf("%s/" PYTHON_DIR, dir),
-		       *sub_name = xasprintf("%s" PYTHON_GROUP, name);
+		       *sub_name = xasprintf("%s" PYTHON_GROUP, name),
+		       *groups = xasprintf("%s/" PYTHON_CGROUPS, dir);
 
-	return sandbox_sweep(sub_name, sub, err);
+	return sandbox_sweep(sub_name, sub, err) < 0 ? -1
+	                                             : sandbox_sweep_groups(sub_name, groups, err);
 }

@@ -19,6 +19,9 @@
 #include "run/report.h"
 
 #define PYTHON_DIR "python" /* in the attempt's folder: that of the build's sandbox */
+/* There, of a runner that gives up root: where the build's groups are. Its folder goes before them.
+ */
+#define PYTHON_CGROUPS "python-cgroups"
 #define PYTHON_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 #define PYTHON_GROUP "-py" /* behind the attempt's name: of the groups of a build */

@@ -257,11 +257,14 @@ static int confine(struct run *r, struct err *err)
 	if (r->spec.python.wanted)
 		c.program = proc_find("uv", uv);
 	run_take_cores(r);
-	if (confine_group(&r->confined, r->name, r->name, &limits, &r->ids, err) < 0)
+	if (confine_group(&r->confined, r->name, r->name,
+	                  arena_printf(r->a, "%s/" SANDBOX_CGROUPS, r->dir), &limits, &r->ids,
+	                  err) < 0)
 		return -1;
 	if (r->spec.python.wanted &&
 	    confine_group(&r->confined, r->name, arena_printf(r->a, "%s" PYTHON_GROUP, r->name),
-	                  &limits, &r->ids, err) < 0)
+	                  arena_printf(r->a, "%s/" PYTHON_CGROUPS, r->dir), &limits, &r->ids,
+	                  err) < 0)
 		return -1;
 	if ((r->spec.python.wanted || r->launch.n_weights > 0 || fills_compile(&r->launch)) &&
 	    node_start_keeper(&r->node, &c, err) < 0)

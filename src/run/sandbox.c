@@ -716,17 +716,25 @@ void sandbox_close(struct sandbox *s)
 	free(s);
 }
 
+int sandbox_sweep_groups(const char *name, const char *file, struct err *err)
+{
+	struct cgroup g;
+
+	cgroup_adopt(&g, name, file);
+	if (!cgroup_tracks(&g))
+		return 0;
+	if (!cgroup_kill(&g, KILL_MS))
+		return err_set(err, ERR_TIMEOUT, "processes of %s cannot be killed", name);
+	cgroup_remove(&g);
+	return 0;
+}
+
 int sandbox_sweep(const char *name, const char *dir, struct err *err)
 {
 	AUTO_FREE char *container = xasprintf("%s/" SANDBOX_CONTAINER, dir);
 	AUTO_FREE char *groups = xasprintf("%s/" SANDBOX_CGROUPS, dir);
-	struct cgroup g;
 
-	cgroup_adopt(&g, name, groups);
-	if (cgroup_tracks(&g)) {
-		if (!cgroup_kill(&g, KILL_MS))
-			return err_set(err, ERR_TIMEOUT, "processes of %s cannot be killed", name);
-		cgroup_remove(&g);
-	}
+	if (sandbox_sweep_groups(name, groups, err) < 0)
+		return -1;
 	return access(container, F_OK) == 0 ? sandbox_sweep_podman(name, SWEEP_PODMAN_MS, err) : 0;
 }

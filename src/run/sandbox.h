@@ -159,6 +159,8 @@ void sandbox_inside_done(struct sandbox_inside *in); /* after proc has ended: cl
 
 /* Removes what a killed runner left behind: its group, its container. */
 int sandbox_sweep(const char *name, const char *dir, struct err *err) MUST_CHECK;
+/* Of it, the groups that cgroup_save() wrote to this file, and all processes in them. */
+int sandbox_sweep_groups(const char *name, const char *file, struct err *err) MUST_CHECK;
 /* Tries the kinds that the setting --sandbox allows ("auto", "bwrap", "podman", "plain"), best
  * first, in the data folder of a server; as JSON: "kind" (null: none works), its words, why better
  * ones do not; of a root runner "ids", how jobs get ids of the pool (--job-ids), or "ids_taken",

@@ -208,6 +208,25 @@ def test_a_killed_keeper_is_named(empty_cluster):
         assert len(list((c.data / "node" / "built").iterdir())) == 1
 
 
+def test_control_groups_are_given_back(empty_cluster):
+    """Root makes them before it is known whether anything will run in them: also of a job that is not deployed, and of an environment that is there already."""
+    c = empty_cluster
+    with slow_build(c) as (index, runtime):
+        index.gates["go"].set()
+        c.wait(c.push(["true"], runtime=runtime), "TRAINING_JOB_COMPLETED")
+        job = c.push([c.hold()], runtime=runtime)
+        c.wait(job, "TRAINING_JOB_RUNNING")
+        saved = [pathlib.Path(line) for path in (c.data / "runs").glob("*/*cgroups") for line in path.read_text().split()]
+        assert any(p.name.endswith("-py") for p in saved) and any(p.is_dir() for p in saved), saved
+        mark = "-".join(saved[0].name.split("-")[:2])
+        c.release(job)
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        assert "already on this node" in c.logs(job)
+        c.wait(c.push(["true"], runtime={**runtime, "python": {"requirements": ["slow==9"]}}), "TRAINING_JOB_DEPLOY_FAILED")
+        until(lambda: not list((c.data / "runs").iterdir()))
+        assert not [at for at, folders, _ in os.walk("/sys/fs/cgroup") if os.path.basename(at).startswith(mark)]
+
+
 def test_an_environment_is_changed_by_nobody(empty_cluster):
     """Once an environment is whole, no runner can change it. Before, only the one that fills it can, which can fill no other."""
     with slow_build(empty_cluster) as (index, runtime):
