@@ -56,6 +56,16 @@ static const char *value_of(const struct env_list *e, const char *name)
 	return getenv(name); /* the proxies' are handed on */
 }
 
+static bool is_listed(const char *list, const char *host)
+{
+	struct str rest = str_of(list), one;
+
+	while (str_cut(&rest, ',', &one))
+		if (str_eq(str_trim(one), host))
+			return true;
+	return false;
+}
+
 /* Where a proxy is set it would be asked for the server, too, which it may not reach. */
 static void put_no_proxy(struct env_list *e, const char *hub_url)
 {
@@ -73,10 +83,12 @@ static void put_no_proxy(struct env_list *e, const char *hub_url)
 	for (size_t i = 0; i < COUNT(names); i++) {
 		const char *is = value_of(e, names[i]);
 
-		put(e, names[i],
-		    arena_printf(e->a, "%s%s%s", is != NULL ? is : "",
-		                 is != NULL && is[0] != '\0' ? "," : "", u.host),
-		    false);
+		if (is == NULL && value_of(e, names[1 - i]) != NULL)
+			continue; /* programs that read one spelling read the other */
+		if (is == NULL || is[0] == '\0')
+			put(e, names[i], u.host, false);
+		else if (!is_listed(is, u.host))
+			put(e, names[i], arena_printf(e->a, "%s,%s", is, u.host), false);
 	}
 }
 
